@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * symtuner_ar.h - an all-reduce for GPUs that can reach each other's memory.
+ *
+ * The library sums (or averages, multiplies, takes the minimum or maximum of) one buffer per rank
+ * over all ranks of one node, with kernels that write straight into the peers' memory. Everything
+ * is "the same call on every rank": count, dtype, op and the order of calls must agree, as in NCCL.
+ *
+ * Units      counts are elements, sizes are bytes, times name their unit.
+ * Ownership  a handle owns its scratch memory, never the caller's buffers. The communicator that a
+ *            handle was made from must outlive the handle.
+ * Threads    one handle belongs to one thread at a time. Different handles are independent.
+ * Streams    calls on one handle run one after the other. When the stream changes between two calls
+ *            the library makes the new stream wait for the old one. Graphs that hold calls of the
+ *            same handle must not run at the same time; such use ends in an error, not in wrong data.
+ * Graphs     every call may be captured. Counters live on the device, so replays may be repeated,
+ *            interleaved with other graphs and with eager calls, in the same order on every rank.
+ * Errors     ncclResult_t, so that NCCL check macros work; symtuner_ar_error() has the sentence.
+ *            Functions write their outputs on success only.
+ * Promise    the result is bit-identical on all ranks and from run to run. f16, bf16 and fp8 add up
+ *            in f32, in rank order. -0 and NaN stay -0 and NaN; the payload of a NaN is not kept.
+ */
+#ifndef SYMTUNER_AR_H_
+#define SYMTUNER_AR_H_
+
+#include <stddef.h>
+#include <stdint.h>
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SYMTUNER_AR_API __attribute__((visibility("default")))
+
+#define SYMTUNER_AR_VERSION   100 /* major * 10000 + minor * 100 + patch */
+#define SYMTUNER_AR_MAX_RANKS 16
+
+typedef struct symtuner_ar symtuner_ar; /* one rank of one group; opaque */
+
+/* How the ranks reach each other. AUTO looks: peer memory when every pair has it, else pinned host
+ * memory that all GPUs map. The other values force one of the two. */
+enum symtuner_ar_transport {
+    SYMTUNER_AR_AUTO = 0,
+    SYMTUNER_AR_PEER = 1,
+    SYMTUNER_AR_HOST = 2,
+};
+
+/* Set ${size} to sizeof(struct symtuner_ar_config) and the rest to 0 for the defaults; a NULL
+ * config means the same. Every rank must pass the same values. */
+struct symtuner_ar_config {
+    size_t   size;
+    int      transport;   /* enum symtuner_ar_transport                                           */
+    uint32_t timeout_ms;  /* a kernel gives up on a silent peer after this; 0: 600000,
+                             or SYMTUNER_AR_TIMEOUT_MS                                              */
+    size_t   bulk_bytes;  /* scratch for messages of several MiB; 0: 256 MiB, less on small GPUs  */
+    uint64_t first_epoch; /* for tests of counter wrap; 0: start at 1                             */
+};
+
+/*
+ * symtuner_ar_create(handles_out, comms, n, config):
+ * Make one handle for each of the ${n} communicators that this thread drives: n = 1 with one process
+ * or one thread per GPU, n = all local ranks when a single thread drives several GPUs. Collective
+ * over the communicator. Needs NCCL 2.28.3 or later, already loaded or found as libnccl.so.2.
+ * When the ranks span several nodes, or cannot share memory, the handle still works: every call goes
+ * to ncclAllReduce and symtuner_ar_query() says why. Since 0.1.
+ */
+SYMTUNER_AR_API ncclResult_t symtuner_ar_create(symtuner_ar **handles_out, const ncclComm_t *comms,
+                                                int n, const struct symtuner_ar_config *config);
+
+/*
+ * symtuner_ar_create_local(handles_out, devices, nranks, config):
+ * Make all ${nranks} (1..16) handles of a group that lives in this process, without NCCL: rank i
+ * runs on CUDA device devices[i]. A device may appear several times; the kernels of those ranks then
+ * share its SMs. Peer access is enabled where needed. Since 0.1.
+ */
+SYMTUNER_AR_API ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out, const int *devices,
+                                                      int nranks,
+                                                      const struct symtuner_ar_config *config);
+
+/*
+ * symtuner_ar_destroy(handles, n):
+ * Wait for the handles' own GPUs, then free everything. Collective for handles made from a
+ * communicator. For a local group pass all its handles at once. Never waits for a peer longer than
+ * the timeout. NULL entries are skipped. Since 0.1.
+ */
+SYMTUNER_AR_API ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n);
+
+/*
+ * symtuner_ar_register(handles, buffers, windows, n, bytes):
+ * Make buffers[i] .. buffers[i] + bytes of handles[i] reachable by the peers, for the zero-copy
+ * kernels. Collective, same ${bytes} on all ranks. ${windows} is NULL (the library registers the
+ * memory, which must come from ncclMemAlloc) or holds the windows that the application has already
+ * registered for exactly these buffers, which stay the application's. For a local group pass all
+ * its handles at once; memory from cudaMalloc is fine there. Since 0.1.
+ */
+SYMTUNER_AR_API ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *const *buffers,
+                                                  const ncclWindow_t *windows, int n, size_t bytes);
+
+/* symtuner_ar_deregister(handles, buffers, n): undo symtuner_ar_register; collective. Since 0.1. */
+SYMTUNER_AR_API ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void *const *buffers,
+                                                    int n);
+
+/*
+ * symtuner_ar_all_reduce(send, recv, count, dtype, op, handle, stream):
+ * ncclAllReduce's contract: recv[j] = op over ranks of send[j]. In place (send == recv) or disjoint;
+ * any count from 0; any alignment of the element type, which may differ between ranks. All NCCL data
+ * types; ncclSum, ncclProd, ncclMax, ncclMin, ncclAvg. Asynchronous. Since 0.1.
+ */
+SYMTUNER_AR_API ncclResult_t symtuner_ar_all_reduce(const void *send, void *recv, size_t count,
+                                                    ncclDataType_t dtype, ncclRedOp_t op,
+                                                    symtuner_ar *handle, cudaStream_t stream);
+
+/* What one call would do. ${size} must be set by the caller. */
+struct symtuner_ar_plan {
+    size_t      size;
+    const char *kernel;     /* a name that SYMTUNER_AR_KERNEL accepts; static storage            */
+    int         ctas;       /* thread blocks; 0 for "nccl"                                        */
+    int         threads;    /* threads per block                                                  */
+    int         zero_copy;  /* 1: peers write (or read) the caller's buffers directly             */
+    int         pieces;     /* how many launches the message is split into                       */
+    char        why[192];   /* table row and its provenance, or the gate that sent it to NCCL     */
+};
+
+/* symtuner_ar_query(...): fill ${plan_out} for a call with these arguments. Launches nothing. */
+SYMTUNER_AR_API ncclResult_t symtuner_ar_query(const void *send, const void *recv, size_t count,
+                                               ncclDataType_t dtype, ncclRedOp_t op,
+                                               symtuner_ar *handle,
+                                               struct symtuner_ar_plan *plan_out);
+
+/*
+ * symtuner_ar_force(handle, kernel, ctas, threads):
+ * Override the table for the next calls, as SYMTUNER_AR_KERNEL and SYMTUNER_AR_CTAS do for a whole
+ * process; NULL and 0 give the choice back. All ranks must do the same between the same two calls.
+ * A kernel that cannot run a call (data type, size, registration) makes that call fail with
+ * ncclInvalidUsage. Since 0.1.
+ */
+SYMTUNER_AR_API ncclResult_t symtuner_ar_force(symtuner_ar *handle, const char *kernel, int ctas,
+                                               int threads);
+
+/* symtuner_ar_kernel_name(i): the i-th name for symtuner_ar_force; NULL past the end. */
+SYMTUNER_AR_API const char *symtuner_ar_kernel_name(int i);
+
+/* symtuner_ar_describe(handle, text, length): write transport, limits and the selection table in
+ * force as text, cut at ${length}; returns the length it needs, without the final zero. */
+SYMTUNER_AR_API size_t symtuner_ar_describe(symtuner_ar *handle, char *text, size_t length);
+
+/*
+ * symtuner_ar_status(handle): ncclSuccess while the group is usable. After a kernel gave up on a peer
+ * (ncclRemoteError), an abort or a misuse found on the device, that error for ever: the handle
+ * refuses further calls and must be destroyed on all ranks. Does not synchronise. Since 0.1.
+ */
+SYMTUNER_AR_API ncclResult_t symtuner_ar_status(symtuner_ar *handle);
+
+/* symtuner_ar_abort(handle): make running and later kernels of this rank leave at once; any thread. */
+SYMTUNER_AR_API ncclResult_t symtuner_ar_abort(symtuner_ar *handle);
+
+/* symtuner_ar_error(handle): the last error as one sentence; NULL handle: the last failed create of
+ * this thread. Never NULL; valid until the next call on the handle. */
+SYMTUNER_AR_API const char *symtuner_ar_error(const symtuner_ar *handle);
+
+/* symtuner_ar_version(): SYMTUNER_AR_VERSION of the library that is loaded. */
+SYMTUNER_AR_API int symtuner_ar_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
