@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * symtuner_why.h - what NCCL will do with one call, and why not a symmetric kernel.
+ *
+ * NCCL 2.27 and later have two families of kernels. The general ones (ring, tree, NVLS) are priced
+ * in a cost table that a tuner plugin sees. The symmetric ones work on windows that every GPU can
+ * address; whether one of them runs is decided before and beside that table, by about twenty
+ * conditions that differ from release to release. This header is those conditions: describe a
+ * call and a machine, get the verdict and the first condition that fails. No GPU, no NCCL needed.
+ *
+ * It predicts every row of the recorded decisions in test/data (releases 2.27.7 to 2.30.7). For
+ * 2.31 and 2.32 it follows their source as far as that could be read; "unsure" in the verdict says
+ * where not. Not modelled: symmetric kernels over the network (several nodes, from 2.29), NVLink
+ * domains of several hosts (MNNVL), and what a tuner plugin other than symtuner writes.
+ *
+ * Units      bytes and elements are those of the call as it is issued: per rank for AllGather and
+ *            ReduceScatter. Times are microseconds as NCCL predicts them, not as they will be.
+ * Ownership  strings in a call are borrowed for the duration of symtuner_predict; strings in a
+ *            verdict are constants.
+ * Threads    every function is pure and may run on any thread.
+ * Errors     symtuner_predict returns SYMTUNER_EINVAL when a member is out of range.
+ */
+#ifndef SYMTUNER_WHY_H_
+#define SYMTUNER_WHY_H_
+
+#include "symtuner.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* NCCL's own numbers: name, number, bytes of one element, text. */
+#define SYMTUNER_DTYPE_MAP(X)                                                                      \
+    X(INT8,    0, 1, "i8")                                                                         \
+    X(UINT8,   1, 1, "u8")                                                                         \
+    X(INT32,   2, 4, "i32")                                                                        \
+    X(UINT32,  3, 4, "u32")                                                                        \
+    X(INT64,   4, 8, "i64")                                                                        \
+    X(UINT64,  5, 8, "u64")                                                                        \
+    X(FLOAT16, 6, 2, "f16")                                                                        \
+    X(FLOAT32, 7, 4, "f32")                                                                        \
+    X(FLOAT64, 8, 8, "f64")                                                                        \
+    X(BFLOAT16, 9, 2, "bf16")                                                                      \
+    X(FLOAT8E4M3, 10, 1, "f8e4m3")                                                                 \
+    X(FLOAT8E5M2, 11, 1, "f8e5m2")
+
+#define SYMTUNER_OP_MAP(X)                                                                         \
+    X(SUM,  0, "sum")                                                                              \
+    X(PROD, 1, "prod")                                                                             \
+    X(MAX,  2, "max")                                                                              \
+    X(MIN,  3, "min")                                                                              \
+    X(AVG,  4, "avg")                                                                              \
+    X(PREMULSUM, 5, "premulsum") /* or any other operator made by the application */
+
+enum symtuner_dtype {
+#define X(name, number, size, text) SYMTUNER_##name = number,
+    SYMTUNER_DTYPE_MAP(X)
+#undef X
+    SYMTUNER_DTYPES
+};
+enum symtuner_op {
+#define X(name, number, text) SYMTUNER_##name = number,
+    SYMTUNER_OP_MAP(X)
+#undef X
+    SYMTUNER_OPS
+};
+
+/* How a buffer is known to NCCL. Only SYMTUNER_REG_SYMMETRIC makes symmetric kernels possible. */
+enum symtuner_reg {
+    SYMTUNER_REG_NONE,      /* plain device memory                                         */
+    SYMTUNER_REG_COMM,      /* ncclCommRegister                                            */
+    SYMTUNER_REG_WINDOW,    /* ncclCommWindowRegister without NCCL_WIN_COLL_SYMMETRIC      */
+    SYMTUNER_REG_SYMMETRIC, /* ncclCommWindowRegister with NCCL_WIN_COLL_SYMMETRIC         */
+    SYMTUNER_REGS
+};
+
+/* One call on one machine. Fill with symtuner_call_init, then change what differs. */
+struct symtuner_call {
+    size_t struct_size; /* set by symtuner_call_init; lets the struct grow                      */
+    int nccl;           /* release, 22809 for 2.28.9                                            */
+
+    /* the call */
+    enum symtuner_coll coll;
+    enum symtuner_dtype dtype;
+    enum symtuner_op op;       /* ignored for AllGather and Broadcast                           */
+    uint64_t count;            /* elements as passed to NCCL                                    */
+    enum symtuner_reg send, recv;
+    int group;                 /* identical calls in one ncclGroup, >= 1                        */
+    int graph;                 /* issued under CUDA graph capture; changes no verdict           */
+    int first;                 /* nothing symmetric happened yet in this communicator           */
+
+    /* the machine and the communicator */
+    int ranks, nodes;
+    int one_process;           /* several GPUs of the communicator belong to one process        */
+    int arch;                  /* 10 x compute capability, the smallest of all GPUs             */
+    int nvlink;                /* direct NVLink (or NVSwitch) between every pair of GPUs        */
+    int peer_raw;              /* the driver allows peer access between every pair              */
+    int peer_nccl;             /* NCCL's P2P transport is used between every pair: stricter     */
+    int multicast;             /* the GPUs offer NVLink multicast and NCCL_NVLS_ENABLE is not 0 */
+
+    /* NCCL's settings, defaults from symtuner_call_init */
+    int win_enable;            /* NCCL_WIN_ENABLE, 1                                            */
+    int cumem_enable;          /* NCCL_CUMEM_ENABLE (automatic counts as 1)                     */
+    int cta_policy;            /* NCCL_CTA_POLICY, 0                                            */
+    int min_ctas, max_ctas;    /* NCCL_MIN_CTAS 1, NCCL_MAX_CTAS 64, or the communicator's      */
+    int sym_ctas;              /* NCCL_SYM_CTAS, 0 leaves it to NCCL                            */
+    int sym_nowin;             /* NCCL_SYM_NOWIN_ENABLE, 0                                      */
+    int sym_tma;               /* NCCL_SYM_TMA_ENABLE, -1 is the release's default              */
+    int proc_reg;              /* NCCL_SINGLE_PROC_MEM_REG_ENABLE, 0                            */
+    int64_t ce_threshold;      /* NCCL_SYM_CE_THRESHOLD in elements, -1 is the default          */
+    const char *sym_kernel;    /* NCCL_SYM_KERNEL, NULL when unset                              */
+    const char *algo;          /* NCCL_ALGO, NULL when unset                                    */
+
+    /* The cost table NCCL shows a tuner for this call (a ledger of symtuner has it), 7 x 3, or
+     * NULL: then the algorithm of a general kernel is not predicted. */
+    const float *table;
+};
+
+/* Set every member to NCCL's default: one process a rank, 8 ranks, one node, sm_90 with NVLink,
+ * no multicast, no registration, an AllReduce of one f32. ${call->nccl} is ${nccl}. */
+SYMTUNER_API void symtuner_call_init(struct symtuner_call *call, int nccl);
+
+/* The conditions, in the order in which they bar the way: id, name, what must hold, the cure. */
+#define SYMTUNER_GATE_MAP(X)                                                                       \
+    X(RELEASE,  "release",  "NCCL is 2.27 or newer: older ones have no symmetric kernels",         \
+      "install NCCL 2.28.9 or newer")                                                              \
+    X(FP8,      "fp8",      "8-bit floats need compute capability 9.0",                            \
+      "reduce in bf16 on this GPU; NCCL returns ncclInvalidArgument")                              \
+    X(RANKS,    "ranks",    "the communicator has at least two ranks",                             \
+      "nothing to do: one rank is a copy")                                                         \
+    X(NODES,    "nodes",    "all ranks are on one node",                                           \
+      "symmetric kernels over the network need GIN and NCCL 2.29; not modelled here")              \
+    X(WINDOWS,  "windows",  "windows are enabled (NCCL_WIN_ENABLE, NCCL_CUMEM_ENABLE)",            \
+      "unset NCCL_WIN_ENABLE and NCCL_CUMEM_ENABLE")                                               \
+    X(PEER,     "peer",     "every pair of GPUs has peer access",                                  \
+      "run symtuner doctor: IOMMU, ACS, NCCL_P2P_DISABLE and NCCL_P2P_LEVEL can take it away")     \
+    X(CE,       "ce",       "the call is not handed to the copy engine",                           \
+      "unset NCCL_CTA_POLICY, or raise NCCL_SYM_CE_THRESHOLD (it counts elements)")                \
+    X(NVLINK,   "nvlink",   "every pair of GPUs has direct NVLink (2.29 and newer)",               \
+      "none in NCCL 2.29 and newer on PCIe: symtuner's own kernels (libsymtuner_ar) run there")    \
+    X(COLL,     "coll",     "the collective is AllReduce, AllGather or ReduceScatter",             \
+      "none: other collectives have no symmetric kernels")                                         \
+    X(TYPE,     "type",     "the operation is a sum of f32, f16, bf16 or fp8 (AllGather: any)",    \
+      "sum in a floating-point type; avg: sum, then scale")                                        \
+    X(ALGO_ENV, "algo-env", "NCCL_ALGO is not set for this collective (2.31 and newer)",           \
+      "unset NCCL_ALGO, or name the symmetric kernels in NCCL_SYM_KERNEL as well")                 \
+    X(KERNEL_ENV, "kernel-env", "NCCL_SYM_KERNEL leaves a kernel for this collective",             \
+      "unset NCCL_SYM_KERNEL: one name switches all other collectives off")                        \
+    X(SIZE,     "size",     "the call is below 64 GiB (LL kernels: 2 GiB)",                        \
+      "split the call")                                                                            \
+    X(REGISTERED, "registered", "the buffers are in NCCL_WIN_COLL_SYMMETRIC windows",              \
+      "allocate with ncclMemAlloc and call ncclCommWindowRegister(..., NCCL_WIN_COLL_SYMMETRIC) "  \
+      "on both buffers")                                                                           \
+    X(GROUP,    "group",    "the group allows it: 2.27 one call, later no LL kernel for several",  \
+      "issue the calls one by one, or register both buffers")                                      \
+    X(PROCESS,  "process",  "LL kernels: one GPU a process",                                       \
+      "run one process a GPU, or set NCCL_SINGLE_PROC_MEM_REG_ENABLE=1")                           \
+    X(LL_ASKED, "ll-asked", "LL kernels: the cheapest general protocol is LL as well",             \
+      "register both buffers (2.29.7 and newer); a tuner such as symtuner can answer LL")
+
+enum symtuner_gate {
+#define X(id, name, text, cure) SYMTUNER_GATE_##id,
+    SYMTUNER_GATE_MAP(X)
+#undef X
+    SYMTUNER_GATES,
+    SYMTUNER_GATE_NONE = SYMTUNER_GATES
+};
+
+enum symtuner_gate_state {
+    SYMTUNER_GATE_PASS,
+    SYMTUNER_GATE_FAIL,
+    SYMTUNER_GATE_IDLE,    /* this release, or this call, does not ask                */
+    SYMTUNER_GATE_UNKNOWN, /* depends on the cost table, which was not given          */
+};
+
+enum symtuner_kind {
+    SYMTUNER_KIND_GENERAL,   /* ring, tree, NVLS, ...                                          */
+    SYMTUNER_KIND_SYMMETRIC,
+    SYMTUNER_KIND_CE,        /* copy engine, no kernel                                         */
+    SYMTUNER_KIND_ERROR,     /* NCCL refuses the call                                          */
+    SYMTUNER_KIND_OPEN,      /* symmetric if the general cost table says LL, otherwise general */
+    SYMTUNER_KINDS
+};
+
+/* A symmetric kernel of this collective. */
+struct symtuner_candidate {
+    const char *name;
+    int usable;     /* this call could run it, were it the cheapest                   */
+    int ctas;       /* that NCCL's model wants                                        */
+    float time_us;  /* predicted                                                      */
+    float cost;     /* compared between candidates: 2.5 % dearer for each CTA         */
+};
+
+struct symtuner_verdict {
+    size_t struct_size;        /* set by the caller                                           */
+    enum symtuner_kind kind;
+    enum symtuner_gate gate;   /* the first that fails; SYMTUNER_GATE_NONE for a symmetric kernel */
+    enum symtuner_gate_state state[SYMTUNER_GATES];
+    const char *kernel;        /* kind SYMMETRIC and OPEN: as NCCL_SYM_KERNEL spells it; else NULL */
+    int ctas;                  /* ... blocks launched, NCCL's log calls them nchannels        */
+    float time_us;             /* ... predicted                                               */
+    int algo, proto;           /* kind GENERAL with a table; else -1                          */
+    int tuner_calls;           /* how often getCollInfo is asked; -1 when not known           */
+    int broken;                /* NCCL launches a kernel that does not exist (avg AllReduce)  */
+    int unsure;                /* the release's rules for this machine were not all readable  */
+    int candidates;
+    struct symtuner_candidate candidate[8];
+};
+
+/*
+ * symtuner_predict(call, verdict_out):
+ * What NCCL does with ${call}. Pure: the same call gives the same verdict on every rank.
+ * SYMTUNER_EINVAL when a member is out of range (ranks < 1, count 0, unknown type ...).
+ * Since 0.1.
+ */
+SYMTUNER_API enum symtuner_status symtuner_predict(const struct symtuner_call *call,
+                                                   struct symtuner_verdict *verdict_out);
+
+/* Texts of a gate; NULL when it is none. */
+SYMTUNER_API const char *symtuner_gate_name(enum symtuner_gate gate);
+SYMTUNER_API const char *symtuner_gate_text(enum symtuner_gate gate);
+SYMTUNER_API const char *symtuner_gate_cure(enum symtuner_gate gate);
+SYMTUNER_API const char *symtuner_kind_name(enum symtuner_kind kind);
+
+/* Bytes of one element, 0 when unknown; "f32" and "sum" <-> numbers, NULL or -1 when unknown. */
+SYMTUNER_API int symtuner_dtype_size(int dtype);
+SYMTUNER_API const char *symtuner_dtype_name(int dtype);
+SYMTUNER_API const char *symtuner_op_name(int op);
+SYMTUNER_API int symtuner_dtype_parse(const char *text);
+SYMTUNER_API int symtuner_op_parse(const char *text);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
