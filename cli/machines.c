@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plugin/names.h"
+#include "rules/names.h"
 
 /* peer_nccl is what NCCL 2.27 asks for: its own P2P transport between all pairs. It is narrower
  * than the driver's peer access: four L40S under two switches have the one and not the other. */

@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "plugin/names.h"
+#include "rules/names.h"
 #include "symtuner_why.h"
 
 static const char *const dtype_word[] = {
