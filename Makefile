@@ -25,8 +25,9 @@ Q       := $(if $(V),,@)
 say      = $(if $(V),,@printf '  %-5s %s\n' $(1) $@)
 
 # ---- plugin and command --------------------------------------------------------------------------
-CORE := $(wildcard plugin/*.c)
-CLI  := $(wildcard cli/*.c)
+MODEL := plugin/symmodel.c plugin/gates.c plugin/why_words.c
+CORE := $(filter-out $(MODEL),$(wildcard rules/*.c plugin/*.c))
+CLI  := $(wildcard cli/*.c) $(MODEL)
 obj   = $(patsubst %,$(B)/%.o,$(1))
 
 all: $(B)/libsymtuner.so $(B)/symtuner

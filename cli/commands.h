@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * commands.h - the subcommands. Each gets argv from its own name on and returns the exit status:
+ * 0 fine, 1 findings, 2 usage, 77 cannot test here. Results go to stdout, diagnostics to stderr.
+ */
+#ifndef ST_COMMANDS_H_
+#define ST_COMMANDS_H_
+
+enum { ST_EXIT_FINE = 0, ST_EXIT_FINDINGS = 1, ST_EXIT_USAGE = 2, ST_EXIT_CANNOT = 77 };
+
+int st_cmd_check(int argc, char **argv);
+int st_cmd_decide(int argc, char **argv);
+int st_cmd_env(int argc, char **argv);
+
+#endif

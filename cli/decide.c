@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* decide.c - symtuner decide: the plugin's answer for one call, without NCCL. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "symtuner.h"
+
+static const char help[] =
+    "usage: symtuner decide COLL BYTES [options]\n"
+    "What the rules say about one call. BYTES is NCCL's nBytes: the whole call, so for AllGather\n"
+    "and ReduceScatter the bytes of all ranks together.\n"
+    "  --rules FILE      rules; otherwise SYMTUNER_RULE, then SYMTUNER_RULES\n"
+    "  --ranks N         of the communicator (8)\n"
+    "  --nodes N         (1)\n"
+    "  --registered      both buffers are registered\n"
+    "  --pipe-ops N      operations in the group (1)\n"
+    "  --nccl X.Y.Z      release (2.28.9)\n"
+    "  --gpu NAME --links nvlink|pcie --multicast yes|no   the machine (this box, if it has GPUs)\n"
+    "  --table C,C,...   21 costs in us, tree/ll, tree/ll128, ... pat/simple; -1 not available\n"
+    "example: symtuner decide allreduce 64KiB --ranks 4 --rules my.rules\n";
+
+struct request {
+    struct symtuner_query query;
+    const char *rules;
+    float table[SYMTUNER_ALGOS * SYMTUNER_PROTOS];
+    int has_table;
+};
+
+static int wrong(const char *what, const char *value)
+{
+    fprintf(stderr, "symtuner decide: %s \"%.60s\"; see symtuner decide --help\n", what, value);
+    return 0;
+}
+
+static int read_number(const char *option, const char *value, int least, int *out)
+{
+    char *end;
+    long number = strtol(value, &end, 10);
+
+    if (*end || end == value || number < least || number > 1 << 20)
+        return wrong(option, value);
+    *out = (int)number;
+    return 1;
+}
+
+static int read_release(const char *value, int *out)
+{
+    int major, minor, patch = 0, n = 0;
+
+    if (sscanf(value, "%d.%d%n.%d%n", &major, &minor, &n, &patch, &n) < 2 || value[n] ||
+        major < 0 || major > 99 || minor < 0 || minor > 99 || patch < 0 || patch > 99)
+        return wrong("--nccl wants a release such as 2.28.9, not", value);
+    *out = major * 10000 + minor * 100 + patch;
+    return 1;
+}
+
+static int read_choice(const char *option, const char *value, const char *no, const char *yes,
+                       int *out)
+{
+    *out = strcmp(value, yes) == 0 ? 1 : strcmp(value, no) == 0 ? 0 : -1;
+    return *out >= 0 || wrong(option, value);
+}
+
+static int read_table(const char *value, struct request *request)
+{
+    enum { CELLS = SYMTUNER_ALGOS * SYMTUNER_PROTOS };
+    const char *at = value;
+
+    for (int i = 0; i < CELLS; i++) {
+        char *end;
+
+        request->table[i] = strtof(at, &end);
+        if (end == at || *end != (i == CELLS - 1 ? '\0' : ','))
+            return wrong("--table wants 21 numbers separated by commas; wrong from", at);
+        at = end + 1;
+    }
+    request->has_table = 1;
+    return 1;
+}
+
+static int read_option(struct request *request, const char *option, const char *value)
+{
+    struct symtuner_query *query = &request->query;
+
+    if (strcmp(option, "--rules") == 0)
+        return request->rules = value, 1;
+    if (strcmp(option, "--ranks") == 0)
+        return read_number(option, value, 1, &query->ranks);
+    if (strcmp(option, "--nodes") == 0)
+        return read_number(option, value, 1, &query->nodes);
+    if (strcmp(option, "--pipe-ops") == 0)
+        return read_number(option, value, 0, &query->pipe_ops);
+    if (strcmp(option, "--nccl") == 0)
+        return read_release(value, &query->nccl);
+    if (strcmp(option, "--links") == 0)
+        return read_choice(option, value, "pcie", "nvlink", &query->machine.nvlink);
+    if (strcmp(option, "--multicast") == 0)
+        return read_choice(option, value, "no", "yes", &query->machine.multicast);
+    if (strcmp(option, "--table") == 0)
+        return read_table(value, request);
+    if (strcmp(option, "--gpu") == 0) {
+        if (strlen(value) > SYMTUNER_GPU_MAX)
+            return wrong("--gpu is too long:", value);
+        strcpy(query->machine.gpu, value);
+        return 1;
+    }
+    return wrong("unknown option", option);
+}
+
+static int read_request(int argc, char **argv, struct request *request)
+{
+    struct symtuner_query *query = &request->query;
+    char error[SYMTUNER_ERROR_MAX];
+    int coll = symtuner_coll_parse(argv[1]);
+
+    if (coll < 0)
+        return wrong("unknown collective", argv[1]);
+    query->coll = (enum symtuner_coll)coll;
+    if (symtuner_size_parse(argv[2], &query->bytes, error, sizeof error) != 0)
+        return wrong("BYTES:", error);
+    for (int i = 3; i < argc; i++) {
+        if (strcmp(argv[i], "--registered") == 0) {
+            query->registered = 1;
+        } else if (i + 1 == argc) {
+            return wrong("a value is missing after", argv[i]);
+        } else if (!read_option(request, argv[i], argv[i + 1])) {
+            return 0;
+        } else {
+            i++;
+        }
+    }
+    return 1;
+}
+
+static enum symtuner_status load(const struct request *request, symtuner_rules **rules, char *error,
+                                 size_t size)
+{
+    const char *one_line = getenv("SYMTUNER_RULE"), *file = getenv("SYMTUNER_RULES");
+
+    if (request->rules)
+        return symtuner_rules_load(request->rules, rules, error, size);
+    if (one_line && *one_line)
+        return symtuner_rules_inline(one_line, rules, error, size);
+    if (file && *file)
+        return symtuner_rules_load(file, rules, error, size);
+    return SYMTUNER_OK;
+}
+
+static void print_table(const struct request *request, const struct symtuner_decision *decision)
+{
+    float after[SYMTUNER_ALGOS * SYMTUNER_PROTOS];
+    int channels = 0, algo, proto;
+
+    memcpy(after, request->table, sizeof after);
+    if (symtuner_table_pick(request->query.nccl, after, SYMTUNER_ALGOS, SYMTUNER_PROTOS, &algo,
+                            &proto))
+        printf("NCCL alone: %s/%s\n", symtuner_algo_name(algo), symtuner_proto_name(proto));
+    symtuner_table_apply(decision, &request->query, after, SYMTUNER_ALGOS, SYMTUNER_PROTOS,
+                         &channels);
+    if (symtuner_table_pick(request->query.nccl, after, SYMTUNER_ALGOS, SYMTUNER_PROTOS, &algo,
+                            &proto))
+        printf("with symtuner: %s/%s%s", symtuner_algo_name(algo), symtuner_proto_name(proto),
+               channels ? "" : "\n");
+    if (channels)
+        printf(", %d channels\n", channels);
+}
+
+int st_cmd_decide(int argc, char **argv)
+{
+    struct request request = {.query = {.struct_size = sizeof request.query,
+                                        .nccl = 22809,
+                                        .ranks = 8,
+                                        .nodes = 1,
+                                        .pipe_ops = 1}};
+    struct symtuner_decision decision = {.struct_size = sizeof decision};
+    symtuner_rules *rules = NULL;
+    char text[2048];
+
+    if (argc > 1 && strcmp(argv[1], "--help") == 0) {
+        fputs(help, stdout);
+        return ST_EXIT_FINE;
+    }
+    if (argc < 3) {
+        fputs(help, stderr);
+        return ST_EXIT_USAGE;
+    }
+    symtuner_machine_find(&request.query.machine);
+    if (!read_request(argc, argv, &request))
+        return ST_EXIT_USAGE;
+    if (load(&request, &rules, text, sizeof text) != SYMTUNER_OK) {
+        fprintf(stderr, "%s\n", text);
+        return ST_EXIT_FINDINGS;
+    }
+    if (symtuner_decide(rules, &request.query, &decision) != SYMTUNER_OK) {
+        fprintf(stderr, "symtuner decide: symmetric kernels and this interface need NCCL 2.27 or "
+                        "later\n");
+        symtuner_rules_free(rules);
+        return ST_EXIT_USAGE;
+    }
+    symtuner_explain(rules, &request.query, &decision, text, sizeof text);
+    puts(text);
+    if (request.has_table)
+        print_table(&request, &decision);
+    symtuner_rules_free(rules);
+    return ST_EXIT_FINE;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* env.c - symtuner env: the variables; --markdown prints docs/env.md. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "symtuner.h"
+
+static const char help[] =
+    "usage: symtuner env [--markdown]\n"
+    "The SYMTUNER_* variables: value here, default, legal values, meaning.\n"
+    "  --markdown  print docs/env.md\n";
+
+static void print_markdown(void)
+{
+    struct symtuner_option row;
+
+    printf("# Environment variables of libsymtuner.so\n\n"
+           "Printed by `symtuner env --markdown`; do not edit. `NCCL_TUNER_CONFIG_FILE` is read as "
+           "well (the CSV of NCCL's example tuner). `SYMTUNER_AR_*` belong to the kernel library "
+           "(docs/kernels.md).\n\n| variable | default | values | meaning |\n|---|---|---|---|\n");
+    for (int i = 0; symtuner_option_get(i, &row); i++) {
+        printf("| `%s` | %s | ", row.name, row.fallback[0] ? row.fallback : "unset");
+        for (const char *c = row.values; *c; c++)
+            printf(*c == '|' ? ", " : "%c", *c);
+        printf(" | %s |\n", row.help);
+    }
+}
+
+int st_cmd_env(int argc, char **argv)
+{
+    struct symtuner_option row;
+
+    if (argc > 1 && strcmp(argv[1], "--markdown") == 0 && argc == 2) {
+        print_markdown();
+        return ST_EXIT_FINE;
+    }
+    if (argc > 1) {
+        int asked = strcmp(argv[1], "--help") == 0;
+
+        if (!asked)
+            fprintf(stderr, "symtuner env: unknown argument \"%.60s\"\n", argv[1]);
+        fputs(help, asked ? stdout : stderr);
+        return asked ? ST_EXIT_FINE : ST_EXIT_USAGE;
+    }
+    for (int i = 0; symtuner_option_get(i, &row); i++) {
+        const char *value = getenv(row.name);
+
+        printf("%s=%s%s\n    %s\n    values: %s; default: %s\n", row.name,
+               value ? value : row.fallback, value ? "" : "   (not set)", row.help, row.values,
+               row.fallback[0] ? row.fallback : "unset");
+    }
+    return ST_EXIT_FINE;
+}

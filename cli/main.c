@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* main.c - the table of subcommands. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "symtuner.h"
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *what;
+} commands[] = {
+    {"check", st_cmd_check, "read rules files; report errors, and rules that cannot work"},
+    {"decide", st_cmd_decide, "what the rules say about one call, and what it does to a cost table"},
+    {"env", st_cmd_env, "the SYMTUNER_* variables, their values here and their meaning"},
+};
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
+static void usage(FILE *out)
+{
+    fprintf(out, "symtuner %s: steer NCCL toward its symmetric-memory kernels\n\n"
+                 "usage: symtuner COMMAND [...]      symtuner COMMAND --help\n\n",
+            SYMTUNER_VERSION);
+    for (int i = 0; i < COMMANDS; i++)
+        fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].what);
+}
+
+int main(int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : "--help";
+
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+        usage(stdout);
+        return argc > 1 ? ST_EXIT_FINE : ST_EXIT_USAGE;
+    }
+    if (strcmp(name, "--version") == 0) {
+        printf("symtuner %s\n", SYMTUNER_VERSION);
+        return ST_EXIT_FINE;
+    }
+    for (int i = 0; i < COMMANDS; i++)
+        if (strcmp(commands[i].name, name) == 0)
+            return commands[i].run(argc - 1, argv + 1);
+    fprintf(stderr, "symtuner: unknown command \"%.60s\"; `symtuner --help` lists them\n", name);
+    return ST_EXIT_USAGE;
+}

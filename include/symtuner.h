@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * symtuner.h - the rule engine of libsymtuner: load rules, ask for a decision, explain it.
+ *
+ * This is the same code that the plugin runs inside NCCL, without NCCL: what symtuner_decide says
+ * here is what the plugin does there, because every decision is a pure function of the rules and
+ * of the query. No function needs a GPU, NCCL or CUDA.
+ *
+ * Units      sizes are bytes; "bytes" is NCCL's nBytes: count x element size for AllReduce,
+ *            Broadcast and Reduce, count x ranks x element size for AllGather and ReduceScatter
+ *            (where count is per rank). Costs are microseconds, as NCCL predicts them.
+ * Numbers    collectives, algorithms and protocols carry NCCL's own numbers; an NCCL release is
+ *            major * 10000 + minor * 100 + patch, as ncclGetVersion gives it (2.28.9 is 22809).
+ * Ownership  symtuner_rules_load and _parse give an object that the caller frees with
+ *            symtuner_rules_free. Nothing else is allocated for the caller.
+ * Threads    rules are immutable once loaded: any function may run on any thread. The command and
+ *            the plugin share no state through this header.
+ * Errors     functions return enum symtuner_status; texts go to the buffer that the caller gives
+ *            and are always terminated. Outputs are written on success only.
+ * Needs      any NCCL release or none: releases before 2.27 are refused with a clear text.
+ */
+#ifndef SYMTUNER_H_
+#define SYMTUNER_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SYMTUNER_VERSION "0.1.0"
+
+#if defined(__GNUC__)
+#define SYMTUNER_API __attribute__((visibility("default")))
+#else
+#define SYMTUNER_API
+#endif
+
+/* Limits of a rules text; each is tested at the limit. */
+enum {
+    SYMTUNER_RULES_MAX = 256,  /* rules in one object                      */
+    SYMTUNER_LINE_MAX  = 4096, /* bytes in a line, newline not counted     */
+    SYMTUNER_NAME_MAX  = 63,   /* bytes in a rule's name                   */
+    SYMTUNER_GPU_MAX   = 95,   /* bytes in a GPU pattern                   */
+    SYMTUNER_TEXT_MAX  = 1 << 20, /* bytes in a rules text or file         */
+    SYMTUNER_ERROR_MAX = 512,  /* a buffer of this size holds every error  */
+};
+
+enum symtuner_status {
+    SYMTUNER_OK = 0,
+    SYMTUNER_ENOMEM,    /* out of memory                                  */
+    SYMTUNER_EIO,       /* a file cannot be read                          */
+    SYMTUNER_ESYNTAX,   /* the text is wrong; the error names the word    */
+    SYMTUNER_EMISMATCH, /* the provenance is of another machine           */
+    SYMTUNER_EINVAL,    /* an argument is out of range                    */
+};
+
+/* NCCL's own numbers. */
+enum symtuner_coll {
+    SYMTUNER_BROADCAST,
+    SYMTUNER_REDUCE,
+    SYMTUNER_ALLGATHER,
+    SYMTUNER_REDUCESCATTER,
+    SYMTUNER_ALLREDUCE,
+    SYMTUNER_COLLS
+};
+enum symtuner_algo {
+    SYMTUNER_TREE,
+    SYMTUNER_RING,
+    SYMTUNER_COLLNET_DIRECT,
+    SYMTUNER_COLLNET_CHAIN,
+    SYMTUNER_NVLS,
+    SYMTUNER_NVLS_TREE,
+    SYMTUNER_PAT,
+    SYMTUNER_ALGOS
+};
+enum symtuner_proto { SYMTUNER_LL, SYMTUNER_LL128, SYMTUNER_SIMPLE, SYMTUNER_PROTOS };
+
+/* The machine as rules see it. Every rank of a job must see the same one. */
+struct symtuner_machine {
+    char gpu[SYMTUNER_GPU_MAX + 1]; /* "NVIDIA H200"; "" when unknown              */
+    int arch;      /* 10 x compute capability: 90, 100; 0 unknown  */
+    int nvlink;    /* 1 all GPUs have NVLink, 0 none, -1 unknown   */
+    int multicast; /* 1 NVLink multicast may be used by NCCL, 0 not, -1 unknown */
+};
+
+/* One call, as NCCL describes it to a tuner. */
+struct symtuner_query {
+    size_t struct_size; /* sizeof(struct symtuner_query); lets the struct grow     */
+    int nccl;           /* release, 22809 for 2.28.9                               */
+    enum symtuner_coll coll;
+    uint64_t bytes;     /* NCCL's nBytes, see Units                                */
+    int ranks;          /* of the communicator, >= 1                               */
+    int nodes;          /* NCCL's nodes: an MNNVL clique counts as one             */
+    int pipe_ops;       /* operations in the group, 1 outside groups; 0 is a probe */
+    int registered;     /* 1 when NCCL says regBuff; not the same as "symmetric"   */
+    struct symtuner_machine machine;
+};
+
+enum symtuner_prefer {
+    SYMTUNER_LEAVE,      /* NCCL's own choice                                      */
+    SYMTUNER_SYMMETRIC,  /* as far as the release allows                           */
+    SYMTUNER_GENERAL,    /* the algorithm and protocol given                       */
+    SYMTUNER_REGISTERED, /* the cheapest entry whose data path uses registration   */
+};
+
+/* What the rules say about one query. */
+struct symtuner_decision {
+    size_t struct_size;  /* set by the caller, see symtuner_query                  */
+    int rule;            /* index of the rule that applies; -1: none, NCCL decides */
+    int line;            /* its line in the text; 0 when rule is -1                */
+    char name[SYMTUNER_NAME_MAX + 1];
+    enum symtuner_prefer prefer;
+    int algo, proto;     /* for SYMTUNER_GENERAL; -1 is "any"                      */
+    uint32_t forbid;     /* bit algo * 3 + proto: entries that must not be chosen  */
+    int sym_ctas;        /* CTAs of symmetric kernels asked for by this rule; 0 leave */
+    int process_ctas;    /* CTAs of symmetric kernels for the process; 0 leave     */
+    int channels;        /* general kernels; 0 leave                               */
+    uint64_t chunk;      /* bytes; 0 leave                                         */
+};
+
+typedef struct symtuner_rules symtuner_rules;
+
+/*
+ * symtuner_rules_load(path, rules_out, error, error_size):
+ * Read rules from a file: symtuner's own format (docs/rules.md), or the CSV of NCCL's example tuner
+ * when the name ends in .csv. At most SYMTUNER_TEXT_MAX bytes.
+ * symtuner_rules_load_csv reads that CSV whatever the file is called.
+ * symtuner_rules_parse does the same for a text in memory; ${name} stands for the file in errors.
+ * symtuner_rules_inline reads the one-line form of SYMTUNER_RULE.
+ * On failure ${error} holds "name:line:column: what is wrong; the cure".
+ * Since 0.1.
+ */
+SYMTUNER_API enum symtuner_status symtuner_rules_load(const char *path, symtuner_rules **rules_out,
+                                                      char *error, size_t error_size);
+SYMTUNER_API enum symtuner_status symtuner_rules_load_csv(const char *path,
+                                                          symtuner_rules **rules_out, char *error,
+                                                          size_t error_size);
+SYMTUNER_API enum symtuner_status symtuner_rules_parse(const char *text, const char *name,
+                                                       symtuner_rules **rules_out, char *error,
+                                                       size_t error_size);
+SYMTUNER_API enum symtuner_status symtuner_rules_inline(const char *text,
+                                                        symtuner_rules **rules_out, char *error,
+                                                        size_t error_size);
+SYMTUNER_API void symtuner_rules_free(symtuner_rules *rules); /* NULL is legal */
+
+/* Number of rules, and a 64-bit hash of their meaning: equal hashes on all ranks mean equal rules. */
+SYMTUNER_API int symtuner_rules_count(const symtuner_rules *rules);
+SYMTUNER_API uint64_t symtuner_rules_hash(const symtuner_rules *rules);
+
+/*
+ * symtuner_rules_lint(rules, index, text, size):
+ * The ${index}-th finding about rules that are legal but cannot work: a rule that earlier rules
+ * hide, an action that no release of its range can do, an LL128 preference where NCCL forbids it.
+ * Returns 1 and the text, or 0 when there is no such finding.
+ */
+SYMTUNER_API int symtuner_rules_lint(const symtuner_rules *rules, int index, char *text,
+                                     size_t size);
+
+/*
+ * symtuner_rules_fit(rules, nccl, machine, error, error_size):
+ * SYMTUNER_OK when the [provenance] section matches this release and machine, or is absent;
+ * SYMTUNER_EMISMATCH and a text otherwise. The plugin refuses rules that do not fit.
+ */
+SYMTUNER_API enum symtuner_status symtuner_rules_fit(const symtuner_rules *rules, int nccl,
+                                                     const struct symtuner_machine *machine,
+                                                     char *error, size_t error_size);
+
+/*
+ * symtuner_decide(rules, query, decision_out):
+ * The first rule, in file order, that covers ${query}. ${rules} may be NULL: built-in defaults only.
+ * SYMTUNER_EINVAL when the query is out of range (ranks < 1, unknown collective, release < 2.27).
+ */
+SYMTUNER_API enum symtuner_status symtuner_decide(const symtuner_rules *rules,
+                                                  const struct symtuner_query *query,
+                                                  struct symtuner_decision *decision_out);
+
+/*
+ * symtuner_table_apply(decision, query, table, n_algo, n_proto, channels):
+ * Write into NCCL's cost table (n_algo x n_proto floats, microseconds, negative = not available)
+ * and channel count what the plugin would write. Dead entries are never revived, nothing <= 0 is
+ * written, at least one entry stays selectable. Returns 1 when anything changed.
+ */
+SYMTUNER_API int symtuner_table_apply(const struct symtuner_decision *decision,
+                                      const struct symtuner_query *query, float *table, int n_algo,
+                                      int n_proto, int *channels);
+
+/*
+ * symtuner_table_pick(nccl, table, n_algo, n_proto, algo_out, proto_out):
+ * What NCCL itself would take from the table: the smallest selectable entry, ties and negative
+ * entries as that release treats them. Returns 0 when nothing is selectable.
+ */
+SYMTUNER_API int symtuner_table_pick(int nccl, const float *table, int n_algo, int n_proto,
+                                     int *algo_out, int *proto_out);
+
+/*
+ * symtuner_explain(rules, query, decision, text, size):
+ * One paragraph for a person: which rule applies and where it stands, what the release lets it
+ * change, what it does not. Returns the length that the whole text needs, as snprintf does.
+ */
+SYMTUNER_API int symtuner_explain(const symtuner_rules *rules, const struct symtuner_query *query,
+                                  const struct symtuner_decision *decision, char *text,
+                                  size_t size);
+
+/* One row per SYMTUNER_* variable. Returns 0 when ${index} is past the last. */
+struct symtuner_option {
+    const char *name, *fallback, *values, *help;
+};
+SYMTUNER_API int symtuner_option_get(int index, struct symtuner_option *option_out);
+
+/* Find this box: GPU model, NVLink, multicast. Loads NVML and CUDA if they are there. Returns 0
+ * when no GPU is visible; ${machine_out} then says "unknown". Not thread-safe against itself. */
+SYMTUNER_API int symtuner_machine_find(struct symtuner_machine *machine_out);
+
+/* Text <-> number, for programs that print or read: NULL or -1 when unknown. Case-insensitive. */
+SYMTUNER_API const char *symtuner_coll_name(int coll);
+SYMTUNER_API const char *symtuner_algo_name(int algo);
+SYMTUNER_API const char *symtuner_proto_name(int proto);
+SYMTUNER_API int symtuner_coll_parse(const char *text);
+SYMTUNER_API int symtuner_algo_parse(const char *text);
+SYMTUNER_API int symtuner_proto_parse(const char *text);
+SYMTUNER_API const char *symtuner_status_text(enum symtuner_status status);
+
+/* "64KiB", "1.5GB", "4096": bytes. Returns 0, or -1 with the reason in ${error}. */
+SYMTUNER_API int symtuner_size_parse(const char *text, uint64_t *bytes_out, char *error,
+                                     size_t error_size);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* abi_tuner_v4.c - NCCL 2.27: no communicator id, the context comes last. */
+#include "plugin/tuner.h"
+
+static nccl_abi_result init(size_t ranks, size_t nodes, nccl_abi_logger logger, void **ctx)
+{
+    return st_tuner_open(4, 0, ranks, nodes, logger, ctx);
+}
+
+extern const struct nccl_abi_tuner_v4 ncclTunerPlugin_v4;
+__attribute__((visibility("default"))) const struct nccl_abi_tuner_v4 ncclTunerPlugin_v4 = {
+    "symtuner", init, st_tuner_decide, st_tuner_close};

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* abi_tuner_v5.c - NCCL 2.28 and 2.29. The cost constants are NCCL's live state: never written. */
+#include "plugin/tuner.h"
+
+static nccl_abi_result init(void **ctx, uint64_t comm_id, size_t ranks, size_t nodes,
+                            nccl_abi_logger logger, struct nccl_abi_nvl_domains *domains,
+                            struct nccl_abi_constants_v5 *constants)
+{
+    (void)domains, (void)constants;
+    return st_tuner_open(5, comm_id, ranks, nodes, logger, ctx);
+}
+
+extern const struct nccl_abi_tuner_v5 ncclTunerPlugin_v5;
+__attribute__((visibility("default"))) const struct nccl_abi_tuner_v5 ncclTunerPlugin_v5 = {
+    "symtuner", init, st_tuner_decide, st_tuner_close};

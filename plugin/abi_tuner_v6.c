@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* abi_tuner_v6.c - NCCL 2.30 to 2.32.3. The cost constants are NCCL's live state: never written. */
+#include "plugin/tuner.h"
+
+static nccl_abi_result init(void **ctx, uint64_t comm_id, size_t ranks, size_t nodes,
+                            nccl_abi_logger logger, struct nccl_abi_nvl_domains *domains,
+                            struct nccl_abi_constants_v5 *constants)
+{
+    (void)domains, (void)constants;
+    return st_tuner_open(6, comm_id, ranks, nodes, logger, ctx);
+}
+
+extern const struct nccl_abi_tuner_v6 ncclTunerPlugin_v6;
+__attribute__((visibility("default"))) const struct nccl_abi_tuner_v6 ncclTunerPlugin_v6 = {
+    "symtuner", init, st_tuner_decide, st_tuner_close, st_tuner_chunk};

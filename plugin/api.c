@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* api.c - include/symtuner.h over the same pure functions that the plugin runs. */
+#include <stdio.h>
+#include <string.h>
+
+#include "plugin/process.h"
+#include "plugin/steer.h"
+
+enum symtuner_status symtuner_decide(const symtuner_rules *rules,
+                                     const struct symtuner_query *query,
+                                     struct symtuner_decision *out)
+{
+    struct st_group group = {query->nccl, query->ranks, query->nodes, query->machine};
+    struct st_call call = {query->coll, query->bytes, query->pipe_ops, query->registered != 0};
+    const struct st_rule *rule, *process;
+    struct symtuner_decision d = {.struct_size = sizeof d, .rule = -1, .algo = -1, .proto = -1};
+
+    if (query->struct_size != sizeof *query || query->ranks < 1 || query->nodes < 1 ||
+        query->nccl < 22700 || query->coll < 0 || query->coll >= SYMTUNER_COLLS ||
+        out->struct_size > sizeof d)
+        return SYMTUNER_EINVAL;
+    rule = st_match(rules, 0, &group, &call);
+    process = st_rules_process(rules, query->nccl, &query->machine);
+    if (!process)
+        process = st_rules_process(st_defaults(), query->nccl, &query->machine);
+    d.process_ctas = process ? process->act.sym_ctas : 0;
+    if (rule) {
+        d.rule = (int)(rule - rules->rule);
+        d.line = rule->line;
+        strcpy(d.name, rule->name);
+        d.prefer = rule->act.prefer;
+        d.algo = rule->act.algo;
+        d.proto = rule->act.proto;
+        d.forbid = rule->act.forbid;
+        d.sym_ctas = rule->act.sym_ctas;
+        d.channels = rule->act.channels;
+        d.chunk = rule->act.chunk;
+    }
+    d.struct_size = out->struct_size;
+    memcpy(out, &d, out->struct_size);
+    return SYMTUNER_OK;
+}
+
+int symtuner_table_apply(const struct symtuner_decision *decision,
+                         const struct symtuner_query *query, float *table, int n_algo, int n_proto,
+                         int *channels)
+{
+    struct st_call call = {query->coll, query->bytes, query->pipe_ops, query->registered != 0};
+    struct st_action action = {.prefer = decision->prefer,
+                               .algo = decision->algo,
+                               .proto = decision->proto,
+                               .forbid = decision->forbid,
+                               .channels = decision->channels};
+    enum st_verdict verdict;
+
+    if (decision->rule < 0)
+        return 0;
+    verdict = st_steer(st_era_of(query->nccl), &action, &call, false,
+                       (struct st_table){table, n_algo, n_proto}, channels);
+    return verdict != ST_VERDICT_LEFT && verdict != ST_VERDICT_UNAVAILABLE;
+}
+
+int symtuner_table_pick(int nccl, const float *table, int n_algo, int n_proto, int *algo_out,
+                        int *proto_out)
+{
+    return st_table_pick(st_era_of(nccl), table, NULL, n_algo, n_proto, algo_out, proto_out);
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * defaults.c - the built-in rules: measured boxes only, each with its provenance.
+ *
+ * A box, release or multicast setting that no [process] section names gets NCCL's own choice. To
+ * add one: measure with bench/, commit the results, name them here.
+ */
+#include "plugin/process.h"
+
+const char st_defaults_text[] =
+    "# symtuner rules 1\n"
+    "# 2026-11-21, H200 SXM x2 and x4 (NV18), driver 580.159.04, multicast off: field baseline;\n"
+    "# NCCL gives its symmetric kernels 7 to 9 CTAs there.\n"
+    "[process]\n"
+    "gpu       = NVIDIA H200\n"
+    "links     = nvlink\n"
+    "multicast = no\n"
+    "nccl      = 2.28.3..2.28.9\n"
+    "sym-ctas  = 16\n";

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/env.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plugin/process.h"
+
+static _Thread_local struct {
+    const struct st_index *index;
+    struct st_call call;
+} in_flight;
+
+void st_env_call(const struct st_index *index, const struct st_call *call)
+{
+    in_flight.index = index;
+    in_flight.call = *call;
+}
+
+static const char *own_path(void)
+{
+    Dl_info info;
+
+    return dladdr((void *)(uintptr_t)own_path, &info) ? info.dli_fname : NULL;
+}
+
+static const char *sym_ctas(void)
+{
+    const char *whole = st_process_sym_ctas();
+
+    if (st_process()->percall && in_flight.index) {
+        const struct st_rule *rule = st_index_find(in_flight.index, &in_flight.call);
+
+        if (rule && rule->act.sym_ctas)
+            return st_ctas_text(rule->act.sym_ctas);
+    }
+    return *whole ? whole : NULL;
+}
+
+/* Without NO_CACHE NCCL keeps the first answer for ever. */
+static const char *no_cache(void)
+{
+    return st_process()->percall ? "NCCL_SYM_CTAS" : NULL;
+}
+
+static const struct {
+    const char *name;
+    const char *(*answer)(void);
+} answers[] = {
+    {"NCCL_TUNER_PLUGIN", own_path},
+    {"NCCL_PROFILER_PLUGIN", own_path},
+    {"NCCL_SYM_CTAS", sym_ctas},
+    {"NCCL_NO_CACHE", no_cache},
+};
+
+const char *st_env_get(const char *name)
+{
+    const char *value = getenv(name);
+
+    if (value || st_process()->mode == ST_MODE_OFF)
+        return value;
+    for (size_t i = 0; i < sizeof answers / sizeof *answers; i++)
+        if (strcmp(answers[i].name, name) == 0)
+            return answers[i].answer();
+    return NULL;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * env.h - what we answer when NCCL asks for a variable, and what the call in flight is.
+ *
+ * With NCCL_ENV_PLUGIN alone NCCL finds the tuner and profiler here too: we answer with our own
+ * path. A variable that the user set is never replaced.
+ */
+#ifndef ST_ENV_H_
+#define ST_ENV_H_
+
+#include "rules/match.h"
+
+/* The value NCCL shall see for ${name}; NULL for unset. Static or environment strings only. */
+const char *st_env_get(const char *name);
+
+/* Per-call CTAs: the profiler's CollApi event tells which call the thread is about to schedule;
+ * NCCL then asks for NCCL_SYM_CTAS on the same thread. ${index} may be NULL. */
+void st_env_call(const struct st_index *index, const struct st_call *call);
+
+#endif

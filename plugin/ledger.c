@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/ledger.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "plugin/log.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct st_ledger *open_ledgers;
+
+/* ---- text ----------------------------------------------------------------------------------- */
+
+/* "%p" process, "%h" host, "%%" percent. */
+static void expand(const char *pattern, char *path, size_t size)
+{
+    char host[64] = "";
+    size_t at = 0;
+
+    gethostname(host, sizeof host - 1);
+    path[0] = '\0';
+    for (; *pattern && at + 1 < size; pattern++) {
+        int n = 1;
+
+        if (pattern[0] == '%' && pattern[1] == 'p')
+            n = snprintf(path + at, size - at, "%d", (int)getpid());
+        else if (pattern[0] == '%' && pattern[1] == 'h')
+            n = snprintf(path + at, size - at, "%s", host);
+        else
+            path[at] = *pattern, path[at + 1] = '\0';
+        pattern += pattern[0] == '%' && pattern[1] && strchr("ph%", pattern[1]);
+        at += (size_t)n < size - at ? (size_t)n : size - at - 1;
+    }
+}
+
+static void write_size(FILE *out, int coll, int bucket)
+{
+    fprintf(out, " coll=%s bytes=%llu..%llu", symtuner_coll_name(coll),
+            bucket ? 1ull << bucket : 0ull, (2ull << bucket) - 1);
+}
+
+static void write_ran(FILE *out, const struct st_ledger *ledger, int coll, int bucket)
+{
+    uint64_t n[ST_RANS], total = 0;
+
+    for (int r = 0; r < ST_RANS; r++)
+        total += n[r] = ledger->ran[coll][bucket][r];
+    if (total == 0)
+        return;
+    /* Up to 2.30 a symmetric kernel shows no event of its own: a call outside capture that led to
+     * no general and no copy-engine event was one. */
+    if (!st_process()->era->algo_env_excludes && n[ST_RAN_CALLED] > n[ST_RAN_GENERAL] + n[ST_RAN_CE])
+        n[ST_RAN_SYMMETRIC] = n[ST_RAN_CALLED] - n[ST_RAN_GENERAL] - n[ST_RAN_CE];
+    fputs("ran", out);
+    write_size(out, coll, bucket);
+    fprintf(out, " called=%llu captured=%llu general=%llu symmetric=%llu ce=%llu\n",
+            (unsigned long long)n[ST_RAN_CALLED], (unsigned long long)n[ST_RAN_CAPTURED],
+            (unsigned long long)n[ST_RAN_GENERAL], (unsigned long long)n[ST_RAN_SYMMETRIC],
+            (unsigned long long)n[ST_RAN_CE]);
+}
+
+static void write_text(FILE *out, const struct st_ledger *ledger)
+{
+    const struct st_process *process = st_process();
+    static const char *const mode[] = {"steer", "observe", "off"};
+    char release[16], host[64] = "";
+
+    gethostname(host, sizeof host - 1);
+    fprintf(out,
+            "# symtuner ledger 1\n"
+            "comm id=0x%016llx ranks=%d nodes=%d local=%d nccl=%s rules=0x%016llx mode=%s "
+            "sym-ctas=%d from=%s host=%s pid=%d\n",
+            (unsigned long long)ledger->comm_id, ledger->ranks, ledger->nodes, ledger->local,
+            st_release_print(process->nccl, release, sizeof release),
+            (unsigned long long)process->rules_hash, mode[process->mode], process->sym_ctas,
+            process->sym_ctas_from, host, (int)getpid());
+    for (int c = 0; c < SYMTUNER_COLLS; c++)
+        for (int b = 0; b < ST_BUCKETS; b++) {
+            for (int reg = 0; reg < 2; reg++)
+                for (int v = 0; v < ST_VERDICTS; v++) {
+                    if (ledger->asked[c][b][reg][v] == 0)
+                        continue;
+                    fputs("asked", out);
+                    write_size(out, c, b);
+                    fprintf(out, " registered=%d verdict=%s count=%llu\n", reg, st_verdict_word[v],
+                            (unsigned long long)ledger->asked[c][b][reg][v]);
+                }
+            for (int cell = 0; cell < ST_CELLS; cell++) {
+                if (ledger->picked[c][b][cell] == 0)
+                    continue;
+                fputs("picked", out);
+                write_size(out, c, b);
+                fprintf(out, " algo=%s proto=%s count=%llu\n",
+                        symtuner_algo_name(cell / SYMTUNER_PROTOS),
+                        symtuner_proto_name(cell % SYMTUNER_PROTOS),
+                        (unsigned long long)ledger->picked[c][b][cell]);
+            }
+            write_ran(out, ledger, c, b);
+        }
+    fputs("end\n", out);
+}
+
+/* One write per communicator, appended: ranks that share a file do not tear each other's text. */
+static void dump(const struct st_ledger *ledger)
+{
+    const char *pattern = st_process()->options.ledger;
+    char path[1024], *text = NULL;
+    size_t size = 0, done = 0;
+    FILE *memory;
+    int fd;
+
+    if (!pattern[0])
+        return;
+    expand(pattern, path, sizeof path);
+    memory = open_memstream(&text, &size);
+    if (!memory)
+        return;
+    write_text(memory, ledger);
+    if (fclose(memory) != 0) {
+        free(text);
+        return;
+    }
+    fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+    while (fd >= 0 && done < size) {
+        ssize_t n = write(fd, text + done, size - done);
+
+        if (n <= 0)
+            break;
+        done += (size_t)n;
+    }
+    if (done < size)
+        st_warn("SYMTUNER_LEDGER=%s: %m; the counters of communicator 0x%llx are lost", path,
+                (unsigned long long)ledger->comm_id);
+    if (fd >= 0)
+        close(fd);
+    free(text);
+}
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+struct st_ledger *st_ledger_open(uint64_t comm_id, int ranks, int nodes, bool tuner)
+{
+    struct st_ledger *ledger;
+
+    pthread_mutex_lock(&lock);
+    for (ledger = open_ledgers; ledger; ledger = ledger->next)
+        if (comm_id && ledger->comm_id == comm_id)
+            break;
+    if (!ledger && (ledger = calloc(1, sizeof *ledger))) {
+        ledger->comm_id = comm_id;
+        ledger->ranks = ranks;
+        ledger->nodes = nodes;
+        ledger->next = open_ledgers;
+        open_ledgers = ledger;
+    }
+    if (ledger) {
+        ledger->users++;
+        ledger->local += tuner;
+    }
+    pthread_mutex_unlock(&lock);
+    return ledger;
+}
+
+void st_ledger_close(struct st_ledger *ledger)
+{
+    bool last;
+
+    if (!ledger)
+        return;
+    pthread_mutex_lock(&lock);
+    last = --ledger->users == 0;
+    for (struct st_ledger **at = &open_ledgers; last && *at; at = &(*at)->next)
+        if (*at == ledger) {
+            *at = ledger->next;
+            break;
+        }
+    pthread_mutex_unlock(&lock);
+    if (last) {
+        dump(ledger);
+        free(ledger);
+    }
+}
+
+void st_ledger_sums(const struct st_ledger *ledger, uint64_t *asked_out, uint64_t *steered_out)
+{
+    *asked_out = *steered_out = 0;
+    for (int c = 0; c < SYMTUNER_COLLS; c++)
+        for (int b = 0; b < ST_BUCKETS; b++)
+            for (int v = 0; v < ST_VERDICTS; v++) {
+                uint64_t n = ledger->asked[c][b][0][v] + ledger->asked[c][b][1][v];
+
+                *asked_out += n;
+                if (v == ST_VERDICT_SYMMETRIC || v == ST_VERDICT_GENERAL || v == ST_VERDICT_LIMITED)
+                    *steered_out += n;
+            }
+}
+
+/* ---- on a signal ---------------------------------------------------------------------------- */
+
+static sem_t asked_for;
+
+static void on_signal(int number)
+{
+    (void)number;
+    sem_post(&asked_for); /* async-signal-safe; the thread does the rest */
+}
+
+static void *listen_thread(void *unused)
+{
+    for (;;) {
+        while (sem_wait(&asked_for) != 0)
+            ;
+        pthread_mutex_lock(&lock); /* a ledger under dump must not be freed */
+        for (const struct st_ledger *l = open_ledgers; l; l = l->next)
+            dump(l);
+        pthread_mutex_unlock(&lock);
+    }
+    return unused;
+}
+
+static const struct st_options *listening;
+
+static void listen_start(void)
+{
+    int number = strcmp(listening->ledger_signal, "USR1") == 0 ? SIGUSR1 : SIGUSR2;
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigset_t all, before;
+    pthread_t thread;
+
+    sem_init(&asked_for, 0, 0);
+    sigfillset(&all); /* the program's signals stay with the program's threads */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (pthread_create(&thread, NULL, listen_thread, NULL) == 0) {
+        pthread_detach(thread);
+        sigaction(number, &action, NULL);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+void st_ledger_listen(const struct st_options *options)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    if (!options->ledger_signal[0] || !options->ledger[0])
+        return;
+    listening = options;
+    pthread_once(&once, listen_start);
+}

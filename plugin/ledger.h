@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ledger.h - what was asked, what was answered and what ran, counted per communicator.
+ *
+ * Counting is lock-free, allocates nothing and is safe from any thread. A ledger is shared by all
+ * ranks of a communicator that live in this process and by the tuner and profiler interfaces: they
+ * meet by communicator id. docs/ledger.md describes the text.
+ *
+ * Units      sizes are NCCL's nBytes, in powers of two: bucket b holds 2^b .. 2^(b+1)-1 bytes.
+ * Ownership  st_ledger_open counts a user, st_ledger_close drops it; the last one writes the text.
+ */
+#ifndef ST_LEDGER_H_
+#define ST_LEDGER_H_
+
+#include <stdatomic.h>
+
+#include "plugin/process.h"
+#include "plugin/steer.h"
+
+enum { ST_BUCKETS = 48, ST_CELLS = SYMTUNER_ALGOS * SYMTUNER_PROTOS };
+enum st_ran { ST_RAN_CALLED, ST_RAN_CAPTURED, ST_RAN_GENERAL, ST_RAN_SYMMETRIC, ST_RAN_CE, ST_RANS };
+
+struct st_ledger {
+    struct st_ledger *next;
+    int users;
+    uint64_t comm_id;
+    int ranks, nodes, local;      /* local: ranks of this process */
+    _Atomic uint64_t asked[SYMTUNER_COLLS][ST_BUCKETS][2][ST_VERDICTS];
+    _Atomic uint64_t picked[SYMTUNER_COLLS][ST_BUCKETS][ST_CELLS];
+    _Atomic uint64_t ran[SYMTUNER_COLLS][ST_BUCKETS][ST_RANS];
+};
+
+/* Find or make the ledger of a communicator; id 0 (tuner v4 knows none) is never shared. NULL when
+ * out of memory: count nothing. ${tuner}: the caller is a rank's tuner, which adds a local rank. */
+struct st_ledger *st_ledger_open(uint64_t comm_id, int ranks, int nodes, bool tuner);
+void st_ledger_close(struct st_ledger *ledger);
+
+static inline int st_ledger_bucket(uint64_t bytes)
+{
+    int bucket = 63 - __builtin_clzll(bytes | 1);
+
+    return bucket < ST_BUCKETS ? bucket : ST_BUCKETS - 1;
+}
+
+static inline void st_ledger_add(_Atomic uint64_t *counter)
+{
+    atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+}
+
+/* Total of the calls that the tuner was asked about, and of those that it changed. */
+void st_ledger_sums(const struct st_ledger *ledger, uint64_t *asked_out, uint64_t *steered_out);
+
+/* Start the thread that appends all open ledgers when SYMTUNER_LEDGER_SIGNAL arrives. Once. */
+void st_ledger_listen(const struct st_options *options);
+
+#endif

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * options.h - the SYMTUNER_* variables: one row each, read once.
+ *
+ * `symtuner env` and docs/env.md are printed from the same rows.
+ */
+#ifndef ST_OPTIONS_H_
+#define ST_OPTIONS_H_
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* X(member, variable, default, legal values, help); a word list is checked, "text" is not. */
+#define ST_OPTION_MAP(X)                                                                           \
+    X(mode, "SYMTUNER_MODE", "steer", "steer|observe|off",                                         \
+      "steer: act; observe: count and report, change nothing; off: be silent")                     \
+    X(rules, "SYMTUNER_RULES", "", "text",                                                         \
+      "path of a rules file (docs/rules.md), or of a CSV of NCCL's example tuner (*.csv)")         \
+    X(rule, "SYMTUNER_RULE", "", "text",                                                           \
+      "rules on one line, before those of the file: \"allreduce bytes=..64KiB "                    \
+      "prefer=general:ring/ll; process sym-ctas=16\"")                                             \
+    X(defaults, "SYMTUNER_DEFAULTS", "1", "1|0",                                                   \
+      "0: do not use the built-in defaults (measured boxes only; symtuner env --defaults)")        \
+    X(strict, "SYMTUNER_STRICT", "0", "1|0",                                                       \
+      "1: wrong rules fail communicator creation on this rank; for CI, not for jobs")              \
+    X(setenv, "SYMTUNER_SETENV", "1", "1|0",                                                       \
+      "0: never put NCCL_SYM_CTAS into the environment (done once, in the first tuner init, "      \
+      "only where unset and only without NCCL_ENV_PLUGIN)")                                        \
+    X(percall, "SYMTUNER_PERCALL", "0", "1|0",                                                     \
+      "1: symmetric CTAs per call, NCCL >= 2.29.7 with NCCL_ENV_PLUGIN (not yet proven on a GPU)") \
+    X(ledger, "SYMTUNER_LEDGER", "", "text",                                                       \
+      "file that gets the counters when a communicator ends; %p is the process, %h the host")      \
+    X(ledger_signal, "SYMTUNER_LEDGER_SIGNAL", "", "|USR1|USR2",                                   \
+      "signal that appends the counters to SYMTUNER_LEDGER at once")                               \
+    X(log, "SYMTUNER_LOG", "info", "info|warn|off",                                                \
+      "what to say through NCCL's log; a warning also goes to stderr when NCCL_DEBUG is unset")    \
+    X(machine, "SYMTUNER_MACHINE", "", "text",                                                     \
+      "describe the box instead of looking: \"gpu=NVIDIA H200; links=nvlink; multicast=no\"")
+
+struct st_options {
+#define ST_OPTION_MEMBER(member, variable, fallback, values, help) const char *member;
+    ST_OPTION_MAP(ST_OPTION_MEMBER)
+#undef ST_OPTION_MEMBER
+};
+
+/* Read all variables. A wrong value is replaced by the default and described in ${error}, as is a
+ * SYMTUNER_ variable that does not exist (SYMTUNER_AR_ belongs to the kernel library); returns false
+ * then. The strings are the environment's: read once, early. */
+bool st_options_read(struct st_options *options, char *error, size_t error_size);
+
+#endif

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/process.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plugin/hazards.h"
+#include "plugin/log.h"
+
+static struct st_process process = {.sym_ctas_from = "not decided"};
+static pthread_once_t read_once = PTHREAD_ONCE_INIT, decide_once = PTHREAD_ONCE_INIT,
+                      start_once = PTHREAD_ONCE_INIT, default_once = PTHREAD_ONCE_INIT;
+static symtuner_rules *defaults;
+static char first_error[SYMTUNER_ERROR_MAX]; /* of reading; said when a logger exists */
+
+static void read_defaults(void)
+{
+    char error[SYMTUNER_ERROR_MAX];
+
+    if (symtuner_rules_parse(st_defaults_text, "built-in", &defaults, error, sizeof error) !=
+        SYMTUNER_OK)
+        defaults = NULL;
+}
+
+const symtuner_rules *st_defaults(void)
+{
+    pthread_once(&default_once, read_defaults);
+    return defaults;
+}
+
+/* Read one source and put it behind the rules so far. The first error stops everything: half a
+ * policy is worse than none. */
+static void add_rules(const char *what,
+                      enum symtuner_status (*read)(const char *, symtuner_rules **, char *, size_t))
+{
+    symtuner_rules *more;
+
+    if (!what || !*what || process.rules_wrong)
+        return;
+    if (read(what, &more, first_error, sizeof first_error) != SYMTUNER_OK) {
+        process.rules_wrong = true;
+    } else if (!process.rules) {
+        process.rules = more;
+        return;
+    } else {
+        if (!st_rules_append(process.rules, more)) {
+            snprintf(first_error, sizeof first_error,
+                     "%.200s: with the rules before it more than %d rules; merge some", what,
+                     SYMTUNER_RULES_MAX);
+            process.rules_wrong = true;
+        } else if (more->has_provenance) {
+            process.rules->has_provenance = true;
+            process.rules->provenance = more->provenance;
+        }
+        symtuner_rules_free(more);
+    }
+}
+
+static void read_all(void)
+{
+    const char *mixed = getenv("NCCL_ENQUEUE_REARCH_ENABLE");
+    const char *csv = getenv("NCCL_TUNER_CONFIG_FILE");
+
+    st_options_read(&process.options, first_error, sizeof first_error);
+    st_log_level(process.options.log);
+    process.mode = process.options.mode[0] == 's'   ? ST_MODE_STEER
+                   : process.options.mode[1] == 'b' ? ST_MODE_OBSERVE
+                                                    : ST_MODE_OFF;
+    process.mixed = mixed && strcmp(mixed, "1") == 0;
+    process.era = st_era_of(0);
+    if (process.mode == ST_MODE_OFF)
+        return;
+    add_rules(process.options.rule, symtuner_rules_inline);
+    add_rules(process.options.rules, symtuner_rules_load);
+    add_rules(csv, symtuner_rules_load_csv);
+    if (process.rules_wrong) {
+        symtuner_rules_free(process.rules);
+        process.rules = NULL;
+    }
+}
+
+const struct st_process *st_process(void)
+{
+    pthread_once(&read_once, read_all);
+    return &process;
+}
+
+const char *st_ctas_text(int ctas)
+{
+    static const char digits[] =
+        "1\0 2\0 3\0 4\0 5\0 6\0 7\0 8\0 9\0 10\0" "11\0" "12\0" "13\0" "14\0" "15\0" "16\0" "17\0"
+        "18\0" "19\0" "20\0" "21\0" "22\0" "23\0" "24\0" "25\0" "26\0" "27\0" "28\0" "29\0" "30\0"
+        "31\0" "32\0" "33\0" "34\0" "35\0" "36\0" "37\0" "38\0" "39\0" "40\0" "41\0" "42\0" "43\0"
+        "44\0" "45\0" "46\0" "47\0" "48\0" "49\0" "50\0" "51\0" "52\0" "53\0" "54\0" "55\0" "56\0"
+        "57\0" "58\0" "59\0" "60\0" "61\0" "62\0" "63\0" "64\0";
+
+    return ctas >= 1 && ctas <= 64 ? &digits[(ctas - 1) * 3] : "";
+}
+
+/* NCCL_SYM_CTAS is read once per process and must be equal on all ranks, whatever communicator a
+ * rank creates first: so it depends on the machine and the release only. A user who set one of
+ * NCCL's own CTA variables has decided already. */
+static void decide_sym_ctas(void)
+{
+    static const char *const own[] = {"NCCL_SYM_CTAS", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS"};
+    const struct st_rule *rule;
+
+    symtuner_machine_find(&process.machine);
+    if (process.rules && symtuner_rules_fit(process.rules, process.nccl, &process.machine,
+                                            first_error, sizeof first_error) != SYMTUNER_OK) {
+        process.rules_wrong = true;
+        process.rules = NULL; /* kept allocated: another thread may be reading it */
+    }
+    process.rules_hash = symtuner_rules_hash(process.rules);
+    process.sym_ctas_from = "NCCL";
+    if (process.mode != ST_MODE_STEER || !process.era->symmetric || process.rules_wrong)
+        return;
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (getenv(own[i])) {
+            process.sym_ctas_from = own[i];
+            return;
+        }
+    rule = st_rules_process(process.rules, process.nccl, &process.machine);
+    process.sym_ctas_from = "rules";
+    if (!rule && process.options.defaults[0] == '1') {
+        rule = st_rules_process(st_defaults(), process.nccl, &process.machine);
+        process.sym_ctas_from = rule ? "built-in" : "NCCL";
+    }
+    process.sym_ctas = rule ? rule->act.sym_ctas : 0;
+}
+
+static void set_release(int nccl)
+{
+    process.nccl = nccl;
+    process.era = st_era_of(nccl);
+    /* The per-call recipe needs NCCL_NO_CACHE (2.29.7+) and the env interface. */
+    process.percall = process.env_interface && process.options.percall[0] == '1' &&
+                      process.mode == ST_MODE_STEER && nccl >= 22907;
+}
+
+void st_process_env(int nccl)
+{
+    st_process();
+    process.env_interface = true;
+    set_release(nccl);
+}
+
+const char *st_process_sym_ctas(void)
+{
+    st_process();
+    pthread_once(&decide_once, decide_sym_ctas);
+    return st_ctas_text(process.sym_ctas);
+}
+
+/* The logger lives in NCCL: the library that holds it also has ncclGetVersion. This finds the very
+ * NCCL that called us, however it was loaded. */
+static int ask_version(nccl_abi_logger logger)
+{
+    int (*get_version)(int *) = NULL;
+    int version = 0;
+    void *library;
+    Dl_info info;
+
+    if (!logger || !dladdr((void *)(uintptr_t)logger, &info) || !info.dli_fname)
+        return 0;
+    library = dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_LOCAL);
+    if (!library) /* statically linked into the program */
+        library = dlopen(NULL, RTLD_NOW | RTLD_LOCAL);
+    if (library) {
+        *(void **)&get_version = dlsym(library, "ncclGetVersion");
+        if (!get_version || get_version(&version) != 0)
+            version = 0;
+        dlclose(library);
+    }
+    return version;
+}
+
+static nccl_abi_logger start_logger;
+static int start_nccl, start_abi;
+
+static void start(void)
+{
+    static const int oldest_of_abi[] = {[4] = 22703, [5] = 22803, [6] = 23003, [7] = 23206};
+
+    if (process.nccl == 0)
+        set_release(start_nccl ? start_nccl : ask_version(start_logger));
+    if (process.nccl == 0 && start_abi >= 4 && start_abi <= 7)
+        set_release(oldest_of_abi[start_abi]);
+    if (process.mode == ST_MODE_OFF)
+        return;
+    pthread_once(&decide_once, decide_sym_ctas);
+    /* Hazard: setenv races with getenv in other threads. Once, before NCCL reads it, never over a
+     * value that is there, and not at all when NCCL asks us anyway. */
+    if (process.sym_ctas && !process.env_interface && process.options.setenv[0] == '1')
+        setenv("NCCL_SYM_CTAS", st_ctas_text(process.sym_ctas), 0);
+}
+
+/* Said once per process, with no lock held: NCCL's logger takes its own. */
+static void announce(void)
+{
+    const struct st_hazard *hazard;
+    char release[16];
+
+    st_release_print(process.nccl, release, sizeof release);
+    if (first_error[0])
+        st_warn("%s%s", first_error,
+                process.rules_wrong ? "; no rule is applied, NCCL decides everything" : "");
+    for (int i = 0; (hazard = st_hazard_get(process.nccl, i)); i++)
+        (hazard->plain ? st_warn : st_info)("NCCL %s: %s", release, hazard->text);
+    if (process.sym_ctas == 0 && process.era->symmetric && process.mode == ST_MODE_STEER &&
+        strcmp(process.sym_ctas_from, "NCCL") == 0)
+        st_info("no CTA count is known for \"%s\" with NCCL %s: NCCL's own is kept; measure one "
+                "with NCCL_SYM_CTAS, then write [process] sym-ctas",
+                process.machine.gpu[0] ? process.machine.gpu : "this GPU", release);
+}
+
+const struct st_process *st_process_start(nccl_abi_logger logger, int nccl, int abi)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static atomic_bool said;
+
+    st_process();
+    st_log_use(logger);
+    pthread_mutex_lock(&lock);
+    start_logger = logger;
+    start_nccl = nccl;
+    start_abi = abi;
+    pthread_once(&start_once, start);
+    pthread_mutex_unlock(&lock);
+    if (process.mode != ST_MODE_OFF && !atomic_exchange(&said, true))
+        announce();
+    return &process;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * process.h - what the three interfaces share: options, rules, release, machine; one per process.
+ *
+ * Found once, in the first init of any interface (pthread_once), constant afterwards. The library
+ * is linked with -z nodelete: strings given to NCCL or setenv outlive every communicator.
+ */
+#ifndef ST_PROCESS_H_
+#define ST_PROCESS_H_
+
+#include "nccl_abi/base.h"
+#include "plugin/nccl_release.h"
+#include "plugin/options.h"
+#include "rules/rules.h"
+
+enum st_mode { ST_MODE_STEER, ST_MODE_OBSERVE, ST_MODE_OFF };
+
+struct st_process {
+    struct st_options options;
+    enum st_mode mode;
+    symtuner_rules *rules;      /* the user's, NULL when none or wrong          */
+    bool rules_wrong;           /* pass-through; with SYMTUNER_STRICT, failure  */
+    uint64_t rules_hash;        /* of what is in force                          */
+    bool env_interface;         /* NCCL asks us for its variables               */
+    bool percall;               /* SYMTUNER_PERCALL, and the release can do it  */
+    bool mixed;                 /* NCCL_ENQUEUE_REARCH_ENABLE=1                 */
+    int nccl;                   /* release; 0 until known                       */
+    const struct st_era *era;
+    struct symtuner_machine machine;
+    int sym_ctas;               /* for NCCL_SYM_CTAS; 0 leave                   */
+    const char *sym_ctas_from;  /* "rules", "built-in", "user", or why not      */
+};
+
+extern const char st_defaults_text[];
+
+/* The defaults as rules, read once; NULL only when out of memory. */
+const symtuner_rules *st_defaults(void);
+
+/* Options and rules, read on the first call. Never NULL, never fails. */
+const struct st_process *st_process(void);
+
+/* The same with release and machine known as well: only from an init that runs after CUDA is up.
+ * ${nccl} is the release when the caller knows it, else 0; ${abi} the tuner version, as a last hint. */
+const struct st_process *st_process_start(nccl_abi_logger logger, int nccl, int abi);
+
+/* Env interface only: the release, told before anything else runs. */
+void st_process_env(int nccl);
+
+/* Env interface only: NCCL_SYM_CTAS as text ("" none). Looks at the machine, logs nothing. */
+const char *st_process_sym_ctas(void);
+
+/* A static string for 1..64. */
+const char *st_ctas_text(int ctas);
+
+#endif

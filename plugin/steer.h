@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * steer.h - an action written into NCCL's cost table, as far as the release allows.
+ *
+ * Invariants, whatever the action and the table (test/check_steer.c tries a million):
+ *   - an entry that NCCL marked unavailable (negative) is never touched;
+ *   - nothing <= 0 is ever written: from 2.31 on a negative entry wins; +infinity forbids everywhere;
+ *   - at least one entry stays selectable when one was;
+ *   - SYMTUNER_LEAVE without limits changes no bit.
+ * Pure. Units: microseconds. Threads: any.
+ */
+#ifndef ST_STEER_H_
+#define ST_STEER_H_
+
+#include "rules/match.h"
+#include "plugin/nccl_release.h"
+
+/* What became of a call; the ledger counts them. X(id, word) */
+#define ST_VERDICT_MAP(X)                                                                          \
+    X(NO_RULE, "no-rule")           /* no rule covers the call                            */       \
+    X(LEFT, "left")                 /* a rule covers it, the release gives it no handle   */       \
+    X(SYMMETRIC, "symmetric")       /* the table was bent toward the symmetric kernel     */       \
+    X(GENERAL, "general")           /* an algorithm or protocol was made the cheapest     */       \
+    X(LIMITED, "limited")           /* only channels or forbidden entries changed         */       \
+    X(UNAVAILABLE, "unavailable")   /* the rule's entry is not available for this call    */       \
+    X(PROBE, "probe")               /* NCCL >= 2.31 asked with no entry to choose from    */
+#define ST_VERDICT_ID(id, word) ST_VERDICT_##id,
+enum st_verdict { ST_VERDICT_MAP(ST_VERDICT_ID) ST_VERDICTS };
+#undef ST_VERDICT_ID
+
+extern const char *const st_verdict_word[ST_VERDICTS];
+
+struct st_table {
+    float *cost; /* algos * protos, flat: cost[algo * protos + proto] */
+    int algos, protos;
+};
+
+/* ${mixed}: NCCL_ENQUEUE_REARCH_ENABLE=1, so that the table competes with symmetric kernels. */
+enum st_verdict st_steer(const struct st_era *era, const struct st_action *action,
+                         const struct st_call *call, bool mixed, struct st_table table,
+                         int *channels);
+
+/* Does any entry have an algorithm behind it? */
+bool st_table_live(struct st_table table);
+
+#endif

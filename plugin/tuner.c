@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/tuner.h"
+
+#include <stdlib.h>
+
+#include "plugin/ledger.h"
+#include "plugin/log.h"
+
+struct st_tuner {
+    const struct st_process *process;
+    struct st_index *index;   /* NULL: no rule at all                        */
+    struct st_ledger *ledger; /* NULL: out of memory, nothing is counted     */
+    uint64_t comm_id;
+    int ranks;
+    bool write;               /* steering, not only observing                */
+    bool pick;                /* a ledger is wanted: also count what NCCL takes */
+};
+
+nccl_abi_result st_tuner_open(int abi, uint64_t comm_id, size_t ranks, size_t nodes,
+                              nccl_abi_logger logger, void **ctx_out)
+{
+    const struct st_process *process = st_process_start(logger, 0, abi);
+    struct st_group group = {process->nccl, (int)ranks, (int)nodes, process->machine};
+    struct st_tuner *tuner;
+    char release[16];
+
+    *ctx_out = NULL;
+    if (process->rules_wrong && process->options.strict[0] == '1')
+        return NCCL_ABI_INVALID_USAGE;
+    if (process->mode == ST_MODE_OFF || !(tuner = calloc(1, sizeof *tuner)))
+        return NCCL_ABI_SUCCESS;
+    tuner->process = process;
+    tuner->comm_id = comm_id;
+    tuner->ranks = (int)ranks;
+    tuner->write = process->mode == ST_MODE_STEER;
+    tuner->pick = process->options.ledger[0] != '\0';
+    if (process->rules && process->rules->count)
+        tuner->index = st_index_build(process->rules, &group);
+    tuner->ledger = st_ledger_open(comm_id, (int)ranks, (int)nodes, true);
+    st_ledger_listen(&process->options);
+    *ctx_out = tuner;
+    st_info("%s on NCCL %s, comm 0x%llx, %zu ranks, tuner v%d: %d rules (0x%016llx), %s "
+            "symmetric CTAs%s (%s)",
+            SYMTUNER_VERSION, st_release_print(process->nccl, release, sizeof release),
+            (unsigned long long)comm_id, ranks, abi, process->rules ? process->rules->count : 0,
+            (unsigned long long)process->rules_hash,
+            process->sym_ctas ? st_ctas_text(process->sym_ctas) : "NCCL's",
+            process->mode == ST_MODE_OBSERVE ? ", observing only" : "", process->sym_ctas_from);
+    return NCCL_ABI_SUCCESS;
+}
+
+static void count_pick(struct st_tuner *tuner, int coll, int bucket, struct st_table table)
+{
+    int algo, proto;
+
+    if (st_table_pick(tuner->process->era, table.cost, NULL, table.algos, table.protos, &algo,
+                      &proto) &&
+        algo < SYMTUNER_ALGOS && proto < SYMTUNER_PROTOS)
+        st_ledger_add(&tuner->ledger->picked[coll][bucket][algo * SYMTUNER_PROTOS + proto]);
+}
+
+/* NCCL >= 2.31 asks up to three times per collective. A probe has pipe_ops 0 and counts the bytes
+ * of one rank; rules speak of the whole call. */
+static bool is_probe(const struct st_tuner *tuner, int pipe_ops)
+{
+    return pipe_ops == 0 && tuner->process->era->ll == ST_LL_ASK_VOID;
+}
+
+nccl_abi_result st_tuner_decide(void *ctx, int func, size_t bytes, int pipe_ops, float **costs,
+                                int n_algo, int n_proto, int reg_buff, int *n_channels)
+{
+    struct st_tuner *tuner = ctx;
+    struct st_table table = {(float *)costs, n_algo, n_proto};
+    struct st_call call = {func, bytes, pipe_ops, reg_buff != 0};
+    enum st_verdict verdict = ST_VERDICT_NO_RULE;
+    int bucket;
+
+    if (!tuner || func < 0 || func >= SYMTUNER_COLLS || !costs || !n_channels)
+        return NCCL_ABI_SUCCESS;
+    if (is_probe(tuner, pipe_ops)) {
+        if (func == SYMTUNER_ALLGATHER || func == SYMTUNER_REDUCESCATTER)
+            call.bytes *= (uint64_t)tuner->ranks;
+        if (!st_table_live(table))
+            verdict = ST_VERDICT_PROBE;
+    }
+    bucket = st_ledger_bucket(call.bytes);
+    if (tuner->index && verdict != ST_VERDICT_PROBE) {
+        const struct st_rule *rule = st_index_find(tuner->index, &call);
+
+        if (rule && tuner->write)
+            verdict = st_steer(tuner->process->era, &rule->act, &call, tuner->process->mixed, table,
+                               n_channels);
+        else if (rule)
+            verdict = ST_VERDICT_LEFT;
+    }
+    if (tuner->ledger) {
+        st_ledger_add(&tuner->ledger->asked[func][bucket][call.registered][verdict]);
+        if (tuner->pick && !is_probe(tuner, pipe_ops))
+            count_pick(tuner, func, bucket, table);
+    }
+    return NCCL_ABI_SUCCESS;
+}
+
+nccl_abi_result st_tuner_chunk(void *ctx, int func, size_t bytes, int algo, int proto,
+                               int n_channels, size_t *chunk_size)
+{
+    struct st_tuner *tuner = ctx;
+    /* NCCL does not say here whether the buffers are registered: rules that ask do not apply */
+    struct st_call call = {func, bytes, 1, false};
+    const struct st_rule *rule;
+
+    (void)algo, (void)proto, (void)n_channels;
+    if (!tuner || !tuner->index || !tuner->write || func < 0 || func >= SYMTUNER_COLLS)
+        return NCCL_ABI_SUCCESS;
+    rule = st_index_find(tuner->index, &call);
+    if (rule && rule->reg == ST_REG_ANY && rule->act.chunk)
+        *chunk_size = rule->act.chunk;
+    return NCCL_ABI_SUCCESS;
+}
+
+nccl_abi_result st_tuner_close(void *ctx)
+{
+    struct st_tuner *tuner = ctx;
+    uint64_t asked = 0, steered = 0;
+
+    if (!tuner)
+        return NCCL_ABI_SUCCESS;
+    if (tuner->ledger)
+        st_ledger_sums(tuner->ledger, &asked, &steered);
+    st_info("comm 0x%llx done: asked %llu times, changed %llu answers",
+            (unsigned long long)tuner->comm_id, (unsigned long long)asked,
+            (unsigned long long)steered);
+    st_ledger_close(tuner->ledger);
+    free(tuner->index);
+    free(tuner);
+    return NCCL_ABI_SUCCESS;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tuner.h - one communicator as the tuner interface sees it. The abi_tuner_v*.c files translate
+ * NCCL's arguments and call these four functions.
+ *
+ * Errors     st_tuner_open returns NULL when out of memory: every other function accepts NULL and
+ *            then leaves everything to NCCL. Only SYMTUNER_STRICT=1 makes an init fail.
+ * Threads    decisions may be asked from several threads at once.
+ */
+#ifndef ST_TUNER_H_
+#define ST_TUNER_H_
+
+#include "nccl_abi/tuner.h"
+
+struct st_tuner;
+
+nccl_abi_result st_tuner_open(int abi, uint64_t comm_id, size_t ranks, size_t nodes,
+                              nccl_abi_logger logger, void **ctx_out);
+nccl_abi_result st_tuner_decide(void *ctx, int func, size_t bytes, int pipe_ops, float **table,
+                                int n_algo, int n_proto, int reg_buff, int *n_channels);
+nccl_abi_result st_tuner_chunk(void *ctx, int func, size_t bytes, int algo, int proto,
+                               int n_channels, size_t *chunk_size);
+nccl_abi_result st_tuner_close(void *ctx);
+
+#endif

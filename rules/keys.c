@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * keys.c - the keys of a rules text: one table row each, and the readers of their values.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "rules/reader.h"
+#include "rules/sizes.h"
+
+/* ---- values --------------------------------------------------------------------------------- */
+
+bool st_text_is(struct st_text text, const char *word)
+{
+    return strlen(word) == text.len && strncasecmp(text.at, word, text.len) == 0;
+}
+
+static bool read_number(struct st_reader *reader, struct st_text text, uint64_t lo, uint64_t hi,
+                        uint64_t *out)
+{
+    uint64_t value = 0;
+
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.at[i] < '0' || text.at[i] > '9' || value > hi)
+            value = UINT64_MAX / 16;
+        else
+            value = value * 10 + (uint64_t)(text.at[i] - '0');
+    }
+    if (text.len == 0 || value < lo || value > hi)
+        return st_reader_fail(reader, text.at, "\"%.*s\" is not a number from %llu to %llu",
+                              (int)(text.len > 40 ? 40 : text.len), text.at,
+                              (unsigned long long)lo, (unsigned long long)hi);
+    *out = value;
+    return true;
+}
+
+/* "2.28.9"; a missing patch is 0 at the low end of a span and 99 at the high end. */
+static bool read_release(struct st_reader *reader, struct st_text text, bool high, uint64_t *out)
+{
+    struct st_text rest = text, part[3] = {{0}};
+    uint64_t value[3] = {0, 0, high ? 99 : 0};
+    int parts = 0;
+
+    while (rest.len && parts < 3)
+        part[parts++] = st_text_cut(&rest, '.');
+    if (parts < 2 || rest.len)
+        return st_reader_fail(reader, text.at, "\"%.*s\" is not an NCCL release; write 2.28 or 2.28.9",
+                              (int)(text.len > 40 ? 40 : text.len), text.at);
+    for (int i = 0; i < parts; i++)
+        if (!read_number(reader, part[i], 0, 99, &value[i]))
+            return false;
+    *out = value[0] * 10000 + value[1] * 100 + value[2];
+    return true;
+}
+
+static bool read_bytes(struct st_reader *reader, struct st_text text, bool high, uint64_t *out)
+{
+    const char *wrong = st_size_read(text.at, text.len, out);
+
+    (void)high;
+    return !wrong || st_reader_fail(reader, text.at, "\"%.*s\": %s",
+                                    (int)(text.len > 40 ? 40 : text.len), text.at, wrong);
+}
+
+static bool read_count(struct st_reader *reader, struct st_text text, bool high, uint64_t *out)
+{
+    (void)high;
+    return read_number(reader, text, 0, 1u << 30, out);
+}
+
+/* A..B, A.., ..B or A; both ends included. */
+static bool read_span(struct st_reader *reader, struct st_text text, struct st_span *out,
+                      bool (*read_end)(struct st_reader *, struct st_text, bool, uint64_t *))
+{
+    struct st_span span = {0, UINT64_MAX};
+    struct st_text lo = text, hi = text;
+
+    for (size_t i = 0; i + 1 < text.len; i++)
+        if (text.at[i] == '.' && text.at[i + 1] == '.') {
+            lo = st_text_trim((struct st_text){text.at, i});
+            hi = st_text_trim((struct st_text){text.at + i + 2, text.len - i - 2});
+            break;
+        }
+    if (text.len == 2 && lo.len == 0 && hi.len == 0)
+        return st_reader_fail(reader, text.at, "\"..\" needs a number on one side");
+    if (lo.len && !read_end(reader, lo, false, &span.lo))
+        return false;
+    if (hi.len && !read_end(reader, hi, true, &span.hi))
+        return false;
+    if (text.len == 0 || span.lo > span.hi)
+        return st_reader_fail(reader, text.at, text.len ? "the range \"%.*s\" is empty: its low "
+                              "end is above its high end" : "a value is missing%.*s",
+                              (int)(text.len > 40 ? 40 : text.len), text.at);
+    *out = span;
+    return true;
+}
+
+/* "ring/ll128", "ring", "nvls/ *": -1 stands for any. */
+static bool read_pair(struct st_reader *reader, struct st_text text, int *algo, int *proto)
+{
+    struct st_text rest = text, first = st_text_cut(&rest, '/');
+
+    *algo = st_text_is(first, "*") ? -1 : st_word_find(&st_algos, first.at, first.len);
+    if (*algo < 0 && !st_text_is(first, "*"))
+        return st_reader_unknown(reader, "algorithm", first, &st_algos);
+    rest = st_text_trim(rest);
+    *proto = rest.len == 0 || st_text_is(rest, "*") ? -1 : st_word_find(&st_protos, rest.at, rest.len);
+    if (*proto < 0 && rest.len && !st_text_is(rest, "*"))
+        return st_reader_unknown(reader, "protocol", rest, &st_protos);
+    return true;
+}
+
+static bool read_choice(struct st_reader *reader, const char *what, struct st_text value,
+                        const struct st_words *words, int *out)
+{
+    *out = st_word_find(words, value.at, value.len);
+    return *out >= 0 || st_reader_unknown(reader, what, value, words);
+}
+
+/* ---- keys ----------------------------------------------------------------------------------- */
+
+static bool key_coll(struct st_reader *reader, struct st_rule *rule, struct st_text value,
+                     const struct st_key *key)
+{
+    (void)key;
+    rule->colls = 0;
+    if (st_text_is(value, "any")) {
+        rule->colls = (1u << SYMTUNER_COLLS) - 1;
+        return true;
+    }
+    do {
+        struct st_text word = st_text_cut(&value, ',');
+        int coll = st_word_find(&st_colls, word.at, word.len);
+
+        if (coll < 0)
+            return st_reader_unknown(reader, "collective", word, &st_colls);
+        rule->colls |= 1u << coll;
+    } while (value.len);
+    return true;
+}
+
+static bool key_bytes(struct st_reader *reader, struct st_rule *rule, struct st_text value,
+                     const struct st_key *key)
+{
+    (void)key;
+    if (rule->per_rank)
+        return st_reader_fail(reader, value.at, "bytes and bytes-per-rank exclude each other");
+    return read_span(reader, value, &rule->bytes, read_bytes);
+}
+
+static bool key_bytes_per_rank(struct st_reader *reader, struct st_rule *rule,
+                               struct st_text value, const struct st_key *key)
+{
+    (void)key;
+    if (rule->bytes.lo != 0 || rule->bytes.hi != UINT64_MAX)
+        return st_reader_fail(reader, value.at, "bytes and bytes-per-rank exclude each other");
+    rule->per_rank = true;
+    return read_span(reader, value, &rule->bytes, read_bytes);
+}
+
+/* The member of the rule that a row of the key table points at. */
+static void *member(struct st_rule *rule, const struct st_key *key)
+{
+    return (char *)rule + key->offset;
+}
+
+static bool key_counts(struct st_reader *reader, struct st_rule *rule, struct st_text value,
+                       const struct st_key *key)
+{
+    return read_span(reader, value, member(rule, key), read_count);
+}
+
+static bool key_nccl(struct st_reader *reader, struct st_rule *rule, struct st_text value,
+                     const struct st_key *key)
+{
+    return read_span(reader, value, member(rule, key), read_release);
+}
+
+/* A word of a list whose last means "any": its number, or -1 for any. */
+static bool key_word(struct st_reader *reader, struct st_rule *rule, struct st_text value,
+                     const struct st_key *key)
+{
+    int choice;
+
+    if (!read_choice(reader, "value", value, key->words, &choice))
+        return false;
+    *(int *)member(rule, key) = choice == key->words->count - 1 ? -1 : choice;
+    return true;
+}
+
+/* 1..64: NCCL keeps channel counts in a signed byte and has at most 64 CTAs. */
+static bool key_ctas(struct st_reader *reader, struct st_rule *rule, struct st_text value,
+                     const struct st_key *key)
+{
+    uint64_t number = 0;
+
+    if (!st_text_is(value, "leave") && !read_number(reader, value, 1, 64, &number))
+        return false;
+    *(int *)member(rule, key) = (int)number;
+    return true;
+}
+
+static bool key_gpu(struct st_reader *reader, struct st_rule *rule, struct st_text value,
+                     const struct st_key *key)
+{
+    (void)key;
+    if (value.len == 0 || value.len > SYMTUNER_GPU_MAX)
+        return st_reader_fail(reader, value.at, "a GPU name has 1 to %d bytes", SYMTUNER_GPU_MAX);
+    memcpy(rule->gpu, value.at, value.len);
+    return true;
+}
+
+static bool key_registered(struct st_reader *reader, struct st_rule *rule, struct st_text value,
+                     const struct st_key *key)
+{
+    static const unsigned meaning[] = {ST_REG_NO, ST_REG_YES, ST_REG_ANY};
+    int choice;
+
+    if (!read_choice(reader, "answer", value, key->words, &choice))
+        return false;
+    rule->reg = meaning[choice];
+    return true;
+}
+
+static bool key_prefer(struct st_reader *reader, struct st_rule *rule, struct st_text value,
+                     const struct st_key *key)
+{
+    static const char *const word[] = {"leave", "symmetric", "general", "registered"};
+    static const struct st_words words = {word, 4};
+    struct st_text pair = value, kind = st_text_cut(&pair, ':');
+    int choice;
+
+    (void)key;
+    if (!read_choice(reader, "preference", kind, &words, &choice))
+        return false;
+    rule->act.prefer = (enum symtuner_prefer)choice;
+    if (choice == SYMTUNER_GENERAL) {
+        pair = st_text_trim(pair);
+        if (pair.len == 0)
+            return st_reader_fail(reader, value.at, "\"general\" needs an algorithm or protocol; "
+                                                    "write general:ring/ll128");
+        if (!read_pair(reader, pair, &rule->act.algo, &rule->act.proto))
+            return false;
+        return (rule->act.algo >= 0 || rule->act.proto >= 0) ||
+               st_reader_fail(reader, pair.at, "\"*/*\" names nothing; write prefer = leave");
+    }
+    return kind.len == value.len ||
+           st_reader_fail(reader, kind.at + kind.len, "only \"general\" takes an algorithm");
+}
+
+static bool key_forbid(struct st_reader *reader, struct st_rule *rule, struct st_text value,
+                     const struct st_key *key)
+{
+    const char *at = value.at;
+
+    (void)key;
+    do {
+        struct st_text word = st_text_cut(&value, ',');
+        int algo, proto;
+
+        if (!read_pair(reader, word, &algo, &proto))
+            return false;
+        for (int a = 0; a < SYMTUNER_ALGOS; a++)
+            for (int p = 0; p < SYMTUNER_PROTOS; p++)
+                if ((algo < 0 || algo == a) && (proto < 0 || proto == p))
+                    rule->act.forbid |= 1u << (a * SYMTUNER_PROTOS + p);
+    } while (value.len);
+    return rule->act.forbid != (1u << (SYMTUNER_ALGOS * SYMTUNER_PROTOS)) - 1 ||
+           st_reader_fail(reader, at, "everything is forbidden; leave NCCL something to run");
+}
+
+/* Below one protocol grain (1920 bytes for LL128) NCCL 2.30 rounds a chunk to zero and divides by
+ * it; above 2^31 it wraps. */
+static bool key_chunk(struct st_reader *reader, struct st_rule *rule, struct st_text value,
+                     const struct st_key *key)
+{
+    (void)key;
+    if (st_text_is(value, "leave"))
+        return true;
+    if (!read_bytes(reader, value, false, &rule->act.chunk))
+        return false;
+    return (rule->act.chunk >= 4096 && rule->act.chunk <= 1u << 30) ||
+           st_reader_fail(reader, value.at, "a chunk has 4KiB to 1GiB");
+}
+
+static bool key_made_by(struct st_reader *reader, struct st_rule *rule, struct st_text value,
+                     const struct st_key *key)
+{
+    (void)reader, (void)rule, (void)value, (void)key; /* for people */
+    return true;
+}
+
+static const char *const yes_word[] = {"no", "yes", "any"};
+static const char *const link_word[] = {"pcie", "nvlink", "any"};
+static const struct st_words yes = {yes_word, 3}, link = {link_word, 3};
+
+#define AT(member) offsetof(struct st_rule, member)
+#define MACHINE    (ST_IN_RULE | ST_IN_PROCESS | ST_IN_PROVENANCE)
+const struct st_key st_keys[ST_KEYS] = {
+    {"coll", ST_IN_RULE, key_coll, AT(colls), NULL},
+    {"bytes", ST_IN_RULE, key_bytes, AT(bytes), NULL},
+    {"bytes-per-rank", ST_IN_RULE, key_bytes_per_rank, AT(bytes), NULL},
+    {"ranks", ST_IN_RULE, key_counts, AT(ranks), NULL},
+    {"nodes", ST_IN_RULE, key_counts, AT(nodes), NULL},
+    {"pipe-ops", ST_IN_RULE, key_counts, AT(pipe_ops), NULL},
+    {"registered", ST_IN_RULE, key_registered, AT(reg), &yes},
+    {"nccl", MACHINE, key_nccl, AT(nccl), NULL},
+    {"gpu", MACHINE, key_gpu, AT(gpu), NULL},
+    {"links", MACHINE, key_word, AT(links), &link},
+    {"multicast", MACHINE, key_word, AT(multicast), &yes},
+    {"made-by", ST_IN_PROVENANCE, key_made_by, 0, NULL},
+    {"prefer", ST_IN_RULE, key_prefer, AT(act.prefer), NULL},
+    {"forbid", ST_IN_RULE, key_forbid, AT(act.forbid), NULL},
+    {"sym-ctas", ST_IN_RULE | ST_IN_PROCESS, key_ctas, AT(act.sym_ctas), NULL},
+    {"channels", ST_IN_RULE, key_ctas, AT(act.channels), NULL},
+    {"chunk", ST_IN_RULE, key_chunk, AT(act.chunk), NULL},
+};

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lint.c - rules that are legal but cannot do what they say. */
+#include <stdio.h>
+
+#include "rules/rules.h"
+
+static bool covers(struct st_span outer, struct st_span inner)
+{
+    return outer.lo <= inner.lo && inner.hi <= outer.hi;
+}
+
+/* Does ${first} take every call that ${later} could take? */
+static bool hides(const struct st_rule *first, const struct st_rule *later)
+{
+    return first->process == later->process && (later->colls & ~first->colls) == 0 &&
+           (later->reg & ~first->reg) == 0 && first->per_rank == later->per_rank &&
+           covers(first->bytes, later->bytes) && covers(first->ranks, later->ranks) &&
+           covers(first->nodes, later->nodes) && covers(first->pipe_ops, later->pipe_ops) &&
+           covers(first->nccl, later->nccl) && !first->gpu[0] &&
+           first->links < 0 && first->multicast < 0;
+}
+
+static bool acts(const struct st_action *act)
+{
+    return act->prefer != SYMTUNER_LEAVE || act->forbid || act->sym_ctas || act->channels ||
+           act->chunk;
+}
+
+/* One finding about one rule, or false. ${n} counts the findings of this rule. */
+static bool finding(const symtuner_rules *rules, int r, int n, char *text, size_t size)
+{
+    const struct st_rule *rule = &rules->rule[r];
+    const char *at = rules->source[rule->source];
+    int hidden_by = -1;
+
+    for (int i = 0; i < r && hidden_by < 0; i++)
+        if (hides(&rules->rule[i], rule))
+            hidden_by = i;
+    if (hidden_by >= 0 && n-- == 0) {
+        snprintf(text, size, "%s:%d: rule \"%s\" never applies: \"%s\" of line %d takes all its calls",
+                 at, rule->line, rule->name, rules->rule[hidden_by].name,
+                 rules->rule[hidden_by].line);
+        return true;
+    }
+    if (!acts(&rule->act) && rule->process && n-- == 0) {
+        snprintf(text, size, "%s:%d: [process] sets nothing; give it sym-ctas", at, rule->line);
+        return true;
+    }
+    if (rule->act.prefer == SYMTUNER_GENERAL && rule->act.proto == SYMTUNER_LL128 &&
+        rule->links == 0 && n-- == 0) {
+        snprintf(text, size, "%s:%d: rule \"%s\" prefers LL128 on PCIe, where NCCL offers it on few "
+                 "machines only", at, rule->line, rule->name);
+        return true;
+    }
+    if (rule->act.prefer == SYMTUNER_GENERAL && rule->act.algo >= SYMTUNER_COLLNET_DIRECT &&
+        rule->act.algo != SYMTUNER_PAT && rule->act.proto >= 0 &&
+        rule->act.proto != SYMTUNER_SIMPLE && n-- == 0) {
+        snprintf(text, size, "%s:%d: rule \"%s\" prefers %s/%s, which no release has; write %s/simple",
+                 at, rule->line, rule->name, symtuner_algo_name(rule->act.algo),
+                 symtuner_proto_name(rule->act.proto), symtuner_algo_name(rule->act.algo));
+        return true;
+    }
+    if (!rule->process && rule->act.sym_ctas && rule->nccl.lo < 22907 && n-- == 0) {
+        snprintf(text, size, "%s:%d: rule \"%s\" asks for sym-ctas per call, which needs NCCL 2.29.7 and "
+                 "SYMTUNER_PERCALL=1; earlier releases read it once: use [process]", at, rule->line,
+                 rule->name);
+        return true;
+    }
+    if (rule->act.chunk && (rule->nccl.lo < 23003 || rule->reg != ST_REG_ANY) && n-- == 0) {
+        snprintf(text, size, "%s:%d: rule \"%s\" sets a chunk size, which needs NCCL 2.30.3 and a "
+                 "rule that does not ask about registration", at, rule->line, rule->name);
+        return true;
+    }
+    return false;
+}
+
+int symtuner_rules_lint(const symtuner_rules *rules, int index, char *text, size_t size)
+{
+    for (int r = 0; r < rules->count; r++)
+        for (int n = 0; finding(rules, r, n, text, size); n++)
+            if (index-- == 0)
+                return 1;
+    return 0;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * names.h - words <-> numbers, and the nearest spelling of a wrong word.
+ *
+ * Pure: tables only. Threads: any. Errors: -1 or NULL for "unknown".
+ */
+#ifndef ST_NAMES_H_
+#define ST_NAMES_H_
+
+#include <stddef.h>
+
+struct st_words {
+    const char *const *word; /* index is the number; a NULL entry is not a word */
+    int count;
+};
+
+extern const struct st_words st_colls, st_algos, st_protos;
+
+/* The number of the word of ${len} bytes at ${text}, ignoring case; -1 when it is none. */
+int st_word_find(const struct st_words *words, const char *text, size_t len);
+
+/* The word nearest to ${text}, or NULL when none is near enough to be meant. */
+const char *st_word_nearest(const struct st_words *words, const char *text, size_t len);
+
+#endif

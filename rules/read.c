@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * read.c - text to rules: the INI dialect of docs/rules.md and its one-line form.
+ *
+ * Strict: an unknown section, key, word or unit is an error with its place and the nearest
+ * spelling. A text is accepted whole or not at all.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "rules/reader.h"
+
+/* ---- sections ------------------------------------------------------------------------------- */
+
+struct section {
+    struct st_rule *rule; /* NULL before the first section */
+    int where;
+    unsigned seen;        /* bit per key                   */
+};
+
+static bool read_key(struct st_reader *reader, struct section *section, struct st_text key,
+                     struct st_text value)
+{
+    static const char *const place[] = {[ST_IN_PROVENANCE] = "[provenance]", [ST_IN_PROCESS] = "[process]",
+                                        [ST_IN_RULE] = "a rule"};
+    const char *word[ST_KEYS];
+    int k;
+
+    for (int i = 0; i < ST_KEYS; i++)
+        word[i] = section->where & st_keys[i].where ? st_keys[i].word : NULL;
+    k = st_word_find(&(struct st_words){word, ST_KEYS}, key.at, key.len);
+    for (int i = 0; k < 0 && i < ST_KEYS; i++)
+        if (st_text_is(key, st_keys[i].word))
+            return st_reader_fail(reader, key.at, "\"%s\" has no meaning in %s", st_keys[i].word,
+                                  place[section->where]);
+    if (k < 0)
+        return st_reader_unknown(reader, "key", key, &(struct st_words){word, ST_KEYS});
+    if (section->seen & 1u << k)
+        return st_reader_fail(reader, key.at, "\"%s\" is given twice", st_keys[k].word);
+    section->seen |= 1u << k;
+    if (value.len >= 2 && value.at[0] == '"' && value.at[value.len - 1] == '"')
+        value = st_text_trim((struct st_text){value.at + 1, value.len - 2});
+    if (value.len == 0)
+        return st_reader_fail(reader, value.at, "\"%s\" needs a value", st_keys[k].word);
+    return st_keys[k].read(reader, section->rule, value, &st_keys[k]);
+}
+
+static bool name_rule(struct st_reader *reader, struct st_rule *rule, struct st_text name)
+{
+    if (name.len == 0 || name.len > SYMTUNER_NAME_MAX)
+        return st_reader_fail(reader, name.at, "a rule has a name of 1 to %d bytes: [rule NAME]",
+                              SYMTUNER_NAME_MAX);
+    memcpy(rule->name, name.at, name.len);
+    for (int i = 0; i < reader->rules->count - 1; i++)
+        if (strcmp(reader->rules->rule[i].name, rule->name) == 0)
+            return st_reader_fail(reader, name.at, "the name \"%s\" is taken by the rule of line %d",
+                                  rule->name, reader->rules->rule[i].line);
+    return true;
+}
+
+static bool open_section(struct st_reader *reader, struct section *section, struct st_text line)
+{
+    static const char *const word[] = {"provenance", "process", "rule"};
+    static const struct st_words words = {word, 3};
+    struct st_text rest = {line.at + 1, line.len - 1}, kind;
+
+    if (line.at[line.len - 1] != ']')
+        return st_reader_fail(reader, line.at + line.len, "the section header lacks its \"]\"");
+    rest = st_text_trim((struct st_text){rest.at, rest.len - 1});
+    kind = st_text_cut(&rest, ' ');
+    rest = st_text_trim(rest);
+    *section = (struct section){.where = ST_IN_PROVENANCE};
+    switch (st_word_find(&words, kind.at, kind.len)) {
+    case 0:
+        if (reader->rules->has_provenance)
+            return st_reader_fail(reader, line.at, "a second [provenance]");
+        reader->rules->has_provenance = true;
+        section->rule = &reader->rules->provenance;
+        section->rule->line = reader->line;
+        break;
+    case 1:
+        section->where = ST_IN_PROCESS;
+        section->rule = st_reader_rule(reader, line.at);
+        if (!section->rule)
+            return false;
+        section->rule->process = true;
+        snprintf(section->rule->name, sizeof section->rule->name, "process:%d", reader->line);
+        break;
+    case 2:
+        section->where = ST_IN_RULE;
+        section->rule = st_reader_rule(reader, line.at);
+        return section->rule && name_rule(reader, section->rule, rest);
+    default:
+        return st_reader_unknown(reader, "section", kind, &words);
+    }
+    return rest.len == 0 || st_reader_fail(reader, rest.at, "[%.*s] takes no name", (int)kind.len,
+                                           kind.at);
+}
+
+/* A # starts a comment at the start of a line or after a blank, outside quotes. */
+static struct st_text strip_comment(struct st_text line)
+{
+    bool quoted = false;
+
+    for (size_t i = 0; i < line.len; i++) {
+        quoted ^= line.at[i] == '"';
+        if (line.at[i] == '#' && !quoted &&
+            (i == 0 || line.at[i - 1] == ' ' || line.at[i - 1] == '\t'))
+            line.len = i;
+    }
+    return st_text_trim(line);
+}
+
+static bool rules_read(struct st_reader *reader, struct st_text rest)
+{
+    struct section section = {0};
+    struct st_text line;
+
+    while (st_reader_line(reader, &rest, &line)) {
+        if (!line.at)
+            return false;
+        line = strip_comment(line);
+        if (line.len == 0)
+            continue;
+        if (line.at[0] == '[') {
+            if (!open_section(reader, &section, line))
+                return false;
+            continue;
+        }
+        struct st_text value = line, key = st_text_cut(&value, '=');
+
+        if (key.len == line.len)
+            return st_reader_fail(reader, line.at, "\"%.*s\" is neither [section] nor key = value",
+                                  (int)(line.len > 40 ? 40 : line.len), line.at);
+        if (!section.rule)
+            return st_reader_fail(reader, line.at, "a key before the first section; start with "
+                                                   "[rule NAME]");
+        if (!read_key(reader, &section, key, st_text_trim(value)))
+            return false;
+    }
+    return true;
+}
+
+/* One word of the one-line form; blanks inside quotes belong to it. */
+static struct st_text next_word(struct st_text *rest)
+{
+    bool quoted = false;
+    size_t n = 0;
+
+    *rest = st_text_trim(*rest);
+    for (; n < rest->len && (quoted || (rest->at[n] != ' ' && rest->at[n] != '\t')); n++)
+        quoted ^= rest->at[n] == '"';
+    struct st_text word = {rest->at, n};
+
+    rest->at += n;
+    rest->len -= n;
+    return word;
+}
+
+/* "allreduce bytes=..64KiB prefer=general:ring/ll; process sym-ctas=16" */
+static bool inline_read(struct st_reader *reader, struct st_text text)
+{
+    reader->line = 1;
+    reader->line_start = text.at;
+    while (text.len) {
+        struct st_text one = st_text_cut(&text, ';'), word = next_word(&one);
+        struct section section = {.where = st_text_is(word, "process") ? ST_IN_PROCESS : ST_IN_RULE};
+
+        if (word.len == 0)
+            continue;
+        section.rule = st_reader_rule(reader, word.at);
+        if (!section.rule)
+            return false;
+        section.rule->process = section.where == ST_IN_PROCESS;
+        snprintf(section.rule->name, sizeof section.rule->name, "inline:%d", reader->rules->count);
+        if (section.where == ST_IN_RULE && !read_key(reader, &section, (struct st_text){"coll", 4}, word))
+            return false;
+        for (word = next_word(&one); word.len; word = next_word(&one)) {
+            struct st_text value = word, key = st_text_cut(&value, '=');
+
+            if (key.len == word.len)
+                return st_reader_fail(reader, word.at, "\"%.*s\" is not key=value",
+                                      (int)(word.len > 40 ? 40 : word.len), word.at);
+            if (!read_key(reader, &section, key, value))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* ---- entry points --------------------------------------------------------------------------- */
+
+static enum symtuner_status read_with(bool (*read)(struct st_reader *, struct st_text),
+                                      struct st_text text, const char *name, symtuner_rules **out,
+                                      char *error, size_t error_size)
+{
+    symtuner_rules *rules = calloc(1, sizeof *rules);
+    struct st_reader reader = {name, 0, text.at, error, error_size, rules};
+
+    if (!rules) {
+        snprintf(error, error_size, "%.200s: out of memory", name);
+        return SYMTUNER_ENOMEM;
+    }
+    st_rule_clear(&rules->provenance);
+    rules->sources = 1;
+    snprintf(rules->source[0], sizeof rules->source[0], "%s", name);
+    if (text.len > SYMTUNER_TEXT_MAX ? !st_reader_fail(&reader, text.at,
+                                                       "the text is larger than 1 MiB")
+                                     : !read(&reader, text)) {
+        free(rules);
+        return SYMTUNER_ESYNTAX;
+    }
+    *out = rules;
+    return SYMTUNER_OK;
+}
+
+enum symtuner_status symtuner_rules_parse(const char *text, const char *name, symtuner_rules **out,
+                                          char *error, size_t error_size)
+{
+    return read_with(rules_read, (struct st_text){text, strlen(text)}, name, out, error,
+                     error_size);
+}
+
+enum symtuner_status symtuner_rules_inline(const char *text, symtuner_rules **out, char *error,
+                                           size_t error_size)
+{
+    return read_with(inline_read, (struct st_text){text, strlen(text)}, "SYMTUNER_RULE", out,
+                     error, error_size);
+}
+
+static enum symtuner_status load(bool (*read)(struct st_reader *, struct st_text),
+                                 const char *path, symtuner_rules **out, char *error,
+                                 size_t error_size)
+{
+    enum symtuner_status status = SYMTUNER_EIO;
+    FILE *file = fopen(path, "re");
+    char *text = malloc(SYMTUNER_TEXT_MAX + 2);
+
+    if (!text) {
+        snprintf(error, error_size, "%.200s: out of memory", path);
+        status = SYMTUNER_ENOMEM;
+    } else if (!file) {
+        snprintf(error, error_size, "%.200s: %m", path);
+    } else {
+        size_t len = fread(text, 1, SYMTUNER_TEXT_MAX + 1, file);
+        if (ferror(file))
+            snprintf(error, error_size, "%.200s: %m", path);
+        else
+            status = read_with(read, (struct st_text){text, len}, path, out, error, error_size);
+    }
+    if (file)
+        fclose(file);
+    free(text);
+    return status;
+}
+
+enum symtuner_status symtuner_rules_load(const char *path, symtuner_rules **out, char *error,
+                                         size_t error_size)
+{
+    size_t n = strlen(path);
+    bool csv = n > 4 && strcasecmp(path + n - 4, ".csv") == 0;
+
+    return load(csv ? st_csv_read : rules_read, path, out, error, error_size);
+}
+
+enum symtuner_status symtuner_rules_load_csv(const char *path, symtuner_rules **out, char *error,
+                                             size_t error_size)
+{
+    return load(st_csv_read, path, out, error, error_size);
+}

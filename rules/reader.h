@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * reader.h - what the two readers of rules (our format, NCCL's CSV) share: a place in a text, and
+ * errors that name it.
+ */
+#ifndef ST_READER_H_
+#define ST_READER_H_
+
+#include "rules/names.h"
+#include "rules/rules.h"
+
+struct st_text {
+    const char *at;
+    size_t len;
+};
+
+struct st_reader {
+    const char *name;        /* of the file, for errors    */
+    int line;
+    const char *line_start;  /* column 1                   */
+    char *error;             /* the first error wins       */
+    size_t error_size;
+    symtuner_rules *rules;   /* being filled               */
+};
+
+/* Write "name:line:column: message" and return false, so that a reader can return it. */
+bool st_reader_fail(struct st_reader *reader, const char *at, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The same for a word that is not in ${words}: names the nearest spelling, or lists them all. */
+bool st_reader_unknown(struct st_reader *reader, const char *what, struct st_text word,
+                       const struct st_words *words);
+
+/* Take the next line off ${*rest}, CR and LF removed; false at the end. Also refuses a line that is
+ * too long or holds a NUL, by setting ${line_out->at} to NULL after reporting it. */
+bool st_reader_line(struct st_reader *reader, struct st_text *rest, struct st_text *line_out);
+
+struct st_text st_text_trim(struct st_text text);
+
+/* A new rule at the end of the list, cleared; NULL (reported at ${at}) when there are too many. */
+struct st_rule *st_reader_rule(struct st_reader *reader, const char *at);
+
+/* Cut ${*rest} at the first ${separator}: returns what stood before it, trimmed. */
+struct st_text st_text_cut(struct st_text *rest, char separator);
+
+bool st_text_is(struct st_text text, const char *word); /* ignoring case */
+
+/* One key of the rules format (rules/keys.c). */
+enum { ST_IN_PROVENANCE = 1, ST_IN_PROCESS = 2, ST_IN_RULE = 4 };
+enum { ST_KEYS = 17 };
+struct st_key {
+    const char *word;
+    int where; /* sections in which it has a meaning, ST_IN_* */
+    bool (*read)(struct st_reader *reader, struct st_rule *rule, struct st_text value,
+                 const struct st_key *key);
+    size_t offset;                /* of the member of struct st_rule */
+    const struct st_words *words; /* legal words, where they are few */
+};
+extern const struct st_key st_keys[ST_KEYS];
+
+/* NCCL's example tuner CSV (rules/csv.c). */
+bool st_csv_read(struct st_reader *reader, struct st_text text);
+
+#endif

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "rules/rules.h"
+
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct st_span everything = {0, UINT64_MAX};
+
+void st_rule_clear(struct st_rule *rule)
+{
+    memset(rule, 0, sizeof *rule);
+    rule->colls = (1u << SYMTUNER_COLLS) - 1;
+    rule->bytes = rule->ranks = rule->nodes = rule->pipe_ops = rule->nccl = everything;
+    rule->reg = ST_REG_ANY;
+    rule->links = rule->multicast = -1;
+    rule->act.algo = rule->act.proto = -1;
+}
+
+static bool within(struct st_span span, uint64_t value)
+{
+    return span.lo <= value && value <= span.hi;
+}
+
+bool st_rule_fits(const struct st_rule *rule, int nccl, const struct symtuner_machine *machine)
+{
+    if (!within(rule->nccl, (uint64_t)nccl))
+        return false;
+    if (rule->gpu[0] && fnmatch(rule->gpu, machine->gpu, 0) != 0)
+        return false;
+    if (rule->links >= 0 && rule->links != machine->nvlink)
+        return false;
+    return rule->multicast < 0 || rule->multicast == machine->multicast;
+}
+
+struct st_span st_rule_total_bytes(const struct st_rule *rule, int coll, int ranks)
+{
+    struct st_span span = rule->bytes;
+    uint64_t factor = coll == SYMTUNER_ALLGATHER || coll == SYMTUNER_REDUCESCATTER ? ranks : 1;
+
+    if (!rule->per_rank || factor == 1)
+        return span;
+    if (__builtin_mul_overflow(span.lo, factor, &span.lo))
+        return (struct st_span){1, 0};
+    /* every total that divides to at most hi bytes a rank */
+    if (__builtin_mul_overflow(span.hi, factor, &span.hi) ||
+        __builtin_add_overflow(span.hi, factor - 1, &span.hi))
+        span.hi = UINT64_MAX;
+    return span;
+}
+
+bool st_rules_append(symtuner_rules *rules, const symtuner_rules *more)
+{
+    if (rules->count + more->count > SYMTUNER_RULES_MAX ||
+        rules->sources + more->sources > ST_SOURCES_MAX)
+        return false;
+    for (int i = 0; i < more->count; i++) {
+        rules->rule[rules->count] = more->rule[i];
+        rules->rule[rules->count++].source += rules->sources;
+    }
+    for (int i = 0; i < more->sources; i++)
+        strcpy(rules->source[rules->sources++], more->source[i]);
+    return true;
+}
+
+const struct st_rule *st_rules_process(const symtuner_rules *rules, int nccl,
+                                       const struct symtuner_machine *machine)
+{
+    for (int i = 0; rules && i < rules->count; i++)
+        if (rules->rule[i].process && st_rule_fits(&rules->rule[i], nccl, machine))
+            return &rules->rule[i];
+    return NULL;
+}
+
+void symtuner_rules_free(symtuner_rules *rules)
+{
+    free(rules);
+}
+
+int symtuner_rules_count(const symtuner_rules *rules)
+{
+    return rules->count;
+}
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+    for (int i = 0; i < 8; i++, value >>= 8)
+        hash = (hash ^ (value & 255)) * 0x100000001b3ull; /* FNV-1a, 64 bits */
+    return hash;
+}
+
+/* Names, comments, layout and line numbers do not count: they change no decision. */
+uint64_t symtuner_rules_hash(const symtuner_rules *rules)
+{
+    uint64_t hash = 0xcbf29ce484222325ull;
+
+    for (int i = 0; rules && i < rules->count; i++) {
+        const struct st_rule *r = &rules->rule[i];
+        const uint64_t field[] = {r->process,     r->colls,       r->bytes.lo,       r->bytes.hi,
+                                  r->per_rank,    r->ranks.lo,    r->ranks.hi,       r->nodes.lo,
+                                  r->nodes.hi,    r->pipe_ops.lo, r->pipe_ops.hi,    r->nccl.lo,
+                                  r->nccl.hi,     r->reg,         (uint64_t)r->links,
+                                  (uint64_t)r->multicast,         r->act.prefer,
+                                  (uint64_t)r->act.algo,          (uint64_t)r->act.proto,
+                                  r->act.forbid,  (uint64_t)r->act.sym_ctas,
+                                  (uint64_t)r->act.channels,      r->act.chunk};
+
+        for (size_t f = 0; f < sizeof field / sizeof *field; f++)
+            hash = mix(hash, field[f]);
+        for (const char *c = r->gpu; *c; c++)
+            hash = mix(hash, (uint64_t)*c);
+    }
+    return hash;
+}
+
+enum symtuner_status symtuner_rules_fit(const symtuner_rules *rules, int nccl,
+                                        const struct symtuner_machine *machine, char *error,
+                                        size_t error_size)
+{
+    const struct st_rule *made = &rules->provenance;
+
+    if (!rules->has_provenance || st_rule_fits(made, nccl, machine))
+        return SYMTUNER_OK;
+    snprintf(error, error_size,
+             "%s:%d:1: these rules were measured on another machine or release than NCCL "
+             "%d.%d.%d on \"%s\"; tune again, or remove [provenance] to use them all the same",
+             rules->source[0], made->line, nccl / 10000, nccl / 100 % 100, nccl % 100,
+             machine->gpu[0] ? machine->gpu : "an unknown GPU");
+    return SYMTUNER_EMISMATCH;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * rules.h - what a rules text means, once read.
+ *
+ * A rule is a set of conditions (all must hold) and an action. Two kinds share the struct: a rule
+ * for calls, and a [process] rule, whose only action is the CTA count that NCCL reads once per
+ * process and whose conditions may therefore only name the machine and the release.
+ *
+ * Units      bytes; spans are inclusive on both ends.
+ * Ownership  one allocation per symtuner_rules; freed with symtuner_rules_free.
+ * Threads    immutable once read.
+ * Errors     the reader writes "name:line:column: what; cure" and allocates nothing.
+ */
+#ifndef ST_RULES_H_
+#define ST_RULES_H_
+
+#include <stdbool.h>
+
+#include "symtuner.h"
+
+struct st_span {
+    uint64_t lo, hi;
+};
+
+struct st_action {
+    enum symtuner_prefer prefer;
+    int algo, proto;   /* of SYMTUNER_GENERAL; -1 any               */
+    uint32_t forbid;   /* bit algo * 3 + proto                      */
+    int sym_ctas;      /* 1..64; 0 leave                            */
+    int channels;      /* 1..64; 0 leave                            */
+    uint64_t chunk;    /* bytes, 4 KiB .. 1 GiB; 0 leave            */
+};
+
+enum { ST_REG_NO = 1, ST_REG_YES = 2, ST_REG_ANY = 3 };
+enum { ST_SOURCES_MAX = 4 };
+
+struct st_rule {
+    char name[SYMTUNER_NAME_MAX + 1];
+    int source, line;  /* where it was written                      */
+    bool process;
+    unsigned colls;    /* bit per collective                        */
+    struct st_span bytes;
+    bool per_rank;     /* bytes counts the bytes of one rank        */
+    struct st_span ranks, nodes, pipe_ops, nccl;
+    unsigned reg;      /* ST_REG_*                                  */
+    int links;         /* 1 nvlink, 0 pcie, -1 any                  */
+    int multicast;     /* 1 yes, 0 no, -1 any                       */
+    char gpu[SYMTUNER_GPU_MAX + 1]; /* pattern with *; "" any       */
+    struct st_action act;
+};
+
+struct symtuner_rules {
+    int count;
+    bool has_provenance;
+    struct st_rule provenance; /* its conditions only               */
+    char source[ST_SOURCES_MAX][256];
+    int sources;
+    struct st_rule rule[SYMTUNER_RULES_MAX];
+};
+
+/* A rule that matches everything and does nothing. */
+void st_rule_clear(struct st_rule *rule);
+
+/* Does the machine part of a rule's conditions hold? Unknown facts match only "any". */
+bool st_rule_fits(const struct st_rule *rule, int nccl, const struct symtuner_machine *machine);
+
+/* A span of ${total} bytes for ${ranks} ranks, when the rule counts the bytes of one rank. */
+struct st_span st_rule_total_bytes(const struct st_rule *rule, int coll, int ranks);
+
+/* Add the rules of ${more} behind those of ${rules}; false when they would be too many. */
+bool st_rules_append(symtuner_rules *rules, const symtuner_rules *more);
+
+/* The first [process] rule that fits, or NULL. */
+const struct st_rule *st_rules_process(const symtuner_rules *rules, int nccl,
+                                       const struct symtuner_machine *machine);
+
+#endif
