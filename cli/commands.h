@@ -11,5 +11,6 @@ enum { ST_EXIT_FINE = 0, ST_EXIT_FINDINGS = 1, ST_EXIT_USAGE = 2, ST_EXIT_CANNOT
 int st_cmd_check(int argc, char **argv);
 int st_cmd_decide(int argc, char **argv);
 int st_cmd_env(int argc, char **argv);
+int st_cmd_why(int argc, char **argv);
 
 #endif

@@ -52,7 +52,7 @@ void st_machine_apply(const struct st_machine *machine, struct symtuner_call *ca
     call->multicast = machine->multicast;
 }
 
-enum how { NUMBER, COUNT64, TEXT, CTAS, OFF_MULTICAST, OFF_PEER, CUMEM };
+enum how { NUMBER, COUNT64, TEXT, CTAS, POLICY, OFF_MULTICAST, OFF_PEER, CUMEM };
 
 #define AT(member) offsetof(struct symtuner_call, member)
 static const struct {
@@ -61,7 +61,7 @@ static const struct {
     size_t at;
 } settings[] = {
     {"NCCL_ALGO", TEXT, AT(algo)},
-    {"NCCL_CTA_POLICY", NUMBER, AT(cta_policy)},
+    {"NCCL_CTA_POLICY", POLICY, AT(cta_policy)},
     {"NCCL_CUMEM_ENABLE", CUMEM, AT(cumem_enable)},
     {"NCCL_MAX_CTAS", CTAS, AT(max_ctas)},
     {"NCCL_MIN_CTAS", CTAS, AT(min_ctas)},
@@ -107,6 +107,24 @@ static void set_ctas(struct symtuner_call *call, size_t at, long long value)
         call->min_ctas = call->max_ctas;
 }
 
+/* "ZERO", "EFFICIENCY|ZERO": names that NCCL takes from 2.29 on. False when a word is none. */
+static int read_policy(const char *text, int *policy_out)
+{
+    static const char *const word[] = {"DEFAULT", "EFFICIENCY", "ZERO"};
+    const struct st_words words = {word, 3};
+
+    for (*policy_out = 0; *text; text += *text == '|') {
+        size_t len = strcspn(text, "|");
+        int found = st_word_find(&words, text, len);
+
+        if (found < 0)
+            return 0;
+        *policy_out |= found;
+        text += len;
+    }
+    return 1;
+}
+
 int st_setting_apply(struct symtuner_call *call, const char *setting, char *error, size_t size)
 {
     size_t len = strcspn(setting, "=");
@@ -127,6 +145,12 @@ int st_setting_apply(struct symtuner_call *call, const char *setting, char *erro
     if (settings[i].how == TEXT) {
         *(const char **)((char *)call + settings[i].at) = *value ? value : NULL;
         return 0;
+    }
+    if (settings[i].how == POLICY && !isdigit((unsigned char)*value)) {
+        if (read_policy(value, &call->cta_policy))
+            return 0;
+        snprintf(error, size, "\"%s\" is no policy; write DEFAULT, EFFICIENCY or ZERO", value);
+        return -1;
     }
     number = strtoll(value, &end, 0);
     if (end == value || *end || number < -1000000000000ll || number > 1000000000000ll) {

@@ -14,6 +14,7 @@ static const struct {
     {"check", st_cmd_check, "read rules files; report errors, and rules that cannot work"},
     {"decide", st_cmd_decide, "what the rules say about one call, and what it does to a cost table"},
     {"env", st_cmd_env, "the SYMTUNER_* variables, their values here and their meaning"},
+    {"why", st_cmd_why, "what NCCL does with one call, and what keeps it from a symmetric kernel"},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 

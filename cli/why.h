@@ -1,12 +1,55 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * why.h - what the files of `symtuner why` share.
+ * why.h - what the files of `symtuner why` share: the question, and the answers to it.
  */
 #ifndef ST_WHY_H_
 #define ST_WHY_H_
 
 #include <stdbool.h>
 #include <stdio.h>
+
+#include "symtuner_why.h"
+
+enum { ST_WHY_CURES = 8 };
+
+/* The question, as the command line put it. Texts are borrowed from argv and the environment. */
+struct st_why {
+    struct symtuner_call call;
+    float table[SYMTUNER_ALGOS * SYMTUNER_PROTOS]; /* what call.table points to, if anything */
+    const char *machine;                           /* words for a person                     */
+    bool machine_assumed, release_assumed;
+    const char *set[32];                           /* NCCL settings that apply, NAME=VALUE    */
+    int sets;
+    char set_text[32][160];                        /* those of the environment                */
+    const char *rules, *corpus;
+    int show;
+    bool json, no_env;
+    bool all, brief; /* also what is not asked; only verdict and cure */
+};
+
+/* The answer, and what would come of the cures and of the rules. */
+struct st_answer {
+    struct symtuner_verdict now;
+    enum symtuner_gate cure[ST_WHY_CURES]; /* in the order in which they must be applied      */
+    int cures;
+    bool cured;                            /* they lead to a symmetric kernel                 */
+    struct symtuner_verdict after;
+    bool has_rules, rules_matter;
+    char rules_text[2048];
+    struct symtuner_verdict ruled;         /* with the rules loaded                           */
+};
+
+/* Read the command line. 0, or an exit status with everything said on stderr. */
+int st_why_read(int argc, char **argv, struct st_why *why);
+
+/* Follow the cures from gate to gate until a symmetric kernel runs or nothing more can be done. */
+void st_why_cure(const struct symtuner_call *call, struct st_answer *answer);
+
+/* What changes once the rules of ${why} are loaded. 0, or an exit status. */
+int st_why_rules(const struct st_why *why, struct st_answer *answer);
+
+void st_why_print(const struct st_why *why, const struct st_answer *answer, FILE *out);
+void st_why_print_json(const struct st_why *why, const struct st_answer *answer, FILE *out);
 
 /* Predict every row of a recorded corpus and print the comparison. Exit status: 0 no mismatch,
  * 1 mismatches, 2 the file cannot be used. ${show} is how many mismatches are listed. */

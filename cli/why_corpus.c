@@ -12,9 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
+#include "cli/corpus_file.h"
 #include "cli/machines.h"
 #include "cli/why.h"
 #include "plugin/nccl_release.h"
@@ -413,60 +412,12 @@ static void report_json(const struct corpus *corpus)
     fprintf(out, "}}\n");
 }
 
-/* The decompressed stream of ${path}; *child_out is the xz process, 0 when there is none. */
-static FILE *open_corpus(const char *path, pid_t *child_out)
-{
-    size_t len = strlen(path);
-    int ends[2];
-    FILE *file;
-
-    *child_out = 0;
-    if (strcmp(path, "-") == 0)
-        return stdin;
-    file = fopen(path, "r");
-    if (!file || len < 3 || strcmp(path + len - 3, ".xz") != 0)
-        return file;
-    fflush(NULL);
-    if (pipe(ends) || (*child_out = fork()) < 0)
-        return NULL;
-    if (*child_out == 0) {
-        dup2(fileno(file), STDIN_FILENO);
-        dup2(ends[1], STDOUT_FILENO);
-        close(ends[0]);
-        close(ends[1]);
-        execlp("xz", "xz", "-dc", (char *)NULL);
-        _exit(127);
-    }
-    fclose(file);
-    close(ends[1]);
-    return fdopen(ends[0], "r");
-}
-
-/* True when the xz process ended well; says why not. */
-static bool reap(const char *path, pid_t child)
-{
-    int status;
-
-    if (child == 0)
-        return true;
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-        ;
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
-        return true;
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
-        fprintf(stderr, "symtuner why: %s: the program xz is not installed; decompress the file\n",
-                path);
-    else
-        fprintf(stderr, "symtuner why: %s: xz could not decompress it\n", path);
-    return false;
-}
-
 int st_why_corpus(const char *path, int show, bool json, FILE *out)
 {
     struct corpus corpus = {.path = path, .show = show, .json = json, .out = out};
     char *line = malloc(LINE_MAX_BYTES);
-    pid_t child;
-    FILE *file = open_corpus(path, &child);
+    long child;
+    FILE *file = st_corpus_open(path, &child);
     bool bad = !line || !file, whole;
 
     if (!file)
@@ -489,8 +440,8 @@ int st_why_corpus(const char *path, int show, bool json, FILE *out)
             bad = compare_row(&corpus, field) != 0;
     }
     if (file && file != stdin)
-        fclose(file);
-    whole = reap(path, child) || bad; /* an early end of ours breaks xz's pipe: already told */
+        fclose(file); /* before xz is waited for: it may still want to write */
+    whole = st_corpus_close(path, child, bad);
     free(line);
     if (!bad && whole && corpus.rows == 0) {
         fprintf(stderr, "symtuner why: %s: no rows\n", path);

@@ -110,6 +110,8 @@ struct symtuner_call {
     int64_t ce_threshold;      /* NCCL_SYM_CE_THRESHOLD in elements, -1 is the default          */
     const char *sym_kernel;    /* NCCL_SYM_KERNEL, NULL when unset                              */
     const char *algo;          /* NCCL_ALGO, NULL when unset                                    */
+    int tuner_ll;              /* a tuner plugin answers LL when NCCL asks it whether to keep an
+                                  LL symmetric kernel: symtuner with prefer = symmetric does    */
 
     /* The cost table NCCL shows a tuner for this call (a ledger of symtuner has it), 7 x 3, or
      * NULL: then the algorithm of a general kernel is not predicted. */

@@ -213,20 +213,18 @@ static enum symtuner_gate_state gate_registered(const struct look *look)
 {
     struct st_sym_query alone = look->query;
 
-    if (!look->era->symmetric_one_sided)
-        return both_windows(look->call) ? PASS : FAIL;
-    if (no_window(look->call) && !look->call->sym_nowin &&
+    if (look->era->symmetric_one_sided && no_window(look->call) && !look->call->sym_nowin &&
         (look->env == ST_ENV_UNSET || look->era->ll == ST_LL_ASK_VOID))
         return FAIL;
     alone.works = 1;
-    return st_sym_mask_call(&alone) ? PASS : FAIL;
+    return st_sym_mask_call(&alone) || !st_sym_mask(&alone) ? PASS : FAIL;
 }
 
 static enum symtuner_gate_state gate_group(const struct look *look)
 {
     if (look->call->group == 1)
         return IDLE;
-    return look->era->symmetric_groups && st_sym_mask_call(&look->query) ? PASS : FAIL;
+    return look->has_pick ? PASS : FAIL;
 }
 
 /* NCCL_SYM_KERNEL is taken as the user's will; 2.31 lost that. */
@@ -257,6 +255,8 @@ static enum symtuner_gate_state gate_ll_asked(const struct look *look)
         return IDLE;
     if (look->era->ll != ST_LL_ASK_ALWAYS && both_windows(look->call))
         return IDLE;
+    if (look->call->tuner_ll)
+        return PASS;
     if (look->era->ll == ST_LL_ASK_VOID)
         return FAIL;
     if (look->proto < 0)

@@ -75,6 +75,7 @@ uint32_t st_sym_mask(const struct st_sym_query *query)
 
 uint32_t st_sym_mask_call(const struct st_sym_query *query)
 {
+    const struct st_era *era = st_era_of(query->version);
     uint32_t mask = st_sym_mask(query);
     uint32_t ll = mask_of(query->coll, ST_KERNEL_LL);
     bool copies_in = query->coll == SYMTUNER_ALLGATHER ? query->recv_window
@@ -83,7 +84,9 @@ uint32_t st_sym_mask_call(const struct st_sym_query *query)
                          : query->send_window && query->recv_window;
 
     if (query->works > 1)
-        mask &= ~ll;
+        mask &= era->symmetric_groups ? ~ll : 0;
+    if (!era->symmetric_one_sided && !(query->send_window && query->recv_window))
+        return 0;
     return copies_in ? mask : mask & ll; /* LL kernels bring their own buffers */
 }
 

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * corpus_file.h - a recorded corpus as a stream of text, compressed or not.
+ */
+#ifndef ST_CORPUS_FILE_H_
+#define ST_CORPUS_FILE_H_
+
+#include <stdbool.h>
+#include <stdio.h>
+
+/* Open ${path}: plain, ending in .xz, or "-" for stdin. NULL with errno set on failure. The caller
+ * closes the stream first and calls st_corpus_close then. */
+FILE *st_corpus_open(const char *path, long *child_out);
+
+/* End the decompression. False when the file was not read whole; ${quiet} keeps the reason off
+ * stderr, for a caller who stopped reading first. */
+bool st_corpus_close(const char *path, long child, bool quiet);
+
+#endif

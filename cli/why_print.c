@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * why_print.c - the answer of symtuner why, for a person (at most 100 columns) and as JSON.
+ */
+#include <string.h>
+
+#include "cli/why.h"
+#include "plugin/nccl_release.h"
+
+enum { WIDTH = 100 };
+
+static const char *const reg_word[] = {"none", "comm", "window", "sym"};
+static const char *const coll_title[] = {"Broadcast", "Reduce", "AllGather", "ReduceScatter",
+                                         "AllReduce"};
+static const char *const state_word[] = {"pass", "FAIL", "-", "?"};
+static const char *const state_json[] = {"pass", "fail", "not asked", "unknown"};
+
+/* ${text} after ${indent} columns that are already written, wrapped at WIDTH. */
+static void print_wrapped(FILE *out, int indent, const char *text)
+{
+    int column = indent;
+
+    while (*text) {
+        int word = (int)strcspn(text, " ");
+
+        if (column > indent && column + 1 + word > WIDTH) {
+            fprintf(out, "\n%*s", indent, "");
+            column = indent;
+        } else if (column > indent) {
+            fputc(' ', out);
+            column++;
+        }
+        fprintf(out, "%.*s", word, text);
+        column += word;
+        text += word;
+        text += strspn(text, " ");
+    }
+    fputc('\n', out);
+}
+
+static void bytes_text(uint64_t bytes, char *text, size_t size)
+{
+    static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    int i = 0;
+
+    while (i < 4 && bytes >= 1024 && bytes % 1024 == 0) {
+        bytes /= 1024;
+        i++;
+    }
+    snprintf(text, size, "%llu %s", (unsigned long long)bytes, unit[i]);
+}
+
+static void print_question(const struct st_why *why, FILE *out)
+{
+    const struct symtuner_call *call = &why->call;
+    bool reduces = call->coll != SYMTUNER_ALLGATHER && call->coll != SYMTUNER_BROADCAST;
+    bool per_rank = call->coll == SYMTUNER_ALLGATHER || call->coll == SYMTUNER_REDUCESCATTER;
+    char bytes[32], release[16];
+
+    bytes_text(call->count * (uint64_t)symtuner_dtype_size((int)call->dtype), bytes, sizeof bytes);
+    fprintf(out, "%s%s%s of %llu %s (%s%s), %d ranks%s, buffers %s/%s", coll_title[call->coll],
+            reduces ? " " : "", reduces ? symtuner_op_name((int)call->op) : "",
+            (unsigned long long)call->count, symtuner_dtype_name((int)call->dtype), bytes,
+            per_rank ? " a rank" : "", call->ranks, call->one_process ? " in one process" : "",
+            reg_word[call->send], reg_word[call->recv]);
+    if (call->group > 1)
+        fprintf(out, ", %d in a group", call->group);
+    fprintf(out, "%s%s\nNCCL %s%s on ", call->graph ? ", captured" : "",
+            call->first ? ", first of its communicator" : "",
+            st_release_print(call->nccl, release, sizeof release),
+            why->release_assumed ? " (assumed: no libnccl.so.2 here; --nccl)" : "");
+    fprintf(out, "%s%s, sm_%d, %s, %smulticast", why->machine,
+            why->machine_assumed ? " (assumed: no GPU here; --machine)" : "", call->arch,
+            call->nvlink ? "NVLink" : "PCIe", call->multicast ? "" : "no ");
+    for (int i = 0; i < why->sets; i++)
+        fprintf(out, "%s%s", i ? " " : "\nwith ", why->set[i]);
+    fputs(why->brief ? "\n" : "\n\n", out);
+}
+
+static void print_outcome(const struct symtuner_verdict *verdict, FILE *out)
+{
+    const char *algo = symtuner_algo_name(verdict->algo);
+
+    switch (verdict->kind) {
+    case SYMTUNER_KIND_SYMMETRIC:
+        fprintf(out, "symmetric kernel %s on %d CTA%s; NCCL predicts %.4g us\n", verdict->kernel,
+                verdict->ctas, verdict->ctas == 1 ? "" : "s", (double)verdict->time_us);
+        break;
+    case SYMTUNER_KIND_OPEN:
+        fprintf(out, "symmetric kernel %s on %d CTA%s if NCCL's cost table favours protocol LL,\n"
+                     "  a general kernel otherwise; --general or --table says which\n",
+                verdict->kernel, verdict->ctas, verdict->ctas == 1 ? "" : "s");
+        break;
+    case SYMTUNER_KIND_CE:
+        fputs("copy engine, no kernel\n", out);
+        break;
+    case SYMTUNER_KIND_ERROR:
+        fputs("NCCL refuses the call\n", out);
+        break;
+    default:
+        fprintf(out, "general kernel%s%s%s%s\n", algo ? ", " : "", algo ? algo : "",
+                algo ? "/" : "", algo ? symtuner_proto_name(verdict->proto) : "");
+    }
+    if (verdict->broken)
+        fputs("  NCCL has no such kernel for avg: it launches one that does not exist and "
+              "reports success\n", out);
+}
+
+/* Of the verdict, or of the cured call when nothing symmetric is in reach as it stands. */
+static void print_candidates(const struct st_answer *answer, FILE *out)
+{
+    bool cured = answer->now.gate != SYMTUNER_GATE_NONE && answer->cured;
+    const struct symtuner_verdict *verdict = cured ? &answer->after : &answer->now;
+
+    if (verdict->gate != SYMTUNER_GATE_NONE)
+        return;
+    fprintf(out, "candidates%s (the least cost wins: time, 2.5 %% dearer for each CTA)\n",
+            cured ? " after the cure" : "");
+    for (int i = 0; i < verdict->candidates; i++)
+        if (verdict->candidate[i].usable)
+            fprintf(out, "  %-28s %3d CTAs  %10.2f us  cost %10.2f\n", verdict->candidate[i].name,
+                    verdict->candidate[i].ctas, (double)verdict->candidate[i].time_us,
+                    (double)verdict->candidate[i].cost);
+}
+
+/* What symtuner can do about this verdict without any rules file. */
+static const char *lever(const struct st_why *why, const struct symtuner_verdict *verdict)
+{
+    const struct st_era *era = st_era_of(why->call.nccl);
+
+    if (verdict->broken)
+        return "nothing: the tuner is not asked. Use sum and scale, or set NCCL_WIN_ENABLE=0";
+    switch (verdict->kind) {
+    case SYMTUNER_KIND_SYMMETRIC:
+        return "the tuner has no say in it, but [process] sym-ctas in a rules file sets its CTA count "
+               "(NCCL_SYM_CTAS)";
+    case SYMTUNER_KIND_OPEN:
+        return "prefer = symmetric makes an LL entry the cheapest when NCCL asks: the kernel is kept";
+    case SYMTUNER_KIND_GENERAL:
+        if (verdict->gate == SYMTUNER_GATE_LL_ASKED)
+            return "prefer = symmetric makes an LL entry the cheapest when NCCL asks: the kernel is "
+                   "kept";
+        if (era->tuner_abi < 4)
+            return "nothing: it needs NCCL 2.27 or newer";
+        return "rules choose among the general kernels (prefer = ring/simple, channels, forbid); "
+               "none reaches a symmetric kernel past this gate";
+    case SYMTUNER_KIND_CE:
+        return "nothing: the copy engine is chosen before the tuner is asked";
+    default:
+        return "nothing: the call fails before the tuner is asked";
+    }
+}
+
+static void print_cures(const struct st_answer *answer, FILE *out)
+{
+    if (answer->cures == 0)
+        return;
+    fputs("cure\n", out);
+    for (int i = 0; i < answer->cures; i++) {
+        const char *name = symtuner_gate_name(answer->cure[i]);
+
+        fprintf(out, "  %-12s", name);
+        print_wrapped(out, 14, symtuner_gate_cure(answer->cure[i]));
+    }
+    if (answer->cured) {
+        fputs("  then        ", out);
+        print_outcome(&answer->after, out);
+    }
+}
+
+void st_why_print(const struct st_why *why, const struct st_answer *answer, FILE *out)
+{
+    const struct symtuner_verdict *now = &answer->now;
+
+    print_question(why, out);
+    for (int g = 0; g < SYMTUNER_GATES && !why->brief; g++) {
+        if (now->state[g] == SYMTUNER_GATE_IDLE && !why->all)
+            continue;
+        fprintf(out, "  %-5s%-12s", state_word[now->state[g]],
+                symtuner_gate_name((enum symtuner_gate)g));
+        print_wrapped(out, 19, symtuner_gate_text((enum symtuner_gate)g));
+    }
+    if (!why->brief)
+        fputc('\n', out);
+    if (why->brief && now->gate != SYMTUNER_GATE_NONE) {
+        fprintf(out, "  %-5s%-12s", state_word[SYMTUNER_GATE_FAIL], symtuner_gate_name(now->gate));
+        print_wrapped(out, 19, symtuner_gate_text(now->gate));
+    }
+    print_outcome(now, out);
+    if (now->unsure)
+        fputs("  not sure: this release prices this GPU by a model that was not readable\n", out);
+    print_cures(answer, out);
+    if (why->brief)
+        return;
+    print_candidates(answer, out);
+    fputs("symtuner\n  ", out);
+    if (answer->has_rules) {
+        print_wrapped(out, 2, answer->rules_text);
+        fputs("  so: ", out);
+        print_outcome(&answer->ruled, out);
+    } else {
+        print_wrapped(out, 2, lever(why, now));
+    }
+}
+
+/* ---- JSON ---------------------------------------------------------------------------------- */
+
+static void json_text(FILE *out, const char *text)
+{
+    fputc('"', out);
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+
+        if (c == '"' || c == '\\')
+            fprintf(out, "\\%c", c);
+        else if (c < 0x20)
+            fprintf(out, "\\u%04x", c);
+        else
+            fputc(c, out);
+    }
+    fputc('"', out);
+}
+
+static void json_or_null(FILE *out, const char *key, const char *text)
+{
+    fprintf(out, ", \"%s\": ", key);
+    if (text)
+        json_text(out, text);
+    else
+        fputs("null", out);
+}
+
+static void json_verdict(FILE *out, const struct symtuner_verdict *verdict)
+{
+    fputs("{\"kind\": ", out);
+    json_text(out, symtuner_kind_name(verdict->kind));
+    json_or_null(out, "gate", symtuner_gate_name(verdict->gate));
+    json_or_null(out, "kernel", verdict->kernel);
+    if (verdict->kernel)
+        fprintf(out, ", \"ctas\": %d, \"predicted_us\": %.6g", verdict->ctas,
+                (double)verdict->time_us);
+    json_or_null(out, "algorithm", symtuner_algo_name(verdict->algo));
+    json_or_null(out, "protocol", symtuner_proto_name(verdict->proto));
+    fprintf(out, ", \"tuner_calls\": ");
+    if (verdict->tuner_calls >= 0)
+        fprintf(out, "%d", verdict->tuner_calls);
+    else
+        fputs("null", out);
+    fprintf(out, ", \"missing_kernel\": %s, \"unsure\": %s}", verdict->broken ? "true" : "false",
+            verdict->unsure ? "true" : "false");
+}
+
+void st_why_print_json(const struct st_why *why, const struct st_answer *answer, FILE *out)
+{
+    const struct symtuner_call *call = &why->call;
+    const struct symtuner_verdict *now = &answer->now;
+    char release[16];
+
+    fprintf(out, "{\"nccl\": \"%s\", \"call\": {\"coll\": \"%s\", \"dtype\": \"%s\", \"op\": \"%s\", "
+                 "\"count\": %llu, \"send\": \"%s\", \"recv\": \"%s\", \"group\": %d, "
+                 "\"graph\": %s, \"first\": %s},\n",
+            st_release_print(call->nccl, release, sizeof release),
+            symtuner_coll_name((int)call->coll), symtuner_dtype_name((int)call->dtype),
+            symtuner_op_name((int)call->op), (unsigned long long)call->count,
+            reg_word[call->send], reg_word[call->recv], call->group,
+            call->graph ? "true" : "false", call->first ? "true" : "false");
+    fprintf(out, " \"machine\": {\"ranks\": %d, \"nodes\": %d, \"arch\": %d, \"nvlink\": %s, "
+                 "\"peer\": %s, \"multicast\": %s, \"one_process\": %s, \"assumed\": %s},\n",
+            call->ranks, call->nodes, call->arch, call->nvlink ? "true" : "false",
+            call->peer_raw ? "true" : "false", call->multicast ? "true" : "false",
+            call->one_process ? "true" : "false", why->machine_assumed ? "true" : "false");
+    fputs(" \"settings\": [", out);
+    for (int i = 0; i < why->sets; i++) {
+        fputs(i ? ", " : "", out);
+        json_text(out, why->set[i]);
+    }
+    fputs("],\n \"gates\": [", out);
+    for (int g = 0; g < SYMTUNER_GATES; g++)
+        fprintf(out, "%s{\"gate\": \"%s\", \"state\": \"%s\"}", g ? ", " : "",
+                symtuner_gate_name((enum symtuner_gate)g), state_json[now->state[g]]);
+    fputs("],\n \"verdict\": ", out);
+    json_verdict(out, now);
+    fputs(",\n \"candidates\": [", out);
+    for (int i = 0; i < now->candidates; i++)
+        fprintf(out, "%s{\"kernel\": \"%s\", \"usable\": %s, \"ctas\": %d, \"predicted_us\": %.6g, "
+                     "\"cost\": %.6g}", i ? ", " : "", now->candidate[i].name,
+                now->candidate[i].usable ? "true" : "false", now->candidate[i].ctas,
+                (double)now->candidate[i].time_us, (double)now->candidate[i].cost);
+    fputs("],\n \"cures\": [", out);
+    for (int i = 0; i < answer->cures; i++) {
+        fprintf(out, "%s{\"gate\": \"%s\", \"cure\": ", i ? ", " : "",
+                symtuner_gate_name(answer->cure[i]));
+        json_text(out, symtuner_gate_cure(answer->cure[i]));
+        fputc('}', out);
+    }
+    fputs("],\n \"after_cures\": ", out);
+    if (answer->cured)
+        json_verdict(out, &answer->after);
+    else
+        fputs("null", out);
+    fputs(",\n \"with_rules\": ", out);
+    if (answer->has_rules)
+        json_verdict(out, &answer->ruled);
+    else
+        fputs("null", out);
+    fputs("}\n", out);
+}
