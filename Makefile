@@ -47,11 +47,46 @@ $(B)/%.c.o: %.c
 	$(Q)$(CC) $(CFLAGS) -c -o $@ $<
 
 # ---- kernels -------------------------------------------------------------------------------------
+# AR_ARCHS: GPU generations to compile for; the last one also as PTX, for GPUs to come.
+#   a development build is quick:  make kernels              (this machine's GPUs are sm_90)
+#   a release covers them all:     make kernels AR_ARCHS="80 90 100 120"
+CUDA_HOME ?= /usr/local/cuda
+# nccl.h: beside CUDA's headers, or in the pip package nvidia-nccl
+NCCL_HOME ?= $(if $(wildcard $(CUDA_HOME)/include/nccl.h),$(CUDA_HOME),$(shell python3 -c \
+             'import nvidia.nccl as n; print(list(n.__path__)[0])' 2>/dev/null))
+AR_ARCHS  ?= 90
+AR_DEFS   ?=
+AR_B      := $(B)/ar$(subst $(eval ) ,,$(AR_DEFS))-$(subst $(eval ) ,-,$(strip $(AR_ARCHS)))
+AR_INC    := -Iinclude -isystem $(CUDA_HOME)/include -isystem $(NCCL_HOME)/include
+GENCODE   := $(foreach a,$(AR_ARCHS),-gencode arch=compute_$a,code=sm_$a) \
+             $(foreach a,$(lastword $(AR_ARCHS)),-gencode arch=compute_$a,code=compute_$a)
+AR_C      := $(wildcard kernels/*.c)
+AR_CU     := $(wildcard kernels/*.cu)
+AR_OBJ    := $(patsubst %,$(AR_B)/%.o,$(AR_C) $(AR_CU))
+
+kernels: $(AR_B)/libsymtuner_ar.so
+	$(Q)ln -sf $(patsubst $(B)/%,%,$<) $(B)/libsymtuner_ar.so
+
+$(AR_B)/libsymtuner_ar.so: $(AR_OBJ) kernels/symtuner_ar.map
+	$(call say,LD)
+	$(Q)$(CC) -shared -Wl,-soname,libsymtuner_ar.so -Wl,--version-script=kernels/symtuner_ar.map \
+	    -Wl,-z,defs -o $@ $(AR_OBJ) -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lpthread -lrt
+
+$(AR_B)/%.c.o: %.c
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(CC) $(CFLAGS) $(AR_INC) -c -o $@ $<
+
+$(AR_B)/%.cu.o: %.cu
+	@mkdir -p $(@D)
+	$(call say,NVCC)
+	$(Q)$(NVCC) -O3 -std=c++17 $(GENCODE) $(AR_INC) $(AR_DEFS) -Xcompiler -fPIC,-fvisibility=hidden \
+	    -MMD -MF $@.d -c -o $@ $<
 
 # ---- tests ---------------------------------------------------------------------------------------
 
 clean:
 	rm -rf build build-*
 
-.PHONY: all clean
+.PHONY: all kernels clean
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

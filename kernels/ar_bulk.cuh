@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ar_bulk.cuh - pieces shared by the kernels that move plain data and raise flags about it.
+ *
+ * The ordering story, told once. A block stores data to a peer with all its threads; __syncthreads()
+ * makes those stores happen before what thread r does next; thread r fences at system scope and
+ * stores the flag word of rank r. The peer's thread polls its flag word with acquire loads;
+ * its __syncthreads() passes that on to the block, which then reads the data. Every flag word has a
+ * single writer and only grows, so no read-modify-write ever crosses a link, PCIe included.
+ */
+#ifndef ST_AR_BULK_CUH_
+#define ST_AR_BULK_CUH_
+
+#include "ar_reduce.cuh"
+#include "ar_word.cuh"
+
+namespace st {
+
+/* All threads of the block: tell every peer that this block has come to ${step}. */
+__device__ __forceinline__ void raise_flags(const st_args &a, int kind, uint64_t value)
+{
+    __syncthreads();
+    if ((int)threadIdx.x < a.ranks && (int)threadIdx.x != a.me) {
+        fence_sys();
+        store_relaxed((uint64_t *)(a.peer[threadIdx.x] + st_flag_offset(kind, blockIdx.x, a.me)), value);
+    }
+}
+
+/* All threads of the block: wait until the same block of every peer has come to ${value}. Returns
+ * false in all threads when the rank gave up. */
+__device__ __forceinline__ bool await_flags(const st_args &a, int kind, uint64_t value, patience &wait)
+{
+    bool stop = false;
+
+#ifndef ST_BREAK_AWAIT
+    if ((int)threadIdx.x < a.ranks && (int)threadIdx.x != a.me) {
+        const uint64_t *flag =
+            (const uint64_t *)(a.peer[a.me] + st_flag_offset(kind, blockIdx.x, threadIdx.x));
+
+        while (!stop && !st_reached(load_acquire(flag), value))
+            stop = give_up(a, wait);
+    }
+#endif
+    return !__syncthreads_or(stop);
+}
+
+/* Reduce 16 bytes of every rank, already in registers, in rank order. */
+template <class R, int N> struct rank_sum {
+    pair<R, 2> acc;
+
+    __device__ __forceinline__ void take(int rank, uint4 v, int kind)
+    {
+        payload p = {make_uint2(v.x, v.y), make_uint2(v.z, v.w)};
+
+        if (rank == 0)
+            acc.start(p, kind);
+        else
+            acc.add(p, kind);
+    }
+    __device__ __forceinline__ uint4 finish(const st_args &a)
+    {
+        payload p = acc.finish(a);
+
+        return make_uint4(p.lo.x, p.lo.y, p.hi.x, p.hi.y);
+    }
+};
+
+__device__ __forceinline__ uint4 as_word(payload p)
+{
+    return make_uint4(p.lo.x, p.lo.y, p.hi.x, p.hi.y);
+}
+
+__device__ __forceinline__ payload as_payload(uint4 v)
+{
+    return {make_uint2(v.x, v.y), make_uint2(v.z, v.w)};
+}
+
+} // namespace st
+
+#endif

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ar_call.c - one all-reduce: check, choose, launch. */
+#include <stdio.h>
+#include <string.h>
+
+#include "ar_handle.h"
+
+static const char *const verdicts[] = {
+    [ST_ALIVE] = "no error",
+    [ST_TIMEOUT] = "a kernel waited for a peer past the time limit",
+    [ST_ABORTED] = "the handle was aborted",
+    [ST_OVERLAP] = "two calls of this handle ran at the same time",
+};
+
+ncclResult_t symtuner_ar_status(symtuner_ar *h)
+{
+    uint32_t verdict;
+
+    if (h == NULL)
+        return ncclInvalidArgument;
+    verdict = *(volatile uint32_t *)&h->mailbox->error;
+    if (verdict == ST_ALIVE)
+        return h->aborted ? st_fail(h, ncclInvalidUsage, "%s; destroy it", verdicts[ST_ABORTED])
+                          : ncclSuccess;
+    return st_fail(h, verdict == ST_TIMEOUT ? ncclRemoteError : ncclInvalidUsage,
+                   "%s; destroy the handles of all ranks and create them again",
+                   verdict < sizeof verdicts / sizeof verdicts[0] ? verdicts[verdict] : "unknown error");
+}
+
+ncclResult_t symtuner_ar_abort(symtuner_ar *h)
+{
+    if (h == NULL)
+        return ncclInvalidArgument;
+    *(volatile uint32_t *)&h->mailbox->abort = 1;
+    h->aborted = true;
+    return ncclSuccess;
+}
+
+ncclResult_t symtuner_ar_force(symtuner_ar *h, const char *kernel, int ctas, int threads)
+{
+    int family = -1;
+
+    if (h == NULL)
+        return ncclInvalidArgument;
+    if (kernel != NULL) {
+        family = st_family_by_name(kernel);
+        if (family < 0)
+            return st_fail(h, ncclInvalidArgument,
+                           "kernel \"%s\" is unknown; symtuner_ar_kernel_name() lists the names", kernel);
+    }
+    if (ctas < 0 || ctas > ST_MAX_CTAS || threads < 0 || threads > 1024)
+        return st_fail(h, ncclInvalidArgument, "%d blocks of %d threads; at most %d of 1024", ctas,
+                       threads, ST_MAX_CTAS);
+    h->force.family = family;
+    h->force.ctas = ctas;
+    h->force.threads = threads;
+    return ncclSuccess;
+}
+
+const char *symtuner_ar_kernel_name(int i)
+{
+    return st_family_name(i);
+}
+
+/* ---- choose --------------------------------------------------------------------------------------- */
+
+static bool whole_words(const struct st_window *w, const void *p)
+{
+    return w != NULL && ((const char *)p - w->base) % ST_WORD == 0;
+}
+
+static void ask_about(const symtuner_ar *h, const void *send, const void *recv, uint64_t bytes, int dtype,
+                      int op, struct st_ask *ask)
+{
+    const struct st_window *from = st_window_find(h, send, bytes), *to = st_window_find(h, recv, bytes);
+
+    memset(ask, 0, sizeof *ask);
+    ask->bytes = bytes;
+    ask->ranks = h->ranks;
+    ask->links = h->links;
+    ask->dtype = dtype;
+    ask->op = op;
+    ask->dst_mapped = whole_words(to, recv);
+    ask->src_mapped = whole_words(from, send);
+    ask->in_place = send == recv;
+    ask->has_nccl = h->comm != NULL;
+    ask->has_copy = h->on_device == 1 && h->links != ST_LINKS_HOST;
+    ask->has_nvls = from != NULL && to != NULL && from->multicast != NULL && to->multicast != NULL;
+    ask->max_ctas = h->sms / h->on_device;
+    memcpy(ask->half, h->layout.half, sizeof ask->half);
+}
+
+/* Everything that is wrong with the arguments, by name. */
+static ncclResult_t check(symtuner_ar *h, const void *send, const void *recv, size_t count, int dtype,
+                          int op)
+{
+    int         size = st_dtype_bytes(dtype);
+    const char *s = send, *r = recv;
+
+    if (size == 0)
+        return st_fail(h, ncclInvalidArgument, "data type %d is unknown", dtype);
+    if (op < 0 || (op >= ST_OPS && h->comm == NULL))
+        return st_fail(h, ncclInvalidArgument, "operator %d is unknown", op);
+    if (count == 0)
+        return ncclSuccess;
+    if (count > SIZE_MAX / 16)
+        return st_fail(h, ncclInvalidArgument, "count %zu is too large", count);
+    if (send == NULL || recv == NULL)
+        return st_fail(h, ncclInvalidArgument, "%s is NULL", send == NULL ? "send" : "recv");
+    if ((uintptr_t)send % (size_t)size != 0 || (uintptr_t)recv % (size_t)size != 0)
+        return st_fail(h, ncclInvalidArgument, "%s is not aligned to its %d-byte elements",
+                       (uintptr_t)send % (size_t)size != 0 ? "send" : "recv", size);
+    if (send != recv && s < r + count * (size_t)size && r < s + count * (size_t)size)
+        return st_fail(h, ncclInvalidUsage, "send and recv overlap but are not the same");
+    return ncclSuccess;
+}
+
+static ncclResult_t choose(symtuner_ar *h, const struct st_ask *ask, struct st_choice *choice)
+{
+    if (h->gate != NULL || ask->op >= ST_OPS) {
+        if (h->force.family > ST_NCCL)
+            return st_fail(h, ncclInvalidUsage, "kernel %s was forced, but %s",
+                           st_family_name(h->force.family),
+                           h->gate != NULL ? h->gate : "user-defined operators are NCCL's");
+        memset(choice, 0, sizeof *choice);
+        choice->family = ST_NCCL;
+        choice->pieces = 1;
+        snprintf(choice->why, sizeof choice->why, "%s",
+                 h->gate != NULL ? h->gate : "user-defined operators are NCCL's");
+        return ncclSuccess;
+    }
+    if (st_select(ask, &h->force, choice) != 0)
+        return st_fail(h, ncclInvalidUsage, "%s", choice->why);
+    if (choice->lag != 0 && h->lag != 0)
+        choice->lag = h->lag;
+    return ncclSuccess;
+}
+
+ncclResult_t symtuner_ar_query(const void *send, const void *recv, size_t count, ncclDataType_t dtype,
+                               ncclRedOp_t op, symtuner_ar *h, struct symtuner_ar_plan *plan)
+{
+    struct st_ask    ask;
+    struct st_choice choice;
+    ncclResult_t     result;
+
+    if (h == NULL || plan == NULL || plan->size != sizeof *plan)
+        return st_fail(h, ncclInvalidArgument, "plan.size must be sizeof(struct symtuner_ar_plan)");
+    result = check(h, send, recv, count, (int)dtype, (int)op);
+    if (result != ncclSuccess)
+        return result;
+    ask_about(h, send, recv, count * (size_t)st_dtype_bytes((int)dtype), (int)dtype, (int)op, &ask);
+    result = choose(h, &ask, &choice);
+    if (result != ncclSuccess)
+        return result;
+    plan->kernel = st_family_name(choice.family);
+    plan->ctas = choice.ctas;
+    plan->threads = choice.threads;
+    plan->zero_copy = choice.family >= ST_CHUNKED && ask.dst_mapped;
+    plan->pieces = choice.pieces;
+    snprintf(plan->why, sizeof plan->why, "%s", choice.why);
+    return ncclSuccess;
+}
+
+/* ---- order ---------------------------------------------------------------------------------------- */
+
+/* Calls of one handle share its counters, so a call on another stream waits for the one before. */
+static ncclResult_t enter_stream(symtuner_ar *h, cudaStream_t stream, unsigned long long *capture_out)
+{
+    enum cudaStreamCaptureStatus status;
+    unsigned long long           id = 0;
+    cudaError_t                  error;
+
+#if CUDART_VERSION >= 13000
+    error = cudaStreamGetCaptureInfo(stream, &status, &id, NULL, NULL, NULL, NULL);
+#else
+    error = cudaStreamGetCaptureInfo(stream, &status, &id);
+#endif
+    if (error != cudaSuccess)
+        return st_fail_cuda(h, error, "look at the stream");
+    *capture_out = status == cudaStreamCaptureStatusActive ? id : 0;
+    if (h->used && stream != h->last_stream && *capture_out == h->last_capture) {
+        error = cudaStreamWaitEvent(stream, h->last_done, 0);
+        if (error != cudaSuccess)
+            return st_fail_cuda(h, error, "wait for the handle's previous stream");
+    }
+    return ncclSuccess;
+}
+
+static ncclResult_t leave_stream(symtuner_ar *h, cudaStream_t stream, unsigned long long capture)
+{
+    cudaError_t error = cudaEventRecord(h->last_done, stream);
+
+    h->used = true;
+    h->last_stream = stream;
+    h->last_capture = capture;
+    return error == cudaSuccess ? ncclSuccess : st_fail_cuda(h, error, "mark the end of the call");
+}
+
+/* ---- launch --------------------------------------------------------------------------------------- */
+
+void st_args_start(const symtuner_ar *h, struct st_args *args)
+{
+    memset(args, 0, sizeof *args);
+    memcpy(args->peer, h->peer, sizeof args->peer);
+    args->state = h->state;
+    args->mailbox = h->mailbox_device;
+    args->timeout_ns = h->timeout_ns;
+    args->ranks = h->ranks;
+    args->me = h->me;
+    args->scale = 1;
+    args->stall_ns = h->stall_ns;
+}
+
+static int alignment(const void *p)
+{
+    uintptr_t lowest = (uintptr_t)p & -(uintptr_t)p;
+
+    return lowest == 0 || lowest > ST_WORD ? ST_WORD : (int)lowest;
+}
+
+static void map_buffers(const symtuner_ar *h, struct st_args *args)
+{
+    const struct st_window *from = st_window_find(h, args->in, args->bytes);
+    const struct st_window *to = st_window_find(h, args->out, args->bytes);
+
+    for (int r = 0; r < h->ranks; r++) {
+        if (from != NULL)
+            args->src[r] = from->peer[r] + (args->in - from->base);
+        if (to != NULL)
+            args->dst[r] = to->peer[r] + (args->out - to->base);
+    }
+    if (from != NULL && to != NULL && from->multicast != NULL && to->multicast != NULL) {
+        args->multi_src = from->multicast + (args->in - from->base);
+        args->multi_dst = to->multicast + (args->out - to->base);
+    }
+}
+
+/* Shape of one piece: who handles what, where in scratch. */
+static void shape_piece(const symtuner_ar *h, const struct st_choice *choice, bool mapped,
+                        struct st_args *args)
+{
+    int      form = ST_LAMPORT, region = ST_REGION_BULK;
+    uint64_t tile = (uint64_t)choice->threads * ST_WORD;
+
+    switch (choice->family) {
+    case ST_ONE_LL8:
+    case ST_TWO_LL8:
+        form = ST_LL8, region = ST_REGION_LL8;
+        break;
+    case ST_ONE_LL128:
+    case ST_TWO_LL128:
+        form = ST_LL128, region = ST_REGION_LL128;
+        break;
+    case ST_ONE_LAMPORT:
+    case ST_TWO_LAMPORT:
+        region = ST_REGION_LAMPORT;
+        break;
+    default:
+        break;
+    }
+    args->region = h->layout.first[region];
+    args->half = h->layout.half[region];
+    args->shard = st_shard_stride(form, args->bytes, h->ranks);
+    args->words = st_words(form, choice->family <= ST_ONE_LAMPORT ? args->bytes : args->shard);
+    args->staged = choice->family == ST_CHUNKED && !mapped;
+    args->lag = choice->lag > 0 ? choice->lag : 1;
+    tile *= choice->family == ST_CHUNKED ? ST_CHUNKED_UNROLL : ST_PULL_UNROLL;
+    args->tiles = st_tiles_per_cta(args->shard, tile, choice->ctas);
+}
+
+static ncclResult_t launch(symtuner_ar *h, const void *kernel, const struct st_args *args, int ctas,
+                           int threads, cudaStream_t stream)
+{
+    cudaLaunchConfig_t config = {
+        .gridDim = {(unsigned)ctas, 1, 1},
+        .blockDim = {(unsigned)threads, 1, 1},
+        .stream = stream,
+    };
+    void       *params[] = {(void *)args};
+    cudaError_t error = cudaLaunchKernelExC(&config, kernel, params);
+
+    return error == cudaSuccess ? ncclSuccess : st_fail_cuda(h, error, "launch the kernel");
+}
+
+static ncclResult_t run_pieces(symtuner_ar *h, const struct st_ask *ask, const struct st_choice *choice,
+                               const char *send, char *recv, cudaStream_t stream)
+{
+    int          reducer = st_reducer_of(ask->dtype, ask->op);
+    const void  *kernel = st_kernel_find(choice->family, reducer, h->ranks);
+    ncclResult_t result = ncclSuccess;
+
+    if (kernel == NULL)
+        return st_fail(h, ncclInternalError, "no kernel %s for data type %d, op %d",
+                       st_family_name(choice->family), ask->dtype, ask->op);
+    for (uint64_t at = 0; at < ask->bytes && result == ncclSuccess; at += choice->piece) {
+        struct st_args args;
+
+        st_args_start(h, &args);
+        args.in = send + at;
+        args.out = recv + at;
+        args.bytes = ask->bytes - at < choice->piece ? ask->bytes - at : choice->piece;
+        args.in_align = alignment(args.in);
+        args.out_align = alignment(args.out);
+        args.kind = ST_KIND(ask->dtype, ask->op);
+        if (ask->op == ST_AVG && reducer != ST_R_NATIVE)
+            args.scale = 1.0f / (float)h->ranks;
+        map_buffers(h, &args);
+        shape_piece(h, choice, ask->dst_mapped, &args);
+        result = choice->family == ST_COPY
+                     ? st_copy_run(h, &args, kernel, choice->ctas, choice->threads, stream)
+                     : launch(h, kernel, &args, choice->ctas, choice->threads, stream);
+    }
+    return result;
+}
+
+static ncclResult_t run(symtuner_ar *h, const struct st_ask *ask, const void *send, void *recv,
+                        size_t count, cudaStream_t stream)
+{
+    struct st_choice   choice;
+    unsigned long long capture = 0;
+    ncclResult_t       result = choose(h, ask, &choice);
+
+    if (result != ncclSuccess)
+        return result;
+    if (choice.family == ST_NCCL)
+        return h->nccl->ncclAllReduce(send, recv, count, (ncclDataType_t)ask->dtype, (ncclRedOp_t)ask->op,
+                                      h->comm, stream);
+    if (h->ranks == 1) {
+        cudaError_t error = send == recv ? cudaSuccess
+                                         : cudaMemcpyAsync(recv, send, ask->bytes,
+                                                           cudaMemcpyDeviceToDevice, stream);
+
+        return error == cudaSuccess ? ncclSuccess : st_fail_cuda(h, error, "copy send to recv");
+    }
+    result = enter_stream(h, stream, &capture);
+    if (result == ncclSuccess)
+        result = run_pieces(h, ask, &choice, send, recv, stream);
+    return result == ncclSuccess ? leave_stream(h, stream, capture) : result;
+}
+
+ncclResult_t symtuner_ar_all_reduce(const void *send, void *recv, size_t count, ncclDataType_t dtype,
+                                    ncclRedOp_t op, symtuner_ar *h, cudaStream_t stream)
+{
+    struct st_ask ask;
+    int           device = -1;
+    ncclResult_t  result;
+
+    if (h == NULL)
+        return ncclInvalidArgument;
+    result = symtuner_ar_status(h);
+    if (result == ncclSuccess)
+        result = check(h, send, recv, count, (int)dtype, (int)op);
+    if (result != ncclSuccess || count == 0)
+        return result;
+    ask_about(h, send, recv, count * (size_t)st_dtype_bytes((int)dtype), (int)dtype, (int)op, &ask);
+    if (cudaGetDevice(&device) != cudaSuccess || device == h->device)
+        return run(h, &ask, send, recv, count, stream);
+    cudaSetDevice(h->device);
+    result = run(h, &ask, send, recv, count, stream);
+    cudaSetDevice(device);
+    return result;
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ar_create.c - make and destroy handles. */
+#include "ar_create.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static _Thread_local char create_error[256] = "no error";
+
+ncclResult_t st_fail(symtuner_ar *h, ncclResult_t result, const char *format, ...)
+{
+    va_list args;
+    char    text[256];
+
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    memcpy(h != NULL ? h->error : create_error, text, sizeof text);
+    return result;
+}
+
+ncclResult_t st_fail_cuda(symtuner_ar *h, cudaError_t error, const char *what)
+{
+    cudaGetLastError(); /* do not leave it for the application's next check */
+    return st_fail(h, ncclUnhandledCudaError, "%s: %s", what, cudaGetErrorString(error));
+}
+
+const char *symtuner_ar_error(const symtuner_ar *h)
+{
+    return h != NULL ? h->error : create_error;
+}
+
+int symtuner_ar_version(void)
+{
+    return SYMTUNER_AR_VERSION;
+}
+
+/* ---- one rank's own resources --------------------------------------------------------------------- */
+
+#define MiB (1ull << 20)
+
+/* Scratch per half. The small regions are sized so that the table's kernels take their messages in one
+ * piece; bulk decides how large a piece of a long message is. */
+void st_scratch_size(symtuner_ar *h, const struct symtuner_ar_config *config, bool host)
+{
+    uint64_t half[ST_REGIONS] = {MiB / 2, 16 * MiB, 32 * MiB, 256 * MiB};
+    size_t   free_bytes = 0, total = 0;
+
+    if (host) {
+        half[ST_REGION_LL8] = MiB;
+        half[ST_REGION_LL128] = half[ST_REGION_BULK] = 0;
+        half[ST_REGION_LAMPORT] = 16 * MiB;
+    } else if (config->bulk_bytes != 0) {
+        half[ST_REGION_BULK] = config->bulk_bytes;
+    } else if (cudaMemGetInfo(&free_bytes, &total) == cudaSuccess && total < 24ull << 30) {
+        half[ST_REGION_BULK] = 64 * MiB;
+    }
+    st_layout_fill(&h->layout, half);
+}
+
+ncclResult_t st_rank_start(symtuner_ar *h, const struct symtuner_ar_config *config,
+                           const struct st_options *options)
+{
+    struct st_state state = {.epoch = config->first_epoch ? config->first_epoch : 1};
+    uint32_t        timeout_ms = config->timeout_ms   ? config->timeout_ms
+                                 : options->timeout_ms ? options->timeout_ms
+                                                       : 600000;
+    cudaError_t     error = cudaSetDevice(h->device);
+
+    h->timeout_ns = (uint64_t)timeout_ms * 1000000;
+    h->force = options->force;
+    h->stall_ns = options->stall_us * 1000;
+    h->lag = options->lag;
+    h->on_device = 1;
+    snprintf(h->error, sizeof h->error, "no error");
+    if (error == cudaSuccess)
+        error = cudaDeviceGetAttribute(&h->sms, cudaDevAttrMultiProcessorCount, h->device);
+    if (error == cudaSuccess)
+        error = st_kernels_load();
+    if (error != cudaSuccess)
+        return st_fail_cuda(h, error, "load the kernels (built for this GPU?)");
+    error = cudaMalloc((void **)&h->state, sizeof *h->state);
+    if (error == cudaSuccess)
+        error = cudaMemcpy(h->state, &state, sizeof state, cudaMemcpyHostToDevice);
+    if (error == cudaSuccess)
+        error = cudaHostAlloc((void **)&h->mailbox, sizeof *h->mailbox,
+                              cudaHostAllocMapped | cudaHostAllocPortable);
+    if (error == cudaSuccess)
+        error = cudaHostGetDevicePointer((void **)&h->mailbox_device, h->mailbox, 0);
+    if (error != cudaSuccess)
+        return st_fail_cuda(h, error, "allocate the counters");
+    memset(h->mailbox, 0, sizeof *h->mailbox);
+    error = cudaEventCreateWithFlags(&h->last_done, cudaEventDisableTiming);
+    for (int i = 0; i < 2 + ST_COPY_PIECES && error == cudaSuccess; i++)
+        error = cudaEventCreateWithFlags(&h->copy_event[i], cudaEventDisableTiming);
+    if (error == cudaSuccess)
+        error = cudaStreamCreateWithFlags(&h->copy_stream, cudaStreamNonBlocking);
+    return error == cudaSuccess ? ncclSuccess : st_fail_cuda(h, error, "make streams and events");
+}
+
+/* What every region holds before the first call: "nothing has come". */
+cudaError_t st_arena_fill(symtuner_ar *h)
+{
+    const struct st_layout *l = &h->layout;
+    cudaError_t             error = cudaMemset(h->arena, 0, l->first[ST_REGION_LAMPORT]);
+
+    if (error == cudaSuccess)
+        error = cudaMemset(h->arena + l->first[ST_REGION_LAMPORT], 0xff,
+                           2 * l->half[ST_REGION_LAMPORT]);
+    return error == cudaSuccess ? cudaDeviceSynchronize() : error;
+}
+
+void st_rank_free(symtuner_ar *h)
+{
+    cudaSetDevice(h->device);
+    st_arena_free(h);
+    if (h->copy_stream != NULL)
+        cudaStreamDestroy(h->copy_stream);
+    for (int i = 0; i < 2 + ST_COPY_PIECES; i++)
+        if (h->copy_event[i] != NULL)
+            cudaEventDestroy(h->copy_event[i]);
+    if (h->last_done != NULL)
+        cudaEventDestroy(h->last_done);
+    cudaFree(h->state);
+    if (h->mailbox != NULL)
+        cudaFreeHost(h->mailbox);
+    cudaGetLastError();
+    free(h);
+}
+
+/* ---- arguments ------------------------------------------------------------------------------------ */
+
+ncclResult_t st_config_check(const struct symtuner_ar_config *given, struct symtuner_ar_config *config,
+                             struct st_options *options)
+{
+    char why[200];
+
+    memset(config, 0, sizeof *config);
+    if (given != NULL) {
+        if (given->size < sizeof given->size || given->size > sizeof *given)
+            return st_fail(NULL, ncclInvalidArgument,
+                           "config.size is %zu; set it to sizeof(struct symtuner_ar_config) = %zu",
+                           given->size, sizeof *given);
+        memcpy(config, given, given->size);
+    }
+    if (config->transport < SYMTUNER_AR_AUTO || config->transport > SYMTUNER_AR_HOST)
+        return st_fail(NULL, ncclInvalidArgument, "config.transport %d is unknown; write 0, 1 or 2",
+                       config->transport);
+    if (config->first_epoch >> 38 != 0)
+        return st_fail(NULL, ncclInvalidArgument, "config.first_epoch must be below 2^38");
+    if (st_options_read(options, why, sizeof why) != 0)
+        return st_fail(NULL, ncclInvalidArgument, "%s", why);
+    if (config->transport == SYMTUNER_AR_AUTO)
+        config->transport = options->transport;
+    return ncclSuccess;
+}
+
+/* Hand a half-made group's error to the caller and free it. */
+ncclResult_t st_create_undo(symtuner_ar **handles, int n, int failed, ncclResult_t result)
+{
+    memcpy(create_error, handles[failed]->error, sizeof create_error);
+    for (int i = 0; i < n; i++)
+        if (handles[i] != NULL)
+            st_rank_free(handles[i]);
+    return result;
+}
+
+ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n)
+{
+    ncclResult_t result = ncclSuccess;
+    int          device = -1;
+
+    if (handles == NULL || n < 0 || n > ST_MAX_RANKS)
+        return ncclInvalidArgument;
+    cudaGetDevice(&device);
+    /* A rank whose peer has died sits in its kernel until the time limit; nothing here waits longer.
+     * When our own call is done every peer's write to our scratch has been seen. */
+    for (int i = 0; i < n; i++)
+        if (handles[i] != NULL && (cudaSetDevice(handles[i]->device) != cudaSuccess ||
+                                   cudaDeviceSynchronize() != cudaSuccess))
+            result = ncclUnhandledCudaError;
+    for (int i = 0; i < n; i++) {
+        symtuner_ar *h = handles[i];
+
+        if (h == NULL)
+            continue;
+        cudaSetDevice(h->device);
+        for (int w = 0; w < ST_MAX_WINDOWS; w++)
+            if (h->windows[w].base != NULL && h->windows[w].ours)
+                h->nccl->ncclCommWindowDeregister(h->comm, h->windows[w].handle);
+        st_rank_free(h);
+        handles[i] = NULL;
+    }
+    if (device >= 0)
+        cudaSetDevice(device);
+    return result;
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ar_oneshot.cuh - everybody sends everything to everybody, and adds up at home.
+ *
+ *      rank 0            rank 1            rank 2
+ *      in --+--> slot 0 of 1, slot 0 of 2
+ *               in --+--> slot 1 of 0, slot 1 of 2
+ *                        in --+--> slot 2 of 0, slot 2 of 1
+ *      out = in0 + slot 1 + slot 2         (each rank, in rank order)
+ *
+ * One hop, no barrier. First all words of a thread leave, then it waits for the same words of the
+ * others; nothing a rank sends depends on what it receives, so no order of blocks can deadlock.
+ *
+ * Why a slot may be written again two calls later: see st_half() in ar_shape.h. The reader's clear of
+ * a slot comes before the end of its call e; its words of call e+1 come after that; a peer starts
+ * call e+2 only when it has seen those words.
+ */
+#ifndef ST_AR_ONESHOT_CUH_
+#define ST_AR_ONESHOT_CUH_
+
+#include "ar_reduce.cuh"
+#include "ar_word.cuh"
+
+namespace st {
+
+template <class F, class R, int N>
+__global__ void __launch_bounds__(1024, 1) oneshot(const __grid_constant__ st_args a)
+{
+    const int      ranks = N ? N : a.ranks;
+    const uint64_t words = a.words;
+    const uint64_t rounded = st_round_up(words, 32); /* warps stay whole */
+    const uint64_t stride = st_round_up(words, ST_LINE) * ST_WORD;
+    const uint64_t step = (uint64_t)gridDim.x * blockDim.x;
+    const uint64_t w0 = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    payload        first = {};
+    patience       wait;
+
+    /* The first load is on its way before the counters are read. */
+    if (w0 < words)
+        first = F::canonical(load_for_word<F>(a.in, w0, a.bytes, a.in_align));
+
+    call           c(a);
+    const uint64_t half = a.region + st_half(c.epoch) * a.half;
+
+    stall(a, c.epoch, 1);
+    if (!c.dead)
+        for (uint64_t w = w0; w < words; w += step) {
+            payload p = w == w0 ? first
+                                : F::canonical(load_for_word<F>(a.in, w, a.bytes, a.in_align));
+            uint4   v = F::encode(p, c.epoch);
+
+#pragma unroll
+            for (int i = 1; i < (N ? N : ST_MAX_RANKS); i++) {
+                if (i >= ranks)
+                    break;
+
+                int to = a.me + i < ranks ? a.me + i : a.me + i - ranks;
+
+                store_word(a.peer[to] + half + a.me * stride + w * ST_WORD, v);
+            }
+        }
+    c.book_in(a);
+    stall(a, c.epoch, 2);
+    if (!c.dead)
+        for (uint64_t w = w0; w < rounded; w += step) {
+            bool    valid = w < words;
+            payload p = first, sum;
+
+            if (w != w0 && valid)
+                p = F::canonical(load_for_word<F>(a.in, w, a.bytes, a.in_align));
+            if (!gather_word<F, R, N>(a, a.peer[a.me] + half, stride, w, valid, p, c.epoch, wait, &sum))
+                break;
+            if (valid)
+                store_for_word<F>(a.out, w, a.bytes, a.out_align, sum);
+        }
+    c.publish(a);
+}
+
+
+} // namespace st
+
+#define ST_ONESHOT_FAST(F, R)                                                                       \
+    {                                                                                               \
+        (const void *)&st::oneshot<F, R, 2>, (const void *)&st::oneshot<F, R, 4>,                   \
+            (const void *)&st::oneshot<F, R, 0>                                                     \
+    }
+#define ST_ONESHOT_SMALL(F, R)                                                                      \
+    {                                                                                               \
+        nullptr, nullptr, (const void *)&st::oneshot<F, R, 0>                                       \
+    }
+
+#endif

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ar_options.h - the environment variables of libsymtuner_ar.so, read once per create. */
+#ifndef ST_AR_OPTIONS_H_
+#define ST_AR_OPTIONS_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ar_select.h"
+
+struct st_options {
+    struct st_force force;
+    int             transport;  /* 0 auto, 1 peer, 2 host                     */
+    int             links;      /* -1: look; else enum st_links               */
+    uint32_t        timeout_ms; /* 0: not set                                 */
+    uint32_t        stall_us;   /* test builds only                           */
+    int             lag;        /* chunked; 0: the table's                    */
+};
+
+/* 0, or -1 with a sentence in ${why} that names the variable, the word and the cure. */
+int st_options_read(struct st_options *options, char *why, size_t why_size);
+
+#endif

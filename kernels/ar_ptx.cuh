@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ar_ptx.cuh - the memory accesses whose ordering the kernels rely on, and bounded waiting.
+ *
+ * All accesses to memory that peers write are "relaxed.sys" or stronger: never the read-only path,
+ * never a plain load that the compiler may move or the L1 may serve from an old line.
+ */
+#ifndef ST_AR_PTX_CUH_
+#define ST_AR_PTX_CUH_
+
+#include "ar_args.h"
+
+namespace st {
+
+__device__ __forceinline__ uint4 load_word(const void *p)
+{
+    uint4 v;
+
+    asm volatile("ld.relaxed.sys.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(p)
+                 : "memory");
+    return v;
+}
+
+__device__ __forceinline__ void store_word(void *p, uint4 v)
+{
+    asm volatile("st.relaxed.sys.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(p), "r"(v.x), "r"(v.y),
+                 "r"(v.z), "r"(v.w)
+                 : "memory");
+}
+
+__device__ __forceinline__ uint64_t load_acquire(const uint64_t *p)
+{
+    uint64_t v;
+
+    asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+    return v;
+}
+
+__device__ __forceinline__ uint64_t load_relaxed(const uint64_t *p)
+{
+    uint64_t v;
+
+    asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+    return v;
+}
+
+__device__ __forceinline__ uint32_t load_relaxed(const uint32_t *p)
+{
+    uint32_t v;
+
+    asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+}
+
+__device__ __forceinline__ void store_relaxed(uint64_t *p, uint64_t v)
+{
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+}
+
+__device__ __forceinline__ void store_relaxed(uint32_t *p, uint32_t v)
+{
+    asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+
+__device__ __forceinline__ void fence_sys()
+{
+#ifndef ST_BREAK_FENCE
+    asm volatile("fence.acq_rel.sys;" ::: "memory");
+#endif
+}
+
+/* Bulk data in scratch, after an acquire: skip the L1, which nothing else invalidates for sure. */
+__device__ __forceinline__ uint4 load_bulk(const void *p)
+{
+    uint4 v;
+
+    asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(p)
+                 : "memory");
+    return v;
+}
+
+__device__ __forceinline__ void store_bulk(void *p, uint4 v)
+{
+    asm volatile("st.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(p), "r"(v.x), "r"(v.y), "r"(v.z),
+                 "r"(v.w)
+                 : "memory");
+}
+
+__device__ __forceinline__ uint64_t now_ns()
+{
+    uint64_t t;
+
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
+    return t;
+}
+
+/*
+ * Bounded waiting. A thread counts its polls; now and then the slow part looks at the clock, at the
+ * rank's own verdict (another thread may have given up) and at the host's abort word. The first
+ * thread that gives up writes the verdict for all.
+ */
+struct patience {
+    uint64_t since = 0, looked = 0;
+    uint32_t polls = 0;
+};
+
+static __device__ __noinline__ bool out_of_patience(const st_args *a, patience *p)
+{
+    uint64_t now = now_ns();
+    uint32_t verdict = ST_ALIVE;
+
+    if (p->since == 0)
+        p->since = p->looked = now;
+    if (load_relaxed(&a->state->dead) != ST_ALIVE)
+        return true;
+    if (now - p->since > a->timeout_ns)
+        verdict = ST_TIMEOUT;
+    if (now - p->looked > 50000) { /* the abort word is a read across PCIe: every 50 us is enough */
+        p->looked = now;
+        if (load_relaxed(&a->mailbox->abort) != 0)
+            verdict = ST_ABORTED;
+    }
+    if (verdict == ST_ALIVE)
+        return false;
+    store_relaxed(&a->mailbox->error, verdict);
+    store_relaxed(&a->state->dead, verdict);
+    return true;
+}
+
+__device__ __forceinline__ bool give_up(const st_args &a, patience &p)
+{
+    return (++p.polls & 127) == 0 && out_of_patience(&a, &p);
+}
+
+/* Test builds pause blocks at the points where a race would show; elsewhere this is nothing. */
+__device__ __forceinline__ void stall(const st_args &a, uint64_t epoch, int where)
+{
+#ifdef ST_TESTING
+    if (a.stall_ns != 0) {
+        uint32_t h = (uint32_t)epoch * 2654435761u ^ (blockIdx.x * 40503u + a.me * 9176u + where * 77u);
+
+        h = (h ^ h >> 15) * 2246822519u;
+        h ^= h >> 13;
+        if (h % 4 == 0)
+            for (uint64_t until = now_ns() + (h >> 2) % a.stall_ns; now_ns() < until;)
+                __nanosleep(200);
+    }
+#else
+    (void)a, (void)epoch, (void)where;
+#endif
+}
+
+/*
+ * One call's view of the rank's counters. Every thread reads them (one L1 line per SM); after the
+ * block's last reader one thread books the block in, and the last block of the grid publishes the
+ * next epoch. Nobody of this call reads the counters after that, and the next call starts after
+ * this one has ended, so publishing early is safe.
+ */
+struct call {
+    uint64_t epoch;
+    uint32_t base, ticket;
+    bool     dead;
+
+    __device__ __forceinline__ explicit call(const st_args &a)
+    {
+        const uint4 s = *reinterpret_cast<const uint4 *>(a.state);
+
+        epoch = (uint64_t)s.y << 32 | s.x;
+        base = s.z;
+        dead = s.w != ST_ALIVE;
+        ticket = 0;
+    }
+
+    /* All threads of the block; contains the block barrier. */
+    __device__ __forceinline__ void book_in(const st_args &a)
+    {
+        __syncthreads();
+        if (threadIdx.x == 0)
+            ticket = atomicAdd(&a.state->arrived, 1u);
+    }
+
+    /* Call it late: the atomic's answer then costs no waiting. */
+    __device__ __forceinline__ void publish(const st_args &a)
+    {
+        if (threadIdx.x != 0)
+            return;
+
+        uint32_t order = ticket - base;
+
+        if (order == gridDim.x - 1) {
+            store_relaxed(&a.state->base, base + gridDim.x);
+            store_relaxed(&a.state->epoch, epoch + 1);
+        } else if (order >= gridDim.x) { /* two calls of one handle run at the same time */
+            store_relaxed(&a.mailbox->error, ST_OVERLAP);
+            store_relaxed(&a.state->dead, ST_OVERLAP);
+        }
+    }
+};
+
+} // namespace st
+
+#endif

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ar_pull.cuh - two-shot in place: the owner reads its shard from every rank's send and writes the sum
+ * into every rank's recv, between two barriers.
+ *
+ *   ENTER barrier   every rank's send is ready
+ *   owner           sum = reduce(send[0..n-1][shard]); recv[0..n-1][shard] = sum
+ *   LEAVE barrier   every sum has arrived; nobody reads my send any more
+ *
+ * The access is a template parameter with two values: "spread" walks over the ranks with plain loads
+ * and stores, "nvls" lets the switch do both with one multimem instruction each. The body, barriers
+ * included, is the same text, so what the tests prove with spread holds for nvls up to the two
+ * instructions. nvls leaves the order of addition to the switch: each element has one owner, so all
+ * ranks still hold the same bits, but not necessarily those of spread.
+ */
+#ifndef ST_AR_PULL_CUH_
+#define ST_AR_PULL_CUH_
+
+#include "ar_bulk.cuh"
+
+namespace st {
+
+template <class R> struct spread {
+    static __device__ __forceinline__ payload load_reduce(const st_args &a, uint64_t at, uint64_t end)
+    {
+        pair<R, 2> acc;
+        payload    v[4];
+
+        for (int first = 0; first < a.ranks; first += 4) {
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                if (first + i < a.ranks)
+                    v[i] = load_payload<2>(a.src[first + i], at, end, ST_WORD);
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                if (first + i >= a.ranks)
+                    break;
+                if (first + i == 0)
+                    acc.start(v[i], a.kind);
+                else
+                    acc.add(v[i], a.kind);
+            }
+        }
+        return acc.finish(a);
+    }
+    static __device__ __forceinline__ void store(const st_args &a, uint64_t at, uint64_t end, payload v)
+    {
+        for (int i = 0; i < a.ranks; i++) {
+            int to = a.me + i < a.ranks ? a.me + i : a.me + i - a.ranks;
+
+            store_payload<2>(a.dst[to], at, end, ST_WORD, v);
+        }
+    }
+};
+
+template <class Access>
+__global__ void __launch_bounds__(512, 1) pull(const __grid_constant__ st_args a)
+{
+    constexpr int  unroll = ST_PULL_UNROLL;
+    const uint64_t tile = (uint64_t)blockDim.x * ST_WORD * unroll;
+    const uint64_t first = a.shard * (uint64_t)a.me;
+    const uint64_t end = first + st_shard_bytes(a.bytes, a.shard, a.me);
+    patience       wait;
+    call           c(a);
+    bool           alive = !__syncthreads_or(c.dead);
+
+    stall(a, c.epoch, 1);
+    if (alive) {
+        raise_flags(a, ST_FLAG_ENTER, st_flag_step(c.epoch, 1));
+        alive = await_flags(a, ST_FLAG_ENTER, st_flag_step(c.epoch, 1), wait);
+    }
+    for (uint64_t k = 0; alive && k < a.tiles; k++) {
+        uint64_t at = first + (k * gridDim.x + blockIdx.x) * tile + threadIdx.x * ST_WORD;
+        payload  v[unroll];
+
+        stall(a, c.epoch, 2);
+#pragma unroll
+        for (int u = 0; u < unroll; u++)
+            if (at + (uint64_t)u * blockDim.x * ST_WORD < end)
+                v[u] = Access::load_reduce(a, at + (uint64_t)u * blockDim.x * ST_WORD, end);
+#pragma unroll
+        for (int u = 0; u < unroll; u++)
+            if (at + (uint64_t)u * blockDim.x * ST_WORD < end)
+                Access::store(a, at + (uint64_t)u * blockDim.x * ST_WORD, end, v[u]);
+    }
+    c.book_in(a);
+    if (alive) {
+        raise_flags(a, ST_FLAG_LEAVE, st_flag_step(c.epoch, 1));
+        await_flags(a, ST_FLAG_LEAVE, st_flag_step(c.epoch, 1), wait);
+    }
+    c.publish(a);
+}
+
+} // namespace st
+
+#endif

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ar_reduce.cuh - adding up one 8-byte unit per rank, in rank order.
+ *
+ * A reducer has an accumulator and three steps: start with rank 0's unit, add the next rank's,
+ * finish into a unit of the same type. All kernels use them through fold<> so that the order, and
+ * with it every bit of the result, is the same everywhere.
+ */
+#ifndef ST_AR_REDUCE_CUH_
+#define ST_AR_REDUCE_CUH_
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+
+#include "ar_args.h"
+
+namespace st {
+
+template <class To, class From> __device__ __forceinline__ To bits(From from)
+{
+    static_assert(sizeof(To) == sizeof(From), "bits() copies, it does not convert");
+    To to;
+
+    memcpy(&to, &from, sizeof to);
+    return to;
+}
+
+struct sum_f32 {
+    static constexpr bool light = true; /* few registers: read four ranks at a time */
+
+    float2 acc;
+
+    __device__ __forceinline__ void start(uint2 u, int)
+    {
+        acc = bits<float2>(u);
+    }
+    __device__ __forceinline__ void add(uint2 u, int)
+    {
+        float2 v = bits<float2>(u);
+
+        acc.x += v.x;
+        acc.y += v.y;
+    }
+    __device__ __forceinline__ uint2 finish(const st_args &a)
+    {
+        return bits<uint2>(make_float2(acc.x * a.scale, acc.y * a.scale));
+    }
+};
+
+struct half_codec {
+    static __device__ __forceinline__ float2 open(uint32_t w)
+    {
+        return __half22float2(bits<__half2>(w));
+    }
+    static __device__ __forceinline__ uint32_t close(float x, float y)
+    {
+        return bits<uint32_t>(__floats2half2_rn(x, y));
+    }
+};
+
+struct bf16_codec {
+    static __device__ __forceinline__ float2 open(uint32_t w)
+    {
+        return make_float2(__uint_as_float(w << 16), __uint_as_float(w & 0xffff0000u));
+    }
+    static __device__ __forceinline__ uint32_t close(float x, float y)
+    {
+        return bits<uint32_t>(__floats2bfloat162_rn(x, y));
+    }
+};
+
+template <class Codec> struct sum_16bit {
+    static constexpr bool light = true;
+
+    float2 lo, hi;
+
+    __device__ __forceinline__ void start(uint2 u, int)
+    {
+        lo = Codec::open(u.x);
+        hi = Codec::open(u.y);
+    }
+    __device__ __forceinline__ void add(uint2 u, int)
+    {
+        float2 l = Codec::open(u.x), h = Codec::open(u.y);
+
+        lo.x += l.x;
+        lo.y += l.y;
+        hi.x += h.x;
+        hi.y += h.y;
+    }
+    __device__ __forceinline__ uint2 finish(const st_args &a)
+    {
+        return make_uint2(Codec::close(lo.x * a.scale, lo.y * a.scale),
+                          Codec::close(hi.x * a.scale, hi.y * a.scale));
+    }
+};
+
+/* ---- everything else: out of line, one copy per kernel, so that code stays small ---------------- */
+
+template <class T> __device__ __forceinline__ T combine(T x, T y, int op)
+{
+    switch (op) {
+    case ST_PROD:
+        return (T)(x * y);
+    case ST_MAX:
+        return x > y ? x : y;
+    case ST_MIN:
+        return x < y ? x : y;
+    default:
+        return (T)(x + y);
+    }
+}
+
+/* fmax and fmin drop a NaN when the other side is a number, as NCCL does. */
+__device__ __forceinline__ float combine(float x, float y, int op)
+{
+    return op == ST_PROD ? x * y : op == ST_MAX ? fmaxf(x, y) : op == ST_MIN ? fminf(x, y) : x + y;
+}
+
+__device__ __forceinline__ double combine(double x, double y, int op)
+{
+    return op == ST_PROD ? x * y : op == ST_MAX ? fmax(x, y) : op == ST_MIN ? fmin(x, y) : x + y;
+}
+
+template <class T, class As> __device__ __forceinline__ uint2 combine_all(uint2 u, uint2 v, int op)
+{
+    constexpr int n = 8 / sizeof(T);
+    T             x[n], y[n];
+
+    memcpy(x, &u, 8);
+    memcpy(y, &v, 8);
+#pragma unroll
+    for (int i = 0; i < n; i++)
+        x[i] = (T)combine((As)x[i], (As)y[i], op);
+    memcpy(&u, x, 8);
+    return u;
+}
+
+static __device__ __noinline__ uint2 native_pair(uint2 u, uint2 v, int kind)
+{
+    int op = kind & 7;
+
+    switch (kind >> 3) {
+    case ST_I8:
+        return combine_all<int8_t, int>(u, v, op);
+    case ST_U8:
+        return combine_all<uint8_t, unsigned>(u, v, op);
+    case ST_I32: /* sums and products wrap; only the comparison knows the sign */
+        return op == ST_MAX || op == ST_MIN ? combine_all<int, int>(u, v, op)
+                                            : combine_all<unsigned, unsigned>(u, v, op);
+    case ST_U32:
+        return combine_all<unsigned, unsigned>(u, v, op);
+    case ST_I64:
+        return op == ST_MAX || op == ST_MIN ? combine_all<int64_t, int64_t>(u, v, op)
+                                            : combine_all<uint64_t, uint64_t>(u, v, op);
+    case ST_U64:
+        return combine_all<uint64_t, uint64_t>(u, v, op);
+    case ST_F64:
+        return combine_all<double, double>(u, v, op);
+    case ST_F32:
+        return combine_all<float, float>(u, v, op);
+    case ST_F16:
+        return combine_all<__half, float>(u, v, op);
+    case ST_BF16:
+        return combine_all<__nv_bfloat16, float>(u, v, op);
+    case ST_F8E4M3:
+        return combine_all<__nv_fp8_e4m3, float>(u, v, op);
+    default:
+        return combine_all<__nv_fp8_e5m2, float>(u, v, op);
+    }
+}
+
+template <class T> __device__ __forceinline__ uint2 divide_all(uint2 u, int ranks)
+{
+    constexpr int n = 8 / sizeof(T);
+    T             x[n];
+
+    memcpy(x, &u, 8);
+#pragma unroll
+    for (int i = 0; i < n; i++)
+        x[i] = (T)(x[i] / (T)ranks);
+    memcpy(&u, x, 8);
+    return u;
+}
+
+/* Average of integers: the wrapped sum divided with truncation, as NCCL does. */
+static __device__ __noinline__ uint2 native_divide(uint2 u, int kind, int ranks)
+{
+    switch (kind >> 3) {
+    case ST_I8:
+        return divide_all<int8_t>(u, ranks);
+    case ST_U8:
+        return divide_all<uint8_t>(u, ranks);
+    case ST_I32:
+        return divide_all<int32_t>(u, ranks);
+    case ST_U32:
+        return divide_all<uint32_t>(u, ranks);
+    case ST_I64:
+        return divide_all<int64_t>(u, ranks);
+    case ST_U64:
+        return divide_all<uint64_t>(u, ranks);
+    default:
+        return divide_all<double>(u, ranks);
+    }
+}
+
+struct native {
+    static constexpr bool light = false;
+
+    uint2 acc;
+
+    __device__ __forceinline__ void start(uint2 u, int)
+    {
+        acc = u;
+    }
+    __device__ __forceinline__ void add(uint2 u, int kind)
+    {
+        acc = native_pair(acc, u, kind);
+    }
+    __device__ __forceinline__ uint2 finish(const st_args &a)
+    {
+        return (a.kind & 7) == ST_AVG ? native_divide(acc, a.kind, a.ranks) : acc;
+    }
+};
+
+template <class T> __device__ __forceinline__ void open_all(uint2 u, float *f)
+{
+    constexpr int n = 8 / sizeof(T);
+    T             x[n];
+
+    memcpy(x, &u, 8);
+#pragma unroll
+    for (int i = 0; i < n; i++)
+        f[i] = (float)x[i];
+}
+
+template <class T> __device__ __forceinline__ uint2 close_all(const float *f, float scale)
+{
+    constexpr int n = 8 / sizeof(T);
+    T             x[n];
+    uint2         u;
+
+#pragma unroll
+    for (int i = 0; i < n; i++)
+        x[i] = (T)(f[i] * scale);
+    memcpy(&u, x, 8);
+    return u;
+}
+
+/* Eight floats hold a unit of any small type; the 16-bit types use four of them. */
+struct wide {
+    static constexpr bool light = false;
+
+    float acc[8];
+
+    static __device__ __noinline__ float4 open(uint2 u, int kind, int upper)
+    {
+        float f[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+
+        switch (kind >> 3) {
+        case ST_F16:
+            open_all<__half>(u, f);
+            break;
+        case ST_BF16:
+            open_all<__nv_bfloat16>(u, f);
+            break;
+        case ST_F8E4M3:
+            open_all<__nv_fp8_e4m3>(u, f);
+            break;
+        default:
+            open_all<__nv_fp8_e5m2>(u, f);
+        }
+        return upper ? make_float4(f[4], f[5], f[6], f[7]) : make_float4(f[0], f[1], f[2], f[3]);
+    }
+
+    __device__ __forceinline__ void start(uint2 u, int kind)
+    {
+        float4 l = open(u, kind, 0), h = open(u, kind, 1);
+
+        acc[0] = l.x, acc[1] = l.y, acc[2] = l.z, acc[3] = l.w;
+        acc[4] = h.x, acc[5] = h.y, acc[6] = h.z, acc[7] = h.w;
+    }
+    __device__ __forceinline__ void add(uint2 u, int kind)
+    {
+        float4 l = open(u, kind, 0), h = open(u, kind, 1);
+        int    op = kind & 7;
+        float  v[8] = {l.x, l.y, l.z, l.w, h.x, h.y, h.z, h.w};
+
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            acc[i] = op == ST_PROD ? acc[i] * v[i] : acc[i] + v[i];
+    }
+    __device__ __forceinline__ uint2 finish(const st_args &a)
+    {
+        switch (a.kind >> 3) {
+        case ST_F16:
+            return close_all<__half>(acc, a.scale);
+        case ST_BF16:
+            return close_all<__nv_bfloat16>(acc, a.scale);
+        case ST_F8E4M3:
+            return close_all<__nv_fp8_e4m3>(acc, a.scale);
+        default:
+            return close_all<__nv_fp8_e5m2>(acc, a.scale);
+        }
+    }
+};
+
+} // namespace st
+
+#endif

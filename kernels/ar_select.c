@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ar_select.c - the selection table, its provenance, and the gates in front of it. */
+#include "ar_select.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *const names[ST_FAMILIES] = {
+    [ST_NCCL] = "nccl",
+    [ST_ONE_LL8] = "one_ll8",
+    [ST_ONE_LL128] = "one_ll128",
+    [ST_ONE_LAMPORT] = "one_lamport",
+    [ST_TWO_LL8] = "two_ll8",
+    [ST_TWO_LL128] = "two_ll128",
+    [ST_TWO_LAMPORT] = "two_lamport",
+    [ST_CHUNKED] = "chunked",
+    [ST_PULL] = "pull",
+    [ST_COPY] = "copy",
+    [ST_NVLS] = "nvls",
+};
+
+const char *st_family_name(int family)
+{
+    return family < 0 || family >= ST_FAMILIES ? NULL : names[family];
+}
+
+int st_family_by_name(const char *name)
+{
+    for (int f = 0; f < ST_FAMILIES; f++)
+        if (strcmp(names[f], name) == 0)
+            return f;
+    return -1;
+}
+
+#define KiB    (1ull << 10)
+#define MiB    (1ull << 20)
+#define NO_END UINT64_MAX
+
+#define SPIKE    "prototype on H200, NVLink4, 2026-11-21"
+#define RULE     "unmeasured: extrapolated from 4 ranks"
+#define PCIE     "unmeasured: fewer flows and no LL128, after published PCIe numbers"
+#define HOSTMEM  "unmeasured: chosen by wire bytes"
+
+/* First row that fits wins. ${ctas} is the most that a call of this row gets; short messages get as
+ * many as they have words for. */
+struct row {
+    int         links, min_ranks, max_ranks;
+    uint64_t    max_bytes;
+    int         family, ctas, threads, lag;
+    const char *source;
+};
+
+static const struct row table[] = {
+    /* NVLink, two ranks: one-shot moves no more than two-shot does */
+    {ST_LINKS_NVLINK, 2, 2, 16 * KiB, ST_ONE_LL8, 16, 128, 0, SPIKE},
+    {ST_LINKS_NVLINK, 2, 2, 64 * KiB, ST_ONE_LAMPORT, 64, 128, 0, SPIKE},
+    {ST_LINKS_NVLINK, 2, 2, 256 * KiB, ST_ONE_LAMPORT, 64, 256, 0, SPIKE},
+    {ST_LINKS_NVLINK, 2, 2, 512 * KiB, ST_ONE_LAMPORT, 64, 512, 0, SPIKE},
+    {ST_LINKS_NVLINK, 2, 2, 2 * MiB, ST_ONE_LAMPORT, 128, 512, 0, SPIKE},
+    {ST_LINKS_NVLINK, 2, 2, 8 * MiB, ST_TWO_LAMPORT, 128, 1024, 0, SPIKE},
+    {ST_LINKS_NVLINK, 2, 2, 128 * MiB, ST_CHUNKED, 128, 512, 1, SPIKE},
+    {ST_LINKS_NVLINK, 2, 2, NO_END, ST_COPY, 64, 512, 0, SPIKE},
+    /* NVLink, three and four ranks */
+    {ST_LINKS_NVLINK, 3, 4, 12 * KiB, ST_ONE_LL8, 16, 128, 0, SPIKE},
+    {ST_LINKS_NVLINK, 3, 4, 64 * KiB, ST_ONE_LL128, 64, 128, 0, SPIKE},
+    {ST_LINKS_NVLINK, 3, 4, 160 * KiB, ST_ONE_LL128, 64, 256, 0, SPIKE},
+    {ST_LINKS_NVLINK, 3, 4, 256 * KiB, ST_TWO_LAMPORT, 64, 64, 0, SPIKE},
+    {ST_LINKS_NVLINK, 3, 4, 512 * KiB, ST_TWO_LAMPORT, 64, 128, 0, SPIKE},
+    {ST_LINKS_NVLINK, 3, 4, 2 * MiB, ST_TWO_LAMPORT, 64, 256, 0, SPIKE},
+    {ST_LINKS_NVLINK, 3, 4, 12 * MiB, ST_TWO_LAMPORT, 128, 256, 0, SPIKE},
+    {ST_LINKS_NVLINK, 3, 4, 128 * MiB, ST_CHUNKED, 128, 512, 1, SPIKE},
+    {ST_LINKS_NVLINK, 3, 4, NO_END, ST_COPY, 64, 512, 0, SPIKE},
+    /* NVLink, up to sixteen */
+    {ST_LINKS_NVLINK, 5, 16, 8 * KiB, ST_ONE_LL8, 16, 128, 0, RULE},
+    {ST_LINKS_NVLINK, 5, 16, 48 * KiB, ST_ONE_LL128, 64, 128, 0, RULE},
+    {ST_LINKS_NVLINK, 5, 16, 512 * KiB, ST_TWO_LAMPORT, 64, 128, 0, RULE},
+    {ST_LINKS_NVLINK, 5, 16, 8 * MiB, ST_TWO_LAMPORT, 128, 256, 0, RULE},
+    {ST_LINKS_NVLINK, 5, 16, 64 * MiB, ST_CHUNKED, 128, 512, 1, RULE},
+    {ST_LINKS_NVLINK, 5, 16, NO_END, ST_COPY, 64, 512, 0, RULE},
+    /* PCIe peer access: few blocks; a line of LL128 may arrive in parts, so it never runs here */
+    {ST_LINKS_PCIE, 2, 2, 4 * KiB, ST_ONE_LL8, 4, 128, 0, PCIE},
+    {ST_LINKS_PCIE, 2, 2, 4 * MiB, ST_ONE_LAMPORT, 16, 128, 0, PCIE},
+    {ST_LINKS_PCIE, 3, 16, 4 * KiB, ST_ONE_LL8, 4, 128, 0, PCIE},
+    {ST_LINKS_PCIE, 3, 16, 16 * KiB, ST_ONE_LAMPORT, 4, 256, 0, PCIE},
+    {ST_LINKS_PCIE, 3, 16, 4 * MiB, ST_TWO_LAMPORT, 16, 256, 0, PCIE},
+    {ST_LINKS_PCIE, 2, 16, 16 * MiB, ST_CHUNKED, 16, 512, 1, PCIE},
+    {ST_LINKS_PCIE, 2, 16, NO_END, ST_COPY, 32, 512, 0, PCIE},
+    /* pinned host memory */
+    {ST_LINKS_HOST, 2, 16, 4 * KiB, ST_ONE_LL8, 8, 128, 0, HOSTMEM},
+    {ST_LINKS_HOST, 2, 2, NO_END, ST_ONE_LAMPORT, 32, 256, 0, HOSTMEM},
+    {ST_LINKS_HOST, 3, 16, 16 * KiB, ST_ONE_LAMPORT, 16, 256, 0, HOSTMEM},
+    {ST_LINKS_HOST, 3, 16, NO_END, ST_TWO_LAMPORT, 32, 256, 0, HOSTMEM},
+};
+
+#define ROWS (sizeof table / sizeof table[0])
+
+static int family_form(int family)
+{
+    return family == ST_ONE_LL8 || family == ST_TWO_LL8         ? ST_LL8
+           : family == ST_ONE_LL128 || family == ST_TWO_LL128   ? ST_LL128
+                                                                : ST_LAMPORT;
+}
+
+static int family_region(int family)
+{
+    return family >= ST_CHUNKED ? ST_REGION_BULK : (int)ST_REGION_LL8 + family_form(family);
+}
+
+/* Largest multiple of a line whose scratch fits ${half}; ${copies} slots' worth of the message. */
+static uint64_t fits(int form, uint64_t half, int ranks, bool two)
+{
+    uint64_t lines = half / (ST_LINE * ST_WORD);
+
+    lines = two ? lines / (2 * (uint64_t)ranks) * (uint64_t)ranks : lines / (uint64_t)ranks;
+    return lines * st_line_payload(form);
+}
+
+uint64_t st_capacity(const struct st_ask *ask, int family)
+{
+    uint64_t half = family == ST_NCCL ? 0 : ask->half[family_region(family)];
+
+    switch (family) {
+    case ST_NCCL:
+        return ask->has_nccl ? UINT64_MAX : 0;
+    case ST_ONE_LL128:
+    case ST_TWO_LL128:
+        if (ask->links != ST_LINKS_NVLINK)
+            return 0;
+        break;
+    case ST_ONE_LAMPORT:
+    case ST_TWO_LAMPORT:
+        if (!st_dtype_lamport(ask->dtype) || (ask->op != ST_SUM && ask->op != ST_AVG))
+            return 0;
+        break;
+    case ST_CHUNKED: {
+        uint64_t bytes = fits(ST_LAMPORT, half, ask->ranks, !ask->dst_mapped);
+        uint64_t tiles = (uint64_t)ST_MAX_STEPS * 16 * 64; /* flag steps of the smallest tile */
+
+        if (ask->links == ST_LINKS_HOST)
+            return 0;
+        return bytes < tiles ? bytes : tiles;
+    }
+    case ST_PULL:
+        return ask->links != ST_LINKS_HOST && ask->dst_mapped && ask->src_mapped ? 1ull << 40 : 0;
+    case ST_COPY:
+        return ask->has_copy && ask->dst_mapped ? fits(ST_LAMPORT, half, ask->ranks, false) : 0;
+    case ST_NVLS:
+        return ask->has_nvls && ask->dst_mapped && ask->src_mapped && ask->bytes % ST_WORD == 0 &&
+                       st_dtype_lamport(ask->dtype) && ask->op == ST_SUM
+                   ? 1ull << 40
+                   : 0;
+    default:
+        break;
+    }
+    return fits(family_form(family), half, ask->ranks,
+                family == ST_TWO_LL8 || family == ST_TWO_LL128 || family == ST_TWO_LAMPORT);
+}
+
+/* When the table's kernel cannot run a call: the next best one that moves data the same way. */
+static int next_best(const struct st_ask *ask, int family)
+{
+    static const signed char instead[ST_FAMILIES] = {
+        [ST_NCCL] = -1,
+        [ST_ONE_LL8] = -1, /* runs everything */
+        [ST_ONE_LL128] = ST_ONE_LAMPORT,
+        [ST_ONE_LAMPORT] = ST_ONE_LL128,
+        [ST_TWO_LL8] = ST_ONE_LL8,
+        [ST_TWO_LL128] = ST_TWO_LAMPORT,
+        [ST_TWO_LAMPORT] = ST_TWO_LL128,
+        [ST_CHUNKED] = ST_TWO_LL128,
+        [ST_PULL] = ST_CHUNKED,
+        [ST_COPY] = ST_CHUNKED,
+        [ST_NVLS] = ST_PULL,
+    };
+    bool two = family >= ST_TWO_LL8 && ask->ranks > 2;
+
+    for (int tries = 0; tries < 4 && family >= 0; tries++) {
+        family = instead[family];
+        if (family >= 0 && st_capacity(ask, family) != 0)
+            return family;
+    }
+    return two ? ST_TWO_LL8 : ST_ONE_LL8;
+}
+
+static int words_per_thread_block(int threads)
+{
+    return threads < 32 ? 32 : threads;
+}
+
+/* Blocks that have at least one word, tile or line to do. */
+static uint64_t useful_ctas(const struct st_ask *ask, int family, uint64_t bytes, int threads)
+{
+    uint64_t per = (uint64_t)words_per_thread_block(threads);
+    int      form = family_form(family);
+
+    switch (family) {
+    case ST_ONE_LL8:
+    case ST_ONE_LL128:
+    case ST_ONE_LAMPORT:
+        return st_div_up(st_words(form, bytes), per);
+    case ST_TWO_LL8:
+    case ST_TWO_LL128:
+    case ST_TWO_LAMPORT:
+        return st_div_up(st_words(form, st_shard_stride(form, bytes, ask->ranks)), per);
+    default:
+        return st_div_up(st_bulk_stride(bytes, ask->ranks), per * ST_WORD * 2);
+    }
+}
+
+static int max_threads(int family)
+{
+    return family >= ST_CHUNKED ? 512 : 1024;
+}
+
+static const struct row *find_row(const struct st_ask *ask)
+{
+    for (size_t i = 0; i < ROWS; i++)
+        if (table[i].links == ask->links && ask->ranks >= table[i].min_ranks &&
+            ask->ranks <= table[i].max_ranks && ask->bytes <= table[i].max_bytes)
+            return &table[i];
+    return &table[0]; /* one rank: any kernel of ours copies */
+}
+
+int st_select(const struct st_ask *ask, const struct st_force *force, struct st_choice *choice)
+{
+    const struct row *row = find_row(ask);
+    int               family = row->family;
+    uint64_t          capacity, ctas;
+
+    memset(choice, 0, sizeof *choice);
+    choice->threads = row->threads;
+    choice->lag = row->lag;
+    choice->source = row->source;
+    ctas = (uint64_t)row->ctas;
+    snprintf(choice->why, sizeof choice->why, "table: %s (%s)", names[family], row->source);
+    if (force->family >= 0) {
+        family = force->family;
+        snprintf(choice->why, sizeof choice->why, "forced: %s", names[family]);
+        if (st_capacity(ask, family) == 0) {
+            snprintf(choice->why, sizeof choice->why,
+                     "kernel %s cannot run this call (data type, op, registration or links)",
+                     names[family]);
+            return -1;
+        }
+    } else if (st_capacity(ask, family) == 0) {
+        family = next_best(ask, family);
+        snprintf(choice->why, sizeof choice->why, "table: %s, which cannot run this call; %s (%s)",
+                 names[row->family], names[family], row->source);
+    }
+    choice->family = family;
+    if (family == ST_NCCL) {
+        choice->pieces = 1;
+        choice->piece = ask->bytes;
+        choice->ctas = choice->threads = 0;
+        return 0;
+    }
+    capacity = st_capacity(ask, family);
+    choice->piece = ask->bytes < capacity ? ask->bytes : capacity;
+    choice->pieces = ask->bytes == 0 ? 0 : (int)st_div_up(ask->bytes, choice->piece);
+    if (force->threads > 0)
+        choice->threads = force->threads;
+    choice->threads = choice->threads / 32 * 32;
+    if (choice->threads < 32)
+        choice->threads = 32;
+    if (choice->threads > max_threads(family))
+        choice->threads = max_threads(family);
+    if (force->ctas > 0)
+        ctas = (uint64_t)force->ctas;
+    else if (ctas > useful_ctas(ask, family, choice->piece, choice->threads))
+        ctas = useful_ctas(ask, family, choice->piece, choice->threads);
+    if (ctas > (uint64_t)ask->max_ctas)
+        ctas = (uint64_t)ask->max_ctas;
+    if (ctas > ST_MAX_CTAS)
+        ctas = ST_MAX_CTAS;
+    choice->ctas = ctas < 1 ? 1 : (int)ctas;
+    return 0;
+}
+
+size_t st_select_print(int ranks, int links, char *text, size_t length)
+{
+    size_t need = 0;
+
+    for (size_t i = 0; i < ROWS; i++) {
+        const struct row *r = &table[i];
+        char              line[200], upto[32] = "any size";
+        int               n;
+
+        if (r->links != links || ranks < r->min_ranks || ranks > r->max_ranks)
+            continue;
+        if (r->max_bytes != NO_END)
+            snprintf(upto, sizeof upto, "%llu KiB", (unsigned long long)(r->max_bytes / KiB));
+        n = snprintf(line, sizeof line, "  to %-10s %-12s at most %3d blocks of %4d  (%s)\n", upto,
+                     names[r->family], r->ctas, r->threads, r->source);
+        if (need + (size_t)n < length)
+            memcpy(text + need, line, (size_t)n + 1);
+        need += (size_t)n;
+    }
+    return need;
+}

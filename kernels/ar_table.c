@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ar_table.c - all kernels of the library in one table. */
+#include "ar_handle.h"
+
+static const struct st_kernel_row *const rows[ST_FAMILIES] = {
+    [ST_ONE_LL8] = &st_kernels_one_ll8,
+    [ST_ONE_LL128] = &st_kernels_one_ll128,
+    [ST_ONE_LAMPORT] = &st_kernels_one_lamport,
+    [ST_TWO_LL8] = &st_kernels_two_ll8,
+    [ST_TWO_LL128] = &st_kernels_two_ll128,
+    [ST_TWO_LAMPORT] = &st_kernels_two_lamport,
+    [ST_CHUNKED] = &st_kernels_chunked,
+    [ST_PULL] = &st_kernels_pull,
+    [ST_COPY] = &st_kernels_local,
+    [ST_NVLS] = &st_kernels_nvls,
+};
+
+const void *st_kernel_find(int family, int reducer, int ranks)
+{
+    int         class = ranks == 2 ? ST_N2 : ranks == 4 ? ST_N4 : ST_NX;
+    const void *exact;
+
+    if (rows[family] == NULL)
+        return NULL;
+    exact = rows[family]->of[reducer][class];
+    return exact != NULL ? exact : rows[family]->of[reducer][ST_NX];
+}
+
+static cudaError_t load_one(const void *kernel)
+{
+    struct cudaFuncAttributes ignored;
+
+    return kernel == NULL ? cudaSuccess : cudaFuncGetAttributes(&ignored, kernel);
+}
+
+cudaError_t st_kernels_load(void)
+{
+    cudaError_t error = load_one(st_kernel_signal);
+
+    if (error == cudaSuccess)
+        error = load_one(st_kernel_await);
+    for (int f = 0; f < ST_FAMILIES; f++)
+        for (int r = 0; r < ST_REDUCERS && rows[f] != NULL; r++)
+            for (int c = 0; c < ST_RANK_CLASSES && error == cudaSuccess; c++)
+                error = load_one(rows[f]->of[r][c]);
+    return error;
+}

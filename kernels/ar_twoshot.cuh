@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ar_twoshot.cuh - each rank reduces one shard and hands the result to all.
+ *
+ *      hop 1   in[shard o]  of every rank  --> reduce slot of owner o
+ *      owner   sum of its slots, in rank order
+ *      hop 2   sum of shard o              --> gather slot o of every rank
+ *
+ * 2(n-1)/n of the message crosses each link instead of (n-1), for one more hop. Both hops use words
+ * that prove their own arrival, so there is still no barrier. All of a thread's words of hop 1 leave
+ * before it waits for anything; what it sends in hop 2 depends on hop 1 only. An owner with an empty
+ * shard waits for the others' sums, and those need its own words: everybody still needs everybody,
+ * which is what two halves of scratch rely on.
+ */
+#ifndef ST_AR_TWOSHOT_CUH_
+#define ST_AR_TWOSHOT_CUH_
+
+#include "ar_reduce.cuh"
+#include "ar_word.cuh"
+
+namespace st {
+
+template <class F, class R, int N>
+__global__ void __launch_bounds__(1024, 1) twoshot(const __grid_constant__ st_args a)
+{
+    const int      ranks = N ? N : a.ranks;
+    const uint64_t shard = a.shard;
+    const uint64_t slot_words = a.words;
+    const uint64_t slot = slot_words * ST_WORD;
+    const uint64_t rounded = st_round_up(slot_words, 32);
+    const uint64_t step = (uint64_t)gridDim.x * blockDim.x;
+    const uint64_t w0 = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    const uint64_t mine = st_shard_bytes(a.bytes, shard, a.me);
+    patience       wait;
+    bool           alive;
+
+    call           c(a);
+    const uint64_t reduce = a.region + st_half(c.epoch) * a.half;
+    const uint64_t gather = reduce + ranks * slot;
+
+    stall(a, c.epoch, 1);
+    alive = !c.dead;
+    for (uint64_t w = w0; alive && w < slot_words; w += step) {
+#pragma unroll
+        for (int i = 1; i < (N ? N : ST_MAX_RANKS); i++) {
+            if (i >= ranks)
+                break;
+
+            int      to = a.me + i < ranks ? a.me + i : a.me + i - ranks;
+            uint64_t bytes = st_shard_bytes(a.bytes, shard, to);
+
+            if (st_word_wanted(F::id, w, bytes)) {
+                payload p = load_for_word<F>(a.in + shard * to, w, bytes, a.in_align);
+
+                store_word(a.peer[to] + reduce + a.me * slot + w * ST_WORD,
+                           F::encode(F::canonical(p), c.epoch));
+            }
+        }
+    }
+    c.book_in(a);
+    stall(a, c.epoch, 2);
+    for (uint64_t w = w0; alive && w < rounded; w += step) {
+        bool    valid = st_word_wanted(F::id, w, mine);
+        payload p = {}, sum;
+
+        if (F::warp_wide ? !__any_sync(~0u, valid) : !valid)
+            break;
+        if (valid)
+            p = F::canonical(load_for_word<F>(a.in + shard * a.me, w, mine, a.in_align));
+        alive = gather_word<F, R, N>(a, a.peer[a.me] + reduce, slot, w, valid, p, c.epoch, wait, &sum);
+        if (alive && valid) {
+            uint4 v;
+
+            sum = F::canonical(sum);
+            v = F::encode(sum, c.epoch);
+#pragma unroll
+            for (int i = 1; i < (N ? N : ST_MAX_RANKS); i++) {
+                if (i >= ranks)
+                    break;
+
+                int to = a.me + i < ranks ? a.me + i : a.me + i - ranks;
+
+                store_word(a.peer[to] + gather + a.me * slot + w * ST_WORD, v);
+            }
+            store_for_word<F>(a.out + shard * a.me, w, mine, a.out_align, sum);
+        }
+    }
+    stall(a, c.epoch, 3);
+    for (uint64_t w = w0; alive && w < rounded; w += step) {
+        constexpr int batch = N ? N - 1 : 4;
+
+        for (int first = 1; alive && first < ranks; first += batch) {
+            uint4    v[batch];
+            uint64_t bytes[batch];
+            bool     want[batch], here;
+            int      from[batch];
+
+#pragma unroll
+            for (int i = 0; i < batch; i++) {
+                from[i] = (a.me + first + i) % ranks;
+                bytes[i] = st_shard_bytes(a.bytes, shard, from[i]);
+                want[i] = first + i < ranks && st_word_wanted(F::id, w, bytes[i]);
+            }
+            do {
+                here = true;
+#pragma unroll
+                for (int i = 0; i < batch; i++)
+                    if (want[i])
+                        v[i] = load_word(a.peer[a.me] + gather + from[i] * slot + w * ST_WORD);
+#pragma unroll
+                for (int i = 0; i < batch; i++)
+                    if (want[i])
+                        here = F::arrived(v[i], c.epoch) && here;
+                if (F::warp_wide)
+                    here = __all_sync(~0u, here);
+                if (!here) {
+                    bool stop = give_up(a, wait);
+
+                    if (F::warp_wide)
+                        stop = __any_sync(~0u, stop);
+                    if (stop) {
+                        alive = false;
+                        break;
+                    }
+                }
+            } while (!here);
+            if (!alive)
+                break;
+#pragma unroll
+            for (int i = 0; i < batch; i++)
+                if (want[i]) {
+                    F::clear(a.peer[a.me] + gather + from[i] * slot + w * ST_WORD);
+                    store_for_word<F>(a.out + shard * from[i], w, bytes[i], a.out_align,
+                                      F::decode(v[i]));
+                }
+        }
+    }
+    c.publish(a);
+}
+
+} // namespace st
+
+#define ST_TWOSHOT_FAST(F, R)                                                                       \
+    {                                                                                               \
+        (const void *)&st::twoshot<F, R, 2>, (const void *)&st::twoshot<F, R, 4>,                   \
+            (const void *)&st::twoshot<F, R, 0>                                                     \
+    }
+#define ST_TWOSHOT_SMALL(F, R)                                                                      \
+    {                                                                                               \
+        nullptr, nullptr, (const void *)&st::twoshot<F, R, 0>                                       \
+    }
+
+#endif

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ar_window.c - buffers that the peers may touch directly. */
+#include "ar_handle.h"
+
+#include <string.h>
+
+const struct st_window *st_window_find(const symtuner_ar *h, const void *p, size_t bytes)
+{
+    const char *at = p;
+
+    for (int i = 0; i < ST_MAX_WINDOWS; i++) {
+        const struct st_window *w = &h->windows[i];
+
+        if (w->base != NULL && at >= w->base && at + bytes <= w->base + w->bytes)
+            return w;
+    }
+    return NULL;
+}
+
+static struct st_window *find_base(symtuner_ar *h, const void *base)
+{
+    for (int i = 0; i < ST_MAX_WINDOWS; i++)
+        if (h->windows[i].base == base)
+            return &h->windows[i];
+    return NULL;
+}
+
+static ncclResult_t check(symtuner_ar **handles, void *const *buffers, int n)
+{
+    if (handles == NULL || buffers == NULL || n < 1 || n > ST_MAX_RANKS)
+        return ncclInvalidArgument;
+    for (int i = 0; i < n; i++) {
+        if (handles[i] == NULL)
+            return ncclInvalidArgument;
+        if (buffers[i] == NULL)
+            return st_fail(handles[i], ncclInvalidArgument, "buffers[%d] is NULL", i);
+    }
+    if (handles[0]->comm == NULL && n != handles[0]->ranks)
+        return st_fail(handles[0], ncclInvalidUsage,
+                       "a local group of %d ranks registers all its buffers in one call, not %d",
+                       handles[0]->ranks, n);
+    return ncclSuccess;
+}
+
+static ncclResult_t register_local(symtuner_ar **handles, void *const *buffers, int n, size_t bytes)
+{
+    for (int i = 0; i < n; i++)
+        if ((uintptr_t)buffers[i] % ST_WORD != 0)
+            return st_fail(handles[0], ncclInvalidArgument, "buffers[%d] is not 16-byte aligned", i);
+    for (int i = 0; i < n; i++) {
+        struct st_window *w = find_base(handles[i], NULL);
+
+        w->bytes = bytes;
+        w->handle = NULL;
+        w->multicast = NULL;
+        w->ours = false;
+        for (int r = 0; r < n; r++)
+            w->peer[handles[r]->me] = buffers[r];
+        w->base = buffers[i];
+    }
+    return ncclSuccess;
+}
+
+/* The collective part: all of this thread's ranks in one NCCL group. */
+static ncclResult_t register_windows(symtuner_ar **handles, void *const *buffers, int n, size_t bytes,
+                                     ncclWindow_t *windows)
+{
+    const struct st_nccl *nccl = handles[0]->nccl;
+    ncclResult_t          result = nccl->ncclGroupStart();
+
+    for (int i = 0; i < n && result == ncclSuccess; i++)
+        result = nccl->ncclCommWindowRegister(handles[i]->comm, buffers[i], bytes, &windows[i],
+                                              NCCL_WIN_COLL_SYMMETRIC);
+    return result == ncclSuccess ? nccl->ncclGroupEnd() : result;
+}
+
+ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *const *buffers,
+                                  const ncclWindow_t *windows, int n, size_t bytes)
+{
+    ncclWindow_t made[ST_MAX_RANKS] = {NULL};
+    ncclResult_t result = check(handles, buffers, n);
+
+    if (result != ncclSuccess)
+        return result;
+    for (int i = 0; i < n; i++) {
+        if (find_base(handles[i], buffers[i]) != NULL)
+            return st_fail(handles[i], ncclInvalidUsage, "%p is registered already", buffers[i]);
+        if (find_base(handles[i], NULL) == NULL)
+            return st_fail(handles[i], ncclInvalidUsage, "all %d places for windows are taken",
+                           ST_MAX_WINDOWS);
+        if (handles[i]->gate != NULL)
+            return ncclSuccess; /* NCCL does everything on this handle, and knows its own windows */
+    }
+    if (handles[0]->comm == NULL)
+        return register_local(handles, buffers, n, bytes);
+    if (windows == NULL) {
+        result = register_windows(handles, buffers, n, bytes, made);
+        if (result != ncclSuccess)
+            return st_fail(handles[0], result, "ncclCommWindowRegister of %zu bytes failed", bytes);
+    }
+    for (int i = 0; i < n; i++) {
+        symtuner_ar      *h = handles[i];
+        struct st_window *w = find_base(h, NULL);
+        char              why[160];
+
+        w->handle = windows != NULL ? windows[i] : made[i];
+        w->ours = windows == NULL;
+        w->bytes = bytes;
+        cudaSetDevice(h->device);
+        result = st_nccl_window_peers(h->nccl, w->handle, h->ranks, h->me, w->peer, &w->multicast, why,
+                                      sizeof why);
+        if (result != ncclSuccess)
+            return st_fail(h, result, "%s", why);
+        if (w->peer[h->me] == NULL)
+            return st_fail(h, ncclInternalError, "the window does not map its own rank");
+        w->base = buffers[i];
+    }
+    return ncclSuccess;
+}
+
+ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void *const *buffers, int n)
+{
+    ncclResult_t result = check(handles, buffers, n);
+
+    for (int i = 0; i < n && result == ncclSuccess; i++) {
+        symtuner_ar      *h = handles[i];
+        struct st_window *w = find_base(h, buffers[i]);
+
+        if (h->gate != NULL)
+            continue;
+        if (w == NULL)
+            return st_fail(h, ncclInvalidUsage, "%p is not registered", buffers[i]);
+        w->base = NULL;
+        if (w->ours && w->handle != NULL)
+            result = h->nccl->ncclCommWindowDeregister(h->comm, w->handle);
+    }
+    return result;
+}

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ar_word.cuh - words that prove their own arrival, and user buffers of any alignment.
+ *
+ * A form knows how to put payload units into a 16-byte word, how to see that a word has come, and
+ * what to leave behind after reading. None of them needs a fence or a barrier: data and proof are the
+ * same store, every 32-bit part that could arrive alone is checked.
+ */
+#ifndef ST_AR_WORD_CUH_
+#define ST_AR_WORD_CUH_
+
+#include "ar_ptx.cuh"
+
+namespace st {
+
+/* Up to 16 bytes of payload in registers. LL8 and the last word of an LL128 line use lo only. */
+struct payload {
+    uint2 lo, hi;
+};
+
+struct form_ll8 {
+    static constexpr int  id = ST_LL8;
+    static constexpr int  units = 1;
+    static constexpr bool warp_wide = false;
+
+    static __device__ __forceinline__ uint4 encode(payload p, uint64_t epoch)
+    {
+        uint32_t flag = st_flag32(epoch);
+
+        return make_uint4(p.lo.x, flag, p.lo.y, flag);
+    }
+    static __device__ __forceinline__ bool arrived(uint4 w, uint64_t epoch)
+    {
+        uint32_t flag = st_flag32(epoch);
+
+        return w.y == flag && w.w == flag;
+    }
+    static __device__ __forceinline__ payload decode(uint4 w)
+    {
+        return {make_uint2(w.x, w.z), make_uint2(0, 0)};
+    }
+    static __device__ __forceinline__ void clear(void *slot)
+    {
+#ifndef ST_BREAK_CLEAR
+        store_word(slot, make_uint4(0, 0, 0, 0));
+#endif
+    }
+    static __device__ __forceinline__ payload canonical(payload p)
+    {
+        return p;
+    }
+};
+
+struct form_ll128 {
+    static constexpr int  id = ST_LL128;
+    static constexpr int  units = 2;
+    static constexpr bool warp_wide = true; /* eight lanes share one flag: a warp polls as one */
+
+    static __device__ __forceinline__ bool flag_lane()
+    {
+        return threadIdx.x % ST_LINE == ST_LINE - 1;
+    }
+    static __device__ __forceinline__ uint4 encode(payload p, uint64_t epoch)
+    {
+        uint2 up = flag_lane() ? make_uint2((uint32_t)epoch, (uint32_t)(epoch >> 32)) : p.hi;
+
+        return make_uint4(p.lo.x, p.lo.y, up.x, up.y);
+    }
+    static __device__ __forceinline__ bool arrived(uint4 w, uint64_t epoch)
+    {
+        return !flag_lane() || ((uint64_t)w.w << 32 | w.z) == epoch;
+    }
+    static __device__ __forceinline__ payload decode(uint4 w)
+    {
+        return {make_uint2(w.x, w.y), make_uint2(w.z, w.w)};
+    }
+    static __device__ __forceinline__ void clear(void *)
+    {
+        /* 64-bit epochs never come back: an old line can stay. */
+    }
+    static __device__ __forceinline__ payload canonical(payload p)
+    {
+        return p;
+    }
+};
+
+struct form_lamport {
+    static constexpr int  id = ST_LAMPORT;
+    static constexpr int  units = 2;
+    static constexpr bool warp_wide = false;
+
+    /* All-ones is one NaN (f32) or two (16-bit types); clearing the last bit keeps it one. */
+    static __device__ __forceinline__ uint32_t tame(uint32_t w)
+    {
+#ifdef ST_BREAK_TAME
+        return w;
+#else
+        return w == ~0u ? ~1u : w;
+#endif
+    }
+    static __device__ __forceinline__ payload canonical(payload p)
+    {
+        return {make_uint2(tame(p.lo.x), tame(p.lo.y)), make_uint2(tame(p.hi.x), tame(p.hi.y))};
+    }
+    static __device__ __forceinline__ uint4 encode(payload p, uint64_t)
+    {
+        return make_uint4(p.lo.x, p.lo.y, p.hi.x, p.hi.y); /* p is canonical */
+    }
+    static __device__ __forceinline__ bool arrived(uint4 w, uint64_t)
+    {
+#ifdef ST_BREAK_ALLWORDS
+        return w.w != ~0u;
+#else
+        return w.x != ~0u && w.y != ~0u && w.z != ~0u && w.w != ~0u;
+#endif
+    }
+    static __device__ __forceinline__ payload decode(uint4 w)
+    {
+        return {make_uint2(w.x, w.y), make_uint2(w.z, w.w)};
+    }
+    static __device__ __forceinline__ void clear(void *slot)
+    {
+#ifndef ST_BREAK_CLEAR
+        store_word(slot, make_uint4(~0u, ~0u, ~0u, ~0u));
+#endif
+    }
+};
+
+/* ---- user buffers ------------------------------------------------------------------------------- */
+
+/* ${n} (1..8) bytes at an address that is a multiple of ${step}. */
+static __device__ __noinline__ uint2 load_unit_slow(const char *p, int n, int step)
+{
+    uint64_t u = 0;
+
+    for (int i = 0; i < n; i += step) {
+        uint64_t part = step == 1   ? *(const volatile uint8_t *)(p + i)
+                        : step == 2 ? *(const volatile uint16_t *)(p + i)
+                        : step == 4 ? *(const volatile uint32_t *)(p + i)
+                                    : *(const volatile uint64_t *)(p + i);
+
+        u |= part << 8 * i;
+    }
+    return make_uint2((uint32_t)u, (uint32_t)(u >> 32));
+}
+
+static __device__ __noinline__ void store_unit_slow(char *p, uint2 v, int n, int step)
+{
+    uint64_t u = (uint64_t)v.y << 32 | v.x;
+
+    for (int i = 0; i < n; i += step) {
+        if (step == 1)
+            *(volatile uint8_t *)(p + i) = (uint8_t)(u >> 8 * i);
+        else if (step == 2)
+            *(volatile uint16_t *)(p + i) = (uint16_t)(u >> 8 * i);
+        else if (step == 4)
+            *(volatile uint32_t *)(p + i) = (uint32_t)(u >> 8 * i);
+        else
+            *(volatile uint64_t *)(p + i) = u;
+    }
+}
+
+__device__ __forceinline__ uint2 load_unit(const char *p, uint64_t at, uint64_t end, int align)
+{
+    if (at >= end)
+        return make_uint2(0, 0);
+    if (align >= ST_UNIT && at + ST_UNIT <= end) {
+        uint2 u;
+
+        asm volatile("ld.global.v2.u32 {%0,%1}, [%2];" : "=r"(u.x), "=r"(u.y) : "l"(p + at) : "memory");
+        return u;
+    }
+    return load_unit_slow(p + at, end - at < ST_UNIT ? (int)(end - at) : ST_UNIT,
+                          align < ST_UNIT ? align : end - at >= ST_UNIT ? ST_UNIT : 1);
+}
+
+__device__ __forceinline__ void store_unit(char *p, uint64_t at, uint64_t end, int align, uint2 u)
+{
+    if (at >= end)
+        return;
+    if (align >= ST_UNIT && at + ST_UNIT <= end) {
+        asm volatile("st.global.v2.u32 [%0], {%1,%2};" ::"l"(p + at), "r"(u.x), "r"(u.y) : "memory");
+        return;
+    }
+    store_unit_slow(p + at, u, end - at < ST_UNIT ? (int)(end - at) : ST_UNIT,
+                    align < ST_UNIT ? align : end - at >= ST_UNIT ? ST_UNIT : 1);
+}
+
+/* Payload of the word whose first unit starts at byte ${at}; bytes from ${end} on read as 0. */
+template <int Units>
+__device__ __forceinline__ payload load_payload(const char *p, uint64_t at, uint64_t end, int align)
+{
+    payload v;
+
+    if (Units == 2 && align == ST_WORD && at % ST_WORD == 0 && at + ST_WORD <= end) {
+        uint4 w;
+
+        asm volatile("ld.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+                     : "=r"(w.x), "=r"(w.y), "=r"(w.z), "=r"(w.w)
+                     : "l"(p + at)
+                     : "memory");
+        return {make_uint2(w.x, w.y), make_uint2(w.z, w.w)};
+    }
+    v.lo = load_unit(p, at, end, align);
+    v.hi = Units == 2 ? load_unit(p, at + ST_UNIT, end, align) : make_uint2(0, 0);
+    return v;
+}
+
+template <int Units>
+__device__ __forceinline__ void store_payload(char *p, uint64_t at, uint64_t end, int align, payload v)
+{
+    if (Units == 2 && align == ST_WORD && at % ST_WORD == 0 && at + ST_WORD <= end) {
+        store_bulk(p + at, make_uint4(v.lo.x, v.lo.y, v.hi.x, v.hi.y));
+        return;
+    }
+    store_unit(p, at, end, align, v.lo);
+    if (Units == 2)
+        store_unit(p, at + ST_UNIT, end, align, v.hi);
+}
+
+/* The same for word ${w} of a message in form F: the flag lane of LL128 has one unit only. */
+template <class F>
+__device__ __forceinline__ payload load_for_word(const char *p, uint64_t w, uint64_t end, int align)
+{
+    uint64_t at = st_word_first_unit(F::id, w) * ST_UNIT;
+
+    if (F::id == ST_LL128 && st_word_units(F::id, (int)(w % ST_LINE)) == 1)
+        return load_payload<1>(p, at, end, align);
+    return load_payload<F::units>(p, at, end, align);
+}
+
+template <class F>
+__device__ __forceinline__ void store_for_word(char *p, uint64_t w, uint64_t end, int align, payload v)
+{
+    uint64_t at = st_word_first_unit(F::id, w) * ST_UNIT;
+
+    if (F::id == ST_LL128 && st_word_units(F::id, (int)(w % ST_LINE)) == 1)
+        store_payload<1>(p, at, end, align, v);
+    else
+        store_payload<F::units>(p, at, end, align, v);
+}
+
+/* Both units of a word through one reducer. */
+template <class R, int Units> struct pair {
+    R lo, hi;
+
+    __device__ __forceinline__ void start(payload p, int kind)
+    {
+        lo.start(p.lo, kind);
+        if (Units == 2)
+            hi.start(p.hi, kind);
+    }
+    __device__ __forceinline__ void add(payload p, int kind)
+    {
+        lo.add(p.lo, kind);
+        if (Units == 2)
+            hi.add(p.hi, kind);
+    }
+    __device__ __forceinline__ payload finish(const st_args &a)
+    {
+        return {lo.finish(a), Units == 2 ? hi.finish(a) : make_uint2(0, 0)};
+    }
+};
+
+/*
+ * Wait for word ${w} of slot p (base + p * stride) of every rank but ${skip}, and reduce in rank
+ * order; ${own} stands in for rank skip. N ranks at compile time, or a.ranks when N is 0, then four at
+ * a time. Returns false when the rank gave up. For warp-wide forms the whole warp must be here and
+ * ${valid} masks lanes past the end.
+ */
+template <class F, class R, int N>
+__device__ __forceinline__ bool gather_word(const st_args &a, char *base, uint64_t stride, uint64_t w,
+                                            bool valid, payload own, uint64_t epoch, patience &wait,
+                                            payload *out)
+{
+    constexpr int    batch = N ? N : R::light ? 4 : 2;
+    const int        ranks = N ? N : a.ranks;
+    pair<R, F::units> acc;
+
+    for (int first = 0; first < ranks; first += batch) {
+        uint4 v[batch];
+        bool  here;
+
+        do {
+            here = true;
+#pragma unroll
+            for (int i = 0; i < batch; i++)
+                if (valid && first + i < ranks && first + i != a.me)
+                    v[i] = load_word(base + (first + i) * stride + w * ST_WORD);
+#pragma unroll
+            for (int i = 0; i < batch; i++)
+                if (valid && first + i < ranks && first + i != a.me)
+                    here = F::arrived(v[i], epoch) && here;
+            if (F::warp_wide)
+                here = __all_sync(~0u, here);
+            if (!here) {
+                bool stop = give_up(a, wait);
+
+                if (F::warp_wide)
+                    stop = __any_sync(~0u, stop);
+                if (stop)
+                    return false;
+            }
+        } while (!here);
+#pragma unroll
+        for (int i = 0; i < batch; i++) {
+            if (first + i >= ranks)
+                break;
+
+            payload p = first + i == a.me ? own : F::decode(v[i]);
+
+            if (first + i == 0)
+                acc.start(p, a.kind);
+            else
+                acc.add(p, a.kind);
+            if (valid && first + i != a.me)
+                F::clear(base + (first + i) * stride + w * ST_WORD);
+        }
+    }
+    *out = acc.finish(a);
+    return true;
+}
+
+} // namespace st
+
+#endif
