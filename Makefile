@@ -80,13 +80,37 @@ $(AR_B)/%.c.o: %.c
 $(AR_B)/%.cu.o: %.cu
 	@mkdir -p $(@D)
 	$(call say,NVCC)
-	$(Q)$(NVCC) -O3 -std=c++17 $(GENCODE) $(AR_INC) $(AR_DEFS) -Xcompiler -fPIC,-fvisibility=hidden \
+	$(Q)$(NVCC) -O3 -std=c++17 $(GENCODE) $(AR_INC) $(AR_DEFS) -Xcompiler -fPIC,-fvisibility=hidden,-fno-threadsafe-statics,-fno-exceptions \
 	    -MMD -MF $@.d -c -o $@ $<
+
+# ---- demo and install ----------------------------------------------------------------------------
+DEMO := $(call obj,$(wildcard test/demo/*.c))
+
+$(B)/test/demo/demo: $(DEMO)
+	$(call say,LD)
+	$(Q)$(CC) $(LDFLAGS) -rdynamic -o $@ $(DEMO) -ldl
+
+# RULES=FILE plays other rules, GPU=0 never the GPU benchmark
+demo: all $(B)/test/demo/demo
+	@GPU=$(GPU) RULES=$(RULES) test/demo/run.sh $(B)
+
+LIB_DIR := $(DESTDIR)$(PREFIX)/lib
+install: all
+	install -D -m 755 $(B)/libsymtuner.so $(LIB_DIR)/libsymtuner.so
+	ln -sf libsymtuner.so $(LIB_DIR)/libnccl-tuner-symtuner.so
+	if [ -f $(B)/libsymtuner_ar.so ]; then \
+	    install -m 755 $(B)/libsymtuner_ar.so $(LIB_DIR)/libsymtuner_ar.so; fi
+	install -D -m 755 $(B)/symtuner $(DESTDIR)$(PREFIX)/bin/symtuner
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include include/symtuner*.h
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 docs/symtuner.1
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man5 docs/symtuner-rules.5
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/symtuner docs/example.rules
+	$(if $(DESTDIR),,ldconfig 2>/dev/null || true) # so that a bare libsymtuner.so is found
 
 # ---- tests ---------------------------------------------------------------------------------------
 
 clean:
 	rm -rf build build-*
 
-.PHONY: all kernels clean
+.PHONY: all kernels demo install clean
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

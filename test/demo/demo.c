@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * demo.c - `make demo`: recorded NCCL decisions, before and after libsymtuner.so.
+ *
+ * usage: demo LIBRARY RECORDS RULES
+ *
+ * Nothing here computes what NCCL would do: "NCCL alone" is a recorded decision, and so is a
+ * symmetric kernel with another NCCL_SYM_CTAS. What the plugin writes into a recorded cost table is
+ * weighed by NCCL's rule for that release. Each part runs in a process of its own, because the
+ * plugin and NCCL both read their settings once.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "test/demo/host.h"
+
+enum { RECORDS_MAX = 1000, WIDTH = 98 };
+static struct record records[RECORDS_MAX];
+static int count;
+static const char *library, *rules;
+
+/* ---- text -------------------------------------------------------------------------------------- */
+
+/* Fold ${text} at blanks; lines after the first are indented. */
+static void print_folded(const char *first, const char *next, const char *text)
+{
+    const char *indent = first;
+
+    while (*text) {
+        size_t room = WIDTH - strlen(indent), n = strlen(text);
+
+        if (n > room)
+            for (n = room; n > 0 && text[n] != ' ';)
+                n--;
+        if (n == 0)
+            n = room;
+        printf("%s%.*s\n", indent, (int)n, text);
+        text += n;
+        text += strspn(text, " ");
+        indent = next;
+    }
+}
+
+/* All ranks live in this process and say the same: once is enough. */
+static void print_log(const char *line)
+{
+    static char last[2048];
+
+    if (strcmp(last, line) != 0)
+        print_folded("  log: ", "       ", line);
+    snprintf(last, sizeof last, "%s", line);
+}
+
+static void be_silent(const char *line)
+{
+    (void)line;
+}
+
+static const char *size_text(uint64_t bytes)
+{
+    static char text[24];
+    int unit = bytes >= 1 << 20 && bytes % (1 << 20) == 0 ? 2 : bytes >= 1024 && bytes % 1024 == 0;
+
+    snprintf(text, sizeof text, "%llu %s", (unsigned long long)bytes >> 10 * unit,
+             unit == 2 ? "MiB" : unit ? "KiB" : "B");
+    return text;
+}
+
+static void describe(const struct outcome *outcome, char *text, size_t size)
+{
+    char channels[24] = "";
+
+    if (outcome->channels)
+        snprintf(channels, sizeof channels, "%3d %s", outcome->channels,
+                 outcome->symmetric ? "CTAs" : "channels");
+    else if (outcome->symmetric)
+        strcpy(channels, "(not recorded)");
+    if (outcome->symmetric)
+        snprintf(text, size, "%-21s %s", outcome->kernel, channels);
+    else
+        snprintf(text, size, "%s/%-*s%s", algo_name[outcome->algo],
+                 17 - (int)strlen(algo_name[outcome->algo]), proto_name[outcome->proto], channels);
+}
+
+/* ---- parts ------------------------------------------------------------------------------------- */
+
+static struct outcome as_recorded(const struct record *call)
+{
+    return (struct outcome){call->symmetric, call->kernel, call->algo, call->proto, call->channels};
+}
+
+static int compare(struct host *host, const struct record *call, char *before, char *after,
+                   size_t size)
+{
+    struct outcome alone = as_recorded(call), with;
+
+    if (host_call(host, records, count, call, &with) != 0)
+        return -1;
+    describe(&alone, before, size);
+    describe(&with, after, size);
+    if (strcmp(before, after) == 0)
+        snprintf(after, size, "the same");
+    return 0;
+}
+
+/* All recorded calls of one release and kind that the demo shows. */
+static int print_calls(struct host *host, const char *release, const char *dtype, bool windows)
+{
+    char before[64], after[64];
+
+    printf("\n  %-14s%-9s%8s   %-32s%s\n", "call", "", "bytes", "NCCL alone", "with symtuner");
+    for (int i = 0; i < count; i++) {
+        const struct record *call = &records[i];
+
+        if (strcmp(call->release, release) != 0 || strcmp(call->dtype, dtype) != 0 ||
+            call->windows != windows || call->env[0] ||
+            (call->symmetric && !record_with(records, count, call, "NCCL_SYM_CTAS=16")))
+            continue;
+        if (compare(host, call, before, after, sizeof before) != 0)
+            return 1;
+        printf("  %-14s%-4s%-5s%8s   %-32s%s\n", call->coll, call->dtype, call->op,
+               size_text(call->bytes), before, after);
+    }
+    return 0;
+}
+
+static int part_default(void)
+{
+    struct host *host = host_open(library, "2.28.9", false, 8, print_log);
+    int bad;
+
+    if (!host)
+        return 1;
+    printf("  loaded: %s\n", host_interfaces(host));
+    bad = print_calls(host, "2.28.9", "f32", true);
+    host_close(host);
+    return bad;
+}
+
+/* What the ledger holds about answers that were changed. */
+static int print_ledger(const char *path)
+{
+    FILE *file = fopen(path, "r");
+    char line[512];
+
+    printf("\n  SYMTUNER_LEDGER then holds, among others (8 ranks counted):\n");
+    while (file && fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\n")] = '\0';
+        if (strncmp(line, "asked", 5) == 0 && strstr(line, "verdict=general"))
+            print_folded("  ", "    ", line);
+    }
+    if (!file)
+        fprintf(stderr, "demo: %s: %m\n", path);
+    else
+        fclose(file);
+    unlink(path);
+    return file == NULL;
+}
+
+static int part_rules(void)
+{
+    char ledger[] = "/tmp/symtuner-demo-XXXXXX";
+    struct host *host;
+    int bad, fd = mkstemp(ledger);
+
+    if (fd < 0) {
+        fprintf(stderr, "demo: %s: %m\n", ledger);
+        return 1;
+    }
+    close(fd);
+    setenv("SYMTUNER_LEDGER", ledger, 1);
+    setenv("SYMTUNER_RULES", rules, 1);
+    host = host_open(library, "2.28.9", true, 8, print_log);
+    if (!host)
+        return 1;
+    printf("  loaded: %s\n", host_interfaces(host));
+    bad = print_calls(host, "2.28.9", "f32", false) || print_calls(host, "2.28.9", "i32", true);
+    host_close(host);
+    return print_ledger(ledger) || bad;
+}
+
+/* The largest recorded call of a release for which NCCL with 16 CTAs was recorded as well. */
+static const struct record *large_symmetric(const char *release)
+{
+    const struct record *best = NULL;
+
+    for (int i = 0; i < count; i++)
+        if (records[i].symmetric && strcmp(records[i].release, release) == 0 &&
+            strcmp(records[i].coll, "AllReduce") == 0 && !records[i].env[0] &&
+            record_with(records, count, &records[i], "NCCL_SYM_CTAS=16") &&
+            (!best || records[i].bytes > best->bytes))
+            best = &records[i];
+    return best;
+}
+
+static const char *release;
+
+static int part_release(void)
+{
+    const struct record *call = large_symmetric(release);
+    char before[64], after[64];
+    bool by_env = strcmp(release, "2.27.7") != 0; /* 2.27 has no env interface */
+    struct host *host;
+    int bad;
+
+    setenv("SYMTUNER_RULES", rules, 1);
+    host = call ? host_open(library, release, by_env, 8, be_silent) : NULL;
+    if (!host)
+        return 1;
+    bad = compare(host, call, before, after, sizeof before);
+    if (!bad)
+        printf("  %-8s%-34s%8s  %s -> %s\n", release, host_interfaces(host),
+               size_text(call->bytes), before, after + strcspn(after, " "));
+    host_close(host);
+    return bad != 0;
+}
+
+/* Run a part in a process with an environment of our own. */
+static int run(int (*part)(void))
+{
+    int status;
+    pid_t child;
+
+    fflush(stdout);
+    child = fork();
+    if (child == 0) {
+        extern char **environ;
+
+        for (char **entry = environ; *entry;)
+            if (strncmp(*entry, "NCCL_", 5) == 0 || strncmp(*entry, "SYMTUNER_", 9) == 0) {
+                char name[128];
+
+                snprintf(name, sizeof name, "%.*s", (int)strcspn(*entry, "="), *entry);
+                unsetenv(name);
+                entry = environ;
+            } else {
+                entry++;
+            }
+        setenv("NCCL_DEBUG", "INFO", 1); /* this program shows the log: no copy on stderr */
+        setenv("SYMTUNER_MACHINE", "gpu=NVIDIA H200; links=nvlink; multicast=no", 1);
+        status = part();
+        fflush(stdout);
+        _exit(status);
+    }
+    if (child < 0 || waitpid(child, &status, 0) != child)
+        return 1;
+    if (WIFSIGNALED(status))
+        fprintf(stderr, "demo: a part ended by signal %d\n", WTERMSIG(status));
+    return status != 0;
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const releases[] = {"2.27.7", "2.28.9", "2.29.3", "2.29.7", "2.30.7"};
+    int bad = 0;
+
+    if (argc != 4) {
+        fprintf(stderr, "usage: demo LIBRARY RECORDS RULES\n");
+        return 2;
+    }
+    library = argv[1];
+    count = record_read(argv[2], records, RECORDS_MAX);
+    rules = argv[3];
+    if (count <= 0)
+        return 1;
+    print_folded("", "",
+                 "symtuner demo, without a GPU: this program loads libsymtuner.so as NCCL does and "
+                 "plays recorded calls. Box: 8 x H200, NVLink without multicast, 8 ranks in one "
+                 "process. Kernels, cost tables and CTA counts are what NCCL's own host code was "
+                 "recorded to choose (test/data/README.md). No time is measured here.");
+    printf("\n1. NCCL 2.28.9, only NCCL_TUNER_PLUGIN=libsymtuner.so, no rules, buffers in symmetric "
+           "windows\n");
+    bad |= run(part_default);
+    printf("\n2. NCCL 2.28.9, only NCCL_ENV_PLUGIN=libsymtuner.so, rules of %s\n", rules);
+    bad |= run(part_rules);
+    printf("\n3. Each recorded release with the same rules: AllReduce f32, both buffers in symmetric "
+           "windows\n\n  %-8s%-34s%8s  %s\n", "NCCL", "interfaces loaded", "bytes",
+           "kernel, CTAs alone -> with symtuner");
+    for (size_t i = 0; i < sizeof releases / sizeof *releases; i++) {
+        release = releases[i];
+        bad |= run(part_release);
+    }
+    if (bad)
+        fprintf(stderr, "demo: FAILED, see above\n");
+    return bad;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * host.h - NCCL's side of the plugin interfaces: loads libsymtuner.so as a given release would,
+ * opens one communicator, and asks about calls in that release's order.
+ *
+ *   2.28.7 and later   env init, profiler init, tuner init, [cost model], collectives
+ *   2.27               profiler init, [cost model], tuner init, collectives
+ *
+ * The ranks are those of one process, as in JAX. One host per process: the plugin keeps state.
+ */
+#ifndef DEMO_HOST_H_
+#define DEMO_HOST_H_
+
+#include "test/demo/record.h"
+
+struct host;
+
+/* What came out of one call. */
+struct outcome {
+    bool symmetric;
+    const char *kernel;       /* of a symmetric kernel                                */
+    int algo, proto;          /* of a general kernel                                  */
+    int channels;             /* channels or CTAs; 0: not recorded for this choice    */
+};
+
+/* Load ${library} as ${release} ("2.28.9") does, ${by_env}: with NCCL_ENV_PLUGIN set, else with
+ * NCCL_TUNER_PLUGIN. ${heard} gets each line the plugin logs. NULL and a line on stderr on failure. */
+struct host *host_open(const char *library, const char *release, bool by_env, int ranks,
+                       void (*heard)(const char *line));
+
+/* "env v1, profiler v5, tuner v5" */
+const char *host_interfaces(const struct host *host);
+
+/* The value of NCCL_SYM_CTAS as NCCL reads it at the first symmetric pick; "" when unset. */
+const char *host_sym_ctas(struct host *host);
+
+/* Play one recorded call on all ranks. Returns -1 when two ranks decided differently. */
+int host_call(struct host *host, const struct record *all, int count, const struct record *call,
+              struct outcome *outcome_out);
+
+void host_close(struct host *host);
+
+#endif
