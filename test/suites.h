@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * suites.h - the suites of build/check, one per module.
+ *
+ * A new suite is a file test/check_NAME.c that defines NAME_suite, and a line here. Every suite is
+ * declared weak: a file that is not there is left out. X(name)
+ */
+#ifndef TEST_SUITES_H_
+#define TEST_SUITES_H_
+
+#include <check.h>
+
+/* Pure modules: these also run without fork (CK_FORK=no), for valgrind and gdb. */
+#define PURE_SUITES(X)                                                                             \
+    X(names) X(sizes) X(rules) X(golden) X(csv) X(match) X(lint) X(release) X(symmodel) X(gates)   \
+    X(steer) X(hazards) X(options) X(machine) X(explain) X(api) X(abi)
+
+/* Modules that find something once per process: every test has a process of its own. */
+#define PROCESS_SUITES(X) X(log) X(process) X(env) X(tuner) X(profiler) X(ledger) X(alloc)
+
+#define DECLARE(name) Suite *name##_suite(void) __attribute__((weak));
+PURE_SUITES(DECLARE)
+PROCESS_SUITES(DECLARE)
+#undef DECLARE
+
+#endif
