@@ -80,8 +80,16 @@ $(AR_B)/%.c.o: %.c
 $(AR_B)/%.cu.o: %.cu
 	@mkdir -p $(@D)
 	$(call say,NVCC)
-	$(Q)$(NVCC) -O3 -std=c++17 $(GENCODE) $(AR_INC) $(AR_DEFS) -Xcompiler -fPIC,-fvisibility=hidden,-fno-threadsafe-statics,-fno-exceptions \
-	    -MMD -MF $@.d -c -o $@ $<
+	$(Q)$(NVCC) -O3 -std=c++17 $(GENCODE) $(AR_INC) $(AR_DEFS) -MMD -MF $@.d -c -o $@ $< \
+	    -Xcompiler -fPIC,-fvisibility=hidden,-fno-threadsafe-statics,-fno-exceptions
+
+# First programs for a new box: right bytes? (ar_smoke)  which kernel is fastest? (ar_sweep)
+ar-tools: $(B)/ar_smoke $(B)/ar_sweep
+
+$(B)/ar_smoke $(B)/ar_sweep: $(B)/%: bench/%.c kernels
+	$(call say,CC)
+	$(Q)$(CC) $(CFLAGS) $(AR_INC) -o $@ $< -L$(B) -lsymtuner_ar -Wl,-rpath,'$$ORIGIN' \
+	    -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lpthread -lrt -lm
 
 # ---- demo and install ----------------------------------------------------------------------------
 DEMO := $(call obj,$(wildcard test/demo/*.c))
@@ -108,6 +116,32 @@ install: all
 	$(if $(DESTDIR),,ldconfig 2>/dev/null || true) # so that a bare libsymtuner.so is found
 
 # ---- tests ---------------------------------------------------------------------------------------
+# Further tests: a file test/check_NAME.c plus a line in test/suites.h, or a target of your own whose
+# name you append to TEST_ALSO above this section.
+CHECK_LIBS ?= $(shell pkg-config --libs check 2>/dev/null)
+SUITES     := $(wildcard test/check_*.c)
+HOST       := $(wildcard test/host/*.c)
+WRAPPED    := malloc calloc fopen open_memstream# made to fail, one call at a time
+
+$(call obj,$(SUITES) $(HOST)): | need-check
+need-check:
+	$(Q)sh test/need-check.sh
+
+$(B)/check: $(call obj,$(CORE) $(MODEL) $(SUITES))
+	$(call say,LD)
+	$(Q)$(CC) $(LDFLAGS) $(WRAPPED:%=-Wl,--wrap=%) -o $@ $^ $(CHECK_LIBS) -lm -ldl -lpthread
+
+$(B)/check-host: $(call obj,$(HOST))
+	$(call say,LD)
+	$(Q)$(CC) $(LDFLAGS) -rdynamic -o $@ $^ $(CHECK_LIBS) -lm -ldl -lpthread
+
+test: test-so $(TEST_ALSO) test-host test-core
+test-core: $(B)/check
+	$(Q)$(B)/check
+test-host: $(B)/check-host $(B)/libsymtuner.so
+	$(Q)SYMTUNER_SO=$(B)/libsymtuner.so $(B)/check-host
+test-so: $(B)/libsymtuner.so
+	$(Q)sh test/shared-object.sh $(B)/libsymtuner.so
 
 clean:
 	rm -rf build build-*
