@@ -150,11 +150,12 @@ SYMTUNER_API void symtuner_call_init(struct symtuner_call *call, int nccl);
       "unset NCCL_SYM_KERNEL: one name switches all other collectives off")                        \
     X(SIZE,     "size",     "the call is below 64 GiB (LL kernels: 2 GiB)",                        \
       "split the call")                                                                            \
-    X(REGISTERED, "registered", "the buffers are in NCCL_WIN_COLL_SYMMETRIC windows",              \
+    X(REGISTERED, "registered",                                                                    \
+      "the buffers that count are in NCCL_WIN_COLL_SYMMETRIC windows",                             \
       "allocate with ncclMemAlloc and call ncclCommWindowRegister(..., NCCL_WIN_COLL_SYMMETRIC) "  \
       "on both buffers")                                                                           \
     X(GROUP,    "group",    "the group allows it: 2.27 one call, later no LL kernel for several",  \
-      "issue the calls one by one, or register both buffers")                                      \
+      "issue the calls one by one; from 2.28 on registering both buffers is enough")               \
     X(PROCESS,  "process",  "LL kernels: one GPU a process",                                       \
       "run one process a GPU, or set NCCL_SINGLE_PROC_MEM_REG_ENABLE=1")                           \
     X(LL_ASKED, "ll-asked", "LL kernels: the cheapest general protocol is LL as well",             \

@@ -198,7 +198,7 @@ static enum symtuner_gate_state gate_kernel_env(const struct look *look)
 {
     struct st_sym_query any_size = look->query;
 
-    if (look->env == ST_ENV_UNSET)
+    if (look->env == ST_ENV_UNSET || gate_coll(look) == FAIL)
         return IDLE;
     any_size.bytes = 1;
     return look->env == ST_ENV_LIMITS && st_sym_mask(&any_size) ? PASS : FAIL;
@@ -206,13 +206,21 @@ static enum symtuner_gate_state gate_kernel_env(const struct look *look)
 
 static enum symtuner_gate_state gate_size(const struct look *look)
 {
-    return st_sym_mask(&look->query) ? PASS : FAIL;
+    struct st_sym_query any_kernel = look->query;
+
+    if (gate_coll(look) == FAIL)
+        return IDLE;
+    if (gate_kernel_env(look) == FAIL)
+        any_kernel.allowed = ~0u;
+    return st_sym_mask(&any_kernel) ? PASS : FAIL;
 }
 
 static enum symtuner_gate_state gate_registered(const struct look *look)
 {
     struct st_sym_query alone = look->query;
 
+    if (gate_coll(look) == FAIL)
+        return IDLE;
     if (look->era->symmetric_one_sided && no_window(look->call) && !look->call->sym_nowin &&
         (look->env == ST_ENV_UNSET || look->era->ll == ST_LL_ASK_VOID))
         return FAIL;
@@ -222,7 +230,7 @@ static enum symtuner_gate_state gate_registered(const struct look *look)
 
 static enum symtuner_gate_state gate_group(const struct look *look)
 {
-    if (look->call->group == 1)
+    if (look->call->group == 1 || gate_coll(look) == FAIL)
         return IDLE;
     return look->has_pick ? PASS : FAIL;
 }

@@ -4,15 +4,20 @@
  *
  * The order of operations below is part of the result. Prices are double up to the time of one
  * kernel, float from there on; byte counts are truncated to integers where NCCL truncates them.
- * Build without contraction into fused multiply-adds (-std=c11 does that): it would break ties.
+ * Build without contraction into fused multiply-adds (gcc -std=c11 does that, clang by the pragma
+ * below): it would break ties. NCCL itself may be contracted on machines whose compilers do so by
+ * default, such as AArch64; there, exact ties can go the other way.
  */
 #include "plugin/symmodel.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
 #include <strings.h>
+
+#ifdef __clang__
+#pragma STDC FP_CONTRACT OFF
+#endif
 
 static const struct {
     const char *name;

@@ -1,0 +1,1 @@
+why allgather 64MiB f32 --reg none/sym --nccl 2.29.3 --machine b200x8

@@ -1,0 +1,1 @@
+why --corpus test/data/nccl-decisions.csv.xz

@@ -1,0 +1,1 @@
+why alreduce 4KiB

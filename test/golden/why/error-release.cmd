@@ -1,0 +1,1 @@
+why allreduce 4KiB --nccl 2.x --machine h200x8

@@ -1,0 +1,1 @@
+why allreduce 1MiB --reg sym --nccl 2.29.7 --machine rtxpro6000x2
