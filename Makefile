@@ -83,6 +83,17 @@ $(AR_B)/%.cu.o: %.cu
 	$(Q)$(NVCC) -O3 -std=c++17 $(GENCODE) $(AR_INC) $(AR_DEFS) -MMD -MF $@.d -c -o $@ $< \
 	    -Xcompiler -fPIC,-fvisibility=hidden,-fno-threadsafe-statics,-fno-exceptions
 
+# What the kernels and the host share is plain C and tested without a GPU.
+AR_TEST   := $(wildcard test/ar/*.c) kernels/ar_select.c kernels/ar_options.c
+TEST_ALSO += test-ar
+
+$(patsubst %,$(B)/%.o,$(AR_TEST)): | need-check
+$(B)/check-ar: $(patsubst %,$(B)/%.o,$(AR_TEST))
+	$(call say,LD)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(CHECK_LIBS) -lm -lpthread
+test-ar: $(B)/check-ar
+	$(Q)$(B)/check-ar
+
 # First programs for a new box: right bytes? (ar_smoke)  which kernel is fastest? (ar_sweep)
 ar-tools: $(B)/ar_smoke $(B)/ar_sweep
 

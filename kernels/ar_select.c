@@ -179,6 +179,8 @@ static int next_best(const struct st_ask *ask, int family)
         if (family >= 0 && st_capacity(ask, family) != 0)
             return family;
     }
+    if (ask->bytes > 64 * KiB && st_capacity(ask, ST_CHUNKED) != 0)
+        return ST_CHUNKED; /* LL8's scratch would cut a long message in many pieces */
     return two ? ST_TWO_LL8 : ST_ONE_LL8;
 }
 

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* main.c - run the suites of check-ar. */
+#include <stdlib.h>
+
+#include "test/ar/suites.h"
+
+int main(void)
+{
+    SRunner *runner = srunner_create(st_suite_shape());
+    int      failed;
+
+    srunner_add_suite(runner, st_suite_select());
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

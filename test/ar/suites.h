@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* suites.h - the suites of check-ar: what libsymtuner_ar.so computes without a GPU. */
+#ifndef ST_TEST_AR_SUITES_H_
+#define ST_TEST_AR_SUITES_H_
+
+#include <check.h>
+
+Suite *st_suite_shape(void);
+Suite *st_suite_select(void);
+
+#endif
