@@ -7,6 +7,7 @@
  * -1 is "any" or "NCCL's own"; 4294967295 as the largest size means "no limit", as its README says.
  * Stricter than the example: an unknown word or a field that is no number is an error, not a default.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,8 +23,9 @@ static bool number(struct st_reader *reader, struct st_text field, int64_t least
 
     if (field.len && field.len < sizeof digits)
         memcpy(digits, field.at, field.len);
+    errno = 0;
     *out = strtoll(digits, &end, 10);
-    if (*digits == 0 || *end || *digits == '+' || *out < least || *out > most)
+    if (*digits == 0 || *end || *digits == '+' || errno == ERANGE || *out < least || *out > most)
         return st_reader_fail(reader, field.at, "\"%.*s\" is not a number from %lld to %lld",
                               (int)(field.len > 40 ? 40 : field.len), field.at, (long long)least,
                               (long long)most);

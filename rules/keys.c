@@ -44,7 +44,7 @@ static bool read_release(struct st_reader *reader, struct st_text text, bool hig
 
     while (rest.len && parts < 3)
         part[parts++] = st_text_cut(&rest, '.');
-    if (parts < 2 || rest.len)
+    if (parts < 2 || rest.len || text.at[text.len - 1] == '.')
         return st_reader_fail(reader, text.at, "\"%.*s\" is not an NCCL release; write 2.28 or 2.28.9",
                               (int)(text.len > 40 ? 40 : text.len), text.at);
     for (int i = 0; i < parts; i++)
@@ -118,6 +118,13 @@ static bool read_choice(struct st_reader *reader, const char *what, struct st_te
     return *out >= 0 || st_reader_unknown(reader, what, value, words);
 }
 
+/* A list of words: refuse the comma that nothing follows. */
+static bool read_list_end(struct st_reader *reader, struct st_text list)
+{
+    return list.at[list.len - 1] != ',' ||
+           st_reader_fail(reader, list.at + list.len - 1, "nothing follows the last comma");
+}
+
 /* ---- keys ----------------------------------------------------------------------------------- */
 
 static bool key_coll(struct st_reader *reader, struct st_rule *rule, struct st_text value,
@@ -129,6 +136,8 @@ static bool key_coll(struct st_reader *reader, struct st_rule *rule, struct st_t
         rule->colls = (1u << SYMTUNER_COLLS) - 1;
         return true;
     }
+    if (!read_list_end(reader, value))
+        return false;
     do {
         struct st_text word = st_text_cut(&value, ',');
         int coll = st_word_find(&st_colls, word.at, word.len);
@@ -255,6 +264,8 @@ static bool key_forbid(struct st_reader *reader, struct st_rule *rule, struct st
     const char *at = value.at;
 
     (void)key;
+    if (!read_list_end(reader, value))
+        return false;
     do {
         struct st_text word = st_text_cut(&value, ',');
         int algo, proto;
