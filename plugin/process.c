@@ -52,9 +52,6 @@ static void add_rules(const char *what,
                      "%.200s: with the rules before it more than %d rules; merge some", what,
                      SYMTUNER_RULES_MAX);
             process.rules_wrong = true;
-        } else if (more->has_provenance) {
-            process.rules->has_provenance = true;
-            process.rules->provenance = more->provenance;
         }
         symtuner_rules_free(more);
     }

@@ -61,6 +61,11 @@ bool st_rules_append(symtuner_rules *rules, const symtuner_rules *more)
     }
     for (int i = 0; i < more->sources; i++)
         strcpy(rules->source[rules->sources++], more->source[i]);
+    if (more->has_provenance) {
+        rules->has_provenance = true;
+        rules->provenance = more->provenance;
+        rules->provenance.source += rules->sources - more->sources;
+    }
     return true;
 }
 
@@ -125,7 +130,7 @@ enum symtuner_status symtuner_rules_fit(const symtuner_rules *rules, int nccl,
     snprintf(error, error_size,
              "%s:%d:1: these rules were measured on another machine or release than NCCL "
              "%d.%d.%d on \"%s\"; tune again, or remove [provenance] to use them all the same",
-             rules->source[0], made->line, nccl / 10000, nccl / 100 % 100, nccl % 100,
+             rules->source[made->source], made->line, nccl / 10000, nccl / 100 % 100, nccl % 100,
              machine->gpu[0] ? machine->gpu : "an unknown GPU");
     return SYMTUNER_EMISMATCH;
 }

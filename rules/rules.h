@@ -67,7 +67,8 @@ bool st_rule_fits(const struct st_rule *rule, int nccl, const struct symtuner_ma
 /* A span of ${total} bytes for ${ranks} ranks, when the rule counts the bytes of one rank. */
 struct st_span st_rule_total_bytes(const struct st_rule *rule, int coll, int ranks);
 
-/* Add the rules of ${more} behind those of ${rules}; false when they would be too many. */
+/* Add the rules of ${more} behind those of ${rules}, and take over its provenance when it has one;
+ * false, and nothing added, when they would be too many. */
 bool st_rules_append(symtuner_rules *rules, const symtuner_rules *more);
 
 /* The first [process] rule that fits, or NULL. */
