@@ -71,7 +71,7 @@ static void print_question(const struct st_why *why, FILE *out)
             why->release_assumed ? " (assumed: no libnccl.so.2 here; --nccl)" : "");
     fprintf(out, "%s%s, sm_%d, %s, %smulticast", why->machine,
             why->machine_assumed ? " (assumed: no GPU here; --machine)" : "", call->arch,
-            call->nvlink ? "NVLink" : "PCIe", call->multicast ? "" : "no ");
+            call->nvlink ? "NVLink" : "no NVLink", call->multicast ? "" : "no ");
     for (int i = 0; i < why->sets; i++)
         fprintf(out, "%s%s", i ? " " : "\nwith ", why->set[i]);
     fputs(why->brief ? "\n" : "\n\n", out);

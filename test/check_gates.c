@@ -8,7 +8,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "cli/machines.h"
 #include "plugin/gates.h"
 #include "test/suites.h"
 
@@ -106,9 +105,9 @@ START_TEST(test_pcie_runs_symmetric_kernels_only_before_2_29)
                                     SYMTUNER_GATE_NVLINK};
     struct symtuner_call call = good(release[_i]);
 
-    st_machine_apply(st_machine_named("l40sx4"), &call);
+    call.nvlink = call.peer_nccl = 0; /* four L40S under two switches */
     ck_assert_int_eq(predict(&call).gate, gate_l40s[_i]);
-    st_machine_apply(st_machine_named("rtxpro6000x2"), &call);
+    call.peer_nccl = 1; /* two RTX PRO 6000 on one socket */
     ck_assert_int_eq(predict(&call).gate, _i < 3 ? SYMTUNER_GATE_NONE : SYMTUNER_GATE_NVLINK);
 }
 END_TEST
@@ -374,33 +373,6 @@ START_TEST(test_cheapest_entry_is_taken_as_the_release_does)
 }
 END_TEST
 
-/* ---- settings ------------------------------------------------------------------------------- */
-
-START_TEST(test_settings_reach_the_call_and_wrong_ones_are_named)
-{
-    struct symtuner_call call = good(22809);
-    char error[SYMTUNER_ERROR_MAX];
-
-    ck_assert_int_eq(st_setting_apply(&call, "NCCL_SYM_CTAS=16", error, sizeof error), 0);
-    ck_assert_int_eq(call.sym_ctas, 16);
-    ck_assert_int_eq(st_setting_apply(&call, "NCCL_MAX_CTAS=100", error, sizeof error), 0);
-    ck_assert_int_eq(call.max_ctas, 64);
-    ck_assert_int_eq(st_setting_apply(&call, "NCCL_MAX_CTAS=4", error, sizeof error), 0);
-    ck_assert_int_eq(st_setting_apply(&call, "NCCL_MIN_CTAS=16", error, sizeof error), 0);
-    ck_assert_int_eq(call.min_ctas, 4);
-    ck_assert_int_eq(st_setting_apply(&call, "NCCL_CTA_POLICY=EFFICIENCY|zero", error,
-                                      sizeof error), 0);
-    ck_assert_int_eq(call.cta_policy, 3);
-    ck_assert_int_eq(st_setting_apply(&call, "NCCL_CTA_POLICY=fast", error, sizeof error), -1);
-    ck_assert_int_eq(st_setting_apply(&call, "NCCL_SYM_CTA=16", error, sizeof error), -1);
-    ck_assert_ptr_nonnull(strstr(error, "did you mean NCCL_SYM_CTAS?"));
-    ck_assert_int_eq(st_setting_apply(&call, "NCCL_SYM_CTAS", error, sizeof error), -1);
-    ck_assert_int_eq(st_setting_apply(&call, "NCCL_SYM_CTAS=8x", error, sizeof error), -1);
-    ck_assert_ptr_nonnull(strstr(error, "8x"));
-    ck_assert_int_eq(call.sym_ctas, 16);
-}
-END_TEST
-
 #define ROWS(array) (int)(sizeof array / sizeof *array)
 
 Suite *gates_suite(void)
@@ -425,7 +397,6 @@ Suite *gates_suite(void)
     tcase_add_test(tcase, test_releases_print_as_they_parse);
     tcase_add_test(tcase, test_eras_are_in_order_and_cover_every_release);
     tcase_add_test(tcase, test_cheapest_entry_is_taken_as_the_release_does);
-    tcase_add_test(tcase, test_settings_reach_the_call_and_wrong_ones_are_named);
     suite_add_tcase(suite, tcase);
     return suite;
 }
