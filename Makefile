@@ -126,6 +126,11 @@ install: all
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/symtuner docs/example.rules
 	$(if $(DESTDIR),,ldconfig 2>/dev/null || true) # so that a bare libsymtuner.so is found
 
+# What the commands print (test/golden/*/*.cmd), predictions of the whole recorded corpus among it.
+TEST_ALSO += test-golden
+test-golden: $(B)/symtuner
+	$(Q)sh test/golden.sh $(B)/symtuner
+
 # ---- tests ---------------------------------------------------------------------------------------
 # Further tests: a file test/check_NAME.c plus a line in test/suites.h, or a target of your own whose
 # name you append to TEST_ALSO above this section.
