@@ -131,6 +131,21 @@ TEST_ALSO += test-golden
 test-golden: $(B)/symtuner
 	$(Q)sh test/golden.sh $(B)/symtuner
 
+# ---- real GPUs -----------------------------------------------------------------------------------
+# NCCL is linked as the shared library that NCCL_HOME has: pip's package ships no libnccl.so link.
+NCCL_SO = $(firstword $(wildcard $(NCCL_HOME)/lib64/libnccl.so.2 $(NCCL_HOME)/lib/libnccl.so.2))
+
+$(B)/nccl_coll: bench/nccl_coll.c
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(CC) -O2 -std=gnu11 -Wall -Wextra -isystem $(NCCL_HOME)/include \
+	    -isystem $(CUDA_HOME)/include -o $@ $< $(NCCL_SO) -Wl,-rpath,$(dir $(NCCL_SO)) \
+	    -L$(CUDA_HOME)/lib64 -lcudart -Wl,-rpath,$(CUDA_HOME)/lib64 -lpthread
+
+# every test/gpu/*.sh: 77 is "cannot run here" and never counts as passed
+test-gpu: all $(if $(NCCL_SO),$(B)/nccl_coll)
+	$(Q)sh test/gpu/run.sh $(B)
+
 # ---- tests ---------------------------------------------------------------------------------------
 # Further tests: a file test/check_NAME.c plus a line in test/suites.h, or a target of your own whose
 # name you append to TEST_ALSO above this section.
@@ -162,5 +177,5 @@ test-so: $(B)/libsymtuner.so
 clean:
 	rm -rf build build-*
 
-.PHONY: all kernels demo install clean
+.PHONY: all kernels demo install test-gpu clean
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -7,6 +7,8 @@
  * --reps measurements; each measurement replays a CUDA graph of 20 calls until about 8 ms have
  * passed. Before timing, every size is checked on fresh random data with poisoned outputs.
  *
+ * --reps 0 only checks, every size and without graphs.
+ *
  * The CTA count of NCCL's symmetric kernels is fixed per process: compare settings by running this
  * program in turns (bench/nccl_ab.py does).
  */
@@ -17,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { MAX_RANKS = 16, GRAPH_CALLS = 20, MAX_REPS = 15, COLLS = 3 };
 
@@ -42,7 +45,7 @@ static const char *const coll_name[COLLS] = {"allreduce", "allgather", "reducesc
 static struct {
     int ranks, reps, windows;
     size_t least, most;
-    unsigned colls;
+    unsigned colls, seed;
     const char *label;
     ncclUniqueId id;
     pthread_barrier_t barrier;
@@ -209,9 +212,10 @@ static void *run_rank(void *arg)
     }
     for (int coll = 0; coll < COLLS; coll++)
         for (size_t bytes = job.least; bytes <= most && job.colls >> coll & 1; bytes *= 2) {
-            if (bytes <= 1 << 20 || bytes == most)
-                check(r, coll, bytes, (unsigned)bytes * 31 + (unsigned)coll);
-            measure(r, coll, bytes);
+            if (bytes <= 1 << 20 || bytes == most || job.reps == 0)
+                check(r, coll, bytes, job.seed + (unsigned)bytes * 31 + (unsigned)coll);
+            if (job.reps)
+                measure(r, coll, bytes);
         }
     if (job.windows) {
         NCCL(ncclCommWindowDeregister(r->comm, (ncclWindow_t)send_window));
@@ -258,7 +262,7 @@ int main(int argc, char **argv)
         else
             argc = 0;
     }
-    if (argc % 2 == 0 || job.ranks < 2 || job.ranks > MAX_RANKS || job.reps < 1 ||
+    if (argc % 2 == 0 || job.ranks < 2 || job.ranks > MAX_RANKS || job.reps < 0 ||
         job.reps > MAX_REPS || job.least < 64 || job.most < job.least) {
         fprintf(stderr, "usage: nccl_coll [--ranks N] [--reps N] [--windows 0|1] [--min 1K] "
                         "[--max 256M] [--colls BITS] [--label TEXT]\n"
@@ -270,6 +274,7 @@ int main(int argc, char **argv)
         return 77;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
+    job.seed = (unsigned)time(NULL);
     NCCL(ncclGetUniqueId(&job.id));
     pthread_barrier_init(&job.barrier, NULL, (unsigned)job.ranks);
     for (int k = 0; k < job.ranks; k++) {

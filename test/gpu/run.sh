@@ -1,0 +1,17 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# run.sh BUILD - every GPU test; exit 0: all passed, 77: none could run here, 1: something failed.
+ran=0 failed=0
+for test in test/gpu/*.sh; do
+    [ "$test" = test/gpu/run.sh ] && continue
+    echo "== $test"
+    sh "$test" "$1"
+    case $? in
+    0) ran=$((ran + 1)) ;;
+    77) ;;
+    *) ran=$((ran + 1)) failed=$((failed + 1)) ;;
+    esac
+done
+[ "$ran" -gt 0 ] || { echo "test-gpu: nothing could run here, see above"; exit 77; }
+echo "GPU tests: $ran ran, $failed failed"
+[ "$failed" -eq 0 ]
