@@ -106,13 +106,13 @@ static int family_region(int family)
     return family >= ST_CHUNKED ? ST_REGION_BULK : (int)ST_REGION_LL8 + family_form(family);
 }
 
-/* Largest multiple of a line whose scratch fits ${half}; ${copies} slots' worth of the message. */
-static uint64_t fits(int form, uint64_t half, int ranks, bool two)
+/* Payload that ${slots} equal slots in ${half} bytes hold, of which a message fills ${used}. */
+static uint64_t fits(int form, uint64_t half, int slots, int used)
 {
-    uint64_t lines = half / (ST_LINE * ST_WORD);
+    uint64_t lines = half / (ST_LINE * ST_WORD) / (uint64_t)slots;
 
-    lines = two ? lines / (2 * (uint64_t)ranks) * (uint64_t)ranks : lines / (uint64_t)ranks;
-    return lines * st_line_payload(form);
+    return lines * st_line_payload(form) / st_shard_grain(form) * st_shard_grain(form) *
+           (uint64_t)used;
 }
 
 uint64_t st_capacity(const struct st_ask *ask, int family)
@@ -133,7 +133,7 @@ uint64_t st_capacity(const struct st_ask *ask, int family)
             return 0;
         break;
     case ST_CHUNKED: {
-        uint64_t bytes = fits(ST_LAMPORT, half, ask->ranks, !ask->dst_mapped);
+        uint64_t bytes = fits(ST_LAMPORT, half, ask->ranks * (ask->dst_mapped ? 1 : 2), ask->ranks);
         uint64_t tiles = (uint64_t)ST_MAX_STEPS * 16 * 64; /* flag steps of the smallest tile */
 
         if (ask->links == ST_LINKS_HOST)
@@ -143,7 +143,7 @@ uint64_t st_capacity(const struct st_ask *ask, int family)
     case ST_PULL:
         return ask->links != ST_LINKS_HOST && ask->dst_mapped && ask->src_mapped ? 1ull << 40 : 0;
     case ST_COPY:
-        return ask->has_copy && ask->dst_mapped ? fits(ST_LAMPORT, half, ask->ranks, false) : 0;
+        return ask->has_copy && ask->dst_mapped ? fits(ST_LAMPORT, half, ask->ranks, ask->ranks) : 0;
     case ST_NVLS:
         return ask->has_nvls && ask->dst_mapped && ask->src_mapped && ask->bytes % ST_WORD == 0 &&
                        st_dtype_lamport(ask->dtype) && ask->op == ST_SUM
@@ -152,8 +152,9 @@ uint64_t st_capacity(const struct st_ask *ask, int family)
     default:
         break;
     }
-    return fits(family_form(family), half, ask->ranks,
-                family == ST_TWO_LL8 || family == ST_TWO_LL128 || family == ST_TWO_LAMPORT);
+    if (family <= ST_ONE_LAMPORT)
+        return fits(family_form(family), half, ask->ranks, 1);
+    return fits(family_form(family), half, 2 * ask->ranks, ask->ranks);
 }
 
 /* When the table's kernel cannot run a call: the next best one that moves data the same way. */

@@ -89,13 +89,19 @@ ST_HD bool st_word_wanted(int form, uint64_t w, uint64_t bytes)
 
 /*
  * Two-shot partition. All shards but the last non-empty one have the same length, a whole number of
- * lines, so that every rank derives the same bounds from (bytes, ranks) alone.
+ * lines, so that every rank derives the same bounds from (bytes, ranks) alone. Shards start at
+ * multiples of 16 bytes, or wide loads would be misaligned: two lines of LL128 at a time.
  */
+ST_HD uint64_t st_shard_grain(int form)
+{
+    return st_line_payload(form) * (form == ST_LL128 ? 2 : 1);
+}
+
 ST_HD uint64_t st_shard_stride(int form, uint64_t bytes, int ranks)
 {
-    uint64_t line = st_line_payload(form);
+    uint64_t grain = st_shard_grain(form);
 
-    return st_div_up(st_div_up(bytes, line), (uint64_t)ranks) * line;
+    return st_div_up(st_div_up(bytes, grain), (uint64_t)ranks) * grain;
 }
 
 /* Bytes in shard ${s}; 0 for shards past the end of a short message. */

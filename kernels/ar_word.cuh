@@ -128,7 +128,15 @@ struct form_lamport {
 
 /* ---- user buffers ------------------------------------------------------------------------------- */
 
-/* ${n} (1..8) bytes at an address that is a multiple of ${step}. */
+/* Widest access that fits both the alignment of the buffer and the end of the message. */
+__device__ __forceinline__ int safe_step(int align, int n)
+{
+    int both = align | n;
+
+    return both & -both;
+}
+
+/* ${n} (1..8) bytes; ${step} divides the address and n. */
 static __device__ __noinline__ uint2 load_unit_slow(const char *p, int n, int step)
 {
     uint64_t u = 0;
@@ -170,8 +178,10 @@ __device__ __forceinline__ uint2 load_unit(const char *p, uint64_t at, uint64_t 
         asm volatile("ld.global.v2.u32 {%0,%1}, [%2];" : "=r"(u.x), "=r"(u.y) : "l"(p + at) : "memory");
         return u;
     }
-    return load_unit_slow(p + at, end - at < ST_UNIT ? (int)(end - at) : ST_UNIT,
-                          align < ST_UNIT ? align : end - at >= ST_UNIT ? ST_UNIT : 1);
+
+    int n = end - at < ST_UNIT ? (int)(end - at) : ST_UNIT;
+
+    return load_unit_slow(p + at, n, safe_step(align, n));
 }
 
 __device__ __forceinline__ void store_unit(char *p, uint64_t at, uint64_t end, int align, uint2 u)
@@ -182,8 +192,10 @@ __device__ __forceinline__ void store_unit(char *p, uint64_t at, uint64_t end, i
         asm volatile("st.global.v2.u32 [%0], {%1,%2};" ::"l"(p + at), "r"(u.x), "r"(u.y) : "memory");
         return;
     }
-    store_unit_slow(p + at, u, end - at < ST_UNIT ? (int)(end - at) : ST_UNIT,
-                    align < ST_UNIT ? align : end - at >= ST_UNIT ? ST_UNIT : 1);
+
+    int n = end - at < ST_UNIT ? (int)(end - at) : ST_UNIT;
+
+    store_unit_slow(p + at, u, n, safe_step(align, n));
 }
 
 /* Payload of the word whose first unit starts at byte ${at}; bytes from ${end} on read as 0. */

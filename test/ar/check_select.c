@@ -83,6 +83,8 @@ START_TEST(test_pieces_fit_their_scratch)
                 ck_assert_msg(need <= half, "%s, %d ranks: %llu bytes need %llu of %llu",
                               st_family_name(family), ranks, (unsigned long long)room,
                               (unsigned long long)need, (unsigned long long)half);
+                ck_assert_msg(need > half - half / 8, "%s, %d ranks: wastes scratch",
+                              st_family_name(family), ranks);
             }
 }
 END_TEST

@@ -58,6 +58,7 @@ START_TEST(test_shards_tile_the_message)
                 uint64_t stride = st_shard_stride(forms[_i], bytes, ranks);
 
                 ck_assert_int_eq(stride % st_line_payload(forms[_i]), 0);
+                ck_assert_int_eq(stride % ST_WORD, 0);
                 for (int r = 0; r < ranks; r++) {
                     uint64_t mine = st_shard_bytes(bytes, stride, r);
 
