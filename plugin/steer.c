@@ -39,9 +39,9 @@ static int cheapest(struct st_table table, int algo, int proto)
     return best;
 }
 
-/* Make entry ${cell} cheaper than all others; true when that needed a change. Never writes zero: a
- * table that holds zeros already has them raised to a picosecond, above what ${cell} gets. */
-static bool make_cheapest(struct st_table table, int cell)
+/* Make entry ${cell} cheaper than all others, and cheap enough to be taken at all. Never writes zero:
+ * a table that holds zeros already has them raised to a picosecond, above what ${cell} gets. */
+static void make_cheapest(struct st_table table, float limit, int cell)
 {
     const float picosecond = 1e-6f;
     float least = FLT_MAX;
@@ -49,21 +49,22 @@ static bool make_cheapest(struct st_table table, int cell)
     for (int i = 0; i < table.algos * table.protos; i++)
         if (i != cell && live(table.cost[i]) && table.cost[i] < least)
             least = table.cost[i];
-    if (least == FLT_MAX || (live(table.cost[cell]) && table.cost[cell] < least))
-        return false;
+    if (table.cost[cell] < limit && (least == FLT_MAX || table.cost[cell] < least))
+        return;
     for (int i = 0; i < table.algos * table.protos; i++)
         if (i != cell && live(table.cost[i]) && table.cost[i] < picosecond)
             table.cost[i] = picosecond;
-    table.cost[cell] = (least < picosecond ? picosecond : least) * 0.5f;
-    return true;
+    least = least < picosecond ? picosecond : least < limit ? least : limit;
+    table.cost[cell] = least * 0.5f;
 }
 
-static bool forbid(struct st_table table, uint32_t mask)
+/* Forbid the entries of ${mask}, unless nothing below ${limit} would be left to take. */
+static bool forbid(struct st_table table, float limit, uint32_t mask)
 {
     bool left = false, changed = false;
 
     for (int i = 0; i < table.algos * table.protos; i++)
-        left |= live(table.cost[i]) &&
+        left |= live(table.cost[i]) && table.cost[i] < limit &&
                 !(i % table.protos < SYMTUNER_PROTOS && i / table.protos < SYMTUNER_ALGOS &&
                   mask >> (i / table.protos * SYMTUNER_PROTOS + i % table.protos) & 1);
     for (int i = 0; left && i < table.algos * table.protos; i++)
@@ -76,13 +77,14 @@ static bool forbid(struct st_table table, uint32_t mask)
     return changed;
 }
 
-static enum st_verdict prefer_entry(struct st_table table, int algo, int proto)
+static enum st_verdict prefer_entry(const struct st_era *era, struct st_table table, int algo,
+                                    int proto)
 {
     int cell = cheapest(table, algo, proto);
 
     if (cell == NOTHING)
         return ST_VERDICT_UNAVAILABLE;
-    make_cheapest(table, cell);
+    make_cheapest(table, era->table_limit, cell);
     return ST_VERDICT_GENERAL;
 }
 
@@ -92,14 +94,14 @@ static enum st_verdict prefer_symmetric(const struct st_era *era, const struct s
                                         bool mixed, struct st_table table)
 {
     bool asked = era->ll == ST_LL_ASK_ALWAYS || era->ll == ST_LL_ASK_PARTLY ||
-                 (era->ll == ST_LL_ASK_VOID && call->pipe_ops == 0);
+                 st_is_probe(era, call->pipe_ops);
 
     if (asked) {
         int cell = cheapest(table, ANY, SYMTUNER_LL);
 
         if (cell == NOTHING)
             return ST_VERDICT_UNAVAILABLE;
-        make_cheapest(table, cell);
+        make_cheapest(table, era->table_limit, cell);
         return ST_VERDICT_SYMMETRIC;
     }
     if (era->ll != ST_LL_ASK_VOID || !mixed)
@@ -114,13 +116,13 @@ enum st_verdict st_steer(const struct st_era *era, const struct st_action *actio
                          const struct st_call *call, bool mixed, struct st_table table,
                          int *channels)
 {
-    enum st_verdict verdict = ST_VERDICT_LEFT;
-    bool probe = era->ll == ST_LL_ASK_VOID && call->pipe_ops == 0;
+    enum st_verdict verdict = ST_VERDICT_LEFT, preferred = ST_VERDICT_LEFT;
+    bool probe = st_is_probe(era, call->pipe_ops);
 
     /* A probe asks one thing only: would LL win? */
     if (probe && action->prefer != SYMTUNER_SYMMETRIC)
         return ST_VERDICT_LEFT;
-    if (!probe && action->forbid && forbid(table, action->forbid))
+    if (!probe && action->forbid && forbid(table, era->table_limit, action->forbid))
         verdict = ST_VERDICT_LIMITED;
     /* Before 2.31 a count replaces NCCL's. From 2.29 on several roots' broadcasts arrive as one
      * AllGather whose count NCCL does not clamp: a count above the communicator's would touch
@@ -134,11 +136,17 @@ enum st_verdict st_steer(const struct st_era *era, const struct st_action *actio
     case SYMTUNER_LEAVE:
         return verdict;
     case SYMTUNER_SYMMETRIC:
-        return prefer_symmetric(era, call, mixed, table);
+        preferred = prefer_symmetric(era, call, mixed, table);
+        break;
     case SYMTUNER_GENERAL:
-        return prefer_entry(table, action->algo, action->proto);
+        preferred = prefer_entry(era, table, action->algo, action->proto);
+        break;
     case SYMTUNER_REGISTERED: /* LL and LL128 always copy; Simple uses registered buffers */
-        return prefer_entry(table, ANY, SYMTUNER_SIMPLE);
+        preferred = prefer_entry(era, table, ANY, SYMTUNER_SIMPLE);
+        break;
     }
-    return verdict;
+    if (verdict == ST_VERDICT_LIMITED &&
+        (preferred == ST_VERDICT_LEFT || preferred == ST_VERDICT_UNAVAILABLE))
+        return verdict;
+    return preferred;
 }
