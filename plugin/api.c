@@ -11,7 +11,10 @@ enum symtuner_status symtuner_decide(const symtuner_rules *rules,
                                      struct symtuner_decision *out)
 {
     struct st_group group = {query->nccl, query->ranks, query->nodes, query->machine};
-    struct st_call call = {query->coll, query->bytes, query->pipe_ops, query->registered != 0};
+    struct st_call call = {query->coll,
+                           st_whole_bytes(st_era_of(query->nccl), query->coll, query->bytes,
+                                          query->ranks, query->pipe_ops),
+                           query->pipe_ops, query->registered != 0};
     const struct st_rule *rule, *process;
     struct symtuner_decision d = {.struct_size = sizeof d, .rule = -1, .algo = -1, .proto = -1};
 
@@ -41,6 +44,20 @@ enum symtuner_status symtuner_decide(const symtuner_rules *rules,
     return SYMTUNER_OK;
 }
 
+/* A fingerprint of all bits of a table, to see whether any changed. */
+static uint64_t fingerprint(const float *table, int cells)
+{
+    uint64_t print = 0xcbf29ce484222325ull;
+
+    for (int i = 0; i < cells; i++) {
+        uint32_t bits;
+
+        memcpy(&bits, &table[i], sizeof bits);
+        print = (print ^ bits) * 0x100000001b3ull;
+    }
+    return print;
+}
+
 int symtuner_table_apply(const struct symtuner_decision *decision,
                          const struct symtuner_query *query, float *table, int n_algo, int n_proto,
                          int *channels)
@@ -51,13 +68,14 @@ int symtuner_table_apply(const struct symtuner_decision *decision,
                                .proto = decision->proto,
                                .forbid = decision->forbid,
                                .channels = decision->channels};
-    enum st_verdict verdict;
+    int before_channels = *channels;
+    uint64_t before = fingerprint(table, n_algo * n_proto);
 
     if (decision->rule < 0)
         return 0;
-    verdict = st_steer(st_era_of(query->nccl), &action, &call, false,
-                       (struct st_table){table, n_algo, n_proto}, channels);
-    return verdict != ST_VERDICT_LEFT && verdict != ST_VERDICT_UNAVAILABLE;
+    st_steer(st_era_of(query->nccl), &action, &call, false,
+             (struct st_table){table, n_algo, n_proto}, channels);
+    return *channels != before_channels || fingerprint(table, n_algo * n_proto) != before;
 }
 
 int symtuner_table_pick(int nccl, const float *table, int n_algo, int n_proto, int *algo_out,

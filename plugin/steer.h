@@ -40,6 +40,22 @@ enum st_verdict st_steer(const struct st_era *era, const struct st_action *actio
                          const struct st_call *call, bool mixed, struct st_table table,
                          int *channels);
 
+/* Is this one of the extra questions of NCCL >= 2.31? A probe has no operations in its group. */
+static inline bool st_is_probe(const struct st_era *era, int pipe_ops)
+{
+    return pipe_ops == 0 && era->ll == ST_LL_ASK_VOID;
+}
+
+/* NCCL's nBytes as rules count it, the bytes of the whole call: probes count those of one rank. */
+static inline uint64_t st_whole_bytes(const struct st_era *era, int coll, uint64_t bytes, int ranks,
+                                      int pipe_ops)
+{
+    return st_is_probe(era, pipe_ops) &&
+                   (coll == SYMTUNER_ALLGATHER || coll == SYMTUNER_REDUCESCATTER)
+               ? bytes * (uint64_t)ranks
+               : bytes;
+}
+
 /* Does any entry have an algorithm behind it? */
 bool st_table_live(struct st_table table);
 

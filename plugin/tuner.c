@@ -59,13 +59,6 @@ static void count_pick(struct st_tuner *tuner, int coll, int bucket, struct st_t
         st_ledger_add(&tuner->ledger->picked[coll][bucket][algo * SYMTUNER_PROTOS + proto]);
 }
 
-/* NCCL >= 2.31 asks up to three times per collective. A probe has pipe_ops 0 and counts the bytes
- * of one rank; rules speak of the whole call. */
-static bool is_probe(const struct st_tuner *tuner, int pipe_ops)
-{
-    return pipe_ops == 0 && tuner->process->era->ll == ST_LL_ASK_VOID;
-}
-
 nccl_abi_result st_tuner_decide(void *ctx, int func, size_t bytes, int pipe_ops, float **costs,
                                 int n_algo, int n_proto, int reg_buff, int *n_channels)
 {
@@ -73,29 +66,30 @@ nccl_abi_result st_tuner_decide(void *ctx, int func, size_t bytes, int pipe_ops,
     struct st_table table = {(float *)costs, n_algo, n_proto};
     struct st_call call = {func, bytes, pipe_ops, reg_buff != 0};
     enum st_verdict verdict = ST_VERDICT_NO_RULE;
+    const struct st_era *era;
+    bool probe;
     int bucket;
 
     if (!tuner || func < 0 || func >= SYMTUNER_COLLS || !costs || !n_channels)
         return NCCL_ABI_SUCCESS;
-    if (is_probe(tuner, pipe_ops)) {
-        if (func == SYMTUNER_ALLGATHER || func == SYMTUNER_REDUCESCATTER)
-            call.bytes *= (uint64_t)tuner->ranks;
-        if (!st_table_live(table))
-            verdict = ST_VERDICT_PROBE;
-    }
+    era = tuner->process->era;
+    probe = st_is_probe(era, pipe_ops);
+    call.bytes = st_whole_bytes(era, func, bytes, tuner->ranks, pipe_ops);
+    if (probe && !st_table_live(table))
+        verdict = ST_VERDICT_PROBE; /* NCCL >= 2.31: nothing to choose from, the answer is unused */
     bucket = st_ledger_bucket(call.bytes);
     if (tuner->index && verdict != ST_VERDICT_PROBE) {
         const struct st_rule *rule = st_index_find(tuner->index, &call);
 
         if (rule && tuner->write)
-            verdict = st_steer(tuner->process->era, &rule->act, &call, tuner->process->mixed, table,
+            verdict = st_steer(era, &rule->act, &call, tuner->process->mixed, table,
                                n_channels);
         else if (rule)
             verdict = ST_VERDICT_LEFT;
     }
     if (tuner->ledger) {
         st_ledger_add(&tuner->ledger->asked[func][bucket][call.registered][verdict]);
-        if (tuner->pick && !is_probe(tuner, pipe_ops))
+        if (tuner->pick && !probe)
             count_pick(tuner, func, bucket, table);
     }
     return NCCL_ABI_SUCCESS;
@@ -127,7 +121,7 @@ nccl_abi_result st_tuner_close(void *ctx)
         return NCCL_ABI_SUCCESS;
     if (tuner->ledger)
         st_ledger_sums(tuner->ledger, &asked, &steered);
-    st_info("comm 0x%llx done: asked %llu times, changed %llu answers",
+    st_info("comm 0x%llx done: asked %llu times, rules decided %llu",
             (unsigned long long)tuner->comm_id, (unsigned long long)asked,
             (unsigned long long)steered);
     st_ledger_close(tuner->ledger);
