@@ -10,6 +10,10 @@
 
 #include <check.h>
 
+/* One test per row of a table. */
+#define t_add_rows(tcase, test, table)                                                             \
+    tcase_add_loop_test(tcase, test, 0, (int)(sizeof table / sizeof *table))
+
 /* Pure modules: these also run without fork (CK_FORK=no), for valgrind and gdb. */
 #define PURE_SUITES(X)                                                                             \
     X(names) X(sizes) X(rules) X(golden) X(csv) X(match) X(lint) X(release) X(symmodel) X(gates)   \

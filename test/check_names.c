@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* check_names.c - words, numbers, and the nearest spelling. */
+#include <ctype.h>
+#include <string.h>
+#include <strings.h>
+
+#include "rules/names.h"
+#include "symtuner.h"
+#include "test/suites.h"
+
+START_TEST(test_names_follow_nccl_numbers)
+{
+    ck_assert_str_eq(symtuner_coll_name(0), "broadcast");
+    ck_assert_str_eq(symtuner_coll_name(2), "allgather");
+    ck_assert_str_eq(symtuner_coll_name(4), "allreduce");
+    ck_assert_str_eq(symtuner_algo_name(1), "ring");
+    ck_assert_str_eq(symtuner_algo_name(6), "pat");
+    ck_assert_str_eq(symtuner_proto_name(2), "simple");
+    ck_assert_str_eq(symtuner_status_text(SYMTUNER_EMISMATCH), "other machine");
+}
+END_TEST
+
+START_TEST(test_every_name_reads_back_in_any_case)
+{
+    static const struct {
+        const char *(*name)(int);
+        int (*parse)(const char *);
+        int count;
+    } sets[] = {{symtuner_coll_name, symtuner_coll_parse, SYMTUNER_COLLS},
+                {symtuner_algo_name, symtuner_algo_parse, SYMTUNER_ALGOS},
+                {symtuner_proto_name, symtuner_proto_parse, SYMTUNER_PROTOS}};
+
+    for (int number = 0; number < sets[_i].count; number++) {
+        char loud[32] = "";
+        const char *name = sets[_i].name(number);
+
+        for (size_t c = 0; name[c]; c++)
+            loud[c] = (char)toupper((unsigned char)name[c]);
+        ck_assert_int_eq(sets[_i].parse(name), number);
+        ck_assert_int_eq(sets[_i].parse(loud), number);
+    }
+    ck_assert_ptr_null(sets[_i].name(-1));
+    ck_assert_ptr_null(sets[_i].name(sets[_i].count));
+    ck_assert_int_eq(sets[_i].parse(""), -1);
+    ck_assert_int_eq(sets[_i].parse("rin"), -1);
+}
+END_TEST
+
+static const struct {
+    const char *wrong, *meant; /* NULL: nothing is near enough */
+} misspelt[] = {
+    {"allredcue", "allreduce"},    {"all-reduce", "allreduce"}, {"alreduce", "allreduce"},
+    {"ALLGATHR", "allgather"},     {"brodcast", "broadcast"},   {"reduce_scatter", "reducescatter"},
+    {"redcue", "reduce"},          {"x", NULL},                 {"", NULL},
+    {"alltoall", NULL},            {"send", NULL},
+    {"a-word-much-longer-than-any-of-our-own-words", NULL},
+};
+
+START_TEST(test_a_misspelt_word_finds_the_word_that_was_meant)
+{
+    const char *near = st_word_nearest(&st_colls, misspelt[_i].wrong, strlen(misspelt[_i].wrong));
+
+    if (misspelt[_i].meant)
+        ck_assert_msg(near && strcmp(near, misspelt[_i].meant) == 0, "\"%s\" gave \"%s\"",
+                      misspelt[_i].wrong, near ? near : "nothing");
+    else
+        ck_assert_msg(!near, "\"%s\" gave \"%s\"", misspelt[_i].wrong, near);
+}
+END_TEST
+
+Suite *names_suite(void)
+{
+    Suite *suite = suite_create("names");
+    TCase *words = tcase_create("words"), *near = tcase_create("nearest spelling");
+
+    tcase_add_test(words, test_names_follow_nccl_numbers);
+    tcase_add_loop_test(words, test_every_name_reads_back_in_any_case, 0, 3);
+    t_add_rows(near, test_a_misspelt_word_finds_the_word_that_was_meant, misspelt);
+    suite_add_tcase(suite, words);
+    suite_add_tcase(suite, near);
+    return suite;
+}

@@ -1,0 +1,28 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What the built libsymtuner.so ($1) shows to the outside: its exported names, what it needs at run
+# time, and that it is never unloaded. Prints one line per finding and fails.
+so=$1
+wrong=0
+
+exported=$(nm -D --defined-only "$so" | awk '$3 !~ /^(__asan|__ubsan|__tsan|__sancov)/ {print $3}' |
+           sed 's/@.*//' | LC_ALL=C sort)
+if ! echo "$exported" | diff -u test/golden/symbols.txt - ; then
+    echo "$so: the exported names differ from test/golden/symbols.txt"
+    wrong=1
+fi
+
+# libc, and what older glibc splits from it; a sanitizer build also needs its runtime
+needed=$(readelf -d "$so" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
+         grep -v -E '^(libc\.so\.6|libpthread\.so\.0|libdl\.so\.2|ld-linux[-a-z0-9_]*\.so\.[0-9]+|lib(asan|ubsan|tsan)\.so\.[0-9]+)$')
+if [ -n "$needed" ]; then
+    echo "$so: needs more than libc:" $needed
+    wrong=1
+fi
+
+if ! readelf -d "$so" | grep -q NODELETE; then
+    echo "$so: -z nodelete is missing: NCCL would keep pointers into an unloaded library"
+    wrong=1
+fi
+[ $wrong = 0 ] && echo "$so: $(echo "$exported" | wc -l) exported names, libc only, never unloaded"
+exit $wrong
