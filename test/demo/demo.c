@@ -2,7 +2,7 @@
 /*
  * demo.c - `make demo`: recorded NCCL decisions, before and after libsymtuner.so.
  *
- * usage: demo LIBRARY RECORDS RULES
+ * usage: demo LIBRARY RECORDS RULES [LEDGER]     LEDGER keeps the ledger of part 2
  *
  * Nothing here computes what NCCL would do: "NCCL alone" is a recorded decision, and so is a
  * symmetric kernel with another NCCL_SYM_CTAS. What the plugin writes into a recorded cost table is
@@ -20,7 +20,7 @@
 enum { RECORDS_MAX = 1000, WIDTH = 98 };
 static struct record records[RECORDS_MAX];
 static int count;
-static const char *library, *rules;
+static const char *library, *rules, *keep;
 
 /* ---- text -------------------------------------------------------------------------------------- */
 
@@ -140,48 +140,6 @@ static int part_default(void)
     return bad;
 }
 
-/* What the ledger holds about answers that were changed. */
-static int print_ledger(const char *path)
-{
-    FILE *file = fopen(path, "r");
-    char line[512];
-
-    printf("\n  SYMTUNER_LEDGER then holds, among others (8 ranks counted):\n");
-    while (file && fgets(line, sizeof line, file)) {
-        line[strcspn(line, "\n")] = '\0';
-        if (strncmp(line, "asked", 5) == 0 && strstr(line, "verdict=general"))
-            print_folded("  ", "    ", line);
-    }
-    if (!file)
-        fprintf(stderr, "demo: %s: %m\n", path);
-    else
-        fclose(file);
-    unlink(path);
-    return file == NULL;
-}
-
-static int part_rules(void)
-{
-    char ledger[] = "/tmp/symtuner-demo-XXXXXX";
-    struct host *host;
-    int bad, fd = mkstemp(ledger);
-
-    if (fd < 0) {
-        fprintf(stderr, "demo: %s: %m\n", ledger);
-        return 1;
-    }
-    close(fd);
-    setenv("SYMTUNER_LEDGER", ledger, 1);
-    setenv("SYMTUNER_RULES", rules, 1);
-    host = host_open(library, "2.28.9", true, 8, print_log);
-    if (!host)
-        return 1;
-    printf("  loaded: %s\n", host_interfaces(host));
-    bad = print_calls(host, "2.28.9", "f32", false) || print_calls(host, "2.28.9", "i32", true);
-    host_close(host);
-    return print_ledger(ledger) || bad;
-}
-
 /* The largest recorded call of a release for which NCCL with 16 CTAs was recorded as well. */
 static const struct record *large_symmetric(const char *release)
 {
@@ -194,6 +152,55 @@ static const struct record *large_symmetric(const char *release)
             (!best || records[i].bytes > best->bytes))
             best = &records[i];
     return best;
+}
+
+/* What the ledger holds about answers that were changed, and about symmetric kernels. */
+static int print_ledger(const char *path)
+{
+    FILE *file = fopen(path, "r");
+    char line[512];
+
+    printf("\n  SYMTUNER_LEDGER then holds, among others (8 ranks counted):\n");
+    while (file && fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\n")] = '\0';
+        if (strstr(line, "verdict=general") ||
+            (strncmp(line, "ran", 3) == 0 && !strstr(line, "symmetric=0")))
+            print_folded("  ", "    ", line);
+    }
+    if (!file)
+        fprintf(stderr, "demo: %s: %m\n", path);
+    else
+        fclose(file);
+    if (!keep)
+        unlink(path);
+    return file == NULL;
+}
+
+static int part_rules(void)
+{
+    const struct record *symmetric = large_symmetric("2.28.9");
+    struct outcome unshown;
+    char temporary[] = "/tmp/symtuner-demo-XXXXXX";
+    const char *ledger = keep ? keep : temporary;
+    int bad, fd = keep ? -1 : mkstemp(temporary);
+    struct host *host;
+
+    if (fd < 0 && !keep) {
+        fprintf(stderr, "demo: %s: %m\n", temporary);
+        return 1;
+    }
+    close(fd);
+    setenv("SYMTUNER_LEDGER", ledger, 1);
+    setenv("SYMTUNER_RULES", rules, 1);
+    host = host_open(library, "2.28.9", true, 8, print_log);
+    if (!host)
+        return 1;
+    printf("  loaded: %s\n", host_interfaces(host));
+    bad = print_calls(host, "2.28.9", "f32", false) || print_calls(host, "2.28.9", "i32", true) ||
+          /* and one that NCCL does not ask about, for the ledger */
+          (symmetric && host_call(host, records, count, symmetric, &unshown) != 0);
+    host_close(host);
+    return print_ledger(ledger) || bad;
 }
 
 static const char *release;
@@ -257,13 +264,14 @@ int main(int argc, char **argv)
     static const char *const releases[] = {"2.27.7", "2.28.9", "2.29.3", "2.29.7", "2.30.7"};
     int bad = 0;
 
-    if (argc != 4) {
-        fprintf(stderr, "usage: demo LIBRARY RECORDS RULES\n");
+    if (argc < 4 || argc > 5) {
+        fprintf(stderr, "usage: demo LIBRARY RECORDS RULES [LEDGER]\n");
         return 2;
     }
     library = argv[1];
     count = record_read(argv[2], records, RECORDS_MAX);
     rules = argv[3];
+    keep = argv[4];
     if (count <= 0)
         return 1;
     print_folded("", "",

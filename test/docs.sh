@@ -1,0 +1,218 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# docs.sh - the documentation is true: examples give what they show, generated pages are fresh,
+# man pages format without a warning, pictures of dependencies match the sources.
+#
+# usage: docs.sh BUILD_FOLDER        (in the repository root)
+#
+# In a page, ```ini NAME (or csv, or text) is written to the file NAME; in ```console each "$ command"
+# is run, in one shell per page and in a folder of its own with build, docs and test in it, and must
+# print the lines after it. A line "..." stands for any lines. Exit 1: something is wrong, and which; 77 never: what cannot be checked
+# here is named and the rest is.
+set -u
+root=$PWD
+build=$(cd "$1" && pwd) || exit 1
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+failed=0
+
+bad=0 # of the check that runs
+
+fail()
+{
+    echo "FAIL $*"
+    failed=1
+    bad=1
+}
+
+# End of a check: say what holds, unless something failed.
+fine()
+{
+    [ "$bad" = 0 ] && echo "ok   $*"
+    bad=0
+}
+
+# ---- examples ------------------------------------------------------------------------------------
+
+# Turn a page into a shell script that leaves the output of its N-th command in $out/N.got.
+page_script()
+{
+    awk -v out="$work/out" '
+        function shut() { if (expect) close(expect); expect = "" }
+        /^```/ && fence == "" {
+            fence = $1
+            sub(/^```/, "", fence)
+            if (fence == "") fence = "plain"
+            if (fence ~ /^(ini|csv|text)$/ && $2 != "") {
+                fence = "file"
+                print "cat > " $2 " <<\"@@END@@\""
+            }
+            next
+        }
+        /^```/ {
+            if (fence == "file") print "@@END@@"
+            shut()
+            fence = ""
+            next
+        }
+        fence == "file" { print }
+        fence == "console" && /^\$ / {
+            shut()
+            expect = out "/" ++n ".want"
+            printf "" > expect
+            print substr($0, 3) > (out "/" n ".command")
+            close(out "/" n ".command")
+            print FNR > (out "/" n ".line")
+            close(out "/" n ".line")
+            print "{ " substr($0, 3) "\n} > " out "/" n ".got 2>&1"
+            next
+        }
+        fence == "console" && expect { print >> expect }
+    ' "$1"
+}
+
+# Do the lines of $1 (with "...") and $2 agree?
+lines_agree()
+{
+    awk '
+        { sub(/[ \t]+$/, "") }
+        NR == FNR { want[++wants] = $0; next }
+        { got[++gots] = $0 }
+        END {
+            g = 1
+            for (w = 1; w <= wants; w++) {
+                if (want[w] == "...") {
+                    if (w == wants) exit 0
+                    while (g <= gots && got[g] != want[w + 1]) g++
+                } else if (g > gots || got[g] != want[w]) {
+                    exit 1
+                } else {
+                    g++
+                }
+            }
+            exit g <= gots
+        }' "$1" "$2"
+}
+
+check_page()
+{
+    page=$1
+    rm -rf "$work/out" "$work/cwd"
+    mkdir -p "$work/out" "$work/cwd"
+    page_script "$page" > "$work/script"
+    (
+        for name in $(env | sed -nE 's/^((SYMTUNER|NCCL)_[A-Z_]*|MAKE[A-Z]*|MFLAGS)=.*/\1/p'); do
+            unset "$name"
+        done
+        export PATH="$build:$PATH" ROOT="$root" GPU=0 LC_ALL=C
+        export SYMTUNER_MACHINE="gpu=unknown"
+        cd "$work/cwd" || exit 1
+        ln -s "$build" build && ln -s "$root/docs" docs && ln -s "$root/test" test
+        . "$work/script"
+    )
+    n=0
+    for want in "$work/out"/*.want; do
+        [ -f "$want" ] || break
+        got=${want%.want}.got
+        n=$((n + 1))
+        [ -f "$got" ] || : > "$got"
+        lines_agree "$want" "$got" && continue
+        fail "$page:$(cat "${want%.want}.line"): $(cat "${want%.want}.command")"
+        diff "$want" "$got" | sed 's/^/    /'
+    done
+    [ "$n" -gt 0 ] || fail "$page: no example was found in it"
+    fine "$page: $n commands print what it shows"
+}
+
+# ---- the rest ------------------------------------------------------------------------------------
+
+check_env_page()
+{
+    (unset SYMTUNER_MACHINE; "$build/symtuner" env --markdown) > "$work/env.md"
+    if diff -u docs/env.md "$work/env.md"; then
+        fine "docs/env.md is what symtuner env --markdown prints"
+    else
+        fail "docs/env.md is old: build/symtuner env --markdown > docs/env.md"
+    fi
+    bad=0
+}
+
+check_rules_files()
+{
+    for file in docs/example.rules test/demo/demo.rules; do
+        "$build/symtuner" check "$file" > "$work/text" 2>&1 ||
+            fail "$file: $(cat "$work/text")"
+    done
+    fine "docs/example.rules and test/demo/demo.rules are legal and without findings"
+}
+
+check_man_pages()
+{
+    if command -v mandoc > /dev/null; then
+        lint() { mandoc -T lint -W warning "$1"; }
+    elif command -v groff > /dev/null; then
+        lint() { groff -man -ww -z -K utf-8 "$1"; }
+    else
+        echo "skip man pages: neither mandoc nor groff is here (apt-get install groff)"
+        return
+    fi
+    for page in docs/*.[1-8]; do
+        lint "$page" > "$work/text" 2>&1
+        [ -s "$work/text" ] && { fail "$page"; sed 's/^/    /' "$work/text"; }
+    done
+    fine "man pages format without a warning"
+}
+
+# Each key of the rules language stands in its two references.
+check_keys()
+{
+    keys=$(sed -nE 's/^    \{"([a-z-]+)", .*ST_IN_.*/\1/p; s/^    \{"([a-z-]+)", MACHINE.*/\1/p' rules/keys.c)
+    [ "$(echo "$keys" | wc -l)" -ge 17 ] || fail "rules/keys.c: found only these keys:" $keys
+    for key in $keys; do
+        grep -q "\`$key\`" docs/rules.md || fail "docs/rules.md does not name the key $key"
+        sed 's/\\-/-/g' docs/symtuner-rules.5 | grep -qE "(^|[\" .])$key " ||
+            fail "docs/symtuner-rules.5 does not name the key $key"
+    done
+    fine "docs/rules.md and docs/symtuner-rules.5 name all keys"
+}
+
+check_demo_data()
+{
+    command -v xz > /dev/null || { echo "skip test/data/demo.csv: no xz here"; return; }
+    xz -dc test/data/nccl-decisions.csv.xz | awk -F, -f test/data/demo.awk > "$work/demo.csv"
+    if cmp -s "$work/demo.csv" test/data/demo.csv; then
+        fine "test/data/demo.csv is part of the recording"
+    else
+        fail "test/data/demo.csv is not what demo.awk takes from the recording"
+    fi
+    bad=0
+}
+
+# The arrows of docs/design.md: a folder includes only what stands below it.
+check_includes()
+{
+    only()
+    {
+        if grep -HoE '^#include "[^"]+"' $1 | grep -vE "\"($2)"; then
+            fail "an include against the arrows of docs/design.md, see above"
+        fi
+    }
+    only "include/nccl_abi/*.h" 'nccl_abi/'
+    only "rules/*.[ch]" 'rules/|symtuner\.h'
+    only "plugin/*.[ch]" 'plugin/|rules/|nccl_abi/|symtuner\.h|symtuner_why\.h'
+    only "cli/*.[ch]" 'cli/|symtuner\.h|symtuner_why\.h|symtuner_ar\.h|plugin/nccl_release\.h|rules/names\.h'
+    fine "includes point the way docs/design.md draws them"
+}
+
+for page in README.md docs/rules.md docs/ledger.md; do
+    check_page "$page"
+done
+check_env_page
+check_rules_files
+check_man_pages
+check_keys
+check_demo_data
+check_includes
+[ "$failed" = 0 ] && echo "docs: all fine"
+exit "$failed"
