@@ -17,6 +17,8 @@ struct st_why {
     struct symtuner_call call;
     float table[SYMTUNER_ALGOS * SYMTUNER_PROTOS]; /* what call.table points to, if anything */
     const char *machine;                           /* words for a person                     */
+    const char *family;                            /* for st_general_table, or NULL          */
+    bool table_computed;                           /* the table is ours, not the user's      */
     bool machine_assumed, release_assumed;
     const char *set[32];                           /* NCCL settings that apply, NAME=VALUE    */
     int sets;

@@ -7,6 +7,7 @@
  * docs/why.md, "A corpus of your own".
  */
 #include <errno.h>
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #include <strings.h>
 
 #include "cli/corpus_file.h"
+#include "cli/general_model.h"
 #include "cli/machines.h"
 #include "cli/why.h"
 #include "plugin/nccl_release.h"
@@ -52,9 +54,11 @@ enum {
     SWEEP_FIRST_BYTES = 256,
 };
 
-enum miss { MISS_KIND, MISS_KERNEL, MISS_CTAS, MISS_ALGORITHM, MISS_BROKEN, MISS_CALLS, MISSES };
+enum miss { MISS_KIND, MISS_KERNEL, MISS_CTAS, MISS_ALGORITHM, MISS_BROKEN, MISS_CALLS, MISS_TABLE,
+            MISS_CHEAPEST, MISSES };
 static const char *const miss_name[] = {"kind", "kernel", "ctas", "algorithm/protocol",
-                                        "missing kernel", "tuner calls"};
+                                        "missing kernel", "tuner calls", "cost table",
+                                        "cheapest of it"};
 
 struct corpus {
     const char *path;
@@ -307,6 +311,33 @@ static void check(struct corpus *corpus, enum miss miss, bool right, bool *wrong
     *wrong = true;
 }
 
+/* Six digits are recorded; two entries closer than that are a tie. */
+static bool same_cost(float a, float b)
+{
+    return fabsf(a - b) <= 2e-5f * fabsf(b);
+}
+
+/* The table that we compute against the one recorded, and the winner of each. */
+static void check_table(struct corpus *corpus, const struct symtuner_call *call, const float *ours,
+                        bool *wrong, enum miss *first)
+{
+    const struct st_era *era = st_era_of(call->nccl);
+    int algo, proto, best_algo, best_proto;
+    bool equal = true;
+
+    for (int i = 0; i < TABLE; i++)
+        equal &= same_cost(ours[i], call->table[i]);
+    check(corpus, MISS_TABLE, equal, wrong, first);
+    if (!st_table_pick(era, ours, NULL, SYMTUNER_ALGOS, SYMTUNER_PROTOS, &algo, &proto) ||
+        !st_table_pick(era, call->table, NULL, SYMTUNER_ALGOS, SYMTUNER_PROTOS, &best_algo,
+                       &best_proto))
+        return;
+    check(corpus, MISS_CHEAPEST,
+          same_cost(call->table[algo * SYMTUNER_PROTOS + proto],
+                    call->table[best_algo * SYMTUNER_PROTOS + best_proto]),
+          wrong, first);
+}
+
 static int compare_row(struct corpus *corpus, char **field)
 {
     static const char *const kinds[] = {"general", "symmetric", "ce", "error", NULL};
@@ -315,12 +346,18 @@ static int compare_row(struct corpus *corpus, char **field)
     const char *calls = text_of(corpus, field, COL_CALLS);
     struct symtuner_verdict verdict = {.struct_size = sizeof verdict};
     struct symtuner_call call;
-    float table[TABLE];
+    float table[TABLE], ours[TABLE];
     enum miss first = MISSES;
-    bool wrong = false, same;
+    bool wrong = false, same, computed;
 
     if (kind < 0 || read_call(corpus, field, &call, table))
         return -1;
+    computed = st_general_table(&call, st_general_family(text_of(corpus, field, COL_MACHINE)),
+                                ours);
+    if (computed && call.table)
+        check_table(corpus, &call, ours, &wrong, &first);
+    else if (computed)
+        call.table = ours; /* the recorder had no tuner to look at the table */
     if (symtuner_predict(&call, &verdict) != SYMTUNER_OK)
         return refuse(corpus, "a value is out of range in the row of", text_of(corpus, field,
                                                                                COL_MACHINE));

@@ -77,9 +77,19 @@ static void print_question(const struct st_why *why, FILE *out)
     fputs(why->brief ? "\n" : "\n\n", out);
 }
 
-static void print_outcome(const struct symtuner_verdict *verdict, FILE *out)
+/* The cost that NCCL gives the general kernel it would take, microseconds; negative: not known. */
+static double general_cost(const struct st_why *why, const struct symtuner_verdict *verdict)
+{
+    if (!why->table_computed || verdict->algo < 0)
+        return -1;
+    return (double)why->table[verdict->algo * SYMTUNER_PROTOS + verdict->proto];
+}
+
+static void print_outcome(const struct st_why *why, const struct symtuner_verdict *verdict,
+                          FILE *out)
 {
     const char *algo = symtuner_algo_name(verdict->algo);
+    double cost = general_cost(why, verdict);
 
     switch (verdict->kind) {
     case SYMTUNER_KIND_SYMMETRIC:
@@ -98,8 +108,11 @@ static void print_outcome(const struct symtuner_verdict *verdict, FILE *out)
         fputs("NCCL refuses the call\n", out);
         break;
     default:
-        fprintf(out, "general kernel%s%s%s%s\n", algo ? ", " : "", algo ? algo : "",
+        fprintf(out, "general kernel%s%s%s%s", algo ? ", " : "", algo ? algo : "",
                 algo ? "/" : "", algo ? symtuner_proto_name(verdict->proto) : "");
+        if (cost >= 0)
+            fprintf(out, "; NCCL predicts %.4g us", cost);
+        fputc('\n', out);
     }
     if (verdict->broken)
         fputs("  NCCL has no such kernel for avg: it launches one that does not exist and "
@@ -151,7 +164,7 @@ static const char *lever(const struct st_why *why, const struct symtuner_verdict
     }
 }
 
-static void print_cures(const struct st_answer *answer, FILE *out)
+static void print_cures(const struct st_why *why, const struct st_answer *answer, FILE *out)
 {
     if (answer->cures == 0)
         return;
@@ -164,7 +177,7 @@ static void print_cures(const struct st_answer *answer, FILE *out)
     }
     if (answer->cured) {
         fputs("  then        ", out);
-        print_outcome(&answer->after, out);
+        print_outcome(why, &answer->after, out);
     }
 }
 
@@ -186,10 +199,10 @@ void st_why_print(const struct st_why *why, const struct st_answer *answer, FILE
         fprintf(out, "  %-5s%-12s", state_word[SYMTUNER_GATE_FAIL], symtuner_gate_name(now->gate));
         print_wrapped(out, 19, symtuner_gate_text(now->gate));
     }
-    print_outcome(now, out);
+    print_outcome(why, now, out);
     if (now->unsure)
         fputs("  not sure: this release prices this GPU by a model that was not readable\n", out);
-    print_cures(answer, out);
+    print_cures(why, answer, out);
     if (why->brief)
         return;
     print_candidates(answer, out);
@@ -197,7 +210,7 @@ void st_why_print(const struct st_why *why, const struct st_answer *answer, FILE
     if (answer->has_rules) {
         print_wrapped(out, 2, answer->rules_text);
         fputs("  so: ", out);
-        print_outcome(&answer->ruled, out);
+        print_outcome(why, &answer->ruled, out);
     } else {
         print_wrapped(out, 2, lever(why, now));
     }

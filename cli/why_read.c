@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/general_model.h"
 #include "cli/machines.h"
 #include "cli/why.h"
 #include "plugin/nccl_release.h"
@@ -98,6 +99,8 @@ static int read_arch(const char *value, struct st_why *why)
 {
     int major, minor, end = 0;
 
+    why->family = NULL; /* another machine than the named one: its bandwidths are not known */
+
     if (sscanf(value, "%2d.%1d%n", &major, &minor, &end) != 2 || value[end] || major < 1 ||
         minor < 0)
         return wrong("--arch wants a compute capability such as 9.0, not", value);
@@ -176,6 +179,7 @@ static int read_multicast(const char *value, struct st_why *why)
 
 static int read_links(const char *value, struct st_why *why)
 {
+    why->family = NULL;
     return read_choice("--links wants nvlink or pcie, not", value, "pcie", "nvlink",
                        &why->call.nvlink);
 }
@@ -280,6 +284,7 @@ static int use_machine(struct st_why *why, const char *name)
         return wrong("unknown machine (--machine list names them)", name);
     st_machine_apply(machine, &why->call);
     why->machine = machine->text;
+    why->family = st_general_family(machine->name);
     if (name)
         return -1;
     if (!symtuner_machine_find(&found) || found.arch <= 0) {
@@ -291,6 +296,7 @@ static int use_machine(struct st_why *why, const char *name)
     why->call.multicast = found.multicast == 1;
     why->call.peer_raw = why->call.peer_nccl = 1;
     why->machine = "this box";
+    why->family = st_general_family(found.gpu);
     return -1;
 }
 
@@ -428,5 +434,10 @@ int st_why_read(int argc, char **argv, struct st_why *why)
         return wrong("COLL and SIZE are needed, not only", argv[1]);
     if (why->call.nodes > why->call.ranks)
         return wrong("more nodes than ranks, with", "--nodes");
-    return read_size(&why->call, size);
+    status = read_size(&why->call, size);
+    if (status < 0 && !why->call.table && st_general_table(&why->call, why->family, why->table)) {
+        why->call.table = why->table;
+        why->table_computed = true;
+    }
+    return status;
 }
