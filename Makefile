@@ -50,6 +50,8 @@ $(B)/%.c.o: %.c
 # AR_ARCHS: GPU generations to compile for; the last one also as PTX, for GPUs to come.
 #   a development build is quick:  make kernels              (this machine's GPUs are sm_90)
 #   a release covers them all:     make kernels AR_ARCHS="80 90 100 120"
+# AR_DEFS: -DST_TESTING (pauses in kernels) or -DST_BREAK_NAME (one guard removed, for the negative
+#   controls); such a build goes to build/ar-DNAME-90/libsymtuner_ar.so and nowhere else.
 CUDA_HOME ?= /usr/local/cuda
 # nccl.h: beside CUDA's headers, or in the pip package nvidia-nccl
 NCCL_HOME ?= $(if $(wildcard $(CUDA_HOME)/include/nccl.h),$(CUDA_HOME),$(shell python3 -c \
@@ -65,7 +67,7 @@ AR_CU     := $(wildcard kernels/*.cu)
 AR_OBJ    := $(patsubst %,$(AR_B)/%.o,$(AR_C) $(AR_CU))
 
 kernels: $(AR_B)/libsymtuner_ar.so
-	$(Q)ln -sf $(patsubst $(B)/%,%,$<) $(B)/libsymtuner_ar.so
+	$(if $(AR_DEFS),,$(Q)ln -sf $(patsubst $(B)/%,%,$<) $(B)/libsymtuner_ar.so)
 
 $(AR_B)/libsymtuner_ar.so: $(AR_OBJ) kernels/symtuner_ar.map
 	$(call say,LD)
@@ -93,6 +95,11 @@ $(B)/check-ar: $(patsubst %,$(B)/%.o,$(AR_TEST))
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(CHECK_LIBS) -lm -lpthread
 test-ar: $(B)/check-ar
 	$(Q)$(B)/check-ar
+
+# What the compiler made of the kernels; needs nvcc but no GPU.
+test-kernels:
+	$(Q)sh test/ar/nvls-ptx.sh $(NVCC) $(AR_INC)
+	$(Q)sh test/ar/resources.sh $(NVCC) $(AR_INC)
 
 # First programs for a new box: right bytes? (ar_smoke)  which kernel is fastest? (ar_sweep)
 ar-tools: $(B)/ar_smoke $(B)/ar_sweep

@@ -19,7 +19,9 @@ namespace st {
 /* All threads of the block: tell every peer that this block has come to ${step}. */
 __device__ __forceinline__ void raise_flags(const st_args &a, int kind, uint64_t value)
 {
+#ifndef ST_BREAK_SYNC
     __syncthreads();
+#endif
     if ((int)threadIdx.x < a.ranks && (int)threadIdx.x != a.me) {
         fence_sys();
         store_relaxed((uint64_t *)(a.peer[threadIdx.x] + st_flag_offset(kind, blockIdx.x, a.me)), value);

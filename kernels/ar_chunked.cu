@@ -70,7 +70,9 @@ __global__ void __launch_bounds__(512, 1) chunked(const __grid_constant__ st_arg
         uint64_t done = k - a.lag;
         uint64_t at = (done * gridDim.x + blockIdx.x) * tile + threadIdx.x * ST_WORD;
 
+#ifndef ST_BREAK_REDUCE
         alive = await_flags(a, ST_FLAG_REDUCE, st_flag_step(c.epoch, done + 1), wait);
+#endif
         if (!alive)
             break;
 
@@ -116,10 +118,12 @@ __global__ void __launch_bounds__(512, 1) chunked(const __grid_constant__ st_arg
         }
     }
     c.book_in(a);
+#ifndef ST_BREAK_GATHER
     if (alive) {
         raise_flags(a, ST_FLAG_GATHER, st_flag_step(c.epoch, 1));
         alive = await_flags(a, ST_FLAG_GATHER, st_flag_step(c.epoch, 1), wait);
     }
+#endif
     for (uint64_t k = 0; alive && a.staged && k < a.tiles; k++) {
         uint64_t at = (k * gridDim.x + blockIdx.x) * tile + threadIdx.x * ST_WORD;
 

@@ -27,26 +27,26 @@ template <class F, class R, int N>
 __global__ void __launch_bounds__(1024, 1) oneshot(const __grid_constant__ st_args a)
 {
     const int      ranks = N ? N : a.ranks;
-    const uint64_t words = a.words;
-    const uint64_t rounded = st_round_up(words, 32); /* warps stay whole */
-    const uint64_t stride = st_round_up(words, ST_LINE) * ST_WORD;
-    const uint64_t step = (uint64_t)gridDim.x * blockDim.x;
-    const uint64_t w0 = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    const uint32_t bytes = (uint32_t)a.bytes, words = (uint32_t)a.words;
+    const uint32_t rounded = st_round_up32(words, 32); /* warps stay whole */
+    const uint32_t stride = st_round_up32(words, ST_LINE) * ST_WORD;
+    const uint32_t step = gridDim.x * blockDim.x;
+    const uint32_t w0 = blockIdx.x * blockDim.x + threadIdx.x;
+    const uint32_t my_slot = (uint32_t)a.region + a.me * stride;
     payload        first = {};
     patience       wait;
 
     /* The first load is on its way before the counters are read. */
     if (w0 < words)
-        first = F::canonical(load_for_word<F>(a.in, w0, a.bytes, a.in_align));
+        first = F::canonical(load_for_word<F>(a.in, w0, bytes, a.in_align));
 
     call           c(a);
-    const uint64_t half = a.region + st_half(c.epoch) * a.half;
+    const uint32_t half = st_half(c.epoch) * (uint32_t)a.half;
 
     stall(a, c.epoch, 1);
     if (!c.dead)
-        for (uint64_t w = w0; w < words; w += step) {
-            payload p = w == w0 ? first
-                                : F::canonical(load_for_word<F>(a.in, w, a.bytes, a.in_align));
+        for (uint32_t w = w0; w < words; w += step) {
+            payload p = w == w0 ? first : F::canonical(load_for_word<F>(a.in, w, bytes, a.in_align));
             uint4   v = F::encode(p, c.epoch);
 
 #pragma unroll
@@ -56,22 +56,23 @@ __global__ void __launch_bounds__(1024, 1) oneshot(const __grid_constant__ st_ar
 
                 int to = a.me + i < ranks ? a.me + i : a.me + i - ranks;
 
-                store_word(a.peer[to] + half + a.me * stride + w * ST_WORD, v);
+                store_word(a.peer[to] + (my_slot + w * ST_WORD) + half, v);
             }
         }
     c.book_in(a);
     stall(a, c.epoch, 2);
     if (!c.dead)
-        for (uint64_t w = w0; w < rounded; w += step) {
+        for (uint32_t w = w0; w < rounded; w += step) {
             bool    valid = w < words;
             payload p = first, sum;
 
             if (w != w0 && valid)
-                p = F::canonical(load_for_word<F>(a.in, w, a.bytes, a.in_align));
-            if (!gather_word<F, R, N>(a, a.peer[a.me] + half, stride, w, valid, p, c.epoch, wait, &sum))
+                p = F::canonical(load_for_word<F>(a.in, w, bytes, a.in_align));
+            if (!gather_word<F, R, N>(a, a.peer[a.me] + (uint32_t)a.region + half, stride, w, valid, p,
+                                      c.epoch, wait, &sum))
                 break;
             if (valid)
-                store_for_word<F>(a.out, w, a.bytes, a.out_align, sum);
+                store_for_word<F>(a.out, w, bytes, a.out_align, sum);
         }
     c.publish(a);
 }

@@ -65,10 +65,12 @@ __global__ void __launch_bounds__(512, 1) pull(const __grid_constant__ st_args a
     bool           alive = !__syncthreads_or(c.dead);
 
     stall(a, c.epoch, 1);
+#ifndef ST_BREAK_ENTER
     if (alive) {
         raise_flags(a, ST_FLAG_ENTER, st_flag_step(c.epoch, 1));
         alive = await_flags(a, ST_FLAG_ENTER, st_flag_step(c.epoch, 1), wait);
     }
+#endif
     for (uint64_t k = 0; alive && k < a.tiles; k++) {
         uint64_t at = first + (k * gridDim.x + blockIdx.x) * tile + threadIdx.x * ST_WORD;
         payload  v[unroll];
@@ -84,10 +86,12 @@ __global__ void __launch_bounds__(512, 1) pull(const __grid_constant__ st_args a
                 Access::store(a, at + (uint64_t)u * blockDim.x * ST_WORD, end, v[u]);
     }
     c.book_in(a);
+#ifndef ST_BREAK_LEAVE
     if (alive) {
         raise_flags(a, ST_FLAG_LEAVE, st_flag_step(c.epoch, 1));
         await_flags(a, ST_FLAG_LEAVE, st_flag_step(c.epoch, 1), wait);
     }
+#endif
     c.publish(a);
 }
 

@@ -210,9 +210,13 @@ static uint64_t useful_ctas(const struct st_ask *ask, int family, uint64_t bytes
     }
 }
 
-static int max_threads(int family)
+/* The kernels' launch bounds: two-shot for any number of ranks needs the registers of 512 threads. */
+static int max_threads(const struct st_ask *ask, int family)
 {
-    return family >= ST_CHUNKED ? 512 : 1024;
+    bool any = (ask->ranks != 2 && ask->ranks != 4) || st_reducer_of(ask->dtype, ask->op) > ST_R_BF16 ||
+               family == ST_TWO_LL8;
+
+    return family >= ST_CHUNKED || (family >= ST_TWO_LL8 && any) ? 512 : 1024;
 }
 
 static const struct row *find_row(const struct st_ask *ask)
@@ -265,8 +269,8 @@ int st_select(const struct st_ask *ask, const struct st_force *force, struct st_
     choice->threads = choice->threads / 32 * 32;
     if (choice->threads < 32)
         choice->threads = 32;
-    if (choice->threads > max_threads(family))
-        choice->threads = max_threads(family);
+    if (choice->threads > max_threads(ask, family))
+        choice->threads = max_threads(ask, family);
     if (force->ctas > 0)
         ctas = (uint64_t)force->ctas;
     else if (ctas > useful_ctas(ask, family, choice->piece, choice->threads))

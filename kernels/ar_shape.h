@@ -43,6 +43,12 @@
  */
 enum st_form { ST_LL8, ST_LL128, ST_LAMPORT };
 
+/*
+ * Word numbers and everything counted in words are 32 bits: these forms only carry pieces that fit
+ * their scratch, which is far below 4 GiB, and 64-bit arithmetic would double the instructions before
+ * the first store.
+ */
+
 /* Payload units of the word at position ${lane} of its line. */
 ST_HD int st_word_units(int form, int lane)
 {
@@ -50,7 +56,7 @@ ST_HD int st_word_units(int form, int lane)
 }
 
 /* First payload unit of word ${w}. */
-ST_HD uint64_t st_word_first_unit(int form, uint64_t w)
+ST_HD uint32_t st_word_first_unit(int form, uint32_t w)
 {
     return form == ST_LL8       ? w
            : form == ST_LAMPORT ? 2 * w
@@ -67,6 +73,12 @@ ST_HD uint64_t st_round_up(uint64_t a, uint64_t b)
     return st_div_up(a, b) * b;
 }
 
+/* To a power of two. */
+ST_HD uint32_t st_round_up32(uint32_t a, uint32_t b)
+{
+    return (a + b - 1) & ~(b - 1);
+}
+
 /* Payload bytes in one line of eight words. */
 ST_HD uint64_t st_line_payload(int form)
 {
@@ -81,7 +93,7 @@ ST_HD uint64_t st_words(int form, uint64_t bytes)
 }
 
 /* Whether word ${w} belongs to a message of ${bytes}: w < st_words(form, bytes) without a division. */
-ST_HD bool st_word_wanted(int form, uint64_t w, uint64_t bytes)
+ST_HD bool st_word_wanted(int form, uint32_t w, uint32_t bytes)
 {
     return form == ST_LL128 ? w / ST_LINE * 120 < bytes
                             : w * (form == ST_LL8 ? ST_UNIT : ST_WORD) < bytes;
@@ -108,6 +120,14 @@ ST_HD uint64_t st_shard_stride(int form, uint64_t bytes, int ranks)
 ST_HD uint64_t st_shard_bytes(uint64_t bytes, uint64_t stride, int s)
 {
     uint64_t first = stride * (uint64_t)s;
+
+    return first >= bytes ? 0 : bytes - first < stride ? bytes - first : stride;
+}
+
+/* The same for a piece of a word form. */
+ST_HD uint32_t st_shard_bytes32(uint32_t bytes, uint32_t stride, int s)
+{
+    uint32_t first = stride * (uint32_t)s;
 
     return first >= bytes ? 0 : bytes - first < stride ? bytes - first : stride;
 }
@@ -148,7 +168,11 @@ ST_HD uint64_t st_tiles_per_cta(uint64_t stride, uint64_t tile, int ctas)
  * call needs words from everybody; so two halves are enough. */
 ST_HD int st_half(uint64_t e)
 {
+#ifdef ST_BREAK_HALF
+    return 0 * (int)e;
+#else
     return (int)(e & 1);
+#endif
 }
 
 /* LL8 has room for 32 bits and 0 means "cleared", so 0 is skipped. Slots are cleared after reading,

@@ -21,33 +21,33 @@
 namespace st {
 
 template <class F, class R, int N>
-__global__ void __launch_bounds__(1024, 1) twoshot(const __grid_constant__ st_args a)
+__global__ void __launch_bounds__(N ? 1024 : 512, 1) twoshot(const __grid_constant__ st_args a)
 {
     const int      ranks = N ? N : a.ranks;
-    const uint64_t shard = a.shard;
-    const uint64_t slot_words = a.words;
-    const uint64_t slot = slot_words * ST_WORD;
-    const uint64_t rounded = st_round_up(slot_words, 32);
-    const uint64_t step = (uint64_t)gridDim.x * blockDim.x;
-    const uint64_t w0 = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    const uint64_t mine = st_shard_bytes(a.bytes, shard, a.me);
+    const uint32_t all = (uint32_t)a.bytes, shard = (uint32_t)a.shard;
+    const uint32_t slot_words = (uint32_t)a.words;
+    const uint32_t slot = slot_words * ST_WORD;
+    const uint32_t rounded = st_round_up32(slot_words, 32);
+    const uint32_t step = gridDim.x * blockDim.x;
+    const uint32_t w0 = blockIdx.x * blockDim.x + threadIdx.x;
+    const uint32_t mine = st_shard_bytes32(all, shard, a.me);
     patience       wait;
     bool           alive;
 
     call           c(a);
-    const uint64_t reduce = a.region + st_half(c.epoch) * a.half;
-    const uint64_t gather = reduce + ranks * slot;
+    const uint32_t reduce = (uint32_t)a.region + st_half(c.epoch) * (uint32_t)a.half;
+    const uint32_t gather = reduce + ranks * slot;
 
     stall(a, c.epoch, 1);
     alive = !c.dead;
-    for (uint64_t w = w0; alive && w < slot_words; w += step) {
+    for (uint32_t w = w0; alive && w < slot_words; w += step) {
 #pragma unroll
         for (int i = 1; i < (N ? N : ST_MAX_RANKS); i++) {
             if (i >= ranks)
                 break;
 
             int      to = a.me + i < ranks ? a.me + i : a.me + i - ranks;
-            uint64_t bytes = st_shard_bytes(a.bytes, shard, to);
+            uint32_t bytes = st_shard_bytes32(all, shard, to);
 
             if (st_word_wanted(F::id, w, bytes)) {
                 payload p = load_for_word<F>(a.in + shard * to, w, bytes, a.in_align);
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(1024, 1) twoshot(const __grid_constant__ st_ar
     }
     c.book_in(a);
     stall(a, c.epoch, 2);
-    for (uint64_t w = w0; alive && w < rounded; w += step) {
+    for (uint32_t w = w0; alive && w < rounded; w += step) {
         bool    valid = st_word_wanted(F::id, w, mine);
         payload p = {}, sum;
 
@@ -86,19 +86,19 @@ __global__ void __launch_bounds__(1024, 1) twoshot(const __grid_constant__ st_ar
         }
     }
     stall(a, c.epoch, 3);
-    for (uint64_t w = w0; alive && w < rounded; w += step) {
+    for (uint32_t w = w0; alive && w < rounded; w += step) {
         constexpr int batch = N ? N - 1 : 4;
 
         for (int first = 1; alive && first < ranks; first += batch) {
             uint4    v[batch];
-            uint64_t bytes[batch];
+            uint32_t bytes[batch];
             bool     want[batch], here;
             int      from[batch];
 
 #pragma unroll
             for (int i = 0; i < batch; i++) {
-                from[i] = (a.me + first + i) % ranks;
-                bytes[i] = st_shard_bytes(a.bytes, shard, from[i]);
+                from[i] = a.me + first + i < ranks ? a.me + first + i : a.me + first + i - ranks;
+                bytes[i] = st_shard_bytes32(all, shard, from[i]);
                 want[i] = first + i < ranks && st_word_wanted(F::id, w, bytes[i]);
             }
             do {

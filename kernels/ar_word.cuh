@@ -33,7 +33,11 @@ struct form_ll8 {
     {
         uint32_t flag = st_flag32(epoch);
 
+#ifdef ST_BREAK_EPOCH
+        return w.y != 0 && w.w != 0 && flag != 0;
+#else
         return w.y == flag && w.w == flag;
+#endif
     }
     static __device__ __forceinline__ payload decode(uint4 w)
     {
@@ -68,7 +72,11 @@ struct form_ll128 {
     }
     static __device__ __forceinline__ bool arrived(uint4 w, uint64_t epoch)
     {
+#ifdef ST_BREAK_LINE
+        return ((uint64_t)w.w << 32 | w.z) != ~epoch; /* believes every line */
+#else
         return !flag_lane() || ((uint64_t)w.w << 32 | w.z) == epoch;
+#endif
     }
     static __device__ __forceinline__ payload decode(uint4 w)
     {
@@ -168,7 +176,7 @@ static __device__ __noinline__ void store_unit_slow(char *p, uint2 v, int n, int
     }
 }
 
-__device__ __forceinline__ uint2 load_unit(const char *p, uint64_t at, uint64_t end, int align)
+template <class I> __device__ __forceinline__ uint2 load_unit(const char *p, I at, I end, int align)
 {
     if (at >= end)
         return make_uint2(0, 0);
@@ -184,7 +192,8 @@ __device__ __forceinline__ uint2 load_unit(const char *p, uint64_t at, uint64_t 
     return load_unit_slow(p + at, n, safe_step(align, n));
 }
 
-__device__ __forceinline__ void store_unit(char *p, uint64_t at, uint64_t end, int align, uint2 u)
+template <class I>
+__device__ __forceinline__ void store_unit(char *p, I at, I end, int align, uint2 u)
 {
     if (at >= end)
         return;
@@ -199,8 +208,8 @@ __device__ __forceinline__ void store_unit(char *p, uint64_t at, uint64_t end, i
 }
 
 /* Payload of the word whose first unit starts at byte ${at}; bytes from ${end} on read as 0. */
-template <int Units>
-__device__ __forceinline__ payload load_payload(const char *p, uint64_t at, uint64_t end, int align)
+template <int Units, class I>
+__device__ __forceinline__ payload load_payload(const char *p, I at, I end, int align)
 {
     payload v;
 
@@ -214,12 +223,12 @@ __device__ __forceinline__ payload load_payload(const char *p, uint64_t at, uint
         return {make_uint2(w.x, w.y), make_uint2(w.z, w.w)};
     }
     v.lo = load_unit(p, at, end, align);
-    v.hi = Units == 2 ? load_unit(p, at + ST_UNIT, end, align) : make_uint2(0, 0);
+    v.hi = Units == 2 ? load_unit(p, (I)(at + ST_UNIT), end, align) : make_uint2(0, 0);
     return v;
 }
 
-template <int Units>
-__device__ __forceinline__ void store_payload(char *p, uint64_t at, uint64_t end, int align, payload v)
+template <int Units, class I>
+__device__ __forceinline__ void store_payload(char *p, I at, I end, int align, payload v)
 {
     if (Units == 2 && align == ST_WORD && at % ST_WORD == 0 && at + ST_WORD <= end) {
         store_bulk(p + at, make_uint4(v.lo.x, v.lo.y, v.hi.x, v.hi.y));
@@ -227,14 +236,14 @@ __device__ __forceinline__ void store_payload(char *p, uint64_t at, uint64_t end
     }
     store_unit(p, at, end, align, v.lo);
     if (Units == 2)
-        store_unit(p, at + ST_UNIT, end, align, v.hi);
+        store_unit(p, (I)(at + ST_UNIT), end, align, v.hi);
 }
 
 /* The same for word ${w} of a message in form F: the flag lane of LL128 has one unit only. */
 template <class F>
-__device__ __forceinline__ payload load_for_word(const char *p, uint64_t w, uint64_t end, int align)
+__device__ __forceinline__ payload load_for_word(const char *p, uint32_t w, uint32_t end, int align)
 {
-    uint64_t at = st_word_first_unit(F::id, w) * ST_UNIT;
+    uint32_t at = st_word_first_unit(F::id, w) * ST_UNIT;
 
     if (F::id == ST_LL128 && st_word_units(F::id, (int)(w % ST_LINE)) == 1)
         return load_payload<1>(p, at, end, align);
@@ -242,9 +251,9 @@ __device__ __forceinline__ payload load_for_word(const char *p, uint64_t w, uint
 }
 
 template <class F>
-__device__ __forceinline__ void store_for_word(char *p, uint64_t w, uint64_t end, int align, payload v)
+__device__ __forceinline__ void store_for_word(char *p, uint32_t w, uint32_t end, int align, payload v)
 {
-    uint64_t at = st_word_first_unit(F::id, w) * ST_UNIT;
+    uint32_t at = st_word_first_unit(F::id, w) * ST_UNIT;
 
     if (F::id == ST_LL128 && st_word_units(F::id, (int)(w % ST_LINE)) == 1)
         store_payload<1>(p, at, end, align, v);
@@ -275,17 +284,18 @@ template <class R, int Units> struct pair {
 };
 
 /*
- * Wait for word ${w} of slot p (base + p * stride) of every rank but ${skip}, and reduce in rank
- * order; ${own} stands in for rank skip. N ranks at compile time, or a.ranks when N is 0, then four at
+ * Wait for word ${w} of slot r (base + r * stride) of every rank r but this one, and reduce in rank
+ * order; ${own} stands in for this rank. N ranks at compile time, or a.ranks when N is 0, then four at
  * a time. Returns false when the rank gave up. For warp-wide forms the whole warp must be here and
  * ${valid} masks lanes past the end.
  */
 template <class F, class R, int N>
-__device__ __forceinline__ bool gather_word(const st_args &a, char *base, uint64_t stride, uint64_t w,
+__device__ __forceinline__ bool gather_word(const st_args &a, char *base, uint32_t stride, uint32_t w,
                                             bool valid, payload own, uint64_t epoch, patience &wait,
                                             payload *out)
 {
     constexpr int    batch = N ? N : R::light ? 4 : 2;
+    char            *slot = base + w * ST_WORD;
     const int        ranks = N ? N : a.ranks;
     pair<R, F::units> acc;
 
@@ -298,7 +308,7 @@ __device__ __forceinline__ bool gather_word(const st_args &a, char *base, uint64
 #pragma unroll
             for (int i = 0; i < batch; i++)
                 if (valid && first + i < ranks && first + i != a.me)
-                    v[i] = load_word(base + (first + i) * stride + w * ST_WORD);
+                    v[i] = load_word(slot + (first + i) * stride);
 #pragma unroll
             for (int i = 0; i < batch; i++)
                 if (valid && first + i < ranks && first + i != a.me)
@@ -321,12 +331,16 @@ __device__ __forceinline__ bool gather_word(const st_args &a, char *base, uint64
 
             payload p = first + i == a.me ? own : F::decode(v[i]);
 
+#ifdef ST_BREAK_ORDER /* own first: ranks round differently */
+            if (N)
+                p = i == 0 ? own : i == a.me ? F::decode(v[0]) : p;
+#endif
             if (first + i == 0)
                 acc.start(p, a.kind);
             else
                 acc.add(p, a.kind);
             if (valid && first + i != a.me)
-                F::clear(base + (first + i) * stride + w * ST_WORD);
+                F::clear(slot + (first + i) * stride);
         }
     }
     *out = acc.finish(a);

@@ -1,0 +1,28 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# resources.sh [-u] NVCC-COMMAND - registers, stack and spills of every kernel on sm_90, compared with
+# test/ar/resources.txt. -u writes the file. A change is no error by itself: look, then update.
+set -eu
+update=0
+[ "$1" = -u ] && { update=1; shift; }
+out=$(mktemp)
+trap 'rm -f "$out"' EXIT
+for f in kernels/*.cu; do
+    "$@" -O3 -std=c++17 -gencode arch=compute_90,code=sm_90 -Xptxas -v -c -o /dev/null "$f" 2>&1
+done | awk '
+    /Compiling entry function/ { name = $0; sub(/.*function \047/, "", name); sub(/\047.*/, "", name) }
+    /Function properties for/  { inner = ($NF != name) }
+    /bytes stack frame/ && !inner { stack = $1; spill = $5 + $9 }
+    /Used [0-9]+ registers/ { match($0, /Used [0-9]+/)
+        printf "%-96s registers %3d stack %4d spill %4d\n", name, substr($0, RSTART + 5, RLENGTH - 5), stack, spill }
+' | sort > "$out"
+[ -s "$out" ] || { echo "resources: ptxas said nothing"; exit 1; }
+if [ $update = 1 ]; then
+    cp "$out" test/ar/resources.txt
+    chmod 644 test/ar/resources.txt
+elif ! diff -u test/ar/resources.txt "$out"; then
+    echo "resources: kernels changed; if that is meant: sh test/ar/resources.sh -u ..."
+    exit 1
+else
+    echo "resources: $(wc -l < "$out") kernels as recorded"
+fi
