@@ -120,6 +120,11 @@ $(B)/test/demo/demo: $(DEMO)
 demo: all $(B)/test/demo/demo
 	@GPU=$(GPU) RULES=$(RULES) test/demo/run.sh $(B)
 
+# Examples of the pages give what they show, generated pages are fresh, man pages format.
+TEST_ALSO += test-docs
+test-docs: all $(B)/test/demo/demo
+	$(Q)sh test/docs.sh $(B)
+
 LIB_DIR := $(DESTDIR)$(PREFIX)/lib
 install: all
 	install -D -m 755 $(B)/libsymtuner.so $(LIB_DIR)/libsymtuner.so

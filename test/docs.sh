@@ -12,6 +12,7 @@
 # here is named and the rest is.
 set -u
 root=$PWD
+built=$1
 build=$(cd "$1" && pwd) || exit 1
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
@@ -109,6 +110,7 @@ check_page()
         export SYMTUNER_MACHINE="gpu=unknown"
         cd "$work/cwd" || exit 1
         ln -s "$build" build && ln -s "$root/docs" docs && ln -s "$root/test" test
+        make() { command make -s --no-print-directory -C "$root" B="$built" GPU=0 "$@"; }
         . "$work/script"
     )
     n=0
@@ -126,6 +128,17 @@ check_page()
 }
 
 # ---- the rest ------------------------------------------------------------------------------------
+
+# Every relative link of a page leads to a file.
+check_links()
+{
+    for page in *.md docs/*.md test/data/README.md; do
+        for link in $(grep -oE '\]\([^)#]+' "$page" | sed 's/^](//' | grep -v '^http'); do
+            [ -e "$(dirname "$page")/$link" ] || fail "$page: the link $link leads nowhere"
+        done
+    done
+    fine "links between the pages lead somewhere"
+}
 
 check_env_page()
 {
@@ -149,6 +162,7 @@ check_rules_files()
 
 check_man_pages()
 {
+    version=$("$build/symtuner" --version | cut -d ' ' -f 2)
     if command -v mandoc > /dev/null; then
         lint() { mandoc -T lint -W warning "$1"; }
     elif command -v groff > /dev/null; then
@@ -158,6 +172,7 @@ check_man_pages()
         return
     fi
     for page in docs/*.[1-8]; do
+        grep -q "\"symtuner $version\"" "$page" || fail "$page is not of version $version"
         lint "$page" > "$work/text" 2>&1
         [ -s "$work/text" ] && { fail "$page"; sed 's/^/    /' "$work/text"; }
     done
@@ -205,9 +220,10 @@ check_includes()
     fine "includes point the way docs/design.md draws them"
 }
 
-for page in README.md docs/rules.md docs/ledger.md; do
+for page in README.md docs/rules.md docs/ledger.md docs/why.md; do
     check_page "$page"
 done
+check_links
 check_env_page
 check_rules_files
 check_man_pages
