@@ -147,7 +147,7 @@ test-golden: $(B)/symtuner
 # NCCL is linked as the shared library that NCCL_HOME has: pip's package ships no libnccl.so link.
 NCCL_SO = $(firstword $(wildcard $(NCCL_HOME)/lib64/libnccl.so.2 $(NCCL_HOME)/lib/libnccl.so.2))
 
-$(B)/nccl_coll: bench/nccl_coll.c
+$(B)/nccl_coll $(B)/nccl_decide: $(B)/%: bench/%.c
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(CC) -O2 -std=gnu11 -Wall -Wextra -isystem $(NCCL_HOME)/include \
@@ -155,7 +155,7 @@ $(B)/nccl_coll: bench/nccl_coll.c
 	    -L$(CUDA_HOME)/lib64 -lcudart -Wl,-rpath,$(CUDA_HOME)/lib64 -lpthread
 
 # every test/gpu/*.sh: 77 is "cannot run here" and never counts as passed
-test-gpu: all $(if $(NCCL_SO),$(B)/nccl_coll)
+test-gpu: all $(if $(NCCL_SO),$(B)/nccl_coll $(B)/nccl_decide)
 	$(Q)sh test/gpu/run.sh $(B)
 
 # ---- tests ---------------------------------------------------------------------------------------
@@ -182,7 +182,8 @@ test: test-so $(TEST_ALSO) test-host test-core
 test-core: $(B)/check
 	$(Q)$(B)/check
 test-host: $(B)/check-host $(B)/libsymtuner.so
-	$(Q)SYMTUNER_SO=$(B)/libsymtuner.so $(B)/check-host
+	$(Q)$(B)/check-host $(CURDIR)/$(B)/libsymtuner.so
+.PHONY: need-check test test-core test-host test-so
 test-so: $(B)/libsymtuner.so
 	$(Q)sh test/shared-object.sh $(B)/libsymtuner.so
 

@@ -1,0 +1,37 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# why.sh BUILD - `symtuner why` predicts what stock NCCL logs for 500 random calls on 2 and on 4 GPUs,
+# and for 100 more with each of three settings. Exit 77 with the reason when this box cannot run it.
+set -u
+build=$(cd "${1:-build}" && pwd) || exit 2
+gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
+[ "$gpus" -ge 2 ] || { echo "why.sh: skipped: needs 2 GPUs, $gpus here"; exit 77; }
+[ -x "$build/nccl_decide" ] || { echo "why.sh: skipped: $build/nccl_decide is not built (no nccl.h?)"; exit 77; }
+work=${OUT:-$(mktemp -d)} # OUT keeps the rows
+[ -n "${OUT:-}" ] || trap 'rm -rf "$work"' EXIT
+failed=0
+
+one() { # one NAME RANKS CALLS SEED [SETTING]
+    rows=$work/why-$1-$2.csv
+    if ! timeout 120 env ${5:-GPU=1} "$build/nccl_decide" --ranks "$2" --calls "$3" --seed "$4" > "$rows"; then
+        echo "FAILED: $1, $2 ranks: nccl_decide"
+        failed=1
+        return
+    fi
+    if "$build/symtuner" why --corpus "$rows" --show 20 > "$work/why.txt"; then
+        echo "ok   $1, $2 ranks: $(head -n 1 "$work/why.txt")"
+    else
+        echo "FAILED: $1, $2 ranks"
+        cat "$work/why.txt"
+        failed=1
+    fi
+}
+
+for ranks in 2 4; do
+    [ "$gpus" -ge "$ranks" ] || { echo "why.sh: $ranks ranks not run: $gpus GPUs here"; continue; }
+    one plain "$ranks" 500 7
+    one sym-ctas "$ranks" 100 8 NCCL_SYM_CTAS=16
+    one min-ctas "$ranks" 100 9 NCCL_MIN_CTAS=16
+    one sym-kernel "$ranks" 100 10 NCCL_SYM_KERNEL=AllReduce_AGxLL_R
+done
+[ "$failed" -eq 0 ]
