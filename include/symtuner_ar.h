@@ -73,7 +73,8 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_create(symtuner_ar **handles_out, const
  * symtuner_ar_create_local(handles_out, devices, nranks, config):
  * Make all ${nranks} (1..16) handles of a group that lives in this process, without NCCL: rank i
  * runs on CUDA device devices[i]. A device may appear several times; the kernels of those ranks then
- * share its SMs. Peer access is enabled where needed. Since 0.1.
+ * share its SMs, each rank needs a stream of its own, and CUDA_DEVICE_MAX_CONNECTIONS=32 keeps those
+ * streams from waiting for each other. Peer access is enabled where needed. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out, const int *devices,
                                                       int nranks,
@@ -93,7 +94,8 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n);
  * kernels. Collective, same ${bytes} on all ranks. ${windows} is NULL (the library registers the
  * memory, which must come from ncclMemAlloc) or holds the windows that the application has already
  * registered for exactly these buffers, which stay the application's. For a local group pass all
- * its handles at once; memory from cudaMalloc is fine there. Since 0.1.
+ * its handles at once; memory from cudaMalloc is fine there. As with NCCL's own windows, a call must
+ * then use registered memory on all ranks, at the same offset in its buffer, or on none. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *const *buffers,
                                                   const ncclWindow_t *windows, int n, size_t bytes);

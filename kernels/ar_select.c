@@ -40,11 +40,15 @@ int st_family_by_name(const char *name)
 #define RULE     "unmeasured: extrapolated from 4 ranks"
 #define PCIE     "unmeasured: fewer flows and no LL128, after published PCIe numbers"
 #define HOSTMEM  "unmeasured: chosen by wire bytes"
+#define STAGED   "recv not registered: NCCL's ring does without our extra local copy"
+
+enum need { ANY, UNMAPPED };
 
 /* First row that fits wins. ${ctas} is the most that a call of this row gets; short messages get as
  * many as they have words for. */
 struct row {
     int         links, min_ranks, max_ranks;
+    enum need   need; /* UNMAPPED: only when recv is not registered */
     uint64_t    max_bytes;
     int         family, ctas, threads, lag;
     const char *source;
@@ -52,44 +56,47 @@ struct row {
 
 static const struct row table[] = {
     /* NVLink, two ranks: one-shot moves no more than two-shot does */
-    {ST_LINKS_NVLINK, 2, 2, 16 * KiB, ST_ONE_LL8, 16, 128, 0, SPIKE},
-    {ST_LINKS_NVLINK, 2, 2, 64 * KiB, ST_ONE_LAMPORT, 64, 128, 0, SPIKE},
-    {ST_LINKS_NVLINK, 2, 2, 256 * KiB, ST_ONE_LAMPORT, 64, 256, 0, SPIKE},
-    {ST_LINKS_NVLINK, 2, 2, 512 * KiB, ST_ONE_LAMPORT, 64, 512, 0, SPIKE},
-    {ST_LINKS_NVLINK, 2, 2, 2 * MiB, ST_ONE_LAMPORT, 128, 512, 0, SPIKE},
-    {ST_LINKS_NVLINK, 2, 2, 8 * MiB, ST_TWO_LAMPORT, 128, 1024, 0, SPIKE},
-    {ST_LINKS_NVLINK, 2, 2, 128 * MiB, ST_CHUNKED, 128, 512, 1, SPIKE},
-    {ST_LINKS_NVLINK, 2, 2, NO_END, ST_COPY, 64, 512, 0, SPIKE},
+    {ST_LINKS_NVLINK, 2, 2, ANY, 16 * KiB, ST_ONE_LL8, 16, 128, 0, SPIKE},
+    {ST_LINKS_NVLINK, 2, 2, ANY, 64 * KiB, ST_ONE_LAMPORT, 64, 128, 0, SPIKE},
+    {ST_LINKS_NVLINK, 2, 2, ANY, 256 * KiB, ST_ONE_LAMPORT, 64, 256, 0, SPIKE},
+    {ST_LINKS_NVLINK, 2, 2, ANY, 512 * KiB, ST_ONE_LAMPORT, 64, 512, 0, SPIKE},
+    {ST_LINKS_NVLINK, 2, 2, ANY, 2 * MiB, ST_ONE_LAMPORT, 128, 512, 0, SPIKE},
+    {ST_LINKS_NVLINK, 2, 2, ANY, 8 * MiB, ST_TWO_LAMPORT, 128, 1024, 0, SPIKE},
+    {ST_LINKS_NVLINK, 2, 2, ANY, 128 * MiB, ST_CHUNKED, 128, 512, 1, SPIKE},
+    {ST_LINKS_NVLINK, 2, 2, ANY, NO_END, ST_COPY, 64, 512, 0, SPIKE},
     /* NVLink, three and four ranks */
-    {ST_LINKS_NVLINK, 3, 4, 12 * KiB, ST_ONE_LL8, 16, 128, 0, SPIKE},
-    {ST_LINKS_NVLINK, 3, 4, 64 * KiB, ST_ONE_LL128, 64, 128, 0, SPIKE},
-    {ST_LINKS_NVLINK, 3, 4, 160 * KiB, ST_ONE_LL128, 64, 256, 0, SPIKE},
-    {ST_LINKS_NVLINK, 3, 4, 256 * KiB, ST_TWO_LAMPORT, 64, 64, 0, SPIKE},
-    {ST_LINKS_NVLINK, 3, 4, 512 * KiB, ST_TWO_LAMPORT, 64, 128, 0, SPIKE},
-    {ST_LINKS_NVLINK, 3, 4, 2 * MiB, ST_TWO_LAMPORT, 64, 256, 0, SPIKE},
-    {ST_LINKS_NVLINK, 3, 4, 12 * MiB, ST_TWO_LAMPORT, 128, 256, 0, SPIKE},
-    {ST_LINKS_NVLINK, 3, 4, 128 * MiB, ST_CHUNKED, 128, 512, 1, SPIKE},
-    {ST_LINKS_NVLINK, 3, 4, NO_END, ST_COPY, 64, 512, 0, SPIKE},
+    {ST_LINKS_NVLINK, 3, 4, ANY, 12 * KiB, ST_ONE_LL8, 16, 128, 0, SPIKE},
+    {ST_LINKS_NVLINK, 3, 4, ANY, 64 * KiB, ST_ONE_LL128, 64, 128, 0, SPIKE},
+    {ST_LINKS_NVLINK, 3, 4, ANY, 160 * KiB, ST_ONE_LL128, 64, 256, 0, SPIKE},
+    {ST_LINKS_NVLINK, 3, 4, ANY, 256 * KiB, ST_TWO_LAMPORT, 64, 64, 0, SPIKE},
+    {ST_LINKS_NVLINK, 3, 4, ANY, 512 * KiB, ST_TWO_LAMPORT, 64, 128, 0, SPIKE},
+    {ST_LINKS_NVLINK, 3, 4, ANY, 2 * MiB, ST_TWO_LAMPORT, 64, 256, 0, SPIKE},
+    {ST_LINKS_NVLINK, 3, 4, ANY, 12 * MiB, ST_TWO_LAMPORT, 128, 256, 0, SPIKE},
+    {ST_LINKS_NVLINK, 3, 4, ANY, 64 * MiB, ST_CHUNKED, 128, 512, 1, SPIKE},
+    {ST_LINKS_NVLINK, 3, 4, UNMAPPED, NO_END, ST_NCCL, 0, 0, 0, STAGED},
+    {ST_LINKS_NVLINK, 3, 4, ANY, 128 * MiB, ST_CHUNKED, 128, 512, 1, SPIKE},
+    {ST_LINKS_NVLINK, 3, 4, ANY, NO_END, ST_COPY, 64, 512, 0, SPIKE},
     /* NVLink, up to sixteen */
-    {ST_LINKS_NVLINK, 5, 16, 8 * KiB, ST_ONE_LL8, 16, 128, 0, RULE},
-    {ST_LINKS_NVLINK, 5, 16, 48 * KiB, ST_ONE_LL128, 64, 128, 0, RULE},
-    {ST_LINKS_NVLINK, 5, 16, 512 * KiB, ST_TWO_LAMPORT, 64, 128, 0, RULE},
-    {ST_LINKS_NVLINK, 5, 16, 8 * MiB, ST_TWO_LAMPORT, 128, 256, 0, RULE},
-    {ST_LINKS_NVLINK, 5, 16, 64 * MiB, ST_CHUNKED, 128, 512, 1, RULE},
-    {ST_LINKS_NVLINK, 5, 16, NO_END, ST_COPY, 64, 512, 0, RULE},
+    {ST_LINKS_NVLINK, 5, 16, ANY, 8 * KiB, ST_ONE_LL8, 16, 128, 0, RULE},
+    {ST_LINKS_NVLINK, 5, 16, ANY, 48 * KiB, ST_ONE_LL128, 64, 128, 0, RULE},
+    {ST_LINKS_NVLINK, 5, 16, ANY, 512 * KiB, ST_TWO_LAMPORT, 64, 128, 0, RULE},
+    {ST_LINKS_NVLINK, 5, 16, ANY, 8 * MiB, ST_TWO_LAMPORT, 128, 256, 0, RULE},
+    {ST_LINKS_NVLINK, 5, 16, ANY, 64 * MiB, ST_CHUNKED, 128, 512, 1, RULE},
+    {ST_LINKS_NVLINK, 5, 16, UNMAPPED, NO_END, ST_NCCL, 0, 0, 0, STAGED},
+    {ST_LINKS_NVLINK, 5, 16, ANY, NO_END, ST_COPY, 64, 512, 0, RULE},
     /* PCIe peer access: few blocks; a line of LL128 may arrive in parts, so it never runs here */
-    {ST_LINKS_PCIE, 2, 2, 4 * KiB, ST_ONE_LL8, 4, 128, 0, PCIE},
-    {ST_LINKS_PCIE, 2, 2, 4 * MiB, ST_ONE_LAMPORT, 16, 128, 0, PCIE},
-    {ST_LINKS_PCIE, 3, 16, 4 * KiB, ST_ONE_LL8, 4, 128, 0, PCIE},
-    {ST_LINKS_PCIE, 3, 16, 16 * KiB, ST_ONE_LAMPORT, 4, 256, 0, PCIE},
-    {ST_LINKS_PCIE, 3, 16, 4 * MiB, ST_TWO_LAMPORT, 16, 256, 0, PCIE},
-    {ST_LINKS_PCIE, 2, 16, 16 * MiB, ST_CHUNKED, 16, 512, 1, PCIE},
-    {ST_LINKS_PCIE, 2, 16, NO_END, ST_COPY, 32, 512, 0, PCIE},
+    {ST_LINKS_PCIE, 2, 2, ANY, 4 * KiB, ST_ONE_LL8, 4, 128, 0, PCIE},
+    {ST_LINKS_PCIE, 2, 2, ANY, 4 * MiB, ST_ONE_LAMPORT, 16, 128, 0, PCIE},
+    {ST_LINKS_PCIE, 3, 16, ANY, 4 * KiB, ST_ONE_LL8, 4, 128, 0, PCIE},
+    {ST_LINKS_PCIE, 3, 16, ANY, 16 * KiB, ST_ONE_LAMPORT, 4, 256, 0, PCIE},
+    {ST_LINKS_PCIE, 3, 16, ANY, 4 * MiB, ST_TWO_LAMPORT, 16, 256, 0, PCIE},
+    {ST_LINKS_PCIE, 2, 16, ANY, 16 * MiB, ST_CHUNKED, 16, 512, 1, PCIE},
+    {ST_LINKS_PCIE, 2, 16, ANY, NO_END, ST_COPY, 32, 512, 0, PCIE},
     /* pinned host memory */
-    {ST_LINKS_HOST, 2, 16, 4 * KiB, ST_ONE_LL8, 8, 128, 0, HOSTMEM},
-    {ST_LINKS_HOST, 2, 2, NO_END, ST_ONE_LAMPORT, 32, 256, 0, HOSTMEM},
-    {ST_LINKS_HOST, 3, 16, 16 * KiB, ST_ONE_LAMPORT, 16, 256, 0, HOSTMEM},
-    {ST_LINKS_HOST, 3, 16, NO_END, ST_TWO_LAMPORT, 32, 256, 0, HOSTMEM},
+    {ST_LINKS_HOST, 2, 16, ANY, 4 * KiB, ST_ONE_LL8, 8, 128, 0, HOSTMEM},
+    {ST_LINKS_HOST, 2, 2, ANY, NO_END, ST_ONE_LAMPORT, 32, 256, 0, HOSTMEM},
+    {ST_LINKS_HOST, 3, 16, ANY, 16 * KiB, ST_ONE_LAMPORT, 16, 256, 0, HOSTMEM},
+    {ST_LINKS_HOST, 3, 16, ANY, NO_END, ST_TWO_LAMPORT, 32, 256, 0, HOSTMEM},
 };
 
 #define ROWS (sizeof table / sizeof table[0])
@@ -223,9 +230,11 @@ static const struct row *find_row(const struct st_ask *ask)
 {
     for (size_t i = 0; i < ROWS; i++)
         if (table[i].links == ask->links && ask->ranks >= table[i].min_ranks &&
-            ask->ranks <= table[i].max_ranks && ask->bytes <= table[i].max_bytes)
+            ask->ranks <= table[i].max_ranks && ask->bytes <= table[i].max_bytes &&
+            (table[i].need == ANY || !ask->dst_mapped) &&
+            (table[i].family != ST_NCCL || ask->has_nccl))
             return &table[i];
-    return &table[0]; /* one rank: any kernel of ours copies */
+    return &table[0]; /* one rank: no kernel runs at all */
 }
 
 int st_select(const struct st_ask *ask, const struct st_force *force, struct st_choice *choice)
@@ -296,8 +305,9 @@ size_t st_select_print(int ranks, int links, char *text, size_t length)
             continue;
         if (r->max_bytes != NO_END)
             snprintf(upto, sizeof upto, "%llu KiB", (unsigned long long)(r->max_bytes / KiB));
-        n = snprintf(line, sizeof line, "  to %-10s %-12s at most %3d blocks of %4d  (%s)\n", upto,
-                     names[r->family], r->ctas, r->threads, r->source);
+        n = snprintf(line, sizeof line, "  to %-10s %-12s at most %3d blocks of %4d%s  (%s)\n", upto,
+                     names[r->family], r->ctas, r->threads,
+                     r->need == UNMAPPED ? ", recv unregistered" : "", r->source);
         if (need + (size_t)n < length)
             memcpy(text + need, line, (size_t)n + 1);
         need += (size_t)n;
