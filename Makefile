@@ -122,7 +122,7 @@ demo: all $(B)/test/demo/demo
 
 # Examples of the pages give what they show, generated pages are fresh, man pages format.
 TEST_ALSO += test-docs
-test-docs: all $(B)/test/demo/demo
+test-docs: all $(B)/test/demo/demo | need-check
 	$(Q)sh test/docs.sh $(B)
 
 LIB_DIR := $(DESTDIR)$(PREFIX)/lib
@@ -140,7 +140,7 @@ install: all
 
 # What the commands print (test/golden/*/*.cmd), predictions of the whole recorded corpus among it.
 TEST_ALSO += test-golden
-test-golden: $(B)/symtuner
+test-golden: $(B)/symtuner | need-check
 	$(Q)sh test/golden.sh $(B)/symtuner
 
 # ---- real GPUs -----------------------------------------------------------------------------------

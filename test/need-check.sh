@@ -1,12 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Install libcheck (https://libcheck.github.io) when it is missing and we may.
-command -v pkg-config >/dev/null && pkg-config --exists check && exit 0
+# Install libcheck (https://libcheck.github.io) and xz, which reads the recorded decisions, when they
+# are missing and we may.
+command -v pkg-config >/dev/null && pkg-config --exists check && command -v xz >/dev/null && exit 0
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
-    echo "make test: libcheck is missing; install it (Debian: apt-get install check pkg-config)" >&2
+    echo "make test: libcheck or xz is missing; install them (Debian:" \
+         "apt-get install check pkg-config xz-utils)" >&2
     exit 1
 fi
-echo "make test: installing libcheck"
+echo "make test: installing libcheck and xz"
 export DEBIAN_FRONTEND=noninteractive
-apt-get install -qq -y --no-install-recommends check pkg-config >/dev/null 2>&1 && exit 0
-apt-get update -qq && apt-get install -qq -y --no-install-recommends check pkg-config >/dev/null
+apt-get install -qq -y --no-install-recommends check pkg-config xz-utils >/dev/null 2>&1 && exit 0
+apt-get update -qq && apt-get install -qq -y --no-install-recommends check pkg-config xz-utils >/dev/null
