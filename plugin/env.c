@@ -7,15 +7,12 @@
 
 #include "plugin/process.h"
 
-static _Thread_local struct {
-    const struct st_index *index;
-    struct st_call call;
-} in_flight;
+/* Of the call in flight. A number, not a pointer into rules: it may outlive the communicator. */
+static _Thread_local int call_ctas;
 
-void st_env_call(const struct st_index *index, const struct st_call *call)
+void st_env_call(int sym_ctas)
 {
-    in_flight.index = index;
-    in_flight.call = *call;
+    call_ctas = sym_ctas;
 }
 
 static const char *own_path(void)
@@ -29,12 +26,8 @@ static const char *sym_ctas(void)
 {
     const char *whole = st_process_sym_ctas();
 
-    if (st_process()->percall && in_flight.index) {
-        const struct st_rule *rule = st_index_find(in_flight.index, &in_flight.call);
-
-        if (rule && rule->act.sym_ctas)
-            return st_ctas_text(rule->act.sym_ctas);
-    }
+    if (st_process()->percall && call_ctas)
+        return st_ctas_text(call_ctas);
     return *whole ? whole : NULL;
 }
 

@@ -8,13 +8,11 @@
 #ifndef ST_ENV_H_
 #define ST_ENV_H_
 
-#include "rules/match.h"
-
 /* The value NCCL shall see for ${name}; NULL for unset. Static or environment strings only. */
 const char *st_env_get(const char *name);
 
 /* Per-call CTAs: the profiler's CollApi event tells which call the thread is about to schedule;
- * NCCL then asks for NCCL_SYM_CTAS on the same thread. ${index} may be NULL. */
-void st_env_call(const struct st_index *index, const struct st_call *call);
+ * NCCL then asks for NCCL_SYM_CTAS on the same thread. 0: no rule gives that call a count. */
+void st_env_call(int sym_ctas);
 
 #endif

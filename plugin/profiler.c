@@ -5,6 +5,7 @@
 
 #include "plugin/env.h"
 #include "plugin/ledger.h"
+#include "rules/match.h"
 
 struct st_profiler {
     struct st_ledger *ledger;
@@ -87,10 +88,13 @@ static void call(struct st_profiler *profiler, const struct nccl_abi_ev_coll_api
     if (profiler->index && api->func && api->datatype) {
         int coll = parse_func(api->func);
         struct st_call now = {coll, 0, 1, true};
+        const struct st_rule *rule = NULL;
 
-        if (coll >= 0)
+        if (coll >= 0) {
             now.bytes = total_bytes(profiler, coll, api->count, api->datatype);
-        st_env_call(coll >= 0 ? profiler->index : NULL, &now);
+            rule = st_index_find(profiler->index, &now);
+        }
+        st_env_call(rule ? rule->act.sym_ctas : 0);
     }
 }
 
