@@ -11,8 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rules/reader.h"
-#include "symtuner.h"
+#include "plugin/process.h"
 
 /* NVML: 0 is success, handles are pointers (nvml.h, stable since v2 of each call). */
 struct nvml {
@@ -122,18 +121,25 @@ static void forget(struct symtuner_machine *machine)
     *machine = (struct symtuner_machine){.nvlink = -1, .multicast = -1};
 }
 
-/* SYMTUNER_MACHINE: keys of a [provenance] section, separated by semicolons. */
-static bool read_description(const char *text, struct symtuner_machine *machine)
+bool st_machine_read(const char *text, struct symtuner_machine *machine, char *error, size_t size)
 {
-    char lines[512] = "[provenance]\n", error[SYMTUNER_ERROR_MAX];
+    char lines[512], wrong[SYMTUNER_ERROR_MAX], *what;
     symtuner_rules *rules;
 
-    snprintf(lines + strlen(lines), sizeof lines - strlen(lines), "%s", text);
+    forget(machine);
+    if ((size_t)snprintf(lines, sizeof lines, "[provenance]\n%s", text) >= sizeof lines) {
+        snprintf(error, size, "SYMTUNER_MACHINE: longer than %zu bytes", sizeof lines - 16);
+        return false;
+    }
     for (char *c = lines; *c; c++)
         if (*c == ';')
             *c = '\n';
-    if (symtuner_rules_parse(lines, "SYMTUNER_MACHINE", &rules, error, sizeof error) != SYMTUNER_OK)
+    if (symtuner_rules_parse(lines, "SYMTUNER_MACHINE", &rules, wrong, sizeof wrong) !=
+        SYMTUNER_OK) {
+        what = strstr(wrong, ": "); /* past the line and column, which nobody wrote */
+        snprintf(error, size, "SYMTUNER_MACHINE%s", what ? what : "");
         return false;
+    }
     strcpy(machine->gpu, rules->provenance.gpu);
     machine->nvlink = rules->provenance.links;
     machine->multicast = rules->provenance.multicast;
@@ -144,10 +150,11 @@ static bool read_description(const char *text, struct symtuner_machine *machine)
 int symtuner_machine_find(struct symtuner_machine *machine)
 {
     const char *described = getenv("SYMTUNER_MACHINE");
+    char error[SYMTUNER_ERROR_MAX];
 
     forget(machine);
     if (described && *described)
-        return read_description(described, machine);
+        return st_machine_read(described, machine, error, sizeof error);
     if (!ask_nvml(machine)) {
         forget(machine);
         return 0;

@@ -15,7 +15,8 @@ static struct st_process process = {.sym_ctas_from = "not decided"};
 static pthread_once_t read_once = PTHREAD_ONCE_INIT, decide_once = PTHREAD_ONCE_INIT,
                       start_once = PTHREAD_ONCE_INIT, default_once = PTHREAD_ONCE_INIT;
 static symtuner_rules *defaults;
-static char first_error[SYMTUNER_ERROR_MAX]; /* of reading; said when a logger exists */
+/* Of reading; said when a logger exists. */
+static char option_error[SYMTUNER_ERROR_MAX], rules_error[SYMTUNER_ERROR_MAX];
 
 static void read_defaults(void)
 {
@@ -41,14 +42,14 @@ static void add_rules(const char *what,
 
     if (!what || !*what || process.rules_wrong)
         return;
-    if (read(what, &more, first_error, sizeof first_error) != SYMTUNER_OK) {
+    if (read(what, &more, rules_error, sizeof rules_error) != SYMTUNER_OK) {
         process.rules_wrong = true;
     } else if (!process.rules) {
         process.rules = more;
         return;
     } else {
         if (!st_rules_append(process.rules, more)) {
-            snprintf(first_error, sizeof first_error,
+            snprintf(rules_error, sizeof rules_error,
                      "%.200s: with the rules before it more than %d rules; merge some", what,
                      SYMTUNER_RULES_MAX);
             process.rules_wrong = true;
@@ -62,7 +63,11 @@ static void read_all(void)
     const char *mixed = getenv("NCCL_ENQUEUE_REARCH_ENABLE");
     const char *csv = getenv("NCCL_TUNER_CONFIG_FILE");
 
-    st_options_read(&process.options, first_error, sizeof first_error);
+    struct symtuner_machine described;
+
+    if (st_options_read(&process.options, option_error, sizeof option_error) &&
+        process.options.machine[0])
+        st_machine_read(process.options.machine, &described, option_error, sizeof option_error);
     st_log_level(process.options.log);
     process.mode = process.options.mode[0] == 's'   ? ST_MODE_STEER
                    : process.options.mode[1] == 'b' ? ST_MODE_OBSERVE
@@ -108,7 +113,7 @@ static void decide_sym_ctas(void)
 
     symtuner_machine_find(&process.machine);
     if (process.rules && symtuner_rules_fit(process.rules, process.nccl, &process.machine,
-                                            first_error, sizeof first_error) != SYMTUNER_OK) {
+                                            rules_error, sizeof rules_error) != SYMTUNER_OK) {
         process.rules_wrong = true;
         process.rules = NULL; /* kept allocated: another thread may be reading it */
     }
@@ -203,9 +208,10 @@ static void announce(void)
     char release[16];
 
     st_release_print(process.nccl, release, sizeof release);
-    if (first_error[0])
-        st_warn("%s%s", first_error,
-                process.rules_wrong ? "; no rule is applied, NCCL decides everything" : "");
+    if (option_error[0])
+        st_warn("%s", option_error);
+    if (rules_error[0])
+        st_warn("%s; no rule is applied, NCCL decides everything", rules_error);
     for (int i = 0; (hazard = st_hazard_get(process.nccl, i)); i++)
         (hazard->plain ? st_warn : st_info)("NCCL %s: %s", release, hazard->text);
     if (process.sym_ctas == 0 && process.era->symmetric && process.mode == ST_MODE_STEER &&

@@ -49,6 +49,10 @@ void st_process_env(int nccl);
 /* Env interface only: NCCL_SYM_CTAS as text ("" none). Looks at the machine, logs nothing. */
 const char *st_process_sym_ctas(void);
 
+/* SYMTUNER_MACHINE: keys of a [provenance] section, separated by semicolons. False, with what is
+ * wrong in ${error} and an unknown machine, when it cannot be read. */
+bool st_machine_read(const char *text, struct symtuner_machine *machine, char *error, size_t size);
+
 /* A static string for 1..64. */
 const char *st_ctas_text(int ctas);
 
