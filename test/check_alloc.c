@@ -76,7 +76,7 @@ static int refused(void)
     return failed;
 }
 
-enum { ALLOCATIONS = 12 }; /* more than any life below makes: the last rounds refuse none */
+enum { ALLOCATIONS = 16 }; /* more than any life below makes: the last rounds refuse none */
 
 /* ---- tests ---------------------------------------------------------------------------------- */
 

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* check_life.c - loading, unloading, clean-up calls, and what the ledger says in the end. */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "test/host/nccl.h"
+
+START_TEST(test_a_thousand_loads_and_unloads_keep_state_and_answers)
+{
+    const struct release *release = &releases[_i];
+    struct question first = {SYMTUNER_ALLREDUCE, 4096, 1, 0, {8, 9, 10, 6, 7, 12}, 0}; /* then zeros */
+    const char *kept = NULL;
+    void *known = NULL;
+
+    setenv("SYMTUNER_MACHINE", "gpu=test box", 1);
+    setenv("SYMTUNER_RULE", "allreduce prefer=general:ring/ll; process sym-ctas=16", 1);
+    for (int n = 0; n < 1000; n++) {
+        struct question question = first;
+        struct comm comm;
+
+        nccl_load(release, n == 0 ? ENV_PLUGIN : 0);
+        ck_assert_int_eq(nccl_comm(&comm, (uint64_t)n + 1, 8, 1), 0);
+        nccl_ask(&comm, &question);
+        ck_assert(question.table[3] == 5e-7f); /* below the zeros, which are raised */
+        nccl_comm_end(&comm);
+        if (n == 0) {
+            known = (void *)(uintptr_t)plugin.tuner;
+            kept = plugin.get_env ? plugin.get_env("NCCL_SYM_CTAS") : NULL;
+        }
+        ck_assert_ptr_eq(plugin.tuner, known); /* -z nodelete: it never moved */
+        ck_assert_int_eq(dlclose(plugin.library), 0);
+    }
+    if (kept)
+        ck_assert_str_eq(kept, "16"); /* strings that NCCL keeps stay where they are */
+}
+END_TEST
+
+START_TEST(test_clean_up_without_a_communicator_works)
+{
+    struct comm none = {0};
+    struct question question = {SYMTUNER_ALLREDUCE, 4096, 1, 0, {1, 2, 3}, 0};
+
+    setenv("SYMTUNER_MACHINE", "gpu=test box", 1);
+    nccl_load(&releases[_i], 0);
+    nccl_comm_end(&none);                                /* before any init */
+    ck_assert_int_eq(nccl_ask(&none, &question), 0);     /* and asked without one */
+    ck_assert_int_eq(question.channels, 0);
+    ck_assert_int_eq(nccl_comm(&none, 1, 1, 1), 0);      /* one rank: never asked */
+    nccl_comm_end(&none);
+    nccl_comm_end(&none);
+}
+END_TEST
+
+/* ---- ledger --------------------------------------------------------------------------------- */
+
+static const float table[T_CELLS] = {8, 9, 10, 6, 7, 12, -1, -1, -1, -1, -1,
+                                     -1, -1, -1, 5, -1, -1, -1, -1, -1, -1};
+
+static void has(const char *text, const char *line, int wanted)
+{
+    const char *at = strstr(text, line);
+
+    ck_assert_msg(!wanted == !at, "%s \"%s\" in\n%s", wanted ? "no" : "unwanted", line, text);
+}
+
+START_TEST(test_the_ledger_tells_what_was_asked_picked_and_ran)
+{
+    const struct release *release = &releases[_i];
+    int newer = release->nccl >= 23100, asks = release->nccl >= 22900 ? 2 : 1;
+    struct question last;
+    const char *text;
+    struct comm comm;
+    char line[256];
+
+    setenv("SYMTUNER_MACHINE", "gpu=test box", 1);
+    setenv("SYMTUNER_LEDGER", nccl_temp(), 1);
+    setenv("SYMTUNER_RULE", "allreduce registered=no prefer=general:ring/ll", 1);
+    nccl_load(release, 0);
+    ck_assert_int_eq(nccl_comm(&comm, 0xfeed, 8, 1), 0);
+    ck_assert_int_ne(comm.mask, 0);
+    for (int i = 0; i < 3; i++)
+        nccl_collective(&comm, SYMTUNER_ALLREDUCE, 4096, 0, table, 0, &last);
+    nccl_collective(&comm, SYMTUNER_ALLGATHER, 4096, 1, table, 1, &last);
+    nccl_comm_end(&comm);
+    text = nccl_read(getenv("SYMTUNER_LEDGER"));
+    has(text, "# symtuner ledger 1\n", 1);
+    has(text, "\nend\n", 1);
+    has(text, release->tuner > 4 ? "comm id=0x000000000000feed ranks=8 nodes=1 local=1"
+                                 : "comm id=0x0000000000000000 ranks=8 nodes=1 local=1", 1);
+    snprintf(line, sizeof line, "nccl=%d.%d.%d ", release->nccl / 10000, release->nccl / 100 % 100,
+             release->nccl % 100);
+    has(text, line, 1);
+    snprintf(line, sizeof line, "asked coll=allreduce bytes=4096..8191 registered=0 "
+             "verdict=general count=%d\n", newer ? 3 : 3 * asks);
+    has(text, line, 1);
+    has(text, "asked coll=allreduce bytes=4096..8191 registered=0 verdict=probe count=3\n", newer);
+    snprintf(line, sizeof line, "picked coll=allreduce bytes=4096..8191 algo=ring proto=ll "
+             "count=%d\n", newer ? 3 : 3 * asks);
+    has(text, line, 1);
+    has(text, "ran coll=allreduce bytes=4096..8191 called=3 captured=0 general=3 symmetric=0 ce=0",
+        release->profiler >= 5);
+    has(text, "ran coll=allreduce bytes=4096..8191 called=0 captured=0 general=3 symmetric=0 ce=0",
+        release->profiler == 4);
+    has(text, "ran coll=allgather bytes=32768..65535 called=1 captured=0 general=0 symmetric=1 "
+              "ce=0", release->profiler >= 5);
+}
+END_TEST
+
+START_TEST(test_no_ledger_no_events)
+{
+    struct comm comm;
+
+    setenv("SYMTUNER_MACHINE", "gpu=test box", 1);
+    nccl_load(&releases[_i], ENV_PLUGIN);
+    ck_assert_int_eq(nccl_comm(&comm, 1, 8, 1), 0);
+    ck_assert_int_eq(comm.mask, 0);
+    nccl_comm_end(&comm);
+}
+END_TEST
+
+START_TEST(test_two_processes_append_to_one_ledger)
+{
+    struct comm comm;
+    const char *text;
+
+    setenv("SYMTUNER_MACHINE", "gpu=test box", 1);
+    setenv("SYMTUNER_LEDGER", nccl_temp(), 1);
+    nccl_load(&releases[3], 0);
+    for (uint64_t id = 1; id <= 2; id++) {
+        ck_assert_int_eq(nccl_comm(&comm, id, 8, 1), 0);
+        nccl_comm_end(&comm);
+    }
+    text = nccl_read(getenv("SYMTUNER_LEDGER"));
+    has(text, "comm id=0x0000000000000001", 1);
+    has(text, "comm id=0x0000000000000002", 1);
+}
+END_TEST
+
+START_TEST(test_a_ledger_that_cannot_be_written_is_a_warning)
+{
+    struct comm comm;
+
+    setenv("SYMTUNER_MACHINE", "gpu=test box", 1);
+    setenv("SYMTUNER_LEDGER", "/nonexistent/ledger", 1);
+    nccl_load(&releases[3], 0);
+    ck_assert_int_eq(nccl_comm(&comm, 1, 8, 1), 0);
+    nccl_comm_end(&comm);
+    has(nccl_log.text, "SYMTUNER_LEDGER=/nonexistent/ledger: No such file or directory", 1);
+}
+END_TEST
+
+Suite *life_suite(void)
+{
+    Suite *suite = suite_create("life");
+    TCase *load = tcase_create("loading"), *ledger = tcase_create("ledger");
+
+    tcase_set_timeout(load, 120);
+    t_each_release(load, test_a_thousand_loads_and_unloads_keep_state_and_answers);
+    t_each_release(load, test_clean_up_without_a_communicator_works);
+    t_each_release(ledger, test_the_ledger_tells_what_was_asked_picked_and_ran);
+    t_each_release(ledger, test_no_ledger_no_events);
+    tcase_add_test(ledger, test_two_processes_append_to_one_ledger);
+    tcase_add_test(ledger, test_a_ledger_that_cannot_be_written_is_a_warning);
+    suite_add_tcase(suite, load);
+    suite_add_tcase(suite, ledger);
+    return suite;
+}

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* check_variables.c - NCCL_* variables: supplied where unset, once, and never over the user's. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "test/host/nccl.h"
+
+static const struct release *const r227 = &releases[1], *const r228 = &releases[3],
+                     *const r2297 = &releases[5];
+
+static void set_box(const char *rule)
+{
+    setenv("SYMTUNER_MACHINE", "gpu=test box; links=nvlink; multicast=no", 1);
+    if (rule)
+        setenv("SYMTUNER_RULE", rule, 1);
+}
+
+START_TEST(test_tuner_alone_puts_the_ctas_into_the_environment)
+{
+    struct comm comm;
+
+    set_box("process sym-ctas=16");
+    nccl_load(&releases[_i], 0);
+    ck_assert_ptr_null(getenv("NCCL_SYM_CTAS"));
+    ck_assert_int_eq(nccl_comm(&comm, 1, 4, 1), 0);
+    ck_assert_str_eq(getenv("NCCL_SYM_CTAS"), "16");
+    unsetenv("NCCL_SYM_CTAS"); /* once means once */
+    nccl_comm_end(&comm);
+    ck_assert_int_eq(nccl_comm(&comm, 2, 4, 1), 0);
+    ck_assert_ptr_null(getenv("NCCL_SYM_CTAS"));
+    nccl_comm_end(&comm);
+}
+END_TEST
+
+static const struct {
+    const char *name, *value, *after; /* NCCL_SYM_CTAS afterwards */
+} kept[] = {
+    {"NCCL_SYM_CTAS", "5", "5"},
+    {"NCCL_SYM_CTAS", "", ""},
+    {"NCCL_MIN_CTAS", "8", NULL},
+    {"NCCL_MAX_CTAS", "8", NULL},
+    {"SYMTUNER_SETENV", "0", NULL},
+    {"SYMTUNER_MODE", "off", NULL},
+    {"SYMTUNER_MODE", "observe", NULL},
+    {"UNRELATED", "1", "16"},
+};
+
+static void check_ctas(const char *got, const char *want, const char *how)
+{
+    ck_assert_msg(want ? got && strcmp(got, want) == 0 : !got, "%s: %s=%s gave NCCL_SYM_CTAS=%s",
+                  how, kept[0].name, kept[0].value, got ? got : "(unset)");
+}
+
+START_TEST(test_what_the_user_set_is_never_replaced)
+{
+    struct comm comm;
+
+    set_box("process sym-ctas=16");
+    setenv(kept[_i].name, kept[_i].value, 1);
+    nccl_load(r228, 0);
+    ck_assert_int_eq(nccl_comm(&comm, 1, 4, 1), 0);
+    check_ctas(getenv("NCCL_SYM_CTAS"), kept[_i].after, "setenv");
+    nccl_comm_end(&comm);
+}
+END_TEST
+
+START_TEST(test_the_env_interface_never_replaces_it_either)
+{
+    int setenv_switch = strcmp(kept[_i].name, "SYMTUNER_SETENV") == 0;
+
+    set_box("process sym-ctas=16");
+    setenv(kept[_i].name, kept[_i].value, 1);
+    nccl_load(r228, ENV_PLUGIN);
+    check_ctas(plugin.get_env("NCCL_SYM_CTAS"), setenv_switch ? "16" : kept[_i].after, "env");
+}
+END_TEST
+
+START_TEST(test_env_alone_answers_and_leaves_the_environment_alone)
+{
+    struct comm comm;
+
+    set_box("process sym-ctas=16");
+    nccl_load(&releases[_i], ENV_PLUGIN);
+    if (!plugin.get_env)
+        return;
+    ck_assert_str_eq(plugin.get_env("NCCL_TUNER_PLUGIN"), getenv("SO_UNDER_TEST"));
+    ck_assert_str_eq(plugin.get_env("NCCL_PROFILER_PLUGIN"), getenv("SO_UNDER_TEST"));
+    ck_assert_str_eq(plugin.get_env("NCCL_SYM_CTAS"), "16");
+    ck_assert_ptr_null(plugin.get_env("NCCL_NO_CACHE"));
+    ck_assert_ptr_null(plugin.get_env("NCCL_SYM_KERNEL"));
+    ck_assert_int_eq(nccl_comm(&comm, 1, 4, 1), 0);
+    ck_assert_ptr_null(getenv("NCCL_SYM_CTAS"));
+    nccl_comm_end(&comm);
+    ck_assert_int_eq(plugin.release->env == 1
+                         ? ((const struct nccl_abi_env_v1 *)plugin.env)->finalize()
+                         : ((const struct nccl_abi_env_v2 *)plugin.env)->finalize(), 0);
+    ck_assert_str_eq(plugin.get_env("NCCL_SYM_CTAS"), "16"); /* strings outlive finalize */
+}
+END_TEST
+
+START_TEST(test_the_user_s_variables_pass_through_env)
+{
+    set_box(NULL);
+    setenv("NCCL_TUNER_PLUGIN", "none", 1);
+    setenv("NCCL_PROFILER_PLUGIN", "mine.so", 1);
+    setenv("NCCL_ALGO", "Ring", 1);
+    setenv("NCCL_EMPTY", "", 1);
+    nccl_load(&releases[3 + _i], ENV_PLUGIN);
+    ck_assert_str_eq(plugin.get_env("NCCL_TUNER_PLUGIN"), "none");
+    ck_assert_str_eq(plugin.get_env("NCCL_PROFILER_PLUGIN"), "mine.so");
+    ck_assert_str_eq(plugin.get_env("NCCL_ALGO"), "Ring");
+    ck_assert_str_eq(plugin.get_env("NCCL_EMPTY"), "");
+    ck_assert_str_eq(plugin.get_env("PATH"), getenv("PATH"));
+    ck_assert_ptr_null(plugin.get_env("NCCL_NOT_SET"));
+    ck_assert_ptr_null(plugin.get_env("NCCL_SYM_CTAS")); /* nothing is known for this box */
+    setenv("NCCL_ALGO", "Tree", 1); /* nothing is cached */
+    ck_assert_str_eq(plugin.get_env("NCCL_ALGO"), "Tree");
+}
+END_TEST
+
+START_TEST(test_env_is_silent_when_off)
+{
+    set_box("process sym-ctas=16");
+    setenv("SYMTUNER_MODE", "off", 1);
+    nccl_load(r228, ENV_PLUGIN);
+    ck_assert_ptr_null(plugin.get_env("NCCL_TUNER_PLUGIN"));
+    ck_assert_ptr_null(plugin.get_env("NCCL_SYM_CTAS"));
+}
+END_TEST
+
+/* Per-call CTAs: CollApi tells what comes, NCCL then asks on the same thread. */
+START_TEST(test_per_call_ctas_follow_the_call_in_flight)
+{
+    struct comm comm, other;
+
+    set_box("allreduce bytes=..64KiB sym-ctas=8; allreduce sym-ctas=24; process sym-ctas=16");
+    setenv("SYMTUNER_PERCALL", "1", 1);
+    nccl_load(r2297, ENV_PLUGIN);
+    ck_assert_str_eq(plugin.get_env("NCCL_NO_CACHE"), "NCCL_SYM_CTAS");
+    ck_assert_int_eq(nccl_comm(&comm, 1, 4, 1), 0);
+    ck_assert(comm.mask & NCCL_ABI_EV_COLL_API);
+    ck_assert_str_eq(plugin.get_env("NCCL_SYM_CTAS"), "16");
+    nccl_event(&comm, NCCL_ABI_EV_COLL_API, SYMTUNER_ALLREDUCE, 1024, 0);
+    ck_assert_str_eq(plugin.get_env("NCCL_SYM_CTAS"), "8");
+    ck_assert_str_eq(plugin.get_env("NCCL_SYM_CTAS"), "8"); /* once per candidate kernel */
+    nccl_event(&comm, NCCL_ABI_EV_COLL_API, SYMTUNER_ALLREDUCE, 1 << 20, 0);
+    ck_assert_str_eq(plugin.get_env("NCCL_SYM_CTAS"), "24");
+    nccl_event(&comm, NCCL_ABI_EV_COLL_API, SYMTUNER_ALLGATHER, 1024, 0);
+    ck_assert_str_eq(plugin.get_env("NCCL_SYM_CTAS"), "16");
+    nccl_event(&comm, NCCL_ABI_EV_COLL_API, SYMTUNER_ALLREDUCE, 1024, 0);
+    nccl_comm_end(&comm); /* its rules' index goes; the next question must not look into it */
+    ck_assert_int_eq(nccl_comm(&other, 2, 4, 1), 0);
+    ck_assert_ptr_nonnull(plugin.get_env("NCCL_SYM_CTAS"));
+    nccl_comm_end(&other);
+}
+END_TEST
+
+START_TEST(test_per_call_ctas_need_the_release)
+{
+    set_box("allreduce sym-ctas=8");
+    setenv("SYMTUNER_PERCALL", "1", 1);
+    nccl_load(r228, ENV_PLUGIN);
+    ck_assert_ptr_null(plugin.get_env("NCCL_NO_CACHE"));
+    ck_assert_ptr_null(plugin.get_env("NCCL_SYM_CTAS"));
+}
+END_TEST
+
+/* ---- wrong input ---------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name, *value, *warning;
+} wrong[] = {
+    {"SYMTUNER_RULE", "allredcue", "SYMTUNER_RULE:1:1: unknown collective \"allredcue\"; did you "
+                                   "mean allreduce?; no rule is applied"},
+    {"SYMTUNER_RULES", "/nonexistent.rules", "/nonexistent.rules: No such file or directory; no "
+                                             "rule is applied"},
+    {"SYMTUNER_RULES", "test/golden/bad/unknown_key.rules",
+     "test/golden/bad/unknown_key.rules:2:1: unknown key \"col\"; did you mean coll?; no rule"},
+    {"NCCL_TUNER_CONFIG_FILE", "test/golden/bad/few_fields.csv",
+     "test/golden/bad/few_fields.csv:1:1: a row has 8 to 10 fields"},
+    {"SYMTUNER_RULES", "test/golden/rules/everything.rules",
+     "test/golden/rules/everything.rules:3:1: these rules were measured on another machine"},
+    {"SYMTUNER_MODE", "Steer", "SYMTUNER_MODE=Steer: write one of steer|observe|off; using"},
+    {"SYMTUNER_RULS", "x", "SYMTUNER_RULS: no such variable; did you mean SYMTUNER_RULES; `symtuner env`"},
+    {"SYMTUNER_MACHINE", "gpu=x; lnks=nvlink", "SYMTUNER_MACHINE: unknown key \"lnks\"; did you "
+                                               "mean links?"},
+};
+
+START_TEST(test_wrong_input_is_named_once_and_nothing_fails)
+{
+    struct question question = {SYMTUNER_ALLREDUCE, 4096, 1, 0, {1, 2, 3, 4, 5, 6}, 0}, before;
+    struct comm comm;
+
+    set_box(NULL);
+    setenv(wrong[_i].name, wrong[_i].value, 1);
+    nccl_load(r227, 0);
+    for (int i = 0; i < 3; i++) {
+        ck_assert_int_eq(nccl_comm(&comm, 1, 4, 1), 0);
+        before = question;
+        nccl_ask(&comm, &question);
+        ck_assert(memcmp(&question, &before, sizeof before) == 0);
+        nccl_comm_end(&comm);
+    }
+    ck_assert_msg(strstr(nccl_log.text, wrong[_i].warning), "%s", nccl_log.text);
+    ck_assert_int_eq(nccl_log.warnings, 1);
+}
+END_TEST
+
+START_TEST(test_two_wrong_things_are_both_named)
+{
+    struct comm comm;
+
+    set_box("allredcue");
+    setenv("SYMTUNER_LOG", "loud", 1);
+    nccl_load(r228, 0);
+    ck_assert_int_eq(nccl_comm(&comm, 1, 4, 1), 0);
+    nccl_comm_end(&comm);
+    ck_assert_msg(strstr(nccl_log.text, "allredcue") && strstr(nccl_log.text, "SYMTUNER_LOG=loud"),
+                  "%s", nccl_log.text);
+}
+END_TEST
+
+START_TEST(test_strict_fails_the_init_and_the_cleanup_after_it_works)
+{
+    struct comm comm = {0};
+
+    set_box("allredcue");
+    setenv("SYMTUNER_STRICT", "1", 1);
+    nccl_load(&releases[_i], 0);
+    for (int i = 0; i < 3; i++) {
+        comm.tuner = &comm; /* NCCL's pointer must not stay as it was */
+        ck_assert_int_eq(nccl_comm(&comm, 1, 4, 1), NCCL_ABI_INVALID_USAGE);
+        ck_assert_ptr_null(comm.tuner);
+        nccl_comm_end(&comm);
+    }
+}
+END_TEST
+
+Suite *variables_suite(void)
+{
+    Suite *suite = suite_create("variables");
+    TCase *ctas = tcase_create("CTAs"), *percall = tcase_create("per call");
+    TCase *input = tcase_create("wrong input");
+
+    t_each_release(ctas, test_tuner_alone_puts_the_ctas_into_the_environment);
+    tcase_add_loop_test(ctas, test_what_the_user_set_is_never_replaced, 0,
+                        (int)(sizeof kept / sizeof *kept));
+    tcase_add_loop_test(ctas, test_the_env_interface_never_replaces_it_either, 0,
+                        (int)(sizeof kept / sizeof *kept));
+    t_each_release(ctas, test_env_alone_answers_and_leaves_the_environment_alone);
+    tcase_add_loop_test(ctas, test_the_user_s_variables_pass_through_env, 0, RELEASES - 3);
+    tcase_add_test(ctas, test_env_is_silent_when_off);
+    tcase_add_test(percall, test_per_call_ctas_follow_the_call_in_flight);
+    tcase_add_test(percall, test_per_call_ctas_need_the_release);
+    tcase_add_loop_test(input, test_wrong_input_is_named_once_and_nothing_fails, 0,
+                        (int)(sizeof wrong / sizeof *wrong));
+    tcase_add_test(input, test_two_wrong_things_are_both_named);
+    t_each_release(input, test_strict_fails_the_init_and_the_cleanup_after_it_works);
+    suite_add_tcase(suite, ctas);
+    suite_add_tcase(suite, percall);
+    suite_add_tcase(suite, input);
+    return suite;
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * nccl.h - a stand-in for NCCL: loads the built libsymtuner.so as a given release would, and calls
+ * its tables in that release's order. No GPU, no NCCL.
+ *
+ * The order is that of field reading of NCCL's source: env plugin first, then profiler init, then
+ * tuner init, per communicator; at its end tuner finalize, then profiler finalize. Every answer is
+ * checked on its way: success, no dead entry revived, nothing <= 0 written.
+ *
+ * Each test runs in a process of its own, so that each meets a plugin that knows nothing yet.
+ */
+#ifndef TEST_HOST_NCCL_H_
+#define TEST_HOST_NCCL_H_
+
+#include <check.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "nccl_abi/env.h"
+#include "nccl_abi/profiler.h"
+#include "nccl_abi/tuner.h"
+#include "symtuner.h"
+#include "test/tables.h"
+
+struct release {
+    int nccl, tuner, profiler, env; /* the interface versions it asks for; 0 none */
+};
+extern const struct release releases[];
+enum { RELEASES = 11 };
+#define t_each_release(tcase, test) tcase_add_loop_test(tcase, test, 0, RELEASES)
+
+/* The loaded plugin, as this release sees it, and its API. */
+extern struct plugin {
+    const struct release *release;
+    void *library;
+    const void *tuner, *profiler, *env;
+    const char *(*get_env)(const char *name); /* NULL without an env interface */
+    enum symtuner_status (*inline_rules)(const char *, symtuner_rules **, char *, size_t);
+    enum symtuner_status (*decide)(const symtuner_rules *, const struct symtuner_query *,
+                                   struct symtuner_decision *);
+    int (*apply)(const struct symtuner_decision *, const struct symtuner_query *, float *, int, int,
+                 int *);
+    int (*explain)(const symtuner_rules *, const struct symtuner_query *,
+                   const struct symtuner_decision *, char *, size_t);
+} plugin;
+
+enum { ENV_PLUGIN = 1, QUIET = 2 }; /* QUIET: NCCL gives no logger */
+
+/* Load the library and find the tables that the release looks for; with ENV_PLUGIN (where the
+ * release has it) also start its env interface. */
+void nccl_load(const struct release *release, int how);
+
+struct comm {
+    uint64_t id;
+    int ranks, nodes;
+    void *tuner, *profiler;
+    int mask; /* events that the profiler wants */
+};
+
+/* Start and end one rank's communicator; the constants must survive bit by bit. nccl_comm returns
+ * the tuner's answer. */
+int nccl_comm(struct comm *comm, uint64_t id, int ranks, int nodes);
+void nccl_comm_end(struct comm *comm);
+
+struct question {
+    int func;
+    size_t bytes;
+    int pipe_ops, registered;
+    float table[T_CELLS];
+    int channels;
+};
+
+/* One getCollInfo. Returns how many bits of the answer's table differ from the question's. */
+int nccl_ask(const struct comm *comm, struct question *question);
+
+/* A whole collective of ${bytes} per rank as the release plays it: CollApi event, probes, the real
+ * question (in ${last}), Coll event. ${ran_symmetric}: what kernel NCCL then ran. */
+void nccl_collective(const struct comm *comm, int func, size_t bytes, int registered,
+                     const float table[T_CELLS], int ran_symmetric, struct question *last);
+
+/* What NCCL's logger got. */
+extern struct log {
+    int warnings, infos;
+    char text[16384];
+} nccl_log;
+
+/* A temporary file name that is removed when the process ends well; and its content. */
+const char *nccl_temp(void);
+const char *nccl_read(const char *path);
+
+void nccl_event(const struct comm *comm, int kind, int func, size_t count, int symmetric);
+
+Suite *order_suite(void);
+Suite *rules_host_suite(void);
+Suite *variables_suite(void);
+Suite *threads_suite(void);
+Suite *life_suite(void);
+
+#endif
