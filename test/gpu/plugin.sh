@@ -19,6 +19,7 @@ ok() { # ok DESCRIPTION CONDITION-STATUS
 
 # run NAME RANKS [nccl_coll arguments]; the environment comes from the caller
 run() {
+    rm -f "$work/$1.ledger" # it is appended to
     name=$1 ranks=$2
     shift 2
     NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,TUNING,ENV SYMTUNER_LEDGER=$work/$name.ledger \
