@@ -23,9 +23,19 @@
 
 namespace st {
 
+template <class F, int N>
+__device__ __forceinline__ void send_word(const st_args &a, char *const *slot, uint32_t at, uint4 v)
+{
+#pragma unroll
+    for (int i = 0; i < (N ? N - 1 : ST_MAX_RANKS - 1); i++)
+        if (N || i < a.ranks - 1)
+            store_word(slot[i] + at, v);
+}
+
 template <class F, class R, int N>
 __global__ void __launch_bounds__(1024, 1) oneshot(const __grid_constant__ st_args a)
 {
+    constexpr int  peers = N ? N - 1 : ST_MAX_RANKS - 1;
     const int      ranks = N ? N : a.ranks;
     const uint32_t bytes = (uint32_t)a.bytes, words = (uint32_t)a.words;
     const uint32_t rounded = st_round_up32(words, 32); /* warps stay whole */
@@ -34,31 +44,36 @@ __global__ void __launch_bounds__(1024, 1) oneshot(const __grid_constant__ st_ar
     const uint32_t w0 = blockIdx.x * blockDim.x + threadIdx.x;
     const uint32_t my_slot = (uint32_t)a.region + a.me * stride;
     payload        first = {};
+    char          *slot[peers]; /* mine at each peer, even half, first word */
     patience       wait;
 
-    /* The first load is on its way before the counters are read. */
+    /* The first load is on its way before the counters are read, and all that can be computed without
+     * them is: from the moment they arrive, every instruction counts. */
     if (w0 < words)
-        first = F::canonical(load_for_word<F>(a.in, w0, bytes, a.in_align));
+        first = load_for_word<F>(a.in, w0, bytes, a.in_align);
 
-    call           c(a);
+    call c(a);
+
+    first = F::canonical(first); /* not earlier: it would wait for the load */
+
+#pragma unroll
+    for (int i = 0; i < peers; i++) {
+        int to = a.me + 1 + i < ranks ? a.me + 1 + i : a.me + 1 + i - ranks;
+
+        if (N || i < ranks - 1)
+            slot[i] = a.peer[to] + (my_slot + w0 * ST_WORD);
+    }
+
     const uint32_t half = st_half(c.epoch) * (uint32_t)a.half;
 
     stall(a, c.epoch, 1);
+    if (!c.dead && w0 < words)
+        send_word<F, N>(a, slot, half, F::encode(first, c.epoch));
     if (!c.dead)
-        for (uint32_t w = w0; w < words; w += step) {
-            payload p = w == w0 ? first : F::canonical(load_for_word<F>(a.in, w, bytes, a.in_align));
-            uint4   v = F::encode(p, c.epoch);
-
-#pragma unroll
-            for (int i = 1; i < (N ? N : ST_MAX_RANKS); i++) {
-                if (i >= ranks)
-                    break;
-
-                int to = a.me + i < ranks ? a.me + i : a.me + i - ranks;
-
-                store_word(a.peer[to] + (my_slot + w * ST_WORD) + half, v);
-            }
-        }
+        for (uint32_t w = w0 + step; w < words; w += step)
+            send_word<F, N>(a, slot, half + (w - w0) * ST_WORD,
+                            F::encode(F::canonical(load_for_word<F>(a.in, w, bytes, a.in_align)),
+                                      c.epoch));
     c.book_in(a);
     stall(a, c.epoch, 2);
     if (!c.dead)
