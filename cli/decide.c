@@ -148,6 +148,23 @@ static enum symtuner_status load(const struct request *request, symtuner_rules *
     return SYMTUNER_OK;
 }
 
+/* Lines of at most 90 columns, cut at blanks. */
+static void print_wrapped(const char *text)
+{
+    enum { WIDTH = 90 };
+
+    while (strlen(text) > WIDTH) {
+        int n = WIDTH;
+
+        while (n > 0 && text[n] != ' ')
+            n--;
+        n = n ? n : WIDTH;
+        printf("%.*s\n", n, text);
+        text += n + (text[n] == ' ');
+    }
+    puts(text);
+}
+
 static void print_table(const struct request *request, const struct symtuner_decision *decision)
 {
     float after[SYMTUNER_ALGOS * SYMTUNER_PROTOS];
@@ -175,6 +192,7 @@ int st_cmd_decide(int argc, char **argv)
                                         .nodes = 1,
                                         .pipe_ops = 1}};
     struct symtuner_decision decision = {.struct_size = sizeof decision};
+    const char *defaults = getenv("SYMTUNER_DEFAULTS");
     symtuner_rules *rules = NULL;
     char text[2048];
 
@@ -187,6 +205,7 @@ int st_cmd_decide(int argc, char **argv)
         return ST_EXIT_USAGE;
     }
     symtuner_machine_find(&request.query.machine);
+    request.query.no_defaults = defaults && strcmp(defaults, "0") == 0;
     if (!read_request(argc, argv, &request))
         return ST_EXIT_USAGE;
     if (load(&request, &rules, text, sizeof text) != SYMTUNER_OK) {
@@ -200,7 +219,7 @@ int st_cmd_decide(int argc, char **argv)
         return ST_EXIT_USAGE;
     }
     symtuner_explain(rules, &request.query, &decision, text, sizeof text);
-    puts(text);
+    print_wrapped(text);
     if (request.has_table)
         print_table(&request, &decision);
     symtuner_rules_free(rules);

@@ -8,9 +8,10 @@
 #include "symtuner.h"
 
 static const char help[] =
-    "usage: symtuner env [--markdown]\n"
+    "usage: symtuner env [--markdown | --defaults]\n"
     "The SYMTUNER_* variables: value here, default, legal values, meaning.\n"
-    "  --markdown  print docs/env.md\n";
+    "  --markdown  print docs/env.md\n"
+    "  --defaults  print the built-in defaults: a rules text with its provenance\n";
 
 static void print_markdown(void)
 {
@@ -34,6 +35,10 @@ int st_cmd_env(int argc, char **argv)
 
     if (argc > 1 && strcmp(argv[1], "--markdown") == 0 && argc == 2) {
         print_markdown();
+        return ST_EXIT_FINE;
+    }
+    if (argc == 2 && strcmp(argv[1], "--defaults") == 0) {
+        fputs(symtuner_defaults_text(), stdout);
         return ST_EXIT_FINE;
     }
     if (argc > 1) {

@@ -96,6 +96,7 @@ struct symtuner_query {
     int pipe_ops;       /* operations in the group, 1 outside groups; 0 is a probe */
     int registered;     /* 1 when NCCL says regBuff; not the same as "symmetric"   */
     struct symtuner_machine machine;
+    int no_defaults;    /* 1 leaves out the built-in defaults (SYMTUNER_DEFAULTS=0) */
 };
 
 enum symtuner_prefer {
@@ -144,6 +145,9 @@ SYMTUNER_API enum symtuner_status symtuner_rules_inline(const char *text,
                                                         symtuner_rules **rules_out, char *error,
                                                         size_t error_size);
 SYMTUNER_API void symtuner_rules_free(symtuner_rules *rules); /* NULL is legal */
+
+/* The built-in defaults, as the rules text that they are. Since 0.1. */
+SYMTUNER_API const char *symtuner_defaults_text(void);
 
 /* Number of rules, and a 64-bit hash of their meaning: equal hashes on all ranks mean equal rules. */
 SYMTUNER_API int symtuner_rules_count(const symtuner_rules *rules);

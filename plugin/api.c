@@ -24,7 +24,7 @@ enum symtuner_status symtuner_decide(const symtuner_rules *rules,
         return SYMTUNER_EINVAL;
     rule = st_match(rules, 0, &group, &call);
     process = st_rules_process(rules, query->nccl, &query->machine);
-    if (!process)
+    if (!process && !query->no_defaults)
         process = st_rules_process(st_defaults(), query->nccl, &query->machine);
     d.process_ctas = process ? process->act.sym_ctas : 0;
     if (rule) {
@@ -82,4 +82,9 @@ int symtuner_table_pick(int nccl, const float *table, int n_algo, int n_proto, i
                         int *proto_out)
 {
     return st_table_pick(st_era_of(nccl), table, NULL, n_algo, n_proto, algo_out, proto_out);
+}
+
+const char *symtuner_defaults_text(void)
+{
+    return st_defaults_text;
 }

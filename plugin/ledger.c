@@ -144,7 +144,7 @@ static void dump(const struct st_ledger *ledger)
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
-struct st_ledger *st_ledger_open(uint64_t comm_id, int ranks, int nodes, bool tuner)
+struct st_ledger *st_ledger_open(uint64_t comm_id, int ranks, int nodes)
 {
     struct st_ledger *ledger;
 
@@ -159,12 +159,35 @@ struct st_ledger *st_ledger_open(uint64_t comm_id, int ranks, int nodes, bool tu
         ledger->next = open_ledgers;
         open_ledgers = ledger;
     }
-    if (ledger) {
+    if (ledger)
         ledger->users++;
-        ledger->local += tuner;
-    }
     pthread_mutex_unlock(&lock);
     return ledger;
+}
+
+bool st_ledger_tuner_opens(struct st_ledger *ledger)
+{
+    bool first;
+
+    if (!ledger)
+        return true;
+    pthread_mutex_lock(&lock);
+    first = ledger->local++ == 0;
+    ledger->tuners++;
+    pthread_mutex_unlock(&lock);
+    return first;
+}
+
+bool st_ledger_tuner_closes(struct st_ledger *ledger)
+{
+    bool last;
+
+    if (!ledger)
+        return true;
+    pthread_mutex_lock(&lock);
+    last = --ledger->tuners == 0;
+    pthread_mutex_unlock(&lock);
+    return last;
 }
 
 void st_ledger_close(struct st_ledger *ledger)

@@ -24,16 +24,23 @@ struct st_ledger {
     struct st_ledger *next;
     int users;
     uint64_t comm_id;
-    int ranks, nodes, local;      /* local: ranks of this process */
+    int ranks, nodes;
+    int local;                    /* ranks of this process so far           */
+    int tuners;                   /* of these, not closed yet               */
     _Atomic uint64_t asked[SYMTUNER_COLLS][ST_BUCKETS][2][ST_VERDICTS];
     _Atomic uint64_t picked[SYMTUNER_COLLS][ST_BUCKETS][ST_CELLS];
     _Atomic uint64_t ran[SYMTUNER_COLLS][ST_BUCKETS][ST_RANS];
 };
 
 /* Find or make the ledger of a communicator; id 0 (tuner v4 knows none) is never shared. NULL when
- * out of memory: count nothing. ${tuner}: the caller is a rank's tuner, which adds a local rank. */
-struct st_ledger *st_ledger_open(uint64_t comm_id, int ranks, int nodes, bool tuner);
+ * out of memory: count nothing. */
+struct st_ledger *st_ledger_open(uint64_t comm_id, int ranks, int nodes);
 void st_ledger_close(struct st_ledger *ledger);
+
+/* A rank's tuner comes or goes: true for the first to come and for the last to go, who speaks for
+ * the communicator. ${ledger} may be NULL: everybody speaks. */
+bool st_ledger_tuner_opens(struct st_ledger *ledger);
+bool st_ledger_tuner_closes(struct st_ledger *ledger);
 
 static inline int st_ledger_bucket(uint64_t bytes)
 {

@@ -26,7 +26,7 @@ nccl_abi_result st_profiler_open(int abi, uint64_t comm_id, int nodes, int ranks
         !(profiler = calloc(1, sizeof *profiler)))
         return NCCL_ABI_SUCCESS;
     profiler->ranks = ranks;
-    profiler->ledger = st_ledger_open(comm_id, ranks, nodes, false);
+    profiler->ledger = st_ledger_open(comm_id, ranks, nodes);
     if (process->percall && process->rules) {
         struct st_group group = {process->nccl, ranks, nodes, {"", 0, -1, -1}};
 

@@ -36,9 +36,11 @@ nccl_abi_result st_tuner_open(int abi, uint64_t comm_id, size_t ranks, size_t no
     tuner->pick = process->options.ledger[0] != '\0';
     if (process->rules && process->rules->count)
         tuner->index = st_index_build(process->rules, &group);
-    tuner->ledger = st_ledger_open(comm_id, (int)ranks, (int)nodes, true);
+    tuner->ledger = st_ledger_open(comm_id, (int)ranks, (int)nodes);
     st_ledger_listen(&process->options);
     *ctx_out = tuner;
+    if (!st_ledger_tuner_opens(tuner->ledger))
+        return NCCL_ABI_SUCCESS;
     st_info("%s on NCCL %s, comm 0x%llx, %zu ranks, tuner v%d: %d rules (0x%016llx), %s "
             "symmetric CTAs%s (%s)",
             SYMTUNER_VERSION, st_release_print(process->nccl, release, sizeof release),

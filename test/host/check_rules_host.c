@@ -40,7 +40,7 @@ static void ask_api(const symtuner_rules *rules, const struct comm *comm, struct
     struct symtuner_query query = {
         sizeof query,        plugin.release->nccl, (enum symtuner_coll)question->func,
         question->bytes,     comm->ranks,          comm->nodes,
-        question->pipe_ops,  question->registered, {"test box", 0, 1, 0}};
+        question->pipe_ops,  question->registered, {"test box", 0, 1, 0}, 0};
     struct symtuner_decision decision = {.struct_size = sizeof decision};
 
     ck_assert_int_eq(plugin.decide(rules, &query, &decision), SYMTUNER_OK);
