@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * general_model.c - latency plus bytes over bandwidth, per algorithm and protocol.
+ * general_model.c - latency plus bytes over bandwidth, per algorithm and protocol; then channels.
  *
- * The bandwidths of a machine were read off the recorded cost tables of test/data; the formulas
- * are NCCL's and hold for one node. `symtuner why --corpus` compares every recorded table.
+ * The bandwidths and channels of a machine were read off the recording in test/data; the formulas
+ * are NCCL's and hold for one node. `symtuner why --corpus` compares every recorded table and
+ * channel count.
  */
 #include "cli/general_model.h"
 
@@ -20,12 +21,18 @@ static const struct bus {
     int ranks;
     float ring, tree_old, tree; /* tree_old: before 2.29 */
     float nvls_in, nvls_out;
+    int channels, nvls_channels;
 } buses[] = {
-    {"h200", 2, 360, 464.4f, 464.4f, 60, 60}, {"h200", 3, 360, 441.6f, 441.6f, 60, 60},
-    {"h200", 4, 360, 331.2f, 331.2f, 60, 60}, {"h200", 6, 360, 331.2f, 331.2f, 50, 60},
-    {"h200", 8, 360, 331.2f, 331.2f, 40, 60}, {"b200", 8, 720, 588.8f, 662.4f, 80, 90},
-    {"a100pcie", 2, 24, 36.8f, 36.8f, 0, 0},  {"l40s", 4, 24, 22.08f, 22.08f, 0, 0},
-    {"rtxpro6000", 2, 48, 73.6f, 82.8f, 0, 0}, {"rtxpro6000", 4, 48, 44.16f, 44.16f, 0, 0},
+    {"h200", 2, 360, 464.4f, 464.4f, 60, 60, 24, 16},
+    {"h200", 3, 360, 441.6f, 441.6f, 60, 60, 24, 16},
+    {"h200", 4, 360, 331.2f, 331.2f, 60, 60, 24, 16},
+    {"h200", 6, 360, 331.2f, 331.2f, 50, 60, 24, 16},
+    {"h200", 8, 360, 331.2f, 331.2f, 40, 60, 24, 16},
+    {"b200", 8, 720, 588.8f, 662.4f, 80, 90, 32, 24},
+    {"a100pcie", 2, 24, 36.8f, 36.8f, 0, 0, 4, 0},
+    {"l40s", 4, 24, 22.08f, 22.08f, 0, 0, 4, 0},
+    {"rtxpro6000", 2, 48, 73.6f, 82.8f, 0, 0, 4, 0},
+    {"rtxpro6000", 4, 48, 44.16f, 44.16f, 0, 0, 4, 0},
 };
 enum { BUSES = sizeof buses / sizeof *buses };
 
@@ -195,4 +202,113 @@ bool st_general_table(const struct symtuner_call *call, const char *family,
         table[SYMTUNER_NVLS * SYMTUNER_PROTOS + SYMTUNER_SIMPLE] =
             nvls_us + (float)bytes / (1000 * nvls_bw(call, bus));
     return true;
+}
+
+/* ---- channels ------------------------------------------------------------------------------- */
+
+static uint64_t up(uint64_t a, uint64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static int clamp_ctas(const struct symtuner_call *call, int channels)
+{
+    if (channels > call->max_ctas)
+        channels = call->max_ctas;
+    return channels < call->min_ctas ? call->min_ctas : channels;
+}
+
+/* Known to NCCL as registered: from 2.29 a window registers nothing where windows do not work. */
+static bool registered(const struct symtuner_call *call, enum symtuner_reg reg)
+{
+    bool windows = call->nccl < 22900 || (call->win_enable && call->cumem_enable && call->peer_raw);
+
+    return reg == SYMTUNER_REG_COMM || (reg != SYMTUNER_REG_NONE && windows);
+}
+
+/* A ring that reads and writes peers' registered buffers itself. */
+static bool ring_registers(const struct symtuner_call *call, int proto)
+{
+    bool copies = call->coll == SYMTUNER_ALLGATHER || call->coll == SYMTUNER_BROADCAST ||
+                  (call->coll == SYMTUNER_ALLREDUCE && !call->inplace);
+
+    return proto == SYMTUNER_SIMPLE && copies && registered(call, call->recv) &&
+           (call->nccl >= 22900 || call->graph || registered(call, call->send));
+}
+
+/* Multicast on registered buffers, which only one process a rank gets: fewer channels do. */
+static int nvls_registered(const struct symtuner_call *call, int channels)
+{
+    bool new_gpu = call->arch >= 100;
+    bool send = registered(call, call->send), recv = registered(call, call->recv);
+    int share;
+
+    if (call->one_process && !call->proc_reg)
+        return channels;
+    if (call->coll == SYMTUNER_ALLREDUCE && send && recv)
+        share = new_gpu ? 64 : 32;
+    else if (call->coll == SYMTUNER_ALLGATHER && recv)
+        share = 32;
+    else if (call->coll == SYMTUNER_REDUCESCATTER && send)
+        share = new_gpu ? 48 : 40;
+    else
+        return channels;
+    return clamp_ctas(call, (share + call->ranks - 1) / call->ranks);
+}
+
+/* Cut ${bytes} into cells and deal them to at most ${most} channels, as NCCL's scheduler does with
+ * the first of ${calls} equal calls. */
+static int deal(uint64_t bytes, int calls, uint64_t traffic_a_byte, int wanted, int most, bool ll,
+                bool old)
+{
+    const uint64_t least = old ? 16 << 10 : 32 << 10;
+    uint64_t traffic = bytes * traffic_a_byte * (ll ? 4 : 1), channel, cell, cells, a_channel;
+    uint64_t low, middle, high;
+
+    if (traffic < least)
+        traffic = least;
+    wanted = (int64_t)wanted * calls < most ? wanted * calls : most;
+    channel = traffic * (uint64_t)calls / (uint64_t)wanted;
+    channel = !old ? up(channel, 16) * 16 : channel < least ? least : channel;
+    traffic_a_byte *= ll ? 4 : 1;
+    cell = up(up(least, traffic_a_byte), 16) * 16;
+    cells = up(bytes, cell);
+    a_channel = up(channel, cell * traffic_a_byte);
+    low = most == 1 || cells < a_channel ? cells : a_channel;
+    if (a_channel > cells)
+        a_channel = cells;
+    middle = (cells - low) / a_channel;
+    high = (cells - low) % a_channel;
+    if ((uint64_t)most < 1 + middle + (high != 0)) {
+        middle = (uint64_t)most - 2;
+        high = (cells - low) / (middle + 1) + (cells - low) % (middle + 1);
+    }
+    return (int)(1 + middle + (high != 0));
+}
+
+int st_general_channels(const struct symtuner_call *call, const char *family, int algo, int proto)
+{
+    static const int threads[3] = {512, 640, 512};
+    const struct bus *bus = find_bus(family, call->ranks);
+    bool all = call->coll == SYMTUNER_ALLGATHER || call->coll == SYMTUNER_REDUCESCATTER;
+    uint64_t bytes = call->count * (uint64_t)symtuner_dtype_size((int)call->dtype);
+    uint64_t threshold, total = bytes * (uint64_t)(all ? call->ranks : 1) * (uint64_t)call->group;
+    int most, wanted;
+
+    if (!bus || call->nodes != 1 || call->nccl < 22700 || call->nccl >= 23100 ||
+        proto < 0 || proto >= SYMTUNER_PROTOS)
+        return 0;
+    most = wanted = clamp_ctas(call, algo == SYMTUNER_NVLS ? bus->nvls_channels : bus->channels);
+    threshold = (uint64_t)threads[proto] * (proto == SYMTUNER_SIMPLE ? 64 : 8);
+    if (algo == SYMTUNER_RING && proto == SYMTUNER_LL)
+        threshold *= (uint64_t)call->ranks;
+    while (algo != SYMTUNER_NVLS && wanted > 1 && total < (uint64_t)wanted * threshold)
+        wanted--;
+    if (algo == SYMTUNER_NVLS)
+        wanted = nvls_registered(call, wanted);
+    else if (wanted > 16 && wanted <= 24 && algo == SYMTUNER_RING && ring_registers(call, proto))
+        wanted = 16;
+    return deal(bytes, call->group,
+                call->coll == SYMTUNER_ALLREDUCE ? 2 : all ? (uint64_t)call->ranks : 1, wanted, most,
+                proto == SYMTUNER_LL, call->nccl < 22900);
 }

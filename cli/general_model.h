@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * general_model.h - NCCL's cost table of the general kernels, for machines that are known.
+ * general_model.h - NCCL's cost table and channels of general kernels, for machines that are known.
  *
  * What NCCL shows a tuner plugin depends on the channels and bandwidths that it found in the
  * machine. For the machines below those are known, so the table can be computed without running
@@ -23,5 +23,12 @@ const char *st_general_family(const char *machine_or_gpu);
  */
 bool st_general_table(const struct symtuner_call *call, const char *family,
                       float table_out[SYMTUNER_ALGOS * SYMTUNER_PROTOS]);
+
+/*
+ * st_general_channels(call, family, algo, proto):
+ * The channels that NCCL gives a call (of a group: its first) with that algorithm and protocol; 0 when
+ * not known: machines and releases other than above.
+ */
+int st_general_channels(const struct symtuner_call *call, const char *family, int algo, int proto);
 
 #endif

@@ -18,6 +18,7 @@ struct st_why {
     float table[SYMTUNER_ALGOS * SYMTUNER_PROTOS]; /* what call.table points to, if anything */
     const char *machine;                           /* words for a person                     */
     const char *family;                            /* for st_general_table, or NULL          */
+    int links;                                     /* call.nvlink before any setting         */
     bool table_computed;                           /* the table is ours, not the user's      */
     bool machine_assumed, release_assumed;
     const char *set[32];                           /* NCCL settings that apply, NAME=VALUE    */

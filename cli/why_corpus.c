@@ -28,7 +28,7 @@
     X(RECV, "recv_reg", 1) X(GROUP, "group", 1) X(GRAPH, "graph", 0) X(ENV, "env", 1)              \
     X(LAYOUT, "layout", 1) X(CALLS, "tuner_calls", 0) X(TREE_LL, "tree_ll", 0) X(KIND, "kind", 1)  \
     X(ALGORITHM, "algorithm", 0) X(PROTOCOL, "protocol", 0) X(KERNEL, "symmetric_kernel", 1)       \
-    X(CHANNELS, "channels", 1) X(ERROR, "error", 0)
+    X(CHANNELS, "channels", 1) X(ERROR, "error", 0) X(INPLACE, "inplace", 0)
 
 enum column {
 #define X(id, name, needed) COL_##id,
@@ -55,10 +55,10 @@ enum {
 };
 
 enum miss { MISS_KIND, MISS_KERNEL, MISS_CTAS, MISS_ALGORITHM, MISS_BROKEN, MISS_CALLS, MISS_TABLE,
-            MISS_CHEAPEST, MISSES };
+            MISS_CHEAPEST, MISS_CHANNELS, MISSES };
 static const char *const miss_name[] = {"kind", "kernel", "ctas", "algorithm/protocol",
                                         "missing kernel", "tuner calls", "cost table",
-                                        "cheapest of it"};
+                                        "cheapest of it", "channels"};
 
 struct corpus {
     const char *path;
@@ -221,7 +221,7 @@ static int read_call(const struct corpus *corpus, char **field, struct symtuner_
     static const char *const reg[] = {"none", "comm", "window", "sym", NULL};
     static const char *const layout[] = {"processes", "threads", NULL};
     const char *op = text_of(corpus, field, COL_OP), *env = text_of(corpus, field, COL_ENV);
-    int64_t count, group, graph = 0;
+    int64_t count, group, graph = 0, inplace = 0;
     char error[SYMTUNER_ERROR_MAX];
     int release = st_release_parse(text_of(corpus, field, COL_NCCL));
     int coll = symtuner_coll_parse(text_of(corpus, field, COL_COLL));
@@ -243,6 +243,8 @@ static int read_call(const struct corpus *corpus, char **field, struct symtuner_
         number_of(corpus, field, COL_COUNT, 1, (int64_t)1 << 48, &count) ||
         number_of(corpus, field, COL_GROUP, 1, 1 << 20, &group) ||
         (corpus->where[COL_GRAPH] >= 0 && number_of(corpus, field, COL_GRAPH, 0, 1, &graph)) ||
+        (corpus->where[COL_INPLACE] >= 0 &&
+         number_of(corpus, field, COL_INPLACE, 0, 1, &inplace)) ||
         read_machine(corpus, field, call) || read_table(corpus, field, table, &call->table))
         return -1;
     call->coll = (enum symtuner_coll)coll;
@@ -253,6 +255,7 @@ static int read_call(const struct corpus *corpus, char **field, struct symtuner_
     call->recv = (enum symtuner_reg)recv;
     call->group = (int)group;
     call->graph = (int)graph;
+    call->inplace = (int)inplace;
     call->one_process = threads;
     call->first = coll == SYMTUNER_ALLREDUCE &&
                   call->count * (uint64_t)symtuner_dtype_size(dtype) == SWEEP_FIRST_BYTES;
@@ -348,12 +351,13 @@ static int compare_row(struct corpus *corpus, char **field)
     struct symtuner_call call;
     float table[TABLE], ours[TABLE];
     enum miss first = MISSES;
+    const char *family = st_general_family(text_of(corpus, field, COL_MACHINE));
     bool wrong = false, same, computed;
+    int channels;
 
     if (kind < 0 || read_call(corpus, field, &call, table))
         return -1;
-    computed = st_general_table(&call, st_general_family(text_of(corpus, field, COL_MACHINE)),
-                                ours);
+    computed = st_general_table(&call, family, ours);
     if (computed && call.table)
         check_table(corpus, &call, ours, &wrong, &first);
     else if (computed)
@@ -381,6 +385,10 @@ static int compare_row(struct corpus *corpus, char **field)
               verdict.algo == symtuner_algo_parse(algorithm) &&
                   verdict.proto == symtuner_proto_parse(text_of(corpus, field, COL_PROTOCOL)),
               &wrong, &first);
+    channels = st_general_channels(&call, family, verdict.algo, verdict.proto);
+    if (same && kind == SYMTUNER_KIND_GENERAL && channels > 0)
+        check(corpus, MISS_CHANNELS, atoi(text_of(corpus, field, COL_CHANNELS)) == channels, &wrong,
+              &first);
     if (same && *calls && kind != SYMTUNER_KIND_ERROR && verdict.tuner_calls >= 0 &&
         call.group == 1)
         check(corpus, MISS_CALLS, atoi(calls) == verdict.tuner_calls, &wrong, &first);

@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "cli/general_model.h"
 #include "cli/why.h"
 #include "plugin/nccl_release.h"
 
@@ -65,7 +66,8 @@ static void print_question(const struct st_why *why, FILE *out)
             reg_word[call->send], reg_word[call->recv]);
     if (call->group > 1)
         fprintf(out, ", %d in a group", call->group);
-    fprintf(out, "%s%s\nNCCL %s%s on ", call->graph ? ", captured" : "",
+    fprintf(out, "%s%s%s\nNCCL %s%s on ", call->inplace ? ", in place" : "",
+            call->graph ? ", captured" : "",
             call->first ? ", first of its communicator" : "",
             st_release_print(call->nccl, release, sizeof release),
             why->release_assumed ? " (assumed: no libnccl.so.2 here; --nccl)" : "");
@@ -85,11 +87,20 @@ static double general_cost(const struct st_why *why, const struct symtuner_verdi
     return (double)why->table[verdict->algo * SYMTUNER_PROTOS + verdict->proto];
 }
 
+/* Of the general kernel; 0: not known. */
+static int general_channels(const struct st_why *why, const struct symtuner_verdict *verdict)
+{
+    if (verdict->kind != SYMTUNER_KIND_GENERAL)
+        return 0;
+    return st_general_channels(&why->call, why->family, verdict->algo, verdict->proto);
+}
+
 static void print_outcome(const struct st_why *why, const struct symtuner_verdict *verdict,
                           FILE *out)
 {
     const char *algo = symtuner_algo_name(verdict->algo);
     double cost = general_cost(why, verdict);
+    int channels = general_channels(why, verdict);
 
     switch (verdict->kind) {
     case SYMTUNER_KIND_SYMMETRIC:
@@ -110,6 +121,8 @@ static void print_outcome(const struct st_why *why, const struct symtuner_verdic
     default:
         fprintf(out, "general kernel%s%s%s%s", algo ? ", " : "", algo ? algo : "",
                 algo ? "/" : "", algo ? symtuner_proto_name(verdict->proto) : "");
+        if (channels > 0)
+            fprintf(out, " on %d channel%s", channels, channels == 1 ? "" : "s");
         if (cost >= 0)
             fprintf(out, "; NCCL predicts %.4g us", cost);
         fputc('\n', out);
@@ -139,20 +152,21 @@ static void print_candidates(const struct st_answer *answer, FILE *out)
 /* What symtuner can do about this verdict without any rules file. */
 static const char *lever(const struct st_why *why, const struct symtuner_verdict *verdict)
 {
+    static const char ll_lever[] = "prefer = symmetric makes an LL entry the cheapest when NCCL "
+                                   "asks: the kernel is kept";
     const struct st_era *era = st_era_of(why->call.nccl);
 
     if (verdict->broken)
         return "nothing: the tuner is not asked. Use sum and scale, or set NCCL_WIN_ENABLE=0";
     switch (verdict->kind) {
     case SYMTUNER_KIND_SYMMETRIC:
-        return "the tuner has no say in it, but [process] sym-ctas in a rules file sets its CTA count "
-               "(NCCL_SYM_CTAS)";
+        return "the tuner has no say in it, but [process] sym-ctas in a rules file sets its CTA "
+               "count (NCCL_SYM_CTAS)";
     case SYMTUNER_KIND_OPEN:
-        return "prefer = symmetric makes an LL entry the cheapest when NCCL asks: the kernel is kept";
+        return ll_lever;
     case SYMTUNER_KIND_GENERAL:
         if (verdict->gate == SYMTUNER_GATE_LL_ASKED)
-            return "prefer = symmetric makes an LL entry the cheapest when NCCL asks: the kernel is "
-                   "kept";
+            return ll_lever;
         if (era->tuner_abi < 4)
             return "nothing: it needs NCCL 2.27 or newer";
         return "rules choose among the general kernels (prefer = ring/simple, channels, forbid); "
@@ -243,8 +257,11 @@ static void json_or_null(FILE *out, const char *key, const char *text)
         fputs("null", out);
 }
 
-static void json_verdict(FILE *out, const struct symtuner_verdict *verdict)
+static void json_verdict(FILE *out, const struct st_why *why,
+                         const struct symtuner_verdict *verdict)
 {
+    int channels = general_channels(why, verdict);
+
     fputs("{\"kind\": ", out);
     json_text(out, symtuner_kind_name(verdict->kind));
     json_or_null(out, "gate", symtuner_gate_name(verdict->gate));
@@ -254,6 +271,10 @@ static void json_verdict(FILE *out, const struct symtuner_verdict *verdict)
                 (double)verdict->time_us);
     json_or_null(out, "algorithm", symtuner_algo_name(verdict->algo));
     json_or_null(out, "protocol", symtuner_proto_name(verdict->proto));
+    if (channels > 0)
+        fprintf(out, ", \"channels\": %d", channels);
+    if (general_cost(why, verdict) >= 0)
+        fprintf(out, ", \"predicted_us\": %.6g", general_cost(why, verdict));
     fprintf(out, ", \"tuner_calls\": ");
     if (verdict->tuner_calls >= 0)
         fprintf(out, "%d", verdict->tuner_calls);
@@ -269,8 +290,8 @@ void st_why_print_json(const struct st_why *why, const struct st_answer *answer,
     const struct symtuner_verdict *now = &answer->now;
     char release[16];
 
-    fprintf(out, "{\"nccl\": \"%s\", \"call\": {\"coll\": \"%s\", \"dtype\": \"%s\", \"op\": \"%s\", "
-                 "\"count\": %llu, \"send\": \"%s\", \"recv\": \"%s\", \"group\": %d, "
+    fprintf(out, "{\"nccl\": \"%s\", \"call\": {\"coll\": \"%s\", \"dtype\": \"%s\", "
+                 "\"op\": \"%s\", \"count\": %llu, \"send\": \"%s\", \"recv\": \"%s\", \"group\": %d, "
                  "\"graph\": %s, \"first\": %s},\n",
             st_release_print(call->nccl, release, sizeof release),
             symtuner_coll_name((int)call->coll), symtuner_dtype_name((int)call->dtype),
@@ -292,7 +313,7 @@ void st_why_print_json(const struct st_why *why, const struct st_answer *answer,
         fprintf(out, "%s{\"gate\": \"%s\", \"state\": \"%s\"}", g ? ", " : "",
                 symtuner_gate_name((enum symtuner_gate)g), state_json[now->state[g]]);
     fputs("],\n \"verdict\": ", out);
-    json_verdict(out, now);
+    json_verdict(out, why, now);
     fputs(",\n \"candidates\": [", out);
     for (int i = 0; i < now->candidates; i++)
         fprintf(out, "%s{\"kernel\": \"%s\", \"usable\": %s, \"ctas\": %d, \"predicted_us\": %.6g, "
@@ -308,12 +329,12 @@ void st_why_print_json(const struct st_why *why, const struct st_answer *answer,
     }
     fputs("],\n \"after_cures\": ", out);
     if (answer->cured)
-        json_verdict(out, &answer->after);
+        json_verdict(out, why, &answer->after);
     else
         fputs("null", out);
     fputs(",\n \"with_rules\": ", out);
     if (answer->has_rules)
-        json_verdict(out, &answer->ruled);
+        json_verdict(out, why, &answer->ruled);
     else
         fputs("null", out);
     fputs("}\n", out);

@@ -23,7 +23,7 @@ static const char help[] =
     "  --op OP             sum, prod, max, min, avg, premulsum (sum)\n"
     "  --ranks N           GPUs of the communicator (all of the machine)     --nodes N  (1)\n"
     "  --group N           identical calls in one group (1)\n"
-    "  --graph             under CUDA graph capture\n"
+    "  --graph, --in-place under CUDA graph capture; one buffer for both sides\n"
     "  --first             the first such call of the communicator\n"
     "  --one-process       several GPUs of the communicator belong to one process\n"
     "  --nccl X.Y.Z        release (the libnccl.so.2 found here, else 2.28.9)\n"
@@ -340,6 +340,7 @@ static int read_first(int argc, char **argv, struct st_why *why)
     symtuner_call_init(&why->call, release > 0 ? release : 22809);
     why->show = 10;
     release = use_machine(why, machine);
+    why->links = why->call.nvlink;
     if (release < 0 && !why->no_env)
         use_environment(why);
     return release;
@@ -353,6 +354,8 @@ static int read_flag(struct st_why *why, const char *option)
         return why->call.first = 1;
     if (strcmp(option, "--one-process") == 0)
         return why->call.one_process = 1;
+    if (strcmp(option, "--in-place") == 0)
+        return why->call.inplace = 1;
     if (strcmp(option, "--json") == 0)
         return why->json = true;
     if (strcmp(option, "--all") == 0)
@@ -411,13 +414,14 @@ static int read_size(struct symtuner_call *call, const char *text)
 int st_why_read(int argc, char **argv, struct st_why *why)
 {
     const char *size = NULL;
-    int words = 0, status;
+    int words = 0, links, status;
 
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         fputs(help, argc < 2 ? stderr : stdout);
         return argc < 2 ? ST_EXIT_USAGE : ST_EXIT_FINE;
     }
     status = read_first(argc, argv, why);
+    links = why->links;
     for (int i = 1; i < argc && status < 0; i++) {
         if (argv[i][0] != '-' || argv[i][1] != '-')
             status = read_word(why, words++, argv[i], &size);
@@ -435,6 +439,8 @@ int st_why_read(int argc, char **argv, struct st_why *why)
     if (why->call.nodes > why->call.ranks)
         return wrong("more nodes than ranks, with", "--nodes");
     status = read_size(&why->call, size);
+    if (why->call.nvlink != links)
+        why->family = NULL; /* NCCL_P2P_DISABLE: it sees another machine */
     if (status < 0 && !why->call.table && st_general_table(&why->call, why->family, why->table)) {
         why->call.table = why->table;
         why->table_computed = true;

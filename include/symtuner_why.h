@@ -87,6 +87,7 @@ struct symtuner_call {
     enum symtuner_reg send, recv;
     int group;                 /* identical calls in one ncclGroup, >= 1                        */
     int graph;                 /* issued under CUDA graph capture; changes no verdict           */
+    int inplace;               /* send and receive buffer are one; changes no verdict           */
     int first;                 /* nothing symmetric happened yet in this communicator           */
 
     /* the machine and the communicator */
@@ -139,8 +140,8 @@ SYMTUNER_API void symtuner_call_init(struct symtuner_call *call, int nccl);
     X(CE,       "ce",       "the call is not handed to the copy engine",                           \
       "unset NCCL_CTA_POLICY, or raise NCCL_SYM_CE_THRESHOLD (it counts elements)")                \
     X(NVLINK,   "nvlink",   "every pair of GPUs has direct NVLink (2.29 and newer)",               \
-      "with NVLink: unset NCCL_P2P_DISABLE and NCCL_P2P_LEVEL. On PCIe NCCL has none from 2.29 on; " \
-      "symtuner's own kernels (libsymtuner_ar) run there")                                         \
+      "with NVLink: unset NCCL_P2P_DISABLE and NCCL_P2P_LEVEL. On PCIe NCCL has none from 2.29 "    \
+      "on; symtuner's own kernels (libsymtuner_ar) run there")                                     \
     X(COLL,     "coll",     "the collective is AllReduce, AllGather or ReduceScatter",             \
       "none: other collectives have no symmetric kernels")                                         \
     X(TYPE,     "type",     "the operation is a sum of f32, f16, bf16 or fp8 (AllGather: any)",    \
@@ -200,7 +201,7 @@ struct symtuner_verdict {
     enum symtuner_kind kind;
     enum symtuner_gate gate;   /* the first that fails; SYMTUNER_GATE_NONE for a symmetric kernel */
     enum symtuner_gate_state state[SYMTUNER_GATES];
-    const char *kernel;        /* kind SYMMETRIC and OPEN: as NCCL_SYM_KERNEL spells it; else NULL */
+    const char *kernel;        /* kind SYMMETRIC and OPEN: in NCCL_SYM_KERNEL's spelling; or NULL */
     int ctas;                  /* ... blocks launched, NCCL's log calls them nchannels        */
     float time_us;             /* ... predicted                                               */
     int algo, proto;           /* kind GENERAL with a table; else -1                          */

@@ -44,7 +44,7 @@ static const struct st_era eras[] = {
      .ll = ST_LL_ASK_PARTLY, .tma = ST_TMA_OPT_IN, MODEL_1, TABLE_2},
     {.first = 23100, .name = "2.31", .tuner_abi = 6, .env_abi = 2, .profiler_abi = 7,
      SYMMETRIC_231, .ctas_multicast_cap = true, TABLE_3},
-    /* From here on the source was seen only in part; a second model prices large Blackwell calls. */
+    /* From here on the source was seen in part; a second model prices large Blackwell calls. */
     {.first = 23200, .name = "2.32", .tuner_abi = 6, .env_abi = 2, .profiler_abi = 7,
      SYMMETRIC_231, .unsure_arch = 100, TABLE_3},
     {.first = 23204, .name = "2.32.6", .tuner_abi = 7, .env_abi = 2, .profiler_abi = 7,
