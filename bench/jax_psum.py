@@ -3,7 +3,7 @@
 """What stock JAX's psum costs with and without symtuner, interleaved.
 
 One worker process per mode stays up; a repetition asks each worker in turn for each size. A
-measurement is the best of --calls runs of a jitted fori_loop of 30 psums (bf16, shard_map, one
+measurement is the best of --calls runs (5 at least, then until 0.2 s have passed) of a jitted fori_loop of 30 psums (bf16, shard_map, one
 process, all GPUs of the mode), divided by 30: XLA launches every iteration from the host, whose
 jitter only ever adds. Medians over the repetitions are reported, every run is in --out. Sums are
 checked exactly before timing.
@@ -80,7 +80,8 @@ def worker(ranks, sizes, calls):
     for line in sys.stdin:
         size = int(line)
         times = []
-        for _ in range(calls):
+        begin = time.perf_counter()
+        while len(times) < calls and (len(times) < 5 or time.perf_counter() - begin < 0.2):
             start = time.perf_counter()
             run[size](data[size]).block_until_ready()
             times.append((time.perf_counter() - start) / LOOP * 1e6)
@@ -118,7 +119,7 @@ def main():
     p.add_argument("--ranks", default="2")
     p.add_argument("--sizes", default="1,8,32,128,256", help="MiB per rank")
     p.add_argument("--rounds", type=int, default=5)
-    p.add_argument("--calls", type=int, default=5)
+    p.add_argument("--calls", type=int, default=20)
     p.add_argument("--memory", default="0.12")
     p.add_argument("--out", default="jax_psum.csv")
     args = p.parse_args()
