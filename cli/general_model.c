@@ -309,6 +309,6 @@ int st_general_channels(const struct symtuner_call *call, const char *family, in
     else if (wanted > 16 && wanted <= 24 && algo == SYMTUNER_RING && ring_registers(call, proto))
         wanted = 16;
     return deal(bytes, call->group,
-                call->coll == SYMTUNER_ALLREDUCE ? 2 : all ? (uint64_t)call->ranks : 1, wanted, most,
-                proto == SYMTUNER_LL, call->nccl < 22900);
+                call->coll == SYMTUNER_ALLREDUCE ? 2 : all ? (uint64_t)call->ranks : 1, wanted,
+                most, proto == SYMTUNER_LL, call->nccl < 22900);
 }

@@ -291,7 +291,8 @@ void st_why_print_json(const struct st_why *why, const struct st_answer *answer,
     char release[16];
 
     fprintf(out, "{\"nccl\": \"%s\", \"call\": {\"coll\": \"%s\", \"dtype\": \"%s\", "
-                 "\"op\": \"%s\", \"count\": %llu, \"send\": \"%s\", \"recv\": \"%s\", \"group\": %d, "
+                 "\"op\": \"%s\", \"count\": %llu, \"send\": \"%s\", \"recv\": \"%s\", "
+                 "\"group\": %d, "
                  "\"graph\": %s, \"first\": %s},\n",
             st_release_print(call->nccl, release, sizeof release),
             symtuner_coll_name((int)call->coll), symtuner_dtype_name((int)call->dtype),

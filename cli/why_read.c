@@ -273,10 +273,32 @@ static int installed_release(void)
     return version;
 }
 
+/* The GPUs of this box, by the driver's management library; 0 when it cannot tell. */
+static int count_gpus(void)
+{
+    void *library = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL);
+    int (*init)(void) = NULL, (*count)(unsigned *) = NULL, (*shutdown)(void) = NULL;
+    unsigned gpus = 0;
+
+    if (!library)
+        return 0;
+    *(void **)&init = dlsym(library, "nvmlInit_v2");
+    *(void **)&count = dlsym(library, "nvmlDeviceGetCount_v2");
+    *(void **)&shutdown = dlsym(library, "nvmlShutdown");
+    if (init && count && shutdown && init() == 0) {
+        if (count(&gpus) != 0)
+            gpus = 0;
+        shutdown();
+    }
+    dlclose(library);
+    return gpus <= 1024 ? (int)gpus : 0;
+}
+
 static int use_machine(struct st_why *why, const char *name)
 {
     struct symtuner_machine found = {0};
     const struct st_machine *machine = st_machine_named(name ? name : "h200x8");
+    int gpus;
 
     if (name && strcmp(name, "list") == 0)
         return list_machines();
@@ -295,6 +317,8 @@ static int use_machine(struct st_why *why, const char *name)
     why->call.nvlink = found.nvlink == 1;
     why->call.multicast = found.multicast == 1;
     why->call.peer_raw = why->call.peer_nccl = 1;
+    gpus = count_gpus();
+    why->call.ranks = gpus > 0 ? gpus : why->call.ranks;
     why->machine = "this box";
     why->family = st_general_family(found.gpu);
     return -1;

@@ -140,7 +140,7 @@ SYMTUNER_API void symtuner_call_init(struct symtuner_call *call, int nccl);
     X(CE,       "ce",       "the call is not handed to the copy engine",                           \
       "unset NCCL_CTA_POLICY, or raise NCCL_SYM_CE_THRESHOLD (it counts elements)")                \
     X(NVLINK,   "nvlink",   "every pair of GPUs has direct NVLink (2.29 and newer)",               \
-      "with NVLink: unset NCCL_P2P_DISABLE and NCCL_P2P_LEVEL. On PCIe NCCL has none from 2.29 "    \
+      "with NVLink: unset NCCL_P2P_DISABLE and NCCL_P2P_LEVEL. On PCIe NCCL has none from 2.29 "   \
       "on; symtuner's own kernels (libsymtuner_ar) run there")                                     \
     X(COLL,     "coll",     "the collective is AllReduce, AllGather or ReduceScatter",             \
       "none: other collectives have no symmetric kernels")                                         \
