@@ -206,7 +206,8 @@ static void sweep_size(size_t bytes, char **host)
     static const int ctas[] = {1, 2, 4, 8, 16, 32, 64, 96, 128, 132, 264};
     static const int threads[] = {64, 128, 256, 512, 1024};
     double           best = 1e30;
-    char             winner[128] = "nothing";
+    char             winner[128] = "nothing", line[1024] = "";
+    int              at = 0;
 
     for (int k = quick ? -1 : 0; quick ? k < 0 : symtuner_ar_kernel_name(k) != NULL; k++) {
         const char *name = k < 0 ? NULL : symtuner_ar_kernel_name(k);
@@ -258,13 +259,13 @@ static void sweep_size(size_t bytes, char **host)
             }
         }
         if (*shape != 0)
-            fprintf(stderr, "  %s", shape);
+            at += snprintf(line + at, sizeof line - (size_t)at, "  %s", shape);
         if (mine < best) {
             best = mine;
             memcpy(winner, shape, sizeof winner);
         }
     }
-    fprintf(stderr, "\nn=%d %8zu KiB best: %s\n", n, bytes >> 10, winner);
+    fprintf(stderr, "n=%d %zu KiB: %s |%s\n", n, bytes >> 10, winner, quick ? "" : line);
 }
 
 int main(int argc, char **argv)

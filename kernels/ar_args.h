@@ -32,32 +32,33 @@ struct st_mailbox {
 
 enum st_verdict { ST_ALIVE, ST_TIMEOUT, ST_ABORTED, ST_OVERLAP };
 
+/* What every kernel touches first comes first: a launch starts with cold constant-cache lines. */
 struct st_args {
     const char        *in;
     char              *out;
-    uint64_t           bytes;
-    char              *peer[ST_MAX_RANKS]; /* arena of every rank as this rank maps it            */
-    char              *dst[ST_MAX_RANKS];  /* zero-copy: every rank's recv                        */
-    const char        *src[ST_MAX_RANKS];  /* pull: every rank's send                             */
-    char              *multi_dst;          /* NVLS: multicast address of recv and send            */
-    const char        *multi_src;
     struct st_state   *state;
-    struct st_mailbox *mailbox;
-    uint64_t           timeout_ns;
-    uint64_t           region;             /* offset of half 0 of the region in use               */
-    uint64_t           half;               /* bytes of one half                                   */
-    uint64_t           words;              /* one-shot: of the message; two-shot: of one slot     */
-    uint64_t           shard;              /* two-shot, chunked, pull: bytes from shard to shard  */
-    uint64_t           tiles;              /* chunked, pull: tiles per block and shard            */
+    uint64_t           bytes;
+    uint64_t           region; /* offset of half 0 of the region in use                  */
+    uint64_t           half;   /* bytes of one half                                      */
+    uint64_t           words;  /* one-shot: of the message; two-shot: of one slot        */
+    uint64_t           shard;  /* two-shot, chunked, pull: bytes from shard to shard     */
     int                ranks;
     int                me;
-    int                kind;               /* ST_KIND(dtype, op)                                  */
-    float              scale;              /* 1/ranks for avg of floats, else 1                   */
-    int                in_align;           /* bytes, power of two, at most 16                     */
+    int                in_align; /* bytes, power of two, at most 16                      */
     int                out_align;
-    int                staged;             /* chunked: gather through scratch, recv is not mapped */
-    int                lag;                /* chunked: tiles between push and reduce              */
-    uint32_t           stall_ns;           /* test builds: longest pause injected per block       */
+    int                kind;   /* ST_KIND(dtype, op)                                     */
+    float              scale;  /* 1/ranks for avg of floats, else 1                      */
+    int                staged; /* chunked: gather through scratch, recv is not mapped    */
+    int                lag;    /* chunked: tiles between push and reduce                 */
+    char              *peer[ST_MAX_RANKS]; /* arena of every rank as this rank maps it   */
+    uint64_t           tiles;  /* chunked, pull: tiles per block and shard               */
+    uint64_t           timeout_ns;
+    struct st_mailbox *mailbox;
+    char              *dst[ST_MAX_RANKS]; /* zero-copy: every rank's recv                */
+    const char        *src[ST_MAX_RANKS]; /* pull: every rank's send                     */
+    char              *multi_dst;         /* NVLS: multicast address of recv and send    */
+    const char        *multi_src;
+    uint32_t           stall_ns; /* test builds: longest pause injected per block        */
 };
 
 enum st_family {

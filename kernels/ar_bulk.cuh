@@ -67,16 +67,6 @@ template <class R, int N> struct rank_sum {
     }
 };
 
-__device__ __forceinline__ uint4 as_word(payload p)
-{
-    return make_uint4(p.lo.x, p.lo.y, p.hi.x, p.hi.y);
-}
-
-__device__ __forceinline__ payload as_payload(uint4 v)
-{
-    return {make_uint2(v.x, v.y), make_uint2(v.z, v.w)};
-}
-
 } // namespace st
 
 #endif

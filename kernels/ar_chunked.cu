@@ -25,7 +25,7 @@ __device__ __forceinline__ void load_tile(payload (&v)[Unroll], const char *p, u
 {
 #pragma unroll
     for (int u = 0; u < Unroll; u++)
-        v[u] = load_payload<2>(p, at + (uint64_t)u * blockDim.x * ST_WORD, end, align);
+        v[u] = load_payload(p, at + (uint64_t)u * blockDim.x * ST_WORD, end, align);
 }
 
 template <class R, int N, int Unroll>
@@ -106,14 +106,14 @@ __global__ void __launch_bounds__(512, 1) chunked(const __grid_constant__ st_arg
 
             if (x >= mine)
                 continue;
-            store_payload<2>(a.out + shard * a.me, x, mine, a.out_align, total);
+            store_payload(a.out + shard * a.me, x, mine, a.out_align, total);
             for (int i = 1; i < ranks; i++) {
                 int to = a.me + i < ranks ? a.me + i : a.me + i - ranks;
 
                 if (a.staged)
                     store_bulk(a.peer[to] + gather + a.me * shard + x, as_word(total));
                 else
-                    store_payload<2>(a.dst[to] + shard * a.me, x, mine, ST_WORD, total);
+                    store_payload(a.dst[to] + shard * a.me, x, mine, ST_WORD, total);
             }
         }
     }
@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(512, 1) chunked(const __grid_constant__ st_arg
                 uint64_t x = at + (uint64_t)u * blockDim.x * ST_WORD;
 
                 if (x < bytes)
-                    store_payload<2>(a.out + shard * from, x, bytes, a.out_align, as_payload(v[u]));
+                    store_payload(a.out + shard * from, x, bytes, a.out_align, as_payload(v[u]));
             }
         }
     }

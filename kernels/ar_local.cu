@@ -23,7 +23,7 @@ template <class R> __global__ void __launch_bounds__(512, 1) local(const __grid_
         return;
     for (uint64_t at = ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x) * ST_WORD; at < a.bytes;
          at += step) {
-        payload        own = load_payload<2>(a.in, at, a.bytes, a.in_align);
+        payload        own = load_payload(a.in, at, a.bytes, a.in_align);
         rank_sum<R, 0> sum;
 
         for (int first = 0; first < a.ranks; first += 4) {
@@ -40,7 +40,7 @@ template <class R> __global__ void __launch_bounds__(512, 1) local(const __grid_
                 if (first + i < a.ranks)
                     sum.take(first + i, v[i], a.kind);
         }
-        store_payload<2>(a.out, at, a.bytes, a.out_align, as_payload(sum.finish(a)));
+        store_payload(a.out, at, a.bytes, a.out_align, as_payload(sum.finish(a)));
     }
 }
 

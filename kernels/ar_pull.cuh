@@ -30,7 +30,7 @@ template <class R> struct spread {
 #pragma unroll
             for (int i = 0; i < 4; i++)
                 if (first + i < a.ranks)
-                    v[i] = load_payload<2>(a.src[first + i], at, end, ST_WORD);
+                    v[i] = load_payload(a.src[first + i], at, end, ST_WORD);
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 if (first + i >= a.ranks)
@@ -48,7 +48,7 @@ template <class R> struct spread {
         for (int i = 0; i < a.ranks; i++) {
             int to = a.me + i < a.ranks ? a.me + i : a.me + i - a.ranks;
 
-            store_payload<2>(a.dst[to], at, end, ST_WORD, v);
+            store_payload(a.dst[to], at, end, ST_WORD, v);
         }
     }
 };

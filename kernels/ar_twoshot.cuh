@@ -34,6 +34,21 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) twoshot(const __grid_consta
     patience       wait;
     bool           alive;
 
+    /* As in one-shot: the thread's first words and the counters are fetched together. */
+    constexpr int early = N ? N - 1 : 3;
+    payload       first[early], first_own = {};
+
+#pragma unroll
+    for (int i = 0; i < early; i++) {
+        int to = a.me + 1 + i < ranks ? a.me + 1 + i : a.me + 1 + i - ranks;
+
+        if ((N || i < ranks - 1) && st_word_wanted(F::id, w0, st_shard_bytes32(all, shard, to)))
+            first[i] = load_for_word<F>(a.in + shard * to, w0, st_shard_bytes32(all, shard, to),
+                                        a.in_align);
+    }
+    if (st_word_wanted(F::id, w0, mine))
+        first_own = load_for_word<F>(a.in + shard * a.me, w0, mine, a.in_align);
+
     call           c(a);
     const uint32_t reduce = (uint32_t)a.region + st_half(c.epoch) * (uint32_t)a.half;
     const uint32_t gather = reduce + ranks * slot;
@@ -42,17 +57,19 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) twoshot(const __grid_consta
     alive = !c.dead;
     for (uint32_t w = w0; alive && w < slot_words; w += step) {
 #pragma unroll
-        for (int i = 1; i < (N ? N : ST_MAX_RANKS); i++) {
-            if (i >= ranks)
+        for (int i = 0; i < (N ? N : ST_MAX_RANKS) - 1; i++) {
+            if (i >= ranks - 1)
                 break;
 
-            int      to = a.me + i < ranks ? a.me + i : a.me + i - ranks;
+            int      to = a.me + 1 + i < ranks ? a.me + 1 + i : a.me + 1 + i - ranks;
             uint32_t bytes = st_shard_bytes32(all, shard, to);
 
             if (st_word_wanted(F::id, w, bytes)) {
-                payload p = load_for_word<F>(a.in + shard * to, w, bytes, a.in_align);
+                payload p = i < early && w == w0
+                                ? first[i < early ? i : 0]
+                                : load_for_word<F>(a.in + shard * to, w, bytes, a.in_align);
 
-                store_word(a.peer[to] + reduce + a.me * slot + w * ST_WORD,
+                store_word(a.peer[to] + (reduce + a.me * slot + w * ST_WORD),
                            F::encode(F::canonical(p), c.epoch));
             }
         }
@@ -66,7 +83,8 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) twoshot(const __grid_consta
         if (F::warp_wide ? !__any_sync(~0u, valid) : !valid)
             break;
         if (valid)
-            p = F::canonical(load_for_word<F>(a.in + shard * a.me, w, mine, a.in_align));
+            p = F::canonical(w == w0 ? first_own
+                                     : load_for_word<F>(a.in + shard * a.me, w, mine, a.in_align));
         alive = gather_word<F, R, N>(a, a.peer[a.me] + reduce, slot, w, valid, p, c.epoch, wait, &sum);
         if (alive && valid) {
             uint4 v;
@@ -80,7 +98,7 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) twoshot(const __grid_consta
 
                 int to = a.me + i < ranks ? a.me + i : a.me + i - ranks;
 
-                store_word(a.peer[to] + gather + a.me * slot + w * ST_WORD, v);
+                store_word(a.peer[to] + (gather + a.me * slot + w * ST_WORD), v);
             }
             store_for_word<F>(a.out + shard * a.me, w, mine, a.out_align, sum);
         }
@@ -106,7 +124,7 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) twoshot(const __grid_consta
 #pragma unroll
                 for (int i = 0; i < batch; i++)
                     if (want[i])
-                        v[i] = load_word(a.peer[a.me] + gather + from[i] * slot + w * ST_WORD);
+                        v[i] = load_word(a.peer[a.me] + (gather + from[i] * slot + w * ST_WORD));
 #pragma unroll
                 for (int i = 0; i < batch; i++)
                     if (want[i])
@@ -129,7 +147,7 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) twoshot(const __grid_consta
 #pragma unroll
             for (int i = 0; i < batch; i++)
                 if (want[i]) {
-                    F::clear(a.peer[a.me] + gather + from[i] * slot + w * ST_WORD);
+                    F::clear(a.peer[a.me] + (gather + from[i] * slot + w * ST_WORD));
                     store_for_word<F>(a.out + shard * from[i], w, bytes[i], a.out_align,
                                       F::decode(v[i]));
                 }

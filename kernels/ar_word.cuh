@@ -136,18 +136,15 @@ struct form_lamport {
 
 /* ---- user buffers ------------------------------------------------------------------------------- */
 
-/* Widest access that fits both the alignment of the buffer and the end of the message. */
-__device__ __forceinline__ int safe_step(int align, int n)
+/*
+ * ${n} (0..16) bytes at an address that is a multiple of ${align}, the rest 0. Out of line: the ends of
+ * a message and odd alignments must work, not be fast, and kernels stay short. Each access is the
+ * widest that fits the alignment and never touches a byte outside the message.
+ */
+static __device__ __noinline__ uint4 load_slow(const char *p, int n, int align)
 {
-    int both = align | n;
-
-    return both & -both;
-}
-
-/* ${n} (1..8) bytes; ${step} divides the address and n. */
-static __device__ __noinline__ uint2 load_unit_slow(const char *p, int n, int step)
-{
-    uint64_t u = 0;
+    uint64_t u[2] = {0, 0};
+    int      step = (align | n | ST_UNIT) & -(align | n | ST_UNIT);
 
     for (int i = 0; i < n; i += step) {
         uint64_t part = step == 1   ? *(const volatile uint8_t *)(p + i)
@@ -155,110 +152,120 @@ static __device__ __noinline__ uint2 load_unit_slow(const char *p, int n, int st
                         : step == 4 ? *(const volatile uint32_t *)(p + i)
                                     : *(const volatile uint64_t *)(p + i);
 
-        u |= part << 8 * i;
+        if (i < ST_UNIT)
+            u[0] |= part << 8 * i;
+        else
+            u[1] |= part << 8 * (i - ST_UNIT);
     }
-    return make_uint2((uint32_t)u, (uint32_t)(u >> 32));
+    return make_uint4((uint32_t)u[0], (uint32_t)(u[0] >> 32), (uint32_t)u[1], (uint32_t)(u[1] >> 32));
 }
 
-static __device__ __noinline__ void store_unit_slow(char *p, uint2 v, int n, int step)
+static __device__ __noinline__ void store_slow(char *p, uint4 v, int n, int align)
 {
-    uint64_t u = (uint64_t)v.y << 32 | v.x;
+    uint64_t lo = (uint64_t)v.y << 32 | v.x, hi = (uint64_t)v.w << 32 | v.z;
+    int      step = (align | n | ST_UNIT) & -(align | n | ST_UNIT);
 
     for (int i = 0; i < n; i += step) {
+        uint64_t part = i < ST_UNIT ? lo >> 8 * i : hi >> 8 * (i - ST_UNIT);
+
         if (step == 1)
-            *(volatile uint8_t *)(p + i) = (uint8_t)(u >> 8 * i);
+            *(volatile uint8_t *)(p + i) = (uint8_t)part;
         else if (step == 2)
-            *(volatile uint16_t *)(p + i) = (uint16_t)(u >> 8 * i);
+            *(volatile uint16_t *)(p + i) = (uint16_t)part;
         else if (step == 4)
-            *(volatile uint32_t *)(p + i) = (uint32_t)(u >> 8 * i);
+            *(volatile uint32_t *)(p + i) = (uint32_t)part;
         else
-            *(volatile uint64_t *)(p + i) = u;
+            *(volatile uint64_t *)(p + i) = part;
     }
 }
 
-template <class I> __device__ __forceinline__ uint2 load_unit(const char *p, I at, I end, int align)
+/* Bytes between ${at} and ${end}, at most ${most}. */
+template <class I> __device__ __forceinline__ int bytes_left(I at, I end, int most)
 {
-    if (at >= end)
-        return make_uint2(0, 0);
-    if (align >= ST_UNIT && at + ST_UNIT <= end) {
-        uint2 u;
-
-        asm volatile("ld.global.v2.u32 {%0,%1}, [%2];" : "=r"(u.x), "=r"(u.y) : "l"(p + at) : "memory");
-        return u;
-    }
-
-    int n = end - at < ST_UNIT ? (int)(end - at) : ST_UNIT;
-
-    return load_unit_slow(p + at, n, safe_step(align, n));
+    return at >= end ? 0 : end - at < (I)most ? (int)(end - at) : most;
 }
 
+__device__ __forceinline__ payload as_payload(uint4 v)
+{
+    return {make_uint2(v.x, v.y), make_uint2(v.z, v.w)};
+}
+
+__device__ __forceinline__ uint4 as_word(payload p)
+{
+    return make_uint4(p.lo.x, p.lo.y, p.hi.x, p.hi.y);
+}
+
+__device__ __forceinline__ uint2 load_unit(const char *p)
+{
+    uint2 u;
+
+    asm volatile("ld.global.v2.u32 {%0,%1}, [%2];" : "=r"(u.x), "=r"(u.y) : "l"(p) : "memory");
+    return u;
+}
+
+__device__ __forceinline__ void store_unit(char *p, uint2 u)
+{
+    asm volatile("st.global.v2.u32 [%0], {%1,%2};" ::"l"(p), "r"(u.x), "r"(u.y) : "memory");
+}
+
+/* 16 bytes of payload at ${at} of a message that ends at ${end}; what lies beyond reads as 0. */
 template <class I>
-__device__ __forceinline__ void store_unit(char *p, I at, I end, int align, uint2 u)
-{
-    if (at >= end)
-        return;
-    if (align >= ST_UNIT && at + ST_UNIT <= end) {
-        asm volatile("st.global.v2.u32 [%0], {%1,%2};" ::"l"(p + at), "r"(u.x), "r"(u.y) : "memory");
-        return;
-    }
-
-    int n = end - at < ST_UNIT ? (int)(end - at) : ST_UNIT;
-
-    store_unit_slow(p + at, u, n, safe_step(align, n));
-}
-
-/* Payload of the word whose first unit starts at byte ${at}; bytes from ${end} on read as 0. */
-template <int Units, class I>
 __device__ __forceinline__ payload load_payload(const char *p, I at, I end, int align)
 {
-    payload v;
-
-    if (Units == 2 && align == ST_WORD && at % ST_WORD == 0 && at + ST_WORD <= end) {
+    if (align == ST_WORD && at + ST_WORD <= end) {
         uint4 w;
 
         asm volatile("ld.global.v4.u32 {%0,%1,%2,%3}, [%4];"
                      : "=r"(w.x), "=r"(w.y), "=r"(w.z), "=r"(w.w)
                      : "l"(p + at)
                      : "memory");
-        return {make_uint2(w.x, w.y), make_uint2(w.z, w.w)};
+        return as_payload(w);
     }
-    v.lo = load_unit(p, at, end, align);
-    v.hi = Units == 2 ? load_unit(p, (I)(at + ST_UNIT), end, align) : make_uint2(0, 0);
-    return v;
+    return as_payload(load_slow(p + at, bytes_left(at, end, ST_WORD), align));
 }
 
-template <int Units, class I>
+template <class I>
 __device__ __forceinline__ void store_payload(char *p, I at, I end, int align, payload v)
 {
-    if (Units == 2 && align == ST_WORD && at % ST_WORD == 0 && at + ST_WORD <= end) {
-        store_bulk(p + at, make_uint4(v.lo.x, v.lo.y, v.hi.x, v.hi.y));
-        return;
-    }
-    store_unit(p, at, end, align, v.lo);
-    if (Units == 2)
-        store_unit(p, (I)(at + ST_UNIT), end, align, v.hi);
+    if (align == ST_WORD && at + ST_WORD <= end)
+        store_bulk(p + at, as_word(v));
+    else
+        store_slow(p + at, as_word(v), bytes_left(at, end, ST_WORD), align);
 }
 
-/* The same for word ${w} of a message in form F: the flag lane of LL128 has one unit only. */
+/* The payload of word ${w} in form F. LL128's lines are 120 bytes apart, so units of 8 are its widest. */
 template <class F>
 __device__ __forceinline__ payload load_for_word(const char *p, uint32_t w, uint32_t end, int align)
 {
-    uint32_t at = st_word_first_unit(F::id, w) * ST_UNIT;
+    const uint32_t at = st_word_first_unit(F::id, w) * ST_UNIT;
+    const int      n = st_word_units(F::id, (int)(w % ST_LINE)) * ST_UNIT;
+    payload        v = {};
 
-    if (F::id == ST_LL128 && st_word_units(F::id, (int)(w % ST_LINE)) == 1)
-        return load_payload<1>(p, at, end, align);
-    return load_payload<F::units>(p, at, end, align);
+    if (F::id == ST_LAMPORT)
+        return load_payload(p, at, end, align);
+    if (align < ST_UNIT || at + n > end)
+        return as_payload(load_slow(p + at, bytes_left(at, end, n), align));
+    v.lo = load_unit(p + at);
+    if (F::units == 2 && n == ST_WORD)
+        v.hi = load_unit(p + at + ST_UNIT);
+    return v;
 }
 
 template <class F>
 __device__ __forceinline__ void store_for_word(char *p, uint32_t w, uint32_t end, int align, payload v)
 {
-    uint32_t at = st_word_first_unit(F::id, w) * ST_UNIT;
+    const uint32_t at = st_word_first_unit(F::id, w) * ST_UNIT;
+    const int      n = st_word_units(F::id, (int)(w % ST_LINE)) * ST_UNIT;
 
-    if (F::id == ST_LL128 && st_word_units(F::id, (int)(w % ST_LINE)) == 1)
-        store_payload<1>(p, at, end, align, v);
-    else
-        store_payload<F::units>(p, at, end, align, v);
+    if (F::id == ST_LAMPORT) {
+        store_payload(p, at, end, align, v);
+    } else if (align < ST_UNIT || at + n > end) {
+        store_slow(p + at, as_word(v), bytes_left(at, end, n), align);
+    } else {
+        store_unit(p + at, v.lo);
+        if (F::units == 2 && n == ST_WORD)
+            store_unit(p + at + ST_UNIT, v.hi);
+    }
 }
 
 /* Both units of a word through one reducer. */
