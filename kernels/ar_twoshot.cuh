@@ -20,6 +20,40 @@
 
 namespace st {
 
+/* Word w of the shards of several peers: read from in, then stored at their owners. */
+template <class F, int N> struct row {
+    static constexpr int width = N ? N - 1 : 3;
+    payload              v[width];
+    char                *there[width]; /* my slot at the owner, even half */
+    bool                 want[width];
+
+    __device__ __forceinline__ void fetch(const st_args &a, uint32_t w, int first)
+    {
+        const int ranks = N ? N : a.ranks;
+
+#pragma unroll
+        for (int i = 0; i < width; i++) {
+            int      to = a.me + 1 + first + i < ranks ? a.me + 1 + first + i : a.me + 1 + first + i - ranks;
+            uint32_t shard = (uint32_t)a.shard;
+            uint32_t bytes = st_shard_bytes32((uint32_t)a.bytes, shard, to);
+
+            want[i] = (N || first + i < ranks - 1) && st_word_wanted(F::id, w, bytes);
+            if (want[i]) {
+                v[i] = load_for_word<F>(a.in + shard * to, w, bytes, a.in_align);
+                there[i] = a.peer[to] +
+                           ((uint32_t)a.region + (a.me * (uint32_t)a.words + w) * ST_WORD);
+            }
+        }
+    }
+    __device__ __forceinline__ void send(uint32_t half, uint64_t epoch)
+    {
+#pragma unroll
+        for (int i = 0; i < width; i++)
+            if (want[i])
+                store_word(there[i] + half, F::encode(F::canonical(v[i]), epoch));
+    }
+};
+
 template <class F, class R, int N>
 __global__ void __launch_bounds__(N ? 1024 : 512, 1) twoshot(const __grid_constant__ st_args a)
 {
@@ -34,46 +68,28 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) twoshot(const __grid_consta
     patience       wait;
     bool           alive;
 
-    /* As in one-shot: the thread's first words and the counters are fetched together. */
-    constexpr int early = N ? N - 1 : 3;
-    payload       first[early], first_own = {};
+    row<F, N>      out;
+    payload        first_own = {};
 
-#pragma unroll
-    for (int i = 0; i < early; i++) {
-        int to = a.me + 1 + i < ranks ? a.me + 1 + i : a.me + 1 + i - ranks;
-
-        if ((N || i < ranks - 1) && st_word_wanted(F::id, w0, st_shard_bytes32(all, shard, to)))
-            first[i] = load_for_word<F>(a.in + shard * to, w0, st_shard_bytes32(all, shard, to),
-                                        a.in_align);
-    }
+    /* As in one-shot: the thread's first words and the counters are fetched together, and addresses
+     * are ready before they arrive. */
+    out.fetch(a, w0, 0);
     if (st_word_wanted(F::id, w0, mine))
         first_own = load_for_word<F>(a.in + shard * a.me, w0, mine, a.in_align);
 
     call           c(a);
-    const uint32_t reduce = (uint32_t)a.region + st_half(c.epoch) * (uint32_t)a.half;
+    const uint32_t half = st_half(c.epoch) * (uint32_t)a.half;
+    const uint32_t reduce = (uint32_t)a.region + half;
     const uint32_t gather = reduce + ranks * slot;
 
     stall(a, c.epoch, 1);
     alive = !c.dead;
-    for (uint32_t w = w0; alive && w < slot_words; w += step) {
-#pragma unroll
-        for (int i = 0; i < (N ? N : ST_MAX_RANKS) - 1; i++) {
-            if (i >= ranks - 1)
-                break;
-
-            int      to = a.me + 1 + i < ranks ? a.me + 1 + i : a.me + 1 + i - ranks;
-            uint32_t bytes = st_shard_bytes32(all, shard, to);
-
-            if (st_word_wanted(F::id, w, bytes)) {
-                payload p = i < early && w == w0
-                                ? first[i < early ? i : 0]
-                                : load_for_word<F>(a.in + shard * to, w, bytes, a.in_align);
-
-                store_word(a.peer[to] + (reduce + a.me * slot + w * ST_WORD),
-                           F::encode(F::canonical(p), c.epoch));
-            }
+    for (uint32_t w = w0; alive && w < slot_words; w += step)
+        for (int i = 0; i < ranks - 1; i += out.width) {
+            if (w != w0 || i != 0)
+                out.fetch(a, w, i);
+            out.send(half, c.epoch);
         }
-    }
     c.book_in(a);
     stall(a, c.epoch, 2);
     for (uint32_t w = w0; alive && w < rounded; w += step) {
