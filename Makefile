@@ -143,6 +143,12 @@ TEST_ALSO += test-golden
 test-golden: $(B)/symtuner | need-check
 	$(Q)sh test/golden.sh $(B)/symtuner
 
+# Random words and damaged files against a command; SAN=address,undefined and ROUNDS=100000 for more.
+TEST_ALSO += test-cli-fuzz
+test-cli-fuzz: $(B)/symtuner $(B)/test/fuzz/cli_fuzz.c.o
+	$(Q)$(CC) $(LDFLAGS) -o $(B)/cli_fuzz $(B)/test/fuzz/cli_fuzz.c.o
+	$(Q)$(B)/cli_fuzz $(B)/symtuner test/fuzz/why.words test/golden/why/sample.csv $(or $(ROUNDS),300)
+
 # ---- real GPUs -----------------------------------------------------------------------------------
 # NCCL is linked as the shared library that NCCL_HOME has: pip's package ships no libnccl.so link.
 NCCL_SO = $(firstword $(wildcard $(NCCL_HOME)/lib64/libnccl.so.2 $(NCCL_HOME)/lib/libnccl.so.2))
