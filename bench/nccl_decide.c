@@ -81,7 +81,7 @@ static void prepare_environment(void)
     static const char *const settings[] = {"NCCL_SYM_CTAS", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS",
                                            "NCCL_SYM_KERNEL"};
 
-    snprintf(job.log, sizeof job.log, "/tmp/nccl_decide.%ld.log", (long)getpid());
+    snprintf(job.log, sizeof job.log, P_tmpdir "/nccl_decide.%ld.log", (long)getpid());
     setenv("NCCL_DEBUG", "INFO", 1);
     setenv("NCCL_DEBUG_SUBSYS", "TUNING", 1);
     setenv("NCCL_DEBUG_FILE", job.log, 1);
