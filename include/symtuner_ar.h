@@ -114,6 +114,18 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_all_reduce(const void *send, void *recv
                                                     ncclDataType_t dtype, ncclRedOp_t op,
                                                     symtuner_ar *handle, cudaStream_t stream);
 
+/*
+ * symtuner_ar_all_reduce_at(sends, recvs, count, dtype, op, handle, stream):
+ * The same when the caller knows all ranks' buffers: sends[r] and recvs[r] are rank r's, as addresses
+ * that this handle's GPU can use (in a local group: plain pointers). The call runs as if both were
+ * registered, and the handle remembers nothing. All ranks must pass the same lists. Zero-copy kernels
+ * need all recvs (pull: all sends, too) on 16-byte boundaries; others are used otherwise. Since 0.1.
+ */
+SYMTUNER_AR_API ncclResult_t symtuner_ar_all_reduce_at(const void *const *sends, void *const *recvs,
+                                                       size_t count, ncclDataType_t dtype,
+                                                       ncclRedOp_t op, symtuner_ar *handle,
+                                                       cudaStream_t stream);
+
 /* What one call would do. ${size} must be set by the caller. */
 struct symtuner_ar_plan {
     size_t      size;

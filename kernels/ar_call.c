@@ -64,15 +64,24 @@ const char *symtuner_ar_kernel_name(int i)
 
 /* ---- choose --------------------------------------------------------------------------------------- */
 
+/* One call's buffers: this rank's, and all ranks' when the caller gave them. */
+struct buffers {
+    const char        *send;
+    char              *recv;
+    const void *const *sends; /* NULL: look for windows */
+    void *const       *recvs;
+};
+
 static bool whole_words(const struct st_window *w, const void *p)
 {
     return w != NULL && ((const char *)p - w->base) % ST_WORD == 0;
 }
 
-static void ask_about(const symtuner_ar *h, const void *send, const void *recv, uint64_t bytes, int dtype,
-                      int op, struct st_ask *ask)
+static void ask_about(const symtuner_ar *h, const struct buffers *b, uint64_t bytes, int dtype, int op,
+                      struct st_ask *ask)
 {
-    const struct st_window *from = st_window_find(h, send, bytes), *to = st_window_find(h, recv, bytes);
+    const struct st_window *from = st_window_find(h, b->send, bytes);
+    const struct st_window *to = st_window_find(h, b->recv, bytes);
 
     memset(ask, 0, sizeof *ask);
     ask->bytes = bytes;
@@ -80,9 +89,17 @@ static void ask_about(const symtuner_ar *h, const void *send, const void *recv, 
     ask->links = h->links;
     ask->dtype = dtype;
     ask->op = op;
-    ask->dst_mapped = whole_words(to, recv);
-    ask->src_mapped = whole_words(from, send);
-    ask->in_place = send == recv;
+    ask->dst_mapped = whole_words(to, b->recv);
+    ask->src_mapped = whole_words(from, b->send);
+    if (b->sends != NULL) {
+        ask->dst_mapped = ask->src_mapped = 1;
+        for (int r = 0; r < h->ranks; r++) {
+            ask->dst_mapped &= (uintptr_t)b->recvs[r] % ST_WORD == 0;
+            ask->src_mapped &= (uintptr_t)b->sends[r] % ST_WORD == 0;
+        }
+        from = to = NULL; /* no multicast address is known */
+    }
+    ask->in_place = b->send == b->recv;
     ask->has_nccl = h->comm != NULL;
     ask->has_copy = h->on_device == 1 && h->links != ST_LINKS_HOST;
     ask->has_nvls = from != NULL && to != NULL && from->multicast != NULL && to->multicast != NULL;
@@ -139,16 +156,17 @@ static ncclResult_t choose(symtuner_ar *h, const struct st_ask *ask, struct st_c
 ncclResult_t symtuner_ar_query(const void *send, const void *recv, size_t count, ncclDataType_t dtype,
                                ncclRedOp_t op, symtuner_ar *h, struct symtuner_ar_plan *plan)
 {
-    struct st_ask    ask;
-    struct st_choice choice;
-    ncclResult_t     result;
+    const struct buffers b = {.send = send, .recv = (char *)recv};
+    struct st_ask        ask;
+    struct st_choice     choice;
+    ncclResult_t         result;
 
     if (h == NULL || plan == NULL || plan->size != sizeof *plan)
         return st_fail(h, ncclInvalidArgument, "plan.size must be sizeof(struct symtuner_ar_plan)");
     result = check(h, send, recv, count, (int)dtype, (int)op);
     if (result != ncclSuccess)
         return result;
-    ask_about(h, send, recv, count * (size_t)st_dtype_bytes((int)dtype), (int)dtype, (int)op, &ask);
+    ask_about(h, &b, count * (size_t)st_dtype_bytes((int)dtype), (int)dtype, (int)op, &ask);
     result = choose(h, &ask, &choice);
     if (result != ncclSuccess)
         return result;
@@ -218,11 +236,17 @@ static int alignment(const void *p)
     return lowest == 0 || lowest > ST_WORD ? ST_WORD : (int)lowest;
 }
 
-static void map_buffers(const symtuner_ar *h, struct st_args *args)
+static void map_buffers(const symtuner_ar *h, const struct buffers *b, uint64_t at, struct st_args *args)
 {
     const struct st_window *from = st_window_find(h, args->in, args->bytes);
     const struct st_window *to = st_window_find(h, args->out, args->bytes);
 
+    for (int r = 0; r < h->ranks && b->sends != NULL; r++) {
+        args->src[r] = (const char *)b->sends[r] + at;
+        args->dst[r] = (char *)b->recvs[r] + at;
+    }
+    if (b->sends != NULL)
+        return;
     for (int r = 0; r < h->ranks; r++) {
         if (from != NULL)
             args->src[r] = from->peer[r] + (args->in - from->base);
@@ -283,7 +307,7 @@ static ncclResult_t launch(symtuner_ar *h, const void *kernel, const struct st_a
 }
 
 static ncclResult_t run_pieces(symtuner_ar *h, const struct st_ask *ask, const struct st_choice *choice,
-                               const char *send, char *recv, cudaStream_t stream)
+                               const struct buffers *b, cudaStream_t stream)
 {
     int          reducer = st_reducer_of(ask->dtype, ask->op);
     const void  *kernel = st_kernel_find(choice->family, reducer, h->ranks);
@@ -296,15 +320,15 @@ static ncclResult_t run_pieces(symtuner_ar *h, const struct st_ask *ask, const s
         struct st_args args;
 
         st_args_start(h, &args);
-        args.in = send + at;
-        args.out = recv + at;
+        args.in = b->send + at;
+        args.out = b->recv + at;
         args.bytes = ask->bytes - at < choice->piece ? ask->bytes - at : choice->piece;
         args.in_align = alignment(args.in);
         args.out_align = alignment(args.out);
         args.kind = ST_KIND(ask->dtype, ask->op);
         if (ask->op == ST_AVG && reducer != ST_R_NATIVE)
             args.scale = 1.0f / (float)h->ranks;
-        map_buffers(h, &args);
+        map_buffers(h, b, at, &args);
         shape_piece(h, choice, ask->dst_mapped, &args);
         result = choice->family == ST_COPY
                      ? st_copy_run(h, &args, kernel, choice->ctas, choice->threads, stream)
@@ -313,8 +337,8 @@ static ncclResult_t run_pieces(symtuner_ar *h, const struct st_ask *ask, const s
     return result;
 }
 
-static ncclResult_t run(symtuner_ar *h, const struct st_ask *ask, const void *send, void *recv,
-                        size_t count, cudaStream_t stream)
+static ncclResult_t run(symtuner_ar *h, const struct st_ask *ask, const struct buffers *b, size_t count,
+                        cudaStream_t stream)
 {
     struct st_choice   choice;
     unsigned long long capture = 0;
@@ -323,40 +347,64 @@ static ncclResult_t run(symtuner_ar *h, const struct st_ask *ask, const void *se
     if (result != ncclSuccess)
         return result;
     if (choice.family == ST_NCCL)
-        return h->nccl->ncclAllReduce(send, recv, count, (ncclDataType_t)ask->dtype, (ncclRedOp_t)ask->op,
+        return h->nccl->ncclAllReduce(b->send, b->recv, count, (ncclDataType_t)ask->dtype, (ncclRedOp_t)ask->op,
                                       h->comm, stream);
     if (h->ranks == 1) {
-        cudaError_t error = send == recv ? cudaSuccess
-                                         : cudaMemcpyAsync(recv, send, ask->bytes,
-                                                           cudaMemcpyDeviceToDevice, stream);
+        cudaError_t error = ask->in_place ? cudaSuccess
+                                          : cudaMemcpyAsync(b->recv, b->send, ask->bytes,
+                                                            cudaMemcpyDeviceToDevice, stream);
 
         return error == cudaSuccess ? ncclSuccess : st_fail_cuda(h, error, "copy send to recv");
     }
     result = enter_stream(h, stream, &capture);
     if (result == ncclSuccess)
-        result = run_pieces(h, ask, &choice, send, recv, stream);
+        result = run_pieces(h, ask, &choice, b, stream);
     return result == ncclSuccess ? leave_stream(h, stream, capture) : result;
+}
+
+static ncclResult_t all_reduce(const struct buffers *b, size_t count, int dtype, int op, symtuner_ar *h,
+                               cudaStream_t stream)
+{
+    struct st_ask ask;
+    int           device = -1;
+    ncclResult_t  result = symtuner_ar_status(h);
+
+    if (result == ncclSuccess)
+        result = check(h, b->send, b->recv, count, dtype, op);
+    if (result != ncclSuccess || count == 0)
+        return result;
+    ask_about(h, b, count * (size_t)st_dtype_bytes(dtype), dtype, op, &ask);
+    if (cudaGetDevice(&device) != cudaSuccess || device == h->device)
+        return run(h, &ask, b, count, stream);
+    cudaSetDevice(h->device);
+    result = run(h, &ask, b, count, stream);
+    cudaSetDevice(device);
+    return result;
 }
 
 ncclResult_t symtuner_ar_all_reduce(const void *send, void *recv, size_t count, ncclDataType_t dtype,
                                     ncclRedOp_t op, symtuner_ar *h, cudaStream_t stream)
 {
-    struct st_ask ask;
-    int           device = -1;
-    ncclResult_t  result;
+    const struct buffers b = {.send = send, .recv = recv};
+
+    return h == NULL ? ncclInvalidArgument : all_reduce(&b, count, (int)dtype, (int)op, h, stream);
+}
+
+ncclResult_t symtuner_ar_all_reduce_at(const void *const *sends, void *const *recvs, size_t count,
+                                       ncclDataType_t dtype, ncclRedOp_t op, symtuner_ar *h,
+                                       cudaStream_t stream)
+{
+    struct buffers b = {.sends = sends, .recvs = recvs};
 
     if (h == NULL)
         return ncclInvalidArgument;
-    result = symtuner_ar_status(h);
-    if (result == ncclSuccess)
-        result = check(h, send, recv, count, (int)dtype, (int)op);
-    if (result != ncclSuccess || count == 0)
-        return result;
-    ask_about(h, send, recv, count * (size_t)st_dtype_bytes((int)dtype), (int)dtype, (int)op, &ask);
-    if (cudaGetDevice(&device) != cudaSuccess || device == h->device)
-        return run(h, &ask, send, recv, count, stream);
-    cudaSetDevice(h->device);
-    result = run(h, &ask, send, recv, count, stream);
-    cudaSetDevice(device);
-    return result;
+    if (sends == NULL || recvs == NULL)
+        return st_fail(h, ncclInvalidArgument, "%s is NULL", sends == NULL ? "sends" : "recvs");
+    for (int r = 0; r < h->ranks && count != 0; r++)
+        if (sends[r] == NULL || recvs[r] == NULL)
+            return st_fail(h, ncclInvalidArgument, "%s[%d] is NULL", sends[r] == NULL ? "sends" : "recvs",
+                           r);
+    b.send = sends[h->me];
+    b.recv = recvs[h->me];
+    return all_reduce(&b, count, (int)dtype, (int)op, h, stream);
 }
