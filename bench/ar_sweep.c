@@ -3,13 +3,14 @@
  * ar_sweep.c - time every kernel of libsymtuner_ar.so over blocks, threads and sizes, to fill the
  * selection table in kernels/ar_select.c.
  *
- *   ar_sweep [-n ranks] [-g gpus] [-t peer|host] [-d bf16|f32|i32] [-i] [-q] [-b low:high] > sweep.csv
+ *   ar_sweep [-n ranks] [-g gpus] [-t peer|host] [-d bf16|f32|i32] [-iqu] [-b low:high] > sweep.csv
  *
  * One process, rank i on GPU i modulo gpus, bf16 sum unless said, buffers registered, one CUDA graph
  * of 20 calls per rank (fewer above 16 MiB). The graphs are queued 5 times per rank; replay 1 absorbs
  * the skew of launching from one thread; of the others the slowest rank counts, and the median of them
  * is the figure. The same buffers are used throughout, so small messages find them in the L2.
- * Each kernel's answer is compared with a sum in double first. -i in place, -q table's choice only.
+ * Each kernel's answer is compared with a sum in double first. -i in place, -q table's choice only,
+ * -u buffers not registered.
  *
  * CSV: ranks,bytes,kernel,ctas,threads,us_median,us_best. The best of each size goes to stderr.
  */
@@ -43,7 +44,7 @@ struct rank {
 };
 
 static struct rank    ranks[SYMTUNER_AR_MAX_RANKS];
-static int            n = 2, in_place, quick;
+static int            n = 2, in_place, quick, unregistered;
 static ncclDataType_t dtype = ncclBfloat16;
 static size_t         element = 2, most = 256u << 20;
 
@@ -203,8 +204,8 @@ static double measure(size_t bytes, double *best)
 /* Which blocks and threads are worth trying. */
 static void sweep_size(size_t bytes, char **host)
 {
-    static const int ctas[] = {1, 2, 4, 8, 16, 32, 64, 96, 128, 132, 264};
-    static const int threads[] = {64, 128, 256, 512, 1024};
+    static const int ctas[] = {1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 132, 264};
+    static const int threads[] = {32, 64, 128, 256, 512, 768, 1024};
     double           best = 1e30;
     char             winner[128] = "nothing", line[1024] = "";
     int              at = 0;
@@ -277,7 +278,7 @@ int main(int argc, char **argv)
     char                     *host[SYMTUNER_AR_MAX_RANKS];
     size_t                    low = 1024, high = 256u << 20;
 
-    while ((option = getopt(argc, argv, "n:g:t:d:b:iq")) != -1) {
+    while ((option = getopt(argc, argv, "n:g:t:d:b:iqu")) != -1) {
         if (option == 'n')
             n = atoi(optarg);
         else if (option == 'g')
@@ -294,6 +295,8 @@ int main(int argc, char **argv)
             in_place = 1;
         else if (option == 'q')
             quick = 1;
+        else if (option == 'u')
+            unregistered = 1;
         else
             return 2;
     }
@@ -322,7 +325,7 @@ int main(int argc, char **argv)
         for (int i = 0; i <= REPLAYS; i++)
             CUDA(cudaEventCreate(&ranks[r].mark[i]));
     }
-    for (int b = 0; b < 2; b++) {
+    for (int b = 0; b < 2 && !unregistered; b++) {
         for (int r = 0; r < n; r++)
             buffers[r] = b ? ranks[r].recv : ranks[r].send;
         if (symtuner_ar_register(handles, buffers, NULL, n, most) != ncclSuccess) {
