@@ -85,14 +85,22 @@ $(AR_B)/%.cu.o: %.cu
 	$(Q)$(NVCC) -O3 -std=c++17 $(GENCODE) $(AR_INC) $(AR_DEFS) -MMD -MF $@.d -c -o $@ $< \
 	    -Xcompiler -fPIC,-fvisibility=hidden,-fno-threadsafe-statics,-fno-exceptions
 
-# What the kernels and the host share is plain C and tested without a GPU.
-AR_TEST   := $(wildcard test/ar/*.c) kernels/ar_select.c kernels/ar_options.c
+# What the kernels and the host share is plain C and tested without a GPU; the host side needs CUDA's
+# headers, but runs on a CUDA that only remembers (test/ar/fake_cuda.c).
+AR_API    := $(if $(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h),$(wildcard $(NCCL_HOME)/include/nccl.h))
+AR_TEST   := $(if $(AR_API),$(wildcard test/ar/*.c) $(AR_C), test/ar/main.c test/ar/check_shape.c \
+             test/ar/check_select.c kernels/ar_select.c kernels/ar_options.c)
+AR_CHECK  := $(patsubst %,$(B)/check-ar.d/%.o,$(AR_TEST))
 TEST_ALSO += test-ar
 
-$(patsubst %,$(B)/%.o,$(AR_TEST)): | need-check
-$(B)/check-ar: $(patsubst %,$(B)/%.o,$(AR_TEST))
+$(AR_CHECK): | need-check
+$(B)/check-ar.d/%.c.o: %.c
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(CC) $(CFLAGS) $(if $(AR_API),$(AR_INC)) -c -o $@ $<
+$(B)/check-ar: $(AR_CHECK)
 	$(call say,LD)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(CHECK_LIBS) -lm -lpthread
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(CHECK_LIBS) -lm -ldl -lpthread -lrt
 test-ar: $(B)/check-ar
 	$(Q)$(B)/check-ar
 
@@ -159,6 +167,27 @@ $(B)/nccl_coll $(B)/nccl_decide: $(B)/%: bench/%.c
 	$(Q)$(CC) -O2 -std=gnu11 -Wall -Wextra -isystem $(NCCL_HOME)/include \
 	    -isystem $(CUDA_HOME)/include -o $@ $< $(NCCL_SO) -Wl,-rpath,$(dir $(NCCL_SO)) \
 	    -L$(CUDA_HOME)/lib64 -lcudart -Wl,-rpath,$(CUDA_HOME)/lib64 -lpthread
+
+# Programs around libsymtuner_ar.so that need NCCL too; LD_LIBRARY_PATH can give them another build of
+# it. They link CUDA's shared runtime, as NCCL's users do.
+GPU_PROG  := ar_compare ar_fuzz
+GPU_SRC    = $(wildcard bench/$*.c bench/$*_*.c bench/$*_*.cu test/gpu/$*.c test/gpu/$*_*.c \
+             test/gpu/$*_*.cu)
+
+.SECONDEXPANSION:
+$(GPU_PROG:%=$(B)/%): $(B)/%: $$(GPU_SRC) $$(wildcard bench/ar_*.h test/gpu/ar_*.h) | kernels
+	@mkdir -p $(@D)
+	$(call say,NVCC)
+	$(Q)$(NVCC) -O2 $(foreach a,$(lastword $(AR_ARCHS)),-gencode arch=compute_$a,code=sm_$a) \
+	    -Xcompiler -Wall,-Wextra $(AR_INC) -o $@ $(filter %.c %.cu,$^) -L$(B) -lsymtuner_ar \
+	    --cudart shared -lpthread -lm -Xlinker --no-as-needed,$(NCCL_SO) \
+	    -Xlinker -rpath,$(dir $(NCCL_SO)),-rpath,'$$ORIGIN',-rpath,$(CUDA_HOME)/lib64
+
+# Ours against NCCL and torch in turns: BENCH="--quick", "--host", ... (head of bench/ar_compare.c)
+bench-gpu: $(if $(NCCL_SO),$(B)/ar_compare)
+	$(if $(NCCL_SO),$(Q)$(B)/ar_compare --out $(B)/ar_compare.csv $(BENCH),@echo \
+	    "bench-gpu: skipped: no libnccl.so.2 under NCCL_HOME=$(NCCL_HOME)"; exit 77)
+.PHONY: bench-gpu
 
 # every test/gpu/*.sh: 77 is "cannot run here" and never counts as passed
 test-gpu: all $(if $(NCCL_SO),$(B)/nccl_coll $(B)/nccl_decide)
