@@ -11,9 +11,13 @@ static const struct {
     int (*run)(int argc, char **argv);
     const char *what;
 } commands[] = {
+    {"agree", st_cmd_agree, "compare the ledgers of all ranks: the first difference, or \"agree\""},
     {"check", st_cmd_check, "read rules files; report errors, and rules that cannot work"},
     {"decide", st_cmd_decide, "what the rules say about one call, and what it does to a cost table"},
+    {"diff", st_cmd_diff, "what another rules file would change"},
     {"env", st_cmd_env, "the SYMTUNER_* variables, their values here and their meaning"},
+    {"table", st_cmd_table, "the decision map of a rules file, in the terminal or as SVG"},
+    {"top", st_cmd_top, "what ran, from ledgers: sizes, kernels, registered or not"},
     {"why", st_cmd_why, "what NCCL does with one call, and what keeps it from a symmetric kernel"},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* diff.c - symtuner diff A B: what another rules file would change, and nothing else. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/map.h"
+#include "cli/text.h"
+
+static const char help[] =
+    "usage: symtuner diff OLD NEW [options]\n"
+    "Sizes and ranks that two rules files decide differently; the options are those of\n"
+    "symtuner table, but all collectives are compared unless --coll says which.\n"
+    "Exit 0: no decision differs. 1: some do, or a file cannot be read.\n"
+    "example: symtuner diff old.rules new.rules --ranks 8 --links nvlink\n";
+
+struct report {
+    bool json;
+    int changes;
+    FILE *out;
+};
+
+static void detail(const struct symtuner_decision *d, char *text, size_t size)
+{
+    char cell[ST_MAP_CELL], entries[320];
+    size_t at = st_text_add(text, size, 0, "%s",
+                            d->rule < 0 ? "no rule" : st_map_cell(d, cell));
+
+    if (d->channels)
+        at = st_text_add(text, size, at, " %d channels", d->channels);
+    if (d->sym_ctas)
+        at = st_text_add(text, size, at, " %d CTAs", d->sym_ctas);
+    if (d->chunk)
+        at = st_text_add(text, size, at, " chunk %" PRIu64, d->chunk);
+    if (d->forbid)
+        st_text_add(text, size, at, " without %s",
+                    st_map_entries(d->forbid, entries, sizeof entries));
+}
+
+static void change(struct report *report, const struct st_column *column, uint64_t lo, uint64_t hi,
+                   const struct symtuner_decision *old, const struct symtuner_decision *new)
+{
+    char range[64], before[480], after[480], line[1200];
+
+    detail(old, before, sizeof before);
+    detail(new, after, sizeof after);
+    if (report->json) {
+        fprintf(report->out, "%s\n {\"coll\": \"%s\", \"ranks\": %d, \"registered\": %s, "
+                "\"low\": %" PRIu64, report->changes ? "," : "",
+                symtuner_coll_name((int)column->coll), column->ranks,
+                column->registered ? "true" : "false", lo);
+        if (hi != UINT64_MAX)
+            fprintf(report->out, ", \"high\": %" PRIu64, hi);
+        st_json_field(report->out, false, "old", before);
+        st_json_field(report->out, false, "new", after);
+        fputs("}", report->out);
+    } else {
+        fprintf(report->out, "%-13s %2d ranks %-10s %-21s ", symtuner_coll_name((int)column->coll),
+                column->ranks, column->registered ? "registered" : "plain",
+                st_map_range(lo, hi, range, sizeof range));
+        snprintf(line, sizeof line, "%s -> %s", before, after);
+        st_text_wrap(report->out, 56, line);
+    }
+    report->changes++;
+}
+
+/* Walk both columns side by side; ranges that change alike are one line. */
+static void compare(struct report *report, const struct st_column *a, const struct st_column *b)
+{
+    const struct st_run *x = a->run, *y = b->run, *last = a->run + a->runs;
+    const struct symtuner_decision *old = NULL, *new = NULL;
+    uint64_t from = 0, lo = x->lo;
+
+    while (x < last) {
+        uint64_t hi = x->hi < y->hi ? x->hi : y->hi;
+        bool differ = !st_map_alike(&x->decision, &y->decision);
+
+        if (old && (!differ || !st_map_alike(old, &x->decision) ||
+                    !st_map_alike(new, &y->decision))) {
+            change(report, a, from, lo - 1, old, new);
+            old = NULL;
+        }
+        if (differ && !old) {
+            from = lo;
+            old = &x->decision;
+            new = &y->decision;
+        }
+        if (hi == UINT64_MAX)
+            break;
+        x += x->hi == hi;
+        y += y->hi == hi;
+        lo = hi + 1;
+    }
+    if (old)
+        change(report, a, from, UINT64_MAX, old, new);
+}
+
+int st_cmd_diff(int argc, char **argv)
+{
+    static struct st_map one, other; /* large */
+    struct st_map_request request;
+    struct report report = {.out = stdout};
+    bool coll_given = false;
+    int status = st_map_read("diff", help, 2, argc, argv, &request);
+
+    if (status >= 0)
+        return status;
+    for (int i = 1; i < argc; i++)
+        coll_given |= strcmp(argv[i], "--coll") == 0;
+    if (!coll_given)
+        request.colls = (1u << SYMTUNER_COLLS) - 1;
+    if (!st_map_make(&request, request.file[0], &one))
+        return ST_EXIT_FINDINGS;
+    if (!st_map_make(&request, request.file[1], &other)) {
+        st_map_free(&one);
+        return ST_EXIT_FINDINGS;
+    }
+    report.json = request.json;
+    if (report.json)
+        fputs("{\"changes\": [", stdout);
+    for (int c = 0; c < one.columns; c++)
+        compare(&report, &one.column[c], &other.column[c]);
+    if (report.json) {
+        printf("],\n \"process_ctas\": {\"old\": %d, \"new\": %d}}\n", one.process_ctas,
+               other.process_ctas);
+    } else {
+        if (one.process_ctas != other.process_ctas)
+            printf("process: CTAs of symmetric kernels %d -> %d (0: as NCCL chooses)\n",
+                   one.process_ctas, other.process_ctas);
+        if (!report.changes && one.process_ctas == other.process_ctas)
+            printf("no decision differs\n");
+    }
+    report.changes += one.process_ctas != other.process_ctas;
+    st_map_free(&one);
+    st_map_free(&other);
+    return report.changes ? ST_EXIT_FINDINGS : ST_EXIT_FINE;
+}

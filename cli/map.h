@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * map.h - the decisions of a rules file as a map: sizes x ranks x registered or not.
+ *
+ * A column is one collective, rank count and registration; it is cut into runs of bytes that are
+ * decided alike. Boundaries are exact to the byte where they lie more than 1/16 of a power of two
+ * apart, which two bounds of sensible rules do.
+ *
+ * Units      bytes are NCCL's nBytes. Ownership  st_map_free. Errors  st_map_read prints them.
+ */
+#ifndef ST_MAP_H_
+#define ST_MAP_H_
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "symtuner.h"
+
+enum { ST_MAP_COLUMNS = 64, ST_MAP_CELL = 24 };
+
+struct st_run {
+    uint64_t lo, hi;
+    struct symtuner_decision decision;
+};
+
+struct st_column {
+    enum symtuner_coll coll;
+    int ranks, registered;
+    struct st_run *run;
+    int runs;
+};
+
+/* What a map is drawn for; st_map_read fills it from the command line. */
+struct st_map_request {
+    int nccl, nodes;
+    struct symtuner_machine machine;
+    unsigned colls;           /* bit per collective */
+    int ranks[16], n_ranks;
+    uint64_t lo, hi;
+    const char *file[2];
+    int files;
+    const char *svg;
+    bool json;
+};
+
+struct st_map {
+    struct st_column column[ST_MAP_COLUMNS * 2];
+    int columns;
+    int process_ctas;
+    int rules;
+    uint64_t hash;
+};
+
+/* Read the arguments of ${command}. -1: go on; else the exit status. */
+int st_map_read(const char *command, const char *help, int files, int argc, char **argv,
+                struct st_map_request *request_out);
+
+/* Decide everything. False, and the error printed, when the rules cannot be read. */
+bool st_map_make(const struct st_map_request *request, const char *file, struct st_map *map_out);
+void st_map_free(struct st_map *map);
+
+/* The same effect on NCCL, whatever the rule is called. */
+bool st_map_alike(const struct symtuner_decision *a, const struct symtuner_decision *b);
+
+/* "symmetric", "ring/ll", "limits" ...; "." when no rule applies. */
+const char *st_map_cell(const struct symtuner_decision *decision, char text[ST_MAP_CELL]);
+
+/* "256 B .. 64 KiB", ">64 KiB .. <1 MiB", "1 MiB .." for everything above. */
+const char *st_map_range(uint64_t lo, uint64_t hi, char *text, size_t size);
+
+/* Bits of symtuner_decision.forbid as words. */
+const char *st_map_entries(uint32_t bits, char *text, size_t size);
+
+/* The run that ${bytes} falls into. */
+const struct st_run *st_map_at(const struct st_column *column, uint64_t bytes);
+
+/* Draw the map; false when the file cannot be written. */
+bool st_map_svg(const struct st_map_request *request, const struct st_map *map, const char *path);
+
+#endif

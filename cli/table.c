@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* table.c - symtuner table RULES: the decision map in the terminal, as SVG and as JSON. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/map.h"
+#include "cli/text.h"
+#include "plugin/nccl_release.h"
+
+static const char help[] =
+    "usage: symtuner table RULES [options]\n"
+    "What the rules decide, over sizes and ranks, for plain buffers and for registered ones.\n"
+    "  --coll C,C,...    collectives, or all (allreduce)\n"
+    "  --ranks N,N,...   (2,4,8)\n"
+    "  --bytes LOW..HIGH of NCCL's nBytes (256..8GiB)\n"
+    "  --nccl X.Y.Z --nodes N   (2.28.9, 1)\n"
+    "  --gpu NAME --links nvlink|pcie --multicast yes|no   the machine (this box, if it has GPUs)\n"
+    "  --svg FILE        also draw the map into FILE\n"
+    "  --json            exact ranges, for programs\n"
+    "examples: symtuner table my.rules\n"
+    "          symtuner table my.rules --coll all --ranks 8 --links nvlink --svg map.svg\n";
+
+enum { LABEL = 22, CELL = 12, ACROSS = (ST_TEXT_WIDTH - LABEL) / (CELL + 1) };
+
+static int by_value(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Where any of the columns ${from} .. ${to} - 1 changes; returns how many, in ${edges_out}. */
+static int edges(const struct st_map *map, int from, int to, uint64_t **edges_out)
+{
+    int count = 0, unique = 0;
+    uint64_t *edge;
+
+    for (int c = from; c < to; c++)
+        count += map->column[c].runs;
+    edge = malloc((size_t)count * sizeof *edge);
+    if (!edge)
+        return 0;
+    count = 0;
+    for (int c = from; c < to; c++)
+        for (int r = 0; r < map->column[c].runs; r++)
+            edge[count++] = map->column[c].run[r].lo;
+    qsort(edge, (size_t)count, sizeof *edge, by_value);
+    for (int i = 0; i < count; i++)
+        if (i == 0 || edge[i] != edge[unique - 1])
+            edge[unique++] = edge[i];
+    *edges_out = edge;
+    return unique;
+}
+
+/* A field of ${width} columns; width 0 ends the line. Nothing is left hanging at the end of one. */
+static void put(FILE *out, const char *text, int width)
+{
+    static int pending;
+
+    if (width == 0) {
+        fputc('\n', out);
+        pending = 0;
+    } else if (*text == '\0') {
+        pending += width;
+    } else {
+        fprintf(out, "%*s%s", pending, "", text);
+        pending = width > (int)strlen(text) ? width - (int)strlen(text) : 1;
+    }
+}
+
+/* Columns ${from} .. ${to} - 1, which are of one collective. */
+static void print_columns(const struct st_map *map, int from, int to, FILE *out)
+{
+    uint64_t *edge = NULL;
+    int rows = edges(map, from, to, &edge);
+    char text[64], cell[ST_MAP_CELL];
+
+    put(out, "", 0);
+    put(out, symtuner_coll_name((int)map->column[from].coll), LABEL);
+    for (int c = from; c < to; c++) {
+        snprintf(text, sizeof text, "%d rank%s", map->column[c].ranks,
+                 map->column[c].ranks == 1 ? "" : "s");
+        put(out, map->column[c].registered ? "" : text, CELL + 1);
+    }
+    put(out, "", 0);
+    put(out, "", LABEL);
+    for (int c = from; c < to; c++)
+        put(out, map->column[c].registered ? "registered" : "plain", CELL + 1);
+    put(out, "", 0);
+    for (int r = 0; r < rows; r++) {
+        uint64_t last = r + 1 < rows ? edge[r + 1] - 1 : UINT64_MAX;
+
+        put(out, st_map_range(edge[r], last, text, sizeof text), LABEL);
+        for (int c = from; c < to; c++)
+            put(out, st_map_cell(&st_map_at(&map->column[c], edge[r])->decision, cell), CELL + 1);
+        put(out, "", 0);
+    }
+    free(edge);
+}
+
+/* The rules that the map shows, in the order of their lines. */
+static void print_legend(const struct st_map *map, FILE *out)
+{
+    char text[320];
+    int last = 0;
+
+    fputs("\nrules seen:\n", out);
+    for (;;) {
+        const struct symtuner_decision *next = NULL;
+
+        for (int c = 0; c < map->columns; c++)
+            for (int r = 0; r < map->column[c].runs; r++) {
+                const struct symtuner_decision *d = &map->column[c].run[r].decision;
+
+                if (d->rule >= 0 && d->line > last && (!next || d->line < next->line))
+                    next = d;
+            }
+        if (!next)
+            break;
+        fprintf(out, "  line %-4d %s", next->line, next->name);
+        if (next->channels)
+            fprintf(out, ", %d channels", next->channels);
+        if (next->sym_ctas)
+            fprintf(out, ", %d symmetric CTAs", next->sym_ctas);
+        if (next->chunk)
+            fprintf(out, ", chunks of %" PRIu64 " bytes", next->chunk);
+        if (next->forbid)
+            fprintf(out, ", without %s", st_map_entries(next->forbid, text, sizeof text));
+        fputc('\n', out);
+        last = next->line;
+    }
+    if (!last)
+        fputs("  none: NCCL decides everything that is shown\n", out);
+    fputs("a dot: no rule, NCCL decides. leave: a rule says so. +: limits as listed above.\n"
+          "registered: what NCCL tells a tuner, which is not the same as symmetric windows.\n", out);
+}
+
+static void print_text(const struct st_map_request *request, const struct st_map *map, FILE *out)
+{
+    char release[16];
+
+    fprintf(out, "%s: %d rule%s, hash 0x%016" PRIx64 "\nNCCL %s, %s, %s, multicast %s, %d node%s\n",
+            request->file[0], map->rules, map->rules == 1 ? "" : "s", map->hash,
+            st_release_print(request->nccl, release, sizeof release),
+            request->machine.gpu[0] ? request->machine.gpu : "any GPU",
+            request->machine.nvlink < 0 ? "links unknown" : request->machine.nvlink ? "NVLink"
+                                                                                    : "PCIe",
+            request->machine.multicast < 0 ? "unknown" : request->machine.multicast ? "yes" : "no",
+            request->nodes, request->nodes == 1 ? "" : "s");
+    if (map->process_ctas)
+        fprintf(out, "process: symmetric kernels get %d CTAs\n", map->process_ctas);
+    for (int from = 0, to; from < map->columns; from = to) {
+        int most = ACROSS - ACROSS % 2; /* plain and registered stay together */
+
+        for (to = from; to < map->columns && to - from < most; to++)
+            if (map->column[to].coll != map->column[from].coll)
+                break;
+        print_columns(map, from, to, out);
+    }
+    print_legend(map, out);
+}
+
+static void print_json(const struct st_map_request *request, const struct st_map *map, FILE *out)
+{
+    static const char *const prefer[] = {"leave", "symmetric", "general", "registered"};
+    char release[16];
+    bool first = true;
+
+    fputs("{", out);
+    st_json_field(out, true, "rules", request->file[0]);
+    fprintf(out, ", \"hash\": \"0x%016" PRIx64 "\", \"nccl\": \"%s\", \"process_ctas\": %d,\n"
+            "\"runs\": [", map->hash, st_release_print(request->nccl, release, sizeof release),
+            map->process_ctas);
+    for (int c = 0; c < map->columns; c++) {
+        const struct st_column *column = &map->column[c];
+
+        for (int r = 0; r < column->runs; r++) {
+            const struct st_run *run = &column->run[r];
+            const struct symtuner_decision *d = &run->decision;
+
+            fprintf(out, "%s\n {\"coll\": \"%s\", \"ranks\": %d, \"registered\": %s, \"low\": %" PRIu64,
+                    first ? "" : ",", symtuner_coll_name((int)column->coll), column->ranks,
+                    column->registered ? "true" : "false", run->lo);
+            first = false;
+            if (run->hi != UINT64_MAX)
+                fprintf(out, ", \"high\": %" PRIu64, run->hi);
+            st_json_field(out, false, "rule", d->rule < 0 ? NULL : d->name);
+            fprintf(out, ", \"line\": %d", d->line);
+            st_json_field(out, false, "prefer", d->rule < 0 ? NULL : prefer[d->prefer]);
+            if (d->prefer == SYMTUNER_GENERAL) {
+                st_json_field(out, false, "algorithm", symtuner_algo_name(d->algo));
+                st_json_field(out, false, "protocol", symtuner_proto_name(d->proto));
+            }
+            fprintf(out, ", \"forbid\": %" PRIu32 ", \"sym_ctas\": %d, \"channels\": %d, "
+                    "\"chunk\": %" PRIu64 "}", d->forbid, d->sym_ctas, d->channels, d->chunk);
+        }
+    }
+    fputs("]}\n", out);
+}
+
+int st_cmd_table(int argc, char **argv)
+{
+    static struct st_map map; /* large */
+    struct st_map_request request;
+    int status = st_map_read("table", help, 1, argc, argv, &request);
+
+    if (status >= 0)
+        return status;
+    if (!st_map_make(&request, request.file[0], &map))
+        return ST_EXIT_FINDINGS;
+    (request.json ? print_json : print_text)(&request, &map, stdout);
+    status = !request.svg || st_map_svg(&request, &map, request.svg) ? ST_EXIT_FINE
+                                                                    : ST_EXIT_FINDINGS;
+    st_map_free(&map);
+    return status;
+}

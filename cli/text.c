@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/text.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+char *st_text_size(uint64_t bytes, char text[ST_TEXT_SIZE])
+{
+    static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    uint64_t whole = bytes;
+    int i = 0;
+
+    while (i < 6 && whole >= 1024 && whole % 1024 == 0) {
+        whole /= 1024;
+        i++;
+    }
+    if (i < 6 && whole >= 1536 && whole % 512 == 0)
+        snprintf(text, ST_TEXT_SIZE, "%llu.5 %s", (unsigned long long)(whole / 1024), unit[i + 1]);
+    else
+        snprintf(text, ST_TEXT_SIZE, "%llu %s", (unsigned long long)whole, unit[i]);
+    return text;
+}
+
+void st_text_wrap(FILE *out, int indent, const char *text)
+{
+    int column = indent;
+
+    while (*text) {
+        int word = (int)strcspn(text, " ");
+
+        if (column > indent && column + 1 + word > ST_TEXT_WIDTH) {
+            fprintf(out, "\n%*s", indent, "");
+            column = indent;
+        } else if (column > indent) {
+            fputc(' ', out);
+            column++;
+        }
+        fprintf(out, "%.*s", word, text);
+        column += word;
+        text += word;
+        text += strspn(text, " ");
+    }
+    fputc('\n', out);
+}
+
+/* Length of the UTF-8 sequence at ${text}; 0 when it is none. */
+static int utf8_length(const unsigned char *text)
+{
+    int more = text[0] >= 0xf0 && text[0] < 0xf5   ? 3
+               : text[0] >= 0xe0 && text[0] < 0xf0 ? 2
+               : text[0] >= 0xc2 && text[0] < 0xe0 ? 1
+                                                   : 0;
+
+    if (text[0] < 0x80)
+        return 1;
+    for (int i = 1; i <= more; i++)
+        if ((text[i] & 0xc0) != 0x80)
+            return 0;
+    /* overlong forms and surrogates */
+    if ((text[0] == 0xe0 && text[1] < 0xa0) || (text[0] == 0xed && text[1] > 0x9f) ||
+        (text[0] == 0xf0 && text[1] < 0x90) || (text[0] == 0xf4 && text[1] > 0x8f))
+        return 0;
+    return more ? more + 1 : 0;
+}
+
+void st_json_string(FILE *out, const char *text)
+{
+    const unsigned char *at = (const unsigned char *)text;
+
+    if (!text) {
+        fputs("null", out);
+        return;
+    }
+    fputc('"', out);
+    while (*at) {
+        int length = utf8_length(at);
+
+        if (*at == '"' || *at == '\\')
+            fprintf(out, "\\%c", *at);
+        else if (*at < 0x20 || *at == 0x7f || length == 0)
+            fprintf(out, "\\u%04x", *at);
+        else
+            fwrite(at, 1, (size_t)length, out);
+        at += length ? length : 1;
+    }
+    fputc('"', out);
+}
+
+void st_json_field(FILE *out, bool first, const char *key, const char *text)
+{
+    fprintf(out, "%s\"%s\": ", first ? "" : ", ", key);
+    st_json_string(out, text);
+}
+
+size_t st_text_add(char *text, size_t size, size_t at, const char *format, ...)
+{
+    va_list arguments;
+    int n;
+
+    if (at + 1 >= size)
+        return at;
+    va_start(arguments, format);
+    n = vsnprintf(text + at, size - at, format, arguments);
+    va_end(arguments);
+    if (n < 0)
+        return at;
+    return (size_t)n < size - at ? at + (size_t)n : size - 1;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * text.h - what reports are made of: sizes, wrapped lines, JSON strings.
+ *
+ * Units      columns are characters of a terminal; reports keep to ST_TEXT_WIDTH of them.
+ * Ownership  callers give the buffers. Threads: any. Errors: none, texts are cut at the buffer.
+ */
+#ifndef ST_TEXT_H_
+#define ST_TEXT_H_
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum { ST_TEXT_WIDTH = 100, ST_TEXT_SIZE = 24 };
+
+/* 65536 -> "64 KiB", 1500 -> "1500 B", 1572864 -> "1.5 MiB": ${text}, which it returns. */
+char *st_text_size(uint64_t bytes, char text[ST_TEXT_SIZE]);
+
+/* ${text} behind ${indent} columns that are already written; later lines start there as well. */
+void st_text_wrap(FILE *out, int indent, const char *text);
+
+/* A JSON string; bytes that are not UTF-8 become \u00XX. NULL gives null. */
+void st_json_string(FILE *out, const char *text);
+
+/* , "key": "text"   without the comma when ${first}. */
+void st_json_field(FILE *out, bool first, const char *key, const char *text);
+
+/* Add to ${text} of ${size} at ${at}; returns the new end, never past size - 1. */
+size_t st_text_add(char *text, size_t size, size_t at, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+#endif

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* top.c - symtuner top LEDGER...: what really ran, added up over ledgers. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/ledger_read.h"
+#include "cli/text.h"
+#include "symtuner.h"
+
+static const char help[] =
+    "usage: symtuner top [--json] [--sort bytes|calls|size] LEDGER...\n"
+    "What ran, added up over the ledgers of all processes (SYMTUNER_LEDGER, docs/ledger.md): which\n"
+    "collectives and sizes, on which kernels, with registered buffers or not.\n"
+    "  --sort bytes  by bytes moved, most first (default); calls: by calls; size: by collective\n"
+    "Exit 0: fine. 1: a file is no ledger.\n"
+    "example: symtuner top /tmp/symtuner.*\n";
+
+enum { PICKS = SYMTUNER_ALGOS * SYMTUNER_PROTOS };
+
+/* One collective and size. */
+struct sum {
+    int coll;
+    uint64_t lo, hi;
+    uint64_t ran[ST_COUNTS];
+    uint64_t asked[2];   /* not registered, registered   */
+    uint64_t steered;    /* asked, and answered by a rule */
+    uint64_t pick[PICKS];
+    bool seen;           /* by the profiler              */
+};
+
+struct sums {
+    struct sum *sum;
+    int count;
+    int (*order)(const void *a, const void *b);
+};
+
+static struct sum *find(struct sums *sums, const struct st_ledger_row *row)
+{
+    struct sum *more;
+
+    for (int i = 0; i < sums->count; i++)
+        if (sums->sum[i].coll == row->coll && sums->sum[i].lo == row->lo &&
+            sums->sum[i].hi == row->hi)
+            return &sums->sum[i];
+    more = realloc(sums->sum, (size_t)(sums->count + 1) * sizeof *more);
+    if (!more)
+        return NULL;
+    sums->sum = more;
+    more += sums->count++;
+    *more = (struct sum){.coll = row->coll, .lo = row->lo, .hi = row->hi};
+    return more;
+}
+
+static void add(struct sums *sums, const struct st_ledger_row *row)
+{
+    struct sum *sum = find(sums, row);
+    int algo, proto;
+
+    if (!sum)
+        return;
+    switch (row->kind) {
+    case ST_ROW_RAN:
+        for (int i = 0; i < ST_COUNTS; i++)
+            sum->ran[i] += row->count[i];
+        sum->seen = true;
+        break;
+    case ST_ROW_ASKED:
+        sum->asked[row->registered] += row->count[0];
+        if (strcmp(row->verdict, "general") == 0 || strcmp(row->verdict, "symmetric") == 0 ||
+            strcmp(row->verdict, "limited") == 0)
+            sum->steered += row->count[0];
+        break;
+    case ST_ROW_PICKED:
+        algo = symtuner_algo_parse(row->algo);
+        proto = symtuner_proto_parse(row->proto);
+        if (algo >= 0 && proto >= 0)
+            sum->pick[algo * SYMTUNER_PROTOS + proto] += row->count[0];
+        break;
+    }
+}
+
+static uint64_t calls(const struct sum *sum)
+{
+    uint64_t ran = sum->ran[ST_COUNT_CALLED] + sum->ran[ST_COUNT_CAPTURED];
+
+    return sum->seen && ran ? ran : sum->asked[0] + sum->asked[1];
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const struct sum *x = a, *y = b;
+
+    if (x->coll != y->coll)
+        return y->coll - x->coll; /* all-reduce has the highest number and comes first */
+    return (x->lo > y->lo) - (x->lo < y->lo);
+}
+
+static int by_calls(const void *a, const void *b)
+{
+    uint64_t x = calls(a), y = calls(b);
+
+    return x != y ? (x < y) - (x > y) : by_size(a, b);
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    double x = (double)calls(a) * (double)((const struct sum *)a)->hi;
+    double y = (double)calls(b) * (double)((const struct sum *)b)->hi;
+
+    return x < y || x > y ? (x < y) - (x > y) : by_size(a, b);
+}
+
+/* "ring/ll 90 %, tree/ll 10 %", at most three. */
+static void picks_text(const struct sum *sum, char *text, size_t size)
+{
+    uint64_t total = 0, left[PICKS];
+    size_t at = 0;
+
+    text[0] = '\0';
+    for (int i = 0; i < PICKS; i++)
+        total += left[i] = sum->pick[i];
+    for (int n = 0; n < 3; n++) {
+        int best = 0;
+
+        for (int i = 1; i < PICKS; i++)
+            if (left[i] > left[best])
+                best = i;
+        if (left[best] == 0)
+            break;
+        at = st_text_add(text, size, at, "%s%s/%s %.0f%%", n ? ", " : "",
+                         symtuner_algo_name(best / SYMTUNER_PROTOS),
+                         symtuner_proto_name(best % SYMTUNER_PROTOS),
+                         100.0 * (double)left[best] / (double)total);
+        left[best] = 0;
+    }
+}
+
+static void share(char *text, size_t size, uint64_t part, uint64_t whole)
+{
+    if (whole == 0)
+        snprintf(text, size, "-");
+    else
+        snprintf(text, size, "%.0f%%", 100.0 * (double)part / (double)whole);
+}
+
+static void print_block(const struct st_ledger_block *block, FILE *out)
+{
+    char line[256];
+    size_t at;
+
+    at = st_text_add(line, sizeof line, 0,
+                     "communicator 0x%" PRIx64 ": %d rank%s on %d node%s, NCCL %s, rules 0x%" PRIx64
+                     ", mode %s", block->id, block->ranks, block->ranks == 1 ? "" : "s",
+                     block->nodes, block->nodes == 1 ? "" : "s", block->nccl, block->rules,
+                     block->mode);
+    if (block->sym_ctas)
+        st_text_add(line, sizeof line, at, ", %d CTAs (%s)", block->sym_ctas, block->from);
+    st_text_wrap(out, 0, line);
+}
+
+static void print_text(const struct st_ledgers *ledgers, const struct sums *sums, FILE *out)
+{
+    enum { SHOWN = 8 };
+
+    for (int i = 0; i < ledgers->blocks && i < SHOWN; i++)
+        print_block(&ledgers->block[i], out);
+    if (ledgers->blocks > SHOWN)
+        fprintf(out, "and %d more\n", ledgers->blocks - SHOWN);
+    fprintf(out, "\n%-13s %-20s %9s %9s %8s %5s %10s  %s\n", "collective", "bytes", "calls",
+            "symmetric", "general", "ce", "registered", "cheapest general");
+    for (int i = 0; i < sums->count; i++) {
+        const struct sum *sum = &sums->sum[i];
+        const uint64_t *ran = sum->ran;
+        uint64_t known = ran[ST_COUNT_GENERAL] + ran[ST_COUNT_SYMMETRIC] + ran[ST_COUNT_CE];
+        char low[ST_TEXT_SIZE], high[ST_TEXT_SIZE], range[64], picks[64];
+        char part[3][8], reg[8];
+
+        snprintf(range, sizeof range, "%s .. %s", st_text_size(sum->lo, low),
+                 st_text_size(sum->hi + 1, high));
+        share(part[0], sizeof part[0], ran[ST_COUNT_SYMMETRIC], known);
+        share(part[1], sizeof part[1], ran[ST_COUNT_GENERAL], known);
+        share(part[2], sizeof part[2], ran[ST_COUNT_CE], known);
+        share(reg, sizeof reg, sum->asked[1], sum->asked[0] + sum->asked[1]);
+        picks_text(sum, picks, sizeof picks);
+        if (strlen(picks) > 16 && strchr(picks, ','))
+            *strchr(picks, ',') = '\0'; /* the line would not fit: the most frequent alone */
+        fprintf(out, "%-13s %-20s %9" PRIu64 " %9s %8s %5s %10s  %s\n",
+                symtuner_coll_name(sum->coll), range, calls(sum), part[0], part[1], part[2], reg,
+                picks);
+    }
+    fputs("\nregistered: of the calls that NCCL asked the tuner about; it does not ask about calls "
+          "that are\nsymmetric anyway. A dash: nobody counted; \"ran\" lines need the profiler "
+          "interface.\n", out);
+}
+
+static void print_json(const struct st_ledgers *ledgers, const struct sums *sums, FILE *out)
+{
+    fputs("{\"communicators\": [", out);
+    for (int i = 0; i < ledgers->blocks; i++) {
+        const struct st_ledger_block *block = &ledgers->block[i];
+
+        fprintf(out, "%s\n {\"id\": \"0x%" PRIx64 "\", \"ranks\": %d, \"nodes\": %d, \"local\": %d, "
+                "\"rules\": \"0x%" PRIx64 "\", \"sym_ctas\": %d", i ? "," : "", block->id,
+                block->ranks, block->nodes, block->local, block->rules, block->sym_ctas);
+        st_json_field(out, false, "nccl", block->nccl);
+        st_json_field(out, false, "mode", block->mode);
+        st_json_field(out, false, "from", block->from);
+        st_json_field(out, false, "host", block->host);
+        fprintf(out, ", \"pid\": %d}", block->pid);
+    }
+    fputs("],\n\"rows\": [", out);
+    for (int i = 0; i < sums->count; i++) {
+        const struct sum *sum = &sums->sum[i];
+        bool first = true;
+
+        fprintf(out, "%s\n {\"coll\": \"%s\", \"low\": %" PRIu64 ", \"high\": %" PRIu64
+                ", \"called\": %" PRIu64 ", \"captured\": %" PRIu64 ", \"general\": %" PRIu64
+                ", \"symmetric\": %" PRIu64 ", \"ce\": %" PRIu64 ", \"asked\": %" PRIu64
+                ", \"asked_registered\": %" PRIu64 ", \"steered\": %" PRIu64 ", \"picked\": {",
+                i ? "," : "", symtuner_coll_name(sum->coll), sum->lo, sum->hi, sum->ran[0],
+                sum->ran[1], sum->ran[2], sum->ran[3], sum->ran[4], sum->asked[0] + sum->asked[1],
+                sum->asked[1], sum->steered);
+        for (int p = 0; p < PICKS; p++)
+            if (sum->pick[p]) {
+                fprintf(out, "%s\"%s/%s\": %" PRIu64, first ? "" : ", ",
+                        symtuner_algo_name(p / SYMTUNER_PROTOS),
+                        symtuner_proto_name(p % SYMTUNER_PROTOS), sum->pick[p]);
+                first = false;
+            }
+        fputs("}}", out);
+    }
+    fputs("]}\n", out);
+}
+
+static int read_sort(const char *word, struct sums *sums)
+{
+    static const struct {
+        const char *word;
+        int (*order)(const void *, const void *);
+    } sort[] = {{"bytes", by_bytes}, {"calls", by_calls}, {"size", by_size}};
+
+    for (int i = 0; i < 3; i++)
+        if (strcmp(sort[i].word, word) == 0) {
+            sums->order = sort[i].order;
+            return 1;
+        }
+    fprintf(stderr, "symtuner top: --sort bytes, calls or size, not \"%.60s\"\n", word);
+    return 0;
+}
+
+int st_cmd_top(int argc, char **argv)
+{
+    struct st_ledgers ledgers = {0};
+    struct sums sums = {.order = by_bytes};
+    char error[SYMTUNER_ERROR_MAX];
+    bool json = false, files = false;
+    int status = ST_EXIT_FINE;
+
+    for (int i = 1; i < argc && status == ST_EXIT_FINE; i++) {
+        if (strcmp(argv[i], "--help") == 0) {
+            fputs(help, stdout);
+            st_ledgers_free(&ledgers);
+            return ST_EXIT_FINE;
+        }
+        if (strcmp(argv[i], "--json") == 0) {
+            json = true;
+        } else if (strcmp(argv[i], "--sort") == 0 && i + 1 < argc) {
+            status = read_sort(argv[++i], &sums) ? ST_EXIT_FINE : ST_EXIT_USAGE;
+        } else if (strncmp(argv[i], "--", 2) == 0) {
+            fprintf(stderr, "symtuner top: unknown option \"%.60s\"\n", argv[i]);
+            status = ST_EXIT_USAGE;
+        } else if (!st_ledgers_read(&ledgers, argv[i], error, sizeof error)) {
+            fprintf(stderr, "%s\n", error);
+            status = ST_EXIT_FINDINGS;
+        } else {
+            files = true;
+        }
+    }
+    if (status == ST_EXIT_FINE && !files) {
+        fputs(help, stderr);
+        status = ST_EXIT_USAGE;
+    }
+    if (status == ST_EXIT_FINE) {
+        for (int b = 0; b < ledgers.blocks; b++)
+            for (int r = 0; r < ledgers.block[b].rows; r++)
+                add(&sums, &ledgers.block[b].row[r]);
+        if (sums.count)
+            qsort(sums.sum, (size_t)sums.count, sizeof *sums.sum, sums.order);
+        (json ? print_json : print_text)(&ledgers, &sums, stdout);
+    }
+    free(sums.sum);
+    st_ledgers_free(&ledgers);
+    return status;
+}

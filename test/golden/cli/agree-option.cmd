@@ -1,0 +1,1 @@
+agree --what test/data/ledger/rank0.ledger

@@ -1,0 +1,1 @@
+agree test/data/ledger/rank0.ledger test/data/ledger/other-rules.ledger

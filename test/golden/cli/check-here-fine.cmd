@@ -1,0 +1,1 @@
+check --nccl 2.30.7 test/data/provenance.rules

@@ -1,0 +1,1 @@
+check --nccl 2.28.9 test/data/provenance.rules

@@ -1,0 +1,1 @@
+check --nccl 9 docs/example.rules

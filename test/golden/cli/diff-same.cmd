@@ -1,0 +1,1 @@
+diff docs/example.rules docs/example.rules --gpu 'NVIDIA H200' --links nvlink --multicast no

@@ -1,0 +1,1 @@
+table docs/example.rules --bytes 1MiB..1KiB

@@ -1,0 +1,1 @@
+table test/golden/bad/bytes_kb.rules

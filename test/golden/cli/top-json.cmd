@@ -1,0 +1,1 @@
+top --json test/data/ledger/rank0.ledger test/data/ledger/rank1.ledger

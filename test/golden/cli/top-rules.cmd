@@ -1,0 +1,1 @@
+top docs/example.rules

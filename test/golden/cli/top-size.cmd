@@ -1,0 +1,1 @@
+top --sort size test/data/ledger/rank0.ledger

@@ -1,0 +1,1 @@
+top --sort colour test/data/ledger/rank0.ledger

@@ -1,0 +1,1 @@
+top --sort calls test/data/ledger/rank0.ledger test/data/ledger/rank0.ledger
