@@ -25,7 +25,7 @@ Q       := $(if $(V),,@)
 say      = $(if $(V),,@printf '  %-5s %s\n' $(1) $@)
 
 # ---- plugin and command --------------------------------------------------------------------------
-MODEL := plugin/symmodel.c plugin/gates.c plugin/why_words.c
+MODEL := cli/symmodel.c cli/gates.c cli/why_words.c
 CORE := $(filter-out $(MODEL),$(wildcard rules/*.c plugin/*.c))
 CLI  := $(wildcard cli/*.c) $(MODEL)
 obj   = $(patsubst %,$(B)/%.o,$(1))
@@ -90,11 +90,11 @@ $(AR_B)/%.cu.o: %.cu
 AR_API    := $(if $(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h),$(wildcard $(NCCL_HOME)/include/nccl.h))
 AR_TEST   := $(if $(AR_API),$(wildcard test/ar/*.c) $(AR_C), test/ar/main.c test/ar/check_shape.c \
              test/ar/check_select.c kernels/ar_select.c kernels/ar_options.c)
-AR_CHECK  := $(patsubst %,$(B)/check-ar.d/%.o,$(AR_TEST))
+AR_CHECK  := $(patsubst %,$(B)/check-ar-obj/%.o,$(AR_TEST))
 TEST_ALSO += test-ar
 
 $(AR_CHECK): | need-check
-$(B)/check-ar.d/%.c.o: %.c
+$(B)/check-ar-obj/%.c.o: %.c
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(CC) $(CFLAGS) $(if $(AR_API),$(AR_INC)) -c -o $@ $<
@@ -116,6 +116,20 @@ $(B)/ar_smoke $(B)/ar_sweep: $(B)/%: bench/%.c kernels
 	$(call say,CC)
 	$(Q)$(CC) $(CFLAGS) $(AR_INC) -o $@ $< -L$(B) -lsymtuner_ar -Wl,-rpath,'$$ORIGIN' \
 	    -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lpthread -lrt -lm
+
+# ---- JAX -----------------------------------------------------------------------------------------
+# libsymtuner_ffi.so: the kernels as an XLA custom call. XLA's one C header comes with the jax that
+# JAX_PYTHON has; nothing else of jax, CUDA or NCCL is needed to build.
+JAX_PYTHON ?= $(firstword $(wildcard $(B)/jax-venv/bin/python) python3)
+FFI_INC     = $(shell $(JAX_PYTHON) -c 'import jax; print(jax.ffi.include_dir())' 2>/dev/null)
+
+jax: $(B)/libsymtuner_ffi.so
+$(B)/libsymtuner_ffi.so: $(wildcard jax/*.c jax/*.h)
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(if $(FFI_INC),,$(error $(JAX_PYTHON) has no jax; JAX_PYTHON=... names one that has))
+	$(Q)$(CC) $(filter-out -MMD -MP,$(CFLAGS)) $(LDFLAGS) -isystem $(FFI_INC) -shared \
+	    -Wl,-soname,$(@F) $(if $(SAN),,-Wl,-z,defs) -o $@ $(filter %.c,$^) -ldl -lpthread
 
 # ---- demo and install ----------------------------------------------------------------------------
 DEMO := $(call obj,$(wildcard test/demo/*.c))
@@ -225,5 +239,5 @@ test-so: $(B)/libsymtuner.so
 clean:
 	rm -rf build build-*
 
-.PHONY: all kernels demo install test-gpu clean
+.PHONY: all kernels jax demo install test-gpu clean
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

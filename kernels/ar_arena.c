@@ -62,7 +62,7 @@ ncclResult_t st_arena_host(symtuner_ar **handles, int n, const char *shared_name
         if (error == cudaSuccess)
             error = cudaHostGetDevicePointer(&seen, map, 0);
         if (error != cudaSuccess)
-            return st_fail_cuda(h, error, "map host scratch into the GPU");
+            return st_fail_cuda(handles[0], error, "map host scratch into the GPU");
         for (int r = 0; r < h->ranks; r++)
             h->peer[r] = (char *)seen + each * (size_t)r;
         fill(h, map + each * (size_t)h->me);

@@ -7,5 +7,6 @@
 
 Suite *st_suite_shape(void);
 Suite *st_suite_select(void);
+Suite *st_suite_api(void); /* only where CUDA's headers are */
 
 #endif

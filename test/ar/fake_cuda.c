@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fake_cuda.c - see fake_cuda.h. Signatures are those of cuda_runtime_api.h, which the compiler checks. */
+#include "test/ar/fake_cuda.h"
+
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct fake_cuda fake = {.devices = 4, .peers = 1};
+
+static int current;
+
+/* Every call that allocates or could break on a real machine asks here. */
+static cudaError_t may_fail(void)
+{
+    return ++fake.calls == fake.fail_at ? cudaErrorMemoryAllocation : cudaSuccess;
+}
+
+static cudaError_t make(void **out, size_t bytes)
+{
+    if (may_fail() != cudaSuccess)
+        return cudaErrorMemoryAllocation;
+    *out = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+    memset(*out, 0, bytes < 4096 ? bytes : 4096);
+    fake.live++;
+    return cudaSuccess;
+}
+
+static cudaError_t drop(void *p)
+{
+    fake.live -= p != NULL;
+    free(p);
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceCount(int *count)
+{
+    *count = fake.devices;
+    return fake.devices > 0 ? cudaSuccess : cudaErrorNoDevice;
+}
+
+cudaError_t cudaSetDevice(int device)
+{
+    current = device;
+    return device < fake.devices ? cudaSuccess : cudaErrorInvalidDevice;
+}
+
+cudaError_t cudaGetDevice(int *device)
+{
+    *device = current;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int device)
+{
+    (void)device;
+    *value = attr == cudaDevAttrMultiProcessorCount ? 132 : 9;
+    return may_fail();
+}
+
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attr, const void *func)
+{
+    (void)func;
+    memset(attr, 0, sizeof *attr);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void **p, size_t bytes)
+{
+    return make(p, bytes);
+}
+
+cudaError_t cudaFree(void *p)
+{
+    return drop(p);
+}
+
+cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned flags)
+{
+    (void)flags;
+    return make(p, bytes);
+}
+
+cudaError_t cudaFreeHost(void *p)
+{
+    return drop(p);
+}
+
+cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned flags)
+{
+    (void)flags;
+    *device = host;
+    return may_fail();
+}
+
+cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags)
+{
+    (void)p, (void)bytes, (void)flags;
+    return may_fail();
+}
+
+cudaError_t cudaHostUnregister(void *p)
+{
+    (void)p;
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
+{
+    (void)kind;
+    memcpy(to, from, bytes);
+    return may_fail();
+}
+
+cudaError_t cudaMemset(void *p, int value, size_t bytes)
+{
+    (void)p, (void)value, (void)bytes; /* hundreds of MiB that nobody reads */
+    return may_fail();
+}
+
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total)
+{
+    *free_bytes = *total = 141ull << 30;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceSynchronize(void)
+{
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+    (void)stream;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetLastError(void)
+{
+    return cudaSuccess;
+}
+
+const char *cudaGetErrorString(cudaError_t error)
+{
+    return error == cudaErrorMemoryAllocation ? "out of memory" : "some error";
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
+{
+    (void)flags;
+    return make((void **)event, 8);
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+    return drop(event);
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+    (void)event, (void)stream;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
+{
+    (void)flags;
+    return make((void **)stream, 8);
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+    return drop(stream);
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
+{
+    (void)stream, (void)event, (void)flags;
+    fake.waits++;
+    return cudaSuccess;
+}
+
+#if CUDART_VERSION >= 13000
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
+                                     unsigned long long *id, cudaGraph_t *graph,
+                                     const cudaGraphNode_t **nodes, const cudaGraphEdgeData **edges,
+                                     size_t *n)
+{
+    (void)graph, (void)nodes, (void)edges, (void)n;
+#else
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
+                                     unsigned long long *id)
+{
+#endif
+    (void)stream;
+    *status = fake.capture ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+    *id = fake.capture;
+    return cudaSuccess;
+}
+
+static cudaError_t remember(const void *kernel, unsigned ctas, unsigned threads, void **params,
+                            cudaStream_t stream)
+{
+    struct fake_launch *l = &fake.launch[fake.launches % FAKE_LAUNCHES];
+
+    fake.launches++;
+    l->kernel = kernel;
+    l->ctas = (int)ctas;
+    l->threads = (int)threads;
+    l->stream = stream;
+    memcpy(&l->args, params[0], sizeof l->args);
+    return cudaSuccess;
+}
+
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *kernel, void **params)
+{
+    return remember(kernel, config->gridDim.x, config->blockDim.x, params, config->stream);
+}
+
+cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **params, size_t shared,
+                             cudaStream_t stream)
+{
+    (void)shared;
+    return remember(kernel, grid.x, block.x, params, stream);
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                            cudaStream_t stream)
+{
+    (void)to, (void)from, (void)bytes, (void)kind, (void)stream;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)
+{
+    (void)device, (void)peer;
+    *can = fake.peers;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags)
+{
+    (void)peer, (void)flags;
+    return cudaErrorPeerAccessAlreadyEnabled;
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char *text, int length, int device)
+{
+    snprintf(text, (size_t)length, "0000:%02x:00.0", device);
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *text)
+{
+    *device = (int)strtol(text + 5, NULL, 16);
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDeviceP2PAttr attr, int from, int to)
+{
+    (void)attr, (void)from, (void)to;
+    *value = 1;
+    return cudaSuccess;
+}
+
+/* One distinct address per kernel family stands in for the compiled kernels. */
+#define FAKE_ROW(name)                                                                              \
+    static const char name##_kernel;                                                                \
+    const struct st_kernel_row st_kernels_##name = {{{0, 0, &name##_kernel},                        \
+                                                     {0, 0, &name##_kernel},                        \
+                                                     {0, 0, &name##_kernel},                        \
+                                                     {0, 0, &name##_kernel},                        \
+                                                     {0, 0, &name##_kernel}}}
+FAKE_ROW(one_ll8);
+FAKE_ROW(one_ll128);
+FAKE_ROW(one_lamport);
+FAKE_ROW(two_ll8);
+FAKE_ROW(two_ll128);
+FAKE_ROW(two_lamport);
+FAKE_ROW(chunked);
+FAKE_ROW(pull);
+FAKE_ROW(nvls);
+FAKE_ROW(local);
+
+static const char        signal_kernel, await_kernel;
+const void *const st_kernel_signal = &signal_kernel, *const st_kernel_await = &await_kernel;
