@@ -25,9 +25,9 @@ Q       := $(if $(V),,@)
 say      = $(if $(V),,@printf '  %-5s %s\n' $(1) $@)
 
 # ---- plugin and command --------------------------------------------------------------------------
-MODEL := cli/symmodel.c cli/gates.c cli/why_words.c
-CORE := $(filter-out $(MODEL),$(wildcard rules/*.c plugin/*.c))
-CLI  := $(wildcard cli/*.c) $(MODEL)
+MODEL := cli/symmodel.c cli/gates.c cli/why_words.c# NCCL decision model: of the command, tested by the suites
+CORE := $(wildcard rules/*.c plugin/*.c)
+CLI  := $(wildcard cli/*.c)
 obj   = $(patsubst %,$(B)/%.o,$(1))
 
 all: $(B)/libsymtuner.so $(B)/symtuner

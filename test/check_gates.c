@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "plugin/gates.h"
+#include "cli/gates.h"
 #include "test/suites.h"
 
 /* A call that runs a symmetric kernel in every release from 2.28 on. */

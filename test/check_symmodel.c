@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "plugin/symmodel.h"
+#include "cli/symmodel.h"
 #include "test/suites.h"
 
 #define KIB 1024ull

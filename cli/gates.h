@@ -8,7 +8,7 @@
 #ifndef ST_GATES_H_
 #define ST_GATES_H_
 
-#include "plugin/symmodel.h"
+#include "cli/symmodel.h"
 #include "symtuner_why.h"
 
 /* The call as the symmetric model wants it. */

@@ -8,7 +8,7 @@
  * below): it would break ties. NCCL itself may be contracted on machines whose compilers do so by
  * default, such as AArch64; there, exact ties can go the other way.
  */
-#include "plugin/symmodel.h"
+#include "cli/symmodel.h"
 
 #include <math.h>
 #include <stddef.h>

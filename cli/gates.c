@@ -6,7 +6,7 @@
  * does not ask"). All are evaluated, so that a report can show the second obstacle as well; the
  * verdict is made by the first that fails.
  */
-#include "plugin/gates.h"
+#include "cli/gates.h"
 
 #include <string.h>
 #include <strings.h>
