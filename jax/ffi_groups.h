@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ffi_groups.h - which handle serves which device of which group, in this process.
+ *
+ * A group is an ordered list of JAX device ids. Python opens it while a program is lowered; a compiled
+ * program names its groups by their ids, and the handler finds the handle of the device it runs on.
+ * Entries are only ever added until the process closes all of them, so readers take no lock.
+ */
+#ifndef ST_FFI_GROUPS_H_
+#define ST_FFI_GROUPS_H_
+
+#include <pthread.h>
+
+#include "ffi_ar.h"
+
+#define ST_GROUP_RANKS 16 /* SYMTUNER_AR_MAX_RANKS */
+#define ST_GROUP_SEATS 1024
+
+/* One device in one group. */
+struct st_seat {
+    int64_t         ids[ST_GROUP_RANKS];
+    int             ranks, me;
+    int             ordinal;  /* CUDA device of this process */
+    st_handle      *handle;
+    void           *comm;     /* our own NCCL communicator; NULL in local groups */
+    pthread_mutex_t lock;     /* a handle belongs to one thread at a time */
+    uint64_t        calls;
+};
+
+/* The seat of device ${ordinal} in the row of ${groups} (rows of ${ranks} ids) that has one; NULL: none. */
+struct st_seat *st_seat_find(const int64_t *groups, int rows, int ranks, int ordinal);
+
+/* The i-th seat, or NULL. */
+struct st_seat *st_seat_at(int i);
+
+/* 0, or -1 when the table is full; n seats appear at once. */
+int st_seats_add(const struct st_seat *seats, int n);
+
+/* Forget all; returns how many there were. The caller has taken the handles over. */
+int st_seats_clear(void);
+
+#endif

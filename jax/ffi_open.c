@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ffi_open.c - open and close groups: within this process, or across processes on NCCL. */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ffi_groups.h"
+#include "symtuner_ffi.h"
+
+typedef struct {
+    char internal[128];
+} st_unique_id; /* ncclUniqueId */
+
+static const struct st_ar *need_ar(char *why, size_t why_size)
+{
+    const struct st_ar *ar = st_ar_get();
+
+    if (ar == NULL)
+        snprintf(why, why_size, "libsymtuner_ar.so is not loaded");
+    return ar;
+}
+
+int symtuner_ffi_load(const char *path, char *why, size_t why_size)
+{
+    return st_ar_load(path, why, why_size);
+}
+
+static int check_ids(const int64_t *ids, int ranks, char *why, size_t why_size)
+{
+    if (ids == NULL || ranks < 1 || ranks > ST_GROUP_RANKS) {
+        snprintf(why, why_size, "a group has 1 to %d ranks, not %d", ST_GROUP_RANKS, ranks);
+        return -1;
+    }
+    return 0;
+}
+
+int symtuner_ffi_open_local(const int64_t *ids, const int *ordinals, int ranks, uint32_t timeout_ms,
+                            char *why, size_t why_size)
+{
+    const struct st_ar *ar = need_ar(why, why_size);
+    struct st_ar_config config = {.size = sizeof config, .timeout_ms = timeout_ms};
+    st_handle          *handles[ST_GROUP_RANKS] = {NULL};
+    struct st_seat      seats[ST_GROUP_RANKS];
+
+    if (ar == NULL || check_ids(ids, ranks, why, why_size) != 0)
+        return -1;
+    if (ar->create_local(handles, ordinals, ranks, &config) != 0) {
+        snprintf(why, why_size, "%s", ar->error(NULL));
+        return -1;
+    }
+    memset(seats, 0, sizeof seats);
+    for (int i = 0; i < ranks; i++) {
+        memcpy(seats[i].ids, ids, sizeof *ids * (size_t)ranks);
+        seats[i].ranks = ranks;
+        seats[i].me = i;
+        seats[i].ordinal = ordinals[i];
+        seats[i].handle = handles[i];
+    }
+    if (st_seats_add(seats, ranks) != 0) {
+        ar->destroy(handles, ranks);
+        snprintf(why, why_size, "more than %d places in groups", ST_GROUP_SEATS);
+        return -1;
+    }
+    return 0;
+}
+
+/* ---- NCCL ------------------------------------------------------------------------------------------ */
+
+/* A function of the NCCL that this process uses. */
+static void *nccl(const char *name, char *why, size_t why_size)
+{
+    void *library = dlopen("libnccl.so.2", RTLD_NOW);
+    void *symbol = library != NULL ? dlsym(library, name) : dlsym(RTLD_DEFAULT, name);
+
+    if (symbol == NULL)
+        snprintf(why, why_size, "no %s: %s", name,
+                 library == NULL ? "libnccl.so.2 is neither loaded nor in the library path"
+                                 : "not in this libnccl.so.2");
+    return symbol;
+}
+
+int symtuner_ffi_unique_id(void *id, char *why, size_t why_size)
+{
+    int (*get)(st_unique_id *);
+    int result;
+
+    *(void **)&get = nccl("ncclGetUniqueId", why, why_size);
+    if (get == NULL)
+        return -1;
+    result = get(id);
+    if (result != 0)
+        snprintf(why, why_size, "ncclGetUniqueId: error %d; NCCL_DEBUG=WARN says more", result);
+    return result == 0 ? 0 : -1;
+}
+
+static int set_device(int ordinal)
+{
+    /* cudart is static in libsymtuner_ar.so; the driver's own call is always there */
+    int (*retain)(void **, int), (*current)(void *);
+    void *cuda = dlopen("libcuda.so.1", RTLD_NOW), *context = NULL;
+
+    if (cuda == NULL)
+        return -1;
+    *(void **)&retain = dlsym(cuda, "cuDevicePrimaryCtxRetain");
+    *(void **)&current = dlsym(cuda, "cuCtxSetCurrent");
+    if (retain == NULL || current == NULL || retain(&context, ordinal) != 0)
+        return -1;
+    return current(context);
+}
+
+int symtuner_ffi_open_comm(const int64_t *ids, int ranks, int me, int ordinal, const void *unique_id,
+                           uint32_t timeout_ms, char *why, size_t why_size)
+{
+    const struct st_ar *ar = need_ar(why, why_size);
+    struct st_ar_config config = {.size = sizeof config, .timeout_ms = timeout_ms};
+    struct st_seat      seat;
+    st_unique_id        id;
+    int (*init)(void **, int, st_unique_id, int);
+    int result;
+
+    if (ar == NULL || check_ids(ids, ranks, why, why_size) != 0)
+        return -1;
+    *(void **)&init = nccl("ncclCommInitRank", why, why_size);
+    if (init == NULL)
+        return -1;
+    memset(&seat, 0, sizeof seat);
+    memcpy(&id, unique_id, sizeof id);
+    memcpy(seat.ids, ids, sizeof *ids * (size_t)ranks);
+    seat.ranks = ranks;
+    seat.me = me;
+    seat.ordinal = ordinal;
+    if (set_device(ordinal) != 0) {
+        snprintf(why, why_size, "GPU %d cannot be made current", ordinal);
+        return -1;
+    }
+    result = init(&seat.comm, ranks, id, me);
+    if (result != 0) {
+        snprintf(why, why_size, "ncclCommInitRank: error %d; NCCL_DEBUG=WARN says more", result);
+        return -1;
+    }
+    if (ar->create(&seat.handle, &seat.comm, 1, &config) != 0) {
+        snprintf(why, why_size, "%s", ar->error(NULL));
+        return -1;
+    }
+    if (st_seats_add(&seat, 1) != 0) {
+        ar->destroy(&seat.handle, 1);
+        snprintf(why, why_size, "more than %d places in groups", ST_GROUP_SEATS);
+        return -1;
+    }
+    return 0;
+}
+
+/* ---- end ------------------------------------------------------------------------------------------- */
+
+void symtuner_ffi_abort(void)
+{
+    const struct st_ar *ar = st_ar_get();
+    struct st_seat     *seat;
+
+    for (int i = 0; ar != NULL && (seat = st_seat_at(i)) != NULL; i++)
+        ar->abort(seat->handle);
+}
+
+int symtuner_ffi_close(char *why, size_t why_size)
+{
+    const struct st_ar *ar = st_ar_get();
+    struct st_seat     *seat;
+    int                 bad = 0, n;
+    int (*destroy)(void *);
+
+    if (ar == NULL)
+        return 0;
+    *(void **)&destroy = NULL;
+    for (int i = 0; (seat = st_seat_at(i)) != NULL; i += n) {
+        st_handle *handles[ST_GROUP_RANKS];
+
+        n = seat->comm != NULL ? 1 : seat->ranks; /* a local group's seats lie side by side */
+        for (int r = 0; r < n; r++)
+            handles[r] = st_seat_at(i + r)->handle;
+        if (ar->status(handles[0]) != 0)
+            snprintf(why, why_size, "%s", ar->error(handles[0]));
+        bad |= ar->destroy(handles, n);
+        if (seat->comm != NULL) {
+            *(void **)&destroy = nccl("ncclCommDestroy", why, why_size);
+            if (destroy != NULL)
+                bad |= destroy(seat->comm);
+        }
+    }
+    st_seats_clear();
+    return bad ? -1 : 0;
+}
+
+int symtuner_ffi_plan(int i, size_t count, int dtype, int op, char *text, size_t size)
+{
+    const struct st_ar *ar = st_ar_get();
+    struct st_seat     *seat = st_seat_at(i);
+    struct st_ar_plan   plan = {.size = sizeof plan};
+    char               *buffers = (char *)4096; /* never touched: a query looks at addresses only */
+
+    if (ar == NULL || seat == NULL)
+        return -1;
+    if (ar->query(buffers, buffers, count, dtype, op, seat->handle, &plan) != 0) {
+        snprintf(text, size, "%s", ar->error(seat->handle));
+        return -1;
+    }
+    snprintf(text, size, "%s %d %d %d %d %s", plan.kernel, plan.ctas, plan.threads, plan.zero_copy,
+             plan.pieces, plan.why);
+    return 0;
+}
+
+int symtuner_ffi_seat(int i, char *text, size_t size)
+{
+    struct st_seat *seat = st_seat_at(i);
+
+    if (seat == NULL)
+        return -1;
+    snprintf(text, size, "rank=%d ranks=%d gpu=%d comm=%s calls=%llu", seat->me, seat->ranks,
+             seat->ordinal, seat->comm != NULL ? "own-nccl" : "peer-pointers",
+             (unsigned long long)seat->calls);
+    return 0;
+}

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+"""symtuner: an all-reduce for GPUs that reach each other's memory, usable inside jax.jit.
+
+    y = symtuner.all_reduce(x, "i")          # within jax.shard_map, like jax.lax.psum
+    symtuner.check()                         # what this machine and this jaxlib make of it
+
+The package ships no binary. It loads libsymtuner_ar.so and libsymtuner_ffi.so from the folder named by
+SYMTUNER_LIB_DIR, else from its own folder, else from the build/ folder of a source tree that it lies in.
+"""
+from ._all_reduce import all_reduce
+from ._groups import close, groups, open_group
+from ._library import SymtunerError
+
+__version__ = "0.1.0"
+__all__ = ["SymtunerError", "all_reduce", "close", "groups", "open_group"]

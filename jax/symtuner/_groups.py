@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Groups of devices: opened once per ordered list of devices, kept until the process ends."""
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from . import _processes
+from ._library import SymtunerError, load
+
+MAX_RANKS = 16
+# A kernel gives up on a silent peer after this. One process launches all of its devices together, so
+# only a dead one is silent for long; processes may be apart by a compilation.
+_TIMEOUT_MS = {"local": 20_000, "processes": 600_000}
+
+_lock = threading.RLock()
+_open: dict[tuple[int, ...], SymtunerError | None] = {}
+
+
+def timeout_ms(kind: str) -> int:
+    return 0 if os.environ.get("SYMTUNER_AR_TIMEOUT_MS") else _TIMEOUT_MS[kind]
+
+
+def _open_local(devices: Sequence[Any]) -> None:
+    ids = (ctypes.c_int64 * len(devices))(*[d.id for d in devices])
+    ordinals = (ctypes.c_int * len(devices))(*[d.local_hardware_id for d in devices])
+    load().call("open_local", ids, ordinals, ctypes.c_int(len(devices)),
+                ctypes.c_uint32(timeout_ms("local")))
+
+
+def _open_one(devices: Sequence[Any]) -> None:
+    if len(devices) < 2:
+        raise SymtunerError("there is one GPU in the group")
+    if len(devices) > MAX_RANKS:
+        raise SymtunerError(f"{len(devices)} GPUs in the group; {MAX_RANKS} at most")
+    if len({d.process_index for d in devices}) == 1:
+        _open_local(devices)
+    else:
+        _processes.open_across(devices)
+
+
+def open_group(devices: Sequence[Any]) -> None:
+    """Make a group of these JAX devices ready; rank i is devices[i].
+
+    all_reduce does this by itself while a program is lowered. Only a program that was lowered in
+    another process (jax.export) needs the call. Every process with a device of the group must make it.
+    """
+    key = tuple(d.id for d in devices)
+    with _lock:
+        if key not in _open:
+            if not _open:
+                atexit.register(close)
+            try:
+                _open_one(devices)
+                _open[key] = None
+            except SymtunerError as e:
+                _open[key] = e
+        if _open[key] is not None:
+            raise _open[key]
+
+
+def groups() -> list[str]:
+    """One line for each rank of each group that this process has open."""
+    library, lines = load(), []
+    while (line := library.text("seat", ctypes.c_int(len(lines)))) is not None:
+        lines.append(line)
+    return lines
+
+
+def plan(count: int, nccl_dtype: int, nccl_op: int, seat: int = 0) -> str | None:
+    """Which kernel runs a call of ${count} elements; None when no group is open."""
+    return load().text("plan", ctypes.c_int(seat), ctypes.c_size_t(count), ctypes.c_int(nccl_dtype),
+                       ctypes.c_int(nccl_op))
+
+
+def close() -> None:
+    """Close all groups. Collective across processes; runs by itself at exit."""
+    with _lock:
+        mine = [k for k, bad in _open.items() if bad is None]
+        _open.clear()
+        if mine:
+            load().call("close")

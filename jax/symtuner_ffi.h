@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * symtuner_ffi.h - libsymtuner_ffi.so: the all-reduce of libsymtuner_ar.so as an XLA custom call.
+ *
+ * The Python package symtuner (jax/symtuner) is the caller; it reaches these functions by ctypes.
+ * Functions return 0, or -1 with one sentence in ${why}.
+ */
+#ifndef SYMTUNER_FFI_H_
+#define SYMTUNER_FFI_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SYMTUNER_FFI_API __attribute__((visibility("default")))
+
+struct XLA_FFI_CallFrame;
+
+/* The handler: one buffer in, one buffer out; attributes "op" (int32, NCCL's number), "ranks" (int32)
+ * and "groups" (int64 array, rows of ${ranks} JAX device ids). */
+SYMTUNER_FFI_API struct XLA_FFI_Error *symtuner_ffi_all_reduce(struct XLA_FFI_CallFrame *frame);
+
+/* Load libsymtuner_ar.so from ${path}. */
+SYMTUNER_FFI_API int symtuner_ffi_load(const char *path, char *why, size_t why_size);
+
+/* Let XLA record calls into command buffers (CUDA graphs) from now on; ask before registering. */
+SYMTUNER_FFI_API void symtuner_ffi_allow_command_buffers(int yes);
+
+/* A group whose devices are all in this process: ${ids}[i] is CUDA device ${ordinals}[i]. */
+SYMTUNER_FFI_API int symtuner_ffi_open_local(const int64_t *ids, const int *ordinals, int ranks,
+                                             uint32_t timeout_ms, char *why, size_t why_size);
+
+/* 128 bytes that rank 0 makes and all ranks of symtuner_ffi_open_comm need. */
+SYMTUNER_FFI_API int symtuner_ffi_unique_id(void *id, char *why, size_t why_size);
+
+/* A group with one rank in this process, on an NCCL communicator of its own. Collective. */
+SYMTUNER_FFI_API int symtuner_ffi_open_comm(const int64_t *ids, int ranks, int me, int ordinal,
+                                            const void *unique_id, uint32_t timeout_ms, char *why,
+                                            size_t why_size);
+
+/* Destroy all groups. Waits for running calls, no longer than their time limit. */
+SYMTUNER_FFI_API int symtuner_ffi_close(char *why, size_t why_size);
+
+/* Make running and later calls of all groups leave with an error; any thread. */
+SYMTUNER_FFI_API void symtuner_ffi_abort(void);
+
+/* "kernel ctas threads zero_copy pieces why" for a call on seat ${i}, as text. */
+SYMTUNER_FFI_API int symtuner_ffi_plan(int i, size_t count, int dtype, int op, char *text, size_t size);
+
+/* One line on seat ${i}; -1 past the end. */
+SYMTUNER_FFI_API int symtuner_ffi_seat(int i, char *text, size_t size);
+
+#endif
