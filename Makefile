@@ -175,10 +175,10 @@ test-cli-fuzz: $(B)/symtuner $(B)/test/fuzz/cli_fuzz.c.o
 # NCCL is linked as the shared library that NCCL_HOME has: pip's package ships no libnccl.so link.
 NCCL_SO = $(firstword $(wildcard $(NCCL_HOME)/lib64/libnccl.so.2 $(NCCL_HOME)/lib/libnccl.so.2))
 
-$(B)/nccl_coll $(B)/nccl_decide: $(B)/%: bench/%.c
+$(B)/nccl_coll $(B)/nccl_decide: $(B)/%: bench/%.c bench/must.h
 	@mkdir -p $(@D)
 	$(call say,CC)
-	$(Q)$(CC) -O2 -std=gnu11 -Wall -Wextra -isystem $(NCCL_HOME)/include \
+	$(Q)$(CC) -O2 -std=gnu11 -Wall -Wextra -I. -isystem $(NCCL_HOME)/include \
 	    -isystem $(CUDA_HOME)/include -o $@ $< $(NCCL_SO) -Wl,-rpath,$(dir $(NCCL_SO)) \
 	    -L$(CUDA_HOME)/lib64 -lcudart -Wl,-rpath,$(CUDA_HOME)/lib64 -lpthread
 

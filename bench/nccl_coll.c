@@ -12,8 +12,6 @@
  * The CTA count of NCCL's symmetric kernels is fixed per process: compare settings by running this
  * program in turns (bench/nccl_ab.py does).
  */
-#include <cuda_runtime.h>
-#include <nccl.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -21,24 +19,9 @@
 #include <string.h>
 #include <time.h>
 
-enum { MAX_RANKS = 16, GRAPH_CALLS = 20, MAX_REPS = 15, COLLS = 3 };
+#include "bench/must.h"
 
-#define CUDA(call)                                                                                 \
-    do {                                                                                           \
-        cudaError_t e_ = (call);                                                                   \
-        if (e_ != cudaSuccess) {                                                                   \
-            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(e_)); \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
-#define NCCL(call)                                                                                 \
-    do {                                                                                           \
-        ncclResult_t e_ = (call);                                                                  \
-        if (e_ != ncclSuccess) {                                                                   \
-            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, ncclGetErrorString(e_)); \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
+enum { MAX_RANKS = 16, GRAPH_CALLS = 20, MAX_REPS = 15, COLLS = 3 };
 
 static const char *const coll_name[COLLS] = {"allreduce", "allgather", "reducescatter"};
 

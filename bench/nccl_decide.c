@@ -10,33 +10,16 @@
  * environment goes into the column env: NCCL_SYM_CTAS, _MIN_CTAS, _MAX_CTAS or NCCL_SYM_KERNEL.
  * Results are not checked here, decisions are. Exit 0, 1 on an error, 77 with fewer GPUs than ranks.
  */
-#include <cuda_runtime.h>
-#include <nccl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "bench/must.h"
+
 enum { MAX_RANKS = 16, REGS = 4, GROUP = 4, LINE = 2048 };
 static const size_t most = 32u << 20; /* bytes of one call and rank */
-
-#define CUDA(call)                                                                                 \
-    do {                                                                                           \
-        cudaError_t e_ = (call);                                                                   \
-        if (e_ != cudaSuccess) {                                                                   \
-            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(e_)); \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
-#define NCCL(call)                                                                                 \
-    do {                                                                                           \
-        ncclResult_t e_ = (call);                                                                  \
-        if (e_ != ncclSuccess) {                                                                   \
-            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, ncclGetErrorString(e_)); \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
 
 enum coll { ALLREDUCE, ALLGATHER, REDUCESCATTER, BROADCAST, REDUCE, COLLS };
 static const char *const coll_name[COLLS] = {"AllReduce", "AllGather", "ReduceScatter", "Broadcast",
