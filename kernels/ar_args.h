@@ -51,7 +51,8 @@ struct st_args {
     int                staged; /* chunked: gather through scratch, recv is not mapped    */
     int                lag;    /* chunked: tiles between push and reduce                 */
     char              *peer[ST_MAX_RANKS]; /* arena of every rank as this rank maps it   */
-    uint64_t           tiles;  /* chunked, pull: tiles per block and shard               */
+    uint64_t           tiles;   /* chunked, pull: tiles per block and shard              */
+    uint64_t           overlap; /* 1: launched before the kernel in front has ended      */
     uint64_t           timeout_ns;
     struct st_mailbox *mailbox;
     char              *dst[ST_MAX_RANKS]; /* zero-copy: every rank's recv                */

@@ -227,6 +227,7 @@ void st_args_start(const symtuner_ar *h, struct st_args *args)
     args->me = h->me;
     args->scale = 1;
     args->stall_ns = h->stall_ns;
+    args->overlap = h->overlap && h->on_device == 1;
 }
 
 static int alignment(const void *p)
@@ -295,10 +296,14 @@ static void shape_piece(const symtuner_ar *h, const struct st_choice *choice, bo
 static ncclResult_t launch(symtuner_ar *h, const void *kernel, const struct st_args *args, int ctas,
                            int threads, cudaStream_t stream)
 {
-    cudaLaunchConfig_t config = {
-        .gridDim = {(unsigned)ctas, 1, 1},
-        .blockDim = {(unsigned)threads, 1, 1},
-        .stream = stream,
+    cudaLaunchAttribute early = {.id = cudaLaunchAttributeProgrammaticStreamSerialization,
+                                 .val.programmaticStreamSerializationAllowed = 1};
+    cudaLaunchConfig_t  config = {
+         .gridDim = {(unsigned)ctas, 1, 1},
+         .blockDim = {(unsigned)threads, 1, 1},
+         .stream = stream,
+         .attrs = &early,
+         .numAttrs = args->overlap ? 1 : 0,
     };
     void       *params[] = {(void *)args};
     cudaError_t error = cudaLaunchKernelExC(&config, kernel, params);

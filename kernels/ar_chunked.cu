@@ -38,6 +38,8 @@ __global__ void __launch_bounds__(512, 1) chunked(const __grid_constant__ st_arg
     patience       wait;
     bool           alive;
 
+    await_previous_kernel(a);
+
     call           c(a);
     const uint64_t reduce = a.region;
     const uint64_t gather = reduce + ranks * shard;

@@ -50,6 +50,7 @@ struct symtuner_ar {
     bool                   aborted;
     uint32_t               stall_ns;
     int                    lag; /* 0: the table's */
+    bool                   overlap;
     /* stream order */
     bool                   used;
     cudaStream_t           last_stream;

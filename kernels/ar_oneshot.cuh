@@ -47,6 +47,8 @@ __global__ void __launch_bounds__(1024, 1) oneshot(const __grid_constant__ st_ar
     char          *slot[peers]; /* mine at each peer, even half, first word */
     patience       wait;
 
+    await_previous_kernel(a);
+
     /* The first load is on its way before the counters are read, and all that can be computed without
      * them is: from the moment they arrive, every instruction counts. */
     if (w0 < words)

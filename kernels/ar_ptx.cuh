@@ -155,6 +155,22 @@ __device__ __forceinline__ void stall(const st_args &a, uint64_t epoch, int wher
 }
 
 /*
+ * First statement of a kernel. With overlap the grid may have started while the kernel in front still
+ * runs: nothing may be read or written before that one has ended and its stores are visible. The kernel
+ * behind may start early in turn; it must do the same.
+ */
+__device__ __forceinline__ void await_previous_kernel(const st_args &a)
+{
+#if __CUDA_ARCH__ >= 900
+    if (a.overlap) {
+        asm volatile("griddepcontrol.wait;" ::: "memory");
+        asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+    }
+#endif
+    (void)a;
+}
+
+/*
  * One call's view of the rank's counters. Every thread reads them (one L1 line per SM); after the
  * block's last reader one thread books the block in, and the last block of the grid publishes the
  * next epoch. Nobody of this call reads the counters after that, and the next call starts after

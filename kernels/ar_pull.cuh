@@ -61,6 +61,9 @@ __global__ void __launch_bounds__(512, 1) pull(const __grid_constant__ st_args a
     const uint64_t first = a.shard * (uint64_t)a.me;
     const uint64_t end = first + st_shard_bytes(a.bytes, a.shard, a.me);
     patience       wait;
+
+    await_previous_kernel(a);
+
     call           c(a);
     bool           alive = !__syncthreads_or(c.dead);
 

@@ -71,6 +71,8 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) twoshot(const __grid_consta
     row<F, N>      out;
     payload        first_own = {};
 
+    await_previous_kernel(a);
+
     /* As in one-shot: the thread's first words and the counters are fetched together, and addresses
      * are ready before they arrive. */
     out.fetch(a, w0, 0);
