@@ -62,7 +62,6 @@ int symtuner_table_apply(const struct symtuner_decision *decision,
                          const struct symtuner_query *query, float *table, int n_algo, int n_proto,
                          int *channels)
 {
-    struct st_call call = {query->coll, query->bytes, query->pipe_ops, query->registered != 0};
     struct st_action action = {.prefer = decision->prefer,
                                .algo = decision->algo,
                                .proto = decision->proto,
@@ -73,7 +72,7 @@ int symtuner_table_apply(const struct symtuner_decision *decision,
 
     if (decision->rule < 0)
         return 0;
-    st_steer(st_era_of(query->nccl), &action, &call, false,
+    st_steer(st_era_of(query->nccl), &action, (int)query->coll, query->pipe_ops, false,
              (struct st_table){table, n_algo, n_proto}, channels);
     return *channels != before_channels || fingerprint(table, n_algo * n_proto) != before;
 }

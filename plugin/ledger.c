@@ -50,7 +50,7 @@ static void write_ran(FILE *out, const struct st_ledger *ledger, int coll, int b
     uint64_t n[ST_RANS], total = 0;
 
     for (int r = 0; r < ST_RANS; r++)
-        total += n[r] = ledger->ran[coll][bucket][r];
+        total += n[r] = st_ledger_read(&ledger->ran[coll][bucket][r]);
     if (total == 0)
         return;
     /* Up to 2.30 a symmetric kernel shows no event of its own: a call outside capture that led to
@@ -84,22 +84,22 @@ static void write_text(FILE *out, const struct st_ledger *ledger)
         for (int b = 0; b < ST_BUCKETS; b++) {
             for (int reg = 0; reg < 2; reg++)
                 for (int v = 0; v < ST_VERDICTS; v++) {
-                    if (ledger->asked[c][b][reg][v] == 0)
+                    if (st_ledger_read(&ledger->asked[c][b][reg][v]) == 0)
                         continue;
                     fputs("asked", out);
                     write_size(out, c, b);
                     fprintf(out, " registered=%d verdict=%s count=%llu\n", reg, st_verdict_word[v],
-                            (unsigned long long)ledger->asked[c][b][reg][v]);
+                            (unsigned long long)st_ledger_read(&ledger->asked[c][b][reg][v]));
                 }
             for (int cell = 0; cell < ST_CELLS; cell++) {
-                if (ledger->picked[c][b][cell] == 0)
+                if (st_ledger_read(&ledger->picked[c][b][cell]) == 0)
                     continue;
                 fputs("picked", out);
                 write_size(out, c, b);
                 fprintf(out, " algo=%s proto=%s count=%llu\n",
                         symtuner_algo_name(cell / SYMTUNER_PROTOS),
                         symtuner_proto_name(cell % SYMTUNER_PROTOS),
-                        (unsigned long long)ledger->picked[c][b][cell]);
+                        (unsigned long long)st_ledger_read(&ledger->picked[c][b][cell]));
             }
             write_ran(out, ledger, c, b);
         }
@@ -216,7 +216,8 @@ void st_ledger_sums(const struct st_ledger *ledger, uint64_t *asked_out, uint64_
     for (int c = 0; c < SYMTUNER_COLLS; c++)
         for (int b = 0; b < ST_BUCKETS; b++)
             for (int v = 0; v < ST_VERDICTS; v++) {
-                uint64_t n = ledger->asked[c][b][0][v] + ledger->asked[c][b][1][v];
+                uint64_t n = st_ledger_read(&ledger->asked[c][b][0][v]) +
+                             st_ledger_read(&ledger->asked[c][b][1][v]);
 
                 *asked_out += n;
                 if (v == ST_VERDICT_SYMMETRIC || v == ST_VERDICT_GENERAL || v == ST_VERDICT_LIMITED)

@@ -6,30 +6,42 @@
  * ranks of a communicator that live in this process and by the tuner and profiler interfaces: they
  * meet by communicator id. docs/ledger.md describes the text.
  *
+ * A locked addition costs more than the decision that it counts. So the first thread that counts in
+ * a ledger owns half of every counter and adds to it without a lock; all other threads share the
+ * other half. No count is lost: each half has one kind of writer, a reader adds the two.
+ *
  * Units      sizes are NCCL's nBytes, in powers of two: bucket b holds 2^b .. 2^(b+1)-1 bytes.
  * Ownership  st_ledger_open counts a user, st_ledger_close drops it; the last one writes the text.
  */
 #ifndef ST_LEDGER_H_
 #define ST_LEDGER_H_
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "plugin/process.h"
 #include "plugin/steer.h"
 
 enum { ST_BUCKETS = 48, ST_CELLS = SYMTUNER_ALGOS * SYMTUNER_PROTOS };
+enum { ST_VERDICTS_ROOM = 8 }; /* a power of two, so that a counter's place is a shift */
+_Static_assert((int)ST_VERDICTS <= (int)ST_VERDICTS_ROOM, "one place per verdict");
 enum st_ran { ST_RAN_CALLED, ST_RAN_CAPTURED, ST_RAN_GENERAL, ST_RAN_SYMMETRIC, ST_RAN_CE, ST_RANS };
 
+struct st_counter {
+    _Atomic uint64_t owned, shared;
+};
+
 struct st_ledger {
+    _Atomic uintptr_t owner; /* thread that counts without a lock; 0 none yet */
     struct st_ledger *next;
     int users;
     uint64_t comm_id;
     int ranks, nodes;
     int local;                    /* ranks of this process so far           */
     int tuners;                   /* of these, not closed yet               */
-    _Atomic uint64_t asked[SYMTUNER_COLLS][ST_BUCKETS][2][ST_VERDICTS];
-    _Atomic uint64_t picked[SYMTUNER_COLLS][ST_BUCKETS][ST_CELLS];
-    _Atomic uint64_t ran[SYMTUNER_COLLS][ST_BUCKETS][ST_RANS];
+    struct st_counter asked[SYMTUNER_COLLS][ST_BUCKETS][2][ST_VERDICTS_ROOM];
+    struct st_counter picked[SYMTUNER_COLLS][ST_BUCKETS][ST_CELLS];
+    struct st_counter ran[SYMTUNER_COLLS][ST_BUCKETS][ST_RANS];
 };
 
 /* Find or make the ledger of a communicator; id 0 (tuner v4 knows none) is never shared. NULL when
@@ -49,9 +61,39 @@ static inline int st_ledger_bucket(uint64_t bytes)
     return bucket < ST_BUCKETS ? bucket : ST_BUCKETS - 1;
 }
 
-static inline void st_ledger_add(_Atomic uint64_t *counter)
+/* A number that no two living threads share. Not a _Thread_local's address: in a library that is
+ * loaded late each of those costs a function call. */
+static inline uintptr_t st_thread(void)
 {
-    atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+#if defined(__x86_64__)
+    uintptr_t self;
+
+    __asm__("mov %%fs:0, %0" : "=r"(self)); /* the ABI keeps the thread pointer there */
+    return self;
+#else
+    return (uintptr_t)pthread_self();
+#endif
+}
+
+static inline void st_ledger_add(struct st_ledger *ledger, struct st_counter *counter)
+{
+    uintptr_t self = st_thread(), owner = atomic_load_explicit(&ledger->owner, memory_order_relaxed);
+
+    if (owner == 0 && atomic_compare_exchange_strong_explicit(
+                          &ledger->owner, &owner, self, memory_order_relaxed, memory_order_relaxed))
+        owner = self;
+    if (owner == self)
+        atomic_store_explicit(&counter->owned,
+                              atomic_load_explicit(&counter->owned, memory_order_relaxed) + 1,
+                              memory_order_relaxed);
+    else
+        atomic_fetch_add_explicit(&counter->shared, 1, memory_order_relaxed);
+}
+
+static inline uint64_t st_ledger_read(const struct st_counter *counter)
+{
+    return atomic_load_explicit(&counter->owned, memory_order_relaxed) +
+           atomic_load_explicit(&counter->shared, memory_order_relaxed);
 }
 
 /* Total of the calls that the tuner was asked about, and of those that it changed. */

@@ -77,7 +77,7 @@ static void count(struct st_profiler *profiler, const char *func, size_t element
     int coll = func && datatype ? parse_func(func) : -1;
 
     if (coll >= 0 && profiler->ledger)
-        st_ledger_add(&profiler->ledger->ran[coll][st_ledger_bucket(
+        st_ledger_add(profiler->ledger, &profiler->ledger->ran[coll][st_ledger_bucket(
             total_bytes(profiler, coll, elements, datatype))][what]);
 }
 

@@ -3,59 +3,179 @@
 
 #include <float.h>
 #include <math.h>
+#include <string.h>
 
 #define ST_VERDICT_WORD(id, word) word,
 const char *const st_verdict_word[ST_VERDICTS] = {ST_VERDICT_MAP(ST_VERDICT_WORD)};
 
 enum { ANY = -1, NOTHING = -1 };
 
+/* A decision takes some 300 instructions, so what NCCL asks for most is inlined and the rest is not. */
+#define INLINE   inline __attribute__((always_inline))
+#define NOINLINE __attribute__((noinline))
+
 /* Raising every general entry by this lets a symmetric kernel win a mixed competition and keeps
  * NCCL's own order among the general ones. Its size is a convention, not a measurement. */
 static const float mixed_factor = 8.0f;
 
-static bool live(float cost)
+/* The bits of floats that are not negative order as the floats do, and a set sign bit makes a dead
+ * entry look larger than every live one: integers find the least in half the time. NaN and +infinity
+ * lie above FLT_MAX. -0.0 counts as negative; NCCL writes none. */
+static const uint32_t dead = 0x7f7fffff; /* of FLT_MAX: this and above is not live */
+
+static inline uint32_t bits_of(float cost)
 {
-    return cost >= 0.0f && cost < FLT_MAX; /* not negative, not NaN, not forbidden */
+    uint32_t bits;
+
+    memcpy(&bits, &cost, sizeof bits);
+    return bits;
+}
+
+static inline float cost_of(uint32_t bits)
+{
+    float cost;
+
+    memcpy(&cost, &bits, sizeof cost);
+    return cost;
+}
+
+static inline bool live(float cost)
+{
+    return bits_of(cost) < dead;
+}
+
+static inline uint32_t least_of(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+static int cells_of(struct st_table table)
+{
+    return table.algos * table.protos;
+}
+
+/* Four entries at a time, in registers that every machine has. */
+typedef int32_t four __attribute__((vector_size(16)));
+
+/* Flipping the sign makes the order of signed numbers, which is what vector registers compare, that
+ * of unsigned ones. */
+static inline four four_flipped(const float *cost)
+{
+    const four flip = {INT32_MIN, INT32_MIN, INT32_MIN, INT32_MIN};
+    four bits;
+
+    memcpy(&bits, cost, sizeof bits);
+    return bits ^ flip;
+}
+
+static inline four four_least(four a, four b)
+{
+    four less = a < b;
+
+    return (a & less) | (b & ~less);
+}
+
+/* The least entry as bits; dead or above when none is live. The tree of comparisons is as flat as it
+ * can be: a decision waits for it. */
+static INLINE uint32_t least(struct st_table table)
+{
+    enum { USUAL = SYMTUNER_ALGOS * SYMTUNER_PROTOS };
+    const float *cost = table.cost;
+    uint32_t found = dead;
+
+    _Static_assert(USUAL == 21, "five vectors and one");
+    if (cells_of(table) == USUAL) {
+        four all = four_least(four_least(four_least(four_flipped(cost), four_flipped(cost + 4)),
+                                         four_least(four_flipped(cost + 8),
+                                                    four_flipped(cost + 12))),
+                              four_flipped(cost + 16));
+
+        found = least_of(least_of((uint32_t)all[0] ^ 1u << 31, (uint32_t)all[1] ^ 1u << 31),
+                         least_of((uint32_t)all[2] ^ 1u << 31, (uint32_t)all[3] ^ 1u << 31));
+        return least_of(found, bits_of(cost[20]));
+    }
+    for (int i = 0; i < cells_of(table); i++)
+        found = least_of(found, bits_of(cost[i]));
+    return found;
 }
 
 bool st_table_live(struct st_table table)
 {
-    for (int i = 0; i < table.algos * table.protos; i++)
-        if (live(table.cost[i]))
-            return true;
-    return false;
+    return least(table) < dead;
+}
+
+/* The cheapest live entry of an algorithm or a protocol, or of all (ANY, ANY); NOTHING if none. */
+static NOINLINE int search(struct st_table table, int algo, int proto)
+{
+    int from = algo == ANY ? 0 : algo, to = algo == ANY ? table.algos : algo + 1;
+    int first = proto == ANY ? 0 : proto, last = proto == ANY ? table.protos : proto + 1;
+    uint32_t best = dead;
+    int cell = NOTHING;
+
+    for (int a = from; a < to; a++)
+        for (int p = first; p < last; p++) {
+            int i = a * table.protos + p;
+            uint32_t bits = bits_of(table.cost[i]);
+
+            cell = bits < best ? i : cell;
+            best = least_of(best, bits);
+        }
+    return cell;
 }
 
 /* The cheapest live entry of an algorithm and protocol (or ANY), or NOTHING. */
-static int cheapest(struct st_table table, int algo, int proto)
+static INLINE int cheapest(struct st_table table, int algo, int proto)
 {
-    int best = NOTHING;
+    int cell = algo * table.protos + proto;
 
-    for (int i = 0; i < table.algos * table.protos; i++)
-        if ((algo == ANY || i / table.protos == algo) &&
-            (proto == ANY || i % table.protos == proto) && live(table.cost[i]) &&
-            (best == NOTHING || table.cost[i] < table.cost[best]))
-            best = i;
-    return best;
+    if (algo >= table.algos || proto >= table.protos)
+        return NOTHING;
+    if (algo == ANY || proto == ANY)
+        return search(table, algo, proto);
+    return live(table.cost[cell]) ? cell : NOTHING;
 }
 
-/* Make entry ${cell} cheaper than all others, and cheap enough to be taken at all. Never writes zero:
- * a table that holds zeros already has them raised to a picosecond, above what ${cell} gets. */
-static void make_cheapest(struct st_table table, float limit, int cell)
+/* Zeros cannot be undercut by anything above zero: raise them to a picosecond, except ${cell}. */
+static NOINLINE void raise_zeros(struct st_table table, uint32_t picosecond, int cell)
 {
-    const float picosecond = 1e-6f;
-    float least = FLT_MAX;
+    for (int i = 0; i < cells_of(table); i++)
+        if (i != cell && bits_of(table.cost[i]) < picosecond)
+            table.cost[i] = cost_of(picosecond);
+}
 
-    for (int i = 0; i < table.algos * table.protos; i++)
-        if (i != cell && live(table.cost[i]) && table.cost[i] < least)
-            least = table.cost[i];
-    if (table.cost[cell] < limit && (least == FLT_MAX || table.cost[cell] < least))
+/* Is ${cell} alone in being the least? */
+static NOINLINE bool alone(struct st_table table, int cell)
+{
+    uint32_t own = bits_of(table.cost[cell]);
+    int equal = 0;
+
+    for (int i = 0; i < cells_of(table); i++)
+        equal += bits_of(table.cost[i]) <= own;
+    return equal == 1;
+}
+
+/* Make live entry ${cell} cheaper than all others, and cheap enough to be taken at all. */
+static INLINE void make_cheapest(struct st_table table, float limit, int cell)
+{
+    const uint32_t picosecond = bits_of(1e-6f), half = 1u << 23; /* one less in the exponent */
+    uint32_t floor = least(table);
+
+    if (floor == bits_of(table.cost[cell]) && floor < bits_of(limit) && alone(table, cell))
         return;
-    for (int i = 0; i < table.algos * table.protos; i++)
-        if (i != cell && live(table.cost[i]) && table.cost[i] < picosecond)
-            table.cost[i] = picosecond;
-    least = least < picosecond ? picosecond : least < limit ? least : limit;
-    table.cost[cell] = least * 0.5f;
+    if (floor < picosecond) {
+        raise_zeros(table, picosecond, cell);
+        floor = picosecond;
+    }
+    table.cost[cell] = cost_of(least_of(floor, bits_of(limit)) - half);
+}
+
+/* ${mask} of symtuner's numbering (algo * 3 + proto) in the numbering of this table. */
+static bool masked(struct st_table table, uint32_t mask, int cell)
+{
+    int algo = cell / table.protos, proto = cell % table.protos;
+
+    return algo < SYMTUNER_ALGOS && proto < SYMTUNER_PROTOS &&
+           mask >> (algo * SYMTUNER_PROTOS + proto) & 1;
 }
 
 /* Forbid the entries of ${mask}, unless nothing below ${limit} would be left to take. */
@@ -63,21 +183,17 @@ static bool forbid(struct st_table table, float limit, uint32_t mask)
 {
     bool left = false, changed = false;
 
-    for (int i = 0; i < table.algos * table.protos; i++)
-        left |= live(table.cost[i]) && table.cost[i] < limit &&
-                !(i % table.protos < SYMTUNER_PROTOS && i / table.protos < SYMTUNER_ALGOS &&
-                  mask >> (i / table.protos * SYMTUNER_PROTOS + i % table.protos) & 1);
-    for (int i = 0; left && i < table.algos * table.protos; i++)
-        if (live(table.cost[i]) && i % table.protos < SYMTUNER_PROTOS &&
-            i / table.protos < SYMTUNER_ALGOS &&
-            mask >> (i / table.protos * SYMTUNER_PROTOS + i % table.protos) & 1) {
+    for (int i = 0; i < cells_of(table); i++)
+        left |= live(table.cost[i]) && table.cost[i] < limit && !masked(table, mask, i);
+    for (int i = 0; left && i < cells_of(table); i++)
+        if (live(table.cost[i]) && masked(table, mask, i)) {
             table.cost[i] = INFINITY;
             changed = true;
         }
     return changed;
 }
 
-static enum st_verdict prefer_entry(const struct st_era *era, struct st_table table, int algo,
+static INLINE enum st_verdict prefer_entry(const struct st_era *era, struct st_table table, int algo,
                                     int proto)
 {
     int cell = cheapest(table, algo, proto);
@@ -90,11 +206,11 @@ static enum st_verdict prefer_entry(const struct st_era *era, struct st_table ta
 
 /* Where NCCL keeps a picked LL symmetric kernel only if the general winner's protocol is LL, the
  * table can save it; elsewhere nothing in the table reaches symmetric kernels. */
-static enum st_verdict prefer_symmetric(const struct st_era *era, const struct st_call *call,
-                                        bool mixed, struct st_table table)
+static NOINLINE enum st_verdict
+prefer_symmetric(const struct st_era *era, int pipe_ops, bool mixed, struct st_table table)
 {
     bool asked = era->ll == ST_LL_ASK_ALWAYS || era->ll == ST_LL_ASK_PARTLY ||
-                 st_is_probe(era, call->pipe_ops);
+                 st_is_probe(era, pipe_ops);
 
     if (asked) {
         int cell = cheapest(table, ANY, SYMTUNER_LL);
@@ -106,37 +222,48 @@ static enum st_verdict prefer_symmetric(const struct st_era *era, const struct s
     }
     if (era->ll != ST_LL_ASK_VOID || !mixed)
         return ST_VERDICT_LEFT;
-    for (int i = 0; i < table.algos * table.protos; i++)
+    for (int i = 0; i < cells_of(table); i++)
         if (live(table.cost[i]) && table.cost[i] < FLT_MAX / mixed_factor)
             table.cost[i] *= mixed_factor;
     return ST_VERDICT_SYMMETRIC;
 }
 
-enum st_verdict st_steer(const struct st_era *era, const struct st_action *action,
-                         const struct st_call *call, bool mixed, struct st_table table,
-                         int *channels)
+/* Forbidden entries and channels. */
+static NOINLINE enum st_verdict
+limit(const struct st_era *era, const struct st_action *action, int coll, struct st_table table,
+      int *channels)
 {
-    enum st_verdict verdict = ST_VERDICT_LEFT, preferred = ST_VERDICT_LEFT;
-    bool probe = st_is_probe(era, call->pipe_ops);
+    bool limited = action->forbid && forbid(table, era->table_limit, action->forbid);
 
-    /* A probe asks one thing only: would LL win? */
-    if (probe && action->prefer != SYMTUNER_SYMMETRIC)
-        return ST_VERDICT_LEFT;
-    if (!probe && action->forbid && forbid(table, era->table_limit, action->forbid))
-        verdict = ST_VERDICT_LIMITED;
     /* Before 2.31 a count replaces NCCL's. From 2.29 on several roots' broadcasts arrive as one
      * AllGather whose count NCCL does not clamp: a count above the communicator's would touch
      * channels that do not exist, so AllGather keeps NCCL's. */
-    if (!probe && action->channels &&
-        (era->channels_cap || era->first < 22900 || call->coll != SYMTUNER_ALLGATHER)) {
+    if (action->channels &&
+        (era->channels_cap || era->first < 22900 || coll != SYMTUNER_ALLGATHER)) {
         *channels = action->channels;
-        verdict = ST_VERDICT_LIMITED;
+        limited = true;
+    }
+    return limited ? ST_VERDICT_LIMITED : ST_VERDICT_LEFT;
+}
+
+static INLINE enum st_verdict steer(const struct st_era *era, const struct st_action *action,
+                                    int coll, int pipe_ops, bool mixed, struct st_table table,
+                                    int *channels)
+{
+    enum st_verdict verdict = ST_VERDICT_LEFT, preferred = ST_VERDICT_LEFT;
+
+    if (st_is_probe(era, pipe_ops)) {
+        /* asks one thing only: would LL win? */
+        if (action->prefer != SYMTUNER_SYMMETRIC)
+            return ST_VERDICT_LEFT;
+    } else if (action->forbid || action->channels) {
+        verdict = limit(era, action, coll, table, channels);
     }
     switch (action->prefer) {
     case SYMTUNER_LEAVE:
         return verdict;
     case SYMTUNER_SYMMETRIC:
-        preferred = prefer_symmetric(era, call, mixed, table);
+        preferred = prefer_symmetric(era, pipe_ops, mixed, table);
         break;
     case SYMTUNER_GENERAL:
         preferred = prefer_entry(era, table, action->algo, action->proto);
@@ -149,4 +276,14 @@ enum st_verdict st_steer(const struct st_era *era, const struct st_action *actio
         (preferred == ST_VERDICT_LEFT || preferred == ST_VERDICT_UNAVAILABLE))
         return verdict;
     return preferred;
+}
+
+enum st_verdict st_steer(const struct st_era *era, const struct st_action *action, int coll,
+                         int pipe_ops, bool mixed, struct st_table table, int *channels)
+{
+    /* NCCL's shape since 2.27, known to the compiler: a third less to run */
+    if (table.algos == SYMTUNER_ALGOS && table.protos == SYMTUNER_PROTOS)
+        return steer(era, action, coll, pipe_ops, mixed,
+                     (struct st_table){table.cost, SYMTUNER_ALGOS, SYMTUNER_PROTOS}, channels);
+    return steer(era, action, coll, pipe_ops, mixed, table, channels);
 }

@@ -36,9 +36,8 @@ struct st_table {
 };
 
 /* ${mixed}: NCCL_ENQUEUE_REARCH_ENABLE=1, so that the table competes with symmetric kernels. */
-enum st_verdict st_steer(const struct st_era *era, const struct st_action *action,
-                         const struct st_call *call, bool mixed, struct st_table table,
-                         int *channels);
+enum st_verdict st_steer(const struct st_era *era, const struct st_action *action, int coll,
+                         int pipe_ops, bool mixed, struct st_table table, int *channels);
 
 /* Is this one of the extra questions of NCCL >= 2.31? A probe has no operations in its group. */
 static inline bool st_is_probe(const struct st_era *era, int pipe_ops)

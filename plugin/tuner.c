@@ -8,6 +8,8 @@
 
 struct st_tuner {
     const struct st_process *process;
+    const struct st_era *era; /* of the release                              */
+    bool mixed;               /* of the process                              */
     struct st_index *index;   /* NULL: no rule at all                        */
     struct st_ledger *ledger; /* NULL: out of memory, nothing is counted     */
     uint64_t comm_id;
@@ -30,6 +32,8 @@ nccl_abi_result st_tuner_open(int abi, uint64_t comm_id, size_t ranks, size_t no
     if (process->mode == ST_MODE_OFF || !(tuner = calloc(1, sizeof *tuner)))
         return NCCL_ABI_SUCCESS;
     tuner->process = process;
+    tuner->era = process->era;
+    tuner->mixed = process->mixed;
     tuner->comm_id = comm_id;
     tuner->ranks = (int)ranks;
     tuner->write = process->mode == ST_MODE_STEER;
@@ -55,10 +59,48 @@ static void count_pick(struct st_tuner *tuner, int coll, int bucket, struct st_t
 {
     int algo, proto;
 
-    if (st_table_pick(tuner->process->era, table.cost, NULL, table.algos, table.protos, &algo,
+    if (st_table_pick(tuner->era, table.cost, NULL, table.algos, table.protos, &algo,
                       &proto) &&
         algo < SYMTUNER_ALGOS && proto < SYMTUNER_PROTOS)
-        st_ledger_add(&tuner->ledger->picked[coll][bucket][algo * SYMTUNER_PROTOS + proto]);
+        st_ledger_add(tuner->ledger,
+                      &tuner->ledger->picked[coll][bucket][algo * SYMTUNER_PROTOS + proto]);
+}
+
+/* Find the rule, apply it, count. The counter's place is known before the answer is. */
+static inline __attribute__((always_inline)) void decide(struct st_tuner *tuner,
+                                                         struct st_call call,
+                                                         struct st_table table, int *n_channels,
+                                                         bool empty_probe, bool pick)
+{
+    enum st_verdict verdict = empty_probe ? ST_VERDICT_PROBE : ST_VERDICT_NO_RULE;
+    struct st_ledger *ledger = tuner->ledger;
+    int bucket = st_ledger_bucket(call.bytes);
+
+    if (tuner->index && !empty_probe) {
+        const struct st_rule *rule = st_index_find(tuner->index, &call);
+
+        if (rule && tuner->write)
+            verdict = st_steer(tuner->era, &rule->act, call.coll, call.pipe_ops, tuner->mixed,
+                               table, n_channels);
+        else if (rule)
+            verdict = ST_VERDICT_LEFT;
+    }
+    if (!ledger)
+        return;
+    st_ledger_add(ledger, &ledger->asked[call.coll][bucket][call.registered][verdict]);
+    if (pick)
+        count_pick(tuner, call.coll, bucket, table);
+}
+
+/* Probes and wanted ledgers: kept out of the way of everyone else's calls. */
+static __attribute__((noinline)) void decide_slowly(struct st_tuner *tuner, struct st_call call,
+                                                    struct st_table table, int *n_channels)
+{
+    bool probe = st_is_probe(tuner->era, call.pipe_ops);
+
+    call.bytes = st_whole_bytes(tuner->era, call.coll, call.bytes, tuner->ranks, call.pipe_ops);
+    /* NCCL >= 2.31 asks once with nothing to choose from, and does not use the answer */
+    decide(tuner, call, table, n_channels, probe && !st_table_live(table), tuner->pick && !probe);
 }
 
 nccl_abi_result st_tuner_decide(void *ctx, int func, size_t bytes, int pipe_ops, float **costs,
@@ -67,33 +109,13 @@ nccl_abi_result st_tuner_decide(void *ctx, int func, size_t bytes, int pipe_ops,
     struct st_tuner *tuner = ctx;
     struct st_table table = {(float *)costs, n_algo, n_proto};
     struct st_call call = {func, bytes, pipe_ops, reg_buff != 0};
-    enum st_verdict verdict = ST_VERDICT_NO_RULE;
-    const struct st_era *era;
-    bool probe;
-    int bucket;
 
     if (!tuner || func < 0 || func >= SYMTUNER_COLLS || !costs || !n_channels)
         return NCCL_ABI_SUCCESS;
-    era = tuner->process->era;
-    probe = st_is_probe(era, pipe_ops);
-    call.bytes = st_whole_bytes(era, func, bytes, tuner->ranks, pipe_ops);
-    if (probe && !st_table_live(table))
-        verdict = ST_VERDICT_PROBE; /* NCCL >= 2.31: nothing to choose from, the answer is unused */
-    bucket = st_ledger_bucket(call.bytes);
-    if (tuner->index && verdict != ST_VERDICT_PROBE) {
-        const struct st_rule *rule = st_index_find(tuner->index, &call);
-
-        if (rule && tuner->write)
-            verdict = st_steer(era, &rule->act, &call, tuner->process->mixed, table,
-                               n_channels);
-        else if (rule)
-            verdict = ST_VERDICT_LEFT;
-    }
-    if (tuner->ledger) {
-        st_ledger_add(&tuner->ledger->asked[func][bucket][call.registered][verdict]);
-        if (tuner->pick && !probe)
-            count_pick(tuner, func, bucket, table);
-    }
+    if (pipe_ops == 0 || tuner->pick)
+        decide_slowly(tuner, call, table, n_channels);
+    else
+        decide(tuner, call, table, n_channels, false, false);
     return NCCL_ABI_SUCCESS;
 }
 

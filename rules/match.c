@@ -2,23 +2,6 @@
 #include "rules/match.h"
 
 #include <stdlib.h>
-#include <string.h>
-
-/* A lane holds one collective, registered or not: sizes cut into spans that have one first rule. */
-enum { LANES = SYMTUNER_COLLS * 2, KEYS = 512, NONE = UINT16_MAX };
-
-struct lane {
-    int spans;
-    uint64_t *start;         /* ascending; start[0] is 0                    */
-    uint16_t *rule;          /* of the span, or NONE                        */
-    uint16_t first[KEYS + 1]; /* span that holds the smallest size of a key */
-};
-
-struct st_index {
-    const symtuner_rules *rules;
-    struct st_group group;
-    struct lane lane[LANES];
-};
 
 static bool within(struct st_span span, uint64_t value)
 {
@@ -49,17 +32,6 @@ const struct st_rule *st_match(const symtuner_rules *rules, int from, const stru
     return NULL;
 }
 
-/* A size's key grows with the size and has eight steps to a doubling: the exponent and three more
- * bits of its float. Sizes of 2^63 and more share the last key. */
-static inline unsigned size_key(uint64_t bytes)
-{
-    float value = (float)(int64_t)(bytes > INT64_MAX ? INT64_MAX : bytes);
-    uint32_t bits;
-
-    memcpy(&bits, &value, sizeof bits);
-    return bits ? (bits >> 20) - 1015 : 0; /* 1016 is the key of 1.0f, 1520 that of 2^63 */
-}
-
 static int ascending(const void *a, const void *b)
 {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -68,7 +40,7 @@ static int ascending(const void *a, const void *b)
 }
 
 /* Fill one lane; start and rule have room for 2 * count + 1 spans. */
-static void cut(const struct st_index *index, struct lane *lane, int coll, bool reg)
+static void cut(const struct st_index *index, struct st_lane *lane, int coll, bool reg)
 {
     const symtuner_rules *rules = index->rules;
     struct st_span span[SYMTUNER_RULES_MAX];
@@ -87,21 +59,21 @@ static void cut(const struct st_index *index, struct lane *lane, int coll, bool 
     }
     qsort(lane->start, (size_t)edges, sizeof *lane->start, ascending);
     for (int e = 0; e < edges; e++) {
-        uint16_t rule = NONE;
+        const struct st_rule *rule = NULL;
 
         if (spans && lane->start[e] == lane->start[spans - 1])
             continue;
-        for (int i = 0; i < rules->count && rule == NONE; i++)
+        for (int i = 0; i < rules->count && !rule; i++)
             if (within(span[i], lane->start[e]))
-                rule = (uint16_t)i;
+                rule = &rules->rule[i];
         if (spans && rule == lane->rule[spans - 1])
             continue;
         lane->start[spans] = lane->start[e];
         lane->rule[spans++] = rule;
     }
-    lane->spans = spans == 1 && lane->rule[0] == NONE ? 0 : spans;
-    for (int key = 0, s = 0; key <= KEYS; key++) {
-        while (s + 1 < spans && size_key(lane->start[s + 1]) < (unsigned)key)
+    lane->spans = spans == 1 && !lane->rule[0] ? 0 : spans;
+    for (int key = 0, s = 0; key <= ST_SIZE_KEYS; key++) {
+        while (s + 1 < spans && st_size_key(lane->start[s + 1]) < (unsigned)key)
             s++;
         lane->first[key] = (uint16_t)s;
     }
@@ -111,7 +83,7 @@ struct st_index *st_index_build(const symtuner_rules *rules, const struct st_gro
 {
     size_t room = 2 * (size_t)rules->count + 1;
     struct st_index *index =
-        calloc(1, sizeof *index + LANES * room * (sizeof(uint64_t) + sizeof(uint16_t)));
+        calloc(1, sizeof *index + ST_LANES * room * (sizeof(uint64_t) + sizeof(void *)));
     uint64_t *start;
 
     if (!index)
@@ -119,38 +91,10 @@ struct st_index *st_index_build(const symtuner_rules *rules, const struct st_gro
     index->rules = rules;
     index->group = *group;
     start = (uint64_t *)(index + 1);
-    for (int l = 0; l < LANES; l++) {
+    for (int l = 0; l < ST_LANES; l++) {
         index->lane[l].start = start + (size_t)l * room;
-        index->lane[l].rule = (uint16_t *)(start + LANES * room) + (size_t)l * room;
+        index->lane[l].rule = (const struct st_rule **)(start + ST_LANES * room) + (size_t)l * room;
         cut(index, &index->lane[l], l / 2, l % 2);
     }
     return index;
-}
-
-const struct st_rule *st_index_find(const struct st_index *index, const struct st_call *call)
-{
-    const struct lane *lane = &index->lane[call->coll * 2 + call->registered];
-    const struct st_rule *rule;
-    unsigned key, lo, hi;
-
-    if (lane->spans == 0)
-        return NULL;
-    key = size_key(call->bytes);
-    lo = lane->first[key];
-    hi = lane->first[key + 1];
-    while (lo < hi) {
-        unsigned middle = (lo + hi + 1) / 2;
-
-        if (lane->start[middle] <= call->bytes)
-            lo = middle;
-        else
-            hi = middle - 1;
-    }
-    if (lane->rule[lo] == NONE)
-        return NULL;
-    rule = &index->rules->rule[lane->rule[lo]];
-    if (within(rule->pipe_ops, (uint64_t)call->pipe_ops))
-        return rule;
-    /* rare: the first rule by size wants another group depth */
-    return st_match(index->rules, lane->rule[lo] + 1, &index->group, call);
 }

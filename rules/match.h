@@ -33,10 +33,61 @@ struct st_group {
 const struct st_rule *st_match(const symtuner_rules *rules, int from, const struct st_group *group,
                                const struct st_call *call);
 
-struct st_index;
+/* A lane holds one collective, registered or not: sizes cut into spans that have one first rule. */
+enum { ST_LANES = SYMTUNER_COLLS * 2, ST_SIZE_KEYS = 496 };
+
+struct st_lane {
+    int spans;                   /* 0: no rule at all                       */
+    uint64_t *start;             /* ascending; start[0] is 0                */
+    const struct st_rule **rule; /* of the span, or NULL                    */
+    uint16_t first[ST_SIZE_KEYS + 1]; /* span that holds the smallest size of a key */
+};
+
+struct st_index {
+    const symtuner_rules *rules;
+    struct st_group group;
+    struct st_lane lane[ST_LANES];
+};
+
+/* A size's key grows with the size and has eight steps to a doubling: the place of the highest bit
+ * and the three bits after it. Below 8 the size is its own key; 495 is that of 2^64 - 1. */
+static inline unsigned st_size_key(uint64_t bytes)
+{
+    unsigned shift = 60u - (unsigned)__builtin_clzll(bytes | 8);
+
+    return shift * 8 + (unsigned)(bytes >> shift);
+}
 
 /* NULL when out of memory. Freed with free(). */
 struct st_index *st_index_build(const symtuner_rules *rules, const struct st_group *group);
-const struct st_rule *st_index_find(const struct st_index *index, const struct st_call *call);
+
+/* As st_match from the first rule on. In the header because getCollInfo waits for it. */
+static inline const struct st_rule *st_index_find(const struct st_index *index,
+                                                  const struct st_call *call)
+{
+    const struct st_lane *lane = &index->lane[call->coll * 2 + call->registered];
+    const struct st_rule *rule;
+    unsigned key, lo, hi;
+
+    if (lane->spans == 0)
+        return NULL;
+    key = st_size_key(call->bytes);
+    lo = lane->first[key];
+    hi = lane->first[key + 1];
+    while (lo < hi) {
+        unsigned middle = (lo + hi + 1) / 2;
+
+        if (lane->start[middle] <= call->bytes)
+            lo = middle;
+        else
+            hi = middle - 1;
+    }
+    rule = lane->rule[lo];
+    if (!rule || (rule->pipe_ops.lo <= (uint64_t)call->pipe_ops &&
+                  (uint64_t)call->pipe_ops <= rule->pipe_ops.hi))
+        return rule;
+    /* rare: the first rule by size wants another group depth */
+    return st_match(index->rules, (int)(rule - index->rules->rule) + 1, &index->group, call);
+}
 
 #endif
