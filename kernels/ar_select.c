@@ -37,6 +37,7 @@ int st_family_by_name(const char *name)
 #define NO_END UINT64_MAX
 
 #define SPIKE    "prototype on H200, NVLink4, 2026-11-21"
+#define SWEEP    "bench/ar_sweep on 4 H200, NVLink4, bf16, 2026-11-21"
 #define RULE     "unmeasured: extrapolated from 4 ranks"
 #define PCIE     "unmeasured: fewer flows and no LL128, after published PCIe numbers"
 #define HOSTMEM  "unmeasured: chosen by wire bytes"
@@ -57,25 +58,28 @@ struct row {
 static const struct row table[] = {
     /* NVLink, two ranks: one-shot moves no more than two-shot does */
     {ST_LINKS_NVLINK, 2, 2, ANY, 16 * KiB, ST_ONE_LL8, 16, 128, 0, SPIKE},
-    {ST_LINKS_NVLINK, 2, 2, ANY, 64 * KiB, ST_ONE_LAMPORT, 64, 128, 0, SPIKE},
-    {ST_LINKS_NVLINK, 2, 2, ANY, 256 * KiB, ST_ONE_LAMPORT, 64, 256, 0, SPIKE},
-    {ST_LINKS_NVLINK, 2, 2, ANY, 512 * KiB, ST_ONE_LAMPORT, 64, 512, 0, SPIKE},
-    {ST_LINKS_NVLINK, 2, 2, ANY, 2 * MiB, ST_ONE_LAMPORT, 128, 512, 0, SPIKE},
-    {ST_LINKS_NVLINK, 2, 2, ANY, 8 * MiB, ST_TWO_LAMPORT, 128, 1024, 0, SPIKE},
-    {ST_LINKS_NVLINK, 2, 2, ANY, 128 * MiB, ST_CHUNKED, 128, 512, 1, SPIKE},
-    {ST_LINKS_NVLINK, 2, 2, ANY, NO_END, ST_COPY, 64, 512, 0, SPIKE},
+    {ST_LINKS_NVLINK, 2, 2, ANY, 64 * KiB, ST_ONE_LAMPORT, 64, 64, 0, SWEEP},
+    {ST_LINKS_NVLINK, 2, 2, ANY, 256 * KiB, ST_ONE_LAMPORT, 64, 256, 0, SWEEP},
+    {ST_LINKS_NVLINK, 2, 2, ANY, 512 * KiB, ST_ONE_LAMPORT, 132, 256, 0, SWEEP},
+    {ST_LINKS_NVLINK, 2, 2, ANY, 1 * MiB, ST_ONE_LAMPORT, 132, 512, 0, SWEEP},
+    {ST_LINKS_NVLINK, 2, 2, ANY, 2 * MiB, ST_ONE_LAMPORT, 132, 1024, 0, SWEEP},
+    {ST_LINKS_NVLINK, 2, 2, ANY, 12 * MiB, ST_TWO_LAMPORT, 132, 1024, 0, SWEEP},
+    {ST_LINKS_NVLINK, 2, 2, ANY, 160 * MiB, ST_CHUNKED, 132, 512, 1, SWEEP},
+    {ST_LINKS_NVLINK, 2, 2, ANY, NO_END, ST_COPY, 64, 512, 0, SWEEP},
     /* NVLink, three and four ranks */
     {ST_LINKS_NVLINK, 3, 4, ANY, 12 * KiB, ST_ONE_LL8, 16, 128, 0, SPIKE},
-    {ST_LINKS_NVLINK, 3, 4, ANY, 64 * KiB, ST_ONE_LL128, 64, 128, 0, SPIKE},
-    {ST_LINKS_NVLINK, 3, 4, ANY, 160 * KiB, ST_ONE_LL128, 64, 256, 0, SPIKE},
-    {ST_LINKS_NVLINK, 3, 4, ANY, 256 * KiB, ST_TWO_LAMPORT, 64, 64, 0, SPIKE},
-    {ST_LINKS_NVLINK, 3, 4, ANY, 512 * KiB, ST_TWO_LAMPORT, 64, 128, 0, SPIKE},
-    {ST_LINKS_NVLINK, 3, 4, ANY, 2 * MiB, ST_TWO_LAMPORT, 64, 256, 0, SPIKE},
-    {ST_LINKS_NVLINK, 3, 4, ANY, 12 * MiB, ST_TWO_LAMPORT, 128, 256, 0, SPIKE},
-    {ST_LINKS_NVLINK, 3, 4, ANY, 64 * MiB, ST_CHUNKED, 128, 512, 1, SPIKE},
+    {ST_LINKS_NVLINK, 3, 4, ANY, 64 * KiB, ST_ONE_LAMPORT, 64, 64, 0, SWEEP},
+    {ST_LINKS_NVLINK, 3, 4, ANY, 128 * KiB, ST_ONE_LAMPORT, 64, 128, 0, SWEEP},
+    {ST_LINKS_NVLINK, 3, 4, ANY, 192 * KiB, ST_ONE_LAMPORT, 64, 256, 0, SWEEP},
+    {ST_LINKS_NVLINK, 3, 4, ANY, 512 * KiB, ST_TWO_LAMPORT, 132, 64, 0, SWEEP},
+    {ST_LINKS_NVLINK, 3, 4, ANY, 1 * MiB, ST_TWO_LAMPORT, 64, 256, 0, SWEEP},
+    {ST_LINKS_NVLINK, 3, 4, ANY, 2 * MiB, ST_TWO_LAMPORT, 128, 256, 0, SWEEP},
+    {ST_LINKS_NVLINK, 3, 4, ANY, 4 * MiB, ST_TWO_LAMPORT, 128, 512, 0, SWEEP},
+    {ST_LINKS_NVLINK, 3, 4, ANY, 12 * MiB, ST_TWO_LAMPORT, 132, 1024, 0, SWEEP},
+    {ST_LINKS_NVLINK, 3, 4, ANY, 64 * MiB, ST_CHUNKED, 132, 512, 1, SWEEP},
     {ST_LINKS_NVLINK, 3, 4, UNMAPPED, NO_END, ST_NCCL, 0, 0, 0, STAGED},
-    {ST_LINKS_NVLINK, 3, 4, ANY, 128 * MiB, ST_CHUNKED, 128, 512, 1, SPIKE},
-    {ST_LINKS_NVLINK, 3, 4, ANY, NO_END, ST_COPY, 64, 512, 0, SPIKE},
+    {ST_LINKS_NVLINK, 3, 4, ANY, 160 * MiB, ST_CHUNKED, 132, 512, 1, SWEEP},
+    {ST_LINKS_NVLINK, 3, 4, ANY, NO_END, ST_COPY, 64, 512, 0, SWEEP},
     /* NVLink, up to sixteen */
     {ST_LINKS_NVLINK, 5, 16, ANY, 8 * KiB, ST_ONE_LL8, 16, 128, 0, RULE},
     {ST_LINKS_NVLINK, 5, 16, ANY, 48 * KiB, ST_ONE_LL128, 64, 128, 0, RULE},
