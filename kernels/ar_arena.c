@@ -33,10 +33,15 @@ ncclResult_t st_arena_host(symtuner_ar **handles, int n, const char *shared_name
     cudaError_t  error;
 
     if (shared_name != NULL) {
-        fd = shm_open(shared_name, create ? O_CREAT | O_EXCL | O_RDWR : O_RDWR, 0600);
-        if (fd < 0 || (create && ftruncate(fd, (off_t)bytes) != 0)) {
-            int cause = errno;
+        int cause = 0;
 
+        /* Reserve, not just size: writing past what /dev/shm can hold would kill the process. */
+        fd = shm_open(shared_name, create ? O_CREAT | O_EXCL | O_RDWR : O_RDWR, 0600);
+        if (fd < 0)
+            cause = errno;
+        else if (create)
+            cause = posix_fallocate(fd, 0, (off_t)bytes);
+        if (cause != 0) {
             if (fd >= 0)
                 close(fd);
             return st_fail(h, ncclSystemError, "shared memory %s of %zu bytes: %s", shared_name, bytes,

@@ -51,7 +51,7 @@ void st_scratch_size(symtuner_ar *h, const struct symtuner_ar_config *config, bo
     if (host) {
         half[ST_REGION_LL8] = MiB;
         half[ST_REGION_LL128] = half[ST_REGION_BULK] = 0;
-        half[ST_REGION_LAMPORT] = 16 * MiB;
+        half[ST_REGION_LAMPORT] = (h->ranks < 8 ? 16 / (uint64_t)h->ranks : 2) * MiB; /* of 64 MiB */
     } else if (config->bulk_bytes != 0) {
         half[ST_REGION_BULK] = config->bulk_bytes;
     } else if (cudaMemGetInfo(&free_bytes, &total) == cudaSuccess && total < 24ull << 30) {
