@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ar_kill.c - a peer that dies, stays away or aborts gives an error on the others, in time.
+ *
+ *   ar_kill [--times 4] [--ranks 2] [--seed N]
+ *
+ * Times over: one process per GPU, a group made from an ncclComm_t with a time limit of TIMEOUT ms, calls
+ * without end; then one process is killed with signal 9 at a random moment. Every other rank must see an
+ * error within BOUND ms of the kill, refuse the next call, and destroy its handle within BOUND ms. Groups
+ * on different GPUs run side by side. Then, once each in one process: a rank that never calls, a rank that
+ * is aborted in the middle. Exit 0: all in time, 1: not, 77: cannot run here.
+ */
+#include <cuda_runtime.h>
+#include <nccl.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "symtuner_ar.h"
+
+enum { MOST_RANKS = 16, MOST_GROUPS = 4, TIMEOUT = 300, BOUND = TIMEOUT + 1000, START = 60000 };
+#define BYTES ((size_t)4 << 20)
+
+struct group {
+    ncclUniqueId id;
+    atomic_int   has_id, running;
+    atomic_llong error_ms[MOST_RANKS], destroyed_ms[MOST_RANKS]; /* 0: not yet */
+    atomic_int   refused[MOST_RANKS], failed[MOST_RANKS];
+};
+
+static int      ranks = 2, times = 4;
+static unsigned seed = 1;
+
+static long long now_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (long long)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static unsigned draw(unsigned below)
+{
+    seed = seed * 1664525u + 1013904223u;
+    return (seed >> 8) % below;
+}
+
+#define MUST(call, good)                                                                           \
+    do {                                                                                           \
+        if ((call) != (good)) {                                                                    \
+            fprintf(stderr, "ar_kill: rank %d: %s failed: %s\n", me, #call, symtuner_ar_error(h)); \
+            atomic_store(&g->failed[me], 1);                                                       \
+            _exit(1);                                                                              \
+        }                                                                                          \
+    } while (0)
+
+/* One rank: calls until something is wrong, then what a program would do. */
+static void live(struct group *g, int me, int gpu, unsigned start)
+{
+    struct symtuner_ar_config config = {.size = sizeof config, .timeout_ms = TIMEOUT,
+                                        .bulk_bytes = (size_t)16 << 20};
+    symtuner_ar              *h = NULL;
+    ncclComm_t                comm;
+    cudaStream_t              stream;
+    char                     *send, *recv;
+    void                     *window[2] = {NULL, NULL};
+
+    seed = start;
+    MUST(cudaSetDevice(gpu), cudaSuccess);
+    MUST(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+    if (me == 0) {
+        MUST(ncclGetUniqueId(&g->id), ncclSuccess);
+        atomic_store(&g->has_id, 1);
+    }
+    while (!atomic_load(&g->has_id))
+        usleep(1000);
+    MUST(ncclCommInitRank(&comm, ranks, g->id, me), ncclSuccess);
+    MUST(cudaMalloc((void **)&send, BYTES), cudaSuccess);
+    MUST(cudaMalloc((void **)&recv, BYTES), cudaSuccess);
+    MUST(cudaMemset(send, 0, BYTES), cudaSuccess);
+    MUST(symtuner_ar_create(&h, &comm, 1, &config), ncclSuccess);
+    for (int b = 0; b < 2; b++) {
+        MUST(ncclMemAlloc(&window[b], BYTES), ncclSuccess);
+        MUST(symtuner_ar_register(&h, &window[b], NULL, 1, BYTES), ncclSuccess);
+    }
+    atomic_fetch_add(&g->running, 1);
+    for (int i = 0; symtuner_ar_status(h) == ncclSuccess; i++) {
+        int mapped = (int)draw(2);
+
+        if (symtuner_ar_all_reduce(mapped ? window[0] : send, mapped ? window[1] : recv,
+                                   1 + draw((unsigned)(draw(4) ? 40000 : BYTES) / 4 - 1), ncclFloat32,
+                                   ncclSum, h, stream) != ncclSuccess)
+            break;
+        if (i % 16 == 15 && cudaStreamSynchronize(stream) != cudaSuccess)
+            break;
+    }
+    atomic_store(&g->error_ms[me], now_ms());
+    fprintf(stderr, "  rank %d: %s\n", me, symtuner_ar_error(h));
+    atomic_store(&g->refused[me], symtuner_ar_all_reduce(send, recv, 16, ncclFloat32, ncclSum, h,
+                                                         stream) != ncclSuccess);
+    symtuner_ar_destroy(&h, 1); /* may say that the peer is gone */
+    atomic_store(&g->destroyed_ms[me], now_ms());
+    _exit(0); /* NCCL's own clean-up would wait for the dead peer */
+}
+
+/* Kill one rank of a group; 1 when the others behaved. */
+static int one_kill(struct group *g, const pid_t *pid, int victim, long long *worst)
+{
+    long long killed, begin = now_ms();
+    int       good = 1, left = ranks;
+
+    while (atomic_load(&g->running) < ranks && now_ms() - begin < START)
+        usleep(500);
+    if (atomic_load(&g->running) < ranks) {
+        printf("group did not start\n");
+        good = 0;
+    }
+    usleep(draw(20000));
+    killed = now_ms();
+    kill(pid[victim], SIGKILL);
+    while (left > 0 && now_ms() - killed < 2 * BOUND + 5000) {
+        left = 0;
+        for (int r = 0; r < ranks; r++)
+            left += r != victim && atomic_load(&g->destroyed_ms[r]) == 0 && !atomic_load(&g->failed[r]);
+        usleep(500);
+    }
+    for (int r = 0; r < ranks; r++) {
+        long long error = atomic_load(&g->error_ms[r]), end = atomic_load(&g->destroyed_ms[r]);
+
+        if (r != victim) {
+            const char *why = error == 0                    ? "no error"
+                              : error - killed > BOUND      ? "the error came late"
+                              : !atomic_load(&g->refused[r]) ? "the handle took another call"
+                              : end == 0                    ? "destroy did not return"
+                              : end - error > BOUND         ? "destroy was slow"
+                                                            : NULL;
+
+            if (why != NULL) {
+                printf("rank %d after the death of rank %d: %s (error after %lld ms, destroyed after %lld)\n",
+                       r, victim, why, error ? error - killed : -1, end ? end - error : -1);
+                good = 0;
+            }
+            if (error != 0 && error - killed > *worst)
+                *worst = error - killed;
+        }
+        kill(pid[r], SIGKILL);
+        waitpid(pid[r], NULL, 0);
+    }
+    return good;
+}
+
+static struct group *start_group(int first_gpu, pid_t *pid)
+{
+    struct group *g = mmap(NULL, sizeof *g, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    unsigned      start = seed;
+
+    fflush(stdout);
+    for (int r = 0; r < ranks; r++) {
+        pid[r] = fork();
+        if (pid[r] == 0)
+            live(g, r, first_gpu + r, start);
+    }
+    return g;
+}
+
+/* ---- in one process -------------------------------------------------------------------------------- */
+
+struct pair {
+    symtuner_ar *handle[2];
+    cudaStream_t stream[2];
+    float       *buffer[2];
+};
+
+static int call(struct pair *p, int r)
+{
+    cudaSetDevice(r);
+    return symtuner_ar_all_reduce(p->buffer[r], p->buffer[r], 1000, ncclFloat32, ncclSum, p->handle[r],
+                                  p->stream[r]) == ncclSuccess;
+}
+
+/* Milliseconds until rank ${r} has an error; -1: none within twice the bound. */
+static long long error_after(struct pair *p, int r)
+{
+    long long begin = now_ms();
+
+    while (now_ms() - begin < 2 * BOUND) {
+        if (symtuner_ar_status(p->handle[r]) != ncclSuccess)
+            return now_ms() - begin;
+        usleep(1000);
+    }
+    return -1;
+}
+
+/* In a child. ${aborted}: rank 1 is aborted while it waits, else rank 1 never calls. */
+static int silent_peer(int aborted)
+{
+    struct symtuner_ar_config config = {.size = sizeof config, .timeout_ms = TIMEOUT};
+    struct pair               p;
+    int                       devices[2] = {0, 1}, good;
+    long long                 after, begin, other = 0;
+
+    if (symtuner_ar_create_local(p.handle, devices, 2, &config) != ncclSuccess) {
+        printf("create: %s\n", symtuner_ar_error(NULL));
+        return 0;
+    }
+    for (int r = 0; r < 2; r++) {
+        cudaSetDevice(r);
+        cudaStreamCreateWithFlags(&p.stream[r], cudaStreamNonBlocking);
+        cudaMalloc((void **)&p.buffer[r], 4000);
+        cudaMemset(p.buffer[r], 0, 4000);
+        cudaDeviceSynchronize();
+    }
+    good = call(&p, 0) && call(&p, 1);
+    for (int r = 0; r < 2; r++)
+        good &= cudaStreamSynchronize(p.stream[r]) == cudaSuccess;
+    if (aborted) { /* only rank 1 calls, and gives up on demand long before its time limit */
+        good &= call(&p, 1);
+        usleep(20000);
+        symtuner_ar_abort(p.handle[1]);
+        begin = now_ms();
+        cudaSetDevice(1);
+        good &= cudaStreamSynchronize(p.stream[1]) == cudaSuccess;
+        other = now_ms() - begin;
+        if (other > TIMEOUT / 2) {
+            printf("the aborted kernel left after %lld ms only\n", other);
+            good = 0;
+        }
+        good &= !call(&p, 1);
+    }
+    good &= call(&p, 0);
+    after = error_after(&p, 0);
+    if (after < 0 || after > BOUND || call(&p, 0))
+        good = 0;
+    begin = now_ms();
+    symtuner_ar_destroy(p.handle, 2);
+    if (now_ms() - begin > BOUND) {
+        printf("destroy took %lld ms\n", now_ms() - begin);
+        good = 0;
+    }
+    printf("%s: error on the other rank after %lld ms, time limit %d: %s\n",
+           aborted ? "a rank aborted" : "a rank that never calls", after, TIMEOUT, good ? "right" : "WRONG");
+    return good;
+}
+
+static int in_child(int (*body)(int), int argument)
+{
+    int   status;
+    pid_t child;
+
+    fflush(stdout);
+    child = fork();
+    if (child == 0) {
+        int good = body(argument);
+
+        fflush(stdout);
+        _exit(!good);
+    }
+    return child > 0 && waitpid(child, &status, 0) == child && status == 0;
+}
+
+static int gpus_here(void)
+{
+    int   status, gpus = 0;
+    pid_t child = fork();
+
+    if (child == 0)
+        _exit(cudaGetDeviceCount(&gpus) == cudaSuccess ? gpus : 0);
+    return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+}
+
+int main(int argc, char **argv)
+{
+    int       gpus, right = 0, done = 0, good = 1;
+    long long worst = 0;
+
+    for (int i = 1; i + 1 < argc; i += 2) {
+        if (strcmp(argv[i], "--times") == 0)
+            times = atoi(argv[i + 1]);
+        else if (strcmp(argv[i], "--ranks") == 0)
+            ranks = atoi(argv[i + 1]);
+        else if (strcmp(argv[i], "--seed") == 0)
+            seed = (unsigned)atoi(argv[i + 1]);
+        else
+            argc = 0;
+    }
+    if (argc % 2 == 0 || ranks < 2 || ranks > MOST_RANKS) {
+        fprintf(stderr, "ar_kill: unknown or incomplete option; see the head of test/gpu/ar_kill.c\n");
+        return 2;
+    }
+    setenv("NCCL_NVLS_ENABLE", "0", 1); /* no multicast, ever */
+    gpus = gpus_here();
+    if (gpus < ranks) {
+        printf("ar_kill: skipped: needs %d GPUs, %d here\n", ranks, gpus);
+        return 77;
+    }
+    while (done < times) {
+        struct group *g[MOST_GROUPS];
+        pid_t         pid[MOST_GROUPS][MOST_RANKS];
+        int           side = 0;
+
+        for (; side < MOST_GROUPS && (side + 1) * ranks <= gpus && done + side < times; side++)
+            g[side] = start_group(side * ranks, pid[side]);
+        for (int k = 0; k < side; k++) {
+            right += one_kill(g[k], pid[k], (int)draw((unsigned)ranks), &worst);
+            munmap(g[k], sizeof *g[k]);
+        }
+        done += side;
+    }
+    printf("ar_kill: %d of %d killed peers of %d ranks: error, refusal and destroy in time; slowest error "
+           "%lld ms after the kill, time limit %d ms\n",
+           right, times, ranks, worst, TIMEOUT);
+    good &= in_child(silent_peer, 0);
+    good &= in_child(silent_peer, 1);
+    return !(good && right == times);
+}
