@@ -74,6 +74,8 @@ enum st_family {
     ST_PULL,
     ST_COPY,
     ST_NVLS,
+    ST_PULL_ONE,
+    ST_NVLS_ONE,
     ST_FAMILIES
 };
 
@@ -90,7 +92,7 @@ extern "C" {
 
 extern const struct st_kernel_row st_kernels_one_ll8, st_kernels_one_ll128, st_kernels_one_lamport,
     st_kernels_two_ll8, st_kernels_two_ll128, st_kernels_two_lamport, st_kernels_chunked,
-    st_kernels_pull, st_kernels_nvls, st_kernels_local;
+    st_kernels_pull, st_kernels_pull_one, st_kernels_nvls, st_kernels_nvls_one, st_kernels_local;
 
 /* Helpers of the copy-engine schedule: tell the peers, wait for the peers. */
 extern const void *const st_kernel_signal, *const st_kernel_await;

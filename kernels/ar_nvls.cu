@@ -55,13 +55,19 @@ template <int Type> struct nvls {
 
 } // namespace st
 
-#define ST_NVLS(type)                                                                               \
+#define ST_NVLS(type, one)                                                                          \
     {                                                                                               \
-        nullptr, nullptr, (const void *)&st::pull<st::nvls<st::type>>                               \
+        nullptr, nullptr, (const void *)&st::pull<st::nvls<st::type>, one>                          \
     }
 
 extern "C" const struct st_kernel_row st_kernels_nvls = {{
-    ST_NVLS(NVLS_F32),
-    ST_NVLS(NVLS_F16),
-    ST_NVLS(NVLS_BF16),
+    ST_NVLS(NVLS_F32, false),
+    ST_NVLS(NVLS_F16, false),
+    ST_NVLS(NVLS_BF16, false),
+}};
+
+extern "C" const struct st_kernel_row st_kernels_nvls_one = {{
+    ST_NVLS(NVLS_F32, true),
+    ST_NVLS(NVLS_F16, true),
+    ST_NVLS(NVLS_BF16, true),
 }};

@@ -2,15 +2,23 @@
 /* ar_pull.cu - the two-shot with barriers over unicast pointers: registered buffers, any type. */
 #include "ar_pull.cuh"
 
-#define ST_PULL(R)                                                                                  \
+#define ST_PULL(R, one)                                                                             \
     {                                                                                               \
-        nullptr, nullptr, (const void *)&st::pull<st::spread<R>>                                    \
+        nullptr, nullptr, (const void *)&st::pull<st::spread<R>, one>                               \
     }
 
 extern "C" const struct st_kernel_row st_kernels_pull = {{
-    ST_PULL(st::sum_f32),
-    ST_PULL(st::sum_16bit<st::half_codec>),
-    ST_PULL(st::sum_16bit<st::bf16_codec>),
-    ST_PULL(st::native),
-    ST_PULL(st::wide),
+    ST_PULL(st::sum_f32, false),
+    ST_PULL(st::sum_16bit<st::half_codec>, false),
+    ST_PULL(st::sum_16bit<st::bf16_codec>, false),
+    ST_PULL(st::native, false),
+    ST_PULL(st::wide, false),
+}};
+
+extern "C" const struct st_kernel_row st_kernels_pull_one = {{
+    ST_PULL(st::sum_f32, true),
+    ST_PULL(st::sum_16bit<st::half_codec>, true),
+    ST_PULL(st::sum_16bit<st::bf16_codec>, true),
+    ST_PULL(st::native, true),
+    ST_PULL(st::wide, true),
 }};

@@ -7,11 +7,15 @@
  *   owner           sum = reduce(send[0..n-1][shard]); recv[0..n-1][shard] = sum
  *   LEAVE barrier   every sum has arrived; nobody reads my send any more
  *
+ * One-shot (OneShot true): every rank reduces the whole message for itself and stores at home. Less
+ * latency, n times the traffic, and not in place: peers still read send while the first ranks store.
+ *
  * The access is a template parameter with two values: "spread" walks over the ranks with plain loads
  * and stores, "nvls" lets the switch do both with one multimem instruction each. The body, barriers
  * included, is the same text, so what the tests prove with spread holds for nvls up to the two
- * instructions. nvls leaves the order of addition to the switch: each element has one owner, so all
- * ranks still hold the same bits, but not necessarily those of spread.
+ * instructions. nvls leaves the order of addition to the switch: in two-shot each element has one
+ * owner, so all ranks still hold the same bits, but not necessarily those of spread; in one-shot even
+ * that is up to the switch.
  */
 #ifndef ST_AR_PULL_CUH_
 #define ST_AR_PULL_CUH_
@@ -53,13 +57,13 @@ template <class R> struct spread {
     }
 };
 
-template <class Access>
+template <class Access, bool OneShot>
 __global__ void __launch_bounds__(512, 1) pull(const __grid_constant__ st_args a)
 {
     constexpr int  unroll = ST_PULL_UNROLL;
     const uint64_t tile = (uint64_t)blockDim.x * ST_WORD * unroll;
-    const uint64_t first = a.shard * (uint64_t)a.me;
-    const uint64_t end = first + st_shard_bytes(a.bytes, a.shard, a.me);
+    const uint64_t first = OneShot ? 0 : a.shard * (uint64_t)a.me;
+    const uint64_t end = OneShot ? a.bytes : first + st_shard_bytes(a.bytes, a.shard, a.me);
     patience       wait;
 
     await_previous_kernel(a);
@@ -85,8 +89,12 @@ __global__ void __launch_bounds__(512, 1) pull(const __grid_constant__ st_args a
                 v[u] = Access::load_reduce(a, at + (uint64_t)u * blockDim.x * ST_WORD, end);
 #pragma unroll
         for (int u = 0; u < unroll; u++)
-            if (at + (uint64_t)u * blockDim.x * ST_WORD < end)
-                Access::store(a, at + (uint64_t)u * blockDim.x * ST_WORD, end, v[u]);
+            if (at + (uint64_t)u * blockDim.x * ST_WORD < end) {
+                if (OneShot)
+                    store_payload(a.out, at + (uint64_t)u * blockDim.x * ST_WORD, end, a.out_align, v[u]);
+                else
+                    Access::store(a, at + (uint64_t)u * blockDim.x * ST_WORD, end, v[u]);
+            }
     }
     c.book_in(a);
 #ifndef ST_BREAK_LEAVE

@@ -17,6 +17,8 @@ static const char *const names[ST_FAMILIES] = {
     [ST_PULL] = "pull",
     [ST_COPY] = "copy",
     [ST_NVLS] = "nvls",
+    [ST_PULL_ONE] = "pull_one",
+    [ST_NVLS_ONE] = "nvls_one",
 };
 
 const char *st_family_name(int family)
@@ -151,6 +153,14 @@ uint64_t st_capacity(const struct st_ask *ask, int family)
             return 0;
         return bytes < tiles ? bytes : tiles;
     }
+    case ST_PULL_ONE:
+        if (ask->in_place)
+            return 0;
+        return st_capacity(ask, ST_PULL);
+    case ST_NVLS_ONE:
+        if (ask->in_place)
+            return 0;
+        return st_capacity(ask, ST_NVLS);
     case ST_PULL:
         return ask->links != ST_LINKS_HOST && ask->dst_mapped && ask->src_mapped ? 1ull << 40 : 0;
     case ST_COPY:
@@ -183,6 +193,8 @@ static int next_best(const struct st_ask *ask, int family)
         [ST_PULL] = ST_CHUNKED,
         [ST_COPY] = ST_CHUNKED,
         [ST_NVLS] = ST_PULL,
+        [ST_PULL_ONE] = ST_PULL,
+        [ST_NVLS_ONE] = ST_NVLS,
     };
     bool two = family >= ST_TWO_LL8 && ask->ranks > 2;
 
@@ -216,6 +228,9 @@ static uint64_t useful_ctas(const struct st_ask *ask, int family, uint64_t bytes
     case ST_TWO_LL128:
     case ST_TWO_LAMPORT:
         return st_div_up(st_words(form, st_shard_stride(form, bytes, ask->ranks)), per);
+    case ST_PULL_ONE:
+    case ST_NVLS_ONE:
+        return st_div_up(bytes, per * ST_WORD * ST_PULL_UNROLL);
     default:
         return st_div_up(st_bulk_stride(bytes, ask->ranks), per * ST_WORD * 2);
     }

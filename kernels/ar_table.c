@@ -13,6 +13,8 @@ static const struct st_kernel_row *const rows[ST_FAMILIES] = {
     [ST_PULL] = &st_kernels_pull,
     [ST_COPY] = &st_kernels_local,
     [ST_NVLS] = &st_kernels_nvls,
+    [ST_PULL_ONE] = &st_kernels_pull_one,
+    [ST_NVLS_ONE] = &st_kernels_nvls_one,
 };
 
 const void *st_kernel_find(int family, int reducer, int ranks)

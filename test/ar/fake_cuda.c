@@ -281,6 +281,8 @@ FAKE_ROW(two_lamport);
 FAKE_ROW(chunked);
 FAKE_ROW(pull);
 FAKE_ROW(nvls);
+FAKE_ROW(pull_one);
+FAKE_ROW(nvls_one);
 FAKE_ROW(local);
 
 static const char        signal_kernel, await_kernel;

@@ -16,9 +16,9 @@ for arch in 80 90 100; do
     "$@" -std=c++17 -arch=compute_$arch -ptx -o "$dir/$arch.ptx" kernels/ar_nvls.cu
 done
 for arch in 90 100; do
-    want $arch 2 'multimem.ld_reduce.relaxed.sys.global.add.v4.f32 '
-    want $arch 2 'multimem.ld_reduce.relaxed.sys.global.add.acc::f32.v4.f16x2 '
-    want $arch 2 'multimem.ld_reduce.relaxed.sys.global.add.acc::f32.v4.bf16x2 '
+    want $arch 4 'multimem.ld_reduce.relaxed.sys.global.add.v4.f32 '
+    want $arch 4 'multimem.ld_reduce.relaxed.sys.global.add.acc::f32.v4.f16x2 '
+    want $arch 4 'multimem.ld_reduce.relaxed.sys.global.add.acc::f32.v4.bf16x2 '
     want $arch 6 'multimem.st.relaxed.sys.global.v4.f32 '
 done
 want 80 0 'multimem'
