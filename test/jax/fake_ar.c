@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fake_ar.c - a libsymtuner_ar.so without GPUs: it remembers calls and fails on demand.
+ *
+ * FAKE_AR_FAIL=create or all_reduce makes that function fail.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "jax/ffi_ar.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+struct symtuner_ar {
+    int device;
+};
+
+struct fake_call {
+    const void *send;
+    void       *recv;
+    size_t      count;
+    int         dtype, op, device;
+    void       *stream;
+    int         calls;
+};
+
+EXPORT struct fake_call fake_last;
+
+EXPORT int fake_alive; /* handles */
+
+static int fails(const char *what)
+{
+    const char *word = getenv("FAKE_AR_FAIL");
+
+    return word != NULL && strcmp(word, what) == 0;
+}
+
+EXPORT int symtuner_ar_create_local(st_handle **out, const int *devices, int n,
+                                    const struct st_ar_config *config);
+EXPORT int symtuner_ar_create(st_handle **out, void *const *comms, int n,
+                              const struct st_ar_config *config);
+EXPORT int symtuner_ar_destroy(st_handle **handles, int n);
+EXPORT int symtuner_ar_all_reduce(const void *send, void *recv, size_t count, int dtype, int op,
+                                  st_handle *handle, void *stream);
+EXPORT int symtuner_ar_query(const void *send, const void *recv, size_t count, int dtype, int op,
+                             st_handle *handle, struct st_ar_plan *plan);
+EXPORT size_t symtuner_ar_describe(st_handle *handle, char *text, size_t length);
+EXPORT int symtuner_ar_status(st_handle *handle);
+EXPORT int symtuner_ar_abort(st_handle *handle);
+EXPORT const char *symtuner_ar_error(const st_handle *handle);
+EXPORT int symtuner_ar_version(void);
+
+int symtuner_ar_create_local(st_handle **out, const int *devices, int n,
+                             const struct st_ar_config *config)
+{
+    if (fails("create") || config->size != sizeof *config)
+        return 4;
+    for (int i = 0; i < n; i++) {
+        out[i] = calloc(1, sizeof **out);
+        out[i]->device = devices[i];
+        fake_alive++;
+    }
+    return 0;
+}
+
+int symtuner_ar_create(st_handle **out, void *const *comms, int n, const struct st_ar_config *config)
+{
+    int devices[16] = {0};
+
+    (void)comms;
+    return symtuner_ar_create_local(out, devices, n, config);
+}
+
+int symtuner_ar_destroy(st_handle **handles, int n)
+{
+    for (int i = 0; i < n; i++) {
+        free(handles[i]);
+        handles[i] = NULL;
+        fake_alive--;
+    }
+    return 0;
+}
+
+int symtuner_ar_all_reduce(const void *send, void *recv, size_t count, int dtype, int op,
+                           st_handle *handle, void *stream)
+{
+    if (fails("all_reduce"))
+        return 6;
+    fake_last = (struct fake_call){send,           recv,   count, dtype, op,
+                                   handle->device, stream, fake_last.calls + 1};
+    return 0;
+}
+
+int symtuner_ar_query(const void *send, const void *recv, size_t count, int dtype, int op,
+                      st_handle *handle, struct st_ar_plan *plan)
+{
+    (void)send, (void)recv, (void)dtype, (void)op, (void)handle;
+    if (plan->size != sizeof *plan)
+        return 4;
+    plan->kernel = "fake";
+    plan->ctas = (int)count;
+    plan->threads = 1;
+    plan->zero_copy = 0;
+    plan->pieces = 1;
+    snprintf(plan->why, sizeof plan->why, "a test");
+    return 0;
+}
+
+size_t symtuner_ar_describe(st_handle *handle, char *text, size_t length)
+{
+    (void)handle;
+    return (size_t)snprintf(text, length, "fake");
+}
+
+int symtuner_ar_status(st_handle *handle)
+{
+    return handle == NULL;
+}
+
+int symtuner_ar_abort(st_handle *handle)
+{
+    return handle == NULL;
+}
+
+const char *symtuner_ar_error(const st_handle *handle)
+{
+    return handle == NULL ? "the fake cannot create" : "the fake failed on purpose";
+}
+
+int symtuner_ar_version(void)
+{
+    return 100;
+}
