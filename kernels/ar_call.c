@@ -181,11 +181,15 @@ ncclResult_t symtuner_ar_query(const void *send, const void *recv, size_t count,
 
 /* ---- order ---------------------------------------------------------------------------------------- */
 
-/* Calls of one handle share its counters, so a call on another stream waits for the one before. */
-static ncclResult_t enter_stream(symtuner_ar *h, cudaStream_t stream, unsigned long long *capture_out)
+/*
+ * Calls of one handle share its counters, so a call on another stream waits for the one before: for the
+ * last eager call when eager, for the last call of the same capture when captured.
+ */
+static ncclResult_t enter_stream(symtuner_ar *h, cudaStream_t stream, struct st_order **order_out)
 {
     enum cudaStreamCaptureStatus status;
     unsigned long long           id = 0;
+    struct st_order             *order;
     cudaError_t                  error;
 
 #if CUDART_VERSION >= 13000
@@ -195,22 +199,25 @@ static ncclResult_t enter_stream(symtuner_ar *h, cudaStream_t stream, unsigned l
 #endif
     if (error != cudaSuccess)
         return st_fail_cuda(h, error, "look at the stream");
-    *capture_out = status == cudaStreamCaptureStatusActive ? id : 0;
-    if (h->used && stream != h->last_stream && *capture_out == h->last_capture) {
-        error = cudaStreamWaitEvent(stream, h->last_done, 0);
+    if (status != cudaStreamCaptureStatusActive)
+        id = 0;
+    order = id != 0 ? &h->captured : &h->eager;
+    if (order->used && order->capture == id && order->stream != stream) {
+        error = cudaStreamWaitEvent(stream, order->done, 0);
         if (error != cudaSuccess)
             return st_fail_cuda(h, error, "wait for the handle's previous stream");
     }
+    order->capture = id;
+    *order_out = order;
     return ncclSuccess;
 }
 
-static ncclResult_t leave_stream(symtuner_ar *h, cudaStream_t stream, unsigned long long capture)
+static ncclResult_t leave_stream(symtuner_ar *h, cudaStream_t stream, struct st_order *order)
 {
-    cudaError_t error = cudaEventRecord(h->last_done, stream);
+    cudaError_t error = cudaEventRecord(order->done, stream);
 
-    h->used = true;
-    h->last_stream = stream;
-    h->last_capture = capture;
+    order->used = true;
+    order->stream = stream;
     return error == cudaSuccess ? ncclSuccess : st_fail_cuda(h, error, "mark the end of the call");
 }
 
@@ -346,9 +353,9 @@ static ncclResult_t run_pieces(symtuner_ar *h, const struct st_ask *ask, const s
 static ncclResult_t run(symtuner_ar *h, const struct st_ask *ask, const struct buffers *b, size_t count,
                         cudaStream_t stream)
 {
-    struct st_choice   choice;
-    unsigned long long capture = 0;
-    ncclResult_t       result = choose(h, ask, &choice);
+    struct st_choice choice;
+    struct st_order *order = NULL;
+    ncclResult_t     result = choose(h, ask, &choice);
 
     if (result != ncclSuccess)
         return result;
@@ -362,10 +369,10 @@ static ncclResult_t run(symtuner_ar *h, const struct st_ask *ask, const struct b
 
         return error == cudaSuccess ? ncclSuccess : st_fail_cuda(h, error, "copy send to recv");
     }
-    result = enter_stream(h, stream, &capture);
+    result = enter_stream(h, stream, &order);
     if (result == ncclSuccess)
         result = run_pieces(h, ask, &choice, b, stream);
-    return result == ncclSuccess ? leave_stream(h, stream, capture) : result;
+    return result == ncclSuccess ? leave_stream(h, stream, order) : result;
 }
 
 static ncclResult_t all_reduce(const struct buffers *b, size_t count, int dtype, int op, symtuner_ar *h,

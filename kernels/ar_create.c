@@ -93,7 +93,9 @@ ncclResult_t st_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
     if (error != cudaSuccess)
         return st_fail_cuda(h, error, "allocate the counters");
     memset(h->mailbox, 0, sizeof *h->mailbox);
-    error = cudaEventCreateWithFlags(&h->last_done, cudaEventDisableTiming);
+    error = cudaEventCreateWithFlags(&h->eager.done, cudaEventDisableTiming);
+    if (error == cudaSuccess)
+        error = cudaEventCreateWithFlags(&h->captured.done, cudaEventDisableTiming);
     for (int i = 0; i < 2 + ST_COPY_PIECES && error == cudaSuccess; i++)
         error = cudaEventCreateWithFlags(&h->copy_event[i], cudaEventDisableTiming);
     if (error == cudaSuccess)
@@ -122,8 +124,10 @@ void st_rank_free(symtuner_ar *h)
     for (int i = 0; i < 2 + ST_COPY_PIECES; i++)
         if (h->copy_event[i] != NULL)
             cudaEventDestroy(h->copy_event[i]);
-    if (h->last_done != NULL)
-        cudaEventDestroy(h->last_done);
+    if (h->eager.done != NULL)
+        cudaEventDestroy(h->eager.done);
+    if (h->captured.done != NULL)
+        cudaEventDestroy(h->captured.done);
     cudaFree(h->state);
     if (h->mailbox != NULL)
         cudaFreeHost(h->mailbox);

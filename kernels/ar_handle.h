@@ -27,6 +27,14 @@ struct st_window {
     bool          ours;   /* registered by this library */
 };
 
+/* The stream of the latest call, and an event behind that call. */
+struct st_order {
+    unsigned long long capture; /* id of the capture it belongs to; 0: eager, or no call yet */
+    bool               used;
+    cudaStream_t       stream;
+    cudaEvent_t        done;
+};
+
 struct symtuner_ar {
     int                    ranks, me, device;
     int                    sms, on_device; /* multiprocessors; ranks of this group that share them */
@@ -51,11 +59,7 @@ struct symtuner_ar {
     uint32_t               stall_ns;
     int                    lag; /* 0: the table's */
     bool                   overlap;
-    /* stream order */
-    bool                   used;
-    cudaStream_t           last_stream;
-    cudaEvent_t            last_done;
-    unsigned long long     last_capture; /* 0: eager */
+    struct st_order        eager, captured; /* a graph cannot wait for work outside of it */
     /* copy engines */
     cudaStream_t           copy_stream;
     cudaEvent_t            copy_event[2 + ST_COPY_PIECES];

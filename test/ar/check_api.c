@@ -266,6 +266,14 @@ START_TEST(test_a_new_stream_waits_for_the_old_one)
     ck_assert_int_eq(fake.waits, 1);
     ON(b);
     ck_assert_int_eq(fake.waits, 2);
+    fake.capture = 6;
+    ON(a);
+    ck_assert_int_eq(fake.waits, 2);
+    fake.capture = 0; /* eager again: the last eager call was on b, whatever was captured since */
+    ON(b);
+    ck_assert_int_eq(fake.waits, 2);
+    ON(a);
+    ck_assert_int_eq(fake.waits, 3);
 #undef ON
 }
 END_TEST
