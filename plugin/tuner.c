@@ -145,9 +145,10 @@ nccl_abi_result st_tuner_close(void *ctx)
         return NCCL_ABI_SUCCESS;
     if (tuner->ledger)
         st_ledger_sums(tuner->ledger, &asked, &steered);
-    st_info("comm 0x%llx done: asked %llu times, rules decided %llu",
-            (unsigned long long)tuner->comm_id, (unsigned long long)asked,
-            (unsigned long long)steered);
+    if (st_ledger_tuner_closes(tuner->ledger))
+        st_info("comm 0x%llx done: asked %llu times, rules decided %llu",
+                (unsigned long long)tuner->comm_id, (unsigned long long)asked,
+                (unsigned long long)steered);
     st_ledger_close(tuner->ledger);
     free(tuner->index);
     free(tuner);
