@@ -2,6 +2,7 @@
 #include "plugin/profiler.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "plugin/env.h"
 #include "plugin/ledger.h"
@@ -39,17 +40,24 @@ nccl_abi_result st_profiler_open(int abi, uint64_t comm_id, int nodes, int ranks
     return NCCL_ABI_SUCCESS;
 }
 
-/* "AllReduce" ... as NCCL spells them; -1 for what no tuner sees (SendRecv, AlltoAll ...). Names
- * are told apart by the fewest letters: this runs for every call. */
+/* "AllReduce" ... as NCCL spells them; -1 for what no tuner sees (SendRecv, AlltoAll ...). At most
+ * two comparisons: this runs for every call. */
 static int parse_func(const char *func)
 {
-    if (func[0] == 'A' && func[1] == 'l' && func[2] == 'l')
-        return func[3] == 'R'                        ? SYMTUNER_ALLREDUCE
-               : func[3] == 'G' && func[9] == '\0' ? SYMTUNER_ALLGATHER
-                                                     : -1;
-    if (func[0] == 'R' && func[1] == 'e' && func[2] == 'd')
-        return func[6] == '\0' ? SYMTUNER_REDUCE : SYMTUNER_REDUCESCATTER;
-    return func[0] == 'B' ? SYMTUNER_BROADCAST : -1;
+    switch (func[0]) {
+    case 'A':
+        return strcmp(func, "AllReduce") == 0   ? SYMTUNER_ALLREDUCE
+               : strcmp(func, "AllGather") == 0 ? SYMTUNER_ALLGATHER
+                                                : -1;
+    case 'R':
+        return strcmp(func, "ReduceScatter") == 0 ? SYMTUNER_REDUCESCATTER
+               : strcmp(func, "Reduce") == 0      ? SYMTUNER_REDUCE
+                                                  : -1;
+    case 'B':
+        return strcmp(func, "Broadcast") == 0 ? SYMTUNER_BROADCAST : -1;
+    default:
+        return -1;
+    }
 }
 
 /* Bytes of "ncclFloat32" and the like by the first digit; 8-bit types and those that NCCL calls
