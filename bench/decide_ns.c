@@ -6,9 +6,10 @@
  *
  * The plugin reads its options once per process, so every variant is a copy of the library under a
  * name of its own, with its own state. All variants run in turns in one process on one CPU: a round
- * is 2000 single calls of each, over 64 different ones as a training step would repeat, timed by the time-stamp counter with fences around the call. What a
- * timing of nothing shows is printed as its own row and is part of every other row; "added" is
- * against the empty plugin, in which it cancels.
+ * is 2000 single calls of each, over 64 different ones as a training step would repeat them, timed by
+ * the time-stamp counter with fences around the call. What a timing of nothing shows is printed as
+ * its own row and is part of every other row; "added" is against the empty plugin, in which it
+ * cancels.
  */
 #include <dlfcn.h>
 #include <fcntl.h>

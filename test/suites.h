@@ -16,11 +16,11 @@
 
 /* Pure modules: these also run without fork (CK_FORK=no), for valgrind and gdb. */
 #define PURE_SUITES(X)                                                                             \
-    X(names) X(sizes) X(rules) X(golden) X(csv) X(match) X(lint) X(release) X(symmodel) X(gates)   \
-    X(steer) X(hazards) X(options) X(machine) X(explain) X(api) X(abi)
+    X(names) X(sizes) X(rules) X(golden) X(match) X(symmodel) X(gates) X(steer) X(options)         \
+    X(machine) X(api) X(abi)
 
 /* Modules that find something once per process: every test has a process of its own. */
-#define PROCESS_SUITES(X) X(log) X(process) X(env) X(tuner) X(profiler) X(ledger) X(alloc)
+#define PROCESS_SUITES(X) X(log) X(profiler) X(ledger) X(alloc)
 
 #define DECLARE(name) Suite *name##_suite(void) __attribute__((weak));
 PURE_SUITES(DECLARE)

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* check_api.c - include/symtuner.h: decisions, tables, explanations, hazards. */
+#include <string.h>
+
+#include "plugin/hazards.h"
+#include "plugin/process.h"
+#include "test/suites.h"
+#include "test/tables.h"
+
+static const struct symtuner_query usual = {
+    sizeof usual, 22809, SYMTUNER_ALLREDUCE, 4096, 8, 1, 1, 0, {"test box", 90, 1, 0}};
+
+static symtuner_rules *inlined(const char *text)
+{
+    char error[SYMTUNER_ERROR_MAX] = "";
+    symtuner_rules *rules = NULL;
+
+    ck_assert_msg(symtuner_rules_inline(text, &rules, error, sizeof error) == SYMTUNER_OK, "%s",
+                  error);
+    return rules;
+}
+
+START_TEST(test_a_decision_carries_all_of_its_rule)
+{
+    symtuner_rules *rules = inlined("process sym-ctas=12; reduce; allreduce bytes=..8KiB "
+                                    "prefer=general:ring/ll forbid=pat channels=4 chunk=64KiB "
+                                    "sym-ctas=8");
+    struct symtuner_decision d = {.struct_size = sizeof d};
+
+    ck_assert_int_eq(symtuner_decide(rules, &usual, &d), SYMTUNER_OK);
+    ck_assert_int_eq(d.rule, 2);
+    ck_assert_int_eq(d.line, 1);
+    ck_assert_str_eq(d.name, "inline:3");
+    ck_assert_int_eq(d.prefer, SYMTUNER_GENERAL);
+    ck_assert_int_eq(d.algo, SYMTUNER_RING);
+    ck_assert_int_eq(d.proto, SYMTUNER_LL);
+    ck_assert_uint_eq(d.forbid, 7u << 18);
+    ck_assert_int_eq(d.sym_ctas, 8);
+    ck_assert_int_eq(d.process_ctas, 12);
+    ck_assert_int_eq(d.channels, 4);
+    ck_assert_uint_eq(d.chunk, 65536);
+    symtuner_rules_free(rules);
+}
+END_TEST
+
+START_TEST(test_without_a_rule_nccl_decides)
+{
+    struct symtuner_decision d = {.struct_size = sizeof d};
+    float table[T_CELLS] = {1, 2, 3}, before[T_CELLS];
+    int channels = 0;
+
+    memcpy(before, table, sizeof table);
+    ck_assert_int_eq(symtuner_decide(NULL, &usual, &d), SYMTUNER_OK);
+    ck_assert_int_eq(d.rule, -1);
+    ck_assert_int_eq(d.line, 0);
+    ck_assert_str_eq(d.name, "");
+    ck_assert_int_eq(d.prefer, SYMTUNER_LEAVE);
+    ck_assert_int_eq(d.process_ctas, 0);
+    ck_assert_int_eq(symtuner_table_apply(&d, &usual, table, T_ALGOS, T_PROTOS, &channels), 0);
+    ck_assert(memcmp(table, before, sizeof table) == 0);
+}
+END_TEST
+
+#define BUT(member, value)                                                                         \
+    {                                                                                              \
+        sizeof(struct symtuner_query), 22809, SYMTUNER_ALLREDUCE, 4096, 8, 1, 1, 0,                \
+            {"", 0, -1, -1}, .member = value                                                       \
+    }
+/* a later initialiser wins, on purpose */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpragmas"
+#pragma GCC diagnostic ignored "-Wunknown-warning-option"
+#pragma GCC diagnostic ignored "-Woverride-init"
+#pragma GCC diagnostic ignored "-Winitializer-overrides"
+static const struct symtuner_query refused[] = {
+    BUT(struct_size, sizeof(struct symtuner_query) - 8), BUT(nccl, 22699), BUT(nccl, 0),
+    BUT(coll, SYMTUNER_COLLS), BUT(coll, (enum symtuner_coll)-1), BUT(ranks, 0), BUT(ranks, -4),
+    BUT(nodes, 0),
+};
+#pragma GCC diagnostic pop
+
+START_TEST(test_a_query_out_of_range_is_refused)
+{
+    struct symtuner_decision d = {.struct_size = sizeof d, .rule = 77};
+
+    ck_assert_int_eq(symtuner_decide(NULL, &refused[_i], &d), SYMTUNER_EINVAL);
+    ck_assert_int_eq(d.rule, 77); /* outputs are written on success only */
+}
+END_TEST
+
+START_TEST(test_an_older_caller_s_smaller_decision_is_not_overrun)
+{
+    struct symtuner_decision d = {.struct_size = offsetof(struct symtuner_decision, channels),
+                                  .channels = 99, .chunk = 98};
+    symtuner_rules *rules = inlined("allreduce channels=4 prefer=symmetric");
+
+    ck_assert_int_eq(symtuner_decide(rules, &usual, &d), SYMTUNER_OK);
+    ck_assert_int_eq(d.prefer, SYMTUNER_SYMMETRIC);
+    ck_assert_int_eq(d.channels, 99);
+    ck_assert_uint_eq(d.chunk, 98);
+    d.struct_size = sizeof d + 1; /* a newer one's is refused */
+    ck_assert_int_eq(symtuner_decide(rules, &usual, &d), SYMTUNER_EINVAL);
+    symtuner_rules_free(rules);
+}
+END_TEST
+
+START_TEST(test_a_probe_counts_the_bytes_of_one_rank)
+{
+    symtuner_rules *rules = inlined("allgather bytes=32768 prefer=symmetric");
+    struct symtuner_decision d = {.struct_size = sizeof d};
+    struct symtuner_query query = usual;
+
+    query.coll = SYMTUNER_ALLGATHER;
+    query.nccl = 23102;
+    query.pipe_ops = 0;
+    symtuner_decide(rules, &query, &d);
+    ck_assert_int_eq(d.rule, 0); /* 4096 of each of 8 ranks */
+    query.nccl = 22907; /* has no such probe */
+    symtuner_decide(rules, &query, &d);
+    ck_assert_int_eq(d.rule, -1);
+    symtuner_rules_free(rules);
+}
+END_TEST
+
+START_TEST(test_apply_says_whether_anything_changed)
+{
+    symtuner_rules *rules = inlined("allreduce prefer=general:ring/ll channels=4");
+    struct symtuner_decision d = {.struct_size = sizeof d};
+    float table[T_CELLS] = {8, 9, 10, 6, 7, 12, 5};
+    int channels = 0;
+
+    for (int i = 7; i < T_CELLS; i++)
+        table[i] = -1.0f;
+    symtuner_decide(rules, &usual, &d);
+    ck_assert_int_eq(symtuner_table_apply(&d, &usual, table, T_ALGOS, T_PROTOS, &channels), 1);
+    ck_assert(table[3] == 2.5f);
+    ck_assert_int_eq(channels, 4);
+    ck_assert_int_eq(symtuner_table_apply(&d, &usual, table, T_ALGOS, T_PROTOS, &channels), 0);
+    ck_assert(table[3] == 2.5f); /* asked twice, answered once */
+    symtuner_rules_free(rules);
+}
+END_TEST
+
+static const struct {
+    int nccl;
+    float table[T_CELLS];
+    int taken, algo, proto;
+} picks[] = {
+    {22809, {3, 2, 1}, 1, 0, 0},
+    {22809, {-1, -1, -1, -1, 5, 5, -1, -1, -1, -1, -1, -1, -1, -1, 5, -1, -1, -1, -1, -1, -1}, 1,
+     SYMTUNER_RING, SYMTUNER_LL128},
+    {23102, {-1, -1, -1, -1, 5, 5, -1, -1, -1, -1, -1, -1, -1, -1, 5, -1, -1, -1, -1, -1, -1}, 1,
+     SYMTUNER_NVLS, SYMTUNER_SIMPLE},
+};
+
+START_TEST(test_pick_takes_what_the_release_takes)
+{
+    int algo = -7, proto = -7;
+    float none[T_CELLS];
+
+    if (_i == 0) { /* nothing to take */
+        for (int i = 0; i < T_CELLS; i++)
+            none[i] = i % 2 ? -1.0f : INFINITY;
+        ck_assert_int_eq(symtuner_table_pick(22809, none, T_ALGOS, T_PROTOS, &algo, &proto), 0);
+        ck_assert_int_eq(algo, -7);
+        return;
+    }
+    ck_assert_int_eq(symtuner_table_pick(picks[_i].nccl, picks[_i].table, T_ALGOS, T_PROTOS, &algo,
+                                         &proto), picks[_i].taken);
+    ck_assert_int_eq(algo, picks[_i].algo);
+    ck_assert_int_eq(proto, picks[_i].proto);
+}
+END_TEST
+
+/* ---- explain -------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *rule;
+    int nccl;
+    const char *says;
+} explained[] = {
+    {"reduce", 22809, "No rule covers allreduce of 4096 bytes on 8 ranks: NCCL 2.28.9 decides."},
+    {"allreduce", 22809, "leaves algorithm and protocol alone."},
+    {"allreduce prefer=general:ring/ll", 22809, "makes ring/ll the cheapest entry"},
+    {"allreduce prefer=general:*/ll", 22809, "makes */ll the cheapest entry"},
+    {"allreduce prefer=registered", 22809, "Simple uses registered buffers"},
+    {"allreduce prefer=symmetric", 22809, "the table stays as it is"},
+    {"allreduce prefer=symmetric", 22902, "keeps a picked LL symmetric kernel."},
+    {"allreduce prefer=symmetric", 22907, "when one side is registered."},
+    {"allreduce prefer=symmetric", 23102, "only the LL probe is answered"},
+    {"allreduce channels=8", 22809, "Gives general kernels 8 channels."},
+    {"allreduce channels=8", 23102, "Caps general kernels at 8 channels."},
+    {"allreduce chunk=64KiB", 22809, "Its chunk size needs NCCL 2.30 and is ignored."},
+    {"allreduce chunk=64KiB", 23003, "Sets the chunk to 65536 bytes."},
+    {"allreduce forbid=pat", 22809, "Forbids pat/ll. Forbids pat/ll128. Forbids pat/simple."},
+    {"allreduce sym-ctas=8", 22809, "works per call from NCCL 2.29.7 on"},
+    {"process sym-ctas=16", 22809, "Symmetric kernels of the process get 16 CTAs."},
+};
+
+START_TEST(test_an_explanation_says_what_the_release_allows)
+{
+    symtuner_rules *rules = inlined(explained[_i].rule);
+    struct symtuner_decision d = {.struct_size = sizeof d};
+    struct symtuner_query query = usual;
+    char text[4096];
+    int length;
+
+    query.nccl = explained[_i].nccl;
+    symtuner_decide(rules, &query, &d);
+    length = symtuner_explain(rules, &query, &d, text, sizeof text);
+    ck_assert_msg(strstr(text, explained[_i].says), "\"%s\" not in: %s", explained[_i].says, text);
+    ck_assert_uint_eq(strlen(text), (size_t)length);
+    for (size_t size = 0; size <= (size_t)length + 1; size += 7) { /* any buffer is enough */
+        char small[4096];
+
+        memset(small, 'z', sizeof small);
+        ck_assert_int_eq(symtuner_explain(rules, &query, &d, small, size), length);
+        ck_assert_int_eq(small[size], 'z');
+        ck_assert(size == 0 || strncmp(small, text, strlen(small)) == 0);
+    }
+    symtuner_rules_free(rules);
+}
+END_TEST
+
+/* ---- hazards, defaults ---------------------------------------------------------------------- */
+
+static const struct {
+    int nccl, count, plain;
+} dangers[] = {
+    {22707, 0, 0}, {22802, 0, 0}, {22803, 1, 0}, {22907, 1, 0}, {23003, 2, 1},
+    {23006, 2, 1}, {23007, 1, 1}, {23102, 1, 1}, {23200, 0, 0}, {23206, 0, 0},
+};
+
+START_TEST(test_each_release_names_its_own_hazards)
+{
+    int count = 0, plain = 0;
+    const struct st_hazard *hazard;
+
+    for (; (hazard = st_hazard_get(dangers[_i].nccl, count)); count++)
+        plain += hazard->plain;
+    ck_assert_msg(count == dangers[_i].count && plain == dangers[_i].plain,
+                  "NCCL %d: %d hazards, %d in plain use", dangers[_i].nccl, count, plain);
+}
+END_TEST
+
+START_TEST(test_the_built_in_rules_are_legal_and_name_machine_and_release)
+{
+    const symtuner_rules *rules = st_defaults();
+    char text[SYMTUNER_ERROR_MAX];
+
+    ck_assert_ptr_nonnull(rules);
+    ck_assert_msg(!symtuner_rules_lint(rules, 0, text, sizeof text), "%s", text);
+    for (int i = 0; i < rules->count; i++) {
+        ck_assert(rules->rule[i].process);
+        ck_assert_str_ne(rules->rule[i].gpu, "");
+        ck_assert_int_ge(rules->rule[i].links, 0);
+        ck_assert_int_ge(rules->rule[i].multicast, 0);
+        ck_assert_uint_ge(rules->rule[i].nccl.lo, 22703); /* an open end would be a guess */
+        ck_assert_uint_lt(rules->rule[i].nccl.hi, 30000);
+    }
+}
+END_TEST
+
+Suite *api_suite(void)
+{
+    Suite *suite = suite_create("api");
+    TCase *decide = tcase_create("decide"), *table = tcase_create("table");
+    TCase *explain = tcase_create("explain"), *known = tcase_create("built in");
+
+    tcase_add_test(decide, test_a_decision_carries_all_of_its_rule);
+    tcase_add_test(decide, test_without_a_rule_nccl_decides);
+    t_add_rows(decide, test_a_query_out_of_range_is_refused, refused);
+    tcase_add_test(decide, test_an_older_caller_s_smaller_decision_is_not_overrun);
+    tcase_add_test(decide, test_a_probe_counts_the_bytes_of_one_rank);
+    tcase_add_test(table, test_apply_says_whether_anything_changed);
+    t_add_rows(table, test_pick_takes_what_the_release_takes, picks);
+    t_add_rows(explain, test_an_explanation_says_what_the_release_allows, explained);
+    t_add_rows(known, test_each_release_names_its_own_hazards, dangers);
+    tcase_add_test(known, test_the_built_in_rules_are_legal_and_name_machine_and_release);
+    suite_add_tcase(suite, decide);
+    suite_add_tcase(suite, table);
+    suite_add_tcase(suite, explain);
+    suite_add_tcase(suite, known);
+    return suite;
+}

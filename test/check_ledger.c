@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* check_ledger.c - counting from many threads, sharing, files, the signal. */
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "plugin/ledger.h"
+#include "plugin/log.h"
+#include "test/messages.h"
+#include "test/suites.h"
+
+static char path[64];
+
+static void remove_file(void)
+{
+    unlink(path);
+}
+
+static void want_ledger(void)
+{
+    int fd;
+
+    strcpy(path, "/tmp/symtuner-check-XXXXXX");
+    fd = mkstemp(path);
+    ck_assert_int_ge(fd, 0);
+    close(fd);
+    atexit(remove_file);
+    setenv("SYMTUNER_LEDGER", path, 1);
+    setenv("SYMTUNER_MACHINE", "gpu=x", 1);
+}
+
+static const char *content(void)
+{
+    static char text[1 << 20];
+    FILE *file = fopen(path, "r");
+
+    ck_assert_ptr_nonnull(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    return text;
+}
+
+static int occurrences(const char *text, const char *what)
+{
+    int count = 0;
+
+    for (const char *at = text; (at = strstr(at, what)); at++)
+        count++;
+    return count;
+}
+
+START_TEST(test_buckets_are_powers_of_two)
+{
+    ck_assert_int_eq(st_ledger_bucket(0), 0);
+    ck_assert_int_eq(st_ledger_bucket(1), 0);
+    ck_assert_int_eq(st_ledger_bucket(2), 1);
+    ck_assert_int_eq(st_ledger_bucket(4095), 11);
+    ck_assert_int_eq(st_ledger_bucket(4096), 12);
+    ck_assert_int_eq(st_ledger_bucket(UINT64_MAX), ST_BUCKETS - 1);
+}
+END_TEST
+
+enum { THREADS = 16, EACH = 50000 };
+
+static void *count_many(void *argument)
+{
+    struct st_ledger *ledger = argument;
+
+    for (int i = 0; i < EACH; i++)
+        st_ledger_add(ledger, &ledger->asked[SYMTUNER_ALLREDUCE][i % 4][i & 1]
+                                            [i % 3 ? ST_VERDICT_GENERAL : ST_VERDICT_NO_RULE]);
+    return NULL;
+}
+
+START_TEST(test_no_count_of_sixteen_threads_is_lost)
+{
+    struct st_ledger *ledger = st_ledger_open(3, 16, 1);
+    uint64_t asked, steered, per_thread = 0;
+    pthread_t thread[THREADS];
+
+    for (int i = 0; i < EACH; i++)
+        per_thread += i % 3 != 0;
+    for (int t = 0; t < THREADS; t++)
+        ck_assert_int_eq(pthread_create(&thread[t], NULL, count_many, ledger), 0);
+    for (int t = 0; t < THREADS; t++)
+        pthread_join(thread[t], NULL);
+    st_ledger_sums(ledger, &asked, &steered);
+    ck_assert_uint_eq(asked, (uint64_t)THREADS * EACH);
+    ck_assert_uint_eq(steered, THREADS * per_thread);
+    st_ledger_close(ledger);
+}
+END_TEST
+
+START_TEST(test_an_owner_that_left_leaves_its_counts)
+{
+    struct st_ledger *ledger = st_ledger_open(3, 2, 1);
+    uint64_t asked, steered;
+    pthread_t thread;
+
+    for (int i = 0; i < 3; i++) { /* the first owns; the next may get its thread pointer */
+        ck_assert_int_eq(pthread_create(&thread, NULL, count_many, ledger), 0);
+        pthread_join(thread, NULL);
+    }
+    count_many(ledger);
+    st_ledger_sums(ledger, &asked, &steered);
+    ck_assert_uint_eq(asked, 4ull * EACH);
+    st_ledger_close(ledger);
+}
+END_TEST
+
+START_TEST(test_users_of_one_communicator_share_one_text)
+{
+    struct st_ledger *tuner, *second, *profiler, *other, *nameless;
+
+    want_ledger();
+    tuner = st_ledger_open(7, 2, 1);
+    second = st_ledger_open(7, 2, 1);
+    profiler = st_ledger_open(7, 2, 1);
+    ck_assert(st_ledger_tuner_opens(tuner));
+    ck_assert(!st_ledger_tuner_opens(second)); /* says its line for both */
+    other = st_ledger_open(8, 2, 1);
+    nameless = st_ledger_open(0, 2, 1);
+    ck_assert_ptr_eq(tuner, second);
+    ck_assert_ptr_eq(tuner, profiler);
+    ck_assert_ptr_ne(tuner, other);
+    ck_assert_ptr_ne(nameless, st_ledger_open(0, 2, 1)); /* v4 knows no id: never shared */
+    ck_assert(!st_ledger_tuner_closes(tuner));
+    ck_assert(st_ledger_tuner_closes(second));
+    st_ledger_close(tuner);
+    st_ledger_close(second);
+    ck_assert_str_eq(content(), "");
+    st_ledger_close(profiler); /* the last one writes */
+    ck_assert_int_eq(occurrences(content(), "comm id=0x0000000000000007 ranks=2 nodes=1 local=2"),
+                     1);
+    st_ledger_close(other);
+    ck_assert_int_eq(occurrences(content(), "\nend\n"), 2);
+    st_ledger_close(NULL);
+}
+END_TEST
+
+static const struct {
+    const char *pattern;
+    int with_pid; /* -1: the pattern is the name */
+} names[] = {{"%p", 1}, {"a%%p", -1}, {"x%h%p", 1}, {"100%", -1}};
+
+START_TEST(test_a_file_name_may_hold_process_and_host)
+{
+    char folder[] = "/tmp/symtuner-check-XXXXXX", pattern[128], command[256], pid[16];
+    FILE *list;
+    char name[256] = "";
+
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(pattern, sizeof pattern, "%s/%s", folder, names[_i].pattern);
+    snprintf(pid, sizeof pid, "%d", (int)getpid());
+    setenv("SYMTUNER_LEDGER", pattern, 1);
+    st_ledger_close(st_ledger_open(1, 2, 1));
+    snprintf(command, sizeof command, "ls %s; rm -r %s", folder, folder);
+    list = popen(command, "r");
+    ck_assert_ptr_nonnull(fgets(name, sizeof name, list));
+    pclose(list);
+    name[strcspn(name, "\n")] = '\0';
+    if (names[_i].with_pid == 1)
+        ck_assert_msg(strstr(name, pid) && !strchr(name, '%'), "%s became %s", names[_i].pattern,
+                      name);
+    else
+        ck_assert_str_eq(name, strcmp(names[_i].pattern, "a%%p") == 0 ? "a%p" : "100%");
+}
+END_TEST
+
+START_TEST(test_the_signal_appends_the_counters_at_once)
+{
+    struct st_ledger *ledger;
+    struct sigaction action;
+
+    want_ledger();
+    setenv("SYMTUNER_LEDGER_SIGNAL", "USR1", 1);
+    ledger = st_ledger_open(5, 2, 1);
+    st_ledger_add(ledger, &ledger->asked[SYMTUNER_ALLREDUCE][3][0][ST_VERDICT_NO_RULE]);
+    st_ledger_listen(&st_process()->options);
+    st_ledger_listen(&st_process()->options); /* once is enough */
+    sigaction(SIGUSR1, NULL, &action);
+    ck_assert(action.sa_handler != SIG_DFL);
+    raise(SIGUSR1);
+    for (int wait = 0; wait < 500 && !strstr(content(), "end\n"); wait++)
+        usleep(10000);
+    ck_assert_int_eq(occurrences(content(), "asked coll=allreduce bytes=8..15 registered=0 "
+                                            "verdict=no-rule count=1\n"), 1);
+    st_ledger_close(ledger);
+    ck_assert_int_eq(occurrences(content(), "\nend\n"), 2);
+}
+END_TEST
+
+START_TEST(test_an_unwritable_file_is_a_warning)
+{
+    setenv("SYMTUNER_LEDGER", "/nonexistent/x", 1);
+    setenv("NCCL_DEBUG", "WARN", 1);
+    st_log_use(keep_message);
+    st_ledger_close(st_ledger_open(1, 2, 1));
+    ck_assert_int_eq(messages.warnings, 1);
+    ck_assert_msg(strstr(messages.text, "/nonexistent/x: No such file or directory"), "%s",
+                  messages.text);
+}
+END_TEST
+
+Suite *ledger_suite(void)
+{
+    Suite *suite = suite_create("ledger");
+    TCase *count = tcase_create("counting"), *text = tcase_create("text");
+
+    tcase_set_timeout(count, 60);
+    tcase_set_timeout(text, 60);
+    tcase_add_test(count, test_buckets_are_powers_of_two);
+    tcase_add_test(count, test_no_count_of_sixteen_threads_is_lost);
+    tcase_add_test(count, test_an_owner_that_left_leaves_its_counts);
+    tcase_add_test(text, test_users_of_one_communicator_share_one_text);
+    t_add_rows(text, test_a_file_name_may_hold_process_and_host, names);
+    tcase_add_test(text, test_the_signal_appends_the_counters_at_once);
+    tcase_add_test(text, test_an_unwritable_file_is_a_warning);
+    suite_add_tcase(suite, count);
+    suite_add_tcase(suite, text);
+    return suite;
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* check_options.c - the SYMTUNER_* variables. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "plugin/options.h"
+#include "symtuner.h"
+#include "test/suites.h"
+
+static void forget_all(void)
+{
+    struct symtuner_option row;
+
+    for (int i = 0; symtuner_option_get(i, &row); i++)
+        unsetenv(row.name);
+}
+
+START_TEST(test_every_row_is_complete_and_its_default_legal)
+{
+    struct st_options options;
+    struct symtuner_option row;
+    char error[256] = "";
+    int rows = 0;
+
+    for (; symtuner_option_get(rows, &row); rows++) {
+        ck_assert_int_eq(strncmp(row.name, "SYMTUNER_", 9), 0);
+        ck_assert_uint_gt(strlen(row.help), 20);
+        setenv(row.name, row.fallback, 1);
+    }
+    ck_assert_int_ge(rows, 10);
+    ck_assert_int_eq(symtuner_option_get(-1, &row), 0);
+    ck_assert_msg(st_options_read(&options, error, sizeof error), "%s", error);
+    forget_all();
+}
+END_TEST
+
+START_TEST(test_without_variables_the_defaults_hold)
+{
+    struct st_options options;
+    char error[256] = "";
+
+    forget_all();
+    ck_assert_msg(st_options_read(&options, error, sizeof error), "%s", error);
+    ck_assert_str_eq(options.mode, "steer");
+    ck_assert_str_eq(options.rules, "");
+    ck_assert_str_eq(options.setenv, "1");
+    ck_assert_str_eq(options.strict, "0");
+    ck_assert_str_eq(options.percall, "0");
+    ck_assert_str_eq(options.log, "info");
+}
+END_TEST
+
+static const struct {
+    const char *name, *value, *error; /* NULL: fine */
+} settings[] = {
+    {"SYMTUNER_MODE", "observe", NULL},
+    {"SYMTUNER_MODE", "off", NULL},
+    {"SYMTUNER_MODE", "", "SYMTUNER_MODE=: write one of steer|observe|off; using \"steer\""},
+    {"SYMTUNER_MODE", "obs", "SYMTUNER_MODE=obs: write one of steer|observe|off; using \"steer\""},
+    {"SYMTUNER_MODE", "OFF", "SYMTUNER_MODE=OFF: write one of steer|observe|off; using \"steer\""},
+    {"SYMTUNER_STRICT", "yes", "SYMTUNER_STRICT=yes: write one of 1|0; using \"0\""},
+    {"SYMTUNER_LEDGER_SIGNAL", "", NULL},
+    {"SYMTUNER_LEDGER_SIGNAL", "USR2", NULL},
+    {"SYMTUNER_LEDGER_SIGNAL", "9", "SYMTUNER_LEDGER_SIGNAL=9: write one of |USR1|USR2; using "
+                                    "\"\""},
+    {"SYMTUNER_RULES", "any text at all", NULL},
+    {"SYMTUNER_AR_ANYTHING", "1", NULL}, /* the kernel library's */
+    {"SYMTUNER", "1", NULL},
+    {"SYMTUNER_LEGER", "x", "SYMTUNER_LEGER: no such variable; did you mean SYMTUNER_LEDGER; "
+                            "`symtuner env` lists them"},
+    {"SYMTUNER_QWERTZUIOP", "x", "SYMTUNER_QWERTZUIOP: no such variable; `symtuner env` lists them"},
+};
+
+START_TEST(test_a_setting_is_taken_or_named)
+{
+    struct st_options options;
+    char error[256] = "";
+    int fine;
+
+    forget_all();
+    setenv(settings[_i].name, settings[_i].value, 1);
+    fine = st_options_read(&options, error, sizeof error);
+    unsetenv(settings[_i].name);
+    ck_assert_str_eq(error, settings[_i].error ? settings[_i].error : "");
+    ck_assert_int_eq(fine, settings[_i].error == NULL);
+    if (!fine)
+        ck_assert_str_eq(options.mode, "steer");
+}
+END_TEST
+
+Suite *options_suite(void)
+{
+    Suite *suite = suite_create("options");
+    TCase *table = tcase_create("table"), *values = tcase_create("values");
+
+    tcase_add_test(table, test_every_row_is_complete_and_its_default_legal);
+    tcase_add_test(table, test_without_variables_the_defaults_hold);
+    t_add_rows(values, test_a_setting_is_taken_or_named, settings);
+    suite_add_tcase(suite, table);
+    suite_add_tcase(suite, values);
+    return suite;
+}

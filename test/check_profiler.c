@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* check_profiler.c - events of every interface version, counted under the right name and size. */
+#include <stdlib.h>
+
+#include "plugin/ledger.h"
+#include "plugin/profiler.h"
+#include "test/messages.h"
+#include "test/suites.h"
+
+static void want_events(void)
+{
+    setenv("SYMTUNER_LEDGER", "/dev/null", 1);
+    setenv("SYMTUNER_MACHINE", "gpu=x", 1);
+}
+
+static uint64_t ran(const struct st_ledger *ledger, int coll, uint64_t bytes, enum st_ran what)
+{
+    return st_ledger_read(&ledger->ran[coll][st_ledger_bucket(bytes)][what]);
+}
+
+/* As NCCL 2.27 to 2.32 spell functions and types. */
+static const struct {
+    const char *func, *datatype;
+    size_t count;
+    int coll; /* -1: no tuner sees it */
+    uint64_t bytes;
+} calls[] = {
+    {"AllReduce", "ncclFloat32", 1024, SYMTUNER_ALLREDUCE, 4096},
+    {"AllReduce", "ncclBfloat16", 1024, SYMTUNER_ALLREDUCE, 2048},
+    {"AllReduce", "ncclFloat16", 1024, SYMTUNER_ALLREDUCE, 2048},
+    {"AllReduce", "ncclFloat64", 1024, SYMTUNER_ALLREDUCE, 8192},
+    {"AllReduce", "ncclInt8", 1024, SYMTUNER_ALLREDUCE, 1024},
+    {"AllReduce", "ncclInt32", 1024, SYMTUNER_ALLREDUCE, 4096},
+    {"AllReduce", "ncclUint64", 1024, SYMTUNER_ALLREDUCE, 8192},
+    {"AllReduce", "ncclFloat8e4m3", 1024, SYMTUNER_ALLREDUCE, 1024},
+    {"AllReduce", "ncclFloat8e5m2", 1024, SYMTUNER_ALLREDUCE, 1024},
+    {"AllReduce", "Unknown", 1024, SYMTUNER_ALLREDUCE, 1024},
+    {"AllReduce", "", 1024, SYMTUNER_ALLREDUCE, 1024},
+    {"AllGather", "ncclFloat32", 1024, SYMTUNER_ALLGATHER, 32768},
+    {"ReduceScatter", "ncclFloat32", 1024, SYMTUNER_REDUCESCATTER, 32768},
+    {"Reduce", "ncclFloat32", 1024, SYMTUNER_REDUCE, 4096},
+    {"Broadcast", "ncclFloat32", 1024, SYMTUNER_BROADCAST, 4096},
+    {"AllGatherV", "ncclFloat32", 1024, -1, 0},
+    {"AlltoAll", "ncclFloat32", 1024, -1, 0},
+    {"SendRecv", "ncclFloat32", 1024, -1, 0},
+    {"Send", "ncclFloat32", 1024, -1, 0},
+    {"Recv", "ncclFloat32", 1024, -1, 0},
+    {"Gather", "ncclFloat32", 1024, -1, 0},
+    {"Scatter", "ncclFloat32", 1024, -1, 0},
+    {"PutSignal", "ncclFloat32", 1024, -1, 0},
+    {"WaitSignal", "ncclFloat32", 1024, -1, 0},
+    {"A", "ncclFloat32", 1024, -1, 0},
+    {"Red", "ncclFloat32", 1024, -1, 0},
+    {"", "ncclFloat32", 1024, -1, 0},
+    {NULL, "ncclFloat32", 1024, -1, 0},
+    {"AllReduce", NULL, 1024, -1, 0},
+};
+
+static uint64_t ran_at_all(const struct st_ledger *ledger)
+{
+    uint64_t sum = 0;
+
+    for (int c = 0; c < SYMTUNER_COLLS; c++)
+        for (int b = 0; b < ST_BUCKETS; b++)
+            for (int r = 0; r < ST_RANS; r++)
+                sum += st_ledger_read(&ledger->ran[c][b][r]);
+    return sum;
+}
+
+START_TEST(test_a_call_is_counted_under_its_name_and_size)
+{
+    struct nccl_abi_event_v5 event = {.type = NCCL_ABI_EV_COLL_API,
+                                      .u.api = {calls[_i].func, calls[_i].count,
+                                                calls[_i].datatype, 0, NULL, false}};
+    struct st_ledger *ledger;
+    void *profiler, *handle = &event;
+    int mask = 0;
+
+    want_events();
+    ck_assert_int_eq(st_profiler_open(5, 7, 1, 8, NULL, &mask, &profiler), 0);
+    ledger = st_ledger_open(7, 8, 1);
+    ck_assert_int_eq(st_profiler_event_v5(profiler, &handle, &event), 0);
+    ck_assert_ptr_null(handle);
+    if (calls[_i].coll >= 0)
+        ck_assert_uint_eq(ran(ledger, calls[_i].coll, calls[_i].bytes, ST_RAN_CALLED), 1);
+    ck_assert_uint_eq(ran_at_all(ledger), calls[_i].coll >= 0);
+    st_ledger_close(ledger);
+    st_profiler_close(profiler);
+}
+END_TEST
+
+/* NCCL reads the mask as the set of events to send; each version knows more kinds. */
+static const int masks[] = {
+    [4] = NCCL_ABI_EV_COLL,
+    [5] = NCCL_ABI_EV_COLL | NCCL_ABI_EV_COLL_API,
+    [6] = NCCL_ABI_EV_COLL | NCCL_ABI_EV_COLL_API | NCCL_ABI_EV_CE_COLL,
+    [7] = NCCL_ABI_EV_COLL | NCCL_ABI_EV_COLL_API | NCCL_ABI_EV_CE_COLL,
+};
+
+START_TEST(test_each_version_asks_for_the_events_that_it_has)
+{
+    void *profiler;
+    int mask = -1;
+
+    want_events();
+    ck_assert_int_eq(st_profiler_open(_i, 7, 1, 8, NULL, &mask, &profiler), 0);
+    ck_assert_int_eq(mask, masks[_i]);
+    st_profiler_close(profiler);
+}
+END_TEST
+
+START_TEST(test_without_a_ledger_nothing_is_asked_for)
+{
+    void *profiler = &profiler;
+    int mask = -1;
+
+    unsetenv("SYMTUNER_LEDGER");
+    ck_assert_int_eq(st_profiler_open(7, 7, 1, 8, NULL, &mask, &profiler), 0);
+    ck_assert_int_eq(mask, 0);
+    ck_assert_ptr_null(profiler);
+    ck_assert_int_eq(st_profiler_close(NULL), 0);
+    ck_assert_int_eq(st_profiler_stop(NULL), 0);
+    ck_assert_int_eq(st_profiler_state(NULL, 0, NULL), 0);
+}
+END_TEST
+
+START_TEST(test_kinds_of_events_are_told_apart)
+{
+    struct nccl_abi_ev_coll coll = {.func = "AllReduce", .count = 1024, .datatype = "ncclFloat32",
+                                    .algo = "RING", .proto = "LL"};
+    struct nccl_abi_event_v4 v4 = {.type = NCCL_ABI_EV_COLL, .coll = coll};
+    struct nccl_abi_event_v5 event = {.type = NCCL_ABI_EV_COLL, .u.coll = coll};
+    struct st_ledger *ledger;
+    void *profiler, *handle;
+    int mask;
+
+    want_events();
+    st_profiler_open(7, 7, 1, 8, NULL, &mask, &profiler);
+    ledger = st_ledger_open(7, 8, 1);
+    st_profiler_event_v4(profiler, &handle, &v4);
+    st_profiler_event_v5(profiler, &handle, &event);
+    event.u.coll_v7 = (struct nccl_abi_ev_coll_v7){coll, NULL, NULL, false};
+    st_profiler_event_v7(profiler, &handle, &event);
+    ck_assert_uint_eq(ran(ledger, SYMTUNER_ALLREDUCE, 4096, ST_RAN_GENERAL), 3);
+    event.u.coll_v7.is_sym = true;
+    st_profiler_event_v7(profiler, &handle, &event);
+    ck_assert_uint_eq(ran(ledger, SYMTUNER_ALLREDUCE, 4096, ST_RAN_SYMMETRIC), 1);
+    event.type = NCCL_ABI_EV_CE_COLL;
+    st_profiler_event_v7(profiler, &handle, &event);
+    ck_assert_uint_eq(ran(ledger, SYMTUNER_ALLREDUCE, 4096, ST_RAN_CE), 1);
+    event.type = NCCL_ABI_EV_COLL_API;
+    event.u.api = (struct nccl_abi_ev_coll_api){"AllReduce", 1024, "ncclFloat32", 0, NULL, true};
+    st_profiler_event_v7(profiler, &handle, &event);
+    ck_assert_uint_eq(ran(ledger, SYMTUNER_ALLREDUCE, 4096, ST_RAN_CAPTURED), 1);
+    event.type = 1; /* Group: never asked for, never counted */
+    st_profiler_event_v7(profiler, &handle, &event);
+    ck_assert_uint_eq(ran_at_all(ledger), 6);
+    st_ledger_close(ledger);
+    st_profiler_close(profiler);
+}
+END_TEST
+
+Suite *profiler_suite(void)
+{
+    Suite *suite = suite_create("profiler");
+    TCase *events = tcase_create("events"), *mask = tcase_create("mask");
+
+    t_add_rows(events, test_a_call_is_counted_under_its_name_and_size, calls);
+    tcase_add_test(events, test_kinds_of_events_are_told_apart);
+    tcase_add_loop_test(mask, test_each_version_asks_for_the_events_that_it_has, 4, 8);
+    tcase_add_test(mask, test_without_a_ledger_nothing_is_asked_for);
+    suite_add_tcase(suite, events);
+    suite_add_tcase(suite, mask);
+    return suite;
+}
