@@ -5,10 +5,11 @@
  *
  *   ar_smoke [-n ranks] [-g gpus] [-t peer|host] [-s seed] [-r rounds]
  *
- * All ranks live in this process, rank i on GPU i modulo gpus, so one GPU is enough (-g 1). Each round
- * draws kernel, type, operator, count, alignment and placement at random; inputs are small integers
- * that differ per rank and position, so every type must hit the expected bytes exactly; outputs are
- * poisoned before and inputs overwritten right after. Exit 0: all right, 1: wrong, 77: no GPU.
+ * All ranks live in this process, rank i on GPU i modulo gpus, so one GPU is enough (-g 1). Each
+ * round draws kernel, type, operator, count, alignment and placement at random; inputs are small
+ * integers that differ per rank and position, so every type must hit the expected bytes exactly;
+ * outputs are poisoned before and inputs overwritten right after. Exit 0: all right, 1: wrong, 77:
+ * no GPU.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,13 +23,13 @@
 
 static const struct {
     const char *name;
-    int         bytes, exponent, mantissa; /* exponent 0: integer or native float */
-    int         is_signed, limit;
+    int bytes, exponent, mantissa; /* exponent 0: integer or native float */
+    int is_signed, limit;
 } types[] = {
-    {"i8", 1, 0, 0, 1, 4},    {"u8", 1, 0, 0, 0, 4},    {"i32", 4, 0, 0, 1, 9},
-    {"u32", 4, 0, 0, 0, 9},   {"i64", 8, 0, 0, 1, 9},   {"u64", 8, 0, 0, 0, 9},
-    {"f16", 2, 5, 10, 1, 4},  {"f32", 4, 8, 23, 1, 99}, {"f64", 8, 11, 52, 1, 99},
-    {"bf16", 2, 8, 7, 1, 4},  {"e4m3", 1, 4, 3, 1, 1},  {"e5m2", 1, 5, 2, 1, 1},
+    {"i8", 1, 0, 0, 1, 4},   {"u8", 1, 0, 0, 0, 4},    {"i32", 4, 0, 0, 1, 9},
+    {"u32", 4, 0, 0, 0, 9},  {"i64", 8, 0, 0, 1, 9},   {"u64", 8, 0, 0, 0, 9},
+    {"f16", 2, 5, 10, 1, 4}, {"f32", 4, 8, 23, 1, 99}, {"f64", 8, 11, 52, 1, 99},
+    {"bf16", 2, 8, 7, 1, 4}, {"e4m3", 1, 4, 3, 1, 1},  {"e5m2", 1, 5, 2, 1, 1},
 };
 static const char *const op_names[] = {"sum", "prod", "max", "min", "avg"};
 
@@ -40,21 +41,21 @@ static unsigned draw(unsigned below)
     return (unsigned)(rng >> 33) % below;
 }
 
-#define CUDA(call)                                                                                  \
-    do {                                                                                            \
-        cudaError_t e_ = (call);                                                                    \
-        if (e_ != cudaSuccess) {                                                                    \
-            fprintf(stderr, "ar_smoke: %s: %s\n", #call, cudaGetErrorString(e_));                   \
-            exit(1);                                                                                \
-        }                                                                                           \
+#define CUDA(call)                                                                                 \
+    do {                                                                                           \
+        cudaError_t e_ = (call);                                                                   \
+        if (e_ != cudaSuccess) {                                                                   \
+            fprintf(stderr, "ar_smoke: %s: %s\n", #call, cudaGetErrorString(e_));                  \
+            exit(1);                                                                               \
+        }                                                                                          \
     } while (0)
 
 /* The bits of a value that the type holds exactly. */
 static unsigned long long encode(int type, double v)
 {
-    int                e = 0, m = types[type].mantissa, bias = (1 << (types[type].exponent - 1)) - 1;
+    int e = 0, m = types[type].mantissa, bias = (1 << (types[type].exponent - 1)) - 1;
     unsigned long long sign = v < 0;
-    double             x = v < 0 ? -v : v;
+    double x = v < 0 ? -v : v;
 
     if (types[type].exponent == 0)
         return (unsigned long long)(long long)v;
@@ -71,7 +72,7 @@ static unsigned long long encode(int type, double v)
 static double value(int type, int op, int rank, size_t at, unsigned salt)
 {
     unsigned h = (unsigned)at * 2654435761u ^ (unsigned)rank * 40503u * 65537u ^ salt * 2246822519u;
-    int      limit = types[type].limit;
+    int limit = types[type].limit;
 
     h = (h ^ h >> 15) * 2246822519u;
     h ^= h >> 13;
@@ -83,7 +84,7 @@ static double value(int type, int op, int rank, size_t at, unsigned salt)
 
 static unsigned long long expected(int type, int op, int ranks, size_t at, unsigned salt)
 {
-    double    acc = value(type, op, 0, at, salt);
+    double acc = value(type, op, 0, at, salt);
     long long whole;
 
     for (int r = 1; r < ranks; r++) {
@@ -101,15 +102,15 @@ static unsigned long long expected(int type, int op, int ranks, size_t at, unsig
 }
 
 struct rank {
-    symtuner_ar  *handle;
-    int           gpu;
-    cudaStream_t  stream;
-    char         *plain[2], *mapped[2]; /* send, recv; not registered and registered */
+    symtuner_ar *handle;
+    int gpu;
+    cudaStream_t stream;
+    char *plain[2], *mapped[2]; /* send, recv; not registered and registered */
     unsigned char *host;
 };
 
-static int check_rank(const struct rank *k, const char *recv, int type, int op, int ranks, size_t count,
-                      unsigned salt, const char *label)
+static int check_rank(const struct rank *k, const char *recv, int type, int op, int ranks,
+                      size_t count, unsigned salt, const char *label)
 {
     size_t bytes = count * (size_t)types[type].bytes, wrong = 0;
 
@@ -128,13 +129,15 @@ static int check_rank(const struct rank *k, const char *recv, int type, int op, 
         memcpy(&got, k->host + GUARD + i * (size_t)types[type].bytes, (size_t)types[type].bytes);
         if ((want & mask) != got) {
             if (wrong++ == 0)
-                printf("WRONG %s: element %zu is %llx, expected %llx\n", label, i, got, want & mask);
+                printf("WRONG %s: element %zu is %llx, expected %llx\n", label, i, got,
+                       want & mask);
         }
     }
     return wrong != 0;
 }
 
-static void fill(const struct rank *k, char *send, int rank, int type, int op, size_t count, unsigned salt)
+static void fill(const struct rank *k, char *send, int rank, int type, int op, size_t count,
+                 unsigned salt)
 {
     for (size_t i = 0; i < count; i++) {
         unsigned long long v = encode(type, value(type, op, rank, i, salt));
@@ -148,19 +151,20 @@ static void fill(const struct rank *k, char *send, int rank, int type, int op, s
 static int one_round(struct rank *ranks, int n, const char *kernel, unsigned salt)
 {
     static const int spans[] = {40, 600, 5000, 70000, 600000, 4u << 20};
-    int              type = (int)draw(12), op = (int)draw(5), place = (int)draw(3), bad = 0;
-    size_t           size = (size_t)types[type].bytes;
-    size_t           count = 1 + draw((unsigned)spans[draw(6)]) / size;
-    size_t           shift = draw(2) ? draw(16 / (unsigned)size) * size : 0;
-    int              ctas = draw(3) ? 0 : 1 + (int)draw(16), threads = 64 << draw(4);
-    char             label[256];
-    const char      *name = kernel;
+    int type = (int)draw(12), op = (int)draw(5), place = (int)draw(3), bad = 0;
+    size_t size = (size_t)types[type].bytes;
+    size_t count = 1 + draw((unsigned)spans[draw(6)]) / size;
+    size_t shift = draw(2) ? draw(16 / (unsigned)size) * size : 0;
+    int ctas = draw(3) ? 0 : 1 + (int)draw(16), threads = 64 << draw(4);
+    char label[256];
+    const char *name = kernel;
 
     if (op == ncclAvg && (n & (n - 1)) != 0)
         op = ncclSum;
     for (int r = 0; r < n; r++) {
         char *send = (place == 0 ? ranks[r].plain : ranks[r].mapped)[0] + GUARD + shift;
-        char *recv = place == 2 ? send : (place == 0 ? ranks[r].plain : ranks[r].mapped)[1] + GUARD + shift;
+        char *recv =
+            place == 2 ? send : (place == 0 ? ranks[r].plain : ranks[r].mapped)[1] + GUARD + shift;
 
         CUDA(cudaSetDevice(ranks[r].gpu));
         CUDA(cudaMemset(recv - GUARD, 0xff, count * size + 2 * GUARD));
@@ -169,20 +173,22 @@ static int one_round(struct rank *ranks, int n, const char *kernel, unsigned sal
     }
     for (int r = 0; r < n; r++) {
         char *send = (place == 0 ? ranks[r].plain : ranks[r].mapped)[0] + GUARD + shift;
-        char *recv = place == 2 ? send : (place == 0 ? ranks[r].plain : ranks[r].mapped)[1] + GUARD + shift;
+        char *recv =
+            place == 2 ? send : (place == 0 ? ranks[r].plain : ranks[r].mapped)[1] + GUARD + shift;
         struct symtuner_ar_plan plan = {.size = sizeof plan};
 
         symtuner_ar_force(ranks[r].handle, kernel, ctas, threads);
-        if (symtuner_ar_query(send, recv, count, (ncclDataType_t)type, (ncclRedOp_t)op, ranks[r].handle,
-                              &plan) != ncclSuccess)
+        if (symtuner_ar_query(send, recv, count, (ncclDataType_t)type, (ncclRedOp_t)op,
+                              ranks[r].handle, &plan) != ncclSuccess)
             return 2;
         name = plan.kernel;
     }
-    snprintf(label, sizeof label, "%s %s %s count %zu shift %zu place %d ctas %d x %d ranks %d", name,
-             types[type].name, op_names[op], count, shift, place, ctas, threads, n);
+    snprintf(label, sizeof label, "%s %s %s count %zu shift %zu place %d ctas %d x %d ranks %d",
+             name, types[type].name, op_names[op], count, shift, place, ctas, threads, n);
     for (int r = 0; r < n; r++) {
         char *send = (place == 0 ? ranks[r].plain : ranks[r].mapped)[0] + GUARD + shift;
-        char *recv = place == 2 ? send : (place == 0 ? ranks[r].plain : ranks[r].mapped)[1] + GUARD + shift;
+        char *recv =
+            place == 2 ? send : (place == 0 ? ranks[r].plain : ranks[r].mapped)[1] + GUARD + shift;
 
         CUDA(cudaSetDevice(ranks[r].gpu));
         if (symtuner_ar_all_reduce(send, recv, count, (ncclDataType_t)type, (ncclRedOp_t)op,
@@ -203,7 +209,8 @@ static int one_round(struct rank *ranks, int n, const char *kernel, unsigned sal
     }
     for (int r = 0; r < n && !bad; r++) {
         char *send = (place == 0 ? ranks[r].plain : ranks[r].mapped)[0] + GUARD + shift;
-        char *recv = place == 2 ? send : (place == 0 ? ranks[r].plain : ranks[r].mapped)[1] + GUARD + shift;
+        char *recv =
+            place == 2 ? send : (place == 0 ? ranks[r].plain : ranks[r].mapped)[1] + GUARD + shift;
 
         bad |= check_rank(&ranks[r], recv, type, op, n, count, salt, label);
     }
@@ -212,12 +219,12 @@ static int one_round(struct rank *ranks, int n, const char *kernel, unsigned sal
 
 static void set_up(struct rank *ranks, int n, int gpus, int transport)
 {
-    struct symtuner_ar_config config = {.size = sizeof config, .transport = transport,
-                                        .timeout_ms = 5000};
+    struct symtuner_ar_config config = {
+        .size = sizeof config, .transport = transport, .timeout_ms = 5000};
     symtuner_ar *handles[SYMTUNER_AR_MAX_RANKS];
-    int          devices[SYMTUNER_AR_MAX_RANKS];
-    void        *buffers[SYMTUNER_AR_MAX_RANKS];
-    static char  text[8192];
+    int devices[SYMTUNER_AR_MAX_RANKS];
+    void *buffers[SYMTUNER_AR_MAX_RANKS];
+    static char text[8192];
 
     for (int r = 0; r < n; r++)
         devices[r] = r % gpus;
@@ -250,9 +257,9 @@ static void set_up(struct rank *ranks, int n, int gpus, int transport)
 
 int main(int argc, char **argv)
 {
-    struct rank  ranks[SYMTUNER_AR_MAX_RANKS];
+    struct rank ranks[SYMTUNER_AR_MAX_RANKS];
     symtuner_ar *handles[SYMTUNER_AR_MAX_RANKS];
-    int          n = 2, gpus = 0, transport = SYMTUNER_AR_AUTO, rounds = 40, wrong = 0, option;
+    int n = 2, gpus = 0, transport = SYMTUNER_AR_AUTO, rounds = 40, wrong = 0, option;
 
     while ((option = getopt(argc, argv, "n:g:t:s:r:")) != -1) {
         if (option == 'n')
@@ -278,7 +285,7 @@ int main(int argc, char **argv)
     set_up(ranks, n, gpus, transport);
     for (int k = -1; k == -1 || symtuner_ar_kernel_name(k) != NULL; k++) {
         const char *kernel = k < 0 ? NULL : symtuner_ar_kernel_name(k);
-        int         ran = 0, refused = 0, bad = 0;
+        int ran = 0, refused = 0, bad = 0;
 
         for (int i = 0; i < rounds && bad == 0; i++) {
             int result = one_round(ranks, n, kernel, draw(1u << 30));

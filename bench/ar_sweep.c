@@ -5,12 +5,12 @@
  *
  *   ar_sweep [-n ranks] [-g gpus] [-t peer|host] [-d bf16|f32|i32] [-iqu] [-b low:high] > sweep.csv
  *
- * One process, rank i on GPU i modulo gpus, bf16 sum unless said, buffers registered, one CUDA graph
- * of 20 calls per rank (fewer above 16 MiB). The graphs are queued 5 times per rank; replay 1 absorbs
- * the skew of launching from one thread; of the others the slowest rank counts, and the median of them
- * is the figure. The same buffers are used throughout, so small messages find them in the L2.
- * Each kernel's answer is compared with a sum in double first. -i in place, -q table's choice only,
- * -u buffers not registered.
+ * One process, rank i on GPU i modulo gpus, bf16 sum unless said, buffers registered, one CUDA
+ * graph of 20 calls per rank (fewer above 16 MiB). The graphs are queued 5 times per rank; replay 1
+ * absorbs the skew of launching from one thread; of the others the slowest rank counts, and the
+ * median of them is the figure. The same buffers are used throughout, so small messages find them
+ * in the L2. Each kernel's answer is compared with a sum in double first. -i in place, -q table's
+ * choice only, -u buffers not registered.
  *
  * CSV: ranks,bytes,kernel,ctas,threads,us_median,us_best. The best of each size goes to stderr.
  */
@@ -25,33 +25,33 @@
 
 #define REPLAYS 5
 
-#define CUDA(call)                                                                                  \
-    do {                                                                                            \
-        cudaError_t e_ = (call);                                                                    \
-        if (e_ != cudaSuccess) {                                                                    \
-            fprintf(stderr, "ar_sweep: %s: %s\n", #call, cudaGetErrorString(e_));                   \
-            exit(1);                                                                                \
-        }                                                                                           \
+#define CUDA(call)                                                                                 \
+    do {                                                                                           \
+        cudaError_t e_ = (call);                                                                   \
+        if (e_ != cudaSuccess) {                                                                   \
+            fprintf(stderr, "ar_sweep: %s: %s\n", #call, cudaGetErrorString(e_));                  \
+            exit(1);                                                                               \
+        }                                                                                          \
     } while (0)
 
 struct rank {
-    symtuner_ar    *handle;
-    int             gpu;
-    cudaStream_t    stream;
-    char           *send, *recv;
-    cudaEvent_t     mark[REPLAYS + 1];
+    symtuner_ar *handle;
+    int gpu;
+    cudaStream_t stream;
+    char *send, *recv;
+    cudaEvent_t mark[REPLAYS + 1];
     cudaGraphExec_t graph;
 };
 
-static struct rank    ranks[SYMTUNER_AR_MAX_RANKS];
-static int            n = 2, in_place, quick, unregistered;
+static struct rank ranks[SYMTUNER_AR_MAX_RANKS];
+static int n = 2, in_place, quick, unregistered;
 static ncclDataType_t dtype = ncclBfloat16;
-static size_t         element = 2, most = 256u << 20;
+static size_t element = 2, most = 256u << 20;
 
 static float as_float(const char *p, size_t i)
 {
     uint32_t w;
-    float    f;
+    float f;
 
     if (dtype == ncclInt32) {
         int32_t v;
@@ -74,7 +74,7 @@ static void fill(char *p, size_t bytes, unsigned seed)
     uint32_t x = seed * 2654435761u + 12345;
 
     for (size_t i = 0; i < bytes / element; i++) {
-        float    f;
+        float f;
         uint32_t w;
 
         x = x * 1664525u + 1013904223u;
@@ -93,8 +93,8 @@ static void fill(char *p, size_t bytes, unsigned seed)
  * ends of the message. */
 static const char *check(size_t bytes, char **host)
 {
-    size_t      window = bytes < (1u << 20) ? bytes : 1u << 20;
-    char       *got = malloc(window), *first = malloc(window);
+    size_t window = bytes < (1u << 20) ? bytes : 1u << 20;
+    char *got = malloc(window), *first = malloc(window);
     const char *verdict = NULL;
 
     for (int r = 0; r < n; r++) {
@@ -117,8 +117,8 @@ static const char *check(size_t bytes, char **host)
             CUDA(cudaStreamSynchronize(ranks[r].stream));
             if (symtuner_ar_status(ranks[r].handle) != ncclSuccess)
                 verdict = symtuner_ar_error(ranks[r].handle);
-            CUDA(cudaMemcpy(r == 0 ? first : got, (in_place ? ranks[r].send : ranks[r].recv) + at, window,
-                            cudaMemcpyDeviceToHost));
+            CUDA(cudaMemcpy(r == 0 ? first : got, (in_place ? ranks[r].send : ranks[r].recv) + at,
+                            window, cudaMemcpyDeviceToHost));
             if (r > 0 && memcmp(first, got, window) != 0)
                 verdict = "ranks differ";
         }
@@ -146,7 +146,7 @@ static int by_value(const void *a, const void *b)
 /* Microseconds per call; negative when the kernel cannot run this. */
 static double measure(size_t bytes, double *best)
 {
-    int    calls = bytes > (16u << 20) ? (bytes > (64u << 20) ? 4 : 10) : 20, replays = REPLAYS;
+    int calls = bytes > (16u << 20) ? (bytes > (64u << 20) ? 4 : 10) : 20, replays = REPLAYS;
     double us[REPLAYS];
 
     for (int r = 0; r < n; r++) {
@@ -206,37 +206,41 @@ static void sweep_size(size_t bytes, char **host)
 {
     static const int ctas[] = {1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 132, 264};
     static const int threads[] = {32, 64, 128, 256, 512, 768, 1024};
-    double           best = 1e30;
-    char             winner[128] = "nothing", line[1024] = "";
-    int              at = 0;
+    double best = 1e30;
+    char winner[128] = "nothing", line[1024] = "";
+    int at = 0;
 
     for (int k = quick ? -1 : 0; quick ? k < 0 : symtuner_ar_kernel_name(k) != NULL; k++) {
         const char *name = k < 0 ? NULL : symtuner_ar_kernel_name(k);
-        int         first = 1, ll8 = name != NULL && strstr(name, "ll8") != NULL;
-        int         words = name != NULL && strncmp(name, "o", 1) == 0;
-        double      mine = 1e30;
-        char        shape[128] = "";
-        int         big = name != NULL && strchr(name, '_') == NULL;
+        int first = 1, ll8 = name != NULL && strstr(name, "ll8") != NULL;
+        int words = name != NULL && strncmp(name, "o", 1) == 0;
+        double mine = 1e30;
+        char shape[128] = "";
+        int big = name != NULL && strchr(name, '_') == NULL;
 
         if ((ll8 && bytes > (256u << 10)) || (words && !ll8 && bytes > (8u << 20)) ||
-            (name != NULL && strncmp(name, "two", 3) == 0 && (bytes > (32u << 20) || bytes < 8192)) ||
-            (big && bytes < (256u << 10)) || (name != NULL && strcmp(name, "copy") == 0 && bytes < (8u << 20)))
+            (name != NULL && strncmp(name, "two", 3) == 0 &&
+             (bytes > (32u << 20) || bytes < 8192)) ||
+            (big && bytes < (256u << 10)) ||
+            (name != NULL && strcmp(name, "copy") == 0 && bytes < (8u << 20)))
             continue;
         for (size_t c = 0; c < (quick ? 1 : sizeof ctas / sizeof ctas[0]); c++) {
             for (size_t t = 0; t < (quick ? 1 : sizeof threads / sizeof threads[0]); t++) {
                 struct symtuner_ar_plan plan = {.size = sizeof plan};
-                double                  us, low;
-                size_t                  work = bytes / (ll8 ? 8 : 16);
-                const char             *wrong;
+                double us, low;
+                size_t work = bytes / (ll8 ? 8 : 16);
+                const char *wrong;
 
-                /* No blocks without a word; no thread with more than 16; big kernels: full blocks. */
+                /* No blocks without a word; no thread with more than 16; big kernels: full blocks.
+                 */
                 if (!quick && ((size_t)(ctas[c] * threads[t]) > 2 * work + 64 ||
                                (!big && work > 24 * (size_t)(ctas[c] * threads[t]) *
                                                    (words ? 1 : (size_t)n)) ||
                                (big && (threads[t] != 512 || ctas[c] < 16))))
                     continue;
                 for (int r = 0; r < n; r++)
-                    symtuner_ar_force(ranks[r].handle, name, quick ? 0 : ctas[c], quick ? 0 : threads[t]);
+                    symtuner_ar_force(ranks[r].handle, name, quick ? 0 : ctas[c],
+                                      quick ? 0 : threads[t]);
                 if (symtuner_ar_query(ranks[0].send, in_place ? ranks[0].send : ranks[0].recv,
                                       bytes / element, dtype, ncclSum, ranks[0].handle,
                                       &plan) != ncclSuccess ||
@@ -250,12 +254,12 @@ static void sweep_size(size_t bytes, char **host)
                 }
                 first = 0;
                 us = measure(bytes, &low);
-                printf("%d,%zu,%s,%d,%d,%.2f,%.2f\n", n, bytes, plan.kernel, plan.ctas, plan.threads, us,
-                       low);
+                printf("%d,%zu,%s,%d,%d,%.2f,%.2f\n", n, bytes, plan.kernel, plan.ctas,
+                       plan.threads, us, low);
                 if (us < mine) {
                     mine = us;
-                    snprintf(shape, sizeof shape, "%s %dx%d %.2f", plan.kernel, plan.ctas, plan.threads,
-                             us);
+                    snprintf(shape, sizeof shape, "%s %dx%d %.2f", plan.kernel, plan.ctas,
+                             plan.threads, us);
                 }
             }
         }
@@ -272,11 +276,11 @@ static void sweep_size(size_t bytes, char **host)
 int main(int argc, char **argv)
 {
     struct symtuner_ar_config config = {.size = sizeof config, .timeout_ms = 3000};
-    symtuner_ar              *handles[SYMTUNER_AR_MAX_RANKS];
-    int                       devices[SYMTUNER_AR_MAX_RANKS], gpus = 0, option;
-    void                     *buffers[SYMTUNER_AR_MAX_RANKS];
-    char                     *host[SYMTUNER_AR_MAX_RANKS];
-    size_t                    low = 1024, high = 256u << 20;
+    symtuner_ar *handles[SYMTUNER_AR_MAX_RANKS];
+    int devices[SYMTUNER_AR_MAX_RANKS], gpus = 0, option;
+    void *buffers[SYMTUNER_AR_MAX_RANKS];
+    char *host[SYMTUNER_AR_MAX_RANKS];
+    size_t low = 1024, high = 256u << 20;
 
     while ((option = getopt(argc, argv, "n:g:t:d:b:iqu")) != -1) {
         if (option == 'n')

@@ -12,9 +12,9 @@
  * Threads    one handle belongs to one thread at a time. Different handles are independent.
  * Streams    calls on one handle run one after the other. When the stream changes between two calls
  *            the library makes the new stream wait for the old one. Graphs that hold calls of the
- *            same handle must not run at the same time; such use ends in an error, not in wrong data.
- * Graphs     every call may be captured. Counters live on the device, so replays may be repeated,
- *            interleaved with other graphs and with eager calls, in the same order on every rank.
+ *            same handle must not run at the same time; such use ends in an error, not in wrong
+ * data. Graphs     every call may be captured. Counters live on the device, so replays may be
+ * repeated, interleaved with other graphs and with eager calls, in the same order on every rank.
  * Errors     ncclResult_t, so that NCCL check macros work; symtuner_ar_error() has the sentence.
  *            Functions write their outputs on success only.
  * Promise    the result is bit-identical on all ranks and from run to run. f16, bf16 and fp8 add up
@@ -50,21 +50,21 @@ enum symtuner_ar_transport {
 /* Set ${size} to sizeof(struct symtuner_ar_config) and the rest to 0 for the defaults; a NULL
  * config means the same. Every rank must pass the same values. */
 struct symtuner_ar_config {
-    size_t   size;
-    int      transport;   /* enum symtuner_ar_transport                                           */
+    size_t size;
+    int transport;        /* enum symtuner_ar_transport                                           */
     uint32_t timeout_ms;  /* a kernel gives up on a silent peer after this; 0: 600000,
-                             or SYMTUNER_AR_TIMEOUT_MS                                              */
-    size_t   bulk_bytes;  /* scratch for messages of several MiB; 0: 256 MiB, less on small GPUs  */
+                             or SYMTUNER_AR_TIMEOUT_MS  */
+    size_t bulk_bytes;    /* scratch for messages of several MiB; 0: 256 MiB, less on small GPUs  */
     uint64_t first_epoch; /* for tests of counter wrap; 0: start at 1                             */
 };
 
 /*
  * symtuner_ar_create(handles_out, comms, n, config):
- * Make one handle for each of the ${n} communicators that this thread drives: n = 1 with one process
- * or one thread per GPU, n = all local ranks when a single thread drives several GPUs. Collective
- * over the communicator. Needs NCCL 2.28.3 or later, already loaded or found as libnccl.so.2.
- * When the ranks span several nodes, or cannot share memory, the handle still works: every call goes
- * to ncclAllReduce and symtuner_ar_query() says why. Since 0.1.
+ * Make one handle for each of the ${n} communicators that this thread drives: n = 1 with one
+ * process or one thread per GPU, n = all local ranks when a single thread drives several GPUs.
+ * Collective over the communicator. Needs NCCL 2.28.3 or later, already loaded or found as
+ * libnccl.so.2. When the ranks span several nodes, or cannot share memory, the handle still works:
+ * every call goes to ncclAllReduce and symtuner_ar_query() says why. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_create(symtuner_ar **handles_out, const ncclComm_t *comms,
                                                 int n, const struct symtuner_ar_config *config);
@@ -72,9 +72,9 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_create(symtuner_ar **handles_out, const
 /*
  * symtuner_ar_create_local(handles_out, devices, nranks, config):
  * Make all ${nranks} (1..16) handles of a group that lives in this process, without NCCL: rank i
- * runs on CUDA device devices[i]. A device may appear several times; the kernels of those ranks then
- * share its SMs, each rank needs a stream of its own, and CUDA_DEVICE_MAX_CONNECTIONS=32 keeps those
- * streams from waiting for each other. Peer access is enabled where needed. Since 0.1.
+ * runs on CUDA device devices[i]. A device may appear several times; the kernels of those ranks
+ * then share its SMs, each rank needs a stream of its own, and CUDA_DEVICE_MAX_CONNECTIONS=32 keeps
+ * those streams from waiting for each other. Peer access is enabled where needed. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out, const int *devices,
                                                       int nranks,
@@ -94,8 +94,9 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n);
  * kernels. Collective, same ${bytes} on all ranks. ${windows} is NULL (the library registers the
  * memory, which must come from ncclMemAlloc) or holds the windows that the application has already
  * registered for exactly these buffers, which stay the application's. For a local group pass all
- * its handles at once; memory from cudaMalloc is fine there. As with NCCL's own windows, a call must
- * then use registered memory on all ranks, at the same offset in its buffer, or on none. Since 0.1.
+ * its handles at once; memory from cudaMalloc is fine there. As with NCCL's own windows, a call
+ * must then use registered memory on all ranks, at the same offset in its buffer, or on none. Since
+ * 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *const *buffers,
                                                   const ncclWindow_t *windows, int n, size_t bytes);
@@ -106,9 +107,9 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void 
 
 /*
  * symtuner_ar_all_reduce(send, recv, count, dtype, op, handle, stream):
- * ncclAllReduce's contract: recv[j] = op over ranks of send[j]. In place (send == recv) or disjoint;
- * any count from 0; any alignment of the element type, which may differ between ranks. All NCCL data
- * types; ncclSum, ncclProd, ncclMax, ncclMin, ncclAvg. Asynchronous. Since 0.1.
+ * ncclAllReduce's contract: recv[j] = op over ranks of send[j]. In place (send == recv) or
+ * disjoint; any count from 0; any alignment of the element type, which may differ between ranks.
+ * All NCCL data types; ncclSum, ncclProd, ncclMax, ncclMin, ncclAvg. Asynchronous. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_all_reduce(const void *send, void *recv, size_t count,
                                                     ncclDataType_t dtype, ncclRedOp_t op,
@@ -116,10 +117,11 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_all_reduce(const void *send, void *recv
 
 /*
  * symtuner_ar_all_reduce_at(sends, recvs, count, dtype, op, handle, stream):
- * The same when the caller knows all ranks' buffers: sends[r] and recvs[r] are rank r's, as addresses
- * that this handle's GPU can use (in a local group: plain pointers). The call runs as if both were
- * registered, and the handle remembers nothing. All ranks must pass the same lists. Zero-copy kernels
- * need all recvs (pull: all sends, too) on 16-byte boundaries; others are used otherwise. Since 0.1.
+ * The same when the caller knows all ranks' buffers: sends[r] and recvs[r] are rank r's, as
+ * addresses that this handle's GPU can use (in a local group: plain pointers). The call runs as if
+ * both were registered, and the handle remembers nothing. All ranks must pass the same lists.
+ * Zero-copy kernels need all recvs (pull: all sends, too) on 16-byte boundaries; others are used
+ * otherwise. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_all_reduce_at(const void *const *sends, void *const *recvs,
                                                        size_t count, ncclDataType_t dtype,
@@ -128,13 +130,13 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_all_reduce_at(const void *const *sends,
 
 /* What one call would do. ${size} must be set by the caller. */
 struct symtuner_ar_plan {
-    size_t      size;
-    const char *kernel;     /* a name that SYMTUNER_AR_KERNEL accepts; static storage            */
-    int         ctas;       /* thread blocks; 0 for "nccl"                                        */
-    int         threads;    /* threads per block                                                  */
-    int         zero_copy;  /* 1: peers write (or read) the caller's buffers directly             */
-    int         pieces;     /* how many launches the message is split into                       */
-    char        why[192];   /* table row and its provenance, or the gate that sent it to NCCL     */
+    size_t size;
+    const char *kernel; /* a name that SYMTUNER_AR_KERNEL accepts; static storage            */
+    int ctas;           /* thread blocks; 0 for "nccl"                                        */
+    int threads;        /* threads per block                                                  */
+    int zero_copy;      /* 1: peers write (or read) the caller's buffers directly             */
+    int pieces;         /* how many launches the message is split into                       */
+    char why[192];      /* table row and its provenance, or the gate that sent it to NCCL     */
 };
 
 /* symtuner_ar_query(...): fill ${plan_out} for a call with these arguments. Launches nothing. */
@@ -161,13 +163,14 @@ SYMTUNER_AR_API const char *symtuner_ar_kernel_name(int i);
 SYMTUNER_AR_API size_t symtuner_ar_describe(symtuner_ar *handle, char *text, size_t length);
 
 /*
- * symtuner_ar_status(handle): ncclSuccess while the group is usable. After a kernel gave up on a peer
- * (ncclRemoteError), an abort or a misuse found on the device, that error for ever: the handle
+ * symtuner_ar_status(handle): ncclSuccess while the group is usable. After a kernel gave up on a
+ * peer (ncclRemoteError), an abort or a misuse found on the device, that error for ever: the handle
  * refuses further calls and must be destroyed on all ranks. Does not synchronise. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_status(symtuner_ar *handle);
 
-/* symtuner_ar_abort(handle): make running and later kernels of this rank leave at once; any thread. */
+/* symtuner_ar_abort(handle): make running and later kernels of this rank leave at once; any thread.
+ */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_abort(symtuner_ar *handle);
 
 /* symtuner_ar_error(handle): the last error as one sentence; NULL handle: the last failed create of

@@ -25,12 +25,12 @@ static void fill(symtuner_ar *h, char *arena)
 ncclResult_t st_arena_host(symtuner_ar **handles, int n, const char *shared_name, bool create)
 {
     symtuner_ar *h = handles[0];
-    size_t       each = st_round_up(h->layout.bytes, 1 << 16);
-    size_t       bytes = each * (size_t)h->ranks;
-    int          fd = -1;
-    char        *map;
-    void        *seen;
-    cudaError_t  error;
+    size_t each = st_round_up(h->layout.bytes, 1 << 16);
+    size_t bytes = each * (size_t)h->ranks;
+    int fd = -1;
+    char *map;
+    void *seen;
+    cudaError_t error;
 
     if (shared_name != NULL) {
         int cause = 0;
@@ -44,16 +44,17 @@ ncclResult_t st_arena_host(symtuner_ar **handles, int n, const char *shared_name
         if (cause != 0) {
             if (fd >= 0)
                 close(fd);
-            return st_fail(h, ncclSystemError, "shared memory %s of %zu bytes: %s", shared_name, bytes,
-                           strerror(cause));
+            return st_fail(h, ncclSystemError, "shared memory %s of %zu bytes: %s", shared_name,
+                           bytes, strerror(cause));
         }
     }
-    map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED, fd,
-               0);
+    map = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+               fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
     if (fd >= 0)
         close(fd);
     if (map == MAP_FAILED)
-        return st_fail(h, ncclSystemError, "map %zu bytes of host memory: %s", bytes, strerror(errno));
+        return st_fail(h, ncclSystemError, "map %zu bytes of host memory: %s", bytes,
+                       strerror(errno));
     error = cudaHostRegister(map, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
     if (error != cudaSuccess) {
         munmap(map, bytes);

@@ -34,32 +34,32 @@ enum st_verdict { ST_ALIVE, ST_TIMEOUT, ST_ABORTED, ST_OVERLAP };
 
 /* What every kernel touches first comes first: a launch starts with cold constant-cache lines. */
 struct st_args {
-    const char        *in;
-    char              *out;
-    struct st_state   *state;
-    uint64_t           bytes;
-    uint64_t           region; /* offset of half 0 of the region in use                  */
-    uint64_t           half;   /* bytes of one half                                      */
-    uint64_t           words;  /* one-shot: of the message; two-shot: of one slot        */
-    uint64_t           shard;  /* two-shot, chunked, pull: bytes from shard to shard     */
-    int                ranks;
-    int                me;
-    int                in_align; /* bytes, power of two, at most 16                      */
-    int                out_align;
-    int                kind;   /* ST_KIND(dtype, op)                                     */
-    float              scale;  /* 1/ranks for avg of floats, else 1                      */
-    int                staged; /* chunked: gather through scratch, recv is not mapped    */
-    int                lag;    /* chunked: tiles between push and reduce                 */
-    char              *peer[ST_MAX_RANKS]; /* arena of every rank as this rank maps it   */
-    uint64_t           tiles;   /* chunked, pull: tiles per block and shard              */
-    uint64_t           overlap; /* 1: launched before the kernel in front has ended      */
-    uint64_t           timeout_ns;
+    const char *in;
+    char *out;
+    struct st_state *state;
+    uint64_t bytes;
+    uint64_t region; /* offset of half 0 of the region in use                  */
+    uint64_t half;   /* bytes of one half                                      */
+    uint64_t words;  /* one-shot: of the message; two-shot: of one slot        */
+    uint64_t shard;  /* two-shot, chunked, pull: bytes from shard to shard     */
+    int ranks;
+    int me;
+    int in_align; /* bytes, power of two, at most 16                      */
+    int out_align;
+    int kind;                 /* ST_KIND(dtype, op)                                     */
+    float scale;              /* 1/ranks for avg of floats, else 1                      */
+    int staged;               /* chunked: gather through scratch, recv is not mapped    */
+    int lag;                  /* chunked: tiles between push and reduce                 */
+    char *peer[ST_MAX_RANKS]; /* arena of every rank as this rank maps it   */
+    uint64_t tiles;           /* chunked, pull: tiles per block and shard              */
+    uint64_t overlap;         /* 1: launched before the kernel in front has ended      */
+    uint64_t timeout_ns;
     struct st_mailbox *mailbox;
-    char              *dst[ST_MAX_RANKS]; /* zero-copy: every rank's recv                */
-    const char        *src[ST_MAX_RANKS]; /* pull: every rank's send                     */
-    char              *multi_dst;         /* NVLS: multicast address of recv and send    */
-    const char        *multi_src;
-    uint32_t           stall_ns; /* test builds: longest pause injected per block        */
+    char *dst[ST_MAX_RANKS];       /* zero-copy: every rank's recv                */
+    const char *src[ST_MAX_RANKS]; /* pull: every rank's send                     */
+    char *multi_dst;               /* NVLS: multicast address of recv and send    */
+    const char *multi_src;
+    uint32_t stall_ns; /* test builds: longest pause injected per block        */
 };
 
 enum st_family {
@@ -79,7 +79,8 @@ enum st_family {
     ST_FAMILIES
 };
 
-/* Rank numbers with their own instantiation; everything else runs the one that counts at run time. */
+/* Rank numbers with their own instantiation; everything else runs the one that counts at run time.
+ */
 enum st_rank_class { ST_N2, ST_N4, ST_NX, ST_RANK_CLASSES };
 
 struct st_kernel_row {

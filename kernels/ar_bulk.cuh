@@ -2,11 +2,12 @@
 /*
  * ar_bulk.cuh - pieces shared by the kernels that move plain data and raise flags about it.
  *
- * The ordering story, told once. A block stores data to a peer with all its threads; __syncthreads()
- * makes those stores happen before what thread r does next; thread r fences at system scope and
- * stores the flag word of rank r. The peer's thread polls its flag word with acquire loads;
- * its __syncthreads() passes that on to the block, which then reads the data. Every flag word has a
- * single writer and only grows, so no read-modify-write ever crosses a link, PCIe included.
+ * The ordering story, told once. A block stores data to a peer with all its threads;
+ * __syncthreads() makes those stores happen before what thread r does next; thread r fences at
+ * system scope and stores the flag word of rank r. The peer's thread polls its flag word with
+ * acquire loads; its __syncthreads() passes that on to the block, which then reads the data. Every
+ * flag word has a single writer and only grows, so no read-modify-write ever crosses a link, PCIe
+ * included.
  */
 #ifndef ST_AR_BULK_CUH_
 #define ST_AR_BULK_CUH_
@@ -14,7 +15,8 @@
 #include "ar_reduce.cuh"
 #include "ar_word.cuh"
 
-namespace st {
+namespace st
+{
 
 /* All threads of the block: tell every peer that this block has come to ${step}. */
 __device__ __forceinline__ void raise_flags(const st_args &a, int kind, uint64_t value)
@@ -24,13 +26,15 @@ __device__ __forceinline__ void raise_flags(const st_args &a, int kind, uint64_t
 #endif
     if ((int)threadIdx.x < a.ranks && (int)threadIdx.x != a.me) {
         fence_sys();
-        store_relaxed((uint64_t *)(a.peer[threadIdx.x] + st_flag_offset(kind, blockIdx.x, a.me)), value);
+        store_relaxed((uint64_t *)(a.peer[threadIdx.x] + st_flag_offset(kind, blockIdx.x, a.me)),
+                      value);
     }
 }
 
 /* All threads of the block: wait until the same block of every peer has come to ${value}. Returns
  * false in all threads when the rank gave up. */
-__device__ __forceinline__ bool await_flags(const st_args &a, int kind, uint64_t value, patience &wait)
+__device__ __forceinline__ bool await_flags(const st_args &a, int kind, uint64_t value,
+                                            patience &wait)
 {
     bool stop = false;
 

@@ -24,7 +24,8 @@ ncclResult_t symtuner_ar_status(symtuner_ar *h)
                           : ncclSuccess;
     return st_fail(h, verdict == ST_TIMEOUT ? ncclRemoteError : ncclInvalidUsage,
                    "%s; destroy the handles of all ranks and create them again",
-                   verdict < sizeof verdicts / sizeof verdicts[0] ? verdicts[verdict] : "unknown error");
+                   verdict < sizeof verdicts / sizeof verdicts[0] ? verdicts[verdict]
+                                                                  : "unknown error");
 }
 
 ncclResult_t symtuner_ar_abort(symtuner_ar *h)
@@ -46,7 +47,8 @@ ncclResult_t symtuner_ar_force(symtuner_ar *h, const char *kernel, int ctas, int
         family = st_family_by_name(kernel);
         if (family < 0)
             return st_fail(h, ncclInvalidArgument,
-                           "kernel \"%s\" is unknown; symtuner_ar_kernel_name() lists the names", kernel);
+                           "kernel \"%s\" is unknown; symtuner_ar_kernel_name() lists the names",
+                           kernel);
     }
     if (ctas < 0 || ctas > ST_MAX_CTAS || threads < 0 || threads > 1024)
         return st_fail(h, ncclInvalidArgument, "%d blocks of %d threads; at most %d of 1024", ctas,
@@ -62,14 +64,15 @@ const char *symtuner_ar_kernel_name(int i)
     return st_family_name(i);
 }
 
-/* ---- choose --------------------------------------------------------------------------------------- */
+/* ---- choose
+ * --------------------------------------------------------------------------------------- */
 
 /* One call's buffers: this rank's, and all ranks' when the caller gave them. */
 struct buffers {
-    const char        *send;
-    char              *recv;
+    const char *send;
+    char *recv;
     const void *const *sends; /* NULL: look for windows */
-    void *const       *recvs;
+    void *const *recvs;
 };
 
 static bool whole_words(const struct st_window *w, const void *p)
@@ -77,8 +80,8 @@ static bool whole_words(const struct st_window *w, const void *p)
     return w != NULL && ((const char *)p - w->base) % ST_WORD == 0;
 }
 
-static void ask_about(const symtuner_ar *h, const struct buffers *b, uint64_t bytes, int dtype, int op,
-                      struct st_ask *ask)
+static void ask_about(const symtuner_ar *h, const struct buffers *b, uint64_t bytes, int dtype,
+                      int op, struct st_ask *ask)
 {
     const struct st_window *from = st_window_find(h, b->send, bytes);
     const struct st_window *to = st_window_find(h, b->recv, bytes);
@@ -108,10 +111,10 @@ static void ask_about(const symtuner_ar *h, const struct buffers *b, uint64_t by
 }
 
 /* Everything that is wrong with the arguments, by name. */
-static ncclResult_t check(symtuner_ar *h, const void *send, const void *recv, size_t count, int dtype,
-                          int op)
+static ncclResult_t check(symtuner_ar *h, const void *send, const void *recv, size_t count,
+                          int dtype, int op)
 {
-    int         size = st_dtype_bytes(dtype);
+    int size = st_dtype_bytes(dtype);
     const char *s = send, *r = recv;
 
     if (size == 0)
@@ -153,13 +156,14 @@ static ncclResult_t choose(symtuner_ar *h, const struct st_ask *ask, struct st_c
     return ncclSuccess;
 }
 
-ncclResult_t symtuner_ar_query(const void *send, const void *recv, size_t count, ncclDataType_t dtype,
-                               ncclRedOp_t op, symtuner_ar *h, struct symtuner_ar_plan *plan)
+ncclResult_t symtuner_ar_query(const void *send, const void *recv, size_t count,
+                               ncclDataType_t dtype, ncclRedOp_t op, symtuner_ar *h,
+                               struct symtuner_ar_plan *plan)
 {
     const struct buffers b = {.send = send, .recv = (char *)recv};
-    struct st_ask        ask;
-    struct st_choice     choice;
-    ncclResult_t         result;
+    struct st_ask ask;
+    struct st_choice choice;
+    ncclResult_t result;
 
     if (h == NULL || plan == NULL || plan->size != sizeof *plan)
         return st_fail(h, ncclInvalidArgument, "plan.size must be sizeof(struct symtuner_ar_plan)");
@@ -179,18 +183,19 @@ ncclResult_t symtuner_ar_query(const void *send, const void *recv, size_t count,
     return ncclSuccess;
 }
 
-/* ---- order ---------------------------------------------------------------------------------------- */
+/* ---- order
+ * ---------------------------------------------------------------------------------------- */
 
 /*
- * Calls of one handle share its counters, so a call on another stream waits for the one before: for the
- * last eager call when eager, for the last call of the same capture when captured.
+ * Calls of one handle share its counters, so a call on another stream waits for the one before: for
+ * the last eager call when eager, for the last call of the same capture when captured.
  */
 static ncclResult_t enter_stream(symtuner_ar *h, cudaStream_t stream, struct st_order **order_out)
 {
     enum cudaStreamCaptureStatus status;
-    unsigned long long           id = 0;
-    struct st_order             *order;
-    cudaError_t                  error;
+    unsigned long long id = 0;
+    struct st_order *order;
+    cudaError_t error;
 
 #if CUDART_VERSION >= 13000
     error = cudaStreamGetCaptureInfo(stream, &status, &id, NULL, NULL, NULL, NULL);
@@ -221,7 +226,8 @@ static ncclResult_t leave_stream(symtuner_ar *h, cudaStream_t stream, struct st_
     return error == cudaSuccess ? ncclSuccess : st_fail_cuda(h, error, "mark the end of the call");
 }
 
-/* ---- launch --------------------------------------------------------------------------------------- */
+/* ---- launch
+ * --------------------------------------------------------------------------------------- */
 
 void st_args_start(const symtuner_ar *h, struct st_args *args)
 {
@@ -244,7 +250,8 @@ static int alignment(const void *p)
     return lowest == 0 || lowest > ST_WORD ? ST_WORD : (int)lowest;
 }
 
-static void map_buffers(const symtuner_ar *h, const struct buffers *b, uint64_t at, struct st_args *args)
+static void map_buffers(const symtuner_ar *h, const struct buffers *b, uint64_t at,
+                        struct st_args *args)
 {
     const struct st_window *from = st_window_find(h, args->in, args->bytes);
     const struct st_window *to = st_window_find(h, args->out, args->bytes);
@@ -271,7 +278,7 @@ static void map_buffers(const symtuner_ar *h, const struct buffers *b, uint64_t 
 static void shape_piece(const symtuner_ar *h, const struct st_choice *choice, bool mapped,
                         struct st_args *args)
 {
-    int      form = ST_LAMPORT, region = ST_REGION_BULK;
+    int form = ST_LAMPORT, region = ST_REGION_BULK;
     uint64_t tile = (uint64_t)choice->threads * ST_WORD;
 
     switch (choice->family) {
@@ -306,24 +313,25 @@ static ncclResult_t launch(symtuner_ar *h, const void *kernel, const struct st_a
 {
     cudaLaunchAttribute early = {.id = cudaLaunchAttributeProgrammaticStreamSerialization,
                                  .val.programmaticStreamSerializationAllowed = 1};
-    cudaLaunchConfig_t  config = {
-         .gridDim = {(unsigned)ctas, 1, 1},
-         .blockDim = {(unsigned)threads, 1, 1},
-         .stream = stream,
-         .attrs = &early,
-         .numAttrs = args->overlap ? 1 : 0,
+    cudaLaunchConfig_t config = {
+        .gridDim = {(unsigned)ctas, 1, 1},
+        .blockDim = {(unsigned)threads, 1, 1},
+        .stream = stream,
+        .attrs = &early,
+        .numAttrs = args->overlap ? 1 : 0,
     };
-    void       *params[] = {(void *)args};
+    void *params[] = {(void *)args};
     cudaError_t error = cudaLaunchKernelExC(&config, kernel, params);
 
     return error == cudaSuccess ? ncclSuccess : st_fail_cuda(h, error, "launch the kernel");
 }
 
-static ncclResult_t run_pieces(symtuner_ar *h, const struct st_ask *ask, const struct st_choice *choice,
-                               const struct buffers *b, cudaStream_t stream)
+static ncclResult_t run_pieces(symtuner_ar *h, const struct st_ask *ask,
+                               const struct st_choice *choice, const struct buffers *b,
+                               cudaStream_t stream)
 {
-    int          reducer = st_reducer_of(ask->dtype, ask->op);
-    const void  *kernel = st_kernel_find(choice->family, reducer, h->ranks);
+    int reducer = st_reducer_of(ask->dtype, ask->op);
+    const void *kernel = st_kernel_find(choice->family, reducer, h->ranks);
     ncclResult_t result = ncclSuccess;
 
     if (kernel == NULL)
@@ -350,18 +358,18 @@ static ncclResult_t run_pieces(symtuner_ar *h, const struct st_ask *ask, const s
     return result;
 }
 
-static ncclResult_t run(symtuner_ar *h, const struct st_ask *ask, const struct buffers *b, size_t count,
-                        cudaStream_t stream)
+static ncclResult_t run(symtuner_ar *h, const struct st_ask *ask, const struct buffers *b,
+                        size_t count, cudaStream_t stream)
 {
     struct st_choice choice;
     struct st_order *order = NULL;
-    ncclResult_t     result = choose(h, ask, &choice);
+    ncclResult_t result = choose(h, ask, &choice);
 
     if (result != ncclSuccess)
         return result;
     if (choice.family == ST_NCCL)
-        return h->nccl->ncclAllReduce(b->send, b->recv, count, (ncclDataType_t)ask->dtype, (ncclRedOp_t)ask->op,
-                                      h->comm, stream);
+        return h->nccl->ncclAllReduce(b->send, b->recv, count, (ncclDataType_t)ask->dtype,
+                                      (ncclRedOp_t)ask->op, h->comm, stream);
     if (h->ranks == 1) {
         cudaError_t error = ask->in_place ? cudaSuccess
                                           : cudaMemcpyAsync(b->recv, b->send, ask->bytes,
@@ -375,12 +383,12 @@ static ncclResult_t run(symtuner_ar *h, const struct st_ask *ask, const struct b
     return result == ncclSuccess ? leave_stream(h, stream, order) : result;
 }
 
-static ncclResult_t all_reduce(const struct buffers *b, size_t count, int dtype, int op, symtuner_ar *h,
-                               cudaStream_t stream)
+static ncclResult_t all_reduce(const struct buffers *b, size_t count, int dtype, int op,
+                               symtuner_ar *h, cudaStream_t stream)
 {
     struct st_ask ask;
-    int           device = -1;
-    ncclResult_t  result = symtuner_ar_status(h);
+    int device = -1;
+    ncclResult_t result = symtuner_ar_status(h);
 
     if (result == ncclSuccess)
         result = check(h, b->send, b->recv, count, dtype, op);
@@ -395,8 +403,9 @@ static ncclResult_t all_reduce(const struct buffers *b, size_t count, int dtype,
     return result;
 }
 
-ncclResult_t symtuner_ar_all_reduce(const void *send, void *recv, size_t count, ncclDataType_t dtype,
-                                    ncclRedOp_t op, symtuner_ar *h, cudaStream_t stream)
+ncclResult_t symtuner_ar_all_reduce(const void *send, void *recv, size_t count,
+                                    ncclDataType_t dtype, ncclRedOp_t op, symtuner_ar *h,
+                                    cudaStream_t stream)
 {
     const struct buffers b = {.send = send, .recv = recv};
 
@@ -415,8 +424,8 @@ ncclResult_t symtuner_ar_all_reduce_at(const void *const *sends, void *const *re
         return st_fail(h, ncclInvalidArgument, "%s is NULL", sends == NULL ? "sends" : "recvs");
     for (int r = 0; r < h->ranks && count != 0; r++)
         if (sends[r] == NULL || recvs[r] == NULL)
-            return st_fail(h, ncclInvalidArgument, "%s[%d] is NULL", sends[r] == NULL ? "sends" : "recvs",
-                           r);
+            return st_fail(h, ncclInvalidArgument, "%s[%d] is NULL",
+                           sends[r] == NULL ? "sends" : "recvs", r);
     b.send = sends[h->me];
     b.recv = recvs[h->me];
     return all_reduce(&b, count, (int)dtype, (int)op, h, stream);

@@ -9,19 +9,21 @@
  * No barrier at the start: a peer writes my recv only after it has got my own words of this call,
  * so my stream has reached the call and earlier users of recv are done. In place is safe for the
  * same reason: the owner's sum of a tile can only come after my push of that tile, which has read
- * it. When recv is not mapped by the peers the sums go through scratch and one local copy ("staged").
+ * it. When recv is not mapped by the peers the sums go through scratch and one local copy
+ * ("staged").
  *
- * One set of scratch slots is enough: a rank that has finished the call has every owner's GATHER flag,
- * raised after the owner read its slots; and an owner writes a gather slot only after it has got that
- * rank's words of the same call, so the rank has emptied the slot of the call before.
+ * One set of scratch slots is enough: a rank that has finished the call has every owner's GATHER
+ * flag, raised after the owner read its slots; and an owner writes a gather slot only after it has
+ * got that rank's words of the same call, so the rank has emptied the slot of the call before.
  */
 #include "ar_bulk.cuh"
 
-namespace st {
+namespace st
+{
 
 template <int Unroll>
-__device__ __forceinline__ void load_tile(payload (&v)[Unroll], const char *p, uint64_t at, uint64_t end,
-                                          int align)
+__device__ __forceinline__ void load_tile(payload (&v)[Unroll], const char *p, uint64_t at,
+                                          uint64_t end, int align)
 {
 #pragma unroll
     for (int u = 0; u < Unroll; u++)
@@ -31,16 +33,16 @@ __device__ __forceinline__ void load_tile(payload (&v)[Unroll], const char *p, u
 template <class R, int N, int Unroll>
 __global__ void __launch_bounds__(512, 1) chunked(const __grid_constant__ st_args a)
 {
-    const int      ranks = N ? N : a.ranks;
+    const int ranks = N ? N : a.ranks;
     const uint64_t shard = a.shard;
     const uint64_t tile = (uint64_t)blockDim.x * ST_WORD * Unroll;
     const uint64_t mine = st_shard_bytes(a.bytes, shard, a.me);
-    patience       wait;
-    bool           alive;
+    patience wait;
+    bool alive;
 
     await_previous_kernel(a);
 
-    call           c(a);
+    call c(a);
     const uint64_t reduce = a.region;
     const uint64_t gather = reduce + ranks * shard;
 
@@ -51,9 +53,9 @@ __global__ void __launch_bounds__(512, 1) chunked(const __grid_constant__ st_arg
 
             stall(a, c.epoch, (int)k);
             for (int i = 1; i < ranks; i++) {
-                int      to = a.me + i < ranks ? a.me + i : a.me + i - ranks;
+                int to = a.me + i < ranks ? a.me + i : a.me + i - ranks;
                 uint64_t bytes = st_shard_bytes(a.bytes, shard, to);
-                payload  v[Unroll];
+                payload v[Unroll];
 
                 load_tile<Unroll>(v, a.in + shard * to, at, bytes, a.in_align);
 #pragma unroll
@@ -79,7 +81,7 @@ __global__ void __launch_bounds__(512, 1) chunked(const __grid_constant__ st_arg
             break;
 
         rank_sum<R, N> sum[Unroll];
-        payload        own[Unroll];
+        payload own[Unroll];
 
         load_tile<Unroll>(own, a.in + shard * a.me, at, mine, a.in_align);
 #pragma unroll
@@ -104,7 +106,7 @@ __global__ void __launch_bounds__(512, 1) chunked(const __grid_constant__ st_arg
 #pragma unroll
         for (int u = 0; u < Unroll; u++) {
             uint64_t x = at + (uint64_t)u * blockDim.x * ST_WORD;
-            payload  total = as_payload(sum[u].finish(a));
+            payload total = as_payload(sum[u].finish(a));
 
             if (x >= mine)
                 continue;
@@ -130,9 +132,9 @@ __global__ void __launch_bounds__(512, 1) chunked(const __grid_constant__ st_arg
         uint64_t at = (k * gridDim.x + blockIdx.x) * tile + threadIdx.x * ST_WORD;
 
         for (int i = 1; i < ranks; i++) {
-            int      from = a.me + i < ranks ? a.me + i : a.me + i - ranks;
+            int from = a.me + i < ranks ? a.me + i : a.me + i - ranks;
             uint64_t bytes = st_shard_bytes(a.bytes, shard, from);
-            uint4    v[Unroll];
+            uint4 v[Unroll];
 
 #pragma unroll
             for (int u = 0; u < Unroll; u++) {
@@ -155,15 +157,15 @@ __global__ void __launch_bounds__(512, 1) chunked(const __grid_constant__ st_arg
 
 } // namespace st
 
-#define ST_CHUNKED_FAST(R)                                                                          \
-    {                                                                                               \
-        (const void *)&st::chunked<R, 2, ST_CHUNKED_UNROLL>,                                        \
-            (const void *)&st::chunked<R, 4, ST_CHUNKED_UNROLL>,                                    \
-            (const void *)&st::chunked<R, 0, ST_CHUNKED_UNROLL>                                     \
+#define ST_CHUNKED_FAST(R)                                                                         \
+    {                                                                                              \
+        (const void *)&st::chunked<R, 2, ST_CHUNKED_UNROLL>,                                       \
+            (const void *)&st::chunked<R, 4, ST_CHUNKED_UNROLL>,                                   \
+            (const void *)&st::chunked<R, 0, ST_CHUNKED_UNROLL>                                    \
     }
-#define ST_CHUNKED_SMALL(R)                                                                         \
-    {                                                                                               \
-        nullptr, nullptr, (const void *)&st::chunked<R, 0, ST_CHUNKED_UNROLL>                       \
+#define ST_CHUNKED_SMALL(R)                                                                        \
+    {                                                                                              \
+        nullptr, nullptr, (const void *)&st::chunked<R, 0, ST_CHUNKED_UNROLL>                      \
     }
 
 extern "C" const struct st_kernel_row st_kernels_chunked = {{

@@ -18,18 +18,18 @@
 
 /* What each rank says about itself. */
 struct card {
-    char     host[64];  /* boot id and mount of /dev/shm: equal means memory can be shared */
-    char     bus[ST_BUS_ID_SIZE];
-    int      sms, major, minor, links, failed, transport;
+    char host[64]; /* boot id and mount of /dev/shm: equal means memory can be shared */
+    char bus[ST_BUS_ID_SIZE];
+    int sms, major, minor, links, failed, transport;
     uint32_t nonce;
     uint64_t bulk_bytes, first_epoch;
 };
 
 struct group {
-    symtuner_ar          *handles[ST_MAX_RANKS];
-    int                   n; /* handles of this thread */
+    symtuner_ar *handles[ST_MAX_RANKS];
+    int n; /* handles of this thread */
     const struct st_nccl *nccl;
-    struct card           mine[ST_MAX_RANKS], all[ST_MAX_RANKS];
+    struct card mine[ST_MAX_RANKS], all[ST_MAX_RANKS];
 };
 
 static void describe_host(char *text, size_t size)
@@ -46,10 +46,10 @@ static void describe_host(char *text, size_t size)
 /* All ranks' cards on every rank; also a barrier. */
 static ncclResult_t exchange(struct group *g)
 {
-    void        *cards[ST_MAX_RANKS] = {NULL};
+    void *cards[ST_MAX_RANKS] = {NULL};
     ncclResult_t result = ncclSuccess;
-    cudaError_t  error = cudaSuccess;
-    int          ranks = g->handles[0]->ranks;
+    cudaError_t error = cudaSuccess;
+    int ranks = g->handles[0]->ranks;
 
     for (int i = 0; i < g->n && error == cudaSuccess; i++) {
         error = cudaSetDevice(g->handles[i]->device);
@@ -75,9 +75,10 @@ static ncclResult_t exchange(struct group *g)
         cudaFree(cards[i]);
     if (error != cudaSuccess)
         return st_fail_cuda(g->handles[0], error, "exchange facts with the other ranks");
-    return result == ncclSuccess ? result
-                                 : st_fail(g->handles[0], result, "exchange facts with the other ranks: %s",
-                                           g->nccl->ncclGetErrorString(result));
+    return result == ncclSuccess
+               ? result
+               : st_fail(g->handles[0], result, "exchange facts with the other ranks: %s",
+                         g->nccl->ncclGetErrorString(result));
 }
 
 static void close_gate(struct group *g, const char *why)
@@ -142,7 +143,7 @@ static ncclResult_t peer_arena(struct group *g, const struct symtuner_ar_config 
 
     for (int i = 0; i < g->n && result == ncclSuccess; i++) {
         symtuner_ar *h = g->handles[i];
-        void        *memory = NULL;
+        void *memory = NULL;
 
         cudaSetDevice(h->device);
         st_scratch_size(h, config, false);
@@ -157,27 +158,27 @@ static ncclResult_t peer_arena(struct group *g, const struct symtuner_ar_config 
     for (int i = 0; i < g->n && result == ncclSuccess; i++) {
         symtuner_ar *h = g->handles[i];
 
-        result = g->nccl->ncclCommWindowRegister(h->comm, h->arena, h->layout.bytes, &h->arena_window,
-                                                 NCCL_WIN_COLL_SYMMETRIC);
+        result = g->nccl->ncclCommWindowRegister(h->comm, h->arena, h->layout.bytes,
+                                                 &h->arena_window, NCCL_WIN_COLL_SYMMETRIC);
     }
     if (result == ncclSuccess)
         result = g->nccl->ncclGroupEnd();
     for (int i = 0; i < g->n && result == ncclSuccess; i++) {
         symtuner_ar *h = g->handles[i];
-        char        *multicast;
+        char *multicast;
 
         cudaSetDevice(h->device);
-        result = st_nccl_window_peers(g->nccl, h->arena_window, h->ranks, h->me, h->peer, &multicast,
-                                      h->gate_text, sizeof h->gate_text);
+        result = st_nccl_window_peers(g->nccl, h->arena_window, h->ranks, h->me, h->peer,
+                                      &multicast, h->gate_text, sizeof h->gate_text);
     }
     return result;
 }
 
 static ncclResult_t host_arena(struct group *g, const struct symtuner_ar_config *config)
 {
-    char         name[64];
+    char name[64];
     ncclResult_t result = ncclSuccess;
-    bool         maker = false;
+    bool maker = false;
 
     snprintf(name, sizeof name, "/symtuner-ar-%08x", g->all[0].nonce);
     for (int i = 0; i < g->n; i++) {
@@ -220,7 +221,7 @@ static ncclResult_t settle(struct group *g, const struct symtuner_ar_config *con
                            const struct st_options *options)
 {
     ncclResult_t result = exchange(g);
-    bool         host = config->transport == SYMTUNER_AR_HOST;
+    bool host = config->transport == SYMTUNER_AR_HOST;
 
     if (result == ncclSuccess)
         result = compare(g);
@@ -255,7 +256,8 @@ static ncclResult_t settle(struct group *g, const struct symtuner_ar_config *con
 }
 
 static ncclResult_t start_rank(struct group *g, int i, ncclComm_t comm,
-                               const struct symtuner_ar_config *config, const struct st_options *options)
+                               const struct symtuner_ar_config *config,
+                               const struct st_options *options)
 {
     symtuner_ar *h = calloc(1, sizeof *h);
     struct card *card = &g->mine[i];
@@ -286,12 +288,12 @@ static ncclResult_t start_rank(struct group *g, int i, ncclComm_t comm,
 ncclResult_t symtuner_ar_create(symtuner_ar **handles_out, const ncclComm_t *comms, int n,
                                 const struct symtuner_ar_config *given)
 {
-    struct group              g = {.n = n};
+    struct group g = {.n = n};
     struct symtuner_ar_config config;
-    struct st_options         options;
-    char                      why[160];
-    int                       device = -1, failed = 0;
-    ncclResult_t              result;
+    struct st_options options;
+    char why[160];
+    int device = -1, failed = 0;
+    ncclResult_t result;
 
     if (handles_out == NULL || comms == NULL || n < 1 || n > ST_MAX_RANKS)
         return st_fail(NULL, ncclInvalidArgument, "one thread drives 1 to %d communicators, not %d",

@@ -6,9 +6,9 @@
  *                     \            \        ^            ^
  *   main stream     await reduce0  await reduce1 --------+            await gather
  *
- * Each shard is cut in two pieces so that adding up one hides behind moving the other. Operations are
- * submitted so that none waits for a later one: even a driver that runs both streams through one
- * queue cannot deadlock. Peers' slots are free when the call starts: the rank has finished its
+ * Each shard is cut in two pieces so that adding up one hides behind moving the other. Operations
+ * are submitted so that none waits for a later one: even a driver that runs both streams through
+ * one queue cannot deadlock. Peers' slots are free when the call starts: the rank has finished its
  * previous call, for which every owner had emptied its slots.
  */
 #include "ar_handle.h"
@@ -19,8 +19,8 @@ struct piece {
 
 static struct piece cut(const struct st_args *args, int owner, int q, int pieces)
 {
-    uint64_t     length = st_round_up(st_div_up(args->shard, (uint64_t)pieces), ST_LINE * ST_WORD);
-    uint64_t     all = st_shard_bytes(args->bytes, args->shard, owner);
+    uint64_t length = st_round_up(st_div_up(args->shard, (uint64_t)pieces), ST_LINE * ST_WORD);
+    uint64_t all = st_shard_bytes(args->bytes, args->shard, owner);
     struct piece p = {(uint64_t)q * length, 0};
 
     if (p.at < all)
@@ -28,11 +28,11 @@ static struct piece cut(const struct st_args *args, int owner, int q, int pieces
     return p;
 }
 
-static cudaError_t run_helper(const void *kernel, const struct st_args *call, int kind, uint64_t step,
-                              int last, cudaStream_t stream)
+static cudaError_t run_helper(const void *kernel, const struct st_args *call, int kind,
+                              uint64_t step, int last, cudaStream_t stream)
 {
     struct st_args args = *call;
-    void          *params[] = {&args};
+    void *params[] = {&args};
 
     args.lag = kind;
     args.tiles = step;
@@ -45,22 +45,22 @@ static cudaError_t scatter(const struct st_args *a, int q, int pieces, cudaStrea
     cudaError_t error = cudaSuccess;
 
     for (int i = 1; i < a->ranks && error == cudaSuccess; i++) {
-        int          to = (a->me + i) % a->ranks;
+        int to = (a->me + i) % a->ranks;
         struct piece p = cut(a, to, q, pieces);
 
         if (p.bytes != 0)
             error = cudaMemcpyAsync(a->peer[to] + a->region + (uint64_t)a->me * a->shard + p.at,
-                                    a->in + (uint64_t)to * a->shard + p.at, p.bytes, cudaMemcpyDefault,
-                                    stream);
+                                    a->in + (uint64_t)to * a->shard + p.at, p.bytes,
+                                    cudaMemcpyDefault, stream);
     }
     return error;
 }
 
 static cudaError_t gather(const struct st_args *a, int q, int pieces, cudaStream_t stream)
 {
-    cudaError_t  error = cudaSuccess;
+    cudaError_t error = cudaSuccess;
     struct piece p = cut(a, a->me, q, pieces);
-    uint64_t     at = (uint64_t)a->me * a->shard + p.at;
+    uint64_t at = (uint64_t)a->me * a->shard + p.at;
 
     for (int i = 1; i < a->ranks && error == cudaSuccess && p.bytes != 0; i++)
         error = cudaMemcpyAsync(a->dst[(a->me + i) % a->ranks] + at, a->out + at, p.bytes,
@@ -68,13 +68,13 @@ static cudaError_t gather(const struct st_args *a, int q, int pieces, cudaStream
     return error;
 }
 
-static cudaError_t reduce(const struct st_args *call, const void *kernel, int q, int pieces, int ctas,
-                          int threads, cudaStream_t stream)
+static cudaError_t reduce(const struct st_args *call, const void *kernel, int q, int pieces,
+                          int ctas, int threads, cudaStream_t stream)
 {
     struct st_args args = *call;
-    struct piece   p = cut(call, call->me, q, pieces);
-    uint64_t       at = (uint64_t)call->me * call->shard + p.at;
-    void          *params[] = {&args};
+    struct piece p = cut(call, call->me, q, pieces);
+    uint64_t at = (uint64_t)call->me * call->shard + p.at;
+    void *params[] = {&args};
 
     if (p.bytes == 0)
         return cudaSuccess;
@@ -82,15 +82,15 @@ static cudaError_t reduce(const struct st_args *call, const void *kernel, int q,
     args.out += at;
     args.bytes = p.bytes;
     args.region += p.at;
-    return cudaLaunchKernel(kernel, (dim3){(unsigned)ctas, 1, 1}, (dim3){(unsigned)threads, 1, 1}, params,
-                            0, stream);
+    return cudaLaunchKernel(kernel, (dim3){(unsigned)ctas, 1, 1}, (dim3){(unsigned)threads, 1, 1},
+                            params, 0, stream);
 }
 
-#define TRY(call)                                                                                   \
-    do {                                                                                            \
-        cudaError_t error_ = (call);                                                                \
-        if (error_ != cudaSuccess)                                                                  \
-            return st_fail_cuda(h, error_, "copy-engine schedule");                                 \
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        cudaError_t error_ = (call);                                                               \
+        if (error_ != cudaSuccess)                                                                 \
+            return st_fail_cuda(h, error_, "copy-engine schedule");                                \
     } while (0)
 
 ncclResult_t st_copy_run(symtuner_ar *h, const struct st_args *args, const void *kernel, int ctas,

@@ -12,7 +12,7 @@ static _Thread_local char create_error[256] = "no error";
 ncclResult_t st_fail(symtuner_ar *h, ncclResult_t result, const char *format, ...)
 {
     va_list args;
-    char    text[256];
+    char text[256];
 
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
@@ -37,21 +37,23 @@ int symtuner_ar_version(void)
     return SYMTUNER_AR_VERSION;
 }
 
-/* ---- one rank's own resources --------------------------------------------------------------------- */
+/* ---- one rank's own resources
+ * --------------------------------------------------------------------- */
 
 #define MiB (1ull << 20)
 
-/* Scratch per half. The small regions are sized so that the table's kernels take their messages in one
- * piece; bulk decides how large a piece of a long message is. */
+/* Scratch per half. The small regions are sized so that the table's kernels take their messages in
+ * one piece; bulk decides how large a piece of a long message is. */
 void st_scratch_size(symtuner_ar *h, const struct symtuner_ar_config *config, bool host)
 {
     uint64_t half[ST_REGIONS] = {MiB / 2, 16 * MiB, 32 * MiB, 256 * MiB};
-    size_t   free_bytes = 0, total = 0;
+    size_t free_bytes = 0, total = 0;
 
     if (host) {
         half[ST_REGION_LL8] = MiB;
         half[ST_REGION_LL128] = half[ST_REGION_BULK] = 0;
-        half[ST_REGION_LAMPORT] = (h->ranks < 8 ? 16 / (uint64_t)h->ranks : 2) * MiB; /* of 64 MiB */
+        half[ST_REGION_LAMPORT] =
+            (h->ranks < 8 ? 16 / (uint64_t)h->ranks : 2) * MiB; /* of 64 MiB */
     } else if (config->bulk_bytes != 0) {
         half[ST_REGION_BULK] = config->bulk_bytes;
     } else if (cudaMemGetInfo(&free_bytes, &total) == cudaSuccess && total < 24ull << 30) {
@@ -64,10 +66,10 @@ ncclResult_t st_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
                            const struct st_options *options)
 {
     struct st_state state = {.epoch = config->first_epoch ? config->first_epoch : 1};
-    uint32_t        timeout_ms = config->timeout_ms   ? config->timeout_ms
-                                 : options->timeout_ms ? options->timeout_ms
-                                                       : 600000;
-    cudaError_t     error = cudaSetDevice(h->device);
+    uint32_t timeout_ms = config->timeout_ms    ? config->timeout_ms
+                          : options->timeout_ms ? options->timeout_ms
+                                                : 600000;
+    cudaError_t error = cudaSetDevice(h->device);
 
     h->timeout_ns = (uint64_t)timeout_ms * 1000000;
     h->force = options->force;
@@ -107,7 +109,7 @@ ncclResult_t st_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
 cudaError_t st_arena_fill(symtuner_ar *h)
 {
     const struct st_layout *l = &h->layout;
-    cudaError_t             error = cudaMemset(h->arena, 0, l->first[ST_REGION_LAMPORT]);
+    cudaError_t error = cudaMemset(h->arena, 0, l->first[ST_REGION_LAMPORT]);
 
     if (error == cudaSuccess)
         error = cudaMemset(h->arena + l->first[ST_REGION_LAMPORT], 0xff,
@@ -135,10 +137,11 @@ void st_rank_free(symtuner_ar *h)
     free(h);
 }
 
-/* ---- arguments ------------------------------------------------------------------------------------ */
+/* ---- arguments
+ * ------------------------------------------------------------------------------------ */
 
-ncclResult_t st_config_check(const struct symtuner_ar_config *given, struct symtuner_ar_config *config,
-                             struct st_options *options)
+ncclResult_t st_config_check(const struct symtuner_ar_config *given,
+                             struct symtuner_ar_config *config, struct st_options *options)
 {
     char why[200];
 
@@ -175,13 +178,13 @@ ncclResult_t st_create_undo(symtuner_ar **handles, int n, int failed, ncclResult
 ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n)
 {
     ncclResult_t result = ncclSuccess;
-    int          device = -1;
+    int device = -1;
 
     if (handles == NULL || n < 0 || n > ST_MAX_RANKS)
         return ncclInvalidArgument;
     cudaGetDevice(&device);
-    /* A rank whose peer has died sits in its kernel until the time limit; nothing here waits longer.
-     * When our own call is done every peer's write to our scratch has been seen. */
+    /* A rank whose peer has died sits in its kernel until the time limit; nothing here waits
+     * longer. When our own call is done every peer's write to our scratch has been seen. */
     for (int i = 0; i < n; i++)
         if (handles[i] != NULL && (cudaSetDevice(handles[i]->device) != cudaSuccess ||
                                    cudaDeviceSynchronize() != cudaSuccess))

@@ -7,16 +7,16 @@
 #include "ar_options.h"
 
 /* Defaults, range checks and environment; the error goes to symtuner_ar_error(NULL). */
-ncclResult_t st_config_check(const struct symtuner_ar_config *given, struct symtuner_ar_config *config,
-                             struct st_options *options);
+ncclResult_t st_config_check(const struct symtuner_ar_config *given,
+                             struct symtuner_ar_config *config, struct st_options *options);
 
 /* Counters, mailbox, events, and all kernels loaded; h->device and ranks must be set. */
 ncclResult_t st_rank_start(symtuner_ar *h, const struct symtuner_ar_config *config,
                            const struct st_options *options);
 
-void         st_scratch_size(symtuner_ar *h, const struct symtuner_ar_config *config, bool host);
-cudaError_t  st_arena_fill(symtuner_ar *h);
-void         st_rank_free(symtuner_ar *h);
+void st_scratch_size(symtuner_ar *h, const struct symtuner_ar_config *config, bool host);
+cudaError_t st_arena_fill(symtuner_ar *h);
+void st_rank_free(symtuner_ar *h);
 ncclResult_t st_create_undo(symtuner_ar **handles, int n, int failed, ncclResult_t result);
 
 #endif

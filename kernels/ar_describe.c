@@ -10,29 +10,32 @@ size_t symtuner_ar_describe(symtuner_ar *h, char *text, size_t length)
     static const char *const links[ST_LINKS] = {"NVLink peer memory", "PCIe peer memory",
                                                 "pinned host memory"};
     static const char *const regions[ST_REGIONS] = {"ll8", "ll128", "lamport", "bulk"};
-    char                     head[1024];
-    int                      n;
-    size_t                   rest;
+    char head[1024];
+    int n;
+    size_t rest;
 
     if (length != 0)
         *text = 0;
     if (h == NULL)
         return 0;
-    n = snprintf(head, sizeof head, "rank %d of %d on GPU %d, %d multiprocessors for %d rank%s\n", h->me,
-                 h->ranks, h->device, h->sms, h->on_device, h->on_device == 1 ? "" : "s");
+    n = snprintf(head, sizeof head, "rank %d of %d on GPU %d, %d multiprocessors for %d rank%s\n",
+                 h->me, h->ranks, h->device, h->sms, h->on_device, h->on_device == 1 ? "" : "s");
     if (h->gate != NULL)
-        n += snprintf(head + n, sizeof head - (size_t)n, "every call goes to ncclAllReduce: %s\n", h->gate);
+        n += snprintf(head + n, sizeof head - (size_t)n, "every call goes to ncclAllReduce: %s\n",
+                      h->gate);
     else
         n += snprintf(head + n, sizeof head - (size_t)n, "transport: %s\n", links[h->links]);
     if (h->nccl != NULL)
-        n += snprintf(head + n, sizeof head - (size_t)n, "NCCL %d.%d.%d\n", h->nccl->version / 10000,
-                      h->nccl->version / 100 % 100, h->nccl->version % 100);
+        n +=
+            snprintf(head + n, sizeof head - (size_t)n, "NCCL %d.%d.%d\n", h->nccl->version / 10000,
+                     h->nccl->version / 100 % 100, h->nccl->version % 100);
     n += snprintf(head + n, sizeof head - (size_t)n, "time limit %llu ms, scratch %llu MiB:",
                   (unsigned long long)(h->timeout_ns / 1000000),
                   (unsigned long long)(h->layout.bytes >> 20));
     for (int r = 0; r < ST_REGIONS; r++)
         n += snprintf(head + n, sizeof head - (size_t)n, " %s %llu KiB%s", regions[r],
-                      (unsigned long long)(h->layout.half[r] >> 10), r == ST_REGION_BULK ? "\n" : " x2,");
+                      (unsigned long long)(h->layout.half[r] >> 10),
+                      r == ST_REGION_BULK ? "\n" : " x2,");
     if ((size_t)n < length)
         memcpy(text, head, (size_t)n + 1);
     rest = h->gate != NULL || h->ranks == 1

@@ -3,7 +3,8 @@
  * ar_handle.h - one rank of one group, as the host sees it.
  *
  * Life: ar_create.c makes it, ar_window.c adds registered buffers, ar_call.c and ar_copy.c launch
- * kernels with it. Fields are written by the thread that owns the handle; only the mailbox is shared.
+ * kernels with it. Fields are written by the thread that owns the handle; only the mailbox is
+ * shared.
  */
 #ifndef ST_AR_HANDLE_H_
 #define ST_AR_HANDLE_H_
@@ -19,51 +20,51 @@
 
 /* A registered buffer and where each rank's copy of it is mapped here. */
 struct st_window {
-    char         *base; /* NULL: free entry */
-    size_t        bytes;
-    char         *peer[ST_MAX_RANKS];
-    char         *multicast;
-    ncclWindow_t  handle; /* NULL in local groups */
-    bool          ours;   /* registered by this library */
+    char *base; /* NULL: free entry */
+    size_t bytes;
+    char *peer[ST_MAX_RANKS];
+    char *multicast;
+    ncclWindow_t handle; /* NULL in local groups */
+    bool ours;           /* registered by this library */
 };
 
 /* The stream of the latest call, and an event behind that call. */
 struct st_order {
     unsigned long long capture; /* id of the capture it belongs to; 0: eager, or no call yet */
-    bool               used;
-    cudaStream_t       stream;
-    cudaEvent_t        done;
+    bool used;
+    cudaStream_t stream;
+    cudaEvent_t done;
 };
 
 struct symtuner_ar {
-    int                    ranks, me, device;
-    int                    sms, on_device; /* multiprocessors; ranks of this group that share them */
-    int                    links;
-    const char            *gate; /* why no kernel of ours can run here; NULL when they can */
-    char                   gate_text[160];
-    ncclComm_t             comm; /* NULL in local groups */
-    const struct st_nccl  *nccl;
-    struct st_layout       layout;
-    char                  *arena;
-    char                  *peer[ST_MAX_RANKS];
-    ncclWindow_t           arena_window;
-    void                  *host_map; /* host transport: what to unmap */
-    size_t                 host_map_bytes;
-    struct st_state       *state;
-    struct st_mailbox     *mailbox;
-    struct st_mailbox     *mailbox_device;
-    uint64_t               timeout_ns;
-    struct st_window       windows[ST_MAX_WINDOWS];
-    struct st_force        force;
-    bool                   aborted;
-    uint32_t               stall_ns;
-    int                    lag; /* 0: the table's */
-    bool                   overlap;
-    struct st_order        eager, captured; /* a graph cannot wait for work outside of it */
+    int ranks, me, device;
+    int sms, on_device; /* multiprocessors; ranks of this group that share them */
+    int links;
+    const char *gate; /* why no kernel of ours can run here; NULL when they can */
+    char gate_text[160];
+    ncclComm_t comm; /* NULL in local groups */
+    const struct st_nccl *nccl;
+    struct st_layout layout;
+    char *arena;
+    char *peer[ST_MAX_RANKS];
+    ncclWindow_t arena_window;
+    void *host_map; /* host transport: what to unmap */
+    size_t host_map_bytes;
+    struct st_state *state;
+    struct st_mailbox *mailbox;
+    struct st_mailbox *mailbox_device;
+    uint64_t timeout_ns;
+    struct st_window windows[ST_MAX_WINDOWS];
+    struct st_force force;
+    bool aborted;
+    uint32_t stall_ns;
+    int lag; /* 0: the table's */
+    bool overlap;
+    struct st_order eager, captured; /* a graph cannot wait for work outside of it */
     /* copy engines */
-    cudaStream_t           copy_stream;
-    cudaEvent_t            copy_event[2 + ST_COPY_PIECES];
-    char                   error[256];
+    cudaStream_t copy_stream;
+    cudaEvent_t copy_event[2 + ST_COPY_PIECES];
+    char error[256];
 };
 
 /* Set the handle's error sentence and return ${result}. */
@@ -77,8 +78,8 @@ void st_args_start(const symtuner_ar *h, struct st_args *args);
 /* The kernel for (family, dtype, op, ranks); NULL when there is none. */
 const void *st_kernel_find(int family, int reducer, int ranks);
 
-/* Load every kernel now: lazy loading while a peer's kernel spins would deadlock one-GPU groups, and
- * must not happen inside a stream capture. */
+/* Load every kernel now: lazy loading while a peer's kernel spins would deadlock one-GPU groups,
+ * and must not happen inside a stream capture. */
 cudaError_t st_kernels_load(void);
 
 /* The window that holds ${bytes} at ${p}, or NULL. */
@@ -86,7 +87,7 @@ const struct st_window *st_window_find(const symtuner_ar *h, const void *p, size
 
 /* Arena in peer memory or pinned host memory (ar_arena.c). */
 ncclResult_t st_arena_host(symtuner_ar **handles, int n, const char *shared_name, bool create);
-void         st_arena_free(symtuner_ar *h);
+void st_arena_free(symtuner_ar *h);
 
 /* One piece by copy engines (ar_copy.c). */
 ncclResult_t st_copy_run(symtuner_ar *h, const struct st_args *args, const void *kernel, int ctas,

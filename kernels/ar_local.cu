@@ -11,19 +11,21 @@
  */
 #include "ar_bulk.cuh"
 
-namespace st {
+namespace st
+{
 
 /* in, out: the piece; region: offset of rank 0's slot for it; shard: bytes from slot to slot. */
-template <class R> __global__ void __launch_bounds__(512, 1) local(const __grid_constant__ st_args a)
+template <class R>
+__global__ void __launch_bounds__(512, 1) local(const __grid_constant__ st_args a)
 {
     const uint64_t step = (uint64_t)gridDim.x * blockDim.x * ST_WORD;
-    call           c(a);
+    call c(a);
 
     if (c.dead)
         return;
     for (uint64_t at = ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x) * ST_WORD; at < a.bytes;
          at += step) {
-        payload        own = load_payload(a.in, at, a.bytes, a.in_align);
+        payload own = load_payload(a.in, at, a.bytes, a.in_align);
         rank_sum<R, 0> sum;
 
         for (int first = 0; first < a.ranks; first += 4) {
@@ -57,7 +59,7 @@ __global__ void signal(const __grid_constant__ st_args a)
 __global__ void await(const __grid_constant__ st_args a)
 {
     patience wait;
-    call     c(a);
+    call c(a);
 
     if (!__syncthreads_or(c.dead))
         await_flags(a, a.lag, st_flag_step(c.epoch, a.tiles), wait);
@@ -69,9 +71,9 @@ __global__ void await(const __grid_constant__ st_args a)
 
 } // namespace st
 
-#define ST_LOCAL(R)                                                                                 \
-    {                                                                                               \
-        nullptr, nullptr, (const void *)&st::local<R>                                               \
+#define ST_LOCAL(R)                                                                                \
+    {                                                                                              \
+        nullptr, nullptr, (const void *)&st::local<R>                                              \
     }
 
 extern "C" const struct st_kernel_row st_kernels_local = {{

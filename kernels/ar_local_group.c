@@ -13,8 +13,8 @@ static bool open_peers(symtuner_ar **handles, int n, int *links_out, char *why, 
     *links_out = ST_LINKS_NVLINK;
     for (int i = 0; i < n; i++) {
         for (int j = 0; j < n; j++) {
-            int         from = handles[i]->device, to = handles[j]->device, can = 0;
-            char        a[ST_BUS_ID_SIZE], b[ST_BUS_ID_SIZE];
+            int from = handles[i]->device, to = handles[j]->device, can = 0;
+            char a[ST_BUS_ID_SIZE], b[ST_BUS_ID_SIZE];
             cudaError_t error;
 
             if (from == to)
@@ -41,11 +41,12 @@ static bool open_peers(symtuner_ar **handles, int n, int *links_out, char *why, 
     return true;
 }
 
-static ncclResult_t peer_arenas(symtuner_ar **handles, int n, const struct symtuner_ar_config *config)
+static ncclResult_t peer_arenas(symtuner_ar **handles, int n,
+                                const struct symtuner_ar_config *config)
 {
     for (int i = 0; i < n; i++) {
         symtuner_ar *h = handles[i];
-        cudaError_t  error = cudaSetDevice(h->device);
+        cudaError_t error = cudaSetDevice(h->device);
 
         st_scratch_size(h, config, false);
         if (error == cudaSuccess)
@@ -82,13 +83,13 @@ static void count_neighbours(symtuner_ar **handles, int n)
 ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out, const int *devices, int nranks,
                                       const struct symtuner_ar_config *given)
 {
-    symtuner_ar              *handles[ST_MAX_RANKS] = {NULL};
+    symtuner_ar *handles[ST_MAX_RANKS] = {NULL};
     struct symtuner_ar_config config;
-    struct st_options         options;
-    char                      why[160];
-    int                       links, device = 0, visible = 0;
-    bool                      peer;
-    ncclResult_t              result;
+    struct st_options options;
+    char why[160];
+    int links, device = 0, visible = 0;
+    bool peer;
+    ncclResult_t result;
 
     if (handles_out == NULL || devices == NULL || nranks < 1 || nranks > ST_MAX_RANKS)
         return st_fail(NULL, ncclInvalidArgument, "a local group has 1 to %d ranks, not %d",
@@ -102,8 +103,8 @@ ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out, const int *devi
     }
     for (int i = 0; i < nranks; i++)
         if (devices[i] < 0 || devices[i] >= visible)
-            return st_fail(NULL, ncclInvalidArgument, "devices[%d] = %d; this process sees %d GPUs", i,
-                           devices[i], visible);
+            return st_fail(NULL, ncclInvalidArgument, "devices[%d] = %d; this process sees %d GPUs",
+                           i, devices[i], visible);
     for (int i = 0; i < nranks; i++) {
         handles[i] = calloc(1, sizeof *handles[i]);
         if (handles[i] == NULL) {

@@ -9,7 +9,7 @@
 #include <string.h>
 
 static struct st_nccl nccl;
-static char           failure[160];
+static char failure[160];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void *find(void *library, const char *name)
@@ -21,7 +21,7 @@ static void *find(void *library, const char *name)
 
 static void load(void)
 {
-    void       *library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_NOLOAD);
+    void *library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_NOLOAD);
     const char *missing = NULL;
 
     if (library == NULL && dlsym(RTLD_DEFAULT, "ncclGetVersion") == NULL)
@@ -38,9 +38,9 @@ static void load(void)
                  nccl.version / 10000, nccl.version / 100 % 100, nccl.version % 100);
         return;
     }
-#define X(result, name, args)                                                                       \
-    *(void **)&nccl.name = find(library, #name);                                                    \
-    if (nccl.name == NULL)                                                                          \
+#define X(result, name, args)                                                                      \
+    *(void **)&nccl.name = find(library, #name);                                                   \
+    if (nccl.name == NULL)                                                                         \
         missing = #name;
     ST_NCCL_MAP(X)
 #undef X
@@ -65,11 +65,11 @@ const struct st_nccl *st_nccl_get(char *why, size_t why_size)
  * (sizes and offsets were measured per release). Later releases have the host getter instead.
  */
 struct window_head {
-    void    *host;
-    char    *flat;       /* LSA rank r starts at flat + r * stride */
-    int      lsa_rank;
-    int      world_rank;
-    uint32_t stride_4g;  /* in units of 4 GiB */
+    void *host;
+    char *flat; /* LSA rank r starts at flat + r * stride */
+    int lsa_rank;
+    int world_rank;
+    uint32_t stride_4g; /* in units of 4 GiB */
     uint32_t mc_4k;
 };
 
@@ -79,7 +79,8 @@ _Static_assert(offsetof(struct window_head, lsa_rank) == 16, "window head: rank"
 _Static_assert(offsetof(struct window_head, stride_4g) == 24, "window head: stride");
 
 ncclResult_t st_nccl_window_peers(const struct st_nccl *api, ncclWindow_t window, int ranks, int me,
-                                  char **peers_out, char **multicast_out, char *why, size_t why_size)
+                                  char **peers_out, char **multicast_out, char *why,
+                                  size_t why_size)
 {
     *multicast_out = NULL;
     if (window == NULL) {

@@ -14,21 +14,21 @@
 
 #define ST_NCCL_OLDEST 22803
 
-#define ST_NCCL_MAP(X)                                                                              \
-    X(ncclResult_t, ncclGetVersion, (int *))                                                        \
-    X(ncclResult_t, ncclCommCount, (const ncclComm_t, int *))                                       \
-    X(ncclResult_t, ncclCommUserRank, (const ncclComm_t, int *))                                    \
-    X(ncclResult_t, ncclCommCuDevice, (const ncclComm_t, int *))                                    \
-    X(ncclResult_t, ncclGroupStart, (void))                                                         \
-    X(ncclResult_t, ncclGroupEnd, (void))                                                           \
-    X(ncclResult_t, ncclMemAlloc, (void **, size_t))                                                \
-    X(ncclResult_t, ncclMemFree, (void *))                                                          \
-    X(ncclResult_t, ncclCommWindowRegister, (ncclComm_t, void *, size_t, ncclWindow_t *, int))      \
-    X(ncclResult_t, ncclCommWindowDeregister, (ncclComm_t, ncclWindow_t))                           \
-    X(ncclResult_t, ncclAllGather,                                                                  \
-      (const void *, void *, size_t, ncclDataType_t, ncclComm_t, cudaStream_t))                     \
-    X(ncclResult_t, ncclAllReduce,                                                                  \
-      (const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t, cudaStream_t))        \
+#define ST_NCCL_MAP(X)                                                                             \
+    X(ncclResult_t, ncclGetVersion, (int *))                                                       \
+    X(ncclResult_t, ncclCommCount, (const ncclComm_t, int *))                                      \
+    X(ncclResult_t, ncclCommUserRank, (const ncclComm_t, int *))                                   \
+    X(ncclResult_t, ncclCommCuDevice, (const ncclComm_t, int *))                                   \
+    X(ncclResult_t, ncclGroupStart, (void))                                                        \
+    X(ncclResult_t, ncclGroupEnd, (void))                                                          \
+    X(ncclResult_t, ncclMemAlloc, (void **, size_t))                                               \
+    X(ncclResult_t, ncclMemFree, (void *))                                                         \
+    X(ncclResult_t, ncclCommWindowRegister, (ncclComm_t, void *, size_t, ncclWindow_t *, int))     \
+    X(ncclResult_t, ncclCommWindowDeregister, (ncclComm_t, ncclWindow_t))                          \
+    X(ncclResult_t, ncclAllGather,                                                                 \
+      (const void *, void *, size_t, ncclDataType_t, ncclComm_t, cudaStream_t))                    \
+    X(ncclResult_t, ncclAllReduce,                                                                 \
+      (const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t, cudaStream_t))       \
     X(const char *, ncclGetErrorString, (ncclResult_t))
 
 struct st_nccl {
@@ -50,7 +50,8 @@ const struct st_nccl *st_nccl_get(char *why, size_t why_size);
  * the window does not reach ${ranks} ranks by load and store. multicast_out becomes NULL when the
  * communicator has no multicast.
  */
-ncclResult_t st_nccl_window_peers(const struct st_nccl *nccl, ncclWindow_t window, int ranks, int me,
-                                  char **peers_out, char **multicast_out, char *why, size_t why_size);
+ncclResult_t st_nccl_window_peers(const struct st_nccl *nccl, ncclWindow_t window, int ranks,
+                                  int me, char **peers_out, char **multicast_out, char *why,
+                                  size_t why_size);
 
 #endif

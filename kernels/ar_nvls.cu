@@ -9,7 +9,8 @@
  */
 #include "ar_pull.cuh"
 
-namespace st {
+namespace st
+{
 
 enum nvls_type { NVLS_F32, NVLS_F16, NVLS_BF16 };
 
@@ -44,9 +45,10 @@ template <int Type> struct nvls {
     static __device__ __forceinline__ void store(const st_args &a, uint64_t at, uint64_t, payload p)
     {
 #if __CUDA_ARCH__ >= 900
-        asm volatile("multimem.st.relaxed.sys.global.v4.f32 [%0], {%1,%2,%3,%4};" ::"l"(a.multi_dst + at),
-                     "r"(p.lo.x), "r"(p.lo.y), "r"(p.hi.x), "r"(p.hi.y)
-                     : "memory");
+        asm volatile(
+            "multimem.st.relaxed.sys.global.v4.f32 [%0], {%1,%2,%3,%4};" ::"l"(a.multi_dst + at),
+            "r"(p.lo.x), "r"(p.lo.y), "r"(p.hi.x), "r"(p.hi.y)
+            : "memory");
 #else
         __trap();
 #endif
@@ -55,9 +57,9 @@ template <int Type> struct nvls {
 
 } // namespace st
 
-#define ST_NVLS(type, one)                                                                          \
-    {                                                                                               \
-        nullptr, nullptr, (const void *)&st::pull<st::nvls<st::type>, one>                          \
+#define ST_NVLS(type, one)                                                                         \
+    {                                                                                              \
+        nullptr, nullptr, (const void *)&st::pull<st::nvls<st::type>, one>                         \
     }
 
 extern "C" const struct st_kernel_row st_kernels_nvls = {{

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ar_one_ll8.cu - one-shot kernels with 4 bytes of data beside 4 of epoch: the smallest messages, any type. */
+/* ar_one_ll8.cu - one-shot kernels with 4 bytes of data beside 4 of epoch: the smallest messages,
+ * any type. */
 #include "ar_oneshot.cuh"
 
 extern "C" const struct st_kernel_row st_kernels_one_ll8 = {{

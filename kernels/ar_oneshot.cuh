@@ -11,9 +11,9 @@
  * One hop, no barrier. First all words of a thread leave, then it waits for the same words of the
  * others; nothing a rank sends depends on what it receives, so no order of blocks can deadlock.
  *
- * Why a slot may be written again two calls later: see st_half() in ar_shape.h. The reader's clear of
- * a slot comes before the end of its call e; its words of call e+1 come after that; a peer starts
- * call e+2 only when it has seen those words.
+ * Why a slot may be written again two calls later: see st_half() in ar_shape.h. The reader's clear
+ * of a slot comes before the end of its call e; its words of call e+1 come after that; a peer
+ * starts call e+2 only when it has seen those words.
  */
 #ifndef ST_AR_ONESHOT_CUH_
 #define ST_AR_ONESHOT_CUH_
@@ -21,7 +21,8 @@
 #include "ar_reduce.cuh"
 #include "ar_word.cuh"
 
-namespace st {
+namespace st
+{
 
 template <class F, int N>
 __device__ __forceinline__ void send_word(const st_args &a, char *const *slot, uint32_t at, uint4 v)
@@ -35,22 +36,22 @@ __device__ __forceinline__ void send_word(const st_args &a, char *const *slot, u
 template <class F, class R, int N>
 __global__ void __launch_bounds__(1024, 1) oneshot(const __grid_constant__ st_args a)
 {
-    constexpr int  peers = N ? N - 1 : ST_MAX_RANKS - 1;
-    const int      ranks = N ? N : a.ranks;
+    constexpr int peers = N ? N - 1 : ST_MAX_RANKS - 1;
+    const int ranks = N ? N : a.ranks;
     const uint32_t bytes = (uint32_t)a.bytes, words = (uint32_t)a.words;
     const uint32_t rounded = st_round_up32(words, 32); /* warps stay whole */
     const uint32_t stride = st_round_up32(words, ST_LINE) * ST_WORD;
     const uint32_t step = gridDim.x * blockDim.x;
     const uint32_t w0 = blockIdx.x * blockDim.x + threadIdx.x;
     const uint32_t my_slot = (uint32_t)a.region + a.me * stride;
-    payload        first = {};
-    char          *slot[peers]; /* mine at each peer, even half, first word */
-    patience       wait;
+    payload first = {};
+    char *slot[peers]; /* mine at each peer, even half, first word */
+    patience wait;
 
     await_previous_kernel(a);
 
-    /* The first load is on its way before the counters are read, and all that can be computed without
-     * them is: from the moment they arrive, every instruction counts. */
+    /* The first load is on its way before the counters are read, and all that can be computed
+     * without them is: from the moment they arrive, every instruction counts. */
     if (w0 < words)
         first = load_for_word<F>(a.in, w0, bytes, a.in_align);
 
@@ -73,20 +74,20 @@ __global__ void __launch_bounds__(1024, 1) oneshot(const __grid_constant__ st_ar
         send_word<F, N>(a, slot, half, F::encode(first, c.epoch));
     if (!c.dead)
         for (uint32_t w = w0 + step; w < words; w += step)
-            send_word<F, N>(a, slot, half + (w - w0) * ST_WORD,
-                            F::encode(F::canonical(load_for_word<F>(a.in, w, bytes, a.in_align)),
-                                      c.epoch));
+            send_word<F, N>(
+                a, slot, half + (w - w0) * ST_WORD,
+                F::encode(F::canonical(load_for_word<F>(a.in, w, bytes, a.in_align)), c.epoch));
     c.book_in(a);
     stall(a, c.epoch, 2);
     if (!c.dead)
         for (uint32_t w = w0; w < rounded; w += step) {
-            bool    valid = w < words;
+            bool valid = w < words;
             payload p = first, sum;
 
             if (w != w0 && valid)
                 p = F::canonical(load_for_word<F>(a.in, w, bytes, a.in_align));
-            if (!gather_word<F, R, N>(a, a.peer[a.me] + (uint32_t)a.region + half, stride, w, valid, p,
-                                      c.epoch, wait, &sum))
+            if (!gather_word<F, R, N>(a, a.peer[a.me] + (uint32_t)a.region + half, stride, w, valid,
+                                      p, c.epoch, wait, &sum))
                 break;
             if (valid)
                 store_for_word<F>(a.out, w, bytes, a.out_align, sum);
@@ -94,17 +95,16 @@ __global__ void __launch_bounds__(1024, 1) oneshot(const __grid_constant__ st_ar
     c.publish(a);
 }
 
-
 } // namespace st
 
-#define ST_ONESHOT_FAST(F, R)                                                                       \
-    {                                                                                               \
-        (const void *)&st::oneshot<F, R, 2>, (const void *)&st::oneshot<F, R, 4>,                   \
-            (const void *)&st::oneshot<F, R, 0>                                                     \
+#define ST_ONESHOT_FAST(F, R)                                                                      \
+    {                                                                                              \
+        (const void *)&st::oneshot<F, R, 2>, (const void *)&st::oneshot<F, R, 4>,                  \
+            (const void *)&st::oneshot<F, R, 0>                                                    \
     }
-#define ST_ONESHOT_SMALL(F, R)                                                                      \
-    {                                                                                               \
-        nullptr, nullptr, (const void *)&st::oneshot<F, R, 0>                                       \
+#define ST_ONESHOT_SMALL(F, R)                                                                     \
+    {                                                                                              \
+        nullptr, nullptr, (const void *)&st::oneshot<F, R, 0>                                      \
     }
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ar_options.c - parse SYMTUNER_AR_*; a word that is not understood is an error, never a default. */
+/* ar_options.c - parse SYMTUNER_AR_*; a word that is not understood is an error, never a default.
+ */
 #include "ar_options.h"
 
 #include <errno.h>
@@ -7,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int read_number(const char *name, uint64_t lowest, uint64_t highest, uint64_t *value, char *why,
-                       size_t why_size)
+static int read_number(const char *name, uint64_t lowest, uint64_t highest, uint64_t *value,
+                       char *why, size_t why_size)
 {
-    const char        *text = getenv(name);
-    char              *end;
+    const char *text = getenv(name);
+    char *end;
     unsigned long long v;
 
     if (text == NULL || *text == 0)
@@ -32,7 +33,7 @@ static int read_word(const char *name, const char *const *words, int n, int *val
                      size_t why_size)
 {
     const char *text = getenv(name);
-    size_t      at;
+    size_t at;
 
     if (text == NULL || *text == 0)
         return 0;
@@ -51,14 +52,15 @@ int st_options_read(struct st_options *options, char *why, size_t why_size)
 {
     static const char *const transports[] = {"auto", "peer", "host"};
     static const char *const links[] = {"nvlink", "pcie"};
-    const char              *kernels[ST_FAMILIES];
-    uint64_t                 ctas = 0, timeout = 0, stall = 0, lag = 0, overlap = 0;
+    const char *kernels[ST_FAMILIES];
+    uint64_t ctas = 0, timeout = 0, stall = 0, lag = 0, overlap = 0;
 
     memset(options, 0, sizeof *options);
     options->force.family = options->links = -1;
     for (int f = 0; f < ST_FAMILIES; f++)
         kernels[f] = st_family_name(f);
-    if (read_word("SYMTUNER_AR_KERNEL", kernels, ST_FAMILIES, &options->force.family, why, why_size) ||
+    if (read_word("SYMTUNER_AR_KERNEL", kernels, ST_FAMILIES, &options->force.family, why,
+                  why_size) ||
         read_word("SYMTUNER_AR_TRANSPORT", transports, 3, &options->transport, why, why_size) ||
         read_word("SYMTUNER_AR_LINKS", links, 2, &options->links, why, why_size) ||
         read_number("SYMTUNER_AR_CTAS", 1, ST_MAX_CTAS, &ctas, why, why_size) ||

@@ -10,12 +10,12 @@
 
 struct st_options {
     struct st_force force;
-    int             transport;  /* 0 auto, 1 peer, 2 host                     */
-    int             links;      /* -1: look; else enum st_links               */
-    uint32_t        timeout_ms; /* 0: not set                                 */
-    uint32_t        stall_us;   /* test builds only                           */
-    int             lag;        /* chunked; 0: the table's                    */
-    int             overlap;    /* 1: start before the kernel in front ends   */
+    int transport;       /* 0 auto, 1 peer, 2 host                     */
+    int links;           /* -1: look; else enum st_links               */
+    uint32_t timeout_ms; /* 0: not set                                 */
+    uint32_t stall_us;   /* test builds only                           */
+    int lag;             /* chunked; 0: the table's                    */
+    int overlap;         /* 1: start before the kernel in front ends   */
 };
 
 /* 0, or -1 with a sentence in ${why} that names the variable, the word and the cure. */

@@ -10,7 +10,8 @@
 
 #include "ar_args.h"
 
-namespace st {
+namespace st
+{
 
 __device__ __forceinline__ uint4 load_word(const void *p)
 {
@@ -141,7 +142,8 @@ __device__ __forceinline__ void stall(const st_args &a, uint64_t epoch, int wher
 {
 #ifdef ST_TESTING
     if (a.stall_ns != 0) {
-        uint32_t h = (uint32_t)epoch * 2654435761u ^ (blockIdx.x * 40503u + a.me * 9176u + where * 77u);
+        uint32_t h =
+            (uint32_t)epoch * 2654435761u ^ (blockIdx.x * 40503u + a.me * 9176u + where * 77u);
 
         h = (h ^ h >> 15) * 2246822519u;
         h ^= h >> 13;
@@ -155,9 +157,9 @@ __device__ __forceinline__ void stall(const st_args &a, uint64_t epoch, int wher
 }
 
 /*
- * First statement of a kernel. With overlap the grid may have started while the kernel in front still
- * runs: nothing may be read or written before that one has ended and its stores are visible. The kernel
- * behind may start early in turn; it must do the same.
+ * First statement of a kernel. With overlap the grid may have started while the kernel in front
+ * still runs: nothing may be read or written before that one has ended and its stores are visible.
+ * The kernel behind may start early in turn; it must do the same.
  */
 __device__ __forceinline__ void await_previous_kernel(const st_args &a)
 {
@@ -179,7 +181,7 @@ __device__ __forceinline__ void await_previous_kernel(const st_args &a)
 struct call {
     uint64_t epoch;
     uint32_t base, ticket;
-    bool     dead;
+    bool dead;
 
     __device__ __forceinline__ explicit call(const st_args &a)
     {

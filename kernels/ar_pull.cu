@@ -2,9 +2,9 @@
 /* ar_pull.cu - the two-shot with barriers over unicast pointers: registered buffers, any type. */
 #include "ar_pull.cuh"
 
-#define ST_PULL(R, one)                                                                             \
-    {                                                                                               \
-        nullptr, nullptr, (const void *)&st::pull<st::spread<R>, one>                               \
+#define ST_PULL(R, one)                                                                            \
+    {                                                                                              \
+        nullptr, nullptr, (const void *)&st::pull<st::spread<R>, one>                              \
     }
 
 extern "C" const struct st_kernel_row st_kernels_pull = {{

@@ -15,7 +15,8 @@
 
 #include "ar_args.h"
 
-namespace st {
+namespace st
+{
 
 template <class To, class From> __device__ __forceinline__ To bits(From from)
 {
@@ -96,7 +97,8 @@ template <class Codec> struct sum_16bit {
     }
 };
 
-/* ---- everything else: out of line, one copy per kernel, so that code stays small ---------------- */
+/* ---- everything else: out of line, one copy per kernel, so that code stays small ----------------
+ */
 
 template <class T> __device__ __forceinline__ T combine(T x, T y, int op)
 {
@@ -126,7 +128,7 @@ __device__ __forceinline__ double combine(double x, double y, int op)
 template <class T, class As> __device__ __forceinline__ uint2 combine_all(uint2 u, uint2 v, int op)
 {
     constexpr int n = 8 / sizeof(T);
-    T             x[n], y[n];
+    T x[n], y[n];
 
     memcpy(x, &u, 8);
     memcpy(y, &v, 8);
@@ -174,7 +176,7 @@ static __device__ __noinline__ uint2 native_pair(uint2 u, uint2 v, int kind)
 template <class T> __device__ __forceinline__ uint2 divide_all(uint2 u, int ranks)
 {
     constexpr int n = 8 / sizeof(T);
-    T             x[n];
+    T x[n];
 
     memcpy(x, &u, 8);
 #pragma unroll
@@ -227,7 +229,7 @@ struct native {
 template <class T> __device__ __forceinline__ void open_all(uint2 u, float *f)
 {
     constexpr int n = 8 / sizeof(T);
-    T             x[n];
+    T x[n];
 
     memcpy(x, &u, 8);
 #pragma unroll
@@ -238,8 +240,8 @@ template <class T> __device__ __forceinline__ void open_all(uint2 u, float *f)
 template <class T> __device__ __forceinline__ uint2 close_all(const float *f, float scale)
 {
     constexpr int n = 8 / sizeof(T);
-    T             x[n];
-    uint2         u;
+    T x[n];
+    uint2 u;
 
 #pragma unroll
     for (int i = 0; i < n; i++)
@@ -284,8 +286,8 @@ struct wide {
     __device__ __forceinline__ void add(uint2 u, int kind)
     {
         float4 l = open(u, kind, 0), h = open(u, kind, 1);
-        int    op = kind & 7;
-        float  v[8] = {l.x, l.y, l.z, l.w, h.x, h.y, h.z, h.w};
+        int op = kind & 7;
+        float v[8] = {l.x, l.y, l.z, l.w, h.x, h.y, h.z, h.w};
 
 #pragma unroll
         for (int i = 0; i < 8; i++)

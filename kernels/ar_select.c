@@ -38,22 +38,22 @@ int st_family_by_name(const char *name)
 #define MiB    (1ull << 20)
 #define NO_END UINT64_MAX
 
-#define SPIKE    "prototype on H200, NVLink4, 2026-11-21"
-#define SWEEP    "bench/ar_sweep on 4 H200, NVLink4, bf16, 2026-11-21"
-#define RULE     "unmeasured: extrapolated from 4 ranks"
-#define PCIE     "unmeasured: fewer flows and no LL128, after published PCIe numbers"
-#define HOSTMEM  "unmeasured: chosen by wire bytes"
-#define STAGED   "recv not registered: NCCL's ring does without our extra local copy"
+#define SPIKE   "prototype on H200, NVLink4, 2026-11-21"
+#define SWEEP   "bench/ar_sweep on 4 H200, NVLink4, bf16, 2026-11-21"
+#define RULE    "unmeasured: extrapolated from 4 ranks"
+#define PCIE    "unmeasured: fewer flows and no LL128, after published PCIe numbers"
+#define HOSTMEM "unmeasured: chosen by wire bytes"
+#define STAGED  "recv not registered: NCCL's ring does without our extra local copy"
 
 enum need { ANY, UNMAPPED };
 
 /* First row that fits wins. ${ctas} is the most that a call of this row gets; short messages get as
  * many as they have words for. */
 struct row {
-    int         links, min_ranks, max_ranks;
-    enum need   need; /* UNMAPPED: only when recv is not registered */
-    uint64_t    max_bytes;
-    int         family, ctas, threads, lag;
+    int links, min_ranks, max_ranks;
+    enum need need; /* UNMAPPED: only when recv is not registered */
+    uint64_t max_bytes;
+    int family, ctas, threads, lag;
     const char *source;
 };
 
@@ -109,9 +109,9 @@ static const struct row table[] = {
 
 static int family_form(int family)
 {
-    return family == ST_ONE_LL8 || family == ST_TWO_LL8         ? ST_LL8
-           : family == ST_ONE_LL128 || family == ST_TWO_LL128   ? ST_LL128
-                                                                : ST_LAMPORT;
+    return family == ST_ONE_LL8 || family == ST_TWO_LL8       ? ST_LL8
+           : family == ST_ONE_LL128 || family == ST_TWO_LL128 ? ST_LL128
+                                                              : ST_LAMPORT;
 }
 
 static int family_region(int family)
@@ -164,7 +164,8 @@ uint64_t st_capacity(const struct st_ask *ask, int family)
     case ST_PULL:
         return ask->links != ST_LINKS_HOST && ask->dst_mapped && ask->src_mapped ? 1ull << 40 : 0;
     case ST_COPY:
-        return ask->has_copy && ask->dst_mapped ? fits(ST_LAMPORT, half, ask->ranks, ask->ranks) : 0;
+        return ask->has_copy && ask->dst_mapped ? fits(ST_LAMPORT, half, ask->ranks, ask->ranks)
+                                                : 0;
     case ST_NVLS:
         return ask->has_nvls && ask->dst_mapped && ask->src_mapped && ask->bytes % ST_WORD == 0 &&
                        st_dtype_lamport(ask->dtype) && ask->op == ST_SUM
@@ -217,7 +218,7 @@ static int words_per_thread_block(int threads)
 static uint64_t useful_ctas(const struct st_ask *ask, int family, uint64_t bytes, int threads)
 {
     uint64_t per = (uint64_t)words_per_thread_block(threads);
-    int      form = family_form(family);
+    int form = family_form(family);
 
     switch (family) {
     case ST_ONE_LL8:
@@ -236,11 +237,12 @@ static uint64_t useful_ctas(const struct st_ask *ask, int family, uint64_t bytes
     }
 }
 
-/* The kernels' launch bounds: two-shot for any number of ranks needs the registers of 512 threads. */
+/* The kernels' launch bounds: two-shot for any number of ranks needs the registers of 512 threads.
+ */
 static int max_threads(const struct st_ask *ask, int family)
 {
-    bool any = (ask->ranks != 2 && ask->ranks != 4) || st_reducer_of(ask->dtype, ask->op) > ST_R_BF16 ||
-               family == ST_TWO_LL8;
+    bool any = (ask->ranks != 2 && ask->ranks != 4) ||
+               st_reducer_of(ask->dtype, ask->op) > ST_R_BF16 || family == ST_TWO_LL8;
 
     return family >= ST_CHUNKED || (family >= ST_TWO_LL8 && any) ? 512 : 1024;
 }
@@ -259,8 +261,8 @@ static const struct row *find_row(const struct st_ask *ask)
 int st_select(const struct st_ask *ask, const struct st_force *force, struct st_choice *choice)
 {
     const struct row *row = find_row(ask);
-    int               family = row->family;
-    uint64_t          capacity, ctas;
+    int family = row->family;
+    uint64_t capacity, ctas;
 
     memset(choice, 0, sizeof *choice);
     choice->threads = row->threads;
@@ -317,15 +319,15 @@ size_t st_select_print(int ranks, int links, char *text, size_t length)
 
     for (size_t i = 0; i < ROWS; i++) {
         const struct row *r = &table[i];
-        char              line[200], upto[32] = "any size";
-        int               n;
+        char line[200], upto[32] = "any size";
+        int n;
 
         if (r->links != links || ranks < r->min_ranks || ranks > r->max_ranks)
             continue;
         if (r->max_bytes != NO_END)
             snprintf(upto, sizeof upto, "%llu KiB", (unsigned long long)(r->max_bytes / KiB));
-        n = snprintf(line, sizeof line, "  to %-10s %-12s at most %3d blocks of %4d%s  (%s)\n", upto,
-                     names[r->family], r->ctas, r->threads,
+        n = snprintf(line, sizeof line, "  to %-10s %-12s at most %3d blocks of %4d%s  (%s)\n",
+                     upto, names[r->family], r->ctas, r->threads,
                      r->need == UNMAPPED ? ", recv unregistered" : "", r->source);
         if (need + (size_t)n < length)
             memcpy(text + need, line, (size_t)n + 1);

@@ -15,29 +15,29 @@ enum st_links { ST_LINKS_NVLINK, ST_LINKS_PCIE, ST_LINKS_HOST, ST_LINKS };
 
 struct st_ask {
     uint64_t bytes;
-    int      ranks;
-    int      links;      /* enum st_links                                                */
-    int      dtype, op;  /* NCCL's numbers                                               */
-    int      dst_mapped; /* peers can write recv: it lies in a registered buffer          */
-    int      src_mapped; /* peers can read send                                           */
-    int      in_place;
-    int      has_nccl;   /* a communicator to fall back on                                */
-    int      has_copy;   /* copy engines usable: one rank per GPU, peer transport         */
-    int      has_nvls;   /* multicast address known, sm_90 or later                       */
-    int      max_ctas;   /* blocks that can be resident at once on the smallest GPU, per
-                            rank, one to an SM                                            */
+    int ranks;
+    int links;      /* enum st_links                                                */
+    int dtype, op;  /* NCCL's numbers                                               */
+    int dst_mapped; /* peers can write recv: it lies in a registered buffer          */
+    int src_mapped; /* peers can read send                                           */
+    int in_place;
+    int has_nccl;              /* a communicator to fall back on                                */
+    int has_copy;              /* copy engines usable: one rank per GPU, peer transport         */
+    int has_nvls;              /* multicast address known, sm_90 or later                       */
+    int max_ctas;              /* blocks that can be resident at once on the smallest GPU, per
+                                  rank, one to an SM                                            */
     uint64_t half[ST_REGIONS]; /* scratch per half, as in struct st_layout               */
 };
 
 struct st_choice {
-    int         family;   /* enum st_family                                              */
-    int         ctas;
-    int         threads;
-    int         lag;      /* chunked                                                     */
-    uint64_t    piece;    /* most bytes one launch takes; the last piece may be shorter  */
-    int         pieces;
-    const char *source;   /* provenance of the row                                       */
-    char        why[160];
+    int family; /* enum st_family                                              */
+    int ctas;
+    int threads;
+    int lag;        /* chunked                                                     */
+    uint64_t piece; /* most bytes one launch takes; the last piece may be shorter  */
+    int pieces;
+    const char *source; /* provenance of the row                                       */
+    char why[160];
 };
 
 /* What the user forced; NULL and 0 mean free choice. */
@@ -54,7 +54,7 @@ int st_select(const struct st_ask *ask, const struct st_force *force, struct st_
 uint64_t st_capacity(const struct st_ask *ask, int family);
 
 const char *st_family_name(int family);
-int         st_family_by_name(const char *name); /* -1: unknown */
+int st_family_by_name(const char *name); /* -1: unknown */
 
 /* Append the table that applies to (ranks, links) as text; returns the length needed. */
 size_t st_select_print(int ranks, int links, char *text, size_t length);

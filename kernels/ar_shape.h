@@ -36,17 +36,17 @@
 
 /*
  * LL8      4 data + 4 flag, twice per word: any data, half the link, needs 8-byte atomic stores.
- * LL128    7.5 words of data + 8 bytes of flag per line: any data, 94 %, needs that the eight 16-byte
- *          stores of a line become visible together; true on NVLink, not promised over PCIe.
- * LAMPORT  16 data bytes; all-ones 32-bit words mean "not here yet" and never travel as data: full
- *          link, only for types where all-ones is a NaN.
+ * LL128    7.5 words of data + 8 bytes of flag per line: any data, 94 %, needs that the eight
+ * 16-byte stores of a line become visible together; true on NVLink, not promised over PCIe. LAMPORT
+ * 16 data bytes; all-ones 32-bit words mean "not here yet" and never travel as data: full link,
+ * only for types where all-ones is a NaN.
  */
 enum st_form { ST_LL8, ST_LL128, ST_LAMPORT };
 
 /*
  * Word numbers and everything counted in words are 32 bits: these forms only carry pieces that fit
- * their scratch, which is far below 4 GiB, and 64-bit arithmetic would double the instructions before
- * the first store.
+ * their scratch, which is far below 4 GiB, and 64-bit arithmetic would double the instructions
+ * before the first store.
  */
 
 /* Payload units of the word at position ${lane} of its line. */
@@ -92,7 +92,8 @@ ST_HD uint64_t st_words(int form, uint64_t bytes)
                             : st_div_up(bytes, form == ST_LL8 ? ST_UNIT : ST_WORD);
 }
 
-/* Whether word ${w} belongs to a message of ${bytes}: w < st_words(form, bytes) without a division. */
+/* Whether word ${w} belongs to a message of ${bytes}: w < st_words(form, bytes) without a division.
+ */
 ST_HD bool st_word_wanted(int form, uint32_t w, uint32_t bytes)
 {
     return form == ST_LL128 ? w / ST_LINE * 120 < bytes
@@ -162,7 +163,8 @@ ST_HD uint64_t st_tiles_per_cta(uint64_t stride, uint64_t tile, int ctas)
     return st_div_up(stride, tile * (uint64_t)ctas);
 }
 
-/* ---- epochs ------------------------------------------------------------------------------------ */
+/* ---- epochs ------------------------------------------------------------------------------------
+ */
 
 /* The half that epoch ${e} uses. A rank is at most one call ahead of any other, because finishing a
  * call needs words from everybody; so two halves are enough. */
@@ -197,7 +199,8 @@ ST_HD bool st_reached(uint64_t a, uint64_t b)
     return (int64_t)(a - b) >= 0;
 }
 
-/* ---- scratch layout, the same on all ranks ------------------------------------------------------ */
+/* ---- scratch layout, the same on all ranks ------------------------------------------------------
+ */
 
 enum st_region { ST_REGION_LL8, ST_REGION_LL128, ST_REGION_LAMPORT, ST_REGION_BULK, ST_REGIONS };
 

@@ -19,7 +19,7 @@ static const struct st_kernel_row *const rows[ST_FAMILIES] = {
 
 const void *st_kernel_find(int family, int reducer, int ranks)
 {
-    int         class = ranks == 2 ? ST_N2 : ranks == 4 ? ST_N4 : ST_NX;
+    int class = ranks == 2 ? ST_N2 : ranks == 4 ? ST_N4 : ST_NX;
     const void *exact;
 
     if (rows[family] == NULL)

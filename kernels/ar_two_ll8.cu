@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ar_two_ll8.cu - two-shot kernels with 4 bytes of data beside 4 of epoch: the smallest messages, any type. */
+/* ar_two_ll8.cu - two-shot kernels with 4 bytes of data beside 4 of epoch: the smallest messages,
+ * any type. */
 #include "ar_twoshot.cuh"
 
 extern "C" const struct st_kernel_row st_kernels_two_ll8 = {{

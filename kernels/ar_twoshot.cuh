@@ -7,10 +7,10 @@
  *      hop 2   sum of shard o              --> gather slot o of every rank
  *
  * 2(n-1)/n of the message crosses each link instead of (n-1), for one more hop. Both hops use words
- * that prove their own arrival, so there is still no barrier. All of a thread's words of hop 1 leave
- * before it waits for anything; what it sends in hop 2 depends on hop 1 only. An owner with an empty
- * shard waits for the others' sums, and those need its own words: everybody still needs everybody,
- * which is what two halves of scratch rely on.
+ * that prove their own arrival, so there is still no barrier. All of a thread's words of hop 1
+ * leave before it waits for anything; what it sends in hop 2 depends on hop 1 only. An owner with
+ * an empty shard waits for the others' sums, and those need its own words: everybody still needs
+ * everybody, which is what two halves of scratch rely on.
  */
 #ifndef ST_AR_TWOSHOT_CUH_
 #define ST_AR_TWOSHOT_CUH_
@@ -18,14 +18,15 @@
 #include "ar_reduce.cuh"
 #include "ar_word.cuh"
 
-namespace st {
+namespace st
+{
 
 /* Word w of the shards of several peers: read from in, then stored at their owners. */
 template <class F, int N> struct row {
     static constexpr int width = N ? N - 1 : 3;
-    payload              v[width];
-    char                *there[width]; /* my slot at the owner, even half */
-    bool                 want[width];
+    payload v[width];
+    char *there[width]; /* my slot at the owner, even half */
+    bool want[width];
 
     __device__ __forceinline__ void fetch(const st_args &a, uint32_t w, int first)
     {
@@ -33,15 +34,16 @@ template <class F, int N> struct row {
 
 #pragma unroll
         for (int i = 0; i < width; i++) {
-            int      to = a.me + 1 + first + i < ranks ? a.me + 1 + first + i : a.me + 1 + first + i - ranks;
+            int to =
+                a.me + 1 + first + i < ranks ? a.me + 1 + first + i : a.me + 1 + first + i - ranks;
             uint32_t shard = (uint32_t)a.shard;
             uint32_t bytes = st_shard_bytes32((uint32_t)a.bytes, shard, to);
 
             want[i] = (N || first + i < ranks - 1) && st_word_wanted(F::id, w, bytes);
             if (want[i]) {
                 v[i] = load_for_word<F>(a.in + shard * to, w, bytes, a.in_align);
-                there[i] = a.peer[to] +
-                           ((uint32_t)a.region + (a.me * (uint32_t)a.words + w) * ST_WORD);
+                there[i] =
+                    a.peer[to] + ((uint32_t)a.region + (a.me * (uint32_t)a.words + w) * ST_WORD);
             }
         }
     }
@@ -57,7 +59,7 @@ template <class F, int N> struct row {
 template <class F, class R, int N>
 __global__ void __launch_bounds__(N ? 1024 : 512, 1) twoshot(const __grid_constant__ st_args a)
 {
-    const int      ranks = N ? N : a.ranks;
+    const int ranks = N ? N : a.ranks;
     const uint32_t all = (uint32_t)a.bytes, shard = (uint32_t)a.shard;
     const uint32_t slot_words = (uint32_t)a.words;
     const uint32_t slot = slot_words * ST_WORD;
@@ -65,11 +67,11 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) twoshot(const __grid_consta
     const uint32_t step = gridDim.x * blockDim.x;
     const uint32_t w0 = blockIdx.x * blockDim.x + threadIdx.x;
     const uint32_t mine = st_shard_bytes32(all, shard, a.me);
-    patience       wait;
-    bool           alive;
+    patience wait;
+    bool alive;
 
-    row<F, N>      out;
-    payload        first_own = {};
+    row<F, N> out;
+    payload first_own = {};
 
     await_previous_kernel(a);
 
@@ -79,7 +81,7 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) twoshot(const __grid_consta
     if (st_word_wanted(F::id, w0, mine))
         first_own = load_for_word<F>(a.in + shard * a.me, w0, mine, a.in_align);
 
-    call           c(a);
+    call c(a);
     const uint32_t half = st_half(c.epoch) * (uint32_t)a.half;
     const uint32_t reduce = (uint32_t)a.region + half;
     const uint32_t gather = reduce + ranks * slot;
@@ -95,7 +97,7 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) twoshot(const __grid_consta
     c.book_in(a);
     stall(a, c.epoch, 2);
     for (uint32_t w = w0; alive && w < rounded; w += step) {
-        bool    valid = st_word_wanted(F::id, w, mine);
+        bool valid = st_word_wanted(F::id, w, mine);
         payload p = {}, sum;
 
         if (F::warp_wide ? !__any_sync(~0u, valid) : !valid)
@@ -103,7 +105,8 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) twoshot(const __grid_consta
         if (valid)
             p = F::canonical(w == w0 ? first_own
                                      : load_for_word<F>(a.in + shard * a.me, w, mine, a.in_align));
-        alive = gather_word<F, R, N>(a, a.peer[a.me] + reduce, slot, w, valid, p, c.epoch, wait, &sum);
+        alive =
+            gather_word<F, R, N>(a, a.peer[a.me] + reduce, slot, w, valid, p, c.epoch, wait, &sum);
         if (alive && valid) {
             uint4 v;
 
@@ -126,10 +129,10 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) twoshot(const __grid_consta
         constexpr int batch = N ? N - 1 : 4;
 
         for (int first = 1; alive && first < ranks; first += batch) {
-            uint4    v[batch];
+            uint4 v[batch];
             uint32_t bytes[batch];
-            bool     want[batch], here;
-            int      from[batch];
+            bool want[batch], here;
+            int from[batch];
 
 #pragma unroll
             for (int i = 0; i < batch; i++) {
@@ -176,14 +179,14 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) twoshot(const __grid_consta
 
 } // namespace st
 
-#define ST_TWOSHOT_FAST(F, R)                                                                       \
-    {                                                                                               \
-        (const void *)&st::twoshot<F, R, 2>, (const void *)&st::twoshot<F, R, 4>,                   \
-            (const void *)&st::twoshot<F, R, 0>                                                     \
+#define ST_TWOSHOT_FAST(F, R)                                                                      \
+    {                                                                                              \
+        (const void *)&st::twoshot<F, R, 2>, (const void *)&st::twoshot<F, R, 4>,                  \
+            (const void *)&st::twoshot<F, R, 0>                                                    \
     }
-#define ST_TWOSHOT_SMALL(F, R)                                                                      \
-    {                                                                                               \
-        nullptr, nullptr, (const void *)&st::twoshot<F, R, 0>                                       \
+#define ST_TWOSHOT_SMALL(F, R)                                                                     \
+    {                                                                                              \
+        nullptr, nullptr, (const void *)&st::twoshot<F, R, 0>                                      \
     }
 
 #endif

@@ -46,7 +46,8 @@ static ncclResult_t register_local(symtuner_ar **handles, void *const *buffers, 
 {
     for (int i = 0; i < n; i++)
         if ((uintptr_t)buffers[i] % ST_WORD != 0)
-            return st_fail(handles[0], ncclInvalidArgument, "buffers[%d] is not 16-byte aligned", i);
+            return st_fail(handles[0], ncclInvalidArgument, "buffers[%d] is not 16-byte aligned",
+                           i);
     for (int i = 0; i < n; i++) {
         struct st_window *w = find_base(handles[i], NULL);
 
@@ -62,11 +63,11 @@ static ncclResult_t register_local(symtuner_ar **handles, void *const *buffers, 
 }
 
 /* The collective part: all of this thread's ranks in one NCCL group. */
-static ncclResult_t register_windows(symtuner_ar **handles, void *const *buffers, int n, size_t bytes,
-                                     ncclWindow_t *windows)
+static ncclResult_t register_windows(symtuner_ar **handles, void *const *buffers, int n,
+                                     size_t bytes, ncclWindow_t *windows)
 {
     const struct st_nccl *nccl = handles[0]->nccl;
-    ncclResult_t          result = nccl->ncclGroupStart();
+    ncclResult_t result = nccl->ncclGroupStart();
 
     for (int i = 0; i < n && result == ncclSuccess; i++)
         result = nccl->ncclCommWindowRegister(handles[i]->comm, buffers[i], bytes, &windows[i],
@@ -99,16 +100,16 @@ ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *const *buffers,
             return st_fail(handles[0], result, "ncclCommWindowRegister of %zu bytes failed", bytes);
     }
     for (int i = 0; i < n; i++) {
-        symtuner_ar      *h = handles[i];
+        symtuner_ar *h = handles[i];
         struct st_window *w = find_base(h, NULL);
-        char              why[160];
+        char why[160];
 
         w->handle = windows != NULL ? windows[i] : made[i];
         w->ours = windows == NULL;
         w->bytes = bytes;
         cudaSetDevice(h->device);
-        result = st_nccl_window_peers(h->nccl, w->handle, h->ranks, h->me, w->peer, &w->multicast, why,
-                                      sizeof why);
+        result = st_nccl_window_peers(h->nccl, w->handle, h->ranks, h->me, w->peer, &w->multicast,
+                                      why, sizeof why);
         if (result != ncclSuccess)
             return st_fail(h, result, "%s", why);
         if (w->peer[h->me] == NULL)
@@ -123,7 +124,7 @@ ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void *const *buffers,
     ncclResult_t result = check(handles, buffers, n);
 
     for (int i = 0; i < n && result == ncclSuccess; i++) {
-        symtuner_ar      *h = handles[i];
+        symtuner_ar *h = handles[i];
         struct st_window *w = find_base(h, buffers[i]);
 
         if (h->gate != NULL)

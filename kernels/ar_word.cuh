@@ -3,15 +3,16 @@
  * ar_word.cuh - words that prove their own arrival, and user buffers of any alignment.
  *
  * A form knows how to put payload units into a 16-byte word, how to see that a word has come, and
- * what to leave behind after reading. None of them needs a fence or a barrier: data and proof are the
- * same store, every 32-bit part that could arrive alone is checked.
+ * what to leave behind after reading. None of them needs a fence or a barrier: data and proof are
+ * the same store, every 32-bit part that could arrive alone is checked.
  */
 #ifndef ST_AR_WORD_CUH_
 #define ST_AR_WORD_CUH_
 
 #include "ar_ptx.cuh"
 
-namespace st {
+namespace st
+{
 
 /* Up to 16 bytes of payload in registers. LL8 and the last word of an LL128 line use lo only. */
 struct payload {
@@ -19,8 +20,8 @@ struct payload {
 };
 
 struct form_ll8 {
-    static constexpr int  id = ST_LL8;
-    static constexpr int  units = 1;
+    static constexpr int id = ST_LL8;
+    static constexpr int units = 1;
     static constexpr bool warp_wide = false;
 
     static __device__ __forceinline__ uint4 encode(payload p, uint64_t epoch)
@@ -56,8 +57,8 @@ struct form_ll8 {
 };
 
 struct form_ll128 {
-    static constexpr int  id = ST_LL128;
-    static constexpr int  units = 2;
+    static constexpr int id = ST_LL128;
+    static constexpr int units = 2;
     static constexpr bool warp_wide = true; /* eight lanes share one flag: a warp polls as one */
 
     static __device__ __forceinline__ bool flag_lane()
@@ -93,8 +94,8 @@ struct form_ll128 {
 };
 
 struct form_lamport {
-    static constexpr int  id = ST_LAMPORT;
-    static constexpr int  units = 2;
+    static constexpr int id = ST_LAMPORT;
+    static constexpr int units = 2;
     static constexpr bool warp_wide = false;
 
     /* All-ones is one NaN (f32) or two (16-bit types); clearing the last bit keeps it one. */
@@ -134,17 +135,18 @@ struct form_lamport {
     }
 };
 
-/* ---- user buffers ------------------------------------------------------------------------------- */
+/* ---- user buffers -------------------------------------------------------------------------------
+ */
 
 /*
- * ${n} (0..16) bytes at an address that is a multiple of ${align}, the rest 0. Out of line: the ends of
- * a message and odd alignments must work, not be fast, and kernels stay short. Each access is the
- * widest that fits the alignment and never touches a byte outside the message.
+ * ${n} (0..16) bytes at an address that is a multiple of ${align}, the rest 0. Out of line: the
+ * ends of a message and odd alignments must work, not be fast, and kernels stay short. Each access
+ * is the widest that fits the alignment and never touches a byte outside the message.
  */
 static __device__ __noinline__ uint4 load_slow(const char *p, int n, int align)
 {
     uint64_t u[2] = {0, 0};
-    int      step = (align | n | ST_UNIT) & -(align | n | ST_UNIT);
+    int step = (align | n | ST_UNIT) & -(align | n | ST_UNIT);
 
     for (int i = 0; i < n; i += step) {
         uint64_t part = step == 1   ? *(const volatile uint8_t *)(p + i)
@@ -157,13 +159,14 @@ static __device__ __noinline__ uint4 load_slow(const char *p, int n, int align)
         else
             u[1] |= part << 8 * (i - ST_UNIT);
     }
-    return make_uint4((uint32_t)u[0], (uint32_t)(u[0] >> 32), (uint32_t)u[1], (uint32_t)(u[1] >> 32));
+    return make_uint4((uint32_t)u[0], (uint32_t)(u[0] >> 32), (uint32_t)u[1],
+                      (uint32_t)(u[1] >> 32));
 }
 
 static __device__ __noinline__ void store_slow(char *p, uint4 v, int n, int align)
 {
     uint64_t lo = (uint64_t)v.y << 32 | v.x, hi = (uint64_t)v.w << 32 | v.z;
-    int      step = (align | n | ST_UNIT) & -(align | n | ST_UNIT);
+    int step = (align | n | ST_UNIT) & -(align | n | ST_UNIT);
 
     for (int i = 0; i < n; i += step) {
         uint64_t part = i < ST_UNIT ? lo >> 8 * i : hi >> 8 * (i - ST_UNIT);
@@ -233,13 +236,14 @@ __device__ __forceinline__ void store_payload(char *p, I at, I end, int align, p
         store_slow(p + at, as_word(v), bytes_left(at, end, ST_WORD), align);
 }
 
-/* The payload of word ${w} in form F. LL128's lines are 120 bytes apart, so units of 8 are its widest. */
+/* The payload of word ${w} in form F. LL128's lines are 120 bytes apart, so units of 8 are its
+ * widest. */
 template <class F>
 __device__ __forceinline__ payload load_for_word(const char *p, uint32_t w, uint32_t end, int align)
 {
     const uint32_t at = st_word_first_unit(F::id, w) * ST_UNIT;
-    const int      n = st_word_units(F::id, (int)(w % ST_LINE)) * ST_UNIT;
-    payload        v = {};
+    const int n = st_word_units(F::id, (int)(w % ST_LINE)) * ST_UNIT;
+    payload v = {};
 
     if (F::id == ST_LAMPORT)
         return load_payload(p, at, end, align);
@@ -252,10 +256,11 @@ __device__ __forceinline__ payload load_for_word(const char *p, uint32_t w, uint
 }
 
 template <class F>
-__device__ __forceinline__ void store_for_word(char *p, uint32_t w, uint32_t end, int align, payload v)
+__device__ __forceinline__ void store_for_word(char *p, uint32_t w, uint32_t end, int align,
+                                               payload v)
 {
     const uint32_t at = st_word_first_unit(F::id, w) * ST_UNIT;
-    const int      n = st_word_units(F::id, (int)(w % ST_LINE)) * ST_UNIT;
+    const int n = st_word_units(F::id, (int)(w % ST_LINE)) * ST_UNIT;
 
     if (F::id == ST_LAMPORT) {
         store_payload(p, at, end, align, v);
@@ -292,23 +297,24 @@ template <class R, int Units> struct pair {
 
 /*
  * Wait for word ${w} of slot r (base + r * stride) of every rank r but this one, and reduce in rank
- * order; ${own} stands in for this rank. N ranks at compile time, or a.ranks when N is 0, then four at
- * a time. Returns false when the rank gave up. For warp-wide forms the whole warp must be here and
+ * order; ${own} stands in for this rank. N ranks at compile time, or a.ranks when N is 0, then four
+ * at a time. Returns false when the rank gave up. For warp-wide forms the whole warp must be here
+ * and
  * ${valid} masks lanes past the end.
  */
 template <class F, class R, int N>
-__device__ __forceinline__ bool gather_word(const st_args &a, char *base, uint32_t stride, uint32_t w,
-                                            bool valid, payload own, uint64_t epoch, patience &wait,
-                                            payload *out)
+__device__ __forceinline__ bool gather_word(const st_args &a, char *base, uint32_t stride,
+                                            uint32_t w, bool valid, payload own, uint64_t epoch,
+                                            patience &wait, payload *out)
 {
-    constexpr int    batch = N ? N : R::light ? 4 : 2;
-    char            *slot = base + w * ST_WORD;
-    const int        ranks = N ? N : a.ranks;
+    constexpr int batch = N ? N : R::light ? 4 : 2;
+    char *slot = base + w * ST_WORD;
+    const int ranks = N ? N : a.ranks;
     pair<R, F::units> acc;
 
     for (int first = 0; first < ranks; first += batch) {
         uint4 v[batch];
-        bool  here;
+        bool here;
 
         do {
             here = true;

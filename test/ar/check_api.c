@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_api.c - the public calls on a CUDA that runs nothing: refusals, cleanup, what is launched. */
+/* check_api.c - the public calls on a CUDA that runs nothing: refusals, cleanup, what is launched.
+ */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,12 +13,13 @@
 #define N 4
 
 static symtuner_ar *handles[N];
-static char        *memory[N];
-static const int    devices[N] = {0, 1, 2, 3};
+static char *memory[N];
+static const int devices[N] = {0, 1, 2, 3};
 
 static struct symtuner_ar_config small(void)
 {
-    return (struct symtuner_ar_config){.size = sizeof(struct symtuner_ar_config), .bulk_bytes = 1 << 20};
+    return (struct symtuner_ar_config){.size = sizeof(struct symtuner_ar_config),
+                                       .bulk_bytes = 1 << 20};
 }
 
 static void set_up(void)
@@ -49,26 +51,32 @@ static void want_error(ncclResult_t got, ncclResult_t want, const symtuner_ar *h
 START_TEST(test_create_refuses_bad_arguments_by_name)
 {
     struct symtuner_ar_config config = small();
-    symtuner_ar              *h[N] = {NULL};
-    int                       bad[] = {0, 7};
+    symtuner_ar *h[N] = {NULL};
+    int bad[] = {0, 7};
 
     memset(&fake, 0, sizeof fake);
-    want_error(symtuner_ar_create_local(h, devices, 2, NULL), ncclUnhandledCudaError, NULL, "no usable");
+    want_error(symtuner_ar_create_local(h, devices, 2, NULL), ncclUnhandledCudaError, NULL,
+               "no usable");
     fake.devices = N;
     want_error(symtuner_ar_create_local(h, devices, 0, NULL), ncclInvalidArgument, NULL, "not 0");
     want_error(symtuner_ar_create_local(h, devices, 17, NULL), ncclInvalidArgument, NULL, "not 17");
-    want_error(symtuner_ar_create_local(h, bad, 2, NULL), ncclInvalidArgument, NULL, "devices[1] = 7");
+    want_error(symtuner_ar_create_local(h, bad, 2, NULL), ncclInvalidArgument, NULL,
+               "devices[1] = 7");
     config.size = 4;
-    want_error(symtuner_ar_create_local(h, devices, 2, &config), ncclInvalidArgument, NULL, "config.size");
+    want_error(symtuner_ar_create_local(h, devices, 2, &config), ncclInvalidArgument, NULL,
+               "config.size");
     config = small();
     config.transport = 9;
-    want_error(symtuner_ar_create_local(h, devices, 2, &config), ncclInvalidArgument, NULL, "transport 9");
+    want_error(symtuner_ar_create_local(h, devices, 2, &config), ncclInvalidArgument, NULL,
+               "transport 9");
     config = small();
     config.first_epoch = 1ull << 38;
-    want_error(symtuner_ar_create_local(h, devices, 2, &config), ncclInvalidArgument, NULL, "first_epoch");
+    want_error(symtuner_ar_create_local(h, devices, 2, &config), ncclInvalidArgument, NULL,
+               "first_epoch");
     config = small();
     config.transport = SYMTUNER_AR_PEER; /* fake.peers is 0 */
-    want_error(symtuner_ar_create_local(h, devices, 2, &config), ncclInvalidUsage, NULL, "cannot reach");
+    want_error(symtuner_ar_create_local(h, devices, 2, &config), ncclInvalidUsage, NULL,
+               "cannot reach");
     ck_assert_ptr_null(h[0]);
     ck_assert_int_eq(fake.live, 0);
 }
@@ -77,8 +85,8 @@ END_TEST
 START_TEST(test_without_peers_host_memory_is_used)
 {
     struct symtuner_ar_config config = small();
-    symtuner_ar              *h[2];
-    char                      text[4096];
+    symtuner_ar *h[2];
+    char text[4096];
 
     memset(&fake, 0, sizeof fake);
     fake.devices = 2;
@@ -95,7 +103,7 @@ END_TEST
 START_TEST(test_create_cleans_up_whatever_fails)
 {
     struct symtuner_ar_config config = small();
-    int                       failures = 0;
+    int failures = 0;
 
     for (int transport = SYMTUNER_AR_PEER; transport <= SYMTUNER_AR_HOST; transport++)
         for (int at = 1;; at++) {
@@ -115,8 +123,8 @@ START_TEST(test_create_cleans_up_whatever_fails)
             failures++;
             ck_assert_ptr_null(h[0]);
             ck_assert_msg(fake.live == 0, "call %d fails: %d things leak", at, fake.live);
-            ck_assert_msg(strstr(symtuner_ar_error(NULL), "out of memory") != NULL, "call %d fails: %s", at,
-                          symtuner_ar_error(NULL));
+            ck_assert_msg(strstr(symtuner_ar_error(NULL), "out of memory") != NULL,
+                          "call %d fails: %s", at, symtuner_ar_error(NULL));
         }
     ck_assert_int_gt(failures, 20);
 }
@@ -125,20 +133,24 @@ END_TEST
 START_TEST(test_calls_refuse_bad_arguments_by_name)
 {
     symtuner_ar *h = handles[0];
-    char        *m = memory[0];
+    char *m = memory[0];
 
-#define CALL(send, recv, count, type, op)                                                           \
+#define CALL(send, recv, count, type, op)                                                          \
     symtuner_ar_all_reduce(send, recv, count, (ncclDataType_t)(type), (ncclRedOp_t)(op), h, NULL)
     want_error(CALL(NULL, m, 1, ncclFloat, ncclSum), ncclInvalidArgument, h, "send is NULL");
     want_error(CALL(m, NULL, 1, ncclFloat, ncclSum), ncclInvalidArgument, h, "recv is NULL");
-    want_error(CALL(m + 2, m + 2, 1, ncclFloat, ncclSum), ncclInvalidArgument, h, "send is not aligned");
-    want_error(CALL(m, m + 4097, 4, ncclHalf, ncclSum), ncclInvalidArgument, h, "recv is not aligned");
+    want_error(CALL(m + 2, m + 2, 1, ncclFloat, ncclSum), ncclInvalidArgument, h,
+               "send is not aligned");
+    want_error(CALL(m, m + 4097, 4, ncclHalf, ncclSum), ncclInvalidArgument, h,
+               "recv is not aligned");
     want_error(CALL(m, m + 8, 4, ncclFloat, ncclSum), ncclInvalidUsage, h, "overlap");
     want_error(CALL(m, m, 1, 99, ncclSum), ncclInvalidArgument, h, "data type 99");
     want_error(CALL(m, m, 1, ncclFloat, 7), ncclInvalidArgument, h, "operator 7");
     want_error(CALL(m, m, SIZE_MAX, ncclInt8, ncclSum), ncclInvalidArgument, h, "too large");
-    ck_assert_int_eq(symtuner_ar_all_reduce(m, m, 1, ncclFloat, ncclSum, NULL, NULL), ncclInvalidArgument);
-    want_error(symtuner_ar_force(h, "one_shot", 0, 0), ncclInvalidArgument, h, "\"one_shot\" is unknown");
+    ck_assert_int_eq(symtuner_ar_all_reduce(m, m, 1, ncclFloat, ncclSum, NULL, NULL),
+                     ncclInvalidArgument);
+    want_error(symtuner_ar_force(h, "one_shot", 0, 0), ncclInvalidArgument, h,
+               "\"one_shot\" is unknown");
     want_error(symtuner_ar_force(h, NULL, 10000, 0), ncclInvalidArgument, h, "10000 blocks");
     ck_assert_int_eq(fake.launches, 0);
     ck_assert_int_eq(CALL(NULL, NULL, 0, ncclFloat, ncclSum), ncclSuccess);
@@ -152,7 +164,7 @@ END_TEST
 START_TEST(test_lists_of_buffers_must_be_complete)
 {
     const void *sends[N] = {memory[0], memory[1], NULL, memory[3]};
-    void       *recvs[N] = {memory[0], memory[1], memory[2], memory[3]};
+    void *recvs[N] = {memory[0], memory[1], memory[2], memory[3]};
     symtuner_ar *h = handles[1];
 
     want_error(symtuner_ar_all_reduce_at(NULL, recvs, 1, ncclFloat, ncclSum, h, NULL),
@@ -168,8 +180,8 @@ START_TEST(test_lists_of_buffers_must_be_complete)
         ck_assert_ptr_eq(fake.launch[0].args.dst[r], memory[r]);
     }
     recvs[3] = memory[3] + 4; /* pull needs whole words on all ranks, whoever asks */
-    want_error(symtuner_ar_all_reduce_at(sends, recvs, 64, ncclFloat, ncclSum, h, NULL), ncclInvalidUsage,
-               h, "pull");
+    want_error(symtuner_ar_all_reduce_at(sends, recvs, 64, ncclFloat, ncclSum, h, NULL),
+               ncclInvalidUsage, h, "pull");
 }
 END_TEST
 
@@ -186,26 +198,27 @@ START_TEST(test_registration_is_all_ranks_at_once_and_once)
     want_error(symtuner_ar_deregister(handles, buffers, N), ncclInvalidUsage, handles[0],
                "is not registered");
     buffers[2] = NULL;
-    want_error(symtuner_ar_register(handles, buffers, NULL, N, 4096), ncclInvalidArgument, handles[2],
-               "buffers[2] is NULL");
+    want_error(symtuner_ar_register(handles, buffers, NULL, N, 4096), ncclInvalidArgument,
+               handles[2], "buffers[2] is NULL");
     buffers[2] = memory[2] + 8;
-    want_error(symtuner_ar_register(handles, buffers, NULL, N, 4096), ncclInvalidArgument, handles[0],
-               "16-byte aligned");
+    want_error(symtuner_ar_register(handles, buffers, NULL, N, 4096), ncclInvalidArgument,
+               handles[0], "16-byte aligned");
 }
 END_TEST
 
-/* Sums go straight to the peers' recv exactly when the whole recv is registered at a word boundary. */
+/* Sums go straight to the peers' recv exactly when the whole recv is registered at a word boundary.
+ */
 START_TEST(test_zero_copy_needs_recv_inside_a_window)
 {
-    void                   *buffers[N] = {memory[0], memory[1], memory[2], memory[3]};
+    void *buffers[N] = {memory[0], memory[1], memory[2], memory[3]};
     struct symtuner_ar_plan plan = {.size = sizeof plan};
-    symtuner_ar            *h = handles[2];
+    symtuner_ar *h = handles[2];
 
     symtuner_ar_register(handles, buffers, NULL, N, 65536);
     symtuner_ar_force(h, "chunked", 0, 0);
-#define ZERO_COPY(offset, count)                                                                    \
-    (symtuner_ar_query(memory[2] + (1 << 19), memory[2] + (offset), count, ncclFloat, ncclSum, h,   \
-                       &plan),                                                                      \
+#define ZERO_COPY(offset, count)                                                                   \
+    (symtuner_ar_query(memory[2] + (1 << 19), memory[2] + (offset), count, ncclFloat, ncclSum, h,  \
+                       &plan),                                                                     \
      plan.zero_copy)
     ck_assert_int_eq(ZERO_COPY(0, 16384), 1);
     ck_assert_int_eq(ZERO_COPY(4, 1000), 0);
@@ -222,16 +235,17 @@ START_TEST(test_zero_copy_needs_recv_inside_a_window)
 }
 END_TEST
 
-/* A long message through little scratch: the launches cover it once, in order, and agree with query. */
+/* A long message through little scratch: the launches cover it once, in order, and agree with
+ * query. */
 START_TEST(test_pieces_cover_a_long_message_once)
 {
-    static const char *const names[] = {"one_ll8", "one_ll128", "one_lamport", "two_ll8", "two_ll128",
-                                        "two_lamport", "chunked"};
-    struct symtuner_ar_plan  plan = {.size = sizeof plan};
-    symtuner_ar             *h = handles[3];
-    char                    *m = (char *)(uintptr_t)0x100000000; /* never touched */
-    size_t                   count = (70u << 20) + 3;
-    uint64_t                 covered = 0;
+    static const char *const names[] = {"one_ll8",   "one_ll128",   "one_lamport", "two_ll8",
+                                        "two_ll128", "two_lamport", "chunked"};
+    struct symtuner_ar_plan plan = {.size = sizeof plan};
+    symtuner_ar *h = handles[3];
+    char *m = (char *)(uintptr_t)0x100000000; /* never touched */
+    size_t count = (70u << 20) + 3;
+    uint64_t covered = 0;
 
     symtuner_ar_force(h, names[_i], 0, 0);
     ck_assert_int_eq(symtuner_ar_query(m, m, count, ncclHalf, ncclSum, h, &plan), ncclSuccess);
@@ -255,7 +269,8 @@ START_TEST(test_a_new_stream_waits_for_the_old_one)
 {
     cudaStream_t a = (cudaStream_t)memory[1], b = (cudaStream_t)memory[2];
 
-#define ON(stream) symtuner_ar_all_reduce(memory[0], memory[0], 8, ncclFloat, ncclSum, handles[0], stream)
+#define ON(stream)                                                                                 \
+    symtuner_ar_all_reduce(memory[0], memory[0], 8, ncclFloat, ncclSum, handles[0], stream)
     ON(a);
     ON(a);
     ck_assert_int_eq(fake.waits, 0);
@@ -287,8 +302,9 @@ START_TEST(test_a_dead_handle_refuses_further_calls)
                ncclRemoteError, h, "past the time limit");
     ck_assert_int_eq(symtuner_ar_status(handles[0]), ncclSuccess);
     symtuner_ar_abort(handles[0]);
-    want_error(symtuner_ar_all_reduce(memory[0], memory[0], 8, ncclFloat, ncclSum, handles[0], NULL),
-               ncclInvalidUsage, handles[0], "aborted");
+    want_error(
+        symtuner_ar_all_reduce(memory[0], memory[0], 8, ncclFloat, ncclSum, handles[0], NULL),
+        ncclInvalidUsage, handles[0], "aborted");
     ck_assert_int_eq(handles[0]->mailbox->abort, 1);
     ck_assert_int_eq(fake.launches, 0);
 }
@@ -297,20 +313,22 @@ END_TEST
 START_TEST(test_ranks_on_one_gpu_share_its_multiprocessors)
 {
     struct symtuner_ar_config config = small();
-    static const int          same[] = {2, 2, 2};
-    struct symtuner_ar_plan   plan = {.size = sizeof plan};
-    symtuner_ar              *h[3];
+    static const int same[] = {2, 2, 2};
+    struct symtuner_ar_plan plan = {.size = sizeof plan};
+    symtuner_ar *h[3];
 
     memset(&fake, 0, sizeof fake);
     fake.devices = N;
     ck_assert_int_eq(symtuner_ar_create_local(h, same, 3, &config), ncclSuccess);
     symtuner_ar_force(h[0], NULL, 132, 0);
-    ck_assert_int_eq(symtuner_ar_query(memory[0], memory[0], 1 << 16, ncclFloat, ncclSum, h[0], &plan),
-                     ncclSuccess);
+    ck_assert_int_eq(
+        symtuner_ar_query(memory[0], memory[0], 1 << 16, ncclFloat, ncclSum, h[0], &plan),
+        ncclSuccess);
     ck_assert_int_eq(plan.ctas, 44);
     symtuner_ar_force(h[0], "copy", 0, 0); /* its two streams could wait for each other */
-    ck_assert_int_eq(symtuner_ar_query(memory[0], memory[0], 1 << 16, ncclFloat, ncclSum, h[0], &plan),
-                     ncclInvalidUsage);
+    ck_assert_int_eq(
+        symtuner_ar_query(memory[0], memory[0], 1 << 16, ncclFloat, ncclSum, h[0], &plan),
+        ncclInvalidUsage);
     symtuner_ar_destroy(h, 3);
     ck_assert_int_eq(fake.live, 0);
 }

@@ -13,10 +13,16 @@ static const struct st_force free_choice = {.family = -1};
 
 static struct st_ask ask_for(int ranks, int links, uint64_t bytes, int dtype, int op)
 {
-    struct st_ask ask = {.bytes = bytes, .ranks = ranks, .links = links, .dtype = dtype, .op = op,
-                         .dst_mapped = 1, .src_mapped = 1, .has_copy = links != ST_LINKS_HOST,
+    struct st_ask ask = {.bytes = bytes,
+                         .ranks = ranks,
+                         .links = links,
+                         .dtype = dtype,
+                         .op = op,
+                         .dst_mapped = 1,
+                         .src_mapped = 1,
+                         .has_copy = links != ST_LINKS_HOST,
                          .max_ctas = 132};
-    uint64_t      half[ST_REGIONS] = {1 << 19, 16 << 20, 32 << 20, 256 << 20};
+    uint64_t half[ST_REGIONS] = {1 << 19, 16 << 20, 32 << 20, 256 << 20};
 
     if (links == ST_LINKS_HOST)
         half[ST_REGION_LL128] = half[ST_REGION_BULK] = 0;
@@ -24,8 +30,8 @@ static struct st_ask ask_for(int ranks, int links, uint64_t bytes, int dtype, in
     return ask;
 }
 
-/* Whatever is asked, there is an answer of ours, it covers the message in pieces that fit scratch, and
- * pieces end on whole words. */
+/* Whatever is asked, there is an answer of ours, it covers the message in pieces that fit scratch,
+ * and pieces end on whole words. */
 START_TEST(test_every_call_gets_a_kernel_that_can_run_it)
 {
     for (int ranks = 2; ranks <= ST_MAX_RANKS; ranks++)
@@ -34,16 +40,16 @@ START_TEST(test_every_call_gets_a_kernel_that_can_run_it)
                 for (int op = 0; op < ST_OPS; op++)
                     for (uint64_t bytes = 8; bytes < 1ull << 36; bytes = bytes * 3 + 8)
                         for (int mapped = 0; mapped < 2; mapped++) {
-                            struct st_ask    ask = ask_for(ranks, links, bytes, dtype, op);
+                            struct st_ask ask = ask_for(ranks, links, bytes, dtype, op);
                             struct st_choice c;
-                            uint64_t         room;
+                            uint64_t room;
 
                             ask.dst_mapped = ask.src_mapped = mapped;
                             ck_assert_int_eq(st_select(&ask, &free_choice, &c), 0);
                             room = st_capacity(&ask, c.family);
                             ck_assert_msg(c.family != ST_NCCL && room != 0 && c.piece <= room,
-                                          "ranks %d links %d dtype %d op %d bytes %llu: %s", ranks, links,
-                                          dtype, op, (unsigned long long)bytes, c.why);
+                                          "ranks %d links %d dtype %d op %d bytes %llu: %s", ranks,
+                                          links, dtype, op, (unsigned long long)bytes, c.why);
                             ck_assert((uint64_t)c.pieces * c.piece >= bytes);
                             ck_assert(c.pieces == 1 || c.piece % ST_UNIT == 0);
                             ck_assert(c.ctas >= 1 && c.ctas <= ask.max_ctas);
@@ -60,7 +66,7 @@ START_TEST(test_pieces_fit_their_scratch)
         for (int family = ST_ONE_LL8; family <= ST_CHUNKED; family++)
             for (int mapped = 0; mapped < 2; mapped++) {
                 struct st_ask ask = ask_for(ranks, ST_LINKS_NVLINK, 1 << 20, ST_BF16, ST_SUM);
-                uint64_t      room, need = 0, half = 0;
+                uint64_t room, need = 0, half = 0;
 
                 ask.dst_mapped = mapped;
                 room = st_capacity(&ask, family);
@@ -92,7 +98,7 @@ END_TEST
 /* Ranks differ in nothing that the question holds; asking again must not change the answer. */
 START_TEST(test_same_question_same_answer)
 {
-    struct st_ask    ask = ask_for(4, ST_LINKS_NVLINK, 1 << 20, ST_F32, ST_SUM);
+    struct st_ask ask = ask_for(4, ST_LINKS_NVLINK, 1 << 20, ST_F32, ST_SUM);
     struct st_choice a, b;
 
     for (ask.bytes = 1; ask.bytes < 1ull << 33; ask.bytes = ask.bytes * 2 + 1) {
@@ -109,7 +115,7 @@ START_TEST(test_blocks_never_shrink_while_the_kernel_stays)
         struct st_choice last = {.family = -1};
 
         for (uint64_t bytes = 64; bytes < 1ull << 30; bytes += bytes / 7 + 1) {
-            struct st_ask    ask = ask_for(ranks, ST_LINKS_NVLINK, bytes, ST_BF16, ST_SUM);
+            struct st_ask ask = ask_for(ranks, ST_LINKS_NVLINK, bytes, ST_BF16, ST_SUM);
             struct st_choice c;
 
             ck_assert_int_eq(st_select(&ask, &free_choice, &c), 0);
@@ -125,7 +131,7 @@ START_TEST(test_integers_never_travel_as_lamport)
 {
     for (int op = 0; op < ST_OPS; op++)
         for (uint64_t bytes = 8; bytes < 1 << 26; bytes *= 2) {
-            struct st_ask    ask = ask_for(2, ST_LINKS_NVLINK, bytes, ST_I32, op);
+            struct st_ask ask = ask_for(2, ST_LINKS_NVLINK, bytes, ST_I32, op);
             struct st_choice c;
 
             ck_assert_int_eq(st_select(&ask, &free_choice, &c), 0);
@@ -136,8 +142,8 @@ END_TEST
 
 START_TEST(test_forced_kernel_that_cannot_run_is_refused_by_name)
 {
-    struct st_ask    ask = ask_for(2, ST_LINKS_NVLINK, 4096, ST_I32, ST_SUM);
-    struct st_force  force = {.family = ST_ONE_LAMPORT};
+    struct st_ask ask = ask_for(2, ST_LINKS_NVLINK, 4096, ST_I32, ST_SUM);
+    struct st_force force = {.family = ST_ONE_LAMPORT};
     struct st_choice c;
 
     ck_assert_int_eq(st_select(&ask, &force, &c), -1);
@@ -167,7 +173,7 @@ END_TEST
 
 START_TEST(test_printed_table_fits_or_says_how_long_it_is)
 {
-    char   text[8192];
+    char text[8192];
     size_t need = st_select_print(4, ST_LINKS_NVLINK, text, sizeof text);
 
     ck_assert(need > 100 && need < sizeof text && strlen(text) == need);
@@ -178,7 +184,8 @@ END_TEST
 static const struct {
     const char *name, *value, *error;
 } bad[] = {
-    {"SYMTUNER_AR_KERNEL", "oneshot", "SYMTUNER_AR_KERNEL=\"oneshot\" is unknown; write one of nccl"},
+    {"SYMTUNER_AR_KERNEL", "oneshot",
+     "SYMTUNER_AR_KERNEL=\"oneshot\" is unknown; write one of nccl"},
     {"SYMTUNER_AR_CTAS", "0", "SYMTUNER_AR_CTAS=\"0\" is not a number from 1 to 512"},
     {"SYMTUNER_AR_CTAS", "-1", "SYMTUNER_AR_CTAS=\"-1\""},
     {"SYMTUNER_AR_CTAS", "8x", "SYMTUNER_AR_CTAS=\"8x\""},
@@ -190,7 +197,7 @@ static const struct {
 START_TEST(test_bad_environment_names_the_word_and_the_cure)
 {
     struct st_options options;
-    char              why[200] = "";
+    char why[200] = "";
 
     setenv(bad[_i].name, bad[_i].value, 1);
     ck_assert_int_eq(st_options_read(&options, why, sizeof why), -1);
@@ -202,7 +209,7 @@ END_TEST
 START_TEST(test_good_environment_is_taken_over)
 {
     struct st_options options;
-    char              why[200];
+    char why[200];
 
     setenv("SYMTUNER_AR_KERNEL", "two_lamport", 1);
     setenv("SYMTUNER_AR_CTAS", "48", 1);

@@ -22,7 +22,7 @@ START_TEST(test_words_cover_every_unit_once)
         memset(seen, 0, sizeof seen);
         for (uint64_t w = 0; w < words; w++) {
             uint64_t first = st_word_first_unit(forms[_i], w);
-            int      n = st_word_units(forms[_i], (int)(w % ST_LINE));
+            int n = st_word_units(forms[_i], (int)(w % ST_LINE));
 
             for (int u = 0; u < n; u++)
                 seen[first + (uint64_t)u]++;
@@ -45,8 +45,9 @@ START_TEST(test_wanted_agrees_with_the_number_of_words)
 }
 END_TEST
 
-/* Counts 0..4096 of every element size, 1..16 ranks: shards tile the message, start where wide loads
- * may start, and every rank that has something to reduce comes before every rank that has not. */
+/* Counts 0..4096 of every element size, 1..16 ranks: shards tile the message, start where wide
+ * loads may start, and every rank that has something to reduce comes before every rank that has
+ * not. */
 START_TEST(test_shards_tile_the_message)
 {
     static const int sizes[] = {1, 2, 4, 8};
@@ -66,8 +67,8 @@ START_TEST(test_shards_tile_the_message)
                     ck_assert(mine == 0 || sum == stride * (uint64_t)r);
                     sum += mine;
                 }
-                ck_assert_msg(sum == bytes, "form %d, %d ranks, %d bytes: shards hold %d", forms[_i],
-                              ranks, (int)bytes, (int)sum);
+                ck_assert_msg(sum == bytes, "form %d, %d ranks, %d bytes: shards hold %d",
+                              forms[_i], ranks, (int)bytes, (int)sum);
             }
 }
 END_TEST
@@ -77,7 +78,7 @@ START_TEST(test_slots_do_not_overlap)
 {
     for (int ranks = 1; ranks <= ST_MAX_RANKS; ranks++)
         for (uint64_t bytes = 1; bytes <= 40000; bytes += 37) {
-            int      form = forms[_i];
+            int form = forms[_i];
             uint64_t stride = st_round_up(st_words(form, bytes), ST_LINE) * ST_WORD;
             uint64_t shard = st_shard_stride(form, bytes, ranks);
             uint64_t slot = st_words(form, shard) * ST_WORD;
@@ -92,7 +93,8 @@ START_TEST(test_slots_do_not_overlap)
 }
 END_TEST
 
-/* What the chunked kernel walks over: tiles of all blocks together are the shard, no gap, no overlap. */
+/* What the chunked kernel walks over: tiles of all blocks together are the shard, no gap, no
+ * overlap. */
 START_TEST(test_tiles_cover_a_shard)
 {
     for (int ctas = 1; ctas <= 9; ctas++)
@@ -108,7 +110,8 @@ END_TEST
 
 START_TEST(test_flags_never_repeat_within_two_calls)
 {
-    static const uint64_t near[] = {1, 2, 0x7fffffff, 0xfffffffe, 0xffffffff, 0x100000000, 0x1ffffffff};
+    static const uint64_t near[] = {1,          2,           0x7fffffff, 0xfffffffe,
+                                    0xffffffff, 0x100000000, 0x1ffffffff};
 
     for (size_t i = 0; i < sizeof near / sizeof near[0]; i++)
         for (uint64_t e = near[i]; e < near[i] + 4; e++) {
@@ -140,7 +143,7 @@ END_TEST
 
 START_TEST(test_regions_follow_each_other)
 {
-    uint64_t         half[ST_REGIONS] = {100, 4096, 0, 12345};
+    uint64_t half[ST_REGIONS] = {100, 4096, 0, 12345};
     struct st_layout l;
 
     st_layout_fill(&l, half);

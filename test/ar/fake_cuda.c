@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fake_cuda.c - see fake_cuda.h. Signatures are those of cuda_runtime_api.h, which the compiler checks. */
+/* fake_cuda.c - see fake_cuda.h. Signatures are those of cuda_runtime_api.h, which the compiler
+ * checks. */
 #include "test/ar/fake_cuda.h"
 
 #include <cuda_runtime_api.h>
@@ -218,8 +219,8 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *ke
     return remember(kernel, config->gridDim.x, config->blockDim.x, params, config->stream);
 }
 
-cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **params, size_t shared,
-                             cudaStream_t stream)
+cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **params,
+                             size_t shared, cudaStream_t stream)
 {
     (void)shared;
     return remember(kernel, grid.x, block.x, params, stream);
@@ -265,13 +266,15 @@ cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDeviceP2PAttr attr, i
 }
 
 /* One distinct address per kernel family stands in for the compiled kernels. */
-#define FAKE_ROW(name)                                                                              \
-    static const char name##_kernel;                                                                \
-    const struct st_kernel_row st_kernels_##name = {{{0, 0, &name##_kernel},                        \
-                                                     {0, 0, &name##_kernel},                        \
-                                                     {0, 0, &name##_kernel},                        \
-                                                     {0, 0, &name##_kernel},                        \
-                                                     {0, 0, &name##_kernel}}}
+#define FAKE_ROW(name)                                                                             \
+    static const char name##_kernel;                                                               \
+    const struct st_kernel_row st_kernels_##name = {                                               \
+        {{0, 0, &name##_kernel},                                                                   \
+         {0, 0, &name##_kernel},                                                                   \
+         {0, 0, &name##_kernel},                                                                   \
+         {0, 0, &name##_kernel},                                                                   \
+         {0, 0, &name##_kernel}}                                                                   \
+    }
 FAKE_ROW(one_ll8);
 FAKE_ROW(one_ll128);
 FAKE_ROW(one_lamport);
@@ -285,5 +288,5 @@ FAKE_ROW(pull_one);
 FAKE_ROW(nvls_one);
 FAKE_ROW(local);
 
-static const char        signal_kernel, await_kernel;
+static const char signal_kernel, await_kernel;
 const void *const st_kernel_signal = &signal_kernel, *const st_kernel_await = &await_kernel;

@@ -2,8 +2,8 @@
 /*
  * fake_cuda.h - a CUDA runtime that runs nothing and remembers everything.
  *
- * The host side of libsymtuner_ar.so is linked with it instead of libcudart, so that its checks, its
- * cleanup and what it would launch can be tested without a GPU. "Device" memory is host memory.
+ * The host side of libsymtuner_ar.so is linked with it instead of libcudart, so that its checks,
+ * its cleanup and what it would launch can be tested without a GPU. "Device" memory is host memory.
  */
 #ifndef ST_TEST_FAKE_CUDA_H_
 #define ST_TEST_FAKE_CUDA_H_
@@ -13,21 +13,21 @@
 #define FAKE_LAUNCHES 4096
 
 struct fake_launch {
-    const void    *kernel;
-    int            ctas, threads;
-    void          *stream;
+    const void *kernel;
+    int ctas, threads;
+    void *stream;
     struct st_args args;
 };
 
 struct fake_cuda {
-    int                devices;    /* what cudaGetDeviceCount says            */
-    int                peers;      /* whether devices reach each other        */
-    int                fail_at;    /* the n-th call that may fail fails; 0: none */
-    int                calls;      /* such calls so far                       */
-    int                live;       /* allocations, streams, events not freed  */
-    int                waits;      /* cudaStreamWaitEvent                     */
-    unsigned long long capture;    /* id that every stream reports; 0: eager  */
-    int                launches;
+    int devices;                /* what cudaGetDeviceCount says            */
+    int peers;                  /* whether devices reach each other        */
+    int fail_at;                /* the n-th call that may fail fails; 0: none */
+    int calls;                  /* such calls so far                       */
+    int live;                   /* allocations, streams, events not freed  */
+    int waits;                  /* cudaStreamWaitEvent                     */
+    unsigned long long capture; /* id that every stream reports; 0: eager  */
+    int launches;
     struct fake_launch launch[FAKE_LAUNCHES];
 };
 

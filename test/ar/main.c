@@ -8,7 +8,7 @@
 int main(void)
 {
     SRunner *runner = srunner_create(st_suite_shape());
-    int      failed;
+    int failed;
 
     srunner_add_suite(runner, st_suite_select());
 #if __has_include(<cuda_runtime_api.h>) && __has_include(<nccl.h>)
