@@ -7,6 +7,7 @@ size, a measurement is the best of --calls runs of a jitted fori_loop of 30 (bf1
 process), divided by 30; medians over the repetitions. Sums are checked exactly before timing.
 
 Modes  ar      symtuner.all_reduce, no flags
+       staged  the same with SYMTUNER_JAX_ZERO_COPY=0
        xla     lax.psum, no flags: XLA's own kernels to 4 MiB, NCCL without registration above
        nccl    lax.psum with XLA's own kernels off: NCCL, not registered
        sym     NCCL with XLA's symmetric buffers, XLA's own kernels off
@@ -28,11 +29,13 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 OWN_OFF = "--xla_gpu_unsupported_use_all_reduce_one_shot_kernel=false"
 ENV = {
     "ar": {},
+    "staged": {"SYMTUNER_JAX_ZERO_COPY": "0"},
     "xla": {},
     "nccl": {"XLA_FLAGS": OWN_OFF},
     "sym": {"XLA_FLAGS": SYM + " " + OWN_OFF},
     "plugin": {"XLA_FLAGS": SYM + " " + OWN_OFF, "NCCL_TUNER_PLUGIN": LIB},
 }
+OURS = ("ar", "staged")
 KIB = 1024
 
 
@@ -42,7 +45,7 @@ def worker(mode, ranks, sizes, calls):
     import numpy as np
     from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
-    if mode == "ar":
+    if mode in OURS:
         import warnings
 
         import symtuner
@@ -94,7 +97,7 @@ def summary(us, modes, sizes, ranks):
         mid = {m: statistics.median(us[ranks, size, m]) for m in modes}
         cells = [f"{mid[m]:8.1f} +-{(max(us[ranks, size, m]) - min(us[ranks, size, m])) / 2 / mid[m] * 100:3.0f}%"
                  for m in modes]
-        others = {m: t for m, t in mid.items() if m != "ar"}
+        others = {m: t for m, t in mid.items() if m not in OURS}
         if "ar" in mid and others:
             best = min(others, key=others.get)
             ratio = others[best] / mid["ar"]

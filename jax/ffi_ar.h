@@ -37,6 +37,8 @@ struct st_ar_plan {
     X(int, create_local, (st_handle **, const int *, int, const struct st_ar_config *))             \
     X(int, destroy, (st_handle **, int))                                                            \
     X(int, all_reduce, (const void *, void *, size_t, int, int, st_handle *, void *))               \
+    X(int, all_reduce_at,                                                                           \
+      (const void *const *, void *const *, size_t, int, int, st_handle *, void *))                  \
     X(int, query, (const void *, const void *, size_t, int, int, st_handle *, struct st_ar_plan *)) \
     X(size_t, describe, (st_handle *, char *, size_t))                                              \
     X(int, status, (st_handle *))                                                                   \

@@ -161,6 +161,7 @@ static int read_buffers(const XLA_FFI_CallFrame *frame, struct st_call *call, ch
     call->send = in->data;
     call->recv = out->data;
     call->count = (size_t)count * (size_t)kind->parts;
+    call->bytes = (size_t)count * (size_t)kind->size;
     call->dtype = kind->nccl;
     return 0;
 }

@@ -22,6 +22,7 @@ struct st_call {
     const void    *send;
     void          *recv;
     size_t         count; /* in NCCL's elements: a complex number is two */
+    size_t         bytes;
     int            dtype; /* NCCL's number */
     int            op;    /* NCCL's number */
     const int64_t *groups;

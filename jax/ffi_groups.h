@@ -12,6 +12,7 @@
 #include <pthread.h>
 
 #include "ffi_ar.h"
+#include "ffi_meet.h"
 
 #define ST_GROUP_RANKS 16 /* SYMTUNER_AR_MAX_RANKS */
 #define ST_GROUP_SEATS 1024
@@ -21,10 +22,12 @@ struct st_seat {
     int64_t         ids[ST_GROUP_RANKS];
     int             ranks, me;
     int             ordinal;  /* CUDA device of this process */
+    int             gpus[ST_GROUP_RANKS]; /* local groups: every rank's CUDA device */
+    struct st_meet *meet;     /* shared by a local group; NULL else */
     st_handle      *handle;
     void           *comm;     /* our own NCCL communicator; NULL in local groups */
     pthread_mutex_t lock;     /* a handle belongs to one thread at a time */
-    uint64_t        calls;
+    uint64_t        calls, zero_copy; /* zero_copy: those that knew all ranks' buffers */
 };
 
 /* The seat of device ${ordinal} in the row of ${groups} (rows of ${ranks} ids) that has one; NULL: none. */

@@ -41,6 +41,7 @@ int symtuner_ffi_open_local(const int64_t *ids, const int *ordinals, int ranks, 
     struct st_ar_config config = {.size = sizeof config, .timeout_ms = timeout_ms};
     st_handle          *handles[ST_GROUP_RANKS] = {NULL};
     struct st_seat      seats[ST_GROUP_RANKS];
+    struct st_meet     *meet;
 
     if (ar == NULL || check_ids(ids, ranks, why, why_size) != 0)
         return -1;
@@ -48,6 +49,7 @@ int symtuner_ffi_open_local(const int64_t *ids, const int *ordinals, int ranks, 
         snprintf(why, why_size, "%s", ar->error(NULL));
         return -1;
     }
+    meet = st_meet_new(ranks);
     memset(seats, 0, sizeof seats);
     for (int i = 0; i < ranks; i++) {
         memcpy(seats[i].ids, ids, sizeof *ids * (size_t)ranks);
@@ -55,9 +57,12 @@ int symtuner_ffi_open_local(const int64_t *ids, const int *ordinals, int ranks, 
         seats[i].me = i;
         seats[i].ordinal = ordinals[i];
         seats[i].handle = handles[i];
+        seats[i].meet = meet; /* NULL when there was no memory for it: then all calls are staged */
+        memcpy(seats[i].gpus, ordinals, sizeof *ordinals * (size_t)ranks);
     }
     if (st_seats_add(seats, ranks) != 0) {
         ar->destroy(handles, ranks);
+        st_meet_free(meet);
         snprintf(why, why_size, "more than %d places in groups", ST_GROUP_SEATS);
         return -1;
     }
@@ -180,6 +185,7 @@ int symtuner_ffi_close(char *why, size_t why_size)
         if (ar->status(handles[0]) != 0)
             snprintf(why, why_size, "%s", ar->error(handles[0]));
         bad |= ar->destroy(handles, n);
+        st_meet_free(seat->meet);
         if (seat->comm != NULL) {
             *(void **)&destroy = nccl("ncclCommDestroy", why, why_size);
             if (destroy != NULL)
@@ -214,8 +220,8 @@ int symtuner_ffi_seat(int i, char *text, size_t size)
 
     if (seat == NULL)
         return -1;
-    snprintf(text, size, "rank=%d ranks=%d gpu=%d comm=%s calls=%llu", seat->me, seat->ranks,
+    snprintf(text, size, "rank=%d ranks=%d gpu=%d comm=%s calls=%llu zero-copy=%llu", seat->me, seat->ranks,
              seat->ordinal, seat->comm != NULL ? "own-nccl" : "peer-pointers",
-             (unsigned long long)seat->calls);
+             (unsigned long long)seat->calls, (unsigned long long)seat->zero_copy);
     return 0;
 }

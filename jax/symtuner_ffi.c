@@ -7,12 +7,20 @@
 
 #include "ffi_frame.h"
 #include "ffi_groups.h"
+#include "ffi_reach.h"
 
-static uint32_t traits; /* set before the handler is registered */
+/* set before the handler is registered */
+static uint32_t traits;
+static size_t   zero_copy_from = SIZE_MAX;
 
 void symtuner_ffi_allow_command_buffers(int yes)
 {
     traits = yes ? XLA_FFI_HANDLER_TRAITS_COMMAND_BUFFER_COMPATIBLE : 0;
+}
+
+void symtuner_ffi_zero_copy_from(size_t bytes)
+{
+    zero_copy_from = bytes;
 }
 
 static XLA_FFI_Error *fail(const XLA_FFI_Api *api, XLA_FFI_Error_Code code, const char *text)
@@ -26,64 +34,126 @@ static XLA_FFI_Error *fail(const XLA_FFI_Api *api, XLA_FFI_Error_Code code, cons
     return api->XLA_FFI_Error_Create(&args);
 }
 
-static XLA_FFI_Error *find_device(const XLA_FFI_CallFrame *frame, int *ordinal, void **stream)
+/* One call, read from its frame. */
+struct job {
+    struct st_call  call;
+    struct st_seat *seat;
+    struct st_offer offer;
+    int             ordinal;
+    int64_t         run;
+    void           *stream;
+};
+
+static XLA_FFI_Error *ask_runtime(const XLA_FFI_CallFrame *frame, struct job *j)
 {
     struct XLA_FFI_DeviceOrdinal_Get_Args device = {
         .struct_size = XLA_FFI_DeviceOrdinal_Get_Args_STRUCT_SIZE, .ctx = frame->ctx};
+    struct XLA_FFI_RunId_Get_Args  run = {.struct_size = XLA_FFI_RunId_Get_Args_STRUCT_SIZE,
+                                          .ctx = frame->ctx};
     struct XLA_FFI_Stream_Get_Args on = {.struct_size = XLA_FFI_Stream_Get_Args_STRUCT_SIZE,
                                          .ctx = frame->ctx};
     XLA_FFI_Error *error = frame->api->XLA_FFI_DeviceOrdinal_Get(&device);
 
     if (error == NULL)
+        error = frame->api->XLA_FFI_RunId_Get(&run);
+    if (error == NULL && frame->stage == XLA_FFI_ExecutionStage_EXECUTE)
         error = frame->api->XLA_FFI_Stream_Get(&on);
-    *ordinal = device.device_ordinal;
-    *stream = on.stream;
+    j->ordinal = device.device_ordinal;
+    j->run = run.run_id;
+    j->stream = on.stream;
     return error;
+}
+
+/* What is wrong with the frame, the process or the runtime; NULL and all of ${j} filled when nothing is. */
+static XLA_FFI_Error *read_job(const XLA_FFI_CallFrame *frame, struct job *j)
+{
+    const XLA_FFI_Api *api = frame->api;
+    XLA_FFI_Error     *error;
+    char               why[512];
+
+    if (!ST_FFI_HAS(api, XLA_FFI_Stream_Get) || !ST_FFI_HAS(api, XLA_FFI_DeviceOrdinal_Get) ||
+        !ST_FFI_HAS(api, XLA_FFI_RunId_Get))
+        return fail(api, XLA_FFI_Error_Code_UNIMPLEMENTED,
+                    "this jaxlib tells a custom call neither stream nor device; jax 0.9.2 or later does");
+    if (st_frame_read(frame, &j->call, why, sizeof why) != 0)
+        return fail(api, XLA_FFI_Error_Code_INVALID_ARGUMENT, why);
+    if (st_ar_get() == NULL)
+        return fail(api, XLA_FFI_Error_Code_FAILED_PRECONDITION,
+                    "libsymtuner_ar.so is not loaded; import symtuner in the process that runs this");
+    error = ask_runtime(frame, j);
+    if (error != NULL)
+        return error;
+    j->offer = (struct st_offer){j->call.send, j->call.recv, j->call.count, j->call.dtype, j->call.op};
+    j->seat = st_seat_find(j->call.groups, j->call.rows, j->call.ranks, j->ordinal);
+    if (j->seat != NULL)
+        return NULL;
+    snprintf(why, sizeof why,
+             "no group of %d ranks is open on GPU %d; lower the program in this process, or call "
+             "symtuner.open_group(devices) first",
+             j->call.ranks, j->ordinal);
+    return fail(api, XLA_FFI_Error_Code_FAILED_PRECONDITION, why);
+}
+
+/* Same answer on all ranks of a call: it looks at sizes and settings only. A recorded call would keep
+ * addresses of other ranks' buffers, which may change before it is replayed. */
+static int may_meet(const struct job *j)
+{
+    return j->seat->meet != NULL && j->call.bytes >= zero_copy_from && traits == 0;
+}
+
+static void initialize(const struct job *j)
+{
+    struct st_offer offer = j->offer;
+
+    if (!may_meet(j))
+        return;
+    if (!st_reachable(offer.send, j->seat->gpus, j->seat->ranks) ||
+        !st_reachable(offer.recv, j->seat->gpus, j->seat->ranks))
+        offer.op = -1; /* what nobody else offers: the meeting is refused */
+    st_meet_come(j->seat->meet, j->run, j->seat->me, &offer);
+}
+
+static XLA_FFI_Error *execute(const struct job *j, const XLA_FFI_Api *api)
+{
+    const struct st_ar *ar = st_ar_get();
+    struct st_seat     *seat = j->seat;
+    struct st_site      site;
+    char                why[512];
+    int  met = may_meet(j) && st_meet_find(seat->meet, j->run, seat->me, &j->offer, &site), result;
+
+    pthread_mutex_lock(&seat->lock);
+    if (met)
+        result = ar->all_reduce_at(site.sends, site.recvs, j->call.count, j->call.dtype, j->call.op,
+                                   seat->handle, j->stream);
+    else
+        result = ar->all_reduce(j->call.send, j->call.recv, j->call.count, j->call.dtype, j->call.op,
+                                seat->handle, j->stream);
+    seat->calls += result == 0;
+    seat->zero_copy += result == 0 && met;
+    if (result != 0)
+        snprintf(why, sizeof why, "rank %d of %d on GPU %d: %s", seat->me, seat->ranks, j->ordinal,
+                 ar->error(seat->handle));
+    pthread_mutex_unlock(&seat->lock);
+    return result == 0 ? NULL : fail(api, XLA_FFI_Error_Code_INTERNAL, why);
 }
 
 XLA_FFI_Error *symtuner_ffi_all_reduce(XLA_FFI_CallFrame *frame)
 {
-    const struct st_ar *ar = st_ar_get();
-    const XLA_FFI_Api  *api;
-    struct st_call      call;
-    struct st_seat     *seat;
-    XLA_FFI_Error      *error;
-    char                why[512];
-    int                 ordinal, result;
-    void               *stream;
+    struct job     j;
+    XLA_FFI_Error *error;
 
     if (frame == NULL || st_frame_is_metadata(frame, traits))
         return NULL;
-    api = frame->api;
-    if (!ST_FFI_HAS(api, XLA_FFI_Error_Create))
+    if (!ST_FFI_HAS(frame->api, XLA_FFI_Error_Create))
         return NULL; /* nobody to tell */
-    if (frame->stage != XLA_FFI_ExecutionStage_EXECUTE)
-        return NULL; /* nothing to prepare */
-    if (!ST_FFI_HAS(api, XLA_FFI_Stream_Get) || !ST_FFI_HAS(api, XLA_FFI_DeviceOrdinal_Get))
-        return fail(api, XLA_FFI_Error_Code_UNIMPLEMENTED,
-                    "this jaxlib tells a custom call neither stream nor device; jax 0.9.2 or later does");
-    if (st_frame_read(frame, &call, why, sizeof why) != 0)
-        return fail(api, XLA_FFI_Error_Code_INVALID_ARGUMENT, why);
-    if (ar == NULL)
-        return fail(api, XLA_FFI_Error_Code_FAILED_PRECONDITION,
-                    "libsymtuner_ar.so is not loaded; import symtuner in the process that runs this");
-    error = find_device(frame, &ordinal, &stream);
+    if (frame->stage != XLA_FFI_ExecutionStage_INITIALIZE &&
+        frame->stage != XLA_FFI_ExecutionStage_EXECUTE)
+        return NULL;
+    error = read_job(frame, &j);
     if (error != NULL)
         return error;
-    seat = st_seat_find(call.groups, call.rows, call.ranks, ordinal);
-    if (seat == NULL) {
-        snprintf(why, sizeof why,
-                 "no group of %d ranks is open on GPU %d; lower the program in this process, or call "
-                 "symtuner.open_group(devices) first",
-                 call.ranks, ordinal);
-        return fail(api, XLA_FFI_Error_Code_FAILED_PRECONDITION, why);
-    }
-    pthread_mutex_lock(&seat->lock);
-    result = ar->all_reduce(call.send, call.recv, call.count, call.dtype, call.op, seat->handle, stream);
-    seat->calls += result == 0;
-    if (result != 0)
-        snprintf(why, sizeof why, "rank %d of %d on GPU %d: %s", seat->me, seat->ranks, ordinal,
-                 ar->error(seat->handle));
-    pthread_mutex_unlock(&seat->lock);
-    return result == 0 ? NULL : fail(api, XLA_FFI_Error_Code_INTERNAL, why);
+    if (frame->stage == XLA_FFI_ExecutionStage_EXECUTE)
+        return execute(&j, frame->api);
+    initialize(&j);
+    return NULL;
 }

@@ -25,6 +25,10 @@ SYMTUNER_FFI_API int symtuner_ffi_load(const char *path, char *why, size_t why_s
 /* Let XLA record calls into command buffers (CUDA graphs) from now on; ask before registering. */
 SYMTUNER_FFI_API void symtuner_ffi_allow_command_buffers(int yes);
 
+/* Calls of at least ${bytes} let the ranks of a local group meet before a run, so that the kernels may
+ * use XLA's buffers directly; SIZE_MAX: never. Ask before the first run. */
+SYMTUNER_FFI_API void symtuner_ffi_zero_copy_from(size_t bytes);
+
 /* A group whose devices are all in this process: ${ids}[i] is CUDA device ${ordinals}[i]. */
 SYMTUNER_FFI_API int symtuner_ffi_open_local(const int64_t *ids, const int *ordinals, int ranks,
                                              uint32_t timeout_ms, char *why, size_t why_size);

@@ -8,6 +8,8 @@ import os
 import pathlib
 
 TARGET = "symtuner_all_reduce"
+# Below this size the meeting of the ranks before a run costs more than direct access saves.
+_ZERO_COPY_FROM = 4 << 20
 _FFI, _AR = "libsymtuner_ffi.so", "libsymtuner_ar.so"
 
 
@@ -71,8 +73,11 @@ class Library:
 
         allow = word("SYMTUNER_JAX_COMMAND_BUFFERS", ("0", "1"), "0") == "1"
         self._c.symtuner_ffi_allow_command_buffers(int(allow))
+        direct = word("SYMTUNER_JAX_ZERO_COPY", ("0", "1"), "1") == "1"
+        self._c.symtuner_ffi_zero_copy_from(ctypes.c_size_t(_ZERO_COPY_FROM if direct else 2**64 - 1))
         # the handler says itself that it may be recorded: jaxlib refuses traits given here
-        jax.ffi.register_ffi_target(TARGET, jax.ffi.pycapsule(self._c.symtuner_ffi_all_reduce),
+        handler = jax.ffi.pycapsule(self._c.symtuner_ffi_all_reduce)
+        jax.ffi.register_ffi_target(TARGET, {"initialize": handler, "execute": handler},
                                     platform="CUDA")
 
 

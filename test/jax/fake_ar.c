@@ -13,7 +13,7 @@
 #define EXPORT __attribute__((visibility("default")))
 
 struct symtuner_ar {
-    int device;
+    int device, rank;
 };
 
 struct fake_call {
@@ -22,7 +22,7 @@ struct fake_call {
     size_t      count;
     int         dtype, op, device;
     void       *stream;
-    int         calls;
+    int         calls, with_peers;
 };
 
 EXPORT struct fake_call fake_last;
@@ -43,6 +43,8 @@ EXPORT int symtuner_ar_create(st_handle **out, void *const *comms, int n,
 EXPORT int symtuner_ar_destroy(st_handle **handles, int n);
 EXPORT int symtuner_ar_all_reduce(const void *send, void *recv, size_t count, int dtype, int op,
                                   st_handle *handle, void *stream);
+EXPORT int symtuner_ar_all_reduce_at(const void *const *sends, void *const *recvs, size_t count,
+                                     int dtype, int op, st_handle *handle, void *stream);
 EXPORT int symtuner_ar_query(const void *send, const void *recv, size_t count, int dtype, int op,
                              st_handle *handle, struct st_ar_plan *plan);
 EXPORT size_t symtuner_ar_describe(st_handle *handle, char *text, size_t length);
@@ -59,6 +61,7 @@ int symtuner_ar_create_local(st_handle **out, const int *devices, int n,
     for (int i = 0; i < n; i++) {
         out[i] = calloc(1, sizeof **out);
         out[i]->device = devices[i];
+        out[i]->rank = i;
         fake_alive++;
     }
     return 0;
@@ -88,8 +91,17 @@ int symtuner_ar_all_reduce(const void *send, void *recv, size_t count, int dtype
     if (fails("all_reduce"))
         return 6;
     fake_last = (struct fake_call){send,           recv,   count, dtype, op,
-                                   handle->device, stream, fake_last.calls + 1};
+                                   handle->device, stream, fake_last.calls + 1, 0};
     return 0;
+}
+
+int symtuner_ar_all_reduce_at(const void *const *sends, void *const *recvs, size_t count, int dtype,
+                              int op, st_handle *handle, void *stream)
+{
+    int me = handle->rank, result = symtuner_ar_all_reduce(sends[me], recvs[me], count, dtype, op, handle, stream);
+
+    fake_last.with_peers = result == 0;
+    return result;
 }
 
 int symtuner_ar_query(const void *send, const void *recv, size_t count, int dtype, int op,

@@ -34,6 +34,12 @@ static XLA_FFI_Error *ordinal_get(XLA_FFI_DeviceOrdinal_Get_Args *args)
     return NULL;
 }
 
+static XLA_FFI_Error *run_id_get(XLA_FFI_RunId_Get_Args *args)
+{
+    args->run_id = 77;
+    return NULL;
+}
+
 void runtime_fill(void)
 {
     memset(&runtime, 0, sizeof runtime);
@@ -42,6 +48,7 @@ void runtime_fill(void)
     runtime.api.XLA_FFI_Error_Create = error_create;
     runtime.api.XLA_FFI_Stream_Get = stream_get;
     runtime.api.XLA_FFI_DeviceOrdinal_Get = ordinal_get;
+    runtime.api.XLA_FFI_RunId_Get = run_id_get;
     runtime.ordinal = 1;
     runtime.stream = (void *)0x5000;
 }
