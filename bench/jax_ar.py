@@ -23,7 +23,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from jax_psum import LIB, LOOP, SYM, ask  # noqa: E402
+from jax_psum import LIB, LOOP, SYM  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 OWN_OFF = "--xla_gpu_unsupported_use_all_reduce_one_shot_kernel=false"
@@ -79,14 +79,30 @@ def worker(mode, ranks, sizes, calls):
     return 0
 
 
+def log_of(mode, ranks, args):
+    return f"{args.out}.{ranks}.{mode}.log"
+
+
 def start(mode, ranks, args):
     env = dict(os.environ, CUDA_VISIBLE_DEVICES=",".join(map(str, range(ranks))),
                XLA_PYTHON_CLIENT_MEM_FRACTION=args.memory, **ENV[mode])
     env["PYTHONPATH"] = os.path.join(os.path.dirname(HERE), "jax") + ":" + env.get("PYTHONPATH", "")
-    log = open(f"{args.out}.{ranks}.{mode}.log", "w")
+    log = open(log_of(mode, ranks, args), "w")
     return subprocess.Popen([sys.executable, __file__, "--worker", mode, "--ranks", str(ranks),
                              "--sizes", args.sizes, "--calls", str(args.calls)],
                             env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
+
+
+def ask(process, mode, log, text=None):
+    if text:
+        process.stdin.write(text + "\n")
+        process.stdin.flush()
+    answer = process.stdout.readline().strip()
+    if answer and not answer.startswith("wrong"):
+        return answer
+    with open(log, errors="replace") as f:
+        tail = "".join(f.readlines()[-8:])
+    sys.exit(f"worker {mode}: {answer or 'died'}; {log} ends with\n{tail}")
 
 
 def summary(us, modes, sizes, ranks):
@@ -128,11 +144,11 @@ def main():
     modes, us, rows = args.modes.split(","), collections.defaultdict(list), []
     for ranks in map(int, args.ranks.split(",")):
         workers = {m: start(m, ranks, args) for m in modes}
-        print(f"n={ranks}", {m: ask(workers[m], m) for m in modes}[modes[0]], flush=True)
+        print(f"n={ranks}", {m: ask(workers[m], m, log_of(m, ranks, args)) for m in modes}[modes[0]], flush=True)
         for turn in range(args.rounds):
             for size in sizes:
                 for m in modes[turn % len(modes):] + modes[:turn % len(modes)]:
-                    times = ask(workers[m], m, str(size))
+                    times = ask(workers[m], m, log_of(m, ranks, args), str(size))
                     us[ranks, size, m].append(min(map(float, times.split())))
                     rows.append(f"{turn},{m},{ranks},{size},{times}")
         for w in workers.values():
