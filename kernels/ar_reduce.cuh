@@ -208,7 +208,7 @@ static __device__ __noinline__ uint2 native_divide(uint2 u, int kind, int ranks)
 }
 
 struct native {
-    static constexpr bool light = false;
+    static constexpr bool light = true;
 
     uint2 acc;
 
