@@ -366,9 +366,7 @@ static void run_phase(struct rank *r, const struct phase *phase)
             one_call(r, draw(&r->common, 2) ? LANES - 1 : lane, 0, 1);
             r->issued++;
         } else if (what < 3) {
-            gather_lanes(r, 0);
-            capture(r, (int)slot);
-            spread_lane(r, 0);
+            capture(r, (int)slot); /* ordered by the library, also around eager calls elsewhere */
         } else if (what < 20 && r->graph[slot] != NULL) {
             replay(r, (int)slot);
         } else {
