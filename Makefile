@@ -204,7 +204,8 @@ bench-gpu: $(if $(NCCL_SO),$(B)/ar_compare)
 .PHONY: bench-gpu
 
 # every test/gpu/*.sh: 77 is "cannot run here" and never counts as passed
-test-gpu: all $(if $(NCCL_SO),$(B)/nccl_coll $(B)/nccl_decide $(if $(shell command -v $(NVCC)),$(B)/ar_fuzz $(B)/ar_kill))
+test-gpu: all $(if $(NCCL_SO),$(B)/nccl_coll $(B)/nccl_decide \
+          $(if $(shell command -v $(NVCC)),$(B)/ar_fuzz $(B)/ar_kill))
 	$(Q)sh test/gpu/run.sh $(B)
 
 # ---- tests ---------------------------------------------------------------------------------------
@@ -232,9 +233,30 @@ test-core: $(B)/check
 	$(Q)$(B)/check
 test-host: $(B)/check-host $(B)/libsymtuner.so
 	$(Q)$(B)/check-host $(CURDIR)/$(B)/libsymtuner.so
-.PHONY: need-check test test-core test-host test-so
+.PHONY: need-check test test-core test-host test-so test-full fuzz bench
 test-so: $(B)/libsymtuner.so
 	$(Q)sh test/shared-object.sh $(B)/libsymtuner.so
+
+# Everything above under sanitizers, valgrind and two compilers, and the parsers under libFuzzer.
+test-full:
+	$(Q)sh test/full.sh
+
+FUZZ_SECONDS ?= 20
+FUZZ_FLAGS   := -std=c11 -D_GNU_SOURCE -Iinclude -I. -g -O1 -fsanitize=fuzzer,address,undefined
+fuzz: $(B)/fuzz-rules $(B)/fuzz-inline $(B)/fuzz-csv
+	$(Q)sh test/fuzz/run.sh $(B) $(FUZZ_SECONDS)
+$(B)/fuzz-%: test/fuzz/fuzz.c $(CORE)
+	@mkdir -p $(B)/fuzz
+	$(call say,FUZZ)
+	$(Q)clang $(FUZZ_FLAGS) -DFUZZ_$* -o $@ $^ -lpthread -ldl
+
+# ns per decision, beside a plugin that does nothing
+bench: $(B)/decide_ns $(B)/empty_tuner.so $(B)/libsymtuner.so
+	$(Q)$(B)/decide_ns $(B)/empty_tuner.so $(B)/libsymtuner.so
+$(B)/decide_ns: $(B)/bench/decide_ns.c.o
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -ldl
+$(B)/empty_tuner.so: $(B)/bench/empty_tuner.c.o
+	$(Q)$(CC) $(LDFLAGS) -shared -o $@ $^
 
 clean:
 	rm -rf build build-*

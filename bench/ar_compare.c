@@ -63,7 +63,7 @@ static struct {
     int         rounds, cold, extra, host, limit;
 } option = {.ranks = "2,4", .modes = "threads,procs", .types = "bf16,f32", .out = "ar_compare.csv",
             .least = 1 << 10, .most = (size_t)512 << 20, .step = 2, .rounds = 5, .cold = 1, .extra = 1,
-            .limit = 270};
+            .limit = 170};
 
 static struct crew crews[MODES][CREWS];
 static FILE       *csv;
@@ -273,7 +273,7 @@ static int parse(int argc, char **argv)
         if (strcmp(argv[i], "--quick") == 0) {
             option.modes = "threads", option.types = "bf16";
             option.rounds = 3, option.cold = 0, option.extra = 0;
-            option.limit = 50;
+            option.limit = 55;
             continue;
         }
         if (strcmp(argv[i], "--host") == 0) {
