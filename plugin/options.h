@@ -27,7 +27,7 @@
       "0: never put NCCL_SYM_CTAS into the environment (done once, in the first tuner init, "      \
       "only where unset and only without NCCL_ENV_PLUGIN)")                                        \
     X(percall, "SYMTUNER_PERCALL", "0", "1|0",                                                     \
-      "1: symmetric CTAs per call, NCCL >= 2.29.7 with NCCL_ENV_PLUGIN (not yet proven on a GPU)") \
+      "1: symmetric CTAs per call, NCCL >= 2.29.7 with NCCL_ENV_PLUGIN (docs/steering.md)")          \
     X(ledger, "SYMTUNER_LEDGER", "", "text",                                                       \
       "file that gets the counters when a communicator ends; %p is the process, %h the host")      \
     X(ledger_signal, "SYMTUNER_LEDGER_SIGNAL", "", "|USR1|USR2",                                   \
