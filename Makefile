@@ -131,6 +131,11 @@ $(B)/libsymtuner_ffi.so: $(wildcard jax/*.c jax/*.h)
 	$(Q)$(CC) $(filter-out -MMD -MP,$(CFLAGS)) $(LDFLAGS) -isystem $(FFI_INC) -shared \
 	    -Wl,-soname,$(@F) $(if $(SAN),,-Wl,-z,defs) -o $@ $(filter %.c,$^) -ldl -lpthread
 
+# handler and package without a GPU; gets jax from PyPI when no Python here has it, else exits 77
+test-jax:
+	$(Q)JAX_PYTHON=$(if $(filter-out file default,$(origin JAX_PYTHON)),$(JAX_PYTHON)) \
+	    CC="$(CC)" CUDA_HOME=$(CUDA_HOME) sh test/jax/run.sh $(B)
+
 # ---- demo and install ----------------------------------------------------------------------------
 DEMO := $(call obj,$(wildcard test/demo/*.c))
 
@@ -261,5 +266,5 @@ $(B)/empty_tuner.so: $(B)/bench/empty_tuner.c.o
 clean:
 	rm -rf build build-*
 
-.PHONY: all kernels jax demo install test-gpu clean
+.PHONY: all kernels jax test-jax demo install test-gpu clean
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -1,0 +1,61 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# run.sh BUILD - the JAX path without a GPU: the handler under ASan and UBSan, meetings under ASan and
+# TSan, and the Python package on CPU devices. In the repository root.
+#
+# jax comes from JAX_PYTHON, else from a python3 that has it, else from PyPI into BUILD/jax-venv.
+# Exit 77 and the reason when no jax can be had; the meetings are tested all the same.
+set -u
+build=$1
+out=$build/jax-test
+mkdir -p "$out" || exit 2
+cc="${CC:-cc} -g -O1 -std=c11 -D_GNU_SOURCE -I. -Wall -Wextra -Wshadow -Werror"
+asan="-fsanitize=address,undefined -fno-sanitize-recover=undefined"
+failed=0
+
+for san in "$asan" -fsanitize=thread; do
+    # shellcheck disable=SC2086
+    $cc $san -DST_MEET_MS=300 -o "$out/check_meet" test/jax/check_meet.c jax/ffi_meet.c -lpthread &&
+        "$out/check_meet" || failed=1
+done
+
+has_jax() { "$1" -c 'import sys, jax; sys.exit(jax.__version_info__ < (0, 9, 2))' 2>/dev/null; }
+
+python=${JAX_PYTHON:-}
+if [ -z "$python" ]; then
+    for python in "$build/jax-venv/bin/python" python3; do
+        has_jax "$python" && break
+        python=
+    done
+fi
+if [ -z "$python" ]; then
+    python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
+        { echo "test-jax: skipped: needs python3 3.11 or later, for jax 0.9.2 or later"; exit 77; }
+    python3 -m venv "$build/jax-venv" 2>/dev/null ||
+        { echo "test-jax: skipped: python3 -m venv does not work here (python3-venv?)"; exit 77; }
+    timeout 300 "$build/jax-venv/bin/pip" -q install 'jax>=0.9.2' 2>"$out/pip.log" ||
+        { echo "test-jax: skipped: no jax from PyPI: $(tail -1 "$out/pip.log")"; exit 77; }
+    python=$build/jax-venv/bin/python
+fi
+has_jax "$python" || { echo "test-jax: $python has no jax 0.9.2 or later"; exit 1; }
+include=$("$python" -c 'import jax; print(jax.ffi.include_dir())') || exit 1
+
+lib=$out/lib # what the package loads here: the real handler, kernels that only take notes
+mkdir -p "$lib"
+# shellcheck disable=SC2086
+$cc $asan -isystem "$include" -o "$out/check_handler" test/jax/check_handler.c test/jax/frames.c jax/*.c \
+    -ldl -lpthread &&
+    $cc -fPIC -shared -fvisibility=hidden -o "$lib/libsymtuner_ar.so" test/jax/fake_ar.c &&
+    $cc -fPIC -shared -fvisibility=hidden -isystem "$include" -o "$lib/libsymtuner_ffi.so" jax/*.c -ldl \
+        -lpthread || exit 1
+"$out/check_handler" "$lib/libsymtuner_ar.so" || failed=1
+cuda=${CUDA_HOME:-/usr/local/cuda}/include
+if [ -f "$cuda/nccl.h" ]; then
+    $cc -Iinclude -isystem "$cuda" -c -o "$out/same_types.o" test/jax/same_types.c ||
+        { echo "FAILED: jax/ffi_ar.h is not what include/symtuner_ar.h is"; failed=1; }
+else
+    echo "test-jax: jax/ffi_ar.h not compared with include/symtuner_ar.h: no $cuda/nccl.h"
+fi
+SYMTUNER_LIB_DIR=$lib PYTHONPATH=jax "$python" test/jax/test_all_reduce.py || failed=1
+exit $failed

@@ -1,0 +1,244 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""symtuner.all_reduce without a GPU: what it lowers to, and that it is jax.lax's function elsewhere.
+
+Four CPU devices stand for GPUs. Programs are lowered for CUDA and read, and run on the CPU, where
+jax.lax does the work.
+"""
+import os
+import subprocess
+import sys
+import textwrap
+import warnings
+
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
+os.environ["JAX_PLATFORMS"] = "cpu"
+import jax  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
+import numpy as np  # noqa: E402
+from jax import lax  # noqa: E402
+from jax.sharding import Mesh  # noqa: E402
+from jax.sharding import PartitionSpec as P  # noqa: E402
+
+import symtuner  # noqa: E402
+from symtuner import _all_reduce, _library  # noqa: E402
+
+jax.config.update("jax_enable_x64", True)
+warnings.simplefilter("ignore")
+LINE = Mesh(np.array(jax.devices()), ("i",))
+SQUARE = Mesh(np.array(jax.devices()).reshape(2, 2), ("i", "j"))
+LAX = {"sum": lax.psum, "avg": lax.pmean, "max": lax.pmax, "min": lax.pmin,
+       "prod": lambda v, axis: lax.all_gather(v, axis).prod(0, dtype=v.dtype)}
+
+
+def smap(f, mesh=LINE, ins=P("i"), outs=P("i"), vma=False):
+    return jax.jit(jax.shard_map(f, mesh=mesh, in_specs=ins, out_specs=outs, check_vma=vma))
+
+
+def for_cuda(f, *args):
+    text = f.trace(*args).lower(lowering_platforms=("cuda",)).as_text()
+    return [line.strip() for line in text.splitlines() if "@symtuner_all_reduce(" in line and
+            "custom_call" in line]
+
+
+def raises(kind, words, f, *args):
+    try:
+        f(*args)
+    except kind as e:
+        assert words in str(e), e
+        return
+    raise AssertionError(f"no {kind.__name__}")
+
+
+def test_custom_call():
+    for op, number in _all_reduce.OPS.items():
+        lines = for_cuda(smap(lambda v: symtuner.all_reduce(v, "i", op)), jnp.ones((8, 3, 5)))
+        assert len(lines) == 1, lines
+        for part in (f"op = {number} : i32", "ranks = 4 : i32",
+                     "groups = dense<[0, 1, 2, 3]> : tensor<4xi64>",
+                     "operand_layouts = [dense<[2, 1, 0]> : tensor<3xindex>]",
+                     "result_layouts = [dense<[2, 1, 0]> : tensor<3xindex>]",
+                     "tensor<2x3x5xf64>) -> tensor<2x3x5xf64>"):
+            assert part in lines[0], (part, lines[0])
+
+
+def test_api_version_is_typed_ffi():
+    f = smap(lambda v: symtuner.all_reduce(v, "i"))
+    low = f.trace(jnp.ones(4)).lower(lowering_platforms=("cuda",))
+    lines = [s for s in str(low.compiler_ir()).splitlines() if "@symtuner_all_reduce(" in s]
+    assert "mhlo.backend_config = {" in lines[0] or "api_version = 4" in lines[0], lines
+
+
+def test_every_type():
+    for name in sorted(_all_reduce._DTYPES):
+        x = jnp.zeros(8, dtype=name)
+        assert len(for_cuda(smap(lambda v: symtuner.all_reduce(v, "i")), x)) == 1, name
+
+
+def test_other_types_fall_back():
+    for name in ("int16", "uint16", "float8_e4m3b11fnuz"):
+        assert for_cuda(smap(lambda v: symtuner.all_reduce(v, "i")), jnp.zeros(8, dtype=name)) == [], name
+    got = smap(lambda v: symtuner.all_reduce(v, "i"))(jnp.ones(8, jnp.int16))
+    assert got.dtype == jnp.int16 and (got == 4).all()
+
+
+def test_groups_of_axes():
+    f = lambda *axes: for_cuda(smap(lambda v: symtuner.all_reduce(v, axes), SQUARE, P("i", "j"),
+                                    P("i", "j")), jnp.ones((2, 2)))[0]
+    assert "[0, 2, 1, 3]" in f("i") and "ranks = 2" in f("i")
+    assert "[0, 1, 2, 3]" in f("j") and "ranks = 2" in f("j")
+    assert "[0, 1, 2, 3]" in f("i", "j") and "ranks = 4" in f("i", "j")
+    assert "[0, 2, 1, 3]" in f("j", "i") and "ranks = 4" in f("j", "i")
+    backwards = Mesh(np.array(jax.devices()[::-1]), ("i",))
+    assert "[3, 2, 1, 0]" in for_cuda(smap(lambda v: symtuner.all_reduce(v, "i"), backwards), jnp.ones(4))[0]
+
+
+def test_values_are_those_of_lax():
+    x = jnp.asarray(np.random.default_rng(0).uniform(-2, 2, (4, 3, 5)))
+    for op, ref in LAX.items():
+        a, b = (smap(lambda v: f(v, "i"))(x) for f in
+                (lambda v, n: symtuner.all_reduce(v, n, op), ref))
+        assert a.dtype == b.dtype and np.allclose(a, b, rtol=1e-14), op
+
+
+def test_integers_and_bools():
+    ints = jnp.arange(4)
+    assert (smap(lambda v: symtuner.all_reduce(v, "i", "avg"))(ints) == 1.5).all()
+    assert len(for_cuda(smap(lambda v: symtuner.all_reduce(v, "i", "avg")), ints)) == 1
+    got = smap(lambda v: symtuner.all_reduce(v, "i"))(ints > 1)
+    assert got.dtype == smap(lambda v: lax.psum(v, "i"))(ints > 1).dtype and (got == 2).all()
+
+
+def test_pytree():
+    tree = {"a": jnp.ones((4, 2)), "b": (jnp.ones(4, jnp.int32), [jnp.ones((8, 1), jnp.float32)])}
+    f = smap(lambda t: symtuner.all_reduce(t, "i"))
+    got = f(tree)
+    assert jax.tree.structure(got) == jax.tree.structure(tree)
+    assert all((leaf == 4).all() for leaf in jax.tree.leaves(got))
+    assert len(for_cuda(f, tree)) == 3
+
+
+def test_constant():
+    assert for_cuda(smap(lambda v: v * symtuner.all_reduce(1, "i")), jnp.ones(4)) == []
+    assert (smap(lambda v: v * symtuner.all_reduce(2.0, "i"))(jnp.ones(4)) == 8).all()
+
+
+def test_gradients_are_those_of_lax():
+    x = jnp.arange(8.) / 3
+    for vma in (False, True):
+        for op in ("sum", "avg"):
+            def loss(f, v):
+                return jnp.cos(smap(lambda u: f(jnp.sin(u)) * u[0] if not vma else f(jnp.sin(u)),
+                                    outs=P() if vma else P("i"), vma=vma)(v)).sum()
+            for derive in (jax.grad, jax.hessian, jax.jacfwd, jax.jacrev):
+                ours = derive(lambda v: loss(lambda u: symtuner.all_reduce(u, "i", op), v))(x)
+                want = derive(lambda v: loss(lambda u: LAX[op](u, "i"), v))(x)
+                assert np.allclose(ours, want, rtol=1e-12), (vma, op, derive.__name__)
+
+
+def test_backward_is_our_call_too():
+    f = smap(lambda v: jax.grad(lambda u: (symtuner.all_reduce(u, "i") ** 2).sum())(v))
+    assert len(for_cuda(f, jnp.ones(8))) == 2
+
+
+def test_max_has_no_derivative():
+    for op in ("max", "min", "prod"):
+        f = smap(lambda v: jax.grad(lambda u: symtuner.all_reduce(u, "i", op).sum())(v))
+        raises(NotImplementedError, "has no derivative", f, jnp.ones(4))
+
+
+def test_vmap():
+    f = smap(lambda v: jax.vmap(lambda u: symtuner.all_reduce(u, "i"), in_axes=1, out_axes=1)(v))
+    x = jnp.arange(24.).reshape(4, 6)
+    assert (f(x) == jnp.broadcast_to(x.sum(0), (4, 6))).all()
+    assert len(for_cuda(f, x)) == 1
+    outer = jax.vmap(lambda v: jax.shard_map(lambda u: symtuner.all_reduce(u, "i"), mesh=LINE,
+                                             in_specs=P("i"), out_specs=P("i"), check_vma=False)(v))
+    assert (outer(x.T) == jnp.broadcast_to(x.sum(0)[:, None], (6, 4))).all()
+
+
+def test_vmapped_axis_name_is_lax():
+    got = jax.vmap(lambda v: symtuner.all_reduce(v, "k"), axis_name="k")(jnp.arange(5.))
+    assert (got == 10).all()
+
+
+def test_control_flow():
+    f = smap(lambda v: lax.fori_loop(0, 3, lambda i, u: symtuner.all_reduce(u, "i") / 4, v))
+    assert (f(jnp.ones(4)) == 1).all() and len(for_cuda(f, jnp.ones(4))) == 1
+    g = smap(lambda v: jax.checkpoint(lambda u: symtuner.all_reduce(jnp.sin(u), "i"))(v))
+    assert np.allclose(g(jnp.ones(4)), 4 * np.sin(1))
+    h = smap(lambda v: lax.scan(lambda c, _: (symtuner.all_reduce(c, "i", "avg"), c.sum()), v, None, 5)[0])
+    assert (h(jnp.ones(4)) == 1).all()
+
+
+def test_varying_axes_as_psum():
+    f = jax.shard_map(lambda v: symtuner.all_reduce(v, "i"), mesh=LINE, in_specs=P("i"), out_specs=P())
+    assert f(jnp.arange(4.)) == 6
+    bad = jax.shard_map(lambda v: symtuner.all_reduce(v, "j"), mesh=SQUARE, in_specs=P("i", "j"),
+                        out_specs=P())
+    raises(ValueError, "out_specs", bad, jnp.ones((2, 2)))
+
+
+def test_errors():
+    x = jnp.ones(4)
+    raises(ValueError, "op='mul' is unknown", smap(lambda v: symtuner.all_reduce(v, "i", "mul")), x)
+    raises(NameError, "nope", smap(lambda v: symtuner.all_reduce(v, "nope")), x)
+
+
+def fresh(code, **env):
+    """A process of its own: settings are read once."""
+    script = "import warnings; warnings.simplefilter('always')\n" + textwrap.dedent("""
+        import jax, jax.numpy as jnp, numpy as np, symtuner
+        from jax.sharding import Mesh, PartitionSpec as P
+        mesh = Mesh(np.array(jax.devices()), ('i',))
+        def f(n=1):
+            s = jax.jit(jax.shard_map(lambda v: [symtuner.all_reduce(v * k, 'i') for k in range(n)],
+                                      mesh=mesh, in_specs=P('i'), out_specs=P('i')))
+            return s
+        """) + textwrap.dedent(code)
+    return subprocess.run([sys.executable, "-c", script], env=dict(os.environ, **env), text=True,
+                          capture_output=True, timeout=120)
+
+
+def test_one_warning_says_why():
+    p = fresh("print(jnp.sum(f(3)(jnp.ones(4))[1]))")
+    assert p.stdout.strip() == "16.0", p
+    assert p.stderr.count("uses jax.lax instead") == 1 and "is for cpu, not for CUDA" in p.stderr, p.stderr
+
+
+def test_missing_library():
+    p = fresh("text = f().trace(jnp.ones(4)).lower(lowering_platforms=('cuda',)).as_text()\n"
+              "print(text.count('custom_call @symtuner'), text.count('stablehlo.all_reduce'))",
+              SYMTUNER_LIB_DIR="/nonexistent")
+    assert p.stdout.strip() == "0 1" and "libsymtuner_ffi.so is not in /nonexistent" in p.stderr, p
+
+
+def test_wrong_setting():
+    p = fresh("f().trace(jnp.ones(4)).lower(lowering_platforms=('cuda',))", SYMTUNER_JAX_ZERO_COPY="maybe")
+    assert "SYMTUNER_JAX_ZERO_COPY='maybe' is unknown; write one of 0, 1" in p.stderr, p.stderr
+
+
+def test_groups_and_close():
+    assert symtuner.groups() == []
+    symtuner.close()
+    raises(symtuner.SymtunerError, "one GPU", symtuner.open_group, jax.devices()[:1])
+
+
+def main():
+    _library.load()
+    tests = [(n, f) for n, f in globals().items() if n.startswith("test_")]
+    failed = 0
+    for name, f in tests:
+        try:
+            f()
+        except Exception as e:
+            failed += 1
+            import traceback
+            print(f"FAILED: {name}: {type(e).__name__}: {str(e)[:800]}")
+            traceback.print_exc(limit=-2)
+    print(f"jax {jax.__version__}: {len(tests) - failed} passed, {failed} failed")
+    return failed != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
