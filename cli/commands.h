@@ -12,9 +12,11 @@ int st_cmd_agree(int argc, char **argv);
 int st_cmd_check(int argc, char **argv);
 int st_cmd_decide(int argc, char **argv);
 int st_cmd_diff(int argc, char **argv);
+int st_cmd_doctor(int argc, char **argv);
 int st_cmd_env(int argc, char **argv);
 int st_cmd_table(int argc, char **argv);
 int st_cmd_top(int argc, char **argv);
 int st_cmd_why(int argc, char **argv);
+int st_cmd_worker(int argc, char **argv);
 
 #endif

@@ -15,10 +15,12 @@ static const struct {
     {"check", st_cmd_check, "read rules files; report errors, and rules that cannot work"},
     {"decide", st_cmd_decide, "what the rules say about one call, and what it does to a cost table"},
     {"diff", st_cmd_diff, "what another rules file would change"},
+    {"doctor", st_cmd_doctor, "what on this box and in this environment stands in the way"},
     {"env", st_cmd_env, "the SYMTUNER_* variables, their values here and their meaning"},
     {"table", st_cmd_table, "the decision map of a rules file, in the terminal or as SVG"},
     {"top", st_cmd_top, "what ran, from ledgers: sizes, kernels, registered or not"},
     {"why", st_cmd_why, "what NCCL does with one call, and what keeps it from a symmetric kernel"},
+    {"worker", st_cmd_worker, NULL}, /* the measuring process of doctor, tune and bench */
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
@@ -28,7 +30,8 @@ static void usage(FILE *out)
                  "usage: symtuner COMMAND [...]      symtuner COMMAND --help\n\n",
             SYMTUNER_VERSION);
     for (int i = 0; i < COMMANDS; i++)
-        fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].what);
+        if (commands[i].what)
+            fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].what);
 }
 
 int main(int argc, char **argv)

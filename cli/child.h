@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * child.h - this command run once more, as a measuring process of its own: NCCL reads most of its
+ * settings once per process, and a process that hangs can be ended.
+ *
+ * Units      seconds. Ownership  the caller frees ${output}. Threads: one child at a time.
+ */
+#ifndef ST_CHILD_H_
+#define ST_CHILD_H_
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum st_child_end { ST_CHILD_DONE, ST_CHILD_FAILED, ST_CHILD_TIMEOUT, ST_CHILD_STOPPED };
+
+struct st_child {
+    const char *const *arguments; /* behind "symtuner worker"; NULL at the end                  */
+    const char *const *set;       /* NAME=VALUE, or NAME alone to remove it; NULL at the end    */
+    int limit_s;
+    char *output;                 /* what it printed on stdout                                  */
+    char error[400];              /* the end of what it said on stderr                          */
+    int status;                   /* its exit status                                            */
+};
+
+/* Run it to its end. STOPPED: SIGINT or SIGTERM came, and the child is gone. */
+enum st_child_end st_child_run(struct st_child *child);
+
+/* From now on SIGINT and SIGTERM only ask to stop. */
+void st_child_catch_signals(void);
+bool st_child_stop_asked(void);
+
+#endif

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cuda.h - the functions of the CUDA driver, of NCCL and of libsymtuner_ar.so that the command
+ * calls, found at run time: the command builds and runs without any of them.
+ *
+ * Types are ours: handles are pointers, a device address is a 64-bit number, results are int and 0
+ * is success, which holds for all releases of these interfaces.
+ *
+ * Units      bytes, milliseconds where CUDA says so. Threads  loading is not thread-safe, calls are.
+ * Errors     st_cuda_load returns false and a sentence.
+ */
+#ifndef ST_CUDA_H_
+#define ST_CUDA_H_
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef uint64_t st_address;
+struct st_nccl_id {
+    char bytes[128];
+};
+
+/* X(member, symbol, result (arguments)) */
+#define ST_CUDA_MAP(X)                                                                             \
+    X(init, "cuInit", int, (unsigned))                                                             \
+    X(device_count, "cuDeviceGetCount", int, (int *))                                              \
+    X(device_get, "cuDeviceGet", int, (int *, int))                                                \
+    X(device_name, "cuDeviceGetName", int, (char *, int, int))                                     \
+    X(device_attribute, "cuDeviceGetAttribute", int, (int *, int, int))                            \
+    X(can_access, "cuDeviceCanAccessPeer", int, (int *, int, int))                                 \
+    X(context_retain, "cuDevicePrimaryCtxRetain", int, (void **, int))                             \
+    X(context_set, "cuCtxSetCurrent", int, (void *))                                               \
+    X(synchronize, "cuCtxSynchronize", int, (void))                                                \
+    X(enable_peer, "cuCtxEnablePeerAccess", int, (void *, unsigned))                               \
+    X(alloc, "cuMemAlloc_v2", int, (st_address *, size_t))                                         \
+    X(free, "cuMemFree_v2", int, (st_address))                                                     \
+    X(to_device, "cuMemcpyHtoD_v2", int, (st_address, const void *, size_t))                       \
+    X(to_host, "cuMemcpyDtoH_v2", int, (void *, st_address, size_t))                               \
+    X(fill, "cuMemsetD8_v2", int, (st_address, unsigned char, size_t))                             \
+    X(copy_peer, "cuMemcpyPeerAsync", int,                                                         \
+      (st_address, void *, st_address, void *, size_t, void *))                                    \
+    X(stream_create, "cuStreamCreate", int, (void **, unsigned))                                   \
+    X(stream_wait, "cuStreamSynchronize", int, (void *))                                           \
+    X(event_create, "cuEventCreate", int, (void **, unsigned))                                     \
+    X(event_record, "cuEventRecord", int, (void *, void *))                                        \
+    X(event_elapsed, "cuEventElapsedTime", int, (float *, void *, void *))                         \
+    X(capture_begin, "cuStreamBeginCapture_v2", int, (void *, int))                                \
+    X(capture_end, "cuStreamEndCapture", int, (void *, void **))                                   \
+    X(graph_make, "cuGraphInstantiateWithFlags", int, (void **, void *, unsigned long long))       \
+    X(graph_launch, "cuGraphLaunch", int, (void *, void *))                                        \
+    X(graph_exec_free, "cuGraphExecDestroy", int, (void *))                                        \
+    X(graph_free, "cuGraphDestroy", int, (void *))                                                 \
+    X(module_load, "cuModuleLoadData", int, (void **, const void *))                               \
+    X(function_get, "cuModuleGetFunction", int, (void **, void *, const char *))                   \
+    X(launch, "cuLaunchKernel", int,                                                               \
+      (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *,       \
+       void **, void **))                                                                          \
+    X(error_text, "cuGetErrorString", int, (int, const char **))
+
+#define ST_NCCL_MAP(X)                                                                             \
+    X(version, "ncclGetVersion", int, (int *))                                                     \
+    X(unique_id, "ncclGetUniqueId", int, (struct st_nccl_id *))                                    \
+    X(comm_init, "ncclCommInitRank", int, (void **, int, struct st_nccl_id, int))                  \
+    X(comm_free, "ncclCommDestroy", int, (void *))                                                 \
+    X(alloc, "ncclMemAlloc", int, (void **, size_t))                                               \
+    X(free, "ncclMemFree", int, (void *))                                                          \
+    X(window, "ncclCommWindowRegister", int, (void *, void *, size_t, void **, int))               \
+    X(window_free, "ncclCommWindowDeregister", int, (void *, void *))                              \
+    X(all_reduce, "ncclAllReduce", int,                                                            \
+      (const void *, void *, size_t, int, int, void *, void *))                                    \
+    X(all_gather, "ncclAllGather", int, (const void *, void *, size_t, int, void *, void *))       \
+    X(reduce_scatter, "ncclReduceScatter", int,                                                    \
+      (const void *, void *, size_t, int, int, void *, void *))                                    \
+    X(error_text, "ncclGetErrorString", const char *, (int))
+
+#define ST_AR_MAP(X)                                                                               \
+    X(create, "symtuner_ar_create", int, (void **, void *const *, int, const void *))              \
+    X(destroy, "symtuner_ar_destroy", int, (void **, int))                                         \
+    X(add_buffers, "symtuner_ar_register", int, (void **, void *const *, void *const *, int, size_t)) \
+    X(all_reduce, "symtuner_ar_all_reduce", int,                                                   \
+      (const void *, void *, size_t, int, int, void *, void *))                                    \
+    X(error_text, "symtuner_ar_error", const char *, (const void *))
+
+#define ST_MEMBER(member, symbol, result, arguments) result(*member) arguments;
+struct st_cuda {
+    ST_CUDA_MAP(ST_MEMBER)
+};
+struct st_nccl {
+    ST_NCCL_MAP(ST_MEMBER)
+};
+struct st_ar {
+    ST_AR_MAP(ST_MEMBER)
+};
+#undef ST_MEMBER
+
+/* Load the driver and start it; ${gpus_out} is how many GPUs the process sees. */
+bool st_cuda_load(struct st_cuda *cuda_out, int *gpus_out, char *error, size_t size);
+
+/* Load NCCL from ${path}, or as the loader finds libnccl.so.2 when NULL. */
+bool st_nccl_load(struct st_nccl *nccl_out, const char *path, char *error, size_t size);
+
+/* Load the kernels: beside the command, in ../lib of it, or as the loader finds them. */
+bool st_ar_load(struct st_ar *ar_out, char *error, size_t size);
+
+/* The file ${name} beside this command or in ../lib of it; ${name} itself when it is in neither. */
+const char *st_beside_command(const char *name, char *path, size_t size);
+
+#endif

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * doctor.c - symtuner doctor: what on this box and in this environment stands in the way.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "cli/commands.h"
+#include "cli/doctor.h"
+#include "cli/text.h"
+#include "plugin/nccl_release.h"
+
+static const char help[] =
+    "usage: symtuner doctor [options]\n"
+    "Look at this box and this environment: is the plugin found, as this NCCL looks for it; which\n"
+    "variables and conf files fight it; known bugs of the release; driver, IOMMU, ACS; with GPUs\n"
+    "also peer access: do bytes arrive, how fast, are windows real. Changes nothing.\n"
+    "  --nccl X.Y.Z|FILE  the NCCL that your program loads, if not the one that the loader finds\n"
+    "  --no-gpu           files and settings only\n"
+    "  --json             for programs\n"
+    "  --list             all findings, as a table in Markdown\n"
+    "Exit 0: nothing found (notes do not count). 1: findings. docs/doctor.md explains each.\n"
+    "examples: symtuner doctor\n"
+    "          symtuner doctor --nccl 2.28.9 --no-gpu\n";
+
+static const struct {
+    const struct st_finding *row;
+    const int *count;
+} parts[] = {{st_findings_settings, &st_findings_settings_count},
+             {st_findings_plugin, &st_findings_plugin_count},
+             {st_findings_box, &st_findings_box_count},
+             {st_findings_gpu, &st_findings_gpu_count}};
+enum { PARTS = sizeof parts / sizeof *parts, FOUND_MAX = 128 };
+
+static const char *const severity_word[] = {"error", "warning", "note"};
+
+struct found {
+    const struct st_finding *row;
+    char evidence[ST_EVIDENCE];
+};
+
+static bool in_list(const char *list, const char *word)
+{
+    size_t length = strlen(word);
+
+    for (;;) {
+        size_t n = strcspn(list, "|");
+
+        if (n == length && strncasecmp(list, word, n) == 0)
+            return true;
+        if (list[n] == '\0')
+            return false;
+        list += n + 1;
+    }
+}
+
+static bool holds(const struct st_doctor *doctor, const struct st_finding *row, char *evidence)
+{
+    const struct st_setting *setting;
+
+    if (doctor->nccl < row->first || (row->last && doctor->nccl > row->last))
+        return false;
+    if (row->when == ST_WHEN_CHECK)
+        return row->check(doctor, evidence);
+    setting = st_doctor_get(doctor, row->variable);
+    if (!setting)
+        return false;
+    snprintf(evidence, ST_EVIDENCE, "%s=%s (%s)", setting->name, setting->value, setting->origin);
+    switch (row->when) {
+    case ST_WHEN_SET: return setting->value[0] != '\0';
+    case ST_WHEN_IS: return in_list(row->operand, setting->value);
+    case ST_WHEN_IS_NOT: return !in_list(row->operand, setting->value);
+    default: return setting->value[0] && atoi(setting->value) < atoi(row->operand);
+    }
+}
+
+static int collect(const struct st_doctor *doctor, struct found *found)
+{
+    int n = 0;
+
+    for (int severity = ST_ERROR; severity <= ST_NOTE; severity++)
+        for (int p = 0; p < PARTS; p++)
+            for (int i = 0; i < *parts[p].count && n < FOUND_MAX; i++) {
+                const struct st_finding *row = &parts[p].row[i];
+
+                found[n].evidence[0] = '\0';
+                if ((int)row->severity == severity && holds(doctor, row, found[n].evidence))
+                    found[n++].row = row;
+            }
+    return n;
+}
+
+static void print_list(void)
+{
+    printf("| finding | severity | NCCL | meaning | cure |\n|---|---|---|---|---|\n");
+    for (int p = 0; p < PARTS; p++)
+        for (int i = 0; i < *parts[p].count; i++) {
+            const struct st_finding *row = &parts[p].row[i];
+            char first[16], last[16];
+
+            printf("| `%s` | %s | ", row->id, severity_word[row->severity]);
+            if (row->first > 1)
+                printf("%s..", st_release_print(row->first, first, sizeof first));
+            if (row->last)
+                printf("%s%s", row->first > 1 ? "" : "..",
+                       st_release_print(row->last, last, sizeof last));
+            printf("%s | %s | %s |\n", row->first > 1 || row->last ? "" : "all", row->what,
+                   row->cure);
+        }
+}
+
+/* ---- what was looked at ---------------------------------------------------------------------- */
+
+static void plugin_fact(const struct st_plugin *plugin, char *text, size_t size)
+{
+    if (plugin->newest == 0)
+        snprintf(text, size, "this release has none");
+    else if (plugin->disabled)
+        snprintf(text, size, "switched off (%s)", plugin->asked->origin);
+    else if (plugin->is_static)
+        snprintf(text, size, "the program itself");
+    else if (!plugin->path[0])
+        snprintf(text, size, "none (tried %.300s)", plugin->tried);
+    else
+        snprintf(text, size, "%.600s%s%s%s", plugin->path, plugin->found ? "" : " (not usable)",
+                 plugin->by_env_plugin ? ", named by the env plugin" : "",
+                 plugin->from_net ? ", the network plugin" : "");
+}
+
+static void print_facts(const struct st_doctor *d, FILE *out)
+{
+    const struct st_plugin *plugin[] = {&d->env, &d->tuner, &d->profiler};
+    static const char *const name[] = {"env", "tuner", "profiler"};
+    char text[ST_EVIDENCE], release[16];
+    size_t at;
+
+    fprintf(out, "%-11s", "NCCL");
+    at = st_text_add(text, sizeof text, 0, "%s", st_release_print(d->nccl, release, sizeof release));
+    if (d->nccl_assumed)
+        st_text_add(text, sizeof text, at, " (assumed)");
+    else if (d->copies && d->copy[0].nccl == d->nccl)
+        st_text_add(text, sizeof text, at, ", %.400s", d->copy[0].path);
+    st_text_wrap(out, 11, text);
+    for (int i = 0; i < 3; i++) {
+        fprintf(out, "%-11s", name[i]);
+        plugin_fact(plugin[i], text, sizeof text);
+        st_text_wrap(out, 11, text);
+    }
+    fprintf(out, "%-11s", "conf files");
+    text[0] = '\0';
+    at = 0;
+    for (int i = 0; i < d->confs; i++)
+        at = st_text_add(text, sizeof text, at, "%s%.300s", i ? ", " : "", d->conf[i]);
+    st_text_wrap(out, 11, d->confs ? text : "none");
+    fprintf(out, "%-11s%s%s, %s%s\n", "machine", d->driver ? "driver " : "no driver",
+            d->driver ? d->driver_text : "",
+            d->machine.gpu[0] ? d->machine.gpu : "no GPU that can be asked",
+            !d->machine.gpu[0]      ? ""
+            : d->machine.nvlink > 0 ? ", NVLink"
+                                    : ", PCIe");
+}
+
+static void print_text(const struct st_doctor *d, const struct found *found, int n, FILE *out)
+{
+    print_facts(d, out);
+    st_doctor_gpu_print(d, out);
+    fputc('\n', out);
+    for (int i = 0; i < n; i++) {
+        fprintf(out, "%-8s %s\n         ", severity_word[found[i].row->severity], found[i].row->id);
+        st_text_wrap(out, 9, found[i].evidence);
+        fputs("         ", out);
+        st_text_wrap(out, 9, found[i].row->what);
+        fputs("   cure: ", out);
+        st_text_wrap(out, 9, found[i].row->cure);
+    }
+    if (n == 0)
+        fputs("nothing found\n", out);
+    for (int i = 0; i < d->uncheckeds; i++)
+        fprintf(out, "%s%s", i ? "; " : "not checked: ", d->unchecked[i]);
+    if (d->uncheckeds)
+        fputc('\n', out);
+}
+
+static void json_plugin(FILE *out, const char *name, const struct st_plugin *plugin)
+{
+    fprintf(out, ",\n \"%s\": {\"version\": %d, \"symtuner\": %s", name, plugin->found,
+            plugin->symtuner ? "true" : "false");
+    st_json_field(out, false, "path", plugin->path[0] ? plugin->path : NULL);
+    st_json_field(out, false, "asked", plugin->asked ? plugin->asked->value : NULL);
+    st_json_field(out, false, "origin", plugin->asked ? plugin->asked->origin : NULL);
+    st_json_field(out, false, "tried", plugin->tried);
+    fputs("}", out);
+}
+
+static void print_json(const struct st_doctor *d, const struct found *found, int n, FILE *out)
+{
+    char release[16];
+
+    fprintf(out, "{\"nccl\": \"%s\", \"nccl_assumed\": %s",
+            st_release_print(d->nccl, release, sizeof release), d->nccl_assumed ? "true" : "false");
+    st_json_field(out, false, "nccl_path", d->copies ? d->copy[0].path : NULL);
+    st_json_field(out, false, "driver", d->driver ? d->driver_text : NULL);
+    st_json_field(out, false, "gpu", d->machine.gpu[0] ? d->machine.gpu : NULL);
+    json_plugin(out, "tuner", &d->tuner);
+    json_plugin(out, "env", &d->env);
+    json_plugin(out, "profiler", &d->profiler);
+    fputs(",\n \"conf_files\": [", out);
+    for (int i = 0; i < d->confs; i++) {
+        fputs(i ? ", " : "", out);
+        st_json_string(out, d->conf[i]);
+    }
+    fputs("],\n \"findings\": [", out);
+    for (int i = 0; i < n; i++) {
+        fprintf(out, "%s\n  {", i ? "," : "");
+        st_json_field(out, true, "id", found[i].row->id);
+        st_json_field(out, false, "severity", severity_word[found[i].row->severity]);
+        st_json_field(out, false, "evidence", found[i].evidence);
+        st_json_field(out, false, "meaning", found[i].row->what);
+        st_json_field(out, false, "cure", found[i].row->cure);
+        fputs("}", out);
+    }
+    fputs("],\n \"not_checked\": [", out);
+    for (int i = 0; i < d->uncheckeds; i++) {
+        fputs(i ? ", " : "", out);
+        st_json_string(out, d->unchecked[i]);
+    }
+    fputs("]}\n", out);
+}
+
+/* ---- command --------------------------------------------------------------------------------- */
+
+/* -1: go on; else the exit status. */
+static int read_options(int argc, char **argv, struct st_doctor *doctor, const char **nccl)
+{
+    for (int i = 1; i < argc; i++) {
+        bool value = i + 1 < argc;
+
+        if (strcmp(argv[i], "--help") == 0) {
+            fputs(help, stdout);
+            return ST_EXIT_FINE;
+        } else if (strcmp(argv[i], "--list") == 0) {
+            print_list();
+            return ST_EXIT_FINE;
+        } else if (strcmp(argv[i], "--json") == 0) {
+            doctor->json = true;
+        } else if (strcmp(argv[i], "--no-gpu") == 0) {
+            doctor->gpu = false;
+        } else if (strcmp(argv[i], "--root") == 0 && value) { /* for tests: another box's files */
+            doctor->root = argv[++i];
+            doctor->gpu = false;
+        } else if (strcmp(argv[i], "--nccl") == 0 && value) {
+            *nccl = argv[++i];
+            if (!strchr(*nccl, '/') && st_release_parse(*nccl) < 0) {
+                fprintf(stderr, "symtuner doctor: --nccl wants a release or a file with its path, "
+                                "not \"%.60s\"\n", *nccl);
+                return ST_EXIT_USAGE;
+            }
+        } else {
+            fprintf(stderr, "symtuner doctor: unknown option \"%.60s\", or its value is missing\n",
+                    argv[i]);
+            return ST_EXIT_USAGE;
+        }
+    }
+    return -1;
+}
+
+int st_cmd_doctor(int argc, char **argv)
+{
+    static struct st_doctor doctor = {.root = "", .gpu = true}; /* large */
+    static struct found found[FOUND_MAX];
+    const char *nccl = NULL;
+    int status = read_options(argc, argv, &doctor, &nccl), n, bad = 0;
+
+    if (status >= 0)
+        return status;
+    st_doctor_settings(&doctor);
+    st_doctor_dirs(&doctor);
+    st_doctor_copies(&doctor, nccl);
+    if (nccl && strchr(nccl, '/') && (doctor.copies == 0 || strcmp(doctor.copy[0].path, nccl) != 0)) {
+        fprintf(stderr, "symtuner doctor: %.300s is no NCCL library\n", nccl);
+        return ST_EXIT_USAGE;
+    }
+    st_doctor_plugins(&doctor);
+    st_doctor_box(&doctor);
+    if (doctor.root[0] == '\0' || getenv("SYMTUNER_MACHINE"))
+        symtuner_machine_find(&doctor.machine);
+    else
+        doctor.machine = (struct symtuner_machine){.nvlink = -1, .multicast = -1};
+    if (doctor.gpu)
+        st_doctor_gpu(&doctor);
+    else
+        st_doctor_unchecked(&doctor, "GPUs");
+    n = collect(&doctor, found);
+    (doctor.json ? print_json : print_text)(&doctor, found, n, stdout);
+    for (int i = 0; i < n; i++)
+        bad += found[i].row->severity != ST_NOTE;
+    return bad ? ST_EXIT_FINDINGS : ST_EXIT_FINE;
+}

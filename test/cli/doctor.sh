@@ -1,0 +1,224 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# doctor.sh BUILD - every finding of `symtuner doctor` that needs no GPU: absent on a clean box,
+# present once its fault is planted. A box is a folder with files; the environment is given.
+# The findings about running GPUs are planted by test/cli/gpu.sh.
+# Exit 0: all right. 1: something failed. 77: no C compiler here to make libraries with.
+
+set -u
+symtuner=$(cd "$1" && pwd)/symtuner
+plugin=$(cd "$1" && pwd)/libsymtuner.so
+cc=${CC:-cc}
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+command -v "$cc" > /dev/null || { echo "doctor.sh: skipped, no $cc here"; exit 77; }
+planted=" " failed=0 count=0
+
+lib() { # lib FILE CODE: a shared object
+    mkdir -p "$(dirname "$1")"
+    echo "$2" | "$cc" -shared -fPIC -x c -o "$1" - || exit 1
+}
+nccl() { # nccl FILE RELEASE CUDA
+    lib "$1" "const char version_text[] = \"NCCL version $2+cuda$3\"; int ncclGetVersion(int *v) { *v = 0; return 0; }"
+}
+pci() { # pci ROOT NAME CLASS VENDOR
+    mkdir -p "$1/sys/bus/pci/devices/$2"
+    echo "$3" > "$1/sys/bus/pci/devices/$2/class"
+    echo "$4" > "$1/sys/bus/pci/devices/$2/vendor"
+}
+
+# ---- a clean box ---------------------------------------------------------------------------------
+clean=$work/clean
+for release in 2.26.5 2.27.3 2.27.7 2.28.3 2.28.9 2.29.2 2.29.7 2.30.7 2.31.2 2.32.6 2.40.1; do
+    nccl "$work/nccl/$release" "$release" 13.0
+done
+mkdir -p "$clean/usr/lib64" "$clean/usr/local/lib" "$clean/etc/ld.so.conf.d" "$clean/home" \
+    "$clean/proc/driver/nvidia" "$clean/proc/self" "$clean/dev" "$clean/proc/sys/kernel"
+cp "$work/nccl/2.27.7" "$clean/usr/lib64/libnccl.so.2"
+cp "$plugin" "$clean/usr/local/lib/libsymtuner.so"
+echo 'include /etc/ld.so.conf.d/*.conf' > "$clean/etc/ld.so.conf"
+echo '/usr/local/lib' > "$clean/etc/ld.so.conf.d/libc.conf"
+printf 'cache /usr/local/lib/libsymtuner.so end' > "$clean/etc/ld.so.cache"
+echo 'NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build' \
+    > "$clean/proc/driver/nvidia/version"
+: > "$clean/usr/lib64/libcuda.so.580.159.04"
+: > "$clean/dev/nvidia-uvm"
+echo 0 > "$clean/proc/sys/kernel/numa_balancing"
+echo 'shm /dev/shm tmpfs rw,size=8388608k 0 0' > "$clean/proc/mounts"
+echo 'Max locked memory         unlimited            unlimited            bytes' > "$clean/proc/self/limits"
+for gpu in 0000:01:00.0 0000:02:00.0; do
+    pci "$clean" $gpu 0x030200 0x10de
+    mkdir -p "$clean/sys/bus/pci/devices/$gpu/iommu_group"
+    echo identity > "$clean/sys/bus/pci/devices/$gpu/iommu_group/type"
+done
+pci "$clean" 0000:00:01.0 0x060400 0x8086
+# an ACS capability at 0x100, control 0
+{ head -c 256 /dev/zero; printf '\015\000\001\000\000\000\000\000'; head -c 64 /dev/zero; } \
+    > "$clean/sys/bus/pci/devices/0000:00:01.0/config"
+
+doctor() { # doctor ROOT ARGUMENTS -- ENVIRONMENT
+    root=$1
+    shift
+    arguments=
+    while [ $# -gt 0 ] && [ "$1" != -- ]; do arguments="$arguments $1"; shift; done
+    [ $# -gt 0 ] && shift
+    # shellcheck disable=SC2086
+    env -i HOME=/home PATH="$PATH" NCCL_TUNER_PLUGIN=libsymtuner.so "$@" \
+        "$symtuner" doctor --root "$root" $arguments --json
+}
+ids() { sed -n 's/.*{"id": "\([a-z0-9-]*\)".*/\1/p'; }
+
+found=$(doctor "$clean" | ids)
+[ -z "$found" ] || { echo "FAIL the clean box has findings:" $found; failed=1; }
+doctor "$clean" > /dev/null || { echo "FAIL the clean box: exit status $?"; failed=1; }
+
+# plant ID [-n RELEASE] [-s COMMANDS] [NAME=VALUE ...]: commands run in the root of a fresh box
+plant() {
+    id=$1 release= commands=:
+    shift
+    while [ "${1:-}" = -n ] || [ "${1:-}" = -s ]; do
+        if [ "$1" = -n ]; then release=$2; else commands=$2; fi
+        shift 2
+    done
+    rm -rf "$work/box" && cp -r "$clean" "$work/box"
+    [ -z "$release" ] || cp "$work/nccl/$release" "$work/box/usr/lib64/libnccl.so.2"
+    (cd "$work/box" && eval "$commands") || { echo "FAIL $id: cannot plant"; failed=1; }
+    out=$(doctor "$work/box" -- "$@")
+    status=$?
+    count=$((count + 1))
+    planted="$planted$id "
+    if ! echo "$out" | ids | grep -qx "$id"; then
+        echo "FAIL $id is not found; found:" $(echo "$out" | ids)
+        failed=1
+    elif [ $status != 1 ] && ! echo "$out" | grep "\"id\": \"$id\"" | grep -q '"severity": "note"'; then
+        echo "FAIL $id: exit status $status"
+        failed=1
+    fi
+}
+# spare ID ...: as plant, but the finding must not be there
+spare() {
+    before=$failed
+    kept=$planted
+    plant "$@" > "$work/spare.out"
+    failed=$before planted=$kept
+    grep -q "is not found" "$work/spare.out" || { echo "FAIL $1 is found where it should not be ($*)"; failed=1; }
+}
+
+# ---- settings ------------------------------------------------------------------------------------
+plant sym-kernel-typo NCCL_SYM_KERNEL=AllReduce_AGxLL
+plant sym-kernel-typo NCCL_SYM_KERNEL=allreduce_agxll_r
+spare sym-kernel-typo NCCL_SYM_KERNEL=AllReduce_AGxLL_R
+plant sym-kernel-fatal -n 2.31.2 NCCL_SYM_KERNEL=allreduce:AllReduce_AGxLL
+spare sym-kernel-fatal -n 2.31.2 NCCL_SYM_KERNEL=allreduce_agxll_r,allgather:AllGather_LL
+plant sym-kernel-alone NCCL_SYM_KERNEL=AllReduce_AGxLL_R
+plant sym-kernel-exclusive -n 2.31.2 NCCL_SYM_KERNEL=allreduce_agxll_r
+plant algo-excludes-symmetric -n 2.31.2 NCCL_ALGO=Ring
+spare algo-excludes-symmetric NCCL_ALGO=Ring
+plant algo-forced NCCL_ALGO=Ring
+plant proto-ll128 NCCL_PROTO=LL128
+plant proto-forced NCCL_PROTO=Simple
+plant win-disabled NCCL_WIN_ENABLE=0
+plant cumem-disabled -s 'echo NCCL_CUMEM_ENABLE=0 > home/.nccl.conf'
+plant p2p-disabled -s 'echo NCCL_P2P_DISABLE=1 > etc/nccl.conf'
+plant p2p-level NCCL_P2P_LEVEL=nvl
+spare p2p-level NCCL_P2P_LEVEL=SYS
+plant p2p-memcpy -n 2.30.7 NCCL_P2P_USE_CUDA_MEMCPY=1
+plant local-register-off NCCL_LOCAL_REGISTER=0
+plant graph-register-off NCCL_GRAPH_REGISTER=0
+plant copy-engine-policy -n 2.30.7 NCCL_CTA_POLICY=zero
+plant efficiency-policy NCCL_CTA_POLICY=1
+plant sym-ctas-range NCCL_SYM_CTAS=128
+plant sym-ctas-user NCCL_SYM_CTAS=16
+plant max-ctas-low NCCL_MAX_CTAS=4
+plant max-channels-low NCCL_MAX_NCHANNELS=2
+plant nvls-off NCCL_NVLS_ENABLE=0
+plant lsa-team-size -n 2.30.7 NCCL_LSA_TEAM_SIZE=2
+plant rearch -n 2.31.2 NCCL_ENQUEUE_REARCH_ENABLE=1
+plant launch-blocking CUDA_LAUNCH_BLOCKING=1
+plant no-gpu-visible CUDA_VISIBLE_DEVICES=
+plant debug-trace NCCL_DEBUG=TRACE
+plant variable-typo NCCL_SYM_CTA=16
+plant variable-typo -s 'echo NCCL_PROT=LL > etc/nccl.conf'
+plant conf-file-missing NCCL_CONF_FILE=/home/none.conf
+plant conf-line -s 'echo "NCCL_DEBUG = INFO" > etc/nccl.conf'
+plant conf-line -s 'printf "NCCL_DEBUG=INFO\r\n" > etc/nccl.conf'
+plant conf-line -s 'echo "export NCCL_DEBUG=INFO" > etc/nccl.conf'
+spare conf-line -s 'printf "# a comment = 1\n\nNCCL_DEBUG=WARN\n" > etc/nccl.conf'
+plant conf-overridden -s 'echo NCCL_DEBUG=WARN > etc/nccl.conf' NCCL_DEBUG=INFO
+plant symtuner-variable SYMTUNER_RULEZ=x
+plant symtuner-value SYMTUNER_MODE=stear
+plant mode-off SYMTUNER_MODE=observe
+plant defaults-off SYMTUNER_DEFAULTS=0
+plant setenv-off SYMTUNER_SETENV=0
+flag=--xla_gpu_experimental_enable_nccl_symmetric_buffers=true
+plant xla-starved NCCL_TUNER_PLUGIN= XLA_FLAGS="$flag"
+spare xla-starved XLA_FLAGS="$flag"
+plant xla-half XLA_FLAGS="$flag"
+
+# ---- plugins, rules, releases --------------------------------------------------------------------
+plant tuner-not-asked NCCL_TUNER_PLUGIN=
+spare tuner-not-asked -n 2.28.9 NCCL_TUNER_PLUGIN= NCCL_ENV_PLUGIN=libsymtuner.so
+plant tuner-not-found NCCL_TUNER_PLUGIN=libnone.so
+spare tuner-not-found -s 'mv usr/local/lib/libsymtuner.so usr/local/lib/libnccl-tuner-symtuner.so' NCCL_TUNER_PLUGIN=symtuner
+spare tuner-not-found -s 'mkdir opt; mv usr/local/lib/libsymtuner.so opt' LD_LIBRARY_PATH=/none:/opt
+spare tuner-not-found NCCL_TUNER_PLUGIN=/usr/local/lib/libsymtuner.so
+net='int ncclNetPlugin_v10;'
+plant tuner-no-symbol -s "lib usr/lib64/libnet.so '$net'" NCCL_TUNER_PLUGIN=libnet.so
+plant tuner-no-symbol -s "lib usr/lib64/libnew.so 'int ncclTunerPlugin_v7;'" NCCL_TUNER_PLUGIN=libnew.so
+spare tuner-no-symbol -s "lib usr/lib64/libnet.so '$net'; lib usr/lib64/libnccl-net.so 'int ncclTunerPlugin_v4;'" NCCL_TUNER_PLUGIN=libnet.so
+plant tuner-bad-file -s 'echo text > usr/local/lib/libsymtuner.so'
+plant tuner-path-mangled -n 2.27.3 NCCL_TUNER_PLUGIN=/usr/local/lib/libsymtuner.so
+plant tuner-static-name NCCL_TUNER_PLUGIN=s
+plant tuner-disabled -n 2.28.9 NCCL_TUNER_PLUGIN=none
+plant tuner-none-means-file NCCL_TUNER_PLUGIN=none
+plant tuner-name-long NCCL_TUNER_PLUGIN=/$(printf '%0300d' 0)
+plant tuner-other -s "lib usr/lib64/libother.so 'int ncclTunerPlugin_v4;'" NCCL_TUNER_PLUGIN=libother.so
+plant tuner-old-abi -s "lib usr/lib64/libold.so 'int ncclTunerPlugin_v2;'" NCCL_TUNER_PLUGIN=libold.so
+plant env-plugin-lost -n 2.28.9 NCCL_ENV_PLUGIN=libnone.so
+spare env-plugin-lost -n 2.28.9 NCCL_ENV_PLUGIN=libsymtuner.so
+plant env-plugin-too-old -n 2.28.3 NCCL_ENV_PLUGIN=libsymtuner.so
+plant profiler-missing SYMTUNER_LEDGER=/tmp/ledger
+spare profiler-missing SYMTUNER_LEDGER=/tmp/ledger NCCL_PROFILER_PLUGIN=libsymtuner.so
+plant ldcache-stale -s 'echo empty > etc/ld.so.cache'
+plant rules-wrong SYMTUNER_RULES=/home/none.rules
+plant rules-wrong -s 'echo "[rule" > home/a.rules' SYMTUNER_RULES=/home/a.rules
+plant rule-wrong SYMTUNER_RULE='allredcue prefer=symmetric'
+plant rules-lint -s 'printf "[rule a]\nprefer = symmetric\n[rule b]\nprefer = leave\n" > home/a.rules' SYMTUNER_RULES=/home/a.rules
+plant rules-misfit -s 'printf "[provenance]\nnccl = 2.30..\n[rule a]\nprefer = symmetric\n" > home/a.rules' SYMTUNER_RULES=/home/a.rules
+plant csv-wrong -s 'echo allredcue,0,1,ring,ll,1,1,1 > home/a.csv' NCCL_TUNER_CONFIG_FILE=/home/a.csv
+plant nccl-missing -s 'rm usr/lib64/libnccl.so.2'
+plant nccl-no-symmetric -n 2.26.5
+plant nccl-unknown -n 2.40.1
+plant nccl-no-wait -n 2.28.9
+spare nccl-no-wait -n 2.30.7
+plant nccl-ll-dropped -n 2.29.2
+plant nccl-ll-void -n 2.31.2
+plant nccl-avg -n 2.30.7
+plant nccl-two-copies -s 'd=home/.local/lib/python3.12/site-packages/nvidia/nccl/lib; mkdir -p $d; cp '"$work"'/nccl/2.28.9 $d/libnccl.so.2'
+plant driver-too-old -s 'echo "Kernel Module  535.54.03  x" > proc/driver/nvidia/version; rm usr/lib64/libcuda.so.580.159.04'
+
+# ---- the box -------------------------------------------------------------------------------------
+plant driver-missing -s 'rm proc/driver/nvidia/version'
+plant driver-mismatch -s ': > usr/lib64/libcuda.so.570.10.01'
+plant uvm-missing -s 'rm dev/nvidia-uvm'
+plant fabric-manager -s 'mkdir -p proc/driver/nvidia-nvswitch/devices'
+spare fabric-manager -s 'mkdir -p proc/driver/nvidia-nvswitch/devices run/nvidia-fabricmanager; : > run/nvidia-fabricmanager/nv-fabricmanager.pid'
+plant iommu-translates -s 'echo DMA-FQ > sys/bus/pci/devices/0000:02:00.0/iommu_group/type'
+plant acs-on -s '{ head -c 256 /dev/zero; printf "\015\000\001\000\000\000\035\000"; head -c 64 /dev/zero; } > sys/bus/pci/devices/0000:00:01.0/config'
+plant shm-small -s 'echo "shm /dev/shm tmpfs rw,nosuid,size=65536k 0 0" > proc/mounts'
+plant memlock-low -s 'mkdir -p sys/class/infiniband; echo "Max locked memory         65536                65536                bytes" > proc/self/limits'
+plant p2p-module-off -s 'echo "RegistryDwords: ForceP2P=0x11" > proc/driver/nvidia/params'
+plant numa-balancing -s 'echo 1 > proc/sys/kernel/numa_balancing'
+
+# ---- nothing forgotten, nothing slow -------------------------------------------------------------
+gpu=" gpu-fails gpus-differ peer-missing write-lost peer-staged write-collapse slow-pair window-null window-failed multicast-unused "
+for id in $("$symtuner" doctor --list | sed -n 's/^| `\([a-z0-9-]*\)` .*/\1/p'); do
+    case $planted$gpu in *" $id "*) ;; *) echo "FAIL no fault is planted for $id"; failed=1 ;; esac
+    grep -q "\`$id\`" docs/doctor.md || { echo "FAIL docs/doctor.md does not name $id"; failed=1; }
+done
+start=$(date +%s)
+env -i "$symtuner" doctor --no-gpu > /dev/null
+[ $(($(date +%s) - start)) -le 2 ] || { echo "FAIL doctor --no-gpu takes more than 2 s"; failed=1; }
+echo "doctor: $count faults planted, $(echo "$planted" | tr ' ' '\n' | sort -u | grep -c .) findings"
+exit $failed
