@@ -189,7 +189,7 @@ $(B)/nccl_coll $(B)/nccl_decide: $(B)/%: bench/%.c bench/must.h
 
 # Programs around libsymtuner_ar.so that need NCCL too; LD_LIBRARY_PATH can give them another build of
 # it. They link CUDA's shared runtime, as NCCL's users do.
-GPU_PROG  := ar_compare ar_fuzz ar_kill
+GPU_PROG  := ar_compare ar_fuzz ar_kill ar_late
 GPU_SRC    = $(wildcard bench/$*.c bench/$*_*.c bench/$*_*.cu test/gpu/$*.c test/gpu/$*_*.c \
              test/gpu/$*_*.cu)
 
@@ -210,7 +210,7 @@ bench-gpu: $(if $(NCCL_SO),$(B)/ar_compare)
 
 # every test/gpu/*.sh: 77 is "cannot run here" and never counts as passed
 test-gpu: all $(if $(NCCL_SO),$(B)/nccl_coll $(B)/nccl_decide \
-          $(if $(shell command -v $(NVCC)),$(B)/ar_fuzz $(B)/ar_kill))
+          $(if $(shell command -v $(NVCC)),$(B)/ar_fuzz $(B)/ar_kill $(B)/ar_late))
 	$(Q)sh test/gpu/run.sh $(B)
 
 # ---- tests ---------------------------------------------------------------------------------------

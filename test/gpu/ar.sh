@@ -8,7 +8,7 @@ build=$(cd "${1:-build}" && pwd) || exit 2
 calls=${AR_CALLS:-100000} kills=${AR_KILLS:-4}
 gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
 [ "$gpus" -ge 2 ] || { echo "ar.sh: skipped: needs 2 GPUs, $gpus here"; exit 77; }
-for p in ar_fuzz ar_kill; do
+for p in ar_fuzz ar_kill ar_late; do
     [ -x "$build/$p" ] || { echo "ar.sh: skipped: $build/$p is not built (make $build/$p; no NCCL?)"; exit 77; }
 done
 failed=0
@@ -34,5 +34,6 @@ for ranks in 2 3 4 8; do
         ;;
     esac
 done
+"$build/ar_late" || { failed=$((failed + 1)); echo "FAILED: ar_late"; }
 "$build/ar_kill" --times "$kills" || { failed=$((failed + 1)); echo "FAILED: ar_kill --times $kills"; }
 [ "$failed" -eq 0 ]
