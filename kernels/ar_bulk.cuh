@@ -43,8 +43,10 @@ __device__ __forceinline__ bool await_flags(const st_args &a, int kind, uint64_t
         const uint64_t *flag =
             (const uint64_t *)(a.peer[a.me] + st_flag_offset(kind, blockIdx.x, threadIdx.x));
 
+        uint32_t polls = 0;
+
         while (!stop && !st_reached(load_acquire(flag), value))
-            stop = give_up(a, wait);
+            stop = give_up(a, polls, wait);
     }
 #endif
     return !__syncthreads_or(stop);

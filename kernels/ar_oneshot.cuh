@@ -80,17 +80,19 @@ __global__ void __launch_bounds__(1024, 1) oneshot(const __grid_constant__ st_ar
     c.book_in(a);
     stall(a, c.epoch, 2);
     if (!c.dead)
-        for (uint32_t w = w0; w < rounded; w += step) {
-            bool valid = w < words;
+        for (uint32_t w = w0; w < (F::warp_wide ? rounded : words); w += step) {
+            char *here = a.peer[a.me] + ((uint32_t)a.region + w * ST_WORD) + half;
+            bool valid = !F::warp_wide || w < words;
             payload p = first, sum;
 
             if (w != w0 && valid)
                 p = F::canonical(load_for_word<F>(a.in, w, bytes, a.in_align));
-            if (!gather_word<F, R, N>(a, a.peer[a.me] + (uint32_t)a.region + half, stride, w, valid,
-                                      p, c.epoch, wait, &sum))
+            if (!gather_word<F, R, N>(a, here, stride, valid, p, c.epoch, wait, &sum))
                 break;
-            if (valid)
+            if (valid) {
                 store_for_word<F>(a.out, w, bytes, a.out_align, sum);
+                clear_words<F, N>(a, here, stride);
+            }
         }
     c.publish(a);
 }

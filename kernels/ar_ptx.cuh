@@ -100,31 +100,34 @@ __device__ __forceinline__ uint64_t now_ns()
 }
 
 /*
- * Bounded waiting. A thread counts its polls; now and then the slow part looks at the clock, at the
- * rank's own verdict (another thread may have given up) and at the host's abort word. The first
- * thread that gives up writes the verdict for all.
+ * Bounded waiting. A thread counts its polls; now and then the slow part looks at the clock and at
+ * the rank's own verdict (another thread may have given up). The first thread that gives up writes
+ * the verdict for all.
+ *
+ * The host's abort word lies across PCIe, which serves a few reads per microsecond: if every
+ * waiting thread looked, thousands of reads would hold up the rank, its peers would then wait and
+ * look in turn, and the group would stay slow for ever. So one thread per rank looks, every 50 us.
  */
 struct patience {
-    uint64_t since = 0, looked = 0;
-    uint32_t polls = 0;
+    uint64_t since = 0;
 };
 
 static __device__ __noinline__ bool out_of_patience(const st_args *a, patience *p)
 {
-    uint64_t now = now_ns();
+    uint64_t now = now_ns(), looked;
     uint32_t verdict = ST_ALIVE;
 
     if (p->since == 0)
-        p->since = p->looked = now;
+        p->since = now;
     if (load_relaxed(&a->state->dead) != ST_ALIVE)
         return true;
     if (now - p->since > a->timeout_ns)
         verdict = ST_TIMEOUT;
-    if (now - p->looked > 50000) { /* the abort word is a read across PCIe: every 50 us is enough */
-        p->looked = now;
-        if (load_relaxed(&a->mailbox->abort) != 0)
-            verdict = ST_ABORTED;
-    }
+    looked = load_relaxed(&a->state->looked);
+    if ((int64_t)(now - looked) > 50000 &&
+        atomicCAS((unsigned long long *)&a->state->looked, looked, now) == looked &&
+        load_relaxed(&a->mailbox->abort) != 0)
+        verdict = ST_ABORTED;
     if (verdict == ST_ALIVE)
         return false;
     store_relaxed(&a->mailbox->error, verdict);
@@ -132,9 +135,11 @@ static __device__ __noinline__ bool out_of_patience(const st_args *a, patience *
     return true;
 }
 
-__device__ __forceinline__ bool give_up(const st_args &a, patience &p)
+/* ${polls} is the caller's own count: it stays in a register, which p, having an address, would
+ * not. */
+__device__ __forceinline__ bool give_up(const st_args &a, uint32_t &polls, patience &p)
 {
-    return (++p.polls & 127) == 0 && out_of_patience(&a, &p);
+    return (++polls & 127) == 0 && out_of_patience(&a, &p);
 }
 
 /* Test builds pause blocks at the points where a race would show; elsewhere this is nothing. */

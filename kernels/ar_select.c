@@ -58,29 +58,31 @@ struct row {
 };
 
 static const struct row table[] = {
-    /* NVLink, two ranks: one-shot moves no more than two-shot does */
-    {ST_LINKS_NVLINK, 2, 2, ANY, 16 * KiB, ST_ONE_LL8, 16, 128, 0, SPIKE},
+    /* NVLink, two ranks: one-shot moves no more than two-shot does. A few multiprocessors stay free
+     * for kernels of others: a block that cannot start holds up every rank. */
+    {ST_LINKS_NVLINK, 2, 2, ANY, 16 * KiB, ST_ONE_LL8, 16, 128, 0, SWEEP},
     {ST_LINKS_NVLINK, 2, 2, ANY, 64 * KiB, ST_ONE_LAMPORT, 64, 64, 0, SWEEP},
+    {ST_LINKS_NVLINK, 2, 2, ANY, 128 * KiB, ST_ONE_LAMPORT, 64, 128, 0, SWEEP},
     {ST_LINKS_NVLINK, 2, 2, ANY, 256 * KiB, ST_ONE_LAMPORT, 64, 256, 0, SWEEP},
-    {ST_LINKS_NVLINK, 2, 2, ANY, 512 * KiB, ST_ONE_LAMPORT, 132, 256, 0, SWEEP},
-    {ST_LINKS_NVLINK, 2, 2, ANY, 1 * MiB, ST_ONE_LAMPORT, 132, 512, 0, SWEEP},
-    {ST_LINKS_NVLINK, 2, 2, ANY, 2 * MiB, ST_ONE_LAMPORT, 132, 1024, 0, SWEEP},
-    {ST_LINKS_NVLINK, 2, 2, ANY, 12 * MiB, ST_TWO_LAMPORT, 132, 1024, 0, SWEEP},
-    {ST_LINKS_NVLINK, 2, 2, ANY, 160 * MiB, ST_CHUNKED, 132, 512, 1, SWEEP},
+    {ST_LINKS_NVLINK, 2, 2, ANY, 512 * KiB, ST_ONE_LAMPORT, 128, 256, 0, SWEEP},
+    {ST_LINKS_NVLINK, 2, 2, ANY, 1 * MiB, ST_ONE_LAMPORT, 128, 512, 0, SWEEP},
+    {ST_LINKS_NVLINK, 2, 2, ANY, 4 * MiB, ST_ONE_LAMPORT, 128, 1024, 0, SWEEP},
+    {ST_LINKS_NVLINK, 2, 2, ANY, 12 * MiB, ST_TWO_LAMPORT, 128, 1024, 0, SWEEP},
+    {ST_LINKS_NVLINK, 2, 2, ANY, 160 * MiB, ST_CHUNKED, 128, 512, 1, SWEEP},
+    {ST_LINKS_NVLINK, 2, 2, UNMAPPED, NO_END, ST_NCCL, 0, 0, 0, STAGED},
     {ST_LINKS_NVLINK, 2, 2, ANY, NO_END, ST_COPY, 64, 512, 0, SWEEP},
     /* NVLink, three and four ranks */
-    {ST_LINKS_NVLINK, 3, 4, ANY, 12 * KiB, ST_ONE_LL8, 16, 128, 0, SPIKE},
-    {ST_LINKS_NVLINK, 3, 4, ANY, 64 * KiB, ST_ONE_LAMPORT, 64, 64, 0, SWEEP},
-    {ST_LINKS_NVLINK, 3, 4, ANY, 128 * KiB, ST_ONE_LAMPORT, 64, 128, 0, SWEEP},
-    {ST_LINKS_NVLINK, 3, 4, ANY, 192 * KiB, ST_ONE_LAMPORT, 64, 256, 0, SWEEP},
-    {ST_LINKS_NVLINK, 3, 4, ANY, 512 * KiB, ST_TWO_LAMPORT, 132, 64, 0, SWEEP},
-    {ST_LINKS_NVLINK, 3, 4, ANY, 1 * MiB, ST_TWO_LAMPORT, 64, 256, 0, SWEEP},
-    {ST_LINKS_NVLINK, 3, 4, ANY, 2 * MiB, ST_TWO_LAMPORT, 128, 256, 0, SWEEP},
-    {ST_LINKS_NVLINK, 3, 4, ANY, 4 * MiB, ST_TWO_LAMPORT, 128, 512, 0, SWEEP},
-    {ST_LINKS_NVLINK, 3, 4, ANY, 12 * MiB, ST_TWO_LAMPORT, 132, 1024, 0, SWEEP},
-    {ST_LINKS_NVLINK, 3, 4, ANY, 64 * MiB, ST_CHUNKED, 132, 512, 1, SWEEP},
+    {ST_LINKS_NVLINK, 3, 4, ANY, 8 * KiB, ST_ONE_LL8, 16, 128, 0, SWEEP},
+    {ST_LINKS_NVLINK, 3, 4, ANY, 32 * KiB, ST_ONE_LL128, 64, 64, 0, SWEEP},
+    {ST_LINKS_NVLINK, 3, 4, ANY, 128 * KiB, ST_ONE_LL128, 96, 128, 0, SWEEP},
+    {ST_LINKS_NVLINK, 3, 4, ANY, 192 * KiB, ST_ONE_LL128, 96, 256, 0, SWEEP},
+    {ST_LINKS_NVLINK, 3, 4, ANY, 256 * KiB, ST_TWO_LAMPORT, 64, 64, 0, SWEEP},
+    {ST_LINKS_NVLINK, 3, 4, ANY, 512 * KiB, ST_TWO_LAMPORT, 64, 128, 0, SWEEP},
+    {ST_LINKS_NVLINK, 3, 4, ANY, 1 * MiB, ST_TWO_LAMPORT, 128, 128, 0, SWEEP},
+    {ST_LINKS_NVLINK, 3, 4, ANY, 12 * MiB, ST_TWO_LAMPORT, 128, 512, 0, SWEEP},
+    {ST_LINKS_NVLINK, 3, 4, ANY, 64 * MiB, ST_CHUNKED, 128, 512, 1, SWEEP},
     {ST_LINKS_NVLINK, 3, 4, UNMAPPED, NO_END, ST_NCCL, 0, 0, 0, STAGED},
-    {ST_LINKS_NVLINK, 3, 4, ANY, 160 * MiB, ST_CHUNKED, 132, 512, 1, SWEEP},
+    {ST_LINKS_NVLINK, 3, 4, ANY, 256 * MiB - 1, ST_CHUNKED, 128, 512, 1, SWEEP},
     {ST_LINKS_NVLINK, 3, 4, ANY, NO_END, ST_COPY, 64, 512, 0, SWEEP},
     /* NVLink, up to sixteen */
     {ST_LINKS_NVLINK, 5, 16, ANY, 8 * KiB, ST_ONE_LL8, 16, 128, 0, RULE},
@@ -237,12 +239,12 @@ static uint64_t useful_ctas(const struct st_ask *ask, int family, uint64_t bytes
     }
 }
 
-/* The kernels' launch bounds: two-shot for any number of ranks needs the registers of 512 threads.
+/* The kernels' launch bounds: two-shot for more than two ranks needs the registers of 512 threads.
  */
 static int max_threads(const struct st_ask *ask, int family)
 {
-    bool any = (ask->ranks != 2 && ask->ranks != 4) ||
-               st_reducer_of(ask->dtype, ask->op) > ST_R_BF16 || family == ST_TWO_LL8;
+    bool any =
+        ask->ranks != 2 || st_reducer_of(ask->dtype, ask->op) > ST_R_BF16 || family == ST_TWO_LL8;
 
     return family >= ST_CHUNKED || (family >= ST_TWO_LL8 && any) ? 512 : 1024;
 }

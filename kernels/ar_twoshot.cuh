@@ -26,7 +26,7 @@ template <class F, int N> struct row {
     static constexpr int width = N ? N - 1 : 3;
     payload v[width];
     char *there[width]; /* my slot at the owner, even half */
-    bool want[width];
+    bool want[width];   /* the owner's shard has such a word */
 
     __device__ __forceinline__ void fetch(const st_args &a, uint32_t w, int first)
     {
@@ -40,11 +40,11 @@ template <class F, int N> struct row {
             uint32_t bytes = st_shard_bytes32((uint32_t)a.bytes, shard, to);
 
             want[i] = (N || first + i < ranks - 1) && st_word_wanted(F::id, w, bytes);
-            if (want[i]) {
+            if (want[i])
                 v[i] = load_for_word<F>(a.in + shard * to, w, bytes, a.in_align);
+            if (N || first + i < ranks - 1)
                 there[i] =
                     a.peer[to] + ((uint32_t)a.region + (a.me * (uint32_t)a.words + w) * ST_WORD);
-            }
         }
     }
     __device__ __forceinline__ void send(uint32_t half, uint64_t epoch)
@@ -57,7 +57,7 @@ template <class F, int N> struct row {
 };
 
 template <class F, class R, int N>
-__global__ void __launch_bounds__(N ? 1024 : 512, 1) twoshot(const __grid_constant__ st_args a)
+__global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1) twoshot(const __grid_constant__ st_args a)
 {
     const int ranks = N ? N : a.ranks;
     const uint32_t all = (uint32_t)a.bytes, shard = (uint32_t)a.shard;
@@ -71,6 +71,7 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) twoshot(const __grid_consta
     bool alive;
 
     row<F, N> out;
+    char *there[out.width]; /* out.there of the first word */
     payload first_own = {};
 
     await_previous_kernel(a);
@@ -78,6 +79,9 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) twoshot(const __grid_consta
     /* As in one-shot: the thread's first words and the counters are fetched together, and addresses
      * are ready before they arrive. */
     out.fetch(a, w0, 0);
+#pragma unroll
+    for (int i = 0; i < out.width; i++)
+        there[i] = out.there[i];
     if (st_word_wanted(F::id, w0, mine))
         first_own = load_for_word<F>(a.in + shard * a.me, w0, mine, a.in_align);
 
@@ -97,6 +101,7 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) twoshot(const __grid_consta
     c.book_in(a);
     stall(a, c.epoch, 2);
     for (uint32_t w = w0; alive && w < rounded; w += step) {
+        char *here = a.peer[a.me] + (reduce + w * ST_WORD);
         bool valid = st_word_wanted(F::id, w, mine);
         payload p = {}, sum;
 
@@ -105,28 +110,31 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) twoshot(const __grid_consta
         if (valid)
             p = F::canonical(w == w0 ? first_own
                                      : load_for_word<F>(a.in + shard * a.me, w, mine, a.in_align));
-        alive =
-            gather_word<F, R, N>(a, a.peer[a.me] + reduce, slot, w, valid, p, c.epoch, wait, &sum);
+        alive = gather_word<F, R, N>(a, here, slot, !F::warp_wide || valid, p, c.epoch, wait, &sum);
         if (alive && valid) {
+            uint32_t at =
+                half + ranks * slot + (w - w0) * ST_WORD; /* from "there" to gather slot */
             uint4 v;
 
             sum = F::canonical(sum);
             v = F::encode(sum, c.epoch);
 #pragma unroll
-            for (int i = 1; i < (N ? N : ST_MAX_RANKS); i++) {
-                if (i >= ranks)
-                    break;
-
-                int to = a.me + i < ranks ? a.me + i : a.me + i - ranks;
+            for (int i = 0; i < out.width; i++)
+                if (N || i < ranks - 1)
+                    store_word(there[i] + at, v);
+            for (int i = out.width; i < ranks - 1; i++) {
+                int to = a.me + 1 + i < ranks ? a.me + 1 + i : a.me + 1 + i - ranks;
 
                 store_word(a.peer[to] + (gather + a.me * slot + w * ST_WORD), v);
             }
             store_for_word<F>(a.out + shard * a.me, w, mine, a.out_align, sum);
+            clear_words<F, N>(a, here, slot);
         }
     }
     stall(a, c.epoch, 3);
     for (uint32_t w = w0; alive && w < rounded; w += step) {
         constexpr int batch = N ? N - 1 : 4;
+        uint32_t polls = 0;
 
         for (int first = 1; alive && first < ranks; first += batch) {
             uint4 v[batch];
@@ -140,7 +148,7 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) twoshot(const __grid_consta
                 bytes[i] = st_shard_bytes32(all, shard, from[i]);
                 want[i] = first + i < ranks && st_word_wanted(F::id, w, bytes[i]);
             }
-            do {
+            for (;;) {
                 here = true;
 #pragma unroll
                 for (int i = 0; i < batch; i++)
@@ -152,25 +160,22 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) twoshot(const __grid_consta
                         here = F::arrived(v[i], c.epoch) && here;
                 if (F::warp_wide)
                     here = __all_sync(~0u, here);
-                if (!here) {
-                    bool stop = give_up(a, wait);
-
-                    if (F::warp_wide)
-                        stop = __any_sync(~0u, stop);
-                    if (stop) {
-                        alive = false;
-                        break;
-                    }
-                }
-            } while (!here);
+                if (here)
+                    break;
+                alive = !give_up(a, polls, wait);
+                if (F::warp_wide)
+                    alive = __all_sync(~0u, alive);
+                if (!alive)
+                    break;
+            }
             if (!alive)
                 break;
 #pragma unroll
             for (int i = 0; i < batch; i++)
                 if (want[i]) {
-                    F::clear(a.peer[a.me] + (gather + from[i] * slot + w * ST_WORD));
                     store_for_word<F>(a.out + shard * from[i], w, bytes[i], a.out_align,
                                       F::decode(v[i]));
+                    F::clear(a.peer[a.me] + (gather + from[i] * slot + w * ST_WORD));
                 }
         }
     }

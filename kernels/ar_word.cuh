@@ -296,53 +296,54 @@ template <class R, int Units> struct pair {
 };
 
 /*
- * Wait for word ${w} of slot r (base + r * stride) of every rank r but this one, and reduce in rank
- * order; ${own} stands in for this rank. N ranks at compile time, or a.ranks when N is 0, then four
- * at a time. Returns false when the rank gave up. For warp-wide forms the whole warp must be here
- * and
- * ${valid} masks lanes past the end.
+ * Wait for the words at slot + r * stride of every rank r but this one, and reduce in rank order;
+ * ${own} stands in for this rank. N ranks at compile time, or a.ranks when N is 0, then a few at a
+ * time. Returns false when the rank gave up. For warp-wide forms the whole warp must be here and
+ * ${valid} masks lanes past the end. Slots are not cleared: what depends on the sum goes first.
  */
 template <class F, class R, int N>
-__device__ __forceinline__ bool gather_word(const st_args &a, char *base, uint32_t stride,
-                                            uint32_t w, bool valid, payload own, uint64_t epoch,
-                                            patience &wait, payload *out)
+__device__ __forceinline__ bool gather_word(const st_args &a, const char *slot, uint32_t stride,
+                                            bool valid, payload own, uint64_t epoch, patience &wait,
+                                            payload *out)
 {
     constexpr int batch = N ? N : R::light ? 4 : 2;
-    char *slot = base + w * ST_WORD;
     const int ranks = N ? N : a.ranks;
+    const uint4 mine = F::encode(own, epoch); /* looks arrived */
+    uint32_t polls = 0;
     pair<R, F::units> acc;
 
     for (int first = 0; first < ranks; first += batch) {
         uint4 v[batch];
-        bool here;
 
-        do {
-            here = true;
+#pragma unroll
+        for (int i = 0; i < batch; i++)
+            v[i] = mine;
+        for (;;) {
+            bool here = true, stop;
+
 #pragma unroll
             for (int i = 0; i < batch; i++)
                 if (valid && first + i < ranks && first + i != a.me)
                     v[i] = load_word(slot + (first + i) * stride);
 #pragma unroll
             for (int i = 0; i < batch; i++)
-                if (valid && first + i < ranks && first + i != a.me)
-                    here = F::arrived(v[i], epoch) && here;
+                here = F::arrived(v[i], epoch) && here;
             if (F::warp_wide)
                 here = __all_sync(~0u, here);
-            if (!here) {
-                bool stop = give_up(a, wait);
-
-                if (F::warp_wide)
-                    stop = __any_sync(~0u, stop);
-                if (stop)
-                    return false;
-            }
-        } while (!here);
+            if (here)
+                break;
+            stop = give_up(a, polls, wait);
+            if (F::warp_wide)
+                stop = __any_sync(~0u, stop);
+            if (stop)
+                return false;
+        }
 #pragma unroll
         for (int i = 0; i < batch; i++) {
             if (first + i >= ranks)
                 break;
 
-            payload p = first + i == a.me ? own : F::decode(v[i]);
+            payload p = F::decode(v[i]);
 
 #ifdef ST_BREAK_ORDER /* own first: ranks round differently */
             if (N)
@@ -352,12 +353,23 @@ __device__ __forceinline__ bool gather_word(const st_args &a, char *base, uint32
                 acc.start(p, a.kind);
             else
                 acc.add(p, a.kind);
-            if (valid && first + i != a.me)
-                F::clear(slot + (first + i) * stride);
         }
     }
     *out = acc.finish(a);
     return true;
+}
+
+/* Make the words just gathered ready for the call after the next. */
+template <class F, int N>
+__device__ __forceinline__ void clear_words(const st_args &a, char *slot, uint32_t stride)
+{
+#pragma unroll
+    for (int r = 0; r < (N ? N : ST_MAX_RANKS); r++) {
+        if (r >= (N ? N : a.ranks))
+            break;
+        if (r != a.me)
+            F::clear(slot + r * stride);
+    }
 }
 
 } // namespace st
