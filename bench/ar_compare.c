@@ -6,19 +6,21 @@
  *              [--min 1K] [--max 512M] [--rounds 5] [--only NAME,...] [--cold 0|1] [--extra 0|1]
  *              [--limit SECONDS] [--out FILE.csv]
  *
- * Method: every contender captures the same call into a CUDA graph (20 calls; 8 above 32 MiB, 4 above
- * 128 MiB). Then, in each of --rounds rounds, each contender in turn (the first one rotates) replays it:
- * unmeasured warm-up, then 3 samples (2 above 16 MiB), each the time of 1 to 4 graphs on the slowest
- * rank. The figure is the median of the rounds' medians. Out of place. Warm: the same buffers in every
- * call. Cold: buffers of its own for each call and 128 MiB overwritten before each graph.
+ * Method: every contender captures the same call into a CUDA graph (20 calls; 8 above 32 MiB, 4
+ * above 128 MiB). Then, in each of --rounds rounds, each contender in turn (the first one rotates)
+ * replays it: unmeasured warm-up, then 3 samples (2 above 16 MiB), each the time of 1 to 4 graphs
+ * on the slowest rank. The figure is the median of the rounds' medians. Out of place. Warm: the
+ * same buffers in every call. Cold: buffers of its own for each call and 128 MiB overwritten before
+ * each graph.
  *
  * Modes: "threads", one process with a thread per GPU; "procs", one process per GPU. Torch has the
- * second only; its figures stand in both tables. --extra: int32 and f64 sum, bf16 max and min, ours and
- * NCCL general, 1 KiB to 4 MiB. --host: no peer memory: ours through pinned host memory against NCCL
- * with NCCL_P2P_DISABLE=1. Not measured: nccl-tests' device kernels (no such program on the box).
+ * second only; its figures stand in both tables. --extra: int32 and f64 sum, bf16 max and min, ours
+ * and NCCL general, 1 KiB to 4 MiB. --host: no peer memory: ours through pinned host memory against
+ * NCCL with NCCL_P2P_DISABLE=1. Not measured: nccl-tests' device kernels (no such program on the
+ * box).
  *
- * floor: 2 * bytes * (n - 1) / n over the copy limit, plus an empty kernel's time as a graph node, both
- * measured at the start of the same run. NVLink multicast is never used.
+ * floor: 2 * bytes * (n - 1) / n over the copy limit, plus an empty kernel's time as a graph node,
+ * both measured at the start of the same run. NVLink multicast is never used.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -37,21 +39,21 @@ static const char *const env32[] = {"NCCL_SYM_CTAS=32", NULL};
 static const char *const env64[] = {"NCCL_SYM_CTAS=64", NULL};
 static const char *const env_host[] = {"NCCL_P2P_DISABLE=1", NULL};
 static const struct crew_kind kinds[CREWS] = {
-    [FULL] = {"own", 0, 0, NULL},     [SYM32] = {"sym32", 0, 0, env32},
-    [SYM64] = {"sym64", 0, 0, env64}, [TORCH] = {"torch", 1, 0, NULL},
+    [FULL] = {"own", 0, 0, NULL},      [SYM32] = {"sym32", 0, 0, env32},
+    [SYM64] = {"sym64", 0, 0, env64},  [TORCH] = {"torch", 1, 0, NULL},
     [HOST] = {"host", 0, 1, env_host},
 };
 
 static const struct {
-    const char  *name, *what; /* what: the worker's word */
+    const char *name, *what; /* what: the worker's word */
     enum crew_id crew;
-    int          slot, column, anything; /* anything: also types and operators beyond float sum */
+    int slot, column, anything; /* anything: also types and operators beyond float sum */
 } contenders[] = {
-    {"ours", "zero-copy", FULL, 0, OURS, 1},     {"staged", "staged", FULL, 1, STAGED, 1},
-    {"general", "general", FULL, 2, GENERAL, 1}, {"sym", "sym", FULL, 3, SYM, 0},
-    {"sym32", "sym", SYM32, 0, SYM_32, 0},       {"sym64", "sym", SYM64, 0, SYM_64, 0},
+    {"ours", "zero-copy", FULL, 0, OURS, 1},      {"staged", "staged", FULL, 1, STAGED, 1},
+    {"general", "general", FULL, 2, GENERAL, 1},  {"sym", "sym", FULL, 3, SYM, 0},
+    {"sym32", "sym", SYM32, 0, SYM_32, 0},        {"sym64", "sym", SYM64, 0, SYM_64, 0},
     {"torch1", "one_shot", TORCH, 0, TORCH_1, 0}, {"torch2", "two_shot", TORCH, 1, TORCH_2, 0},
-    {"ours", "staged", HOST, 0, OURS, 1},        {"general", "general", HOST, 1, GENERAL, 1},
+    {"ours", "staged", HOST, 0, OURS, 1},         {"general", "general", HOST, 1, GENERAL, 1},
 };
 enum { CONTENDERS = sizeof contenders / sizeof contenders[0] };
 
@@ -59,16 +61,24 @@ static const char *const mode_name[MODES] = {"threads", "procs"};
 
 static struct {
     const char *ranks, *modes, *types, *only, *out;
-    size_t      least, most, step;
-    int         rounds, cold, extra, host, limit;
-} option = {.ranks = "2,4", .modes = "threads,procs", .types = "bf16,f32", .out = "ar_compare.csv",
-            .least = 1 << 10, .most = (size_t)512 << 20, .step = 2, .rounds = 5, .cold = 1, .extra = 1,
+    size_t least, most, step;
+    int rounds, cold, extra, host, limit;
+} option = {.ranks = "2,4",
+            .modes = "threads,procs",
+            .types = "bf16,f32",
+            .out = "ar_compare.csv",
+            .least = 1 << 10,
+            .most = (size_t)512 << 20,
+            .step = 2,
+            .rounds = 5,
+            .cold = 1,
+            .extra = 1,
             .limit = 170};
 
 static struct crew crews[MODES][CREWS];
-static FILE       *csv;
-static time_t      started;
-static int         lost; /* contenders that ended before their time */
+static FILE *csv;
+static time_t started;
+static int lost; /* contenders that ended before their time */
 
 static void interrupted(int number)
 {
@@ -118,9 +128,9 @@ static double median(double *v, int n)
 static void start_crews(int ranks, char *self, char *script)
 {
     for (int m = 0; m < MODES; m++) {
-        struct crew_shape shape = {.ranks = ranks, .apart = m, .most = option.most, .self = self,
-                                   .script = script};
-        int               wanted[CREWS] = {0};
+        struct crew_shape shape = {
+            .ranks = ranks, .apart = m, .most = option.most, .self = self, .script = script};
+        int wanted[CREWS] = {0};
 
         for (int k = 0; k < CONTENDERS; k++)
             wanted[contenders[k].crew] |= taking_part(m, k);
@@ -135,17 +145,21 @@ static void start_crews(int ranks, char *self, char *script)
 }
 
 /* All contenders at one size, in turns. */
-static void measure(int ranks, const struct floor *floor, const char *type, const char *op, size_t bytes,
-                    int cold)
+static void measure(int ranks, const struct floor *floor, const char *type, const char *op,
+                    size_t bytes, int cold)
 {
-    int         plain_sum = strcmp(op, "sum") == 0 && (type[0] == 'b' || strcmp(type, "f32") == 0);
-    int         calls = bytes > (size_t)128 << 20 ? 4 : bytes > (size_t)32 << 20 ? 8 : 20;
-    int         samples = bytes > (size_t)16 << 20 ? 2 : 3;
-    int         launches = cold || bytes > (size_t)4 << 20 ? 1 : bytes > 512 << 10 ? 2 : 4;
-    int         warmup = bytes > (size_t)16 << 20 ? 1 : 2, total = MODES * CONTENDERS;
-    double      us[MODES][CONTENDERS][MOST_ROUNDS], sample[MOST_SAMPLES];
-    char        kernel[MODES][CONTENDERS][64] = {{""}}, line[256];
-    struct line row = {.ranks = ranks, .bytes = bytes, .type = type, .op = op, .cold = cold,
+    int plain_sum = strcmp(op, "sum") == 0 && (type[0] == 'b' || strcmp(type, "f32") == 0);
+    int calls = bytes > (size_t)128 << 20 ? 4 : bytes > (size_t)32 << 20 ? 8 : 20;
+    int samples = bytes > (size_t)16 << 20 ? 2 : 3;
+    int launches = cold || bytes > (size_t)4 << 20 ? 1 : bytes > 512 << 10 ? 2 : 4;
+    int warmup = bytes > (size_t)16 << 20 ? 1 : 2, total = MODES * CONTENDERS;
+    double us[MODES][CONTENDERS][MOST_ROUNDS], sample[MOST_SAMPLES];
+    char kernel[MODES][CONTENDERS][64] = {{""}}, line[256];
+    struct line row = {.ranks = ranks,
+                       .bytes = bytes,
+                       .type = type,
+                       .op = op,
+                       .cold = cold,
                        .floor = floor_us(floor, ranks, bytes)};
 
     for (int m = 0; m < MODES; m++)
@@ -154,8 +168,8 @@ static void measure(int ranks, const struct floor *floor, const char *type, cons
 
             if (!taking_part(m, k) || c->n == 0 || (!plain_sum && !contenders[k].anything))
                 continue;
-            if (!crew_ask(c, line, sizeof line, "prepare %d %s %zu %s %s %d %d\n", contenders[k].slot,
-                          contenders[k].what, bytes, type, op, cold, calls))
+            if (!crew_ask(c, line, sizeof line, "prepare %d %s %zu %s %s %d %d\n",
+                          contenders[k].slot, contenders[k].what, bytes, type, op, cold, calls))
                 lost++;
             else if (strncmp(line, "ok ", 3) == 0)
                 snprintf(kernel[m][k], sizeof kernel[m][k], "%.60s", line + 3);
@@ -168,8 +182,8 @@ static void measure(int ranks, const struct floor *floor, const char *type, cons
 
             if (kernel[m][k][0] == 0)
                 continue;
-            if (!crew_time(&crews[m][contenders[k].crew], contenders[k].slot, launches, samples, warmup,
-                           sample)) {
+            if (!crew_time(&crews[m][contenders[k].crew], contenders[k].slot, launches, samples,
+                           warmup, sample)) {
                 kernel[m][k][0] = 0;
                 for (int other = 0; other < CONTENDERS; other++) /* its crew is gone */
                     if (contenders[other].crew == contenders[k].crew)
@@ -179,8 +193,8 @@ static void measure(int ranks, const struct floor *floor, const char *type, cons
             }
             us[m][k][round] = median(sample, samples);
             fprintf(csv, "%d,%s,%s,%s,%s,%s,%zu,%s,%d,%.3f,%.3f,%.3f\n", ranks, mode_name[m],
-                    contenders[k].name, kernel[m][k], type, op, bytes, cold ? "cold" : "warm", round,
-                    us[m][k][round], sample[0], sample[samples - 1]);
+                    contenders[k].name, kernel[m][k], type, op, bytes, cold ? "cold" : "warm",
+                    round, us[m][k][round], sample[0], sample[samples - 1]);
         }
     for (int m = 0; m < MODES; m++)
         for (int c = 0; c < CREWS; c++)
@@ -193,7 +207,7 @@ static void measure(int ranks, const struct floor *floor, const char *type, cons
         memset(row.us, 0, sizeof row.us);
         row.kernel[0] = 0;
         for (int k = 0; k < CONTENDERS; k++) {
-            int    from = contenders[k].crew == TORCH ? 1 : m, column = contenders[k].column;
+            int from = contenders[k].crew == TORCH ? 1 : m, column = contenders[k].column;
             double copy[MOST_ROUNDS];
 
             if (kernel[from][k][0] == 0)
@@ -220,15 +234,16 @@ static void compare(int ranks, char *self, char *script)
         const char *type, *op;
     } extra[] = {{"i32", "sum"}, {"f64", "sum"}, {"bf16", "max"}, {"bf16", "min"}};
     static const char *const types[] = {"bf16", "f32"};
-    struct crew_shape        shape = {.ranks = ranks, .self = self};
-    struct floor             floor = {0, 0};
+    struct crew_shape shape = {.ranks = ranks, .self = self};
+    struct floor floor = {0, 0};
 
     if (!crew_floor(&shape, &floor.gbps, &floor.node_us))
         return (void)lost++;
     start_crews(ranks, self, script);
     table_head(ranks, &floor, (int)(time(NULL) - started), option.host);
     for (size_t t = 0; t < 2; t++)
-        for (int cold = 0; cold <= (option.cold && t == 0) && listed(option.types, types[t]); cold++)
+        for (int cold = 0; cold <= (option.cold && t == 0) && listed(option.types, types[t]);
+             cold++)
             for (size_t b = option.least; b <= option.most && !late(); b *= option.step)
                 if (!cold || b <= (size_t)16 << 20) /* larger ones do not fit the L2 anyway */
                     measure(ranks, &floor, types[t], "sum", b, cold);
@@ -245,7 +260,7 @@ static void compare(int ranks, char *self, char *script)
 
 static size_t size_of(const char *text)
 {
-    char  *end;
+    char *end;
     size_t n = strtoull(text, &end, 10);
 
     return *end == 'K' ? n << 10 : *end == 'M' ? n << 20 : *end == 0 ? n : 0;
@@ -254,10 +269,10 @@ static size_t size_of(const char *text)
 static int parse(int argc, char **argv)
 {
     const struct {
-        const char  *name;
+        const char *name;
         const char **text;
-        int         *number;
-        size_t      *size;
+        int *number;
+        size_t *size;
     } options[] = {
         {"--ranks", &option.ranks, NULL, NULL}, {"--modes", &option.modes, NULL, NULL},
         {"--types", &option.types, NULL, NULL}, {"--only", &option.only, NULL, NULL},
@@ -307,7 +322,7 @@ static int parse(int argc, char **argv)
 int main(int argc, char **argv)
 {
     char self[4096], script[4096 + 8];
-    int  gpus, ran = 0;
+    int gpus, ran = 0;
 
     if (argc > 1 && strcmp(argv[1], "--worker") == 0)
         return worker_main(argc - 2, argv + 2);
@@ -323,8 +338,8 @@ int main(int argc, char **argv)
     memset(self, 0, sizeof self);
     if (readlink("/proc/self/exe", self, sizeof self - 1) < 0)
         return 1;
-    snprintf(script, sizeof script, "%s", getenv("AR_COMPARE_PY") ? getenv("AR_COMPARE_PY")
-                                                                  : "bench/ar_compare.py");
+    snprintf(script, sizeof script, "%s",
+             getenv("AR_COMPARE_PY") ? getenv("AR_COMPARE_PY") : "bench/ar_compare.py");
     setenv("NCCL_NVLS_ENABLE", "0", 1); /* no multicast, ever */
     setenv("TORCH_SYMM_MEM_DISABLE_MULTICAST", "1", 1);
     signal(SIGPIPE, SIG_IGN);

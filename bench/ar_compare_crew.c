@@ -33,7 +33,8 @@ static int spawn(struct crew *c, char *const *argv, const char *const *env)
         dup2(2, 1); /* what NCCL or torch print must not mix with the table */
         if (up[1] != REPLY_FD)
             dup2(up[1], REPLY_FD);
-        for (int fd = REPLY_FD + 1; fd < 1024; fd++) /* else a crew outlives its commands' end of file */
+        for (int fd = REPLY_FD + 1; fd < 1024;
+             fd++) /* else a crew outlives its commands' end of file */
             close(fd);
         for (int i = 0; env != NULL && env[i] != NULL; i++)
             putenv((char *)(size_t)env[i]);
@@ -53,8 +54,8 @@ static int hear(struct crew *c, int k, char *line, size_t size, int seconds)
 {
     for (size_t at = 0; at + 1 < size;) {
         struct pollfd p = {.fd = c->from[k], .events = POLLIN};
-        int           ready = poll(&p, 1, seconds * 1000);
-        ssize_t       got = ready > 0 ? read(c->from[k], line + at, 1) : 0;
+        int ready = poll(&p, 1, seconds * 1000);
+        ssize_t got = ready > 0 ? read(c->from[k], line + at, 1) : 0;
 
         if (ready < 0 && errno == EINTR)
             continue;
@@ -81,8 +82,8 @@ static int tell(struct crew *c, int k, const char *line)
 int crew_start(struct crew *c, const struct crew_kind *kind, const struct crew_shape *shape)
 {
     static int port = 0;
-    char       numbers[5][24];
-    int        processes = kind->torch || shape->apart ? shape->ranks : 1;
+    char numbers[5][24];
+    int processes = kind->torch || shape->apart ? shape->ranks : 1;
 
     if (port == 0)
         port = 20000 + (int)(getpid() % 20000);
@@ -90,14 +91,22 @@ int crew_start(struct crew *c, const struct crew_kind *kind, const struct crew_s
     memset(c, 0, sizeof *c);
     snprintf(c->name, sizeof c->name, "%s/%s", kind->name, shape->apart ? "procs" : "threads");
     for (int k = 0; k < processes; k++) {
-        char *ours[] = {shape->self, (char *)(size_t) "--worker", numbers[0], numbers[1], numbers[2],
-                        numbers[3], numbers[4], NULL};
-        char *torch[] = {(char *)(size_t) "python3", shape->script, numbers[0], numbers[1], numbers[2],
-                         numbers[3], NULL};
+        char *ours[] = {shape->self, (char *)(size_t) "--worker",
+                        numbers[0],  numbers[1],
+                        numbers[2],  numbers[3],
+                        numbers[4],  NULL};
+        char *torch[] = {(char *)(size_t) "python3",
+                         shape->script,
+                         numbers[0],
+                         numbers[1],
+                         numbers[2],
+                         numbers[3],
+                         NULL};
 
         snprintf(numbers[0], sizeof numbers[0], "%d", shape->ranks);
         snprintf(numbers[1], sizeof numbers[1], "%d", k);
-        snprintf(numbers[2], sizeof numbers[2], "%d", kind->torch ? port : shape->ranks / processes);
+        snprintf(numbers[2], sizeof numbers[2], "%d",
+                 kind->torch ? port : shape->ranks / processes);
         snprintf(numbers[3], sizeof numbers[3], "%zu", shape->most);
         snprintf(numbers[4], sizeof numbers[4], "%d", kind->host);
         if (!spawn(c, kind->torch ? torch : ours, kind->env))
@@ -132,7 +141,7 @@ int crew_ready(struct crew *c)
 
 int crew_ask(struct crew *c, char *answer, size_t size, const char *format, ...)
 {
-    char    line[256], other[256];
+    char line[256], other[256];
     va_list args;
 
     va_start(args, format);
@@ -192,9 +201,9 @@ void crew_end(struct crew *c)
 int crew_floor(const struct crew_shape *shape, double *gbps, double *us)
 {
     struct crew c = {.name = "floor"};
-    char        ranks[24], line[128];
-    char       *argv[] = {shape->self, (char *)(size_t) "--floor", ranks, NULL};
-    int         good;
+    char ranks[24], line[128];
+    char *argv[] = {shape->self, (char *)(size_t) "--floor", ranks, NULL};
+    int good;
 
     snprintf(ranks, sizeof ranks, "%d", shape->ranks);
     good = spawn(&c, argv, NULL) && hear(&c, 0, line, sizeof line, 60) &&

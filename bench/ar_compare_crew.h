@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ar_compare_crew.h - the processes that run one or several contenders; ar_compare.h has the words. */
+/* ar_compare_crew.h - the processes that run one or several contenders; ar_compare.h has the words.
+ */
 #ifndef AR_COMPARE_CREW_H_
 #define AR_COMPARE_CREW_H_
 
@@ -8,32 +9,32 @@
 #include "ar_compare.h"
 
 struct crew_kind {
-    const char        *name;
-    int                torch, host;
+    const char *name;
+    int torch, host;
     const char *const *env; /* "NAME=value", NULL-terminated; NULL: as it is */
 };
 
 struct crew_shape {
-    int    ranks, apart; /* apart: one process per GPU, else one with threads */
+    int ranks, apart; /* apart: one process per GPU, else one with threads */
     size_t most;
-    char  *self, *script; /* this program, ar_compare.py */
+    char *self, *script; /* this program, ar_compare.py */
 };
 
 struct crew {
-    char  name[48];
-    int   n, torch; /* n 0: not running */
+    char name[48];
+    int n, torch; /* n 0: not running */
     pid_t pid[MOST_RANKS];
-    int   to[MOST_RANKS], from[MOST_RANKS];
+    int to[MOST_RANKS], from[MOST_RANKS];
 };
 
-/* All return 1, or 0 after saying why on stderr; the crew is then ended. Start several, then wait for
- * each with crew_ready: they start at the same time. */
-int  crew_start(struct crew *c, const struct crew_kind *kind, const struct crew_shape *shape);
-int  crew_ready(struct crew *c);
-int  crew_ask(struct crew *c, char *answer, size_t size, const char *format, ...)
+/* All return 1, or 0 after saying why on stderr; the crew is then ended. Start several, then wait
+ * for each with crew_ready: they start at the same time. */
+int crew_start(struct crew *c, const struct crew_kind *kind, const struct crew_shape *shape);
+int crew_ready(struct crew *c);
+int crew_ask(struct crew *c, char *answer, size_t size, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-int  crew_time(struct crew *c, int slot, int launches, int samples, int warmup, double *us);
+int crew_time(struct crew *c, int slot, int launches, int samples, int warmup, double *us);
 void crew_end(struct crew *c);
-int  crew_floor(const struct crew_shape *shape, double *gbps, double *us);
+int crew_floor(const struct crew_shape *shape, double *gbps, double *us);
 
 #endif

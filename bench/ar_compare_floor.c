@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ar_compare_floor.c - what no all-reduce without multicast can beat on this box: the speed of plain
- * copies while all GPUs copy at once, and the time that a kernel that does nothing takes in a graph.
+ * ar_compare_floor.c - what no all-reduce without multicast can beat on this box: the speed of
+ * plain copies while all GPUs copy at once, and the time that a kernel that does nothing takes in a
+ * graph.
  */
 #include <cuda_runtime.h>
 #include <stdio.h>
@@ -41,10 +42,10 @@ static int ascending(const void *a, const void *b)
 /* Every GPU pushes 4 x 256 MiB to the next; the slowest counts. */
 static double copy_gbps(int ranks)
 {
-    char        *from[MOST_RANKS], *to[MOST_RANKS];
+    char *from[MOST_RANKS], *to[MOST_RANKS];
     cudaStream_t stream[MOST_RANKS];
-    cudaEvent_t  mark[MOST_RANKS][2];
-    double       gbps[TRIES];
+    cudaEvent_t mark[MOST_RANKS][2];
+    double gbps[TRIES];
 
     for (int r = 0; r < ranks; r++) {
         CUDA(cudaSetDevice(r));
@@ -86,11 +87,11 @@ static double copy_gbps(int ranks)
 
 static double node_us(void)
 {
-    cudaStream_t    stream;
-    cudaEvent_t     mark[2];
-    cudaGraph_t     graph;
+    cudaStream_t stream;
+    cudaEvent_t mark[2];
+    cudaGraph_t graph;
     cudaGraphExec_t exec;
-    double          us[TRIES];
+    double us[TRIES];
 
     CUDA(cudaSetDevice(0));
     CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));

@@ -7,10 +7,10 @@
 #include "ar_compare_table.h"
 
 static struct line rows[2000];
-static int         n_rows;
+static int n_rows;
 
-static const char *const heads[COLUMNS] = {"ours", "staged", "general", "sym",
-                                           "sym32", "sym64", "torch1", "torch2"};
+static const char *const heads[COLUMNS] = {"ours",  "staged", "general", "sym",
+                                           "sym32", "sym64",  "torch1",  "torch2"};
 
 double floor_us(const struct floor *floor, int ranks, size_t bytes)
 {
@@ -35,7 +35,8 @@ static double best(const struct line *row, int from, int to)
 
 void table_head(int ranks, const struct floor *floor, int seconds, int host)
 {
-    printf("n=%d ready after %d s; copy limit %.1f GB/s per GPU (copy engines, all at once), empty graph "
+    printf("n=%d ready after %d s; copy limit %.1f GB/s per GPU (copy engines, all at once), empty "
+           "graph "
            "node %.2f us%s\n",
            ranks, seconds, floor->gbps, floor->node_us,
            host ? "; host memory against NCCL_P2P_DISABLE=1" : "");
@@ -60,7 +61,8 @@ void table_line(const struct line *row)
     printf(" |");
     if (row->us[OURS] > 0)
         printf(" %.2f %.2f %.0f %.2f %s", peer > 0 ? row->us[OURS] / peer : 0.0,
-               row->us[STAGED] / row->us[OURS], busbw(row), row->us[OURS] / row->floor, row->kernel);
+               row->us[STAGED] / row->us[OURS], busbw(row), row->us[OURS] / row->floor,
+               row->kernel);
     printf("\n");
     if (n_rows < (int)(sizeof rows / sizeof rows[0]))
         rows[n_rows++] = *row;
@@ -75,13 +77,14 @@ static int same_table(const struct line *a, const struct line *b)
 /* One line for each (n, mode, type, op, cache). */
 static void summarise(const struct line *first)
 {
-    double worst = 0, log_sym = 0, log_peer = 0, staged = 0, general = 0, slowest_gain = 1e9, spread = 0;
+    double worst = 0, log_sym = 0, log_peer = 0, staged = 0, general = 0, slowest_gain = 1e9,
+           spread = 0;
     size_t worst_at = 0;
-    int    n = 0, middle = 0, slower = 0;
+    int n = 0, middle = 0, slower = 0;
 
     for (int i = 0; i < n_rows; i++) {
         const struct line *r = &rows[i];
-        double             peer = best(r, GENERAL, TORCH_2), sym = best(r, GENERAL, SYM_64);
+        double peer = best(r, GENERAL, TORCH_2), sym = best(r, GENERAL, SYM_64);
 
         if (!same_table(first, r) || r->us[OURS] <= 0 || peer <= 0)
             continue;
@@ -99,7 +102,8 @@ static void summarise(const struct line *first)
         }
         if (r->bytes <= 1 << 20 && r->us[STAGED] / r->us[OURS] > staged)
             staged = r->us[STAGED] / r->us[OURS];
-        if (r->bytes <= (size_t)32 << 20 && r->us[GENERAL] > 0 && r->us[STAGED] / r->us[GENERAL] > general)
+        if (r->bytes <= (size_t)32 << 20 && r->us[GENERAL] > 0 &&
+            r->us[STAGED] / r->us[GENERAL] > general)
             general = r->us[STAGED] / r->us[GENERAL];
         if (r->bytes <= (size_t)4 << 20 && r->us[GENERAL] > 0 &&
             r->us[GENERAL] / r->us[OURS] < slowest_gain)
@@ -107,11 +111,14 @@ static void summarise(const struct line *first)
     }
     if (n == 0)
         return;
-    printf("n=%d %s %s %s %s: %d sizes, slower than the best peer by >3%% at %d (worst %.2f at %zu KiB), "
-           "geomean gain on best peer %.2f; on NCCL's best 8K-4M %.2f; least gain on general to 4M %.2f; "
-           "staged/ours to 1M worst %.2f, staged/general to 32M worst %.2f; spread of ours to %.0f%%\n",
-           first->ranks, first->mode, first->type, first->op, first->cold ? "cold" : "warm", n, slower,
-           worst, worst_at >> 10, exp(log_peer / n), middle ? exp(log_sym / middle) : 0.0,
+    printf("n=%d %s %s %s %s: %d sizes, slower than the best peer by >3%% at %d (worst %.2f at %zu "
+           "KiB), "
+           "geomean gain on best peer %.2f; on NCCL's best 8K-4M %.2f; least gain on general to 4M "
+           "%.2f; "
+           "staged/ours to 1M worst %.2f, staged/general to 32M worst %.2f; spread of ours to "
+           "%.0f%%\n",
+           first->ranks, first->mode, first->type, first->op, first->cold ? "cold" : "warm", n,
+           slower, worst, worst_at >> 10, exp(log_peer / n), middle ? exp(log_sym / middle) : 0.0,
            slowest_gain < 1e9 ? slowest_gain : 0.0, staged, general, spread * 100);
 }
 
@@ -129,8 +136,8 @@ void table_summary(void)
     for (int i = 0; i < n_rows; i++)
         if (rows[i].us[OURS] > 1.03 * best(&rows[i], GENERAL, TORCH_2) &&
             best(&rows[i], GENERAL, TORCH_2) > 0)
-            printf("SLOWER n=%d %s %s %s %s %zu KiB: ours %.2f (%s), best peer %.2f us\n", rows[i].ranks,
-                   rows[i].mode, rows[i].type, rows[i].op, rows[i].cold ? "cold" : "warm",
-                   rows[i].bytes >> 10, rows[i].us[OURS], rows[i].kernel,
-                   best(&rows[i], GENERAL, TORCH_2));
+            printf("SLOWER n=%d %s %s %s %s %zu KiB: ours %.2f (%s), best peer %.2f us\n",
+                   rows[i].ranks, rows[i].mode, rows[i].type, rows[i].op,
+                   rows[i].cold ? "cold" : "warm", rows[i].bytes >> 10, rows[i].us[OURS],
+                   rows[i].kernel, best(&rows[i], GENERAL, TORCH_2));
 }

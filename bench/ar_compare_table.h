@@ -12,17 +12,18 @@ struct floor {
 };
 
 struct line {
-    int         ranks, cold;
-    size_t      bytes;
+    int ranks, cold;
+    size_t bytes;
     const char *mode, *type, *op;
-    double      floor, us[COLUMNS], spread[COLUMNS]; /* us 0: not measured; spread: (max - min) / median */
-    char        kernel[64];                          /* of OURS */
+    double floor, us[COLUMNS],
+        spread[COLUMNS]; /* us 0: not measured; spread: (max - min) / median */
+    char kernel[64];     /* of OURS */
 };
 
 double floor_us(const struct floor *floor, int ranks, size_t bytes);
-int    floor_gpus(void); /* GPUs that this process sees; ar_compare_floor.c */
-void   table_head(int ranks, const struct floor *floor, int seconds, int host);
-void   table_line(const struct line *row);
-void   table_summary(void);
+int floor_gpus(void); /* GPUs that this process sees; ar_compare_floor.c */
+void table_head(int ranks, const struct floor *floor, int seconds, int host);
+void table_line(const struct line *row);
+void table_summary(void);
 
 #endif

@@ -2,9 +2,10 @@
 /*
  * ar_compare_worker.c - one process of a crew: libsymtuner_ar.so and NCCL on the same communicator.
  *
- * One thread per rank of this process. Buffers: two windows (zero-copy, NCCL symmetric) and two plain
- * allocations (staged, NCCL general). Every prepared call is checked once: all ranks send the same value
- * and the head, middle and tail of the answer must be its exact sum (ar_fuzz does the real checking).
+ * One thread per rank of this process. Buffers: two windows (zero-copy, NCCL symmetric) and two
+ * plain allocations (staged, NCCL general). Every prepared call is checked once: all ranks send the
+ * same value and the head, middle and tail of the answer must be its exact sum (ar_fuzz does the
+ * real checking).
  *
  * Warm: the same two buffers in every call. Cold: every call of a graph has buffers of its own, and
  * 128 MiB are overwritten before each graph, which is more than twice the 60 MB of an H200's L2.
@@ -40,50 +41,48 @@
     } while (0)
 
 static const struct {
-    const char    *name;
+    const char *name;
     ncclDataType_t type;
-    size_t         bytes;
-    unsigned       one; /* 32-bit pattern that every rank sends: 1, and for f64 something near it */
+    size_t bytes;
+    unsigned one; /* 32-bit pattern that every rank sends: 1, and for f64 something near it */
 } types[] = {
-    {"bf16", ncclBfloat16, 2, 0x3f803f80u},
-    {"f32", ncclFloat32, 4, 0x3f800000u},
-    {"f16", ncclFloat16, 2, 0x3c003c00u},
-    {"i32", ncclInt32, 4, 3},
+    {"bf16", ncclBfloat16, 2, 0x3f803f80u}, {"f32", ncclFloat32, 4, 0x3f800000u},
+    {"f16", ncclFloat16, 2, 0x3c003c00u},   {"i32", ncclInt32, 4, 3},
     {"f64", ncclFloat64, 8, 0x3ff00000u},
 };
 static const struct {
-    const char  *name;
-    ncclRedOp_t  op;
+    const char *name;
+    ncclRedOp_t op;
 } ops[] = {{"sum", ncclSum}, {"max", ncclMax}, {"min", ncclMin}};
 
 enum what { OURS_ZC, OURS_STAGED, NCCL_GENERAL, NCCL_SYM };
 static const char *const what_name[] = {"zero-copy", "staged", "general", "sym"};
 
 static struct {
-    char   verb[16];
-    int    slot, what, type, op, cold, calls, launches, samples, warmup;
+    char verb[16];
+    int slot, what, type, op, cold, calls, launches, samples, warmup;
     size_t bytes;
-    char   said[200];
+    char said[200];
 } order;
 
 static struct {
-    int               ranks, first, local, host;
-    size_t            most;
-    ncclUniqueId      id;
+    int ranks, first, local, host;
+    size_t most;
+    ncclUniqueId id;
     pthread_barrier_t meet, done;
-    double            us[MOST_RANKS][MOST_SAMPLES];
+    double us[MOST_RANKS][MOST_SAMPLES];
 } job;
 
 struct rank {
-    int             me, filled;
-    ncclComm_t      comm;
-    symtuner_ar    *handle;
-    cudaStream_t    stream;
-    cudaEvent_t     mark[2 * MOST_SAMPLES];
-    char           *buffer[2][2]; /* [window, plain][send, recv] */
-    char           *flush, *host;
+    int me, filled;
+    ncclComm_t comm;
+    symtuner_ar *handle;
+    cudaStream_t stream;
+    cudaEvent_t mark[2 * MOST_SAMPLES];
+    char *buffer[2][2]; /* [window, plain][send, recv] */
+    char *flush, *host;
     cudaGraphExec_t graph[MOST_SLOTS];
-    int             cold[MOST_SLOTS], calls[MOST_SLOTS], what[MOST_SLOTS];
+    int cold[MOST_SLOTS], calls[MOST_SLOTS], what[MOST_SLOTS];
 };
 
 static size_t arena_bytes(void)
@@ -95,14 +94,14 @@ static size_t arena_bytes(void)
 
 static void one_call(struct rank *r, int what, size_t at, size_t bytes, int type, ncclRedOp_t op)
 {
-    int    plain = what == OURS_STAGED || what == NCCL_GENERAL;
-    char  *send = r->buffer[plain][0] + at, *recv = r->buffer[plain][1] + at;
+    int plain = what == OURS_STAGED || what == NCCL_GENERAL;
+    char *send = r->buffer[plain][0] + at, *recv = r->buffer[plain][1] + at;
     size_t count = bytes / types[type].bytes;
 
     if (what == NCCL_GENERAL || what == NCCL_SYM) {
         NCCL(ncclAllReduce(send, recv, count, types[type].type, op, r->comm, r->stream));
-    } else if (symtuner_ar_all_reduce(send, recv, count, types[type].type, op, r->handle, r->stream) !=
-               ncclSuccess) {
+    } else if (symtuner_ar_all_reduce(send, recv, count, types[type].type, op, r->handle,
+                                      r->stream) != ncclSuccess) {
         fprintf(stderr, "ar_compare: rank %d: %s\n", r->me, symtuner_ar_error(r->handle));
         exit(1);
     }
@@ -112,9 +111,9 @@ static void one_call(struct rank *r, int what, size_t at, size_t bytes, int type
 static double element(const char *p, int type, size_t i)
 {
     unsigned w;
-    float    f;
-    int      v;
-    double   d;
+    float f;
+    int v;
+    double d;
 
     if (types[type].type == ncclFloat64) {
         memcpy(&d, p + 8 * i, 8);
@@ -144,10 +143,10 @@ static double element(const char *p, int type, size_t i)
 
 static int check(struct rank *r)
 {
-    size_t      chunk = order.bytes < 4096 ? order.bytes : 4096, size = types[order.type].bytes;
-    int         plain = order.what == OURS_STAGED || order.what == NCCL_GENERAL;
+    size_t chunk = order.bytes < 4096 ? order.bytes : 4096, size = types[order.type].bytes;
+    int plain = order.what == OURS_STAGED || order.what == NCCL_GENERAL;
     const char *recv = r->buffer[plain][1];
-    double      want;
+    double want;
 
     CUDA(cudaMemcpyAsync(r->host, r->buffer[plain][0], 8, cudaMemcpyDeviceToHost, r->stream));
     CUDA(cudaMemsetAsync(r->buffer[plain][1], 0xff, order.bytes, r->stream));
@@ -163,9 +162,10 @@ static int check(struct rank *r)
         CUDA(cudaMemcpy(r->host, recv + at, chunk, cudaMemcpyDeviceToHost));
         for (size_t i = 0; i < chunk / size; i++)
             if (element(r->host, order.type, i) != want) {
-                fprintf(stderr, "ar_compare: %s %s %s %zu bytes, rank %d: element %zu is %g, not %g\n",
-                        what_name[order.what], types[order.type].name, ops[order.op].name, order.bytes,
-                        r->me, at / size + i, element(r->host, order.type, i), want);
+                fprintf(stderr,
+                        "ar_compare: %s %s %s %zu bytes, rank %d: element %zu is %g, not %g\n",
+                        what_name[order.what], types[order.type].name, ops[order.op].name,
+                        order.bytes, r->me, at / size + i, element(r->host, order.type, i), want);
                 return 0;
             }
     }
@@ -174,9 +174,9 @@ static int check(struct rank *r)
 
 static void prepare(struct rank *r)
 {
-    size_t      slots = (size_t)256 << 20;
+    size_t slots = (size_t)256 << 20;
     cudaGraph_t graph;
-    int         s = order.slot;
+    int s = order.slot;
 
     if (r->filled != order.type) {
         CUDA(gpu_fill(r->buffer[0][0], types[order.type].one, arena_bytes(), r->stream));
@@ -185,14 +185,15 @@ static void prepare(struct rank *r)
     }
     if (r->me == job.first) {
         struct symtuner_ar_plan plan = {.size = sizeof plan};
-        int                     plain = order.what == OURS_STAGED;
+        int plain = order.what == OURS_STAGED;
 
         snprintf(order.said, sizeof order.said, "ok %s", what_name[order.what]);
         if (order.what <= OURS_STAGED &&
             symtuner_ar_query(r->buffer[plain][0], r->buffer[plain][1],
                               order.bytes / types[order.type].bytes, types[order.type].type,
                               ops[order.op].op, r->handle, &plan) == ncclSuccess)
-            snprintf(order.said, sizeof order.said, "ok %s:%dx%d", plan.kernel, plan.ctas, plan.threads);
+            snprintf(order.said, sizeof order.said, "ok %s:%dx%d", plan.kernel, plan.ctas,
+                     plan.threads);
     }
     if (!check(r))
         exit(1);
@@ -242,8 +243,10 @@ static void time_it(struct rank *r)
 
 static void start(struct rank *r)
 {
-    struct symtuner_ar_config config = {.size = sizeof config, .timeout_ms = 20000,
-                                        .transport = job.host ? SYMTUNER_AR_HOST : SYMTUNER_AR_AUTO};
+    struct symtuner_ar_config config = {.size = sizeof config,
+                                        .timeout_ms = 20000,
+                                        .transport =
+                                            job.host ? SYMTUNER_AR_HOST : SYMTUNER_AR_AUTO};
 
     r->filled = -1;
     CUDA(cudaSetDevice(r->me));
@@ -265,12 +268,13 @@ static void start(struct rank *r)
     }
     for (int b = 0; b < 2 && !job.host; b++) {
         ncclWindow_t window = NULL;
-        void        *p = r->buffer[0][b];
+        void *p = r->buffer[0][b];
 
         NCCL(ncclCommWindowRegister(r->comm, p, arena_bytes(), &window, NCCL_WIN_COLL_SYMMETRIC));
         if (window == NULL ||
             symtuner_ar_register(&r->handle, &p, &window, 1, arena_bytes()) != ncclSuccess) {
-            fprintf(stderr, "ar_compare: rank %d: register: %s\n", r->me, symtuner_ar_error(r->handle));
+            fprintf(stderr, "ar_compare: rank %d: register: %s\n", r->me,
+                    symtuner_ar_error(r->handle));
             exit(1);
         }
     }
@@ -331,8 +335,9 @@ static int understand(const char *line)
 {
     char what[32] = "", type[16] = "", op[16] = "";
 
-    if (sscanf(line, "%15s %d %31s %zu %15s %15s %d %d", order.verb, &order.slot, what, &order.bytes, type,
-               op, &order.cold, &order.calls) == 8 && strcmp(order.verb, "prepare") == 0) {
+    if (sscanf(line, "%15s %d %31s %zu %15s %15s %d %d", order.verb, &order.slot, what,
+               &order.bytes, type, op, &order.cold, &order.calls) == 8 &&
+        strcmp(order.verb, "prepare") == 0) {
         order.what = find(what, what_name, sizeof what_name[0], 4);
         order.type = find(type, types, sizeof types[0], sizeof types / sizeof types[0]);
         order.op = find(op, ops, sizeof ops[0], sizeof ops / sizeof ops[0]);
@@ -341,7 +346,8 @@ static int understand(const char *line)
     }
     if (strcmp(order.verb, "time") == 0)
         return sscanf(line, "%*s %d %d %d %d", &order.slot, &order.launches, &order.samples,
-                      &order.warmup) == 4 && order.samples <= MOST_SAMPLES;
+                      &order.warmup) == 4 &&
+               order.samples <= MOST_SAMPLES;
     return strcmp(order.verb, "drop") == 0;
 }
 
@@ -372,8 +378,8 @@ static int share_id(void)
 int worker_main(int argc, char **argv)
 {
     static struct rank ranks[MOST_RANKS];
-    pthread_t          thread;
-    char               line[256];
+    pthread_t thread;
+    char line[256];
 
     if (argc != 5)
         return 2;

@@ -3,18 +3,21 @@
  * ar_fuzz.c - random all-reduces on real GPUs, every byte of every answer checked on the GPU.
  *
  *   ar_fuzz [--ranks N] [--mode local|threads|procs] [--calls 100000] [--seed N] [--kernel NAME]
- *           [--host 0|1] [--most BYTES] [--timeout MS] [--limit SECONDS] [--say 0|1]
+ *           [--host 0|1] [--gpus N] [--most BYTES] [--timeout MS] [--limit SECONDS] [--say 0|1]
  *
- * local: symtuner_ar_create_local, a thread per rank; threads, procs: from an ncclComm_t, threads of one
- * process or one process per rank. Drawn at random, alike on all ranks: type, operator, count, placement
- * (plain, registered, in place), alignment (of plain buffers each rank its own), stream, eager or captured
- * (up to 4 graphs of 1 to 7 calls alive, replayed in any order, odd and even times), kernel, blocks and
- * threads. Drawn by each rank for itself: pauses before a call, and kernels that take SMs away. What is
+ * local: symtuner_ar_create_local, a thread per rank; threads, procs: from an ncclComm_t, threads
+ * of one process or one process per rank. --gpus: fewer GPUs than ranks, which share them (local
+ * only).
+ *
+ * Drawn at random, alike on all ranks: type, operator, count, placement (plain, registered, in
+ * place), alignment (of plain buffers each rank its own), stream, eager or captured (up to 4 graphs
+ * of 1 to 7 calls alive, replayed in any order, odd and even times), kernel, blocks and threads.
+ * Drawn by each rank for itself: pauses before a call, and kernels that take SMs away. What is
  * checked: ar_fuzz.h, and that all ranks got the same bytes.
  *
- * Phases: the mixture; counters that cross 2^32 and that
- * start where symtuner_ar_create() still takes them; two groups on the same GPUs at once (blocks
- * bounded so that both fit: more than that no library can promise).
+ * Phases: the mixture; counters that cross 2^32, and that start at the last value which
+ * symtuner_ar_create() takes; two groups on the same GPUs at once (blocks bounded so that both fit:
+ * more than that no library can promise).
  * Exit 0: all right, 1: wrong, 77: cannot run here.
  */
 #include <cuda_runtime.h>
@@ -24,25 +27,17 @@
 #include <string.h>
 #include <time.h>
 
+#include "ar_fuzz_options.h"
 #include "ar_fuzz_team.h"
 #include "symtuner_ar.h"
 
 enum { GRAPHS = 4, BATCH = 100, NOTES = 1 << 14, REPLAYS_MOST = 6 };
 #define LANE_BYTES ((size_t)68 << 20)
 
-static struct {
-    int         ranks, local, apart, host, timeout, limit, say;
-    long        calls;
-    unsigned    seed;
-    size_t      most;
-    const char *kernel, *mode;
-} option = {.ranks = 2, .calls = 100000, .timeout = 10000, .limit = 280, .seed = 1,
-            .most = (size_t)64 << 20, .mode = "threads"};
-
 static const struct phase {
     const char *name;
-    int         percent, groups;
-    uint64_t    first_epoch;
+    int percent, groups;
+    uint64_t first_epoch;
 } phases[] = {
     {"mixture", 80, 1, 0},
     {"counters cross 2^32", 5, 1, ((uint64_t)1 << 32) - 200},
@@ -52,24 +47,24 @@ static const struct phase {
 
 static struct team *team;
 static symtuner_ar *handle_of[2][MOST_RANKS]; /* threads of one process only */
-static void        *buffer_of[2][MOST_RANKS];
+static void *buffer_of[2][MOST_RANKS];
 
 struct rank {
-    int                 me;
-    ncclComm_t          comm[2];
-    symtuner_ar        *handle[2];
-    unsigned long long  common, own; /* random numbers: alike on all ranks, and this rank's */
-    char               *buffer[2][2]; /* [plain, registered][send, recv] */
-    struct fuzz_lane   *lane[LANES];
-    unsigned long long  seen[LANES];
+    int me;
+    ncclComm_t comm[2];
+    symtuner_ar *handle[2];
+    unsigned long long common, own; /* random numbers: alike on all ranks, and this rank's */
+    char *buffer[2][2];             /* [plain, registered][send, recv] */
+    struct fuzz_lane *lane[LANES];
+    unsigned long long seen[LANES];
     struct fuzz_record *record;
-    cudaStream_t        stream[LANES], aside;
-    cudaEvent_t         event;
-    cudaGraphExec_t     graph[GRAPHS];
-    int                 graph_calls[GRAPHS];
-    unsigned            tag;
-    long                issued;
-    char                note[NOTES][112]; /* what call ${tag} was */
+    cudaStream_t stream[LANES], aside;
+    cudaEvent_t event;
+    cudaGraphExec_t graph[GRAPHS];
+    int graph_calls[GRAPHS];
+    unsigned tag;
+    long issued;
+    char note[NOTES][112]; /* what call ${tag} was */
 };
 
 #define CUDA(call)                                                                                 \
@@ -96,26 +91,28 @@ static unsigned draw(unsigned long long *state, unsigned below)
     return (unsigned)(*state * 0x2545f4914f6cdd1dull >> 33) % below;
 }
 
-/* ---- groups ---------------------------------------------------------------------------------------- */
+/* ---- groups ---------------------------------------------------------------------------------- */
 
 static void make_group(struct rank *r, int g, uint64_t first_epoch)
 {
-    struct symtuner_ar_config config = {.size = sizeof config, .timeout_ms = (uint32_t)option.timeout,
+    struct symtuner_ar_config config = {.size = sizeof config,
+                                        .timeout_ms = (uint32_t)option.timeout,
                                         .first_epoch = first_epoch,
                                         .bulk_bytes = (size_t)48 << 20,
-                                        .transport = option.host ? SYMTUNER_AR_HOST : SYMTUNER_AR_AUTO};
-    int                       devices[MOST_RANKS];
+                                        .transport =
+                                            option.host ? SYMTUNER_AR_HOST : SYMTUNER_AR_AUTO};
+    int devices[MOST_RANKS];
 
     if (!option.local) {
         AR(symtuner_ar_create(&r->handle[g], &r->comm[g], 1, &config), NULL);
     } else {
         for (int i = 0; i < option.ranks; i++)
-            devices[i] = i;
+            devices[i] = i % option.gpus;
         if (r->me == 0)
             AR(symtuner_ar_create_local(handle_of[g], devices, option.ranks, &config), NULL);
         team_meet(team);
         r->handle[g] = handle_of[g][r->me];
-        CUDA(cudaSetDevice(r->me));
+        CUDA(cudaSetDevice(r->me % option.gpus));
     }
     for (int role = 0; role < 2; role++) {
         void *p = r->buffer[1][role];
@@ -128,7 +125,8 @@ static void make_group(struct rank *r, int g, uint64_t first_epoch)
         team_meet(team);
         if (r->me == 0)
             AR(symtuner_ar_register(handle_of[g], buffer_of[role], NULL, option.ranks,
-                                    LANES * LANE_BYTES), handle_of[g][0]);
+                                    LANES * LANE_BYTES),
+               handle_of[g][0]);
         team_meet(team);
     }
 }
@@ -146,20 +144,20 @@ static void end_group(struct rank *r, int g)
     else if (r->me == 0)
         AR(symtuner_ar_destroy(handle_of[g], option.ranks), NULL);
     team_meet(team);
-    CUDA(cudaSetDevice(r->me));
+    CUDA(cudaSetDevice(r->me % option.gpus));
 }
 
-/* ---- one call -------------------------------------------------------------------------------------- */
+/* ---- one call -------------------------------------------------------------------------------- */
 
 static size_t draw_bytes(struct rank *r)
 {
     unsigned p = draw(&r->common, 1000);
-    size_t   below = p < 10    ? 1
-                     : p < 400 ? (size_t)4 << 10
-                     : p < 700 ? (size_t)64 << 10
-                     : p < 935 ? (size_t)1 << 20
-                     : p < 996 ? (size_t)4 << 20
-                               : (size_t)64 << 20;
+    size_t below = p < 10    ? 1
+                   : p < 400 ? (size_t)4 << 10
+                   : p < 700 ? (size_t)64 << 10
+                   : p < 935 ? (size_t)1 << 20
+                   : p < 996 ? (size_t)4 << 20
+                             : (size_t)64 << 20;
 
     return draw(&r->common, (unsigned)(below < option.most ? below : option.most));
 }
@@ -168,9 +166,9 @@ static size_t draw_bytes(struct rank *r)
 static void draw_kernel(struct rank *r, symtuner_ar *h, const struct fuzz_call *c, int bounded,
                         struct symtuner_ar_plan *plan)
 {
-    int         ctas = draw(&r->common, 3) ? (int)draw(&r->common, 132) + 1 : 0;
-    int         threads = draw(&r->common, 3) ? 64 << draw(&r->common, 5) : 0;
-    int         free_choice = draw(&r->common, 3) == 0, names = 0;
+    int ctas = draw(&r->common, 3) ? (int)draw(&r->common, 132) + 1 : 0;
+    int threads = draw(&r->common, 3) ? 64 << draw(&r->common, 5) : 0;
+    int free_choice = draw(&r->common, 3) == 0, names = 0;
     const char *name;
 
     while (symtuner_ar_kernel_name(names) != NULL)
@@ -188,20 +186,21 @@ static void draw_kernel(struct rank *r, symtuner_ar *h, const struct fuzz_call *
     }
     plan->size = sizeof *plan;
     AR(symtuner_ar_force(h, name, ctas, threads), h);
-    if (symtuner_ar_query(c->send, c->recv, c->count, (ncclDataType_t)c->type, (ncclRedOp_t)c->op, h,
-                          plan) == ncclSuccess)
+    if (symtuner_ar_query(c->send, c->recv, c->count, (ncclDataType_t)c->type, (ncclRedOp_t)c->op,
+                          h, plan) == ncclSuccess)
         return;
     AR(symtuner_ar_force(h, NULL, ctas, threads), h);
-    AR(symtuner_ar_query(c->send, c->recv, c->count, (ncclDataType_t)c->type, (ncclRedOp_t)c->op, h, plan),
+    AR(symtuner_ar_query(c->send, c->recv, c->count, (ncclDataType_t)c->type, (ncclRedOp_t)c->op, h,
+                         plan),
        h);
 }
 
 static void draw_call(struct rank *r, int lane, struct fuzz_call *c)
 {
     static const int sizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
-    int              from = (int)draw(&r->common, 2), to = (int)draw(&r->common, 2), reals;
-    int              in_place = draw(&r->common, 4) == 0, shifted = (int)draw(&r->common, 3) == 0;
-    size_t           at[2];
+    int from = (int)draw(&r->common, 2), to = (int)draw(&r->common, 2), reals;
+    int in_place = draw(&r->common, 4) == 0, shifted = (int)draw(&r->common, 3) == 0;
+    size_t at[2];
 
     c->type = draw(&r->common, 2) ? (int)draw(&r->common, 12) : draw(&r->common, 2) ? 9 : 7;
     c->op = draw(&r->common, 2) ? (int)draw(&r->common, 5) : 0;
@@ -216,12 +215,13 @@ static void draw_call(struct rank *r, int lane, struct fuzz_call *c)
     c->lane = r->lane[lane];
     c->tag = r->tag++;
     for (int role = 0; role < 2; role++) {
-        int                 registered = role == 0 ? from : to;
+        int registered = role == 0 ? from : to;
         unsigned long long *who = registered || in_place ? &r->common : &r->own;
-        unsigned            steps = 16 / (unsigned)c->bytes;
+        unsigned steps = 16 / (unsigned)c->bytes;
 
         at[role] = (size_t)lane * LANE_BYTES + 1024 +
-                   (shifted ? draw(who, steps) * (size_t)c->bytes : 0) + 4096 * (size_t)draw(&r->common, 8);
+                   (shifted ? draw(who, steps) * (size_t)c->bytes : 0) +
+                   4096 * (size_t)draw(&r->common, 8);
     }
     c->send = r->buffer[from][0] + at[0];
     c->recv = in_place ? c->send : r->buffer[to][1] + at[1];
@@ -229,30 +229,32 @@ static void draw_call(struct rank *r, int lane, struct fuzz_call *c)
 
 static void one_call(struct rank *r, int lane, int captured, int bounded)
 {
-    static const char *const types[] = {"i8", "u8", "i32", "u32", "i64", "u64",
+    static const char *const types[] = {"i8",  "u8",  "i32", "u32",  "i64",  "u64",
                                         "f16", "f32", "f64", "bf16", "e4m3", "e5m2"};
     static const char *const ops[] = {"sum", "prod", "max", "min", "avg"};
-    int                      g = lane == LANES - 1;
-    struct symtuner_ar_plan  plan = {.kernel = "?"};
-    struct fuzz_call         c;
+    int g = lane == LANES - 1;
+    struct symtuner_ar_plan plan = {.kernel = "?"};
+    struct fuzz_call c;
 
     draw_call(r, lane, &c);
     draw_kernel(r, r->handle[g], &c, bounded, &plan);
     if (strcmp(plan.kernel, "nccl") == 0)
         c.data = FUZZ_EXACT; /* NCCL rounds as it likes */
-    snprintf(r->note[c.tag % NOTES], sizeof r->note[0], "%s %dx%d %s %s count %zu at %u/%u%s data %d lane %d%s",
-             plan.kernel, plan.ctas, plan.threads, types[c.type], ops[c.op], c.count,
-             (unsigned)(uintptr_t)c.send % 16, (unsigned)(uintptr_t)c.recv % 16,
-             c.send == c.recv ? " in place" : "", c.data, lane, captured ? " in a graph" : "");
+    snprintf(r->note[c.tag % NOTES], sizeof r->note[0],
+             "%s %dx%d %s %s count %zu at %u/%u%s data %d lane %d%s", plan.kernel, plan.ctas,
+             plan.threads, types[c.type], ops[c.op], c.count, (unsigned)(uintptr_t)c.send % 16,
+             (unsigned)(uintptr_t)c.recv % 16, c.send == c.recv ? " in place" : "", c.data, lane,
+             captured ? " in a graph" : "");
     CUDA(fuzz_prepare(&c, r->stream[lane]));
     if (draw(&r->own, 12) == 0)
         CUDA(fuzz_stall(draw(&r->own, 40), r->stream[lane]));
     AR(symtuner_ar_all_reduce(c.send, c.recv, c.count, (ncclDataType_t)c.type, (ncclRedOp_t)c.op,
-                              r->handle[g], r->stream[lane]), r->handle[g]);
+                              r->handle[g], r->stream[lane]),
+       r->handle[g]);
     CUDA(fuzz_verify(&c, r->stream[lane]));
 }
 
-/* ---- graphs ---------------------------------------------------------------------------------------- */
+/* ---- graphs ---------------------------------------------------------------------------------- */
 
 /* All work of the first group so far comes before what follows on lane ${to}. */
 static void gather_lanes(struct rank *r, int to)
@@ -276,7 +278,7 @@ static void spread_lane(struct rank *r, int from)
 static void capture(struct rank *r, int slot)
 {
     cudaGraph_t graph;
-    int         calls = 1 + (int)draw(&r->common, 7);
+    int calls = 1 + (int)draw(&r->common, 7);
 
     if (r->graph[slot] != NULL) {
         CUDA(cudaStreamSynchronize(r->stream[0]));
@@ -302,7 +304,7 @@ static void replay(struct rank *r, int slot)
     r->issued += (long)times * r->graph_calls[slot];
 }
 
-/* ---- checking -------------------------------------------------------------------------------------- */
+/* ---- checking -------------------------------------------------------------------------------- */
 
 static void look_at_lane(struct rank *r, int l)
 {
@@ -313,7 +315,8 @@ static void look_at_lane(struct rank *r, int l)
         team_fail(team, "rank %d: %llu calls since the last look, room for %d", r->me,
                   counter - r->seen[l], FUZZ_RING);
     if (counter != r->seen[l]) {
-        CUDA(cudaMemcpy(r->record, r->lane[l]->record, sizeof r->lane[l]->record, cudaMemcpyDeviceToHost));
+        CUDA(cudaMemcpy(r->record, r->lane[l]->record, sizeof r->lane[l]->record,
+                        cudaMemcpyDeviceToHost));
         CUDA(cudaMemset(r->lane[l]->record, 0, sizeof r->lane[l]->record));
         CUDA(cudaStreamSynchronize(0));
     }
@@ -321,8 +324,8 @@ static void look_at_lane(struct rank *r, int l)
         const struct fuzz_record *p = &r->record[k % FUZZ_RING];
 
         if (p->wrong != 0)
-            team_fail(team, "WRONG: rank %d of %d, %u elements, e.g. %lld is %llx, not %llx: %s", r->me,
-                      option.ranks, p->wrong, (long long)p->first, p->got, p->want,
+            team_fail(team, "WRONG: rank %d of %d, %u elements, e.g. %lld is %llx, not %llx: %s",
+                      r->me, option.ranks, p->wrong, (long long)p->first, p->got, p->want,
                       r->note[p->tag % NOTES]);
         team->hash[r->me][l][k % FUZZ_RING] = p->hash;
     }
@@ -331,8 +334,8 @@ static void look_at_lane(struct rank *r, int l)
     team_meet(team);
     for (unsigned long long k = r->seen[l]; k < counter; k++)
         if (team->hash[r->me][l][k % FUZZ_RING] != team->hash[0][l][k % FUZZ_RING])
-            team_fail(team, "WRONG: ranks 0 and %d of %d got different bytes: %s", r->me, option.ranks,
-                      r->note[r->record[k % FUZZ_RING].tag % NOTES]);
+            team_fail(team, "WRONG: ranks 0 and %d of %d got different bytes: %s", r->me,
+                      option.ranks, r->note[r->record[k % FUZZ_RING].tag % NOTES]);
     r->seen[l] = counter;
     team_meet(team);
 }
@@ -349,7 +352,7 @@ static void look(struct rank *r, int groups)
         look_at_lane(r, l);
 }
 
-/* ---- phases ---------------------------------------------------------------------------------------- */
+/* ---- phases ---------------------------------------------------------------------------------- */
 
 static void run_phase(struct rank *r, const struct phase *phase)
 {
@@ -359,7 +362,7 @@ static void run_phase(struct rank *r, const struct phase *phase)
         make_group(r, g, phase->first_epoch);
     for (int step = 0; r->issued < end; step++) {
         unsigned what = draw(&r->common, 100), slot = draw(&r->common, GRAPHS);
-        int      lane = draw(&r->common, 4) ? 0 : (int)draw(&r->common, LANES - 1);
+        int lane = draw(&r->common, 4) ? 0 : (int)draw(&r->common, LANES - 1);
 
         if (draw(&r->own, 150) == 0)
             CUDA(fuzz_occupy(1 + (int)draw(&r->own, 100), draw(&r->own, 200), r->aside));
@@ -395,7 +398,7 @@ static void body(int me)
     r->me = me;
     r->common = option.seed * 0x9e3779b97f4a7c15ull | 1;
     r->own = r->common ^ (unsigned long long)(me + 1) << 32;
-    CUDA(cudaSetDevice(me));
+    CUDA(cudaSetDevice(me % option.gpus));
     for (int g = 0; g < 2 && !option.local; g++) {
         if (me == 0)
             NCCL(ncclGetUniqueId(&team->id[g]));
@@ -428,58 +431,18 @@ static void body(int me)
     team_meet(team);
 }
 
-/* ---- options --------------------------------------------------------------------------------------- */
-
-static int parse(int argc, char **argv)
-{
-    for (int i = 1; i < argc; i += 2) {
-        const char *o = argv[i], *v = i + 1 < argc ? argv[i + 1] : NULL;
-
-        if (v == NULL)
-            return 0;
-        if (strcmp(o, "--ranks") == 0)
-            option.ranks = atoi(v);
-        else if (strcmp(o, "--mode") == 0)
-            option.mode = v;
-        else if (strcmp(o, "--calls") == 0)
-            option.calls = atol(v);
-        else if (strcmp(o, "--seed") == 0)
-            option.seed = (unsigned)atol(v);
-        else if (strcmp(o, "--kernel") == 0)
-            option.kernel = v;
-        else if (strcmp(o, "--host") == 0)
-            option.host = atoi(v);
-        else if (strcmp(o, "--most") == 0)
-            option.most = strtoull(v, NULL, 10);
-        else if (strcmp(o, "--timeout") == 0)
-            option.timeout = atoi(v);
-        else if (strcmp(o, "--limit") == 0)
-            option.limit = atoi(v);
-        else if (strcmp(o, "--say") == 0)
-            option.say = atoi(v);
-        else
-            return 0;
-    }
-    option.local = strcmp(option.mode, "local") == 0;
-    option.apart = strcmp(option.mode, "procs") == 0;
-    return (option.local || option.apart || strcmp(option.mode, "threads") == 0) && option.ranks >= 2 &&
-           option.ranks <= MOST_RANKS && option.calls > 0 && option.most > 0;
-}
-
 int main(int argc, char **argv)
 {
     struct timespec start, end;
-    int             gpus, bad;
+    int gpus, bad;
 
-    if (!parse(argc, argv)) {
-        fprintf(stderr, "ar_fuzz: unknown or incomplete option; see the head of test/gpu/ar_fuzz.c\n");
+    if (!fuzz_options_read(argc, argv))
         return 2;
-    }
     setenv("NCCL_NVLS_ENABLE", "0", 1); /* no multicast, ever */
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     gpus = team_gpus();
-    if (gpus < option.ranks) {
-        printf("ar_fuzz: skipped: needs %d GPUs, %d here\n", option.ranks, gpus);
+    if (gpus < option.gpus) {
+        printf("ar_fuzz: skipped: needs %d GPUs, %d here\n", option.gpus, gpus);
         return 77;
     }
     team = team_make(option.ranks, option.apart);
@@ -488,8 +451,9 @@ int main(int argc, char **argv)
     clock_gettime(CLOCK_MONOTONIC, &start);
     bad = team_run(team, body, option.limit);
     clock_gettime(CLOCK_MONOTONIC, &end);
-    printf("ar_fuzz: %d ranks, %s%s, seed %u: %llu calls right%s, %.1f s\n", option.ranks, option.mode,
-           option.host ? ", host memory" : "", option.seed, team->verified, bad ? ", then WRONG" : "",
+    printf("ar_fuzz: %d ranks on %d GPUs, %s%s, seed %u: %llu calls right%s, %.1f s\n",
+           option.ranks, option.gpus, option.mode, option.host ? ", host memory" : "", option.seed,
+           team->verified, bad ? ", then WRONG" : "",
            (double)(end.tv_sec - start.tv_sec) + (double)(end.tv_nsec - start.tv_nsec) / 1e9);
     return bad;
 }

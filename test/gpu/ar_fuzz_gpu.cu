@@ -72,7 +72,8 @@ static __device__ double whole(const fuzz_call &c, int rank, unsigned h)
     h = mix(h + (unsigned)rank * 0x9e3779b9u);
     if (c.op == PROD)
         return (is_signed && (h & 2) ? -1 : 1) * (1 + (int)(h & 1));
-    return is_signed ? (int)(h % (unsigned)(2 * limit + 1)) - limit : (int)(h % (unsigned)(limit + 1));
+    return is_signed ? (int)(h % (unsigned)(2 * limit + 1)) - limit
+                     : (int)(h % (unsigned)(limit + 1));
 }
 
 /* Bits of this rank's element; ${h} depends on the position and the call. */
@@ -88,8 +89,9 @@ static __device__ unsigned long long input(const fuzz_call &c, int rank, unsigne
     }
     unsigned r = mix(h + (unsigned)rank * 0x9e3779b9u + 1);
 
-    return low(encode(c.type, ((int)(r & 0xffffff) - 0x800000) / 8388608.0 *
-                                  (double)(1 << (r >> 24 & 7))), c.bytes);
+    return low(
+        encode(c.type, ((int)(r & 0xffffff) - 0x800000) / 8388608.0 * (double)(1 << (r >> 24 & 7))),
+        c.bytes);
 }
 
 /* 1 when ${got} is right. */
@@ -104,7 +106,10 @@ static __device__ int right(const fuzz_call &c, unsigned h, unsigned long long g
         for (int r = 1; r < c.ranks; r++) {
             double v = whole(c, r, h);
 
-            acc = c.op == PROD ? acc * v : c.op == MAX ? fmax(acc, v) : c.op == MIN ? fmin(acc, v) : acc + v;
+            acc = c.op == PROD  ? acc * v
+                  : c.op == MAX ? fmax(acc, v)
+                  : c.op == MIN ? fmin(acc, v)
+                                : acc + v;
         }
         if (c.op == AVG)
             acc = c.type <= U64 ? (double)((long long)acc / c.ranks) : acc / c.ranks;
@@ -132,8 +137,9 @@ static __device__ int right(const fuzz_call &c, unsigned h, unsigned long long g
     double ulp = c.type == F16 ? 1.0 / 2048 : c.type == BF16 ? 1.0 / 256 : 0;
     double step = c.type == F64 ? 2.3e-16 : 1.2e-7;
     double exact = c.op == MAX ? most : c.op == MIN ? least : c.op == AVG ? sum / c.ranks : sum;
-    double room = c.op == MAX || c.op == MIN ? 0 : ulp * fabs(exact) + step * c.ranks * size +
-                                                       (c.type == F16 ? 6e-8 : 0);
+    double room = c.op == MAX || c.op == MIN
+                      ? 0
+                      : ulp * fabs(exact) + step * c.ranks * size + (c.type == F16 ? 6e-8 : 0);
 
     *want = encode(c.type, exact);
     return fabs(decode(c.type, got) - exact) <= room;
@@ -141,7 +147,8 @@ static __device__ int right(const fuzz_call &c, unsigned h, unsigned long long g
 
 static __device__ unsigned seed_of(const fuzz_call &c, unsigned long long counter)
 {
-    return mix((unsigned)counter * 0x85ebca6bu + c.lane->lane * 0xc2b2ae35u + (unsigned)(counter >> 32));
+    return mix((unsigned)counter * 0x85ebca6bu + c.lane->lane * 0xc2b2ae35u +
+               (unsigned)(counter >> 32));
 }
 
 static __device__ unsigned place(unsigned seed, size_t i)
@@ -171,7 +178,8 @@ static __device__ unsigned long long get(const char *p, int bytes, size_t i)
 
 static __global__ void prepare(const __grid_constant__ fuzz_call c)
 {
-    size_t   at = blockIdx.x * (size_t)blockDim.x + threadIdx.x, step = gridDim.x * (size_t)blockDim.x;
+    size_t at = blockIdx.x * (size_t)blockDim.x + threadIdx.x,
+           step = gridDim.x * (size_t)blockDim.x;
     unsigned seed = seed_of(c, c.lane->counter);
 
     for (size_t i = at; i < c.count; i += step)
@@ -187,11 +195,11 @@ static __global__ void prepare(const __grid_constant__ fuzz_call c)
 
 static __global__ void verify(const __grid_constant__ fuzz_call c)
 {
-    size_t             at = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
-    size_t             step = gridDim.x * (size_t)blockDim.x;
+    size_t at = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
+    size_t step = gridDim.x * (size_t)blockDim.x;
     unsigned long long counter = *(volatile unsigned long long *)&c.lane->counter, hash = 0;
-    fuzz_record       *record = &c.lane->record[counter % FUZZ_RING];
-    unsigned           seed = seed_of(c, counter), wrong = 0;
+    fuzz_record *record = &c.lane->record[counter % FUZZ_RING];
+    unsigned seed = seed_of(c, counter), wrong = 0;
 
     if (c.send != c.recv)
         for (size_t i = at; i < c.count; i += step)
@@ -275,7 +283,7 @@ extern "C" int fuzz_occupy(int blocks, unsigned us, void *stream)
 extern "C" int fuzz_load(void)
 {
     struct cudaFuncAttributes a;
-    cudaError_t               e = cudaFuncGetAttributes(&a, prepare);
+    cudaError_t e = cudaFuncGetAttributes(&a, prepare);
 
     if (e == cudaSuccess)
         e = cudaFuncGetAttributes(&a, verify);

@@ -20,7 +20,8 @@ static void (*body_of_all)(int rank);
 
 struct team *team_make(int ranks, int apart)
 {
-    struct team *t = mmap(NULL, sizeof *t, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct team *t =
+        mmap(NULL, sizeof *t, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
     if (t == MAP_FAILED)
         return NULL;
@@ -46,7 +47,7 @@ void team_meet(struct team *t)
 
 void team_fail(struct team *t, const char *format, ...)
 {
-    char    text[1024];
+    char text[1024];
     va_list args;
 
     va_start(args, format);
@@ -76,8 +77,8 @@ static void run_here(struct team *t)
 
 int team_run(struct team *t, void (*body)(int rank), int seconds)
 {
-    pid_t  child[MOST_RANKS];
-    int    n = t->apart ? t->ranks : 1, left = n, bad = 0;
+    pid_t child[MOST_RANKS];
+    int n = t->apart ? t->ranks : 1, left = n, bad = 0;
     time_t end = time(NULL) + seconds;
 
     fflush(stdout);
@@ -124,7 +125,7 @@ int team_run(struct team *t, void (*body)(int rank), int seconds)
 int team_gpus(void)
 {
     pid_t child = fork();
-    int   status = 0, gpus = 0;
+    int status = 0, gpus = 0;
 
     if (child == 0)
         _exit(cudaGetDeviceCount(&gpus) == cudaSuccess ? gpus : 0);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ar_fuzz_team.h - the ranks of one test, threads or processes alike: start, meet, fail together. */
+/* ar_fuzz_team.h - the ranks of one test, threads or processes alike: start, meet, fail together.
+ */
 #ifndef AR_FUZZ_TEAM_H_
 #define AR_FUZZ_TEAM_H_
 
@@ -11,8 +12,8 @@
 enum { MOST_RANKS = 16, LANES = 4 };
 
 struct team {
-    int          ranks, apart; /* apart: one process per rank */
-    atomic_uint  arrived, round, failed;
+    int ranks, apart; /* apart: one process per rank */
+    atomic_uint arrived, round, failed;
     ncclUniqueId id[2];
     /* what every rank has found since the last meeting */
     unsigned long long hash[MOST_RANKS][LANES][FUZZ_RING];
@@ -26,9 +27,11 @@ struct team *team_make(int ranks, int apart);
 void team_meet(struct team *t);
 
 /* Say what is wrong and end everybody. */
-void team_fail(struct team *t, const char *format, ...) __attribute__((format(printf, 2, 3), noreturn));
+void team_fail(struct team *t, const char *format, ...)
+    __attribute__((format(printf, 2, 3), noreturn));
 
-/* Run ${body}(rank) on all ranks; the caller must not have used CUDA. 0: all well, 1: not, or not within
+/* Run ${body}(rank) on all ranks; the caller must not have used CUDA. 0: all well, 1: not, or not
+ * within
  * ${seconds}. */
 int team_run(struct team *t, void (*body)(int rank), int seconds);
 

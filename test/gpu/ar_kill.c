@@ -4,11 +4,12 @@
  *
  *   ar_kill [--times 4] [--ranks 2] [--seed N]
  *
- * Times over: one process per GPU, a group made from an ncclComm_t with a time limit of TIMEOUT ms, calls
- * without end; then one process is killed with signal 9 at a random moment. Every other rank must see an
- * error within BOUND ms of the kill, refuse the next call, and destroy its handle within BOUND ms. Groups
- * on different GPUs run side by side. Then, once each in one process: a rank that never calls, a rank that
- * is aborted in the middle. Exit 0: all in time, 1: not, 77: cannot run here.
+ * Times over: one process per GPU, a group made from an ncclComm_t with a time limit of TIMEOUT ms,
+ * calls without end; then one process is killed with signal 9 at a random moment. Every other rank
+ * must see an error within BOUND ms of the kill, refuse the next call, and destroy its handle
+ * within BOUND ms. Groups on different GPUs run side by side. Then, once each in one process: a
+ * rank that never calls, a rank that is aborted in the middle. Exit 0: all in time, 1: not, 77:
+ * cannot run here.
  */
 #include <cuda_runtime.h>
 #include <nccl.h>
@@ -29,12 +30,12 @@ enum { MOST_RANKS = 16, MOST_GROUPS = 4, TIMEOUT = 300, BOUND = TIMEOUT + 1000, 
 
 struct group {
     ncclUniqueId id;
-    atomic_int   has_id, running;
+    atomic_int has_id, running;
     atomic_llong error_ms[MOST_RANKS], destroyed_ms[MOST_RANKS]; /* 0: not yet */
-    atomic_int   refused[MOST_RANKS], failed[MOST_RANKS];
+    atomic_int refused[MOST_RANKS], failed[MOST_RANKS];
 };
 
-static int      ranks = 2, times = 4;
+static int ranks = 2, times = 4;
 static unsigned seed = 1;
 
 static long long now_ms(void)
@@ -63,13 +64,13 @@ static unsigned draw(unsigned below)
 /* One rank: calls until something is wrong, then what a program would do. */
 static void live(struct group *g, int me, int gpu, unsigned start)
 {
-    struct symtuner_ar_config config = {.size = sizeof config, .timeout_ms = TIMEOUT,
-                                        .bulk_bytes = (size_t)16 << 20};
-    symtuner_ar              *h = NULL;
-    ncclComm_t                comm;
-    cudaStream_t              stream;
-    char                     *send, *recv;
-    void                     *window[2] = {NULL, NULL};
+    struct symtuner_ar_config config = {
+        .size = sizeof config, .timeout_ms = TIMEOUT, .bulk_bytes = (size_t)16 << 20};
+    symtuner_ar *h = NULL;
+    ncclComm_t comm;
+    cudaStream_t stream;
+    char *send, *recv;
+    void *window[2] = {NULL, NULL};
 
     seed = start;
     MUST(cudaSetDevice(gpu), cudaSuccess);
@@ -94,8 +95,8 @@ static void live(struct group *g, int me, int gpu, unsigned start)
         int mapped = (int)draw(2);
 
         if (symtuner_ar_all_reduce(mapped ? window[0] : send, mapped ? window[1] : recv,
-                                   1 + draw((unsigned)(draw(4) ? 40000 : BYTES) / 4 - 1), ncclFloat32,
-                                   ncclSum, h, stream) != ncclSuccess)
+                                   1 + draw((unsigned)(draw(4) ? 40000 : BYTES) / 4 - 1),
+                                   ncclFloat32, ncclSum, h, stream) != ncclSuccess)
             break;
         if (i % 16 == 15 && cudaStreamSynchronize(stream) != cudaSuccess)
             break;
@@ -113,7 +114,7 @@ static void live(struct group *g, int me, int gpu, unsigned start)
 static int one_kill(struct group *g, const pid_t *pid, int victim, long long *worst)
 {
     long long killed, begin = now_ms();
-    int       good = 1, left = ranks;
+    int good = 1, left = ranks;
 
     while (atomic_load(&g->running) < ranks && now_ms() - begin < START)
         usleep(500);
@@ -127,22 +128,24 @@ static int one_kill(struct group *g, const pid_t *pid, int victim, long long *wo
     while (left > 0 && now_ms() - killed < 2 * BOUND + 5000) {
         left = 0;
         for (int r = 0; r < ranks; r++)
-            left += r != victim && atomic_load(&g->destroyed_ms[r]) == 0 && !atomic_load(&g->failed[r]);
+            left +=
+                r != victim && atomic_load(&g->destroyed_ms[r]) == 0 && !atomic_load(&g->failed[r]);
         usleep(500);
     }
     for (int r = 0; r < ranks; r++) {
         long long error = atomic_load(&g->error_ms[r]), end = atomic_load(&g->destroyed_ms[r]);
 
         if (r != victim) {
-            const char *why = error == 0                    ? "no error"
-                              : error - killed > BOUND      ? "the error came late"
+            const char *why = error == 0                     ? "no error"
+                              : error - killed > BOUND       ? "the error came late"
                               : !atomic_load(&g->refused[r]) ? "the handle took another call"
-                              : end == 0                    ? "destroy did not return"
-                              : end - error > BOUND         ? "destroy was slow"
-                                                            : NULL;
+                              : end == 0                     ? "destroy did not return"
+                              : end - error > BOUND          ? "destroy was slow"
+                                                             : NULL;
 
             if (why != NULL) {
-                printf("rank %d after the death of rank %d: %s (error after %lld ms, destroyed after %lld)\n",
+                printf("rank %d after the death of rank %d: %s (error after %lld ms, destroyed "
+                       "after %lld)\n",
                        r, victim, why, error ? error - killed : -1, end ? end - error : -1);
                 good = 0;
             }
@@ -157,8 +160,9 @@ static int one_kill(struct group *g, const pid_t *pid, int victim, long long *wo
 
 static struct group *start_group(int first_gpu, pid_t *pid)
 {
-    struct group *g = mmap(NULL, sizeof *g, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    unsigned      start = seed;
+    struct group *g =
+        mmap(NULL, sizeof *g, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    unsigned start = seed;
 
     fflush(stdout);
     for (int r = 0; r < ranks; r++) {
@@ -169,19 +173,19 @@ static struct group *start_group(int first_gpu, pid_t *pid)
     return g;
 }
 
-/* ---- in one process -------------------------------------------------------------------------------- */
+/* ---- in one process -------------------------------------------------------------------------- */
 
 struct pair {
     symtuner_ar *handle[2];
     cudaStream_t stream[2];
-    float       *buffer[2];
+    float *buffer[2];
 };
 
 static int call(struct pair *p, int r)
 {
     cudaSetDevice(r);
-    return symtuner_ar_all_reduce(p->buffer[r], p->buffer[r], 1000, ncclFloat32, ncclSum, p->handle[r],
-                                  p->stream[r]) == ncclSuccess;
+    return symtuner_ar_all_reduce(p->buffer[r], p->buffer[r], 1000, ncclFloat32, ncclSum,
+                                  p->handle[r], p->stream[r]) == ncclSuccess;
 }
 
 /* Milliseconds until rank ${r} has an error; -1: none within twice the bound. */
@@ -201,9 +205,9 @@ static long long error_after(struct pair *p, int r)
 static int silent_peer(int aborted)
 {
     struct symtuner_ar_config config = {.size = sizeof config, .timeout_ms = TIMEOUT};
-    struct pair               p;
-    int                       devices[2] = {0, 1}, good;
-    long long                 after, begin, other = 0;
+    struct pair p;
+    int devices[2] = {0, 1}, good;
+    long long after, begin, other = 0;
 
     if (symtuner_ar_create_local(p.handle, devices, 2, &config) != ncclSuccess) {
         printf("create: %s\n", symtuner_ar_error(NULL));
@@ -244,13 +248,14 @@ static int silent_peer(int aborted)
         good = 0;
     }
     printf("%s: error on the other rank after %lld ms, time limit %d: %s\n",
-           aborted ? "a rank aborted" : "a rank that never calls", after, TIMEOUT, good ? "right" : "WRONG");
+           aborted ? "a rank aborted" : "a rank that never calls", after, TIMEOUT,
+           good ? "right" : "WRONG");
     return good;
 }
 
 static int in_child(int (*body)(int), int argument)
 {
-    int   status;
+    int status;
     pid_t child;
 
     fflush(stdout);
@@ -266,17 +271,19 @@ static int in_child(int (*body)(int), int argument)
 
 static int gpus_here(void)
 {
-    int   status, gpus = 0;
+    int status, gpus = 0;
     pid_t child = fork();
 
     if (child == 0)
         _exit(cudaGetDeviceCount(&gpus) == cudaSuccess ? gpus : 0);
-    return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+    return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status)
+               ? WEXITSTATUS(status)
+               : 0;
 }
 
 int main(int argc, char **argv)
 {
-    int       gpus, right = 0, done = 0, good = 1;
+    int gpus, right = 0, done = 0, good = 1;
     long long worst = 0;
 
     for (int i = 1; i + 1 < argc; i += 2) {
@@ -290,7 +297,8 @@ int main(int argc, char **argv)
             argc = 0;
     }
     if (argc % 2 == 0 || ranks < 2 || ranks > MOST_RANKS) {
-        fprintf(stderr, "ar_kill: unknown or incomplete option; see the head of test/gpu/ar_kill.c\n");
+        fprintf(stderr,
+                "ar_kill: unknown or incomplete option; see the head of test/gpu/ar_kill.c\n");
         return 2;
     }
     setenv("NCCL_NVLS_ENABLE", "0", 1); /* no multicast, ever */
@@ -301,8 +309,8 @@ int main(int argc, char **argv)
     }
     while (done < times) {
         struct group *g[MOST_GROUPS];
-        pid_t         pid[MOST_GROUPS][MOST_RANKS];
-        int           side = 0;
+        pid_t pid[MOST_GROUPS][MOST_RANKS];
+        int side = 0;
 
         for (; side < MOST_GROUPS && (side + 1) * ranks <= gpus && done + side < times; side++)
             g[side] = start_group(side * ranks, pid[side]);
@@ -312,7 +320,8 @@ int main(int argc, char **argv)
         }
         done += side;
     }
-    printf("ar_kill: %d of %d killed peers of %d ranks: error, refusal and destroy in time; slowest error "
+    printf("ar_kill: %d of %d killed peers of %d ranks: error, refusal and destroy in time; "
+           "slowest error "
            "%lld ms after the kill, time limit %d ms\n",
            right, times, ranks, worst, TIMEOUT);
     good &= in_child(silent_peer, 0);

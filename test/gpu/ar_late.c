@@ -4,10 +4,10 @@
  *
  *   ar_late [--ranks 2]
  *
- * Waiting must not slow down the waiting GPU, or the other rank waits in turn and the group never gets
- * back to its speed. For several sizes and delays: rank 0's first call is issued late, then CALLS more on
- * all ranks; the second half of them may take at most twice as long as without a delay.
- * Exit 0: so it is, 1: not, 77: cannot run here.
+ * Waiting must not slow down the waiting GPU, or the other rank waits in turn and the group never
+ * gets back to its speed. For several sizes and delays: rank 0's first call is issued late, then
+ * CALLS more on all ranks; the second half of them may take at most twice as long as without a
+ * delay. Exit 0: so it is, 1: not, 77: cannot run here.
  */
 #include <cuda_runtime.h>
 #include <stdio.h>
@@ -28,17 +28,18 @@ enum { CALLS = 200, MOST_RANKS = 16 };
         }                                                                                          \
     } while (0)
 
-static int          ranks = 2;
+static int ranks = 2;
 static symtuner_ar *handle[MOST_RANKS];
 static cudaStream_t stream[MOST_RANKS];
-static cudaEvent_t  mark[MOST_RANKS][2];
-static void        *buffer[MOST_RANKS];
+static cudaEvent_t mark[MOST_RANKS][2];
+static void *buffer[MOST_RANKS];
 
 static void call(int r, size_t bytes)
 {
     MUST(cudaSetDevice(r), cudaSuccess);
     MUST(symtuner_ar_all_reduce(buffer[r], buffer[r], bytes / 2, ncclBfloat16, ncclSum, handle[r],
-                                stream[r]), ncclSuccess);
+                                stream[r]),
+         ncclSuccess);
 }
 
 /* Microseconds per call of the second half, slowest rank. */
@@ -74,10 +75,10 @@ static double steady(size_t bytes, unsigned delay_us)
 
 int main(int argc, char **argv)
 {
-    static const size_t   sizes[] = {(size_t)64 << 10, (size_t)2 << 20, (size_t)8 << 20, BYTES};
+    static const size_t sizes[] = {(size_t)64 << 10, (size_t)2 << 20, (size_t)8 << 20, BYTES};
     static const unsigned delays[] = {100, 200, 500, 2000, 20000};
     struct symtuner_ar_config config = {.size = sizeof config, .timeout_ms = 5000};
-    int                   devices[MOST_RANKS], gpus = 0, bad = 0;
+    int devices[MOST_RANKS], gpus = 0, bad = 0;
 
     if (argc == 3 && strcmp(argv[1], "--ranks") == 0)
         ranks = atoi(argv[2]);
@@ -125,6 +126,7 @@ int main(int argc, char **argv)
         printf("\n");
     }
     symtuner_ar_destroy(handle, ranks);
-    printf("ar_late: %d ranks: %s\n", ranks, bad ? "a late start slows down what follows" : "right");
+    printf("ar_late: %d ranks: %s\n", ranks,
+           bad ? "a late start slows down what follows" : "right");
     return bad;
 }

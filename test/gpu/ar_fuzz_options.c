@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ar_fuzz_options.c - read the command line of ar_fuzz. */
+#include "ar_fuzz_options.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ar_fuzz_team.h"
+
+struct fuzz_options option = {.ranks = 2,
+                              .calls = 100000,
+                              .timeout = 10000,
+                              .limit = 280,
+                              .seed = 1,
+                              .most = (size_t)64 << 20,
+                              .mode = "threads"};
+
+static int wrong(const char *word, const char *why)
+{
+    fprintf(stderr, "ar_fuzz: %s %s; see the head of test/gpu/ar_fuzz.c\n", word, why);
+    return 0;
+}
+
+/* A whole number in ${low} .. ${high}. */
+static int number(const char *text, long long low, long long high, long long *value)
+{
+    char *end;
+
+    *value = strtoll(text, &end, 10);
+    return *text != 0 && *end == 0 && *value >= low && *value <= high;
+}
+
+int fuzz_options_read(int argc, char **argv)
+{
+    const struct {
+        const char *name;
+        int *number;
+        long long low, high;
+    } numbers[] = {
+        {"--ranks", &option.ranks, 2, MOST_RANKS},
+        {"--gpus", &option.gpus, 1, MOST_RANKS},
+        {"--host", &option.host, 0, 1},
+        {"--timeout", &option.timeout, 1, 600000},
+        {"--limit", &option.limit, 1, 86400},
+        {"--say", &option.say, 0, 1},
+    };
+    size_t known = sizeof numbers / sizeof numbers[0];
+
+    for (int i = 1; i < argc; i += 2) {
+        const char *o = argv[i], *v = i + 1 < argc ? argv[i + 1] : NULL;
+        long long value;
+        size_t k = 0;
+
+        if (v == NULL)
+            return wrong(o, "lacks a value");
+        while (k < known && strcmp(o, numbers[k].name) != 0)
+            k++;
+        if (k < known) {
+            if (!number(v, numbers[k].low, numbers[k].high, &value))
+                return wrong(v, "is out of range");
+            *numbers[k].number = (int)value;
+        } else if (strcmp(o, "--mode") == 0) {
+            option.mode = v;
+        } else if (strcmp(o, "--kernel") == 0) {
+            option.kernel = v;
+        } else if (strcmp(o, "--calls") == 0 && number(v, 1, 1ll << 40, &value)) {
+            option.calls = (long)value;
+        } else if (strcmp(o, "--seed") == 0 && number(v, 0, 1ll << 32, &value)) {
+            option.seed = (unsigned)value;
+        } else if (strcmp(o, "--most") == 0 && number(v, 1, 64 << 20, &value)) {
+            option.most = (size_t)value;
+        } else {
+            return wrong(o, "is unknown, or its value is out of range");
+        }
+    }
+    option.local = strcmp(option.mode, "local") == 0;
+    option.apart = strcmp(option.mode, "procs") == 0;
+    if (!option.local && !option.apart && strcmp(option.mode, "threads") != 0)
+        return wrong(option.mode, "is not local, threads or procs");
+    if (option.gpus == 0 || option.gpus > option.ranks)
+        option.gpus = option.ranks;
+    if (option.gpus < option.ranks && !option.local)
+        return wrong("--gpus", "below --ranks needs --mode local");
+    return 1;
+}
