@@ -46,12 +46,12 @@ def main():
             return "no one_shot is not for large messages"
         whole[:size].view(types[kind]).fill_(1)
         torch.cuda.synchronize()
-        dist.barrier()
+        dist.barrier(device_ids=[rank])
         answer = one(what, 0, size, kind)
         torch.cuda.synchronize()
         if not bool((answer[:1024] == ranks).all()) or not bool((answer[-1024:] == ranks).all()):
             return "no WRONG SUM"
-        dist.barrier()
+        dist.barrier(device_ids=[rank])
         whole.zero_()
         torch.cuda.synchronize()
         slots = max(1, (256 << 20) // size) if cold else 1
@@ -61,7 +61,7 @@ def main():
                 one(what, i % slots * size, size, kind)
         graphs[slot] = (graph, what, kind, cold, calls)
         torch.cuda.synchronize()
-        dist.barrier()
+        dist.barrier(device_ids=[rank])
         return "ok " + what
 
     def time_it(slot, launches, samples, warmup):

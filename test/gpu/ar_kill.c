@@ -253,6 +253,70 @@ static int silent_peer(int aborted)
     return good;
 }
 
+/*
+ * In a child. Two graphs of the same handles replayed at the same time, which the header forbids:
+ * an error or right bytes, in time; never wrong bytes.
+ */
+static int overlapping_graphs(int unused)
+{
+    enum { COUNT = 1 << 22 };
+    struct symtuner_ar_config config = {.size = sizeof config, .timeout_ms = TIMEOUT};
+    symtuner_ar *h[2];
+    cudaStream_t stream[2][2];
+    cudaGraphExec_t graph[2][2];
+    float *buffer[2][2], *host = malloc(COUNT * sizeof *host);
+    int devices[2] = {0, 1}, good = 1, error = 0, wrong = 0;
+    long long begin;
+
+    (void)unused;
+    if (symtuner_ar_create_local(h, devices, 2, &config) != ncclSuccess)
+        return 0;
+    for (int i = 0; i < COUNT; i++)
+        host[i] = 1;
+    for (int r = 0; r < 2; r++) {
+        cudaSetDevice(r);
+        for (int k = 0; k < 2; k++) {
+            cudaGraph_t made;
+
+            cudaStreamCreateWithFlags(&stream[r][k], cudaStreamNonBlocking);
+            cudaMalloc((void **)&buffer[r][k], COUNT * sizeof *host);
+            cudaMemcpy(buffer[r][k], host, COUNT * sizeof *host, cudaMemcpyHostToDevice);
+            symtuner_ar_force(h[r], "one_ll8", 16, 128); /* slow and small: both fit the GPU */
+            cudaStreamBeginCapture(stream[r][k], cudaStreamCaptureModeThreadLocal);
+            good &= symtuner_ar_all_reduce(buffer[r][k], buffer[r][k], COUNT, ncclFloat32, ncclSum,
+                                           h[r], stream[r][k]) == ncclSuccess;
+            cudaStreamEndCapture(stream[r][k], &made);
+            good &= cudaGraphInstantiate(&graph[r][k], made, 0) == cudaSuccess;
+        }
+        cudaDeviceSynchronize();
+    }
+    begin = now_ms();
+    for (int k = 0; k < 2 && good; k++)
+        for (int r = 0; r < 2; r++) {
+            cudaSetDevice(r);
+            cudaGraphLaunch(graph[r][k], stream[r][k]);
+        }
+    for (int r = 0; r < 2; r++) {
+        cudaSetDevice(r);
+        good &= cudaDeviceSynchronize() == cudaSuccess;
+        error |= symtuner_ar_status(h[r]) != ncclSuccess;
+    }
+    good &= now_ms() - begin < 4 * BOUND;
+    for (int r = 0; r < 2 && !error; r++)
+        for (int k = 0; k < 2; k++) {
+            cudaMemcpy(host, buffer[r][k], COUNT * sizeof *host, cudaMemcpyDeviceToHost);
+            for (int i = 0; i < COUNT; i++)
+                wrong += host[i] != 2;
+        }
+    printf("two graphs of one handle at once: %s after %lld ms: %s\n",
+           error   ? symtuner_ar_error(h[0])
+           : wrong ? "WRONG bytes and no error"
+                   : "right bytes",
+           now_ms() - begin, good && !wrong ? "right" : "WRONG");
+    symtuner_ar_destroy(h, 2);
+    return good && !wrong;
+}
+
 static int in_child(int (*body)(int), int argument)
 {
     int status;
@@ -326,5 +390,6 @@ int main(int argc, char **argv)
            right, times, ranks, worst, TIMEOUT);
     good &= in_child(silent_peer, 0);
     good &= in_child(silent_peer, 1);
+    good &= in_child(overlapping_graphs, 0);
     return !(good && right == times);
 }
