@@ -115,7 +115,8 @@ static void decide_sym_ctas(void)
     if (process.rules && symtuner_rules_fit(process.rules, process.nccl, &process.machine,
                                             rules_error, sizeof rules_error) != SYMTUNER_OK) {
         process.rules_wrong = true;
-        process.rules = NULL; /* kept allocated: another thread may be reading it */
+        process.unfit = process.rules; /* not freed: another thread may be reading them */
+        process.rules = NULL;
     }
     process.rules_hash = symtuner_rules_hash(process.rules);
     process.sym_ctas_from = "NCCL";
@@ -139,9 +140,6 @@ static void set_release(int nccl)
 {
     process.nccl = nccl;
     process.era = st_era_of(nccl);
-    /* The per-call recipe needs NCCL_NO_CACHE (2.29.7+) and the env interface. */
-    process.percall = process.env_interface && process.options.percall[0] == '1' &&
-                      process.mode == ST_MODE_STEER && nccl >= 22907;
 }
 
 void st_process_env(int nccl)
@@ -149,6 +147,9 @@ void st_process_env(int nccl)
     st_process();
     process.env_interface = true;
     set_release(nccl);
+    /* The per-call recipe needs NCCL_NO_CACHE (2.29.7+) and this interface. */
+    process.percall = process.options.percall[0] == '1' && process.mode == ST_MODE_STEER &&
+                      nccl >= 22907;
 }
 
 const char *st_process_sym_ctas(void)

@@ -19,6 +19,7 @@ struct st_process {
     struct st_options options;
     enum st_mode mode;
     symtuner_rules *rules;      /* the user's, NULL when none or wrong          */
+    symtuner_rules *unfit;      /* the user's, when made for another machine    */
     bool rules_wrong;           /* pass-through; with SYMTUNER_STRICT, failure  */
     uint64_t rules_hash;        /* of what is in force                          */
     bool env_interface;         /* NCCL asks us for its variables               */

@@ -28,11 +28,13 @@ nccl_abi_result st_profiler_open(int abi, uint64_t comm_id, int nodes, int ranks
         return NCCL_ABI_SUCCESS;
     profiler->ranks = ranks;
     profiler->ledger = st_ledger_open(comm_id, ranks, nodes);
-    if (process->percall && process->rules) {
-        struct st_group group = {process->nccl, ranks, nodes, {"", 0, -1, -1}};
+    if (process->percall) {
+        st_process_sym_ctas(); /* whether the rules fit this machine is known after it */
+        if (process->rules) {
+            struct st_group group = {process->nccl, ranks, nodes, process->machine};
 
-        symtuner_machine_find(&group.machine);
-        profiler->index = st_index_build(process->rules, &group);
+            profiler->index = st_index_build(process->rules, &group);
+        }
     }
     *mask_out = NCCL_ABI_EV_COLL | (abi >= 5 ? NCCL_ABI_EV_COLL_API : 0) |
                 (abi >= 6 ? NCCL_ABI_EV_CE_COLL : 0);
