@@ -27,6 +27,10 @@ struct st_seat {
     st_handle      *handle;
     void           *comm;     /* our own NCCL communicator; NULL in local groups */
     pthread_mutex_t lock;     /* a handle belongs to one thread at a time */
+    int             lost;     /* 1 + a rank whose process is gone; 0: none */
+    int             left;     /* 1 + a rank that has closed the group; 0: none */
+    int             wake;     /* eventfd of its watch; 0: not watched */
+    void           *done;     /* CUDA event after the last call of a group across processes */
     uint64_t        calls, zero_copy; /* zero_copy: those that knew all ranks' buffers */
 };
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ffi_groups.h"
+#include "ffi_watch.h"
 #include "symtuner_ffi.h"
 
 typedef struct {
@@ -155,6 +156,36 @@ int symtuner_ffi_open_comm(const int64_t *ids, int ranks, int me, int ordinal, c
     return 0;
 }
 
+/* Our seat in a group across processes. */
+static struct st_seat *find_comm_seat(const int64_t *ids, int ranks)
+{
+    struct st_seat *seat;
+
+    for (int i = 0; (seat = st_seat_at(i)) != NULL; i++)
+        if (seat->comm != NULL && seat->ranks == ranks &&
+            memcmp(seat->ids, ids, sizeof *ids * (size_t)ranks) == 0)
+            return seat;
+    return NULL;
+}
+
+int symtuner_ffi_watch(const int64_t *ids, int ranks, const int *pids, char *why, size_t why_size)
+{
+    struct st_seat *seat = find_comm_seat(ids, ranks);
+
+    if (seat != NULL)
+        return st_watch(seat, pids, why, why_size);
+    snprintf(why, why_size, "no such group");
+    return -1;
+}
+
+void symtuner_ffi_left(const int64_t *ids, int ranks, int rank)
+{
+    struct st_seat *seat = find_comm_seat(ids, ranks);
+
+    if (seat != NULL)
+        st_watch_left(seat, rank);
+}
+
 /* ---- end ------------------------------------------------------------------------------------------- */
 
 void symtuner_ffi_abort(void)
@@ -166,17 +197,25 @@ void symtuner_ffi_abort(void)
         ar->abort(seat->handle);
 }
 
+/* A communicator with a dead rank cannot be destroyed, only aborted; its memory goes with the process. */
+static int close_comm(const struct st_ar *ar, struct st_seat *seat, char *why, size_t why_size)
+{
+    int lost = __atomic_load_n(&seat->lost, __ATOMIC_ACQUIRE), bad = 0;
+    int (*end)(void *);
+
+    if (!lost)
+        bad = ar->destroy(&seat->handle, 1);
+    *(void **)&end = nccl(lost ? "ncclCommAbort" : "ncclCommDestroy", why, why_size);
+    return end == NULL || end(seat->comm) != 0 || bad;
+}
+
 int symtuner_ffi_close(char *why, size_t why_size)
 {
     const struct st_ar *ar = st_ar_get();
     struct st_seat     *seat;
     int                 bad = 0, n;
-    int (*destroy)(void *);
 
-    if (ar == NULL)
-        return 0;
-    *(void **)&destroy = NULL;
-    for (int i = 0; (seat = st_seat_at(i)) != NULL; i += n) {
+    for (int i = 0; ar != NULL && (seat = st_seat_at(i)) != NULL; i += n) {
         st_handle *handles[ST_GROUP_RANKS];
 
         n = seat->comm != NULL ? 1 : seat->ranks; /* a local group's seats lie side by side */
@@ -184,12 +223,11 @@ int symtuner_ffi_close(char *why, size_t why_size)
             handles[r] = st_seat_at(i + r)->handle;
         if (ar->status(handles[0]) != 0)
             snprintf(why, why_size, "%s", ar->error(handles[0]));
-        bad |= ar->destroy(handles, n);
-        st_meet_free(seat->meet);
         if (seat->comm != NULL) {
-            *(void **)&destroy = nccl("ncclCommDestroy", why, why_size);
-            if (destroy != NULL)
-                bad |= destroy(seat->comm);
+            bad |= close_comm(ar, seat, why, why_size);
+        } else {
+            bad |= ar->destroy(handles, n);
+            st_meet_free(seat->meet);
         }
     }
     st_seats_clear();

@@ -8,6 +8,7 @@
 #include "ffi_frame.h"
 #include "ffi_groups.h"
 #include "ffi_reach.h"
+#include "ffi_watch.h"
 
 /* set before the handler is registered */
 static uint32_t traits;
@@ -119,8 +120,15 @@ static XLA_FFI_Error *execute(const struct job *j, const XLA_FFI_Api *api)
     struct st_seat     *seat = j->seat;
     struct st_site      site;
     char                why[512];
-    int  met = may_meet(j) && st_meet_find(seat->meet, j->run, seat->me, &j->offer, &site), result;
+    int  met = may_meet(j) && st_meet_find(seat->meet, j->run, seat->me, &j->offer, &site), result, lost, left;
 
+    lost = __atomic_load_n(&seat->lost, __ATOMIC_ACQUIRE);
+    left = __atomic_load_n(&seat->left, __ATOMIC_ACQUIRE);
+    if (lost != 0 || left != 0) {
+        snprintf(why, sizeof why, "rank %d of %d %s", (lost ? lost : left) - 1, seat->ranks,
+                 lost ? "is gone: its process has ended" : "has closed the group or raised an exception");
+        return fail(api, XLA_FFI_Error_Code_UNAVAILABLE, why);
+    }
     pthread_mutex_lock(&seat->lock);
     if (met)
         result = ar->all_reduce_at(site.sends, site.recvs, j->call.count, j->call.dtype, j->call.op,
@@ -129,6 +137,8 @@ static XLA_FFI_Error *execute(const struct job *j, const XLA_FFI_Api *api)
         result = ar->all_reduce(j->call.send, j->call.recv, j->call.count, j->call.dtype, j->call.op,
                                 seat->handle, j->stream);
     seat->calls += result == 0;
+    if (result == 0 && seat->comm != NULL && traits == 0)
+        st_watch_mark(seat, j->stream);
     seat->zero_copy += result == 0 && met;
     if (result != 0)
         snprintf(why, sizeof why, "rank %d of %d on GPU %d: %s", seat->me, seat->ranks, j->ordinal,

@@ -41,6 +41,16 @@ SYMTUNER_FFI_API int symtuner_ffi_open_comm(const int64_t *ids, int ranks, int m
                                             const void *unique_id, uint32_t timeout_ms, char *why,
                                             size_t why_size);
 
+/* Notice when the process of another rank of that group ends: ${pids}[i] is rank i's. */
+SYMTUNER_FFI_API int symtuner_ffi_watch(const int64_t *ids, int ranks, const int *pids, char *why,
+                                        size_t why_size);
+
+/* Wait until the calls of all groups across processes are done; -1 when ${limit_ms} is over before. */
+SYMTUNER_FFI_API int symtuner_ffi_settle(int limit_ms);
+
+/* Rank ${rank} of that group has said that it leaves. */
+SYMTUNER_FFI_API void symtuner_ffi_left(const int64_t *ids, int ranks, int rank);
+
 /* Destroy all groups. Waits for running calls, no longer than their time limit. */
 SYMTUNER_FFI_API int symtuner_ffi_close(char *why, size_t why_size);
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+import sys
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from . import _processes
 from ._library import SymtunerError, load
 
 MAX_RANKS = 16
+CLOSE_S = 20  # a process that ends waits no longer than this for the others
 # A kernel gives up on a silent peer after this. One process launches all of its devices together, so
 # only a dead one is silent for long; processes may be apart by a compilation.
 _TIMEOUT_MS = {"local": 20_000, "processes": 600_000}
@@ -40,7 +42,7 @@ def _open_one(devices: Sequence[Any]) -> None:
     if len({d.process_index for d in devices}) == 1:
         _open_local(devices)
     else:
-        _processes.open_across(devices)
+        _processes.open_across(devices, timeout_ms("processes"))
 
 
 def open_group(devices: Sequence[Any]) -> None:
@@ -78,9 +80,15 @@ def plan(count: int, nccl_dtype: int, nccl_op: int, seat: int = 0) -> str | None
 
 
 def close() -> None:
-    """Close all groups. Collective across processes; runs by itself at exit."""
+    """Close all groups. Collective across processes; runs by itself at exit. Bounded by CLOSE_S."""
     with _lock:
         mine = [k for k, bad in _open.items() if bad is None]
         _open.clear()
-        if mine:
-            load().call("close")
+        if not mine:
+            return
+        load().settle(CLOSE_S)  # a goodbye means: all my calls are done
+        _processes.say_goodbye()
+        try:
+            _processes.bounded(CLOSE_S, lambda: load().call("close"), "closing the groups")
+        except SymtunerError as e:
+            print(f"symtuner: {e}", file=sys.stderr)

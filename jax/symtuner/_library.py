@@ -68,6 +68,12 @@ class Library:
     def abort(self) -> None:
         self._c.symtuner_ffi_abort()
 
+    def settle(self, seconds: float) -> None:
+        self._c.symtuner_ffi_settle(ctypes.c_int(int(seconds * 1000)))
+
+    def left(self, ids: object, ranks: int, rank: int) -> None:
+        self._c.symtuner_ffi_left(ids, ctypes.c_int(ranks), ctypes.c_int(rank))
+
     def register(self) -> None:
         import jax
 

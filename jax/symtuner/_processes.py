@@ -1,19 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups across processes: one GPU each, a NCCL communicator of our own, no XLA collective.
+"""Groups across processes: one GPU each, an NCCL communicator of our own, no XLA collective.
 
 The unique id goes through the key-value store of JAX's coordinator, which is plain RPC: an XLA
-collective here could wait for a program that waits for us.
+collective here could wait for a program that waits for us. All ranks tell each other how each step
+went, so that all of them use the group or none does.
 """
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+import os
+import sys
+import threading
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ._library import SymtunerError, load
 
-_WAIT_MS = 120_000
+WAIT_S = 120  # for the slowest rank to lower the same program
 _opened: dict[tuple[int, ...], int] = {}
+_talks: list["_Talk"] = []
 
 
 def _client() -> Any:
@@ -25,50 +30,108 @@ def _client() -> Any:
     return client
 
 
-def _agree(client: Any, key: str, me: int, ranks: int, mine: str) -> list[str]:
-    """Everybody's word on every rank."""
-    client.key_value_set(f"{key}/{me}", mine)
-    return [client.blocking_key_value_get(f"{key}/{r}", _WAIT_MS) for r in range(ranks)]
+class _Talk:
+    """What the ranks of one group tell each other, step by step."""
+
+    def __init__(self, key: str, me: int, ranks: int) -> None:
+        self.client, self.key, self.me, self.ranks = _client(), key, me, ranks
+
+    def share(self, step: str, action: Callable[[], str]) -> list[str]:
+        """Everybody's result of ``action``; an error of one is an error of all."""
+        try:
+            mine = "+" + action()
+        except SymtunerError as e:
+            mine = "-" + str(e)
+        words = []
+        try:
+            self.client.key_value_set(f"{self.key}/{step}/{self.me}", mine)
+            for r in range(self.ranks):
+                words.append(self.client.blocking_key_value_get(f"{self.key}/{step}/{r}", WAIT_S * 1000))
+        except Exception as e:  # jaxlib's own error type differs between releases
+            raise SymtunerError(f"rank {len(words)} did not answer within {WAIT_S} s: {e}") from None
+        for rank, word in enumerate(words):
+            if word.startswith("-"):
+                raise SymtunerError(f"rank {rank}: {word[1:]}")
+        return [word[1:] for word in words]
 
 
-def open_across(devices: Sequence[Any]) -> None:
+def say_goodbye() -> None:
+    """Tell the other ranks that this process makes no more calls, so that none waits for it."""
+    for talk in _talks:
+        try:
+            talk.client.key_value_set(f"{talk.key}/left", str(talk.me), allow_overwrite=True)
+        except Exception:  # the coordinator may be gone already; then the processes' ends are noticed
+            pass
+    _talks.clear()
+
+
+def _listen(talk: _Talk, ids: Any) -> None:
+    """Wait until a rank of the group says goodbye."""
+    try:
+        rank = int(talk.client.blocking_key_value_get(f"{talk.key}/left", 10 ** 9))
+        if rank != talk.me:
+            load().left(ids, talk.ranks, rank)
+    except Exception:  # the coordinator is gone
+        pass
+
+
+def bounded(seconds: float, action: Callable[[], None], what: str) -> None:
+    """Run ``action``, but do not wait for it longer than that: NCCL has no time limit of its own."""
+    problem: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            action()
+        except BaseException as e:
+            problem.append(e)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        raise SymtunerError(f"{what} did not end within {seconds:g} s")
+    if problem:
+        raise problem[0]
+
+
+def _facts(me: int) -> str:
+    """Rank 0's unique id, and where this process can be watched: pid and its name space."""
+    unique = ""
+    if me == 0:
+        raw = ctypes.create_string_buffer(128)
+        load().call("unique_id", raw)
+        unique = raw.raw.hex()
+    return f"{unique} {os.getpid()} {os.stat('/proc/self/ns/pid').st_ino}"
+
+
+def open_across(devices: Sequence[Any], timeout_ms: int) -> None:
     import jax
 
     mine = [i for i, d in enumerate(devices) if d.process_index == jax.process_index()]
     if not mine:
-        return  # another process's group
+        return  # other processes' group
     if len(mine) > 1 or len({d.process_index for d in devices}) != len(devices):
         raise SymtunerError("a group across processes needs one GPU in each process")
-    me, ids = mine[0], tuple(d.id for d in devices)
-    client = _client()
+    me, ranks = mine[0], len(devices)
+    ids = tuple(d.id for d in devices)
     _opened[ids] = _opened.get(ids, 0) + 1
-    key = f"symtuner/{'.'.join(map(str, ids))}/{_opened[ids]}"
-    library, problem, unique = None, "", ""
-    try:
-        library = load()
-        if me == 0:
-            raw = ctypes.create_string_buffer(128)
-            library.call("unique_id", raw)
-            unique = raw.raw.hex()
-    except SymtunerError as e:
-        problem = str(e)
-    words = _agree(client, key + "/ready", me, len(ids), f"{int(bool(problem))}{problem or unique}")
-    for rank, word in enumerate(words):
-        if word[0] == "1":
-            raise SymtunerError(f"rank {rank}: {word[1:]}")
-    try:
-        library.call("open_comm", (ctypes.c_int64 * len(ids))(*ids), ctypes.c_int(len(ids)),
-                     ctypes.c_int(me), ctypes.c_int(devices[me].local_hardware_id),
-                     bytes.fromhex(words[0][1:]), ctypes.c_uint32(_timeout()))
-    except SymtunerError as e:
-        problem = str(e)
-    words = _agree(client, key + "/made", me, len(ids), f"{int(bool(problem))}{problem}")
-    for rank, word in enumerate(words):
-        if word[0] == "1":
-            raise SymtunerError(f"rank {rank}: {word[1:]}")
+    talk = _Talk(f"symtuner/{'.'.join(map(str, ids))}/{_opened[ids]}", me, ranks)
+    facts = [w.split(" ") for w in talk.share("ready", lambda: _facts(me))]
+    c_ids = (ctypes.c_int64 * ranks)(*ids)
 
+    def make() -> str:
+        bounded(WAIT_S, lambda: load().call(
+            "open_comm", c_ids, ctypes.c_int(ranks), ctypes.c_int(me),
+            ctypes.c_int(devices[me].local_hardware_id), bytes.fromhex(facts[0][0]),
+            ctypes.c_uint32(timeout_ms)), "ncclCommInitRank")
+        return ""
 
-def _timeout() -> int:
-    from ._groups import timeout_ms
-
-    return timeout_ms("processes")
+    talk.share("made", make)
+    _talks.append(talk)
+    threading.Thread(target=_listen, args=(talk, c_ids), daemon=True).start()
+    if len({f[2] for f in facts}) == 1:
+        try:
+            load().call("watch", c_ids, ctypes.c_int(ranks),
+                        (ctypes.c_int * ranks)(*[int(f[1]) for f in facts]))
+        except SymtunerError as e:
+            print(f"symtuner: {e}", file=sys.stderr)

@@ -1,11 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# jax.sh BUILD - symtuner.all_reduce in stock JAX on real GPUs; 2 GPUs, and 4 where there are 4. A short
-# table of times follows, JAX_BENCH=0 leaves it out; with OUT=FOLDER its samples are kept there.
-# Exit 77 with the reason when this box cannot run it.
+# jax.sh BUILD [PART...] - symtuner.all_reduce in stock JAX on real GPUs; 2 GPUs, and 4 where there are 4.
+#
+# Parts: run (values, types, many calls in one process), procs (one process per GPU, and one of them
+# dies), check (symtuner.check()), examples (examples/*/run.sh), bench (a short table of times; with
+# OUT=FOLDER its samples are kept there). Without PART: all. Exit 77 with the reason when this box
+# cannot run it.
 set -u
 here=$(cd "$(dirname "$0")/../.." && pwd) || exit 2
 build=$(cd "${1:-$here/build}" && pwd) || exit 2
+[ $# -gt 0 ] && shift
+parts=${*:-run procs check examples bench}
 python=${JAX_PYTHON:-python3}
 gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
 [ "$gpus" -ge 2 ] || { echo "jax.sh: skipped: needs 2 GPUs, $gpus here"; exit 77; }
@@ -22,14 +27,38 @@ ${CC:-cc} -O2 -g -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden -Wall -Wextra 
 ln -s "$(readlink -f "$build/libsymtuner_ar.so")" "$work/libsymtuner_ar.so"
 export SYMTUNER_LIB_DIR="$work" PYTHONPATH="$here/jax${PYTHONPATH:+:$PYTHONPATH}"
 export XLA_PYTHON_CLIENT_MEM_FRACTION="${XLA_PYTHON_CLIENT_MEM_FRACTION:-0.3}"
-echo "headers: $(ls "$include/xla/ffi/api" | tr '\n' ' ')- FFI 0.$(sed -n 's/#define XLA_FFI_API_MINOR //p' "$include/xla/ffi/api/c_api.h")"
+# where NVLink multicast may not be used, the caller has set this; it is never turned on here
+export NCCL_NVLS_ENABLE="${NCCL_NVLS_ENABLE:-0}"
 status=0
-for ranks in 2 4; do
-    [ "$gpus" -ge "$ranks" ] || { echo "jax.sh: $ranks ranks not run: $gpus GPUs here"; continue; }
-    list=0,1
-    [ "$ranks" -eq 4 ] && list=0,1,2,3
-    CUDA_VISIBLE_DEVICES=$list timeout 300 "$python" "$here/test/gpu/jax_run.py" --ranks "$ranks" || status=1
-    [ "${JAX_BENCH:-1}" = 0 ] || timeout 200 "$python" "$here/bench/jax_ar.py" --ranks "$ranks" --rounds 2 \
-        --calls 4 --sizes 64,512,2048,8192,32768,131072,262144 --out "${OUT:-$work}/jax_ar.$ranks.csv" || status=1
+
+part() { # part NAME RANKS COMMAND...: run it when asked for, on that many GPUs
+    case " $parts " in *" $1 "*) ;; *) return ;; esac
+    begun=$(date +%s) name=$1 ranks=$2
+    shift 2
+    echo "== $name, $ranks GPUs"
+    # a mesh in another order than the GPUs' makes XLA log a line per compilation, and nothing else
+    CUDA_VISIBLE_DEVICES=$([ "$ranks" -eq 4 ] && echo 0,1,2,3 || echo 0,1) timeout 300 "$@" \
+        > "$work/log" 2>&1
+    code=$?
+    grep -v 'only supports IOTA device assignment' "$work/log"
+    case $code in
+    0) ;;
+    77) echo "jax.sh: $name, $ranks GPUs: not run here" ;;
+    *) status=1; echo "jax.sh: FAILED: $name, $ranks GPUs: exit $code" ;;
+    esac
+    echo "== $name, $ranks GPUs: $(($(date +%s) - begun)) s"
+}
+
+echo "headers: $(ls "$include/xla/ffi/api" | tr '\n' ' ')- FFI 0.$(sed -n 's/#define XLA_FFI_API_MINOR //p' "$include/xla/ffi/api/c_api.h")"
+for n in 2 4; do
+    [ "$gpus" -ge "$n" ] || { echo "jax.sh: $n GPUs not run: $gpus here"; continue; }
+    part run "$n" "$python" "$here/test/gpu/jax_run.py" --ranks "$n"
+    part procs "$n" "$python" "$here/test/gpu/jax_procs.py" --ranks "$n"
+    part check "$n" "$python" -m symtuner
+    for example in "$here"/examples/*/run.sh; do
+        [ -f "$example" ] && part examples "$n" sh "$example" "$n" "$build"
+    done
+    part bench "$n" "$python" "$here/bench/jax_ar.py" --ranks "$n" --rounds 3 --calls 5 \
+        --sizes 64,256,1024,4096,8192,32768,131072,262144 --out "${OUT:-$work}/jax_ar.$n.csv"
 done
 exit $status

@@ -170,7 +170,7 @@ def meshes(devices, ranks):
     ok = True
     for turn in range(100):
         for m in (a, b):
-            n = 1 << (turn % 18)
+            n = (1, 777, 1 << 17)[turn % 3]
             x = jax.device_put(np.full(ranks * n, turn, np.float32), NamedSharding(m, P("i")))
             ok &= bool((f[m](x) == 2 * turn * ranks).all())
     g(jax.device_put(np.ones((ranks * 8, 8), np.float32), NamedSharding(a, P("i"))))

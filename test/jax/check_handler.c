@@ -5,12 +5,16 @@
  * FAKE_AR is the library of fake_ar.c. Run it built with -fsanitize=address,undefined.
  */
 #include <dlfcn.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "jax/ffi_frame.h"
 #include "jax/ffi_groups.h"
+#include "jax/ffi_watch.h"
 #include "jax/symtuner_ffi.h"
 #include "test/jax/frames.h"
 
@@ -333,6 +337,31 @@ static void check_groups(const char *path)
     expect(symtuner_ffi_open_local(ids, gpus, 2, 0, why, sizeof why) == 0 && *alive == 6, "a group of two");
 }
 
+/* A process that ends is noticed; without a GPU nobody waits for it, so this process lives on. */
+static void check_watch(void)
+{
+    static struct st_seat seat = {.ranks = 2, .me = 0}, other = {.ranks = 2, .me = 0};
+    int                   pids[2] = {getpid(), fork()};
+    char                  why[512];
+
+    if (pids[1] == 0) {
+        pause();
+        _exit(0);
+    }
+    expect(st_watch(&seat, pids, why, sizeof why) == 0, "watch a process");
+    usleep(100000);
+    expect(seat.lost == 0, "it lives");
+    st_watch_left(&other, 1);
+    expect(other.left == 2, "a rank leaves a group that nobody watches");
+    kill(pids[1], SIGKILL);
+    waitpid(pids[1], NULL, 0);
+    for (int i = 0; i < 100 && __atomic_load_n(&seat.lost, __ATOMIC_ACQUIRE) == 0; i++)
+        usleep(10000);
+    expect(__atomic_load_n(&seat.lost, __ATOMIC_ACQUIRE) == 2, "its end is noticed");
+    expect(st_watch(&seat, pids, why, sizeof why) != 0 && strstr(why, "cannot be watched") != NULL,
+           "a process that is gone already");
+}
+
 static void check_full(void)
 {
     char    why[512];
@@ -364,6 +393,7 @@ int main(int argc, char **argv)
     check_good();
     check_metadata();
     check_unknown_extension();
+    check_watch();
     check_full();
     printf("jax handler: %d passed, %d failed\n", passed, failed);
     return failed != 0;

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ffi_watch.h - notice when the process of another rank is gone. */
+#ifndef ST_FFI_WATCH_H_
+#define ST_FFI_WATCH_H_
+
+#include "ffi_groups.h"
+
+#define ST_WATCH_STUCK_MS 5000 /* a call that makes no progress this long after a death is given up */
+#define ST_WATCH_LEAVE_MS 5000 /* then the process has this long to end by itself */
+#define ST_WATCH_EXIT     71
+
+/* Watch the processes of the other ranks of ${seat} until the process ends. 0, or -1 with a sentence. */
+int st_watch(struct st_seat *seat, const int *pids, char *why, size_t why_size);
+
+/* Remember that a call has been put on ${stream}. */
+void st_watch_mark(struct st_seat *seat, void *stream);
+
+/* Whether the call of the last mark, or one before it, has not ended. */
+int st_watch_pending(struct st_seat *seat);
+
+/* Rank ${rank} has said that it leaves: its process may live on, but will make no more calls. */
+void st_watch_left(struct st_seat *seat, int rank);
+
+#endif
