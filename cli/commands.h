@@ -16,6 +16,7 @@ int st_cmd_doctor(int argc, char **argv);
 int st_cmd_env(int argc, char **argv);
 int st_cmd_table(int argc, char **argv);
 int st_cmd_top(int argc, char **argv);
+int st_cmd_tune(int argc, char **argv);
 int st_cmd_why(int argc, char **argv);
 int st_cmd_worker(int argc, char **argv);
 

@@ -19,6 +19,7 @@ static const struct {
     {"env", st_cmd_env, "the SYMTUNER_* variables, their values here and their meaning"},
     {"table", st_cmd_table, "the decision map of a rules file, in the terminal or as SVG"},
     {"top", st_cmd_top, "what ran, from ledgers: sizes, kernels, registered or not"},
+    {"tune", st_cmd_tune, "measure this box; write rules, raw data and a report"},
     {"why", st_cmd_why, "what NCCL does with one call, and what keeps it from a symmetric kernel"},
     {"worker", st_cmd_worker, NULL}, /* the measuring process of doctor, tune and bench */
 };

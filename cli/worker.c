@@ -7,7 +7,7 @@
  *   symtuner worker measure RANKS NCCL|- MODES COLL LOW HIGH SEED
  *
  * MODES is a word of g (general, plain buffers), s (NCCL on symmetric windows), o (our kernels).
- * measure prints "floor GBPS", then "MODE BYTES US" per size and mode: a CUDA graph of calls is
+ * measure prints "nccl RELEASE" and "floor GBPS", then "MODE BYTES US" per size and mode: a CUDA graph of calls is
  * replayed for about 6 ms, the slowest rank counts. Every size and mode is checked on fresh random
  * data with a poisoned output before it is timed. Sizes are NCCL's nBytes, bf16 sum.
  */
@@ -124,18 +124,24 @@ static float expected(const struct rank *r, uint64_t i, uint64_t part)
     return sum;
 }
 
-static void fill(const struct rank *r, char *buffer, uint64_t count)
+/* The same random input for plain buffers and for windows. */
+static void fill(const struct rank *r, uint64_t count)
 {
     for (uint64_t i = 0; i < count; i++)
         r->host[i] = value(r->rank, i);
-    CUDA(to_device, (st_address)(uintptr_t)buffer, r->host, count * 2);
+    for (int side = 0; side < 2; side++)
+        if (r->send[side])
+            CUDA(to_device, (st_address)(uintptr_t)r->send[side], r->host, count * 2);
 }
 
 /* Up to three pieces of the result: head, middle, tail. */
 static void check(struct rank *r, char mode, uint64_t bytes)
 {
     uint64_t count = bytes / 2, part = count / (uint64_t)job.ranks;
-    uint64_t out = job.coll == 3 ? part : count, piece = out < WINDOW ? out : WINDOW;
+    uint64_t out = job.coll == 3   ? part
+                   : job.coll == 2 ? part * (uint64_t)job.ranks
+                                   : count;
+    uint64_t piece = out < WINDOW ? out : WINDOW;
     st_address recv = (st_address)(uintptr_t)r->recv[mode != 'g'];
     char text[80];
 
@@ -207,6 +213,7 @@ static void measure(struct rank *r, char mode, uint64_t bytes)
 static void floor_rate(struct rank *r)
 {
     struct rank *other = &job.rank[1];
+    int release = 0;
     uint64_t bytes = job.high < 64 << 20 ? job.high : 64 << 20;
     double best = 0;
     float ms;
@@ -221,7 +228,8 @@ static void floor_rate(struct rank *r)
         if (ms > 0 && (double)bytes / (double)ms / 1e6 > best)
             best = (double)bytes / (double)ms / 1e6;
     }
-    printf("floor %.2f\n", best);
+    NCCL(version, &release);
+    printf("nccl %d\nfloor %.2f\n", release, best);
 }
 
 static bool windows(struct rank *r)
@@ -267,9 +275,7 @@ static void prepare(struct rank *r)
                 stop("symtuner_ar_register", job.ar.error_text(r->handle));
         }
     }
-    for (int side = 0; side < 2; side++)
-        if (r->send[side])
-            fill(r, r->send[side], job.high / 2 / (uint64_t)(job.coll == 2 ? job.ranks : 1));
+    fill(r, job.high / 2 / (uint64_t)(job.coll == 2 ? job.ranks : 1));
     CUDA(synchronize);
 }
 

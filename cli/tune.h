@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tune.h - what symtuner tune measures, and what it makes of it.
+ *
+ * The plan is a number of rounds; each round measures every setting once, in a process of its own,
+ * in an order that rotates. A candidate is one way to run a collective: general kernels, NCCL's
+ * symmetric kernels with a CTA count, symtuner's kernels.
+ *
+ * Units      bytes are NCCL's nBytes; microseconds per call, of the slowest rank; GB/s are 10^9.
+ * Ownership  one static struct st_tune. Errors  are printed where they happen.
+ */
+#ifndef ST_TUNE_H_
+#define ST_TUNE_H_
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "symtuner.h"
+
+enum { ST_TUNE_SIZES = 32, ST_TUNE_ROUNDS = 9, ST_TUNE_CTAS = 12,
+       ST_TUNE_CANDIDATES = ST_TUNE_CTAS + 2 };
+
+/* Candidates 0 and 1 are fixed, the others are the CTA counts in the order of the plan. */
+enum { ST_GENERAL, ST_OWN, ST_SYMMETRIC };
+
+struct st_cell {
+    double us[ST_TUNE_ROUNDS]; /* 0: not measured */
+    int n;
+    double median, sigma;      /* of the rounds   */
+};
+
+struct st_tune {
+    /* the plan */
+    int ranks, rounds, ctas[ST_TUNE_CTAS], n_ctas; /* 0 CTAs: as NCCL chooses */
+    bool own;
+    unsigned colls;               /* bit per collective */
+    uint64_t low, high;
+    /* the box */
+    struct symtuner_machine machine;
+    int nccl;
+    double floor_gbps;
+    char date[32];
+    /* what was measured */
+    struct st_cell cell[SYMTUNER_COLLS][ST_TUNE_CANDIDATES][ST_TUNE_SIZES];
+    bool done[ST_TUNE_ROUNDS][SYMTUNER_COLLS][ST_TUNE_CTAS];
+    /* what was chosen */
+    int chosen;                   /* index into ctas                                   */
+    int policy[SYMTUNER_COLLS][ST_TUNE_SIZES]; /* candidate; -1 none                   */
+    char why[300];                /* ... the CTA count                                 */
+    /* files */
+    const char *out;              /* rules */
+    char raw[600], html[600];
+    const char *nccl_file;        /* NULL: as the loader finds it                      */
+    char command[400];
+};
+
+/* tune_data.c */
+int st_tune_sizes(const struct st_tune *tune);
+uint64_t st_tune_bytes(const struct st_tune *tune, int size);
+int st_tune_candidates(const struct st_tune *tune);
+const char *st_tune_name(const struct st_tune *tune, int candidate, char text[48]);
+double st_tune_busbw(const struct st_tune *tune, int coll, uint64_t bytes, double us);
+double st_tune_floor(const struct st_tune *tune, int coll, uint64_t bytes);
+/* Modes that setting ${s} measures: general and own kernels ride with the first one. */
+const char *st_tune_modes(const struct st_tune *tune, int coll, int setting);
+/* Take over what a worker printed for one unit. False, and the reason, when it makes no sense. */
+bool st_tune_take(struct st_tune *tune, int round, int coll, int setting, const char *output,
+                  char *error, size_t size);
+/* The raw data file: write all complete units; read them back. A plan that differs is an error. */
+bool st_tune_save(const struct st_tune *tune);
+bool st_tune_load(struct st_tune *tune, bool take_plan, char *error, size_t size);
+
+/* tune_choose.c: medians, the 2-sigma and 5 % rule, one CTA count, one candidate per size */
+void st_tune_choose(struct st_tune *tune);
+
+/* tune_write.c, tune_html.c */
+bool st_tune_write_rules(const struct st_tune *tune);
+bool st_tune_write_html(const struct st_tune *tune);
+void st_tune_print(const struct st_tune *tune, FILE *out);
+void st_tune_print_json(const struct st_tune *tune, FILE *out);
+
+#endif

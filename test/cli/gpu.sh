@@ -1,0 +1,124 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# gpu.sh BUILD - doctor, tune and bench on GPUs made of host memory (test/cli/fake_gpu.c): findings
+# about GPUs are planted, a tune run is interrupted and resumed, wrong results and hangs are noticed.
+# Says nothing about real GPUs; test/gpu/doctor.sh and test/gpu/tune.sh do.
+# Exit 0: all right. 1: something failed. 77: no C compiler here to make the libraries with.
+
+set -u
+build=$(cd "$1" && pwd)
+cc=${CC:-cc}
+command -v "$cc" > /dev/null || { echo "gpu.sh: skipped, no $cc here"; exit 77; }
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+failed=0 passed=0
+ok() { # ok WHAT STATUS
+    if [ "$2" -eq 0 ]; then passed=$((passed + 1)); else echo "FAIL $1"; failed=$((failed + 1)); fi
+}
+
+fake="$cc -O1 -shared -fPIC -fvisibility=hidden -pthread"
+mkdir "$work/bin" && cp "$build/symtuner" "$work/bin/"
+$fake -DFAKE_CUDA -o "$work/bin/libcuda.so.1" test/cli/fake_gpu.c &&
+    $fake -DFAKE_NCCL -o "$work/bin/libnccl.so.2" test/cli/fake_gpu.c &&
+    $fake -DFAKE_AR -o "$work/bin/libsymtuner_ar.so" test/cli/fake_gpu.c || exit 1
+cp "$build/libsymtuner.so" "$work/bin/"
+
+run() { # run NAME=VALUE ... ARGUMENTS: with an environment of its own
+    env -i PATH="$PATH" LC_ALL=C LD_LIBRARY_PATH="$work/bin" \
+        SYMTUNER_MACHINE='gpu=NVIDIA Fake; links=nvlink; multicast=no' ASAN_OPTIONS=detect_leaks=0 "$@"
+}
+symtuner=$work/bin/symtuner
+
+# ---- doctor --------------------------------------------------------------------------------------
+ids() { sed -n 's/.*{"id": "\([a-z0-9-]*\)".*/\1/p'; }
+about_gpus='^(gpu-fails|gpus-differ|peer-missing|write-lost|peer-staged|write-collapse|slow-pair|window-null|window-failed|multicast-unused)$'
+doctor() { run FAKE_GPUS=3 "$@" "$symtuner" doctor --json; }
+found=$(doctor | ids | grep -E "$about_gpus")
+[ -z "$found" ]
+ok "doctor: nothing is wrong with good GPUs, found: $found" $?
+run "$symtuner" doctor | grep -q '^kernel stores, GB/s'
+ok "doctor: the table of pairs is printed" $?
+for id in gpu-fails gpus-differ peer-missing write-lost peer-staged write-collapse slow-pair window-null window-failed; do
+    doctor FAKE_FAULT=$id | ids | grep -qx $id
+    ok "doctor: $id is found" $?
+done
+doctor FAKE_FAULT=write-lost-engine | ids | grep -qx write-lost
+ok "doctor: bytes that the copy engine loses are found" $?
+doctor NCCL_NVLS_ENABLE=0 | ids | grep -qx multicast-unused
+ok "doctor: multicast-unused is found" $?
+doctor FAKE_FAULT=init | grep -q '"not_checked": \["GPUs: the CUDA driver does not start'
+ok "doctor: a driver that does not start is named, not a finding" $?
+
+# ---- tune ----------------------------------------------------------------------------------------
+tune() { run "$@" "$symtuner" tune --bytes 1KiB..4MiB --out "$work/a.rules"; }
+tune FAKE_GPUS=2 > "$work/tune.out" 2> "$work/tune.err"
+ok "tune: exit status: $(tail -2 "$work/tune.err")" $?
+"$symtuner" check "$work/a.rules" > /dev/null
+ok "tune: its rules are legal and without findings" $?
+grep -q '^sym-ctas  = ' "$work/a.rules" && grep -q '^gpu       = NVIDIA Fake' "$work/a.rules"
+ok "tune: the rules name a CTA count and the GPU" $?
+[ "$(awk '{ if (length($0) > n) n = length($0) } END { print n }' "$work/tune.out")" -le 104 ]
+ok "tune: the table fits 100 columns (some characters have two bytes)" $?
+grep -q '</html>' "$work/a.rules.html" && ! grep -qE '(src|href)=|https?://' "$work/a.rules.html"
+ok "tune: the report is complete and refers to nothing else" $?
+[ "$(grep -c '^done,' "$work/a.rules.csv")" = 15 ]
+ok "tune: 3 rounds of 5 settings are in the raw data" $?
+cp "$work/a.rules" "$work/whole.rules"
+cp "$work/a.rules.csv" "$work/whole.csv"
+
+# the raw data alone give the same rules
+run "$symtuner" tune --from "$work/whole.csv" --out "$work/again.rules" > /dev/null 2>&1
+grep -v '^#' "$work/whole.rules" > "$work/one" && grep -v '^#' "$work/again.rules" > "$work/two"
+cmp -s "$work/one" "$work/two"
+ok "tune --from: the same rules" $?
+run "$symtuner" tune --json --from "$work/whole.csv" --out "$work/again.rules" 2> /dev/null |
+    python3 -m json.tool > /dev/null
+ok "tune --json is JSON" $?
+
+# interrupted, then resumed
+rm -f "$work"/a.rules*
+env -i PATH="$PATH" LD_LIBRARY_PATH="$work/bin" FAKE_SLEEP_MS=400 ASAN_OPTIONS=detect_leaks=0 \
+    SYMTUNER_MACHINE='gpu=NVIDIA Fake; links=nvlink; multicast=no' \
+    "$symtuner" tune --bytes 1KiB..4MiB --out "$work/a.rules" > /dev/null 2> "$work/stop.err" &
+pid=$!
+sleep 2
+kill -INT $pid
+wait $pid
+[ $? = 1 ] && grep -q 'goes on from here' "$work/stop.err" && [ ! -e "$work/a.rules" ]
+ok "tune: an interrupt stops it, and it says how to go on" $?
+before=$(grep -c '^done,' "$work/a.rules.csv")
+[ "$before" -gt 0 ] && [ "$before" -lt 15 ]
+ok "tune: $before of 15 measurements were kept" $?
+tune > /dev/null 2> "$work/resume.err"
+ok "tune: the resumed run ends well" $?
+grep -q "$before of 15 measurements are there already" "$work/resume.err"
+ok "tune: it did not start over" $?
+grep -v '^#' "$work/a.rules" > "$work/two"
+cmp -s "$work/one" "$work/two"
+ok "tune: interrupted and resumed, it gives the same rules" $?
+
+# refusals
+run "$symtuner" tune --bytes 1KiB..8MiB --out "$work/a.rules" 2>&1 | grep -q 'another plan; --fresh'
+ok "tune: another plan is not mixed in" $?
+sed 's/^\(0,0,allreduce,general,1024,\).*/\1-3/' "$work/whole.csv" > "$work/bad.csv"
+run "$symtuner" tune --from "$work/bad.csv" --out "$work/x.rules" 2>&1 | grep -q 'bad.csv:[0-9]*: a measurement outside'
+ok "tune --from: a wrong number is named with its line" $?
+head -40 "$work/whole.csv" > "$work/cut.csv"
+run "$symtuner" tune --from "$work/cut.csv" --out "$work/x.rules" 2>&1 | grep -q 'measurements are missing'
+ok "tune --from: half a run is refused" $?
+run FAKE_FAULT=wrong-result "$symtuner" tune --bytes 1KiB..8KiB --out "$work/w.rules" > /dev/null 2> "$work/w.err"
+[ $? = 1 ] && grep -q 'wrong result: element 0' "$work/w.err" && [ ! -e "$work/w.rules" ]
+ok "tune: a wrong result ends it without rules: $(tail -1 "$work/w.err")" $?
+run FAKE_FAULT=window-null "$symtuner" tune --bytes 1KiB..8KiB --out "$work/w.rules" --fresh 2>&1 | grep -q 'NULL window'
+ok "tune: a NULL window is named" $?
+run FAKE_GPUS=1 "$symtuner" tune > /dev/null 2>&1
+[ $? = 77 ]
+ok "tune: one GPU is exit status 77" $?
+run "$symtuner" tune --coll allgather,reducescatter --bytes 1KiB..64KiB --no-kernels --fresh --out "$work/b.rules" > "$work/b.out" 2>&1
+ok "tune: gathers and scatters: $(tail -1 "$work/b.out")" $?
+run FAKE_GPUS=3 "$symtuner" tune --coll allgather,reducescatter,allreduce --bytes 256..4KiB --fresh --out "$work/c.rules" > "$work/c.out" 2>&1
+ok "tune: three ranks: $(tail -1 "$work/c.out")" $?
+
+echo "fake GPUs: $passed passed, $failed failed"
+[ "$failed" -eq 0 ]
