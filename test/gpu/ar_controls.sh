@@ -51,12 +51,12 @@ for names in plain $(echo "$controls" | awk 'NF { print $1 }' | sort -u); do
 done
 wait
 
-# run NAMES KERNEL RANKS -> the exit status of ar_fuzz; its last words in $said
+# run NAMES KERNEL RANKS CALLS -> the exit status of ar_fuzz; its last words in $said
 run() {
     lib=$(dirname "$(find "$build/controls/$1" -name libsymtuner_ar.so | head -1)")
     [ -e "$lib/libsymtuner_ar.so" ] || { said="not built: $1"; return 3; }
     said=$(SYMTUNER_AR_TEST_STALL_US=${AR_STALL_US:-30} LD_LIBRARY_PATH=$lib:${LD_LIBRARY_PATH:-} \
-        "$build/ar_fuzz" --mode local --kernel "$2" --ranks "$3" --calls "$calls" --most 1048576 \
+        "$build/ar_fuzz" --mode local --kernel "$2" --ranks "$3" --calls "$4" --most 1048576 \
         --timeout 1000 --limit 60 --say 0 2>&1)
     status=$?
     said=$(echo "$said" | head -1 | cut -c1-150)
@@ -65,7 +65,7 @@ run() {
 
 failed=0 caught=0
 for kernel in $(echo "$controls" | awk 'NF { print $2 }' | sort -u); do
-    run plain "$kernel" "$most" ||
+    run plain "$kernel" "$most" "$((calls / 4))" ||
         { failed=$((failed + 1)); echo "FAILED: $kernel with pauses alone: $said"; }
 done
 old_ifs=$IFS
@@ -81,7 +81,7 @@ for line in $controls; do
         echo "not run: $names ($*), needs $ranks GPUs"
         continue
     fi
-    run "$names" "$kernel" "$ranks"
+    run "$names" "$kernel" "$ranks" "$calls"
     case $? in
     1) caught=$((caught + 1)); echo "caught: $names, $kernel, $ranks ranks ($*): $said" ;;
     *) failed=$((failed + 1)); echo "NOT CAUGHT: $names, $kernel, $ranks ranks ($*): $said" ;;
