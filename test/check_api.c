@@ -8,7 +8,8 @@
 #include "test/tables.h"
 
 static const struct symtuner_query usual = {
-    sizeof usual, 22809, SYMTUNER_ALLREDUCE, 4096, 8, 1, 1, 0, {"test box", 90, 1, 0}};
+    .struct_size = sizeof usual, .nccl = 22809, .coll = SYMTUNER_ALLREDUCE, .bytes = 4096,
+    .ranks = 8, .nodes = 1, .pipe_ops = 1, .machine = {"test box", 90, 1, 0}};
 
 static symtuner_rules *inlined(const char *text)
 {
@@ -63,8 +64,9 @@ END_TEST
 
 #define BUT(member, value)                                                                         \
     {                                                                                              \
-        sizeof(struct symtuner_query), 22809, SYMTUNER_ALLREDUCE, 4096, 8, 1, 1, 0,                \
-            {"", 0, -1, -1}, .member = value                                                       \
+        .struct_size = sizeof(struct symtuner_query), .nccl = 22809, .coll = SYMTUNER_ALLREDUCE,   \
+        .bytes = 4096, .ranks = 8, .nodes = 1, .pipe_ops = 1, .machine = {"", 0, -1, -1},          \
+        .member = value                                                                            \
     }
 /* a later initialiser wins, on purpose */
 #pragma GCC diagnostic push

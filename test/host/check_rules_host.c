@@ -38,9 +38,15 @@ static void random_question(struct t_random *random, struct question *question)
 static void ask_api(const symtuner_rules *rules, const struct comm *comm, struct question *question)
 {
     struct symtuner_query query = {
-        sizeof query,        plugin.release->nccl, (enum symtuner_coll)question->func,
-        question->bytes,     comm->ranks,          comm->nodes,
-        question->pipe_ops,  question->registered, {"test box", 0, 1, 0}, 0};
+        .struct_size = sizeof query,
+        .nccl = plugin.release->nccl,
+        .coll = (enum symtuner_coll)question->func,
+        .bytes = question->bytes,
+        .ranks = comm->ranks,
+        .nodes = comm->nodes,
+        .pipe_ops = question->pipe_ops,
+        .registered = question->registered,
+        .machine = {"test box", 0, 1, 0}};
     struct symtuner_decision decision = {.struct_size = sizeof decision};
 
     ck_assert_int_eq(plugin.decide(rules, &query, &decision), SYMTUNER_OK);
@@ -73,6 +79,7 @@ START_TEST(test_plugin_and_api_give_the_same_answer)
     }
     ck_assert_int_gt(changed, rounds / 20);
     nccl_comm_end(&comm);
+    plugin.free_rules(rules);
 }
 END_TEST
 

@@ -103,6 +103,7 @@ void nccl_load(const struct release *release, int how)
     plugin.library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     ck_assert_msg(plugin.library, "%s", dlerror());
     *(void **)&plugin.inline_rules = function("symtuner_rules_inline");
+    *(void **)&plugin.free_rules = function("symtuner_rules_free");
     *(void **)&plugin.decide = function("symtuner_decide");
     *(void **)&plugin.apply = function("symtuner_table_apply");
     *(void **)&plugin.explain = function("symtuner_explain");

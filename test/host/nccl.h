@@ -36,6 +36,7 @@ extern struct plugin {
     const void *tuner, *profiler, *env;
     const char *(*get_env)(const char *name); /* NULL without an env interface */
     enum symtuner_status (*inline_rules)(const char *, symtuner_rules **, char *, size_t);
+    void (*free_rules)(symtuner_rules *);
     enum symtuner_status (*decide)(const symtuner_rules *, const struct symtuner_query *,
                                    struct symtuner_decision *);
     int (*apply)(const struct symtuner_decision *, const struct symtuner_query *, float *, int, int,

@@ -1,0 +1,21 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# run.sh BUILD_FOLDER SECONDS: each parser under libFuzzer for so long, from the kept corpus. New
+# inputs stay in the build folder, as does the input of a crash.
+set -u
+wrong=0
+mkdir -p "$1/fuzz/kept"
+tar -xJf test/golden/fuzz/corpus.tar.xz -C "$1/fuzz/kept" || exit 1
+for parser in rules inline csv; do
+    new=$1/fuzz/corpus-$parser
+    mkdir -p "$new"
+    if ! "$1/fuzz-$parser" -max_total_time="$2" -max_len=8192 -timeout=5 -rss_limit_mb=2048 \
+        -artifact_prefix="$1/fuzz/" -dict=test/fuzz/words.dict -print_final_stats=1 "$new" \
+        "$1/fuzz/kept/$parser" test/golden/rules test/golden/bad >"$1/fuzz/$parser.log" 2>&1; then
+        wrong=1
+        tail -40 "$1/fuzz/$parser.log"
+    fi
+    runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$1/fuzz/$parser.log")
+    echo "fuzz $parser: $2 s, ${runs:-no} inputs, $([ $wrong = 0 ] && echo no crash || echo CRASH)"
+done
+exit $wrong
