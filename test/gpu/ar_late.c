@@ -90,6 +90,7 @@ int main(int argc, char **argv)
         printf("ar_late: skipped: needs %d GPUs, %d here\n", ranks, gpus);
         return 77;
     }
+    alarm(120); /* what hangs has failed */
     for (int r = 0; r < ranks; r++)
         devices[r] = r;
     MUST(symtuner_ar_create_local(handle, devices, ranks, &config), ncclSuccess);
