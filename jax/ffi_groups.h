@@ -31,6 +31,8 @@ struct st_seat {
     int             left;     /* 1 + a rank that has closed the group; 0: none */
     int             wake;     /* eventfd of its watch; 0: not watched */
     void           *done;     /* CUDA event after the last call of a group across processes */
+    int             minor;    /* of the runtime's FFI API; 0: no call yet */
+    uintptr_t       address_bits; /* OR of all buffers' addresses: the lowest bit is their alignment */
     uint64_t        calls, zero_copy; /* zero_copy: those that knew all ranks' buffers */
 };
 

@@ -258,8 +258,10 @@ int symtuner_ffi_seat(int i, char *text, size_t size)
 
     if (seat == NULL)
         return -1;
-    snprintf(text, size, "rank=%d ranks=%d gpu=%d comm=%s calls=%llu zero-copy=%llu", seat->me, seat->ranks,
-             seat->ordinal, seat->comm != NULL ? "own-nccl" : "peer-pointers",
-             (unsigned long long)seat->calls, (unsigned long long)seat->zero_copy);
+    snprintf(text, size,
+             "rank=%d ranks=%d gpu=%d comm=%s calls=%llu zero-copy=%llu aligned=%llu ffi=0.%d", seat->me,
+             seat->ranks, seat->ordinal, seat->comm != NULL ? "own-nccl" : "peer-pointers",
+             (unsigned long long)seat->calls, (unsigned long long)seat->zero_copy,
+             (unsigned long long)(seat->address_bits & -seat->address_bits), seat->minor);
     return 0;
 }

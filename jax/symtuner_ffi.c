@@ -137,6 +137,8 @@ static XLA_FFI_Error *execute(const struct job *j, const XLA_FFI_Api *api)
         result = ar->all_reduce(j->call.send, j->call.recv, j->call.count, j->call.dtype, j->call.op,
                                 seat->handle, j->stream);
     seat->calls += result == 0;
+    seat->address_bits |= (uintptr_t)j->call.send | (uintptr_t)j->call.recv;
+    seat->minor = api->api_version.minor_version;
     if (result == 0 && seat->comm != NULL && traits == 0)
         st_watch_mark(seat, j->stream);
     seat->zero_copy += result == 0 && met;

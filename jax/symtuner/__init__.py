@@ -8,8 +8,9 @@ The package ships no binary. It loads libsymtuner_ar.so and libsymtuner_ffi.so f
 SYMTUNER_LIB_DIR, else from its own folder, else from the build/ folder of a source tree that it lies in.
 """
 from ._all_reduce import all_reduce
+from ._check import Report, check
 from ._groups import close, groups, open_group
 from ._library import SymtunerError
 
 __version__ = "0.1.0"
-__all__ = ["SymtunerError", "all_reduce", "close", "groups", "open_group"]
+__all__ = ["Report", "SymtunerError", "all_reduce", "check", "close", "groups", "open_group"]
