@@ -62,6 +62,7 @@ def main():
         graphs[slot] = (graph, what, kind, cold, calls)
         torch.cuda.synchronize()
         dist.barrier(device_ids=[rank])
+        torch.cuda.synchronize()  # nothing of ours may be on the GPU in others' turns
         return "ok " + what
 
     def time_it(slot, launches, samples, warmup):

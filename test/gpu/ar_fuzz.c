@@ -31,7 +31,7 @@
 #include "ar_fuzz_team.h"
 #include "symtuner_ar.h"
 
-enum { GRAPHS = 4, BATCH = 100, NOTES = 1 << 14, REPLAYS_MOST = 6 };
+enum { GRAPHS = 4, BATCH = 400, NOTES = 1 << 14, REPLAYS_MOST = 6 };
 #define LANE_BYTES ((size_t)68 << 20)
 
 static const struct phase {
@@ -57,7 +57,7 @@ struct rank {
     char *buffer[2][2];             /* [plain, registered][send, recv] */
     struct fuzz_lane *lane[LANES];
     unsigned long long seen[LANES];
-    struct fuzz_record *record;
+    struct fuzz_record *record[LANES];
     cudaStream_t stream[LANES], aside;
     cudaEvent_t event;
     cudaGraphExec_t graph[GRAPHS];
@@ -153,10 +153,10 @@ static size_t draw_bytes(struct rank *r)
 {
     unsigned p = draw(&r->common, 1000);
     size_t below = p < 10    ? 1
-                   : p < 400 ? (size_t)4 << 10
-                   : p < 700 ? (size_t)64 << 10
-                   : p < 935 ? (size_t)1 << 20
-                   : p < 996 ? (size_t)4 << 20
+                   : p < 450 ? (size_t)4 << 10
+                   : p < 800 ? (size_t)64 << 10
+                   : p < 960 ? (size_t)1 << 20
+                   : p < 997 ? (size_t)4 << 20
                              : (size_t)64 << 20;
 
     return draw(&r->common, (unsigned)(below < option.most ? below : option.most));
@@ -169,6 +169,9 @@ static void draw_kernel(struct rank *r, symtuner_ar *h, const struct fuzz_call *
     int ctas = draw(&r->common, 3) ? (int)draw(&r->common, 132) + 1 : 0;
     int threads = draw(&r->common, 3) ? 64 << draw(&r->common, 5) : 0;
     int free_choice = draw(&r->common, 3) == 0, names = 0;
+    /* no more than 64 words of 16 bytes for a thread, or one call would take the time of thousands
+     */
+    size_t least = c->count * (size_t)c->bytes / (1024 * (size_t)(threads == 0 ? 64 : threads));
     const char *name;
 
     while (symtuner_ar_kernel_name(names) != NULL)
@@ -180,6 +183,8 @@ static void draw_kernel(struct rank *r, symtuner_ar *h, const struct fuzz_call *
         name = NULL;
     if (free_choice)
         ctas = threads = 0;
+    else if (ctas > 0 && (size_t)ctas < least)
+        ctas = least > 132 ? 132 : (int)least;
     if (bounded) {
         ctas = ctas % 32 + 1;
         threads = threads == 0 || threads > 512 ? 512 : threads;
@@ -306,22 +311,27 @@ static void replay(struct rank *r, int slot)
 
 /* ---- checking -------------------------------------------------------------------------------- */
 
-static void look_at_lane(struct rank *r, int l)
+/* Fetch what lane ${l} has recorded since the last look; its number of calls then. */
+static unsigned long long fetch_lane(struct rank *r, int l)
 {
-    unsigned long long counter;
+    unsigned long long counter, first = r->seen[l] % FUZZ_RING, n;
 
     CUDA(cudaMemcpy(&counter, &r->lane[l]->counter, sizeof counter, cudaMemcpyDeviceToHost));
-    if (counter - r->seen[l] > FUZZ_RING)
-        team_fail(team, "rank %d: %llu calls since the last look, room for %d", r->me,
-                  counter - r->seen[l], FUZZ_RING);
-    if (counter != r->seen[l]) {
-        CUDA(cudaMemcpy(r->record, r->lane[l]->record, sizeof r->lane[l]->record,
-                        cudaMemcpyDeviceToHost));
-        CUDA(cudaMemset(r->lane[l]->record, 0, sizeof r->lane[l]->record));
-        CUDA(cudaStreamSynchronize(0));
+    n = counter - r->seen[l];
+    if (n > FUZZ_RING)
+        team_fail(team, "rank %d: %llu calls since the last look, room for %d", r->me, n,
+                  FUZZ_RING);
+    for (unsigned long long done = 0; done < n;) { /* once, or twice around the end of the ring */
+        unsigned long long some = FUZZ_RING - first < n - done ? FUZZ_RING - first : n - done;
+        struct fuzz_record *there = r->lane[l]->record + first;
+
+        CUDA(cudaMemcpy(r->record[l] + first, there, some * sizeof *there, cudaMemcpyDeviceToHost));
+        CUDA(cudaMemset(there, 0, some * sizeof *there));
+        done += some;
+        first = 0;
     }
     for (unsigned long long k = r->seen[l]; k < counter; k++) {
-        const struct fuzz_record *p = &r->record[k % FUZZ_RING];
+        const struct fuzz_record *p = &r->record[l][k % FUZZ_RING];
 
         if (p->wrong != 0)
             team_fail(team, "WRONG: rank %d of %d, %u elements, e.g. %lld is %llx, not %llx: %s",
@@ -329,27 +339,36 @@ static void look_at_lane(struct rank *r, int l)
                       r->note[p->tag % NOTES]);
         team->hash[r->me][l][k % FUZZ_RING] = p->hash;
     }
-    if (r->me == 0)
-        team->verified += counter - r->seen[l];
-    team_meet(team);
+    return counter;
+}
+
+static void compare_lane(struct rank *r, int l, unsigned long long counter)
+{
     for (unsigned long long k = r->seen[l]; k < counter; k++)
         if (team->hash[r->me][l][k % FUZZ_RING] != team->hash[0][l][k % FUZZ_RING])
             team_fail(team, "WRONG: ranks 0 and %d of %d got different bytes: %s", r->me,
-                      option.ranks, r->note[r->record[k % FUZZ_RING].tag % NOTES]);
+                      option.ranks, r->note[r->record[l][k % FUZZ_RING].tag % NOTES]);
+    if (r->me == 0)
+        team->verified += counter - r->seen[l];
     r->seen[l] = counter;
-    team_meet(team);
 }
 
 static void look(struct rank *r, int groups)
 {
+    unsigned long long counter[LANES];
+
     for (int l = 0; l < LANES; l++)
         CUDA(cudaStreamSynchronize(r->stream[l]));
     CUDA(cudaStreamSynchronize(r->aside));
     for (int g = 0; g < groups; g++)
         AR(symtuner_ar_status(r->handle[g]), r->handle[g]);
+    for (int l = 0; l < LANES; l++)
+        counter[l] = fetch_lane(r, l);
+    CUDA(cudaDeviceSynchronize());
     team_meet(team);
     for (int l = 0; l < LANES; l++)
-        look_at_lane(r, l);
+        compare_lane(r, l, counter[l]);
+    team_meet(team);
 }
 
 /* ---- phases ---------------------------------------------------------------------------------- */
@@ -415,6 +434,7 @@ static void body(int me)
     for (int l = 0; l < LANES; l++) {
         unsigned number = (unsigned)l;
 
+        r->record[l] = malloc(sizeof r->lane[l]->record);
         CUDA(cudaMalloc((void **)&r->lane[l], sizeof *r->lane[l]));
         CUDA(cudaMemset(r->lane[l], 0, sizeof *r->lane[l]));
         CUDA(cudaMemcpy(&r->lane[l]->lane, &number, sizeof number, cudaMemcpyHostToDevice));
@@ -423,7 +443,6 @@ static void body(int me)
     CUDA(cudaStreamCreateWithFlags(&r->aside, cudaStreamNonBlocking));
     CUDA(cudaEventCreateWithFlags(&r->event, cudaEventDisableTiming));
     CUDA(fuzz_load());
-    r->record = malloc(sizeof r->lane[0]->record);
     CUDA(cudaDeviceSynchronize());
     team_meet(team);
     for (size_t p = 0; p < sizeof phases / sizeof phases[0]; p++)

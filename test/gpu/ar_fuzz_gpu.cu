@@ -253,7 +253,7 @@ static int blocks_for(const struct fuzz_call *call)
 {
     size_t blocks = call->count / 1024 + 1;
 
-    return blocks > 264 ? 264 : (int)blocks;
+    return blocks > 1056 ? 1056 : (int)blocks;
 }
 
 extern "C" int fuzz_prepare(const struct fuzz_call *call, void *stream)
