@@ -9,6 +9,7 @@
 enum { ST_EXIT_FINE = 0, ST_EXIT_FINDINGS = 1, ST_EXIT_USAGE = 2, ST_EXIT_CANNOT = 77 };
 
 int st_cmd_agree(int argc, char **argv);
+int st_cmd_bench(int argc, char **argv);
 int st_cmd_check(int argc, char **argv);
 int st_cmd_decide(int argc, char **argv);
 int st_cmd_diff(int argc, char **argv);

@@ -12,6 +12,7 @@ static const struct {
     const char *what;
 } commands[] = {
     {"agree", st_cmd_agree, "compare the ledgers of all ranks: the first difference, or \"agree\""},
+    {"bench", st_cmd_bench, "time NCCL, NCCL with symtuner and symtuner's kernels side by side"},
     {"check", st_cmd_check, "read rules files; report errors, and rules that cannot work"},
     {"decide", st_cmd_decide, "what the rules say about one call, and what it does to a cost table"},
     {"diff", st_cmd_diff, "what another rules file would change"},

@@ -20,6 +20,9 @@
 enum { ST_TUNE_SIZES = 32, ST_TUNE_ROUNDS = 9, ST_TUNE_CTAS = 12,
        ST_TUNE_CANDIDATES = ST_TUNE_CTAS + 2 };
 
+/* Not a CTA count: NCCL with symtuner's plugin (symtuner bench). */
+enum { ST_TUNE_PLUGIN = -1 };
+
 /* Candidates 0 and 1 are fixed, the others are the CTA counts in the order of the plan. */
 enum { ST_GENERAL, ST_OWN, ST_SYMMETRIC };
 
@@ -48,7 +51,8 @@ struct st_tune {
     int policy[SYMTUNER_COLLS][ST_TUNE_SIZES]; /* candidate; -1 none                   */
     char why[300];                /* ... the CTA count                                 */
     /* files */
-    const char *out;              /* rules */
+    const char *out;              /* rules to write */
+    const char *rules;            /* ... to use with ST_TUNE_PLUGIN, or NULL */
     char raw[600], html[600];
     const char *nccl_file;        /* NULL: as the loader finds it                      */
     char command[400];
@@ -69,6 +73,14 @@ bool st_tune_take(struct st_tune *tune, int round, int coll, int setting, const 
 /* The raw data file: write all complete units; read them back. A plan that differs is an error. */
 bool st_tune_save(const struct st_tune *tune);
 bool st_tune_load(struct st_tune *tune, bool take_plan, char *error, size_t size);
+
+/* tune_read.c: an option of tune or bench. 1: taken, 0: wrong and said so, -1: not known. */
+int st_tune_option(struct st_tune *tune, const char *name, const char *option, const char *value);
+
+/* tune_run.c: exit statuses; st_tune_find_gpus gives -1 when it can be measured here. */
+int st_tune_find_gpus(struct st_tune *tune, const char *command, bool kernels);
+int st_tune_measure(struct st_tune *tune, const char *command);
+int st_tune_units(const struct st_tune *tune, bool only_open);
 
 /* tune_choose.c: medians, the 2-sigma and 5 % rule, one CTA count, one candidate per size */
 void st_tune_choose(struct st_tune *tune);

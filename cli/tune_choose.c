@@ -76,6 +76,10 @@ static void choose_ctas(struct st_tune *tune)
     double least = 0, mean;
     int best = 0;
 
+    if (tune->ctas[tune->n_ctas - 1] == ST_TUNE_PLUGIN) {
+        tune->chosen = tune->n_ctas - 1; /* bench has nothing to choose */
+        return;
+    }
     for (int s = 1; s < tune->n_ctas; s++)
         if (compare_ctas(tune, s, &mean) && mean < least - 0.01) {
             least = mean;
@@ -92,7 +96,8 @@ static void choose_ctas(struct st_tune *tune)
 
 static bool in_policy(const struct st_tune *tune, int candidate)
 {
-    return candidate < ST_SYMMETRIC || candidate == ST_SYMMETRIC + tune->chosen;
+    return candidate < ST_SYMMETRIC || candidate == ST_SYMMETRIC + tune->chosen ||
+           tune->ctas[tune->chosen] == ST_TUNE_PLUGIN;
 }
 
 static int best_at(const struct st_tune *tune, int coll, int size)

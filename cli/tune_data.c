@@ -35,6 +35,8 @@ const char *st_tune_name(const struct st_tune *tune, int candidate, char text[48
         snprintf(text, 48, "general");
     else if (candidate == ST_OWN)
         snprintf(text, 48, "symtuner");
+    else if (ctas == ST_TUNE_PLUGIN)
+        snprintf(text, 48, "with plugin");
     else if (ctas)
         snprintf(text, 48, "symmetric/%d", ctas);
     else

@@ -19,7 +19,7 @@ static const char style[] =
     "padding:0 1rem}h1{font-size:1.5rem;margin:0}h2{margin:2.2rem 0 .4rem;font-size:1.2rem}"
     "h3{font-size:.95rem;font-weight:600;margin:1rem 0 .2rem}"
     "p{margin:.4rem 0}table{border-collapse:collapse;font-size:13px;margin:1rem 0;"
-    "font-variant-numeric:tabular-nums}th,td{padding:.15rem .6rem;text-align:right;"
+    "font-variant-numeric:tabular-nums;white-space:nowrap}th,td{padding:.15rem .6rem;text-align:right;"
     "border-bottom:1px solid #e4e7eb}th{font-weight:600}td:first-child,th:first-child{text-align:"
     "left}td.best{background:#e3f2e6;font-weight:600}small,.facts{color:#52606d}"
     "svg{max-width:100%;height:auto;display:block}code{background:#f0f2f4;padding:0 .25rem}";
@@ -42,19 +42,20 @@ static void escape(FILE *out, const char *text)
 
 static const char *colour(const struct st_tune *tune, int candidate)
 {
+    static const char *const pale[] = {"#9fb3c8", "#d6b3b0", "#c9c58f", "#a5cdb8"};
+
     if (candidate == ST_GENERAL)
         return "#d9822b";
     if (candidate == ST_OWN)
         return "#2f855a";
     if (candidate == ST_SYMMETRIC)
         return "#8e5ea2";
-    return candidate == ST_SYMMETRIC + tune->chosen ? "#2b6cb0" : "#b8c4ce";
+    return candidate == ST_SYMMETRIC + tune->chosen ? "#2b6cb0" : pale[candidate % 4];
 }
 
 /* Kinds of kernel behind the curves. */
-static const char *shade(const struct st_tune *tune, int candidate)
+static const char *shade(int candidate)
 {
-    (void)tune;
     return candidate == ST_GENERAL ? "#fdf0e1" : candidate == ST_OWN ? "#e6f4ea" : "#e8f0fa";
 }
 
@@ -127,7 +128,7 @@ static void draw_shades(const struct plot *plot)
         x0 = from ? x_of(plot, from - 0.5) : x_of(plot, 0);
         x1 = to < sizes ? x_of(plot, to - 0.5) : x_of(plot, sizes - 1);
         fprintf(plot->out, "<rect x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"%d\" fill=\"%s\"/>\n",
-                x0, TOP, x1 - x0, HIGH - TOP - BOTTOM, shade(plot->tune, policy[from]));
+                x0, TOP, x1 - x0, HIGH - TOP - BOTTOM, shade(policy[from]));
     }
 }
 
@@ -137,8 +138,8 @@ static void draw_axes(const struct plot *plot)
     int sizes = st_tune_sizes(plot->tune), every = sizes > 12 ? 3 : sizes > 6 ? 2 : 1;
     double step = 1;
 
-    while (plot->bandwidth && plot->high / step > 8)
-        step *= plot->high / step > 40 ? 10 : 2.5;
+    for (int i = 0; plot->bandwidth && plot->high / step > 8; i++)
+        step *= i % 3 == 1 ? 2.5 : 2; /* 1 2 5 10 20 50 */
     for (double v = plot->bandwidth ? step : plot->low; v <= plot->high * 1.0001;
          v = plot->bandwidth ? v + step : v * 10)
         fprintf(plot->out, "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#d3dae0\"/>"
@@ -255,9 +256,9 @@ static void table(const struct st_tune *tune, int coll, FILE *out)
             const struct st_cell *cell = &tune->cell[coll][k][z];
 
             if (measured(tune, coll, k))
-                fprintf(out, "<td%s>%.*f <small>±%.1f</small></td>",
+                fprintf(out, "<td%s>%.*f <small>±%.*f</small></td>",
                         k == policy ? " class=\"best\"" : "", cell->median < 100 ? 2 : 1,
-                        cell->median, cell->sigma);
+                        cell->median, cell->median < 100 ? 2 : 1, cell->sigma);
         }
         fprintf(out, "<td>%.1f</td></tr>\n",
                 policy < 0 ? 0 : st_tune_busbw(tune, coll, st_tune_bytes(tune, z),

@@ -88,7 +88,8 @@ static void cell_text(const struct st_cell *cell, char *text, size_t size)
     if (!cell->n)
         snprintf(text, size, "-");
     else
-        snprintf(text, size, "%.*f ±%.1f", cell->median < 100 ? 1 : 0, cell->median, cell->sigma);
+        snprintf(text, size, "%.*f ±%.*f", cell->median < 100 ? 2 : 1, cell->median,
+                 cell->median < 100 ? 2 : 1, cell->sigma);
 }
 
 /* Pad by characters, not bytes: the plus-minus sign has two bytes. */
@@ -140,6 +141,8 @@ void st_tune_print(const struct st_tune *tune, FILE *out)
     for (int c = SYMTUNER_COLLS - 1; c >= 0; c--)
         if (tune->colls >> c & 1)
             print_coll(tune, c, out);
+    if (tune->ctas[tune->chosen] == ST_TUNE_PLUGIN)
+        return;
     fprintf(out, "\nCTAs of symmetric kernels: %d%s\n", tune->ctas[tune->chosen],
             tune->ctas[tune->chosen] ? "" : " (NCCL's own choice)");
     st_text_wrap(out, 0, tune->why);
@@ -150,15 +153,17 @@ void st_tune_print_json(const struct st_tune *tune, FILE *out)
     char release[16], name[48];
     bool first = true;
 
-    fprintf(out, "{\"ranks\": %d, \"rounds\": %d, \"nccl\": \"%s\", \"floor_gbps\": %.2f, "
-            "\"sym_ctas\": %d", tune->ranks, tune->rounds,
-            st_release_print(tune->nccl, release, sizeof release), tune->floor_gbps,
-            tune->ctas[tune->chosen]);
-    st_json_field(out, false, "why", tune->why);
+    fprintf(out, "{\"ranks\": %d, \"rounds\": %d, \"nccl\": \"%s\", \"floor_gbps\": %.2f",
+            tune->ranks, tune->rounds, st_release_print(tune->nccl, release, sizeof release),
+            tune->floor_gbps);
+    if (tune->ctas[tune->chosen] != ST_TUNE_PLUGIN) {
+        fprintf(out, ", \"sym_ctas\": %d", tune->ctas[tune->chosen]);
+        st_json_field(out, false, "why", tune->why);
+    }
     st_json_field(out, false, "gpu", tune->machine.gpu[0] ? tune->machine.gpu : NULL);
     st_json_field(out, false, "date", tune->date);
-    st_json_field(out, false, "rules", tune->out);
-    st_json_field(out, false, "raw", tune->raw);
+    st_json_field(out, false, "rules", tune->out[0] ? tune->out : NULL);
+    st_json_field(out, false, "raw", tune->raw[0] ? tune->raw : NULL);
     fputs(",\n \"cells\": [", out);
     for (int c = 0; c < SYMTUNER_COLLS; c++)
         for (int z = 0; z < st_tune_sizes(tune); z++)

@@ -120,5 +120,17 @@ ok "tune: gathers and scatters: $(tail -1 "$work/b.out")" $?
 run FAKE_GPUS=3 "$symtuner" tune --coll allgather,reducescatter,allreduce --bytes 256..4KiB --fresh --out "$work/c.rules" > "$work/c.out" 2>&1
 ok "tune: three ranks: $(tail -1 "$work/c.out")" $?
 
+
+# ---- bench ---------------------------------------------------------------------------------------
+run "$symtuner" bench --bytes 1KiB..1MiB --coll allreduce,allgather --csv "$work/b.csv" > "$work/bench.out" 2> "$work/bench.err"
+ok "bench: exit status: $(tail -1 "$work/bench.err")" $?
+grep -q '^allreduce  *general  *symmetric/NCCL  *with plugin  *symtuner' "$work/bench.out" && [ "$(grep -c '^done,' "$work/b.csv")" = 12 ]
+ok "bench: four columns, and the raw data" $?
+run "$symtuner" bench --bytes 1KiB..2KiB --json 2> /dev/null | python3 -m json.tool > /dev/null
+ok "bench --json is JSON" $?
+run FAKE_GPUS=1 "$symtuner" bench > /dev/null 2>&1
+[ $? = 77 ]
+ok "bench: one GPU is exit status 77" $?
+
 echo "fake GPUs: $passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -1,0 +1,1 @@
+bench --ctas 8

@@ -1,0 +1,1 @@
+doctor --nccl docs/design.md

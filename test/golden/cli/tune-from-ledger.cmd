@@ -1,0 +1,1 @@
+tune --from test/data/ledger/rank0.ledger

@@ -1,0 +1,1 @@
+tune --rounds 2
