@@ -133,11 +133,13 @@ static void print_coll(const struct st_tune *tune, int coll, FILE *out)
 
 void st_tune_print(const struct st_tune *tune, FILE *out)
 {
-    char release[16];
+    char release[16], line[300];
 
-    fprintf(out, "%d ranks on %s, NCCL %s, %s; microseconds, median of %d rounds ± standard "
-            "deviation\n", tune->ranks, tune->machine.gpu[0] ? tune->machine.gpu : "an unknown GPU",
-            st_release_print(tune->nccl, release, sizeof release), tune->date, tune->rounds);
+    snprintf(line, sizeof line, "%d ranks on %s, NCCL %s, %s; microseconds, median of %d rounds ± "
+             "standard deviation", tune->ranks,
+             tune->machine.gpu[0] ? tune->machine.gpu : "an unknown GPU",
+             st_release_print(tune->nccl, release, sizeof release), tune->date, tune->rounds);
+    st_text_wrap(out, 0, line);
     for (int c = SYMTUNER_COLLS - 1; c >= 0; c--)
         if (tune->colls >> c & 1)
             print_coll(tune, c, out);
