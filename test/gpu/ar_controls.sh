@@ -3,89 +3,106 @@
 # ar_controls.sh BUILD - negative controls: would the random calls notice if a guard were missing?
 # Each build of libsymtuner_ar.so below lacks one guard (-DST_BREAK_NAME in kernels/) and pauses in its
 # kernels where a race would show (-DST_TESTING). ar_fuzz must find every one of them, and must find
-# nothing with the pauses alone. Builds about 15 libraries, a minute of all cores, hence only with
-# AR_CONTROLS=1; otherwise, and where this box cannot run it, exit 77 with the reason.
+# nothing with the pauses alone. Builds 15 libraries, a minute of all cores, hence only with AR_CONTROLS=1
+# (AR_CONTROLS=build: only build them); otherwise, and where this box cannot run it, exit 77 with the reason.
+#   AR_CONTROL_CALLS random calls (20000)   AR_STALL_US longest pause (30)   AR_CONTROL_ONLY one NAMES
 set -u
 build=$(cd "${1:-build}" && pwd) || exit 2
 gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
-[ "${AR_CONTROLS:-0}" = 1 ] || { echo "ar_controls.sh: skipped: takes long, set AR_CONTROLS=1"; exit 77; }
-[ "$gpus" -ge 2 ] || { echo "ar_controls.sh: skipped: needs 2 GPUs, $gpus here"; exit 77; }
-[ -x "$build/ar_fuzz" ] || { echo "ar_controls.sh: skipped: $build/ar_fuzz is not built"; exit 77; }
-command -v "${NVCC:-nvcc}" > /dev/null || { echo "ar_controls.sh: skipped: no nvcc"; exit 77; }
+what=${AR_CONTROLS:-0}
 arch=${AR_ARCHS:-90}
 calls=${AR_CONTROL_CALLS:-20000}
-most=$((gpus >= 4 ? 4 : 2))
+[ "$what" != 0 ] || { echo "ar_controls.sh: skipped: takes long, set AR_CONTROLS=1"; exit 77; }
+[ "$what" = build ] || [ "$gpus" -ge 2 ] || { echo "ar_controls.sh: skipped: needs 2 GPUs, $gpus here"; exit 77; }
+[ "$what" = build ] || [ -x "$build/ar_fuzz" ] || { echo "ar_controls.sh: skipped: $build/ar_fuzz is not built"; exit 77; }
+command -v "${NVCC:-nvcc}" > /dev/null || { echo "ar_controls.sh: skipped: no nvcc"; exit 77; }
+work=$(mktemp -d) || exit 2
+trap 'rm -rf "$work"' EXIT
 
-# NAMES (joined by +), kernel that ar_fuzz calls, ranks, what is missing. Two guards at once where
-# either alone is enough: a cleared LL8 slot holds no old flag, and an old flag is no new epoch.
-controls="
-HALF          one_lamport 2     one half of scratch instead of two, Lamport words
-HALF          one_ll8     2     one half of scratch instead of two, LL8 words
-CLEAR         one_lamport 2     slots are not reset after reading
-CLEAR         two_lamport $most slots are not reset after reading, two hops
-EPOCH+CLEAR   one_ll8     2     any flag counts as this call's, and slots are not reset
-LINE          one_ll128   2     the flag of a line is not looked at
-LINE          two_ll128   $most the flag of a line is not looked at, two hops
-TAME          one_lamport 2     the reserved bit pattern may travel as data
-ORDER         one_lamport 4     own input first instead of rank order
-REDUCE        chunked     2     no wait for the peers' tiles
-GATHER        chunked     2     no wait for the owners' sums at the end
-SYNC          chunked     2     the flag is raised before all threads have stored
-AWAIT         pull        2     no wait for any flag
-ENTER         pull        2     no barrier at the start
-LEAVE         pull        2     no barrier at the end
-FENCE         chunked     $most no fence between data and flag
-ALLWORDS      one_lamport $most one of the four 32-bit words of a packet is looked at
-"
+# NAMES (joined by +), kernel that ar_fuzz calls, ranks, what is missing. Two guards at once where either
+# alone is enough: a cleared LL8 slot holds no old flag, and an old flag is no new epoch.
+cat > "$work/list" <<END
+plain         one_lamport 2 nothing: pauses alone
+plain         one_ll8     2 nothing: pauses alone
+plain         one_ll128   2 nothing: pauses alone
+plain         two_lamport 2 nothing: pauses alone
+plain         two_ll128   2 nothing: pauses alone
+plain         chunked     2 nothing: pauses alone
+plain         pull        2 nothing: pauses alone
+HALF          one_lamport 2 one half of scratch instead of two, Lamport words
+HALF          one_ll8     2 one half of scratch instead of two, LL8 words
+CLEAR         one_lamport 2 slots are not reset after reading
+CLEAR         two_lamport 2 slots are not reset after reading, two hops
+EPOCH+CLEAR   one_ll8     2 any flag counts as the flag of this call, and slots are not reset
+LINE          one_ll128   2 the flag of a line is not looked at
+LINE          two_ll128   2 the flag of a line is not looked at, two hops
+TAME          one_lamport 2 the reserved bit pattern may travel as data
+REDUCE        chunked     2 no wait for the tiles of the peers
+GATHER        chunked     2 no wait for the sums of the owners at the end
+SYNC          chunked     2 the flag is raised before all threads have stored
+AWAIT         pull        2 no wait for any flag
+ENTER         pull        2 no barrier at the start
+LEAVE         pull        2 no barrier at the end
+FENCE         chunked     2 no fence between data and flag
+ALLWORDS      one_lamport 2 one of the four 32-bit words of a packet is looked at
+ORDER         one_lamport 4 own input first instead of rank order
+END
+[ -z "${AR_CONTROL_ONLY:-}" ] || grep "^$AR_CONTROL_ONLY " "$work/list" > "$work/some"
+[ -z "${AR_CONTROL_ONLY:-}" ] || mv "$work/some" "$work/list"
 
 # make_one NAMES: into a folder of its own, or side by side the makes would read each other's half
 # written dependency files
 make_one() {
     defs=-DST_TESTING
     [ "$1" = plain ] || defs="$defs$(echo "$1" | sed 's/[^+][^+]*/ -DST_BREAK_&/g; s/+//g')"
-    make -s kernels B="$build/controls/$1" AR_DEFS="$defs" AR_ARCHS="$arch" -j"$(nproc)" > /dev/null ||
-        echo "ar_controls.sh: no build with $defs"
+    make -s kernels B="$build/controls/$1" AR_DEFS="$defs" AR_ARCHS="$arch" -j"$(nproc)" \
+        > "$work/make.$1" 2>&1 || { echo "ar_controls.sh: no build with $defs"; tail -3 "$work/make.$1"; }
 }
-for names in plain $(echo "$controls" | awk 'NF { print $1 }' | sort -u); do
+for names in $(awk '{ print $1 }' "$work/list" | sort -u); do
     make_one "$names" &
 done
 wait
+[ "$what" != build ] || { ls "$build"/controls; exit 0; }
 
-# run NAMES KERNEL RANKS CALLS -> the exit status of ar_fuzz; its last words in $said
+# run GPUS NAMES KERNEL RANKS WHAT...: one line of the report to stdout
 run() {
-    lib=$(dirname "$(find "$build/controls/$1" -name libsymtuner_ar.so | head -1)")
-    [ -e "$lib/libsymtuner_ar.so" ] || { said="not built: $1"; return 3; }
-    said=$(SYMTUNER_AR_TEST_STALL_US=${AR_STALL_US:-30} LD_LIBRARY_PATH=$lib:${LD_LIBRARY_PATH:-} \
-        "$build/ar_fuzz" --mode local --kernel "$2" --ranks "$3" --calls "$4" --most 1048576 \
-        --timeout 1000 --limit 60 --say 0 2>&1)
+    here=$1 names=$2 kernel=$3 ranks=$4 number=$calls
+    shift 4
+    lib=$(find "$build/controls/$names" -name libsymtuner_ar.so | head -1)
+    [ -n "$lib" ] || { echo "NOT CAUGHT: $names ($*): no such build"; return; }
+    [ "$names" != plain ] || number=$((calls / 4))
+    said=$(CUDA_VISIBLE_DEVICES=$here SYMTUNER_AR_TEST_STALL_US=${AR_STALL_US:-30} \
+        LD_LIBRARY_PATH=$(dirname "$lib"):${LD_LIBRARY_PATH:-} \
+        "$build/ar_fuzz" --mode local --kernel "$kernel" --ranks "$ranks" --calls "$number" \
+        --most 1048576 --timeout 1000 --limit 60 --say 0 2>&1)
     status=$?
-    said=$(echo "$said" | head -1 | cut -c1-150)
-    return $status
+    said="$names, $kernel, $ranks ranks ($*): $(echo "$said" | head -1 | cut -c1-150)"
+    case $names/$status in
+    plain/0) echo "right: $said" ;;
+    plain/*) echo "FAILED: $said" ;;
+    */1) echo "caught: $said" ;;
+    *) echo "NOT CAUGHT: $said" ;;
+    esac
 }
 
-failed=0 caught=0
-for kernel in $(echo "$controls" | awk 'NF { print $2 }' | sort -u); do
-    run plain "$kernel" "$most" "$((calls / 4))" ||
-        { failed=$((failed + 1)); echo "FAILED: $kernel with pauses alone: $said"; }
-done
-old_ifs=$IFS
-IFS='
-'
-for line in $controls; do
-    IFS=$old_ifs
-    # shellcheck disable=SC2086 # words are meant
-    set -- $line
-    names=$1 kernel=$2 ranks=$3
-    shift 3
+# two at a time where there are two pairs of GPUs
+pairs=$((gpus >= 4 ? 2 : 1)) at=0
+while read -r names kernel ranks missing; do
     if [ "$ranks" -gt "$gpus" ]; then
-        echo "not run: $names ($*), needs $ranks GPUs"
+        echo "not run: $names ($missing), needs $ranks GPUs"
         continue
     fi
-    run "$names" "$kernel" "$ranks" "$calls"
-    case $? in
-    1) caught=$((caught + 1)); echo "caught: $names, $kernel, $ranks ranks ($*): $said" ;;
-    *) failed=$((failed + 1)); echo "NOT CAUGHT: $names, $kernel, $ranks ranks ($*): $said" ;;
-    esac
-done
-echo "controls: $caught caught, $failed not"
-[ "$failed" -eq 0 ]
+    if [ "$ranks" -gt 2 ]; then
+        wait
+        run "$(seq -s, 0 $((ranks - 1)))" "$names" "$kernel" "$ranks" "$missing"
+        continue
+    fi
+    run "$((2 * at)),$((2 * at + 1))" "$names" "$kernel" 2 "$missing" &
+    at=$(((at + 1) % pairs))
+    [ "$at" -ne 0 ] || wait
+done < "$work/list" > "$work/report"
+wait
+cat "$work/report"
+echo "controls: $(grep -c '^caught' "$work/report") caught, $(grep -c '^NOT CAUGHT' "$work/report") not," \
+    "$(grep -c '^right' "$work/report") right with pauses alone, $(grep -c '^FAILED' "$work/report") not"
+! grep -q '^NOT CAUGHT\|^FAILED' "$work/report"
