@@ -210,6 +210,18 @@ void st_ledger_close(struct st_ledger *ledger)
     }
 }
 
+void st_ledger_add_shared(struct st_ledger *ledger, struct st_counter *counter)
+{
+    uintptr_t nobody = 0;
+
+    if (atomic_load_explicit(&ledger->owner, memory_order_relaxed) == 0 &&
+        atomic_compare_exchange_strong_explicit(&ledger->owner, &nobody, st_thread(),
+                                                memory_order_relaxed, memory_order_relaxed))
+        st_ledger_add(ledger, counter);
+    else
+        atomic_fetch_add_explicit(&counter->shared, 1, memory_order_relaxed);
+}
+
 void st_ledger_sums(const struct st_ledger *ledger, uint64_t *asked_out, uint64_t *steered_out)
 {
     *asked_out = *steered_out = 0;

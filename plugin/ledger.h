@@ -75,19 +75,18 @@ static inline uintptr_t st_thread(void)
 #endif
 }
 
+/* Any thread but the owner; becomes the owner when there is none. */
+void st_ledger_add_shared(struct st_ledger *ledger, struct st_counter *counter);
+
 static inline void st_ledger_add(struct st_ledger *ledger, struct st_counter *counter)
 {
-    uintptr_t self = st_thread(), owner = atomic_load_explicit(&ledger->owner, memory_order_relaxed);
-
-    if (owner == 0 && atomic_compare_exchange_strong_explicit(
-                          &ledger->owner, &owner, self, memory_order_relaxed, memory_order_relaxed))
-        owner = self;
-    if (owner == self)
+    if (__builtin_expect(atomic_load_explicit(&ledger->owner, memory_order_relaxed) == st_thread(),
+                         1))
         atomic_store_explicit(&counter->owned,
                               atomic_load_explicit(&counter->owned, memory_order_relaxed) + 1,
                               memory_order_relaxed);
     else
-        atomic_fetch_add_explicit(&counter->shared, 1, memory_order_relaxed);
+        st_ledger_add_shared(ledger, counter);
 }
 
 static inline uint64_t st_ledger_read(const struct st_counter *counter)
