@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Your own all-reduce inside jit, in a released jaxlib: symtuner.all_reduce.
+
+    allreduce.py --gpus 2                one process drives all GPUs
+    allreduce.py --gpus 2 --processes    one process per GPU
+
+Each rank fills its part with its rank, so the sum is 0 + 1 + ... everywhere.
+"""
+import argparse
+import os
+import socket
+import subprocess
+import sys
+import warnings
+
+
+def work(gpus, process=None):
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+    from jax import lax
+    from jax.sharding import Mesh
+    from jax.sharding import PartitionSpec as P
+
+    import symtuner
+    warnings.simplefilter("error", UserWarning)  # here a fallback to lax.psum is a failure
+    if process is not None:
+        rank, port = map(int, process.split(":"))
+        jax.distributed.initialize(f"127.0.0.1:{port}", gpus, rank)
+    mesh = Mesh(np.array(jax.devices()[:gpus]), ("i",))
+    n, expected = 1 << 20, gpus * (gpus - 1) / 2
+
+    @jax.jit
+    @jax.shard_map(mesh=mesh, in_specs=(), out_specs=P("i"))
+    def total():
+        mine = jnp.full(n, lax.axis_index("i"), jnp.float32)
+        return lax.pcast(symtuner.all_reduce(mine, "i"), "i", to="varying")
+
+    ok = True
+    for shard in total().addressable_shards:
+        got = np.asarray(shard.data)
+        right = bool((got == expected).all())
+        ok &= right
+        print(f"[rank {shard.device.id}/{gpus}] N={n} expected={expected} got[0]={got[0]} got[-1]={got[-1]} "
+              f"ALL_OK={right}", flush=True)
+    print(f"[rank {jax.process_index()}] {symtuner.groups()[0]}", flush=True)
+    return 0 if ok else 1
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--gpus", type=int, default=2)
+    p.add_argument("--processes", action="store_true")
+    p.add_argument("--process", help=argparse.SUPPRESS)
+    args = p.parse_args()
+    if not args.processes:
+        return work(args.gpus, args.process)
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    seen = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(args.gpus)))).split(",")
+    children = [subprocess.Popen([sys.executable, __file__, "--gpus", str(args.gpus), "--process", f"{r}:{port}"],
+                                 env=dict(os.environ, CUDA_VISIBLE_DEVICES=seen[r])) for r in range(args.gpus)]
+    codes = [c.wait(120) for c in children]
+    print("exit codes", codes)
+    return 0 if codes == [0] * args.gpus else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
