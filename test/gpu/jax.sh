@@ -3,7 +3,7 @@
 # jax.sh BUILD [PART...] - symtuner.all_reduce in stock JAX on real GPUs; 2 GPUs, and 4 where there are 4.
 #
 # Parts: run (values, types, many calls in one process), procs (one process per GPU, and one of them
-# dies), check (symtuner.check()), examples (examples/*/run.sh), bench (a short table of times; with
+# dies), check (symtuner.check()), examples (examples/*/run.sh; TORCH_PYTHON for nccl4py), bench (a short table of times; with
 # OUT=FOLDER its samples are kept there). Without PART: all. Exit 77 with the reason when this box
 # cannot run it.
 set -u
