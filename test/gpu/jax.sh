@@ -4,7 +4,7 @@
 #
 # Parts: run (values, types, many calls in one process), procs (one process per GPU, and one of them
 # dies), check (symtuner.check()), examples (examples/*/run.sh; TORCH_PYTHON for nccl4py), bench (a short table of times; with
-# OUT=FOLDER its samples are kept there). Without PART: all. Exit 77 with the reason when this box
+# OUT=FOLDER its samples are kept there). Without PART: all. JAX_GPUS="2" runs 2 GPUs only. Exit 77 with the reason when this box
 # cannot run it.
 set -u
 here=$(cd "$(dirname "$0")/../.." && pwd) || exit 2
@@ -50,7 +50,7 @@ part() { # part NAME RANKS COMMAND...: run it when asked for, on that many GPUs
 }
 
 echo "headers: $(ls "$include/xla/ffi/api" | tr '\n' ' ')- FFI 0.$(sed -n 's/#define XLA_FFI_API_MINOR //p' "$include/xla/ffi/api/c_api.h")"
-for n in 2 4; do
+for n in ${JAX_GPUS:-2 4}; do
     [ "$gpus" -ge "$n" ] || { echo "jax.sh: $n GPUs not run: $gpus here"; continue; }
     part run "$n" "$python" "$here/test/gpu/jax_run.py" --ranks "$n"
     part procs "$n" "$python" "$here/test/gpu/jax_procs.py" --ranks "$n"
