@@ -163,6 +163,8 @@ install: all
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 docs/symtuner.1
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man5 docs/symtuner-rules.5
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/symtuner docs/example.rules
+	install -D -m 644 cli/completion.bash \
+	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions/symtuner
 	$(if $(DESTDIR),,ldconfig 2>/dev/null || true) # so that a bare libsymtuner.so is found
 
 # What the commands print (test/golden/*/*.cmd), predictions of the whole recorded corpus among it.
@@ -175,6 +177,15 @@ TEST_ALSO += test-cli-fuzz
 test-cli-fuzz: $(B)/symtuner $(B)/test/fuzz/cli_fuzz.c.o
 	$(Q)$(CC) $(LDFLAGS) -o $(B)/cli_fuzz $(B)/test/fuzz/cli_fuzz.c.o
 	$(Q)$(B)/cli_fuzz $(B)/symtuner test/fuzz/why.words test/golden/why/sample.csv $(or $(ROUNDS),300)
+
+# The commands on made-up boxes (files, settings, libraries) and on GPUs made of host memory, and all
+# of them but why under random words and damaged files. 77 (no compiler for the libraries) is not a pass.
+TEST_ALSO += test-commands
+test-commands: all test-cli-fuzz
+	$(Q)sh test/cli/doctor.sh $(B)
+	$(Q)sh test/cli/gpu.sh $(B)
+	$(Q)sh test/cli/completion.sh $(B)
+	$(Q)sh test/fuzz/commands.sh $(B) $(or $(ROUNDS),200)
 
 # ---- real GPUs -----------------------------------------------------------------------------------
 # NCCL is linked as the shared library that NCCL_HOME has: pip's package ships no libnccl.so link.

@@ -151,6 +151,18 @@ check_env_page()
     bad=0
 }
 
+check_doctor_page()
+{
+    "$build/symtuner" doctor --list > "$work/list"
+    sed -n '/^| finding/,$p' docs/doctor.md > "$work/page"
+    if diff -u "$work/page" "$work/list"; then
+        fine "docs/doctor.md ends with what symtuner doctor --list prints"
+    else
+        fail "docs/doctor.md is old: its table is what build/symtuner doctor --list prints"
+    fi
+    bad=0
+}
+
 check_rules_files()
 {
     for file in docs/example.rules test/demo/demo.rules; do
@@ -231,11 +243,12 @@ check_includes()
     fine "includes point the way docs/design.md draws them"
 }
 
-for page in README.md docs/rules.md docs/ledger.md docs/why.md; do
+for page in README.md docs/rules.md docs/ledger.md docs/why.md docs/doctor.md docs/tune.md; do
     check_page "$page"
 done
 check_links
 check_env_page
+check_doctor_page
 check_rules_files
 check_man_pages
 check_keys

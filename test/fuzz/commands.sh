@@ -1,0 +1,29 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# commands.sh BUILD ROUNDS: random words and damaged files against every command but why, in a folder
+# of its own, for some of them write files. Exit 1: one crashed or hung, and how.
+set -u
+build=$(cd "$1" && pwd)
+root=$PWD
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+ln -s "$root/docs" "$root/test" "$work/" && cd "$work" || exit 1
+one() { # one DICTIONARY SAMPLE
+    "$build/cli_fuzz" "$build/symtuner" "test/fuzz/$1.words" "$2" "$rounds" "${SEED:-1}" || {
+        [ ! -f cli_fuzz.input ] || cp cli_fuzz.input "$build/cli_fuzz.input"
+        exit 1
+    }
+}
+rounds=$2
+one top test/data/ledger/rank0.ledger
+one agree test/data/ledger/rank0.ledger
+one table docs/example.rules
+one diff docs/example.rules
+one check docs/example.rules
+one tune test/data/tune.csv
+NCCL_CONF_FILE=/dev/stdin one doctor test/fuzz/nccl.conf
+${CC:-cc} -shared -fPIC -x c -o sample.so - <<'C'
+const char text[] = "NCCL version 2.28.9+cuda13.0";
+int ncclTunerPlugin_v4, ncclProfiler_v5, ncclNetPlugin_v10;
+C
+NCCL_TUNER_PLUGIN=/dev/stdin one elf sample.so
