@@ -57,8 +57,7 @@ class Report:
 
     def __str__(self) -> str:
         def word(v: Any) -> str:
-            return "unknown" if v is None else {True: "yes", False: "no"}.get(v, v) if isinstance(v, bool) \
-                else str(v)
+            return {None: "unknown", True: "yes", False: "no"}.get(v) or str(v)
 
         rows = [("jax", self.jax), ("devices", f"{self.gpus} x {self.platform}"), ("NCCL", word(self.nccl)),
                 ("psum: right", word(self.psum_right)), ("psum: plugin loaded", word(self.plugin)),

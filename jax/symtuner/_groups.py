@@ -61,13 +61,14 @@ def open_group(devices: Sequence[Any]) -> None:
                 _open[key] = None
             except SymtunerError as e:
                 _open[key] = e
-        if _open[key] is not None:
-            raise _open[key]
+        problem = _open[key]
+        if problem is not None:
+            raise problem
 
 
 def groups() -> list[str]:
     """One line for each rank of each group that this process has open."""
-    library, lines = load(), []
+    library, lines = load(), list[str]()
     while (line := library.text("seat", ctypes.c_int(len(lines)))) is not None:
         lines.append(line)
     return lines
