@@ -47,8 +47,13 @@ mkdir -p "$lib"
 $cc $asan -isystem "$include" -o "$out/check_handler" test/jax/check_handler.c test/jax/frames.c jax/*.c \
     -ldl -lpthread &&
     $cc -fPIC -shared -fvisibility=hidden -o "$lib/libsymtuner_ar.so" test/jax/fake_ar.c &&
-    $cc -fPIC -shared -fvisibility=hidden -isystem "$include" -o "$lib/libsymtuner_ffi.so" jax/*.c -ldl \
-        -lpthread || exit 1
+    $cc -fPIC -shared -fvisibility=hidden -isystem "$include" -o "$lib/libsymtuner_ffi.so" jax/*.c \
+        test/jax/touch.c -ldl -lpthread &&
+    mkdir -p "$out/fake" &&
+    $cc -fPIC -shared -fvisibility=hidden -Wl,-soname,libcuda.so.1 -o "$out/fake/libcuda.so.1" \
+        test/jax/fake_driver.c &&
+    $cc -fPIC -shared -fvisibility=hidden -Wl,-soname,libnccl.so.2 -o "$out/fake/libnccl.so.2" \
+        test/jax/fake_driver.c || exit 1
 "$out/check_handler" "$lib/libsymtuner_ar.so" || failed=1
 cuda=${CUDA_HOME:-/usr/local/cuda}/include
 if [ -f "$cuda/nccl.h" ]; then
@@ -58,4 +63,5 @@ else
     echo "test-jax: jax/ffi_ar.h not compared with include/symtuner_ar.h: no $cuda/nccl.h"
 fi
 SYMTUNER_LIB_DIR=$lib PYTHONPATH=jax "$python" test/jax/test_all_reduce.py || failed=1
+LD_LIBRARY_PATH=$out/fake SYMTUNER_LIB_DIR=$lib PYTHONPATH=jax "$python" test/jax/test_processes.py || failed=1
 exit $failed

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fake_driver.c - as much of libcuda.so.1 and libnccl.so.2 as opening a group across processes needs.
+ *
+ * FAKE_EVENT_PENDING=1: every event is pending for ever, as when a kernel waits for a dead rank.
+ * FAKE_NCCL_FAIL=1: no communicator can be made.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+struct id {
+    char internal[128];
+};
+
+EXPORT int cuDevicePrimaryCtxRetain(void **context, int device);
+EXPORT int cuCtxSetCurrent(void *context);
+EXPORT int cuEventCreate(void **event, unsigned flags);
+EXPORT int cuEventRecord(void *event, void *stream);
+EXPORT int cuEventQuery(void *event);
+EXPORT int ncclGetUniqueId(struct id *id);
+EXPORT int ncclCommInitRank(void **comm, int ranks, struct id id, int rank);
+EXPORT int ncclCommDestroy(void *comm);
+EXPORT int ncclCommAbort(void *comm);
+
+int cuDevicePrimaryCtxRetain(void **context, int device)
+{
+    *context = (void *)(1 + (long)device);
+    return 0;
+}
+
+int cuCtxSetCurrent(void *context)
+{
+    return context == NULL;
+}
+
+int cuEventCreate(void **event, unsigned flags)
+{
+    *event = malloc(1);
+    return flags != 2;
+}
+
+int cuEventRecord(void *event, void *stream)
+{
+    (void)stream;
+    return event == NULL;
+}
+
+int cuEventQuery(void *event)
+{
+    (void)event;
+    return getenv("FAKE_EVENT_PENDING") != NULL ? 600 : 0;
+}
+
+int ncclGetUniqueId(struct id *id)
+{
+    memset(id, 'u', sizeof *id);
+    return 0;
+}
+
+int ncclCommInitRank(void **comm, int ranks, struct id id, int rank)
+{
+    for (size_t i = 0; i < sizeof id; i++)
+        if (id.internal[i] != 'u')
+            return 4;
+    *comm = malloc(1);
+    return getenv("FAKE_NCCL_FAIL") != NULL || rank >= ranks;
+}
+
+int ncclCommDestroy(void *comm)
+{
+    free(comm);
+    return 0;
+}
+
+int ncclCommAbort(void *comm)
+{
+    free(comm);
+    return 0;
+}

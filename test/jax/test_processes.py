@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Groups across processes without GPUs: agreement, goodbye, death, on fakes of CUDA and NCCL.
+
+Two processes join JAX's coordinator, open a group through its key-value store and go through one of the
+CASES; the parent compares what they print and how they end.
+"""
+import os
+import socket
+import subprocess
+import sys
+import time
+
+
+class Device:  # what _groups reads of a JAX device
+    platform = "gpu"
+
+    def __init__(self, process):
+        self.id, self.process_index, self.local_hardware_id = 10 + process, process, 0
+
+
+def child(case, rank, port):
+    import jax
+
+    import symtuner
+    from symtuner import _library
+    jax.distributed.initialize(f"127.0.0.1:{port}", 2, rank)
+    devices = [Device(0), Device(1)]
+    if case == "fail" and rank == 1:
+        os.environ["FAKE_NCCL_FAIL"] = "1"
+        import ctypes
+        ctypes.CDLL(None).setenv(b"FAKE_NCCL_FAIL", b"1", 1)
+    try:
+        symtuner.open_group(devices)
+    except symtuner.SymtunerError as e:
+        print("error:", e, flush=True)
+        os._exit(3)
+    print(symtuner.groups()[0], flush=True)
+    if case == "again":
+        symtuner.close()
+        time.sleep(1)
+        symtuner.open_group(devices)
+        print("opened again", flush=True)
+    if case in ("kill", "leave"):
+        _library.load()._c.test_touch()  # a call: its event is pending for ever
+        if rank == 1:
+            time.sleep(1)
+            if case == "kill":
+                os.kill(os.getpid(), 9)
+            os.environ.pop("FAKE_EVENT_PENDING", None)
+            import ctypes
+            ctypes.CDLL(None).unsetenv(b"FAKE_EVENT_PENDING")
+            symtuner.close()
+            time.sleep(20)
+            os._exit(0)
+        time.sleep(30)
+    print("end", flush=True)
+
+
+# case: exit of rank 0 and of rank 1, words of rank 0. None: the coordinator, in rank 0, has gone first,
+# and JAX ends rank 1 in its own way.
+CASES = {"open": ((0, 0), "rank=0 ranks=2 gpu=0 comm=own-nccl"),
+         "again": ((0, 0), "opened again"),
+         "fail": ((3, None), "error: rank 1: ncclCommInitRank: error 1"),
+         "kill": ((71, -9), "rank 1 is gone while rank 0 waits for it"),
+         "leave": ((71, None), "rank 1 has closed the group or raised an exception while rank 0 waits for it")}
+
+
+def main():
+    failed = 0
+    for case, (codes, words) in CASES.items():
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = s.getsockname()[1]
+        env = dict(os.environ, JAX_PLATFORMS="cpu")
+        if case in ("kill", "leave"):
+            env["FAKE_EVENT_PENDING"] = "1"
+        start = time.time()
+        children = [subprocess.Popen([sys.executable, __file__, case, str(r), str(port)], env=env, text=True,
+                                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for r in range(2)]
+        outs = []
+        for c in children:
+            try:
+                outs.append(c.communicate(timeout=60)[0])
+            except subprocess.TimeoutExpired:
+                c.kill()
+                outs.append(c.communicate()[0] + "\n(killed: too late)")
+        got = tuple(c.returncode for c in children)
+        if any(want not in (None, code) for want, code in zip(codes, got)) or words not in outs[0]:
+            failed += 1
+            print(f"FAILED: {case}: exit {got}, {time.time() - start:.1f} s")
+            for r in range(2):
+                print("\n".join(f"    {r}: {line[:200]}" for line in outs[r].splitlines()[-12:]))
+    print(f"jax processes: {len(CASES) - failed} passed, {failed} failed")
+    return failed != 0
+
+
+if __name__ == "__main__":
+    sys.exit(child(sys.argv[1], int(sys.argv[2]), sys.argv[3]) if len(sys.argv) == 4 else main())
