@@ -88,7 +88,8 @@ $(AR_B)/%.cu.o: %.cu
 # What the kernels and the host share is plain C and tested without a GPU; the host side needs CUDA's
 # headers, but runs on a CUDA that only remembers (test/ar/fake_cuda.c).
 AR_API    := $(if $(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h),$(wildcard $(NCCL_HOME)/include/nccl.h))
-AR_TEST   := $(if $(AR_API),$(wildcard test/ar/*.c) $(AR_C), test/ar/main.c test/ar/check_shape.c \
+AR_EMU    := test/ar/emulate.c test/ar/check_kernels.c
+AR_TEST   := $(if $(AR_API),$(filter-out $(AR_EMU),$(wildcard test/ar/*.c)) $(AR_C), test/ar/main.c test/ar/check_shape.c \
              test/ar/check_select.c kernels/ar_select.c kernels/ar_options.c)
 AR_CHECK  := $(patsubst %,$(B)/check-ar-obj/%.o,$(AR_TEST))
 TEST_ALSO += test-ar
@@ -101,8 +102,26 @@ $(B)/check-ar-obj/%.c.o: %.c
 $(B)/check-ar: $(AR_CHECK)
 	$(call say,LD)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(CHECK_LIBS) -lm -ldl -lpthread -lrt
-test-ar: $(B)/check-ar
+test-ar: $(B)/check-ar $(if $(AR_API),$(B)/check-ar-kernels)
 	$(Q)$(B)/check-ar
+	$(if $(AR_API),$(Q)$(B)/check-ar-kernels)
+
+# The kernels themselves, compiled as C++ and run on threads of the CPU (test/ar/emulate.h).
+AR_EMU_OBJ := $(patsubst %,$(B)/check-ar-emu$(AR_BREAK)/%.o,$(AR_EMU) test/ar/fake_cuda.c $(AR_C) $(AR_CU))
+$(AR_EMU_OBJ): | need-check
+$(B)/check-ar-emu$(AR_BREAK)/%.c.o: %.c
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(CC) $(CFLAGS) $(AR_INC) -DST_EMULATE $(AR_BREAK) -c -o $@ $<
+$(B)/check-ar-emu$(AR_BREAK)/%.cu.o: %.cu
+	@mkdir -p $(@D)
+	$(call say,CXX)
+	$(Q)$(CXX) -O1 -g -std=c++17 $(AR_INC) -I. -DST_EMULATE $(AR_BREAK) -include test/ar/emulate.h -MMD -Wall \
+	    -Wno-unknown-pragmas -Wno-class-memaccess -Wno-maybe-uninitialized \
+	    $(if $(SAN),-fsanitize=$(SAN)) -x c++ -c -o $@ $<
+$(B)/check-ar-kernels$(AR_BREAK): $(AR_EMU_OBJ)
+	$(call say,LD)
+	$(Q)$(CXX) $(LDFLAGS) -o $@ $^ $(CHECK_LIBS) -lm -ldl -lpthread -lrt
 
 # What the compiler made of the kernels; needs nvcc but no GPU.
 test-kernels:

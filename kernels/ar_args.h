@@ -40,7 +40,7 @@ struct st_args {
     struct st_state *state;
     uint64_t bytes;
     uint64_t region; /* offset of half 0 of the region in use                  */
-    uint64_t half;   /* bytes of one half                                      */
+    uint64_t half;   /* bytes of one half; chunked: offset of the gather slots   */
     uint64_t words;  /* one-shot: of the message; two-shot: of one slot        */
     uint64_t shard;  /* two-shot, chunked, pull: bytes from shard to shard     */
     int ranks;

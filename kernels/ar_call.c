@@ -298,7 +298,8 @@ static void shape_piece(const symtuner_ar *h, const struct st_choice *choice, bo
         break;
     }
     args->region = h->layout.first[region];
-    args->half = h->layout.half[region];
+    args->half =
+        region == ST_REGION_BULK ? h->layout.first[ST_REGION_GATHER] : h->layout.half[region];
     args->shard = choice->family >= ST_PULL_ONE ? st_round_up(args->bytes, ST_LINE * ST_WORD)
                                                 : st_shard_stride(form, args->bytes, h->ranks);
     args->words = st_words(form, choice->family <= ST_ONE_LAMPORT ? args->bytes : args->shard);

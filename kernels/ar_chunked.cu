@@ -12,9 +12,11 @@
  * it. When recv is not mapped by the peers the sums go through scratch and one local copy
  * ("staged").
  *
- * One set of scratch slots is enough: a rank that has finished the call has every owner's GATHER
- * flag, raised after the owner read its slots; and an owner writes a gather slot only after it has
- * got that rank's words of the same call, so the rank has emptied the slot of the call before.
+ * One set of scratch is enough, but slots to reduce from and slots to gather through must not share
+ * memory, whatever the sizes of successive calls. A rank that has finished the call has every owner's
+ * GATHER flag, raised after the owner read its reduce slots, so those may be written again; but the
+ * owner may still be emptying its gather slots, which only an owner that has this rank's words of
+ * the next call writes, and those this rank sends when it has emptied them.
  */
 #include "ar_bulk.cuh"
 
@@ -44,7 +46,7 @@ __global__ void __launch_bounds__(512, 1) chunked(const __grid_constant__ st_arg
 
     call c(a);
     const uint64_t reduce = a.region;
-    const uint64_t gather = reduce + ranks * shard;
+    const uint64_t gather = a.half;
 
     alive = !__syncthreads_or(c.dead);
     for (uint64_t k = 0; alive && k < a.tiles + a.lag; k++) {

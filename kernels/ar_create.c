@@ -46,7 +46,7 @@ int symtuner_ar_version(void)
  * one piece; bulk decides how large a piece of a long message is. */
 void st_scratch_size(symtuner_ar *h, const struct symtuner_ar_config *config, bool host)
 {
-    uint64_t half[ST_REGIONS] = {MiB / 2, 16 * MiB, 32 * MiB, 256 * MiB};
+    uint64_t half[ST_REGIONS] = {MiB / 2, 16 * MiB, 32 * MiB, 256 * MiB, 0};
     size_t free_bytes = 0, total = 0;
 
     if (host) {
@@ -59,6 +59,7 @@ void st_scratch_size(symtuner_ar *h, const struct symtuner_ar_config *config, bo
     } else if (cudaMemGetInfo(&free_bytes, &total) == cudaSuccess && total < 24ull << 30) {
         half[ST_REGION_BULK] = 64 * MiB;
     }
+    half[ST_REGION_GATHER] = half[ST_REGION_BULK] / 4;
     st_layout_fill(&h->layout, half);
 }
 

@@ -9,7 +9,7 @@ size_t symtuner_ar_describe(symtuner_ar *h, char *text, size_t length)
 {
     static const char *const links[ST_LINKS] = {"NVLink peer memory", "PCIe peer memory",
                                                 "pinned host memory"};
-    static const char *const regions[ST_REGIONS] = {"ll8", "ll128", "lamport", "bulk"};
+    static const char *const regions[ST_REGIONS] = {"ll8", "ll128", "lamport", "bulk", "gather"};
     char head[1024];
     int n;
     size_t rest;
@@ -35,7 +35,9 @@ size_t symtuner_ar_describe(symtuner_ar *h, char *text, size_t length)
     for (int r = 0; r < ST_REGIONS; r++)
         n += snprintf(head + n, sizeof head - (size_t)n, " %s %llu KiB%s", regions[r],
                       (unsigned long long)(h->layout.half[r] >> 10),
-                      r == ST_REGION_BULK ? "\n" : " x2,");
+                      r == ST_REGION_GATHER ? "\n"
+                      : r == ST_REGION_BULK ? ","
+                                            : " x2,");
     if ((size_t)n < length)
         memcpy(text, head, (size_t)n + 1);
     rest = h->gate != NULL || h->ranks == 1

@@ -30,7 +30,7 @@ __device__ __forceinline__ void send_word(const st_args &a, char *const *slot, u
 #pragma unroll
     for (int i = 0; i < (N ? N - 1 : ST_MAX_RANKS - 1); i++)
         if (N || i < a.ranks - 1)
-            store_word(slot[i] + at, v);
+            send<F>(slot[i] + at, v);
 }
 
 template <class F, class R, int N>

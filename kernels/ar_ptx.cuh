@@ -13,6 +13,7 @@
 namespace st
 {
 
+#ifndef ST_EMULATE /* test/ar/emulate.h has its own */
 __device__ __forceinline__ uint4 load_word(const void *p)
 {
     uint4 v;
@@ -98,6 +99,33 @@ __device__ __forceinline__ uint64_t now_ns()
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
     return t;
 }
+
+/* The user's own buffers: plain accesses, 16 and 8 bytes. Volatile asm, because in place a thread
+ * may store what the compiler would otherwise load again. */
+__device__ __forceinline__ uint4 load_local(const void *p)
+{
+    uint4 v;
+
+    asm volatile("ld.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(p)
+                 : "memory");
+    return v;
+}
+
+__device__ __forceinline__ uint2 load_unit(const char *p)
+{
+    uint2 u;
+
+    asm volatile("ld.global.v2.u32 {%0,%1}, [%2];" : "=r"(u.x), "=r"(u.y) : "l"(p) : "memory");
+    return u;
+}
+
+__device__ __forceinline__ void store_unit(char *p, uint2 u)
+{
+    asm volatile("st.global.v2.u32 [%0], {%1,%2};" ::"l"(p), "r"(u.x), "r"(u.y) : "memory");
+}
+#endif /* ST_EMULATE */
 
 /*
  * Bounded waiting. A thread counts its polls; now and then the slow part looks at the clock and at

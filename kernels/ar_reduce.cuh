@@ -63,7 +63,7 @@ struct half_codec {
 struct bf16_codec {
     static __device__ __forceinline__ float2 open(uint32_t w)
     {
-        return make_float2(__uint_as_float(w << 16), __uint_as_float(w & 0xffff0000u));
+        return make_float2(bits<float>(w << 16), bits<float>(w & 0xffff0000u));
     }
     static __device__ __forceinline__ uint32_t close(float x, float y)
     {

@@ -148,12 +148,15 @@ uint64_t st_capacity(const struct st_ask *ask, int family)
             return 0;
         break;
     case ST_CHUNKED: {
-        uint64_t bytes = fits(ST_LAMPORT, half, ask->ranks * (ask->dst_mapped ? 1 : 2), ask->ranks);
-        uint64_t tiles = (uint64_t)ST_MAX_STEPS * 16 * 64; /* flag steps of the smallest tile */
+        uint64_t bytes = fits(ST_LAMPORT, half, ask->ranks, ask->ranks);
+        uint64_t staged = fits(ST_LAMPORT, ask->half[ST_REGION_GATHER], ask->ranks, ask->ranks);
+        uint64_t most = (uint64_t)ST_MAX_STEPS * 16 * 64; /* flag steps of the smallest tile */
 
         if (ask->links == ST_LINKS_HOST)
             return 0;
-        return bytes < tiles ? bytes : tiles;
+        if (!ask->dst_mapped && staged < bytes)
+            bytes = staged;
+        return bytes < most ? bytes : most;
     }
     case ST_PULL_ONE:
         if (ask->in_place)

@@ -152,9 +152,10 @@ ST_HD uint64_t st_bulk_stride(uint64_t bytes, int ranks)
     return st_shard_stride(ST_LAMPORT, bytes, ranks);
 }
 
-ST_HD uint64_t st_bulk_scratch(uint64_t bytes, int ranks, bool staged)
+/* Slots to reduce from; as much again, elsewhere, to gather through when recv is not mapped. */
+ST_HD uint64_t st_bulk_scratch(uint64_t bytes, int ranks)
 {
-    return st_bulk_stride(bytes, ranks) * (uint64_t)ranks * (staged ? 2 : 1);
+    return st_bulk_stride(bytes, ranks) * (uint64_t)ranks;
 }
 
 /* Tiles of ${tile} bytes that one block of ${ctas} handles per shard. Same on all ranks. */
@@ -202,7 +203,19 @@ ST_HD bool st_reached(uint64_t a, uint64_t b)
 /* ---- scratch layout, the same on all ranks ------------------------------------------------------
  */
 
-enum st_region { ST_REGION_LL8, ST_REGION_LL128, ST_REGION_LAMPORT, ST_REGION_BULK, ST_REGIONS };
+/*
+ * The word forms have two halves. BULK (slots to reduce from) and GATHER (sums on their way to a
+ * recv that is not mapped) have one each, and must not share memory: a rank that is one call ahead
+ * writes BULK while this one still empties GATHER.
+ */
+enum st_region {
+    ST_REGION_LL8,
+    ST_REGION_LL128,
+    ST_REGION_LAMPORT,
+    ST_REGION_BULK,
+    ST_REGION_GATHER,
+    ST_REGIONS
+};
 
 /* Flags: one 128-byte row per (kind, block), one 8-byte word in it per writing rank. */
 enum st_flag_kind { ST_FLAG_REDUCE, ST_FLAG_GATHER, ST_FLAG_ENTER, ST_FLAG_LEAVE, ST_FLAG_KINDS };
@@ -217,7 +230,7 @@ ST_HD uint64_t st_flag_offset(int kind, int cta, int writer)
 
 struct st_layout {
     uint64_t half[ST_REGIONS];  /* bytes of one half; 0: region absent                      */
-    uint64_t first[ST_REGIONS]; /* offset of half 0; half 1 follows, but bulk has one only  */
+    uint64_t first[ST_REGIONS]; /* offset of half 0; half 1, if any, follows                */
     uint64_t bytes;             /* whole arena                                              */
 };
 
@@ -228,7 +241,7 @@ ST_HD void st_layout_fill(struct st_layout *layout, const uint64_t half[ST_REGIO
     for (int r = 0; r < ST_REGIONS; r++) {
         layout->half[r] = st_round_up(half[r], 4096);
         layout->first[r] = at;
-        at += (r == ST_REGION_BULK ? 1 : 2) * layout->half[r];
+        at += (r >= ST_REGION_BULK ? 1 : 2) * layout->half[r];
     }
     layout->bytes = at;
 }

@@ -52,7 +52,7 @@ template <class F, int N> struct row {
 #pragma unroll
         for (int i = 0; i < width; i++)
             if (want[i])
-                store_word(there[i] + half, F::encode(F::canonical(v[i]), epoch));
+                st::send<F>(there[i] + half, F::encode(F::canonical(v[i]), epoch));
     }
 };
 
@@ -121,11 +121,11 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1) twoshot(const __grid_c
 #pragma unroll
             for (int i = 0; i < out.width; i++)
                 if (N || i < ranks - 1)
-                    store_word(there[i] + at, v);
+                    st::send<F>(there[i] + at, v);
             for (int i = out.width; i < ranks - 1; i++) {
                 int to = a.me + 1 + i < ranks ? a.me + 1 + i : a.me + 1 + i - ranks;
 
-                store_word(a.peer[to] + (gather + a.me * slot + w * ST_WORD), v);
+                st::send<F>(a.peer[to] + (gather + a.me * slot + w * ST_WORD), v);
             }
             store_for_word<F>(a.out + shard * a.me, w, mine, a.out_align, sum);
             clear_words<F, N>(a, here, slot);
@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1) twoshot(const __grid_c
 #pragma unroll
                 for (int i = 0; i < batch; i++)
                     if (want[i])
-                        v[i] = load_word(a.peer[a.me] + (gather + from[i] * slot + w * ST_WORD));
+                        v[i] = receive<F>(a.peer[a.me] + (gather + from[i] * slot + w * ST_WORD));
 #pragma unroll
                 for (int i = 0; i < batch; i++)
                     if (want[i])

@@ -135,6 +135,26 @@ struct form_lamport {
     }
 };
 
+/* One word to or from a slot. The eight lanes of an LL128 line go together: the hardware does that
+ * by itself, the emulation must be told. */
+template <class F> __device__ __forceinline__ void send(void *slot, uint4 v)
+{
+#ifdef ST_EMULATE
+    emulate_line_store(slot, v, F::warp_wide);
+#else
+    store_word(slot, v);
+#endif
+}
+
+template <class F> __device__ __forceinline__ uint4 receive(const void *slot)
+{
+#ifdef ST_EMULATE
+    return emulate_line_load(slot, F::warp_wide);
+#else
+    return load_word(slot);
+#endif
+}
+
 /* ---- user buffers -------------------------------------------------------------------------------
  */
 
@@ -198,32 +218,12 @@ __device__ __forceinline__ uint4 as_word(payload p)
     return make_uint4(p.lo.x, p.lo.y, p.hi.x, p.hi.y);
 }
 
-__device__ __forceinline__ uint2 load_unit(const char *p)
-{
-    uint2 u;
-
-    asm volatile("ld.global.v2.u32 {%0,%1}, [%2];" : "=r"(u.x), "=r"(u.y) : "l"(p) : "memory");
-    return u;
-}
-
-__device__ __forceinline__ void store_unit(char *p, uint2 u)
-{
-    asm volatile("st.global.v2.u32 [%0], {%1,%2};" ::"l"(p), "r"(u.x), "r"(u.y) : "memory");
-}
-
 /* 16 bytes of payload at ${at} of a message that ends at ${end}; what lies beyond reads as 0. */
 template <class I>
 __device__ __forceinline__ payload load_payload(const char *p, I at, I end, int align)
 {
-    if (align == ST_WORD && at + ST_WORD <= end) {
-        uint4 w;
-
-        asm volatile("ld.global.v4.u32 {%0,%1,%2,%3}, [%4];"
-                     : "=r"(w.x), "=r"(w.y), "=r"(w.z), "=r"(w.w)
-                     : "l"(p + at)
-                     : "memory");
-        return as_payload(w);
-    }
+    if (align == ST_WORD && at + ST_WORD <= end)
+        return as_payload(load_local(p + at));
     return as_payload(load_slow(p + at, bytes_left(at, end, ST_WORD), align));
 }
 
@@ -324,7 +324,7 @@ __device__ __forceinline__ bool gather_word(const st_args &a, const char *slot, 
 #pragma unroll
             for (int i = 0; i < batch; i++)
                 if (valid && first + i < ranks && first + i != a.me)
-                    v[i] = load_word(slot + (first + i) * stride);
+                    v[i] = receive<F>(slot + (first + i) * stride);
 #pragma unroll
             for (int i = 0; i < batch; i++)
                 here = F::arrived(v[i], epoch) && here;

@@ -22,10 +22,10 @@ static struct st_ask ask_for(int ranks, int links, uint64_t bytes, int dtype, in
                          .src_mapped = 1,
                          .has_copy = links != ST_LINKS_HOST,
                          .max_ctas = 132};
-    uint64_t half[ST_REGIONS] = {1 << 19, 16 << 20, 32 << 20, 256 << 20};
+    uint64_t half[ST_REGIONS] = {1 << 19, 16 << 20, 32 << 20, 256 << 20, 64 << 20};
 
     if (links == ST_LINKS_HOST)
-        half[ST_REGION_LL128] = half[ST_REGION_BULK] = 0;
+        half[ST_REGION_LL128] = half[ST_REGION_BULK] = half[ST_REGION_GATHER] = 0;
     memcpy(ask.half, half, sizeof half);
     return ask;
 }
@@ -79,8 +79,8 @@ START_TEST(test_pieces_fit_their_scratch)
                     need = st_oneshot_scratch(family - ST_ONE_LL8, room, ranks);
                     break;
                 case ST_CHUNKED:
-                    half = ask.half[ST_REGION_BULK];
-                    need = st_bulk_scratch(room, ranks, !mapped);
+                    half = ask.half[mapped ? ST_REGION_BULK : ST_REGION_GATHER];
+                    need = st_bulk_scratch(room, ranks);
                     break;
                 default:
                     half = ask.half[family - ST_TWO_LL8];

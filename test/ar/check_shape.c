@@ -143,16 +143,16 @@ END_TEST
 
 START_TEST(test_regions_follow_each_other)
 {
-    uint64_t half[ST_REGIONS] = {100, 4096, 0, 12345};
+    uint64_t half[ST_REGIONS] = {100, 4096, 0, 12345, 1};
     struct st_layout l;
 
     st_layout_fill(&l, half);
     ck_assert_int_eq(l.first[0], ST_FLAG_BYTES);
     for (int r = 0; r + 1 < ST_REGIONS; r++) {
         ck_assert(l.half[r] >= half[r]);
-        ck_assert_int_eq(l.first[r + 1], l.first[r] + 2 * l.half[r]);
+        ck_assert_int_eq(l.first[r + 1], l.first[r] + (r < ST_REGION_BULK ? 2 : 1) * l.half[r]);
     }
-    ck_assert_int_eq(l.bytes, l.first[ST_REGION_BULK] + l.half[ST_REGION_BULK]);
+    ck_assert_int_eq(l.bytes, l.first[ST_REGION_GATHER] + l.half[ST_REGION_GATHER]);
 }
 END_TEST
 

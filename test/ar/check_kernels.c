@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * check_kernels.c - the library's own kernels and host code, run on the CPU (emulate.h), many calls
+ * in a row, ranks drifting apart, every kernel, odd counts and alignments.
+ *
+ * Each rank is a host thread that makes the same list of random calls, now and then late. Inputs
+ * differ per rank and position, outputs are poisoned, inputs are overwritten as soon as the call
+ * returns. The epochs start so that they cross 2^32. Values are small integers, so sums are exact
+ * in every type.
+ */
+#include <check.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "symtuner_ar.h"
+#include "kernels/ar_kinds.h"
+#include "test/ar/fake_cuda.h"
+
+#define MAX_RANKS 4
+#define MAX_BYTES 9000
+#define GUARD     32
+#define BUFFER    (MAX_BYTES / 16 * 16 + 2 * GUARD + 32) /* keeps 16-byte alignment */
+
+static int calls = 60;
+static unsigned seed = 1;
+
+struct call {
+    const char *kernel;
+    int dtype, op, ctas, threads;
+    size_t count, shift;
+    int in_place, registered, salt;
+};
+
+struct rank {
+    symtuner_ar *handle;
+    int me, ranks;
+    const struct call *list;
+    char *send, *recv;
+    pthread_barrier_t *done;
+    char wrong[200];
+};
+
+static unsigned draw(unsigned *state, unsigned below)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return (*state >> 9) % below;
+}
+
+static int value(const struct call *c, int rank, size_t i)
+{
+    unsigned h = (unsigned)i * 2654435761u ^ (unsigned)(rank * 40503 + c->salt * 7919);
+
+    h = (h ^ h >> 15) * 2246822519u;
+    h >>= 13;
+    /* sums of four must be exact in e5m2's three bits */
+    return c->op == ST_PROD ? 1 + (int)h % 2 : (int)h % (c->dtype == ST_F8E5M2 ? 2 : 4);
+}
+
+static void put(const struct call *c, char *p, size_t i, int v)
+{
+    float f = (float)v;
+    double d = v;
+    long long w = v;
+    unsigned bits;
+
+    memcpy(&bits, &f, 4);
+    switch (c->dtype) {
+    case ST_F64:
+        memcpy(p + 8 * i, &d, 8);
+        break;
+    case ST_F32:
+        memcpy(p + 4 * i, &f, 4);
+        break;
+    case ST_BF16:
+        memcpy(p + 2 * i, (char *)&bits + 2, 2);
+        break;
+    case ST_F16: /* small integers only: rebias the exponent */
+        bits = v == 0 ? 0 : ((bits >> 23) - 112) << 10 | (bits >> 13 & 0x3ff);
+        memcpy(p + 2 * i, &bits, 2);
+        break;
+    case ST_F8E5M2:
+        bits = v == 0 ? 0 : ((bits >> 23) - 112) << 2 | (bits >> 21 & 3);
+        p[i] = (char)bits;
+        break;
+    case ST_F8E4M3:
+        bits = v == 0 ? 0 : ((bits >> 23) - 120) << 3 | (bits >> 20 & 7);
+        p[i] = (char)bits;
+        break;
+    default:
+        memcpy(p + (size_t)st_dtype_bytes(c->dtype) * i, &w, (size_t)st_dtype_bytes(c->dtype));
+    }
+}
+
+static int expected(const struct call *c, int ranks, size_t i)
+{
+    int acc = value(c, 0, i);
+
+    for (int r = 1; r < ranks; r++) {
+        int v = value(c, r, i);
+
+        acc = c->op == ST_PROD  ? acc * v
+              : c->op == ST_MAX ? (v > acc ? v : acc)
+              : c->op == ST_MIN ? (v < acc ? v : acc)
+                                : acc + v;
+    }
+    return acc;
+}
+
+static void check_output(struct rank *k, const struct call *c, const char *recv)
+{
+    size_t size = (size_t)st_dtype_bytes(c->dtype);
+
+    for (size_t i = 0; i < c->count && k->wrong[0] == 0; i++) {
+        char want[8];
+
+        put(c, want, 0, expected(c, k->ranks, i));
+        if (memcmp(recv + i * size, want, size) != 0)
+            snprintf(k->wrong, sizeof k->wrong,
+                     "rank %d of %d: call %d, %s dtype %d op %d count %zu shift %zu, %d x %d, %s: "
+                     "element %zu is wrong",
+                     k->me, k->ranks, c->salt, c->kernel, c->dtype, c->op, c->count, c->shift,
+                     c->ctas, c->threads, c->in_place ? "in place" : "out of place", i);
+    }
+    for (size_t i = 1; i <= GUARD && k->wrong[0] == 0; i++)
+        if (recv[-(long)i] != 0x5a || recv[c->count * size + i - 1] != 0x5a)
+            snprintf(k->wrong, sizeof k->wrong, "rank %d: %s dtype %d count %zu writes outside",
+                     k->me, c->kernel, c->dtype, c->count);
+}
+
+static void *run_rank(void *p)
+{
+    struct rank *k = p;
+    unsigned mood = seed * 31 + (unsigned)k->me;
+
+    for (int i = 0; i < calls; i++) {
+        const struct call *c = &k->list[i];
+        /* peers write recv while this rank is elsewhere: each call has buffers of its own */
+        char *send = k->send + (size_t)i * BUFFER + GUARD + c->shift;
+        char *recv = c->in_place ? send : k->recv + (size_t)i * BUFFER + GUARD + c->shift;
+
+        if (draw(&mood, 8) == 0)
+            usleep(draw(&mood, 3000));
+        symtuner_ar_force(k->handle, c->kernel, c->ctas, c->threads);
+        if (symtuner_ar_all_reduce(send, recv, c->count, (ncclDataType_t)c->dtype,
+                                   (ncclRedOp_t)c->op, k->handle, NULL) != ncclSuccess ||
+            symtuner_ar_status(k->handle) != ncclSuccess) {
+            snprintf(k->wrong, sizeof k->wrong, "%.60s: %.120s", c->kernel,
+                     symtuner_ar_error(k->handle));
+            return NULL;
+        }
+        check_output(k, c, recv);
+        if (!c->in_place)
+            memset(send, 0xee, c->count * (size_t)st_dtype_bytes(c->dtype));
+    }
+    return NULL;
+}
+
+/* A list of calls that every kernel in it can run. */
+static void make_list(struct call *list, int ranks, const char *only)
+{
+    static const char *const names[] = {"one_ll8",   "one_ll128",   "one_lamport", "two_ll8",
+                                        "two_ll128", "two_lamport", "chunked",     "pull",
+                                        "pull_one",  "copy"};
+    unsigned state = seed * 2654435761u + (unsigned)ranks;
+
+    for (int i = 0; i < calls; i++) {
+        struct call *c = &list[i];
+        int aligned;
+
+        c->kernel = only != NULL ? only : names[draw(&state, sizeof names / sizeof names[0])];
+        aligned = strcmp(c->kernel, "pull") == 0 || strcmp(c->kernel, "pull_one") == 0 ||
+                  strcmp(c->kernel, "copy") == 0;
+        c->dtype = (int)draw(&state, ST_DTYPES);
+        c->op = (int)draw(&state, ST_AVG); /* avg of such values is not exact */
+        if (strstr(c->kernel, "lamport") != NULL) {
+            static const int floats[] = {ST_F32, ST_F16, ST_BF16};
+
+            c->dtype = floats[draw(&state, 3)];
+            c->op = ST_SUM;
+        }
+        c->ctas = 1 + (int)draw(&state, 2);
+        c->threads = 32 << draw(&state, 2);
+        c->count = 1 + draw(&state, draw(&state, 3) ? 1000 : MAX_BYTES / 8);
+        c->shift = aligned ? 0
+                           : draw(&state, 16 / (unsigned)st_dtype_bytes(c->dtype)) *
+                                 (unsigned)st_dtype_bytes(c->dtype);
+        c->registered = aligned || draw(&state, 2);
+        c->in_place = strcmp(c->kernel, "pull_one") != 0 && draw(&state, 3) == 0;
+        c->salt = i;
+    }
+}
+
+static void run_group(int ranks, int transport, const char *only)
+{
+    struct symtuner_ar_config config = {.size = sizeof config,
+                                        .transport = transport,
+                                        .timeout_ms = 20000,
+                                        .bulk_bytes = 1 << 20,
+                                        .first_epoch = (1ull << 32) - (unsigned)calls / 2};
+    static const int devices[MAX_RANKS] = {0, 1, 2, 3};
+    struct call *list = calloc((size_t)calls, sizeof *list);
+    struct rank k[MAX_RANKS];
+    symtuner_ar *handles[MAX_RANKS];
+    pthread_t threads[MAX_RANKS];
+    void *buffers[MAX_RANKS];
+    size_t bytes = (size_t)calls * BUFFER;
+
+    memset(&fake, 0, sizeof fake);
+    fake.devices = MAX_RANKS;
+    fake.peers = 1;
+    ck_assert_int_eq(symtuner_ar_create_local(handles, devices, ranks, &config), ncclSuccess);
+    make_list(list, ranks, only);
+    for (int r = 0; r < ranks; r++) {
+        k[r] = (struct rank){.handle = handles[r], .me = r, .ranks = ranks, .list = list};
+        k[r].send = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+        k[r].recv = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+        memset(k[r].send, 0x5a, bytes);
+        memset(k[r].recv, 0x5a, bytes);
+        for (int i = 0; i < calls; i++)
+            for (size_t j = 0; j < list[i].count; j++)
+                put(&list[i], k[r].send + (size_t)i * BUFFER + GUARD + list[i].shift, j,
+                    value(&list[i], r, j));
+    }
+    for (int b = 0; b < 2; b++) {
+        for (int r = 0; r < ranks; r++)
+            buffers[r] = b ? k[r].recv : k[r].send;
+        ck_assert_int_eq(symtuner_ar_register(handles, buffers, NULL, ranks, bytes), ncclSuccess);
+    }
+    for (int r = 0; r < ranks; r++)
+        pthread_create(&threads[r], NULL, run_rank, &k[r]);
+    for (int r = 0; r < ranks; r++)
+        pthread_join(threads[r], NULL);
+    for (int r = 0; r < ranks; r++)
+        ck_assert_msg(k[r].wrong[0] == 0, "seed %u: %s", seed, k[r].wrong);
+    symtuner_ar_destroy(handles, ranks);
+    ck_assert_int_eq(fake.live, 0);
+    for (int r = 0; r < ranks; r++) {
+        free(k[r].send);
+        free(k[r].recv);
+    }
+    free(list);
+}
+
+START_TEST(test_two_ranks_through_peer_memory)
+{
+    run_group(2, SYMTUNER_AR_PEER, NULL);
+}
+END_TEST
+
+START_TEST(test_three_ranks_through_peer_memory)
+{
+    run_group(3, SYMTUNER_AR_PEER, NULL);
+}
+END_TEST
+
+START_TEST(test_four_ranks_through_peer_memory)
+{
+    run_group(4, SYMTUNER_AR_PEER, NULL);
+}
+END_TEST
+
+START_TEST(test_two_ranks_through_host_memory)
+{
+    run_group(2, SYMTUNER_AR_HOST, "one_lamport");
+    run_group(2, SYMTUNER_AR_HOST, "two_ll8");
+}
+END_TEST
+
+/* ROUNDS and SEED from the command line: check-ar-kernels [calls [seed]]. */
+int main(int argc, char **argv)
+{
+    Suite *s = suite_create("ar_kernels on the CPU");
+    TCase *t = tcase_create("all");
+    SRunner *runner;
+    int failed;
+
+    if (argc > 1)
+        calls = atoi(argv[1]);
+    if (argc > 2)
+        seed = (unsigned)strtoul(argv[2], NULL, 10);
+    tcase_set_timeout(t, 600);
+    tcase_add_test(t, test_two_ranks_through_peer_memory);
+    tcase_add_test(t, test_three_ranks_through_peer_memory);
+    tcase_add_test(t, test_four_ranks_through_peer_memory);
+    tcase_add_test(t, test_two_ranks_through_host_memory);
+    suite_add_tcase(s, t);
+    runner = srunner_create(s);
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * emulate.h - enough of CUDA's device side to run the kernels of kernels/ on threads of the CPU.
+ *
+ * One POSIX thread per CUDA thread. Blocks of one grid, and grids of several ranks, run at the same
+ * time and in an order that the scheduler and some random yields decide; words are torn in halves at
+ * random, in either order. The memory model of the machine below is stronger than a GPU's (x86), so
+ * missing fences do not show here: that is what the GPU tests are for. Missing waits, clears, halves
+ * and barriers do. Kernels are compiled with -DST_EMULATE -include this file.
+ */
+#ifndef ST_TEST_EMULATE_H_
+#define ST_TEST_EMULATE_H_
+
+#include <stdint.h>
+#include <string.h>
+#include <vector_types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct emulate_index {
+    unsigned x;
+};
+
+extern __thread struct emulate_index threadIdx, blockIdx, blockDim, gridDim;
+
+unsigned emulate_block_or(unsigned value); /* __syncthreads_or */
+unsigned emulate_warp_or(unsigned value);
+void emulate_line_barrier(void); /* the eight lanes of a 128-byte line */
+unsigned emulate_random(unsigned below);
+void emulate_yield(void);
+uint64_t emulate_now_ns(void);
+
+/* Run one grid to its end; ${kernel} takes a struct st_args by value. */
+struct st_args;
+void emulate_launch(const void *kernel, const struct st_args *args, int ctas, int threads);
+
+#ifdef __cplusplus
+}
+
+#include <math.h>
+#include <cuda_bf16.h> /* before the #undefs: CUDA's headers define these words */
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+#include <vector_functions.h>
+#undef __device__
+#undef __host__
+#undef __global__
+#undef __forceinline__
+#undef __noinline__
+#undef __launch_bounds__
+#undef __grid_constant__
+#define __device__
+#define __host__
+#define __global__
+#define __forceinline__ inline
+#define __noinline__
+#define __launch_bounds__(...)
+#define __grid_constant__
+
+static inline void __trap()
+{
+    __builtin_trap();
+}
+
+static inline void __syncthreads()
+{
+    emulate_block_or(0);
+}
+
+static inline int __syncthreads_or(int p)
+{
+    return emulate_block_or(p != 0) != 0;
+}
+
+static inline int __any_sync(unsigned, int p)
+{
+    return emulate_warp_or(p != 0) != 0;
+}
+
+static inline int __all_sync(unsigned, int p)
+{
+    return emulate_warp_or(p == 0) == 0;
+}
+
+static inline unsigned atomicAdd(uint32_t *p, unsigned v)
+{
+    return __atomic_fetch_add(p, v, __ATOMIC_RELAXED);
+}
+
+static inline unsigned long long atomicCAS(unsigned long long *p, unsigned long long old,
+                                           unsigned long long v)
+{
+    __atomic_compare_exchange_n(p, &old, v, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    return old;
+}
+
+namespace st
+{
+
+/* 32-bit parts, each whole, in random order: no more than the forms rely on (LL8: 64 bits). */
+static inline void store_word(void *p, uint4 v)
+{
+    uint64_t part[2] = {(uint64_t)v.y << 32 | v.x, (uint64_t)v.w << 32 | v.z};
+    int first = emulate_random(2);
+
+    __atomic_store_n((uint64_t *)p + first, part[first], __ATOMIC_RELEASE);
+    if (emulate_random(16) == 0)
+        emulate_yield();
+    __atomic_store_n((uint64_t *)p + !first, part[!first], __ATOMIC_RELEASE);
+}
+
+static inline uint4 load_word(const void *p)
+{
+    uint64_t lo = __atomic_load_n((const uint64_t *)p, __ATOMIC_ACQUIRE);
+    uint64_t hi = __atomic_load_n((const uint64_t *)p + 1, __ATOMIC_ACQUIRE);
+
+    if (emulate_random(4) == 0)
+        emulate_yield();
+    return make_uint4((uint32_t)lo, (uint32_t)(lo >> 32), (uint32_t)hi, (uint32_t)(hi >> 32));
+}
+
+/* A line becomes visible as a whole: its flag lane stores last and loads first. */
+static inline void emulate_line_store(void *p, uint4 v, bool line)
+{
+    bool last = line && threadIdx.x % 8 == 7;
+
+    if (!last)
+        store_word(p, v);
+    if (line)
+        emulate_line_barrier();
+    if (last) {
+        __atomic_store_n((uint64_t *)p, (uint64_t)v.y << 32 | v.x, __ATOMIC_RELEASE);
+        __atomic_store_n((uint64_t *)p + 1, (uint64_t)v.w << 32 | v.z, __ATOMIC_RELEASE);
+    }
+}
+
+static inline uint4 emulate_line_load(const void *p, bool line)
+{
+    bool first = line && threadIdx.x % 8 == 7;
+    uint4 v = {};
+
+    if (first) {
+        uint64_t hi = __atomic_load_n((const uint64_t *)p + 1, __ATOMIC_ACQUIRE);
+        uint64_t lo = __atomic_load_n((const uint64_t *)p, __ATOMIC_ACQUIRE);
+
+        v = make_uint4((uint32_t)lo, (uint32_t)(lo >> 32), (uint32_t)hi, (uint32_t)(hi >> 32));
+    }
+    if (line)
+        emulate_line_barrier();
+    if (!first)
+        v = load_word(p);
+    return v;
+}
+
+static inline uint64_t load_acquire(const uint64_t *p)
+{
+    emulate_yield();
+    return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+}
+
+static inline uint64_t load_relaxed(const uint64_t *p)
+{
+    return __atomic_load_n(p, __ATOMIC_RELAXED);
+}
+
+static inline uint32_t load_relaxed(const uint32_t *p)
+{
+    return __atomic_load_n(p, __ATOMIC_RELAXED);
+}
+
+static inline void store_relaxed(uint64_t *p, uint64_t v)
+{
+    __atomic_store_n(p, v, __ATOMIC_RELAXED);
+}
+
+static inline void store_relaxed(uint32_t *p, uint32_t v)
+{
+    __atomic_store_n(p, v, __ATOMIC_RELAXED);
+}
+
+static inline void fence_sys()
+{
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+static inline uint4 load_bulk(const void *p)
+{
+    uint4 v;
+
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+static inline void store_bulk(void *p, uint4 v)
+{
+    memcpy(p, &v, sizeof v);
+}
+
+static inline uint4 load_local(const void *p)
+{
+    return load_bulk(p);
+}
+
+static inline uint2 load_unit(const char *p)
+{
+    uint2 u;
+
+    memcpy(&u, p, sizeof u);
+    return u;
+}
+
+static inline void store_unit(char *p, uint2 u)
+{
+    memcpy(p, &u, sizeof u);
+}
+
+static inline uint64_t now_ns()
+{
+    return emulate_now_ns();
+}
+
+} // namespace st
+#endif
+
+#endif
