@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lint.c - rules that are legal but cannot do what they say. */
+#include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "rules/rules.h"
 
@@ -18,6 +20,39 @@ static bool hides(const struct st_rule *first, const struct st_rule *later)
            covers(first->nodes, later->nodes) && covers(first->pipe_ops, later->pipe_ops) &&
            covers(first->nccl, later->nccl) && !first->gpu[0] &&
            first->links < 0 && first->multicast < 0;
+}
+
+static bool meet(struct st_span a, struct st_span b)
+{
+    return a.lo <= b.hi && b.lo <= a.hi;
+}
+
+/* Do the two share sizes at their edges, each with sizes of its own? The earlier one wins there, which
+ * the later one's bounds deny: mostly "..64KiB" before "64KiB..". */
+static bool overlaps(const struct st_rule *first, const struct st_rule *later)
+{
+    return !first->process && !later->process && first->per_rank == later->per_rank &&
+           (first->colls & later->colls) && (first->reg & later->reg) &&
+           meet(first->bytes, later->bytes) && !covers(first->bytes, later->bytes) &&
+           !covers(later->bytes, first->bytes) && meet(first->ranks, later->ranks) &&
+           meet(first->nodes, later->nodes) && meet(first->pipe_ops, later->pipe_ops) &&
+           meet(first->nccl, later->nccl) && (first->links < 0 || later->links < 0 ||
+           first->links == later->links) && (first->multicast < 0 || later->multicast < 0 ||
+           first->multicast == later->multicast) && strcmp(first->gpu, later->gpu) == 0 &&
+           memcmp(&first->act, &later->act, sizeof first->act) != 0;
+    /* no padding: the members are four bytes each, in an even number, then eight */
+    _Static_assert(sizeof first->act == 32, "struct st_action has grown: compare its members");
+}
+
+/* A condition that the provenance, which holds for all rules in force, excludes. */
+static bool never_here(const symtuner_rules *rules, const struct st_rule *rule)
+{
+    const struct st_rule *box = &rules->provenance;
+
+    return rules->has_provenance &&
+           (!meet(box->nccl, rule->nccl) ||
+            (box->links >= 0 && rule->links >= 0 && box->links != rule->links) ||
+            (box->multicast >= 0 && rule->multicast >= 0 && box->multicast != rule->multicast));
 }
 
 static bool acts(const struct st_action *act)
@@ -40,6 +75,28 @@ static bool finding(const symtuner_rules *rules, int r, int n, char *text, size_
         snprintf(text, size, "%s:%d: rule \"%s\" never applies: \"%s\" of line %d takes all its calls",
                  at, rule->line, rule->name, rules->rule[hidden_by].name,
                  rules->rule[hidden_by].line);
+        return true;
+    }
+    for (int i = 0; i < r && hidden_by < 0; i++)
+        if (overlaps(&rules->rule[i], rule) && n-- == 0) {
+            const struct st_rule *first = &rules->rule[i];
+
+            snprintf(text, size, "%s:%d: rule \"%s\" shares bytes %" PRIu64 "..%" PRIu64
+                     " with \"%s\" of line %d, which takes them; bounds are inclusive", at, rule->line,
+                     rule->name, first->bytes.lo > rule->bytes.lo ? first->bytes.lo : rule->bytes.lo,
+                     first->bytes.hi < rule->bytes.hi ? first->bytes.hi : rule->bytes.hi, first->name,
+                     first->line);
+            return true;
+        }
+    if (never_here(rules, rule) && n-- == 0) {
+        snprintf(text, size, "%s:%d: rule \"%s\" never applies: [provenance] excludes its release or "
+                 "machine", at, rule->line, rule->name);
+        return true;
+    }
+    if (rule->act.prefer == SYMTUNER_GENERAL && rule->multicast == 0 &&
+        (rule->act.algo == SYMTUNER_NVLS || rule->act.algo == SYMTUNER_NVLS_TREE) && n-- == 0) {
+        snprintf(text, size, "%s:%d: rule \"%s\" prefers %s where multicast is off, which NCCL does not "
+                 "offer there", at, rule->line, rule->name, symtuner_algo_name(rule->act.algo));
         return true;
     }
     if (!acts(&rule->act) && rule->process && n-- == 0) {

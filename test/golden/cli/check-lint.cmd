@@ -1,0 +1,1 @@
+check test/data/lint.rules
