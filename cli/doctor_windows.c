@@ -11,7 +11,9 @@ void st_doctor_windows(struct st_doctor *doctor, struct st_gpu_report *report)
 {
     char ranks[12];
     const char *arguments[] = {"windows", ranks, doctor->copies ? doctor->copy[0].path : "-", NULL};
-    struct st_child child = {.arguments = arguments, .limit_s = 22};
+    /* NCCL would make multicast objects at init; a doctor does not */
+    const char *set[] = {"NCCL_NVLS_ENABLE=0", NULL};
+    struct st_child child = {.arguments = arguments, .set = set, .limit_s = 22};
     enum st_child_end end;
 
     snprintf(ranks, sizeof ranks, "%d", report->gpus);
