@@ -14,6 +14,7 @@
 
 #include "jax/ffi_frame.h"
 #include "jax/ffi_groups.h"
+#include "jax/ffi_reach.h"
 #include "jax/ffi_watch.h"
 #include "jax/symtuner_ffi.h"
 #include "test/jax/frames.h"
@@ -248,6 +249,71 @@ static void check_good(void)
     expect(run(&f) == NULL, "and the next call works");
 }
 
+/* ---- zero copy --------------------------------------------------------------------------------------- */
+
+static int yes(const void *p, const int *gpus, int n)
+{
+    return p != NULL && n == 2 && gpus[1] == 1;
+}
+
+static int only_first_gpu(const void *p, const int *gpus, int n)
+{
+    return yes(p, gpus, n) && thread_ordinal == 0;
+}
+
+/* One device: initialize, then execute, as XLA does for each run. */
+static void *run_device(void *arg)
+{
+    struct frame f;
+
+    thread_ordinal = (int)(intptr_t)arg;
+    frame_fill(&f);
+    f.frame.stage = XLA_FFI_ExecutionStage_INITIALIZE;
+    if (symtuner_ffi_all_reduce(&f.frame) != NULL)
+        return (void *)1;
+    f.frame.stage = XLA_FFI_ExecutionStage_EXECUTE;
+    return symtuner_ffi_all_reduce(&f.frame) != NULL ? (void *)1 : NULL;
+}
+
+/* Whether the calls of one run knew each other's buffers; -1: a call failed. */
+static int run_both(void)
+{
+    static int64_t run;
+    pthread_t      other;
+    void          *bad[2];
+
+    runtime_fill();
+    runtime.run = ++run;
+    pthread_create(&other, NULL, run_device, (void *)1);
+    bad[0] = run_device((void *)0);
+    pthread_join(other, &bad[1]);
+    thread_ordinal = -1;
+    return bad[0] != NULL || bad[1] != NULL ? -1 : last->with_peers;
+}
+
+static void check_zero_copy(void)
+{
+    int (*driver)(const void *, const int *, int) = st_reachable;
+
+    expect(run_both() == 0, "no meeting unless asked for");
+    symtuner_ffi_zero_copy_from(42 * sizeof(float));
+    expect(run_both() == 0, "no driver here that says that the memory can be reached");
+    st_reachable = yes;
+    expect(run_both() == 1, "the ranks meet");
+    st_reachable = only_first_gpu;
+    expect(run_both() == 0, "one rank's memory cannot be reached");
+    st_reachable = yes;
+    symtuner_ffi_zero_copy_from(42 * sizeof(float) + 1);
+    expect(run_both() == 0, "the call is too small");
+    symtuner_ffi_zero_copy_from(1);
+    symtuner_ffi_allow_command_buffers(1);
+    expect(run_both() == 0, "a recorded call keeps no addresses");
+    symtuner_ffi_allow_command_buffers(0);
+    expect(run_both() == 1, "and the ranks meet again");
+    symtuner_ffi_zero_copy_from(SIZE_MAX);
+    st_reachable = driver;
+}
+
 /* ---- what is the handler? --------------------------------------------------------------------------- */
 
 static void check_metadata(void)
@@ -391,6 +457,7 @@ int main(int argc, char **argv)
     check_groups(argv[1]);
     check_hostile();
     check_good();
+    check_zero_copy();
     check_metadata();
     check_unknown_extension();
     check_watch();

@@ -6,6 +6,7 @@
 #include <string.h>
 
 struct runtime runtime;
+_Thread_local int thread_ordinal = -1;
 
 static float memory[2][42];
 static char  context; /* stands for the opaque context of a call */
@@ -30,13 +31,15 @@ static XLA_FFI_Error *ordinal_get(XLA_FFI_DeviceOrdinal_Get_Args *args)
 
     if (runtime.refuse)
         return error_create(&error);
-    args->device_ordinal = (void *)args->ctx == &context ? runtime.ordinal : -1;
+    args->device_ordinal = (void *)args->ctx != &context ? -1
+                           : thread_ordinal >= 0         ? thread_ordinal
+                                                         : runtime.ordinal;
     return NULL;
 }
 
 static XLA_FFI_Error *run_id_get(XLA_FFI_RunId_Get_Args *args)
 {
-    args->run_id = 77;
+    args->run_id = runtime.run;
     return NULL;
 }
 

@@ -29,6 +29,7 @@ enum { ATTR_GROUPS, ATTR_OP, ATTR_RANKS };
 struct runtime {
     XLA_FFI_Api api;
     int         ordinal;
+    int64_t     run;
     void       *stream;
     int         refuse; /* DeviceOrdinal_Get fails */
     int         errors; /* that were made and not yet taken */
@@ -37,6 +38,7 @@ struct runtime {
 };
 
 extern struct runtime runtime;
+extern _Thread_local int thread_ordinal; /* instead of runtime.ordinal; -1: none */
 
 void frame_fill(struct frame *f);
 void runtime_fill(void);
