@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* decide.c - symtuner decide: the plugin's answer for one call, without NCCL. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/text.h"
 #include "symtuner.h"
 
 static const char help[] =
@@ -19,13 +21,14 @@ static const char help[] =
     "  --nccl X.Y.Z      release (2.28.9)\n"
     "  --gpu NAME --links nvlink|pcie --multicast yes|no   the machine (this box, if it has GPUs)\n"
     "  --table C,C,...   21 costs in us, tree/ll, tree/ll128, ... pat/simple; -1 not available\n"
+    "  --json            for programs\n"
     "example: symtuner decide allreduce 64KiB --ranks 4 --rules my.rules\n";
 
 struct request {
     struct symtuner_query query;
     const char *rules;
     float table[SYMTUNER_ALGOS * SYMTUNER_PROTOS];
-    int has_table;
+    int has_table, json;
 };
 
 static int wrong(const char *what, const char *value)
@@ -123,6 +126,8 @@ static int read_request(int argc, char **argv, struct request *request)
     for (int i = 3; i < argc; i++) {
         if (strcmp(argv[i], "--registered") == 0) {
             query->registered = 1;
+        } else if (strcmp(argv[i], "--json") == 0) {
+            request->json = 1;
         } else if (i + 1 == argc) {
             return wrong("a value is missing after", argv[i]);
         } else if (!read_option(request, argv[i], argv[i + 1])) {
@@ -163,6 +168,45 @@ static void print_wrapped(const char *text)
         text += n + (text[n] == ' ');
     }
     puts(text);
+}
+
+static void json_pick(const struct request *request, const char *key, const float *table)
+{
+    int algo, proto;
+
+    if (symtuner_table_pick(request->query.nccl, table, SYMTUNER_ALGOS, SYMTUNER_PROTOS, &algo,
+                            &proto))
+        printf(", \"%s\": \"%s/%s\"", key, symtuner_algo_name(algo), symtuner_proto_name(proto));
+}
+
+static void print_json(const struct request *request, const struct symtuner_decision *decision,
+                       const char *text)
+{
+    static const char *const prefer[] = {"leave", "symmetric", "general", "registered"};
+    float after[SYMTUNER_ALGOS * SYMTUNER_PROTOS];
+    int channels = 0;
+
+    printf("{\"coll\": \"%s\", \"bytes\": %llu, \"ranks\": %d, \"nodes\": %d, \"registered\": %s, "
+           "\"nccl\": %d", symtuner_coll_name((int)request->query.coll),
+           (unsigned long long)request->query.bytes, request->query.ranks, request->query.nodes,
+           request->query.registered ? "true" : "false", request->query.nccl);
+    st_json_field(stdout, false, "rule", decision->rule < 0 ? NULL : decision->name);
+    st_json_field(stdout, false, "prefer", decision->rule < 0 ? NULL : prefer[decision->prefer]);
+    st_json_field(stdout, false, "algorithm", symtuner_algo_name(decision->algo));
+    st_json_field(stdout, false, "protocol", symtuner_proto_name(decision->proto));
+    printf(", \"line\": %d, \"forbid\": %u, \"sym_ctas\": %d, \"process_ctas\": %d, "
+           "\"channels\": %d, \"chunk\": %llu", decision->line, (unsigned)decision->forbid,
+           decision->sym_ctas, decision->process_ctas, decision->channels,
+           (unsigned long long)decision->chunk);
+    if (request->has_table) {
+        memcpy(after, request->table, sizeof after);
+        symtuner_table_apply(decision, &request->query, after, SYMTUNER_ALGOS, SYMTUNER_PROTOS,
+                             &channels);
+        json_pick(request, "alone", request->table);
+        json_pick(request, "with_symtuner", after);
+    }
+    st_json_field(stdout, false, "text", text);
+    puts("}");
 }
 
 static void print_table(const struct request *request, const struct symtuner_decision *decision)
@@ -219,9 +263,13 @@ int st_cmd_decide(int argc, char **argv)
         return ST_EXIT_USAGE;
     }
     symtuner_explain(rules, &request.query, &decision, text, sizeof text);
-    print_wrapped(text);
-    if (request.has_table)
-        print_table(&request, &decision);
+    if (request.json) {
+        print_json(&request, &decision, text);
+    } else {
+        print_wrapped(text);
+        if (request.has_table)
+            print_table(&request, &decision);
+    }
     symtuner_rules_free(rules);
     return ST_EXIT_FINE;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/text.h"
 #include "symtuner.h"
 
 static const char help[] =
@@ -29,6 +30,22 @@ static void print_markdown(void)
     }
 }
 
+static void print_json(void)
+{
+    struct symtuner_option row;
+
+    for (int i = 0; symtuner_option_get(i, &row); i++) {
+        fputs(i ? ",\n  {" : "[ {", stdout);
+        st_json_field(stdout, true, "name", row.name);
+        st_json_field(stdout, false, "value", getenv(row.name));
+        st_json_field(stdout, false, "default", row.fallback);
+        st_json_field(stdout, false, "values", row.values);
+        st_json_field(stdout, false, "help", row.help);
+        fputs("}", stdout);
+    }
+    puts("]");
+}
+
 int st_cmd_env(int argc, char **argv)
 {
     struct symtuner_option row;
@@ -39,6 +56,10 @@ int st_cmd_env(int argc, char **argv)
     }
     if (argc == 2 && strcmp(argv[1], "--defaults") == 0) {
         fputs(symtuner_defaults_text(), stdout);
+        return ST_EXIT_FINE;
+    }
+    if (argc == 2 && strcmp(argv[1], "--json") == 0) {
+        print_json();
         return ST_EXIT_FINE;
     }
     if (argc > 1) {
