@@ -11,17 +11,17 @@
 #define VERSION_NEEDED   100 /* 0.1.0 */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct st_ar    table;
-static const void     *library; /* set last: readers take no lock */
-static char            loaded_path[512];
+static struct st_ar table;
+static const void *library; /* set last: readers take no lock */
+static char loaded_path[512];
 
 static int find_all(void *so, const char *path, char *why, size_t why_size)
 {
     const char *missing = NULL;
 
-#define X(result, name, args)                                                                       \
-    *(void **)&table.name = dlsym(so, "symtuner_ar_" #name);                                        \
-    if (table.name == NULL)                                                                         \
+#define X(result, name, args)                                                                      \
+    *(void **)&table.name = dlsym(so, "symtuner_ar_" #name);                                       \
+    if (table.name == NULL)                                                                        \
         missing = "symtuner_ar_" #name;
     ST_AR_FUNCTIONS(X)
 #undef X
@@ -40,7 +40,7 @@ static int find_all(void *so, const char *path, char *why, size_t why_size)
 
 int st_ar_load(const char *path, char *why, size_t why_size)
 {
-    int   result = 0;
+    int result = 0;
     void *so;
 
     if (path == NULL || strlen(path) >= sizeof loaded_path) {

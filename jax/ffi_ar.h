@@ -14,36 +14,37 @@
 typedef struct symtuner_ar st_handle;
 
 struct st_ar_config {
-    size_t   size;
-    int      transport;
+    size_t size;
+    int transport;
     uint32_t timeout_ms;
-    size_t   bulk_bytes;
+    size_t bulk_bytes;
     uint64_t first_epoch;
 };
 
 struct st_ar_plan {
-    size_t      size;
+    size_t size;
     const char *kernel;
-    int         ctas;
-    int         threads;
-    int         zero_copy;
-    int         pieces;
-    char        why[192];
+    int ctas;
+    int threads;
+    int zero_copy;
+    int pieces;
+    char why[192];
 };
 
 /* result, name without its prefix, arguments; ncclResult_t, ncclDataType_t, ncclRedOp_t are int */
-#define ST_AR_FUNCTIONS(X)                                                                          \
-    X(int, create, (st_handle **, void *const *, int, const struct st_ar_config *))                 \
-    X(int, create_local, (st_handle **, const int *, int, const struct st_ar_config *))             \
-    X(int, destroy, (st_handle **, int))                                                            \
-    X(int, all_reduce, (const void *, void *, size_t, int, int, st_handle *, void *))               \
-    X(int, all_reduce_at,                                                                           \
-      (const void *const *, void *const *, size_t, int, int, st_handle *, void *))                  \
-    X(int, query, (const void *, const void *, size_t, int, int, st_handle *, struct st_ar_plan *)) \
-    X(size_t, describe, (st_handle *, char *, size_t))                                              \
-    X(int, status, (st_handle *))                                                                   \
-    X(int, abort, (st_handle *))                                                                    \
-    X(const char *, error, (const st_handle *))                                                     \
+#define ST_AR_FUNCTIONS(X)                                                                         \
+    X(int, create, (st_handle **, void *const *, int, const struct st_ar_config *))                \
+    X(int, create_local, (st_handle **, const int *, int, const struct st_ar_config *))            \
+    X(int, destroy, (st_handle **, int))                                                           \
+    X(int, all_reduce, (const void *, void *, size_t, int, int, st_handle *, void *))              \
+    X(int, all_reduce_at,                                                                          \
+      (const void *const *, void *const *, size_t, int, int, st_handle *, void *))                 \
+    X(int, query,                                                                                  \
+      (const void *, const void *, size_t, int, int, st_handle *, struct st_ar_plan *))            \
+    X(size_t, describe, (st_handle *, char *, size_t))                                             \
+    X(int, status, (st_handle *))                                                                  \
+    X(int, abort, (st_handle *))                                                                   \
+    X(const char *, error, (const st_handle *))                                                    \
     X(int, version, (void))
 
 struct st_ar {

@@ -13,20 +13,26 @@
 
 /* XLA's element types that NCCL has too. */
 static const struct kind {
-    int         xla;
-    int         nccl;
-    int         size;   /* bytes of one XLA element */
-    int         parts;  /* NCCL elements in it */
+    int xla;
+    int nccl;
+    int size;  /* bytes of one XLA element */
+    int parts; /* NCCL elements in it */
     const char *name;
 } kinds[] = {
-    {XLA_FFI_DataType_S8, 0, 1, 1, "int8"},      {XLA_FFI_DataType_U8, 1, 1, 1, "uint8"},
-    {XLA_FFI_DataType_S32, 2, 4, 1, "int32"},    {XLA_FFI_DataType_U32, 3, 4, 1, "uint32"},
-    {XLA_FFI_DataType_S64, 4, 8, 1, "int64"},    {XLA_FFI_DataType_U64, 5, 8, 1, "uint64"},
-    {XLA_FFI_DataType_F16, 6, 2, 1, "float16"},  {XLA_FFI_DataType_F32, 7, 4, 1, "float32"},
-    {XLA_FFI_DataType_F64, 8, 8, 1, "float64"},  {XLA_FFI_DataType_BF16, 9, 2, 1, "bfloat16"},
+    {XLA_FFI_DataType_S8, 0, 1, 1, "int8"},
+    {XLA_FFI_DataType_U8, 1, 1, 1, "uint8"},
+    {XLA_FFI_DataType_S32, 2, 4, 1, "int32"},
+    {XLA_FFI_DataType_U32, 3, 4, 1, "uint32"},
+    {XLA_FFI_DataType_S64, 4, 8, 1, "int64"},
+    {XLA_FFI_DataType_U64, 5, 8, 1, "uint64"},
+    {XLA_FFI_DataType_F16, 6, 2, 1, "float16"},
+    {XLA_FFI_DataType_F32, 7, 4, 1, "float32"},
+    {XLA_FFI_DataType_F64, 8, 8, 1, "float64"},
+    {XLA_FFI_DataType_BF16, 9, 2, 1, "bfloat16"},
     {XLA_FFI_DataType_F8E4M3FN, 10, 1, 1, "float8_e4m3fn"},
     {XLA_FFI_DataType_F8E5M2, 11, 1, 1, "float8_e5m2"},
-    {XLA_FFI_DataType_C64, 7, 8, 2, "complex64"}, {XLA_FFI_DataType_C128, 8, 16, 2, "complex128"},
+    {XLA_FFI_DataType_C64, 7, 8, 2, "complex64"},
+    {XLA_FFI_DataType_C128, 8, 16, 2, "complex128"},
 };
 
 static const struct kind *find_kind(int xla)
@@ -77,11 +83,11 @@ static const void *find_attribute(const XLA_FFI_Attrs *attrs, const char *name, 
     return NULL;
 }
 
-static int read_int(const XLA_FFI_Attrs *attrs, const char *name, int lowest, int highest, int *value,
-                    char *why, size_t why_size)
+static int read_int(const XLA_FFI_Attrs *attrs, const char *name, int lowest, int highest,
+                    int *value, char *why, size_t why_size)
 {
     const XLA_FFI_Scalar *scalar = find_attribute(attrs, name, XLA_FFI_AttrType_SCALAR);
-    int32_t               v;
+    int32_t v;
 
     if (scalar == NULL || scalar->dtype != XLA_FFI_DataType_S32 || scalar->value == NULL) {
         snprintf(why, why_size, "attribute \"%s\" is missing or not an int32", name);
@@ -108,8 +114,8 @@ static int read_groups(const XLA_FFI_Attrs *attrs, struct st_call *call, char *w
     }
     if (array->size == 0 || array->size % (size_t)call->ranks != 0 ||
         array->size / (size_t)call->ranks > MAX_ROWS) {
-        snprintf(why, why_size, "attribute \"groups\" has %zu ids, no multiple of %d ranks", array->size,
-                 call->ranks);
+        snprintf(why, why_size, "attribute \"groups\" has %zu ids, no multiple of %d ranks",
+                 array->size, call->ranks);
         return -1;
     }
     call->groups = array->data;
@@ -117,11 +123,12 @@ static int read_groups(const XLA_FFI_Attrs *attrs, struct st_call *call, char *w
     return 0;
 }
 
-static int read_buffers(const XLA_FFI_CallFrame *frame, struct st_call *call, char *why, size_t why_size)
+static int read_buffers(const XLA_FFI_CallFrame *frame, struct st_call *call, char *why,
+                        size_t why_size)
 {
     const XLA_FFI_Buffer *in, *out;
-    const struct kind    *kind;
-    int64_t               count;
+    const struct kind *kind;
+    int64_t count;
 
     if (frame->args.size != 1 || frame->rets.size != 1 || frame->args.args == NULL ||
         frame->rets.rets == NULL || frame->args.types == NULL || frame->rets.types == NULL) {
@@ -129,8 +136,9 @@ static int read_buffers(const XLA_FFI_CallFrame *frame, struct st_call *call, ch
                  (long long)frame->args.size, (long long)frame->rets.size);
         return -1;
     }
-    if (frame->args.types[0] != XLA_FFI_ArgType_BUFFER || frame->rets.types[0] != XLA_FFI_RetType_BUFFER ||
-        frame->args.args[0] == NULL || frame->rets.rets[0] == NULL) {
+    if (frame->args.types[0] != XLA_FFI_ArgType_BUFFER ||
+        frame->rets.types[0] != XLA_FFI_RetType_BUFFER || frame->args.args[0] == NULL ||
+        frame->rets.rets[0] == NULL) {
         snprintf(why, why_size, "the operand and the result must be buffers");
         return -1;
     }
@@ -171,13 +179,14 @@ int st_frame_read(const XLA_FFI_CallFrame *frame, struct st_call *call, char *wh
     const XLA_FFI_Attrs *attrs = &frame->attrs;
 
     memset(call, 0, sizeof *call);
-    if (attrs->size < 0 ||
-        (attrs->size > 0 && (attrs->names == NULL || attrs->types == NULL || attrs->attrs == NULL))) {
+    if (attrs->size < 0 || (attrs->size > 0 && (attrs->names == NULL || attrs->types == NULL ||
+                                                attrs->attrs == NULL))) {
         snprintf(why, why_size, "the call frame has no valid attributes");
         return -1;
     }
     if (read_int(attrs, "op", 0, OPS - 1, &call->op, why, why_size) != 0 ||
-        read_groups(attrs, call, why, why_size) != 0 || read_buffers(frame, call, why, why_size) != 0)
+        read_groups(attrs, call, why, why_size) != 0 ||
+        read_buffers(frame, call, why, why_size) != 0)
         return -1;
     return 0;
 }

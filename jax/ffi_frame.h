@@ -2,8 +2,8 @@
 /*
  * ffi_frame.h - what an XLA call frame says, checked field by field.
  *
- * Pure: no CUDA, no globals. Names of types that XLA renamed between its FFI API 0.3 and 0.4 are not
- * used, so the file compiles against the header of either.
+ * Pure: no CUDA, no globals. Names of types that XLA renamed between its FFI API 0.3 and 0.4 are
+ * not used, so the file compiles against the header of either.
  */
 #ifndef ST_FFI_FRAME_H_
 #define ST_FFI_FRAME_H_
@@ -13,20 +13,20 @@
 
 #include "xla/ffi/api/c_api.h"
 
-/* The oldest FFI API with all that is used here; a handler that reports more than the runtime has is
- * refused, so this is also what every handler reports. */
+/* The oldest FFI API with all that is used here; a handler that reports more than the runtime has
+ * is refused, so this is also what every handler reports. */
 #define ST_FFI_MAJOR 0
 #define ST_FFI_MINOR 3
 
 struct st_call {
-    const void    *send;
-    void          *recv;
-    size_t         count; /* in NCCL's elements: a complex number is two */
-    size_t         bytes;
-    int            dtype; /* NCCL's number */
-    int            op;    /* NCCL's number */
+    const void *send;
+    void *recv;
+    size_t count; /* in NCCL's elements: a complex number is two */
+    size_t bytes;
+    int dtype; /* NCCL's number */
+    int op;    /* NCCL's number */
     const int64_t *groups;
-    int            rows, ranks;
+    int rows, ranks;
 };
 
 /* Whether the frame only asks what the handler is; if so ${traits} is written into the answer. */
@@ -36,9 +36,9 @@ int st_frame_is_metadata(const XLA_FFI_CallFrame *frame, uint32_t traits);
 int st_frame_read(const XLA_FFI_CallFrame *frame, struct st_call *call, char *why, size_t why_size);
 
 /* Whether the runtime offers ${member} of XLA_FFI_Api; an older one has a shorter table. */
-#define ST_FFI_HAS(api, member)                                                                     \
-    ((api) != NULL &&                                                                               \
-     (api)->struct_size >= offsetof(XLA_FFI_Api, member) + sizeof((api)->member) &&                 \
+#define ST_FFI_HAS(api, member)                                                                    \
+    ((api) != NULL &&                                                                              \
+     (api)->struct_size >= offsetof(XLA_FFI_Api, member) + sizeof((api)->member) &&                \
      (api)->member != NULL)
 
 #endif

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-static struct st_seat  seats[ST_GROUP_SEATS];
-static int             used; /* seats below it are complete */
+static struct st_seat seats[ST_GROUP_SEATS];
+static int used; /* seats below it are complete */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct st_seat *st_seat_at(int i)

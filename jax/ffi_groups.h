@@ -2,9 +2,10 @@
 /*
  * ffi_groups.h - which handle serves which device of which group, in this process.
  *
- * A group is an ordered list of JAX device ids. Python opens it while a program is lowered; a compiled
- * program names its groups by their ids, and the handler finds the handle of the device it runs on.
- * Entries are only ever added until the process closes all of them, so readers take no lock.
+ * A group is an ordered list of JAX device ids. Python opens it while a program is lowered; a
+ * compiled program names its groups by their ids, and the handler finds the handle of the device it
+ * runs on. Entries are only ever added until the process closes all of them, so readers take no
+ * lock.
  */
 #ifndef ST_FFI_GROUPS_H_
 #define ST_FFI_GROUPS_H_
@@ -19,24 +20,25 @@
 
 /* One device in one group. */
 struct st_seat {
-    int64_t         ids[ST_GROUP_RANKS];
-    int             ranks, me;
-    int             ordinal;  /* CUDA device of this process */
-    int             gpus[ST_GROUP_RANKS]; /* local groups: every rank's CUDA device */
+    int64_t ids[ST_GROUP_RANKS];
+    int ranks, me;
+    int ordinal;              /* CUDA device of this process */
+    int gpus[ST_GROUP_RANKS]; /* local groups: every rank's CUDA device */
     struct st_meet *meet;     /* shared by a local group; NULL else */
-    st_handle      *handle;
-    void           *comm;     /* our own NCCL communicator; NULL in local groups */
-    pthread_mutex_t lock;     /* a handle belongs to one thread at a time */
-    int             lost;     /* 1 + a rank whose process is gone; 0: none */
-    int             left;     /* 1 + a rank that has closed the group; 0: none */
-    int             wake;     /* eventfd of its watch; 0: not watched */
-    void           *done;     /* CUDA event after the last call of a group across processes */
-    int             minor;    /* of the runtime's FFI API; 0: no call yet */
-    uintptr_t       address_bits; /* OR of all buffers' addresses: the lowest bit is their alignment */
-    uint64_t        calls, zero_copy; /* zero_copy: those that knew all ranks' buffers */
+    st_handle *handle;
+    void *comm;                /* our own NCCL communicator; NULL in local groups */
+    pthread_mutex_t lock;      /* a handle belongs to one thread at a time */
+    int lost;                  /* 1 + a rank whose process is gone; 0: none */
+    int left;                  /* 1 + a rank that has closed the group; 0: none */
+    int wake;                  /* eventfd of its watch; 0: not watched */
+    void *done;                /* CUDA event after the last call of a group across processes */
+    int minor;                 /* of the runtime's FFI API; 0: no call yet */
+    uintptr_t address_bits;    /* OR of all buffers' addresses: the lowest bit is their alignment */
+    uint64_t calls, zero_copy; /* zero_copy: those that knew all ranks' buffers */
 };
 
-/* The seat of device ${ordinal} in the row of ${groups} (rows of ${ranks} ids) that has one; NULL: none. */
+/* The seat of device ${ordinal} in the row of ${groups} (rows of ${ranks} ids) that has one; NULL:
+ * none. */
 struct st_seat *st_seat_find(const int64_t *groups, int rows, int ranks, int ordinal);
 
 /* The i-th seat, or NULL. */

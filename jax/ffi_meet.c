@@ -15,31 +15,31 @@ enum verdict { OPEN, AGREED, REFUSED };
 
 struct meeting {
     struct st_site site;
-    int            came;
-    enum verdict   verdict;
+    int came;
+    enum verdict verdict;
 };
 
 struct run {
-    int64_t        id;
-    uint64_t       age;
-    bool           used, refused; /* refused: no site of this run counts */
-    int            sites;
-    int            next[ST_MEET_RANKS]; /* the meeting that each rank comes to next */
+    int64_t id;
+    uint64_t age;
+    bool used, refused; /* refused: no site of this run counts */
+    int sites;
+    int next[ST_MEET_RANKS]; /* the meeting that each rank comes to next */
     struct meeting meeting[SITES];
 };
 
 struct st_meet {
     pthread_mutex_t lock;
-    pthread_cond_t  changed;
-    int             ranks;
-    bool            over; /* no more meetings in this group */
-    uint64_t        clock;
-    struct run      run[RUNS];
+    pthread_cond_t changed;
+    int ranks;
+    bool over; /* no more meetings in this group */
+    uint64_t clock;
+    struct run run[RUNS];
 };
 
 struct st_meet *st_meet_new(int ranks)
 {
-    struct st_meet    *m = calloc(1, sizeof *m);
+    struct st_meet *m = calloc(1, sizeof *m);
     pthread_condattr_t attr;
 
     if (m == NULL)
@@ -110,7 +110,8 @@ static void bring(struct meeting *meeting, int me, const struct st_offer *offer)
         site->count = offer->count;
         site->dtype = offer->dtype;
         site->op = offer->op;
-    } else if (site->count != offer->count || site->dtype != offer->dtype || site->op != offer->op) {
+    } else if (site->count != offer->count || site->dtype != offer->dtype ||
+               site->op != offer->op) {
         meeting->verdict = REFUSED;
     }
     site->sends[me] = offer->send;
@@ -132,8 +133,8 @@ int st_meet_come(struct st_meet *m, int64_t id, int me, const struct st_offer *o
 {
     struct timespec until;
     struct meeting *meeting;
-    struct run     *run;
-    int             result, number;
+    struct run *run;
+    int result, number;
 
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += ST_MEET_MS / 1000;
@@ -162,7 +163,8 @@ int st_meet_come(struct st_meet *m, int64_t id, int me, const struct st_offer *o
     if (meeting->verdict != OPEN)
         pthread_cond_broadcast(&m->changed);
     while (meeting->verdict == OPEN) {
-        if (pthread_cond_timedwait(&m->changed, &m->lock, &until) != 0 && meeting->verdict == OPEN) {
+        if (pthread_cond_timedwait(&m->changed, &m->lock, &until) != 0 &&
+            meeting->verdict == OPEN) {
             meeting->verdict = REFUSED;
             m->over = true;
             pthread_cond_broadcast(&m->changed);
@@ -177,7 +179,7 @@ int st_meet_find(struct st_meet *m, int64_t id, int me, const struct st_offer *o
                  struct st_site *site)
 {
     struct run *run;
-    int         found = 0;
+    int found = 0;
 
     pthread_mutex_lock(&m->lock);
     run = find_run(m, id);

@@ -3,14 +3,14 @@
  * ffi_meet.h - the ranks of a local group tell each other where their buffers are.
  *
  * XLA fixes all addresses of a run before its first kernel, and asks each device's handlers to
- * initialize, one thread per device. There the ranks meet, once per call site and run; when all have
- * come, each knows all addresses, and the zero-copy kernels may use them. Hazards, and what is done:
+ * initialize, one thread per device. There the ranks meet, once per call site and run; when all
+ * have come, each knows all addresses, and the zero-copy kernels may use them. Hazards, and what is
+ * done:
  *
- *   one rank decides otherwise  the decision is one word, set once under a lock: by the last to come
- *                               (agreed) or by the first to lose patience (refused)
- *   two sites look alike        a call is recognised by its rank's addresses; when that would pick
- *                               different sites on two ranks, the whole run does without
- *   a rank never comes          after ST_MEET_MS the group gives up meeting for good
+ *   one rank decides otherwise  the decision is one word, set once under a lock: by the last to
+ * come (agreed) or by the first to lose patience (refused) two sites look alike        a call is
+ * recognised by its rank's addresses; when that would pick different sites on two ranks, the whole
+ * run does without a rank never comes          after ST_MEET_MS the group gives up meeting for good
  *
  * Nothing is kept between runs, so a donated or freed buffer cannot linger.
  */
@@ -28,30 +28,31 @@
 /* What one rank brings. */
 struct st_offer {
     const void *send;
-    void       *recv;
-    size_t      count;
-    int         dtype, op;
+    void *recv;
+    size_t count;
+    int dtype, op;
 };
 
 /* What all have brought. */
 struct st_site {
     const void *sends[ST_MEET_RANKS];
-    void       *recvs[ST_MEET_RANKS];
-    size_t      count;
-    int         dtype, op;
+    void *recvs[ST_MEET_RANKS];
+    size_t count;
+    int dtype, op;
 };
 
 /* The meetings of one group. */
 struct st_meet;
 
 struct st_meet *st_meet_new(int ranks);
-void            st_meet_free(struct st_meet *m);
+void st_meet_free(struct st_meet *m);
 
-/* Rank ${me} comes to its next meeting of run ${run}; waits for the others. Returns whether they agreed. */
+/* Rank ${me} comes to its next meeting of run ${run}; waits for the others. Returns whether they
+ * agreed. */
 int st_meet_come(struct st_meet *m, int64_t run, int me, const struct st_offer *offer);
 
-/* The agreed site of run ${run} that ${offer} is rank ${me}'s part of; 0 when there is none. Same answer
- * on all ranks. */
+/* The agreed site of run ${run} that ${offer} is rank ${me}'s part of; 0 when there is none. Same
+ * answer on all ranks. */
 int st_meet_find(struct st_meet *m, int64_t run, int me, const struct st_offer *offer,
                  struct st_site *site);
 

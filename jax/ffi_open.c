@@ -40,9 +40,9 @@ int symtuner_ffi_open_local(const int64_t *ids, const int *ordinals, int ranks, 
 {
     const struct st_ar *ar = need_ar(why, why_size);
     struct st_ar_config config = {.size = sizeof config, .timeout_ms = timeout_ms};
-    st_handle          *handles[ST_GROUP_RANKS] = {NULL};
-    struct st_seat      seats[ST_GROUP_RANKS];
-    struct st_meet     *meet;
+    st_handle *handles[ST_GROUP_RANKS] = {NULL};
+    struct st_seat seats[ST_GROUP_RANKS];
+    struct st_meet *meet;
 
     if (ar == NULL || check_ids(ids, ranks, why, why_size) != 0)
         return -1;
@@ -70,7 +70,8 @@ int symtuner_ffi_open_local(const int64_t *ids, const int *ordinals, int ranks, 
     return 0;
 }
 
-/* ---- NCCL ------------------------------------------------------------------------------------------ */
+/* ---- NCCL
+ * ------------------------------------------------------------------------------------------ */
 
 /* A function of the NCCL that this process uses. */
 static void *nccl(const char *name, char *why, size_t why_size)
@@ -114,13 +115,13 @@ static int set_device(int ordinal)
     return current(context);
 }
 
-int symtuner_ffi_open_comm(const int64_t *ids, int ranks, int me, int ordinal, const void *unique_id,
-                           uint32_t timeout_ms, char *why, size_t why_size)
+int symtuner_ffi_open_comm(const int64_t *ids, int ranks, int me, int ordinal,
+                           const void *unique_id, uint32_t timeout_ms, char *why, size_t why_size)
 {
     const struct st_ar *ar = need_ar(why, why_size);
     struct st_ar_config config = {.size = sizeof config, .timeout_ms = timeout_ms};
-    struct st_seat      seat;
-    st_unique_id        id;
+    struct st_seat seat;
+    st_unique_id id;
     int (*init)(void **, int, st_unique_id, int);
     int result;
 
@@ -186,18 +187,20 @@ void symtuner_ffi_left(const int64_t *ids, int ranks, int rank)
         st_watch_left(seat, rank);
 }
 
-/* ---- end ------------------------------------------------------------------------------------------- */
+/* ---- end
+ * ------------------------------------------------------------------------------------------- */
 
 void symtuner_ffi_abort(void)
 {
     const struct st_ar *ar = st_ar_get();
-    struct st_seat     *seat;
+    struct st_seat *seat;
 
     for (int i = 0; ar != NULL && (seat = st_seat_at(i)) != NULL; i++)
         ar->abort(seat->handle);
 }
 
-/* A communicator with a dead rank cannot be destroyed, only aborted; its memory goes with the process. */
+/* A communicator with a dead rank cannot be destroyed, only aborted; its memory goes with the
+ * process. */
 static int close_comm(const struct st_ar *ar, struct st_seat *seat, char *why, size_t why_size)
 {
     int lost = __atomic_load_n(&seat->lost, __ATOMIC_ACQUIRE), bad = 0;
@@ -212,8 +215,8 @@ static int close_comm(const struct st_ar *ar, struct st_seat *seat, char *why, s
 int symtuner_ffi_close(char *why, size_t why_size)
 {
     const struct st_ar *ar = st_ar_get();
-    struct st_seat     *seat;
-    int                 bad = 0, n;
+    struct st_seat *seat;
+    int bad = 0, n;
 
     for (int i = 0; ar != NULL && (seat = st_seat_at(i)) != NULL; i += n) {
         st_handle *handles[ST_GROUP_RANKS];
@@ -237,9 +240,9 @@ int symtuner_ffi_close(char *why, size_t why_size)
 int symtuner_ffi_plan(int i, size_t count, int dtype, int op, char *text, size_t size)
 {
     const struct st_ar *ar = st_ar_get();
-    struct st_seat     *seat = st_seat_at(i);
-    struct st_ar_plan   plan = {.size = sizeof plan};
-    char               *buffers = (char *)4096; /* never touched: a query looks at addresses only */
+    struct st_seat *seat = st_seat_at(i);
+    struct st_ar_plan plan = {.size = sizeof plan};
+    char *buffers = (char *)4096; /* never touched: a query looks at addresses only */
 
     if (ar == NULL || seat == NULL)
         return -1;
@@ -259,9 +262,10 @@ int symtuner_ffi_seat(int i, char *text, size_t size)
     if (seat == NULL)
         return -1;
     snprintf(text, size,
-             "rank=%d ranks=%d gpu=%d comm=%s calls=%llu zero-copy=%llu aligned=%llu ffi=0.%d", seat->me,
-             seat->ranks, seat->ordinal, seat->comm != NULL ? "own-nccl" : "peer-pointers",
-             (unsigned long long)seat->calls, (unsigned long long)seat->zero_copy,
+             "rank=%d ranks=%d gpu=%d comm=%s calls=%llu zero-copy=%llu aligned=%llu ffi=0.%d",
+             seat->me, seat->ranks, seat->ordinal,
+             seat->comm != NULL ? "own-nccl" : "peer-pointers", (unsigned long long)seat->calls,
+             (unsigned long long)seat->zero_copy,
              (unsigned long long)(seat->address_bits & -seat->address_bits), seat->minor);
     return 0;
 }

@@ -2,9 +2,10 @@
 /*
  * ffi_reach.c - ask the driver who may touch an address.
  *
- * XLA's allocators differ: its own mapped pools name the GPUs that may touch them, cudaMalloc follows
- * peer access, CUDA's stream-ordered pools (XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async) do neither. The
- * driver is called by name, so that no CUDA header is needed; the structures are cuda.h's.
+ * XLA's allocators differ: its own mapped pools name the GPUs that may touch them, cudaMalloc
+ * follows peer access, CUDA's stream-ordered pools (XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async) do
+ * neither. The driver is called by name, so that no CUDA header is needed; the structures are
+ * cuda.h's.
  */
 #include "ffi_reach.h"
 
@@ -38,10 +39,10 @@ static void load(void)
 
 static int ask_driver(const void *p, const int *gpus, int n)
 {
-    uint64_t           at = (uint64_t)(uintptr_t)p;
+    uint64_t at = (uint64_t)(uintptr_t)p;
     unsigned long long flags;
-    unsigned           type = 0;
-    void              *pool = NULL;
+    unsigned type = 0;
+    void *pool = NULL;
 
     pthread_once(&once, load);
     if (get_access == NULL || get_attribute == NULL ||

@@ -2,11 +2,11 @@
 /*
  * ffi_watch.c - one thread per group across processes, asleep until a peer's process ends.
  *
- * A process that ends after its last all-reduce is no harm, so a death alone ends nothing: later calls
- * of the group fail with a sentence. Only when a call stays pending, because its kernel waits for the
- * dead, is that kernel told to leave. What it would have computed is lost and XLA cannot be told
- * about one program's failure afterwards, so the process ends with status 71, as it does when JAX's
- * own coordinator notices a death.
+ * A process that ends after its last all-reduce is no harm, so a death alone ends nothing: later
+ * calls of the group fail with a sentence. Only when a call stays pending, because its kernel waits
+ * for the dead, is that kernel told to leave. What it would have computed is lost and XLA cannot be
+ * told about one program's failure afterwards, so the process ends with status 71, as it does when
+ * JAX's own coordinator notices a death.
  */
 #include "ffi_watch.h"
 #include "symtuner_ffi.h"
@@ -27,9 +27,9 @@
 
 struct watch {
     struct st_seat *seat;
-    int             n;
-    struct pollfd   peer[ST_GROUP_RANKS]; /* the processes of the other ranks, and st_watch_left() */
-    int             rank[ST_GROUP_RANKS]; /* -1: not one process */
+    int n;
+    struct pollfd peer[ST_GROUP_RANKS]; /* the processes of the other ranks, and st_watch_left() */
+    int rank[ST_GROUP_RANKS];           /* -1: not one process */
 };
 
 static void sleep_ms(long ms)
@@ -91,8 +91,8 @@ int symtuner_ffi_settle(int limit_ms)
     return 0;
 }
 
-/* Whether a call stays pending for ST_WATCH_STUCK_MS with no new one. A rank that leaves has finished its
- * own calls, so a call that still waits now is one that it never made. */
+/* Whether a call stays pending for ST_WATCH_STUCK_MS with no new one. A rank that leaves has
+ * finished its own calls, so a call that still waits now is one that it never made. */
 static int stuck(struct st_seat *seat)
 {
     uint64_t calls = __atomic_load_n(&seat->calls, __ATOMIC_RELAXED);
@@ -107,10 +107,10 @@ static int stuck(struct st_seat *seat)
 
 static void *keep_watch(void *arg)
 {
-    struct watch   *w = arg;
+    struct watch *w = arg;
     struct st_seat *seat = w->seat;
-    const char     *how = "is gone";
-    int             gone = -1, rank;
+    const char *how = "is gone";
+    int gone = -1, rank;
 
     while (gone < 0) {
         if (poll(w->peer, (nfds_t)w->n, -1) < 0 && errno != EINTR)
@@ -128,8 +128,10 @@ static void *keep_watch(void *arg)
     }
     while (!stuck(seat))
         sleep_ms(200);
-    fprintf(stderr, "symtuner: rank %d %s while rank %d waits for it on GPU %d: the all-reduce is given "
-            "up and this process ends\n", rank, how, seat->me, seat->ordinal);
+    fprintf(stderr,
+            "symtuner: rank %d %s while rank %d waits for it on GPU %d: the all-reduce is given "
+            "up and this process ends\n",
+            rank, how, seat->me, seat->ordinal);
     st_ar_get()->abort(seat->handle);
     sleep_ms(ST_WATCH_LEAVE_MS);
     _exit(ST_WATCH_EXIT);
@@ -152,10 +154,10 @@ static void add(struct watch *w, int fd, int rank)
 
 int st_watch(struct st_seat *seat, const int *pids, char *why, size_t why_size)
 {
-    struct watch  *w = calloc(1, sizeof *w);
+    struct watch *w = calloc(1, sizeof *w);
     pthread_attr_t attr;
-    pthread_t      thread;
-    int            error = 0;
+    pthread_t thread;
+    int error = 0;
 
     for (int r = 0; w != NULL && r < seat->ranks && error == 0; r++) {
         long fd;

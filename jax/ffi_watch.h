@@ -5,11 +5,13 @@
 
 #include "ffi_groups.h"
 
-#define ST_WATCH_STUCK_MS 5000 /* a call that makes no progress this long after a death is given up */
+#define ST_WATCH_STUCK_MS                                                                          \
+    5000 /* a call that makes no progress this long after a death is given up */
 #define ST_WATCH_LEAVE_MS 5000 /* then the process has this long to end by itself */
 #define ST_WATCH_EXIT     71
 
-/* Watch the processes of the other ranks of ${seat} until the process ends. 0, or -1 with a sentence. */
+/* Watch the processes of the other ranks of ${seat} until the process ends. 0, or -1 with a
+ * sentence. */
 int st_watch(struct st_seat *seat, const int *pids, char *why, size_t why_size);
 
 /* Remember that a call has been put on ${stream}. */

@@ -12,7 +12,7 @@
 
 /* set before the handler is registered */
 static uint32_t traits;
-static size_t   zero_copy_from = SIZE_MAX;
+static size_t zero_copy_from = SIZE_MAX;
 
 void symtuner_ffi_allow_command_buffers(int yes)
 {
@@ -26,7 +26,7 @@ void symtuner_ffi_zero_copy_from(size_t bytes)
 
 static XLA_FFI_Error *fail(const XLA_FFI_Api *api, XLA_FFI_Error_Code code, const char *text)
 {
-    char                             message[640];
+    char message[640];
     struct XLA_FFI_Error_Create_Args args = {.struct_size = XLA_FFI_Error_Create_Args_STRUCT_SIZE};
 
     snprintf(message, sizeof message, "symtuner: %s", text);
@@ -37,20 +37,20 @@ static XLA_FFI_Error *fail(const XLA_FFI_Api *api, XLA_FFI_Error_Code code, cons
 
 /* One call, read from its frame. */
 struct job {
-    struct st_call  call;
+    struct st_call call;
     struct st_seat *seat;
     struct st_offer offer;
-    int             ordinal;
-    int64_t         run;
-    void           *stream;
+    int ordinal;
+    int64_t run;
+    void *stream;
 };
 
 static XLA_FFI_Error *ask_runtime(const XLA_FFI_CallFrame *frame, struct job *j)
 {
     struct XLA_FFI_DeviceOrdinal_Get_Args device = {
         .struct_size = XLA_FFI_DeviceOrdinal_Get_Args_STRUCT_SIZE, .ctx = frame->ctx};
-    struct XLA_FFI_RunId_Get_Args  run = {.struct_size = XLA_FFI_RunId_Get_Args_STRUCT_SIZE,
-                                          .ctx = frame->ctx};
+    struct XLA_FFI_RunId_Get_Args run = {.struct_size = XLA_FFI_RunId_Get_Args_STRUCT_SIZE,
+                                         .ctx = frame->ctx};
     struct XLA_FFI_Stream_Get_Args on = {.struct_size = XLA_FFI_Stream_Get_Args_STRUCT_SIZE,
                                          .ctx = frame->ctx};
     XLA_FFI_Error *error = frame->api->XLA_FFI_DeviceOrdinal_Get(&device);
@@ -65,26 +65,30 @@ static XLA_FFI_Error *ask_runtime(const XLA_FFI_CallFrame *frame, struct job *j)
     return error;
 }
 
-/* What is wrong with the frame, the process or the runtime; NULL and all of ${j} filled when nothing is. */
+/* What is wrong with the frame, the process or the runtime; NULL and all of ${j} filled when
+ * nothing is. */
 static XLA_FFI_Error *read_job(const XLA_FFI_CallFrame *frame, struct job *j)
 {
     const XLA_FFI_Api *api = frame->api;
-    XLA_FFI_Error     *error;
-    char               why[512];
+    XLA_FFI_Error *error;
+    char why[512];
 
     if (!ST_FFI_HAS(api, XLA_FFI_Stream_Get) || !ST_FFI_HAS(api, XLA_FFI_DeviceOrdinal_Get) ||
         !ST_FFI_HAS(api, XLA_FFI_RunId_Get))
-        return fail(api, XLA_FFI_Error_Code_UNIMPLEMENTED,
-                    "this jaxlib tells a custom call neither stream nor device; jax 0.9.2 or later does");
+        return fail(
+            api, XLA_FFI_Error_Code_UNIMPLEMENTED,
+            "this jaxlib tells a custom call neither stream nor device; jax 0.9.2 or later does");
     if (st_frame_read(frame, &j->call, why, sizeof why) != 0)
         return fail(api, XLA_FFI_Error_Code_INVALID_ARGUMENT, why);
     if (st_ar_get() == NULL)
-        return fail(api, XLA_FFI_Error_Code_FAILED_PRECONDITION,
-                    "libsymtuner_ar.so is not loaded; import symtuner in the process that runs this");
+        return fail(
+            api, XLA_FFI_Error_Code_FAILED_PRECONDITION,
+            "libsymtuner_ar.so is not loaded; import symtuner in the process that runs this");
     error = ask_runtime(frame, j);
     if (error != NULL)
         return error;
-    j->offer = (struct st_offer){j->call.send, j->call.recv, j->call.count, j->call.dtype, j->call.op};
+    j->offer =
+        (struct st_offer){j->call.send, j->call.recv, j->call.count, j->call.dtype, j->call.op};
     j->seat = st_seat_find(j->call.groups, j->call.rows, j->call.ranks, j->ordinal);
     if (j->seat != NULL)
         return NULL;
@@ -95,8 +99,8 @@ static XLA_FFI_Error *read_job(const XLA_FFI_CallFrame *frame, struct job *j)
     return fail(api, XLA_FFI_Error_Code_FAILED_PRECONDITION, why);
 }
 
-/* Same answer on all ranks of a call: it looks at sizes and settings only. A recorded call would keep
- * addresses of other ranks' buffers, which may change before it is replayed. */
+/* Same answer on all ranks of a call: it looks at sizes and settings only. A recorded call would
+ * keep addresses of other ranks' buffers, which may change before it is replayed. */
 static int may_meet(const struct job *j)
 {
     return j->seat->meet != NULL && j->call.bytes >= zero_copy_from && traits == 0;
@@ -117,16 +121,18 @@ static void initialize(const struct job *j)
 static XLA_FFI_Error *execute(const struct job *j, const XLA_FFI_Api *api)
 {
     const struct st_ar *ar = st_ar_get();
-    struct st_seat     *seat = j->seat;
-    struct st_site      site;
-    char                why[512];
-    int  met = may_meet(j) && st_meet_find(seat->meet, j->run, seat->me, &j->offer, &site), result, lost, left;
+    struct st_seat *seat = j->seat;
+    struct st_site site;
+    char why[512];
+    int met = may_meet(j) && st_meet_find(seat->meet, j->run, seat->me, &j->offer, &site), result,
+        lost, left;
 
     lost = __atomic_load_n(&seat->lost, __ATOMIC_ACQUIRE);
     left = __atomic_load_n(&seat->left, __ATOMIC_ACQUIRE);
     if (lost != 0 || left != 0) {
         snprintf(why, sizeof why, "rank %d of %d %s", (lost ? lost : left) - 1, seat->ranks,
-                 lost ? "is gone: its process has ended" : "has closed the group or raised an exception");
+                 lost ? "is gone: its process has ended"
+                      : "has closed the group or raised an exception");
         return fail(api, XLA_FFI_Error_Code_UNAVAILABLE, why);
     }
     pthread_mutex_lock(&seat->lock);
@@ -134,8 +140,8 @@ static XLA_FFI_Error *execute(const struct job *j, const XLA_FFI_Api *api)
         result = ar->all_reduce_at(site.sends, site.recvs, j->call.count, j->call.dtype, j->call.op,
                                    seat->handle, j->stream);
     else
-        result = ar->all_reduce(j->call.send, j->call.recv, j->call.count, j->call.dtype, j->call.op,
-                                seat->handle, j->stream);
+        result = ar->all_reduce(j->call.send, j->call.recv, j->call.count, j->call.dtype,
+                                j->call.op, seat->handle, j->stream);
     seat->calls += result == 0;
     seat->address_bits |= (uintptr_t)j->call.send | (uintptr_t)j->call.recv;
     seat->minor = api->api_version.minor_version;
@@ -151,7 +157,7 @@ static XLA_FFI_Error *execute(const struct job *j, const XLA_FFI_Api *api)
 
 XLA_FFI_Error *symtuner_ffi_all_reduce(XLA_FFI_CallFrame *frame)
 {
-    struct job     j;
+    struct job j;
     XLA_FFI_Error *error;
 
     if (frame == NULL || st_frame_is_metadata(frame, traits))

@@ -15,8 +15,8 @@
 
 struct XLA_FFI_CallFrame;
 
-/* The handler: one buffer in, one buffer out; attributes "op" (int32, NCCL's number), "ranks" (int32)
- * and "groups" (int64 array, rows of ${ranks} JAX device ids). */
+/* The handler: one buffer in, one buffer out; attributes "op" (int32, NCCL's number), "ranks"
+ * (int32) and "groups" (int64 array, rows of ${ranks} JAX device ids). */
 SYMTUNER_FFI_API struct XLA_FFI_Error *symtuner_ffi_all_reduce(struct XLA_FFI_CallFrame *frame);
 
 /* Load libsymtuner_ar.so from ${path}. */
@@ -25,8 +25,8 @@ SYMTUNER_FFI_API int symtuner_ffi_load(const char *path, char *why, size_t why_s
 /* Let XLA record calls into command buffers (CUDA graphs) from now on; ask before registering. */
 SYMTUNER_FFI_API void symtuner_ffi_allow_command_buffers(int yes);
 
-/* Calls of at least ${bytes} let the ranks of a local group meet before a run, so that the kernels may
- * use XLA's buffers directly; SIZE_MAX: never. Ask before the first run. */
+/* Calls of at least ${bytes} let the ranks of a local group meet before a run, so that the kernels
+ * may use XLA's buffers directly; SIZE_MAX: never. Ask before the first run. */
 SYMTUNER_FFI_API void symtuner_ffi_zero_copy_from(size_t bytes);
 
 /* A group whose devices are all in this process: ${ids}[i] is CUDA device ${ordinals}[i]. */
@@ -45,7 +45,8 @@ SYMTUNER_FFI_API int symtuner_ffi_open_comm(const int64_t *ids, int ranks, int m
 SYMTUNER_FFI_API int symtuner_ffi_watch(const int64_t *ids, int ranks, const int *pids, char *why,
                                         size_t why_size);
 
-/* Wait until the calls of all groups across processes are done; -1 when ${limit_ms} is over before. */
+/* Wait until the calls of all groups across processes are done; -1 when ${limit_ms} is over before.
+ */
 SYMTUNER_FFI_API int symtuner_ffi_settle(int limit_ms);
 
 /* Rank ${rank} of that group has said that it leaves. */
@@ -58,7 +59,8 @@ SYMTUNER_FFI_API int symtuner_ffi_close(char *why, size_t why_size);
 SYMTUNER_FFI_API void symtuner_ffi_abort(void);
 
 /* "kernel ctas threads zero_copy pieces why" for a call on seat ${i}, as text. */
-SYMTUNER_FFI_API int symtuner_ffi_plan(int i, size_t count, int dtype, int op, char *text, size_t size);
+SYMTUNER_FFI_API int symtuner_ffi_plan(int i, size_t count, int dtype, int op, char *text,
+                                       size_t size);
 
 /* One line on seat ${i}; -1 past the end. */
 SYMTUNER_FFI_API int symtuner_ffi_seat(int i, char *text, size_t size);

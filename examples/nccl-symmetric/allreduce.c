@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * allreduce.c - NCCL's symmetric memory in C: allocate, register, reduce in place, deregister, free.
+ * allreduce.c - NCCL's symmetric memory in C: allocate, register, reduce in place, deregister,
+ * free.
  *
  * usage: allreduce GPUS threads|processes
  *
@@ -18,33 +19,33 @@
 
 #define MAX_GPUS 16
 
-static int          gpus;
+static int gpus;
 static ncclUniqueId id;
 
-#define CUDA(call)                                                                                  \
-    do {                                                                                            \
-        cudaError_t error_ = (call);                                                                \
-        if (error_ != cudaSuccess) {                                                                \
-            fprintf(stderr, "rank %d: %s: %s\n", rank, #call, cudaGetErrorString(error_));          \
-            return 1;                                                                               \
-        }                                                                                           \
+#define CUDA(call)                                                                                 \
+    do {                                                                                           \
+        cudaError_t error_ = (call);                                                               \
+        if (error_ != cudaSuccess) {                                                               \
+            fprintf(stderr, "rank %d: %s: %s\n", rank, #call, cudaGetErrorString(error_));         \
+            return 1;                                                                              \
+        }                                                                                          \
     } while (0)
 
-#define NCCL(call)                                                                                  \
-    do {                                                                                            \
-        ncclResult_t result_ = (call);                                                              \
-        if (result_ != ncclSuccess) {                                                               \
-            fprintf(stderr, "rank %d: %s: %s\n", rank, #call, ncclGetErrorString(result_));         \
-            return 1;                                                                               \
-        }                                                                                           \
+#define NCCL(call)                                                                                 \
+    do {                                                                                           \
+        ncclResult_t result_ = (call);                                                             \
+        if (result_ != ncclSuccess) {                                                              \
+            fprintf(stderr, "rank %d: %s: %s\n", rank, #call, ncclGetErrorString(result_));        \
+            return 1;                                                                              \
+        }                                                                                          \
     } while (0)
 
 /* One size on one rank: sums of small integers, which float adds up exactly. */
 static int reduce_one(int rank, ncclComm_t comm, cudaStream_t stream, size_t bytes)
 {
-    size_t       count = bytes / sizeof(float);
-    float       *host = malloc(bytes);
-    void        *memory = NULL;
+    size_t count = bytes / sizeof(float);
+    float *host = malloc(bytes);
+    void *memory = NULL;
     ncclWindow_t window;
 
     if (host == NULL)
@@ -63,7 +64,8 @@ static int reduce_one(int rank, ncclComm_t comm, cudaStream_t stream, size_t byt
         for (int r = 0; r < gpus; r++)
             want += (float)((i + (size_t)r) % 11);
         if (host[i] != want) {
-            fprintf(stderr, "rank %d: %zu bytes: element %zu is %g, not %g\n", rank, bytes, i, host[i], want);
+            fprintf(stderr, "rank %d: %zu bytes: element %zu is %g, not %g\n", rank, bytes, i,
+                    host[i], want);
             return 1;
         }
     }
@@ -76,9 +78,9 @@ static int reduce_one(int rank, ncclComm_t comm, cudaStream_t stream, size_t byt
 static int run_rank(int rank)
 {
     static const size_t sizes[] = {4096, 1 << 20, 64 << 20};
-    ncclComm_t          comm;
-    cudaStream_t        stream;
-    int                 bad = 0;
+    ncclComm_t comm;
+    cudaStream_t stream;
+    int bad = 0;
 
     CUDA(cudaSetDevice(rank));
     CUDA(cudaStreamCreate(&stream));
@@ -100,7 +102,7 @@ static void *thread(void *rank)
 static int run_threads(void)
 {
     pthread_t threads[MAX_GPUS];
-    int       bad = ncclGetUniqueId(&id) != ncclSuccess;
+    int bad = ncclGetUniqueId(&id) != ncclSuccess;
 
     for (int r = 0; r < gpus && !bad; r++)
         bad |= pthread_create(&threads[r], NULL, thread, (void *)(intptr_t)r);
@@ -113,10 +115,11 @@ static int run_threads(void)
     return bad;
 }
 
-/* The processes are forked before any of them touches CUDA; rank 0's id reaches the others by pipes. */
+/* The processes are forked before any of them touches CUDA; rank 0's id reaches the others by
+ * pipes. */
 static int run_processes(void)
 {
-    int   pipes[MAX_GPUS][2], bad = 0;
+    int pipes[MAX_GPUS][2], bad = 0;
     pid_t pids[MAX_GPUS];
 
     for (int r = 1; r < gpus; r++)
@@ -147,7 +150,8 @@ static int run_processes(void)
 int main(int argc, char **argv)
 {
     gpus = argc == 3 ? atoi(argv[1]) : 0;
-    if (gpus < 2 || gpus > MAX_GPUS || (strcmp(argv[2], "threads") != 0 && strcmp(argv[2], "processes") != 0)) {
+    if (gpus < 2 || gpus > MAX_GPUS ||
+        (strcmp(argv[2], "threads") != 0 && strcmp(argv[2], "processes") != 0)) {
         fprintf(stderr, "usage: allreduce GPUS threads|processes    (2 to %d GPUs)\n", MAX_GPUS);
         return 2;
     }

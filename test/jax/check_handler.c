@@ -18,19 +18,20 @@
 #include "jax/ffi_watch.h"
 #include "jax/symtuner_ffi.h"
 #include "test/jax/frames.h"
+#include "test/jax/hostile.h"
 
 struct fake_call {
     const void *send;
-    void       *recv;
-    size_t      count;
-    int         dtype, op, device;
-    void       *stream;
-    int         calls, with_peers;
+    void *recv;
+    size_t count;
+    int dtype, op, device;
+    void *stream;
+    int calls, with_peers;
 };
 
 static struct fake_call *last;
-static int              *alive;
-static int               passed, failed;
+static int *alive;
+static int passed, failed;
 
 static void expect(int right, const char *what)
 {
@@ -46,147 +47,13 @@ static XLA_FFI_Error *run(struct frame *f)
     return symtuner_ffi_all_reduce(&f->frame);
 }
 
-/* ---- hostile frames --------------------------------------------------------------------------------- */
-
-static void no_args(struct frame *f) { f->frame.args.size = 0; }
-static void two_args(struct frame *f) { f->frame.args.size = 2; }
-static void many_results(struct frame *f) { f->frame.rets.size = 1 << 30; }
-static void null_args(struct frame *f) { f->frame.args.args = NULL; }
-static void null_arg_types(struct frame *f) { f->frame.args.types = NULL; }
-static void null_arg(struct frame *f) { f->arg = NULL; }
-static void null_result(struct frame *f) { f->ret = NULL; }
-static void token_arg(struct frame *f) { f->arg_type = (XLA_FFI_ArgType)7; }
-static void null_data(struct frame *f) { f->in.data = NULL; }
-static void null_out_data(struct frame *f) { f->out.data = NULL; }
-static void s16(struct frame *f) { f->in.dtype = f->out.dtype = XLA_FFI_DataType_S16; }
-static void unknown_type(struct frame *f) { f->in.dtype = f->out.dtype = (XLA_FFI_DataType)9999; }
-static void token_type(struct frame *f) { f->in.dtype = f->out.dtype = XLA_FFI_DataType_TOKEN; }
-static void types_differ(struct frame *f) { f->out.dtype = XLA_FFI_DataType_F64; }
-static void shapes_differ(struct frame *f) { f->out_dims[1] = 8; }
-static void negative_rank(struct frame *f) { f->in.rank = -1; }
-static void null_dims(struct frame *f) { f->in.dims = NULL; }
-static void negative_dim(struct frame *f) { f->in_dims[0] = -6; }
-static void huge_dims(struct frame *f) { f->in_dims[0] = f->in_dims[1] = INT64_MAX; }
-static void large_dims(struct frame *f)
-{
-    f->in_dims[0] = f->out_dims[0] = INT64_MAX / 8;
-    f->in_dims[1] = f->out_dims[1] = 1;
-}
-static void no_attrs(struct frame *f) { f->frame.attrs.size = 0; }
-static void negative_attrs(struct frame *f) { f->frame.attrs.size = -5; }
-static void null_names(struct frame *f) { f->frame.attrs.names = NULL; }
-static void no_op(struct frame *f) { f->name[ATTR_OP].len = 1; }
-static void null_op_name(struct frame *f) { f->names[ATTR_OP] = NULL; }
-static void op_is_text(struct frame *f) { f->types[ATTR_OP] = XLA_FFI_AttrType_STRING; }
-static void op_is_i64(struct frame *f) { f->op.dtype = XLA_FFI_DataType_S64; }
-static void op_null(struct frame *f) { f->op.value = NULL; }
-static void op_too_large(struct frame *f) { f->op_value = 5; }
-static void op_negative(struct frame *f) { f->op_value = -1; }
-static void no_ranks(struct frame *f) { f->frame.attrs.size = 2; }
-static void ranks_zero(struct frame *f) { f->ranks_value = 0; }
-static void ranks_17(struct frame *f) { f->ranks_value = 17; }
-static void groups_scalar(struct frame *f) { f->types[ATTR_GROUPS] = XLA_FFI_AttrType_SCALAR; }
-static void groups_i32(struct frame *f) { f->groups.dtype = XLA_FFI_DataType_S32; }
-static void groups_null(struct frame *f) { f->groups.data = NULL; }
-static void groups_empty(struct frame *f) { f->groups.size = 0; }
-static void groups_ragged(struct frame *f) { f->groups.size = 3; }
-static void groups_huge(struct frame *f) { f->groups.size = (size_t)-2; }
-static void complex_max(struct frame *f)
-{
-    f->in.dtype = f->out.dtype = XLA_FFI_DataType_C64;
-    f->op_value = 2;
-}
-static void other_devices(struct frame *f) { f->ids[0] = 70; }
-static void other_order(struct frame *f)
-{
-    f->ids[0] = 1;
-    f->ids[1] = 0;
-}
-static void other_gpu(struct frame *f)
-{
-    (void)f;
-    runtime.ordinal = 5;
-}
-static void negative_gpu(struct frame *f)
-{
-    (void)f;
-    runtime.ordinal = -1;
-}
-static void refused(struct frame *f)
-{
-    (void)f;
-    runtime.refuse = 1;
-}
-static void short_api(struct frame *f)
-{
-    (void)f;
-    runtime.api.struct_size = offsetof(XLA_FFI_Api, XLA_FFI_DeviceOrdinal_Get);
-}
-static void no_stream_get(struct frame *f)
-{
-    (void)f;
-    runtime.api.XLA_FFI_Stream_Get = NULL;
-}
-
-static const struct hostile {
-    const char *name;
-    void (*spoil)(struct frame *);
-    const char *says;
-} hostile[] = {
-    {"no operand", no_args, "one operand and one result"},
-    {"two operands", two_args, "one operand and one result"},
-    {"2^30 results", many_results, "one operand and one result"},
-    {"operands NULL", null_args, "one operand and one result"},
-    {"operand types NULL", null_arg_types, "one operand and one result"},
-    {"operand NULL", null_arg, "must be buffers"},
-    {"result NULL", null_result, "must be buffers"},
-    {"operand is no buffer", token_arg, "must be buffers"},
-    {"operand without memory", null_data, "operand has no memory"},
-    {"result without memory", null_out_data, "result has no memory"},
-    {"int16", s16, "element type 3"},
-    {"unknown type", unknown_type, "element type 9999"},
-    {"token", token_type, "element type 17"},
-    {"types differ", types_differ, "differ in type or shape"},
-    {"shapes differ", shapes_differ, "differ in type or shape"},
-    {"rank -1", negative_rank, "differ in type or shape"},
-    {"dims NULL", null_dims, "differ in type or shape"},
-    {"negative dimension", negative_dim, "differ in type or shape"},
-    {"product overflows", huge_dims, "differ in type or shape"},
-    {"bytes would overflow", large_dims, "are too many"},
-    {"no attributes", no_attrs, "\"op\" is missing"},
-    {"-5 attributes", negative_attrs, "no valid attributes"},
-    {"attribute names NULL", null_names, "no valid attributes"},
-    {"no op", no_op, "\"op\" is missing"},
-    {"one attribute name NULL", null_op_name, "\"op\" is missing"},
-    {"op is text", op_is_text, "\"op\" is missing"},
-    {"op is int64", op_is_i64, "\"op\" is missing"},
-    {"op NULL", op_null, "\"op\" is missing"},
-    {"op 5", op_too_large, "\"op\" is 5"},
-    {"op -1", op_negative, "\"op\" is -1"},
-    {"no ranks", no_ranks, "\"ranks\" is missing"},
-    {"0 ranks", ranks_zero, "\"ranks\" is 0"},
-    {"17 ranks", ranks_17, "\"ranks\" is 17"},
-    {"groups scalar", groups_scalar, "\"groups\" is missing"},
-    {"groups int32", groups_i32, "\"groups\" is missing"},
-    {"groups NULL", groups_null, "\"groups\" is missing"},
-    {"no groups", groups_empty, "no multiple"},
-    {"groups not a multiple", groups_ragged, "no multiple"},
-    {"2^64 groups", groups_huge, "no multiple"},
-    {"complex max", complex_max, "complex64 can be summed"},
-    {"devices of no group", other_devices, "no group of 2 ranks is open"},
-    {"another order of devices", other_order, "no group of 2 ranks is open"},
-    {"GPU of no group", other_gpu, "GPU 5"},
-    {"GPU -1", negative_gpu, "GPU -1"},
-    {"runtime refuses the device", refused, "no device here"},
-    {"a runtime with fewer functions", short_api, "neither stream nor device"},
-    {"no Stream_Get", no_stream_get, "neither stream nor device"},
-};
+/* ---- hostile frames ---------------------------------------------------------------------- */
 
 static void check_hostile(void)
 {
-    for (size_t i = 0; i < sizeof hostile / sizeof hostile[0]; i++) {
+    for (size_t i = 0; i < hostile_count; i++) {
         struct frame f;
-        int          before = last->calls;
+        int before = last->calls;
 
         runtime_fill();
         frame_fill(&f);
@@ -197,14 +64,16 @@ static void check_hostile(void)
     }
 }
 
-/* ---- good frames ------------------------------------------------------------------------------------ */
+/* ---- good frames
+ * ------------------------------------------------------------------------------------ */
 
 static void check_good(void)
 {
     static const struct {
         int xla, nccl, parts;
-    } types[] = {{2, 0, 1},  {6, 1, 1},  {4, 2, 1},  {8, 3, 1},   {5, 4, 1},   {9, 5, 1},  {10, 6, 1},
-                 {11, 7, 1}, {12, 8, 1}, {16, 9, 1}, {20, 10, 1}, {19, 11, 1}, {15, 7, 2}, {18, 8, 2}};
+    } types[] = {{2, 0, 1},   {6, 1, 1},   {4, 2, 1},  {8, 3, 1},  {5, 4, 1},
+                 {9, 5, 1},   {10, 6, 1},  {11, 7, 1}, {12, 8, 1}, {16, 9, 1},
+                 {20, 10, 1}, {19, 11, 1}, {15, 7, 2}, {18, 8, 2}};
     struct frame f;
 
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
@@ -216,8 +85,9 @@ static void check_good(void)
             f.in.dtype = f.out.dtype = (XLA_FFI_DataType)types[i].xla;
             f.op_value = op;
             expect(run(&f) == NULL && last->send == f.in.data && last->recv == f.out.data &&
-                       last->count == (size_t)(42 * types[i].parts) && last->dtype == types[i].nccl &&
-                       last->op == op && last->device == 1 && last->stream == runtime.stream,
+                       last->count == (size_t)(42 * types[i].parts) &&
+                       last->dtype == types[i].nccl && last->op == op && last->device == 1 &&
+                       last->stream == runtime.stream,
                    "a good frame");
         }
     }
@@ -242,14 +112,16 @@ static void check_good(void)
     }
     setenv("FAKE_AR_FAIL", "all_reduce", 1);
     frame_fill(&f);
-    expect(run(&f) != NULL && strstr(runtime.message, "rank 1 of 2 on GPU 1: the fake failed") != NULL,
+    expect(run(&f) != NULL &&
+               strstr(runtime.message, "rank 1 of 2 on GPU 1: the fake failed") != NULL,
            "the library's error is passed on");
     unsetenv("FAKE_AR_FAIL");
     frame_fill(&f);
     expect(run(&f) == NULL, "and the next call works");
 }
 
-/* ---- zero copy --------------------------------------------------------------------------------------- */
+/* ---- zero copy
+ * --------------------------------------------------------------------------------------- */
 
 static int yes(const void *p, const int *gpus, int n)
 {
@@ -279,8 +151,8 @@ static void *run_device(void *arg)
 static int run_both(void)
 {
     static int64_t run;
-    pthread_t      other;
-    void          *bad[2];
+    pthread_t other;
+    void *bad[2];
 
     runtime_fill();
     runtime.run = ++run;
@@ -314,15 +186,17 @@ static void check_zero_copy(void)
     st_reachable = driver;
 }
 
-/* ---- what is the handler? --------------------------------------------------------------------------- */
+/* ---- what is the handler?
+ * --------------------------------------------------------------------------- */
 
 static void check_metadata(void)
 {
     struct XLA_FFI_Metadata_Extension extension;
-    struct XLA_FFI_Metadata           metadata;
-    XLA_FFI_CallFrame                 frame;
+    struct XLA_FFI_Metadata metadata;
+    XLA_FFI_CallFrame frame;
 
-    /* A runtime of minor version m accepts a handler that reports 1 to m: all that have what we use. */
+    /* A runtime of minor version m accepts a handler that reports 1 to m: all that have what we
+     * use. */
     for (int minor = ST_FFI_MINOR; minor <= 9; minor++) {
         for (int allow = 0; allow < 2; allow++) {
             memset(&extension, 0, sizeof extension);
@@ -334,7 +208,8 @@ static void check_metadata(void)
             frame.struct_size = sizeof frame;
             frame.extension_start = &extension.extension_base;
             symtuner_ffi_allow_command_buffers(allow);
-            expect(symtuner_ffi_all_reduce(&frame) == NULL && metadata.api_version.major_version == 0 &&
+            expect(symtuner_ffi_all_reduce(&frame) == NULL &&
+                       metadata.api_version.major_version == 0 &&
                        metadata.api_version.minor_version >= 1 &&
                        metadata.api_version.minor_version <= minor &&
                        metadata.traits == (allow ? 1u : 0u),
@@ -349,8 +224,8 @@ static void check_metadata(void)
 static void check_unknown_extension(void)
 {
     struct XLA_FFI_Metadata_Extension other;
-    struct frame                      f;
-    int                               before = last->calls;
+    struct frame f;
+    int before = last->calls;
 
     runtime_fill();
     frame_fill(&f);
@@ -358,30 +233,35 @@ static void check_unknown_extension(void)
     other.extension_base.struct_size = sizeof other.extension_base;
     other.extension_base.type = 129;
     f.frame.extension_start = &other.extension_base;
-    expect(run(&f) == NULL && last->calls == before + 1, "an extension that we do not know is left alone");
+    expect(run(&f) == NULL && last->calls == before + 1,
+           "an extension that we do not know is left alone");
     runtime.api.struct_size = 8;
     expect(run(&f) == NULL && last->calls == before + 1, "a runtime that takes no errors");
     f.frame.api = NULL;
     expect(run(&f) == NULL && last->calls == before + 1, "no runtime");
 }
 
-/* ---- groups ------------------------------------------------------------------------------------------ */
+/* ---- groups
+ * ------------------------------------------------------------------------------------------ */
 
 static void check_groups(const char *path)
 {
-    char    why[512];
+    char why[512];
     int64_t ids[17] = {0, 1, 2, 3};
-    int     gpus[17] = {0, 1, 2, 3};
+    int gpus[17] = {0, 1, 2, 3};
     struct frame f;
 
     runtime_fill();
     frame_fill(&f);
-    expect(run(&f) != NULL && strstr(runtime.message, "not loaded") != NULL, "before the library is loaded");
-    expect(symtuner_ffi_open_local(ids, gpus, 2, 0, why, sizeof why) != 0 && strstr(why, "not loaded"),
+    expect(run(&f) != NULL && strstr(runtime.message, "not loaded") != NULL,
+           "before the library is loaded");
+    expect(symtuner_ffi_open_local(ids, gpus, 2, 0, why, sizeof why) != 0 &&
+               strstr(why, "not loaded"),
            "open before load");
     expect(symtuner_ffi_load("/nonexistent.so", why, sizeof why) != 0 && strstr(why, "nonexistent"),
            "a library that is not there");
-    expect(symtuner_ffi_load("libm.so.6", why, sizeof why) != 0 && strstr(why, "has no symtuner_ar_"),
+    expect(symtuner_ffi_load("libm.so.6", why, sizeof why) != 0 &&
+               strstr(why, "has no symtuner_ar_"),
            "another library");
     expect(symtuner_ffi_load(NULL, why, sizeof why) != 0, "no path");
     expect(symtuner_ffi_load(path, why, sizeof why) == 0, "the library");
@@ -395,20 +275,22 @@ static void check_groups(const char *path)
            "17 ranks");
     expect(symtuner_ffi_open_local(NULL, gpus, 2, 0, why, sizeof why) != 0, "no ids");
     setenv("FAKE_AR_FAIL", "create", 1);
-    expect(symtuner_ffi_open_local(ids, gpus, 2, 0, why, sizeof why) != 0 && strstr(why, "cannot create"),
+    expect(symtuner_ffi_open_local(ids, gpus, 2, 0, why, sizeof why) != 0 &&
+               strstr(why, "cannot create"),
            "create fails");
     unsetenv("FAKE_AR_FAIL");
     expect(*alive == 0 && st_seat_at(0) == NULL, "nothing is left of failures");
     expect(symtuner_ffi_open_local(ids, gpus, 4, 0, why, sizeof why) == 0, "a group of four");
-    expect(symtuner_ffi_open_local(ids, gpus, 2, 0, why, sizeof why) == 0 && *alive == 6, "a group of two");
+    expect(symtuner_ffi_open_local(ids, gpus, 2, 0, why, sizeof why) == 0 && *alive == 6,
+           "a group of two");
 }
 
 /* A process that ends is noticed; without a GPU nobody waits for it, so this process lives on. */
 static void check_watch(void)
 {
     static struct st_seat seat = {.ranks = 2, .me = 0}, other = {.ranks = 2, .me = 0};
-    int                   pids[2] = {getpid(), fork()};
-    char                  why[512];
+    int pids[2] = {getpid(), fork()};
+    char why[512];
 
     if (pids[1] == 0) {
         pause();
@@ -430,17 +312,20 @@ static void check_watch(void)
 
 static void check_full(void)
 {
-    char    why[512];
+    char why[512];
     int64_t ids[2] = {100, 101};
-    int     gpus[2] = {8, 9};
-    int     opened = 0;
+    int gpus[2] = {8, 9};
+    int opened = 0;
 
-    while (opened < ST_GROUP_SEATS && symtuner_ffi_open_local(ids, gpus, 2, 0, why, sizeof why) == 0)
+    while (opened < ST_GROUP_SEATS &&
+           symtuner_ffi_open_local(ids, gpus, 2, 0, why, sizeof why) == 0)
         opened++;
     expect(opened == (ST_GROUP_SEATS - 6) / 2 && strstr(why, "places"), "a full table says so");
-    expect(symtuner_ffi_seat(0, why, sizeof why) == 0 && strstr(why, "rank=0 ranks=4 gpu=0"), "seat 0");
+    expect(symtuner_ffi_seat(0, why, sizeof why) == 0 && strstr(why, "rank=0 ranks=4 gpu=0"),
+           "seat 0");
     expect(symtuner_ffi_seat(ST_GROUP_SEATS, why, sizeof why) != 0, "past the last seat");
-    expect(symtuner_ffi_plan(0, 7, 7, 0, why, sizeof why) == 0 && strcmp(why, "fake 7 1 0 1 a test") == 0,
+    expect(symtuner_ffi_plan(0, 7, 7, 0, why, sizeof why) == 0 &&
+               strcmp(why, "fake 7 1 0 1 a test") == 0,
            "plan");
     symtuner_ffi_abort();
     expect(symtuner_ffi_close(why, sizeof why) == 0 && *alive == 0 && st_seat_at(0) == NULL,

@@ -10,7 +10,7 @@
 #define RANKS 4
 
 static struct st_meet *meet;
-static int             passed, failed;
+static int passed, failed;
 
 static void expect(int right, const char *what)
 {
@@ -22,12 +22,12 @@ static void expect(int right, const char *what)
 
 /* One rank's way through a run: what it offers at each site, and what it finds afterwards. */
 struct rank {
-    pthread_t       thread;
-    int             me, sites;
-    int64_t         run;
+    pthread_t thread;
+    int me, sites;
+    int64_t run;
     struct st_offer offer[3];
-    int             agreed[3], found[3];
-    struct st_site  site[3];
+    int agreed[3], found[3];
+    struct st_site site[3];
 };
 
 static void *walk(void *arg)
@@ -45,7 +45,8 @@ static struct rank ranks[RANKS];
 
 static void *address(int rank, int site, int what)
 {
-    return (void *)((uintptr_t)1 << 20 | (uintptr_t)rank << 12 | (uintptr_t)site << 8 | (uintptr_t)what << 4);
+    return (void *)((uintptr_t)1 << 20 | (uintptr_t)rank << 12 | (uintptr_t)site << 8 |
+                    (uintptr_t)what << 4);
 }
 
 static void prepare(int64_t run, int sites)
@@ -95,7 +96,8 @@ int main(void)
     }
     expect(!st_meet_find(meet, 499, 0, &(struct st_offer){NULL, NULL, 1, 9, 0}, &ranks[0].site[0]),
            "a call that nobody offered");
-    expect(!st_meet_find(meet, 9999, 0, &ranks[0].offer[0], &ranks[0].site[0]), "a run that nobody knows");
+    expect(!st_meet_find(meet, 9999, 0, &ranks[0].offer[0], &ranks[0].site[0]),
+           "a run that nobody knows");
     prepare(501, 1);
     ranks[2].offer[0].count = 99;
     go(RANKS);
@@ -118,7 +120,8 @@ int main(void)
     go(RANKS - 1);
     clock_gettime(CLOCK_MONOTONIC, &to);
     expect(ranks[0].found[0] + ranks[1].found[0] + ranks[2].found[0] == 0, "a rank stays away");
-    expect((to.tv_sec - from.tv_sec) * 1000 + (to.tv_nsec - from.tv_nsec) / 1000000 < ST_MEET_MS * 5,
+    expect((to.tv_sec - from.tv_sec) * 1000 + (to.tv_nsec - from.tv_nsec) / 1000000 <
+               ST_MEET_MS * 5,
            "nobody waits long for it");
     walk(&ranks[3]);
     expect(ranks[3].found[0] == 0, "it comes after all: no agreement either");

@@ -18,11 +18,11 @@ struct symtuner_ar {
 
 struct fake_call {
     const void *send;
-    void       *recv;
-    size_t      count;
-    int         dtype, op, device;
-    void       *stream;
-    int         calls, with_peers;
+    void *recv;
+    size_t count;
+    int dtype, op, device;
+    void *stream;
+    int calls, with_peers;
 };
 
 EXPORT struct fake_call fake_last;
@@ -67,7 +67,8 @@ int symtuner_ar_create_local(st_handle **out, const int *devices, int n,
     return 0;
 }
 
-int symtuner_ar_create(st_handle **out, void *const *comms, int n, const struct st_ar_config *config)
+int symtuner_ar_create(st_handle **out, void *const *comms, int n,
+                       const struct st_ar_config *config)
 {
     int devices[16] = {0};
 
@@ -90,15 +91,16 @@ int symtuner_ar_all_reduce(const void *send, void *recv, size_t count, int dtype
 {
     if (fails("all_reduce"))
         return 6;
-    fake_last = (struct fake_call){send,           recv,   count, dtype, op,
-                                   handle->device, stream, fake_last.calls + 1, 0};
+    fake_last = (struct fake_call){
+        send, recv, count, dtype, op, handle->device, stream, fake_last.calls + 1, 0};
     return 0;
 }
 
 int symtuner_ar_all_reduce_at(const void *const *sends, void *const *recvs, size_t count, int dtype,
                               int op, st_handle *handle, void *stream)
 {
-    int me = handle->rank, result = symtuner_ar_all_reduce(sends[me], recvs[me], count, dtype, op, handle, stream);
+    int me = handle->rank,
+        result = symtuner_ar_all_reduce(sends[me], recvs[me], count, dtype, op, handle, stream);
 
     fake_last.with_peers = result == 0;
     return result;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fake_driver.c - as much of libcuda.so.1 and libnccl.so.2 as opening a group across processes needs.
+ * fake_driver.c - as much of libcuda.so.1 and libnccl.so.2 as opening a group across processes
+ * needs.
  *
  * FAKE_EVENT_PENDING=1: every event is pending for ever, as when a kernel waits for a dead rank.
  * FAKE_NCCL_FAIL=1: no communicator can be made.

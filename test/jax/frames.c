@@ -9,7 +9,7 @@ struct runtime runtime;
 _Thread_local int thread_ordinal = -1;
 
 static float memory[2][42];
-static char  context; /* stands for the opaque context of a call */
+static char context; /* stands for the opaque context of a call */
 
 static XLA_FFI_Error *error_create(XLA_FFI_Error_Create_Args *args)
 {

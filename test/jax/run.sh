@@ -44,7 +44,8 @@ include=$("$python" -c 'import jax; print(jax.ffi.include_dir())') || exit 1
 lib=$out/lib # what the package loads here: the real handler, kernels that only take notes
 mkdir -p "$lib"
 # shellcheck disable=SC2086
-$cc $asan -isystem "$include" -o "$out/check_handler" test/jax/check_handler.c test/jax/frames.c jax/*.c \
+$cc $asan -isystem "$include" -o "$out/check_handler" test/jax/check_handler.c test/jax/hostile.c test/jax/frames.c \
+    jax/*.c \
     -ldl -lpthread &&
     $cc -fPIC -shared -fvisibility=hidden -o "$lib/libsymtuner_ar.so" test/jax/fake_ar.c &&
     $cc -fPIC -shared -fvisibility=hidden -isystem "$include" -o "$lib/libsymtuner_ffi.so" jax/*.c \

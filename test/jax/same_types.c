@@ -3,9 +3,9 @@
 #include "include/symtuner_ar.h"
 #include "jax/ffi_ar.h"
 
-#define SAME(a, b, member)                                                                          \
-    _Static_assert(offsetof(struct a, member) == offsetof(struct b, member) &&                      \
-                       sizeof(((struct a *)0)->member) == sizeof(((struct b *)0)->member),          \
+#define SAME(a, b, member)                                                                         \
+    _Static_assert(offsetof(struct a, member) == offsetof(struct b, member) &&                     \
+                       sizeof(((struct a *)0)->member) == sizeof(((struct b *)0)->member),         \
                    #a "." #member)
 
 _Static_assert(sizeof(struct st_ar_config) == sizeof(struct symtuner_ar_config), "config");
@@ -25,10 +25,12 @@ _Static_assert(SYMTUNER_AR_MAX_RANKS == 16, "ranks");
 _Static_assert(sizeof(ncclResult_t) == sizeof(int) && sizeof(ncclDataType_t) == sizeof(int) &&
                    sizeof(ncclRedOp_t) == sizeof(int),
                "NCCL's enums");
-_Static_assert(ncclSum == 0 && ncclProd == 1 && ncclMax == 2 && ncclMin == 3 && ncclAvg == 4, "operators");
-_Static_assert(ncclInt8 == 0 && ncclUint8 == 1 && ncclInt32 == 2 && ncclUint32 == 3 && ncclInt64 == 4 &&
-                   ncclUint64 == 5 && ncclFloat16 == 6 && ncclFloat32 == 7 && ncclFloat64 == 8 &&
-                   ncclBfloat16 == 9 && ncclFloat8e4m3 == 10 && ncclFloat8e5m2 == 11,
+_Static_assert(ncclSum == 0 && ncclProd == 1 && ncclMax == 2 && ncclMin == 3 && ncclAvg == 4,
+               "operators");
+_Static_assert(ncclInt8 == 0 && ncclUint8 == 1 && ncclInt32 == 2 && ncclUint32 == 3 &&
+                   ncclInt64 == 4 && ncclUint64 == 5 && ncclFloat16 == 6 && ncclFloat32 == 7 &&
+                   ncclFloat64 == 8 && ncclBfloat16 == 9 && ncclFloat8e4m3 == 10 &&
+                   ncclFloat8e5m2 == 11,
                "data types");
 _Static_assert(NCCL_UNIQUE_ID_BYTES == 128, "unique id");
 

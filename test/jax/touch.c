@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* touch.c - part of the test's libsymtuner_ffi.so: mark a call on the first seat, as the handler does. */
+/* touch.c - part of the test's libsymtuner_ffi.so: mark a call on the first seat, as the handler
+ * does. */
 #include "jax/ffi_watch.h"
 
 __attribute__((visibility("default"))) void test_touch(void);

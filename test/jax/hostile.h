@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hostile.h - a table of spoiled call frames. */
+#ifndef ST_TEST_HOSTILE_H_
+#define ST_TEST_HOSTILE_H_
+
+#include <stddef.h>
+
+#include "test/jax/frames.h"
+
+struct hostile {
+    const char *name;
+    void (*spoil)(struct frame *);
+    const char *says; /* part of the error message */
+};
+
+extern const struct hostile hostile[];
+extern const size_t hostile_count;
+
+#endif
