@@ -70,8 +70,7 @@ int symtuner_ffi_open_local(const int64_t *ids, const int *ordinals, int ranks, 
     return 0;
 }
 
-/* ---- NCCL
- * ------------------------------------------------------------------------------------------ */
+/* ---- NCCL ------------------------------------------------------------------------------------ */
 
 /* A function of the NCCL that this process uses. */
 static void *nccl(const char *name, char *why, size_t why_size)
@@ -187,8 +186,7 @@ void symtuner_ffi_left(const int64_t *ids, int ranks, int rank)
         st_watch_left(seat, rank);
 }
 
-/* ---- end
- * ------------------------------------------------------------------------------------------- */
+/* ---- end ------------------------------------------------------------------------------------- */
 
 void symtuner_ffi_abort(void)
 {

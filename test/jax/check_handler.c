@@ -64,8 +64,7 @@ static void check_hostile(void)
     }
 }
 
-/* ---- good frames
- * ------------------------------------------------------------------------------------ */
+/* ---- good frames ----------------------------------------------------------------------------- */
 
 static void check_good(void)
 {
@@ -120,8 +119,7 @@ static void check_good(void)
     expect(run(&f) == NULL, "and the next call works");
 }
 
-/* ---- zero copy
- * --------------------------------------------------------------------------------------- */
+/* ---- zero copy ------------------------------------------------------------------------------- */
 
 static int yes(const void *p, const int *gpus, int n)
 {
@@ -186,8 +184,7 @@ static void check_zero_copy(void)
     st_reachable = driver;
 }
 
-/* ---- what is the handler?
- * --------------------------------------------------------------------------- */
+/* ---- what is the handler? -------------------------------------------------------------------- */
 
 static void check_metadata(void)
 {
@@ -241,8 +238,7 @@ static void check_unknown_extension(void)
     expect(run(&f) == NULL && last->calls == before + 1, "no runtime");
 }
 
-/* ---- groups
- * ------------------------------------------------------------------------------------------ */
+/* ---- groups ---------------------------------------------------------------------------------- */
 
 static void check_groups(const char *path)
 {

@@ -5,199 +5,243 @@
 #include <stddef.h>
 #include <stdint.h>
 
-*-- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -* /
-
-    static void no_args(struct frame *f)
+static void no_args(struct frame *f)
 {
     f->frame.args.size = 0;
 }
+
 static void two_args(struct frame *f)
 {
     f->frame.args.size = 2;
 }
+
 static void many_results(struct frame *f)
 {
     f->frame.rets.size = 1 << 30;
 }
+
 static void null_args(struct frame *f)
 {
     f->frame.args.args = NULL;
 }
+
 static void null_arg_types(struct frame *f)
 {
     f->frame.args.types = NULL;
 }
+
 static void null_arg(struct frame *f)
 {
     f->arg = NULL;
 }
+
 static void null_result(struct frame *f)
 {
     f->ret = NULL;
 }
+
 static void token_arg(struct frame *f)
 {
     f->arg_type = (XLA_FFI_ArgType)7;
 }
+
 static void null_data(struct frame *f)
 {
     f->in.data = NULL;
 }
+
 static void null_out_data(struct frame *f)
 {
     f->out.data = NULL;
 }
+
 static void s16(struct frame *f)
 {
     f->in.dtype = f->out.dtype = XLA_FFI_DataType_S16;
 }
+
 static void unknown_type(struct frame *f)
 {
     f->in.dtype = f->out.dtype = (XLA_FFI_DataType)9999;
 }
+
 static void token_type(struct frame *f)
 {
     f->in.dtype = f->out.dtype = XLA_FFI_DataType_TOKEN;
 }
+
 static void types_differ(struct frame *f)
 {
     f->out.dtype = XLA_FFI_DataType_F64;
 }
+
 static void shapes_differ(struct frame *f)
 {
     f->out_dims[1] = 8;
 }
+
 static void negative_rank(struct frame *f)
 {
     f->in.rank = -1;
 }
+
 static void null_dims(struct frame *f)
 {
     f->in.dims = NULL;
 }
+
 static void negative_dim(struct frame *f)
 {
     f->in_dims[0] = -6;
 }
+
 static void huge_dims(struct frame *f)
 {
     f->in_dims[0] = f->in_dims[1] = INT64_MAX;
 }
+
 static void large_dims(struct frame *f)
 {
     f->in_dims[0] = f->out_dims[0] = INT64_MAX / 8;
     f->in_dims[1] = f->out_dims[1] = 1;
 }
+
 static void no_attrs(struct frame *f)
 {
     f->frame.attrs.size = 0;
 }
+
 static void negative_attrs(struct frame *f)
 {
     f->frame.attrs.size = -5;
 }
+
 static void null_names(struct frame *f)
 {
     f->frame.attrs.names = NULL;
 }
+
 static void no_op(struct frame *f)
 {
     f->name[ATTR_OP].len = 1;
 }
+
 static void null_op_name(struct frame *f)
 {
     f->names[ATTR_OP] = NULL;
 }
+
 static void op_is_text(struct frame *f)
 {
     f->types[ATTR_OP] = XLA_FFI_AttrType_STRING;
 }
+
 static void op_is_i64(struct frame *f)
 {
     f->op.dtype = XLA_FFI_DataType_S64;
 }
+
 static void op_null(struct frame *f)
 {
     f->op.value = NULL;
 }
+
 static void op_too_large(struct frame *f)
 {
     f->op_value = 5;
 }
+
 static void op_negative(struct frame *f)
 {
     f->op_value = -1;
 }
+
 static void no_ranks(struct frame *f)
 {
     f->frame.attrs.size = 2;
 }
+
 static void ranks_zero(struct frame *f)
 {
     f->ranks_value = 0;
 }
+
 static void ranks_17(struct frame *f)
 {
     f->ranks_value = 17;
 }
+
 static void groups_scalar(struct frame *f)
 {
     f->types[ATTR_GROUPS] = XLA_FFI_AttrType_SCALAR;
 }
+
 static void groups_i32(struct frame *f)
 {
     f->groups.dtype = XLA_FFI_DataType_S32;
 }
+
 static void groups_null(struct frame *f)
 {
     f->groups.data = NULL;
 }
+
 static void groups_empty(struct frame *f)
 {
     f->groups.size = 0;
 }
+
 static void groups_ragged(struct frame *f)
 {
     f->groups.size = 3;
 }
+
 static void groups_huge(struct frame *f)
 {
     f->groups.size = (size_t)-2;
 }
+
 static void complex_max(struct frame *f)
 {
     f->in.dtype = f->out.dtype = XLA_FFI_DataType_C64;
     f->op_value = 2;
 }
+
 static void other_devices(struct frame *f)
 {
     f->ids[0] = 70;
 }
+
 static void other_order(struct frame *f)
 {
     f->ids[0] = 1;
     f->ids[1] = 0;
 }
+
 static void other_gpu(struct frame *f)
 {
     (void)f;
     runtime.ordinal = 5;
 }
+
 static void negative_gpu(struct frame *f)
 {
     (void)f;
     runtime.ordinal = -1;
 }
+
 static void refused(struct frame *f)
 {
     (void)f;
     runtime.refuse = 1;
 }
+
 static void short_api(struct frame *f)
 {
     (void)f;
     runtime.api.struct_size = offsetof(XLA_FFI_Api, XLA_FFI_DeviceOrdinal_Get);
 }
+
 static void no_stream_get(struct frame *f)
 {
     (void)f;
