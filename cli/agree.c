@@ -10,10 +10,12 @@
 
 static const char help[] =
     "usage: symtuner agree [--json] [--setup] LEDGER...\n"
-    "Compare the ledgers of the ranks of each communicator. Ranks that decide differently hang, so\n"
+    "Compare the ledgers of the ranks of each communicator. Ranks that decide differently hang, "
+    "so\n"
     "all must have the same NCCL release, rules, mode, CTA count and decisions. Prints the first\n"
     "difference of each communicator, or \"agree\".\n"
-    "  --setup  compare releases, rules and settings only: counters that SYMTUNER_LEDGER_SIGNAL had\n"
+    "  --setup  compare releases, rules and settings only: counters that SYMTUNER_LEDGER_SIGNAL "
+    "had\n"
     "           written are not of one moment\n"
     "Exit 0: all agree. 1: some differ, or a file is no ledger.\n"
     "example: symtuner agree rank*.ledger\n";

@@ -9,7 +9,8 @@
 static const char help[] =
     "usage: symtuner bench [options]\n"
     "Time collectives side by side: NCCL's general kernels, its symmetric kernels, the same with\n"
-    "symtuner's plugin, and symtuner's own kernels. Every result is checked before it is timed; each\n"
+    "symtuner's plugin, and symtuner's own kernels. Every result is checked before it is timed; "
+    "each\n"
     "round runs every setting once, in turns. Writes no rules; symtuner tune does.\n"
     "  --ranks N           GPUs to use (all)\n"
     "  --coll C,C,...      allreduce, allgather, reducescatter (allreduce)\n"

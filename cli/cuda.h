@@ -6,8 +6,8 @@
  * Types are ours: handles are pointers, a device address is a 64-bit number, results are int and 0
  * is success, which holds for all releases of these interfaces.
  *
- * Units      bytes, milliseconds where CUDA says so. Threads  loading is not thread-safe, calls are.
- * Errors     st_cuda_load returns false and a sentence.
+ * Units      bytes, milliseconds where CUDA says so. Threads  loading is not thread-safe, calls
+ * are. Errors     st_cuda_load returns false and a sentence.
  */
 #ifndef ST_CUDA_H_
 #define ST_CUDA_H_
@@ -77,7 +77,8 @@ struct st_nccl_id {
 #define ST_AR_MAP(X)                                                                               \
     X(create, "symtuner_ar_create", int, (void **, void *const *, int, const void *))              \
     X(destroy, "symtuner_ar_destroy", int, (void **, int))                                         \
-    X(add_buffers, "symtuner_ar_register", int, (void **, void *const *, void *const *, int, size_t)) \
+    X(add_buffers, "symtuner_ar_register", int,                                                    \
+      (void **, void *const *, void *const *, int, size_t))                                        \
     X(all_reduce, "symtuner_ar_all_reduce", int,                                                   \
       (const void *, void *, size_t, int, int, void *, void *))                                    \
     X(error_text, "symtuner_ar_error", const char *, (const void *))

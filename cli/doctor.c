@@ -136,7 +136,8 @@ static void print_facts(const struct st_doctor *d, FILE *out)
     size_t at;
 
     fprintf(out, "%-11s", "NCCL");
-    at = st_text_add(text, sizeof text, 0, "%s", st_release_print(d->nccl, release, sizeof release));
+    at =
+        st_text_add(text, sizeof text, 0, "%s", st_release_print(d->nccl, release, sizeof release));
     if (d->nccl_assumed)
         st_text_add(text, sizeof text, at, " (assumed)");
     else if (d->copies && d->copy[0].nccl == d->nccl)
@@ -277,7 +278,8 @@ int st_cmd_doctor(int argc, char **argv)
     st_doctor_settings(&doctor);
     st_doctor_dirs(&doctor);
     st_doctor_copies(&doctor, nccl);
-    if (nccl && strchr(nccl, '/') && (doctor.copies == 0 || strcmp(doctor.copy[0].path, nccl) != 0)) {
+    if (nccl && strchr(nccl, '/') &&
+        (doctor.copies == 0 || strcmp(doctor.copy[0].path, nccl) != 0)) {
         fprintf(stderr, "symtuner doctor: %.300s is no NCCL library\n", nccl);
         return ST_EXIT_USAGE;
     }

@@ -52,8 +52,9 @@ void st_doctor_box(struct st_doctor *d)
 
 static bool driver_missing(const struct st_doctor *d, char *evidence)
 {
-    snprintf(evidence, ST_EVIDENCE, "%d NVIDIA GPU%s on the PCI bus, no /proc/driver/nvidia/version",
-             d->gpus_on_bus, d->gpus_on_bus == 1 ? "" : "s");
+    snprintf(evidence, ST_EVIDENCE,
+             "%d NVIDIA GPU%s on the PCI bus, no /proc/driver/nvidia/version", d->gpus_on_bus,
+             d->gpus_on_bus == 1 ? "" : "s");
     return d->gpus_on_bus > 0 && d->driver == 0;
 }
 
@@ -83,7 +84,8 @@ static bool uvm_missing(const struct st_doctor *d, char *evidence)
 
 static bool fabric_manager(const struct st_doctor *d, char *evidence)
 {
-    snprintf(evidence, ST_EVIDENCE, "NVSwitches are here (/proc/driver/nvidia-nvswitch), the fabric "
+    snprintf(evidence, ST_EVIDENCE,
+             "NVSwitches are here (/proc/driver/nvidia-nvswitch), the fabric "
              "manager's pid file is not");
     return st_doctor_exists(d, "/proc/driver/nvidia-nvswitch/devices") &&
            !st_doctor_exists(d, "/run/nvidia-fabricmanager/nv-fabricmanager.pid") &&

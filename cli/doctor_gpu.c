@@ -77,7 +77,8 @@ static bool start_gpu(struct bench *b, int i)
         c->context_set(gpu->context) || c->stream_create(&gpu->stream, 1) ||
         c->event_create(&gpu->start, 0) || c->event_create(&gpu->stop, 0) ||
         c->alloc(&gpu->here, PROBE) || c->alloc(&gpu->there, PROBE) ||
-        c->fill(gpu->here, 0, PROBE) || c->fill(gpu->there, 0, PROBE) || c->module_load(&module, ptx))
+        c->fill(gpu->here, 0, PROBE) || c->fill(gpu->there, 0, PROBE) ||
+        c->module_load(&module, ptx))
         return false;
     for (int k = 0; k < 3; k++)
         if (c->function_get(function[k], module, kernel[k]))
@@ -86,8 +87,8 @@ static bool start_gpu(struct bench *b, int i)
 }
 
 /* Milliseconds of one copy started on GPU ${i}; least of ${times}, -1 when it fails. */
-static double timed(struct bench *b, int i, st_address to, int to_gpu, st_address from, int from_gpu,
-                    bool engine)
+static double timed(struct bench *b, int i, st_address to, int to_gpu, st_address from,
+                    int from_gpu, bool engine)
 {
     struct st_cuda *c = &b->cuda;
     struct gpu *gpu = &b->gpu[i];

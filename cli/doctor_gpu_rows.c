@@ -74,8 +74,9 @@ static bool staged(const struct st_doctor *d, char *evidence)
         double kernel = pair->store > pair->load ? pair->store : pair->load;
 
         if (pair->peer && kernel > 0 && kernel * 5 < pair->engine) {
-            snprintf(evidence, ST_EVIDENCE, "GPU %d to %d: kernels %.1f GB/s, copy engine %.1f GB/s",
-                     i, j, kernel, pair->engine);
+            snprintf(evidence, ST_EVIDENCE,
+                     "GPU %d to %d: kernels %.1f GB/s, copy engine %.1f GB/s", i, j, kernel,
+                     pair->engine);
             return true;
         }
     }
@@ -96,8 +97,10 @@ static bool collapse(const struct st_doctor *d, char *evidence)
         }
         if (j == (i + 1) % d->gpus->gpus && pair->peer && d->gpus->together[i] > 0 &&
             d->gpus->together[i] * 3 < pair->store) {
-            snprintf(evidence, ST_EVIDENCE, "GPU %d to %d: stores %.1f GB/s alone, %.1f GB/s when all "
-                     "GPUs write", i, j, pair->store, d->gpus->together[i]);
+            snprintf(evidence, ST_EVIDENCE,
+                     "GPU %d to %d: stores %.1f GB/s alone, %.1f GB/s when all "
+                     "GPUs write",
+                     i, j, pair->store, d->gpus->together[i]);
             return true;
         }
     }
@@ -123,8 +126,8 @@ static bool slow_pair(const struct st_doctor *d, char *evidence)
     qsort(all, (size_t)n, sizeof *all, by_value);
     EACH_PAIR (d->gpus, i, j)
         if (d->gpus->pair[i][j].engine < 0.6 * all[n / 2]) {
-            snprintf(evidence, ST_EVIDENCE, "GPU %d to %d: %.1f GB/s, the median pair has %.1f", i, j,
-                     d->gpus->pair[i][j].engine, all[n / 2]);
+            snprintf(evidence, ST_EVIDENCE, "GPU %d to %d: %.1f GB/s, the median pair has %.1f", i,
+                     j, d->gpus->pair[i][j].engine, all[n / 2]);
             return true;
         }
     return false;

@@ -116,8 +116,8 @@ static const char *const known[] = {
     "NCCL_TUNER_CONFIG_FILE", "NCCL_CONF_FILE", "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS",
     "NCCL_DEBUG_FILE", "NCCL_NO_CACHE", "NCCL_LSA_TEAM_SIZE", "NCCL_BUFFSIZE", "NCCL_IB_HCA",
     "NCCL_SINGLE_PROC_MEM_REG_ENABLE", "NCCL_ENQUEUE_REARCH_ENABLE", "NCCL_NTHREADS",
-    "NCCL_MIN_NRINGS", "NCCL_MAX_NRINGS", "NCCL_NVB_DISABLE", "NCCL_PXN_DISABLE", "NCCL_SHM_DISABLE",
-    "NCCL_NET", "NCCL_IB_DISABLE", "NCCL_SOCKET_IFNAME"};
+    "NCCL_MIN_NRINGS", "NCCL_MAX_NRINGS", "NCCL_NVB_DISABLE", "NCCL_PXN_DISABLE",
+    "NCCL_SHM_DISABLE", "NCCL_NET", "NCCL_IB_DISABLE", "NCCL_SOCKET_IFNAME"};
 
 static bool variable_typo(const struct st_doctor *doctor, char *evidence)
 {
@@ -214,8 +214,8 @@ static bool conf_overridden(const struct st_doctor *doctor, char *evidence)
                 setting = st_doctor_get(doctor, line);
                 if (setting && strcmp(setting->value, equals + 1) != 0) {
                     snprintf(evidence, ST_EVIDENCE, "%s=%.100s (%s) wins over %.200s:%d: %.60s",
-                             setting->name, setting->value, setting->origin, doctor->conf[f], number,
-                             equals + 1);
+                             setting->name, setting->value, setting->origin, doctor->conf[f],
+                             number, equals + 1);
                     return true;
                 }
             }
@@ -300,7 +300,8 @@ static bool xla_starved(const struct st_doctor *doctor, char *evidence)
         !strstr(flags->value, "--xla_gpu_experimental_enable_nccl_symmetric_buffers=true") ||
         st_doctor_get(doctor, "NCCL_SYM_CTAS") || doctor->tuner.symtuner || doctor->env.symtuner)
         return false;
-    snprintf(evidence, ST_EVIDENCE, "XLA_FLAGS turns symmetric buffers on, and neither symtuner nor "
+    snprintf(evidence, ST_EVIDENCE,
+             "XLA_FLAGS turns symmetric buffers on, and neither symtuner nor "
              "NCCL_SYM_CTAS raises their CTA count");
     return true;
 }
@@ -334,35 +335,43 @@ const struct st_finding st_findings_settings[] = {
     CHECK("sym-kernel-alone", ST_WARNING, 0, 23099, kernel_alone,
           "one name switches the symmetric kernels of all other collectives off",
           "unset NCCL_SYM_KERNEL"),
-    CHECK("sym-kernel-exclusive", ST_ERROR, 23100, 0, kernel_alone,
-          "from 2.31 on collectives that are not named fail with ncclInvalidUsage, and so do general "
-          "kernels unless NCCL_ALGO lists them", "unset NCCL_SYM_KERNEL"),
-    SETTING("algo-excludes-symmetric", ST_ERROR, 23100, 0, "NCCL_ALGO", ST_WHEN_SET, NULL,
-            "from 2.31 on NCCL_ALGO, whatever its value, removes symmetric kernels for the functions "
-            "it names", "unset NCCL_ALGO; give general kernels a rule instead"),
+    CHECK(
+        "sym-kernel-exclusive", ST_ERROR, 23100, 0, kernel_alone,
+        "from 2.31 on collectives that are not named fail with ncclInvalidUsage, and so do general "
+        "kernels unless NCCL_ALGO lists them",
+        "unset NCCL_SYM_KERNEL"),
+    SETTING(
+        "algo-excludes-symmetric", ST_ERROR, 23100, 0, "NCCL_ALGO", ST_WHEN_SET, NULL,
+        "from 2.31 on NCCL_ALGO, whatever its value, removes symmetric kernels for the functions "
+        "it names",
+        "unset NCCL_ALGO; give general kernels a rule instead"),
     SETTING("algo-forced", ST_WARNING, 0, 23099, "NCCL_ALGO", ST_WHEN_SET, NULL,
             "one algorithm for all sizes; rules can only choose among what it leaves",
             "unset NCCL_ALGO; write a rule with prefer = general:ALGORITHM/PROTOCOL"),
     SETTING("proto-ll128", ST_ERROR, 0, 0, "NCCL_PROTO", ST_WHEN_IS, "LL128|LL,LL128|LL128,SIMPLE",
             "naming LL128 forces it past NCCL's own safety check of the machine; data can be wrong",
             "unset NCCL_PROTO, or exclude with ^LL128"),
-    SETTING("proto-forced", ST_WARNING, 0, 0, "NCCL_PROTO", ST_WHEN_IS_NOT,
-            "LL128|LL,LL128|LL128,SIMPLE|",
-            "one protocol for all sizes; rules can only choose among what it leaves, and without LL "
-            "partly registered calls lose their symmetric kernel (2.29.2 and later)",
-            "unset NCCL_PROTO"),
+    SETTING(
+        "proto-forced", ST_WARNING, 0, 0, "NCCL_PROTO", ST_WHEN_IS_NOT,
+        "LL128|LL,LL128|LL128,SIMPLE|",
+        "one protocol for all sizes; rules can only choose among what it leaves, and without LL "
+        "partly registered calls lose their symmetric kernel (2.29.2 and later)",
+        "unset NCCL_PROTO"),
     SETTING("win-disabled", ST_ERROR, 0, 0, "NCCL_WIN_ENABLE", ST_WHEN_IS, "0",
             "no symmetric windows, so no symmetric kernel", "unset NCCL_WIN_ENABLE"),
     SETTING("cumem-disabled", ST_ERROR, 0, 0, "NCCL_CUMEM_ENABLE", ST_WHEN_IS, "0",
             "without cuMem there are no symmetric windows and no symmetric kernels; registration "
-            "still returns success, with a NULL window", "unset NCCL_CUMEM_ENABLE"),
+            "still returns success, with a NULL window",
+            "unset NCCL_CUMEM_ENABLE"),
     SETTING("p2p-disabled", ST_ERROR, 0, 0, "NCCL_P2P_DISABLE", ST_WHEN_IS, "1",
             "no peer access: data goes through host memory, and NVLink paths count as absent",
             "unset NCCL_P2P_DISABLE"),
-    SETTING("p2p-level", ST_WARNING, 0, 0, "NCCL_P2P_LEVEL", ST_WHEN_IS,
-            "LOC|0|NVL|1|PIX|2|PXB|3|PHB|4|PXN",
-            "pairs of GPUs that are further apart lose peer access; this overrules what the machine "
-            "can do", "unset NCCL_P2P_LEVEL, or set it to SYS"),
+    SETTING(
+        "p2p-level", ST_WARNING, 0, 0, "NCCL_P2P_LEVEL", ST_WHEN_IS,
+        "LOC|0|NVL|1|PIX|2|PXB|3|PHB|4|PXN",
+        "pairs of GPUs that are further apart lose peer access; this overrules what the machine "
+        "can do",
+        "unset NCCL_P2P_LEVEL, or set it to SYS"),
     SETTING("p2p-memcpy", ST_WARNING, 22807, 0, "NCCL_P2P_USE_CUDA_MEMCPY", ST_WHEN_IS, "1",
             "also stops local registration of windows", "unset NCCL_P2P_USE_CUDA_MEMCPY"),
     SETTING("local-register-off", ST_WARNING, 0, 0, "NCCL_LOCAL_REGISTER", ST_WHEN_IS, "0",
@@ -370,15 +379,18 @@ const struct st_finding st_findings_settings[] = {
             "unset NCCL_LOCAL_REGISTER"),
     SETTING("graph-register-off", ST_NOTE, 0, 0, "NCCL_GRAPH_REGISTER", ST_WHEN_IS, "0",
             "captured calls do not count as registered for rules", "unset NCCL_GRAPH_REGISTER"),
-    SETTING("copy-engine-policy", ST_WARNING, 22800, 0, "NCCL_CTA_POLICY", ST_WHEN_IS, "2|3|ZERO",
-            "AllGather of registered buffers goes to the copy engine and sees neither a kernel nor a "
-            "rule", "unset NCCL_CTA_POLICY unless the SMs must stay free"),
+    SETTING(
+        "copy-engine-policy", ST_WARNING, 22800, 0, "NCCL_CTA_POLICY", ST_WHEN_IS, "2|3|ZERO",
+        "AllGather of registered buffers goes to the copy engine and sees neither a kernel nor a "
+        "rule",
+        "unset NCCL_CTA_POLICY unless the SMs must stay free"),
     SETTING("efficiency-policy", ST_NOTE, 0, 0, "NCCL_CTA_POLICY", ST_WHEN_IS, "1|EFFICIENCY",
             "NCCL skips this policy's preference for NVLS as soon as any tuner plugin is loaded",
             "write a rule with prefer = general:nvls/simple for registered AllGather and "
             "ReduceScatter"),
     CHECK("sym-ctas-range", ST_ERROR, 0, 0, sym_ctas_range,
-          "NCCL takes 1 to 64 CTAs; 0 leaves the number to its model", "NCCL_SYM_CTAS=32, or unset it"),
+          "NCCL takes 1 to 64 CTAs; 0 leaves the number to its model",
+          "NCCL_SYM_CTAS=32, or unset it"),
     SETTING("sym-ctas-user", ST_NOTE, 0, 0, "NCCL_SYM_CTAS", ST_WHEN_IS_NOT, "0|",
             "your number wins: sym-ctas of the rules and symtuner's defaults are not used",
             "unset NCCL_SYM_CTAS to let the rules decide"),
@@ -395,7 +407,8 @@ const struct st_finding st_findings_settings[] = {
             "unset NCCL_LSA_TEAM_SIZE"),
     SETTING("rearch", ST_WARNING, 23100, 0, "NCCL_ENQUEUE_REARCH_ENABLE", ST_WHEN_IS, "1",
             "experimental: symmetric and general kernels compete, and a tuner that writes 0 or -1 "
-            "defeats every symmetric kernel", "unset NCCL_ENQUEUE_REARCH_ENABLE"),
+            "defeats every symmetric kernel",
+            "unset NCCL_ENQUEUE_REARCH_ENABLE"),
     SETTING("launch-blocking", ST_WARNING, 0, 0, "CUDA_LAUNCH_BLOCKING", ST_WHEN_IS, "1",
             "every launch waits for its kernel: collectives of one thread and several GPUs hang",
             "unset CUDA_LAUNCH_BLOCKING"),
@@ -407,14 +420,14 @@ const struct st_finding st_findings_settings[] = {
           "NCCL reads no such variable and does not say so", "correct the name"),
     CHECK("conf-file-missing", ST_WARNING, 0, 0, conf_missing,
           "NCCL goes on without it, and without a message", "correct NCCL_CONF_FILE, or unset it"),
-    CHECK("conf-line", ST_WARNING, 0, 0, conf_line,
-          "the line does not do what it says", "write NAME=VALUE, without spaces"),
+    CHECK("conf-line", ST_WARNING, 0, 0, conf_line, "the line does not do what it says",
+          "write NAME=VALUE, without spaces"),
     CHECK("conf-overridden", ST_NOTE, 0, 0, conf_overridden,
           "a variable that is already set is not taken from a file", "remove one of the two"),
-    CHECK("symtuner-variable", ST_WARNING, 0, 0, symtuner_variable,
-          "nobody reads it", "symtuner env lists the variables"),
-    CHECK("symtuner-value", ST_ERROR, 0, 0, symtuner_value,
-          "the default is used instead", "symtuner env lists the legal values"),
+    CHECK("symtuner-variable", ST_WARNING, 0, 0, symtuner_variable, "nobody reads it",
+          "symtuner env lists the variables"),
+    CHECK("symtuner-value", ST_ERROR, 0, 0, symtuner_value, "the default is used instead",
+          "symtuner env lists the legal values"),
     SETTING("mode-off", ST_WARNING, 0, 0, "SYMTUNER_MODE", ST_WHEN_IS, "off|observe",
             "symtuner changes nothing in this mode", "unset SYMTUNER_MODE, or set it to steer"),
     SETTING("defaults-off", ST_NOTE, 0, 0, "SYMTUNER_DEFAULTS", ST_WHEN_IS, "0",
@@ -423,10 +436,11 @@ const struct st_finding st_findings_settings[] = {
             "this release has no env plugin, so the rules' CTA count cannot reach NCCL",
             "unset SYMTUNER_SETENV, or set NCCL_SYM_CTAS yourself"),
     CHECK("xla-starved", ST_WARNING, 0, 23099, xla_starved,
-          "measured on 2, 4 and 8 H200s: psum gets up to 1.3 times slower than with the flag off, for "
-          "want of CTAs", "NCCL_ENV_PLUGIN=libsymtuner.so, or NCCL_SYM_CTAS=32"),
-    CHECK("xla-half", ST_NOTE, 0, 0, xla_half,
-          "XLA registers buffers only when both flags are on",
+          "measured on 2, 4 and 8 H200s: psum gets up to 1.3 times slower than with the flag off, "
+          "for "
+          "want of CTAs",
+          "NCCL_ENV_PLUGIN=libsymtuner.so, or NCCL_SYM_CTAS=32"),
+    CHECK("xla-half", ST_NOTE, 0, 0, xla_half, "XLA registers buffers only when both flags are on",
           "add --xla_gpu_enable_nccl_user_buffers=true"),
 };
 const int st_findings_settings_count = sizeof st_findings_settings / sizeof *st_findings_settings;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* map_svg.c - the decision map as one picture: sizes to the right, one bar per column of the map. */
+/* map_svg.c - the decision map as one picture: sizes to the right, one bar per column of the map.
+ */
 #include <errno.h>
 #include <math.h>
 #include <string.h>

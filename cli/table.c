@@ -134,7 +134,8 @@ static void print_legend(const struct st_map *map, FILE *out)
     if (!last)
         fputs("  none: NCCL decides everything that is shown\n", out);
     fputs("a dot: no rule, NCCL decides. leave: a rule says so. +: limits as listed above.\n"
-          "registered: what NCCL tells a tuner, which is not the same as symmetric windows.\n", out);
+          "registered: what NCCL tells a tuner, which is not the same as symmetric windows.\n",
+          out);
 }
 
 static void print_text(const struct st_map_request *request, const struct st_map *map, FILE *out)
@@ -180,7 +181,8 @@ static void print_json(const struct st_map_request *request, const struct st_map
             const struct st_run *run = &column->run[r];
             const struct symtuner_decision *d = &run->decision;
 
-            fprintf(out, "%s\n {\"coll\": \"%s\", \"ranks\": %d, \"registered\": %s, \"low\": %" PRIu64,
+            fprintf(out,
+                    "%s\n {\"coll\": \"%s\", \"ranks\": %d, \"registered\": %s, \"low\": %" PRIu64,
                     first ? "" : ",", symtuner_coll_name((int)column->coll), column->ranks,
                     column->registered ? "true" : "false", run->lo);
             first = false;

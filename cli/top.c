@@ -11,7 +11,8 @@
 
 static const char help[] =
     "usage: symtuner top [--json] [--sort bytes|calls|size] LEDGER...\n"
-    "What ran, added up over the ledgers of all processes (SYMTUNER_LEDGER, docs/ledger.md): which\n"
+    "What ran, added up over the ledgers of all processes (SYMTUNER_LEDGER, docs/ledger.md): "
+    "which\n"
     "collectives and sizes, on which kernels, with registered buffers or not.\n"
     "  --sort bytes  by bytes moved, most first (default); calls: by calls; size: by collective\n"
     "Exit 0: fine. 1: a file is no ledger.\n"
@@ -201,9 +202,11 @@ static void print_json(const struct st_ledgers *ledgers, const struct sums *sums
     for (int i = 0; i < ledgers->blocks; i++) {
         const struct st_ledger_block *block = &ledgers->block[i];
 
-        fprintf(out, "%s\n {\"id\": \"0x%" PRIx64 "\", \"ranks\": %d, \"nodes\": %d, \"local\": %d, "
-                "\"rules\": \"0x%" PRIx64 "\", \"sym_ctas\": %d", i ? "," : "", block->id,
-                block->ranks, block->nodes, block->local, block->rules, block->sym_ctas);
+        fprintf(out,
+                "%s\n {\"id\": \"0x%" PRIx64 "\", \"ranks\": %d, \"nodes\": %d, \"local\": %d, "
+                "\"rules\": \"0x%" PRIx64 "\", \"sym_ctas\": %d",
+                i ? "," : "", block->id, block->ranks, block->nodes, block->local, block->rules,
+                block->sym_ctas);
         st_json_field(out, false, "nccl", block->nccl);
         st_json_field(out, false, "mode", block->mode);
         st_json_field(out, false, "from", block->from);

@@ -10,8 +10,10 @@
 
 static const char help[] =
     "usage: symtuner tune [options]\n"
-    "Measure NCCL's general kernels, its symmetric kernels over CTA counts and symtuner's kernels on\n"
-    "this box; write rules for it (FILE), the raw data (FILE.csv) and a report (FILE.html). Results\n"
+    "Measure NCCL's general kernels, its symmetric kernels over CTA counts and symtuner's kernels "
+    "on\n"
+    "this box; write rules for it (FILE), the raw data (FILE.csv) and a report (FILE.html). "
+    "Results\n"
     "are checked before they are timed. Ctrl-C stops; the same command goes on where it stopped.\n"
     "  --out FILE          (symtuner.rules)\n"
     "  --ranks N           GPUs to use (all)\n"
@@ -133,8 +135,10 @@ int st_cmd_tune(int argc, char **argv)
             return ST_EXIT_FINDINGS;
         }
         if (st_tune_units(&tune, true)) {
-            fprintf(stderr, "symtuner tune: %s is of a run that was not finished: %d of %d "
-                            "measurements are missing\n", tune.raw, st_tune_units(&tune, true), st_tune_units(&tune, false));
+            fprintf(stderr,
+                    "symtuner tune: %s is of a run that was not finished: %d of %d "
+                    "measurements are missing\n",
+                    tune.raw, st_tune_units(&tune, true), st_tune_units(&tune, false));
             return ST_EXIT_FINDINGS;
         }
         return finish(&options);

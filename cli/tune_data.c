@@ -96,7 +96,8 @@ bool st_tune_take(struct st_tune *tune, int round, int coll, int setting, const 
     const char *modes = st_tune_modes(tune, coll, setting);
     int rows = 0, release;
 
-    for (const char *line = output; line && *line; line = strchr(line, '\n'), line += line != NULL) {
+    for (const char *line = output; line && *line;
+         line = strchr(line, '\n'), line += line != NULL) {
         char mode;
         unsigned long long bytes;
         double us;
@@ -149,10 +150,13 @@ bool st_tune_save(const struct st_tune *tune)
         return false;
     }
     plan_line(tune, plan, sizeof plan);
-    fprintf(out, "# symtuner tune 1\n%s\n# gpu %s\n# links %d multicast %d\n# nccl %d\n"
-            "# floor %.2f\n# date %s\n# bytes is NCCL's nBytes, us is per call, of the slowest rank\n"
-            "round,setting,coll,candidate,bytes,us\n", plan, tune->machine.gpu,
-            tune->machine.nvlink, tune->machine.multicast, tune->nccl, tune->floor_gbps, tune->date);
+    fprintf(
+        out,
+        "# symtuner tune 1\n%s\n# gpu %s\n# links %d multicast %d\n# nccl %d\n"
+        "# floor %.2f\n# date %s\n# bytes is NCCL's nBytes, us is per call, of the slowest rank\n"
+        "round,setting,coll,candidate,bytes,us\n",
+        plan, tune->machine.gpu, tune->machine.nvlink, tune->machine.multicast, tune->nccl,
+        tune->floor_gbps, tune->date);
     for (int r = 0; r < tune->rounds; r++)
         for (int c = 0; c < SYMTUNER_COLLS; c++)
             for (int s = 0; s < tune->n_ctas; s++) {
@@ -230,10 +234,12 @@ static bool read_row(struct st_tune *tune, const char *line, char *error, size_t
         tune->done[r][c][s] = true;
         return true;
     }
-    if (sscanf(line, "%d,%d,%31[a-z],%47[a-zA-Z0-9/],%llu,%lf", &r, &s, coll, word, &bytes, &us) != 6)
+    if (sscanf(line, "%d,%d,%31[a-z],%47[a-zA-Z0-9/],%llu,%lf", &r, &s, coll, word, &bytes, &us) !=
+        6)
         return wrong(error, size, "not a measurement", line);
     c = symtuner_coll_parse(coll);
-    if (c < 0 || r < 0 || r >= tune->rounds || !put(tune, r, c, candidate_of(tune, word), bytes, us))
+    if (c < 0 || r < 0 || r >= tune->rounds ||
+        !put(tune, r, c, candidate_of(tune, word), bytes, us))
         return wrong(error, size, "a measurement outside the plan", line);
     return true;
 }
@@ -274,7 +280,8 @@ bool st_tune_load(struct st_tune *tune, bool take_plan, char *error, size_t size
             if (take_plan)
                 good = read_plan(tune, line, why, sizeof why);
             else if (strcmp(line, mine) != 0)
-                good = wrong(why, sizeof why, "measured with another plan; --fresh starts over", line);
+                good =
+                    wrong(why, sizeof why, "measured with another plan; --fresh starts over", line);
         } else if (strncmp(line, "# gpu ", 6) == 0) {
             if (take_plan)
                 snprintf(tune->machine.gpu, sizeof tune->machine.gpu, "%.95s", line + 6);

@@ -19,7 +19,8 @@ static const char style[] =
     "padding:0 1rem}h1{font-size:1.5rem;margin:0}h2{margin:2.2rem 0 .4rem;font-size:1.2rem}"
     "h3{font-size:.95rem;font-weight:600;margin:1rem 0 .2rem}"
     "p{margin:.4rem 0}table{border-collapse:collapse;font-size:13px;margin:1rem 0;"
-    "font-variant-numeric:tabular-nums;white-space:nowrap}th,td{padding:.15rem .6rem;text-align:right;"
+    "font-variant-numeric:tabular-nums;white-space:nowrap}th,td{padding:.15rem "
+    ".6rem;text-align:right;"
     "border-bottom:1px solid #e4e7eb}th{font-weight:600}td:first-child,th:first-child{text-align:"
     "left}td.best{background:#e3f2e6;font-weight:600}small,.facts{color:#52606d}"
     "svg{max-width:100%;height:auto;display:block}code{background:#f0f2f4;padding:0 .25rem}";
@@ -156,7 +157,8 @@ static void draw_floor(const struct plot *plot)
 
     if (tune->floor_gbps <= 0)
         return;
-    fputs("<polyline fill=\"none\" stroke=\"#52606d\" stroke-dasharray=\"5 4\" points=\"", plot->out);
+    fputs("<polyline fill=\"none\" stroke=\"#52606d\" stroke-dasharray=\"5 4\" points=\"",
+          plot->out);
     for (int z = 0; z < st_tune_sizes(tune); z++) {
         double us = st_tune_floor(tune, plot->coll, st_tune_bytes(tune, z));
         double value = plot->bandwidth ? tune->floor_gbps : us;
@@ -178,7 +180,8 @@ static void draw_curve(const struct plot *plot, int candidate)
             colour(tune, candidate), strong ? "2.2" : "1.2");
     for (int z = 0; z < st_tune_sizes(tune); z++)
         if (cell[z].n)
-            fprintf(plot->out, "%.1f,%.1f ", x_of(plot, z), y_of(plot, value_of(plot, candidate, z)));
+            fprintf(plot->out, "%.1f,%.1f ", x_of(plot, z),
+                    y_of(plot, value_of(plot, candidate, z)));
     fputs("\"/>\n", plot->out);
     for (int z = 0; z < st_tune_sizes(tune) && strong; z++)
         if (cell[z].n)
@@ -222,7 +225,8 @@ static void draw(const struct st_tune *tune, int coll, bool bandwidth, FILE *out
     struct plot plot = {.tune = tune, .coll = coll, .bandwidth = bandwidth, .out = out};
 
     find_range(&plot);
-    fprintf(out, "<h3>%s</h3>\n<svg viewBox=\"0 0 %d %d\" width=\"%d\" role=\"img\" font-size=\"12\" "
+    fprintf(out,
+            "<h3>%s</h3>\n<svg viewBox=\"0 0 %d %d\" width=\"%d\" role=\"img\" font-size=\"12\" "
             "font-family=\"system-ui,sans-serif\" fill=\"#3e4c59\">\n",
             bandwidth ? "Bus bandwidth, GB/s" : "Time of a call, microseconds", WIDE, HIGH, WIDE);
     draw_shades(&plot);
@@ -276,20 +280,27 @@ static void page(const struct st_tune *tune, FILE *out)
             "</title><style>%s</style></head><body>\n<h1>symtuner tune: %d × ", tune->ranks, style,
             tune->ranks);
     escape(out, tune->machine.gpu[0] ? tune->machine.gpu : "unknown GPU");
-    fprintf(out, "</h1>\n<p class=\"facts\">NCCL %s, %s, multicast %s · %s · %d rounds, each setting a "
+    fprintf(out,
+            "</h1>\n<p class=\"facts\">NCCL %s, %s, multicast %s · %s · %d rounds, each setting a "
             "process of its own, in turns · bf16 sum, CUDA graphs, slowest rank · <code>",
             st_release_print(tune->nccl, release, sizeof release),
-            tune->machine.nvlink > 0 ? "NVLink" : tune->machine.nvlink == 0 ? "PCIe"
-                                                                            : "links unknown",
-            tune->machine.multicast > 0 ? "on" : tune->machine.multicast == 0 ? "off" : "unknown",
+            tune->machine.nvlink > 0    ? "NVLink"
+            : tune->machine.nvlink == 0 ? "PCIe"
+                                        : "links unknown",
+            tune->machine.multicast > 0    ? "on"
+            : tune->machine.multicast == 0 ? "off"
+                                           : "unknown",
             tune->date, tune->rounds);
     escape(out, tune->command);
     fprintf(out, "</code></p>\n<p><b>CTAs of NCCL's symmetric kernels: %d%s.</b> ",
             tune->ctas[tune->chosen], tune->ctas[tune->chosen] ? "" : " (NCCL's own choice)");
     escape(out, tune->why);
-    fputs(".</p>\n<p>Shaded: the fastest kind of kernel, changed only where a difference is more than "
-          "5&#8239;% and two standard deviations and lasts. Floor: the bytes that a rank must send, at "
-          "the rate of the copy engine between two GPUs.</p>\n", out);
+    fputs(".</p>\n<p>Shaded: the fastest kind of kernel, changed only where a difference is more "
+          "than "
+          "5&#8239;% and two standard deviations and lasts. Floor: the bytes that a rank must "
+          "send, at "
+          "the rate of the copy engine between two GPUs.</p>\n",
+          out);
     for (int c = SYMTUNER_COLLS - 1; c >= 0; c--) {
         if (!(tune->colls >> c & 1))
             continue;

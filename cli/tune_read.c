@@ -111,7 +111,8 @@ static bool take_ledger(struct st_tune *tune, const char *path)
     st_ledgers_free(&ledgers);
     for (tune->low = 256; tune->low * 2 <= low; tune->low *= 2)
         ;
-    for (tune->high = tune->low; tune->high * 2 <= high && tune->high < (uint64_t)4 << 30; tune->high *= 2)
+    for (tune->high = tune->low; tune->high * 2 <= high && tune->high < (uint64_t)4 << 30;
+         tune->high *= 2)
         ;
     return tune->colls || wrong("no allreduce, allgather or reducescatter in", path);
 }

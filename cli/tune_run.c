@@ -32,7 +32,8 @@ static double now(void)
 static void progress(const struct st_tune *tune, double began, int measured, const char *what)
 {
     enum { BAR = 30 };
-    int all = st_tune_units(tune, false), open = st_tune_units(tune, true), full = BAR * (all - open) / all;
+    int all = st_tune_units(tune, false), open = st_tune_units(tune, true),
+        full = BAR * (all - open) / all;
     bool terminal = isatty(2);
     char bar[BAR + 1];
 
@@ -49,7 +50,8 @@ static void progress(const struct st_tune *tune, double began, int measured, con
 }
 
 /* One process: one setting, one collective, all sizes. */
-static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int setting, char *error, size_t size)
+static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int setting,
+                                  char *error, size_t size)
 {
     char ranks[12], low[24], high[24], number[12], seed[12], ctas[32] = "NCCL_SYM_CTAS";
     char tuner[700] = "NCCL_TUNER_PLUGIN=none", rules[700] = "SYMTUNER_RULES";
@@ -78,7 +80,8 @@ static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int
     }
     end = st_child_run(&child);
     snprintf(error, size, "%s", end == ST_CHILD_TIMEOUT ? "no end after 180 s" : child.error);
-    if (end == ST_CHILD_DONE && !st_tune_take(tune, round, coll, setting, child.output, error, size))
+    if (end == ST_CHILD_DONE &&
+        !st_tune_take(tune, round, coll, setting, child.output, error, size))
         end = ST_CHILD_FAILED;
     free(child.output);
     return end;
@@ -111,7 +114,8 @@ int st_tune_measure(struct st_tune *tune, const char *command)
                     return ST_EXIT_FINDINGS;
                 }
                 if (end != ST_CHILD_DONE) {
-                    fprintf(stderr, "\nsymtuner %s: %s, round %d: %s\n", command, what, r + 1, error);
+                    fprintf(stderr, "\nsymtuner %s: %s, round %d: %s\n", command, what, r + 1,
+                            error);
                     return ST_EXIT_FINDINGS;
                 }
                 measured++;
@@ -143,8 +147,10 @@ int st_tune_find_gpus(struct st_tune *tune, const char *command, bool kernels)
     }
     symtuner_machine_find(&tune->machine);
     if (!tune->machine.gpu[0])
-        fprintf(stderr, "symtuner %s: these GPUs have no common name; the report will not say which "
-                        "they are\n", command);
+        fprintf(stderr,
+                "symtuner %s: these GPUs have no common name; the report will not say which "
+                "they are\n",
+                command);
     tune->own = kernels && tune->colls >> SYMTUNER_ALLREDUCE & 1;
     if (tune->own && !st_ar_load(&ar, error, sizeof error)) {
         fprintf(stderr, "symtuner %s: without symtuner's kernels: %s\n", command, error);

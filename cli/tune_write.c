@@ -53,10 +53,12 @@ static void rules_text(const struct st_tune *tune, FILE *out)
     for (int c = SYMTUNER_COLLS - 1; c >= 0; c--)
         if (tune->colls >> c & 1)
             write_policy(tune, c, out);
-    fprintf(out, "# symtuner: libsymtuner_ar.so; it adds up in rank order in f32, the same bits on all "
-            "ranks and\n# in every run. symmetric and general kernels add up in their own orders: a "
-            "change of kind\n# changes last bits of sums.\n\n[provenance]\nnccl      = %s\n",
-            st_release_print(tune->nccl, release, sizeof release));
+    fprintf(
+        out,
+        "# symtuner: libsymtuner_ar.so; it adds up in rank order in f32, the same bits on all "
+        "ranks and\n# in every run. symmetric and general kernels add up in their own orders: a "
+        "change of kind\n# changes last bits of sums.\n\n[provenance]\nnccl      = %s\n",
+        st_release_print(tune->nccl, release, sizeof release));
     if (tune->machine.gpu[0])
         fprintf(out, "gpu       = %s\n", tune->machine.gpu);
     if (tune->machine.nvlink >= 0)

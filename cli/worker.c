@@ -7,9 +7,10 @@
  *   symtuner worker measure RANKS NCCL|- MODES COLL LOW HIGH SEED
  *
  * MODES is a word of g (general, plain buffers), s (NCCL on symmetric windows), o (our kernels).
- * measure prints "nccl RELEASE" and "floor GBPS", then "MODE BYTES US" per size and mode: a CUDA graph of calls is
- * replayed for about 6 ms, the slowest rank counts. Every size and mode is checked on fresh random
- * data with a poisoned output before it is timed. Sizes are NCCL's nBytes, bf16 sum.
+ * measure prints "nccl RELEASE" and "floor GBPS", then "MODE BYTES US" per size and mode: a CUDA
+ * graph of calls is replayed for about 6 ms, the slowest rank counts. Every size and mode is
+ * checked on fresh random data with a poisoned output before it is timed. Sizes are NCCL's nBytes,
+ * bf16 sum.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -75,7 +76,8 @@ static void nccl_good(int result, const char *what)
 /* bf16 integers below 8: sums over 16 ranks are exact. */
 static uint16_t value(int rank, uint64_t i)
 {
-    uint64_t x = (i + 1) * 0x9e3779b97f4a7c15ull + (uint64_t)rank * 0xbf58476d1ce4e5b9ull + job.seed;
+    uint64_t x =
+        (i + 1) * 0x9e3779b97f4a7c15ull + (uint64_t)rank * 0xbf58476d1ce4e5b9ull + job.seed;
     float f = (float)((x ^ x >> 29) * 0x94d049bb133111ebull >> 61);
     uint32_t bits;
 
@@ -333,7 +335,8 @@ int st_cmd_worker(int argc, char **argv)
         job.modes = "";
         job.high = 4 << 20;
     }
-    if (job.ranks < 2 || job.ranks > RANKS_MAX || job.low > job.high || (job.measure && job.low < 64))
+    if (job.ranks < 2 || job.ranks > RANKS_MAX || job.low > job.high ||
+        (job.measure && job.low < 64))
         return ST_EXIT_USAGE;
     if (!st_cuda_load(&job.cuda, &gpus, error, sizeof error) ||
         !st_nccl_load(&job.nccl, strcmp(argv[3], "-") == 0 ? NULL : argv[3], error, sizeof error) ||

@@ -27,8 +27,8 @@ static bool meet(struct st_span a, struct st_span b)
     return a.lo <= b.hi && b.lo <= a.hi;
 }
 
-/* Do the two share sizes at their edges, each with sizes of its own? The earlier one wins there, which
- * the later one's bounds deny: mostly "..64KiB" before "64KiB..". */
+/* Do the two share sizes at their edges, each with sizes of its own? The earlier one wins there,
+ * which the later one's bounds deny: mostly "..64KiB" before "64KiB..". */
 static bool overlaps(const struct st_rule *first, const struct st_rule *later)
 {
     return !first->process && !later->process && first->per_rank == later->per_rank &&
@@ -72,31 +72,37 @@ static bool finding(const symtuner_rules *rules, int r, int n, char *text, size_
         if (hides(&rules->rule[i], rule))
             hidden_by = i;
     if (hidden_by >= 0 && n-- == 0) {
-        snprintf(text, size, "%s:%d: rule \"%s\" never applies: \"%s\" of line %d takes all its calls",
-                 at, rule->line, rule->name, rules->rule[hidden_by].name,
-                 rules->rule[hidden_by].line);
+        snprintf(text, size,
+                 "%s:%d: rule \"%s\" never applies: \"%s\" of line %d takes all its calls", at,
+                 rule->line, rule->name, rules->rule[hidden_by].name, rules->rule[hidden_by].line);
         return true;
     }
     for (int i = 0; i < r && hidden_by < 0; i++)
         if (overlaps(&rules->rule[i], rule) && n-- == 0) {
             const struct st_rule *first = &rules->rule[i];
 
-            snprintf(text, size, "%s:%d: rule \"%s\" shares bytes %" PRIu64 "..%" PRIu64
-                     " with \"%s\" of line %d, which takes them; bounds are inclusive", at, rule->line,
-                     rule->name, first->bytes.lo > rule->bytes.lo ? first->bytes.lo : rule->bytes.lo,
-                     first->bytes.hi < rule->bytes.hi ? first->bytes.hi : rule->bytes.hi, first->name,
-                     first->line);
+            snprintf(text, size,
+                     "%s:%d: rule \"%s\" shares bytes %" PRIu64 "..%" PRIu64
+                     " with \"%s\" of line %d, which takes them; bounds are inclusive",
+                     at, rule->line, rule->name,
+                     first->bytes.lo > rule->bytes.lo ? first->bytes.lo : rule->bytes.lo,
+                     first->bytes.hi < rule->bytes.hi ? first->bytes.hi : rule->bytes.hi,
+                     first->name, first->line);
             return true;
         }
     if (never_here(rules, rule) && n-- == 0) {
-        snprintf(text, size, "%s:%d: rule \"%s\" never applies: [provenance] excludes its release or "
-                 "machine", at, rule->line, rule->name);
+        snprintf(text, size,
+                 "%s:%d: rule \"%s\" never applies: [provenance] excludes its release or "
+                 "machine",
+                 at, rule->line, rule->name);
         return true;
     }
     if (rule->act.prefer == SYMTUNER_GENERAL && rule->multicast == 0 &&
         (rule->act.algo == SYMTUNER_NVLS || rule->act.algo == SYMTUNER_NVLS_TREE) && n-- == 0) {
-        snprintf(text, size, "%s:%d: rule \"%s\" prefers %s where multicast is off, which NCCL does not "
-                 "offer there", at, rule->line, rule->name, symtuner_algo_name(rule->act.algo));
+        snprintf(text, size,
+                 "%s:%d: rule \"%s\" prefers %s where multicast is off, which NCCL does not "
+                 "offer there",
+                 at, rule->line, rule->name, symtuner_algo_name(rule->act.algo));
         return true;
     }
     if (!acts(&rule->act) && rule->process && n-- == 0) {
@@ -105,22 +111,26 @@ static bool finding(const symtuner_rules *rules, int r, int n, char *text, size_
     }
     if (rule->act.prefer == SYMTUNER_GENERAL && rule->act.proto == SYMTUNER_LL128 &&
         rule->links == 0 && n-- == 0) {
-        snprintf(text, size, "%s:%d: rule \"%s\" prefers LL128 on PCIe, where NCCL offers it on few "
-                 "machines only", at, rule->line, rule->name);
+        snprintf(text, size,
+                 "%s:%d: rule \"%s\" prefers LL128 on PCIe, where NCCL offers it on few "
+                 "machines only",
+                 at, rule->line, rule->name);
         return true;
     }
     if (rule->act.prefer == SYMTUNER_GENERAL && rule->act.algo >= SYMTUNER_COLLNET_DIRECT &&
         rule->act.algo != SYMTUNER_PAT && rule->act.proto >= 0 &&
         rule->act.proto != SYMTUNER_SIMPLE && n-- == 0) {
-        snprintf(text, size, "%s:%d: rule \"%s\" prefers %s/%s, which no release has; write %s/simple",
-                 at, rule->line, rule->name, symtuner_algo_name(rule->act.algo),
+        snprintf(text, size,
+                 "%s:%d: rule \"%s\" prefers %s/%s, which no release has; write %s/simple", at,
+                 rule->line, rule->name, symtuner_algo_name(rule->act.algo),
                  symtuner_proto_name(rule->act.proto), symtuner_algo_name(rule->act.algo));
         return true;
     }
     if (!rule->process && rule->act.sym_ctas && rule->nccl.lo < 22907 && n-- == 0) {
-        snprintf(text, size, "%s:%d: rule \"%s\" asks for sym-ctas per call, which needs NCCL 2.29.7 and "
-                 "SYMTUNER_PERCALL=1; earlier releases read it once: use [process]", at, rule->line,
-                 rule->name);
+        snprintf(text, size,
+                 "%s:%d: rule \"%s\" asks for sym-ctas per call, which needs NCCL 2.29.7 and "
+                 "SYMTUNER_PERCALL=1; earlier releases read it once: use [process]",
+                 at, rule->line, rule->name);
         return true;
     }
     if (rule->act.chunk && (rule->nccl.lo < 23003 || rule->reg != ST_REG_ANY) && n-- == 0) {
