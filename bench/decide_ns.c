@@ -6,9 +6,9 @@
  *
  * The plugin reads its options once per process, so every variant is a copy of the library under a
  * name of its own, with its own state. All variants run in turns in one process on one CPU: a round
- * is 2000 single calls of each, over 64 different ones as a training step would repeat them, timed by
- * the time-stamp counter with fences around the call. What a timing of nothing shows is printed as
- * its own row and is part of every other row; "added" is against the empty plugin, in which it
+ * is 2000 single calls of each, over 64 different ones as a training step would repeat them, timed
+ * by the time-stamp counter with fences around the call. What a timing of nothing shows is printed
+ * as its own row and is part of every other row; "added" is against the empty plugin, in which it
  * cancels.
  */
 #include <dlfcn.h>
@@ -313,8 +313,8 @@ int main(int argc, char **argv)
         for (int v = 0; v < VARIANTS; v++)
             run(&variants[(v + round) % VARIANTS], round, round * BLOCKS / rounds);
     strftime(date, sizeof date, "%Y-%m-%d %H:%M UTC", gmtime(&now));
-    printf("decide_ns: %s, %d single calls of each, in turns of %d, %d blocks, tick %.3f ns\n", date,
-           rounds * CALLS, CALLS, BLOCKS, tick);
+    printf("decide_ns: %s, %d single calls of each, in turns of %d, %d blocks, tick %.3f ns\n",
+           date, rounds * CALLS, CALLS, BLOCKS, tick);
     print_cpu();
     report(tick);
     snprintf(command, sizeof command, "rm -r %s", folder);

@@ -10,7 +10,7 @@ const char *const st_verdict_word[ST_VERDICTS] = {ST_VERDICT_MAP(ST_VERDICT_WORD
 
 enum { ANY = -1, NOTHING = -1 };
 
-/* A decision takes some 300 instructions, so what NCCL asks for most is inlined and the rest is not. */
+/* A decision takes some 300 instructions: what NCCL asks for most is inlined, the rest is not. */
 #define INLINE   inline __attribute__((always_inline))
 #define NOINLINE __attribute__((noinline))
 
@@ -19,7 +19,7 @@ enum { ANY = -1, NOTHING = -1 };
 static const float mixed_factor = 8.0f;
 
 /* The bits of floats that are not negative order as the floats do, and a set sign bit makes a dead
- * entry look larger than every live one: integers find the least in half the time. NaN and +infinity
+ * entry look larger than every live one: integers find the least in half the time. NaN and infinity
  * lie above FLT_MAX. -0.0 counts as negative; NCCL writes none. */
 static const uint32_t dead = 0x7f7fffff; /* of FLT_MAX: this and above is not live */
 
@@ -75,8 +75,8 @@ static inline four four_least(four a, four b)
     return (a & less) | (b & ~less);
 }
 
-/* The least entry as bits; dead or above when none is live. The tree of comparisons is as flat as it
- * can be: a decision waits for it. */
+/* The least entry as bits; dead or above when none is live. The tree of comparisons is as flat as
+ * it can be: a decision waits for it. */
 static INLINE uint32_t least(struct st_table table)
 {
     enum { USUAL = SYMTUNER_ALGOS * SYMTUNER_PROTOS };
@@ -193,8 +193,8 @@ static bool forbid(struct st_table table, float limit, uint32_t mask)
     return changed;
 }
 
-static INLINE enum st_verdict prefer_entry(const struct st_era *era, struct st_table table, int algo,
-                                    int proto)
+static INLINE enum st_verdict prefer_entry(const struct st_era *era, struct st_table table,
+                                           int algo, int proto)
 {
     int cell = cheapest(table, algo, proto);
 

@@ -68,7 +68,8 @@ static const struct {
     {"SYMTUNER", "1", NULL},
     {"SYMTUNER_LEGER", "x", "SYMTUNER_LEGER: no such variable; did you mean SYMTUNER_LEDGER; "
                             "`symtuner env` lists them"},
-    {"SYMTUNER_QWERTZUIOP", "x", "SYMTUNER_QWERTZUIOP: no such variable; `symtuner env` lists them"},
+    {"SYMTUNER_QWERTZUIOP", "x", "SYMTUNER_QWERTZUIOP: no such variable; `symtuner env` lists "
+                                 "them"},
 };
 
 START_TEST(test_a_setting_is_taken_or_named)

@@ -142,7 +142,8 @@ START_TEST(test_tables_of_other_shapes_are_never_overrun)
         for (int i = 0; i < 8; i++)
             table.fence[i] = 5.0f;
         st_steer(st_era_of(releases[t_below(&random, RELEASES)]), &action, call.coll,
-                 call.pipe_ops, n & 1, (struct st_table){table.cell + 36 - s[0] * s[1], s[0], s[1]}, &channels);
+                 call.pipe_ops, n & 1,
+                 (struct st_table){table.cell + 36 - s[0] * s[1], s[0], s[1]}, &channels);
         for (int i = 0; i < 8; i++)
             if (table.fence[i] != 5.0f)
                 ck_abort_msg("shape %dx%d: written past the end", s[0], s[1]);

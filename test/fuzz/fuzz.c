@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuzz.c - arbitrary bytes as rules, as a one-line rule or as NCCL's CSV: never a crash, and what is
- * accepted keeps its promises. Built three times, with FUZZ_rules, FUZZ_inline or FUZZ_csv.
+ * fuzz.c - arbitrary bytes as rules, as a one-line rule or as NCCL's CSV: never a crash, and what
+ * is accepted keeps its promises. Built three times, with FUZZ_rules, FUZZ_inline or FUZZ_csv.
  *
  *   make fuzz FUZZ_SECONDS=20        corpus: test/golden/{rules,bad,fuzz}
  */

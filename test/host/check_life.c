@@ -10,7 +10,7 @@
 START_TEST(test_a_thousand_loads_and_unloads_keep_state_and_answers)
 {
     const struct release *release = &releases[_i];
-    struct question first = {SYMTUNER_ALLREDUCE, 4096, 1, 0, {8, 9, 10, 6, 7, 12}, 0}; /* then zeros */
+    struct question first = {SYMTUNER_ALLREDUCE, 4096, 1, 0, {8, 9, 10, 6, 7, 12 /* zeros */}, 0};
     const char *kept = NULL;
     void *known = NULL;
 

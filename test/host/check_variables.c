@@ -181,7 +181,8 @@ static const struct {
     {"SYMTUNER_RULES", "test/golden/rules/everything.rules",
      "test/golden/rules/everything.rules:3:1: these rules were measured on another machine"},
     {"SYMTUNER_MODE", "Steer", "SYMTUNER_MODE=Steer: write one of steer|observe|off; using"},
-    {"SYMTUNER_RULS", "x", "SYMTUNER_RULS: no such variable; did you mean SYMTUNER_RULES; `symtuner env`"},
+    {"SYMTUNER_RULS", "x", "SYMTUNER_RULS: no such variable; did you mean SYMTUNER_RULES; "
+                           "`symtuner env`"},
     {"SYMTUNER_MACHINE", "gpu=x; lnks=nvlink", "SYMTUNER_MACHINE: unknown key \"lnks\"; did you "
                                                "mean links?"},
 };
