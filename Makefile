@@ -123,6 +123,10 @@ $(B)/check-ar-kernels$(AR_BREAK): $(AR_EMU_OBJ)
 	$(call say,LD)
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $^ $(CHECK_LIBS) -lm -ldl -lpthread -lrt
 
+# One guard removed at a time: the emulation must notice (six minutes on two cores).
+test-ar-controls:
+	$(Q)sh test/ar/controls.sh
+
 # What the compiler made of the kernels; needs nvcc but no GPU.
 test-kernels:
 	$(Q)sh test/ar/nvls-ptx.sh $(NVCC) $(AR_INC)

@@ -1,0 +1,18 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# controls.sh - take one guard out of the kernels at a time; the CPU emulation must notice each time.
+# FENCE cannot show on x86, EPOCH only shows when CLEAR is broken as well. Minutes, not seconds.
+bad=0
+for guard in CLEAR HALF LINE ALLWORDS TAME ORDER REDUCE GATHER SYNC ENTER LEAVE AWAIT; do
+    make -s build/check-ar-kernels-DST_BREAK_$guard AR_BREAK=-DST_BREAK_$guard >/dev/null || exit 1
+    caught=no
+    for seed in 1 2 3 4 5 6; do
+        if ! timeout 300 build/check-ar-kernels-DST_BREAK_$guard 100 $seed >/dev/null 2>&1; then
+            caught="yes, seed $seed"
+            break
+        fi
+    done
+    echo "controls: without $guard: caught $caught"
+    [ "$caught" = no ] && bad=1
+done
+exit $bad
