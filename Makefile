@@ -14,10 +14,13 @@ PREFIX  ?= /usr/local
 CC      ?= cc
 NVCC    ?= nvcc
 CFLAGS  ?= -O2 -g
+# scheduling only, the code still runs on any x86-64: GPU hosts are at least this new, and a decision
+# is a nanosecond shorter (make bench)
+TUNE    := $(if $(filter x86_64,$(shell uname -m)),-mtune=haswell)
 comma   := ,
 B       := build$(if $(SAN),-$(subst $(comma),-,$(SAN)))
 
-override CFLAGS  += -std=c11 -D_GNU_SOURCE -Iinclude -I. -MMD -MP -fPIC -fvisibility=hidden \
+override CFLAGS  += $(TUNE) -std=c11 -D_GNU_SOURCE -Iinclude -I. -MMD -MP -fPIC -fvisibility=hidden \
                     -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
                     $(if $(WERROR),-Werror) $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer)
 override LDFLAGS += $(if $(SAN),-fsanitize=$(SAN))

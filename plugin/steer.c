@@ -90,9 +90,11 @@ static INLINE uint32_t least(struct st_table table)
                                                     four_flipped(cost + 12))),
                               four_flipped(cost + 16));
 
-        found = least_of(least_of((uint32_t)all[0] ^ 1u << 31, (uint32_t)all[1] ^ 1u << 31),
-                         least_of((uint32_t)all[2] ^ 1u << 31, (uint32_t)all[3] ^ 1u << 31));
-        return least_of(found, bits_of(cost[20]));
+        int32_t last = (int32_t)(bits_of(cost[20]) ^ 1u << 31);
+        int32_t left = all[0] < all[1] ? all[0] : all[1], right = all[2] < all[3] ? all[2] : all[3];
+
+        left = left < last ? left : last;
+        return (uint32_t)(left < right ? left : right) ^ 1u << 31;
     }
     for (int i = 0; i < cells_of(table); i++)
         found = least_of(found, bits_of(cost[i]));
@@ -160,9 +162,10 @@ static INLINE void make_cheapest(struct st_table table, float limit, int cell)
     const uint32_t picosecond = bits_of(1e-6f), half = 1u << 23; /* one less in the exponent */
     uint32_t floor = least(table);
 
-    if (floor == bits_of(table.cost[cell]) && floor < bits_of(limit) && alone(table, cell))
+    if (__builtin_expect(floor == bits_of(table.cost[cell]), 0) && floor < bits_of(limit) &&
+        alone(table, cell))
         return;
-    if (floor < picosecond) {
+    if (__builtin_expect(floor < picosecond, 0)) {
         raise_zeros(table, picosecond, cell);
         floor = picosecond;
     }
@@ -256,7 +259,7 @@ static INLINE enum st_verdict steer(const struct st_era *era, const struct st_ac
         /* asks one thing only: would LL win? */
         if (action->prefer != SYMTUNER_SYMMETRIC)
             return ST_VERDICT_LEFT;
-    } else if (action->forbid || action->channels) {
+    } else if (__builtin_expect(action->forbid | (uint32_t)action->channels, 0)) {
         verdict = limit(era, action, coll, table, channels);
     }
     switch (action->prefer) {
