@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.extend.core import Primitive
@@ -35,7 +36,10 @@ def _warn(why: str) -> None:
 
 # ---- jax.lax's way -------------------------------------------------------------------------------
 def _lax_prod(x: Any, axes: tuple[str, ...]) -> Any:
-    return lax.all_gather(x, axes).prod(axis=0, dtype=x.dtype)
+    """There is no lax.pprod. The sum of one rank's product has the type that a psum has: the same on
+    all ranks."""
+    product = lax.all_gather(x, axes).prod(axis=0, dtype=x.dtype)
+    return lax.psum(jnp.where(lax.axis_index(axes) == 0, product, jnp.zeros_like(product)), axes)
 
 
 def _lax_all_reduce(x: Any, axes: tuple[str, ...], op: str) -> Any:

@@ -162,6 +162,17 @@ def test_vmapped_axis_name_is_lax():
     assert (got == 10).all()
 
 
+def test_pmap_and_set_mesh():
+    p = jax.pmap(lambda v: symtuner.all_reduce(v, "i"), axis_name="i")
+    assert (p(jnp.arange(4.)) == 6).all() and len(for_cuda(jax.jit(p), jnp.arange(4.))) == 1
+    code = """
+        jax.set_mesh(mesh)
+        f = jax.jit(jax.shard_map(lambda v: symtuner.all_reduce(v, 'i'), in_specs=P('i'), out_specs=P()))
+        text = f.trace(jnp.ones(4)).lower(lowering_platforms=('cuda',)).as_text()
+        print(f(jnp.ones(4))[0], text.count('custom_call @symtuner'))"""
+    assert fresh(code).stdout.split() == ["4.0", "1"], fresh(code)
+
+
 def test_control_flow():
     f = smap(lambda v: lax.fori_loop(0, 3, lambda i, u: symtuner.all_reduce(u, "i") / 4, v))
     assert (f(jnp.ones(4)) == 1).all() and len(for_cuda(f, jnp.ones(4))) == 1
@@ -174,6 +185,12 @@ def test_control_flow():
 def test_varying_axes_as_psum():
     f = jax.shard_map(lambda v: symtuner.all_reduce(v, "i"), mesh=LINE, in_specs=P("i"), out_specs=P())
     assert f(jnp.arange(4.)) == 6
+    for op in LAX:
+        for dtype in (jnp.float32, jnp.int16):  # our call, and jax.lax from the start
+            g = jax.shard_map(lambda v: symtuner.all_reduce(v, "i", op), mesh=LINE, in_specs=P("i"),
+                              out_specs=P())
+            want = {"sum": 10, "avg": 2.5, "max": 4, "min": 1, "prod": 24}
+            assert g(jnp.arange(1, 5, dtype=dtype)) == want[op], (op, dtype)
     bad = jax.shard_map(lambda v: symtuner.all_reduce(v, "j"), mesh=SQUARE, in_specs=P("i", "j"),
                         out_specs=P())
     raises(ValueError, "out_specs", bad, jnp.ones((2, 2)))
