@@ -132,10 +132,14 @@ __device__ __forceinline__ void store_unit(char *p, uint2 u)
  * the rank's own verdict (another thread may have given up). The first thread that gives up writes
  * the verdict for all.
  *
- * The host's abort word lies across PCIe, which serves a few reads per microsecond: if every
- * waiting thread looked, thousands of reads would hold up the rank, its peers would then wait and
- * look in turn, and the group would stay slow for ever. So one thread per rank looks, every 50 us.
+ * The host's abort word lies across PCIe, which serves a few reads per microsecond, fewer while
+ * links are busy. Whoever looks at it holds up its block, hence the same block of every peer, which
+ * then waits long enough to look in turn: a group that had once waited stayed slow for ever. So
+ * nobody looks before a wait is far longer than any call, and then one thread per rank does.
  */
+#define ST_LOOK_AFTER_NS 10000000
+#define ST_LOOK_EVERY_NS 1000000
+
 struct patience {
     uint64_t since = 0;
 };
@@ -149,13 +153,15 @@ static __device__ __noinline__ bool out_of_patience(const st_args *a, patience *
         p->since = now;
     if (load_relaxed(&a->state->dead) != ST_ALIVE)
         return true;
-    if (now - p->since > a->timeout_ns)
+    if (now - p->since > a->timeout_ns) {
         verdict = ST_TIMEOUT;
-    looked = load_relaxed(&a->state->looked);
-    if ((int64_t)(now - looked) > 50000 &&
-        atomicCAS((unsigned long long *)&a->state->looked, looked, now) == looked &&
-        load_relaxed(&a->mailbox->abort) != 0)
-        verdict = ST_ABORTED;
+    } else if (now - p->since > ST_LOOK_AFTER_NS) {
+        looked = load_relaxed(&a->state->looked);
+        if ((int64_t)(now - looked) > ST_LOOK_EVERY_NS &&
+            atomicCAS((unsigned long long *)&a->state->looked, looked, now) == looked &&
+            load_relaxed(&a->mailbox->abort) != 0)
+            verdict = ST_ABORTED;
+    }
     if (verdict == ST_ALIVE)
         return false;
     store_relaxed(&a->mailbox->error, verdict);
@@ -167,7 +173,7 @@ static __device__ __noinline__ bool out_of_patience(const st_args *a, patience *
  * not. */
 __device__ __forceinline__ bool give_up(const st_args &a, uint32_t &polls, patience &p)
 {
-    return (++polls & 127) == 0 && out_of_patience(&a, &p);
+    return (++polls & 1023) == 0 && out_of_patience(&a, &p);
 }
 
 /* Test builds pause blocks at the points where a race would show; elsewhere this is nothing. */

@@ -38,20 +38,22 @@ int st_family_by_name(const char *name)
 #define MiB    (1ull << 20)
 #define NO_END UINT64_MAX
 
-#define SPIKE   "prototype on H200, NVLink4, 2026-11-21"
-#define SWEEP   "bench/ar_sweep on 4 H200, NVLink4, bf16, 2026-11-21"
-#define RULE    "unmeasured: extrapolated from 4 ranks"
-#define PCIE    "unmeasured: fewer flows and no LL128, after published PCIe numbers"
-#define HOSTMEM "unmeasured: chosen by wire bytes"
-#define STAGED  "recv not registered: NCCL's ring does without our extra local copy"
+#define SPIKE    "prototype on H200, NVLink4, 2026-11-21"
+#define SWEEP    "bench/ar_sweep on 4 H200, NVLink4, bf16, 2026-11-21"
+#define SHAPE    "grid of the bf16 sweep for this form, not swept with this type"
+#define RULE     "unmeasured: extrapolated from 4 ranks"
+#define PCIE     "unmeasured: fewer flows and no LL128, after published PCIe numbers"
+#define HOSTSEEN "2 ranks against NCCL_P2P_DISABLE=1 on H200, PCIe 5, 2026-11-21"
+#define HOSTMEM  "unmeasured: chosen by wire bytes"
+#define STAGED   "recv not registered: NCCL's ring does without our extra local copy"
 
-enum need { ANY, UNMAPPED };
+enum need { ANY, UNMAPPED, GENERIC };
 
 /* First row that fits wins. ${ctas} is the most that a call of this row gets; short messages get as
  * many as they have words for. */
 struct row {
     int links, min_ranks, max_ranks;
-    enum need need; /* UNMAPPED: only when recv is not registered */
+    enum need need; /* UNMAPPED: recv is not registered; GENERIC: not a sum of f32, f16 or bf16 */
     uint64_t max_bytes;
     int family, ctas, threads, lag;
     const char *source;
@@ -61,6 +63,11 @@ static const struct row table[] = {
     /* NVLink, two ranks: one-shot moves no more than two-shot does. A few multiprocessors stay free
      * for kernels of others: a block that cannot start holds up every rank. */
     {ST_LINKS_NVLINK, 2, 2, ANY, 16 * KiB, ST_ONE_LL8, 16, 128, 0, SWEEP},
+    {ST_LINKS_NVLINK, 2, 2, GENERIC, 64 * KiB, ST_ONE_LL128, 64, 128, 0, SHAPE},
+    {ST_LINKS_NVLINK, 2, 2, GENERIC, 128 * KiB, ST_ONE_LL128, 96, 128, 0, SHAPE},
+    {ST_LINKS_NVLINK, 2, 2, GENERIC, 256 * KiB, ST_ONE_LL128, 96, 256, 0, SHAPE},
+    {ST_LINKS_NVLINK, 2, 2, GENERIC, 512 * KiB, ST_ONE_LL128, 96, 512, 0, SHAPE},
+    {ST_LINKS_NVLINK, 2, 2, GENERIC, 1 * MiB, ST_ONE_LL128, 96, 768, 0, SHAPE},
     {ST_LINKS_NVLINK, 2, 2, ANY, 64 * KiB, ST_ONE_LAMPORT, 64, 64, 0, SWEEP},
     {ST_LINKS_NVLINK, 2, 2, ANY, 128 * KiB, ST_ONE_LAMPORT, 64, 128, 0, SWEEP},
     {ST_LINKS_NVLINK, 2, 2, ANY, 256 * KiB, ST_ONE_LAMPORT, 64, 256, 0, SWEEP},
@@ -76,9 +83,13 @@ static const struct row table[] = {
     {ST_LINKS_NVLINK, 3, 4, ANY, 32 * KiB, ST_ONE_LL128, 64, 64, 0, SWEEP},
     {ST_LINKS_NVLINK, 3, 4, ANY, 128 * KiB, ST_ONE_LL128, 96, 128, 0, SWEEP},
     {ST_LINKS_NVLINK, 3, 4, ANY, 192 * KiB, ST_ONE_LL128, 96, 256, 0, SWEEP},
+    {ST_LINKS_NVLINK, 3, 4, GENERIC, 384 * KiB, ST_ONE_LL128, 96, 256, 0, SHAPE},
+    {ST_LINKS_NVLINK, 3, 4, GENERIC, 512 * KiB, ST_TWO_LL128, 96, 128, 0, SHAPE},
+    {ST_LINKS_NVLINK, 3, 4, GENERIC, 1 * MiB, ST_TWO_LL128, 96, 256, 0, SHAPE},
     {ST_LINKS_NVLINK, 3, 4, ANY, 256 * KiB, ST_TWO_LAMPORT, 64, 64, 0, SWEEP},
-    {ST_LINKS_NVLINK, 3, 4, ANY, 512 * KiB, ST_TWO_LAMPORT, 64, 128, 0, SWEEP},
-    {ST_LINKS_NVLINK, 3, 4, ANY, 1 * MiB, ST_TWO_LAMPORT, 128, 128, 0, SWEEP},
+    {ST_LINKS_NVLINK, 3, 4, ANY, 512 * KiB, ST_TWO_LAMPORT, 128, 64, 0, SWEEP},
+    {ST_LINKS_NVLINK, 3, 4, ANY, 1 * MiB, ST_TWO_LAMPORT, 64, 256, 0, SWEEP},
+    {ST_LINKS_NVLINK, 3, 4, ANY, 2 * MiB, ST_TWO_LAMPORT, 128, 256, 0, SWEEP},
     {ST_LINKS_NVLINK, 3, 4, ANY, 12 * MiB, ST_TWO_LAMPORT, 128, 512, 0, SWEEP},
     {ST_LINKS_NVLINK, 3, 4, ANY, 64 * MiB, ST_CHUNKED, 128, 512, 1, SWEEP},
     {ST_LINKS_NVLINK, 3, 4, UNMAPPED, NO_END, ST_NCCL, 0, 0, 0, STAGED},
@@ -102,8 +113,11 @@ static const struct row table[] = {
     {ST_LINKS_PCIE, 2, 16, ANY, NO_END, ST_COPY, 32, 512, 0, PCIE},
     /* pinned host memory */
     {ST_LINKS_HOST, 2, 16, ANY, 4 * KiB, ST_ONE_LL8, 8, 128, 0, HOSTMEM},
-    {ST_LINKS_HOST, 2, 2, ANY, NO_END, ST_ONE_LAMPORT, 32, 256, 0, HOSTMEM},
+    {ST_LINKS_HOST, 2, 2, ANY, 2 * MiB, ST_ONE_LAMPORT, 32, 256, 0, HOSTSEEN},
     {ST_LINKS_HOST, 3, 16, ANY, 16 * KiB, ST_ONE_LAMPORT, 16, 256, 0, HOSTMEM},
+    {ST_LINKS_HOST, 3, 16, ANY, 2 * MiB, ST_TWO_LAMPORT, 32, 256, 0, HOSTMEM},
+    {ST_LINKS_HOST, 2, 16, ANY, NO_END, ST_NCCL, 0, 0, 0, HOSTSEEN}, /* with a communicator */
+    {ST_LINKS_HOST, 2, 2, ANY, NO_END, ST_ONE_LAMPORT, 32, 256, 0, HOSTSEEN},
     {ST_LINKS_HOST, 3, 16, ANY, NO_END, ST_TWO_LAMPORT, 32, 256, 0, HOSTMEM},
 };
 
@@ -254,10 +268,13 @@ static int max_threads(const struct st_ask *ask, int family)
 
 static const struct row *find_row(const struct st_ask *ask)
 {
+    bool generic = st_reducer_of(ask->dtype, ask->op) > ST_R_BF16;
+
     for (size_t i = 0; i < ROWS; i++)
         if (table[i].links == ask->links && ask->ranks >= table[i].min_ranks &&
             ask->ranks <= table[i].max_ranks && ask->bytes <= table[i].max_bytes &&
-            (table[i].need == ANY || !ask->dst_mapped) &&
+            (table[i].need == ANY || (table[i].need == UNMAPPED && !ask->dst_mapped) ||
+             (table[i].need == GENERIC && generic)) &&
             (table[i].family != ST_NCCL || ask->has_nccl))
             return &table[i];
     return &table[0]; /* one rank: no kernel runs at all */
@@ -333,7 +350,10 @@ size_t st_select_print(int ranks, int links, char *text, size_t length)
             snprintf(upto, sizeof upto, "%llu KiB", (unsigned long long)(r->max_bytes / KiB));
         n = snprintf(line, sizeof line, "  to %-10s %-12s at most %3d blocks of %4d%s  (%s)\n",
                      upto, names[r->family], r->ctas, r->threads,
-                     r->need == UNMAPPED ? ", recv unregistered" : "", r->source);
+                     r->need == UNMAPPED  ? ", recv unregistered"
+                     : r->need == GENERIC ? ", other types and operators"
+                                          : "",
+                     r->source);
         if (need + (size_t)n < length)
             memcpy(text + need, line, (size_t)n + 1);
         need += (size_t)n;
