@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """symtuner.all_reduce against lax.psum in each of its configurations, inside jit, interleaved.
 
-As in jax_psum.py: one worker process per mode stays up, a repetition asks each worker in turn for each
-size, a measurement is the best run of a jitted fori_loop of 30 (bf16, shard_map, one process), divided
-by 30; medians over the repetitions. XLA launches every iteration from the host, whose jitter only adds
-and is several times the kernel below 1 MiB: so a measurement takes --calls runs or 60 ms, whatever is
-more, and 200 runs at most. Sums are checked exactly before timing.
+As in jax_psum.py: one worker process per mode stays up, a repetition asks each worker in turn for
+each size, a measurement is the best run of a jitted fori_loop of 30 (bf16, shard_map, one process),
+divided by 30; medians over the repetitions. XLA launches every iteration from the host, whose
+jitter only adds and is several times the kernel below 1 MiB: so a measurement takes --calls runs or
+60 ms, whatever is more, and 200 runs at most. Sums are checked exactly before timing.
 
 Modes  ar      symtuner.all_reduce, no flags
        staged  the same with SYMTUNER_JAX_ZERO_COPY=0
@@ -15,6 +15,7 @@ Modes  ar      symtuner.all_reduce, no flags
        sym     NCCL with XLA's symmetric buffers, XLA's own kernels off
        plugin  the same with NCCL_TUNER_PLUGIN=libsymtuner.so
 """
+
 import argparse
 import collections
 import math
@@ -51,19 +52,24 @@ def worker(mode, ranks, sizes, calls):
         import warnings
 
         import symtuner
-        warnings.simplefilter("error", UserWarning)  # no silent fallback to what it is compared with
+
+        # no silent fallback to what it is compared with
+        warnings.simplefilter("error", UserWarning)
         reduce = lambda v: symtuner.all_reduce(v, "x")
     else:
         reduce = lambda v: jax.lax.psum(v, "x")
     mesh = Mesh(np.array(jax.devices()[:ranks]), ("x",))
-    smap = lambda f: jax.jit(jax.shard_map(f, mesh=mesh, in_specs=P("x"), out_specs=P("x"),
-                                           check_vma=False))
+    smap = lambda f: jax.jit(
+        jax.shard_map(f, mesh=mesh, in_specs=P("x"), out_specs=P("x"), check_vma=False)
+    )
     factor = jnp.bfloat16(1 / ranks)  # keeps the values in range; every mode pays for it alike
     loop = lambda v: jax.lax.fori_loop(0, LOOP, lambda i, u: reduce(u) * factor, v)
     rng, run, data = np.random.default_rng(), {}, {}
     for size in sizes:
         host = rng.integers(0, 8, (ranks, size // 2)).astype(np.float32)
-        data[size] = jax.device_put(host.astype(jnp.bfloat16).reshape(-1), NamedSharding(mesh, P("x")))
+        data[size] = jax.device_put(
+            host.astype(jnp.bfloat16).reshape(-1), NamedSharding(mesh, P("x"))
+        )
         got = np.asarray(smap(reduce)(data[size]).astype(jnp.float32)).reshape(ranks, -1)
         if not (got == host.sum(0)).all():
             print("wrong sum", size, flush=True)
@@ -86,13 +92,33 @@ def log_of(mode, ranks, args):
 
 
 def start(mode, ranks, args):
-    env = dict(os.environ, CUDA_VISIBLE_DEVICES=",".join(map(str, range(ranks))),
-               XLA_PYTHON_CLIENT_MEM_FRACTION=args.memory, **ENV[mode])
+    env = dict(
+        os.environ,
+        CUDA_VISIBLE_DEVICES=",".join(map(str, range(ranks))),
+        XLA_PYTHON_CLIENT_MEM_FRACTION=args.memory,
+        **ENV[mode],
+    )
     env["PYTHONPATH"] = os.path.join(os.path.dirname(HERE), "jax") + ":" + env.get("PYTHONPATH", "")
     log = open(log_of(mode, ranks, args), "w")
-    return subprocess.Popen([sys.executable, __file__, "--worker", mode, "--ranks", str(ranks),
-                             "--sizes", args.sizes, "--calls", str(args.calls)],
-                            env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
+    return subprocess.Popen(
+        [
+            sys.executable,
+            __file__,
+            "--worker",
+            mode,
+            "--ranks",
+            str(ranks),
+            "--sizes",
+            args.sizes,
+            "--calls",
+            str(args.calls),
+        ],
+        env=env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        text=True,
+    )
 
 
 def ask(process, mode, log, text=None):
@@ -113,8 +139,8 @@ def summary(us, modes, sizes, ranks):
     small, worst = [], (math.inf, 0)
     for size in sizes:
         mid = {m: statistics.median(us[ranks, size, m]) for m in modes}
-        cells = [f"{mid[m]:8.1f} +-{(max(us[ranks, size, m]) - min(us[ranks, size, m])) / 2 / mid[m] * 100:3.0f}%"
-                 for m in modes]
+        half = {m: (max(us[ranks, size, m]) - min(us[ranks, size, m])) / 2 for m in modes}
+        cells = [f"{mid[m]:8.1f} +-{half[m] / mid[m] * 100:3.0f}%" for m in modes]
         others = {m: t for m, t in mid.items() if m not in OURS}
         if "ar" in mid and others:
             best = min(others, key=others.get)
@@ -125,16 +151,23 @@ def summary(us, modes, sizes, ranks):
                 small.append(ratio)
         print(f"{size // KIB:>7} " + " ".join(f"{c:>15}" for c in cells))
     if small:
-        print(f"n={ranks}: {math.exp(sum(map(math.log, small)) / len(small)):.2f}x the best psum, geometric "
-              f"mean of {len(small)} sizes from 64 KiB to 32 MiB; worst of all {worst[0]:.2f}x at {worst[1]} KiB")
+        mean = math.exp(sum(map(math.log, small)) / len(small))
+        print(
+            f"n={ranks}: {mean:.2f}x the best psum, geometric mean of {len(small)} sizes from "
+            f"64 KiB to 32 MiB; worst of all {worst[0]:.2f}x at {worst[1]} KiB"
+        )
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("--worker", choices=list(ENV))
     p.add_argument("--modes", default=",".join(ENV))
     p.add_argument("--ranks", default="2")
-    p.add_argument("--sizes", default="64,256,1024,4096,8192,32768,65536,131072,262144", help="KiB per rank")
+    p.add_argument(
+        "--sizes", default="64,256,1024,4096,8192,32768,65536,131072,262144", help="KiB per rank"
+    )
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--calls", type=int, default=5)
     p.add_argument("--memory", default="0.12", help="share of the GPU's memory for each worker")
@@ -146,10 +179,14 @@ def main():
     modes, us, rows = args.modes.split(","), collections.defaultdict(list), []
     for ranks in map(int, args.ranks.split(",")):
         workers = {m: start(m, ranks, args) for m in modes}
-        print(f"n={ranks}", {m: ask(workers[m], m, log_of(m, ranks, args)) for m in modes}[modes[0]], flush=True)
+        print(
+            f"n={ranks}",
+            {m: ask(workers[m], m, log_of(m, ranks, args)) for m in modes}[modes[0]],
+            flush=True,
+        )
         for turn in range(args.rounds):
             for size in sizes:
-                for m in modes[turn % len(modes):] + modes[:turn % len(modes)]:
+                for m in modes[turn % len(modes) :] + modes[: turn % len(modes)]:
                     times = ask(workers[m], m, log_of(m, ranks, args), str(size))
                     us[ranks, size, m].append(min(map(float, times.split())))
                     rows.append(f"{turn},{m},{ranks},{size},{times}")

@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stock JAX with XLA's symmetric buffers: psum, all_gather and psum_scatter on registered memory.
 
-Sets the flags that this jaxlib accepts (an unknown one would abort the process), runs the collectives
-in a child with NCCL's log on, and asserts that the numbers are right, that buffers were registered and
-that a symmetric kernel summed them. Then it prints which kernel NCCL took at which size.
+Sets the flags that this jaxlib accepts (an unknown one would abort the process), runs the
+collectives in a child with NCCL's log on, and asserts that the numbers are right, that buffers were
+registered and that a symmetric kernel summed them. Then it prints which kernel NCCL took at which
+size.
 """
+
 import os
 import re
 import subprocess
@@ -13,19 +15,26 @@ import sys
 import tempfile
 
 # what each flag is for; the first is enough from jax 0.10.1 on
-FLAGS = ("--xla_gpu_experimental_enable_nccl_symmetric_buffers=true",  # register collective buffers
-         "--xla_gpu_enable_nccl_user_buffers=true",                    # older releases ask for both
-         "--xla_gpu_unsupported_use_all_reduce_one_shot_kernel=false")  # else XLA's own up to 4 MiB
+FLAGS = (
+    "--xla_gpu_experimental_enable_nccl_symmetric_buffers=true",  # register collective buffers
+    "--xla_gpu_enable_nccl_user_buffers=true",  # older releases ask for both
+    "--xla_gpu_unsupported_use_all_reduce_one_shot_kernel=false",
+)  # else XLA's own up to 4 MiB
 SIZES = [1 << s for s in range(12, 29, 2)]  # bytes per rank
 IMPORTANT = FLAGS[0]
 
 
 def accepted(flags):
-    """Those of ``flags`` that the jaxlib here knows: XLA names the ones that it does not, and aborts."""
+    """Those of ``flags`` that the jaxlib here knows: XLA names the ones that it does not, and
+    aborts."""
     flags = list(flags)
     while flags:
-        p = subprocess.run([sys.executable, "-c", "import jax; jax.devices()"], capture_output=True, text=True,
-                           env=dict(os.environ, JAX_PLATFORMS="cpu", XLA_FLAGS=" ".join(flags)))
+        p = subprocess.run(
+            [sys.executable, "-c", "import jax; jax.devices()"],
+            capture_output=True,
+            text=True,
+            env=dict(os.environ, JAX_PLATFORMS="cpu", XLA_FLAGS=" ".join(flags)),
+        )
         unknown = [f for f in flags if f in p.stderr or f.split("=")[0] in p.stderr]
         if p.returncode == 0 or not unknown:
             return flags
@@ -42,7 +51,9 @@ def child(ranks):
     from jax.sharding import PartitionSpec as P
 
     mesh = Mesh(np.array(jax.devices()[:ranks]), ("i",))
-    smap = lambda f: jax.jit(jax.shard_map(f, mesh=mesh, in_specs=P("i"), out_specs=P("i"), check_vma=False))
+    smap = lambda f: jax.jit(
+        jax.shard_map(f, mesh=mesh, in_specs=P("i"), out_specs=P("i"), check_vma=False)
+    )
     rng = np.random.default_rng(0)
     for size in SIZES:
         host = rng.integers(0, 7, (ranks, size // 4)).astype(np.float32)
@@ -51,7 +62,9 @@ def child(ranks):
         # + 0 in front: an argument of jit is not in collective memory itself
         got = np.asarray(smap(lambda v: lax.psum(v + 0, "i"))(x)).reshape(ranks, -1)
         assert (got == total).all(), f"psum of {size} bytes is wrong"
-        got = np.asarray(smap(lambda v: lax.all_gather(v + 0, "i", tiled=True))(x)).reshape(ranks, -1)
+        got = np.asarray(smap(lambda v: lax.all_gather(v + 0, "i", tiled=True))(x)).reshape(
+            ranks, -1
+        )
         assert (got == host.reshape(-1)).all(), f"all_gather of {size} bytes is wrong"
         got = np.asarray(smap(lambda v: lax.psum_scatter(v + 0, "i", tiled=True))(x)).reshape(-1)
         assert (got == total).all(), f"psum_scatter of {size} bytes is wrong"
@@ -66,11 +79,22 @@ def main():
     assert IMPORTANT in flags, f"this jaxlib does not know {IMPORTANT}: jax 0.9 or later does"
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "nccl.log")
-        env = dict(os.environ, XLA_FLAGS=" ".join(flags), NCCL_DEBUG="INFO", NCCL_DEBUG_FILE=log,
-                   NCCL_DEBUG_SUBSYS="INIT,TUNING,REG", TF_CPP_MIN_LOG_LEVEL="0",
-                   TF_CPP_VMODULE="nccl_symmetric_memory=3,nccl_communicator=3")
-        p = subprocess.run([sys.executable, __file__, str(ranks), "child"], env=env, capture_output=True,
-                           text=True, timeout=240)
+        env = dict(
+            os.environ,
+            XLA_FLAGS=" ".join(flags),
+            NCCL_DEBUG="INFO",
+            NCCL_DEBUG_FILE=log,
+            NCCL_DEBUG_SUBSYS="INIT,TUNING,REG",
+            TF_CPP_MIN_LOG_LEVEL="0",
+            TF_CPP_VMODULE="nccl_symmetric_memory=3,nccl_communicator=3",
+        )
+        p = subprocess.run(
+            [sys.executable, __file__, str(ranks), "child"],
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
         text = open(log).read() if os.path.exists(log) else ""
     assert p.returncode == 0 and "numbers right" in p.stdout, p.stderr[-1500:]
     xla = re.findall(r"Create NCCL symmetric memory|Register symmetric buffer", p.stderr)
@@ -78,7 +102,8 @@ def main():
     print(f"registration: XLA says so {len(xla)} times; NCCL: {va[0] if va else 'nothing'}")
     picks = {}
     for coll, size, kernel, ctas in re.findall(
-            r"(\w+) \[Symmetric\]: (\d+) Bytes -> Kernel (\S+) nchannels (\d+)", text):
+        r"(\w+) \[Symmetric\]: (\d+) Bytes -> Kernel (\S+) nchannels (\d+)", text
+    ):
         picks.setdefault((coll, int(size)), (kernel, ctas))
     for (coll, size), (kernel, ctas) in sorted(picks.items()):
         print(f"{coll:14} {size:>10} bytes  {kernel}, {ctas} CTAs")

@@ -7,6 +7,7 @@
 
 Each rank fills its part with its rank, so the sum is 0 + 1 + ... everywhere.
 """
+
 import argparse
 import os
 import socket
@@ -24,6 +25,7 @@ def work(gpus, process=None):
     from jax.sharding import PartitionSpec as P
 
     import symtuner
+
     warnings.simplefilter("error", UserWarning)  # here a fallback to lax.psum is a failure
     if process is not None:
         rank, port = map(int, process.split(":"))
@@ -42,8 +44,12 @@ def work(gpus, process=None):
         got = np.asarray(shard.data)
         right = bool((got == expected).all())
         ok &= right
-        print(f"[rank {shard.device.id}/{gpus}] N={n} expected={expected} got[0]={got[0]} got[-1]={got[-1]} "
-              f"ALL_OK={right}", flush=True)
+        print(
+            f"[rank {shard.device.id}/{gpus}] N={n} expected={expected} got[0]={got[0]} "
+            f"got[-1]={got[-1]} "
+            f"ALL_OK={right}",
+            flush=True,
+        )
     print(f"[rank {jax.process_index()}] {symtuner.groups()[0]}", flush=True)
     return 0 if ok else 1
 
@@ -60,8 +66,13 @@ def main():
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
     seen = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(args.gpus)))).split(",")
-    children = [subprocess.Popen([sys.executable, __file__, "--gpus", str(args.gpus), "--process", f"{r}:{port}"],
-                                 env=dict(os.environ, CUDA_VISIBLE_DEVICES=seen[r])) for r in range(args.gpus)]
+    children = [
+        subprocess.Popen(
+            [sys.executable, __file__, "--gpus", str(args.gpus), "--process", f"{r}:{port}"],
+            env=dict(os.environ, CUDA_VISIBLE_DEVICES=seen[r]),
+        )
+        for r in range(args.gpus)
+    ]
     codes = [c.wait(120) for c in children]
     print("exit codes", codes)
     return 0 if codes == [0] * args.gpus else 1

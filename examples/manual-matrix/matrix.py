@@ -7,9 +7,11 @@
     symmetric-peer      NCCL windows of a communicator of our own, one process per GPU
     multicast, symmetric-multicast   not run: they need NVLink multicast
 
-blocked: the host waits for each run. delayed: one rank's GPU is held back for about a second while the
-others wait in the kernel. attributes: operands_memory_spaces on the call, as in openxla/xla PR 39742.
+blocked: the host waits for each run. delayed: one rank's GPU is held back for about a second while
+the others wait in the kernel. attributes: operands_memory_spaces on the call, as in openxla/xla PR
+39742.
 """
+
 import os
 import subprocess
 import sys
@@ -30,13 +32,16 @@ def cell(way, how, gpus):
     from jax.sharding import PartitionSpec as P
 
     import symtuner
+
     warnings.simplefilter("error", UserWarning)
     mesh = Mesh(np.array(jax.devices()[:gpus]), ("i",))
     n = 4 << 20  # 16 MiB per rank: large enough for the zero-copy kernels
 
     def spin(v):
         """About a second of work, whose result does not change v."""
-        m = lax.fori_loop(0, 1500, lambda i, m: (m @ m) * 1e-3, jnp.full((4096, 4096), 1e-3, jnp.bfloat16))
+        m = lax.fori_loop(
+            0, 1500, lambda i, m: (m @ m) * 1e-3, jnp.full((4096, 4096), 1e-3, jnp.bfloat16)
+        )
         return v + jnp.where(jnp.isnan(m[0, 0].astype(jnp.float32)), 1, 0)
 
     def body(v):
@@ -62,8 +67,12 @@ def cell(way, how, gpus):
     assert direct == (way == "peer"), f"zero-copy calls: {facts['zero-copy']}"
     if how == "delayed":
         assert took[-1] > 0.2, f"the rank was not held back: {took[-1]:.3f} s"
-    print(f"  {way:20} {how:10} ok, last run {took[-1] * 1e3:.1f} ms, zero copy {'yes' if direct else 'no'}, "
-          f"buffers aligned to {facts['aligned']}", flush=True)
+    print(
+        f"  {way:20} {how:10} ok, last run {took[-1] * 1e3:.1f} ms, "
+        f"zero copy {'yes' if direct else 'no'}, "
+        f"buffers aligned to {facts['aligned']}",
+        flush=True,
+    )
 
 
 def main():
@@ -74,18 +83,32 @@ def main():
     for way in ("device", "peer"):
         for how in ("blocked", "delayed", "attributes"):
             env = dict(os.environ, SYMTUNER_JAX_ZERO_COPY="1" if way == "peer" else "0")
-            p = subprocess.run([sys.executable, __file__, str(gpus), way, how], env=env, capture_output=True,
-                               text=True, timeout=120)
+            p = subprocess.run(
+                [sys.executable, __file__, str(gpus), way, how],
+                env=env,
+                capture_output=True,
+                text=True,
+                timeout=120,
+            )
             if p.returncode != 0:
                 failed += 1
                 print(f"  {way:20} {how:10} FAILED\n{p.stderr[-800:]}")
             print(p.stdout, end="", flush=True)
-    code = subprocess.run([sys.executable, OWN, "--gpus", str(gpus), "--processes"], timeout=120,
-                          stdout=subprocess.DEVNULL).returncode
+    code = subprocess.run(
+        [sys.executable, OWN, "--gpus", str(gpus), "--processes"],
+        timeout=120,
+        stdout=subprocess.DEVNULL,
+    ).returncode
     failed += code != 0
-    print(f"  {'symmetric-peer':20} {'blocked':10} {'ok' if code == 0 else 'FAILED'}, one process per GPU")
+    print(
+        f"  {'symmetric-peer':20} {'blocked':10} {'ok' if code == 0 else 'FAILED'}, "
+        "one process per GPU"
+    )
     for way in ("multicast", "symmetric-multicast"):
-        print(f"  {way:20} {'all':10} not run (77): NVLink multicast may not be used here (NCCL_NVLS_ENABLE=0)")
+        print(
+            f"  {way:20} {'all':10} not run (77): "
+            "NVLink multicast may not be used here (NCCL_NVLS_ENABLE=0)"
+        )
     print(f"matrix: {failed} failed")
     return failed != 0
 

@@ -2,36 +2,44 @@
 # SPDX-License-Identifier: Apache-2.0
 # run.sh [GPUS [BUILD]] - see README.md. Exit 77: cannot run here.
 here=$(cd "$(dirname "$0")" && pwd)
+skip() { echo "nccl-symmetric: skipped: $*"; exit 77; }
 build=${2:-$here/../../build}
 gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
-[ "$gpus" -ge "${1:-2}" ] || { echo "nccl-symmetric: skipped: needs ${1:-2} GPUs, $gpus here"; exit 77; }
+[ "$gpus" -ge "${1:-2}" ] || skip "needs ${1:-2} GPUs, $gpus here"
 cuda=${CUDA_HOME:-/usr/local/cuda}
 nccl=${NCCL_HOME:-$(python3 -c 'import nvidia.nccl as n; print(list(n.__path__)[0])' 2>/dev/null)}
 [ -f "$cuda/include/nccl.h" ] && nccl=$cuda
 so=
-for folder in "$nccl/lib64" "$nccl/lib"; do [ -z "$so" ] && [ -f "$folder/libnccl.so.2" ] && so=$folder; done
+for folder in "$nccl/lib64" "$nccl/lib"; do
+    [ -z "$so" ] && [ -f "$folder/libnccl.so.2" ] && so=$folder
+done
 [ -f "$nccl/include/nccl.h" ] && [ -f "$cuda/include/cuda_runtime_api.h" ] && [ -n "$so" ] ||
-    { echo "nccl-symmetric: skipped: no nccl.h, libnccl.so.2 or CUDA headers (NCCL_HOME, CUDA_HOME)"; exit 77; }
+    skip "no nccl.h, libnccl.so.2 or CUDA headers (NCCL_HOME, CUDA_HOME)"
 work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
-${CC:-cc} -O2 -std=gnu11 -Wall -Wextra -Werror -isystem "$nccl/include" -isystem "$cuda/include" -o "$work/allreduce" \
-    "$here/allreduce.c" "$so/libnccl.so.2" -Wl,-rpath,"$so" -L"$cuda/lib64" -lcudart -Wl,-rpath,"$cuda/lib64" \
-    -lpthread || exit 1
+${CC:-cc} -O2 -std=gnu11 -Wall -Wextra -Werror -isystem "$nccl/include" -isystem "$cuda/include" \
+    -o "$work/allreduce" "$here/allreduce.c" "$so/libnccl.so.2" -Wl,-rpath,"$so" -L"$cuda/lib64" \
+    -lcudart -Wl,-rpath,"$cuda/lib64" -lpthread || exit 1
 failed=0
 for plugin in without with; do
     for how in threads processes; do
         echo "-- $how, $plugin the plugin"
         if [ $plugin = with ]; then
-            [ -f "$build/libsymtuner.so" ] || { echo "not run: $build/libsymtuner.so is not built"; continue; }
+            if [ ! -f "$build/libsymtuner.so" ]; then
+                echo "not run: $build/libsymtuner.so is not built"
+                continue
+            fi
             NCCL_TUNER_PLUGIN=$(cd "$build" && pwd)/libsymtuner.so
             export NCCL_TUNER_PLUGIN
         fi
         NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,TUNING NCCL_DEBUG_FILE="$work/log.%p" \
             "$work/allreduce" "${1:-2}" $how || failed=1
         grep -ho '\[Symmetric\].*' "$work"/log.* | sort -u | head -3
-        grep -q '\[Symmetric\]' "$work"/log.* || { echo "FAILED: no symmetric kernel ran"; failed=1; }
+        grep -q '\[Symmetric\]' "$work"/log.* ||
+            { echo "FAILED: no symmetric kernel ran"; failed=1; }
         if [ $plugin = with ]; then
-            grep -qi 'using symtuner' "$work"/log.* || { echo "FAILED: NCCL did not load the plugin"; failed=1; }
+            grep -qi 'using symtuner' "$work"/log.* ||
+                { echo "FAILED: NCCL did not load the plugin"; failed=1; }
         fi
         rm -f "$work"/log.*
     done

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""nccl4py's registrations: register_buffer, register_window with each flag, closed by hand or with the
-communicator; every sum is checked, and symtuner's ledger says what NCCL ran.
+"""nccl4py's registrations: register_buffer, register_window with each flag, closed by hand or with
+the communicator; every sum is checked, and symtuner's ledger says what NCCL ran.
 
 One process per GPU; the parent makes the unique id, which is plain bytes.
 """
+
 import os
 import subprocess
 import sys
@@ -21,8 +22,10 @@ def rank_main(rank, gpus, unique):
     comm = nccl.Communicator.init(gpus, rank, nccl.UniqueId.from_bytes(bytes.fromhex(unique)))
     stream = torch.cuda.current_stream().cuda_stream
     cases = [("none", None), ("register_buffer", None)]
-    cases += [("register_window", getattr(nccl.WindowFlag, f))
-              for f in ("DEFAULT", "COLL_SYMMETRIC", "STRICT_ORDERING")]
+    cases += [
+        ("register_window", getattr(nccl.WindowFlag, f))
+        for f in ("DEFAULT", "COLL_SYMMETRIC", "STRICT_ORDERING")
+    ]
     kept = []  # closed by the communicator
     for what, flag in cases:
         for by_hand in (True, False):
@@ -31,8 +34,13 @@ def rank_main(rank, gpus, unique):
             torch.cuda.synchronize()
             name = f"{what}{'' if flag is None else ' ' + flag.name}"
             try:
-                handle = (comm.register_buffer(x) if what == "register_buffer" else
-                          comm.register_window(x, flag) if what == "register_window" else None)
+                handle = (
+                    comm.register_buffer(x)
+                    if what == "register_buffer"
+                    else comm.register_window(x, flag)
+                    if what == "register_window"
+                    else None
+                )
             except Exception as e:
                 # a flag that this NCCL does not take must say so, on every rank
                 print(f"rank {rank}: {name}: refused: {e}", flush=True)
@@ -40,7 +48,9 @@ def rank_main(rank, gpus, unique):
                 continue
             comm.allreduce(x, x, nccl.SUM, stream=stream)
             torch.cuda.synchronize()
-            want = (torch.arange(x.numel(), device=x.device) % 7 * gpus + gpus * (gpus - 1) // 2).float()
+            want = (
+                torch.arange(x.numel(), device=x.device) % 7 * gpus + gpus * (gpus - 1) // 2
+            ).float()
             assert torch.equal(x, want), f"rank {rank}: {name}: wrong sum"
             if handle is not None and by_hand:
                 handle.close()
@@ -48,8 +58,11 @@ def rank_main(rank, gpus, unique):
                 kept.append((handle, x))
             if rank == 0:
                 valid = getattr(handle, "is_valid", None)
-                print(f"{name:32} closed by {'hand' if by_hand else 'communicator':12} sum right"
-                      f"{'' if handle is None or by_hand else f', handle valid: {valid}'}", flush=True)
+                print(
+                    f"{name:32} closed by {'hand' if by_hand else 'communicator':12} sum right"
+                    f"{'' if handle is None or by_hand else f', handle valid: {valid}'}",
+                    flush=True,
+                )
     comm.destroy()
     print(f"rank {rank}: done", flush=True)
 
@@ -57,12 +70,15 @@ def rank_main(rank, gpus, unique):
 def main():
     gpus = int(sys.argv[1]) if len(sys.argv) > 1 else 2
     import nccl.core as nccl
+
     unique = bytes(nccl.get_unique_id()).hex() if hasattr(nccl, "get_unique_id") else ""
     with tempfile.TemporaryDirectory() as folder:
         ledger = os.path.join(folder, "ledger")
         env = dict(os.environ, SYMTUNER_LEDGER=ledger)
-        children = [subprocess.Popen([sys.executable, __file__, str(gpus), str(r), unique], env=env)
-                    for r in range(gpus)]
+        children = [
+            subprocess.Popen([sys.executable, __file__, str(gpus), str(r), unique], env=env)
+            for r in range(gpus)
+        ]
         codes = [c.wait(120) for c in children]
         lines = open(ledger).read().splitlines() if os.path.exists(ledger) else []
     ran = sorted({line for line in lines if line.startswith("ran coll=allreduce")})

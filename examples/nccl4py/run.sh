@@ -3,12 +3,13 @@
 # run.sh [GPUS [BUILD]] - see README.md. Exit 77: cannot run here.
 # TORCH_PYTHON: a Python with torch; WHEELS: a folder with wheels of nccl4py and cuda-* for it.
 here=$(cd "$(dirname "$0")" && pwd)
+skip() { echo "nccl4py: skipped: $*"; exit 77; }
 build=${2:-$here/../../build}
 python=${TORCH_PYTHON:-python3}
 wheels=${WHEELS:-$here/../../.whl}
 gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
-[ "$gpus" -ge "${1:-2}" ] || { echo "nccl4py: skipped: needs ${1:-2} GPUs, $gpus here"; exit 77; }
-"$python" -c 'import torch' 2>/dev/null || { echo "nccl4py: skipped: $python has no torch (TORCH_PYTHON)"; exit 77; }
+[ "$gpus" -ge "${1:-2}" ] || skip "needs ${1:-2} GPUs, $gpus here"
+"$python" -c 'import torch' 2>/dev/null || skip "$python has no torch (TORCH_PYTHON)"
 work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
 if ! "$python" -c 'import nccl.core' 2>/dev/null; then
@@ -17,7 +18,7 @@ if ! "$python" -c 'import nccl.core' 2>/dev/null; then
     done
     export PYTHONPATH="$work/site${PYTHONPATH:+:$PYTHONPATH}"
     "$python" -c 'import nccl.core' 2>"$work/why" ||
-        { echo "nccl4py: skipped: not installed, and not in $wheels: $(tail -1 "$work/why")"; exit 77; }
+        skip "not installed, and not in $wheels: $(tail -1 "$work/why")"
 fi
 [ -f "$build/libsymtuner.so" ] && export NCCL_ENV_PLUGIN="$(cd "$build" && pwd)/libsymtuner.so"
 "$python" "$here/register.py" "${1:-2}"

@@ -4,9 +4,11 @@
     y = symtuner.all_reduce(x, "i")          # within jax.shard_map, like jax.lax.psum
     symtuner.check()                         # what this machine and this jaxlib make of it
 
-The package ships no binary. It loads libsymtuner_ar.so and libsymtuner_ffi.so from the folder named by
-SYMTUNER_LIB_DIR, else from its own folder, else from the build/ folder of a source tree that it lies in.
+The package ships no binary. It loads libsymtuner_ar.so and libsymtuner_ffi.so from the folder named
+by SYMTUNER_LIB_DIR, else from its own folder, else from the build/ folder of a source tree that it
+lies in.
 """
+
 from ._all_reduce import all_reduce
 from ._check import Report, check
 from ._groups import close, groups, open_group

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """python -m symtuner: print check()'s table. Exit status 1 when something is wrong."""
+
 import sys
 
 from ._check import check, psum_child

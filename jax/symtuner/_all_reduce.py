@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """all_reduce: jax.lax's collective, with another lowering on GPUs.
 
-The call is traced as the jax.lax collective that it replaces; of that trace only the reduction itself
-is exchanged for a primitive of our own. So types, varying axes, constants, bools and vmapped axis
-names are jax.lax's business in every release, and what is left here is the lowering.
+The call is traced as the jax.lax collective that it replaces; of that trace only the reduction
+itself is exchanged for a primitive of our own. So types, varying axes, constants, bools and vmapped
+axis names are jax.lax's business in every release, and what is left here is the lowering.
 """
+
 from __future__ import annotations
 
 import functools
@@ -24,8 +25,10 @@ from ._library import TARGET, SymtunerError, load
 
 OPS = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4}  # NCCL's numbers
 _LINEAR = ("sum", "avg")
-_DTYPES = frozenset("int8 uint8 int32 uint32 int64 uint64 float16 float32 float64 bfloat16 "
-                    "float8_e4m3fn float8_e5m2 complex64 complex128".split())
+_DTYPES = frozenset(
+    "int8 uint8 int32 uint32 int64 uint64 float16 float32 float64 bfloat16 "
+    "float8_e4m3fn float8_e5m2 complex64 complex128".split()
+)
 _REDUCTIONS = ("psum", "psum2", "psum_invariant", "pmax", "pmin")
 
 
@@ -36,8 +39,8 @@ def _warn(why: str) -> None:
 
 # ---- jax.lax's way -------------------------------------------------------------------------------
 def _lax_prod(x: Any, axes: tuple[str, ...]) -> Any:
-    """There is no lax.pprod. The sum of one rank's product has the type that a psum has: the same on
-    all ranks."""
+    """There is no lax.pprod. The sum of one rank's product has the type that a psum has: the same
+    on all ranks."""
     product = lax.all_gather(x, axes).prod(axis=0, dtype=x.dtype)
     return lax.psum(jnp.where(lax.axis_index(axes) == 0, product, jnp.zeros_like(product)), axes)
 
@@ -65,11 +68,15 @@ def _jvp(primals: Any, tangents: Any, *, op: str, **params: Any) -> Any:
     (x,), (t,) = primals, tangents  # never a zero tangent: then JAX does not ask
     out = all_reduce_p.bind(x, op=op, **params)
     if op not in _LINEAR:
-        raise NotImplementedError(f"symtuner.all_reduce(op={op!r}) has no derivative, like lax.p{op}")
+        raise NotImplementedError(
+            f"symtuner.all_reduce(op={op!r}) has no derivative, like lax.p{op}"
+        )
     return out, all_reduce_p.bind(t, op=op, **params)
 
 
-def _transpose(ct: Any, x: Any, *, op: str, axes: tuple[str, ...], inner: Any, inner_params: Any) -> Any:
+def _transpose(
+    ct: Any, x: Any, *, op: str, axes: tuple[str, ...], inner: Any, inner_params: Any
+) -> Any:
     if type(ct) is ad.Zero:
         return (ad.Zero(x.aval),)
     if inner.name == "psum":  # its transpose is another sum
@@ -101,13 +108,16 @@ def _device_rows(mesh: Any, axes: tuple[str, ...]) -> list[list[Any]]:
 def _open_groups(ctx: Any, axes: tuple[str, ...]) -> list[list[Any]]:
     mesh = getattr(ctx.module_context.axis_context, "mesh", None)
     if mesh is None or not hasattr(mesh, "devices"):
-        raise SymtunerError("the devices are not known while the program is lowered; give shard_map a "
-                            "jax.sharding.Mesh, or use jax.set_mesh")
+        raise SymtunerError(
+            "the devices are not known while the program is lowered; give shard_map a "
+            "jax.sharding.Mesh, or use jax.set_mesh"
+        )
     try:
         rows = _device_rows(mesh, axes)
     except ValueError:
-        raise SymtunerError("the mesh has no devices yet; give shard_map a jax.sharding.Mesh, or use "
-                            "jax.set_mesh") from None
+        raise SymtunerError(
+            "the mesh has no devices yet; give shard_map a jax.sharding.Mesh, or use jax.set_mesh"
+        ) from None
     if rows[0][0].platform == "gpu":  # else the program is lowered for a machine elsewhere
         for row in rows:
             open_group(row)
@@ -173,8 +183,11 @@ def _replace(leaf: Any, axes: tuple[str, ...], op: str) -> Any:
         args = [read(v) for v in eqn.invars]
         if eqn.primitive.name in _REDUCTIONS:
             params = tuple(sorted(eqn.params.items()))
-            outs = [all_reduce_p.bind(args[0], op=op, axes=axes, inner=eqn.primitive,
-                                      inner_params=params)]
+            outs = [
+                all_reduce_p.bind(
+                    args[0], op=op, axes=axes, inner=eqn.primitive, inner_params=params
+                )
+            ]
         else:
             outs = eqn.primitive.bind(*args, **eqn.params)
             outs = outs if eqn.primitive.multiple_results else [outs]
@@ -197,12 +210,13 @@ def _one(leaf: Any, axes: tuple[str, ...], op: str) -> Any:
 
 
 def all_reduce(x: Any, axis_name: str | Sequence[str], op: str = "sum") -> Any:
-    """Reduce each leaf of ``x`` over the mesh axis (or axes) ``axis_name``, within ``jax.shard_map``.
+    """Reduce each leaf of ``x`` over the mesh axis (or axes) ``axis_name``, within
+    ``jax.shard_map``.
 
-    ``op`` is "sum" (lax.psum), "avg" (lax.pmean), "max", "min" or "prod". Sums in float16, bfloat16 and
-    float8 are kept in float32 and rounded once; the result is the same on every device, bit by bit.
-    Derivatives and vmap are those of the jax.lax function. Where the kernels cannot run, the jax.lax
-    function runs instead and one warning says why.
+    ``op`` is "sum" (lax.psum), "avg" (lax.pmean), "max", "min" or "prod". Sums in float16, bfloat16
+    and float8 are kept in float32 and rounded once; the result is the same on every device, bit by
+    bit. Derivatives and vmap are those of the jax.lax function. Where the kernels cannot run, the
+    jax.lax function runs instead and one warning says why.
     """
     if op not in OPS:
         raise ValueError(f"op={op!r} is unknown; write one of {', '.join(OPS)}")

@@ -4,6 +4,7 @@
 The psum runs in a child process, with the caller's environment and NCCL's log turned on: NCCL reads
 its log settings once, and the caller's NCCL may be up already.
 """
+
 from __future__ import annotations
 
 import ctypes
@@ -21,10 +22,18 @@ _REDUCE_BYTES = (8 << 10, 16 << 20)
 
 # (first release, last release, what is wrong): NCCL's release notes and sources
 _KNOWN = (
-    ((2, 28, 3), (2, 30, 4), "symmetric kernels may start before the kernel before them has stored its "
-                             "last results (fixed in 2.30.7); all_reduce is not affected"),
-    ((2, 30, 7), (2, 30, 7), "two windows on XLA's one memory pool run out of address space "
-                             "(NCCL issue 2331): leave XLA's symmetric flag off, or use another release"),
+    (
+        (2, 28, 3),
+        (2, 30, 4),
+        "symmetric kernels may start before the kernel before them has stored its "
+        "last results (fixed in 2.30.7); all_reduce is not affected",
+    ),
+    (
+        (2, 30, 7),
+        (2, 30, 7),
+        "two windows on XLA's one memory pool run out of address space "
+        "(NCCL issue 2331): leave XLA's symmetric flag off, or use another release",
+    ),
 )
 
 
@@ -37,18 +46,18 @@ class Report:
     gpus: int = 0
     nccl: str | None = None
     known_bad: list[str] = dataclasses.field(default_factory=list)
-    plugin: bool | None = None            # libsymtuner.so was loaded by NCCL
-    windows: bool | None = None           # XLA registered psum's buffers
-    symmetric: bool | None = None         # NCCL ran a symmetric kernel for psum
-    symmetric_from: str | None = None     # "ledger" or "NCCL's log"
+    plugin: bool | None = None  # libsymtuner.so was loaded by NCCL
+    windows: bool | None = None  # XLA registered psum's buffers
+    symmetric: bool | None = None  # NCCL ran a symmetric kernel for psum
+    symmetric_from: str | None = None  # "ledger" or "NCCL's log"
     psum_right: bool | None = None
     all_reduce_right: bool | None = None
-    path: str | None = None               # "peer-pointers", "own-nccl"; None: jax.lax
-    zero_copy: bool | None = None         # the large call knew all ranks' buffers
-    alignment: int | None = None          # of XLA's buffers, in bytes
+    path: str | None = None  # "peer-pointers", "own-nccl"; None: jax.lax
+    zero_copy: bool | None = None  # the large call knew all ranks' buffers
+    alignment: int | None = None  # of XLA's buffers, in bytes
     kernels: dict[int, str] = dataclasses.field(default_factory=dict)  # bytes -> kernel
     command_buffers: bool = False
-    ffi: str | None = None                # the runtime's FFI API
+    ffi: str | None = None  # the runtime's FFI API
     problems: list[str] = dataclasses.field(default_factory=list)
 
     @property
@@ -59,17 +68,27 @@ class Report:
         def word(v: Any) -> str:
             return {None: "unknown", True: "yes", False: "no"}.get(v) or str(v)
 
-        rows = [("jax", self.jax), ("devices", f"{self.gpus} x {self.platform}"), ("NCCL", word(self.nccl)),
-                ("psum: right", word(self.psum_right)), ("psum: plugin loaded", word(self.plugin)),
-                ("psum: buffers in windows", word(self.windows)),
-                ("psum: symmetric kernel", word(self.symmetric) +
-                 (f" ({self.symmetric_from})" if self.symmetric_from else "")),
-                ("all_reduce: right", word(self.all_reduce_right)),
-                ("all_reduce: reaches peers by", self.path or "does not: jax.lax runs"),
-                ("all_reduce: zero copy", word(self.zero_copy)),
-                ("all_reduce: buffers aligned to", f"{self.alignment} bytes" if self.alignment else "unknown"),
-                ("all_reduce: in command buffers", word(self.command_buffers)),
-                ("XLA FFI", word(self.ffi))]
+        rows = [
+            ("jax", self.jax),
+            ("devices", f"{self.gpus} x {self.platform}"),
+            ("NCCL", word(self.nccl)),
+            ("psum: right", word(self.psum_right)),
+            ("psum: plugin loaded", word(self.plugin)),
+            ("psum: buffers in windows", word(self.windows)),
+            (
+                "psum: symmetric kernel",
+                word(self.symmetric) + (f" ({self.symmetric_from})" if self.symmetric_from else ""),
+            ),
+            ("all_reduce: right", word(self.all_reduce_right)),
+            ("all_reduce: reaches peers by", self.path or "does not: jax.lax runs"),
+            ("all_reduce: zero copy", word(self.zero_copy)),
+            (
+                "all_reduce: buffers aligned to",
+                f"{self.alignment} bytes" if self.alignment else "unknown",
+            ),
+            ("all_reduce: in command buffers", word(self.command_buffers)),
+            ("XLA FFI", word(self.ffi)),
+        ]
         rows += [(f"kernel at {size >> 10} KiB", text) for size, text in self.kernels.items()]
         rows += [("known about this NCCL", text) for text in self.known_bad]
         rows += [("PROBLEM", text) for text in self.problems]
@@ -98,8 +117,15 @@ def _run(reduce: Any, ranks: int, size: int) -> bool:
     mesh = Mesh(np.array(jax.devices()[:ranks]), ("i",))
     host = np.arange(ranks * (size // 4), dtype=np.int64).reshape(ranks, -1) % 13
     x = jax.device_put(host.astype(np.float32).reshape(-1), NamedSharding(mesh, P("i")))
-    f = jax.jit(jax.shard_map(lambda v: reduce(v * 1, "i"), mesh=mesh, in_specs=P("i"), out_specs=P("i"),
-                              check_vma=False))
+    f = jax.jit(
+        jax.shard_map(
+            lambda v: reduce(v * 1, "i"),
+            mesh=mesh,
+            in_specs=P("i"),
+            out_specs=P("i"),
+            check_vma=False,
+        )
+    )
     got = np.asarray(f(x)).reshape(ranks, -1)
     return bool((got == host.sum(0)).all()) and bool(jnp.isfinite(got).all())
 
@@ -114,13 +140,23 @@ def psum_child(ranks: int) -> int:
 def _look_at_psum(report: Report) -> None:
     with tempfile.TemporaryDirectory() as folder:
         log, ledger = pathlib.Path(folder, "nccl"), pathlib.Path(folder, "ledger")
-        env = dict(os.environ, NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,ENV,TUNING,REG",
-                   NCCL_DEBUG_FILE=str(log), SYMTUNER_LEDGER=str(ledger),
-                   XLA_PYTHON_CLIENT_MEM_FRACTION="0.05")
+        env = dict(
+            os.environ,
+            NCCL_DEBUG="INFO",
+            NCCL_DEBUG_SUBSYS="INIT,ENV,TUNING,REG",
+            NCCL_DEBUG_FILE=str(log),
+            SYMTUNER_LEDGER=str(ledger),
+            XLA_PYTHON_CLIENT_MEM_FRACTION="0.05",
+        )
         env["PYTHONPATH"] = f"{pathlib.Path(__file__).parent.parent}:{env.get('PYTHONPATH', '')}"
         try:
-            child = subprocess.run([sys.executable, "-m", "symtuner", "psum", str(report.gpus)], env=env,
-                                   capture_output=True, text=True, timeout=180)
+            child = subprocess.run(
+                [sys.executable, "-m", "symtuner", "psum", str(report.gpus)],
+                env=env,
+                capture_output=True,
+                text=True,
+                timeout=180,
+            )
         except subprocess.TimeoutExpired:
             report.problems.append("a psum in a child process did not end within 180 s")
             return
@@ -131,10 +167,13 @@ def _look_at_psum(report: Report) -> None:
         last = (child.stderr.strip().splitlines() or ["no message"])[-1]
         report.problems.append(f"psum failed in a child process: {last[:300]}")
     if not text:
-        report.problems.append("NCCL wrote no log: psum did not use it, or NCCL_DEBUG_FILE is overridden")
+        report.problems.append(
+            "NCCL wrote no log: psum did not use it, or NCCL_DEBUG_FILE is overridden"
+        )
         return
-    report.plugin = "symtuner" in "".join(re.findall(r"(?:TUNER|PROFILER|ENV)/Plugin: .*|.*Using symtuner.*",
-                                                     text))
+    report.plugin = "symtuner" in "".join(
+        re.findall(r"(?:TUNER|PROFILER|ENV)/Plugin: .*|.*Using symtuner.*", text)
+    )
     report.windows = bool(re.search(r"register comm .* buffer .* size|Symmetric VA size", text))
     report.symmetric, report.symmetric_from = "[Symmetric]" in text, "NCCL's log"
     ran = [int(n) for n in re.findall(r"^ran .* symmetric=(\d+)", counts, re.M)]
@@ -180,19 +219,25 @@ def _look_at_all_reduce(report: Report) -> None:
 
 
 def check(verbose: bool = True) -> Report:
-    """Run one jitted psum and one all_reduce on all GPUs of this process; print and return the findings."""
+    """Run one jitted psum and one all_reduce on all GPUs of this process; print and return the
+    findings."""
     import jax
 
     devices = jax.local_devices()
-    report = Report(jax=jax.__version__, gpus=len(devices),
-                    platform=getattr(devices[0], "device_kind", devices[0].platform))
+    report = Report(
+        jax=jax.__version__,
+        gpus=len(devices),
+        platform=getattr(devices[0], "device_kind", devices[0].platform),
+    )
     if devices[0].platform != "gpu":
         report.problems.append(f"jax runs on {devices[0].platform}; all_reduce needs CUDA GPUs")
     elif len(devices) < 2:
         report.problems.append("one GPU in this process: nothing to reduce over")
     elif jax.process_count() > 1:
-        report.problems.append("check() looks at one process with several GPUs; this program has "
-                               f"{jax.process_count()} processes")
+        report.problems.append(
+            "check() looks at one process with several GPUs; this program has "
+            f"{jax.process_count()} processes"
+        )
     else:
         _look_at_all_reduce(report)
         _look_at_psum(report)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Groups of devices: opened once per ordered list of devices, kept until the process ends."""
+
 from __future__ import annotations
 
 import atexit
@@ -15,8 +16,8 @@ from ._library import SymtunerError, load
 
 MAX_RANKS = 16
 CLOSE_S = 20  # a process that ends waits no longer than this for the others
-# A kernel gives up on a silent peer after this. One process launches all of its devices together, so
-# only a dead one is silent for long; processes may be apart by a compilation.
+# A kernel gives up on a silent peer after this. One process launches all of its devices together,
+# so only a dead one is silent for long; processes may be apart by a compilation.
 _TIMEOUT_MS = {"local": 20_000, "processes": 600_000}
 
 _lock = threading.RLock()
@@ -30,8 +31,13 @@ def timeout_ms(kind: str) -> int:
 def _open_local(devices: Sequence[Any]) -> None:
     ids = (ctypes.c_int64 * len(devices))(*[d.id for d in devices])
     ordinals = (ctypes.c_int * len(devices))(*[d.local_hardware_id for d in devices])
-    load().call("open_local", ids, ordinals, ctypes.c_int(len(devices)),
-                ctypes.c_uint32(timeout_ms("local")))
+    load().call(
+        "open_local",
+        ids,
+        ordinals,
+        ctypes.c_int(len(devices)),
+        ctypes.c_uint32(timeout_ms("local")),
+    )
 
 
 def _open_one(devices: Sequence[Any]) -> None:
@@ -49,7 +55,8 @@ def open_group(devices: Sequence[Any]) -> None:
     """Make a group of these JAX devices ready; rank i is devices[i].
 
     all_reduce does this by itself while a program is lowered. Only a program that was lowered in
-    another process (jax.export) needs the call. Every process with a device of the group must make it.
+    another process (jax.export) needs the call. Every process with a device of the group must make
+    it.
     """
     key = tuple(d.id for d in devices)
     with _lock:
@@ -76,8 +83,13 @@ def groups() -> list[str]:
 
 def plan(count: int, nccl_dtype: int, nccl_op: int, seat: int = 0) -> str | None:
     """Which kernel runs a call of ${count} elements; None when no group is open."""
-    return load().text("plan", ctypes.c_int(seat), ctypes.c_size_t(count), ctypes.c_int(nccl_dtype),
-                       ctypes.c_int(nccl_op))
+    return load().text(
+        "plan",
+        ctypes.c_int(seat),
+        ctypes.c_size_t(count),
+        ctypes.c_int(nccl_dtype),
+        ctypes.c_int(nccl_op),
+    )
 
 
 def close() -> None:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find, load and register libsymtuner_ffi.so and libsymtuner_ar.so."""
+
 from __future__ import annotations
 
 import ctypes
@@ -80,11 +81,14 @@ class Library:
         allow = word("SYMTUNER_JAX_COMMAND_BUFFERS", ("0", "1"), "0") == "1"
         self._c.symtuner_ffi_allow_command_buffers(int(allow))
         direct = word("SYMTUNER_JAX_ZERO_COPY", ("0", "1"), "1") == "1"
-        self._c.symtuner_ffi_zero_copy_from(ctypes.c_size_t(_ZERO_COPY_FROM if direct else 2**64 - 1))
+        self._c.symtuner_ffi_zero_copy_from(
+            ctypes.c_size_t(_ZERO_COPY_FROM if direct else 2**64 - 1)
+        )
         # the handler says itself that it may be recorded: jaxlib refuses traits given here
         handler = jax.ffi.pycapsule(self._c.symtuner_ffi_all_reduce)
-        jax.ffi.register_ffi_target(TARGET, {"initialize": handler, "execute": handler},
-                                    platform="CUDA")
+        jax.ffi.register_ffi_target(
+            TARGET, {"initialize": handler, "execute": handler}, platform="CUDA"
+        )
 
 
 @functools.cache

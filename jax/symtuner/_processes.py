@@ -5,6 +5,7 @@ The unique id goes through the key-value store of JAX's coordinator, which is pl
 collective here could wait for a program that waits for us. All ranks tell each other how each step
 went, so that all of them use the group or none does.
 """
+
 from __future__ import annotations
 
 import ctypes
@@ -46,9 +47,13 @@ class _Talk:
         try:
             self.client.key_value_set(f"{self.key}/{step}/{self.me}", mine)
             for r in range(self.ranks):
-                words.append(self.client.blocking_key_value_get(f"{self.key}/{step}/{r}", WAIT_S * 1000))
+                words.append(
+                    self.client.blocking_key_value_get(f"{self.key}/{step}/{r}", WAIT_S * 1000)
+                )
         except Exception as e:  # jaxlib's own error type differs between releases
-            raise SymtunerError(f"rank {len(words)} did not answer within {WAIT_S} s: {e}") from None
+            raise SymtunerError(
+                f"rank {len(words)} did not answer within {WAIT_S} s: {e}"
+            ) from None
         for rank, word in enumerate(words):
             if word.startswith("-"):
                 raise SymtunerError(f"rank {rank}: {word[1:]}")
@@ -60,7 +65,9 @@ def say_goodbye() -> None:
     for talk in _talks:
         try:
             talk.client.key_value_set(f"{talk.key}/left", str(talk.me), allow_overwrite=True)
-        except Exception:  # the coordinator may be gone already; then the processes' ends are noticed
+        except (
+            Exception
+        ):  # the coordinator may be gone already; then the processes' ends are noticed
             pass
     _talks.clear()
 
@@ -68,7 +75,7 @@ def say_goodbye() -> None:
 def _listen(talk: _Talk, ids: Any) -> None:
     """Wait until a rank of the group says goodbye."""
     try:
-        rank = int(talk.client.blocking_key_value_get(f"{talk.key}/left", 10 ** 9))
+        rank = int(talk.client.blocking_key_value_get(f"{talk.key}/left", 10**9))
         if rank != talk.me:
             load().left(ids, talk.ranks, rank)
     except Exception:  # the coordinator is gone
@@ -76,7 +83,8 @@ def _listen(talk: _Talk, ids: Any) -> None:
 
 
 def bounded(seconds: float, action: Callable[[], None], what: str) -> None:
-    """Run ``action``, but do not wait for it longer than that: NCCL has no time limit of its own."""
+    """Run ``action``, but do not wait for it longer than that: NCCL has no time limit of its
+    own."""
     problem: list[BaseException] = []
 
     def run() -> None:
@@ -120,10 +128,19 @@ def open_across(devices: Sequence[Any], timeout_ms: int) -> None:
     c_ids = (ctypes.c_int64 * ranks)(*ids)
 
     def make() -> str:
-        bounded(WAIT_S, lambda: load().call(
-            "open_comm", c_ids, ctypes.c_int(ranks), ctypes.c_int(me),
-            ctypes.c_int(devices[me].local_hardware_id), bytes.fromhex(facts[0][0]),
-            ctypes.c_uint32(timeout_ms)), "ncclCommInitRank")
+        bounded(
+            WAIT_S,
+            lambda: load().call(
+                "open_comm",
+                c_ids,
+                ctypes.c_int(ranks),
+                ctypes.c_int(me),
+                ctypes.c_int(devices[me].local_hardware_id),
+                bytes.fromhex(facts[0][0]),
+                ctypes.c_uint32(timeout_ms),
+            ),
+            "ncclCommInitRank",
+        )
         return ""
 
     talk.share("made", make)
@@ -131,7 +148,11 @@ def open_across(devices: Sequence[Any], timeout_ms: int) -> None:
     threading.Thread(target=_listen, args=(talk, c_ids), daemon=True).start()
     if len({f[2] for f in facts}) == 1:
         try:
-            load().call("watch", c_ids, ctypes.c_int(ranks),
-                        (ctypes.c_int * ranks)(*[int(f[1]) for f in facts]))
+            load().call(
+                "watch",
+                c_ids,
+                ctypes.c_int(ranks),
+                (ctypes.c_int * ranks)(*[int(f[1]) for f in facts]),
+            )
         except SymtunerError as e:
             print(f"symtuner: {e}", file=sys.stderr)

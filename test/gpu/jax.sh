@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# jax.sh BUILD [PART...] - symtuner.all_reduce in stock JAX on real GPUs; 2 GPUs, and 4 where there are 4.
+# jax.sh BUILD [PART...] - symtuner.all_reduce in stock JAX on 2 real GPUs, and 4 where there are 4.
 #
 # Parts: run (values, types, many calls in one process), procs (one process per GPU, and one of them
 # dies), check (symtuner.check()), examples (examples/*/run.sh; TORCH_PYTHON for nccl4py), bench (a
@@ -21,8 +21,8 @@ include=$("$python" -c 'import jax; print(jax.ffi.include_dir())' 2>/dev/null) |
 work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
 # the handler is built here, against the header of the jax that runs it
-${CC:-cc} -O2 -g -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden -Wall -Wextra -Werror -isystem "$include" \
-    -shared -o "$work/libsymtuner_ffi.so" "$here"/jax/*.c -ldl -lpthread ||
+${CC:-cc} -O2 -g -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden -Wall -Wextra -Werror \
+    -isystem "$include" -shared -o "$work/libsymtuner_ffi.so" "$here"/jax/*.c -ldl -lpthread ||
     { echo "jax.sh: the handler does not compile against $include"; exit 1; }
 ln -s "$(readlink -f "$build/libsymtuner_ar.so")" "$work/libsymtuner_ar.so"
 export SYMTUNER_LIB_DIR="$work" PYTHONPATH="$here/jax${PYTHONPATH:+:$PYTHONPATH}"
@@ -49,7 +49,8 @@ part() { # part NAME RANKS COMMAND...: run it when asked for, on that many GPUs
     echo "== $name, $ranks GPUs: $(($(date +%s) - begun)) s"
 }
 
-echo "headers: $(ls "$include/xla/ffi/api" | tr '\n' ' ')- FFI 0.$(sed -n 's/#define XLA_FFI_API_MINOR //p' "$include/xla/ffi/api/c_api.h")"
+minor=$(sed -n 's/#define XLA_FFI_API_MINOR //p' "$include/xla/ffi/api/c_api.h")
+echo "XLA's headers: $(ls "$include/xla/ffi/api" | tr '\n' ' ')- FFI 0.$minor"
 for n in ${JAX_GPUS:-2 4}; do
     [ "$gpus" -ge "$n" ] || { echo "jax.sh: $n GPUs not run: $gpus here"; continue; }
     part run "$n" "$python" "$here/test/gpu/jax_run.py" --ranks "$n"

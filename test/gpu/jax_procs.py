@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """symtuner.all_reduce with one process per GPU (jax.distributed), and what happens when one goes.
 
-The parent starts --ranks children, each of which sees one GPU. Cases: values (right sums, same bits,
-orderly exit), kill (rank 1 is killed in the middle), raise (rank 1 raises). The others must end within
-30 s and say why.
+The parent starts --ranks children, each of which sees one GPU. Cases: values (right sums, same
+bits, orderly exit), kill (rank 1 is killed in the middle), raise (rank 1 raises). The others must
+end within 30 s and say why.
 """
+
 import argparse
 import os
 import signal
@@ -28,16 +29,21 @@ def child(case, rank, ranks, port):
     from jax.sharding import PartitionSpec as P
 
     import symtuner
+
     warnings.simplefilter("error", UserWarning)
     jax.distributed.initialize(f"127.0.0.1:{port}", ranks, rank)
     mesh = Mesh(np.array(jax.devices()), ("i",))
     place = NamedSharding(mesh, P("i"))
 
     def put(host):  # host[rank] on each rank
-        return jax.make_array_from_callback(host.reshape(-1).shape, place, lambda i: host.reshape(-1)[i])
+        return jax.make_array_from_callback(
+            host.reshape(-1).shape, place, lambda i: host.reshape(-1)[i]
+        )
 
     def smap(f):
-        return jax.jit(jax.shard_map(f, mesh=mesh, in_specs=P("i"), out_specs=P("i"), check_vma=False))
+        return jax.jit(
+            jax.shard_map(f, mesh=mesh, in_specs=P("i"), out_specs=P("i"), check_vma=False)
+        )
 
     rng = np.random.default_rng(5)
     for dtype in ("float32", "int32", "float16"):
@@ -46,7 +52,9 @@ def child(case, rank, ranks, port):
             got = smap(lambda v: symtuner.all_reduce(v, "i"))(put(host))
             mine = np.asarray(got.addressable_shards[0].data)
             assert (mine == host.sum(0)).all(), (dtype, n)
-    step = smap(lambda v: lax.fori_loop(0, 300, lambda i, u: symtuner.all_reduce(u, "i") / ranks, v))
+    step = smap(
+        lambda v: lax.fori_loop(0, 300, lambda i, u: symtuner.all_reduce(u, "i") / ranks, v)
+    )
     x = put(np.ones((ranks, 1 << 18), np.float32))
     x = step(x).block_until_ready()
     assert (np.asarray(x.addressable_shards[0].data) == 1).all()
@@ -70,10 +78,27 @@ def parent(case, ranks):
         port = s.getsockname()[1]
     gpus = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(ranks)))).split(",")
     start = time.time()
-    children = [subprocess.Popen([sys.executable, __file__, "--case", case, "--ranks", str(ranks), "--rank",
-                                  str(r), "--port", str(port)], text=True,
-                                 env=dict(os.environ, CUDA_VISIBLE_DEVICES=gpus[r]),
-                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for r in range(ranks)]
+    children = [
+        subprocess.Popen(
+            [
+                sys.executable,
+                __file__,
+                "--case",
+                case,
+                "--ranks",
+                str(ranks),
+                "--rank",
+                str(r),
+                "--port",
+                str(port),
+            ],
+            text=True,
+            env=dict(os.environ, CUDA_VISIBLE_DEVICES=gpus[r]),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        for r in range(ranks)
+    ]
     outs, gone, late = [""] * ranks, None, False
     deadline = time.time() + 90
     while any(c.poll() is None for c in children):
@@ -95,8 +120,11 @@ def parent(case, ranks):
         words = ("is gone", "symtuner: rank", "rank 1")
         said = all(any(w in outs[r] for w in words) for r in range(ranks) if r != 1)
         right = gone is not None and not late and said and all(c != 0 for c in codes)
-    print(f"  {'ok    ' if right else 'FAILED'} {case}, {ranks} processes: exit {codes}, {took:.1f} s "
-          f"{'after rank 1 went' if gone else 'in all'}{', too late' if late else ''}")
+    print(
+        f"  {'ok    ' if right else 'FAILED'} {case}, {ranks} processes: exit {codes}, "
+        f"{took:.1f} s "
+        f"{'after rank 1 went' if gone else 'in all'}{', too late' if late else ''}"
+    )
     for r in range(ranks):
         lines = [x for x in outs[r].splitlines() if "symtuner" in x or x.startswith("rank")]
         for line in lines[-3:] if right else outs[r].splitlines()[-12:]:

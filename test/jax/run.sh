@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# run.sh BUILD - the JAX path without a GPU: the handler under ASan and UBSan, meetings under ASan and
-# TSan, and the Python package on CPU devices. In the repository root.
+# run.sh BUILD - the JAX path without a GPU: the handler under ASan and UBSan, meetings of ranks
+# under ASan and TSan, the Python package on CPU devices. In the repository root.
 #
 # jax comes from JAX_PYTHON, else from a python3 that has it, else from PyPI into BUILD/jax-venv.
 # Exit 77 and the reason when no jax can be had; the meetings are tested all the same.
@@ -44,9 +44,8 @@ include=$("$python" -c 'import jax; print(jax.ffi.include_dir())') || exit 1
 lib=$out/lib # what the package loads here: the real handler, kernels that only take notes
 mkdir -p "$lib"
 # shellcheck disable=SC2086
-$cc $asan -isystem "$include" -o "$out/check_handler" test/jax/check_handler.c test/jax/hostile.c test/jax/frames.c \
-    jax/*.c \
-    -ldl -lpthread &&
+$cc $asan -isystem "$include" -o "$out/check_handler" test/jax/check_handler.c test/jax/hostile.c \
+    test/jax/frames.c jax/*.c -ldl -lpthread &&
     $cc -fPIC -shared -fvisibility=hidden -o "$lib/libsymtuner_ar.so" test/jax/fake_ar.c &&
     $cc -fPIC -shared -fvisibility=hidden -isystem "$include" -o "$lib/libsymtuner_ffi.so" jax/*.c \
         test/jax/touch.c -ldl -lpthread &&
@@ -64,5 +63,6 @@ else
     echo "test-jax: jax/ffi_ar.h not compared with include/symtuner_ar.h: no $cuda/nccl.h"
 fi
 SYMTUNER_LIB_DIR=$lib PYTHONPATH=jax "$python" test/jax/test_all_reduce.py || failed=1
-LD_LIBRARY_PATH=$out/fake SYMTUNER_LIB_DIR=$lib PYTHONPATH=jax "$python" test/jax/test_processes.py || failed=1
+LD_LIBRARY_PATH=$out/fake SYMTUNER_LIB_DIR=$lib PYTHONPATH=jax \
+    "$python" test/jax/test_processes.py || failed=1
 exit $failed

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""symtuner.all_reduce without a GPU: what it lowers to, and that it is jax.lax's function elsewhere.
+"""symtuner.all_reduce without a GPU: what it lowers to, and that it is jax.lax's function
+elsewhere.
 
 Four CPU devices stand for GPUs. Programs are lowered for CUDA and read, and run on the CPU, where
 jax.lax does the work.
 """
+
 import os
 import subprocess
 import sys
@@ -27,8 +29,13 @@ jax.config.update("jax_enable_x64", True)
 warnings.simplefilter("ignore")
 LINE = Mesh(np.array(jax.devices()), ("i",))
 SQUARE = Mesh(np.array(jax.devices()).reshape(2, 2), ("i", "j"))
-LAX = {"sum": lax.psum, "avg": lax.pmean, "max": lax.pmax, "min": lax.pmin,
-       "prod": lambda v, axis: lax.all_gather(v, axis).prod(0, dtype=v.dtype)}
+LAX = {
+    "sum": lax.psum,
+    "avg": lax.pmean,
+    "max": lax.pmax,
+    "min": lax.pmin,
+    "prod": lambda v, axis: lax.all_gather(v, axis).prod(0, dtype=v.dtype),
+}
 
 
 def smap(f, mesh=LINE, ins=P("i"), outs=P("i"), vma=False):
@@ -37,8 +44,11 @@ def smap(f, mesh=LINE, ins=P("i"), outs=P("i"), vma=False):
 
 def for_cuda(f, *args):
     text = f.trace(*args).lower(lowering_platforms=("cuda",)).as_text()
-    return [line.strip() for line in text.splitlines() if "@symtuner_all_reduce(" in line and
-            "custom_call" in line]
+    return [
+        line.strip()
+        for line in text.splitlines()
+        if "@symtuner_all_reduce(" in line and "custom_call" in line
+    ]
 
 
 def raises(kind, words, f, *args):
@@ -54,11 +64,14 @@ def test_custom_call():
     for op, number in _all_reduce.OPS.items():
         lines = for_cuda(smap(lambda v: symtuner.all_reduce(v, "i", op)), jnp.ones((8, 3, 5)))
         assert len(lines) == 1, lines
-        for part in (f"op = {number} : i32", "ranks = 4 : i32",
-                     "groups = dense<[0, 1, 2, 3]> : tensor<4xi64>",
-                     "operand_layouts = [dense<[2, 1, 0]> : tensor<3xindex>]",
-                     "result_layouts = [dense<[2, 1, 0]> : tensor<3xindex>]",
-                     "tensor<2x3x5xf64>) -> tensor<2x3x5xf64>"):
+        for part in (
+            f"op = {number} : i32",
+            "ranks = 4 : i32",
+            "groups = dense<[0, 1, 2, 3]> : tensor<4xi64>",
+            "operand_layouts = [dense<[2, 1, 0]> : tensor<3xindex>]",
+            "result_layouts = [dense<[2, 1, 0]> : tensor<3xindex>]",
+            "tensor<2x3x5xf64>) -> tensor<2x3x5xf64>",
+        ):
             assert part in lines[0], (part, lines[0])
 
 
@@ -77,27 +90,35 @@ def test_every_type():
 
 def test_other_types_fall_back():
     for name in ("int16", "uint16", "float8_e4m3b11fnuz"):
-        assert for_cuda(smap(lambda v: symtuner.all_reduce(v, "i")), jnp.zeros(8, dtype=name)) == [], name
+        assert (
+            for_cuda(smap(lambda v: symtuner.all_reduce(v, "i")), jnp.zeros(8, dtype=name)) == []
+        ), name
     got = smap(lambda v: symtuner.all_reduce(v, "i"))(jnp.ones(8, jnp.int16))
     assert got.dtype == jnp.int16 and (got == 4).all()
 
 
 def test_groups_of_axes():
-    f = lambda *axes: for_cuda(smap(lambda v: symtuner.all_reduce(v, axes), SQUARE, P("i", "j"),
-                                    P("i", "j")), jnp.ones((2, 2)))[0]
+    f = lambda *axes: for_cuda(
+        smap(lambda v: symtuner.all_reduce(v, axes), SQUARE, P("i", "j"), P("i", "j")),
+        jnp.ones((2, 2)),
+    )[0]
     assert "[0, 2, 1, 3]" in f("i") and "ranks = 2" in f("i")
     assert "[0, 1, 2, 3]" in f("j") and "ranks = 2" in f("j")
     assert "[0, 1, 2, 3]" in f("i", "j") and "ranks = 4" in f("i", "j")
     assert "[0, 2, 1, 3]" in f("j", "i") and "ranks = 4" in f("j", "i")
     backwards = Mesh(np.array(jax.devices()[::-1]), ("i",))
-    assert "[3, 2, 1, 0]" in for_cuda(smap(lambda v: symtuner.all_reduce(v, "i"), backwards), jnp.ones(4))[0]
+    assert (
+        "[3, 2, 1, 0]"
+        in for_cuda(smap(lambda v: symtuner.all_reduce(v, "i"), backwards), jnp.ones(4))[0]
+    )
 
 
 def test_values_are_those_of_lax():
     x = jnp.asarray(np.random.default_rng(0).uniform(-2, 2, (4, 3, 5)))
     for op, ref in LAX.items():
-        a, b = (smap(lambda v: f(v, "i"))(x) for f in
-                (lambda v, n: symtuner.all_reduce(v, n, op), ref))
+        a, b = (
+            smap(lambda v: f(v, "i"))(x) for f in (lambda v, n: symtuner.all_reduce(v, n, op), ref)
+        )
         assert a.dtype == b.dtype and np.allclose(a, b, rtol=1e-14), op
 
 
@@ -124,12 +145,19 @@ def test_constant():
 
 
 def test_gradients_are_those_of_lax():
-    x = jnp.arange(8.) / 3
+    x = jnp.arange(8.0) / 3
     for vma in (False, True):
         for op in ("sum", "avg"):
+
             def loss(f, v):
-                return jnp.cos(smap(lambda u: f(jnp.sin(u)) * u[0] if not vma else f(jnp.sin(u)),
-                                    outs=P() if vma else P("i"), vma=vma)(v)).sum()
+                return jnp.cos(
+                    smap(
+                        lambda u: f(jnp.sin(u)) * u[0] if not vma else f(jnp.sin(u)),
+                        outs=P() if vma else P("i"),
+                        vma=vma,
+                    )(v)
+                ).sum()
+
             for derive in (jax.grad, jax.hessian, jax.jacfwd, jax.jacrev):
                 ours = derive(lambda v: loss(lambda u: symtuner.all_reduce(u, "i", op), v))(x)
                 want = derive(lambda v: loss(lambda u: LAX[op](u, "i"), v))(x)
@@ -149,25 +177,33 @@ def test_max_has_no_derivative():
 
 def test_vmap():
     f = smap(lambda v: jax.vmap(lambda u: symtuner.all_reduce(u, "i"), in_axes=1, out_axes=1)(v))
-    x = jnp.arange(24.).reshape(4, 6)
+    x = jnp.arange(24.0).reshape(4, 6)
     assert (f(x) == jnp.broadcast_to(x.sum(0), (4, 6))).all()
     assert len(for_cuda(f, x)) == 1
-    outer = jax.vmap(lambda v: jax.shard_map(lambda u: symtuner.all_reduce(u, "i"), mesh=LINE,
-                                             in_specs=P("i"), out_specs=P("i"), check_vma=False)(v))
+    outer = jax.vmap(
+        lambda v: jax.shard_map(
+            lambda u: symtuner.all_reduce(u, "i"),
+            mesh=LINE,
+            in_specs=P("i"),
+            out_specs=P("i"),
+            check_vma=False,
+        )(v)
+    )
     assert (outer(x.T) == jnp.broadcast_to(x.sum(0)[:, None], (6, 4))).all()
 
 
 def test_vmapped_axis_name_is_lax():
-    got = jax.vmap(lambda v: symtuner.all_reduce(v, "k"), axis_name="k")(jnp.arange(5.))
+    got = jax.vmap(lambda v: symtuner.all_reduce(v, "k"), axis_name="k")(jnp.arange(5.0))
     assert (got == 10).all()
 
 
 def test_pmap_and_set_mesh():
     p = jax.pmap(lambda v: symtuner.all_reduce(v, "i"), axis_name="i")
-    assert (p(jnp.arange(4.)) == 6).all() and len(for_cuda(jax.jit(p), jnp.arange(4.))) == 1
+    assert (p(jnp.arange(4.0)) == 6).all() and len(for_cuda(jax.jit(p), jnp.arange(4.0))) == 1
     code = """
         jax.set_mesh(mesh)
-        f = jax.jit(jax.shard_map(lambda v: symtuner.all_reduce(v, 'i'), in_specs=P('i'), out_specs=P()))
+        s = dict(in_specs=P('i'), out_specs=P())
+        f = jax.jit(jax.shard_map(lambda v: symtuner.all_reduce(v, 'i'), **s))
         text = f.trace(jnp.ones(4)).lower(lowering_platforms=('cuda',)).as_text()
         print(f(jnp.ones(4))[0], text.count('custom_call @symtuner'))"""
     assert fresh(code).stdout.split() == ["4.0", "1"], fresh(code)
@@ -178,21 +214,29 @@ def test_control_flow():
     assert (f(jnp.ones(4)) == 1).all() and len(for_cuda(f, jnp.ones(4))) == 1
     g = smap(lambda v: jax.checkpoint(lambda u: symtuner.all_reduce(jnp.sin(u), "i"))(v))
     assert np.allclose(g(jnp.ones(4)), 4 * np.sin(1))
-    h = smap(lambda v: lax.scan(lambda c, _: (symtuner.all_reduce(c, "i", "avg"), c.sum()), v, None, 5)[0])
+    h = smap(
+        lambda v: lax.scan(lambda c, _: (symtuner.all_reduce(c, "i", "avg"), c.sum()), v, None, 5)[
+            0
+        ]
+    )
     assert (h(jnp.ones(4)) == 1).all()
 
 
 def test_varying_axes_as_psum():
-    f = jax.shard_map(lambda v: symtuner.all_reduce(v, "i"), mesh=LINE, in_specs=P("i"), out_specs=P())
-    assert f(jnp.arange(4.)) == 6
+    f = jax.shard_map(
+        lambda v: symtuner.all_reduce(v, "i"), mesh=LINE, in_specs=P("i"), out_specs=P()
+    )
+    assert f(jnp.arange(4.0)) == 6
     for op in LAX:
         for dtype in (jnp.float32, jnp.int16):  # our call, and jax.lax from the start
-            g = jax.shard_map(lambda v: symtuner.all_reduce(v, "i", op), mesh=LINE, in_specs=P("i"),
-                              out_specs=P())
+            g = jax.shard_map(
+                lambda v: symtuner.all_reduce(v, "i", op), mesh=LINE, in_specs=P("i"), out_specs=P()
+            )
             want = {"sum": 10, "avg": 2.5, "max": 4, "min": 1, "prod": 24}
             assert g(jnp.arange(1, 5, dtype=dtype)) == want[op], (op, dtype)
-    bad = jax.shard_map(lambda v: symtuner.all_reduce(v, "j"), mesh=SQUARE, in_specs=P("i", "j"),
-                        out_specs=P())
+    bad = jax.shard_map(
+        lambda v: symtuner.all_reduce(v, "j"), mesh=SQUARE, in_specs=P("i", "j"), out_specs=P()
+    )
     raises(ValueError, "out_specs", bad, jnp.ones((2, 2)))
 
 
@@ -204,7 +248,9 @@ def test_errors():
 
 def fresh(code, **env):
     """A process of its own: settings are read once."""
-    script = "import warnings; warnings.simplefilter('always')\n" + textwrap.dedent("""
+    script = (
+        "import warnings; warnings.simplefilter('always')\n"
+        + textwrap.dedent("""
         import jax, jax.numpy as jnp, numpy as np, symtuner
         from jax.sharding import Mesh, PartitionSpec as P
         mesh = Mesh(np.array(jax.devices()), ('i',))
@@ -212,26 +258,39 @@ def fresh(code, **env):
             s = jax.jit(jax.shard_map(lambda v: [symtuner.all_reduce(v * k, 'i') for k in range(n)],
                                       mesh=mesh, in_specs=P('i'), out_specs=P('i')))
             return s
-        """) + textwrap.dedent(code)
-    return subprocess.run([sys.executable, "-c", script], env=dict(os.environ, **env), text=True,
-                          capture_output=True, timeout=120)
+        """)
+        + textwrap.dedent(code)
+    )
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        env=dict(os.environ, **env),
+        text=True,
+        capture_output=True,
+        timeout=120,
+    )
 
 
 def test_one_warning_says_why():
     p = fresh("print(jnp.sum(f(3)(jnp.ones(4))[1]))")
     assert p.stdout.strip() == "16.0", p
-    assert p.stderr.count("uses jax.lax instead") == 1 and "is for cpu, not for CUDA" in p.stderr, p.stderr
+    assert p.stderr.count("uses jax.lax instead") == 1 and "is for cpu, not for CUDA" in p.stderr, (
+        p.stderr
+    )
 
 
 def test_missing_library():
-    p = fresh("text = f().trace(jnp.ones(4)).lower(lowering_platforms=('cuda',)).as_text()\n"
-              "print(text.count('custom_call @symtuner'), text.count('stablehlo.all_reduce'))",
-              SYMTUNER_LIB_DIR="/nonexistent")
+    p = fresh(
+        "text = f().trace(jnp.ones(4)).lower(lowering_platforms=('cuda',)).as_text()\n"
+        "print(text.count('custom_call @symtuner'), text.count('stablehlo.all_reduce'))",
+        SYMTUNER_LIB_DIR="/nonexistent",
+    )
     assert p.stdout.strip() == "0 1" and "libsymtuner_ffi.so is not in /nonexistent" in p.stderr, p
 
 
 def test_wrong_setting():
-    p = fresh("f().trace(jnp.ones(4)).lower(lowering_platforms=('cuda',))", SYMTUNER_JAX_ZERO_COPY="maybe")
+    p = fresh(
+        "f().trace(jnp.ones(4)).lower(lowering_platforms=('cuda',))", SYMTUNER_JAX_ZERO_COPY="maybe"
+    )
     assert "SYMTUNER_JAX_ZERO_COPY='maybe' is unknown; write one of 0, 1" in p.stderr, p.stderr
 
 
@@ -251,6 +310,7 @@ def main():
         except Exception as e:
             failed += 1
             import traceback
+
             print(f"FAILED: {name}: {type(e).__name__}: {str(e)[:800]}")
             traceback.print_exc(limit=-2)
     print(f"jax {jax.__version__}: {len(tests) - failed} passed, {failed} failed")

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Groups across processes without GPUs: agreement, goodbye, death, on fakes of CUDA and NCCL.
 
-Two processes join JAX's coordinator, open a group through its key-value store and go through one of the
-CASES; the parent compares what they print and how they end.
+Two processes join JAX's coordinator, open a group through its key-value store and go through one of
+the CASES; the parent compares what they print and how they end.
 """
+
 import os
 import socket
 import subprocess
@@ -24,11 +25,13 @@ def child(case, rank, port):
 
     import symtuner
     from symtuner import _library
+
     jax.distributed.initialize(f"127.0.0.1:{port}", 2, rank)
     devices = [Device(0), Device(1)]
     if case == "fail" and rank == 1:
         os.environ["FAKE_NCCL_FAIL"] = "1"
         import ctypes
+
         ctypes.CDLL(None).setenv(b"FAKE_NCCL_FAIL", b"1", 1)
     try:
         symtuner.open_group(devices)
@@ -49,6 +52,7 @@ def child(case, rank, port):
                 os.kill(os.getpid(), 9)
             os.environ.pop("FAKE_EVENT_PENDING", None)
             import ctypes
+
             ctypes.CDLL(None).unsetenv(b"FAKE_EVENT_PENDING")
             symtuner.close()
             time.sleep(20)
@@ -57,13 +61,18 @@ def child(case, rank, port):
     print("end", flush=True)
 
 
-# case: exit of rank 0 and of rank 1, words of rank 0. None: the coordinator, in rank 0, has gone first,
-# and JAX ends rank 1 in its own way.
-CASES = {"open": ((0, 0), "rank=0 ranks=2 gpu=0 comm=own-nccl"),
-         "again": ((0, 0), "opened again"),
-         "fail": ((3, None), "error: rank 1: ncclCommInitRank: error 1"),
-         "kill": ((71, -9), "rank 1 is gone while rank 0 waits for it"),
-         "leave": ((71, None), "rank 1 has closed the group or raised an exception while rank 0 waits for it")}
+# case: exit of rank 0 and of rank 1, words of rank 0. None: the coordinator, in rank 0, has gone
+# first, and JAX ends rank 1 in its own way.
+CASES = {
+    "open": ((0, 0), "rank=0 ranks=2 gpu=0 comm=own-nccl"),
+    "again": ((0, 0), "opened again"),
+    "fail": ((3, None), "error: rank 1: ncclCommInitRank: error 1"),
+    "kill": ((71, -9), "rank 1 is gone while rank 0 waits for it"),
+    "leave": (
+        (71, None),
+        "rank 1 has closed the group or raised an exception while rank 0 waits for it",
+    ),
+}
 
 
 def main():
@@ -76,8 +85,16 @@ def main():
         if case in ("kill", "leave"):
             env["FAKE_EVENT_PENDING"] = "1"
         start = time.time()
-        children = [subprocess.Popen([sys.executable, __file__, case, str(r), str(port)], env=env, text=True,
-                                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for r in range(2)]
+        children = [
+            subprocess.Popen(
+                [sys.executable, __file__, case, str(r), str(port)],
+                env=env,
+                text=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
+            for r in range(2)
+        ]
         outs = []
         for c in children:
             try:
