@@ -169,7 +169,7 @@ SYMTUNER_AR_API size_t symtuner_ar_describe(symtuner_ar *handle, char *text, siz
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_status(symtuner_ar *handle);
 
-/* symtuner_ar_abort(handle): make this rank's waiting kernels give up, within some 10 ms, and refuse
+/* symtuner_ar_abort(handle): make waiting kernels of this rank give up within some 10 ms and refuse
  * further calls; any thread. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_abort(symtuner_ar *handle);
 
