@@ -4,7 +4,10 @@
 #   make kernels     libsymtuner_ar.so (needs nvcc and NCCL >= 2.28 headers)
 #   make demo        build, then play NCCL's call order against the plugin and show what it decides
 #   make test        every test that needs no GPU; installs libcheck when it is missing
-#   make test-gpu    tests on real GPUs; exits 77 and says why when there are none
+#   make test-full   the same under two compilers, sanitizers, valgrind and libFuzzer
+#   make jax         libsymtuner_ffi.so, JAX's way to the kernels;  make test-jax  its tests, no GPU
+#   make test-gpu    tests on real GPUs; where there are none it says so (the script exits 77, make 2)
+#   make bench       what one decision costs;  make bench-gpu  the kernels against NCCL and torch
 #   make install     PREFIX=/usr/local DESTDIR=
 #
 #   V=1 shows commands.  SAN=address,undefined builds with sanitizers into a folder of its own.
