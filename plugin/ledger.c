@@ -55,7 +55,7 @@ static void write_ran(FILE *out, const struct st_ledger *ledger, int coll, int b
         return;
     /* Up to 2.30 a symmetric kernel shows no event of its own: a call outside capture that led to
      * no general and no copy-engine event was one. */
-    if (!st_process()->era->algo_env_excludes &&
+    if (!st_era_shows_symmetric(st_process()->era) &&
         n[ST_RAN_CALLED] > n[ST_RAN_GENERAL] + n[ST_RAN_CE])
         n[ST_RAN_SYMMETRIC] = n[ST_RAN_CALLED] - n[ST_RAN_GENERAL] - n[ST_RAN_CE];
     fputs("ran", out);

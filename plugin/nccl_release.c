@@ -15,7 +15,8 @@
     .negative_wins = true, .tie_takes_last = true, .channels_cap = true, .table_limit = FLT_MAX
 #define SYMMETRIC_229                                                                              \
     .symmetric = true, .symmetric_groups = true, .symmetric_one_sided = true,                      \
-    .needs_nvlink = true, .launch_by_cells = true, .peer = ST_PEER_RAW, .ce = ST_CE_POLICY_RECV
+    .needs_nvlink = true, .launch_by_cells = true, .peer = ST_PEER_RAW,                            \
+    .ce = ST_CE_POLICY_RECV, .gather_unclamped = true
 #define SYMMETRIC_231                                                                              \
     SYMMETRIC_229, .symmetric_avg = true, .multicast_lazy = true, .multicast_ranks = 3,            \
     .ctas_even = true, .algo_env_excludes = true, .ll = ST_LL_ASK_VOID,                            \

@@ -76,9 +76,19 @@ struct st_era {
     /* cost table */
     bool negative_wins;       /* a negative entry is the cheapest instead of "not available"  */
     bool tie_takes_last;      /* of equal entries the one with the highest number is taken    */
+    bool gather_unclamped;    /* a tuner's channel count for AllGather may exceed NCCL's own  */
     bool channels_cap;        /* a tuner's channel count only lowers NCCL's; before: replaces */
     float table_limit;        /* an entry of this size or above is never taken                */
 };
+
+/* NCCL_NO_CACHE, which makes a variable readable per call, exists from here on. */
+enum { ST_FIRST_NO_CACHE = 22907 };
+
+/* Do symmetric kernels show Coll events of their own to a profiler? Before, only their absence. */
+static inline bool st_era_shows_symmetric(const struct st_era *era)
+{
+    return era->profiler_abi >= 7;
+}
 
 /* The row that governs release ${version}: the oldest row for anything older. Never NULL. */
 const struct st_era *st_era_of(int version);

@@ -149,7 +149,7 @@ void st_process_env(int nccl)
     set_release(nccl);
     /* The per-call recipe needs NCCL_NO_CACHE (2.29.7+) and this interface. */
     process.percall = process.options.percall[0] == '1' && process.mode == ST_MODE_STEER &&
-                      nccl >= 22907;
+                      nccl >= ST_FIRST_NO_CACHE;
 }
 
 const char *st_process_sym_ctas(void)
@@ -183,14 +183,14 @@ static int ask_version(nccl_abi_logger logger)
 }
 
 static nccl_abi_logger start_logger;
-static int start_nccl, start_abi;
+static int start_abi;
 
 static void start(void)
 {
     static const int oldest_of_abi[] = {[4] = 22703, [5] = 22803, [6] = 23003, [7] = 23206};
 
     if (process.nccl == 0)
-        set_release(start_nccl ? start_nccl : ask_version(start_logger));
+        set_release(ask_version(start_logger));
     if (process.nccl == 0 && start_abi >= 4 && start_abi <= 7)
         set_release(oldest_of_abi[start_abi]);
     if (process.mode == ST_MODE_OFF)
@@ -222,7 +222,7 @@ static void announce(void)
                 process.machine.gpu[0] ? process.machine.gpu : "this GPU", release);
 }
 
-const struct st_process *st_process_start(nccl_abi_logger logger, int nccl, int abi)
+const struct st_process *st_process_start(nccl_abi_logger logger, int abi)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static atomic_bool said;
@@ -231,7 +231,6 @@ const struct st_process *st_process_start(nccl_abi_logger logger, int nccl, int 
     st_log_use(logger);
     pthread_mutex_lock(&lock);
     start_logger = logger;
-    start_nccl = nccl;
     start_abi = abi;
     pthread_once(&start_once, start);
     pthread_mutex_unlock(&lock);

@@ -41,8 +41,8 @@ const symtuner_rules *st_defaults(void);
 const struct st_process *st_process(void);
 
 /* The same with release and machine known as well: only from an init that runs after CUDA is up.
- * ${nccl} is the release when the caller knows it, else 0; ${abi} the tuner version, as a last hint. */
-const struct st_process *st_process_start(nccl_abi_logger logger, int nccl, int abi);
+ * ${abi}, the tuner version, is the last hint at the release. */
+const struct st_process *st_process_start(nccl_abi_logger logger, int abi);
 
 /* Env interface only: the release, told before anything else runs. */
 void st_process_env(int nccl);

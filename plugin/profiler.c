@@ -74,11 +74,7 @@ static uint64_t parse_size(const char *datatype)
 static uint64_t total_bytes(const struct st_profiler *profiler, int coll, size_t count,
                             const char *datatype)
 {
-    uint64_t bytes = count * parse_size(datatype);
-
-    return coll == SYMTUNER_ALLGATHER || coll == SYMTUNER_REDUCESCATTER
-               ? bytes * (uint64_t)profiler->ranks
-               : bytes;
+    return count * parse_size(datatype) * st_coll_parts(coll, profiler->ranks);
 }
 
 static void count(struct st_profiler *profiler, const char *func, size_t elements,
@@ -111,7 +107,7 @@ static void call(struct st_profiler *profiler, const struct nccl_abi_ev_coll_api
 /* From 2.31.2 symmetric kernels have Coll events; older interfaces show them by an empty protocol. */
 static bool symmetric(const struct nccl_abi_ev_coll *coll)
 {
-    return st_process()->era->algo_env_excludes && coll->proto && !coll->proto[0];
+    return st_era_shows_symmetric(st_process()->era) && coll->proto && !coll->proto[0];
 }
 
 nccl_abi_result st_profiler_event_v4(void *ctx, void **handle, struct nccl_abi_event_v4 *event)

@@ -242,7 +242,7 @@ limit(const struct st_era *era, const struct st_action *action, int coll, struct
      * AllGather whose count NCCL does not clamp: a count above the communicator's would touch
      * channels that do not exist, so AllGather keeps NCCL's. */
     if (action->channels &&
-        (era->channels_cap || era->first < 22900 || coll != SYMTUNER_ALLGATHER)) {
+        (era->channels_cap || !era->gather_unclamped || coll != SYMTUNER_ALLGATHER)) {
         *channels = action->channels;
         limited = true;
     }

@@ -49,10 +49,7 @@ static inline bool st_is_probe(const struct st_era *era, int pipe_ops)
 static inline uint64_t st_whole_bytes(const struct st_era *era, int coll, uint64_t bytes, int ranks,
                                       int pipe_ops)
 {
-    return st_is_probe(era, pipe_ops) &&
-                   (coll == SYMTUNER_ALLGATHER || coll == SYMTUNER_REDUCESCATTER)
-               ? bytes * (uint64_t)ranks
-               : bytes;
+    return st_is_probe(era, pipe_ops) ? bytes * st_coll_parts(coll, ranks) : bytes;
 }
 
 /* Does any entry have an algorithm behind it? */

@@ -21,7 +21,7 @@ struct st_tuner {
 nccl_abi_result st_tuner_open(int abi, uint64_t comm_id, size_t ranks, size_t nodes,
                               nccl_abi_logger logger, void **ctx_out)
 {
-    const struct st_process *process = st_process_start(logger, 0, abi);
+    const struct st_process *process = st_process_start(logger, abi);
     struct st_group group = {process->nccl, (int)ranks, (int)nodes, process->machine};
     struct st_tuner *tuner;
     char release[16];

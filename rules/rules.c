@@ -37,7 +37,7 @@ bool st_rule_fits(const struct st_rule *rule, int nccl, const struct symtuner_ma
 struct st_span st_rule_total_bytes(const struct st_rule *rule, int coll, int ranks)
 {
     struct st_span span = rule->bytes;
-    uint64_t factor = coll == SYMTUNER_ALLGATHER || coll == SYMTUNER_REDUCESCATTER ? ranks : 1;
+    uint64_t factor = st_coll_parts(coll, ranks);
 
     if (!rule->per_rank || factor == 1)
         return span;

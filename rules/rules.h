@@ -58,6 +58,12 @@ struct symtuner_rules {
     struct st_rule rule[SYMTUNER_RULES_MAX];
 };
 
+/* Of how many ranks' bytes NCCL's nBytes consists: AllGather and ReduceScatter count per rank. */
+static inline uint64_t st_coll_parts(int coll, int ranks)
+{
+    return coll == SYMTUNER_ALLGATHER || coll == SYMTUNER_REDUCESCATTER ? (uint64_t)ranks : 1;
+}
+
 /* A rule that matches everything and does nothing. */
 void st_rule_clear(struct st_rule *rule);
 
