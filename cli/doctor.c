@@ -4,7 +4,6 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "cli/commands.h"
 #include "cli/doctor.h"
@@ -40,21 +39,6 @@ struct found {
     char evidence[ST_EVIDENCE];
 };
 
-static bool in_list(const char *list, const char *word)
-{
-    size_t length = strlen(word);
-
-    for (;;) {
-        size_t n = strcspn(list, "|");
-
-        if (n == length && strncasecmp(list, word, n) == 0)
-            return true;
-        if (list[n] == '\0')
-            return false;
-        list += n + 1;
-    }
-}
-
 static bool holds(const struct st_doctor *doctor, const struct st_finding *row, char *evidence)
 {
     const struct st_setting *setting;
@@ -69,8 +53,8 @@ static bool holds(const struct st_doctor *doctor, const struct st_finding *row, 
     snprintf(evidence, ST_EVIDENCE, "%s=%s (%s)", setting->name, setting->value, setting->origin);
     switch (row->when) {
     case ST_WHEN_SET: return setting->value[0] != '\0';
-    case ST_WHEN_IS: return in_list(row->operand, setting->value);
-    case ST_WHEN_IS_NOT: return !in_list(row->operand, setting->value);
+    case ST_WHEN_IS: return st_text_in_list(row->operand, setting->value);
+    case ST_WHEN_IS_NOT: return !st_text_in_list(row->operand, setting->value);
     default: return setting->value[0] && atoi(setting->value) < atoi(row->operand);
     }
 }

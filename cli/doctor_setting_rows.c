@@ -8,6 +8,7 @@
 #include <strings.h>
 
 #include "cli/doctor.h"
+#include "cli/text.h"
 #include "plugin/nccl_release.h"
 
 /* ---- checks that need more than a comparison ------------------------------------------------- */
@@ -246,22 +247,6 @@ static bool symtuner_variable(const struct st_doctor *doctor, char *evidence)
     return false;
 }
 
-/* "steer|observe|off" holds "off"? */
-static bool in_list(const char *list, const char *word)
-{
-    size_t length = strlen(word);
-
-    for (;;) {
-        size_t n = strcspn(list, "|");
-
-        if (n == length && strncasecmp(list, word, n) == 0)
-            return true;
-        if (list[n] == '\0')
-            return false;
-        list += n + 1;
-    }
-}
-
 static bool symtuner_value(const struct st_doctor *doctor, char *evidence)
 {
     struct symtuner_option row;
@@ -269,7 +254,8 @@ static bool symtuner_value(const struct st_doctor *doctor, char *evidence)
     for (int o = 0; symtuner_option_get(o, &row); o++) {
         const struct st_setting *setting = st_doctor_get(doctor, row.name);
 
-        if (setting && strcmp(row.values, "text") != 0 && !in_list(row.values, setting->value)) {
+        if (setting && strcmp(row.values, "text") != 0 &&
+            !st_text_in_list(row.values, setting->value)) {
             snprintf(evidence, ST_EVIDENCE, "%s=%s (%s): legal are %s", row.name, setting->value,
                      setting->origin, row.values);
             return true;

@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <string.h>
+#include <strings.h>
 
 char *st_text_size(uint64_t bytes, char text[ST_TEXT_SIZE])
 {
@@ -41,6 +42,21 @@ void st_text_wrap(FILE *out, int indent, const char *text)
         text += strspn(text, " ");
     }
     fputc('\n', out);
+}
+
+bool st_text_in_list(const char *list, const char *word)
+{
+    size_t length = strlen(word);
+
+    for (;;) {
+        size_t n = strcspn(list, "|");
+
+        if (n == length && strncasecmp(list, word, n) == 0)
+            return true;
+        if (list[n] == '\0')
+            return false;
+        list += n + 1;
+    }
 }
 
 /* Length of the UTF-8 sequence at ${text}; 0 when it is none. */

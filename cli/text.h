@@ -21,6 +21,9 @@ char *st_text_size(uint64_t bytes, char text[ST_TEXT_SIZE]);
 /* ${text} behind ${indent} columns that are already written; later lines start there as well. */
 void st_text_wrap(FILE *out, int indent, const char *text);
 
+/* Does "steer|observe|off" hold "OFF"? Case does not count. */
+bool st_text_in_list(const char *list, const char *word);
+
 /* A JSON string; bytes that are not UTF-8 become \u00XX. NULL gives null. */
 void st_json_string(FILE *out, const char *text);
 

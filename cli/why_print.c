@@ -5,39 +5,15 @@
 #include <string.h>
 
 #include "cli/general_model.h"
+#include "cli/text.h"
 #include "cli/why.h"
 #include "plugin/nccl_release.h"
-
-enum { WIDTH = 100 };
 
 static const char *const reg_word[] = {"none", "comm", "window", "sym"};
 static const char *const coll_title[] = {"Broadcast", "Reduce", "AllGather", "ReduceScatter",
                                          "AllReduce"};
 static const char *const state_word[] = {"pass", "FAIL", "-", "?"};
 static const char *const state_json[] = {"pass", "fail", "not asked", "unknown"};
-
-/* ${text} after ${indent} columns that are already written, wrapped at WIDTH. */
-static void print_wrapped(FILE *out, int indent, const char *text)
-{
-    int column = indent;
-
-    while (*text) {
-        int word = (int)strcspn(text, " ");
-
-        if (column > indent && column + 1 + word > WIDTH) {
-            fprintf(out, "\n%*s", indent, "");
-            column = indent;
-        } else if (column > indent) {
-            fputc(' ', out);
-            column++;
-        }
-        fprintf(out, "%.*s", word, text);
-        column += word;
-        text += word;
-        text += strspn(text, " ");
-    }
-    fputc('\n', out);
-}
 
 static void bytes_text(uint64_t bytes, char *text, size_t size)
 {
@@ -187,7 +163,7 @@ static void print_cures(const struct st_why *why, const struct st_answer *answer
         const char *name = symtuner_gate_name(answer->cure[i]);
 
         fprintf(out, "  %-12s", name);
-        print_wrapped(out, 14, symtuner_gate_cure(answer->cure[i]));
+        st_text_wrap(out, 14, symtuner_gate_cure(answer->cure[i]));
     }
     if (answer->cured) {
         fputs("  then        ", out);
@@ -205,13 +181,13 @@ void st_why_print(const struct st_why *why, const struct st_answer *answer, FILE
             continue;
         fprintf(out, "  %-5s%-12s", state_word[now->state[g]],
                 symtuner_gate_name((enum symtuner_gate)g));
-        print_wrapped(out, 19, symtuner_gate_text((enum symtuner_gate)g));
+        st_text_wrap(out, 19, symtuner_gate_text((enum symtuner_gate)g));
     }
     if (!why->brief)
         fputc('\n', out);
     if (why->brief && now->gate != SYMTUNER_GATE_NONE) {
         fprintf(out, "  %-5s%-12s", state_word[SYMTUNER_GATE_FAIL], symtuner_gate_name(now->gate));
-        print_wrapped(out, 19, symtuner_gate_text(now->gate));
+        st_text_wrap(out, 19, symtuner_gate_text(now->gate));
     }
     print_outcome(why, now, out);
     if (now->unsure)
@@ -222,11 +198,11 @@ void st_why_print(const struct st_why *why, const struct st_answer *answer, FILE
     print_candidates(answer, out);
     fputs("symtuner\n  ", out);
     if (answer->has_rules) {
-        print_wrapped(out, 2, answer->rules_text);
+        st_text_wrap(out, 2, answer->rules_text);
         fputs("  so: ", out);
         print_outcome(why, &answer->ruled, out);
     } else {
-        print_wrapped(out, 2, lever(why, now));
+        st_text_wrap(out, 2, lever(why, now));
     }
 }
 
