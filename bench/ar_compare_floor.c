@@ -11,16 +11,8 @@
 #include <unistd.h>
 
 #include "ar_compare.h"
+#include "must.h"
 #include "ar_compare_table.h"
-
-#define CUDA(call)                                                                                 \
-    do {                                                                                           \
-        cudaError_t e_ = (call);                                                                   \
-        if (e_ != cudaSuccess) {                                                                   \
-            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(e_)); \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
 
 int floor_gpus(void)
 {

@@ -19,26 +19,10 @@
 #include <unistd.h>
 
 #include "ar_compare.h"
+#include "must.h"
 #include "symtuner_ar.h"
 
 #define FLUSH ((size_t)128 << 20)
-
-#define CUDA(call)                                                                                 \
-    do {                                                                                           \
-        cudaError_t e_ = (call);                                                                   \
-        if (e_ != cudaSuccess) {                                                                   \
-            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(e_)); \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
-#define NCCL(call)                                                                                 \
-    do {                                                                                           \
-        ncclResult_t e_ = (call);                                                                  \
-        if (e_ != ncclSuccess) {                                                                   \
-            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, ncclGetErrorString(e_)); \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
 
 static const struct {
     const char *name;
