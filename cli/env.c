@@ -18,7 +18,7 @@ static void print_markdown(void)
 {
     struct symtuner_option row;
 
-    printf("# Environment variables of libsymtuner.so\n\n"
+    printf("# Environment variables\n\n"
            "Printed by `symtuner env --markdown`; do not edit. `NCCL_TUNER_CONFIG_FILE` is read as "
            "well (the CSV of NCCL's example tuner). `SYMTUNER_AR_*` belong to the kernel library "
            "(docs/kernels.md).\n\n| variable | default | values | meaning |\n|---|---|---|---|\n");

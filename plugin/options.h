@@ -2,7 +2,8 @@
 /*
  * options.h - the SYMTUNER_* variables: one row each, read once.
  *
- * `symtuner env` and docs/env.md are printed from the same rows.
+ * `symtuner env` and docs/env.md are printed from the same rows. The last rows are the JAX
+ * package's: the plugin only knows that they exist, so that it does not call them misspelt.
  */
 #ifndef ST_OPTIONS_H_
 #define ST_OPTIONS_H_
@@ -35,7 +36,13 @@
     X(log, "SYMTUNER_LOG", "info", "info|warn|off",                                                \
       "what to say through NCCL's log; a warning also goes to stderr when NCCL_DEBUG is unset")    \
     X(machine, "SYMTUNER_MACHINE", "", "text",                                                     \
-      "describe the box instead of looking: \"gpu=NVIDIA H200; links=nvlink; multicast=no\"")
+      "describe the box instead of looking: \"gpu=NVIDIA H200; links=nvlink; multicast=no\"")      \
+    X(lib_dir, "SYMTUNER_LIB_DIR", "", "text",                                                     \
+      "JAX package: folder of libsymtuner_ffi.so and libsymtuner_ar.so (docs/jax.md)")             \
+    X(jax_zero_copy, "SYMTUNER_JAX_ZERO_COPY", "1", "1|0",                                         \
+      "JAX package: 0: calls never use XLA's buffers in place (docs/jax.md)")                      \
+    X(jax_command_buffers, "SYMTUNER_JAX_COMMAND_BUFFERS", "0", "1|0",                             \
+      "JAX package: 1: XLA may record calls into CUDA graphs (docs/jax.md)")
 
 struct st_options {
 #define ST_OPTION_MEMBER(member, variable, fallback, values, help) const char *member;

@@ -65,6 +65,10 @@ static const struct {
                                     "\"\""},
     {"SYMTUNER_RULES", "any text at all", NULL},
     {"SYMTUNER_AR_ANYTHING", "1", NULL}, /* the kernel library's */
+    {"SYMTUNER_LIB_DIR", "build", NULL}, /* the JAX package's */
+    {"SYMTUNER_JAX_COMMAND_BUFFERS", "1", NULL},
+    {"SYMTUNER_JAX_ZERO_CPOY", "0", "SYMTUNER_JAX_ZERO_CPOY: no such variable; did you mean "
+                                    "SYMTUNER_JAX_ZERO_COPY; `symtuner env` lists them"},
     {"SYMTUNER", "1", NULL},
     {"SYMTUNER_LEGER", "x", "SYMTUNER_LEGER: no such variable; did you mean SYMTUNER_LEDGER; "
                             "`symtuner env` lists them"},

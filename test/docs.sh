@@ -148,6 +148,12 @@ check_env_page()
     else
         fail "docs/env.md is old: build/symtuner env --markdown > docs/env.md"
     fi
+    # what the JAX package reads is listed too, else the plugin warns of it
+    for name in $(grep -oh 'SYMTUNER_[A-Z_]*[A-Z]' jax/symtuner/*.py | sort -u); do
+        case $name in SYMTUNER_AR_*) continue ;; esac
+        grep -q "^| \`$name\` |" "$work/env.md" ||
+            fail "jax/symtuner reads $name, and symtuner env does not list it"
+    done
     bad=0
 }
 
