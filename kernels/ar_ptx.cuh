@@ -144,24 +144,35 @@ struct patience {
     uint64_t since = 0;
 };
 
+/* Whether a thread that has waited since ${since} shall look at the host's word now. */
+static __device__ __forceinline__ bool turn_to_look(const st_args *a, uint64_t since, uint64_t now)
+{
+#ifdef ST_BREAK_LOOK
+    return true;
+#else
+    uint64_t looked;
+
+    if (now - since <= ST_LOOK_AFTER_NS)
+        return false;
+    looked = load_relaxed(&a->state->looked);
+    return (int64_t)(now - looked) > ST_LOOK_EVERY_NS &&
+           atomicCAS((unsigned long long *)&a->state->looked, looked, now) == looked;
+#endif
+}
+
 static __device__ __noinline__ bool out_of_patience(const st_args *a, patience *p)
 {
-    uint64_t now = now_ns(), looked;
+    uint64_t now = now_ns();
     uint32_t verdict = ST_ALIVE;
 
     if (p->since == 0)
         p->since = now;
     if (load_relaxed(&a->state->dead) != ST_ALIVE)
         return true;
-    if (now - p->since > a->timeout_ns) {
+    if (now - p->since > a->timeout_ns)
         verdict = ST_TIMEOUT;
-    } else if (now - p->since > ST_LOOK_AFTER_NS) {
-        looked = load_relaxed(&a->state->looked);
-        if ((int64_t)(now - looked) > ST_LOOK_EVERY_NS &&
-            atomicCAS((unsigned long long *)&a->state->looked, looked, now) == looked &&
-            load_relaxed(&a->mailbox->abort) != 0)
-            verdict = ST_ABORTED;
-    }
+    else if (turn_to_look(a, p->since, now) && load_relaxed(&a->mailbox->abort) != 0)
+        verdict = ST_ABORTED;
     if (verdict == ST_ALIVE)
         return false;
     store_relaxed(&a->mailbox->error, verdict);
@@ -174,25 +185,6 @@ static __device__ __noinline__ bool out_of_patience(const st_args *a, patience *
 __device__ __forceinline__ bool give_up(const st_args &a, uint32_t &polls, patience &p)
 {
     return (++polls & 1023) == 0 && out_of_patience(&a, &p);
-}
-
-/* Test builds pause blocks at the points where a race would show; elsewhere this is nothing. */
-__device__ __forceinline__ void stall(const st_args &a, uint64_t epoch, int where)
-{
-#ifdef ST_TESTING
-    if (a.stall_ns != 0) {
-        uint32_t h =
-            (uint32_t)epoch * 2654435761u ^ (blockIdx.x * 40503u + a.me * 9176u + where * 77u);
-
-        h = (h ^ h >> 15) * 2246822519u;
-        h ^= h >> 13;
-        if (h % 4 == 0)
-            for (uint64_t until = now_ns() + (h >> 2) % a.stall_ns; now_ns() < until;)
-                __nanosleep(200);
-    }
-#else
-    (void)a, (void)epoch, (void)where;
-#endif
 }
 
 /*

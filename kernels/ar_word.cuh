@@ -9,7 +9,7 @@
 #ifndef ST_AR_WORD_CUH_
 #define ST_AR_WORD_CUH_
 
-#include "ar_ptx.cuh"
+#include "ar_testing.cuh"
 
 namespace st
 {
@@ -141,6 +141,8 @@ template <class F> __device__ __forceinline__ void send(void *slot, uint4 v)
 {
 #ifdef ST_EMULATE
     emulate_line_store(slot, v, F::warp_wide);
+#elif defined(ST_TESTING)
+    store_torn<F::id>(slot, v);
 #else
     store_word(slot, v);
 #endif
