@@ -165,12 +165,21 @@ SYMTUNER_AR_API size_t symtuner_ar_describe(symtuner_ar *handle, char *text, siz
 /*
  * symtuner_ar_status(handle): ncclSuccess while the group is usable. After a kernel gave up on a
  * peer (ncclRemoteError), an abort or a misuse found on the device, that error for ever: the handle
- * refuses further calls and must be destroyed on all ranks. Does not synchronise. Since 0.1.
+ * refuses further calls and must be destroyed on all ranks. Does not synchronise.
+ * When a rank dies, is aborted or stops calling, the call that the others are in, or enter next,
+ * needs something from it: it ends in that error timeout_ms after its kernel began to wait. Unless
+ * the lost rank had sent all its part of that call before; then the call is complete and right, and
+ * it is the call after it that fails. A call that ended in an error leaves recv undefined.
+ * Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_status(symtuner_ar *handle);
 
-/* symtuner_ar_abort(handle): make waiting kernels of this rank give up within some 10 ms and refuse
- * further calls; any thread. */
+/*
+ * symtuner_ar_abort(handle): refuse further calls, and make kernels of this rank that have waited
+ * for a peer for 10 ms give up, a few ms later at most; any thread. A kernel that lacks nothing runs
+ * to its end. The peers are not told: abort them as well, or they wait for their time limit.
+ * Since 0.1.
+ */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_abort(symtuner_ar *handle);
 
 /* symtuner_ar_error(handle): the last error as one sentence; NULL handle: the last failed create of

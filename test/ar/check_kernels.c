@@ -304,6 +304,80 @@ START_TEST(test_two_ranks_through_host_memory)
 }
 END_TEST
 
+/* ---- a rank that is aborted while it waits ---------------------------------------------------- */
+
+static void *call_once(void *p)
+{
+    struct rank *k = p;
+
+    if (symtuner_ar_all_reduce(k->send, k->recv, 1000, ncclFloat32, ncclSum, k->handle, NULL) !=
+        ncclSuccess)
+        snprintf(k->wrong, sizeof k->wrong, "%s", symtuner_ar_error(k->handle));
+    return NULL;
+}
+
+static void start_call(struct rank *k, pthread_t *thread)
+{
+    for (int i = 0; i < 1000; i++)
+        ((float *)k->send)[i] = (float)(k->me + 1);
+    pthread_create(thread, NULL, call_once, k);
+}
+
+/*
+ * Rank 1 calls alone and is aborted. Then rank 0 calls alone: in one-shot it has all it needs and
+ * must be right, and its next call ends in an error; elsewhere already this one does.
+ */
+static void abort_group(const char *kernel, bool whole)
+{
+    struct symtuner_ar_config config = {.size = sizeof config, .timeout_ms = 300};
+    static const int devices[2] = {0, 1};
+    static float buffer[2][2][1000];
+    symtuner_ar *handles[2];
+    struct rank k[2];
+    pthread_t thread;
+
+    memset(&fake, 0, sizeof fake);
+    fake.devices = 2;
+    fake.peers = 1;
+    ck_assert_int_eq(symtuner_ar_create_local(handles, devices, 2, &config), ncclSuccess);
+    for (int r = 0; r < 2; r++) {
+        k[r] = (struct rank){.handle = handles[r], .me = r, .ranks = 2};
+        k[r].send = (char *)buffer[r][0];
+        k[r].recv = (char *)buffer[r][1];
+        ck_assert_int_eq(symtuner_ar_force(handles[r], kernel, 2, 64), ncclSuccess);
+    }
+    start_call(&k[1], &thread);
+    usleep(30000);
+    ck_assert_int_eq(symtuner_ar_abort(handles[1]), ncclSuccess);
+    pthread_join(thread, NULL);
+    ck_assert_int_ne(symtuner_ar_status(handles[1]), ncclSuccess);
+    ck_assert_ptr_nonnull(strstr(symtuner_ar_error(handles[1]), "aborted"));
+    for (int again = 0; again < 1 + whole; again++) {
+        ck_assert_msg(symtuner_ar_status(handles[0]) == ncclSuccess, "%s: %s", kernel,
+                      symtuner_ar_error(handles[0]));
+        start_call(&k[0], &thread);
+        pthread_join(thread, NULL);
+        for (int i = 0; i < 1000 && again < whole; i++)
+            ck_assert(buffer[0][1][i] == 3);
+    }
+    ck_assert_int_eq(symtuner_ar_status(handles[0]), ncclRemoteError);
+    for (int r = 0; r < 2; r++)
+        ck_assert_int_ne(symtuner_ar_all_reduce(k[r].send, k[r].recv, 1, ncclFloat32, ncclSum,
+                                                handles[r], NULL),
+                         ncclSuccess);
+    symtuner_ar_destroy(handles, 2);
+}
+
+START_TEST(test_peers_of_an_aborted_rank_get_right_bytes_or_an_error)
+{
+    abort_group("one_lamport", true);
+    abort_group("one_ll128", true);
+    abort_group("one_ll8", true);
+    abort_group("two_ll128", false);
+    abort_group("chunked", false);
+}
+END_TEST
+
 /* ROUNDS and SEED from the command line: check-ar-kernels [calls [seed]]. */
 int main(int argc, char **argv)
 {
@@ -321,6 +395,7 @@ int main(int argc, char **argv)
     tcase_add_test(t, test_three_ranks_through_peer_memory);
     tcase_add_test(t, test_four_ranks_through_peer_memory);
     tcase_add_test(t, test_two_ranks_through_host_memory);
+    tcase_add_test(t, test_peers_of_an_aborted_rank_get_right_bytes_or_an_error);
     suite_add_tcase(s, t);
     runner = srunner_create(s);
     srunner_run_all(runner, CK_ENV);

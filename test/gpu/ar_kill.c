@@ -7,9 +7,9 @@
  * Times over: one process per GPU, a group made from an ncclComm_t with a time limit of TIMEOUT ms,
  * calls without end; then one process is killed with signal 9 at a random moment. Every other rank
  * must see an error within BOUND ms of the kill, refuse the next call, and destroy its handle
- * within BOUND ms. Groups on different GPUs run side by side. Then, once each in one process: a
- * rank that never calls, a rank that is aborted in the middle. Exit 0: all in time, 1: not, 77:
- * cannot run here.
+ * within BOUND ms. Groups on different GPUs run side by side. Then, each in one process: a rank
+ * that never calls; a rank that is aborted in the middle, in several kernels; two graphs of one
+ * handle at once. Exit 0: all in time, 1: not, 77: cannot run here.
  */
 #include <cuda_runtime.h>
 #include <nccl.h>
@@ -26,6 +26,7 @@
 #include "symtuner_ar.h"
 
 enum { MOST_RANKS = 16, MOST_GROUPS = 4, TIMEOUT = 300, BOUND = TIMEOUT + 1000, START = 60000 };
+enum { ABORT_BOUND = 100, COUNT = 1000 };
 #define BYTES ((size_t)4 << 20)
 
 struct group {
@@ -187,15 +188,13 @@ struct pair {
 static int call(struct pair *p, int r)
 {
     cudaSetDevice(r);
-    return symtuner_ar_all_reduce(p->buffer[r], p->buffer[r], 1000, ncclFloat32, ncclSum,
+    return symtuner_ar_all_reduce(p->buffer[r], p->buffer[r], COUNT, ncclFloat32, ncclSum,
                                   p->handle[r], p->stream[r]) == ncclSuccess;
 }
 
-/* Milliseconds until rank ${r} has an error; -1: none within twice the bound. */
-static long long error_after(struct pair *p, int r)
+/* Milliseconds from ${begin} until rank ${r} has an error; -1: none within twice the bound. */
+static long long error_after(struct pair *p, int r, long long begin)
 {
-    long long begin = now_ms();
-
     while (now_ms() - begin < 2 * BOUND) {
         if (symtuner_ar_status(p->handle[r]) != ncclSuccess)
             return now_ms() - begin;
@@ -204,13 +203,57 @@ static long long error_after(struct pair *p, int r)
     return -1;
 }
 
-/* In a child. ${aborted}: rank 1 is aborted while it waits, else rank 1 never calls. */
-static int silent_peer(int aborted)
+/* Fill rank ${r}'s buffer with ${value}. */
+static int fill(struct pair *p, int r, float value)
+{
+    float host[COUNT];
+
+    for (int i = 0; i < COUNT; i++)
+        host[i] = value;
+    cudaSetDevice(r);
+    return cudaMemcpy(p->buffer[r], host, sizeof host, cudaMemcpyHostToDevice) == cudaSuccess;
+}
+
+/* Whether rank ${r}'s buffer holds ${value} everywhere. */
+static int holds(struct pair *p, int r, float value)
+{
+    float host[COUNT];
+    int right = cudaMemcpy(host, p->buffer[r], sizeof host, cudaMemcpyDeviceToHost) == cudaSuccess;
+
+    for (int i = 0; i < COUNT; i++)
+        right &= host[i] == value;
+    return right;
+}
+
+/* Rank 1 calls alone and gives up on demand, long before its time limit. */
+static int abort_waiting(struct pair *p)
+{
+    int good = call(p, 1);
+    long long begin, took;
+
+    usleep(20000);
+    symtuner_ar_abort(p->handle[1]);
+    begin = now_ms();
+    good &= cudaStreamSynchronize(p->stream[1]) == cudaSuccess;
+    took = now_ms() - begin;
+    if (took > ABORT_BOUND) {
+        printf("the aborted kernel left after %lld ms only\n", took);
+        good = 0;
+    }
+    return good && !call(p, 1);
+}
+
+/*
+ * In a child. ${kernel} NULL: rank 1 never calls again. Otherwise rank 1 is aborted while it waits
+ * in ${kernel}. It may have sent all its words of that call before, as in one-shot; then rank 0's
+ * call has all it needs and must end with the right sum, and it is rank 0's next call that fails.
+ */
+static int silent_peer(const char *kernel)
 {
     struct symtuner_ar_config config = {.size = sizeof config, .timeout_ms = TIMEOUT};
     struct pair p;
-    int devices[2] = {0, 1}, good;
-    long long after, begin, other = 0;
+    int devices[2] = {0, 1}, good, whole = 0;
+    long long after, begin;
 
     if (symtuner_ar_create_local(p.handle, devices, 2, &config) != ncclSuccess) {
         printf("create: %s\n", symtuner_ar_error(NULL));
@@ -219,29 +262,30 @@ static int silent_peer(int aborted)
     for (int r = 0; r < 2; r++) {
         cudaSetDevice(r);
         cudaStreamCreateWithFlags(&p.stream[r], cudaStreamNonBlocking);
-        cudaMalloc((void **)&p.buffer[r], 4000);
-        cudaMemset(p.buffer[r], 0, 4000);
+        cudaMalloc((void **)&p.buffer[r], COUNT * sizeof(float));
+        fill(&p, r, 0);
         cudaDeviceSynchronize();
+        symtuner_ar_force(p.handle[r], kernel, 0, 0);
     }
     good = call(&p, 0) && call(&p, 1);
     for (int r = 0; r < 2; r++)
         good &= cudaStreamSynchronize(p.stream[r]) == cudaSuccess;
-    if (aborted) { /* only rank 1 calls, and gives up on demand long before its time limit */
-        good &= call(&p, 1);
-        usleep(20000);
-        symtuner_ar_abort(p.handle[1]);
-        begin = now_ms();
-        cudaSetDevice(1);
-        good &= cudaStreamSynchronize(p.stream[1]) == cudaSuccess;
-        other = now_ms() - begin;
-        if (other > TIMEOUT / 2) {
-            printf("the aborted kernel left after %lld ms only\n", other);
+    good &= fill(&p, 0, 1) && fill(&p, 1, 2);
+    if (kernel != NULL)
+        good &= abort_waiting(&p);
+    begin = now_ms();
+    good &= call(&p, 0);
+    good &= cudaStreamSynchronize(p.stream[0]) == cudaSuccess;
+    if (kernel != NULL && symtuner_ar_status(p.handle[0]) == ncclSuccess) {
+        whole = 1;
+        if (!holds(&p, 0, 3)) {
+            printf("the other rank's call ended without an error and WRONG\n");
             good = 0;
         }
-        good &= !call(&p, 1);
+        begin = now_ms();
+        good &= call(&p, 0);
     }
-    good &= call(&p, 0);
-    after = error_after(&p, 0);
+    after = error_after(&p, 0, begin);
     if (after < 0 || after > BOUND || call(&p, 0))
         good = 0;
     begin = now_ms();
@@ -250,9 +294,9 @@ static int silent_peer(int aborted)
         printf("destroy took %lld ms\n", now_ms() - begin);
         good = 0;
     }
-    printf("%s: error on the other rank after %lld ms, time limit %d: %s\n",
-           aborted ? "a rank aborted" : "a rank that never calls", after, TIMEOUT,
-           good ? "right" : "WRONG");
+    printf("%s%s: error in the other rank's %s call, after %lld ms, time limit %d: %s\n",
+           kernel ? "a rank aborted in " : "a rank that never calls", kernel ? kernel : "",
+           whole ? "next" : "first", after, TIMEOUT, good ? "right" : "WRONG");
     return good;
 }
 
@@ -260,21 +304,21 @@ static int silent_peer(int aborted)
  * In a child. Two graphs of the same handles replayed at the same time, which the header forbids:
  * an error or right bytes, in time; never wrong bytes.
  */
-static int overlapping_graphs(int unused)
+static int overlapping_graphs(const char *unused)
 {
-    enum { COUNT = 1 << 22 };
+    enum { LONG = 1 << 22 };
     struct symtuner_ar_config config = {.size = sizeof config, .timeout_ms = TIMEOUT};
     symtuner_ar *h[2];
     cudaStream_t stream[2][2];
     cudaGraphExec_t graph[2][2];
-    float *buffer[2][2], *host = malloc(COUNT * sizeof *host);
+    float *buffer[2][2], *host = malloc(LONG * sizeof *host);
     int devices[2] = {0, 1}, good = 1, error = 0, wrong = 0;
     long long begin;
 
     (void)unused;
     if (symtuner_ar_create_local(h, devices, 2, &config) != ncclSuccess)
         return 0;
-    for (int i = 0; i < COUNT; i++)
+    for (int i = 0; i < LONG; i++)
         host[i] = 1;
     for (int r = 0; r < 2; r++) {
         cudaSetDevice(r);
@@ -282,11 +326,11 @@ static int overlapping_graphs(int unused)
             cudaGraph_t made;
 
             cudaStreamCreateWithFlags(&stream[r][k], cudaStreamNonBlocking);
-            cudaMalloc((void **)&buffer[r][k], COUNT * sizeof *host);
-            cudaMemcpy(buffer[r][k], host, COUNT * sizeof *host, cudaMemcpyHostToDevice);
+            cudaMalloc((void **)&buffer[r][k], LONG * sizeof *host);
+            cudaMemcpy(buffer[r][k], host, LONG * sizeof *host, cudaMemcpyHostToDevice);
             symtuner_ar_force(h[r], "one_ll8", 16, 128); /* slow and small: both fit the GPU */
             cudaStreamBeginCapture(stream[r][k], cudaStreamCaptureModeThreadLocal);
-            good &= symtuner_ar_all_reduce(buffer[r][k], buffer[r][k], COUNT, ncclFloat32, ncclSum,
+            good &= symtuner_ar_all_reduce(buffer[r][k], buffer[r][k], LONG, ncclFloat32, ncclSum,
                                            h[r], stream[r][k]) == ncclSuccess;
             cudaStreamEndCapture(stream[r][k], &made);
             good &= cudaGraphInstantiate(&graph[r][k], made, 0) == cudaSuccess;
@@ -307,8 +351,8 @@ static int overlapping_graphs(int unused)
     good &= now_ms() - begin < 4 * BOUND;
     for (int r = 0; r < 2 && !error; r++)
         for (int k = 0; k < 2; k++) {
-            cudaMemcpy(host, buffer[r][k], COUNT * sizeof *host, cudaMemcpyDeviceToHost);
-            for (int i = 0; i < COUNT; i++)
+            cudaMemcpy(host, buffer[r][k], LONG * sizeof *host, cudaMemcpyDeviceToHost);
+            for (int i = 0; i < LONG; i++)
                 wrong += host[i] != 2;
         }
     printf("two graphs of one handle at once: %s after %lld ms: %s\n",
@@ -320,7 +364,7 @@ static int overlapping_graphs(int unused)
     return good && !wrong;
 }
 
-static int in_child(int (*body)(int), int argument)
+static int in_child(int (*body)(const char *), const char *argument)
 {
     int status;
     pid_t child;
@@ -353,6 +397,7 @@ static int gpus_here(void)
 
 int main(int argc, char **argv)
 {
+    static const char *const waits[] = {"one_lamport", "one_ll8", "two_ll128", "chunked"};
     int gpus, right = 0, done = 0, good = 1;
     long long worst = 0;
 
@@ -394,8 +439,9 @@ int main(int argc, char **argv)
            "slowest error "
            "%lld ms after the kill, time limit %d ms\n",
            right, times, ranks, worst, TIMEOUT);
-    good &= in_child(silent_peer, 0);
-    good &= in_child(silent_peer, 1);
-    good &= in_child(overlapping_graphs, 0);
+    good &= in_child(silent_peer, NULL);
+    for (size_t k = 0; k < sizeof waits / sizeof waits[0]; k++)
+        good &= in_child(silent_peer, waits[k]);
+    good &= in_child(overlapping_graphs, NULL);
     return !(good && right == times);
 }
