@@ -3,10 +3,10 @@
  * ar_testing.cuh - what builds with -DST_TESTING do to make races show: pauses, and torn words.
  *
  * The kernels promise to be right however long any warp is held up anywhere, and in whatever order
- * those parts of a word arrive that its form allows to arrive apart. The hardware at hand is kinder:
- * NVLink delivers 16-byte stores whole, and the warps of a block run nearly in step. A guard that
- * is missing would not be noticed there. Without -DST_TESTING stall() is nothing, and words are
- * stored whole.
+ * those parts of a word arrive that its form allows to arrive apart. The hardware at hand is
+ * kinder: NVLink delivers 16-byte stores whole, and the warps of a block run nearly in step. A
+ * guard that is missing would not be noticed there. Without -DST_TESTING stall() is nothing, and
+ * words are stored whole.
  */
 #ifndef ST_AR_TESTING_CUH_
 #define ST_AR_TESTING_CUH_
