@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # ar_controls.sh BUILD - negative controls: would the random calls notice if a guard were missing?
 # Each build of libsymtuner_ar.so below lacks one guard (-DST_BREAK_NAME in kernels/) and pauses in its
-# kernels where a race would show (-DST_TESTING). ar_fuzz must find every one of them, and must find
-# nothing with the pauses alone. Builds 15 libraries, a minute of all cores, hence only with AR_CONTROLS=1
-# (AR_CONTROLS=build: only build them); otherwise, and where this box cannot run it, exit 77 with the reason.
-#   AR_CONTROL_CALLS random calls (20000)   AR_STALL_US longest pause (30)   AR_CONTROL_ONLY one NAMES
+# kernels where a race would show (-DST_TESTING). ar_fuzz must find every one of them (ar_late the last
+# one, which costs time, not bytes), and must find nothing with the pauses alone. Builds 17 libraries, a
+# minute of all cores, hence only with AR_CONTROLS=1 (AR_CONTROLS=build: only build them); otherwise, and
+# where this box cannot run it, exit 77 with the reason.
+#   AR_CONTROL_CALLS random calls (20000)   AR_STALL_US longest pause (30)   AR_CONTROL_ONLY some NAMES
+#   of the list below, e.g. "plain SYNC"
 set -u
 build=$(cd "${1:-build}" && pwd) || exit 2
 gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
@@ -14,7 +16,9 @@ arch=${AR_ARCHS:-90}
 calls=${AR_CONTROL_CALLS:-20000}
 [ "$what" != 0 ] || { echo "ar_controls.sh: skipped: takes long, set AR_CONTROLS=1"; exit 77; }
 [ "$what" = build ] || [ "$gpus" -ge 2 ] || { echo "ar_controls.sh: skipped: needs 2 GPUs, $gpus here"; exit 77; }
-[ "$what" = build ] || [ -x "$build/ar_fuzz" ] || { echo "ar_controls.sh: skipped: $build/ar_fuzz is not built"; exit 77; }
+for p in ar_fuzz ar_late; do
+    [ "$what" = build ] || [ -x "$build/$p" ] || { echo "ar_controls.sh: skipped: $build/$p is not built"; exit 77; }
+done
 command -v "${NVCC:-nvcc}" > /dev/null || { echo "ar_controls.sh: skipped: no nvcc"; exit 77; }
 work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
@@ -46,9 +50,11 @@ LEAVE         pull        2 no barrier at the end
 FENCE         chunked     2 no fence between data and flag
 ALLWORDS      one_lamport 2 one of the four 32-bit words of a packet is looked at
 ORDER         one_lamport 4 own input first instead of rank order
+LOOK          ar_late     2 every thread that waits looks at the host's abort word
 END
-[ -z "${AR_CONTROL_ONLY:-}" ] || grep "^$AR_CONTROL_ONLY " "$work/list" > "$work/some"
-[ -z "${AR_CONTROL_ONLY:-}" ] || mv "$work/some" "$work/list"
+awk -v only="${AR_CONTROL_ONLY:-}" 'BEGIN { n = split(only, w); for (i = 1; i <= n; i++) want[w[i]] }
+    n == 0 || $1 in want' "$work/list" > "$work/some"
+mv "$work/some" "$work/list"
 
 # make_one NAMES: into a folder of its own, or side by side the makes would read each other's half
 # written dependency files
@@ -71,12 +77,21 @@ run() {
     lib=$(find "$build/controls/$names" -name libsymtuner_ar.so | head -1)
     [ -n "$lib" ] || { echo "NOT CAUGHT: $names ($*): no such build"; return; }
     [ "$names" != plain ] || number=$((calls / 4))
-    said=$(CUDA_VISIBLE_DEVICES=$here SYMTUNER_AR_TEST_STALL_US=${AR_STALL_US:-30} \
-        LD_LIBRARY_PATH=$(dirname "$lib"):${LD_LIBRARY_PATH:-} \
-        "$build/ar_fuzz" --mode local --kernel "$kernel" --ranks "$ranks" --calls "$number" \
-        --most 1048576 --timeout 1000 --limit 60 --say 0 2>&1)
+    if [ "$kernel" = ar_late ]; then
+        set -- "$*" ar_late --ranks "$ranks"
+        stall=0
+    else
+        set -- "$*" ar_fuzz --mode local --kernel "$kernel" --ranks "$ranks" --calls "$number" \
+            --most 1048576 --timeout 1000 --limit 60 --say 0
+        stall=${AR_STALL_US:-30}
+    fi
+    missing=$1 program=$2
+    shift 2
+    said=$(CUDA_VISIBLE_DEVICES=$here SYMTUNER_AR_TEST_STALL_US=$stall \
+        LD_LIBRARY_PATH=$(dirname "$lib"):${LD_LIBRARY_PATH:-} "$build/$program" "$@" 2>&1)
     status=$?
-    said="$names, $kernel, $ranks ranks ($*): $(echo "$said" | head -1 | cut -c1-150)"
+    said=$(echo "$said" | grep SLOW || echo "$said")
+    said="$names, $kernel, $ranks ranks ($missing): $(echo "$said" | head -1 | cut -c1-150)"
     case $names/$status in
     plain/0) echo "right: $said" ;;
     plain/*) echo "FAILED: $said" ;;
