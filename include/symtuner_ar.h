@@ -11,7 +11,11 @@
  *            handle was made from must outlive the handle.
  * Threads    one handle belongs to one thread at a time. Different handles are independent.
  * Streams    calls on one handle run one after the other. When the stream changes between two calls
- *            the library makes the new stream wait for the old one. Graphs that hold calls of the
+ *            the library makes the new stream wait for the old one, by an event behind every call.
+ *            A caller that uses one stream per handle, captures nothing, and has a thread for each
+ *            GPU, may set config.one_stream: then no events are recorded. Should a call come on
+ *            another stream all the same, it waits on the host until the GPU is idle, and from then
+ *            on there are events. Graphs that hold calls of the
  *            same handle must not run at the same time; such use ends in an error, not in wrong
  * data. Graphs     every call may be captured. Counters live on the device, so replays may be
  * repeated, interleaved with other graphs and with eager calls, in the same order on every rank.
@@ -55,7 +59,8 @@ struct symtuner_ar_config {
     uint32_t timeout_ms;  /* a kernel gives up on a silent peer after this; 0: 600000,
                              or SYMTUNER_AR_TIMEOUT_MS  */
     size_t bulk_bytes;    /* scratch for messages of several MiB; 0: 256 MiB, less on small GPUs  */
-    uint64_t first_epoch; /* for tests of counter wrap; 0: start at 1                             */
+    uint64_t first_epoch; /* for tests: counters start here, scratch is full of NaN; 0: at 1      */
+    int one_stream;       /* 1: no event behind each call; see Streams above. Since 0.1           */
 };
 
 /*

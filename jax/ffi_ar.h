@@ -19,6 +19,7 @@ struct st_ar_config {
     uint32_t timeout_ms;
     size_t bulk_bytes;
     uint64_t first_epoch;
+    int one_stream;
 };
 
 struct st_ar_plan {

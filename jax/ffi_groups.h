@@ -17,6 +17,7 @@
 
 #define ST_GROUP_RANKS 16 /* SYMTUNER_AR_MAX_RANKS */
 #define ST_GROUP_SEATS 1024
+#define ST_CACHE_LINE  64
 
 /* One device in one group. */
 struct st_seat {
@@ -27,7 +28,9 @@ struct st_seat {
     struct st_meet *meet;     /* shared by a local group; NULL else */
     st_handle *handle;
     void *comm;                /* our own NCCL communicator; NULL in local groups */
-    pthread_mutex_t lock;      /* a handle belongs to one thread at a time */
+    /* From here on one thread writes at every call, while others look for their seats. */
+    _Alignas(ST_CACHE_LINE) pthread_mutex_t lock; /* a handle belongs to one thread at a time */
+    struct st_found found;     /* with meet: what this seat looked up last */
     int lost;                  /* 1 + a rank whose process is gone; 0: none */
     int left;                  /* 1 + a rank that has closed the group; 0: none */
     int wake;                  /* eventfd of its watch; 0: not watched */
@@ -36,6 +39,10 @@ struct st_seat {
     uintptr_t address_bits;    /* OR of all buffers' addresses: the lowest bit is their alignment */
     uint64_t calls, zero_copy; /* zero_copy: those that knew all ranks' buffers */
 };
+
+/* Whether XLA may record calls into command buffers (symtuner_ffi_allow_command_buffers). If not,
+ * it has one thread and one stream for each device, and the kernels' library needs no events. */
+int st_may_be_recorded(void);
 
 /* The seat of device ${ordinal} in the row of ${groups} (rows of ${ranks} ids) that has one; NULL:
  * none. */

@@ -192,3 +192,17 @@ int st_meet_find(struct st_meet *m, int64_t id, int me, const struct st_offer *o
     pthread_mutex_unlock(&m->lock);
     return found;
 }
+
+const struct st_site *st_meet_look(struct st_meet *m, int64_t run, int me,
+                                   const struct st_offer *offer, struct st_found *found)
+{
+    if (!found->known || found->run != run || found->offer.send != offer->send ||
+        found->offer.recv != offer->recv || found->offer.count != offer->count ||
+        found->offer.dtype != offer->dtype || found->offer.op != offer->op) {
+        found->agreed = st_meet_find(m, run, me, offer, &found->site);
+        found->run = run;
+        found->offer = *offer;
+        found->known = 1;
+    }
+    return found->agreed ? &found->site : NULL;
+}

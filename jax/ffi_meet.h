@@ -56,4 +56,17 @@ int st_meet_come(struct st_meet *m, int64_t run, int me, const struct st_offer *
 int st_meet_find(struct st_meet *m, int64_t run, int me, const struct st_offer *offer,
                  struct st_site *site);
 
+/* One rank's latest answer. A loop asks for the same call again and again, from all ranks at once;
+ * the answer is settled before the run's first kernel, so the lock is needed once. */
+struct st_found {
+    int64_t run;
+    int known, agreed;
+    struct st_offer offer;
+    struct st_site site;
+};
+
+/* st_meet_find() through the rank's own ${found}; NULL: they have not agreed. */
+const struct st_site *st_meet_look(struct st_meet *m, int64_t run, int me,
+                                   const struct st_offer *offer, struct st_found *found);
+
 #endif

@@ -19,6 +19,11 @@ void symtuner_ffi_allow_command_buffers(int yes)
     traits = yes ? XLA_FFI_HANDLER_TRAITS_COMMAND_BUFFER_COMPATIBLE : 0;
 }
 
+int st_may_be_recorded(void)
+{
+    return traits != 0;
+}
+
 void symtuner_ffi_zero_copy_from(size_t bytes)
 {
     zero_copy_from = bytes;
@@ -122,10 +127,9 @@ static XLA_FFI_Error *execute(const struct job *j, const XLA_FFI_Api *api)
 {
     const struct st_ar *ar = st_ar_get();
     struct st_seat *seat = j->seat;
-    struct st_site site;
+    const struct st_site *site = NULL;
     char why[512];
-    int met = may_meet(j) && st_meet_find(seat->meet, j->run, seat->me, &j->offer, &site), result,
-        lost, left;
+    int result, lost, left;
 
     lost = __atomic_load_n(&seat->lost, __ATOMIC_ACQUIRE);
     left = __atomic_load_n(&seat->left, __ATOMIC_ACQUIRE);
@@ -136,9 +140,11 @@ static XLA_FFI_Error *execute(const struct job *j, const XLA_FFI_Api *api)
         return fail(api, XLA_FFI_Error_Code_UNAVAILABLE, why);
     }
     pthread_mutex_lock(&seat->lock);
-    if (met)
-        result = ar->all_reduce_at(site.sends, site.recvs, j->call.count, j->call.dtype, j->call.op,
-                                   seat->handle, j->stream);
+    if (may_meet(j))
+        site = st_meet_look(seat->meet, j->run, seat->me, &j->offer, &seat->found);
+    if (site != NULL)
+        result = ar->all_reduce_at(site->sends, site->recvs, j->call.count, j->call.dtype,
+                                   j->call.op, seat->handle, j->stream);
     else
         result = ar->all_reduce(j->call.send, j->call.recv, j->call.count, j->call.dtype,
                                 j->call.op, seat->handle, j->stream);
@@ -147,7 +153,7 @@ static XLA_FFI_Error *execute(const struct job *j, const XLA_FFI_Api *api)
     seat->minor = api->api_version.minor_version;
     if (result == 0 && seat->comm != NULL && traits == 0)
         st_watch_mark(seat, j->stream);
-    seat->zero_copy += result == 0 && met;
+    seat->zero_copy += result == 0 && site != NULL;
     if (result != 0)
         snprintf(why, sizeof why, "rank %d of %d on GPU %d: %s", seat->me, seat->ranks, j->ordinal,
                  ar->error(seat->handle));

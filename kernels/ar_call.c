@@ -197,6 +197,17 @@ static ncclResult_t enter_stream(symtuner_ar *h, cudaStream_t stream, struct st_
     struct st_order *order;
     cudaError_t error;
 
+    if (h->one_stream && (!h->eager.used || h->eager.stream == stream)) {
+        *order_out = &h->eager;
+        return ncclSuccess;
+    }
+    if (h->one_stream) {
+        /* no event lies behind the last call, and its stream may be gone by now */
+        error = cudaDeviceSynchronize();
+        if (error != cudaSuccess)
+            return st_fail_cuda(h, error, "wait for the calls on another stream");
+        h->one_stream = h->eager.used = false;
+    }
 #if CUDART_VERSION >= 13000
     error = cudaStreamGetCaptureInfo(stream, &status, &id, NULL, NULL, NULL, NULL);
 #else
@@ -219,7 +230,7 @@ static ncclResult_t enter_stream(symtuner_ar *h, cudaStream_t stream, struct st_
 
 static ncclResult_t leave_stream(symtuner_ar *h, cudaStream_t stream, struct st_order *order)
 {
-    cudaError_t error = cudaEventRecord(order->done, stream);
+    cudaError_t error = h->one_stream ? cudaSuccess : cudaEventRecord(order->done, stream);
 
     order->used = true;
     order->stream = stream;

@@ -77,6 +77,7 @@ ncclResult_t st_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
     h->stall_ns = options->stall_us * 1000;
     h->lag = options->lag;
     h->overlap = options->overlap;
+    h->one_stream = config->one_stream != 0;
     h->on_device = 1;
     snprintf(h->error, sizeof h->error, "no error");
     if (error == cudaSuccess)

@@ -61,6 +61,7 @@ struct symtuner_ar {
     int lag; /* 0: the table's */
     bool overlap;
     struct st_order eager, captured; /* a graph cannot wait for work outside of it */
+    bool one_stream;                 /* no event lies behind the eager calls */
     /* copy engines */
     cudaStream_t copy_stream;
     cudaEvent_t copy_event[2 + ST_COPY_PIECES];

@@ -293,6 +293,41 @@ START_TEST(test_a_new_stream_waits_for_the_old_one)
 }
 END_TEST
 
+START_TEST(test_one_stream_has_no_events_until_there_is_another)
+{
+    struct symtuner_ar_config config = small();
+    static const int devices[] = {0, 1};
+    cudaStream_t a = (cudaStream_t)memory[1], b = (cudaStream_t)memory[2];
+    symtuner_ar *h[2];
+
+    config.one_stream = 1;
+    memset(&fake, 0, sizeof fake);
+    fake.devices = N;
+    fake.peers = 1;
+    ck_assert_int_eq(symtuner_ar_create_local(h, devices, 2, &config), ncclSuccess);
+    fake.idles = 0;
+#define ON(stream)                                                                                 \
+    ck_assert_int_eq(                                                                              \
+        symtuner_ar_all_reduce(memory[0], memory[0], 8, ncclFloat, ncclSum, h[0], stream),         \
+        ncclSuccess)
+    ON(a);
+    ON(a);
+    ck_assert_int_eq(fake.records, 0);
+    ON(b); /* no event to wait for, so the GPU must be idle */
+    ck_assert_int_eq(fake.idles, 1);
+    ck_assert_int_eq(fake.waits, 0);
+    ck_assert_int_eq(fake.records, 1);
+    ON(a); /* from now on there is one */
+    ON(b);
+    ck_assert_int_eq(fake.idles, 1);
+    ck_assert_int_eq(fake.waits, 2);
+    ck_assert_int_eq(fake.records, 3);
+    ck_assert_int_eq(fake.launches, 5);
+#undef ON
+    ck_assert_int_eq(symtuner_ar_destroy(h, 2), ncclSuccess);
+}
+END_TEST
+
 START_TEST(test_a_dead_handle_refuses_further_calls)
 {
     symtuner_ar *h = handles[1];
@@ -350,6 +385,7 @@ Suite *st_suite_api(void)
     tcase_add_test(made, test_zero_copy_needs_recv_inside_a_window);
     tcase_add_loop_test(made, test_pieces_cover_a_long_message_once, 0, 7);
     tcase_add_test(made, test_a_new_stream_waits_for_the_old_one);
+    tcase_add_test(made, test_one_stream_has_no_events_until_there_is_another);
     tcase_add_test(made, test_a_dead_handle_refuses_further_calls);
     tcase_add_test(made, test_ranks_on_one_gpu_share_its_multiprocessors);
     suite_add_tcase(s, made);

@@ -26,6 +26,7 @@ struct fake_cuda {
     int calls;                  /* such calls so far                       */
     int live;                   /* allocations, streams, events not freed  */
     int waits;                  /* cudaStreamWaitEvent                     */
+    int records, idles;         /* cudaEventRecord, cudaDeviceSynchronize  */
     unsigned long long capture; /* id that every stream reports; 0: eager  */
     int launches;
     struct fake_launch launch[FAKE_LAUNCHES];

@@ -30,14 +30,22 @@ struct rank {
     struct st_site site[3];
 };
 
+static struct st_found latest[RANKS]; /* kept from run to run, as a seat does */
+
 static void *walk(void *arg)
 {
     struct rank *r = arg;
 
     for (int i = 0; i < r->sites; i++)
         r->agreed[i] = st_meet_come(meet, r->run, r->me, &r->offer[i]);
-    for (int i = 0; i < r->sites; i++)
-        r->found[i] = st_meet_find(meet, r->run, r->me, &r->offer[i], &r->site[i]);
+    for (int i = 0; i < 2 * r->sites; i++) { /* each site twice: looked up, then remembered */
+        const struct st_site *site =
+            st_meet_look(meet, r->run, r->me, &r->offer[i / 2], &latest[r->me]);
+
+        r->found[i / 2] = site != NULL;
+        if (site != NULL)
+            r->site[i / 2] = *site;
+    }
     return NULL;
 }
 
