@@ -296,7 +296,7 @@ END_TEST
 START_TEST(test_one_stream_has_no_events_until_there_is_another)
 {
     struct symtuner_ar_config config = small();
-    static const int devices[] = {0, 1};
+    static const int pair[] = {0, 1};
     cudaStream_t a = (cudaStream_t)memory[1], b = (cudaStream_t)memory[2];
     symtuner_ar *h[2];
 
@@ -304,7 +304,7 @@ START_TEST(test_one_stream_has_no_events_until_there_is_another)
     memset(&fake, 0, sizeof fake);
     fake.devices = N;
     fake.peers = 1;
-    ck_assert_int_eq(symtuner_ar_create_local(h, devices, 2, &config), ncclSuccess);
+    ck_assert_int_eq(symtuner_ar_create_local(h, pair, 2, &config), ncclSuccess);
     fake.idles = 0;
 #define ON(stream)                                                                                 \
     ck_assert_int_eq(                                                                              \
