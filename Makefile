@@ -68,7 +68,7 @@ AR_B      := $(B)/ar$(subst $(eval ) ,,$(AR_DEFS))-$(subst $(eval ) ,-,$(strip $
 AR_INC    := -Iinclude -isystem $(CUDA_HOME)/include -isystem $(NCCL_HOME)/include
 GENCODE   := $(foreach a,$(AR_ARCHS),-gencode arch=compute_$a,code=sm_$a) \
              $(foreach a,$(lastword $(AR_ARCHS)),-gencode arch=compute_$a,code=compute_$a)
-AR_C      := $(wildcard kernels/*.c)
+AR_C      := $(wildcard kernels/*.c rules/*.c) plugin/machine.c# rules are read here, too
 AR_CU     := $(wildcard kernels/*.cu)
 AR_OBJ    := $(patsubst %,$(AR_B)/%.o,$(AR_C) $(AR_CU))
 
@@ -96,7 +96,8 @@ $(AR_B)/%.cu.o: %.cu
 AR_API    := $(if $(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h),$(wildcard $(NCCL_HOME)/include/nccl.h))
 AR_EMU    := test/ar/emulate.c test/ar/check_kernels.c
 AR_TEST   := $(if $(AR_API),$(filter-out $(AR_EMU),$(wildcard test/ar/*.c)) $(AR_C), test/ar/main.c test/ar/check_shape.c \
-             test/ar/check_select.c kernels/ar_select.c kernels/ar_options.c)
+             test/ar/check_select.c test/ar/check_rules.c kernels/ar_select.c kernels/ar_options.c \
+             kernels/ar_rules.c $(wildcard rules/*.c) plugin/machine.c)
 AR_CHECK  := $(patsubst %,$(B)/check-ar-obj/%.o,$(AR_TEST))
 TEST_ALSO += test-ar
 

@@ -180,6 +180,35 @@ SYMTUNER_API enum symtuner_status symtuner_decide(const symtuner_rules *rules,
                                                   const struct symtuner_query *query,
                                                   struct symtuner_decision *decision_out);
 
+/* One all-reduce of libsymtuner_ar.so, as its rules see it. */
+struct symtuner_kernel_query {
+    size_t struct_size;
+    int nccl;           /* release; 0: a group without NCCL, any release condition holds  */
+    uint64_t bytes;
+    int ranks, registered; /* 1: both buffers are registered with the library             */
+    int dtype, op;      /* NCCL's numbers                                                 */
+    struct symtuner_machine machine;
+};
+
+/* What the [kernels] rules say about it. */
+struct symtuner_kernel_decision {
+    size_t struct_size;
+    int rule;           /* index; -1: none, the library's own table decides               */
+    int line;
+    char name[SYMTUNER_NAME_MAX + 1];
+    const char *kernel; /* as symtuner_ar_kernel_name(); NULL: the table's                */
+    int ctas, threads;  /* 0: the table's                                                 */
+};
+
+/*
+ * symtuner_kernel_decide(rules, query, decision_out):
+ * The first [kernels] rule, in file order, that covers ${query}: what libsymtuner_ar.so tries first.
+ * SYMTUNER_EINVAL when the query is out of range. Since 0.1.
+ */
+SYMTUNER_API enum symtuner_status symtuner_kernel_decide(
+    const symtuner_rules *rules, const struct symtuner_kernel_query *query,
+    struct symtuner_kernel_decision *decision_out);
+
 /*
  * symtuner_table_apply(decision, query, table, n_algo, n_proto, channels):
  * Write into NCCL's cost table (n_algo x n_proto floats, microseconds, negative = not available)

@@ -149,7 +149,7 @@ static ncclResult_t choose(symtuner_ar *h, const struct st_ask *ask, struct st_c
                  h->gate != NULL ? h->gate : "user-defined operators are NCCL's");
         return ncclSuccess;
     }
-    if (st_select(ask, &h->force, choice) != 0)
+    if (st_ar_rules_select(h->rules, ask, &h->force, choice) != 0)
         return st_fail(h, ncclInvalidUsage, "%s", choice->why);
     if (choice->lag != 0 && h->lag != 0)
         choice->lag = h->lag;

@@ -22,7 +22,7 @@ struct card {
     char bus[ST_BUS_ID_SIZE];
     int sms, major, minor, links, failed, transport;
     uint32_t nonce;
-    uint64_t bulk_bytes, first_epoch;
+    uint64_t bulk_bytes, first_epoch, rules_hash;
 };
 
 struct group {
@@ -89,6 +89,30 @@ static void close_gate(struct group *g, const char *why)
     }
 }
 
+/* Ranks with different rules would run different kernels: then nobody uses any. */
+static void compare_rules(struct group *g)
+{
+    char text[ST_RULES_NOTE];
+    int other = 0;
+
+    for (int r = 1; r < g->handles[0]->ranks && other == 0; r++)
+        other = g->all[r].rules_hash != g->all[0].rules_hash ? r : 0;
+    if (other == 0)
+        return;
+    snprintf(text, sizeof text,
+             "not used: ranks 0 and %d have different [kernels] rules; give all ranks one file",
+             other);
+    for (int i = 0; i < g->n; i++) {
+        symtuner_ar *h = g->handles[i];
+
+        symtuner_rules_free(h->rules);
+        h->rules = NULL;
+        memcpy(h->rules_note, text, sizeof text);
+        if (h->me == 0)
+            st_ar_rules_warn(text);
+    }
+}
+
 /* Same verdict on every rank: it looks at the common cards only. */
 static ncclResult_t compare(struct group *g)
 {
@@ -108,6 +132,7 @@ static ncclResult_t compare(struct group *g)
         else if (a->major != b->major || a->minor != b->minor)
             close_gate(g, "the ranks run on different GPU models");
     }
+    compare_rules(g);
     for (int i = 0; i < g->n; i++) {
         symtuner_ar *h = g->handles[i];
 
@@ -281,6 +306,7 @@ static ncclResult_t start_rank(struct group *g, int i, ncclComm_t comm,
     card->transport = config->transport;
     card->bulk_bytes = config->bulk_bytes;
     card->first_epoch = config->first_epoch;
+    card->rules_hash = h->rules != NULL ? symtuner_rules_hash(h->rules) : 0;
     card->nonce = (uint32_t)getpid() * 2654435761u ^ (uint32_t)time(NULL) ^ (uint32_t)(uintptr_t)h;
     return ncclSuccess;
 }

@@ -79,6 +79,7 @@ ncclResult_t st_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
     h->overlap = options->overlap;
     h->one_stream = config->one_stream != 0;
     h->on_device = 1;
+    h->rules = st_ar_rules_read(h->nccl != NULL ? h->nccl->version : 0, h->ranks, h->rules_note);
     snprintf(h->error, sizeof h->error, "no error");
     if (error == cudaSuccess)
         error = cudaDeviceGetAttribute(&h->sms, cudaDevAttrMultiProcessorCount, h->device);
@@ -136,6 +137,7 @@ void st_rank_free(symtuner_ar *h)
     if (h->mailbox != NULL)
         cudaFreeHost(h->mailbox);
     cudaGetLastError();
+    symtuner_rules_free(h->rules);
     free(h);
 }
 

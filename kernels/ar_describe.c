@@ -40,9 +40,11 @@ size_t symtuner_ar_describe(symtuner_ar *h, char *text, size_t length)
                                             : " x2,");
     if ((size_t)n < length)
         memcpy(text, head, (size_t)n + 1);
-    rest = h->gate != NULL || h->ranks == 1
-               ? 0
-               : st_select_print(h->ranks, h->links, (size_t)n < length ? text + n : text,
-                                 (size_t)n < length ? length - (size_t)n : 0);
-    return (size_t)n + rest;
+    rest = (size_t)n;
+    if (h->gate != NULL || h->ranks == 1)
+        return rest;
+    rest += st_ar_rules_print(h->rules, h->rules_note, rest < length ? text + rest : text,
+                              rest < length ? length - rest : 0);
+    return rest + st_select_print(h->ranks, h->links, rest < length ? text + rest : text,
+                                  rest < length ? length - rest : 0);
 }

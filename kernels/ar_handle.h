@@ -13,6 +13,7 @@
 
 #include "ar_args.h"
 #include "ar_nccl.h"
+#include "ar_rules.h"
 #include "ar_select.h"
 
 #define ST_MAX_WINDOWS 64
@@ -56,6 +57,8 @@ struct symtuner_ar {
     uint64_t timeout_ns;
     struct st_window windows[ST_MAX_WINDOWS];
     struct st_force force;
+    symtuner_rules *rules; /* NULL: the table alone decides */
+    char rules_note[ST_RULES_NOTE];
     bool aborted;
     uint32_t stall_ns;
     int lag; /* 0: the table's */

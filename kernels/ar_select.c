@@ -325,7 +325,8 @@ int st_select(const struct st_ask *ask, const struct st_force *force, struct st_
         choice->threads = max_threads(ask, family);
     if (force->ctas > 0)
         ctas = (uint64_t)force->ctas;
-    else if (ctas > useful_ctas(ask, family, choice->piece, choice->threads))
+    if ((force->ctas <= 0 || force->at_most) &&
+        ctas > useful_ctas(ask, family, choice->piece, choice->threads))
         ctas = useful_ctas(ask, family, choice->piece, choice->threads);
     if (ctas > (uint64_t)ask->max_ctas)
         ctas = (uint64_t)ask->max_ctas;

@@ -45,6 +45,7 @@ struct st_force {
     int family; /* -1: free */
     int ctas;
     int threads;
+    int at_most; /* 1: ${ctas} is a limit, as the table's: short messages get fewer */
 };
 
 /* 0, or -1 with the sentence in choice->why when the forced kernel cannot run this call. */

@@ -295,6 +295,61 @@ static bool key_chunk(struct st_reader *reader, struct st_rule *rule, struct st_
            st_reader_fail(reader, value.at, "a chunk has 4KiB to 1GiB");
 }
 
+/* A list of words as bits, or any. */
+static bool key_set(struct st_reader *reader, struct st_rule *rule, struct st_text value,
+                    const struct st_key *key)
+{
+    unsigned *set = member(rule, key);
+
+    if (st_text_is(value, "any"))
+        return true;
+    if (!read_list_end(reader, value))
+        return false;
+    *set = 0;
+    do {
+        struct st_text word = st_text_cut(&value, ',');
+        int number;
+
+        if (!read_choice(reader, key->word, word, key->words, &number))
+            return false;
+        *set |= 1u << number;
+    } while (value.len);
+    return true;
+}
+
+static bool key_kernel(struct st_reader *reader, struct st_rule *rule, struct st_text value,
+                       const struct st_key *key)
+{
+    return st_text_is(value, "leave") ||
+           read_choice(reader, "kernel", value, key->words, &rule->launch.kernel);
+}
+
+/* The library reserves flags for 512 blocks; no GPU has as many multiprocessors. */
+static bool key_blocks(struct st_reader *reader, struct st_rule *rule, struct st_text value,
+                       const struct st_key *key)
+{
+    uint64_t number = 0;
+
+    (void)key;
+    if (!st_text_is(value, "leave") && !read_number(reader, value, 1, 512, &number))
+        return false;
+    rule->launch.ctas = (int)number;
+    return true;
+}
+
+static bool key_threads(struct st_reader *reader, struct st_rule *rule, struct st_text value,
+                        const struct st_key *key)
+{
+    uint64_t number = 0;
+
+    (void)key;
+    if (!st_text_is(value, "leave") && !read_number(reader, value, 32, 1024, &number))
+        return false;
+    rule->launch.threads = (int)number;
+    return number % 32 == 0 ||
+           st_reader_fail(reader, value.at, "%d threads: a block has whole warps of 32", (int)number);
+}
+
 static bool key_made_by(struct st_reader *reader, struct st_rule *rule, struct st_text value,
                      const struct st_key *key)
 {
@@ -307,15 +362,18 @@ static const char *const link_word[] = {"pcie", "nvlink", "any"};
 static const struct st_words yes = {yes_word, 3}, link = {link_word, 3};
 
 #define AT(member) offsetof(struct st_rule, member)
-#define MACHINE    (ST_IN_RULE | ST_IN_PROCESS | ST_IN_PROVENANCE)
+#define CALL       (ST_IN_RULE | ST_IN_KERNELS)
+#define MACHINE    (CALL | ST_IN_PROCESS | ST_IN_PROVENANCE)
 const struct st_key st_keys[ST_KEYS] = {
     {"coll", ST_IN_RULE, key_coll, AT(colls), NULL},
-    {"bytes", ST_IN_RULE, key_bytes, AT(bytes), NULL},
+    {"bytes", CALL, key_bytes, AT(bytes), NULL},
     {"bytes-per-rank", ST_IN_RULE, key_bytes_per_rank, AT(bytes), NULL},
-    {"ranks", ST_IN_RULE, key_counts, AT(ranks), NULL},
+    {"ranks", CALL, key_counts, AT(ranks), NULL},
     {"nodes", ST_IN_RULE, key_counts, AT(nodes), NULL},
     {"pipe-ops", ST_IN_RULE, key_counts, AT(pipe_ops), NULL},
-    {"registered", ST_IN_RULE, key_registered, AT(reg), &yes},
+    {"registered", CALL, key_registered, AT(reg), &yes},
+    {"dtype", ST_IN_KERNELS, key_set, AT(dtypes), &st_dtype_words},
+    {"op", ST_IN_KERNELS, key_set, AT(ops), &st_op_words},
     {"nccl", MACHINE, key_nccl, AT(nccl), NULL},
     {"gpu", MACHINE, key_gpu, AT(gpu), NULL},
     {"links", MACHINE, key_word, AT(links), &link},
@@ -326,4 +384,7 @@ const struct st_key st_keys[ST_KEYS] = {
     {"sym-ctas", ST_IN_RULE | ST_IN_PROCESS, key_ctas, AT(act.sym_ctas), NULL},
     {"channels", ST_IN_RULE, key_ctas, AT(act.channels), NULL},
     {"chunk", ST_IN_RULE, key_chunk, AT(act.chunk), NULL},
+    {"kernel", ST_IN_KERNELS, key_kernel, AT(launch.kernel), &st_kernel_words},
+    {"ctas", ST_IN_KERNELS, key_blocks, AT(launch.ctas), NULL},
+    {"threads", ST_IN_KERNELS, key_threads, AT(launch.threads), NULL},
 };

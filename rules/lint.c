@@ -14,8 +14,9 @@ static bool covers(struct st_span outer, struct st_span inner)
 /* Does ${first} take every call that ${later} could take? */
 static bool hides(const struct st_rule *first, const struct st_rule *later)
 {
-    return first->process == later->process && (later->colls & ~first->colls) == 0 &&
-           (later->reg & ~first->reg) == 0 && first->per_rank == later->per_rank &&
+    return first->process == later->process && first->kernels == later->kernels &&
+           (later->colls & ~first->colls) == 0 && (later->dtypes & ~first->dtypes) == 0 &&
+           (later->ops & ~first->ops) == 0 && (later->reg & ~first->reg) == 0 && first->per_rank == later->per_rank &&
            covers(first->bytes, later->bytes) && covers(first->ranks, later->ranks) &&
            covers(first->nodes, later->nodes) && covers(first->pipe_ops, later->pipe_ops) &&
            covers(first->nccl, later->nccl) && !first->gpu[0] &&
@@ -31,17 +32,20 @@ static bool meet(struct st_span a, struct st_span b)
  * which the later one's bounds deny: mostly "..64KiB" before "64KiB..". */
 static bool overlaps(const struct st_rule *first, const struct st_rule *later)
 {
-    return !first->process && !later->process && first->per_rank == later->per_rank &&
-           (first->colls & later->colls) && (first->reg & later->reg) &&
+    return !first->process && !later->process && first->kernels == later->kernels &&
+           (first->dtypes & later->dtypes) && (first->ops & later->ops) &&
+           first->per_rank == later->per_rank && (first->colls & later->colls) && (first->reg & later->reg) &&
            meet(first->bytes, later->bytes) && !covers(first->bytes, later->bytes) &&
            !covers(later->bytes, first->bytes) && meet(first->ranks, later->ranks) &&
            meet(first->nodes, later->nodes) && meet(first->pipe_ops, later->pipe_ops) &&
            meet(first->nccl, later->nccl) && (first->links < 0 || later->links < 0 ||
            first->links == later->links) && (first->multicast < 0 || later->multicast < 0 ||
            first->multicast == later->multicast) && strcmp(first->gpu, later->gpu) == 0 &&
-           memcmp(&first->act, &later->act, sizeof first->act) != 0;
+           (memcmp(&first->act, &later->act, sizeof first->act) != 0 ||
+            memcmp(&first->launch, &later->launch, sizeof first->launch) != 0);
     /* no padding: the members are four bytes each, in an even number, then eight */
     _Static_assert(sizeof first->act == 32, "struct st_action has grown: compare its members");
+    _Static_assert(sizeof first->launch == 12, "struct st_launch has grown: compare its members");
 }
 
 /* A condition that the provenance, which holds for all rules in force, excludes. */
@@ -104,6 +108,13 @@ static bool finding(const symtuner_rules *rules, int r, int n, char *text, size_
                  "offer there",
                  at, rule->line, rule->name, symtuner_algo_name(rule->act.algo));
         return true;
+    }
+    if (rule->kernels) {
+        const char *what = st_kernels_lint(rule, n);
+
+        if (what)
+            snprintf(text, size, "%s:%d: rule \"%s\" %s", at, rule->line, rule->name, what);
+        return what != NULL;
     }
     if (!acts(&rule->act) && rule->process && n-- == 0) {
         snprintf(text, size, "%s:%d: [process] sets nothing; give it sym-ctas", at, rule->line);

@@ -11,7 +11,7 @@ static bool within(struct st_span span, uint64_t value)
 /* All conditions but the size and the group's depth. */
 static bool concerns(const struct st_rule *rule, const struct st_group *group, int coll, bool reg)
 {
-    return !rule->process && rule->colls >> coll & 1 &&
+    return !rule->process && !rule->kernels && rule->colls >> coll & 1 &&
            rule->reg & (reg ? ST_REG_YES : ST_REG_NO) &&
            within(rule->ranks, (uint64_t)group->ranks) &&
            within(rule->nodes, (uint64_t)group->nodes) &&

@@ -5,12 +5,24 @@
 #include <strings.h>
 
 #include "symtuner.h"
+#include "symtuner_why.h"
 
 static const char *const coll_word[] = {"broadcast", "reduce", "allgather", "reducescatter",
                                         "allreduce"};
 static const char *const algo_word[] = {"tree", "ring",      "collnet_direct", "collnet_chain",
                                         "nvls", "nvls_tree", "pat"};
 static const char *const proto_word[] = {"ll", "ll128", "simple"};
+static const char *const dtype_word[] = {
+#define X(name, number, size, text) [number] = text,
+    SYMTUNER_DTYPE_MAP(X)
+#undef X
+};
+/* not the last one: operators that the application makes are NCCL's */
+static const char *const op_word[] = {"sum", "prod", "max", "min", "avg"};
+static const char *const kernel_word[] = {
+    "nccl",        "one_ll8", "one_ll128", "one_lamport", "two_ll8", "two_ll128",
+    "two_lamport", "chunked", "pull",      "copy",        "nvls",    "pull_one",
+    "nvls_one"};
 static const char *const status_word[] = {"ok",           "out of memory",     "cannot read",
                                           "syntax error", "other machine",     "bad argument"};
 
@@ -21,6 +33,9 @@ static const char *const status_word[] = {"ok",           "out of memory",     "
 const struct st_words st_colls = WORDS(coll_word);
 const struct st_words st_algos = WORDS(algo_word);
 const struct st_words st_protos = WORDS(proto_word);
+const struct st_words st_dtype_words = WORDS(dtype_word);
+const struct st_words st_op_words = WORDS(op_word);
+const struct st_words st_kernel_words = WORDS(kernel_word);
 static const struct st_words statuses = WORDS(status_word);
 
 int st_word_find(const struct st_words *words, const char *text, size_t len)

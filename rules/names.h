@@ -16,6 +16,10 @@ struct st_words {
 
 extern const struct st_words st_colls, st_algos, st_protos;
 
+/* NCCL's data types and operators; kernels of libsymtuner_ar.so in the order of its enum st_family,
+ * which test/ar/check_rules.c compares. */
+extern const struct st_words st_dtype_words, st_op_words, st_kernel_words;
+
 /* The number of the word of ${len} bytes at ${text}, ignoring case; -1 when it is none. */
 int st_word_find(const struct st_words *words, const char *text, size_t len);
 

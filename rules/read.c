@@ -24,7 +24,8 @@ static bool read_key(struct st_reader *reader, struct section *section, struct s
                      struct st_text value)
 {
     static const char *const place[] = {[ST_IN_PROVENANCE] = "[provenance]", [ST_IN_PROCESS] = "[process]",
-                                        [ST_IN_RULE] = "a rule"};
+                                        [ST_IN_RULE] = "a rule",
+                                        [ST_IN_KERNELS] = "[kernels]"};
     const char *word[ST_KEYS];
     int k;
 
@@ -50,8 +51,8 @@ static bool read_key(struct st_reader *reader, struct section *section, struct s
 static bool name_rule(struct st_reader *reader, struct st_rule *rule, struct st_text name)
 {
     if (name.len == 0 || name.len > SYMTUNER_NAME_MAX)
-        return st_reader_fail(reader, name.at, "a rule has a name of 1 to %d bytes: [rule NAME]",
-                              SYMTUNER_NAME_MAX);
+        return st_reader_fail(reader, name.at, "a rule has a name of 1 to %d bytes: [%s NAME]",
+                              SYMTUNER_NAME_MAX, rule->kernels ? "kernels" : "rule");
     memcpy(rule->name, name.at, name.len);
     for (int i = 0; i < reader->rules->count - 1; i++)
         if (strcmp(reader->rules->rule[i].name, rule->name) == 0)
@@ -60,10 +61,17 @@ static bool name_rule(struct st_reader *reader, struct st_rule *rule, struct st_
     return true;
 }
 
+/* The library has one collective. */
+static void make_kernels(struct st_rule *rule)
+{
+    rule->kernels = true;
+    rule->colls = 1u << SYMTUNER_ALLREDUCE;
+}
+
 static bool open_section(struct st_reader *reader, struct section *section, struct st_text line)
 {
-    static const char *const word[] = {"provenance", "process", "rule"};
-    static const struct st_words words = {word, 3};
+    static const char *const word[] = {"provenance", "process", "rule", "kernels"};
+    static const struct st_words words = {word, 4};
     struct st_text rest = {line.at + 1, line.len - 1}, kind;
 
     if (line.at[line.len - 1] != ']')
@@ -91,6 +99,12 @@ static bool open_section(struct st_reader *reader, struct section *section, stru
     case 2:
         section->where = ST_IN_RULE;
         section->rule = st_reader_rule(reader, line.at);
+        return section->rule && name_rule(reader, section->rule, rest);
+    case 3:
+        section->where = ST_IN_KERNELS;
+        section->rule = st_reader_rule(reader, line.at);
+        if (section->rule)
+            make_kernels(section->rule);
         return section->rule && name_rule(reader, section->rule, rest);
     default:
         return st_reader_unknown(reader, "section", kind, &words);
@@ -159,14 +173,16 @@ static struct st_text next_word(struct st_text *rest)
     return word;
 }
 
-/* "allreduce bytes=..64KiB prefer=general:ring/ll; process sym-ctas=16" */
+/* "allreduce bytes=..64KiB prefer=general:ring/ll; process sym-ctas=16; kernels kernel=nccl" */
 static bool inline_read(struct st_reader *reader, struct st_text text)
 {
     reader->line = 1;
     reader->line_start = text.at;
     while (text.len) {
         struct st_text one = st_text_cut(&text, ';'), word = next_word(&one);
-        struct section section = {.where = st_text_is(word, "process") ? ST_IN_PROCESS : ST_IN_RULE};
+        struct section section = {.where = st_text_is(word, "process")   ? ST_IN_PROCESS
+                                           : st_text_is(word, "kernels") ? ST_IN_KERNELS
+                                                                         : ST_IN_RULE};
 
         if (word.len == 0)
             continue;
@@ -174,6 +190,8 @@ static bool inline_read(struct st_reader *reader, struct st_text text)
         if (!section.rule)
             return false;
         section.rule->process = section.where == ST_IN_PROCESS;
+        if (section.where == ST_IN_KERNELS)
+            make_kernels(section.rule);
         snprintf(section.rule->name, sizeof section.rule->name, "inline:%d", reader->rules->count);
         if (section.where == ST_IN_RULE && !read_key(reader, &section, (struct st_text){"coll", 4}, word))
             return false;

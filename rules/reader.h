@@ -46,8 +46,8 @@ struct st_text st_text_cut(struct st_text *rest, char separator);
 bool st_text_is(struct st_text text, const char *word); /* ignoring case */
 
 /* One key of the rules format (rules/keys.c). */
-enum { ST_IN_PROVENANCE = 1, ST_IN_PROCESS = 2, ST_IN_RULE = 4 };
-enum { ST_KEYS = 17 };
+enum { ST_IN_PROVENANCE = 1, ST_IN_PROCESS = 2, ST_IN_RULE = 4, ST_IN_KERNELS = 8 };
+enum { ST_KEYS = 22 };
 struct st_key {
     const char *word;
     int where; /* sections in which it has a meaning, ST_IN_* */

@@ -16,6 +16,8 @@ void st_rule_clear(struct st_rule *rule)
     rule->reg = ST_REG_ANY;
     rule->links = rule->multicast = -1;
     rule->act.algo = rule->act.proto = -1;
+    rule->launch.kernel = -1;
+    rule->dtypes = rule->ops = ~0u;
 }
 
 static bool within(struct st_span span, uint64_t value)
@@ -102,7 +104,7 @@ uint64_t symtuner_rules_hash(const symtuner_rules *rules)
 
     for (int i = 0; rules && i < rules->count; i++) {
         const struct st_rule *r = &rules->rule[i];
-        const uint64_t field[] = {r->process,     r->colls,       r->bytes.lo,       r->bytes.hi,
+        const uint64_t field[] = {r->kernels ? 2 : r->process, r->colls,       r->bytes.lo,       r->bytes.hi,
                                   r->per_rank,    r->ranks.lo,    r->ranks.hi,       r->nodes.lo,
                                   r->nodes.hi,    r->pipe_ops.lo, r->pipe_ops.hi,    r->nccl.lo,
                                   r->nccl.hi,     r->reg,         (uint64_t)r->links,
@@ -115,6 +117,11 @@ uint64_t symtuner_rules_hash(const symtuner_rules *rules)
             hash = mix(hash, field[f]);
         for (const char *c = r->gpu; *c; c++)
             hash = mix(hash, (uint64_t)*c);
+        if (!r->kernels)
+            continue;
+        hash = mix(mix(hash, r->dtypes), r->ops);
+        hash = mix(mix(mix(hash, (uint64_t)r->launch.kernel), (uint64_t)r->launch.ctas),
+                   (uint64_t)r->launch.threads);
     }
     return hash;
 }

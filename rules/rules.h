@@ -2,9 +2,10 @@
 /*
  * rules.h - what a rules text means, once read.
  *
- * A rule is a set of conditions (all must hold) and an action. Two kinds share the struct: a rule
- * for calls, and a [process] rule, whose only action is the CTA count that NCCL reads once per
- * process and whose conditions may therefore only name the machine and the release.
+ * A rule is a set of conditions (all must hold) and an action. Three kinds share the struct: a rule
+ * for calls; a [process] rule, whose only action is the CTA count that NCCL reads once per process
+ * and whose conditions may therefore only name the machine and the release; and a [kernels] rule,
+ * which is for libsymtuner_ar.so and which the plugin passes over.
  *
  * Units      bytes; spans are inclusive on both ends.
  * Ownership  one allocation per symtuner_rules; freed with symtuner_rules_free.
@@ -31,13 +32,19 @@ struct st_action {
     uint64_t chunk;    /* bytes, 4 KiB .. 1 GiB; 0 leave            */
 };
 
+/* What a [kernels] rule does to an all-reduce of libsymtuner_ar.so. */
+struct st_launch {
+    int kernel;        /* of st_kernel_words; -1 leave: the library's own table  */
+    int ctas, threads; /* blocks, at most; threads of a block; 0 leave           */
+};
+
 enum { ST_REG_NO = 1, ST_REG_YES = 2, ST_REG_ANY = 3 };
 enum { ST_SOURCES_MAX = 4 };
 
 struct st_rule {
     char name[SYMTUNER_NAME_MAX + 1];
     int source, line;  /* where it was written                      */
-    bool process;
+    bool process, kernels; /* else a rule for calls                     */
     unsigned colls;    /* bit per collective                        */
     struct st_span bytes;
     bool per_rank;     /* bytes counts the bytes of one rank        */
@@ -46,7 +53,9 @@ struct st_rule {
     int links;         /* 1 nvlink, 0 pcie, -1 any                  */
     int multicast;     /* 1 yes, 0 no, -1 any                       */
     char gpu[SYMTUNER_GPU_MAX + 1]; /* pattern with *; "" any       */
+    unsigned dtypes, ops; /* of a [kernels] rule: bit per NCCL's number */
     struct st_action act;
+    struct st_launch launch;
 };
 
 struct symtuner_rules {
@@ -72,6 +81,16 @@ bool st_rule_fits(const struct st_rule *rule, int nccl, const struct symtuner_ma
 
 /* A span of ${total} bytes for ${ranks} ranks, when the rule counts the bytes of one rank. */
 struct st_span st_rule_total_bytes(const struct st_rule *rule, int coll, int ranks);
+
+/* A [kernels] rule: does its part about the group hold, and its part about the call? ${nccl} 0: a
+ * group without NCCL, for which a condition on the release says nothing. */
+bool st_kernels_concern(const struct st_rule *rule, int nccl, int ranks,
+                        const struct symtuner_machine *machine);
+bool st_kernels_cover(const struct st_rule *rule, uint64_t bytes, int dtype, int op,
+                      bool registered);
+
+/* The ${n}-th finding about a [kernels] rule by itself: why it cannot do what it says, or NULL. */
+const char *st_kernels_lint(const struct st_rule *rule, int n);
 
 /* Add the rules of ${more} behind those of ${rules}, and take over its provenance when it has one;
  * false, and nothing added, when they would be too many. */

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rules/names.h"
 #include "rules/rules.h"
 #include "test/suites.h"
 
@@ -74,6 +75,24 @@ static void print_span(FILE *out, const char *key, struct st_span span)
         fprintf(out, "%llu", (unsigned long long)span.hi);
 }
 
+static void print_set(FILE *out, const char *key, const struct st_words *words, unsigned set)
+{
+    for (int i = 0; i < words->count && set != ~0u; i++)
+        if (set >> i & 1) {
+            fprintf(out, "%s%s", key, words->word[i]);
+            key = ",";
+        }
+}
+
+static void print_kernels(FILE *out, const struct st_rule *rule)
+{
+    print_set(out, " dtype=", &st_dtype_words, rule->dtypes);
+    print_set(out, " op=", &st_op_words, rule->ops);
+    fprintf(out, " -> kernel=%s ctas=%d threads=%d\n",
+            rule->launch.kernel < 0 ? "leave" : st_kernel_words.word[rule->launch.kernel],
+            rule->launch.ctas, rule->launch.threads);
+}
+
 static void print_rule(FILE *out, const char *kind, const struct st_rule *rule)
 {
     static const char *const prefer[] = {"leave", "symmetric", "general", "registered"};
@@ -96,6 +115,10 @@ static void print_rule(FILE *out, const char *kind, const struct st_rule *rule)
         fprintf(out, " multicast=%s", rule->multicast ? "yes" : "no");
     if (rule->gpu[0])
         fprintf(out, " gpu=\"%s\"", rule->gpu);
+    if (rule->kernels) {
+        print_kernels(out, rule);
+        return;
+    }
     fprintf(out, " -> prefer=%s", prefer[rule->act.prefer]);
     if (rule->act.prefer == SYMTUNER_GENERAL)
         fprintf(out, ":%s/%s", rule->act.algo < 0 ? "*" : symtuner_algo_name(rule->act.algo),
@@ -119,7 +142,10 @@ static void print_rules(FILE *out, const symtuner_rules *rules)
     if (rules->has_provenance)
         print_rule(out, "provenance", &rules->provenance);
     for (int i = 0; i < rules->count; i++)
-        print_rule(out, rules->rule[i].process ? "process" : "rule", &rules->rule[i]);
+        print_rule(out, rules->rule[i].process   ? "process"
+                        : rules->rule[i].kernels ? "kernels"
+                                                 : "rule",
+                   &rules->rule[i]);
     for (int i = 0; symtuner_rules_lint(rules, i, text, sizeof text); i++)
         fprintf(out, "lint: %s\n", text);
 }

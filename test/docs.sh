@@ -232,8 +232,9 @@ check_includes()
         fi
     }
     only "include/nccl_abi/*.h" 'nccl_abi/'
-    only "rules/*.[ch]" 'rules/|symtuner\.h'
+    only "rules/*.[ch]" 'rules/|symtuner\.h|symtuner_why\.h'
     only "plugin/*.[ch]" 'plugin/|rules/|nccl_abi/|symtuner\.h|symtuner_why\.h'
+    only "kernels/*.[ch]" 'ar_|symtuner_ar\.h|rules/'
     only "cli/*.[ch]" 'cli/|symtuner\.h|symtuner_why\.h|symtuner_ar\.h|plugin/nccl_release\.h|rules/names\.h'
     sed -n '/^```text layers/,/^```$/p' docs/design.md | sed -nE 's/^([0-9] .*)   .*/\1/p' > "$work/layers"
     for file in plugin/*.[ch]; do

@@ -11,6 +11,7 @@ int main(void)
     int failed;
 
     srunner_add_suite(runner, st_suite_select());
+    srunner_add_suite(runner, st_suite_rules());
 #if __has_include(<cuda_runtime_api.h>) && __has_include(<nccl.h>)
     srunner_add_suite(runner, st_suite_api());
 #else

@@ -7,6 +7,7 @@
 
 Suite *st_suite_shape(void);
 Suite *st_suite_select(void);
+Suite *st_suite_rules(void);
 Suite *st_suite_api(void); /* only where CUDA's headers are */
 
 #endif

@@ -86,7 +86,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct symtuner_query query = {.struct_size = sizeof query, .nccl = 22809,
                                    .coll = SYMTUNER_ALLREDUCE, .bytes = 65536, .ranks = 8,
                                    .nodes = 1, .pipe_ops = 1, .machine = group.machine};
-    struct symtuner_decision decision = {.struct_size = sizeof decision};
+    struct symtuner_decision decision = {.struct_size = sizeof decision, .rule = -1};
+    struct symtuner_kernel_query kernels = {.struct_size = sizeof kernels, .nccl = 22809,
+                                            .bytes = 65536, .machine = group.machine};
+    struct symtuner_kernel_decision launch = {.struct_size = sizeof launch};
     char *text = malloc(size + 1), error[SYMTUNER_ERROR_MAX] = "", line[SYMTUNER_ERROR_MAX];
     symtuner_rules *rules;
 
@@ -106,6 +109,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                    act->channels <= 64 && act->forbid < 0x1fffff,
                "actions are in range");
         demand(rules->rule[i].name[0] != '\0', "every rule has a name");
+        demand(rules->rule[i].launch.kernel >= -1 && rules->rule[i].launch.ctas <= 512 &&
+                   rules->rule[i].launch.threads % 32 == 0 && rules->rule[i].launch.threads <= 1024,
+               "launches are in range");
     }
     for (int i = 0; symtuner_rules_lint(rules, i, line, sizeof line); i++)
         demand(line[0] != '\0' && i < 6 * SYMTUNER_RULES_MAX, "lint ends");
@@ -114,6 +120,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     compare_index_and_scan(rules, &group);
     if (symtuner_decide(rules, &query, &decision) == SYMTUNER_OK)
         symtuner_explain(rules, &query, &decision, line, sizeof line);
+    kernels.ranks = 2 + (int)(size & 7);
+    kernels.dtype = (int)(size % 12);
+    kernels.op = (int)(size % 5);
+    demand(symtuner_kernel_decide(rules, &kernels, &launch) == SYMTUNER_OK, "a kernel is decided");
+    demand(launch.rule < 0 || rules->rule[launch.rule].kernels, "only [kernels] rules choose kernels");
+    demand(decision.rule < 0 || !rules->rule[decision.rule].kernels, "others only general ones");
     symtuner_rules_free(rules);
     return 0;
 }

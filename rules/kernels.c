@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* kernels.c - rules for libsymtuner_ar.so: which one covers an all-reduce, and what is wrong with one. */
+#include <string.h>
+
+#include "rules/names.h"
+#include "rules/rules.h"
+#include "symtuner_why.h"
+
+static bool within(struct st_span span, uint64_t value)
+{
+    return span.lo <= value && value <= span.hi;
+}
+
+bool st_kernels_concern(const struct st_rule *rule, int nccl, int ranks,
+                        const struct symtuner_machine *machine)
+{
+    return rule->kernels && within(rule->ranks, (uint64_t)ranks) &&
+           st_rule_fits(rule, nccl ? nccl : (int)rule->nccl.lo, machine);
+}
+
+bool st_kernels_cover(const struct st_rule *rule, uint64_t bytes, int dtype, int op,
+                      bool registered)
+{
+    return within(rule->bytes, bytes) && rule->dtypes >> dtype & 1 && rule->ops >> op & 1 &&
+           rule->reg & (registered ? ST_REG_YES : ST_REG_NO);
+}
+
+enum symtuner_status symtuner_kernel_decide(const symtuner_rules *rules,
+                                            const struct symtuner_kernel_query *query,
+                                            struct symtuner_kernel_decision *out)
+{
+    struct symtuner_kernel_decision d = {.struct_size = sizeof d, .rule = -1};
+
+    if (query->struct_size != sizeof *query || out->struct_size > sizeof d || query->ranks < 1 ||
+        query->dtype < 0 || query->dtype >= st_dtype_words.count || query->op < 0 ||
+        query->op >= st_op_words.count)
+        return SYMTUNER_EINVAL;
+    for (int i = 0; rules && i < rules->count && d.rule < 0; i++) {
+        const struct st_rule *rule = &rules->rule[i];
+
+        if (!st_kernels_concern(rule, query->nccl, query->ranks, &query->machine) ||
+            !st_kernels_cover(rule, query->bytes, query->dtype, query->op, query->registered != 0))
+            continue;
+        d.rule = i;
+        d.line = rule->line;
+        strcpy(d.name, rule->name);
+        d.kernel = rule->launch.kernel < 0 ? NULL : st_kernel_words.word[rule->launch.kernel];
+        d.ctas = rule->launch.ctas;
+        d.threads = rule->launch.threads;
+    }
+    d.struct_size = out->struct_size;
+    memcpy(out, &d, out->struct_size);
+    return SYMTUNER_OK;
+}
+
+/* ---- lint ------------------------------------------------------------------------------------ */
+
+#define BIT(number) (1u << (number))
+
+/* What each kernel wants of a call; docs/kernels.md says why. 0: everything will do. */
+static const struct {
+    const char *kernel;
+    bool nvlink, buffers, multicast;
+    unsigned dtypes, ops;
+} wants[] = {
+    {"one_ll128", .nvlink = true},
+    {"two_ll128", .nvlink = true},
+    {"one_lamport", .dtypes = BIT(SYMTUNER_FLOAT16) | BIT(SYMTUNER_FLOAT32) | BIT(SYMTUNER_BFLOAT16),
+     .ops = BIT(SYMTUNER_SUM) | BIT(SYMTUNER_AVG)},
+    {"two_lamport", .dtypes = BIT(SYMTUNER_FLOAT16) | BIT(SYMTUNER_FLOAT32) | BIT(SYMTUNER_BFLOAT16),
+     .ops = BIT(SYMTUNER_SUM) | BIT(SYMTUNER_AVG)},
+    {"pull", .buffers = true},
+    {"pull_one", .buffers = true},
+    {"copy", .buffers = true},
+    {"nvls", .buffers = true, .multicast = true, .ops = BIT(SYMTUNER_SUM),
+     .dtypes = BIT(SYMTUNER_FLOAT16) | BIT(SYMTUNER_FLOAT32) | BIT(SYMTUNER_BFLOAT16)},
+    {"nvls_one", .buffers = true, .multicast = true, .ops = BIT(SYMTUNER_SUM),
+     .dtypes = BIT(SYMTUNER_FLOAT16) | BIT(SYMTUNER_FLOAT32) | BIT(SYMTUNER_BFLOAT16)},
+};
+
+const char *st_kernels_lint(const struct st_rule *rule, int n)
+{
+    const struct st_launch *launch = &rule->launch;
+    const char *kernel = launch->kernel < 0 ? "" : st_kernel_words.word[launch->kernel];
+
+    if (!*kernel && !launch->ctas && !launch->threads && n-- == 0)
+        return "sets nothing; give it a kernel";
+    if ((rule->ranks.lo > 16 || rule->ranks.hi < 2) && n-- == 0)
+        return "never applies: the library's kernels take 2 to 16 ranks";
+    if (strcmp(kernel, "nccl") == 0 && (launch->ctas || launch->threads) && n-- == 0)
+        return "gives the call to NCCL, whose blocks and threads it cannot set";
+    for (size_t i = 0; i < sizeof wants / sizeof *wants; i++) {
+        if (strcmp(wants[i].kernel, kernel) != 0)
+            continue;
+        if (wants[i].nvlink && rule->links == 0 && n-- == 0)
+            return "asks for LL128 on PCIe, where a line may arrive in parts: the library's table "
+                   "decides";
+        if (wants[i].multicast && rule->multicast == 0 && n-- == 0)
+            return "asks for a multicast kernel where multicast is off: the library's table decides";
+        if (wants[i].buffers && rule->reg == ST_REG_NO && n-- == 0)
+            return "asks for a kernel that needs registered buffers, and covers only others";
+        if (wants[i].dtypes && !(wants[i].dtypes & rule->dtypes) && n-- == 0)
+            return "asks for a kernel that knows f16, f32 and bf16, and covers only other types";
+        if (wants[i].ops && !(wants[i].ops & rule->ops) && n-- == 0)
+            return "asks for a kernel that cannot do any of its operators";
+    }
+    return NULL;
+}
