@@ -2,11 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """symtuner.all_reduce against lax.psum in each of its configurations, inside jit, interleaved.
 
-As in jax_psum.py: one worker process per mode stays up, a repetition asks each worker in turn for
-each size, a measurement is the best run of a jitted fori_loop of 30 (bf16, shard_map, one process),
-divided by 30; medians over the repetitions. XLA launches every iteration from the host, whose
-jitter only adds and is several times the kernel below 1 MiB: so a measurement takes --calls runs or
-60 ms, whatever is more, and 200 runs at most. Sums are checked exactly before timing.
+How it is timed, and what "best" and "all" are, is said in jax_workers.py. Sums are checked exactly
+before timing. Rounds end after --seconds (40), but there are 3 at least; with start and profiles
+that is about a minute for each number of GPUs.
 
 Modes  ar      symtuner.all_reduce, no flags
        staged  the same with SYMTUNER_JAX_ZERO_COPY=0
@@ -17,18 +15,14 @@ Modes  ar      symtuner.all_reduce, no flags
 """
 
 import argparse
-import collections
 import math
 import os
-import statistics
-import subprocess
 import sys
-import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from jax_psum import LIB, LOOP, SYM  # noqa: E402
+from jax_psum import LIB, SYM  # noqa: E402
+from jax_workers import KIB, Times, Worker, measure, serve  # noqa: E402
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 OWN_OFF = "--xla_gpu_unsupported_use_all_reduce_one_shot_kernel=false"
 ENV = {
     "ar": {},
@@ -39,123 +33,70 @@ ENV = {
     "plugin": {"XLA_FLAGS": SYM + " " + OWN_OFF, "NCCL_TUNER_PLUGIN": LIB},
 }
 OURS = ("ar", "staged")
-KIB = 1024
+TRACED = ("ar", "xla", "plugin")
 
 
 def worker(mode, ranks, sizes, calls):
-    import jax
-    import jax.numpy as jnp
-    import numpy as np
-    from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+    if mode not in OURS:
+        import jax
 
-    if mode in OURS:
-        import warnings
+        return serve(lambda v: jax.lax.psum(v, "x"), ranks, sizes, calls)
+    import warnings
 
-        import symtuner
+    import symtuner
 
-        # no silent fallback to what it is compared with
-        warnings.simplefilter("error", UserWarning)
-        reduce = lambda v: symtuner.all_reduce(v, "x")
-    else:
-        reduce = lambda v: jax.lax.psum(v, "x")
-    mesh = Mesh(np.array(jax.devices()[:ranks]), ("x",))
-    smap = lambda f: jax.jit(
-        jax.shard_map(f, mesh=mesh, in_specs=P("x"), out_specs=P("x"), check_vma=False)
-    )
-    factor = jnp.bfloat16(1 / ranks)  # keeps the values in range; every mode pays for it alike
-    loop = lambda v: jax.lax.fori_loop(0, LOOP, lambda i, u: reduce(u) * factor, v)
-    rng, run, data = np.random.default_rng(), {}, {}
-    for size in sizes:
-        host = rng.integers(0, 8, (ranks, size // 2)).astype(np.float32)
-        data[size] = jax.device_put(
-            host.astype(jnp.bfloat16).reshape(-1), NamedSharding(mesh, P("x"))
-        )
-        got = np.asarray(smap(reduce)(data[size]).astype(jnp.float32)).reshape(ranks, -1)
-        if not (got == host.sum(0)).all():
-            print("wrong sum", size, flush=True)
-            return 1
-        run[size] = smap(loop).lower(data[size]).compile()
-        run[size](data[size]).block_until_ready()
-    print("ready", jax.__version__, jax.devices()[0].device_kind, flush=True)
-    for line in sys.stdin:
-        size, times = int(line), []
-        while len(times) < calls or (sum(times) * LOOP < 60e3 and len(times) < 200):
-            start = time.perf_counter()
-            run[size](data[size]).block_until_ready()
-            times.append((time.perf_counter() - start) / LOOP * 1e6)
-        print(" ".join(f"{t:.2f}" for t in times), flush=True)
-    return 0
+    # no silent fallback to what it is compared with
+    warnings.simplefilter("error", UserWarning)
+    return serve(lambda v: symtuner.all_reduce(v, "x"), ranks, sizes, calls)
 
 
-def log_of(mode, ranks, args):
-    return f"{args.out}.{ranks}.{mode}.log"
-
-
-def start(mode, ranks, args):
-    env = dict(
-        os.environ,
-        CUDA_VISIBLE_DEVICES=",".join(map(str, range(ranks))),
-        XLA_PYTHON_CLIENT_MEM_FRACTION=args.memory,
-        **ENV[mode],
-    )
-    env["PYTHONPATH"] = os.path.join(os.path.dirname(HERE), "jax") + ":" + env.get("PYTHONPATH", "")
-    log = open(log_of(mode, ranks, args), "w")
-    return subprocess.Popen(
-        [
-            sys.executable,
-            __file__,
-            "--worker",
-            mode,
-            "--ranks",
-            str(ranks),
-            "--sizes",
-            args.sizes,
-            "--calls",
-            str(args.calls),
-        ],
-        env=env,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=log,
-        text=True,
-    )
-
-
-def ask(process, mode, log, text=None):
-    if text:
-        process.stdin.write(text + "\n")
-        process.stdin.flush()
-    answer = process.stdout.readline().strip()
-    if answer and not answer.startswith("wrong"):
-        return answer
-    with open(log, errors="replace") as f:
-        tail = "".join(f.readlines()[-8:])
-    sys.exit(f"worker {mode}: {answer or 'died'}; {log} ends with\n{tail}")
-
-
-def summary(us, modes, sizes, ranks):
-    print(f"n={ranks}  us per call, median (+- half of the range)   best psum/ar")
-    print(f"{'KiB':>7} " + " ".join(f"{m:>15}" for m in modes))
+def table(title, figure, spread, modes, sizes, ranks):
+    """us per call in each mode; the best psum over ours. Returns the lines."""
+    out = [f"n={ranks}  {title}", f"{'KiB':>7} " + " ".join(f"{m:>14}" for m in modes)]
+    out[1] += "   best psum/ar"
     small, worst = [], (math.inf, 0)
     for size in sizes:
-        mid = {m: statistics.median(us[ranks, size, m]) for m in modes}
-        half = {m: (max(us[ranks, size, m]) - min(us[ranks, size, m])) / 2 for m in modes}
-        cells = [f"{mid[m]:8.1f} +-{half[m] / mid[m] * 100:3.0f}%" for m in modes]
-        others = {m: t for m, t in mid.items() if m not in OURS}
-        if "ar" in mid and others:
+        us = {m: figure(ranks, size, m) for m in modes}
+        cells = [f"{us[m]:8.1f}" + (f" +-{spread(ranks, size, m):2.0f}%" if spread else "")
+                 for m in modes]
+        others = {m: t for m, t in us.items() if m not in OURS}
+        if "ar" in us and others:
             best = min(others, key=others.get)
-            ratio = others[best] / mid["ar"]
+            ratio = others[best] / us["ar"]
             cells.append(f"  {ratio:5.2f}x {best}")
             worst = min(worst, (ratio, size // KIB))
             if 64 * KIB <= size <= 32 * 1024 * KIB:
                 small.append(ratio)
-        print(f"{size // KIB:>7} " + " ".join(f"{c:>15}" for c in cells))
+        out.append(f"{size // KIB:>7} " + " ".join(f"{c:>14}" for c in cells))
     if small:
         mean = math.exp(sum(map(math.log, small)) / len(small))
-        print(
+        out.append(
             f"n={ranks}: {mean:.2f}x the best psum, geometric mean of {len(small)} sizes from "
             f"64 KiB to 32 MiB; worst of all {worst[0]:.2f}x at {worst[1]} KiB"
         )
+    return out
+
+
+def report(times, modes, sizes, ranks, rounds, args):
+    best = "us per call: median over %d rounds of a round's best call, half the range of the rounds"
+    tables = (
+        table(best % rounds, times.best, times.spread, modes, sizes, ranks),
+        table("us per call: median of all calls", times.all, None, modes, sizes, ranks),
+    )
+    text = "\n".join("\n".join(t) for t in tables)
+    print(text, flush=True)
+    with open(f"{args.out}.{ranks}.txt", "w") as f:
+        f.write(text + "\n")
+
+
+def profile(workers, sizes, ranks, args):
+    """GPU kernels of some modes and sizes: how much of the time is the kernel's."""
+    sizes = [s for i, s in enumerate(sizes) if i % 2 == 0]
+    with open(f"{args.out}.{ranks}.trace.txt", "w") as f:
+        for size in sizes:
+            for m in (m for m in TRACED if m in workers):
+                print(f"{size // KIB:>7} KiB {m:>6}: {workers[m].ask(f'trace {size}')}", file=f,
+                      flush=True)
 
 
 def main():
@@ -166,37 +107,31 @@ def main():
     p.add_argument("--modes", default=",".join(ENV))
     p.add_argument("--ranks", default="2")
     p.add_argument(
-        "--sizes", default="64,256,1024,4096,8192,32768,65536,131072,262144", help="KiB per rank"
+        "--sizes",
+        default="64,128,256,512,1024,2048,4096,8192,16384,32768,65536,131072,262144",
+        help="KiB per rank",
     )
-    p.add_argument("--rounds", type=int, default=5)
-    p.add_argument("--calls", type=int, default=5)
+    p.add_argument("--rounds", type=int, default=20, help="at most")
+    p.add_argument("--seconds", type=float, default=40, help="for the rounds of one number of GPUs")
+    p.add_argument("--calls", type=int, default=0, help="per measurement; 0: 5 to 40, by size")
+    p.add_argument("--trace", type=int, default=1, help="profile ar, xla and plugin at the end")
     p.add_argument("--memory", default="0.12", help="share of the GPU's memory for each worker")
     p.add_argument("--out", default="jax_ar.csv")
     args = p.parse_args()
     sizes = [int(float(s) * KIB) for s in args.sizes.split(",")]
     if args.worker:
         return worker(args.worker, int(args.ranks), sizes, args.calls)
-    modes, us, rows = args.modes.split(","), collections.defaultdict(list), []
+    modes, times = args.modes.split(","), Times()
     for ranks in map(int, args.ranks.split(",")):
-        workers = {m: start(m, ranks, args) for m in modes}
-        print(
-            f"n={ranks}",
-            {m: ask(workers[m], m, log_of(m, ranks, args)) for m in modes}[modes[0]],
-            flush=True,
-        )
-        for turn in range(args.rounds):
-            for size in sizes:
-                for m in modes[turn % len(modes) :] + modes[: turn % len(modes)]:
-                    times = ask(workers[m], m, log_of(m, ranks, args), str(size))
-                    us[ranks, size, m].append(min(map(float, times.split())))
-                    rows.append(f"{turn},{m},{ranks},{size},{times}")
+        workers = {m: Worker(__file__, m, ENV[m], ranks, args) for m in modes}
+        print(f"n={ranks}", {m: workers[m].ask() for m in modes}[modes[0]], flush=True)
+        rounds = measure(workers, ranks, sizes, args.rounds, args.seconds, times)
+        times.write(args.out)
+        report(times, modes, sizes, ranks, rounds, args)
+        if args.trace:
+            profile(workers, sizes, ranks, args)
         for w in workers.values():
-            w.stdin.close()
-        for w in workers.values():
-            w.wait(60)
-        summary(us, modes, sizes, ranks)
-    with open(args.out, "w") as f:
-        f.write("round,mode,ranks,bytes_per_rank,us_of_each_call\n" + "\n".join(rows) + "\n")
+            w.end()
     return 0
 
 

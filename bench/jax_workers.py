@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Timing of all-reduces inside jit by worker processes: one per mode, asked in turn.
+
+A mode is an environment, so it needs a process. All workers stay up; a round asks each of them in
+turn for each size, the first of a round another one each time. A measurement is a fixed number of
+calls of a jitted ``fori_loop`` of 30 all-reduces (bf16, shard_map, one process for all GPUs), each
+divided by 30; the number depends on the size alone, so every mode takes the best of equally many.
+Two calls before them are not counted: they wake the worker's threads and caches. XLA launches every
+iteration from the host, whose jitter only ever adds. Two figures come out: ``best``, the median over
+the rounds of a round's best call, and ``all``, the median of all calls.
+"""
+
+from __future__ import annotations
+
+import collections
+import gc
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+LOOP = 30
+KIB, MIB = 1 << 10, 1 << 20
+UNCOUNTED = 2
+_MEASUREMENT_S = 0.05  # about this long, at 30 us and 350 GB/s for an all-reduce
+
+
+def calls_for(size, given=0):
+    once = LOOP * (30e-6 + size / 350e9)
+    return given or max(5, min(40, round(_MEASUREMENT_S / once)))
+
+
+# ---- worker --------------------------------------------------------------------------------------
+def serve(reduce, ranks, sizes, given_calls):
+    """Check sums, compile, say "ready", then answer each "SIZE" on stdin with microseconds."""
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+    mesh = Mesh(np.array(jax.devices()[:ranks]), ("x",))
+    factor = jnp.bfloat16(1 / ranks)  # keeps the values in range; every mode pays for it alike
+    rng, run, data = np.random.default_rng(), {}, {}
+
+    def smap(f):
+        kw = dict(mesh=mesh, in_specs=P("x"), out_specs=P("x"))
+        try:
+            return jax.jit(jax.shard_map(f, check_vma=False, **kw))
+        except TypeError:
+            return jax.jit(jax.shard_map(f, **kw))
+
+    def loop(v):
+        return jax.lax.fori_loop(0, LOOP, lambda i, u: reduce(u) * factor, v)
+
+    for size in sizes:
+        host = rng.integers(0, 8, (ranks, size // 2)).astype(np.float32)
+        flat = host.astype(jnp.bfloat16).reshape(-1)
+        data[size] = jax.device_put(flat, NamedSharding(mesh, P("x")))
+        got = np.asarray(smap(reduce)(data[size]).astype(jnp.float32)).reshape(ranks, -1)
+        if not (got == host.sum(0)).all():
+            print("wrong sum", size, flush=True)
+            return 1
+        run[size] = smap(loop).lower(data[size]).compile()
+        run[size](data[size]).block_until_ready()
+    gc.disable()
+    print("ready", jax.__version__, jax.devices()[0].device_kind, flush=True)
+    for line in sys.stdin:
+        word = line.split()
+        size = int(word[-1])
+        if word[0] == "trace":
+            from jax_trace import kernels
+
+            print(kernels(lambda: run[size](data[size]).block_until_ready(), LOOP), flush=True)
+            continue
+        times = []
+        for i in range(UNCOUNTED + calls_for(size, given_calls)):
+            start = time.perf_counter()
+            run[size](data[size]).block_until_ready()
+            times.append((time.perf_counter() - start) / LOOP * 1e6)
+        print(" ".join(f"{t:.2f}" for t in times[UNCOUNTED:]), flush=True)
+    return 0
+
+
+# ---- driver --------------------------------------------------------------------------------------
+class Worker:
+    """One mode's process: ``script --worker MODE --ranks N --sizes ... --calls N``."""
+
+    def __init__(self, script, mode, env, ranks, args):
+        self.mode = mode
+        self.log = f"{args.out}.{ranks}.{mode.replace('=', '')}.log"
+        gpus = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(ranks)))
+        env = dict(
+            os.environ,
+            CUDA_VISIBLE_DEVICES=",".join(gpus.split(",")[:ranks]),
+            XLA_PYTHON_CLIENT_MEM_FRACTION=args.memory,
+            **env,
+        )
+        root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        env["PYTHONPATH"] = os.path.join(root, "jax") + ":" + env.get("PYTHONPATH", "")
+        command = [sys.executable, script, "--worker", mode, "--ranks", str(ranks)]
+        command += ["--sizes", args.sizes, "--calls", str(args.calls)]
+        with open(self.log, "w") as log:
+            self.process = subprocess.Popen(
+                command,
+                env=env,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+
+    def ask(self, text=None):
+        if text:
+            self.process.stdin.write(text + "\n")
+            self.process.stdin.flush()
+        answer = self.process.stdout.readline().strip()
+        if answer and not answer.startswith("wrong"):
+            return answer
+        with open(self.log, errors="replace") as f:
+            tail = "".join(f.readlines()[-8:])
+        sys.exit(f"worker {self.mode}: {answer or 'died'}; {self.log} ends with\n{tail}")
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait(60)
+
+
+class Times:
+    """All calls of all measurements: the two figures of a cell, and the rows of the CSV."""
+
+    def __init__(self):
+        self.rounds = collections.defaultdict(list)  # (ranks, size, mode) -> lists of us
+        self.rows = []
+
+    def add(self, turn, mode, ranks, size, answer):
+        self.rounds[ranks, size, mode].append([float(t) for t in answer.split()])
+        self.rows.append(f"{turn},{mode},{ranks},{size},{answer}")
+
+    def best(self, *key):
+        return statistics.median(map(min, self.rounds[key]))
+
+    def all(self, *key):
+        return statistics.median(t for r in self.rounds[key] for t in r)
+
+    def spread(self, *key):
+        """Half the range of the rounds' best calls, in per cent of their median."""
+        bests = [min(r) for r in self.rounds[key]]
+        return (max(bests) - min(bests)) / 2 / statistics.median(bests) * 100
+
+    def write(self, path):
+        with open(path, "w") as f:
+            f.write("round,mode,ranks,bytes_per_rank,us_of_each_call\n")
+            f.write("\n".join(self.rows) + "\n")
+
+
+def measure(workers, ranks, sizes, rounds, seconds, times):
+    """Ask all workers, ${rounds} times or for ${seconds}, whatever ends first; 3 times at least."""
+    modes, begin, longest = list(workers), time.monotonic(), 0.0
+    for turn in range(rounds):
+        start = time.monotonic()
+        if turn >= 3 and start + longest - begin > seconds:
+            return turn
+        for size in sizes:
+            first = turn % len(modes)
+            for m in modes[first:] + modes[:first]:
+                times.add(turn, m, ranks, size, workers[m].ask(str(size)))
+        longest = max(longest, time.monotonic() - start)
+    return rounds
