@@ -174,7 +174,7 @@ static ncclResult_t peer_arena(struct group *g, const struct symtuner_ar_config 
         st_scratch_size(h, config, false);
         result = g->nccl->ncclMemAlloc(&memory, h->layout.bytes);
         h->arena = memory;
-        if (result == ncclSuccess && st_arena_fill(h) != cudaSuccess)
+        if (result == ncclSuccess && st_arena_fill(h, config) != cudaSuccess)
             result = st_fail_cuda(h, cudaGetLastError(), "fill scratch");
     }
     if (result != ncclSuccess)

@@ -66,7 +66,9 @@ void st_scratch_size(symtuner_ar *h, const struct symtuner_ar_config *config, bo
 ncclResult_t st_rank_start(symtuner_ar *h, const struct symtuner_ar_config *config,
                            const struct st_options *options)
 {
-    struct st_state state = {.epoch = config->first_epoch ? config->first_epoch : 1};
+    uint64_t first = config->first_epoch ? config->first_epoch : 1;
+    /* a test that starts near the end of the one counter soon sees the other's, too */
+    struct st_state state = {.epoch = first, .base = (uint32_t)first, .arrived = (uint32_t)first};
     uint32_t timeout_ms = config->timeout_ms    ? config->timeout_ms
                           : options->timeout_ms ? options->timeout_ms
                                                 : 600000;
@@ -108,15 +110,17 @@ ncclResult_t st_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
     return error == cudaSuccess ? ncclSuccess : st_fail_cuda(h, error, "make streams and events");
 }
 
-/* What every region holds before the first call: "nothing has come". */
-cudaError_t st_arena_fill(symtuner_ar *h)
+/* What every region holds before the first call: "nothing has come", and in tests NaN also where it
+ * does not matter. */
+cudaError_t st_arena_fill(symtuner_ar *h, const struct symtuner_ar_config *config)
 {
     const struct st_layout *l = &h->layout;
-    cudaError_t error = cudaMemset(h->arena, 0, l->first[ST_REGION_LAMPORT]);
+    uint64_t first = l->first[ST_REGION_LAMPORT];
+    uint64_t end = config->first_epoch != 0 ? l->bytes : first + 2 * l->half[ST_REGION_LAMPORT];
+    cudaError_t error = cudaMemset(h->arena, 0, first);
 
     if (error == cudaSuccess)
-        error = cudaMemset(h->arena + l->first[ST_REGION_LAMPORT], 0xff,
-                           2 * l->half[ST_REGION_LAMPORT]);
+        error = cudaMemset(h->arena + first, 0xff, end - first);
     return error == cudaSuccess ? cudaDeviceSynchronize() : error;
 }
 

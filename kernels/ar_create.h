@@ -15,7 +15,7 @@ ncclResult_t st_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
                            const struct st_options *options);
 
 void st_scratch_size(symtuner_ar *h, const struct symtuner_ar_config *config, bool host);
-cudaError_t st_arena_fill(symtuner_ar *h);
+cudaError_t st_arena_fill(symtuner_ar *h, const struct symtuner_ar_config *config);
 void st_rank_free(symtuner_ar *h);
 ncclResult_t st_create_undo(symtuner_ar **handles, int n, int failed, ncclResult_t result);
 

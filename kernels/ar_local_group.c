@@ -52,7 +52,7 @@ static ncclResult_t peer_arenas(symtuner_ar **handles, int n,
         if (error == cudaSuccess)
             error = cudaMalloc((void **)&h->arena, h->layout.bytes);
         if (error == cudaSuccess)
-            error = st_arena_fill(h);
+            error = st_arena_fill(h, config);
         if (error != cudaSuccess)
             return st_fail_cuda(handles[0], error, "allocate scratch");
         for (int j = 0; j < n; j++)
