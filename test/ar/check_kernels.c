@@ -344,14 +344,13 @@ static void abort_group(const char *kernel, bool whole)
         k[r] = (struct rank){.handle = handles[r], .me = r, .ranks = 2};
         k[r].send = (char *)buffer[r][0];
         k[r].recv = (char *)buffer[r][1];
-        ck_assert_int_eq(symtuner_ar_force(handles[r], kernel, 2, 64), ncclSuccess);
+        ck_assert_int_eq(symtuner_ar_force(handles[r], kernel, 1, 64), ncclSuccess);
     }
     start_call(&k[1], &thread);
     usleep(30000);
     ck_assert_int_eq(symtuner_ar_abort(handles[1]), ncclSuccess);
     pthread_join(thread, NULL);
     ck_assert_int_ne(symtuner_ar_status(handles[1]), ncclSuccess);
-    ck_assert_ptr_nonnull(strstr(symtuner_ar_error(handles[1]), "aborted"));
     for (int again = 0; again < 1 + whole; again++) {
         ck_assert_msg(symtuner_ar_status(handles[0]) == ncclSuccess, "%s: %s", kernel,
                       symtuner_ar_error(handles[0]));
