@@ -3,7 +3,7 @@
 # jax.sh BUILD [PART...] - symtuner.all_reduce in stock JAX on 2 real GPUs, and 4 where there are 4.
 #
 # Parts: run (values, types, many calls in one process), procs (one process per GPU, and one of them
-# dies), check (symtuner.check()), examples (examples/*/run.sh; TORCH_PYTHON for nccl4py), bench (a
+# goes; PROCS="--times 50 --side 10 --limit 400" for more of it, then on all GPUs), check (symtuner.check()), examples (examples/*/run.sh; TORCH_PYTHON for nccl4py), bench (a
 # short table of times; with OUT=FOLDER its samples are kept there). Without PART: all. JAX_GPUS="2"
 # runs 2 GPUs only. Exit 77 with the reason when this box cannot run it.
 set -u
@@ -36,11 +36,19 @@ part() { # part NAME RANKS COMMAND...: run it when asked for, on that many GPUs
     begun=$(date +%s) name=$1 ranks=$2
     shift 2
     echo "== $name, $ranks GPUs"
-    # a mesh in another order than the GPUs' makes XLA log a line per compilation, and nothing else
-    CUDA_VISIBLE_DEVICES=$([ "$ranks" -eq 4 ] && echo 0,1,2,3 || echo 0,1) timeout 300 "$@" \
-        > "$work/log" 2>&1
+    use=0,1 limit=300
+    [ "$ranks" -eq 4 ] && use=0,1,2,3
+    if [ "$name" = procs ] && [ -n "${PROCS:-}" ]; then
+        limit=900 # it has a limit of its own
+        [ "$gpus" -ge 4 ] && use=0,1,2,3
+    fi
+    CUDA_VISIBLE_DEVICES=$use timeout "$limit" "$@" > "$work/log" 2>&1
     code=$?
-    grep -v 'only supports IOTA device assignment' "$work/log"
+    case $code in
+    # a mesh in another order than the GPUs' makes XLA log this line at each compilation
+    0) grep -v 'only supports IOTA device assignment' "$work/log" ;;
+    *) cat "$work/log" ;;
+    esac
     case $code in
     0) ;;
     77) echo "jax.sh: $name, $ranks GPUs: not run here" ;;
@@ -54,7 +62,8 @@ echo "XLA's headers: $(ls "$include/xla/ffi/api" | tr '\n' ' ')- FFI 0.$minor"
 for n in ${JAX_GPUS:-2 4}; do
     [ "$gpus" -ge "$n" ] || { echo "jax.sh: $n GPUs not run: $gpus here"; continue; }
     part run "$n" "$python" "$here/test/gpu/jax_run.py" --ranks "$n"
-    part procs "$n" "$python" "$here/test/gpu/jax_procs.py" --ranks "$n"
+    # shellcheck disable=SC2086
+    part procs "$n" "$python" "$here/test/gpu/jax_procs.py" --ranks "$n" ${PROCS:---side 2}
     part check "$n" "$python" -m symtuner
     for example in "$here"/examples/*/run.sh; do
         [ -f "$example" ] && part examples "$n" sh "$example" "$n" "$build"

@@ -2,147 +2,302 @@
 # SPDX-License-Identifier: Apache-2.0
 """symtuner.all_reduce with one process per GPU (jax.distributed), and what happens when one goes.
 
-The parent starts --ranks children, each of which sees one GPU. Cases: values (right sums, same
-bits, orderly exit), kill (rank 1 is killed in the middle), raise (rank 1 raises). The others must
-end within 30 s and say why.
+    jax_procs.py --ranks 2                            each case once
+    jax_procs.py --ranks 2 --times 50 --side 10       each case 50 times, 10 groups at a time on
+                                                      each 2 of the GPUs
+
+Cases: values (right sums, orderly end), kill, raise, exit (rank 1 goes in the middle), apart (all
+leave, seconds apart); jax_rank.py says more. After kill, raise and exit every other rank must end
+within 30 s with an exit status other than 0 and name a rank that went, one of them rank 1. After
+apart all must end with status 0 within 30 s of the last. No process may stay, nor memory on the
+GPUs. Groups that share GPUs have a process, a communicator and a coordinator each.
+
+Exit status 0: all right. 1: something was wrong, or --limit seconds were over before the end.
 """
 
 import argparse
+import dataclasses
 import os
+import re
 import signal
 import socket
+import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
-BOUND_S = 30
+BOUND_S = 30  # after the rank went
+START_S = 150  # until it goes: many groups compile and open communicators side by side
+CASES = ("kill", "exit", "raise", "apart", "values")  # the longest first
+HERE = os.path.dirname(os.path.abspath(__file__))
+SAID = re.compile(r"rank (\d+)(?: of \d+)? (?:is gone|has closed)")
+LEFT_MIB = 256  # memory of a GPU that may be in use after all that was not before
 
 
-def child(case, rank, ranks, port):
-    import warnings
+# ---- ports ---------------------------------------------------------------------------------------
+def ports():
+    """Ports for coordinators, none twice. Below those that the kernel hands out by itself, so that
+    no socket of another group can take one between here and its coordinator."""
+    try:
+        with open("/proc/sys/net/ipv4/ip_local_port_range") as f:
+            first = int(f.read().split()[0])
+    except OSError:
+        first = 32768
+    low = 10000
+    count = max(first - low, 1000)
+    for i in range(count):
+        port = low + (os.getpid() * 61 + i) % count
+        with socket.socket() as s:
+            try:
+                s.bind(("", port))
+            except OSError:
+                continue
+        yield port
+    raise SystemExit("jax_procs.py: no free port is left")
 
-    import jax
-    import jax.numpy as jnp
-    import numpy as np
-    from jax import lax
-    from jax.sharding import Mesh, NamedSharding
-    from jax.sharding import PartitionSpec as P
 
-    import symtuner
+# ---- one group -----------------------------------------------------------------------------------
+@dataclasses.dataclass
+class Group:
+    case: str
+    number: int
+    gpus: tuple
+    folder: str
+    children: list = dataclasses.field(default_factory=list)
+    started: float = 0
+    went: float = 0  # when the rank went, or the last of them
+    ended: float = 0
+    late: bool = False
+    why: str = ""  # it is wrong
 
-    warnings.simplefilter("error", UserWarning)
-    jax.distributed.initialize(f"127.0.0.1:{port}", ranks, rank)
-    mesh = Mesh(np.array(jax.devices()), ("i",))
-    place = NamedSharding(mesh, P("i"))
+    def start(self, args, port):
+        self.started = time.time()
+        for rank, gpu in enumerate(self.gpus):
+            words = [sys.executable, args.child, "--case", self.case, "--ranks", len(self.gpus)]
+            words += ["--rank", rank, "--port", port, "--seed", self.number, "--calls", args.calls]
+            share = str(0.3 / args.side)
+            env = dict(os.environ, CUDA_VISIBLE_DEVICES=gpu, XLA_PYTHON_CLIENT_MEM_FRACTION=share)
+            with open(self.path(rank), "w") as out:
+                self.children.append(
+                    subprocess.Popen(
+                        [str(w) for w in words],
+                        env=env,
+                        stdout=out,
+                        stderr=subprocess.STDOUT,
+                        start_new_session=True,  # what it leaves behind is found by its session
+                    )
+                )
 
-    def put(host):  # host[rank] on each rank
-        return jax.make_array_from_callback(
-            host.reshape(-1).shape, place, lambda i: host.reshape(-1)[i]
+    def path(self, rank):
+        return os.path.join(self.folder, f"{self.case}.{self.number}.{rank}")
+
+    def said(self, rank):
+        with open(self.path(rank), errors="replace") as f:
+            return f.read()
+
+    def look(self):
+        """True when all of its processes have ended, by themselves or because time was over."""
+        goes = [
+            re.search(rf"^rank {r} goes ([\d.]+)$", self.said(r), re.M)
+            for r in (range(len(self.gpus)) if self.case == "apart" else (1,))
+        ]
+        if not self.went and all(goes):
+            self.went = max(float(g.group(1)) for g in goes)
+        if all(c.poll() is not None for c in self.children):
+            self.ended = time.time()
+            return True
+        if time.time() > (self.went + BOUND_S if self.went else self.started + START_S):
+            self.late = True
+            self.kill()
+        return False
+
+    def kill(self):
+        for c in self.children:
+            if c.poll() is None:
+                os.killpg(c.pid, signal.SIGKILL)
+
+    def left(self):
+        """Processes that its own have started and that are still there."""
+        sessions, found = {c.pid for c in self.children}, []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/stat") as f:
+                    words = f.read().rsplit(")", 1)[1].split()  # state, parent, group, session
+            except OSError:
+                continue
+            if int(words[3]) in sessions and words[0] != "Z":
+                found.append(int(pid))
+        return found
+
+    def judge(self):
+        codes = [c.returncode for c in self.children]
+        others = [r for r in range(len(self.gpus)) if r != 1]
+        left = self.left()
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        named = [{int(n) for n in SAID.findall(self.said(r))} - {r} for r in others]
+        faults = [
+            (self.late, f"not ended {BOUND_S} s after the rank went: killed")
+            if self.went
+            else (self.late, f"not ready after {START_S} s: killed"),
+            (left, f"processes left: {left}"),
+        ]
+        if self.case in ("values", "apart"):
+            loud = [r for r in range(len(codes)) if re.search("^symtuner: ", self.said(r), re.M)]
+            faults += [(any(codes), "an exit status is not 0"), (loud, f"ranks {loud} complain")]
+        else:
+            faults += [
+                (not self.went, "rank 1 never went"),
+                (any(codes[r] == 0 for r in others), "a rank that lost rank 1 ended with 0"),
+                (not all(named), "a rank does not say who is gone"),
+                (1 not in set().union(*named), "no rank says that rank 1 is gone"),
+            ]
+        self.why = "; ".join(text for bad, text in faults if bad)
+        return not self.why
+
+    def took(self):
+        return self.ended - (self.went or self.started)
+
+    def tell(self):
+        took = f", {self.took():.1f} s" if self.ended else ""
+        print(f"    exit {[c.returncode for c in self.children]}{took}")
+        for r in range(len(self.gpus)):
+            lines = self.said(r).splitlines()
+            if not self.why:
+                lines = [x for x in lines if "symtuner" in x or x.startswith("rank")][-3:]
+            for line in lines[-12:]:
+                print(f"    {r}: {line[:240]}")
+
+
+# ---- all groups ----------------------------------------------------------------------------------
+def gpu_memory(gpus):
+    """MiB in use on each GPU; None where nvidia-smi cannot say."""
+    ask = ["nvidia-smi", "-i", ",".join(gpus), "--query-gpu=memory.used"]
+    try:
+        p = subprocess.run(
+            ask + ["--format=csv,noheader,nounits"], capture_output=True, text=True, timeout=60
         )
-
-    def smap(f):
-        return jax.jit(
-            jax.shard_map(f, mesh=mesh, in_specs=P("i"), out_specs=P("i"), check_vma=False)
-        )
-
-    rng = np.random.default_rng(5)
-    for dtype in ("float32", "int32", "float16"):
-        for n in (1, 1000, 1 << 16, (1 << 20) + 5, 1 << 24):
-            host = rng.integers(0, 9, (ranks, n)).astype(dtype)
-            got = smap(lambda v: symtuner.all_reduce(v, "i"))(put(host))
-            mine = np.asarray(got.addressable_shards[0].data)
-            assert (mine == host.sum(0)).all(), (dtype, n)
-    step = smap(
-        lambda v: lax.fori_loop(0, 300, lambda i, u: symtuner.all_reduce(u, "i") / ranks, v)
-    )
-    x = put(np.ones((ranks, 1 << 18), np.float32))
-    x = step(x).block_until_ready()
-    assert (np.asarray(x.addressable_shards[0].data) == 1).all()
-    print(f"rank {rank}: {symtuner.groups()[0]}", flush=True)
-    if case == "values":
-        return
-    for turn in range(100000):
-        x = step(x)
-        if rank == 1 and turn == 20:
-            print("rank 1 goes", flush=True)
-            if case == "kill":
-                os.kill(os.getpid(), signal.SIGKILL)
-            raise RuntimeError("rank 1 has had enough")
-        if turn % 10 == 0:
-            jnp.sum(x.addressable_shards[0].data).block_until_ready()
+        return [int(line) for line in p.stdout.split()] if p.returncode == 0 else None
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return None
 
 
-def parent(case, ranks):
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    gpus = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(ranks)))).split(",")
-    start = time.time()
-    children = [
-        subprocess.Popen(
-            [
-                sys.executable,
-                __file__,
-                "--case",
-                case,
-                "--ranks",
-                str(ranks),
-                "--rank",
-                str(r),
-                "--port",
-                str(port),
-            ],
-            text=True,
-            env=dict(os.environ, CUDA_VISIBLE_DEVICES=gpus[r]),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-        for r in range(ranks)
-    ]
-    outs, gone, late = [""] * ranks, None, False
-    deadline = time.time() + 90
-    while any(c.poll() is None for c in children):
-        if gone is None and case != "values" and children[1].poll() is not None:
-            gone = time.time()
-            deadline = gone + BOUND_S
-        if time.time() > deadline:
-            late = True
-            for c in children:
-                c.kill()
-        time.sleep(0.05)
-    took = time.time() - (gone or start)
-    for r, c in enumerate(children):
-        outs[r] = c.stdout.read()
-    codes = [c.returncode for c in children]
-    if case == "values":
-        right = codes == [0] * ranks and not late
+def memory_came_back(before, gpus):
+    """Whether the memory in use is what it was before; the driver takes a moment to free it."""
+    if before is None:
+        print("  GPU memory: not looked at: nvidia-smi does not say")
+        return True
+    for _ in range(10):
+        after = gpu_memory(gpus) or before
+        if all(a <= b + LEFT_MIB for a, b in zip(after, before)):
+            break
+        time.sleep(1)
     else:
-        words = ("is gone", "symtuner: rank", "rank 1")
-        said = all(any(w in outs[r] for w in words) for r in range(ranks) if r != 1)
-        right = gone is not None and not late and said and all(c != 0 for c in codes)
-    print(
-        f"  {'ok    ' if right else 'FAILED'} {case}, {ranks} processes: exit {codes}, "
-        f"{took:.1f} s "
-        f"{'after rank 1 went' if gone else 'in all'}{', too late' if late else ''}"
-    )
-    for r in range(ranks):
-        lines = [x for x in outs[r].splitlines() if "symtuner" in x or x.startswith("rank")]
-        for line in lines[-3:] if right else outs[r].splitlines()[-12:]:
-            print(f"    {r}: {line[:240]}")
-    return not right
+        print(f"  FAILED GPU memory in use: {before} MiB before, {after} after (other programs?)")
+        return False
+    print(f"  ok     GPU memory in use: {before} MiB before, {after} after")
+    return True
+
+
+def run_all(todo, teams, args, folder):
+    """Run all groups, some side by side; returns those that ended before the limit, and those that
+    were cut off by it."""
+    free = [team for _ in range(args.side) for team in teams]
+    running, done, port = [], [], ports()
+    deadline = time.time() + args.limit
+    try:
+        while (todo or running) and time.time() < deadline:
+            while todo and free:
+                case, number = todo.pop(0)
+                group = Group(case, number, free.pop(0), folder)
+                running.append(group)
+                group.start(args, next(port))
+            for group in [g for g in running if g.look()]:
+                running.remove(group)
+                free.append(group.gpus)
+                group.judge()
+                done.append(group)
+            time.sleep(0.1)
+    finally:
+        for group in running:
+            group.kill()
+        for group in running:
+            for c in group.children:
+                c.wait()
+    return done, running
+
+
+def report(case, done, args, ranks):
+    """One line for the case, details of the wrong groups and of the first right one."""
+    groups = [g for g in done if g.case == case]
+    right = [g for g in groups if not g.why]
+    line = f"{case}, {ranks} processes: {len(right)} of {args.times} right"
+    if right:
+        times = [g.took() for g in right]
+        since = {"values": "in all", "apart": "after the last rank went"}
+        line += f", slowest {max(times):.1f} s (median {statistics.median(times):.1f}) "
+        line += since.get(case, "after rank 1 went")
+        line += "" if case == "values" else f", bound {BOUND_S} s"
+    if len(groups) < args.times:
+        line += f"; {args.times - len(groups)} not run within {args.limit} s"
+    fine = len(right) == args.times
+    print(f"  {'ok    ' if fine else 'FAILED'} {line}", flush=True)
+    for g in [g for g in groups if g.why][:5]:
+        print(f"    wrong, group {g.number}: {g.why}")
+        g.tell()
+    if right:
+        right[0].tell()
+    return fine
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__)
-    p.add_argument("--case", default="values,kill,raise")
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    p.add_argument("--case", default=",".join(CASES), help="some of them, with commas")
     p.add_argument("--ranks", type=int, default=2)
-    p.add_argument("--rank", type=int)
-    p.add_argument("--port", type=int)
+    p.add_argument("--times", type=int, default=1, help="how often each case")
+    p.add_argument("--side", type=int, default=1, help="groups at a time on the same GPUs")
+    p.add_argument("--calls", type=int, help="calls in one program (300; 20 side by side)")
+    p.add_argument("--limit", type=int, default=280, help="seconds for all of it")
+    p.add_argument("--child", default=os.path.join(HERE, "jax_rank.py"), help=argparse.SUPPRESS)
     args = p.parse_args()
-    if args.rank is not None:
-        return child(args.case, args.rank, args.ranks, args.port)
-    failed = [parent(case, args.ranks) for case in args.case.split(",")]
-    return any(failed)
+    cases = args.case.split(",")
+    for case in cases:
+        if case not in CASES:
+            p.error(f"--case: {case!r} is unknown; write some of {','.join(CASES)}")
+    for name in ("times", "side", "limit"):
+        if getattr(args, name) < 1:
+            p.error(f"--{name}: write 1 or more")
+    if args.ranks < 2:
+        p.error("--ranks: write 2 or more")
+    # groups that take turns on a GPU need a turn for each call
+    args.calls = args.calls or (300 if args.side == 1 else 20)
+    seen = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(args.ranks)))
+    gpus = seen.split(",")
+    teams = [
+        tuple(gpus[i : i + args.ranks]) for i in range(0, len(gpus) - args.ranks + 1, args.ranks)
+    ]
+    if not teams:
+        p.error(f"--ranks {args.ranks}: CUDA_VISIBLE_DEVICES has {len(gpus)} GPUs")
+    used = [gpu for team in teams for gpu in team]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # end the children too
+    before, start = gpu_memory(used), time.time()
+    todo = [(case, number) for number in range(args.times) for case in cases]
+    with tempfile.TemporaryDirectory() as folder:
+        done, cut = run_all(todo, teams, args, folder)
+        fine = [report(case, done, args, args.ranks) for case in cases]
+        for group in cut[:1]:
+            group.why = f"{group.case} {group.number} was cut off by the limit, as {len(cut)} were"
+            print(f"    {group.why}")
+            group.tell()
+    fine.append(memory_came_back(before, used))
+    print(
+        f"  {len(done)} groups in {time.time() - start:.0f} s, up to "
+        f"{args.side * len(teams)} at a time on GPUs {','.join(used)}"
+    )
+    return not all(fine)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""One rank of a group of processes with one GPU each: what jax_procs.py starts.
+
+values: right sums and the same bits, then an orderly end. kill, raise, exit: rank 1 is killed by
+signal 9 at a random moment, raises, or leaves by a normal exit, while the others go on calling.
+apart: all leave by a normal exit with a call in flight, one of them at once, the others seconds
+later.
+
+A rank that is about to go prints `rank N goes` and the time.
+"""
+
+import argparse
+import gc
+import os
+import random
+import signal
+import sys
+import threading
+import time
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import symtuner
+
+
+class Rank:
+    def __init__(self, args):
+        jax.distributed.initialize(f"127.0.0.1:{args.port}", args.ranks, args.rank)
+        self.rank, self.ranks = args.rank, args.ranks
+        self.mesh = Mesh(np.array(jax.devices()), ("i",))
+        self.place = NamedSharding(self.mesh, P("i"))
+        draw = random.Random(args.seed)
+        self.delay = [draw.uniform(1, 8) for _ in range(self.ranks)]
+        self.delay[draw.randrange(self.ranks)] = 0
+        self.moment = draw.uniform(0.1, 1.0)
+
+    def put(self, host):  # host[rank] on each rank
+        flat = host.reshape(-1)
+        return jax.make_array_from_callback(flat.shape, self.place, lambda i: flat[i])
+
+    def program(self, f):
+        smap = jax.shard_map(
+            f, mesh=self.mesh, in_specs=P("i"), out_specs=P("i"), check_vma=False
+        )
+        return jax.jit(smap)
+
+    def mine(self, x):
+        return np.asarray(x.addressable_shards[0].data)
+
+    def goes(self):
+        print(f"rank {self.rank} goes {time.time():.3f}", flush=True)
+
+    def check_sums(self, dtypes, sizes):
+        rng = np.random.default_rng(5)  # the same numbers on all ranks
+        f = self.program(lambda v: symtuner.all_reduce(v, "i"))
+        for dtype in dtypes:
+            for n in sizes:
+                host = rng.integers(0, 9, (self.ranks, n)).astype(dtype)
+                assert (self.mine(f(self.put(host))) == host.sum(0)).all(), (dtype, n)
+
+    def looping(self, calls):
+        """A program of that many calls, and its argument: an average of ones stays one."""
+        step = self.program(
+            lambda v: lax.fori_loop(
+                0, calls, lambda i, u: symtuner.all_reduce(u, "i") / self.ranks, v
+            )
+        )
+        x = step(self.put(np.ones((self.ranks, 1 << 18), np.float32)))
+        assert (self.mine(x) == 1).all()
+        return step, x
+
+
+def end_together():
+    """The groups first, then the client of the GPU, which watches the coordinator, then that."""
+    from jax.extend.backend import clear_backends
+
+    symtuner.close()
+    clear_backends()
+    gc.collect()
+    jax.distributed.shutdown()
+
+
+def values(me, calls):
+    me.check_sums(("float32", "int32", "float16"), (1, 1000, 1 << 16, (1 << 20) + 5, 1 << 24))
+    me.looping(calls)
+    print(f"rank {me.rank}: {symtuner.groups()[0]}", flush=True)
+
+
+def until_it_goes(me, calls, case):
+    def die():
+        me.goes()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    me.check_sums(("float32",), (1000,))
+    step, x = me.looping(calls)
+    print(f"rank {me.rank}: {symtuner.groups()[0]}", flush=True)
+    if case == "apart":
+        x = step(x)  # in flight
+        time.sleep(me.delay[me.rank])
+        return me.goes()
+    start = time.time()
+    if me.rank == 1 and case == "kill":
+        threading.Timer(me.moment, die).start()
+    for turn in range(1 << 30):
+        x = step(x)
+        if me.rank == 1 and case != "kill" and time.time() - start > me.moment:
+            me.goes()
+            if case == "exit":
+                return
+            raise RuntimeError("rank 1 has had enough")
+        if turn % 10 == 0:
+            jnp.sum(x.addressable_shards[0].data).block_until_ready()
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("--case", required=True)
+    for name in ("ranks", "rank", "port", "seed", "calls"):
+        p.add_argument("--" + name, type=int, required=True)
+    args = p.parse_args()
+    warnings.simplefilter("error", UserWarning)  # a fallback to jax.lax is a failure here
+    me = Rank(args)
+    if args.case == "values":
+        values(me, args.calls)
+        del me
+        end_together()
+    else:  # the interpreter's own end
+        until_it_goes(me, args.calls, args.case)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
