@@ -343,14 +343,11 @@ static ncclResult_t run_pieces(symtuner_ar *h, const struct st_ask *ask,
                                cudaStream_t stream)
 {
     int reducer = st_reducer_of(ask->dtype, ask->op);
-    const void *kernel = st_kernel_find(choice->family, reducer, h->ranks);
     ncclResult_t result = ncclSuccess;
 
-    if (kernel == NULL)
-        return st_fail(h, ncclInternalError, "no kernel %s for data type %d, op %d",
-                       st_family_name(choice->family), ask->dtype, ask->op);
     for (uint64_t at = 0; at < ask->bytes && result == ncclSuccess; at += choice->piece) {
         struct st_args args;
+        const void *kernel;
 
         st_args_start(h, &args);
         args.in = b->send + at;
@@ -359,6 +356,10 @@ static ncclResult_t run_pieces(symtuner_ar *h, const struct st_ask *ask,
         args.in_align = alignment(args.in);
         args.out_align = alignment(args.out);
         args.kind = ST_KIND(ask->dtype, ask->op);
+        kernel = st_kernel_find(choice->family, reducer, &args);
+        if (kernel == NULL)
+            return st_fail(h, ncclInternalError, "no kernel %s for data type %d, op %d",
+                           st_family_name(choice->family), ask->dtype, ask->op);
         if (ask->op == ST_AVG && reducer != ST_R_NATIVE)
             args.scale = 1.0f / (float)h->ranks;
         map_buffers(h, b, at, &args);

@@ -79,8 +79,8 @@ ncclResult_t st_fail_cuda(symtuner_ar *h, cudaError_t error, const char *what);
 /* Fill the fields of ${args} that do not depend on the call. */
 void st_args_start(const symtuner_ar *h, struct st_args *args);
 
-/* The kernel for (family, dtype, op, ranks); NULL when there is none. */
-const void *st_kernel_find(int family, int reducer, int ranks);
+/* The kernel for a piece, NULL when there is none. Reads ranks, bytes and alignments of ${args}. */
+const void *st_kernel_find(int family, int reducer, const struct st_args *args);
 
 /* Load every kernel now: lazy loading while a peer's kernel spins would deadlock one-GPU groups,
  * and must not happen inside a stream capture. */

@@ -34,7 +34,7 @@ __device__ __forceinline__ void send_word(const st_args &a, char *const *slot, u
 }
 
 template <class F, class R, int N>
-__global__ void __launch_bounds__(1024, 1) oneshot(const __grid_constant__ st_args a)
+__global__ void __launch_bounds__(N ? 1024 : 512, 1) oneshot(const __grid_constant__ st_args a)
 {
     constexpr int peers = N ? N - 1 : ST_MAX_RANKS - 1;
     const int ranks = N ? N : a.ranks;
@@ -97,16 +97,88 @@ __global__ void __launch_bounds__(1024, 1) oneshot(const __grid_constant__ st_ar
     c.publish(a);
 }
 
+/*
+ * The same for 2, 4 or 8 ranks and messages of whole words: straight code, about half as much, and
+ * at these sizes the time of a call is the time to get through its instructions. Peers are taken as
+ * me ^ i, which needs no wrapping and leaves the bits of the sum alone (ar_reduce.cuh).
+ */
+template <class F, class R, int N>
+__global__ void __launch_bounds__(N == 8 ? 512 : 1024, 1)
+    oneshot_whole(const __grid_constant__ st_args a)
+{
+    const uint32_t bytes = (uint32_t)a.bytes, words = (uint32_t)a.words;
+    const uint32_t rounded = st_round_up32(words, 32); /* warps stay whole */
+    const uint32_t stride = st_round_up32(words, ST_LINE) * ST_WORD;
+    const uint32_t step = gridDim.x * blockDim.x;
+    const uint32_t w0 = blockIdx.x * blockDim.x + threadIdx.x;
+    const uint32_t region = (uint32_t)a.region + w0 * ST_WORD;
+    payload v[N], first = {};
+    char *there[N]; /* my slot at rank me ^ i; even half, first word */
+    patience wait;
+
+    await_previous_kernel(a);
+    if (w0 < words)
+        first = load_whole<F>(a.in, w0, bytes);
+
+    call c(a);
+
+#pragma unroll
+    for (int i = 1; i < N; i++)
+        there[i] = a.peer[a.me ^ i] + (region + a.me * stride);
+    char *const here = a.peer[a.me] + region; /* slot 0 here */
+    first = F::canonical(first); /* not earlier: it would wait for the load */
+
+    const uint32_t half = st_half(c.epoch) * (uint32_t)a.half;
+
+    stall(a, c.epoch, 1);
+    if (!c.dead)
+        for (uint32_t w = w0; w < words; w += step) {
+            payload p = w == w0 ? first : F::canonical(load_whole<F>(a.in, w, bytes));
+            uint4 word = F::encode(p, c.epoch);
+
+#pragma unroll
+            for (int i = 1; i < N; i++)
+                send<F>(there[i] + (half + (w - w0) * ST_WORD), word);
+        }
+    c.book_in(a);
+    stall(a, c.epoch, 2);
+    if (!c.dead)
+        for (uint32_t w = w0; w < (F::warp_wide ? rounded : words); w += step) {
+            const bool valid = !F::warp_wide || w < words;
+            bool want[N];
+            char *slot[N];
+
+#pragma unroll
+            for (int i = 1; i < N; i++) {
+                want[i] = valid;
+                slot[i] = here + (half + (w - w0) * ST_WORD + (a.me ^ i) * stride);
+            }
+            v[0] = first;
+            if (w != w0 && valid)
+                v[0] = F::canonical(load_whole<F>(a.in, w, bytes));
+            if (!await_whole<F, N>(a, slot, c.epoch, wait, want, v))
+                break;
+            if (valid) {
+                store_whole<F>(a.out, w, bytes, reduce_whole<F, R, N>(a, v));
+#pragma unroll
+                for (int i = 1; i < N; i++)
+                    F::clear(slot[i]);
+            }
+        }
+    c.publish(a);
+}
+
 } // namespace st
 
 #define ST_ONESHOT_FAST(F, R)                                                                      \
     {                                                                                              \
         (const void *)&st::oneshot<F, R, 2>, (const void *)&st::oneshot<F, R, 4>,                  \
-            (const void *)&st::oneshot<F, R, 0>                                                    \
+            (const void *)&st::oneshot<F, R, 0>, (const void *)&st::oneshot_whole<F, R, 2>,        \
+            (const void *)&st::oneshot_whole<F, R, 4>, (const void *)&st::oneshot_whole<F, R, 8>   \
     }
 #define ST_ONESHOT_SMALL(F, R)                                                                     \
     {                                                                                              \
-        nullptr, nullptr, (const void *)&st::oneshot<F, R, 0>                                      \
+        nullptr, nullptr, (const void *)&st::oneshot<F, R, 0>                                     \
     }
 
 #endif

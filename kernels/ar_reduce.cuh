@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ar_reduce.cuh - adding up one 8-byte unit per rank, in rank order.
+ * ar_reduce.cuh - adding up one 8-byte unit per rank, in an order that is the same on every rank.
  *
- * A reducer has an accumulator and three steps: start with rank 0's unit, add the next rank's,
- * finish into a unit of the same type. All kernels use them through fold<> so that the order, and
- * with it every bit of the result, is the same everywhere.
+ * A reducer has an accumulator and four steps: start with one rank's unit, add another's, join two
+ * accumulators, finish into a unit of the same type.
+ *
+ * The order of the word kernels (one-shot, two-shot): ranks in groups of four, ((0 + 1) + (2 + 3)),
+ * and the groups' sums one after the other; so ((0+1)+(2+3)) + ((4+5)+6) for seven ranks. Because
+ * x + y is y + x bit by bit, a rank me of 2, 4 or 8 gets the same bits when it starts from itself,
+ * ((me + me^1) + (me^2 + me^3)) + ..., and needs not look where in the order it stands. The others
+ * (chunked, pull, copy) add in rank order. A call's kernel is the same on all ranks.
  */
 #ifndef ST_AR_REDUCE_CUH_
 #define ST_AR_REDUCE_CUH_
@@ -28,7 +33,7 @@ template <class To, class From> __device__ __forceinline__ To bits(From from)
 }
 
 struct sum_f32 {
-    static constexpr bool light = true; /* few registers: read four ranks at a time */
+    static constexpr bool light = true; /* few registers: four ranks at a time, in pairs */
 
     float2 acc;
 
@@ -42,6 +47,11 @@ struct sum_f32 {
 
         acc.x += v.x;
         acc.y += v.y;
+    }
+    __device__ __forceinline__ void join(const sum_f32 &other, int)
+    {
+        acc.x += other.acc.x;
+        acc.y += other.acc.y;
     }
     __device__ __forceinline__ uint2 finish(const st_args &a)
     {
@@ -89,6 +99,13 @@ template <class Codec> struct sum_16bit {
         lo.y += l.y;
         hi.x += h.x;
         hi.y += h.y;
+    }
+    __device__ __forceinline__ void join(const sum_16bit &other, int)
+    {
+        lo.x += other.lo.x;
+        lo.y += other.lo.y;
+        hi.x += other.hi.x;
+        hi.y += other.hi.y;
     }
     __device__ __forceinline__ uint2 finish(const st_args &a)
     {
@@ -220,6 +237,10 @@ struct native {
     {
         acc = native_pair(acc, u, kind);
     }
+    __device__ __forceinline__ void join(const native &other, int kind)
+    {
+        acc = native_pair(acc, other.acc, kind);
+    }
     __device__ __forceinline__ uint2 finish(const st_args &a)
     {
         return (a.kind & 7) == ST_AVG ? native_divide(acc, a.kind, a.ranks) : acc;
@@ -252,7 +273,7 @@ template <class T> __device__ __forceinline__ uint2 close_all(const float *f, fl
 
 /* Eight floats hold a unit of any small type; the 16-bit types use four of them. */
 struct wide {
-    static constexpr bool light = false;
+    static constexpr bool light = false; /* one rank after the other, no join() */
 
     float acc[8];
 

@@ -256,14 +256,16 @@ static uint64_t useful_ctas(const struct st_ask *ask, int family, uint64_t bytes
     }
 }
 
-/* The kernels' launch bounds: two-shot for more than two ranks needs the registers of 512 threads.
- */
+/* The kernels' launch bounds: what counts ranks at run time, is unrolled for eight, or is two-shot for
+ * more than two ranks needs the registers of 512 threads. */
 static int max_threads(const struct st_ask *ask, int family)
 {
-    bool any =
-        ask->ranks != 2 || st_reducer_of(ask->dtype, ask->op) > ST_R_BF16 || family == ST_TWO_LL8;
+    bool unrolled = (ask->ranks == 2 || ask->ranks == 4) &&
+                    st_reducer_of(ask->dtype, ask->op) != ST_R_WIDE && family != ST_TWO_LL8;
 
-    return family >= ST_CHUNKED || (family >= ST_TWO_LL8 && any) ? 512 : 1024;
+    return unrolled && (family <= ST_ONE_LAMPORT || (family < ST_CHUNKED && ask->ranks == 2))
+               ? 1024
+               : 512;
 }
 
 static const struct row *find_row(const struct st_ask *ask)

@@ -17,15 +17,30 @@ static const struct st_kernel_row *const rows[ST_FAMILIES] = {
     [ST_NVLS_ONE] = &st_kernels_nvls_one,
 };
 
-const void *st_kernel_find(int family, int reducer, int ranks)
+/* Widest access of a family to the user's buffers, bytes: a message of whole words starts and ends
+ * at multiples of it. */
+static uint64_t grain(int family)
 {
-    int class = ranks == 2 ? ST_N2 : ranks == 4 ? ST_N4 : ST_NX;
-    const void *exact;
+    return family == ST_ONE_LAMPORT || family == ST_TWO_LAMPORT ? ST_WORD : ST_UNIT;
+}
+
+const void *st_kernel_find(int family, int reducer, const struct st_args *args)
+{
+    static const signed char general[] = {[2] = ST_N2, [4] = ST_N4};
+    static const signed char shorter[] = {[2] = ST_N2_WHOLE, [4] = ST_N4_WHOLE, [8] = ST_N8_WHOLE};
+    bool odd = ((uint64_t)args->in_align | (uint64_t)args->out_align | args->bytes) %
+                   grain(family) != 0;
+    const void *const *of, *kernel = NULL;
+    size_t n = (size_t)args->ranks;
 
     if (rows[family] == NULL)
         return NULL;
-    exact = rows[family]->of[reducer][class];
-    return exact != NULL ? exact : rows[family]->of[reducer][ST_NX];
+    of = rows[family]->of[reducer];
+    if (!odd && (n == 2 || n == 4 || n == 8))
+        kernel = of[shorter[n]];
+    if (kernel == NULL && (n == 2 || n == 4))
+        kernel = of[general[n]];
+    return kernel != NULL ? kernel : of[ST_NX];
 }
 
 static cudaError_t load_one(const void *kernel)
@@ -43,7 +58,7 @@ cudaError_t st_kernels_load(void)
         error = load_one(st_kernel_await);
     for (int f = 0; f < ST_FAMILIES; f++)
         for (int r = 0; r < ST_REDUCERS && rows[f] != NULL; r++)
-            for (int c = 0; c < ST_RANK_CLASSES && error == cudaSuccess; c++)
+            for (int c = 0; c < ST_CLASSES && error == cudaSuccess; c++)
                 error = load_one(rows[f]->of[r][c]);
     return error;
 }

@@ -182,16 +182,126 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1) twoshot(const __grid_c
     c.publish(a);
 }
 
+/*
+ * The same for 2, 4 or 8 ranks and messages of whole words (see oneshot_whole). Addresses of both
+ * hops are ready before the first wait.
+ */
+template <class F, class R, int N>
+__global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
+    twoshot_whole(const __grid_constant__ st_args a)
+{
+    const uint32_t words = (uint32_t)a.words, slot = words * ST_WORD;
+    const uint32_t rounded = st_round_up32(words, 32);
+    const uint32_t step = gridDim.x * blockDim.x;
+    const uint32_t w0 = blockIdx.x * blockDim.x + threadIdx.x;
+    const uint32_t region = (uint32_t)a.region + w0 * ST_WORD;
+    payload v[N], own = {};
+    uint32_t bytes[N]; /* of the shard of rank me ^ i */
+    bool want[N];
+    char *there[N]; /* my reduce slot at rank me ^ i; even half, word w0 */
+    patience wait;
+    bool alive;
+
+    await_previous_kernel(a);
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        const uint32_t shard = (uint32_t)a.shard;
+        const int r = a.me ^ i;
+
+        bytes[i] = st_shard_bytes32((uint32_t)a.bytes, shard, r);
+        want[i] = st_word_wanted(F::id, w0, bytes[i]);
+        if (want[i])
+            v[i] = load_whole<F>(a.in + shard * r, w0, bytes[i]);
+        there[i] = a.peer[r] + (region + a.me * slot);
+    }
+    if (want[0])
+        own = v[0];
+    char *const here = a.peer[a.me] + region; /* slot 0 here */
+
+    call c(a);
+    const uint32_t half = st_half(c.epoch) * (uint32_t)a.half;
+
+    stall(a, c.epoch, 1);
+    alive = !c.dead;
+    for (uint32_t w = w0; alive && w < words; w += step) {
+#pragma unroll
+        for (int i = 1; i < N; i++) {
+            if (w != w0) {
+                want[i] = st_word_wanted(F::id, w, bytes[i]);
+                if (want[i])
+                    v[i] = load_whole<F>(a.in + (uint32_t)a.shard * (a.me ^ i), w, bytes[i]);
+            }
+        }
+#pragma unroll
+        for (int i = 1; i < N; i++)
+            if (want[i])
+                st::send<F>(there[i] + (half + (w - w0) * ST_WORD),
+                            F::encode(F::canonical(v[i]), c.epoch));
+    }
+    c.book_in(a);
+    own = F::canonical(own);
+    stall(a, c.epoch, 2);
+    for (uint32_t w = w0; alive && w < rounded; w += step) {
+        const bool valid = st_word_wanted(F::id, w, bytes[0]);
+        const uint32_t at = half + (w - w0) * ST_WORD;
+        char *from[N];
+        bool all[N];
+
+        if (F::warp_wide ? !__any_sync(~0u, valid) : !valid)
+            break;
+        v[0] = own;
+        if (w != w0 && valid)
+            v[0] = F::canonical(load_whole<F>(a.in + (uint32_t)a.shard * a.me, w, bytes[0]));
+#pragma unroll
+        for (int i = 1; i < N; i++) {
+            from[i] = here + (at + (a.me ^ i) * slot);
+            all[i] = !F::warp_wide || valid;
+        }
+        alive = await_whole<F, N>(a, from, c.epoch, wait, all, v);
+        if (alive && valid) {
+            payload sum = F::canonical(reduce_whole<F, R, N>(a, v));
+            uint4 word = F::encode(sum, c.epoch);
+
+#pragma unroll
+            for (int i = 1; i < N; i++)
+                st::send<F>(there[i] + (at + N * slot), word);
+            store_whole<F>(a.out + (uint32_t)a.shard * a.me, w, bytes[0], sum);
+#pragma unroll
+            for (int i = 1; i < N; i++)
+                F::clear(from[i]);
+        }
+    }
+    stall(a, c.epoch, 3);
+    for (uint32_t w = w0; alive && w < rounded; w += step) {
+        char *from[N];
+
+#pragma unroll
+        for (int i = 1; i < N; i++) {
+            from[i] = here + (half + (w - w0) * ST_WORD + (N + (a.me ^ i)) * slot);
+            want[i] = st_word_wanted(F::id, w, bytes[i]);
+        }
+        alive = await_whole<F, N>(a, from, c.epoch, wait, want, v);
+#pragma unroll
+        for (int i = 1; i < N; i++)
+            if (alive && want[i]) {
+                store_whole<F>(a.out + (uint32_t)a.shard * (a.me ^ i), w, bytes[i], v[i]);
+                F::clear(from[i]);
+            }
+    }
+    c.publish(a);
+}
+
 } // namespace st
 
 #define ST_TWOSHOT_FAST(F, R)                                                                      \
     {                                                                                              \
         (const void *)&st::twoshot<F, R, 2>, (const void *)&st::twoshot<F, R, 4>,                  \
-            (const void *)&st::twoshot<F, R, 0>                                                    \
+            (const void *)&st::twoshot<F, R, 0>, (const void *)&st::twoshot_whole<F, R, 2>,        \
+            (const void *)&st::twoshot_whole<F, R, 4>, (const void *)&st::twoshot_whole<F, R, 8>   \
     }
 #define ST_TWOSHOT_SMALL(F, R)                                                                     \
     {                                                                                              \
-        nullptr, nullptr, (const void *)&st::twoshot<F, R, 0>                                      \
+        nullptr, nullptr, (const void *)&st::twoshot<F, R, 0>                                     \
     }
 
 #endif

@@ -93,6 +93,11 @@ struct form_ll128 {
     }
 };
 
+__device__ __forceinline__ uint32_t larger(uint32_t x, uint32_t y)
+{
+    return x > y ? x : y;
+}
+
 struct form_lamport {
     static constexpr int id = ST_LAMPORT;
     static constexpr int units = 2;
@@ -104,7 +109,7 @@ struct form_lamport {
 #ifdef ST_BREAK_TAME
         return w;
 #else
-        return w == ~0u ? ~1u : w;
+        return w < ~1u ? w : ~1u;
 #endif
     }
     static __device__ __forceinline__ payload canonical(payload p)
@@ -120,7 +125,7 @@ struct form_lamport {
 #ifdef ST_BREAK_ALLWORDS
         return w.w != ~0u;
 #else
-        return w.x != ~0u && w.y != ~0u && w.z != ~0u && w.w != ~0u;
+        return larger(larger(w.x, w.y), larger(w.z, w.w)) != ~0u;
 #endif
     }
     static __device__ __forceinline__ payload decode(uint4 w)
@@ -275,6 +280,38 @@ __device__ __forceinline__ void store_for_word(char *p, uint32_t w, uint32_t end
     }
 }
 
+/* The same for messages of whole words (ar_whole.cuh): alignment and ends need no second thought,
+ * but the last line of LL128 may be short. */
+template <class F>
+__device__ __forceinline__ payload load_whole(const char *p, uint32_t w, uint32_t end)
+{
+    const uint32_t at = st_word_first_unit(F::id, w) * ST_UNIT;
+    payload v = {};
+
+    if (F::id == ST_LAMPORT)
+        return as_payload(load_local(p + at));
+    if (F::id == ST_LL8 || at < end)
+        v.lo = load_unit(p + at);
+    if (F::units == 2 && w % ST_LINE != ST_LINE - 1 && at + ST_UNIT < end)
+        v.hi = load_unit(p + at + ST_UNIT);
+    return v;
+}
+
+template <class F>
+__device__ __forceinline__ void store_whole(char *p, uint32_t w, uint32_t end, payload v)
+{
+    const uint32_t at = st_word_first_unit(F::id, w) * ST_UNIT;
+
+    if (F::id == ST_LAMPORT) {
+        store_bulk(p + at, as_word(v));
+        return;
+    }
+    if (F::id == ST_LL8 || at < end)
+        store_unit(p + at, v.lo);
+    if (F::units == 2 && w % ST_LINE != ST_LINE - 1 && at + ST_UNIT < end)
+        store_unit(p + at + ST_UNIT, v.hi);
+}
+
 /* Both units of a word through one reducer. */
 template <class R, int Units> struct pair {
     R lo, hi;
@@ -291,6 +328,12 @@ template <class R, int Units> struct pair {
         if (Units == 2)
             hi.add(p.hi, kind);
     }
+    __device__ __forceinline__ void join(const pair &other, int kind)
+    {
+        lo.join(other.lo, kind);
+        if (Units == 2)
+            hi.join(other.hi, kind);
+    }
     __device__ __forceinline__ payload finish(const st_args &a)
     {
         return {lo.finish(a), Units == 2 ? hi.finish(a) : make_uint2(0, 0)};
@@ -298,8 +341,8 @@ template <class R, int Units> struct pair {
 };
 
 /*
- * Wait for the words at slot + r * stride of every rank r but this one, and reduce in rank order;
- * ${own} stands in for this rank. N ranks at compile time, or a.ranks when N is 0, then a few at a
+ * Wait for the words at slot + r * stride of every rank r but this one, and reduce in the order of
+ * ar_reduce.cuh; ${own} stands in for this rank. N ranks at compile time, or a.ranks when N is 0, then a few at a
  * time. Returns false when the rank gave up. For warp-wide forms the whole warp must be here and
  * ${valid} masks lanes past the end. Slots are not cleared: what depends on the sum goes first.
  */
@@ -340,25 +383,106 @@ __device__ __forceinline__ bool gather_word(const st_args &a, const char *slot, 
             if (stop)
                 return false;
         }
-#pragma unroll
-        for (int i = 0; i < batch; i++) {
-            if (first + i >= ranks)
-                break;
-
-            payload p = F::decode(v[i]);
-
+        if constexpr (R::light) {
+            pair<R, F::units> two[2];
 #ifdef ST_BREAK_ORDER /* own first: ranks round differently */
-            if (N)
-                p = i == 0 ? own : i == a.me ? F::decode(v[0]) : p;
+            if (N == 4) {
+                uint4 t = v[0];
+
+                v[0] = mine;
+                v[a.me % batch] = a.me % batch ? t : mine;
+            }
 #endif
-            if (first + i == 0)
-                acc.start(p, a.kind);
+#pragma unroll
+            for (int i = 0; i < batch; i++)
+                if (first + i < ranks) {
+                    if (i % 2 == 0)
+                        two[i / 2].start(F::decode(v[i]), a.kind);
+                    else
+                        two[i / 2].add(F::decode(v[i]), a.kind);
+                }
+            if (batch > 2 && first + 2 < ranks)
+                two[0].join(two[1], a.kind);
+            if (first == 0)
+                acc = two[0];
             else
-                acc.add(p, a.kind);
+                acc.join(two[0], a.kind);
+        } else {
+#pragma unroll
+            for (int i = 0; i < batch; i++)
+                if (first + i < ranks) {
+                    if (first + i == 0)
+                        acc.start(F::decode(v[i]), a.kind);
+                    else
+                        acc.add(F::decode(v[i]), a.kind);
+                }
         }
     }
     *out = acc.finish(a);
     return true;
+}
+
+/*
+ * The same for 2, 4 or 8 ranks in kernels for whole words: v[i] is the word of rank me ^ i, v[0]
+ * this rank's own.
+ */
+template <class F, class R, int N>
+__device__ __forceinline__ payload reduce_whole(const st_args &a, const payload *v)
+{
+    pair<R, F::units> acc[N / 2];
+
+#pragma unroll
+    for (int i = 0; i < N; i += 2) {
+        acc[i / 2].start(v[i], a.kind);
+        acc[i / 2].add(v[i + 1], a.kind);
+    }
+#ifdef ST_BREAK_ORDER /* own first: ranks round differently */
+    if (N == 4) {
+        acc[0].add(v[2], a.kind);
+        acc[0].add(v[3], a.kind);
+        return acc[0].finish(a);
+    }
+#endif
+#pragma unroll
+    for (int width = 1; width < N / 2; width *= 2)
+#pragma unroll
+        for (int i = 0; i + width < N / 2; i += 2 * width)
+            acc[i].join(acc[i + width], a.kind);
+    return acc[0].finish(a);
+}
+
+/* Poll slot[1..N-1] until all have arrived in v; false when the rank gave up. */
+template <class F, int N>
+__device__ __forceinline__ bool await_whole(const st_args &a, char *const *slot, uint64_t epoch,
+                                            patience &wait, const bool *want, payload *v)
+{
+    uint32_t polls = 0;
+
+    for (;;) {
+        uint4 w[N];
+        bool here = true, stop;
+
+#pragma unroll
+        for (int i = 1; i < N; i++)
+            if (want[i])
+                w[i] = receive<F>(slot[i]);
+#pragma unroll
+        for (int i = 1; i < N; i++)
+            here = (!want[i] || F::arrived(w[i], epoch)) && here;
+        if (F::warp_wide)
+            here = __all_sync(~0u, here);
+        if (here) {
+#pragma unroll
+            for (int i = 1; i < N; i++)
+                v[i] = F::decode(w[i]);
+            return true;
+        }
+        stop = give_up(a, polls, wait);
+        if (F::warp_wide)
+            stop = __any_sync(~0u, stop);
+        if (stop)
+            return false;
+    }
 }
 
 /* Make the words just gathered ready for the call after the next. */

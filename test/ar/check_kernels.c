@@ -19,7 +19,7 @@
 #include "kernels/ar_kinds.h"
 #include "test/ar/fake_cuda.h"
 
-#define MAX_RANKS 4
+#define MAX_RANKS 8
 #define MAX_BYTES 9000
 #define GUARD     32
 #define BUFFER    (MAX_BYTES / 16 * 16 + 2 * GUARD + 32) /* keeps 16-byte alignment */
@@ -55,8 +55,9 @@ static int value(const struct call *c, int rank, size_t i)
 
     h = (h ^ h >> 15) * 2246822519u;
     h >>= 13;
-    /* sums of four must be exact in e5m2's three bits */
-    return c->op == ST_PROD ? 1 + (int)h % 2 : (int)h % (c->dtype == ST_F8E5M2 ? 2 : 4);
+    /* sums of four must be exact in e5m2's three bits, sums of eight in e4m3's four */
+    return c->op == ST_PROD ? 1 + (int)h % 2
+                            : (int)h % (c->dtype >= ST_F8E4M3 ? 2 : 4);
 }
 
 static void put(const struct call *c, char *p, size_t i, int v)
@@ -133,6 +134,27 @@ static void put_input(const struct call *c, char *p, int rank, size_t i)
     memcpy(p + 4 * i, &f, 4);
 }
 
+/* The order of the word kernels, see kernels/ar_reduce.cuh; the others add in rank order. */
+static float rough_sum(const struct call *c, int ranks, size_t i)
+{
+    int by_fours = strncmp(c->kernel, "one_", 4) == 0 || strncmp(c->kernel, "two_", 4) == 0;
+    float sum = rough(c, 0, i);
+
+    for (int r = 1; r < ranks && !by_fours; r++)
+        sum += rough(c, r, i);
+    for (int r = 0; r < ranks && by_fours; r += 4) {
+        float two[2] = {rough(c, r, i), r + 2 < ranks ? rough(c, r + 2, i) : 0};
+
+        for (int k = 0; k < 2; k++)
+            if (r + 2 * k + 1 < ranks)
+                two[k] += rough(c, r + 2 * k + 1, i);
+        if (r + 2 < ranks)
+            two[0] += two[1];
+        sum = r == 0 ? two[0] : sum + two[0];
+    }
+    return sum;
+}
+
 static int right(const struct call *c, int ranks, const char *recv, size_t i)
 {
     size_t size = (size_t)st_dtype_bytes(c->dtype);
@@ -143,9 +165,7 @@ static int right(const struct call *c, int ranks, const char *recv, size_t i)
         put(c, want, 0, expected(c, ranks, i));
         return memcmp(recv + i * size, want, size) == 0;
     }
-    sum = rough(c, 0, i);
-    for (int r = 1; r < ranks; r++)
-        sum += rough(c, r, i);
+    sum = rough_sum(c, ranks, i);
     memcpy(&got, recv + 4 * i, 4);
     return sum != sum ? got != got : memcmp(&sum, &got, 4) == 0;
 }
@@ -226,6 +246,10 @@ static void make_list(struct call *list, int ranks, const char *only)
         c->shift = aligned ? 0
                            : draw(&state, 16 / (unsigned)st_dtype_bytes(c->dtype)) *
                                  (unsigned)st_dtype_bytes(c->dtype);
+        if (draw(&state, 2)) { /* whole words: the shorter kernels */
+            c->count = c->count / 16 * 16 + 16;
+            c->shift = 0;
+        }
         c->registered = aligned || draw(&state, 2);
         c->in_place = strcmp(c->kernel, "pull_one") != 0 && draw(&state, 3) == 0;
         c->salt = i;
@@ -239,7 +263,7 @@ static void run_group(int ranks, int transport, const char *only)
                                         .timeout_ms = 20000,
                                         .bulk_bytes = 1 << 20,
                                         .first_epoch = (1ull << 32) - (unsigned)calls / 2};
-    static const int devices[MAX_RANKS] = {0, 1, 2, 3};
+    static const int devices[MAX_RANKS] = {0, 1, 2, 3, 4, 5, 6, 7};
     struct call *list = calloc((size_t)calls, sizeof *list);
     struct rank k[MAX_RANKS];
     symtuner_ar *handles[MAX_RANKS];
@@ -294,6 +318,19 @@ END_TEST
 START_TEST(test_four_ranks_through_peer_memory)
 {
     run_group(4, SYMTUNER_AR_PEER, NULL);
+}
+END_TEST
+
+START_TEST(test_eight_ranks_through_peer_memory)
+{
+    int all = calls;
+
+    calls = (calls + 3) / 4;
+    run_group(8, SYMTUNER_AR_PEER, "one_lamport");
+    run_group(8, SYMTUNER_AR_PEER, "one_ll128");
+    run_group(8, SYMTUNER_AR_PEER, "two_lamport");
+    run_group(8, SYMTUNER_AR_PEER, "two_ll128");
+    calls = all;
 }
 END_TEST
 
@@ -393,6 +430,7 @@ int main(int argc, char **argv)
     tcase_add_test(t, test_two_ranks_through_peer_memory);
     tcase_add_test(t, test_three_ranks_through_peer_memory);
     tcase_add_test(t, test_four_ranks_through_peer_memory);
+    tcase_add_test(t, test_eight_ranks_through_peer_memory);
     tcase_add_test(t, test_two_ranks_through_host_memory);
     tcase_add_test(t, test_peers_of_an_aborted_rank_get_right_bytes_or_an_error);
     suite_add_tcase(s, t);
