@@ -11,12 +11,15 @@
 #define RUNS  64 /* in flight at once; XLA allows 32 per device */
 #define SITES 64 /* of one run; further calls are staged */
 
+/* XLA starts the ranks of a run together, and to be woken takes longer than all else in a meeting. */
+#define SPIN_NS 50000
+
 enum verdict { OPEN, AGREED, REFUSED };
 
 struct meeting {
     struct st_site site;
     int came;
-    enum verdict verdict;
+    int verdict; /* enum verdict; written under the lock, read without it while spinning */
 };
 
 struct run {
@@ -102,6 +105,30 @@ static bool confusing(const struct st_site *a, const struct st_site *b, int rank
     return same != 0 && same != ranks;
 }
 
+static void decide(struct meeting *meeting, enum verdict verdict)
+{
+    __atomic_store_n(&meeting->verdict, verdict, __ATOMIC_RELEASE);
+}
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Wait a little for others to decide, without the lock. */
+static void spin(struct st_meet *m, const struct meeting *meeting)
+{
+    int64_t until = now_ns() + SPIN_NS;
+
+    pthread_mutex_unlock(&m->lock);
+    while (__atomic_load_n(&meeting->verdict, __ATOMIC_ACQUIRE) == OPEN && now_ns() < until)
+        ;
+    pthread_mutex_lock(&m->lock);
+}
+
 static void bring(struct meeting *meeting, int me, const struct st_offer *offer)
 {
     struct st_site *site = &meeting->site;
@@ -112,7 +139,7 @@ static void bring(struct meeting *meeting, int me, const struct st_offer *offer)
         site->op = offer->op;
     } else if (site->count != offer->count || site->dtype != offer->dtype ||
                site->op != offer->op) {
-        meeting->verdict = REFUSED;
+        decide(meeting, REFUSED);
     }
     site->sends[me] = offer->send;
     site->recvs[me] = offer->recv;
@@ -122,7 +149,7 @@ static void bring(struct meeting *meeting, int me, const struct st_offer *offer)
 /* All have come and wait here, so no rank runs a kernel of this run yet. */
 static void conclude(struct st_meet *m, struct run *run, struct meeting *meeting)
 {
-    meeting->verdict = AGREED;
+    decide(meeting, AGREED);
     for (int i = 0; i < run->sites; i++)
         if (&run->meeting[i] != meeting && run->meeting[i].verdict == AGREED &&
             confusing(&run->meeting[i].site, &meeting->site, m->ranks))
@@ -157,15 +184,17 @@ int st_meet_come(struct st_meet *m, int64_t id, int me, const struct st_offer *o
     meeting = &run->meeting[number];
     bring(meeting, me, offer);
     if (m->over)
-        meeting->verdict = REFUSED;
+        decide(meeting, REFUSED);
     if (meeting->verdict == OPEN && meeting->came == m->ranks)
         conclude(m, run, meeting);
     if (meeting->verdict != OPEN)
         pthread_cond_broadcast(&m->changed);
+    if (meeting->verdict == OPEN)
+        spin(m, meeting);
     while (meeting->verdict == OPEN) {
         if (pthread_cond_timedwait(&m->changed, &m->lock, &until) != 0 &&
             meeting->verdict == OPEN) {
-            meeting->verdict = REFUSED;
+            decide(meeting, REFUSED);
             m->over = true;
             pthread_cond_broadcast(&m->changed);
         }
