@@ -10,97 +10,54 @@
  * only).
  *
  * Drawn at random, alike on all ranks: type, operator, count, placement (plain, registered, in
- * place), alignment (of plain buffers each rank its own), stream, eager or captured (up to 4 graphs
- * of 1 to 7 calls alive, replayed in any order, odd and even times), kernel, blocks and threads.
+ * place, local: by lists of all ranks' addresses), alignment (of plain buffers each rank its own),
+ * stream, eager or captured (up to 4 graphs of 1 to 7 calls alive, replayed in any order, odd and
+ * even times), kernel, blocks and threads.
  * Drawn by each rank for itself: pauses before a call, and kernels that take SMs away. What is
  * checked: ar_fuzz.h, and that all ranks got the same bytes.
  *
  * Phases: the mixture; counters that cross 2^32, and that start at the last value which
- * symtuner_ar_create() takes; two groups on the same GPUs at once (blocks bounded so that both fit:
- * more than that no library can promise).
+ * symtuner_ar_create() takes; a handle made for one stream, that then gets several; two groups on
+ * the same GPUs at once (blocks bounded so that both fit: more than that no library can promise).
+ * Scratch is full of NaN at the start of each.
  * Exit 0: all right, 1: wrong, 77: cannot run here.
  */
-#include <cuda_runtime.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
-#include "ar_fuzz_options.h"
-#include "ar_fuzz_team.h"
-#include "symtuner_ar.h"
+#include "ar_fuzz_rank.h"
 
-enum { GRAPHS = 4, BATCH = 400, NOTES = 1 << 14, REPLAYS_MOST = 6 };
-#define LANE_BYTES ((size_t)68 << 20)
+enum { BATCH = 400, REPLAYS_MOST = 6 };
 
 static const struct phase {
     const char *name;
     int percent, groups;
     uint64_t first_epoch;
+    int one_stream;
 } phases[] = {
-    {"mixture", 80, 1, 0},
-    {"counters cross 2^32", 5, 1, ((uint64_t)1 << 32) - 200},
-    {"counters at their end", 5, 1, ((uint64_t)1 << 38) - 200},
-    {"two groups at once", 10, 2, 0},
+    {"mixture", 75, 1, 1, 0},
+    {"counters cross 2^32", 5, 1, ((uint64_t)1 << 32) - 200, 0},
+    {"counters at their end", 5, 1, ((uint64_t)1 << 38) - 200, 0},
+    {"one stream, then several", 5, 1, 1, 1},
+    {"two groups at once", 10, 2, 1, 0},
 };
 
-static struct team *team;
+struct team *team;
+char *buffer_of[2][2][MOST_RANKS];
 static symtuner_ar *handle_of[2][MOST_RANKS]; /* threads of one process only */
-static void *buffer_of[2][MOST_RANKS];
-
-struct rank {
-    int me;
-    ncclComm_t comm[2];
-    symtuner_ar *handle[2];
-    unsigned long long common, own; /* random numbers: alike on all ranks, and this rank's */
-    char *buffer[2][2];             /* [plain, registered][send, recv] */
-    struct fuzz_lane *lane[LANES];
-    unsigned long long seen[LANES];
-    struct fuzz_record *record[LANES];
-    cudaStream_t stream[LANES], aside;
-    cudaEvent_t event;
-    cudaGraphExec_t graph[GRAPHS];
-    int graph_calls[GRAPHS];
-    unsigned tag;
-    long issued;
-    char note[NOTES][112]; /* what call ${tag} was */
-};
-
-#define CUDA(call)                                                                                 \
-    do {                                                                                           \
-        cudaError_t e_ = (cudaError_t)(call);                                                      \
-        if (e_ != cudaSuccess)                                                                     \
-            team_fail(team, "rank %d: %s: %s", r->me, #call, cudaGetErrorString(e_));              \
-    } while (0)
-#define NCCL(call)                                                                                 \
-    do {                                                                                           \
-        ncclResult_t e_ = (call);                                                                  \
-        if (e_ != ncclSuccess)                                                                     \
-            team_fail(team, "rank %d: %s: %s", r->me, #call, ncclGetErrorString(e_));              \
-    } while (0)
-#define AR(call, handle)                                                                           \
-    do {                                                                                           \
-        if ((call) != ncclSuccess)                                                                 \
-            team_fail(team, "rank %d: %s: %s", r->me, #call, symtuner_ar_error(handle));           \
-    } while (0)
-
-static unsigned draw(unsigned long long *state, unsigned below)
-{
-    *state ^= *state << 13, *state ^= *state >> 7, *state ^= *state << 17;
-    return (unsigned)(*state * 0x2545f4914f6cdd1dull >> 33) % below;
-}
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-static void make_group(struct rank *r, int g, uint64_t first_epoch)
+static void make_group(struct rank *r, int g, const struct phase *phase)
 {
-    struct symtuner_ar_config config = {.size = sizeof config,
-                                        .timeout_ms = (uint32_t)option.timeout,
-                                        .first_epoch = first_epoch,
-                                        .bulk_bytes = (size_t)48 << 20,
-                                        .transport =
-                                            option.host ? SYMTUNER_AR_HOST : SYMTUNER_AR_AUTO};
+    struct symtuner_ar_config config = {
+        .size = sizeof config,
+        .timeout_ms = (uint32_t)option.timeout,
+        .first_epoch = phase->first_epoch,
+        .one_stream = phase->one_stream && option.gpus == option.ranks,
+        .bulk_bytes = (size_t)48 << 20,
+        .transport = option.host ? SYMTUNER_AR_HOST : SYMTUNER_AR_AUTO};
     int devices[MOST_RANKS];
 
     if (!option.local) {
@@ -121,11 +78,9 @@ static void make_group(struct rank *r, int g, uint64_t first_epoch)
             AR(symtuner_ar_register(&r->handle[g], &p, NULL, 1, LANES * LANE_BYTES), r->handle[g]);
             continue;
         }
-        buffer_of[role][r->me] = p;
-        team_meet(team);
         if (r->me == 0)
-            AR(symtuner_ar_register(handle_of[g], buffer_of[role], NULL, option.ranks,
-                                    LANES * LANE_BYTES),
+            AR(symtuner_ar_register(handle_of[g], (void *const *)buffer_of[1][role], NULL,
+                                    option.ranks, LANES * LANE_BYTES),
                handle_of[g][0]);
         team_meet(team);
     }
@@ -145,118 +100,6 @@ static void end_group(struct rank *r, int g)
         AR(symtuner_ar_destroy(handle_of[g], option.ranks), NULL);
     team_meet(team);
     CUDA(cudaSetDevice(r->me % option.gpus));
-}
-
-/* ---- one call -------------------------------------------------------------------------------- */
-
-static size_t draw_bytes(struct rank *r)
-{
-    unsigned p = draw(&r->common, 1000);
-    size_t below = p < 10    ? 1
-                   : p < 450 ? (size_t)4 << 10
-                   : p < 800 ? (size_t)64 << 10
-                   : p < 960 ? (size_t)1 << 20
-                   : p < 997 ? (size_t)4 << 20
-                             : (size_t)64 << 20;
-
-    return draw(&r->common, (unsigned)(below < option.most ? below : option.most));
-}
-
-/* Give the handle a kernel and a shape, or back to the table when it cannot run this call. */
-static void draw_kernel(struct rank *r, symtuner_ar *h, const struct fuzz_call *c, int bounded,
-                        struct symtuner_ar_plan *plan)
-{
-    int ctas = draw(&r->common, 3) ? (int)draw(&r->common, 132) + 1 : 0;
-    int threads = draw(&r->common, 3) ? 64 << draw(&r->common, 5) : 0;
-    int free_choice = draw(&r->common, 3) == 0, names = 0;
-    /* no more than 64 words of 16 bytes for a thread, or one call would take the time of thousands
-     */
-    size_t least = c->count * (size_t)c->bytes / (1024 * (size_t)(threads == 0 ? 64 : threads));
-    const char *name;
-
-    while (symtuner_ar_kernel_name(names) != NULL)
-        names++;
-    name = symtuner_ar_kernel_name((int)draw(&r->common, (unsigned)names));
-    if (option.kernel != NULL)
-        name = option.kernel;
-    else if (free_choice || strcmp(name, "nccl") == 0)
-        name = NULL;
-    if (free_choice)
-        ctas = threads = 0;
-    else if (ctas > 0 && (size_t)ctas < least)
-        ctas = least > 132 ? 132 : (int)least;
-    if (bounded) {
-        ctas = ctas % 32 + 1;
-        threads = threads == 0 || threads > 512 ? 512 : threads;
-    }
-    plan->size = sizeof *plan;
-    AR(symtuner_ar_force(h, name, ctas, threads), h);
-    if (symtuner_ar_query(c->send, c->recv, c->count, (ncclDataType_t)c->type, (ncclRedOp_t)c->op,
-                          h, plan) == ncclSuccess)
-        return;
-    AR(symtuner_ar_force(h, NULL, ctas, threads), h);
-    AR(symtuner_ar_query(c->send, c->recv, c->count, (ncclDataType_t)c->type, (ncclRedOp_t)c->op, h,
-                         plan),
-       h);
-}
-
-static void draw_call(struct rank *r, int lane, struct fuzz_call *c)
-{
-    static const int sizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
-    int from = (int)draw(&r->common, 2), to = (int)draw(&r->common, 2), reals;
-    int in_place = draw(&r->common, 4) == 0, shifted = (int)draw(&r->common, 3) == 0;
-    size_t at[2];
-
-    c->type = draw(&r->common, 2) ? (int)draw(&r->common, 12) : draw(&r->common, 2) ? 9 : 7;
-    c->op = draw(&r->common, 2) ? (int)draw(&r->common, 5) : 0;
-    if (c->op == 4 && (option.ranks & (option.ranks - 1)) != 0)
-        c->op = 0; /* an average by three has no exact answer to compare with */
-    c->bytes = sizes[c->type];
-    c->count = draw_bytes(r) / (size_t)c->bytes;
-    reals = (c->type >= 6 && c->type <= 9) && c->op != 1;
-    c->data = reals ? (int)draw(&r->common, c->op == 0 || c->op == 4 ? 3 : 2) : FUZZ_EXACT;
-    c->ranks = option.ranks;
-    c->me = r->me;
-    c->lane = r->lane[lane];
-    c->tag = r->tag++;
-    for (int role = 0; role < 2; role++) {
-        int registered = role == 0 ? from : to;
-        unsigned long long *who = registered || in_place ? &r->common : &r->own;
-        unsigned steps = 16 / (unsigned)c->bytes;
-
-        at[role] = (size_t)lane * LANE_BYTES + 1024 +
-                   (shifted ? draw(who, steps) * (size_t)c->bytes : 0) +
-                   4096 * (size_t)draw(&r->common, 8);
-    }
-    c->send = r->buffer[from][0] + at[0];
-    c->recv = in_place ? c->send : r->buffer[to][1] + at[1];
-}
-
-static void one_call(struct rank *r, int lane, int captured, int bounded)
-{
-    static const char *const types[] = {"i8",  "u8",  "i32", "u32",  "i64",  "u64",
-                                        "f16", "f32", "f64", "bf16", "e4m3", "e5m2"};
-    static const char *const ops[] = {"sum", "prod", "max", "min", "avg"};
-    int g = lane == LANES - 1;
-    struct symtuner_ar_plan plan = {.kernel = "?"};
-    struct fuzz_call c;
-
-    draw_call(r, lane, &c);
-    draw_kernel(r, r->handle[g], &c, bounded, &plan);
-    if (strcmp(plan.kernel, "nccl") == 0)
-        c.data = FUZZ_EXACT; /* NCCL rounds as it likes */
-    snprintf(r->note[c.tag % NOTES], sizeof r->note[0],
-             "%s %dx%d %s %s count %zu at %u/%u%s data %d lane %d%s", plan.kernel, plan.ctas,
-             plan.threads, types[c.type], ops[c.op], c.count, (unsigned)(uintptr_t)c.send % 16,
-             (unsigned)(uintptr_t)c.recv % 16, c.send == c.recv ? " in place" : "", c.data, lane,
-             captured ? " in a graph" : "");
-    CUDA(fuzz_prepare(&c, r->stream[lane]));
-    if (draw(&r->own, 12) == 0)
-        CUDA(fuzz_stall(draw(&r->own, 40), r->stream[lane]));
-    AR(symtuner_ar_all_reduce(c.send, c.recv, c.count, (ncclDataType_t)c.type, (ncclRedOp_t)c.op,
-                              r->handle[g], r->stream[lane]),
-       r->handle[g]);
-    CUDA(fuzz_verify(&c, r->stream[lane]));
 }
 
 /* ---- graphs ---------------------------------------------------------------------------------- */
@@ -283,7 +126,7 @@ static void spread_lane(struct rank *r, int from)
 static void capture(struct rank *r, int slot)
 {
     cudaGraph_t graph;
-    int calls = 1 + (int)draw(&r->common, 7);
+    int calls = 1 + (int)fuzz_draw(&r->common, 7);
 
     if (r->graph[slot] != NULL) {
         CUDA(cudaStreamSynchronize(r->stream[0]));
@@ -291,7 +134,7 @@ static void capture(struct rank *r, int slot)
     }
     CUDA(cudaStreamBeginCapture(r->stream[0], cudaStreamCaptureModeThreadLocal));
     for (int i = 0; i < calls; i++)
-        one_call(r, 0, 1, 0);
+        fuzz_call_one(r, 0, 1, 0);
     CUDA(cudaStreamEndCapture(r->stream[0], &graph));
     CUDA(cudaGraphInstantiate(&r->graph[slot], graph, 0));
     CUDA(cudaGraphDestroy(graph));
@@ -300,7 +143,7 @@ static void capture(struct rank *r, int slot)
 
 static void replay(struct rank *r, int slot)
 {
-    int times = 1 + (int)draw(&r->common, REPLAYS_MOST);
+    int times = 1 + (int)fuzz_draw(&r->common, REPLAYS_MOST);
 
     gather_lanes(r, 0);
     for (int i = 0; i < times; i++)
@@ -375,25 +218,29 @@ static void look(struct rank *r, int groups)
 
 static void run_phase(struct rank *r, const struct phase *phase)
 {
-    long end = r->issued + option.calls * phase->percent / 100;
+    long some = option.calls * phase->percent / 100, end = r->issued + some;
+    long alone = phase->one_stream ? r->issued + some / 2 : 0; /* one stream, no graph till then */
 
     for (int g = 0; g < phase->groups; g++)
-        make_group(r, g, phase->first_epoch);
+        make_group(r, g, phase);
     for (int step = 0; r->issued < end; step++) {
-        unsigned what = draw(&r->common, 100), slot = draw(&r->common, GRAPHS);
-        int lane = draw(&r->common, 4) ? 0 : (int)draw(&r->common, LANES - 1);
+        unsigned what = fuzz_draw(&r->common, 100), slot = fuzz_draw(&r->common, GRAPHS);
+        int lane = fuzz_draw(&r->common, 4) ? 0 : (int)fuzz_draw(&r->common, LANES - 1);
 
-        if (draw(&r->own, 150) == 0)
-            CUDA(fuzz_occupy(1 + (int)draw(&r->own, 100), draw(&r->own, 200), r->aside));
+        if (fuzz_draw(&r->own, 150) == 0)
+            CUDA(fuzz_occupy(1 + (int)fuzz_draw(&r->own, 100), fuzz_draw(&r->own, 200), r->aside));
         if (phase->groups == 2) {
-            one_call(r, draw(&r->common, 2) ? LANES - 1 : lane, 0, 1);
+            fuzz_call_one(r, fuzz_draw(&r->common, 2) ? LANES - 1 : lane, 0, 1);
+            r->issued++;
+        } else if (phase->one_stream && r->issued <= alone) {
+            fuzz_call_one(r, r->issued == alone, 0, 0);
             r->issued++;
         } else if (what < 3) {
             capture(r, (int)slot); /* ordered by the library, also around eager calls elsewhere */
         } else if (what < 20 && r->graph[slot] != NULL) {
             replay(r, (int)slot);
         } else {
-            one_call(r, lane, 0, 0);
+            fuzz_call_one(r, lane, 0, 0);
             r->issued++;
         }
         if (step % BATCH == BATCH - 1 || r->issued >= end)
@@ -430,6 +277,8 @@ static void body(int me)
             CUDA(cudaMalloc((void **)&r->buffer[1][role], LANES * LANE_BYTES));
         else
             NCCL(ncclMemAlloc((void **)&r->buffer[1][role], LANES * LANE_BYTES));
+        for (int mapped = 0; mapped < 2; mapped++)
+            buffer_of[mapped][role][me] = r->buffer[mapped][role];
     }
     for (int l = 0; l < LANES; l++) {
         unsigned number = (unsigned)l;
