@@ -46,7 +46,7 @@ struct form_ll8 {
     }
     static __device__ __forceinline__ void clear(void *slot)
     {
-#ifndef ST_BREAK_CLEAR
+#if !defined(ST_BREAK_CLEAR) && !defined(ST_BREAK_EPOCH) /* either alone is enough */
         store_word(slot, make_uint4(0, 0, 0, 0));
 #endif
     }

@@ -6,7 +6,7 @@
 # one, which costs time, not bytes), and must find nothing with the pauses alone. Builds 17 libraries, a
 # minute of all cores, hence only with AR_CONTROLS=1 (AR_CONTROLS=build: only build them); otherwise, and
 # where this box cannot run it, exit 77 with the reason.
-#   AR_CONTROL_CALLS random calls (20000)   AR_STALL_US longest pause (30)   AR_CONTROL_ONLY some NAMES
+#   AR_CONTROL_CALLS random calls (20000)   AR_STALL_US longest pause (30)   AR_CONTROL_ONLY some names
 #   of the list below, e.g. "plain SYNC"
 set -u
 build=$(cd "${1:-build}" && pwd) || exit 2
@@ -23,8 +23,8 @@ command -v "${NVCC:-nvcc}" > /dev/null || { echo "ar_controls.sh: skipped: no nv
 work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
 
-# NAMES (joined by +), kernel that ar_fuzz calls, ranks, what is missing. Two guards at once where either
-# alone is enough: a cleared LL8 slot holds no old flag, and an old flag is no new epoch.
+# NAME, kernel that ar_fuzz calls, ranks, what is missing. EPOCH lacks two guards, since either alone is
+# enough: a cleared LL8 slot holds no old flag, and an old flag is no new epoch.
 cat > "$work/list" <<END
 plain         one_lamport 2 nothing: pauses alone
 plain         one_ll8     2 nothing: pauses alone
@@ -33,11 +33,13 @@ plain         two_lamport 2 nothing: pauses alone
 plain         two_ll128   2 nothing: pauses alone
 plain         chunked     2 nothing: pauses alone
 plain         pull        2 nothing: pauses alone
+plain         one_lamport 4 nothing: pauses alone
+plain         two_lamport 4 nothing: pauses alone
 HALF          one_lamport 2 one half of scratch instead of two, Lamport words
 HALF          one_ll8     2 one half of scratch instead of two, LL8 words
 CLEAR         one_lamport 2 slots are not reset after reading
 CLEAR         two_lamport 2 slots are not reset after reading, two hops
-EPOCH+CLEAR   one_ll8     2 any flag counts as the flag of this call, and slots are not reset
+EPOCH         one_ll8     2 any flag counts as the flag of this call, and slots are not reset
 LINE          one_ll128   2 the flag of a line is not looked at
 LINE          two_ll128   2 the flag of a line is not looked at, two hops
 TAME          one_lamport 2 the reserved bit pattern may travel as data
@@ -56,27 +58,27 @@ awk -v only="${AR_CONTROL_ONLY:-}" 'BEGIN { n = split(only, w); for (i = 1; i <=
     n == 0 || $1 in want' "$work/list" > "$work/some"
 mv "$work/some" "$work/list"
 
-# make_one NAMES: into a folder of its own, or side by side the makes would read each other's half
+# make_one NAME: into a folder of its own, or side by side the makes would read each other's half
 # written dependency files
 make_one() {
     defs=-DST_TESTING
-    [ "$1" = plain ] || defs="$defs$(echo "$1" | sed 's/[^+][^+]*/ -DST_BREAK_&/g; s/+//g')"
+    [ "$1" = plain ] || defs="$defs -DST_BREAK_$1"
     make -s kernels B="$build/controls/$1" AR_DEFS="$defs" AR_ARCHS="$arch" -j"$(nproc)" \
         > "$work/make.$1" 2>&1 || { echo "ar_controls.sh: no build with $defs"; tail -3 "$work/make.$1"; }
 }
-for names in $(awk '{ print $1 }' "$work/list" | sort -u); do
-    make_one "$names" &
+for name in $(awk '{ print $1 }' "$work/list" | sort -u); do
+    make_one "$name" &
 done
 wait
 [ "$what" != build ] || { ls "$build"/controls; exit 0; }
 
-# run GPUS NAMES KERNEL RANKS WHAT...: one line of the report to stdout
+# run GPUS NAME KERNEL RANKS WHAT...: one line of the report to stdout
 run() {
-    here=$1 names=$2 kernel=$3 ranks=$4 number=$calls
+    here=$1 name=$2 kernel=$3 ranks=$4 number=$calls
     shift 4
-    lib=$(find "$build/controls/$names" -name libsymtuner_ar.so | head -1)
-    [ -n "$lib" ] || { echo "NOT CAUGHT: $names ($*): no such build"; return; }
-    [ "$names" != plain ] || number=$((calls / 4))
+    lib=$(find "$build/controls/$name" -name libsymtuner_ar.so | head -1)
+    [ -n "$lib" ] || { echo "NOT CAUGHT: $name ($*): no such build"; return; }
+    [ "$name" != plain ] || number=$((calls / 4))
     if [ "$kernel" = ar_late ]; then
         set -- "$*" ar_late --ranks "$ranks"
         stall=0
@@ -91,8 +93,8 @@ run() {
         LD_LIBRARY_PATH=$(dirname "$lib"):${LD_LIBRARY_PATH:-} "$build/$program" "$@" 2>&1)
     status=$?
     said=$(echo "$said" | grep SLOW || echo "$said")
-    said="$names, $kernel, $ranks ranks ($missing): $(echo "$said" | head -1 | cut -c1-150)"
-    case $names/$status in
+    said="$name, $kernel, $ranks ranks ($missing): $(echo "$said" | head -1 | cut -c1-150)"
+    case $name/$status in
     plain/0) echo "right: $said" ;;
     plain/*) echo "FAILED: $said" ;;
     */1) echo "caught: $said" ;;
@@ -102,17 +104,17 @@ run() {
 
 # two at a time where there are two pairs of GPUs
 pairs=$((gpus >= 4 ? 2 : 1)) at=0
-while read -r names kernel ranks missing; do
+while read -r name kernel ranks missing; do
     if [ "$ranks" -gt "$gpus" ]; then
-        echo "not run: $names ($missing), needs $ranks GPUs"
+        echo "not run: $name ($missing), needs $ranks GPUs"
         continue
     fi
     if [ "$ranks" -gt 2 ]; then
         wait
-        run "$(seq -s, 0 $((ranks - 1)))" "$names" "$kernel" "$ranks" "$missing"
+        run "$(seq -s, 0 $((ranks - 1)))" "$name" "$kernel" "$ranks" "$missing"
         continue
     fi
-    run "$((2 * at)),$((2 * at + 1))" "$names" "$kernel" 2 "$missing" &
+    run "$((2 * at)),$((2 * at + 1))" "$name" "$kernel" 2 "$missing" &
     at=$(((at + 1) % pairs))
     [ "$at" -ne 0 ] || wait
 done < "$work/list" > "$work/report"
