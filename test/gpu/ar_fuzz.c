@@ -4,10 +4,11 @@
  *
  *   ar_fuzz [--ranks N] [--mode local|threads|procs] [--calls 100000] [--seed N] [--kernel NAME]
  *           [--host 0|1] [--gpus N] [--most BYTES] [--timeout MS] [--limit SECONDS] [--say 0|1]
+ *           [--fork 0|1]
  *
  * local: symtuner_ar_create_local, a thread per rank; threads, procs: from an ncclComm_t, threads
  * of one process or one process per rank. --gpus: fewer GPUs than ranks, which share them (local
- * only).
+ * only). --fork 0: threads of this very process, for tools that lose sight of forked ones.
  *
  * Drawn at random, alike on all ranks: type, operator, count, placement (plain, registered, in
  * place, local: by lists of all ranks' addresses), alignment (of plain buffers each rank its own),
@@ -308,7 +309,7 @@ int main(int argc, char **argv)
         return 2;
     setenv("NCCL_NVLS_ENABLE", "0", 1); /* no multicast, ever */
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-    gpus = team_gpus();
+    gpus = team_gpus(option.fork);
     if (gpus < option.gpus) {
         printf("ar_fuzz: skipped: needs %d GPUs, %d here\n", option.gpus, gpus);
         return 77;
@@ -317,7 +318,7 @@ int main(int argc, char **argv)
     if (team == NULL)
         return 1;
     clock_gettime(CLOCK_MONOTONIC, &start);
-    bad = team_run(team, body, option.limit);
+    bad = team_run(team, body, option.limit, option.fork);
     clock_gettime(CLOCK_MONOTONIC, &end);
     printf("ar_fuzz: %d ranks on %d GPUs, %s%s, seed %u: %llu calls right%s, %.1f s\n",
            option.ranks, option.gpus, option.mode, option.host ? ", host memory" : "", option.seed,

@@ -13,6 +13,7 @@ struct fuzz_options option = {.ranks = 2,
                               .timeout = 10000,
                               .limit = 280,
                               .seed = 1,
+                              .fork = 1,
                               .most = (size_t)64 << 20,
                               .mode = "threads"};
 
@@ -44,6 +45,7 @@ int fuzz_options_read(int argc, char **argv)
         {"--timeout", &option.timeout, 1, 600000},
         {"--limit", &option.limit, 1, 86400},
         {"--say", &option.say, 0, 1},
+        {"--fork", &option.fork, 0, 1},
     };
     size_t known = sizeof numbers / sizeof numbers[0];
 
@@ -80,6 +82,8 @@ int fuzz_options_read(int argc, char **argv)
         return wrong(option.mode, "is not local, threads or procs");
     if (option.gpus == 0 || option.gpus > option.ranks)
         option.gpus = option.ranks;
+    if (option.apart && !option.fork)
+        return wrong("--fork 0", "is for threads of one process");
     if (option.gpus < option.ranks && !option.local)
         return wrong("--gpus", "below --ranks needs --mode local");
     return 1;

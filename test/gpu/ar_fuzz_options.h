@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 struct fuzz_options {
-    int ranks, gpus, local, apart, host, timeout, limit, say;
+    int ranks, gpus, local, apart, host, timeout, limit, say, fork;
     long calls;
     unsigned seed;
     size_t most;

@@ -75,7 +75,7 @@ static void run_here(struct team *t)
         pthread_join(thread[r], NULL);
 }
 
-int team_run(struct team *t, void (*body)(int rank), int seconds)
+int team_run(struct team *t, void (*body)(int rank), int seconds, int forked)
 {
     pid_t child[MOST_RANKS];
     int n = t->apart ? t->ranks : 1, left = n, bad = 0;
@@ -83,6 +83,12 @@ int team_run(struct team *t, void (*body)(int rank), int seconds)
 
     fflush(stdout);
     body_of_all = body;
+    if (!forked) {
+        alarm((unsigned)seconds);
+        run_here(t);
+        alarm(0);
+        return 0;
+    }
     for (int k = 0; k < n; k++) {
         child[k] = fork();
         if (child[k] == 0) {
@@ -122,11 +128,14 @@ int team_run(struct team *t, void (*body)(int rank), int seconds)
     return bad;
 }
 
-int team_gpus(void)
+int team_gpus(int forked)
 {
-    pid_t child = fork();
+    pid_t child;
     int status = 0, gpus = 0;
 
+    if (!forked)
+        return cudaGetDeviceCount(&gpus) == cudaSuccess ? gpus : 0;
+    child = fork();
     if (child == 0)
         _exit(cudaGetDeviceCount(&gpus) == cudaSuccess ? gpus : 0);
     if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status))

@@ -30,12 +30,11 @@ void team_meet(struct team *t);
 void team_fail(struct team *t, const char *format, ...)
     __attribute__((format(printf, 2, 3), noreturn));
 
-/* Run ${body}(rank) on all ranks; the caller must not have used CUDA. 0: all well, 1: not, or not
- * within
- * ${seconds}. */
-int team_run(struct team *t, void (*body)(int rank), int seconds);
+/* Run ${body}(rank) on all ranks; with ${forked} the caller must not have used CUDA, without it all
+ * are threads of this process. 0: all well, 1: not, or not within ${seconds}. */
+int team_run(struct team *t, void (*body)(int rank), int seconds, int forked);
 
-/* GPUs here, found by a child so that this process stays free to fork. */
-int team_gpus(void);
+/* GPUs here; ${forked}: found by a child, so that this process stays free to fork. */
+int team_gpus(int forked);
 
 #endif
