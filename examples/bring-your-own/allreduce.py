@@ -9,6 +9,7 @@ Each rank fills its part with its rank, so the sum is 0 + 1 + ... everywhere.
 """
 
 import argparse
+import gc
 import os
 import socket
 import subprocess
@@ -54,14 +55,33 @@ def work(gpus, process=None):
     return 0 if ok else 1
 
 
+def end_together():
+    """Orderly end of several processes: the groups, then this process's client, which watches the
+    coordinator, then the coordinator. Without it JAX ends them at exit too, but its client may
+    outlive the coordinator and log that as a warning."""
+    import jax
+    from jax.extend.backend import clear_backends
+
+    import symtuner
+
+    symtuner.close()
+    clear_backends()
+    gc.collect()  # cycles keep the client alive
+    jax.distributed.shutdown()
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--gpus", type=int, default=2)
     p.add_argument("--processes", action="store_true")
     p.add_argument("--process", help=argparse.SUPPRESS)
     args = p.parse_args()
+    if args.process:
+        code = work(args.gpus, args.process)
+        end_together()
+        return code
     if not args.processes:
-        return work(args.gpus, args.process)
+        return work(args.gpus)
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
@@ -73,7 +93,11 @@ def main():
         )
         for r in range(args.gpus)
     ]
-    codes = [c.wait(120) for c in children]
+    try:
+        codes = [c.wait(120) for c in children]
+    finally:
+        for c in children:
+            c.kill()
     print("exit codes", codes)
     return 0 if codes == [0] * args.gpus else 1
 

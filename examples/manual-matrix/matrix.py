@@ -7,108 +7,185 @@
     symmetric-peer      NCCL windows of a communicator of our own, one process per GPU
     multicast, symmetric-multicast   not run: they need NVLink multicast
 
-blocked: the host waits for each run. delayed: one rank's GPU is held back for about a second while
+blocked: the host waits for each run. delayed: the last rank's GPU is busy for a second first, while
 the others wait in the kernel. attributes: operands_memory_spaces on the call, as in openxla/xla PR
 39742.
 """
 
+import gc
 import os
+import socket
 import subprocess
 import sys
 import time
 import warnings
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-OWN = os.path.join(HERE, "..", "bring-your-own", "allreduce.py")
+COLUMNS = ("blocked", "delayed", "attributes")
+ROWS = {  # of which process model, and what symtuner.groups() must say
+    "device": ("one", {"comm": "peer-pointers", "zero-copy": False}),
+    "peer": ("one", {"comm": "peer-pointers", "zero-copy": True}),
+    "symmetric-peer": ("each", {"comm": "own-nccl"}),
+}
+STALL_S = 1.0
 
 
-def cell(way, how, gpus):
+def stall(v, turns):
+    """Keep the GPU busy for that many products of matrices; the result is v."""
+    import jax.numpy as jnp
+    from jax import lax
+
+    a = jnp.full((4096, 4096), 1e-3, jnp.bfloat16)
+    m = lax.fori_loop(0, turns, lambda i, m: (m @ m) * 1e-3, a)
+    return v + jnp.where(jnp.isnan(m[0, 0].astype(jnp.float32)), 1, 0)
+
+
+def turns_for(seconds, device):
+    """How many products keep this GPU busy for so long."""
     import jax
     import jax.numpy as jnp
+
+    f, trial = jax.jit(stall), 1000
+    x, n = jax.device_put((jnp.float32(0), jnp.int32(trial)), device)
+    f(x, n).block_until_ready()
+    start = time.time()
+    f(x, n).block_until_ready()
+    return int(1.3 * seconds * trial / (time.time() - start))
+
+
+def run(how, gpus):
+    """The cell's all-reduce, a few times; returns how long the last one took."""
+    import jax
     import numpy as np
-    from jax import lax
     from jax.experimental.xla_metadata import set_xla_metadata
     from jax.sharding import Mesh, NamedSharding
     from jax.sharding import PartitionSpec as P
 
     import symtuner
 
-    warnings.simplefilter("error", UserWarning)
     mesh = Mesh(np.array(jax.devices()[:gpus]), ("i",))
+    place = NamedSharding(mesh, P("i"))
     n = 4 << 20  # 16 MiB per rank: large enough for the zero-copy kernels
+    turns = np.zeros(gpus, np.int32)  # per rank: only the last one is held back
+    if how == "delayed":  # measured in all processes: XLA may tune a program in all of them at once
+        turns[-1] = turns_for(STALL_S, jax.local_devices()[-1])
 
-    def spin(v):
-        """About a second of work, whose result does not change v."""
-        m = lax.fori_loop(
-            0, 1500, lambda i, m: (m @ m) * 1e-3, jnp.full((4096, 4096), 1e-3, jnp.bfloat16)
-        )
-        return v + jnp.where(jnp.isnan(m[0, 0].astype(jnp.float32)), 1, 0)
+    def put(host):
+        return jax.make_array_from_callback(host.shape, place, lambda i: host[i])
 
-    def body(v):
-        if how == "delayed":
-            v = lax.cond(lax.axis_index("i") == gpus - 1, spin, lambda u: u, v)
-        v = v * 1  # an argument of jit cannot be placed in collective memory, a value can
+    def body(v, turns):
+        # an argument of jit cannot be placed in collective memory, a value can
+        v = stall(v, turns[0]) if how == "delayed" else v * 1
         if how == "attributes":
             with set_xla_metadata(operands_memory_spaces="{0:1}", results_memory_spaces="{0:1}"):
                 return symtuner.all_reduce(v, "i")
         return symtuner.all_reduce(v, "i")
 
-    f = jax.jit(jax.shard_map(body, mesh=mesh, in_specs=P("i"), out_specs=P("i"), check_vma=False))
-    rng, took = np.random.default_rng(0), []
-    for turn in range(3 if how != "delayed" else 2):
-        host = rng.integers(0, 9, (gpus, n)).astype(np.float32)
-        x = jax.device_put(host.reshape(-1), NamedSharding(mesh, P("i")))
-        start = time.time()
-        got = f(x).block_until_ready()
-        took.append(time.time() - start)
-        assert (np.asarray(got).reshape(gpus, -1) == host.sum(0)).all(), "wrong sum"
-    facts = dict(w.split("=", 1) for w in symtuner.groups()[0].split())
-    direct = int(facts["zero-copy"]) > 0
-    assert direct == (way == "peer"), f"zero-copy calls: {facts['zero-copy']}"
-    if how == "delayed":
-        assert took[-1] > 0.2, f"the rank was not held back: {took[-1]:.3f} s"
-    print(
-        f"  {way:20} {how:10} ok, last run {took[-1] * 1e3:.1f} ms, "
-        f"zero copy {'yes' if direct else 'no'}, "
-        f"buffers aligned to {facts['aligned']}",
-        flush=True,
+    f = jax.jit(
+        jax.shard_map(body, mesh=mesh, in_specs=P("i"), out_specs=P("i"), check_vma=False)
     )
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        host = rng.integers(0, 9, (gpus, n)).astype(np.float32)
+        x, held = put(host.reshape(-1)), put(turns)
+        jax.block_until_ready((x, held))
+        start = time.time()
+        got = f(x, held).block_until_ready()
+        took = time.time() - start
+        for shard in got.addressable_shards:
+            assert (np.asarray(shard.data) == host.sum(0)).all(), "wrong sum"
+    return took
+
+
+def cell(way, how, gpus, process=None):
+    import symtuner
+
+    warnings.simplefilter("error", UserWarning)  # a fallback to jax.lax is a failure here
+    if process is not None:
+        import jax
+
+        rank, port = map(int, process.split(":"))
+        jax.distributed.initialize(f"127.0.0.1:{port}", gpus, rank)
+    took = run(how, gpus)
+    facts = dict(w.split("=", 1) for w in symtuner.groups()[0].split())
+    for name, want in ROWS[way][1].items():
+        got = int(facts[name]) > 0 if isinstance(want, bool) else facts[name]
+        assert got == want, f"{name} is {facts[name]}: another path ran"
+    if how == "delayed":
+        assert took >= STALL_S, f"the rank was held back for {took:.3f} s only"
+    if process is None or rank == 0:
+        print(
+            f"  {way:20} {how:10} ok, last run {took * 1e3:.1f} ms, {facts['comm']}, "
+            f"zero copy {'no' if facts['zero-copy'] == '0' else 'yes'}, "
+            f"buffers aligned to {facts['aligned']}",
+            flush=True,
+        )
+    if process is not None:
+        end_together()
+
+
+def end_together():
+    """The groups first, then the client of the GPU, which watches the coordinator, then that."""
+    import jax
+    from jax.extend.backend import clear_backends
+
+    import symtuner
+
+    symtuner.close()
+    clear_backends()
+    gc.collect()  # cycles keep the client alive
+    jax.distributed.shutdown()
+
+
+def start(way, how, gpus):
+    """The processes of a cell."""
+    words = [sys.executable, __file__, str(gpus), way, how]
+    env = dict(os.environ, SYMTUNER_JAX_ZERO_COPY="1" if way == "peer" else "0")
+    pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if ROWS[way][0] == "one":
+        return [subprocess.Popen(words, env=env, **pipes)]
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    seen = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(gpus)))).split(",")
+    return [
+        subprocess.Popen(
+            [*words, f"{r}:{port}"], env=dict(env, CUDA_VISIBLE_DEVICES=seen[r]), **pipes
+        )
+        for r in range(gpus)
+    ]
+
+
+def right(way, how, gpus):
+    """Run a cell in processes of its own and print what they say."""
+    children, said = start(way, how, gpus), []
+    try:
+        said = [c.communicate(timeout=120)[0] for c in children]
+    except subprocess.TimeoutExpired:
+        said.append("not ended after 120 s")
+    finally:
+        for c in children:
+            c.kill()
+    fine = len(said) == len(children) and all(c.wait() == 0 for c in children)
+    if fine:
+        print("".join(said), end="", flush=True)
+    else:
+        print(f"  {way:20} {how:10} FAILED")
+        for text in said:
+            print(text[-800:], flush=True)
+    return fine
 
 
 def main():
     gpus = int(sys.argv[1]) if len(sys.argv) > 1 else 2
     if len(sys.argv) > 3:
-        return cell(sys.argv[2], sys.argv[3], gpus)
-    failed = 0
-    for way in ("device", "peer"):
-        for how in ("blocked", "delayed", "attributes"):
-            env = dict(os.environ, SYMTUNER_JAX_ZERO_COPY="1" if way == "peer" else "0")
-            p = subprocess.run(
-                [sys.executable, __file__, str(gpus), way, how],
-                env=env,
-                capture_output=True,
-                text=True,
-                timeout=120,
-            )
-            if p.returncode != 0:
-                failed += 1
-                print(f"  {way:20} {how:10} FAILED\n{p.stderr[-800:]}")
-            print(p.stdout, end="", flush=True)
-    code = subprocess.run(
-        [sys.executable, OWN, "--gpus", str(gpus), "--processes"],
-        timeout=120,
-        stdout=subprocess.DEVNULL,
-    ).returncode
-    failed += code != 0
-    print(
-        f"  {'symmetric-peer':20} {'blocked':10} {'ok' if code == 0 else 'FAILED'}, "
-        "one process per GPU"
-    )
+        return cell(sys.argv[2], sys.argv[3], gpus, *sys.argv[4:])
+    failed = sum(not right(way, how, gpus) for way in ROWS for how in COLUMNS)
+    why = "symtuner's kernels do not use NVLink multicast"
+    if os.environ.get("NCCL_NVLS_ENABLE") == "0":
+        why = "NVLink multicast may not be used here (NCCL_NVLS_ENABLE=0)"
     for way in ("multicast", "symmetric-multicast"):
-        print(
-            f"  {way:20} {'all':10} not run (77): "
-            "NVLink multicast may not be used here (NCCL_NVLS_ENABLE=0)"
-        )
+        for how in COLUMNS:
+            print(f"  {way:20} {how:10} not run (77): {why}")
     print(f"matrix: {failed} failed")
     return failed != 0
 
