@@ -49,26 +49,26 @@ __device__ __forceinline__ void stall(const st_args &a, uint64_t epoch, int wher
  * four for Lamport, two for LL8. A line of LL128 has to arrive whole. */
 template <int Form> __device__ __forceinline__ void store_torn(void *slot, uint4 v)
 {
-    constexpr uint32_t parts = Form == ST_LAMPORT ? 4 : 2;
-    uint32_t h = scramble((uint32_t)clock64() ^ (uint32_t)((uintptr_t)slot >> 4) * 2654435761u);
-    uint32_t k = h >> 2;
-
-    if (Form == ST_LL128) {
+    if constexpr (Form == ST_LL128) {
         store_word(slot, v);
-        return;
-    }
-    for (uint32_t i = 0; i < parts; i++) {
-        k = (k + (h % 2 ? 1 : parts - 1)) % parts;
-        if (Form == ST_LL8)
-            store_relaxed((uint64_t *)slot + k, k == 0 ? (uint64_t)v.y << 32 | v.x
-                                                       : (uint64_t)v.w << 32 | v.z);
-        else
-            store_relaxed((uint32_t *)slot + k, k == 0   ? v.x
-                                                : k == 1 ? v.y
-                                                : k == 2 ? v.z
-                                                         : v.w);
-        if ((h >> 8) % 64 == i)
-            hold_up((h >> 16) % 4000);
+    } else {
+        constexpr uint32_t parts = Form == ST_LAMPORT ? 4 : 2;
+        uint32_t h = scramble((uint32_t)clock64() ^ (uint32_t)((uintptr_t)slot >> 4) * 2654435761u);
+        uint32_t k = h >> 2;
+
+        for (uint32_t i = 0; i < parts; i++) {
+            k = (k + (h % 2 ? 1 : parts - 1)) % parts;
+            if (Form == ST_LL8)
+                store_relaxed((uint64_t *)slot + k, k == 0 ? (uint64_t)v.y << 32 | v.x
+                                                           : (uint64_t)v.w << 32 | v.z);
+            else
+                store_relaxed((uint32_t *)slot + k, k == 0   ? v.x
+                                                    : k == 1 ? v.y
+                                                    : k == 2 ? v.z
+                                                             : v.w);
+            if ((h >> 8) % 64 == i)
+                hold_up((h >> 16) % 4000);
+        }
     }
 }
 #else
