@@ -81,7 +81,19 @@ struct st_nccl_id {
       (void **, void *const *, void *const *, int, size_t))                                        \
     X(all_reduce, "symtuner_ar_all_reduce", int,                                                   \
       (const void *, void *, size_t, int, int, void *, void *))                                    \
+    X(query, "symtuner_ar_query", int,                                                             \
+      (const void *, const void *, size_t, int, int, void *, struct st_ar_plan *))                 \
+    X(force, "symtuner_ar_force", int, (void *, const char *, int, int))                           \
+    X(kernel_name, "symtuner_ar_kernel_name", const char *, (int))                                 \
     X(error_text, "symtuner_ar_error", const char *, (const void *))
+
+/* struct symtuner_ar_plan of include/symtuner_ar.h, which wants CUDA's headers. */
+struct st_ar_plan {
+    size_t size;
+    const char *kernel;
+    int ctas, threads, zero_copy, pieces;
+    char why[192];
+};
 
 #define ST_MEMBER(member, symbol, result, arguments) result(*member) arguments;
 struct st_cuda {

@@ -26,8 +26,10 @@ static const char help[] =
     "  --nccl FILE         the libnccl.so.2 to measure (the loader's)\n"
     "  --fresh             forget an earlier run into the same files\n"
     "  --from FILE.csv     measure nothing: rules and report from raw data\n"
+    "  --verify A[,B]      load rules that tune wrote in a fresh run, beside all that it compared:\n"
+    "                      nowhere more than 3 % slower? B of a second run: nowhere 5 % apart?\n"
     "  --json              print the result for programs\n"
-    "Exit 0: done. 1: failed, or stopped. 77: cannot measure here, and why.\n"
+    "Exit 0: done. 1: failed, stopped, or not verified. 77: cannot measure here, and why.\n"
     "examples: symtuner tune --out h200x4.rules\n"
     "          symtuner tune --ledger job.ledger --ranks 8\n";
 
@@ -35,7 +37,7 @@ static struct st_tune tune; /* large */
 
 struct options {
     bool json, fresh, no_kernels;
-    const char *from;
+    const char *from, *verify;
 };
 
 static bool wrong(const char *what, const char *value)
@@ -54,6 +56,8 @@ static bool read_option(struct options *options, const char *option, const char 
         return tune.out = value, true;
     if (strcmp(option, "--from") == 0)
         return options->from = value, true;
+    if (strcmp(option, "--verify") == 0)
+        return options->verify = value, true;
     return wrong("unknown option", option);
 }
 
@@ -119,7 +123,7 @@ int st_cmd_tune(int argc, char **argv)
     time_t today = time(NULL);
     int status;
 
-    tune = (struct st_tune){.rounds = 3, .ctas = {0, 8, 16, 32, 64}, .n_ctas = 5,
+    tune = (struct st_tune){.rounds = 3, .search = true, .ctas = {0, 8, 16, 32, 64}, .n_ctas = 5,
                             .colls = 1u << SYMTUNER_ALLREDUCE, .low = 1 << 10, .high = 256 << 20,
                             .out = "symtuner.rules", .machine = {.nvlink = -1, .multicast = -1}};
     status = read_options(argc, argv, &options);
@@ -143,6 +147,8 @@ int st_cmd_tune(int argc, char **argv)
         }
         return finish(&options);
     }
+    if (options.verify)
+        return st_tune_verify(&tune, options.verify, options.json);
     status = st_tune_find_gpus(&tune, "tune", !options.no_kernels);
     if (status >= 0)
         return status;

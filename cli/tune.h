@@ -4,7 +4,8 @@
  *
  * The plan is a number of rounds; each round measures every setting once, in a process of its own,
  * in an order that rotates. A candidate is one way to run a collective: general kernels, NCCL's
- * symmetric kernels with a CTA count, symtuner's kernels.
+ * symmetric kernels with a CTA count, symtuner's kernels. For the last there is a setting more, in
+ * which each size is run in several ways (kernel, blocks, threads): the first is the library's own.
  *
  * Units      bytes are NCCL's nBytes; microseconds per call, of the slowest rank; GB/s are 10^9.
  * Ownership  one static struct st_tune. Errors  are printed where they happen.
@@ -18,7 +19,7 @@
 #include "symtuner.h"
 
 enum { ST_TUNE_SIZES = 32, ST_TUNE_ROUNDS = 9, ST_TUNE_CTAS = 12,
-       ST_TUNE_CANDIDATES = ST_TUNE_CTAS + 2 };
+       ST_TUNE_CANDIDATES = ST_TUNE_CTAS + 2, ST_TUNE_WAYS = 12, ST_TUNE_RULES = 2 };
 
 /* Not a CTA count: NCCL with symtuner's plugin (symtuner bench). */
 enum { ST_TUNE_PLUGIN = -1 };
@@ -32,10 +33,19 @@ struct st_cell {
     double median, sigma;      /* of the rounds   */
 };
 
+/* One way to run symtuner's kernels at one size: "one_ll8/16/128". */
+struct st_way {
+    char name[48];
+    struct st_cell cell;
+};
+
+/* What the rules say at one size. */
+enum { ST_SAY_NCCL = -1, ST_SAY_NOTHING = 0 }; /* above: ask for that way */
+
 struct st_tune {
     /* the plan */
     int ranks, rounds, ctas[ST_TUNE_CTAS], n_ctas; /* 0 CTAs: as NCCL chooses */
-    bool own;
+    bool own, search;             /* with symtuner's kernels; in several ways */
     unsigned colls;               /* bit per collective */
     uint64_t low, high;
     /* the box */
@@ -45,14 +55,20 @@ struct st_tune {
     char date[32];
     /* what was measured */
     struct st_cell cell[SYMTUNER_COLLS][ST_TUNE_CANDIDATES][ST_TUNE_SIZES];
-    bool done[ST_TUNE_ROUNDS][SYMTUNER_COLLS][ST_TUNE_CTAS];
+    struct st_way way[ST_TUNE_SIZES][ST_TUNE_WAYS]; /* all-reduce; [0] is the library's choice */
+    int ways[ST_TUNE_SIZES];
+    struct st_way ruled[ST_TUNE_RULES][ST_TUNE_SIZES]; /* --verify: what the rules gave, and its time */
+    bool done[ST_TUNE_ROUNDS][SYMTUNER_COLLS][ST_TUNE_CTAS + 1 + ST_TUNE_RULES];
     /* what was chosen */
     int chosen;                   /* index into ctas                                   */
     int policy[SYMTUNER_COLLS][ST_TUNE_SIZES]; /* candidate; -1 none                   */
+    int pick[ST_TUNE_SIZES];      /* way that is symtuner's column                     */
+    int say[ST_TUNE_SIZES];       /* ST_SAY_NCCL, ST_SAY_NOTHING or a way              */
     char why[300];                /* ... the CTA count                                 */
     /* files */
     const char *out;              /* rules to write */
     const char *rules;            /* ... to use with ST_TUNE_PLUGIN, or NULL */
+    const char *verify[ST_TUNE_RULES]; /* rules to compare with the alternatives; NULL: none */
     char raw[600], html[600];
     const char *nccl_file;        /* NULL: as the loader finds it                      */
     char command[400];
@@ -65,8 +81,17 @@ int st_tune_candidates(const struct st_tune *tune);
 const char *st_tune_name(const struct st_tune *tune, int candidate, char text[48]);
 double st_tune_busbw(const struct st_tune *tune, int coll, uint64_t bytes, double us);
 double st_tune_floor(const struct st_tune *tune, int coll, uint64_t bytes);
-/* Modes that setting ${s} measures: general and own kernels ride with the first one. */
+/* Settings, and whether a collective has this one: ways of our kernels come behind the CTA counts,
+ * and rules to verify behind those. */
+int st_tune_settings(const struct st_tune *tune);
+bool st_tune_has(const struct st_tune *tune, int coll, int setting);
+/* Modes that setting ${s} measures: general kernels ride with the first one, and so do our own where
+ * no ways are compared. */
 const char *st_tune_modes(const struct st_tune *tune, int coll, int setting);
+/* "BYTES:WAY,..." of the first round, for the later ones; "" before. Freed with free(). */
+char *st_tune_ways(const struct st_tune *tune);
+/* The way's number at ${size}; makes one when it is new and there is room, else -1. */
+int st_tune_way(struct st_tune *tune, int size, const char *name);
 /* Take over what a worker printed for one unit. False, and the reason, when it makes no sense. */
 bool st_tune_take(struct st_tune *tune, int round, int coll, int setting, const char *output,
                   char *error, size_t size);
@@ -82,8 +107,15 @@ int st_tune_find_gpus(struct st_tune *tune, const char *command, bool kernels);
 int st_tune_measure(struct st_tune *tune, const char *command);
 int st_tune_units(const struct st_tune *tune, bool only_open);
 
+/* tune_kernels.c: the [kernels] rules; sizes that are said alike are one rule */
+void st_tune_write_kernels(const struct st_tune *tune, FILE *out);
+
+/* tune_verify.c: rules in a fresh run beside all that tune compared; exit status */
+int st_tune_verify(struct st_tune *tune, const char *files, bool json);
+
 /* tune_choose.c: medians, the 2-sigma and 5 % rule, one CTA count, one candidate per size */
 void st_tune_choose(struct st_tune *tune);
+void st_tune_summarise(struct st_cell *cell, int rounds);
 
 /* tune_write.c, tune_html.c */
 bool st_tune_write_rules(const struct st_tune *tune);

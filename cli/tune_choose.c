@@ -2,11 +2,13 @@
 /*
  * tune_choose.c - what the measurements say, and when they say nothing.
  *
- * A difference counts when it is more than 5 % and more than two standard deviations of the rounds.
- * NCCL reads its CTA count once per process, so one count serves all sizes: the one with the least
- * geometric mean among those that are nowhere counted slower than NCCL's own choice. Which kind of
- * kernel is best may change with the size; it changes only where the better one stays better at the
- * next size too.
+ * A difference counts when it is more than two standard deviations of the rounds and more than a
+ * share of the time. That share is 5 % for NCCL's CTA count, which is read once per process: one
+ * count serves all sizes, the one with the least geometric mean among those that are nowhere counted
+ * slower than NCCL's own choice. It is 2 % where each size can have a kernel of its own, because
+ * rules shall be within 3 % of the best: the library's own choice stays unless another is counted
+ * faster. A kind of kernel gives way to another one at a crossover only when that one stays better
+ * at the next size, or is better by more than 3 %.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -21,7 +23,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void summarise(struct st_cell *cell, int rounds)
+void st_tune_summarise(struct st_cell *cell, int rounds)
 {
     double sorted[ST_TUNE_ROUNDS], mean = 0, square = 0;
 
@@ -41,12 +43,15 @@ static void summarise(struct st_cell *cell, int rounds)
     cell->sigma = cell->n > 1 ? sqrt(square / (cell->n - 1)) : 0;
 }
 
-static bool faster(const struct st_cell *a, const struct st_cell *b)
+static bool faster(const struct st_cell *a, const struct st_cell *b, double share)
 {
     double noise = sqrt(a->sigma * a->sigma + b->sigma * b->sigma);
 
-    return a->n && b->n && a->median < 0.95 * b->median && b->median - a->median > 2 * noise;
+    return a->n && b->n && a->median < (1 - share) * b->median &&
+           b->median - a->median > 2 * noise;
 }
+
+static const double whole = 0.05, each = 0.02, plain = 0.03;
 
 /* Mean of log(time / NCCL's own time) over all sizes; false when some size is counted slower. */
 static bool compare_ctas(const struct st_tune *tune, int setting, double *mean_out)
@@ -61,7 +66,7 @@ static bool compare_ctas(const struct st_tune *tune, int setting, double *mean_o
 
             if (!mine->n || !base->n)
                 continue;
-            if (faster(base, mine))
+            if (faster(base, mine, whole))
                 return false;
             sum += log(mine->median / base->median);
             n++;
@@ -92,6 +97,41 @@ static void choose_ctas(struct st_tune *tune)
     else
         snprintf(tune->why, sizeof tune->why, "no other count is 2 %% faster in the mean without "
                  "being counted slower at some size");
+}
+
+/* The way that is symtuner's time at each size. */
+static void choose_ways(struct st_tune *tune)
+{
+    for (int z = 0; z < st_tune_sizes(tune); z++) {
+        struct st_way *ways = tune->way[z];
+        int pick = 0;
+
+        for (int w = 0; w < tune->ways[z]; w++)
+            st_tune_summarise(&ways[w].cell, tune->rounds);
+        for (int w = 1; w < tune->ways[z]; w++)
+            if (faster(&ways[w].cell, &ways[0].cell, each) &&
+                (pick == 0 || ways[w].cell.median < ways[pick].cell.median))
+                pick = w;
+        tune->pick[z] = pick;
+        if (tune->ways[z])
+            tune->cell[SYMTUNER_ALLREDUCE][ST_OWN][z] = ways[pick].cell;
+    }
+}
+
+/* What the rules say about our kernels: nothing where the library's own choice is as good. NCCL takes
+ * registered buffers to its symmetric kernels, so those are what a rule "nccl" gets. */
+static void choose_words(struct st_tune *tune)
+{
+    for (int z = 0; z < st_tune_sizes(tune); z++) {
+        const struct st_cell *own = &tune->cell[SYMTUNER_ALLREDUCE][ST_OWN][z];
+        const struct st_cell *nccl =
+            &tune->cell[SYMTUNER_ALLREDUCE][ST_SYMMETRIC + tune->chosen][z];
+        bool is_nccl = tune->ways[z] && strncmp(tune->way[z][tune->pick[z]].name, "nccl/", 5) == 0;
+
+        tune->say[z] = !tune->ways[z]                         ? ST_SAY_NOTHING
+                       : !is_nccl && faster(nccl, own, each) ? ST_SAY_NCCL
+                                                              : tune->pick[z];
+    }
 }
 
 static bool in_policy(const struct st_tune *tune, int candidate)
@@ -129,7 +169,7 @@ static void choose_policy(struct st_tune *tune, int coll)
 
             stays = z + 1 == sizes || !tune->cell[coll][now][z + 1].n ||
                     next[z + 1].median <= tune->cell[coll][now][z + 1].median;
-            if (faster(&next[z], &tune->cell[coll][now][z]) && stays)
+            if (faster(&next[z], &tune->cell[coll][now][z], stays ? each : plain))
                 now = best;
         }
         tune->policy[coll][z] = now;
@@ -141,8 +181,10 @@ void st_tune_choose(struct st_tune *tune)
     for (int c = 0; c < SYMTUNER_COLLS; c++)
         for (int k = 0; k < ST_TUNE_CANDIDATES; k++)
             for (int z = 0; z < ST_TUNE_SIZES; z++)
-                summarise(&tune->cell[c][k][z], tune->rounds);
+                st_tune_summarise(&tune->cell[c][k][z], tune->rounds);
+    choose_ways(tune);
     choose_ctas(tune);
+    choose_words(tune);
     memset(tune->policy, -1, sizeof tune->policy);
     for (int c = 0; c < SYMTUNER_COLLS; c++)
         if (tune->colls >> c & 1)

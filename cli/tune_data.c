@@ -63,25 +63,112 @@ double st_tune_floor(const struct st_tune *tune, int coll, uint64_t bytes)
     return tune->floor_gbps > 0 ? (double)bytes * factor(tune, coll) / tune->floor_gbps / 1e3 : 0;
 }
 
+int st_tune_settings(const struct st_tune *tune)
+{
+    int n = tune->n_ctas + (tune->own && tune->search);
+
+    for (int i = 0; i < ST_TUNE_RULES && tune->verify[i]; i++)
+        n++;
+    return n;
+}
+
+bool st_tune_has(const struct st_tune *tune, int coll, int setting)
+{
+    return tune->colls >> coll & 1 && setting < st_tune_settings(tune) &&
+           (setting < tune->n_ctas || coll == SYMTUNER_ALLREDUCE);
+}
+
 const char *st_tune_modes(const struct st_tune *tune, int coll, int setting)
 {
-    if (setting != 0)
+    if (setting >= tune->n_ctas)
+        return setting == tune->n_ctas ? "k" : "o";
+    if (setting != 0 || tune->verify[0])
         return "s";
-    return tune->own && coll == SYMTUNER_ALLREDUCE ? "gso" : "gs";
+    return tune->own && !tune->search && coll == SYMTUNER_ALLREDUCE ? "gso" : "gs";
+}
+
+/* The size with so many bytes, or -1. */
+static int size_of(const struct st_tune *tune, uint64_t bytes)
+{
+    for (int z = 0; z < st_tune_sizes(tune); z++)
+        if (st_tune_bytes(tune, z) == bytes)
+            return z;
+    return -1;
 }
 
 static bool put(struct st_tune *tune, int round, int coll, int candidate, uint64_t bytes, double us)
 {
-    int size = 0;
+    int size = size_of(tune, bytes);
 
-    while (size < st_tune_sizes(tune) && st_tune_bytes(tune, size) != bytes)
-        size++;
-    if (size == st_tune_sizes(tune) || candidate < 0 || candidate >= st_tune_candidates(tune) ||
-        !(us > 0) || us > 1e9)
+    if (size < 0 || candidate < 0 || candidate >= st_tune_candidates(tune) || !(us > 0) || us > 1e9)
         return false;
     tune->cell[coll][candidate][size].us[round] = us;
     return true;
 }
+
+/* ---- ways of our kernels --------------------------------------------------------------------- */
+
+/* "one_ll8/16/128" */
+static bool good_way(const char *name)
+{
+    int ctas, threads, end = 0;
+
+    return strlen(name) < 48 &&
+           sscanf(name, "%*24[a-z0-9_]/%d/%d%n", &ctas, &threads, &end) == 2 && end &&
+           name[end] == '\0' && ctas >= 0 && ctas <= 512 && threads >= 0 && threads <= 1024;
+}
+
+int st_tune_way(struct st_tune *tune, int size, const char *name)
+{
+    for (int w = 0; w < tune->ways[size]; w++)
+        if (strcmp(tune->way[size][w].name, name) == 0)
+            return w;
+    if (tune->ways[size] == ST_TUNE_WAYS || !good_way(name))
+        return -1;
+    strcpy(tune->way[size][tune->ways[size]].name, name);
+    return tune->ways[size]++;
+}
+
+static bool put_way(struct st_tune *tune, int round, const char *name, uint64_t bytes, double us)
+{
+    int size = size_of(tune, bytes), way = size < 0 ? -1 : st_tune_way(tune, size, name);
+
+    if (way < 0 || !(us > 0) || us > 1e9)
+        return false;
+    tune->way[size][way].cell.us[round] = us;
+    return true;
+}
+
+/* "plan BYTES WAY RULES", then "o BYTES US"; the second counts. */
+static bool put_ruled(struct st_tune *tune, int round, int rules, const char *line)
+{
+    unsigned long long bytes;
+    char name[48];
+    double us;
+    int size;
+
+    if (sscanf(line, "plan %llu %47[a-z0-9_/]", &bytes, name) == 2 &&
+        (size = size_of(tune, bytes)) >= 0)
+        strcpy(tune->ruled[rules][size].name, name);
+    if (sscanf(line, "o %llu %lf", &bytes, &us) != 2 || (size = size_of(tune, bytes)) < 0 || !(us > 0))
+        return false;
+    tune->ruled[rules][size].cell.us[round] = us;
+    return true;
+}
+
+char *st_tune_ways(const struct st_tune *tune)
+{
+    size_t room = (size_t)st_tune_sizes(tune) * ST_TUNE_WAYS * 72 + 1, at = 0;
+    char *text = calloc(1, room);
+
+    for (int z = 0; text && z < st_tune_sizes(tune); z++)
+        for (int w = 0; w < tune->ways[z]; w++)
+            at = st_text_add(text, room, at, "%s%llu:%s", at ? "," : "",
+                             (unsigned long long)st_tune_bytes(tune, z), tune->way[z][w].name);
+    return text;
+}
+
+/* ---- a unit ---------------------------------------------------------------------------------- */
 
 static bool wrong(char *error, size_t size, const char *what, const char *line)
 {
@@ -94,11 +181,11 @@ bool st_tune_take(struct st_tune *tune, int round, int coll, int setting, const 
                   char *error, size_t size)
 {
     const char *modes = st_tune_modes(tune, coll, setting);
-    int rows = 0, release;
+    int rows = 0, release, ways = 0;
 
     for (const char *line = output; line && *line;
          line = strchr(line, '\n'), line += line != NULL) {
-        char mode;
+        char mode, way[48];
         unsigned long long bytes;
         double us;
         int candidate;
@@ -111,6 +198,14 @@ bool st_tune_take(struct st_tune *tune, int round, int coll, int setting, const 
         } else if (sscanf(line, "floor %lf", &us) == 1) {
             if (us > tune->floor_gbps)
                 tune->floor_gbps = us;
+        } else if (setting == tune->n_ctas) {
+            if (sscanf(line, "k %llu %47[a-z0-9_/] %lf", &bytes, way, &us) != 3)
+                continue;
+            if (!put_way(tune, round, way, bytes, us))
+                return wrong(error, size, "a size, way or time that was not asked for", line);
+            rows++;
+        } else if (setting > tune->n_ctas) {
+            rows += put_ruled(tune, round, setting - tune->n_ctas - 1, line);
         } else if (sscanf(line, "%c %llu %lf", &mode, &bytes, &us) == 3 && strchr(modes, mode)) {
             candidate = mode == 'g' ? ST_GENERAL : mode == 'o' ? ST_OWN : ST_SYMMETRIC + setting;
             if (!put(tune, round, coll, candidate, bytes, us))
@@ -118,7 +213,9 @@ bool st_tune_take(struct st_tune *tune, int round, int coll, int setting, const 
             rows++;
         } /* anything else was printed by NCCL */
     }
-    if (rows != st_tune_sizes(tune) * (int)strlen(modes))
+    for (int z = 0; z < st_tune_sizes(tune); z++)
+        ways += setting == tune->n_ctas ? tune->ways[z] ? tune->ways[z] : 1 : (int)strlen(modes);
+    if (rows != ways)
         return wrong(error, size, "the measuring process did not measure every size", output);
     tune->done[round][coll][setting] = true;
     return true;
@@ -130,16 +227,39 @@ bool st_tune_take(struct st_tune *tune, int round, int coll, int setting, const 
 static void plan_line(const struct st_tune *tune, char *text, size_t size)
 {
     size_t at = st_text_add(text, size, 0, "# plan ranks=%d rounds=%d own=%d colls=%u low=%llu "
-                            "high=%llu ctas=", tune->ranks, tune->rounds, tune->own, tune->colls,
+                            "high=%llu ctas=", tune->ranks, tune->rounds,
+                            tune->own ? 1 + tune->search : 0, tune->colls,
                             (unsigned long long)tune->low, (unsigned long long)tune->high);
 
     for (int i = 0; i < tune->n_ctas; i++)
         at = st_text_add(text, size, at, "%s%d", i ? "," : "", tune->ctas[i]);
 }
 
+static void write_unit(const struct st_tune *tune, int r, int c, int s, FILE *out)
+{
+    char name[48];
+
+    for (int k = 0; k < st_tune_candidates(tune); k++) {
+        if (k < ST_SYMMETRIC ? s != 0 : k != ST_SYMMETRIC + s)
+            continue;
+        for (int z = 0; z < st_tune_sizes(tune); z++)
+            if (tune->cell[c][k][z].us[r] > 0)
+                fprintf(out, "%d,%d,%s,%s,%llu,%.3f\n", r, s, symtuner_coll_name(c),
+                        st_tune_name(tune, k, name), (unsigned long long)st_tune_bytes(tune, z),
+                        tune->cell[c][k][z].us[r]);
+    }
+    for (int z = 0; z < st_tune_sizes(tune) && s == tune->n_ctas; z++)
+        for (int w = 0; w < tune->ways[z]; w++)
+            if (tune->way[z][w].cell.us[r] > 0)
+                fprintf(out, "%d,%d,%s,%s,%llu,%.3f\n", r, s, symtuner_coll_name(c),
+                        tune->way[z][w].name, (unsigned long long)st_tune_bytes(tune, z),
+                        tune->way[z][w].cell.us[r]);
+    fprintf(out, "done,%d,%d,%s\n", r, s, symtuner_coll_name(c));
+}
+
 bool st_tune_save(const struct st_tune *tune)
 {
-    char temporary[620], plan[300], name[48];
+    char temporary[620], plan[300];
     FILE *out;
     bool good;
 
@@ -154,26 +274,15 @@ bool st_tune_save(const struct st_tune *tune)
         out,
         "# symtuner tune 1\n%s\n# gpu %s\n# links %d multicast %d\n# nccl %d\n"
         "# floor %.2f\n# date %s\n# bytes is NCCL's nBytes, us is per call, of the slowest rank\n"
+        "# KERNEL/CTAS/THREADS: symtuner's kernels; the first one of a size is the library's own choice\n"
         "round,setting,coll,candidate,bytes,us\n",
         plan, tune->machine.gpu, tune->machine.nvlink, tune->machine.multicast, tune->nccl,
         tune->floor_gbps, tune->date);
     for (int r = 0; r < tune->rounds; r++)
         for (int c = 0; c < SYMTUNER_COLLS; c++)
-            for (int s = 0; s < tune->n_ctas; s++) {
-                if (!tune->done[r][c][s])
-                    continue;
-                for (int k = 0; k < st_tune_candidates(tune); k++) {
-                    if (k < ST_SYMMETRIC ? s != 0 : k != ST_SYMMETRIC + s)
-                        continue;
-                    for (int z = 0; z < st_tune_sizes(tune); z++)
-                        if (tune->cell[c][k][z].us[r] > 0)
-                            fprintf(out, "%d,%d,%s,%s,%llu,%.3f\n", r, s, symtuner_coll_name(c),
-                                    st_tune_name(tune, k, name),
-                                    (unsigned long long)st_tune_bytes(tune, z),
-                                    tune->cell[c][k][z].us[r]);
-                }
-                fprintf(out, "done,%d,%d,%s\n", r, s, symtuner_coll_name(c));
-            }
+            for (int s = 0; s < st_tune_settings(tune); s++)
+                if (tune->done[r][c][s])
+                    write_unit(tune, r, c, s, out);
     good = !ferror(out);
     good = fclose(out) == 0 && good && rename(temporary, tune->raw) == 0;
     if (!good)
@@ -191,6 +300,7 @@ static bool read_plan(struct st_tune *tune, const char *line, char *error, size_
                &tune->ranks, &tune->rounds, &own, &tune->colls, &low, &high, &at) != 6 || at == 0)
         return wrong(error, size, "not a plan", line);
     tune->own = own != 0;
+    tune->search = own == 2;
     tune->low = low;
     tune->high = high;
     tune->n_ctas = 0;
@@ -229,15 +339,18 @@ static bool read_row(struct st_tune *tune, const char *line, char *error, size_t
 
     if (sscanf(line, "done,%d,%d,%31[a-z]", &r, &s, coll) == 3) {
         c = symtuner_coll_parse(coll);
-        if (c < 0 || r < 0 || r >= tune->rounds || s < 0 || s >= tune->n_ctas)
+        if (c < 0 || r < 0 || r >= tune->rounds || s < 0 || !st_tune_has(tune, c, s))
             return wrong(error, size, "a unit outside the plan", line);
         tune->done[r][c][s] = true;
         return true;
     }
-    if (sscanf(line, "%d,%d,%31[a-z],%47[a-zA-Z0-9/],%llu,%lf", &r, &s, coll, word, &bytes, &us) !=
+    if (sscanf(line, "%d,%d,%31[a-z],%47[a-zA-Z0-9_/],%llu,%lf", &r, &s, coll, word, &bytes, &us) !=
         6)
         return wrong(error, size, "not a measurement", line);
     c = symtuner_coll_parse(coll);
+    if (c >= 0 && r >= 0 && r < tune->rounds && s == tune->n_ctas && tune->search)
+        return put_way(tune, r, word, bytes, us) ||
+               wrong(error, size, "a measurement outside the plan", line);
     if (c < 0 || r < 0 || r >= tune->rounds ||
         !put(tune, r, c, candidate_of(tune, word), bytes, us))
         return wrong(error, size, "a measurement outside the plan", line);
@@ -247,6 +360,13 @@ static bool read_row(struct st_tune *tune, const char *line, char *error, size_t
 /* Rows of a unit that is not marked done are forgotten: it is measured again. */
 static void forget_unfinished(struct st_tune *tune)
 {
+    if (!tune->done[0][SYMTUNER_ALLREDUCE][tune->n_ctas])
+        memset(tune->ways, 0, sizeof tune->ways); /* later rounds measure what the first one found */
+    for (int r = 0; r < tune->rounds; r++)
+        for (int z = 0; z < st_tune_sizes(tune); z++)
+            for (int w = 0; w < tune->ways[z]; w++)
+                if (!tune->done[r][SYMTUNER_ALLREDUCE][tune->n_ctas])
+                    tune->way[z][w].cell.us[r] = 0;
     for (int r = 0; r < tune->rounds; r++)
         for (int c = 0; c < SYMTUNER_COLLS; c++)
             for (int k = 0; k < st_tune_candidates(tune); k++)

@@ -16,8 +16,8 @@ int st_tune_units(const struct st_tune *tune, bool only_open)
 
     for (int r = 0; r < tune->rounds; r++)
         for (int c = 0; c < SYMTUNER_COLLS; c++)
-            for (int s = 0; s < tune->n_ctas && tune->colls >> c & 1; s++)
-                n += !only_open || !tune->done[r][c][s];
+            for (int s = 0; s < st_tune_settings(tune); s++)
+                n += st_tune_has(tune, c, s) && (!only_open || !tune->done[r][c][s]);
     return n;
 }
 
@@ -55,11 +55,16 @@ static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int
 {
     char ranks[12], low[24], high[24], number[12], seed[12], ctas[32] = "NCCL_SYM_CTAS";
     char tuner[700] = "NCCL_TUNER_PLUGIN=none", rules[700] = "SYMTUNER_RULES";
+    char *ways = st_tune_ways(tune);
+    bool search = setting == tune->n_ctas;
+    const char *with = tune->rules;
     const char *arguments[] = {"measure", ranks, tune->nccl_file ? tune->nccl_file : "-",
-                               st_tune_modes(tune, coll, setting), number, low, high, seed, NULL};
-    /* NCCL as it is: no plugin, and our CTA count instead of anybody else's */
+                               st_tune_modes(tune, coll, setting), number, low, high, seed,
+                               search ? ways : NULL, NULL};
+    /* NCCL as it is: no plugin, and our CTA count instead of anybody else's; our kernels as they are */
     const char *set[] = {tuner, rules, ctas, "NCCL_ENV_PLUGIN", "NCCL_PROFILER_PLUGIN",
-                         "NCCL_SYM_KERNEL", "NCCL_ALGO", "NCCL_PROTO", NULL};
+                         "NCCL_SYM_KERNEL", "NCCL_ALGO", "NCCL_PROTO", "SYMTUNER_RULE",
+                         "SYMTUNER_AR_KERNEL", "SYMTUNER_AR_CTAS", "SYMTUNER_AR_LAG", NULL};
     struct st_child child = {.arguments = arguments, .set = set, .limit_s = 180};
     enum st_child_end end;
 
@@ -68,17 +73,25 @@ static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int
     snprintf(low, sizeof low, "%llu", (unsigned long long)tune->low);
     snprintf(high, sizeof high, "%llu", (unsigned long long)tune->high);
     snprintf(seed, sizeof seed, "%u", (unsigned)(round * 131 + setting * 17 + coll + 1));
-    if (tune->ctas[setting] > 0) {
+    if (setting > tune->n_ctas)
+        with = tune->verify[setting - tune->n_ctas - 1];
+    if (with)
+        snprintf(rules, sizeof rules, "SYMTUNER_RULES=%.600s", with);
+    if (search) {
+        if (!ways) {
+            snprintf(error, size, "out of memory");
+            return ST_CHILD_FAILED;
+        }
+    } else if (setting < tune->n_ctas && tune->ctas[setting] > 0) {
         snprintf(ctas, sizeof ctas, "NCCL_SYM_CTAS=%d", tune->ctas[setting]);
-    } else if (tune->ctas[setting] == ST_TUNE_PLUGIN) {
+    } else if (setting > tune->n_ctas || tune->ctas[setting] == ST_TUNE_PLUGIN) {
         char path[600];
 
         snprintf(tuner, sizeof tuner, "NCCL_TUNER_PLUGIN=%s",
                  st_beside_command("libsymtuner.so", path, sizeof path));
-        if (tune->rules)
-            snprintf(rules, sizeof rules, "SYMTUNER_RULES=%.600s", tune->rules);
     }
     end = st_child_run(&child);
+    free(ways);
     snprintf(error, size, "%s", end == ST_CHILD_TIMEOUT ? "no end after 180 s" : child.error);
     if (end == ST_CHILD_DONE &&
         !st_tune_take(tune, round, coll, setting, child.output, error, size))
@@ -96,14 +109,16 @@ int st_tune_measure(struct st_tune *tune, const char *command)
     st_child_catch_signals();
     for (int r = 0; r < tune->rounds; r++)
         for (int c = SYMTUNER_COLLS - 1; c >= 0; c--)
-            for (int i = 0; i < tune->n_ctas; i++) {
-                int s = (i + r) % tune->n_ctas; /* no setting is always first */
+            for (int i = 0; i < st_tune_settings(tune); i++) {
+                int s = (i + r) % st_tune_settings(tune); /* no setting is always first */
                 enum st_child_end end;
 
-                if (!(tune->colls >> c & 1) || tune->done[r][c][s])
+                if (!st_tune_has(tune, c, s) || tune->done[r][c][s])
                     continue;
                 snprintf(what, sizeof what, "%s %s", symtuner_coll_name(c),
-                         st_tune_name(tune, ST_SYMMETRIC + s, name));
+                         s == tune->n_ctas  ? "symtuner"
+                         : s > tune->n_ctas ? "with the rules"
+                                            : st_tune_name(tune, ST_SYMMETRIC + s, name));
                 progress(tune, began, measured, what);
                 end = st_child_stop_asked() ? ST_CHILD_STOPPED
                                             : run_unit(tune, r, c, s, error, sizeof error);

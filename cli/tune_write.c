@@ -48,16 +48,16 @@ static void rules_text(const struct st_tune *tune, FILE *out)
 
     fprintf(out, "# symtuner rules 1\n# %s\n# %s, %d ranks, %d rounds, largest standard deviation "
             "%.1f %%\n# raw data: %s\n#\n# Fastest kind of kernel by size, for registered buffers "
-            "(2 sigma and 5 %%):\n", tune->command, tune->date, tune->ranks, tune->rounds,
+            "(2 sigma and 2 %%):\n", tune->command, tune->date, tune->ranks, tune->rounds,
             worst_spread(tune), base ? base + 1 : tune->raw);
     for (int c = SYMTUNER_COLLS - 1; c >= 0; c--)
         if (tune->colls >> c & 1)
             write_policy(tune, c, out);
     fprintf(
         out,
-        "# symtuner: libsymtuner_ar.so; it adds up in rank order in f32, the same bits on all "
-        "ranks and\n# in every run. symmetric and general kernels add up in their own orders: a "
-        "change of kind\n# changes last bits of sums.\n\n[provenance]\nnccl      = %s\n",
+        "# symtuner: libsymtuner_ar.so, kernels as below; it adds up in rank order in f32, the same\n"
+        "# bits on all ranks and in every run. symmetric and general kernels add up in their own\n"
+        "# orders: a change of kind changes last bits of sums.\n\n[provenance]\nnccl      = %s\n",
         st_release_print(tune->nccl, release, sizeof release));
     if (tune->machine.gpu[0])
         fprintf(out, "gpu       = %s\n", tune->machine.gpu);
@@ -70,6 +70,8 @@ static void rules_text(const struct st_tune *tune, FILE *out)
         fprintf(out, "\n# %s\n[process]\nsym-ctas  = %d\n", tune->why, tune->ctas[tune->chosen]);
     else
         fprintf(out, "\n# no [process] section: %s\n", tune->why);
+    if (tune->own && tune->search)
+        st_tune_write_kernels(tune, out);
 }
 
 bool st_tune_write_rules(const struct st_tune *tune)
@@ -111,8 +113,9 @@ static void print_coll(const struct st_tune *tune, int coll, FILE *out)
 
     fprintf(out, "\n%-14s", symtuner_coll_name(coll));
     for (int i = 0; i < 4; i++)
-        right(out, i == 2 && !tune->chosen ? "" : st_tune_name(tune, shown[i], name), 15);
-    fprintf(out, "   %-14s %s\n", "fastest", "busbw");
+        right(out, i == 2 && !tune->chosen ? "" : st_tune_name(tune, shown[i], name),
+              i < 2 ? 14 + i : 14);
+    fprintf(out, "  %-21s %5s\n", "fastest", "busbw");
     for (int z = 0; z < st_tune_sizes(tune); z++) {
         int policy = tune->policy[coll][z];
         uint64_t bytes = st_tune_bytes(tune, z);
@@ -123,10 +126,12 @@ static void print_coll(const struct st_tune *tune, int coll, FILE *out)
 
             if (i != 2 || tune->chosen)
                 cell_text(&tune->cell[coll][shown[i]][z], value, sizeof value);
-            right(out, value, 15);
+            right(out, value, i < 2 ? 14 + i : 14);
         }
         if (policy >= 0)
-            fprintf(out, "   %-14s %5.1f\n", st_tune_name(tune, policy, name),
+            fprintf(out, "  %-21s %5.1f\n",
+                    policy == ST_OWN && tune->ways[z] ? tune->way[z][tune->pick[z]].name
+                                                      : st_tune_name(tune, policy, name),
                     st_tune_busbw(tune, coll, bytes, tune->cell[coll][policy][z].median));
         else
             fputc('\n', out);
@@ -184,5 +189,17 @@ void st_tune_print_json(const struct st_tune *tune, FILE *out)
                         tune->policy[c][z] == k ? "true" : "false");
                 first = false;
             }
+    for (int z = 0; z < st_tune_sizes(tune); z++)
+        for (int w = 0; w < tune->ways[z]; w++) {
+            const struct st_way *way = &tune->way[z][w];
+
+            fprintf(out, "%s\n  {\"coll\": \"allreduce\", \"bytes\": %llu, \"candidate\": \"%s\", "
+                    "\"us\": %.3f, \"sigma\": %.3f, \"rounds\": %d, \"library\": %s, "
+                    "\"rules\": %s}", first ? "" : ",",
+                    (unsigned long long)st_tune_bytes(tune, z), way->name, way->cell.median,
+                    way->cell.sigma, way->cell.n, w == 0 ? "true" : "false",
+                    tune->say[z] == w && w ? "true" : "false");
+            first = false;
+        }
     fputs("]}\n", out);
 }

@@ -4,73 +4,53 @@
  * loaded at run time. Not meant for people; `symtuner tune` and `symtuner bench` start it.
  *
  *   symtuner worker windows RANKS NCCL|-                    are windows real? one word
- *   symtuner worker measure RANKS NCCL|- MODES COLL LOW HIGH SEED
+ *   symtuner worker measure RANKS NCCL|- MODES COLL LOW HIGH SEED [WAYS]
  *
- * MODES is a word of g (general, plain buffers), s (NCCL on symmetric windows), o (our kernels).
- * measure prints "nccl RELEASE" and "floor GBPS", then "MODE BYTES US" per size and mode: a CUDA
- * graph of calls is replayed for about 6 ms, the slowest rank counts. Every size and mode is
- * checked on fresh random data with a poisoned output before it is timed. Sizes are NCCL's nBytes,
- * bf16 sum.
+ * MODES is a word of g (general, plain buffers), s (NCCL on symmetric windows), o (our kernels, as
+ * the library chooses), k (our kernels in several ways, worker_ways.c).
+ * measure prints "nccl RELEASE" and "floor GBPS", then "MODE BYTES US" per size and mode, before an
+ * o "plan BYTES WAY RULES", for k "k BYTES WAY US": a CUDA graph of calls is replayed for about
+ * 6 ms, the slowest rank counts. Every size and mode is checked on fresh random data with a poisoned
+ * output before it is timed. Sizes are NCCL's nBytes, bf16 sum.
  */
-#include <pthread.h>
+#include "cli/worker.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli/commands.h"
-#include "cli/cuda.h"
 
-enum { RANKS_MAX = 16, CALLS = 20, BF16 = 9, SUM = 0, COLL_SYMMETRIC = 1, WINDOW = 1 << 17 };
+enum { CALLS = 20, BF16 = 9, SUM = 0, COLL_SYMMETRIC = 1, WINDOW = 1 << 17 };
 
-struct rank {
-    int rank, device;
-    void *context, *stream, *start, *stop, *comm, *handle;
-    char *send[2], *recv[2];    /* plain, in windows */
-    void *window[2];
-    uint16_t *host;
-};
-
-static struct {
-    struct st_cuda cuda;
-    struct st_nccl nccl;
-    struct st_ar ar;
-    int ranks, coll;
-    bool measure, own;
-    const char *modes;
-    uint64_t low, high;
-    unsigned seed;
-    struct st_nccl_id id;
-    pthread_barrier_t barrier;
-    double us[RANKS_MAX];
-    struct rank rank[RANKS_MAX];
-} job;
+struct st_job job;
 
 /* A worker has nothing to save: the first thing that fails ends it. */
-static void stop(const char *what, const char *why)
+void st_worker_stop(const char *what, const char *why)
 {
     fprintf(stderr, "%s: %s\n", what, why && *why ? why : "failed");
     fflush(NULL);
     _exit(1);
 }
 
-static void cuda_good(int result, const char *what)
+void st_worker_cuda(int result, const char *what)
 {
     const char *text = NULL;
 
     if (result) {
         job.cuda.error_text(result, &text);
-        stop(what, text);
+        st_worker_stop(what, text);
     }
 }
 
 static void nccl_good(int result, const char *what)
 {
     if (result)
-        stop(what, job.nccl.error_text(result));
+        st_worker_stop(what, job.nccl.error_text(result));
 }
 
-#define CUDA(function, ...) cuda_good(job.cuda.function(__VA_ARGS__), #function)
+#define CUDA(function, ...) st_worker_cuda(job.cuda.function(__VA_ARGS__), #function)
 #define NCCL(function, ...) nccl_good(job.nccl.function(__VA_ARGS__), #function)
 
 /* bf16 integers below 8: sums over 16 ranks are exact. */
@@ -94,16 +74,16 @@ static float widen(uint16_t half)
     return f;
 }
 
-static void call(struct rank *r, char mode, uint64_t bytes)
+static void call(struct st_rank *r, char mode, uint64_t bytes)
 {
     int side = mode != 'g', result;
     size_t count = bytes / 2, part = count / (size_t)job.ranks;
     char *send = r->send[side], *recv = r->recv[side];
 
-    if (mode == 'o') {
+    if (mode == 'o' || mode == 'k') {
         result = job.ar.all_reduce(send, recv, count, BF16, SUM, r->handle, r->stream);
         if (result)
-            stop("symtuner_ar_all_reduce", job.ar.error_text(r->handle));
+            st_worker_stop("symtuner_ar_all_reduce", job.ar.error_text(r->handle));
     } else if (job.coll == 4) {
         NCCL(all_reduce, send, recv, count, BF16, SUM, r->comm, r->stream);
     } else if (job.coll == 2) {
@@ -113,7 +93,7 @@ static void call(struct rank *r, char mode, uint64_t bytes)
     }
 }
 
-static float expected(const struct rank *r, uint64_t i, uint64_t part)
+static float expected(const struct st_rank *r, uint64_t i, uint64_t part)
 {
     float sum = 0;
 
@@ -127,7 +107,7 @@ static float expected(const struct rank *r, uint64_t i, uint64_t part)
 }
 
 /* The same random input for plain buffers and for windows. */
-static void fill(const struct rank *r, uint64_t count)
+static void fill(const struct st_rank *r, uint64_t count)
 {
     for (uint64_t i = 0; i < count; i++)
         r->host[i] = value(r->rank, i);
@@ -137,7 +117,7 @@ static void fill(const struct rank *r, uint64_t count)
 }
 
 /* Up to three pieces of the result: head, middle, tail. */
-static void check(struct rank *r, char mode, uint64_t bytes)
+void st_worker_check(struct st_rank *r, char mode, uint64_t bytes)
 {
     uint64_t count = bytes / 2, part = count / (uint64_t)job.ranks;
     uint64_t out = job.coll == 3   ? part
@@ -161,13 +141,13 @@ static void check(struct rank *r, char mode, uint64_t bytes)
             if (widen(got[i]) != expected(r, from + i, part)) {
                 snprintf(text, sizeof text, "element %llu of rank %d, %llu bytes, mode %c",
                          (unsigned long long)(from + i), r->rank, (unsigned long long)bytes, mode);
-                stop("wrong result", text);
+                st_worker_stop("wrong result", text);
             }
     }
     pthread_barrier_wait(&job.barrier);
 }
 
-static double slowest(struct rank *r, double us)
+static double slowest(struct st_rank *r, double us)
 {
     double worst = 0;
 
@@ -179,7 +159,7 @@ static double slowest(struct rank *r, double us)
     return worst;
 }
 
-static void measure(struct rank *r, char mode, uint64_t bytes)
+double st_worker_time(struct st_rank *r, char mode, uint64_t bytes, double least_us)
 {
     int calls = bytes > 16 << 20 ? 4 : CALLS, launches = 1;
     void *graph, *exec;
@@ -203,19 +183,29 @@ static void measure(struct rank *r, char mode, uint64_t bytes)
         CUDA(event_elapsed, &ms, r->start, r->stop);
         worst = slowest(r, (double)ms * 1000 / (launches * calls));
         if (pass == 1)
-            launches = worst * calls > 6000 ? 1 : (int)(6000 / (worst * calls + 0.01)) + 1;
+            launches =
+                worst * calls > least_us ? 1 : (int)(least_us / (worst * calls + 0.01)) + 1;
     }
-    if (r->rank == 0)
-        printf("%c %llu %.3f\n", mode, (unsigned long long)bytes, worst);
     CUDA(graph_exec_free, exec);
     CUDA(graph_free, graph);
+    return worst;
+}
+
+/* What the library would run, and whether a rule says so. */
+static void print_plan(struct st_rank *r, uint64_t bytes)
+{
+    struct st_ar_plan plan;
+    char way[ST_WAY_SIZE];
+
+    if (st_worker_plan(r, bytes, &plan, way))
+        printf("plan %llu %s %d\n", (unsigned long long)bytes, way,
+               strncmp(plan.why, "rules: ", 7) == 0);
 }
 
 /* What the copy engine moves from rank 0 to rank 1: no collective is faster than its bytes. */
-static void floor_rate(struct rank *r)
+static void floor_rate(struct st_rank *r)
 {
-    struct rank *other = &job.rank[1];
-    int release = 0;
+    struct st_rank *other = &job.rank[1];
     uint64_t bytes = job.high < 64 << 20 ? job.high : 64 << 20;
     double best = 0;
     float ms;
@@ -231,11 +221,10 @@ static void floor_rate(struct rank *r)
         if (ms > 0 && (double)bytes / (double)ms / 1e6 > best)
             best = (double)bytes / (double)ms / 1e6;
     }
-    NCCL(version, &release);
-    printf("nccl %d\nfloor %.2f\n", release, best);
+    printf("floor %.2f\n", best);
 }
 
-static bool windows(struct rank *r)
+static bool windows(struct st_rank *r)
 {
     NCCL(alloc, (void **)&r->send[1], job.high);
     NCCL(alloc, (void **)&r->recv[1], job.high);
@@ -244,7 +233,7 @@ static bool windows(struct rank *r)
     return r->window[0] && r->window[1];
 }
 
-static void start(struct rank *r)
+static void start(struct st_rank *r)
 {
     CUDA(device_get, &r->device, r->rank);
     CUDA(context_retain, &r->context, r->device);
@@ -255,9 +244,9 @@ static void start(struct rank *r)
     NCCL(comm_init, &r->comm, job.ranks, job.id, r->rank);
 }
 
-static void prepare(struct rank *r)
+static void prepare(struct st_rank *r)
 {
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2 && strchr(job.modes, 'g'); i++) {
         st_address at;
 
         CUDA(alloc, &at, job.high);
@@ -265,17 +254,17 @@ static void prepare(struct rank *r)
     }
     r->host = malloc(job.high + WINDOW * 2 + 64);
     if (!r->host)
-        stop("host memory", "out of memory");
-    if (strpbrk(job.modes, "so") && !windows(r))
-        stop("window", "NCCL gave a NULL window: no symmetric memory here (symtuner doctor)");
+        st_worker_stop("host memory", "out of memory");
+    if (strpbrk(job.modes, "sok") && !windows(r))
+        st_worker_stop("window", "NCCL gave a NULL window: no symmetric memory here (symtuner doctor)");
     if (job.own) {
         if (job.ar.create(&r->handle, &r->comm, 1, NULL))
-            stop("symtuner_ar_create", job.ar.error_text(NULL));
+            st_worker_stop("symtuner_ar_create", job.ar.error_text(NULL));
         for (int i = 0; i < 2; i++) {
             void *buffer = i ? r->recv[1] : r->send[1];
 
             if (job.ar.add_buffers(&r->handle, &buffer, &r->window[i], 1, job.high))
-                stop("symtuner_ar_register", job.ar.error_text(r->handle));
+                st_worker_stop("symtuner_ar_register", job.ar.error_text(r->handle));
         }
     }
     fill(r, job.high / 2 / (uint64_t)(job.coll == 2 ? job.ranks : 1));
@@ -284,7 +273,8 @@ static void prepare(struct rank *r)
 
 static void *run_rank(void *argument)
 {
-    struct rank *r = argument;
+    struct st_rank *r = argument;
+    int release = 0;
 
     start(r);
     if (!job.measure) {
@@ -296,13 +286,27 @@ static void *run_rank(void *argument)
     }
     prepare(r);
     pthread_barrier_wait(&job.barrier);
-    if (r->rank == 0)
-        floor_rate(r);
+    if (r->rank == 0) {
+        NCCL(version, &release);
+        printf("nccl %d\n", release);
+        if (r->send[0])
+            floor_rate(r);
+    }
     pthread_barrier_wait(&job.barrier);
     for (uint64_t bytes = job.low; bytes <= job.high; bytes *= 2)
         for (const char *mode = job.modes; *mode; mode++) {
-            check(r, *mode, bytes);
-            measure(r, *mode, bytes);
+            double us;
+
+            if (*mode == 'k') {
+                st_worker_ways(r, bytes);
+                continue;
+            }
+            if (*mode == 'o' && r->rank == 0)
+                print_plan(r, bytes);
+            st_worker_check(r, *mode, bytes);
+            us = st_worker_time(r, *mode, bytes, 6000);
+            if (r->rank == 0)
+                printf("%c %llu %.3f\n", *mode, (unsigned long long)bytes, us);
         }
     if (job.own)
         job.ar.destroy(&r->handle, 1);
@@ -314,11 +318,11 @@ static void *run_rank(void *argument)
 
 int st_cmd_worker(int argc, char **argv)
 {
-    pthread_t thread[RANKS_MAX];
+    pthread_t thread[ST_RANKS_MAX];
     char error[400];
     int gpus = 0;
 
-    job.measure = argc == 9 && strcmp(argv[1], "measure") == 0;
+    job.measure = (argc == 9 || argc == 10) && strcmp(argv[1], "measure") == 0;
     if (!job.measure && !(argc == 4 && strcmp(argv[1], "windows") == 0)) {
         fprintf(stderr, "symtuner worker is started by tune, bench and doctor\n");
         return ST_EXIT_USAGE;
@@ -330,12 +334,13 @@ int st_cmd_worker(int argc, char **argv)
         job.low = strtoull(argv[6], NULL, 10);
         job.high = strtoull(argv[7], NULL, 10);
         job.seed = (unsigned)strtoul(argv[8], NULL, 10);
-        job.own = strchr(job.modes, 'o') != NULL;
+        job.ways = argc == 10 ? argv[9] : "";
+        job.own = strpbrk(job.modes, "ok") != NULL;
     } else {
         job.modes = "";
         job.high = 4 << 20;
     }
-    if (job.ranks < 2 || job.ranks > RANKS_MAX || job.low > job.high ||
+    if (job.ranks < 2 || job.ranks > ST_RANKS_MAX || job.low > job.high ||
         (job.measure && job.low < 64))
         return ST_EXIT_USAGE;
     if (!st_cuda_load(&job.cuda, &gpus, error, sizeof error) ||
@@ -353,7 +358,7 @@ int st_cmd_worker(int argc, char **argv)
     for (int k = 0; k < job.ranks; k++) {
         job.rank[k].rank = k;
         if (pthread_create(&thread[k], NULL, run_rank, &job.rank[k]) != 0)
-            stop("pthread_create", "failed");
+            st_worker_stop("pthread_create", "failed");
     }
     for (int k = 0; k < job.ranks; k++)
         pthread_join(thread[k], NULL);

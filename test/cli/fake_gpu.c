@@ -8,6 +8,7 @@
  *   FAKE_FAULT=WORD   what is broken: see the uses of fault() below
  *   FAKE_NOISE=P      per cent by which times vary from call to call (0.3)
  *   FAKE_SLEEP_MS=N   real time that creating a communicator takes (0)
+ *   FAKE_BEST=KERNEL  the fastest of symtuner's kernels from 16 KiB on
  */
 #include <pthread.h>
 #include <stdint.h>
@@ -15,6 +16,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#ifdef FAKE_AR
+#include "cli/cuda.h"
+#include "kernels/ar_rules.h"
+#endif
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -342,13 +348,93 @@ EXPORT int ncclReduceScatter(const void *s, void *r, size_t n, int t, int op, vo
 #endif
 
 #ifdef FAKE_AR
+/* The library's own selection and rules in front of made-up times: kernels/ar_select.c and ar_rules.c
+ * are compiled in. */
+struct handle {
+    struct comm *comm;
+    struct st_force force;
+    symtuner_rules *rules;
+    int ctas;
+};
+
 EXPORT int symtuner_ar_create(void **h, void *const *comms, int n, const void *config)
 {
+    struct handle *handle = calloc(1, sizeof *handle);
+    char note[ST_RULES_NOTE];
+
     (void)n, (void)config;
-    *h = comms[0];
+    handle->comm = comms[0];
+    handle->force.family = -1;
+    handle->rules = st_ar_rules_read(number("FAKE_NCCL", 22809), handle->comm->group->ranks, note);
+    *h = handle;
     return 0;
 }
-EXPORT int symtuner_ar_destroy(void **h, int n) { (void)h; (void)n; return 0; }
+EXPORT int symtuner_ar_destroy(void **h, int n) { (void)n; free(*h); return 0; }
+
+static int choose(const struct handle *h, size_t bytes, struct st_choice *choice)
+{
+    struct st_ask ask = {.bytes = bytes, .ranks = h->comm->group->ranks, .links = ST_LINKS_NVLINK,
+                         .dtype = 9, .dst_mapped = 1, .src_mapped = 1, .has_nccl = 1, .has_copy = 1,
+                         .max_ctas = 132,
+                         .half = {1 << 19, 16 << 20, 32 << 20, 256 << 20, 64 << 20}};
+
+    return st_ar_rules_select(h->rules, &ask, &h->force, choice);
+}
+
+/* CTAs that the plugin would give NCCL. */
+static int plugin_ctas(void)
+{
+    const struct symtuner_machine machine = {"NVIDIA Fake", 90, 1, 0};
+    const char *plugin = getenv("NCCL_TUNER_PLUGIN"), *path = getenv("SYMTUNER_RULES");
+    char error[SYMTUNER_ERROR_MAX];
+    symtuner_rules *rules;
+    const struct st_rule *process;
+    int ctas = 0;
+
+    if (!plugin || !strstr(plugin, "symtuner") || !path ||
+        symtuner_rules_load(path, &rules, error, sizeof error) != SYMTUNER_OK)
+        return 7;
+    process = st_rules_process(rules, 22809, &machine);
+    ctas = process ? process->act.sym_ctas : 0;
+    symtuner_rules_free(rules);
+    return ctas ? ctas : 7;
+}
+
+/* FAKE_BEST=FAMILY is the fastest from 16 KiB on, with 32 blocks of 256 threads; else the library's
+ * choice is as good as any. */
+static double time_of(const struct st_choice *choice, size_t bytes)
+{
+    const char *best = getenv("FAKE_BEST");
+    double us = 3.1 + (double)bytes / 250e3;
+
+    if (!best || bytes < 16384)
+        return us * choice->pieces;
+    return us * (strcmp(best, st_family_name(choice->family)) == 0 ? 0.8 : 1) *
+           (choice->ctas == 32 ? 1 : 1.03) * (choice->threads == 256 ? 1 : 1.03);
+}
+
+EXPORT int symtuner_ar_force(void *h, const char *kernel, int ctas, int threads)
+{
+    ((struct handle *)h)->force =
+        (struct st_force){kernel ? st_family_by_name(kernel) : -1, ctas, threads, 0};
+    return 0;
+}
+EXPORT const char *symtuner_ar_kernel_name(int i) { return st_family_name(i); }
+EXPORT int symtuner_ar_query(const void *s, const void *r, size_t n, int t, int op, void *h,
+                             struct st_ar_plan *plan)
+{
+    struct st_choice choice;
+
+    (void)s, (void)r, (void)t, (void)op;
+    if (choose(h, n * 2, &choice) != 0)
+        return 1;
+    plan->kernel = st_family_name(choice.family);
+    plan->ctas = choice.ctas;
+    plan->threads = choice.threads;
+    plan->pieces = choice.pieces;
+    snprintf(plan->why, sizeof plan->why, "%s", choice.why);
+    return 0;
+}
 EXPORT int symtuner_ar_register(void **h, void *const *b, void *const *w, int n, size_t bytes)
 {
     (void)h, (void)b, (void)w, (void)n, (void)bytes;
@@ -357,10 +443,19 @@ EXPORT int symtuner_ar_register(void **h, void *const *b, void *const *w, int n,
 EXPORT int symtuner_ar_all_reduce(const void *s, void *r, size_t n, int t, int op, void *h,
                                   void *stream)
 {
+    struct handle *handle = h;
+    struct st_choice choice;
+
     (void)t, (void)op;
-    charge(stream, 3.1 + (double)(n * 2) / 250e3);
+    if (choose(h, n * 2, &choice) != 0)
+        return 1;
+    if (choice.family == ST_NCCL && handle->ctas == 0)
+        handle->ctas = plugin_ctas();
+    charge(stream, choice.family == ST_NCCL
+                       ? 4.2 + (double)(n * 2) * (handle->ctas + 3) / handle->ctas / 330e3
+                       : time_of(&choice, n * 2));
     if (!((struct stream *)stream)->capturing)
-        add_up(h, s, r, 0, n);
+        add_up(handle->comm, s, r, 0, n);
     return 0;
 }
 EXPORT const char *symtuner_ar_error(const void *h) { (void)h; return "fake"; }

@@ -29,7 +29,8 @@ fake="$cc -O1 -shared -fPIC -fvisibility=hidden -pthread"
 mkdir "$work/bin" && cp "$build/symtuner" "$work/bin/"
 $fake -DFAKE_CUDA -o "$work/bin/libcuda.so.1" test/cli/fake_gpu.c &&
     $fake -DFAKE_NCCL -o "$work/bin/libnccl.so.2" test/cli/fake_gpu.c &&
-    $fake -DFAKE_AR -o "$work/bin/libsymtuner_ar.so" test/cli/fake_gpu.c || exit 1
+    $fake -D_GNU_SOURCE -Iinclude -I. -DFAKE_AR -o "$work/bin/libsymtuner_ar.so" test/cli/fake_gpu.c \
+        kernels/ar_select.c kernels/ar_rules.c rules/*.c plugin/machine.c -ldl || exit 1
 cp "$build/libsymtuner.so" "$work/bin/"
 
 run() { # run NAME=VALUE ... ARGUMENTS: with an environment of its own
@@ -70,10 +71,37 @@ ok "tune: the rules name a CTA count and the GPU" $?
 ok "tune: the table fits 100 columns (some characters have two bytes)" $?
 grep -q '</html>' "$work/a.rules.html" && ! grep -qE '(src|href)=|https?://' "$work/a.rules.html"
 ok "tune: the report is complete and refers to nothing else" $?
-[ "$(grep -c '^done,' "$work/a.rules.csv")" = 15 ]
-ok "tune: 3 rounds of 5 settings are in the raw data" $?
+[ "$(grep -c '^done,' "$work/a.rules.csv")" = 18 ]
+ok "tune: 3 rounds of 6 settings are in the raw data" $?
 cp "$work/a.rules" "$work/whole.rules"
 cp "$work/a.rules.csv" "$work/whole.csv"
+
+! grep -q '^kernel  *= [^n]' "$work/a.rules" && [ "$(grep -c ',5,allreduce,.*,1024,' "$work/a.rules.csv")" -ge 6 ]
+ok "tune: no rule for a kernel where the library's own choice is as good as the others" $?
+
+# another kernel is faster: rules for the library, which hold in a fresh run
+run FAKE_GPUS=4 FAKE_BEST=two_ll128 "$symtuner" tune --bytes 1KiB..4MiB --out "$work/k.rules" > "$work/k.out" 2>&1
+ok "tune: other kernels: exit status: $(tail -2 "$work/k.out")" $?
+"$symtuner" check "$work/k.rules" > "$work/k.check" && grep -q '^kernel     = two_ll128' "$work/k.rules"
+ok "tune: they are in the rules, without findings: $(head -3 "$work/k.check")" $?
+grep -q '^64 KiB .* two_ll128/' "$work/k.out"
+ok "tune: the table names the kernel" $?
+[ "$(awk '{ if (length($0) > n) n = length($0) } END { print n }' "$work/k.out")" -le 104 ]
+ok "tune: that table fits 100 columns, too" $?
+run FAKE_GPUS=4 FAKE_BEST=two_ll128 "$symtuner" tune --bytes 1KiB..4MiB --out "$work/l.rules" > /dev/null 2>&1
+verify() { run FAKE_GPUS=4 "$@" "$symtuner" tune --verify "$work/k.rules,$work/l.rules" 2> "$work/v.err" > "$work/v.out"; }
+verify FAKE_BEST=two_ll128
+ok "tune --verify: both runs' rules hold: $(tail -3 "$work/v.out")" $?
+grep -q '^64 KiB  *[0-9.]* two_ll128/.* two_ll128/' "$work/v.out" && grep -q '^A and B against each other' "$work/v.out"
+ok "tune --verify: what the library ran is named, and the two runs are compared" $?
+[ "$(awk '{ if (length($0) > n) n = length($0) } END { print n }' "$work/v.out")" -le 100 ]
+ok "tune --verify: the table fits 100 columns" $?
+sed 's/^kernel     = two_ll128/kernel     = two_ll8/' "$work/k.rules" > "$work/m.rules" && cp "$work/k.rules.csv" "$work/m.rules.csv"
+run FAKE_GPUS=4 FAKE_BEST=two_ll128 "$symtuner" tune --verify "$work/m.rules" > "$work/v.out" 2>&1
+[ $? = 1 ] && grep -q '^A against the best.*TOO MUCH' "$work/v.out" && grep -q ' two_ll8/' "$work/v.out"
+ok "tune --verify: rules that are slower are told" $?
+run "$symtuner" tune --verify "$work/none.rules" 2>&1 | grep -q 'none.rules.csv: No such file'
+ok "tune --verify: rules without raw data are named" $?
 
 # the raw data alone give the same rules
 run "$symtuner" tune --from "$work/whole.csv" --out "$work/again.rules" > /dev/null 2>&1
@@ -95,11 +123,11 @@ wait $pid
 [ $? = 1 ] && grep -q 'goes on from here' "$work/stop.err" && [ ! -e "$work/a.rules" ]
 ok "tune: an interrupt stops it, and it says how to go on" $?
 before=$(grep -c '^done,' "$work/a.rules.csv")
-[ "$before" -gt 0 ] && [ "$before" -lt 15 ]
-ok "tune: $before of 15 measurements were kept" $?
+[ "$before" -gt 0 ] && [ "$before" -lt 18 ]
+ok "tune: $before of 18 measurements were kept" $?
 tune > /dev/null 2> "$work/resume.err"
 ok "tune: the resumed run ends well" $?
-grep -q "$before of 15 measurements are there already" "$work/resume.err"
+grep -q "$before of 18 measurements are there already" "$work/resume.err"
 ok "tune: it did not start over" $?
 grep -v '^#' "$work/a.rules" > "$work/two"
 cmp -s "$work/one" "$work/two"
