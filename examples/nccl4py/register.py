@@ -3,13 +3,16 @@
 """nccl4py's registrations: register_buffer, register_window with each flag, closed by hand or with
 the communicator; every sum is checked, and symtuner's ledger says what NCCL ran.
 
-One process per GPU; the parent makes the unique id, which is plain bytes.
+One process per GPU; the parent makes the unique id, which is plain bytes. Beside it torch's own
+way: a pool of NCCL's memory that is registered with the process group.
 """
 
+import datetime
 import os
 import subprocess
 import sys
 import tempfile
+import time
 
 
 def rank_main(rank, gpus, unique):
@@ -67,6 +70,102 @@ def rank_main(rank, gpus, unique):
     print(f"rank {rank}: done", flush=True)
 
 
+WRONG = 3  # exit status: the sum is wrong
+
+
+class NotHere(Exception):
+    """This torch, or the NCCL that it brings, cannot do it."""
+
+
+def torch_pool(rank, gpus, folder):
+    """The sum of a tensor from a pool that is registered with the group, right or not."""
+    import torch
+    import torch.distributed as dist
+
+    torch.cuda.set_device(rank)
+    device = torch.device("cuda", rank)
+    dist.init_process_group(
+        "nccl",
+        init_method=f"file://{folder}/store",
+        rank=rank,
+        world_size=gpus,
+        timeout=datetime.timedelta(seconds=40),
+        device_id=device,  # the communicator is made at once; a pool is registered with it
+    )
+    backend = dist.group.WORLD._get_backend(device)
+    for owner, name in ((backend, "register_mem_pool"), (torch.cuda, "MemPool")):
+        if not hasattr(owner, name):
+            raise NotHere(f"torch {torch.__version__} has no {name}")
+    dist.all_reduce(torch.zeros(1, device=device))
+    pool = torch.cuda.MemPool(backend.mem_allocator)
+    with torch.cuda.use_mem_pool(pool):
+        x = torch.empty(1 << 20, dtype=torch.float32, device=device)
+    try:
+        backend.register_mem_pool(pool, symm=True)
+        how = "symmetric window"
+    except TypeError:  # an older torch
+        backend.register_mem_pool(pool)
+        how = "buffer"
+    x.copy_(torch.arange(x.numel(), device=device) % 7 + rank)
+    dist.all_reduce(x)
+    torch.cuda.synchronize()
+    want = (torch.arange(x.numel(), device=device) % 7 * gpus + gpus * (gpus - 1) // 2).float()
+    right = torch.equal(x, want)
+    backend.deregister_mem_pool(pool)
+    if rank == 0 or not right:
+        print(f"torch register_mem_pool ({how}): sum {'right' if right else 'WRONG'}", flush=True)
+    dist.destroy_process_group()
+    return right
+
+
+def torch_main(rank, gpus, folder):
+    """Exit status WRONG, or 77 and why when it did not come to a sum."""
+    try:
+        return 0 if torch_pool(rank, gpus, folder) else WRONG
+    except Exception as e:
+        why = (str(e).splitlines() or [""])[0]
+        print(f"rank {rank}: {type(e).__name__}: {why[:200]}", flush=True)
+        return 77
+
+
+def torch_beside(gpus):
+    """Run it in processes of its own: whatever torch does there, nccl4py's results stand."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [os.path.join(folder, f"out.{r}") for r in range(gpus)]
+        env = dict(os.environ, SYMTUNER_LEDGER=os.path.join(folder, "ledger"))
+        children = []
+        for r in range(gpus):
+            words = [sys.executable, __file__, str(gpus), str(r), folder, "torch"]
+            with open(paths[r], "w") as out:
+                children.append(
+                    subprocess.Popen(words, env=env, stdout=out, stderr=subprocess.STDOUT)
+                )
+        codes, deadline = [], time.time() + 60
+        for c in children:
+            try:
+                codes.append(c.wait(max(deadline - time.time(), 0.1)))
+            except subprocess.TimeoutExpired:
+                c.kill()
+                c.wait()
+                codes.append("no end within 60 s")
+        said = [open(path, errors="replace").read().splitlines() for path in paths]
+        ran = read_ledger(env["SYMTUNER_LEDGER"])
+    assert WRONG not in codes, f"torch register_mem_pool: {said}"
+    if codes == [0] * gpus:
+        told = [line for lines in said for line in lines if line.startswith("torch ")]
+        print("\n".join(told + ran))
+    else:
+        print(f"torch register_mem_pool: not run: {codes}, {' '.join(said[0][-1:])}")
+
+
+def read_ledger(path):
+    """What NCCL ran, as the plugin counted it; all ranks count the same."""
+    if not os.path.exists(path):
+        return []
+    with open(path) as f:
+        return sorted({line.strip() for line in f if line.startswith("ran coll=allreduce")})
+
+
 def main():
     gpus = int(sys.argv[1]) if len(sys.argv) > 1 else 2
     import nccl.core as nccl
@@ -79,19 +178,25 @@ def main():
             subprocess.Popen([sys.executable, __file__, str(gpus), str(r), unique], env=env)
             for r in range(gpus)
         ]
-        codes = [c.wait(120) for c in children]
-        lines = open(ledger).read().splitlines() if os.path.exists(ledger) else []
-    ran = sorted({line for line in lines if line.startswith("ran coll=allreduce")})
+        try:
+            codes = [c.wait(120) for c in children]
+        finally:
+            for c in children:
+                c.kill()
+        ran = read_ledger(ledger)
     print("\n".join(ran) or "ledger: none (the plugin is not loaded)")
     assert codes == [0] * gpus, f"exit codes {codes}"
     if "NCCL_ENV_PLUGIN" in os.environ:
         counts = [dict(w.split("=") for w in line.split()[1:]) for line in ran]
         assert sum(int(c["symmetric"]) for c in counts) > 0, "the ledger counts no symmetric kernel"
+    torch_beside(gpus)
     print("ALL RIGHT")
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 4:
+    if len(sys.argv) == 5:
+        sys.exit(torch_main(int(sys.argv[2]), int(sys.argv[1]), sys.argv[3]))
+    elif len(sys.argv) == 4:
         rank_main(int(sys.argv[2]), int(sys.argv[1]), sys.argv[3])
     else:
         main()
