@@ -174,17 +174,48 @@ static int read_buffers(const XLA_FFI_CallFrame *frame, struct st_call *call, ch
     return 0;
 }
 
+static int check_attributes(const XLA_FFI_Attrs *attrs, char *why, size_t why_size)
+{
+    if (attrs->size >= 0 && (attrs->size == 0 || (attrs->names != NULL && attrs->types != NULL &&
+                                                  attrs->attrs != NULL)))
+        return 0;
+    snprintf(why, why_size, "the call frame has no valid attributes");
+    return -1;
+}
+
+int st_frame_read_flat(const XLA_FFI_CallFrame *frame, struct st_flat *flat, char *why,
+                       size_t why_size)
+{
+    const XLA_FFI_Attrs *attrs = &frame->attrs;
+    const XLA_FFI_Array *array;
+
+    memset(flat, 0, sizeof *flat);
+    if (check_attributes(attrs, why, why_size) != 0)
+        return -1;
+    array = find_attribute(attrs, "flat", XLA_FFI_AttrType_ARRAY);
+    if (array == NULL)
+        return 0;
+    if (read_int(attrs, "ranks", 1, MAX_RANKS, &flat->ranks, why, why_size) != 0)
+        return -1;
+    if (array->dtype != XLA_FFI_DataType_S64 || array->data == NULL || array->size == 0 ||
+        array->size % (size_t)flat->ranks != 0 ||
+        array->size / (size_t)flat->ranks > ST_FLAT_ROWS) {
+        snprintf(why, why_size, "attribute \"flat\" is no array of 1 to %d rows of %d int64",
+                 ST_FLAT_ROWS, flat->ranks);
+        return -1;
+    }
+    flat->ids = array->data;
+    flat->rows = (int)(array->size / (size_t)flat->ranks);
+    return 0;
+}
+
 int st_frame_read(const XLA_FFI_CallFrame *frame, struct st_call *call, char *why, size_t why_size)
 {
     const XLA_FFI_Attrs *attrs = &frame->attrs;
 
     memset(call, 0, sizeof *call);
-    if (attrs->size < 0 || (attrs->size > 0 && (attrs->names == NULL || attrs->types == NULL ||
-                                                attrs->attrs == NULL))) {
-        snprintf(why, why_size, "the call frame has no valid attributes");
-        return -1;
-    }
-    if (read_int(attrs, "op", 0, OPS - 1, &call->op, why, why_size) != 0 ||
+    if (check_attributes(attrs, why, why_size) != 0 ||
+        read_int(attrs, "op", 0, OPS - 1, &call->op, why, why_size) != 0 ||
         read_groups(attrs, call, why, why_size) != 0 ||
         read_buffers(frame, call, why, why_size) != 0)
         return -1;

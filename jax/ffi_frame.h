@@ -29,11 +29,24 @@ struct st_call {
     int rows, ranks;
 };
 
+/* The groups once more, as places in the program's list of devices: what XLA counts in. Programs
+ * that use XLA's communicator have them. */
+struct st_flat {
+    const int64_t *ids; /* NULL: the program has its own communicator or needs none */
+    int rows, ranks;
+};
+
+#define ST_FLAT_ROWS 4096
+
 /* Whether the frame only asks what the handler is; if so ${traits} is written into the answer. */
 int st_frame_is_metadata(const XLA_FFI_CallFrame *frame, uint32_t traits);
 
 /* Fill ${call}; 0, or -1 with a sentence that names what is wrong. */
 int st_frame_read(const XLA_FFI_CallFrame *frame, struct st_call *call, char *why, size_t why_size);
+
+/* Fill ${flat} from the attributes alone, which are all that a prepare stage has; as st_frame_read. */
+int st_frame_read_flat(const XLA_FFI_CallFrame *frame, struct st_flat *flat, char *why,
+                       size_t why_size);
 
 /* Whether the runtime offers ${member} of XLA_FFI_Api; an older one has a shorter table. */
 #define ST_FFI_HAS(api, member)                                                                    \

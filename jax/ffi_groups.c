@@ -13,12 +13,12 @@ struct st_seat *st_seat_at(int i)
     return i >= 0 && i < __atomic_load_n(&used, __ATOMIC_ACQUIRE) ? &seats[i] : NULL;
 }
 
-struct st_seat *st_seat_find(const int64_t *groups, int rows, int ranks, int ordinal)
+struct st_seat *st_seat_find(const int64_t *groups, int rows, int ranks, int ordinal, int xla)
 {
     struct st_seat *seat;
 
     for (int i = 0; (seat = st_seat_at(i)) != NULL; i++) {
-        if (seat->ordinal != ordinal || seat->ranks != ranks)
+        if (seat->ordinal != ordinal || seat->ranks != ranks || seat->xla != xla)
             continue;
         for (int row = 0; row < rows; row++)
             if (memcmp(groups + (size_t)row * (size_t)ranks, seat->ids,

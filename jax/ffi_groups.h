@@ -24,10 +24,13 @@ struct st_seat {
     int64_t ids[ST_GROUP_RANKS];
     int ranks, me;
     int ordinal;              /* CUDA device of this process */
+    int across;               /* the ranks are in several processes */
+    int xla;                  /* they use XLA's communicator, which the first run brings */
     int gpus[ST_GROUP_RANKS]; /* local groups: every rank's CUDA device */
     struct st_meet *meet;     /* shared by a local group; NULL else */
-    st_handle *handle;
-    void *comm;                /* our own NCCL communicator; NULL in local groups */
+    uint32_t timeout_ms;
+    st_handle *handle;         /* xla: NULL before the first run */
+    void *comm;                /* NCCL communicator, our own or XLA's; NULL in local groups */
     /* From here on one thread writes at every call, while others look for their seats. */
     _Alignas(ST_CACHE_LINE) pthread_mutex_t lock; /* a handle belongs to one thread at a time */
     struct st_found found;     /* with meet: what this seat looked up last */
@@ -44,9 +47,9 @@ struct st_seat {
  * it has one thread and one stream for each device, and the kernels' library needs no events. */
 int st_may_be_recorded(void);
 
-/* The seat of device ${ordinal} in the row of ${groups} (rows of ${ranks} ids) that has one; NULL:
- * none. */
-struct st_seat *st_seat_find(const int64_t *groups, int rows, int ranks, int ordinal);
+/* The seat of device ${ordinal} in the row of ${groups} (rows of ${ranks} ids) that has one, of a
+ * group that does or does not use XLA's communicator; NULL: none. */
+struct st_seat *st_seat_find(const int64_t *groups, int rows, int ranks, int ordinal, int xla);
 
 /* The i-th seat, or NULL. */
 struct st_seat *st_seat_at(int i);

@@ -137,6 +137,7 @@ int symtuner_ffi_open_comm(const int64_t *ids, int ranks, int me, int ordinal,
     seat.ranks = ranks;
     seat.me = me;
     seat.ordinal = ordinal;
+    seat.across = 1;
     if (set_device(ordinal) != 0) {
         snprintf(why, why_size, "GPU %d cannot be made current", ordinal);
         return -1;
@@ -158,21 +159,41 @@ int symtuner_ffi_open_comm(const int64_t *ids, int ranks, int me, int ordinal,
     return 0;
 }
 
-/* Our seat in a group across processes. */
-static struct st_seat *find_comm_seat(const int64_t *ids, int ranks)
+int symtuner_ffi_open_xla(const int64_t *ids, int ranks, int me, int ordinal, uint32_t timeout_ms,
+                          char *why, size_t why_size)
 {
-    struct st_seat *seat;
+    struct st_seat seat = {.ranks = ranks,
+                           .me = me,
+                           .ordinal = ordinal,
+                           .across = 1,
+                           .xla = 1,
+                           .timeout_ms = timeout_ms};
+
+    if (need_ar(why, why_size) == NULL || check_ids(ids, ranks, why, why_size) != 0)
+        return -1;
+    memcpy(seat.ids, ids, sizeof *ids * (size_t)ranks);
+    if (st_seats_add(&seat, 1) == 0)
+        return 0;
+    snprintf(why, why_size, "more than %d places in groups", ST_GROUP_SEATS);
+    return -1;
+}
+
+/* The latest of our seats in a group across processes: one with our own communicator and one with
+ * XLA's may be open side by side. */
+static struct st_seat *find_seat_across(const int64_t *ids, int ranks)
+{
+    struct st_seat *seat, *latest = NULL;
 
     for (int i = 0; (seat = st_seat_at(i)) != NULL; i++)
-        if (seat->comm != NULL && seat->ranks == ranks &&
+        if (seat->across && seat->ranks == ranks &&
             memcmp(seat->ids, ids, sizeof *ids * (size_t)ranks) == 0)
-            return seat;
-    return NULL;
+            latest = seat;
+    return latest;
 }
 
 int symtuner_ffi_watch(const int64_t *ids, int ranks, const int *pids, char *why, size_t why_size)
 {
-    struct st_seat *seat = find_comm_seat(ids, ranks);
+    struct st_seat *seat = find_seat_across(ids, ranks);
 
     if (seat != NULL)
         return st_watch(seat, pids, why, why_size);
@@ -182,7 +203,7 @@ int symtuner_ffi_watch(const int64_t *ids, int ranks, const int *pids, char *why
 
 void symtuner_ffi_left(const int64_t *ids, int ranks, int rank)
 {
-    struct st_seat *seat = find_comm_seat(ids, ranks);
+    struct st_seat *seat = find_seat_across(ids, ranks);
 
     if (seat != NULL)
         st_watch_left(seat, rank);
@@ -196,7 +217,8 @@ void symtuner_ffi_abort(void)
     struct st_seat *seat;
 
     for (int i = 0; ar != NULL && (seat = st_seat_at(i)) != NULL; i++)
-        ar->abort(seat->handle);
+        if (seat->handle != NULL)
+            ar->abort(seat->handle);
 }
 
 /* A communicator with a dead rank cannot be destroyed, only aborted; its memory goes with the
@@ -206,8 +228,10 @@ static int close_comm(const struct st_ar *ar, struct st_seat *seat, char *why, s
     int lost = __atomic_load_n(&seat->lost, __ATOMIC_ACQUIRE), bad = 0;
     int (*end)(void *);
 
-    if (!lost)
+    if (!lost && seat->handle != NULL)
         bad = ar->destroy(&seat->handle, 1);
+    if (seat->xla) /* the communicator is XLA's */
+        return bad;
     *(void **)&end = nccl(lost ? "ncclCommAbort" : "ncclCommDestroy", why, why_size);
     return end == NULL || end(seat->comm) != 0 || bad;
 }
@@ -221,12 +245,12 @@ int symtuner_ffi_close(char *why, size_t why_size)
     for (int i = 0; ar != NULL && (seat = st_seat_at(i)) != NULL; i += n) {
         st_handle *handles[ST_GROUP_RANKS];
 
-        n = seat->comm != NULL ? 1 : seat->ranks; /* a local group's seats lie side by side */
+        n = seat->across ? 1 : seat->ranks; /* a local group's seats lie side by side */
         for (int r = 0; r < n; r++)
             handles[r] = st_seat_at(i + r)->handle;
-        if (ar->status(handles[0]) != 0)
+        if (handles[0] != NULL && ar->status(handles[0]) != 0)
             snprintf(why, why_size, "%s", ar->error(handles[0]));
-        if (seat->comm != NULL) {
+        if (seat->across) {
             bad |= close_comm(ar, seat, why, why_size);
         } else {
             bad |= ar->destroy(handles, n);
@@ -244,7 +268,7 @@ int symtuner_ffi_plan(int i, size_t count, int dtype, int op, char *text, size_t
     struct st_ar_plan plan = {.size = sizeof plan};
     char *buffers = (char *)4096; /* never touched: a query looks at addresses only */
 
-    if (ar == NULL || seat == NULL)
+    if (ar == NULL || seat == NULL || seat->handle == NULL)
         return -1;
     if (ar->query(buffers, buffers, count, dtype, op, seat->handle, &plan) != 0) {
         snprintf(text, size, "%s", ar->error(seat->handle));
@@ -264,7 +288,10 @@ int symtuner_ffi_seat(int i, char *text, size_t size)
     snprintf(text, size,
              "rank=%d ranks=%d gpu=%d comm=%s calls=%llu zero-copy=%llu aligned=%llu ffi=0.%d",
              seat->me, seat->ranks, seat->ordinal,
-             seat->comm != NULL ? "own-nccl" : "peer-pointers", (unsigned long long)seat->calls,
+             seat->xla      ? "xla-nccl"
+             : seat->across ? "own-nccl"
+                            : "peer-pointers",
+             (unsigned long long)seat->calls,
              (unsigned long long)seat->zero_copy,
              (unsigned long long)(seat->address_bits & -seat->address_bits), seat->minor);
     return 0;

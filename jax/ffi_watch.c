@@ -132,7 +132,8 @@ static void *keep_watch(void *arg)
             "symtuner: rank %d %s while rank %d waits for it on GPU %d: the all-reduce is given "
             "up and this process ends\n",
             rank, how, seat->me, seat->ordinal);
-    st_ar_get()->abort(seat->handle);
+    if (seat->handle != NULL)
+        st_ar_get()->abort(seat->handle);
     sleep_ms(ST_WATCH_LEAVE_MS);
     _exit(ST_WATCH_EXIT);
 }

@@ -9,6 +9,7 @@
 #include "ffi_groups.h"
 #include "ffi_reach.h"
 #include "ffi_watch.h"
+#include "ffi_xla.h"
 
 /* set before the handler is registered */
 static uint32_t traits;
@@ -43,6 +44,7 @@ static XLA_FFI_Error *fail(const XLA_FFI_Api *api, XLA_FFI_Error_Code code, cons
 /* One call, read from its frame. */
 struct job {
     struct st_call call;
+    struct st_flat flat;
     struct st_seat *seat;
     struct st_offer offer;
     int ordinal;
@@ -83,7 +85,8 @@ static XLA_FFI_Error *read_job(const XLA_FFI_CallFrame *frame, struct job *j)
         return fail(
             api, XLA_FFI_Error_Code_UNIMPLEMENTED,
             "this jaxlib tells a custom call neither stream nor device; jax 0.9.2 or later does");
-    if (st_frame_read(frame, &j->call, why, sizeof why) != 0)
+    if (st_frame_read(frame, &j->call, why, sizeof why) != 0 ||
+        st_frame_read_flat(frame, &j->flat, why, sizeof why) != 0)
         return fail(api, XLA_FFI_Error_Code_INVALID_ARGUMENT, why);
     if (st_ar_get() == NULL)
         return fail(
@@ -94,7 +97,8 @@ static XLA_FFI_Error *read_job(const XLA_FFI_CallFrame *frame, struct job *j)
         return error;
     j->offer =
         (struct st_offer){j->call.send, j->call.recv, j->call.count, j->call.dtype, j->call.op};
-    j->seat = st_seat_find(j->call.groups, j->call.rows, j->call.ranks, j->ordinal);
+    j->seat = st_seat_find(j->call.groups, j->call.rows, j->call.ranks, j->ordinal,
+                           j->flat.ids != NULL);
     if (j->seat != NULL)
         return NULL;
     snprintf(why, sizeof why,
@@ -111,7 +115,38 @@ static int may_meet(const struct job *j)
     return j->seat->meet != NULL && j->call.bytes >= zero_copy_from && traits == 0;
 }
 
-static void initialize(const struct job *j)
+/* Take XLA's communicator for the seat, the first time or after XLA has made a new one: collective,
+ * and every rank sees the same change in the same run. What belonged to a communicator that is gone
+ * cannot be given back without it. */
+static XLA_FFI_Error *adopt_comm(const struct job *j, const XLA_FFI_CallFrame *frame)
+{
+    const struct st_ar *ar = st_ar_get();
+    struct st_seat *seat = j->seat;
+    struct st_ar_config config = {
+        .size = sizeof config, .timeout_ms = seat->timeout_ms, .one_stream = traits == 0};
+    st_handle *handle = NULL;
+    void *comm = NULL;
+    char why[512];
+    int result = 0;
+    XLA_FFI_Error *error = st_xla_get(frame, &j->flat, &comm);
+
+    if (error != NULL)
+        return error;
+    pthread_mutex_lock(&seat->lock);
+    if (comm != seat->comm) {
+        result = ar->create(&handle, &comm, 1, &config);
+        if (result == 0) {
+            seat->comm = comm;
+            __atomic_store_n(&seat->handle, handle, __ATOMIC_RELEASE);
+        } else {
+            snprintf(why, sizeof why, "on XLA's communicator: %s", ar->error(NULL));
+        }
+    }
+    pthread_mutex_unlock(&seat->lock);
+    return result == 0 ? NULL : fail(frame->api, XLA_FFI_Error_Code_INTERNAL, why);
+}
+
+static void meet(const struct job *j)
 {
     struct st_offer offer = j->offer;
 
@@ -139,6 +174,9 @@ static XLA_FFI_Error *execute(const struct job *j, const XLA_FFI_Api *api)
                       : "has closed the group or raised an exception");
         return fail(api, XLA_FFI_Error_Code_UNAVAILABLE, why);
     }
+    if (seat->handle == NULL)
+        return fail(api, XLA_FFI_Error_Code_FAILED_PRECONDITION,
+                    "the call was not initialized, so it has no communicator");
     pthread_mutex_lock(&seat->lock);
     if (may_meet(j))
         site = st_meet_look(seat->meet, j->run, seat->me, &j->offer, &seat->found);
@@ -151,7 +189,7 @@ static XLA_FFI_Error *execute(const struct job *j, const XLA_FFI_Api *api)
     seat->calls += result == 0;
     seat->address_bits |= (uintptr_t)j->call.send | (uintptr_t)j->call.recv;
     seat->minor = api->api_version.minor_version;
-    if (result == 0 && seat->comm != NULL && traits == 0)
+    if (result == 0 && seat->across && traits == 0)
         st_watch_mark(seat, j->stream);
     seat->zero_copy += result == 0 && site != NULL;
     if (result != 0)
@@ -159,6 +197,17 @@ static XLA_FFI_Error *execute(const struct job *j, const XLA_FFI_Api *api)
                  ar->error(seat->handle));
     pthread_mutex_unlock(&seat->lock);
     return result == 0 ? NULL : fail(api, XLA_FFI_Error_Code_INTERNAL, why);
+}
+
+/* The only stage in which XLA takes requests for communicators; no buffers, perhaps no device. */
+static XLA_FFI_Error *prepare(const XLA_FFI_CallFrame *frame)
+{
+    struct st_flat flat;
+    char why[512];
+
+    if (st_frame_read_flat(frame, &flat, why, sizeof why) != 0)
+        return fail(frame->api, XLA_FFI_Error_Code_INVALID_ARGUMENT, why);
+    return flat.ids != NULL ? st_xla_request(frame, &flat) : NULL;
 }
 
 XLA_FFI_Error *symtuner_ffi_all_reduce(XLA_FFI_CallFrame *frame)
@@ -170,6 +219,8 @@ XLA_FFI_Error *symtuner_ffi_all_reduce(XLA_FFI_CallFrame *frame)
         return NULL;
     if (!ST_FFI_HAS(frame->api, XLA_FFI_Error_Create))
         return NULL; /* nobody to tell */
+    if (frame->stage == XLA_FFI_ExecutionStage_PREPARE)
+        return prepare(frame);
     if (frame->stage != XLA_FFI_ExecutionStage_INITIALIZE &&
         frame->stage != XLA_FFI_ExecutionStage_EXECUTE)
         return NULL;
@@ -178,6 +229,21 @@ XLA_FFI_Error *symtuner_ffi_all_reduce(XLA_FFI_CallFrame *frame)
         return error;
     if (frame->stage == XLA_FFI_ExecutionStage_EXECUTE)
         return execute(&j, frame->api);
-    initialize(&j);
+    meet(&j);
+    return j.seat->xla ? adopt_comm(&j, frame) : NULL;
+}
+
+static int probed = -1;
+
+XLA_FFI_Error *symtuner_ffi_probe(XLA_FFI_CallFrame *frame)
+{
+    if (frame != NULL && !st_frame_is_metadata(frame, 0) && frame->api != NULL &&
+        frame->stage == XLA_FFI_ExecutionStage_PREPARE)
+        __atomic_store_n(&probed, st_xla_offers(frame), __ATOMIC_RELEASE);
     return NULL;
+}
+
+int symtuner_ffi_probed(void)
+{
+    return __atomic_load_n(&probed, __ATOMIC_ACQUIRE);
 }

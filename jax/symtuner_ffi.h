@@ -41,6 +41,16 @@ SYMTUNER_FFI_API int symtuner_ffi_open_comm(const int64_t *ids, int ranks, int m
                                             const void *unique_id, uint32_t timeout_ms, char *why,
                                             size_t why_size);
 
+/* The same on XLA's communicator, which the first run of a program brings: programs with the
+ * attribute "flat" (int64 array: the groups as places in the program's list of devices) use it. */
+SYMTUNER_FFI_API int symtuner_ffi_open_xla(const int64_t *ids, int ranks, int me, int ordinal,
+                                           uint32_t timeout_ms, char *why, size_t why_size);
+
+/* A handler for the stages prepare and execute that does nothing, and what it saw: 1 when the runtime
+ * offers its communicators, 0 when not, -1 before it ran. */
+SYMTUNER_FFI_API struct XLA_FFI_Error *symtuner_ffi_probe(struct XLA_FFI_CallFrame *frame);
+SYMTUNER_FFI_API int symtuner_ffi_probed(void);
+
 /* Notice when the process of another rank of that group ends: ${pids}[i] is rank i's. */
 SYMTUNER_FFI_API int symtuner_ffi_watch(const int64_t *ids, int ranks, const int *pids, char *why,
                                         size_t why_size);

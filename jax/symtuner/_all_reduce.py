@@ -20,7 +20,8 @@ from jax import lax
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from ._groups import open_group
+from . import _xla
+from ._groups import open_for, spans_processes
 from ._library import TARGET, SymtunerError, load
 
 OPS = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4}  # NCCL's numbers
@@ -96,16 +97,17 @@ batching.primitive_batchers[all_reduce_p] = _batch
 
 
 # ---- lowering ------------------------------------------------------------------------------------
-def _device_rows(mesh: Any, axes: tuple[str, ...]) -> list[list[Any]]:
-    """The devices of each group, in the order of ranks."""
-    devices = mesh.devices
+def _rows(mesh: Any, axes: tuple[str, ...], devices: Any) -> list[list[Any]]:
+    """The entries of ``devices``, one for each device of the mesh, group by group in the order of
+    ranks."""
     order = [mesh.axis_names.index(a) for a in axes]
     rest = [i for i in range(devices.ndim) if i not in order]
     ranks = int(np.prod([devices.shape[i] for i in order]))
     return devices.transpose(rest + order).reshape(-1, ranks).tolist()
 
 
-def _open_groups(ctx: Any, axes: tuple[str, ...]) -> list[list[Any]]:
+def _open_groups(ctx: Any, axes: tuple[str, ...]) -> dict[str, Any]:
+    """Open the groups of this process; the attributes that tell the handler about all of them."""
     mesh = getattr(ctx.module_context.axis_context, "mesh", None)
     if mesh is None or not hasattr(mesh, "devices"):
         raise SymtunerError(
@@ -113,15 +115,25 @@ def _open_groups(ctx: Any, axes: tuple[str, ...]) -> list[list[Any]]:
             "jax.sharding.Mesh, or use jax.set_mesh"
         )
     try:
-        rows = _device_rows(mesh, axes)
+        rows = _rows(mesh, axes, mesh.devices)
     except ValueError:
         raise SymtunerError(
             "the mesh has no devices yet; give shard_map a jax.sharding.Mesh, or use jax.set_mesh"
         ) from None
-    if rows[0][0].platform == "gpu":  # else the program is lowered for a machine elsewhere
-        for row in rows:
-            open_group(row)
-    return rows
+    said = {
+        "ranks": np.int32(len(rows[0])),
+        "groups": np.array([[d.id for d in row] for row in rows], dtype=np.int64).reshape(-1),
+    }
+    if rows[0][0].platform != "gpu":  # the program is lowered for a machine elsewhere
+        return said
+    # asked on every process, whatever rows it has: all must lower the same program
+    xla = all(spans_processes(row) for row in rows) and _xla.use()
+    for row in rows:
+        open_for(row, xla)
+    if xla:  # XLA counts in places, and psum is lowered with these
+        places = np.arange(mesh.devices.size).reshape(mesh.devices.shape)
+        said["flat"] = np.array(_rows(mesh, axes, places), dtype=np.int64).reshape(-1)
+    return said
 
 
 def _lower_lax(ctx: Any, x: Any, *, op: str, axes: tuple[str, ...], **_: Any) -> Any:
@@ -134,13 +146,11 @@ def _lower_lax(ctx: Any, x: Any, *, op: str, axes: tuple[str, ...], **_: Any) ->
 def _lower_cuda(ctx: Any, x: Any, *, op: str, axes: tuple[str, ...], **params: Any) -> Any:
     try:
         load()
-        rows = _open_groups(ctx, axes)
+        said = _open_groups(ctx, axes)
     except SymtunerError as e:
         _warn(str(e))
         return _lower_lax(ctx, x, op=op, axes=axes)
-    ids = np.array([[d.id for d in row] for row in rows], dtype=np.int64)
-    rule = jax.ffi.ffi_lowering(TARGET)
-    return rule(ctx, x, op=np.int32(OPS[op]), ranks=np.int32(ids.shape[1]), groups=ids.reshape(-1))
+    return jax.ffi.ffi_lowering(TARGET)(ctx, x, op=np.int32(OPS[op]), **said)
 
 
 def _lower_other(ctx: Any, x: Any, **params: Any) -> Any:

@@ -21,7 +21,7 @@ CLOSE_S = 20  # a process that ends waits no longer than this for the others
 _TIMEOUT_MS = {"local": 20_000, "processes": 600_000}
 
 _lock = threading.RLock()
-_open: dict[tuple[int, ...], SymtunerError | None] = {}
+_open: dict[tuple[tuple[int, ...], bool], SymtunerError | None] = {}
 
 
 def timeout_ms(kind: str) -> int:
@@ -40,15 +40,19 @@ def _open_local(devices: Sequence[Any]) -> None:
     )
 
 
-def _open_one(devices: Sequence[Any]) -> None:
+def spans_processes(devices: Sequence[Any]) -> bool:
+    return len({d.process_index for d in devices}) > 1
+
+
+def _open_one(devices: Sequence[Any], xla: bool) -> None:
     if len(devices) < 2:
         raise SymtunerError("there is one GPU in the group")
     if len(devices) > MAX_RANKS:
         raise SymtunerError(f"{len(devices)} GPUs in the group; {MAX_RANKS} at most")
-    if len({d.process_index for d in devices}) == 1:
-        _open_local(devices)
+    if spans_processes(devices):
+        _processes.open_across(devices, timeout_ms("processes"), xla)
     else:
-        _processes.open_across(devices, timeout_ms("processes"))
+        _open_local(devices)
 
 
 def open_group(devices: Sequence[Any]) -> None:
@@ -58,13 +62,18 @@ def open_group(devices: Sequence[Any]) -> None:
     another process (jax.export) needs the call. Every process with a device of the group must make
     it.
     """
-    key = tuple(d.id for d in devices)
+    open_for(devices, xla=False)
+
+
+def open_for(devices: Sequence[Any], xla: bool) -> None:
+    """open_group; with ``xla`` the group uses XLA's communicator, as its programs must."""
+    key = tuple(d.id for d in devices), xla
     with _lock:
         if key not in _open:
             if not _open:
                 atexit.register(close)
             try:
-                _open_one(devices)
+                _open_one(devices, xla)
                 _open[key] = None
             except SymtunerError as e:
                 _open[key] = e

@@ -86,9 +86,19 @@ class Library:
         )
         # the handler says itself that it may be recorded: jaxlib refuses traits given here
         handler = jax.ffi.pycapsule(self._c.symtuner_ffi_all_reduce)
-        jax.ffi.register_ffi_target(
-            TARGET, {"initialize": handler, "execute": handler}, platform="CUDA"
-        )
+        stages = {"prepare": handler, "initialize": handler, "execute": handler}
+        jax.ffi.register_ffi_target(TARGET, stages, platform="CUDA")
+
+    def register_probe(self) -> str:
+        import jax
+
+        probe = jax.ffi.pycapsule(self._c.symtuner_ffi_probe)
+        name = TARGET + "_probe"
+        jax.ffi.register_ffi_target(name, {"prepare": probe, "execute": probe}, platform="CUDA")
+        return name
+
+    def probed(self) -> int:
+        return int(self._c.symtuner_ffi_probed())
 
 
 @functools.cache

@@ -102,17 +102,17 @@ def bounded(seconds: float, action: Callable[[], None], what: str) -> None:
         raise problem[0]
 
 
-def _facts(me: int) -> str:
+def _facts(me: int, xla: bool) -> str:
     """Rank 0's unique id, and where this process can be watched: pid and its name space."""
-    unique = ""
-    if me == 0:
+    unique = "xla" if xla else ""
+    if me == 0 and not xla:
         raw = ctypes.create_string_buffer(128)
         load().call("unique_id", raw)
         unique = raw.raw.hex()
     return f"{unique} {os.getpid()} {os.stat('/proc/self/ns/pid').st_ino}"
 
 
-def open_across(devices: Sequence[Any], timeout_ms: int) -> None:
+def open_across(devices: Sequence[Any], timeout_ms: int, xla: bool) -> None:
     import jax
 
     mine = [i for i, d in enumerate(devices) if d.process_index == jax.process_index()]
@@ -124,10 +124,22 @@ def open_across(devices: Sequence[Any], timeout_ms: int) -> None:
     ids = tuple(d.id for d in devices)
     _opened[ids] = _opened.get(ids, 0) + 1
     talk = _Talk(f"symtuner/{'.'.join(map(str, ids))}/{_opened[ids]}", me, ranks)
-    facts = [w.split(" ") for w in talk.share("ready", lambda: _facts(me))]
+    facts = [w.split(" ") for w in talk.share("ready", lambda: _facts(me, xla))]
+    if len({f[0] == "xla" for f in facts}) > 1:
+        raise SymtunerError("SYMTUNER_JAX_COMM is not the same on all processes")
     c_ids = (ctypes.c_int64 * ranks)(*ids)
 
     def make() -> str:
+        if xla:
+            load().call(
+                "open_xla",
+                c_ids,
+                ctypes.c_int(ranks),
+                ctypes.c_int(me),
+                ctypes.c_int(devices[me].local_hardware_id),
+                ctypes.c_uint32(timeout_ms),
+            )
+            return ""
         bounded(
             WAIT_S,
             lambda: load().call(

@@ -306,6 +306,84 @@ static void check_watch(void)
            "a process that is gone already");
 }
 
+/* ---- XLA's communicator ---------------------------------------------------------------------- */
+
+static XLA_FFI_Error *run_stage(struct frame *f, XLA_FFI_ExecutionStage stage)
+{
+    f->frame.stage = stage;
+    return run(f);
+}
+
+static void check_xla(void)
+{
+    static const int64_t ids[2] = {0, 1};
+    char first, second, why[512]; /* first, second: stand for communicators */
+    st_handle *lost;
+    struct frame f;
+    int before = last->calls, handles = *alive;
+
+    runtime_fill();
+    frame_fill(&f);
+    frame_add_flat(&f);
+    f.frame.stage = XLA_FFI_ExecutionStage_PREPARE;
+    expect(symtuner_ffi_probed() == -1, "before the probe");
+    expect(symtuner_ffi_probe(&f.frame) == NULL && symtuner_ffi_probed() == 0, "nothing is offered");
+    expect(run(&f) != NULL && strstr(runtime.message, "SYMTUNER_JAX_COMM=own") != NULL,
+           "a program that wants what is not offered");
+    runtime_offer(0, &first);
+    expect(symtuner_ffi_probe(&f.frame) == NULL && symtuner_ffi_probed() == 0, "too old an offer");
+    runtime_offer(2, &first);
+    expect(symtuner_ffi_probe(&f.frame) == NULL && symtuner_ffi_probed() == 1, "a newer offer");
+    runtime_offer(1, &first);
+    expect(symtuner_ffi_probe(&f.frame) == NULL && symtuner_ffi_probed() == 1, "the offer we know");
+    expect(run(&f) == NULL && offer.requests == 1 && offer.rows == 2 && offer.ranks == 2 &&
+               offer.seen[0] == 0 && offer.seen[1] == 1 && offer.seen[3] == 3,
+           "XLA is asked for all rows");
+    f.flat.size = 3;
+    expect(run(&f) != NULL && strstr(runtime.message, "flat") != NULL && offer.requests == 1,
+           "rows that are no rows");
+    f.flat.size = 4;
+    expect(run_stage(&f, XLA_FFI_ExecutionStage_INITIALIZE) != NULL &&
+               strstr(runtime.message, "no group of 2 ranks is open") != NULL && offer.gets == 0,
+           "no group that uses XLA's communicator");
+    expect(symtuner_ffi_open_xla(ids, 2, 1, 1, 0, why, sizeof why) == 0 && *alive == handles,
+           "open a group on it: no handle yet");
+    expect(symtuner_ffi_open_xla(ids, 17, 1, 1, 0, why, sizeof why) != 0, "17 ranks on it");
+    expect(run_stage(&f, XLA_FFI_ExecutionStage_EXECUTE) != NULL &&
+               strstr(runtime.message, "not initialized") != NULL,
+           "a call that was not initialized");
+    offer.fails = 1;
+    expect(run_stage(&f, XLA_FFI_ExecutionStage_INITIALIZE) != NULL &&
+               strstr(runtime.message, "no cliques") != NULL && *alive == handles,
+           "XLA's error is passed on");
+    offer.fails = 0;
+    setenv("FAKE_AR_FAIL", "create", 1);
+    expect(run_stage(&f, XLA_FFI_ExecutionStage_INITIALIZE) != NULL &&
+               strstr(runtime.message, "on XLA's communicator: the fake cannot create") != NULL,
+           "no handle on it");
+    unsetenv("FAKE_AR_FAIL");
+    expect(run_stage(&f, XLA_FFI_ExecutionStage_INITIALIZE) == NULL && *alive == handles + 1 &&
+               offer.seen[0] == 0 && offer.seen[3] == 3,
+           "the first run brings the handle");
+    expect(run_stage(&f, XLA_FFI_ExecutionStage_EXECUTE) == NULL && last->calls == before + 1 &&
+               last->device == 0,
+           "and it is used");
+    expect(run_stage(&f, XLA_FFI_ExecutionStage_INITIALIZE) == NULL && *alive == handles + 1,
+           "the next run brings nothing new");
+    offer.comm = &second;
+    lost = st_seat_at(6)->handle;
+    expect(run_stage(&f, XLA_FFI_ExecutionStage_INITIALIZE) == NULL && *alive == handles + 2,
+           "another communicator is another handle");
+    free(lost); /* what belonged to the first communicator is not given back */
+    *alive -= 1;
+    f.frame.attrs.size = 3;
+    expect(run_stage(&f, XLA_FFI_ExecutionStage_EXECUTE) == NULL && last->device == 1,
+           "programs without places use the other group of the same devices");
+    expect(st_seat_at(6) != NULL && symtuner_ffi_seat(6, why, sizeof why) == 0 &&
+               strstr(why, "comm=xla-nccl") != NULL,
+           "its seat says so");
+}
+
 static void check_full(void)
 {
     char why[512];
@@ -316,7 +394,7 @@ static void check_full(void)
     while (opened < ST_GROUP_SEATS &&
            symtuner_ffi_open_local(ids, gpus, 2, 0, why, sizeof why) == 0)
         opened++;
-    expect(opened == (ST_GROUP_SEATS - 6) / 2 && strstr(why, "places"), "a full table says so");
+    expect(opened == (ST_GROUP_SEATS - 7) / 2 && strstr(why, "places"), "a full table says so");
     expect(symtuner_ffi_seat(0, why, sizeof why) == 0 && strstr(why, "rank=0 ranks=4 gpu=0"),
            "seat 0");
     expect(symtuner_ffi_seat(ST_GROUP_SEATS, why, sizeof why) != 0, "past the last seat");
@@ -341,6 +419,7 @@ int main(int argc, char **argv)
     check_zero_copy();
     check_metadata();
     check_unknown_extension();
+    check_xla();
     check_watch();
     check_full();
     printf("jax handler: %d passed, %d failed\n", passed, failed);

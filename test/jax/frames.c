@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* frames.c - a good frame and a runtime for it. */
 #include "test/jax/frames.h"
+#include "jax/ffi_xla_abi.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -113,4 +114,71 @@ void frame_fill(struct frame *f)
     f->frame.attrs.types = f->types;
     f->frame.attrs.names = f->names;
     f->frame.attrs.attrs = f->values;
+}
+
+void frame_add_flat(struct frame *f)
+{
+    f->flat.dtype = XLA_FFI_DataType_S64;
+    f->flat.size = 4;
+    f->flat.data = f->ids;
+    name(f, ATTR_FLAT, "flat", XLA_FFI_AttrType_ARRAY, &f->flat);
+    f->frame.attrs.size = 4;
+}
+
+/* ---- XLA's collectives extension ------------------------------------------------------------- */
+
+struct offer offer;
+static struct st_collectives collectives;
+
+static void see(const struct st_replica_group *groups, size_t rows)
+{
+    offer.rows = rows;
+    offer.ranks = groups[0].size;
+    for (size_t i = 0; i < rows; i++)
+        for (size_t r = 0; r < groups[i].size && i * groups[i].size + r < 4; r++)
+            offer.seen[i * groups[i].size + r] = groups[i].ids[r];
+}
+
+static XLA_FFI_Error *ask_comm(const struct st_collectives *self, struct st_request_args *args)
+{
+    XLA_FFI_Error_Create_Args error = {.message = "no cliques here", .errc = 9};
+
+    offer.requests++;
+    see(args->groups, args->groups_size);
+    return offer.fails || self != &collectives || args->mode != ST_FLATTENED_ID ||
+                   args->struct_size != 48 || args->communication_id != 0
+               ? error_create(&error)
+               : NULL;
+}
+
+static XLA_FFI_Error *get_comm(const struct st_collectives *self, struct st_get_args *args)
+{
+    XLA_FFI_Error_Create_Args error = {.message = "no cliques here", .errc = 9};
+
+    offer.gets++;
+    see(args->groups, args->groups_size);
+    args->comm = offer.comm;
+    return offer.fails || self != &collectives || args->struct_size != 56 ? error_create(&error)
+                                                                          : NULL;
+}
+
+static XLA_FFI_Error *find_extension(struct st_find_extension_args *args)
+{
+    args->extension = args->type == ST_COLLECTIVES && args->ctx == &context ? &collectives : NULL;
+    return NULL;
+}
+
+void runtime_offer(int minor, void *comm)
+{
+    XLA_FFI_Error *(*find)(struct st_find_extension_args *) = find_extension;
+
+    memset(&offer, 0, sizeof offer);
+    offer.comm = comm;
+    collectives = (struct st_collectives){.struct_size = sizeof collectives,
+                                          .type = ST_COLLECTIVES,
+                                          .minor = minor,
+                                          .request = ask_comm,
+                                          .get = get_comm};
+    memcpy(runtime.room + ST_FIND_EXTENSION_AT, &find, sizeof find);
+    runtime.api.struct_size = ST_FIND_EXTENSION_AT + sizeof find;
 }

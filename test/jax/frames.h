@@ -14,21 +14,24 @@ struct frame {
     XLA_FFI_ArgType arg_type;
     XLA_FFI_RetType ret_type;
     void *arg, *ret;
-    XLA_FFI_ByteSpan name[3];
-    XLA_FFI_ByteSpan *names[3];
-    XLA_FFI_AttrType types[3];
-    void *values[3];
-    XLA_FFI_Array groups;
+    XLA_FFI_ByteSpan name[4];
+    XLA_FFI_ByteSpan *names[4];
+    XLA_FFI_AttrType types[4];
+    void *values[4];
+    XLA_FFI_Array groups, flat;
     XLA_FFI_Scalar op, ranks;
     int64_t ids[4];
     int32_t op_value, ranks_value;
 };
 
-enum { ATTR_GROUPS, ATTR_OP, ATTR_RANKS };
+enum { ATTR_GROUPS, ATTR_OP, ATTR_RANKS, ATTR_FLAT };
 
 /* The runtime: what it says and what it was told. */
 struct runtime {
-    XLA_FFI_Api api;
+    union {
+        XLA_FFI_Api api;
+        char room[256]; /* for members that an older header lacks */
+    };
     int ordinal;
     int64_t run;
     void *stream;
@@ -42,6 +45,21 @@ extern struct runtime runtime;
 extern _Thread_local int thread_ordinal; /* instead of runtime.ordinal; -1: none */
 
 void frame_fill(struct frame *f);
+
+/* The groups once more, as places: the frame of a program that uses XLA's communicator. */
+void frame_add_flat(struct frame *f);
+
+/* A runtime of FFI 0.4 that has the collectives extension ${minor}; requests, gets: how often it was
+ * asked; comm: what it gives; seen: the places that it was asked for last. */
+struct offer {
+    int minor, requests, gets, fails;
+    void *comm;
+    int64_t seen[4];
+    size_t rows, ranks;
+};
+extern struct offer offer;
+void runtime_offer(int minor, void *comm);
+
 void runtime_fill(void);
 
 #endif

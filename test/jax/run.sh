@@ -55,6 +55,8 @@ $cc $asan -isystem "$include" -o "$out/check_handler" test/jax/check_handler.c t
     $cc -fPIC -shared -fvisibility=hidden -Wl,-soname,libnccl.so.2 -o "$out/fake/libnccl.so.2" \
         test/jax/fake_driver.c || exit 1
 "$out/check_handler" "$lib/libsymtuner_ar.so" || failed=1
+$cc -isystem "$include" -c -o "$out/same_abi.o" test/jax/same_abi.c ||
+    { echo "FAILED: jax/ffi_xla_abi.h is not what XLA's headers are"; failed=1; }
 cuda=${CUDA_HOME:-/usr/local/cuda}/include
 if [ -f "$cuda/nccl.h" ]; then
     $cc -Iinclude -isystem "$cuda" -c -o "$out/same_types.o" test/jax/same_types.c ||

@@ -23,7 +23,7 @@ from jax.sharding import Mesh  # noqa: E402
 from jax.sharding import PartitionSpec as P  # noqa: E402
 
 import symtuner  # noqa: E402
-from symtuner import _all_reduce, _library  # noqa: E402
+from symtuner import _all_reduce, _library, _xla  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
 warnings.simplefilter("ignore")
@@ -292,6 +292,59 @@ def test_wrong_setting():
         "f().trace(jnp.ones(4)).lower(lowering_platforms=('cuda',))", SYMTUNER_JAX_ZERO_COPY="maybe"
     )
     assert "SYMTUNER_JAX_ZERO_COPY='maybe' is unknown; write one of 0, 1" in p.stderr, p.stderr
+
+
+def test_xla_communicator():
+    """Which groups a program opens, and what it tells the handler about them."""
+
+    class Device:
+        platform = "gpu"
+
+        def __init__(self, place, process):
+            self.id, self.process_index = 100 - place, process
+
+    class Somebody:
+        pass
+
+    def lower(processes, shape, names, axes, use):
+        ctx = Somebody()
+        ctx.module_context = Somebody()
+        ctx.module_context.axis_context = Somebody()
+        ctx.module_context.axis_context.mesh = mesh = Somebody()
+        devices = [Device(i, p) for i, p in enumerate(processes)]
+        mesh.devices, mesh.axis_names = np.array(devices).reshape(shape), names
+        opened = []
+        saved = _all_reduce.open_for, _xla.use
+        _all_reduce.open_for = lambda row, xla: opened.append(([d.id for d in row], xla))
+        _xla.use = use
+        try:
+            return _all_reduce._open_groups(ctx, axes), opened
+        finally:
+            _all_reduce.open_for, _xla.use = saved
+
+    def never():
+        raise AssertionError("asked without need")
+
+    said, opened = lower([0, 1, 2, 3], (2, 2), ("i", "j"), ("i",), lambda: True)
+    assert said["flat"].tolist() == [0, 2, 1, 3] and said["ranks"] == 2
+    assert said["groups"].tolist() == [100, 98, 99, 97] and said["flat"].dtype == np.int64
+    assert opened == [([100, 98], True), ([99, 97], True)]
+    said, opened = lower([0, 1, 2, 3], (4,), ("i",), ("i",), lambda: False)
+    assert "flat" not in said and opened == [([100, 99, 98, 97], False)]
+    said, opened = lower([0, 0, 0, 0], (4,), ("i",), ("i",), never)
+    assert "flat" not in said and opened == [([100, 99, 98, 97], False)]
+    said, opened = lower([0, 0, 1, 1], (2, 2), ("i", "j"), ("j",), never)
+    assert "flat" not in said and len(opened) == 2
+    os.environ["SYMTUNER_JAX_COMM"] = "xla"
+    try:  # without a GPU the probe cannot run, and that is said
+        raises(symtuner.SymtunerError, "leave it at own: NOT_FOUND", _xla.use)
+    finally:
+        del os.environ["SYMTUNER_JAX_COMM"]
+    assert _xla.use() is False
+    for bad in ("nccl", ""):
+        os.environ["SYMTUNER_JAX_COMM"] = bad
+        raises(symtuner.SymtunerError, "write one of own, xla", _xla.use)
+    del os.environ["SYMTUNER_JAX_COMM"]
 
 
 def test_groups_and_close():

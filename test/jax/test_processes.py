@@ -33,8 +33,9 @@ def child(case, rank, port):
         import ctypes
 
         ctypes.CDLL(None).setenv(b"FAKE_NCCL_FAIL", b"1", 1)
+    xla = case == "xla" or (case == "mixed" and rank == 0)
     try:
-        symtuner.open_group(devices)
+        symtuner._groups.open_for(devices, xla)
     except symtuner.SymtunerError as e:
         print("error:", e, flush=True)
         os._exit(3)
@@ -65,6 +66,8 @@ def child(case, rank, port):
 # first, and JAX ends rank 1 in its own way.
 CASES = {
     "open": ((0, 0), "rank=0 ranks=2 gpu=0 comm=own-nccl"),
+    "xla": ((0, 0), "rank=0 ranks=2 gpu=0 comm=xla-nccl"),
+    "mixed": ((3, None), "SYMTUNER_JAX_COMM is not the same on all processes"),
     "again": ((0, 0), "opened again"),
     "fail": ((3, None), "error: rank 1: ncclCommInitRank: error 1"),
     "kill": ((71, -9), "rank 1 is gone while rank 0 waits for it"),
