@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """symtuner.all_reduce with one process per GPU (jax.distributed), and what happens when one goes.
 
-    jax_procs.py --ranks 2                            each case once
-    jax_procs.py --ranks 2 --times 50 --side 10       each case 50 times, 10 groups at a time on
-                                                      each 2 of the GPUs
+    jax_procs.py --ranks 2                  each case once
+    jax_procs.py --ranks 2 --times 50       kill, exit and raise 50 times, 10 groups at a time on
+                                            each 2 of the GPUs that CUDA_VISIBLE_DEVICES names
 
 Cases: values (right sums, orderly end), kill, raise, exit (rank 1 goes in the middle), apart (all
 leave, seconds apart); jax_rank.py says more. After kill, raise and exit every other rank must end
@@ -255,15 +255,16 @@ def main():
     p = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    p.add_argument("--case", default=",".join(CASES), help="some of them, with commas")
+    p.add_argument("--case", help="some of them, with commas")
     p.add_argument("--ranks", type=int, default=2)
     p.add_argument("--times", type=int, default=1, help="how often each case")
-    p.add_argument("--side", type=int, default=1, help="groups at a time on the same GPUs")
+    p.add_argument("--side", type=int, help="groups at a time on the same GPUs")
     p.add_argument("--calls", type=int, help="calls in one program (300; 20 side by side)")
     p.add_argument("--limit", type=int, default=280, help="seconds for all of it")
     p.add_argument("--child", default=os.path.join(HERE, "jax_rank.py"), help=argparse.SUPPRESS)
     args = p.parse_args()
-    cases = args.case.split(",")
+    cases = args.case.split(",") if args.case else CASES if args.times == 1 else CASES[:3]
+    args.side = min(10, args.times) if args.side is None else args.side
     for case in cases:
         if case not in CASES:
             p.error(f"--case: {case!r} is unknown; write some of {','.join(CASES)}")
