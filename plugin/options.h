@@ -41,8 +41,8 @@
       "JAX package: folder of libsymtuner_ffi.so and libsymtuner_ar.so (docs/jax.md)")             \
     X(jax_zero_copy, "SYMTUNER_JAX_ZERO_COPY", "1", "1|0",                                         \
       "JAX package: 0: calls never use XLA's buffers in place (docs/jax.md)")                      \
-    X(jax_comm, "SYMTUNER_JAX_COMM", "own", "own|xla",                                             \
-      "JAX package, one process per GPU: NCCL communicator of our own, or XLA's (docs/jax.md)")    \
+    X(jax_comm, "SYMTUNER_JAX_COMM", "own", "own|auto|xla",                                        \
+      "JAX package, several processes: XLA's NCCL communicator or one of our own (docs/jax.md)")   \
     X(jax_command_buffers, "SYMTUNER_JAX_COMMAND_BUFFERS", "0", "1|0",                             \
       "JAX package: 1: XLA may record calls into CUDA graphs (docs/jax.md)")
 

@@ -16,10 +16,6 @@ from ._library import SymtunerError, load, word
 PROBE_S = 60  # for one small compilation; no answer means no
 
 
-def wanted() -> bool:
-    return word("SYMTUNER_JAX_COMM", ("own", "xla"), "own") == "xla"
-
-
 def _run_probe(said: list[str]) -> None:
     import jax
     import jax.numpy as jnp
@@ -47,11 +43,12 @@ def why_not() -> str:
 
 def use() -> bool:
     """All processes must give the same answer; _processes checks that they do."""
-    if not wanted():
+    choice = word("SYMTUNER_JAX_COMM", ("own", "auto", "xla"), "own")
+    if choice == "own":
         return False
-    if why_not():
+    if why_not() and choice == "xla":
         raise SymtunerError(
             "SYMTUNER_JAX_COMM=xla, but this jaxlib offers its communicators to no custom call "
             f"(0.11.2 does), so leave it at own: {why_not()}"
         )
-    return True
+    return not why_not()

@@ -338,12 +338,14 @@ def test_xla_communicator():
     os.environ["SYMTUNER_JAX_COMM"] = "xla"
     try:  # without a GPU the probe cannot run, and that is said
         raises(symtuner.SymtunerError, "leave it at own: NOT_FOUND", _xla.use)
+        os.environ["SYMTUNER_JAX_COMM"] = "auto"
+        assert _xla.use() is False
     finally:
         del os.environ["SYMTUNER_JAX_COMM"]
     assert _xla.use() is False
     for bad in ("nccl", ""):
         os.environ["SYMTUNER_JAX_COMM"] = bad
-        raises(symtuner.SymtunerError, "write one of own, xla", _xla.use)
+        raises(symtuner.SymtunerError, "write one of own, auto, xla", _xla.use)
     del os.environ["SYMTUNER_JAX_COMM"]
 
 
