@@ -7,7 +7,8 @@ before timing. Rounds end after --seconds (40), but there are 3 at least; with s
 that is about a minute for each number of GPUs.
 
 Modes  ar      symtuner.all_reduce, no flags
-       staged  the same with SYMTUNER_JAX_ZERO_COPY=0
+       overlap the same with SYMTUNER_AR_OVERLAP=1
+       staged  the same as ar with SYMTUNER_JAX_ZERO_COPY=0 (by --modes only)
        xla     lax.psum, no flags: XLA's own kernels to 4 MiB, NCCL without registration above
        nccl    lax.psum with XLA's own kernels off: NCCL, not registered
        sym     NCCL with XLA's symmetric buffers, XLA's own kernels off
@@ -26,13 +27,14 @@ from jax_workers import KIB, Times, Worker, measure, serve  # noqa: E402
 OWN_OFF = "--xla_gpu_unsupported_use_all_reduce_one_shot_kernel=false"
 ENV = {
     "ar": {},
+    "overlap": {"SYMTUNER_AR_OVERLAP": "1"},
     "staged": {"SYMTUNER_JAX_ZERO_COPY": "0"},
     "xla": {},
     "nccl": {"XLA_FLAGS": OWN_OFF},
     "sym": {"XLA_FLAGS": SYM + " " + OWN_OFF},
     "plugin": {"XLA_FLAGS": SYM + " " + OWN_OFF, "NCCL_TUNER_PLUGIN": LIB},
 }
-OURS = ("ar", "staged")
+OURS = ("ar", "overlap", "staged")
 TRACED = ("ar", "xla", "plugin")
 
 
@@ -104,7 +106,7 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     p.add_argument("--worker", choices=list(ENV))
-    p.add_argument("--modes", default=",".join(ENV))
+    p.add_argument("--modes", default="ar,overlap,xla,nccl,sym,plugin")
     p.add_argument("--ranks", default="2")
     p.add_argument(
         "--sizes",
