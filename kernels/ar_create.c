@@ -63,6 +63,20 @@ void st_scratch_size(symtuner_ar *h, const struct symtuner_ar_config *config, bo
     st_layout_fill(&h->layout, half);
 }
 
+/*
+ * Programmatic dependent launch needs code for sm_90 or later that waits for the kernel in front; and
+ * nothing behind ours may be launched that way and not wait. NCCL's symmetric kernels of 2.28.3 to
+ * 2.30.6 are such (fixed by its commit 2948185): off with them, and where the release is unknown.
+ */
+static bool may_overlap(const symtuner_ar *h, int asked, int arch)
+{
+    int nccl = h->nccl != NULL ? h->nccl->version : 0;
+
+    if (arch < 90 || asked == 0)
+        return false;
+    return asked == 1 || nccl >= 23007;
+}
+
 ncclResult_t st_rank_start(symtuner_ar *h, const struct symtuner_ar_config *config,
                            const struct st_options *options)
 {
@@ -73,12 +87,12 @@ ncclResult_t st_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
                           : options->timeout_ms ? options->timeout_ms
                                                 : 600000;
     cudaError_t error = cudaSetDevice(h->device);
+    int arch = 0;
 
     h->timeout_ns = (uint64_t)timeout_ms * 1000000;
     h->force = options->force;
     h->stall_ns = options->stall_us * 1000;
     h->lag = options->lag;
-    h->overlap = options->overlap;
     h->one_stream = config->one_stream != 0;
     h->on_device = 1;
     h->rules = st_ar_rules_read(h->nccl != NULL ? h->nccl->version : 0, h->ranks, h->rules_note);
@@ -86,9 +100,10 @@ ncclResult_t st_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
     if (error == cudaSuccess)
         error = cudaDeviceGetAttribute(&h->sms, cudaDevAttrMultiProcessorCount, h->device);
     if (error == cudaSuccess)
-        error = st_kernels_load();
+        error = st_kernels_load(&arch);
     if (error != cudaSuccess)
         return st_fail_cuda(h, error, "load the kernels (built for this GPU?)");
+    h->overlap = may_overlap(h, options->overlap, arch);
     error = cudaMalloc((void **)&h->state, sizeof *h->state);
     if (error == cudaSuccess)
         error = cudaMemcpy(h->state, &state, sizeof state, cudaMemcpyHostToDevice);

@@ -38,6 +38,8 @@ size_t symtuner_ar_describe(symtuner_ar *h, char *text, size_t length)
                       r == ST_REGION_GATHER ? "\n"
                       : r == ST_REGION_BULK ? ","
                                             : " x2,");
+    n += snprintf(head + n, sizeof head - (size_t)n, "overlapped launches: %s\n",
+                  h->overlap && h->on_device == 1 ? "on" : "off");
     if ((size_t)n < length)
         memcpy(text, head, (size_t)n + 1);
     rest = (size_t)n;

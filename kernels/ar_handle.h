@@ -83,8 +83,8 @@ void st_args_start(const symtuner_ar *h, struct st_args *args);
 const void *st_kernel_find(int family, int reducer, const struct st_args *args);
 
 /* Load every kernel now: lazy loading while a peer's kernel spins would deadlock one-GPU groups,
- * and must not happen inside a stream capture. */
-cudaError_t st_kernels_load(void);
+ * and must not happen inside a stream capture. ${arch}: what they were compiled for, 90 for sm_90. */
+cudaError_t st_kernels_load(int *arch);
 
 /* The window that holds ${bytes} at ${p}, or NULL. */
 const struct st_window *st_window_find(const symtuner_ar *h, const void *p, size_t bytes);

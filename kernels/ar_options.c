@@ -53,10 +53,11 @@ int st_options_read(struct st_options *options, char *why, size_t why_size)
     static const char *const transports[] = {"auto", "peer", "host"};
     static const char *const links[] = {"nvlink", "pcie"};
     const char *kernels[ST_FAMILIES];
-    uint64_t ctas = 0, timeout = 0, stall = 0, lag = 0, overlap = 0;
+    static const char *const switches[] = {"0", "1"};
+    uint64_t ctas = 0, timeout = 0, stall = 0, lag = 0;
 
     memset(options, 0, sizeof *options);
-    options->force.family = options->links = -1;
+    options->force.family = options->links = options->overlap = -1;
     for (int f = 0; f < ST_FAMILIES; f++)
         kernels[f] = st_family_name(f);
     if (read_word("SYMTUNER_AR_KERNEL", kernels, ST_FAMILIES, &options->force.family, why,
@@ -64,7 +65,7 @@ int st_options_read(struct st_options *options, char *why, size_t why_size)
         read_word("SYMTUNER_AR_TRANSPORT", transports, 3, &options->transport, why, why_size) ||
         read_word("SYMTUNER_AR_LINKS", links, 2, &options->links, why, why_size) ||
         read_number("SYMTUNER_AR_CTAS", 1, ST_MAX_CTAS, &ctas, why, why_size) ||
-        read_number("SYMTUNER_AR_OVERLAP", 0, 1, &overlap, why, why_size) ||
+        read_word("SYMTUNER_AR_OVERLAP", switches, 2, &options->overlap, why, why_size) ||
         read_number("SYMTUNER_AR_LAG", 1, 8, &lag, why, why_size) ||
         read_number("SYMTUNER_AR_TIMEOUT_MS", 1, 86400000, &timeout, why, why_size) ||
         read_number("SYMTUNER_AR_TEST_STALL_US", 0, 100000, &stall, why, why_size))
@@ -73,6 +74,5 @@ int st_options_read(struct st_options *options, char *why, size_t why_size)
     options->timeout_ms = (uint32_t)timeout;
     options->stall_us = (uint32_t)stall;
     options->lag = (int)lag;
-    options->overlap = (int)overlap;
     return 0;
 }

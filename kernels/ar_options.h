@@ -15,7 +15,7 @@ struct st_options {
     uint32_t timeout_ms; /* 0: not set                                 */
     uint32_t stall_us;   /* test builds only                           */
     int lag;             /* chunked; 0: the table's                    */
-    int overlap;         /* 1: start before the kernel in front ends   */
+    int overlap;         /* start before the kernel in front ends; -1: where it is safe */
 };
 
 /* 0, or -1 with a sentence in ${why} that names the variable, the word and the cure. */

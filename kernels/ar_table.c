@@ -43,22 +43,25 @@ const void *st_kernel_find(int family, int reducer, const struct st_args *args)
     return kernel != NULL ? kernel : of[ST_NX];
 }
 
-static cudaError_t load_one(const void *kernel)
+static cudaError_t load_one(const void *kernel, int *arch)
 {
-    struct cudaFuncAttributes ignored;
+    struct cudaFuncAttributes got;
+    cudaError_t error = kernel == NULL ? cudaSuccess : cudaFuncGetAttributes(&got, kernel);
 
-    return kernel == NULL ? cudaSuccess : cudaFuncGetAttributes(&ignored, kernel);
+    if (kernel != NULL && error == cudaSuccess)
+        *arch = got.ptxVersion;
+    return error;
 }
 
-cudaError_t st_kernels_load(void)
+cudaError_t st_kernels_load(int *arch)
 {
-    cudaError_t error = load_one(st_kernel_signal);
+    cudaError_t error = load_one(st_kernel_signal, arch);
 
     if (error == cudaSuccess)
-        error = load_one(st_kernel_await);
+        error = load_one(st_kernel_await, arch);
     for (int f = 0; f < ST_FAMILIES; f++)
         for (int r = 0; r < ST_REDUCERS && rows[f] != NULL; r++)
             for (int c = 0; c < ST_CLASSES && error == cudaSuccess; c++)
-                error = load_one(rows[f]->of[r][c]);
+                error = load_one(rows[f]->of[r][c], arch);
     return error;
 }
