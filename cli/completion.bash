@@ -24,7 +24,7 @@ _symtuner()
         words=$("$program" why --machine list 2>/dev/null | awk '{ print $1 }')
         COMPREPLY=($(compgen -W "list $words" -- "$current"))
         return ;;
-    --rules | --svg | --out | --from | --ledger | --csv | --nccl | --corpus)
+    --rules | --svg | --out | --from | --verify | --ledger | --csv | --nccl | --corpus)
         COMPREPLY=($(compgen -f -- "$current")); return ;;
     esac
     if [[ $current == -* ]]; then

@@ -15,7 +15,7 @@
 enum { WIDE = 860, HIGH = 380, LEFT = 64, RIGHT = 150, TOP = 14, BOTTOM = 40 };
 
 static const char style[] =
-    "body{font:15px/1.5 system-ui,sans-serif;color:#1f2933;max-width:60rem;margin:2rem auto;"
+    "body{font:15px/1.5 system-ui,sans-serif;color:#1f2933;max-width:68rem;margin:2rem auto;"
     "padding:0 1rem}h1{font-size:1.5rem;margin:0}h2{margin:2.2rem 0 .4rem;font-size:1.2rem}"
     "h3{font-size:.95rem;font-weight:600;margin:1rem 0 .2rem}"
     "p{margin:.4rem 0}table{border-collapse:collapse;font-size:13px;margin:1rem 0;"
@@ -23,6 +23,7 @@ static const char style[] =
     ".6rem;text-align:right;"
     "border-bottom:1px solid #e4e7eb}th{font-weight:600}td:first-child,th:first-child{text-align:"
     "left}td.best{background:#e3f2e6;font-weight:600}small,.facts{color:#52606d}"
+    ".wide{overflow-x:auto}td.way{text-align:left}td.ruled{background:#fdf3d7}th[colspan]{text-align:left}"
     "svg{max-width:100%;height:auto;display:block}code{background:#f0f2f4;padding:0 .25rem}";
 
 static void escape(FILE *out, const char *text)
@@ -210,8 +211,10 @@ static void draw_legend(const struct plot *plot)
         if (!measured(tune, plot->coll, k))
             continue;
         fprintf(plot->out, "<line x1=\"%d\" x2=\"%d\" y1=\"%d\" y2=\"%d\" stroke=\"%s\" "
-                "stroke-width=\"2.5\"/><text x=\"%d\" y=\"%d\">%s</text>\n", x, x + 18, y, y,
-                colour(tune, k), x + 24, y + 4, st_tune_name(tune, k, name));
+                "stroke-width=\"2.5\"/><text x=\"%d\" y=\"%d\"%s>%s</text>\n", x, x + 18, y, y,
+                colour(tune, k), x + 24, y + 4,
+                tune->chosen && k == ST_SYMMETRIC + tune->chosen ? " font-weight=\"600\"" : "",
+                st_tune_name(tune, k, name));
         y += 20;
     }
     if (tune->floor_gbps > 0)
@@ -247,7 +250,7 @@ static void table(const struct st_tune *tune, int coll, FILE *out)
 {
     char text[ST_TEXT_SIZE], name[48];
 
-    fputs("<table><tr><th>size</th>", out);
+    fputs("<div class=\"wide\"><table><tr><th>size</th>", out);
     for (int k = 0; k < st_tune_candidates(tune); k++)
         if (measured(tune, coll, k))
             fprintf(out, "<th>%s</th>", st_tune_name(tune, k, name));
@@ -268,7 +271,39 @@ static void table(const struct st_tune *tune, int coll, FILE *out)
                 policy < 0 ? 0 : st_tune_busbw(tune, coll, st_tune_bytes(tune, z),
                                                tune->cell[coll][policy][z].median));
     }
-    fputs("</table>\n", out);
+    fputs("</table></div>\n", out);
+}
+
+static void way_cell(const struct st_way *way, const char *kind, FILE *out)
+{
+    fprintf(out, "<td class=\"way%s\">%s</td><td%s>%.*f <small>±%.*f</small></td>", kind, way->name,
+            *kind ? " class=\"ruled\"" : "", way->cell.median < 100 ? 2 : 1, way->cell.median,
+            way->cell.median < 100 ? 2 : 1, way->cell.sigma);
+}
+
+/* What the library would run by itself, and what else was tried; what the rules ask for is marked. */
+static void ways(const struct st_tune *tune, FILE *out)
+{
+    char text[ST_TEXT_SIZE];
+    int most = 0;
+
+    for (int z = 0; z < st_tune_sizes(tune); z++)
+        most = tune->ways[z] > most ? tune->ways[z] : most;
+    fputs("<h3>symtuner's kernels, microseconds</h3>\n<p>Kernel/CTAs/threads. Marked: what the rules "
+          "ask for instead of the library's own choice, because it is counted faster.</p>\n"
+          "<div class=\"wide\"><table><tr><th>size</th><th colspan=\"2\">the library's choice</th>",
+          out);
+    if (most > 1)
+        fprintf(out, "<th colspan=\"%d\">also tried</th>", 2 * (most - 1));
+    fputs("</tr>\n", out);
+    for (int z = 0; z < st_tune_sizes(tune); z++) {
+        fprintf(out, "<tr><td>%s</td>", st_text_size(st_tune_bytes(tune, z), text));
+        for (int w = 0; w < tune->ways[z]; w++)
+            way_cell(&tune->way[z][w], w && tune->say[z] == w ? " ruled" : "", out);
+        fprintf(out, "%s</tr>\n", tune->say[z] == ST_SAY_NCCL ? "<td class=\"way ruled\">NCCL</td>"
+                                                              : "");
+    }
+    fputs("</table></div>\n", out);
 }
 
 static void page(const struct st_tune *tune, FILE *out)
@@ -295,11 +330,10 @@ static void page(const struct st_tune *tune, FILE *out)
     fprintf(out, "</code></p>\n<p><b>CTAs of NCCL's symmetric kernels: %d%s.</b> ",
             tune->ctas[tune->chosen], tune->ctas[tune->chosen] ? "" : " (NCCL's own choice)");
     escape(out, tune->why);
-    fputs(".</p>\n<p>Shaded: the fastest kind of kernel, changed only where a difference is more "
-          "than "
-          "5&#8239;% and two standard deviations and lasts. Floor: the bytes that a rank must "
-          "send, at "
-          "the rate of the copy engine between two GPUs.</p>\n",
+    fputs(".</p>\n<p>Shaded: the fastest kind of kernel; it changes where a difference is more than two "
+          "standard deviations and 2&#8239;%, and lasts or is more than 3&#8239;%. symtuner: the "
+          "kernels that the rules ask for. Floor: the bytes that a rank must send, at the rate of "
+          "the copy engine between two GPUs.</p>\n",
           out);
     for (int c = SYMTUNER_COLLS - 1; c >= 0; c--) {
         if (!(tune->colls >> c & 1))
@@ -308,6 +342,8 @@ static void page(const struct st_tune *tune, FILE *out)
         draw(tune, c, false, out);
         draw(tune, c, true, out);
         table(tune, c, out);
+        if (c == SYMTUNER_ALLREDUCE && tune->own && tune->search)
+            ways(tune, out);
     }
     fputs("</body></html>\n", out);
 }

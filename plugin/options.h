@@ -16,7 +16,8 @@
     X(mode, "SYMTUNER_MODE", "steer", "steer|observe|off",                                         \
       "steer: act; observe: count and report, change nothing; off: be silent")                     \
     X(rules, "SYMTUNER_RULES", "", "text",                                                         \
-      "path of a rules file (docs/rules.md), or of a CSV of NCCL's example tuner (*.csv)")         \
+      "path of a rules file (docs/rules.md), read by the plugin and by libsymtuner_ar.so; or of "    \
+      "a CSV of NCCL's example tuner (*.csv)")                                                     \
     X(rule, "SYMTUNER_RULE", "", "text",                                                           \
       "rules on one line, before those of the file: \"allreduce bytes=..64KiB "                    \
       "prefer=general:ring/ll; process sym-ctas=16\"")                                             \
