@@ -22,7 +22,7 @@
  * Errors     ncclResult_t, so that NCCL check macros work; symtuner_ar_error() has the sentence.
  *            Functions write their outputs on success only.
  * Promise    the result is bit-identical on all ranks and from run to run. f16, bf16 and fp8 add up
- *            in f32, in rank order. -0 and NaN stay -0 and NaN; the payload of a NaN is not kept.
+ *            in f32, in a fixed order. -0 and NaN stay -0 and NaN; the payload of a NaN is not kept.
  */
 #ifndef SYMTUNER_AR_H_
 #define SYMTUNER_AR_H_

@@ -6,7 +6,7 @@
  *      in --+--> slot 0 of 1, slot 0 of 2
  *               in --+--> slot 1 of 0, slot 1 of 2
  *                        in --+--> slot 2 of 0, slot 2 of 1
- *      out = in0 + slot 1 + slot 2         (each rank, in rank order)
+ *      out = in0 + slot 1 + slot 2         (order: ar_reduce.cuh)
  *
  * One hop, no barrier. First all words of a thread leave, then it waits for the same words of the
  * others; nothing a rank sends depends on what it receives, so no order of blocks can deadlock.

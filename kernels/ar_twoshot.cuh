@@ -3,7 +3,7 @@
  * ar_twoshot.cuh - each rank reduces one shard and hands the result to all.
  *
  *      hop 1   in[shard o]  of every rank  --> reduce slot of owner o
- *      owner   sum of its slots, in rank order
+ *      owner   sum of its slots (order: ar_reduce.cuh)
  *      hop 2   sum of shard o              --> gather slot o of every rank
  *
  * 2(n-1)/n of the message crosses each link instead of (n-1), for one more hop. Both hops use words

@@ -51,7 +51,7 @@ ENTER         pull        2 no barrier at the start
 LEAVE         pull        2 no barrier at the end
 FENCE         chunked     2 no fence between data and flag
 ALLWORDS      one_lamport 2 one of the four 32-bit words of a packet is looked at
-ORDER         one_lamport 4 own input first instead of rank order
+ORDER         one_lamport 4 own input first instead of the common order
 LOOK          ar_late     2 every thread that waits looks at the host's abort word
 END
 awk -v only="${AR_CONTROL_ONLY:-}" 'BEGIN { n = split(only, w); for (i = 1; i <= n; i++) want[w[i]] }
