@@ -113,7 +113,7 @@ def torch_pool(rank, gpus, folder):
     right = torch.equal(x, want)
     backend.deregister_mem_pool(pool)
     if rank == 0 or not right:
-        print(f"torch register_mem_pool ({how}): sum {'right' if right else 'WRONG'}", flush=True)
+        print(f"torch register_mem_pool: {how}, sum {'right' if right else 'WRONG'}", flush=True)
     dist.destroy_process_group()
     return right
 
