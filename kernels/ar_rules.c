@@ -2,6 +2,7 @@
 /* ar_rules.c - rules files as libsymtuner_ar.so reads them. */
 #include "ar_rules.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -75,6 +76,7 @@ static void __attribute__((format(printf, 2, 3))) put_note(char *note, const cha
 
 symtuner_rules *st_ar_rules_read(int nccl, int ranks, char note[ST_RULES_NOTE])
 {
+    static pthread_mutex_t looking = PTHREAD_MUTEX_INITIALIZER;
     const char *mode = set_to("SYMTUNER_MODE");
     char error[SYMTUNER_ERROR_MAX] = "";
     struct symtuner_machine machine;
@@ -99,7 +101,9 @@ symtuner_rules *st_ar_rules_read(int nccl, int ranks, char note[ST_RULES_NOTE])
         symtuner_rules_free(rules);
         return NULL;
     }
+    pthread_mutex_lock(&looking); /* threads of one process may create at once */
     symtuner_machine_find(&machine);
+    pthread_mutex_unlock(&looking);
     if (symtuner_rules_fit(rules, nccl ? nccl : (int)rules->provenance.nccl.lo, &machine, error,
                            sizeof error) != SYMTUNER_OK) {
         put_note(note, "not used: %.220s", error);

@@ -130,6 +130,42 @@ START_TEST(test_create_cleans_up_whatever_fails)
 }
 END_TEST
 
+/* A rule reaches a call through create and query; a wrong one is no failed create. */
+START_TEST(test_rules_are_read_at_create)
+{
+    struct symtuner_ar_config config = small();
+    struct symtuner_ar_plan plan = {.size = sizeof plan};
+    symtuner_ar *h[2];
+    char text[4096];
+
+    setenv("SYMTUNER_LOG", "off", 1);
+    setenv("SYMTUNER_MACHINE", "gpu=NVIDIA H200; links=nvlink; multicast=no", 1);
+    for (int wrong = 0; wrong < 2; wrong++) {
+        memset(&fake, 0, sizeof fake);
+        fake.devices = 2;
+        fake.peers = 1;
+        setenv("SYMTUNER_RULE", wrong ? "kernels kernel=two_l8"
+                                      : "kernels ranks=2 dtype=f32 kernel=two_ll8 ctas=3", 1);
+        ck_assert_int_eq(symtuner_ar_create_local(h, devices, 2, &config), ncclSuccess);
+        ck_assert_int_eq(symtuner_ar_query(memory, memory, 4096, ncclFloat, ncclSum, h[1], &plan),
+                         ncclSuccess);
+        symtuner_ar_describe(h[0], text, sizeof text);
+        if (wrong) {
+            ck_assert_ptr_eq(strstr(plan.why, "table"), plan.why);
+            ck_assert_ptr_nonnull(strstr(text, "rules: not used: SYMTUNER_RULE:1:16: unknown kernel"));
+        } else {
+            ck_assert_str_eq(plan.why, "rules: SYMTUNER_RULE:1 \"inline:1\"");
+            ck_assert_str_eq(plan.kernel, "two_ll8");
+            ck_assert_int_eq(plan.ctas, 3);
+            ck_assert_ptr_nonnull(strstr(text, "rules: 1 for this group, hash 0x"));
+        }
+        symtuner_ar_destroy(h, 2);
+        ck_assert_int_eq(fake.live, 0);
+    }
+    unsetenv("SYMTUNER_RULE");
+}
+END_TEST
+
 START_TEST(test_calls_refuse_bad_arguments_by_name)
 {
     symtuner_ar *h = handles[0];
@@ -377,6 +413,7 @@ Suite *st_suite_api(void)
     tcase_add_test(bare, test_create_refuses_bad_arguments_by_name);
     tcase_add_test(bare, test_without_peers_host_memory_is_used);
     tcase_add_test(bare, test_create_cleans_up_whatever_fails);
+    tcase_add_test(bare, test_rules_are_read_at_create);
     suite_add_tcase(s, bare);
     tcase_add_checked_fixture(made, set_up, tear_down);
     tcase_add_test(made, test_calls_refuse_bad_arguments_by_name);
