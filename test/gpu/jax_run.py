@@ -87,8 +87,13 @@ def bound(host, op, want):
     return (once + (len(host) - 1) * partial * size) * (1 + 1e-6)
 
 
+PERIOD = 99_991  # numbers repeat after so many: a prime, which no block or chunk size divides
+
+
 def sample(name, ranks, n, rng):
     dtype = np.dtype(getattr(ml_dtypes, name, None) or name)
+    if n > PERIOD:
+        return np.tile(sample(name, ranks, PERIOD, rng), -(-n // PERIOD))[:, :n].copy()
     if dtype.kind in "iu":
         return rng.integers(0, 4, (ranks, n), dtype=dtype)  # a product of four fits int8
     if dtype.kind == "c":
@@ -129,7 +134,7 @@ def values_of(size, mesh, ranks):
 
 
 def values(mesh, ranks):
-    for size in (4 << 10, 300 << 10, 5 << 20):  # the last one is above where zero copy begins
+    for size in (4 << 10, 300 << 10, 13 << 20):  # the last one is above where zero copy begins
         values_of(size, mesh, ranks)
 
 
