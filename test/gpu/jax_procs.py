@@ -171,16 +171,19 @@ class Group:
 
 
 # ---- all groups ----------------------------------------------------------------------------------
-def gpu_memory(gpus):
-    """MiB in use on each GPU; None where nvidia-smi cannot say."""
-    ask = ["nvidia-smi", "-i", ",".join(gpus), "--query-gpu=memory.used"]
+def ask_gpus(gpus, what):
+    """The numbers that nvidia-smi has for these GPUs; None where it cannot say."""
+    words = ["nvidia-smi", "-i", ",".join(gpus), what, "--format=csv,noheader,nounits"]
     try:
-        p = subprocess.run(
-            ask + ["--format=csv,noheader,nounits"], capture_output=True, text=True, timeout=60
-        )
+        p = subprocess.run(words, capture_output=True, text=True, timeout=60)
         return [int(line) for line in p.stdout.split()] if p.returncode == 0 else None
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return None
+
+
+def gpu_memory(gpus):
+    """MiB in use on each GPU."""
+    return ask_gpus(gpus, "--query-gpu=memory.used")
 
 
 def memory_came_back(before, gpus):
@@ -194,7 +197,12 @@ def memory_came_back(before, gpus):
             break
         time.sleep(1)
     else:
-        print(f"  FAILED GPU memory in use: {before} MiB before, {after} after (other programs?)")
+        line = f"GPU memory in use: {before} MiB before, {after} after"
+        others = ask_gpus(gpus, "--query-compute-apps=pid")
+        if others:  # ours have ended
+            print(f"  {line}: not judged: in use by processes {sorted(set(others))}")
+            return True
+        print(f"  FAILED {line}")
         return False
     print(f"  ok     GPU memory in use: {before} MiB before, {after} after")
     return True
