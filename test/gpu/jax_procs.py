@@ -47,7 +47,7 @@ def ports():
     low = 10000
     count = max(first - low, 1000)
     for i in range(count):
-        port = low + (os.getpid() * 61 + i) % count
+        port = low + (os.getpid() * 7919 + i) % count
         with socket.socket() as s:
             try:
                 s.bind(("", port))
@@ -76,7 +76,7 @@ class Group:
         for rank, gpu in enumerate(self.gpus):
             words = [sys.executable, args.child, "--case", self.case, "--ranks", len(self.gpus)]
             words += ["--rank", rank, "--port", port, "--seed", self.number, "--calls", args.calls]
-            share = str(0.3 / args.side)
+            share = str(0.2 / args.side)
             env = dict(os.environ, CUDA_VISIBLE_DEVICES=gpu, XLA_PYTHON_CLIENT_MEM_FRACTION=share)
             with open(self.path(rank), "w") as out:
                 self.children.append(
