@@ -153,23 +153,6 @@ static enum symtuner_status load(const struct request *request, symtuner_rules *
     return SYMTUNER_OK;
 }
 
-/* Lines of at most 90 columns, cut at blanks. */
-static void print_wrapped(const char *text)
-{
-    enum { WIDTH = 90 };
-
-    while (strlen(text) > WIDTH) {
-        int n = WIDTH;
-
-        while (n > 0 && text[n] != ' ')
-            n--;
-        n = n ? n : WIDTH;
-        printf("%.*s\n", n, text);
-        text += n + (text[n] == ' ');
-    }
-    puts(text);
-}
-
 static void json_pick(const struct request *request, const char *key, const float *table)
 {
     int algo, proto;
@@ -266,7 +249,7 @@ int st_cmd_decide(int argc, char **argv)
     if (request.json) {
         print_json(&request, &decision, text);
     } else {
-        print_wrapped(text);
+        st_text_wrap(stdout, 0, text);
         if (request.has_table)
             print_table(&request, &decision);
     }

@@ -15,26 +15,14 @@ static const char *const coll_title[] = {"Broadcast", "Reduce", "AllGather", "Re
 static const char *const state_word[] = {"pass", "FAIL", "-", "?"};
 static const char *const state_json[] = {"pass", "fail", "not asked", "unknown"};
 
-static void bytes_text(uint64_t bytes, char *text, size_t size)
-{
-    static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    int i = 0;
-
-    while (i < 4 && bytes >= 1024 && bytes % 1024 == 0) {
-        bytes /= 1024;
-        i++;
-    }
-    snprintf(text, size, "%llu %s", (unsigned long long)bytes, unit[i]);
-}
-
 static void print_question(const struct st_why *why, FILE *out)
 {
     const struct symtuner_call *call = &why->call;
     bool reduces = call->coll != SYMTUNER_ALLGATHER && call->coll != SYMTUNER_BROADCAST;
     bool per_rank = call->coll == SYMTUNER_ALLGATHER || call->coll == SYMTUNER_REDUCESCATTER;
-    char bytes[32], release[16];
+    char bytes[ST_TEXT_SIZE], release[16];
 
-    bytes_text(call->count * (uint64_t)symtuner_dtype_size((int)call->dtype), bytes, sizeof bytes);
+    st_text_size(call->count * (uint64_t)symtuner_dtype_size((int)call->dtype), bytes);
     fprintf(out, "%s%s%s of %llu %s (%s%s), %d ranks%s, buffers %s/%s", coll_title[call->coll],
             reduces ? " " : "", reduces ? symtuner_op_name((int)call->op) : "",
             (unsigned long long)call->count, symtuner_dtype_name((int)call->dtype), bytes,
@@ -106,6 +94,20 @@ static void print_outcome(const struct st_why *why, const struct symtuner_verdic
     if (verdict->broken)
         fputs("  NCCL has no such kernel for avg: it launches one that does not exist and "
               "reports success\n", out);
+}
+
+/* Why the verdict may be wrong: the release is newer than this program, or was read in part. */
+static void print_doubts(const struct st_why *why, const struct symtuner_verdict *verdict,
+                         FILE *out)
+{
+    char release[16];
+
+    if (why->call.nccl > st_release_newest())
+        fprintf(out, "  not sure: newer than the newest release known here, %s, whose rules are "
+                     "used\n",
+                st_release_print(st_release_newest(), release, sizeof release));
+    else if (verdict->unsure)
+        fputs("  not sure: this release prices this GPU by a model that was not readable\n", out);
 }
 
 /* Of the verdict, or of the cured call when nothing symmetric is in reach as it stands. */
@@ -190,8 +192,7 @@ void st_why_print(const struct st_why *why, const struct st_answer *answer, FILE
         st_text_wrap(out, 19, symtuner_gate_text(now->gate));
     }
     print_outcome(why, now, out);
-    if (now->unsure)
-        fputs("  not sure: this release prices this GPU by a model that was not readable\n", out);
+    print_doubts(why, now, out);
     print_cures(why, answer, out);
     if (why->brief)
         return;
@@ -208,45 +209,20 @@ void st_why_print(const struct st_why *why, const struct st_answer *answer, FILE
 
 /* ---- JSON ---------------------------------------------------------------------------------- */
 
-static void json_text(FILE *out, const char *text)
-{
-    fputc('"', out);
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
-
-        if (c == '"' || c == '\\')
-            fprintf(out, "\\%c", c);
-        else if (c < 0x20)
-            fprintf(out, "\\u%04x", c);
-        else
-            fputc(c, out);
-    }
-    fputc('"', out);
-}
-
-static void json_or_null(FILE *out, const char *key, const char *text)
-{
-    fprintf(out, ", \"%s\": ", key);
-    if (text)
-        json_text(out, text);
-    else
-        fputs("null", out);
-}
-
 static void json_verdict(FILE *out, const struct st_why *why,
                          const struct symtuner_verdict *verdict)
 {
     int channels = general_channels(why, verdict);
 
     fputs("{\"kind\": ", out);
-    json_text(out, symtuner_kind_name(verdict->kind));
-    json_or_null(out, "gate", symtuner_gate_name(verdict->gate));
-    json_or_null(out, "kernel", verdict->kernel);
+    st_json_string(out, symtuner_kind_name(verdict->kind));
+    st_json_field(out, false, "gate", symtuner_gate_name(verdict->gate));
+    st_json_field(out, false, "kernel", verdict->kernel);
     if (verdict->kernel)
         fprintf(out, ", \"ctas\": %d, \"predicted_us\": %.6g", verdict->ctas,
                 (double)verdict->time_us);
-    json_or_null(out, "algorithm", symtuner_algo_name(verdict->algo));
-    json_or_null(out, "protocol", symtuner_proto_name(verdict->proto));
+    st_json_field(out, false, "algorithm", symtuner_algo_name(verdict->algo));
+    st_json_field(out, false, "protocol", symtuner_proto_name(verdict->proto));
     if (channels > 0)
         fprintf(out, ", \"channels\": %d", channels);
     if (general_cost(why, verdict) >= 0)
@@ -256,8 +232,10 @@ static void json_verdict(FILE *out, const struct st_why *why,
         fprintf(out, "%d", verdict->tuner_calls);
     else
         fputs("null", out);
-    fprintf(out, ", \"missing_kernel\": %s, \"unsure\": %s}", verdict->broken ? "true" : "false",
+    fprintf(out, ", \"missing_kernel\": %s, \"unsure\": %s", verdict->broken ? "true" : "false",
             verdict->unsure ? "true" : "false");
+    fprintf(out, ", \"newer_than_known\": %s}",
+            why->call.nccl > st_release_newest() ? "true" : "false");
 }
 
 void st_why_print_json(const struct st_why *why, const struct st_answer *answer, FILE *out)
@@ -283,7 +261,7 @@ void st_why_print_json(const struct st_why *why, const struct st_answer *answer,
     fputs(" \"settings\": [", out);
     for (int i = 0; i < why->sets; i++) {
         fputs(i ? ", " : "", out);
-        json_text(out, why->set[i]);
+        st_json_string(out, why->set[i]);
     }
     fputs("],\n \"gates\": [", out);
     for (int g = 0; g < SYMTUNER_GATES; g++)
@@ -301,7 +279,7 @@ void st_why_print_json(const struct st_why *why, const struct st_answer *answer,
     for (int i = 0; i < answer->cures; i++) {
         fprintf(out, "%s{\"gate\": \"%s\", \"cure\": ", i ? ", " : "",
                 symtuner_gate_name(answer->cure[i]));
-        json_text(out, symtuner_gate_cure(answer->cure[i]));
+        st_json_string(out, symtuner_gate_cure(answer->cure[i]));
         fputc('}', out);
     }
     fputs("],\n \"after_cures\": ", out);
