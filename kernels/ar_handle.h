@@ -56,6 +56,7 @@ struct symtuner_ar {
     struct st_mailbox *mailbox_device;
     uint64_t timeout_ns;
     struct st_window windows[ST_MAX_WINDOWS];
+    int windows_top; /* entries from here on were never taken: a call looks at few */
     struct st_force force;
     symtuner_rules *rules; /* NULL: the table alone decides */
     char rules_note[ST_RULES_NOTE];

@@ -8,7 +8,7 @@ const struct st_window *st_window_find(const symtuner_ar *h, const void *p, size
 {
     const char *at = p;
 
-    for (int i = 0; i < ST_MAX_WINDOWS; i++) {
+    for (int i = 0; i < h->windows_top; i++) {
         const struct st_window *w = &h->windows[i];
 
         if (w->base != NULL && at >= w->base && at + bytes <= w->base + w->bytes)
@@ -23,6 +23,16 @@ static struct st_window *find_base(symtuner_ar *h, const void *base)
         if (h->windows[i].base == base)
             return &h->windows[i];
     return NULL;
+}
+
+/* From now on calls find ${w}. */
+static void show(symtuner_ar *h, struct st_window *w, void *base)
+{
+    int place = (int)(w - h->windows);
+
+    w->base = base;
+    if (h->windows_top <= place)
+        h->windows_top = place + 1;
 }
 
 static ncclResult_t check(symtuner_ar **handles, void *const *buffers, int n)
@@ -57,7 +67,7 @@ static ncclResult_t register_local(symtuner_ar **handles, void *const *buffers, 
         w->ours = false;
         for (int r = 0; r < n; r++)
             w->peer[handles[r]->me] = buffers[r];
-        w->base = buffers[i];
+        show(handles[i], w, buffers[i]);
     }
     return ncclSuccess;
 }
@@ -114,7 +124,7 @@ ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *const *buffers,
             return st_fail(h, result, "%s", why);
         if (w->peer[h->me] == NULL)
             return st_fail(h, ncclInternalError, "the window does not map its own rank");
-        w->base = buffers[i];
+        show(h, w, buffers[i]);
     }
     return ncclSuccess;
 }
