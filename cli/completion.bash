@@ -18,6 +18,7 @@ _symtuner()
     --coll) COMPREPLY=($(compgen -W "$colls all" -- "$current")); return ;;
     --links) COMPREPLY=($(compgen -W "nvlink pcie" -- "$current")); return ;;
     --multicast | --peer) COMPREPLY=($(compgen -W "yes no" -- "$current")); return ;;
+    --dtype) COMPREPLY=($(compgen -W "i8 u8 i32 u32 i64 u64 f16 f32 f64 bf16 f8e4m3 f8e5m2" -- "$current")); return ;;
     --sort) COMPREPLY=($(compgen -W "bytes calls size" -- "$current")); return ;;
     --op) COMPREPLY=($(compgen -W "sum prod max min avg premulsum" -- "$current")); return ;;
     --machine)

@@ -95,6 +95,34 @@ static void compare(struct report *report, const struct st_column *a, const stru
         change(report, a, from, UINT64_MAX, old, new);
 }
 
+static void kernel_change(void *with, const struct st_kernel_run *range, int registered,
+                          const struct symtuner_kernel_decision *old,
+                          const struct symtuner_kernel_decision *new)
+{
+    struct report *report = with;
+    char sizes[64], before[80], after[80], line[240];
+
+    st_map_kernel(old, before, sizeof before);
+    st_map_kernel(new, after, sizeof after);
+    if (report->json) {
+        fprintf(report->out, "%s\n {\"kernels\": true, \"ranks\": %d, \"registered\": %s, \"low\": "
+                "%" PRIu64, report->changes ? "," : "", range->ranks, registered ? "true" : "false",
+                range->lo);
+        if (range->hi != UINT64_MAX)
+            fprintf(report->out, ", \"high\": %" PRIu64, range->hi);
+        st_json_field(report->out, false, "old", before);
+        st_json_field(report->out, false, "new", after);
+        fputs("}", report->out);
+    } else {
+        fprintf(report->out, "%-13s %2d ranks %-10s %-21s ", "kernels", range->ranks,
+                registered ? "registered" : "plain",
+                st_map_range(range->lo, range->hi, sizes, sizeof sizes));
+        snprintf(line, sizeof line, "%s -> %s", before, after);
+        st_text_wrap(report->out, 56, line);
+    }
+    report->changes++;
+}
+
 int st_cmd_diff(int argc, char **argv)
 {
     static struct st_map one, other; /* large */
@@ -120,6 +148,8 @@ int st_cmd_diff(int argc, char **argv)
         fputs("{\"changes\": [", stdout);
     for (int c = 0; c < one.columns; c++)
         compare(&report, &one.column[c], &other.column[c]);
+    if (request.colls >> SYMTUNER_ALLREDUCE & 1)
+        st_map_kernels_diff(&one, &other, kernel_change, &report);
     if (report.json) {
         printf("],\n \"process_ctas\": {\"old\": %d, \"new\": %d}}\n", one.process_ctas,
                other.process_ctas);

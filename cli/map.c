@@ -109,48 +109,48 @@ static bool append(struct st_column *column, uint64_t lo, const struct symtuner_
     return true;
 }
 
-/* The least size above ${lo}, up to ${hi}, that is not decided as ${lo} is. */
-static uint64_t boundary(struct decider *decider, uint64_t lo, uint64_t hi)
+uint64_t st_map_edge(uint64_t at, uint64_t end, bool (*alike)(void *, uint64_t, uint64_t), void *with)
 {
-    struct symtuner_decision first = decide(decider, lo);
+    enum { STEPS = 16 };
 
-    while (hi - lo > 1) {
-        uint64_t middle = lo + (hi - lo) / 2;
-        struct symtuner_decision there = decide(decider, middle);
+    for (uint64_t lo = at; lo < end;) {
+        uint64_t step = lo / STEPS ? lo / STEPS : 1, hi = end - lo > step ? lo + step : end;
 
-        if (same(&first, &there))
-            lo = middle;
-        else
-            hi = middle;
+        if (alike(with, at, hi)) {
+            lo = hi;
+            continue;
+        }
+        while (hi - lo > 1) {
+            uint64_t middle = lo + (hi - lo) / 2;
+
+            if (alike(with, at, middle))
+                lo = middle;
+            else
+                hi = middle;
+        }
+        return hi;
     }
-    return hi;
+    return 0;
+}
+
+static bool alike(void *with, uint64_t a, uint64_t b)
+{
+    struct symtuner_decision one = decide(with, a), other = decide(with, b);
+
+    return same(&one, &other);
 }
 
 static bool fill(struct decider *decider, const struct st_map_request *request,
                  struct st_column *column)
 {
-    enum { STEPS = 16 };
-    struct symtuner_decision last = decide(decider, request->lo);
     uint64_t at = request->lo;
 
-    if (!append(column, at, &last))
-        return false;
-    while (at < request->hi) {
-        uint64_t step = at / STEPS ? at / STEPS : 1;
-        uint64_t next = request->hi - at > step ? at + step : request->hi;
-        struct symtuner_decision there = decide(decider, next);
+    do {
+        struct symtuner_decision decision = decide(decider, at);
 
-        /* several rules may begin within a step */
-        while (!same(&last, &there)) {
-            uint64_t edge = boundary(decider, at, next);
-
-            last = decide(decider, edge);
-            if (!append(column, edge, &last))
-                return false;
-            at = edge;
-        }
-        at = next;
-    }
+        if (!append(column, at, &decision))
+            return false;
+    } while ((at = st_map_edge(at, request->hi, alike, decider)));
     return true;
 }
 
@@ -194,6 +194,7 @@ bool st_map_make(const struct st_map_request *request, const char *file, struct 
                 }
                 map->process_ctas = column->run[0].decision.process_ctas;
             }
+    st_map_kernels(request, rules, map);
     symtuner_rules_free(rules);
     return true;
 }

@@ -16,7 +16,7 @@
 
 #include "symtuner.h"
 
-enum { ST_MAP_COLUMNS = 64, ST_MAP_CELL = 24 };
+enum { ST_MAP_COLUMNS = 64, ST_MAP_CELL = 24, ST_MAP_KERNELS = 2048 };
 
 struct st_run {
     uint64_t lo, hi;
@@ -30,11 +30,19 @@ struct st_column {
     int runs;
 };
 
+/* What [kernels] rules say to libsymtuner_ar.so: sizes of an all-reduce that are decided alike. */
+struct st_kernel_run {
+    int ranks;
+    uint64_t lo, hi;
+    struct symtuner_kernel_decision decision[2]; /* plain buffers, registered ones */
+};
+
 /* What a map is drawn for; st_map_read fills it from the command line. */
 struct st_map_request {
     int nccl, nodes;
     struct symtuner_machine machine;
     unsigned colls;           /* bit per collective */
+    int dtype, op;            /* for [kernels] rules */
     int ranks[16], n_ranks;
     uint64_t lo, hi;
     const char *file[2];
@@ -46,6 +54,8 @@ struct st_map_request {
 struct st_map {
     struct st_column column[ST_MAP_COLUMNS * 2];
     int columns;
+    struct st_kernel_run kernel[ST_MAP_KERNELS];
+    int kernels;
     int process_ctas;
     int rules;
     uint64_t hash;
@@ -58,6 +68,27 @@ int st_map_read(const char *command, const char *help, int files, int argc, char
 /* Decide everything. False, and the error printed, when the rules cannot be read. */
 bool st_map_make(const struct st_map_request *request, const char *file, struct st_map *map_out);
 void st_map_free(struct st_map *map);
+
+/* The least size above ${at}, up to ${end}, that is not like ${at}; 0 when all are. */
+uint64_t st_map_edge(uint64_t at, uint64_t end, bool (*alike)(void *, uint64_t, uint64_t),
+                     void *with);
+
+/* map_kernels.c: what [kernels] rules say; no runs when no rule acts for any rank count. Runs past
+ * the last that there is room for are left out. */
+void st_map_kernels(const struct st_map_request *request, const symtuner_rules *rules,
+                    struct st_map *map);
+bool st_map_kernels_alike(const struct symtuner_kernel_decision *a,
+                          const struct symtuner_kernel_decision *b);
+/* "one_lamport, 64 CTAs of 128 threads"; "own table" when no rule acts. */
+const char *st_map_kernel(const struct symtuner_kernel_decision *decision, char *text, size_t size);
+void st_map_kernels_print(const struct st_map_request *request, const struct st_map *map, FILE *out);
+void st_map_kernels_json(const struct st_map *map, FILE *out);
+/* Call ${tell} for each range that two maps of one request decide differently. */
+void st_map_kernels_diff(const struct st_map *a, const struct st_map *b,
+                         void (*tell)(void *with, const struct st_kernel_run *range, int registered,
+                                      const struct symtuner_kernel_decision *old,
+                                      const struct symtuner_kernel_decision *new),
+                         void *with);
 
 /* The same effect on NCCL, whatever the rule is called. */
 bool st_map_alike(const struct symtuner_decision *a, const struct symtuner_decision *b);

@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "cli/map.h"
 #include "plugin/nccl_release.h"
+#include "symtuner_why.h"
 
 static const char *command_name;
 
@@ -105,6 +106,15 @@ static bool read_option(const char *option, const char *value, struct st_map_req
         return request->nccl >= 22700 ||
                wrong("--nccl wants a release from 2.27 on, such as 2.28.9, not", value);
     }
+    if (strcmp(option, "--dtype") == 0) {
+        request->dtype = symtuner_dtype_parse(value);
+        return request->dtype >= 0 || wrong("--dtype wants a type such as bf16, not", value);
+    }
+    if (strcmp(option, "--op") == 0) {
+        request->op = symtuner_op_parse(value);
+        return (request->op >= 0 && request->op <= SYMTUNER_AVG) ||
+               wrong("--op wants sum, prod, max, min or avg, not", value);
+    }
     if (strcmp(option, "--nodes") == 0) {
         request->nodes = atoi(value);
         return request->nodes > 0 || wrong("--nodes", value);
@@ -124,6 +134,8 @@ int st_map_read(const char *command, const char *help, int files, int argc, char
     command_name = command;
     *request = (struct st_map_request){.nccl = 22809,
                                        .nodes = 1,
+                                       .dtype = SYMTUNER_BFLOAT16,
+                                       .op = SYMTUNER_SUM,
                                        .colls = 1u << SYMTUNER_ALLREDUCE,
                                        .ranks = {2, 4, 8},
                                        .n_ranks = 3,

@@ -17,6 +17,7 @@ static const char help[] =
     "  --bytes LOW..HIGH of NCCL's nBytes (256..8GiB)\n"
     "  --nccl X.Y.Z --nodes N   (2.28.9, 1)\n"
     "  --gpu NAME --links nvlink|pcie --multicast yes|no   the machine (this box, if it has GPUs)\n"
+    "  --dtype T --op O  of all-reduces, for [kernels] rules (bf16, sum)\n"
     "  --svg FILE        also draw the map into FILE\n"
     "  --json            exact ranges, for programs\n"
     "examples: symtuner table my.rules\n"
@@ -161,6 +162,7 @@ static void print_text(const struct st_map_request *request, const struct st_map
         print_columns(map, from, to, out);
     }
     print_legend(map, out);
+    st_map_kernels_print(request, map, out);
 }
 
 static void print_json(const struct st_map_request *request, const struct st_map *map, FILE *out)
@@ -199,6 +201,8 @@ static void print_json(const struct st_map_request *request, const struct st_map
                     "\"chunk\": %" PRIu64 "}", d->forbid, d->sym_ctas, d->channels, d->chunk);
         }
     }
+    fputs("],\n\"kernels\": [", out);
+    st_map_kernels_json(map, out);
     fputs("]}\n", out);
 }
 

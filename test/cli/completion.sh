@@ -23,6 +23,8 @@ offers --rounds symtuner tune --ro
 offers --json symtuner agree -
 offers allgather symtuner why allg
 offers allgather symtuner table my.rules --coll allg
+offers bf16 symtuner table my.rules --dtype b
+offers --verify symtuner tune --ver
 offers pcie symtuner decide allreduce 1KiB --links p
 offers docs/example.rules symtuner check docs/exa
 COMP_WORDS=(symtuner w) COMP_CWORD=1

@@ -20,6 +20,8 @@ one agree test/data/ledger/rank0.ledger
 one table docs/example.rules
 one diff docs/example.rules
 one check docs/example.rules
+one table test/data/kernels.rules
+one check test/data/kernels.rules
 one tune test/data/tune.csv
 NCCL_CONF_FILE=/dev/stdin one doctor test/fuzz/nccl.conf
 ${CC:-cc} -shared -fPIC -x c -o sample.so - <<'C'

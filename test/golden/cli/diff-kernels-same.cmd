@@ -1,0 +1,1 @@
+diff test/data/kernels.rules test/data/kernels.rules --ranks 2

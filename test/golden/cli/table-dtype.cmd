@@ -1,0 +1,1 @@
+table test/data/kernels.rules --dtype bf17

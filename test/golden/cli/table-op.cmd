@@ -1,0 +1,1 @@
+table test/data/kernels.rules --op premulsum
