@@ -99,6 +99,8 @@ extern const struct st_kernel_row st_kernels_one_ll8, st_kernels_one_ll128, st_k
 /* Helpers of the copy-engine schedule: tell the peers, wait for the peers. */
 extern const void *const st_kernel_signal, *const st_kernel_await;
 
+extern const void *const st_kernel_probe; /* ar_probe.h */
+
 #ifdef __cplusplus
 }
 #endif

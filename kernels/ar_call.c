@@ -108,6 +108,7 @@ static void ask_about(const symtuner_ar *h, const struct buffers *b, uint64_t by
     ask->has_nvls = from != NULL && to != NULL && from->multicast != NULL && to->multicast != NULL;
     ask->max_ctas = h->sms / h->on_device;
     memcpy(ask->half, h->layout.half, sizeof ask->half);
+    ask->probe = h->probe;
 }
 
 /* Everything that is wrong with the arguments, by name. */

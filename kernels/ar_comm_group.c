@@ -21,6 +21,7 @@ struct card {
     char host[64]; /* boot id and mount of /dev/shm: equal means memory can be shared */
     char bus[ST_BUS_ID_SIZE];
     int sms, major, minor, links, failed, transport;
+    struct st_probe probe;
     uint32_t nonce;
     uint64_t bulk_bytes, first_epoch, rules_hash;
 };
@@ -242,6 +243,28 @@ static bool anybody_failed(const struct group *g)
     return false;
 }
 
+static ncclResult_t meet(void *ranks, struct st_probe *all)
+{
+    struct group *g = ranks;
+    ncclResult_t result;
+
+    for (int i = 0; i < g->n; i++)
+        g->mine[i].probe = g->handles[i]->probe;
+    result = exchange(g);
+    for (int r = 0; r < g->handles[0]->ranks && result == ncclSuccess; r++)
+        all[r] = g->all[r].probe;
+    return result;
+}
+
+static ncclResult_t probe(struct group *g, const struct st_options *options)
+{
+    struct st_probe_group group = {meet, g, st_probe_key(0, g->all[0].host)};
+
+    for (int r = 0; r < g->handles[0]->ranks; r++)
+        group.key = st_probe_key(group.key, g->all[r].bus);
+    return st_probe_run(g->handles, g->n, &group, options->probe_file);
+}
+
 static ncclResult_t settle(struct group *g, const struct symtuner_ar_config *config,
                            const struct st_options *options)
 {
@@ -277,7 +300,7 @@ static ncclResult_t settle(struct group *g, const struct symtuner_ar_config *con
             if (g->all[r].links == ST_LINKS_PCIE)
                 g->handles[i]->links = ST_LINKS_PCIE;
     }
-    return ncclSuccess;
+    return st_probe_wanted(g->handles[0], options) ? probe(g, options) : ncclSuccess;
 }
 
 static ncclResult_t start_rank(struct group *g, int i, ncclComm_t comm,

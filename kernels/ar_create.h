@@ -17,6 +17,21 @@ ncclResult_t st_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
 void st_scratch_size(symtuner_ar *h, const struct symtuner_ar_config *config, bool host);
 cudaError_t st_arena_fill(symtuner_ar *h, const struct symtuner_ar_config *config);
 void st_rank_free(symtuner_ar *h);
+
+/* The group as the probe needs it. meet(ranks, all) waits for all ranks and gives each rank's
+ * h->probe. */
+struct st_probe_group {
+    ncclResult_t (*meet)(void *ranks, struct st_probe *all);
+    void *ranks;
+    uint64_t key; /* of its GPUs */
+};
+
+/* Probe with all handles of this thread, or take the figures that rank 0 finds in ${file}, if not
+ * NULL. Collective; all ranks end up with the same figures, or the same gate. */
+bool st_probe_wanted(const symtuner_ar *h, const struct st_options *options);
+ncclResult_t st_probe_run(symtuner_ar **handles, int n, const struct st_probe_group *group,
+                          const char *file);
+
 ncclResult_t st_create_undo(symtuner_ar **handles, int n, int failed, ncclResult_t result);
 
 #endif

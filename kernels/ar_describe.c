@@ -25,6 +25,11 @@ size_t symtuner_ar_describe(symtuner_ar *h, char *text, size_t length)
                       h->gate);
     else
         n += snprintf(head + n, sizeof head - (size_t)n, "transport: %s\n", links[h->links]);
+    if (h->probe_from[0] != 0)
+        n += snprintf(head + n, sizeof head - (size_t)n,
+                      "start-up probe: each rank to all others at once, MB/s: push %u, pull %u, "
+                      "copy %u (%s)\n",
+                      h->probe.push, h->probe.pull, h->probe.copy, h->probe_from);
     if (h->nccl != NULL)
         n +=
             snprintf(head + n, sizeof head - (size_t)n, "NCCL %d.%d.%d\n", h->nccl->version / 10000,

@@ -13,6 +13,7 @@
 
 #include "ar_args.h"
 #include "ar_nccl.h"
+#include "ar_probe.h"
 #include "ar_rules.h"
 #include "ar_select.h"
 
@@ -60,6 +61,8 @@ struct symtuner_ar {
     struct st_force force;
     symtuner_rules *rules; /* NULL: the table alone decides */
     char rules_note[ST_RULES_NOTE];
+    struct st_probe probe;          /* the same on all ranks */
+    char probe_from[ST_PROBE_FROM]; /* empty: there was none */
     bool aborted;
     uint32_t stall_ns;
     int lag; /* 0: the table's */

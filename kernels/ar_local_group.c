@@ -80,6 +80,34 @@ static void count_neighbours(symtuner_ar **handles, int n)
     }
 }
 
+/* All ranks are this thread's. */
+struct local {
+    symtuner_ar **handles;
+    int n;
+};
+
+static ncclResult_t meet(void *ranks, struct st_probe *all)
+{
+    const struct local *l = ranks;
+
+    for (int i = 0; i < l->n; i++)
+        all[i] = l->handles[i]->probe;
+    return ncclSuccess;
+}
+
+static ncclResult_t probe(symtuner_ar **handles, int n, const struct st_options *options)
+{
+    struct local ranks = {handles, n};
+    struct st_probe_group group = {meet, &ranks, 0};
+    char bus[ST_BUS_ID_SIZE] = "";
+
+    for (int i = 0; i < n; i++) {
+        cudaDeviceGetPCIBusId(bus, sizeof bus, handles[i]->device);
+        group.key = st_probe_key(group.key, bus);
+    }
+    return st_probe_run(handles, n, &group, options->probe_file);
+}
+
 ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out, const int *devices, int nranks,
                                       const struct symtuner_ar_config *given)
 {
@@ -139,10 +167,14 @@ ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out, const int *devi
     }
     if (result != ncclSuccess)
         return st_create_undo(handles, nranks, 0, result);
-    for (int i = 0; i < nranks; i++) {
+    for (int i = 0; i < nranks; i++)
         handles[i]->links = peer && options.links >= 0 ? options.links : links;
+    if (st_probe_wanted(handles[0], &options))
+        result = probe(handles, nranks, &options);
+    if (result != ncclSuccess)
+        return st_create_undo(handles, nranks, 0, result);
+    for (int i = 0; i < nranks; i++)
         handles_out[i] = handles[i];
-    }
     cudaSetDevice(device);
     return ncclSuccess;
 }

@@ -54,7 +54,7 @@ int st_options_read(struct st_options *options, char *why, size_t why_size)
     static const char *const links[] = {"nvlink", "pcie"};
     const char *kernels[ST_FAMILIES];
     static const char *const switches[] = {"0", "1"};
-    uint64_t ctas = 0, timeout = 0, stall = 0, lag = 0;
+    uint64_t ctas = 0, timeout = 0, stall = 0, lag = 0, probe = 2;
 
     memset(options, 0, sizeof *options);
     options->force.family = options->links = options->overlap = -1;
@@ -66,6 +66,7 @@ int st_options_read(struct st_options *options, char *why, size_t why_size)
         read_word("SYMTUNER_AR_LINKS", links, 2, &options->links, why, why_size) ||
         read_number("SYMTUNER_AR_CTAS", 1, ST_MAX_CTAS, &ctas, why, why_size) ||
         read_word("SYMTUNER_AR_OVERLAP", switches, 2, &options->overlap, why, why_size) ||
+        read_number("SYMTUNER_AR_PROBE", 0, 1, &probe, why, why_size) ||
         read_number("SYMTUNER_AR_LAG", 1, 8, &lag, why, why_size) ||
         read_number("SYMTUNER_AR_TIMEOUT_MS", 1, 86400000, &timeout, why, why_size) ||
         read_number("SYMTUNER_AR_TEST_STALL_US", 0, 100000, &stall, why, why_size))
@@ -74,5 +75,9 @@ int st_options_read(struct st_options *options, char *why, size_t why_size)
     options->timeout_ms = (uint32_t)timeout;
     options->stall_us = (uint32_t)stall;
     options->lag = (int)lag;
+    options->probe = probe == 2 ? -1 : (int)probe;
+    options->probe_file = getenv("SYMTUNER_AR_PROBE_FILE");
+    if (options->probe_file != NULL && *options->probe_file == 0)
+        options->probe_file = NULL;
     return 0;
 }

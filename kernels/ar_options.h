@@ -10,12 +10,14 @@
 
 struct st_options {
     struct st_force force;
-    int transport;       /* 0 auto, 1 peer, 2 host                     */
-    int links;           /* -1: look; else enum st_links               */
-    uint32_t timeout_ms; /* 0: not set                                 */
-    uint32_t stall_us;   /* test builds only                           */
-    int lag;             /* chunked; 0: the table's                    */
-    int overlap;         /* start before the kernel in front ends; -1: where it is safe */
+    int transport;          /* 0 auto, 1 peer, 2 host                     */
+    int links;              /* -1: look; else enum st_links               */
+    uint32_t timeout_ms;    /* 0: not set                                 */
+    uint32_t stall_us;      /* test builds only                           */
+    int lag;                /* chunked; 0: the table's                    */
+    int overlap;            /* start before the kernel in front ends; -1: where it is safe */
+    int probe;              /* 0 never, 1 always, -1 when links are PCIe  */
+    const char *probe_file; /* NULL: keep nothing; lives as long as the environment */
 };
 
 /* 0, or -1 with a sentence in ${why} that names the variable, the word and the cure. */

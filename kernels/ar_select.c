@@ -283,6 +283,19 @@ static const struct row *find_row(const struct st_ask *ask)
     return &table[0]; /* one rank: no kernel runs at all */
 }
 
+/* What the start-up probe says to ${family}, for messages that are more than latency. */
+static int after_probe(const struct st_ask *ask, int family)
+{
+    static const int others[] = {ST_CHUNKED, ST_PULL, ST_PULL_ONE, ST_COPY};
+    unsigned can = 0;
+
+    if (ask->links != ST_LINKS_PCIE || ask->bytes < 64 * KiB)
+        return family;
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        can |= st_capacity(ask, others[i]) != 0 ? 1u << others[i] : 0;
+    return st_probe_choose(&ask->probe, family, can, ask->ranks, ask->bytes);
+}
+
 int st_select(const struct st_ask *ask, const struct st_force *force, struct st_choice *choice)
 {
     const struct row *row = find_row(ask);
@@ -308,6 +321,16 @@ int st_select(const struct st_ask *ask, const struct st_force *force, struct st_
         family = next_best(ask, family);
         snprintf(choice->why, sizeof choice->why, "table: %s, which cannot run this call; %s (%s)",
                  names[row->family], names[family], row->source);
+    }
+    if (force->family < 0 && after_probe(ask, family) != family) {
+        snprintf(choice->why, sizeof choice->why,
+                 "start-up probe: MB/s push %u, pull %u, copy %u; the table says %s",
+                 ask->probe.push, ask->probe.pull, ask->probe.copy, names[family]);
+        family = after_probe(ask, family);
+        choice->source = "start-up probe";
+        choice->threads = 512;
+        choice->lag = 1;
+        ctas = 16;
     }
     choice->family = family;
     if (family == ST_NCCL) {

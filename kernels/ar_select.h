@@ -10,6 +10,7 @@
 #define ST_AR_SELECT_H_
 
 #include "ar_args.h"
+#include "ar_probe.h"
 
 enum st_links { ST_LINKS_NVLINK, ST_LINKS_PCIE, ST_LINKS_HOST, ST_LINKS };
 
@@ -27,6 +28,7 @@ struct st_ask {
     int max_ctas;              /* blocks that can be resident at once on the smallest GPU, per
                                   rank, one to an SM                                            */
     uint64_t half[ST_REGIONS]; /* scratch per half, as in struct st_layout               */
+    struct st_probe probe;     /* all 0: there was none                                  */
 };
 
 struct st_choice {

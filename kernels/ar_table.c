@@ -59,6 +59,8 @@ cudaError_t st_kernels_load(int *arch)
 
     if (error == cudaSuccess)
         error = load_one(st_kernel_await, arch);
+    if (error == cudaSuccess)
+        error = load_one(st_kernel_probe, arch);
     for (int f = 0; f < ST_FAMILIES; f++)
         for (int r = 0; r < ST_REDUCERS && rows[f] != NULL; r++)
             for (int c = 0; c < ST_CLASSES && error == cudaSuccess; c++)

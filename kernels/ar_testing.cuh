@@ -59,8 +59,8 @@ template <int Form> __device__ __forceinline__ void store_torn(void *slot, uint4
         for (uint32_t i = 0; i < parts; i++) {
             k = (k + (h % 2 ? 1 : parts - 1)) % parts;
             if (Form == ST_LL8)
-                store_relaxed((uint64_t *)slot + k, k == 0 ? (uint64_t)v.y << 32 | v.x
-                                                           : (uint64_t)v.w << 32 | v.z);
+                store_relaxed((uint64_t *)slot + k,
+                              k == 0 ? (uint64_t)v.y << 32 | v.x : (uint64_t)v.w << 32 | v.z);
             else
                 store_relaxed((uint32_t *)slot + k, k == 0   ? v.x
                                                     : k == 1 ? v.y

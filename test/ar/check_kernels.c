@@ -414,6 +414,32 @@ START_TEST(test_peers_of_an_aborted_rank_get_right_bytes_or_an_error)
 }
 END_TEST
 
+/* The start-up probe moves real bytes here, too, and finds them right; calls after it are as right. */
+START_TEST(test_the_probe_finds_stores_and_loads_in_order)
+{
+    struct symtuner_ar_config config = {.size = sizeof config, .bulk_bytes = 1 << 20};
+    static const int devices[3] = {0, 1, 2};
+    symtuner_ar *handles[3];
+    char text[4096];
+    unsigned push = 0, pull = 0;
+    const char *at;
+
+    setenv("SYMTUNER_AR_LINKS", "pcie", 1);
+    memset(&fake, 0, sizeof fake);
+    fake.devices = 3;
+    fake.peers = 1;
+    ck_assert_int_eq(symtuner_ar_create_local(handles, devices, 3, &config), ncclSuccess);
+    symtuner_ar_describe(handles[2], text, sizeof text);
+    at = strstr(text, "push ");
+    ck_assert_ptr_nonnull(at);
+    ck_assert_int_eq(sscanf(at, "push %u, pull %u", &push, &pull), 2);
+    ck_assert_msg(push > 1 && pull > 1, "%s", text);
+    symtuner_ar_destroy(handles, 3);
+    run_group(3, SYMTUNER_AR_PEER, "chunked");
+    unsetenv("SYMTUNER_AR_LINKS");
+}
+END_TEST
+
 /* ROUNDS and SEED from the command line: check-ar-kernels [calls [seed]]. */
 int main(int argc, char **argv)
 {
@@ -432,6 +458,7 @@ int main(int argc, char **argv)
     tcase_add_test(t, test_four_ranks_through_peer_memory);
     tcase_add_test(t, test_eight_ranks_through_peer_memory);
     tcase_add_test(t, test_two_ranks_through_host_memory);
+    tcase_add_test(t, test_the_probe_finds_stores_and_loads_in_order);
     tcase_add_test(t, test_peers_of_an_aborted_rank_get_right_bytes_or_an_error);
     suite_add_tcase(s, t);
     runner = srunner_create(s);

@@ -149,6 +149,12 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
     return cudaSuccess;
 }
 
+cudaError_t cudaStreamQuery(cudaStream_t stream)
+{
+    (void)stream;
+    return may_fail();
+}
+
 cudaError_t cudaGetLastError(void)
 {
     return cudaSuccess;
@@ -310,6 +316,7 @@ FAKE_ROW(pull_one);
 FAKE_ROW(nvls_one);
 FAKE_ROW(local);
 
-static const char signal_kernel, await_kernel;
+static const char signal_kernel, await_kernel, probe_kernel;
 const void *const st_kernel_signal = &signal_kernel, *const st_kernel_await = &await_kernel;
+const void *const st_kernel_probe = &probe_kernel;
 #endif

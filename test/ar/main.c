@@ -12,6 +12,7 @@ int main(void)
 
     srunner_add_suite(runner, st_suite_select());
     srunner_add_suite(runner, st_suite_rules());
+    srunner_add_suite(runner, st_suite_probe());
 #if __has_include(<cuda_runtime_api.h>) && __has_include(<nccl.h>)
     srunner_add_suite(runner, st_suite_api());
 #else

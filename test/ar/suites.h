@@ -8,6 +8,7 @@
 Suite *st_suite_shape(void);
 Suite *st_suite_select(void);
 Suite *st_suite_rules(void);
+Suite *st_suite_probe(void);
 Suite *st_suite_api(void); /* only where CUDA's headers are */
 
 #endif

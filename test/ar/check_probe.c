@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* check_probe.c - what follows from the figures of the start-up probe, and the file that keeps
+ * them. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kernels/ar_probe.h"
+#include "kernels/ar_select.h"
+#include "test/ar/suites.h"
+
+#define MiB ((uint64_t)1 << 20)
+
+static const unsigned all_bulk =
+    1u << ST_CHUNKED | 1u << ST_PULL | 1u << ST_PULL_ONE | 1u << ST_COPY;
+/* PCIe 5 as it should be; several writers collapse (Turin behind a switch); loads do not work */
+static const struct st_probe even = {40000, 36000, 44000}, collapse = {2700, 40000, 2700},
+                             no_loads = {12000, 0, 11000};
+static char path[64], why[200];
+
+static void make_path(void)
+{
+    snprintf(path, sizeof path, "/tmp/check-probe-%d", (int)getpid());
+    unlink(path);
+    unsetenv("SYMTUNER_AR_PROBE");
+    unsetenv("SYMTUNER_AR_PROBE_FILE");
+}
+
+static void drop_path(void)
+{
+    unlink(path);
+    make_path();
+}
+
+START_TEST(test_a_link_that_keeps_its_promise_changes_nothing)
+{
+    for (int ranks = 2; ranks <= ST_MAX_RANKS; ranks++)
+        for (uint64_t bytes = MiB / 16; bytes < 1024 * MiB; bytes *= 2)
+            ck_assert_int_eq(
+                st_probe_choose(&even, ST_CHUNKED, all_bulk & ~(1u << ST_COPY), ranks, bytes),
+                ST_CHUNKED);
+}
+END_TEST
+
+START_TEST(test_where_stores_collapse_everybody_loads)
+{
+    for (int ranks = 2; ranks <= 8; ranks++)
+        ck_assert_int_eq(st_probe_choose(&collapse, ST_CHUNKED, all_bulk, ranks, 16 * MiB),
+                         ST_PULL_ONE);
+    /* in place there is no pull_one; half of the traffic is still loads */
+    ck_assert_int_eq(
+        st_probe_choose(&collapse, ST_COPY, all_bulk & ~(1u << ST_PULL_ONE), 4, 64 * MiB), ST_PULL);
+    ck_assert_int_eq(st_probe_choose(&collapse, ST_TWO_LAMPORT, all_bulk, 4, MiB), ST_PULL_ONE);
+}
+END_TEST
+
+START_TEST(test_where_loads_fail_nobody_loads)
+{
+    static const int families[] = {ST_ONE_LAMPORT, ST_TWO_LAMPORT, ST_CHUNKED, ST_COPY};
+
+    for (size_t f = 0; f < sizeof families / sizeof *families; f++)
+        for (int ranks = 2; ranks <= 16; ranks++)
+            for (uint64_t bytes = MiB / 16; bytes < 1024 * MiB; bytes *= 2) {
+                int family = st_probe_choose(&no_loads, families[f], all_bulk, ranks, bytes);
+
+                ck_assert_int_ne(family, ST_PULL);
+                ck_assert_int_ne(family, ST_PULL_ONE);
+            }
+}
+END_TEST
+
+START_TEST(test_a_small_difference_is_noise)
+{
+    struct st_probe near = {20000, 0, 23000}, far = {20000, 0, 40000};
+
+    ck_assert_int_eq(st_probe_choose(&near, ST_CHUNKED, all_bulk, 4, 256 * MiB), ST_CHUNKED);
+    ck_assert_int_eq(st_probe_choose(&far, ST_CHUNKED, all_bulk, 4, 256 * MiB), ST_COPY);
+    ck_assert_int_eq(st_probe_choose(&far, ST_CHUNKED, all_bulk, 4, MiB / 4), ST_CHUNKED);
+}
+END_TEST
+
+START_TEST(test_only_what_can_run_and_is_known_is_chosen)
+{
+    struct st_probe none = {0, 0, 0};
+
+    for (unsigned push = 0; push < 5; push++)
+        for (unsigned pull = 0; pull < 5; pull++)
+            for (unsigned copy = 0; copy < 5; copy++)
+                for (unsigned can = 0; can < 1u << ST_FAMILIES; can++)
+                    for (int f = 0; f < ST_FAMILIES; f++) {
+                        struct st_probe p = {push * 7000, pull * 7000, copy * 7000};
+                        int got = st_probe_choose(&p, f, can, 4, 32 * MiB);
+
+                        ck_assert(got == f || ((can >> got & 1) != 0 &&
+                                               st_probe_cost(&p, got, 4, 32 * MiB) > 0));
+                    }
+    for (int f = 0; f < ST_FAMILIES; f++)
+        ck_assert_int_eq(st_probe_choose(&none, f, ~0u, 4, 32 * MiB), f);
+}
+END_TEST
+
+START_TEST(test_the_slowest_rank_counts)
+{
+    struct st_probe p = st_probe_slower(even, collapse);
+
+    ck_assert_uint_eq(p.push, 2700);
+    ck_assert_uint_eq(p.pull, 36000);
+    ck_assert_uint_eq(p.copy, 2700);
+}
+END_TEST
+
+START_TEST(test_the_table_gives_way_on_pcie_only)
+{
+    static const struct st_force free_choice = {.family = -1}, forced = {.family = ST_CHUNKED};
+    struct st_ask ask = {.bytes = 8 * MiB,
+                         .ranks = 4,
+                         .links = ST_LINKS_PCIE,
+                         .dtype = ST_BF16,
+                         .dst_mapped = 1,
+                         .src_mapped = 1,
+                         .has_copy = 1,
+                         .max_ctas = 132,
+                         .half = {1 << 19, 16 << 20, 32 << 20, 256 << 20, 64 << 20},
+                         .probe = collapse};
+    struct st_choice c;
+
+    ck_assert_int_eq(st_select(&ask, &free_choice, &c), 0);
+    ck_assert_int_eq(c.family, ST_PULL_ONE);
+    ck_assert_ptr_nonnull(
+        strstr(c.why, "push 2700, pull 40000, copy 2700; the table says chunked"));
+    ck_assert(c.ctas > 0 && c.ctas <= 16 && c.threads <= 512);
+    ck_assert_int_eq(st_select(&ask, &forced, &c), 0);
+    ck_assert_int_eq(c.family, ST_CHUNKED);
+    ask.src_mapped = 0; /* what is not registered cannot be loaded */
+    ck_assert_int_eq(st_select(&ask, &free_choice, &c), 0);
+    ck_assert_int_eq(c.family, ST_CHUNKED);
+    ask.src_mapped = 1;
+    ask.bytes = 1024; /* a message that is all latency */
+    ck_assert_int_eq(st_select(&ask, &free_choice, &c), 0);
+    ck_assert_int_eq(c.family, ST_ONE_LL8);
+    ask.bytes = 8 * MiB;
+    ask.links = ST_LINKS_NVLINK;
+    ck_assert_int_eq(st_select(&ask, &free_choice, &c), 0);
+    ck_assert_int_eq(c.family, ST_TWO_LAMPORT);
+}
+END_TEST
+
+static void write_text(const char *text)
+{
+    FILE *f = fopen(path, "w");
+
+    ck_assert_ptr_nonnull(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+START_TEST(test_figures_come_back_from_the_file)
+{
+    struct st_probe p = {0, 0, 0};
+    uint64_t key = st_probe_key(0, "0000:01:00.0");
+
+    ck_assert_int_eq(st_probe_read(path, key, &p, why, sizeof why), 0);
+    ck_assert_int_eq(st_probe_write(path, key, &collapse, why, sizeof why), 0);
+    ck_assert_int_eq(st_probe_read(path, st_probe_key(key, "x"), &p, why, sizeof why), 0);
+    ck_assert_uint_eq(p.push, 0);
+    ck_assert_int_eq(st_probe_read(path, key, &p, why, sizeof why), 1);
+    ck_assert(p.push == 2700 && p.pull == 40000 && p.copy == 2700);
+}
+END_TEST
+
+START_TEST(test_a_file_of_another_kind_is_refused_by_name)
+{
+    static const char *const texts[] = {"", "hello\n",
+                                        "symtuner-ar-probe 2 gpus 0 push 1 pull 1 copy 1",
+                                        "symtuner-ar-probe 1 gpus 0 push 1 pull 1"};
+    struct st_probe p;
+
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        write_text(texts[i]);
+        ck_assert_int_eq(st_probe_read(path, 0, &p, why, sizeof why), -1);
+        ck_assert_ptr_nonnull(strstr(why, path));
+        ck_assert_ptr_nonnull(strstr(why, "delete it"));
+    }
+    ck_assert_int_eq(st_probe_write("/no/such/folder/f", 0, &even, why, sizeof why), -1);
+    ck_assert_ptr_nonnull(strstr(why, "/no/such/folder/f"));
+}
+END_TEST
+
+#if __has_include(<cuda_runtime_api.h>) && __has_include(<nccl.h>)
+#include "symtuner_ar.h"
+#include "test/ar/fake_cuda.h"
+
+static const int devices[2] = {0, 1};
+
+static ncclResult_t make_group(symtuner_ar **handles)
+{
+    struct symtuner_ar_config config = {.size = sizeof config, .bulk_bytes = 1 << 20};
+
+    memset(&fake, 0, sizeof fake);
+    fake.devices = 2;
+    fake.peers = 1;
+    return symtuner_ar_create_local(handles, devices, 2, &config);
+}
+
+START_TEST(test_a_group_takes_the_figures_of_the_file)
+{
+    symtuner_ar *handles[2];
+    char text[4096];
+    uint64_t key = st_probe_key(st_probe_key(0, "0000:00:00.0"), "0000:01:00.0");
+
+    setenv("SYMTUNER_AR_PROBE", "1", 1);
+    setenv("SYMTUNER_AR_PROBE_FILE", path, 1);
+    ck_assert_int_eq(st_probe_write(path, key, &collapse, why, sizeof why), 0);
+    ck_assert_int_eq(make_group(handles), ncclSuccess);
+    ck_assert_int_eq(fake.launches, 0);
+    symtuner_ar_describe(handles[1], text, sizeof text);
+    ck_assert_ptr_nonnull(strstr(text, "push 2700, pull 40000, copy 2700 (from "));
+    symtuner_ar_destroy(handles, 2);
+    write_text("something else");
+    ck_assert_int_eq(make_group(handles), ncclInvalidUsage);
+    ck_assert_ptr_nonnull(strstr(symtuner_ar_error(NULL), "delete it"));
+    ck_assert_int_eq(fake.live, 0);
+    setenv("SYMTUNER_AR_PROBE", "2", 1);
+    ck_assert_int_eq(make_group(handles), ncclInvalidArgument);
+    ck_assert_ptr_nonnull(strstr(symtuner_ar_error(NULL), "SYMTUNER_AR_PROBE=\"2\""));
+}
+END_TEST
+
+START_TEST(test_only_pcie_is_probed_unless_asked)
+{
+    symtuner_ar *handles[2];
+    char text[4096];
+
+    ck_assert_int_eq(make_group(handles), ncclSuccess);
+    ck_assert_int_eq(fake.launches, 0);
+    symtuner_ar_describe(handles[0], text, sizeof text);
+    ck_assert_ptr_null(strstr(text, "probe"));
+    symtuner_ar_destroy(handles, 2);
+    setenv("SYMTUNER_AR_LINKS", "pcie", 1);
+    ck_assert_int_eq(make_group(handles), ncclSuccess);
+    unsetenv("SYMTUNER_AR_LINKS");
+    ck_assert_int_eq(fake.launches, 6); /* two ranks: push, check, pull */
+    symtuner_ar_destroy(handles, 2);
+    ck_assert_int_eq(fake.live, 0);
+}
+END_TEST
+
+START_TEST(test_a_probe_that_breaks_leaves_nothing_behind)
+{
+    symtuner_ar *handles[2];
+    struct symtuner_ar_config config = {.size = sizeof config, .bulk_bytes = 1 << 20};
+    ncclResult_t result = ncclInternalError;
+
+    setenv("SYMTUNER_AR_PROBE", "1", 1);
+    for (int at = 1; result != ncclSuccess; at++) {
+        memset(&fake, 0, sizeof fake);
+        fake.devices = 2;
+        fake.peers = 1;
+        fake.fail_at = at;
+        result = symtuner_ar_create_local(handles, devices, 2, &config);
+        if (result == ncclSuccess && fake.calls >= at)
+            symtuner_ar_destroy(handles, 2), result = ncclInternalError; /* it did without */
+        else if (result == ncclSuccess)
+            symtuner_ar_destroy(handles, 2);
+        ck_assert_int_eq(fake.live, 0);
+        ck_assert_int_lt(at, 1000);
+    }
+}
+END_TEST
+#endif
+
+Suite *st_suite_probe(void)
+{
+    Suite *suite = suite_create("ar_probe");
+    TCase *t = tcase_create("probe");
+
+    tcase_add_checked_fixture(t, make_path, drop_path);
+    tcase_set_timeout(t, 120);
+    tcase_add_test(t, test_a_link_that_keeps_its_promise_changes_nothing);
+    tcase_add_test(t, test_where_stores_collapse_everybody_loads);
+    tcase_add_test(t, test_where_loads_fail_nobody_loads);
+    tcase_add_test(t, test_a_small_difference_is_noise);
+    tcase_add_test(t, test_only_what_can_run_and_is_known_is_chosen);
+    tcase_add_test(t, test_the_slowest_rank_counts);
+    tcase_add_test(t, test_the_table_gives_way_on_pcie_only);
+    tcase_add_test(t, test_figures_come_back_from_the_file);
+    tcase_add_test(t, test_a_file_of_another_kind_is_refused_by_name);
+#if __has_include(<cuda_runtime_api.h>) && __has_include(<nccl.h>)
+    tcase_add_test(t, test_a_group_takes_the_figures_of_the_file);
+    tcase_add_test(t, test_only_pcie_is_probed_unless_asked);
+    tcase_add_test(t, test_a_probe_that_breaks_leaves_nothing_behind);
+#endif
+    suite_add_tcase(suite, t);
+    return suite;
+}
