@@ -20,7 +20,7 @@
 struct card {
     char host[64]; /* boot id and mount of /dev/shm: equal means memory can be shared */
     char bus[ST_BUS_ID_SIZE];
-    int sms, major, minor, links, failed, transport;
+    int sms, major, minor, links, failed, transport, probe_mode;
     struct st_probe probe;
     uint32_t nonce;
     uint64_t bulk_bytes, first_epoch, rules_hash;
@@ -125,7 +125,7 @@ static ncclResult_t compare(struct group *g)
         if (b->failed)
             return st_fail(g->handles[0], ncclRemoteError, "rank %d could not start", r);
         if (a->bulk_bytes != b->bulk_bytes || a->first_epoch != b->first_epoch ||
-            a->transport != b->transport)
+            a->transport != b->transport || a->probe_mode != b->probe_mode)
             return st_fail(g->handles[0], ncclInvalidUsage,
                            "ranks 0 and %d were created with different settings", r);
         if (strcmp(a->host, b->host) != 0)
@@ -327,6 +327,7 @@ static ncclResult_t start_rank(struct group *g, int i, ncclComm_t comm,
     cudaDeviceGetAttribute(&card->minor, cudaDevAttrComputeCapabilityMinor, h->device);
     card->sms = h->sms;
     card->transport = config->transport;
+    card->probe_mode = options->probe; /* a rank that probes waits for the others to */
     card->bulk_bytes = config->bulk_bytes;
     card->first_epoch = config->first_epoch;
     card->rules_hash = h->rules != NULL ? symtuner_rules_hash(h->rules) : 0;
