@@ -108,7 +108,7 @@ $(B)/check-ar-obj/%.c.o: %.c
 	$(Q)$(CC) $(CFLAGS) $(if $(AR_API),$(AR_INC)) -c -o $@ $<
 $(B)/check-ar: $(AR_CHECK)
 	$(call say,LD)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(CHECK_LIBS) -lm -ldl -lpthread -lrt
+	$(Q)$(CC) $(LDFLAGS) -rdynamic -o $@ $^ $(CHECK_LIBS) -lm -ldl -lpthread -lrt
 test-ar: $(B)/check-ar $(if $(AR_API),$(B)/check-ar-kernels)
 	$(Q)$(B)/check-ar
 	$(if $(AR_API),$(Q)$(B)/check-ar-kernels)

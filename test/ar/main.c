@@ -15,6 +15,7 @@ int main(void)
     srunner_add_suite(runner, st_suite_probe());
 #if __has_include(<cuda_runtime_api.h>) && __has_include(<nccl.h>)
     srunner_add_suite(runner, st_suite_api());
+    srunner_add_suite(runner, st_suite_comm());
 #else
     puts("check-ar: ar_api skipped, needs cuda_runtime_api.h and nccl.h");
 #endif

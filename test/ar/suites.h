@@ -10,5 +10,6 @@ Suite *st_suite_select(void);
 Suite *st_suite_rules(void);
 Suite *st_suite_probe(void);
 Suite *st_suite_api(void); /* only where CUDA's headers are */
+Suite *st_suite_comm(void);
 
 #endif
