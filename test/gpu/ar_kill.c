@@ -2,14 +2,15 @@
 /*
  * ar_kill.c - a peer that dies, stays away or aborts gives an error on the others, in time.
  *
- *   ar_kill [--times 4] [--ranks 2] [--seed N]
+ *   ar_kill [--times 4] [--ranks 2] [--groups N] [--seed N]
  *
  * Times over: one process per GPU, a group made from an ncclComm_t with a time limit of TIMEOUT ms,
  * calls without end; then one process is killed with signal 9 at a random moment. Every other rank
  * must see an error within BOUND ms of the kill, refuse the next call, and destroy its handle
- * within BOUND ms. Groups on different GPUs run side by side. Then, each in one process: a rank
- * that never calls; a rank that is aborted in the middle, in several kernels; two graphs of one
- * handle at once. Exit 0: all in time, 1: not, 77: cannot run here.
+ * within BOUND ms. Groups run side by side: as many as GPUs allow, or N, which then share them.
+ * Then, each in one process: a rank that never calls; a rank that is aborted in the middle, in
+ * several kernels; two graphs of one handle at once. Exit 0: all in time, 1: not, 77: cannot run
+ * here.
  */
 #include <cuda_runtime.h>
 #include <nccl.h>
@@ -25,7 +26,7 @@
 
 #include "symtuner_ar.h"
 
-enum { MOST_RANKS = 16, MOST_GROUPS = 4, TIMEOUT = 300, BOUND = TIMEOUT + 1000, START = 60000 };
+enum { MOST_RANKS = 16, MOST_GROUPS = 16, TIMEOUT = 300, BOUND = TIMEOUT + 1000, START = 60000 };
 enum { ABORT_BOUND = 100, COUNT = 1000 };
 #define BYTES ((size_t)4 << 20)
 
@@ -36,7 +37,7 @@ struct group {
     atomic_int refused[MOST_RANKS], failed[MOST_RANKS];
 };
 
-static int ranks = 2, times = 4;
+static int ranks = 2, times = 4, groups;
 static unsigned seed = 1;
 
 static long long now_ms(void)
@@ -141,6 +142,7 @@ static int one_kill(struct group *g, const pid_t *pid, int victim, long long *wo
 
         if (r != victim) {
             const char *why = error == 0                     ? "no error"
+                              : error < killed               ? "an error before the kill"
                               : error - killed > BOUND       ? "the error came late"
                               : !atomic_load(&g->refused[r]) ? "the handle took another call"
                               : end == 0                     ? "destroy did not return"
@@ -406,12 +408,14 @@ int main(int argc, char **argv)
             times = atoi(argv[i + 1]);
         else if (strcmp(argv[i], "--ranks") == 0)
             ranks = atoi(argv[i + 1]);
+        else if (strcmp(argv[i], "--groups") == 0)
+            groups = atoi(argv[i + 1]);
         else if (strcmp(argv[i], "--seed") == 0)
             seed = (unsigned)atoi(argv[i + 1]);
         else
             argc = 0;
     }
-    if (argc % 2 == 0 || ranks < 2 || ranks > MOST_RANKS) {
+    if (argc % 2 == 0 || ranks < 2 || ranks > MOST_RANKS || groups < 0 || groups > MOST_GROUPS) {
         fprintf(stderr,
                 "ar_kill: unknown or incomplete option; see the head of test/gpu/ar_kill.c\n");
         return 2;
@@ -422,13 +426,15 @@ int main(int argc, char **argv)
         printf("ar_kill: skipped: needs %d GPUs, %d here\n", ranks, gpus);
         return 77;
     }
+    if (groups == 0)
+        groups = gpus / ranks < MOST_GROUPS ? gpus / ranks : MOST_GROUPS;
     while (done < times) {
         struct group *g[MOST_GROUPS];
         pid_t pid[MOST_GROUPS][MOST_RANKS];
         int side = 0;
 
-        for (; side < MOST_GROUPS && (side + 1) * ranks <= gpus && done + side < times; side++)
-            g[side] = start_group(side * ranks, pid[side]);
+        for (; side < groups && done + side < times; side++)
+            g[side] = start_group(side % (gpus / ranks) * ranks, pid[side]);
         for (int k = 0; k < side; k++) {
             right += one_kill(g[k], pid[k], (int)draw((unsigned)ranks), &worst);
             munmap(g[k], sizeof *g[k]);
