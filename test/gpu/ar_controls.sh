@@ -80,7 +80,7 @@ run() {
     [ -n "$lib" ] || { echo "NOT CAUGHT: $name ($*): no such build"; return; }
     [ "$name" != plain ] || number=$((calls / 4))
     if [ "$kernel" = ar_late ]; then
-        set -- "$*" ar_late --ranks "$ranks"
+        set -- "$*" ar_late --ranks "$ranks" --stop 1
         stall=0
     else
         set -- "$*" ar_fuzz --mode local --kernel "$kernel" --ranks "$ranks" --calls "$number" \

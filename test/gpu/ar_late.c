@@ -2,7 +2,7 @@
 /*
  * ar_late.c - a rank that starts late costs its own delay and nothing after that.
  *
- *   ar_late [--ranks 2]
+ *   ar_late [--ranks 2] [--stop 0|1]
  *
  * Waiting must not slow down the waiting GPU, or the other rank waits in turn and the group never
  * gets back to its speed. For several sizes and delays, on each rank's stream:
@@ -12,7 +12,8 @@
  *
  * with the calls in graphs. The GPUs get everything before anything runs, so a busy host cannot
  * matter. The time between the marks, slowest rank, may be at most half as long again as the best
- * without a delay. Exit 0: so it is, 1: not, 77: cannot run here.
+ * without a delay. --stop 1: the first delay that costs more ends the test.
+ * Exit 0: so it is, 1: not, 77: cannot run here.
  */
 #include <cuda_runtime.h>
 #include <stdio.h>
@@ -34,7 +35,7 @@ enum { EARLY = 10, CALLS = 100, MOST_RANKS = 16, NORMAL_RUNS = 7, LATE_RUNS = 4 
         }                                                                                          \
     } while (0)
 
-static int ranks = 2;
+static int ranks = 2, stop;
 static symtuner_ar *handle[MOST_RANKS];
 static cudaStream_t stream[MOST_RANKS];
 static cudaEvent_t mark[MOST_RANKS][2];
@@ -103,7 +104,7 @@ static int one_size(size_t bytes)
         normal = t < normal ? t : normal;
     }
     printf("%6zu KiB: %.2f us a call; late by", bytes >> 10, normal);
-    for (size_t d = 0; d < sizeof delays / sizeof delays[0]; d++) {
+    for (size_t d = 0; d < sizeof delays / sizeof delays[0] && !(bad && stop); d++) {
         double worst = 0;
 
         for (int i = 0; i < LATE_RUNS; i++) {
@@ -127,10 +128,16 @@ int main(int argc, char **argv)
     struct symtuner_ar_config config = {.size = sizeof config, .timeout_ms = 20000};
     int devices[MOST_RANKS], gpus = 0, bad = 0;
 
-    if (argc == 3 && strcmp(argv[1], "--ranks") == 0)
-        ranks = atoi(argv[2]);
-    if (ranks < 2 || ranks > MOST_RANKS || (argc != 1 && argc != 3)) {
-        fprintf(stderr, "ar_late: only --ranks N, 2 to %d\n", MOST_RANKS);
+    for (int i = 1; i + 1 < argc; i += 2) {
+        if (strcmp(argv[i], "--ranks") == 0)
+            ranks = atoi(argv[i + 1]);
+        else if (strcmp(argv[i], "--stop") == 0)
+            stop = atoi(argv[i + 1]);
+        else
+            argc = 0;
+    }
+    if (ranks < 2 || ranks > MOST_RANKS || argc % 2 == 0) {
+        fprintf(stderr, "ar_late: only --ranks N, 2 to %d, and --stop 0 or 1\n", MOST_RANKS);
         return 2;
     }
     if (cudaGetDeviceCount(&gpus) != cudaSuccess || gpus < ranks) {
@@ -156,7 +163,7 @@ int main(int argc, char **argv)
         MUST(cudaDeviceSynchronize(), cudaSuccess);
     }
     MUST(symtuner_ar_register(handle, buffer, NULL, ranks, BYTES), ncclSuccess);
-    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
+    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0] && !(bad && stop); s++) {
         for (int r = 0; r < ranks; r++) {
             capture(r, sizes[s], EARLY, &early[r]);
             capture(r, sizes[s], CALLS, &measured[r]);
