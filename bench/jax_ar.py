@@ -3,12 +3,11 @@
 """symtuner.all_reduce against lax.psum in each of its configurations, inside jit, interleaved.
 
 How it is timed, and what "best" and "all" are, is said in jax_workers.py. Sums are checked exactly
-before timing. Rounds end after --seconds (40), but there are 3 at least; with start and profiles
+before timing. Rounds end after --seconds (36), but there are 3 at least; with start and profiles
 that is about a minute for each number of GPUs.
 
 Modes  ar      symtuner.all_reduce, no flags
-       overlap the same with SYMTUNER_AR_OVERLAP=1
-       staged  the same as ar with SYMTUNER_JAX_ZERO_COPY=0 (by --modes only)
+       staged  the same with SYMTUNER_JAX_ZERO_COPY=0
        xla     lax.psum, no flags: XLA's own kernels to 4 MiB, NCCL without registration above
        nccl    lax.psum with XLA's own kernels off: NCCL, not registered
        sym     NCCL with XLA's symmetric buffers, XLA's own kernels off
@@ -22,34 +21,33 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from jax_psum import LIB, SYM  # noqa: E402
-from jax_workers import KIB, Times, Worker, measure, serve  # noqa: E402
+from jax_workers import KIB, Times, Worker, add_options, measure, serve  # noqa: E402
 
 OWN_OFF = "--xla_gpu_unsupported_use_all_reduce_one_shot_kernel=false"
 ENV = {
     "ar": {},
-    "overlap": {"SYMTUNER_AR_OVERLAP": "1"},
     "staged": {"SYMTUNER_JAX_ZERO_COPY": "0"},
     "xla": {},
     "nccl": {"XLA_FLAGS": OWN_OFF},
     "sym": {"XLA_FLAGS": SYM + " " + OWN_OFF},
     "plugin": {"XLA_FLAGS": SYM + " " + OWN_OFF, "NCCL_TUNER_PLUGIN": LIB},
 }
-OURS = ("ar", "overlap", "staged")
+OURS = ("ar", "staged")
 TRACED = ("ar", "xla", "plugin")
 
 
-def worker(mode, ranks, sizes, calls):
+def worker(mode, ranks, sizes, args):
     if mode not in OURS:
         import jax
 
-        return serve(lambda v: jax.lax.psum(v, "x"), ranks, sizes, calls)
+        return serve(lambda v: jax.lax.psum(v, "x"), ranks, sizes, args)
     import warnings
 
     import symtuner
 
     # no silent fallback to what it is compared with
     warnings.simplefilter("error", UserWarning)
-    return serve(lambda v: symtuner.all_reduce(v, "x"), ranks, sizes, calls)
+    return serve(lambda v: symtuner.all_reduce(v, "x"), ranks, sizes, args)
 
 
 def table(title, figure, spread, modes, sizes, ranks):
@@ -80,10 +78,10 @@ def table(title, figure, spread, modes, sizes, ranks):
 
 
 def report(times, modes, sizes, ranks, rounds, args):
-    best = "us per call: median over %d rounds of a round's best call, half the range of the rounds"
+    best = "us per call: median over %d rounds of a round's best timing, half the range of these"
     tables = (
         table(best % rounds, times.best, times.spread, modes, sizes, ranks),
-        table("us per call: median of all calls", times.all, None, modes, sizes, ranks),
+        table("us per call: median of all timings", times.all, None, modes, sizes, ranks),
     )
     text = "\n".join("\n".join(t) for t in tables)
     print(text, flush=True)
@@ -106,7 +104,7 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     p.add_argument("--worker", choices=list(ENV))
-    p.add_argument("--modes", default="ar,overlap,xla,nccl,sym,plugin")
+    p.add_argument("--modes", default=",".join(ENV))
     p.add_argument("--ranks", default="2")
     p.add_argument(
         "--sizes",
@@ -114,15 +112,14 @@ def main():
         help="KiB per rank",
     )
     p.add_argument("--rounds", type=int, default=20, help="at most")
-    p.add_argument("--seconds", type=float, default=40, help="for the rounds of one number of GPUs")
-    p.add_argument("--calls", type=int, default=0, help="per measurement; 0: 5 to 40, by size")
+    p.add_argument("--seconds", type=float, default=36, help="for the rounds of one number of GPUs")
     p.add_argument("--trace", type=int, default=1, help="profile ar, xla and plugin at the end")
-    p.add_argument("--memory", default="0.12", help="share of the GPU's memory for each worker")
+    add_options(p)
     p.add_argument("--out", default="jax_ar.csv")
     args = p.parse_args()
     sizes = [int(float(s) * KIB) for s in args.sizes.split(",")]
     if args.worker:
-        return worker(args.worker, int(args.ranks), sizes, args.calls)
+        return worker(args.worker, int(args.ranks), sizes, args)
     modes, times = args.modes.split(","), Times()
     for ranks in map(int, args.ranks.split(",")):
         workers = {m: Worker(__file__, m, ENV[m], ranks, args) for m in modes}

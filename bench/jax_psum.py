@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What stock JAX's psum costs with and without symtuner, interleaved.
 
-How it is timed is said in jax_workers.py: medians over the rounds of a round's best call are
-printed, every call is in --out. Sums are checked exactly before timing.
+How it is timed is said in jax_workers.py: medians over the rounds of a round's best timing are
+printed, every timing is in --out. Until 2026-11-21, 07:36 UTC, each call was waited for (--chain 1). Sums are checked exactly before timing.
 
 Modes: default (XLA's own choice, no registration), sym (XLA's symmetric buffers), tuner and env (sym
 with NCCL_TUNER_PLUGIN or NCCL_ENV_PLUGIN set and nothing else), ctas=N (sym with NCCL_SYM_CTAS).
@@ -17,7 +17,7 @@ import statistics
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from jax_workers import MIB, Times, Worker, measure, serve  # noqa: E402
+from jax_workers import MIB, Times, Worker, add_options, measure, serve  # noqa: E402
 
 LIB = os.path.join(
     os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "build", "libsymtuner.so"
@@ -41,10 +41,10 @@ def mode_env(mode):
     return env
 
 
-def worker(ranks, sizes, calls):
+def worker(ranks, sizes, args):
     import jax
 
-    return serve(lambda v: jax.lax.psum(v, "x"), ranks, sizes, calls)
+    return serve(lambda v: jax.lax.psum(v, "x"), ranks, sizes, args)
 
 
 def main():
@@ -57,8 +57,7 @@ def main():
     p.add_argument("--ranks", default="2")
     p.add_argument("--sizes", default="1,8,32,128,256", help="MiB per rank")
     p.add_argument("--rounds", type=int, default=5)
-    p.add_argument("--calls", type=int, default=0, help="per measurement; 0: 5 to 40, by size")
-    p.add_argument("--memory", default="0.12", help="share of the GPU's memory for each worker")
+    add_options(p)
     p.add_argument("--out", default="jax_psum.csv")
     args = p.parse_args()
     sizes = [int(float(s) * MIB) for s in args.sizes.split(",")]
@@ -66,7 +65,7 @@ def main():
         args.modes, args.rounds = "default,sym,tuner", 2
     args.sizes = ",".join(str(s / MIB) for s in sizes)
     if args.worker:
-        return worker(int(args.ranks), sizes, args.calls)
+        return worker(int(args.ranks), sizes, args)
     modes, times = args.modes.split(","), Times()
     os.environ.pop("NCCL_SYM_CTAS", None)  # modes that set it say so
     for ranks in map(int, args.ranks.split(",")):

@@ -11,6 +11,8 @@ import collections
 import glob
 import tempfile
 
+CALLS = 3  # in a row, profiled
+
 
 def _quarters(values):
     v = sorted(values)
@@ -35,23 +37,31 @@ def _events(folder):
 
 
 def kernels(call, loop):
-    """One line: the three kernels with most time (0/25/50/75 % of their times, us), and the gaps."""
+    """One line: the three kernels with most time (0/25/50/75 % of their times, us), the gaps between
+    kernels, the longest gaps of a GPU, and the GPU's time for each all-reduce of the loop."""
     import jax
 
-    for _ in range(5):
-        call()
+    for _ in range(3):
+        call(2)
     with tempfile.TemporaryDirectory() as folder:
         with jax.profiler.trace(folder):
-            for _ in range(3):
-                call()
+            call(CALLS)
         planes = _events(folder)
-    times, gaps = collections.defaultdict(list), []
+    times, gaps, longest, spans = collections.defaultdict(list), [], [], []
     for events in planes.values():
-        for _, length, name in events:
+        end, own = 0, []
+        for start, length, name in events:
             times[name].append(length)
-        gaps += [b[0] - a[0] - a[1] for a, b in zip(events, events[1:])]
+            if end:
+                own.append(start - end)
+            end = max(end, start + length)
+        gaps += own
+        longest.append(sorted(own)[-CALLS:])
+        spans.append((end - events[0][0]) / (loop * CALLS))
     if not gaps:
         return "the profiler saw no kernel"
     top = sorted(times, key=lambda name: -sum(times[name]))[:3]
     parts = [f"{len(times[n])} x {n[:48]} {_quarters(times[n])}" for n in top]
-    return ";  ".join(parts) + f";  gaps {_quarters(gaps)}"
+    parts.append(f"gaps {_quarters(gaps)}")
+    parts.append("longest " + " ".join(f"{g:.0f}" for g in max(longest)))
+    return ";  ".join(parts) + f";  {max(spans):.1f} us for each"

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Timing of all-reduces inside jit by worker processes: one per mode, asked in turn.
 
-A mode is an environment, so it needs a process. All workers stay up; a round asks each of them in
-turn for each size, the first of a round another one each time. A measurement is a fixed number of
-calls of a jitted ``fori_loop`` of 30 all-reduces (bf16, shard_map, one process for all GPUs), each
-divided by 30; the number depends on the size alone, so every mode takes the best of equally many.
-Two calls before them are not counted: they wake the worker's threads and caches. XLA launches every
-iteration from the host, whose jitter only ever adds. Two figures come out: ``best``, the median over
-the rounds of a round's best call, and ``all``, the median of all calls.
+A mode is an environment, so it needs a process. All workers stay up; a round asks each of them for
+each size, in an order drawn anew every time, since a worker is slower after some neighbours than
+after others. One timing: a jitted ``fori_loop`` of 30 all-reduces (bf16, shard_map, one process for
+all GPUs) is called CHAIN times in a row, each on the result of the one before, as a training loop
+does, then waited for once; the time is divided by 30 * CHAIN. Waiting for every single call costs
+the same 0.2 to 1.3 ms in all modes (4 H200s, jax 0.11.2: the profile's kernels against the clock),
+which is most of the time up to 8 MiB and says nothing about all-reduce; --chain 1 does it.
+
+CHAIN and the number of timings depend on the size alone: every mode takes the best of equally many.
+XLA launches every iteration from the host, whose jitter only ever adds. Two figures come out:
+``best``, the median over the rounds of a round's best timing, and ``all``, the median of all.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from __future__ import annotations
 import collections
 import gc
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -22,17 +27,27 @@ import time
 
 LOOP = 30
 KIB, MIB = 1 << 10, 1 << 20
-UNCOUNTED = 2
-_MEASUREMENT_S = 0.05  # about this long, at 30 us and 350 GB/s for an all-reduce
+UNCOUNTED = 2  # single calls before a measurement: they wake the worker's threads and caches
 
 
-def calls_for(size, given=0):
-    once = LOOP * (30e-6 + size / 350e9)
-    return given or max(5, min(40, round(_MEASUREMENT_S / once)))
+def plan(size, chain=0, timings=0):
+    """(calls in a row, timings) of one measurement: about 30 ms, and 80 ms, on 4 H200s."""
+    call = LOOP * (15e-6 + size / 200e9)
+    chain = chain or max(4, min(16, round(0.03 / call)))
+    return chain, timings or max(3, min(10, round(0.08 / (chain * call))))
 
 
 # ---- worker --------------------------------------------------------------------------------------
-def serve(reduce, ranks, sizes, given_calls):
+def time_chain(run, x, chain):
+    """Microseconds for each all-reduce of ${chain} calls in a row."""
+    start = time.perf_counter()
+    for _ in range(chain):
+        x = run(x)
+    x.block_until_ready()
+    return (time.perf_counter() - start) / (LOOP * chain) * 1e6
+
+
+def serve(reduce, ranks, sizes, args):
     """Check sums, compile, say "ready", then answer each "SIZE" on stdin with microseconds."""
     import jax
     import jax.numpy as jnp
@@ -71,20 +86,19 @@ def serve(reduce, ranks, sizes, given_calls):
         if word[0] == "trace":
             from jax_trace import kernels
 
-            print(kernels(lambda: run[size](data[size]).block_until_ready(), LOOP), flush=True)
+            print(kernels(lambda n: time_chain(run[size], data[size], n), LOOP), flush=True)
             continue
-        times = []
-        for i in range(UNCOUNTED + calls_for(size, given_calls)):
-            start = time.perf_counter()
+        chain, timings = plan(size, args.chain, args.timings)
+        for _ in range(UNCOUNTED):
             run[size](data[size]).block_until_ready()
-            times.append((time.perf_counter() - start) / LOOP * 1e6)
-        print(" ".join(f"{t:.2f}" for t in times[UNCOUNTED:]), flush=True)
+        times = [time_chain(run[size], data[size], chain) for _ in range(timings)]
+        print(" ".join(f"{t:.2f}" for t in times), flush=True)
     return 0
 
 
 # ---- driver --------------------------------------------------------------------------------------
 class Worker:
-    """One mode's process: ``script --worker MODE --ranks N --sizes ... --calls N``."""
+    """One mode's process: ``script --worker MODE --ranks N --sizes ...`` and so on."""
 
     def __init__(self, script, mode, env, ranks, args):
         self.mode = mode
@@ -99,7 +113,8 @@ class Worker:
         root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
         env["PYTHONPATH"] = os.path.join(root, "jax") + ":" + env.get("PYTHONPATH", "")
         command = [sys.executable, script, "--worker", mode, "--ranks", str(ranks)]
-        command += ["--sizes", args.sizes, "--calls", str(args.calls)]
+        command += ["--sizes", args.sizes, "--chain", str(args.chain)]
+        command += ["--timings", str(args.timings)]
         with open(self.log, "w") as log:
             self.process = subprocess.Popen(
                 command,
@@ -127,7 +142,7 @@ class Worker:
 
 
 class Times:
-    """All calls of all measurements: the two figures of a cell, and the rows of the CSV."""
+    """All timings of all measurements: the two figures of a cell, and the rows of the CSV."""
 
     def __init__(self):
         self.rounds = collections.defaultdict(list)  # (ranks, size, mode) -> lists of us
@@ -144,7 +159,7 @@ class Times:
         return statistics.median(t for r in self.rounds[key] for t in r)
 
     def spread(self, *key):
-        """Half the range of the rounds' best calls, in per cent of their median."""
+        """Half the range of the rounds' best timings, in per cent of their median."""
         bests = [min(r) for r in self.rounds[key]]
         return (max(bests) - min(bests)) / 2 / statistics.median(bests) * 100
 
@@ -157,13 +172,19 @@ class Times:
 def measure(workers, ranks, sizes, rounds, seconds, times):
     """Ask all workers, ${rounds} times or for ${seconds}, whatever ends first; 3 times at least."""
     modes, begin, longest = list(workers), time.monotonic(), 0.0
+    order = random.Random(1)
     for turn in range(rounds):
         start = time.monotonic()
         if turn >= 3 and start + longest - begin > seconds:
             return turn
         for size in sizes:
-            first = turn % len(modes)
-            for m in modes[first:] + modes[:first]:
+            for m in order.sample(modes, len(modes)):
                 times.add(turn, m, ranks, size, workers[m].ask(str(size)))
         longest = max(longest, time.monotonic() - start)
     return rounds
+
+
+def add_options(p):
+    p.add_argument("--chain", type=int, default=0, help="calls in a row; 0: 4 to 16, by size")
+    p.add_argument("--timings", type=int, default=0, help="per measurement; 0: 3 to 10, by size")
+    p.add_argument("--memory", default="0.12", help="share of the GPU's memory for each worker")
