@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/tune.h"
+#include "symtuner_why.h"
 
 static const char help[] =
     "usage: symtuner bench [options]\n"
@@ -14,6 +15,7 @@ static const char help[] =
     "round runs every setting once, in turns. Writes no rules; symtuner tune does.\n"
     "  --ranks N           GPUs to use (all)\n"
     "  --coll C,C,...      allreduce, allgather, reducescatter (allreduce)\n"
+    "  --dtype T           bf16, f16 or f32 (bf16)\n"
     "  --bytes LOW..HIGH   powers of two of NCCL's nBytes (1KiB..256MiB)\n"
     "  --rounds N          3 to 9 (3)\n"
     "  --rules FILE        rules for the plugin (its built-in defaults)\n"
@@ -31,8 +33,14 @@ int st_cmd_bench(int argc, char **argv)
     bool json = false, kernels = true;
     int status;
 
-    tune = (struct st_tune){.rounds = 3, .ctas = {0, ST_TUNE_PLUGIN}, .n_ctas = 2, .out = "",
-                            .colls = 1u << SYMTUNER_ALLREDUCE, .low = 1 << 10, .high = 256 << 20,
+    tune = (struct st_tune){.rounds = 3,
+                            .dtype = SYMTUNER_BFLOAT16,
+                            .ctas = {0, ST_TUNE_PLUGIN},
+                            .n_ctas = 2,
+                            .out = "",
+                            .colls = 1u << SYMTUNER_ALLREDUCE,
+                            .low = 1 << 10,
+                            .high = 256 << 20,
                             .machine = {.nvlink = -1, .multicast = -1}};
     strftime(tune.date, sizeof tune.date, "%Y-%m-%d", gmtime(&today));
     for (int i = 1; i < argc; i++) {
@@ -47,8 +55,10 @@ int st_cmd_bench(int argc, char **argv)
         } else if (strcmp(argv[i], "--no-kernels") == 0) {
             kernels = false;
         } else if (i + 1 == argc) {
-            fprintf(stderr, "symtuner bench: unknown option, or a value is missing after "
-                            "\"%.60s\"\n", argv[i]);
+            fprintf(stderr,
+                    "symtuner bench: unknown option, or a value is missing after "
+                    "\"%.60s\"\n",
+                    argv[i]);
             return ST_EXIT_USAGE;
         } else if (strcmp(argv[i], "--rules") == 0) {
             tune.rules = argv[++i];

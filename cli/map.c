@@ -21,8 +21,8 @@ static bool same(const struct symtuner_decision *a, const struct symtuner_decisi
 
 const char *st_map_cell(const struct symtuner_decision *decision, char text[ST_MAP_CELL])
 {
-    const char *more = decision->forbid || decision->channels || decision->chunk ||
-                       decision->sym_ctas ? "+" : "";
+    const char *more =
+        decision->forbid || decision->channels || decision->chunk || decision->sym_ctas ? "+" : "";
 
     if (decision->rule < 0)
         snprintf(text, ST_MAP_CELL, ".");
@@ -109,7 +109,8 @@ static bool append(struct st_column *column, uint64_t lo, const struct symtuner_
     return true;
 }
 
-uint64_t st_map_edge(uint64_t at, uint64_t end, bool (*alike)(void *, uint64_t, uint64_t), void *with)
+uint64_t st_map_edge(uint64_t at, uint64_t end, bool (*alike)(void *, uint64_t, uint64_t),
+                     void *with)
 {
     enum { STEPS = 16 };
 

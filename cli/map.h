@@ -81,7 +81,8 @@ bool st_map_kernels_alike(const struct symtuner_kernel_decision *a,
                           const struct symtuner_kernel_decision *b);
 /* "one_lamport, 64 CTAs of 128 threads"; "own table" when no rule acts. */
 const char *st_map_kernel(const struct symtuner_kernel_decision *decision, char *text, size_t size);
-void st_map_kernels_print(const struct st_map_request *request, const struct st_map *map, FILE *out);
+void st_map_kernels_print(const struct st_map_request *request, const struct st_map *map,
+                          FILE *out);
 void st_map_kernels_json(const struct st_map *map, FILE *out);
 /* Call ${tell} for each range that two maps of one request decide differently. */
 void st_map_kernels_diff(const struct st_map *a, const struct st_map *b,

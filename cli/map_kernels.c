@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * map_kernels.c - the part of a decision map that is about libsymtuner_ar.so: all-reduces of one type
- * and operator, plain or with registered buffers. Where no rule acts the library's own table decides,
- * which the map does not repeat.
+ * map_kernels.c - the part of a decision map that is about libsymtuner_ar.so: all-reduces of one
+ * type and operator, plain or with registered buffers. Where no rule acts the library's own table
+ * decides, which the map does not repeat.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -53,12 +53,13 @@ void st_map_kernels(const struct st_map_request *request, const symtuner_rules *
     bool any = false;
 
     for (int r = 0; r < request->n_ranks && request->colls >> SYMTUNER_ALLREDUCE & 1; r++) {
-        struct asker asker = {rules, {.struct_size = sizeof asker.query,
-                                      .nccl = request->nccl,
-                                      .ranks = request->ranks[r],
-                                      .dtype = request->dtype,
-                                      .op = request->op,
-                                      .machine = request->machine}};
+        struct asker asker = {rules,
+                              {.struct_size = sizeof asker.query,
+                               .nccl = request->nccl,
+                               .ranks = request->ranks[r],
+                               .dtype = request->dtype,
+                               .op = request->op,
+                               .machine = request->machine}};
         uint64_t at = request->lo;
 
         do {
@@ -81,9 +82,10 @@ void st_map_kernels(const struct st_map_request *request, const symtuner_rules *
 
 const char *st_map_kernel(const struct symtuner_kernel_decision *decision, char *text, size_t size)
 {
-    size_t at = st_text_add(text, size, 0, "%s", decision->rule < 0  ? "own table"
-                                                 : decision->kernel ? decision->kernel
-                                                                    : "own kernel");
+    size_t at = st_text_add(text, size, 0, "%s",
+                            decision->rule < 0 ? "own table"
+                            : decision->kernel ? decision->kernel
+                                               : "own kernel");
 
     if (decision->rule < 0)
         return text;

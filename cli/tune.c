@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/text.h"
 #include "cli/tune.h"
+#include "symtuner_why.h"
 
 static const char help[] =
     "usage: symtuner tune [options]\n"
@@ -18,6 +19,7 @@ static const char help[] =
     "  --out FILE          (symtuner.rules)\n"
     "  --ranks N           GPUs to use (all)\n"
     "  --coll C,C,...      allreduce, allgather, reducescatter (allreduce)\n"
+    "  --dtype T           bf16, f16 or f32 (bf16)\n"
     "  --bytes LOW..HIGH   powers of two of NCCL's nBytes (1KiB..256MiB)\n"
     "  --ledger FILE       collectives and sizes that a program used, instead of the two above\n"
     "  --ctas N,N,...      CTA counts besides NCCL's own (8,16,32,64)\n"
@@ -26,7 +28,8 @@ static const char help[] =
     "  --nccl FILE         the libnccl.so.2 to measure (the loader's)\n"
     "  --fresh             forget an earlier run into the same files\n"
     "  --from FILE.csv     measure nothing: rules and report from raw data\n"
-    "  --verify A[,B]      load rules that tune wrote in a fresh run, beside all that it compared:\n"
+    "  --verify A[,B]      load rules that tune wrote in a fresh run, beside all that it "
+    "compared:\n"
     "                      nowhere more than 3 % slower? B of a second run: nowhere 5 % apart?\n"
     "  --json              print the result for programs\n"
     "Exit 0: done. 1: failed, stopped, or not verified. 77: cannot measure here, and why.\n"
@@ -123,9 +126,16 @@ int st_cmd_tune(int argc, char **argv)
     time_t today = time(NULL);
     int status;
 
-    tune = (struct st_tune){.rounds = 3, .search = true, .ctas = {0, 8, 16, 32, 64}, .n_ctas = 5,
-                            .colls = 1u << SYMTUNER_ALLREDUCE, .low = 1 << 10, .high = 256 << 20,
-                            .out = "symtuner.rules", .machine = {.nvlink = -1, .multicast = -1}};
+    tune = (struct st_tune){.rounds = 3,
+                            .search = true,
+                            .dtype = SYMTUNER_BFLOAT16,
+                            .ctas = {0, 8, 16, 32, 64},
+                            .n_ctas = 5,
+                            .colls = 1u << SYMTUNER_ALLREDUCE,
+                            .low = 1 << 10,
+                            .high = 256 << 20,
+                            .out = "symtuner.rules",
+                            .machine = {.nvlink = -1, .multicast = -1}};
     status = read_options(argc, argv, &options);
     if (status >= 0)
         return status;

@@ -18,8 +18,14 @@
 
 #include "symtuner.h"
 
-enum { ST_TUNE_SIZES = 32, ST_TUNE_ROUNDS = 9, ST_TUNE_CTAS = 12,
-       ST_TUNE_CANDIDATES = ST_TUNE_CTAS + 2, ST_TUNE_WAYS = 12, ST_TUNE_RULES = 2 };
+enum {
+    ST_TUNE_SIZES = 32,
+    ST_TUNE_ROUNDS = 9,
+    ST_TUNE_CTAS = 12,
+    ST_TUNE_CANDIDATES = ST_TUNE_CTAS + 2,
+    ST_TUNE_WAYS = 12,
+    ST_TUNE_RULES = 2
+};
 
 /* Not a CTA count: NCCL with symtuner's plugin (symtuner bench). */
 enum { ST_TUNE_PLUGIN = -1 };
@@ -30,7 +36,7 @@ enum { ST_GENERAL, ST_OWN, ST_SYMMETRIC };
 struct st_cell {
     double us[ST_TUNE_ROUNDS]; /* 0: not measured */
     int n;
-    double median, sigma;      /* of the rounds   */
+    double median, sigma; /* of the rounds   */
 };
 
 /* One way to run symtuner's kernels at one size: "one_ll8/16/128". */
@@ -45,8 +51,9 @@ enum { ST_SAY_NCCL = -1, ST_SAY_NOTHING = 0 }; /* above: ask for that way */
 struct st_tune {
     /* the plan */
     int ranks, rounds, ctas[ST_TUNE_CTAS], n_ctas; /* 0 CTAs: as NCCL chooses */
-    bool own, search;             /* with symtuner's kernels; in several ways */
-    unsigned colls;               /* bit per collective */
+    bool own, search;                              /* with symtuner's kernels; in several ways */
+    unsigned colls;                                /* bit per collective */
+    int dtype;                                     /* NCCL's number      */
     uint64_t low, high;
     /* the box */
     struct symtuner_machine machine;
@@ -57,20 +64,21 @@ struct st_tune {
     struct st_cell cell[SYMTUNER_COLLS][ST_TUNE_CANDIDATES][ST_TUNE_SIZES];
     struct st_way way[ST_TUNE_SIZES][ST_TUNE_WAYS]; /* all-reduce; [0] is the library's choice */
     int ways[ST_TUNE_SIZES];
-    struct st_way ruled[ST_TUNE_RULES][ST_TUNE_SIZES]; /* --verify: what the rules gave, and its time */
+    struct st_way ruled[ST_TUNE_RULES]
+                       [ST_TUNE_SIZES]; /* --verify: what the rules gave, and its time */
     bool done[ST_TUNE_ROUNDS][SYMTUNER_COLLS][ST_TUNE_CTAS + 1 + ST_TUNE_RULES];
     /* what was chosen */
-    int chosen;                   /* index into ctas                                   */
+    int chosen; /* index into ctas                                   */
     int policy[SYMTUNER_COLLS][ST_TUNE_SIZES]; /* candidate; -1 none                   */
-    int pick[ST_TUNE_SIZES];      /* way that is symtuner's column                     */
-    int say[ST_TUNE_SIZES];       /* ST_SAY_NCCL, ST_SAY_NOTHING or a way              */
-    char why[300];                /* ... the CTA count                                 */
+    int pick[ST_TUNE_SIZES]; /* way that is symtuner's column                     */
+    int say[ST_TUNE_SIZES];  /* ST_SAY_NCCL, ST_SAY_NOTHING or a way              */
+    char why[300];           /* ... the CTA count                                 */
     /* files */
-    const char *out;              /* rules to write */
-    const char *rules;            /* ... to use with ST_TUNE_PLUGIN, or NULL */
+    const char *out;                   /* rules to write */
+    const char *rules;                 /* ... to use with ST_TUNE_PLUGIN, or NULL */
     const char *verify[ST_TUNE_RULES]; /* rules to compare with the alternatives; NULL: none */
     char raw[600], html[600];
-    const char *nccl_file;        /* NULL: as the loader finds it                      */
+    const char *nccl_file; /* NULL: as the loader finds it                      */
     char command[400];
 };
 
@@ -85,8 +93,8 @@ double st_tune_floor(const struct st_tune *tune, int coll, uint64_t bytes);
  * and rules to verify behind those. */
 int st_tune_settings(const struct st_tune *tune);
 bool st_tune_has(const struct st_tune *tune, int coll, int setting);
-/* Modes that setting ${s} measures: general kernels ride with the first one, and so do our own where
- * no ways are compared. */
+/* Modes that setting ${s} measures: general kernels ride with the first one, and so do our own
+ * where no ways are compared. */
 const char *st_tune_modes(const struct st_tune *tune, int coll, int setting);
 /* "BYTES:WAY,..." of the first round, for the later ones; "" before. Freed with free(). */
 char *st_tune_ways(const struct st_tune *tune);

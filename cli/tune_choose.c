@@ -4,11 +4,11 @@
  *
  * A difference counts when it is more than two standard deviations of the rounds and more than a
  * share of the time. That share is 5 % for NCCL's CTA count, which is read once per process: one
- * count serves all sizes, the one with the least geometric mean among those that are nowhere counted
- * slower than NCCL's own choice. It is 2 % where each size can have a kernel of its own, because
- * rules shall be within 3 % of the best: the library's own choice stays unless another is counted
- * faster. A kind of kernel gives way to another one at a crossover only when that one stays better
- * at the next size, or is better by more than 3 %.
+ * count serves all sizes, the one with the least geometric mean among those that are nowhere
+ * counted slower than NCCL's own choice. It is 2 % where each size can have a kernel of its own,
+ * because rules shall be within 3 % of the best: the library's own choice stays unless another is
+ * counted faster. A kind of kernel gives way to another one at a crossover only when that one stays
+ * better at the next size, or is better by more than 3 %.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -47,8 +47,7 @@ static bool faster(const struct st_cell *a, const struct st_cell *b, double shar
 {
     double noise = sqrt(a->sigma * a->sigma + b->sigma * b->sigma);
 
-    return a->n && b->n && a->median < (1 - share) * b->median &&
-           b->median - a->median > 2 * noise;
+    return a->n && b->n && a->median < (1 - share) * b->median && b->median - a->median > 2 * noise;
 }
 
 static const double whole = 0.05, each = 0.02, plain = 0.03;
@@ -92,10 +91,13 @@ static void choose_ctas(struct st_tune *tune)
         }
     tune->chosen = least < -0.02 ? best : 0;
     if (tune->chosen)
-        snprintf(tune->why, sizeof tune->why, "%.1f %% less time than with NCCL's own count in the "
-                 "geometric mean of all sizes, at no size counted slower", 100 * (1 - exp(least)));
+        snprintf(tune->why, sizeof tune->why,
+                 "%.1f %% less time than with NCCL's own count in the "
+                 "geometric mean of all sizes, at no size counted slower",
+                 100 * (1 - exp(least)));
     else
-        snprintf(tune->why, sizeof tune->why, "no other count is 2 %% faster in the mean without "
+        snprintf(tune->why, sizeof tune->why,
+                 "no other count is 2 %% faster in the mean without "
                  "being counted slower at some size");
 }
 
@@ -118,8 +120,8 @@ static void choose_ways(struct st_tune *tune)
     }
 }
 
-/* What the rules say about our kernels: nothing where the library's own choice is as good. NCCL takes
- * registered buffers to its symmetric kernels, so those are what a rule "nccl" gets. */
+/* What the rules say about our kernels: nothing where the library's own choice is as good. NCCL
+ * takes registered buffers to its symmetric kernels, so those are what a rule "nccl" gets. */
 static void choose_words(struct st_tune *tune)
 {
     for (int z = 0; z < st_tune_sizes(tune); z++) {
@@ -128,9 +130,9 @@ static void choose_words(struct st_tune *tune)
             &tune->cell[SYMTUNER_ALLREDUCE][ST_SYMMETRIC + tune->chosen][z];
         bool is_nccl = tune->ways[z] && strncmp(tune->way[z][tune->pick[z]].name, "nccl/", 5) == 0;
 
-        tune->say[z] = !tune->ways[z]                         ? ST_SAY_NOTHING
+        tune->say[z] = !tune->ways[z]                        ? ST_SAY_NOTHING
                        : !is_nccl && faster(nccl, own, each) ? ST_SAY_NCCL
-                                                              : tune->pick[z];
+                                                             : tune->pick[z];
     }
 }
 

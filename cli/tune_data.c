@@ -7,6 +7,7 @@
 
 #include "cli/text.h"
 #include "cli/tune.h"
+#include "symtuner_why.h"
 
 int st_tune_sizes(const struct st_tune *tune)
 {
@@ -113,9 +114,8 @@ static bool good_way(const char *name)
 {
     int ctas, threads, end = 0;
 
-    return strlen(name) < 48 &&
-           sscanf(name, "%*24[a-z0-9_]/%d/%d%n", &ctas, &threads, &end) == 2 && end &&
-           name[end] == '\0' && ctas >= 0 && ctas <= 512 && threads >= 0 && threads <= 1024;
+    return strlen(name) < 48 && sscanf(name, "%*24[a-z0-9_]/%d/%d%n", &ctas, &threads, &end) == 2 &&
+           end && name[end] == '\0' && ctas >= 0 && ctas <= 512 && threads >= 0 && threads <= 1024;
 }
 
 int st_tune_way(struct st_tune *tune, int size, const char *name)
@@ -150,7 +150,8 @@ static bool put_ruled(struct st_tune *tune, int round, int rules, const char *li
     if (sscanf(line, "plan %llu %47[a-z0-9_/]", &bytes, name) == 2 &&
         (size = size_of(tune, bytes)) >= 0)
         strcpy(tune->ruled[rules][size].name, name);
-    if (sscanf(line, "o %llu %lf", &bytes, &us) != 2 || (size = size_of(tune, bytes)) < 0 || !(us > 0))
+    if (sscanf(line, "o %llu %lf", &bytes, &us) != 2 || (size = size_of(tune, bytes)) < 0 ||
+        !(us > 0))
         return false;
     tune->ruled[rules][size].cell.us[round] = us;
     return true;
@@ -172,8 +173,8 @@ char *st_tune_ways(const struct st_tune *tune)
 
 static bool wrong(char *error, size_t size, const char *what, const char *line)
 {
-    snprintf(error, size, "%s: \"%.*s\"", what, (int)strcspn(line, "\n") < 80 ?
-             (int)strcspn(line, "\n") : 80, line);
+    snprintf(error, size, "%s: \"%.*s\"", what,
+             (int)strcspn(line, "\n") < 80 ? (int)strcspn(line, "\n") : 80, line);
     return false;
 }
 
@@ -226,10 +227,12 @@ bool st_tune_take(struct st_tune *tune, int round, int coll, int setting, const 
 /* One line that holds the whole plan; only equal plans may be mixed. */
 static void plan_line(const struct st_tune *tune, char *text, size_t size)
 {
-    size_t at = st_text_add(text, size, 0, "# plan ranks=%d rounds=%d own=%d colls=%u low=%llu "
-                            "high=%llu ctas=", tune->ranks, tune->rounds,
-                            tune->own ? 1 + tune->search : 0, tune->colls,
-                            (unsigned long long)tune->low, (unsigned long long)tune->high);
+    size_t at = st_text_add(text, size, 0,
+                            "# plan ranks=%d rounds=%d own=%d colls=%u low=%llu "
+                            "high=%llu dtype=%s ctas=",
+                            tune->ranks, tune->rounds, tune->own ? 1 + tune->search : 0,
+                            tune->colls, (unsigned long long)tune->low,
+                            (unsigned long long)tune->high, symtuner_dtype_name(tune->dtype));
 
     for (int i = 0; i < tune->n_ctas; i++)
         at = st_text_add(text, size, at, "%s%d", i ? "," : "", tune->ctas[i]);
@@ -274,7 +277,8 @@ bool st_tune_save(const struct st_tune *tune)
         out,
         "# symtuner tune 1\n%s\n# gpu %s\n# links %d multicast %d\n# nccl %d\n"
         "# floor %.2f\n# date %s\n# bytes is NCCL's nBytes, us is per call, of the slowest rank\n"
-        "# KERNEL/CTAS/THREADS: symtuner's kernels; the first one of a size is the library's own choice\n"
+        "# KERNEL/CTAS/THREADS: symtuner's kernels; the first one of a size is the library's own "
+        "choice\n"
         "round,setting,coll,candidate,bytes,us\n",
         plan, tune->machine.gpu, tune->machine.nvlink, tune->machine.multicast, tune->nccl,
         tune->floor_gbps, tune->date);
@@ -294,11 +298,16 @@ static bool read_plan(struct st_tune *tune, const char *line, char *error, size_
 {
     unsigned long long low, high;
     int own, at = 0;
+    char dtype[8];
     const char *next;
 
-    if (sscanf(line, "# plan ranks=%d rounds=%d own=%d colls=%u low=%llu high=%llu ctas=%n",
-               &tune->ranks, &tune->rounds, &own, &tune->colls, &low, &high, &at) != 6 || at == 0)
+    if (sscanf(line,
+               "# plan ranks=%d rounds=%d own=%d colls=%u low=%llu high=%llu "
+               "dtype=%7[a-z0-9] ctas=%n",
+               &tune->ranks, &tune->rounds, &own, &tune->colls, &low, &high, dtype, &at) != 7 ||
+        at == 0)
         return wrong(error, size, "not a plan", line);
+    tune->dtype = symtuner_dtype_parse(dtype);
     tune->own = own != 0;
     tune->search = own == 2;
     tune->low = low;
@@ -314,8 +323,8 @@ static bool read_plan(struct st_tune *tune, const char *line, char *error, size_
         next = end;
     }
     if (tune->ranks < 2 || tune->ranks > 16 || tune->rounds < 1 || tune->rounds > ST_TUNE_ROUNDS ||
-        tune->n_ctas < 1 || low < 64 || low > high || high > (uint64_t)64 << 30 ||
-        tune->colls >= 1u << SYMTUNER_COLLS)
+        tune->n_ctas < 1 || tune->dtype < 0 || low < 64 || low > high ||
+        high > (uint64_t)64 << 30 || tune->colls >= 1u << SYMTUNER_COLLS)
         return wrong(error, size, "a plan out of range", line);
     return true;
 }
@@ -361,7 +370,8 @@ static bool read_row(struct st_tune *tune, const char *line, char *error, size_t
 static void forget_unfinished(struct st_tune *tune)
 {
     if (!tune->done[0][SYMTUNER_ALLREDUCE][tune->n_ctas])
-        memset(tune->ways, 0, sizeof tune->ways); /* later rounds measure what the first one found */
+        memset(tune->ways, 0,
+               sizeof tune->ways); /* later rounds measure what the first one found */
     for (int r = 0; r < tune->rounds; r++)
         for (int z = 0; z < st_tune_sizes(tune); z++)
             for (int w = 0; w < tune->ways[z]; w++)

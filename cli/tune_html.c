@@ -11,6 +11,7 @@
 #include "cli/text.h"
 #include "cli/tune.h"
 #include "plugin/nccl_release.h"
+#include "symtuner_why.h"
 
 enum { WIDE = 860, HIGH = 380, LEFT = 64, RIGHT = 150, TOP = 14, BOTTOM = 40 };
 
@@ -23,7 +24,8 @@ static const char style[] =
     ".6rem;text-align:right;"
     "border-bottom:1px solid #e4e7eb}th{font-weight:600}td:first-child,th:first-child{text-align:"
     "left}td.best{background:#e3f2e6;font-weight:600}small,.facts{color:#52606d}"
-    ".wide{overflow-x:auto}td.way{text-align:left}td.ruled{background:#fdf3d7}th[colspan]{text-align:left}"
+    ".wide{overflow-x:auto}td.way{text-align:left}td.ruled{background:#fdf3d7}th[colspan]{text-"
+    "align:left}"
     "svg{max-width:100%;height:auto;display:block}code{background:#f0f2f4;padding:0 .25rem}";
 
 static void escape(FILE *out, const char *text)
@@ -78,9 +80,9 @@ static double x_of(const struct plot *plot, double size)
 
 static double y_of(const struct plot *plot, double value)
 {
-    double at = plot->bandwidth ? (value - plot->low) / (plot->high - plot->low)
-                                : (log10(value) - log10(plot->low)) /
-                                      (log10(plot->high) - log10(plot->low));
+    double at = plot->bandwidth
+                    ? (value - plot->low) / (plot->high - plot->low)
+                    : (log10(value) - log10(plot->low)) / (log10(plot->high) - log10(plot->low));
 
     at = at < 0 ? 0 : at > 1 ? 1 : at;
     return TOP + (HIGH - TOP - BOTTOM) * (1 - at);
@@ -144,9 +146,10 @@ static void draw_axes(const struct plot *plot)
         step *= i % 3 == 1 ? 2.5 : 2; /* 1 2 5 10 20 50 */
     for (double v = plot->bandwidth ? step : plot->low; v <= plot->high * 1.0001;
          v = plot->bandwidth ? v + step : v * 10)
-        fprintf(plot->out, "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#d3dae0\"/>"
-                "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%g</text>\n", LEFT, WIDE - RIGHT,
-                y_of(plot, v), y_of(plot, v), LEFT - 7, y_of(plot, v) + 4, v);
+        fprintf(plot->out,
+                "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#d3dae0\"/>"
+                "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%g</text>\n",
+                LEFT, WIDE - RIGHT, y_of(plot, v), y_of(plot, v), LEFT - 7, y_of(plot, v) + 4, v);
     for (int z = 0; z < sizes; z += every)
         fprintf(plot->out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text>\n",
                 x_of(plot, z), HIGH - 18, st_text_size(st_tune_bytes(plot->tune, z), text));
@@ -186,10 +189,11 @@ static void draw_curve(const struct plot *plot, int candidate)
     fputs("\"/>\n", plot->out);
     for (int z = 0; z < st_tune_sizes(tune) && strong; z++)
         if (cell[z].n)
-            fprintf(plot->out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\"><title>%s, %s: "
-                    "%.2f ±%.2f us</title></circle>\n", x_of(plot, z),
-                    y_of(plot, value_of(plot, candidate, z)), colour(tune, candidate),
-                    st_tune_name(tune, candidate, name),
+            fprintf(plot->out,
+                    "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\"><title>%s, %s: "
+                    "%.2f ±%.2f us</title></circle>\n",
+                    x_of(plot, z), y_of(plot, value_of(plot, candidate, z)),
+                    colour(tune, candidate), st_tune_name(tune, candidate, name),
                     st_text_size(st_tune_bytes(tune, z), size), cell[z].median, cell[z].sigma);
 }
 
@@ -210,17 +214,19 @@ static void draw_legend(const struct plot *plot)
     for (int k = 0; k < st_tune_candidates(tune); k++) {
         if (!measured(tune, plot->coll, k))
             continue;
-        fprintf(plot->out, "<line x1=\"%d\" x2=\"%d\" y1=\"%d\" y2=\"%d\" stroke=\"%s\" "
-                "stroke-width=\"2.5\"/><text x=\"%d\" y=\"%d\"%s>%s</text>\n", x, x + 18, y, y,
-                colour(tune, k), x + 24, y + 4,
+        fprintf(plot->out,
+                "<line x1=\"%d\" x2=\"%d\" y1=\"%d\" y2=\"%d\" stroke=\"%s\" "
+                "stroke-width=\"2.5\"/><text x=\"%d\" y=\"%d\"%s>%s</text>\n",
+                x, x + 18, y, y, colour(tune, k), x + 24, y + 4,
                 tune->chosen && k == ST_SYMMETRIC + tune->chosen ? " font-weight=\"600\"" : "",
                 st_tune_name(tune, k, name));
         y += 20;
     }
     if (tune->floor_gbps > 0)
-        fprintf(plot->out, "<line x1=\"%d\" x2=\"%d\" y1=\"%d\" y2=\"%d\" stroke=\"#52606d\" "
-                "stroke-dasharray=\"5 4\"/><text x=\"%d\" y=\"%d\">floor</text>\n", x, x + 18, y, y,
-                x + 24, y + 4);
+        fprintf(plot->out,
+                "<line x1=\"%d\" x2=\"%d\" y1=\"%d\" y2=\"%d\" stroke=\"#52606d\" "
+                "stroke-dasharray=\"5 4\"/><text x=\"%d\" y=\"%d\">floor</text>\n",
+                x, x + 18, y, y, x + 24, y + 4);
 }
 
 static void draw(const struct st_tune *tune, int coll, bool bandwidth, FILE *out)
@@ -268,8 +274,9 @@ static void table(const struct st_tune *tune, int coll, FILE *out)
                         cell->median, cell->median < 100 ? 2 : 1, cell->sigma);
         }
         fprintf(out, "<td>%.1f</td></tr>\n",
-                policy < 0 ? 0 : st_tune_busbw(tune, coll, st_tune_bytes(tune, z),
-                                               tune->cell[coll][policy][z].median));
+                policy < 0 ? 0
+                           : st_tune_busbw(tune, coll, st_tune_bytes(tune, z),
+                                           tune->cell[coll][policy][z].median));
     }
     fputs("</table></div>\n", out);
 }
@@ -281,7 +288,8 @@ static void way_cell(const struct st_way *way, const char *kind, FILE *out)
             way->cell.median < 100 ? 2 : 1, way->cell.sigma);
 }
 
-/* What the library would run by itself, and what else was tried; what the rules ask for is marked. */
+/* What the library would run by itself, and what else was tried; what the rules ask for is marked.
+ */
 static void ways(const struct st_tune *tune, FILE *out)
 {
     char text[ST_TEXT_SIZE];
@@ -289,10 +297,11 @@ static void ways(const struct st_tune *tune, FILE *out)
 
     for (int z = 0; z < st_tune_sizes(tune); z++)
         most = tune->ways[z] > most ? tune->ways[z] : most;
-    fputs("<h3>symtuner's kernels, microseconds</h3>\n<p>Kernel/CTAs/threads. Marked: what the rules "
-          "ask for instead of the library's own choice, because it is counted faster.</p>\n"
-          "<div class=\"wide\"><table><tr><th>size</th><th colspan=\"2\">the library's choice</th>",
-          out);
+    fputs(
+        "<h3>symtuner's kernels, microseconds</h3>\n<p>Kernel/CTAs/threads. Marked: what the rules "
+        "ask for instead of the library's own choice, because it is counted faster.</p>\n"
+        "<div class=\"wide\"><table><tr><th>size</th><th colspan=\"2\">the library's choice</th>",
+        out);
     if (most > 1)
         fprintf(out, "<th colspan=\"%d\">also tried</th>", 2 * (most - 1));
     fputs("</tr>\n", out);
@@ -300,8 +309,8 @@ static void ways(const struct st_tune *tune, FILE *out)
         fprintf(out, "<tr><td>%s</td>", st_text_size(st_tune_bytes(tune, z), text));
         for (int w = 0; w < tune->ways[z]; w++)
             way_cell(&tune->way[z][w], w && tune->say[z] == w ? " ruled" : "", out);
-        fprintf(out, "%s</tr>\n", tune->say[z] == ST_SAY_NCCL ? "<td class=\"way ruled\">NCCL</td>"
-                                                              : "");
+        fprintf(out, "%s</tr>\n",
+                tune->say[z] == ST_SAY_NCCL ? "<td class=\"way ruled\">NCCL</td>" : "");
     }
     fputs("</table></div>\n", out);
 }
@@ -310,14 +319,15 @@ static void page(const struct st_tune *tune, FILE *out)
 {
     char release[16];
 
-    fprintf(out, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+    fprintf(out,
+            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
             "<meta name=\"viewport\" content=\"width=device-width\"><title>symtuner tune, %d ranks"
-            "</title><style>%s</style></head><body>\n<h1>symtuner tune: %d × ", tune->ranks, style,
-            tune->ranks);
+            "</title><style>%s</style></head><body>\n<h1>symtuner tune: %d × ",
+            tune->ranks, style, tune->ranks);
     escape(out, tune->machine.gpu[0] ? tune->machine.gpu : "unknown GPU");
     fprintf(out,
             "</h1>\n<p class=\"facts\">NCCL %s, %s, multicast %s · %s · %d rounds, each setting a "
-            "process of its own, in turns · bf16 sum, CUDA graphs, slowest rank · <code>",
+            "process of its own, in turns · %s sum, CUDA graphs, slowest rank · <code>",
             st_release_print(tune->nccl, release, sizeof release),
             tune->machine.nvlink > 0    ? "NVLink"
             : tune->machine.nvlink == 0 ? "PCIe"
@@ -325,12 +335,13 @@ static void page(const struct st_tune *tune, FILE *out)
             tune->machine.multicast > 0    ? "on"
             : tune->machine.multicast == 0 ? "off"
                                            : "unknown",
-            tune->date, tune->rounds);
+            tune->date, tune->rounds, symtuner_dtype_name(tune->dtype));
     escape(out, tune->command);
     fprintf(out, "</code></p>\n<p><b>CTAs of NCCL's symmetric kernels: %d%s.</b> ",
             tune->ctas[tune->chosen], tune->ctas[tune->chosen] ? "" : " (NCCL's own choice)");
     escape(out, tune->why);
-    fputs(".</p>\n<p>Shaded: the fastest kind of kernel; it changes where a difference is more than two "
+    fputs(".</p>\n<p>Shaded: the fastest kind of kernel; it changes where a difference is more "
+          "than two "
           "standard deviations and 2&#8239;%, and lasts or is more than 3&#8239;%. symtuner: the "
           "kernels that the rules ask for. Floor: the bytes that a rank must send, at the rate of "
           "the copy engine between two GPUs.</p>\n",

@@ -10,6 +10,7 @@
 
 #include "cli/text.h"
 #include "cli/tune.h"
+#include "symtuner_why.h"
 
 /* "one_ll8" of "one_ll8/16/128", with the blocks and threads. */
 static void split(const char *way, char kernel[25], int *ctas, int *threads)
@@ -19,7 +20,8 @@ static void split(const char *way, char kernel[25], int *ctas, int *threads)
     sscanf(way, "%24[a-z0-9_]/%d/%d", kernel, ctas, threads);
 }
 
-/* Kernels that use the caller's buffers were measured on registered ones; the others copy anyway. */
+/* Kernels that use the caller's buffers were measured on registered ones; the others copy anyway.
+ */
 static bool uses_buffers(const char *kernel)
 {
     return strncmp(kernel, "one_", 4) != 0 && strncmp(kernel, "two_", 4) != 0;
@@ -44,8 +46,8 @@ static void comment(const struct st_tune *tune, int z, FILE *out)
     }
     fprintf(out, "# %-8s %.2f ±%.2f us; %s %.2f ±%.2f us\n",
             st_text_size(st_tune_bytes(tune, z), size), best->median, best->sigma,
-            tune->way[z][tune->say[z] == ST_SAY_NCCL ? tune->pick[z] : 0].name,
-            table->median, table->sigma);
+            tune->way[z][tune->say[z] == ST_SAY_NCCL ? tune->pick[z] : 0].name, table->median,
+            table->sigma);
 }
 
 /* "64KiB" */
@@ -69,9 +71,11 @@ static void write_rule(const struct st_tune *tune, int from, int to, FILE *out)
     fputc('\n', out);
     for (int z = from; z <= to; z++)
         comment(tune, z, out);
-    fprintf(out, "[kernels %s]\nbytes      = %llu..%llu\nranks      = %d\ndtype      = bf16\n"
-            "op         = sum\n", name_of(st_tune_bytes(tune, from), name), (unsigned long long)low,
-            (unsigned long long)high, tune->ranks);
+    fprintf(out,
+            "[kernels %s]\nbytes      = %llu..%llu\nranks      = %d\ndtype      = %s\n"
+            "op         = sum\n",
+            name_of(st_tune_bytes(tune, from), name), (unsigned long long)low,
+            (unsigned long long)high, tune->ranks, symtuner_dtype_name(tune->dtype));
     if (uses_buffers(kernel))
         fputs("registered = yes\n", out);
     fprintf(out, "kernel     = %s\n", kernel);
@@ -87,9 +91,10 @@ void st_tune_write_kernels(const struct st_tune *tune, FILE *out)
         said += tune->say[z] != ST_SAY_NOTHING;
         measured += tune->ways[z] > 0;
     }
-    fprintf(out, "\n# %d of %d sizes: another kernel than the library's own choice is counted faster "
-            "(2 sigma and\n# 2 %%). It stays for the other sizes, types and operators.\n", said,
-            measured);
+    fprintf(out,
+            "\n# %d of %d sizes: another kernel than the library's own choice is counted faster "
+            "(2 sigma and\n# 2 %%). It stays for the other sizes, types and operators.\n",
+            said, measured);
     for (int from = 0, to; from < sizes; from = to + 1) {
         for (to = from; to + 1 < sizes && alike(tune, from, to + 1); to++)
             ;

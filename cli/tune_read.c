@@ -5,6 +5,7 @@
 
 #include "cli/ledger_read.h"
 #include "cli/tune.h"
+#include "symtuner_why.h"
 
 static const char *command = "tune"; /* for messages */
 
@@ -49,7 +50,8 @@ static bool read_colls(struct st_tune *tune, const char *value)
         if (coll != SYMTUNER_ALLREDUCE && coll != SYMTUNER_ALLGATHER &&
             coll != SYMTUNER_REDUCESCATTER)
             return wrong("--coll: only allreduce, allgather and reducescatter have symmetric "
-                         "kernels, not", word);
+                         "kernels, not",
+                         word);
         tune->colls |= 1u << coll;
         if (value[length] == '\0')
             return true;
@@ -128,6 +130,12 @@ int st_tune_option(struct st_tune *tune, const char *name, const char *option, c
         return read_colls(tune, value);
     if (strcmp(option, "--bytes") == 0)
         return read_bytes(tune, value);
+    if (strcmp(option, "--dtype") == 0) {
+        tune->dtype = symtuner_dtype_parse(value);
+        return tune->dtype == SYMTUNER_BFLOAT16 || tune->dtype == SYMTUNER_FLOAT16 ||
+               tune->dtype == SYMTUNER_FLOAT32 ||
+               wrong("--dtype wants bf16, f16 or f32, not", value);
+    }
     if (strcmp(option, "--ctas") == 0 && strcmp(name, "tune") == 0)
         return read_ctas(tune, value);
     if (strcmp(option, "--ledger") == 0)

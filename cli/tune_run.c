@@ -53,23 +53,43 @@ static void progress(const struct st_tune *tune, double began, int measured, con
 static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int setting,
                                   char *error, size_t size)
 {
-    char ranks[12], low[24], high[24], number[12], seed[12], ctas[32] = "NCCL_SYM_CTAS";
+    char ranks[12], low[24], high[24], number[12], seed[12], dtype[12], ctas[32] = "NCCL_SYM_CTAS";
     char tuner[700] = "NCCL_TUNER_PLUGIN=none", rules[700] = "SYMTUNER_RULES";
     char *ways = st_tune_ways(tune);
     bool search = setting == tune->n_ctas;
     const char *with = tune->rules;
-    const char *arguments[] = {"measure", ranks, tune->nccl_file ? tune->nccl_file : "-",
-                               st_tune_modes(tune, coll, setting), number, low, high, seed,
-                               search ? ways : NULL, NULL};
-    /* NCCL as it is: no plugin, and our CTA count instead of anybody else's; our kernels as they are */
-    const char *set[] = {tuner, rules, ctas, "NCCL_ENV_PLUGIN", "NCCL_PROFILER_PLUGIN",
-                         "NCCL_SYM_KERNEL", "NCCL_ALGO", "NCCL_PROTO", "SYMTUNER_RULE",
-                         "SYMTUNER_AR_KERNEL", "SYMTUNER_AR_CTAS", "SYMTUNER_AR_LAG", NULL};
+    const char *arguments[] = {"measure",
+                               ranks,
+                               tune->nccl_file ? tune->nccl_file : "-",
+                               st_tune_modes(tune, coll, setting),
+                               number,
+                               low,
+                               high,
+                               seed,
+                               dtype,
+                               search ? ways : NULL,
+                               NULL};
+    /* NCCL as it is: no plugin, and our CTA count instead of anybody else's; our kernels as they
+     * are */
+    const char *set[] = {tuner,
+                         rules,
+                         ctas,
+                         "NCCL_ENV_PLUGIN",
+                         "NCCL_PROFILER_PLUGIN",
+                         "NCCL_SYM_KERNEL",
+                         "NCCL_ALGO",
+                         "NCCL_PROTO",
+                         "SYMTUNER_RULE",
+                         "SYMTUNER_AR_KERNEL",
+                         "SYMTUNER_AR_CTAS",
+                         "SYMTUNER_AR_LAG",
+                         NULL};
     struct st_child child = {.arguments = arguments, .set = set, .limit_s = 180};
     enum st_child_end end;
 
     snprintf(ranks, sizeof ranks, "%d", tune->ranks);
     snprintf(number, sizeof number, "%d", coll);
+    snprintf(dtype, sizeof dtype, "%d", tune->dtype);
     snprintf(low, sizeof low, "%llu", (unsigned long long)tune->low);
     snprintf(high, sizeof high, "%llu", (unsigned long long)tune->high);
     snprintf(seed, sizeof seed, "%u", (unsigned)(round * 131 + setting * 17 + coll + 1));
@@ -124,8 +144,8 @@ int st_tune_measure(struct st_tune *tune, const char *command)
                                             : run_unit(tune, r, c, s, error, sizeof error);
                 if (end == ST_CHILD_STOPPED) {
                     fprintf(stderr, "\nstopped%s%s%s\n",
-                            tune->raw[0] ? "; the same command goes on from here (" : "",
-                            tune->raw, tune->raw[0] ? ")" : "");
+                            tune->raw[0] ? "; the same command goes on from here (" : "", tune->raw,
+                            tune->raw[0] ? ")" : "");
                     return ST_EXIT_FINDINGS;
                 }
                 if (end != ST_CHILD_DONE) {
@@ -173,4 +193,3 @@ int st_tune_find_gpus(struct st_tune *tune, const char *command, bool kernels)
     }
     return -1;
 }
-

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tune_verify.c - do rules keep their promise? They are loaded by the plugin and by the library in a
- * process of their own and run beside everything that tune had compared for them, in turns, in
+ * tune_verify.c - do rules keep their promise? They are loaded by the plugin and by the library in
+ * a process of their own and run beside everything that tune had compared for them, in turns, in
  * fresh processes. Alternatives that were far off in the raw data are left out.
  */
 #include <stdlib.h>
@@ -141,9 +141,10 @@ static int report(struct st_tune *tune, bool json)
         for (int i = 0; i < ST_TUNE_RULES; i++)
             st_tune_summarise(&tune->ruled[i][z].cell, tune->rounds);
     }
-    fprintf(out, "%d ranks on %s, median of %d rounds; compared with %d CTA counts of NCCL\n"
-            "and every kernel that was tried\n", tune->ranks, tune->machine.gpu, tune->rounds,
-            tune->n_ctas);
+    fprintf(out,
+            "%d ranks on %s, median of %d rounds; compared with %d CTA counts of NCCL\n"
+            "and every kernel that was tried\n",
+            tune->ranks, tune->machine.gpu, tune->rounds, tune->n_ctas);
     head(tune, out);
     print_sizes(tune, worst, at, out);
     for (int i = 0; i < (tune->verify[1] ? 3 : 1); i++) {

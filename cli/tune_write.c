@@ -6,6 +6,7 @@
 #include "cli/text.h"
 #include "cli/tune.h"
 #include "plugin/nccl_release.h"
+#include "symtuner_why.h"
 
 /* Largest spread of the rounds, per cent of the median. */
 static double worst_spread(const struct st_tune *tune)
@@ -46,16 +47,19 @@ static void rules_text(const struct st_tune *tune, FILE *out)
     char release[16];
     const char *base = strrchr(tune->raw, '/');
 
-    fprintf(out, "# symtuner rules 1\n# %s\n# %s, %d ranks, %d rounds, largest standard deviation "
+    fprintf(out,
+            "# symtuner rules 1\n# %s\n# %s, %d ranks, %s, %d rounds, largest standard deviation "
             "%.1f %%\n# raw data: %s\n#\n# Fastest kind of kernel by size, for registered buffers "
-            "(2 sigma and 2 %%):\n", tune->command, tune->date, tune->ranks, tune->rounds,
+            "(2 sigma and 2 %%):\n",
+            tune->command, tune->date, tune->ranks, symtuner_dtype_name(tune->dtype), tune->rounds,
             worst_spread(tune), base ? base + 1 : tune->raw);
     for (int c = SYMTUNER_COLLS - 1; c >= 0; c--)
         if (tune->colls >> c & 1)
             write_policy(tune, c, out);
     fprintf(
         out,
-        "# symtuner: libsymtuner_ar.so, kernels as below; it adds up in rank order in f32, the same\n"
+        "# symtuner: libsymtuner_ar.so, kernels as below; it adds up in rank order in f32, the "
+        "same\n"
         "# bits on all ranks and in every run. symmetric and general kernels add up in their own\n"
         "# orders: a change of kind changes last bits of sums.\n\n[provenance]\nnccl      = %s\n",
         st_release_print(tune->nccl, release, sizeof release));
@@ -142,10 +146,12 @@ void st_tune_print(const struct st_tune *tune, FILE *out)
 {
     char release[16], line[300];
 
-    snprintf(line, sizeof line, "%d ranks on %s, NCCL %s, %s; microseconds, median of %d rounds ± "
-             "standard deviation", tune->ranks,
-             tune->machine.gpu[0] ? tune->machine.gpu : "an unknown GPU",
-             st_release_print(tune->nccl, release, sizeof release), tune->date, tune->rounds);
+    snprintf(line, sizeof line,
+             "%d ranks on %s, NCCL %s, %s; %s, microseconds, median of %d rounds ± "
+             "standard deviation",
+             tune->ranks, tune->machine.gpu[0] ? tune->machine.gpu : "an unknown GPU",
+             st_release_print(tune->nccl, release, sizeof release), tune->date,
+             symtuner_dtype_name(tune->dtype), tune->rounds);
     st_text_wrap(out, 0, line);
     for (int c = SYMTUNER_COLLS - 1; c >= 0; c--)
         if (tune->colls >> c & 1)
@@ -181,7 +187,8 @@ void st_tune_print_json(const struct st_tune *tune, FILE *out)
 
                 if (!cell->n)
                     continue;
-                fprintf(out, "%s\n  {\"coll\": \"%s\", \"bytes\": %llu, \"candidate\": \"%s\", "
+                fprintf(out,
+                        "%s\n  {\"coll\": \"%s\", \"bytes\": %llu, \"candidate\": \"%s\", "
                         "\"us\": %.3f, \"sigma\": %.3f, \"rounds\": %d, \"policy\": %s}",
                         first ? "" : ",", symtuner_coll_name(c),
                         (unsigned long long)st_tune_bytes(tune, z), st_tune_name(tune, k, name),
@@ -193,11 +200,12 @@ void st_tune_print_json(const struct st_tune *tune, FILE *out)
         for (int w = 0; w < tune->ways[z]; w++) {
             const struct st_way *way = &tune->way[z][w];
 
-            fprintf(out, "%s\n  {\"coll\": \"allreduce\", \"bytes\": %llu, \"candidate\": \"%s\", "
+            fprintf(out,
+                    "%s\n  {\"coll\": \"allreduce\", \"bytes\": %llu, \"candidate\": \"%s\", "
                     "\"us\": %.3f, \"sigma\": %.3f, \"rounds\": %d, \"library\": %s, "
-                    "\"rules\": %s}", first ? "" : ",",
-                    (unsigned long long)st_tune_bytes(tune, z), way->name, way->cell.median,
-                    way->cell.sigma, way->cell.n, w == 0 ? "true" : "false",
+                    "\"rules\": %s}",
+                    first ? "" : ",", (unsigned long long)st_tune_bytes(tune, z), way->name,
+                    way->cell.median, way->cell.sigma, way->cell.n, w == 0 ? "true" : "false",
                     tune->say[z] == w && w ? "true" : "false");
             first = false;
         }

@@ -4,14 +4,14 @@
  * loaded at run time. Not meant for people; `symtuner tune` and `symtuner bench` start it.
  *
  *   symtuner worker windows RANKS NCCL|-                    are windows real? one word
- *   symtuner worker measure RANKS NCCL|- MODES COLL LOW HIGH SEED [WAYS]
+ *   symtuner worker measure RANKS NCCL|- MODES COLL LOW HIGH SEED DTYPE [WAYS]
  *
  * MODES is a word of g (general, plain buffers), s (NCCL on symmetric windows), o (our kernels, as
  * the library chooses), k (our kernels in several ways, worker_ways.c).
  * measure prints "nccl RELEASE" and "floor GBPS", then "MODE BYTES US" per size and mode, before an
  * o "plan BYTES WAY RULES", for k "k BYTES WAY US": a CUDA graph of calls is replayed for about
- * 6 ms, the slowest rank counts. Every size and mode is checked on fresh random data with a poisoned
- * output before it is timed. Sizes are NCCL's nBytes, bf16 sum.
+ * 6 ms, the slowest rank counts. Every size and mode is checked on fresh random data with a
+ * poisoned output before it is timed. Sizes are NCCL's nBytes, DTYPE is NCCL's number, sum.
  */
 #include "cli/worker.h"
 
@@ -22,7 +22,7 @@
 
 #include "cli/commands.h"
 
-enum { CALLS = 20, BF16 = 9, SUM = 0, COLL_SYMMETRIC = 1, WINDOW = 1 << 17 };
+enum { CALLS = 20, F16 = 6, F32 = 7, BF16 = 9, SUM = 0, COLL_SYMMETRIC = 1, WINDOW = 1 << 17 };
 
 struct st_job job;
 
@@ -53,23 +53,39 @@ static void nccl_good(int result, const char *what)
 #define CUDA(function, ...) st_worker_cuda(job.cuda.function(__VA_ARGS__), #function)
 #define NCCL(function, ...) nccl_good(job.nccl.function(__VA_ARGS__), #function)
 
-/* bf16 integers below 8: sums over 16 ranks are exact. */
-static uint16_t value(int rank, uint64_t i)
+/* Integers below 8: sums over 16 ranks are exact in every type. */
+static float value(int rank, uint64_t i)
 {
     uint64_t x =
         (i + 1) * 0x9e3779b97f4a7c15ull + (uint64_t)rank * 0xbf58476d1ce4e5b9ull + job.seed;
-    float f = (float)((x ^ x >> 29) * 0x94d049bb133111ebull >> 61);
+
+    return (float)((x ^ x >> 29) * 0x94d049bb133111ebull >> 61);
+}
+
+/* Element ${i} of ${at}, in the type of the job: bf16 is the upper half of an f32, f16 has a
+ * shorter exponent, too; of f16 only normal numbers and 0 come here. */
+static void put(void *at, uint64_t i, float f)
+{
     uint32_t bits;
 
     memcpy(&bits, &f, 4);
-    return (uint16_t)(bits >> 16);
+    if (job.dtype == F32)
+        ((uint32_t *)at)[i] = bits;
+    else if (job.dtype == BF16)
+        ((uint16_t *)at)[i] = (uint16_t)(bits >> 16);
+    else
+        ((uint16_t *)at)[i] = (uint16_t)(bits ? (bits - (112u << 23)) >> 13 : 0);
 }
 
-static float widen(uint16_t half)
+static float get(const void *at, uint64_t i)
 {
-    uint32_t bits = (uint32_t)half << 16;
+    uint32_t bits = job.dtype == F32 ? ((const uint32_t *)at)[i] : ((const uint16_t *)at)[i];
     float f;
 
+    if (job.dtype == BF16)
+        bits <<= 16;
+    else if (job.dtype == F16 && bits)
+        bits = bits >= 0x7c00 ? 0x7fc00000 : (bits << 13) + (112u << 23); /* the poison is a NaN */
     memcpy(&f, &bits, 4);
     return f;
 }
@@ -77,19 +93,19 @@ static float widen(uint16_t half)
 static void call(struct st_rank *r, char mode, uint64_t bytes)
 {
     int side = mode != 'g', result;
-    size_t count = bytes / 2, part = count / (size_t)job.ranks;
+    size_t count = bytes / (size_t)job.size, part = count / (size_t)job.ranks;
     char *send = r->send[side], *recv = r->recv[side];
 
     if (mode == 'o' || mode == 'k') {
-        result = job.ar.all_reduce(send, recv, count, BF16, SUM, r->handle, r->stream);
+        result = job.ar.all_reduce(send, recv, count, job.dtype, SUM, r->handle, r->stream);
         if (result)
             st_worker_stop("symtuner_ar_all_reduce", job.ar.error_text(r->handle));
     } else if (job.coll == 4) {
-        NCCL(all_reduce, send, recv, count, BF16, SUM, r->comm, r->stream);
+        NCCL(all_reduce, send, recv, count, job.dtype, SUM, r->comm, r->stream);
     } else if (job.coll == 2) {
-        NCCL(all_gather, send, recv, part, BF16, r->comm, r->stream);
+        NCCL(all_gather, send, recv, part, job.dtype, r->comm, r->stream);
     } else {
-        NCCL(reduce_scatter, send, recv, part, BF16, SUM, r->comm, r->stream);
+        NCCL(reduce_scatter, send, recv, part, job.dtype, SUM, r->comm, r->stream);
     }
 }
 
@@ -98,11 +114,11 @@ static float expected(const struct st_rank *r, uint64_t i, uint64_t part)
     float sum = 0;
 
     if (job.coll == 2)
-        return widen(value((int)(i / part), i % part));
+        return value((int)(i / part), i % part);
     if (job.coll == 3)
         i += (uint64_t)r->rank * part;
     for (int k = 0; k < job.ranks; k++)
-        sum += widen(value(k, i));
+        sum += value(k, i);
     return sum;
 }
 
@@ -110,35 +126,34 @@ static float expected(const struct st_rank *r, uint64_t i, uint64_t part)
 static void fill(const struct st_rank *r, uint64_t count)
 {
     for (uint64_t i = 0; i < count; i++)
-        r->host[i] = value(r->rank, i);
+        put(r->host, i, value(r->rank, i));
     for (int side = 0; side < 2; side++)
         if (r->send[side])
-            CUDA(to_device, (st_address)(uintptr_t)r->send[side], r->host, count * 2);
+            CUDA(to_device, (st_address)(uintptr_t)r->send[side], r->host,
+                 count * (uint64_t)job.size);
 }
 
 /* Up to three pieces of the result: head, middle, tail. */
 void st_worker_check(struct st_rank *r, char mode, uint64_t bytes)
 {
-    uint64_t count = bytes / 2, part = count / (uint64_t)job.ranks;
-    uint64_t out = job.coll == 3   ? part
-                   : job.coll == 2 ? part * (uint64_t)job.ranks
-                                   : count;
+    uint64_t size = (uint64_t)job.size, count = bytes / size, part = count / (uint64_t)job.ranks;
+    uint64_t out = job.coll == 3 ? part : job.coll == 2 ? part * (uint64_t)job.ranks : count;
     uint64_t piece = out < WINDOW ? out : WINDOW;
     st_address recv = (st_address)(uintptr_t)r->recv[mode != 'g'];
     char text[80];
 
-    CUDA(fill, recv, 0xff, out * 2); /* NaN */
+    CUDA(fill, recv, 0xff, out * size); /* NaN */
     CUDA(synchronize);
     pthread_barrier_wait(&job.barrier);
     call(r, mode, bytes);
     CUDA(stream_wait, r->stream);
     for (int third = 0; third < (out > WINDOW ? 3 : 1); third++) {
         uint64_t from = third == 0 ? 0 : third == 1 ? out / 2 - piece / 2 : out - piece;
-        uint16_t *got = r->host + job.high / 2; /* behind the copy of the input */
+        char *got = r->host + job.high; /* behind the copy of the input */
 
-        CUDA(to_host, got, recv + from * 2, piece * 2);
+        CUDA(to_host, got, recv + from * size, piece * size);
         for (uint64_t i = 0; i < piece; i++)
-            if (widen(got[i]) != expected(r, from + i, part)) {
+            if (get(got, i) != expected(r, from + i, part)) {
                 snprintf(text, sizeof text, "element %llu of rank %d, %llu bytes, mode %c",
                          (unsigned long long)(from + i), r->rank, (unsigned long long)bytes, mode);
                 st_worker_stop("wrong result", text);
@@ -183,8 +198,7 @@ double st_worker_time(struct st_rank *r, char mode, uint64_t bytes, double least
         CUDA(event_elapsed, &ms, r->start, r->stop);
         worst = slowest(r, (double)ms * 1000 / (launches * calls));
         if (pass == 1)
-            launches =
-                worst * calls > least_us ? 1 : (int)(least_us / (worst * calls + 0.01)) + 1;
+            launches = worst * calls > least_us ? 1 : (int)(least_us / (worst * calls + 0.01)) + 1;
     }
     CUDA(graph_exec_free, exec);
     CUDA(graph_free, graph);
@@ -252,11 +266,12 @@ static void prepare(struct st_rank *r)
         CUDA(alloc, &at, job.high);
         *(i ? &r->recv[0] : &r->send[0]) = (char *)(uintptr_t)at;
     }
-    r->host = malloc(job.high + WINDOW * 2 + 64);
+    r->host = malloc(job.high + (size_t)(WINDOW * job.size) + 64);
     if (!r->host)
         st_worker_stop("host memory", "out of memory");
     if (strpbrk(job.modes, "sok") && !windows(r))
-        st_worker_stop("window", "NCCL gave a NULL window: no symmetric memory here (symtuner doctor)");
+        st_worker_stop("window",
+                       "NCCL gave a NULL window: no symmetric memory here (symtuner doctor)");
     if (job.own) {
         if (job.ar.create(&r->handle, &r->comm, 1, NULL))
             st_worker_stop("symtuner_ar_create", job.ar.error_text(NULL));
@@ -267,7 +282,7 @@ static void prepare(struct st_rank *r)
                 st_worker_stop("symtuner_ar_register", job.ar.error_text(r->handle));
         }
     }
-    fill(r, job.high / 2 / (uint64_t)(job.coll == 2 ? job.ranks : 1));
+    fill(r, job.high / (uint64_t)job.size / (uint64_t)(job.coll == 2 ? job.ranks : 1));
     CUDA(synchronize);
 }
 
@@ -322,7 +337,7 @@ int st_cmd_worker(int argc, char **argv)
     char error[400];
     int gpus = 0;
 
-    job.measure = (argc == 9 || argc == 10) && strcmp(argv[1], "measure") == 0;
+    job.measure = (argc == 10 || argc == 11) && strcmp(argv[1], "measure") == 0;
     if (!job.measure && !(argc == 4 && strcmp(argv[1], "windows") == 0)) {
         fprintf(stderr, "symtuner worker is started by tune, bench and doctor\n");
         return ST_EXIT_USAGE;
@@ -334,14 +349,17 @@ int st_cmd_worker(int argc, char **argv)
         job.low = strtoull(argv[6], NULL, 10);
         job.high = strtoull(argv[7], NULL, 10);
         job.seed = (unsigned)strtoul(argv[8], NULL, 10);
-        job.ways = argc == 10 ? argv[9] : "";
+        job.dtype = atoi(argv[9]);
+        job.size = job.dtype == F32 ? 4 : 2;
+        job.ways = argc == 11 ? argv[10] : "";
         job.own = strpbrk(job.modes, "ok") != NULL;
     } else {
         job.modes = "";
         job.high = 4 << 20;
     }
     if (job.ranks < 2 || job.ranks > ST_RANKS_MAX || job.low > job.high ||
-        (job.measure && job.low < 64))
+        (job.measure &&
+         (job.low < 64 || (job.dtype != F16 && job.dtype != F32 && job.dtype != BF16))))
         return ST_EXIT_USAGE;
     if (!st_cuda_load(&job.cuda, &gpus, error, sizeof error) ||
         !st_nccl_load(&job.nccl, strcmp(argv[3], "-") == 0 ? NULL : argv[3], error, sizeof error) ||

@@ -17,19 +17,19 @@ enum { ST_RANKS_MAX = 16, ST_WAY_SIZE = 48 };
 struct st_rank {
     int rank, device;
     void *context, *stream, *start, *stop, *comm, *handle;
-    char *send[2], *recv[2];    /* plain, in windows */
+    char *send[2], *recv[2]; /* plain, in windows */
     void *window[2];
-    uint16_t *host;
+    char *host;
 };
 
 struct st_job {
     struct st_cuda cuda;
     struct st_nccl nccl;
     struct st_ar ar;
-    int ranks, coll;
+    int ranks, coll, dtype, size; /* NCCL's numbers; bytes of an element */
     bool measure, own;
     const char *modes;
-    const char *ways;           /* "BYTES:KERNEL/CTAS/THREADS,..."; "": look for good ones */
+    const char *ways; /* "BYTES:KERNEL/CTAS/THREADS,..."; "": look for good ones */
     uint64_t low, high;
     unsigned seed;
     struct st_nccl_id id;

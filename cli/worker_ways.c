@@ -14,9 +14,9 @@
 
 #include "cli/worker.h"
 
-/* Measured in full beside the table's; looked at; kernels that get variants; a message that a kernel
- * must cut in more pieces than that is not for it. */
-enum { KEPT = 3, LOOKED_AT = 64, REFINED = 3, PIECES = 4, BF16 = 9, SUM = 0 };
+/* Measured in full beside the table's; looked at; kernels that get variants; a message that a
+ * kernel must cut in more pieces than that is not for it. */
+enum { KEPT = 3, LOOKED_AT = 64, REFINED = 3, PIECES = 4, SUM = 0 };
 static const double look_us = 1500, hopeless = 1.25; /* of the best: gets no variants */
 
 struct way {
@@ -29,7 +29,8 @@ bool st_worker_plan(struct st_rank *r, uint64_t bytes, struct st_ar_plan *plan,
                     char way[ST_WAY_SIZE])
 {
     *plan = (struct st_ar_plan){.size = sizeof *plan};
-    if (job.ar.query(r->send[1], r->recv[1], bytes / 2, BF16, SUM, r->handle, plan) != 0)
+    if (job.ar.query(r->send[1], r->recv[1], bytes / (size_t)job.size, job.dtype, SUM, r->handle,
+                     plan) != 0)
         return false;
     snprintf(way, ST_WAY_SIZE, "%.24s/%d/%d", plan->kernel, plan->ctas, plan->threads);
     return true;
@@ -51,7 +52,8 @@ static void force_way(struct st_rank *r, const char *way)
     force(r, kernel, ctas, threads);
 }
 
-/* Look at one more way, unless it was looked at. Forced: what runs may be less than what is asked. */
+/* Look at one more way, unless it was looked at. Forced: what runs may be less than what is asked.
+ */
 static void look(struct st_rank *r, uint64_t bytes, const char *kernel, int ctas, int threads,
                  struct way *ways, int *n)
 {

@@ -210,8 +210,9 @@ size_t st_ar_rules_print(const symtuner_rules *rules, const char *note, char *te
             n = snprintf(line, sizeof line,
                          "  %s to %s%s: %s, blocks %d, threads %d (0: the table's)%s  (%s)\n",
                          st_size_write(rule->bytes.lo, low, sizeof low),
-                         rule->bytes.hi == UINT64_MAX ? "any size"
-                                                      : st_size_write(rule->bytes.hi, high, sizeof high),
+                         rule->bytes.hi == UINT64_MAX
+                             ? "any size"
+                             : st_size_write(rule->bytes.hi, high, sizeof high),
                          more,
                          rule->launch.kernel < 0 ? "the table's kernel"
                                                  : st_family_name(rule->launch.kernel),

@@ -6,8 +6,8 @@
  * hash of what is left of them for this group is the same on all ranks, and a rule sees nothing of
  * a call that could differ between ranks.
  *
- * Ownership  the handle owns its rules. Threads  any. Errors  wrong or foreign rules are one warning,
- * and the table decides: they never fail a create.
+ * Ownership  the handle owns its rules. Threads  any. Errors  wrong or foreign rules are one
+ * warning, and the table decides: they never fail a create.
  */
 #ifndef ST_AR_RULES_H_
 #define ST_AR_RULES_H_
@@ -24,8 +24,9 @@ enum { ST_RULES_NOTE = 240 };
  */
 symtuner_rules *st_ar_rules_read(int nccl, int ranks, char note[ST_RULES_NOTE]);
 
-/* As st_select, but the first rule that covers the call comes before the table. What is forced comes
- * before the rule; a rule that asks for what cannot run gives way to the table, and why says so. */
+/* As st_select, but the first rule that covers the call comes before the table. What is forced
+ * comes before the rule; a rule that asks for what cannot run gives way to the table, and why says
+ * so. */
 int st_ar_rules_select(const symtuner_rules *rules, const struct st_ask *ask,
                        const struct st_force *force, struct st_choice *choice);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kernels.c - rules for libsymtuner_ar.so: which one covers an all-reduce, and what is wrong with one. */
+/* kernels.c - rules for libsymtuner_ar.so: which one covers an all-reduce, and what is wrong with
+ * one. */
 #include <string.h>
 
 #include "rules/names.h"
@@ -65,9 +66,11 @@ static const struct {
 } wants[] = {
     {"one_ll128", .nvlink = true},
     {"two_ll128", .nvlink = true},
-    {"one_lamport", .dtypes = BIT(SYMTUNER_FLOAT16) | BIT(SYMTUNER_FLOAT32) | BIT(SYMTUNER_BFLOAT16),
+    {"one_lamport",
+     .dtypes = BIT(SYMTUNER_FLOAT16) | BIT(SYMTUNER_FLOAT32) | BIT(SYMTUNER_BFLOAT16),
      .ops = BIT(SYMTUNER_SUM) | BIT(SYMTUNER_AVG)},
-    {"two_lamport", .dtypes = BIT(SYMTUNER_FLOAT16) | BIT(SYMTUNER_FLOAT32) | BIT(SYMTUNER_BFLOAT16),
+    {"two_lamport",
+     .dtypes = BIT(SYMTUNER_FLOAT16) | BIT(SYMTUNER_FLOAT32) | BIT(SYMTUNER_BFLOAT16),
      .ops = BIT(SYMTUNER_SUM) | BIT(SYMTUNER_AVG)},
     {"pull", .buffers = true},
     {"pull_one", .buffers = true},
@@ -96,7 +99,8 @@ const char *st_kernels_lint(const struct st_rule *rule, int n)
             return "asks for LL128 on PCIe, where a line may arrive in parts: the library's table "
                    "decides";
         if (wants[i].multicast && rule->multicast == 0 && n-- == 0)
-            return "asks for a multicast kernel where multicast is off: the library's table decides";
+            return "asks for a multicast kernel where multicast is off: the library's table "
+                   "decides";
         if (wants[i].buffers && rule->reg == ST_REG_NO && n-- == 0)
             return "asks for a kernel that needs registered buffers, and covers only others";
         if (wants[i].dtypes && !(wants[i].dtypes & rule->dtypes) && n-- == 0)

@@ -347,7 +347,8 @@ static bool key_threads(struct st_reader *reader, struct st_rule *rule, struct s
         return false;
     rule->launch.threads = (int)number;
     return number % 32 == 0 ||
-           st_reader_fail(reader, value.at, "%d threads: a block has whole warps of 32", (int)number);
+           st_reader_fail(reader, value.at, "%d threads: a block has whole warps of 32",
+                          (int)number);
 }
 
 static bool key_made_by(struct st_reader *reader, struct st_rule *rule, struct st_text value,

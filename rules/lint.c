@@ -16,7 +16,8 @@ static bool hides(const struct st_rule *first, const struct st_rule *later)
 {
     return first->process == later->process && first->kernels == later->kernels &&
            (later->colls & ~first->colls) == 0 && (later->dtypes & ~first->dtypes) == 0 &&
-           (later->ops & ~first->ops) == 0 && (later->reg & ~first->reg) == 0 && first->per_rank == later->per_rank &&
+           (later->ops & ~first->ops) == 0 && (later->reg & ~first->reg) == 0 &&
+           first->per_rank == later->per_rank &&
            covers(first->bytes, later->bytes) && covers(first->ranks, later->ranks) &&
            covers(first->nodes, later->nodes) && covers(first->pipe_ops, later->pipe_ops) &&
            covers(first->nccl, later->nccl) && !first->gpu[0] &&
@@ -34,7 +35,8 @@ static bool overlaps(const struct st_rule *first, const struct st_rule *later)
 {
     return !first->process && !later->process && first->kernels == later->kernels &&
            (first->dtypes & later->dtypes) && (first->ops & later->ops) &&
-           first->per_rank == later->per_rank && (first->colls & later->colls) && (first->reg & later->reg) &&
+           first->per_rank == later->per_rank && (first->colls & later->colls) &&
+           (first->reg & later->reg) &&
            meet(first->bytes, later->bytes) && !covers(first->bytes, later->bytes) &&
            !covers(later->bytes, first->bytes) && meet(first->ranks, later->ranks) &&
            meet(first->nodes, later->nodes) && meet(first->pipe_ops, later->pipe_ops) &&

@@ -104,7 +104,8 @@ uint64_t symtuner_rules_hash(const symtuner_rules *rules)
 
     for (int i = 0; rules && i < rules->count; i++) {
         const struct st_rule *r = &rules->rule[i];
-        const uint64_t field[] = {r->kernels ? 2 : r->process, r->colls,       r->bytes.lo,       r->bytes.hi,
+        const uint64_t field[] = {r->kernels ? 2 : r->process,
+                                  r->colls,       r->bytes.lo,    r->bytes.hi,
                                   r->per_rank,    r->ranks.lo,    r->ranks.hi,       r->nodes.lo,
                                   r->nodes.hi,    r->pipe_ops.lo, r->pipe_ops.hi,    r->nccl.lo,
                                   r->nccl.hi,     r->reg,         (uint64_t)r->links,

@@ -34,13 +34,41 @@ static int rank_of(ncclComm_t comm)
     return (int)(uintptr_t)comm - 1;
 }
 
-EXPORT ncclResult_t ncclGetVersion(int *version) { *version = 22901; return ncclSuccess; }
-EXPORT ncclResult_t ncclCommCount(const ncclComm_t c, int *n) { (void)c; *n = RANKS; return ncclSuccess; }
-EXPORT ncclResult_t ncclCommCuDevice(const ncclComm_t c, int *d) { *d = rank_of(c); return ncclSuccess; }
-EXPORT const char *ncclGetErrorString(ncclResult_t r) { (void)r; return "fake"; }
-EXPORT ncclResult_t ncclGroupStart(void) { return ncclSuccess; }
-EXPORT ncclResult_t ncclMemFree(void *p) { free(p); return ncclSuccess; }
-EXPORT ncclResult_t ncclCommWindowDeregister(ncclComm_t c, ncclWindow_t w) { (void)c, (void)w; return ncclSuccess; }
+EXPORT ncclResult_t ncclGetVersion(int *version)
+{
+    *version = 22901;
+    return ncclSuccess;
+}
+EXPORT ncclResult_t ncclCommCount(const ncclComm_t c, int *n)
+{
+    (void)c;
+    *n = RANKS;
+    return ncclSuccess;
+}
+EXPORT ncclResult_t ncclCommCuDevice(const ncclComm_t c, int *d)
+{
+    *d = rank_of(c);
+    return ncclSuccess;
+}
+EXPORT const char *ncclGetErrorString(ncclResult_t r)
+{
+    (void)r;
+    return "fake";
+}
+EXPORT ncclResult_t ncclGroupStart(void)
+{
+    return ncclSuccess;
+}
+EXPORT ncclResult_t ncclMemFree(void *p)
+{
+    free(p);
+    return ncclSuccess;
+}
+EXPORT ncclResult_t ncclCommWindowDeregister(ncclComm_t c, ncclWindow_t w)
+{
+    (void)c, (void)w;
+    return ncclSuccess;
+}
 
 /* Asked before the rank reads its rules: from here on we are in its process. */
 EXPORT ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *rank)
@@ -59,8 +87,8 @@ EXPORT ncclResult_t ncclMemAlloc(void **p, size_t bytes)
     return ncclSuccess;
 }
 
-EXPORT ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *p, size_t bytes, ncclWindow_t *window,
-                                           int flags)
+EXPORT ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *p, size_t bytes,
+                                           ncclWindow_t *window, int flags)
 {
     int r = rank_of(comm), w = nccl.windows[r]++;
 
@@ -127,8 +155,9 @@ static struct symtuner_ar_plan plan_of(symtuner_ar **h)
 
     for (int r = 0; r < RANKS; r++) {
         plan[r] = (struct symtuner_ar_plan){.size = sizeof plan[r]};
-        ck_assert_int_eq(symtuner_ar_query(memory, memory, 1024, ncclFloat, ncclSum, h[r], &plan[r]),
-                         ncclSuccess);
+        ck_assert_int_eq(
+            symtuner_ar_query(memory, memory, 1024, ncclFloat, ncclSum, h[r], &plan[r]),
+            ncclSuccess);
     }
     ck_assert_int_eq(memcmp(&plan[0], &plan[1], sizeof plan[0]), 0);
     return plan[0];

@@ -111,8 +111,8 @@ START_TEST(test_a_rule_that_cannot_run_gives_way_to_the_table_and_says_so)
     ck_assert_int_eq(st_select(&ask, &free_choice, &table), 0);
     ck_assert_int_eq(c.family, table.family);
     ck_assert_int_eq(c.ctas, table.ctas);
-    ck_assert_ptr_eq(strstr(c.why, "rules: SYMTUNER_RULE:1: one_lamport cannot run this call; table"),
-                     c.why);
+    ck_assert_ptr_eq(
+        strstr(c.why, "rules: SYMTUNER_RULE:1: one_lamport cannot run this call; table"), c.why);
     ask.op = ST_SUM;
     ask.dst_mapped = 0;
     ck_assert_int_eq(st_ar_rules_select(rules, &ask, &free_choice, &c), 0);
@@ -213,8 +213,8 @@ START_TEST(test_wrong_and_foreign_rules_leave_the_table_alone)
 {
     char path[] = "/tmp/symtuner-rules-XXXXXX";
     int file = mkstemp(path);
-    static const char *const foreign[] = {
-        "gpu = NVIDIA H100*", "links = pcie", "multicast = yes", "nccl = 2.29"};
+    static const char *const foreign[] = {"gpu = NVIDIA H100*", "links = pcie", "multicast = yes",
+                                          "nccl = 2.29"};
 
     ck_assert_ptr_null(rules_of("kernels kernel=one_ll9"));
     ck_assert_str_eq(note, "not used: SYMTUNER_RULE:1:16: unknown kernel \"one_ll9\"; did you mean "

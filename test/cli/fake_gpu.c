@@ -212,25 +212,38 @@ EXPORT int cuGetErrorString(int e, const char **s) { (void)e; *s = "fake error";
 #endif
 
 #if defined(FAKE_NCCL) || defined(FAKE_AR)
-static float widen(uint16_t half)
+/* NCCL's numbers of f16, f32, bf16; f16 as far as small whole numbers need it. */
+enum { F16 = 6, F32 = 7, BF16 = 9 };
+
+static size_t size_of(int type)
 {
-    uint32_t bits = (uint32_t)half << 16;
+    return type == F32 ? 4 : 2;
+}
+
+static float get(const void *at, size_t i, int type)
+{
+    uint32_t bits = type == F32 ? ((const uint32_t *)at)[i] : ((const uint16_t *)at)[i];
     float f;
 
+    bits = type == BF16 ? bits << 16 : type == F16 && bits ? (bits << 13) + (112u << 23) : bits;
     memcpy(&f, &bits, 4);
     return f;
 }
 
-static uint16_t narrow(float f)
+static void put(void *at, size_t i, float f, int type)
 {
     uint32_t bits;
 
     memcpy(&bits, &f, 4);
-    return (uint16_t)(bits >> 16);
+    if (type == F32)
+        ((uint32_t *)at)[i] = bits;
+    else
+        ((uint16_t *)at)[i] =
+            (uint16_t)(type == BF16 ? bits >> 16 : bits ? (bits - (112u << 23)) >> 13 : 0);
 }
 
 /* out[i] = sum over ranks of in[from + i]. */
-static void add_up(struct comm *comm, const void *send, uint16_t *out, size_t from, size_t n)
+static void add_up(struct comm *comm, const void *send, void *out, size_t from, size_t n, int type)
 {
     struct group *group = comm->group;
 
@@ -240,8 +253,8 @@ static void add_up(struct comm *comm, const void *send, uint16_t *out, size_t fr
         float sum = 0;
 
         for (int k = 0; k < group->ranks; k++)
-            sum += widen(((const uint16_t *)group->send[k])[from + i]);
-        out[i] = narrow(sum);
+            sum += get(group->send[k], from + i, type);
+        put(out, i, sum, type);
     }
     pthread_barrier_wait(&group->barrier);
 }
@@ -312,26 +325,25 @@ static void account(struct comm *comm, const void *send, size_t bytes, struct st
 }
 EXPORT int ncclAllReduce(const void *s, void *r, size_t n, int t, int op, void *c, void *stream)
 {
-    (void)t, (void)op;
-    account(c, s, n * 2, stream);
+    (void)op;
+    account(c, s, n * size_of(t), stream);
     if (!((struct stream *)stream)->capturing)
-        add_up(c, s, r, 0, n);
+        add_up(c, s, r, 0, n, t);
     if (fault("wrong-result") && n == 2048)
-        *(uint16_t *)r = narrow(100);
+        put(r, 0, 100, t);
     return 0;
 }
 EXPORT int ncclAllGather(const void *s, void *r, size_t n, int t, void *c, void *stream)
 {
     struct comm *comm = c;
 
-    (void)t;
-    account(c, s, n * 2 * (size_t)comm->group->ranks, stream);
+    account(c, s, n * size_of(t) * (size_t)comm->group->ranks, stream);
     if (((struct stream *)stream)->capturing)
         return 0;
     comm->group->send[comm->rank] = s;
     pthread_barrier_wait(&comm->group->barrier);
     for (int k = 0; k < comm->group->ranks; k++)
-        memcpy((char *)r + (size_t)k * n * 2, comm->group->send[k], n * 2);
+        memcpy((char *)r + (size_t)k * n * size_of(t), comm->group->send[k], n * size_of(t));
     pthread_barrier_wait(&comm->group->barrier);
     return 0;
 }
@@ -339,10 +351,10 @@ EXPORT int ncclReduceScatter(const void *s, void *r, size_t n, int t, int op, vo
 {
     struct comm *comm = c;
 
-    (void)t, (void)op;
-    account(c, s, n * 2 * (size_t)comm->group->ranks, stream);
+    (void)op;
+    account(c, s, n * size_of(t) * (size_t)comm->group->ranks, stream);
     if (!((struct stream *)stream)->capturing)
-        add_up(c, s, r, (size_t)comm->rank * n, n);
+        add_up(c, s, r, (size_t)comm->rank * n, n, t);
     return 0;
 }
 #endif
@@ -371,10 +383,10 @@ EXPORT int symtuner_ar_create(void **h, void *const *comms, int n, const void *c
 }
 EXPORT int symtuner_ar_destroy(void **h, int n) { (void)n; free(*h); return 0; }
 
-static int choose(const struct handle *h, size_t bytes, struct st_choice *choice)
+static int choose(const struct handle *h, size_t bytes, int type, struct st_choice *choice)
 {
     struct st_ask ask = {.bytes = bytes, .ranks = h->comm->group->ranks, .links = ST_LINKS_NVLINK,
-                         .dtype = 9, .dst_mapped = 1, .src_mapped = 1, .has_nccl = 1, .has_copy = 1,
+                         .dtype = type, .dst_mapped = 1, .src_mapped = 1, .has_nccl = 1, .has_copy = 1,
                          .max_ctas = 132,
                          .half = {1 << 19, 16 << 20, 32 << 20, 256 << 20, 64 << 20}};
 
@@ -425,8 +437,8 @@ EXPORT int symtuner_ar_query(const void *s, const void *r, size_t n, int t, int 
 {
     struct st_choice choice;
 
-    (void)s, (void)r, (void)t, (void)op;
-    if (choose(h, n * 2, &choice) != 0)
+    (void)s, (void)r, (void)op;
+    if (choose(h, n * size_of(t), t, &choice) != 0)
         return 1;
     plan->kernel = st_family_name(choice.family);
     plan->ctas = choice.ctas;
@@ -446,16 +458,16 @@ EXPORT int symtuner_ar_all_reduce(const void *s, void *r, size_t n, int t, int o
     struct handle *handle = h;
     struct st_choice choice;
 
-    (void)t, (void)op;
-    if (choose(h, n * 2, &choice) != 0)
+    (void)op;
+    if (choose(h, n * size_of(t), t, &choice) != 0)
         return 1;
     if (choice.family == ST_NCCL && handle->ctas == 0)
         handle->ctas = plugin_ctas();
     charge(stream, choice.family == ST_NCCL
-                       ? 4.2 + (double)(n * 2) * (handle->ctas + 3) / handle->ctas / 330e3
-                       : time_of(&choice, n * 2));
+                       ? 4.2 + (double)(n * size_of(t)) * (handle->ctas + 3) / handle->ctas / 330e3
+                       : time_of(&choice, n * size_of(t)));
     if (!((struct stream *)stream)->capturing)
-        add_up(handle->comm, s, r, 0, n);
+        add_up(handle->comm, s, r, 0, n, t);
     return 0;
 }
 EXPORT const char *symtuner_ar_error(const void *h) { (void)h; return "fake"; }

@@ -104,6 +104,15 @@ ok "tune --verify: rules that are slower are told" $?
 run "$symtuner" tune --verify "$work/none.rules" 2>&1 | grep -q 'none.rules.csv: No such file'
 ok "tune --verify: rules without raw data are named" $?
 
+for type in f32 f16; do
+    run FAKE_GPUS=4 FAKE_BEST=two_ll128 "$symtuner" tune --bytes 32KiB..64KiB --dtype $type --out "$work/$type.rules" > "$work/d.out" 2>&1
+    ok "tune: $type: $(tail -1 "$work/d.out")" $?
+    grep -q "^dtype      = $type" "$work/$type.rules"
+    ok "tune: $type is in the rules" $?
+done
+run FAKE_GPUS=4 "$symtuner" tune --bytes 32KiB..64KiB --out "$work/f32.rules" 2>&1 | grep -q 'another plan; --fresh'
+ok "tune: another type is another plan" $?
+
 # the raw data alone give the same rules
 run "$symtuner" tune --from "$work/whole.csv" --out "$work/again.rules" > /dev/null 2>&1
 grep -v '^#' "$work/whole.rules" > "$work/one" && grep -v '^#' "$work/again.rules" > "$work/two"
