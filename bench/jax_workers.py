@@ -54,6 +54,9 @@ def serve(reduce, ranks, sizes, args):
     import numpy as np
     from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
+    if len(jax.devices()) < ranks:
+        print("wrong number of devices:", len(jax.devices()), flush=True)
+        return 1
     mesh = Mesh(np.array(jax.devices()[:ranks]), ("x",))
     factor = jnp.bfloat16(1 / ranks)  # keeps the values in range; every mode pays for it alike
     rng, run, data = np.random.default_rng(), {}, {}

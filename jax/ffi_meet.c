@@ -12,7 +12,7 @@
 #define SITES 64 /* of one run; further calls are staged */
 
 /* XLA starts the ranks of a run together, and to be woken takes longer than all else in a meeting. */
-#define SPIN_NS 50000
+#define SPIN_NS 200000
 
 enum verdict { OPEN, AGREED, REFUSED };
 
