@@ -24,6 +24,7 @@ struct look {
     bool has_pick;
     struct st_sym_pick pick;
     int algo, proto; /* cheapest general entry, -1 when there is no table */
+    bool nothing;    /* there is a table, and nothing in it can be taken  */
 };
 
 static const struct {
@@ -265,7 +266,7 @@ static enum symtuner_gate_state gate_ll_asked(const struct look *look)
         return IDLE;
     if (look->call->tuner_ll)
         return PASS;
-    if (look->era->ll == ST_LL_ASK_VOID)
+    if (look->era->ll == ST_LL_ASK_VOID || look->nothing)
         return FAIL;
     if (look->proto < 0)
         return SYMTUNER_GATE_UNKNOWN;
@@ -296,6 +297,8 @@ static enum symtuner_kind kind_behind(const struct look *look, enum symtuner_gat
     /* 2.28 has taken the call from the general queue before it learns that no kernel is left. */
     if (gate == SYMTUNER_GATE_GROUP && era->symmetric_groups && !era->symmetric_one_sided)
         return SYMTUNER_KIND_ERROR;
+    if (look->nothing && gate != SYMTUNER_GATE_RANKS)
+        return SYMTUNER_KIND_ERROR; /* NCCL_ALGO and NCCL_PROTO exclude each other, say */
     return SYMTUNER_KIND_GENERAL;
 }
 
@@ -360,9 +363,8 @@ enum symtuner_status symtuner_predict(const struct symtuner_call *call,
     look.query = st_sym_query_of(call);
     look.env = st_sym_kernel_env(look.era, call->sym_kernel, call->coll, &look.query.allowed);
     look.has_pick = st_sym_pick(&look.query, st_sym_mask_call(&look.query), &look.pick);
-    if (call->table && !st_table_pick(look.era, call->table, NULL, SYMTUNER_ALGOS,
-                                      SYMTUNER_PROTOS, &look.algo, &look.proto))
-        look.algo = look.proto = -1;
+    look.nothing = call->table && !st_table_pick(look.era, call->table, NULL, SYMTUNER_ALGOS,
+                                                 SYMTUNER_PROTOS, &look.algo, &look.proto);
 
     out->gate = SYMTUNER_GATE_NONE;
     for (int g = SYMTUNER_GATES - 1; g >= 0; g--) {

@@ -46,6 +46,27 @@ static const struct {
     {"NVIDIA RTX PRO 6000", "rtxpro6000"},
 };
 
+/* What differs between releases; a row is st_era.general. */
+static const struct general {
+    bool nvls_flat;         /* NVLS priced without its efficiency                            */
+    bool first_tree;        /* tree bandwidths of ${tree_old}                                */
+    bool any_window;        /* a window registers its buffer even where windows do not work  */
+    bool both_sides;        /* a ring uses registered buffers only when both sides are       */
+    bool least_a_channel;   /* a channel gets ${least} bytes of traffic at least             */
+    signed char nvls_ranks; /* fewest ranks for NVLS                                         */
+    signed char batch;      /* calls of a group that one batch of work holds                 */
+    int least;              /* bytes of traffic that are worth a cell                        */
+    float ll128;            /* of a ring channel from sm_100 on, GB/s                        */
+} generals[] = {
+    {0},
+    {true, true, true, true, true, 3, 10, 16 << 10, 73.4f},      /* 2.27    */
+    {false, true, true, true, true, 3, 10, 16 << 10, 73.4f},     /* 2.28.3  */
+    {false, true, true, true, true, 2, 10, 16 << 10, 73.4f},     /* 2.28.7  */
+    {false, false, false, false, false, 2, 10, 32 << 10, 34.5f}, /* 2.29.2  */
+    {false, false, false, false, false, 2, 10, 32 << 10, 40.0f}, /* 2.29.7  */
+    {false, false, false, false, false, 2, 8, 32 << 10, 40.0f},  /* 2.30    */
+};
+
 static const float base_us[2][3] = {{6.8f, 14.0f, 8.4f}, {6.6f, 14.0f, 8.4f}}; /* tree, ring */
 static const float step_us[2][2][3] = {                                      /* per hop    */
     {{1.0f, 1.9f, 4.0f}, {1.0f, 2.5f, 5.7f}}, /* PCIe   */
@@ -74,28 +95,73 @@ const char *st_general_family(const char *name)
     return NULL;
 }
 
-static const struct bus *find_bus(const char *family, int ranks)
+static const struct general *general_of(const struct symtuner_call *call)
 {
-    for (int i = 0; family && i < BUSES; i++)
-        if (strcmp(buses[i].family, family) == 0 && buses[i].ranks == ranks)
+    return &generals[st_era_of(call->nccl)->general];
+}
+
+/* The bandwidths, if it is known what NCCL would do, and no product overflows. */
+static const struct bus *find_bus(const struct symtuner_call *call, const char *family)
+{
+    const uint64_t most = 1ull << 58;
+    uint64_t size = (uint64_t)symtuner_dtype_size((int)call->dtype);
+
+    if (!family || call->nodes != 1 || general_of(call) == generals ||
+        call->count > most / size / (uint64_t)call->ranks / (uint64_t)call->group)
+        return NULL;
+    for (int i = 0; i < BUSES; i++)
+        if (strcmp(buses[i].family, family) == 0 && buses[i].ranks == call->ranks)
             return &buses[i];
     return NULL;
 }
 
-/* NCCL_ALGO allows it: a plain list for all collectives; other forms are not modelled. */
-static bool algo_allowed(const char *list, const char *algo)
+/* "[^]word,word" up to ${end}. */
+static bool part_allows(const char *at, const char *end, const char *word)
 {
-    bool invert = list && *list == '^', named = false;
+    bool invert = at < end && *at == '^', named = false;
 
-    if (!list)
-        return true;
-    for (list += invert; *list; list += *list == ',') {
-        size_t len = strcspn(list, ",");
+    for (at += invert; at < end; at++) {
+        size_t len = strcspn(at, ",;");
 
-        named |= strlen(algo) == len && strncasecmp(algo, list, len) == 0;
-        list += len;
+        named |= strlen(word) == len && strncasecmp(word, at, len) == 0;
+        at += len;
     }
     return named != invert;
+}
+
+enum says { SAYS_NOTHING, SAYS_NO, SAYS_YES };
+
+/* What NCCL_ALGO or NCCL_PROTO, "[func:][^]word,word;func:...", says of ${word}: the last part for
+ * this collective counts. */
+static enum says list_says(const char *list, const struct symtuner_call *call, const char *word)
+{
+    const char *func = symtuner_coll_name((int)call->coll);
+    enum says says = SAYS_NOTHING;
+
+    while (list && *list) {
+        const char *end = list + strcspn(list, ";"), *colon = list + strcspn(list, ":;");
+
+        if (colon == end)
+            says = part_allows(list, end, word) ? SAYS_YES : SAYS_NO;
+        else if (strlen(func) == (size_t)(colon - list) &&
+                 strncasecmp(func, list, strlen(func)) == 0)
+            says = part_allows(colon + 1, end, word) ? SAYS_YES : SAYS_NO;
+        list = end + (*end == ';');
+    }
+    return says;
+}
+
+static bool algo_allowed(const struct symtuner_call *call, const char *algo)
+{
+    return list_says(call->algo, call, algo) != SAYS_NO;
+}
+
+/* LL128 is there by itself only over NVLink. */
+static bool proto_allowed(const struct symtuner_call *call, int proto)
+{
+    enum says says = list_says(call->proto, call, symtuner_proto_name(proto));
+
+    return says == SAYS_YES || (says == SAYS_NOTHING && (proto != SYMTUNER_LL128 || call->nvlink));
 }
 
 static float least(float a, float b)
@@ -106,18 +172,17 @@ static float least(float a, float b)
 static float ring_bus(const struct symtuner_call *call, const struct bus *bus, int proto)
 {
     static const float ll_max[] = {87.7f, 141.0f, 282.0f};
-    float per_channel = call->nccl < 22900 ? 73.4f : call->nccl < 22905 ? 34.5f : 40.0f;
 
     if (proto == SYMTUNER_LL)
         return least(ll_max[call->arch >= 100 ? 2 : call->arch >= 90], bus->ring * 0.5f);
     if (proto == SYMTUNER_LL128)
-        return least(bus->ring * 0.92f, call->arch >= 100 ? 16 * per_channel : bus->ring);
+        return least(bus->ring * 0.92f, call->arch >= 100 ? 16 * general_of(call)->ll128 : bus->ring);
     return bus->ring;
 }
 
 static float tree_bus(const struct symtuner_call *call, const struct bus *bus, int proto)
 {
-    float simple = call->nccl < 22900 ? bus->tree_old : bus->tree;
+    float simple = general_of(call)->first_tree ? bus->tree_old : bus->tree;
 
     return proto == SYMTUNER_LL       ? simple / 3.8f
            : proto == SYMTUNER_LL128 ? simple * 7.0f / 9.0f
@@ -153,7 +218,7 @@ static float nvls_bw(const struct symtuner_call *call, const struct bus *bus)
     float ranks = (float)call->ranks, share = (ranks - 1) / ranks;
     float in = bus->nvls_in * (call->arch >= 100 ? 0.74f : 0.85f) * share;
 
-    if (call->nccl < 22800)
+    if (general_of(call)->nvls_flat)
         return call->coll == SYMTUNER_ALLREDUCE
                    ? ranks * least(bus->nvls_in, bus->nvls_out) * 5.0f / 6.0f
                    : ranks * least(bus->nvls_in * share, bus->nvls_out * 0.9f);
@@ -161,50 +226,6 @@ static float nvls_bw(const struct symtuner_call *call, const struct bus *bus)
         return ranks * least(in * share, bus->nvls_out);
     return ranks * least(in * 2, bus->nvls_out) * ranks / (2 * (ranks - 1));
 }
-
-bool st_general_table(const struct symtuner_call *call, const char *family,
-                      float table[SYMTUNER_ALGOS * SYMTUNER_PROTOS])
-{
-    const struct bus *bus = find_bus(family, call->ranks);
-    bool ar = call->coll == SYMTUNER_ALLREDUCE;
-    bool all = call->coll == SYMTUNER_ALLGATHER || call->coll == SYMTUNER_REDUCESCATTER;
-    int steps = ar ? 2 * (call->ranks - 1) : all ? call->ranks - 1 : call->ranks;
-    uint64_t bytes = call->count * (uint64_t)symtuner_dtype_size((int)call->dtype) *
-                     (uint64_t)(all ? call->ranks : 1) * (uint64_t)call->group;
-    int log2_64 = bytes >= 64 ? (int)log2((double)(bytes >> 6)) : -1;
-
-    if (!bus || call->nodes != 1 || call->nccl < 22700 || call->nccl >= 23100)
-        return false;
-    for (int i = 0; i < SYMTUNER_ALGOS * SYMTUNER_PROTOS; i++)
-        table[i] = -1.0f;
-    for (int p = 0; p < SYMTUNER_PROTOS; p++) {
-        const float *hop = step_us[call->nvlink != 0][0];
-        float bw, us;
-
-        if (p == SYMTUNER_LL128 && !call->nvlink)
-            continue;
-        if (ar && algo_allowed(call->algo, "tree")) {
-            bw = tree_bus(call, bus, p) * 0.5f;
-            if (log2_64 >= 0 && log2_64 < 23)
-                bw *= tree_share[p][log2_64];
-            us = base_us[0][p] + 2 * (float)(call->ranks - 1) * hop[p];
-            table[SYMTUNER_TREE * SYMTUNER_PROTOS + p] = us + (float)bytes / (1000 * bw);
-        }
-        if (algo_allowed(call->algo, "ring")) {
-            hop = step_us[call->nvlink != 0][1];
-            bw = ring_bus(call, bus, p) * (float)call->ranks / (float)steps;
-            us = base_us[1][p] + (ar || all ? (float)steps : 1.0f) * hop[p];
-            table[SYMTUNER_RING * SYMTUNER_PROTOS + p] = us + (float)bytes / (1000 * bw);
-        }
-    }
-    if (call->multicast && bus->nvls_in > 0 && (ar || all) && nvls_can(call) &&
-        algo_allowed(call->algo, "nvls") && call->ranks >= (call->nccl < 22807 ? 3 : 2))
-        table[SYMTUNER_NVLS * SYMTUNER_PROTOS + SYMTUNER_SIMPLE] =
-            nvls_us + (float)bytes / (1000 * nvls_bw(call, bus));
-    return true;
-}
-
-/* ---- channels ------------------------------------------------------------------------------- */
 
 static uint64_t up(uint64_t a, uint64_t b)
 {
@@ -218,10 +239,61 @@ static int clamp_ctas(const struct symtuner_call *call, int channels)
     return channels < call->min_ctas ? call->min_ctas : channels;
 }
 
+bool st_general_table(const struct symtuner_call *call, const char *family,
+                      float table[SYMTUNER_ALGOS * SYMTUNER_PROTOS])
+{
+    const struct bus *bus = find_bus(call, family);
+    const struct general *general = general_of(call);
+    bool ar = call->coll == SYMTUNER_ALLREDUCE;
+    bool all = call->coll == SYMTUNER_ALLGATHER || call->coll == SYMTUNER_REDUCESCATTER;
+    int steps = ar ? 2 * (call->ranks - 1) : all ? call->ranks - 1 : call->ranks;
+    uint64_t bytes = call->count * (uint64_t)symtuner_dtype_size((int)call->dtype) *
+                     (uint64_t)(all ? call->ranks : 1) * (uint64_t)call->group;
+    uint64_t pipe, batch = (uint64_t)general->batch;
+    int log2_64 = bytes >= 64 ? (int)log2((double)(bytes >> 6)) : -1;
+
+    if (!bus)
+        return false;
+    /* of a group: the calls that share a channel, and how many of them one batch of work holds */
+    pipe = up((uint64_t)call->group, (uint64_t)clamp_ctas(call, bus->channels));
+    for (int i = 0; i < SYMTUNER_ALGOS * SYMTUNER_PROTOS; i++)
+        table[i] = -1.0f;
+    for (int p = 0; p < SYMTUNER_PROTOS; p++) {
+        const float *hop = step_us[call->nvlink != 0][0];
+        float bw, us;
+
+        if (!proto_allowed(call, p))
+            continue;
+        if (ar && algo_allowed(call, "tree")) {
+            bw = tree_bus(call, bus, p) * 0.5f;
+            if (log2_64 >= 0 && log2_64 < 23)
+                bw *= tree_share[p][log2_64];
+            us = base_us[0][p] + 2 * (float)(call->ranks - 1) * hop[p];
+            table[SYMTUNER_TREE * SYMTUNER_PROTOS + p] =
+                us * (float)up(pipe, batch) + (float)bytes / (1000 * bw);
+        }
+        if (algo_allowed(call, "ring")) {
+            hop = step_us[call->nvlink != 0][1];
+            bw = ring_bus(call, bus, p) * (float)call->ranks / (float)steps;
+            us = base_us[1][p] + (ar || all ? (float)steps : 1.0f) * hop[p];
+            table[SYMTUNER_RING * SYMTUNER_PROTOS + p] =
+                us * (float)pipe + (float)bytes / (1000 * bw);
+        }
+    }
+    if (call->multicast && bus->nvls_in > 0 && (ar || all) && nvls_can(call) &&
+        algo_allowed(call, "nvls") && proto_allowed(call, SYMTUNER_SIMPLE) &&
+        call->ranks >= general->nvls_ranks)
+        table[SYMTUNER_NVLS * SYMTUNER_PROTOS + SYMTUNER_SIMPLE] =
+            nvls_us * (float)up(pipe, batch) + (float)bytes / (1000 * nvls_bw(call, bus));
+    return true;
+}
+
+/* ---- channels ------------------------------------------------------------------------------- */
+
 /* Known to NCCL as registered: from 2.29 a window registers nothing where windows do not work. */
 static bool registered(const struct symtuner_call *call, enum symtuner_reg reg)
 {
-    bool windows = call->nccl < 22900 || (call->win_enable && call->cumem_enable && call->peer_raw);
+    bool windows = general_of(call)->any_window || (call->win_enable && call->cumem_enable && call->peer_raw);
 
     return reg == SYMTUNER_REG_COMM || (reg != SYMTUNER_REG_NONE && windows);
 }
@@ -233,7 +305,7 @@ static bool ring_registers(const struct symtuner_call *call, int proto)
                   (call->coll == SYMTUNER_ALLREDUCE && !call->inplace);
 
     return proto == SYMTUNER_SIMPLE && copies && registered(call, call->recv) &&
-           (call->nccl >= 22900 || call->graph || registered(call, call->send));
+           (!general_of(call)->both_sides || call->graph || registered(call, call->send));
 }
 
 /* Multicast on registered buffers, which only one process a rank gets: fewer channels do. */
@@ -258,10 +330,10 @@ static int nvls_registered(const struct symtuner_call *call, int channels)
 
 /* Cut ${bytes} into cells and deal them to at most ${most} channels, as NCCL's scheduler does with
  * the first of ${calls} equal calls. */
-static int deal(uint64_t bytes, int calls, uint64_t traffic_a_byte, int wanted, int most, bool ll,
-                bool old)
+static int deal(const struct general *general, uint64_t bytes, int calls, uint64_t traffic_a_byte,
+                int wanted, int most, bool ll)
 {
-    const uint64_t least = old ? 16 << 10 : 32 << 10;
+    const uint64_t least = (uint64_t)general->least;
     uint64_t traffic = bytes * traffic_a_byte * (ll ? 4 : 1), channel, cell, cells, a_channel;
     uint64_t low, middle, high;
 
@@ -269,7 +341,7 @@ static int deal(uint64_t bytes, int calls, uint64_t traffic_a_byte, int wanted, 
         traffic = least;
     wanted = (int64_t)wanted * calls < most ? wanted * calls : most;
     channel = traffic * (uint64_t)calls / (uint64_t)wanted;
-    channel = !old ? up(channel, 16) * 16 : channel < least ? least : channel;
+    channel = !general->least_a_channel ? up(channel, 16) * 16 : channel < least ? least : channel;
     traffic_a_byte *= ll ? 4 : 1;
     cell = up(up(least, traffic_a_byte), 16) * 16;
     cells = up(bytes, cell);
@@ -289,14 +361,14 @@ static int deal(uint64_t bytes, int calls, uint64_t traffic_a_byte, int wanted, 
 int st_general_channels(const struct symtuner_call *call, const char *family, int algo, int proto)
 {
     static const int threads[3] = {512, 640, 512};
-    const struct bus *bus = find_bus(family, call->ranks);
+    const int group_max = 512; /* more calls may not fit into one launch */
+    const struct bus *bus = find_bus(call, family);
     bool all = call->coll == SYMTUNER_ALLGATHER || call->coll == SYMTUNER_REDUCESCATTER;
     uint64_t bytes = call->count * (uint64_t)symtuner_dtype_size((int)call->dtype);
     uint64_t threshold, total = bytes * (uint64_t)(all ? call->ranks : 1) * (uint64_t)call->group;
     int most, wanted;
 
-    if (!bus || call->nodes != 1 || call->nccl < 22700 || call->nccl >= 23100 ||
-        proto < 0 || proto >= SYMTUNER_PROTOS)
+    if (!bus || proto < 0 || proto >= SYMTUNER_PROTOS || call->group > group_max)
         return 0;
     most = wanted = clamp_ctas(call, algo == SYMTUNER_NVLS ? bus->nvls_channels : bus->channels);
     threshold = (uint64_t)threads[proto] * (proto == SYMTUNER_SIMPLE ? 64 : 8);
@@ -308,7 +380,7 @@ int st_general_channels(const struct symtuner_call *call, const char *family, in
         wanted = nvls_registered(call, wanted);
     else if (wanted > 16 && wanted <= 24 && algo == SYMTUNER_RING && ring_registers(call, proto))
         wanted = 16;
-    return deal(bytes, call->group,
+    return deal(general_of(call), bytes, call->group,
                 call->coll == SYMTUNER_ALLREDUCE ? 2 : all ? (uint64_t)call->ranks : 1, wanted,
-                most, proto == SYMTUNER_LL, call->nccl < 22900);
+                most, proto == SYMTUNER_LL);
 }

@@ -52,7 +52,7 @@ void st_machine_apply(const struct st_machine *machine, struct symtuner_call *ca
     call->multicast = machine->multicast;
 }
 
-enum how { NUMBER, COUNT64, TEXT, CTAS, POLICY, OFF_MULTICAST, OFF_PEER, CUMEM };
+enum how { NUMBER, COUNT64, TEXT, ALGOS, PROTOS, CTAS, POLICY, OFF_MULTICAST, OFF_PEER, CUMEM };
 
 #define AT(member) offsetof(struct symtuner_call, member)
 static const struct {
@@ -60,13 +60,14 @@ static const struct {
     enum how how;
     size_t at;
 } settings[] = {
-    {"NCCL_ALGO", TEXT, AT(algo)},
+    {"NCCL_ALGO", ALGOS, AT(algo)},
     {"NCCL_CTA_POLICY", POLICY, AT(cta_policy)},
     {"NCCL_CUMEM_ENABLE", CUMEM, AT(cumem_enable)},
     {"NCCL_MAX_CTAS", CTAS, AT(max_ctas)},
     {"NCCL_MIN_CTAS", CTAS, AT(min_ctas)},
     {"NCCL_NVLS_ENABLE", OFF_MULTICAST, AT(multicast)},
     {"NCCL_P2P_DISABLE", OFF_PEER, AT(peer_nccl)},
+    {"NCCL_PROTO", PROTOS, AT(proto)},
     {"NCCL_SINGLE_PROC_MEM_REG_ENABLE", NUMBER, AT(proc_reg)},
     {"NCCL_SYM_CE_THRESHOLD", COUNT64, AT(ce_threshold)},
     {"NCCL_SYM_CTAS", NUMBER, AT(sym_ctas)},
@@ -125,6 +126,31 @@ static int read_policy(const char *text, int *policy_out)
     return 1;
 }
 
+/* "[func:][^]word,word;func:...", as NCCL reads NCCL_ALGO and NCCL_PROTO. The first wrong word, with
+ * its length, or NULL: with a wrong one NCCL creates no communicator. */
+static const char *wrong_in_list(const char *list, const struct st_words *words, size_t *len_out)
+{
+    while (*list) {
+        size_t part = strcspn(list, ";"), colon = strcspn(list, ":;");
+        const char *end = list + part, *at = list;
+
+        if (colon < part) {
+            *len_out = colon;
+            if (st_word_find(&st_colls, list, colon) < 0)
+                return list;
+            at += colon + 1;
+        }
+        for (at += *at == '^'; at < end; at += at < end && *at == ',') {
+            *len_out = strcspn(at, ",;");
+            if (st_word_find(words, at, *len_out) < 0)
+                return at;
+            at += *len_out;
+        }
+        list = end + (*end == ';');
+    }
+    return NULL;
+}
+
 int st_setting_apply(struct symtuner_call *call, const char *setting, char *error, size_t size)
 {
     size_t len = strcspn(setting, "=");
@@ -142,7 +168,17 @@ int st_setting_apply(struct symtuner_call *call, const char *setting, char *erro
         snprintf(error, size, "\"%s\" has no value; write NAME=VALUE", setting);
         return -1;
     }
-    if (settings[i].how == TEXT) {
+    if (settings[i].how == ALGOS || settings[i].how == PROTOS) {
+        const char *wrong = wrong_in_list(value, settings[i].how == ALGOS ? &st_algos : &st_protos,
+                                          &len);
+
+        if (wrong) {
+            snprintf(error, size, "\"%.*s\" in %s: NCCL does not know it and creates no "
+                     "communicator", (int)len, wrong, setting);
+            return -1;
+        }
+    }
+    if (settings[i].how <= PROTOS && settings[i].how >= TEXT) {
         *(const char **)((char *)call + settings[i].at) = *value ? value : NULL;
         return 0;
     }

@@ -59,6 +59,16 @@ static int general_channels(const struct st_why *why, const struct symtuner_verd
     return st_general_channels(&why->call, why->family, verdict->algo, verdict->proto);
 }
 
+/* A refusal because no general kernel is left, nothing else. */
+static bool no_general_left(const struct st_why *why, const struct symtuner_verdict *verdict)
+{
+    bool left = !why->table_computed;
+
+    for (int i = 0; i < SYMTUNER_ALGOS * SYMTUNER_PROTOS; i++)
+        left |= why->table[i] >= 0;
+    return !left && verdict->gate != SYMTUNER_GATE_FP8;
+}
+
 static void print_outcome(const struct st_why *why, const struct symtuner_verdict *verdict,
                           FILE *out)
 {
@@ -80,7 +90,8 @@ static void print_outcome(const struct st_why *why, const struct symtuner_verdic
         fputs("copy engine, no kernel\n", out);
         break;
     case SYMTUNER_KIND_ERROR:
-        fputs("NCCL refuses the call\n", out);
+        fprintf(out, "NCCL refuses the call%s\n", no_general_left(why, verdict)
+                ? ": NCCL_ALGO and NCCL_PROTO leave no general kernel for it" : "");
         break;
     default:
         fprintf(out, "general kernel%s%s%s%s", algo ? ", " : "", algo ? algo : "",

@@ -111,6 +111,7 @@ struct symtuner_call {
     int64_t ce_threshold;      /* NCCL_SYM_CE_THRESHOLD in elements, -1 is the default          */
     const char *sym_kernel;    /* NCCL_SYM_KERNEL, NULL when unset                              */
     const char *algo;          /* NCCL_ALGO, NULL when unset                                    */
+    const char *proto;         /* NCCL_PROTO, NULL when unset; shapes only a computed table     */
     int tuner_ll;              /* a tuner plugin answers LL when NCCL asks it whether to keep an
                                   LL symmetric kernel: symtuner with prefer = symmetric does    */
 

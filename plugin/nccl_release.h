@@ -79,6 +79,7 @@ struct st_era {
     bool gather_unclamped;    /* a tuner's channel count for AllGather may exceed NCCL's own  */
     bool channels_cap;        /* a tuner's channel count only lowers NCCL's; before: replaces */
     float table_limit;        /* an entry of this size or above is never taken                */
+    signed char general;      /* row of cli/general_model.c that computes the table; 0 is none */
 };
 
 /* NCCL_NO_CACHE, which makes a variable readable per call, exists from here on. */

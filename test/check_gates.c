@@ -232,6 +232,25 @@ START_TEST(test_without_a_cost_table_an_ll_question_stays_open)
 }
 END_TEST
 
+START_TEST(test_a_cost_table_without_any_entry_is_a_refusal_unless_symmetric)
+{
+    float table[SYMTUNER_ALGOS * SYMTUNER_PROTOS];
+    struct symtuner_call call = good(22907);
+
+    for (int i = 0; i < SYMTUNER_ALGOS * SYMTUNER_PROTOS; i++)
+        table[i] = -1.0f;
+    call.table = table;
+    ck_assert_int_eq(predict(&call).kind, SYMTUNER_KIND_SYMMETRIC);
+    call.recv = SYMTUNER_REG_NONE; /* an LL kernel, and the table is asked */
+    ck_assert_int_eq(predict(&call).kind, SYMTUNER_KIND_ERROR);
+    ck_assert_int_eq(predict(&call).gate, SYMTUNER_GATE_LL_ASKED);
+    call.send = SYMTUNER_REG_NONE;
+    ck_assert_int_eq(predict(&call).kind, SYMTUNER_KIND_ERROR);
+    call.ranks = 1; /* a copy asks no table */
+    ck_assert_int_eq(predict(&call).kind, SYMTUNER_KIND_GENERAL);
+}
+END_TEST
+
 START_TEST(test_calls_out_of_range_are_refused)
 {
     struct symtuner_verdict verdict = {.struct_size = sizeof verdict};
@@ -391,6 +410,7 @@ Suite *gates_suite(void)
     tcase_add_test(tcase, test_forced_ll_kernel_in_a_group_is_an_error_in_2_28_only);
     tcase_add_test(tcase, test_sym_kernel_of_2_31_fails_what_it_does_not_name);
     tcase_add_test(tcase, test_without_a_cost_table_an_ll_question_stays_open);
+    tcase_add_test(tcase, test_a_cost_table_without_any_entry_is_a_refusal_unless_symmetric);
     tcase_add_test(tcase, test_calls_out_of_range_are_refused);
     tcase_add_test(tcase, test_any_call_gives_a_consistent_verdict);
     tcase_add_loop_test(tcase, test_release_texts_are_read_or_refused, 0, ROWS(releases));
