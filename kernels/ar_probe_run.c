@@ -110,6 +110,8 @@ static void note(symtuner_ar *h, int step, const struct st_probe_seen *seen, dou
         rate = (double)(COPIES * slot_of(h) * (uint64_t)(h->ranks - 1)) / us;
     else
         rate = wrong || ns == 0 ? 0 : (double)bytes * 1e3 / (double)ns;
+    if (rate > 0 && rate < ST_PROBE_BROKEN + 1)
+        rate = ST_PROBE_BROKEN + 1; /* slow is not broken */
     *(step == ST_PROBE_PUSH   ? &h->probe.push
       : step == ST_PROBE_PULL ? &h->probe.pull
                               : &h->probe.copy) = rate < 4e9 ? (uint32_t)rate : 4000000000u;
