@@ -14,9 +14,11 @@
 
 #include "cli/worker.h"
 
-/* Measured in full beside the table's; looked at; kernels that get variants; a message that a
- * kernel must cut in more pieces than that is not for it. */
-enum { KEPT = 3, LOOKED_AT = 64, REFINED = 3, PIECES = 4, SUM = 0 };
+/* A few multiprocessors of the largest GPUs stay free for kernels of others, as in the library's
+ * table: a block that cannot start holds up every rank. Measured in full beside the table's; looked
+ * at; kernels that get variants; a message that a kernel must cut in more pieces than that is not
+ * for it. */
+enum { MOST_CTAS = 128, KEPT = 3, LOOKED_AT = 64, REFINED = 3, PIECES = 4, SUM = 0 };
 static const double look_us = 1500, hopeless = 1.25; /* of the best: gets no variants */
 
 struct way {
@@ -108,12 +110,19 @@ static int search(struct st_rank *r, uint64_t bytes, char names[][ST_WAY_SIZE])
             sscanf(ways[i].name, "%24[a-z0-9_]/%d/%d", name, &ctas, &threads) != 3)
             continue;
         refined++;
-        look(r, bytes, name, ctas * 2, threads, ways, &n);
-        look(r, bytes, name, (ctas + 1) / 2, threads, ways, &n);
-        look(r, bytes, name, ctas, threads * 2 > 1024 ? 1024 : threads * 2, ways, &n);
-        look(r, bytes, name, ctas, threads / 2 < 32 ? 32 : threads / 2, ways, &n);
-        look(r, bytes, name, ctas * 2, threads / 2 < 32 ? 32 : threads / 2, ways, &n);
-        look(r, bytes, name, (ctas + 1) / 2, threads * 2 > 1024 ? 1024 : threads * 2, ways, &n);
+        for (int c = 0; c < 3; c++)
+            for (int t = 0; t < 3; t++) {
+                int blocks = c == 0 ? ctas : c == 1 ? ctas * 2 : (ctas + 1) / 2;
+                int size = t == 0 ? threads : t == 1 ? threads * 2 : threads / 2;
+
+                if (c && t && c == t) /* twice or half of both is much more or less of everything */
+                    continue;
+                look(r, bytes, name, blocks > MOST_CTAS ? MOST_CTAS : blocks,
+                     size > 1024 ? 1024
+                     : size < 32 ? 32
+                                 : size,
+                     ways, &n);
+            }
     }
     qsort(ways, (size_t)n, sizeof *ways, by_time);
     for (int i = 0; i < n && kept <= KEPT; i++)

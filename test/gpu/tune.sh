@@ -81,7 +81,7 @@ if [ -n "${TUNE_BYTES:-}" ]; then
     start=$(date +%s)
     (
         [ -z "$verify_on" ] || export CUDA_VISIBLE_DEVICES="$verify_on"
-        "$build/symtuner" tune --nccl "$nccl" --verify "$keep/a$ranks.rules,$keep/b$ranks.rules" 2> "$work/v.err"
+        "$build/symtuner" tune --nccl "$nccl" --rounds 5 --verify "$keep/a$ranks.rules,$keep/b$ranks.rules" 2> "$work/v.err"
     )
     ok "in a fresh run: at most 3 % over the best everywhere, the two runs within 5 %; $(tail -1 "$work/v.err")" $?
     echo "verified on $ranks GPUs in $(($(date +%s) - start)) s"
@@ -91,7 +91,10 @@ fi
 # interrupted as soon as something is measured, and resumed
 [ "${TUNE_TINY:-1}" = 1 ] || { echo "tune.sh: $passed passed, $failed failed"; [ "$failed" -eq 0 ]; exit; }
 start=$(date +%s)
-tune "$work/a.rules" 64KiB..1MiB --ctas 16 > /dev/null 2> "$work/stop.err" &
+(   # a function in the background would be a shell that takes the signal for itself
+    exec "$build/symtuner" tune --nccl "$nccl" --ranks "$ranks" --bytes 64KiB..1MiB --ctas 16 \
+        --out "$work/a.rules" > /dev/null 2> "$work/stop.err"
+) &
 pid=$!
 for _ in $(seq 600); do
     [ -e "$work/a.rules.csv" ] && break
