@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
-#include "cli/ledger_read.h"
+#include "cli/ledger_args.h"
 #include "cli/text.h"
 #include "symtuner.h"
 
@@ -193,52 +193,39 @@ static void compare(const struct st_ledgers *ledgers, int first, struct report *
     }
 }
 
+static int read_option(char **argv, void *self)
+{
+    struct report *report = self;
+
+    if (strcmp(argv[0], "--setup") != 0)
+        return 0;
+    report->setup = true;
+    return 1;
+}
+
 int st_cmd_agree(int argc, char **argv)
 {
-    struct st_ledgers ledgers = {0};
     struct report report = {0};
-    char error[SYMTUNER_ERROR_MAX];
-    int status = ST_EXIT_FINE, files = 0;
+    struct st_ledger_args args = {
+        .command = "agree", .help = help, .option = read_option, .self = &report};
+    const struct st_ledgers *ledgers = &args.ledgers;
+    int status = st_ledger_args_read(&args, argv);
 
-    for (int i = 1; i < argc && status == ST_EXIT_FINE; i++) {
-        if (strcmp(argv[i], "--help") == 0) {
-            fputs(help, stdout);
-            st_ledgers_free(&ledgers);
-            return ST_EXIT_FINE;
-        }
-        if (strcmp(argv[i], "--json") == 0) {
-            report.json = true;
-        } else if (strcmp(argv[i], "--setup") == 0) {
-            report.setup = true;
-        } else if (strncmp(argv[i], "--", 2) == 0) {
-            fprintf(stderr, "symtuner agree: unknown option \"%.60s\"\n", argv[i]);
-            status = ST_EXIT_USAGE;
-        } else if (!st_ledgers_read(&ledgers, argv[i], error, sizeof error)) {
-            fprintf(stderr, "%s\n", error);
-            status = ST_EXIT_FINDINGS;
-        } else {
-            files++;
-        }
-    }
-    if (status == ST_EXIT_FINE && files == 0) {
-        fputs(help, stderr);
-        status = ST_EXIT_USAGE;
-    }
-    if (status != ST_EXIT_FINE) {
-        st_ledgers_free(&ledgers);
+    (void)argc;
+    if (status >= 0)
         return status;
-    }
+    report.json = args.json;
     if (report.json)
         fputs("{\"differences\": [", stdout);
-    for (int b = 0; b < ledgers.blocks; b++)
-        compare(&ledgers, b, &report, stdout);
+    for (int b = 0; b < ledgers->blocks; b++)
+        compare(ledgers, b, &report, stdout);
     if (report.json)
         printf("], \"communicators\": %d, \"incomplete\": %d, \"agree\": %s}\n",
                report.communicators, report.incomplete, report.differing ? "false" : "true");
     else if (report.differing == 0)
         printf("agree: %d communicator%s, %d block%s of %d file%s\n", report.communicators,
-               report.communicators == 1 ? "" : "s", ledgers.blocks,
-               ledgers.blocks == 1 ? "" : "s", files, files == 1 ? "" : "s");
-    st_ledgers_free(&ledgers);
+               report.communicators == 1 ? "" : "s", ledgers->blocks,
+               ledgers->blocks == 1 ? "" : "s", args.files, args.files == 1 ? "" : "s");
+    st_ledgers_free(&args.ledgers);
     return report.differing ? ST_EXIT_FINDINGS : ST_EXIT_FINE;
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
-#include "cli/ledger_read.h"
+#include "cli/ledger_args.h"
 #include "cli/text.h"
 #include "symtuner.h"
 
@@ -237,63 +237,43 @@ static void print_json(const struct st_ledgers *ledgers, const struct sums *sums
     fputs("]}\n", out);
 }
 
-static int read_sort(const char *word, struct sums *sums)
+static int read_option(char **argv, void *self)
 {
     static const struct {
         const char *word;
         int (*order)(const void *, const void *);
     } sort[] = {{"bytes", by_bytes}, {"calls", by_calls}, {"size", by_size}};
+    struct sums *sums = self;
 
+    if (strcmp(argv[0], "--sort") != 0 || !argv[1])
+        return 0;
     for (int i = 0; i < 3; i++)
-        if (strcmp(sort[i].word, word) == 0) {
+        if (strcmp(sort[i].word, argv[1]) == 0) {
             sums->order = sort[i].order;
-            return 1;
+            return 2;
         }
-    fprintf(stderr, "symtuner top: --sort bytes, calls or size, not \"%.60s\"\n", word);
-    return 0;
+    fprintf(stderr, "symtuner top: --sort bytes, calls or size, not \"%.60s\"\n", argv[1]);
+    return -1;
 }
 
 int st_cmd_top(int argc, char **argv)
 {
-    struct st_ledgers ledgers = {0};
     struct sums sums = {.order = by_bytes};
-    char error[SYMTUNER_ERROR_MAX];
-    bool json = false, files = false;
-    int status = ST_EXIT_FINE;
+    struct st_ledger_args args = {
+        .command = "top", .help = help, .option = read_option, .self = &sums};
+    const struct st_ledgers *ledgers = &args.ledgers;
+    int status = st_ledger_args_read(&args, argv);
 
-    for (int i = 1; i < argc && status == ST_EXIT_FINE; i++) {
-        if (strcmp(argv[i], "--help") == 0) {
-            fputs(help, stdout);
-            st_ledgers_free(&ledgers);
-            return ST_EXIT_FINE;
-        }
-        if (strcmp(argv[i], "--json") == 0) {
-            json = true;
-        } else if (strcmp(argv[i], "--sort") == 0 && i + 1 < argc) {
-            status = read_sort(argv[++i], &sums) ? ST_EXIT_FINE : ST_EXIT_USAGE;
-        } else if (strncmp(argv[i], "--", 2) == 0) {
-            fprintf(stderr, "symtuner top: unknown option \"%.60s\"\n", argv[i]);
-            status = ST_EXIT_USAGE;
-        } else if (!st_ledgers_read(&ledgers, argv[i], error, sizeof error)) {
-            fprintf(stderr, "%s\n", error);
-            status = ST_EXIT_FINDINGS;
-        } else {
-            files = true;
-        }
-    }
-    if (status == ST_EXIT_FINE && !files) {
-        fputs(help, stderr);
-        status = ST_EXIT_USAGE;
-    }
-    if (status == ST_EXIT_FINE) {
-        for (int b = 0; b < ledgers.blocks; b++)
-            for (int r = 0; r < ledgers.block[b].rows; r++)
-                add(&sums, &ledgers.block[b].row[r]);
-        if (sums.count)
-            qsort(sums.sum, (size_t)sums.count, sizeof *sums.sum, sums.order);
-        (json ? print_json : print_text)(&ledgers, &sums, stdout);
-    }
+    (void)argc;
+    if (status >= 0)
+        return status;
+    for (int b = 0; b < ledgers->blocks; b++)
+        for (int r = 0; r < ledgers->block[b].rows; r++)
+            add(&sums, &ledgers->block[b].row[r]);
+    if (sums.count)
+        qsort(sums.sum, (size_t)sums.count, sizeof *sums.sum, sums.order);
+    (args.json ? print_json : print_text)(ledgers, &sums, stdout);
     free(sums.sum);
-    st_ledgers_free(&ledgers);
-    return status;
+    st_ledgers_free(&args.ledgers);
+    return ST_EXIT_FINE;
 }
