@@ -195,6 +195,24 @@ START_TEST(test_ranks_with_different_rules_use_none)
 }
 END_TEST
 
+START_TEST(test_ranks_probe_together_and_agree)
+{
+    symtuner_ar *h[RANKS];
+    char text[RANKS][4096];
+
+    setenv("SYMTUNER_AR_PROBE", "1", 1);
+    make_group(h, NULL, NULL);
+    unsetenv("SYMTUNER_AR_PROBE");
+    ck_assert_int_eq(fake.launches, 3 * RANKS); /* push, check, pull */
+    for (int r = 0; r < RANKS; r++) {
+        symtuner_ar_describe(h[r], text[r], sizeof text[r]);
+        ck_assert_ptr_nonnull(strstr(text[r], "start-up probe"));
+    }
+    ck_assert_str_eq(strstr(text[0], "start-up probe"), strstr(text[1], "start-up probe"));
+    symtuner_ar_destroy(h, RANKS);
+}
+END_TEST
+
 START_TEST(test_a_rule_may_give_calls_to_nccl)
 {
     symtuner_ar *h[RANKS];
@@ -215,6 +233,7 @@ Suite *st_suite_comm(void)
 
     tcase_add_test(t, test_ranks_with_the_same_rules_use_them);
     tcase_add_test(t, test_ranks_with_different_rules_use_none);
+    tcase_add_test(t, test_ranks_probe_together_and_agree);
     tcase_add_test(t, test_a_rule_may_give_calls_to_nccl);
     suite_add_tcase(suite, t);
     return suite;
