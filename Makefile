@@ -240,7 +240,7 @@ $(GPU_PROG:%=$(B)/%): $(B)/%: $$(GPU_SRC) $$(wildcard bench/ar_*.h test/gpu/ar_*
 	$(call say,NVCC)
 	$(Q)$(NVCC) -O2 $(foreach a,$(lastword $(AR_ARCHS)),-gencode arch=compute_$a,code=sm_$a) \
 	    -Xcompiler -Wall,-Wextra $(AR_INC) -o $@ $(filter %.c %.cu,$^) -L$(B) -lsymtuner_ar \
-	    --cudart shared -lpthread -lm -Xlinker --no-as-needed,$(NCCL_SO) \
+	    --cudart shared -lpthread -lm -ldl -Xlinker --no-as-needed,$(NCCL_SO) \
 	    -Xlinker -rpath,$(dir $(NCCL_SO)),-rpath,'$$ORIGIN',-rpath,$(CUDA_HOME)/lib64
 
 # Ours against NCCL and torch in turns: BENCH="--quick", "--host", ... (head of bench/ar_compare.c)

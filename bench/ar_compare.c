@@ -4,7 +4,7 @@
  *
  *   ar_compare [--quick] [--host] [--ranks 2,4] [--modes threads,procs] [--types bf16,f32]
  *              [--min 1K] [--max 512M] [--rounds 5] [--only NAME,...] [--cold 0|1] [--extra 0|1]
- *              [--limit SECONDS] [--out FILE.csv]
+ *              [--limit SECONDS] [--peers FOLDER] [--out FILE.csv]
  *
  * Method: every contender captures the same call into a CUDA graph (20 calls; 8 above 32 MiB, 4
  * above 128 MiB). Then, in each of --rounds rounds, each contender in turn (the first one rotates)
@@ -13,11 +13,18 @@
  * same buffers in every call. Cold: buffers of its own for each call and 128 MiB overwritten before
  * each graph.
  *
- * Modes: "threads", one process with a thread per GPU; "procs", one process per GPU. Torch has the
- * second only; its figures stand in both tables. --extra: int32 and f64 sum, bf16 max and min, ours
- * and NCCL general, 1 KiB to 4 MiB. --host: no peer memory: ours through pinned host memory against
- * NCCL with NCCL_P2P_DISABLE=1. Not measured: nccl-tests' device kernels (no such program on the
- * box).
+ * Modes: "threads", one process with a thread per GPU; "procs", one process per GPU. Torch and the
+ * peers have the second only; their figures stand in both tables. --extra: int32 and f64 sum, bf16
+ * max and min, ours and NCCL general, 1 KiB to 4 MiB. --host: no peer memory: ours through pinned
+ * host memory against NCCL with NCCL_P2P_DISABLE=1.
+ *
+ * Peers: other projects' kernels, each from a shared library FOLDER/peer-NAME.so that its own
+ * sources and a shim make (ar_compare_peer.h has the interface; none comes with this project; the
+ * folder can also be AR_COMPARE_PEERS). NAME: nccl-tests (its device kernels, 16 CTAs of 512 as it
+ * does by default: "lsa" and "vectorized"; the latter also with 64), vllm (custom all-reduce, its
+ * own choice of kernel), trtllm (one-shot Lamport and two-shot, from FlashInfer), mscclpp (its own
+ * choice). Which were found stands in the output. One that fails, hangs or is wrong is reported and
+ * left out.
  *
  * floor: 2 * bytes * (n - 1) / n over the copy limit, plus an empty kernel's time as a graph node,
  * both measured at the start of the same run. NVLink multicast is never used.
@@ -33,15 +40,21 @@
 #include "ar_compare_table.h"
 
 enum { MODES = 2, MOST_ROUNDS = 25 };
-enum crew_id { FULL, SYM32, SYM64, TORCH, HOST, CREWS };
+enum crew_id { FULL, SYM32, SYM64, TORCH, HOST, NT, VL, TRT, MSC, CREWS };
 
 static const char *const env32[] = {"NCCL_SYM_CTAS=32", NULL};
 static const char *const env64[] = {"NCCL_SYM_CTAS=64", NULL};
 static const char *const env_host[] = {"NCCL_P2P_DISABLE=1", NULL};
-static const struct crew_kind kinds[CREWS] = {
-    [FULL] = {"own", 0, 0, NULL},      [SYM32] = {"sym32", 0, 0, env32},
-    [SYM64] = {"sym64", 0, 0, env64},  [TORCH] = {"torch", 1, 0, NULL},
-    [HOST] = {"host", 0, 1, env_host},
+static struct crew_kind kinds[CREWS] = {
+    [FULL] = {.name = "own"},
+    [SYM32] = {.name = "sym32", .env = env32},
+    [SYM64] = {.name = "sym64", .env = env64},
+    [TORCH] = {.name = "torch", .torch = 1},
+    [HOST] = {.name = "host", .host = 1, .env = env_host},
+    [NT] = {.name = "nccl-tests"},
+    [VL] = {.name = "vllm"},
+    [TRT] = {.name = "trtllm"},
+    [MSC] = {.name = "mscclpp"},
 };
 
 static const struct {
@@ -53,14 +66,18 @@ static const struct {
     {"general", "general", FULL, 2, GENERAL, 1},  {"sym", "sym", FULL, 3, SYM, 0},
     {"sym32", "sym", SYM32, 0, SYM_32, 0},        {"sym64", "sym", SYM64, 0, SYM_64, 0},
     {"torch1", "one_shot", TORCH, 0, TORCH_1, 0}, {"torch2", "two_shot", TORCH, 1, TORCH_2, 0},
-    {"ours", "staged", HOST, 0, OURS, 1},         {"general", "general", HOST, 1, GENERAL, 1},
+    {"nt_lsa", "peer0", NT, 0, NT_LSA, 0},        {"nt_vec", "peer1", NT, 1, NT_VEC, 0},
+    {"nt_vec64", "peer2", NT, 2, NT_VEC_64, 0},   {"vllm", "peer0", VL, 0, VLLM, 0},
+    {"trt1", "peer0", TRT, 0, TRT_1, 0},          {"trt2", "peer1", TRT, 1, TRT_2, 0},
+    {"mscclpp", "peer0", MSC, 0, MSCCLPP, 0},     {"ours", "staged", HOST, 0, OURS, 1},
+    {"general", "general", HOST, 1, GENERAL, 1},
 };
 enum { CONTENDERS = sizeof contenders / sizeof contenders[0] };
 
 static const char *const mode_name[MODES] = {"threads", "procs"};
 
 static struct {
-    const char *ranks, *modes, *types, *only, *out;
+    const char *ranks, *modes, *types, *only, *out, *peers;
     size_t least, most, step;
     int rounds, cold, extra, host, limit;
 } option = {.ranks = "2,4",
@@ -75,10 +92,12 @@ static struct {
             .extra = 1,
             .limit = 170};
 
+static int peers; /* found */
 static struct crew crews[MODES][CREWS];
 static FILE *csv;
 static time_t started;
-static int lost; /* contenders that ended before their time */
+static int lost;       /* contenders that ended before their time */
+static int lost_peers; /* the same of peers, for which this program is not to blame */
 
 static void interrupted(int number)
 {
@@ -103,13 +122,29 @@ static int listed(const char *list, const char *word)
     return list == NULL;
 }
 
+/* Torch and peers run as one process per GPU only. */
+static int guest(enum crew_id crew)
+{
+    return crew == TORCH || crew >= NT;
+}
+
+static void lose(enum crew_id crew)
+{
+    if (crew >= NT)
+        lost_peers++;
+    else
+        lost++;
+}
+
 static int taking_part(int mode, int k)
 {
     enum crew_id crew = contenders[k].crew;
 
+    if (crew >= NT && kinds[crew].peer == NULL)
+        return 0;
     if ((crew == HOST) != option.host || !listed(option.only, contenders[k].name))
         return 0;
-    return crew == TORCH ? mode == 1 : listed(option.modes, mode_name[mode]);
+    return guest(crew) ? mode == 1 : listed(option.modes, mode_name[mode]);
 }
 
 static int ascending(const void *a, const void *b)
@@ -141,7 +176,8 @@ static void start_crews(int ranks, char *self, char *script)
     for (int m = 0; m < MODES; m++)
         for (int c = 0; c < CREWS; c++)
             if (crews[m][c].n > 0)
-                lost += !crew_ready(&crews[m][c]);
+                if (!crew_ready(&crews[m][c]))
+                    lose((enum crew_id)c);
 }
 
 /* All contenders at one size, in turns. */
@@ -170,7 +206,7 @@ static void measure(int ranks, const struct floor *floor, const char *type, cons
                 continue;
             if (!crew_ask(c, line, sizeof line, "prepare %d %s %zu %s %s %d %d\n",
                           contenders[k].slot, contenders[k].what, bytes, type, op, cold, calls))
-                lost++;
+                lose(contenders[k].crew);
             else if (strncmp(line, "ok ", 3) == 0)
                 snprintf(kernel[m][k], sizeof kernel[m][k], "%.60s", line + 3);
             else if (strstr(line, "WRONG") != NULL)
@@ -188,7 +224,7 @@ static void measure(int ranks, const struct floor *floor, const char *type, cons
                 for (int other = 0; other < CONTENDERS; other++) /* its crew is gone */
                     if (contenders[other].crew == contenders[k].crew)
                         kernel[m][other][0] = 0;
-                lost++;
+                lose(contenders[k].crew);
                 continue;
             }
             us[m][k][round] = median(sample, samples);
@@ -207,7 +243,7 @@ static void measure(int ranks, const struct floor *floor, const char *type, cons
         memset(row.us, 0, sizeof row.us);
         row.kernel[0] = 0;
         for (int k = 0; k < CONTENDERS; k++) {
-            int from = contenders[k].crew == TORCH ? 1 : m, column = contenders[k].column;
+            int from = guest(contenders[k].crew) ? 1 : m, column = contenders[k].column;
             double copy[MOST_ROUNDS];
 
             if (kernel[from][k][0] == 0)
@@ -240,7 +276,7 @@ static void compare(int ranks, char *self, char *script)
     if (!crew_floor(&shape, &floor.gbps, &floor.node_us))
         return (void)lost++;
     start_crews(ranks, self, script);
-    table_head(ranks, &floor, (int)(time(NULL) - started), option.host);
+    table_head(ranks, &floor, (int)(time(NULL) - started), option.host, peers > 0);
     for (size_t t = 0; t < 2; t++)
         for (int cold = 0; cold <= (option.cold && t == 0) && listed(option.types, types[t]);
              cold++)
@@ -256,6 +292,24 @@ static void compare(int ranks, char *self, char *script)
             if (crews[m][c].n > 0)
                 crew_end(&crews[m][c]);
     printf("n=%d done after %d s\n", ranks, (int)(time(NULL) - started));
+}
+
+/* Says which peers are there, and which are not. */
+static void find_peers(void)
+{
+    static char path[CREWS][4096];
+
+    for (int c = NT; c < CREWS && option.peers != NULL; c++) {
+        char file[4096];
+
+        snprintf(file, sizeof file, "%s/peer-%s.so", option.peers, kinds[c].name);
+        if (realpath(file, path[c]) != NULL && access(path[c], R_OK) == 0)
+            kinds[c].peer = path[c], peers++;
+        printf("peer %s: %s\n", kinds[c].name,
+               kinds[c].peer != NULL ? path[c] : "not found, left out");
+    }
+    if (option.peers == NULL)
+        printf("peers: none, --peers and AR_COMPARE_PEERS are not given\n");
 }
 
 static size_t size_of(const char *text)
@@ -280,6 +334,7 @@ static int parse(int argc, char **argv)
         {"--cold", NULL, &option.cold, NULL},   {"--extra", NULL, &option.extra, NULL},
         {"--limit", NULL, &option.limit, NULL}, {"--min", NULL, NULL, &option.least},
         {"--max", NULL, NULL, &option.most},    {"--step", NULL, NULL, &option.step},
+        {"--peers", &option.peers, NULL, NULL},
     };
 
     for (int i = 1; i < argc; i++) {
@@ -328,6 +383,7 @@ int main(int argc, char **argv)
         return worker_main(argc - 2, argv + 2);
     if (argc > 1 && strcmp(argv[1], "--floor") == 0)
         return floor_main(argc - 2, argv + 2);
+    option.peers = getenv("AR_COMPARE_PEERS");
     if (!parse(argc, argv))
         return 2;
     gpus = floor_gpus();
@@ -340,6 +396,8 @@ int main(int argc, char **argv)
         return 1;
     snprintf(script, sizeof script, "%s",
              getenv("AR_COMPARE_PY") ? getenv("AR_COMPARE_PY") : "bench/ar_compare.py");
+    if (!option.host)
+        find_peers();
     setenv("NCCL_NVLS_ENABLE", "0", 1); /* no multicast, ever */
     setenv("TORCH_SYMM_MEM_DISABLE_MULTICAST", "1", 1);
     signal(SIGPIPE, SIG_IGN);
@@ -367,6 +425,8 @@ int main(int argc, char **argv)
         printf("stopped after --limit %d s: not all sizes were measured\n", option.limit);
     if (lost > 0)
         printf("%d contenders were lost on the way, see stderr\n", lost);
+    if (lost_peers > 0)
+        printf("%d peers failed and were left out, see stderr\n", lost_peers);
     fclose(csv);
     return ran == 0 || lost > 0;
 }

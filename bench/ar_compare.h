@@ -10,7 +10,7 @@
  *   time SLOT LAUNCHES SAMPLES WARMUP             -> us T T T ...     microseconds per call, this
  * process's drop                                          -> ok               slowest rank
  *
- * Workers: ar_compare_worker.c (ours and NCCL) and ar_compare.py (torch symmetric memory).
+ * Workers: ar_compare_worker.c (ours, NCCL and peers) and ar_compare.py (torch symmetric memory).
  */
 #ifndef AR_COMPARE_H_
 #define AR_COMPARE_H_
@@ -20,7 +20,7 @@
 enum { REPLY_FD = 3, MOST_RANKS = 16, MOST_SLOTS = 4, MOST_SAMPLES = 8 };
 
 /* argv after "--worker": ranks, first rank, ranks in this process, most bytes, host transport
- * (0|1). */
+ * (0|1), and for a peer its library (ar_compare_peer.h). */
 int worker_main(int argc, char **argv);
 
 /* Copy engines of all GPUs at once, each to its neighbour, GB/s per GPU; and an empty kernel as a

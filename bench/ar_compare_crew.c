@@ -84,6 +84,7 @@ int crew_start(struct crew *c, const struct crew_kind *kind, const struct crew_s
     static int port = 0;
     char numbers[5][24];
     int processes = kind->torch || shape->apart ? shape->ranks : 1;
+    char *peer = (char *)(size_t)kind->peer;
 
     if (port == 0)
         port = 20000 + (int)(getpid() % 20000);
@@ -94,7 +95,8 @@ int crew_start(struct crew *c, const struct crew_kind *kind, const struct crew_s
         char *ours[] = {shape->self, (char *)(size_t) "--worker",
                         numbers[0],  numbers[1],
                         numbers[2],  numbers[3],
-                        numbers[4],  NULL};
+                        numbers[4],  peer,
+                        NULL};
         char *torch[] = {(char *)(size_t) "python3",
                          shape->script,
                          numbers[0],
@@ -103,6 +105,7 @@ int crew_start(struct crew *c, const struct crew_kind *kind, const struct crew_s
                          numbers[3],
                          NULL};
 
+        c->patience = kind->peer != NULL ? 10 : 40;
         snprintf(numbers[0], sizeof numbers[0], "%d", shape->ranks);
         snprintf(numbers[1], sizeof numbers[1], "%d", k);
         snprintf(numbers[2], sizeof numbers[2], "%d",
@@ -123,7 +126,7 @@ int crew_ready(struct crew *c)
     if (c->n == 0)
         return 0;
     if (!c->torch) {
-        if (!hear(c, 0, line, sizeof line - 1, 60))
+        if (!hear(c, 0, line, sizeof line - 1, 2 * c->patience + 10))
             return 0;
         strcat(line, "\n");
         for (int k = 1; k < c->n; k++)
@@ -131,7 +134,7 @@ int crew_ready(struct crew *c)
                 return 0;
     }
     for (int k = 0; k < c->n; k++) {
-        if (!hear(c, k, line, sizeof line, 90))
+        if (!hear(c, k, line, sizeof line, 2 * c->patience + 10))
             return 0;
         if (strcmp(line, "ready") != 0)
             return failed(c, line);
@@ -151,7 +154,7 @@ int crew_ask(struct crew *c, char *answer, size_t size, const char *format, ...)
         if (!tell(c, k, line))
             return 0;
     for (int k = 0; k < c->n; k++) {
-        if (!hear(c, k, k == 0 ? answer : other, k == 0 ? size : sizeof other, 40))
+        if (!hear(c, k, k == 0 ? answer : other, k == 0 ? size : sizeof other, c->patience))
             return 0;
         if (k > 0 && strncmp(answer, "ok", 2) == 0 && strncmp(other, "no", 2) == 0)
             snprintf(answer, size, "%s", other);
@@ -173,7 +176,7 @@ int crew_time(struct crew *c, int slot, int launches, int samples, int warmup, d
     for (int k = 0; k < c->n; k++) {
         char *at = line + 2;
 
-        if (!hear(c, k, line, sizeof line, 40))
+        if (!hear(c, k, line, sizeof line, c->patience))
             return 0;
         if (strncmp(line, "us", 2) != 0)
             return failed(c, line);

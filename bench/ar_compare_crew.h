@@ -12,6 +12,7 @@ struct crew_kind {
     const char *name;
     int torch, host;
     const char *const *env; /* "NAME=value", NULL-terminated; NULL: as it is */
+    const char *peer;       /* the library that it runs, else NULL */
 };
 
 struct crew_shape {
@@ -23,6 +24,7 @@ struct crew_shape {
 struct crew {
     char name[48];
     int n, torch; /* n 0: not running */
+    int patience; /* seconds that an answer may take */
     pid_t pid[MOST_RANKS];
     int to[MOST_RANKS], from[MOST_RANKS];
 };

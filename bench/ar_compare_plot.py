@@ -15,9 +15,12 @@ import html
 import math
 import statistics
 
-NAMES = ["ours", "staged", "general", "sym", "sym32", "sym64", "torch1", "torch2"]
+NAMES = ["ours", "staged", "general", "sym", "sym32", "sym64", "torch1", "torch2",
+         "nt_lsa", "nt_vec", "nt_vec64", "vllm", "trt1", "trt2", "mscclpp"]
+GUESTS = NAMES[6:]  # measured as one process per GPU only
 COLOURS = dict(zip(NAMES, ["#c0392b", "#e59866", "#1f618d", "#7d3c98", "#a569bd", "#5b2c6f",
-                           "#1e8449", "#52be80"]))
+                           "#1e8449", "#52be80", "#7f8c8d", "#34495e", "#95a5a6",
+                           "#d4ac0d", "#117864", "#45b39d", "#873600"]))
 WIDTH, HEIGHT, GAP, LEFT = 440, 260, 70, 60
 
 
@@ -29,11 +32,11 @@ def read(path, args):
             if (row["type"], row["op"], row["cache"]) == (args.type, args.op, args.cache):
                 key = int(row["ranks"]), row["mode"], row["contender"], int(row["bytes"])
                 rounds[key].append(float(row["us"]))
-    modes = sorted({k[:2] for k in rounds if not k[2].startswith("torch")})
+    modes = sorted({k[:2] for k in rounds if k[2] not in GUESTS})
     panels = {m: collections.defaultdict(list) for m in modes}
     for (ranks, mode, name, size), us in sorted(rounds.items()):
         for panel in modes:
-            if panel[0] == ranks and (panel[1] == mode or name.startswith("torch")):
+            if panel[0] == ranks and (panel[1] == mode or name in GUESTS):
                 panels[panel][name].append((size, statistics.median(us)))
     return panels
 

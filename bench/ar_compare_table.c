@@ -7,10 +7,11 @@
 #include "ar_compare_table.h"
 
 static struct line rows[2000];
-static int n_rows;
+static int n_rows, columns = PEERS;
 
-static const char *const heads[COLUMNS] = {"ours",  "staged", "general", "sym",
-                                           "sym32", "sym64",  "torch1",  "torch2"};
+static const char *const heads[COLUMNS] = {"ours",     "staged", "general", "sym",    "sym32",
+                                           "sym64",    "torch1", "torch2",  "nt_lsa", "nt_vec",
+                                           "nt_vec64", "vllm",   "trt1",    "trt2",   "mscclpp"};
 
 double floor_us(const struct floor *floor, int ranks, size_t bytes)
 {
@@ -33,27 +34,28 @@ static double best(const struct line *row, int from, int to)
     return t;
 }
 
-void table_head(int ranks, const struct floor *floor, int seconds, int host)
+void table_head(int ranks, const struct floor *floor, int seconds, int host, int peers)
 {
+    columns = peers ? COLUMNS : PEERS;
     printf("n=%d ready after %d s; copy limit %.1f GB/s per GPU (copy engines, all at once), empty "
            "graph "
            "node %.2f us%s\n",
            ranks, seconds, floor->gbps, floor->node_us,
            host ? "; host memory against NCCL_P2P_DISABLE=1" : "");
     printf("n mode type op cache bytes |");
-    for (int c = 0; c < COLUMNS; c++)
+    for (int c = 0; c < columns; c++)
         printf(" %s", heads[c]);
     printf(" us | ours/best-peer staged/ours busbw ours/floor kernel\n");
 }
 
 void table_line(const struct line *row)
 {
-    double peer = best(row, GENERAL, TORCH_2);
+    double peer = best(row, GENERAL, COLUMNS - 1);
 
     printf("%d %c %s %s %s %zu%s |", row->ranks, row->mode[0], row->type, row->op,
            row->cold ? "cold" : "warm", row->bytes >= 1 << 20 ? row->bytes >> 20 : row->bytes >> 10,
            row->bytes >= 1 << 20 ? "M" : "K");
-    for (int c = 0; c < COLUMNS; c++)
+    for (int c = 0; c < columns; c++)
         if (row->us[c] > 0)
             printf(row->us[c] < 100 ? " %.2f" : " %.0f", row->us[c]);
         else
@@ -84,7 +86,7 @@ static void summarise(const struct line *first)
 
     for (int i = 0; i < n_rows; i++) {
         const struct line *r = &rows[i];
-        double peer = best(r, GENERAL, TORCH_2), sym = best(r, GENERAL, SYM_64);
+        double peer = best(r, GENERAL, COLUMNS - 1), sym = best(r, GENERAL, SYM_64);
 
         if (!same_table(first, r) || r->us[OURS] <= 0 || peer <= 0)
             continue;
@@ -134,10 +136,10 @@ void table_summary(void)
             summarise(&rows[i]);
     }
     for (int i = 0; i < n_rows; i++)
-        if (rows[i].us[OURS] > 1.03 * best(&rows[i], GENERAL, TORCH_2) &&
-            best(&rows[i], GENERAL, TORCH_2) > 0)
+        if (rows[i].us[OURS] > 1.03 * best(&rows[i], GENERAL, COLUMNS - 1) &&
+            best(&rows[i], GENERAL, COLUMNS - 1) > 0)
             printf("SLOWER n=%d %s %s %s %s %zu KiB: ours %.2f (%s), best peer %.2f us\n",
                    rows[i].ranks, rows[i].mode, rows[i].type, rows[i].op,
                    rows[i].cold ? "cold" : "warm", rows[i].bytes >> 10, rows[i].us[OURS],
-                   rows[i].kernel, best(&rows[i], GENERAL, TORCH_2));
+                   rows[i].kernel, best(&rows[i], GENERAL, COLUMNS - 1));
 }

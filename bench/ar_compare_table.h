@@ -5,7 +5,25 @@
 
 #include <stddef.h>
 
-enum column { OURS, STAGED, GENERAL, SYM, SYM_32, SYM_64, TORCH_1, TORCH_2, COLUMNS };
+enum column {
+    OURS,
+    STAGED,
+    GENERAL,
+    SYM,
+    SYM_32,
+    SYM_64,
+    TORCH_1,
+    TORCH_2,
+    PEERS,
+    NT_LSA = PEERS,
+    NT_VEC,
+    NT_VEC_64,
+    VLLM,
+    TRT_1,
+    TRT_2,
+    MSCCLPP,
+    COLUMNS
+};
 
 struct floor {
     double gbps, node_us;
@@ -22,7 +40,8 @@ struct line {
 
 double floor_us(const struct floor *floor, int ranks, size_t bytes);
 int floor_gpus(void); /* GPUs that this process sees; ar_compare_floor.c */
-void table_head(int ranks, const struct floor *floor, int seconds, int host);
+/* ${peers}: also the columns from PEERS on. */
+void table_head(int ranks, const struct floor *floor, int seconds, int host, int peers);
 void table_line(const struct line *row);
 void table_summary(void);
 

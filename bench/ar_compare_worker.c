@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ar_compare_worker.c - one process of a crew: libsymtuner_ar.so and NCCL on the same communicator.
+ * ar_compare_worker.c - one process of a crew: libsymtuner_ar.so and NCCL on the same communicator,
+ * or a peer (ar_compare_peer.h) on one of its own.
  *
  * One thread per rank of this process. Buffers: two windows (zero-copy, NCCL symmetric) and two
  * plain allocations (staged, NCCL general). Every prepared call is checked once: all ranks send the
@@ -19,6 +20,7 @@
 #include <unistd.h>
 
 #include "ar_compare.h"
+#include "ar_compare_peer.h"
 #include "must.h"
 #include "symtuner_ar.h"
 
@@ -39,8 +41,9 @@ static const struct {
     ncclRedOp_t op;
 } ops[] = {{"sum", ncclSum}, {"max", ncclMax}, {"min", ncclMin}};
 
-enum what { OURS_ZC, OURS_STAGED, NCCL_GENERAL, NCCL_SYM };
-static const char *const what_name[] = {"zero-copy", "staged", "general", "sym"};
+enum what { OURS_ZC, OURS_STAGED, NCCL_GENERAL, NCCL_SYM, PEER, WHATS = PEER + PEER_KERNELS };
+static const char *const what_name[WHATS] = {"zero-copy", "staged", "general", "sym",
+                                             "peer0",     "peer1",  "peer2",   "peer3"};
 
 static struct {
     char verb[16];
@@ -53,6 +56,7 @@ static struct {
     int ranks, first, local, host;
     size_t most;
     ncclUniqueId id;
+    const struct peer_api *peer; /* or NULL; then this process runs nothing else */
     pthread_barrier_t meet, done;
     double us[MOST_RANKS][MOST_SAMPLES];
 } job;
@@ -61,6 +65,7 @@ struct rank {
     int me, filled;
     ncclComm_t comm;
     symtuner_ar *handle;
+    void *peer;
     cudaStream_t stream;
     cudaEvent_t mark[2 * MOST_SAMPLES];
     char *buffer[2][2]; /* [window, plain][send, recv] */
@@ -82,7 +87,14 @@ static void one_call(struct rank *r, int what, size_t at, size_t bytes, int type
     char *send = r->buffer[plain][0] + at, *recv = r->buffer[plain][1] + at;
     size_t count = bytes / types[type].bytes;
 
-    if (what == NCCL_GENERAL || what == NCCL_SYM) {
+    if (what >= PEER) {
+        const char *why = job.peer->all_reduce(r->peer, what - PEER, at, bytes, types[type].type);
+
+        if (why != NULL) {
+            fprintf(stderr, "ar_compare: rank %d: %s: %s\n", r->me, job.peer->about, why);
+            exit(1);
+        }
+    } else if (what == NCCL_GENERAL || what == NCCL_SYM) {
         NCCL(ncclAllReduce(send, recv, count, types[type].type, op, r->comm, r->stream));
     } else if (symtuner_ar_all_reduce(send, recv, count, types[type].type, op, r->handle,
                                       r->stream) != ncclSuccess) {
@@ -125,6 +137,11 @@ static double element(const char *p, int type, size_t i)
     return f;
 }
 
+static const char *called(int what)
+{
+    return what < PEER ? what_name[what] : job.peer->kernel[what - PEER];
+}
+
 static int check(struct rank *r)
 {
     size_t chunk = order.bytes < 4096 ? order.bytes : 4096, size = types[order.type].bytes;
@@ -148,30 +165,54 @@ static int check(struct rank *r)
             if (element(r->host, order.type, i) != want) {
                 fprintf(stderr,
                         "ar_compare: %s %s %s %zu bytes, rank %d: element %zu is %g, not %g\n",
-                        what_name[order.what], types[order.type].name, ops[order.op].name,
-                        order.bytes, r->me, at / size + i, element(r->host, order.type, i), want);
+                        called(order.what), types[order.type].name, ops[order.op].name, order.bytes,
+                        r->me, at / size + i, element(r->host, order.type, i), want);
                 return 0;
             }
     }
     return 1;
 }
 
+/* Why the peer does not take this call, the same on all ranks, or NULL. */
+static const char *refused(struct rank *r)
+{
+    int k = order.what - PEER;
+
+    if ((order.what >= PEER) != (job.peer != NULL))
+        return "not in this process";
+    if (k < 0)
+        return NULL;
+    for (int i = 0; i <= k; i++)
+        if (job.peer->kernel[i] == NULL)
+            return "no such kernel";
+    if (ops[order.op].op != ncclSum || types[order.type].type == ncclInt32 ||
+        types[order.type].type == ncclFloat64)
+        return "float sums only";
+    return job.peer->refuses(r->peer, k, order.bytes, types[order.type].type);
+}
+
 static void prepare(struct rank *r)
 {
+    const char *why = refused(r);
     size_t slots = (size_t)256 << 20;
     cudaGraph_t graph;
     int s = order.slot;
 
+    if (why != NULL) {
+        if (r->me == job.first)
+            snprintf(order.said, sizeof order.said, "no %s", why);
+        return;
+    }
     if (r->filled != order.type) {
-        CUDA(gpu_fill(r->buffer[0][0], types[order.type].one, arena_bytes(), r->stream));
-        CUDA(gpu_fill(r->buffer[1][0], types[order.type].one, arena_bytes(), r->stream));
+        for (int plain = 0; plain < 2 && r->buffer[plain][0] != NULL; plain++)
+            CUDA(gpu_fill(r->buffer[plain][0], types[order.type].one, arena_bytes(), r->stream));
         r->filled = order.type;
     }
     if (r->me == job.first) {
         struct symtuner_ar_plan plan = {.size = sizeof plan};
         int plain = order.what == OURS_STAGED;
 
-        snprintf(order.said, sizeof order.said, "ok %s", what_name[order.what]);
+        snprintf(order.said, sizeof order.said, "ok %s", called(order.what));
         if (order.what <= OURS_STAGED &&
             symtuner_ar_query(r->buffer[plain][0], r->buffer[plain][1],
                               order.bytes / types[order.type].bytes, types[order.type].type,
@@ -179,14 +220,23 @@ static void prepare(struct rank *r)
             snprintf(order.said, sizeof order.said, "ok %s:%dx%d", plan.kernel, plan.ctas,
                      plan.threads);
     }
-    if (!check(r))
-        exit(1);
+    if (!check(r)) { /* a wrong peer is left out at this size */
+        if (job.peer == NULL)
+            exit(1);
+        snprintf(order.said, sizeof order.said, "no WRONG SUM");
+        return;
+    }
     slots = order.cold ? slots / order.bytes : 1;
     CUDA(cudaStreamBeginCapture(r->stream, cudaStreamCaptureModeThreadLocal));
     for (int i = 0; i < order.calls; i++)
         one_call(r, order.what, (size_t)i % slots * order.bytes, order.bytes, order.type,
                  ops[order.op].op);
     CUDA(cudaStreamEndCapture(r->stream, &graph));
+    if (order.what >= PEER && job.peer->captured != NULL &&
+        (why = job.peer->captured(r->peer)) != NULL) {
+        fprintf(stderr, "ar_compare: rank %d: %s: %s\n", r->me, job.peer->about, why);
+        exit(1);
+    }
     CUDA(cudaGraphInstantiate(&r->graph[s], graph, 0));
     CUDA(cudaGraphDestroy(graph));
     CUDA(cudaGraphUpload(r->graph[s], r->stream));
@@ -205,7 +255,8 @@ static void time_it(struct rank *r)
     for (int i = 0; i < order.samples; i++) {
         if (r->cold[s]) { /* flush, then meet the other ranks in a call that is not timed */
             CUDA(cudaMemsetAsync(r->flush, i, FLUSH, r->stream));
-            one_call(r, r->what[s], arena_bytes() - 4096, 64, r->filled, ncclSum);
+            one_call(r, job.peer == NULL ? r->what[s] : NCCL_SYM, arena_bytes() - 4096, 64,
+                     r->filled, ncclSum);
         }
         CUDA(cudaEventRecord(r->mark[2 * i], r->stream));
         for (int l = 0; l < order.launches; l++)
@@ -225,6 +276,29 @@ static void time_it(struct rank *r)
     }
 }
 
+static void start_peer(struct rank *r)
+{
+    struct peer_rank view = {.rank = r->me,
+                             .ranks = job.ranks,
+                             .comm = r->comm,
+                             .stream = r->stream,
+                             .buffer = {r->buffer[0][0], r->buffer[0][1]},
+                             .bytes = arena_bytes()};
+    char why[200] = "no reason given";
+
+    for (int b = 0; b < 2; b++)
+        NCCL(ncclCommWindowRegister(r->comm, view.buffer[b], view.bytes, &view.window[b],
+                                    NCCL_WIN_COLL_SYMMETRIC));
+    if (view.window[0] == NULL || view.window[1] == NULL)
+        snprintf(why, sizeof why, "NCCL has no symmetric windows here");
+    else
+        r->peer = job.peer->create(&view, why, sizeof why);
+    if (r->peer == NULL) {
+        fprintf(stderr, "ar_compare: rank %d: %s: %s\n", r->me, job.peer->about, why);
+        exit(1);
+    }
+}
+
 static void start(struct rank *r)
 {
     struct symtuner_ar_config config = {.size = sizeof config,
@@ -240,12 +314,14 @@ static void start(struct rank *r)
     r->host = malloc(4096);
     NCCL(ncclCommInitRank(&r->comm, job.ranks, job.id, r->me));
     CUDA(cudaMalloc((void **)&r->flush, FLUSH));
-    for (int b = 0; b < 4; b++) {
+    for (int b = 0; b < (job.peer == NULL ? 4 : 2); b++) {
         if (b < 2)
             NCCL(ncclMemAlloc((void **)&r->buffer[0][b], arena_bytes()));
         else
             CUDA(cudaMalloc((void **)&r->buffer[1][b - 2], arena_bytes()));
     }
+    if (job.peer != NULL)
+        return start_peer(r);
     if (symtuner_ar_create(&r->handle, &r->comm, 1, &config) != ncclSuccess) {
         fprintf(stderr, "ar_compare: rank %d: create: %s\n", r->me, symtuner_ar_error(NULL));
         exit(1);
@@ -322,7 +398,7 @@ static int understand(const char *line)
     if (sscanf(line, "%15s %d %31s %zu %15s %15s %d %d", order.verb, &order.slot, what,
                &order.bytes, type, op, &order.cold, &order.calls) == 8 &&
         strcmp(order.verb, "prepare") == 0) {
-        order.what = find(what, what_name, sizeof what_name[0], 4);
+        order.what = find(what, what_name, sizeof what_name[0], WHATS);
         order.type = find(type, types, sizeof types[0], sizeof types / sizeof types[0]);
         order.op = find(op, ops, sizeof ops[0], sizeof ops / sizeof ops[0]);
         return order.what >= 0 && order.type >= 0 && order.op >= 0 && order.slot < MOST_SLOTS &&
@@ -365,13 +441,15 @@ int worker_main(int argc, char **argv)
     pthread_t thread;
     char line[256];
 
-    if (argc != 5)
+    if (argc != 5 && argc != 6)
         return 2;
     job.ranks = atoi(argv[0]);
     job.first = atoi(argv[1]);
     job.local = atoi(argv[2]);
     job.most = strtoull(argv[3], NULL, 10);
     job.host = atoi(argv[4]);
+    if (argc == 6 && (job.peer = peer_load(argv[5])) == NULL)
+        return 1;
     if (job.ranks > MOST_RANKS || !share_id())
         return 2;
     pthread_barrier_init(&job.meet, NULL, (unsigned)job.local + 1);
