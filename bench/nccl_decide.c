@@ -2,7 +2,7 @@
 /*
  * nccl_decide.c - make random NCCL calls on real GPUs and write down what NCCL decided.
  *
- *   nccl_decide [--ranks N] [--calls N] [--seed N] [--machine NAME] [--links nvlink|pcie] > rows.csv
+ *   nccl_decide [--ranks N] [--calls N] [--seed N] [--machine NAME] [--links nvlink|pcie] > rows
  *
  * The rows have the columns that `symtuner why --corpus` reads. NCCL's own log lines (TUNING) say the
  * kind, kernel, CTAs, algorithm and protocol; only they are trusted. One thread drives all ranks, so
@@ -116,7 +116,7 @@ static void make_buffers(void *buffer[MAX_RANKS][REGS], size_t bytes)
     }
 }
 
-/* ---- one call --------------------------------------------------------------------------------- */
+/* ---- one call -------------------------------------------------------------------------------- */
 
 struct row {
     enum coll coll;

@@ -176,7 +176,8 @@ static float ring_bus(const struct symtuner_call *call, const struct bus *bus, i
     if (proto == SYMTUNER_LL)
         return least(ll_max[call->arch >= 100 ? 2 : call->arch >= 90], bus->ring * 0.5f);
     if (proto == SYMTUNER_LL128)
-        return least(bus->ring * 0.92f, call->arch >= 100 ? 16 * general_of(call)->ll128 : bus->ring);
+        return least(bus->ring * 0.92f,
+                     call->arch >= 100 ? 16 * general_of(call)->ll128 : bus->ring);
     return bus->ring;
 }
 
@@ -293,7 +294,8 @@ bool st_general_table(const struct symtuner_call *call, const char *family,
 /* Known to NCCL as registered: from 2.29 a window registers nothing where windows do not work. */
 static bool registered(const struct symtuner_call *call, enum symtuner_reg reg)
 {
-    bool windows = general_of(call)->any_window || (call->win_enable && call->cumem_enable && call->peer_raw);
+    bool windows = general_of(call)->any_window ||
+                   (call->win_enable && call->cumem_enable && call->peer_raw);
 
     return reg == SYMTUNER_REG_COMM || (reg != SYMTUNER_REG_NONE && windows);
 }

@@ -26,8 +26,8 @@ bool st_general_table(const struct symtuner_call *call, const char *family,
 
 /*
  * st_general_channels(call, family, algo, proto):
- * The channels that NCCL gives a call (of a group: its first) with that algorithm and protocol; 0 when
- * not known: machines and releases other than above.
+ * The channels that NCCL gives a call (of a group: its first) with that algorithm and protocol; 0
+ * when not known: machines and releases other than above.
  */
 int st_general_channels(const struct symtuner_call *call, const char *family, int algo, int proto);
 

@@ -126,8 +126,8 @@ static int read_policy(const char *text, int *policy_out)
     return 1;
 }
 
-/* "[func:][^]word,word;func:...", as NCCL reads NCCL_ALGO and NCCL_PROTO. The first wrong word, with
- * its length, or NULL: with a wrong one NCCL creates no communicator. */
+/* "[func:][^]word,word;func:...", as NCCL reads NCCL_ALGO and NCCL_PROTO. The first wrong word,
+ * with its length, or NULL: with a wrong one NCCL creates no communicator. */
 static const char *wrong_in_list(const char *list, const struct st_words *words, size_t *len_out)
 {
     while (*list) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* abi_tuner_v7.c - NCCL 2.32.6 and later. The cost constants are NCCL's live state: never written. */
+/* abi_tuner_v7.c - NCCL 2.32.6 and later. The cost constants are NCCL's live state, not ours. */
 #include "plugin/tuner.h"
 
 static nccl_abi_result init(void **ctx, uint64_t comm_id, size_t ranks, size_t nodes,

@@ -25,7 +25,9 @@
 enum { ST_BUCKETS = 48, ST_CELLS = SYMTUNER_ALGOS * SYMTUNER_PROTOS };
 enum { ST_VERDICTS_ROOM = 8 }; /* a power of two, so that a counter's place is a shift */
 _Static_assert((int)ST_VERDICTS <= (int)ST_VERDICTS_ROOM, "one place per verdict");
-enum st_ran { ST_RAN_CALLED, ST_RAN_CAPTURED, ST_RAN_GENERAL, ST_RAN_SYMMETRIC, ST_RAN_CE, ST_RANS };
+enum st_ran {
+    ST_RAN_CALLED, ST_RAN_CAPTURED, ST_RAN_GENERAL, ST_RAN_SYMMETRIC, ST_RAN_CE, ST_RANS
+};
 
 struct st_counter {
     _Atomic uint64_t owned, shared;

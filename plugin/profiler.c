@@ -104,7 +104,7 @@ static void call(struct st_profiler *profiler, const struct nccl_abi_ev_coll_api
     }
 }
 
-/* From 2.31.2 symmetric kernels have Coll events; older interfaces show them by an empty protocol. */
+/* From 2.31.2 symmetric kernels have Coll events; older interfaces show an empty protocol. */
 static bool symmetric(const struct nccl_abi_ev_coll *coll)
 {
     return st_era_shows_symmetric(st_process()->era) && coll->proto && !coll->proto[0];
