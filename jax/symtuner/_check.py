@@ -37,6 +37,13 @@ _KNOWN = (
 )
 
 
+XLA_COMM = {
+    None: "unknown",
+    True: "offered; processes use them with SYMTUNER_JAX_COMM=auto",
+    False: "not offered by this jaxlib; processes make their own",
+}
+
+
 @dataclasses.dataclass
 class Report:
     """What check() found. Fields that could not be found out are None."""
@@ -53,6 +60,7 @@ class Report:
     psum_right: bool | None = None
     all_reduce_right: bool | None = None
     path: str | None = None  # "peer-pointers", "own-nccl"; None: jax.lax
+    xla_comm: bool | None = None  # XLA would lend its communicators to calls across processes
     zero_copy: bool | None = None  # the large call knew all ranks' buffers
     alignment: int | None = None  # of XLA's buffers, in bytes
     kernels: dict[int, str] = dataclasses.field(default_factory=dict)  # bytes -> kernel
@@ -81,6 +89,7 @@ class Report:
             ),
             ("all_reduce: right", word(self.all_reduce_right)),
             ("all_reduce: reaches peers by", self.path or "does not: jax.lax runs"),
+            ("all_reduce: XLA's communicators", XLA_COMM[self.xla_comm]),
             ("all_reduce: zero copy", word(self.zero_copy)),
             (
                 "all_reduce: buffers aligned to",
@@ -184,7 +193,7 @@ def _look_at_psum(report: Report) -> None:
 def _look_at_all_reduce(report: Report) -> None:
     import warnings
 
-    from . import _groups
+    from . import _groups, _xla
     from ._all_reduce import all_reduce
     from ._library import SymtunerError, load, word
 
@@ -204,6 +213,7 @@ def _look_at_all_reduce(report: Report) -> None:
     if report.all_reduce_right is False and not report.problems:
         report.problems.append("all_reduce gave a wrong sum")
     report.problems += [str(w.message) for w in said if "symtuner" in str(w.message)]
+    report.xla_comm = not _xla.why_not()
     seats = _groups.groups()
     if not seats:
         return
