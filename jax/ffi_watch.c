@@ -7,6 +7,9 @@
  * for the dead, is that kernel told to leave. What it would have computed is lost and XLA cannot be
  * told about one program's failure afterwards, so the process ends with status 71, as it does when
  * JAX's own coordinator notices a death.
+ *
+ * A process that ends while a lost one never said goodbye would wait for it in jax.distributed's
+ * shutdown, for minutes: symtuner_ffi_ending() bounds that.
  */
 #include "ffi_watch.h"
 #include "symtuner_ffi.h"
@@ -145,6 +148,40 @@ void st_watch_left(struct st_seat *seat, int rank)
     __atomic_store_n(&seat->left, rank + 1, __ATOMIC_RELEASE);
     if (seat->wake > 0 && write(seat->wake, &one, sizeof one) < 0)
         return; /* calls still fail by seat->left */
+}
+
+/* The rank of ${seat} whose process ended without a goodbye, or -1. */
+static int missing(struct st_seat *seat)
+{
+    int lost = __atomic_load_n(&seat->lost, __ATOMIC_ACQUIRE);
+
+    return lost != 0 && __atomic_load_n(&seat->left, __ATOMIC_ACQUIRE) != lost ? lost - 1 : -1;
+}
+
+static void *end_process(void *arg)
+{
+    struct st_seat *seat = arg;
+
+    sleep_ms(ST_WATCH_END_MS);
+    if (missing(seat) < 0)
+        return NULL; /* its goodbye was only slower than its end */
+    fprintf(stderr,
+            "symtuner: rank %d is gone, and %d s after it began to end this process still waits, as "
+            "jax.distributed does for a lost process: it ends now\n",
+            missing(seat), ST_WATCH_END_MS / 1000);
+    _exit(ST_WATCH_EXIT);
+}
+
+void symtuner_ffi_ending(void)
+{
+    struct st_seat *seat;
+    pthread_t thread;
+
+    for (int i = 0; (seat = st_seat_at(i)) != NULL; i++)
+        if (missing(seat) >= 0 && pthread_create(&thread, NULL, end_process, seat) == 0) {
+            pthread_detach(thread);
+            return;
+        }
 }
 
 static void add(struct watch *w, int fd, int rank)

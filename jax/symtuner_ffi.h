@@ -59,6 +59,10 @@ SYMTUNER_FFI_API int symtuner_ffi_watch(const int64_t *ids, int ranks, const int
  */
 SYMTUNER_FFI_API int symtuner_ffi_settle(int limit_ms);
 
+/* This process has begun to end. Where a rank was lost without a goodbye, it ends at the latest 15 s
+ * from now, with status 71 and a line on stderr. */
+SYMTUNER_FFI_API void symtuner_ffi_ending(void);
+
 /* Rank ${rank} of that group has said that it leaves. */
 SYMTUNER_FFI_API void symtuner_ffi_left(const int64_t *ids, int ranks, int rank);
 

@@ -71,7 +71,7 @@ def open_for(devices: Sequence[Any], xla: bool) -> None:
     with _lock:
         if key not in _open:
             if not _open:
-                atexit.register(close)
+                atexit.register(_at_exit)
             try:
                 _open_one(devices, xla)
                 _open[key] = None
@@ -99,6 +99,11 @@ def plan(count: int, nccl_dtype: int, nccl_op: int, seat: int = 0) -> str | None
         ctypes.c_int(nccl_dtype),
         ctypes.c_int(nccl_op),
     )
+
+
+def _at_exit() -> None:
+    load().ending()
+    close()
 
 
 def close() -> None:

@@ -73,6 +73,9 @@ class Library:
     def settle(self, seconds: float) -> None:
         self._c.symtuner_ffi_settle(ctypes.c_int(int(seconds * 1000)))
 
+    def ending(self) -> None:
+        self._c.symtuner_ffi_ending()
+
     def left(self, ids: object, ranks: int, rank: int) -> None:
         self._c.symtuner_ffi_left(ids, ctypes.c_int(ranks), ctypes.c_int(rank))
 

@@ -59,6 +59,11 @@ def child(case, rank, port):
             time.sleep(20)
             os._exit(0)
         time.sleep(30)
+    if case == "idle":  # nothing waits for the dead but jax.distributed itself
+        if rank == 1:
+            os.kill(os.getpid(), 9)
+        time.sleep(1)
+        raise RuntimeError("rank 0 has noticed")
     print("end", flush=True)
 
 
@@ -71,6 +76,7 @@ CASES = {
     "again": ((0, 0), "opened again"),
     "fail": ((3, None), "error: rank 1: ncclCommInitRank: error 1"),
     "kill": ((71, -9), "rank 1 is gone while rank 0 waits for it"),
+    "idle": ((71, -9), "symtuner: rank 1 is gone, and 15 s after it began to end"),
     "leave": (
         (71, None),
         "rank 1 has closed the group or raised an exception while rank 0 waits for it",
