@@ -21,6 +21,9 @@
  * repeated, interleaved with other graphs and with eager calls, in the same order on every rank.
  * Errors     ncclResult_t, so that NCCL check macros work; symtuner_ar_error() has the sentence.
  *            Functions write their outputs on success only.
+ * Rules      SYMTUNER_RULES may name the kernel of a call (docs/rules.md, symtuner tune writes such
+ *            rules). Rules that differ between ranks, are wrong or are of another machine are one
+ *            warning, and the library's own table decides.
  * Promise    the result is bit-identical on all ranks and from run to run. f16, bf16 and fp8 add up
  *            in f32, in a fixed order. -0 and NaN stay -0 and NaN; the payload of a NaN is not kept.
  */
@@ -141,7 +144,8 @@ struct symtuner_ar_plan {
     int threads;        /* threads per block                                                  */
     int zero_copy;      /* 1: peers write (or read) the caller's buffers directly             */
     int pieces;         /* how many launches the message is split into                       */
-    char why[192];      /* table row and its provenance, or the gate that sent it to NCCL     */
+    char why[192];      /* table row and its provenance, "rules: FILE:LINE", or the gate that
+                           sent it to NCCL                                                    */
 };
 
 /* symtuner_ar_query(...): fill ${plan_out} for a call with these arguments. Launches nothing. */
