@@ -23,7 +23,7 @@ command -v "${NVCC:-nvcc}" > /dev/null || { echo "ar_controls.sh: skipped: no nv
 work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
 
-# NAME, kernel that ar_fuzz calls, ranks, what is missing. EPOCH lacks two guards, since either alone is
+# NAME, kernel that ar_fuzz calls (any: mixed, a process per rank), ranks, what is missing. EPOCH lacks two guards, since either alone is
 # enough: a cleared LL8 slot holds no old flag, and an old flag is no new epoch.
 cat > "$work/list" <<END
 plain         one_lamport 2 nothing: pauses alone
@@ -33,6 +33,8 @@ plain         two_lamport 2 nothing: pauses alone
 plain         two_ll128   2 nothing: pauses alone
 plain         chunked     2 nothing: pauses alone
 plain         pull        2 nothing: pauses alone
+plain         any         2 nothing: pauses alone
+plain         any         4 nothing: pauses alone
 plain         one_lamport 4 nothing: pauses alone
 plain         two_lamport 4 nothing: pauses alone
 HALF          one_lamport 2 one half of scratch instead of two, Lamport words
@@ -79,14 +81,15 @@ run() {
     lib=$(find "$build/controls/$name" -name libsymtuner_ar.so | head -1)
     [ -n "$lib" ] || { echo "NOT CAUGHT: $name ($*): no such build"; return; }
     [ "$name" != plain ] || number=$((calls / 4))
-    if [ "$kernel" = ar_late ]; then
-        set -- "$*" ar_late --ranks "$ranks" --stop 1
+    stall=${AR_STALL_US:-30}
+    case $kernel in
+    ar_late)
         stall=0
-    else
-        set -- "$*" ar_fuzz --mode local --kernel "$kernel" --ranks "$ranks" --calls "$number" \
-            --most 1048576 --timeout 1000 --limit 60 --say 0
-        stall=${AR_STALL_US:-30}
-    fi
+        set -- "$*" ar_late --ranks "$ranks" --stop 1 ;;
+    any) set -- "$*" ar_fuzz --mode procs --ranks "$ranks" --calls "$((calls / 2))" --limit 60 --say 0 ;;
+    *) set -- "$*" ar_fuzz --mode local --kernel "$kernel" --ranks "$ranks" --calls "$number" \
+        --most 1048576 --timeout 1000 --limit 60 --say 0 ;;
+    esac
     missing=$1 program=$2
     shift 2
     said=$(CUDA_VISIBLE_DEVICES=$here SYMTUNER_AR_TEST_STALL_US=$stall \
