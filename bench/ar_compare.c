@@ -96,8 +96,7 @@ static int peers; /* found */
 static struct crew crews[MODES][CREWS];
 static FILE *csv;
 static time_t started;
-static int lost;       /* contenders that ended before their time */
-static int lost_peers; /* the same of peers, for which this program is not to blame */
+static int lost; /* contenders that ended before their time, peers not among them */
 
 static void interrupted(int number)
 {
@@ -130,10 +129,12 @@ static int guest(enum crew_id crew)
 
 static void lose(enum crew_id crew)
 {
-    if (crew >= NT)
-        lost_peers++;
-    else
+    if (crew < NT) {
         lost++;
+    } else if (kinds[crew].peer != NULL) { /* a hang costs seconds: not again with more ranks */
+        printf("peer %s failed and is left out from here on, see stderr\n", kinds[crew].name);
+        kinds[crew].peer = NULL;
+    }
 }
 
 static int taking_part(int mode, int k)
@@ -425,8 +426,6 @@ int main(int argc, char **argv)
         printf("stopped after --limit %d s: not all sizes were measured\n", option.limit);
     if (lost > 0)
         printf("%d contenders were lost on the way, see stderr\n", lost);
-    if (lost_peers > 0)
-        printf("%d peers failed and were left out, see stderr\n", lost_peers);
     fclose(csv);
     return ran == 0 || lost > 0;
 }

@@ -105,7 +105,7 @@ int crew_start(struct crew *c, const struct crew_kind *kind, const struct crew_s
                          numbers[3],
                          NULL};
 
-        c->patience = kind->peer != NULL ? 10 : 40;
+        c->patience = kind->peer != NULL ? 8 : 40;
         snprintf(numbers[0], sizeof numbers[0], "%d", shape->ranks);
         snprintf(numbers[1], sizeof numbers[1], "%d", k);
         snprintf(numbers[2], sizeof numbers[2], "%d",
