@@ -161,11 +161,27 @@ static int report(struct st_tune *tune, bool json)
     return status;
 }
 
+/* Rules that plugin and library would refuse here need no run to be told. */
+static bool usable(const struct st_tune *tune, const char *file, int nccl)
+{
+    char error[SYMTUNER_ERROR_MAX];
+    symtuner_rules *rules;
+    bool good = symtuner_rules_load(file, &rules, error, sizeof error) == SYMTUNER_OK;
+
+    if (good) {
+        good = symtuner_rules_fit(rules, nccl, &tune->machine, error, sizeof error) == SYMTUNER_OK;
+        symtuner_rules_free(rules);
+    }
+    if (!good)
+        fprintf(stderr, "%s\n", error);
+    return good;
+}
+
 int st_tune_verify(struct st_tune *tune, const char *files, bool json)
 {
     static struct st_tune other; /* large */
     static char name[ST_TUNE_RULES][500];
-    int rounds = tune->rounds, status;
+    int rounds = tune->rounds, nccl, status;
     const char *comma = strchr(files, ',');
 
     snprintf(name[0], sizeof name[0], "%.*s", comma ? (int)(comma - files) : 499, files);
@@ -188,12 +204,16 @@ int st_tune_verify(struct st_tune *tune, const char *files, bool json)
     if (comma)
         add_ways(tune, &other);
     tune->rounds = rounds;
+    nccl = tune->nccl;
     tune->nccl = 0;
     for (int i = 0; i < ST_TUNE_RULES; i++)
         tune->verify[i] = name[i][0] ? name[i] : NULL;
     status = st_tune_find_gpus(tune, "tune", true);
     if (status < 0 && !tune->own)
         status = ST_EXIT_CANNOT;
+    for (int i = 0; i < ST_TUNE_RULES && tune->verify[i] && status < 0; i++)
+        if (!usable(tune, tune->verify[i], nccl))
+            status = ST_EXIT_FINDINGS;
     if (status < 0)
         status = st_tune_measure(tune, "tune");
     return status == ST_EXIT_FINE ? report(tune, json) : status;

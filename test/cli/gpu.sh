@@ -101,6 +101,9 @@ sed 's/^kernel     = two_ll128/kernel     = two_ll8/' "$work/k.rules" > "$work/m
 run FAKE_GPUS=4 FAKE_BEST=two_ll128 "$symtuner" tune --verify "$work/m.rules" > "$work/v.out" 2>&1
 [ $? = 1 ] && grep -q '^A against the best.*TOO MUCH' "$work/v.out" && grep -q ' two_ll8/' "$work/v.out"
 ok "tune --verify: rules that are slower are told" $?
+sed 's/^gpu  .*/gpu       = NVIDIA Other/' "$work/k.rules" > "$work/m.rules"
+run FAKE_GPUS=4 "$symtuner" tune --verify "$work/m.rules" 2>&1 | grep -q 'measured on another machine'
+ok "tune --verify: rules of another box are refused" $?
 run "$symtuner" tune --verify "$work/none.rules" 2>&1 | grep -q 'none.rules.csv: No such file'
 ok "tune --verify: rules without raw data are named" $?
 
