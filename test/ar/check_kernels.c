@@ -56,8 +56,7 @@ static int value(const struct call *c, int rank, size_t i)
     h = (h ^ h >> 15) * 2246822519u;
     h >>= 13;
     /* sums of four must be exact in e5m2's three bits, sums of eight in e4m3's four */
-    return c->op == ST_PROD ? 1 + (int)h % 2
-                            : (int)h % (c->dtype >= ST_F8E4M3 ? 2 : 4);
+    return c->op == ST_PROD ? 1 + (int)h % 2 : (int)h % (c->dtype >= ST_F8E4M3 ? 2 : 4);
 }
 
 static void put(const struct call *c, char *p, size_t i, int v)
@@ -341,7 +340,8 @@ START_TEST(test_two_ranks_through_host_memory)
 }
 END_TEST
 
-/* ---- a rank that is aborted while it waits ---------------------------------------------------- */
+/* ---- a rank that is aborted while it waits ----------------------------------------------------
+ */
 
 static void *call_once(void *p)
 {
@@ -398,9 +398,9 @@ static void abort_group(const char *kernel, bool whole)
     }
     ck_assert_int_eq(symtuner_ar_status(handles[0]), ncclRemoteError);
     for (int r = 0; r < 2; r++)
-        ck_assert_int_ne(symtuner_ar_all_reduce(k[r].send, k[r].recv, 1, ncclFloat32, ncclSum,
-                                                handles[r], NULL),
-                         ncclSuccess);
+        ck_assert_int_ne(
+            symtuner_ar_all_reduce(k[r].send, k[r].recv, 1, ncclFloat32, ncclSum, handles[r], NULL),
+            ncclSuccess);
     symtuner_ar_destroy(handles, 2);
 }
 
@@ -414,7 +414,8 @@ START_TEST(test_peers_of_an_aborted_rank_get_right_bytes_or_an_error)
 }
 END_TEST
 
-/* The start-up probe moves real bytes here, too, and finds them right; calls after it are as right. */
+/* The start-up probe moves real bytes here, too, and finds them right; calls after it are as right.
+ */
 START_TEST(test_the_probe_finds_stores_and_loads_in_order)
 {
     struct symtuner_ar_config config = {.size = sizeof config, .bulk_bytes = 1 << 20};

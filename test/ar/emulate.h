@@ -3,10 +3,10 @@
  * emulate.h - enough of CUDA's device side to run the kernels of kernels/ on threads of the CPU.
  *
  * One POSIX thread per CUDA thread. Blocks of one grid, and grids of several ranks, run at the same
- * time and in an order that the scheduler and some random yields decide; words are torn in halves at
- * random, in either order. The memory model of the machine below is stronger than a GPU's (x86), so
- * missing fences do not show here: that is what the GPU tests are for. Missing waits, clears, halves
- * and barriers do. Kernels are compiled with -DST_EMULATE -include this file.
+ * time and in an order that the scheduler and some random yields decide; words are torn in halves
+ * at random, in either order. The memory model of the machine below is stronger than a GPU's (x86),
+ * so missing fences do not show here: that is what the GPU tests are for. Missing waits, clears,
+ * halves and barriers do. Kernels are compiled with -DST_EMULATE -include this file.
  */
 #ifndef ST_TEST_EMULATE_H_
 #define ST_TEST_EMULATE_H_
