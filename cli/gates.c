@@ -323,6 +323,21 @@ static void list_candidates(const struct look *look, struct symtuner_verdict *ou
     }
 }
 
+static bool unsure_pick(const struct look *look)
+{
+    const struct symtuner_call *call = look->call;
+
+    switch (look->era->unsure) {
+    case ST_UNSURE_GATHER:
+        return call->coll == SYMTUNER_ALLGATHER && call->group == 1 && call->arch >= 100 &&
+               call->arch < 120;
+    case ST_UNSURE_MORE:
+        return call->arch >= 100 || look->query.store_mc;
+    default:
+        return false;
+    }
+}
+
 /* How often NCCL asks its tuner before the call is launched. */
 static int count_tuner_calls(const struct look *look, const struct symtuner_verdict *out)
 {
@@ -388,8 +403,7 @@ enum symtuner_status symtuner_predict(const struct symtuner_call *call,
         out->broken = call->op == SYMTUNER_AVG && call->coll == SYMTUNER_ALLREDUCE;
     }
     out->tuner_calls = count_tuner_calls(&look, out);
-    out->unsure = call->nccl > st_release_newest() ||
-                  (look.era->unsure_arch && call->arch >= look.era->unsure_arch);
+    out->unsure = call->nccl > st_release_newest() || (out->kernel && unsure_pick(&look));
     list_candidates(&look, out);
     return SYMTUNER_OK;
 }

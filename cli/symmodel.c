@@ -229,7 +229,7 @@ bool st_sym_price(const struct st_sym_query *query, enum st_kernel kernel,
     float time;
     int ctas;
 
-    if (mc_data && era->ctas_multicast_cap)
+    if (mc_data)
         hi = ((query->arch < 100 ? 16 : 32) + query->ranks - 1) / query->ranks;
     hi = least(hi, query->max_ctas);
     if (query->sym_ctas > 0)

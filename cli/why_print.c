@@ -118,7 +118,7 @@ static void print_doubts(const struct st_why *why, const struct symtuner_verdict
                      "used\n",
                 st_release_print(st_release_newest(), release, sizeof release));
     else if (verdict->unsure)
-        fputs("  not sure: this release prices this GPU by a model that was not readable\n", out);
+        fputs("  not sure: this release prices such calls by a model that was not readable\n", out);
 }
 
 /* Of the verdict, or of the cured call when nothing symmetric is in reach as it stands. */

@@ -208,7 +208,7 @@ struct symtuner_verdict {
     int algo, proto;           /* kind GENERAL with a table; else -1                          */
     int tuner_calls;           /* how often getCollInfo is asked; -1 when not known           */
     int broken;                /* NCCL launches a kernel that does not exist (avg AllReduce)  */
-    int unsure;                /* the release's rules for this machine were not all readable  */
+    int unsure;                /* the release's rules for such calls were not all readable    */
     int candidates;
     struct symtuner_candidate candidate[8];
 };

@@ -44,6 +44,13 @@ enum st_ce_rule {
 
 enum st_tma_rule { ST_TMA_NONE, ST_TMA_OPT_IN, ST_TMA_ON };
 
+/* Symmetric picks whose rules could not be read. */
+enum st_unsure_rule {
+    ST_UNSURE_NOTHING,
+    ST_UNSURE_GATHER, /* single AllGathers on sm_100 to sm_119: priced by a fitted model      */
+    ST_UNSURE_MORE,   /* everything from sm_100 on, and wherever multicast kernels are usable */
+};
+
 /* One row: the rules from release ${first} until the next row. */
 struct st_era {
     int first;
@@ -62,7 +69,6 @@ struct st_era {
     bool launch_by_cells;     /* never more CTAs than 1 KiB pieces of the per-rank count      */
     bool multicast_lazy;      /* multicast is known only once symmetric state exists          */
     bool ctas_even;           /* the model tries 1, 2, 4, 6 CTAs; before: 1, 2, 3, 4          */
-    bool ctas_multicast_cap;  /* multicast kernels stop at 16 / ranks CTAs (32 from sm_100)   */
     bool algo_env_excludes;   /* NCCL_ALGO also removes symmetric kernels                     */
     signed char multicast_ranks; /* fewest ranks for which multicast kernels are used         */
     enum st_peer_rule peer;
@@ -71,7 +77,7 @@ struct st_era {
     enum st_ce_rule ce;
     enum st_tma_rule tma;
     signed char model;        /* revision of the cost model's constants, 1 or 2               */
-    signed char unsure_arch;  /* from this compute capability x 10 on the model is not known; 0 */
+    enum st_unsure_rule unsure; /* which symmetric picks are not known for sure               */
 
     /* cost table */
     bool negative_wins;       /* a negative entry is the cheapest instead of "not available"  */

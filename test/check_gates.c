@@ -251,6 +251,29 @@ START_TEST(test_a_cost_table_without_any_entry_is_a_refusal_unless_symmetric)
 }
 END_TEST
 
+START_TEST(test_doubts_are_told_where_a_rule_was_not_read)
+{
+    struct symtuner_call call = good(23203);
+
+    call.coll = SYMTUNER_ALLGATHER;
+    ck_assert_int_eq(predict(&call).unsure, 0);
+    call.arch = 103;
+    ck_assert_int_eq(predict(&call).unsure, 1);
+    call.group = 2;
+    ck_assert_int_eq(predict(&call).unsure, 0);
+    call.nccl = 23206;
+    ck_assert_int_eq(predict(&call).unsure, 1);
+    call.arch = 90;
+    ck_assert_int_eq(predict(&call).unsure, 0);
+    call.multicast = 1;
+    ck_assert_int_eq(predict(&call).unsure, 1);
+    call.send = call.recv = SYMTUNER_REG_NONE; /* general, whatever the picks */
+    ck_assert_int_eq(predict(&call).unsure, 0);
+    call.nccl = 23300;
+    ck_assert_int_eq(predict(&call).unsure, 1);
+}
+END_TEST
+
 START_TEST(test_calls_out_of_range_are_refused)
 {
     struct symtuner_verdict verdict = {.struct_size = sizeof verdict};
@@ -411,6 +434,7 @@ Suite *gates_suite(void)
     tcase_add_test(tcase, test_sym_kernel_of_2_31_fails_what_it_does_not_name);
     tcase_add_test(tcase, test_without_a_cost_table_an_ll_question_stays_open);
     tcase_add_test(tcase, test_a_cost_table_without_any_entry_is_a_refusal_unless_symmetric);
+    tcase_add_test(tcase, test_doubts_are_told_where_a_rule_was_not_read);
     tcase_add_test(tcase, test_calls_out_of_range_are_refused);
     tcase_add_test(tcase, test_any_call_gives_a_consistent_verdict);
     tcase_add_loop_test(tcase, test_release_texts_are_read_or_refused, 0, ROWS(releases));

@@ -3,7 +3,7 @@
  * check_symmodel.c - NCCL's model of symmetric kernels: what it picks, and on how many CTAs.
  *
  * The rows are decisions of NCCL itself: of real code in test/data (2.27 to 2.30), and of 2.31.2
- * run on a stub communicator. The recorded corpus as a whole is checked by `symtuner why --corpus`.
+ * and 2.32.3 run on a stub communicator. The recorded corpus as a whole is checked by `symtuner why --corpus`.
  */
 #include <check.h>
 #include <stdint.h>
@@ -70,6 +70,9 @@ static const struct {
     {23102, 100, 0, AG, 8, 16 * MIB, "AllGather_TmaST", 16},
     {23102, 100, 0, RS, 8, 8 * MIB, "ReduceScatter_TmaLD", 14},
     {23102, 100, 1, AG, 8, 256 * MIB, "AllGather_STMC", 4},
+    {23203, 90, 1, AG, 8, 4 * MIB, "AllGather_STMC", 2},
+    {23203, 90, 1, RS, 8, 4 * MIB, "ReduceScatter_LDMC", 2},
+    {23203, 100, 0, AR, 8, 64 * MIB, "AllReduce_RSxTmaLD_AGxTmaST", 14},
 };
 
 START_TEST(test_pick_is_that_of_nccl)
