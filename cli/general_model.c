@@ -36,14 +36,15 @@ static const struct bus {
 };
 enum { BUSES = sizeof buses / sizeof *buses };
 
-/* What a GPU calls itself, where it is not the family's name. */
+/* What a GPU calls itself. "NVIDIA H200 NVL" has other links: only RTX PRO 6000 has editions. */
 static const struct {
     const char *gpu, *family;
+    bool editions;
 } gpus[] = {
-    {"NVIDIA H200", "h200"},
-    {"NVIDIA B200", "b200"},
-    {"NVIDIA L40S", "l40s"},
-    {"NVIDIA RTX PRO 6000", "rtxpro6000"},
+    {"NVIDIA H200", "h200", false},
+    {"NVIDIA B200", "b200", false},
+    {"NVIDIA L40S", "l40s", false},
+    {"NVIDIA RTX PRO 6000", "rtxpro6000", true},
 };
 
 /* What differs between releases; a row is st_era.general. */
@@ -90,7 +91,8 @@ const char *st_general_family(const char *name)
         if (strncmp(name, buses[i].family, strlen(buses[i].family)) == 0)
             return buses[i].family;
     for (size_t i = 0; i < sizeof gpus / sizeof *gpus; i++)
-        if (strncmp(name, gpus[i].gpu, strlen(gpus[i].gpu)) == 0)
+        if (gpus[i].editions ? strncmp(name, gpus[i].gpu, strlen(gpus[i].gpu)) == 0
+                             : strcmp(name, gpus[i].gpu) == 0)
             return gpus[i].family;
     return NULL;
 }
