@@ -31,6 +31,7 @@ static void random_rule(struct t_random *random, struct st_rule *rule)
 
     st_rule_clear(rule);
     rule->process = t_below(random, 16) == 0;
+    rule->kernels = !rule->process && t_below(random, 16) == 0;
     rule->colls = 1u + (unsigned)t_below(random, 31);
     rule->bytes = random_span(random, t_size(random), t_size(random));
     rule->per_rank = t_below(random, 2);
