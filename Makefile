@@ -31,7 +31,7 @@ Q       := $(if $(V),,@)
 say      = $(if $(V),,@printf '  %-5s %s\n' $(1) $@)
 
 # ---- plugin and command --------------------------------------------------------------------------
-MODEL := cli/symmodel.c cli/gates.c cli/why_words.c# NCCL decision model: of the command, tested by the suites
+MODEL := cli/symmodel.c cli/gates.c cli/setting_list.c cli/why_words.c# NCCL decision model: of the command, tested by the suites
 CORE := $(wildcard rules/*.c plugin/*.c)
 CLI  := $(wildcard cli/*.c)
 obj   = $(patsubst %,$(B)/%.o,$(1))
@@ -112,6 +112,26 @@ $(B)/check-ar: $(AR_CHECK)
 test-ar: $(B)/check-ar $(if $(AR_API),$(B)/check-ar-kernels)
 	$(Q)$(B)/check-ar
 	$(if $(AR_API),$(Q)$(B)/check-ar-kernels)
+
+# bench/ar_compare.c with its processes and peers, on GPUs made of host memory (test/bench/fake_gpu.c).
+CMP_PEERS := good raining hangs wrong
+$(B)/peer_raining.so: CMP_DEF := -DNO_CREATE
+$(B)/peer_hangs.so:   CMP_DEF := -DHANG_AT=2048
+$(B)/peer_wrong.so:   CMP_DEF := -DWRONG_AT=4096
+CMP_SRC   := $(wildcard bench/ar_compare*.c) test/bench/fake_gpu.c
+TEST_ALSO += test-compare
+
+$(B)/ar_compare_fake: $(CMP_SRC) $(wildcard bench/ar_compare*.h) bench/must.h
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(CC) $(CFLAGS) -fvisibility=default -I. $(AR_INC) $(LDFLAGS) -rdynamic -o $@ $(CMP_SRC) \
+	    -lm -ldl -lpthread
+$(CMP_PEERS:%=$(B)/peer_%.so): test/bench/peer.c bench/ar_compare_peer.h
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(CC) $(CFLAGS) -fvisibility=default -I. $(AR_INC) $(CMP_DEF) -fPIC -shared -o $@ $<
+test-compare: $(if $(AR_API),$(B)/ar_compare_fake $(CMP_PEERS:%=$(B)/peer_%.so))
+	$(if $(AR_API),$(Q)sh test/bench/compare.sh $(B),@echo "test-compare: skipped: needs the headers of CUDA and NCCL")
 
 # The kernels themselves, compiled as C++ and run on threads of the CPU (test/ar/emulate.h).
 AR_EMU_OBJ := $(patsubst %,$(B)/check-ar-emu$(AR_BREAK)/%.o,$(AR_EMU) test/ar/fake_cuda.c $(AR_C) $(AR_CU))

@@ -1,0 +1,76 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# compare.sh BUILD_DIR - bench/ar_compare.c on GPUs made of host memory (fake_gpu.c): every contender
+# gets its rows, good peers take part, and bad ones are named and left out without ending the run.
+set -eu
+build=$1
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+failures=0
+
+fail()
+{
+    echo "compare.sh: $*" >&2
+    [ "$failures" != 0 ] || sed 's/^/    /' "$folder/out" >&2
+    failures=$((failures + 1))
+}
+
+compare()
+{
+    status=0
+    timeout 60 "$build/ar_compare_fake" --out "$folder/rows.csv" "$@" >"$folder/out" 2>&1 || status=$?
+    [ "$status" = 0 ] || fail "ar_compare $* ended with $status"
+}
+
+said()
+{
+    grep -q "$1" "$folder/out" || fail "it did not say: $1"
+}
+
+rows() # CONTENDER HOW_MANY: in the file of the run
+{
+    found=$(cut -d, -f3 "$folder/rows.csv" | grep -c "^$1\$" || true)
+    [ "$found" = "$2" ] || fail "$found rows of $1, not $2"
+}
+
+mkdir "$folder/good" "$folder/bad"
+cp "$build/peer_good.so" "$folder/good/peer-vllm.so"
+cp "$build/peer_good.so" "$folder/good/peer-nccl-tests.so"
+cp "$build/peer_raining.so" "$folder/bad/peer-vllm.so"
+cp "$build/peer_hangs.so" "$folder/bad/peer-nccl-tests.so"
+cp "$build/peer_wrong.so" "$folder/bad/peer-trtllm.so"
+echo "not a library" >"$folder/bad/peer-mscclpp.so"
+
+# 3 sizes, 2 rounds: in both modes 12 rows at n=2, peers in one mode 6; cold and f32 add 6 or 3 each
+own=ours,staged,general,sym
+compare --ranks 2 --max 4K --rounds 2 --only "$own,vllm,nt_lsa,nt_vec" --peers "$folder/good" \
+    --extra 0
+said "peer vllm: .*peer-vllm.so"
+said "peer mscclpp: not found"
+rows ours 36
+rows sym 36
+rows vllm 18
+rows nt_lsa 18
+rows nt_vec 12 # it refuses 4 KiB
+
+compare --ranks 2,4 --max 4K --rounds 1 --types bf16 --cold 0 --extra 0 --modes procs \
+    --only "ours,vllm,nt_lsa,trt1,mscclpp" --peers "$folder/bad"
+said "it is raining"
+said "peer vllm failed and is left out"
+said "invalid ELF header\|file too short"
+said "peer mscclpp failed and is left out"
+said "no answer in time"
+said "peer nccl-tests failed and is left out"
+said "first bf16 sum 4096 bytes, rank .: element .* is -\{0,1\}nan, not 4"
+said "trt1: no WRONG SUM"
+rows ours 6
+rows vllm 0
+rows mscclpp 0
+rows nt_lsa 1 # 1 KiB, before it hung at 2 KiB; not started again with 4 ranks
+rows trt1 4
+
+compare --ranks 2 --max 1K --rounds 1 --types bf16 --cold 0 --extra 1 --modes threads --only ours
+said "peers: none"
+rows ours 5 # bf16 sum, i32, f64, max, min
+[ "$failures" = 0 ] || exit 1
+echo "compare.sh: contenders, good peers and four kinds of bad ones: as they should be"
