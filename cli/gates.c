@@ -9,7 +9,8 @@
 #include "cli/gates.h"
 
 #include <string.h>
-#include <strings.h>
+
+#include "cli/setting_list.h"
 
 #define PASS SYMTUNER_GATE_PASS
 #define FAIL SYMTUNER_GATE_FAIL
@@ -175,24 +176,20 @@ static enum symtuner_gate_state gate_type(const struct look *look)
     return is_small_float(call) ? PASS : FAIL;
 }
 
+static enum st_says says(const struct look *look, const char *list, const char *word)
+{
+    return st_list_says(list, symtuner_coll_name((int)look->call->coll), word);
+}
+
 /* From 2.31: NCCL_ALGO, all of it or "func:...", also removes the symmetric kernels of those
  * functions, unless NCCL_SYM_KERNEL puts some back. */
 static enum symtuner_gate_state gate_algo_env(const struct look *look)
 {
-    const char *text = look->call->algo;
-    const char *func = symtuner_coll_name((int)look->call->coll);
-
     if (!look->era->algo_env_excludes)
         return IDLE;
-    while (text && *text) {
-        size_t part = strcspn(text, ";"), prefix = strcspn(text, ":;");
-
-        if (prefix >= part ||
-            (strlen(func) == prefix && strncasecmp(text, func, prefix) == 0))
-            return look->env == ST_ENV_LIMITS ? PASS : FAIL;
-        text += part + (text[part] == ';');
-    }
-    return PASS;
+    if (says(look, look->call->algo, "") == ST_SAYS_NOTHING)
+        return PASS;
+    return look->env == ST_ENV_LIMITS ? PASS : FAIL;
 }
 
 static enum symtuner_gate_state gate_kernel_env(const struct look *look)
@@ -266,8 +263,14 @@ static enum symtuner_gate_state gate_ll_asked(const struct look *look)
         return IDLE;
     if (look->call->tuner_ll)
         return PASS;
-    if (look->era->ll == ST_LL_ASK_VOID || look->nothing)
+    if (look->nothing)
         return FAIL;
+    if (look->era->ll == ST_LL_ASK_VOID) /* LL wins only when NCCL_PROTO leaves nothing else */
+        return says(look, look->call->proto, "ll") == ST_SAYS_YES &&
+                       says(look, look->call->proto, "ll128") == ST_SAYS_NO &&
+                       says(look, look->call->proto, "simple") == ST_SAYS_NO
+                   ? PASS
+                   : FAIL;
     if (look->proto < 0)
         return SYMTUNER_GATE_UNKNOWN;
     return look->proto == SYMTUNER_LL ? PASS : FAIL;

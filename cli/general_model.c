@@ -12,6 +12,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "cli/setting_list.h"
 #include "plugin/nccl_release.h"
 
 /* Bus bandwidths that NCCL found, GB/s. NVLS: of one of its ${ranks} channels, inside the node and
@@ -117,53 +118,23 @@ static const struct bus *find_bus(const struct symtuner_call *call, const char *
     return NULL;
 }
 
-/* "[^]word,word" up to ${end}. */
-static bool part_allows(const char *at, const char *end, const char *word)
+static enum st_says says_of(const struct symtuner_call *call, const char *list, const char *word)
 {
-    bool invert = at < end && *at == '^', named = false;
-
-    for (at += invert; at < end; at++) {
-        size_t len = strcspn(at, ",;");
-
-        named |= strlen(word) == len && strncasecmp(word, at, len) == 0;
-        at += len;
-    }
-    return named != invert;
-}
-
-enum says { SAYS_NOTHING, SAYS_NO, SAYS_YES };
-
-/* What NCCL_ALGO or NCCL_PROTO, "[func:][^]word,word;func:...", says of ${word}: the last part for
- * this collective counts. */
-static enum says list_says(const char *list, const struct symtuner_call *call, const char *word)
-{
-    const char *func = symtuner_coll_name((int)call->coll);
-    enum says says = SAYS_NOTHING;
-
-    while (list && *list) {
-        const char *end = list + strcspn(list, ";"), *colon = list + strcspn(list, ":;");
-
-        if (colon == end)
-            says = part_allows(list, end, word) ? SAYS_YES : SAYS_NO;
-        else if (strlen(func) == (size_t)(colon - list) &&
-                 strncasecmp(func, list, strlen(func)) == 0)
-            says = part_allows(colon + 1, end, word) ? SAYS_YES : SAYS_NO;
-        list = end + (*end == ';');
-    }
-    return says;
+    return st_list_says(list, symtuner_coll_name((int)call->coll), word);
 }
 
 static bool algo_allowed(const struct symtuner_call *call, const char *algo)
 {
-    return list_says(call->algo, call, algo) != SAYS_NO;
+    return says_of(call, call->algo, algo) != ST_SAYS_NO;
 }
 
 /* LL128 is there by itself only over NVLink. */
 static bool proto_allowed(const struct symtuner_call *call, int proto)
 {
-    enum says says = list_says(call->proto, call, symtuner_proto_name(proto));
+    enum st_says says = says_of(call, call->proto, symtuner_proto_name(proto));
 
-    return says == SAYS_YES || (says == SAYS_NOTHING && (proto != SYMTUNER_LL128 || call->nvlink));
+    return says == ST_SAYS_YES ||
+           (says == ST_SAYS_NOTHING && (proto != SYMTUNER_LL128 || call->nvlink));
 }
 
 static float least(float a, float b)

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "cli/gates.h"
+#include "cli/setting_list.h"
 #include "test/suites.h"
 
 /* A call that runs a symmetric kernel in every release from 2.28 on. */
@@ -229,6 +230,26 @@ START_TEST(test_without_a_cost_table_an_ll_question_stays_open)
     call.tuner_ll = 0;
     call.nccl = 23102; /* priced without latency, LL does not win */
     ck_assert_int_eq(predict(&call).gate, SYMTUNER_GATE_LL_ASKED);
+    call.proto = "allgather:simple;allreduce:LL"; /* nothing else is left */
+    ck_assert_int_eq(predict(&call).kind, SYMTUNER_KIND_SYMMETRIC);
+    call.proto = "^simple";
+    ck_assert_int_eq(predict(&call).gate, SYMTUNER_GATE_LL_ASKED);
+}
+END_TEST
+
+START_TEST(test_setting_lists_are_read_as_nccl_reads_them)
+{
+    ck_assert_int_eq(st_list_says(NULL, "allreduce", "ring"), ST_SAYS_NOTHING);
+    ck_assert_int_eq(st_list_says("", "allreduce", "ring"), ST_SAYS_NOTHING);
+    ck_assert_int_eq(st_list_says("Tree,RING", "allreduce", "ring"), ST_SAYS_YES);
+    ck_assert_int_eq(st_list_says("tree,rings", "allreduce", "ring"), ST_SAYS_NO);
+    ck_assert_int_eq(st_list_says("^ring", "allreduce", "ring"), ST_SAYS_NO);
+    ck_assert_int_eq(st_list_says("^ring", "allreduce", "tree"), ST_SAYS_YES);
+    ck_assert_int_eq(st_list_says("allgather:ring", "allreduce", "ring"), ST_SAYS_NOTHING);
+    ck_assert_int_eq(st_list_says("AllGather:ring", "allgather", "tree"), ST_SAYS_NO);
+    ck_assert_int_eq(st_list_says("ring;allreduce:^ring,pat", "allreduce", "ring"), ST_SAYS_NO);
+    ck_assert_int_eq(st_list_says("ring;allreduce:^ring,pat", "allgather", "ring"), ST_SAYS_YES);
+    ck_assert_int_eq(st_list_says("allreduce:;;:", "allreduce", "ring"), ST_SAYS_NO);
 }
 END_TEST
 
@@ -433,6 +454,7 @@ Suite *gates_suite(void)
     tcase_add_test(tcase, test_forced_ll_kernel_in_a_group_is_an_error_in_2_28_only);
     tcase_add_test(tcase, test_sym_kernel_of_2_31_fails_what_it_does_not_name);
     tcase_add_test(tcase, test_without_a_cost_table_an_ll_question_stays_open);
+    tcase_add_test(tcase, test_setting_lists_are_read_as_nccl_reads_them);
     tcase_add_test(tcase, test_a_cost_table_without_any_entry_is_a_refusal_unless_symmetric);
     tcase_add_test(tcase, test_doubts_are_told_where_a_rule_was_not_read);
     tcase_add_test(tcase, test_calls_out_of_range_are_refused);
