@@ -450,6 +450,8 @@ int worker_main(int argc, char **argv)
     job.host = atoi(argv[4]);
     if (argc == 6 && (job.peer = peer_load(argv[5])) == NULL)
         return 1;
+    if (job.peer != NULL && job.first == 0)
+        fprintf(stderr, "ar_compare: %s is %s\n", argv[5], job.peer->about);
     if (job.ranks > MOST_RANKS || !share_id())
         return 2;
     pthread_barrier_init(&job.meet, NULL, (unsigned)job.local + 1);

@@ -47,6 +47,7 @@ compare --ranks 2 --max 4K --rounds 2 --only "$own,vllm,nt_lsa,nt_vec" --peers "
     --extra 0
 said "peer vllm: .*peer-vllm.so"
 said "peer mscclpp: not found"
+said "peer-vllm.so is a peer"
 rows ours 36
 rows sym 36
 rows vllm 18
