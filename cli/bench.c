@@ -18,6 +18,7 @@ static const char help[] =
     "  --dtype T           bf16, f16 or f32 (bf16)\n"
     "  --bytes LOW..HIGH   powers of two of NCCL's nBytes (1KiB..256MiB)\n"
     "  --rounds N          3 to 9 (3)\n"
+    "  --budget SECONDS    3 rounds, and more, up to 9, as long as they fit into this time\n"
     "  --rules FILE        rules for the plugin and symtuner's kernels (built-in defaults)\n"
     "  --no-kernels        without libsymtuner_ar.so\n"
     "  --nccl FILE         the libnccl.so.2 to measure (the loader's)\n"

@@ -24,6 +24,7 @@ static const char help[] =
     "  --ledger FILE       collectives and sizes that a program used, instead of the two above\n"
     "  --ctas N,N,...      CTA counts besides NCCL's own (8,16,32,64)\n"
     "  --rounds N          3 to 9 (3)\n"
+    "  --budget SECONDS    3 rounds, and more, up to 9, as long as they fit into this time\n"
     "  --no-kernels        without libsymtuner_ar.so\n"
     "  --nccl FILE         the libnccl.so.2 to measure (the loader's)\n"
     "  --fresh             forget an earlier run into the same files\n"

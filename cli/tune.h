@@ -51,9 +51,10 @@ enum { ST_SAY_NCCL = -1, ST_SAY_NOTHING = 0 }; /* above: ask for that way */
 struct st_tune {
     /* the plan */
     int ranks, rounds, ctas[ST_TUNE_CTAS], n_ctas; /* 0 CTAs: as NCCL chooses */
-    bool own, search;                              /* with symtuner's kernels; in several ways */
-    unsigned colls;                                /* bit per collective */
-    int dtype;                                     /* NCCL's number      */
+    bool own, search; /* with symtuner's kernels; in several ways                 */
+    unsigned colls;   /* bit per collective                                       */
+    int dtype;        /* NCCL's number                                            */
+    int budget_s;     /* for more than 3 rounds; 0: as many as ${rounds} says     */
     uint64_t low, high;
     /* the box */
     struct symtuner_machine machine;

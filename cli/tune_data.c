@@ -385,6 +385,15 @@ static void forget_unfinished(struct st_tune *tune)
                         tune->cell[c][k][z].us[r] = 0;
 }
 
+static void take_rounds(struct st_tune *tune, const char *line)
+{
+    int rounds = 0;
+
+    if (sscanf(line, "# plan ranks=%*d rounds=%d", &rounds) == 1 && rounds >= 3 &&
+        rounds <= ST_TUNE_ROUNDS)
+        tune->rounds = rounds;
+}
+
 /* ${take_plan}: the plan is the file's; otherwise it must be the same as the caller's. */
 bool st_tune_load(struct st_tune *tune, bool take_plan, char *error, size_t size)
 {
@@ -407,6 +416,11 @@ bool st_tune_load(struct st_tune *tune, bool take_plan, char *error, size_t size
                    wrong(why, sizeof why, "not the raw data of symtuner tune", line);
         } else if (strncmp(line, "# plan ", 7) == 0) {
             planned = true;
+            if (!take_plan &&
+                tune->budget_s) { /* an earlier run may have ended with fewer rounds */
+                take_rounds(tune, line);
+                plan_line(tune, mine, sizeof mine);
+            }
             if (take_plan)
                 good = read_plan(tune, line, why, sizeof why);
             else if (strcmp(line, mine) != 0)

@@ -126,6 +126,10 @@ int st_tune_option(struct st_tune *tune, const char *name, const char *option, c
         return read_number(option, value, 2, 16, &tune->ranks);
     if (strcmp(option, "--rounds") == 0)
         return read_number("--rounds (3 to 9)", value, 3, ST_TUNE_ROUNDS, &tune->rounds);
+    if (strcmp(option, "--budget") == 0) {
+        tune->rounds = ST_TUNE_ROUNDS;
+        return read_number("--budget (1 to 86400 seconds)", value, 1, 86400, &tune->budget_s);
+    }
     if (strcmp(option, "--coll") == 0)
         return read_colls(tune, value);
     if (strcmp(option, "--bytes") == 0)

@@ -120,14 +120,30 @@ static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int
     return end;
 }
 
+/* Is there time for one more round than three? If not, the rounds that there are were the plan. */
+static bool fits_budget(struct st_tune *tune, int round, double began, double *round_began)
+{
+    double at = now(), last = *round_began > 0 ? at - *round_began : 0;
+
+    *round_began = at;
+    if (!tune->budget_s || round < 3 || at - began + last <= tune->budget_s)
+        return true;
+    tune->rounds = round;
+    if (tune->raw[0])
+        st_tune_save(tune);
+    return false;
+}
+
 int st_tune_measure(struct st_tune *tune, const char *command)
 {
     char error[400], what[48], name[48];
-    double began = now();
+    double began = now(), round_began = 0;
     int measured = 0;
 
     st_child_catch_signals();
-    for (int r = 0; r < tune->rounds; r++)
+    for (int r = 0; r < tune->rounds; r++) {
+        if (!fits_budget(tune, r, began, &round_began))
+            break;
         for (int c = SYMTUNER_COLLS - 1; c >= 0; c--)
             for (int i = 0; i < st_tune_settings(tune); i++) {
                 int s = (i + r) % st_tune_settings(tune); /* no setting is always first */
@@ -157,6 +173,7 @@ int st_tune_measure(struct st_tune *tune, const char *command)
                 if (tune->raw[0] && !st_tune_save(tune))
                     return ST_EXIT_FINDINGS;
             }
+    }
     progress(tune, began, measured, "");
     return ST_EXIT_FINE;
 }

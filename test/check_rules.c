@@ -400,9 +400,9 @@ END_TEST
 
 START_TEST(test_every_key_of_kernels_changes_the_hash)
 {
-    static const char *const keys[] = {"",           "bytes = 1KiB..", "ranks = 2",   "dtype = f32",
-                                       "op = max",   "nccl = 2.28",    "gpu = a",     "links = pcie",
-                                       "ctas = 2",   "threads = 64",   "registered = no",
+    static const char *const keys[] = {"", "bytes = 1KiB..", "ranks = 2", "dtype = f32",
+                                       "op = max", "nccl = 2.28", "gpu = a", "links = pcie",
+                                       "ctas = 2", "threads = 64", "registered = no",
                                        "multicast = no"};
     enum { KEYS = sizeof keys / sizeof *keys };
     uint64_t hash[KEYS + 2];

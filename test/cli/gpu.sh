@@ -107,6 +107,12 @@ ok "tune --verify: rules of another box are refused" $?
 run "$symtuner" tune --verify "$work/none.rules" 2>&1 | grep -q 'none.rules.csv: No such file'
 ok "tune --verify: rules without raw data are named" $?
 
+run FAKE_SLEEP_MS=200 "$symtuner" tune --bytes 1KiB..2KiB --budget 6 --out "$work/t.rules" > "$work/t.out" 2>&1
+rounds=$(sed -n 's/^# plan .*rounds=\([0-9]\).*/\1/p' "$work/t.rules.csv")
+[ "$rounds" -ge 3 ] && [ "$rounds" -lt 9 ] && [ "$(grep -c '^done,' "$work/t.rules.csv")" = $((6 * rounds)) ]
+ok "tune --budget: $rounds whole rounds of 1.3 s or more in 6 s" $?
+run "$symtuner" tune --bytes 1KiB..2KiB --budget 6 --out "$work/t.rules" 2>&1 | grep -q "$((6 * rounds)) of $((6 * rounds)) measurements are there already"
+ok "tune --budget: the same command again has nothing left to do" $?
 for type in f32 f16; do
     run FAKE_GPUS=4 FAKE_BEST=two_ll128 "$symtuner" tune --bytes 32KiB..64KiB --dtype $type --out "$work/$type.rules" > "$work/d.out" 2>&1
     ok "tune: $type: $(tail -1 "$work/d.out")" $?
