@@ -5,6 +5,7 @@
 # the plugin and in the library; a second run gives rules that are as fast, in a fresh run.
 #   TUNE_BYTES=1KiB..256MiB TUNE_OUT=DIR test/gpu/tune.sh BUILD    the full run, results kept in DIR
 #   TUNE_RANKS=N     GPUs to use (all, at most 8); two full runs go side by side where 2 N GPUs are
+#   TUNE_VERIFY_ROUNDS=N   of the comparison (5)      TUNE_TINY=0   only the full run
 # Full: each of two runs ends in 240 s; their rules, loaded by plugin and library, are nowhere more than
 # 3 % slower than the best measured alternative in a fresh run, and within 5 % of each other.
 # Exit 0: passed. 1: failed. 77: too few GPUs here, or no NCCL.
@@ -81,7 +82,7 @@ if [ -n "${TUNE_BYTES:-}" ]; then
     start=$(date +%s)
     (
         [ -z "$verify_on" ] || export CUDA_VISIBLE_DEVICES="$verify_on"
-        "$build/symtuner" tune --nccl "$nccl" --rounds 5 --verify "$keep/a$ranks.rules,$keep/b$ranks.rules" 2> "$work/v.err"
+        "$build/symtuner" tune --nccl "$nccl" --rounds "${TUNE_VERIFY_ROUNDS:-5}" --verify "$keep/a$ranks.rules,$keep/b$ranks.rules" 2> "$work/v.err"
     )
     ok "in a fresh run: at most 3 % over the best everywhere, the two runs within 5 %; $(tail -1 "$work/v.err")" $?
     echo "verified on $ranks GPUs in $(($(date +%s) - start)) s"
