@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* ledger_args.c - options and ledgers of one command line, in any order. */
 #include "cli/ledger_args.h"
 
 #include <stdio.h>

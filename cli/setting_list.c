@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* setting_list.c - NCCL_ALGO and NCCL_PROTO, word by word. */
 #include "cli/setting_list.h"
 
 #include <stdbool.h>
