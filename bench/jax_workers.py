@@ -6,8 +6,8 @@ each size, in an order drawn anew every time, since a worker is slower after som
 after others. One timing: a jitted ``fori_loop`` of 30 all-reduces (bf16, shard_map, one process for
 all GPUs) is called CHAIN times in a row, each on the result of the one before, as a training loop
 does, then waited for once; the time is divided by 30 * CHAIN. Waiting for every single call costs
-the same 0.2 to 1.3 ms in all modes (4 H200s, jax 0.11.2: the profile's kernels against the clock),
-which is most of the time up to 8 MiB and says nothing about all-reduce; --chain 1 does it.
+all modes about 1 ms more a call from 2 MiB on (4 H200s, jax 0.11.2), which says nothing about
+all-reduce; --chain 1 does it.
 
 CHAIN and the number of timings depend on the size alone: every mode takes the best of equally many.
 XLA launches every iteration from the host, whose jitter only ever adds. Two figures come out:
@@ -27,7 +27,6 @@ import time
 
 LOOP = 30
 KIB, MIB = 1 << 10, 1 << 20
-UNCOUNTED = 2  # single calls before a measurement: they wake the worker's threads and caches
 
 
 def plan(size, chain=0, timings=0):
@@ -92,8 +91,7 @@ def serve(reduce, ranks, sizes, args):
             print(kernels(lambda n: time_chain(run[size], data[size], n), LOOP), flush=True)
             continue
         chain, timings = plan(size, args.chain, args.timings)
-        for _ in range(UNCOUNTED):
-            run[size](data[size]).block_until_ready()
+        time_chain(run[size], data[size], chain)  # not counted: wakes threads and caches
         times = [time_chain(run[size], data[size], chain) for _ in range(timings)]
         print(" ".join(f"{t:.2f}" for t in times), flush=True)
     return 0
