@@ -4,7 +4,7 @@
 each contender over the size per rank, right the time of each divided by ours (above 1: ours is faster).
 Both axes of both are logarithmic; a point is the median of the rounds.
 
-    ar_compare_plot.py RESULTS.csv OUT.svg [--type bf16] [--op sum] [--cache warm]
+    ar_compare_plot.py RESULTS.csv[.xz] OUT.svg [--type bf16] [--op sum] [--cache warm]
 
 Needs only Python.
 """
@@ -12,6 +12,7 @@ import argparse
 import collections
 import csv
 import html
+import lzma
 import math
 import statistics
 
@@ -27,7 +28,7 @@ WIDTH, HEIGHT, GAP, LEFT = 440, 260, 70, 60
 def read(path, args):
     """(ranks, mode) -> contender -> [(bytes, median us)], torch's figures in every mode."""
     rounds = collections.defaultdict(list)
-    with open(path, newline="") as f:
+    with (lzma.open if path.endswith(".xz") else open)(path, "rt", newline="") as f:
         for row in csv.DictReader(f):
             if (row["type"], row["op"], row["cache"]) == (args.type, args.op, args.cache):
                 key = int(row["ranks"]), row["mode"], row["contender"], int(row["bytes"])
@@ -86,8 +87,9 @@ class Panel:
 
 def draw(panels, args):
     parts, y = [], 70
-    for i, name in enumerate(NAMES):
-        parts.append(f'<text x="{LEFT + 110 * i}" y="25" fill="{COLOURS[name]}">{name}</text>')
+    drawn = [n for n in NAMES if any(lines.get(n) for lines in panels.values())]
+    for i, name in enumerate(drawn):
+        parts.append(f'<text x="{LEFT + 70 * i}" y="25" fill="{COLOURS[name]}">{name}</text>')
     for (ranks, mode), lines in panels.items():
         ours = dict(lines.get("ours", []))
         sizes = [p[0] for points in lines.values() for p in points]
