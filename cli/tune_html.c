@@ -16,7 +16,7 @@
 enum { WIDE = 860, HIGH = 380, LEFT = 64, RIGHT = 150, TOP = 14, BOTTOM = 40 };
 
 static const char style[] =
-    "body{font:15px/1.5 system-ui,sans-serif;color:#1f2933;max-width:68rem;margin:2rem auto;"
+    "body{font:15px/1.5 system-ui,sans-serif;color:#1f2933;max-width:72rem;margin:2rem auto;"
     "padding:0 1rem}h1{font-size:1.5rem;margin:0}h2{margin:2.2rem 0 .4rem;font-size:1.2rem}"
     "h3{font-size:.95rem;font-weight:600;margin:1rem 0 .2rem}"
     "p{margin:.4rem 0}table{border-collapse:collapse;font-size:13px;margin:1rem 0;"
