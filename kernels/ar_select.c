@@ -38,13 +38,12 @@ int st_family_by_name(const char *name)
 #define MiB    (1ull << 20)
 #define NO_END UINT64_MAX
 
-#define SPIKE    "prototype on H200, NVLink4, 2026-11-21"
 #define SWEEP    "bench/ar_sweep on 4 H200, NVLink4, bf16, 2026-11-21"
 #define SHAPE    "grid of the bf16 sweep for this form, not swept with this type"
 #define RULE     "unmeasured: extrapolated from 4 ranks"
 #define PCIE     "unmeasured: fewer flows and no LL128, after published PCIe numbers"
-#define HOSTSEEN "2 ranks against NCCL_P2P_DISABLE=1 on H200, PCIe 5, 2026-11-21"
-#define HOSTMEM  "unmeasured: chosen by wire bytes"
+#define HOSTSEEN "2 and 4 ranks against NCCL_P2P_DISABLE=1 on H200, 2026-11-21; grid not swept"
+#define HOSTMEM  "unmeasured: without a communicator there is no NCCL to call"
 #define STAGED   "recv not registered: NCCL's ring does without our extra local copy"
 
 enum need { ANY, UNMAPPED, GENERIC };
@@ -113,12 +112,12 @@ static const struct row table[] = {
     {ST_LINKS_PCIE, 2, 16, ANY, 16 * MiB, ST_CHUNKED, 16, 512, 1, PCIE},
     {ST_LINKS_PCIE, 2, 16, ANY, NO_END, ST_COPY, 32, 512, 0, PCIE},
     /* pinned host memory */
-    {ST_LINKS_HOST, 2, 16, ANY, 4 * KiB, ST_ONE_LL8, 8, 128, 0, HOSTMEM},
+    {ST_LINKS_HOST, 2, 16, ANY, 4 * KiB, ST_ONE_LL8, 8, 128, 0, HOSTSEEN},
     {ST_LINKS_HOST, 2, 2, ANY, 2 * MiB, ST_ONE_LAMPORT, 32, 256, 0, HOSTSEEN},
-    {ST_LINKS_HOST, 3, 16, ANY, 16 * KiB, ST_ONE_LAMPORT, 16, 256, 0, HOSTMEM},
-    {ST_LINKS_HOST, 3, 16, ANY, 2 * MiB, ST_TWO_LAMPORT, 32, 256, 0, HOSTMEM},
+    {ST_LINKS_HOST, 3, 16, ANY, 16 * KiB, ST_ONE_LAMPORT, 16, 256, 0, HOSTSEEN},
+    {ST_LINKS_HOST, 3, 16, ANY, 2 * MiB, ST_TWO_LAMPORT, 32, 256, 0, HOSTSEEN},
     {ST_LINKS_HOST, 2, 16, ANY, NO_END, ST_NCCL, 0, 0, 0, HOSTSEEN}, /* with a communicator */
-    {ST_LINKS_HOST, 2, 2, ANY, NO_END, ST_ONE_LAMPORT, 32, 256, 0, HOSTSEEN},
+    {ST_LINKS_HOST, 2, 2, ANY, NO_END, ST_ONE_LAMPORT, 32, 256, 0, HOSTMEM},
     {ST_LINKS_HOST, 3, 16, ANY, NO_END, ST_TWO_LAMPORT, 32, 256, 0, HOSTMEM},
 };
 
@@ -257,8 +256,8 @@ static uint64_t useful_ctas(const struct st_ask *ask, int family, uint64_t bytes
     }
 }
 
-/* The kernels' launch bounds: what counts ranks at run time, is unrolled for eight, or is two-shot for
- * more than two ranks needs the registers of 512 threads. */
+/* The kernels' launch bounds: what counts ranks at run time, is unrolled for eight, or is two-shot
+ * for more than two ranks needs the registers of 512 threads. */
 static int max_threads(const struct st_ask *ask, int family)
 {
     bool unrolled = (ask->ranks == 2 || ask->ranks == 4) &&
