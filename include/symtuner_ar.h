@@ -15,10 +15,10 @@
  *            A caller that uses one stream per handle, captures nothing, and has a thread for each
  *            GPU, may set config.one_stream: then no events are recorded. Should a call come on
  *            another stream all the same, it waits on the host until the GPU is idle, and from then
- *            on there are events. Graphs that hold calls of the
- *            same handle must not run at the same time; such use ends in an error, not in wrong
- * data. Graphs     every call may be captured. Counters live on the device, so replays may be
- * repeated, interleaved with other graphs and with eager calls, in the same order on every rank.
+ *            on there are events. Graphs that hold calls of the same handle must not run at the
+ *            same time; such use ends in an error, not in wrong data.
+ * Graphs     every call may be captured. Counters live on the device, so replays may be repeated,
+ *            interleaved with other graphs and with eager calls, in the same order on every rank.
  * Errors     ncclResult_t, so that NCCL check macros work; symtuner_ar_error() has the sentence.
  *            Functions write their outputs on success only.
  * Rules      SYMTUNER_RULES may name the kernel of a call (docs/rules.md, symtuner tune writes such
@@ -185,8 +185,8 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_status(symtuner_ar *handle);
 
 /*
  * symtuner_ar_abort(handle): refuse further calls, and make kernels of this rank that have waited
- * for a peer for 10 ms give up, a few ms later at most; any thread. A kernel that lacks nothing runs
- * to its end. The peers are not told: abort them as well, or they wait for their time limit.
+ * for a peer for 10 ms give up, a few ms later at most; any thread. A kernel that lacks nothing
+ * runs to its end. The peers are not told: abort them as well, or they wait for their time limit.
  * Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_abort(symtuner_ar *handle);

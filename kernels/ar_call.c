@@ -64,8 +64,7 @@ const char *symtuner_ar_kernel_name(int i)
     return st_family_name(i);
 }
 
-/* ---- choose
- * --------------------------------------------------------------------------------------- */
+/* ---- choose ---------------------------------------------------------------------------------- */
 
 /* One call's buffers: this rank's, and all ranks' when the caller gave them. */
 struct buffers {
@@ -184,8 +183,7 @@ ncclResult_t symtuner_ar_query(const void *send, const void *recv, size_t count,
     return ncclSuccess;
 }
 
-/* ---- order
- * ---------------------------------------------------------------------------------------- */
+/* ---- order ----------------------------------------------------------------------------------- */
 
 /*
  * Calls of one handle share its counters, so a call on another stream waits for the one before: for
@@ -238,8 +236,7 @@ static ncclResult_t leave_stream(symtuner_ar *h, cudaStream_t stream, struct st_
     return error == cudaSuccess ? ncclSuccess : st_fail_cuda(h, error, "mark the end of the call");
 }
 
-/* ---- launch
- * --------------------------------------------------------------------------------------- */
+/* ---- launch ---------------------------------------------------------------------------------- */
 
 void st_args_start(const symtuner_ar *h, struct st_args *args)
 {

@@ -366,13 +366,13 @@ ncclResult_t symtuner_ar_create(symtuner_ar **handles_out, const ncclComm_t *com
         else
             result = settle(&g, &config, &options);
     }
+    if (result == ncclSuccess)
+        memcpy(handles_out, g.handles, sizeof *handles_out * (size_t)n);
+    else if (g.handles[failed] == NULL)
+        st_fail(NULL, result, "out of memory");
+    else
+        st_create_undo(g.handles, n, failed, result);
     if (device >= 0)
         cudaSetDevice(device);
-    if (result != ncclSuccess) {
-        if (g.handles[failed] == NULL)
-            return st_fail(NULL, result, "out of memory");
-        return st_create_undo(g.handles, n, failed, result);
-    }
-    memcpy(handles_out, g.handles, sizeof *handles_out * (size_t)n);
-    return ncclSuccess;
+    return result;
 }

@@ -37,8 +37,7 @@ int symtuner_ar_version(void)
     return SYMTUNER_AR_VERSION;
 }
 
-/* ---- one rank's own resources
- * --------------------------------------------------------------------- */
+/* ---- one rank's own resources ---------------------------------------------------------------- */
 
 #define MiB (1ull << 20)
 
@@ -64,9 +63,9 @@ void st_scratch_size(symtuner_ar *h, const struct symtuner_ar_config *config, bo
 }
 
 /*
- * Programmatic dependent launch needs code for sm_90 or later that waits for the kernel in front; and
- * nothing behind ours may be launched that way and not wait. NCCL's symmetric kernels of 2.28.3 to
- * 2.30.6 are such (fixed by its commit 2948185): off with them, and where the release is unknown.
+ * Programmatic dependent launch needs code for sm_90 or later that waits for the kernel in front;
+ * and nothing behind ours may be launched that way and not wait. NCCL's symmetric kernels of 2.28.3
+ * to 2.30.6 are such (fixed by its commit 2948185): off with them, and where the release is unknown.
  */
 static bool may_overlap(const symtuner_ar *h, int asked, int arch)
 {
@@ -160,8 +159,7 @@ void st_rank_free(symtuner_ar *h)
     free(h);
 }
 
-/* ---- arguments
- * ------------------------------------------------------------------------------------ */
+/* ---- arguments ------------------------------------------------------------------------------- */
 
 ncclResult_t st_config_check(const struct symtuner_ar_config *given,
                              struct symtuner_ar_config *config, struct st_options *options)

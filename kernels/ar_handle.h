@@ -87,7 +87,7 @@ void st_args_start(const symtuner_ar *h, struct st_args *args);
 const void *st_kernel_find(int family, int reducer, const struct st_args *args);
 
 /* Load every kernel now: lazy loading while a peer's kernel spins would deadlock one-GPU groups,
- * and must not happen inside a stream capture. ${arch}: what they were compiled for, 90 for sm_90. */
+ * and must not happen inside a stream capture. ${arch}: what they were compiled for, 90: sm_90. */
 cudaError_t st_kernels_load(int *arch);
 
 /* The window that holds ${bytes} at ${p}, or NULL. */

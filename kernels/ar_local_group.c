@@ -108,6 +108,13 @@ static ncclResult_t probe(symtuner_ar **handles, int n, const struct st_options 
     return st_probe_run(handles, n, &group, options->probe_file);
 }
 
+static ncclResult_t undo(symtuner_ar **handles, int n, int failed, ncclResult_t result, int device)
+{
+    st_create_undo(handles, n, failed, result);
+    cudaSetDevice(device); /* the caller's */
+    return result;
+}
+
 ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out, const int *devices, int nranks,
                                       const struct symtuner_ar_config *given)
 {
@@ -137,7 +144,7 @@ ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out, const int *devi
         handles[i] = calloc(1, sizeof *handles[i]);
         if (handles[i] == NULL) {
             st_fail(handles[0], ncclSystemError, "out of memory");
-            return i == 0 ? ncclSystemError : st_create_undo(handles, i, 0, ncclSystemError);
+            return i == 0 ? ncclSystemError : undo(handles, i, 0, ncclSystemError, device);
         }
         handles[i]->ranks = nranks;
         handles[i]->me = i;
@@ -146,7 +153,7 @@ ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out, const int *devi
     for (int i = 0; i < nranks && result == ncclSuccess; i++) {
         result = st_rank_start(handles[i], &config, &options);
         if (result != ncclSuccess)
-            result = st_create_undo(handles, nranks, i, result);
+            result = undo(handles, nranks, i, result, device);
     }
     if (result != ncclSuccess)
         return result;
@@ -155,7 +162,7 @@ ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out, const int *devi
            open_peers(handles, nranks, &links, why, sizeof why);
     if (!peer && config.transport == SYMTUNER_AR_PEER) {
         st_fail(handles[0], ncclInvalidUsage, "%s", why);
-        return st_create_undo(handles, nranks, 0, ncclInvalidUsage);
+        return undo(handles, nranks, 0, ncclInvalidUsage, device);
     }
     if (peer) {
         result = peer_arenas(handles, nranks, &config);
@@ -166,13 +173,13 @@ ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out, const int *devi
         result = st_arena_host(handles, nranks, NULL, true);
     }
     if (result != ncclSuccess)
-        return st_create_undo(handles, nranks, 0, result);
+        return undo(handles, nranks, 0, result, device);
     for (int i = 0; i < nranks; i++)
         handles[i]->links = peer && options.links >= 0 ? options.links : links;
     if (st_probe_wanted(handles[0], &options))
         result = probe(handles, nranks, &options);
     if (result != ncclSuccess)
-        return st_create_undo(handles, nranks, 0, result);
+        return undo(handles, nranks, 0, result, device);
     for (int i = 0; i < nranks; i++)
         handles_out[i] = handles[i];
     cudaSetDevice(device);

@@ -280,8 +280,7 @@ __device__ __forceinline__ void store_for_word(char *p, uint32_t w, uint32_t end
     }
 }
 
-/* The same for messages of whole words (ar_whole.cuh): alignment and ends need no second thought,
- * but the last line of LL128 may be short. */
+/* The same for messages of whole words (ar_table.c): only the last line of LL128 may be short. */
 template <class F>
 __device__ __forceinline__ payload load_whole(const char *p, uint32_t w, uint32_t end)
 {
@@ -342,9 +341,10 @@ template <class R, int Units> struct pair {
 
 /*
  * Wait for the words at slot + r * stride of every rank r but this one, and reduce in the order of
- * ar_reduce.cuh; ${own} stands in for this rank. N ranks at compile time, or a.ranks when N is 0, then a few at a
- * time. Returns false when the rank gave up. For warp-wide forms the whole warp must be here and
- * ${valid} masks lanes past the end. Slots are not cleared: what depends on the sum goes first.
+ * ar_reduce.cuh; ${own} stands in for this rank. N ranks at compile time, or a.ranks when N is 0,
+ * then a few at a time. Returns false when the rank gave up. For warp-wide forms the whole warp must
+ * be here and ${valid} masks lanes past the end. Slots are not cleared: what depends on the sum goes
+ * first.
  */
 template <class F, class R, int N>
 __device__ __forceinline__ bool gather_word(const st_args &a, const char *slot, uint32_t stride,
@@ -422,10 +422,7 @@ __device__ __forceinline__ bool gather_word(const st_args &a, const char *slot, 
     return true;
 }
 
-/*
- * The same for 2, 4 or 8 ranks in kernels for whole words: v[i] is the word of rank me ^ i, v[0]
- * this rank's own.
- */
+/* The same for 2, 4 or 8 ranks and whole words: v[i] is the word of rank me ^ i, v[0] the own. */
 template <class F, class R, int N>
 __device__ __forceinline__ payload reduce_whole(const st_args &a, const payload *v)
 {

@@ -52,9 +52,10 @@ START_TEST(test_create_refuses_bad_arguments_by_name)
 {
     struct symtuner_ar_config config = small();
     symtuner_ar *h[N] = {NULL};
-    int bad[] = {0, 7};
+    int bad[] = {0, 7}, device = -1;
 
     memset(&fake, 0, sizeof fake);
+    cudaSetDevice(0);
     want_error(symtuner_ar_create_local(h, devices, 2, NULL), ncclUnhandledCudaError, NULL,
                "no usable");
     fake.devices = N;
@@ -79,6 +80,8 @@ START_TEST(test_create_refuses_bad_arguments_by_name)
                "cannot reach");
     ck_assert_ptr_null(h[0]);
     ck_assert_int_eq(fake.live, 0);
+    cudaGetDevice(&device);
+    ck_assert_int_eq(device, 0); /* the caller's, as before */
 }
 END_TEST
 
@@ -152,7 +155,8 @@ START_TEST(test_rules_are_read_at_create)
         symtuner_ar_describe(h[0], text, sizeof text);
         if (wrong) {
             ck_assert_ptr_eq(strstr(plan.why, "table"), plan.why);
-            ck_assert_ptr_nonnull(strstr(text, "rules: not used: SYMTUNER_RULE:1:16: unknown kernel"));
+            ck_assert_ptr_nonnull(
+                strstr(text, "rules: not used: SYMTUNER_RULE:1:16: unknown kernel"));
         } else {
             ck_assert_str_eq(plan.why, "rules: SYMTUNER_RULE:1 \"inline:1\"");
             ck_assert_str_eq(plan.kernel, "two_ll8");
