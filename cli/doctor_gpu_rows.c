@@ -177,7 +177,8 @@ const struct st_finding st_findings_gpu[] = {
         "until then keep buffers out of windows"),
     ROW("write-collapse", ST_WARNING, collapse,
         "posted writes collapse; kernels that push data are slow where kernels that read are not",
-        "kernels that read: SYMTUNER_AR_KERNEL=pull; move the GPUs to one switch or root complex"),
+        "kernels that only read (SYMTUNER_AR_KERNEL=pull_one; on PCIe libsymtuner_ar.so finds out "
+        "by itself); move the GPUs to one switch or root complex"),
     ROW("slow-pair", ST_WARNING, slow_pair, "a collective is as slow as its slowest pair",
         "nvidia-smi nvlink -s and nvidia-smi topo -m: is a link down, a slot narrower?"),
     ROW("window-null", ST_ERROR, window_null,
