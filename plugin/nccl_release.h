@@ -88,9 +88,6 @@ struct st_era {
     signed char general;      /* row of cli/general_model.c that computes the table; 0 is none */
 };
 
-/* NCCL_NO_CACHE, which makes a variable readable per call, exists from here on. */
-enum { ST_FIRST_NO_CACHE = 22907 };
-
 /* Do symmetric kernels show Coll events of their own to a profiler? Before, only their absence. */
 static inline bool st_era_shows_symmetric(const struct st_era *era)
 {

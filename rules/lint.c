@@ -139,14 +139,15 @@ static bool finding(const symtuner_rules *rules, int r, int n, char *text, size_
                  symtuner_proto_name(rule->act.proto), symtuner_algo_name(rule->act.algo));
         return true;
     }
-    if (!rule->process && rule->act.sym_ctas && rule->nccl.lo < 22907 && n-- == 0) {
+    if (!rule->process && rule->act.sym_ctas && rule->nccl.lo < ST_FIRST_NO_CACHE && n-- == 0) {
         snprintf(text, size,
                  "%s:%d: rule \"%s\" asks for sym-ctas per call, which needs NCCL 2.29.7 and "
                  "SYMTUNER_PERCALL=1; earlier releases read it once: use [process]",
                  at, rule->line, rule->name);
         return true;
     }
-    if (rule->act.chunk && (rule->nccl.lo < 23003 || rule->reg != ST_REG_ANY) && n-- == 0) {
+    if (rule->act.chunk && (rule->nccl.lo < ST_FIRST_CHUNK || rule->reg != ST_REG_ANY) &&
+        n-- == 0) {
         snprintf(text, size, "%s:%d: rule \"%s\" sets a chunk size, which needs NCCL 2.30.3 and a "
                  "rule that does not ask about registration", at, rule->line, rule->name);
         return true;

@@ -41,6 +41,10 @@ struct st_launch {
 enum { ST_REG_NO = 1, ST_REG_YES = 2, ST_REG_ANY = 3 };
 enum { ST_SOURCES_MAX = 4 };
 
+/* Releases from which on an action is possible: NCCL_NO_CACHE, which makes a variable readable per
+ * call; a tuner's chunk size. */
+enum { ST_FIRST_NO_CACHE = 22907, ST_FIRST_CHUNK = 23003 };
+
 struct st_rule {
     char name[SYMTUNER_NAME_MAX + 1];
     int source, line;  /* where it was written                      */
