@@ -80,6 +80,7 @@ static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int
                          "NCCL_ALGO",
                          "NCCL_PROTO",
                          "SYMTUNER_RULE",
+                         "SYMTUNER_MODE",
                          "SYMTUNER_AR_KERNEL",
                          "SYMTUNER_AR_CTAS",
                          "SYMTUNER_AR_LAG",
