@@ -3,7 +3,8 @@
 """What stock JAX's psum costs with and without symtuner, interleaved.
 
 How it is timed is said in jax_workers.py: medians over the rounds of a round's best timing are
-printed, every timing is in --out. Until 2026-11-21, 07:36 UTC, each call was waited for (--chain 1). Sums are checked exactly before timing.
+printed, every timing is in --out. Until 2026-11-21, 07:36 UTC, each call was waited for (--chain
+1). Sums are checked exactly before timing.
 
 Modes: default (XLA's own choice, no registration), sym (XLA's symmetric buffers), tuner and env (sym
 with NCCL_TUNER_PLUGIN or NCCL_ENV_PLUGIN set and nothing else), ctas=N (sym with NCCL_SYM_CTAS).

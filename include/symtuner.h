@@ -149,7 +149,7 @@ SYMTUNER_API void symtuner_rules_free(symtuner_rules *rules); /* NULL is legal *
 /* The built-in defaults, as the rules text that they are. Since 0.1. */
 SYMTUNER_API const char *symtuner_defaults_text(void);
 
-/* Number of rules, and a 64-bit hash of their meaning: equal hashes on all ranks mean equal rules. */
+/* Number of rules, and a 64-bit hash of their meaning: the same on all ranks means equal rules. */
 SYMTUNER_API int symtuner_rules_count(const symtuner_rules *rules);
 SYMTUNER_API uint64_t symtuner_rules_hash(const symtuner_rules *rules);
 
@@ -173,7 +173,7 @@ SYMTUNER_API enum symtuner_status symtuner_rules_fit(const symtuner_rules *rules
 
 /*
  * symtuner_decide(rules, query, decision_out):
- * The first rule, in file order, that covers ${query}. ${rules} may be NULL: built-in defaults only.
+ * The first rule, in file order, that covers ${query}. ${rules} NULL: built-in defaults only.
  * SYMTUNER_EINVAL when the query is out of range (ranks < 1, unknown collective, release < 2.27).
  */
 SYMTUNER_API enum symtuner_status symtuner_decide(const symtuner_rules *rules,
@@ -202,7 +202,7 @@ struct symtuner_kernel_decision {
 
 /*
  * symtuner_kernel_decide(rules, query, decision_out):
- * The first [kernels] rule, in file order, that covers ${query}: what libsymtuner_ar.so tries first.
+ * The first [kernels] rule, in file order, that covers ${query}: libsymtuner_ar.so tries it first.
  * SYMTUNER_EINVAL when the query is out of range. Since 0.1.
  */
 SYMTUNER_API enum symtuner_status symtuner_kernel_decide(

@@ -18,8 +18,8 @@
 
 const char st_defaults_text[] =
     "# symtuner rules 1\n"
-    "# all-reduce, all-gather and reduce-scatter, bf16, 1 KiB to 256 MiB, 2 and 4 ranks of H200 SXM\n"
-    "# (NV18), driver 580.159.04: bench/results/2026-11-21-h200x4/nccl-*-ctas.csv\n"
+    "# all-reduce, all-gather and reduce-scatter, bf16, 1 KiB to 256 MiB, 2 and 4 ranks of\n"
+    "# H200 SXM (NV18), driver 580.159.04: bench/results/2026-11-21-h200x4/nccl-*-ctas.csv\n"
     H200_WITHOUT_MULTICAST("2.28.9")
     H200_WITHOUT_MULTICAST("2.29.7")
     H200_WITHOUT_MULTICAST("2.30.7")

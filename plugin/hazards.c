@@ -11,8 +11,8 @@ static const struct st_hazard hazards[] = {
      "collective, or use NCCL 2.30.7"},
     /* read in the source of 2.30.3 to 2.31.2: the pick accepts avg, no such kernel is built */
     {23003, 23199, true,
-     "AllReduce with ncclAvg on two symmetric windows launches a kernel that does not exist in NCCL "
-     "2.30.3 to 2.31: use ncclSum and scale, or leave avg's buffers unregistered"},
+     "AllReduce with ncclAvg on two symmetric windows launches a kernel that does not exist in "
+     "NCCL 2.30.3 to 2.31: use ncclSum and scale, or leave avg's buffers unregistered"},
 };
 
 const struct st_hazard *st_hazard_get(int nccl, int index)

@@ -16,7 +16,7 @@
     X(mode, "SYMTUNER_MODE", "steer", "steer|observe|off",                                         \
       "steer: act; observe: count and report, change nothing; off: be silent")                     \
     X(rules, "SYMTUNER_RULES", "", "text",                                                         \
-      "path of a rules file (docs/rules.md), read by the plugin and by libsymtuner_ar.so; or of "    \
+      "path of a rules file (docs/rules.md), read by the plugin and by libsymtuner_ar.so; or of "  \
       "a CSV of NCCL's example tuner (*.csv)")                                                     \
     X(rule, "SYMTUNER_RULE", "", "text",                                                           \
       "rules on one line, before those of the file: \"allreduce bytes=..64KiB "                    \
@@ -29,7 +29,7 @@
       "0: never put NCCL_SYM_CTAS into the environment (done once, in the first tuner init, "      \
       "only where unset and only without NCCL_ENV_PLUGIN)")                                        \
     X(percall, "SYMTUNER_PERCALL", "0", "1|0",                                                     \
-      "1: symmetric CTAs per call, NCCL >= 2.29.7 with NCCL_ENV_PLUGIN (docs/steering.md)")          \
+      "1: symmetric CTAs per call, NCCL >= 2.29.7 with NCCL_ENV_PLUGIN (docs/steering.md)")        \
     X(ledger, "SYMTUNER_LEDGER", "", "text",                                                       \
       "file that gets the counters when a communicator ends; %p is the process, %h the host")      \
     X(ledger_signal, "SYMTUNER_LEDGER_SIGNAL", "", "|USR1|USR2",                                   \
@@ -54,8 +54,8 @@ struct st_options {
 };
 
 /* Read all variables. A wrong value is replaced by the default and described in ${error}, as is a
- * SYMTUNER_ variable that does not exist (SYMTUNER_AR_ belongs to the kernel library); returns false
- * then. The strings are the environment's: read once, early. */
+ * SYMTUNER_ variable that does not exist (SYMTUNER_AR_ belongs to the kernel library); returns
+ * false then. The strings are the environment's: read once, early. */
 bool st_options_read(struct st_options *options, char *error, size_t error_size);
 
 #endif

@@ -4,7 +4,7 @@
  *
  * Invariants, whatever the action and the table (test/check_steer.c tries a million):
  *   - an entry that NCCL marked unavailable (negative) is never touched;
- *   - nothing <= 0 is ever written: from 2.31 on a negative entry wins; +infinity forbids everywhere;
+ *   - nothing <= 0 is ever written: from 2.31 on a negative entry wins; +infinity always forbids;
  *   - at least one entry stays selectable when one was;
  *   - SYMTUNER_LEAVE without limits changes no bit.
  * Pure. Units: microseconds. Threads: any.

@@ -45,7 +45,8 @@ static bool read_release(struct st_reader *reader, struct st_text text, bool hig
     while (rest.len && parts < 3)
         part[parts++] = st_text_cut(&rest, '.');
     if (parts < 2 || rest.len || text.at[text.len - 1] == '.')
-        return st_reader_fail(reader, text.at, "\"%.*s\" is not an NCCL release; write 2.28 or 2.28.9",
+        return st_reader_fail(reader, text.at,
+                              "\"%.*s\" is not an NCCL release; write 2.28 or 2.28.9",
                               (int)(text.len > 40 ? 40 : text.len), text.at);
     for (int i = 0; i < parts; i++)
         if (!read_number(reader, part[i], 0, 99, &value[i]))
@@ -105,7 +106,9 @@ static bool read_pair(struct st_reader *reader, struct st_text text, int *algo, 
     if (*algo < 0 && !st_text_is(first, "*"))
         return st_reader_unknown(reader, "algorithm", first, &st_algos);
     rest = st_text_trim(rest);
-    *proto = rest.len == 0 || st_text_is(rest, "*") ? -1 : st_word_find(&st_protos, rest.at, rest.len);
+    *proto = rest.len == 0 || st_text_is(rest, "*")
+                 ? -1
+                 : st_word_find(&st_protos, rest.at, rest.len);
     if (*proto < 0 && rest.len && !st_text_is(rest, "*"))
         return st_reader_unknown(reader, "protocol", rest, &st_protos);
     return true;

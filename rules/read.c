@@ -23,7 +23,8 @@ struct section {
 static bool read_key(struct st_reader *reader, struct section *section, struct st_text key,
                      struct st_text value)
 {
-    static const char *const place[] = {[ST_IN_PROVENANCE] = "[provenance]", [ST_IN_PROCESS] = "[process]",
+    static const char *const place[] = {[ST_IN_PROVENANCE] = "[provenance]",
+                                        [ST_IN_PROCESS] = "[process]",
                                         [ST_IN_RULE] = "a rule",
                                         [ST_IN_KERNELS] = "[kernels]"};
     const char *word[ST_KEYS];
@@ -56,8 +57,9 @@ static bool name_rule(struct st_reader *reader, struct st_rule *rule, struct st_
     memcpy(rule->name, name.at, name.len);
     for (int i = 0; i < reader->rules->count - 1; i++)
         if (strcmp(reader->rules->rule[i].name, rule->name) == 0)
-            return st_reader_fail(reader, name.at, "the name \"%s\" is taken by the rule of line %d",
-                                  rule->name, reader->rules->rule[i].line);
+            return st_reader_fail(reader, name.at,
+                                  "the name \"%s\" is taken by the rule of line %d", rule->name,
+                                  reader->rules->rule[i].line);
     return true;
 }
 
@@ -193,7 +195,8 @@ static bool inline_read(struct st_reader *reader, struct st_text text)
         if (section.where == ST_IN_KERNELS)
             make_kernels(section.rule);
         snprintf(section.rule->name, sizeof section.rule->name, "inline:%d", reader->rules->count);
-        if (section.where == ST_IN_RULE && !read_key(reader, &section, (struct st_text){"coll", 4}, word))
+        if (section.where == ST_IN_RULE &&
+            !read_key(reader, &section, (struct st_text){"coll", 4}, word))
             return false;
         for (word = next_word(&one); word.len; word = next_word(&one)) {
             struct st_text value = word, key = st_text_cut(&value, '=');
