@@ -223,6 +223,7 @@ int st_watch(struct st_seat *seat, const int *pids, char *why, size_t why_size)
     for (int i = 0; w != NULL && i < w->n; i++)
         if (w->peer[i].fd >= 0)
             close(w->peer[i].fd);
+    seat->wake = 0;
     free(w);
     return -1;
 }

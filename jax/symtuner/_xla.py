@@ -27,7 +27,7 @@ def _run_probe(said: list[str]) -> None:
             jax.jit(lambda: call())().block_until_ready()
         said.append("" if load().probed() == 1 else "no such FFI extension")
     except Exception as e:  # whatever it is, the answer is no
-        said.append(str(e).splitlines()[0][:200])
+        said.append((str(e) or repr(e)).splitlines()[0][:200])
 
 
 @functools.cache
