@@ -44,7 +44,7 @@ int st_frame_is_metadata(const XLA_FFI_CallFrame *frame, uint32_t traits);
 /* Fill ${call}; 0, or -1 with a sentence that names what is wrong. */
 int st_frame_read(const XLA_FFI_CallFrame *frame, struct st_call *call, char *why, size_t why_size);
 
-/* Fill ${flat} from the attributes alone, which are all that a prepare stage has; as st_frame_read. */
+/* As st_frame_read: fill ${flat} from the attributes alone, all that a prepare stage has. */
 int st_frame_read_flat(const XLA_FFI_CallFrame *frame, struct st_flat *flat, char *why,
                        size_t why_size);
 

@@ -11,7 +11,7 @@
 #define RUNS  64 /* in flight at once; XLA allows 32 per device */
 #define SITES 64 /* of one run; further calls are staged */
 
-/* XLA starts the ranks of a run together, and to be woken takes longer than all else in a meeting. */
+/* XLA starts the ranks of a run together, and waking up takes longer than all else in a meeting. */
 #define SPIN_NS 200000
 
 enum verdict { OPEN, AGREED, REFUSED };

@@ -8,7 +8,7 @@
 #define ST_WATCH_STUCK_MS                                                                          \
     5000 /* a call that makes no progress this long after a death is given up */
 #define ST_WATCH_LEAVE_MS 5000 /* then the process has this long to end by itself */
-#define ST_WATCH_END_MS   15000 /* an ending process waits this long for JAX to end without the lost */
+#define ST_WATCH_END_MS   15000 /* an ending process gives JAX this long to end without the lost */
 #define ST_WATCH_EXIT     71
 
 /* Watch the processes of the other ranks of ${seat} until the process ends. 0, or -1 with a

@@ -11,8 +11,6 @@
 
 #include <string.h>
 
-#define MAX_ROWS 4096
-
 typedef XLA_FFI_Error *find_extension(struct st_find_extension_args *);
 
 static const struct st_collectives *find(const XLA_FFI_CallFrame *frame)
@@ -62,7 +60,7 @@ static XLA_FFI_Error *missing(const XLA_FFI_CallFrame *frame)
 
 static size_t fill_rows(const struct st_flat *flat, struct st_replica_group *rows)
 {
-    size_t n = flat->rows < MAX_ROWS ? (size_t)flat->rows : MAX_ROWS;
+    size_t n = flat->rows < ST_FLAT_ROWS ? (size_t)flat->rows : ST_FLAT_ROWS;
 
     for (size_t i = 0; i < n; i++)
         rows[i] = (struct st_replica_group){flat->ids + i * (size_t)flat->ranks,
@@ -73,7 +71,7 @@ static size_t fill_rows(const struct st_flat *flat, struct st_replica_group *row
 XLA_FFI_Error *st_xla_request(const XLA_FFI_CallFrame *frame, const struct st_flat *flat)
 {
     const struct st_collectives *collectives = find(frame);
-    struct st_replica_group rows[MAX_ROWS];
+    struct st_replica_group rows[ST_FLAT_ROWS];
     struct st_request_args args = {
         .struct_size = sizeof args, .mode = ST_FLATTENED_ID, .groups = rows};
 
@@ -86,7 +84,7 @@ XLA_FFI_Error *st_xla_request(const XLA_FFI_CallFrame *frame, const struct st_fl
 XLA_FFI_Error *st_xla_get(const XLA_FFI_CallFrame *frame, const struct st_flat *flat, void **comm)
 {
     const struct st_collectives *collectives = find(frame);
-    struct st_replica_group rows[MAX_ROWS];
+    struct st_replica_group rows[ST_FLAT_ROWS];
     struct st_get_args args = {
         .struct_size = sizeof args, .mode = ST_FLATTENED_ID, .groups = rows};
     XLA_FFI_Error *error;

@@ -3,8 +3,8 @@
  * ffi_xla.h - the communicator that XLA has for a group, through its FFI extension "collectives".
  *
  * jaxlib 0.11.2 attaches the extension to custom calls on GPUs. A call asks for the communicator in
- * the prepare stage, XLA makes or finds it, and from the initialize stage on the call may have it as
- * an ncclComm_t, which stays XLA's: it is neither aborted nor destroyed here.
+ * the prepare stage, XLA makes or finds it, and from the initialize stage on the call may have it
+ * as an ncclComm_t, which stays XLA's: it is neither aborted nor destroyed here.
  */
 #ifndef ST_FFI_XLA_H_
 #define ST_FFI_XLA_H_

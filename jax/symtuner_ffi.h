@@ -46,8 +46,8 @@ SYMTUNER_FFI_API int symtuner_ffi_open_comm(const int64_t *ids, int ranks, int m
 SYMTUNER_FFI_API int symtuner_ffi_open_xla(const int64_t *ids, int ranks, int me, int ordinal,
                                            uint32_t timeout_ms, char *why, size_t why_size);
 
-/* A handler for the stages prepare and execute that does nothing, and what it saw: 1 when the runtime
- * offers its communicators, 0 when not, -1 before it ran. */
+/* A handler for the stages prepare and execute that does nothing, and what it saw: 1 when the
+ * runtime offers its communicators, 0 when not, -1 before it ran. */
 SYMTUNER_FFI_API struct XLA_FFI_Error *symtuner_ffi_probe(struct XLA_FFI_CallFrame *frame);
 SYMTUNER_FFI_API int symtuner_ffi_probed(void);
 
@@ -59,8 +59,8 @@ SYMTUNER_FFI_API int symtuner_ffi_watch(const int64_t *ids, int ranks, const int
  */
 SYMTUNER_FFI_API int symtuner_ffi_settle(int limit_ms);
 
-/* This process has begun to end. Where a rank was lost without a goodbye, it ends at the latest 15 s
- * from now, with status 71 and a line on stderr. */
+/* This process has begun to end. Where a rank was lost without a goodbye, it ends at the latest 15
+ * s from now, with status 71 and a line on stderr. */
 SYMTUNER_FFI_API void symtuner_ffi_ending(void);
 
 /* Rank ${rank} of that group has said that it leaves. */
