@@ -3,7 +3,7 @@
 # ar_controls.sh BUILD - negative controls: would the random calls notice if a guard were missing?
 # Each build of libsymtuner_ar.so below lacks one guard (-DST_BREAK_NAME in kernels/) and pauses in its
 # kernels where a race would show (-DST_TESTING). ar_fuzz must find every one of them (ar_late the last
-# one, which costs time, not bytes), and must find nothing with the pauses alone. Builds 17 libraries, a
+# one, which costs time, not bytes), and must find nothing with the pauses alone. Builds 16 libraries, a
 # minute of all cores, hence only with AR_CONTROLS=1 (AR_CONTROLS=build: only build them); otherwise, and
 # where this box cannot run it, exit 77 with the reason.
 #   AR_CONTROL_CALLS random calls (20000)   AR_STALL_US longest pause (30)   AR_CONTROL_ONLY some names

@@ -30,7 +30,7 @@ export SYMTUNER_LIB_DIR="$work" PYTHONPATH="$here/jax${PYTHONPATH:+:$PYTHONPATH}
 export XLA_PYTHON_CLIENT_MEM_FRACTION="${XLA_PYTHON_CLIENT_MEM_FRACTION:-0.3}"
 # where NVLink multicast may not be used, the caller has set this; it is never turned on here
 export NCCL_NVLS_ENABLE="${NCCL_NVLS_ENABLE:-0}"
-status=0
+status=0 ran=0
 
 part() { # part NAME RANKS COMMAND...: run it when asked for, on that many GPUs
     case " $parts " in *" $1 "*) ;; *) return ;; esac
@@ -51,7 +51,7 @@ part() { # part NAME RANKS COMMAND...: run it when asked for, on that many GPUs
     *) cat "$work/log" ;;
     esac
     case $code in
-    0) ;;
+    0) ran=1 ;;
     77) echo "jax.sh: $name, $ranks GPUs: not run here" ;;
     *) status=1; echo "jax.sh: FAILED: $name, $ranks GPUs: exit $code" ;;
     esac
@@ -71,4 +71,5 @@ for n in ${JAX_GPUS:-2 4}; do
     done
     part bench "$n" "$python" "$here/bench/jax_ar.py" --ranks "$n" --out "${OUT:-$work}/jax_ar.$n.csv"
 done
+[ $status -ne 0 ] || [ $ran -eq 1 ] || exit 77
 exit $status
