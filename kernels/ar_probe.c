@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ar_args.h"
 
@@ -127,8 +128,9 @@ int st_probe_write(const char *path, uint64_t key, const struct st_probe *p, cha
     FILE *f = NULL;
     int good;
 
-    /* a reader must never see half a line */
-    if (snprintf(part, sizeof part, "%s.part", path) < (int)sizeof part)
+    /* a reader must never see half a line, although groups of other GPUs may write the same file */
+    if (snprintf(part, sizeof part, "%s.%ld.%" PRIx64, path, (long)getpid(), key) <
+        (int)sizeof part)
         f = fopen(part, "we");
     good = f != NULL && fprintf(f, LINE " MB/s of each rank to all others at once\n", key, p->push,
                                 p->pull, p->copy) > 0;
@@ -138,5 +140,7 @@ int st_probe_write(const char *path, uint64_t key, const struct st_probe *p, cha
         return 0;
     snprintf(why, why_size, "SYMTUNER_AR_PROBE_FILE=\"%s\" cannot be written: %s", path,
              strerror(errno));
+    if (f != NULL)
+        unlink(part);
     return -1;
 }

@@ -152,13 +152,17 @@ static ncclResult_t run_step(symtuner_ar **handles, int n, int step)
         if (error == cudaSuccess)
             note(handles[i], step, seen, us);
     }
+    if (error == cudaErrorLaunchTimeout) {
+        st_fail(handles[0], ncclUnhandledCudaError,
+                "peer memory did not answer the probe within %d ms; "
+                "SYMTUNER_AR_TRANSPORT=host does without",
+                WAIT_MS);
+        st_ar_rules_warn(handles[0]->error); /* where loads never end, nor does what follows */
+    }
     for (int i = 0; i < n; i++)
         cudaFree(there[i]);
     if (error == cudaErrorLaunchTimeout)
-        return st_fail(handles[0], ncclUnhandledCudaError,
-                       "peer memory did not answer the probe within %d ms; "
-                       "SYMTUNER_AR_TRANSPORT=host does without",
-                       WAIT_MS);
+        return ncclUnhandledCudaError;
     return error == cudaSuccess ? ncclSuccess
                                 : st_fail_cuda(handles[0], error, "probe the peers' memory");
 }

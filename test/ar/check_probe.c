@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "kernels/ar_probe.h"
@@ -188,6 +189,19 @@ START_TEST(test_a_file_of_another_kind_is_refused_by_name)
 }
 END_TEST
 
+START_TEST(test_a_file_that_cannot_be_replaced_leaves_nothing_beside_it)
+{
+    char part[128];
+
+    snprintf(part, sizeof part, "%s.%ld.%x", path, (long)getpid(), 0x2a);
+    ck_assert_int_eq(mkdir(path, 0700), 0);
+    ck_assert_int_eq(st_probe_write(path, 0x2a, &even, why, sizeof why), -1);
+    ck_assert_int_eq(rmdir(path), 0);
+    ck_assert_ptr_nonnull(strstr(why, "cannot be written"));
+    ck_assert_int_ne(access(part, F_OK), 0);
+}
+END_TEST
+
 #if __has_include(<cuda_runtime_api.h>) && __has_include(<nccl.h>)
 #include "symtuner_ar.h"
 #include "test/ar/fake_cuda.h"
@@ -287,6 +301,7 @@ Suite *st_suite_probe(void)
     tcase_add_test(t, test_the_table_gives_way_on_pcie_only);
     tcase_add_test(t, test_figures_come_back_from_the_file);
     tcase_add_test(t, test_a_file_of_another_kind_is_refused_by_name);
+    tcase_add_test(t, test_a_file_that_cannot_be_replaced_leaves_nothing_beside_it);
 #if __has_include(<cuda_runtime_api.h>) && __has_include(<nccl.h>)
     tcase_add_test(t, test_a_group_takes_the_figures_of_the_file);
     tcase_add_test(t, test_only_pcie_is_probed_unless_asked);
