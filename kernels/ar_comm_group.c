@@ -20,7 +20,7 @@
 struct card {
     char host[64]; /* boot id and mount of /dev/shm: equal means memory can be shared */
     char bus[ST_BUS_ID_SIZE];
-    int sms, major, minor, links, failed, transport, probe_mode;
+    int sms, major, minor, links, failed, transport, probe_mode, kernel, ctas;
     struct st_probe probe;
     uint32_t nonce;
     uint64_t bulk_bytes, first_epoch, rules_hash;
@@ -114,6 +114,18 @@ static void compare_rules(struct group *g)
     }
 }
 
+/* What two ranks must have alike and have not, or NULL. */
+static const char *unlike(const struct card *a, const struct card *b)
+{
+    return a->bulk_bytes != b->bulk_bytes     ? "config.bulk_bytes"
+           : a->first_epoch != b->first_epoch ? "config.first_epoch"
+           : a->transport != b->transport     ? "config.transport or SYMTUNER_AR_TRANSPORT"
+           : a->probe_mode != b->probe_mode   ? "SYMTUNER_AR_PROBE"
+           : a->kernel != b->kernel           ? "SYMTUNER_AR_KERNEL"
+           : a->ctas != b->ctas               ? "SYMTUNER_AR_CTAS"
+                                              : NULL;
+}
+
 /* Same verdict on every rank: it looks at the common cards only. */
 static ncclResult_t compare(struct group *g)
 {
@@ -124,10 +136,9 @@ static ncclResult_t compare(struct group *g)
 
         if (b->failed)
             return st_fail(g->handles[0], ncclRemoteError, "rank %d could not start", r);
-        if (a->bulk_bytes != b->bulk_bytes || a->first_epoch != b->first_epoch ||
-            a->transport != b->transport || a->probe_mode != b->probe_mode)
-            return st_fail(g->handles[0], ncclInvalidUsage,
-                           "ranks 0 and %d were created with different settings", r);
+        if (unlike(a, b) != NULL)
+            return st_fail(g->handles[0], ncclInvalidUsage, "ranks 0 and %d differ in %s", r,
+                           unlike(a, b));
         if (strcmp(a->host, b->host) != 0)
             close_gate(g, "the ranks span several nodes");
         else if (a->major != b->major || a->minor != b->minor)
@@ -328,6 +339,8 @@ static ncclResult_t start_rank(struct group *g, int i, ncclComm_t comm,
     card->sms = h->sms;
     card->transport = config->transport;
     card->probe_mode = options->probe; /* a rank that probes waits for the others to */
+    card->kernel = options->force.family; /* ranks in two kernels wait for each other */
+    card->ctas = options->force.ctas;
     card->bulk_bytes = config->bulk_bytes;
     card->first_epoch = config->first_epoch;
     card->rules_hash = h->rules != NULL ? symtuner_rules_hash(h->rules) : 0;

@@ -114,8 +114,20 @@ EXPORT ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, nc
     return ncclSuccess;
 }
 
+/* What rank 1 says of itself first: kept in one group, said again in another. */
+static struct {
+    bool keep, say;
+    char card[4096];
+} first;
+
 EXPORT ncclResult_t ncclGroupEnd(void)
 {
+    if (nccl.bytes && first.keep)
+        memcpy(first.card, nccl.send[1], nccl.bytes);
+    if (nccl.bytes && first.say)
+        nccl.send[1] = first.card;
+    if (nccl.bytes)
+        first.keep = first.say = false;
     for (int r = 0; r < RANKS && nccl.bytes; r++)
         for (int s = 0; s < RANKS; s++)
             memcpy(nccl.recv[r] + (size_t)s * nccl.bytes, nccl.send[s], nccl.bytes);
@@ -130,7 +142,7 @@ EXPORT ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, nc
     return ncclSuccess;
 }
 
-static void make_group(symtuner_ar **h, const char *first, const char *second)
+static ncclResult_t try_group(symtuner_ar **h, const char *first_rule, const char *second_rule)
 {
     const ncclComm_t comms[RANKS] = {(ncclComm_t)1, (ncclComm_t)2};
     const struct symtuner_ar_config config = {.size = sizeof config, .bulk_bytes = 1 << 20};
@@ -141,9 +153,14 @@ static void make_group(symtuner_ar **h, const char *first, const char *second)
     fake.peers = 1;
     setenv("SYMTUNER_LOG", "off", 1);
     setenv("SYMTUNER_MACHINE", "gpu=NVIDIA H200; links=nvlink; multicast=no", 1);
-    rule_of[0] = first;
-    rule_of[1] = second;
-    ck_assert_msg(symtuner_ar_create(h, comms, RANKS, &config) == ncclSuccess, "%s",
+    rule_of[0] = first_rule;
+    rule_of[1] = second_rule;
+    return symtuner_ar_create(h, comms, RANKS, &config);
+}
+
+static void make_group(symtuner_ar **h, const char *first_rule, const char *second_rule)
+{
+    ck_assert_msg(try_group(h, first_rule, second_rule) == ncclSuccess, "%s",
                   symtuner_ar_error(NULL));
 }
 
@@ -195,6 +212,32 @@ START_TEST(test_ranks_with_different_rules_use_none)
 }
 END_TEST
 
+START_TEST(test_ranks_with_different_settings_are_told_which)
+{
+    static const char *const other[][2] = {{"SYMTUNER_AR_KERNEL", "two_ll8"},
+                                           {"SYMTUNER_AR_CTAS", "3"},
+                                           {"SYMTUNER_AR_PROBE", "0"},
+                                           {"SYMTUNER_AR_TRANSPORT", "peer"}};
+    symtuner_ar *h[RANKS];
+
+    first.keep = true;
+    make_group(h, NULL, NULL);
+    symtuner_ar_destroy(h, RANKS);
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
+        setenv(other[i][0], other[i][1], 1);
+        first.say = true;
+        ck_assert_int_eq(try_group(h, NULL, NULL), ncclInvalidUsage);
+        unsetenv(other[i][0]);
+        ck_assert_ptr_nonnull(strstr(symtuner_ar_error(NULL), "ranks 0 and 1 differ in "));
+        ck_assert_ptr_nonnull(strstr(symtuner_ar_error(NULL), other[i][0]));
+        ck_assert_int_eq(fake.live, 0);
+    }
+    first.say = true; /* the same card */
+    make_group(h, NULL, NULL);
+    symtuner_ar_destroy(h, RANKS);
+}
+END_TEST
+
 START_TEST(test_ranks_probe_together_and_agree)
 {
     symtuner_ar *h[RANKS];
@@ -233,6 +276,7 @@ Suite *st_suite_comm(void)
 
     tcase_add_test(t, test_ranks_with_the_same_rules_use_them);
     tcase_add_test(t, test_ranks_with_different_rules_use_none);
+    tcase_add_test(t, test_ranks_with_different_settings_are_told_which);
     tcase_add_test(t, test_ranks_probe_together_and_agree);
     tcase_add_test(t, test_a_rule_may_give_calls_to_nccl);
     suite_add_tcase(suite, t);
