@@ -166,8 +166,8 @@ static void *end_process(void *arg)
     if (missing(seat) < 0)
         return NULL; /* its goodbye was only slower than its end */
     fprintf(stderr,
-            "symtuner: rank %d is gone, and %d s after it began to end this process still waits, as "
-            "jax.distributed does for a lost process: it ends now\n",
+            "symtuner: rank %d is gone, and %d s after it began to end this process still waits, "
+            "as jax.distributed does for a lost process: it ends now\n",
             missing(seat), ST_WATCH_END_MS / 1000);
     _exit(ST_WATCH_EXIT);
 }

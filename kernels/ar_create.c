@@ -65,7 +65,7 @@ void st_scratch_size(symtuner_ar *h, const struct symtuner_ar_config *config, bo
 /*
  * Programmatic dependent launch needs code for sm_90 or later that waits for the kernel in front;
  * and nothing behind ours may be launched that way and not wait. NCCL's symmetric kernels of 2.28.3
- * to 2.30.6 are such (fixed by its commit 2948185): off with them, and where the release is unknown.
+ * to 2.30.6 are such (fixed by its commit 2948185): off with them and with unknown releases.
  */
 static bool may_overlap(const symtuner_ar *h, int asked, int arch)
 {

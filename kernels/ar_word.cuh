@@ -342,9 +342,8 @@ template <class R, int Units> struct pair {
 /*
  * Wait for the words at slot + r * stride of every rank r but this one, and reduce in the order of
  * ar_reduce.cuh; ${own} stands in for this rank. N ranks at compile time, or a.ranks when N is 0,
- * then a few at a time. Returns false when the rank gave up. For warp-wide forms the whole warp must
- * be here and ${valid} masks lanes past the end. Slots are not cleared: what depends on the sum goes
- * first.
+ * then a few at a time. False: the rank gave up. For warp-wide forms the whole warp must be here
+ * and ${valid} masks lanes past the end. Slots are not cleared: what depends on the sum goes first.
  */
 template <class F, class R, int N>
 __device__ __forceinline__ bool gather_word(const st_args &a, const char *slot, uint32_t stride,

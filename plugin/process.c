@@ -187,7 +187,8 @@ static int start_abi;
 
 static void start(void)
 {
-    static const int oldest_of_abi[] = {[4] = 22703, [5] = 22803, [6] = ST_FIRST_CHUNK, [7] = 23206};
+    static const int oldest_of_abi[] = {
+        [4] = 22703, [5] = 22803, [6] = ST_FIRST_CHUNK, [7] = 23206};
 
     if (process.nccl == 0)
         set_release(ask_version(start_logger));
