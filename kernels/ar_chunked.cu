@@ -13,7 +13,7 @@
  * ("staged").
  *
  * One set of scratch is enough, but slots to reduce from and slots to gather through must not share
- * memory, whatever the sizes of successive calls. A rank that has finished the call has each owner's
+ * memory, whatever the sizes of successive calls. A rank that has ended the call has each owner's
  * GATHER flag, raised after the owner read its reduce slots, so those may be written again; but the
  * owner may still be emptying its gather slots, which only an owner that has this rank's words of
  * the next call writes, and those this rank sends when it has emptied them.
