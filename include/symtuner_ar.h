@@ -25,7 +25,8 @@
  *            rules). Rules that differ between ranks, are wrong or are of another machine are one
  *            warning, and the library's own table decides.
  * Promise    the result is bit-identical on all ranks and from run to run. f16, bf16 and fp8 add up
- *            in f32, in a fixed order. -0 and NaN stay -0 and NaN; a NaN's payload is not kept.
+ *            in f32, in a fixed order. -0 and NaN stay -0 and NaN; a NaN's payload is not kept
+ *            and may differ between ranks.
  */
 #ifndef SYMTUNER_AR_H_
 #define SYMTUNER_AR_H_

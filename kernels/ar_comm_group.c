@@ -93,25 +93,12 @@ static void close_gate(struct group *g, const char *why)
 /* Ranks with different rules would run different kernels: then nobody uses any. */
 static void compare_rules(struct group *g)
 {
-    char text[ST_RULES_NOTE];
     int other = 0;
 
     for (int r = 1; r < g->handles[0]->ranks && other == 0; r++)
         other = g->all[r].rules_hash != g->all[0].rules_hash ? r : 0;
-    if (other == 0)
-        return;
-    snprintf(text, sizeof text,
-             "not used: ranks 0 and %d have different [kernels] rules; give all ranks one file",
-             other);
-    for (int i = 0; i < g->n; i++) {
-        symtuner_ar *h = g->handles[i];
-
-        symtuner_rules_free(h->rules);
-        h->rules = NULL;
-        memcpy(h->rules_note, text, sizeof text);
-        if (h->me == 0)
-            st_ar_rules_warn(text);
-    }
+    if (other != 0)
+        st_rules_drop(g->handles, g->n, other);
 }
 
 /* What two ranks must have alike and have not, or NULL. */
@@ -343,7 +330,7 @@ static ncclResult_t start_rank(struct group *g, int i, ncclComm_t comm,
     card->ctas = options->force.ctas;
     card->bulk_bytes = config->bulk_bytes;
     card->first_epoch = config->first_epoch;
-    card->rules_hash = h->rules != NULL ? symtuner_rules_hash(h->rules) : 0;
+    card->rules_hash = st_rules_hash(h);
     card->nonce = (uint32_t)getpid() * 2654435761u ^ (uint32_t)time(NULL) ^ (uint32_t)(uintptr_t)h;
     return ncclSuccess;
 }

@@ -138,6 +138,27 @@ cudaError_t st_arena_fill(symtuner_ar *h, const struct symtuner_ar_config *confi
     return error == cudaSuccess ? cudaDeviceSynchronize() : error;
 }
 
+uint64_t st_rules_hash(const symtuner_ar *h)
+{
+    return h->rules != NULL ? symtuner_rules_hash(h->rules) : 0;
+}
+
+void st_rules_drop(symtuner_ar **handles, int n, int other)
+{
+    char text[ST_RULES_NOTE];
+
+    snprintf(text, sizeof text,
+             "not used: ranks 0 and %d have different [kernels] rules; give all ranks one file",
+             other);
+    for (int i = 0; i < n; i++) {
+        symtuner_rules_free(handles[i]->rules);
+        handles[i]->rules = NULL;
+        memcpy(handles[i]->rules_note, text, sizeof text);
+        if (handles[i]->me == 0)
+            st_ar_rules_warn(text);
+    }
+}
+
 void st_rank_free(symtuner_ar *h)
 {
     cudaSetDevice(h->device);

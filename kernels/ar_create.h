@@ -32,6 +32,10 @@ bool st_probe_wanted(const symtuner_ar *h, const struct st_options *options);
 ncclResult_t st_probe_run(symtuner_ar **handles, int n, const struct st_probe_group *group,
                           const char *file);
 
+/* What two ranks compare; 0 without rules. Ranks 0 and ${other} differ: nobody uses any. */
+uint64_t st_rules_hash(const symtuner_ar *h);
+void st_rules_drop(symtuner_ar **handles, int n, int other);
+
 ncclResult_t st_create_undo(symtuner_ar **handles, int n, int failed, ncclResult_t result);
 
 #endif

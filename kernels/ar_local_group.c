@@ -157,6 +157,11 @@ ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out, const int *devi
     }
     if (result != ncclSuccess)
         return result;
+    for (int i = 1; i < nranks; i++) /* the file may change while the ranks read it */
+        if (st_rules_hash(handles[i]) != st_rules_hash(handles[0])) {
+            st_rules_drop(handles, nranks, i);
+            break;
+        }
     count_neighbours(handles, nranks);
     peer = config.transport != SYMTUNER_AR_HOST &&
            open_peers(handles, nranks, &links, why, sizeof why);
