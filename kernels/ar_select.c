@@ -298,7 +298,7 @@ static int after_probe(const struct st_ask *ask, int family)
 int st_select(const struct st_ask *ask, const struct st_force *force, struct st_choice *choice)
 {
     const struct row *row = find_row(ask);
-    int family = row->family;
+    int family = row->family, probed;
     uint64_t capacity, ctas;
 
     memset(choice, 0, sizeof *choice);
@@ -321,11 +321,12 @@ int st_select(const struct st_ask *ask, const struct st_force *force, struct st_
         snprintf(choice->why, sizeof choice->why, "table: %s, which cannot run this call; %s (%s)",
                  names[row->family], names[family], row->source);
     }
-    if (force->family < 0 && after_probe(ask, family) != family) {
+    probed = force->family < 0 ? after_probe(ask, family) : family;
+    if (probed != family) {
         snprintf(choice->why, sizeof choice->why,
                  "start-up probe: MB/s push %u, pull %u, copy %u; the table says %s",
                  ask->probe.push, ask->probe.pull, ask->probe.copy, names[family]);
-        family = after_probe(ask, family);
+        family = probed;
         choice->source = "start-up probe";
         choice->threads = 512;
         choice->lag = 1;
