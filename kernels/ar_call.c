@@ -196,16 +196,9 @@ static ncclResult_t enter_stream(symtuner_ar *h, cudaStream_t stream, struct st_
     struct st_order *order;
     cudaError_t error;
 
-    if (h->one_stream && (!h->eager.used || h->eager.stream == stream)) {
+    if (h->one_stream && h->eager.used && h->eager.stream == stream) {
         *order_out = &h->eager;
         return ncclSuccess;
-    }
-    if (h->one_stream) {
-        /* no event lies behind the last call, and its stream may be gone by now */
-        error = cudaDeviceSynchronize();
-        if (error != cudaSuccess)
-            return st_fail_cuda(h, error, "wait for the calls on another stream");
-        h->one_stream = h->eager.used = false;
     }
 #if CUDART_VERSION >= 13000
     error = cudaStreamGetCaptureInfo(stream, &status, &id, NULL, NULL, NULL, NULL);
@@ -218,9 +211,12 @@ static ncclResult_t enter_stream(symtuner_ar *h, cudaStream_t stream, struct st_
         id = 0;
     order = id != 0 ? &h->captured : &h->eager;
     if (order->used && order->capture == id && order->stream != stream) {
-        error = cudaStreamWaitEvent(stream, order->done, 0);
+        /* with one_stream no event lies behind the last eager call, and its stream may be gone */
+        error = h->one_stream && id == 0 ? cudaDeviceSynchronize()
+                                         : cudaStreamWaitEvent(stream, order->done, 0);
         if (error != cudaSuccess)
             return st_fail_cuda(h, error, "wait for the handle's previous stream");
+        h->one_stream = h->one_stream && id != 0;
     }
     order->capture = id;
     *order_out = order;
@@ -229,7 +225,8 @@ static ncclResult_t enter_stream(symtuner_ar *h, cudaStream_t stream, struct st_
 
 static ncclResult_t leave_stream(symtuner_ar *h, cudaStream_t stream, struct st_order *order)
 {
-    cudaError_t error = h->one_stream ? cudaSuccess : cudaEventRecord(order->done, stream);
+    bool silent = h->one_stream && order == &h->eager;
+    cudaError_t error = silent ? cudaSuccess : cudaEventRecord(order->done, stream);
 
     order->used = true;
     order->stream = stream;

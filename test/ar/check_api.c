@@ -338,6 +338,7 @@ START_TEST(test_one_stream_has_no_events_until_there_is_another)
     struct symtuner_ar_config config = small();
     static const int pair[] = {0, 1};
     cudaStream_t a = (cudaStream_t)memory[1], b = (cudaStream_t)memory[2];
+    cudaStream_t c = (cudaStream_t)memory[3];
     symtuner_ar *h[2];
 
     config.one_stream = 1;
@@ -350,19 +351,33 @@ START_TEST(test_one_stream_has_no_events_until_there_is_another)
     ck_assert_int_eq(                                                                              \
         symtuner_ar_all_reduce(memory[0], memory[0], 8, ncclFloat, ncclSum, h[0], stream),         \
         ncclSuccess)
+    fake.capture = 4; /* the first call of all may be a captured one */
+    ON(b);
+    ck_assert_int_eq(fake.records, 1);
+    fake.capture = 0;
     ON(a);
     ON(a);
-    ck_assert_int_eq(fake.records, 0);
+    ck_assert_int_eq(fake.records, 1);
+    fake.capture = 5; /* captures on other streams have events, among themselves only */
+    ON(b);
+    ck_assert_int_eq(fake.waits, 0);
+    ON(c);
+    ck_assert_int_eq(fake.waits, 1);
+    ck_assert_int_eq(fake.records, 3);
+    ck_assert_int_eq(fake.idles, 0);
+    fake.capture = 0;
+    ON(a); /* and change nothing for the eager calls */
+    ck_assert_int_eq(fake.records, 3);
     ON(b); /* no event to wait for, so the GPU must be idle */
     ck_assert_int_eq(fake.idles, 1);
-    ck_assert_int_eq(fake.waits, 0);
-    ck_assert_int_eq(fake.records, 1);
+    ck_assert_int_eq(fake.waits, 1);
+    ck_assert_int_eq(fake.records, 4);
     ON(a); /* from now on there is one */
     ON(b);
     ck_assert_int_eq(fake.idles, 1);
-    ck_assert_int_eq(fake.waits, 2);
-    ck_assert_int_eq(fake.records, 3);
-    ck_assert_int_eq(fake.launches, 5);
+    ck_assert_int_eq(fake.waits, 3);
+    ck_assert_int_eq(fake.records, 6);
+    ck_assert_int_eq(fake.launches, 9);
 #undef ON
     ck_assert_int_eq(symtuner_ar_destroy(h, 2), ncclSuccess);
 }
