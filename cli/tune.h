@@ -122,9 +122,10 @@ void st_tune_write_kernels(const struct st_tune *tune, FILE *out);
 /* tune_verify.c: rules in a fresh run beside all that tune compared; exit status */
 int st_tune_verify(struct st_tune *tune, const char *files, bool json);
 
-/* tune_choose.c: medians, the 2-sigma and 5 % rule, one CTA count, one candidate per size */
+/* tune_choose.c: median and sigma of everything measured; and, on top of them, the 2-sigma and 5 %
+ * rule, one CTA count, one candidate per size */
+void st_tune_summarise(struct st_tune *tune);
 void st_tune_choose(struct st_tune *tune);
-void st_tune_summarise(struct st_cell *cell, int rounds);
 
 /* tune_write.c, tune_html.c */
 bool st_tune_write_rules(const struct st_tune *tune);

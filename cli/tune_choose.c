@@ -23,7 +23,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-void st_tune_summarise(struct st_cell *cell, int rounds)
+static void summarise(struct st_cell *cell, int rounds)
 {
     double sorted[ST_TUNE_ROUNDS], mean = 0, square = 0;
 
@@ -41,6 +41,19 @@ void st_tune_summarise(struct st_cell *cell, int rounds)
     for (int i = 0; i < cell->n; i++)
         square += (sorted[i] - mean) * (sorted[i] - mean);
     cell->sigma = cell->n > 1 ? sqrt(square / (cell->n - 1)) : 0;
+}
+
+void st_tune_summarise(struct st_tune *tune)
+{
+    for (int z = 0; z < ST_TUNE_SIZES; z++) {
+        for (int c = 0; c < SYMTUNER_COLLS; c++)
+            for (int k = 0; k < ST_TUNE_CANDIDATES; k++)
+                summarise(&tune->cell[c][k][z], tune->rounds);
+        for (int w = 0; w < tune->ways[z]; w++)
+            summarise(&tune->way[z][w].cell, tune->rounds);
+        for (int i = 0; i < ST_TUNE_RULES; i++)
+            summarise(&tune->ruled[i][z].cell, tune->rounds);
+    }
 }
 
 static bool faster(const struct st_cell *a, const struct st_cell *b, double share)
@@ -108,8 +121,6 @@ static void choose_ways(struct st_tune *tune)
         struct st_way *ways = tune->way[z];
         int pick = 0;
 
-        for (int w = 0; w < tune->ways[z]; w++)
-            st_tune_summarise(&ways[w].cell, tune->rounds);
         for (int w = 1; w < tune->ways[z]; w++)
             if (faster(&ways[w].cell, &ways[0].cell, each) &&
                 (pick == 0 || ways[w].cell.median < ways[pick].cell.median))
@@ -180,10 +191,7 @@ static void choose_policy(struct st_tune *tune, int coll)
 
 void st_tune_choose(struct st_tune *tune)
 {
-    for (int c = 0; c < SYMTUNER_COLLS; c++)
-        for (int k = 0; k < ST_TUNE_CANDIDATES; k++)
-            for (int z = 0; z < ST_TUNE_SIZES; z++)
-                st_tune_summarise(&tune->cell[c][k][z], tune->rounds);
+    st_tune_summarise(tune);
     choose_ways(tune);
     choose_ctas(tune);
     choose_words(tune);

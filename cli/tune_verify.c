@@ -132,15 +132,7 @@ static int report(struct st_tune *tune, bool json)
     char size[ST_TEXT_SIZE];
     FILE *out = json ? stderr : stdout;
 
-    for (int k = 0; k < ST_TUNE_CANDIDATES; k++)
-        for (int z = 0; z < ST_TUNE_SIZES; z++)
-            st_tune_summarise(&tune->cell[SYMTUNER_ALLREDUCE][k][z], tune->rounds);
-    for (int z = 0; z < ST_TUNE_SIZES; z++) {
-        for (int w = 0; w < tune->ways[z]; w++)
-            st_tune_summarise(&tune->way[z][w].cell, tune->rounds);
-        for (int i = 0; i < ST_TUNE_RULES; i++)
-            st_tune_summarise(&tune->ruled[i][z].cell, tune->rounds);
-    }
+    st_tune_summarise(tune);
     fprintf(out,
             "%d ranks on %s, median of %d rounds; compared with %d CTA counts of NCCL\n"
             "and every kernel that was tried\n",
@@ -193,13 +185,7 @@ int st_tune_verify(struct st_tune *tune, const char *files, bool json)
                 name[1], other.ranks);
         return ST_EXIT_FINDINGS;
     }
-    for (int c = 0; c < SYMTUNER_COLLS; c++) /* medians of the raw data, to see what came near */
-        for (int k = 0; k < ST_TUNE_CANDIDATES; k++)
-            for (int z = 0; z < ST_TUNE_SIZES; z++)
-                st_tune_summarise(&tune->cell[c][k][z], tune->rounds);
-    for (int z = 0; z < ST_TUNE_SIZES; z++)
-        for (int w = 0; w < tune->ways[z]; w++)
-            st_tune_summarise(&tune->way[z][w].cell, tune->rounds);
+    st_tune_summarise(tune); /* medians of the raw data, to see what came near */
     make_plan(tune);
     if (comma)
         add_ways(tune, &other);
