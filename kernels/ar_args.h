@@ -82,7 +82,7 @@ enum st_family {
 
 /* Instantiations: ST_NX counts ranks at run time and does everything; 2 and 4 ranks have their own;
  * and for messages of whole words (ar_table.c) 2, 4 and 8 ranks have a shorter one. */
-enum st_class { ST_N2, ST_N4, ST_NX, ST_N2_WHOLE, ST_N4_WHOLE, ST_N8_WHOLE, ST_CLASSES };
+enum st_class { ST_NX, ST_N2, ST_N4, ST_N2_WHOLE, ST_N4_WHOLE, ST_N8_WHOLE, ST_CLASSES };
 
 struct st_kernel_row {
     const void *of[ST_REDUCERS][ST_CLASSES]; /* NULL: the more general; ST_NX NULL: there is none */

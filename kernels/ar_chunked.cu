@@ -161,13 +161,13 @@ __global__ void __launch_bounds__(512, 1) chunked(const __grid_constant__ st_arg
 
 #define ST_CHUNKED_FAST(R)                                                                         \
     {                                                                                              \
-        (const void *)&st::chunked<R, 2, ST_CHUNKED_UNROLL>,                                       \
-            (const void *)&st::chunked<R, 4, ST_CHUNKED_UNROLL>,                                   \
-            (const void *)&st::chunked<R, 0, ST_CHUNKED_UNROLL>                                    \
+        (const void *)&st::chunked<R, 0, ST_CHUNKED_UNROLL>,                                       \
+            (const void *)&st::chunked<R, 2, ST_CHUNKED_UNROLL>,                                   \
+            (const void *)&st::chunked<R, 4, ST_CHUNKED_UNROLL>                                    \
     }
 #define ST_CHUNKED_SMALL(R)                                                                        \
     {                                                                                              \
-        nullptr, nullptr, (const void *)&st::chunked<R, 0, ST_CHUNKED_UNROLL>                      \
+        (const void *)&st::chunked<R, 0, ST_CHUNKED_UNROLL>                                        \
     }
 
 extern "C" const struct st_kernel_row st_kernels_chunked = {{

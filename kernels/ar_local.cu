@@ -73,7 +73,7 @@ __global__ void await(const __grid_constant__ st_args a)
 
 #define ST_LOCAL(R)                                                                                \
     {                                                                                              \
-        nullptr, nullptr, (const void *)&st::local<R>                                              \
+        (const void *)&st::local<R>                                                                \
     }
 
 extern "C" const struct st_kernel_row st_kernels_local = {{

@@ -59,7 +59,7 @@ template <int Type> struct nvls {
 
 #define ST_NVLS(type, one)                                                                         \
     {                                                                                              \
-        nullptr, nullptr, (const void *)&st::pull<st::nvls<st::type>, one>                         \
+        (const void *)&st::pull<st::nvls<st::type>, one>                                           \
     }
 
 extern "C" const struct st_kernel_row st_kernels_nvls = {{

@@ -172,13 +172,13 @@ __global__ void __launch_bounds__(N == 8 ? 512 : 1024, 1)
 
 #define ST_ONESHOT_FAST(F, R)                                                                      \
     {                                                                                              \
-        (const void *)&st::oneshot<F, R, 2>, (const void *)&st::oneshot<F, R, 4>,                  \
-            (const void *)&st::oneshot<F, R, 0>, (const void *)&st::oneshot_whole<F, R, 2>,        \
+        (const void *)&st::oneshot<F, R, 0>, (const void *)&st::oneshot<F, R, 2>,                  \
+            (const void *)&st::oneshot<F, R, 4>, (const void *)&st::oneshot_whole<F, R, 2>,        \
             (const void *)&st::oneshot_whole<F, R, 4>, (const void *)&st::oneshot_whole<F, R, 8>   \
     }
 #define ST_ONESHOT_SMALL(F, R)                                                                     \
     {                                                                                              \
-        nullptr, nullptr, (const void *)&st::oneshot<F, R, 0>                                     \
+        (const void *)&st::oneshot<F, R, 0>                                                        \
     }
 
 #endif

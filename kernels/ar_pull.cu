@@ -4,7 +4,7 @@
 
 #define ST_PULL(R, one)                                                                            \
     {                                                                                              \
-        nullptr, nullptr, (const void *)&st::pull<st::spread<R>, one>                              \
+        (const void *)&st::pull<st::spread<R>, one>                                                \
     }
 
 extern "C" const struct st_kernel_row st_kernels_pull = {{

@@ -26,21 +26,21 @@ static uint64_t grain(int family)
 
 const void *st_kernel_find(int family, int reducer, const struct st_args *args)
 {
-    static const signed char general[] = {[2] = ST_N2, [4] = ST_N4};
-    static const signed char shorter[] = {[2] = ST_N2_WHOLE, [4] = ST_N4_WHOLE, [8] = ST_N8_WHOLE};
+    /* the shortest first, which takes whole words only; what is not written is ST_NX */
+    static const unsigned char by_ranks[ST_MAX_RANKS + 1][2] = {
+        [2] = {ST_N2_WHOLE, ST_N2}, [4] = {ST_N4_WHOLE, ST_N4}, [8] = {ST_N8_WHOLE}};
+    const unsigned char *list = by_ranks[args->ranks];
     bool odd = ((uint64_t)args->in_align | (uint64_t)args->out_align | args->bytes) %
                    grain(family) != 0;
-    const void *const *of, *kernel = NULL;
-    size_t n = (size_t)args->ranks;
+    const void *const *of;
 
     if (rows[family] == NULL)
         return NULL;
     of = rows[family]->of[reducer];
-    if (!odd && (n == 2 || n == 4 || n == 8))
-        kernel = of[shorter[n]];
-    if (kernel == NULL && (n == 2 || n == 4))
-        kernel = of[general[n]];
-    return kernel != NULL ? kernel : of[ST_NX];
+    for (int i = odd; i < 2; i++)
+        if (of[list[i]] != NULL)
+            return of[list[i]];
+    return of[ST_NX];
 }
 
 static cudaError_t load_one(const void *kernel, int *arch)

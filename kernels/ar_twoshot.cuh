@@ -295,13 +295,13 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
 
 #define ST_TWOSHOT_FAST(F, R)                                                                      \
     {                                                                                              \
-        (const void *)&st::twoshot<F, R, 2>, (const void *)&st::twoshot<F, R, 4>,                  \
-            (const void *)&st::twoshot<F, R, 0>, (const void *)&st::twoshot_whole<F, R, 2>,        \
+        (const void *)&st::twoshot<F, R, 0>, (const void *)&st::twoshot<F, R, 2>,                  \
+            (const void *)&st::twoshot<F, R, 4>, (const void *)&st::twoshot_whole<F, R, 2>,        \
             (const void *)&st::twoshot_whole<F, R, 4>, (const void *)&st::twoshot_whole<F, R, 8>   \
     }
 #define ST_TWOSHOT_SMALL(F, R)                                                                     \
     {                                                                                              \
-        nullptr, nullptr, (const void *)&st::twoshot<F, R, 0>                                     \
+        (const void *)&st::twoshot<F, R, 0>                                                        \
     }
 
 #endif

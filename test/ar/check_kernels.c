@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "symtuner_ar.h"
-#include "kernels/ar_kinds.h"
+#include "kernels/ar_handle.h"
 #include "test/ar/fake_cuda.h"
 
 #define MAX_RANKS 8
@@ -441,6 +441,32 @@ START_TEST(test_the_probe_finds_stores_and_loads_in_order)
 }
 END_TEST
 
+/* A longer kernel than needed gives right bytes, too: only this test sees it. */
+START_TEST(test_the_shortest_kernel_that_does_it_is_taken)
+{
+    static const struct {
+        int ranks, align, reducer;
+        uint64_t bytes;
+        enum st_class class;
+    } want[] = {
+        {2, 8, ST_R_BF16, 1024, ST_N2_WHOLE},  {2, 4, ST_R_BF16, 1024, ST_N2},
+        {4, 16, ST_R_BF16, 1024, ST_N4_WHOLE}, {4, 16, ST_R_BF16, 1026, ST_N4},
+        {8, 16, ST_R_BF16, 1024, ST_N8_WHOLE}, {8, 2, ST_R_BF16, 1024, ST_NX},
+        {3, 16, ST_R_BF16, 1024, ST_NX},       {2, 16, ST_R_WIDE, 1024, ST_NX},
+    };
+
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        struct st_args args = {.ranks = want[i].ranks,
+                               .in_align = want[i].align,
+                               .out_align = 16,
+                               .bytes = want[i].bytes};
+
+        ck_assert_ptr_eq(st_kernel_find(ST_TWO_LL128, want[i].reducer, &args),
+                         st_kernels_two_ll128.of[want[i].reducer][want[i].class]);
+    }
+}
+END_TEST
+
 /* ROUNDS and SEED from the command line: check-ar-kernels [calls [seed]]. */
 int main(int argc, char **argv)
 {
@@ -460,6 +486,7 @@ int main(int argc, char **argv)
     tcase_add_test(t, test_eight_ranks_through_peer_memory);
     tcase_add_test(t, test_two_ranks_through_host_memory);
     tcase_add_test(t, test_the_probe_finds_stores_and_loads_in_order);
+    tcase_add_test(t, test_the_shortest_kernel_that_does_it_is_taken);
     tcase_add_test(t, test_peers_of_an_aborted_rank_get_right_bytes_or_an_error);
     suite_add_tcase(s, t);
     runner = srunner_create(s);

@@ -297,11 +297,11 @@ cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDeviceP2PAttr attr, i
 #define FAKE_ROW(name)                                                                             \
     static const char name##_kernel;                                                               \
     const struct st_kernel_row st_kernels_##name = {                                               \
-        {{0, 0, &name##_kernel},                                                                   \
-         {0, 0, &name##_kernel},                                                                   \
-         {0, 0, &name##_kernel},                                                                   \
-         {0, 0, &name##_kernel},                                                                   \
-         {0, 0, &name##_kernel}}                                                                   \
+        {{&name##_kernel},                                                                         \
+         {&name##_kernel},                                                                         \
+         {&name##_kernel},                                                                         \
+         {&name##_kernel},                                                                         \
+         {&name##_kernel}}                                                                         \
     }
 FAKE_ROW(one_ll8);
 FAKE_ROW(one_ll128);
