@@ -43,10 +43,6 @@ struct st_seat {
     uint64_t calls, zero_copy; /* zero_copy: those that knew all ranks' buffers */
 };
 
-/* Whether XLA may record calls into command buffers (symtuner_ffi_allow_command_buffers). If not,
- * it has one thread and one stream for each device, and the kernels' library needs no events. */
-int st_may_be_recorded(void);
-
 /* The seat of device ${ordinal} in the row of ${groups} (rows of ${ranks} ids) that has one, of a
  * group that does or does not use XLA's communicator; NULL: none. */
 struct st_seat *st_seat_find(const int64_t *groups, int rows, int ranks, int ordinal, int xla);

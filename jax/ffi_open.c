@@ -40,7 +40,7 @@ int symtuner_ffi_open_local(const int64_t *ids, const int *ordinals, int ranks, 
 {
     const struct st_ar *ar = need_ar(why, why_size);
     struct st_ar_config config = {
-        .size = sizeof config, .timeout_ms = timeout_ms, .one_stream = !st_may_be_recorded()};
+        .size = sizeof config, .timeout_ms = timeout_ms, .one_stream = 1};
     st_handle *handles[ST_GROUP_RANKS] = {NULL};
     struct st_seat seats[ST_GROUP_RANKS];
     struct st_meet *meet;
@@ -120,7 +120,7 @@ int symtuner_ffi_open_comm(const int64_t *ids, int ranks, int me, int ordinal,
 {
     const struct st_ar *ar = need_ar(why, why_size);
     struct st_ar_config config = {
-        .size = sizeof config, .timeout_ms = timeout_ms, .one_stream = !st_may_be_recorded()};
+        .size = sizeof config, .timeout_ms = timeout_ms, .one_stream = 1};
     struct st_seat seat;
     st_unique_id id;
     int (*init)(void **, int, st_unique_id, int);

@@ -11,19 +11,7 @@
 #include "ffi_watch.h"
 #include "ffi_xla.h"
 
-/* set before the handler is registered */
-static uint32_t traits;
-static size_t zero_copy_from = SIZE_MAX;
-
-void symtuner_ffi_allow_command_buffers(int yes)
-{
-    traits = yes ? XLA_FFI_HANDLER_TRAITS_COMMAND_BUFFER_COMPATIBLE : 0;
-}
-
-int st_may_be_recorded(void)
-{
-    return traits != 0;
-}
+static size_t zero_copy_from = SIZE_MAX; /* set before the first run */
 
 void symtuner_ffi_zero_copy_from(size_t bytes)
 {
@@ -48,6 +36,7 @@ struct job {
     struct st_seat *seat;
     struct st_offer offer;
     int ordinal;
+    int recordable; /* XLA may have recorded the call, or be recording it */
     int64_t run;
     void *stream;
 };
@@ -112,7 +101,7 @@ static XLA_FFI_Error *read_job(const XLA_FFI_CallFrame *frame, struct job *j)
  * keep addresses of other ranks' buffers, which may change before it is replayed. */
 static int may_meet(const struct job *j)
 {
-    return j->seat->meet != NULL && j->call.bytes >= zero_copy_from && traits == 0;
+    return j->seat->meet != NULL && j->call.bytes >= zero_copy_from && !j->recordable;
 }
 
 /* Take XLA's communicator for the seat, the first time or after XLA has made a new one: collective,
@@ -123,7 +112,7 @@ static XLA_FFI_Error *adopt_comm(const struct job *j, const XLA_FFI_CallFrame *f
     const struct st_ar *ar = st_ar_get();
     struct st_seat *seat = j->seat;
     struct st_ar_config config = {
-        .size = sizeof config, .timeout_ms = seat->timeout_ms, .one_stream = traits == 0};
+        .size = sizeof config, .timeout_ms = seat->timeout_ms, .one_stream = 1};
     st_handle *handle = NULL;
     void *comm = NULL;
     char why[512];
@@ -158,22 +147,53 @@ static void meet(const struct job *j)
     st_meet_come(j->seat->meet, j->run, j->seat->me, &offer);
 }
 
+/* A rank that has gone. */
+static XLA_FFI_Error *look_for_absent(const struct st_seat *seat, const XLA_FFI_Api *api)
+{
+    int lost = __atomic_load_n(&seat->lost, __ATOMIC_ACQUIRE);
+    int left = __atomic_load_n(&seat->left, __ATOMIC_ACQUIRE);
+    char why[128];
+
+    if (lost == 0 && left == 0)
+        return NULL;
+    snprintf(why, sizeof why, "rank %d of %d %s", (lost ? lost : left) - 1, seat->ranks,
+             lost ? "is gone: its process has ended"
+                  : "has closed the group or raised an exception");
+    return fail(api, XLA_FFI_Error_Code_UNAVAILABLE, why);
+}
+
+/* Before a run. Replays of a recorded call do not come through execute(), so what an earlier one
+ * left behind is found here: a kernel that gave up, a rank that has gone. */
+static XLA_FFI_Error *look_at_replays(const struct job *j, const XLA_FFI_Api *api)
+{
+    const struct st_ar *ar = st_ar_get();
+    struct st_seat *seat = j->seat;
+    XLA_FFI_Error *error = look_for_absent(seat, api);
+    char why[512];
+    int result;
+
+    if (error != NULL || seat->handle == NULL)
+        return error;
+    pthread_mutex_lock(&seat->lock);
+    result = ar->status(seat->handle);
+    if (result != 0)
+        snprintf(why, sizeof why, "rank %d of %d on GPU %d: an earlier call failed: %s", seat->me,
+                 seat->ranks, j->ordinal, ar->error(seat->handle));
+    pthread_mutex_unlock(&seat->lock);
+    return result == 0 ? NULL : fail(api, XLA_FFI_Error_Code_INTERNAL, why);
+}
+
 static XLA_FFI_Error *execute(const struct job *j, const XLA_FFI_Api *api)
 {
     const struct st_ar *ar = st_ar_get();
     struct st_seat *seat = j->seat;
     const struct st_site *site = NULL;
+    XLA_FFI_Error *error = look_for_absent(seat, api);
     char why[512];
-    int result, lost, left;
+    int result;
 
-    lost = __atomic_load_n(&seat->lost, __ATOMIC_ACQUIRE);
-    left = __atomic_load_n(&seat->left, __ATOMIC_ACQUIRE);
-    if (lost != 0 || left != 0) {
-        snprintf(why, sizeof why, "rank %d of %d %s", (lost ? lost : left) - 1, seat->ranks,
-                 lost ? "is gone: its process has ended"
-                      : "has closed the group or raised an exception");
-        return fail(api, XLA_FFI_Error_Code_UNAVAILABLE, why);
-    }
+    if (error != NULL)
+        return error;
     if (seat->handle == NULL)
         return fail(api, XLA_FFI_Error_Code_FAILED_PRECONDITION,
                     "the call was not initialized, so it has no communicator");
@@ -189,7 +209,7 @@ static XLA_FFI_Error *execute(const struct job *j, const XLA_FFI_Api *api)
     seat->calls += result == 0;
     seat->address_bits |= (uintptr_t)j->call.send | (uintptr_t)j->call.recv;
     seat->minor = api->api_version.minor_version;
-    if (result == 0 && seat->across && traits == 0)
+    if (result == 0 && seat->across && !j->recordable)
         st_watch_mark(seat, j->stream);
     seat->zero_copy += result == 0 && site != NULL;
     if (result != 0)
@@ -210,9 +230,10 @@ static XLA_FFI_Error *prepare(const XLA_FFI_CallFrame *frame)
     return flat.ids != NULL ? st_xla_request(frame, &flat) : NULL;
 }
 
-XLA_FFI_Error *symtuner_ffi_all_reduce(XLA_FFI_CallFrame *frame)
+static XLA_FFI_Error *handle(XLA_FFI_CallFrame *frame, int recordable)
 {
-    struct job j;
+    uint32_t traits = recordable ? XLA_FFI_HANDLER_TRAITS_COMMAND_BUFFER_COMPATIBLE : 0;
+    struct job j = {.recordable = recordable};
     XLA_FFI_Error *error;
 
     if (frame == NULL || st_frame_is_metadata(frame, traits))
@@ -230,7 +251,18 @@ XLA_FFI_Error *symtuner_ffi_all_reduce(XLA_FFI_CallFrame *frame)
     if (frame->stage == XLA_FFI_ExecutionStage_EXECUTE)
         return execute(&j, frame->api);
     meet(&j);
-    return j.seat->xla ? adopt_comm(&j, frame) : NULL;
+    error = j.seat->xla ? adopt_comm(&j, frame) : NULL;
+    return error == NULL && recordable ? look_at_replays(&j, frame->api) : error;
+}
+
+XLA_FFI_Error *symtuner_ffi_all_reduce(XLA_FFI_CallFrame *frame)
+{
+    return handle(frame, 0);
+}
+
+XLA_FFI_Error *symtuner_ffi_all_reduce_recordable(XLA_FFI_CallFrame *frame)
+{
+    return handle(frame, 1);
 }
 
 static int probed = -1;

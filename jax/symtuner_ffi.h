@@ -19,11 +19,13 @@ struct XLA_FFI_CallFrame;
  * (int32) and "groups" (int64 array, rows of ${ranks} JAX device ids). */
 SYMTUNER_FFI_API struct XLA_FFI_Error *symtuner_ffi_all_reduce(struct XLA_FFI_CallFrame *frame);
 
+/* The same for calls that XLA may record into command buffers (CUDA graphs). They never use XLA's
+ * buffers directly, and a kernel of theirs that gave up is an error of the next run. */
+SYMTUNER_FFI_API struct XLA_FFI_Error *
+symtuner_ffi_all_reduce_recordable(struct XLA_FFI_CallFrame *frame);
+
 /* Load libsymtuner_ar.so from ${path}. */
 SYMTUNER_FFI_API int symtuner_ffi_load(const char *path, char *why, size_t why_size);
-
-/* Let XLA record calls into command buffers (CUDA graphs) from now on; ask before registering. */
-SYMTUNER_FFI_API void symtuner_ffi_allow_command_buffers(int yes);
 
 /* Calls of at least ${bytes} let the ranks of a local group meet before a run, so that the kernels
  * may use XLA's buffers directly; SIZE_MAX: never. Ask before the first run. */

@@ -44,8 +44,8 @@
       "JAX package: 0: calls never use XLA's buffers in place (docs/jax.md)")                      \
     X(jax_comm, "SYMTUNER_JAX_COMM", "own", "own|auto|xla",                                        \
       "JAX package, several processes: XLA's NCCL communicator or one of our own (docs/jax.md)")   \
-    X(jax_command_buffers, "SYMTUNER_JAX_COMMAND_BUFFERS", "0", "1|0",                             \
-      "JAX package: 1: XLA may record calls into CUDA graphs (docs/jax.md)")
+    X(jax_command_buffers, "SYMTUNER_JAX_COMMAND_BUFFERS", "auto", "auto|1|0",                     \
+      "JAX package: which calls XLA may record into CUDA graphs (docs/jax.md)")
 
 struct st_options {
 #define ST_OPTION_MEMBER(member, variable, fallback, values, help) const char *member;

@@ -22,7 +22,7 @@ from jax.interpreters import ad, batching, mlir
 
 from . import _xla
 from ._groups import open_for, spans_processes
-from ._library import TARGET, SymtunerError, load
+from ._library import SymtunerError, load
 
 OPS = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4}  # NCCL's numbers
 _LINEAR = ("sum", "avg")
@@ -106,8 +106,9 @@ def _rows(mesh: Any, axes: tuple[str, ...], devices: Any) -> list[list[Any]]:
     return devices.transpose(rest + order).reshape(-1, ranks).tolist()
 
 
-def _open_groups(ctx: Any, axes: tuple[str, ...]) -> dict[str, Any]:
-    """Open the groups of this process; the attributes that tell the handler about all of them."""
+def _open_groups(ctx: Any, axes: tuple[str, ...]) -> tuple[dict[str, Any], bool]:
+    """Open the groups of this process; the attributes that tell the handler about all of them, and
+    whether any group spans processes."""
     mesh = getattr(ctx.module_context.axis_context, "mesh", None)
     if mesh is None or not hasattr(mesh, "devices"):
         raise SymtunerError(
@@ -124,8 +125,9 @@ def _open_groups(ctx: Any, axes: tuple[str, ...]) -> dict[str, Any]:
         "ranks": np.int32(len(rows[0])),
         "groups": np.array([[d.id for d in row] for row in rows], dtype=np.int64).reshape(-1),
     }
+    across = any(spans_processes(row) for row in rows)
     if rows[0][0].platform != "gpu":  # the program is lowered for a machine elsewhere
-        return said
+        return said, across
     # asked on every process, whatever rows it has: all must lower the same program
     xla = all(spans_processes(row) for row in rows) and _xla.use()
     for row in rows:
@@ -133,7 +135,7 @@ def _open_groups(ctx: Any, axes: tuple[str, ...]) -> dict[str, Any]:
     if xla:  # XLA counts in places, and psum is lowered with these
         places = np.arange(mesh.devices.size).reshape(mesh.devices.shape)
         said["flat"] = np.array(_rows(mesh, axes, places), dtype=np.int64).reshape(-1)
-    return said
+    return said, across
 
 
 def _lower_lax(ctx: Any, x: Any, *, op: str, axes: tuple[str, ...], **_: Any) -> Any:
@@ -145,12 +147,14 @@ def _lower_lax(ctx: Any, x: Any, *, op: str, axes: tuple[str, ...], **_: Any) ->
 
 def _lower_cuda(ctx: Any, x: Any, *, op: str, axes: tuple[str, ...], **params: Any) -> Any:
     try:
-        load()
-        said = _open_groups(ctx, axes)
+        library = load()
+        said, across = _open_groups(ctx, axes)
     except SymtunerError as e:
         _warn(str(e))
         return _lower_lax(ctx, x, op=op, axes=axes)
-    return jax.ffi.ffi_lowering(TARGET)(ctx, x, op=np.int32(OPS[op]), **said)
+    aval = ctx.avals_in[0]
+    target = library.target(aval.size * aval.dtype.itemsize, across)
+    return jax.ffi.ffi_lowering(target)(ctx, x, op=np.int32(OPS[op]), **said)
 
 
 def _lower_other(ctx: Any, x: Any, **params: Any) -> Any:

@@ -64,7 +64,7 @@ class Report:
     zero_copy: bool | None = None  # the large call knew all ranks' buffers
     alignment: int | None = None  # of XLA's buffers, in bytes
     kernels: dict[int, str] = dataclasses.field(default_factory=dict)  # bytes -> kernel
-    command_buffers: bool = False
+    command_buffers: bool = False  # XLA may record the small call into CUDA graphs
     ffi: str | None = None  # the runtime's FFI API
     problems: list[str] = dataclasses.field(default_factory=list)
 
@@ -95,7 +95,7 @@ class Report:
                 "all_reduce: buffers aligned to",
                 f"{self.alignment} bytes" if self.alignment else "unknown",
             ),
-            ("all_reduce: in command buffers", word(self.command_buffers)),
+            ("all_reduce: command buffers", word(self.command_buffers)),
             ("XLA FFI", word(self.ffi)),
         ]
         rows += [(f"kernel at {size >> 10} KiB", text) for size, text in self.kernels.items()]
@@ -195,11 +195,10 @@ def _look_at_all_reduce(report: Report) -> None:
 
     from . import _groups, _xla
     from ._all_reduce import all_reduce
-    from ._library import SymtunerError, load, word
+    from ._library import RECORDABLE, SymtunerError, load
 
     try:
-        load()
-        report.command_buffers = word("SYMTUNER_JAX_COMMAND_BUFFERS", ("0", "1"), "0") == "1"
+        report.command_buffers = load().target(_REDUCE_BYTES[0], False) == RECORDABLE
     except SymtunerError as e:
         report.problems.append(str(e))
         return

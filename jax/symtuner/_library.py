@@ -7,11 +7,14 @@ import ctypes
 import functools
 import os
 import pathlib
+import re
 
 TARGET = "symtuner_all_reduce"
+RECORDABLE = TARGET + "_recordable"
 # Up to 12 MiB no kernel of the selection table for 2 to 4 ranks touches the peers' buffers
 # (kernels/ar_select.c), and the ranks need not meet before a run.
 _ZERO_COPY_FROM = (12 << 20) + 1
+_CONCURRENT = re.compile(r"command_buffer_scheduling_mode=[\"']?CONCURRENT", re.IGNORECASE)
 _FFI, _AR = "libsymtuner_ffi.so", "libsymtuner_ar.so"
 
 
@@ -42,6 +45,16 @@ def word(name: str, allowed: tuple[str, ...], default: str) -> str:
     if value not in allowed:
         raise SymtunerError(f"{name}={value!r} is unknown; write one of {', '.join(allowed)}")
     return value
+
+
+def _record() -> str:
+    """Which calls XLA may record: "0" none, "auto" small ones within one process, "1" and any
+    across processes."""
+    record = word("SYMTUNER_JAX_COMMAND_BUFFERS", ("auto", "0", "1"), "auto")
+    # two calls of one group must not run at the same time, and these modes may let them
+    if record == "auto" and _CONCURRENT.search(os.environ.get("XLA_FLAGS", "")):
+        return "0"
+    return record
 
 
 class Library:
@@ -82,16 +95,30 @@ class Library:
     def register(self) -> None:
         import jax
 
-        allow = word("SYMTUNER_JAX_COMMAND_BUFFERS", ("0", "1"), "0") == "1"
-        self._c.symtuner_ffi_allow_command_buffers(int(allow))
         direct = word("SYMTUNER_JAX_ZERO_COPY", ("0", "1"), "1") == "1"
-        self._c.symtuner_ffi_zero_copy_from(
-            ctypes.c_size_t(_ZERO_COPY_FROM if direct else 2**64 - 1)
-        )
-        # the handler says itself that it may be recorded: jaxlib refuses traits given here
-        handler = jax.ffi.pycapsule(self._c.symtuner_ffi_all_reduce)
-        stages = {"prepare": handler, "initialize": handler, "execute": handler}
-        jax.ffi.register_ffi_target(TARGET, stages, platform="CUDA")
+        self.zero_copy_from = _ZERO_COPY_FROM if direct else 2**64 - 1
+        self._c.symtuner_ffi_zero_copy_from(ctypes.c_size_t(self.zero_copy_from))
+        self.record = _record()
+        # the handlers say themselves whether they may be recorded: jaxlib refuses traits given here
+        for target, function in (
+            (TARGET, self._c.symtuner_ffi_all_reduce),
+            (RECORDABLE, self._c.symtuner_ffi_all_reduce_recordable),
+        ):
+            handler = jax.ffi.pycapsule(function)
+            stages = {"prepare": handler, "initialize": handler, "execute": handler}
+            jax.ffi.register_ffi_target(target, stages, platform="CUDA")
+
+    def target(self, size: int, across: bool) -> str:
+        """The custom call for ``size`` bytes per rank; ``across``: the ranks are in several
+        processes. Same answer on all of them.
+
+        A call that may find all ranks' buffers is not recorded, because a recording would keep
+        addresses; nor is one across processes, unless asked for, because a kernel that waits for a
+        dead rank could not be told from one that has not begun.
+        """
+        if self.record == "0" or (across and self.record != "1"):
+            return TARGET
+        return RECORDABLE if across or size < self.zero_copy_from else TARGET
 
     def register_probe(self) -> str:
         import jax

@@ -131,6 +131,8 @@ static int only_first_gpu(const void *p, const int *gpus, int n)
     return yes(p, gpus, n) && thread_ordinal == 0;
 }
 
+static XLA_FFI_Error *(*handler)(XLA_FFI_CallFrame *) = symtuner_ffi_all_reduce;
+
 /* One device: initialize, then execute, as XLA does for each run. */
 static void *run_device(void *arg)
 {
@@ -139,10 +141,10 @@ static void *run_device(void *arg)
     thread_ordinal = (int)(intptr_t)arg;
     frame_fill(&f);
     f.frame.stage = XLA_FFI_ExecutionStage_INITIALIZE;
-    if (symtuner_ffi_all_reduce(&f.frame) != NULL)
+    if (handler(&f.frame) != NULL)
         return (void *)1;
     f.frame.stage = XLA_FFI_ExecutionStage_EXECUTE;
-    return symtuner_ffi_all_reduce(&f.frame) != NULL ? (void *)1 : NULL;
+    return handler(&f.frame) != NULL ? (void *)1 : NULL;
 }
 
 /* Whether the calls of one run knew each other's buffers; -1: a call failed. */
@@ -176,12 +178,37 @@ static void check_zero_copy(void)
     symtuner_ffi_zero_copy_from(42 * sizeof(float) + 1);
     expect(run_both() == 0, "the call is too small");
     symtuner_ffi_zero_copy_from(1);
-    symtuner_ffi_allow_command_buffers(1);
+    handler = symtuner_ffi_all_reduce_recordable;
     expect(run_both() == 0, "a recorded call keeps no addresses");
-    symtuner_ffi_allow_command_buffers(0);
+    handler = symtuner_ffi_all_reduce;
     expect(run_both() == 1, "and the ranks meet again");
     symtuner_ffi_zero_copy_from(SIZE_MAX);
     st_reachable = driver;
+}
+
+/* ---- recorded calls -------------------------------------------------------------------------- */
+
+static void check_recordable(void)
+{
+    struct frame f;
+    int before = last->calls;
+
+    runtime_fill();
+    frame_fill(&f);
+    runtime.message[0] = 0;
+    expect(symtuner_ffi_all_reduce_recordable(&f.frame) == NULL && last->calls == before + 1,
+           "a recordable call runs like any other");
+    setenv("FAKE_AR_FAIL", "status", 1);
+    f.frame.stage = XLA_FFI_ExecutionStage_INITIALIZE;
+    expect(symtuner_ffi_all_reduce_recordable(&f.frame) != NULL &&
+               strstr(runtime.message,
+                      "rank 1 of 2 on GPU 1: an earlier call failed: the fake failed") != NULL,
+           "a replay that failed is an error of the next run");
+    expect(symtuner_ffi_all_reduce(&f.frame) == NULL,
+           "a call that is not recorded learns it when it executes");
+    unsetenv("FAKE_AR_FAIL");
+    expect(symtuner_ffi_all_reduce_recordable(&f.frame) == NULL && last->calls == before + 1,
+           "initializing runs nothing");
 }
 
 /* ---- what is the handler? -------------------------------------------------------------------- */
@@ -195,7 +222,7 @@ static void check_metadata(void)
     /* A runtime of minor version m accepts a handler that reports 1 to m: all that have what we
      * use. */
     for (int minor = ST_FFI_MINOR; minor <= 9; minor++) {
-        for (int allow = 0; allow < 2; allow++) {
+        for (int recordable = 0; recordable < 2; recordable++) {
             memset(&extension, 0, sizeof extension);
             memset(&metadata, 0xee, sizeof metadata);
             memset(&frame, 0, sizeof frame);
@@ -204,12 +231,12 @@ static void check_metadata(void)
             extension.extension_base.type = XLA_FFI_Extension_Metadata;
             frame.struct_size = sizeof frame;
             frame.extension_start = &extension.extension_base;
-            symtuner_ffi_allow_command_buffers(allow);
-            expect(symtuner_ffi_all_reduce(&frame) == NULL &&
+            expect((recordable ? symtuner_ffi_all_reduce_recordable(&frame)
+                               : symtuner_ffi_all_reduce(&frame)) == NULL &&
                        metadata.api_version.major_version == 0 &&
                        metadata.api_version.minor_version >= 1 &&
                        metadata.api_version.minor_version <= minor &&
-                       metadata.traits == (allow ? 1u : 0u),
+                       metadata.traits == (recordable ? 1u : 0u),
                    "metadata");
         }
     }
@@ -417,6 +444,7 @@ int main(int argc, char **argv)
     check_hostile();
     check_good();
     check_zero_copy();
+    check_recordable();
     check_metadata();
     check_unknown_extension();
     check_xla();

@@ -2,7 +2,7 @@
 /*
  * fake_ar.c - a libsymtuner_ar.so without GPUs: it remembers calls and fails on demand.
  *
- * FAKE_AR_FAIL=create or all_reduce makes that function fail.
+ * FAKE_AR_FAIL=create, all_reduce or status makes that function fail.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -129,7 +129,7 @@ size_t symtuner_ar_describe(st_handle *handle, char *text, size_t length)
 
 int symtuner_ar_status(st_handle *handle)
 {
-    return handle == NULL;
+    return handle == NULL || fails("status");
 }
 
 int symtuner_ar_abort(st_handle *handle)

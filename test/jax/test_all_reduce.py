@@ -8,6 +8,7 @@ jax.lax does the work.
 """
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -47,7 +48,7 @@ def for_cuda(f, *args):
     return [
         line.strip()
         for line in text.splitlines()
-        if "@symtuner_all_reduce(" in line and "custom_call" in line
+        if re.search(r"@symtuner_all_reduce(_recordable)?\(", line) and "custom_call" in line
     ]
 
 
@@ -78,7 +79,7 @@ def test_custom_call():
 def test_api_version_is_typed_ffi():
     f = smap(lambda v: symtuner.all_reduce(v, "i"))
     low = f.trace(jnp.ones(4)).lower(lowering_platforms=("cuda",))
-    lines = [s for s in str(low.compiler_ir()).splitlines() if "@symtuner_all_reduce(" in s]
+    lines = [s for s in str(low.compiler_ir()).splitlines() if "@symtuner_all_reduce" in s]
     assert "mhlo.backend_config = {" in lines[0] or "api_version = 4" in lines[0], lines
 
 
@@ -278,6 +279,41 @@ def test_one_warning_says_why():
     )
 
 
+def test_command_buffers():
+    """Which calls go to the handler that lets XLA record them."""
+    script = (
+        "from symtuner import _library\n"
+        "made = _library.load()\n"
+        "print(*(int(made.target(n, a) == _library.RECORDABLE)\n"
+        "        for a in (False, True) for n in (4, 12 << 20, (12 << 20) + 1)))\n"
+        "text = f().trace(jnp.ones(4)).lower(lowering_platforms=('cuda',)).as_text()\n"
+        "print(text.count('@symtuner_all_reduce_recordable('))"
+    )
+
+    def which(**env):
+        p = fresh(script, **env)
+        assert p.returncode == 0, p.stderr
+        return p.stdout.split()
+
+    assert which() == "1 1 0 0 0 0 1".split()
+    assert which(SYMTUNER_JAX_COMMAND_BUFFERS="0") == "0 0 0 0 0 0 0".split()
+    assert which(SYMTUNER_JAX_COMMAND_BUFFERS="1") == "1 1 0 1 1 1 1".split()
+    assert which(SYMTUNER_JAX_ZERO_COPY="0") == "1 1 1 0 0 0 1".split()
+    saved = os.environ["XLA_FLAGS"]  # jax has read it
+    try:
+        for mode, record in ("CONCURRENT", "0"), ('"CONCURRENT_REGIONS"', "0"), ("LHS", "auto"):
+            os.environ["XLA_FLAGS"] = f"--a=b --xla_gpu_command_buffer_scheduling_mode={mode}"
+            assert _library._record() == record, mode
+        os.environ["XLA_FLAGS"] = "--xla_gpu_command_buffer_scheduling_mode=CONCURRENT"
+        os.environ["SYMTUNER_JAX_COMMAND_BUFFERS"] = "1"
+        assert _library._record() == "1"  # as told
+    finally:
+        os.environ["XLA_FLAGS"] = saved
+        os.environ.pop("SYMTUNER_JAX_COMMAND_BUFFERS", None)
+    p = fresh(script, SYMTUNER_JAX_COMMAND_BUFFERS="yes")
+    assert "SYMTUNER_JAX_COMMAND_BUFFERS='yes' is unknown; write one of auto, 0, 1" in p.stderr
+
+
 def test_missing_library():
     p = fresh(
         "text = f().trace(jnp.ones(4)).lower(lowering_platforms=('cuda',)).as_text()\n"
@@ -325,16 +361,16 @@ def test_xla_communicator():
     def never():
         raise AssertionError("asked without need")
 
-    said, opened = lower([0, 1, 2, 3], (2, 2), ("i", "j"), ("i",), lambda: True)
-    assert said["flat"].tolist() == [0, 2, 1, 3] and said["ranks"] == 2
+    (said, across), opened = lower([0, 1, 2, 3], (2, 2), ("i", "j"), ("i",), lambda: True)
+    assert across and said["flat"].tolist() == [0, 2, 1, 3] and said["ranks"] == 2
     assert said["groups"].tolist() == [100, 98, 99, 97] and said["flat"].dtype == np.int64
     assert opened == [([100, 98], True), ([99, 97], True)]
-    said, opened = lower([0, 1, 2, 3], (4,), ("i",), ("i",), lambda: False)
-    assert "flat" not in said and opened == [([100, 99, 98, 97], False)]
-    said, opened = lower([0, 0, 0, 0], (4,), ("i",), ("i",), never)
-    assert "flat" not in said and opened == [([100, 99, 98, 97], False)]
-    said, opened = lower([0, 0, 1, 1], (2, 2), ("i", "j"), ("j",), never)
-    assert "flat" not in said and len(opened) == 2
+    (said, across), opened = lower([0, 1, 2, 3], (4,), ("i",), ("i",), lambda: False)
+    assert across and "flat" not in said and opened == [([100, 99, 98, 97], False)]
+    (said, across), opened = lower([0, 0, 0, 0], (4,), ("i",), ("i",), never)
+    assert not across and "flat" not in said and opened == [([100, 99, 98, 97], False)]
+    (said, across), opened = lower([0, 0, 1, 1], (2, 2), ("i", "j"), ("j",), never)
+    assert not across and "flat" not in said and len(opened) == 2
     os.environ["SYMTUNER_JAX_COMM"] = "xla"
     try:  # without a GPU the probe cannot run, and that is said
         raises(symtuner.SymtunerError, "leave it at own: NOT_FOUND", _xla.use)
