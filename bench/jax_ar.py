@@ -6,12 +6,16 @@ How it is timed, and what "best" and "all" are, is said in jax_workers.py. Sums 
 before timing. Rounds end after --seconds (36), but there are 3 at least; with start and profiles
 that is about a minute for each number of GPUs.
 
-Modes  ar      symtuner.all_reduce, no flags
-       staged  the same with SYMTUNER_JAX_ZERO_COPY=0
-       xla     lax.psum, no flags: XLA's own kernels to 4 MiB, NCCL without registration above
-       nccl    lax.psum with XLA's own kernels off: NCCL, not registered
-       sym     NCCL with XLA's symmetric buffers, XLA's own kernels off
-       plugin  the same with NCCL_TUNER_PLUGIN=libsymtuner.so
+Modes  ar       symtuner.all_reduce, no flags
+       rec      the same, recorded: with --xla_gpu_graph_min_graph_size=1 XLA makes one CUDA graph of
+                an iteration's three kernels (it records five and more without the flag)
+       staged   as ar, with SYMTUNER_JAX_ZERO_COPY=0
+       xla      lax.psum, no flags: XLA's own kernels to 4 MiB, NCCL without registration above
+       xlarec   the same, recorded: as rec, and collectives are among what XLA records
+       nccl     lax.psum with XLA's own kernels off: NCCL, not registered
+       sym      NCCL with XLA's symmetric buffers, XLA's own kernels off
+       plugin   the same with NCCL_TUNER_PLUGIN=libsymtuner.so
+       plugrec  the same, recorded
 """
 
 import argparse
@@ -24,15 +28,20 @@ from jax_psum import LIB, SYM  # noqa: E402
 from jax_workers import KIB, Times, Worker, add_options, measure, serve  # noqa: E402
 
 OWN_OFF = "--xla_gpu_unsupported_use_all_reduce_one_shot_kernel=false"
+RECORD = "--xla_gpu_graph_min_graph_size=1"
+RECORD_PSUM = RECORD + " --xla_gpu_enable_command_buffer=+COLLECTIVES"
 ENV = {
     "ar": {},
+    "rec": {"XLA_FLAGS": RECORD},
     "staged": {"SYMTUNER_JAX_ZERO_COPY": "0"},
     "xla": {},
+    "xlarec": {"XLA_FLAGS": RECORD_PSUM},
     "nccl": {"XLA_FLAGS": OWN_OFF},
     "sym": {"XLA_FLAGS": SYM + " " + OWN_OFF},
     "plugin": {"XLA_FLAGS": SYM + " " + OWN_OFF, "NCCL_TUNER_PLUGIN": LIB},
+    "plugrec": {"XLA_FLAGS": f"{SYM} {OWN_OFF} {RECORD_PSUM}", "NCCL_TUNER_PLUGIN": LIB},
 }
-OURS = ("ar", "staged")
+OURS = ("ar", "rec", "staged")
 TRACED = ("ar", "xla", "plugin")
 
 
@@ -51,29 +60,33 @@ def worker(mode, ranks, sizes, args):
 
 
 def table(title, figure, spread, modes, sizes, ranks):
-    """us per call in each mode; the best psum over ours. Returns the lines."""
-    out = [f"n={ranks}  {title}", f"{'KiB':>7} " + " ".join(f"{m:>14}" for m in modes)]
-    out[1] += "   best psum/ar"
-    small, worst = [], (math.inf, 0)
+    """us per call in each mode; the best psum over each of ours. Returns the lines."""
+    ours = [m for m in ("rec", "ar") if m in modes]
+    psums = [m for m in modes if m not in OURS]
+    head = [f"{m:>14}" for m in modes] + [f"{'psum/' + m:>9}" for m in ours if psums]
+    out = [f"n={ranks}  {title}", f"{'KiB':>7} " + " ".join(head)]
+    ratios = {m: {} for m in ours if psums}
     for size in sizes:
         us = {m: figure(ranks, size, m) for m in modes}
         cells = [f"{us[m]:8.1f}" + (f" +-{spread(ranks, size, m):2.0f}%" if spread else "")
                  for m in modes]
-        others = {m: t for m, t in us.items() if m not in OURS}
-        if "ar" in us and others:
-            best = min(others, key=others.get)
-            ratio = others[best] / us["ar"]
-            cells.append(f"  {ratio:5.2f}x {best}")
-            worst = min(worst, (ratio, size // KIB))
-            if 64 * KIB <= size <= 32 * 1024 * KIB:
-                small.append(ratio)
-        out.append(f"{size // KIB:>7} " + " ".join(f"{c:>14}" for c in cells))
-    if small:
-        mean = math.exp(sum(map(math.log, small)) / len(small))
-        out.append(
-            f"n={ranks}: {mean:.2f}x the best psum, geometric mean of {len(small)} sizes from "
-            f"64 KiB to 32 MiB; worst of all {worst[0]:.2f}x at {worst[1]} KiB"
-        )
+        cells = [f"{c:>14}" for c in cells]
+        if ratios:
+            best = min(psums, key=us.get)
+            for m in ratios:
+                ratios[m][size] = us[best] / us[m]
+                cells.append(f"{ratios[m][size]:8.2f}x")
+            cells.append(best)
+        out.append(f"{size // KIB:>7} " + " ".join(cells))
+    for m in ratios:
+        small = [r for s, r in ratios[m].items() if 64 * KIB <= s <= 32 * 1024 * KIB]
+        if small:
+            mean = math.exp(sum(map(math.log, small)) / len(small))
+            worst = min(ratios[m], key=ratios[m].get)
+            out.append(
+                f"n={ranks} {m}: {mean:.2f}x the best psum, geometric mean of {len(small)} sizes "
+                f"from 64 KiB to 32 MiB; worst of all {ratios[m][worst]:.2f}x at {worst // KIB} KiB"
+            )
     return out
 
 

@@ -188,4 +188,4 @@ def measure(workers, ranks, sizes, rounds, seconds, times):
 def add_options(p):
     p.add_argument("--chain", type=int, default=0, help="calls in a row; 0: 4 to 16, by size")
     p.add_argument("--timings", type=int, default=0, help="per measurement; 0: 3 to 10, by size")
-    p.add_argument("--memory", default="0.12", help="share of the GPU's memory for each worker")
+    p.add_argument("--memory", default="0.1", help="share of the GPU's memory for each worker")
