@@ -7,8 +7,8 @@ before timing. Rounds end after --seconds (36), but there are 3 at least; with s
 that is about a minute for each number of GPUs.
 
 Modes  ar       symtuner.all_reduce, no flags
-       rec      the same, recorded: with --xla_gpu_graph_min_graph_size=1 XLA makes one CUDA graph of
-                an iteration's three kernels (it records five and more without the flag)
+       rec      the same, recorded: --xla_gpu_graph_min_graph_size=1 makes one CUDA graph of an
+                iteration's three kernels (without it XLA records five and more)
        staged   as ar, with SYMTUNER_JAX_ZERO_COPY=0
        xla      lax.psum, no flags: XLA's own kernels to 4 MiB, NCCL without registration above
        xlarec   the same, recorded: as rec, and collectives are among what XLA records

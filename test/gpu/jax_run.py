@@ -263,6 +263,41 @@ def many(mesh, ranks, calls):
     check(f"{steps * 40} calls of {kinds} in one program", same, f"{took:.1f} s")
 
 
+def calls_so_far():
+    """Calls that the handler has launched or recorded, by one rank of each group."""
+    lines = symtuner.groups()
+    return sum(int(line.split("calls=")[1].split()[0]) for line in lines if "rank=0" in line)
+
+
+def recorded(mesh, ranks):
+    """A loop of few kernels, recorded and not, in turns: replays keep the kernels' counters in step
+    with launches, and addresses change from call to call."""
+
+    def loop(v):  # grows by one, whatever the number of ranks
+        return lax.fori_loop(0, 30, lambda i, u: symtuner.all_reduce(u, "i") / ranks + 1, v)
+
+    body = jax.shard_map(loop, mesh=mesh, in_specs=P("i"), out_specs=P("i"), check_vma=False)
+    flags = {"xla_gpu_graph_min_graph_size": 1}
+    for n in (3, 5000, 70_000, 1_000_000, (1 << 22) + 1):  # the last is above what is recorded
+        x = jax.device_put(np.zeros(ranks * n, np.float32), NamedSharding(mesh, P("i")))
+        replays = jax.jit(body, compiler_options=flags).lower(x).compile()
+        launches = jax.jit(body).lower(x).compile()
+        want, used, right = 0, [], True
+        for turn in range(12):
+            run = replays if turn % 3 else launches
+            before, x, want = calls_so_far(), run(x), want + 30
+            x.block_until_ready()
+            used.append((turn, calls_so_far() - before))
+            right &= bool((np.asarray(x) == want).all())
+        check(f"{n} elements, recorded and launched in turns: value", right)
+        few = [c for turn, c in used if turn % 3 and turn > 2]
+        check(
+            f"{n} elements: {'recorded' if n < 3 << 20 else 'launched each time'}",
+            all(c < 30 for c in few) if n < 3 << 20 else all(c == 30 for c in few),
+            few,
+        )
+
+
 def meshes(devices, ranks):
     a, b = mesh_of(devices), mesh_of(devices[::-1])
     f = {m: smap(lambda v: symtuner.all_reduce(v * 2, "i"), m) for m in (a, b)}
@@ -307,6 +342,7 @@ def main():
         lambda: transforms(mesh, args.ranks),
         lambda: donation(mesh, args.ranks),
         lambda: many(mesh, args.ranks, args.calls),
+        lambda: recorded(mesh, args.ranks),
         lambda: meshes(devices, args.ranks),
     ):
         start = time.time()
