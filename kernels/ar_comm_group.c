@@ -31,6 +31,7 @@ struct group {
     int n; /* handles of this thread */
     const struct st_nccl *nccl;
     struct card mine[ST_MAX_RANKS], all[ST_MAX_RANKS];
+    struct card *cards[ST_MAX_RANKS]; /* on each GPU: its own, then all */
 };
 
 static void describe_host(char *text, size_t size)
@@ -47,33 +48,30 @@ static void describe_host(char *text, size_t size)
 /* All ranks' cards on every rank; also a barrier. */
 static ncclResult_t exchange(struct group *g)
 {
-    void *cards[ST_MAX_RANKS] = {NULL};
     ncclResult_t result = ncclSuccess;
     cudaError_t error = cudaSuccess;
     int ranks = g->handles[0]->ranks;
 
     for (int i = 0; i < g->n && error == cudaSuccess; i++) {
         error = cudaSetDevice(g->handles[i]->device);
+        if (error == cudaSuccess && g->cards[i] == NULL)
+            error = cudaMalloc((void **)&g->cards[i], sizeof **g->cards * (size_t)(ranks + 1));
         if (error == cudaSuccess)
-            error = cudaMalloc(&cards[i], sizeof(struct card) * (size_t)(ranks + 1));
-        if (error == cudaSuccess)
-            error = cudaMemcpy(cards[i], &g->mine[i], sizeof(struct card), cudaMemcpyHostToDevice);
+            error = cudaMemcpy(g->cards[i], &g->mine[i], sizeof *g->mine, cudaMemcpyHostToDevice);
     }
     if (error == cudaSuccess)
         result = g->nccl->ncclGroupStart();
     for (int i = 0; i < g->n && error == cudaSuccess && result == ncclSuccess; i++)
-        result = g->nccl->ncclAllGather(cards[i], (struct card *)cards[i] + 1, sizeof(struct card),
+        result = g->nccl->ncclAllGather(g->cards[i], g->cards[i] + 1, sizeof(struct card),
                                         ncclUint8, g->handles[i]->comm, g->handles[i]->copy_stream);
     if (error == cudaSuccess && result == ncclSuccess)
         result = g->nccl->ncclGroupEnd();
     for (int i = 0; i < g->n && error == cudaSuccess; i++) {
         error = cudaStreamSynchronize(g->handles[i]->copy_stream);
         if (error == cudaSuccess && i == 0)
-            error = cudaMemcpy(g->all, (struct card *)cards[0] + 1,
-                               sizeof(struct card) * (size_t)ranks, cudaMemcpyDeviceToHost);
+            error = cudaMemcpy(g->all, g->cards[0] + 1, sizeof *g->all * (size_t)ranks,
+                               cudaMemcpyDeviceToHost);
     }
-    for (int i = 0; i < g->n; i++)
-        cudaFree(cards[i]);
     if (error != cudaSuccess)
         return st_fail_cuda(g->handles[0], error, "exchange facts with the other ranks");
     return result == ncclSuccess
@@ -365,6 +363,8 @@ ncclResult_t symtuner_ar_create(symtuner_ar **handles_out, const ncclComm_t *com
             close_gate(&g, "more than 16 ranks");
         else
             result = settle(&g, &config, &options);
+        for (int i = 0; i < n && !g.handles[i]->stuck; i++)
+            cudaFree(g.cards[i]);
     }
     if (result == ncclSuccess)
         memcpy(handles_out, g.handles, sizeof *handles_out * (size_t)n);

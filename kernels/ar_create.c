@@ -159,7 +159,7 @@ void st_rules_drop(symtuner_ar **handles, int n, int other)
     }
 }
 
-void st_rank_free(symtuner_ar *h)
+static void free_gpu(symtuner_ar *h)
 {
     cudaSetDevice(h->device);
     st_arena_free(h);
@@ -176,6 +176,12 @@ void st_rank_free(symtuner_ar *h)
     if (h->mailbox != NULL)
         cudaFreeHost(h->mailbox);
     cudaGetLastError();
+}
+
+void st_rank_free(symtuner_ar *h)
+{
+    if (!h->stuck)
+        free_gpu(h);
     symtuner_rules_free(h->rules);
     free(h);
 }

@@ -24,6 +24,7 @@ struct st_probe {
 
 #define ST_PROBE_BROKEN 1u  /* push: stores do not arrive as sent; slower than any real one */
 #define ST_PROBE_FAILED ~0u /* push: the rank could not probe                               */
+#define ST_PROBE_STUCK  ~1u /* push: ... because its kernel does not end                    */
 
 #define ST_PROBE_FROM   160  /* bytes: where figures come from, in words */
 #define ST_PROBE_MARK   0x40 /* + rank: every byte of that rank's slot */

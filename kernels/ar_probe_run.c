@@ -41,16 +41,15 @@ static double now_us(void)
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
 }
 
-static cudaError_t await_stream(cudaStream_t stream)
+static cudaError_t await_stream(cudaStream_t stream, double end)
 {
-    double end = now_us() + WAIT_MS * 1e3;
     cudaError_t error = cudaStreamQuery(stream);
 
     while (error == cudaErrorNotReady && now_us() < end) {
         nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
         error = cudaStreamQuery(stream);
     }
-    return error == cudaErrorNotReady ? cudaErrorLaunchTimeout : error;
+    return error;
 }
 
 static cudaError_t fill(symtuner_ar *h)
@@ -117,12 +116,29 @@ static void note(symtuner_ar *h, int step, const struct st_probe_seen *seen, dou
                               : &h->probe.copy) = rate < 4e9 ? (uint32_t)rate : 4000000000u;
 }
 
+/* Whatever frees or synchronises now would wait for ever, and so would what is queued behind. */
+static ncclResult_t leave_stuck(symtuner_ar **handles, int n)
+{
+    st_fail(handles[0], ncclUnhandledCudaError,
+            "peer memory did not answer the probe within %d ms; nothing is freed, for that would "
+            "wait; SYMTUNER_AR_TRANSPORT=host does without",
+            WAIT_MS);
+    st_ar_rules_warn(handles[0]->error);
+    for (int i = 0; i < n; i++) {
+        handles[i]->stuck = true;
+        handles[i]->copy_stream = NULL; /* to tell the others */
+    }
+    return ncclUnhandledCudaError;
+}
+
 /* One step on all handles of this thread; what it finds is in h->probe. */
 static ncclResult_t run_step(symtuner_ar **handles, int n, int step)
 {
     struct st_probe_seen seen[BLOCKS];
     void *there[ST_MAX_RANKS] = {NULL};
     cudaError_t error = cudaSuccess;
+    int started = 0;
+    bool stuck = false;
     double begin;
 
     if (slot_of(handles[0]) == 0 || (step == ST_PROBE_COPY && handles[0]->on_device > 1))
@@ -135,34 +151,27 @@ static ncclResult_t run_step(symtuner_ar **handles, int n, int step)
             error = cudaMalloc(&there[i], sizeof seen);
     }
     begin = now_us();
-    for (int i = 0; i < n && error == cudaSuccess && step != ST_PROBE_FILL; i++) {
-        error = cudaSetDevice(handles[i]->device);
+    for (; started < n && error == cudaSuccess && step != ST_PROBE_FILL; started++) {
+        error = cudaSetDevice(handles[started]->device);
         if (error == cudaSuccess)
-            error = start(handles[i], step, there[i]);
+            error = start(handles[started], step, there[started]);
     }
-    for (int i = 0; i < n && error == cudaSuccess && step != ST_PROBE_FILL; i++) {
-        double us;
+    for (int i = 0; i < started; i++) { /* after an error, too: what runs must not be freed */
+        cudaError_t ended = await_stream(handles[i]->copy_stream, begin + WAIT_MS * 1e3);
+        double us = now_us() - begin;
 
-        error = cudaSetDevice(handles[i]->device);
+        stuck = stuck || ended == cudaErrorNotReady;
         if (error == cudaSuccess)
-            error = await_stream(handles[i]->copy_stream);
-        us = now_us() - begin;
+            error = ended;
         if (error == cudaSuccess)
             error = cudaMemcpy(seen, there[i], sizeof seen, cudaMemcpyDeviceToHost);
         if (error == cudaSuccess)
             note(handles[i], step, seen, us);
     }
-    if (error == cudaErrorLaunchTimeout) {
-        st_fail(handles[0], ncclUnhandledCudaError,
-                "peer memory did not answer the probe within %d ms; "
-                "SYMTUNER_AR_TRANSPORT=host does without",
-                WAIT_MS);
-        st_ar_rules_warn(handles[0]->error); /* where loads never end, nor does what follows */
-    }
+    if (stuck)
+        return leave_stuck(handles, n);
     for (int i = 0; i < n; i++)
         cudaFree(there[i]);
-    if (error == cudaErrorLaunchTimeout)
-        return ncclUnhandledCudaError;
     return error == cudaSuccess ? ncclSuccess
                                 : st_fail_cuda(handles[0], error, "probe the peers' memory");
 }
@@ -173,18 +182,22 @@ bool st_probe_wanted(const symtuner_ar *h, const struct st_options *options)
            (options->probe < 0 ? h->links == ST_LINKS_PCIE : options->probe != 0);
 }
 
-/* All ranks' figures; a rank that failed has told the others by ST_PROBE_FAILED. */
+/* All ranks' figures; a rank that failed has told the others by ST_PROBE_FAILED or _STUCK. When one
+ * is stuck nobody frees: its kernel may be in anybody's memory, and NCCL may wait for all ranks. */
 static ncclResult_t meet(symtuner_ar **handles, int n, const struct st_probe_group *group,
                          struct st_probe *all, ncclResult_t result)
 {
     for (int i = 0; i < n && result != ncclSuccess; i++)
-        handles[i]->probe.push = ST_PROBE_FAILED;
+        handles[i]->probe.push = handles[i]->stuck ? ST_PROBE_STUCK : ST_PROBE_FAILED;
     if (group->meet(group->ranks, all) != ncclSuccess)
         return ncclRemoteError;
-    for (int r = 0; r < handles[0]->ranks && result == ncclSuccess; r++)
-        if (all[r].push == ST_PROBE_FAILED)
-            return st_fail(handles[0], ncclRemoteError, "rank %d could not probe its peers' memory",
-                           r);
+    for (int r = 0; r < handles[0]->ranks; r++) {
+        for (int i = 0; i < n; i++)
+            handles[i]->stuck = handles[i]->stuck || all[r].push == ST_PROBE_STUCK;
+        if (result == ncclSuccess && all[r].push >= ST_PROBE_STUCK)
+            result = st_fail(handles[0], ncclRemoteError,
+                             "rank %d could not probe its peers' memory", r);
+    }
     return result;
 }
 

@@ -61,12 +61,14 @@ EXPORT ncclResult_t ncclGroupStart(void)
 }
 EXPORT ncclResult_t ncclMemFree(void *p)
 {
+    ck_assert_ptr_null(fake.endless); /* would wait for it */
     free(p);
     return ncclSuccess;
 }
 EXPORT ncclResult_t ncclCommWindowDeregister(ncclComm_t c, ncclWindow_t w)
 {
     (void)c, (void)w;
+    ck_assert_ptr_null(fake.endless);
     return ncclSuccess;
 }
 
@@ -107,7 +109,8 @@ EXPORT ncclResult_t ncclGetLsaDevicePointer(ncclWindow_t window, size_t offset, 
 EXPORT ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, ncclDataType_t type,
                                   ncclComm_t comm, cudaStream_t stream)
 {
-    (void)type, (void)stream;
+    (void)type;
+    ck_assert(fake.endless == NULL || stream != fake.endless);
     nccl.send[rank_of(comm)] = send;
     nccl.recv[rank_of(comm)] = recv;
     nccl.bytes = count;
@@ -142,6 +145,8 @@ EXPORT ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, nc
     return ncclSuccess;
 }
 
+static int endless_at; /* of the fake, for the next group */
+
 static ncclResult_t try_group(symtuner_ar **h, const char *first_rule, const char *second_rule)
 {
     const ncclComm_t comms[RANKS] = {(ncclComm_t)1, (ncclComm_t)2};
@@ -151,6 +156,7 @@ static ncclResult_t try_group(symtuner_ar **h, const char *first_rule, const cha
     memset(&nccl, 0, sizeof nccl);
     fake.devices = RANKS;
     fake.peers = 1;
+    fake.endless_at = endless_at;
     setenv("SYMTUNER_LOG", "off", 1);
     setenv("SYMTUNER_MACHINE", "gpu=NVIDIA H200; links=nvlink; multicast=no", 1);
     rule_of[0] = first_rule;
@@ -256,6 +262,20 @@ START_TEST(test_ranks_probe_together_and_agree)
 }
 END_TEST
 
+START_TEST(test_a_probe_that_never_ends_is_an_error_in_time)
+{
+    symtuner_ar *h[RANKS];
+
+    setenv("SYMTUNER_AR_PROBE", "1", 1);
+    endless_at = 5; /* pull of rank 0 */
+    ck_assert_int_eq(try_group(h, NULL, NULL), ncclUnhandledCudaError);
+    ck_assert_ptr_nonnull(fake.endless);
+    ck_assert_ptr_nonnull(strstr(symtuner_ar_error(NULL), "did not answer the probe"));
+    unsetenv("SYMTUNER_AR_PROBE");
+    endless_at = 0;
+}
+END_TEST
+
 START_TEST(test_a_rule_may_give_calls_to_nccl)
 {
     symtuner_ar *h[RANKS];
@@ -274,10 +294,12 @@ Suite *st_suite_comm(void)
     Suite *suite = suite_create("ar_comm");
     TCase *t = tcase_create("rules");
 
+    tcase_set_timeout(t, 30);
     tcase_add_test(t, test_ranks_with_the_same_rules_use_them);
     tcase_add_test(t, test_ranks_with_different_rules_use_none);
     tcase_add_test(t, test_ranks_with_different_settings_are_told_which);
     tcase_add_test(t, test_ranks_probe_together_and_agree);
+    tcase_add_test(t, test_a_probe_that_never_ends_is_an_error_in_time);
     tcase_add_test(t, test_a_rule_may_give_calls_to_nccl);
     suite_add_tcase(suite, t);
     return suite;

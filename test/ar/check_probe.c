@@ -203,7 +203,7 @@ START_TEST(test_a_file_that_cannot_be_replaced_leaves_nothing_beside_it)
 END_TEST
 
 #if __has_include(<cuda_runtime_api.h>) && __has_include(<nccl.h>)
-#include "symtuner_ar.h"
+#include "kernels/ar_create.h"
 #include "test/ar/fake_cuda.h"
 
 static const int devices[2] = {0, 1};
@@ -283,6 +283,51 @@ START_TEST(test_a_probe_that_breaks_leaves_nothing_behind)
     }
 }
 END_TEST
+
+/* Loads that never end: the fake ends the test when anything waits for them. Takes the 5 s. */
+START_TEST(test_a_kernel_that_never_ends_is_an_error_and_not_waited_for)
+{
+    symtuner_ar *handles[2];
+    struct symtuner_ar_config config = {.size = sizeof config, .bulk_bytes = 1 << 20};
+
+    setenv("SYMTUNER_AR_PROBE", "1", 1);
+    setenv("SYMTUNER_LOG", "off", 1);
+    memset(&fake, 0, sizeof fake);
+    fake.devices = 2;
+    fake.peers = 1;
+    fake.endless_at = 6; /* of rank 1, after push and check: pull */
+    ck_assert_int_eq(symtuner_ar_create_local(handles, devices, 2, &config),
+                     ncclUnhandledCudaError);
+    ck_assert_ptr_nonnull(fake.endless);
+    ck_assert_ptr_nonnull(strstr(symtuner_ar_error(NULL), "did not answer the probe"));
+    ck_assert_int_gt(fake.live, 0); /* freeing would have waited */
+}
+END_TEST
+
+static ncclResult_t other_is_stuck(void *handle, struct st_probe *all)
+{
+    all[0] = ((symtuner_ar *)handle)->probe;
+    all[1] = (struct st_probe){.push = ST_PROBE_STUCK};
+    return ncclSuccess;
+}
+
+START_TEST(test_where_another_rank_never_ends_nothing_is_freed)
+{
+    symtuner_ar *handles[2];
+    struct st_probe_group group = {.meet = other_is_stuck};
+    int live;
+
+    setenv("SYMTUNER_AR_PROBE", "0", 1);
+    ck_assert_int_eq(make_group(handles), ncclSuccess);
+    group.ranks = handles[0];
+    ck_assert_int_eq(st_probe_run(handles, 1, &group, NULL), ncclRemoteError);
+    ck_assert_ptr_nonnull(strstr(symtuner_ar_error(handles[0]), "rank 1 could not probe"));
+    ck_assert(handles[0]->stuck && !handles[1]->stuck);
+    live = fake.live;
+    st_rank_free(handles[0]);
+    ck_assert_int_eq(fake.live, live);
+}
+END_TEST
 #endif
 
 Suite *st_suite_probe(void)
@@ -306,6 +351,8 @@ Suite *st_suite_probe(void)
     tcase_add_test(t, test_a_group_takes_the_figures_of_the_file);
     tcase_add_test(t, test_only_pcie_is_probed_unless_asked);
     tcase_add_test(t, test_a_probe_that_breaks_leaves_nothing_behind);
+    tcase_add_test(t, test_a_kernel_that_never_ends_is_an_error_and_not_waited_for);
+    tcase_add_test(t, test_where_another_rank_never_ends_nothing_is_freed);
 #endif
     suite_add_tcase(suite, t);
     return suite;

@@ -35,8 +35,18 @@ static cudaError_t make(void **out, size_t bytes)
     return cudaSuccess;
 }
 
+/* What waits for the kernels of a GPU would do so for ever behind one that never ends. */
+static void must_end(bool for_it)
+{
+    if (fake.endless != NULL && for_it) {
+        fputs("fake_cuda: the host waits for a kernel that never ends\n", stderr);
+        abort();
+    }
+}
+
 static cudaError_t drop(void *p)
 {
+    must_end(p != NULL);
     fake.live -= p != NULL;
     free(p);
     return cudaSuccess;
@@ -110,7 +120,7 @@ cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags)
 
 cudaError_t cudaHostUnregister(void *p)
 {
-    (void)p;
+    must_end(p != NULL);
     return cudaSuccess;
 }
 
@@ -139,20 +149,20 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total)
 
 cudaError_t cudaDeviceSynchronize(void)
 {
+    must_end(true);
     fake.idles++;
     return cudaSuccess;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
-    (void)stream;
+    must_end(stream == fake.endless);
     return cudaSuccess;
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
-    (void)stream;
-    return may_fail();
+    return fake.endless != NULL && stream == fake.endless ? cudaErrorNotReady : may_fail();
 }
 
 cudaError_t cudaGetLastError(void)
@@ -234,6 +244,8 @@ static cudaError_t remember(const void *kernel, unsigned ctas, unsigned threads,
     l->threads = (int)threads;
     l->stream = stream;
     memcpy(&l->args, params[0], sizeof l->args);
+    if (fake.launches == fake.endless_at)
+        fake.endless = stream;
 #endif
     return cudaSuccess;
 }

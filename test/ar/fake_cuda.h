@@ -27,6 +27,8 @@ struct fake_cuda {
     int live;                   /* allocations, streams, events not freed  */
     int waits;                  /* cudaStreamWaitEvent                     */
     int records, idles;         /* cudaEventRecord, cudaDeviceSynchronize  */
+    int endless_at;             /* the n-th launch never ends; 0: all end  */
+    void *endless;              /* the stream it is in                     */
     unsigned long long capture; /* id that every stream reports; 0: eager  */
     int launches;
     struct fake_launch launch[FAKE_LAUNCHES];
