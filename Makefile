@@ -94,6 +94,7 @@ $(AR_B)/%.cu.o: %.cu
 # What the kernels and the host share is plain C and tested without a GPU; the host side needs CUDA's
 # headers, but runs on a CUDA that only remembers (test/ar/fake_cuda.c).
 AR_API    := $(if $(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h),$(wildcard $(NCCL_HOME)/include/nccl.h))
+AR_NONE   := no cuda_runtime_api.h or nccl.h under CUDA_HOME=$(CUDA_HOME), NCCL_HOME=$(NCCL_HOME)
 AR_EMU    := test/ar/emulate.c test/ar/check_kernels.c
 AR_TEST   := $(if $(AR_API),$(filter-out $(AR_EMU),$(wildcard test/ar/*.c)) $(AR_C), test/ar/main.c test/ar/check_shape.c \
              test/ar/check_select.c test/ar/check_rules.c test/ar/check_probe.c kernels/ar_select.c \
@@ -105,13 +106,13 @@ $(AR_CHECK): | need-check
 $(B)/check-ar-obj/%.c.o: %.c
 	@mkdir -p $(@D)
 	$(call say,CC)
-	$(Q)$(CC) $(CFLAGS) $(if $(AR_API),$(AR_INC)) -c -o $@ $<
+	$(Q)$(CC) $(CFLAGS) $(if $(AR_API),$(AR_INC) -DST_AR_API) -c -o $@ $<
 $(B)/check-ar: $(AR_CHECK)
 	$(call say,LD)
 	$(Q)$(CC) $(LDFLAGS) -rdynamic -o $@ $^ $(CHECK_LIBS) -lm -ldl -lpthread -lrt
 test-ar: $(B)/check-ar $(if $(AR_API),$(B)/check-ar-kernels)
 	$(Q)$(B)/check-ar
-	$(if $(AR_API),$(Q)$(B)/check-ar-kernels)
+	$(if $(AR_API),$(Q)$(B)/check-ar-kernels,@echo "test-ar: host side and kernels skipped: $(AR_NONE)")
 
 # bench/ar_compare.c with its processes and peers, on GPUs made of host memory (test/bench/fake_gpu.c).
 CMP_PEERS := good raining hangs wrong
@@ -119,7 +120,8 @@ $(B)/peer_raining.so: CMP_DEF := -DNO_CREATE
 $(B)/peer_hangs.so:   CMP_DEF := -DHANG_AT=2048
 $(B)/peer_wrong.so:   CMP_DEF := -DWRONG_AT=4096
 CMP_SRC   := $(wildcard bench/ar_compare*.c) test/bench/fake_gpu.c
-TEST_ALSO += test-compare
+TEST_ALSO += $(if $(AR_API),test-compare)
+TEST_NOT  += $(if $(AR_API),,test-compare and half of test-ar: $(AR_NONE).)
 
 $(B)/ar_compare_fake: $(CMP_SRC) $(wildcard bench/ar_compare*.h) bench/must.h
 	@mkdir -p $(@D)
@@ -131,7 +133,7 @@ $(CMP_PEERS:%=$(B)/peer_%.so): test/bench/peer.c bench/ar_compare_peer.h
 	$(call say,CC)
 	$(Q)$(CC) $(CFLAGS) -fvisibility=default -I. $(AR_INC) $(CMP_DEF) -fPIC -shared -o $@ $<
 test-compare: $(if $(AR_API),$(B)/ar_compare_fake $(CMP_PEERS:%=$(B)/peer_%.so))
-	$(if $(AR_API),$(Q)sh test/bench/compare.sh $(B),@echo "test-compare: skipped: needs the headers of CUDA and NCCL")
+	$(if $(AR_API),$(Q)sh test/bench/compare.sh $(B),@echo "test-compare: skipped: $(AR_NONE)"; exit 77)
 
 # The kernels themselves, compiled as C++ and run on threads of the CPU (test/ar/emulate.h).
 AR_EMU_OBJ := $(patsubst %,$(B)/check-ar-emu$(AR_BREAK)/%.o,$(AR_EMU) test/ar/fake_cuda.c $(AR_C) $(AR_CU))
@@ -276,7 +278,7 @@ test-gpu: all $(if $(NCCL_SO),$(B)/nccl_coll $(B)/nccl_decide \
 
 # ---- tests ---------------------------------------------------------------------------------------
 # Further tests: a file test/check_NAME.c plus a line in test/suites.h, or a target of your own whose
-# name you append to TEST_ALSO above this section.
+# name you append to TEST_ALSO above this section; where it cannot run, say so in TEST_NOT instead.
 CHECK_LIBS ?= $(shell pkg-config --libs check 2>/dev/null)
 SUITES     := $(wildcard test/check_*.c)
 HOST       := $(wildcard test/host/*.c)
@@ -295,6 +297,7 @@ $(B)/check-host: $(call obj,$(HOST))
 	$(Q)$(CC) $(LDFLAGS) -rdynamic -o $@ $^ $(CHECK_LIBS) -lm -ldl -lpthread
 
 test: test-so $(TEST_ALSO) test-host test-core
+	$(if $(strip $(TEST_NOT)),@echo "make test: not run here: $(strip $(TEST_NOT))")
 test-core: $(B)/check
 	$(Q)$(B)/check
 test-host: $(B)/check-host $(B)/libsymtuner.so

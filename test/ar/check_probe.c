@@ -202,7 +202,7 @@ START_TEST(test_a_file_that_cannot_be_replaced_leaves_nothing_beside_it)
 }
 END_TEST
 
-#if __has_include(<cuda_runtime_api.h>) && __has_include(<nccl.h>)
+#ifdef ST_AR_API
 #include "kernels/ar_create.h"
 #include "test/ar/fake_cuda.h"
 
@@ -347,7 +347,7 @@ Suite *st_suite_probe(void)
     tcase_add_test(t, test_figures_come_back_from_the_file);
     tcase_add_test(t, test_a_file_of_another_kind_is_refused_by_name);
     tcase_add_test(t, test_a_file_that_cannot_be_replaced_leaves_nothing_beside_it);
-#if __has_include(<cuda_runtime_api.h>) && __has_include(<nccl.h>)
+#ifdef ST_AR_API
     tcase_add_test(t, test_a_group_takes_the_figures_of_the_file);
     tcase_add_test(t, test_only_pcie_is_probed_unless_asked);
     tcase_add_test(t, test_a_probe_that_breaks_leaves_nothing_behind);
