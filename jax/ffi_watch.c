@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ffi_watch.c - one thread per group across processes, asleep until a peer's process ends.
+ * ffi_watch.c - one thread per group across processes, asleep until another rank goes.
  *
  * A process that ends after its last all-reduce is no harm, so a death alone ends nothing: later
  * calls of the group fail with a sentence. Only when a call stays pending, because its kernel waits
@@ -9,7 +9,8 @@
  * JAX's own coordinator notices a death.
  *
  * A process that ends while a lost one never said goodbye would wait for it in jax.distributed's
- * shutdown, for minutes: symtuner_ffi_ending() bounds that.
+ * shutdown, for minutes: symtuner_ffi_ending() bounds that. One rank may leave in order and another
+ * be lost after it, so a watch goes on after the first, and after its group is closed.
  */
 #include "ffi_watch.h"
 #include "symtuner_ffi.h"
@@ -28,12 +29,38 @@
 #define CUDA_NOT_READY  600 /* CUDA_ERROR_NOT_READY */
 #define EVENT_NO_TIMING 2   /* CU_EVENT_DISABLE_TIMING */
 
+#define TICK_MS 100 /* between two looks, once a rank has gone */
+
+/* Of one group, open or closed. Only its thread writes what may change, but for left. */
 struct watch {
-    struct st_seat *seat;
+    struct watch *next;
+    struct st_seat *seat; /* may belong to a later group: is_mine() */
+    int64_t ids[ST_GROUP_RANKS];
+    int ranks, me, ordinal;
+    int wake; /* eventfd */
     int n;
-    struct pollfd peer[ST_GROUP_RANKS]; /* the processes of the other ranks, and st_watch_left() */
-    int rank[ST_GROUP_RANKS];           /* -1: not one process */
+    struct pollfd peer[ST_GROUP_RANKS]; /* the processes of the other ranks, and wake */
+    int rank[ST_GROUP_RANKS];           /* -1: wake */
+    uint32_t left;                      /* ranks that said goodbye; any thread sets bits */
+    uint32_t lost;                      /* ranks whose process has ended */
+    int64_t lost_at[ST_GROUP_RANKS];
+    const char *how; /* the first one went; NULL: none did */
+    int first;
+    uint64_t calls; /* of the seat, when the pending call last made progress */
+    int64_t since;
 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct watch *watches; /* under the lock, as is what wakes them */
+static int64_t ending_since;  /* 0: this process does not end */
+
+static int64_t now_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
 
 static void sleep_ms(long ms)
 {
@@ -94,95 +121,201 @@ int symtuner_ffi_settle(int limit_ms)
     return 0;
 }
 
-/* Whether a call stays pending for ST_WATCH_STUCK_MS with no new one. A rank that leaves has
- * finished its own calls, so a call that still waits now is one that it never made. */
-static int stuck(struct st_seat *seat)
-{
-    uint64_t calls = __atomic_load_n(&seat->calls, __ATOMIC_RELAXED);
+/* ---- what a watch has seen ------------------------------------------------------------------- */
 
-    for (int ms = 0; ms < ST_WATCH_STUCK_MS; ms += 100) {
-        sleep_ms(100);
-        if (!st_watch_pending(seat) || __atomic_load_n(&seat->calls, __ATOMIC_RELAXED) != calls)
-            return 0;
+/* Whether the group is the one that has the seat: after symtuner_ffi_close() another may. The
+ * eventfd is open as long as the watch lives, so its number is nobody else's. */
+static int is_mine(const struct watch *w)
+{
+    return __atomic_load_n(&w->seat->wake, __ATOMIC_ACQUIRE) == w->wake;
+}
+
+static uint32_t left_of(const struct watch *w)
+{
+    return __atomic_load_n(&w->left, __ATOMIC_ACQUIRE);
+}
+
+/* The first one counts: others end because of it. */
+static void set_first(int *place, int value)
+{
+    int none = 0;
+
+    __atomic_compare_exchange_n(place, &none, value, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+}
+
+static void notice(struct watch *w)
+{
+    uint64_t goodbyes;
+
+    for (int i = 0; i < w->n; i++) {
+        if (w->peer[i].revents == 0)
+            continue;
+        if (w->rank[i] < 0) {
+            if (read(w->wake, &goodbyes, sizeof goodbyes) < 0)
+                continue;
+        } else {
+            close(w->peer[i].fd);
+            w->peer[i].fd = -1; /* poll() passes over it */
+            w->lost |= 1u << w->rank[i];
+            w->lost_at[w->rank[i]] = now_ms();
+            if (is_mine(w))
+                set_first(&w->seat->lost, w->rank[i] + 1);
+        }
     }
-    return 1;
+    if (w->how != NULL || (w->lost | left_of(w)) == 0)
+        return;
+    /* both may be seen at once, and then the goodbye says more */
+    w->first = __builtin_ctz(left_of(w) != 0 ? left_of(w) : w->lost);
+    w->how = left_of(w) != 0 ? "has closed the group or raised an exception" : "is gone";
+    w->since = now_ms();
+}
+
+/* Whether a call stays pending for ST_WATCH_STUCK_MS with no new one. A rank that leaves has
+ * finished its own calls, so a call that still waits now is one that the first rank that went never
+ * made, or was lost in; those that went after it change nothing. */
+static int stuck(struct watch *w)
+{
+    uint64_t calls = __atomic_load_n(&w->seat->calls, __ATOMIC_RELAXED);
+
+    if (!st_watch_pending(w->seat) || calls != w->calls) {
+        w->calls = calls;
+        w->since = now_ms();
+    }
+    return now_ms() - w->since >= ST_WATCH_STUCK_MS;
+}
+
+static void give_up(const struct watch *w)
+{
+    fprintf(stderr,
+            "symtuner: rank %d %s while rank %d waits for it on GPU %d: the all-reduce is given "
+            "up and this process ends\n",
+            w->first, w->how, w->me, w->ordinal);
+    if (w->seat->handle != NULL)
+        st_ar_get()->abort(w->seat->handle);
+    sleep_ms(ST_WATCH_LEAVE_MS);
+    _exit(ST_WATCH_EXIT);
+}
+
+/* The first rank lost without a goodbye, when this process, which has begun to end, waits too long
+ * for it; or -1. A goodbye may be slower than the end of its process. */
+static int overdue(const struct watch *w)
+{
+    int64_t began = __atomic_load_n(&ending_since, __ATOMIC_ACQUIRE), now = now_ms();
+    uint32_t missing = w->lost & ~left_of(w);
+    int first = -1;
+
+    for (int r = 0; r < w->ranks; r++)
+        if ((missing >> r & 1) != 0 && (first < 0 || w->lost_at[r] < w->lost_at[first]))
+            first = r;
+    return began != 0 && first >= 0 && now - began >= ST_WATCH_END_MS &&
+                   now - w->lost_at[first] >= ST_WATCH_LEAVE_MS
+               ? first
+               : -1;
+}
+
+static void end_process(int rank)
+{
+    fprintf(stderr,
+            "symtuner: rank %d is gone, and %d s after it began to end this process still waits, "
+            "as jax.distributed does for a lost process: it ends now\n",
+            rank, (int)((now_ms() - __atomic_load_n(&ending_since, __ATOMIC_ACQUIRE)) / 1000));
+    _exit(ST_WATCH_EXIT);
+}
+
+/* Whether nothing can happen any more. */
+static int over(const struct watch *w)
+{
+    uint32_t others = ((1u << w->ranks) - 1) & ~(1u << w->me);
+
+    return (w->lost | left_of(w)) == others && !is_mine(w);
+}
+
+static void forget(struct watch *w)
+{
+    struct watch **at = &watches;
+
+    pthread_mutex_lock(&lock);
+    while (*at != NULL && *at != w)
+        at = &(*at)->next;
+    if (*at == w)
+        *at = w->next;
+    pthread_mutex_unlock(&lock);
+    for (int i = 0; i < w->n; i++)
+        if (w->peer[i].fd >= 0)
+            close(w->peer[i].fd);
+    free(w);
 }
 
 static void *keep_watch(void *arg)
 {
     struct watch *w = arg;
-    struct st_seat *seat = w->seat;
-    const char *how = "is gone";
-    int gone = -1, rank;
 
-    while (gone < 0) {
-        if (poll(w->peer, (nfds_t)w->n, -1) < 0 && errno != EINTR)
-            return NULL;
-        for (int i = 0; i < w->n; i++)
-            if (w->peer[i].revents != 0)
-                gone = i;
-    }
-    rank = w->rank[gone];
-    if (rank >= 0) {
-        __atomic_store_n(&seat->lost, rank + 1, __ATOMIC_RELEASE);
-    } else {
-        rank = __atomic_load_n(&seat->left, __ATOMIC_ACQUIRE) - 1;
-        how = "has closed the group or raised an exception";
-    }
-    while (!stuck(seat))
-        sleep_ms(200);
-    fprintf(stderr,
-            "symtuner: rank %d %s while rank %d waits for it on GPU %d: the all-reduce is given "
-            "up and this process ends\n",
-            rank, how, seat->me, seat->ordinal);
-    if (seat->handle != NULL)
-        st_ar_get()->abort(seat->handle);
-    sleep_ms(ST_WATCH_LEAVE_MS);
-    _exit(ST_WATCH_EXIT);
+    do {
+        int rank;
+
+        /* from the first that goes on there are times to keep */
+        if (poll(w->peer, (nfds_t)w->n, w->how != NULL ? TICK_MS : -1) > 0)
+            notice(w);
+        if (w->how != NULL && is_mine(w) && stuck(w))
+            give_up(w);
+        rank = overdue(w);
+        if (rank >= 0)
+            end_process(rank);
+    } while (!over(w));
+    forget(w);
+    return NULL;
+}
+
+/* ---- what it is told ------------------------------------------------------------------------- */
+
+static void hear_goodbye(struct watch *w, int rank)
+{
+    uint64_t one = 1;
+
+    __atomic_fetch_or(&w->left, 1u << rank, __ATOMIC_ACQ_REL);
+    if (write(w->wake, &one, sizeof one) < 0)
+        return; /* calls still fail by seat->left */
 }
 
 void st_watch_left(struct st_seat *seat, int rank)
 {
-    uint64_t one = 1;
-
-    __atomic_store_n(&seat->left, rank + 1, __ATOMIC_RELEASE);
-    if (seat->wake > 0 && write(seat->wake, &one, sizeof one) < 0)
-        return; /* calls still fail by seat->left */
+    set_first(&seat->left, rank + 1);
+    pthread_mutex_lock(&lock);
+    for (struct watch *w = watches; w != NULL; w = w->next)
+        if (w->seat == seat && is_mine(w))
+            hear_goodbye(w, rank);
+    pthread_mutex_unlock(&lock);
 }
 
-/* The rank of ${seat} whose process ended without a goodbye, or -1. */
-static int missing(struct st_seat *seat)
+int symtuner_ffi_goodbye(const int64_t *ids, int ranks, int rank, char *why, size_t why_size)
 {
-    int lost = __atomic_load_n(&seat->lost, __ATOMIC_ACQUIRE);
+    size_t size = sizeof *ids * (size_t)ranks;
+    struct st_seat *seat;
 
-    return lost != 0 && __atomic_load_n(&seat->left, __ATOMIC_ACQUIRE) != lost ? lost - 1 : -1;
-}
-
-static void *end_process(void *arg)
-{
-    struct st_seat *seat = arg;
-
-    sleep_ms(ST_WATCH_END_MS);
-    if (missing(seat) < 0)
-        return NULL; /* its goodbye was only slower than its end */
-    fprintf(stderr,
-            "symtuner: rank %d is gone, and %d s after it began to end this process still waits, "
-            "as jax.distributed does for a lost process: it ends now\n",
-            missing(seat), ST_WATCH_END_MS / 1000);
-    _exit(ST_WATCH_EXIT);
+    if (ranks < 1 || ranks > ST_GROUP_RANKS || rank < 0 || rank >= ranks) {
+        snprintf(why, why_size, "there is no rank %d in a group of %d", rank, ranks);
+        return -1;
+    }
+    for (int i = 0; (seat = st_seat_at(i)) != NULL; i++)
+        if (seat->across && seat->ranks == ranks && memcmp(seat->ids, ids, size) == 0)
+            set_first(&seat->left, rank + 1);
+    pthread_mutex_lock(&lock);
+    for (struct watch *w = watches; w != NULL; w = w->next)
+        if (w->ranks == ranks && memcmp(w->ids, ids, size) == 0)
+            hear_goodbye(w, rank);
+    pthread_mutex_unlock(&lock);
+    return 0;
 }
 
 void symtuner_ffi_ending(void)
 {
-    struct st_seat *seat;
-    pthread_t thread;
+    int64_t none = 0;
 
-    for (int i = 0; (seat = st_seat_at(i)) != NULL; i++)
-        if (missing(seat) >= 0 && pthread_create(&thread, NULL, end_process, seat) == 0) {
-            pthread_detach(thread);
-            return;
-        }
+    __atomic_compare_exchange_n(&ending_since, &none, now_ms(), 0, __ATOMIC_ACQ_REL,
+                                __ATOMIC_RELAXED);
 }
+
+/* ---- begin ----------------------------------------------------------------------------------- */
 
 static void add(struct watch *w, int fd, int rank)
 {
@@ -190,40 +323,64 @@ static void add(struct watch *w, int fd, int rank)
     w->rank[w->n++] = rank;
 }
 
+/* 0, or an errno. */
+static int open_all(struct watch *w, const int *pids)
+{
+    for (int r = 0; r < w->ranks; r++) {
+        long fd = r == w->me ? -1 : syscall(SYS_pidfd_open, pids[r], 0);
+
+        if (r == w->me)
+            continue;
+        if (fd < 0)
+            return errno;
+        add(w, (int)fd, r);
+    }
+    w->wake = eventfd(0, EFD_CLOEXEC);
+    if (w->wake < 0)
+        return errno;
+    add(w, w->wake, -1);
+    return 0;
+}
+
+static int start(struct watch *w)
+{
+    pthread_attr_t attr;
+    pthread_t thread;
+    int error;
+
+    pthread_mutex_lock(&lock);
+    w->next = watches;
+    watches = w;
+    pthread_mutex_unlock(&lock);
+    __atomic_store_n(&w->seat->wake, w->wake, __ATOMIC_RELEASE);
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    error = pthread_create(&thread, &attr, keep_watch, w);
+    pthread_attr_destroy(&attr);
+    if (error != 0)
+        __atomic_store_n(&w->seat->wake, 0, __ATOMIC_RELEASE);
+    return error;
+}
+
 int st_watch(struct st_seat *seat, const int *pids, char *why, size_t why_size)
 {
     struct watch *w = calloc(1, sizeof *w);
-    pthread_attr_t attr;
-    pthread_t thread;
-    int error = 0;
+    int error = ENOMEM;
 
-    for (int r = 0; w != NULL && r < seat->ranks && error == 0; r++) {
-        long fd;
-
-        if (r == seat->me)
-            continue;
-        fd = syscall(SYS_pidfd_open, pids[r], 0);
-        if (fd < 0)
-            error = errno;
-        add(w, (int)fd, r);
-    }
-    if (w != NULL && error == 0) {
+    if (w != NULL) {
         w->seat = seat;
-        add(w, eventfd(0, EFD_CLOEXEC), -1);
-        seat->wake = w->peer[w->n - 1].fd;
-        pthread_attr_init(&attr);
-        pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-        error = pthread_create(&thread, &attr, keep_watch, w);
-        pthread_attr_destroy(&attr);
+        memcpy(w->ids, seat->ids, sizeof w->ids);
+        w->ranks = seat->ranks;
+        w->me = seat->me;
+        w->ordinal = seat->ordinal;
+        error = open_all(w, pids);
+        if (error == 0)
+            error = start(w);
     }
-    if (w != NULL && error == 0)
+    if (error == 0)
         return 0;
-    snprintf(why, why_size, "the other ranks' processes cannot be watched: %s",
-             w == NULL ? "out of memory" : strerror(error));
-    for (int i = 0; w != NULL && i < w->n; i++)
-        if (w->peer[i].fd >= 0)
-            close(w->peer[i].fd);
-    seat->wake = 0;
-    free(w);
+    snprintf(why, why_size, "the other ranks' processes cannot be watched: %s", strerror(error));
+    if (w != NULL)
+        forget(w);
     return -1;
 }

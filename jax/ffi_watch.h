@@ -4,12 +4,17 @@
 #define ST_FFI_WATCH_H_
 
 #include "ffi_groups.h"
+#include "symtuner_ffi.h"
 
-#define ST_WATCH_STUCK_MS                                                                          \
-    5000 /* a call that makes no progress this long after a death is given up */
-#define ST_WATCH_LEAVE_MS 5000 /* then the process has this long to end by itself */
-#define ST_WATCH_END_MS   15000 /* an ending process gives JAX this long to end without the lost */
-#define ST_WATCH_EXIT     71
+#ifndef ST_WATCH_STUCK_MS /* a test is less patient */
+/* a call without progress this long after a rank went is given up */
+#define ST_WATCH_STUCK_MS 5000
+/* then the process has this long to end by itself */
+#define ST_WATCH_LEAVE_MS 5000
+/* an ending process gives JAX this long to end without the lost */
+#define ST_WATCH_END_MS 15000
+#endif
+#define ST_WATCH_EXIT 71
 
 /* Watch the processes of the other ranks of ${seat} until the process ends. 0, or -1 with a
  * sentence. */
@@ -23,5 +28,10 @@ int st_watch_pending(struct st_seat *seat);
 
 /* Rank ${rank} has said that it leaves: its process may live on, but will make no more calls. */
 void st_watch_left(struct st_seat *seat, int rank);
+
+/* The same for all groups of these ids, also those that are closed here: the rank that has said it
+ * is not missed when this process ends. */
+SYMTUNER_FFI_API int symtuner_ffi_goodbye(const int64_t *ids, int ranks, int rank, char *why,
+                                          size_t why_size);
 
 #endif

@@ -55,6 +55,10 @@ $cc $asan -isystem "$include" -o "$out/check_handler" test/jax/check_handler.c t
     $cc -fPIC -shared -fvisibility=hidden -Wl,-soname,libnccl.so.2 -o "$out/fake/libnccl.so.2" \
         test/jax/fake_driver.c || exit 1
 "$out/check_handler" "$lib/libsymtuner_ar.so" || failed=1
+# shellcheck disable=SC2086
+$cc $asan -DST_WATCH_STUCK_MS=1500 -DST_WATCH_LEAVE_MS=500 -DST_WATCH_END_MS=2000 \
+    -o "$out/check_watch" test/jax/check_watch.c jax/ffi_watch.c jax/ffi_groups.c jax/ffi_ar.c \
+    -ldl -lpthread && LD_LIBRARY_PATH=$out/fake "$out/check_watch" || failed=1
 $cc -isystem "$include" -c -o "$out/same_abi.o" test/jax/same_abi.c ||
     { echo "FAILED: jax/ffi_xla_abi.h is not what XLA's headers are"; failed=1; }
 cuda=${CUDA_HOME:-/usr/local/cuda}/include
