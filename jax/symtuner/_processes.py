@@ -12,14 +12,17 @@ import ctypes
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ._library import SymtunerError, load
 
 WAIT_S = 120  # for the slowest rank to lower the same program
+LISTEN_S = 5  # for goodbyes that have been said already
 _opened: dict[tuple[int, ...], int] = {}
 _talks: list["_Talk"] = []
+_listeners: dict[tuple[int, ...], list[tuple["_Talk", threading.Thread]]] = {}
 
 
 def _client() -> Any:
@@ -36,6 +39,7 @@ class _Talk:
 
     def __init__(self, key: str, me: int, ranks: int) -> None:
         self.client, self.key, self.me, self.ranks = _client(), key, me, ranks
+        self.closed = False
 
     def share(self, step: str, action: Callable[[], str]) -> list[str]:
         """Everybody's result of ``action``; an error of one is an error of all."""
@@ -63,23 +67,40 @@ class _Talk:
 def say_goodbye() -> None:
     """Tell the other ranks that this process makes no more calls, so that none waits for it."""
     for talk in _talks:
+        talk.closed = True
         try:
-            talk.client.key_value_set(f"{talk.key}/left", str(talk.me), allow_overwrite=True)
-        except (
-            Exception
-        ):  # the coordinator may be gone already; then the processes' ends are noticed
+            talk.client.key_value_set(f"{talk.key}/left/{talk.me}", "goodbye")
+        except Exception:  # the coordinator may be gone; then the processes' ends are noticed
             pass
     _talks.clear()
 
 
-def _listen(talk: _Talk, ids: Any) -> None:
+def _listen(talk: _Talk, ids: Any, rank: int) -> None:
     """Wait until a rank of the group says goodbye."""
     try:
-        rank = int(talk.client.blocking_key_value_get(f"{talk.key}/left", 10**9))
-        if rank != talk.me:
-            load().left(ids, talk.ranks, rank)
+        talk.client.blocking_key_value_get(f"{talk.key}/left/{rank}", 10**9)
+        load().call("goodbye", ids, ctypes.c_int(talk.ranks), ctypes.c_int(rank))
     except Exception:  # the coordinator is gone
         pass
+
+
+def _listen_to_all(talk: _Talk, ids: tuple[int, ...], c_ids: Any) -> None:
+    """One thread for each other rank: one may leave in order and another be lost after it."""
+    for rank in range(talk.ranks):
+        if rank != talk.me:
+            thread = threading.Thread(target=_listen, args=(talk, c_ids, rank), daemon=True)
+            _listeners.setdefault(ids, []).append((talk, thread))
+            thread.start()
+
+
+def _hear_out(ids: tuple[int, ...]) -> None:
+    """The goodbyes of a closed group of these ids, so that none is taken for one of the group that
+    is about to be opened. The ranks have said them: they have come to this one."""
+    deadline = time.monotonic() + LISTEN_S
+    for talk, thread in _listeners.get(ids, ()):
+        if talk.closed:
+            thread.join(max(0, deadline - time.monotonic()))
+    _listeners[ids] = [(talk, thread) for talk, thread in _listeners.get(ids, ()) if not talk.closed]
 
 
 def bounded(seconds: float, action: Callable[[], None], what: str) -> None:
@@ -127,6 +148,7 @@ def open_across(devices: Sequence[Any], timeout_ms: int, xla: bool) -> None:
     facts = [w.split(" ") for w in talk.share("ready", lambda: _facts(me, xla))]
     if len({f[0] == "xla" for f in facts}) > 1:
         raise SymtunerError("SYMTUNER_JAX_COMM is not the same on all processes")
+    _hear_out(ids)
     c_ids = (ctypes.c_int64 * ranks)(*ids)
 
     def make() -> str:
@@ -157,7 +179,7 @@ def open_across(devices: Sequence[Any], timeout_ms: int, xla: bool) -> None:
 
     talk.share("made", make)
     _talks.append(talk)
-    threading.Thread(target=_listen, args=(talk, c_ids), daemon=True).start()
+    _listen_to_all(talk, ids, c_ids)
     if len({f[2] for f in facts}) == 1:
         try:
             load().call(

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Groups across processes without GPUs: agreement, goodbye, death, on fakes of CUDA and NCCL.
 
-Two processes join JAX's coordinator, open a group through its key-value store and go through one of
-the CASES; the parent compares what they print and how they end.
+Two or four processes join JAX's coordinator, open a group through its key-value store and go
+through one of the CASES; the parent compares what they print and how they end.
 """
 
 import os
@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 
 class Device:  # what _groups reads of a JAX device
@@ -20,14 +21,14 @@ class Device:  # what _groups reads of a JAX device
         self.id, self.process_index, self.local_hardware_id = 10 + process, process, 0
 
 
-def child(case, rank, port):
+def child(case, rank, ranks, port):
     import jax
 
     import symtuner
     from symtuner import _library
 
-    jax.distributed.initialize(f"127.0.0.1:{port}", 2, rank)
-    devices = [Device(0), Device(1)]
+    jax.distributed.initialize(f"127.0.0.1:{port}", ranks, rank)
+    devices = [Device(r) for r in range(ranks)]
     if case == "fail" and rank == 1:
         os.environ["FAKE_NCCL_FAIL"] = "1"
         import ctypes
@@ -64,11 +65,22 @@ def child(case, rank, port):
             os.kill(os.getpid(), 9)
         time.sleep(1)
         raise RuntimeError("rank 0 has noticed")
+    if case == "second":  # one leaves in order, another is killed
+        if rank == 1:
+            symtuner.close()
+            os._exit(0)
+        time.sleep(1)
+        if rank == 2:
+            os.kill(os.getpid(), 9)
+        time.sleep(1)
+        raise RuntimeError("the others have noticed")
+    if case == "apart":
+        time.sleep(rank)
     print("end", flush=True)
 
 
-# case: exit of rank 0 and of rank 1, words of rank 0. None: the coordinator, in rank 0, has gone
-# first, and JAX ends rank 1 in its own way.
+# case: exit of each rank, words of rank 0. None: the coordinator, in rank 0, has gone first, and JAX
+# ends the rank in its own way.
 CASES = {
     "open": ((0, 0), "rank=0 ranks=2 gpu=0 comm=own-nccl"),
     "xla": ((0, 0), "rank=0 ranks=2 gpu=0 comm=xla-nccl"),
@@ -76,6 +88,8 @@ CASES = {
     "again": ((0, 0), "opened again"),
     "fail": ((3, None), "error: rank 1: ncclCommInitRank: error 1"),
     "kill": ((71, -9), "rank 1 is gone while rank 0 waits for it"),
+    "apart": ((0, 0, 0, 0), "rank=0 ranks=4 gpu=0 comm=own-nccl"),
+    "second": ((71, 0, -9, None), "symtuner: rank 2 is gone, and 15 s after it began to end"),
     "idle": ((71, -9), "symtuner: rank 1 is gone, and 15 s after it began to end"),
     "leave": (
         (71, None),
@@ -84,42 +98,55 @@ CASES = {
 }
 
 
+def run(case):
+    """Prints what was wrong with the case; returns whether nothing was."""
+    codes, words = CASES[case]
+    ranks = len(codes)
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    env = dict(os.environ, JAX_PLATFORMS="cpu")
+    if case in ("kill", "leave"):
+        env["FAKE_EVENT_PENDING"] = "1"
+    start = time.time()
+    children = [
+        subprocess.Popen(
+            [sys.executable, __file__, case, *map(str, (r, ranks, port))],
+            env=env,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        for r in range(ranks)
+    ]
+    outs = []
+    for c in children:
+        try:
+            outs.append(c.communicate(timeout=60)[0])
+        except subprocess.TimeoutExpired:
+            c.kill()
+            outs.append(c.communicate()[0] + "\n(killed: too late)")
+    got = tuple(c.returncode for c in children)
+    right = words in outs[0] and all(want in (None, code) for want, code in zip(codes, got))
+    if not any(codes):
+        right &= "symtuner: " not in "".join(outs)
+    if not right:
+        lines = [f"FAILED: {case}: exit {got}, {time.time() - start:.1f} s"]
+        for r in range(ranks):
+            lines += [f"    {r}: {line[:200]}" for line in outs[r].splitlines()[-12:]]
+        print("\n".join(lines))
+    return right
+
+
 def main():
-    failed = 0
-    for case, (codes, words) in CASES.items():
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = s.getsockname()[1]
-        env = dict(os.environ, JAX_PLATFORMS="cpu")
-        if case in ("kill", "leave"):
-            env["FAKE_EVENT_PENDING"] = "1"
-        start = time.time()
-        children = [
-            subprocess.Popen(
-                [sys.executable, __file__, case, str(r), str(port)],
-                env=env,
-                text=True,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-            )
-            for r in range(2)
-        ]
-        outs = []
-        for c in children:
-            try:
-                outs.append(c.communicate(timeout=60)[0])
-            except subprocess.TimeoutExpired:
-                c.kill()
-                outs.append(c.communicate()[0] + "\n(killed: too late)")
-        got = tuple(c.returncode for c in children)
-        if any(want not in (None, code) for want, code in zip(codes, got)) or words not in outs[0]:
-            failed += 1
-            print(f"FAILED: {case}: exit {got}, {time.time() - start:.1f} s")
-            for r in range(2):
-                print("\n".join(f"    {r}: {line[:200]}" for line in outs[r].splitlines()[-12:]))
-    print(f"jax processes: {len(CASES) - failed} passed, {failed} failed")
-    return failed != 0
+    with ThreadPoolExecutor(3) as pool:  # they mostly sleep
+        right = list(pool.map(run, sys.argv[1:] or CASES))
+    print(f"jax processes: {sum(right)} passed, {len(right) - sum(right)} failed")
+    return not all(right)
 
 
 if __name__ == "__main__":
-    sys.exit(child(sys.argv[1], int(sys.argv[2]), sys.argv[3]) if len(sys.argv) == 4 else main())
+    if len(sys.argv) == 5:
+        child(sys.argv[1], *map(int, sys.argv[2:]))
+    else:
+        sys.exit(main())
