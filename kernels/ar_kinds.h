@@ -9,7 +9,9 @@
 #ifndef ST_AR_KINDS_H_
 #define ST_AR_KINDS_H_
 
-/* name, NCCL's number, bytes, and whether 32 bits of ones are NaN in it, wherever it starts */
+/* name, NCCL's number, bytes, and whether its sums may travel as Lamport words: 32 bits of ones are
+ * NaN in it, wherever they start, and with the last bit cleared they still are. (True of e5m2, too,
+ * for which there are no such kernels.) */
 #define ST_DTYPE_MAP(X)                                                                            \
     X(I8, 0, 1, 0)                                                                                 \
     X(U8, 1, 1, 0)                                                                                 \

@@ -3,8 +3,8 @@
  * ar_nvls.cu - the two-shot of ar_pull.cuh with the adding done inside the NVSwitch.
  *
  * sm_90 and later; on older targets the kernels trap and the host never selects them. Addresses of
- * multicast memory are only ever touched with multimem instructions, as PTX demands. Whole 16-byte
- * words only: the host sends a ragged tail through another kernel. 16-bit types accumulate in f32
+ * multicast memory are only ever touched with multimem instructions, as PTX demands. Messages of
+ * whole 16-byte words only: the host takes other kernels for others. 16-bit types accumulate in f32
  * inside the switch.
  */
 #include "ar_pull.cuh"
