@@ -115,6 +115,15 @@ static int set_device(int ordinal)
     return current(context);
 }
 
+/* End a communicator by ncclCommDestroy or, where a rank may be missing, ncclCommAbort. */
+static int end_comm(void *comm, const char *how, char *why, size_t why_size)
+{
+    int (*end)(void *);
+
+    *(void **)&end = nccl(how, why, why_size);
+    return end == NULL || end(comm) != 0;
+}
+
 int symtuner_ffi_open_comm(const int64_t *ids, int ranks, int me, int ordinal,
                            const void *unique_id, uint32_t timeout_ms, char *why, size_t why_size)
 {
@@ -124,6 +133,7 @@ int symtuner_ffi_open_comm(const int64_t *ids, int ranks, int me, int ordinal,
     struct st_seat seat;
     st_unique_id id;
     int (*init)(void **, int, st_unique_id, int);
+    char ignored[128];
     int result;
 
     if (ar == NULL || check_ids(ids, ranks, why, why_size) != 0)
@@ -149,10 +159,12 @@ int symtuner_ffi_open_comm(const int64_t *ids, int ranks, int me, int ordinal,
     }
     if (ar->create(&seat.handle, &seat.comm, 1, &config) != 0) {
         snprintf(why, why_size, "%s", ar->error(NULL));
+        end_comm(seat.comm, "ncclCommAbort", ignored, sizeof ignored);
         return -1;
     }
     if (st_seats_add(&seat, 1) != 0) {
         ar->destroy(&seat.handle, 1);
+        end_comm(seat.comm, "ncclCommAbort", ignored, sizeof ignored);
         snprintf(why, why_size, "more than %d places in groups", ST_GROUP_SEATS);
         return -1;
     }
@@ -226,14 +238,12 @@ void symtuner_ffi_abort(void)
 static int close_comm(const struct st_ar *ar, struct st_seat *seat, char *why, size_t why_size)
 {
     int lost = __atomic_load_n(&seat->lost, __ATOMIC_ACQUIRE), bad = 0;
-    int (*end)(void *);
 
     if (!lost && seat->handle != NULL)
         bad = ar->destroy(&seat->handle, 1);
     if (seat->xla) /* the communicator is XLA's */
         return bad;
-    *(void **)&end = nccl(lost ? "ncclCommAbort" : "ncclCommDestroy", why, why_size);
-    return end == NULL || end(seat->comm) != 0 || bad;
+    return end_comm(seat->comm, lost ? "ncclCommAbort" : "ncclCommDestroy", why, why_size) || bad;
 }
 
 int symtuner_ffi_close(char *why, size_t why_size)
