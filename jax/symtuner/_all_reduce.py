@@ -70,7 +70,7 @@ def _jvp(primals: Any, tangents: Any, *, op: str, **params: Any) -> Any:
     out = all_reduce_p.bind(x, op=op, **params)
     if op not in _LINEAR:
         raise NotImplementedError(
-            f"symtuner.all_reduce(op={op!r}) has no derivative, like lax.p{op}"
+            f"symtuner.all_reduce(op={op!r}) has no derivative; sum and avg have"
         )
     return out, all_reduce_p.bind(t, op=op, **params)
 
@@ -175,6 +175,8 @@ def _why_not(leaf: Any, axes: tuple[str, ...], op: str) -> str | None:
     mesh = jax.sharding.get_abstract_mesh()
     if not set(axes) <= set(mesh.axis_names if mesh is not None else ()):
         return f"axis {axes!r} is not an axis of jax.shard_map's mesh"
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.extended):
+        return f"{leaf.dtype} is no type of numbers"
     name = np.dtype(leaf.dtype).name
     if name not in _DTYPES:
         return f"NCCL has no data type {name}"

@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import textwrap
 import warnings
 
@@ -271,6 +272,18 @@ def fresh(code, **env):
     )
 
 
+def test_keys_are_no_numbers():
+    """jax.lax says what it says of them."""
+    f = smap(lambda v: symtuner.all_reduce(v, "i"))
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            f(jax.random.split(jax.random.key(0), 4))
+        except Exception as e:
+            assert "symtuner" not in str(e), e
+    assert "is no type of numbers" in str(said[0].message), said
+
+
 def test_one_warning_says_why():
     p = fresh("print(jnp.sum(f(3)(jnp.ones(4))[1]))")
     assert p.stdout.strip() == "16.0", p
@@ -321,6 +334,18 @@ def test_missing_library():
         SYMTUNER_LIB_DIR="/nonexistent",
     )
     assert p.stdout.strip() == "0 1" and "libsymtuner_ffi.so is not in /nonexistent" in p.stderr, p
+
+
+def test_library_of_another_version():
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("libsymtuner_ffi.so", "libsymtuner_ar.so"):  # one that has none of it
+            os.symlink(_library.load().ar_path.resolve(), os.path.join(folder, name))
+        p = fresh(
+            "text = f().trace(jnp.ones(4)).lower(lowering_platforms=('cuda',)).as_text()\n"
+            "print(text.count('custom_call @symtuner'), text.count('stablehlo.all_reduce'))",
+            SYMTUNER_LIB_DIR=folder,
+        )
+    assert p.stdout.strip() == "0 1" and "is of another version of symtuner" in p.stderr, p
 
 
 def test_wrong_setting():
