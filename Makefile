@@ -208,8 +208,8 @@ LIB_DIR := $(DESTDIR)$(PREFIX)/lib
 install: all
 	install -D -m 755 $(B)/libsymtuner.so $(LIB_DIR)/libsymtuner.so
 	ln -sf libsymtuner.so $(LIB_DIR)/libnccl-tuner-symtuner.so
-	if [ -f $(B)/libsymtuner_ar.so ]; then \
-	    install -m 755 $(B)/libsymtuner_ar.so $(LIB_DIR)/libsymtuner_ar.so; fi
+	for l in libsymtuner_ar.so libsymtuner_ffi.so; do \
+	    if [ -f $(B)/$$l ]; then install -m 755 $(B)/$$l $(LIB_DIR)/$$l; fi; done # kernels, jax
 	install -D -m 755 $(B)/symtuner $(DESTDIR)$(PREFIX)/bin/symtuner
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include include/symtuner*.h
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 docs/symtuner.1
