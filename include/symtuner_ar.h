@@ -25,9 +25,13 @@
  * Rules      SYMTUNER_RULES may name the kernel of a call (docs/rules.md, symtuner tune writes such
  *            rules). Rules that differ between ranks, are wrong or are of another machine are one
  *            warning, and the library's own table decides.
- * Promise    the result is bit-identical on all ranks and from run to run. f16, bf16 and fp8 add up
- *            in f32, in a fixed order. -0 and NaN stay -0 and NaN; a NaN's payload is not kept
- *            and may differ between ranks.
+ * Promise    the result of our kernels is bit-identical on all ranks and from run to run. f16, bf16
+ *            and fp8 add up in f32, in a fixed order. In sums -0 and NaN stay -0 and NaN, max and
+ *            min take the number; a NaN's payload is not kept and may differ between ranks.
+ *            Two exceptions: kernels "nvls" and "nvls_one", which run only when named, leave the
+ *            order to the switch, nvls_one on each rank; and with four ranks or more on PCIe the
+ *            next run may measure its links anew and choose a kernel that adds in another order,
+ *            unless SYMTUNER_AR_PROBE_FILE keeps what was measured.
  */
 #ifndef SYMTUNER_AR_H_
 #define SYMTUNER_AR_H_
@@ -73,8 +77,9 @@ struct symtuner_ar_config {
  * Make one handle for each of the ${n} communicators that this thread drives: n = 1 with one
  * process or one thread per GPU, n = all local ranks when a single thread drives several GPUs.
  * Collective over the communicator. Needs NCCL 2.28.3 or later, already loaded or found as
- * libnccl.so.2. When the ranks span several nodes, or cannot share memory, the handle still works:
- * every call goes to ncclAllReduce and symtuner_ar_query() says why. Since 0.1.
+ * libnccl.so.2. When the ranks span several nodes or GPU models, are more than 16, or cannot share
+ * memory, the handle still works: every call goes to ncclAllReduce and symtuner_ar_query() says
+ * why. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_create(symtuner_ar **handles_out, const ncclComm_t *comms,
                                                 int n, const struct symtuner_ar_config *config);
@@ -104,9 +109,9 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n);
  * kernels. Collective, same ${bytes} on all ranks. ${windows} is NULL (the library registers the
  * memory, which must come from ncclMemAlloc) or holds the windows that the application has already
  * registered for exactly these buffers, which stay the application's. For a local group pass all
- * its handles at once; memory from cudaMalloc is fine there. As with NCCL's own windows, a call
- * must then use registered memory on all ranks, at the same offset in its buffer, or on none. Since
- * 0.1.
+ * its handles at once; memory from cudaMalloc is fine there. At most 64 buffers at a time. As with
+ * NCCL's own windows, a call must then use registered memory on all ranks, at the same offset in
+ * its buffer, or on none. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *const *buffers,
                                                   const ncclWindow_t *windows, int n, size_t bytes);
@@ -119,7 +124,8 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void 
  * symtuner_ar_all_reduce(send, recv, count, dtype, op, handle, stream):
  * ncclAllReduce's contract: recv[j] = op over ranks of send[j]. In place (send == recv) or
  * disjoint; any count from 0; any alignment of the element type, which may differ between ranks.
- * All NCCL data types; ncclSum, ncclProd, ncclMax, ncclMin, ncclAvg. Asynchronous. Since 0.1.
+ * All NCCL data types; ncclSum, ncclProd, ncclMax, ncclMin, ncclAvg; with a communicator also its
+ * own operators, by ncclAllReduce. Asynchronous. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_all_reduce(const void *send, void *recv, size_t count,
                                                     ncclDataType_t dtype, ncclRedOp_t op,
@@ -146,8 +152,8 @@ struct symtuner_ar_plan {
     int threads;        /* threads per block                                                  */
     int zero_copy;      /* 1: peers write (or read) the caller's buffers directly             */
     int pieces;         /* how many launches the message is split into                       */
-    char why[192];      /* table row and its provenance, "rules: FILE:LINE", or the gate that
-                           sent it to NCCL                                                    */
+    char why[192];      /* table row and its provenance, "rules: FILE:LINE", what was forced,
+                           what the start-up probe found, or the gate that sent it to NCCL    */
 };
 
 /* symtuner_ar_query(...): fill ${plan_out} for a call with these arguments. Launches nothing. */
@@ -160,8 +166,8 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_query(const void *send, const void *rec
  * symtuner_ar_force(handle, kernel, ctas, threads):
  * Override the table for the next calls, as SYMTUNER_AR_KERNEL and SYMTUNER_AR_CTAS do for a whole
  * process; NULL and 0 give the choice back. All ranks must do the same between the same two calls.
- * A kernel that cannot run a call (data type, size, registration) makes that call fail with
- * ncclInvalidUsage. Since 0.1.
+ * A kernel that cannot run a call (data type, operator, registration, links) makes that call fail
+ * with ncclInvalidUsage. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_force(symtuner_ar *handle, const char *kernel, int ctas,
                                                int threads);
@@ -169,8 +175,8 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_force(symtuner_ar *handle, const char *
 /* symtuner_ar_kernel_name(i): the i-th name for symtuner_ar_force; NULL past the end. */
 SYMTUNER_AR_API const char *symtuner_ar_kernel_name(int i);
 
-/* symtuner_ar_describe(handle, text, length): write transport, limits and the selection table in
- * force as text, cut at ${length}; returns the length it needs, without the final zero. */
+/* symtuner_ar_describe(handle, text, length): write transport, limits, rules and the selection
+ * table in force as text, as much as fits; returns the length it needs, without the final zero. */
 SYMTUNER_AR_API size_t symtuner_ar_describe(symtuner_ar *handle, char *text, size_t length);
 
 /*
