@@ -197,6 +197,33 @@ check_man_pages()
     fine "man pages format without a warning"
 }
 
+# The C program of docs/kernels.md compiles; where the library is, it is linked, and run on 2 GPUs.
+check_c_example()
+{
+    cuda=${CUDA_HOME:-/usr/local/cuda}
+    sed -n '/^```c use\.c/,/^```$/p' docs/kernels.md | sed '1d;$d' > "$work/use.c"
+    [ -s "$work/use.c" ] || fail "docs/kernels.md: use.c was not found in it"
+    if ! echo '#include <cuda_runtime_api.h>
+#include <nccl.h>' | ${CC:-cc} -I"$cuda/include" -fsyntax-only -xc - 2> /dev/null; then
+        echo "skip use.c of docs/kernels.md: no CUDA or NCCL headers here"
+        return
+    fi
+    set -- "$work/use.c" -std=c11 -Wall -Wextra -Werror -Iinclude -I"$cuda/include"
+    if [ ! -f "$build/libsymtuner_ar.so" ]; then
+        ${CC:-cc} "$@" -fsyntax-only || fail "docs/kernels.md: use.c does not compile"
+        fine "use.c of docs/kernels.md compiles"
+        return
+    fi
+    ${CC:-cc} "$@" -o "$work/use" -L"$build" -lsymtuner_ar -L"$cuda/lib64" -lcudart \
+        -Wl,-rpath,"$build" || fail "docs/kernels.md: use.c does not compile and link"
+    if [ "$(nvidia-smi -L 2> /dev/null | grep -c '^GPU')" -ge 2 ]; then
+        [ "$("$work/use")" = all-reduced ] || fail "docs/kernels.md: use.c does not run"
+    elif "$work/use" > "$work/text" 2>&1 || ! [ -s "$work/text" ]; then
+        fail "docs/kernels.md: use.c says nothing where there are no GPUs"
+    fi
+    fine "use.c of docs/kernels.md compiles, links and runs ($(head -c 60 "$work/text" 2> /dev/null))"
+}
+
 # Each key of the rules language stands in its two references.
 check_keys()
 {
@@ -254,6 +281,7 @@ for page in README.md docs/rules.md docs/ledger.md docs/why.md docs/doctor.md do
     check_page "$page"
 done
 check_links
+check_c_example
 check_env_page
 check_doctor_page
 check_rules_files
