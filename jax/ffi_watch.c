@@ -44,6 +44,7 @@ struct watch {
     uint32_t left;                      /* ranks that said goodbye; any thread sets bits */
     uint32_t lost;                      /* ranks whose process has ended */
     int64_t lost_at[ST_GROUP_RANKS];
+    int64_t told_at; /* 0, or: the goodbyes that were said later are not known; any thread */
     const char *how; /* the first one went; NULL: none did */
     int first;
     uint64_t calls; /* of the seat, when the pending call last made progress */
@@ -201,11 +202,13 @@ static void give_up(const struct watch *w)
 static int overdue(const struct watch *w)
 {
     int64_t began = __atomic_load_n(&ending_since, __ATOMIC_ACQUIRE), now = now_ms();
+    int64_t told = __atomic_load_n(&w->told_at, __ATOMIC_ACQUIRE);
     uint32_t missing = w->lost & ~left_of(w);
     int first = -1;
 
     for (int r = 0; r < w->ranks; r++)
-        if ((missing >> r & 1) != 0 && (first < 0 || w->lost_at[r] < w->lost_at[first]))
+        if ((missing >> r & 1) != 0 && (told == 0 || w->lost_at[r] < told) &&
+            (first < 0 || w->lost_at[r] < w->lost_at[first]))
             first = r;
     return began != 0 && first >= 0 && now - began >= ST_WATCH_END_MS &&
                    now - w->lost_at[first] >= ST_WATCH_LEAVE_MS
@@ -220,14 +223,6 @@ static void end_process(int rank)
             "as jax.distributed does for a lost process: it ends now\n",
             rank, (int)((now_ms() - __atomic_load_n(&ending_since, __ATOMIC_ACQUIRE)) / 1000));
     _exit(ST_WATCH_EXIT);
-}
-
-/* Whether nothing can happen any more. */
-static int over(const struct watch *w)
-{
-    uint32_t others = ((1u << w->ranks) - 1) & ~(1u << w->me);
-
-    return (w->lost | left_of(w)) == others && !is_mine(w);
 }
 
 static void forget(struct watch *w)
@@ -261,20 +256,25 @@ static void *keep_watch(void *arg)
         rank = overdue(w);
         if (rank >= 0)
             end_process(rank);
-    } while (!over(w));
+    } while (is_mine(w)); /* else there is another for the place, perhaps with the same ranks */
     forget(w);
     return NULL;
 }
 
 /* ---- what it is told ------------------------------------------------------------------------- */
 
-static void hear_goodbye(struct watch *w, int rank)
+static void wake(const struct watch *w)
 {
     uint64_t one = 1;
 
-    __atomic_fetch_or(&w->left, 1u << rank, __ATOMIC_ACQ_REL);
     if (write(w->wake, &one, sizeof one) < 0)
         return; /* calls still fail by seat->left */
+}
+
+static void hear_goodbye(struct watch *w, int rank)
+{
+    __atomic_fetch_or(&w->left, 1u << rank, __ATOMIC_ACQ_REL);
+    wake(w);
 }
 
 void st_watch_left(struct st_seat *seat, int rank)
@@ -287,9 +287,13 @@ void st_watch_left(struct st_seat *seat, int rank)
     pthread_mutex_unlock(&lock);
 }
 
+static int same_ids(const int64_t *a, const int64_t *b, int ranks)
+{
+    return memcmp(a, b, sizeof *a * (size_t)ranks) == 0;
+}
+
 int symtuner_ffi_goodbye(const int64_t *ids, int ranks, int rank, char *why, size_t why_size)
 {
-    size_t size = sizeof *ids * (size_t)ranks;
     struct st_seat *seat;
 
     if (ranks < 1 || ranks > ST_GROUP_RANKS || rank < 0 || rank >= ranks) {
@@ -297,12 +301,26 @@ int symtuner_ffi_goodbye(const int64_t *ids, int ranks, int rank, char *why, siz
         return -1;
     }
     for (int i = 0; (seat = st_seat_at(i)) != NULL; i++)
-        if (seat->across && seat->ranks == ranks && memcmp(seat->ids, ids, size) == 0)
+        if (seat->across && seat->ranks == ranks && same_ids(seat->ids, ids, ranks))
             set_first(&seat->left, rank + 1);
     pthread_mutex_lock(&lock);
     for (struct watch *w = watches; w != NULL; w = w->next)
-        if (w->ranks == ranks && memcmp(w->ids, ids, size) == 0)
+        if (w->ranks == ranks && same_ids(w->ids, ids, ranks))
             hear_goodbye(w, rank);
+    pthread_mutex_unlock(&lock);
+    return 0;
+}
+
+int symtuner_ffi_told(const int64_t *ids, int ranks, int64_t until_ms, char *why, size_t why_size)
+{
+    if (ranks < 1 || ranks > ST_GROUP_RANKS) {
+        snprintf(why, why_size, "there is no group of %d ranks", ranks);
+        return -1;
+    }
+    pthread_mutex_lock(&lock);
+    for (struct watch *w = watches; w != NULL; w = w->next)
+        if (w->ranks == ranks && same_ids(w->ids, ids, ranks))
+            __atomic_store_n(&w->told_at, until_ms, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&lock);
     return 0;
 }
@@ -349,10 +367,13 @@ static int start(struct watch *w)
     int error;
 
     pthread_mutex_lock(&lock);
+    __atomic_store_n(&w->seat->wake, w->wake, __ATOMIC_RELEASE);
+    for (struct watch *old = watches; old != NULL; old = old->next)
+        if (old->seat == w->seat)
+            wake(old); /* its place is taken */
     w->next = watches;
     watches = w;
     pthread_mutex_unlock(&lock);
-    __atomic_store_n(&w->seat->wake, w->wake, __ATOMIC_RELEASE);
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     error = pthread_create(&thread, &attr, keep_watch, w);

@@ -34,4 +34,10 @@ void st_watch_left(struct st_seat *seat, int rank);
 SYMTUNER_FFI_API int symtuner_ffi_goodbye(const int64_t *ids, int ranks, int rank, char *why,
                                           size_t why_size);
 
+/* All goodbyes that were said in these groups until ${until_ms} (CLOCK_MONOTONIC) are known here;
+ * later ones are not, before the next such call. So only ranks lost before that are missed when
+ * this process ends. Without this call, goodbyes are told as they are said. */
+SYMTUNER_FFI_API int symtuner_ffi_told(const int64_t *ids, int ranks, int64_t until_ms, char *why,
+                                       size_t why_size);
+
 #endif

@@ -22,6 +22,8 @@ _TIMEOUT_MS = {"local": 20_000, "processes": 600_000}
 
 _lock = threading.RLock()
 _open: dict[tuple[tuple[int, ...], bool], SymtunerError | None] = {}
+_closer: _processes.Standby | None = None
+_late: _processes.Standby
 
 
 def timeout_ms(kind: str) -> int:
@@ -67,10 +69,12 @@ def open_group(devices: Sequence[Any]) -> None:
 
 def open_for(devices: Sequence[Any], xla: bool) -> None:
     """open_group; with ``xla`` the group uses XLA's communicator, as its programs must."""
+    global _closer, _late
     key = tuple(d.id for d in devices), xla
     with _lock:
         if key not in _open:
-            if not _open:
+            if _closer is None:
+                _closer, _late = _processes.Standby(), _processes.Standby()
                 atexit.register(_at_exit)
             try:
                 _open_one(devices, xla)
@@ -103,6 +107,7 @@ def plan(count: int, nccl_dtype: int, nccl_op: int, seat: int = 0) -> str | None
 
 def _at_exit() -> None:
     load().ending()
+    _late.begin(_processes.ask_late)
     close()
 
 
@@ -111,11 +116,11 @@ def close() -> None:
     with _lock:
         mine = [k for k, bad in _open.items() if bad is None]
         _open.clear()
-        if not mine:
+        if not mine or _closer is None:
             return
         load().settle(CLOSE_S)  # a goodbye means: all my calls are done
         _processes.say_goodbye()
         try:
-            _processes.bounded(CLOSE_S, lambda: load().call("close"), "closing the groups")
+            _closer.bounded(CLOSE_S, lambda: load().call("close"), "closing the groups")
         except SymtunerError as e:
             print(f"symtuner: {e}", file=sys.stderr)

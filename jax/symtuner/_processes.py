@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import queue
 import sys
 import threading
 import time
@@ -19,10 +20,12 @@ from typing import Any
 from ._library import SymtunerError, load
 
 WAIT_S = 120  # for the slowest rank to lower the same program
-LISTEN_S = 5  # for goodbyes that have been said already
+LISTEN_S = 2  # for goodbyes that have been said already
+END_S = 15  # ST_WATCH_END_MS of jax/ffi_watch.h
+_Result = queue.SimpleQueue[BaseException | None]
 _opened: dict[tuple[int, ...], int] = {}
 _talks: list["_Talk"] = []
-_listeners: dict[tuple[int, ...], list[tuple["_Talk", threading.Thread]]] = {}
+_closed: list["_Talk"] = []
 
 
 def _client() -> Any:
@@ -35,11 +38,16 @@ def _client() -> Any:
 
 
 class _Talk:
-    """What the ranks of one group tell each other, step by step."""
+    """What the ranks of one group tell each other, step by step; at last, their goodbyes."""
 
-    def __init__(self, key: str, me: int, ranks: int) -> None:
-        self.client, self.key, self.me, self.ranks = _client(), key, me, ranks
-        self.closed = False
+    def __init__(self, ids: tuple[int, ...], me: int) -> None:
+        self.ids, self.me, self.ranks = ids, me, len(ids)
+        self.client = _client()
+        _opened[ids] = _opened.get(ids, 0) + 1
+        self.key = f"symtuner/{'.'.join(map(str, ids))}/{_opened[ids]}"
+        self.heard = 0  # goodbyes, in the order in which they were said
+        self.asked = 0.0
+        self.listener = threading.Thread(target=self._listen, daemon=True)
 
     def share(self, step: str, action: Callable[[], str]) -> list[str]:
         """Everybody's result of ``action``; an error of one is an error of all."""
@@ -63,64 +71,113 @@ class _Talk:
                 raise SymtunerError(f"rank {rank}: {word[1:]}")
         return [word[1:] for word in words]
 
+    # Goodbyes are numbered: left/0, left/1, ... A rank takes the next free number, and listens only
+    # until it hears itself: Python (to 3.13) ends a process with SIGABRT when one of its threads
+    # comes back from the client after the interpreter has gone.
+    def say_goodbye(self) -> None:
+        self.asked = time.monotonic()
+        for number in range(self.heard, self.ranks):
+            try:
+                self.client.key_value_set(f"{self.key}/left/{number}", str(self.me))
+                return
+            except Exception as e:
+                if "ALREADY_EXISTS" not in str(e):
+                    return  # the coordinator is gone; then the processes' ends are noticed
+
+    def _listen(self) -> None:
+        try:
+            while self.heard < self.ranks:
+                key = f"{self.key}/left/{self.heard}"
+                if self._hear(self.client.blocking_key_value_get(key, 10**9)) == self.me:
+                    break
+            self.told(self.asked)
+        except Exception:  # the coordinator is gone
+            pass
+
+    def _hear(self, word: str) -> int:
+        rank = int(word)
+        self.heard += 1
+        if rank != self.me:
+            load().call("goodbye", *self._name(), ctypes.c_int(rank))
+        return rank
+
+    def ask(self) -> None:
+        """The goodbyes that have been said meanwhile."""
+        while self.heard < self.ranks:
+            try:
+                word = self.client.key_value_try_get(f"{self.key}/left/{self.heard}")
+            except Exception:  # not said, or the coordinator is gone, which is JAX's business
+                return
+            self._hear(word)
+
+    def told(self, asked: float) -> None:
+        """The library knows all goodbyes that were said before that time."""
+        load().call("told", *self._name(), ctypes.c_int64(int(asked * 1000)))
+
+    def _name(self) -> tuple[Any, ...]:
+        return (ctypes.c_int64 * self.ranks)(*self.ids), ctypes.c_int(self.ranks)
+
 
 def say_goodbye() -> None:
     """Tell the other ranks that this process makes no more calls, so that none waits for it."""
     for talk in _talks:
-        talk.closed = True
-        try:
-            talk.client.key_value_set(f"{talk.key}/left/{talk.me}", "goodbye")
-        except Exception:  # the coordinator may be gone; then the processes' ends are noticed
-            pass
+        talk.say_goodbye()
+    deadline = time.monotonic() + LISTEN_S
+    for talk in _talks:
+        talk.listener.join(max(0, deadline - time.monotonic()))
+    _closed.extend(_talks)
     _talks.clear()
 
 
-def _listen(talk: _Talk, ids: Any, rank: int) -> None:
-    """Wait until a rank of the group says goodbye."""
-    try:
-        talk.client.blocking_key_value_get(f"{talk.key}/left/{rank}", 10**9)
-        load().call("goodbye", ids, ctypes.c_int(talk.ranks), ctypes.c_int(rank))
-    except Exception:  # the coordinator is gone
-        pass
+def ask_late() -> None:
+    """In a process that takes long to end: who has said goodbye after us? A rank whose process ended
+    without one is missed by jax.distributed, too."""
+    time.sleep(END_S)
+    while any(talk.heard < talk.ranks for talk in _closed):
+        asked = time.monotonic()
+        for talk in _closed:
+            talk.ask()
+        for talk in _closed:
+            talk.told(asked)
+        time.sleep(1)
 
 
-def _listen_to_all(talk: _Talk, ids: tuple[int, ...], c_ids: Any) -> None:
-    """One thread for each other rank: one may leave in order and another be lost after it."""
-    for rank in range(talk.ranks):
-        if rank != talk.me:
-            thread = threading.Thread(target=_listen, args=(talk, c_ids, rank), daemon=True)
-            _listeners.setdefault(ids, []).append((talk, thread))
-            thread.start()
+class Standby:
+    """A thread that is there before it is needed: from Python 3.12 on a process that has begun to
+    end can start none. It runs one action after another."""
 
+    def __init__(self) -> None:
+        self._todo: queue.SimpleQueue[tuple[Callable[[], None], _Result] | None]
+        self._todo = queue.SimpleQueue()
+        threading.Thread(target=self._run, daemon=True).start()
 
-def _hear_out(ids: tuple[int, ...]) -> None:
-    """The goodbyes of a closed group of these ids, so that none is taken for one of the group that
-    is about to be opened. The ranks have said them: they have come to this one."""
-    deadline = time.monotonic() + LISTEN_S
-    for talk, thread in _listeners.get(ids, ()):
-        if talk.closed:
-            thread.join(max(0, deadline - time.monotonic()))
-    _listeners[ids] = [(talk, thread) for talk, thread in _listeners.get(ids, ()) if not talk.closed]
+    def _run(self) -> None:
+        while (job := self._todo.get()) is not None:
+            action, result = job
+            try:
+                action()
+                result.put(None)
+            except BaseException as e:
+                result.put(e)
 
+    def begin(self, action: Callable[[], None]) -> _Result:
+        result: _Result = queue.SimpleQueue()
+        self._todo.put((action, result))
+        return result
 
-def bounded(seconds: float, action: Callable[[], None], what: str) -> None:
-    """Run ``action``, but do not wait for it longer than that: NCCL has no time limit of its
-    own."""
-    problem: list[BaseException] = []
+    def end(self) -> None:
+        self._todo.put(None)
 
-    def run() -> None:
+    def bounded(self, seconds: float, action: Callable[[], None], what: str) -> None:
+        """Run ``action``, but do not wait for it longer than that: NCCL has no time limit of its
+        own."""
+        result = self.begin(action)
         try:
-            action()
-        except BaseException as e:
-            problem.append(e)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if thread.is_alive():
-        raise SymtunerError(f"{what} did not end within {seconds:g} s")
-    if problem:
-        raise problem[0]
+            problem = result.get(timeout=seconds)
+        except queue.Empty:
+            raise SymtunerError(f"{what} did not end within {seconds:g} s") from None
+        if problem is not None:
+            raise problem
 
 
 def _facts(me: int, xla: bool) -> str:
@@ -142,14 +199,12 @@ def open_across(devices: Sequence[Any], timeout_ms: int, xla: bool) -> None:
     if len(mine) > 1 or len({d.process_index for d in devices}) != len(devices):
         raise SymtunerError("a group across processes needs one GPU in each process")
     me, ranks = mine[0], len(devices)
-    ids = tuple(d.id for d in devices)
-    _opened[ids] = _opened.get(ids, 0) + 1
-    talk = _Talk(f"symtuner/{'.'.join(map(str, ids))}/{_opened[ids]}", me, ranks)
+    talk = _Talk(tuple(d.id for d in devices), me)
+    _closed[:] = [old for old in _closed if old.ids != talk.ids]
     facts = [w.split(" ") for w in talk.share("ready", lambda: _facts(me, xla))]
     if len({f[0] == "xla" for f in facts}) > 1:
         raise SymtunerError("SYMTUNER_JAX_COMM is not the same on all processes")
-    _hear_out(ids)
-    c_ids = (ctypes.c_int64 * ranks)(*ids)
+    c_ids = (ctypes.c_int64 * ranks)(*talk.ids)
 
     def make() -> str:
         if xla:
@@ -162,24 +217,28 @@ def open_across(devices: Sequence[Any], timeout_ms: int, xla: bool) -> None:
                 ctypes.c_uint32(timeout_ms),
             )
             return ""
-        bounded(
-            WAIT_S,
-            lambda: load().call(
-                "open_comm",
-                c_ids,
-                ctypes.c_int(ranks),
-                ctypes.c_int(me),
-                ctypes.c_int(devices[me].local_hardware_id),
-                bytes.fromhex(facts[0][0]),
-                ctypes.c_uint32(timeout_ms),
-            ),
-            "ncclCommInitRank",
-        )
+        init = Standby()
+        try:
+            init.bounded(
+                WAIT_S,
+                lambda: load().call(
+                    "open_comm",
+                    c_ids,
+                    ctypes.c_int(ranks),
+                    ctypes.c_int(me),
+                    ctypes.c_int(devices[me].local_hardware_id),
+                    bytes.fromhex(facts[0][0]),
+                    ctypes.c_uint32(timeout_ms),
+                ),
+                "ncclCommInitRank",
+            )
+        finally:
+            init.end()
         return ""
 
     talk.share("made", make)
     _talks.append(talk)
-    _listen_to_all(talk, ids, c_ids)
+    talk.listener.start()
     if len({f[2] for f in facts}) == 1:
         try:
             load().call(

@@ -69,6 +69,18 @@ static void hear(int rank)
     sleep_ms(50);
 }
 
+/* All goodbyes until now are known. */
+static void told(void)
+{
+    struct timespec t;
+    char why[256];
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    if (symtuner_ffi_told(ids, RANKS, (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000, why,
+                          sizeof why) != 0)
+        say(why);
+}
+
 /* A call whose kernel waits for ever. */
 static void call(struct st_seat *seat)
 {
@@ -136,26 +148,52 @@ static void lost_while_ending(void)
     take_long();
 }
 
+static void close_group(void)
+{
+    symtuner_ffi_ending();
+    told();
+    st_seats_clear();
+}
+
+static void lost_before_close(void)
+{
+    open_group();
+    lose(2);
+    close_group();
+    take_long();
+}
+
+/* Perhaps it has said goodbye. */
 static void lost_after_close(void)
 {
     open_group();
-    hear(1);
-    symtuner_ffi_ending();
-    st_seats_clear();
+    close_group();
     lose(2);
     take_long();
 }
 
-static void left_after_close(void)
+static void lost_and_asked(void)
 {
     open_group();
-    symtuner_ffi_ending();
-    st_seats_clear();
-    for (int rank = 1; rank < RANKS; rank++)
-        hear(rank);
-    for (int rank = 1; rank < RANKS; rank++)
-        lose(rank);
-    take_long();
+    hear(1);
+    close_group();
+    lose(2);
+    sleep_ms(ST_WATCH_END_MS);
+    told();
+    sleep_ms(ST_WATCH_LEAVE_MS + 1000);
+    say("not ended by the watch");
+}
+
+static void left_and_asked(void)
+{
+    open_group();
+    close_group();
+    lose(2);
+    sleep_ms(ST_WATCH_END_MS);
+    hear(2);
+    told();
+    sleep_ms(ST_WATCH_LEAVE_MS + 1000);
+    say("not ended by the watch");
 }
 
 static void slow_goodbye(void)
@@ -163,9 +201,9 @@ static void slow_goodbye(void)
     open_group();
     lose(2);
     symtuner_ffi_ending();
-    st_seats_clear();
     sleep_ms(ST_WATCH_END_MS / 2);
     hear(2);
+    close_group();
     take_long();
 }
 
@@ -266,7 +304,8 @@ static void no_such_rank(void)
 
     if (symtuner_ffi_goodbye(ids, RANKS, RANKS, why, sizeof why) == 0 ||
         strcmp(why, "there is no rank 4 in a group of 4") != 0 ||
-        symtuner_ffi_goodbye(ids, 33, 32, why, sizeof why) == 0)
+        symtuner_ffi_goodbye(ids, 33, 32, why, sizeof why) == 0 ||
+        symtuner_ffi_told(ids, 33, 1, why, sizeof why) == 0)
         say("a rank that no group has");
 }
 
@@ -285,8 +324,10 @@ static const struct {
     {"two lost", two_lost, ST_WATCH_EXIT, GONE(3)},
     {"all leave", all_leave, 0, ""},
     {"lost while ending", lost_while_ending, ST_WATCH_EXIT, GONE(3)},
-    {"lost after the close", lost_after_close, ST_WATCH_EXIT, GONE(2)},
-    {"left after the close", left_after_close, 0, ""},
+    {"lost before the close", lost_before_close, ST_WATCH_EXIT, GONE(2)},
+    {"lost after the close", lost_after_close, 0, ""},
+    {"lost after the close, and asked", lost_and_asked, ST_WATCH_EXIT, GONE(2)},
+    {"left after the close, and asked", left_and_asked, 0, ""},
     {"a goodbye slower than the end", slow_goodbye, 0, ""},
     {"lost late in the end", lost_late_in_the_end, ST_WATCH_EXIT, GONE(2)},
     {"nobody waits", lives_on, 0, ""},

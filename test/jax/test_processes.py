@@ -74,6 +74,9 @@ def child(case, rank, ranks, port):
             os.kill(os.getpid(), 9)
         time.sleep(1)
         raise RuntimeError("the others have noticed")
+    if case == "late" and rank == 2:  # killed while the others wait for it in their ends
+        time.sleep(3)
+        os.kill(os.getpid(), 9)
     if case == "apart":
         time.sleep(rank)
     print("end", flush=True)
@@ -90,6 +93,7 @@ CASES = {
     "kill": ((71, -9), "rank 1 is gone while rank 0 waits for it"),
     "apart": ((0, 0, 0, 0), "rank=0 ranks=4 gpu=0 comm=own-nccl"),
     "second": ((71, 0, -9, None), "symtuner: rank 2 is gone, and 15 s after it began to end"),
+    "late": ((71, None, -9, None), "symtuner: rank 2 is gone, and 15 s after it began to end"),
     "idle": ((71, -9), "symtuner: rank 1 is gone, and 15 s after it began to end"),
     "leave": (
         (71, None),
@@ -129,7 +133,7 @@ def run(case):
     got = tuple(c.returncode for c in children)
     right = words in outs[0] and all(want in (None, code) for want, code in zip(codes, got))
     if not any(codes):
-        right &= "symtuner: " not in "".join(outs)
+        right &= not any(bad in "".join(outs) for bad in ("symtuner: ", "Traceback"))
     if not right:
         lines = [f"FAILED: {case}: exit {got}, {time.time() - start:.1f} s"]
         for r in range(ranks):
