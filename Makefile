@@ -164,7 +164,7 @@ test-kernels:
 # First programs for a new box: right bytes? (ar_smoke)  which kernel is fastest? (ar_sweep)
 ar-tools: $(B)/ar_smoke $(B)/ar_sweep
 
-$(B)/ar_smoke $(B)/ar_sweep: $(B)/%: bench/%.c kernels
+$(B)/ar_smoke $(B)/ar_sweep: $(B)/%: bench/%.c bench/number.h kernels
 	$(call say,CC)
 	$(Q)$(CC) $(CFLAGS) $(AR_INC) -o $@ $< -L$(B) -lsymtuner_ar -Wl,-rpath,'$$ORIGIN' \
 	    -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lpthread -lrt -lm
@@ -257,11 +257,11 @@ GPU_SRC    = $(wildcard bench/$*.c bench/$*_*.c bench/$*_*.cu test/gpu/$*.c test
              test/gpu/$*_*.cu)
 
 .SECONDEXPANSION:
-$(GPU_PROG:%=$(B)/%): $(B)/%: $$(GPU_SRC) $$(wildcard bench/ar_*.h test/gpu/ar_*.h) | kernels
+$(GPU_PROG:%=$(B)/%): $(B)/%: $$(GPU_SRC) bench/number.h $$(wildcard bench/ar_*.h test/gpu/ar_*.h) | kernels
 	@mkdir -p $(@D)
 	$(call say,NVCC)
 	$(Q)$(NVCC) -O2 $(foreach a,$(lastword $(AR_ARCHS)),-gencode arch=compute_$a,code=sm_$a) \
-	    -Xcompiler -Wall,-Wextra $(AR_INC) -o $@ $(filter %.c %.cu,$^) -L$(B) -lsymtuner_ar \
+	    -Xcompiler -Wall,-Wextra -I. $(AR_INC) -o $@ $(filter %.c %.cu,$^) -L$(B) -lsymtuner_ar \
 	    --cudart shared -lpthread -lm -ldl -Xlinker --no-as-needed,$(NCCL_SO) \
 	    -Xlinker -rpath,$(dir $(NCCL_SO)),-rpath,'$$ORIGIN',-rpath,$(CUDA_HOME)/lib64
 

@@ -3,7 +3,7 @@
  * ar_smoke.c - the first thing to run on a new box: does every kernel of libsymtuner_ar.so give the
  * right bytes here?
  *
- *   ar_smoke [-n ranks] [-g gpus] [-t peer|host] [-s seed] [-r rounds]
+ *   ar_smoke [-n ranks] [-g gpus] [-t auto|peer|host] [-s seed] [-r rounds]
  *
  * All ranks live in this process, rank i on GPU i modulo gpus, so one GPU is enough (-g 1). Each
  * round draws kernel, type, operator, count, alignment and placement at random; inputs are small
@@ -11,11 +11,13 @@
  * outputs are poisoned before and inputs overwritten right after. Exit 0: all right, 1: wrong, 77:
  * no GPU.
  */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "number.h"
 #include "symtuner_ar.h"
 
 #define MAX_BYTES (9u << 20)
@@ -259,21 +261,26 @@ int main(int argc, char **argv)
 {
     struct rank ranks[SYMTUNER_AR_MAX_RANKS];
     symtuner_ar *handles[SYMTUNER_AR_MAX_RANKS];
+    static const char *const transports[] = {"auto", "peer", "host"};
     int n = 2, gpus = 0, transport = SYMTUNER_AR_AUTO, rounds = 40, wrong = 0, option;
 
     while ((option = getopt(argc, argv, "n:g:t:s:r:")) != -1) {
         if (option == 'n')
-            n = atoi(optarg);
+            n = number_must("ar_smoke", "-n", optarg, 1, SYMTUNER_AR_MAX_RANKS);
         else if (option == 'g')
-            gpus = atoi(optarg);
-        else if (option == 't')
-            transport = strcmp(optarg, "host") == 0 ? SYMTUNER_AR_HOST : SYMTUNER_AR_PEER;
+            gpus = number_must("ar_smoke", "-g", optarg, 1, SYMTUNER_AR_MAX_RANKS);
+        else if (option == 't') /* in the order of enum symtuner_ar_transport */
+            transport = word_must("ar_smoke", "-t", optarg, transports, 3);
         else if (option == 's')
-            rng ^= strtoull(optarg, NULL, 10) << 20;
+            rng ^= (unsigned long long)number_must("ar_smoke", "-s", optarg, 0, INT_MAX) << 20;
         else if (option == 'r')
-            rounds = atoi(optarg);
+            rounds = number_must("ar_smoke", "-r", optarg, 1, 1000000);
         else
-            return 2;
+            return 2; /* getopt has named it */
+    }
+    if (optind < argc) {
+        fprintf(stderr, "ar_smoke: \"%s\" is no option\n", argv[optind]);
+        return 2;
     }
     /* Several ranks on one GPU: their streams must not share a hardware queue. */
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);

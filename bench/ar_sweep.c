@@ -3,7 +3,8 @@
  * ar_sweep.c - time every kernel of libsymtuner_ar.so over blocks, threads and sizes, to fill the
  * selection table in kernels/ar_select.c.
  *
- *   ar_sweep [-n ranks] [-g gpus] [-t peer|host] [-d bf16|f32|i32] [-iqu] [-b low:high] > sweep.csv
+ *   ar_sweep [-n ranks] [-g gpus] [-t auto|peer|host] [-d bf16|f32|i32] [-iqu] [-b low:high] >
+ * sweep.csv
  *
  * One process, rank i on GPU i modulo gpus, bf16 sum unless said, buffers registered, one CUDA
  * graph of 20 calls per rank (fewer above 16 MiB). The graphs are queued 5 times per rank; replay 1
@@ -21,9 +22,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "number.h"
 #include "symtuner_ar.h"
 
 #define REPLAYS 5
+#define MOST    ((size_t)4 << 30)
 
 #define CUDA(call)                                                                                 \
     do {                                                                                           \
@@ -273,6 +276,19 @@ static void sweep_size(size_t bytes, char **host)
     fprintf(stderr, "n=%d %zu KiB: %s |%s\n", n, bytes >> 10, winner, quick ? "" : line);
 }
 
+/* LOW:HIGH, as in 1K:256M. */
+static void read_range(const char *text, size_t *low, size_t *high)
+{
+    const char *colon;
+
+    if (number_bytes(text, &colon, 16, MOST, low) && *colon == ':' &&
+        number_bytes(colon + 1, NULL, *low, MOST, high))
+        return;
+    fprintf(stderr,
+            "ar_sweep: -b takes LOW:HIGH in bytes from 16 to 4G, e.g. 1K:256M, not \"%s\"\n", text);
+    exit(2);
+}
+
 int main(int argc, char **argv)
 {
     struct symtuner_ar_config config = {.size = sizeof config, .timeout_ms = 3000};
@@ -281,20 +297,21 @@ int main(int argc, char **argv)
     void *buffers[SYMTUNER_AR_MAX_RANKS];
     char *host[SYMTUNER_AR_MAX_RANKS];
     size_t low = 1024, high = 256u << 20;
+    static const char *const types[] = {"bf16", "f32", "i32"};
+    static const ncclDataType_t numbers[] = {ncclBfloat16, ncclFloat32, ncclInt32};
+    static const char *const transports[] = {"auto", "peer", "host"};
 
     while ((option = getopt(argc, argv, "n:g:t:d:b:iqu")) != -1) {
         if (option == 'n')
-            n = atoi(optarg);
+            n = number_must("ar_sweep", "-n", optarg, 1, SYMTUNER_AR_MAX_RANKS);
         else if (option == 'g')
-            gpus = atoi(optarg);
-        else if (option == 't')
-            config.transport = strcmp(optarg, "host") == 0 ? SYMTUNER_AR_HOST : SYMTUNER_AR_PEER;
+            gpus = number_must("ar_sweep", "-g", optarg, 1, SYMTUNER_AR_MAX_RANKS);
+        else if (option == 't') /* in the order of enum symtuner_ar_transport */
+            config.transport = word_must("ar_sweep", "-t", optarg, transports, 3);
         else if (option == 'd')
-            dtype = strcmp(optarg, "f32") == 0   ? ncclFloat32
-                    : strcmp(optarg, "i32") == 0 ? ncclInt32
-                                                 : ncclBfloat16;
+            dtype = numbers[word_must("ar_sweep", "-d", optarg, types, 3)];
         else if (option == 'b')
-            sscanf(optarg, "%zu:%zu", &low, &high);
+            read_range(optarg, &low, &high);
         else if (option == 'i')
             in_place = 1;
         else if (option == 'q')
@@ -302,7 +319,11 @@ int main(int argc, char **argv)
         else if (option == 'u')
             unregistered = 1;
         else
-            return 2;
+            return 2; /* getopt has named it */
+    }
+    if (optind < argc) {
+        fprintf(stderr, "ar_sweep: \"%s\" is no option\n", argv[optind]);
+        return 2;
     }
     element = dtype == ncclBfloat16 ? 2 : 4;
     most = high;

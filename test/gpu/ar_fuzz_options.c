@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ar_fuzz_team.h"
+#include "bench/number.h"
 
 struct fuzz_options option = {.ranks = 2,
                               .calls = 100000,
@@ -21,15 +22,6 @@ static int wrong(const char *word, const char *why)
 {
     fprintf(stderr, "ar_fuzz: %s %s; see the head of test/gpu/ar_fuzz.c\n", word, why);
     return 0;
-}
-
-/* A whole number in ${low} .. ${high}. */
-static int number(const char *text, long long low, long long high, long long *value)
-{
-    char *end;
-
-    *value = strtoll(text, &end, 10);
-    return *text != 0 && *end == 0 && *value >= low && *value <= high;
 }
 
 int fuzz_options_read(int argc, char **argv)
@@ -59,18 +51,18 @@ int fuzz_options_read(int argc, char **argv)
         while (k < known && strcmp(o, numbers[k].name) != 0)
             k++;
         if (k < known) {
-            if (!number(v, numbers[k].low, numbers[k].high, &value))
+            if (!number_read(v, numbers[k].low, numbers[k].high, &value))
                 return wrong(v, "is out of range");
             *numbers[k].number = (int)value;
         } else if (strcmp(o, "--mode") == 0) {
             option.mode = v;
         } else if (strcmp(o, "--kernel") == 0) {
             option.kernel = v;
-        } else if (strcmp(o, "--calls") == 0 && number(v, 1, 1ll << 40, &value)) {
+        } else if (strcmp(o, "--calls") == 0 && number_read(v, 1, 1ll << 40, &value)) {
             option.calls = (long)value;
-        } else if (strcmp(o, "--seed") == 0 && number(v, 0, 1ll << 32, &value)) {
+        } else if (strcmp(o, "--seed") == 0 && number_read(v, 0, (1ll << 32) - 1, &value)) {
             option.seed = (unsigned)value;
-        } else if (strcmp(o, "--most") == 0 && number(v, 1, 64 << 20, &value)) {
+        } else if (strcmp(o, "--most") == 0 && number_read(v, 1, 64 << 20, &value)) {
             option.most = (size_t)value;
         } else {
             return wrong(o, "is unknown, or its value is out of range");

@@ -13,6 +13,7 @@
  * here.
  */
 #include <cuda_runtime.h>
+#include <limits.h>
 #include <nccl.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -24,6 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "bench/number.h"
 #include "symtuner_ar.h"
 
 enum { MOST_RANKS = 16, MOST_GROUPS = 16, TIMEOUT = 300, BOUND = TIMEOUT + 1000, START = 60000 };
@@ -401,25 +403,28 @@ int main(int argc, char **argv)
 {
     static const char *const waits[] = {"one_lamport", "one_ll8", "two_ll128", "chunked"};
     int gpus, right = 0, done = 0, good = 1;
+    int first_seed = 1;
+    static const char *const options[] = {"--times", "--ranks", "--groups", "--seed"};
+    const struct {
+        int *value, low, high;
+    } numbers[] = {{&times, 1, 1000000},
+                   {&ranks, 2, MOST_RANKS},
+                   {&groups, 1, MOST_GROUPS},
+                   {&first_seed, 0, INT_MAX}};
     long long worst = 0;
 
-    for (int i = 1; i + 1 < argc; i += 2) {
-        if (strcmp(argv[i], "--times") == 0)
-            times = atoi(argv[i + 1]);
-        else if (strcmp(argv[i], "--ranks") == 0)
-            ranks = atoi(argv[i + 1]);
-        else if (strcmp(argv[i], "--groups") == 0)
-            groups = atoi(argv[i + 1]);
-        else if (strcmp(argv[i], "--seed") == 0)
-            seed = (unsigned)atoi(argv[i + 1]);
-        else
-            argc = 0;
+    for (int i = 1; i < argc; i += 2) {
+        const char *name = argv[i], *value = argv[i + 1];
+        int option = word_must("ar_kill", "the command line", name, options, 4);
+
+        if (value == NULL) {
+            fprintf(stderr, "ar_kill: %s lacks a value\n", name);
+            return 2;
+        }
+        *numbers[option].value =
+            number_must("ar_kill", name, value, numbers[option].low, numbers[option].high);
     }
-    if (argc % 2 == 0 || ranks < 2 || ranks > MOST_RANKS || groups < 0 || groups > MOST_GROUPS) {
-        fprintf(stderr,
-                "ar_kill: unknown or incomplete option; see the head of test/gpu/ar_kill.c\n");
-        return 2;
-    }
+    seed = (unsigned)first_seed;
     setenv("NCCL_NVLS_ENABLE", "0", 1); /* no multicast, ever */
     gpus = gpus_here();
     if (gpus < ranks) {

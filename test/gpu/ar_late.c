@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "ar_late.h"
+#include "bench/number.h"
 #include "symtuner_ar.h"
 
 enum { EARLY = 10, CALLS = 100, MOST_RANKS = 16, NORMAL_RUNS = 7, LATE_RUNS = 4 };
@@ -126,19 +127,18 @@ int main(int argc, char **argv)
     static const size_t sizes[] = {(size_t)64 << 10, (size_t)2 << 20, (size_t)8 << 20,
                                    (size_t)16 << 20, BYTES};
     struct symtuner_ar_config config = {.size = sizeof config, .timeout_ms = 20000};
+    static const char *const options[] = {"--ranks", "--stop"};
     int devices[MOST_RANKS], gpus = 0, bad = 0;
 
-    for (int i = 1; i + 1 < argc; i += 2) {
-        if (strcmp(argv[i], "--ranks") == 0)
-            ranks = atoi(argv[i + 1]);
-        else if (strcmp(argv[i], "--stop") == 0)
-            stop = atoi(argv[i + 1]);
-        else
-            argc = 0;
-    }
-    if (ranks < 2 || ranks > MOST_RANKS || argc % 2 == 0) {
-        fprintf(stderr, "ar_late: only --ranks N, 2 to %d, and --stop 0 or 1\n", MOST_RANKS);
-        return 2;
+    for (int i = 1; i < argc; i += 2) {
+        int is_stop = word_must("ar_late", "the command line", argv[i], options, 2);
+
+        if (argv[i + 1] == NULL) {
+            fprintf(stderr, "ar_late: %s lacks a value\n", argv[i]);
+            return 2;
+        }
+        *(is_stop ? &stop : &ranks) =
+            number_must("ar_late", argv[i], argv[i + 1], is_stop ? 0 : 2, is_stop ? 1 : MOST_RANKS);
     }
     if (cudaGetDeviceCount(&gpus) != cudaSuccess || gpus < ranks) {
         printf("ar_late: skipped: needs %d GPUs, %d here\n", ranks, gpus);
