@@ -96,10 +96,13 @@ void st_watch_mark(struct st_seat *seat, void *stream)
     pthread_once(&once, load);
     if (event.create == NULL || event.record == NULL)
         return;
-    if (made == NULL && event.create(&made, EVENT_NO_TIMING) != 0)
-        return;
-    if (event.record(made, stream) == 0)
+    if (made == NULL) {
+        if (event.create(&made, EVENT_NO_TIMING) != 0)
+            return;
+        /* not pending before it is recorded; kept when that fails, for the next call */
         __atomic_store_n(&seat->done, made, __ATOMIC_RELEASE);
+    }
+    event.record(made, stream); /* failing: the call before it is watched instead */
 }
 
 int st_watch_pending(struct st_seat *seat)

@@ -6,6 +6,7 @@
  * that only sleep. Compiled with limits of seconds; needs the libcuda.so.1 of fake_driver.c in the
  * library path. WORD: only the cases whose names have it.
  */
+#include <dlfcn.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -298,6 +299,21 @@ static void opened_again(void)
     take_long();
 }
 
+/* No event is made for each call that fails. */
+static void cannot_mark(void)
+{
+    struct st_seat *seat = open_group();
+    int *made = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "fake_events");
+
+    setenv("FAKE_RECORD_FAIL", "1", 1);
+    for (int i = 0; i < 3; i++)
+        st_watch_mark(seat, NULL);
+    unsetenv("FAKE_RECORD_FAIL");
+    call(seat);
+    if (*made != 1 || !st_watch_pending(seat))
+        say("not one event for all calls");
+}
+
 static void no_such_rank(void)
 {
     char why[256];
@@ -338,6 +354,7 @@ static const struct {
     {"calls go on", calls_go_on, 0, ""},
     {"the place of another group", place_of_another, 0, ""},
     {"opened again", opened_again, ST_WATCH_EXIT, GONE(2)},
+    {"cannot mark a call", cannot_mark, 0, ""},
     {"no such rank", no_such_rank, 0, ""},
 };
 

@@ -4,7 +4,7 @@
  * needs.
  *
  * FAKE_EVENT_PENDING=1: every event is pending for ever, as when a kernel waits for a dead rank.
- * FAKE_NCCL_FAIL=1: no communicator can be made.
+ * FAKE_RECORD_FAIL=1: no event can be recorded. FAKE_NCCL_FAIL=1: no communicator can be made.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +14,8 @@
 struct id {
     char internal[128];
 };
+
+EXPORT int fake_events; /* made */
 
 EXPORT int cuDevicePrimaryCtxRetain(void **context, int device);
 EXPORT int cuCtxSetCurrent(void *context);
@@ -39,13 +41,14 @@ int cuCtxSetCurrent(void *context)
 int cuEventCreate(void **event, unsigned flags)
 {
     *event = malloc(1);
+    fake_events++;
     return flags != 2;
 }
 
 int cuEventRecord(void *event, void *stream)
 {
     (void)stream;
-    return event == NULL;
+    return event == NULL || getenv("FAKE_RECORD_FAIL") != NULL;
 }
 
 int cuEventQuery(void *event)
