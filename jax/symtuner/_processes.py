@@ -130,8 +130,8 @@ def say_goodbye() -> None:
 
 
 def ask_late() -> None:
-    """In a process that takes long to end: who has said goodbye after us? A rank whose process ended
-    without one is missed by jax.distributed, too."""
+    """In a process that takes long to end: who has said goodbye after us? A rank whose process has
+    ended without one is missed by jax.distributed, too."""
     time.sleep(END_S)
     while any(talk.heard < talk.ranks for talk in _closed):
         asked = time.monotonic()

@@ -82,8 +82,8 @@ def child(case, rank, ranks, port):
     print("end", flush=True)
 
 
-# case: exit of each rank, words of rank 0. None: the coordinator, in rank 0, has gone first, and JAX
-# ends the rank in its own way.
+# case: exit of each rank, words of rank 0. None: the coordinator, in rank 0, has gone first, and
+# JAX ends the rank in its own way.
 CASES = {
     "open": ((0, 0), "rank=0 ranks=2 gpu=0 comm=own-nccl"),
     "xla": ((0, 0), "rank=0 ranks=2 gpu=0 comm=xla-nccl"),
