@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from . import _xla
 from ._library import SymtunerError, load
 
 WAIT_S = 120  # for the slowest rank to lower the same program
@@ -182,12 +183,25 @@ class Standby:
 
 def _facts(me: int, xla: bool) -> str:
     """Rank 0's unique id, and where this process can be watched: pid and its name space."""
+    _xla.check(xla)
     unique = "xla" if xla else ""
     if me == 0 and not xla:
         raw = ctypes.create_string_buffer(128)
         load().call("unique_id", raw)
         unique = raw.raw.hex()
     return f"{unique} {os.getpid()} {os.stat('/proc/self/ns/pid').st_ino}"
+
+
+def _agree(talk: _Talk, users: list[bool]) -> None:
+    """All of them or none may use XLA's communicator."""
+    if len(set(users)) == 1:
+        return
+    reasons = talk.share("comm", lambda: _xla.reason(users[talk.me]))
+    xla, own = users.index(True), users.index(False)
+    raise SymtunerError(
+        f"rank {xla} would use XLA's communicator ({reasons[xla]}), rank {own} one of its own "
+        f"({reasons[own]}); set SYMTUNER_JAX_COMM=own on all processes"
+    )
 
 
 def open_across(devices: Sequence[Any], timeout_ms: int, xla: bool) -> None:
@@ -202,8 +216,7 @@ def open_across(devices: Sequence[Any], timeout_ms: int, xla: bool) -> None:
     talk = _Talk(tuple(d.id for d in devices), me)
     _closed[:] = [old for old in _closed if old.ids != talk.ids]
     facts = [w.split(" ") for w in talk.share("ready", lambda: _facts(me, xla))]
-    if len({f[0] == "xla" for f in facts}) > 1:
-        raise SymtunerError("SYMTUNER_JAX_COMM is not the same on all processes")
+    _agree(talk, [f[0] == "xla" for f in facts])
     c_ids = (ctypes.c_int64 * ranks)(*talk.ids)
 
     def make() -> str:

@@ -9,10 +9,12 @@ on one GPU of this process, once.
 from __future__ import annotations
 
 import functools
+import os
 import threading
 
 from ._library import SymtunerError, load, word
 
+_NAME = "SYMTUNER_JAX_COMM"
 PROBE_S = 60  # for one small compilation; no answer means no
 
 
@@ -41,14 +43,26 @@ def why_not() -> str:
     return said[0] if said else f"the probe did not end within {PROBE_S} s"
 
 
+# A process that failed by itself here would leave the others waiting for it, so all go on to the
+# group's first step, and what is wrong with one is an error of all (_processes).
 def use() -> bool:
-    """All processes must give the same answer; _processes checks that they do."""
-    choice = word("SYMTUNER_JAX_COMM", ("own", "auto", "xla"), "own")
-    if choice == "own":
-        return False
-    if why_not() and choice == "xla":
+    """Whether this process wants XLA's communicator for its groups."""
+    choice = os.environ.get(_NAME, "own")
+    return choice == "xla" or (choice == "auto" and not why_not())
+
+
+def check(xla: bool) -> None:
+    """SymtunerError when the setting is unknown, or cannot be had."""
+    if word(_NAME, ("own", "auto", "xla"), "own") == "xla" and xla and why_not():
         raise SymtunerError(
-            "SYMTUNER_JAX_COMM=xla, but this jaxlib offers its communicators to no custom call "
+            f"{_NAME}=xla, but this jaxlib offers its communicators to no custom call "
             f"(0.11.2 does), so leave it at own: {why_not()}"
         )
-    return not why_not()
+
+
+def reason(xla: bool) -> str:
+    """Why this process uses the one or the other."""
+    choice = os.environ.get(_NAME, "own")
+    if xla or choice == "own":
+        return f"{_NAME}={choice}"
+    return f"{_NAME}={choice}; {(choice == 'auto' and why_not()) or 'symtuner.open_group'}"

@@ -398,7 +398,8 @@ def test_xla_communicator():
     assert not across and "flat" not in said and len(opened) == 2
     os.environ["SYMTUNER_JAX_COMM"] = "xla"
     try:  # without a GPU the probe cannot run, and that is said
-        raises(symtuner.SymtunerError, "leave it at own: NOT_FOUND", _xla.use)
+        assert _xla.use() is True
+        raises(symtuner.SymtunerError, "leave it at own: NOT_FOUND", _xla.check, True)
         os.environ["SYMTUNER_JAX_COMM"] = "auto"
         assert _xla.use() is False
     finally:
@@ -406,7 +407,8 @@ def test_xla_communicator():
     assert _xla.use() is False
     for bad in ("nccl", ""):
         os.environ["SYMTUNER_JAX_COMM"] = bad
-        raises(symtuner.SymtunerError, "write one of own, auto, xla", _xla.use)
+        assert _xla.use() is False
+        raises(symtuner.SymtunerError, "write one of own, auto, xla", _xla.check, False)
     del os.environ["SYMTUNER_JAX_COMM"]
 
 

@@ -25,7 +25,7 @@ def child(case, rank, ranks, port):
     import jax
 
     import symtuner
-    from symtuner import _library
+    from symtuner import _library, _xla
 
     jax.distributed.initialize(f"127.0.0.1:{port}", ranks, rank)
     devices = [Device(r) for r in range(ranks)]
@@ -34,9 +34,11 @@ def child(case, rank, ranks, port):
         import ctypes
 
         ctypes.CDLL(None).setenv(b"FAKE_NCCL_FAIL", b"1", 1)
-    xla = case == "xla" or (case == "mixed" and rank == 0)
+    comm, offered = COMM.get(case, {}).get(rank, ("own", True))
+    os.environ["SYMTUNER_JAX_COMM"] = comm
+    _xla.why_not = lambda: "" if offered else "no such FFI extension"
     try:
-        symtuner._groups.open_for(devices, xla)
+        symtuner._groups.open_for(devices, _xla.use())
     except symtuner.SymtunerError as e:
         print("error:", e, flush=True)
         os._exit(3)
@@ -82,12 +84,32 @@ def child(case, rank, ranks, port):
     print("end", flush=True)
 
 
+# case: of each rank SYMTUNER_JAX_COMM, and whether XLA offers its communicators there
+COMM = {
+    "xla": {0: ("auto", True), 1: ("xla", True)},
+    "mixed": {0: ("xla", True), 1: ("own", True)},
+    "probe": {0: ("auto", True), 1: ("auto", False)},
+    "refused": {0: ("xla", True), 1: ("xla", False)},
+    "misspelt": {0: ("own", True), 1: ("mine", True)},
+}
+
 # case: exit of each rank, words of rank 0. None: the coordinator, in rank 0, has gone first, and
 # JAX ends the rank in its own way.
 CASES = {
     "open": ((0, 0), "rank=0 ranks=2 gpu=0 comm=own-nccl"),
     "xla": ((0, 0), "rank=0 ranks=2 gpu=0 comm=xla-nccl"),
-    "mixed": ((3, None), "SYMTUNER_JAX_COMM is not the same on all processes"),
+    "mixed": (
+        (3, None),
+        "error: rank 0 would use XLA's communicator (SYMTUNER_JAX_COMM=xla), rank 1 one of its own "
+        "(SYMTUNER_JAX_COMM=own); set SYMTUNER_JAX_COMM=own on all processes",
+    ),
+    "probe": (
+        (3, None),
+        "error: rank 0 would use XLA's communicator (SYMTUNER_JAX_COMM=auto), rank 1 one of its own "
+        "(SYMTUNER_JAX_COMM=auto; no such FFI extension); set SYMTUNER_JAX_COMM=own on all",
+    ),
+    "refused": ((3, None), "error: rank 1: SYMTUNER_JAX_COMM=xla, but this jaxlib offers"),
+    "misspelt": ((3, None), "error: rank 1: SYMTUNER_JAX_COMM='mine' is unknown; write one of own"),
     "again": ((0, 0), "opened again"),
     "fail": ((3, None), "error: rank 1: ncclCommInitRank: error 1"),
     "kill": ((71, -9), "rank 1 is gone while rank 0 waits for it"),
