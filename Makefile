@@ -123,7 +123,7 @@ CMP_SRC   := $(wildcard bench/ar_compare*.c) test/bench/fake_gpu.c
 TEST_ALSO += $(if $(AR_API),test-compare)
 TEST_NOT  += $(if $(AR_API),,test-compare and half of test-ar: $(AR_NONE).)
 
-$(B)/ar_compare_fake: $(CMP_SRC) $(wildcard bench/ar_compare*.h) bench/must.h
+$(B)/ar_compare_fake: $(CMP_SRC) $(wildcard bench/ar_compare*.h) bench/must.h bench/number.h
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(CC) $(CFLAGS) -fvisibility=default -I. $(AR_INC) $(LDFLAGS) -rdynamic -o $@ $(CMP_SRC) \

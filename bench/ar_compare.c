@@ -3,8 +3,8 @@
  * ar_compare.c - libsymtuner_ar.so against NCCL and torch, all in one run, taking turns.
  *
  *   ar_compare [--quick] [--host] [--ranks 2,4] [--modes threads,procs] [--types bf16,f32]
- *              [--min 1K] [--max 512M] [--rounds 5] [--only NAME,...] [--cold 0|1] [--extra 0|1]
- *              [--limit SECONDS] [--peers FOLDER] [--out FILE.csv]
+ *              [--min 1K] [--max 512M] [--step 2] [--rounds 5] [--only NAME,...] [--cold 0|1]
+ *              [--extra 0|1] [--limit SECONDS] [--peers FOLDER] [--out FILE.csv]
  *
  * Method: every contender captures the same call into a CUDA graph (20 calls; 8 above 32 MiB, 4
  * above 128 MiB). Then, in each of --rounds rounds, each contender in turn (the first one rotates)
@@ -37,9 +37,10 @@
 #include <unistd.h>
 
 #include "ar_compare_crew.h"
+#include "ar_compare_options.h"
 #include "ar_compare_table.h"
 
-enum { MODES = 2, MOST_ROUNDS = 25 };
+enum { MODES = 2 };
 enum crew_id { FULL, SYM32, SYM64, TORCH, HOST, NT, VL, TRT, MSC, CREWS };
 
 static const char *const env32[] = {"NCCL_SYM_CTAS=32", NULL};
@@ -76,23 +77,7 @@ enum { CONTENDERS = sizeof contenders / sizeof contenders[0] };
 
 static const char *const mode_name[MODES] = {"threads", "procs"};
 
-static struct {
-    const char *ranks, *modes, *types, *only, *out, *peers;
-    size_t least, most, step;
-    int rounds, cold, extra, host, limit;
-} option = {.ranks = "2,4",
-            .modes = "threads,procs",
-            .types = "bf16,f32",
-            .out = "ar_compare.csv",
-            .least = 1 << 10,
-            .most = (size_t)512 << 20,
-            .step = 2,
-            .rounds = 5,
-            .cold = 1,
-            .extra = 1,
-            .limit = 170};
-
-static int peers; /* found */
+static int peers, has_torch; /* found */
 static struct crew crews[MODES][CREWS];
 static FILE *csv;
 static time_t started;
@@ -106,19 +91,6 @@ static void interrupted(int number)
             for (int k = 0; k < crews[m][c].n; k++)
                 kill(crews[m][c].pid[k], SIGKILL);
     _exit(1);
-}
-
-/* Whether ${word} is in the comma-separated ${list}; NULL holds everything. */
-static int listed(const char *list, const char *word)
-{
-    size_t n = strlen(word);
-
-    for (const char *at = list; at != NULL; at = strchr(at, ',')) {
-        at += *at == ',';
-        if (strncmp(at, word, n) == 0 && (at[n] == ',' || at[n] == 0))
-            return 1;
-    }
-    return list == NULL;
 }
 
 /* Torch and peers run as one process per GPU only. */
@@ -141,11 +113,11 @@ static int taking_part(int mode, int k)
 {
     enum crew_id crew = contenders[k].crew;
 
-    if (crew >= NT && kinds[crew].peer == NULL)
+    if ((crew >= NT && kinds[crew].peer == NULL) || (crew == TORCH && !has_torch))
         return 0;
-    if ((crew == HOST) != option.host || !listed(option.only, contenders[k].name))
+    if ((crew == HOST) != option.host || !options_listed(option.only, contenders[k].name))
         return 0;
-    return guest(crew) ? mode == 1 : listed(option.modes, mode_name[mode]);
+    return guest(crew) ? mode == 1 : options_listed(option.modes, mode_name[mode]);
 }
 
 static int ascending(const void *a, const void *b)
@@ -238,7 +210,7 @@ static void measure(int ranks, const struct floor *floor, const char *type, cons
             if (crews[m][c].n > 0)
                 crew_ask(&crews[m][c], line, sizeof line, "drop\n");
     for (int m = 0; m < MODES; m++) {
-        if (!listed(option.modes, mode_name[m]))
+        if (!options_listed(option.modes, mode_name[m]))
             continue;
         row.mode = mode_name[m];
         memset(row.us, 0, sizeof row.us);
@@ -279,14 +251,14 @@ static void compare(int ranks, char *self, char *script)
     start_crews(ranks, self, script);
     table_head(ranks, &floor, (int)(time(NULL) - started), option.host, peers > 0);
     for (size_t t = 0; t < 2; t++)
-        for (int cold = 0; cold <= (option.cold && t == 0) && listed(option.types, types[t]);
-             cold++)
-            for (size_t b = option.least; b <= option.most && !late(); b *= option.step)
+        for (int cold = 0;
+             cold <= (option.cold && t == 0) && options_listed(option.types, types[t]); cold++)
+            for (size_t b = option.least; b <= option.most && !late(); b *= (size_t)option.step)
                 if (!cold || b <= (size_t)16 << 20) /* larger ones do not fit the L2 anyway */
                     measure(ranks, &floor, types[t], "sum", b, cold);
     for (size_t e = 0; e < sizeof extra / sizeof extra[0] && option.extra; e++)
         for (size_t b = option.least; b <= (size_t)4 << 20 && b <= option.most && !late();
-             b *= option.step)
+             b *= (size_t)option.step)
             measure(ranks, &floor, extra[e].type, extra[e].op, b, 0);
     for (int m = 0; m < MODES; m++)
         for (int c = 0; c < CREWS; c++)
@@ -313,71 +285,45 @@ static void find_peers(void)
         printf("peers: none, --peers and AR_COMPARE_PEERS are not given\n");
 }
 
-static size_t size_of(const char *text)
+/* Where ar_compare.py is: AR_COMPARE_PY, else beside this program's source, which is built into a
+ * folder of the repository. Without it torch does not take part. */
+static int find_script(const char *self, char *script, size_t size)
 {
-    char *end;
-    size_t n = strtoull(text, &end, 10);
+    const char *given = getenv("AR_COMPARE_PY");
+    int found;
 
-    return *end == 'K' ? n << 10 : *end == 'M' ? n << 20 : *end == 0 ? n : 0;
+    if (given != NULL)
+        snprintf(script, size, "%s", given);
+    else
+        snprintf(script, size, "%.*s../bench/ar_compare.py", (int)(strrchr(self, '/') + 1 - self),
+                 self);
+    found = access(script, R_OK) == 0;
+    if (!found)
+        printf("torch: no %s, left out; AR_COMPARE_PY names it\n", script);
+    return found;
 }
 
-static int parse(int argc, char **argv)
+/* Whether the words of the command line leave anything to do; says so if they do not. */
+static int check_contenders(void)
 {
-    const struct {
-        const char *name;
-        const char **text;
-        int *number;
-        size_t *size;
-    } options[] = {
-        {"--ranks", &option.ranks, NULL, NULL}, {"--modes", &option.modes, NULL, NULL},
-        {"--types", &option.types, NULL, NULL}, {"--only", &option.only, NULL, NULL},
-        {"--out", &option.out, NULL, NULL},     {"--rounds", NULL, &option.rounds, NULL},
-        {"--cold", NULL, &option.cold, NULL},   {"--extra", NULL, &option.extra, NULL},
-        {"--limit", NULL, &option.limit, NULL}, {"--min", NULL, NULL, &option.least},
-        {"--max", NULL, NULL, &option.most},    {"--step", NULL, NULL, &option.step},
-        {"--peers", &option.peers, NULL, NULL},
-    };
+    int some = 0;
 
-    for (int i = 1; i < argc; i++) {
-        size_t o = 0;
-
-        if (strcmp(argv[i], "--quick") == 0) {
-            option.modes = "threads", option.types = "bf16";
-            option.rounds = 3, option.cold = 0, option.extra = 0;
-            option.limit = 55;
-            continue;
-        }
-        if (strcmp(argv[i], "--host") == 0) {
-            option.host = 1, option.cold = 0, option.extra = 0;
-            option.most = (size_t)64 << 20;
-            continue;
-        }
-        while (o < sizeof options / sizeof options[0] && strcmp(argv[i], options[o].name) != 0)
-            o++;
-        if (o == sizeof options / sizeof options[0] || i + 1 == argc) {
-            fprintf(stderr, "ar_compare: %s %s; see the head of bench/ar_compare.c\n", argv[i],
-                    i + 1 == argc ? "lacks a value or is unknown" : "is unknown");
-            return 0;
-        }
-        i++;
-        if (options[o].text != NULL)
-            *options[o].text = argv[i];
-        else if (options[o].number != NULL)
-            *options[o].number = atoi(argv[i]);
-        else
-            *options[o].size = size_of(argv[i]);
-    }
-    if (option.least < 1024 || option.most < option.least || option.step < 2 || option.rounds < 1 ||
-        option.rounds > MOST_ROUNDS) {
-        fprintf(stderr, "ar_compare: sizes from 1K, 1 to %d rounds, --step from 2\n", MOST_ROUNDS);
-        return 0;
-    }
-    return 1;
+    for (int m = 0; m < MODES; m++)
+        for (int k = 0; k < CONTENDERS; k++)
+            some |= taking_part(m, k);
+    if (!some)
+        fprintf(stderr,
+                "ar_compare: --only %s: none of these can take part: torch needs ar_compare.py, "
+                "peers need --peers FOLDER with their library, and --host leaves ours and "
+                "general\n",
+                option.only);
+    return some;
 }
 
 int main(int argc, char **argv)
 {
-    char self[4096], script[4096 + 8];
+    const char *names[CONTENDERS];
+    char self[4096], script[4096 + 32];
     int gpus, ran = 0;
 
     if (argc > 1 && strcmp(argv[1], "--worker") == 0)
@@ -385,7 +331,9 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "--floor") == 0)
         return floor_main(argc - 2, argv + 2);
     option.peers = getenv("AR_COMPARE_PEERS");
-    if (!parse(argc, argv))
+    for (int k = 0; k < CONTENDERS; k++)
+        names[k] = contenders[k].name;
+    if (!options_read(argc, argv, names, CONTENDERS))
         return 2;
     gpus = floor_gpus();
     if (gpus < 2) {
@@ -395,16 +343,18 @@ int main(int argc, char **argv)
     memset(self, 0, sizeof self);
     if (readlink("/proc/self/exe", self, sizeof self - 1) < 0)
         return 1;
-    snprintf(script, sizeof script, "%s",
-             getenv("AR_COMPARE_PY") ? getenv("AR_COMPARE_PY") : "bench/ar_compare.py");
-    if (!option.host)
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (!option.host) {
         find_peers();
+        has_torch = find_script(self, script, sizeof script);
+    }
+    if (!check_contenders())
+        return 2;
     setenv("NCCL_NVLS_ENABLE", "0", 1); /* no multicast, ever */
     setenv("TORCH_SYMM_MEM_DISABLE_MULTICAST", "1", 1);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGINT, interrupted);
     signal(SIGTERM, interrupted);
-    setvbuf(stdout, NULL, _IOLBF, 0);
     csv = fopen(option.out, "w");
     if (csv == NULL) {
         fprintf(stderr, "ar_compare: cannot write %s\n", option.out);
@@ -412,14 +362,23 @@ int main(int argc, char **argv)
     }
     fprintf(csv, "ranks,mode,contender,kernel,type,op,bytes,cache,round,us,us_low,us_high\n");
     started = time(NULL);
-    for (int n = 2; n <= gpus && n <= MOST_RANKS; n++) {
+    for (int n = 2; n <= MOST_RANKS; n++) {
         char word[8];
 
         snprintf(word, sizeof word, "%d", n);
-        if (!listed(option.ranks, word) || late())
+        if (!options_listed(option.ranks, word) || late())
             continue;
+        if (n > gpus) {
+            printf("n=%d not run: %d GPUs here\n", n, gpus);
+            continue;
+        }
         compare(n, self, script);
         ran++;
+    }
+    if (ran == 0) {
+        fprintf(stderr, "ar_compare: skipped: --ranks %s, and %d GPUs here\n", option.ranks, gpus);
+        fclose(csv);
+        return 77;
     }
     table_summary();
     if (late())
@@ -427,5 +386,5 @@ int main(int argc, char **argv)
     if (lost > 0)
         printf("%d contenders were lost on the way, see stderr\n", lost);
     fclose(csv);
-    return ran == 0 || lost > 0;
+    return lost > 0;
 }

@@ -33,6 +33,49 @@ rows() # CONTENDER HOW_MANY: in the file of the run
     [ "$found" = "$2" ] || fail "$found rows of $1, not $2"
 }
 
+refuses() # STATUS SAYS ARGUMENTS...
+{
+    want=$1 says=$2
+    shift 2
+    status=0
+    "$build/ar_compare_fake" --out "$folder/rows.csv" "$@" >"$folder/out" 2>&1 || status=$?
+    [ "$status" = "$want" ] || fail "ar_compare $* ended with $status, not $want"
+    said "$says"
+}
+
+refuses 2 '[-]-ranks x: takes numbers from 2 to 16' --ranks x
+refuses 2 '[-]-ranks 2,: takes numbers' --ranks 2,
+refuses 2 '[-]-ranks 0: takes numbers' --ranks 0
+refuses 2 '[-]-ranks 99: takes numbers' --ranks 99
+refuses 77 'skipped: --ranks 16, and [0-9]* GPUs here' --ranks 16 --only ours
+refuses 2 '"zz" is none of ours staged general sym' --only zz
+refuses 2 '"zz" is none of ours' --only ours,zz
+refuses 2 'none of these can take part' --only vllm
+refuses 2 'none of these can take part' --host --only sym
+refuses 2 '"q" is none of bf16 f32' --types q
+refuses 2 '"zz" is none of threads procs' --modes zz
+refuses 2 '"" is none of threads procs' --modes procs,
+refuses 2 '[-]-cold 7: takes a whole number from 0 to 1' --cold 7
+refuses 2 '[-]-limit x: takes a whole number' --limit x
+refuses 2 '[-]-rounds 0: takes a whole number from 1' --rounds 0
+refuses 2 '[-]-step 1: takes a whole number from 2' --step 1
+refuses 2 '[-]-min 1KB: takes bytes' --min 1KB
+refuses 2 '[-]-max 9G: takes bytes' --max 9G
+refuses 2 'the first is above the second' --min 2M --max 1M
+refuses 2 '/nowhere: is no folder' --peers /nowhere
+refuses 2 '[-]-limit: lacks a value' --limit
+refuses 2 '[-]-fast: there is no such option' --fast
+refuses 2 'cannot write /nowhere/rows' --only ours --out /nowhere/rows
+
+# torch's program is found from any folder; this python3 only writes down what it shall run
+mkdir "$folder/bin"
+printf '#!/bin/sh\n[ -r "$1" ] && echo "$1" >"%s"\n' "$folder/script" >"$folder/bin/python3"
+chmod +x "$folder/bin/python3"
+full=$(cd "$build" && pwd)
+(cd / && PATH=$folder/bin:$PATH "$full/ar_compare_fake" --only torch1 --out "$folder/rows.csv" \
+    --ranks 2 --max 1K) >"$folder/out" 2>&1 || true
+grep -q '/ar_compare.py$' "$folder/script" || fail "torch's program is not found from another folder"
+
 mkdir "$folder/good" "$folder/bad"
 cp "$build/peer_good.so" "$folder/good/peer-vllm.so"
 cp "$build/peer_good.so" "$folder/good/peer-nccl-tests.so"
