@@ -135,22 +135,28 @@ static ncclResult_t check(symtuner_ar *h, const void *send, const void *recv, si
     return ncclSuccess;
 }
 
+/* Why a call can only be NCCL's, or NULL. */
+static const char *never_ours(const symtuner_ar *h, int op)
+{
+    return h->gate != NULL ? h->gate : op >= ST_OPS ? "user-defined operators are NCCL's" : NULL;
+}
+
 static ncclResult_t choose(symtuner_ar *h, const struct st_ask *ask, struct st_choice *choice)
 {
-    if (h->gate != NULL || ask->op >= ST_OPS) {
-        if (h->force.family > ST_NCCL)
-            return st_fail(h, ncclInvalidUsage, "kernel %s was forced, but %s",
-                           st_family_name(h->force.family),
-                           h->gate != NULL ? h->gate : "user-defined operators are NCCL's");
-        memset(choice, 0, sizeof *choice);
-        choice->family = ST_NCCL;
-        choice->pieces = 1;
-        snprintf(choice->why, sizeof choice->why, "%s",
-                 h->gate != NULL ? h->gate : "user-defined operators are NCCL's");
+    const char *gate = never_ours(h, ask->op);
+    char why[160];
+
+    if (gate != NULL && h->force.family > ST_NCCL)
+        return st_fail(h, ncclInvalidUsage, "kernel %s was forced, but %s",
+                       st_family_name(h->force.family), gate);
+    if (gate != NULL) {
+        *choice = (struct st_choice){.family = ST_NCCL, .pieces = 1};
         return ncclSuccess;
     }
-    if (st_ar_rules_select(h->rules, ask, &h->force, choice) != 0)
-        return st_fail(h, ncclInvalidUsage, "%s", choice->why);
+    if (st_ar_rules_select(h->rules, ask, &h->force, choice) != 0) {
+        st_ar_rules_why(h->rules, ask, choice, why, sizeof why);
+        return st_fail(h, ncclInvalidUsage, "%s", why);
+    }
     if (choice->lag != 0 && h->lag != 0)
         choice->lag = h->lag;
     return ncclSuccess;
@@ -163,6 +169,7 @@ ncclResult_t symtuner_ar_query(const void *send, const void *recv, size_t count,
     const struct buffers b = {.send = send, .recv = (char *)recv};
     struct st_ask ask;
     struct st_choice choice;
+    const char *gate;
     ncclResult_t result;
 
     if (h == NULL || plan == NULL || plan->size != sizeof *plan)
@@ -179,7 +186,11 @@ ncclResult_t symtuner_ar_query(const void *send, const void *recv, size_t count,
     plan->threads = choice.threads;
     plan->zero_copy = choice.family >= ST_CHUNKED && ask.dst_mapped;
     plan->pieces = choice.pieces;
-    snprintf(plan->why, sizeof plan->why, "%s", choice.why);
+    gate = never_ours(h, ask.op);
+    if (gate != NULL)
+        snprintf(plan->why, sizeof plan->why, "%s", gate);
+    else
+        st_ar_rules_why(h->rules, &ask, &choice, plan->why, sizeof plan->why);
     return ncclSuccess;
 }
 

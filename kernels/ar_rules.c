@@ -135,39 +135,12 @@ static const struct st_rule *find(const symtuner_rules *rules, const struct st_a
     return NULL;
 }
 
-/* Append ${text}, cut at ${end}. Every call of a rule comes by: printf would be half of its time.
- */
-static char *add(char *at, const char *end, const char *text)
-{
-    while (*text != '\0' && at + 1 < end)
-        *at++ = *text++;
-    *at = '\0';
-    return at;
-}
-
-/* "...end/of/path:12" */
-static char *add_place(char *at, const char *end, const symtuner_rules *rules,
-                       const struct st_rule *rule)
-{
-    const char *file = rules->source[rule->source];
-    size_t n = strlen(file);
-    char digits[12], *digit = digits + sizeof digits - 1;
-
-    *digit = '\0';
-    for (int line = rule->line; line > 0; line /= 10)
-        *--digit = (char)('0' + line % 10);
-    at = add(at, end, n > 44 ? "..." : "");
-    at = add(at, end, n > 44 ? file + n - 44 : file);
-    return add(add(at, end, ":"), end, digit);
-}
-
 int st_ar_rules_select(const symtuner_rules *rules, const struct st_ask *ask,
                        const struct st_force *force, struct st_choice *choice)
 {
     const struct st_rule *rule = force->family < 0 ? find(rules, ask) : NULL;
     struct st_force wish = *force;
-    char table[sizeof choice->why], *at = choice->why, *end = choice->why + sizeof choice->why;
-    int result;
+    int answer;
 
     if (!rule)
         return st_select(ask, force, choice);
@@ -178,17 +151,39 @@ int st_ar_rules_select(const symtuner_rules *rules, const struct st_ask *ask,
     }
     if (wish.threads == 0)
         wish.threads = rule->launch.threads;
-    if (st_select(ask, &wish, choice) == 0) {
-        at = add_place(add(at, end, "rules: "), end, rules, rule);
-        add(add(add(at, end, " \""), end, rule->name), end, "\"");
-        return 0;
-    }
-    result = st_select(ask, force, choice);
-    memcpy(table, choice->why, sizeof table);
-    at = add_place(add(at, end, "rules: "), end, rules, rule);
-    at = add(add(at, end, ": "), end, st_family_name(wish.family));
-    add(add(at, end, " cannot run this call; "), end, table);
-    return result;
+    answer = st_select(ask, &wish, choice);
+    if (answer == 0)
+        choice->because = ST_RULE_SAYS;
+    else
+        answer = st_select(ask, force, choice);
+    choice->rule = rule;
+    return answer;
+}
+
+/* "...end/of/path:12" */
+static const char *place_of(const symtuner_rules *rules, const struct st_rule *rule, char place[64])
+{
+    const char *file = rules->source[rule->source];
+    size_t n = strlen(file);
+
+    snprintf(place, 64, "%s%s:%d", n > 44 ? "..." : "", n > 44 ? file + n - 44 : file, rule->line);
+    return place;
+}
+
+void st_ar_rules_why(const symtuner_rules *rules, const struct st_ask *ask,
+                     const struct st_choice *choice, char *why, size_t size)
+{
+    const struct st_rule *rule = choice->rule;
+    char place[64], table[160];
+
+    st_select_why(ask, choice, table, sizeof table);
+    if (!rule)
+        snprintf(why, size, "%s", table);
+    else if (choice->because == ST_RULE_SAYS)
+        snprintf(why, size, "rules: %s \"%s\"", place_of(rules, rule, place), rule->name);
+    else
+        snprintf(why, size, "rules: %s: %s cannot run this call; %s", place_of(rules, rule, place),
+                 st_family_name(rule->launch.kernel), table);
 }
 
 /* ---- show ------------------------------------------------------------------------------------ */
@@ -222,7 +217,6 @@ size_t st_ar_rules_print(const symtuner_rules *rules, const char *note, char *te
             n = snprintf(line, sizeof line, "rules: %s\n", note);
         } else {
             more[0] = '\0';
-            add_place(where, where + sizeof where, rules, rule);
             add_words(more, sizeof more, ", dtype ", &st_dtype_words, rule->dtypes);
             add_words(more, sizeof more, ", op ", &st_op_words, rule->ops);
             n = snprintf(line, sizeof line,
@@ -238,7 +232,7 @@ size_t st_ar_rules_print(const symtuner_rules *rules, const char *note, char *te
                          rule->reg == ST_REG_ANY   ? ""
                          : rule->reg == ST_REG_YES ? ", registered"
                                                    : ", not registered",
-                         where);
+                         place_of(rules, rule, where));
         }
         if (n > 0 && need + (size_t)n < length)
             memcpy(text + need, line, (size_t)n + 1);

@@ -24,11 +24,13 @@ enum { ST_RULES_NOTE = 240 };
  */
 symtuner_rules *st_ar_rules_read(int nccl, int ranks, char note[ST_RULES_NOTE]);
 
-/* As st_select, but the first rule that covers the call comes before the table. What is forced
- * comes before the rule; a rule that asks for what cannot run gives way to the table, and why says
- * so. */
+/* As st_select and st_select_why, but the first rule that covers the call comes before the table.
+ * What is forced comes before the rule; a rule that asks for what cannot run gives way to the
+ * table, and why says so. */
 int st_ar_rules_select(const symtuner_rules *rules, const struct st_ask *ask,
                        const struct st_force *force, struct st_choice *choice);
+void st_ar_rules_why(const symtuner_rules *rules, const struct st_ask *ask,
+                     const struct st_choice *choice, char *why, size_t size);
 
 /* Append one line per rule, as st_select_print does for the table. */
 size_t st_ar_rules_print(const symtuner_rules *rules, const char *note, char *text, size_t length);

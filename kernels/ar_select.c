@@ -305,29 +305,21 @@ int st_select(const struct st_ask *ask, const struct st_force *force, struct st_
     choice->threads = row->threads;
     choice->lag = row->lag;
     choice->source = row->source;
+    choice->wanted = row->family;
     ctas = (uint64_t)row->ctas;
-    snprintf(choice->why, sizeof choice->why, "table: %s (%s)", names[family], row->source);
     if (force->family >= 0) {
-        family = force->family;
-        snprintf(choice->why, sizeof choice->why, "forced: %s", names[family]);
-        if (st_capacity(ask, family) == 0) {
-            snprintf(choice->why, sizeof choice->why,
-                     "kernel %s cannot run this call (data type, op, registration or links)",
-                     names[family]);
+        family = choice->wanted = force->family;
+        choice->because = st_capacity(ask, family) != 0 ? ST_FORCED : ST_CANNOT_RUN;
+        if (choice->because == ST_CANNOT_RUN)
             return -1;
-        }
     } else if (st_capacity(ask, family) == 0) {
         family = next_best(ask, family);
-        snprintf(choice->why, sizeof choice->why, "table: %s, which cannot run this call; %s (%s)",
-                 names[row->family], names[family], row->source);
     }
     probed = force->family < 0 ? after_probe(ask, family) : family;
     if (probed != family) {
-        snprintf(choice->why, sizeof choice->why,
-                 "start-up probe: MB/s push %u, pull %u, copy %u; the table says %s",
-                 ask->probe.push, ask->probe.pull, ask->probe.copy, names[family]);
+        choice->because = ST_PROBE_SAYS;
+        choice->wanted = family;
         family = probed;
-        choice->source = "start-up probe";
         choice->threads = 512;
         choice->lag = 1;
         ctas = 16;
@@ -360,6 +352,25 @@ int st_select(const struct st_ask *ask, const struct st_force *force, struct st_
         ctas = ST_MAX_CTAS;
     choice->ctas = ctas < 1 ? 1 : (int)ctas;
     return 0;
+}
+
+void st_select_why(const struct st_ask *ask, const struct st_choice *choice, char *why, size_t size)
+{
+    const char *wanted = names[choice->wanted], *runs = names[choice->family];
+
+    if (choice->because == ST_CANNOT_RUN)
+        snprintf(why, size, "kernel %s cannot run this call (data type, op, registration or links)",
+                 wanted);
+    else if (choice->because == ST_FORCED)
+        snprintf(why, size, "forced: %s", runs);
+    else if (choice->because == ST_PROBE_SAYS)
+        snprintf(why, size, "start-up probe: MB/s push %u, pull %u, copy %u; the table says %s",
+                 ask->probe.push, ask->probe.pull, ask->probe.copy, wanted);
+    else if (choice->wanted != choice->family)
+        snprintf(why, size, "table: %s, which cannot run this call; %s (%s)", wanted, runs,
+                 choice->source);
+    else
+        snprintf(why, size, "table: %s (%s)", runs, choice->source);
 }
 
 size_t st_select_print(int ranks, int links, char *text, size_t length)

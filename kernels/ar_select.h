@@ -31,6 +31,9 @@ struct st_ask {
     struct st_probe probe;     /* all 0: there was none                                  */
 };
 
+/* What a choice follows; the table's kernel may have given way to one that can run the call. */
+enum st_because { ST_TABLE_SAYS, ST_PROBE_SAYS, ST_RULE_SAYS, ST_FORCED, ST_CANNOT_RUN };
+
 struct st_choice {
     int family; /* enum st_family                                              */
     int ctas;
@@ -38,8 +41,10 @@ struct st_choice {
     int lag;        /* chunked                                                     */
     uint64_t piece; /* most bytes one launch takes; the last piece may be shorter  */
     int pieces;
-    const char *source; /* provenance of the row                                       */
-    char why[160];
+    enum st_because because;
+    int wanted;                 /* the family before it gave way                              */
+    const char *source;         /* provenance of the row                                       */
+    const struct st_rule *rule; /* that covers the call (ar_rules.h), or NULL                  */
 };
 
 /* What the user forced; NULL and 0 mean free choice. */
@@ -50,8 +55,12 @@ struct st_force {
     int at_most; /* 1: ${ctas} is a limit, as the table's: short messages get fewer */
 };
 
-/* 0, or -1 with the sentence in choice->why when the forced kernel cannot run this call. */
+/* 0, or -1 when the forced kernel cannot run this call. */
 int st_select(const struct st_ask *ask, const struct st_force *force, struct st_choice *choice);
+
+/* The reason for what st_select answered to ${ask}, as a sentence; apart, since calls need none. */
+void st_select_why(const struct st_ask *ask, const struct st_choice *choice, char *why,
+                   size_t size);
 
 /* Most payload bytes that one launch of ${family} can carry; 0: it cannot run this call at all. */
 uint64_t st_capacity(const struct st_ask *ask, int family);

@@ -129,8 +129,8 @@ START_TEST(test_the_table_gives_way_on_pcie_only)
 
     ck_assert_int_eq(st_select(&ask, &free_choice, &c), 0);
     ck_assert_int_eq(c.family, ST_PULL_ONE);
-    ck_assert_ptr_nonnull(
-        strstr(c.why, "push 2700, pull 40000, copy 2700; the table says chunked"));
+    st_select_why(&ask, &c, why, sizeof why);
+    ck_assert_ptr_nonnull(strstr(why, "push 2700, pull 40000, copy 2700; the table says chunked"));
     ck_assert(c.ctas > 0 && c.ctas <= 16 && c.threads <= 512);
     ck_assert_int_eq(st_select(&ask, &forced, &c), 0);
     ck_assert_int_eq(c.family, ST_CHUNKED);

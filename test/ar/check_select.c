@@ -49,7 +49,8 @@ START_TEST(test_every_call_gets_a_kernel_that_can_run_it)
                             room = st_capacity(&ask, c.family);
                             ck_assert_msg(c.family != ST_NCCL && room != 0 && c.piece <= room,
                                           "ranks %d links %d dtype %d op %d bytes %llu: %s", ranks,
-                                          links, dtype, op, (unsigned long long)bytes, c.why);
+                                          links, dtype, op, (unsigned long long)bytes,
+                                          st_family_name(c.family));
                             ck_assert((uint64_t)c.pieces * c.piece >= bytes);
                             ck_assert(c.pieces == 1 || c.piece % ST_UNIT == 0);
                             ck_assert(c.ctas >= 1 && c.ctas <= ask.max_ctas);
@@ -145,9 +146,11 @@ START_TEST(test_forced_kernel_that_cannot_run_is_refused_by_name)
     struct st_ask ask = ask_for(2, ST_LINKS_NVLINK, 4096, ST_I32, ST_SUM);
     struct st_force force = {.family = ST_ONE_LAMPORT};
     struct st_choice c;
+    char why[160];
 
     ck_assert_int_eq(st_select(&ask, &force, &c), -1);
-    ck_assert_ptr_nonnull(strstr(c.why, "one_lamport"));
+    st_select_why(&ask, &c, why, sizeof why);
+    ck_assert_ptr_nonnull(strstr(why, "one_lamport cannot run"));
     force.family = ST_NVLS; /* no multicast address */
     ck_assert_int_eq(st_select(&ask, &force, &c), -1);
     force.family = ST_ONE_LL8;

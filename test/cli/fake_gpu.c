@@ -383,14 +383,20 @@ EXPORT int symtuner_ar_create(void **h, void *const *comms, int n, const void *c
 }
 EXPORT int symtuner_ar_destroy(void **h, int n) { (void)n; free(*h); return 0; }
 
-static int choose(const struct handle *h, size_t bytes, int type, struct st_choice *choice)
+/* why: NULL, or where the sentence goes */
+static int choose(const struct handle *h, size_t bytes, int type, struct st_choice *choice,
+                  char why[160])
 {
     struct st_ask ask = {.bytes = bytes, .ranks = h->comm->group->ranks, .links = ST_LINKS_NVLINK,
                          .dtype = type, .dst_mapped = 1, .src_mapped = 1, .has_nccl = 1, .has_copy = 1,
                          .max_ctas = 132,
                          .half = {1 << 19, 16 << 20, 32 << 20, 256 << 20, 64 << 20}};
 
-    return st_ar_rules_select(h->rules, &ask, &h->force, choice);
+    int answer = st_ar_rules_select(h->rules, &ask, &h->force, choice);
+
+    if (why)
+        st_ar_rules_why(h->rules, &ask, choice, why, 160);
+    return answer;
 }
 
 /* CTAs that the plugin would give NCCL. */
@@ -438,13 +444,12 @@ EXPORT int symtuner_ar_query(const void *s, const void *r, size_t n, int t, int 
     struct st_choice choice;
 
     (void)s, (void)r, (void)op;
-    if (choose(h, n * size_of(t), t, &choice) != 0)
+    if (choose(h, n * size_of(t), t, &choice, plan->why) != 0)
         return 1;
     plan->kernel = st_family_name(choice.family);
     plan->ctas = choice.ctas;
     plan->threads = choice.threads;
     plan->pieces = choice.pieces;
-    snprintf(plan->why, sizeof plan->why, "%s", choice.why);
     return 0;
 }
 EXPORT int symtuner_ar_register(void **h, void *const *b, void *const *w, int n, size_t bytes)
@@ -459,7 +464,7 @@ EXPORT int symtuner_ar_all_reduce(const void *s, void *r, size_t n, int t, int o
     struct st_choice choice;
 
     (void)op;
-    if (choose(h, n * size_of(t), t, &choice) != 0)
+    if (choose(h, n * size_of(t), t, &choice, NULL) != 0)
         return 1;
     if (choice.family == ST_NCCL && handle->ctas == 0)
         handle->ctas = plugin_ctas();
