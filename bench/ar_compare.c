@@ -2,7 +2,7 @@
 /*
  * ar_compare.c - libsymtuner_ar.so against NCCL and torch, all in one run, taking turns.
  *
- *   ar_compare [--quick] [--host] [--ranks 2,4] [--modes threads,procs] [--types bf16,f32]
+ *   ar_compare [--quick] [--host] [--odd] [--ranks 2,4] [--modes threads,procs] [--types bf16,f32]
  *              [--min 1K] [--max 512M] [--step 2] [--rounds 5] [--only NAME,...] [--cold 0|1]
  *              [--extra 0|1] [--limit SECONDS] [--peers FOLDER] [--out FILE.csv]
  *
@@ -25,6 +25,10 @@
  * own choice of kernel), trtllm (one-shot Lamport and two-shot, from FlashInfer), mscclpp (its own
  * choice). Which were found stands in the output. One that fails, hangs or is wrong is reported and
  * left out.
+ *
+ * --odd: ours, NCCL general and NCCL symmetric (its own CTAs) with one element more than a power of
+ * two and all buffers one element behind a multiple of 256 bytes, 1 KiB to 32 MiB in steps of 8,
+ * warm; torch and the peers do not take such calls, or only by another way.
  *
  * floor: 2 * bytes * (n - 1) / n over the copy limit, plus an empty kernel's time as a graph node,
  * both measured at the start of the same run. NVLink multicast is never used.
@@ -113,6 +117,8 @@ static int taking_part(int mode, int k)
 {
     enum crew_id crew = contenders[k].crew;
 
+    if (option.odd && (guest(crew) || crew == SYM32 || crew == SYM64))
+        return 0;
     if ((crew >= NT && kinds[crew].peer == NULL) || (crew == TORCH && !has_torch))
         return 0;
     if ((crew == HOST) != option.host || !options_listed(option.only, contenders[k].name))
@@ -136,8 +142,11 @@ static double median(double *v, int n)
 static void start_crews(int ranks, char *self, char *script)
 {
     for (int m = 0; m < MODES; m++) {
-        struct crew_shape shape = {
-            .ranks = ranks, .apart = m, .most = option.most, .self = self, .script = script};
+        struct crew_shape shape = {.ranks = ranks,
+                                   .apart = m,
+                                   .most = option.most + (option.odd ? 64 : 0),
+                                   .self = self,
+                                   .script = script};
         int wanted[CREWS] = {0};
 
         for (int k = 0; k < CONTENDERS; k++)
@@ -162,6 +171,7 @@ static void measure(int ranks, const struct floor *floor, const char *type, cons
     int samples = bytes > (size_t)16 << 20 ? 2 : 3;
     int launches = cold || bytes > (size_t)4 << 20 ? 1 : bytes > 512 << 10 ? 2 : 4;
     int warmup = bytes > (size_t)16 << 20 ? 1 : 2, total = MODES * CONTENDERS;
+    size_t shift = !option.odd ? 0 : type[0] == 'b' ? 2 : 4;
     double us[MODES][CONTENDERS][MOST_ROUNDS], sample[MOST_SAMPLES];
     char kernel[MODES][CONTENDERS][64] = {{""}}, line[256];
     struct line row = {.ranks = ranks,
@@ -177,8 +187,9 @@ static void measure(int ranks, const struct floor *floor, const char *type, cons
 
             if (!taking_part(m, k) || c->n == 0 || (!plain_sum && !contenders[k].anything))
                 continue;
-            if (!crew_ask(c, line, sizeof line, "prepare %d %s %zu %s %s %d %d\n",
-                          contenders[k].slot, contenders[k].what, bytes, type, op, cold, calls))
+            if (!crew_ask(c, line, sizeof line, "prepare %d %s %zu %s %s %d %d %zu\n",
+                          contenders[k].slot, contenders[k].what, bytes, type, op, cold, calls,
+                          shift))
                 lose(contenders[k].crew);
             else if (strncmp(line, "ok ", 3) == 0)
                 snprintf(kernel[m][k], sizeof kernel[m][k], "%.60s", line + 3);
@@ -243,6 +254,7 @@ static void compare(int ranks, char *self, char *script)
         const char *type, *op;
     } extra[] = {{"i32", "sum"}, {"f64", "sum"}, {"bf16", "max"}, {"bf16", "min"}};
     static const char *const types[] = {"bf16", "f32"};
+    static const size_t sizes[] = {2, 4};
     struct crew_shape shape = {.ranks = ranks, .self = self};
     struct floor floor = {0, 0};
 
@@ -255,7 +267,7 @@ static void compare(int ranks, char *self, char *script)
              cold <= (option.cold && t == 0) && options_listed(option.types, types[t]); cold++)
             for (size_t b = option.least; b <= option.most && !late(); b *= (size_t)option.step)
                 if (!cold || b <= (size_t)16 << 20) /* larger ones do not fit the L2 anyway */
-                    measure(ranks, &floor, types[t], "sum", b, cold);
+                    measure(ranks, &floor, types[t], "sum", b + (option.odd ? sizes[t] : 0), cold);
     for (size_t e = 0; e < sizeof extra / sizeof extra[0] && option.extra; e++)
         for (size_t b = option.least; b <= (size_t)4 << 20 && b <= option.most && !late();
              b *= (size_t)option.step)

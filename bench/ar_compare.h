@@ -6,7 +6,7 @@
  * different environments (NCCL's CTA count is fixed per process) can take turns within
  * milliseconds. A command is one line on the worker's stdin, its answer one line on descriptor 3:
  *
- *   prepare SLOT WHAT BYTES TYPE OP COLD CALLS    -> ok KERNEL | no REASON
+ *   prepare SLOT WHAT BYTES TYPE OP COLD CALLS SHIFT -> ok KERNEL | no REASON
  *   time SLOT LAUNCHES SAMPLES WARMUP             -> us T T T ...     microseconds per call, this
  * process's drop                                          -> ok               slowest rank
  *

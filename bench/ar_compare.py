@@ -38,9 +38,9 @@ def main():
             return torch.ops.symm_mem.one_shot_all_reduce(part, "sum", group)
         return torch.ops.symm_mem.two_shot_all_reduce_(part, "sum", group)
 
-    def prepare(slot, what, size, kind, op, cold, calls):
+    def prepare(slot, what, size, kind, op, cold, calls, shift):
         size, cold, calls = int(size), int(cold), int(calls)
-        if op != "sum" or kind not in types or what not in ("one_shot", "two_shot"):
+        if int(shift) or op != "sum" or kind not in types or what not in ("one_shot", "two_shot"):
             return "no not offered by torch"
         if what == "one_shot" and size > 16 << 20:
             return "no one_shot is not for large messages"

@@ -52,9 +52,13 @@ void table_line(const struct line *row)
 {
     double peer = best(row, GENERAL, COLUMNS - 1);
 
-    printf("%d %c %s %s %s %zu%s |", row->ranks, row->mode[0], row->type, row->op,
+    char odd[16] = "";
+
+    if (row->bytes % 1024 != 0)
+        snprintf(odd, sizeof odd, "+%zu", row->bytes % 1024);
+    printf("%d %c %s %s %s %zu%s%s |", row->ranks, row->mode[0], row->type, row->op,
            row->cold ? "cold" : "warm", row->bytes >= 1 << 20 ? row->bytes >> 20 : row->bytes >> 10,
-           row->bytes >= 1 << 20 ? "M" : "K");
+           row->bytes >= 1 << 20 ? "M" : "K", odd);
     for (int c = 0; c < columns; c++)
         if (row->us[c] > 0)
             printf(row->us[c] < 100 ? " %.2f" : " %.0f", row->us[c]);

@@ -48,7 +48,7 @@ static const char *const what_name[WHATS] = {"zero-copy", "staged", "general", "
 static struct {
     char verb[16];
     int slot, what, type, op, cold, calls, launches, samples, warmup;
-    size_t bytes;
+    size_t bytes, shift; /* shift: bytes between the buffers' beginning and the call's */
     char said[200];
 } order;
 
@@ -146,14 +146,15 @@ static int check(struct rank *r)
 {
     size_t chunk = order.bytes < 4096 ? order.bytes : 4096, size = types[order.type].bytes;
     int plain = order.what == OURS_STAGED || order.what == NCCL_GENERAL;
-    const char *recv = r->buffer[plain][1];
+    char *recv = r->buffer[plain][1] + order.shift;
     double want;
 
-    CUDA(cudaMemcpyAsync(r->host, r->buffer[plain][0], 8, cudaMemcpyDeviceToHost, r->stream));
-    CUDA(cudaMemsetAsync(r->buffer[plain][1], 0xff, order.bytes, r->stream));
+    CUDA(cudaMemcpyAsync(r->host, r->buffer[plain][0] + order.shift, 8, cudaMemcpyDeviceToHost,
+                         r->stream));
+    CUDA(cudaMemsetAsync(recv, 0xff, order.bytes, r->stream));
     CUDA(cudaStreamSynchronize(r->stream));
     want = element(r->host, order.type, 0) * (ops[order.op].op == ncclSum ? job.ranks : 1);
-    one_call(r, order.what, 0, order.bytes, order.type, ops[order.op].op);
+    one_call(r, order.what, order.shift, order.bytes, order.type, ops[order.op].op);
     CUDA(cudaStreamSynchronize(r->stream));
     for (int part = 0; part < 3; part++) {
         size_t at = (order.bytes - chunk) / 2 * (size_t)part / 256 * 256;
@@ -214,7 +215,7 @@ static void prepare(struct rank *r)
 
         snprintf(order.said, sizeof order.said, "ok %s", called(order.what));
         if (order.what <= OURS_STAGED &&
-            symtuner_ar_query(r->buffer[plain][0], r->buffer[plain][1],
+            symtuner_ar_query(r->buffer[plain][0] + order.shift, r->buffer[plain][1] + order.shift,
                               order.bytes / types[order.type].bytes, types[order.type].type,
                               ops[order.op].op, r->handle, &plan) == ncclSuccess)
             snprintf(order.said, sizeof order.said, "ok %s:%dx%d", plan.kernel, plan.ctas,
@@ -229,8 +230,8 @@ static void prepare(struct rank *r)
     slots = order.cold ? slots / order.bytes : 1;
     CUDA(cudaStreamBeginCapture(r->stream, cudaStreamCaptureModeThreadLocal));
     for (int i = 0; i < order.calls; i++)
-        one_call(r, order.what, (size_t)i % slots * order.bytes, order.bytes, order.type,
-                 ops[order.op].op);
+        one_call(r, order.what, order.shift + (size_t)i % slots * order.bytes, order.bytes,
+                 order.type, ops[order.op].op);
     CUDA(cudaStreamEndCapture(r->stream, &graph));
     if (order.what >= PEER && job.peer->captured != NULL &&
         (why = job.peer->captured(r->peer)) != NULL) {
@@ -395,14 +396,14 @@ static int understand(const char *line)
 {
     char what[32] = "", type[16] = "", op[16] = "";
 
-    if (sscanf(line, "%15s %d %31s %zu %15s %15s %d %d", order.verb, &order.slot, what,
-               &order.bytes, type, op, &order.cold, &order.calls) == 8 &&
+    if (sscanf(line, "%15s %d %31s %zu %15s %15s %d %d %zu", order.verb, &order.slot, what,
+               &order.bytes, type, op, &order.cold, &order.calls, &order.shift) == 9 &&
         strcmp(order.verb, "prepare") == 0) {
         order.what = find(what, what_name, sizeof what_name[0], WHATS);
         order.type = find(type, types, sizeof types[0], sizeof types / sizeof types[0]);
         order.op = find(op, ops, sizeof ops[0], sizeof ops / sizeof ops[0]);
         return order.what >= 0 && order.type >= 0 && order.op >= 0 && order.slot < MOST_SLOTS &&
-               order.bytes <= job.most;
+               order.bytes + order.shift <= job.most;
     }
     if (strcmp(order.verb, "time") == 0)
         return sscanf(line, "%*s %d %d %d %d", &order.slot, &order.launches, &order.samples,

@@ -116,5 +116,14 @@ rows trt1 4
 compare --ranks 2 --max 1K --rounds 1 --types bf16 --cold 0 --extra 1 --modes threads --only ours
 said "peers: none"
 rows ours 5 # bf16 sum, i32, f64, max, min
+
+compare --odd --ranks 2 --max 8K --rounds 1 --types bf16 --modes procs --only ours,staged,general,sym
+said "2 p bf16 sum warm 1K+2 |"
+said "2 p bf16 sum warm 8K+2 |"
+rows ours 2
+rows general 2
+grep -q ',8194,warm,' "$folder/rows.csv" || fail "no row of 8194 bytes"
+refuses 2 'none of these can take part' --odd --only torch1,sym32
+refuses 2 '[-]-odd: is without' --odd --cold 1
 [ "$failures" = 0 ] || exit 1
 echo "compare.sh: contenders, good peers and four kinds of bad ones: as they should be"
