@@ -6,6 +6,7 @@
  * the same way from there: peer memory through an NCCL window, pinned host memory, or plain NCCL.
  */
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,18 +21,22 @@
 struct card {
     char host[64]; /* boot id and mount of /dev/shm: equal means memory can be shared */
     char bus[ST_BUS_ID_SIZE];
-    int sms, major, minor, links, failed, transport, probe_mode, kernel, ctas;
+    int sms, major, minor, links, transport, probe_mode, kernel, ctas;
     struct st_probe probe;
     uint32_t nonce;
     uint64_t bulk_bytes, first_epoch, rules_hash;
 };
 
+_Static_assert(sizeof(struct card) <= ST_CARD_BYTES, "a card fits where a rank says it");
+
 struct group {
     symtuner_ar *handles[ST_MAX_RANKS];
     int n; /* handles of this thread */
     const struct st_nccl *nccl;
+    struct st_voice voice[ST_MAX_RANKS], *voices[ST_MAX_RANKS];
     struct card mine[ST_MAX_RANKS], all[ST_MAX_RANKS];
-    struct card *cards[ST_MAX_RANKS]; /* on each GPU: its own, then all */
+    char why[ST_WHY]; /* the last step failed, here or on another rank */
+    bool lost;        /* no way to the other ranks any more */
 };
 
 static void describe_host(char *text, size_t size)
@@ -45,39 +50,35 @@ static void describe_host(char *text, size_t size)
         fclose(f);
 }
 
+static ncclResult_t __attribute__((format(printf, 3, 4)))
+fail(struct group *g, ncclResult_t result, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(g->why, sizeof g->why, format, args);
+    va_end(args);
+    return result;
+}
+
 /* All ranks' cards on every rank; also a barrier. */
 static ncclResult_t exchange(struct group *g)
 {
-    ncclResult_t result = ncclSuccess;
-    cudaError_t error = cudaSuccess;
-    int ranks = g->handles[0]->ranks;
+    ncclResult_t result =
+        st_voices_meet(g->nccl, g->voices, g->n, g->mine, g->all, sizeof *g->mine, g->why);
 
-    for (int i = 0; i < g->n && error == cudaSuccess; i++) {
-        error = cudaSetDevice(g->handles[i]->device);
-        if (error == cudaSuccess && g->cards[i] == NULL)
-            error = cudaMalloc((void **)&g->cards[i], sizeof **g->cards * (size_t)(ranks + 1));
-        if (error == cudaSuccess)
-            error = cudaMemcpy(g->cards[i], &g->mine[i], sizeof *g->mine, cudaMemcpyHostToDevice);
-    }
-    if (error == cudaSuccess)
-        result = g->nccl->ncclGroupStart();
-    for (int i = 0; i < g->n && error == cudaSuccess && result == ncclSuccess; i++)
-        result = g->nccl->ncclAllGather(g->cards[i], g->cards[i] + 1, sizeof(struct card),
-                                        ncclUint8, g->handles[i]->comm, g->handles[i]->copy_stream);
-    if (error == cudaSuccess && result == ncclSuccess)
-        result = g->nccl->ncclGroupEnd();
-    for (int i = 0; i < g->n && error == cudaSuccess; i++) {
-        error = cudaStreamSynchronize(g->handles[i]->copy_stream);
-        if (error == cudaSuccess && i == 0)
-            error = cudaMemcpy(g->all, g->cards[0] + 1, sizeof *g->all * (size_t)ranks,
-                               cudaMemcpyDeviceToHost);
-    }
-    if (error != cudaSuccess)
-        return st_fail_cuda(g->handles[0], error, "exchange facts with the other ranks");
-    return result == ncclSuccess
-               ? result
-               : st_fail(g->handles[0], result, "exchange facts with the other ranks: %s",
-                         g->nccl->ncclGetErrorString(result));
+    g->lost = g->lost || result != ncclSuccess;
+    return result;
+}
+
+/* How a step went, the same answer on all ranks; ${result} and g->why are how it went here. */
+static ncclResult_t agree(struct group *g, ncclResult_t result)
+{
+    bool met;
+
+    result = st_voices_agree(g->nccl, g->voices, g->n, result, 0, g->why, &met);
+    g->lost = g->lost || !met;
+    return result;
 }
 
 static void close_gate(struct group *g, const char *why)
@@ -114,16 +115,13 @@ static const char *unlike(const struct card *a, const struct card *b)
 /* Same verdict on every rank: it looks at the common cards only. */
 static ncclResult_t compare(struct group *g)
 {
-    int ranks = g->handles[0]->ranks;
+    int ranks = g->voice[0].ranks;
 
     for (int r = 0; r < ranks; r++) {
         const struct card *a = &g->all[0], *b = &g->all[r];
 
-        if (b->failed)
-            return st_fail(g->handles[0], ncclRemoteError, "rank %d could not start", r);
         if (unlike(a, b) != NULL)
-            return st_fail(g->handles[0], ncclInvalidUsage, "ranks 0 and %d differ in %s", r,
-                           unlike(a, b));
+            return fail(g, ncclInvalidUsage, "ranks 0 and %d differ in %s", r, unlike(a, b));
         if (strcmp(a->host, b->host) != 0)
             close_gate(g, "the ranks span several nodes");
         else if (a->major != b->major || a->minor != b->minor)
@@ -157,49 +155,81 @@ static void ask_links(struct group *g, int forced)
     }
 }
 
-/* Scratch in a window. Failing here is not final: host memory may do. Every rank gets the same
- * answer, because a rank that fails says so in the next exchange. */
-static ncclResult_t peer_arena(struct group *g, const struct symtuner_ar_config *config)
+static ncclResult_t allocate(struct group *g, const struct symtuner_ar_config *config)
 {
-    ncclResult_t result = ncclSuccess;
-
-    for (int i = 0; i < g->n && result == ncclSuccess; i++) {
+    for (int i = 0; i < g->n; i++) {
         symtuner_ar *h = g->handles[i];
         void *memory = NULL;
+        cudaError_t error = cudaSetDevice(h->device);
+        ncclResult_t result;
 
-        cudaSetDevice(h->device);
         st_scratch_size(h, config, false);
         result = g->nccl->ncclMemAlloc(&memory, h->layout.bytes);
+        if (result != ncclSuccess)
+            return fail(g, result, "%llu MiB of scratch from ncclMemAlloc: %s",
+                        (unsigned long long)(h->layout.bytes >> 20),
+                        g->nccl->ncclGetErrorString(result));
         h->arena = memory;
-        if (result == ncclSuccess && st_arena_fill(h, config) != cudaSuccess)
-            result = st_fail_cuda(h, cudaGetLastError(), "fill scratch");
+        if (error == cudaSuccess)
+            error = st_arena_fill(h, config);
+        if (error != cudaSuccess) {
+            cudaGetLastError();
+            return fail(g, ncclUnhandledCudaError, "fill scratch: %s", cudaGetErrorString(error));
+        }
     }
-    if (result != ncclSuccess)
-        return result;
-    result = g->nccl->ncclGroupStart();
-    for (int i = 0; i < g->n && result == ncclSuccess; i++) {
-        symtuner_ar *h = g->handles[i];
+    return ncclSuccess;
+}
 
-        result = g->nccl->ncclCommWindowRegister(h->comm, h->arena, h->layout.bytes,
-                                                 &h->arena_window, NCCL_WIN_COLL_SYMMETRIC);
-    }
-    if (result == ncclSuccess)
-        result = g->nccl->ncclGroupEnd();
-    for (int i = 0; i < g->n && result == ncclSuccess; i++) {
+static ncclResult_t open_windows(struct group *g)
+{
+    ncclWindow_t windows[ST_MAX_RANKS] = {NULL};
+    void *arenas[ST_MAX_RANKS];
+    size_t bytes = g->handles[0]->layout.bytes;
+    ncclResult_t result;
+
+    for (int i = 0; i < g->n; i++)
+        arenas[i] = g->handles[i]->arena;
+    result = st_windows_make(g->handles, arenas, g->n, bytes, windows, g->why);
+    for (int i = 0; i < g->n; i++) {
         symtuner_ar *h = g->handles[i];
         char *multicast;
 
+        h->arena_window = windows[i];
         cudaSetDevice(h->device);
-        result = st_nccl_window_peers(g->nccl, h->arena_window, h->ranks, h->me, h->peer,
-                                      &multicast, h->gate_text, sizeof h->gate_text);
+        if (result == ncclSuccess)
+            result = st_nccl_window_peers(g->nccl, h->arena_window, h->ranks, h->me, h->peer,
+                                          &multicast, g->why, sizeof g->why);
     }
     return result;
+}
+
+/* Scratch in a window. Failing here is not final: host memory may do. */
+static ncclResult_t peer_arena(struct group *g, const struct symtuner_ar_config *config)
+{
+    ncclResult_t result = agree(g, allocate(g, config));
+
+    return result == ncclSuccess ? agree(g, open_windows(g)) : result;
+}
+
+/* The handles of rank 0, or of all others. */
+static ncclResult_t open_host(struct group *g, const char *name, bool create)
+{
+    for (int i = 0; i < g->n; i++) {
+        symtuner_ar *h = g->handles[i];
+        ncclResult_t result = ncclSuccess;
+
+        if ((h->me == 0) == create)
+            result = st_arena_host(&h, 1, name, create);
+        if (result != ncclSuccess)
+            return fail(g, result, "%.*s", ST_WHY - 1, h->error);
+    }
+    return ncclSuccess;
 }
 
 static ncclResult_t host_arena(struct group *g, const struct symtuner_ar_config *config)
 {
     char name[64];
-    ncclResult_t result = ncclSuccess;
+    ncclResult_t result;
     bool maker = false;
 
     snprintf(name, sizeof name, "/symtuner-ar-%08x", g->all[0].nonce);
@@ -209,34 +239,14 @@ static ncclResult_t host_arena(struct group *g, const struct symtuner_ar_config 
         st_scratch_size(g->handles[i], config, true);
         maker |= g->handles[i]->me == 0;
     }
-    for (int i = 0; i < g->n && maker && result == ncclSuccess; i++)
-        if (g->handles[i]->me == 0)
-            result = st_arena_host(&g->handles[i], 1, name, true);
-    for (int i = 0; i < g->n; i++)
-        g->mine[i].failed = result != ncclSuccess;
-    if (exchange(g) != ncclSuccess || g->all[0].failed) {
-        if (maker)
-            shm_unlink(name);
-        return result != ncclSuccess ? result : ncclRemoteError;
-    }
-    for (int i = 0; i < g->n && result == ncclSuccess; i++)
-        if (g->handles[i]->me != 0)
-            result = st_arena_host(&g->handles[i], 1, name, false);
-    for (int i = 0; i < g->n; i++)
-        g->mine[i].failed = result != ncclSuccess;
-    if (exchange(g) != ncclSuccess) /* everybody has it open: the name can go */
-        result = ncclRemoteError;
+    result = agree(g, open_host(g, name, true));
+    if (result == ncclSuccess)
+        result = agree(g, open_host(g, name, false));
     if (maker)
-        shm_unlink(name);
+        shm_unlink(name); /* everybody has it open, or nobody will */
+    for (int i = 0; i < g->n && result != ncclSuccess; i++)
+        st_arena_free(g->handles[i]);
     return result;
-}
-
-static bool anybody_failed(const struct group *g)
-{
-    for (int r = 0; r < g->handles[0]->ranks; r++)
-        if (g->all[r].failed)
-            return true;
-    return false;
 }
 
 static ncclResult_t meet(void *ranks, struct st_probe *all)
@@ -261,69 +271,93 @@ static ncclResult_t probe(struct group *g, const struct st_options *options)
     return st_probe_run(g->handles, g->n, &group, options->probe_file);
 }
 
+/* Peer memory or host memory: the same on all ranks, and why not the other. */
+static ncclResult_t share_memory(struct group *g, const struct symtuner_ar_config *config,
+                                 bool *host)
+{
+    char no_peer[ST_WHY] = "", why[2 * ST_WHY];
+    ncclResult_t result = ncclSuccess;
+
+    *host = config->transport == SYMTUNER_AR_HOST;
+    if (!*host) {
+        result = peer_arena(g, config);
+        if (result == ncclSuccess || g->lost)
+            return result;
+        if (config->transport == SYMTUNER_AR_PEER) {
+            snprintf(no_peer, sizeof no_peer, "%s", g->why);
+            return fail(g, ncclInvalidUsage, "no peer memory, which transport=peer asks for: %.*s",
+                        ST_WHY - 60, no_peer);
+        }
+        snprintf(no_peer, sizeof no_peer, "%s", g->why);
+        *host = true;
+    }
+    result = host_arena(g, config);
+    if (result == ncclSuccess) {
+        for (int i = 0; i < g->n; i++)
+            memcpy(g->handles[i]->no_peer, no_peer, sizeof no_peer);
+        return ncclSuccess;
+    }
+    if (g->lost || config->transport == SYMTUNER_AR_HOST)
+        return result;
+    snprintf(why, sizeof why, "no peer memory (%.*s), and no pinned host memory (%.*s)",
+             ST_WHY - 30, no_peer, ST_WHY - 30, g->why);
+    close_gate(g, why);
+    return ncclSuccess;
+}
+
 static ncclResult_t settle(struct group *g, const struct symtuner_ar_config *config,
                            const struct st_options *options)
 {
+    bool host;
     ncclResult_t result = exchange(g);
-    bool host = config->transport == SYMTUNER_AR_HOST;
 
     if (result == ncclSuccess)
         result = compare(g);
     if (result != ncclSuccess || g->handles[0]->gate != NULL)
         return result;
     ask_links(g, options->links);
-    if (!host) {
-        result = peer_arena(g, config);
-        for (int i = 0; i < g->n; i++)
-            g->mine[i].failed = result != ncclSuccess;
-        if (exchange(g) != ncclSuccess)
-            return ncclRemoteError;
-        host = anybody_failed(g);
-        if (host && config->transport == SYMTUNER_AR_PEER)
-            return st_fail(g->handles[0], ncclInvalidUsage, "no peer memory: %s",
-                           g->handles[0]->gate_text);
-    }
-    if (host) {
-        result = host_arena(g, config);
-        if (result != ncclSuccess || anybody_failed(g)) {
-            close_gate(g, "no peer memory, and pinned host memory could not be shared");
-            return ncclSuccess;
-        }
-    }
+    result = exchange(g);
+    if (result == ncclSuccess)
+        result = share_memory(g, config, &host);
+    if (result != ncclSuccess || g->handles[0]->gate != NULL)
+        return result;
     for (int i = 0; i < g->n; i++) {
         g->handles[i]->links = host ? ST_LINKS_HOST : ST_LINKS_NVLINK;
         for (int r = 0; r < g->handles[i]->ranks && !host; r++)
             if (g->all[r].links == ST_LINKS_PCIE)
                 g->handles[i]->links = ST_LINKS_PCIE;
     }
-    return st_probe_wanted(g->handles[0], options) ? probe(g, options) : ncclSuccess;
+    if (!st_probe_wanted(g->handles[0], options))
+        return ncclSuccess;
+    result = probe(g, options);
+    return result == ncclSuccess ? result
+                                 : fail(g, result, "%.*s", ST_WHY - 1, g->handles[0]->error);
 }
 
-static ncclResult_t start_rank(struct group *g, int i, ncclComm_t comm,
-                               const struct symtuner_ar_config *config,
+static ncclResult_t start_rank(struct group *g, int i, const struct symtuner_ar_config *config,
                                const struct st_options *options)
 {
     symtuner_ar *h = calloc(1, sizeof *h);
     struct card *card = &g->mine[i];
 
     if (h == NULL)
-        return ncclSystemError;
+        return fail(g, ncclSystemError, "out of memory");
     g->handles[i] = h;
-    h->comm = comm;
+    h->comm = g->voice[i].comm;
+    h->ranks = g->voice[i].ranks;
+    h->device = g->voice[i].device;
     h->nccl = g->nccl;
-    if (g->nccl->ncclCommCount(comm, &h->ranks) != ncclSuccess ||
-        g->nccl->ncclCommUserRank(comm, &h->me) != ncclSuccess ||
-        g->nccl->ncclCommCuDevice(comm, &h->device) != ncclSuccess)
-        return st_fail(h, ncclInvalidArgument, "comms[%d] is not a usable communicator", i);
+    if (g->nccl->ncclCommUserRank(h->comm, &h->me) != ncclSuccess)
+        return fail(g, ncclInvalidArgument, "comms[%d] is not a usable communicator", i);
     if (st_rank_start(h, config, options) != ncclSuccess)
-        return ncclUnhandledCudaError;
+        return fail(g, ncclUnhandledCudaError, "%.*s", ST_WHY - 1, h->error);
     describe_host(card->host, sizeof card->host);
     cudaDeviceGetPCIBusId(card->bus, sizeof card->bus, h->device);
     cudaDeviceGetAttribute(&card->major, cudaDevAttrComputeCapabilityMajor, h->device);
     cudaDeviceGetAttribute(&card->minor, cudaDevAttrComputeCapabilityMinor, h->device);
     card->sms = h->sms;
     card->transport = config->transport;
-    card->probe_mode = options->probe; /* a rank that probes waits for the others to */
+    card->probe_mode = options->probe;    /* a rank that probes waits for the others to */
     card->kernel = options->force.family; /* ranks in two kernels wait for each other */
     card->ctas = options->force.ctas;
     card->bulk_bytes = config->bulk_bytes;
@@ -333,46 +367,81 @@ static ncclResult_t start_rank(struct group *g, int i, ncclComm_t comm,
     return ncclSuccess;
 }
 
+static ncclResult_t start(struct group *g, const struct symtuner_ar_config *given,
+                          struct symtuner_ar_config *config, struct st_options *options)
+{
+    ncclResult_t result = st_config_check(given, config, options);
+
+    if (result != ncclSuccess)
+        return fail(g, result, "%.*s", ST_WHY - 1, symtuner_ar_error(NULL));
+    for (int i = 0; i < g->n && result == ncclSuccess; i++)
+        result = start_rank(g, i, config, options);
+    return result;
+}
+
+static ncclResult_t open_voices(struct group *g, const ncclComm_t *comms)
+{
+    for (int i = 0; i < g->n; i++) {
+        char why[ST_WHY];
+        ncclResult_t result = st_voice_open(&g->voice[i], g->nccl, comms[i], why);
+
+        g->voices[i] = &g->voice[i];
+        if (result != ncclSuccess)
+            return fail(g, result, "comms[%d]: %.*s", i, ST_WHY - 20, why);
+    }
+    return ncclSuccess;
+}
+
+static ncclResult_t create(struct group *g, const ncclComm_t *comms,
+                           const struct symtuner_ar_config *given)
+{
+    struct symtuner_ar_config config;
+    struct st_options options;
+    ncclResult_t result = open_voices(g, comms);
+
+    if (result != ncclSuccess)
+        return result;
+    result = start(g, given, &config, &options);
+    if (g->voice[0].ranks <= ST_MAX_RANKS) {
+        result = agree(g, result);
+        return result == ncclSuccess ? settle(g, &config, &options) : result;
+    }
+    if (result == ncclSuccess)
+        close_gate(g, "more than 16 ranks");
+    return result;
+}
+
 ncclResult_t symtuner_ar_create(symtuner_ar **handles_out, const ncclComm_t *comms, int n,
                                 const struct symtuner_ar_config *given)
 {
     struct group g = {.n = n};
-    struct symtuner_ar_config config;
-    struct st_options options;
     char why[160];
-    int device = -1, failed = 0;
+    int device = -1;
+    bool stuck = false;
     ncclResult_t result;
 
     if (handles_out == NULL || comms == NULL || n < 1 || n > ST_MAX_RANKS)
         return st_fail(NULL, ncclInvalidArgument, "one thread drives 1 to %d communicators, not %d",
                        ST_MAX_RANKS, n);
-    result = st_config_check(given, &config, &options);
-    if (result != ncclSuccess)
-        return result;
     g.nccl = st_nccl_get(why, sizeof why);
     if (g.nccl == NULL)
         return st_fail(NULL, ncclInvalidUsage, "%s", why);
     cudaGetDevice(&device);
-    for (int i = 0; i < n && result == ncclSuccess; i++) {
-        result = start_rank(&g, i, comms[i], &config, &options);
-        failed = i;
+    result = create(&g, comms, given);
+    for (int i = 0; i < n; i++)
+        stuck = stuck || (g.handles[i] != NULL && g.handles[i]->stuck);
+    for (int i = 0; i < n; i++) {
+        if (result == ncclSuccess) {
+            handles_out[i] = g.handles[i];
+            handles_out[i]->voice = g.voice[i];
+            continue;
+        }
+        if (g.handles[i] != NULL)
+            st_rank_free(g.handles[i]);
+        if (!stuck)
+            st_voice_close(&g.voice[i]);
     }
-    if (result == ncclSuccess) {
-        failed = 0;
-        if (g.handles[0]->ranks > ST_MAX_RANKS)
-            close_gate(&g, "more than 16 ranks");
-        else
-            result = settle(&g, &config, &options);
-        for (int i = 0; i < n && !g.handles[i]->stuck; i++)
-            cudaFree(g.cards[i]);
-    }
-    if (result == ncclSuccess)
-        memcpy(handles_out, g.handles, sizeof *handles_out * (size_t)n);
-    else if (g.handles[failed] == NULL)
-        st_fail(NULL, result, "out of memory");
-    else
-        st_create_undo(g.handles, n, failed, result);
     if (device >= 0)
         cudaSetDevice(device);
-    return result;
+    return result == ncclSuccess ? result : st_fail(NULL, result, "%s", g.why);
 }

@@ -163,6 +163,7 @@ static void free_gpu(symtuner_ar *h)
 {
     cudaSetDevice(h->device);
     st_arena_free(h);
+    st_voice_close(&h->voice);
     if (h->copy_stream != NULL)
         cudaStreamDestroy(h->copy_stream);
     for (int i = 0; i < 2 + ST_COPY_PIECES; i++)

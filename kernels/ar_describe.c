@@ -10,7 +10,7 @@ size_t symtuner_ar_describe(symtuner_ar *h, char *text, size_t length)
     static const char *const links[ST_LINKS] = {"NVLink peer memory", "PCIe peer memory",
                                                 "pinned host memory"};
     static const char *const regions[ST_REGIONS] = {"ll8", "ll128", "lamport", "bulk", "gather"};
-    char head[1024];
+    char head[2048];
     int n;
     size_t rest;
 
@@ -24,7 +24,8 @@ size_t symtuner_ar_describe(symtuner_ar *h, char *text, size_t length)
         n += snprintf(head + n, sizeof head - (size_t)n, "every call goes to ncclAllReduce: %s\n",
                       h->gate);
     else
-        n += snprintf(head + n, sizeof head - (size_t)n, "transport: %s\n", links[h->links]);
+        n += snprintf(head + n, sizeof head - (size_t)n, "transport: %s%s%s\n", links[h->links],
+                      h->no_peer[0] != 0 ? "; no peer memory: " : "", h->no_peer);
     if (h->probe_from[0] != 0)
         n += snprintf(head + n, sizeof head - (size_t)n,
                       "start-up probe: each rank to all others at once, MB/s: push %u, pull %u, "

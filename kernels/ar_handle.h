@@ -12,6 +12,7 @@
 #include "symtuner_ar.h"
 
 #include "ar_args.h"
+#include "ar_meet.h"
 #include "ar_nccl.h"
 #include "ar_probe.h"
 #include "ar_rules.h"
@@ -43,8 +44,10 @@ struct symtuner_ar {
     int sms, on_device; /* multiprocessors; ranks of this group that share them */
     int links;
     const char *gate; /* why no kernel of ours can run here; NULL when they can */
-    char gate_text[160];
-    ncclComm_t comm; /* NULL in local groups */
+    char gate_text[2 * ST_WHY];
+    char no_peer[ST_WHY]; /* why scratch is in host memory; empty: it is not, or was asked for */
+    ncclComm_t comm;      /* NULL in local groups */
+    struct st_voice voice;
     const struct st_nccl *nccl;
     struct st_layout layout;
     char *arena;
@@ -93,6 +96,10 @@ cudaError_t st_kernels_load(int *arch);
 
 /* The window that holds ${bytes} at ${p}, or NULL. */
 const struct st_window *st_window_find(const symtuner_ar *h, const void *p, size_t bytes);
+
+/* Collective: a window for each of this thread's buffers; NULL where NCCL made none. */
+ncclResult_t st_windows_make(symtuner_ar **handles, void *const *buffers, int n, size_t bytes,
+                             ncclWindow_t *windows, char *why);
 
 /* Arena in peer memory or pinned host memory (ar_arena.c). */
 ncclResult_t st_arena_host(symtuner_ar **handles, int n, const char *shared_name, bool create);

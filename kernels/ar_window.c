@@ -2,6 +2,7 @@
 /* ar_window.c - buffers that the peers may touch directly. */
 #include "ar_handle.h"
 
+#include <stdio.h>
 #include <string.h>
 
 const struct st_window *st_window_find(const symtuner_ar *h, const void *p, size_t bytes)
@@ -72,17 +73,24 @@ static ncclResult_t register_local(symtuner_ar **handles, void *const *buffers, 
     return ncclSuccess;
 }
 
-/* The collective part: all of this thread's ranks in one NCCL group. */
-static ncclResult_t register_windows(symtuner_ar **handles, void *const *buffers, int n,
-                                     size_t bytes, ncclWindow_t *windows)
+/* All of this thread's ranks in one NCCL group. */
+ncclResult_t st_windows_make(symtuner_ar **handles, void *const *buffers, int n, size_t bytes,
+                             ncclWindow_t *windows, char *why)
 {
     const struct st_nccl *nccl = handles[0]->nccl;
-    ncclResult_t result = nccl->ncclGroupStart();
+    ncclResult_t result = nccl->ncclGroupStart(), ended;
 
-    for (int i = 0; i < n && result == ncclSuccess; i++)
-        result = nccl->ncclCommWindowRegister(handles[i]->comm, buffers[i], bytes, &windows[i],
-                                              NCCL_WIN_COLL_SYMMETRIC);
-    return result == ncclSuccess ? nccl->ncclGroupEnd() : result;
+    if (result == ncclSuccess) {
+        for (int i = 0; i < n && result == ncclSuccess; i++)
+            result = nccl->ncclCommWindowRegister(handles[i]->comm, buffers[i], bytes, &windows[i],
+                                                  NCCL_WIN_COLL_SYMMETRIC);
+        ended = nccl->ncclGroupEnd(); /* or the caller's next NCCL call would be in our group */
+        result = result == ncclSuccess ? ended : result;
+    }
+    if (result != ncclSuccess)
+        snprintf(why, ST_WHY, "ncclCommWindowRegister of %zu bytes: %s", bytes,
+                 nccl->ncclGetErrorString(result));
+    return result;
 }
 
 ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *const *buffers,
@@ -90,6 +98,7 @@ ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *const *buffers,
 {
     ncclWindow_t made[ST_MAX_RANKS] = {NULL};
     ncclResult_t result = check(handles, buffers, n);
+    char why[ST_WHY];
 
     if (result != ncclSuccess)
         return result;
@@ -105,14 +114,13 @@ ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *const *buffers,
     if (handles[0]->comm == NULL)
         return register_local(handles, buffers, n, bytes);
     if (windows == NULL) {
-        result = register_windows(handles, buffers, n, bytes, made);
+        result = st_windows_make(handles, buffers, n, bytes, made, why);
         if (result != ncclSuccess)
-            return st_fail(handles[0], result, "ncclCommWindowRegister of %zu bytes failed", bytes);
+            return st_fail(handles[0], result, "%s", why);
     }
     for (int i = 0; i < n; i++) {
         symtuner_ar *h = handles[i];
         struct st_window *w = find_base(h, NULL);
-        char why[160];
 
         w->handle = windows != NULL ? windows[i] : made[i];
         w->ours = windows == NULL;

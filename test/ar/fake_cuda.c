@@ -22,7 +22,16 @@ static _Thread_local int current;
 /* Every call that allocates or could break on a real machine asks here. */
 static cudaError_t may_fail(void)
 {
-    return ++fake.calls == fake.fail_at ? cudaErrorMemoryAllocation : cudaSuccess;
+    if (fake.fail_on != 0 && current != fake.fail_on - 1)
+        return cudaSuccess;
+    return __atomic_add_fetch(&fake.calls, 1, __ATOMIC_RELAXED) == fake.fail_at
+               ? cudaErrorMemoryAllocation
+               : cudaSuccess;
+}
+
+static void count(int more)
+{
+    __atomic_add_fetch(&fake.live, more, __ATOMIC_RELAXED);
 }
 
 static cudaError_t make(void **out, size_t bytes)
@@ -31,7 +40,7 @@ static cudaError_t make(void **out, size_t bytes)
         return cudaErrorMemoryAllocation;
     *out = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
     memset(*out, 0, bytes < 4096 ? bytes : 4096);
-    fake.live++;
+    count(1);
     return cudaSuccess;
 }
 
@@ -47,14 +56,14 @@ static void must_end(bool for_it)
 static cudaError_t drop(void *p)
 {
     must_end(p != NULL);
-    fake.live -= p != NULL;
+    count(-(p != NULL));
     free(p);
     return cudaSuccess;
 }
 
-cudaError_t cudaGetDeviceCount(int *count)
+cudaError_t cudaGetDeviceCount(int *n)
 {
-    *count = fake.devices;
+    *n = fake.devices;
     return fake.devices > 0 ? cudaSuccess : cudaErrorNoDevice;
 }
 
@@ -265,9 +274,13 @@ cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **p
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
                             cudaStream_t stream)
 {
-    (void)to, (void)from, (void)bytes, (void)kind, (void)stream;
+    (void)stream;
 #ifdef ST_EMULATE
+    (void)kind;
     memcpy(to, from, bytes);
+#else
+    if (kind != cudaMemcpyDefault && kind != cudaMemcpyDeviceToDevice) /* those: nobody reads it */
+        memcpy(to, from, bytes);
 #endif
     return cudaSuccess;
 }

@@ -23,6 +23,7 @@ struct fake_cuda {
     int devices;                /* what cudaGetDeviceCount says            */
     int peers;                  /* whether devices reach each other        */
     int fail_at;                /* the n-th call that may fail fails; 0: none */
+    int fail_on;                /* ... of those on GPU fail_on - 1; 0: on all */
     int calls;                  /* such calls so far                       */
     int live;                   /* allocations, streams, events not freed  */
     int waits;                  /* cudaStreamWaitEvent                     */

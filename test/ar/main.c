@@ -15,6 +15,7 @@ int main(void)
 #ifdef ST_AR_API
     srunner_add_suite(runner, st_suite_api());
     srunner_add_suite(runner, st_suite_comm());
+    srunner_add_suite(runner, st_suite_meet());
 #endif
     srunner_run_all(runner, CK_ENV);
     failed = srunner_ntests_failed(runner);

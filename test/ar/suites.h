@@ -11,5 +11,6 @@ Suite *st_suite_rules(void);
 Suite *st_suite_probe(void);
 Suite *st_suite_api(void); /* only where CUDA's headers are */
 Suite *st_suite_comm(void);
+Suite *st_suite_meet(void);
 
 #endif
