@@ -44,7 +44,7 @@ struct watch {
     uint32_t left;                      /* ranks that said goodbye; any thread sets bits */
     uint32_t lost;                      /* ranks whose process has ended */
     int64_t lost_at[ST_GROUP_RANKS];
-    int64_t told_at; /* 0, or: the goodbyes that were said later are not known; any thread */
+    int64_t told_at; /* 0, or: goodbyes that were said later are not known; any thread */
     const char *how; /* the first one went; NULL: none did */
     int first;
     uint64_t calls; /* of the seat, when the pending call last made progress */
@@ -54,6 +54,7 @@ struct watch {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct watch *watches; /* under the lock, as is what wakes them */
 static int64_t ending_since;  /* 0: this process does not end */
+static int64_t waiting_at;    /* and still waited for all others then; 0: not known */
 
 static int64_t now_ms(void)
 {
@@ -200,18 +201,26 @@ static void give_up(const struct watch *w)
     _exit(ST_WATCH_EXIT);
 }
 
-/* The first rank lost without a goodbye, when this process, which has begun to end, waits too long
- * for it; or -1. A goodbye may be slower than the end of its process. */
+/* Whether jax.distributed waits for rank ${r} in vain. */
+static int missed(const struct watch *w, int r)
+{
+    int64_t told = __atomic_load_n(&w->told_at, __ATOMIC_ACQUIRE);
+
+    if ((w->lost >> r & 1) == 0)
+        return 0;
+    return w->lost_at[r] < __atomic_load_n(&waiting_at, __ATOMIC_ACQUIRE) ||
+           ((left_of(w) >> r & 1) == 0 && (told == 0 || w->lost_at[r] < told));
+}
+
+/* The first rank that is missed, when this process, which has begun to end, waits too long for it;
+ * or -1. A goodbye may be slower than the end of its process. */
 static int overdue(const struct watch *w)
 {
     int64_t began = __atomic_load_n(&ending_since, __ATOMIC_ACQUIRE), now = now_ms();
-    int64_t told = __atomic_load_n(&w->told_at, __ATOMIC_ACQUIRE);
-    uint32_t missing = w->lost & ~left_of(w);
     int first = -1;
 
     for (int r = 0; r < w->ranks; r++)
-        if ((missing >> r & 1) != 0 && (told == 0 || w->lost_at[r] < told) &&
-            (first < 0 || w->lost_at[r] < w->lost_at[first]))
+        if (missed(w, r) && (first < 0 || w->lost_at[r] < w->lost_at[first]))
             first = r;
     return began != 0 && first >= 0 && now - began >= ST_WATCH_END_MS &&
                    now - w->lost_at[first] >= ST_WATCH_LEAVE_MS
@@ -325,6 +334,13 @@ int symtuner_ffi_told(const int64_t *ids, int ranks, int64_t until_ms, char *why
         if (w->ranks == ranks && same_ids(w->ids, ids, ranks))
             __atomic_store_n(&w->told_at, until_ms, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&lock);
+    return 0;
+}
+
+int symtuner_ffi_waiting(int64_t at_ms, char *why, size_t why_size)
+{
+    snprintf(why, why_size, "%s", "");
+    __atomic_store_n(&waiting_at, at_ms, __ATOMIC_RELEASE);
     return 0;
 }
 

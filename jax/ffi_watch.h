@@ -35,9 +35,12 @@ SYMTUNER_FFI_API int symtuner_ffi_goodbye(const int64_t *ids, int ranks, int ran
                                           size_t why_size);
 
 /* All goodbyes that were said in these groups until ${until_ms} (CLOCK_MONOTONIC) are known here;
- * later ones are not, before the next such call. So only ranks lost before that are missed when
- * this process ends. Without this call, goodbyes are told as they are said. */
+ * later ones will not be. So a rank that is lost later is not missed for want of a goodbye. */
 SYMTUNER_FFI_API int symtuner_ffi_told(const int64_t *ids, int ranks, int64_t until_ms, char *why,
                                        size_t why_size);
+
+/* At ${at_ms} this process waited for all others in jax.distributed: it misses the ranks whose
+ * processes had ended, even if they had said goodbye here. */
+SYMTUNER_FFI_API int symtuner_ffi_waiting(int64_t at_ms, char *why, size_t why_size);
 
 #endif

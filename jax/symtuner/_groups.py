@@ -107,7 +107,7 @@ def plan(count: int, nccl_dtype: int, nccl_op: int, seat: int = 0) -> str | None
 
 def _at_exit() -> None:
     load().ending()
-    _late.begin(_processes.ask_late)
+    _late.begin(_processes.watch_end)
     close()
 
 

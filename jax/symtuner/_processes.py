@@ -26,7 +26,6 @@ END_S = 15  # ST_WATCH_END_MS of jax/ffi_watch.h
 _Result = queue.SimpleQueue[BaseException | None]
 _opened: dict[tuple[int, ...], int] = {}
 _talks: list["_Talk"] = []
-_closed: list["_Talk"] = []
 
 
 def _client() -> Any:
@@ -87,33 +86,17 @@ class _Talk:
 
     def _listen(self) -> None:
         try:
-            while self.heard < self.ranks:
-                key = f"{self.key}/left/{self.heard}"
-                if self._hear(self.client.blocking_key_value_get(key, 10**9)) == self.me:
-                    break
-            self.told(self.asked)
+            while (rank := self._hear()) != self.me:
+                load().call("goodbye", *self._name(), ctypes.c_int(rank))
+            load().call("told", *self._name(), ctypes.c_int64(int(self.asked * 1000)))
         except Exception:  # the coordinator is gone
             pass
 
-    def _hear(self, word: str) -> int:
-        rank = int(word)
+    def _hear(self) -> int:
+        key = f"{self.key}/left/{self.heard}"
+        rank = int(self.client.blocking_key_value_get(key, 10**9))
         self.heard += 1
-        if rank != self.me:
-            load().call("goodbye", *self._name(), ctypes.c_int(rank))
         return rank
-
-    def ask(self) -> None:
-        """The goodbyes that have been said meanwhile."""
-        while self.heard < self.ranks:
-            try:
-                word = self.client.key_value_try_get(f"{self.key}/left/{self.heard}")
-            except Exception:  # not said, or the coordinator is gone, which is JAX's business
-                return
-            self._hear(word)
-
-    def told(self, asked: float) -> None:
-        """The library knows all goodbyes that were said before that time."""
-        load().call("told", *self._name(), ctypes.c_int64(int(asked * 1000)))
 
     def _name(self) -> tuple[Any, ...]:
         return (ctypes.c_int64 * self.ranks)(*self.ids), ctypes.c_int(self.ranks)
@@ -126,21 +109,21 @@ def say_goodbye() -> None:
     deadline = time.monotonic() + LISTEN_S
     for talk in _talks:
         talk.listener.join(max(0, deadline - time.monotonic()))
-    _closed.extend(_talks)
     _talks.clear()
 
 
-def ask_late() -> None:
-    """In a process that takes long to end: who has said goodbye after us? A rank whose process has
-    ended without one is missed by jax.distributed, too."""
+def watch_end() -> None:
+    """In a process that takes long to end: whether it waits in jax.distributed's shutdown, or has
+    yet to go there. That lets go of all processes at once, so one that has ended meanwhile, goodbye
+    or not, did not come there, and is waited for in vain."""
+    from jax._src.distributed import global_state
+
     time.sleep(END_S)
-    while any(talk.heard < talk.ranks for talk in _closed):
-        asked = time.monotonic()
-        for talk in _closed:
-            talk.ask()
-        for talk in _closed:
-            talk.told(asked)
+    while getattr(global_state, "client", None) is not None:
+        before = time.monotonic()
         time.sleep(1)
+        if getattr(global_state, "client", None) is not None:
+            load().call("waiting", ctypes.c_int64(int(before * 1000)))
 
 
 class Standby:
@@ -214,7 +197,6 @@ def open_across(devices: Sequence[Any], timeout_ms: int, xla: bool) -> None:
         raise SymtunerError("a group across processes needs one GPU in each process")
     me, ranks = mine[0], len(devices)
     talk = _Talk(tuple(d.id for d in devices), me)
-    _closed[:] = [old for old in _closed if old.ids != talk.ids]
     facts = [w.split(" ") for w in talk.share("ready", lambda: _facts(me, xla))]
     _agree(talk, [f[0] == "xla" for f in facts])
     c_ids = (ctypes.c_int64 * ranks)(*talk.ids)

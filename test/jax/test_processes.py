@@ -76,7 +76,8 @@ def child(case, rank, ranks, port):
             os.kill(os.getpid(), 9)
         time.sleep(1)
         raise RuntimeError("the others have noticed")
-    if case == "late" and rank == 2:  # killed while the others wait for it in their ends
+    if case == "late" and rank == 2:  # killed while the others wait in jax.distributed
+        symtuner.close()
         time.sleep(3)
         os.kill(os.getpid(), 9)
     if case == "apart":
@@ -115,7 +116,7 @@ CASES = {
     "kill": ((71, -9), "rank 1 is gone while rank 0 waits for it"),
     "apart": ((0, 0, 0, 0), "rank=0 ranks=4 gpu=0 comm=own-nccl"),
     "second": ((71, 0, -9, None), "symtuner: rank 2 is gone, and 15 s after it began to end"),
-    "late": ((71, None, -9, None), "symtuner: rank 2 is gone, and 15 s after it began to end"),
+    "late": ((71, None, -9, None), "symtuner: rank 2 is gone, and "),
     "idle": ((71, -9), "symtuner: rank 1 is gone, and 15 s after it began to end"),
     "leave": (
         (71, None),
