@@ -138,7 +138,7 @@ def run(case):
     start = time.time()
     children = [
         subprocess.Popen(
-            [sys.executable, __file__, case, *map(str, (r, ranks, port))],
+            [sys.executable, __file__, "--child", case, *map(str, (r, ranks, port))],
             env=env,
             text=True,
             stdout=subprocess.PIPE,
@@ -173,7 +173,7 @@ def main():
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 5:
-        child(sys.argv[1], *map(int, sys.argv[2:]))
+    if sys.argv[1:2] == ["--child"]:
+        child(sys.argv[2], *map(int, sys.argv[3:]))
     else:
         sys.exit(main())
