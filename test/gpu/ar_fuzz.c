@@ -12,8 +12,8 @@
  *
  * Drawn at random, alike on all ranks: type, operator, count, placement (plain, registered, in
  * place, local: by lists of all ranks' addresses), alignment (of plain buffers each rank its own),
- * stream, eager or captured (up to 4 graphs of 1 to 7 calls alive, replayed in any order, odd and
- * even times), kernel, blocks and threads.
+ * stream, one call or up to 4 right behind each other, eager or captured (up to 4 graphs of 1 to 28
+ * calls alive, replayed in any order, odd and even times), kernel, blocks and threads.
  * Drawn by each rank for itself: pauses before a call, and kernels that take SMs away. What is
  * checked: ar_fuzz.h, and that all ranks got the same bytes.
  *
@@ -21,10 +21,13 @@
  * symtuner_ar_create() takes; a handle made for one stream, that then gets several; two groups on
  * the same GPUs at once (blocks bounded so that both fit: more than that no library can promise).
  * Scratch is full of NaN at the start of each.
- * Exit 0: all right, 1: wrong, 77: cannot run here.
+ * The last line counts the calls by kernel. That none ran a kernel of ours, or with --kernel not
+ * that one, is a failure; the transport is peer memory unless --host or SYMTUNER_AR_TRANSPORT say
+ * other. Exit 0: all right, 1: wrong, 77: cannot run here.
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "ar_fuzz_rank.h"
@@ -58,7 +61,10 @@ static void make_group(struct rank *r, int g, const struct phase *phase)
         .first_epoch = phase->first_epoch,
         .one_stream = phase->one_stream && option.gpus == option.ranks,
         .bulk_bytes = (size_t)48 << 20,
-        .transport = option.host ? SYMTUNER_AR_HOST : SYMTUNER_AR_AUTO};
+        /* not AUTO: where the GPUs do not reach each other that would test something else */
+        .transport = option.host                               ? SYMTUNER_AR_HOST
+                     : getenv("SYMTUNER_AR_TRANSPORT") != NULL ? SYMTUNER_AR_AUTO
+                                                               : SYMTUNER_AR_PEER};
     int devices[MOST_RANKS];
 
     if (!option.local) {
@@ -127,15 +133,15 @@ static void spread_lane(struct rank *r, int from)
 static void capture(struct rank *r, int slot)
 {
     cudaGraph_t graph;
-    int calls = 1 + (int)fuzz_draw(&r->common, 7);
+    int steps = 1 + (int)fuzz_draw(&r->common, 7), calls = 0;
 
     if (r->graph[slot] != NULL) {
         CUDA(cudaStreamSynchronize(r->stream[0]));
         CUDA(cudaGraphExecDestroy(r->graph[slot]));
     }
     CUDA(cudaStreamBeginCapture(r->stream[0], cudaStreamCaptureModeThreadLocal));
-    for (int i = 0; i < calls; i++)
-        fuzz_call_one(r, 0, 1, 0);
+    for (int i = 0; i < steps; i++)
+        calls += fuzz_call_some(r, 0, 1, 0);
     CUDA(cudaStreamEndCapture(r->stream[0], &graph));
     CUDA(cudaGraphInstantiate(&r->graph[slot], graph, 0));
     CUDA(cudaGraphDestroy(graph));
@@ -192,8 +198,10 @@ static void compare_lane(struct rank *r, int l, unsigned long long counter)
         if (team->hash[r->me][l][k % FUZZ_RING] != team->hash[0][l][k % FUZZ_RING])
             team_fail(team, "WRONG: ranks 0 and %d of %d got different bytes: %s", r->me,
                       option.ranks, r->note[r->record[l][k % FUZZ_RING].tag % NOTES]);
-    if (r->me == 0)
-        team->verified += counter - r->seen[l];
+    for (unsigned long long k = r->seen[l]; k < counter && r->me == 0; k++) {
+        team->verified++;
+        team->ran[r->kernel[r->record[l][k % FUZZ_RING].tag % NOTES]]++;
+    }
     r->seen[l] = counter;
 }
 
@@ -220,7 +228,8 @@ static void look(struct rank *r, int groups)
 static void run_phase(struct rank *r, const struct phase *phase)
 {
     long some = option.calls * phase->percent / 100, end = r->issued + some;
-    long alone = phase->one_stream ? r->issued + some / 2 : 0; /* one stream, no graph till then */
+    long alone = r->issued + some / 2;
+    int one_stream = phase->one_stream; /* and no graph, for the first half */
 
     for (int g = 0; g < phase->groups; g++)
         make_group(r, g, phase);
@@ -231,18 +240,16 @@ static void run_phase(struct rank *r, const struct phase *phase)
         if (fuzz_draw(&r->own, 150) == 0)
             CUDA(fuzz_occupy(1 + (int)fuzz_draw(&r->own, 100), fuzz_draw(&r->own, 200), r->aside));
         if (phase->groups == 2) {
-            fuzz_call_one(r, fuzz_draw(&r->common, 2) ? LANES - 1 : lane, 0, 1);
-            r->issued++;
-        } else if (phase->one_stream && r->issued <= alone) {
-            fuzz_call_one(r, r->issued == alone, 0, 0);
-            r->issued++;
+            r->issued += fuzz_call_some(r, fuzz_draw(&r->common, 2) ? LANES - 1 : lane, 0, 1);
+        } else if (one_stream) {
+            one_stream = r->issued < alone;
+            r->issued += fuzz_call_some(r, !one_stream, 0, 0);
         } else if (what < 3) {
             capture(r, (int)slot); /* ordered by the library, also around eager calls elsewhere */
         } else if (what < 20 && r->graph[slot] != NULL) {
             replay(r, (int)slot);
         } else {
-            fuzz_call_one(r, lane, 0, 0);
-            r->issued++;
+            r->issued += fuzz_call_some(r, lane, 0, 0);
         }
         if (step % BATCH == BATCH - 1 || r->issued >= end)
             look(r, phase->groups);
@@ -300,6 +307,27 @@ static void body(int me)
     team_meet(team);
 }
 
+/* The calls by kernel; 1 when what was to be tested did not run. */
+static int report_kernels(void)
+{
+    unsigned long long wanted = 0;
+
+    printf("ar_fuzz: kernels:");
+    for (int k = 0; symtuner_ar_kernel_name(k) != NULL; k++) {
+        const char *name = symtuner_ar_kernel_name(k);
+
+        if (team->ran[k] != 0)
+            printf(" %s %llu", name, team->ran[k]);
+        if (option.kernel != NULL ? strcmp(name, option.kernel) == 0 : strcmp(name, "nccl") != 0)
+            wanted += team->ran[k];
+    }
+    printf("\n");
+    if (wanted == 0)
+        printf("ar_fuzz: FAILED: not one call ran %s\n",
+               option.kernel != NULL ? option.kernel : "a kernel of symtuner's");
+    return wanted == 0;
+}
+
 int main(int argc, char **argv)
 {
     struct timespec start, end;
@@ -324,5 +352,5 @@ int main(int argc, char **argv)
            option.ranks, option.gpus, option.mode, option.host ? ", host memory" : "", option.seed,
            team->verified, bad ? ", then WRONG" : "",
            (double)(end.tv_sec - start.tv_sec) + (double)(end.tv_nsec - start.tv_nsec) / 1e9);
-    return bad;
+    return report_kernels() || bad;
 }

@@ -5,7 +5,8 @@
  * A call is tested by three launches on one stream: fuzz_prepare writes this rank's input and
  * poisons the output and its surroundings, then the all-reduce, then fuzz_verify, which first
  * overwrites the input and then compares the output with what the inputs of all ranks add up to;
- * any rank can compute every rank's input. The salt of the data is a counter in device memory, so
+ * any rank can compute every rank's input. Several calls may be prepared, then run right behind
+ * each other, then verified in that order. The salt of the data is a counter in device memory, so
  * that replays of a graph get new data each time.
  */
 #ifndef AR_FUZZ_H_
@@ -40,6 +41,7 @@ struct fuzz_call {
     size_t count;
     int type, op, data, ranks, me, bytes; /* NCCL's numbers; bytes per element */
     unsigned tag;
+    unsigned ahead; /* calls of this lane that are prepared before this one and not yet verified */
     struct fuzz_lane *lane;
 };
 

@@ -180,7 +180,7 @@ static __global__ void prepare(const __grid_constant__ fuzz_call c)
 {
     size_t at = blockIdx.x * (size_t)blockDim.x + threadIdx.x,
            step = gridDim.x * (size_t)blockDim.x;
-    unsigned seed = seed_of(c, c.lane->counter);
+    unsigned seed = seed_of(c, c.lane->counter + c.ahead);
 
     for (size_t i = at; i < c.count; i += step)
         put(c.send, c.bytes, i, input(c, c.me, place(seed, i)));

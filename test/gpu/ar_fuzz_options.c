@@ -8,6 +8,7 @@
 
 #include "ar_fuzz_team.h"
 #include "bench/number.h"
+#include "symtuner_ar.h"
 
 struct fuzz_options option = {.ranks = 2,
                               .calls = 100000,
@@ -57,7 +58,11 @@ int fuzz_options_read(int argc, char **argv)
         } else if (strcmp(o, "--mode") == 0) {
             option.mode = v;
         } else if (strcmp(o, "--kernel") == 0) {
-            option.kernel = v;
+            for (option.kernel = NULL, k = 0; symtuner_ar_kernel_name((int)k) != NULL; k++)
+                if (strcmp(v, symtuner_ar_kernel_name((int)k)) == 0)
+                    option.kernel = v;
+            if (option.kernel == NULL)
+                return wrong(v, "is no kernel; one_lamport, chunked and others are");
         } else if (strcmp(o, "--calls") == 0 && number_read(v, 1, 1ll << 40, &value)) {
             option.calls = (long)value;
         } else if (strcmp(o, "--seed") == 0 && number_read(v, 0, (1ll << 32) - 1, &value)) {

@@ -30,6 +30,8 @@ struct rank {
     unsigned tag;
     long issued;
     char note[NOTES][112]; /* what call ${tag} was */
+    unsigned char
+        kernel[NOTES]; /* and which kernel ran it: a number for symtuner_ar_kernel_name() */
 };
 
 /* Every rank's buffers; threads of one process only. */
@@ -56,7 +58,8 @@ extern char *buffer_of[2][2][MOST_RANKS];
 /* A number below ${below} from one of the rank's two sequences. */
 unsigned fuzz_draw(unsigned long long *state, unsigned below);
 
-/* Put one random call, and the launches that check it, on lane ${lane}; ${bounded}: few blocks. */
-void fuzz_call_one(struct rank *r, int lane, int captured, int bounded);
+/* Put a random call, or up to four right behind each other, and the launches that check them, on
+ * lane ${lane}; ${bounded}: few blocks. How many calls they were. */
+int fuzz_call_some(struct rank *r, int lane, int captured, int bounded);
 
 #endif

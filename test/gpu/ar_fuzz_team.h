@@ -9,7 +9,7 @@
 
 #include "ar_fuzz.h"
 
-enum { MOST_RANKS = 16, LANES = 4 };
+enum { MOST_RANKS = 16, LANES = 4, MOST_KERNELS = 32 };
 
 struct team {
     int ranks, apart; /* apart: one process per rank */
@@ -18,6 +18,7 @@ struct team {
     /* what every rank has found since the last meeting */
     unsigned long long hash[MOST_RANKS][LANES][FUZZ_RING];
     unsigned long long verified;
+    unsigned long long ran[MOST_KERNELS]; /* of these, by symtuner_ar_kernel_name()'s numbers */
 };
 
 /* In memory that forked processes share. */
