@@ -55,13 +55,21 @@ __global__ void signal(const __grid_constant__ st_args a)
         raise_flags(a, a.lag, st_flag_step(c.epoch, a.tiles));
 }
 
+#if defined(ST_BREAK_REDUCE)
+constexpr int left_out = ST_FLAG_REDUCE;
+#elif defined(ST_BREAK_GATHER)
+constexpr int left_out = ST_FLAG_GATHER;
+#else
+constexpr int left_out = -1;
+#endif
+
 /* staged != 0: last operation of the call. */
 __global__ void await(const __grid_constant__ st_args a)
 {
     patience wait;
     call c(a);
 
-    if (!__syncthreads_or(c.dead))
+    if (!__syncthreads_or(c.dead) && (left_out < 0 || a.lag != left_out))
         await_flags(a, a.lag, st_flag_step(c.epoch, a.tiles), wait);
     if (a.staged) {
         c.book_in(a);

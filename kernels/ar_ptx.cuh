@@ -196,7 +196,9 @@ __device__ __forceinline__ void await_previous_kernel(const st_args &a)
 {
 #if __CUDA_ARCH__ >= 900
     if (a.overlap) {
+#ifndef ST_BREAK_PREVIOUS
         asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
         asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
     }
 #endif
