@@ -98,8 +98,9 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out,
 /*
  * symtuner_ar_destroy(handles, n):
  * Wait for the handles' own GPUs, then free everything. Collective for handles made from a
- * communicator. For a local group pass all its handles at once. Never waits for a peer longer than
- * the timeout. NULL entries are skipped. Since 0.1.
+ * communicator. For a local group pass all its handles at once; a list that lacks some is an error
+ * and frees nothing. Never waits for a peer longer than the timeout. NULL entries are skipped.
+ * Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n);
 
@@ -199,8 +200,9 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_status(symtuner_ar *handle);
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_abort(symtuner_ar *handle);
 
-/* symtuner_ar_error(handle): the last error as one sentence; NULL handle: the last failed create of
- * this thread. Never NULL; valid until the next call on the handle. */
+/* symtuner_ar_error(handle): the last error as one sentence; NULL handle: of the last create,
+ * destroy, register or call without a handle that failed in this thread. Never NULL; valid until
+ * the next call on the handle. */
 SYMTUNER_AR_API const char *symtuner_ar_error(const symtuner_ar *handle);
 
 /* symtuner_ar_version(): SYMTUNER_AR_VERSION of the library that is loaded. */

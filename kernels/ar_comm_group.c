@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "ar_create.h"
@@ -23,7 +22,7 @@ struct card {
     char bus[ST_BUS_ID_SIZE];
     int sms, major, minor, links, transport, probe_mode, kernel, ctas;
     struct st_probe probe;
-    uint32_t nonce;
+    uint64_t group; /* rank 0's counts */
     uint64_t bulk_bytes, first_epoch, rules_hash;
 };
 
@@ -131,6 +130,7 @@ static ncclResult_t compare(struct group *g)
     for (int i = 0; i < g->n; i++) {
         symtuner_ar *h = g->handles[i];
 
+        h->group = g->all[0].group;
         for (int r = 0; r < ranks; r++) {
             int same = 0;
 
@@ -232,7 +232,7 @@ static ncclResult_t host_arena(struct group *g, const struct symtuner_ar_config 
     ncclResult_t result;
     bool maker = false;
 
-    snprintf(name, sizeof name, "/symtuner-ar-%08x", g->all[0].nonce);
+    snprintf(name, sizeof name, "/symtuner-ar-%016llx", (unsigned long long)g->all[0].group);
     for (int i = 0; i < g->n; i++) {
         st_arena_free(g->handles[i]);
         cudaSetDevice(g->handles[i]->device);
@@ -363,7 +363,7 @@ static ncclResult_t start_rank(struct group *g, int i, const struct symtuner_ar_
     card->bulk_bytes = config->bulk_bytes;
     card->first_epoch = config->first_epoch;
     card->rules_hash = st_rules_hash(h);
-    card->nonce = (uint32_t)getpid() * 2654435761u ^ (uint32_t)time(NULL) ^ (uint32_t)(uintptr_t)h;
+    card->group = st_group_number(h);
     return ncclSuccess;
 }
 

@@ -3,9 +3,12 @@
 #include "ar_create.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 static _Thread_local char create_error[256] = "no error";
 
@@ -18,6 +21,20 @@ ncclResult_t st_fail(symtuner_ar *h, ncclResult_t result, const char *format, ..
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     memcpy(h != NULL ? h->error : create_error, text, sizeof text);
+    return result;
+}
+
+ncclResult_t st_handles_fail(symtuner_ar **handles, int n, ncclResult_t result, const char *format,
+                             ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(create_error, sizeof create_error, format, args);
+    va_end(args);
+    for (int i = 0; i < n; i++)
+        if (handles[i] != NULL)
+            memcpy(handles[i]->error, create_error, sizeof create_error);
     return result;
 }
 
@@ -124,6 +141,14 @@ ncclResult_t st_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
     return error == cudaSuccess ? ncclSuccess : st_fail_cuda(h, error, "make streams and events");
 }
 
+uint64_t st_group_number(const symtuner_ar *h)
+{
+    static atomic_uint groups;
+
+    return (uint64_t)getpid() << 42 ^ (uint64_t)atomic_fetch_add(&groups, 1) << 32 ^
+           (uint32_t)time(NULL) ^ (uint32_t)((uintptr_t)h >> 12);
+}
+
 /* What every region holds before the first call: "nothing has come", and in tests NaN also where it
  * does not matter. */
 cudaError_t st_arena_fill(symtuner_ar *h, const struct symtuner_ar_config *config)
@@ -224,20 +249,50 @@ ncclResult_t st_create_undo(symtuner_ar **handles, int n, int failed, ncclResult
     return result;
 }
 
+ncclResult_t st_handles_check(symtuner_ar **handles, int n)
+{
+    for (int i = 0; i < n; i++) {
+        int here = 0;
+
+        for (int j = 0; j < n && handles[i] != NULL; j++) {
+            if (i != j && handles[i] == handles[j])
+                return st_handles_fail(handles, n, ncclInvalidUsage,
+                                       "handles[%d] and handles[%d] are the same", i, j);
+            here += handles[j] != NULL && handles[j]->group == handles[i]->group;
+        }
+        if (handles[i] != NULL && handles[i]->comm == NULL && here != handles[i]->ranks)
+            return st_handles_fail(handles, n, ncclInvalidUsage,
+                                   "the %d handles of a local group go in one call, not %d of them",
+                                   handles[i]->ranks, here);
+    }
+    return ncclSuccess;
+}
+
 ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n)
 {
-    ncclResult_t result = ncclSuccess;
+    ncclResult_t result;
     int device = -1;
 
-    if (handles == NULL || n < 0 || n > ST_MAX_RANKS)
-        return ncclInvalidArgument;
+    if (handles == NULL)
+        return st_fail(NULL, ncclInvalidArgument, "handles is NULL");
+    if (n < 0 || n > ST_MAX_RANKS)
+        return st_fail(NULL, ncclInvalidArgument, "%d handles; write 0 to %d", n, ST_MAX_RANKS);
+    result = st_handles_check(handles, n);
+    if (result != ncclSuccess)
+        return result;
     cudaGetDevice(&device);
     /* A rank whose peer has died sits in its kernel until the time limit; nothing here waits
      * longer. When our own call is done every peer's write to our scratch has been seen. */
-    for (int i = 0; i < n; i++)
-        if (handles[i] != NULL && (cudaSetDevice(handles[i]->device) != cudaSuccess ||
-                                   cudaDeviceSynchronize() != cudaSuccess))
-            result = ncclUnhandledCudaError;
+    for (int i = 0; i < n; i++) {
+        cudaError_t error = cudaSuccess;
+
+        if (handles[i] != NULL)
+            error = cudaSetDevice(handles[i]->device);
+        if (handles[i] != NULL && error == cudaSuccess)
+            error = cudaDeviceSynchronize();
+        if (error != cudaSuccess)
+            result = st_fail_cuda(NULL, error, "what ran before symtuner_ar_destroy");
+    }
     for (int i = 0; i < n; i++) {
         symtuner_ar *h = handles[i];
 

@@ -14,6 +14,9 @@ ncclResult_t st_config_check(const struct symtuner_ar_config *given,
 ncclResult_t st_rank_start(symtuner_ar *h, const struct symtuner_ar_config *config,
                            const struct st_options *options);
 
+/* For symtuner_ar.group: on this machine no other group has it. ${h}: a bit of chance. */
+uint64_t st_group_number(const symtuner_ar *h);
+
 void st_scratch_size(symtuner_ar *h, const struct symtuner_ar_config *config, bool host);
 cudaError_t st_arena_fill(symtuner_ar *h, const struct symtuner_ar_config *config);
 void st_rank_free(symtuner_ar *h);

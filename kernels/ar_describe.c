@@ -26,6 +26,9 @@ size_t symtuner_ar_describe(symtuner_ar *h, char *text, size_t length)
     else
         n += snprintf(head + n, sizeof head - (size_t)n, "transport: %s%s%s\n", links[h->links],
                       h->no_peer[0] != 0 ? "; no peer memory: " : "", h->no_peer);
+    if (h->gate == NULL && h->links == ST_LINKS_HOST)
+        n += snprintf(head + n, sizeof head - (size_t)n,
+                      "registered buffers are treated as any others\n");
     if (h->probe_from[0] != 0)
         n += snprintf(head + n, sizeof head - (size_t)n,
                       "start-up probe: each rank to all others at once, MB/s: push %u, pull %u, "

@@ -41,6 +41,7 @@ struct st_order {
 
 struct symtuner_ar {
     int ranks, me, device;
+    uint64_t group;     /* the same in all handles of a group, and only there */
     int sms, on_device; /* multiprocessors; ranks of this group that share them */
     int links;
     const char *gate; /* why no kernel of ours can run here; NULL when they can */
@@ -83,6 +84,13 @@ struct symtuner_ar {
 ncclResult_t st_fail(symtuner_ar *h, ncclResult_t result, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 ncclResult_t st_fail_cuda(symtuner_ar *h, cudaError_t error, const char *what);
+
+/* The same in all of ${handles} and in symtuner_ar_error(NULL). */
+ncclResult_t st_handles_fail(symtuner_ar **handles, int n, ncclResult_t result, const char *format,
+                             ...) __attribute__((format(printf, 4, 5)));
+
+/* An error when a handle is there twice or one of a local group is missing; skips NULL. */
+ncclResult_t st_handles_check(symtuner_ar **handles, int n);
 
 /* Fill the fields of ${args} that do not depend on the call. */
 void st_args_start(const symtuner_ar *h, struct st_args *args);

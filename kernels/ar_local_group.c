@@ -147,6 +147,7 @@ ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out, const int *devi
             return i == 0 ? ncclSystemError : undo(handles, i, 0, ncclSystemError, device);
         }
         handles[i]->ranks = nranks;
+        handles[i]->group = i == 0 ? st_group_number(handles[0]) : handles[0]->group;
         handles[i]->me = i;
         handles[i]->device = devices[i];
     }

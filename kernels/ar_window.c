@@ -26,51 +26,85 @@ static struct st_window *find_base(symtuner_ar *h, const void *base)
     return NULL;
 }
 
-/* From now on calls find ${w}. */
-static void show(symtuner_ar *h, struct st_window *w, void *base)
+/* From now on calls find it. */
+static void show(symtuner_ar *h, const struct st_window *seen)
 {
+    struct st_window *w = find_base(h, NULL);
     int place = (int)(w - h->windows);
 
-    w->base = base;
+    *w = *seen;
     if (h->windows_top <= place)
         h->windows_top = place + 1;
 }
 
+/* Neither NCCL's calls nor kernels over host memory go through windows of ours. */
+static bool needs_none(const symtuner_ar *h)
+{
+    return h->gate != NULL || (h->comm != NULL && h->links == ST_LINKS_HOST);
+}
+
 static ncclResult_t check(symtuner_ar **handles, void *const *buffers, int n)
 {
-    if (handles == NULL || buffers == NULL || n < 1 || n > ST_MAX_RANKS)
-        return ncclInvalidArgument;
+    if (handles == NULL || buffers == NULL)
+        return st_fail(NULL, ncclInvalidArgument, "%s is NULL",
+                       handles == NULL ? "handles" : "buffers");
+    if (n < 1 || n > ST_MAX_RANKS)
+        return st_fail(NULL, ncclInvalidArgument, "%d handles; write 1 to %d", n, ST_MAX_RANKS);
     for (int i = 0; i < n; i++) {
         if (handles[i] == NULL)
-            return ncclInvalidArgument;
-        if (buffers[i] == NULL)
-            return st_fail(handles[i], ncclInvalidArgument, "buffers[%d] is NULL", i);
+            return st_fail(NULL, ncclInvalidArgument, "handles[%d] is NULL", i);
+        if (handles[i]->group != handles[0]->group)
+            return st_handles_fail(handles, n, ncclInvalidUsage,
+                                   "handles[%d] and handles[0] are of different groups", i);
     }
-    if (handles[0]->comm == NULL && n != handles[0]->ranks)
-        return st_fail(handles[0], ncclInvalidUsage,
-                       "a local group of %d ranks registers all its buffers in one call, not %d",
-                       handles[0]->ranks, n);
+    return st_handles_check(handles, n);
+}
+
+/* What may be wrong with a buffer on one rank only. */
+static ncclResult_t check_buffer(symtuner_ar *h, const void *buffer, size_t bytes, int i, char *why)
+{
+    const char *from = buffer;
+
+    if (bytes == 0) {
+        snprintf(why, ST_WHY, "bytes is 0");
+        return ncclInvalidArgument;
+    }
+    if (buffer == NULL) {
+        snprintf(why, ST_WHY, "buffers[%d] is NULL", i);
+        return ncclInvalidArgument;
+    }
+    if ((uintptr_t)buffer % ST_WORD != 0) {
+        snprintf(why, ST_WHY, "buffers[%d] is not 16-byte aligned", i);
+        return ncclInvalidArgument;
+    }
+    for (int k = 0; k < h->windows_top; k++) {
+        const struct st_window *w = &h->windows[k];
+
+        if (w->base == NULL || from >= w->base + w->bytes || w->base >= from + bytes)
+            continue;
+        snprintf(why, ST_WHY, "buffers[%d]: %p of %zu bytes is registered already", i,
+                 (void *)w->base, w->bytes);
+        return ncclInvalidUsage;
+    }
+    if (find_base(h, NULL) == NULL) {
+        snprintf(why, ST_WHY, "all %d places for windows are taken", ST_MAX_WINDOWS);
+        return ncclInvalidUsage;
+    }
     return ncclSuccess;
 }
 
-static ncclResult_t register_local(symtuner_ar **handles, void *const *buffers, int n, size_t bytes)
+/* How a step went on all ranks. */
+static ncclResult_t agree(symtuner_ar **handles, int n, ncclResult_t result, uint64_t alike,
+                          char *why)
 {
-    for (int i = 0; i < n; i++)
-        if ((uintptr_t)buffers[i] % ST_WORD != 0)
-            return st_fail(handles[0], ncclInvalidArgument, "buffers[%d] is not 16-byte aligned",
-                           i);
-    for (int i = 0; i < n; i++) {
-        struct st_window *w = find_base(handles[i], NULL);
+    struct st_voice *voices[ST_MAX_RANKS];
+    bool met;
 
-        w->bytes = bytes;
-        w->handle = NULL;
-        w->multicast = NULL;
-        w->ours = false;
-        for (int r = 0; r < n; r++)
-            w->peer[handles[r]->me] = buffers[r];
-        show(handles[i], w, buffers[i]);
-    }
-    return ncclSuccess;
+    for (int i = 0; i < n; i++)
+        voices[i] = &handles[i]->voice;
+    return handles[0]->comm == NULL
+               ? result
+               : st_voices_agree(handles[0]->nccl, voices, n, result, alike, why, &met);
 }
 
 /* All of this thread's ranks in one NCCL group. */
@@ -93,65 +127,87 @@ ncclResult_t st_windows_make(symtuner_ar **handles, void *const *buffers, int n,
     return result;
 }
 
+/* The windows as peers see them, in ${seen}. */
+static ncclResult_t look_up(symtuner_ar **handles, void *const *buffers, int n, size_t bytes,
+                            const ncclWindow_t *windows, bool ours, struct st_window *seen,
+                            char *why)
+{
+    ncclResult_t result = ncclSuccess;
+
+    for (int i = 0; i < n && result == ncclSuccess; i++) {
+        symtuner_ar *h = handles[i];
+        struct st_window *w = &seen[i];
+
+        *w = (struct st_window){.base = buffers[i], .bytes = bytes};
+        if (h->comm == NULL) {
+            for (int r = 0; r < n; r++)
+                w->peer[handles[r]->me] = buffers[r];
+            continue;
+        }
+        w->handle = windows[i];
+        w->ours = ours;
+        cudaSetDevice(h->device);
+        result = st_nccl_window_peers(h->nccl, w->handle, h->ranks, h->me, w->peer, &w->multicast,
+                                      why, ST_WHY);
+    }
+    return result;
+}
+
 ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *const *buffers,
                                   const ncclWindow_t *windows, int n, size_t bytes)
 {
     ncclWindow_t made[ST_MAX_RANKS] = {NULL};
+    struct st_window seen[ST_MAX_RANKS];
     ncclResult_t result = check(handles, buffers, n);
     char why[ST_WHY];
+    bool ours = windows == NULL;
+    int device = -1;
 
-    if (result != ncclSuccess)
+    if (result != ncclSuccess || needs_none(handles[0]))
         return result;
-    for (int i = 0; i < n; i++) {
-        if (find_base(handles[i], buffers[i]) != NULL)
-            return st_fail(handles[i], ncclInvalidUsage, "%p is registered already", buffers[i]);
-        if (find_base(handles[i], NULL) == NULL)
-            return st_fail(handles[i], ncclInvalidUsage, "all %d places for windows are taken",
-                           ST_MAX_WINDOWS);
-        if (handles[i]->gate != NULL)
-            return ncclSuccess; /* NCCL does everything on this handle, and knows its own windows */
-    }
-    if (handles[0]->comm == NULL)
-        return register_local(handles, buffers, n, bytes);
-    if (windows == NULL) {
-        result = st_windows_make(handles, buffers, n, bytes, made, why);
-        if (result != ncclSuccess)
-            return st_fail(handles[0], result, "%s", why);
+    cudaGetDevice(&device);
+    for (int i = 0; i < n && result == ncclSuccess; i++)
+        result = check_buffer(handles[i], buffers[i], bytes, i, why);
+    result = agree(handles, n, result, 2 * (uint64_t)bytes + ours, why);
+    if (result == ncclSuccess) {
+        if (ours && handles[0]->comm != NULL)
+            result = st_windows_make(handles, buffers, n, bytes, made, why);
+        if (result == ncclSuccess)
+            result = look_up(handles, buffers, n, bytes, ours ? made : windows, ours, seen, why);
+        result = agree(handles, n, result, 0, why);
     }
     for (int i = 0; i < n; i++) {
-        symtuner_ar *h = handles[i];
-        struct st_window *w = find_base(h, NULL);
-
-        w->handle = windows != NULL ? windows[i] : made[i];
-        w->ours = windows == NULL;
-        w->bytes = bytes;
-        cudaSetDevice(h->device);
-        result = st_nccl_window_peers(h->nccl, w->handle, h->ranks, h->me, w->peer, &w->multicast,
-                                      why, sizeof why);
-        if (result != ncclSuccess)
-            return st_fail(h, result, "%s", why);
-        if (w->peer[h->me] == NULL)
-            return st_fail(h, ncclInternalError, "the window does not map its own rank");
-        show(h, w, buffers[i]);
+        if (result == ncclSuccess)
+            show(handles[i], &seen[i]);
+        else if (made[i] != NULL)
+            handles[i]->nccl->ncclCommWindowDeregister(handles[i]->comm, made[i]);
     }
-    return ncclSuccess;
+    if (device >= 0)
+        cudaSetDevice(device);
+    return result == ncclSuccess ? result : st_handles_fail(handles, n, result, "%s", why);
 }
 
 ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void *const *buffers, int n)
 {
-    ncclResult_t result = check(handles, buffers, n);
+    ncclResult_t result = check(handles, buffers, n), latest;
 
-    for (int i = 0; i < n && result == ncclSuccess; i++) {
+    if (result != ncclSuccess || needs_none(handles[0]))
+        return result;
+    for (int i = 0; i < n; i++)
+        if (buffers[i] == NULL || find_base(handles[i], buffers[i]) == NULL)
+            return st_handles_fail(handles, n, ncclInvalidUsage,
+                                   "buffers[%d]: %p is not registered", i, buffers[i]);
+    for (int i = 0; i < n; i++) {
         symtuner_ar *h = handles[i];
         struct st_window *w = find_base(h, buffers[i]);
 
-        if (h->gate != NULL)
-            continue;
-        if (w == NULL)
-            return st_fail(h, ncclInvalidUsage, "%p is not registered", buffers[i]);
         w->base = NULL;
-        if (w->ours && w->handle != NULL)
-            result = h->nccl->ncclCommWindowDeregister(h->comm, w->handle);
+        if (!w->ours)
+            continue;
+        latest = h->nccl->ncclCommWindowDeregister(h->comm, w->handle);
+        if (latest != ncclSuccess)
+            result = st_handles_fail(handles, n, latest, "ncclCommWindowDeregister: %s",
+                                     h->nccl->ncclGetErrorString(latest));
     }
     return result;
 }

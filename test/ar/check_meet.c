@@ -19,7 +19,11 @@ static struct {
     symtuner_ar *handle;
     ncclResult_t result;
     char error[256], text[8192];
+    void *buffer;
+    size_t bytes;
 } at[RANKS];
+
+static char memory[RANKS][8192] __attribute__((aligned(4096)));
 
 static void reset(void)
 {
@@ -71,14 +75,15 @@ static void finish(void)
     ck_assert_int_eq(fake_nccl.live, 0);
 }
 
-static void all_fail_with(ncclResult_t own, int rank, const char *reason)
+/* The result of ${rank} (-1: of every rank), what the others have then, and the sentence of all. */
+static void all_have(ncclResult_t own, int rank, const char *reason)
 {
+    ck_assert(!fake_nccl.hung);
     for (int r = 0; r < RANKS; r++) {
-        ck_assert_int_eq(at[r].result, r == rank || rank < 0 ? own : ncclRemoteError);
         ck_assert_msg(strstr(at[r].error, reason) != NULL, "\"%s\" is not in \"%s\"", reason,
                       at[r].error);
+        ck_assert_int_eq(at[r].result, r == rank || rank < 0 ? own : ncclRemoteError);
     }
-    finish();
 }
 
 START_TEST(test_ranks_of_threads_make_a_group)
@@ -96,7 +101,8 @@ START_TEST(test_a_rank_that_cannot_start_tells_the_others)
     reset();
     at[1].config.transport = 9;
     fake_nccl_threads(create);
-    all_fail_with(ncclInvalidArgument, 1, "rank 1: config.transport 9 is unknown");
+    all_have(ncclInvalidArgument, 1, "rank 1: config.transport 9 is unknown");
+    finish();
 }
 END_TEST
 
@@ -139,7 +145,8 @@ START_TEST(test_a_full_gpu_is_no_hang_and_no_secret)
             at[r].config.transport = asked;
         fake_nccl_threads(create);
         if (asked == SYMTUNER_AR_PEER) {
-            all_fail_with(ncclInvalidUsage, -1, "transport=peer asks for: rank 2: ");
+            all_have(ncclInvalidUsage, -1, "transport=peer asks for: rank 2: ");
+            finish();
             continue;
         }
         ck_assert_int_eq(at[0].result, ncclSuccess);
@@ -161,6 +168,114 @@ START_TEST(test_a_window_that_fails_on_one_rank_fails_on_all)
 }
 END_TEST
 
+/* ---- registered buffers ---------------------------------------------------------------------- */
+
+static void add_buffer(int r)
+{
+    at[r].result = symtuner_ar_register(&at[r].handle, &at[r].buffer, NULL, 1, at[r].bytes);
+    strcpy(at[r].error, symtuner_ar_error(at[r].handle));
+}
+
+static void drop_buffer(int r)
+{
+    at[r].result = symtuner_ar_deregister(&at[r].handle, &at[r].buffer, 1);
+}
+
+static void make_group(int transport)
+{
+    reset();
+    for (int r = 0; r < RANKS; r++) {
+        at[r].config.transport = transport;
+        at[r].buffer = memory[r];
+        at[r].bytes = sizeof memory[r];
+    }
+    fake_nccl_threads(create);
+    ck_assert_int_eq(at[0].result, ncclSuccess);
+}
+
+/* Whether calls in the buffers are zero-copy: on all ranks or on none. */
+static int zero_copy(void)
+{
+    struct symtuner_ar_plan plan[RANKS];
+
+    for (int r = 0; r < RANKS; r++) {
+        plan[r] = (struct symtuner_ar_plan){.size = sizeof plan[r]};
+        symtuner_ar_force(at[r].handle, "chunked", 0, 0);
+        ck_assert_int_eq(symtuner_ar_query(memory[r], memory[r], 1024, ncclFloat, ncclSum,
+                                           at[r].handle, &plan[r]),
+                         ncclSuccess);
+        ck_assert_int_eq(plan[r].zero_copy, plan[0].zero_copy);
+    }
+    return plan[0].zero_copy;
+}
+
+START_TEST(test_buffers_are_registered_on_all_ranks_or_on_none)
+{
+    int before;
+
+    make_group(SYMTUNER_AR_AUTO);
+    before = fake_nccl.live;
+    at[1].buffer = NULL;
+    fake_nccl_threads(add_buffer);
+    all_have(ncclInvalidArgument, 1, "rank 1: buffers[0] is NULL");
+    at[1].buffer = memory[1];
+    at[2].bytes -= 16;
+    fake_nccl_threads(add_buffer);
+    all_have(ncclInvalidUsage, -1, "ranks 0 and 2 differ");
+    at[2].bytes += 16;
+    fake_nccl.no_window = 1;
+    fake_nccl_threads(add_buffer);
+    all_have(ncclSystemError, 1, "rank 1: ncclCommWindowRegister of 8192 bytes");
+    fake_nccl.no_window = -1;
+    fake_nccl.no_symmetric = true;
+    fake_nccl_threads(add_buffer);
+    all_have(ncclInvalidUsage, -1, "rank 0: NCCL gave no symmetric window");
+    fake_nccl.no_symmetric = false;
+    ck_assert_int_eq(fake_nccl.live, before);
+    ck_assert_int_eq(zero_copy(), 0);
+    fake_nccl_threads(add_buffer);
+    all_have(ncclSuccess, -1, "");
+    ck_assert_int_eq(zero_copy(), 1);
+    fake_nccl_threads(drop_buffer);
+    ck_assert_int_eq(zero_copy(), 0);
+    finish();
+}
+END_TEST
+
+START_TEST(test_host_memory_needs_no_windows)
+{
+    make_group(SYMTUNER_AR_HOST);
+    ck_assert_ptr_nonnull(strstr(at[0].text, "registered buffers are treated as any others"));
+    fake_nccl.no_symmetric = true;
+    fake_nccl_threads(add_buffer);
+    all_have(ncclSuccess, -1, "");
+    fake_nccl_threads(drop_buffer);
+    all_have(ncclSuccess, -1, "");
+    finish();
+}
+END_TEST
+
+/* NCCL's calls of an open group end where the application closes its own. */
+START_TEST(test_no_error_leaves_a_group_open)
+{
+    const ncclComm_t comms[RANKS] = {(ncclComm_t)1, (ncclComm_t)2, (ncclComm_t)3};
+    void *buffers[RANKS] = {memory[0], memory[1], memory[2]};
+    symtuner_ar *h[RANKS];
+
+    reset();
+    fake_nccl.refuses = true;
+    ck_assert_int_ne(symtuner_ar_create(h, comms, RANKS, NULL), ncclSuccess);
+    ck_assert_int_eq(fake_nccl.depth, 0);
+    fake_nccl.refuses = false;
+    ck_assert_int_eq(symtuner_ar_create(h, comms, RANKS, NULL), ncclSuccess);
+    fake_nccl.refuses_windows = true;
+    ck_assert_int_ne(symtuner_ar_register(h, buffers, NULL, RANKS, 4096), ncclSuccess);
+    ck_assert_int_eq(fake_nccl.depth, 0);
+    ck_assert_int_eq(symtuner_ar_destroy(h, RANKS), ncclSuccess);
+    ck_assert_int_eq(fake_nccl.live, 0);
+}
+END_TEST
+
 Suite *st_suite_meet(void)
 {
     Suite *suite = suite_create("ar_meet");
@@ -172,6 +287,9 @@ Suite *st_suite_meet(void)
     tcase_add_loop_test(t, test_whatever_fails_on_one_rank_nobody_hangs, 0, 4);
     tcase_add_test(t, test_a_full_gpu_is_no_hang_and_no_secret);
     tcase_add_test(t, test_a_window_that_fails_on_one_rank_fails_on_all);
+    tcase_add_test(t, test_buffers_are_registered_on_all_ranks_or_on_none);
+    tcase_add_test(t, test_host_memory_needs_no_windows);
+    tcase_add_test(t, test_no_error_leaves_a_group_open);
     suite_add_tcase(suite, t);
     return suite;
 }

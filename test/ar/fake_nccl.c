@@ -128,7 +128,7 @@ static ncclResult_t join(void)
 
 static ncclResult_t submit(ncclComm_t comm, struct op op)
 {
-    if (fake_nccl.refuses) {
+    if (fake_nccl.refuses || (op.kind == WINDOW && fake_nccl.refuses_windows)) {
         refused = depth > 0;
         return ncclInvalidArgument;
     }

@@ -16,10 +16,11 @@ enum { FAKE_RANKS = 4, FAKE_WINDOWS = 8, FAKE_CARD = 4096 };
 
 struct fake_nccl {
     int ranks;
-    int no_memory;     /* ncclMemAlloc fails on this rank; -1: on none               */
-    int no_window;     /* ncclCommWindowRegister comes to nothing on this rank       */
-    bool no_symmetric; /* no peer access: success without a window                   */
-    bool refuses;      /* ncclAllGather, ncclCommWindowRegister fail at once         */
+    int no_memory;        /* ncclMemAlloc fails on this rank; -1: on none               */
+    int no_window;        /* ncclCommWindowRegister comes to nothing on this rank       */
+    bool no_symmetric;    /* no peer access: success without a window                   */
+    bool refuses;         /* ncclAllGather, ncclCommWindowRegister fail at once         */
+    bool refuses_windows; /* ... the second only                                     */
     bool hung;
     int depth;                       /* of ncclGroupStart, all threads                            */
     int live;                        /* memory and windows that nobody gave back                  */
