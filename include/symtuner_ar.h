@@ -110,9 +110,11 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n);
  * kernels. Collective, same ${bytes} on all ranks. ${windows} is NULL (the library registers the
  * memory, which must come from ncclMemAlloc) or holds the windows that the application has already
  * registered for exactly these buffers, which stay the application's. For a local group pass all
- * its handles at once; memory from cudaMalloc is fine there. At most 64 buffers at a time. As with
- * NCCL's own windows, a call must then use registered memory on all ranks, at the same offset in
- * its buffer, or on none. Since 0.1.
+ * its handles at once; memory from cudaMalloc is fine there. Buffers begin at multiples of 16 bytes
+ * and do not overlap. What fails on one rank fails on all, and nothing is registered then. Not
+ * inside ncclGroupStart. Success without effect where no kernel could use it: pinned host memory,
+ * or every call NCCL's. As with NCCL's own windows, a call must then use registered memory on all
+ * ranks, at the same offset in its buffer, or on none. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *const *buffers,
                                                   const ncclWindow_t *windows, int n, size_t bytes);
