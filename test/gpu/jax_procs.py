@@ -5,12 +5,14 @@
     jax_procs.py --ranks 2                  each case once
     jax_procs.py --ranks 2 --times 50       kill, exit and raise 50 times, 10 groups at a time on
                                             each 2 of the GPUs that CUDA_VISIBLE_DEVICES names
+    jax_procs.py --ranks 4 --case values,apart --comm own,xla --side 4      over both communicators
 
-Cases: values (right sums, orderly end), kill, raise, exit (rank 1 goes in the middle), apart (all
-leave, seconds apart); jax_rank.py says more. After kill, raise and exit every other rank must end
-within 30 s with an exit status other than 0 and name a rank that went, one of them rank 1. After
-apart all must end with status 0 within 30 s of the last. No process may stay, nor memory on the
-GPUs. Groups that share GPUs have a process, a communicator and a coordinator each.
+Cases: values (right sums, orderly end), kill, raise, exit (rank 1 goes in the middle), two (rank 1
+leaves and rank 2 is killed after it; 3 ranks or more), apart (all leave, seconds apart);
+jax_rank.py says more. After kill, raise, exit and two every rank that has not gone must end within
+30 s with an exit status other than 0 and name a rank that went, one of them the first that did.
+After apart all must end with status 0 within 30 s of the last. No process may stay, nor memory on
+the GPUs. Groups that share GPUs have a process, a communicator and a coordinator each.
 
 Exit status 0: all right. 1: something was wrong, or --limit seconds were over before the end.
 """
@@ -29,7 +31,17 @@ import time
 
 BOUND_S = 30  # after the rank went
 START_S = 150  # until it goes: many groups compile and open communicators side by side
-CASES = ("kill", "exit", "raise", "apart", "values")  # the longest first
+GOES = {  # which ranks do, of how many; the longest case first
+    "two": lambda ranks: (1, 2),
+    "kill": lambda ranks: (1,),
+    "exit": lambda ranks: (1,),
+    "raise": lambda ranks: (1,),
+    "apart": range,
+    "values": lambda ranks: (),
+}
+ORDERLY = ("apart", "values")
+MANY = ("kill", "exit", "raise")  # what --times is for, unless --case says so
+COMMS = {"own": "own-nccl", "xla": "xla-nccl", "auto": r"\w+-nccl"}  # what jax_rank.py must say
 HERE = os.path.dirname(os.path.abspath(__file__))
 SAID = re.compile(r"rank (\d+)(?: of \d+)? (?:is gone|has closed)")
 LEFT_MIB = 256  # memory of a GPU that may be in use after all that was not before
@@ -61,6 +73,7 @@ def ports():
 @dataclasses.dataclass
 class Group:
     case: str
+    comm: str
     number: int
     gpus: tuple
     folder: str
@@ -77,7 +90,12 @@ class Group:
             words = [sys.executable, args.child, "--case", self.case, "--ranks", len(self.gpus)]
             words += ["--rank", rank, "--port", port, "--seed", self.number, "--calls", args.calls]
             share = str(0.2 / args.side)
-            env = dict(os.environ, CUDA_VISIBLE_DEVICES=gpu, XLA_PYTHON_CLIENT_MEM_FRACTION=share)
+            env = dict(
+                os.environ,
+                CUDA_VISIBLE_DEVICES=gpu,
+                XLA_PYTHON_CLIENT_MEM_FRACTION=share,
+                SYMTUNER_JAX_COMM=self.comm,
+            )
             with open(self.path(rank), "w") as out:
                 self.children.append(
                     subprocess.Popen(
@@ -89,8 +107,11 @@ class Group:
                     )
                 )
 
+    def goers(self):
+        return GOES[self.case](len(self.gpus))
+
     def path(self, rank):
-        return os.path.join(self.folder, f"{self.case}.{self.number}.{rank}")
+        return os.path.join(self.folder, f"{self.case}.{self.comm}.{self.number}.{rank}")
 
     def said(self, rank):
         with open(self.path(rank), errors="replace") as f:
@@ -98,12 +119,12 @@ class Group:
 
     def look(self):
         """True when all of its processes have ended, by themselves or because time was over."""
-        goes = [
-            re.search(rf"^rank {r} goes ([\d.]+)$", self.said(r), re.M)
-            for r in (range(len(self.gpus)) if self.case == "apart" else (1,))
-        ]
-        if not self.went and all(goes):
-            self.went = max(float(g.group(1)) for g in goes)
+        if not self.went and self.goers():
+            goes = [
+                re.search(rf"^rank {r} goes ([\d.]+)$", self.said(r), re.M) for r in self.goers()
+            ]
+            if all(goes):
+                self.went = max(float(g.group(1)) for g in goes)
         if all(c.poll() is not None for c in self.children):
             self.ended = time.time()
             return True
@@ -131,27 +152,33 @@ class Group:
         return found
 
     def judge(self):
+        ranks, goers = range(len(self.gpus)), self.goers()
         codes = [c.returncode for c in self.children]
-        others = [r for r in range(len(self.gpus)) if r != 1]
+        others = [r for r in ranks if r not in goers]
         left = self.left()
         for pid in left:
             os.kill(pid, signal.SIGKILL)
         named = [{int(n) for n in SAID.findall(self.said(r))} - {r} for r in others]
+        told = re.compile(rf"^rank \d+: .* comm={COMMS[self.comm]} ", re.M)
         faults = [
-            (self.late, f"not ended {BOUND_S} s after the rank went: killed")
+            (self.late, f"not ended {BOUND_S} s after the last rank went: killed")
             if self.went
             else (self.late, f"not ready after {START_S} s: killed"),
             (left, f"processes left: {left}"),
+            (goers and not self.went, f"not all of the ranks {[*goers]} went"),
+            (
+                not all(told.search(self.said(r)) for r in ranks),
+                f"a rank does not use the communicator {self.comm}",
+            ),
         ]
-        if self.case in ("values", "apart"):
-            loud = [r for r in range(len(codes)) if re.search("^symtuner: ", self.said(r), re.M)]
+        if self.case in ORDERLY:
+            loud = [r for r in ranks if re.search("^symtuner: |Traceback", self.said(r), re.M)]
             faults += [(any(codes), "an exit status is not 0"), (loud, f"ranks {loud} complain")]
         else:
             faults += [
-                (not self.went, "rank 1 never went"),
-                (any(codes[r] == 0 for r in others), "a rank that lost rank 1 ended with 0"),
+                (any(codes[r] == 0 for r in others), "a rank that lost another ended with 0"),
                 (not all(named), "a rank does not say who is gone"),
-                (1 not in set().union(*named), "no rank says that rank 1 is gone"),
+                (goers[0] not in set().union(*named), f"none says that rank {goers[0]} is gone"),
             ]
         self.why = "; ".join(text for bad, text in faults if bad)
         return not self.why
@@ -217,8 +244,8 @@ def run_all(todo, teams, args, folder):
     try:
         while (todo or running) and time.time() < deadline:
             while todo and free:
-                case, number = todo.pop(0)
-                group = Group(case, number, free.pop(0), folder)
+                case, comm, number = todo.pop(0)
+                group = Group(case, comm, number, free.pop(0), folder)
                 running.append(group)
                 group.start(args, next(port))
             for group in [g for g in running if g.look()]:
@@ -236,14 +263,19 @@ def run_all(todo, teams, args, folder):
     return done, running
 
 
-def report(case, done, args, ranks):
+def report(case, comm, done, args):
     """One line for the case, details of the wrong groups and of the first right one."""
-    groups = [g for g in done if g.case == case]
+    groups = [g for g in done if (g.case, g.comm) == (case, comm)]
     right = [g for g in groups if not g.why]
-    line = f"{case}, {ranks} processes: {len(right)} of {args.times} right"
+    line = f"{case}, {args.ranks} processes, communicator {comm}: "
+    line += f"{len(right)} of {args.times} right"
     if right:
         times = [g.took() for g in right]
-        since = {"values": "in all", "apart": "after the last rank went"}
+        since = {
+            "values": "in all",
+            "apart": "after the last rank went",
+            "two": "after rank 2 went",
+        }
         line += f", slowest {max(times):.1f} s (median {statistics.median(times):.1f}) "
         line += since.get(case, "after rank 1 went")
         line += "" if case == "values" else f", bound {BOUND_S} s"
@@ -265,17 +297,23 @@ def main():
     )
     p.add_argument("--case", help="some of them, with commas")
     p.add_argument("--ranks", type=int, default=2)
+    p.add_argument("--comm", help="own, xla, auto, with commas (SYMTUNER_JAX_COMM, else own)")
     p.add_argument("--times", type=int, default=1, help="how often each case")
     p.add_argument("--side", type=int, help="groups at a time on the same GPUs")
     p.add_argument("--calls", type=int, help="calls in one program (300; 20 side by side)")
     p.add_argument("--limit", type=int, default=280, help="seconds for all of it")
     p.add_argument("--child", default=os.path.join(HERE, "jax_rank.py"), help=argparse.SUPPRESS)
     args = p.parse_args()
-    cases = args.case.split(",") if args.case else CASES if args.times == 1 else CASES[:3]
+    known = [c for c in GOES if max(GOES[c](args.ranks), default=0) < args.ranks]
+    cases = args.case.split(",") if args.case else known if args.times == 1 else MANY
+    comms = (args.comm or os.environ.get("SYMTUNER_JAX_COMM", "own")).split(",")
     args.side = min(10, args.times) if args.side is None else args.side
     for case in cases:
-        if case not in CASES:
-            p.error(f"--case: {case!r} is unknown; write some of {','.join(CASES)}")
+        if case not in known:
+            p.error(f"--case: {case!r} is none of {','.join(known)}, which {args.ranks} ranks have")
+    for comm in comms:
+        if comm not in COMMS:
+            p.error(f"--comm: {comm!r} is unknown; write some of {','.join(COMMS)}")
     for name in ("times", "side", "limit"):
         if getattr(args, name) < 1:
             p.error(f"--{name}: write 1 or more")
@@ -293,10 +331,11 @@ def main():
     used = [gpu for team in teams for gpu in team]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # end the children too
     before, start = gpu_memory(used), time.time()
-    todo = [(case, number) for number in range(args.times) for case in cases]
+    what = [(case, comm) for case in cases for comm in comms]
+    todo = [(*one, number) for number in range(args.times) for one in what]
     with tempfile.TemporaryDirectory() as folder:
         done, cut = run_all(todo, teams, args, folder)
-        fine = [report(case, done, args, args.ranks) for case in cases]
+        fine = [report(*one, done, args) for one in what]
         for group in cut[:1]:
             group.why = f"{group.case} {group.number} was cut off by the limit, as {len(cut)} were"
             print(f"    {group.why}")

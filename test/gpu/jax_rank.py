@@ -4,6 +4,7 @@
 
 values: right sums and the same bits, then an orderly end. kill, raise, exit: rank 1 is killed by
 signal 9 at a random moment, raises, or leaves by a normal exit, while the others go on calling.
+two: rank 1 leaves by a normal exit, and rank 2 is killed up to 6 s later, whatever it does by then.
 apart: all leave by a normal exit with a call in flight, one of them at once, the others seconds
 later.
 
@@ -40,15 +41,14 @@ class Rank:
         self.delay = [draw.uniform(1, 8) for _ in range(self.ranks)]
         self.delay[draw.randrange(self.ranks)] = 0
         self.moment = draw.uniform(0.1, 1.0)
+        self.later = draw.uniform(0, 6)
 
     def put(self, host):  # host[rank] on each rank
         flat = host.reshape(-1)
         return jax.make_array_from_callback(flat.shape, self.place, lambda i: flat[i])
 
     def program(self, f):
-        smap = jax.shard_map(
-            f, mesh=self.mesh, in_specs=P("i"), out_specs=P("i"), check_vma=False
-        )
+        smap = jax.shard_map(f, mesh=self.mesh, in_specs=P("i"), out_specs=P("i"), check_vma=False)
         return jax.jit(smap)
 
     def mine(self, x):
@@ -106,13 +106,15 @@ def until_it_goes(me, calls, case):
         time.sleep(me.delay[me.rank])
         return me.goes()
     start = time.time()
-    if me.rank == 1 and case == "kill":
-        threading.Timer(me.moment, die).start()
+    if (me.rank, case) in ((1, "kill"), (2, "two")):
+        killer = threading.Timer(me.moment + (me.later if case == "two" else 0), die)
+        killer.daemon = True  # the process may begin to end before
+        killer.start()
     for turn in range(1 << 30):
         x = step(x)
         if me.rank == 1 and case != "kill" and time.time() - start > me.moment:
             me.goes()
-            if case == "exit":
+            if case != "raise":
                 return
             raise RuntimeError("rank 1 has had enough")
         if turn % 10 == 0:

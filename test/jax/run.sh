@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # run.sh BUILD - the JAX path without a GPU: the handler under ASan and UBSan, meetings of ranks
-# under ASan and TSan, the Python package on CPU devices. In the repository root.
+# under ASan and TSan, the Python package on CPU devices, and what judges processes on GPUs. In the
+# repository root.
 #
 # jax comes from JAX_PYTHON, else from a python3 that has it, else from PyPI into BUILD/jax-venv.
 # Exit 77 and the reason when no jax can be had; the meetings are tested all the same.
@@ -71,4 +72,5 @@ fi
 SYMTUNER_LIB_DIR=$lib PYTHONPATH=jax "$python" test/jax/test_all_reduce.py || failed=1
 LD_LIBRARY_PATH=$out/fake SYMTUNER_LIB_DIR=$lib PYTHONPATH=jax \
     "$python" test/jax/test_processes.py || failed=1
+"$python" test/jax/test_gpu_procs.py || failed=1
 exit $failed
