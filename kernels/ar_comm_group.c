@@ -22,8 +22,9 @@ struct card {
     char bus[ST_BUS_ID_SIZE];
     int sms, major, minor, links, transport, probe_mode, kernel, ctas;
     struct st_probe probe;
-    uint64_t group; /* rank 0's counts */
-    uint64_t bulk_bytes, first_epoch, rules_hash;
+    uint64_t group;                /* rank 0's counts */
+    uint64_t bulk_bytes, bulk_own; /* as configured; what suits its GPU */
+    uint64_t first_epoch, rules_hash;
 };
 
 _Static_assert(sizeof(struct card) <= ST_CARD_BYTES, "a card fits where a rank says it");
@@ -305,9 +306,20 @@ static ncclResult_t share_memory(struct group *g, const struct symtuner_ar_confi
     return ncclSuccess;
 }
 
-static ncclResult_t settle(struct group *g, const struct symtuner_ar_config *config,
+/* As configured, the same on all ranks; else what suits every GPU. */
+static uint64_t bulk(const struct group *g)
+{
+    uint64_t least = UINT64_MAX;
+
+    for (int r = 0; r < g->voice[0].ranks; r++)
+        least = g->all[r].bulk_own < least ? g->all[r].bulk_own : least;
+    return g->all[0].bulk_bytes != 0 ? g->all[0].bulk_bytes : least;
+}
+
+static ncclResult_t settle(struct group *g, const struct symtuner_ar_config *given,
                            const struct st_options *options)
 {
+    struct symtuner_ar_config config = *given;
     bool host;
     ncclResult_t result = exchange(g);
 
@@ -316,9 +328,10 @@ static ncclResult_t settle(struct group *g, const struct symtuner_ar_config *con
     if (result != ncclSuccess || g->handles[0]->gate != NULL)
         return result;
     ask_links(g, options->links);
+    config.bulk_bytes = bulk(g);
     result = exchange(g);
     if (result == ncclSuccess)
-        result = share_memory(g, config, &host);
+        result = share_memory(g, &config, &host);
     if (result != ncclSuccess || g->handles[0]->gate != NULL)
         return result;
     for (int i = 0; i < g->n; i++) {
@@ -361,6 +374,7 @@ static ncclResult_t start_rank(struct group *g, int i, const struct symtuner_ar_
     card->kernel = options->force.family; /* ranks in two kernels wait for each other */
     card->ctas = options->force.ctas;
     card->bulk_bytes = config->bulk_bytes;
+    card->bulk_own = st_scratch_bulk();
     card->first_epoch = config->first_epoch;
     card->rules_hash = st_rules_hash(h);
     card->group = st_group_number(h);

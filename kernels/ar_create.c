@@ -58,22 +58,25 @@ int symtuner_ar_version(void)
 
 #define MiB (1ull << 20)
 
+uint64_t st_scratch_bulk(void)
+{
+    size_t free_bytes = 0, total = 0;
+
+    return cudaMemGetInfo(&free_bytes, &total) == cudaSuccess && total < 24ull << 30 ? 64 * MiB
+                                                                                     : 256 * MiB;
+}
+
 /* Scratch per half. The small regions are sized so that the table's kernels take their messages in
  * one piece; bulk decides how large a piece of a long message is. */
 void st_scratch_size(symtuner_ar *h, const struct symtuner_ar_config *config, bool host)
 {
-    uint64_t half[ST_REGIONS] = {MiB / 2, 16 * MiB, 32 * MiB, 256 * MiB, 0};
-    size_t free_bytes = 0, total = 0;
+    uint64_t half[ST_REGIONS] = {MiB / 2, 16 * MiB, 32 * MiB, config->bulk_bytes, 0};
 
     if (host) {
         half[ST_REGION_LL8] = MiB;
         half[ST_REGION_LL128] = half[ST_REGION_BULK] = 0;
         half[ST_REGION_LAMPORT] =
             (h->ranks < 8 ? 16 / (uint64_t)h->ranks : 2) * MiB; /* of 64 MiB */
-    } else if (config->bulk_bytes != 0) {
-        half[ST_REGION_BULK] = config->bulk_bytes;
-    } else if (cudaMemGetInfo(&free_bytes, &total) == cudaSuccess && total < 24ull << 30) {
-        half[ST_REGION_BULK] = 64 * MiB;
     }
     half[ST_REGION_GATHER] = half[ST_REGION_BULK] / 4;
     st_layout_fill(&h->layout, half);

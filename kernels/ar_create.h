@@ -17,6 +17,10 @@ ncclResult_t st_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
 /* For symtuner_ar.group: on this machine no other group has it. ${h}: a bit of chance. */
 uint64_t st_group_number(const symtuner_ar *h);
 
+/* Bulk scratch that suits the current GPU. A rank finds the others' regions by its own layout, so a
+ * group takes the least of its ranks: config.bulk_bytes must not be 0 any more below. */
+uint64_t st_scratch_bulk(void);
+
 void st_scratch_size(symtuner_ar *h, const struct symtuner_ar_config *config, bool host);
 cudaError_t st_arena_fill(symtuner_ar *h, const struct symtuner_ar_config *config);
 void st_rank_free(symtuner_ar *h);

@@ -80,6 +80,19 @@ static void count_neighbours(symtuner_ar **handles, int n)
     }
 }
 
+/* What suits every GPU of the group. */
+static uint64_t least_bulk(symtuner_ar **handles, int n)
+{
+    uint64_t least = UINT64_MAX, own;
+
+    for (int i = 0; i < n; i++) {
+        cudaSetDevice(handles[i]->device);
+        own = st_scratch_bulk();
+        least = own < least ? own : least;
+    }
+    return least;
+}
+
 /* All ranks are this thread's. */
 struct local {
     symtuner_ar **handles;
@@ -164,6 +177,8 @@ ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out, const int *devi
             break;
         }
     count_neighbours(handles, nranks);
+    if (config.bulk_bytes == 0)
+        config.bulk_bytes = least_bulk(handles, nranks);
     peer = config.transport != SYMTUNER_AR_HOST &&
            open_peers(handles, nranks, &links, why, sizeof why);
     if (!peer && config.transport == SYMTUNER_AR_PEER) {

@@ -102,6 +102,21 @@ START_TEST(test_without_peers_host_memory_is_used)
 }
 END_TEST
 
+START_TEST(test_mixed_gpus_have_one_layout)
+{
+    symtuner_ar *h[2];
+
+    memset(&fake, 0, sizeof fake);
+    fake.devices = 2;
+    fake.peers = 1;
+    fake.small = 2;
+    ck_assert_int_eq(symtuner_ar_create_local(h, devices, 2, NULL), ncclSuccess);
+    ck_assert_int_eq(h[0]->layout.half[ST_REGION_BULK], 64 << 20);
+    ck_assert_int_eq(memcmp(&h[0]->layout, &h[1]->layout, sizeof h[0]->layout), 0);
+    symtuner_ar_destroy(h, 2);
+}
+END_TEST
+
 /* Break the first, second, ... CUDA call: an error, nothing leaked, no handle handed out. */
 START_TEST(test_create_cleans_up_whatever_fails)
 {
@@ -147,8 +162,9 @@ START_TEST(test_rules_are_read_at_create)
         memset(&fake, 0, sizeof fake);
         fake.devices = 2;
         fake.peers = 1;
-        setenv("SYMTUNER_RULE", wrong ? "kernels kernel=two_l8"
-                                      : "kernels ranks=2 dtype=f32 kernel=two_ll8 ctas=3", 1);
+        setenv("SYMTUNER_RULE",
+               wrong ? "kernels kernel=two_l8" : "kernels ranks=2 dtype=f32 kernel=two_ll8 ctas=3",
+               1);
         ck_assert_int_eq(symtuner_ar_create_local(h, devices, 2, &config), ncclSuccess);
         ck_assert_int_eq(symtuner_ar_query(memory, memory, 4096, ncclFloat, ncclSum, h[1], &plan),
                          ncclSuccess);
@@ -410,6 +426,7 @@ Suite *st_suite_api(void)
 
     tcase_add_test(bare, test_create_refuses_bad_arguments_by_name);
     tcase_add_test(bare, test_without_peers_host_memory_is_used);
+    tcase_add_test(bare, test_mixed_gpus_have_one_layout);
     tcase_add_test(bare, test_create_cleans_up_whatever_fails);
     tcase_add_test(bare, test_rules_are_read_at_create);
     suite_add_tcase(s, bare);

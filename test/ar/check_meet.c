@@ -168,6 +168,26 @@ START_TEST(test_a_window_that_fails_on_one_rank_fails_on_all)
 }
 END_TEST
 
+/* A rank finds the regions of all arenas by its own layout. */
+START_TEST(test_mixed_gpus_have_one_layout)
+{
+    const uint64_t bulk = _i == 0 ? 64 << 20 : 1 << 20;
+
+    reset();
+    fake.small = 3;
+    for (int r = 0; r < RANKS && _i == 0; r++)
+        at[r].config.bulk_bytes = 0;
+    fake_nccl_threads(create);
+    for (int r = 0; r < RANKS; r++) {
+        ck_assert_int_eq(at[r].result, ncclSuccess);
+        ck_assert_int_eq(at[r].handle->layout.half[ST_REGION_BULK], bulk);
+        ck_assert_int_eq(
+            memcmp(&at[r].handle->layout, &at[0].handle->layout, sizeof at[0].handle->layout), 0);
+    }
+    finish();
+}
+END_TEST
+
 /* ---- registered buffers ---------------------------------------------------------------------- */
 
 static void add_buffer(int r)
@@ -287,6 +307,7 @@ Suite *st_suite_meet(void)
     tcase_add_loop_test(t, test_whatever_fails_on_one_rank_nobody_hangs, 0, 4);
     tcase_add_test(t, test_a_full_gpu_is_no_hang_and_no_secret);
     tcase_add_test(t, test_a_window_that_fails_on_one_rank_fails_on_all);
+    tcase_add_loop_test(t, test_mixed_gpus_have_one_layout, 0, 2);
     tcase_add_test(t, test_buffers_are_registered_on_all_ranks_or_on_none);
     tcase_add_test(t, test_host_memory_needs_no_windows);
     tcase_add_test(t, test_no_error_leaves_a_group_open);
