@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ar_smoke.h - what the parts of ar_smoke share. */
+#ifndef AR_SMOKE_H_
+#define AR_SMOKE_H_
+
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define CUDA(call)                                                                                 \
+    do {                                                                                           \
+        cudaError_t e_ = (call);                                                                   \
+        if (e_ != cudaSuccess) {                                                                   \
+            fprintf(stderr, "ar_smoke: %s: %s\n", #call, cudaGetErrorString(e_));                  \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+/* One call of more than 2^32 elements; 0: every byte is right. ar_smoke_huge.c. */
+int smoke_huge(int ranks, int gpus, int transport);
+
+#endif
