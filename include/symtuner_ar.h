@@ -53,7 +53,8 @@ extern "C" {
 typedef struct symtuner_ar symtuner_ar; /* one rank of one group; opaque */
 
 /* How the ranks reach each other. AUTO looks: peer memory when every pair has it, else pinned host
- * memory that all GPUs map. The other values force one of the two. */
+ * memory that all GPUs map, else NCCL; symtuner_ar_describe() says why. The other values force one
+ * of the two: no group is made where that does not work. */
 enum symtuner_ar_transport {
     SYMTUNER_AR_AUTO = 0,
     SYMTUNER_AR_PEER = 1,
@@ -67,7 +68,8 @@ struct symtuner_ar_config {
     int transport;        /* enum symtuner_ar_transport                                           */
     uint32_t timeout_ms;  /* a kernel gives up on a silent peer after this; 0: 600000,
                              or SYMTUNER_AR_TIMEOUT_MS  */
-    size_t bulk_bytes;    /* scratch for messages of several MiB; 0: 256 MiB, less on small GPUs  */
+    size_t bulk_bytes;    /* scratch for messages of several MiB; 0: 256 MiB, less when a GPU of
+                             the group is small                                               */
     uint64_t first_epoch; /* for tests: counters start here, scratch is full of NaN; 0: at 1      */
     int one_stream;       /* 1: no event behind each call; see Streams above. Since 0.1           */
 };

@@ -208,8 +208,15 @@ static ncclResult_t open_windows(struct group *g)
 static ncclResult_t peer_arena(struct group *g, const struct symtuner_ar_config *config)
 {
     ncclResult_t result = agree(g, allocate(g, config));
+    char text[ST_WHY + 80];
 
-    return result == ncclSuccess ? agree(g, open_windows(g)) : result;
+    if (result == ncclSuccess)
+        return agree(g, open_windows(g));
+    snprintf(text, sizeof text, "pinned host memory, which is slow, instead of peer memory: %s",
+             g->why);
+    if (g->handles[0]->me == 0 && config->transport == SYMTUNER_AR_AUTO)
+        st_ar_rules_warn(text); /* peers that cannot be reached are no news, a full GPU is */
+    return result;
 }
 
 /* The handles of rank 0, or of all others. */
@@ -277,31 +284,28 @@ static ncclResult_t share_memory(struct group *g, const struct symtuner_ar_confi
                                  bool *host)
 {
     char no_peer[ST_WHY] = "", why[2 * ST_WHY];
-    ncclResult_t result = ncclSuccess;
+    int at = 0;
 
     *host = config->transport == SYMTUNER_AR_HOST;
     if (!*host) {
-        result = peer_arena(g, config);
+        ncclResult_t result = peer_arena(g, config);
+
         if (result == ncclSuccess || g->lost)
             return result;
-        if (config->transport == SYMTUNER_AR_PEER) {
-            snprintf(no_peer, sizeof no_peer, "%s", g->why);
-            return fail(g, ncclInvalidUsage, "no peer memory, which transport=peer asks for: %.*s",
-                        ST_WHY - 60, no_peer);
-        }
-        snprintf(no_peer, sizeof no_peer, "%s", g->why);
-        *host = true;
+        memcpy(no_peer, g->why, sizeof no_peer);
+        at = snprintf(why, sizeof why, "no peer memory (%.*s)", ST_WHY - 40, no_peer);
+        *host = config->transport == SYMTUNER_AR_AUTO;
     }
-    result = host_arena(g, config);
-    if (result == ncclSuccess) {
-        for (int i = 0; i < g->n; i++)
+    if (*host) {
+        ncclResult_t result = host_arena(g, config);
+
+        for (int i = 0; i < g->n && result == ncclSuccess; i++)
             memcpy(g->handles[i]->no_peer, no_peer, sizeof no_peer);
-        return ncclSuccess;
+        if (result == ncclSuccess || g->lost)
+            return result;
+        snprintf(why + at, sizeof why - (size_t)at, "%sno pinned host memory (%.*s)",
+                 at != 0 ? ", and " : "", ST_WHY - 40, g->why);
     }
-    if (g->lost || config->transport == SYMTUNER_AR_HOST)
-        return result;
-    snprintf(why, sizeof why, "no peer memory (%.*s), and no pinned host memory (%.*s)",
-             ST_WHY - 30, no_peer, ST_WHY - 30, g->why);
     close_gate(g, why);
     return ncclSuccess;
 }
@@ -406,6 +410,17 @@ static ncclResult_t open_voices(struct group *g, const ncclComm_t *comms)
     return ncclSuccess;
 }
 
+/* NCCL may do everything only when nobody asked for one of our transports. */
+static ncclResult_t insist(struct group *g, int transport)
+{
+    static const char *const words[] = {"auto", "peer", "host"};
+
+    if (g->handles[0]->gate == NULL || transport == SYMTUNER_AR_AUTO)
+        return ncclSuccess;
+    return fail(g, ncclInvalidUsage, "transport %s was asked for, but: %.*s", words[transport],
+                ST_WHY - 50, g->handles[0]->gate);
+}
+
 static ncclResult_t create(struct group *g, const ncclComm_t *comms,
                            const struct symtuner_ar_config *given)
 {
@@ -418,11 +433,12 @@ static ncclResult_t create(struct group *g, const ncclComm_t *comms,
     result = start(g, given, &config, &options);
     if (g->voice[0].ranks <= ST_MAX_RANKS) {
         result = agree(g, result);
-        return result == ncclSuccess ? settle(g, &config, &options) : result;
-    }
-    if (result == ncclSuccess)
+        if (result == ncclSuccess)
+            result = settle(g, &config, &options);
+    } else if (result == ncclSuccess) {
         close_gate(g, "more than 16 ranks");
-    return result;
+    }
+    return result == ncclSuccess ? insist(g, config.transport) : result;
 }
 
 ncclResult_t symtuner_ar_create(symtuner_ar **handles_out, const ncclComm_t *comms, int n,

@@ -14,17 +14,22 @@
 
 enum { RANKS = 2, CARDS = 2 /* the gather that says what a rank is */ };
 
-static int endless_at, keep, say; /* of the fakes, for the next group */
+static int endless_at, keep, say, transport; /* of the fakes, and asked for, for the next group */
+
+static bool no_pin, no_symmetric;
 
 static ncclResult_t try_group(symtuner_ar **h, const char *first_rule, const char *second_rule)
 {
     const ncclComm_t comms[RANKS] = {(ncclComm_t)1, (ncclComm_t)2};
-    const struct symtuner_ar_config config = {.size = sizeof config, .bulk_bytes = 1 << 20};
+    const struct symtuner_ar_config config = {
+        .size = sizeof config, .bulk_bytes = 1 << 20, .transport = transport};
 
     memset(&fake, 0, sizeof fake);
     fake_nccl_reset(RANKS);
     fake_nccl.keep = keep;
     fake_nccl.say = say;
+    fake_nccl.no_symmetric = no_symmetric;
+    fake.no_pin = no_pin;
     fake.devices = RANKS;
     fake.peers = 1;
     fake.endless_at = endless_at;
@@ -116,6 +121,62 @@ START_TEST(test_ranks_with_different_settings_are_told_which)
 }
 END_TEST
 
+START_TEST(test_a_transport_that_is_asked_for_is_had_or_no_group)
+{
+    symtuner_ar *h[RANKS];
+    char text[4096];
+
+    for (transport = SYMTUNER_AR_AUTO; transport <= SYMTUNER_AR_HOST; transport++) {
+        keep = CARDS;
+        say = 0;
+        make_group(h, NULL, NULL);
+        symtuner_ar_destroy(h, RANKS);
+        keep = 0;
+        say = CARDS;
+        fake_nccl.said[0] ^= 1; /* its host */
+        if (transport == SYMTUNER_AR_AUTO) {
+            make_group(h, NULL, NULL);
+            symtuner_ar_describe(h[1], text, sizeof text);
+            ck_assert_ptr_nonnull(strstr(text, "ncclAllReduce: the ranks span several nodes"));
+            symtuner_ar_destroy(h, RANKS);
+            continue;
+        }
+        ck_assert_int_eq(try_group(h, NULL, NULL), ncclInvalidUsage);
+        ck_assert_ptr_nonnull(
+            strstr(symtuner_ar_error(NULL), transport == SYMTUNER_AR_PEER
+                                                ? "transport peer was asked for"
+                                                : "transport host was asked for"));
+        ck_assert_ptr_nonnull(strstr(symtuner_ar_error(NULL), "span several nodes"));
+        ck_assert_int_eq(fake.live, 0);
+    }
+    transport = say = 0;
+}
+END_TEST
+
+START_TEST(test_no_transport_is_no_error_unless_one_was_asked_for)
+{
+    symtuner_ar *h[RANKS];
+    char text[4096];
+
+    no_pin = true;
+    for (transport = SYMTUNER_AR_AUTO; transport <= SYMTUNER_AR_HOST; transport += 2) {
+        no_symmetric = true;
+        if (transport == SYMTUNER_AR_AUTO) {
+            make_group(h, NULL, NULL);
+            symtuner_ar_describe(h[0], text, sizeof text);
+            ck_assert_ptr_nonnull(strstr(text, "no peer memory (rank 0: NCCL gave no symmetric"));
+            ck_assert_ptr_nonnull(strstr(text, "and no pinned host memory (rank 0: pin host scr"));
+            symtuner_ar_destroy(h, RANKS);
+            continue;
+        }
+        ck_assert_int_eq(try_group(h, NULL, NULL), ncclInvalidUsage);
+        ck_assert_ptr_nonnull(strstr(symtuner_ar_error(NULL), "rank 0: pin host scratch: "));
+    }
+    transport = 0;
+    no_pin = no_symmetric = false;
+}
+END_TEST
+
 START_TEST(test_ranks_probe_together_and_agree)
 {
     symtuner_ar *h[RANKS];
@@ -170,6 +231,8 @@ Suite *st_suite_comm(void)
     tcase_add_test(t, test_ranks_with_the_same_rules_use_them);
     tcase_add_test(t, test_ranks_with_different_rules_use_none);
     tcase_add_test(t, test_ranks_with_different_settings_are_told_which);
+    tcase_add_test(t, test_a_transport_that_is_asked_for_is_had_or_no_group);
+    tcase_add_test(t, test_no_transport_is_no_error_unless_one_was_asked_for);
     tcase_add_test(t, test_ranks_probe_together_and_agree);
     tcase_add_test(t, test_a_probe_that_never_ends_is_an_error_in_time);
     tcase_add_test(t, test_a_rule_may_give_calls_to_nccl);

@@ -145,7 +145,8 @@ START_TEST(test_a_full_gpu_is_no_hang_and_no_secret)
             at[r].config.transport = asked;
         fake_nccl_threads(create);
         if (asked == SYMTUNER_AR_PEER) {
-            all_have(ncclInvalidUsage, -1, "transport=peer asks for: rank 2: ");
+            all_have(ncclInvalidUsage, -1,
+                     "transport peer was asked for, but: no peer memory (rank 2: ");
             finish();
             continue;
         }

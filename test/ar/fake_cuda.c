@@ -124,7 +124,7 @@ cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned flags)
 cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags)
 {
     (void)p, (void)bytes, (void)flags;
-    return may_fail();
+    return fake.no_pin ? cudaErrorMemoryAllocation : may_fail();
 }
 
 cudaError_t cudaHostUnregister(void *p)

@@ -22,6 +22,7 @@ struct fake_launch {
 struct fake_cuda {
     int devices;                /* what cudaGetDeviceCount says            */
     int peers;                  /* whether devices reach each other        */
+    int no_pin;                 /* cudaHostRegister fails                  */
     int small;                  /* GPU small - 1 has 23 GiB; the others 141 */
     int fail_at;                /* the n-th call that may fail fails; 0: none */
     int fail_on;                /* ... of those on GPU fail_on - 1; 0: on all */
