@@ -4,10 +4,9 @@
 #
 # Parts: run (values, types, many calls in one process), procs (one process per GPU, and one of them
 # goes; PROCS="--times 50 --limit 400" for more of it, then on all GPUs; its options stand in
-# jax_procs.py), check (symtuner.check()),
-# examples (examples/*/run.sh; TORCH_PYTHON for nccl4py), bench (a short table of times; with
-# OUT=FOLDER its samples are kept there). Without PART: all. JAX_GPUS="2" runs 2 GPUs only. Exit 77
-# with the reason when this box cannot run it.
+# jax_procs.py), check (symtuner.check()), examples (examples/*/run.sh; TORCH_PYTHON for nccl4py),
+# bench (a short table of times; with OUT=FOLDER its samples are kept there). Without PART: all.
+# JAX_GPUS="2" runs 2 GPUs only. Exit 77 with the reason when this box cannot run it.
 set -u
 here=$(cd "$(dirname "$0")/../.." && pwd) || exit 2
 build=$(cd "${1:-$here/build}" && pwd) || exit 2

@@ -80,6 +80,11 @@ def child(case, rank, ranks, port):
         symtuner.close()
         time.sleep(3)
         os.kill(os.getpid(), 9)
+    if case == "cascade":  # one leaves, one waits in its kernel, two have errors and wait for both
+        if rank == 3:
+            _library.load()._c.test_touch()
+            time.sleep(30)
+        time.sleep(rank != 1)
     if case == "apart":
         time.sleep(rank)
     print("end", flush=True)
@@ -117,6 +122,7 @@ CASES = {
     "apart": ((0, 0, 0, 0), "rank=0 ranks=4 gpu=0 comm=own-nccl"),
     "second": ((71, 0, -9, None), "symtuner: rank 2 is gone, and 15 s after it began to end"),
     "late": ((71, None, -9, None), "symtuner: rank 2 is gone, and "),
+    "cascade": ((71, 71, None, 71), "symtuner: rank 3 is gone, and "),
     "idle": ((71, -9), "symtuner: rank 1 is gone, and 15 s after it began to end"),
     "leave": (
         (71, None),
@@ -133,7 +139,7 @@ def run(case):
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
     env = dict(os.environ, JAX_PLATFORMS="cpu")
-    if case in ("kill", "leave"):
+    if case in ("kill", "leave", "cascade"):
         env["FAKE_EVENT_PENDING"] = "1"
     start = time.time()
     children = [
@@ -166,7 +172,7 @@ def run(case):
 
 
 def main():
-    with ThreadPoolExecutor(3) as pool:  # they mostly sleep
+    with ThreadPoolExecutor(4) as pool:  # they mostly sleep
         right = list(pool.map(run, sys.argv[1:] or CASES))
     print(f"jax processes: {sum(right)} passed, {len(right) - sum(right)} failed")
     return not all(right)
