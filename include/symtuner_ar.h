@@ -116,7 +116,9 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n);
  * and do not overlap. What fails on one rank fails on all, and nothing is registered then. Not
  * inside ncclGroupStart. Success without effect where no kernel could use it: pinned host memory,
  * or every call NCCL's. As with NCCL's own windows, a call must then use registered memory on all
- * ranks, at the same offset in its buffer, or on none. Since 0.1.
+ * ranks or on none: send in one registration, recv in one (or the same), each at the same offset
+ * everywhere. So it is in place on all ranks or on none, which unregistered calls need not be.
+ * Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *const *buffers,
                                                   const ncclWindow_t *windows, int n, size_t bytes);
@@ -140,7 +142,8 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_all_reduce(const void *send, void *recv
  * symtuner_ar_all_reduce_at(sends, recvs, count, dtype, op, handle, stream):
  * The same when the caller knows all ranks' buffers: sends[r] and recvs[r] are rank r's, as
  * addresses that this handle's GPU can use (in a local group: plain pointers). The call runs as if
- * both were registered, and the handle remembers nothing. All ranks must pass the same lists.
+ * both were registered, and the handle remembers nothing. All ranks must pass the same lists; some
+ * of them may be in place and others not.
  * Zero-copy kernels need all recvs (pull: all sends, too) on 16-byte boundaries; others are used
  * otherwise. Since 0.1.
  */

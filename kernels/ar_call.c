@@ -93,15 +93,16 @@ static void ask_about(const symtuner_ar *h, const struct buffers *b, uint64_t by
     ask->op = op;
     ask->dst_mapped = whole_words(to, b->recv);
     ask->src_mapped = whole_words(from, b->send);
+    ask->in_place = b->send == b->recv; /* with windows: on all ranks, or on none */
     if (b->sends != NULL) {
         ask->dst_mapped = ask->src_mapped = 1;
         for (int r = 0; r < h->ranks; r++) {
             ask->dst_mapped &= (uintptr_t)b->recvs[r] % ST_WORD == 0;
             ask->src_mapped &= (uintptr_t)b->sends[r] % ST_WORD == 0;
+            ask->in_place |= b->sends[r] == b->recvs[r];
         }
         from = to = NULL; /* no multicast address is known */
     }
-    ask->in_place = b->send == b->recv;
     ask->has_nccl = h->comm != NULL;
     ask->has_copy = h->on_device == 1 && h->links != ST_LINKS_HOST;
     ask->has_nvls = from != NULL && to != NULL && from->multicast != NULL && to->multicast != NULL;
@@ -438,6 +439,7 @@ ncclResult_t symtuner_ar_all_reduce_at(const void *const *sends, void *const *re
                                        cudaStream_t stream)
 {
     struct buffers b = {.sends = sends, .recvs = recvs};
+    ncclResult_t result;
 
     if (h == NULL)
         return ncclInvalidArgument;
@@ -447,6 +449,15 @@ ncclResult_t symtuner_ar_all_reduce_at(const void *const *sends, void *const *re
         if (sends[r] == NULL || recvs[r] == NULL)
             return st_fail(h, ncclInvalidArgument, "%s[%d] is NULL",
                            sends[r] == NULL ? "sends" : "recvs", r);
+    for (int r = 0; r < h->ranks; r++) { /* what one refuses, all must */
+        char why[sizeof h->error];
+
+        result = check(h, sends[r], recvs[r], count, (int)dtype, (int)op);
+        if (result == ncclSuccess)
+            continue;
+        memcpy(why, h->error, sizeof why);
+        return st_fail(h, result, "rank %d: %.200s", r, why);
+    }
     b.send = sends[h->me];
     b.recv = recvs[h->me];
     return all_reduce(&b, count, (int)dtype, (int)op, h, stream);

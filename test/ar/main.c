@@ -17,6 +17,7 @@ int main(void)
     srunner_add_suite(runner, st_suite_comm());
     srunner_add_suite(runner, st_suite_meet());
     srunner_add_suite(runner, st_suite_window());
+    srunner_add_suite(runner, st_suite_alike());
 #endif
     srunner_run_all(runner, CK_ENV);
     failed = srunner_ntests_failed(runner);
