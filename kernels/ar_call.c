@@ -12,16 +12,22 @@ static const char *const verdicts[] = {
     [ST_OVERLAP] = "two calls of this handle ran at the same time",
 };
 
+static ncclResult_t no_handle(void)
+{
+    return st_fail(NULL, ncclInvalidArgument, "handle is NULL");
+}
+
 ncclResult_t symtuner_ar_status(symtuner_ar *h)
 {
     uint32_t verdict;
 
     if (h == NULL)
-        return ncclInvalidArgument;
-    verdict = *(volatile uint32_t *)&h->mailbox->error;
+        return no_handle();
+    verdict = __atomic_load_n(&h->mailbox->error, __ATOMIC_RELAXED);
     if (verdict == ST_ALIVE)
-        return h->aborted ? st_fail(h, ncclInvalidUsage, "%s; destroy it", verdicts[ST_ABORTED])
-                          : ncclSuccess;
+        return __atomic_load_n(&h->mailbox->abort, __ATOMIC_RELAXED) != 0
+                   ? st_fail(h, ncclInvalidUsage, "%s; destroy it", verdicts[ST_ABORTED])
+                   : ncclSuccess;
     return st_fail(h, verdict == ST_TIMEOUT ? ncclRemoteError : ncclInvalidUsage,
                    "%s; destroy the handles of all ranks and create them again",
                    verdict < sizeof verdicts / sizeof verdicts[0] ? verdicts[verdict]
@@ -31,9 +37,8 @@ ncclResult_t symtuner_ar_status(symtuner_ar *h)
 ncclResult_t symtuner_ar_abort(symtuner_ar *h)
 {
     if (h == NULL)
-        return ncclInvalidArgument;
-    *(volatile uint32_t *)&h->mailbox->abort = 1;
-    h->aborted = true;
+        return no_handle();
+    __atomic_store_n(&h->mailbox->abort, 1, __ATOMIC_RELAXED);
     return ncclSuccess;
 }
 
@@ -42,7 +47,7 @@ ncclResult_t symtuner_ar_force(symtuner_ar *h, const char *kernel, int ctas, int
     int family = -1;
 
     if (h == NULL)
-        return ncclInvalidArgument;
+        return no_handle();
     if (kernel != NULL) {
         family = st_family_by_name(kernel);
         if (family < 0)
@@ -173,8 +178,14 @@ ncclResult_t symtuner_ar_query(const void *send, const void *recv, size_t count,
     const char *gate;
     ncclResult_t result;
 
-    if (h == NULL || plan == NULL || plan->size != sizeof *plan)
-        return st_fail(h, ncclInvalidArgument, "plan.size must be sizeof(struct symtuner_ar_plan)");
+    if (h == NULL)
+        return no_handle();
+    if (plan == NULL)
+        return st_fail(h, ncclInvalidArgument, "plan_out is NULL");
+    if (plan->size != sizeof *plan)
+        return st_fail(h, ncclInvalidArgument,
+                       "plan.size is %zu; set it to sizeof(struct symtuner_ar_plan) = %zu",
+                       plan->size, sizeof *plan);
     result = check(h, send, recv, count, (int)dtype, (int)op);
     if (result != ncclSuccess)
         return result;
@@ -431,7 +442,7 @@ ncclResult_t symtuner_ar_all_reduce(const void *send, void *recv, size_t count,
 {
     const struct buffers b = {.send = send, .recv = recv};
 
-    return h == NULL ? ncclInvalidArgument : all_reduce(&b, count, (int)dtype, (int)op, h, stream);
+    return h == NULL ? no_handle() : all_reduce(&b, count, (int)dtype, (int)op, h, stream);
 }
 
 ncclResult_t symtuner_ar_all_reduce_at(const void *const *sends, void *const *recvs, size_t count,
@@ -442,7 +453,7 @@ ncclResult_t symtuner_ar_all_reduce_at(const void *const *sends, void *const *re
     ncclResult_t result;
 
     if (h == NULL)
-        return ncclInvalidArgument;
+        return no_handle();
     if (sends == NULL || recvs == NULL)
         return st_fail(h, ncclInvalidArgument, "%s is NULL", sends == NULL ? "sends" : "recvs");
     for (int r = 0; r < h->ranks && count != 0; r++)

@@ -68,7 +68,6 @@ struct symtuner_ar {
     struct st_probe probe;          /* the same on all ranks */
     char probe_from[ST_PROBE_FROM]; /* empty: there was none */
     bool stuck; /* a kernel of the probe does not end: to free anything would wait for it */
-    bool aborted;
     uint32_t stall_ns;
     int lag; /* 0: the table's */
     bool overlap;

@@ -118,7 +118,12 @@ START_TEST(test_lists_that_are_none_are_named)
 {
     void *buffers[N] = {memory[0], memory[1], memory[2], memory[3]};
     symtuner_ar *hole[N] = {handles[0], handles[1], NULL, handles[3]};
+    struct symtuner_ar_plan plan = {.size = sizeof plan};
 
+    want_error(symtuner_ar_query(memory[0], memory[0], 1, ncclFloat, ncclSum, NULL, &plan),
+               ncclInvalidArgument, NULL, "handle is NULL");
+    want_error(symtuner_ar_query(memory[0], memory[0], 1, ncclFloat, ncclSum, handles[0], NULL),
+               ncclInvalidArgument, handles[0], "plan_out is NULL");
     want_error(symtuner_ar_destroy(NULL, 1), ncclInvalidArgument, NULL, "handles is NULL");
     want_error(symtuner_ar_destroy(handles, 17), ncclInvalidArgument, NULL, "17 handles");
     want_error(symtuner_ar_register(NULL, buffers, NULL, N, 1), ncclInvalidArgument, NULL,
