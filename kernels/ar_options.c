@@ -19,7 +19,8 @@ static int read_number(const char *name, uint64_t lowest, uint64_t highest, uint
         return 0;
     errno = 0;
     v = strtoull(text, &end, 10);
-    if (errno != 0 || *end != 0 || *text == '-' || v < lowest || v > highest) {
+    /* strtoull takes spaces and signs, too */
+    if (errno != 0 || *end != 0 || *text < '0' || *text > '9' || v < lowest || v > highest) {
         snprintf(why, why_size, "%s=\"%s\" is not a number from %llu to %llu", name, text,
                  (unsigned long long)lowest, (unsigned long long)highest);
         return -1;

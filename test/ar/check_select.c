@@ -208,6 +208,8 @@ static const struct {
     {"SYMTUNER_AR_CTAS", "0", "SYMTUNER_AR_CTAS=\"0\" is not a number from 1 to 512"},
     {"SYMTUNER_AR_CTAS", "-1", "SYMTUNER_AR_CTAS=\"-1\""},
     {"SYMTUNER_AR_CTAS", "8x", "SYMTUNER_AR_CTAS=\"8x\""},
+    {"SYMTUNER_AR_CTAS", " +7", "SYMTUNER_AR_CTAS=\" +7\""},
+    {"SYMTUNER_AR_CTAS", "+7", "SYMTUNER_AR_CTAS=\"+7\""},
     {"SYMTUNER_AR_TIMEOUT_MS", "10s", "SYMTUNER_AR_TIMEOUT_MS=\"10s\" is not a number"},
     {"SYMTUNER_AR_TRANSPORT", "shm", "write one of auto peer host"},
     {"SYMTUNER_AR_LINKS", "nvswitch", "write one of nvlink pcie"},
