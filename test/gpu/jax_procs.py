@@ -80,6 +80,7 @@ class Group:
     children: list = dataclasses.field(default_factory=list)
     started: float = 0
     went: float = 0  # when the rank went, or the last of them
+    first: int = -1  # the rank that went first
     ended: float = 0
     late: bool = False
     why: str = ""  # it is wrong
@@ -120,11 +121,13 @@ class Group:
     def look(self):
         """True when all of its processes have ended, by themselves or because time was over."""
         if not self.went and self.goers():
-            goes = [
-                re.search(rf"^rank {r} goes ([\d.]+)$", self.said(r), re.M) for r in self.goers()
-            ]
-            if all(goes):
-                self.went = max(float(g.group(1)) for g in goes)
+            goes = {
+                r: re.search(rf"^rank {r} goes ([\d.]+)$", self.said(r), re.M)
+                for r in self.goers()
+            }
+            if all(goes.values()):
+                times = {r: float(g.group(1)) for r, g in goes.items()}
+                self.went, self.first = max(times.values()), min(times, key=times.get)
         if all(c.poll() is not None for c in self.children):
             self.ended = time.time()
             return True
@@ -178,7 +181,10 @@ class Group:
             faults += [
                 (any(codes[r] == 0 for r in others), "a rank that lost another ended with 0"),
                 (not all(named), "a rank does not say who is gone"),
-                (goers[0] not in set().union(*named), f"none says that rank {goers[0]} is gone"),
+                (
+                    self.went and self.first not in set().union(*named),
+                    f"none says that rank {self.first} is gone, which went first",
+                ),
             ]
         self.why = "; ".join(text for bad, text in faults if bad)
         return not self.why
@@ -274,7 +280,7 @@ def report(case, comm, done, args):
         since = {
             "values": "in all",
             "apart": "after the last rank went",
-            "two": "after rank 2 went",
+            "two": "after the last rank went",
         }
         line += f", slowest {max(times):.1f} s (median {statistics.median(times):.1f}) "
         line += since.get(case, "after rank 1 went")
