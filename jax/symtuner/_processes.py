@@ -23,6 +23,7 @@ from ._library import SymtunerError, load
 WAIT_S = 120  # for the slowest rank to lower the same program
 LISTEN_S = 2  # for goodbyes that have been said already
 END_S = 15  # ST_WATCH_END_MS of jax/ffi_watch.h
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _Result = queue.SimpleQueue[BaseException | None]
 _opened: dict[tuple[int, ...], int] = {}
 _talks: list["_Talk"] = []
@@ -164,15 +165,25 @@ class Standby:
             raise problem
 
 
+def _place(me: int) -> str:
+    """Where a pid means the same process: the kernel that runs, and the name space in it. The first
+    name space has one inode number on every host."""
+    try:
+        with open(_BOOT_ID) as f:
+            return f"{f.read().strip()}:{os.stat('/proc/self/ns/pid').st_ino}"
+    except OSError:
+        return f"unknown:{me}"  # nobody else's
+
+
 def _facts(me: int, xla: bool) -> str:
-    """Rank 0's unique id, and where this process can be watched: pid and its name space."""
+    """Rank 0's unique id, and where this process can be watched: its pid, and where that holds."""
     _xla.check(xla)
     unique = "xla" if xla else ""
     if me == 0 and not xla:
         raw = ctypes.create_string_buffer(128)
         load().call("unique_id", raw)
         unique = raw.raw.hex()
-    return f"{unique} {os.getpid()} {os.stat('/proc/self/ns/pid').st_ino}"
+    return f"{unique} {os.getpid()} {_place(me)}"
 
 
 def _agree(talk: _Talk, users: list[bool]) -> None:

@@ -25,7 +25,7 @@ def child(case, rank, ranks, port):
     import jax
 
     import symtuner
-    from symtuner import _library, _xla
+    from symtuner import _library, _processes, _xla
 
     jax.distributed.initialize(f"127.0.0.1:{port}", ranks, rank)
     devices = [Device(r) for r in range(ranks)]
@@ -34,6 +34,8 @@ def child(case, rank, ranks, port):
         import ctypes
 
         ctypes.CDLL(None).setenv(b"FAKE_NCCL_FAIL", b"1", 1)
+    if case == "hosts" and rank == 1:  # another host's kernel; this one's is rank 0's
+        _processes._BOOT_ID = "/proc/sys/kernel/random/uuid"
     comm, offered = COMM.get(case, {}).get(rank, ("own", True))
     os.environ["SYMTUNER_JAX_COMM"] = comm
     _xla.why_not = lambda: "" if offered else "no such FFI extension"
@@ -48,11 +50,11 @@ def child(case, rank, ranks, port):
         time.sleep(1)
         symtuner.open_group(devices)
         print("opened again", flush=True)
-    if case in ("kill", "leave"):
+    if case in ("kill", "leave", "hosts"):
         _library.load()._c.test_touch()  # a call: its event is pending for ever
         if rank == 1:
             time.sleep(1)
-            if case == "kill":
+            if case in ("kill", "hosts"):
                 os.kill(os.getpid(), 9)
             os.environ.pop("FAKE_EVENT_PENDING", None)
             import ctypes
@@ -60,6 +62,10 @@ def child(case, rank, ranks, port):
             ctypes.CDLL(None).unsetenv(b"FAKE_EVENT_PENDING")
             symtuner.close()
             time.sleep(20)
+            os._exit(0)
+        if case == "hosts":
+            time.sleep(13)  # what would end it takes 11
+            print("not ended", flush=True)
             os._exit(0)
         time.sleep(30)
     if case == "idle":  # nothing waits for the dead but jax.distributed itself
@@ -119,6 +125,7 @@ CASES = {
     "again": ((0, 0), "opened again"),
     "fail": ((3, None), "error: rank 1: ncclCommInitRank: error 1"),
     "kill": ((71, -9), "rank 1 is gone while rank 0 waits for it"),
+    "hosts": ((0, -9), "not ended"),  # rank 1's pid says nothing on rank 0's host
     "apart": ((0, 0, 0, 0), "rank=0 ranks=4 gpu=0 comm=own-nccl"),
     "second": ((71, 0, -9, None), "symtuner: rank 2 is gone, and 15 s after it began to end"),
     "late": ((71, None, -9, None), "symtuner: rank 2 is gone, and "),
@@ -139,7 +146,7 @@ def run(case):
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
     env = dict(os.environ, JAX_PLATFORMS="cpu")
-    if case in ("kill", "leave", "cascade"):
+    if case in ("kill", "leave", "hosts", "cascade"):
         env["FAKE_EVENT_PENDING"] = "1"
     start = time.time()
     children = [
