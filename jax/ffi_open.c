@@ -213,14 +213,6 @@ int symtuner_ffi_watch(const int64_t *ids, int ranks, const int *pids, char *why
     return -1;
 }
 
-void symtuner_ffi_left(const int64_t *ids, int ranks, int rank)
-{
-    struct st_seat *seat = find_seat_across(ids, ranks);
-
-    if (seat != NULL)
-        st_watch_left(seat, rank);
-}
-
 /* ---- end ------------------------------------------------------------------------------------- */
 
 void symtuner_ffi_abort(void)

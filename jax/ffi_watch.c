@@ -283,22 +283,6 @@ static void wake(const struct watch *w)
         return; /* calls still fail by seat->left */
 }
 
-static void hear_goodbye(struct watch *w, int rank)
-{
-    __atomic_fetch_or(&w->left, 1u << rank, __ATOMIC_ACQ_REL);
-    wake(w);
-}
-
-void st_watch_left(struct st_seat *seat, int rank)
-{
-    set_first(&seat->left, rank + 1);
-    pthread_mutex_lock(&lock);
-    for (struct watch *w = watches; w != NULL; w = w->next)
-        if (w->seat == seat && is_mine(w))
-            hear_goodbye(w, rank);
-    pthread_mutex_unlock(&lock);
-}
-
 static int same_ids(const int64_t *a, const int64_t *b, int ranks)
 {
     return memcmp(a, b, sizeof *a * (size_t)ranks) == 0;
@@ -317,8 +301,10 @@ int symtuner_ffi_goodbye(const int64_t *ids, int ranks, int rank, char *why, siz
             set_first(&seat->left, rank + 1);
     pthread_mutex_lock(&lock);
     for (struct watch *w = watches; w != NULL; w = w->next)
-        if (w->ranks == ranks && same_ids(w->ids, ids, ranks))
-            hear_goodbye(w, rank);
+        if (w->ranks == ranks && same_ids(w->ids, ids, ranks)) {
+            __atomic_fetch_or(&w->left, 1u << rank, __ATOMIC_ACQ_REL);
+            wake(w);
+        }
     pthread_mutex_unlock(&lock);
     return 0;
 }

@@ -26,21 +26,4 @@ void st_watch_mark(struct st_seat *seat, void *stream);
 /* Whether the call of the last mark, or one before it, has not ended. */
 int st_watch_pending(struct st_seat *seat);
 
-/* Rank ${rank} has said that it leaves: its process may live on, but will make no more calls. */
-void st_watch_left(struct st_seat *seat, int rank);
-
-/* The same for all groups of these ids, also those that are closed here: the rank that has said it
- * is not missed when this process ends. */
-SYMTUNER_FFI_API int symtuner_ffi_goodbye(const int64_t *ids, int ranks, int rank, char *why,
-                                          size_t why_size);
-
-/* All goodbyes that were said in these groups until ${until_ms} (CLOCK_MONOTONIC) are known here;
- * later ones will not be. So a rank that is lost later is not missed for want of a goodbye. */
-SYMTUNER_FFI_API int symtuner_ffi_told(const int64_t *ids, int ranks, int64_t until_ms, char *why,
-                                       size_t why_size);
-
-/* At ${at_ms} this process waited for all others in jax.distributed: it misses the ranks whose
- * processes had ended, even if they had said goodbye here. */
-SYMTUNER_FFI_API int symtuner_ffi_waiting(int64_t at_ms, char *why, size_t why_size);
-
 #endif

@@ -61,12 +61,27 @@ SYMTUNER_FFI_API int symtuner_ffi_watch(const int64_t *ids, int ranks, const int
  */
 SYMTUNER_FFI_API int symtuner_ffi_settle(int limit_ms);
 
-/* This process has begun to end. Where a rank was lost without a goodbye, it ends at the latest 15
- * s from now, with status 71 and a line on stderr. */
+/* This process has begun to end. It ends by itself, with status 71 and a line on stderr, when it is
+ * still there 15 s after the first of these calls and 5 s after a rank was lost that it misses: one
+ * whose process ended without a goodbye, before this call or after it, or ended, with a goodbye or
+ * without, before the time that symtuner_ffi_waiting() names. Killed after its goodbye but before it
+ * came to jax.distributed's shutdown, a rank is waited for there just as well. */
 SYMTUNER_FFI_API void symtuner_ffi_ending(void);
 
-/* Rank ${rank} of that group has said that it leaves. */
-SYMTUNER_FFI_API void symtuner_ffi_left(const int64_t *ids, int ranks, int rank);
+/* Rank ${rank} has said that it leaves; its process may live on, but will make no more calls. For
+ * all groups of these ids, also those that are closed here. */
+SYMTUNER_FFI_API int symtuner_ffi_goodbye(const int64_t *ids, int ranks, int rank, char *why,
+                                          size_t why_size);
+
+/* All goodbyes that were said in these groups until ${until_ms} (CLOCK_MONOTONIC) are known here;
+ * later ones will not be. So a rank that is lost later is not missed for want of a goodbye. */
+SYMTUNER_FFI_API int symtuner_ffi_told(const int64_t *ids, int ranks, int64_t until_ms, char *why,
+                                       size_t why_size);
+
+/* At ${at_ms} (CLOCK_MONOTONIC) this process, which has begun to end, still waited for all others
+ * in jax.distributed: it misses the ranks whose processes had ended before, also those that had
+ * said goodbye. */
+SYMTUNER_FFI_API int symtuner_ffi_waiting(int64_t at_ms, char *why, size_t why_size);
 
 /* Destroy all groups. Waits for running calls, no longer than their time limit. */
 SYMTUNER_FFI_API int symtuner_ffi_close(char *why, size_t why_size);

@@ -89,9 +89,6 @@ class Library:
     def ending(self) -> None:
         self._c.symtuner_ffi_ending()
 
-    def left(self, ids: object, ranks: int, rank: int) -> None:
-        self._c.symtuner_ffi_left(ids, ctypes.c_int(ranks), ctypes.c_int(rank))
-
     def register(self) -> None:
         import jax
 

@@ -317,6 +317,18 @@ static void cannot_mark(void)
         say("not one event for all calls");
 }
 
+/* Its calls must fail all the same. */
+static void nobody_watches(void)
+{
+    struct st_seat seat = {.ranks = RANKS, .across = 1};
+
+    memcpy(seat.ids, ids, sizeof ids);
+    st_seats_add(&seat, 1);
+    hear(2);
+    if (st_seat_at(0)->left != 3)
+        say("a goodbye to a group that nobody watches is lost");
+}
+
 static void no_such_rank(void)
 {
     char why[256];
@@ -358,6 +370,7 @@ static const struct {
     {"the place of another group", place_of_another, 0, ""},
     {"opened again", opened_again, ST_WATCH_EXIT, GONE(2)},
     {"cannot mark a call", cannot_mark, 0, ""},
+    {"nobody watches", nobody_watches, 0, ""},
     {"no such rank", no_such_rank, 0, ""},
 };
 
