@@ -141,7 +141,7 @@ ncclResult_t st_voices_agree(const struct st_nccl *nccl, struct st_voice *const 
     }
     for (int r = 0; r < voices[0]->ranks; r++)
         if (all[r].failed) {
-            snprintf(why, ST_WHY, "rank %d: %.*s", r, ST_WHY - 16, all[r].why);
+            snprintf(why, ST_WHY, "rank %d: %.*s", r, ST_WHY - 24, all[r].why);
             return result != ncclSuccess ? result : ncclRemoteError;
         }
     for (int r = 1; r < voices[0]->ranks; r++)

@@ -124,10 +124,8 @@ static ncclResult_t leave_stuck(symtuner_ar **handles, int n)
             "wait; SYMTUNER_AR_TRANSPORT=host does without",
             WAIT_MS);
     st_ar_rules_warn(handles[0]->error);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         handles[i]->stuck = true;
-        handles[i]->copy_stream = NULL; /* to tell the others */
-    }
     return ncclUnhandledCudaError;
 }
 

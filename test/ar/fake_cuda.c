@@ -19,19 +19,18 @@ struct fake_cuda fake = {.devices = 4, .peers = 1};
 
 static _Thread_local int current;
 
+/* Ranks may have a thread each. */
+static int count(int *number, int more)
+{
+    return __atomic_add_fetch(number, more, __ATOMIC_RELAXED);
+}
+
 /* Every call that allocates or could break on a real machine asks here. */
 static cudaError_t may_fail(void)
 {
     if (fake.fail_on != 0 && current != fake.fail_on - 1)
         return cudaSuccess;
-    return __atomic_add_fetch(&fake.calls, 1, __ATOMIC_RELAXED) == fake.fail_at
-               ? cudaErrorMemoryAllocation
-               : cudaSuccess;
-}
-
-static void count(int more)
-{
-    __atomic_add_fetch(&fake.live, more, __ATOMIC_RELAXED);
+    return count(&fake.calls, 1) == fake.fail_at ? cudaErrorMemoryAllocation : cudaSuccess;
 }
 
 static cudaError_t make(void **out, size_t bytes)
@@ -40,7 +39,7 @@ static cudaError_t make(void **out, size_t bytes)
         return cudaErrorMemoryAllocation;
     *out = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
     memset(*out, 0, bytes < 4096 ? bytes : 4096);
-    count(1);
+    count(&fake.live, 1);
     return cudaSuccess;
 }
 
@@ -56,7 +55,7 @@ static void must_end(bool for_it)
 static cudaError_t drop(void *p)
 {
     must_end(p != NULL);
-    count(-(p != NULL));
+    count(&fake.live, -(p != NULL));
     free(p);
     return cudaSuccess;
 }
@@ -159,7 +158,7 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total)
 cudaError_t cudaDeviceSynchronize(void)
 {
     must_end(true);
-    fake.idles++;
+    count(&fake.idles, 1);
     return cudaSuccess;
 }
 
@@ -198,7 +197,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     (void)event, (void)stream;
-    fake.records++;
+    count(&fake.records, 1);
     return cudaSuccess;
 }
 
@@ -216,7 +215,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
 {
     (void)stream, (void)event, (void)flags;
-    fake.waits++;
+    count(&fake.waits, 1);
     return cudaSuccess;
 }
 
@@ -245,15 +244,15 @@ static cudaError_t remember(const void *kernel, unsigned ctas, unsigned threads,
     (void)stream;
     emulate_launch(kernel, params[0], (int)ctas, (int)threads);
 #else
-    struct fake_launch *l = &fake.launch[fake.launches % FAKE_LAUNCHES];
+    int number = count(&fake.launches, 1);
+    struct fake_launch *l = &fake.launch[(number - 1) % FAKE_LAUNCHES];
 
-    fake.launches++;
     l->kernel = kernel;
     l->ctas = (int)ctas;
     l->threads = (int)threads;
     l->stream = stream;
     memcpy(&l->args, params[0], sizeof l->args);
-    if (fake.launches == fake.endless_at)
+    if (number == fake.endless_at)
         fake.endless = stream;
 #endif
     return cudaSuccess;
