@@ -281,6 +281,17 @@ int symtuner_ffi_plan(int i, size_t count, int dtype, int op, char *text, size_t
     return 0;
 }
 
+int symtuner_ffi_describe(int i, char *text, size_t size)
+{
+    const struct st_ar *ar = st_ar_get();
+    struct st_seat *seat = st_seat_at(i);
+
+    if (ar == NULL || seat == NULL || seat->handle == NULL)
+        return -1;
+    ar->describe(seat->handle, text, size);
+    return 0;
+}
+
 int symtuner_ffi_seat(int i, char *text, size_t size)
 {
     struct st_seat *seat = st_seat_at(i);

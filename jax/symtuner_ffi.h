@@ -64,8 +64,8 @@ SYMTUNER_FFI_API int symtuner_ffi_settle(int limit_ms);
 /* This process has begun to end. It ends by itself, with status 71 and a line on stderr, when it is
  * still there 15 s after the first of these calls and 5 s after a rank was lost that it misses: one
  * whose process ended without a goodbye, before this call or after it, or ended, with a goodbye or
- * without, before the time that symtuner_ffi_waiting() names. Killed after its goodbye but before it
- * came to jax.distributed's shutdown, a rank is waited for there just as well. */
+ * without, before the time that symtuner_ffi_waiting() names. For jax.distributed's shutdown waits
+ * just as well for a rank that was killed after its goodbye, but before it came there. */
 SYMTUNER_FFI_API void symtuner_ffi_ending(void);
 
 /* Rank ${rank} has said that it leaves; its process may live on, but will make no more calls. For
@@ -92,6 +92,10 @@ SYMTUNER_FFI_API void symtuner_ffi_abort(void);
 /* "kernel ctas threads zero_copy pieces why" for a call on seat ${i}, as text. */
 SYMTUNER_FFI_API int symtuner_ffi_plan(int i, size_t count, int dtype, int op, char *text,
                                        size_t size);
+
+/* What libsymtuner_ar.so has found out about the group of seat ${i}: transport, limits, selection
+ * table. -1 past the end, and before the first run on XLA's communicator. */
+SYMTUNER_FFI_API int symtuner_ffi_describe(int i, char *text, size_t size);
 
 /* One line on seat ${i}; -1 past the end. */
 SYMTUNER_FFI_API int symtuner_ffi_seat(int i, char *text, size_t size);

@@ -14,6 +14,7 @@ the others wait in the kernel. attributes: operands_memory_spaces on the call, a
 
 import gc
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -110,6 +111,10 @@ def cell(way, how, gpus, process=None):
     for name, want in ROWS[way][1].items():
         got = int(facts[name]) > 0 if isinstance(want, bool) else facts[name]
         assert got == want, f"{name} is {facts[name]}: another path ran"
+    transport = [w for w in symtuner.describe().splitlines() if w.startswith("transport: ")]
+    assert transport and re.match(r"transport: (NVLink|PCIe) peer memory", transport[0]), (
+        f"the kernels do not reach the peers' memory: {symtuner.describe()}"
+    )
     if how == "delayed":
         assert took >= STALL_S, f"the rank was held back for {took:.3f} s only"
     if process is None or rank == 0:

@@ -11,8 +11,17 @@ lies in.
 
 from ._all_reduce import all_reduce
 from ._check import Report, check
-from ._groups import close, groups, open_group
+from ._groups import close, describe, groups, open_group
 from ._library import SymtunerError
 
 __version__ = "0.1.0"
-__all__ = ["Report", "SymtunerError", "all_reduce", "check", "close", "groups", "open_group"]
+__all__ = [
+    "Report",
+    "SymtunerError",
+    "all_reduce",
+    "check",
+    "close",
+    "describe",
+    "groups",
+    "open_group",
+]

@@ -94,6 +94,12 @@ def groups() -> list[str]:
     return lines
 
 
+def describe(seat: int = 0) -> str | None:
+    """What the kernels' library has found out about the group of line ``seat`` of groups():
+    transport, limits, selection table. None when there is no such line."""
+    return load().text("describe", ctypes.c_int(seat), size=1 << 16)
+
+
 def plan(count: int, nccl_dtype: int, nccl_op: int, seat: int = 0) -> str | None:
     """Which kernel runs a call of ${count} elements; None when no group is open."""
     return load().text(

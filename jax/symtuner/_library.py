@@ -74,9 +74,9 @@ class Library:
         if getattr(self._c, "symtuner_ffi_" + name)(*args, why, ctypes.c_size_t(len(why))) != 0:
             raise SymtunerError(why.value.decode(errors="replace") or f"symtuner_ffi_{name} failed")
 
-    def text(self, name: str, *args: object) -> str | None:
+    def text(self, name: str, *args: object, size: int = 512) -> str | None:
         """A function that fills a text; None when it fails."""
-        out = ctypes.create_string_buffer(512)
+        out = ctypes.create_string_buffer(size)
         bad = getattr(self._c, "symtuner_ffi_" + name)(*args, out, ctypes.c_size_t(len(out)))
         return None if bad else out.value.decode(errors="replace")
 

@@ -424,6 +424,8 @@ static void check_full(void)
     expect(symtuner_ffi_plan(0, 7, 7, 0, why, sizeof why) == 0 &&
                strcmp(why, "fake 7 1 0 1 a test") == 0,
            "plan");
+    expect(symtuner_ffi_describe(0, why, sizeof why) == 0 && strcmp(why, "fake") == 0, "describe");
+    expect(symtuner_ffi_describe(ST_GROUP_SEATS, why, sizeof why) != 0, "there is no such seat");
     symtuner_ffi_abort();
     expect(symtuner_ffi_close(why, sizeof why) == 0 && *alive == 0 && st_seat_at(0) == NULL,
            "close destroys every handle");

@@ -45,6 +45,7 @@ def child(case, rank, ranks, port):
         print("error:", e, flush=True)
         os._exit(3)
     print(symtuner.groups()[0], flush=True)
+    assert symtuner.describe() == (None if _xla.use() else "fake") and symtuner.describe(1) is None
     if case == "again":
         symtuner.close()
         time.sleep(1)
