@@ -4,6 +4,12 @@
 # TORCH_PYTHON: a Python with torch; WHEELS: a folder with wheels of nccl4py and cuda-* for it.
 here=$(cd "$(dirname "$0")" && pwd)
 skip() { echo "nccl4py: skipped: $*"; exit 77; }
+case ${1:-2} in
+*[!0-9]* | 0* | 1 | ???*)
+    echo "nccl4py: GPUS is '$1'; write a number from 2 to 99" >&2
+    exit 2
+    ;;
+esac
 build=${2:-$here/../../build}
 python=${TORCH_PYTHON:-python3}
 wheels=${WHEELS:-$here/../../.whl}

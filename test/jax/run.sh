@@ -73,4 +73,12 @@ SYMTUNER_LIB_DIR=$lib PYTHONPATH=jax "$python" test/jax/test_all_reduce.py || fa
 LD_LIBRARY_PATH=$out/fake SYMTUNER_LIB_DIR=$lib PYTHONPATH=jax \
     "$python" test/jax/test_processes.py || failed=1
 "$python" test/jax/test_gpu_procs.py || failed=1
+for example in examples/*/run.sh; do
+    for gpus in x 0 -1 1 '2 3'; do
+        sh "$example" "$gpus" >"$out/example.log" 2>&1
+        code=$?
+        { [ $code = 2 ] && grep -q "GPUS is '$gpus'" "$out/example.log"; } ||
+            { echo "FAILED: $example '$gpus': $code, $(cat "$out/example.log")"; failed=1; }
+    done
+done
 exit $failed
