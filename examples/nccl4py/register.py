@@ -29,7 +29,7 @@ def rank_main(rank, gpus, unique):
         ("register_window", getattr(nccl.WindowFlag, f))
         for f in ("DEFAULT", "COLL_SYMMETRIC", "STRICT_ORDERING")
     ]
-    kept = []  # closed by the communicator
+    kept = []  # closed by the communicator; the memory stays until then
     for what, flag in cases:
         for by_hand in (True, False):
             x = nccl_torch.empty(1 << 20, dtype=torch.float32, device=rank)
@@ -55,19 +55,40 @@ def rank_main(rank, gpus, unique):
                 torch.arange(x.numel(), device=x.device) % 7 * gpus + gpus * (gpus - 1) // 2
             ).float()
             assert torch.equal(x, want), f"rank {rank}: {name}: wrong sum"
-            if handle is not None and by_hand:
+            if handle is None:
+                how = "not registered"
+            elif by_hand:
+                assert_open(handle, name)
                 handle.close()
-            elif handle is not None:
-                kept.append((handle, x))
+                assert_closed(handle, name, "close()")
+                how = "closed by hand"
+            else:
+                kept.append((name, handle, x))
+                how = "left to the communicator"
             if rank == 0:
-                valid = getattr(handle, "is_valid", None)
-                print(
-                    f"{name:32} closed by {'hand' if by_hand else 'communicator':12} sum right"
-                    f"{'' if handle is None or by_hand else f', handle valid: {valid}'}",
-                    flush=True,
-                )
+                print(f"{name:32} {how:25} sum right", flush=True)
+    for name, handle, _ in kept:
+        assert_open(handle, name)
     comm.destroy()
+    for name, handle, _ in kept:
+        assert_closed(handle, name, "destroy()")
+    if rank == 0:
+        print(f"{len(kept)} handles were open until the communicator closed them", flush=True)
     print(f"rank {rank}: done", flush=True)
+
+
+def assert_open(handle, name):
+    assert handle.is_valid, f"{name}: the handle is not valid while it is registered"
+
+
+def assert_closed(handle, name, by):
+    assert not handle.is_valid, f"{name}: the handle is valid after {by}"
+    try:
+        number = handle.handle
+    except RuntimeError:  # a buffer that is closed
+        number = 0
+    # destroy() swallows NCCL's errors; a window that is still registered keeps its number
+    assert number == 0, f"{name}: the window is still registered after {by}"
 
 
 WRONG = 3  # exit status: the sum is wrong
