@@ -146,9 +146,9 @@ def _lower_lax(ctx: Any, x: Any, *, op: str, axes: tuple[str, ...], **_: Any) ->
 
 
 def _lower_cuda(ctx: Any, x: Any, *, op: str, axes: tuple[str, ...], **params: Any) -> Any:
-    try:
-        library = load()
+    try:  # groups first: a process without the library says so to those that wait for it there
         said, across = _open_groups(ctx, axes)
+        library = load()
     except SymtunerError as e:
         _warn(str(e))
         return _lower_lax(ctx, x, op=op, axes=axes)

@@ -112,7 +112,10 @@ def plan(count: int, nccl_dtype: int, nccl_op: int, seat: int = 0) -> str | None
 
 
 def _at_exit() -> None:
-    load().ending()
+    try:
+        load().ending()
+    except SymtunerError:  # then no group was opened
+        return
     _late.begin(_processes.watch_end)
     close()
 

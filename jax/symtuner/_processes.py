@@ -177,6 +177,7 @@ def _place(me: int) -> str:
 
 def _facts(me: int, xla: bool) -> str:
     """Rank 0's unique id, and where this process can be watched: its pid, and where that holds."""
+    load()  # one that cannot is an error of all
     _xla.check(xla)
     unique = "xla" if xla else ""
     if me == 0 and not xla:

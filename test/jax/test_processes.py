@@ -21,6 +21,25 @@ class Device:  # what _groups reads of a JAX device
         self.id, self.process_index, self.local_hardware_id = 10 + process, process, 0
 
 
+def lower(devices):
+    """Lower two calls for these devices; both become jax.lax's, with one warning, on all ranks."""
+    import warnings
+    from types import SimpleNamespace
+
+    import numpy as np
+
+    from symtuner import _all_reduce
+
+    mesh = SimpleNamespace(devices=np.array(devices), axis_names=("i",))
+    ctx = SimpleNamespace(module_context=SimpleNamespace(axis_context=SimpleNamespace(mesh=mesh)))
+    _all_reduce._lower_lax = lambda *_, **__: "lax"
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        calls = [_all_reduce._lower_cuda(ctx, None, op="sum", axes=("i",)) for _ in range(2)]
+    assert calls == ["lax", "lax"] and len(said) == 1, (calls, said)
+    print(said[0].message, flush=True)
+
+
 def child(case, rank, ranks, port):
     import jax
 
@@ -36,6 +55,10 @@ def child(case, rank, ranks, port):
         ctypes.CDLL(None).setenv(b"FAKE_NCCL_FAIL", b"1", 1)
     if case == "hosts" and rank == 1:  # another host's kernel; this one's is rank 0's
         _processes._BOOT_ID = "/proc/sys/kernel/random/uuid"
+    if case == "missing":
+        if rank == 1:
+            os.environ["SYMTUNER_LIB_DIR"] = os.path.dirname(__file__)
+        return lower(devices)
     comm, offered = COMM.get(case, {}).get(rank, ("own", True))
     os.environ["SYMTUNER_JAX_COMM"] = comm
     _xla.why_not = lambda: "" if offered else "no such FFI extension"
@@ -123,6 +146,7 @@ CASES = {
     ),
     "refused": ((3, None), "error: rank 1: SYMTUNER_JAX_COMM=xla, but this jaxlib offers"),
     "misspelt": ((3, None), "error: rank 1: SYMTUNER_JAX_COMM='mine' is unknown; write one of own"),
+    "missing": ((0, 0), "uses jax.lax instead: rank 1: libsymtuner_ffi.so is not in "),
     "again": ((0, 0), "opened again"),
     "fail": ((3, None), "error: rank 1: ncclCommInitRank: error 1"),
     "kill": ((71, -9), "rank 1 is gone while rank 0 waits for it"),
