@@ -94,8 +94,8 @@ START_TEST(test_only_what_can_run_and_is_known_is_chosen)
                         struct st_probe p = {push * 7000, pull * 7000, copy * 7000};
                         int got = st_probe_choose(&p, f, can, 4, 32 * MiB);
 
-                        ck_assert(got == f || ((can >> got & 1) != 0 &&
-                                               st_probe_cost(&p, got, 4, 32 * MiB) > 0));
+                        must(got == f ||
+                             ((can >> got & 1) != 0 && st_probe_cost(&p, got, 4, 32 * MiB) > 0));
                     }
     for (int f = 0; f < ST_FAMILIES; f++)
         ck_assert_int_eq(st_probe_choose(&none, f, ~0u, 4, 32 * MiB), f);

@@ -190,14 +190,14 @@ START_TEST(test_whatever_the_rules_say_there_is_a_kernel)
                             if (links == ST_LINKS_HOST)
                                 ask.half[ST_REGION_LL128] = ask.half[ST_REGION_BULK] =
                                     ask.half[ST_REGION_GATHER] = 0;
-                            ck_assert_int_eq(st_ar_rules_select(rules, &ask, &free_choice, &c), 0);
-                            ck_assert(c.family != ST_NCCL || ask.has_nccl);
-                            ck_assert(st_capacity(&ask, c.family) >= c.piece && c.piece > 0);
-                            ck_assert(c.family == ST_NCCL ||
-                                      (c.ctas >= 1 && c.ctas <= ask.max_ctas && c.threads >= 32 &&
-                                       c.threads <= 1024 && c.threads % 32 == 0));
-                            ck_assert(links == ST_LINKS_NVLINK ||
-                                      (c.family != ST_ONE_LL128 && c.family != ST_TWO_LL128));
+                            must(st_ar_rules_select(rules, &ask, &free_choice, &c) == 0);
+                            must(c.family != ST_NCCL || ask.has_nccl);
+                            must(st_capacity(&ask, c.family) >= c.piece && c.piece > 0);
+                            must(c.family == ST_NCCL ||
+                                 (c.ctas >= 1 && c.ctas <= ask.max_ctas && c.threads >= 32 &&
+                                  c.threads <= 1024 && c.threads % 32 == 0));
+                            must(links == ST_LINKS_NVLINK ||
+                                 (c.family != ST_ONE_LL128 && c.family != ST_TWO_LL128));
                         }
         symtuner_rules_free(rules);
     }

@@ -45,18 +45,18 @@ START_TEST(test_every_call_gets_a_kernel_that_can_run_it)
                             uint64_t room;
 
                             ask.dst_mapped = ask.src_mapped = mapped;
-                            ck_assert_int_eq(st_select(&ask, &free_choice, &c), 0);
+                            must(st_select(&ask, &free_choice, &c) == 0);
                             room = st_capacity(&ask, c.family);
-                            ck_assert_msg(c.family != ST_NCCL && room != 0 && c.piece <= room,
-                                          "ranks %d links %d dtype %d op %d bytes %llu: %s", ranks,
-                                          links, dtype, op, (unsigned long long)bytes,
-                                          st_family_name(c.family));
-                            ck_assert((uint64_t)c.pieces * c.piece >= bytes);
-                            ck_assert(c.pieces == 1 || c.piece % ST_UNIT == 0);
-                            ck_assert(c.ctas >= 1 && c.ctas <= ask.max_ctas);
-                            ck_assert(c.threads >= 32 && c.threads <= 1024 && c.threads % 32 == 0);
-                            ck_assert(links == ST_LINKS_NVLINK ||
-                                      (c.family != ST_ONE_LL128 && c.family != ST_TWO_LL128));
+                            if (c.family == ST_NCCL || room == 0 || c.piece > room)
+                                ck_abort_msg("ranks %d links %d dtype %d op %d bytes %llu: %s",
+                                             ranks, links, dtype, op, (unsigned long long)bytes,
+                                             st_family_name(c.family));
+                            must((uint64_t)c.pieces * c.piece >= bytes);
+                            must(c.pieces == 1 || c.piece % ST_UNIT == 0);
+                            must(c.ctas >= 1 && c.ctas <= ask.max_ctas);
+                            must(c.threads >= 32 && c.threads <= 1024 && c.threads % 32 == 0);
+                            must(links == ST_LINKS_NVLINK ||
+                                 (c.family != ST_ONE_LL128 && c.family != ST_TWO_LL128));
                         }
 }
 END_TEST

@@ -28,8 +28,9 @@ START_TEST(test_words_cover_every_unit_once)
                 seen[first + (uint64_t)u]++;
         }
         for (uint64_t u = 0; u < units; u++)
-            ck_assert_msg(seen[u] == 1, "form %d, %d bytes: unit %d is carried %d times", forms[_i],
-                          (int)bytes, (int)u, seen[u]);
+            if (seen[u] != 1)
+                ck_abort_msg("form %d, %d bytes: unit %d is carried %d times", forms[_i],
+                             (int)bytes, (int)u, seen[u]);
     }
 }
 END_TEST
@@ -40,7 +41,7 @@ START_TEST(test_wanted_agrees_with_the_number_of_words)
         uint64_t words = st_words(forms[_i], bytes);
 
         for (uint64_t w = 0; w < words + 20; w++)
-            ck_assert_int_eq(st_word_wanted(forms[_i], w, bytes), w < words);
+            must(st_word_wanted(forms[_i], w, bytes) == (w < words));
     }
 }
 END_TEST
@@ -58,17 +59,18 @@ START_TEST(test_shards_tile_the_message)
                 uint64_t bytes = count * (uint64_t)sizes[s], sum = 0;
                 uint64_t stride = st_shard_stride(forms[_i], bytes, ranks);
 
-                ck_assert_int_eq(stride % st_line_payload(forms[_i]), 0);
-                ck_assert_int_eq(stride % ST_WORD, 0);
+                must(stride % st_line_payload(forms[_i]) == 0);
+                must(stride % ST_WORD == 0);
                 for (int r = 0; r < ranks; r++) {
                     uint64_t mine = st_shard_bytes(bytes, stride, r);
 
-                    ck_assert(mine <= stride && mine % (uint64_t)sizes[s] == 0);
-                    ck_assert(mine == 0 || sum == stride * (uint64_t)r);
+                    must(mine <= stride && mine % (uint64_t)sizes[s] == 0);
+                    must(mine == 0 || sum == stride * (uint64_t)r);
                     sum += mine;
                 }
-                ck_assert_msg(sum == bytes, "form %d, %d ranks, %d bytes: shards hold %d",
-                              forms[_i], ranks, (int)bytes, (int)sum);
+                if (sum != bytes)
+                    ck_abort_msg("form %d, %d ranks, %d bytes: shards hold %d", forms[_i], ranks,
+                                 (int)bytes, (int)sum);
             }
 }
 END_TEST
@@ -83,12 +85,12 @@ START_TEST(test_slots_do_not_overlap)
             uint64_t shard = st_shard_stride(form, bytes, ranks);
             uint64_t slot = st_words(form, shard) * ST_WORD;
 
-            ck_assert(stride * (uint64_t)ranks <= st_oneshot_scratch(form, bytes, ranks));
-            ck_assert(2 * slot * (uint64_t)ranks <= st_twoshot_scratch(form, bytes, ranks));
-            ck_assert_int_eq(stride % (ST_LINE * ST_WORD), 0);
-            ck_assert_int_eq(slot % (ST_LINE * ST_WORD), 0);
+            must(stride * (uint64_t)ranks <= st_oneshot_scratch(form, bytes, ranks));
+            must(2 * slot * (uint64_t)ranks <= st_twoshot_scratch(form, bytes, ranks));
+            must(stride % (ST_LINE * ST_WORD) == 0);
+            must(slot % (ST_LINE * ST_WORD) == 0);
             for (int r = 0; r < ranks; r++)
-                ck_assert(st_words(form, st_shard_bytes(bytes, shard, r)) * ST_WORD <= slot);
+                must(st_words(form, st_shard_bytes(bytes, shard, r)) * ST_WORD <= slot);
         }
 }
 END_TEST
@@ -102,8 +104,8 @@ START_TEST(test_tiles_cover_a_shard)
             for (uint64_t stride = 128; stride <= 65536; stride += 128) {
                 uint64_t k = st_tiles_per_cta(stride, tile, ctas);
 
-                ck_assert(k * tile * (uint64_t)ctas >= stride);
-                ck_assert((k - 1) * tile * (uint64_t)ctas < stride);
+                must(k * tile * (uint64_t)ctas >= stride);
+                must((k - 1) * tile * (uint64_t)ctas < stride);
             }
 }
 END_TEST
@@ -135,8 +137,8 @@ START_TEST(test_flag_words_have_one_writer)
             for (int writer = 0; writer < ST_MAX_RANKS; writer++) {
                 uint64_t at = st_flag_offset(kind, cta, writer);
 
-                ck_assert(at + 8 <= ST_FLAG_BYTES && at % 8 == 0);
-                ck_assert_int_eq(seen[at / 8]++, 0);
+                must(at + 8 <= ST_FLAG_BYTES && at % 8 == 0);
+                must(seen[at / 8]++ == 0);
             }
 }
 END_TEST

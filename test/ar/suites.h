@@ -5,6 +5,13 @@
 
 #include <check.h>
 
+/* ck_assert for the inside of long loops: libcheck's also writes down each one that holds. */
+#define must(condition)                                                                            \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            ck_abort_msg("%s", #condition);                                                        \
+    } while (0)
+
 Suite *st_suite_shape(void);
 Suite *st_suite_select(void);
 Suite *st_suite_rules(void);
