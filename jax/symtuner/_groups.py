@@ -47,6 +47,8 @@ def spans_processes(devices: Sequence[Any]) -> bool:
 
 
 def _open_one(devices: Sequence[Any], xla: bool) -> None:
+    if len(devices) == 0:
+        raise SymtunerError("the list of devices is empty")
     if len(devices) < 2:
         raise SymtunerError("there is one GPU in the group")
     if len(devices) > MAX_RANKS:

@@ -416,6 +416,7 @@ def test_groups_and_close():
     assert symtuner.groups() == [] and symtuner.describe() is None
     symtuner.close()
     raises(symtuner.SymtunerError, "one GPU", symtuner.open_group, jax.devices()[:1])
+    raises(symtuner.SymtunerError, "list of devices is empty", symtuner.open_group, [])
 
 
 def main():
