@@ -38,6 +38,13 @@ memory()
         make -j"$jobs" SAN=address,undefined CFLAGS='-O1 -g' test-core test-host
 }
 
+kernels() # what of them runs on the host
+{
+    make -j"$jobs" SAN=address,undefined CFLAGS='-O1 -g' build-address-undefined/check-ar &&
+        UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 CK_TIMEOUT_MULTIPLIER=10 \
+            build-address-undefined/check-ar
+}
+
 threads()
 {
     export TSAN_OPTIONS="halt_on_error=1:die_after_fork=0" TEST_ROUNDS=500
@@ -56,6 +63,7 @@ heap() # the pure suites in one process; the others fork, and valgrind follows
 step "gcc -Werror" strict gcc
 step "clang -Werror" strict clang
 step "address and undefined behaviour" memory
+step "the kernels' host side" kernels
 step "threads" threads
 step "valgrind" heap
 step "fuzz" make fuzz FUZZ_SECONDS="${FUZZ_SECONDS:-20}"

@@ -1,10 +1,17 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # resources.sh [-u] NVCC-COMMAND - registers, stack and spills of every kernel on sm_90, compared with
-# test/ar/resources.txt. -u writes the file. A change is no error by itself: look, then update.
+# test/ar/resources.txt. -u writes the file. A change is no error by itself: look, then update. Every
+# release of nvcc has figures of its own; with another one than the file's nothing is compared, exit 77.
 set -eu
 update=0
 [ "$1" = -u ] && { update=1; shift; }
+release=$("$@" --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p')
+recorded=$(sed -n '1s/^# nvcc //p' test/ar/resources.txt)
+if [ $update = 0 ] && [ "$release" != "$recorded" ]; then
+    echo "resources: skipped: test/ar/resources.txt is of nvcc $recorded, this is $release"
+    exit 77
+fi
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT
 for f in kernels/*.cu; do
@@ -17,6 +24,7 @@ done | awk '
         printf "%-96s registers %3d stack %4d spill %4d\n", name, substr($0, RSTART + 5, RLENGTH - 5), stack, spill }
 ' | sort > "$out"
 [ -s "$out" ] || { echo "resources: ptxas said nothing"; exit 1; }
+sed -i "1i # nvcc $release" "$out"
 if [ $update = 1 ]; then
     cp "$out" test/ar/resources.txt
     chmod 644 test/ar/resources.txt
@@ -24,5 +32,5 @@ elif ! diff -u test/ar/resources.txt "$out"; then
     echo "resources: kernels changed; if that is meant: sh test/ar/resources.sh -u ..."
     exit 1
 else
-    echo "resources: $(wc -l < "$out") kernels as recorded"
+    echo "resources: $(grep -vc '^#' "$out") kernels as recorded with nvcc $release"
 fi
