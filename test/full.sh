@@ -63,7 +63,7 @@ heap() # the pure suites in one process; the others fork, and valgrind follows
 step "gcc -Werror" strict gcc
 step "clang -Werror" strict clang
 step "address and undefined behaviour" memory
-step "the kernels' host side" kernels
+step "kernels on the host" kernels
 step "threads" threads
 step "valgrind" heap
 step "fuzz" make fuzz FUZZ_SECONDS="${FUZZ_SECONDS:-20}"
