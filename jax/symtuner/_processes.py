@@ -237,7 +237,7 @@ def open_across(devices: Sequence[Any], timeout_ms: int, xla: bool) -> None:
                     bytes.fromhex(facts[0][0]),
                     ctypes.c_uint32(timeout_ms),
                 ),
-                "ncclCommInitRank",
+                "opening the group (ncclCommInitRank, symtuner_ar_create)",
             )
         finally:
             init.end()

@@ -5,9 +5,11 @@
  *
  * FAKE_EVENT_PENDING=1: every event is pending for ever, as when a kernel waits for a dead rank.
  * FAKE_RECORD_FAIL=1: no event can be recorded. FAKE_NCCL_FAIL=1: no communicator can be made.
+ * FAKE_NCCL_SLOW=1: making one takes 10 s.
  */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -65,6 +67,8 @@ int ncclGetUniqueId(struct id *id)
 
 int ncclCommInitRank(void **comm, int ranks, struct id id, int rank)
 {
+    if (getenv("FAKE_NCCL_SLOW") != NULL)
+        sleep(10);
     for (size_t i = 0; i < sizeof id; i++)
         if (id.internal[i] != 'u')
             return 4;

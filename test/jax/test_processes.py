@@ -53,6 +53,11 @@ def child(case, rank, ranks, port):
         import ctypes
 
         ctypes.CDLL(None).setenv(b"FAKE_NCCL_FAIL", b"1", 1)
+    if case == "slow" and rank == 1:
+        import ctypes
+
+        ctypes.CDLL(None).setenv(b"FAKE_NCCL_SLOW", b"1", 1)
+        _processes.WAIT_S = 3
     if case == "hosts" and rank == 1:  # another host's kernel; this one's is rank 0's
         _processes._BOOT_ID = "/proc/sys/kernel/random/uuid"
     if case == "missing":
@@ -141,14 +146,19 @@ CASES = {
     ),
     "probe": (
         (3, None),
-        "error: rank 0 would use XLA's communicator (SYMTUNER_JAX_COMM=auto), rank 1 one of its own "
-        "(SYMTUNER_JAX_COMM=auto; no such FFI extension); set SYMTUNER_JAX_COMM=own on all",
+        "error: rank 0 would use XLA's communicator (SYMTUNER_JAX_COMM=auto), rank 1 one of its "
+        "own (SYMTUNER_JAX_COMM=auto; no such FFI extension); set SYMTUNER_JAX_COMM=own on all",
     ),
     "refused": ((3, None), "error: rank 1: SYMTUNER_JAX_COMM=xla, but this jaxlib offers"),
     "misspelt": ((3, None), "error: rank 1: SYMTUNER_JAX_COMM='mine' is unknown; write one of own"),
     "missing": ((0, 0), "uses jax.lax instead: rank 1: libsymtuner_ffi.so is not in "),
     "again": ((0, 0), "opened again"),
     "fail": ((3, None), "error: rank 1: ncclCommInitRank: error 1"),
+    "slow": (
+        (3, None),
+        "error: rank 1: opening the group (ncclCommInitRank, symtuner_ar_create) did not end "
+        "within 3 s",
+    ),
     "kill": ((71, -9), "rank 1 is gone while rank 0 waits for it"),
     "hosts": ((0, -9), "not ended"),  # rank 1's pid says nothing on rank 0's host
     "apart": ((0, 0, 0, 0), "rank=0 ranks=4 gpu=0 comm=own-nccl"),
