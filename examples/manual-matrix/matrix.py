@@ -81,9 +81,7 @@ def run(how, gpus):
                 return symtuner.all_reduce(v, "i")
         return symtuner.all_reduce(v, "i")
 
-    f = jax.jit(
-        jax.shard_map(body, mesh=mesh, in_specs=P("i"), out_specs=P("i"), check_vma=False)
-    )
+    f = jax.jit(jax.shard_map(body, mesh=mesh, in_specs=P("i"), out_specs=P("i"), check_vma=False))
     rng = np.random.default_rng(0)
     for _ in range(3):
         host = rng.integers(0, 9, (gpus, n)).astype(np.float32)

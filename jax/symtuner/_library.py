@@ -138,7 +138,9 @@ def _load() -> Library | SymtunerError:
     except SymtunerError as e:
         return e
     except AttributeError as e:  # ctypes: a function is not in there
-        return SymtunerError(f"{_find(_FFI)} is of another version of symtuner, build it again: {e}")
+        return SymtunerError(
+            f"{_find(_FFI)} is of another version of symtuner, build it again: {e}"
+        )
 
 
 def load() -> Library:
