@@ -134,7 +134,7 @@ ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out, const int *devi
     symtuner_ar *handles[ST_MAX_RANKS] = {NULL};
     struct symtuner_ar_config config;
     struct st_options options;
-    char why[160];
+    char why[160] = "";
     int links, device = 0, visible = 0;
     bool peer;
     ncclResult_t result;
@@ -189,8 +189,10 @@ ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out, const int *devi
         result = peer_arenas(handles, nranks, &config);
     } else {
         links = ST_LINKS_HOST;
-        for (int i = 0; i < nranks; i++)
+        for (int i = 0; i < nranks; i++) {
             st_scratch_size(handles[i], &config, true);
+            snprintf(handles[i]->no_peer, sizeof handles[i]->no_peer, "%s", why);
+        }
         result = st_arena_host(handles, nranks, NULL, true);
     }
     if (result != ncclSuccess)
