@@ -117,7 +117,7 @@ compare --ranks 2 --max 1K --rounds 1 --types bf16 --cold 0 --extra 1 --modes th
 said "peers: none"
 rows ours 5 # bf16 sum, i32, f64, max, min
 
-compare --odd --ranks 2 --max 8K --rounds 1 --types bf16 --modes procs --only ours,staged,general,sym
+compare --odd --ranks 2 --max 8K --rounds 1 --types bf16 --modes procs --only ours,staged,general
 said "2 p bf16 sum warm 1K+2 |"
 said "2 p bf16 sum warm 8K+2 |"
 rows ours 2
