@@ -3,11 +3,11 @@
 """symtuner.all_reduce against lax.psum in each of its configurations, inside jit, interleaved.
 
 How it is timed, and what "best" and "all" are, is said in jax_workers.py. Sums are checked exactly
-before timing. Rounds end after --seconds (60), but there are 3 at least; with start and profiles
-that is about 80 s for 2 GPUs and 120 s for 4.
+before timing. Rounds end after --seconds (36), but there are 3 at least; with start and profiles
+that is about a minute for each number of GPUs.
 
 Modes  ar       symtuner.all_reduce, no flags
-       rec      the same, recorded: --xla_gpu_graph_min_graph_size=3 makes one CUDA graph of an
+       rec      the same, recorded: --xla_gpu_graph_min_graph_size=1 makes one CUDA graph of an
                 iteration's three kernels (without it XLA records five and more)
        staged   as ar, with SYMTUNER_JAX_ZERO_COPY=0
        xla      lax.psum, no flags: XLA's own kernels to 4 MiB, NCCL without registration above
@@ -28,7 +28,7 @@ from jax_psum import LIB, SYM  # noqa: E402
 from jax_workers import KIB, Times, Worker, add_options, measure, serve  # noqa: E402
 
 OWN_OFF = "--xla_gpu_unsupported_use_all_reduce_one_shot_kernel=false"
-RECORD = "--xla_gpu_graph_min_graph_size=3"
+RECORD = "--xla_gpu_graph_min_graph_size=1"
 RECORD_PSUM = RECORD + " --xla_gpu_enable_command_buffer=+COLLECTIVES"
 ENV = {
     "ar": {},
@@ -125,7 +125,7 @@ def main():
         help="KiB per rank",
     )
     p.add_argument("--rounds", type=int, default=20, help="at most")
-    p.add_argument("--seconds", type=float, default=60, help="for the rounds of one number of GPUs")
+    p.add_argument("--seconds", type=float, default=36, help="for the rounds of one number of GPUs")
     p.add_argument("--trace", type=int, default=1, help="profile ar, xla and plugin at the end")
     add_options(p)
     p.add_argument("--out", default="jax_ar.csv")
