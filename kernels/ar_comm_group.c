@@ -18,7 +18,7 @@
 
 /* What each rank says about itself. */
 struct card {
-    char host[64]; /* boot id and mount of /dev/shm: equal means memory can be shared */
+    char host[64]; /* boot id: equal means that memory may be shared */
     char bus[ST_BUS_ID_SIZE];
     int sms, major, minor, links, transport, probe_mode, kernel, ctas;
     struct st_probe probe;
