@@ -26,10 +26,10 @@
  * choice). Which were found stands in the output. One that fails, hangs or is wrong is reported and
  * left out.
  *
- * --odd: ours and NCCL general with one element more than a power of two and all buffers one element
- * behind a multiple of 256 bytes, 1 KiB to 32 MiB in steps of 8, warm. NCCL's symmetric kernels up
- * to 2.29 sum such 16-bit buffers wrongly (plugin/hazards.c), which would end the run; torch and the
- * peers do not take them, or only by another way.
+ * --odd: ours and NCCL general with one element more than a power of two and all buffers one
+ * element behind a multiple of 256 bytes, 1 KiB to 32 MiB in steps of 8, warm. NCCL's symmetric
+ * kernels up to 2.29 sum such 16-bit buffers wrongly (plugin/hazards.c), which would end the run;
+ * torch and the peers do not take them, or only by another way.
  *
  * floor: 2 * bytes * (n - 1) / n over the copy limit, plus an empty kernel's time as a graph node,
  * both measured at the start of the same run. NVLink multicast is never used.
@@ -118,7 +118,7 @@ static int taking_part(int mode, int k)
 {
     enum crew_id crew = contenders[k].crew;
 
-    if (option.odd && (guest(crew) || crew == SYM32 || crew == SYM64 || contenders[k].column == SYM))
+    if (option.odd && (guest(crew) || strcmp(contenders[k].what, "sym") == 0))
         return 0;
     if ((crew >= NT && kinds[crew].peer == NULL) || (crew == TORCH && !has_torch))
         return 0;

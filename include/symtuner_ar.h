@@ -12,12 +12,12 @@
  * Threads    one handle belongs to one thread at a time. Different handles are independent.
  * Streams    calls on one handle run one after the other. When the stream changes between two calls
  *            the library makes the new stream wait for the old one, by an event behind every call.
- *            A caller that has one stream for the eager calls of a handle, captured none of its calls
- *            on that stream, and has a thread for each GPU, may set config.one_stream: then no events
- *            are recorded but in captures, which take place on other streams. Should an eager call
- *            come on another stream all the same, it waits on the host until the GPU is idle, and
- *            from then on there are events. Graphs that hold calls of the same handle must not run
- *            at the same time; such use ends in an error, not in wrong data.
+ *            A caller that has one stream for the eager calls of a handle, captures none of its
+ *            calls on that stream, and has a thread for each GPU, may set config.one_stream: then
+ *            no events are recorded but in captures, which take place on other streams. Should an
+ *            eager call come on another stream all the same, it waits on the host until the GPU is
+ *            idle, and from then on there are events. Graphs that hold calls of the same handle
+ *            must not run at the same time; such use ends in an error, not in wrong data.
  * Graphs     every call may be captured. Counters live on the device, so replays may be repeated,
  *            interleaved with other graphs and with eager calls, in the same order on every rank.
  * Errors     ncclResult_t, so that NCCL check macros work; symtuner_ar_error() has the sentence.

@@ -6,9 +6,9 @@
 static const struct st_hazard hazards[] = {
     /* op128.h's loadPack shifts in a word that was never read; mended in 2.30.3 */
     {22703, 22999, false,
-     "symmetric LL kernels (small messages) of NCCL 2.27.3 to 2.29 give wrong results for 8-bit and "
-     "16-bit types, and AllGather for any, when a buffer does not begin at a multiple of 4 bytes: "
-     "align the buffers or use NCCL 2.30.3"},
+     "symmetric LL kernels (small messages) of NCCL 2.27.3 to 2.29 give wrong results for 8-bit "
+     "and 16-bit types, and AllGather for any, when a buffer does not begin at a multiple of 4 "
+     "bytes: align the buffers or use NCCL 2.30.3"},
     /* sgl-project/sglang#37768; mended by NCCL commit 2948185, first in 2.30.7 */
     {22803, 23006, false,
      "symmetric kernels of NCCL 2.28.3 to 2.30.6 do not wait for the kernel before them when it is "
