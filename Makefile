@@ -166,7 +166,7 @@ test-kernels:
 ar-tools: $(B)/ar_smoke $(B)/ar_sweep
 
 $(B)/ar_smoke: bench/ar_smoke_huge.c bench/ar_smoke.h
-$(B)/ar_smoke $(B)/ar_sweep: $(B)/%: bench/%.c bench/number.h kernels
+$(B)/ar_smoke $(B)/ar_sweep: $(B)/%: bench/%.c bench/must.h bench/number.h kernels
 	$(call say,CC)
 	$(Q)$(CC) $(CFLAGS) $(AR_INC) -o $@ $(filter %.c,$^) -L$(B) -lsymtuner_ar -Wl,-rpath,'$$ORIGIN' \
 	    -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lpthread -lrt -lm

@@ -3,18 +3,7 @@
 #ifndef AR_SMOKE_H_
 #define AR_SMOKE_H_
 
-#include <cuda_runtime_api.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#define CUDA(call)                                                                                 \
-    do {                                                                                           \
-        cudaError_t e_ = (call);                                                                   \
-        if (e_ != cudaSuccess) {                                                                   \
-            fprintf(stderr, "ar_smoke: %s: %s\n", #call, cudaGetErrorString(e_));                  \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
+#include "must.h"
 
 /* One call of more than 2^32 elements; 0: every byte is right. ar_smoke_huge.c. */
 int smoke_huge(int ranks, int gpus, int transport);

@@ -22,20 +22,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "must.h"
 #include "number.h"
 #include "symtuner_ar.h"
 
 #define REPLAYS 5
 #define MOST    ((size_t)4 << 30)
-
-#define CUDA(call)                                                                                 \
-    do {                                                                                           \
-        cudaError_t e_ = (call);                                                                   \
-        if (e_ != cudaSuccess) {                                                                   \
-            fprintf(stderr, "ar_sweep: %s: %s\n", #call, cudaGetErrorString(e_));                  \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
 
 struct rank {
     symtuner_ar *handle;
