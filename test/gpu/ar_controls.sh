@@ -122,22 +122,24 @@ run() {
 
 # two at a time where there are two pairs of GPUs
 pairs=$((gpus >= 4 ? 2 : 1)) at=0
-while read -r name kernel ranks missing; do
-    if [ "$ranks" -gt "$gpus" ]; then
-        echo "not run: $name ($missing), needs $ranks GPUs"
-        continue
-    fi
-    if [ "$ranks" -gt 2 ]; then
-        wait
-        run "$(seq -s, 0 $((ranks - 1)))" "$name" "$kernel" "$ranks" "$missing"
-        continue
-    fi
-    run "$((2 * at)),$((2 * at + 1))" "$name" "$kernel" 2 "$missing" &
-    at=$(((at + 1) % pairs))
-    [ "$at" -ne 0 ] || wait
-done < "$work/list" > "$work/report"
-wait
-cat "$work/report"
+all() {
+    while read -r name kernel ranks missing; do
+        if [ "$ranks" -gt "$gpus" ]; then
+            echo "not run: $name ($missing), needs $ranks GPUs"
+            continue
+        fi
+        if [ "$ranks" -gt 2 ]; then
+            wait
+            run "$(seq -s, 0 $((ranks - 1)))" "$name" "$kernel" "$ranks" "$missing"
+            continue
+        fi
+        run "$((2 * at)),$((2 * at + 1))" "$name" "$kernel" 2 "$missing" &
+        at=$(((at + 1) % pairs))
+        [ "$at" -ne 0 ] || wait
+    done < "$work/list"
+    wait
+}
+all | tee "$work/report" # line by line: what ended is known also where the time ran out
 echo "controls: $(grep -c '^caught' "$work/report") caught, $(grep -c '^NOT CAUGHT' "$work/report") not," \
     "$(grep -c '^right' "$work/report") right with pauses alone, $(grep -c '^FAILED' "$work/report") not"
 ! grep -q '^NOT CAUGHT\|^FAILED' "$work/report"
