@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ar_word.cuh - words that prove their own arrival, and user buffers of any alignment.
+ * ar_word.cuh - words that prove their own arrival.
  *
  * A form knows how to put payload units into a 16-byte word, how to see that a word has come, and
  * what to leave behind after reading. None of them needs a fence or a barrier: data and proof are
@@ -9,15 +9,10 @@
 #ifndef ST_AR_WORD_CUH_
 #define ST_AR_WORD_CUH_
 
-#include "ar_testing.cuh"
+#include "ar_user.cuh"
 
 namespace st
 {
-
-/* Up to 16 bytes of payload in registers. LL8 and the last word of an LL128 line use lo only. */
-struct payload {
-    uint2 lo, hi;
-};
 
 struct form_ll8 {
     static constexpr int id = ST_LL8;
@@ -160,155 +155,6 @@ template <class F> __device__ __forceinline__ uint4 receive(const void *slot)
 #else
     return load_word(slot);
 #endif
-}
-
-/* ---- user buffers -------------------------------------------------------------------------------
- */
-
-/*
- * ${n} (0..16) bytes at an address that is a multiple of ${align}, the rest 0. Out of line: the
- * ends of a message and odd alignments must work, not be fast, and kernels stay short. Each access
- * is the widest that fits the alignment and never touches a byte outside the message.
- */
-static __device__ __noinline__ uint4 load_slow(const char *p, int n, int align)
-{
-    uint64_t u[2] = {0, 0};
-    int step = (align | n | ST_UNIT) & -(align | n | ST_UNIT);
-
-    for (int i = 0; i < n; i += step) {
-        uint64_t part = step == 1   ? *(const volatile uint8_t *)(p + i)
-                        : step == 2 ? *(const volatile uint16_t *)(p + i)
-                        : step == 4 ? *(const volatile uint32_t *)(p + i)
-                                    : *(const volatile uint64_t *)(p + i);
-
-        if (i < ST_UNIT)
-            u[0] |= part << 8 * i;
-        else
-            u[1] |= part << 8 * (i - ST_UNIT);
-    }
-    return make_uint4((uint32_t)u[0], (uint32_t)(u[0] >> 32), (uint32_t)u[1],
-                      (uint32_t)(u[1] >> 32));
-}
-
-static __device__ __noinline__ void store_slow(char *p, uint4 v, int n, int align)
-{
-    uint64_t lo = (uint64_t)v.y << 32 | v.x, hi = (uint64_t)v.w << 32 | v.z;
-    int step = (align | n | ST_UNIT) & -(align | n | ST_UNIT);
-
-    for (int i = 0; i < n; i += step) {
-        uint64_t part = i < ST_UNIT ? lo >> 8 * i : hi >> 8 * (i - ST_UNIT);
-
-        if (step == 1)
-            *(volatile uint8_t *)(p + i) = (uint8_t)part;
-        else if (step == 2)
-            *(volatile uint16_t *)(p + i) = (uint16_t)part;
-        else if (step == 4)
-            *(volatile uint32_t *)(p + i) = (uint32_t)part;
-        else
-            *(volatile uint64_t *)(p + i) = part;
-    }
-}
-
-/* Bytes between ${at} and ${end}, at most ${most}. */
-template <class I> __device__ __forceinline__ int bytes_left(I at, I end, int most)
-{
-    return at >= end ? 0 : end - at < (I)most ? (int)(end - at) : most;
-}
-
-__device__ __forceinline__ payload as_payload(uint4 v)
-{
-    return {make_uint2(v.x, v.y), make_uint2(v.z, v.w)};
-}
-
-__device__ __forceinline__ uint4 as_word(payload p)
-{
-    return make_uint4(p.lo.x, p.lo.y, p.hi.x, p.hi.y);
-}
-
-/* 16 bytes of payload at ${at} of a message that ends at ${end}; what lies beyond reads as 0. */
-template <class I>
-__device__ __forceinline__ payload load_payload(const char *p, I at, I end, int align)
-{
-    if (align == ST_WORD && at + ST_WORD <= end)
-        return as_payload(load_local(p + at));
-    return as_payload(load_slow(p + at, bytes_left(at, end, ST_WORD), align));
-}
-
-template <class I>
-__device__ __forceinline__ void store_payload(char *p, I at, I end, int align, payload v)
-{
-    if (align == ST_WORD && at + ST_WORD <= end)
-        store_bulk(p + at, as_word(v));
-    else
-        store_slow(p + at, as_word(v), bytes_left(at, end, ST_WORD), align);
-}
-
-/* The payload of word ${w} in form F. LL128's lines are 120 bytes apart, so units of 8 are its
- * widest. */
-template <class F>
-__device__ __forceinline__ payload load_for_word(const char *p, uint32_t w, uint32_t end, int align)
-{
-    const uint32_t at = st_word_first_unit(F::id, w) * ST_UNIT;
-    const int n = st_word_units(F::id, (int)(w % ST_LINE)) * ST_UNIT;
-    payload v = {};
-
-    if (F::id == ST_LAMPORT)
-        return load_payload(p, at, end, align);
-    if (align < ST_UNIT || at + n > end)
-        return as_payload(load_slow(p + at, bytes_left(at, end, n), align));
-    v.lo = load_unit(p + at);
-    if (F::units == 2 && n == ST_WORD)
-        v.hi = load_unit(p + at + ST_UNIT);
-    return v;
-}
-
-template <class F>
-__device__ __forceinline__ void store_for_word(char *p, uint32_t w, uint32_t end, int align,
-                                               payload v)
-{
-    const uint32_t at = st_word_first_unit(F::id, w) * ST_UNIT;
-    const int n = st_word_units(F::id, (int)(w % ST_LINE)) * ST_UNIT;
-
-    if (F::id == ST_LAMPORT) {
-        store_payload(p, at, end, align, v);
-    } else if (align < ST_UNIT || at + n > end) {
-        store_slow(p + at, as_word(v), bytes_left(at, end, n), align);
-    } else {
-        store_unit(p + at, v.lo);
-        if (F::units == 2 && n == ST_WORD)
-            store_unit(p + at + ST_UNIT, v.hi);
-    }
-}
-
-/* The same for messages of whole words (ar_table.c): only the last line of LL128 may be short. */
-template <class F>
-__device__ __forceinline__ payload load_whole(const char *p, uint32_t w, uint32_t end)
-{
-    const uint32_t at = st_word_first_unit(F::id, w) * ST_UNIT;
-    payload v = {};
-
-    if (F::id == ST_LAMPORT)
-        return as_payload(load_local(p + at));
-    if (F::id == ST_LL8 || at < end)
-        v.lo = load_unit(p + at);
-    if (F::units == 2 && w % ST_LINE != ST_LINE - 1 && at + ST_UNIT < end)
-        v.hi = load_unit(p + at + ST_UNIT);
-    return v;
-}
-
-template <class F>
-__device__ __forceinline__ void store_whole(char *p, uint32_t w, uint32_t end, payload v)
-{
-    const uint32_t at = st_word_first_unit(F::id, w) * ST_UNIT;
-
-    if (F::id == ST_LAMPORT) {
-        store_bulk(p + at, as_word(v));
-        return;
-    }
-    if (F::id == ST_LL8 || at < end)
-        store_unit(p + at, v.lo);
-    if (F::units == 2 && w % ST_LINE != ST_LINE - 1 && at + ST_UNIT < end)
-        store_unit(p + at + ST_UNIT, v.hi);
 }
 
 /* Both units of a word through one reducer. */
