@@ -2,9 +2,9 @@
 /*
  * ar_compare.c - libsymtuner_ar.so against NCCL and torch, all in one run, taking turns.
  *
- *   ar_compare [--quick] [--host] [--odd] [--ranks 2,4] [--modes threads,procs] [--types bf16,f32]
- *              [--min 1K] [--max 512M] [--step 2] [--rounds 5] [--only NAME,...] [--cold 0|1]
- *              [--extra 0|1] [--limit SECONDS] [--peers FOLDER] [--out FILE.csv]
+ *   ar_compare [--quick] [--host] [--odd] [--odd-count] [--ranks 2,4] [--modes threads,procs]
+ *              [--types bf16,f32] [--min 1K] [--max 512M] [--step 2] [--rounds 5] [--only NAME,...]
+ *              [--cold 0|1] [--extra 0|1] [--limit SECONDS] [--peers FOLDER] [--out FILE.csv]
  *
  * Method: every contender captures the same call into a CUDA graph (20 calls; 8 above 32 MiB, 4
  * above 128 MiB). Then, in each of --rounds rounds, each contender in turn (the first one rotates)
@@ -29,7 +29,8 @@
  * --odd: ours and NCCL general with one element more than a power of two and all buffers one
  * element behind a multiple of 256 bytes, 1 KiB to 32 MiB in steps of 8, warm. NCCL's symmetric
  * kernels up to 2.29 sum such 16-bit buffers wrongly (plugin/hazards.c), which would end the run;
- * torch and the peers do not take them, or only by another way.
+ * torch and the peers do not take them, or only by another way. --odd-count: the same with buffers
+ * at multiples of 256 bytes; NCCL's symmetric kernels are right then, and take part.
  *
  * floor: 2 * bytes * (n - 1) / n over the copy limit, plus an empty kernel's time as a graph node,
  * both measured at the start of the same run. NVLink multicast is never used.
@@ -118,7 +119,7 @@ static int taking_part(int mode, int k)
 {
     enum crew_id crew = contenders[k].crew;
 
-    if (option.odd && (guest(crew) || strcmp(contenders[k].what, "sym") == 0))
+    if (option.odd && (guest(crew) || (option.shifted && strcmp(contenders[k].what, "sym") == 0)))
         return 0;
     if ((crew >= NT && kinds[crew].peer == NULL) || (crew == TORCH && !has_torch))
         return 0;
@@ -172,7 +173,7 @@ static void measure(int ranks, const struct floor *floor, const char *type, cons
     int samples = bytes > (size_t)16 << 20 ? 2 : 3;
     int launches = cold || bytes > (size_t)4 << 20 ? 1 : bytes > 512 << 10 ? 2 : 4;
     int warmup = bytes > (size_t)16 << 20 ? 1 : 2, total = MODES * CONTENDERS;
-    size_t shift = !option.odd ? 0 : type[0] == 'b' ? 2 : 4;
+    size_t shift = !option.shifted ? 0 : type[0] == 'b' ? 2 : 4;
     double us[MODES][CONTENDERS][MOST_ROUNDS], sample[MOST_SAMPLES];
     char kernel[MODES][CONTENDERS][64] = {{""}}, line[256];
     struct line row = {.ranks = ranks,

@@ -97,7 +97,7 @@ static int folder(const char *path)
     return 1;
 }
 
-/* --quick, --host and --odd set several; what is said behind them still counts. */
+/* --quick, --host and --odd... set several; what is said behind them still counts. */
 static int shorthand(const char *name)
 {
     if (strcmp(name, "--quick") == 0) {
@@ -107,8 +107,9 @@ static int shorthand(const char *name)
     } else if (strcmp(name, "--host") == 0) {
         option.host = 1, option.cold = 0, option.extra = 0;
         option.most = (size_t)64 << 20;
-    } else if (strcmp(name, "--odd") == 0) {
-        option.odd = 1, option.cold = 0, option.extra = 0;
+    } else if (strcmp(name, "--odd") == 0 || strcmp(name, "--odd-count") == 0) {
+        option.odd = 1, option.shifted = name[5] == 0;
+        option.cold = 0, option.extra = 0;
         option.step = 8, option.most = (size_t)32 << 20;
     } else {
         return 0;
@@ -121,7 +122,7 @@ static int check(const char *const *names, int n)
     static const char *const modes[] = {"threads", "procs"}, *const types[] = {"bf16", "f32"};
 
     if (option.odd && (option.cold || option.extra))
-        return wrong("--odd", "", "is without --cold 1 and --extra 1");
+        return wrong("--odd and --odd-count", "", "are without --cold 1 and --extra 1");
     if (option.most < option.least)
         return wrong("--min and --max", "", "the first is above the second");
     return known_ranks(option.ranks) && known_words("--modes", option.modes, modes, 2) &&

@@ -10,7 +10,7 @@ enum { MOST_ROUNDS = 25 };
 struct compare_options {
     const char *ranks, *modes, *types, *only, *out, *peers; /* lists; only: NULL is everybody */
     size_t least, most;
-    int step, rounds, cold, extra, host, limit, odd;
+    int step, rounds, cold, extra, host, limit, odd, shifted;
 };
 
 extern struct compare_options option;

@@ -124,6 +124,9 @@ rows ours 2
 rows general 2
 grep -q ',8194,warm,' "$folder/rows.csv" || fail "no row of 8194 bytes"
 refuses 2 'none of these can take part' --odd --only torch1,sym32
-refuses 2 '[-]-odd: is without' --odd --cold 1
+compare --odd-count --ranks 2 --max 8K --rounds 1 --types bf16 --modes procs --only ours,sym
+rows sym 2
+refuses 2 '[-]-odd and --odd-count: are without' --odd --cold 1
+refuses 2 '[-]-odd and --odd-count: are without' --odd-count --extra 1
 [ "$failures" = 0 ] || exit 1
 echo "compare.sh: contenders, good peers and four kinds of bad ones: as they should be"
