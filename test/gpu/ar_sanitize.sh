@@ -3,7 +3,9 @@
 # ar_sanitize.sh BUILD - short random runs under compute-sanitizer: memcheck (every kernel touches only
 # what it may), racecheck (shared memory), synccheck (barriers that all threads reach) and initcheck
 # (nothing is read that nobody has written). Two ranks are threads of one process, on two GPUs or, where
-# there is one, on the same: the tool lets their kernels run at the same time, which they need.
+# there is one, on the same: the tool lets their kernels run at the same time, which they need. initcheck
+# does so in about half of all runs only (2026-11-22, 2 H200s: 8 time-outs in 16 runs of two trees, none
+# without the tool), hence up to five attempts; a tool that never lets both run counts as not run.
 # Takes minutes, hence only with AR_SANITIZE=1; otherwise, and where this box cannot run it, exit 77 with
 # the reason.
 #   SANITIZER         the tool (pip: nvidia-cuda-sanitizer-api)   AR_SANITIZE_CALLS calls of each run (2000)
@@ -31,18 +33,25 @@ for check in $checks; do
     memcheck) only="$only --report-api-errors no" ;; # "peer access is already enabled" is no error of ours
     initcheck) only= ;;
     esac
-    began=$(date +%s)
-    # shellcheck disable=SC2086 # $only is some words, or none
-    timeout -k 5 "$limit" "$tool" --tool "$check" $only --error-exitcode 9 \
-        "$build/ar_fuzz" --fork 0 --mode local --ranks 2 --gpus "$used" --calls "$calls" \
-        --most 20000 --timeout 20000 --limit "$limit" --say 0 > "$out" 2>&1
-    status=$?
+    began=$(date +%s) attempt=1
+    while :; do
+        # shellcheck disable=SC2086 # $only is some words, or none
+        timeout -k 5 "$limit" "$tool" --tool "$check" $only --error-exitcode 9 \
+            "$build/ar_fuzz" --fork 0 --mode local --ranks 2 --gpus "$used" --calls "$calls" \
+            --most 20000 --timeout 10000 --limit "$limit" --say 0 > "$out" 2>&1
+        status=$?
+        held=0
+        [ "$status" -ne 1 ] || ! grep -q 'waited for a peer past the time limit' "$out" || held=1
+        [ "$held" = 1 ] && [ "$used" -gt 1 ] && [ "$attempt" -lt 5 ] || break
+        attempt=$((attempt + 1))
+    done
     said="$check, 2 ranks on $used GPU(s), $calls calls, $(($(date +%s) - began)) s"
+    [ "$attempt" -eq 1 ] || said="$said, attempt $attempt"
     if [ "$status" -eq 0 ]; then
         right=$((right + 1))
         echo "ar_sanitize.sh: $said: right; $(grep 'SUMMARY' "$out" | tr -d '=')"
-    elif [ "$used" -eq 1 ] && grep -q 'waited for a peer past the time limit' "$out"; then
-        echo "ar_sanitize.sh: $said: not run: the kernels of two ranks on one GPU did not run at the same time"
+    elif [ "$held" = 1 ] && grep -q 'SUMMARY: 0 ' "$out"; then
+        echo "ar_sanitize.sh: $said: not run: the tool did not let the kernels of both ranks run at the same time"
     else
         failed=$((failed + 1))
         echo "FAILED: ar_sanitize.sh: $said: exit $status"
