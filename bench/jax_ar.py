@@ -7,8 +7,9 @@ before timing. Rounds end after --seconds (36), but there are 3 at least; with s
 that is about a minute for each number of GPUs.
 
 Modes  ar       symtuner.all_reduce, no flags
-       rec      the same, recorded: --xla_gpu_graph_min_graph_size=1 makes one CUDA graph of an
-                iteration's three kernels (without it XLA records five and more)
+       rec      the same, recorded: --xla_gpu_graph_min_graph_size=2 makes one CUDA graph of an
+                iteration's three kernels (without it XLA records five and more; with 1 also single
+                ones, which costs 3 us an iteration where all_reduce is not recorded)
        staged   as ar, with SYMTUNER_JAX_ZERO_COPY=0
        xla      lax.psum, no flags: XLA's own kernels to 4 MiB, NCCL without registration above
        xlarec   the same, recorded: as rec, and collectives are among what XLA records
@@ -28,7 +29,7 @@ from jax_psum import LIB, SYM  # noqa: E402
 from jax_workers import KIB, Times, Worker, add_options, measure, serve  # noqa: E402
 
 OWN_OFF = "--xla_gpu_unsupported_use_all_reduce_one_shot_kernel=false"
-RECORD = "--xla_gpu_graph_min_graph_size=1"
+RECORD = "--xla_gpu_graph_min_graph_size=2"
 RECORD_PSUM = RECORD + " --xla_gpu_enable_command_buffer=+COLLECTIVES"
 ENV = {
     "ar": {},
