@@ -53,7 +53,10 @@ bool st_reader_line(struct st_reader *reader, struct st_text *rest, struct st_te
     rest->at += line_out->len + (end ? 1 : 0);
     if (line_out->len && line_out->at[line_out->len - 1] == '\r')
         line_out->len--;
-    if (line_out->len > SYMTUNER_LINE_MAX) {
+    if (reader->line == 1 && line_out->len >= 3 && memcmp(line_out->at, "\xEF\xBB\xBF", 3) == 0) {
+        st_reader_fail(reader, line_out->at, "a byte order mark: save the file without it");
+        line_out->at = NULL;
+    } else if (line_out->len > SYMTUNER_LINE_MAX) {
         st_reader_fail(reader, line_out->at + SYMTUNER_LINE_MAX,
                        "the line is longer than %d bytes; split it", SYMTUNER_LINE_MAX);
         line_out->at = NULL;
