@@ -134,6 +134,11 @@ static void decide_sym_ctas(void)
         process.sym_ctas_from = rule ? "built-in" : "NCCL";
     }
     process.sym_ctas = rule ? rule->act.sym_ctas : 0;
+    /* Where NCCL does not ask us and setenv is forbidden, the count reaches nobody. */
+    if (process.sym_ctas && !process.env_interface && process.options.setenv[0] == '0') {
+        process.sym_ctas = 0;
+        process.sym_ctas_from = "SYMTUNER_SETENV";
+    }
 }
 
 static void set_release(int nccl)
@@ -199,7 +204,7 @@ static void start(void)
     pthread_once(&decide_once, decide_sym_ctas);
     /* Hazard: setenv races with getenv in other threads. Once, before NCCL reads it, never over a
      * value that is there, and not at all when NCCL asks us anyway. */
-    if (process.sym_ctas && !process.env_interface && process.options.setenv[0] == '1')
+    if (process.sym_ctas && !process.env_interface)
         setenv("NCCL_SYM_CTAS", st_ctas_text(process.sym_ctas), 0);
 }
 

@@ -29,7 +29,7 @@ struct st_process {
     const struct st_era *era;
     struct symtuner_machine machine;
     int sym_ctas;               /* for NCCL_SYM_CTAS; 0 leave                   */
-    const char *sym_ctas_from;  /* "rules", "built-in", "user", or why not      */
+    const char *sym_ctas_from;  /* "rules", "built-in", or who keeps it from NCCL */
 };
 
 extern const char st_defaults_text[];

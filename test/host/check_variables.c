@@ -60,6 +60,9 @@ START_TEST(test_what_the_user_set_is_never_replaced)
     nccl_load(r228, 0);
     ck_assert_int_eq(nccl_comm(&comm, 1, 4, 1), 0);
     check_ctas(getenv("NCCL_SYM_CTAS"), kept[_i].after, "setenv");
+    ck_assert_msg(!strstr(nccl_log.text, "16 symmetric CTAs") ==
+                      !(kept[_i].after && strcmp(kept[_i].after, "16") == 0),
+                  "%s=%s: %s", kept[_i].name, kept[_i].value, nccl_log.text);
     nccl_comm_end(&comm);
 }
 END_TEST
