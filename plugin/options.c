@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/options.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,10 +48,24 @@ static bool legal(const char *values, const char *value)
     }
 }
 
-static bool find_stranger(char *error, size_t error_size)
+/* One more thing that is wrong; what does not fit is cut. */
+static void add_error(char *error, size_t error_size, const char *format, ...)
+{
+    size_t used = strlen(error);
+    va_list args;
+
+    if (used && used + 2 < error_size)
+        used = (size_t)(stpcpy(error + used, "; ") - error);
+    va_start(args, format);
+    vsnprintf(error + used, error_size - used, format, args);
+    va_end(args);
+}
+
+static bool find_strangers(char *error, size_t error_size)
 {
     const char *word[OPTIONS];
     const struct st_words words = {word, OPTIONS};
+    bool found = false;
 
     for (int i = 0; i < OPTIONS; i++)
         word[i] = table[i].row.name;
@@ -62,24 +77,26 @@ static bool find_stranger(char *error, size_t error_size)
             st_word_find(&words, *entry, n) >= 0)
             continue;
         near = st_word_nearest(&words, *entry, n);
-        snprintf(error, error_size, "%.*s: no such variable%s%s; `symtuner env` lists them",
-                 (int)(n > 60 ? 60 : n), *entry, near ? "; did you mean " : "", near ? near : "");
-        return true;
+        add_error(error, error_size, "%.*s: no such variable%s%s; `symtuner env` lists them",
+                  (int)(n > 60 ? 60 : n), *entry, near ? "; did you mean " : "", near ? near : "");
+        found = true;
     }
-    return false;
+    return found;
 }
 
 bool st_options_read(struct st_options *options, char *error, size_t error_size)
 {
-    bool fine = !find_stranger(error, error_size);
+    bool fine;
 
+    error[0] = '\0';
+    fine = !find_strangers(error, error_size);
     for (int i = 0; i < OPTIONS; i++) {
         const struct symtuner_option *row = &table[i].row;
         const char *value = getenv(row->name);
 
         if (value && !legal(row->values, value)) {
-            snprintf(error, error_size, "%s=%.60s: write one of %s; using \"%s\"", row->name, value,
-                     row->values, row->fallback);
+            add_error(error, error_size, "%s=%.60s: write one of %s; using \"%s\"", row->name,
+                      value, row->values, row->fallback);
             fine = false;
             value = NULL;
         }

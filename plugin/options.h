@@ -55,7 +55,8 @@ struct st_options {
 
 /* Read all variables. A wrong value is replaced by the default and described in ${error}, as is a
  * SYMTUNER_ variable that does not exist (SYMTUNER_AR_ belongs to the kernel library); returns
- * false then. The strings are the environment's: read once, early. */
+ * false then. Each is named, separated by "; ", as far as they fit. The strings are the
+ * environment's: read once, early. */
 bool st_options_read(struct st_options *options, char *error, size_t error_size);
 
 #endif

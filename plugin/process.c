@@ -16,7 +16,8 @@ static pthread_once_t read_once = PTHREAD_ONCE_INIT, decide_once = PTHREAD_ONCE_
                       start_once = PTHREAD_ONCE_INIT, default_once = PTHREAD_ONCE_INIT;
 static symtuner_rules *defaults;
 /* Of reading; said when a logger exists. */
-static char option_error[SYMTUNER_ERROR_MAX], rules_error[SYMTUNER_ERROR_MAX];
+static char option_error[SYMTUNER_ERROR_MAX], machine_error[SYMTUNER_ERROR_MAX],
+    rules_error[SYMTUNER_ERROR_MAX];
 
 static void read_defaults(void)
 {
@@ -65,9 +66,9 @@ static void read_all(void)
 
     struct symtuner_machine described;
 
-    if (st_options_read(&process.options, option_error, sizeof option_error) &&
-        process.options.machine[0])
-        st_machine_read(process.options.machine, &described, option_error, sizeof option_error);
+    st_options_read(&process.options, option_error, sizeof option_error);
+    if (process.options.machine[0])
+        st_machine_read(process.options.machine, &described, machine_error, sizeof machine_error);
     st_log_level(process.options.log);
     process.mode = process.options.mode[0] == 's'   ? ST_MODE_STEER
                    : process.options.mode[1] == 'b' ? ST_MODE_OBSERVE
@@ -217,6 +218,8 @@ static void announce(void)
     st_release_print(process.nccl, release, sizeof release);
     if (option_error[0])
         st_warn("%s", option_error);
+    if (machine_error[0])
+        st_warn("%s", machine_error);
     if (rules_error[0])
         st_warn("%s; no rule is applied, NCCL decides everything", rules_error);
     for (int i = 0; (hazard = st_hazard_get(process.nccl, i)); i++)

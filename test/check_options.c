@@ -93,6 +93,27 @@ START_TEST(test_a_setting_is_taken_or_named)
 }
 END_TEST
 
+/* A default that nobody is told of is a silent one: the first is named as well as the last. */
+START_TEST(test_each_wrong_setting_is_named)
+{
+    struct st_options options;
+    char error[512] = "left from before", small[40];
+
+    forget_all();
+    setenv("SYMTUNER_MODE", "of", 1);
+    setenv("SYMTUNER_STRICT", "2", 1);
+    setenv("SYMTUNER_QWERTZUIOP", "x", 1);
+    ck_assert(!st_options_read(&options, error, sizeof error));
+    ck_assert(!st_options_read(&options, small, sizeof small));
+    forget_all();
+    unsetenv("SYMTUNER_QWERTZUIOP");
+    ck_assert_str_eq(error, "SYMTUNER_QWERTZUIOP: no such variable; `symtuner env` lists them; "
+                            "SYMTUNER_MODE=of: write one of steer|observe|off; using \"steer\"; "
+                            "SYMTUNER_STRICT=2: write one of 1|0; using \"0\"");
+    ck_assert_str_eq(small, "SYMTUNER_QWERTZUIOP: no such variable; ");
+}
+END_TEST
+
 Suite *options_suite(void)
 {
     Suite *suite = suite_create("options");
@@ -101,6 +122,7 @@ Suite *options_suite(void)
     tcase_add_test(table, test_every_row_is_complete_and_its_default_legal);
     tcase_add_test(table, test_without_variables_the_defaults_hold);
     t_add_rows(values, test_a_setting_is_taken_or_named, settings);
+    tcase_add_test(values, test_each_wrong_setting_is_named);
     suite_add_tcase(suite, table);
     suite_add_tcase(suite, values);
     return suite;
