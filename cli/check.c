@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/machines.h"
 #include "cli/text.h"
 #include "plugin/nccl_release.h"
 #include "symtuner.h"
@@ -48,7 +49,7 @@ static void check_here(const struct check *check, const symtuner_rules *rules, i
     char text[SYMTUNER_ERROR_MAX] = "";
     enum symtuner_status status = SYMTUNER_EMISMATCH;
 
-    symtuner_machine_find(&machine);
+    st_machine_here(&machine);
     if (check->nccl) {
         status = symtuner_rules_fit(rules, check->nccl, &machine, text, sizeof text);
     } else {

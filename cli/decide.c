@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/machines.h"
 #include "cli/text.h"
 #include "symtuner.h"
 
@@ -231,7 +232,7 @@ int st_cmd_decide(int argc, char **argv)
         fputs(help, stderr);
         return ST_EXIT_USAGE;
     }
-    symtuner_machine_find(&request.query.machine);
+    st_machine_here(&request.query.machine);
     request.query.no_defaults = defaults && strcmp(defaults, "0") == 0;
     if (!read_request(argc, argv, &request))
         return ST_EXIT_USAGE;

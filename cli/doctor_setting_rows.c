@@ -228,6 +228,8 @@ static bool conf_overridden(const struct st_doctor *doctor, char *evidence)
 
 static bool symtuner_variable(const struct st_doctor *doctor, char *evidence)
 {
+    size_t at = 0;
+
     for (int i = 0; i < doctor->settings; i++) {
         const struct st_setting *setting = &doctor->setting[i];
         struct symtuner_option row;
@@ -238,30 +240,45 @@ static bool symtuner_variable(const struct st_doctor *doctor, char *evidence)
             continue;
         for (int o = 0; symtuner_option_get(o, &row) && !exists; o++)
             exists = strcmp(row.name, setting->name) == 0;
-        if (!exists) {
-            snprintf(evidence, ST_EVIDENCE, "%s=%s (%s): there is no such variable", setting->name,
-                     setting->value, setting->origin);
-            return true;
-        }
+        if (!exists)
+            at = st_text_add(evidence, ST_EVIDENCE, at, "%s%s=%s (%s): there is no such variable",
+                             at ? "; " : "", setting->name, setting->value, setting->origin);
     }
-    return false;
+    return at > 0;
+}
+
+/* As the plugin compares: it takes "off" and not "OFF". */
+static bool legal(const char *values, const char *value)
+{
+    const char *at = strstr(values, value);
+    size_t length = strlen(value);
+
+    for (; at && length; at = strstr(at + 1, value))
+        if ((at == values || at[-1] == '|') && (at[length] == '|' || !at[length]))
+            return true;
+    return length == 0 && values[0] == '|';
 }
 
 static bool symtuner_value(const struct st_doctor *doctor, char *evidence)
 {
+    const char *described = getenv("SYMTUNER_MACHINE");
+    struct symtuner_machine machine;
     struct symtuner_option row;
+    size_t at = 0;
 
     for (int o = 0; symtuner_option_get(o, &row); o++) {
         const struct st_setting *setting = st_doctor_get(doctor, row.name);
 
-        if (setting && strcmp(row.values, "text") != 0 &&
-            !st_text_in_list(row.values, setting->value)) {
-            snprintf(evidence, ST_EVIDENCE, "%s=%s (%s): legal are %s", row.name, setting->value,
-                     setting->origin, row.values);
-            return true;
-        }
+        if (setting && strcmp(row.values, "text") != 0 && !legal(row.values, setting->value))
+            at = st_text_add(evidence, ST_EVIDENCE, at, "%s%s=%s (%s): legal are %s",
+                             at ? "; " : "", row.name, setting->value, setting->origin,
+                             row.values);
     }
-    return false;
+    if (described && *described && !symtuner_machine_find(&machine))
+        at = st_text_add(evidence, ST_EVIDENCE, at, "%sSYMTUNER_MACHINE=%.200s (environment): the "
+                         "box counts as unknown; write such as \"gpu=NVIDIA H200; links=nvlink\"",
+                         at ? "; " : "", described);
+    return at > 0;
 }
 
 /* A number out of what NCCL takes for a CTA count. */

@@ -42,6 +42,18 @@ const struct st_machine *st_machine_named(const char *name)
     return NULL;
 }
 
+int st_machine_here(struct symtuner_machine *machine_out)
+{
+    const char *described = getenv("SYMTUNER_MACHINE");
+    int known = symtuner_machine_find(machine_out);
+
+    if (!known && described && *described)
+        fprintf(stderr, "symtuner: SYMTUNER_MACHINE=%.200s is not understood, the machine counts as "
+                        "unknown; write such as \"gpu=NVIDIA H200; links=nvlink; multicast=no\"\n",
+                described);
+    return known;
+}
+
 void st_machine_apply(const struct st_machine *machine, struct symtuner_call *call)
 {
     call->arch = machine->arch;

@@ -25,6 +25,9 @@ const struct st_machine *st_machine_get(int index);
 /* The machine of that name, or NULL. */
 const struct st_machine *st_machine_named(const char *name);
 
+/* symtuner_machine_find, and a line on stderr when SYMTUNER_MACHINE says nothing that it knows. */
+int st_machine_here(struct symtuner_machine *machine_out);
+
 /* Give ${call} that machine's links, peer access and multicast, and its number of ranks. */
 void st_machine_apply(const struct st_machine *machine, struct symtuner_call *call);
 

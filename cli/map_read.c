@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/machines.h"
 #include "cli/map.h"
 #include "plugin/nccl_release.h"
 #include "symtuner_why.h"
@@ -146,7 +147,7 @@ int st_map_read(const char *command, const char *help, int files, int argc, char
             fputs(help, stdout);
             return ST_EXIT_FINE;
         }
-    symtuner_machine_find(&request->machine);
+    st_machine_here(&request->machine);
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--json") == 0) {
             request->json = true;

@@ -309,7 +309,7 @@ static int use_machine(struct st_why *why, const char *name)
     why->family = st_general_family(machine->name);
     if (name)
         return -1;
-    if (!symtuner_machine_find(&found) || found.arch <= 0) {
+    if (!st_machine_here(&found) || found.arch <= 0) {
         why->machine_assumed = true;
         return -1;
     }

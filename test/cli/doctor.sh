@@ -96,6 +96,14 @@ plant() {
         failed=1
     fi
 }
+# evidence ID PATTERN ...: as plant, and what is said of it holds the pattern
+evidence() {
+    id=$1 pattern=$2
+    shift 2
+    plant "$id" "$@"
+    echo "$out" | grep "\"id\": \"$id\"" | grep -q "$pattern" ||
+        { echo "FAIL $id does not say \"$pattern\": $out"; failed=1; }
+}
 # spare ID ...: as plant, but the finding must not be there
 spare() {
     before=$failed
@@ -148,6 +156,17 @@ spare conf-line -s 'printf "# a comment = 1\n\nNCCL_DEBUG=WARN\n" > etc/nccl.con
 plant conf-overridden -s 'echo NCCL_DEBUG=WARN > etc/nccl.conf' NCCL_DEBUG=INFO
 plant symtuner-variable SYMTUNER_RULEZ=x
 plant symtuner-value SYMTUNER_MODE=stear
+plant symtuner-value SYMTUNER_MODE=OFF
+plant symtuner-value SYMTUNER_MACHINE=h200
+spare symtuner-value SYMTUNER_MACHINE=gpu=x
+for command in 'decide allreduce 1' 'why allreduce 4' 'table docs/example.rules' 'check --here docs/example.rules'; do
+    env -i SYMTUNER_MACHINE=h200 "$symtuner" $command 2>&1 > /dev/null |
+        grep -q 'SYMTUNER_MACHINE=h200 is not understood' ||
+        { echo "FAIL symtuner $command says nothing about SYMTUNER_MACHINE=h200"; failed=1; }
+done
+spare symtuner-value SYMTUNER_MODE=off SYMTUNER_LEDGER_SIGNAL= SYMTUNER_DEFAULTS=0
+evidence symtuner-value 'SYMTUNER_MODE=of .*SYMTUNER_STRICT=2' SYMTUNER_MODE=of SYMTUNER_STRICT=2
+evidence symtuner-variable 'RULEZ.*LEGER' SYMTUNER_RULEZ=x SYMTUNER_LEGER=x
 plant mode-off SYMTUNER_MODE=observe
 plant defaults-off SYMTUNER_DEFAULTS=0
 plant setenv-off SYMTUNER_SETENV=0
