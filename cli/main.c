@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* main.c - the table of subcommands. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -37,21 +38,32 @@ static void usage(FILE *out)
             fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].what);
 }
 
+/* Output that a full disk swallowed must not look like success. */
+static int finish(int status)
+{
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return status;
+    fprintf(stderr, "symtuner: standard output: %s\n",
+            errno ? strerror(errno) : "not all of it could be written");
+    return status == ST_EXIT_FINE ? ST_EXIT_FINDINGS : status;
+}
+
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "--help";
 
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         usage(stdout);
-        return argc > 1 ? ST_EXIT_FINE : ST_EXIT_USAGE;
+        return finish(argc > 1 ? ST_EXIT_FINE : ST_EXIT_USAGE);
     }
     if (strcmp(name, "--version") == 0) {
         printf("symtuner %s\n", SYMTUNER_VERSION);
-        return ST_EXIT_FINE;
+        return finish(ST_EXIT_FINE);
     }
     for (int i = 0; i < COMMANDS; i++)
         if (strcmp(commands[i].name, name) == 0)
-            return commands[i].run(argc - 1, argv + 1);
+            return finish(commands[i].run(argc - 1, argv + 1));
     fprintf(stderr, "symtuner: unknown command \"%.60s\"; `symtuner --help` lists them\n", name);
     return ST_EXIT_USAGE;
 }
