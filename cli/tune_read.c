@@ -92,7 +92,7 @@ static bool take_ledger(struct st_tune *tune, const char *path)
 {
     struct st_ledgers ledgers = {0};
     char error[SYMTUNER_ERROR_MAX];
-    uint64_t low = UINT64_MAX, high = 0;
+    uint64_t low = UINT64_MAX, high = 0, most = (uint64_t)4 << 30;
 
     if (!st_ledgers_read(&ledgers, path, error, sizeof error)) {
         fprintf(stderr, "%s\n", error);
@@ -111,12 +111,13 @@ static bool take_ledger(struct st_tune *tune, const char *path)
             high = row->hi > high ? row->hi : high;
         }
     st_ledgers_free(&ledgers);
-    for (tune->low = 256; tune->low * 2 <= low; tune->low *= 2)
+    if (!tune->colls)
+        return wrong("no allreduce, allgather or reducescatter in", path);
+    for (tune->low = 256; tune->low * 2 <= low && tune->low < most; tune->low *= 2)
         ;
-    for (tune->high = tune->low; tune->high * 2 <= high && tune->high < (uint64_t)4 << 30;
-         tune->high *= 2)
+    for (tune->high = tune->low; tune->high * 2 <= high && tune->high < most; tune->high *= 2)
         ;
-    return tune->colls || wrong("no allreduce, allgather or reducescatter in", path);
+    return true;
 }
 
 int st_tune_option(struct st_tune *tune, const char *name, const char *option, const char *value)

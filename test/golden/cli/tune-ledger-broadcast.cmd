@@ -1,0 +1,1 @@
+tune --ledger test/data/ledger/broadcast.ledger
