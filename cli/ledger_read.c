@@ -15,6 +15,7 @@ struct reader {
     struct st_ledger_block *open; /* the block that is being read, or NULL */
     const char *path;
     int line;
+    bool begun;                   /* a block has begun                     */
     char *error;
     size_t size;
 };
@@ -133,6 +134,7 @@ static bool start_block(struct reader *reader)
     if (!more)
         return wrong(reader, "out of memory at", first_line);
     ledgers->block = more;
+    reader->begun = true;
     reader->open = &more[ledgers->blocks++];
     *reader->open = (struct st_ledger_block){.file = reader->path, .line = reader->line};
     return true;
@@ -225,7 +227,11 @@ bool st_ledgers_read(struct st_ledgers *ledgers, const char *path, char *error, 
     errno = 0;
     while (good && (length = getline(&line, &room, file)) >= 0) {
         reader.line++;
-        if (length > 0 && line[length - 1] == '\n')
+        if (strlen(line) != (size_t)length) {
+            good = wrong(&reader, "not a ledger: a NUL byte after", line);
+            break;
+        }
+        if (line[length - 1] == '\n')
             line[length - 1] = '\0';
         good = read_line(&reader, line);
     }
@@ -235,6 +241,9 @@ bool st_ledgers_read(struct st_ledgers *ledgers, const char *path, char *error, 
     } else if (good && reader.line == 0) {
         snprintf(error, size, "%s: empty: no communicator has ended yet, or SYMTUNER_LEDGER named "
                  "another file", path);
+        good = false;
+    } else if (good && !reader.begun) {
+        snprintf(error, size, "%s: not a ledger: no line \"%s\"", path, first_line);
         good = false;
     } else if (good && reader.open) {
         good = wrong(&reader, "the file ends before", "end");

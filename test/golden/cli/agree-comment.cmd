@@ -1,0 +1,1 @@
+agree test/data/ledger/comment.ledger

@@ -1,0 +1,1 @@
+top test/data/ledger/nul.ledger
