@@ -107,12 +107,20 @@ int st_cmd_check(int argc, char **argv)
             check.json = true;
         } else if (strcmp(argv[first], "--here") == 0) {
             check.here = true;
-        } else if (strcmp(argv[first], "--nccl") == 0 && first + 1 < argc &&
-                   (check.nccl = st_release_parse(argv[first + 1])) > 0) {
+        } else if (strcmp(argv[first], "--nccl") == 0) {
+            const char *release = first + 1 < argc ? argv[++first] : "";
+
+            check.nccl = st_release_parse(release);
             check.here = true;
-            first++;
+            if (check.nccl <= 0) {
+                fprintf(stderr, "symtuner check: --nccl wants a release such as 2.28.9, not "
+                                "\"%.60s\"\n",
+                        release);
+                return ST_EXIT_USAGE;
+            }
         } else {
-            fprintf(stderr, "symtuner check: unknown option or release \"%.60s\"\n", argv[first]);
+            fprintf(stderr, "symtuner check: unknown option \"%.60s\"; see symtuner check --help\n",
+                    argv[first]);
             return ST_EXIT_USAGE;
         }
     }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* decide.c - symtuner decide: the plugin's answer for one call, without NCCL. */
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,12 +9,14 @@
 #include "cli/commands.h"
 #include "cli/machines.h"
 #include "cli/text.h"
+#include "rules/names.h"
 #include "symtuner.h"
 
 static const char help[] =
     "usage: symtuner decide COLL BYTES [options]\n"
     "What the rules say about one call. BYTES is NCCL's nBytes: the whole call, so for AllGather\n"
-    "and ReduceScatter the bytes of all ranks together.\n"
+    "and ReduceScatter the bytes of all ranks together. COLL is allreduce, allgather,\n"
+    "reducescatter, broadcast or reduce.\n"
     "  --rules FILE      rules; otherwise SYMTUNER_RULE, then SYMTUNER_RULES\n"
     "  --ranks N         of the communicator (8)\n"
     "  --nodes N         (1)\n"
@@ -38,13 +41,13 @@ static int wrong(const char *what, const char *value)
     return 0;
 }
 
-static int read_number(const char *option, const char *value, int least, int *out)
+static int read_number(const char *what, const char *value, int least, int *out)
 {
     char *end;
     long number = strtol(value, &end, 10);
 
     if (*end || end == value || number < least || number > 1 << 20)
-        return wrong(option, value);
+        return wrong(what, value);
     *out = (int)number;
     return 1;
 }
@@ -60,11 +63,11 @@ static int read_release(const char *value, int *out)
     return 1;
 }
 
-static int read_choice(const char *option, const char *value, const char *no, const char *yes,
+static int read_choice(const char *what, const char *value, const char *no, const char *yes,
                        int *out)
 {
     *out = strcmp(value, yes) == 0 ? 1 : strcmp(value, no) == 0 ? 0 : -1;
-    return *out >= 0 || wrong(option, value);
+    return *out >= 0 || wrong(what, value);
 }
 
 static int read_table(const char *value, struct request *request)
@@ -76,7 +79,7 @@ static int read_table(const char *value, struct request *request)
         char *end;
 
         request->table[i] = strtof(at, &end);
-        if (end == at || *end != (i == CELLS - 1 ? '\0' : ','))
+        if (end == at || *end != (i == CELLS - 1 ? '\0' : ',') || isnan(request->table[i]))
             return wrong("--table wants 21 numbers separated by commas; wrong from", at);
         at = end + 1;
     }
@@ -91,17 +94,19 @@ static int read_option(struct request *request, const char *option, const char *
     if (strcmp(option, "--rules") == 0)
         return request->rules = value, 1;
     if (strcmp(option, "--ranks") == 0)
-        return read_number(option, value, 1, &query->ranks);
+        return read_number("--ranks wants 1 to 1048576, not", value, 1, &query->ranks);
     if (strcmp(option, "--nodes") == 0)
-        return read_number(option, value, 1, &query->nodes);
+        return read_number("--nodes wants 1 to 1048576, not", value, 1, &query->nodes);
     if (strcmp(option, "--pipe-ops") == 0)
-        return read_number(option, value, 0, &query->pipe_ops);
+        return read_number("--pipe-ops wants 0 to 1048576, not", value, 0, &query->pipe_ops);
     if (strcmp(option, "--nccl") == 0)
         return read_release(value, &query->nccl);
     if (strcmp(option, "--links") == 0)
-        return read_choice(option, value, "pcie", "nvlink", &query->machine.nvlink);
+        return read_choice("--links wants nvlink or pcie, not", value, "pcie", "nvlink",
+                           &query->machine.nvlink);
     if (strcmp(option, "--multicast") == 0)
-        return read_choice(option, value, "no", "yes", &query->machine.multicast);
+        return read_choice("--multicast wants yes or no, not", value, "no", "yes",
+                           &query->machine.multicast);
     if (strcmp(option, "--table") == 0)
         return read_table(value, request);
     if (strcmp(option, "--gpu") == 0) {
@@ -117,18 +122,26 @@ static int read_request(int argc, char **argv, struct request *request)
 {
     struct symtuner_query *query = &request->query;
     char error[SYMTUNER_ERROR_MAX];
+    const char *nearest = st_word_nearest(&st_colls, argv[1], strlen(argv[1]));
     int coll = symtuner_coll_parse(argv[1]);
 
+    if (coll < 0 && nearest)
+        return fprintf(stderr, "symtuner decide: unknown collective \"%.60s\"; did you mean %s?\n",
+                       argv[1], nearest), 0;
     if (coll < 0)
         return wrong("unknown collective", argv[1]);
     query->coll = (enum symtuner_coll)coll;
-    if (symtuner_size_parse(argv[2], &query->bytes, error, sizeof error) != 0)
-        return wrong("BYTES:", error);
+    if (symtuner_size_parse(argv[2], &query->bytes, error, sizeof error) != 0) {
+        fprintf(stderr, "symtuner decide: BYTES: %s\n", error);
+        return 0;
+    }
     for (int i = 3; i < argc; i++) {
         if (strcmp(argv[i], "--registered") == 0) {
             query->registered = 1;
         } else if (strcmp(argv[i], "--json") == 0) {
             request->json = 1;
+        } else if (argv[i][0] != '-') {
+            return wrong("one word too many:", argv[i]);
         } else if (i + 1 == argc) {
             return wrong("a value is missing after", argv[i]);
         } else if (!read_option(request, argv[i], argv[i + 1])) {
@@ -137,6 +150,8 @@ static int read_request(int argc, char **argv, struct request *request)
             i++;
         }
     }
+    if (query->nodes > query->ranks)
+        return wrong("more nodes than ranks, with", "--nodes");
     return 1;
 }
 

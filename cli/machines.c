@@ -48,8 +48,9 @@ int st_machine_here(struct symtuner_machine *machine_out)
     int known = symtuner_machine_find(machine_out);
 
     if (!known && described && *described)
-        fprintf(stderr, "symtuner: SYMTUNER_MACHINE=%.200s is not understood, the machine counts as "
-                        "unknown; write such as \"gpu=NVIDIA H200; links=nvlink; multicast=no\"\n",
+        fprintf(stderr,
+                "symtuner: SYMTUNER_MACHINE=%.200s is not understood, the machine counts as "
+                "unknown; write such as \"gpu=NVIDIA H200; links=nvlink; multicast=no\"\n",
                 described);
     return known;
 }

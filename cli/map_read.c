@@ -75,17 +75,19 @@ static bool read_bytes(const char *value, struct st_map_request *request)
     memcpy(word, value, (size_t)(dots - value));
     word[dots - value] = '\0';
     if ((word[0] && symtuner_size_parse(word, &request->lo, error, sizeof error) != 0) ||
-        (dots[2] && symtuner_size_parse(dots + 2, &request->hi, error, sizeof error) != 0))
-        return wrong("--bytes:", error);
+        (dots[2] && symtuner_size_parse(dots + 2, &request->hi, error, sizeof error) != 0)) {
+        fprintf(stderr, "symtuner %s: --bytes: %s\n", command_name, error);
+        return false;
+    }
     return request->lo < request->hi ||
            wrong("--bytes wants the smaller size first, not", value);
 }
 
-static bool read_choice(const char *option, const char *value, const char *no, const char *yes,
+static bool read_choice(const char *what, const char *value, const char *no, const char *yes,
                         int *out)
 {
     *out = strcmp(value, yes) == 0 ? 1 : strcmp(value, no) == 0 ? 0 : -1;
-    return *out >= 0 || wrong(option, value);
+    return *out >= 0 || wrong(what, value);
 }
 
 static bool read_option(const char *option, const char *value, struct st_map_request *request)
@@ -97,9 +99,11 @@ static bool read_option(const char *option, const char *value, struct st_map_req
     if (strcmp(option, "--bytes") == 0)
         return read_bytes(value, request);
     if (strcmp(option, "--links") == 0)
-        return read_choice(option, value, "pcie", "nvlink", &request->machine.nvlink);
+        return read_choice("--links wants nvlink or pcie, not", value, "pcie", "nvlink",
+                           &request->machine.nvlink);
     if (strcmp(option, "--multicast") == 0)
-        return read_choice(option, value, "no", "yes", &request->machine.multicast);
+        return read_choice("--multicast wants yes or no, not", value, "no", "yes",
+                           &request->machine.multicast);
     if (strcmp(option, "--svg") == 0 && strcmp(command_name, "table") == 0)
         return request->svg = value, true;
     if (strcmp(option, "--nccl") == 0) {
@@ -117,8 +121,12 @@ static bool read_option(const char *option, const char *value, struct st_map_req
                wrong("--op wants sum, prod, max, min or avg, not", value);
     }
     if (strcmp(option, "--nodes") == 0) {
-        request->nodes = atoi(value);
-        return request->nodes > 0 || wrong("--nodes", value);
+        char *end;
+        long n = strtol(value, &end, 10);
+
+        request->nodes = (int)n;
+        return (end != value && !*end && n >= 1 && n <= 1 << 20) ||
+               wrong("--nodes wants 1 to 1048576, not", value);
     }
     if (strcmp(option, "--gpu") == 0) {
         if (strlen(value) > SYMTUNER_GPU_MAX)

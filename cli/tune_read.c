@@ -68,21 +68,23 @@ static bool read_bytes(struct st_tune *tune, const char *value)
         return wrong("--bytes wants a range such as 1KiB..256MiB, not", value);
     snprintf(word, sizeof word, "%.*s", (int)(dots - value), value);
     if (symtuner_size_parse(word, &tune->low, error, sizeof error) != 0 ||
-        symtuner_size_parse(dots + 2, &tune->high, error, sizeof error) != 0)
-        return wrong("--bytes:", error);
+        symtuner_size_parse(dots + 2, &tune->high, error, sizeof error) != 0) {
+        fprintf(stderr, "symtuner %s: --bytes: %s\n", command, error);
+        return false;
+    }
     if (tune->low < 256 || tune->low & (tune->low - 1) || tune->high & (tune->high - 1) ||
         tune->low > tune->high || tune->high > (uint64_t)4 << 30)
         return wrong("--bytes wants powers of two from 256 to 4GiB, the smaller first, not", value);
     return true;
 }
 
-static bool read_number(const char *option, const char *value, int least, int most, int *out)
+static bool read_number(const char *what, const char *value, int least, int most, int *out)
 {
     char *end;
     long n = strtol(value, &end, 10);
 
     if (*end || end == value || n < least || n > most)
-        return wrong(option, value);
+        return wrong(what, value);
     *out = (int)n;
     return true;
 }
@@ -124,12 +126,13 @@ int st_tune_option(struct st_tune *tune, const char *name, const char *option, c
 {
     command = name;
     if (strcmp(option, "--ranks") == 0)
-        return read_number(option, value, 2, 16, &tune->ranks);
+        return read_number("--ranks wants 2 to 16, not", value, 2, 16, &tune->ranks);
     if (strcmp(option, "--rounds") == 0)
-        return read_number("--rounds (3 to 9)", value, 3, ST_TUNE_ROUNDS, &tune->rounds);
+        return read_number("--rounds wants 3 to 9, not", value, 3, ST_TUNE_ROUNDS, &tune->rounds);
     if (strcmp(option, "--budget") == 0) {
         tune->rounds = ST_TUNE_ROUNDS;
-        return read_number("--budget (1 to 86400 seconds)", value, 1, 86400, &tune->budget_s);
+        return read_number("--budget wants 1 to 86400 seconds, not", value, 1, 86400,
+                           &tune->budget_s);
     }
     if (strcmp(option, "--coll") == 0)
         return read_colls(tune, value);

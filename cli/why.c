@@ -97,7 +97,7 @@ int st_why_rules(const struct st_why *why, struct st_answer *answer)
     if (symtuner_rules_load(why->rules, &rules, answer->rules_text, sizeof answer->rules_text) !=
         SYMTUNER_OK) {
         fprintf(stderr, "%s\n", answer->rules_text);
-        return ST_EXIT_USAGE;
+        return ST_EXIT_FINDINGS;
     }
     answer->ruled = answer->now;
     if (symtuner_decide(rules, &query, &decision) == SYMTUNER_OK) {

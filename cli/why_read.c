@@ -18,7 +18,8 @@ static const char help[] =
     "usage: symtuner why COLL SIZE [DTYPE] [options]\n"
     "       symtuner why --corpus FILE.csv[.xz] [--show N] [--json]\n"
     "What NCCL does with one call, and the first condition that keeps it from a symmetric kernel.\n"
-    "SIZE is what one rank passes: count x element size; COUNTel says elements (16384el).\n"
+    "COLL is allreduce, allgather, reducescatter, broadcast or reduce. SIZE is what one rank\n"
+    "passes: count x element size; COUNTel says elements (16384el).\n"
     "  --reg R|S/R         buffers: none, comm, window or sym; one word for both, or send/recv\n"
     "  --op OP             sum, prod, max, min, avg, premulsum (sum)\n"
     "  --ranks N           GPUs of the communicator (all of the machine)     --nodes N  (1)\n"
@@ -330,14 +331,14 @@ static void use_environment(struct st_why *why)
 
     for (int i = 0; (name = st_setting_name(i)) != NULL; i++) {
         const char *value = getenv(name);
-        char *text = why->set_text[i], error[SYMTUNER_ERROR_MAX];
+        char *text = why->set_text[i], error[SYMTUNER_ERROR_MAX] = "its value is too long";
 
         if (!value || !*value)
             continue;
         snprintf(text, sizeof why->set_text[i], "%s=%s", name, value);
         if (strlen(name) + strlen(value) + 1 >= sizeof why->set_text[i] ||
             st_setting_apply(&why->call, text, error, sizeof error))
-            fprintf(stderr, "symtuner why: %s in the environment: ignored\n", name);
+            fprintf(stderr, "symtuner why: %s of the environment is ignored: %s\n", name, error);
         else
             why->set[why->sets++] = text;
     }
@@ -424,7 +425,8 @@ static int read_size(struct symtuner_call *call, const char *text)
         if (errno || count > 1ull << 48)
             return wrong("too many elements:", text);
     } else if (symtuner_size_parse(text, &bytes, error, sizeof error)) {
-        return wrong("SIZE:", error);
+        fprintf(stderr, "symtuner why: SIZE: %s\n", error);
+        return ST_EXIT_USAGE;
     }
     if (bytes == 0 || bytes % element || bytes / element > 1ull << 48) {
         fprintf(stderr, "symtuner why: \"%.80s\" is no whole number of %s elements above zero\n",

@@ -1,0 +1,1 @@
+check --hear docs/example.rules

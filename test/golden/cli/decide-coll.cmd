@@ -1,0 +1,1 @@
+decide allredcue 1

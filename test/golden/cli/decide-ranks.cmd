@@ -1,0 +1,1 @@
+decide allreduce 1 --ranks 0

@@ -1,0 +1,1 @@
+table docs/example.rules --bytes 1KB..2MiB
