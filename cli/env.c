@@ -9,10 +9,17 @@
 #include "symtuner.h"
 
 static const char help[] =
-    "usage: symtuner env [--markdown | --defaults]\n"
+    "usage: symtuner env [--json | --markdown | --defaults]\n"
     "The SYMTUNER_* variables: value here, default, legal values, meaning.\n"
+    "  --json      for programs\n"
     "  --markdown  print docs/env.md\n"
     "  --defaults  print the built-in defaults: a rules text with its provenance\n";
+
+/* A list of words that begins with none: it may be unset, or set to nothing. */
+static const char *empty(const struct symtuner_option *row)
+{
+    return row->values[0] == '|' ? "unset" : "";
+}
 
 static void print_markdown(void)
 {
@@ -24,6 +31,7 @@ static void print_markdown(void)
            "(docs/kernels.md).\n\n| variable | default | values | meaning |\n|---|---|---|---|\n");
     for (int i = 0; symtuner_option_get(i, &row); i++) {
         printf("| `%s` | %s | ", row.name, row.fallback[0] ? row.fallback : "unset");
+        fputs(empty(&row), stdout);
         for (const char *c = row.values; *c; c++)
             printf(*c == '|' ? ", " : "%c", *c);
         printf(" | %s |\n", row.help);
@@ -66,16 +74,18 @@ int st_cmd_env(int argc, char **argv)
         int asked = strcmp(argv[1], "--help") == 0;
 
         if (!asked)
-            fprintf(stderr, "symtuner env: unknown argument \"%.60s\"\n", argv[1]);
+            fprintf(stderr, argc > 2 ? "symtuner env: one option at a time, not also \"%.60s\"\n"
+                                     : "symtuner env: unknown argument \"%.60s\"\n",
+                    argv[argc > 2 ? 2 : 1]);
         fputs(help, asked ? stdout : stderr);
         return asked ? ST_EXIT_FINE : ST_EXIT_USAGE;
     }
     for (int i = 0; symtuner_option_get(i, &row); i++) {
         const char *value = getenv(row.name);
 
-        printf("%s=%s%s\n    %s\n    values: %s; default: %s\n", row.name,
-               value ? value : row.fallback, value ? "" : "   (not set)", row.help, row.values,
-               row.fallback[0] ? row.fallback : "unset");
+        printf("%s=%s%s\n    %s\n    values: %s%s; default: %s\n", row.name,
+               value ? value : row.fallback, value ? "" : "   (not set)", row.help, empty(&row),
+               row.values, row.fallback[0] ? row.fallback : "unset");
     }
     return ST_EXIT_FINE;
 }
