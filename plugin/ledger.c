@@ -127,7 +127,10 @@ static void dump(const struct st_ledger *ledger)
         free(text);
         return;
     }
-    fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+    /* Opening a FIFO that nobody reads would hold the job up for ever. */
+    fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
+    if (fd >= 0)
+        fcntl(fd, F_SETFL, O_APPEND);
     while (fd >= 0 && done < size) {
         ssize_t n = write(fd, text + done, size - done);
 

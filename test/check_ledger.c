@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "plugin/ledger.h"
@@ -204,6 +205,21 @@ START_TEST(test_an_unwritable_file_is_a_warning)
 }
 END_TEST
 
+START_TEST(test_a_pipe_that_nobody_reads_is_a_warning)
+{
+    want_ledger();
+    unlink(path);
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    setenv("NCCL_DEBUG", "WARN", 1);
+    st_log_use(keep_message);
+    alarm(10); /* where it waits for a reader */
+    st_ledger_close(st_ledger_open(1, 2, 1));
+    alarm(0);
+    ck_assert_int_eq(messages.warnings, 1);
+    ck_assert_msg(strstr(messages.text, "are lost"), "%s", messages.text);
+}
+END_TEST
+
 Suite *ledger_suite(void)
 {
     Suite *suite = suite_create("ledger");
@@ -218,6 +234,7 @@ Suite *ledger_suite(void)
     t_add_rows(text, test_a_file_name_may_hold_process_and_host, names);
     tcase_add_test(text, test_the_signal_appends_the_counters_at_once);
     tcase_add_test(text, test_an_unwritable_file_is_a_warning);
+    tcase_add_test(text, test_a_pipe_that_nobody_reads_is_a_warning);
     suite_add_tcase(suite, count);
     suite_add_tcase(suite, text);
     return suite;
