@@ -24,7 +24,7 @@ _REDUCE_BYTES = (8 << 10, 16 << 20)
 _KNOWN = (
     (
         (2, 28, 3),
-        (2, 30, 4),
+        (2, 30, 6),
         "symmetric kernels may start before the kernel before them has stored its "
         "last results (fixed in 2.30.7); all_reduce is not affected",
     ),
