@@ -8,6 +8,7 @@
 #include <strings.h>
 
 #include "cli/doctor.h"
+#include "cli/setting_list.h"
 #include "cli/text.h"
 #include "plugin/nccl_release.h"
 
@@ -285,6 +286,29 @@ static bool symtuner_value(const struct st_doctor *doctor, char *evidence)
     return at > 0;
 }
 
+/* NCCL takes a list for the whole truth: LL128 is then allowed whatever the machine is. */
+static bool proto_ll128(const struct st_doctor *doctor, char *evidence)
+{
+    const struct st_setting *setting = st_doctor_get(doctor, "NCCL_PROTO");
+
+    if (!setting)
+        return false;
+    snprintf(evidence, ST_EVIDENCE, "NCCL_PROTO=%s (%s)", setting->value, setting->origin);
+    for (int coll = 0; coll < SYMTUNER_COLLS; coll++)
+        if (st_list_says(setting->value, symtuner_coll_name(coll), "LL128") == ST_SAYS_YES)
+            return true;
+    return false;
+}
+
+/* ^LL128 is what we advise. */
+static bool proto_forced(const struct st_doctor *doctor, char *evidence)
+{
+    const struct st_setting *setting = st_doctor_get(doctor, "NCCL_PROTO");
+
+    return setting && !st_text_in_list("|^LL128", setting->value) &&
+           !proto_ll128(doctor, evidence);
+}
+
 /* A number out of what NCCL takes for a CTA count. */
 static bool sym_ctas_range(const struct st_doctor *doctor, char *evidence)
 {
@@ -355,12 +379,12 @@ const struct st_finding st_findings_settings[] = {
     SETTING("algo-forced", ST_WARNING, 0, 23099, "NCCL_ALGO", ST_WHEN_SET, NULL,
             "one algorithm for all sizes; rules can only choose among what it leaves",
             "unset NCCL_ALGO; write a rule with prefer = general:ALGORITHM/PROTOCOL"),
-    SETTING("proto-ll128", ST_ERROR, 0, 0, "NCCL_PROTO", ST_WHEN_IS, "LL128|LL,LL128|LL128,SIMPLE",
-            "naming LL128 forces it past NCCL's own safety check of the machine; data can be wrong",
-            "unset NCCL_PROTO, or exclude with ^LL128"),
-    SETTING(
-        "proto-forced", ST_WARNING, 0, 0, "NCCL_PROTO", ST_WHEN_IS_NOT,
-        "LL128|LL,LL128|LL128,SIMPLE|",
+    CHECK("proto-ll128", ST_ERROR, 0, 0, proto_ll128,
+          "naming LL128, or excluding others only, forces it past NCCL's own safety check of the "
+          "machine; data can be wrong",
+          "unset NCCL_PROTO, or exclude with ^LL128"),
+    CHECK(
+        "proto-forced", ST_WARNING, 0, 0, proto_forced,
         "one protocol for all sizes; rules can only choose among what it leaves, and without LL "
         "partly registered calls lose their symmetric kernel (2.29.2 and later)",
         "unset NCCL_PROTO"),
