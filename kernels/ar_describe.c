@@ -49,8 +49,8 @@ size_t symtuner_ar_describe(symtuner_ar *h, char *text, size_t length)
                                             : " x2,");
     n += snprintf(head + n, sizeof head - (size_t)n, "overlapped launches: %s\n",
                   h->overlap && h->on_device == 1 ? "on" : "off");
-    if ((size_t)n < length)
-        memcpy(text, head, (size_t)n + 1);
+    if (length != 0)
+        snprintf(text, length, "%s", head);
     rest = (size_t)n;
     if (h->gate != NULL || h->ranks == 1)
         return rest;

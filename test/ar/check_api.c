@@ -52,13 +52,23 @@ START_TEST(test_without_peers_host_memory_is_used)
 {
     struct symtuner_ar_config config = small();
     symtuner_ar *h[2];
-    char text[4096];
+    char text[4096], part[4096];
+    size_t needed;
 
     memset(&fake, 0, sizeof fake);
     fake.devices = 2;
     ck_assert_int_eq(symtuner_ar_create_local(h, devices, 2, &config), ncclSuccess);
-    symtuner_ar_describe(h[0], text, sizeof text);
+    needed = symtuner_ar_describe(h[0], text, sizeof text);
     ck_assert_ptr_nonnull(strstr(text, "pinned host memory; no peer memory: GPU 0 cannot reach"));
+    for (size_t length = 0; length <= needed; length++) { /* as much as fits */
+        memset(part, '#', sizeof part);
+        ck_assert_uint_eq(symtuner_ar_describe(h[0], part, length), needed);
+        ck_assert_int_eq(part[length], '#');
+        if (length > 0)
+            ck_assert_msg(strlen(part) < length && !*part == (length == 1) &&
+                              strncmp(part, text, strlen(part)) == 0,
+                          "%zu of %zu bytes: %s", length, needed, part);
+    }
     ck_assert_ptr_ne(h[0]->peer[0], h[0]->peer[1]);
     symtuner_ar_destroy(h, 2);
     ck_assert_int_eq(fake.live, 0);
