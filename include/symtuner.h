@@ -18,6 +18,7 @@
  * Errors     functions return enum symtuner_status; texts go to the buffer that the caller gives
  *            and are always terminated. Outputs are written on success only.
  * Needs      any NCCL release or none: releases before 2.27 are refused with a clear text.
+ * Since      0.1, everything.
  */
 #ifndef SYMTUNER_H_
 #define SYMTUNER_H_
@@ -174,7 +175,8 @@ SYMTUNER_API enum symtuner_status symtuner_rules_fit(const symtuner_rules *rules
 /*
  * symtuner_decide(rules, query, decision_out):
  * The first rule, in file order, that covers ${query}. ${rules} NULL: built-in defaults only.
- * SYMTUNER_EINVAL when the query is out of range (ranks < 1, unknown collective, release < 2.27).
+ * SYMTUNER_EINVAL when the query is out of range (ranks or nodes < 1, unknown collective, release
+ * < 2.27), its struct_size is not the library's, or that of the decision is larger.
  */
 SYMTUNER_API enum symtuner_status symtuner_decide(const symtuner_rules *rules,
                                                   const struct symtuner_query *query,

@@ -18,6 +18,8 @@
  *            eager call come on another stream all the same, it waits on the host until the GPU is
  *            idle, and from then on there are events. Graphs that hold calls of the same handle
  *            must not run at the same time; such use ends in an error, not in wrong data.
+ * Devices    a stream is one of the handle's GPU. Which GPU is current does not matter, and no
+ *            function changes that.
  * Graphs     every call may be captured. Counters live on the device, so replays may be repeated,
  *            interleaved with other graphs and with eager calls, in the same order on every rank.
  * Errors     ncclResult_t, so that NCCL check macros work; symtuner_ar_error() has the sentence.
@@ -70,7 +72,8 @@ struct symtuner_ar_config {
                              or SYMTUNER_AR_TIMEOUT_MS  */
     size_t bulk_bytes;    /* scratch for messages of several MiB; 0: 256 MiB, less when a GPU of
                              the group is small                                               */
-    uint64_t first_epoch; /* for tests: counters start here, scratch is full of NaN; 0: at 1      */
+    uint64_t first_epoch; /* for tests: counters start here (below 2^38), scratch is full of NaN;
+                             0: at 1                                                          */
     int one_stream;       /* 1: no event behind each call; see Streams above. Since 0.1           */
 };
 
@@ -101,8 +104,8 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out,
  * symtuner_ar_destroy(handles, n):
  * Wait for the handles' own GPUs, then free everything. Collective for handles made from a
  * communicator. For a local group pass all its handles at once; a list that lacks some is an error
- * and frees nothing. Never waits for a peer longer than the timeout. NULL entries are skipped.
- * Since 0.1.
+ * and frees nothing. Never waits for a peer longer than the timeout. NULL entries are skipped, and
+ * freed ones set to NULL. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n);
 
@@ -113,12 +116,12 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n);
  * memory, which must come from ncclMemAlloc) or holds the windows that the application has already
  * registered for exactly these buffers, which stay the application's. For a local group pass all
  * its handles at once; memory from cudaMalloc is fine there. Buffers begin at multiples of 16 bytes
- * and do not overlap. What fails on one rank fails on all, and nothing is registered then. Not
- * inside ncclGroupStart. Success without effect where no kernel could use it: pinned host memory,
- * or every call NCCL's. As with NCCL's own windows, a call must then use registered memory on all
- * ranks or on none: send in one registration, recv in one (or the same), each at the same offset
- * everywhere. So it is in place on all ranks or on none, which unregistered calls need not be.
- * Since 0.1.
+ * and do not overlap; a handle has room for 64. What fails on one rank fails on all, and nothing is
+ * registered then. Not inside ncclGroupStart. Success without effect where no kernel could use it:
+ * pinned host memory, or every call NCCL's. As with NCCL's own windows, a call must then use
+ * registered memory on all ranks or on none: send in one registration, recv in one (or the same),
+ * each at the same offset everywhere. So it is in place on all ranks or on none, which unregistered
+ * calls need not be. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *const *buffers,
                                                   const ncclWindow_t *windows, int n, size_t bytes);
@@ -173,7 +176,8 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_query(const void *send, const void *rec
 /*
  * symtuner_ar_force(handle, kernel, ctas, threads):
  * Override the table for the next calls, as SYMTUNER_AR_KERNEL and SYMTUNER_AR_CTAS do for a whole
- * process; NULL and 0 give the choice back. All ranks must do the same between the same two calls.
+ * process; NULL and 0 give the choice back. ${ctas} to 512, ${threads} to 1024. All ranks must do
+ * the same between the same two calls.
  * A kernel that cannot run a call (data type, operator, registration, links) makes that call fail
  * with ncclInvalidUsage. Since 0.1.
  */

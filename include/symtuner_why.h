@@ -19,6 +19,7 @@
  *            verdict are constants.
  * Threads    every function is pure and may run on any thread.
  * Errors     symtuner_predict returns SYMTUNER_EINVAL when a member is out of range.
+ * Since      0.1, everything.
  */
 #ifndef SYMTUNER_WHY_H_
 #define SYMTUNER_WHY_H_
@@ -115,7 +116,7 @@ struct symtuner_call {
     int tuner_ll;              /* a tuner plugin answers LL when NCCL asks it whether to keep an
                                   LL symmetric kernel: symtuner with prefer = symmetric does    */
 
-    /* The cost table NCCL shows a tuner for this call (a ledger of symtuner has it), 7 x 3, or
+    /* The cost table that NCCL shows a tuner for this call, 7 x 3 microseconds from tree/ll on, or
      * NULL: then the algorithm of a general kernel is not predicted. */
     const float *table;
 };
