@@ -150,7 +150,7 @@ static bool variable_typo(const struct st_doctor *doctor, char *evidence)
 
 static bool conf_missing(const struct st_doctor *doctor, char *evidence)
 {
-    snprintf(evidence, ST_EVIDENCE, "NCCL_CONF_FILE=%s: no such file; ~/.nccl.conf is not read "
+    snprintf(evidence, ST_EVIDENCE, "NCCL_CONF_FILE=%s: cannot be read; ~/.nccl.conf is not read "
              "either", doctor->conf_missing);
     return doctor->conf_missing[0] != '\0';
 }

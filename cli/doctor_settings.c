@@ -37,13 +37,13 @@ static void add(struct st_doctor *doctor, const char *name, size_t length, const
     doctor->settings++;
 }
 
-static void read_conf(struct st_doctor *doctor, const char *path)
+static bool read_conf(struct st_doctor *doctor, const char *path)
 {
     static char text[65536];
     char *line = text, origin[300];
 
     if (st_doctor_read(doctor, path, text, sizeof text) < 0)
-        return;
+        return false;
     snprintf(doctor->conf[doctor->confs++], ST_PATH, "%s", path);
     for (int number = 1; line; number++) {
         char *next = strchr(line, '\n'), *equals;
@@ -57,6 +57,7 @@ static void read_conf(struct st_doctor *doctor, const char *path)
         }
         line = next;
     }
+    return true;
 }
 
 void st_doctor_settings(struct st_doctor *doctor)
@@ -75,9 +76,7 @@ void st_doctor_settings(struct st_doctor *doctor)
     }
     file = st_doctor_get(doctor, "NCCL_CONF_FILE");
     if (file && file->value[0]) {
-        if (st_doctor_exists(doctor, file->value))
-            read_conf(doctor, file->value);
-        else
+        if (!read_conf(doctor, file->value)) /* not there, unreadable, a folder */
             snprintf(doctor->conf_missing, sizeof doctor->conf_missing, "%s", file->value);
     } else if (home) {
         snprintf(path, sizeof path, "%.1000s/.nccl.conf", home);
