@@ -34,7 +34,10 @@ def _client() -> Any:
 
     client = getattr(distributed.global_state, "client", None)
     if client is None:
-        raise SymtunerError("the group spans processes, but jax.distributed is not initialized")
+        raise SymtunerError(
+            "the group spans processes, but jax.distributed is not initialized; call "
+            "jax.distributed.initialize() first"
+        )
     return client
 
 
@@ -51,26 +54,58 @@ class _Talk:
         self.listener = threading.Thread(target=self._listen, daemon=True)
 
     def share(self, step: str, action: Callable[[], str]) -> list[str]:
-        """Everybody's result of ``action``; an error of one is an error of all."""
+        """Everybody's result of ``action``; an error of one, or its silence, is an error of all."""
         try:
             mine = "+" + action()
         except SymtunerError as e:
             mine = "-" + str(e)
-        words = []
+        words: list[str] = []
         try:
-            self.client.key_value_set(f"{self.key}/{step}/{self.me}", mine)
-            for r in range(self.ranks):
-                words.append(
-                    self.client.blocking_key_value_get(f"{self.key}/{step}/{r}", WAIT_S * 1000)
+            if not self._say(f"{step}/{self.me}", mine):
+                raise SymtunerError(
+                    f"another process was rank {self.me} of this group before; start all anew"
                 )
+            problem = self._decide(step, self._hear_all(step, words))
+            problem = problem or self._hear_all(step, words)
+        except SymtunerError:
+            raise
         except Exception as e:  # jaxlib's own error type differs between releases
-            raise SymtunerError(
-                f"rank {len(words)} did not answer within {WAIT_S} s: {e}"
-            ) from None
-        for rank, word in enumerate(words):
-            if word.startswith("-"):
-                raise SymtunerError(f"rank {rank}: {word[1:]}")
+            problem = f"the coordinator of jax.distributed does not answer: {e}"
+        if problem:
+            raise SymtunerError(problem)
         return [word[1:] for word in words]
+
+    def _say(self, key: str, word: str) -> bool:
+        """Whether nobody has said it before."""
+        try:
+            self.client.key_value_set(f"{self.key}/{key}", word)
+        except Exception as e:
+            if "ALREADY_EXISTS" not in str(e):
+                raise
+            return False
+        return True
+
+    def _hear_all(self, step: str, words: list[str]) -> str:
+        """Hear those that are missing in ``words``; what is wrong with them, or nothing."""
+        try:
+            for r in range(len(words), self.ranks):
+                key = f"{self.key}/{step}/{r}"
+                words.append(self.client.blocking_key_value_get(key, WAIT_S * 1000))
+        except Exception as e:
+            return (
+                f"rank {len(words)} did not answer within {WAIT_S} s: {e}; all processes with "
+                "a GPU of the group must lower the same program, no further apart than that"
+            )
+        bad = [f"rank {r}: {word[1:]}" for r, word in enumerate(words) if word.startswith("-")]
+        return bad[0] if bad else ""
+
+    def _decide(self, step: str, problem: str) -> str:
+        """The first verdict on a step is everybody's. One rank may have given up just before
+        another's answer came: then both go on, or neither."""
+        key = f"{step}/verdict"
+        if self._say(key, "-" + problem if problem else "+"):
+            return problem
+        return self.client.blocking_key_value_get(f"{self.key}/{key}", WAIT_S * 1000)[1:]
 
     # Goodbyes are numbered: left/0, left/1, ... A rank takes the next free number, and listens only
     # until it hears itself: Python (to 3.13) ends a process with SIGABRT when one of its threads
@@ -79,11 +114,10 @@ class _Talk:
         self.asked = time.monotonic()
         for number in range(self.heard, self.ranks):
             try:
-                self.client.key_value_set(f"{self.key}/left/{number}", str(self.me))
+                if self._say(f"left/{number}", str(self.me)):
+                    return
+            except Exception:  # the coordinator is gone; then the processes' ends are noticed
                 return
-            except Exception as e:
-                if "ALREADY_EXISTS" not in str(e):
-                    return  # the coordinator is gone; then the processes' ends are noticed
 
     def _listen(self) -> None:
         try:
@@ -160,7 +194,9 @@ class Standby:
         try:
             problem = result.get(timeout=seconds)
         except queue.Empty:
-            raise SymtunerError(f"{what} did not end within {seconds:g} s") from None
+            raise SymtunerError(
+                f"{what} did not end within {seconds:g} s; NCCL_DEBUG=INFO says what NCCL waits for"
+            ) from None
         if problem is not None:
             raise problem
 
@@ -206,7 +242,10 @@ def open_across(devices: Sequence[Any], timeout_ms: int, xla: bool) -> None:
     if not mine:
         return  # other processes' group
     if len(mine) > 1 or len({d.process_index for d in devices}) != len(devices):
-        raise SymtunerError("a group across processes needs one GPU in each process")
+        raise SymtunerError(
+            "a group across processes needs one GPU in each process; start one process for each "
+            "GPU, or one for all of them"
+        )
     me, ranks = mine[0], len(devices)
     talk = _Talk(tuple(d.id for d in devices), me)
     facts = [w.split(" ") for w in talk.share("ready", lambda: _facts(me, xla))]

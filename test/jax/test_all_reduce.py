@@ -25,7 +25,7 @@ from jax.sharding import Mesh  # noqa: E402
 from jax.sharding import PartitionSpec as P  # noqa: E402
 
 import symtuner  # noqa: E402
-from symtuner import _all_reduce, _library, _xla  # noqa: E402
+from symtuner import _all_reduce, _library, _processes, _xla  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
 warnings.simplefilter("ignore")
@@ -410,6 +410,50 @@ def test_xla_communicator():
         assert _xla.use() is False
         raises(symtuner.SymtunerError, "write one of own, auto, xla", _xla.check, False)
     del os.environ["SYMTUNER_JAX_COMM"]
+
+
+def test_verdicts():
+    """A step of several processes ends for all in the same way, also when one has given up."""
+
+    class Store:
+        def __init__(self, *slow):
+            self.words, self.slow = {}, list(slow)
+
+        def key_value_set(self, key, word):
+            if key in self.words:
+                raise RuntimeError(f"ALREADY_EXISTS: {key}")
+            self.words[key] = word
+
+        def blocking_key_value_get(self, key, ms):
+            if key in self.slow:
+                self.slow.remove(key)
+                raise RuntimeError(f"DEADLINE_EXCEEDED: {key}, {ms} ms")
+            return self.words[key]
+
+    def talk(store, me):
+        _processes._client = lambda: store
+        made = _processes._Talk((7, 8), me)
+        made.key = "k"
+        return made
+
+    saved = _processes._client
+    try:
+        store = Store("k/s/1")  # rank 1's word comes when rank 0 has no more patience
+        store.words = {"k/s/1": "+b", "k/s/verdict": "+"}
+        assert talk(store, 0).share("s", lambda: "a") == ["a", "b"]
+        store = Store("k/s/1")
+        gave_up = "rank 1 did not answer within 120 s: DEADLINE_EXCEEDED: k/s/1, 120000 ms; all"
+        raises(symtuner.SymtunerError, gave_up, talk(store, 0).share, "s", lambda: "a")
+        raises(symtuner.SymtunerError, gave_up, talk(store, 1).share, "s", lambda: "b")
+        assert store.words["k/s/1"] == "+b"
+        again = "another process was rank 1 of this group before; start all anew"
+        raises(symtuner.SymtunerError, again, talk(store, 1).share, "s", lambda: "b")
+        gone = "the coordinator of jax.distributed does not answer: no words"
+        store.key_value_set = lambda *_: (_ for _ in ()).throw(RuntimeError("no words"))
+        raises(symtuner.SymtunerError, gone, talk(store, 0).share, "s", lambda: "a")
+    finally:
+        _processes._client = saved
+    raises(symtuner.SymtunerError, "call jax.distributed.initialize() first", _processes._client)
 
 
 def test_groups_and_close():
