@@ -354,6 +354,8 @@ static int open_all(struct watch *w, const int *pids)
 
         if (r == w->me)
             continue;
+        if (fd < 0 && errno == ESRCH)
+            fd = eventfd(1, EFD_CLOEXEC); /* gone already: readable at once, as its end would be */
         if (fd < 0)
             return errno;
         add(w, (int)fd, r);

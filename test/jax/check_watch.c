@@ -137,6 +137,21 @@ static void all_leave(void)
     take_long();
 }
 
+/* Between the step in which it told its pid and the watch. */
+static void lost_before_the_watch(void)
+{
+    struct st_seat *seat;
+
+    lose(2);
+    waitpid(pids[2], NULL, 0);
+    seat = open_group();
+    sleep_ms(200);
+    if (__atomic_load_n(&seat->lost, __ATOMIC_ACQUIRE) != 3)
+        say("calls do not fail");
+    symtuner_ffi_ending();
+    take_long();
+}
+
 static void lost_while_ending(void)
 {
     open_group();
@@ -354,6 +369,7 @@ static const struct {
     {"one lost, then another left", lost_then_left, ST_WATCH_EXIT, GONE(2)},
     {"two lost", two_lost, ST_WATCH_EXIT, GONE(3)},
     {"all leave", all_leave, 0, ""},
+    {"lost before the watch", lost_before_the_watch, ST_WATCH_EXIT, GONE(2)},
     {"lost while ending", lost_while_ending, ST_WATCH_EXIT, GONE(3)},
     {"lost before the close", lost_before_close, ST_WATCH_EXIT, GONE(2)},
     {"lost after the close", lost_after_close, 0, ""},
