@@ -124,14 +124,27 @@ def _at_exit() -> None:
 
 def close() -> None:
     """Close all groups. Collective across processes; runs by itself at exit. Bounded by CLOSE_S."""
-    with _lock:
-        mine = [k for k, bad in _open.items() if bad is None]
-        _open.clear()
-        if not mine or _closer is None:
-            return
-        load().settle(CLOSE_S)  # a goodbye means: all my calls are done
-        _processes.say_goodbye()
-        try:
-            _closer.bounded(CLOSE_S, lambda: load().call("close"), "closing the groups")
-        except SymtunerError as e:
-            print(f"symtuner: {e}", file=sys.stderr)
+    locked = _lock.acquire(timeout=CLOSE_S)
+    try:
+        if not locked:  # in another thread, which may wait minutes for another process
+            print(
+                "symtuner: a group is still being opened; it is not closed with the others",
+                file=sys.stderr,
+            )
+        _close_open()
+    finally:
+        if locked:
+            _lock.release()
+
+
+def _close_open() -> None:
+    mine = [k for k, bad in list(_open.items()) if bad is None]
+    _open.clear()
+    if not mine or _closer is None:
+        return
+    load().settle(CLOSE_S)  # a goodbye means: all my calls are done
+    _processes.say_goodbye()
+    try:
+        _closer.bounded(CLOSE_S, lambda: load().call("close"), "closing the groups")
+    except SymtunerError as e:
+        print(f"symtuner: {e}", file=sys.stderr)

@@ -5,7 +5,7 @@
  *
  * FAKE_EVENT_PENDING=1: every event is pending for ever, as when a kernel waits for a dead rank.
  * FAKE_RECORD_FAIL=1: no event can be recorded. FAKE_NCCL_FAIL=1: no communicator can be made.
- * FAKE_NCCL_SLOW=1: making one takes 10 s.
+ * FAKE_NCCL_SLOW=N: making one takes N s.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +18,7 @@ struct id {
 };
 
 EXPORT int fake_events; /* made */
+EXPORT int fake_comms;  /* made and not ended */
 
 EXPORT int cuDevicePrimaryCtxRetain(void **context, int device);
 EXPORT int cuCtxSetCurrent(void *context);
@@ -42,8 +43,9 @@ int cuCtxSetCurrent(void *context)
 
 int cuEventCreate(void **event, unsigned flags)
 {
-    *event = malloc(1);
-    fake_events++;
+    static char events[64]; /* never destroyed */
+
+    *event = &events[fake_events++ % 64];
     return flags != 2;
 }
 
@@ -68,22 +70,25 @@ int ncclGetUniqueId(struct id *id)
 int ncclCommInitRank(void **comm, int ranks, struct id id, int rank)
 {
     if (getenv("FAKE_NCCL_SLOW") != NULL)
-        sleep(10);
+        sleep((unsigned)atoi(getenv("FAKE_NCCL_SLOW")));
     for (size_t i = 0; i < sizeof id; i++)
         if (id.internal[i] != 'u')
             return 4;
+    if (getenv("FAKE_NCCL_FAIL") != NULL || rank >= ranks)
+        return 1;
     *comm = malloc(1);
-    return getenv("FAKE_NCCL_FAIL") != NULL || rank >= ranks;
+    __atomic_fetch_add(&fake_comms, 1, __ATOMIC_RELAXED);
+    return 0;
 }
 
 int ncclCommDestroy(void *comm)
 {
+    __atomic_fetch_sub(&fake_comms, 1, __ATOMIC_RELAXED);
     free(comm);
     return 0;
 }
 
 int ncclCommAbort(void *comm)
 {
-    free(comm);
-    return 0;
+    return ncclCommDestroy(comm);
 }

@@ -6,10 +6,13 @@ Two or four processes join JAX's coordinator, open a group through its key-value
 through one of the CASES; the parent compares what they print and how they end.
 """
 
+import ctypes
+import io
 import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -40,6 +43,82 @@ def lower(devices):
     print(said[0].message, flush=True)
 
 
+def set_env(name, value):
+    """For the fakes, which read the C library's environment."""
+    if value is None:
+        ctypes.CDLL(None).unsetenv(name.encode())
+    else:
+        ctypes.CDLL(None).setenv(name.encode(), value.encode(), 1)
+
+
+def left_over():
+    """Places, kernels' handles and communicators that this process holds."""
+    from symtuner import _library, groups
+
+    ar = ctypes.CDLL(str(_library.load().ar_path))
+    nccl = ctypes.CDLL("libnccl.so.2")
+    return (
+        len(groups()),
+        ctypes.c_int.in_dll(ar, "fake_alive").value,
+        ctypes.c_int.in_dll(nccl, "fake_comms").value,
+    )
+
+
+def holds(want):
+    """Whether left_over() is that, now or in a moment: it is given back by another thread."""
+    for _ in range(20):
+        if left_over() == want:
+            return True
+        time.sleep(0.05)
+    print("holds", left_over(), "not", want, flush=True)
+    return False
+
+
+def come_late(devices, rank):
+    """Rank 1 comes when rank 0 has given up waiting: it must not go on alone."""
+    import symtuner
+    from symtuner import _processes
+
+    _processes.WAIT_S = 1 if rank == 0 else 6
+    time.sleep(3 * rank)
+    began, right = time.monotonic(), False
+    try:
+        symtuner.open_group(devices)
+    except symtuner.SymtunerError as e:
+        print("error:", e, flush=True)
+        right = "rank 1 did not answer within 1 s" in str(e)
+    took = time.monotonic() - began
+    time.sleep(0 if rank else 8)  # the coordinator is in rank 0
+    os._exit(3 if right and took < 4 and holds((0, 0, 0)) else 1)
+
+
+def close_meanwhile(devices, rank):
+    """Rank 0 closes its groups while it waits for rank 1 to open this one."""
+    import symtuner
+    from symtuner import _groups
+
+    if rank == 1:
+        time.sleep(4)
+        return symtuner.open_group(devices)
+    _groups.CLOSE_S = 1
+    opener = threading.Thread(target=symtuner.open_group, args=(devices,))
+    opener.start()
+    time.sleep(0.5)
+    began, sys.stderr = time.monotonic(), io.StringIO()
+    symtuner.close()
+    said, sys.stderr = sys.stderr.getvalue(), sys.__stderr__
+    assert time.monotonic() - began < 2.5, "the close waited for the opening"
+    assert "a group is still being opened" in said, said
+    opener.join()
+    assert holds((1, 1, 1)), "the opening went on"
+
+
+LATE = {
+    "late rank": come_late,
+    "close meanwhile": close_meanwhile,
+}
+
+
 def child(case, rank, ranks, port):
     import jax
 
@@ -49,14 +128,9 @@ def child(case, rank, ranks, port):
     jax.distributed.initialize(f"127.0.0.1:{port}", ranks, rank)
     devices = [Device(r) for r in range(ranks)]
     if case == "fail" and rank == 1:
-        os.environ["FAKE_NCCL_FAIL"] = "1"
-        import ctypes
-
-        ctypes.CDLL(None).setenv(b"FAKE_NCCL_FAIL", b"1", 1)
+        set_env("FAKE_NCCL_FAIL", "1")
     if case == "slow" and rank == 1:
-        import ctypes
-
-        ctypes.CDLL(None).setenv(b"FAKE_NCCL_SLOW", b"1", 1)
+        set_env("FAKE_NCCL_SLOW", "10")
         _processes.WAIT_S = 3
     if case == "hosts" and rank == 1:  # another host's kernel; this one's is rank 0's
         _processes._BOOT_ID = "/proc/sys/kernel/random/uuid"
@@ -64,6 +138,9 @@ def child(case, rank, ranks, port):
         if rank == 1:
             os.environ["SYMTUNER_LIB_DIR"] = os.path.dirname(__file__)
         return lower(devices)
+    if case in LATE:
+        jax.process_index(), _library.load()  # which wait for all ranks, the first time
+        return LATE[case](devices, rank)
     comm, offered = COMM.get(case, {}).get(rank, ("own", True))
     os.environ["SYMTUNER_JAX_COMM"] = comm
     _xla.why_not = lambda: "" if offered else "no such FFI extension"
@@ -85,10 +162,7 @@ def child(case, rank, ranks, port):
             time.sleep(1)
             if case in ("kill", "hosts"):
                 os.kill(os.getpid(), 9)
-            os.environ.pop("FAKE_EVENT_PENDING", None)
-            import ctypes
-
-            ctypes.CDLL(None).unsetenv(b"FAKE_EVENT_PENDING")
+            set_env("FAKE_EVENT_PENDING", None)
             symtuner.close()
             time.sleep(20)
             os._exit(0)
@@ -159,6 +233,8 @@ CASES = {
         "error: rank 1: opening the group (ncclCommInitRank, symtuner_ar_create) did not end "
         "within 3 s",
     ),
+    "late rank": ((3, 3), "error: rank 1 did not answer within 1 s"),
+    "close meanwhile": ((0, 0), ""),
     "kill": ((71, -9), "rank 1 is gone while rank 0 waits for it"),
     "hosts": ((0, -9), "not ended"),  # rank 1's pid says nothing on rank 0's host
     "apart": ((0, 0, 0, 0), "rank=0 ranks=4 gpu=0 comm=own-nccl"),
