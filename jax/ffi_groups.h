@@ -4,8 +4,9 @@
  *
  * A group is an ordered list of JAX device ids. Python opens it while a program is lowered; a
  * compiled program names its groups by their ids, and the handler finds the handle of the device it
- * runs on. Entries are only ever added until the process closes all of them, so readers take no
- * lock.
+ * runs on. Readers take no lock: a place is written before it is shown, and has another group only
+ * when it is closed and nobody holds it. What is found is held until st_seat_release(), and a close
+ * waits for that before it gives the handle back.
  */
 #ifndef ST_FFI_GROUPS_H_
 #define ST_FFI_GROUPS_H_
@@ -33,6 +34,8 @@ struct st_seat {
     void *comm;                /* NCCL communicator, our own or XLA's; NULL in local groups */
     /* From here on one thread writes at every call, while others look for their seats. */
     _Alignas(ST_CACHE_LINE) pthread_mutex_t lock; /* a handle belongs to one thread at a time */
+    int held;                  /* by so many calls; st_seats_add() leaves it */
+    int open;                  /* 1: may be found */
     struct st_found found;     /* with meet: what this seat looked up last */
     int lost;                  /* 1 + a rank whose process is gone; 0: none */
     int left;                  /* 1 + a rank that has closed the group; 0: none */
@@ -44,16 +47,31 @@ struct st_seat {
 };
 
 /* The seat of device ${ordinal} in the row of ${groups} (rows of ${ranks} ids) that has one, of a
- * group that does or does not use XLA's communicator; NULL: none. */
+ * group that does or does not use XLA's communicator; NULL: none. Held. */
 struct st_seat *st_seat_find(const int64_t *groups, int rows, int ranks, int ordinal, int xla);
 
-/* The i-th seat, or NULL. */
+/* The i-th open seat, held; or NULL. */
+struct st_seat *st_seat_hold(int i);
+
+void st_seat_release(struct st_seat *seat); /* NULL: nothing */
+
+/* The i-th open seat, or NULL. Its handle is the caller's only while nobody closes. */
 struct st_seat *st_seat_at(int i);
+
+/* Whether there is room for n more. */
+int st_seats_room(int n);
 
 /* 0, or -1 when the table is full; n seats appear at once. */
 int st_seats_add(const struct st_seat *seats, int n);
 
-/* Forget all; returns how many there were. The caller has taken the handles over. */
-int st_seats_clear(void);
+/* No seat is open any more; how many places there are. Then each is to be waited for and its handle
+ * given back, and the places are forgotten; those that were added meanwhile stay. */
+int st_seats_shut(void);
+
+/* The seat in place i, which was shut, when no call holds it any more. */
+struct st_seat *st_seat_shut(int i);
+
+/* Forget the first n places, unless there are others now. */
+void st_seats_forget(int n);
 
 #endif

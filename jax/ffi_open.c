@@ -8,6 +8,11 @@
 #include "ffi_watch.h"
 #include "symtuner_ffi.h"
 
+#define TEXT_(x) #x
+#define TEXT(x)  TEXT_(x)
+#define FULL                                                                                       \
+    "more than " TEXT(ST_GROUP_SEATS) " places in groups; symtuner.close() frees all of them"
+
 typedef struct {
     char internal[128];
 } st_unique_id; /* ncclUniqueId */
@@ -65,7 +70,7 @@ int symtuner_ffi_open_local(const int64_t *ids, const int *ordinals, int ranks, 
     if (st_seats_add(seats, ranks) != 0) {
         ar->destroy(handles, ranks);
         st_meet_free(meet);
-        snprintf(why, why_size, "more than %d places in groups", ST_GROUP_SEATS);
+        snprintf(why, why_size, "%s", FULL);
         return -1;
     }
     return 0;
@@ -118,10 +123,24 @@ static int set_device(int ordinal)
 /* End a communicator by ncclCommDestroy or, where a rank may be missing, ncclCommAbort. */
 static int end_comm(void *comm, const char *how, char *why, size_t why_size)
 {
-    int (*end)(void *);
+    int (*end)(void *), result;
 
     *(void **)&end = nccl(how, why, why_size);
-    return end == NULL || end(comm) != 0;
+    if (end == NULL)
+        return -1;
+    result = end(comm);
+    if (result != 0)
+        snprintf(why, why_size, "%s: error %d; NCCL_DEBUG=WARN says more", how, result);
+    return result != 0 ? -1 : 0;
+}
+
+static int end_handles(st_handle **handles, int n, char *why, size_t why_size)
+{
+    int result = st_ar_get()->destroy(handles, n);
+
+    if (result != 0)
+        snprintf(why, why_size, "%s", st_ar_get()->error(NULL));
+    return result != 0 ? -1 : 0;
 }
 
 int symtuner_ffi_open_comm(const int64_t *ids, int ranks, int me, int ordinal,
@@ -165,7 +184,7 @@ int symtuner_ffi_open_comm(const int64_t *ids, int ranks, int me, int ordinal,
     if (st_seats_add(&seat, 1) != 0) {
         ar->destroy(&seat.handle, 1);
         end_comm(seat.comm, "ncclCommAbort", ignored, sizeof ignored);
-        snprintf(why, why_size, "more than %d places in groups", ST_GROUP_SEATS);
+        snprintf(why, why_size, "%s", FULL);
         return -1;
     }
     return 0;
@@ -186,7 +205,7 @@ int symtuner_ffi_open_xla(const int64_t *ids, int ranks, int me, int ordinal, ui
     memcpy(seat.ids, ids, sizeof *ids * (size_t)ranks);
     if (st_seats_add(&seat, 1) == 0)
         return 0;
-    snprintf(why, why_size, "more than %d places in groups", ST_GROUP_SEATS);
+    snprintf(why, why_size, "%s", FULL);
     return -1;
 }
 
@@ -220,60 +239,72 @@ void symtuner_ffi_abort(void)
     const struct st_ar *ar = st_ar_get();
     struct st_seat *seat;
 
-    for (int i = 0; ar != NULL && (seat = st_seat_at(i)) != NULL; i++)
+    for (int i = 0; ar != NULL && (seat = st_seat_hold(i)) != NULL; i++) {
         if (seat->handle != NULL)
             ar->abort(seat->handle);
+        st_seat_release(seat);
+    }
 }
 
 /* A communicator with a dead rank cannot be destroyed, only aborted; its memory goes with the
  * process. */
-static int close_comm(const struct st_ar *ar, struct st_seat *seat, char *why, size_t why_size)
+static int close_comm(struct st_seat *seat, char *why, size_t why_size)
 {
     int lost = __atomic_load_n(&seat->lost, __ATOMIC_ACQUIRE), bad = 0;
 
     if (!lost && seat->handle != NULL)
-        bad = ar->destroy(&seat->handle, 1);
+        bad = end_handles(&seat->handle, 1, why, why_size);
     if (seat->xla) /* the communicator is XLA's */
         return bad;
-    return end_comm(seat->comm, lost ? "ncclCommAbort" : "ncclCommDestroy", why, why_size) || bad;
+    return end_comm(seat->comm, lost ? "ncclCommAbort" : "ncclCommDestroy", why, why_size) | bad;
+}
+
+/* The group whose seats begin in place ${first}, which nobody finds any more; ${n} of them. */
+static int close_group(int first, int n, char *why, size_t why_size)
+{
+    struct st_seat *seats[ST_GROUP_RANKS];
+    st_handle *handles[ST_GROUP_RANKS];
+    int bad;
+
+    for (int r = 0; r < n; r++) {
+        seats[r] = st_seat_shut(first + r);
+        handles[r] = seats[r]->handle;
+    }
+    if (seats[0]->across) {
+        bad = close_comm(seats[0], why, why_size);
+    } else {
+        bad = end_handles(handles, n, why, why_size);
+        st_meet_free(seats[0]->meet);
+    }
+    for (int r = 0; r < n; r++)
+        seats[r]->ranks = 0; /* done with, where the place is not forgotten */
+    return bad;
 }
 
 int symtuner_ffi_close(char *why, size_t why_size)
 {
-    const struct st_ar *ar = st_ar_get();
-    struct st_seat *seat;
-    int bad = 0, n;
+    int places = st_seats_shut(), bad = 0, n;
 
-    for (int i = 0; ar != NULL && (seat = st_seat_at(i)) != NULL; i += n) {
-        st_handle *handles[ST_GROUP_RANKS];
+    for (int i = 0; i < places; i += n) {
+        const struct st_seat *seat = st_seat_shut(i);
 
-        n = seat->across ? 1 : seat->ranks; /* a local group's seats lie side by side */
-        for (int r = 0; r < n; r++)
-            handles[r] = st_seat_at(i + r)->handle;
-        if (handles[0] != NULL && ar->status(handles[0]) != 0)
-            snprintf(why, why_size, "%s", ar->error(handles[0]));
-        if (seat->across) {
-            bad |= close_comm(ar, seat, why, why_size);
-        } else {
-            bad |= ar->destroy(handles, n);
-            st_meet_free(seat->meet);
-        }
+        /* a local group's seats lie side by side */
+        n = seat->across || seat->ranks == 0 ? 1 : seat->ranks;
+        if (seat->ranks != 0)
+            bad |= close_group(i, n, why, why_size);
     }
-    st_seats_clear();
-    return bad ? -1 : 0;
+    st_seats_forget(places);
+    return bad;
 }
 
-int symtuner_ffi_plan(int i, size_t count, int dtype, int op, char *text, size_t size)
+static int plan_of(st_handle *handle, size_t count, int dtype, int op, char *text, size_t size)
 {
     const struct st_ar *ar = st_ar_get();
-    struct st_seat *seat = st_seat_at(i);
     struct st_ar_plan plan = {.size = sizeof plan};
     char *buffers = (char *)4096; /* never touched: a query looks at addresses only */
 
-    if (ar == NULL || seat == NULL || seat->handle == NULL)
-        return -1;
-    if (ar->query(buffers, buffers, count, dtype, op, seat->handle, &plan) != 0) {
-        snprintf(text, size, "%s", ar->error(seat->handle));
+    if (ar->query(buffers, buffers, count, dtype, op, handle, &plan) != 0) {
+        snprintf(text, size, "%s", ar->error(handle));
         return -1;
     }
     snprintf(text, size, "%s %d %d %d %d %s", plan.kernel, plan.ctas, plan.threads, plan.zero_copy,
@@ -281,31 +312,55 @@ int symtuner_ffi_plan(int i, size_t count, int dtype, int op, char *text, size_t
     return 0;
 }
 
+int symtuner_ffi_plan(int i, size_t count, int dtype, int op, char *text, size_t size)
+{
+    struct st_seat *seat = st_seat_hold(i);
+    int result = -1;
+
+    if (seat == NULL)
+        return -1;
+    pthread_mutex_lock(&seat->lock);
+    if (seat->handle != NULL)
+        result = plan_of(seat->handle, count, dtype, op, text, size);
+    pthread_mutex_unlock(&seat->lock);
+    st_seat_release(seat);
+    return result;
+}
+
 int symtuner_ffi_describe(int i, char *text, size_t size)
 {
-    const struct st_ar *ar = st_ar_get();
-    struct st_seat *seat = st_seat_at(i);
+    struct st_seat *seat = st_seat_hold(i);
+    int result = -1;
 
-    if (ar == NULL || seat == NULL || seat->handle == NULL)
+    if (seat == NULL)
         return -1;
-    ar->describe(seat->handle, text, size);
-    return 0;
+    pthread_mutex_lock(&seat->lock);
+    if (seat->handle != NULL) {
+        st_ar_get()->describe(seat->handle, text, size);
+        result = 0;
+    }
+    pthread_mutex_unlock(&seat->lock);
+    st_seat_release(seat);
+    return result;
 }
 
 int symtuner_ffi_seat(int i, char *text, size_t size)
 {
-    struct st_seat *seat = st_seat_at(i);
+    struct st_seat *seat = st_seat_hold(i);
+    uintptr_t bits;
 
     if (seat == NULL)
         return -1;
+    bits = __atomic_load_n(&seat->address_bits, __ATOMIC_RELAXED);
     snprintf(text, size,
              "rank=%d ranks=%d gpu=%d comm=%s calls=%llu zero-copy=%llu aligned=%llu ffi=0.%d",
              seat->me, seat->ranks, seat->ordinal,
              seat->xla      ? "xla-nccl"
              : seat->across ? "own-nccl"
                             : "peer-pointers",
-             (unsigned long long)seat->calls,
-             (unsigned long long)seat->zero_copy,
-             (unsigned long long)(seat->address_bits & -seat->address_bits), seat->minor);
+             (unsigned long long)__atomic_load_n(&seat->calls, __ATOMIC_RELAXED),
+             (unsigned long long)__atomic_load_n(&seat->zero_copy, __ATOMIC_RELAXED),
+             (unsigned long long)(bits & -bits), __atomic_load_n(&seat->minor, __ATOMIC_RELAXED));
+    st_seat_release(seat);
     return 0;
 }

@@ -296,9 +296,11 @@ int symtuner_ffi_goodbye(const int64_t *ids, int ranks, int rank, char *why, siz
         snprintf(why, why_size, "there is no rank %d in a group of %d", rank, ranks);
         return -1;
     }
-    for (int i = 0; (seat = st_seat_at(i)) != NULL; i++)
+    for (int i = 0; (seat = st_seat_hold(i)) != NULL; i++) {
         if (seat->across && seat->ranks == ranks && same_ids(seat->ids, ids, ranks))
             set_first(&seat->left, rank + 1);
+        st_seat_release(seat);
+    }
     pthread_mutex_lock(&lock);
     for (struct watch *w = watches; w != NULL; w = w->next)
         if (w->ranks == ranks && same_ids(w->ids, ids, ranks)) {

@@ -61,8 +61,8 @@ static XLA_FFI_Error *ask_runtime(const XLA_FFI_CallFrame *frame, struct job *j)
     return error;
 }
 
-/* What is wrong with the frame, the process or the runtime; NULL and all of ${j} filled when
- * nothing is. */
+/* What is wrong with the frame, the process or the runtime; NULL and all of ${j} filled, its seat
+ * held, when nothing is. */
 static XLA_FFI_Error *read_job(const XLA_FFI_CallFrame *frame, struct job *j)
 {
     const XLA_FFI_Api *api = frame->api;
@@ -86,8 +86,8 @@ static XLA_FFI_Error *read_job(const XLA_FFI_CallFrame *frame, struct job *j)
         return error;
     j->offer =
         (struct st_offer){j->call.send, j->call.recv, j->call.count, j->call.dtype, j->call.op};
-    j->seat = st_seat_find(j->call.groups, j->call.rows, j->call.ranks, j->ordinal,
-                           j->flat.ids != NULL);
+    j->seat =
+        st_seat_find(j->call.groups, j->call.rows, j->call.ranks, j->ordinal, j->flat.ids != NULL);
     if (j->seat != NULL)
         return NULL;
     snprintf(why, sizeof why,
@@ -172,7 +172,7 @@ static XLA_FFI_Error *look_at_replays(const struct job *j, const XLA_FFI_Api *ap
     char why[512];
     int result;
 
-    if (error != NULL || seat->handle == NULL)
+    if (error != NULL || __atomic_load_n(&seat->handle, __ATOMIC_ACQUIRE) == NULL)
         return error;
     pthread_mutex_lock(&seat->lock);
     result = ar->status(seat->handle);
@@ -181,6 +181,26 @@ static XLA_FFI_Error *look_at_replays(const struct job *j, const XLA_FFI_Api *ap
                  seat->ranks, j->ordinal, ar->error(seat->handle));
     pthread_mutex_unlock(&seat->lock);
     return result == 0 ? NULL : fail(api, XLA_FFI_Error_Code_INTERNAL, why);
+}
+
+static XLA_FFI_Error *initialize(const struct job *j, const XLA_FFI_CallFrame *frame)
+{
+    XLA_FFI_Error *error;
+
+    meet(j);
+    error = j->seat->xla ? adopt_comm(j, frame) : NULL;
+    return error == NULL && j->recordable ? look_at_replays(j, frame->api) : error;
+}
+
+/* Others read these at any time: the seat's watch, symtuner_ffi_seat(). */
+static void count(struct st_seat *seat, const struct st_call *call, int zero_copy, int minor)
+{
+    uintptr_t bits = seat->address_bits | (uintptr_t)call->send | (uintptr_t)call->recv;
+
+    __atomic_store_n(&seat->calls, seat->calls + 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&seat->zero_copy, seat->zero_copy + (zero_copy != 0), __ATOMIC_RELAXED);
+    __atomic_store_n(&seat->address_bits, bits, __ATOMIC_RELAXED);
+    __atomic_store_n(&seat->minor, minor, __ATOMIC_RELAXED);
 }
 
 static XLA_FFI_Error *execute(const struct job *j, const XLA_FFI_Api *api)
@@ -194,7 +214,7 @@ static XLA_FFI_Error *execute(const struct job *j, const XLA_FFI_Api *api)
 
     if (error != NULL)
         return error;
-    if (seat->handle == NULL)
+    if (__atomic_load_n(&seat->handle, __ATOMIC_ACQUIRE) == NULL)
         return fail(api, XLA_FFI_Error_Code_FAILED_PRECONDITION,
                     "the call was not initialized, so it has no communicator");
     pthread_mutex_lock(&seat->lock);
@@ -206,12 +226,10 @@ static XLA_FFI_Error *execute(const struct job *j, const XLA_FFI_Api *api)
     else
         result = ar->all_reduce(j->call.send, j->call.recv, j->call.count, j->call.dtype,
                                 j->call.op, seat->handle, j->stream);
-    seat->calls += result == 0;
-    seat->address_bits |= (uintptr_t)j->call.send | (uintptr_t)j->call.recv;
-    seat->minor = api->api_version.minor_version;
+    if (result == 0)
+        count(seat, &j->call, site != NULL, api->api_version.minor_version);
     if (result == 0 && seat->across && !j->recordable)
         st_watch_mark(seat, j->stream);
-    seat->zero_copy += result == 0 && site != NULL;
     if (result != 0)
         snprintf(why, sizeof why, "rank %d of %d on GPU %d: %s", seat->me, seat->ranks, j->ordinal,
                  ar->error(seat->handle));
@@ -246,13 +264,12 @@ static XLA_FFI_Error *handle(XLA_FFI_CallFrame *frame, int recordable)
         frame->stage != XLA_FFI_ExecutionStage_EXECUTE)
         return NULL;
     error = read_job(frame, &j);
-    if (error != NULL)
-        return error;
-    if (frame->stage == XLA_FFI_ExecutionStage_EXECUTE)
-        return execute(&j, frame->api);
-    meet(&j);
-    error = j.seat->xla ? adopt_comm(&j, frame) : NULL;
-    return error == NULL && recordable ? look_at_replays(&j, frame->api) : error;
+    if (error == NULL && frame->stage == XLA_FFI_ExecutionStage_EXECUTE)
+        error = execute(&j, frame->api);
+    else if (error == NULL)
+        error = initialize(&j, frame);
+    st_seat_release(j.seat);
+    return error;
 }
 
 XLA_FFI_Error *symtuner_ffi_all_reduce(XLA_FFI_CallFrame *frame)

@@ -83,7 +83,8 @@ SYMTUNER_FFI_API int symtuner_ffi_told(const int64_t *ids, int ranks, int64_t un
  * said goodbye. */
 SYMTUNER_FFI_API int symtuner_ffi_waiting(int64_t at_ms, char *why, size_t why_size);
 
-/* Destroy all groups. Waits for running calls, no longer than their time limit. */
+/* Destroy all groups that are open. Waits for running calls, no longer than their time limit; a
+ * group that is opened meanwhile stays. Not two at the same time. */
 SYMTUNER_FFI_API int symtuner_ffi_close(char *why, size_t why_size);
 
 /* Make running and later calls of all groups leave with an error; any thread. */

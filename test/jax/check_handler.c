@@ -418,7 +418,8 @@ static void check_full(void)
     while (opened < ST_GROUP_SEATS &&
            symtuner_ffi_open_local(ids, gpus, 2, 0, why, sizeof why) == 0)
         opened++;
-    expect(opened == (ST_GROUP_SEATS - 7) / 2 && strstr(why, "places"), "a full table says so");
+    expect(opened == (ST_GROUP_SEATS - 7) / 2 && strstr(why, "places in groups; symtuner.close() frees"),
+           "a full table says so");
     expect(symtuner_ffi_seat(0, why, sizeof why) == 0 && strstr(why, "rank=0 ranks=4 gpu=0"),
            "seat 0");
     expect(symtuner_ffi_seat(ST_GROUP_SEATS, why, sizeof why) != 0, "past the last seat");

@@ -55,6 +55,11 @@ static struct st_seat *open_group(void)
     return st_seat_at(i);
 }
 
+static void close_all(void)
+{
+    st_seats_forget(st_seats_shut());
+}
+
 static void lose(int rank)
 {
     kill(pids[rank], SIGKILL);
@@ -167,7 +172,7 @@ static void close_group(void)
     symtuner_ffi_ending();
     if (symtuner_ffi_told(ids, RANKS, now_ms(), why, sizeof why) != 0)
         say(why);
-    st_seats_clear();
+    close_all();
 }
 
 static void lost_before_close(void)
@@ -282,7 +287,7 @@ static void place_of_another(void)
     struct st_seat next = {.ranks = 2, .across = 1, .ids = {10, 20}};
     struct st_seat *seat = open_group();
 
-    st_seats_clear();
+    close_all();
     st_seats_add(&next, 1);
     call(seat);
     hear(3);
@@ -303,7 +308,7 @@ static void opened_again(void)
     for (int turn = 0; turn < 3; turn++) {
         for (int rank = 1; rank < RANKS; rank++)
             hear(rank);
-        st_seats_clear();
+        close_all();
         open_group();
         sleep_ms(300);
     }

@@ -2,18 +2,21 @@
 /*
  * fake_ar.c - a libsymtuner_ar.so without GPUs: it remembers calls and fails on demand.
  *
- * FAKE_AR_FAIL=create, all_reduce or status makes that function fail.
+ * FAKE_AR_FAIL=create, destroy, all_reduce or status makes that function fail.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "jax/ffi_ar.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
+#define ALIVE 0x600d
+
 struct symtuner_ar {
-    int device, rank;
+    int device, rank, state;
 };
 
 struct fake_call {
@@ -27,7 +30,18 @@ struct fake_call {
 
 EXPORT struct fake_call fake_last;
 
-EXPORT int fake_alive; /* handles */
+EXPORT int fake_alive;     /* handles */
+EXPORT int fake_dead_uses; /* calls with a handle that is destroyed */
+EXPORT int fake_wait;      /* while it is set, destroy waits, as for a rank that does not come */
+
+/* Meant for memory that may be freed; this library is built without sanitizers. */
+static int is_dead(const st_handle *handle)
+{
+    if (handle->state == ALIVE)
+        return 0;
+    __atomic_fetch_add(&fake_dead_uses, 1, __ATOMIC_RELAXED);
+    return 1;
+}
 
 static int fails(const char *what)
 {
@@ -62,7 +76,8 @@ int symtuner_ar_create_local(st_handle **out, const int *devices, int n,
         out[i] = calloc(1, sizeof **out);
         out[i]->device = devices[i];
         out[i]->rank = i;
-        fake_alive++;
+        out[i]->state = ALIVE;
+        __atomic_fetch_add(&fake_alive, 1, __ATOMIC_RELAXED);
     }
     return 0;
 }
@@ -78,18 +93,25 @@ int symtuner_ar_create(st_handle **out, void *const *comms, int n,
 
 int symtuner_ar_destroy(st_handle **handles, int n)
 {
+    int result = fails("destroy") ? 1 : 0;
+
+    while (__atomic_load_n(&fake_wait, __ATOMIC_ACQUIRE))
+        usleep(1000);
     for (int i = 0; i < n; i++) {
+        if (is_dead(handles[i]))
+            continue;
+        handles[i]->state = 0;
         free(handles[i]);
         handles[i] = NULL;
-        fake_alive--;
+        __atomic_fetch_sub(&fake_alive, 1, __ATOMIC_RELAXED);
     }
-    return 0;
+    return result;
 }
 
 int symtuner_ar_all_reduce(const void *send, void *recv, size_t count, int dtype, int op,
                            st_handle *handle, void *stream)
 {
-    if (fails("all_reduce"))
+    if (fails("all_reduce") || is_dead(handle))
         return 6;
     fake_last = (struct fake_call){
         send, recv, count, dtype, op, handle->device, stream, fake_last.calls + 1, 0};
@@ -123,13 +145,12 @@ int symtuner_ar_query(const void *send, const void *recv, size_t count, int dtyp
 
 size_t symtuner_ar_describe(st_handle *handle, char *text, size_t length)
 {
-    (void)handle;
-    return (size_t)snprintf(text, length, "fake");
+    return (size_t)snprintf(text, length, is_dead(handle) ? "destroyed" : "fake");
 }
 
 int symtuner_ar_status(st_handle *handle)
 {
-    return handle == NULL || fails("status");
+    return handle == NULL || is_dead(handle) || fails("status");
 }
 
 int symtuner_ar_abort(st_handle *handle)
@@ -139,7 +160,7 @@ int symtuner_ar_abort(st_handle *handle)
 
 const char *symtuner_ar_error(const st_handle *handle)
 {
-    return handle == NULL ? "the fake cannot create" : "the fake failed on purpose";
+    return handle == NULL ? "the fake cannot create or destroy" : "the fake failed on purpose";
 }
 
 int symtuner_ar_version(void)

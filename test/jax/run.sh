@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# run.sh BUILD - the JAX path without a GPU: the handler under ASan and UBSan, meetings of ranks
-# under ASan and TSan, the Python package on CPU devices, and what judges processes on GPUs. In the
-# repository root.
+# run.sh BUILD - the JAX path without a GPU: the handler under ASan and UBSan, meetings of ranks and
+# groups that come and go under ASan and TSan, the Python package on CPU devices, and what judges
+# processes on GPUs. In the repository root.
 #
 # jax comes from JAX_PYTHON, else from a python3 that has it, else from PyPI into BUILD/jax-venv.
 # Exit 77 and the reason when no jax can be had; the meetings are tested all the same.
@@ -56,6 +56,12 @@ $cc $asan -isystem "$include" -o "$out/check_handler" test/jax/check_handler.c t
     $cc -fPIC -shared -fvisibility=hidden -Wl,-soname,libnccl.so.2 -o "$out/fake/libnccl.so.2" \
         test/jax/fake_driver.c || exit 1
 "$out/check_handler" "$lib/libsymtuner_ar.so" || failed=1
+for san in "$asan" -fsanitize=thread; do
+    # shellcheck disable=SC2086
+    $cc $san -isystem "$include" -o "$out/check_open" test/jax/check_open.c test/jax/frames.c \
+        jax/*.c -ldl -lpthread &&
+        LD_LIBRARY_PATH=$out/fake "$out/check_open" "$lib/libsymtuner_ar.so" || failed=1
+done
 # shellcheck disable=SC2086
 $cc $asan -DST_WATCH_STUCK_MS=1500 -DST_WATCH_LEAVE_MS=500 -DST_WATCH_END_MS=2000 \
     -o "$out/check_watch" test/jax/check_watch.c jax/ffi_watch.c jax/ffi_groups.c jax/ffi_ar.c \

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * check_open.c FAKE_AR - groups that are opened, given up and closed, while others call.
+ *
+ * FAKE_AR is the library of fake_ar.c; needs fake_driver.c's libcuda.so.1 and libnccl.so.2 in the
+ * library path. Run it built with -fsanitize=address,undefined and with -fsanitize=thread.
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "jax/ffi_groups.h"
+#include "jax/symtuner_ffi.h"
+#include "test/jax/frames.h"
+
+#define TURNS 300
+
+static const int64_t ids[2] = {0, 1}, others[2] = {2, 3};
+static int *alive, *dead_uses, *wait, *comms;
+static int passed, failed;
+static _Thread_local char message[640];
+
+static void expect(int right, const char *what)
+{
+    passed += right;
+    failed += !right;
+    if (!right)
+        printf("FAILED: %s (message \"%s\")\n", what, message);
+}
+
+static XLA_FFI_Error *keep_message(XLA_FFI_Error_Create_Args *args)
+{
+    snprintf(message, sizeof message, "%s", args->message);
+    return (XLA_FFI_Error *)&runtime;
+}
+
+/* A call on ${gpu}: whether it went through. */
+static int call(int gpu)
+{
+    struct frame f;
+
+    message[0] = 0;
+    thread_ordinal = gpu;
+    frame_fill(&f);
+    f.frame.stage = XLA_FFI_ExecutionStage_EXECUTE;
+    return symtuner_ffi_all_reduce(&f.frame) == NULL;
+}
+
+/* It finds no group, and says so. */
+static int refused(int gpu)
+{
+    return !call(gpu) && strstr(message, "no group of 2 ranks is open") != NULL;
+}
+
+static int open_comm(const int64_t *group)
+{
+    static const char id[128] = {[0 ... 127] = 'u'};
+
+    return symtuner_ffi_open_comm(group, 2, 0, 0, id, 0, message, sizeof message) == 0;
+}
+
+static int close_all(void)
+{
+    return symtuner_ffi_close(message, sizeof message) == 0;
+}
+
+static int holds(int handles, int communicators)
+{
+    return __atomic_load_n(alive, __ATOMIC_RELAXED) == handles &&
+           __atomic_load_n(comms, __ATOMIC_RELAXED) == communicators;
+}
+
+/* ---- a close that takes long ----------------------------------------------------------------- */
+
+static void *close_slowly(void *arg)
+{
+    (void)arg;
+    return close_all() ? NULL : (void *)1;
+}
+
+static void check_late_close(void)
+{
+    pthread_t closer;
+    char line[256];
+    void *bad;
+
+    expect(open_comm(others) && open_comm(ids) && holds(2, 2), "two groups");
+    __atomic_store_n(wait, 1, __ATOMIC_RELEASE);
+    pthread_create(&closer, NULL, close_slowly, NULL);
+    while (st_seat_at(0) != NULL)
+        usleep(1000);
+    expect(refused(0), "a group that is being closed is not called");
+    expect(open_comm(ids) && call(0) && holds(3, 3), "one is opened meanwhile");
+    expect(symtuner_ffi_seat(0, line, sizeof line) == 0 && strstr(line, "calls=1") != NULL &&
+               symtuner_ffi_seat(1, line, sizeof line) != 0,
+           "it is the only one in the list");
+    __atomic_store_n(wait, 0, __ATOMIC_RELEASE);
+    pthread_join(closer, &bad);
+    expect(bad == NULL && holds(1, 1) && call(0), "the late close has left it alone");
+    setenv("FAKE_AR_FAIL", "destroy", 1);
+    expect(!close_all() && strstr(message, "the fake cannot create or destroy") != NULL &&
+               holds(0, 0),
+           "a close that fails says why");
+    unsetenv("FAKE_AR_FAIL");
+    expect(open_comm(ids), "once more");
+    expect(close_all() && holds(0, 0) && st_seat_at(0) == NULL, "the next one closes it");
+    expect(open_comm(ids) && call(0) && close_all() && holds(0, 0), "and all goes on");
+}
+
+/* ---- calls while groups come and go ---------------------------------------------------------- */
+
+static int over;
+
+static void *keep_calling(void *gpu)
+{
+    long calls = 0, wrong = 0;
+
+    while (!__atomic_load_n(&over, __ATOMIC_ACQUIRE)) {
+        int right = call((int)(intptr_t)gpu);
+
+        calls += right;
+        wrong += !right && strstr(message, "no group of 2 ranks is open") == NULL;
+    }
+    return (void *)(wrong != 0 ? -1 : calls);
+}
+
+static void *keep_asking(void *arg)
+{
+    char text[256];
+
+    (void)arg;
+    while (!__atomic_load_n(&over, __ATOMIC_ACQUIRE)) {
+        symtuner_ffi_describe(0, text, sizeof text);
+        symtuner_ffi_seat(1, text, sizeof text);
+        symtuner_ffi_abort();
+    }
+    return NULL;
+}
+
+static void check_calls_meanwhile(void)
+{
+    static const int gpus[2] = {0, 1}, swapped[2] = {1, 0};
+    pthread_t thread[3];
+    void *calls[3];
+    int bad = 0;
+
+    for (int i = 0; i < 2; i++)
+        pthread_create(&thread[i], NULL, keep_calling, (void *)(intptr_t)i);
+    pthread_create(&thread[2], NULL, keep_asking, NULL);
+    for (int turn = 0; turn < TURNS; turn++) { /* the places change hands */
+        bad |= symtuner_ffi_open_local(turn % 2 ? others : ids, turn % 3 ? gpus : swapped, 2, 0,
+                                       message, sizeof message);
+        bad |= turn % 5 == 0 && !open_comm(ids);
+        usleep(300);
+        bad |= !close_all();
+    }
+    __atomic_store_n(&over, 1, __ATOMIC_RELEASE);
+    for (int i = 0; i < 3; i++)
+        pthread_join(thread[i], &calls[i]);
+    expect(bad == 0 && holds(0, 0), "groups come and go");
+    expect((long)calls[0] > 0 && (long)calls[1] > 0, "calls go through or find no group");
+    expect(*dead_uses == 0, "no call has a handle that is destroyed");
+}
+
+int main(int argc, char **argv)
+{
+    char why[512];
+    void *ar;
+
+    if (argc != 2 || symtuner_ffi_load(argv[1], why, sizeof why) != 0) {
+        fprintf(stderr, "usage: check_open libfake_ar.so\n");
+        return 2;
+    }
+    ar = dlopen(argv[1], RTLD_NOW);
+    alive = dlsym(ar, "fake_alive");
+    dead_uses = dlsym(ar, "fake_dead_uses");
+    wait = dlsym(ar, "fake_wait");
+    comms = dlsym(dlopen("libnccl.so.2", RTLD_NOW), "fake_comms");
+    runtime_fill();
+    runtime.api.XLA_FFI_Error_Create = keep_message;
+    check_late_close();
+    check_calls_meanwhile();
+    printf("jax groups: %d passed, %d failed\n", passed, failed);
+    return failed != 0;
+}
