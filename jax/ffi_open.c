@@ -2,6 +2,7 @@
 /* ffi_open.c - open and close groups: within this process, or across processes on NCCL. */
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ffi_groups.h"
@@ -143,70 +144,114 @@ static int end_handles(st_handle **handles, int n, char *why, size_t why_size)
     return result != 0 ? -1 : 0;
 }
 
-int symtuner_ffi_open_comm(const int64_t *ids, int ranks, int me, int ordinal,
-                           const void *unique_id, uint32_t timeout_ms, char *why, size_t why_size)
+/* A seat that is not in the table yet, or NULL and why not. */
+static struct st_seat *new_seat(const int64_t *ids, int ranks, int me, int ordinal, char *why,
+                                size_t why_size)
 {
-    const struct st_ar *ar = need_ar(why, why_size);
+    struct st_seat *seat = NULL;
+
+    if (need_ar(why, why_size) == NULL || check_ids(ids, ranks, why, why_size) != 0)
+        return NULL;
+    /* here, where it is an error of all ranks; when they admit the group it would be one of ours */
+    if (st_seats_room(1))
+        seat = aligned_alloc(ST_CACHE_LINE, sizeof *seat);
+    if (seat == NULL) {
+        snprintf(why, why_size, "%s", st_seats_room(1) ? "out of memory" : FULL);
+        return NULL;
+    }
+    memset(seat, 0, sizeof *seat);
+    memcpy(seat->ids, ids, sizeof *ids * (size_t)ranks);
+    seat->ranks = ranks;
+    seat->me = me;
+    seat->ordinal = ordinal;
+    seat->across = 1;
+    return seat;
+}
+
+/* Make its communicator and its handle, both or none. */
+static int join(struct st_seat *seat, const void *unique_id, uint32_t timeout_ms, char *why,
+                size_t why_size)
+{
     struct st_ar_config config = {
         .size = sizeof config, .timeout_ms = timeout_ms, .one_stream = 1};
-    struct st_seat seat;
     st_unique_id id;
     int (*init)(void **, int, st_unique_id, int);
     char ignored[128];
     int result;
 
-    if (ar == NULL || check_ids(ids, ranks, why, why_size) != 0)
-        return -1;
     *(void **)&init = nccl("ncclCommInitRank", why, why_size);
     if (init == NULL)
         return -1;
-    memset(&seat, 0, sizeof seat);
     memcpy(&id, unique_id, sizeof id);
-    memcpy(seat.ids, ids, sizeof *ids * (size_t)ranks);
-    seat.ranks = ranks;
-    seat.me = me;
-    seat.ordinal = ordinal;
-    seat.across = 1;
-    if (set_device(ordinal) != 0) {
-        snprintf(why, why_size, "GPU %d cannot be made current", ordinal);
+    if (set_device(seat->ordinal) != 0) {
+        snprintf(why, why_size, "GPU %d cannot be made current", seat->ordinal);
         return -1;
     }
-    result = init(&seat.comm, ranks, id, me);
+    result = init(&seat->comm, seat->ranks, id, seat->me);
     if (result != 0) {
         snprintf(why, why_size, "ncclCommInitRank: error %d; NCCL_DEBUG=WARN says more", result);
         return -1;
     }
-    if (ar->create(&seat.handle, &seat.comm, 1, &config) != 0) {
-        snprintf(why, why_size, "%s", ar->error(NULL));
-        end_comm(seat.comm, "ncclCommAbort", ignored, sizeof ignored);
-        return -1;
-    }
-    if (st_seats_add(&seat, 1) != 0) {
-        ar->destroy(&seat.handle, 1);
-        end_comm(seat.comm, "ncclCommAbort", ignored, sizeof ignored);
-        snprintf(why, why_size, "%s", FULL);
+    if (st_ar_get()->create(&seat->handle, &seat->comm, 1, &config) != 0) {
+        snprintf(why, why_size, "%s", st_ar_get()->error(NULL));
+        end_comm(seat->comm, "ncclCommAbort", ignored, sizeof ignored);
         return -1;
     }
     return 0;
 }
 
-int symtuner_ffi_open_xla(const int64_t *ids, int ranks, int me, int ordinal, uint32_t timeout_ms,
-                          char *why, size_t why_size)
+int symtuner_ffi_open_comm(const int64_t *ids, int ranks, int me, int ordinal,
+                           const void *unique_id, uint32_t timeout_ms, void **ticket, char *why,
+                           size_t why_size)
 {
-    struct st_seat seat = {.ranks = ranks,
-                           .me = me,
-                           .ordinal = ordinal,
-                           .across = 1,
-                           .xla = 1,
-                           .timeout_ms = timeout_ms};
+    struct st_seat *seat = new_seat(ids, ranks, me, ordinal, why, why_size);
 
-    if (need_ar(why, why_size) == NULL || check_ids(ids, ranks, why, why_size) != 0)
+    if (seat == NULL)
         return -1;
-    memcpy(seat.ids, ids, sizeof *ids * (size_t)ranks);
-    if (st_seats_add(&seat, 1) == 0)
-        return 0;
-    snprintf(why, why_size, "%s", FULL);
-    return -1;
+    if (join(seat, unique_id, timeout_ms, why, why_size) != 0) {
+        free(seat);
+        return -1;
+    }
+    *ticket = seat;
+    return 0;
+}
+
+int symtuner_ffi_open_xla(const int64_t *ids, int ranks, int me, int ordinal, uint32_t timeout_ms,
+                          void **ticket, char *why, size_t why_size)
+{
+    struct st_seat *seat = new_seat(ids, ranks, me, ordinal, why, why_size);
+
+    if (seat == NULL)
+        return -1;
+    seat->xla = 1;
+    seat->timeout_ms = timeout_ms;
+    *ticket = seat;
+    return 0;
+}
+
+int symtuner_ffi_admit(void *ticket, char *why, size_t why_size)
+{
+    if (ticket == NULL || st_seats_add(ticket, 1) != 0) {
+        snprintf(why, why_size, "%s", ticket == NULL ? "the group was not opened" : FULL);
+        return -1;
+    }
+    free(ticket);
+    return 0;
+}
+
+int symtuner_ffi_give_up(void *ticket, char *why, size_t why_size)
+{
+    struct st_seat *seat = ticket;
+    int bad = 0;
+
+    if (seat == NULL)
+        return 0; /* there is nothing to give back */
+    if (seat->handle != NULL)
+        bad = end_handles(&seat->handle, 1, why, why_size);
+    if (seat->comm != NULL) /* no communicator of XLA's was taken yet */
+        bad |= end_comm(seat->comm, "ncclCommAbort", why, why_size);
+    free(seat);
+    return bad;
 }
 
 /* The latest of our seats in a group across processes: one with our own communicator and one with

@@ -38,15 +38,25 @@ SYMTUNER_FFI_API int symtuner_ffi_open_local(const int64_t *ids, const int *ordi
 /* 128 bytes that rank 0 makes and all ranks of symtuner_ffi_open_comm need. */
 SYMTUNER_FFI_API int symtuner_ffi_unique_id(void *id, char *why, size_t why_size);
 
-/* A group with one rank in this process, on an NCCL communicator of its own. Collective. */
+/* A group with one rank in this process, on an NCCL communicator of its own. Collective, and
+ * without a time limit. The group is not open yet: ${ticket} goes to symtuner_ffi_admit() when all
+ * ranks have one, else to symtuner_ffi_give_up(). It is left alone on failure. */
 SYMTUNER_FFI_API int symtuner_ffi_open_comm(const int64_t *ids, int ranks, int me, int ordinal,
-                                            const void *unique_id, uint32_t timeout_ms, char *why,
-                                            size_t why_size);
+                                            const void *unique_id, uint32_t timeout_ms,
+                                            void **ticket, char *why, size_t why_size);
 
 /* The same on XLA's communicator, which the first run of a program brings: programs with the
  * attribute "flat" (int64 array: the groups as places in the program's list of devices) use it. */
 SYMTUNER_FFI_API int symtuner_ffi_open_xla(const int64_t *ids, int ranks, int me, int ordinal,
-                                           uint32_t timeout_ms, char *why, size_t why_size);
+                                           uint32_t timeout_ms, void **ticket, char *why,
+                                           size_t why_size);
+
+/* Calls find the group from now on. On failure the ticket is still to be given up. */
+SYMTUNER_FFI_API int symtuner_ffi_admit(void *ticket, char *why, size_t why_size);
+
+/* Give back what the opening made; NULL: it made nothing. May wait for other ranks that do the same
+ * (symtuner_ar_destroy), so no thread that is needed may call it. */
+SYMTUNER_FFI_API int symtuner_ffi_give_up(void *ticket, char *why, size_t why_size);
 
 /* A handler for the stages prepare and execute that does nothing, and what it saw: 1 when the
  * runtime offers its communicators, 0 when not, -1 before it ran. */

@@ -67,6 +67,7 @@ class Library:
             self._c = ctypes.CDLL(str(self.path))
         except OSError as e:
             raise SymtunerError(f"{self.path}: {e}") from None
+        self._c.symtuner_ffi_admit.restype = ctypes.c_int  # an older library has it not
         self.call("load", str(self.ar_path).encode())
 
     def call(self, name: str, *args: object) -> None:

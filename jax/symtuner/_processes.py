@@ -252,37 +252,30 @@ def open_across(devices: Sequence[Any], timeout_ms: int, xla: bool) -> None:
     _agree(talk, [f[0] == "xla" for f in facts])
     c_ids = (ctypes.c_int64 * ranks)(*talk.ids)
 
+    common = c_ids, ctypes.c_int(ranks), ctypes.c_int(me)
+    common += (ctypes.c_int(devices[me].local_hardware_id),)
+    opener, ticket = Standby(), ctypes.c_void_p()
+
     def make() -> str:
-        if xla:
-            load().call(
-                "open_xla",
-                c_ids,
-                ctypes.c_int(ranks),
-                ctypes.c_int(me),
-                ctypes.c_int(devices[me].local_hardware_id),
-                ctypes.c_uint32(timeout_ms),
-            )
-            return ""
-        init = Standby()
-        try:
-            init.bounded(
-                WAIT_S,
-                lambda: load().call(
-                    "open_comm",
-                    c_ids,
-                    ctypes.c_int(ranks),
-                    ctypes.c_int(me),
-                    ctypes.c_int(devices[me].local_hardware_id),
-                    bytes.fromhex(facts[0][0]),
-                    ctypes.c_uint32(timeout_ms),
-                ),
-                "opening the group (ncclCommInitRank, symtuner_ar_create)",
-            )
-        finally:
-            init.end()
+        name, more = ("open_xla", ()) if xla else ("open_comm", (bytes.fromhex(facts[0][0]),))
+        opener.bounded(
+            WAIT_S,
+            lambda: load().call(
+                name, *common, *more, ctypes.c_uint32(timeout_ms), ctypes.byref(ticket)
+            ),
+            "opening the group (ncclCommInitRank, symtuner_ar_create)",
+        )
         return ""
 
-    talk.share("made", make)
+    try:
+        talk.share("made", make)
+        load().call("admit", ticket)
+    except BaseException:
+        # by the opener, so when its opening has ended, which may be late; nobody waits for that
+        opener.begin(lambda: load().call("give_up", ticket))
+        raise
+    finally:
+        opener.end()
     _talks.append(talk)
     talk.listener.start()
     if len({f[2] for f in facts}) == 1:

@@ -341,6 +341,7 @@ static XLA_FFI_Error *run_stage(struct frame *f, XLA_FFI_ExecutionStage stage)
 static void check_xla(void)
 {
     static const int64_t ids[2] = {0, 1};
+    void *ticket = NULL;
     char first, second, why[512]; /* first, second: stand for communicators */
     st_handle *lost;
     struct frame f;
@@ -351,7 +352,8 @@ static void check_xla(void)
     frame_add_flat(&f);
     f.frame.stage = XLA_FFI_ExecutionStage_PREPARE;
     expect(symtuner_ffi_probed() == -1, "before the probe");
-    expect(symtuner_ffi_probe(&f.frame) == NULL && symtuner_ffi_probed() == 0, "nothing is offered");
+    expect(symtuner_ffi_probe(&f.frame) == NULL && symtuner_ffi_probed() == 0,
+           "nothing is offered");
     expect(run(&f) != NULL && strstr(runtime.message, "SYMTUNER_JAX_COMM=own") != NULL,
            "a program that wants what is not offered");
     runtime_offer(0, &first);
@@ -370,9 +372,11 @@ static void check_xla(void)
     expect(run_stage(&f, XLA_FFI_ExecutionStage_INITIALIZE) != NULL &&
                strstr(runtime.message, "no group of 2 ranks is open") != NULL && offer.gets == 0,
            "no group that uses XLA's communicator");
-    expect(symtuner_ffi_open_xla(ids, 2, 1, 1, 0, why, sizeof why) == 0 && *alive == handles,
+    expect(symtuner_ffi_open_xla(ids, 2, 1, 1, 0, &ticket, why, sizeof why) == 0 &&
+               symtuner_ffi_admit(ticket, why, sizeof why) == 0 && *alive == handles,
            "open a group on it: no handle yet");
-    expect(symtuner_ffi_open_xla(ids, 17, 1, 1, 0, why, sizeof why) != 0, "17 ranks on it");
+    expect(symtuner_ffi_open_xla(ids, 17, 1, 1, 0, &ticket, why, sizeof why) != 0,
+           "17 ranks on it");
     expect(run_stage(&f, XLA_FFI_ExecutionStage_EXECUTE) != NULL &&
                strstr(runtime.message, "not initialized") != NULL,
            "a call that was not initialized");
@@ -418,7 +422,8 @@ static void check_full(void)
     while (opened < ST_GROUP_SEATS &&
            symtuner_ffi_open_local(ids, gpus, 2, 0, why, sizeof why) == 0)
         opened++;
-    expect(opened == (ST_GROUP_SEATS - 7) / 2 && strstr(why, "places in groups; symtuner.close() frees"),
+    expect(opened == (ST_GROUP_SEATS - 7) / 2 &&
+               strstr(why, "places in groups; symtuner.close() frees"),
            "a full table says so");
     expect(symtuner_ffi_seat(0, why, sizeof why) == 0 && strstr(why, "rank=0 ranks=4 gpu=0"),
            "seat 0");

@@ -55,11 +55,24 @@ static int refused(int gpu)
     return !call(gpu) && strstr(message, "no group of 2 ranks is open") != NULL;
 }
 
-static int open_comm(const int64_t *group)
+static void *open_comm(const int64_t *group)
 {
     static const char id[128] = {[0 ... 127] = 'u'};
+    void *ticket = NULL;
 
-    return symtuner_ffi_open_comm(group, 2, 0, 0, id, 0, message, sizeof message) == 0;
+    if (symtuner_ffi_open_comm(group, 2, 0, 0, id, 0, &ticket, message, sizeof message) != 0)
+        return NULL;
+    return ticket;
+}
+
+static int admit(void *ticket)
+{
+    return symtuner_ffi_admit(ticket, message, sizeof message) == 0;
+}
+
+static int give_up(void *ticket)
+{
+    return symtuner_ffi_give_up(ticket, message, sizeof message) == 0;
 }
 
 static int close_all(void)
@@ -71,6 +84,57 @@ static int holds(int handles, int communicators)
 {
     return __atomic_load_n(alive, __ATOMIC_RELAXED) == handles &&
            __atomic_load_n(comms, __ATOMIC_RELAXED) == communicators;
+}
+
+/* ---- tickets --------------------------------------------------------------------------------- */
+
+static void check_tickets(void)
+{
+    void *first, *second;
+
+    first = open_comm(ids);
+    expect(first != NULL && holds(1, 1) && refused(0) && st_seat_at(0) == NULL,
+           "what is opened is not open yet");
+    expect(close_all() && holds(1, 1), "and not closed with the others");
+    expect(give_up(first) && holds(0, 0) && refused(0), "given up, nothing is left of it");
+    expect(give_up(NULL), "an opening that failed has nothing to give back");
+    expect(!admit(NULL) && strstr(message, "not opened") != NULL, "and cannot be admitted");
+
+    first = open_comm(ids);
+    second = open_comm(ids);
+    expect(admit(second) && call(0), "the second opening of a group is used");
+    expect(give_up(first) && holds(1, 1) && call(0) && st_seat_at(1) == NULL,
+           "a late success of the first changes nothing");
+    expect(close_all() && holds(0, 0) && refused(0), "closed");
+
+    expect(admit(open_comm(ids)), "once more");
+    setenv("FAKE_AR_FAIL", "destroy", 1);
+    expect(!close_all() && strstr(message, "the fake cannot create or destroy") != NULL &&
+               holds(0, 0),
+           "a close that fails says why");
+    first = open_comm(ids);
+    message[0] = 0;
+    expect(!give_up(first) && strstr(message, "cannot create or destroy") && holds(0, 0),
+           "and so does a giving up");
+    setenv("FAKE_AR_FAIL", "create", 1);
+    expect(open_comm(ids) == NULL && holds(0, 0), "kernels that cannot be had");
+    unsetenv("FAKE_AR_FAIL");
+    setenv("FAKE_NCCL_FAIL", "1", 1);
+    expect(open_comm(ids) == NULL && holds(0, 0), "a communicator that cannot be had");
+    unsetenv("FAKE_NCCL_FAIL");
+}
+
+/* It is an error of the opening, which all ranks share, not of the admission, which they do not. */
+static void check_full(void)
+{
+    struct st_seat seat = {.ranks = 3, .across = 1, .xla = 1, .ordinal = 7};
+
+    while (st_seats_add(&seat, 1) == 0)
+        continue;
+    expect(open_comm(ids) == NULL && strstr(message, "symtuner.close() frees") != NULL &&
+               holds(0, 0),
+           "no place for another group");
+    expect(close_all() && st_seat_at(0) == NULL, "a full table is closed");
 }
 
 /* ---- a close that takes long ----------------------------------------------------------------- */
@@ -87,27 +151,21 @@ static void check_late_close(void)
     char line[256];
     void *bad;
 
-    expect(open_comm(others) && open_comm(ids) && holds(2, 2), "two groups");
+    expect(admit(open_comm(others)) && admit(open_comm(ids)) && holds(2, 2), "two groups");
     __atomic_store_n(wait, 1, __ATOMIC_RELEASE);
     pthread_create(&closer, NULL, close_slowly, NULL);
     while (st_seat_at(0) != NULL)
         usleep(1000);
     expect(refused(0), "a group that is being closed is not called");
-    expect(open_comm(ids) && call(0) && holds(3, 3), "one is opened meanwhile");
+    expect(admit(open_comm(ids)) && call(0) && holds(3, 3), "one is opened meanwhile");
     expect(symtuner_ffi_seat(0, line, sizeof line) == 0 && strstr(line, "calls=1") != NULL &&
                symtuner_ffi_seat(1, line, sizeof line) != 0,
            "it is the only one in the list");
     __atomic_store_n(wait, 0, __ATOMIC_RELEASE);
     pthread_join(closer, &bad);
     expect(bad == NULL && holds(1, 1) && call(0), "the late close has left it alone");
-    setenv("FAKE_AR_FAIL", "destroy", 1);
-    expect(!close_all() && strstr(message, "the fake cannot create or destroy") != NULL &&
-               holds(0, 0),
-           "a close that fails says why");
-    unsetenv("FAKE_AR_FAIL");
-    expect(open_comm(ids), "once more");
     expect(close_all() && holds(0, 0) && st_seat_at(0) == NULL, "the next one closes it");
-    expect(open_comm(ids) && call(0) && close_all() && holds(0, 0), "and all goes on");
+    expect(admit(open_comm(ids)) && call(0) && close_all() && holds(0, 0), "and all goes on");
 }
 
 /* ---- calls while groups come and go ---------------------------------------------------------- */
@@ -153,7 +211,7 @@ static void check_calls_meanwhile(void)
     for (int turn = 0; turn < TURNS; turn++) { /* the places change hands */
         bad |= symtuner_ffi_open_local(turn % 2 ? others : ids, turn % 3 ? gpus : swapped, 2, 0,
                                        message, sizeof message);
-        bad |= turn % 5 == 0 && !open_comm(ids);
+        bad |= turn % 5 == 0 && !admit(open_comm(ids));
         usleep(300);
         bad |= !close_all();
     }
@@ -181,6 +239,8 @@ int main(int argc, char **argv)
     comms = dlsym(dlopen("libnccl.so.2", RTLD_NOW), "fake_comms");
     runtime_fill();
     runtime.api.XLA_FFI_Error_Create = keep_message;
+    check_tickets();
+    check_full();
     check_late_close();
     check_calls_meanwhile();
     printf("jax groups: %d passed, %d failed\n", passed, failed);

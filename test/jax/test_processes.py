@@ -74,6 +74,30 @@ def holds(want):
     return False
 
 
+def open_late(devices, rank):
+    """Rank 1 gives up an opening that succeeds all the same, after all have gone on."""
+    import symtuner
+    from symtuner import _processes
+
+    if rank == 1:
+        set_env("FAKE_NCCL_SLOW", "3")
+        _processes.WAIT_S = 1
+    try:
+        symtuner.open_group(devices)
+        return print("opened in time", flush=True)
+    except symtuner.SymtunerError as e:
+        assert "rank 1: opening the group" in str(e), e
+    assert holds((0, 0, 0)), "before the opening has ended"
+    time.sleep(4)
+    assert holds((0, 0, 0)), "after the opening has ended"
+    symtuner.close()
+    set_env("FAKE_NCCL_SLOW", None)
+    _processes.WAIT_S = 120
+    symtuner.open_group(devices)
+    assert holds((1, 1, 1)), "after the second opening"
+    print("opened again", flush=True)
+
+
 def come_late(devices, rank):
     """Rank 1 comes when rank 0 has given up waiting: it must not go on alone."""
     import symtuner
@@ -113,9 +137,25 @@ def close_meanwhile(devices, rank):
     assert holds((1, 1, 1)), "the opening went on"
 
 
+def exit_meanwhile(devices, rank):
+    """Rank 1 ends while its opening, which it has given up, goes on for longer than the test."""
+    import symtuner
+    from symtuner import _processes
+
+    if rank == 1:
+        set_env("FAKE_NCCL_SLOW", "100")
+        _processes.WAIT_S = 1
+    try:
+        symtuner.open_group(devices)
+    except symtuner.SymtunerError as e:
+        print("error:", e, flush=True)
+
+
 LATE = {
+    "late opening": open_late,
     "late rank": come_late,
     "close meanwhile": close_meanwhile,
+    "exit meanwhile": exit_meanwhile,
 }
 
 
@@ -148,7 +188,7 @@ def child(case, rank, ranks, port):
         symtuner._groups.open_for(devices, _xla.use())
     except symtuner.SymtunerError as e:
         print("error:", e, flush=True)
-        os._exit(3)
+        os._exit(3 if holds((0, 0, 0)) else 1)
     print(symtuner.groups()[0], flush=True)
     assert symtuner.describe() == (None if _xla.use() else "fake") and symtuner.describe(1) is None
     if case == "again":
@@ -233,8 +273,10 @@ CASES = {
         "error: rank 1: opening the group (ncclCommInitRank, symtuner_ar_create) did not end "
         "within 3 s",
     ),
+    "late opening": ((0, 0), "opened again"),
     "late rank": ((3, 3), "error: rank 1 did not answer within 1 s"),
     "close meanwhile": ((0, 0), ""),
+    "exit meanwhile": ((0, 0), "error: rank 1: opening the group"),
     "kill": ((71, -9), "rank 1 is gone while rank 0 waits for it"),
     "hosts": ((0, -9), "not ended"),  # rank 1's pid says nothing on rank 0's host
     "apart": ((0, 0, 0, 0), "rank=0 ranks=4 gpu=0 comm=own-nccl"),
