@@ -27,6 +27,17 @@
  * Rules      SYMTUNER_RULES may name the kernel of a call (docs/rules.md, symtuner tune writes such
  *            rules). Rules that differ between ranks, are wrong or are of another machine are one
  *            warning, and the library's own table decides.
+ * Progress   communicators made with ncclConfig_t.blocking = 0 work like the others, if all of a
+ *            call are such. No function answers ncclInProgress: each waits until NCCL is done, with
+ *            the communicator's creation and the caller's own calls, too. Only in the caller's
+ *            ncclGroupStart symtuner_ar_all_reduce does not; wait after ncclGroupEnd, as always.
+ *            While a function runs no other thread may ask NCCL about its communicator:
+ *            ncclCommGetAsyncError is not safe against itself. No wait is longer than timeout_ms,
+ *            which here includes waiting for other ranks to come, or goes on after
+ *            symtuner_ar_abort. Such an end is ncclRemoteError (ncclInvalidUsage by an abort) and
+ *            names NCCL's call; the handle refuses every further call, and symtuner_ar_destroy
+ *            frees nothing, for NCCL may still use it. Destroy first, then ncclCommAbort. What
+ *            ncclCommGetAsyncError finds is passed on as the result.
  * Promise    the result of our kernels is bit-identical on all ranks and from run to run. f16, bf16
  *            and fp8 add up in f32, in a fixed order. In sums -0 and NaN stay -0 and NaN, max and
  *            min take the number; a NaN's payload is not kept and may differ between ranks.
@@ -68,8 +79,8 @@ enum symtuner_ar_transport {
 struct symtuner_ar_config {
     size_t size;
     int transport;        /* enum symtuner_ar_transport                                           */
-    uint32_t timeout_ms;  /* a kernel gives up on a silent peer after this; 0: 600000,
-                             or SYMTUNER_AR_TIMEOUT_MS  */
+    uint32_t timeout_ms;  /* a kernel gives up on a silent peer after this, and we on NCCL where
+                             it does not block; 0: 600000, or SYMTUNER_AR_TIMEOUT_MS           */
     size_t bulk_bytes;    /* scratch for messages of several MiB; 0: 256 MiB, less when a GPU of
                              the group is small                                               */
     uint64_t first_epoch; /* for tests: counters start here (below 2^38), scratch is full of NaN;

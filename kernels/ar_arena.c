@@ -78,14 +78,16 @@ ncclResult_t st_arena_host(symtuner_ar **handles, int n, const char *shared_name
 
 void st_arena_free(symtuner_ar *h)
 {
+    if (h->arena_window != NULL)
+        st_window_drop(h, h->arena_window);
+    if (h->voice.late[0] != 0)
+        return; /* NCCL's thread may be at it */
+    h->arena_window = NULL;
     if (h->host_map != NULL) {
         cudaHostUnregister(h->host_map);
         munmap(h->host_map, h->host_map_bytes);
         h->host_map = NULL;
     }
-    if (h->arena_window != NULL)
-        h->nccl->ncclCommWindowDeregister(h->comm, h->arena_window);
-    h->arena_window = NULL;
     if (h->arena != NULL && h->comm != NULL)
         h->nccl->ncclMemFree(h->arena);
     else if (h->arena != NULL)

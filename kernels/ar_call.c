@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ar_handle.h"
+#include "ar_ready.h"
 
 static const char *const verdicts[] = {
     [ST_ALIVE] = "no error",
@@ -24,10 +25,11 @@ ncclResult_t symtuner_ar_status(symtuner_ar *h)
     if (h == NULL)
         return no_handle();
     verdict = __atomic_load_n(&h->mailbox->error, __ATOMIC_RELAXED);
+    if (verdict == ST_ALIVE && __atomic_load_n(&h->mailbox->abort, __ATOMIC_RELAXED) != 0)
+        return st_fail(h, ncclInvalidUsage, "%s; destroy it", verdicts[ST_ABORTED]);
     if (verdict == ST_ALIVE)
-        return __atomic_load_n(&h->mailbox->abort, __ATOMIC_RELAXED) != 0
-                   ? st_fail(h, ncclInvalidUsage, "%s; destroy it", verdicts[ST_ABORTED])
-                   : ncclSuccess;
+        return h->voice.late[0] == 0 ? ncclSuccess
+                                     : st_fail(h, ncclRemoteError, "%s", h->voice.late);
     return st_fail(h, verdict == ST_TIMEOUT ? ncclRemoteError : ncclInvalidUsage,
                    "%s; destroy the handles of all ranks and create them again",
                    verdict < sizeof verdicts / sizeof verdicts[0] ? verdicts[verdict]
@@ -391,6 +393,21 @@ static ncclResult_t run_pieces(symtuner_ar *h, const struct st_ask *ask,
     return result;
 }
 
+static ncclResult_t call_nccl(symtuner_ar *h, const struct st_ask *ask, const struct buffers *b,
+                              size_t count, cudaStream_t stream)
+{
+    static const char call[] = "ncclAllReduce";
+    char why[ST_WHY];
+    ncclResult_t result = st_comm_wait(h->nccl, &h->voice, ncclInProgress, call, why);
+
+    if (result == ncclSuccess) {
+        result = h->nccl->ncclAllReduce(b->send, b->recv, count, (ncclDataType_t)ask->dtype,
+                                        (ncclRedOp_t)ask->op, h->comm, stream);
+        result = st_comm_wait(h->nccl, &h->voice, result, call, why);
+    }
+    return result == ncclSuccess ? result : st_fail(h, result, "%s", why);
+}
+
 static ncclResult_t run(symtuner_ar *h, const struct st_ask *ask, const struct buffers *b,
                         size_t count, cudaStream_t stream)
 {
@@ -401,8 +418,7 @@ static ncclResult_t run(symtuner_ar *h, const struct st_ask *ask, const struct b
     if (result != ncclSuccess)
         return result;
     if (choice.family == ST_NCCL)
-        return h->nccl->ncclAllReduce(b->send, b->recv, count, (ncclDataType_t)ask->dtype,
-                                      (ncclRedOp_t)ask->op, h->comm, stream);
+        return call_nccl(h, ask, b, count, stream);
     if (h->ranks == 1) {
         cudaError_t error = ask->in_place ? cudaSuccess
                                           : cudaMemcpyAsync(b->recv, b->send, ask->bytes,

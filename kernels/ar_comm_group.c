@@ -347,8 +347,9 @@ static ncclResult_t settle(struct group *g, const struct symtuner_ar_config *giv
     if (!st_probe_wanted(g->handles[0], options))
         return ncclSuccess;
     result = probe(g, options);
-    return result == ncclSuccess ? result
-                                 : fail(g, result, "%.*s", ST_WHY - 1, g->handles[0]->error);
+    if (result == ncclSuccess || g->lost) /* lost: g->why has the sentence */
+        return result;
+    return fail(g, result, "%.*s", ST_WHY - 1, g->handles[0]->error);
 }
 
 static ncclResult_t start_rank(struct group *g, int i, const struct symtuner_ar_config *config,
@@ -360,14 +361,17 @@ static ncclResult_t start_rank(struct group *g, int i, const struct symtuner_ar_
     if (h == NULL)
         return fail(g, ncclSystemError, "out of memory");
     g->handles[i] = h;
-    h->comm = g->voice[i].comm;
-    h->ranks = g->voice[i].ranks;
-    h->device = g->voice[i].device;
+    h->voice = g->voice[i]; /* it is the handle's from here on */
+    g->voices[i] = &h->voice;
+    h->comm = h->voice.comm;
+    h->ranks = h->voice.ranks;
+    h->device = h->voice.device;
     h->nccl = g->nccl;
     if (g->nccl->ncclCommUserRank(h->comm, &h->me) != ncclSuccess)
         return fail(g, ncclInvalidArgument, "comms[%d] is not a usable communicator", i);
     if (st_rank_start(h, config, options) != ncclSuccess)
         return fail(g, ncclUnhandledCudaError, "%.*s", ST_WHY - 1, h->error);
+    h->voice.abort = &h->mailbox->abort;
     describe_host(card->host, sizeof card->host);
     cudaDeviceGetPCIBusId(card->bus, sizeof card->bus, h->device);
     cudaDeviceGetAttribute(&card->major, cudaDevAttrComputeCapabilityMajor, h->device);
@@ -385,10 +389,10 @@ static ncclResult_t start_rank(struct group *g, int i, const struct symtuner_ar_
     return ncclSuccess;
 }
 
-static ncclResult_t start(struct group *g, const struct symtuner_ar_config *given,
-                          struct symtuner_ar_config *config, struct st_options *options)
+static ncclResult_t start(struct group *g, ncclResult_t checked,
+                          const struct symtuner_ar_config *config, const struct st_options *options)
 {
-    ncclResult_t result = st_config_check(given, config, options);
+    ncclResult_t result = checked;
 
     if (result != ncclSuccess)
         return fail(g, result, "%.*s", ST_WHY - 1, symtuner_ar_error(NULL));
@@ -397,11 +401,11 @@ static ncclResult_t start(struct group *g, const struct symtuner_ar_config *give
     return result;
 }
 
-static ncclResult_t open_voices(struct group *g, const ncclComm_t *comms)
+static ncclResult_t open_voices(struct group *g, const ncclComm_t *comms, uint64_t limit_ns)
 {
     for (int i = 0; i < g->n; i++) {
         char why[ST_WHY];
-        ncclResult_t result = st_voice_open(&g->voice[i], g->nccl, comms[i], why);
+        ncclResult_t result = st_voice_open(&g->voice[i], g->nccl, comms[i], limit_ns, why);
 
         g->voices[i] = &g->voice[i];
         if (result != ncclSuccess)
@@ -426,11 +430,12 @@ static ncclResult_t create(struct group *g, const ncclComm_t *comms,
 {
     struct symtuner_ar_config config;
     struct st_options options;
-    ncclResult_t result = open_voices(g, comms);
+    ncclResult_t checked = st_config_check(given, &config, &options);
+    ncclResult_t result = open_voices(g, comms, st_timeout_ns(&config, &options));
 
     if (result != ncclSuccess)
         return result;
-    result = start(g, given, &config, &options);
+    result = start(g, checked, &config, &options);
     if (g->voice[0].ranks <= ST_MAX_RANKS) {
         result = agree(g, result);
         if (result == ncclSuccess)
@@ -447,7 +452,6 @@ ncclResult_t symtuner_ar_create(symtuner_ar **handles_out, const ncclComm_t *com
     struct group g = {.n = n};
     char why[160];
     int device = -1;
-    bool stuck = false;
     ncclResult_t result;
 
     if (handles_out == NULL || comms == NULL || n < 1 || n > ST_MAX_RANKS)
@@ -458,17 +462,12 @@ ncclResult_t symtuner_ar_create(symtuner_ar **handles_out, const ncclComm_t *com
         return st_fail(NULL, ncclInvalidUsage, "%s", why);
     cudaGetDevice(&device);
     result = create(&g, comms, given);
-    for (int i = 0; i < n; i++)
-        stuck = stuck || (g.handles[i] != NULL && g.handles[i]->stuck);
     for (int i = 0; i < n; i++) {
-        if (result == ncclSuccess) {
+        if (result == ncclSuccess)
             handles_out[i] = g.handles[i];
-            handles_out[i]->voice = g.voice[i];
-            continue;
-        }
-        if (g.handles[i] != NULL)
+        else if (g.handles[i] != NULL)
             st_rank_free(g.handles[i]);
-        if (!stuck)
+        else
             st_voice_close(&g.voice[i]);
     }
     if (device >= 0)

@@ -96,19 +96,25 @@ static bool may_overlap(const symtuner_ar *h, int asked, int arch)
     return asked == 1 || nccl >= 23007;
 }
 
+uint64_t st_timeout_ns(const struct symtuner_ar_config *config, const struct st_options *options)
+{
+    uint32_t ms = config->timeout_ms    ? config->timeout_ms
+                  : options->timeout_ms ? options->timeout_ms
+                                        : 600000;
+
+    return (uint64_t)ms * 1000000;
+}
+
 ncclResult_t st_rank_start(symtuner_ar *h, const struct symtuner_ar_config *config,
                            const struct st_options *options)
 {
     uint64_t first = config->first_epoch ? config->first_epoch : 1;
     /* a test that starts near the end of the one counter soon sees the other's, too */
     struct st_state state = {.epoch = first, .base = (uint32_t)first, .arrived = (uint32_t)first};
-    uint32_t timeout_ms = config->timeout_ms    ? config->timeout_ms
-                          : options->timeout_ms ? options->timeout_ms
-                                                : 600000;
     cudaError_t error = cudaSetDevice(h->device);
     int arch = 0;
 
-    h->timeout_ns = (uint64_t)timeout_ms * 1000000;
+    h->timeout_ns = st_timeout_ns(config, options);
     h->force = options->force;
     h->stall_ns = options->stall_us * 1000;
     h->lag = options->lag;
@@ -191,6 +197,8 @@ static void free_gpu(symtuner_ar *h)
 {
     cudaSetDevice(h->device);
     st_arena_free(h);
+    if (h->voice.late[0] != 0)
+        return; /* NCCL may have launched what never ends, and CUDA waits for that to free */
     st_voice_close(&h->voice);
     if (h->copy_stream != NULL)
         cudaStreamDestroy(h->copy_stream);
@@ -212,7 +220,8 @@ void st_rank_free(symtuner_ar *h)
     if (!h->stuck)
         free_gpu(h);
     symtuner_rules_free(h->rules);
-    free(h);
+    if (h->voice.late[0] == 0)
+        free(h); /* else NCCL may still write a window to it */
 }
 
 /* ---- arguments ------------------------------------------------------------------------------- */
@@ -223,6 +232,7 @@ ncclResult_t st_config_check(const struct symtuner_ar_config *given,
     char why[200];
 
     memset(config, 0, sizeof *config);
+    memset(options, 0, sizeof *options);
     if (given != NULL) {
         if (given->size < sizeof given->size || given->size > sizeof *given)
             return st_fail(NULL, ncclInvalidArgument,
@@ -289,9 +299,10 @@ ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n)
     for (int i = 0; i < n; i++) {
         cudaError_t error = cudaSuccess;
 
-        if (handles[i] != NULL)
-            error = cudaSetDevice(handles[i]->device);
-        if (handles[i] != NULL && error == cudaSuccess)
+        if (handles[i] == NULL || handles[i]->voice.late[0] != 0)
+            continue; /* what NCCL has launched may never end */
+        error = cudaSetDevice(handles[i]->device);
+        if (error == cudaSuccess)
             error = cudaDeviceSynchronize();
         if (error != cudaSuccess)
             result = st_fail_cuda(NULL, error, "what ran before symtuner_ar_destroy");
@@ -304,7 +315,11 @@ ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n)
         cudaSetDevice(h->device);
         for (int w = 0; w < ST_MAX_WINDOWS; w++)
             if (h->windows[w].base != NULL && h->windows[w].ours)
-                h->nccl->ncclCommWindowDeregister(h->comm, h->windows[w].handle);
+                st_window_drop(h, h->windows[w].handle);
+        st_arena_free(h);
+        if (h->voice.late[0] != 0)
+            result =
+                st_fail(NULL, ncclRemoteError, "rank %d frees nothing: %s", h->me, h->voice.late);
         st_rank_free(h);
         handles[i] = NULL;
     }

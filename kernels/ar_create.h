@@ -10,6 +10,9 @@
 ncclResult_t st_config_check(const struct symtuner_ar_config *given,
                              struct symtuner_ar_config *config, struct st_options *options);
 
+/* The time limit of a group with these; fit for settings that were refused, too. */
+uint64_t st_timeout_ns(const struct symtuner_ar_config *config, const struct st_options *options);
+
 /* Counters, mailbox, events, and all kernels loaded; h->device and ranks must be set. */
 ncclResult_t st_rank_start(symtuner_ar *h, const struct symtuner_ar_config *config,
                            const struct st_options *options);

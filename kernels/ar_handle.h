@@ -107,6 +107,8 @@ const struct st_window *st_window_find(const symtuner_ar *h, const void *p, size
 /* Collective: a window for each of this thread's buffers; NULL where NCCL made none. */
 ncclResult_t st_windows_make(symtuner_ar **handles, void *const *buffers, int n, size_t bytes,
                              ncclWindow_t *windows, char *why);
+/* Not when the communicator is late: then the window stays, and so must the memory. */
+ncclResult_t st_window_drop(symtuner_ar *h, ncclWindow_t window);
 
 /* Arena in peer memory or pinned host memory (ar_arena.c). */
 ncclResult_t st_arena_host(symtuner_ar **handles, int n, const char *shared_name, bool create);

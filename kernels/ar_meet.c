@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ar_ready.h"
 #include "ar_shape.h"
 
 struct verdict {
@@ -15,13 +16,18 @@ struct verdict {
 _Static_assert(sizeof(struct verdict) <= ST_CARD_BYTES, "a verdict fits a card");
 
 ncclResult_t st_voice_open(struct st_voice *voice, const struct st_nccl *nccl, ncclComm_t comm,
-                           char *why)
+                           uint64_t limit_ns, char *why)
 {
     size_t bytes;
     cudaError_t error;
+    ncclResult_t result;
 
     memset(voice, 0, sizeof *voice);
     voice->comm = comm;
+    voice->limit_ns = limit_ns;
+    result = st_comm_wait(nccl, voice, ncclInProgress, "not a usable communicator", why);
+    if (result != ncclSuccess)
+        return result;
     if (nccl->ncclCommCount(comm, &voice->ranks) != ncclSuccess ||
         nccl->ncclCommCuDevice(comm, &voice->device) != ncclSuccess) {
         snprintf(why, ST_WHY, "not a usable communicator");
@@ -50,7 +56,7 @@ ncclResult_t st_voice_open(struct st_voice *voice, const struct st_nccl *nccl, n
 
 void st_voice_close(struct st_voice *voice)
 {
-    if (voice->memory == NULL)
+    if (voice->memory == NULL || voice->late[0] != 0)
         return;
     cudaSetDevice(voice->device);
     if (voice->stream != NULL)
@@ -73,10 +79,26 @@ static cudaError_t say(struct st_voice *voice, const void *mine, size_t bytes)
     return error;
 }
 
-static cudaError_t hear(struct st_voice *voice, void *all, size_t bytes)
+/* A communicator that does not block refuses every call after an error: the rank that had one is
+ * not in this gather, which then never ends. Comes before any call that waits for the stream, and a
+ * copy to memory that is not pinned is one. */
+static cudaError_t await(struct st_voice *voice, const char *call)
+{
+    cudaError_t error;
+    uint64_t start = 0;
+
+    while ((error = cudaStreamQuery(voice->stream)) == cudaErrorNotReady)
+        if (st_comm_linger(voice, &start, call) != ncclInProgress)
+            break;
+    return error;
+}
+
+static cudaError_t hear(struct st_voice *voice, void *all, size_t bytes, const char *call)
 {
     cudaError_t error = cudaSetDevice(voice->device);
 
+    if (error == cudaSuccess && voice->threaded)
+        error = await(voice, call);
     if (error == cudaSuccess && !voice->on_host)
         error = cudaMemcpyAsync(all, voice->memory + bytes, bytes * (size_t)voice->ranks,
                                 cudaMemcpyDeviceToHost, voice->stream);
@@ -90,32 +112,33 @@ static cudaError_t hear(struct st_voice *voice, void *all, size_t bytes)
 ncclResult_t st_voices_meet(const struct st_nccl *nccl, struct st_voice *const *voices, int n,
                             const void *mine, void *all, size_t bytes, char *why)
 {
+    static const char call[] = "talk to the other ranks: ncclAllGather";
     cudaError_t error = cudaSuccess, latest;
-    ncclResult_t result, ended;
+    ncclResult_t result;
 
     for (int i = 0; i < n; i++) { /* after an error, too: the others are in the gather */
         latest = say(voices[i], (const char *)mine + bytes * (size_t)i, bytes);
         error = error == cudaSuccess ? latest : error;
     }
-    result = nccl->ncclGroupStart();
+    result = st_comms_start(nccl, voices, n, call, why);
     if (result == ncclSuccess) {
-        for (int i = 0; i < n && result == ncclSuccess; i++)
+        for (int i = 0; i < n && (result == ncclSuccess || result == ncclInProgress); i++)
             result = nccl->ncclAllGather(voices[i]->memory, voices[i]->memory + bytes, bytes,
                                          ncclUint8, voices[i]->comm, voices[i]->stream);
-        ended = nccl->ncclGroupEnd(); /* or the caller's next NCCL call would be in our group */
-        result = result == ncclSuccess ? ended : result;
+        result = st_comms_end(nccl, voices, n, result, call, why);
     }
     for (int i = 0; i < n && result == ncclSuccess; i++) {
-        latest = hear(voices[i], all, bytes);
+        latest = hear(voices[i], all, bytes, call);
         error = error == cudaSuccess ? latest : error;
+        if (voices[i]->late[0] != 0)
+            result = st_comms_late(voices, n, voices[i], why);
     }
     if (error != cudaSuccess)
         cudaGetLastError();
-    if (result != ncclSuccess || error != cudaSuccess)
-        snprintf(why, ST_WHY, "talk to the other ranks: %s",
-                 result != ncclSuccess ? nccl->ncclGetErrorString(result)
-                                       : cudaGetErrorString(error));
-    return result == ncclSuccess && error != cudaSuccess ? ncclUnhandledCudaError : result;
+    if (result != ncclSuccess || error == cudaSuccess)
+        return result;
+    snprintf(why, ST_WHY, "talk to the other ranks: %s", cudaGetErrorString(error));
+    return ncclUnhandledCudaError;
 }
 
 ncclResult_t st_voices_agree(const struct st_nccl *nccl, struct st_voice *const *voices, int n,

@@ -24,12 +24,18 @@ struct st_voice {
     cudaStream_t stream;
     char *memory; /* what this rank says, then what all said; NULL: none */
     bool on_host; /* the GPU is full to the last page */
+    /* of a communicator that does not block (ar_ready.h) */
+    bool threaded; /* it is one: a rank that failed cannot come to the next meeting */
+    uint64_t limit_ns;
+    const uint32_t *abort; /* the host's abort word; NULL: none yet */
+    ncclWindow_t window;   /* where NCCL's thread writes the window that is being made */
+    char late[ST_WHY];     /* what NCCL did not end in time; empty: nothing */
 };
 
 /* Fails only for a communicator or a GPU of no use. */
 ncclResult_t st_voice_open(struct st_voice *voice, const struct st_nccl *nccl, ncclComm_t comm,
-                           char *why);
-void st_voice_close(struct st_voice *voice);
+                           uint64_t limit_ns, char *why);
+void st_voice_close(struct st_voice *voice); /* a late one keeps what it has */
 
 /* Collective. ${mine}: ${bytes} of each of the ${n} ranks of this thread; ${all}: of each rank.
  * ${why}: ST_WHY bytes. */

@@ -19,6 +19,7 @@
     X(ncclResult_t, ncclCommCount, (const ncclComm_t, int *))                                      \
     X(ncclResult_t, ncclCommUserRank, (const ncclComm_t, int *))                                   \
     X(ncclResult_t, ncclCommCuDevice, (const ncclComm_t, int *))                                   \
+    X(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t, ncclResult_t *))                           \
     X(ncclResult_t, ncclGroupStart, (void))                                                        \
     X(ncclResult_t, ncclGroupEnd, (void))                                                          \
     X(ncclResult_t, ncclMemAlloc, (void **, size_t))                                               \

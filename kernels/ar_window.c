@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ar_ready.h"
+
 const struct st_window *st_window_find(const symtuner_ar *h, const void *p, size_t bytes)
 {
     const char *at = p;
@@ -112,19 +114,38 @@ ncclResult_t st_windows_make(symtuner_ar **handles, void *const *buffers, int n,
                              ncclWindow_t *windows, char *why)
 {
     const struct st_nccl *nccl = handles[0]->nccl;
-    ncclResult_t result = nccl->ncclGroupStart(), ended;
+    struct st_voice *voices[ST_MAX_RANKS];
+    char call[64];
+    ncclResult_t result;
 
-    if (result == ncclSuccess) {
-        for (int i = 0; i < n && result == ncclSuccess; i++)
-            result = nccl->ncclCommWindowRegister(handles[i]->comm, buffers[i], bytes, &windows[i],
-                                                  NCCL_WIN_COLL_SYMMETRIC);
-        ended = nccl->ncclGroupEnd(); /* or the caller's next NCCL call would be in our group */
-        result = result == ncclSuccess ? ended : result;
+    snprintf(call, sizeof call, "ncclCommWindowRegister of %zu bytes", bytes);
+    for (int i = 0; i < n; i++) {
+        voices[i] = &handles[i]->voice;
+        voices[i]->window = NULL;
     }
+    result = st_comms_start(nccl, voices, n, call, why);
     if (result != ncclSuccess)
-        snprintf(why, ST_WHY, "ncclCommWindowRegister of %zu bytes: %s", bytes,
-                 nccl->ncclGetErrorString(result));
+        return result;
+    for (int i = 0; i < n && (result == ncclSuccess || result == ncclInProgress); i++)
+        result = nccl->ncclCommWindowRegister(handles[i]->comm, buffers[i], bytes,
+                                              &voices[i]->window, NCCL_WIN_COLL_SYMMETRIC);
+    result = st_comms_end(nccl, voices, n, result, call, why);
+    for (int i = 0; i < n; i++)
+        if (voices[i]->late[0] == 0)
+            windows[i] = voices[i]->window;
     return result;
+}
+
+ncclResult_t st_window_drop(symtuner_ar *h, ncclWindow_t window)
+{
+    static const char call[] = "ncclCommWindowDeregister";
+    char why[ST_WHY];
+    ncclResult_t result = st_comm_wait(h->nccl, &h->voice, ncclInProgress, call, why);
+
+    if (h->voice.late[0] == 0) /* after an error, too: nothing is at the window any more */
+        result = st_comm_wait(h->nccl, &h->voice,
+                              h->nccl->ncclCommWindowDeregister(h->comm, window), call, why);
+    return result == ncclSuccess ? result : st_fail(h, result, "%s", why);
 }
 
 /* The windows as peers see them, in ${seen}. */
@@ -180,7 +201,7 @@ ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *const *buffers,
         if (result == ncclSuccess)
             show(handles[i], &seen[i]);
         else if (made[i] != NULL)
-            handles[i]->nccl->ncclCommWindowDeregister(handles[i]->comm, made[i]);
+            st_window_drop(handles[i], made[i]);
     }
     if (device >= 0)
         cudaSetDevice(device);
@@ -204,10 +225,9 @@ ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void *const *buffers,
         w->base = NULL;
         if (!w->ours)
             continue;
-        latest = h->nccl->ncclCommWindowDeregister(h->comm, w->handle);
+        latest = st_window_drop(h, w->handle);
         if (latest != ncclSuccess)
-            result = st_handles_fail(handles, n, latest, "ncclCommWindowDeregister: %s",
-                                     h->nccl->ncclGetErrorString(latest));
+            result = st_handles_fail(handles, n, latest, "%.*s", ST_WHY - 1, h->error);
     }
     return result;
 }

@@ -19,7 +19,7 @@ ncclResult_t ncclGetLsaDevicePointer(ncclWindow_t window, size_t offset, int ran
 
 struct fake_nccl fake_nccl;
 
-enum kind { NONE, GATHER, WINDOW };
+enum kind { NONE, GATHER, WINDOW, REDUCE };
 
 struct op {
     enum kind kind;
@@ -27,7 +27,18 @@ struct op {
     char *recv;
     size_t bytes;
     ncclWindow_t *window;
+    cudaStream_t stream;
 };
+
+/* What a communicator with blocking = 0 is at. */
+static struct {
+    bool made, busy, joined; /* joined: with all ranks, in round ${round} */
+    int left, round;
+    ncclResult_t end;
+    struct op op; /* the caller's; NCCL's own has data and window below */
+    char data[FAKE_RANKS * FAKE_CARD];
+    ncclWindow_t window;
+} state_of[FAKE_RANKS];
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -50,8 +61,123 @@ void fake_nccl_reset(int ranks)
     memcpy(fake_nccl.said, said, sizeof said);
     memset(waiting, 0, sizeof waiting);
     memset(gone, 0, sizeof gone);
+    memset(state_of, 0, sizeof state_of);
     windows = rounds = 0;
 }
+
+/* ---- blocking = 0; all with the lock --------------------------------------------------------- */
+
+/* The next call on the communicator of ${rank}. */
+static bool is_odd(int rank)
+{
+    return rank == fake_nccl.odd_rank && ++fake_nccl.calls == fake_nccl.odd_call;
+}
+
+static void begin(int rank)
+{
+    bool odd = is_odd(rank);
+
+    state_of[rank].busy = true;
+    state_of[rank].joined = false;
+    state_of[rank].left = odd && fake_nccl.odd_end == ncclInProgress ? -1 : fake_nccl.polls;
+    state_of[rank].end = odd && state_of[rank].left > 0 ? fake_nccl.odd_end : ncclSuccess;
+    state_of[rank].op.kind = NONE;
+}
+
+static void begin_once(int rank)
+{
+    if (!state_of[rank].made)
+        begin(rank);
+    state_of[rank].made = true;
+}
+
+/* With all ranks, but for one that never ends. */
+static void begin_op(int rank, struct op op)
+{
+    bool endless = rank == fake_nccl.odd_rank && fake_nccl.calls + 1 == fake_nccl.odd_call &&
+                   fake_nccl.odd_end == ncclSuccess;
+
+    begin(rank);
+    state_of[rank].op = op;
+    state_of[rank].window = NULL;
+    if (op.kind == WINDOW)
+        *op.window = (ncclWindow_t)(uintptr_t)0xbad;
+    if (state_of[rank].left < 0)
+        return;
+    if (endless)
+        fake.endless = op.stream;
+    op.recv = state_of[rank].data;
+    op.window = &state_of[rank].window;
+    waiting[rank] = op;
+    state_of[rank].joined = true;
+    state_of[rank].round = rounds;
+}
+
+static void deliver(int rank, bool good)
+{
+    const struct op *op = &state_of[rank].op;
+
+    if (good && op->kind == GATHER)
+        memcpy(op->recv, state_of[rank].data, op->bytes * (size_t)fake_nccl.ranks);
+    if (op->kind == WINDOW)
+        *op->window = good ? state_of[rank].window : NULL;
+    if (op->kind == WINDOW && !good && state_of[rank].window != NULL)
+        __atomic_sub_fetch(&fake_nccl.live, 1, __ATOMIC_RELAXED);
+}
+
+static ncclResult_t poll_one(int rank)
+{
+    if (state_of[rank].left < 0 && fake_nccl.odd_end != ncclInProgress)
+        state_of[rank].left = 0; /* the test has it end after all */
+    if (state_of[rank].left != 0) {
+        state_of[rank].left -= state_of[rank].left > 0;
+        return ncclInProgress;
+    }
+    if (state_of[rank].joined && state_of[rank].round == rounds)
+        return ncclInProgress;
+    if (state_of[rank].busy && state_of[rank].joined && fake_nccl.hung)
+        state_of[rank].end = ncclSystemError;
+    if (state_of[rank].busy)
+        deliver(rank, state_of[rank].end == ncclSuccess);
+    state_of[rank].busy = false;
+    return state_of[rank].end;
+}
+
+/* A call comes: ncclSuccess when the communicator is free for it. */
+static ncclResult_t is_free(ncclComm_t comm)
+{
+    int rank = (int)(uintptr_t)comm - 1;
+    ncclResult_t result;
+
+    if (fake_nccl.polls == 0)
+        return ncclSuccess;
+    pthread_mutex_lock(&lock);
+    begin_once(rank);
+    result = state_of[rank].busy ? ncclInvalidArgument : state_of[rank].end;
+    if (state_of[rank].busy) {
+        fake_nccl.early++;
+        state_of[rank].left = 0;
+        state_of[rank].joined = false;
+        state_of[rank].end = result;
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+/* The answer of a call that concerns its own rank only. */
+static ncclResult_t alone(ncclComm_t comm)
+{
+    int rank = (int)(uintptr_t)comm - 1;
+
+    if (fake_nccl.polls == 0 || state_of[rank].end != ncclSuccess)
+        return ncclSuccess;
+    pthread_mutex_lock(&lock);
+    begin(rank);
+    pthread_mutex_unlock(&lock);
+    return ncclInProgress;
+}
+
+/* ---- collective calls ------------------------------------------------------------------------ */
 
 static void do_gather(void)
 {
@@ -105,20 +231,30 @@ static void look(void)
 
 static ncclResult_t join(void)
 {
-    bool any = false, lost = false;
+    bool any = false, lost = false, reduces = false;
     int round;
 
     pthread_mutex_lock(&lock);
     round = rounds;
     for (int r = 0; r < fake_nccl.ranks; r++)
-        if (mine[r].kind != NONE) {
-            waiting[r] = mine[r];
+        if (mine[r].kind == REDUCE) {
+            begin(r);
+            reduces = true;
+        } else if (mine[r].kind != NONE) {
+            if (fake_nccl.polls != 0)
+                begin_op(r, mine[r]);
+            else
+                waiting[r] = mine[r];
             any = true;
             lost |= mine[r].kind == WINDOW && r == fake_nccl.no_window;
         }
     memset(mine, 0, sizeof mine);
     if (any)
         look();
+    if (fake_nccl.polls != 0) {
+        pthread_mutex_unlock(&lock);
+        return any || reduces ? ncclInProgress : ncclSuccess;
+    }
     while (any && round == rounds)
         pthread_cond_wait(&changed, &lock);
     lost |= any && fake_nccl.hung;
@@ -128,12 +264,20 @@ static ncclResult_t join(void)
 
 static ncclResult_t submit(ncclComm_t comm, struct op op)
 {
+    ncclResult_t result = is_free(comm);
+
+    if (result != ncclSuccess) {
+        refused = depth > 0;
+        return result;
+    }
     if (fake_nccl.refuses || (op.kind == WINDOW && fake_nccl.refuses_windows)) {
         refused = depth > 0;
         return ncclInvalidArgument;
     }
     mine[(uintptr_t)comm - 1] = op;
-    return depth > 0 ? ncclSuccess : join();
+    if (depth > 0) /* either is no error; NCCL's releases say the second */
+        return fake_nccl.polls % 2 != 0 ? ncclInProgress : ncclSuccess;
+    return join();
 }
 
 struct seat {
@@ -178,13 +322,29 @@ EXPORT ncclResult_t ncclGetVersion(int *version)
 EXPORT ncclResult_t ncclCommCount(const ncclComm_t c, int *n)
 {
     *n = fake_nccl.ranks;
-    return (int)(uintptr_t)c <= fake_nccl.ranks ? ncclSuccess : ncclInvalidArgument;
+    return (int)(uintptr_t)c <= fake_nccl.ranks ? is_free(c) : ncclInvalidArgument;
+}
+
+EXPORT ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *state)
+{
+    int rank = (int)(uintptr_t)c - 1;
+
+    if (rank < 0 || rank >= fake_nccl.ranks)
+        return ncclInvalidArgument;
+    *state = ncclSuccess;
+    if (fake_nccl.polls == 0)
+        return ncclSuccess;
+    pthread_mutex_lock(&lock);
+    begin_once(rank);
+    *state = poll_one(rank);
+    pthread_mutex_unlock(&lock);
+    return ncclSuccess;
 }
 
 EXPORT ncclResult_t ncclCommCuDevice(const ncclComm_t c, int *d)
 {
     *d = (int)(uintptr_t)c - 1;
-    return ncclSuccess;
+    return is_free(c);
 }
 
 /* Asked before the rank reads its rules: from here on we are in its process. */
@@ -195,12 +355,14 @@ EXPORT ncclResult_t ncclCommUserRank(const ncclComm_t c, int *rank)
         setenv("SYMTUNER_RULE", fake_nccl.rule_of[*rank], 1);
     else if (getenv("SYMTUNER_RULE"))
         unsetenv("SYMTUNER_RULE");
-    return ncclSuccess;
+    return is_free(c);
 }
 
 EXPORT const char *ncclGetErrorString(ncclResult_t r)
 {
-    return r == ncclSystemError ? "fake system error" : "fake";
+    return r == ncclSystemError   ? "fake system error"
+           : r == ncclRemoteError ? "fake remote"
+                                  : "fake";
 }
 
 EXPORT ncclResult_t ncclGroupStart(void)
@@ -251,10 +413,11 @@ EXPORT ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *p, size_t byte
 
 EXPORT ncclResult_t ncclCommWindowDeregister(ncclComm_t c, ncclWindow_t w)
 {
-    (void)c, (void)w;
+    (void)w;
     ck_assert_ptr_null(fake.endless);
+    is_free(c); /* counts; an error does not keep NCCL from it */
     __atomic_sub_fetch(&fake_nccl.live, 1, __ATOMIC_RELAXED);
-    return ncclSuccess;
+    return alone(c);
 }
 
 EXPORT ncclResult_t ncclGetLsaDevicePointer(ncclWindow_t window, size_t offset, int rank, void **p)
@@ -268,12 +431,21 @@ EXPORT ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, nc
 {
     (void)type;
     ck_assert(fake.endless == NULL || stream != fake.endless);
-    return submit(comm, (struct op){.kind = GATHER, .send = send, .recv = recv, .bytes = count});
+    return submit(
+        comm,
+        (struct op){.kind = GATHER, .send = send, .recv = recv, .bytes = count, .stream = stream});
 }
 
 EXPORT ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type,
                                   ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
 {
-    (void)send, (void)recv, (void)count, (void)type, (void)op, (void)comm, (void)stream;
-    return ncclSuccess;
+    ncclResult_t result = is_free(comm);
+
+    (void)send, (void)recv, (void)count, (void)type, (void)op, (void)stream;
+    __atomic_add_fetch(&fake_nccl.reduces, 1, __ATOMIC_RELAXED);
+    if (result == ncclSuccess && depth > 0 && fake_nccl.polls != 0) {
+        mine[(uintptr_t)comm - 1].kind = REDUCE;
+        return ncclSuccess;
+    }
+    return result == ncclSuccess ? alone(comm) : result;
 }
