@@ -4,11 +4,12 @@
  *
  *   ar_fuzz [--ranks N] [--mode local|threads|procs] [--calls 100000] [--seed N] [--kernel NAME]
  *           [--host 0|1] [--gpus N] [--most BYTES] [--timeout MS] [--limit SECONDS] [--say 0|1]
- *           [--fork 0|1]
+ *           [--fork 0|1] [--nonblocking 0|1]
  *
  * local: symtuner_ar_create_local, a thread per rank; threads, procs: from an ncclComm_t, threads
  * of one process or one process per rank. --gpus: fewer GPUs than ranks, which share them (local
  * only). --fork 0: threads of this very process, for tools that lose sight of forked ones.
+ * --nonblocking 1: communicators with blocking = 0, which the library gets while they are made.
  *
  * Drawn at random, alike on all ranks: type, operator, count, placement (plain, registered, in
  * place, local: by lists of all ranks' addresses), alignment (of plain buffers each rank its own),
@@ -274,10 +275,7 @@ static void body(int me)
     r->own = r->common ^ (unsigned long long)(me + 1) << 32;
     CUDA(cudaSetDevice(me % option.gpus));
     for (int g = 0; g < 2 && !option.local; g++) {
-        if (me == 0)
-            NCCL(ncclGetUniqueId(&team->id[g]));
-        team_meet(team);
-        NCCL(ncclCommInitRank(&r->comm[g], option.ranks, team->id[g], me));
+        NCCL(team_comm(team, g, me, option.nonblocking, &r->comm[g]));
     }
     for (int role = 0; role < 2; role++) {
         CUDA(cudaMalloc((void **)&r->buffer[0][role], LANES * LANE_BYTES));
@@ -348,9 +346,10 @@ int main(int argc, char **argv)
     clock_gettime(CLOCK_MONOTONIC, &start);
     bad = team_run(team, body, option.limit, option.fork);
     clock_gettime(CLOCK_MONOTONIC, &end);
-    printf("ar_fuzz: %d ranks on %d GPUs, %s%s, seed %u: %llu calls right%s, %.1f s\n",
-           option.ranks, option.gpus, option.mode, option.host ? ", host memory" : "", option.seed,
-           team->verified, bad ? ", then WRONG" : "",
+    printf("ar_fuzz: %d ranks on %d GPUs, %s%s%s, seed %u: %llu calls right%s, %.1f s\n",
+           option.ranks, option.gpus, option.mode, option.host ? ", host memory" : "",
+           option.nonblocking ? ", blocking = 0" : "", option.seed, team->verified,
+           bad ? ", then WRONG" : "",
            (double)(end.tv_sec - start.tv_sec) + (double)(end.tv_nsec - start.tv_nsec) / 1e9);
     return report_kernels(bad);
 }

@@ -39,6 +39,7 @@ int fuzz_options_read(int argc, char **argv)
         {"--limit", &option.limit, 1, 86400},
         {"--say", &option.say, 0, 1},
         {"--fork", &option.fork, 0, 1},
+        {"--nonblocking", &option.nonblocking, 0, 1},
     };
     size_t known = sizeof numbers / sizeof numbers[0];
 
@@ -81,6 +82,8 @@ int fuzz_options_read(int argc, char **argv)
         option.gpus = option.ranks;
     if (option.apart && !option.fork)
         return wrong("--fork 0", "is for threads of one process");
+    if (option.local && option.nonblocking)
+        return wrong("--nonblocking", "needs a communicator; --mode local has none");
     if (option.gpus < option.ranks && !option.local)
         return wrong("--gpus", "below --ranks needs --mode local");
     return 1;

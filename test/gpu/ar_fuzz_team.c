@@ -59,6 +59,19 @@ void team_fail(struct team *t, const char *format, ...)
     _exit(1);
 }
 
+ncclResult_t team_comm(struct team *t, int g, int me, int nonblocking, ncclComm_t *comm_out)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclResult_t result = me == 0 ? ncclGetUniqueId(&t->id[g]) : ncclSuccess;
+
+    team_meet(t);
+    if (result != ncclSuccess || !nonblocking)
+        return result == ncclSuccess ? ncclCommInitRank(comm_out, t->ranks, t->id[g], me) : result;
+    config.blocking = 0;
+    result = ncclCommInitRankConfig(comm_out, t->ranks, t->id[g], me, &config);
+    return result == ncclInProgress ? ncclSuccess : result;
+}
+
 static void *run_thread(void *rank)
 {
     body_of_all((int)(intptr_t)rank);

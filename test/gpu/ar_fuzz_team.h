@@ -27,6 +27,10 @@ struct team *team_make(int ranks, int apart);
 /* Wait for all ranks; ends this process when one has failed. */
 void team_meet(struct team *t);
 
+/* Communicator ${g} of rank ${me}. With ${nonblocking} it may still be in progress, and is left so:
+ * the library has to wait. What NCCL answered. */
+ncclResult_t team_comm(struct team *t, int g, int me, int nonblocking, ncclComm_t *comm_out);
+
 /* Say what is wrong and end everybody. */
 void team_fail(struct team *t, const char *format, ...)
     __attribute__((format(printf, 2, 3), noreturn));
