@@ -284,7 +284,7 @@ test-gpu: all $(if $(NCCL_SO),$(B)/nccl_coll $(B)/nccl_decide \
 CHECK_LIBS ?= $(shell pkg-config --libs check 2>/dev/null)
 SUITES     := $(wildcard test/check_*.c)
 HOST       := $(wildcard test/host/*.c)
-WRAPPED    := malloc calloc fopen open_memstream# made to fail, one call at a time
+WRAPPED    := malloc calloc open open_memstream# made to fail, one call at a time
 
 $(call obj,$(SUITES) $(HOST)): | need-check
 need-check:

@@ -8,6 +8,7 @@
 #include "cli/machines.h"
 #include "cli/text.h"
 #include "plugin/nccl_release.h"
+#include "rules/sources.h"
 #include "symtuner.h"
 
 static const char help[] =
@@ -71,7 +72,7 @@ static int check_file(struct check *check, const char *path)
         st_json_string(stdout, path);
         fputs(", \"findings\": [", stdout);
     }
-    if (symtuner_rules_load(path, &rules, text, sizeof text) != SYMTUNER_OK) {
+    if (st_rules_load_any(path, &rules, text, sizeof text) != SYMTUNER_OK) {
         tell(check, "error", text, &findings);
     } else {
         for (int i = 0; symtuner_rules_lint(rules, i, text, sizeof text); i++)

@@ -10,6 +10,7 @@
 #include "cli/machines.h"
 #include "cli/text.h"
 #include "rules/names.h"
+#include "rules/sources.h"
 #include "symtuner.h"
 
 static const char help[] =
@@ -161,7 +162,7 @@ static enum symtuner_status load(const struct request *request, symtuner_rules *
     const char *one_line = getenv("SYMTUNER_RULE"), *file = getenv("SYMTUNER_RULES");
 
     if (request->rules)
-        return symtuner_rules_load(request->rules, rules, error, size);
+        return st_rules_load_any(request->rules, rules, error, size);
     if (one_line && *one_line)
         return symtuner_rules_inline(one_line, rules, error, size);
     if (file && *file)

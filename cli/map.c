@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/text.h"
+#include "rules/sources.h"
 
 bool st_map_alike(const struct symtuner_decision *a, const struct symtuner_decision *b)
 {
@@ -166,7 +167,7 @@ bool st_map_make(const struct st_map_request *request, const char *file, struct 
                                         .machine = request->machine}};
 
     *map = (struct st_map){0};
-    if (symtuner_rules_load(file, &rules, error, sizeof error) != SYMTUNER_OK) {
+    if (st_rules_load_any(file, &rules, error, sizeof error) != SYMTUNER_OK) {
         fprintf(stderr, "%s\n", error);
         return false;
     }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "rules/sources.h"
 
 /* What can be undone without changing the meaning of the program. False: nothing we know of. */
 static bool undo(struct symtuner_call *call, enum symtuner_gate gate)
@@ -94,7 +95,7 @@ int st_why_rules(const struct st_why *why, struct st_answer *answer)
 
     if (!why->rules)
         return ST_EXIT_FINE;
-    if (symtuner_rules_load(why->rules, &rules, answer->rules_text, sizeof answer->rules_text) !=
+    if (st_rules_load_any(why->rules, &rules, answer->rules_text, sizeof answer->rules_text) !=
         SYMTUNER_OK) {
         fprintf(stderr, "%s\n", answer->rules_text);
         return ST_EXIT_FINDINGS;

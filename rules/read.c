@@ -5,12 +5,17 @@
  * Strict: an unknown section, key, word or unit is an error with its place and the nearest
  * spelling. A text is accepted whole or not at all.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "rules/reader.h"
+#include "rules/sources.h"
 
 /* ---- sections ------------------------------------------------------------------------------- */
 
@@ -213,9 +218,10 @@ static bool inline_read(struct st_reader *reader, struct st_text text)
 
 /* ---- entry points --------------------------------------------------------------------------- */
 
-static enum symtuner_status read_with(bool (*read)(struct st_reader *, struct st_text),
-                                      struct st_text text, const char *name, symtuner_rules **out,
-                                      char *error, size_t error_size)
+typedef bool parser(struct st_reader *, struct st_text);
+
+static enum symtuner_status read_with(parser *parse, struct st_text text, const char *name,
+                                      symtuner_rules **out, char *error, size_t error_size)
 {
     symtuner_rules *rules = calloc(1, sizeof *rules);
     struct st_reader reader = {name, 0, text.at, error, error_size, rules};
@@ -229,7 +235,7 @@ static enum symtuner_status read_with(bool (*read)(struct st_reader *, struct st
     snprintf(rules->source[0], sizeof rules->source[0], "%s", name);
     if (text.len > SYMTUNER_TEXT_MAX ? !st_reader_fail(&reader, text.at,
                                                        "the text is larger than 1 MiB")
-                                     : !read(&reader, text)) {
+                                     : !parse(&reader, text)) {
         free(rules);
         return SYMTUNER_ESYNTAX;
     }
@@ -251,43 +257,79 @@ enum symtuner_status symtuner_rules_inline(const char *text, symtuner_rules **ou
                      error, error_size);
 }
 
-static enum symtuner_status load(bool (*read)(struct st_reader *, struct st_text),
-                                 const char *path, symtuner_rules **out, char *error,
-                                 size_t error_size)
+/* Up to ${size} bytes of a file; -1, and the reason in ${*why} unless errno says it. */
+static ssize_t slurp(const char *path, bool any, char *text, size_t size, const char **why)
+{
+    /* Opening a FIFO that nobody writes to would wait for ever, and a job with it. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), error;
+    struct stat file = {0};
+    size_t done = 0;
+    ssize_t n = -1;
+
+    if (fd < 0)
+        return -1;
+    fcntl(fd, F_SETFL, 0); /* what writes to a pipe may take its time */
+    fstat(fd, &file);
+    if (!any && !S_ISREG(file.st_mode) && !S_ISDIR(file.st_mode))
+        *why = "a pipe or a device, which could hold a job up; write the rules to a file";
+    else
+        while ((n = read(fd, text + done, size - done)) > 0)
+            done += (size_t)n;
+    error = errno;
+    close(fd);
+    errno = error;
+    if (n == 0 && done == 0 && S_ISFIFO(file.st_mode)) {
+        *why = "a pipe to which nobody writes";
+        n = -1;
+    }
+    return n < 0 ? -1 : (ssize_t)done;
+}
+
+/* ${any}: a pipe will do, too. */
+static enum symtuner_status load(parser *parse, const char *path, bool any, symtuner_rules **out,
+                                 char *error, size_t error_size)
 {
     enum symtuner_status status = SYMTUNER_EIO;
-    FILE *file = fopen(path, "re");
     char *text = malloc(SYMTUNER_TEXT_MAX + 2);
+    const char *why = NULL;
+    ssize_t len;
 
     if (!text) {
         snprintf(error, error_size, "%.200s: out of memory", path);
-        status = SYMTUNER_ENOMEM;
-    } else if (!file) {
-        snprintf(error, error_size, "%.200s: %m", path);
-    } else {
-        size_t len = fread(text, 1, SYMTUNER_TEXT_MAX + 1, file);
-        if (ferror(file))
-            snprintf(error, error_size, "%.200s: %m", path);
-        else
-            status = read_with(read, (struct st_text){text, len}, path, out, error, error_size);
+        return SYMTUNER_ENOMEM;
     }
-    if (file)
-        fclose(file);
+    len = slurp(path, any, text, SYMTUNER_TEXT_MAX + 1, &why);
+    if (len < 0)
+        snprintf(error, error_size, "%.200s: %s", path, why ? why : strerror(errno));
+    else
+        status = read_with(parse, (struct st_text){text, (size_t)len}, path, out, error,
+                           error_size);
     free(text);
     return status;
+}
+
+/* The format that the name says. */
+static parser *parser_of(const char *path)
+{
+    size_t n = strlen(path);
+
+    return n > 4 && strcasecmp(path + n - 4, ".csv") == 0 ? st_csv_read : rules_read;
 }
 
 enum symtuner_status symtuner_rules_load(const char *path, symtuner_rules **out, char *error,
                                          size_t error_size)
 {
-    size_t n = strlen(path);
-    bool csv = n > 4 && strcasecmp(path + n - 4, ".csv") == 0;
+    return load(parser_of(path), path, false, out, error, error_size);
+}
 
-    return load(csv ? st_csv_read : rules_read, path, out, error, error_size);
+enum symtuner_status st_rules_load_any(const char *path, symtuner_rules **out, char *error,
+                                       size_t error_size)
+{
+    return load(parser_of(path), path, true, out, error, error_size);
 }
 
 enum symtuner_status symtuner_rules_load_csv(const char *path, symtuner_rules **out, char *error,
                                              size_t error_size)
 {
-    return load(st_csv_read, path, out, error, error_size);
+    return load(st_csv_read, path, false, out, error, error_size);
 }

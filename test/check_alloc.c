@@ -3,7 +3,7 @@
  * check_alloc.c - every allocation of the plugin fails once, in turn: nothing crashes, nothing
  * fails a job.
  *
- * The linker replaces malloc, calloc, fopen and open_memstream (see WRAPPED in the Makefile); the
+ * The linker replaces malloc, calloc, open and open_memstream (see WRAPPED in the Makefile); the
  * replacements fail when told to, which is only during a call into the plugin.
  */
 #include <errno.h>
@@ -36,11 +36,11 @@ static int refuse(void)
 
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);
-FILE *__real_fopen(const char *path, const char *mode);
+int __real_open(const char *path, int flags, ...);
 FILE *__real_open_memstream(char **text, size_t *size);
 void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t count, size_t size);
-FILE *__wrap_fopen(const char *path, const char *mode);
+int __wrap_open(const char *path, int flags, ...);
 FILE *__wrap_open_memstream(char **text, size_t *size);
 
 void *__wrap_malloc(size_t size)
@@ -53,9 +53,9 @@ void *__wrap_calloc(size_t count, size_t size)
     return refuse() ? NULL : __real_calloc(count, size);
 }
 
-FILE *__wrap_fopen(const char *path, const char *mode)
+int __wrap_open(const char *path, int flags, ...)
 {
-    return refuse() ? NULL : __real_fopen(path, mode);
+    return refuse() ? -1 : __real_open(path, flags, 0644);
 }
 
 FILE *__wrap_open_memstream(char **text, size_t *size)

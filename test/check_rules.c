@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check_rules.c - rules texts at their limits, their hash, and rules from several sources. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "rules/rules.h"
+#include "rules/sources.h"
 #include "test/suites.h"
 
 static char error[SYMTUNER_ERROR_MAX];
@@ -204,6 +208,8 @@ static const struct {
     {"/nonexistent/x.rules", "/nonexistent/x.rules: No such file or directory"},
     {"/", "/: Is a directory"},
     {"", ": No such file or directory"},
+    {"/dev/zero",
+     "/dev/zero: a pipe or a device, which could hold a job up; write the rules to a file"},
 };
 
 START_TEST(test_an_unreadable_file_says_why)
@@ -214,6 +220,34 @@ START_TEST(test_an_unreadable_file_says_why)
                      SYMTUNER_EIO);
     ck_assert_str_eq(error, unreadable[_i].error);
     ck_assert_ptr_null(rules);
+}
+END_TEST
+
+/* A job would wait for ever, where a person who names a pipe has something in it. */
+START_TEST(test_a_pipe_never_holds_a_job_up)
+{
+    char path[] = "/tmp/symtuner-check-XXXXXX";
+    symtuner_rules *rules = NULL;
+    int writer;
+
+    close(mkstemp(path));
+    unlink(path);
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    ck_assert_int_eq(symtuner_rules_load(path, &rules, error, sizeof error), SYMTUNER_EIO);
+    ck_assert_ptr_nonnull(strstr(error, "a pipe or a device, which could hold a job up"));
+    ck_assert_int_eq(st_rules_load_any(path, &rules, error, sizeof error), SYMTUNER_EIO);
+    ck_assert_ptr_nonnull(strstr(error, "a pipe to which nobody writes"));
+    writer = open(path, O_RDWR); /* for Linux a reader and a writer at once */
+    if (fork() == 0) {
+        usleep(50000); /* the reader waits */
+        _exit(write(writer, "[rule a]\ncoll = any\n", 20) != 20);
+    }
+    close(writer);
+    ck_assert_int_eq(st_rules_load_any(path, &rules, error, sizeof error), SYMTUNER_OK);
+    ck_assert_int_eq(symtuner_rules_count(rules), 1);
+    symtuner_rules_free(rules);
+    wait(NULL);
+    unlink(path);
 }
 END_TEST
 
@@ -461,6 +495,7 @@ Suite *rules_suite(void)
     tcase_add_test(limits, test_every_error_fits_the_buffer_that_the_header_names);
     tcase_add_test(files, test_a_nul_byte_in_a_file_is_named);
     t_add_rows(files, test_an_unreadable_file_says_why, unreadable);
+    tcase_add_test(files, test_a_pipe_never_holds_a_job_up);
     t_add_rows(hash, test_equal_meaning_gives_an_equal_hash_and_only_that, hashed);
     tcase_add_test(sources, test_rules_of_a_second_source_follow_those_of_the_first);
     tcase_add_test(sources, test_too_many_rules_from_two_sources_are_refused_whole);

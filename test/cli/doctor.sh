@@ -212,6 +212,7 @@ spare profiler-missing SYMTUNER_LEDGER=/tmp/ledger NCCL_PROFILER_PLUGIN=libsymtu
 plant ldcache-stale -s 'echo empty > etc/ld.so.cache'
 plant rules-wrong SYMTUNER_RULES=/home/none.rules
 plant rules-wrong -s 'echo "[rule" > home/a.rules' SYMTUNER_RULES=/home/a.rules
+evidence rules-wrong 'a pipe or a device' -s 'mkfifo home/a.rules' SYMTUNER_RULES=/home/a.rules
 plant rule-wrong SYMTUNER_RULE='allredcue prefer=symmetric'
 plant rules-lint -s 'printf "[rule a]\nprefer = symmetric\n[rule b]\nprefer = leave\n" > home/a.rules' SYMTUNER_RULES=/home/a.rules
 plant rules-misfit -s 'printf "[provenance]\nnccl = 2.30..\n[rule a]\nprefer = symmetric\n" > home/a.rules' SYMTUNER_RULES=/home/a.rules
