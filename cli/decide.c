@@ -18,7 +18,8 @@ static const char help[] =
     "What the rules say about one call. BYTES is NCCL's nBytes: the whole call, so for AllGather\n"
     "and ReduceScatter the bytes of all ranks together. COLL is allreduce, allgather,\n"
     "reducescatter, broadcast or reduce.\n"
-    "  --rules FILE      rules; otherwise SYMTUNER_RULE, then SYMTUNER_RULES\n"
+    "  --rules FILE      rules; otherwise those of SYMTUNER_RULE, SYMTUNER_RULES and\n"
+    "                    NCCL_TUNER_CONFIG_FILE, in this order\n"
     "  --ranks N         of the communicator (8)\n"
     "  --nodes N         (1)\n"
     "  --registered      both buffers are registered\n"
@@ -159,15 +160,10 @@ static int read_request(int argc, char **argv, struct request *request)
 static enum symtuner_status load(const struct request *request, symtuner_rules **rules, char *error,
                                  size_t size)
 {
-    const char *one_line = getenv("SYMTUNER_RULE"), *file = getenv("SYMTUNER_RULES");
-
     if (request->rules)
         return st_rules_load_any(request->rules, rules, error, size);
-    if (one_line && *one_line)
-        return symtuner_rules_inline(one_line, rules, error, size);
-    if (file && *file)
-        return symtuner_rules_load(file, rules, error, size);
-    return SYMTUNER_OK;
+    return st_rules_sources(getenv("SYMTUNER_RULE"), getenv("SYMTUNER_RULES"),
+                            getenv("NCCL_TUNER_CONFIG_FILE"), rules, error, size);
 }
 
 static void json_pick(const struct request *request, const char *key, const float *table)

@@ -12,6 +12,7 @@
 
 #include "rules/names.h"
 #include "rules/sizes.h"
+#include "rules/sources.h"
 
 void st_ar_rules_warn(const char *text)
 {
@@ -29,32 +30,6 @@ static const char *set_to(const char *variable)
     const char *value = getenv(variable);
 
     return value && *value ? value : NULL;
-}
-
-/* Rules of all sources, in the plugin's order; NULL, and ${error}, when a text is wrong. */
-static symtuner_rules *read_sources(char *error, size_t size)
-{
-    const char *line = set_to("SYMTUNER_RULE"), *path = set_to("SYMTUNER_RULES");
-    symtuner_rules *first = NULL, *more = NULL;
-
-    if (line && symtuner_rules_inline(line, &first, error, size) != SYMTUNER_OK)
-        return NULL;
-    if (!path)
-        return first;
-    if (symtuner_rules_load(path, &more, error, size) != SYMTUNER_OK) {
-        symtuner_rules_free(first);
-        return NULL;
-    }
-    if (!first)
-        return more;
-    if (!st_rules_append(first, more)) {
-        snprintf(error, size, "%.200s: with SYMTUNER_RULE more than %d rules", path,
-                 SYMTUNER_RULES_MAX);
-        symtuner_rules_free(first);
-        first = NULL;
-    }
-    symtuner_rules_free(more);
-    return first;
 }
 
 static bool any_kernels(const symtuner_rules *rules)
@@ -80,7 +55,7 @@ symtuner_rules *st_ar_rules_read(int nccl, int ranks, char note[ST_RULES_NOTE])
     const char *mode = set_to("SYMTUNER_MODE");
     char error[SYMTUNER_ERROR_MAX] = "";
     struct symtuner_machine machine;
-    symtuner_rules *rules;
+    symtuner_rules *rules = NULL;
     int kept = 0;
 
     note[0] = '\0';
@@ -90,8 +65,9 @@ symtuner_rules *st_ar_rules_read(int nccl, int ranks, char note[ST_RULES_NOTE])
         put_note(note, "not read: SYMTUNER_MODE=%.40s", mode);
         return NULL;
     }
-    rules = read_sources(error, sizeof error);
-    if (!rules) {
+    /* NCCL's CSV knows no [kernels] */
+    if (st_rules_sources(getenv("SYMTUNER_RULE"), getenv("SYMTUNER_RULES"), NULL, &rules, error,
+                         sizeof error) != SYMTUNER_OK) {
         put_note(note, "not used: %.220s", error);
         st_ar_rules_warn(error);
         return NULL;

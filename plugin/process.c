@@ -10,6 +10,7 @@
 
 #include "plugin/hazards.h"
 #include "plugin/log.h"
+#include "rules/sources.h"
 
 static struct st_process process = {.sym_ctas_from = "not decided"};
 static pthread_once_t read_once = PTHREAD_ONCE_INIT, decide_once = PTHREAD_ONCE_INIT,
@@ -34,36 +35,9 @@ const symtuner_rules *st_defaults(void)
     return defaults;
 }
 
-/* Read one source and put it behind the rules so far. The first error stops everything: half a
- * policy is worse than none. */
-static void add_rules(const char *what,
-                      enum symtuner_status (*read)(const char *, symtuner_rules **, char *, size_t))
-{
-    symtuner_rules *more;
-
-    if (!what || !*what || process.rules_wrong)
-        return;
-    if (read(what, &more, rules_error, sizeof rules_error) != SYMTUNER_OK) {
-        process.rules_wrong = true;
-    } else if (!process.rules) {
-        process.rules = more;
-        return;
-    } else {
-        if (!st_rules_append(process.rules, more)) {
-            snprintf(rules_error, sizeof rules_error,
-                     "%.200s: with the rules before it more than %d rules; merge some", what,
-                     SYMTUNER_RULES_MAX);
-            process.rules_wrong = true;
-        }
-        symtuner_rules_free(more);
-    }
-}
-
 static void read_all(void)
 {
     const char *mixed = getenv("NCCL_ENQUEUE_REARCH_ENABLE");
-    const char *csv = getenv("NCCL_TUNER_CONFIG_FILE");
-
     struct symtuner_machine described;
 
     st_options_read(&process.options, option_error, sizeof option_error);
@@ -77,13 +51,10 @@ static void read_all(void)
     process.era = st_era_of(0);
     if (process.mode == ST_MODE_OFF)
         return;
-    add_rules(process.options.rule, symtuner_rules_inline);
-    add_rules(process.options.rules, symtuner_rules_load);
-    add_rules(csv, symtuner_rules_load_csv);
-    if (process.rules_wrong) {
-        symtuner_rules_free(process.rules);
-        process.rules = NULL;
-    }
+    process.rules_wrong =
+        st_rules_sources(process.options.rule, process.options.rules,
+                         getenv("NCCL_TUNER_CONFIG_FILE"), &process.rules, rules_error,
+                         sizeof rules_error) != SYMTUNER_OK;
 }
 
 const struct st_process *st_process(void)

@@ -174,6 +174,16 @@ for command in 'decide allreduce 1' 'why allreduce 4' 'table docs/example.rules'
         grep -q 'SYMTUNER_MACHINE=h200 is not understood' ||
         { echo "FAIL symtuner $command says nothing about SYMTUNER_MACHINE=h200"; failed=1; }
 done
+# the plugin's sources, all three and in its order
+echo '[rule file]
+coll = reduce
+sym-ctas = 9' > "$work/file.rules"
+echo 'broadcast,0,4096,ring,ll,2,-1,-1' > "$work/a.csv"
+for coll in allgather:inline:1 reduce:file broadcast:csv:1; do
+    env -i SYMTUNER_RULE='allgather sym-ctas=8' SYMTUNER_RULES="$work/file.rules" NCCL_TUNER_CONFIG_FILE="$work/a.csv" \
+        "$symtuner" decide "${coll%%:*}" 4096 --json | grep -q "\"rule\": \"${coll#*:}\"" ||
+        { echo "FAIL symtuner decide ${coll%%:*} misses the rule ${coll#*:}"; failed=1; }
+done
 spare symtuner-value SYMTUNER_MODE=off SYMTUNER_LEDGER_SIGNAL= SYMTUNER_DEFAULTS=0
 evidence symtuner-value 'SYMTUNER_MODE=of .*SYMTUNER_STRICT=2' SYMTUNER_MODE=of SYMTUNER_STRICT=2
 evidence symtuner-variable 'RULEZ.*LEGER' SYMTUNER_RULEZ=x SYMTUNER_LEGER=x
