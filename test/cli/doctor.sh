@@ -69,8 +69,9 @@ doctor() { # doctor ROOT ARGUMENTS -- ENVIRONMENT
 }
 ids() { sed -n 's/.*{"id": "\([a-z0-9-]*\)".*/\1/p'; }
 
+# no release is without a note; that of 2.27.7 is about wrong results
 found=$(doctor "$clean" | ids)
-[ -z "$found" ] || { echo "FAIL the clean box has findings:" $found; failed=1; }
+[ "$found" = nccl-ll-unaligned ] || { echo "FAIL the clean box has other findings than its release's:" $found; failed=1; }
 doctor "$clean" > /dev/null || { echo "FAIL the clean box: exit status $?"; failed=1; }
 
 # plant ID [-n RELEASE] [-s COMMANDS] [NAME=VALUE ...]: commands run in the root of a fresh box
@@ -230,6 +231,9 @@ plant csv-wrong -s 'echo allredcue,0,1,ring,ll,1,1,1 > home/a.csv' NCCL_TUNER_CO
 plant nccl-missing -s 'rm usr/lib64/libnccl.so.2'
 plant nccl-no-symmetric -n 2.26.5
 plant nccl-unknown -n 2.40.1
+plant nccl-ll-unaligned -n 2.27.3
+plant nccl-ll-unaligned -n 2.29.7
+spare nccl-ll-unaligned -n 2.30.7
 plant nccl-no-wait -n 2.28.9
 spare nccl-no-wait -n 2.30.7
 plant nccl-ll-dropped -n 2.29.2
