@@ -372,7 +372,7 @@ const struct st_finding st_findings_plugin[] = {
         "small symmetric kernels (LL) give wrong results for 8-bit and 16-bit types, AllGather for "
         "any, when a buffer does not begin at a multiple of 4 bytes",
         "align the buffers, or NCCL 2.30.3"),
-    ROW("nccl-no-wait", ST_WARNING, 22800, 23006, release_is,
+    ROW("nccl-no-wait", ST_WARNING, 22803, 23006, release_is,
         "symmetric kernels do not wait for the kernel before them under programmatic dependent "
         "launch: silent corruption in captured graphs that use it (fixed in 2.30.7)",
         "NCCL 2.30.7, or keep programmatic dependent launch off around collectives"),

@@ -191,6 +191,10 @@ evidence symtuner-variable 'RULEZ.*LEGER' SYMTUNER_RULEZ=x SYMTUNER_LEGER=x
 plant mode-off SYMTUNER_MODE=observe
 plant defaults-off SYMTUNER_DEFAULTS=0
 plant setenv-off SYMTUNER_SETENV=0
+plant setenv-off -n 2.30.7 SYMTUNER_SETENV=0
+plant setenv-off -n 2.28.3 SYMTUNER_SETENV=0 NCCL_ENV_PLUGIN=libsymtuner.so
+spare setenv-off -n 2.30.7 SYMTUNER_SETENV=0 NCCL_ENV_PLUGIN=libsymtuner.so
+spare setenv-off SYMTUNER_SETENV=0 NCCL_SYM_CTAS=32
 flag=--xla_gpu_experimental_enable_nccl_symmetric_buffers=true
 plant xla-starved NCCL_TUNER_PLUGIN= XLA_FLAGS="$flag"
 spare xla-starved XLA_FLAGS="$flag"
@@ -234,6 +238,7 @@ plant nccl-unknown -n 2.40.1
 plant nccl-ll-unaligned -n 2.27.3
 plant nccl-ll-unaligned -n 2.29.7
 spare nccl-ll-unaligned -n 2.30.7
+plant nccl-no-wait -n 2.28.3
 plant nccl-no-wait -n 2.28.9
 spare nccl-no-wait -n 2.30.7
 plant nccl-ll-dropped -n 2.29.2
