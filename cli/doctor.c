@@ -41,6 +41,7 @@ struct found {
 
 static bool holds(const struct st_doctor *doctor, const struct st_finding *row, char *evidence)
 {
+    bool (*in_list)(const char *, const char *) = st_text_in_list;
     const struct st_setting *setting;
 
     if (doctor->nccl < row->first || (row->last && doctor->nccl > row->last))
@@ -51,10 +52,12 @@ static bool holds(const struct st_doctor *doctor, const struct st_finding *row, 
     if (!setting)
         return false;
     snprintf(evidence, ST_EVIDENCE, "%s=%s (%s)", setting->name, setting->value, setting->origin);
+    if (strncmp(setting->name, "SYMTUNER_", 9) == 0)
+        in_list = st_text_is_legal; /* NCCL's words have no case, ours have */
     switch (row->when) {
     case ST_WHEN_SET: return setting->value[0] != '\0';
-    case ST_WHEN_IS: return st_text_in_list(row->operand, setting->value);
-    case ST_WHEN_IS_NOT: return !st_text_in_list(row->operand, setting->value);
+    case ST_WHEN_IS: return in_list(row->operand, setting->value);
+    case ST_WHEN_IS_NOT: return !in_list(row->operand, setting->value);
     default: return setting->value[0] && atoi(setting->value) < atoi(row->operand);
     }
 }

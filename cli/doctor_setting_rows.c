@@ -252,18 +252,6 @@ static bool symtuner_variable(const struct st_doctor *doctor, char *evidence)
     return at > 0;
 }
 
-/* As the plugin compares: it takes "off" and not "OFF". */
-static bool legal(const char *values, const char *value)
-{
-    const char *at = strstr(values, value);
-    size_t length = strlen(value);
-
-    for (; at && length; at = strstr(at + 1, value))
-        if ((at == values || at[-1] == '|') && (at[length] == '|' || !at[length]))
-            return true;
-    return length == 0 && values[0] == '|';
-}
-
 static bool symtuner_value(const struct st_doctor *doctor, char *evidence)
 {
     const char *described = getenv("SYMTUNER_MACHINE");
@@ -274,10 +262,13 @@ static bool symtuner_value(const struct st_doctor *doctor, char *evidence)
     for (int o = 0; symtuner_option_get(o, &row); o++) {
         const struct st_setting *setting = st_doctor_get(doctor, row.name);
 
-        if (setting && strcmp(row.values, "text") != 0 && !legal(row.values, setting->value))
-            at = st_text_add(evidence, ST_EVIDENCE, at, "%s%s=%s (%s): legal are %s",
-                             at ? "; " : "", row.name, setting->value, setting->origin,
-                             row.values);
+        if (setting && strcmp(row.values, "text") != 0 &&
+            !st_text_is_legal(row.values, setting->value))
+            at = st_text_add(evidence, ST_EVIDENCE, at, "%s%s=%s (%s): legal are %s; %s\"%s\"",
+                             at ? "; " : "", row.name, setting->value, setting->origin, row.values,
+                             strncmp(row.help, "JAX package", 11) == 0 ? "JAX stops here, default "
+                                                                       : "using ",
+                             row.fallback);
     }
     if (described && *described && !symtuner_machine_find(&machine))
         at = st_text_add(evidence, ST_EVIDENCE, at, "%sSYMTUNER_MACHINE=%.200s (environment): the "
@@ -470,15 +461,15 @@ const struct st_finding st_findings_settings[] = {
           "a variable that is already set is not taken from a file", "remove one of the two"),
     CHECK("symtuner-variable", ST_WARNING, 0, 0, symtuner_variable, "nobody reads it",
           "symtuner env lists the variables, docs/kernels.md those of the kernels"),
-    CHECK("symtuner-value", ST_ERROR, 0, 0, symtuner_value, "the default is used instead",
+    CHECK("symtuner-value", ST_ERROR, 0, 0, symtuner_value, "the value is not understood",
           "symtuner env lists the legal values"),
     SETTING("mode-off", ST_WARNING, 0, 0, "SYMTUNER_MODE", ST_WHEN_IS, "off|observe",
             "symtuner changes nothing in this mode", "unset SYMTUNER_MODE, or set it to steer"),
     SETTING("defaults-off", ST_NOTE, 0, 0, "SYMTUNER_DEFAULTS", ST_WHEN_IS, "0",
             "the built-in CTA count for measured boxes is not used", "unset SYMTUNER_DEFAULTS"),
     CHECK("setenv-off", ST_NOTE, 0, 0, setenv_off,
-          "NCCL does not ask symtuner for variables, and symtuner may not set any: the CTA count of "
-          "rules and defaults does not reach NCCL",
+          "NCCL does not ask symtuner for variables, and symtuner may not set any: the CTA count "
+          "of rules and defaults does not reach NCCL",
           "unset SYMTUNER_SETENV, or NCCL_ENV_PLUGIN=libsymtuner.so (2.28.7 and later), or set "
           "NCCL_SYM_CTAS yourself"),
     CHECK("xla-starved", ST_WARNING, 0, 23099, xla_starved,

@@ -44,19 +44,30 @@ void st_text_wrap(FILE *out, int indent, const char *text)
     fputc('\n', out);
 }
 
-bool st_text_in_list(const char *list, const char *word)
+static bool in_list(const char *list, const char *word,
+                    int (*compare)(const char *, const char *, size_t))
 {
     size_t length = strlen(word);
 
     for (;;) {
         size_t n = strcspn(list, "|");
 
-        if (n == length && strncasecmp(list, word, n) == 0)
+        if (n == length && compare(list, word, n) == 0)
             return true;
         if (list[n] == '\0')
             return false;
         list += n + 1;
     }
+}
+
+bool st_text_in_list(const char *list, const char *word)
+{
+    return in_list(list, word, strncasecmp);
+}
+
+bool st_text_is_legal(const char *list, const char *word)
+{
+    return in_list(list, word, strncmp);
 }
 
 /* Length of the UTF-8 sequence at ${text}; 0 when it is none. */

@@ -24,6 +24,9 @@ void st_text_wrap(FILE *out, int indent, const char *text);
 /* Does "steer|observe|off" hold "OFF"? Case does not count. */
 bool st_text_in_list(const char *list, const char *word);
 
+/* The same as the plugin compares its variables: it takes "off" and not "OFF". */
+bool st_text_is_legal(const char *list, const char *word);
+
 /* A JSON string; bytes that are not UTF-8 become \u00XX. NULL gives null. */
 void st_json_string(FILE *out, const char *text);
 

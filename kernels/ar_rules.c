@@ -16,11 +16,23 @@
 
 void st_ar_rules_warn(const char *text)
 {
-    static atomic_bool said;
+    static _Atomic uint64_t said[8];
     const char *log = getenv("SYMTUNER_LOG");
+    uint64_t hash = 0xcbf29ce484222325ull, other;
 
-    if (!(log && strcmp(log, "off") == 0) && !atomic_exchange(&said, true))
-        fprintf(stderr, "symtuner_ar: warning: %s\n", text);
+    if (log && strcmp(log, "off") == 0)
+        return;
+    for (const char *c = text; *c; c++)
+        hash = (hash ^ (unsigned char)*c) * 0x100000001b3ull; /* FNV-1a */
+    for (int i = 0; i < 8; i++) {
+        other = 0;
+        if (atomic_compare_exchange_strong(&said[i], &other, hash)) {
+            fprintf(stderr, "symtuner_ar: warning: %s\n", text);
+            return;
+        }
+        if (other == hash)
+            return;
+    }
 }
 
 /* ---- read ------------------------------------------------------------------------------------ */
@@ -52,7 +64,7 @@ static void __attribute__((format(printf, 2, 3))) put_note(char *note, const cha
 symtuner_rules *st_ar_rules_read(int nccl, int ranks, char note[ST_RULES_NOTE])
 {
     static pthread_mutex_t looking = PTHREAD_MUTEX_INITIALIZER;
-    const char *mode = set_to("SYMTUNER_MODE");
+    const char *mode = getenv("SYMTUNER_MODE");
     char error[SYMTUNER_ERROR_MAX] = "";
     struct symtuner_machine machine;
     symtuner_rules *rules = NULL;
@@ -61,9 +73,14 @@ symtuner_rules *st_ar_rules_read(int nccl, int ranks, char note[ST_RULES_NOTE])
     note[0] = '\0';
     if (!set_to("SYMTUNER_RULE") && !set_to("SYMTUNER_RULES"))
         return NULL;
-    if (mode && strcmp(mode, "steer") != 0) {
+    if (mode && (strcmp(mode, "observe") == 0 || strcmp(mode, "off") == 0)) {
         put_note(note, "not read: SYMTUNER_MODE=%.40s", mode);
         return NULL;
+    }
+    if (mode && strcmp(mode, "steer") != 0) { /* as the plugin takes it */
+        snprintf(error, sizeof error,
+                 "SYMTUNER_MODE=%.60s: write one of steer|observe|off; using \"steer\"", mode);
+        st_ar_rules_warn(error);
     }
     /* NCCL's CSV knows no [kernels] */
     if (st_rules_sources(getenv("SYMTUNER_RULE"), getenv("SYMTUNER_RULES"), NULL, &rules, error,

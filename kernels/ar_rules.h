@@ -7,7 +7,8 @@
  * a call that could differ between ranks.
  *
  * Ownership  the handle owns its rules. Threads  any. Errors  wrong or foreign rules are one
- * warning, and the table decides: they never fail a create.
+ * warning, and the table decides: they never fail a create. A SYMTUNER_MODE that is none is a
+ * warning and means what it means to the plugin.
  */
 #ifndef ST_AR_RULES_H_
 #define ST_AR_RULES_H_
@@ -35,7 +36,8 @@ void st_ar_rules_why(const symtuner_rules *rules, const struct st_ask *ask,
 /* Append one line per rule, as st_select_print does for the table. */
 size_t st_ar_rules_print(const symtuner_rules *rules, const char *note, char *text, size_t length);
 
-/* One line on stderr, the first time in this process; SYMTUNER_LOG=off keeps it silent. */
+/* One line on stderr, once in this process and for eight texts at most: all ranks of a process find
+ * the same. SYMTUNER_LOG=off keeps it silent. */
 void st_ar_rules_warn(const char *text);
 
 #endif

@@ -219,6 +219,47 @@ START_TEST(test_nothing_is_read_unless_asked_for)
 }
 END_TEST
 
+/* What goes to stderr while the rules of ${line} are read ${times}. */
+static const char *warnings_of(const char *line, int times)
+{
+    static char text[2048];
+    FILE *file = tmpfile();
+    int before = dup(STDERR_FILENO);
+
+    dup2(fileno(file), STDERR_FILENO);
+    unsetenv("SYMTUNER_LOG");
+    for (int i = 0; i < times; i++)
+        symtuner_rules_free(rules_of(line));
+    dup2(before, STDERR_FILENO);
+    close(before);
+    rewind(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    return text;
+}
+
+/* The plugin warns and steers; two that disagree would leave half of a rules file unread. */
+START_TEST(test_a_mode_that_is_none_is_named_and_steers)
+{
+    static const char *const modes[] = {"of", "OFF", ""};
+
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        symtuner_rules *rules;
+
+        setenv("SYMTUNER_MODE", modes[i], 1);
+        rules = rules_of("kernels kernel=nccl");
+        ck_assert_ptr_nonnull(rules);
+        symtuner_rules_free(rules);
+    }
+    setenv("SYMTUNER_MODE", "of", 1);
+    ck_assert_str_eq(warnings_of("kernels kernel=nccl; x", 3),
+                     "symtuner_ar: warning: SYMTUNER_MODE=of: write one of steer|observe|off; "
+                     "using \"steer\"\n"
+                     "symtuner_ar: warning: SYMTUNER_RULE:1:22: unknown collective \"x\"; known: "
+                     "broadcast, reduce, allgather, reducescatter, allreduce\n");
+}
+END_TEST
+
 START_TEST(test_wrong_and_foreign_rules_leave_the_table_alone)
 {
     char path[] = "/tmp/symtuner-rules-XXXXXX";
@@ -309,6 +350,7 @@ Suite *st_suite_rules(void)
     tcase_add_test(t, test_conditions_on_the_call_hold);
     tcase_add_test(t, test_whatever_the_rules_say_there_is_a_kernel);
     tcase_add_test(t, test_nothing_is_read_unless_asked_for);
+    tcase_add_test(t, test_a_mode_that_is_none_is_named_and_steers);
     tcase_add_test(t, test_wrong_and_foreign_rules_leave_the_table_alone);
     tcase_add_test(t, test_only_rules_for_this_group_are_kept_and_hashed);
     tcase_add_test(t, test_a_local_group_passes_over_the_release);

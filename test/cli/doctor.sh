@@ -189,6 +189,9 @@ spare symtuner-value SYMTUNER_MODE=off SYMTUNER_LEDGER_SIGNAL= SYMTUNER_DEFAULTS
 evidence symtuner-value 'SYMTUNER_MODE=of .*SYMTUNER_STRICT=2' SYMTUNER_MODE=of SYMTUNER_STRICT=2
 evidence symtuner-variable 'RULEZ.*LEGER' SYMTUNER_RULEZ=x SYMTUNER_LEGER=x
 plant mode-off SYMTUNER_MODE=observe
+spare mode-off SYMTUNER_MODE=OFF
+evidence symtuner-value 'SYMTUNER_MODE=OFF .*using .*steer' SYMTUNER_MODE=OFF
+evidence symtuner-value 'SYMTUNER_JAX_COMM=Xla .*JAX stops here' SYMTUNER_JAX_COMM=Xla
 plant defaults-off SYMTUNER_DEFAULTS=0
 plant setenv-off SYMTUNER_SETENV=0
 plant setenv-off -n 2.30.7 SYMTUNER_SETENV=0
