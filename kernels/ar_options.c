@@ -8,6 +8,36 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ar_rules.h"
+#include "rules/names.h"
+
+extern char **environ;
+
+/* A misspelt name is no reason to fail, and none to be silent. */
+static void name_strangers(void)
+{
+    static const char *const names[] = {
+        "SYMTUNER_AR_KERNEL",     "SYMTUNER_AR_CTAS",    "SYMTUNER_AR_TRANSPORT",
+        "SYMTUNER_AR_LINKS",      "SYMTUNER_AR_LAG",     "SYMTUNER_AR_TIMEOUT_MS",
+        "SYMTUNER_AR_OVERLAP",    "SYMTUNER_AR_PROBE",   "SYMTUNER_AR_PROBE_FILE",
+        "SYMTUNER_AR_TEST_STALL_US"};
+    static const struct st_words words = {names, sizeof names / sizeof *names};
+    char text[200];
+
+    for (char **entry = environ; entry && *entry; entry++) {
+        size_t n = strcspn(*entry, "=");
+        const char *near;
+
+        if (strncmp(*entry, "SYMTUNER_AR_", 12) != 0 || st_word_find(&words, *entry, n) >= 0)
+            continue;
+        near = st_word_nearest(&words, *entry, n);
+        snprintf(text, sizeof text, "%.90s: there is no such variable%s%s%s", *entry,
+                 near ? "; did you mean " : "; docs/kernels.md lists them", near ? near : "",
+                 near ? "?" : "");
+        st_ar_rules_warn(text);
+    }
+}
+
 static int read_number(const char *name, uint64_t lowest, uint64_t highest, uint64_t *value,
                        char *why, size_t why_size)
 {
@@ -57,6 +87,7 @@ int st_options_read(struct st_options *options, char *why, size_t why_size)
     static const char *const switches[] = {"0", "1"};
     uint64_t ctas = 0, timeout = 0, stall = 0, lag = 0, probe = 2;
 
+    name_strangers();
     memset(options, 0, sizeof *options);
     options->force.family = options->links = options->overlap = -1;
     for (int f = 0; f < ST_FAMILIES; f++)

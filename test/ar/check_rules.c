@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "kernels/ar_options.h"
 #include "kernels/ar_rules.h"
 #include "rules/names.h"
 #include "test/ar/suites.h"
@@ -219,22 +220,27 @@ START_TEST(test_nothing_is_read_unless_asked_for)
 }
 END_TEST
 
-/* What goes to stderr while the rules of ${line} are read ${times}. */
-static const char *warnings_of(const char *line, int times)
+static FILE *ear;
+static int mouth;
+
+/* From now on stderr is kept. */
+static void listen(void)
+{
+    ear = tmpfile();
+    mouth = dup(STDERR_FILENO);
+    dup2(fileno(ear), STDERR_FILENO);
+    unsetenv("SYMTUNER_LOG");
+}
+
+static const char *heard(void)
 {
     static char text[2048];
-    FILE *file = tmpfile();
-    int before = dup(STDERR_FILENO);
 
-    dup2(fileno(file), STDERR_FILENO);
-    unsetenv("SYMTUNER_LOG");
-    for (int i = 0; i < times; i++)
-        symtuner_rules_free(rules_of(line));
-    dup2(before, STDERR_FILENO);
-    close(before);
-    rewind(file);
-    text[fread(text, 1, sizeof text - 1, file)] = '\0';
-    fclose(file);
+    dup2(mouth, STDERR_FILENO);
+    close(mouth);
+    rewind(ear);
+    text[fread(text, 1, sizeof text - 1, ear)] = '\0';
+    fclose(ear);
     return text;
 }
 
@@ -252,11 +258,39 @@ START_TEST(test_a_mode_that_is_none_is_named_and_steers)
         symtuner_rules_free(rules);
     }
     setenv("SYMTUNER_MODE", "of", 1);
-    ck_assert_str_eq(warnings_of("kernels kernel=nccl; x", 3),
+    listen();
+    for (int i = 0; i < 3; i++) /* as the ranks of a process do */
+        ck_assert_ptr_null(rules_of("kernels kernel=nccl; x"));
+    ck_assert_str_eq(heard(),
                      "symtuner_ar: warning: SYMTUNER_MODE=of: write one of steer|observe|off; "
                      "using \"steer\"\n"
                      "symtuner_ar: warning: SYMTUNER_RULE:1:22: unknown collective \"x\"; known: "
                      "broadcast, reduce, allgather, reducescatter, allreduce\n");
+}
+END_TEST
+
+/* Nobody reads it, and so nobody would say so. */
+START_TEST(test_a_misspelt_variable_is_named_once)
+{
+    static const char *const real[] = {"KERNEL", "CTAS", "TRANSPORT", "LINKS", "TIMEOUT_MS", "LAG",
+                                       "OVERLAP", "PROBE", "PROBE_FILE", "TEST_STALL_US"};
+    struct st_options options;
+    char why[200], name[64];
+
+    for (size_t i = 0; i < sizeof real / sizeof *real; i++) {
+        snprintf(name, sizeof name, "SYMTUNER_AR_%s", real[i]);
+        setenv(name, "", 1);
+    }
+    setenv("SYMTUNER_AR_KERNL", "pull", 1);
+    setenv("SYMTUNER_AR_QWERTZ", "1", 1);
+    listen();
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_eq(st_options_read(&options, why, sizeof why), 0);
+    ck_assert_str_eq(heard(),
+                     "symtuner_ar: warning: SYMTUNER_AR_KERNL=pull: there is no such variable; did "
+                     "you mean SYMTUNER_AR_KERNEL?\n"
+                     "symtuner_ar: warning: SYMTUNER_AR_QWERTZ=1: there is no such variable; "
+                     "docs/kernels.md lists them\n");
 }
 END_TEST
 
@@ -351,6 +385,7 @@ Suite *st_suite_rules(void)
     tcase_add_test(t, test_whatever_the_rules_say_there_is_a_kernel);
     tcase_add_test(t, test_nothing_is_read_unless_asked_for);
     tcase_add_test(t, test_a_mode_that_is_none_is_named_and_steers);
+    tcase_add_test(t, test_a_misspelt_variable_is_named_once);
     tcase_add_test(t, test_wrong_and_foreign_rules_leave_the_table_alone);
     tcase_add_test(t, test_only_rules_for_this_group_are_kept_and_hashed);
     tcase_add_test(t, test_a_local_group_passes_over_the_release);
