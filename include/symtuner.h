@@ -17,6 +17,9 @@
  *            the plugin share no state through this header.
  * Errors     functions return enum symtuner_status; texts go to the buffer that the caller gives
  *            and are always terminated. Outputs are written on success only.
+ * Sizes      structs that may grow start with their size, set by the caller. One from an older
+ *            header is shorter: what it lacks counts as 0 in a query and is not written in a
+ *            decision. A size above the library's own is SYMTUNER_EINVAL.
  * Needs      any NCCL release or none: releases before 2.27 are refused with a clear text.
  * Since      0.1, everything.
  */
@@ -88,7 +91,7 @@ struct symtuner_machine {
 
 /* One call, as NCCL describes it to a tuner. */
 struct symtuner_query {
-    size_t struct_size; /* sizeof(struct symtuner_query); lets the struct grow     */
+    size_t struct_size; /* sizeof(struct symtuner_query), see Sizes                */
     int nccl;           /* release, 22809 for 2.28.9                               */
     enum symtuner_coll coll;
     uint64_t bytes;     /* NCCL's nBytes, see Units                                */
@@ -109,7 +112,7 @@ enum symtuner_prefer {
 
 /* What the rules say about one query. */
 struct symtuner_decision {
-    size_t struct_size;  /* set by the caller, see symtuner_query                  */
+    size_t struct_size;  /* set by the caller, see Sizes                           */
     int rule;            /* index of the rule that applies; -1: none, NCCL decides */
     int line;            /* its line in the text; 0 when rule is -1                */
     char name[SYMTUNER_NAME_MAX + 1];
@@ -177,7 +180,7 @@ SYMTUNER_API enum symtuner_status symtuner_rules_fit(const symtuner_rules *rules
  * symtuner_decide(rules, query, decision_out):
  * The first rule, in file order, that covers ${query}. ${rules} NULL: built-in defaults only.
  * SYMTUNER_EINVAL when the query is out of range (ranks or nodes < 1, unknown collective, release
- * < 2.27), its struct_size is not the library's, or that of the decision is larger.
+ * < 2.27).
  */
 SYMTUNER_API enum symtuner_status symtuner_decide(const symtuner_rules *rules,
                                                   const struct symtuner_query *query,
@@ -185,7 +188,7 @@ SYMTUNER_API enum symtuner_status symtuner_decide(const symtuner_rules *rules,
 
 /* One all-reduce of libsymtuner_ar.so, as its rules see it. */
 struct symtuner_kernel_query {
-    size_t struct_size;
+    size_t struct_size; /* see Sizes, as below                                            */
     int nccl;           /* release; 0: a group without NCCL, any release condition holds  */
     uint64_t bytes;
     int ranks, registered; /* 1: both buffers are registered with the library             */

@@ -77,7 +77,7 @@ enum symtuner_reg {
 
 /* One call on one machine. Fill with symtuner_call_init, then change what differs. */
 struct symtuner_call {
-    size_t struct_size; /* set by symtuner_call_init; lets the struct grow                      */
+    size_t struct_size; /* set by symtuner_call_init                                            */
     int nccl;           /* release, 22809 for 2.28.9                                            */
 
     /* the call */

@@ -10,22 +10,25 @@ enum symtuner_status symtuner_decide(const symtuner_rules *rules,
                                      const struct symtuner_query *query,
                                      struct symtuner_decision *out)
 {
-    struct st_group group = {query->nccl, query->ranks, query->nodes, query->machine};
-    struct st_call call = {query->coll,
-                           st_whole_bytes(st_era_of(query->nccl), query->coll, query->bytes,
-                                          query->ranks, query->pipe_ops),
-                           query->pipe_ops, query->registered != 0};
+    struct symtuner_query q = {0}; /* what an older caller's struct lacks is 0 */
+    struct st_group group;
+    struct st_call call;
     const struct st_rule *rule, *process;
     struct symtuner_decision d = {.struct_size = sizeof d, .rule = -1, .algo = -1, .proto = -1};
 
-    if (query->struct_size != sizeof *query || query->ranks < 1 || query->nodes < 1 ||
-        query->nccl < 22700 || query->coll < 0 || query->coll >= SYMTUNER_COLLS ||
-        out->struct_size > sizeof d)
+    if (query->struct_size > sizeof q || out->struct_size > sizeof d)
         return SYMTUNER_EINVAL;
+    memcpy(&q, query, query->struct_size);
+    if (q.ranks < 1 || q.nodes < 1 || q.nccl < 22700 || q.coll < 0 || q.coll >= SYMTUNER_COLLS)
+        return SYMTUNER_EINVAL;
+    group = (struct st_group){q.nccl, q.ranks, q.nodes, q.machine};
+    call = (struct st_call){
+        q.coll, st_whole_bytes(st_era_of(q.nccl), q.coll, q.bytes, q.ranks, q.pipe_ops), q.pipe_ops,
+        q.registered != 0};
     rule = st_match(rules, 0, &group, &call);
-    process = st_rules_process(rules, query->nccl, &query->machine);
-    if (!process && !query->no_defaults)
-        process = st_rules_process(st_defaults(), query->nccl, &query->machine);
+    process = st_rules_process(rules, q.nccl, &q.machine);
+    if (!process && !q.no_defaults)
+        process = st_rules_process(st_defaults(), q.nccl, &q.machine);
     d.process_ctas = process ? process->act.sym_ctas : 0;
     if (rule) {
         d.rule = (int)(rule - rules->rule);

@@ -30,17 +30,20 @@ enum symtuner_status symtuner_kernel_decide(const symtuner_rules *rules,
                                             const struct symtuner_kernel_query *query,
                                             struct symtuner_kernel_decision *out)
 {
+    struct symtuner_kernel_query q = {0}; /* what an older caller's struct lacks is 0 */
     struct symtuner_kernel_decision d = {.struct_size = sizeof d, .rule = -1};
 
-    if (query->struct_size != sizeof *query || out->struct_size > sizeof d || query->ranks < 1 ||
-        query->dtype < 0 || query->dtype >= st_dtype_words.count || query->op < 0 ||
-        query->op >= st_op_words.count)
+    if (query->struct_size > sizeof q || out->struct_size > sizeof d)
+        return SYMTUNER_EINVAL;
+    memcpy(&q, query, query->struct_size);
+    if (q.ranks < 1 || q.dtype < 0 || q.dtype >= st_dtype_words.count || q.op < 0 ||
+        q.op >= st_op_words.count)
         return SYMTUNER_EINVAL;
     for (int i = 0; rules && i < rules->count && d.rule < 0; i++) {
         const struct st_rule *rule = &rules->rule[i];
 
-        if (!st_kernels_concern(rule, query->nccl, query->ranks, &query->machine) ||
-            !st_kernels_cover(rule, query->bytes, query->dtype, query->op, query->registered != 0))
+        if (!st_kernels_concern(rule, q.nccl, q.ranks, &q.machine) ||
+            !st_kernels_cover(rule, q.bytes, q.dtype, q.op, q.registered != 0))
             continue;
         d.rule = i;
         d.line = rule->line;

@@ -75,7 +75,7 @@ END_TEST
 #pragma GCC diagnostic ignored "-Woverride-init"
 #pragma GCC diagnostic ignored "-Winitializer-overrides"
 static const struct symtuner_query refused[] = {
-    BUT(struct_size, sizeof(struct symtuner_query) - 8), BUT(nccl, 22699), BUT(nccl, 0),
+    BUT(struct_size, sizeof(struct symtuner_query) + 8), BUT(struct_size, 0), BUT(nccl, 22699), BUT(nccl, 0),
     BUT(coll, SYMTUNER_COLLS), BUT(coll, (enum symtuner_coll)-1), BUT(ranks, 0), BUT(ranks, -4),
     BUT(nodes, 0),
 };
@@ -103,6 +103,23 @@ START_TEST(test_an_older_caller_s_smaller_decision_is_not_overrun)
     d.struct_size = sizeof d + 1; /* a newer one's is refused */
     ck_assert_int_eq(symtuner_decide(rules, &usual, &d), SYMTUNER_EINVAL);
     symtuner_rules_free(rules);
+}
+END_TEST
+
+/* Compiled before no_defaults was there: what lies behind its struct is not ours. */
+START_TEST(test_an_older_caller_s_smaller_query_is_answered)
+{
+    struct symtuner_query older = usual;
+    struct symtuner_decision d = {.struct_size = sizeof d};
+
+    older.struct_size = offsetof(struct symtuner_query, no_defaults);
+    older.no_defaults = 1;
+    older.machine = (struct symtuner_machine){"NVIDIA H200", 90, 1, 0};
+    ck_assert_int_eq(symtuner_decide(NULL, &older, &d), SYMTUNER_OK);
+    ck_assert_int_gt(d.process_ctas, 0);
+    older.struct_size = sizeof older;
+    ck_assert_int_eq(symtuner_decide(NULL, &older, &d), SYMTUNER_OK);
+    ck_assert_int_eq(d.process_ctas, 0);
 }
 END_TEST
 
@@ -273,6 +290,7 @@ Suite *api_suite(void)
     tcase_add_test(decide, test_without_a_rule_nccl_decides);
     t_add_rows(decide, test_a_query_out_of_range_is_refused, refused);
     tcase_add_test(decide, test_an_older_caller_s_smaller_decision_is_not_overrun);
+    tcase_add_test(decide, test_an_older_caller_s_smaller_query_is_answered);
     tcase_add_test(decide, test_a_probe_counts_the_bytes_of_one_rank);
     tcase_add_test(table, test_apply_says_whether_anything_changed);
     t_add_rows(table, test_pick_takes_what_the_release_takes, picks);

@@ -388,103 +388,12 @@ START_TEST(test_the_first_process_rule_that_fits_counts)
 }
 END_TEST
 
-/* ---- [kernels] ------------------------------------------------------------------------------ */
-
-static struct symtuner_kernel_decision kernel_for(const symtuner_rules *rules, uint64_t bytes,
-                                                  int ranks, int dtype, int registered)
-{
-    struct symtuner_kernel_query query = {.struct_size = sizeof query,
-                                          .nccl = 22809,
-                                          .bytes = bytes,
-                                          .ranks = ranks,
-                                          .registered = registered,
-                                          .dtype = dtype,
-                                          .machine = {"NVIDIA H200", 90, 1, 0}};
-    struct symtuner_kernel_decision decision = {.struct_size = sizeof decision};
-
-    ck_assert_int_eq(symtuner_kernel_decide(rules, &query, &decision), SYMTUNER_OK);
-    return decision;
-}
-
-START_TEST(test_the_two_lists_do_not_see_each_other)
-{
-    symtuner_rules *rules = parsed("[kernels a]\nbytes = ..64KiB\nranks = 2..4\ndtype = bf16\n"
-                                   "kernel = one_ll8\nctas = 7\nthreads = 64\n"
-                                   "[rule b]\ncoll = allreduce\nprefer = general:ring/ll\n"
-                                   "[kernels c]\nregistered = yes\nkernel = nccl\n");
-    struct symtuner_query query = {.struct_size = sizeof query, .nccl = 22809,
-                                   .coll = SYMTUNER_ALLREDUCE, .bytes = 4096, .ranks = 4,
-                                   .nodes = 1, .pipe_ops = 1};
-    struct symtuner_decision general = {.struct_size = sizeof general};
-    struct symtuner_kernel_decision kernel = kernel_for(rules, 4096, 4, 9, 0);
-
-    ck_assert_int_eq(symtuner_decide(rules, &query, &general), SYMTUNER_OK);
-    ck_assert_str_eq(general.name, "b");
-    ck_assert_str_eq(kernel.name, "a");
-    ck_assert_str_eq(kernel.kernel, "one_ll8");
-    ck_assert_int_eq(kernel.ctas, 7);
-    ck_assert_int_eq(kernel.threads, 64);
-    ck_assert_int_eq(kernel_for(rules, 4096, 4, 7, 0).rule, -1); /* f32 */
-    ck_assert_int_eq(kernel_for(rules, 65537, 4, 9, 0).rule, -1);
-    ck_assert_str_eq(kernel_for(rules, 4096, 8, 9, 1).kernel, "nccl");
-    ck_assert_int_eq(kernel_for(NULL, 4096, 8, 9, 1).rule, -1);
-    symtuner_rules_free(rules);
-}
-END_TEST
-
-START_TEST(test_every_key_of_kernels_changes_the_hash)
-{
-    static const char *const keys[] = {"", "bytes = 1KiB..", "ranks = 2", "dtype = f32",
-                                       "op = max", "nccl = 2.28", "gpu = a", "links = pcie",
-                                       "ctas = 2", "threads = 64", "registered = no",
-                                       "multicast = no"};
-    enum { KEYS = sizeof keys / sizeof *keys };
-    uint64_t hash[KEYS + 2];
-    char text[200];
-
-    for (int i = 0; i < KEYS + 2; i++) {
-        symtuner_rules *rules;
-
-        snprintf(text, sizeof text, "[kernels a]\nkernel = %s\n%s\n",
-                 i == KEYS ? "two_ll8" : i > KEYS ? "leave" : "one_ll8", i < KEYS ? keys[i] : "");
-        rules = parsed(text);
-        hash[i] = symtuner_rules_hash(rules);
-        symtuner_rules_free(rules);
-        for (int k = 0; k < i; k++)
-            ck_assert_msg(hash[i] != hash[k], "rows %d and %d", i, k);
-    }
-}
-END_TEST
-
-START_TEST(test_a_kernel_query_out_of_range_is_refused)
-{
-    const struct symtuner_kernel_query good = {.struct_size = sizeof good, .ranks = 2};
-    struct symtuner_kernel_query bad[6];
-    struct symtuner_kernel_decision decision = {.struct_size = sizeof decision, .rule = 77};
-
-    for (int i = 0; i < 6; i++)
-        bad[i] = good;
-    bad[0].struct_size--;
-    bad[1].ranks = 0;
-    bad[2].dtype = 12;
-    bad[3].dtype = -1;
-    bad[4].op = 5;
-    bad[5].op = -1;
-    for (int i = 0; i < 6; i++) {
-        ck_assert_int_eq(symtuner_kernel_decide(NULL, &bad[i], &decision), SYMTUNER_EINVAL);
-        ck_assert_int_eq(decision.rule, 77);
-    }
-    ck_assert_int_eq(symtuner_kernel_decide(NULL, &good, &decision), SYMTUNER_OK);
-    ck_assert_int_eq(decision.rule, -1);
-}
-END_TEST
-
 Suite *rules_suite(void)
 {
     Suite *suite = suite_create("rules");
     TCase *limits = tcase_create("limits"), *files = tcase_create("files");
     TCase *hash = tcase_create("hash"), *sources = tcase_create("sources");
-    TCase *machine = tcase_create("machine"), *kernels = tcase_create("kernels");
+    TCase *machine = tcase_create("machine");
 
     tcase_add_test(limits, test_256_rules_are_read_and_257_are_not);
     tcase_add_test(limits, test_a_line_of_4096_bytes_is_read_and_one_of_4097_is_not);
@@ -506,9 +415,5 @@ Suite *rules_suite(void)
     suite_add_tcase(suite, hash);
     suite_add_tcase(suite, sources);
     suite_add_tcase(suite, machine);
-    tcase_add_test(kernels, test_the_two_lists_do_not_see_each_other);
-    tcase_add_test(kernels, test_every_key_of_kernels_changes_the_hash);
-    tcase_add_test(kernels, test_a_kernel_query_out_of_range_is_refused);
-    suite_add_tcase(suite, kernels);
     return suite;
 }
