@@ -16,7 +16,9 @@
  * Threads    rules are immutable once loaded: any function may run on any thread. The command and
  *            the plugin share no state through this header.
  * Errors     functions return enum symtuner_status; texts go to the buffer that the caller gives
- *            and are always terminated. Outputs are written on success only.
+ *            and are always terminated. Outputs are written on success only. NULL ${rules} hold
+ *            no rule, a NULL ${error} wants no text. Any other NULL is SYMTUNER_EINVAL from a
+ *            function with a status and -1 from one that reads a word; others need all of theirs.
  * Sizes      structs that may grow start with their size, set by the caller. One from an older
  *            header is shorter: what it lacks counts as 0 in a query and is not written in a
  *            decision. A size above the library's own is SYMTUNER_EINVAL.
@@ -149,7 +151,7 @@ SYMTUNER_API enum symtuner_status symtuner_rules_parse(const char *text, const c
 SYMTUNER_API enum symtuner_status symtuner_rules_inline(const char *text,
                                                         symtuner_rules **rules_out, char *error,
                                                         size_t error_size);
-SYMTUNER_API void symtuner_rules_free(symtuner_rules *rules); /* NULL is legal */
+SYMTUNER_API void symtuner_rules_free(symtuner_rules *rules);
 
 /* The built-in defaults, as the rules text that they are. Since 0.1. */
 SYMTUNER_API const char *symtuner_defaults_text(void);
@@ -179,8 +181,8 @@ SYMTUNER_API enum symtuner_status symtuner_rules_fit(const symtuner_rules *rules
 /*
  * symtuner_decide(rules, query, decision_out):
  * The first rule, in file order, that covers ${query}. ${rules} NULL: built-in defaults only.
- * SYMTUNER_EINVAL when the query is out of range (ranks or nodes < 1, unknown collective, release
- * < 2.27).
+ * SYMTUNER_EINVAL when the query is out of range (ranks or nodes < 1, pipe_ops < 0, unknown
+ * collective, release < 2.27).
  */
 SYMTUNER_API enum symtuner_status symtuner_decide(const symtuner_rules *rules,
                                                   const struct symtuner_query *query,

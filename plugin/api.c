@@ -16,10 +16,11 @@ enum symtuner_status symtuner_decide(const symtuner_rules *rules,
     const struct st_rule *rule, *process;
     struct symtuner_decision d = {.struct_size = sizeof d, .rule = -1, .algo = -1, .proto = -1};
 
-    if (query->struct_size > sizeof q || out->struct_size > sizeof d)
+    if (!query || !out || query->struct_size > sizeof q || out->struct_size > sizeof d)
         return SYMTUNER_EINVAL;
     memcpy(&q, query, query->struct_size);
-    if (q.ranks < 1 || q.nodes < 1 || q.nccl < 22700 || q.coll < 0 || q.coll >= SYMTUNER_COLLS)
+    if (q.ranks < 1 || q.nodes < 1 || q.nccl < 22700 || q.coll < 0 || q.coll >= SYMTUNER_COLLS ||
+        q.pipe_ops < 0)
         return SYMTUNER_EINVAL;
     group = (struct st_group){q.nccl, q.ranks, q.nodes, q.machine};
     call = (struct st_call){

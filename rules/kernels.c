@@ -33,7 +33,7 @@ enum symtuner_status symtuner_kernel_decide(const symtuner_rules *rules,
     struct symtuner_kernel_query q = {0}; /* what an older caller's struct lacks is 0 */
     struct symtuner_kernel_decision d = {.struct_size = sizeof d, .rule = -1};
 
-    if (query->struct_size > sizeof q || out->struct_size > sizeof d)
+    if (!query || !out || query->struct_size > sizeof q || out->struct_size > sizeof d)
         return SYMTUNER_EINVAL;
     memcpy(&q, query, query->struct_size);
     if (q.ranks < 1 || q.dtype < 0 || q.dtype >= st_dtype_words.count || q.op < 0 ||

@@ -157,7 +157,7 @@ static bool finding(const symtuner_rules *rules, int r, int n, char *text, size_
 
 int symtuner_rules_lint(const symtuner_rules *rules, int index, char *text, size_t size)
 {
-    for (int r = 0; r < rules->count; r++)
+    for (int r = 0; rules && r < rules->count; r++)
         for (int n = 0; finding(rules, r, n, text, size); n++)
             if (index-- == 0)
                 return 1;

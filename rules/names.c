@@ -123,15 +123,15 @@ const char *symtuner_status_text(enum symtuner_status status)
 
 int symtuner_coll_parse(const char *text)
 {
-    return st_word_find(&st_colls, text, strlen(text));
+    return text ? st_word_find(&st_colls, text, strlen(text)) : -1;
 }
 
 int symtuner_algo_parse(const char *text)
 {
-    return st_word_find(&st_algos, text, strlen(text));
+    return text ? st_word_find(&st_algos, text, strlen(text)) : -1;
 }
 
 int symtuner_proto_parse(const char *text)
 {
-    return st_word_find(&st_protos, text, strlen(text));
+    return text ? st_word_find(&st_protos, text, strlen(text)) : -1;
 }

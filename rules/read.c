@@ -220,14 +220,23 @@ static bool inline_read(struct st_reader *reader, struct st_text text)
 
 typedef bool parser(struct st_reader *, struct st_text);
 
+static enum symtuner_status is_null(const char *what, char *error, size_t error_size)
+{
+    snprintf(error, error ? error_size : 0, "%s is NULL", what);
+    return SYMTUNER_EINVAL;
+}
+
 static enum symtuner_status read_with(parser *parse, struct st_text text, const char *name,
                                       symtuner_rules **out, char *error, size_t error_size)
 {
-    symtuner_rules *rules = calloc(1, sizeof *rules);
-    struct st_reader reader = {name, 0, text.at, error, error_size, rules};
+    struct st_reader reader = {name, 0, text.at, error, error ? error_size : 0, NULL};
+    symtuner_rules *rules;
 
+    if (!name || !out)
+        return is_null(name ? "rules_out" : "name", error, error_size);
+    rules = reader.rules = calloc(1, sizeof *rules);
     if (!rules) {
-        snprintf(error, error_size, "%.200s: out of memory", name);
+        snprintf(error, reader.error_size, "%.200s: out of memory", name);
         return SYMTUNER_ENOMEM;
     }
     st_rule_clear(&rules->provenance);
@@ -246,15 +255,17 @@ static enum symtuner_status read_with(parser *parse, struct st_text text, const 
 enum symtuner_status symtuner_rules_parse(const char *text, const char *name, symtuner_rules **out,
                                           char *error, size_t error_size)
 {
-    return read_with(rules_read, (struct st_text){text, strlen(text)}, name, out, error,
-                     error_size);
+    return text ? read_with(rules_read, (struct st_text){text, strlen(text)}, name, out, error,
+                            error_size)
+                : is_null("text", error, error_size);
 }
 
 enum symtuner_status symtuner_rules_inline(const char *text, symtuner_rules **out, char *error,
                                            size_t error_size)
 {
-    return read_with(inline_read, (struct st_text){text, strlen(text)}, "SYMTUNER_RULE", out,
-                     error, error_size);
+    return text ? read_with(inline_read, (struct st_text){text, strlen(text)}, "SYMTUNER_RULE", out,
+                            error, error_size)
+                : is_null("text", error, error_size);
 }
 
 /* Up to ${size} bytes of a file; -1, and the reason in ${*why} unless errno says it. */
@@ -290,10 +301,15 @@ static enum symtuner_status load(parser *parse, const char *path, bool any, symt
                                  char *error, size_t error_size)
 {
     enum symtuner_status status = SYMTUNER_EIO;
-    char *text = malloc(SYMTUNER_TEXT_MAX + 2);
     const char *why = NULL;
     ssize_t len;
+    char *text;
 
+    if (!path)
+        return is_null("path", error, error_size);
+    if (!error)
+        error_size = 0;
+    text = malloc(SYMTUNER_TEXT_MAX + 2);
     if (!text) {
         snprintf(error, error_size, "%.200s: out of memory", path);
         return SYMTUNER_ENOMEM;
@@ -311,7 +327,7 @@ static enum symtuner_status load(parser *parse, const char *path, bool any, symt
 /* The format that the name says. */
 static parser *parser_of(const char *path)
 {
-    size_t n = strlen(path);
+    size_t n = path ? strlen(path) : 0;
 
     return n > 4 && strcasecmp(path + n - 4, ".csv") == 0 ? st_csv_read : rules_read;
 }

@@ -87,7 +87,7 @@ void symtuner_rules_free(symtuner_rules *rules)
 
 int symtuner_rules_count(const symtuner_rules *rules)
 {
-    return rules->count;
+    return rules ? rules->count : 0;
 }
 
 static uint64_t mix(uint64_t hash, uint64_t value)
@@ -131,11 +131,14 @@ enum symtuner_status symtuner_rules_fit(const symtuner_rules *rules, int nccl,
                                         const struct symtuner_machine *machine, char *error,
                                         size_t error_size)
 {
-    const struct st_rule *made = &rules->provenance;
+    const struct st_rule *made;
 
-    if (!rules->has_provenance || st_rule_fits(made, nccl, machine))
+    if (!machine)
+        return SYMTUNER_EINVAL;
+    if (!rules || !rules->has_provenance || st_rule_fits(&rules->provenance, nccl, machine))
         return SYMTUNER_OK;
-    snprintf(error, error_size,
+    made = &rules->provenance;
+    snprintf(error, error ? error_size : 0,
              "%s:%d:1: these rules were measured on another machine or release than NCCL "
              "%d.%d.%d on \"%s\"; tune again, or remove [provenance] to use them all the same",
              rules->source[made->source], made->line, nccl / 10000, nccl / 100 % 100, nccl % 100,

@@ -78,9 +78,9 @@ char *st_size_write(uint64_t bytes, char *text, size_t size)
 
 int symtuner_size_parse(const char *text, uint64_t *bytes_out, char *error, size_t error_size)
 {
-    const char *wrong = st_size_read(text, strlen(text), bytes_out);
+    const char *wrong = text && bytes_out ? st_size_read(text, strlen(text), bytes_out) : "is NULL";
 
     if (wrong)
-        snprintf(error, error_size, "\"%.60s\": %s", text, wrong);
+        snprintf(error, error ? error_size : 0, "\"%.60s\": %s", text ? text : "", wrong);
     return wrong ? -1 : 0;
 }

@@ -75,9 +75,10 @@ END_TEST
 #pragma GCC diagnostic ignored "-Woverride-init"
 #pragma GCC diagnostic ignored "-Winitializer-overrides"
 static const struct symtuner_query refused[] = {
-    BUT(struct_size, sizeof(struct symtuner_query) + 8), BUT(struct_size, 0), BUT(nccl, 22699), BUT(nccl, 0),
+    BUT(struct_size, sizeof(struct symtuner_query) + 8), BUT(struct_size, 0), BUT(nccl, 22699),
+    BUT(nccl, 0),
     BUT(coll, SYMTUNER_COLLS), BUT(coll, (enum symtuner_coll)-1), BUT(ranks, 0), BUT(ranks, -4),
-    BUT(nodes, 0),
+    BUT(nodes, 0), BUT(pipe_ops, -1),
 };
 #pragma GCC diagnostic pop
 
@@ -241,6 +242,42 @@ START_TEST(test_an_explanation_says_what_the_release_allows)
 }
 END_TEST
 
+/* ---- NULL ------------------------------------------------------------------------------------ */
+
+START_TEST(test_null_is_an_answer_and_never_a_crash)
+{
+    struct symtuner_decision d = {.struct_size = sizeof d};
+    struct symtuner_kernel_query kernel = {.struct_size = sizeof kernel, .ranks = 2};
+    char error[SYMTUNER_ERROR_MAX] = "";
+    symtuner_rules *rules = NULL;
+    uint64_t bytes;
+
+    ck_assert_int_eq(symtuner_rules_load(NULL, &rules, error, sizeof error), SYMTUNER_EINVAL);
+    ck_assert_str_eq(error, "path is NULL");
+    ck_assert_int_eq(symtuner_rules_load_csv(NULL, &rules, NULL, 0), SYMTUNER_EINVAL);
+    ck_assert_int_eq(symtuner_rules_load("docs/example.rules", NULL, error, sizeof error),
+                     SYMTUNER_EINVAL);
+    ck_assert_int_eq(symtuner_rules_parse(NULL, "t", &rules, error, 9), SYMTUNER_EINVAL);
+    ck_assert_int_eq(symtuner_rules_parse("", NULL, &rules, error, 9), SYMTUNER_EINVAL);
+    ck_assert_int_eq(symtuner_rules_inline(NULL, &rules, error, 9), SYMTUNER_EINVAL);
+    /* no text wanted, whatever the size says */
+    ck_assert_int_eq(symtuner_rules_load("/nonexistent", &rules, NULL, 99), SYMTUNER_EIO);
+    ck_assert_int_eq(symtuner_rules_inline("x", &rules, NULL, 99), SYMTUNER_ESYNTAX);
+    ck_assert_ptr_null(rules);
+    ck_assert_int_eq(symtuner_rules_count(NULL), 0);
+    ck_assert_int_eq(symtuner_rules_lint(NULL, 0, error, sizeof error), 0);
+    ck_assert_int_eq(symtuner_rules_fit(NULL, 22809, &usual.machine, NULL, 9), SYMTUNER_OK);
+    ck_assert_int_eq(symtuner_rules_fit(NULL, 22809, NULL, NULL, 9), SYMTUNER_EINVAL);
+    ck_assert_int_eq(symtuner_decide(NULL, NULL, &d), SYMTUNER_EINVAL);
+    ck_assert_int_eq(symtuner_decide(NULL, &usual, NULL), SYMTUNER_EINVAL);
+    ck_assert_int_eq(symtuner_kernel_decide(NULL, &kernel, NULL), SYMTUNER_EINVAL);
+    ck_assert_int_eq(symtuner_size_parse(NULL, &bytes, NULL, 9), -1);
+    ck_assert_int_eq(symtuner_coll_parse(NULL), -1);
+    ck_assert_int_eq(symtuner_algo_parse(NULL), -1);
+    ck_assert_int_eq(symtuner_proto_parse(NULL), -1);
+}
+END_TEST
+
 /* ---- hazards, defaults ---------------------------------------------------------------------- */
 
 static const struct {
@@ -295,6 +332,7 @@ Suite *api_suite(void)
     tcase_add_test(table, test_apply_says_whether_anything_changed);
     t_add_rows(table, test_pick_takes_what_the_release_takes, picks);
     t_add_rows(explain, test_an_explanation_says_what_the_release_allows, explained);
+    tcase_add_test(known, test_null_is_an_answer_and_never_a_crash);
     t_add_rows(known, test_each_release_names_its_own_hazards, dangers);
     tcase_add_test(known, test_the_built_in_rules_are_legal_and_name_machine_and_release);
     suite_add_tcase(suite, decide);
