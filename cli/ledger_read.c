@@ -211,30 +211,44 @@ static bool read_line(struct reader *reader, char *line)
     return true;
 }
 
+enum { LINE_SIZE = 4096 }; /* a line of a ledger has some 300 bytes */
+
+/* The next line without its newline: 1; 0 at the end; -1 when it is none of a ledger. A device may
+ * never end one. */
+static int next_line(struct reader *reader, FILE *file, char line[LINE_SIZE])
+{
+    int n = 0, c;
+
+    reader->line++;
+    for (; (c = getc(file)) != EOF && c != '\n'; n++) {
+        line[n] = '\0';
+        if (c == '\0')
+            return wrong(reader, "not a ledger: a NUL byte after", line) - 1;
+        if (n == LINE_SIZE - 1)
+            return wrong(reader, "not a ledger: a line longer than 4095 bytes,", line) - 1;
+        line[n] = (char)c;
+    }
+    line[n] = '\0';
+    if (c == EOF && n == 0)
+        reader->line--;
+    return c != EOF || n > 0;
+}
+
 bool st_ledgers_read(struct st_ledgers *ledgers, const char *path, char *error, size_t size)
 {
     struct reader reader = {.ledgers = ledgers, .path = path, .error = error, .size = size};
     FILE *file = fopen(path, "r");
-    char *line = NULL;
-    size_t room = 0;
-    ssize_t length;
+    char line[LINE_SIZE];
     bool good = true;
+    int more;
 
     if (!file) {
         snprintf(error, size, "%s: %s", path, strerror(errno));
         return false;
     }
     errno = 0;
-    while (good && (length = getline(&line, &room, file)) >= 0) {
-        reader.line++;
-        if (strlen(line) != (size_t)length) {
-            good = wrong(&reader, "not a ledger: a NUL byte after", line);
-            break;
-        }
-        if (line[length - 1] == '\n')
-            line[length - 1] = '\0';
-        good = read_line(&reader, line);
-    }
+    while (good && (more = next_line(&reader, file, line)) != 0)
+        good = more > 0 && read_line(&reader, line);
     if (good && ferror(file)) {
         snprintf(error, size, "%s: %s", path, strerror(errno));
         good = false;
@@ -248,7 +262,6 @@ bool st_ledgers_read(struct st_ledgers *ledgers, const char *path, char *error, 
     } else if (good && reader.open) {
         good = wrong(&reader, "the file ends before", "end");
     }
-    free(line);
     fclose(file);
     return good;
 }

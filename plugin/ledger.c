@@ -17,8 +17,9 @@ static struct st_ledger *open_ledgers;
 
 /* ---- text ----------------------------------------------------------------------------------- */
 
-/* "%p" process, "%h" host, "%%" percent. */
-static void expand(const char *pattern, char *path, size_t size)
+/* "%p" process, "%h" host, "%%" percent. False when it does not fit: a name that is cut is another
+ * file's. */
+static bool expand(const char *pattern, char *path, size_t size)
 {
     char host[64] = "";
     size_t at = 0;
@@ -35,8 +36,11 @@ static void expand(const char *pattern, char *path, size_t size)
         else
             path[at] = *pattern, path[at + 1] = '\0';
         pattern += pattern[0] == '%' && pattern[1] && strchr("ph%", pattern[1]);
-        at += (size_t)n < size - at ? (size_t)n : size - at - 1;
+        if ((size_t)n >= size - at)
+            return false;
+        at += (size_t)n;
     }
+    return *pattern == '\0';
 }
 
 static void write_size(FILE *out, int coll, int bucket)
@@ -118,7 +122,12 @@ static void dump(const struct st_ledger *ledger)
 
     if (!pattern[0])
         return;
-    expand(pattern, path, sizeof path);
+    if (!expand(pattern, path, sizeof path)) {
+        st_warn("SYMTUNER_LEDGER=%.60s...: longer than %zu bytes; the counters of communicator "
+                "0x%llx are lost",
+                pattern, sizeof path - 1, (unsigned long long)ledger->comm_id);
+        return;
+    }
     memory = open_memstream(&text, &size);
     if (!memory)
         return;

@@ -205,6 +205,29 @@ START_TEST(test_an_unwritable_file_is_a_warning)
 }
 END_TEST
 
+/* 1023 bytes are taken, one more would have been cut: into the name of another file. */
+START_TEST(test_a_name_that_is_too_long_is_a_warning_and_no_file)
+{
+    char folder[] = "/tmp/symtuner-check-XXXXXX", name[1100];
+
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    strcpy(name, folder);
+    while (strlen(name) < 1020)
+        strcat(name, "/.");
+    strcat(name, "/xyzw");
+    name[1023 + _i] = '\0';
+    setenv("SYMTUNER_LEDGER", name, 1);
+    setenv("NCCL_DEBUG", "WARN", 1);
+    st_log_use(keep_message);
+    st_ledger_close(st_ledger_open(1, 2, 1));
+    name[1023] = '\0';
+    ck_assert_int_eq(unlink(name), _i ? -1 : 0);
+    ck_assert_int_eq(rmdir(folder), 0);
+    ck_assert_int_eq(messages.warnings, _i);
+    ck_assert(!_i || strstr(messages.text, "longer than 1023 bytes"));
+}
+END_TEST
+
 START_TEST(test_a_pipe_that_nobody_reads_is_a_warning)
 {
     want_ledger();
@@ -234,6 +257,7 @@ Suite *ledger_suite(void)
     t_add_rows(text, test_a_file_name_may_hold_process_and_host, names);
     tcase_add_test(text, test_the_signal_appends_the_counters_at_once);
     tcase_add_test(text, test_an_unwritable_file_is_a_warning);
+    tcase_add_loop_test(text, test_a_name_that_is_too_long_is_a_warning_and_no_file, 0, 2);
     tcase_add_test(text, test_a_pipe_that_nobody_reads_is_a_warning);
     suite_add_tcase(suite, count);
     suite_add_tcase(suite, text);

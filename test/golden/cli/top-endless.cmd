@@ -1,0 +1,1 @@
+top /dev/zero
