@@ -7,12 +7,14 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 FILE *st_corpus_open(const char *path, long *child_out)
 {
     size_t len = strlen(path);
+    struct stat about;
     int ends[2];
     FILE *file;
     pid_t child;
@@ -21,6 +23,11 @@ FILE *st_corpus_open(const char *path, long *child_out)
     if (strcmp(path, "-") == 0)
         return stdin;
     file = fopen(path, "r");
+    if (file && fstat(fileno(file), &about) == 0 && S_ISDIR(about.st_mode)) {
+        fclose(file);
+        errno = EISDIR; /* opening one succeeds, reading it looks like an empty file */
+        return NULL;
+    }
     if (!file || len < 3 || strcmp(path + len - 3, ".xz") != 0)
         return file;
     fflush(NULL);

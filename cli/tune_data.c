@@ -447,12 +447,17 @@ bool st_tune_load(struct st_tune *tune, bool take_plan, char *error, size_t size
                            : wrong(why, sizeof why, "no plan before", line);
         }
     }
-    if (good && !planned)
-        good = wrong(why, sizeof why, "the file ends before its plan", "");
+    if (ferror(file))
+        snprintf(why, sizeof why, "%s", strerror(errno));
+    else if (good && !planned)
+        snprintf(why, sizeof why, "the file ends before its plan");
+    good = good && planned && !ferror(file);
     if (good)
         forget_unfinished(tune);
-    else
+    else if (number)
         snprintf(error, size, "%.400s:%d: %s", tune->raw, number, why);
+    else
+        snprintf(error, size, "%.400s: %s", tune->raw, why);
     free(line);
     fclose(file);
     return good;

@@ -6,6 +6,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/commands.h"
 #include "cli/text.h"
@@ -21,7 +22,9 @@ static bool load(struct st_tune *tune, const char *file)
 
     snprintf(tune->raw, sizeof tune->raw, "%.500s.csv", file);
     if (!st_tune_load(tune, true, error, sizeof error)) {
-        fprintf(stderr, "%s\n", error);
+        fprintf(stderr, access(tune->raw, F_OK) == 0 ? "%s\n" :
+                        "%s: --verify wants rules as tune --out wrote them, with their FILE.csv\n",
+                error);
         return false;
     }
     if (!tune->search || !(tune->colls >> SYMTUNER_ALLREDUCE & 1)) {

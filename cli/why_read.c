@@ -439,7 +439,7 @@ static int read_size(struct symtuner_call *call, const char *text)
 
 int st_why_read(int argc, char **argv, struct st_why *why)
 {
-    const char *size = NULL;
+    const char *size = NULL, *word = NULL;
     int words = 0, links, status;
 
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
@@ -450,7 +450,7 @@ int st_why_read(int argc, char **argv, struct st_why *why)
     links = why->links;
     for (int i = 1; i < argc && status < 0; i++) {
         if (argv[i][0] != '-' || argv[i][1] != '-')
-            status = read_word(why, words++, argv[i], &size);
+            status = read_word(why, words++, word = argv[i], &size);
         else if (read_flag(why, argv[i]))
             continue;
         else {
@@ -458,6 +458,8 @@ int st_why_read(int argc, char **argv, struct st_why *why)
             i++;
         }
     }
+    if (status < 0 && why->corpus && word)
+        return wrong("--corpus brings its own calls; one word too many:", word);
     if (status >= 0 || why->corpus)
         return status;
     if (!size)

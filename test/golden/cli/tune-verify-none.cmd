@@ -1,0 +1,1 @@
+tune --verify docs/example.rules
