@@ -87,7 +87,8 @@ static int check_file(struct check *check, const char *path)
                    (unsigned long long)symtuner_rules_hash(rules));
         fputs("}", stdout);
     } else if (!findings) {
-        printf("%s: fine, %d rules, hash 0x%016llx\n", path, symtuner_rules_count(rules),
+        printf("%s: fine, %d rule%s, hash 0x%016llx\n", path, symtuner_rules_count(rules),
+               symtuner_rules_count(rules) == 1 ? "" : "s",
                (unsigned long long)symtuner_rules_hash(rules));
     }
     symtuner_rules_free(rules);

@@ -55,8 +55,9 @@ static void change(struct report *report, const struct st_column *column, uint64
         st_json_field(report->out, false, "new", after);
         fputs("}", report->out);
     } else {
-        fprintf(report->out, "%-13s %2d ranks %-10s %-21s ", symtuner_coll_name((int)column->coll),
-                column->ranks, column->registered ? "registered" : "plain",
+        fprintf(report->out, "%-13s %2d rank%s %-10s %-21s ",
+                symtuner_coll_name((int)column->coll), column->ranks,
+                column->ranks == 1 ? " " : "s", column->registered ? "registered" : "plain",
                 st_map_range(lo, hi, range, sizeof range));
         snprintf(line, sizeof line, "%s -> %s", before, after);
         st_text_wrap(report->out, 56, line);
@@ -114,8 +115,8 @@ static void kernel_change(void *with, const struct st_kernel_run *range, int reg
         st_json_field(report->out, false, "new", after);
         fputs("}", report->out);
     } else {
-        fprintf(report->out, "%-13s %2d ranks %-10s %-21s ", "kernels", range->ranks,
-                registered ? "registered" : "plain",
+        fprintf(report->out, "%-13s %2d rank%s %-10s %-21s ", "kernels", range->ranks,
+                range->ranks == 1 ? " " : "s", registered ? "registered" : "plain",
                 st_map_range(range->lo, range->hi, sizes, sizeof sizes));
         snprintf(line, sizeof line, "%s -> %s", before, after);
         st_text_wrap(report->out, 56, line);

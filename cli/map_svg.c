@@ -65,8 +65,9 @@ static void draw_column(const struct st_map_request *request, const struct st_co
 {
     char cell[ST_MAP_CELL], range[64];
 
-    fprintf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%s, %d ranks, %s</text>\n", LEFT - 8,
-            y + 15, symtuner_coll_name((int)column->coll), column->ranks,
+    fprintf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%s, %d rank%s, %s</text>\n",
+            LEFT - 8, y + 15, symtuner_coll_name((int)column->coll), column->ranks,
+            column->ranks == 1 ? "" : "s",
             column->registered ? "reg." : "plain");
     for (int r = 0; r < column->runs; r++) {
         const struct st_run *run = &column->run[r];
@@ -100,8 +101,8 @@ static void draw(const struct st_map_request *request, const struct st_map *map,
             "<text x=\"12\" y=\"24\" font-size=\"16\" font-weight=\"600\">", LEFT + WIDE + 24,
             bottom + 30 + LEGEND, LEFT + WIDE + 24);
     escape(out, request->file[0]);
-    fprintf(out, "</text>\n<text x=\"12\" y=\"44\">%d rules, hash 0x%016llx, NCCL %s%s",
-            map->rules, (unsigned long long)map->hash,
+    fprintf(out, "</text>\n<text x=\"12\" y=\"44\">%d rule%s, hash 0x%016llx, NCCL %s%s",
+            map->rules, map->rules == 1 ? "" : "s", (unsigned long long)map->hash,
             st_release_print(request->nccl, release, sizeof release),
             request->machine.gpu[0] ? ", " : "");
     escape(out, request->machine.gpu);

@@ -23,10 +23,11 @@ static void print_question(const struct st_why *why, FILE *out)
     char bytes[ST_TEXT_SIZE], release[16];
 
     st_text_size(call->count * (uint64_t)symtuner_dtype_size((int)call->dtype), bytes);
-    fprintf(out, "%s%s%s of %llu %s (%s%s), %d ranks%s, buffers %s/%s", coll_title[call->coll],
+    fprintf(out, "%s%s%s of %llu %s (%s%s), %d rank%s%s, buffers %s/%s", coll_title[call->coll],
             reduces ? " " : "", reduces ? symtuner_op_name((int)call->op) : "",
             (unsigned long long)call->count, symtuner_dtype_name((int)call->dtype), bytes,
-            per_rank ? " a rank" : "", call->ranks, call->one_process ? " in one process" : "",
+            per_rank ? " a rank" : "", call->ranks, call->ranks == 1 ? "" : "s",
+            call->one_process ? " in one process" : "",
             reg_word[call->send], reg_word[call->recv]);
     if (call->group > 1)
         fprintf(out, ", %d in a group", call->group);

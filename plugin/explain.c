@@ -84,14 +84,15 @@ int symtuner_explain(const symtuner_rules *rules, const struct symtuner_query *q
         text[0] = '\0';
     st_release_print(query->nccl, release, sizeof release);
     if (d->rule < 0)
-        add(&page, "No rule covers %s of %llu bytes on %d ranks: NCCL %s decides.",
+        add(&page, "No rule covers %s of %llu bytes on %d rank%s: NCCL %s decides.",
             symtuner_coll_name(query->coll), (unsigned long long)query->bytes, query->ranks,
-            release);
+            query->ranks == 1 ? "" : "s", release);
     else
-        add(&page, "Rule \"%s\" (%s:%d) covers %s of %llu bytes on %d ranks. On NCCL %s it%s",
+        add(&page, "Rule \"%s\" (%s:%d) covers %s of %llu bytes on %d rank%s. On NCCL %s it%s",
             d->name, rules->source[rules->rule[d->rule].source], d->line,
             symtuner_coll_name(query->coll), (unsigned long long)query->bytes, query->ranks,
-            release, d->prefer == SYMTUNER_LEAVE ? " leaves algorithm and protocol alone." : "");
+            query->ranks == 1 ? "" : "s", release,
+            d->prefer == SYMTUNER_LEAVE ? " leaves algorithm and protocol alone." : "");
     if (d->rule >= 0)
         add_action(&page, era, d);
     if (d->process_ctas)

@@ -23,6 +23,7 @@ nccl_abi_result st_tuner_open(int abi, uint64_t comm_id, size_t ranks, size_t no
 {
     const struct st_process *process = st_process_start(logger, abi);
     struct st_group group = {process->nccl, (int)ranks, (int)nodes, process->machine};
+    int rules = process->rules ? process->rules->count : 0;
     struct st_tuner *tuner;
     char release[16];
 
@@ -38,17 +39,18 @@ nccl_abi_result st_tuner_open(int abi, uint64_t comm_id, size_t ranks, size_t no
     tuner->ranks = (int)ranks;
     tuner->write = process->mode == ST_MODE_STEER;
     tuner->pick = process->options.ledger[0] != '\0';
-    if (process->rules && process->rules->count)
+    if (rules)
         tuner->index = st_index_build(process->rules, &group);
     tuner->ledger = st_ledger_open(comm_id, (int)ranks, (int)nodes);
     st_ledger_listen(&process->options);
     *ctx_out = tuner;
     if (!st_ledger_tuner_opens(tuner->ledger))
         return NCCL_ABI_SUCCESS;
-    st_info("%s on NCCL %s, comm 0x%llx, %zu ranks, tuner v%d: %d rules (0x%016llx), %s "
+    st_info("%s on NCCL %s, comm 0x%llx, %zu rank%s, tuner v%d: %d rule%s (0x%016llx), %s "
             "symmetric CTAs%s (%s)",
             SYMTUNER_VERSION, st_release_print(process->nccl, release, sizeof release),
-            (unsigned long long)comm_id, ranks, abi, process->rules ? process->rules->count : 0,
+            (unsigned long long)comm_id, ranks, ranks == 1 ? "" : "s", abi, rules,
+            rules == 1 ? "" : "s",
             (unsigned long long)process->rules_hash,
             process->sym_ctas ? st_ctas_text(process->sym_ctas) : "NCCL's",
             process->mode == ST_MODE_OBSERVE ? ", observing only" : "", process->sym_ctas_from);

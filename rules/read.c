@@ -242,9 +242,9 @@ static enum symtuner_status read_with(parser *parse, struct st_text text, const 
     st_rule_clear(&rules->provenance);
     rules->sources = 1;
     snprintf(rules->source[0], sizeof rules->source[0], "%s", name);
-    if (text.len > SYMTUNER_TEXT_MAX ? !st_reader_fail(&reader, text.at,
-                                                       "the text is larger than 1 MiB")
-                                     : !parse(&reader, text)) {
+    if (text.len > SYMTUNER_TEXT_MAX) /* has no line to name */
+        snprintf(error, reader.error_size, "%.200s: larger than 1 MiB", name);
+    if (text.len > SYMTUNER_TEXT_MAX || !parse(&reader, text)) {
         free(rules);
         return SYMTUNER_ESYNTAX;
     }

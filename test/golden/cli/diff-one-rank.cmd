@@ -1,0 +1,1 @@
+diff docs/example.rules test/data/kernels.rules --ranks 1
