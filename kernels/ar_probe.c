@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "ar_args.h"
@@ -95,11 +96,18 @@ uint64_t st_probe_key(uint64_t key, const char *text)
 
 int st_probe_read(const char *path, uint64_t key, struct st_probe *p, char *why, size_t why_size)
 {
-    FILE *f = fopen(path, "re");
     struct st_probe got;
+    struct stat about;
     uint64_t whose = 0;
     int fields;
+    FILE *f;
 
+    /* opening a pipe that nobody writes to would hold the job up for ever */
+    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode)) {
+        snprintf(why, why_size, "SYMTUNER_AR_PROBE_FILE=\"%s\" is no plain file", path);
+        return -1;
+    }
+    f = fopen(path, "re");
     if (f == NULL && errno == ENOENT)
         return 0;
     if (f == NULL) {

@@ -189,6 +189,16 @@ START_TEST(test_a_file_of_another_kind_is_refused_by_name)
 }
 END_TEST
 
+START_TEST(test_a_pipe_is_refused_and_not_waited_for)
+{
+    struct st_probe p;
+
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    ck_assert_int_eq(st_probe_read(path, 0, &p, why, sizeof why), -1);
+    ck_assert_ptr_nonnull(strstr(why, "is no plain file"));
+}
+END_TEST
+
 START_TEST(test_a_file_that_cannot_be_replaced_leaves_nothing_beside_it)
 {
     char part[128];
@@ -346,6 +356,7 @@ Suite *st_suite_probe(void)
     tcase_add_test(t, test_the_table_gives_way_on_pcie_only);
     tcase_add_test(t, test_figures_come_back_from_the_file);
     tcase_add_test(t, test_a_file_of_another_kind_is_refused_by_name);
+    tcase_add_test(t, test_a_pipe_is_refused_and_not_waited_for);
     tcase_add_test(t, test_a_file_that_cannot_be_replaced_leaves_nothing_beside_it);
 #ifdef ST_AR_API
     tcase_add_test(t, test_a_group_takes_the_figures_of_the_file);
