@@ -229,13 +229,14 @@ int symtuner_ffi_open_xla(const int64_t *ids, int ranks, int me, int ordinal, ui
     return 0;
 }
 
-int symtuner_ffi_admit(void *ticket, char *why, size_t why_size)
+int symtuner_ffi_admit(void **ticket, char *why, size_t why_size)
 {
-    if (ticket == NULL || st_seats_add(ticket, 1) != 0) {
-        snprintf(why, why_size, "%s", ticket == NULL ? "the group was not opened" : FULL);
+    if (*ticket == NULL || st_seats_add(*ticket, 1) != 0) {
+        snprintf(why, why_size, "%s", *ticket == NULL ? "the group was not opened" : FULL);
         return -1;
     }
-    free(ticket);
+    free(*ticket);
+    *ticket = NULL; /* in here: behind this call Python may be interrupted, and would give it up */
     return 0;
 }
 

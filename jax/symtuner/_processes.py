@@ -269,7 +269,7 @@ def open_across(devices: Sequence[Any], timeout_ms: int, xla: bool) -> None:
 
     try:
         talk.share("made", make)
-        load().call("admit", ticket)
+        load().call("admit", ctypes.byref(ticket))
     except BaseException:
         # by the opener, so when its opening has ended, which may be late; nobody waits for that
         opener.begin(lambda: load().call("give_up", ticket))

@@ -373,7 +373,7 @@ static void check_xla(void)
                strstr(runtime.message, "no group of 2 ranks is open") != NULL && offer.gets == 0,
            "no group that uses XLA's communicator");
     expect(symtuner_ffi_open_xla(ids, 2, 1, 1, 0, &ticket, why, sizeof why) == 0 &&
-               symtuner_ffi_admit(ticket, why, sizeof why) == 0 && *alive == handles,
+               symtuner_ffi_admit(&ticket, why, sizeof why) == 0 && *alive == handles,
            "open a group on it: no handle yet");
     expect(symtuner_ffi_open_xla(ids, 17, 1, 1, 0, &ticket, why, sizeof why) != 0,
            "17 ranks on it");

@@ -67,7 +67,7 @@ static void *open_comm(const int64_t *group)
 
 static int admit(void *ticket)
 {
-    return symtuner_ffi_admit(ticket, message, sizeof message) == 0;
+    return symtuner_ffi_admit(&ticket, message, sizeof message) == 0;
 }
 
 static int give_up(void *ticket)
@@ -86,7 +86,33 @@ static int holds(int handles, int communicators)
            __atomic_load_n(comms, __ATOMIC_RELAXED) == communicators;
 }
 
+static void fill_table(void)
+{
+    struct st_seat seat = {.ranks = 3, .across = 1, .xla = 1, .ordinal = 7};
+
+    while (st_seats_add(&seat, 1) == 0)
+        continue;
+}
+
 /* ---- tickets --------------------------------------------------------------------------------- */
+
+/* Python may be interrupted behind an admission, and then gives up what it thinks it has. */
+static void check_spent_ticket(void)
+{
+    void *ticket = open_comm(ids), *full;
+
+    expect(symtuner_ffi_admit(&ticket, message, sizeof message) == 0 && ticket == NULL,
+           "an admission takes the ticket");
+    expect(give_up(ticket) && holds(1, 1) && call(0), "nothing of the group is given up then");
+    expect(close_all() && holds(0, 0), "closed");
+    full = open_comm(ids);
+    fill_table();
+    ticket = full;
+    expect(symtuner_ffi_admit(&ticket, message, sizeof message) != 0 && ticket == full &&
+               give_up(ticket) && holds(0, 0),
+           "an admission that fails leaves the ticket");
+    expect(close_all() && st_seat_at(0) == NULL, "a full table is closed");
+}
 
 static void check_tickets(void)
 {
@@ -106,6 +132,7 @@ static void check_tickets(void)
     expect(give_up(first) && holds(1, 1) && call(0) && st_seat_at(1) == NULL,
            "a late success of the first changes nothing");
     expect(close_all() && holds(0, 0) && refused(0), "closed");
+    check_spent_ticket();
 
     expect(admit(open_comm(ids)), "once more");
     setenv("FAKE_AR_FAIL", "destroy", 1);
@@ -127,10 +154,7 @@ static void check_tickets(void)
 /* It is an error of the opening, which all ranks share, not of the admission, which they do not. */
 static void check_full(void)
 {
-    struct st_seat seat = {.ranks = 3, .across = 1, .xla = 1, .ordinal = 7};
-
-    while (st_seats_add(&seat, 1) == 0)
-        continue;
+    fill_table();
     expect(open_comm(ids) == NULL && strstr(message, "symtuner.close() frees") != NULL &&
                holds(0, 0),
            "no place for another group");

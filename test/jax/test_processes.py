@@ -151,11 +151,41 @@ def exit_meanwhile(devices, rank):
         print("error:", e, flush=True)
 
 
+def interrupt(library, behind):
+    """Ctrl-C comes right behind that call."""
+    call = library.call
+
+    def interrupted(name, *args):
+        call(name, *args)
+        if name == behind:
+            del library.call
+            raise KeyboardInterrupt
+
+    library.call = interrupted
+
+
+def open_interrupted(devices, rank):
+    """Rank 0 is interrupted when its group is in the table: that is not given up."""
+    import symtuner
+    from symtuner import _library
+
+    if rank == 0:
+        interrupt(_library.load(), "admit")
+    try:
+        symtuner.open_group(devices)
+        assert rank == 1, "not interrupted"
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+    time.sleep(1)
+    assert holds((1, 1, 1)), "after the interruption"
+
+
 LATE = {
     "late opening": open_late,
     "late rank": come_late,
     "close meanwhile": close_meanwhile,
     "exit meanwhile": exit_meanwhile,
+    "interrupted": open_interrupted,
 }
 
 
@@ -277,6 +307,7 @@ CASES = {
     "late rank": ((3, 3), "error: rank 1 did not answer within 1 s"),
     "close meanwhile": ((0, 0), ""),
     "exit meanwhile": ((0, 0), "error: rank 1: opening the group"),
+    "interrupted": ((0, 0), "interrupted"),
     "kill": ((71, -9), "rank 1 is gone while rank 0 waits for it"),
     "hosts": ((0, -9), "not ended"),  # rank 1's pid says nothing on rank 0's host
     "apart": ((0, 0, 0, 0), "rank=0 ranks=4 gpu=0 comm=own-nccl"),
