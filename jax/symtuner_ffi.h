@@ -51,7 +51,7 @@ SYMTUNER_FFI_API int symtuner_ffi_open_xla(const int64_t *ids, int ranks, int me
                                            uint32_t timeout_ms, void **ticket, char *why,
                                            size_t why_size);
 
-/* Calls find the group from now on, and ${ticket} is NULL. On failure it is still to be given up. */
+/* Calls find the group from now on, and *ticket is NULL. On failure it is still to be given up. */
 SYMTUNER_FFI_API int symtuner_ffi_admit(void **ticket, char *why, size_t why_size);
 
 /* Give back what the opening made; NULL: it made nothing. May wait for other ranks that do the same

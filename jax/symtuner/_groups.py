@@ -138,13 +138,16 @@ def close() -> None:
 
 
 def _close_open() -> None:
-    mine = [k for k, bad in list(_open.items()) if bad is None]
-    _open.clear()
-    if not mine or _closer is None:
-        return
-    load().settle(CLOSE_S)  # a goodbye means: all my calls are done
-    _processes.say_goodbye()
-    try:
-        _closer.bounded(CLOSE_S, lambda: load().call("close"), "closing the groups")
+    known = dict(_open)
+    closer = _closer if None in known.values() else None
+    if closer is not None:
+        load().settle(CLOSE_S)  # a goodbye means: all my calls are done
+        _processes.say_goodbye()
+    try:  # Ctrl-C up to here leaves the groups to another close
+        if closer is not None:
+            closer.bounded(CLOSE_S, lambda: load().call("close"), "closing the groups")
     except SymtunerError as e:
         print(f"symtuner: {e}", file=sys.stderr)
+    finally:
+        for key in known:
+            _open.pop(key, None)

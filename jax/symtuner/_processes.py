@@ -139,12 +139,13 @@ class _Talk:
 
 def say_goodbye() -> None:
     """Tell the other ranks that this process makes no more calls, so that none waits for it."""
-    for talk in _talks:
+    talks = list(_talks)  # another thread may open a group meanwhile, which stays
+    for talk in talks:
         talk.say_goodbye()
     deadline = time.monotonic() + LISTEN_S
-    for talk in _talks:
+    for talk in talks:
         talk.listener.join(max(0, deadline - time.monotonic()))
-    _talks.clear()
+    del _talks[: len(talks)]
 
 
 def watch_end() -> None:

@@ -180,12 +180,42 @@ def open_interrupted(devices, rank):
     assert holds((1, 1, 1)), "after the interruption"
 
 
+def close_interrupted(devices, rank):
+    """Rank 0 is interrupted while its close waits for its calls; it closes once more. What another
+    thread opens meanwhile has its goodbye still to come."""
+    import symtuner
+    from symtuner import _library, _processes
+
+    symtuner.open_group(devices)
+    if rank == 0:
+        library = _library.load()
+        settle = library.settle
+
+        def interrupted(seconds):
+            library.settle = settle
+            raise KeyboardInterrupt
+
+        library.settle = interrupted
+        try:
+            symtuner.close()
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+        assert holds((1, 1, 1)), "after the interruption"
+        talk = _processes._talks[0]
+        talk.say_goodbye = lambda: (type(talk).say_goodbye(talk), _processes._talks.append(None))
+    symtuner.close()
+    assert holds((0, 0, 0)), "after the close"
+    assert _processes._talks == [None] * (rank == 0), _processes._talks
+    _processes._talks.clear()
+
+
 LATE = {
     "late opening": open_late,
     "late rank": come_late,
     "close meanwhile": close_meanwhile,
     "exit meanwhile": exit_meanwhile,
     "interrupted": open_interrupted,
+    "close again": close_interrupted,
 }
 
 
@@ -308,6 +338,7 @@ CASES = {
     "close meanwhile": ((0, 0), ""),
     "exit meanwhile": ((0, 0), "error: rank 1: opening the group"),
     "interrupted": ((0, 0), "interrupted"),
+    "close again": ((0, 0), "interrupted"),
     "kill": ((71, -9), "rank 1 is gone while rank 0 waits for it"),
     "hosts": ((0, -9), "not ended"),  # rank 1's pid says nothing on rank 0's host
     "apart": ((0, 0, 0, 0), "rank=0 ranks=4 gpu=0 comm=own-nccl"),
