@@ -33,8 +33,8 @@
  *            ncclGroupStart symtuner_ar_all_reduce does not; wait after ncclGroupEnd, as always.
  *            While a function runs no other thread may ask NCCL about its communicator:
  *            ncclCommGetAsyncError is not safe against itself. No wait is longer than timeout_ms,
- *            which here includes waiting for other ranks to come, or goes on after
- *            symtuner_ar_abort. Such an end is ncclRemoteError (ncclInvalidUsage by an abort) and
+ *            which here includes waiting for other ranks to come, or goes on for more than a second
+ *            after symtuner_ar_abort. Such an end is ncclRemoteError (ncclInvalidUsage by an abort) and
  *            names NCCL's call; the handle refuses every further call, and symtuner_ar_destroy
  *            frees nothing, for NCCL may still use it. Destroy first, then ncclCommAbort. What
  *            ncclCommGetAsyncError finds is passed on as the result.

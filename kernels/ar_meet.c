@@ -116,6 +116,9 @@ ncclResult_t st_voices_meet(const struct st_nccl *nccl, struct st_voice *const *
     cudaError_t error = cudaSuccess, latest;
     ncclResult_t result;
 
+    for (int i = 0; i < n; i++) /* a copy would wait for a gather that never ends */
+        if (voices[i]->late[0] != 0)
+            return st_comms_late(voices, n, voices[i], why);
     for (int i = 0; i < n; i++) { /* after an error, too: the others are in the gather */
         latest = say(voices[i], (const char *)mine + bytes * (size_t)i, bytes);
         error = error == cudaSuccess ? latest : error;

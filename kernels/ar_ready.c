@@ -7,7 +7,11 @@
 #include <string.h>
 #include <time.h>
 
-enum { SPIN_NS = 1000000, NAP_NS = 50000 }; /* a launch takes NCCL's thread well below 1 ms */
+enum {
+    SPIN_NS = 1000000, /* a launch takes NCCL's thread well below 1 ms */
+    NAP_NS = 50000,
+    ABORT_NS = 1000000000, /* NCCL may be well, and give windows back in that */
+};
 
 static uint64_t now_ns(void)
 {
@@ -22,24 +26,29 @@ static bool aborted(const struct st_voice *voice)
     return voice->abort != NULL && __atomic_load_n(voice->abort, __ATOMIC_RELAXED) != 0;
 }
 
+static ncclResult_t late_result(const struct st_voice *voice)
+{
+    return aborted(voice) ? ncclInvalidUsage : ncclRemoteError;
+}
+
 ncclResult_t st_comm_linger(struct st_voice *voice, uint64_t *start, const char *call)
 {
     uint64_t now = now_ns(), waited;
 
     *start = *start == 0 ? now : *start;
     waited = now - *start;
-    if (aborted(voice)) {
+    if (aborted(voice) && waited >= ABORT_NS) {
         snprintf(voice->late, sizeof voice->late,
                  "%s: aborted after %llu ms in progress; ncclCommAbort ends it", call,
                  (unsigned long long)(waited / 1000000));
-        return ncclInvalidUsage;
+        return late_result(voice);
     }
     if (waited >= voice->limit_ns) {
         snprintf(voice->late, sizeof voice->late,
                  "%s: still in progress after %llu ms, the time limit; is a rank missing? else "
                  "raise SYMTUNER_AR_TIMEOUT_MS; ncclCommAbort ends it",
                  call, (unsigned long long)(voice->limit_ns / 1000000));
-        return ncclRemoteError;
+        return late_result(voice);
     }
     if (waited < SPIN_NS)
         sched_yield();
@@ -55,7 +64,7 @@ ncclResult_t st_comm_wait(const struct st_nccl *nccl, struct st_voice *voice, nc
 
     if (voice->late[0] != 0) {
         memcpy(why, voice->late, ST_WHY);
-        return ncclRemoteError;
+        return late_result(voice);
     }
     while (result == ncclInProgress) {
         ncclResult_t state = ncclInProgress, looked;
@@ -95,7 +104,7 @@ ncclResult_t st_comms_late(struct st_voice *const *voices, int n, const struct s
         if (voices[i]->late[0] == 0)
             memcpy(voices[i]->late, first->late, sizeof first->late);
     memcpy(why, first->late, ST_WHY);
-    return ncclRemoteError;
+    return late_result(first);
 }
 
 ncclResult_t st_comms_end(const struct st_nccl *nccl, struct st_voice *const *voices, int n,

@@ -7,7 +7,7 @@
  * fail and spoil the communicator. So every call of ours on a communicator is: wait, call, wait.
  * On a blocking one the first is a look and the second nothing.
  *
- * A wait ends after the voice's time limit, or soon after an abort. Then the communicator is late,
+ * A wait ends after the voice's time limit, or within a second of an abort. Then the communicator is late,
  * for ever: NCCL may still read and write what it was given, so nothing of that is freed, and no
  * further call is made. No CUDA in here: a stream of the caller's may be in capture.
  */
@@ -20,7 +20,7 @@
  * st_comm_wait(nccl, voice, result, call, why):
  * ${result} of ${call}, once it is not ncclInProgress any more; before a call write
  * ncclInProgress. ${why}, ST_WHY bytes, becomes a sentence that names ${call} unless the answer is
- * ncclSuccess. ncclRemoteError: late. ncclInvalidUsage: late by an abort.
+ * ncclSuccess. ncclRemoteError: late. ncclInvalidUsage: late and aborted.
  */
 ncclResult_t st_comm_wait(const struct st_nccl *nccl, struct st_voice *voice, ncclResult_t result,
                           const char *call, char *why);

@@ -375,6 +375,44 @@ START_TEST(test_an_abort_ends_a_wait_that_never_ends)
 }
 END_TEST
 
+/* An abort is about our kernels; NCCL, which is well, has a moment to take the windows back. */
+START_TEST(test_after_an_abort_a_destroy_frees_everything)
+{
+    reset(_i);
+    config.timeout_ms = 0;
+    make_group();
+    ck_assert_int_eq(symtuner_ar_register(handle, buffer, NULL, RANKS, 4096), ncclSuccess);
+    for (int r = 0; r < RANKS; r++)
+        symtuner_ar_abort(handle[r]);
+    ck_assert_int_eq(symtuner_ar_status(handle[0]), ncclInvalidUsage);
+    ck_assert_msg(symtuner_ar_destroy(handle, RANKS) == ncclSuccess, "%s", symtuner_ar_error(NULL));
+    ck_assert_int_eq(fake.live, 0);
+    ck_assert_int_eq(fake_nccl.live, 0);
+    ck_assert_int_eq(fake_nccl.early, 0);
+}
+END_TEST
+
+/* Nor does another registration put a copy behind the gather, which may wait for it. */
+START_TEST(test_an_abort_ends_a_gather_that_never_ends)
+{
+    pthread_t other;
+
+    reset(2);
+    config.timeout_ms = 0;
+    make_group();
+    fake_nccl.odd_rank = 1;
+    fake_nccl.calls = 0;
+    fake_nccl.odd_call = 1;
+    ck_assert_int_eq(pthread_create(&other, NULL, abort_soon, handle[1]), 0);
+    for (int again = 0; again < 2; again++) {
+        ck_assert_int_eq(symtuner_ar_register(handle, buffer, NULL, RANKS, 4096),
+                         again ? ncclRemoteError : ncclInvalidUsage); /* rank 0 was not aborted */
+        ck_assert_ptr_nonnull(strstr(symtuner_ar_error(handle[0]), "ncclAllGather: aborted after"));
+    }
+    pthread_join(other, NULL);
+}
+END_TEST
+
 static void ask_nccl(void)
 {
     for (int r = 0; r < RANKS; r++)
@@ -451,6 +489,8 @@ Suite *st_suite_ready(void)
     tcase_add_test(t, test_after_a_call_that_never_ends_a_handle_answers_at_once);
     tcase_add_test(t, test_a_group_with_a_call_that_never_ends_is_late_as_a_whole);
     tcase_add_test(t, test_an_abort_ends_a_wait_that_never_ends);
+    tcase_add_loop_test(t, test_after_an_abort_a_destroy_frees_everything, 0, 4);
+    tcase_add_test(t, test_an_abort_ends_a_gather_that_never_ends);
     tcase_add_test(t, test_every_call_waits_for_what_the_caller_asked_of_nccl);
     tcase_add_test(t, test_in_the_callers_group_nothing_is_waited_for);
     tcase_add_test(t, test_waiting_in_a_capture_asks_cuda_nothing);

@@ -273,7 +273,7 @@ cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **p
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
                             cudaStream_t stream)
 {
-    (void)stream;
+    must_end(stream == fake.endless); /* staging may wait */
 #ifdef ST_EMULATE
     (void)kind;
     memcpy(to, from, bytes);
