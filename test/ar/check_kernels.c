@@ -10,6 +10,7 @@
  */
 #include <check.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,7 @@
 #include "symtuner_ar.h"
 #include "kernels/ar_handle.h"
 #include "test/ar/fake_cuda.h"
+#include "test/ar/suites.h"
 
 /* Under AddressSanitizer a kernel that touches a byte beside the message ends the test. */
 #if defined(__SANITIZE_ADDRESS__)
@@ -40,6 +42,7 @@
 #define BUFFER    (MAX_BYTES / 16 * 16 + 2 * GUARD + 32) /* keeps 16-byte alignment */
 
 static int calls = 60;
+static bool every_way;
 static unsigned seed = 1;
 
 struct call {
@@ -47,13 +50,14 @@ struct call {
     int dtype, op, ctas, threads;
     size_t count, shift;
     int in_place, registered, salt;
+    int apart; /* each rank's buffers are aligned in their own way, and perhaps in place alone */
 };
 
 struct rank {
     symtuner_ar *handle;
     int me, ranks;
     const struct call *list;
-    char *send, *recv;
+    char *send, *recv; /* what is not registered lies behind what is */
     pthread_barrier_t *done;
     char wrong[200];
 };
@@ -216,6 +220,16 @@ static void fence(const struct call *c, char *buffer, int lock)
     }
 }
 
+/* Where the buffer of call ${c} is in ${memory}, the rank's ${which} of two. */
+static char *place(const struct rank *k, const struct call *c, char *memory, unsigned which)
+{
+    size_t slot = (size_t)c->salt + (c->registered ? 0 : (size_t)calls);
+    size_t size = (size_t)st_dtype_bytes(c->dtype), ways = 16 / size;
+    size_t shift = (c->shift / size + (size_t)k->me * 5 + which * 11) % ways * size;
+
+    return memory + slot * BUFFER + GUARD + (c->apart ? shift : c->shift);
+}
+
 static void *run_rank(void *p)
 {
     struct rank *k = p;
@@ -224,8 +238,9 @@ static void *run_rank(void *p)
     for (int i = 0; i < calls; i++) {
         const struct call *c = &k->list[i];
         /* peers write recv while this rank is elsewhere: each call has buffers of its own */
-        char *send = k->send + (size_t)i * BUFFER + GUARD + c->shift;
-        char *recv = c->in_place ? send : k->recv + (size_t)i * BUFFER + GUARD + c->shift;
+        int in_place = c->in_place && (!c->apart || (i + k->me) % 2 == 0);
+        char *send = place(k, c, k->send, 0);
+        char *recv = in_place ? send : place(k, c, k->recv, 1);
 
         if (draw(&mood, 8) == 0)
             usleep(draw(&mood, 3000));
@@ -244,10 +259,24 @@ static void *run_rank(void *p)
         fence(c, send, 0);
         fence(c, recv, 0);
         check_output(k, c, recv);
-        if (!c->in_place)
+        if (!in_place)
             memset(send, 0xee, c->count * (size_t)st_dtype_bytes(c->dtype));
     }
     return NULL;
+}
+
+/* Of 48 calls each 16 have the same lengths, in which buffers begin at every byte that they may. */
+static void align_every_way(struct call *c)
+{
+    static const size_t counts[] = {15, 16, 17, 31, 47, 48, 64, 119, 120, 121, 240, 1000, 1013};
+    bool floats = strstr(c->kernel, "lamport") != NULL;
+
+    c->dtype = floats ? ST_BF16 : ST_U8;
+    c->shift = (size_t)c->salt * (floats ? 2 : 1) % 16;
+    c->count = counts[(size_t)c->salt * 5 % (sizeof counts / sizeof *counts)];
+    c->in_place = c->salt / 16 % 3 != 0;
+    c->registered = false;
+    c->apart = c->salt / 16 % 3 != 1;
 }
 
 /* A list of calls that every kernel in it can run. */
@@ -285,7 +314,10 @@ static void make_list(struct call *list, int ranks, const char *only)
         }
         c->registered = aligned || draw(&state, 2);
         c->in_place = strcmp(c->kernel, "pull_one") != 0 && draw(&state, 3) == 0;
+        c->apart = !c->registered && draw(&state, 2);
         c->salt = i;
+        if (every_way)
+            align_every_way(c);
     }
 }
 
@@ -302,7 +334,7 @@ static void run_group(int ranks, int transport, const char *only)
     symtuner_ar *handles[MAX_RANKS];
     pthread_t threads[MAX_RANKS];
     void *buffers[MAX_RANKS];
-    size_t bytes = (size_t)calls * BUFFER;
+    size_t bytes = (size_t)calls * BUFFER, room = (2 * bytes + 4095) / 4096 * 4096;
 
     memset(&fake, 0, sizeof fake);
     fake.devices = MAX_RANKS;
@@ -311,10 +343,10 @@ static void run_group(int ranks, int transport, const char *only)
     make_list(list, ranks, only);
     for (int r = 0; r < ranks; r++) {
         k[r] = (struct rank){.handle = handles[r], .me = r, .ranks = ranks, .list = list};
-        k[r].send = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
-        k[r].recv = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
-        memset(k[r].send, 0x5a, bytes);
-        memset(k[r].recv, 0x5a, bytes);
+        k[r].send = aligned_alloc(4096, room);
+        k[r].recv = aligned_alloc(4096, room);
+        memset(k[r].send, 0x5a, room);
+        memset(k[r].recv, 0x5a, room);
     }
     for (int b = 0; b < 2; b++) {
         for (int r = 0; r < ranks; r++)
@@ -367,84 +399,24 @@ START_TEST(test_eight_ranks_through_peer_memory)
 }
 END_TEST
 
+START_TEST(test_buffers_that_begin_anywhere)
+{
+    static const char *const names[] = {"one_ll8",   "one_ll128",   "one_lamport", "two_ll8",
+                                        "two_ll128", "two_lamport", "chunked"};
+    int all = calls;
+
+    calls = 48;
+    every_way = true;
+    run_group(2 + _i % 2, SYMTUNER_AR_PEER, names[_i / 2]);
+    calls = all;
+    every_way = false;
+}
+END_TEST
+
 START_TEST(test_two_ranks_through_host_memory)
 {
     run_group(2, SYMTUNER_AR_HOST, "one_lamport");
     run_group(2, SYMTUNER_AR_HOST, "two_ll8");
-}
-END_TEST
-
-/* ---- a rank that is aborted while it waits ----------------------------------------------------
- */
-
-static void *call_once(void *p)
-{
-    struct rank *k = p;
-
-    if (symtuner_ar_all_reduce(k->send, k->recv, 1000, ncclFloat32, ncclSum, k->handle, NULL) !=
-        ncclSuccess)
-        snprintf(k->wrong, sizeof k->wrong, "%s", symtuner_ar_error(k->handle));
-    return NULL;
-}
-
-static void start_call(struct rank *k, pthread_t *thread)
-{
-    for (int i = 0; i < 1000; i++)
-        ((float *)k->send)[i] = (float)(k->me + 1);
-    pthread_create(thread, NULL, call_once, k);
-}
-
-/*
- * Rank 1 calls alone and is aborted. Then rank 0 calls alone: in one-shot it has all it needs and
- * must be right, and its next call ends in an error; elsewhere already this one does.
- */
-static void abort_group(const char *kernel, bool whole)
-{
-    struct symtuner_ar_config config = {.size = sizeof config, .timeout_ms = 300};
-    static const int devices[2] = {0, 1};
-    static float buffer[2][2][1000];
-    symtuner_ar *handles[2];
-    struct rank k[2];
-    pthread_t thread;
-
-    memset(&fake, 0, sizeof fake);
-    fake.devices = 2;
-    fake.peers = 1;
-    ck_assert_int_eq(symtuner_ar_create_local(handles, devices, 2, &config), ncclSuccess);
-    for (int r = 0; r < 2; r++) {
-        k[r] = (struct rank){.handle = handles[r], .me = r, .ranks = 2};
-        k[r].send = (char *)buffer[r][0];
-        k[r].recv = (char *)buffer[r][1];
-        ck_assert_int_eq(symtuner_ar_force(handles[r], kernel, 1, 64), ncclSuccess);
-    }
-    start_call(&k[1], &thread);
-    usleep(30000);
-    ck_assert_int_eq(symtuner_ar_abort(handles[1]), ncclSuccess);
-    pthread_join(thread, NULL);
-    ck_assert_int_ne(symtuner_ar_status(handles[1]), ncclSuccess);
-    for (int again = 0; again < 1 + whole; again++) {
-        ck_assert_msg(symtuner_ar_status(handles[0]) == ncclSuccess, "%s: %s", kernel,
-                      symtuner_ar_error(handles[0]));
-        start_call(&k[0], &thread);
-        pthread_join(thread, NULL);
-        for (int i = 0; i < 1000 && again < whole; i++)
-            ck_assert(buffer[0][1][i] == 3);
-    }
-    ck_assert_int_eq(symtuner_ar_status(handles[0]), ncclRemoteError);
-    for (int r = 0; r < 2; r++)
-        ck_assert_int_ne(
-            symtuner_ar_all_reduce(k[r].send, k[r].recv, 1, ncclFloat32, ncclSum, handles[r], NULL),
-            ncclSuccess);
-    symtuner_ar_destroy(handles, 2);
-}
-
-START_TEST(test_peers_of_an_aborted_rank_get_right_bytes_or_an_error)
-{
-    abort_group("one_lamport", true);
-    abort_group("one_ll128", true);
-    abort_group("one_ll8", true);
-    abort_group("two_ll128", false);
-    abort_group("chunked", false);
 }
 END_TEST
 
@@ -475,32 +447,6 @@ START_TEST(test_the_probe_finds_stores_and_loads_in_order)
 }
 END_TEST
 
-/* A longer kernel than needed gives right bytes, too: only this test sees it. */
-START_TEST(test_the_shortest_kernel_that_does_it_is_taken)
-{
-    static const struct {
-        int ranks, align, reducer;
-        uint64_t bytes;
-        enum st_class class;
-    } want[] = {
-        {2, 8, ST_R_BF16, 1024, ST_N2_WHOLE},  {2, 4, ST_R_BF16, 1024, ST_N2},
-        {4, 16, ST_R_BF16, 1024, ST_N4_WHOLE}, {4, 16, ST_R_BF16, 1026, ST_N4},
-        {8, 16, ST_R_BF16, 1024, ST_N8_WHOLE}, {8, 2, ST_R_BF16, 1024, ST_NX},
-        {3, 16, ST_R_BF16, 1024, ST_NX},       {2, 16, ST_R_WIDE, 1024, ST_NX},
-    };
-
-    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
-        struct st_args args = {.ranks = want[i].ranks,
-                               .in_align = want[i].align,
-                               .out_align = 16,
-                               .bytes = want[i].bytes};
-
-        ck_assert_ptr_eq(st_kernel_find(ST_TWO_LL128, want[i].reducer, &args),
-                         st_kernels_two_ll128.of[want[i].reducer][want[i].class]);
-    }
-}
-END_TEST
-
 /* ROUNDS and SEED from the command line: check-ar-kernels [calls [seed]]. */
 int main(int argc, char **argv)
 {
@@ -518,10 +464,10 @@ int main(int argc, char **argv)
     tcase_add_test(t, test_three_ranks_through_peer_memory);
     tcase_add_test(t, test_four_ranks_through_peer_memory);
     tcase_add_test(t, test_eight_ranks_through_peer_memory);
+    tcase_add_loop_test(t, test_buffers_that_begin_anywhere, 0, 14);
     tcase_add_test(t, test_two_ranks_through_host_memory);
     tcase_add_test(t, test_the_probe_finds_stores_and_loads_in_order);
-    tcase_add_test(t, test_the_shortest_kernel_that_does_it_is_taken);
-    tcase_add_test(t, test_peers_of_an_aborted_rank_get_right_bytes_or_an_error);
+    st_add_emulated_tests(t);
     suite_add_tcase(s, t);
     runner = srunner_create(s);
     srunner_run_all(runner, CK_ENV);

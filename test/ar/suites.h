@@ -23,4 +23,6 @@ Suite *st_suite_window(void);
 Suite *st_suite_ready(void);
 Suite *st_suite_alike(void);
 
+void st_add_emulated_tests(TCase *t); /* of check-ar-kernels */
+
 #endif

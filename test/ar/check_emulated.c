@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * check_emulated.c - kernels on the CPU (emulate.h) one at a time: a rank that is aborted while it
+ * waits, and which kernel of a family is taken.
+ */
+#include <check.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "symtuner_ar.h"
+#include "kernels/ar_handle.h"
+#include "test/ar/fake_cuda.h"
+#include "test/ar/suites.h"
+
+struct rank {
+    symtuner_ar *handle;
+    int me;
+    char *send, *recv;
+    char wrong[200];
+};
+
+static void *call_once(void *p)
+{
+    struct rank *k = p;
+
+    if (symtuner_ar_all_reduce(k->send, k->recv, 1000, ncclFloat32, ncclSum, k->handle, NULL) !=
+        ncclSuccess)
+        snprintf(k->wrong, sizeof k->wrong, "%s", symtuner_ar_error(k->handle));
+    return NULL;
+}
+
+static void start_call(struct rank *k, pthread_t *thread)
+{
+    for (int i = 0; i < 1000; i++)
+        ((float *)k->send)[i] = (float)(k->me + 1);
+    pthread_create(thread, NULL, call_once, k);
+}
+
+/*
+ * Rank 1 calls alone and is aborted. Then rank 0 calls alone: in one-shot it has all it needs and
+ * must be right, and its next call ends in an error; elsewhere already this one does.
+ */
+static void abort_group(const char *kernel, bool whole)
+{
+    struct symtuner_ar_config config = {.size = sizeof config, .timeout_ms = 300};
+    static const int devices[2] = {0, 1};
+    static float buffer[2][2][1000];
+    symtuner_ar *handles[2];
+    struct rank k[2];
+    pthread_t thread;
+
+    memset(&fake, 0, sizeof fake);
+    fake.devices = 2;
+    fake.peers = 1;
+    ck_assert_int_eq(symtuner_ar_create_local(handles, devices, 2, &config), ncclSuccess);
+    for (int r = 0; r < 2; r++) {
+        k[r] = (struct rank){.handle = handles[r], .me = r};
+        k[r].send = (char *)buffer[r][0];
+        k[r].recv = (char *)buffer[r][1];
+        ck_assert_int_eq(symtuner_ar_force(handles[r], kernel, 1, 64), ncclSuccess);
+    }
+    start_call(&k[1], &thread);
+    usleep(30000);
+    ck_assert_int_eq(symtuner_ar_abort(handles[1]), ncclSuccess);
+    pthread_join(thread, NULL);
+    ck_assert_int_ne(symtuner_ar_status(handles[1]), ncclSuccess);
+    for (int again = 0; again < 1 + whole; again++) {
+        ck_assert_msg(symtuner_ar_status(handles[0]) == ncclSuccess, "%s: %s", kernel,
+                      symtuner_ar_error(handles[0]));
+        start_call(&k[0], &thread);
+        pthread_join(thread, NULL);
+        for (int i = 0; i < 1000 && again < whole; i++)
+            ck_assert(buffer[0][1][i] == 3);
+    }
+    ck_assert_int_eq(symtuner_ar_status(handles[0]), ncclRemoteError);
+    for (int r = 0; r < 2; r++)
+        ck_assert_int_ne(
+            symtuner_ar_all_reduce(k[r].send, k[r].recv, 1, ncclFloat32, ncclSum, handles[r], NULL),
+            ncclSuccess);
+    symtuner_ar_destroy(handles, 2);
+}
+
+START_TEST(test_peers_of_an_aborted_rank_get_right_bytes_or_an_error)
+{
+    abort_group("one_lamport", true);
+    abort_group("one_ll128", true);
+    abort_group("one_ll8", true);
+    abort_group("two_ll128", false);
+    abort_group("chunked", false);
+}
+END_TEST
+
+/* A longer kernel than needed gives right bytes, too: only this test sees it. */
+START_TEST(test_the_shortest_kernel_that_does_it_is_taken)
+{
+    static const struct {
+        int ranks, align, reducer;
+        uint64_t bytes;
+        enum st_class class;
+    } want[] = {
+        {2, 8, ST_R_BF16, 1024, ST_N2_WHOLE},  {2, 4, ST_R_BF16, 1024, ST_N2},
+        {4, 16, ST_R_BF16, 1024, ST_N4_WHOLE}, {4, 16, ST_R_BF16, 1026, ST_N4},
+        {8, 16, ST_R_BF16, 1024, ST_N8_WHOLE}, {8, 2, ST_R_BF16, 1024, ST_NX},
+        {3, 16, ST_R_BF16, 1024, ST_NX},       {2, 16, ST_R_WIDE, 1024, ST_NX},
+    };
+
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        struct st_args args = {.ranks = want[i].ranks,
+                               .in_align = want[i].align,
+                               .out_align = 16,
+                               .bytes = want[i].bytes};
+
+        ck_assert_ptr_eq(st_kernel_find(ST_TWO_LL128, want[i].reducer, &args),
+                         st_kernels_two_ll128.of[want[i].reducer][want[i].class]);
+    }
+}
+END_TEST
+
+void st_add_emulated_tests(TCase *t)
+{
+    tcase_add_test(t, test_peers_of_an_aborted_rank_get_right_bytes_or_an_error);
+    tcase_add_test(t, test_the_shortest_kernel_that_does_it_is_taken);
+}
