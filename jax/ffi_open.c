@@ -106,19 +106,29 @@ int symtuner_ffi_unique_id(void *id, char *why, size_t why_size)
     return result == 0 ? 0 : -1;
 }
 
-static int set_device(int ordinal)
+static int set_device(int ordinal, char *why, size_t why_size)
 {
     /* cudart is static in libsymtuner_ar.so; the driver's own call is always there */
-    int (*retain)(void **, int), (*current)(void *);
+    int (*retain)(void **, int) = NULL, (*current)(void *) = NULL, error;
     void *cuda = dlopen("libcuda.so.1", RTLD_NOW), *context = NULL;
 
-    if (cuda == NULL)
+    if (cuda != NULL) {
+        *(void **)&retain = dlsym(cuda, "cuDevicePrimaryCtxRetain");
+        *(void **)&current = dlsym(cuda, "cuCtxSetCurrent");
+    }
+    if (retain == NULL || current == NULL) {
+        snprintf(why, why_size, "no usable libcuda.so.1; it comes with NVIDIA's driver");
         return -1;
-    *(void **)&retain = dlsym(cuda, "cuDevicePrimaryCtxRetain");
-    *(void **)&current = dlsym(cuda, "cuCtxSetCurrent");
-    if (retain == NULL || current == NULL || retain(&context, ordinal) != 0)
-        return -1;
-    return current(context);
+    }
+    error = retain(&context, ordinal);
+    if (error == 0)
+        error = current(context);
+    if (error != 0)
+        snprintf(why, why_size,
+                 "GPU %d cannot be made current: CUDA error %d; nvidia-smi says whether it is "
+                 "there, well and not another process's alone",
+                 ordinal, error);
+    return error != 0 ? -1 : 0;
 }
 
 /* End a communicator by ncclCommDestroy or, where a rank may be missing, ncclCommAbort. */
@@ -183,10 +193,8 @@ static int join(struct st_seat *seat, const void *unique_id, uint32_t timeout_ms
     if (init == NULL)
         return -1;
     memcpy(&id, unique_id, sizeof id);
-    if (set_device(seat->ordinal) != 0) {
-        snprintf(why, why_size, "GPU %d cannot be made current", seat->ordinal);
+    if (set_device(seat->ordinal, why, why_size) != 0)
         return -1;
-    }
     result = init(&seat->comm, seat->ranks, id, seat->me);
     if (result != 0) {
         snprintf(why, why_size, "ncclCommInitRank: error %d; NCCL_DEBUG=WARN says more", result);

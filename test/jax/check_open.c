@@ -149,6 +149,11 @@ static void check_tickets(void)
     setenv("FAKE_NCCL_FAIL", "1", 1);
     expect(open_comm(ids) == NULL && holds(0, 0), "a communicator that cannot be had");
     unsetenv("FAKE_NCCL_FAIL");
+    setenv("FAKE_CUDA_FAIL", "46", 1);
+    expect(open_comm(ids) == NULL && holds(0, 0) &&
+               strstr(message, "GPU 0 cannot be made current: CUDA error 46; nvidia-smi") != NULL,
+           "a GPU that cannot be had");
+    unsetenv("FAKE_CUDA_FAIL");
 }
 
 /* It is an error of the opening, which all ranks share, not of the admission, which they do not. */

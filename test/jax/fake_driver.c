@@ -5,7 +5,7 @@
  *
  * FAKE_EVENT_PENDING=1: every event is pending for ever, as when a kernel waits for a dead rank.
  * FAKE_RECORD_FAIL=1: no event can be recorded. FAKE_NCCL_FAIL=1: no communicator can be made.
- * FAKE_NCCL_SLOW=N: making one takes N s.
+ * FAKE_NCCL_SLOW=N: making one takes N s. FAKE_CUDA_FAIL=N: GPUs cannot be had, error N.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +33,7 @@ EXPORT int ncclCommAbort(void *comm);
 int cuDevicePrimaryCtxRetain(void **context, int device)
 {
     *context = (void *)(1 + (long)device);
-    return 0;
+    return getenv("FAKE_CUDA_FAIL") != NULL ? atoi(getenv("FAKE_CUDA_FAIL")) : 0;
 }
 
 int cuCtxSetCurrent(void *context)
