@@ -34,10 +34,10 @@
  *            While a function runs no other thread may ask NCCL about its communicator:
  *            ncclCommGetAsyncError is not safe against itself. No wait is longer than timeout_ms,
  *            which here includes waiting for other ranks to come, or goes on for more than a second
- *            after symtuner_ar_abort. Such an end is ncclRemoteError (ncclInvalidUsage by an abort) and
- *            names NCCL's call; the handle refuses every further call, and symtuner_ar_destroy
- *            frees nothing, for NCCL may still use it. Destroy first, then ncclCommAbort. What
- *            ncclCommGetAsyncError finds is passed on as the result.
+ *            after symtuner_ar_abort. Such an end is ncclRemoteError (ncclInvalidUsage by an
+ *            abort) and names NCCL's call; the handle refuses every further call, and
+ *            symtuner_ar_destroy frees nothing, for NCCL may still use it. Destroy first, then
+ *            ncclCommAbort. What ncclCommGetAsyncError finds is passed on as the result.
  * Promise    the result of our kernels is bit-identical on all ranks and from run to run. f16, bf16
  *            and fp8 add up in f32, in a fixed order. In sums -0 and NaN stay -0 and NaN, max and
  *            min take the number; a NaN's payload is not kept and may differ between ranks.
@@ -115,8 +115,10 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out,
  * symtuner_ar_destroy(handles, n):
  * Wait for the handles' own GPUs, then free everything. Collective for handles made from a
  * communicator. For a local group pass all its handles at once; a list that lacks some is an error
- * and frees nothing. Never waits for a peer longer than the timeout. NULL entries are skipped, and
- * freed ones set to NULL. Since 0.1.
+ * and frees nothing. Never waits for a peer longer than the timeout; NCCL's kernels do, so where a
+ * call was NCCL's a GPU that is not idle by then (2 s at least) is ncclRemoteError, nothing of that
+ * rank is freed, and ncclCommAbort ends the kernel. NULL entries are skipped, and the others set to
+ * NULL. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n);
 

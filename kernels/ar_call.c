@@ -401,6 +401,7 @@ static ncclResult_t call_nccl(symtuner_ar *h, const struct st_ask *ask, const st
     ncclResult_t result = st_comm_wait(h->nccl, &h->voice, ncclInProgress, call, why);
 
     if (result == ncclSuccess) {
+        h->gave_nccl = true;
         result = h->nccl->ncclAllReduce(b->send, b->recv, count, (ncclDataType_t)ask->dtype,
                                         (ncclRedOp_t)ask->op, h->comm, stream);
         result = st_comm_wait(h->nccl, &h->voice, result, call, why);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ar_create.c - make and destroy handles. */
 #include "ar_create.h"
+#include "ar_idle.h"
 
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -281,9 +282,41 @@ ncclResult_t st_handles_check(symtuner_ar **handles, int n)
     return ncclSuccess;
 }
 
+/* Nothing of ours waits longer than the time limit for a peer that has died. NCCL's kernels do, so
+ * where a call was NCCL's the limit is kept here; 2 s at least, for what the application has queued
+ * on the GPU. */
+static ncclResult_t await_calls(symtuner_ar *h, bool another_is_stuck)
+{
+    const uint64_t least = 2000000000;
+    uint64_t limit = another_is_stuck || h->timeout_ns < least ? least : h->timeout_ns;
+    cudaError_t error = cudaSetDevice(h->device);
+
+    if (error == cudaSuccess)
+        error = h->gave_nccl ? st_gpu_idle(h->device, limit) : cudaDeviceSynchronize();
+    if (error == cudaSuccess)
+        return ncclSuccess;
+    if (error != cudaErrorNotReady)
+        return st_fail_cuda(NULL, error, "what ran before symtuner_ar_destroy");
+    h->stuck = true;
+    return st_fail(NULL, ncclRemoteError,
+                   "rank %d frees nothing: GPU %d is not idle after %llu ms, and NCCL had calls of "
+                   "this handle; is a rank missing? ncclCommAbort ends them",
+                   h->me, h->device, (unsigned long long)(limit / 1000000));
+}
+
+static void drop_windows(symtuner_ar *h)
+{
+    cudaSetDevice(h->device);
+    for (int w = 0; w < ST_MAX_WINDOWS; w++)
+        if (h->windows[w].base != NULL && h->windows[w].ours)
+            st_window_drop(h, h->windows[w].handle);
+    st_arena_free(h);
+}
+
 ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n)
 {
     ncclResult_t result;
+    bool stuck = false;
     int device = -1;
 
     if (handles == NULL)
@@ -294,29 +327,23 @@ ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n)
     if (result != ncclSuccess)
         return result;
     cudaGetDevice(&device);
-    /* A rank whose peer has died sits in its kernel until the time limit; nothing here waits
-     * longer. When our own call is done every peer's write to our scratch has been seen. */
+    /* When our own calls are done every peer's write to our scratch has been seen. */
     for (int i = 0; i < n; i++) {
-        cudaError_t error = cudaSuccess;
+        ncclResult_t latest;
 
         if (handles[i] == NULL || handles[i]->voice.late[0] != 0)
             continue; /* what NCCL has launched may never end */
-        error = cudaSetDevice(handles[i]->device);
-        if (error == cudaSuccess)
-            error = cudaDeviceSynchronize();
-        if (error != cudaSuccess)
-            result = st_fail_cuda(NULL, error, "what ran before symtuner_ar_destroy");
+        latest = await_calls(handles[i], stuck);
+        result = latest != ncclSuccess ? latest : result;
+        stuck = stuck || handles[i]->stuck;
     }
     for (int i = 0; i < n; i++) {
         symtuner_ar *h = handles[i];
 
         if (h == NULL)
             continue;
-        cudaSetDevice(h->device);
-        for (int w = 0; w < ST_MAX_WINDOWS; w++)
-            if (h->windows[w].base != NULL && h->windows[w].ours)
-                st_window_drop(h, h->windows[w].handle);
-        st_arena_free(h);
+        if (!h->stuck)
+            drop_windows(h);
         if (h->voice.late[0] != 0)
             result =
                 st_fail(NULL, ncclRemoteError, "rank %d frees nothing: %s", h->me, h->voice.late);

@@ -67,7 +67,8 @@ struct symtuner_ar {
     char rules_note[ST_RULES_NOTE];
     struct st_probe probe;          /* the same on all ranks */
     char probe_from[ST_PROBE_FROM]; /* empty: there was none */
-    bool stuck; /* a kernel of the probe does not end: to free anything would wait for it */
+    bool stuck;     /* a kernel does not end, the probe's or NCCL's: to free anything would wait */
+    bool gave_nccl; /* some call went to NCCL */
     uint32_t stall_ns;
     int lag; /* 0: the table's */
     bool overlap;

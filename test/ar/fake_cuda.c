@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #ifdef ST_EMULATE
 #include "test/ar/emulate.h"
@@ -158,6 +159,8 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total)
 cudaError_t cudaDeviceSynchronize(void)
 {
     must_end(true);
+    while (__atomic_load_n(&fake.busy, __ATOMIC_ACQUIRE) == current + 1)
+        usleep(1000);
     count(&fake.idles, 1);
     return cudaSuccess;
 }

@@ -32,6 +32,7 @@ struct fake_cuda {
     int records, idles;         /* cudaEventRecord, cudaDeviceSynchronize  */
     int endless_at;             /* the n-th launch never ends; 0: all end  */
     void *endless;              /* the stream it is in                     */
+    int busy;                   /* GPU busy - 1 is so until this is 0      */
     unsigned long long capture; /* id that every stream reports; 0: eager  */
     int launches;
     struct fake_launch launch[FAKE_LAUNCHES];
