@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/ledger.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -114,6 +115,7 @@ static void write_text(FILE *out, const struct st_ledger *ledger)
 /* One write per communicator, appended: ranks that share a file do not tear each other's text. */
 static void dump(const struct st_ledger *ledger)
 {
+    const int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC;
     const char *pattern = st_process()->options.ledger;
     char path[1024], *text = NULL;
     size_t size = 0, done = 0;
@@ -137,7 +139,9 @@ static void dump(const struct st_ledger *ledger)
         return;
     }
     /* Opening a FIFO that nobody reads would hold the job up for ever. */
-    fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
+    fd = open(path, flags | O_NONBLOCK, 0644);
+    if (fd < 0 && errno == EWOULDBLOCK) /* a file server's lease, which gives way when one waits */
+        fd = open(path, flags, 0644);
     if (fd >= 0)
         fcntl(fd, F_SETFL, O_APPEND);
     while (fd >= 0 && done < size) {

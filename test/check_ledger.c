@@ -9,6 +9,7 @@
 
 #include "plugin/ledger.h"
 #include "plugin/log.h"
+#include "test/lease.h"
 #include "test/messages.h"
 #include "test/suites.h"
 
@@ -243,6 +244,16 @@ START_TEST(test_a_pipe_that_nobody_reads_is_a_warning)
 }
 END_TEST
 
+START_TEST(test_a_file_with_a_lease_gets_its_ledger)
+{
+    want_ledger();
+    if (!t_lease(path, F_RDLCK))
+        return;
+    st_ledger_close(st_ledger_open(1, 2, 1));
+    ck_assert_int_eq(occurrences(content(), "# symtuner ledger 1"), 1);
+}
+END_TEST
+
 Suite *ledger_suite(void)
 {
     Suite *suite = suite_create("ledger");
@@ -259,6 +270,7 @@ Suite *ledger_suite(void)
     tcase_add_test(text, test_an_unwritable_file_is_a_warning);
     tcase_add_loop_test(text, test_a_name_that_is_too_long_is_a_warning_and_no_file, 0, 2);
     tcase_add_test(text, test_a_pipe_that_nobody_reads_is_a_warning);
+    tcase_add_test(text, test_a_file_with_a_lease_gets_its_ledger);
     suite_add_tcase(suite, count);
     suite_add_tcase(suite, text);
     return suite;

@@ -10,6 +10,7 @@
 
 #include "rules/rules.h"
 #include "rules/sources.h"
+#include "test/lease.h"
 #include "test/suites.h"
 
 static char error[SYMTUNER_ERROR_MAX];
@@ -251,6 +252,22 @@ START_TEST(test_a_pipe_never_holds_a_job_up)
 }
 END_TEST
 
+START_TEST(test_a_file_with_a_lease_is_read)
+{
+    char path[] = "/tmp/symtuner-check-XXXXXX";
+    symtuner_rules *rules = NULL;
+
+    close(mkstemp(path));
+    if (t_lease(path, F_WRLCK)) {
+        ck_assert_msg(symtuner_rules_load(path, &rules, error, sizeof error) == SYMTUNER_OK, "%s",
+                      error);
+        wait(NULL);
+    }
+    symtuner_rules_free(rules);
+    unlink(path);
+}
+END_TEST
+
 /* ---- hash ----------------------------------------------------------------------------------- */
 
 static const char base[] = "[rule a]\ncoll = allreduce\nbytes = 1KiB..1MiB\nprefer = symmetric\n";
@@ -405,6 +422,7 @@ Suite *rules_suite(void)
     tcase_add_test(files, test_a_nul_byte_in_a_file_is_named);
     t_add_rows(files, test_an_unreadable_file_says_why, unreadable);
     tcase_add_test(files, test_a_pipe_never_holds_a_job_up);
+    tcase_add_test(files, test_a_file_with_a_lease_is_read);
     t_add_rows(hash, test_equal_meaning_gives_an_equal_hash_and_only_that, hashed);
     tcase_add_test(sources, test_rules_of_a_second_source_follow_those_of_the_first);
     tcase_add_test(sources, test_too_many_rules_from_two_sources_are_refused_whole);

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lease.h - another process holds a lease on a file, as an NFS or Samba server does. */
+#ifndef TEST_LEASE_H_
+#define TEST_LEASE_H_
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static void lease_ends(int signal)
+{
+    (void)signal;
+    usleep(50000); /* what wants the file must wait */
+    _exit(0);
+}
+
+/* ${kind}: F_RDLCK, against writers, or F_WRLCK. It ends when somebody wants the file. False, and a
+ * line that says so, where the file system has no leases. */
+static bool t_lease(const char *path, int kind)
+{
+    char held = 0;
+    int ends[2];
+
+    if (pipe(ends) == 0 && fork() == 0) {
+        int fd = open(path, kind == F_RDLCK ? O_RDONLY : O_RDWR);
+
+        signal(SIGIO, lease_ends);
+        held = fcntl(fd, F_SETLEASE, kind) == 0;
+        if (write(ends[1], &held, 1) == 1 && held)
+            sleep(20);
+        _exit(1);
+    }
+    close(ends[1]);
+    if (read(ends[0], &held, 1) != 1 || !held)
+        printf("skipped: no lease on %s\n", path);
+    close(ends[0]);
+    return held;
+}
+
+#endif
