@@ -133,7 +133,7 @@ typedef struct symtuner_rules symtuner_rules;
  * symtuner_rules_load(path, rules_out, error, error_size):
  * Read rules from a file: symtuner's own format (docs/rules.md), or the CSV of NCCL's example tuner
  * when the name ends in .csv. At most SYMTUNER_TEXT_MAX bytes. What is no plain file, a pipe for
- * example, is SYMTUNER_EIO: loading never waits.
+ * example, is SYMTUNER_EIO: loading never waits. /dev/null is an empty text.
  * symtuner_rules_load_csv reads that CSV whatever the file is called.
  * symtuner_rules_parse does the same for a text in memory; ${name} stands for the file in errors.
  * symtuner_rules_inline reads the one-line form of SYMTUNER_RULE.

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "rules/reader.h"
@@ -284,7 +285,8 @@ static ssize_t slurp(const char *path, bool any, char *text, size_t size, const 
         return -1;
     fcntl(fd, F_SETFL, 0); /* what writes to a pipe may take its time */
     fstat(fd, &file);
-    if (!any && !S_ISREG(file.st_mode) && !S_ISDIR(file.st_mode))
+    if (!any && !S_ISREG(file.st_mode) && !S_ISDIR(file.st_mode) &&
+        file.st_rdev != makedev(1, 3)) /* /dev/null holds nobody up */
         *why = "a pipe or a device, which could hold a job up; write the rules to a file";
     else
         while ((n = read(fd, text + done, size - done)) > 0)

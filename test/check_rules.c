@@ -224,6 +224,18 @@ START_TEST(test_an_unreadable_file_says_why)
 }
 END_TEST
 
+/* Some write SYMTUNER_RULES=/dev/null for none; what SYMTUNER_RULE says must not go with it. */
+START_TEST(test_dev_null_is_an_empty_text_for_a_job)
+{
+    symtuner_rules *rules = NULL;
+
+    ck_assert_msg(st_rules_sources("allreduce prefer=symmetric", "/dev/null", "/dev/null", &rules,
+                                   error, sizeof error) == SYMTUNER_OK, "%s", error);
+    ck_assert_int_eq(symtuner_rules_count(rules), 1);
+    symtuner_rules_free(rules);
+}
+END_TEST
+
 /* A job would wait for ever, where a person who names a pipe has something in it. */
 START_TEST(test_a_pipe_never_holds_a_job_up)
 {
@@ -421,6 +433,7 @@ Suite *rules_suite(void)
     tcase_add_test(limits, test_every_error_fits_the_buffer_that_the_header_names);
     tcase_add_test(files, test_a_nul_byte_in_a_file_is_named);
     t_add_rows(files, test_an_unreadable_file_says_why, unreadable);
+    tcase_add_test(files, test_dev_null_is_an_empty_text_for_a_job);
     tcase_add_test(files, test_a_pipe_never_holds_a_job_up);
     tcase_add_test(files, test_a_file_with_a_lease_is_read);
     t_add_rows(hash, test_equal_meaning_gives_an_equal_hash_and_only_that, hashed);
