@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -276,6 +277,7 @@ static ssize_t slurp(const char *path, bool any, char *text, size_t size, const 
     /* Opening a FIFO that nobody writes to would wait for ever, and a job with it. */
     int fd = open(path, flags | O_NONBLOCK), error;
     struct stat file = {0};
+    struct pollfd end;
     size_t done = 0;
     ssize_t n = -1;
 
@@ -285,6 +287,9 @@ static ssize_t slurp(const char *path, bool any, char *text, size_t size, const 
         return -1;
     fcntl(fd, F_SETFL, 0); /* what writes to a pipe may take its time */
     fstat(fd, &file);
+    end = (struct pollfd){fd, POLLIN, 0};
+    if (any && S_ISFIFO(file.st_mode))
+        poll(&end, 1, 1000); /* who writes may have been started together with us */
     if (!any && !S_ISREG(file.st_mode) && !S_ISDIR(file.st_mode) &&
         file.st_rdev != makedev(1, 3)) /* /dev/null holds nobody up */
         *why = "a pipe or a device, which could hold a job up; write the rules to a file";
@@ -292,12 +297,12 @@ static ssize_t slurp(const char *path, bool any, char *text, size_t size, const 
         while ((n = read(fd, text + done, size - done)) > 0)
             done += (size_t)n;
     error = errno;
-    close(fd);
-    errno = error;
-    if (n == 0 && done == 0 && S_ISFIFO(file.st_mode)) {
-        *why = "a pipe to which nobody writes";
+    if (n == 0 && done == 0 && S_ISFIFO(file.st_mode) && poll(&end, 1, 0) == 0) {
+        *why = "a pipe to which nobody writes"; /* after a writer of nothing, poll says POLLHUP */
         n = -1;
     }
+    close(fd);
+    errno = error;
     return n < 0 ? -1 : (ssize_t)done;
 }
 

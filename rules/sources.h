@@ -5,8 +5,8 @@
 
 #include "symtuner.h"
 
-/* symtuner_rules_load for a file that a person named on a command line: a pipe will do as well, and
- * is waited for. */
+/* symtuner_rules_load for a file that a person named on a command line: a pipe will do as well. Its
+ * writer has a second to come, and all the time to write. */
 enum symtuner_status st_rules_load_any(const char *path, symtuner_rules **rules_out, char *error,
                                        size_t error_size);
 

@@ -264,6 +264,37 @@ START_TEST(test_a_pipe_never_holds_a_job_up)
 }
 END_TEST
 
+/* `generate > fifo & symtuner check fifo`, and what generates may have nothing to say. */
+START_TEST(test_the_writer_of_a_pipe_may_come_later)
+{
+    char path[] = "/tmp/symtuner-check-XXXXXX";
+    symtuner_rules *rules = NULL;
+    int ends[2];
+
+    close(mkstemp(path));
+    unlink(path);
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    for (int bytes = 0; bytes <= 20; bytes += 20) {
+        if (fork() == 0) {
+            usleep(100000);
+            _exit(write(open(path, O_WRONLY), "[rule a]\ncoll = any\n", bytes) != bytes);
+        }
+        ck_assert_msg(st_rules_load_any(path, &rules, error, sizeof error) == SYMTUNER_OK, "%s",
+                      error);
+        ck_assert_int_eq(symtuner_rules_count(rules), bytes / 20);
+        symtuner_rules_free(rules);
+        wait(NULL);
+    }
+    unlink(path);
+    ck_assert_int_eq(pipe(ends), 0); /* <(true) */
+    close(ends[1]);
+    snprintf(path, sizeof path, "/dev/fd/%d", ends[0]);
+    ck_assert_int_eq(st_rules_load_any(path, &rules, error, sizeof error), SYMTUNER_OK);
+    symtuner_rules_free(rules);
+    close(ends[0]);
+}
+END_TEST
+
 START_TEST(test_a_file_with_a_lease_is_read)
 {
     char path[] = "/tmp/symtuner-check-XXXXXX";
@@ -435,6 +466,7 @@ Suite *rules_suite(void)
     t_add_rows(files, test_an_unreadable_file_says_why, unreadable);
     tcase_add_test(files, test_dev_null_is_an_empty_text_for_a_job);
     tcase_add_test(files, test_a_pipe_never_holds_a_job_up);
+    tcase_add_test(files, test_the_writer_of_a_pipe_may_come_later);
     tcase_add_test(files, test_a_file_with_a_lease_is_read);
     t_add_rows(hash, test_equal_meaning_gives_an_equal_hash_and_only_that, hashed);
     tcase_add_test(sources, test_rules_of_a_second_source_follow_those_of_the_first);
