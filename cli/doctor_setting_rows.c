@@ -239,7 +239,7 @@ static bool symtuner_variable(const struct st_doctor *doctor, char *evidence)
         const struct st_setting *setting = &doctor->setting[i];
         struct symtuner_option row;
         bool exists = strncmp(setting->name, "SYMTUNER_AR_", 12) == 0 &&
-                      st_text_in_list(kernel_variables, setting->name + 12);
+                      st_text_is_legal(kernel_variables, setting->name + 12);
 
         if (strncmp(setting->name, "SYMTUNER_", 9) != 0)
             continue;

@@ -165,6 +165,7 @@ spare conf-line -s 'printf "# a comment = 1\n\nNCCL_DEBUG=WARN\n" > etc/nccl.con
 plant conf-overridden -s 'echo NCCL_DEBUG=WARN > etc/nccl.conf' NCCL_DEBUG=INFO
 plant symtuner-variable SYMTUNER_RULEZ=x
 plant symtuner-variable SYMTUNER_AR_KERNL=pull
+plant symtuner-variable SYMTUNER_AR_kernel=pull
 spare symtuner-variable $(grep -o '"SYMTUNER_AR_[A-Z][A-Z_]*' kernels/ar_options.c | sort -u | sed 's/^"//; s/$/=1/')
 plant symtuner-value SYMTUNER_MODE=stear
 plant symtuner-value SYMTUNER_MODE=OFF
