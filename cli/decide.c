@@ -153,7 +153,8 @@ static int read_request(int argc, char **argv, struct request *request)
         }
     }
     if (query->nodes > query->ranks)
-        return wrong("more nodes than ranks, with", "--nodes");
+        return fprintf(stderr, "symtuner decide: --nodes %d is more than --ranks %d\n",
+                       query->nodes, query->ranks), 0;
     return 1;
 }
 
