@@ -133,8 +133,10 @@ enum symtuner_status symtuner_rules_fit(const symtuner_rules *rules, int nccl,
 {
     const struct st_rule *made;
 
-    if (!machine)
+    if (!machine) {
+        snprintf(error, error ? error_size : 0, "machine is NULL");
         return SYMTUNER_EINVAL;
+    }
     if (!rules || !rules->has_provenance || st_rule_fits(&rules->provenance, nccl, machine))
         return SYMTUNER_OK;
     made = &rules->provenance;

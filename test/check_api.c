@@ -268,6 +268,8 @@ START_TEST(test_null_is_an_answer_and_never_a_crash)
     ck_assert_int_eq(symtuner_rules_lint(NULL, 0, error, sizeof error), 0);
     ck_assert_int_eq(symtuner_rules_fit(NULL, 22809, &usual.machine, NULL, 9), SYMTUNER_OK);
     ck_assert_int_eq(symtuner_rules_fit(NULL, 22809, NULL, NULL, 9), SYMTUNER_EINVAL);
+    ck_assert_int_eq(symtuner_rules_fit(NULL, 22809, NULL, error, sizeof error), SYMTUNER_EINVAL);
+    ck_assert_str_eq(error, "machine is NULL");
     ck_assert_int_eq(symtuner_decide(NULL, NULL, &d), SYMTUNER_EINVAL);
     ck_assert_int_eq(symtuner_decide(NULL, &usual, NULL), SYMTUNER_EINVAL);
     ck_assert_int_eq(symtuner_kernel_decide(NULL, &kernel, NULL), SYMTUNER_EINVAL);
