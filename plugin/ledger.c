@@ -112,13 +112,40 @@ static void write_text(FILE *out, const struct st_ledger *ledger)
     fputs("end\n", out);
 }
 
+/* A pipe whose reader has gone is EPIPE, and not the signal that would end the job. */
+static bool write_all(int fd, const char *text, size_t size)
+{
+    const struct timespec at_once = {0};
+    sigset_t sigpipe, masked, pending;
+    size_t done = 0;
+    int error;
+
+    sigemptyset(&sigpipe);
+    sigaddset(&sigpipe, SIGPIPE);
+    sigpending(&pending);
+    pthread_sigmask(SIG_BLOCK, &sigpipe, &masked);
+    while (done < size) {
+        ssize_t n = write(fd, text + done, size - done);
+
+        if (n <= 0)
+            break;
+        done += (size_t)n;
+    }
+    error = errno;
+    if (done < size && error == EPIPE && !sigismember(&pending, SIGPIPE))
+        sigtimedwait(&sigpipe, NULL, &at_once);
+    pthread_sigmask(SIG_SETMASK, &masked, NULL);
+    errno = error;
+    return done == size;
+}
+
 /* One write per communicator, appended: ranks that share a file do not tear each other's text. */
 static void dump(const struct st_ledger *ledger)
 {
     const int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC;
     const char *pattern = st_process()->options.ledger;
     char path[1024], *text = NULL;
-    size_t size = 0, done = 0;
+    size_t size = 0;
     FILE *memory;
     int fd;
 
@@ -144,14 +171,7 @@ static void dump(const struct st_ledger *ledger)
         fd = open(path, flags, 0644);
     if (fd >= 0)
         fcntl(fd, F_SETFL, O_APPEND);
-    while (fd >= 0 && done < size) {
-        ssize_t n = write(fd, text + done, size - done);
-
-        if (n <= 0)
-            break;
-        done += (size_t)n;
-    }
-    if (done < size)
+    if (fd < 0 || !write_all(fd, text, size))
         st_warn("SYMTUNER_LEDGER=%s: %m; the counters of communicator 0x%llx are lost", path,
                 (unsigned long long)ledger->comm_id);
     if (fd >= 0)

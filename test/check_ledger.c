@@ -244,6 +244,30 @@ START_TEST(test_a_pipe_that_nobody_reads_is_a_warning)
 }
 END_TEST
 
+START_TEST(test_a_pipe_whose_reader_goes_does_not_end_the_job)
+{
+    enum { FULL = 1 << 16 }; /* what a pipe of Linux takes */
+    char name[32], much[FULL];
+    int ends[2];
+
+    ck_assert_int_eq(pipe(ends), 0);
+    memset(much, 'x', sizeof much);
+    ck_assert_int_eq(write(ends[1], much, sizeof much), sizeof much);
+    snprintf(name, sizeof name, "/dev/fd/%d", ends[1]);
+    setenv("SYMTUNER_LEDGER", name, 1);
+    setenv("NCCL_DEBUG", "WARN", 1);
+    st_log_use(keep_message);
+    if (fork() == 0) { /* the only reader leaves while the ledger is being written */
+        usleep(200000);
+        _exit(0);
+    }
+    close(ends[0]);
+    st_ledger_close(st_ledger_open(1, 2, 1));
+    ck_assert_int_eq(messages.warnings, 1);
+    ck_assert_msg(strstr(messages.text, "Broken pipe"), "%s", messages.text);
+}
+END_TEST
+
 START_TEST(test_a_file_with_a_lease_gets_its_ledger)
 {
     want_ledger();
@@ -270,6 +294,7 @@ Suite *ledger_suite(void)
     tcase_add_test(text, test_an_unwritable_file_is_a_warning);
     tcase_add_loop_test(text, test_a_name_that_is_too_long_is_a_warning_and_no_file, 0, 2);
     tcase_add_test(text, test_a_pipe_that_nobody_reads_is_a_warning);
+    tcase_add_test(text, test_a_pipe_whose_reader_goes_does_not_end_the_job);
     tcase_add_test(text, test_a_file_with_a_lease_gets_its_ledger);
     suite_add_tcase(suite, count);
     suite_add_tcase(suite, text);
