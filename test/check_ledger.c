@@ -206,7 +206,8 @@ START_TEST(test_an_unwritable_file_is_a_warning)
 }
 END_TEST
 
-/* 1023 bytes are taken, one more would have been cut: into the name of another file. */
+/* 1023 bytes are taken, one more would have been cut: into the name of another file. So would the
+ * number of the process. */
 START_TEST(test_a_name_that_is_too_long_is_a_warning_and_no_file)
 {
     char folder[] = "/tmp/symtuner-check-XXXXXX", name[1100];
@@ -217,6 +218,8 @@ START_TEST(test_a_name_that_is_too_long_is_a_warning_and_no_file)
         strcat(name, "/.");
     strcat(name, "/xyzw");
     name[1023 + _i] = '\0';
+    if (_i == 2)
+        strcpy(name + 1022, "%p");
     setenv("SYMTUNER_LEDGER", name, 1);
     setenv("NCCL_DEBUG", "WARN", 1);
     st_log_use(keep_message);
@@ -224,7 +227,7 @@ START_TEST(test_a_name_that_is_too_long_is_a_warning_and_no_file)
     name[1023] = '\0';
     ck_assert_int_eq(unlink(name), _i ? -1 : 0);
     ck_assert_int_eq(rmdir(folder), 0);
-    ck_assert_int_eq(messages.warnings, _i);
+    ck_assert_int_eq(messages.warnings, _i > 0);
     ck_assert(!_i || strstr(messages.text, "longer than 1023 bytes"));
 }
 END_TEST
@@ -292,7 +295,7 @@ Suite *ledger_suite(void)
     t_add_rows(text, test_a_file_name_may_hold_process_and_host, names);
     tcase_add_test(text, test_the_signal_appends_the_counters_at_once);
     tcase_add_test(text, test_an_unwritable_file_is_a_warning);
-    tcase_add_loop_test(text, test_a_name_that_is_too_long_is_a_warning_and_no_file, 0, 2);
+    tcase_add_loop_test(text, test_a_name_that_is_too_long_is_a_warning_and_no_file, 0, 3);
     tcase_add_test(text, test_a_pipe_that_nobody_reads_is_a_warning);
     tcase_add_test(text, test_a_pipe_whose_reader_goes_does_not_end_the_job);
     tcase_add_test(text, test_a_file_with_a_lease_gets_its_ledger);

@@ -236,6 +236,20 @@ START_TEST(test_dev_null_is_an_empty_text_for_a_job)
 }
 END_TEST
 
+START_TEST(test_a_source_that_is_wrong_leaves_no_rules_of_another)
+{
+    static const char *const good = "allreduce prefer=symmetric", *const none = "/nonexistent.csv";
+    symtuner_rules *rules = NULL;
+
+    ck_assert_int_eq(st_rules_sources(good, "", none, &rules, error, sizeof error), SYMTUNER_EIO);
+    ck_assert_ptr_null(rules);
+    ck_assert_int_eq(st_rules_sources("x", "docs/example.rules", NULL, &rules, error, sizeof error),
+                     SYMTUNER_ESYNTAX);
+    ck_assert_ptr_null(rules);
+    ck_assert_msg(strncmp(error, "SYMTUNER_RULE:1:1: ", 19) == 0, "%s", error);
+}
+END_TEST
+
 /* A job would wait for ever, where a person who names a pipe has something in it. */
 START_TEST(test_a_pipe_never_holds_a_job_up)
 {
@@ -465,6 +479,7 @@ Suite *rules_suite(void)
     tcase_add_test(files, test_a_nul_byte_in_a_file_is_named);
     t_add_rows(files, test_an_unreadable_file_says_why, unreadable);
     tcase_add_test(files, test_dev_null_is_an_empty_text_for_a_job);
+    tcase_add_test(files, test_a_source_that_is_wrong_leaves_no_rules_of_another);
     tcase_add_test(files, test_a_pipe_never_holds_a_job_up);
     tcase_add_test(files, test_the_writer_of_a_pipe_may_come_later);
     tcase_add_test(files, test_a_file_with_a_lease_is_read);

@@ -210,16 +210,18 @@ START_TEST(test_wrong_input_is_named_once_and_nothing_fails)
 }
 END_TEST
 
-START_TEST(test_two_wrong_things_are_both_named)
+START_TEST(test_three_wrong_things_are_all_named)
 {
     struct comm comm;
 
     set_box("allredcue");
     setenv("SYMTUNER_LOG", "loud", 1);
+    setenv("SYMTUNER_MACHINE", "lnks=nvlink", 1);
     nccl_load(r228, 0);
     ck_assert_int_eq(nccl_comm(&comm, 1, 4, 1), 0);
     nccl_comm_end(&comm);
-    ck_assert_msg(strstr(nccl_log.text, "allredcue") && strstr(nccl_log.text, "SYMTUNER_LOG=loud"),
+    ck_assert_msg(strstr(nccl_log.text, "allredcue") && strstr(nccl_log.text, "SYMTUNER_LOG=loud") &&
+                      strstr(nccl_log.text, "lnks"),
                   "%s", nccl_log.text);
 }
 END_TEST
@@ -258,7 +260,7 @@ Suite *variables_suite(void)
     tcase_add_test(percall, test_per_call_ctas_need_the_release);
     tcase_add_loop_test(input, test_wrong_input_is_named_once_and_nothing_fails, 0,
                         (int)(sizeof wrong / sizeof *wrong));
-    tcase_add_test(input, test_two_wrong_things_are_both_named);
+    tcase_add_test(input, test_three_wrong_things_are_all_named);
     t_each_release(input, test_strict_fails_the_init_and_the_cleanup_after_it_works);
     suite_add_tcase(suite, ctas);
     suite_add_tcase(suite, percall);

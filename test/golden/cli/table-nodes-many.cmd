@@ -1,0 +1,1 @@
+table docs/example.rules --nodes 1048577

@@ -1,0 +1,1 @@
+tune --ledger test/data/ledger/huge.ledger --ranks 1
