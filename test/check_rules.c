@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check_rules.c - rules texts at their limits, their hash, and rules from several sources. */
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "rules/rules.h"
-#include "rules/sources.h"
-#include "test/lease.h"
 #include "test/suites.h"
 
 static char error[SYMTUNER_ERROR_MAX];
@@ -201,130 +196,6 @@ START_TEST(test_every_error_fits_the_buffer_that_the_header_names)
 }
 END_TEST
 
-/* ---- files ---------------------------------------------------------------------------------- */
-
-static const struct {
-    const char *path, *error;
-} unreadable[] = {
-    {"/nonexistent/x.rules", "/nonexistent/x.rules: No such file or directory"},
-    {"/", "/: Is a directory"},
-    {"", ": No such file or directory"},
-    {"/dev/zero",
-     "/dev/zero: a pipe or a device, which could hold a job up; write the rules to a file"},
-};
-
-START_TEST(test_an_unreadable_file_says_why)
-{
-    symtuner_rules *rules = NULL;
-
-    ck_assert_int_eq(symtuner_rules_load(unreadable[_i].path, &rules, error, sizeof error),
-                     SYMTUNER_EIO);
-    ck_assert_str_eq(error, unreadable[_i].error);
-    ck_assert_ptr_null(rules);
-}
-END_TEST
-
-/* Some write SYMTUNER_RULES=/dev/null for none; what SYMTUNER_RULE says must not go with it. */
-START_TEST(test_dev_null_is_an_empty_text_for_a_job)
-{
-    symtuner_rules *rules = NULL;
-
-    ck_assert_msg(st_rules_sources("allreduce prefer=symmetric", "/dev/null", "/dev/null", &rules,
-                                   error, sizeof error) == SYMTUNER_OK, "%s", error);
-    ck_assert_int_eq(symtuner_rules_count(rules), 1);
-    symtuner_rules_free(rules);
-}
-END_TEST
-
-START_TEST(test_a_source_that_is_wrong_leaves_no_rules_of_another)
-{
-    static const char *const good = "allreduce prefer=symmetric", *const none = "/nonexistent.csv";
-    symtuner_rules *rules = NULL;
-
-    ck_assert_int_eq(st_rules_sources(good, "", none, &rules, error, sizeof error), SYMTUNER_EIO);
-    ck_assert_ptr_null(rules);
-    ck_assert_int_eq(st_rules_sources("x", "docs/example.rules", NULL, &rules, error, sizeof error),
-                     SYMTUNER_ESYNTAX);
-    ck_assert_ptr_null(rules);
-    ck_assert_msg(strncmp(error, "SYMTUNER_RULE:1:1: ", 19) == 0, "%s", error);
-}
-END_TEST
-
-/* A job would wait for ever, where a person who names a pipe has something in it. */
-START_TEST(test_a_pipe_never_holds_a_job_up)
-{
-    char path[] = "/tmp/symtuner-check-XXXXXX";
-    symtuner_rules *rules = NULL;
-    int writer;
-
-    close(mkstemp(path));
-    unlink(path);
-    ck_assert_int_eq(mkfifo(path, 0600), 0);
-    ck_assert_int_eq(symtuner_rules_load(path, &rules, error, sizeof error), SYMTUNER_EIO);
-    ck_assert_ptr_nonnull(strstr(error, "a pipe or a device, which could hold a job up"));
-    ck_assert_int_eq(st_rules_load_any(path, &rules, error, sizeof error), SYMTUNER_EIO);
-    ck_assert_ptr_nonnull(strstr(error, "a pipe to which nobody writes"));
-    writer = open(path, O_RDWR); /* for Linux a reader and a writer at once */
-    if (fork() == 0) {
-        usleep(50000); /* the reader waits */
-        _exit(write(writer, "[rule a]\ncoll = any\n", 20) != 20);
-    }
-    close(writer);
-    ck_assert_int_eq(st_rules_load_any(path, &rules, error, sizeof error), SYMTUNER_OK);
-    ck_assert_int_eq(symtuner_rules_count(rules), 1);
-    symtuner_rules_free(rules);
-    wait(NULL);
-    unlink(path);
-}
-END_TEST
-
-/* `generate > fifo & symtuner check fifo`, and what generates may have nothing to say. */
-START_TEST(test_the_writer_of_a_pipe_may_come_later)
-{
-    char path[] = "/tmp/symtuner-check-XXXXXX";
-    symtuner_rules *rules = NULL;
-    int ends[2];
-
-    close(mkstemp(path));
-    unlink(path);
-    ck_assert_int_eq(mkfifo(path, 0600), 0);
-    for (int bytes = 0; bytes <= 20; bytes += 20) {
-        if (fork() == 0) {
-            usleep(100000);
-            _exit(write(open(path, O_WRONLY), "[rule a]\ncoll = any\n", bytes) != bytes);
-        }
-        ck_assert_msg(st_rules_load_any(path, &rules, error, sizeof error) == SYMTUNER_OK, "%s",
-                      error);
-        ck_assert_int_eq(symtuner_rules_count(rules), bytes / 20);
-        symtuner_rules_free(rules);
-        wait(NULL);
-    }
-    unlink(path);
-    ck_assert_int_eq(pipe(ends), 0); /* <(true) */
-    close(ends[1]);
-    snprintf(path, sizeof path, "/dev/fd/%d", ends[0]);
-    ck_assert_int_eq(st_rules_load_any(path, &rules, error, sizeof error), SYMTUNER_OK);
-    symtuner_rules_free(rules);
-    close(ends[0]);
-}
-END_TEST
-
-START_TEST(test_a_file_with_a_lease_is_read)
-{
-    char path[] = "/tmp/symtuner-check-XXXXXX";
-    symtuner_rules *rules = NULL;
-
-    close(mkstemp(path));
-    if (t_lease(path, F_WRLCK)) {
-        ck_assert_msg(symtuner_rules_load(path, &rules, error, sizeof error) == SYMTUNER_OK, "%s",
-                      error);
-        wait(NULL);
-    }
-    symtuner_rules_free(rules);
-    unlink(path);
-}
-END_TEST
-
 /* ---- hash ----------------------------------------------------------------------------------- */
 
 static const char base[] = "[rule a]\ncoll = allreduce\nbytes = 1KiB..1MiB\nprefer = symmetric\n";
@@ -465,7 +336,7 @@ END_TEST
 Suite *rules_suite(void)
 {
     Suite *suite = suite_create("rules");
-    TCase *limits = tcase_create("limits"), *files = tcase_create("files");
+    TCase *limits = tcase_create("limits");
     TCase *hash = tcase_create("hash"), *sources = tcase_create("sources");
     TCase *machine = tcase_create("machine");
 
@@ -476,20 +347,13 @@ Suite *rules_suite(void)
     tcase_add_test(limits, test_a_text_of_1_mib_is_read_and_a_byte_more_is_not);
     tcase_add_test(limits, test_a_file_of_1_mib_is_read_and_a_byte_more_is_not);
     tcase_add_test(limits, test_every_error_fits_the_buffer_that_the_header_names);
-    tcase_add_test(files, test_a_nul_byte_in_a_file_is_named);
-    t_add_rows(files, test_an_unreadable_file_says_why, unreadable);
-    tcase_add_test(files, test_dev_null_is_an_empty_text_for_a_job);
-    tcase_add_test(files, test_a_source_that_is_wrong_leaves_no_rules_of_another);
-    tcase_add_test(files, test_a_pipe_never_holds_a_job_up);
-    tcase_add_test(files, test_the_writer_of_a_pipe_may_come_later);
-    tcase_add_test(files, test_a_file_with_a_lease_is_read);
+    tcase_add_test(limits, test_a_nul_byte_in_a_file_is_named);
     t_add_rows(hash, test_equal_meaning_gives_an_equal_hash_and_only_that, hashed);
     tcase_add_test(sources, test_rules_of_a_second_source_follow_those_of_the_first);
     tcase_add_test(sources, test_too_many_rules_from_two_sources_are_refused_whole);
     t_add_rows(machine, test_provenance_fits_its_own_machine_only, fitting);
     tcase_add_test(machine, test_the_first_process_rule_that_fits_counts);
     suite_add_tcase(suite, limits);
-    suite_add_tcase(suite, files);
     suite_add_tcase(suite, hash);
     suite_add_tcase(suite, sources);
     suite_add_tcase(suite, machine);

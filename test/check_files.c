@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* check_files.c - rules from files that are none, pipes, and several sources at once. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "rules/sources.h"
+#include "test/lease.h"
+#include "test/suites.h"
+
+static char error[SYMTUNER_ERROR_MAX];
+
+static const struct {
+    const char *path, *error;
+} unreadable[] = {
+    {"/nonexistent/x.rules", "/nonexistent/x.rules: No such file or directory"},
+    {"/", "/: Is a directory"},
+    {"", ": No such file or directory"},
+    {"/dev/zero",
+     "/dev/zero: a pipe or a device, which could hold a job up; write the rules to a file"},
+};
+
+START_TEST(test_an_unreadable_file_says_why)
+{
+    symtuner_rules *rules = NULL;
+
+    ck_assert_int_eq(symtuner_rules_load(unreadable[_i].path, &rules, error, sizeof error),
+                     SYMTUNER_EIO);
+    ck_assert_str_eq(error, unreadable[_i].error);
+    ck_assert_ptr_null(rules);
+}
+END_TEST
+
+/* Some write SYMTUNER_RULES=/dev/null for none; what SYMTUNER_RULE says must not go with it. */
+START_TEST(test_dev_null_is_an_empty_text_for_a_job)
+{
+    symtuner_rules *rules = NULL;
+
+    ck_assert_msg(st_rules_sources("allreduce prefer=symmetric", "/dev/null", "/dev/null", &rules,
+                                   error, sizeof error) == SYMTUNER_OK, "%s", error);
+    ck_assert_int_eq(symtuner_rules_count(rules), 1);
+    symtuner_rules_free(rules);
+}
+END_TEST
+
+START_TEST(test_a_source_that_is_wrong_leaves_no_rules_of_another)
+{
+    static const char *const good = "allreduce prefer=symmetric", *const none = "/nonexistent.csv";
+    symtuner_rules *rules = NULL;
+
+    ck_assert_int_eq(st_rules_sources(good, "", none, &rules, error, sizeof error), SYMTUNER_EIO);
+    ck_assert_ptr_null(rules);
+    ck_assert_int_eq(st_rules_sources("x", "docs/example.rules", NULL, &rules, error, sizeof error),
+                     SYMTUNER_ESYNTAX);
+    ck_assert_ptr_null(rules);
+    ck_assert_msg(strncmp(error, "SYMTUNER_RULE:1:1: ", 19) == 0, "%s", error);
+}
+END_TEST
+
+START_TEST(test_too_many_rules_of_three_sources_are_none)
+{
+    char path[] = "/tmp/symtuner-check-XXXXXX";
+    FILE *file = fdopen(mkstemp(path), "w");
+    symtuner_rules *rules = NULL;
+
+    for (int i = 0; i < SYMTUNER_RULES_MAX; i++)
+        fprintf(file, "[rule r%d]\ncoll = any\n", i);
+    fclose(file);
+    ck_assert_int_eq(st_rules_sources("allreduce prefer=symmetric", path,
+                                      "test/golden/rules/nccl_example.csv", &rules, error,
+                                      sizeof error), SYMTUNER_ESYNTAX);
+    ck_assert_ptr_null(rules);
+    ck_assert_ptr_nonnull(strstr(error, "with the rules before it more than 256 rules"));
+    unlink(path);
+}
+END_TEST
+
+/* A job would wait for ever, where a person who names a pipe has something in it. */
+START_TEST(test_a_pipe_never_holds_a_job_up)
+{
+    char path[] = "/tmp/symtuner-check-XXXXXX";
+    symtuner_rules *rules = NULL;
+    int writer;
+
+    close(mkstemp(path));
+    unlink(path);
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    ck_assert_int_eq(symtuner_rules_load(path, &rules, error, sizeof error), SYMTUNER_EIO);
+    ck_assert_ptr_nonnull(strstr(error, "a pipe or a device, which could hold a job up"));
+    ck_assert_int_eq(st_rules_load_any(path, &rules, error, sizeof error), SYMTUNER_EIO);
+    ck_assert_ptr_nonnull(strstr(error, "a pipe to which nobody writes"));
+    writer = open(path, O_RDWR); /* for Linux a reader and a writer at once */
+    if (fork() == 0) {
+        usleep(50000); /* the reader waits */
+        _exit(write(writer, "[rule a]\ncoll = any\n", 20) != 20);
+    }
+    close(writer);
+    ck_assert_int_eq(st_rules_load_any(path, &rules, error, sizeof error), SYMTUNER_OK);
+    ck_assert_int_eq(symtuner_rules_count(rules), 1);
+    symtuner_rules_free(rules);
+    wait(NULL);
+    unlink(path);
+}
+END_TEST
+
+/* `generate > fifo & symtuner check fifo`, and what generates may have nothing to say. */
+START_TEST(test_the_writer_of_a_pipe_may_come_later)
+{
+    char path[] = "/tmp/symtuner-check-XXXXXX";
+    symtuner_rules *rules = NULL;
+    int ends[2];
+
+    close(mkstemp(path));
+    unlink(path);
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    for (int bytes = 0; bytes <= 20; bytes += 20) {
+        if (fork() == 0) {
+            int fd;
+
+            usleep(100000);
+            fd = open(path, O_WRONLY);
+            usleep(bytes ? 1100000 : 0); /* once it is there, it has all the time */
+            _exit(write(fd, "[rule a]\ncoll = any\n", bytes) != bytes);
+        }
+        ck_assert_msg(st_rules_load_any(path, &rules, error, sizeof error) == SYMTUNER_OK, "%s",
+                      error);
+        ck_assert_int_eq(symtuner_rules_count(rules), bytes / 20);
+        symtuner_rules_free(rules);
+        wait(NULL);
+    }
+    unlink(path);
+    ck_assert_int_eq(pipe(ends), 0); /* <(true) */
+    close(ends[1]);
+    snprintf(path, sizeof path, "/dev/fd/%d", ends[0]);
+    ck_assert_int_eq(st_rules_load_any(path, &rules, error, sizeof error), SYMTUNER_OK);
+    symtuner_rules_free(rules);
+    close(ends[0]);
+}
+END_TEST
+
+START_TEST(test_a_file_with_a_lease_is_read)
+{
+    char path[] = "/tmp/symtuner-check-XXXXXX";
+    symtuner_rules *rules = NULL;
+
+    close(mkstemp(path));
+    if (t_lease(path, F_WRLCK)) {
+        ck_assert_msg(symtuner_rules_load(path, &rules, error, sizeof error) == SYMTUNER_OK, "%s",
+                      error);
+        wait(NULL);
+    }
+    symtuner_rules_free(rules);
+    unlink(path);
+}
+END_TEST
+
+Suite *files_suite(void)
+{
+    Suite *suite = suite_create("files");
+    TCase *files = tcase_create("files"), *sources = tcase_create("sources");
+    TCase *pipes = tcase_create("pipes");
+
+    t_add_rows(files, test_an_unreadable_file_says_why, unreadable);
+    tcase_add_test(files, test_a_file_with_a_lease_is_read);
+    tcase_add_test(sources, test_dev_null_is_an_empty_text_for_a_job);
+    tcase_add_test(sources, test_a_source_that_is_wrong_leaves_no_rules_of_another);
+    tcase_add_test(sources, test_too_many_rules_of_three_sources_are_none);
+    tcase_add_test(pipes, test_a_pipe_never_holds_a_job_up);
+    tcase_add_test(pipes, test_the_writer_of_a_pipe_may_come_later);
+    suite_add_tcase(suite, files);
+    suite_add_tcase(suite, sources);
+    suite_add_tcase(suite, pipes);
+    return suite;
+}
