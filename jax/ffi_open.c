@@ -131,6 +131,13 @@ static int set_device(int ordinal, char *why, size_t why_size)
     return error != 0 ? -1 : 0;
 }
 
+/* ncclInProgress is the answer with NCCL_COMM_BLOCKING=0: the library of the kernels waits for the
+ * communicator, and one that ends does so by itself. */
+static int is_error(int result)
+{
+    return result != 0 && result != 7;
+}
+
 /* End a communicator by ncclCommDestroy or, where a rank may be missing, ncclCommAbort. */
 static int end_comm(void *comm, const char *how, char *why, size_t why_size)
 {
@@ -140,9 +147,9 @@ static int end_comm(void *comm, const char *how, char *why, size_t why_size)
     if (end == NULL)
         return -1;
     result = end(comm);
-    if (result != 0)
+    if (is_error(result))
         snprintf(why, why_size, "%s: error %d; NCCL_DEBUG=WARN says more", how, result);
-    return result != 0 ? -1 : 0;
+    return is_error(result) ? -1 : 0;
 }
 
 static int end_handles(st_handle **handles, int n, char *why, size_t why_size)
@@ -196,7 +203,7 @@ static int join(struct st_seat *seat, const void *unique_id, uint32_t timeout_ms
     if (set_device(seat->ordinal, why, why_size) != 0)
         return -1;
     result = init(&seat->comm, seat->ranks, id, seat->me);
-    if (result != 0) {
+    if (is_error(result)) {
         snprintf(why, why_size, "ncclCommInitRank: error %d; NCCL_DEBUG=WARN says more", result);
         return -1;
     }

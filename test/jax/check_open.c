@@ -134,6 +134,11 @@ static void check_tickets(void)
     expect(close_all() && holds(0, 0) && refused(0), "closed");
     check_spent_ticket();
 
+    setenv("NCCL_COMM_BLOCKING", "0", 1);
+    expect(admit(open_comm(ids)) && call(0) && close_all() && holds(0, 0),
+           "a communicator that does not block is no error");
+    unsetenv("NCCL_COMM_BLOCKING");
+
     expect(admit(open_comm(ids)), "once more");
     setenv("FAKE_AR_FAIL", "destroy", 1);
     expect(!close_all() && strstr(message, "the fake cannot create or destroy") != NULL &&

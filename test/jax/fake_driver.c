@@ -67,6 +67,12 @@ int ncclGetUniqueId(struct id *id)
     return 0;
 }
 
+/* ncclInProgress, where the communicator does not block. */
+static int done(void)
+{
+    return getenv("NCCL_COMM_BLOCKING") != NULL ? 7 : 0;
+}
+
 int ncclCommInitRank(void **comm, int ranks, struct id id, int rank)
 {
     if (getenv("FAKE_NCCL_SLOW") != NULL)
@@ -78,14 +84,14 @@ int ncclCommInitRank(void **comm, int ranks, struct id id, int rank)
         return 1;
     *comm = malloc(1);
     __atomic_fetch_add(&fake_comms, 1, __ATOMIC_RELAXED);
-    return 0;
+    return done();
 }
 
 int ncclCommDestroy(void *comm)
 {
     __atomic_fetch_sub(&fake_comms, 1, __ATOMIC_RELAXED);
     free(comm);
-    return 0;
+    return done();
 }
 
 int ncclCommAbort(void *comm)
