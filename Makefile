@@ -79,7 +79,7 @@ kernels: $(AR_B)/libsymtuner_ar.so
 $(AR_B)/libsymtuner_ar.so: $(AR_OBJ) kernels/symtuner_ar.map
 	$(call say,LD)
 	$(Q)$(CC) -shared -Wl,-soname,libsymtuner_ar.so -Wl,--version-script=kernels/symtuner_ar.map \
-	    -Wl,-z,defs -o $@ $(AR_OBJ) -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lpthread -lrt
+	    -Wl,-z,defs -Wl,-z,nodelete -o $@ $(AR_OBJ) -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lpthread -lrt
 
 $(AR_B)/%.c.o: %.c
 	@mkdir -p $(@D)

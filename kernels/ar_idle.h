@@ -3,7 +3,8 @@
  * ar_idle.h - wait until a GPU is idle, but not for ever.
  *
  * Our kernels leave by themselves when a peer is gone, NCCL's only when somebody aborts its
- * communicator. CUDA has no wait with a limit, so a thread waits, and is left to it after that.
+ * communicator. CUDA has no wait with a limit, so a thread waits, and is left to it after that;
+ * for its sake the library is linked so that dlclose leaves it in memory (Makefile).
  */
 #ifndef ST_AR_IDLE_H_
 #define ST_AR_IDLE_H_

@@ -20,8 +20,8 @@ struct st_options {
     const char *probe_file; /* NULL: keep nothing; lives as long as the environment */
 };
 
-/* 0, or -1 with a sentence in ${why} that names the variable, the word and the cure. A variable that
- * does not exist is one warning on stderr. */
+/* 0, or -1 with a sentence in ${why} that names the variable, the word and the cure. A variable
+ * that does not exist is one warning on stderr. */
 int st_options_read(struct st_options *options, char *why, size_t why_size);
 
 #endif

@@ -7,9 +7,9 @@
  * fail and spoil the communicator. So every call of ours on a communicator is: wait, call, wait.
  * On a blocking one the first is a look and the second nothing.
  *
- * A wait ends after the voice's time limit, or within a second of an abort. Then the communicator is late,
- * for ever: NCCL may still read and write what it was given, so nothing of that is freed, and no
- * further call is made. No CUDA in here: a stream of the caller's may be in capture.
+ * A wait ends after the voice's time limit, or within a second of an abort. Then the communicator
+ * is late, for ever: NCCL may still read and write what it was given, so nothing of that is freed,
+ * and no further call is made. No CUDA in here: a stream of the caller's may be in capture.
  */
 #ifndef ST_AR_READY_H_
 #define ST_AR_READY_H_
