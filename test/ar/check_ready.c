@@ -43,6 +43,16 @@ static void reset(int polls)
         .size = sizeof config, .bulk_bytes = 1 << 20, .timeout_ms = LIMIT_MS};
 }
 
+/* From now on the ${call}-th call on ${rank} ends like this: ncclInProgress never, an error as that
+ * error, ncclSuccess but for the kernel of its gather, which never does. */
+static void odd(int rank, int call, ncclResult_t end)
+{
+    fake_nccl.odd_rank = rank;
+    fake_nccl.calls = 0;
+    fake_nccl.odd_call = call;
+    fake_nccl.odd_end = end;
+}
+
 static double now_ms(void)
 {
     struct timespec t;
@@ -161,9 +171,7 @@ START_TEST(test_a_call_that_never_ends_is_an_error_in_time)
         double start;
 
         reset(2);
-        fake_nccl.odd_rank = 1;
-        fake_nccl.odd_call = call;
-        fake_nccl.odd_end = ncclInProgress;
+        odd(1, call, ncclInProgress);
         start = now_ms();
         live(0, RANKS);
         ck_assert_int_eq(fake_nccl.early, 0);
@@ -198,9 +206,7 @@ START_TEST(test_where_another_rank_never_ends_nobody_waits_for_ever)
         double start;
 
         reset(2);
-        fake_nccl.odd_rank = 1;
-        fake_nccl.odd_call = call;
-        fake_nccl.odd_end = ncclInProgress;
+        odd(1, call, ncclInProgress);
         start = now_ms();
         fake_nccl_threads(live_where_one_never_ends);
         ck_assert(now_ms() - start < 4 * LIMIT_MS + SLACK_MS);
@@ -221,9 +227,7 @@ START_TEST(test_an_error_that_comes_later_is_passed_on)
 {
     for (int call = 1;; call++) {
         reset(2);
-        fake_nccl.odd_rank = 1;
-        fake_nccl.odd_call = call;
-        fake_nccl.odd_end = ncclRemoteError;
+        odd(1, call, ncclRemoteError);
         live(0, RANKS);
         ck_assert_int_eq(fake_nccl.early, 0);
         ck_assert_int_eq(fake.live, 0);
@@ -246,9 +250,7 @@ START_TEST(test_a_gather_that_never_ends_is_an_error_in_time)
     static const int gathers[] = {2, 3, 4, 5, 7};
 
     reset(2);
-    fake_nccl.odd_rank = 1;
-    fake_nccl.odd_call = gathers[_i];
-    fake_nccl.odd_end = ncclSuccess;
+    odd(1, gathers[_i], ncclSuccess);
     live(0, RANKS);
     ck_assert_ptr_nonnull(fake.endless);
     ck_assert_int_eq(of[0].result, ncclRemoteError);
@@ -263,8 +265,7 @@ START_TEST(test_a_refused_rank_frees_nothing_of_a_gather_that_never_ends)
 {
     reset(2);
     config.transport = 9;
-    fake_nccl.odd_rank = 1;
-    fake_nccl.odd_call = 2;
+    odd(1, 2, ncclSuccess);
     live(0, RANKS);
     ck_assert_ptr_nonnull(fake.endless);
     ck_assert_int_eq(of[0].result, ncclInvalidArgument);
@@ -297,10 +298,7 @@ START_TEST(test_after_a_call_that_never_ends_a_handle_answers_at_once)
     reset(2);
     make_group();
     live_before = fake.live;
-    fake_nccl.odd_rank = 0;
-    fake_nccl.calls = 0;
-    fake_nccl.odd_call = 1;
-    fake_nccl.odd_end = ncclInProgress;
+    odd(0, 1, ncclInProgress);
     ck_assert_int_eq(reduce(0), ncclRemoteError);
     handle[0]->voice.limit_ns = 600000000000; /* nobody waits a second time */
     start = now_ms();
@@ -328,10 +326,7 @@ START_TEST(test_a_group_with_a_call_that_never_ends_is_late_as_a_whole)
 
     reset(2);
     make_group();
-    fake_nccl.odd_rank = 1;
-    fake_nccl.calls = 0;
-    fake_nccl.odd_call = 2; /* the window of the second rank; that of the first is made */
-    fake_nccl.odd_end = ncclInProgress;
+    odd(1, 2, ncclInProgress); /* the window of the second rank; that of the first is made */
     for (int r = 0; r < RANKS; r++)
         handle[r]->voice.limit_ns = 1500000000;
     start = now_ms();
@@ -361,10 +356,7 @@ START_TEST(test_an_abort_ends_a_wait_that_never_ends)
     reset(2);
     config.timeout_ms = 0; /* ten minutes */
     make_group();
-    fake_nccl.odd_rank = 1;
-    fake_nccl.calls = 0;
-    fake_nccl.odd_call = 1;
-    fake_nccl.odd_end = ncclInProgress;
+    odd(1, 1, ncclInProgress);
     ck_assert_int_eq(pthread_create(&other, NULL, abort_soon, handle[1]), 0);
     start = now_ms();
     ck_assert_int_eq(reduce(1), ncclInvalidUsage);
@@ -400,9 +392,7 @@ START_TEST(test_an_abort_ends_a_gather_that_never_ends)
     reset(2);
     config.timeout_ms = 0;
     make_group();
-    fake_nccl.odd_rank = 1;
-    fake_nccl.calls = 0;
-    fake_nccl.odd_call = 1;
+    odd(1, 1, ncclSuccess);
     ck_assert_int_eq(pthread_create(&other, NULL, abort_soon, handle[1]), 0);
     for (int again = 0; again < 2; again++) {
         ck_assert_int_eq(symtuner_ar_register(handle, buffer, NULL, RANKS, 4096),
