@@ -11,6 +11,7 @@
 #include "cli/setting_list.h"
 #include "cli/text.h"
 #include "plugin/nccl_release.h"
+#include "rules/names.h"
 
 /* ---- checks that need more than a comparison ------------------------------------------------- */
 
@@ -227,9 +228,12 @@ static bool conf_overridden(const struct st_doctor *doctor, char *evidence)
     return false;
 }
 
-/* libsymtuner_ar.so's, which are no options of the plugin; test/cli/doctor.sh compares. */
-static const char kernel_variables[] = "KERNEL|CTAS|TRANSPORT|LINKS|TIMEOUT_MS|LAG|OVERLAP|PROBE|"
-                                       "PROBE_FILE|TEST_STALL_US";
+static bool is_kernel_variable(const char *name)
+{
+    int found = st_word_find(&st_kernel_variables, name, strlen(name));
+
+    return found >= 0 && strcmp(st_kernel_variables.word[found], name) == 0;
+}
 
 static bool symtuner_variable(const struct st_doctor *doctor, char *evidence)
 {
@@ -238,8 +242,7 @@ static bool symtuner_variable(const struct st_doctor *doctor, char *evidence)
     for (int i = 0; i < doctor->settings; i++) {
         const struct st_setting *setting = &doctor->setting[i];
         struct symtuner_option row;
-        bool exists = strncmp(setting->name, "SYMTUNER_AR_", 12) == 0 &&
-                      st_text_is_legal(kernel_variables, setting->name + 12);
+        bool exists = is_kernel_variable(setting->name);
 
         if (strncmp(setting->name, "SYMTUNER_", 9) != 0)
             continue;

@@ -16,21 +16,16 @@ extern char **environ;
 /* A misspelt name is no reason to fail, and none to be silent. */
 static void name_strangers(void)
 {
-    static const char *const names[] = {
-        "SYMTUNER_AR_KERNEL",     "SYMTUNER_AR_CTAS",    "SYMTUNER_AR_TRANSPORT",
-        "SYMTUNER_AR_LINKS",      "SYMTUNER_AR_LAG",     "SYMTUNER_AR_TIMEOUT_MS",
-        "SYMTUNER_AR_OVERLAP",    "SYMTUNER_AR_PROBE",   "SYMTUNER_AR_PROBE_FILE",
-        "SYMTUNER_AR_TEST_STALL_US"};
-    static const struct st_words words = {names, sizeof names / sizeof *names};
+    const struct st_words *words = &st_kernel_variables;
     char text[200];
 
     for (char **entry = environ; entry && *entry; entry++) {
         size_t n = strcspn(*entry, "=");
         const char *near;
 
-        if (strncmp(*entry, "SYMTUNER_AR_", 12) != 0 || st_word_find(&words, *entry, n) >= 0)
+        if (strncmp(*entry, "SYMTUNER_AR_", 12) != 0 || st_word_find(words, *entry, n) >= 0)
             continue;
-        near = st_word_nearest(&words, *entry, n);
+        near = st_word_nearest(words, *entry, n);
         snprintf(text, sizeof text, "%.90s: there is no such variable%s%s%s", *entry,
                  near ? "; did you mean " : "; docs/kernels.md lists them", near ? near : "",
                  near ? "?" : "");

@@ -23,6 +23,11 @@ static const char *const kernel_word[] = {
     "nccl",        "one_ll8", "one_ll128", "one_lamport", "two_ll8", "two_ll128",
     "two_lamport", "chunked", "pull",      "copy",        "nvls",    "pull_one",
     "nvls_one"};
+static const char *const kernel_variable[] = {
+    "SYMTUNER_AR_KERNEL",       "SYMTUNER_AR_CTAS",  "SYMTUNER_AR_TRANSPORT",
+    "SYMTUNER_AR_LINKS",        "SYMTUNER_AR_LAG",   "SYMTUNER_AR_TIMEOUT_MS",
+    "SYMTUNER_AR_OVERLAP",      "SYMTUNER_AR_PROBE", "SYMTUNER_AR_PROBE_FILE",
+    "SYMTUNER_AR_TEST_STALL_US"};
 static const char *const status_word[] = {"ok",           "out of memory",     "cannot read",
                                           "syntax error", "other machine",     "bad argument"};
 
@@ -36,6 +41,7 @@ const struct st_words st_protos = WORDS(proto_word);
 const struct st_words st_dtype_words = WORDS(dtype_word);
 const struct st_words st_op_words = WORDS(op_word);
 const struct st_words st_kernel_words = WORDS(kernel_word);
+const struct st_words st_kernel_variables = WORDS(kernel_variable);
 static const struct st_words statuses = WORDS(status_word);
 
 int st_word_find(const struct st_words *words, const char *text, size_t len)

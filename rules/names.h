@@ -20,6 +20,9 @@ extern const struct st_words st_colls, st_algos, st_protos;
  * which test/ar/check_rules.c compares. */
 extern const struct st_words st_dtype_words, st_op_words, st_kernel_words;
 
+/* The environment variables of libsymtuner_ar.so, whole; they have case. */
+extern const struct st_words st_kernel_variables;
+
 /* The number of the word of ${len} bytes at ${text}, ignoring case; -1 when it is none. */
 int st_word_find(const struct st_words *words, const char *text, size_t len);
 
