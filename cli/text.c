@@ -5,6 +5,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "rules/names.h"
+
 char *st_text_size(uint64_t bytes, char text[ST_TEXT_SIZE])
 {
     static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
@@ -44,30 +46,14 @@ void st_text_wrap(FILE *out, int indent, const char *text)
     fputc('\n', out);
 }
 
-static bool in_list(const char *list, const char *word,
-                    int (*compare)(const char *, const char *, size_t))
-{
-    size_t length = strlen(word);
-
-    for (;;) {
-        size_t n = strcspn(list, "|");
-
-        if (n == length && compare(list, word, n) == 0)
-            return true;
-        if (list[n] == '\0')
-            return false;
-        list += n + 1;
-    }
-}
-
 bool st_text_in_list(const char *list, const char *word)
 {
-    return in_list(list, word, strncasecmp);
+    return st_word_listed(list, word, strncasecmp);
 }
 
 bool st_text_is_legal(const char *list, const char *word)
 {
-    return in_list(list, word, strncmp);
+    return st_word_listed(list, word, strncmp);
 }
 
 /* Length of the UTF-8 sequence at ${text}; 0 when it is none. */

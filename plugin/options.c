@@ -30,22 +30,9 @@ int symtuner_option_get(int index, struct symtuner_option *option_out)
     return 1;
 }
 
-/* Is ${value} one of "a|b|c"? */
 static bool legal(const char *values, const char *value)
 {
-    size_t n = strlen(value);
-
-    if (strcmp(values, "text") == 0)
-        return true;
-    for (;; values++) {
-        size_t word = strcspn(values, "|");
-
-        if (word == n && strncmp(values, value, n) == 0)
-            return true;
-        values += word;
-        if (*values == '\0')
-            return false;
-    }
+    return strcmp(values, "text") == 0 || st_word_listed(values, value, strncmp);
 }
 
 /* One more thing that is wrong; what does not fit is cut. */

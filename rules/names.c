@@ -53,6 +53,22 @@ int st_word_find(const struct st_words *words, const char *text, size_t len)
     return -1;
 }
 
+bool st_word_listed(const char *list, const char *word,
+                    int (*compare)(const char *, const char *, size_t))
+{
+    size_t length = strlen(word);
+
+    for (;; list++) {
+        size_t n = strcspn(list, "|");
+
+        if (n == length && compare(list, word, n) == 0)
+            return true;
+        list += n;
+        if (*list == '\0')
+            return false;
+    }
+}
+
 enum { NEAR_MAX = 32 }; /* longer words are never looked up: they are not ours */
 
 /* Edits (insert, delete, replace, swap of neighbours) that turn a into b. */

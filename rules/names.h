@@ -7,6 +7,7 @@
 #ifndef ST_NAMES_H_
 #define ST_NAMES_H_
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct st_words {
@@ -25,6 +26,11 @@ extern const struct st_words st_kernel_variables;
 
 /* The number of the word of ${len} bytes at ${text}, ignoring case; -1 when it is none. */
 int st_word_find(const struct st_words *words, const char *text, size_t len);
+
+/* Whether ${word} is one of a list such as "steer|observe|off". ${compare}: strncmp, or strncasecmp
+ * where case does not count. */
+bool st_word_listed(const char *list, const char *word,
+                    int (*compare)(const char *, const char *, size_t));
 
 /* The word nearest to ${text}, or NULL when none is near enough to be meant. */
 const char *st_word_nearest(const struct st_words *words, const char *text, size_t len);
