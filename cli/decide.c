@@ -45,13 +45,7 @@ static int wrong(const char *what, const char *value)
 
 static int read_number(const char *what, const char *value, int least, int *out)
 {
-    char *end;
-    long number = strtol(value, &end, 10);
-
-    if (*end || end == value || number < least || number > 1 << 20)
-        return wrong(what, value);
-    *out = (int)number;
-    return 1;
+    return st_text_number(value, least, 1 << 20, out) || wrong(what, value);
 }
 
 static int read_release(const char *value, int *out)

@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "cli/machines.h"
 #include "cli/map.h"
+#include "cli/text.h"
 #include "plugin/nccl_release.h"
 #include "symtuner_why.h"
 
@@ -120,14 +121,9 @@ static bool read_option(const char *option, const char *value, struct st_map_req
         return (request->op >= 0 && request->op <= SYMTUNER_AVG) ||
                wrong("--op wants sum, prod, max, min or avg, not", value);
     }
-    if (strcmp(option, "--nodes") == 0) {
-        char *end;
-        long n = strtol(value, &end, 10);
-
-        request->nodes = (int)n;
-        return (end != value && !*end && n >= 1 && n <= 1 << 20) ||
+    if (strcmp(option, "--nodes") == 0)
+        return st_text_number(value, 1, 1 << 20, &request->nodes) ||
                wrong("--nodes wants 1 to 1048576, not", value);
-    }
     if (strcmp(option, "--gpu") == 0) {
         if (strlen(value) > SYMTUNER_GPU_MAX)
             return wrong("--gpu is too long:", value);

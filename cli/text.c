@@ -2,6 +2,7 @@
 #include "cli/text.h"
 
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -54,6 +55,17 @@ bool st_text_in_list(const char *list, const char *word)
 bool st_text_is_legal(const char *list, const char *word)
 {
     return st_word_listed(list, word, strncmp);
+}
+
+bool st_text_number(const char *text, long least, long most, int *out)
+{
+    char *end;
+    long number = strtol(text, &end, 10);
+
+    if (*end || end == text || number < least || number > most)
+        return false;
+    *out = (int)number;
+    return true;
 }
 
 /* Length of the UTF-8 sequence at ${text}; 0 when it is none. */

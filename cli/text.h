@@ -27,6 +27,9 @@ bool st_text_in_list(const char *list, const char *word);
 /* The same as the plugin compares its variables: it takes "off" and not "OFF". */
 bool st_text_is_legal(const char *list, const char *word);
 
+/* The whole number that ${text} is, when it is one from ${least} to ${most}. */
+bool st_text_number(const char *text, long least, long most, int *out);
+
 /* A JSON string; bytes that are not UTF-8 become \u00XX. NULL gives null. */
 void st_json_string(FILE *out, const char *text);
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/ledger_read.h"
+#include "cli/text.h"
 #include "cli/tune.h"
 #include "symtuner_why.h"
 
@@ -80,13 +81,7 @@ static bool read_bytes(struct st_tune *tune, const char *value)
 
 static bool read_number(const char *what, const char *value, int least, int most, int *out)
 {
-    char *end;
-    long n = strtol(value, &end, 10);
-
-    if (*end || end == value || n < least || n > most)
-        return wrong(what, value);
-    *out = (int)n;
-    return true;
+    return st_text_number(value, least, most, out) || wrong(what, value);
 }
 
 /* Collectives and sizes that a program used: sums and gathers of the ledger, from .. to. */

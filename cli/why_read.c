@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/general_model.h"
 #include "cli/machines.h"
+#include "cli/text.h"
 #include "cli/why.h"
 #include "plugin/nccl_release.h"
 #include "rules/names.h"
@@ -61,13 +62,7 @@ static int wrong_word(const char *what, const char *value, const struct st_words
 
 static int read_number(const char *what, const char *value, int least, int most, int *out)
 {
-    char *end;
-    long number = strtol(value, &end, 10);
-
-    if (*end || end == value || number < least || number > most)
-        return wrong(what, value);
-    *out = (int)number;
-    return -1;
+    return st_text_number(value, least, most, out) ? -1 : wrong(what, value);
 }
 
 static int read_choice(const char *what, const char *value, const char *no, const char *yes,
