@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "plugin/log.h"
+#include "rules/open_file.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct st_ledger *open_ledgers;
@@ -142,7 +143,6 @@ static bool write_all(int fd, const char *text, size_t size)
 /* One write per communicator, appended: ranks that share a file do not tear each other's text. */
 static void dump(const struct st_ledger *ledger)
 {
-    const int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC;
     const char *pattern = st_process()->options.ledger;
     char path[1024], *text = NULL;
     size_t size = 0;
@@ -165,12 +165,7 @@ static void dump(const struct st_ledger *ledger)
         free(text);
         return;
     }
-    /* Opening a FIFO that nobody reads would hold the job up for ever. */
-    fd = open(path, flags | O_NONBLOCK, 0644);
-    if (fd < 0 && errno == EWOULDBLOCK) /* a file server's lease, which gives way when one waits */
-        fd = open(path, flags, 0644);
-    if (fd >= 0)
-        fcntl(fd, F_SETFL, O_APPEND);
+    fd = st_open_file(path, O_WRONLY | O_APPEND | O_CREAT);
     if (fd < 0 || !write_all(fd, text, size))
         st_warn("SYMTUNER_LEDGER=%s: %m; the counters of communicator 0x%llx are lost", path,
                 (unsigned long long)ledger->comm_id);

@@ -16,6 +16,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "rules/open_file.h"
 #include "rules/reader.h"
 #include "rules/sources.h"
 
@@ -273,19 +274,14 @@ enum symtuner_status symtuner_rules_inline(const char *text, symtuner_rules **ou
 /* Up to ${size} bytes of a file; -1, and the reason in ${*why} unless errno says it. */
 static ssize_t slurp(const char *path, bool any, char *text, size_t size, const char **why)
 {
-    const int flags = O_RDONLY | O_CLOEXEC;
-    /* Opening a FIFO that nobody writes to would wait for ever, and a job with it. */
-    int fd = open(path, flags | O_NONBLOCK), error;
+    int fd = st_open_file(path, O_RDONLY), error;
     struct stat file = {0};
     struct pollfd end;
     size_t done = 0;
     ssize_t n = -1;
 
-    if (fd < 0 && errno == EWOULDBLOCK) /* a file server's lease, which gives way when one waits */
-        fd = open(path, flags);
     if (fd < 0)
         return -1;
-    fcntl(fd, F_SETFL, 0); /* what writes to a pipe may take its time */
     fstat(fd, &file);
     end = (struct pollfd){fd, POLLIN, 0};
     if (any && S_ISFIFO(file.st_mode))
