@@ -10,6 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "ar_probe.h"
 #include "rules/names.h"
 #include "rules/sizes.h"
 #include "rules/sources.h"
@@ -18,19 +19,17 @@ void st_ar_rules_warn(const char *text)
 {
     static _Atomic uint64_t said[8];
     const char *log = getenv("SYMTUNER_LOG");
-    uint64_t hash = 0xcbf29ce484222325ull, other;
+    uint64_t key = st_probe_key(0, text), other;
 
     if (log && strcmp(log, "off") == 0)
         return;
-    for (const char *c = text; *c; c++)
-        hash = (hash ^ (unsigned char)*c) * 0x100000001b3ull; /* FNV-1a */
     for (int i = 0; i < 8; i++) {
         other = 0;
-        if (atomic_compare_exchange_strong(&said[i], &other, hash)) {
+        if (atomic_compare_exchange_strong(&said[i], &other, key)) {
             fprintf(stderr, "symtuner_ar: warning: %s\n", text);
             return;
         }
-        if (other == hash)
+        if (other == key)
             return;
     }
 }
