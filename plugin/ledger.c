@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
@@ -113,6 +114,20 @@ static void write_text(FILE *out, const struct st_ledger *ledger)
     fputs("end\n", out);
 }
 
+/* A pipe that is full gets this long for some room, each time: its reader may never read again. */
+enum { ROOM_MS = 2000 };
+
+static bool wait_for_room(int fd)
+{
+    struct pollfd end = {.fd = fd, .events = POLLOUT};
+    int ready;
+
+    while ((ready = poll(&end, 1, ROOM_MS)) < 0 && errno == EINTR)
+        ;
+    errno = ready == 0 ? EAGAIN : errno;
+    return ready > 0;
+}
+
 /* A pipe whose reader has gone is EPIPE, and not the signal that would end the job. */
 static bool write_all(int fd, const char *text, size_t size)
 {
@@ -125,12 +140,14 @@ static bool write_all(int fd, const char *text, size_t size)
     sigaddset(&sigpipe, SIGPIPE);
     sigpending(&pending);
     pthread_sigmask(SIG_BLOCK, &sigpipe, &masked);
+    fcntl(fd, F_SETFL, O_APPEND | O_NONBLOCK);
     while (done < size) {
         ssize_t n = write(fd, text + done, size - done);
 
-        if (n <= 0)
+        if (n > 0)
+            done += (size_t)n;
+        else if (n == 0 || (errno != EAGAIN && errno != EINTR) || !wait_for_room(fd))
             break;
-        done += (size_t)n;
     }
     error = errno;
     if (done < size && error == EPIPE && !sigismember(&pending, SIGPIPE))

@@ -271,6 +271,34 @@ START_TEST(test_a_pipe_whose_reader_goes_does_not_end_the_job)
 }
 END_TEST
 
+/* The pipe is full, or (1) takes the first page of a longer text. */
+START_TEST(test_a_pipe_whose_reader_sleeps_does_not_hold_the_job_up)
+{
+    enum { FULL = 1 << 16 };
+    struct st_ledger *ledger = st_ledger_open(1, 2, 1);
+    char name[32], much[FULL];
+    int ends[2];
+
+    for (int b = 0; b < ST_BUCKETS; b++)
+        for (int cell = 0; cell < ST_CELLS; cell++)
+            st_ledger_add(ledger, &ledger->picked[SYMTUNER_ALLREDUCE][b][cell]);
+    ck_assert_int_eq(pipe(ends), 0);
+    memset(much, 'x', sizeof much);
+    ck_assert_int_eq(write(ends[1], much, sizeof much), sizeof much);
+    if (_i)
+        ck_assert_int_eq(read(ends[0], much, 4096), 4096);
+    snprintf(name, sizeof name, "/dev/fd/%d", ends[1]);
+    setenv("SYMTUNER_LEDGER", name, 1);
+    setenv("NCCL_DEBUG", "WARN", 1);
+    st_log_use(keep_message);
+    alarm(10); /* where it waits without end */
+    st_ledger_close(ledger);
+    alarm(0);
+    ck_assert_int_eq(messages.warnings, 1);
+    ck_assert_msg(strstr(messages.text, "are lost"), "%s", messages.text);
+}
+END_TEST
+
 START_TEST(test_a_file_with_a_lease_gets_its_ledger)
 {
     want_ledger();
@@ -297,6 +325,7 @@ Suite *ledger_suite(void)
     tcase_add_loop_test(text, test_a_name_that_is_too_long_is_a_warning_and_no_file, 0, 3);
     tcase_add_test(text, test_a_pipe_that_nobody_reads_is_a_warning);
     tcase_add_test(text, test_a_pipe_whose_reader_goes_does_not_end_the_job);
+    tcase_add_loop_test(text, test_a_pipe_whose_reader_sleeps_does_not_hold_the_job_up, 0, 2);
     if (t_leases_here("test_a_file_with_a_lease_gets_its_ledger"))
         tcase_add_test(text, test_a_file_with_a_lease_gets_its_ledger);
     suite_add_tcase(suite, count);
