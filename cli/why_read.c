@@ -432,9 +432,22 @@ static int read_size(struct symtuner_call *call, const char *text)
     return -1;
 }
 
+/* A corpus brings its own calls: what would describe one more says nothing, so it is refused. */
+static int read_beside_corpus(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--corpus") == 0 || strcmp(argv[i], "--show") == 0)
+            i++;
+        else if (strcmp(argv[i], "--json") != 0)
+            return wrong("--corpus brings its own calls; only --show and --json go with it, not",
+                         argv[i]);
+    }
+    return -1;
+}
+
 int st_why_read(int argc, char **argv, struct st_why *why)
 {
-    const char *size = NULL, *word = NULL;
+    const char *size = NULL;
     int words = 0, links, status;
 
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
@@ -445,7 +458,7 @@ int st_why_read(int argc, char **argv, struct st_why *why)
     links = why->links;
     for (int i = 1; i < argc && status < 0; i++) {
         if (argv[i][0] != '-' || argv[i][1] != '-')
-            status = read_word(why, words++, word = argv[i], &size);
+            status = read_word(why, words++, argv[i], &size);
         else if (read_flag(why, argv[i]))
             continue;
         else {
@@ -453,9 +466,9 @@ int st_why_read(int argc, char **argv, struct st_why *why)
             i++;
         }
     }
-    if (status < 0 && why->corpus && word)
-        return wrong("--corpus brings its own calls; one word too many:", word);
-    if (status >= 0 || why->corpus)
+    if (status < 0 && why->corpus)
+        return read_beside_corpus(argc, argv);
+    if (status >= 0)
         return status;
     if (!size)
         return wrong("COLL and SIZE are needed, not only", argv[1]);

@@ -1,0 +1,1 @@
+why --corpus test/golden/why/sample.csv --json --ranks 4
