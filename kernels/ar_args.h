@@ -31,6 +31,10 @@ struct st_mailbox {
 #define ST_CHUNKED_UNROLL 4
 #define ST_PULL_UNROLL    2
 
+/* When a kernel's grid is set up: after the kernel in front on its stream has ended; before that,
+ * to wait for it; or so, and letting the kernel behind do the same. */
+enum st_start { ST_SERIAL, ST_EARLY, ST_EARLY_BOTH, ST_STARTS };
+
 enum st_verdict { ST_ALIVE, ST_TIMEOUT, ST_ABORTED, ST_OVERLAP };
 
 /* What every kernel touches first comes first: a launch starts with cold constant-cache lines. */
@@ -53,7 +57,7 @@ struct st_args {
     int lag;                  /* chunked: tiles between push and reduce                 */
     char *peer[ST_MAX_RANKS]; /* arena of every rank as this rank maps it   */
     uint64_t tiles;           /* chunked, pull: tiles per block and shard              */
-    uint64_t overlap;         /* 1: launched before the kernel in front has ended      */
+    uint64_t overlap;         /* enum st_start                                        */
     uint64_t timeout_ns;
     struct st_mailbox *mailbox;
     char *dst[ST_MAX_RANKS];       /* zero-copy: every rank's recv                */

@@ -271,7 +271,7 @@ void st_args_start(const symtuner_ar *h, struct st_args *args)
     args->me = h->me;
     args->scale = 1;
     args->stall_ns = h->stall_ns;
-    args->overlap = h->overlap && h->on_device == 1;
+    args->overlap = h->on_device == 1 ? (uint64_t)h->overlap : ST_SERIAL;
 }
 
 static int alignment(const void *p)
@@ -336,7 +336,7 @@ static void shape_piece(const symtuner_ar *h, const struct st_choice *choice, bo
     args->words = st_words(form, choice->family <= ST_ONE_LAMPORT ? args->bytes : args->shard);
     args->staged = choice->family == ST_CHUNKED && !mapped;
     if (choice->family >= ST_CHUNKED)
-        args->overlap = 0; /* no launch gap to speak of, and chunked lost 3 % with it (16 MiB) */
+        args->overlap = ST_SERIAL; /* no gap to speak of, and chunked lost 3 % with it (16 MiB) */
     args->lag = choice->lag > 0 ? choice->lag : 1;
     tile *= choice->family == ST_CHUNKED ? ST_CHUNKED_UNROLL : ST_PULL_UNROLL;
     args->tiles = st_tiles_per_cta(args->shard, tile, choice->ctas);
@@ -352,7 +352,7 @@ static ncclResult_t launch(symtuner_ar *h, const void *kernel, const struct st_a
         .blockDim = {(unsigned)threads, 1, 1},
         .stream = stream,
         .attrs = &early,
-        .numAttrs = args->overlap ? 1 : 0,
+        .numAttrs = args->overlap != ST_SERIAL ? 1 : 0,
     };
     void *params[] = {(void *)args};
     cudaError_t error = cudaLaunchKernelExC(&config, kernel, params);

@@ -84,17 +84,18 @@ void st_scratch_size(symtuner_ar *h, const struct symtuner_ar_config *config, bo
 }
 
 /*
- * Programmatic dependent launch needs code for sm_90 or later that waits for the kernel in front;
- * and nothing behind ours may be launched that way and not wait. NCCL's symmetric kernels of 2.28.3
- * to 2.30.6 are such (fixed by its commit 2948185): off with them and with unknown releases.
+ * Programmatic dependent launch needs code for sm_90 or later that waits for the kernel in front.
+ * The kernel behind ours may be let go early only if it waits, too, when it is launched that way.
+ * NCCL's symmetric kernels of 2.28.3 to 2.30.6 do not (fixed by its commit 2948185): not with them
+ * and not with unknown releases.
  */
-static bool may_overlap(const symtuner_ar *h, int asked, int arch)
+enum st_start st_overlap_choose(int asked, int arch, int nccl)
 {
-    int nccl = h->nccl != NULL ? h->nccl->version : 0;
-
-    if (arch < 90 || asked == 0)
-        return false;
-    return asked == 1 || nccl >= 23007;
+    if (arch < 90)
+        return ST_SERIAL;
+    if (asked >= 0)
+        return (enum st_start)asked;
+    return nccl >= 23007 ? ST_EARLY_BOTH : ST_EARLY;
 }
 
 uint64_t st_timeout_ns(const struct symtuner_ar_config *config, const struct st_options *options)
@@ -129,7 +130,7 @@ ncclResult_t st_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
         error = st_kernels_load(&arch);
     if (error != cudaSuccess)
         return st_fail_cuda(h, error, "load the kernels (built for this GPU?)");
-    h->overlap = may_overlap(h, options->overlap, arch);
+    h->overlap = st_overlap_choose(options->overlap, arch, h->nccl != NULL ? h->nccl->version : 0);
     error = cudaMalloc((void **)&h->state, sizeof *h->state);
     if (error == cudaSuccess)
         error = cudaMemcpy(h->state, &state, sizeof state, cudaMemcpyHostToDevice);

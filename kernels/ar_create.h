@@ -13,6 +13,10 @@ ncclResult_t st_config_check(const struct symtuner_ar_config *given,
 /* The time limit of a group with these; fit for settings that were refused, too. */
 uint64_t st_timeout_ns(const struct symtuner_ar_config *config, const struct st_options *options);
 
+/* ${asked}: struct st_options.overlap; ${arch}: what the kernels were compiled for, 90 for sm_90;
+ * ${nccl}: as ncclGetVersion says, 0: unknown. */
+enum st_start st_overlap_choose(int asked, int arch, int nccl);
+
 /* Counters, mailbox, events, and all kernels loaded; h->device and ranks must be set. */
 ncclResult_t st_rank_start(symtuner_ar *h, const struct symtuner_ar_config *config,
                            const struct st_options *options);

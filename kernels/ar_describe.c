@@ -9,6 +9,7 @@ size_t symtuner_ar_describe(symtuner_ar *h, char *text, size_t length)
 {
     static const char *const links[ST_LINKS] = {"NVLink peer memory", "PCIe peer memory",
                                                 "pinned host memory"};
+    static const char *const overlaps[ST_STARTS] = {"off", "in front", "in front and behind"};
     static const char *const regions[ST_REGIONS] = {"ll8", "ll128", "lamport", "bulk", "gather"};
     char head[2048];
     int n;
@@ -48,7 +49,7 @@ size_t symtuner_ar_describe(symtuner_ar *h, char *text, size_t length)
                       : r == ST_REGION_BULK ? ","
                                             : " x2,");
     n += snprintf(head + n, sizeof head - (size_t)n, "overlapped launches: %s\n",
-                  h->overlap && h->on_device == 1 ? "on" : "off");
+                  overlaps[h->on_device == 1 ? h->overlap : ST_SERIAL]);
     if (length != 0)
         snprintf(text, length, "%s", head);
     rest = (size_t)n;

@@ -71,7 +71,7 @@ struct symtuner_ar {
     bool gave_nccl; /* some call went to NCCL */
     uint32_t stall_ns;
     int lag; /* 0: the table's */
-    bool overlap;
+    enum st_start overlap;
     struct st_order eager, captured; /* a graph cannot wait for work outside of it */
     bool one_stream;                 /* no event lies behind the eager calls */
     /* copy engines */

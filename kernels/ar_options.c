@@ -79,7 +79,7 @@ int st_options_read(struct st_options *options, char *why, size_t why_size)
     static const char *const transports[] = {"auto", "peer", "host"};
     static const char *const links[] = {"nvlink", "pcie"};
     const char *kernels[ST_FAMILIES];
-    static const char *const switches[] = {"0", "1"};
+    static const char *const overlaps[ST_STARTS] = {"0", "1", "2"};
     uint64_t ctas = 0, timeout = 0, stall = 0, lag = 0, probe = 2;
 
     name_strangers();
@@ -92,7 +92,7 @@ int st_options_read(struct st_options *options, char *why, size_t why_size)
         read_word("SYMTUNER_AR_TRANSPORT", transports, 3, &options->transport, why, why_size) ||
         read_word("SYMTUNER_AR_LINKS", links, 2, &options->links, why, why_size) ||
         read_number("SYMTUNER_AR_CTAS", 1, ST_MAX_CTAS, &ctas, why, why_size) ||
-        read_word("SYMTUNER_AR_OVERLAP", switches, 2, &options->overlap, why, why_size) ||
+        read_word("SYMTUNER_AR_OVERLAP", overlaps, ST_STARTS, &options->overlap, why, why_size) ||
         read_number("SYMTUNER_AR_PROBE", 0, 1, &probe, why, why_size) ||
         read_number("SYMTUNER_AR_LAG", 1, 8, &lag, why, why_size) ||
         read_number("SYMTUNER_AR_TIMEOUT_MS", 1, 86400000, &timeout, why, why_size) ||

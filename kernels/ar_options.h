@@ -15,7 +15,7 @@ struct st_options {
     uint32_t timeout_ms;    /* 0: not set                                 */
     uint32_t stall_us;      /* test builds only                           */
     int lag;                /* chunked; 0: the table's                    */
-    int overlap;            /* start before the kernel in front ends; -1: where it is safe */
+    int overlap;            /* enum st_start; -1: as far as it is safe  */
     int probe;              /* 0 never, 1 always, -1 when links are PCIe  */
     const char *probe_file; /* NULL: keep nothing; lives as long as the environment */
 };

@@ -190,16 +190,17 @@ __device__ __forceinline__ bool give_up(const st_args &a, uint32_t &polls, patie
 /*
  * First statement of a kernel. With overlap the grid may have started while the kernel in front
  * still runs: nothing may be read or written before that one has ended and its stores are visible.
- * The kernel behind may start early in turn; it must do the same.
+ * ST_EARLY_BOTH lets the kernel behind start early in turn; it must do the same.
  */
 __device__ __forceinline__ void await_previous_kernel(const st_args &a)
 {
 #if __CUDA_ARCH__ >= 900
-    if (a.overlap) {
+    if (a.overlap != ST_SERIAL) {
 #ifndef ST_BREAK_PREVIOUS
         asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
-        asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+        if (a.overlap == ST_EARLY_BOTH)
+            asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
     }
 #endif
     (void)a;

@@ -8,14 +8,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "kernels/ar_handle.h"
+#include "kernels/ar_create.h"
 #include "test/ar/fake_cuda.h"
 #include "test/ar/fake_nccl.h"
 #include "test/ar/suites.h"
 
 enum { RANKS = 2, CARDS = 2 /* the gather that says what a rank is */ };
 
-static int endless_at, keep, say, transport; /* of the fakes, and asked for, for the next group */
+static int arch, endless_at, keep, say, transport; /* of the fakes, and asked for: the next group */
 
 static bool no_pin, no_symmetric;
 
@@ -30,6 +30,7 @@ static ncclResult_t try_group(symtuner_ar **h, const char *first_rule, const cha
     fake_nccl.keep = keep;
     fake_nccl.say = say;
     fake_nccl.no_symmetric = no_symmetric;
+    fake.arch = arch;
     fake.no_pin = no_pin;
     fake.devices = RANKS;
     fake.peers = 1;
@@ -273,6 +274,45 @@ START_TEST(test_destroy_waits_for_work_that_ends)
 }
 END_TEST
 
+/* A kernel that is set up early waits for the one in front, which code before sm_90 cannot; the one
+ * behind is let go early only when no NCCL kernel that does not wait can be that one. */
+START_TEST(test_a_kernel_starts_early_where_that_is_safe)
+{
+    static const struct {
+        const char *asked, *kernel;
+        int arch;
+        enum st_start want;
+    } row[] = {
+        {NULL, NULL, 80, ST_SERIAL}, {NULL, NULL, 90, ST_EARLY},
+        {NULL, NULL, 120, ST_EARLY}, {"0", NULL, 90, ST_SERIAL},
+        {"1", NULL, 90, ST_EARLY},   {"2", NULL, 90, ST_EARLY_BOTH},
+        {"2", NULL, 80, ST_SERIAL},  {"2", "chunked", 90, ST_SERIAL},
+    };
+    static char memory[4096];
+    symtuner_ar *h[RANKS];
+
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        const struct fake_launch *l;
+
+        setenv("SYMTUNER_AR_OVERLAP", row[i].asked ? row[i].asked : "", 1);
+        setenv("SYMTUNER_AR_KERNEL", row[i].kernel ? row[i].kernel : "", 1);
+        arch = row[i].arch;
+        make_group(h, NULL, NULL);
+        ck_assert_int_eq(
+            symtuner_ar_all_reduce(memory, memory, 1024, ncclFloat, ncclSum, h[0], NULL),
+            ncclSuccess);
+        l = &fake.launch[(fake.launches - 1) % FAKE_LAUNCHES];
+        ck_assert_msg(l->args.overlap == row[i].want && l->early == (row[i].want != ST_SERIAL),
+                      "row %zu: %d, launched early: %d", i, (int)l->args.overlap, l->early);
+        symtuner_ar_destroy(h, RANKS);
+    }
+    ck_assert_int_eq(st_overlap_choose(-1, 90, 23006), ST_EARLY);
+    ck_assert_int_eq(st_overlap_choose(-1, 90, 23007), ST_EARLY_BOTH);
+    ck_assert_int_eq(st_overlap_choose(-1, 90, 0), ST_EARLY);
+    ck_assert_int_eq(st_overlap_choose(0, 90, 23007), ST_SERIAL);
+}
+END_TEST
+
 Suite *st_suite_comm(void)
 {
     Suite *suite = suite_create("ar_comm");
@@ -289,6 +329,7 @@ Suite *st_suite_comm(void)
     tcase_add_test(t, test_a_rule_may_give_calls_to_nccl);
     tcase_add_test(t, test_destroy_does_not_wait_for_ever_for_nccl);
     tcase_add_test(t, test_destroy_waits_for_work_that_ends);
+    tcase_add_test(t, test_a_kernel_starts_early_where_that_is_safe);
     suite_add_tcase(suite, t);
     return suite;
 }

@@ -90,6 +90,7 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attr, const void *f
 {
     (void)func;
     memset(attr, 0, sizeof *attr);
+    attr->ptxVersion = fake.arch;
     return cudaSuccess;
 }
 
@@ -240,11 +241,11 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCapture
     return cudaSuccess;
 }
 
-static cudaError_t remember(const void *kernel, unsigned ctas, unsigned threads, void **params,
-                            cudaStream_t stream)
+static cudaError_t remember(const void *kernel, unsigned ctas, unsigned threads, int early,
+                            void **params, cudaStream_t stream)
 {
 #ifdef ST_EMULATE
-    (void)stream;
+    (void)early, (void)stream;
     emulate_launch(kernel, params[0], (int)ctas, (int)threads);
 #else
     int number = count(&fake.launches, 1);
@@ -253,6 +254,7 @@ static cudaError_t remember(const void *kernel, unsigned ctas, unsigned threads,
     l->kernel = kernel;
     l->ctas = (int)ctas;
     l->threads = (int)threads;
+    l->early = early;
     l->stream = stream;
     memcpy(&l->args, params[0], sizeof l->args);
     if (number == fake.endless_at)
@@ -263,14 +265,19 @@ static cudaError_t remember(const void *kernel, unsigned ctas, unsigned threads,
 
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *kernel, void **params)
 {
-    return remember(kernel, config->gridDim.x, config->blockDim.x, params, config->stream);
+    int early = 0;
+
+    for (unsigned i = 0; i < config->numAttrs; i++)
+        early |= config->attrs[i].id == cudaLaunchAttributeProgrammaticStreamSerialization &&
+                 config->attrs[i].val.programmaticStreamSerializationAllowed;
+    return remember(kernel, config->gridDim.x, config->blockDim.x, early, params, config->stream);
 }
 
 cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **params,
                              size_t shared, cudaStream_t stream)
 {
     (void)shared;
-    return remember(kernel, grid.x, block.x, params, stream);
+    return remember(kernel, grid.x, block.x, 0, params, stream);
 }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
@@ -324,11 +331,7 @@ cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDeviceP2PAttr attr, i
 #define FAKE_ROW(name)                                                                             \
     static const char name##_kernel;                                                               \
     const struct st_kernel_row st_kernels_##name = {                                               \
-        {{&name##_kernel},                                                                         \
-         {&name##_kernel},                                                                         \
-         {&name##_kernel},                                                                         \
-         {&name##_kernel},                                                                         \
-         {&name##_kernel}}                                                                         \
+        {{&name##_kernel}, {&name##_kernel}, {&name##_kernel}, {&name##_kernel}, {&name##_kernel}} \
     }
 FAKE_ROW(one_ll8);
 FAKE_ROW(one_ll128);

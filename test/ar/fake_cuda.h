@@ -15,6 +15,7 @@
 struct fake_launch {
     const void *kernel;
     int ctas, threads;
+    int early; /* launch attributes: set up before the kernel in front has ended */
     void *stream;
     struct st_args args;
 };
@@ -23,6 +24,7 @@ struct fake_cuda {
     int devices;                /* what cudaGetDeviceCount says            */
     int peers;                  /* whether devices reach each other        */
     int no_pin;                 /* cudaHostRegister fails                  */
+    int arch;                   /* what the kernels were compiled for: 90  */
     int small;                  /* GPU small - 1 has 23 GiB; the others 141 */
     int fail_at;                /* the n-th call that may fail fails; 0: none */
     int fail_on;                /* ... of those on GPU fail_on - 1; 0: on all */

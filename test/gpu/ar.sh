@@ -38,7 +38,7 @@ for ranks in ${AR_RANKS:-2 3 4 8}; do
     fuzz "$ranks" local "$few"
     fuzz "$ranks" threads "$((few / 10))" --host 1 --most 1048576
     # a variable of the library, for this run only
-    SYMTUNER_AR_OVERLAP=1
+    SYMTUNER_AR_OVERLAP=2
     export SYMTUNER_AR_OVERLAP
     fuzz "$ranks" threads "$few"
     unset SYMTUNER_AR_OVERLAP

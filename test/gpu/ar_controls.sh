@@ -23,7 +23,7 @@ command -v "${NVCC:-nvcc}" > /dev/null || { echo "ar_controls.sh: skipped: no nv
 work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
 
-# NAME, kernel that ar_fuzz calls (any: mixed, a process per rank; /overlap: with SYMTUNER_AR_OVERLAP=1),
+# NAME, kernel that ar_fuzz calls (any: mixed, a process per rank; /overlap: with SYMTUNER_AR_OVERLAP=2),
 # ranks, what is missing. EPOCH lacks two guards, since either alone is
 # enough: a cleared LL8 slot holds no old flag, and an old flag is no new epoch.
 cat > "$work/list" <<END
@@ -86,7 +86,7 @@ wait
 # run GPUS NAME KERNEL RANKS WHAT...: one line of the report to stdout
 run() {
     here=$1 name=$2 kernel=${3%/overlap} ranks=$4 number=$calls
-    overlap=$([ "$kernel" = "$3" ] || echo SYMTUNER_AR_OVERLAP=1)
+    overlap=$([ "$kernel" = "$3" ] || echo SYMTUNER_AR_OVERLAP=2)
     shift 4
     lib=$(find "$build/controls/$name" -name libsymtuner_ar.so | head -1)
     [ -n "$lib" ] || { echo "NOT CAUGHT: $name ($*): no such build"; return; }

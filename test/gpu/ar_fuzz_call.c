@@ -3,7 +3,7 @@
  * ar_fuzz_call.c - draw a call, and launch it between the two that prepare and check it.
  *
  * Now and then several calls stand right behind each other, as in a program that reduces many
- * buffers: only then does a kernel of ours follow one of ours, and with SYMTUNER_AR_OVERLAP=1 may
+ * buffers: only then does a kernel of ours follow one of ours, and with SYMTUNER_AR_OVERLAP=2 may
  * start before that one has ended.
  */
 #include <stdio.h>
