@@ -21,6 +21,8 @@ include=$("$python" -c 'import jax; print(jax.ffi.include_dir())' 2>/dev/null) |
     { echo "jax.sh: skipped: $build/libsymtuner_ar.so is not built (make kernels)"; exit 77; }
 work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
+# ended from outside: what the part had said until then, which nobody would see otherwise
+trap 'kill "$running" 2> /dev/null; cat "$work/log"; echo "jax.sh: ended in $name"; exit 1' INT TERM
 # the handler is built here, against the header of the jax that runs it
 ${CC:-cc} -O2 -g -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden -Wall -Wextra -Werror \
     -isystem "$include" -shared -o "$work/libsymtuner_ffi.so" "$here"/jax/*.c -ldl -lpthread ||
@@ -43,7 +45,9 @@ part() { # part NAME RANKS COMMAND...: run it when asked for, on that many GPUs
         limit=900 # it has a limit of its own
         [ "$gpus" -ge 4 ] && use=0,1,2,3
     fi
-    CUDA_VISIBLE_DEVICES=$use timeout "$limit" "$@" > "$work/log" 2>&1
+    CUDA_VISIBLE_DEVICES=$use timeout "$limit" "$@" > "$work/log" 2>&1 &
+    running=$!
+    wait "$running"
     code=$?
     case $code in
     # a mesh in another order than the GPUs' makes XLA log this line at each compilation
