@@ -114,24 +114,37 @@ static void write_text(FILE *out, const struct st_ledger *ledger)
     fputs("end\n", out);
 }
 
-/* A pipe that is full gets this long for some room, each time: its reader may never read again. */
-enum { ROOM_MS = 2000 };
+/* The reader of a pipe gets this long for one text: it may never read again. */
+enum { READER_MS = 2000 };
 
-static bool wait_for_room(int fd)
+static int64_t now_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* Until there is room in a full pipe, or it is ${until}; false then, and errno stays EAGAIN.
+ * Signals interrupt it, which is why there is a time of the clock. */
+static bool wait_for_room(int fd, int64_t until)
 {
     struct pollfd end = {.fd = fd, .events = POLLOUT};
-    int ready;
+    int ready = -1;
 
-    while ((ready = poll(&end, 1, ROOM_MS)) < 0 && errno == EINTR)
-        ;
-    errno = ready == 0 ? EAGAIN : errno;
+    for (int64_t left; ready < 0 && (left = until - now_ms()) > 0;)
+        ready = poll(&end, 1, (int)left);
+    if (ready <= 0)
+        errno = EAGAIN;
     return ready > 0;
 }
 
-/* A pipe whose reader has gone is EPIPE, and not the signal that would end the job. */
-static bool write_all(int fd, const char *text, size_t size)
+/* How much was written; all, or errno says why not. A pipe whose reader has gone is EPIPE, and not
+ * the signal that would end the job. */
+static size_t write_all(int fd, const char *text, size_t size)
 {
     const struct timespec at_once = {0};
+    int64_t until = now_ms() + READER_MS;
     sigset_t sigpipe, masked, pending;
     size_t done = 0;
     int error;
@@ -140,13 +153,12 @@ static bool write_all(int fd, const char *text, size_t size)
     sigaddset(&sigpipe, SIGPIPE);
     sigpending(&pending);
     pthread_sigmask(SIG_BLOCK, &sigpipe, &masked);
-    fcntl(fd, F_SETFL, O_APPEND | O_NONBLOCK);
     while (done < size) {
         ssize_t n = write(fd, text + done, size - done);
 
         if (n > 0)
             done += (size_t)n;
-        else if (n == 0 || (errno != EAGAIN && errno != EINTR) || !wait_for_room(fd))
+        else if (n == 0 || (errno != EINTR && (errno != EAGAIN || !wait_for_room(fd, until))))
             break;
     }
     error = errno;
@@ -154,7 +166,7 @@ static bool write_all(int fd, const char *text, size_t size)
         sigtimedwait(&sigpipe, NULL, &at_once);
     pthread_sigmask(SIG_SETMASK, &masked, NULL);
     errno = error;
-    return done == size;
+    return done;
 }
 
 /* One write per communicator, appended: ranks that share a file do not tear each other's text. */
@@ -162,7 +174,7 @@ static void dump(const struct st_ledger *ledger)
 {
     const char *pattern = st_process()->options.ledger;
     char path[1024], *text = NULL;
-    size_t size = 0;
+    size_t size = 0, done = 0;
     FILE *memory;
     int fd;
 
@@ -182,10 +194,13 @@ static void dump(const struct st_ledger *ledger)
         free(text);
         return;
     }
-    fd = st_open_file(path, O_WRONLY | O_APPEND | O_CREAT);
-    if (fd < 0 || !write_all(fd, text, size))
-        st_warn("SYMTUNER_LEDGER=%s: %m; the counters of communicator 0x%llx are lost", path,
-                (unsigned long long)ledger->comm_id);
+    fd = st_open_file(path, O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK);
+    if (fd >= 0)
+        done = write_all(fd, text, size);
+    if (done < size)
+        st_warn("SYMTUNER_LEDGER=%s: %s; the counters of communicator 0x%llx are %s", path,
+                errno == EAGAIN ? "its reader has not taken it within 2 s" : strerror(errno),
+                (unsigned long long)ledger->comm_id, done > 0 ? "cut off" : "lost");
     if (fd >= 0)
         close(fd);
     free(text);

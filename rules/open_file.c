@@ -9,8 +9,8 @@ int st_open_file(const char *path, int flags)
     int fd = open(path, flags | O_CLOEXEC | O_NONBLOCK, 0644);
 
     if (fd < 0 && errno == EWOULDBLOCK) /* a file server's lease, which gives way when one waits */
-        fd = open(path, flags | O_CLOEXEC, 0644);
+        fd = open(path, (flags & ~O_NONBLOCK) | O_CLOEXEC, 0644);
     if (fd >= 0)
-        fcntl(fd, F_SETFL, flags & O_APPEND);
+        fcntl(fd, F_SETFL, flags & (O_APPEND | O_NONBLOCK));
     return fd;
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "plugin/ledger.h"
@@ -188,7 +189,8 @@ START_TEST(test_the_signal_appends_the_counters_at_once)
     for (int wait = 0; wait < 500 && !strstr(content(), "end\n"); wait++)
         usleep(10000);
     ck_assert_int_eq(occurrences(content(), "asked coll=allreduce bytes=8..15 registered=0 "
-                                            "verdict=no-rule count=1\n"), 1);
+                                            "verdict=no-rule count=1\n"),
+                     1);
     st_ledger_close(ledger);
     ck_assert_int_eq(occurrences(content(), "\nend\n"), 2);
 }
@@ -247,10 +249,11 @@ START_TEST(test_a_pipe_that_nobody_reads_is_a_warning)
 }
 END_TEST
 
+enum { PAGE = 4096, PIPE = 16 * PAGE }; /* what a pipe of Linux takes */
+
 START_TEST(test_a_pipe_whose_reader_goes_does_not_end_the_job)
 {
-    enum { FULL = 1 << 16 }; /* what a pipe of Linux takes */
-    char name[32], much[FULL];
+    char name[32], much[PIPE];
     int ends[2];
 
     ck_assert_int_eq(pipe(ends), 0);
@@ -271,31 +274,76 @@ START_TEST(test_a_pipe_whose_reader_goes_does_not_end_the_job)
 }
 END_TEST
 
-/* The pipe is full, or (1) takes the first page of a longer text. */
-START_TEST(test_a_pipe_whose_reader_sleeps_does_not_hold_the_job_up)
+/* A ledger of several pages, to be written to a pipe of 16 that has ${room} left. */
+static struct st_ledger *long_ledger(int *ends, int room)
 {
-    enum { FULL = 1 << 16 };
+    static char much[PIPE];
     struct st_ledger *ledger = st_ledger_open(1, 2, 1);
-    char name[32], much[FULL];
-    int ends[2];
+    char name[32];
 
     for (int b = 0; b < ST_BUCKETS; b++)
         for (int cell = 0; cell < ST_CELLS; cell++)
             st_ledger_add(ledger, &ledger->picked[SYMTUNER_ALLREDUCE][b][cell]);
     ck_assert_int_eq(pipe(ends), 0);
-    memset(much, 'x', sizeof much);
     ck_assert_int_eq(write(ends[1], much, sizeof much), sizeof much);
-    if (_i)
-        ck_assert_int_eq(read(ends[0], much, 4096), 4096);
+    for (; room > 0; room--)
+        ck_assert_int_eq(read(ends[0], much, PAGE), PAGE);
     snprintf(name, sizeof name, "/dev/fd/%d", ends[1]);
     setenv("SYMTUNER_LEDGER", name, 1);
     setenv("NCCL_DEBUG", "WARN", 1);
     st_log_use(keep_message);
-    alarm(10); /* where it waits without end */
+    return ledger;
+}
+
+static void ignore(int number)
+{
+    (void)number;
+}
+
+/* The pipe is full, or (1) takes the first page; a profiler's timer interrupts every call. */
+START_TEST(test_a_pipe_whose_reader_sleeps_does_not_hold_the_job_up)
+{
+    const struct itimerval often = {{0, 100000}, {0, 100000}}, never = {0};
+    struct sigaction handler = {.sa_handler = ignore};
+    int ends[2];
+    struct st_ledger *ledger = long_ledger(ends, _i);
+
+    sigaction(SIGALRM, &handler, NULL);
+    setitimer(ITIMER_REAL, &often, NULL); /* Check ends a test that waits for ever */
     st_ledger_close(ledger);
-    alarm(0);
+    setitimer(ITIMER_REAL, &never, NULL);
     ck_assert_int_eq(messages.warnings, 1);
-    ck_assert_msg(strstr(messages.text, "are lost"), "%s", messages.text);
+    ck_assert_msg(strstr(messages.text, "has not taken it within 2 s"), "%s", messages.text);
+    ck_assert_msg(strstr(messages.text, _i ? "are cut off" : "are lost"), "%s", messages.text);
+}
+END_TEST
+
+START_TEST(test_a_slow_reader_of_a_pipe_gets_the_whole_text)
+{
+    static char text[1 << 20];
+    size_t size = 0, before = PIPE - PAGE; /* bytes that were in the pipe */
+    int ends[2], got[2], code;
+    struct st_ledger *ledger = long_ledger(ends, 1);
+    ssize_t n;
+
+    ck_assert_int_eq(pipe(got), 0);
+    if (fork() == 0) { /* reads a page each 20 ms, and tells how it ends */
+        close(ends[1]);
+        while ((n = read(ends[0], text + size, PAGE)) > 0) {
+            size += (size_t)n;
+            usleep(20000);
+        }
+        code = memcmp(text + size - 5, "\nend\n", 5) == 0 &&
+               strlen(text + before) == size - before &&
+               occurrences(text + before, "\npicked ") == ST_BUCKETS * ST_CELLS;
+        _exit(write(got[1], &code, sizeof code) < 0);
+    }
+    close(ends[0]);
+    st_ledger_close(ledger);
+    close(ends[1]);
+    ck_assert_int_eq(read(got[0], &code, sizeof code), sizeof code);
+    ck_assert_int_eq(code, 1);
+    ck_assert_int_eq(messages.warnings, 0);
 }
 END_TEST
 
@@ -326,6 +374,7 @@ Suite *ledger_suite(void)
     tcase_add_test(text, test_a_pipe_that_nobody_reads_is_a_warning);
     tcase_add_test(text, test_a_pipe_whose_reader_goes_does_not_end_the_job);
     tcase_add_loop_test(text, test_a_pipe_whose_reader_sleeps_does_not_hold_the_job_up, 0, 2);
+    tcase_add_test(text, test_a_slow_reader_of_a_pipe_gets_the_whole_text);
     if (t_leases_here("test_a_file_with_a_lease_gets_its_ledger"))
         tcase_add_test(text, test_a_file_with_a_lease_gets_its_ledger);
     suite_add_tcase(suite, count);
