@@ -84,14 +84,15 @@ void st_scratch_size(symtuner_ar *h, const struct symtuner_ar_config *config, bo
 }
 
 /*
- * Programmatic dependent launch needs code for sm_90 or later that waits for the kernel in front.
+ * Programmatic dependent launch needs code for sm_90 or later that waits for the kernel in front,
+ * and a driver of CUDA 12.3 or later, which can capture it (NCCL's enqueue.cc asks for that, too).
  * The kernel behind ours may be let go early only if it waits, too, when it is launched that way.
  * NCCL's symmetric kernels of 2.28.3 to 2.30.6 do not (fixed by its commit 2948185): not with them
  * and not with unknown releases.
  */
-enum st_start st_overlap_choose(int asked, int arch, int nccl)
+enum st_start st_overlap_choose(int asked, int arch, int driver, int nccl)
 {
-    if (arch < 90)
+    if (arch < 90 || driver < 12030)
         return ST_SERIAL;
     if (asked >= 0)
         return (enum st_start)asked;
@@ -114,7 +115,7 @@ ncclResult_t st_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
     /* a test that starts near the end of the one counter soon sees the other's, too */
     struct st_state state = {.epoch = first, .base = (uint32_t)first, .arrived = (uint32_t)first};
     cudaError_t error = cudaSetDevice(h->device);
-    int arch = 0;
+    int arch = 0, driver = 0;
 
     h->timeout_ns = st_timeout_ns(config, options);
     h->force = options->force;
@@ -128,9 +129,12 @@ ncclResult_t st_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
         error = cudaDeviceGetAttribute(&h->sms, cudaDevAttrMultiProcessorCount, h->device);
     if (error == cudaSuccess)
         error = st_kernels_load(&arch);
+    if (error == cudaSuccess)
+        error = cudaDriverGetVersion(&driver);
     if (error != cudaSuccess)
         return st_fail_cuda(h, error, "load the kernels (built for this GPU?)");
-    h->overlap = st_overlap_choose(options->overlap, arch, h->nccl != NULL ? h->nccl->version : 0);
+    h->overlap =
+        st_overlap_choose(options->overlap, arch, driver, h->nccl != NULL ? h->nccl->version : 0);
     error = cudaMalloc((void **)&h->state, sizeof *h->state);
     if (error == cudaSuccess)
         error = cudaMemcpy(h->state, &state, sizeof state, cudaMemcpyHostToDevice);

@@ -14,8 +14,8 @@ ncclResult_t st_config_check(const struct symtuner_ar_config *given,
 uint64_t st_timeout_ns(const struct symtuner_ar_config *config, const struct st_options *options);
 
 /* ${asked}: struct st_options.overlap; ${arch}: what the kernels were compiled for, 90 for sm_90;
- * ${nccl}: as ncclGetVersion says, 0: unknown. */
-enum st_start st_overlap_choose(int asked, int arch, int nccl);
+ * ${driver}: as cudaDriverGetVersion says; ${nccl}: as ncclGetVersion says, 0: unknown. */
+enum st_start st_overlap_choose(int asked, int arch, int driver, int nccl);
 
 /* Counters, mailbox, events, and all kernels loaded; h->device and ranks must be set. */
 ncclResult_t st_rank_start(symtuner_ar *h, const struct symtuner_ar_config *config,

@@ -9,7 +9,8 @@ size_t symtuner_ar_describe(symtuner_ar *h, char *text, size_t length)
 {
     static const char *const links[ST_LINKS] = {"NVLink peer memory", "PCIe peer memory",
                                                 "pinned host memory"};
-    static const char *const overlaps[ST_STARTS] = {"off", "in front", "in front and behind"};
+    static const char *const overlaps[ST_STARTS] = {"0, none", "1, in front",
+                                                    "2, in front and behind"};
     static const char *const regions[ST_REGIONS] = {"ll8", "ll128", "lamport", "bulk", "gather"};
     char head[2048];
     int n;

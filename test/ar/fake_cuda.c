@@ -94,6 +94,12 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attr, const void *f
     return cudaSuccess;
 }
 
+cudaError_t cudaDriverGetVersion(int *version)
+{
+    *version = fake.driver != 0 ? fake.driver : 13000;
+    return cudaSuccess;
+}
+
 cudaError_t cudaMalloc(void **p, size_t bytes)
 {
     return make(p, bytes);
@@ -331,7 +337,11 @@ cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDeviceP2PAttr attr, i
 #define FAKE_ROW(name)                                                                             \
     static const char name##_kernel;                                                               \
     const struct st_kernel_row st_kernels_##name = {                                               \
-        {{&name##_kernel}, {&name##_kernel}, {&name##_kernel}, {&name##_kernel}, {&name##_kernel}} \
+        {{&name##_kernel},                                                                         \
+         {&name##_kernel},                                                                         \
+         {&name##_kernel},                                                                         \
+         {&name##_kernel},                                                                         \
+         {&name##_kernel}}                                                                         \
     }
 FAKE_ROW(one_ll8);
 FAKE_ROW(one_ll128);

@@ -24,7 +24,7 @@ struct fake_cuda {
     int devices;                /* what cudaGetDeviceCount says            */
     int peers;                  /* whether devices reach each other        */
     int no_pin;                 /* cudaHostRegister fails                  */
-    int arch;                   /* what the kernels were compiled for: 90  */
+    int arch, driver;           /* what the kernels were compiled for: 90; 0: a new driver */
     int small;                  /* GPU small - 1 has 23 GiB; the others 141 */
     int fail_at;                /* the n-th call that may fail fails; 0: none */
     int fail_on;                /* ... of those on GPU fail_on - 1; 0: on all */

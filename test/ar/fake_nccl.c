@@ -315,7 +315,7 @@ void fake_nccl_threads(void (*body)(int rank))
 
 EXPORT ncclResult_t ncclGetVersion(int *version)
 {
-    *version = 22901;
+    *version = fake_nccl.version != 0 ? fake_nccl.version : 22901;
     return ncclSuccess;
 }
 
@@ -343,7 +343,7 @@ EXPORT ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *state)
 
 EXPORT ncclResult_t ncclCommCuDevice(const ncclComm_t c, int *d)
 {
-    *d = (int)(uintptr_t)c - 1;
+    *d = fake_nccl.one_gpu ? 0 : (int)(uintptr_t)c - 1;
     return is_free(c);
 }
 

@@ -19,6 +19,8 @@ enum { FAKE_RANKS = 4, FAKE_WINDOWS = 8, FAKE_CARD = 4096 };
 
 struct fake_nccl {
     int ranks;
+    int version;          /* 0: 2.29.1                                                   */
+    bool one_gpu;         /* the ranks share                                             */
     int no_memory;        /* ncclMemAlloc fails on this rank; -1: on none               */
     int no_window;        /* ncclCommWindowRegister comes to nothing on this rank       */
     bool no_symmetric;    /* no peer access: success without a window                   */
