@@ -346,8 +346,8 @@ static int read_first(int argc, char **argv, struct st_why *why)
     int release;
 
     for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--no-env") == 0)
-            why->no_env = true;
+        if (strcmp(argv[i], "--no-env") == 0 || strcmp(argv[i], "--corpus") == 0)
+            why->no_env = true; /* the calls of a corpus bring their settings */
         else if (strcmp(argv[i], "--machine") == 0 && i + 1 < argc)
             machine = argv[++i];
         else if (strcmp(argv[i], "--nccl") == 0 && i + 1 < argc)
@@ -438,7 +438,7 @@ static int read_beside_corpus(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--corpus") == 0 || strcmp(argv[i], "--show") == 0)
             i++;
-        else if (strcmp(argv[i], "--json") != 0)
+        else if (strcmp(argv[i], "--json") != 0 && strcmp(argv[i], "--no-env") != 0)
             return wrong("--corpus brings its own calls; only --show and --json go with it, not",
                          argv[i]);
     }
