@@ -22,9 +22,9 @@
  * sources and a shim make (ar_compare_peer.h has the interface; none comes with this project; the
  * folder can also be AR_COMPARE_PEERS). NAME: nccl-tests (its device kernels, 16 CTAs of 512 as it
  * does by default: "lsa" and "vectorized"; the latter also with 64), vllm (custom all-reduce, its
- * own choice of kernel), trtllm (one-shot Lamport and two-shot, from FlashInfer), mscclpp (its own
- * choice). Which were found stands in the output. One that fails, hangs or is wrong is reported and
- * left out.
+ * own choice of kernel), trtllm (one-shot Lamport and two-shot, from FlashInfer), mscclpp (its
+ * fastest). Which were found stands in the output. One that fails, hangs or is wrong is reported
+ * and left out.
  *
  * --odd: ours and NCCL general with one element more than a power of two and all buffers one
  * element behind a multiple of 256 bytes, 1 KiB to 32 MiB in steps of 8, warm. NCCL's symmetric

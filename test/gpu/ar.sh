@@ -37,11 +37,12 @@ for ranks in ${AR_RANKS:-2 3 4 8}; do
     [ "$ranks" -ne 3 ] || continue
     fuzz "$ranks" local "$few"
     fuzz "$ranks" threads "$((few / 10))" --host 1 --most 1048576
-    # a variable of the library, for this run only
-    SYMTUNER_AR_OVERLAP=2
-    export SYMTUNER_AR_OVERLAP
-    fuzz "$ranks" threads "$few"
-    unset SYMTUNER_AR_OVERLAP
+    for overlap in 0 2; do # a variable of the library, for these runs only
+        SYMTUNER_AR_OVERLAP=$overlap
+        export SYMTUNER_AR_OVERLAP
+        fuzz "$ranks" threads "$few"
+        unset SYMTUNER_AR_OVERLAP
+    done
     must ar_late --ranks "$ranks"
 done
 [ "$gpus" -lt 2 ] || must ar_kill --times "$kills"

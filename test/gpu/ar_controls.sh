@@ -24,7 +24,8 @@ work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
 
 # NAME, kernel that ar_fuzz calls (any: mixed, a process per rank; /overlap: with SYMTUNER_AR_OVERLAP=2),
-# ranks, what is missing. EPOCH lacks two guards, since either alone is
+# ranks, what is missing. PREVIOUS needs 2: with 1 the kernel in front has left when the next one starts,
+# and only its last stores might be missing. EPOCH lacks two guards, since either alone is
 # enough: a cleared LL8 slot holds no old flag, and an old flag is no new epoch.
 cat > "$work/list" <<END
 plain         one_lamport 2 nothing: pauses alone
