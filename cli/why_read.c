@@ -222,13 +222,14 @@ static int read_already(const char *value, struct st_why *why)
 
 /* Options that take a value, in the order of their words. */
 static const char *const option_word[] = {
-    "--reg", "--op", "--ranks", "--nodes", "--group", "--arch", "--links", "--multicast", "--peer",
-    "--set", "--general", "--table", "--rules", "--show", "--corpus", "--nccl", "--machine",
+    "--reg",   "--op",        "--ranks",  "--nodes", "--group",   "--arch",
+    "--links", "--multicast", "--peer",   "--set",   "--general", "--table",
+    "--rules", "--show",      "--corpus", "--nccl",  "--machine",
 };
 static int (*const option_read[])(const char *, struct st_why *) = {
-    read_reg, read_op, read_ranks, read_nodes, read_group, read_arch, read_links, read_multicast,
-    read_peer, read_setting, read_general, read_table, read_rules, read_show, read_corpus,
-    read_already, read_already,
+    read_reg,   read_op,        read_ranks,  read_nodes,   read_group,   read_arch,
+    read_links, read_multicast, read_peer,   read_setting, read_general, read_table,
+    read_rules, read_show,      read_corpus, read_already, read_already,
 };
 _Static_assert(sizeof option_word / sizeof *option_word == sizeof option_read / sizeof *option_read,
                "one reader an option");
@@ -433,21 +434,15 @@ static int read_size(struct symtuner_call *call, const char *text)
 }
 
 /* A corpus brings its own calls: what would describe one more says nothing, so it is refused. */
-static int read_beside_corpus(int argc, char **argv)
+static bool goes_with_corpus(const char *word)
 {
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--corpus") == 0 || strcmp(argv[i], "--show") == 0)
-            i++;
-        else if (strcmp(argv[i], "--json") != 0 && strcmp(argv[i], "--no-env") != 0)
-            return wrong("--corpus brings its own calls; only --show and --json go with it, not",
-                         argv[i]);
-    }
-    return -1;
+    return strcmp(word, "--corpus") == 0 || strcmp(word, "--show") == 0 ||
+           strcmp(word, "--json") == 0 || strcmp(word, "--no-env") == 0;
 }
 
 int st_why_read(int argc, char **argv, struct st_why *why)
 {
-    const char *size = NULL;
+    const char *size = NULL, *beside = NULL; /* a corpus */
     int words = 0, links, status;
 
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
@@ -457,6 +452,8 @@ int st_why_read(int argc, char **argv, struct st_why *why)
     status = read_first(argc, argv, why);
     links = why->links;
     for (int i = 1; i < argc && status < 0; i++) {
+        if (!beside && !goes_with_corpus(argv[i]))
+            beside = argv[i];
         if (argv[i][0] != '-' || argv[i][1] != '-')
             status = read_word(why, words++, argv[i], &size);
         else if (read_flag(why, argv[i]))
@@ -466,9 +463,10 @@ int st_why_read(int argc, char **argv, struct st_why *why)
             i++;
         }
     }
-    if (status < 0 && why->corpus)
-        return read_beside_corpus(argc, argv);
-    if (status >= 0)
+    if (status < 0 && why->corpus && beside)
+        return wrong("--corpus brings its own calls; only --show and --json go with it, not",
+                     beside);
+    if (status >= 0 || why->corpus)
         return status;
     if (!size)
         return wrong("COLL and SIZE are needed, not only", argv[1]);
