@@ -271,7 +271,7 @@ void st_args_start(const symtuner_ar *h, struct st_args *args)
     args->me = h->me;
     args->scale = 1;
     args->stall_ns = h->stall_ns;
-    args->overlap = h->on_device == 1 ? (uint64_t)h->overlap : ST_SERIAL;
+    args->overlap = st_start_of(h);
 }
 
 static int alignment(const void *p)

@@ -50,7 +50,7 @@ size_t symtuner_ar_describe(symtuner_ar *h, char *text, size_t length)
                       : r == ST_REGION_BULK ? ","
                                             : " x2,");
     n += snprintf(head + n, sizeof head - (size_t)n, "overlapped launches: %s\n",
-                  overlaps[h->on_device == 1 ? h->overlap : ST_SERIAL]);
+                  overlaps[st_start_of(h)]);
     if (length != 0)
         snprintf(text, length, "%s", head);
     rest = (size_t)n;

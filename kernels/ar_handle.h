@@ -70,8 +70,8 @@ struct symtuner_ar {
     bool stuck;     /* a kernel does not end, the probe's or NCCL's: to free anything would wait */
     bool gave_nccl; /* some call went to NCCL */
     uint32_t stall_ns;
-    int lag; /* 0: the table's */
-    enum st_start overlap;
+    int lag;                         /* 0: the table's */
+    enum st_start overlap;           /* as far as GPU, driver and NCCL allow: st_start_of() */
     struct st_order eager, captured; /* a graph cannot wait for work outside of it */
     bool one_stream;                 /* no event lies behind the eager calls */
     /* copy engines */
@@ -91,6 +91,12 @@ ncclResult_t st_handles_fail(symtuner_ar **handles, int n, ncclResult_t result, 
 
 /* An error when a handle is there twice or one of a local group is missing; skips NULL. */
 ncclResult_t st_handles_check(symtuner_ar **handles, int n);
+
+/* How its kernels start. Blocks that wait would take the places of another rank on the GPU. */
+static inline enum st_start st_start_of(const symtuner_ar *h)
+{
+    return h->on_device == 1 ? h->overlap : ST_SERIAL;
+}
 
 /* Fill the fields of ${args} that do not depend on the call. */
 void st_args_start(const symtuner_ar *h, struct st_args *args);
