@@ -251,18 +251,27 @@ END_TEST
 
 enum { PAGE = 4096, PIPE = 16 * PAGE }; /* what a pipe of Linux takes */
 
-START_TEST(test_a_pipe_whose_reader_goes_does_not_end_the_job)
+/* The ledger's file is a pipe that has ${room} of its pages left. */
+static void want_ledger_in_pipe(int *ends, int room)
 {
-    char name[32], much[PIPE];
-    int ends[2];
+    static char much[PIPE];
+    char name[32];
 
     ck_assert_int_eq(pipe(ends), 0);
-    memset(much, 'x', sizeof much);
     ck_assert_int_eq(write(ends[1], much, sizeof much), sizeof much);
+    for (; room > 0; room--)
+        ck_assert_int_eq(read(ends[0], much, PAGE), PAGE);
     snprintf(name, sizeof name, "/dev/fd/%d", ends[1]);
     setenv("SYMTUNER_LEDGER", name, 1);
     setenv("NCCL_DEBUG", "WARN", 1);
     st_log_use(keep_message);
+}
+
+START_TEST(test_a_pipe_whose_reader_goes_does_not_end_the_job)
+{
+    int ends[2];
+
+    want_ledger_in_pipe(ends, 0);
     if (fork() == 0) { /* the only reader leaves while the ledger is being written */
         usleep(200000);
         _exit(0);
@@ -274,24 +283,14 @@ START_TEST(test_a_pipe_whose_reader_goes_does_not_end_the_job)
 }
 END_TEST
 
-/* A ledger of several pages, to be written to a pipe of 16 that has ${room} left. */
-static struct st_ledger *long_ledger(int *ends, int room)
+/* Of several pages. */
+static struct st_ledger *long_ledger(void)
 {
-    static char much[PIPE];
     struct st_ledger *ledger = st_ledger_open(1, 2, 1);
-    char name[32];
 
     for (int b = 0; b < ST_BUCKETS; b++)
         for (int cell = 0; cell < ST_CELLS; cell++)
             st_ledger_add(ledger, &ledger->picked[SYMTUNER_ALLREDUCE][b][cell]);
-    ck_assert_int_eq(pipe(ends), 0);
-    ck_assert_int_eq(write(ends[1], much, sizeof much), sizeof much);
-    for (; room > 0; room--)
-        ck_assert_int_eq(read(ends[0], much, PAGE), PAGE);
-    snprintf(name, sizeof name, "/dev/fd/%d", ends[1]);
-    setenv("SYMTUNER_LEDGER", name, 1);
-    setenv("NCCL_DEBUG", "WARN", 1);
-    st_log_use(keep_message);
     return ledger;
 }
 
@@ -305,9 +304,11 @@ START_TEST(test_a_pipe_whose_reader_sleeps_does_not_hold_the_job_up)
 {
     const struct itimerval often = {{0, 100000}, {0, 100000}}, never = {0};
     struct sigaction handler = {.sa_handler = ignore};
+    struct st_ledger *ledger;
     int ends[2];
-    struct st_ledger *ledger = long_ledger(ends, _i);
 
+    want_ledger_in_pipe(ends, _i);
+    ledger = long_ledger();
     sigaction(SIGALRM, &handler, NULL);
     setitimer(ITIMER_REAL, &often, NULL); /* Check ends a test that waits for ever */
     st_ledger_close(ledger);
@@ -323,9 +324,11 @@ START_TEST(test_a_slow_reader_of_a_pipe_gets_the_whole_text)
     static char text[1 << 20];
     size_t size = 0, before = PIPE - PAGE; /* bytes that were in the pipe */
     int ends[2], got[2], code;
-    struct st_ledger *ledger = long_ledger(ends, 1);
+    struct st_ledger *ledger;
     ssize_t n;
 
+    want_ledger_in_pipe(ends, 1);
+    ledger = long_ledger();
     ck_assert_int_eq(pipe(got), 0);
     if (fork() == 0) { /* reads a page each 20 ms, and tells how it ends */
         close(ends[1]);
