@@ -54,7 +54,7 @@ __device__ __forceinline__ bool await_flags(const st_args &a, int kind, uint64_t
 
 /* Reduce 16 bytes of every rank, already in registers, in rank order. */
 template <class R, int N> struct rank_sum {
-    pair<R, 2> acc;
+    pair<R, 2, N> acc;
 
     __device__ __forceinline__ void take(int rank, uint4 v, int kind)
     {

@@ -36,9 +36,9 @@ enum st_dtype {
 /* NCCL's numbering. */
 enum st_op { ST_SUM, ST_PROD, ST_MAX, ST_MIN, ST_AVG, ST_OPS };
 
-/* F32, F16, BF16: sum and avg. NATIVE: pairs in the type itself (integers, f64, any min and max,
- * f32 prod). WIDE: small floats that must accumulate in f32 (fp8 sum, avg, prod; f16 and bf16
- * prod). */
+/* F32, F16, BF16: sum and avg. NATIVE: pairs in the type itself (integers, f64, any min and max).
+ * WIDE: what accumulates in a wider type, out of line (fp8 sum, avg, prod; other floats' prod, but
+ * for f64). */
 enum st_reducer { ST_R_F32, ST_R_F16, ST_R_BF16, ST_R_NATIVE, ST_R_WIDE, ST_REDUCERS };
 
 static inline int st_dtype_bytes(int dtype)
@@ -71,7 +71,8 @@ static inline int st_reducer_of(int dtype, int op)
         return dtype == ST_F32 ? ST_R_F32 : dtype == ST_F16 ? ST_R_F16 : ST_R_BF16;
     if (dtype == ST_F8E4M3 || dtype == ST_F8E5M2)
         return adds || op == ST_PROD ? ST_R_WIDE : ST_R_NATIVE;
-    return (dtype == ST_F16 || dtype == ST_BF16) && op == ST_PROD ? ST_R_WIDE : ST_R_NATIVE;
+    return (dtype == ST_F32 || dtype == ST_F16 || dtype == ST_BF16) && op == ST_PROD ? ST_R_WIDE
+                                                                                     : ST_R_NATIVE;
 }
 
 /* One number for kernels to switch on. */

@@ -30,7 +30,7 @@ template <class R> struct spread {
     static __device__ __forceinline__ payload load_reduce(const st_args &a, uint64_t at,
                                                           uint64_t end)
     {
-        pair<R, 2> acc;
+        pair<R, 2, 0> acc;
         payload v[4];
 
         for (int first = 0; first < a.ranks; first += 4) {

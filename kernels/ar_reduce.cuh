@@ -17,6 +17,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
+#include <float.h>
 
 #include "ar_args.h"
 
@@ -32,7 +33,8 @@ template <class To, class From> __device__ __forceinline__ To bits(From from)
     return to;
 }
 
-struct sum_f32 {
+/* Two ranks: one addition, one rounding. */
+struct pair_f32 {
     static constexpr bool light = true; /* few registers: four ranks at a time, in pairs */
 
     float2 acc;
@@ -48,7 +50,7 @@ struct sum_f32 {
         acc.x += v.x;
         acc.y += v.y;
     }
-    __device__ __forceinline__ void join(const sum_f32 &other, int)
+    __device__ __forceinline__ void join(const pair_f32 &other, int)
     {
         acc.x += other.acc.x;
         acc.y += other.acc.y;
@@ -57,6 +59,68 @@ struct sum_f32 {
     {
         return bits<uint2>(make_float2(acc.x * a.scale, acc.y * a.scale));
     }
+};
+
+/*
+ * More ranks, and still one rounding: each sum is kept as two floats, what additions gave and what
+ * their roundings dropped. Knuth's TwoSum finds the latter exactly, without a branch and from
+ * either order of its operands (TAOCP vol. 2, 4.2.2, theorem B). Not f64, which does the same in
+ * fewer words: sm_86, 89, 103 and 120 have one unit of it for 64 of f32.
+ */
+struct sum_f32 {
+    static constexpr bool light = true;
+
+    float2 acc, lost;
+
+    static __device__ __forceinline__ void two_sum(float &sum, float &lost, float v)
+    {
+        float s = sum + v, w = s - sum;
+
+        lost += (sum - (s - w)) + (v - w);
+        sum = s;
+    }
+    /* The sum, or for avg the quotient, rounded once. Where ${left} is no number, the sum was
+     * infinite or NaN before; where it is 0, adding it would turn -0 into 0. */
+    static __device__ __forceinline__ float rounded(float sum, float lost, const st_args &a)
+    {
+        float divisor = a.scale == 1.0f ? 1.0f : (float)a.ranks;
+        float near = sum * a.scale, left = fmaf(-divisor, near, sum) + lost;
+        float nearest = fmaf(left, a.scale, near);
+
+        return fabsf(left) > 0.0f && fabsf(left) <= FLT_MAX ? nearest : near;
+    }
+
+    __device__ __forceinline__ void start(uint2 u, int)
+    {
+        acc = bits<float2>(u);
+        lost = make_float2(0, 0);
+    }
+    __device__ __forceinline__ void add(uint2 u, int)
+    {
+        float2 v = bits<float2>(u);
+
+        two_sum(acc.x, lost.x, v.x);
+        two_sum(acc.y, lost.y, v.y);
+    }
+    __device__ __forceinline__ void join(const sum_f32 &other, int)
+    {
+        float2 both = make_float2(lost.x + other.lost.x, lost.y + other.lost.y);
+
+        lost = both;
+        two_sum(acc.x, lost.x, other.acc.x);
+        two_sum(acc.y, lost.y, other.acc.y);
+    }
+    __device__ __forceinline__ uint2 finish(const st_args &a)
+    {
+        return bits<uint2>(make_float2(rounded(acc.x, lost.x, a), rounded(acc.y, lost.y, a)));
+    }
+};
+
+template <class R, int Ranks> struct for_ranks {
+    using reducer = R;
+};
+template <> struct for_ranks<sum_f32, 2> {
+    using reducer = pair_f32;
 };
 
 struct half_codec {
@@ -177,7 +241,7 @@ static __device__ __noinline__ uint2 native_pair(uint2 u, uint2 v, int kind)
         return combine_all<uint64_t, uint64_t>(u, v, op);
     case ST_F64:
         return combine_all<double, double>(u, v, op);
-    case ST_F32:
+    case ST_F32: /* max, min */
         return combine_all<float, float>(u, v, op);
     case ST_F16:
         return combine_all<__half, float>(u, v, op);
@@ -271,15 +335,17 @@ template <class T> __device__ __forceinline__ uint2 close_all(const float *f, fl
     return u;
 }
 
-/* Eight floats hold a unit of any small type; the 16-bit types use four of them. */
+/* Eight floats hold a unit of any small type; the 16-bit types use four of them, and f32, of which
+ * only products come here, two pairs as f64. */
 struct wide {
     static constexpr bool light = false; /* one rank after the other, no join() */
 
-    float acc[8];
+    float4 lo, hi;
 
     static __device__ __noinline__ float4 open(uint2 u, int kind, int upper)
     {
         float f[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+        double d[2] = {bits<float>(u.x), bits<float>(u.y)};
 
         switch (kind >> 3) {
         case ST_F16:
@@ -287,6 +353,9 @@ struct wide {
             break;
         case ST_BF16:
             open_all<__nv_bfloat16>(u, f);
+            break;
+        case ST_F32:
+            memcpy(f, d, sizeof d);
             break;
         case ST_F8E4M3:
             open_all<__nv_fp8_e4m3>(u, f);
@@ -296,36 +365,55 @@ struct wide {
         }
         return upper ? make_float4(f[4], f[5], f[6], f[7]) : make_float4(f[0], f[1], f[2], f[3]);
     }
+    static __device__ __noinline__ float4 step(float4 acc, float4 v, int kind)
+    {
+        double d[2], e[2];
+
+        if (kind >> 3 == ST_F32) {
+            memcpy(d, &acc, sizeof d);
+            memcpy(e, &v, sizeof e);
+            d[0] *= e[0];
+            d[1] *= e[1];
+            memcpy(&acc, d, sizeof d);
+            return acc;
+        }
+        if ((kind & 7) == ST_PROD)
+            return make_float4(acc.x * v.x, acc.y * v.y, acc.z * v.z, acc.w * v.w);
+        return make_float4(acc.x + v.x, acc.y + v.y, acc.z + v.z, acc.w + v.w);
+    }
+    static __device__ __noinline__ uint2 close(float4 lo, float4 hi, int kind, float scale)
+    {
+        float f[8] = {lo.x, lo.y, lo.z, lo.w, hi.x, hi.y, hi.z, hi.w};
+        double d[2];
+
+        switch (kind >> 3) {
+        case ST_F16:
+            return close_all<__half>(f, scale);
+        case ST_BF16:
+            return close_all<__nv_bfloat16>(f, scale);
+        case ST_F32:
+            memcpy(d, f, sizeof d);
+            return bits<uint2>(make_float2((float)d[0], (float)d[1]));
+        case ST_F8E4M3:
+            return close_all<__nv_fp8_e4m3>(f, scale);
+        default:
+            return close_all<__nv_fp8_e5m2>(f, scale);
+        }
+    }
 
     __device__ __forceinline__ void start(uint2 u, int kind)
     {
-        float4 l = open(u, kind, 0), h = open(u, kind, 1);
-
-        acc[0] = l.x, acc[1] = l.y, acc[2] = l.z, acc[3] = l.w;
-        acc[4] = h.x, acc[5] = h.y, acc[6] = h.z, acc[7] = h.w;
+        lo = open(u, kind, 0);
+        hi = open(u, kind, 1);
     }
     __device__ __forceinline__ void add(uint2 u, int kind)
     {
-        float4 l = open(u, kind, 0), h = open(u, kind, 1);
-        int op = kind & 7;
-        float v[8] = {l.x, l.y, l.z, l.w, h.x, h.y, h.z, h.w};
-
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            acc[i] = op == ST_PROD ? acc[i] * v[i] : acc[i] + v[i];
+        lo = step(lo, open(u, kind, 0), kind);
+        hi = step(hi, open(u, kind, 1), kind);
     }
     __device__ __forceinline__ uint2 finish(const st_args &a)
     {
-        switch (a.kind >> 3) {
-        case ST_F16:
-            return close_all<__half>(acc, a.scale);
-        case ST_BF16:
-            return close_all<__nv_bfloat16>(acc, a.scale);
-        case ST_F8E4M3:
-            return close_all<__nv_fp8_e4m3>(acc, a.scale);
-        default:
-            return close_all<__nv_fp8_e5m2>(acc, a.scale);
-        }
+        return close(lo, hi, a.kind, a.scale);
     }
 };
 

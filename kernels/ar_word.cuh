@@ -157,9 +157,9 @@ template <class F> __device__ __forceinline__ uint4 receive(const void *slot)
 #endif
 }
 
-/* Both units of a word through one reducer. */
-template <class R, int Units> struct pair {
-    R lo, hi;
+/* Both units of a word through one reducer; Ranks as far as it is known. */
+template <class R, int Units, int Ranks> struct pair {
+    typename for_ranks<R, Ranks>::reducer lo, hi;
 
     __device__ __forceinline__ void start(payload p, int kind)
     {
@@ -200,7 +200,7 @@ __device__ __forceinline__ bool gather_word(const st_args &a, const char *slot, 
     const int ranks = N ? N : a.ranks;
     const uint4 mine = F::encode(own, epoch); /* looks arrived */
     uint32_t polls = 0;
-    pair<R, F::units> acc;
+    pair<R, F::units, N> acc;
 
     for (int first = 0; first < ranks; first += batch) {
         uint4 v[batch];
@@ -229,7 +229,7 @@ __device__ __forceinline__ bool gather_word(const st_args &a, const char *slot, 
                 return false;
         }
         if constexpr (R::light) {
-            pair<R, F::units> two[2];
+            pair<R, F::units, N> two[2];
 #ifdef ST_BREAK_ORDER /* own first: ranks round differently */
             if (N == 4) {
                 uint4 t = v[0];
@@ -271,7 +271,7 @@ __device__ __forceinline__ bool gather_word(const st_args &a, const char *slot, 
 template <class F, class R, int N>
 __device__ __forceinline__ payload reduce_whole(const st_args &a, const payload *v)
 {
-    pair<R, F::units> acc[N / 2];
+    pair<R, F::units, N> acc[N / 2];
 
 #pragma unroll
     for (int i = 0; i < N; i += 2) {

@@ -5,8 +5,7 @@
  *
  * Each rank is a host thread that makes the same list of random calls, now and then late. Inputs
  * differ per rank and position, outputs are poisoned, inputs are overwritten as soon as the call
- * returns. The epochs start so that they cross 2^32. Values are small integers, so sums are exact
- * in every type.
+ * returns. The epochs start so that they cross 2^32. What the numbers are: call_values.c.
  */
 #include <check.h>
 #include <pthread.h>
@@ -18,6 +17,7 @@
 
 #include "symtuner_ar.h"
 #include "kernels/ar_handle.h"
+#include "test/ar/call_values.h"
 #include "test/ar/fake_cuda.h"
 #include "test/ar/suites.h"
 
@@ -45,14 +45,6 @@ static int calls = 60;
 static bool every_way;
 static unsigned seed = 1;
 
-struct call {
-    const char *kernel;
-    int dtype, op, ctas, threads;
-    size_t count, shift;
-    int in_place, registered, salt;
-    int apart; /* each rank's buffers are aligned in their own way, and perhaps in place alone */
-};
-
 struct rank {
     symtuner_ar *handle;
     int me, ranks;
@@ -68,132 +60,12 @@ static unsigned draw(unsigned *state, unsigned below)
     return (*state >> 9) % below;
 }
 
-static int value(const struct call *c, int rank, size_t i)
-{
-    unsigned h = (unsigned)i * 2654435761u ^ (unsigned)(rank * 40503 + c->salt * 7919);
-
-    h = (h ^ h >> 15) * 2246822519u;
-    h >>= 13;
-    /* sums of four must be exact in e5m2's three bits, sums of eight in e4m3's four */
-    return c->op == ST_PROD ? 1 + (int)h % 2 : (int)h % (c->dtype >= ST_F8E4M3 ? 2 : 4);
-}
-
-static void put(const struct call *c, char *p, size_t i, int v)
-{
-    float f = (float)v;
-    double d = v;
-    long long w = v;
-    unsigned bits;
-
-    memcpy(&bits, &f, 4);
-    switch (c->dtype) {
-    case ST_F64:
-        memcpy(p + 8 * i, &d, 8);
-        break;
-    case ST_F32:
-        memcpy(p + 4 * i, &f, 4);
-        break;
-    case ST_BF16:
-        memcpy(p + 2 * i, (char *)&bits + 2, 2);
-        break;
-    case ST_F16: /* small integers only: rebias the exponent */
-        bits = v == 0 ? 0 : ((bits >> 23) - 112) << 10 | (bits >> 13 & 0x3ff);
-        memcpy(p + 2 * i, &bits, 2);
-        break;
-    case ST_F8E5M2:
-        bits = v == 0 ? 0 : ((bits >> 23) - 112) << 2 | (bits >> 21 & 3);
-        p[i] = (char)bits;
-        break;
-    case ST_F8E4M3:
-        bits = v == 0 ? 0 : ((bits >> 23) - 120) << 3 | (bits >> 20 & 7);
-        p[i] = (char)bits;
-        break;
-    default:
-        memcpy(p + (size_t)st_dtype_bytes(c->dtype) * i, &w, (size_t)st_dtype_bytes(c->dtype));
-    }
-}
-
-static int expected(const struct call *c, int ranks, size_t i)
-{
-    int acc = value(c, 0, i);
-
-    for (int r = 1; r < ranks; r++) {
-        int v = value(c, r, i);
-
-        acc = c->op == ST_PROD  ? acc * v
-              : c->op == ST_MAX ? (v > acc ? v : acc)
-              : c->op == ST_MIN ? (v < acc ? v : acc)
-                                : acc + v;
-    }
-    return acc;
-}
-
-/* f32 sums are not small integers: they round, so only the agreed order of ranks gives these bits;
- * and now and then one is the NaN of all ones that Lamport words must not carry. */
-static float rough(const struct call *c, int rank, size_t i)
-{
-    unsigned ones = ~0u, h = (unsigned)i * 97u + (unsigned)c->salt;
-    float f = (float)value(c, rank, i) * 0.3f + (float)rank * 1e-3f;
-
-    if (h % 61 == (unsigned)rank)
-        memcpy(&f, &ones, 4);
-    return f;
-}
-
-static void put_input(const struct call *c, char *p, int rank, size_t i)
-{
-    float f;
-
-    if (c->dtype != ST_F32 || c->op != ST_SUM) {
-        put(c, p, i, value(c, rank, i));
-        return;
-    }
-    f = rough(c, rank, i);
-    memcpy(p + 4 * i, &f, 4);
-}
-
-/* The order of the word kernels, see kernels/ar_reduce.cuh; the others add in rank order. */
-static float rough_sum(const struct call *c, int ranks, size_t i)
-{
-    int by_fours = strncmp(c->kernel, "one_", 4) == 0 || strncmp(c->kernel, "two_", 4) == 0;
-    float sum = rough(c, 0, i);
-
-    for (int r = 1; r < ranks && !by_fours; r++)
-        sum += rough(c, r, i);
-    for (int r = 0; r < ranks && by_fours; r += 4) {
-        float two[2] = {rough(c, r, i), r + 2 < ranks ? rough(c, r + 2, i) : 0};
-
-        for (int k = 0; k < 2; k++)
-            if (r + 2 * k + 1 < ranks)
-                two[k] += rough(c, r + 2 * k + 1, i);
-        if (r + 2 < ranks)
-            two[0] += two[1];
-        sum = r == 0 ? two[0] : sum + two[0];
-    }
-    return sum;
-}
-
-static int right(const struct call *c, int ranks, const char *recv, size_t i)
-{
-    size_t size = (size_t)st_dtype_bytes(c->dtype);
-    char want[8];
-    float sum, got;
-
-    if (c->dtype != ST_F32 || c->op != ST_SUM) {
-        put(c, want, 0, expected(c, ranks, i));
-        return memcmp(recv + i * size, want, size) == 0;
-    }
-    sum = rough_sum(c, ranks, i);
-    memcpy(&got, recv + 4 * i, 4);
-    return sum != sum ? got != got : memcmp(&sum, &got, 4) == 0;
-}
-
 static void check_output(struct rank *k, const struct call *c, const char *recv)
 {
     size_t size = (size_t)st_dtype_bytes(c->dtype);
 
     for (size_t i = 0; i < c->count && k->wrong[0] == 0; i++)
-        if (!right(c, k->ranks, recv, i))
+        if (!values_right(c, k->ranks, recv, i))
             snprintf(k->wrong, sizeof k->wrong,
                      "rank %d of %d: call %d, %s dtype %d op %d count %zu shift %zu, %d x %d, %s: "
                      "element %zu is wrong",
@@ -245,7 +117,7 @@ static void *run_rank(void *p)
         if (draw(&mood, 8) == 0)
             usleep(draw(&mood, 3000));
         for (size_t j = 0; j < c->count; j++) /* only now: who reads earlier reads rubbish */
-            put_input(c, send, k->me, j);
+            values_put(c, send, k->me, j);
         fence(c, send, 1);
         fence(c, recv, 1);
         symtuner_ar_force(k->handle, c->kernel, c->ctas, c->threads);
@@ -295,12 +167,12 @@ static void make_list(struct call *list, int ranks, const char *only)
         aligned = strcmp(c->kernel, "pull") == 0 || strcmp(c->kernel, "pull_one") == 0 ||
                   strcmp(c->kernel, "copy") == 0;
         c->dtype = (int)draw(&state, ST_DTYPES);
-        c->op = (int)draw(&state, ST_AVG); /* avg of such values is not exact */
+        c->op = (int)draw(&state, ST_OPS);
         if (strstr(c->kernel, "lamport") != NULL) {
             static const int floats[] = {ST_F32, ST_F16, ST_BF16};
 
             c->dtype = floats[draw(&state, 3)];
-            c->op = ST_SUM;
+            c->op = draw(&state, 2) ? ST_AVG : ST_SUM;
         }
         c->ctas = 1 + (int)draw(&state, 2);
         c->threads = 32 << draw(&state, 2);
@@ -318,6 +190,8 @@ static void make_list(struct call *list, int ranks, const char *only)
         c->salt = i;
         if (every_way)
             align_every_way(c);
+        if (c->op == ST_AVG && c->dtype != ST_F32)
+            c->op = ST_SUM; /* avg of small integers is not exact */
     }
 }
 
