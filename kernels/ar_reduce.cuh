@@ -63,20 +63,24 @@ struct pair_f32 {
 
 /*
  * More ranks, and still one rounding: each sum is kept as two floats, what additions gave and what
- * their roundings dropped. Knuth's TwoSum finds the latter exactly, without a branch and from
- * either order of its operands (TAOCP vol. 2, 4.2.2, theorem B). Not f64, which does the same in
- * fewer words: sm_86, 89, 103 and 120 have one unit of it for 64 of f32.
+ * their roundings dropped. Dekker's Fast2Sum finds the latter exactly, the larger operand first
+ * (Numer. Math. 18, 1971); with that, it is the same from either order of the operands on every
+ * rank. Knuth's TwoSum, which needs no order, is not: next to FLT_MAX one of its steps may overflow
+ * though the sum does not, in one order only (Boldo, Graillat and Muller, ACM TOMS 44, 2017). Not
+ * f64, which does the same in fewer words: sm_86, 89, 103 and 120 have one unit of it for 64 of
+ * f32.
  */
 struct sum_f32 {
     static constexpr bool light = true;
 
     float2 acc, lost;
 
-    static __device__ __forceinline__ void two_sum(float &sum, float &lost, float v)
+    static __device__ __forceinline__ void fast_two_sum(float &sum, float &lost, float v)
     {
-        float s = sum + v, w = s - sum;
+        const bool larger = fabsf(v) > fabsf(sum);
+        const float high = larger ? v : sum, low = larger ? sum : v, s = sum + v;
 
-        lost += (sum - (s - w)) + (v - w);
+        lost += low - (s - high);
         sum = s;
     }
     /* The sum, or for avg the quotient, rounded once. Where ${left} is no number, the sum was
@@ -99,16 +103,16 @@ struct sum_f32 {
     {
         float2 v = bits<float2>(u);
 
-        two_sum(acc.x, lost.x, v.x);
-        two_sum(acc.y, lost.y, v.y);
+        fast_two_sum(acc.x, lost.x, v.x);
+        fast_two_sum(acc.y, lost.y, v.y);
     }
     __device__ __forceinline__ void join(const sum_f32 &other, int)
     {
         float2 both = make_float2(lost.x + other.lost.x, lost.y + other.lost.y);
 
         lost = both;
-        two_sum(acc.x, lost.x, other.acc.x);
-        two_sum(acc.y, lost.y, other.acc.y);
+        fast_two_sum(acc.x, lost.x, other.acc.x);
+        fast_two_sum(acc.y, lost.y, other.acc.y);
     }
     __device__ __forceinline__ uint2 finish(const st_args &a)
     {
@@ -116,6 +120,7 @@ struct sum_f32 {
     }
 };
 
+/* What a kernel for so many ranks takes for R; 0: as many as there are. The same bits come out. */
 template <class R, int Ranks> struct for_ranks {
     using reducer = R;
 };
@@ -336,7 +341,7 @@ template <class T> __device__ __forceinline__ uint2 close_all(const float *f, fl
 }
 
 /* Eight floats hold a unit of any small type; the 16-bit types use four of them, and f32, of which
- * only products come here, two pairs as f64. */
+ * only products come here, lo for its two numbers as f64. */
 struct wide {
     static constexpr bool light = false; /* one rank after the other, no join() */
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * call_values.c - small integers, so that sums are exact in every type; and for most operators on
- * f32, and sums of f64, numbers that show how often and in which order a result was rounded.
+ * f32, and sums of f16, bf16 and f64, numbers that show how often and in which order a result was
+ * rounded.
  */
+#include <float.h>
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
@@ -18,6 +20,21 @@ static int value(const struct call *c, int rank, size_t i)
     h >>= 13;
     /* sums of four must be exact in e5m2's three bits, sums of eight in e4m3's four */
     return c->op == ST_PROD ? 1 + (int)h % 2 : (int)h % (c->dtype >= ST_F8E4M3 ? 2 : 4);
+}
+
+/* bf16 or f16, to the nearest even; for f16 0 and what is neither too small nor too large. */
+static void put_16bit(const struct call *c, char *p, size_t i, float f)
+{
+    unsigned bits, dropped = c->dtype == ST_F16 ? 13 : 16, sign;
+
+    memcpy(&bits, &f, 4);
+    sign = bits >> 31 << 15;
+    bits = bits << 1 >> 1;
+    if (c->dtype == ST_F16 && bits != 0)
+        bits -= 112u << 23;
+    bits += (1u << (dropped - 1)) - 1 + (bits >> dropped & 1);
+    bits = sign | bits >> dropped;
+    memcpy(p + 2 * i, &bits, 2);
 }
 
 static void put(const struct call *c, char *p, size_t i, int v)
@@ -36,11 +53,8 @@ static void put(const struct call *c, char *p, size_t i, int v)
         memcpy(p + 4 * i, &f, 4);
         break;
     case ST_BF16:
-        memcpy(p + 2 * i, (char *)&bits + 2, 2);
-        break;
-    case ST_F16: /* small integers only: rebias the exponent */
-        bits = v == 0 ? 0 : ((bits >> 23) - 112) << 10 | (bits >> 13 & 0x3ff);
-        memcpy(p + 2 * i, &bits, 2);
+    case ST_F16:
+        put_16bit(c, p, i, f);
         break;
     case ST_F8E5M2:
         bits = v == 0 ? 0 : ((bits >> 23) - 112) << 2 | (bits >> 21 & 3);
@@ -74,23 +88,32 @@ static int expected(const struct call *c, int ranks, size_t i)
 static bool is_rough(const struct call *c)
 {
     return (c->dtype == ST_F32 && c->op != ST_MAX && c->op != ST_MIN) ||
-           (c->dtype == ST_F64 && c->op == ST_SUM);
+           (c->op == ST_SUM && (c->dtype == ST_F64 || c->dtype == ST_F16 || c->dtype == ST_BF16));
 }
 
-/* Both signs, sixteen powers of two; of 61 elements one is the NaN of all ones, which Lamport words
- * must not carry, on one rank, one is infinite on one, and one is -0 on all. */
+/* 16 bits: small integers, and of 61 elements one that f32 adds up to something else in any other
+ * order. f32, f64: both signs, sixteen powers of two; of 61 elements one is the NaN of all ones,
+ * which Lamport words must not carry, on one rank, one is infinite on one, one is -0 on all, and
+ * one is as large as f32 gets and cancels: FLT_MAX - 1.5 ulp is a tie, whose error TwoSum finds in
+ * one order of the two only and overflows in the other. */
 static double rough(const struct call *c, int rank, size_t i)
 {
     unsigned h = (unsigned)i * 97u + (unsigned)c->salt,
              far = h * 2654435761u * (unsigned)(rank + 1);
     double v = ((value(c, rank, i) + 1) * 0.3 + rank * 1e-3) * (1 << (far >> 28));
+    static const double order[4] = {0x1p15, 0x1p-10, -0x1p15, 0x3p-10};
+    static const double huge[4] = {FLT_MAX, -0x1.8p104, -FLT_MAX, 0x1p100};
 
+    if (st_dtype_bytes(c->dtype) == 2)
+        return h % 61 == 20 ? order[rank % 4] : value(c, rank, i);
     if (h % 61 == (unsigned)rank)
         return NAN;
     if (h % 61 == 30)
         return -0.0;
     if (h % 61 == 40 && rank == 1)
         return INFINITY;
+    if (h % 61 == 50 && c->op != ST_PROD)
+        return huge[rank % 4];
     v = far >> 27 & 1 ? -v : v;
     return c->dtype == ST_F32 ? (float)v : v;
 }
@@ -103,6 +126,8 @@ static void put_rough(const struct call *c, char *p, size_t i, double v)
         memset(p + (size_t)st_dtype_bytes(c->dtype) * i, 0xff, (size_t)st_dtype_bytes(c->dtype));
     else if (c->dtype == ST_F32)
         memcpy(p + 4 * i, &f, 4);
+    else if (c->dtype != ST_F64)
+        put_16bit(c, p, i, f);
     else
         memcpy(p + 8 * i, &v, 8);
 }
@@ -115,8 +140,14 @@ void values_put(const struct call *c, char *p, int rank, size_t i)
         put(c, p, i, value(c, rank, i));
 }
 
-/* In double, and in the order of the word kernels (kernels/ar_reduce.cuh) or, as the others add, in
- * that of the ranks. Sums of f32 are exact in it, whatever the order; so is rounding them once. */
+static double add(const struct call *c, double x, double y)
+{
+    return st_dtype_bytes(c->dtype) == 2 ? (float)(x + y) : x + y;
+}
+
+/* In double (16 bits: in float), and in the order of the word kernels (kernels/ar_reduce.cuh) or,
+ * as the others add, in that of the ranks. Sums of f32 are exact in double, whatever the order, so
+ * that putting them rounds them once. */
 static double rough_result(const struct call *c, int ranks, size_t i)
 {
     int by_fours = strncmp(c->kernel, "one_", 4) == 0 || strncmp(c->kernel, "two_", 4) == 0;
@@ -127,16 +158,16 @@ static double rough_result(const struct call *c, int ranks, size_t i)
     if (c->op == ST_PROD)
         return acc;
     for (int r = 1; r < ranks && !by_fours; r++)
-        acc += rough(c, r, i);
+        acc = add(c, acc, rough(c, r, i));
     for (int r = 0; r < ranks && by_fours; r += 4) {
         double two[2] = {rough(c, r, i), r + 2 < ranks ? rough(c, r + 2, i) : 0};
 
         for (int k = 0; k < 2; k++)
             if (r + 2 * k + 1 < ranks)
-                two[k] += rough(c, r + 2 * k + 1, i);
+                two[k] = add(c, two[k], rough(c, r + 2 * k + 1, i));
         if (r + 2 < ranks)
-            two[0] += two[1];
-        acc = r == 0 ? two[0] : acc + two[0];
+            two[0] = add(c, two[0], two[1]);
+        acc = r == 0 ? two[0] : add(c, acc, two[0]);
     }
     return c->op == ST_AVG ? acc / ranks : acc;
 }
@@ -144,9 +175,9 @@ static double rough_result(const struct call *c, int ranks, size_t i)
 int values_right(const struct call *c, int ranks, const char *recv, size_t i)
 {
     size_t size = (size_t)st_dtype_bytes(c->dtype);
-    double sum, got;
+    double sum, d = 0;
     char want[8];
-    float f;
+    float f = 0;
 
     if (!is_rough(c)) {
         put(c, want, 0, expected(c, ranks, i));
@@ -154,11 +185,11 @@ int values_right(const struct call *c, int ranks, const char *recv, size_t i)
     }
     sum = rough_result(c, ranks, i);
     put_rough(c, want, 0, sum);
-    if (memcmp(recv + i * size, want, size) == 0)
-        return 1;
-    memcpy(size == 4 ? (void *)&f : &got, recv + i * size, size);
+    if (memcmp(recv + i * size, want, size) == 0 || size == 2)
+        return memcmp(recv + i * size, want, size) == 0;
+    memcpy(size == 4 ? (void *)&f : &d, recv + i * size, size);
     if (sum != sum)
-        return size == 4 ? f != f : got != got;
+        return f != f || d != d;
     /* a third of a sum may lie in the middle between two floats: either is as near */
     return c->op == ST_AVG && fabs(f - sum) <= fabs((float)sum - sum) * (1 + 1e-6);
 }

@@ -166,7 +166,7 @@ static void make_list(struct call *list, int ranks, const char *only)
         c->kernel = only != NULL ? only : names[draw(&state, sizeof names / sizeof names[0])];
         aligned = strcmp(c->kernel, "pull") == 0 || strcmp(c->kernel, "pull_one") == 0 ||
                   strcmp(c->kernel, "copy") == 0;
-        c->dtype = (int)draw(&state, ST_DTYPES);
+        c->dtype = draw(&state, 3) ? (int)draw(&state, ST_DTYPES) : ST_F32; /* it rounds */
         c->op = (int)draw(&state, ST_OPS);
         if (strstr(c->kernel, "lamport") != NULL) {
             static const int floats[] = {ST_F32, ST_F16, ST_BF16};
@@ -181,7 +181,7 @@ static void make_list(struct call *list, int ranks, const char *only)
                            : draw(&state, 16 / (unsigned)st_dtype_bytes(c->dtype)) *
                                  (unsigned)st_dtype_bytes(c->dtype);
         if (draw(&state, 2)) { /* whole words: the shorter kernels */
-            c->count = c->count / 16 * 16 + 16;
+            c->count = c->count < 16 ? 16 : c->count / 16 * 16;
             c->shift = 0;
         }
         c->registered = aligned || draw(&state, 2);
