@@ -108,9 +108,8 @@ struct sum_f32 {
     }
     __device__ __forceinline__ void join(const sum_f32 &other, int)
     {
-        float2 both = make_float2(lost.x + other.lost.x, lost.y + other.lost.y);
-
-        lost = both;
+        lost.x += other.lost.x;
+        lost.y += other.lost.y;
         fast_two_sum(acc.x, lost.x, other.acc.x);
         fast_two_sum(acc.y, lost.y, other.acc.y);
     }
@@ -350,7 +349,6 @@ struct wide {
     static __device__ __noinline__ float4 open(uint2 u, int kind, int upper)
     {
         float f[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-        double d[2] = {bits<float>(u.x), bits<float>(u.y)};
 
         switch (kind >> 3) {
         case ST_F16:
@@ -359,9 +357,12 @@ struct wide {
         case ST_BF16:
             open_all<__nv_bfloat16>(u, f);
             break;
-        case ST_F32:
+        case ST_F32: {
+            const double d[2] = {bits<float>(u.x), bits<float>(u.y)};
+
             memcpy(f, d, sizeof d);
             break;
+        }
         case ST_F8E4M3:
             open_all<__nv_fp8_e4m3>(u, f);
             break;
