@@ -74,8 +74,8 @@ def reference(host, op):
     return {"sum": np.sum, "prod": np.prod, "max": np.max, "min": np.min}[op](wide, axis=0)
 
 
-def rounded_once(host, op, want, got):
-    """Is what came as near to the reference as the type allows? float64: is it what float64 gives,
+def rounded_once(host, op, want, nearest, got):
+    """Is what came as near to the reference as the type allows, which is ``nearest``? float64: is it what float64 gives,
     in either of the two orders of docs/kernels.md. Types of less than 4 bytes multiply in float32;
     their sums here are exact in it."""
     if op in ("max", "min"):
@@ -86,8 +86,7 @@ def rounded_once(host, op, want, got):
         fours = [reduce(add, twos[r : r + 2]) for r in range(0, len(twos), 2)]
         share = len(host) if op == "avg" else 1
         return (got == reduce(add, host) / share) | (got == reduce(add, fours) / share)
-    nearest = want.astype(np.float64).astype(host.dtype).astype(np.longdouble)
-    room = np.abs(nearest - want) * (1 + 1e-6)
+    room = np.abs(nearest.astype(np.longdouble) - want) * (1 + 1e-6)
     if op == "prod" and host.dtype.itemsize < 4:
         room += (len(host) - 1) * 2.0**-24 * np.abs(want)
     return np.abs(got.astype(np.longdouble) - want) <= room
@@ -131,9 +130,10 @@ def values_of(size, mesh, ranks):
             if host.dtype.kind in "iu":
                 check(f"{name} {op}, {size} bytes: value", (got == want).all())
                 continue
-            right = rounded_once(host, op, want, got)
+            nearest = want.astype(np.float64).astype(got.dtype)
+            right = rounded_once(host, op, want, nearest, got)
             check(f"{name} {op}, {size} bytes: rounded once", right.all())
-            exact = (got == want.astype(np.float64).astype(got.dtype)).mean()
+            exact = (got == nearest).mean()
             worst[name] = min(worst.get(name, 1), exact)
     rounded = ", ".join(f"{name} {100 * share:.1f}" for name, share in worst.items())
     print(f"  {size} bytes: equal to the rounded reference, per cent: {rounded}", flush=True)
