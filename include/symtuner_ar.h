@@ -40,9 +40,10 @@
  *            ncclCommAbort. What ncclCommGetAsyncError finds is passed on as the result.
  * Promise    the result of our kernels is bit-identical on all ranks and from run to run. The order
  *            is fixed. Sums, averages and products of f32 are rounded once; f16, bf16 and fp8 add
- *            up in f32 and are rounded to their type once; f64 is rounded after each step
- *            (docs/kernels.md, section 3, has the bounds). In sums -0 and NaN stay -0 and NaN, max
- *            and min take the number; a NaN's payload is not kept and may differ between ranks.
+ *            up in f32, f16 and bf16 multiply in f64, and are rounded to their type once; f64 is
+ *            rounded after each step (docs/kernels.md, section 3, has the bounds). In sums -0 and
+ *            NaN stay -0 and NaN, max and min take the number; a NaN's payload is not kept and may
+ *            differ between ranks.
  *            Two exceptions: kernels "nvls" and "nvls_one", which run only when named, leave the
  *            order to the switch, nvls_one on each rank; and with four ranks or more on PCIe the
  *            next run may measure its links anew and choose a kernel that adds in another order,

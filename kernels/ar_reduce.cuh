@@ -315,111 +315,113 @@ struct native {
     }
 };
 
-template <class T> __device__ __forceinline__ void open_all(uint2 u, float *f)
+template <class T> __device__ __forceinline__ float4 open_f64(uint32_t w)
 {
-    constexpr int n = 8 / sizeof(T);
+    constexpr int n = 4 / sizeof(T);
+    double2 d;
     T x[n];
 
-    memcpy(x, &u, 8);
-#pragma unroll
-    for (int i = 0; i < n; i++)
-        f[i] = (float)x[i];
+    memcpy(x, &w, 4);
+    d.x = (float)x[0];
+    d.y = (float)x[n - 1];
+    return bits<float4>(d);
 }
 
-template <class T> __device__ __forceinline__ uint2 close_all(const float *f, float scale)
+template <class T> __device__ __forceinline__ uint32_t close_f64(float4 v)
 {
-    constexpr int n = 8 / sizeof(T);
+    constexpr int n = 4 / sizeof(T);
+    const double2 d = bits<double2>(v);
+    uint32_t w;
     T x[n];
-    uint2 u;
 
-#pragma unroll
-    for (int i = 0; i < n; i++)
-        x[i] = (T)(f[i] * scale);
-    memcpy(&u, x, 8);
-    return u;
+    x[0] = (T)d.x;
+    x[n - 1] = (T)d.y;
+    memcpy(&w, x, 4);
+    return w;
 }
 
-/* Eight floats hold a unit of any small type; the 16-bit types use four of them, and f32, of which
- * only products come here, lo for its two numbers as f64. */
+template <class T> __device__ __forceinline__ float4 open_f8(uint32_t w)
+{
+    T x[4];
+
+    memcpy(x, &w, 4);
+    return make_float4((float)x[0], (float)x[1], (float)x[2], (float)x[3]);
+}
+
+template <class T> __device__ __forceinline__ uint32_t close_f8(float4 v, float scale)
+{
+    const T x[4] = {(T)(v.x * scale), (T)(v.y * scale), (T)(v.z * scale), (T)(v.w * scale)};
+    uint32_t w;
+
+    memcpy(&w, x, 4);
+    return w;
+}
+
+/* Sums and products of fp8, as f32; and products of the wider types, as f64: those of some ranks
+ * may leave the range of f32 where those of all are in it again. Half a unit has four numbers of
+ * fp8, two of 16 bits, or one of f32, which then stands in both places. */
 struct wide {
     static constexpr bool light = false; /* one rank after the other, no join() */
 
     float4 lo, hi;
 
-    static __device__ __noinline__ float4 open(uint2 u, int kind, int upper)
+    static __device__ __noinline__ float4 open(uint32_t w, int kind)
     {
-        float f[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-
         switch (kind >> 3) {
         case ST_F16:
-            open_all<__half>(u, f);
-            break;
+            return open_f64<__half>(w);
         case ST_BF16:
-            open_all<__nv_bfloat16>(u, f);
-            break;
-        case ST_F32: {
-            const double d[2] = {bits<float>(u.x), bits<float>(u.y)};
-
-            memcpy(f, d, sizeof d);
-            break;
-        }
+            return open_f64<__nv_bfloat16>(w);
+        case ST_F32:
+            return open_f64<float>(w);
         case ST_F8E4M3:
-            open_all<__nv_fp8_e4m3>(u, f);
-            break;
+            return open_f8<__nv_fp8_e4m3>(w);
         default:
-            open_all<__nv_fp8_e5m2>(u, f);
+            return open_f8<__nv_fp8_e5m2>(w);
         }
-        return upper ? make_float4(f[4], f[5], f[6], f[7]) : make_float4(f[0], f[1], f[2], f[3]);
     }
     static __device__ __noinline__ float4 step(float4 acc, float4 v, int kind)
     {
-        double d[2], e[2];
+        const bool f8 = kind >> 3 == ST_F8E4M3 || kind >> 3 == ST_F8E5M2;
 
-        if (kind >> 3 == ST_F32) {
-            memcpy(d, &acc, sizeof d);
-            memcpy(e, &v, sizeof e);
-            d[0] *= e[0];
-            d[1] *= e[1];
-            memcpy(&acc, d, sizeof d);
-            return acc;
-        }
-        if ((kind & 7) == ST_PROD)
+        if (f8 && (kind & 7) != ST_PROD)
+            return make_float4(acc.x + v.x, acc.y + v.y, acc.z + v.z, acc.w + v.w);
+        if (f8)
             return make_float4(acc.x * v.x, acc.y * v.y, acc.z * v.z, acc.w * v.w);
-        return make_float4(acc.x + v.x, acc.y + v.y, acc.z + v.z, acc.w + v.w);
-    }
-    static __device__ __noinline__ uint2 close(float4 lo, float4 hi, int kind, float scale)
-    {
-        float f[8] = {lo.x, lo.y, lo.z, lo.w, hi.x, hi.y, hi.z, hi.w};
-        double d[2];
 
+        const double2 d = bits<double2>(acc), e = bits<double2>(v);
+
+        return bits<float4>(make_double2(d.x * e.x, d.y * e.y));
+    }
+    static __device__ __noinline__ uint32_t close(float4 v, int kind, float scale)
+    {
         switch (kind >> 3) {
         case ST_F16:
-            return close_all<__half>(f, scale);
+            return close_f64<__half>(v);
         case ST_BF16:
-            return close_all<__nv_bfloat16>(f, scale);
+            return close_f64<__nv_bfloat16>(v);
         case ST_F32:
-            memcpy(d, f, sizeof d);
-            return bits<uint2>(make_float2((float)d[0], (float)d[1]));
+            return close_f64<float>(v);
         case ST_F8E4M3:
-            return close_all<__nv_fp8_e4m3>(f, scale);
+            return close_f8<__nv_fp8_e4m3>(v, scale);
         default:
-            return close_all<__nv_fp8_e5m2>(f, scale);
+            return close_f8<__nv_fp8_e5m2>(v, scale);
         }
     }
 
     __device__ __forceinline__ void start(uint2 u, int kind)
     {
-        lo = open(u, kind, 0);
-        hi = open(u, kind, 1);
+        lo = open(u.x, kind);
+        hi = open(u.y, kind);
     }
     __device__ __forceinline__ void add(uint2 u, int kind)
     {
-        lo = step(lo, open(u, kind, 0), kind);
-        hi = step(hi, open(u, kind, 1), kind);
+        lo = step(lo, open(u.x, kind), kind);
+        hi = step(hi, open(u.y, kind), kind);
     }
     __device__ __forceinline__ uint2 finish(const st_args &a)
     {
-        return close(lo, hi, a.kind, a.scale);
+        return make_uint2(close(lo, a.kind, a.scale), close(hi, a.kind, a.scale));
     }
 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * call_values.c - small integers, so that sums are exact in every type; and for most operators on
- * f32, and sums of f16, bf16 and f64, numbers that show how often and in which order a result was
- * rounded.
+ * f32, sums and products of f16 and bf16, and sums of f64, numbers that show how often and in which
+ * order a result was rounded.
  */
 #include <float.h>
 #include <math.h>
@@ -22,11 +22,16 @@ static int value(const struct call *c, int rank, size_t i)
     return c->op == ST_PROD ? 1 + (int)h % 2 : (int)h % (c->dtype >= ST_F8E4M3 ? 2 : 4);
 }
 
-/* bf16 or f16, to the nearest even; for f16 0 and what is neither too small nor too large. */
-static void put_16bit(const struct call *c, char *p, size_t i, float f)
+/* bf16 or f16, to the nearest even; for f16 0 and what is neither too small nor too large. Of the
+ * two floats around ${v} the odd one is rounded: no tie comes of what is none. */
+static void put_16bit(const struct call *c, char *p, size_t i, double v)
 {
     unsigned bits, dropped = c->dtype == ST_F16 ? 13 : 16, sign;
+    float f = (float)v;
 
+    memcpy(&bits, &f, 4);
+    if (f != v && isfinite(f) && bits % 2 == 0)
+        f = nextafterf(f, v > f ? INFINITY : -INFINITY);
     memcpy(&bits, &f, 4);
     sign = bits >> 31 << 15;
     bits = bits << 1 >> 1;
@@ -59,7 +64,7 @@ static void put(const struct call *c, char *p, size_t i, double v)
         break;
     case ST_BF16:
     case ST_F16:
-        put_16bit(c, p, i, f);
+        put_16bit(c, p, i, v);
         break;
     case ST_F8E5M2:
         bits = v == 0 ? 0 : ((bits >> 23) - 112) << 2 | (bits >> 21 & 3);
@@ -94,14 +99,17 @@ static int expected(const struct call *c, int ranks, size_t i)
 static bool is_rough(const struct call *c)
 {
     return (c->dtype == ST_F32 && c->op != ST_MAX && c->op != ST_MIN) ||
-           (c->op == ST_SUM && (c->dtype == ST_F64 || c->dtype == ST_F16 || c->dtype == ST_BF16));
+           (c->op == ST_SUM && (c->dtype == ST_F64 || st_dtype_bytes(c->dtype) == 2)) ||
+           (c->op == ST_PROD && st_dtype_bytes(c->dtype) == 2);
 }
 
 /* 16 bits: small integers, and of 61 elements one that f32 adds up to something else in any other
- * order. f32, f64: both signs, sixteen powers of two; of 61 elements one is the NaN of all ones,
- * which Lamport words must not carry, on one rank, one is infinite on one, one is -0 on all, and
- * one is as large as f32 gets and cancels: FLT_MAX - 1.5 ulp is a tie, whose error TwoSum finds in
- * one order of the two only and overflows in the other. */
+ * order, and a few whose products f32 cannot hold: of bf16 it has not the range, and of f16 it
+ * rounds these three and these four to just between two numbers. f32, f64: both signs, sixteen
+ * powers of two; of 61 elements one is the NaN of all ones, which Lamport words must not carry, on
+ * one rank, one is infinite on one, one is -0 on all, and one is as large as f32 gets and cancels:
+ * FLT_MAX - 1.5 ulp is a tie, whose error TwoSum finds in one order of the two only and overflows
+ * in the other. */
 static double rough(const struct call *c, int rank, size_t i)
 {
     unsigned h = (unsigned)i * 97u + (unsigned)c->salt,
@@ -109,7 +117,12 @@ static double rough(const struct call *c, int rank, size_t i)
     double v = ((value(c, rank, i) + 1) * 0.3 + rank * 1e-3) * (1 << (far >> 28));
     static const double order[4] = {0x1p15, 0x1p-10, -0x1p15, 0x3p-10};
     static const double huge[4] = {FLT_MAX, -0x1.8p104, -FLT_MAX, 0x1p100};
+    static const double far_off[4] = {0x1.8p100, 0x1.4p90, 0x1.02p-120, 0x1.ap-70};
+    static const double three[4] = {0x1.06p0, 0x1.96cp0, 0x1.53p0, 1};
+    static const double four[4] = {0x1.38cp0, 0x1.5d8p0, 0x1.794p0, 0x1.288p0};
 
+    if (c->op == ST_PROD && st_dtype_bytes(c->dtype) == 2 && h % 61 % 20 == 0)
+        return (c->dtype == ST_BF16 ? far_off : h % 61 == 20 ? three : four)[rank % 4];
     if (st_dtype_bytes(c->dtype) == 2)
         return h % 61 == 20 ? order[rank % 4] : value(c, rank, i);
     if (h % 61 == (unsigned)rank)
@@ -134,9 +147,9 @@ static double add(const struct call *c, double x, double y)
     return st_dtype_bytes(c->dtype) == 2 ? (float)(x + y) : x + y;
 }
 
-/* In double (16 bits: in float), and in the order of the word kernels (kernels/ar_reduce.cuh) or,
- * as the others add, in that of the ranks. Sums of f32 are exact in double, whatever the order, so
- * that putting them rounds them once. */
+/* In double (sums of 16 bits: in float), and in the order of the word kernels
+ * (kernels/ar_reduce.cuh) or, as the others add, in that of the ranks. Sums of f32 are exact in
+ * double, whatever the order, so that putting them rounds them once. */
 static double rough_result(const struct call *c, int ranks, size_t i)
 {
     int by_fours = strncmp(c->kernel, "one_", 4) == 0 || strncmp(c->kernel, "two_", 4) == 0;
