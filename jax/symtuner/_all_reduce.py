@@ -231,8 +231,9 @@ def all_reduce(x: Any, axis_name: str | Sequence[str], op: str = "sum") -> Any:
 
     ``op`` is "sum" (lax.psum), "avg" (lax.pmean), "max", "min" or "prod". float32 is rounded
     once, however many devices there are; smaller floats are added in float32 and rounded to their
-    type once. Every result is the same on every device, bit by bit. Derivatives and vmap are those of the jax.lax function. Where the kernels cannot run, the
-    jax.lax function runs instead and one warning says why.
+    type once. Every result is the same on every device, bit by bit. Derivatives and vmap are those
+    of the jax.lax function. Where the kernels cannot run, the jax.lax function runs instead and one
+    warning says why.
     """
     if op not in OPS:
         raise ValueError(f"op={op!r} is unknown; write one of {', '.join(OPS)}")

@@ -128,12 +128,10 @@ static void draw_call(struct rank *r, int lane, int lists, int k, int n, struct 
     if (fuzz_draw(&r->common, 2))
         c->type = fuzz_draw(&r->common, 2) ? 9 : 7; /* bf16, f32 */
     c->op = fuzz_draw(&r->common, 2) ? (int)fuzz_draw(&r->common, 5) : 0;
-    if (c->op == 4 && (option.ranks & (option.ranks - 1)) != 0)
-        c->op = 0; /* an average by three has no exact answer to compare with */
     c->bytes = sizes[c->type];
     c->count = draw_bytes(r, n > 1 && option.most > BEHIND_BYTES ? BEHIND_BYTES : option.most) /
                (size_t)c->bytes;
-    reals = (c->type >= 6 && c->type <= 9) && c->op != 1;
+    reals = c->type >= 6 && c->type <= 9 && !(c->op == 1 && c->type == 8);
     c->data = reals ? (int)fuzz_draw(&r->common, c->op == 0 || c->op == 4 ? 3 : 2) : FUZZ_EXACT;
     c->ranks = option.ranks;
     c->me = r->me;

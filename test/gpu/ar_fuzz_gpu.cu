@@ -98,7 +98,7 @@ static __device__ unsigned long long input(const fuzz_call &c, int rank, unsigne
 static __device__ int right(const fuzz_call &c, unsigned h, unsigned long long got,
                             unsigned long long *want)
 {
-    double sum = 0, size = 0, least = 0, most = 0;
+    double sum = 0, product = 1, size = 0, least = 0, most = 0;
 
     if (c.data == FUZZ_EXACT) {
         double acc = whole(c, 0, h);
@@ -129,10 +129,15 @@ static __device__ int right(const fuzz_call &c, unsigned h, unsigned long long g
     for (int r = 0; r < c.ranks; r++) {
         double v = decode(c.type, input(c, r, h));
 
+        product *= v;
         sum += v;
         size += fabs(v);
         least = r == 0 ? v : fmin(least, v);
         most = r == 0 ? v : fmax(most, v);
+    }
+    if (c.op == PROD) { /* in f64, whatever the type, and in the order of the ranks */
+        *want = low(encode(c.type, product), c.bytes);
+        return got == *want;
     }
     double ulp = c.type == F16 ? 1.0 / 2048 : c.type == BF16 ? 1.0 / 256 : 0;
     double step = c.type == F64 ? 2.3e-16 : 1.2e-7;
