@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ar_rules.h"
+
 static struct st_nccl nccl;
 static char failure[160];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -58,6 +60,20 @@ const struct st_nccl *st_nccl_get(char *why, size_t why_size)
         return &nccl;
     snprintf(why, why_size, "%s", failure);
     return NULL;
+}
+
+void st_nccl_warn(int version, size_t element, const void *send, const void *recv)
+{
+    char text[320];
+
+    if (version >= 23000 || element >= 4 || (((uintptr_t)send | (uintptr_t)recv) & 3) == 0)
+        return;
+    snprintf(text, sizeof text,
+             "kernel nccl: NCCL %d.%d.%d adds up small messages of 8- and 16-bit types wrongly in "
+             "registered buffers that do not begin at a multiple of 4 bytes: align them, or use "
+             "another kernel or NCCL 2.30.3",
+             version / 10000, version / 100 % 100, version % 100);
+    st_ar_rules_warn(text);
 }
 
 /*

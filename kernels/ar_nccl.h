@@ -46,6 +46,13 @@ struct st_nccl {
 const struct st_nccl *st_nccl_get(char *why, size_t why_size);
 
 /*
+ * Say so, once, where NCCL itself would add up wrongly: before 2.30.3 its symmetric kernels for
+ * small messages misread types of 1 and 2 bytes that do not begin at a multiple of 4 bytes
+ * (docs/steering.md). ${send} and ${recv} lie in windows.
+ */
+void st_nccl_warn(int version, size_t element, const void *send, const void *recv);
+
+/*
  * st_nccl_window_peers(nccl, window, ranks, me, peers_out, multicast_out, ...):
  * Where the first byte of ${window} of every LSA rank lies in this rank's address space. Fails when
  * the window does not reach ${ranks} ranks by load and store. multicast_out becomes NULL when the

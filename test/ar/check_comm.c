@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "kernels/ar_create.h"
+#include "test/ar/ear.h"
 #include "test/ar/fake_cuda.h"
 #include "test/ar/fake_nccl.h"
 #include "test/ar/suites.h"
@@ -253,6 +254,39 @@ START_TEST(test_a_rule_may_give_calls_to_nccl)
 }
 END_TEST
 
+START_TEST(test_what_nccl_misreads_is_said_once)
+{
+    static char memory[RANKS][4096] __attribute__((aligned(4096)));
+    static const struct {
+        int type, at, registered;
+    } call[] = {{ncclHalf, 4, 1}, {ncclFloat, 4, 1}, {ncclHalf, 2, 0}, {ncclHalf, 6, 1}};
+    void *const buffers[RANKS] = {memory[0], memory[1]};
+    symtuner_ar *h[RANKS];
+
+    make_group(h, "kernels kernel=nccl", "kernels kernel=nccl");
+    for (int i = 0; i < 4; i++) {
+        char *p = memory[0] + call[i].at;
+
+        if (call[i].registered)
+            ck_assert_int_eq(symtuner_ar_register(h, buffers, NULL, RANKS, 4096), ncclSuccess);
+        ear_open();
+        for (int k = 0; k < 2; k++)
+            ck_assert_int_eq(symtuner_ar_all_reduce(p, p, 513, (ncclDataType_t)call[i].type,
+                                                    ncclSum, h[0], NULL),
+                             ncclSuccess);
+        ck_assert_str_eq(ear_heard(),
+                         i < 3 ? ""
+                               : "symtuner_ar: warning: kernel nccl: NCCL 2.29.1 adds up small "
+                                 "messages of 8- and 16-bit types wrongly in registered buffers "
+                                 "that do not begin at a multiple of 4 bytes: align them, or use "
+                                 "another kernel or NCCL 2.30.3\n");
+        if (call[i].registered)
+            ck_assert_int_eq(symtuner_ar_deregister(h, buffers, RANKS), ncclSuccess);
+    }
+    symtuner_ar_destroy(h, RANKS);
+}
+END_TEST
+
 /* LeakSanitizer finds this name on the stack of what was made (main.c). */
 static __attribute__((noinline)) void make_what_never_ends(symtuner_ar **h)
 {
@@ -342,6 +376,7 @@ Suite *st_suite_comm(void)
     tcase_add_test(t, test_ranks_probe_together_and_agree);
     tcase_add_test(t, test_a_probe_that_never_ends_is_an_error_in_time);
     tcase_add_test(t, test_a_rule_may_give_calls_to_nccl);
+    tcase_add_test(t, test_what_nccl_misreads_is_said_once);
     tcase_add_test(t, test_destroy_does_not_wait_for_ever_for_nccl);
     tcase_add_test(t, test_destroy_waits_for_work_that_ends);
     tcase_add_loop_test(t, test_a_kernel_starts_early_where_that_is_safe, 0,

@@ -9,6 +9,7 @@
 #include "kernels/ar_options.h"
 #include "kernels/ar_rules.h"
 #include "rules/names.h"
+#include "test/ar/ear.h"
 #include "test/ar/suites.h"
 
 static const struct st_force free_choice = {.family = -1};
@@ -220,30 +221,6 @@ START_TEST(test_nothing_is_read_unless_asked_for)
 }
 END_TEST
 
-static FILE *ear;
-static int mouth;
-
-/* From now on stderr is kept. */
-static void listen(void)
-{
-    ear = tmpfile();
-    mouth = dup(STDERR_FILENO);
-    dup2(fileno(ear), STDERR_FILENO);
-    unsetenv("SYMTUNER_LOG");
-}
-
-static const char *heard(void)
-{
-    static char text[2048];
-
-    dup2(mouth, STDERR_FILENO);
-    close(mouth);
-    rewind(ear);
-    text[fread(text, 1, sizeof text - 1, ear)] = '\0';
-    fclose(ear);
-    return text;
-}
-
 /* The plugin warns and steers; two that disagree would leave half of a rules file unread. */
 START_TEST(test_a_mode_that_is_none_is_named_and_steers)
 {
@@ -258,10 +235,10 @@ START_TEST(test_a_mode_that_is_none_is_named_and_steers)
         symtuner_rules_free(rules);
     }
     setenv("SYMTUNER_MODE", "of", 1);
-    listen();
+    ear_open();
     for (int i = 0; i < 3; i++) /* as the ranks of a process do */
         ck_assert_ptr_null(rules_of("kernels kernel=nccl; x"));
-    ck_assert_str_eq(heard(),
+    ck_assert_str_eq(ear_heard(),
                      "symtuner_ar: warning: SYMTUNER_MODE=of: write one of steer|observe|off; "
                      "using \"steer\"\n"
                      "symtuner_ar: warning: SYMTUNER_RULE:1:22: unknown collective \"x\"; known: "
@@ -272,8 +249,9 @@ END_TEST
 /* Nobody reads it, and so nobody would say so. */
 START_TEST(test_a_misspelt_variable_is_named_once)
 {
-    static const char *const real[] = {"KERNEL", "CTAS", "TRANSPORT", "LINKS", "TIMEOUT_MS", "LAG",
-                                       "OVERLAP", "PROBE", "PROBE_FILE", "TEST_STALL_US"};
+    static const char *const real[] = {"KERNEL",     "CTAS",         "TRANSPORT", "LINKS",
+                                       "TIMEOUT_MS", "LAG",          "OVERLAP",   "PROBE",
+                                       "PROBE_FILE", "TEST_STALL_US"};
     struct st_options options;
     char why[200], name[64];
 
@@ -283,10 +261,10 @@ START_TEST(test_a_misspelt_variable_is_named_once)
     }
     setenv("SYMTUNER_AR_KERNL", "pull", 1);
     setenv("SYMTUNER_AR_QWERTZ", "1", 1);
-    listen();
+    ear_open();
     for (int i = 0; i < 3; i++)
         ck_assert_int_eq(st_options_read(&options, why, sizeof why), 0);
-    ck_assert_str_eq(heard(),
+    ck_assert_str_eq(ear_heard(),
                      "symtuner_ar: warning: SYMTUNER_AR_KERNL=pull: there is no such variable; did "
                      "you mean SYMTUNER_AR_KERNEL?\n"
                      "symtuner_ar: warning: SYMTUNER_AR_QWERTZ=1: there is no such variable; "

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ear.h - what the library says on stderr. */
+#ifndef ST_TEST_EAR_H_
+#define ST_TEST_EAR_H_
+
+void ear_open(void); /* from now on stderr is kept, and SYMTUNER_LOG not set */
+const char *ear_heard(void);
+
+#endif
