@@ -249,9 +249,8 @@ END_TEST
 /* Nobody reads it, and so nobody would say so. */
 START_TEST(test_a_misspelt_variable_is_named_once)
 {
-    static const char *const real[] = {"KERNEL",     "CTAS",         "TRANSPORT", "LINKS",
-                                       "TIMEOUT_MS", "LAG",          "OVERLAP",   "PROBE",
-                                       "PROBE_FILE", "TEST_STALL_US"};
+    static const char *const real[] = {"KERNEL", "CTAS", "TRANSPORT", "LINKS", "TIMEOUT_MS", "LAG",
+                                       "OVERLAP", "PROBE", "PROBE_FILE", "TEST_STALL_US"};
     struct st_options options;
     char why[200], name[64];
 
