@@ -97,8 +97,8 @@ $(AR_B)/%.cu.o: %.cu
 AR_API    := $(if $(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h),$(wildcard $(NCCL_HOME)/include/nccl.h))
 AR_NONE   := no cuda_runtime_api.h or nccl.h under CUDA_HOME=$(CUDA_HOME), NCCL_HOME=$(NCCL_HOME)
 AR_EMU    := test/ar/emulate.c test/ar/check_kernels.c test/ar/check_emulated.c test/ar/call_values.c
-AR_TEST   := $(if $(AR_API),$(filter-out $(AR_EMU),$(wildcard test/ar/*.c)) $(AR_C), test/ar/main.c test/ar/ear.c test/ar/check_shape.c \
-             test/ar/check_select.c test/ar/check_rules.c test/ar/check_probe.c kernels/ar_select.c \
+AR_TEST   := $(if $(AR_API),$(filter-out $(AR_EMU),$(wildcard test/ar/*.c)) $(AR_C), test/ar/main.c test/ar/check_shape.c \
+             test/ar/ear.c test/ar/check_select.c test/ar/check_rules.c test/ar/check_probe.c kernels/ar_select.c \
              kernels/ar_options.c kernels/ar_probe.c kernels/ar_rules.c $(wildcard rules/*.c) plugin/machine.c)
 AR_CHECK  := $(patsubst %,$(B)/check-ar-obj/%.o,$(AR_TEST))
 TEST_ALSO += test-ar

@@ -39,8 +39,8 @@
  *            symtuner_ar_destroy frees nothing, for NCCL may still use it. Destroy first, then
  *            ncclCommAbort. What ncclCommGetAsyncError finds is passed on as the result.
  * Promise    the result of our kernels is bit-identical on all ranks and from run to run. The order
- *            is fixed. Sums, averages and products of f32 are rounded once; f16, bf16 and fp8 add
- *            up in f32, f16 and bf16 multiply in f64, and are rounded to their type once; f64 is
+ *            is fixed. Sums and averages of f32 are rounded once; f16, bf16 and fp8 add up in f32;
+ *            products are made in f64, of fp8 in f32; each is rounded to its type once; f64 is
  *            rounded after each step (docs/kernels.md, section 3, has the bounds). In sums -0 and
  *            NaN stay -0 and NaN, max and min take the number; a NaN's payload is not kept and may
  *            differ between ranks.

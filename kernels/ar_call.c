@@ -400,9 +400,9 @@ static ncclResult_t call_nccl(symtuner_ar *h, const struct st_ask *ask, const st
     char why[ST_WHY];
     ncclResult_t result = st_comm_wait(h->nccl, &h->voice, ncclInProgress, call, why);
 
-    if (st_window_find(h, b->send, ask->bytes) && st_window_find(h, b->recv, ask->bytes))
-        st_nccl_warn(h->nccl->version, ask->bytes / count, b->send, b->recv);
     if (result == ncclSuccess) {
+        if (st_window_find(h, b->send, ask->bytes) && st_window_find(h, b->recv, ask->bytes))
+            st_nccl_warn(h->nccl->version, ask->dtype, ask->op, b->send, b->recv);
         h->gave_nccl = true;
         result = h->nccl->ncclAllReduce(b->send, b->recv, count, (ncclDataType_t)ask->dtype,
                                         (ncclRedOp_t)ask->op, h->comm, stream);

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ar_nccl.c - find NCCL at run time; turn windows into pointers. */
+/* ar_nccl.c - find NCCL at run time; name its faults; turn windows into pointers. */
 #include "ar_nccl.h"
 
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "ar_kinds.h"
 #include "ar_rules.h"
 
 static struct st_nccl nccl;
@@ -62,18 +65,43 @@ const struct st_nccl *st_nccl_get(char *why, size_t why_size)
     return NULL;
 }
 
-void st_nccl_warn(int version, size_t element, const void *send, const void *recv)
+/* NCCL's symmetric kernels exist for f32 and smaller floats. */
+static bool is_misread(int dtype, int op, const void *send, const void *recv)
 {
+    return op == ST_SUM && (dtype == ST_F16 || dtype >= ST_BF16) &&
+           (((uintptr_t)send | (uintptr_t)recv) & 3) != 0;
+}
+
+static bool is_average(int dtype, int op, const void *send, const void *recv)
+{
+    (void)send, (void)recv;
+    return op == ST_AVG && (dtype == ST_F16 || dtype == ST_F32 || dtype >= ST_BF16);
+}
+
+void st_nccl_warn(int version, int dtype, int op, const void *send, const void *recv)
+{
+    static const struct {
+        int first, last;
+        bool (*meets)(int dtype, int op, const void *send, const void *recv);
+        const char *text;
+    } faults[] = {
+        {22703, 22999, is_misread,
+         "adds up small messages of 8- and 16-bit floats wrongly in registered buffers that do not "
+         "begin at a multiple of 4 bytes: align them, or use another kernel or NCCL 2.30.3"},
+        {23003, 23199, is_average,
+         "may launch a kernel that it does not have for ncclAvg in registered buffers: use ncclSum "
+         "and scale, or another kernel, or NCCL 2.32"},
+    };
     char text[320];
 
-    if (version >= 23000 || element >= 4 || (((uintptr_t)send | (uintptr_t)recv) & 3) == 0)
-        return;
-    snprintf(text, sizeof text,
-             "kernel nccl: NCCL %d.%d.%d adds up small messages of 8- and 16-bit types wrongly in "
-             "registered buffers that do not begin at a multiple of 4 bytes: align them, or use "
-             "another kernel or NCCL 2.30.3",
-             version / 10000, version / 100 % 100, version % 100);
-    st_ar_rules_warn(text);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+        if (version < faults[i].first || version > faults[i].last ||
+            !faults[i].meets(dtype, op, send, recv))
+            continue;
+        snprintf(text, sizeof text, "kernel nccl: NCCL %d.%d.%d %s", version / 10000,
+                 version / 100 % 100, version % 100, faults[i].text);
+        st_ar_rules_warn(text);
+    }
 }
 
 /*

@@ -45,12 +45,9 @@ struct st_nccl {
 /* The functions, or NULL with the reason in ${why}. Looks once per process. */
 const struct st_nccl *st_nccl_get(char *why, size_t why_size);
 
-/*
- * Say so, once, where NCCL itself would add up wrongly: before 2.30.3 its symmetric kernels for
- * small messages misread types of 1 and 2 bytes that do not begin at a multiple of 4 bytes
- * (docs/steering.md). ${send} and ${recv} lie in windows.
- */
-void st_nccl_warn(int version, size_t element, const void *send, const void *recv);
+/* Say so, once, where NCCL itself would go wrong with buffers that both lie in windows
+ * (docs/steering.md, the faults by release). */
+void st_nccl_warn(int version, int dtype, int op, const void *send, const void *recv);
 
 /*
  * st_nccl_window_peers(nccl, window, ranks, me, peers_out, multicast_out, ...):

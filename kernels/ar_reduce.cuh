@@ -358,8 +358,9 @@ template <class T> __device__ __forceinline__ uint32_t close_f8(float4 v, float 
 }
 
 /* Sums and products of fp8, as f32; and products of the wider types, as f64: those of some ranks
- * may leave the range of f32 where those of all are in it again. Half a unit has four numbers of
- * fp8, two of 16 bits, or one of f32, which then stands in both places. */
+ * may leave the range of f32 where those of all are in it again. That f64 is slow on some GPUs is
+ * accepted: products are rare. Half a unit has four numbers of fp8, two of 16 bits, or one of f32,
+ * which then stands in both places. */
 struct wide {
     static constexpr bool light = false; /* one rank after the other, no join() */
 

@@ -258,13 +258,17 @@ START_TEST(test_what_nccl_misreads_is_said_once)
 {
     static char memory[RANKS][4096] __attribute__((aligned(4096)));
     static const struct {
-        int type, at, registered;
-    } call[] = {{ncclHalf, 4, 1}, {ncclFloat, 4, 1}, {ncclHalf, 2, 0}, {ncclHalf, 6, 1}};
+        int type, op, at, registered;
+    } call[] = {
+        {ncclHalf, ncclSum, 4, 1}, {ncclFloat, ncclSum, 4, 1}, {ncclHalf, ncclSum, 2, 0},
+        {ncclInt8, ncclSum, 3, 1}, {ncclHalf, ncclMax, 2, 1},  {ncclHalf, ncclSum, 6, 1},
+    };
+    const int calls = sizeof call / sizeof *call;
     void *const buffers[RANKS] = {memory[0], memory[1]};
     symtuner_ar *h[RANKS];
 
     make_group(h, "kernels kernel=nccl", "kernels kernel=nccl");
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < calls; i++) {
         char *p = memory[0] + call[i].at;
 
         if (call[i].registered)
@@ -272,18 +276,40 @@ START_TEST(test_what_nccl_misreads_is_said_once)
         ear_open();
         for (int k = 0; k < 2; k++)
             ck_assert_int_eq(symtuner_ar_all_reduce(p, p, 513, (ncclDataType_t)call[i].type,
-                                                    ncclSum, h[0], NULL),
+                                                    (ncclRedOp_t)call[i].op, h[0], NULL),
                              ncclSuccess);
         ck_assert_str_eq(ear_heard(),
-                         i < 3 ? ""
-                               : "symtuner_ar: warning: kernel nccl: NCCL 2.29.1 adds up small "
-                                 "messages of 8- and 16-bit types wrongly in registered buffers "
-                                 "that do not begin at a multiple of 4 bytes: align them, or use "
-                                 "another kernel or NCCL 2.30.3\n");
+                         i < calls - 1
+                             ? ""
+                             : "symtuner_ar: warning: kernel nccl: NCCL 2.29.1 adds up small "
+                               "messages of 8- and 16-bit floats wrongly in registered buffers "
+                               "that do not begin at a multiple of 4 bytes: align them, or use "
+                               "another kernel or NCCL 2.30.3\n");
         if (call[i].registered)
             ck_assert_int_eq(symtuner_ar_deregister(h, buffers, RANKS), ncclSuccess);
     }
     symtuner_ar_destroy(h, RANKS);
+}
+END_TEST
+
+START_TEST(test_faults_of_nccl_are_those_of_its_release)
+{
+    static const char said[] =
+        "symtuner_ar: warning: kernel nccl: NCCL 2.31.2 may launch a kernel that it does not have "
+        "for ncclAvg in registered buffers: use ncclSum and scale, or another kernel, or NCCL "
+        "2.32\n";
+    static char p[8] __attribute__((aligned(8)));
+
+    ear_open();
+    st_nccl_warn(22907, ncclFloat, ncclAvg, p, p);
+    st_nccl_warn(23203, ncclFloat, ncclAvg, p, p);
+    st_nccl_warn(23203, ncclHalf, ncclSum, p, p + 2);
+    st_nccl_warn(23102, ncclHalf, ncclSum, p, p + 2);
+    st_nccl_warn(23102, ncclInt8, ncclAvg, p, p);
+    st_nccl_warn(23102, ncclDouble, ncclAvg, p, p);
+    st_nccl_warn(23102, ncclFloat, ncclAvg, p, p);
+    st_nccl_warn(23102, ncclFloat8e5m2, ncclAvg, p, p);
+    ck_assert_str_eq(ear_heard(), said);
 }
 END_TEST
 
@@ -377,6 +403,7 @@ Suite *st_suite_comm(void)
     tcase_add_test(t, test_a_probe_that_never_ends_is_an_error_in_time);
     tcase_add_test(t, test_a_rule_may_give_calls_to_nccl);
     tcase_add_test(t, test_what_nccl_misreads_is_said_once);
+    tcase_add_test(t, test_faults_of_nccl_are_those_of_its_release);
     tcase_add_test(t, test_destroy_does_not_wait_for_ever_for_nccl);
     tcase_add_test(t, test_destroy_waits_for_work_that_ends);
     tcase_add_loop_test(t, test_a_kernel_starts_early_where_that_is_safe, 0,

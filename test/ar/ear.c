@@ -2,6 +2,7 @@
 /* ear.c - stderr into a file and back. */
 #include "test/ar/ear.h"
 
+#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@ static int mouth;
 void ear_open(void)
 {
     ear = tmpfile();
+    ck_assert_ptr_nonnull(ear);
     mouth = dup(STDERR_FILENO);
     dup2(fileno(ear), STDERR_FILENO);
     unsetenv("SYMTUNER_LOG");

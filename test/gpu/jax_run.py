@@ -75,9 +75,9 @@ def reference(host, op):
 
 
 def rounded_once(host, op, want, nearest, got):
-    """Is what came as near to the reference as the type allows, which is ``nearest``? float64: is it
-    what float64 gives, in either of the two orders of docs/kernels.md. Sums of less than 4 bytes
-    here are exact in float32, and so are products of float8."""
+    """Is what came as near to the reference as the type allows, which is ``nearest``? float64: is
+    it what float64 gives, in either of the two orders of docs/kernels.md. Sums of less than 4 bytes
+    here are exact in float32, and so are products of float8 (to 6 ranks)."""
     if op in ("max", "min"):
         return got.astype(np.longdouble) == want
     if host.dtype == np.float64:
