@@ -5,7 +5,6 @@
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -65,38 +64,28 @@ const struct st_nccl *st_nccl_get(char *why, size_t why_size)
     return NULL;
 }
 
-/* NCCL's symmetric kernels exist for f32 and smaller floats. */
-static bool is_misread(int dtype, int op, const void *send, const void *recv)
-{
-    return op == ST_SUM && (dtype == ST_F16 || dtype >= ST_BF16) &&
-           (((uintptr_t)send | (uintptr_t)recv) & 3) != 0;
-}
-
-static bool is_average(int dtype, int op, const void *send, const void *recv)
-{
-    (void)send, (void)recv;
-    return op == ST_AVG && (dtype == ST_F16 || dtype == ST_F32 || dtype >= ST_BF16);
-}
-
 void st_nccl_warn(int version, int dtype, int op, const void *send, const void *recv)
 {
     static const struct {
-        int first, last;
-        bool (*meets)(int dtype, int op, const void *send, const void *recv);
+        int first, last, op;
+        unsigned off; /* met where an address has one of these bits; 0: anywhere */
         const char *text;
     } faults[] = {
-        {22703, 22999, is_misread,
+        {22703, 22999, ST_SUM, 3,
          "adds up small messages of 8- and 16-bit floats wrongly in registered buffers that do not "
          "begin at a multiple of 4 bytes: align them, or use another kernel or NCCL 2.30.3"},
-        {23003, 23199, is_average,
+        {23003, 23199, ST_AVG, 0,
          "may launch a kernel that it does not have for ncclAvg in registered buffers: use ncclSum "
          "and scale, or another kernel, or NCCL 2.32"},
     };
+    const uintptr_t at = (uintptr_t)send | (uintptr_t)recv;
     char text[320];
 
+    if (dtype != ST_F16 && dtype != ST_F32 && dtype < ST_BF16)
+        return; /* no symmetric kernels; f32 is aligned, or check() refused it */
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
-        if (version < faults[i].first || version > faults[i].last ||
-            !faults[i].meets(dtype, op, send, recv))
+        if (version < faults[i].first || version > faults[i].last || op != faults[i].op ||
+            (faults[i].off != 0 && (at & faults[i].off) == 0))
             continue;
         snprintf(text, sizeof text, "kernel nccl: NCCL %d.%d.%d %s", version / 10000,
                  version / 100 % 100, version % 100, faults[i].text);
