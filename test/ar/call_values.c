@@ -31,8 +31,7 @@ static void put_16bit(const struct call *c, char *p, size_t i, double v)
 
     memcpy(&bits, &f, 4);
     if (f != v && isfinite(f) && bits % 2 == 0)
-        f = nextafterf(f, v > f ? INFINITY : -INFINITY);
-    memcpy(&bits, &f, 4);
+        bits = fabs(v) > fabs(f) ? bits + 1 : bits - 1;
     sign = bits >> 31 << 15;
     bits = bits << 1 >> 1;
     if (c->dtype == ST_F16 && bits != 0)
@@ -95,12 +94,18 @@ static int expected(const struct call *c, int ranks, size_t i)
     return acc;
 }
 
+static bool is_16bit(const struct call *c)
+{
+    return st_dtype_bytes(c->dtype) == 2;
+}
+
 /* What is not small integers, since it is to show how results are rounded. */
 static bool is_rough(const struct call *c)
 {
-    return (c->dtype == ST_F32 && c->op != ST_MAX && c->op != ST_MIN) ||
-           (c->op == ST_SUM && (c->dtype == ST_F64 || st_dtype_bytes(c->dtype) == 2)) ||
-           (c->op == ST_PROD && st_dtype_bytes(c->dtype) == 2);
+    if (is_16bit(c))
+        return c->op == ST_SUM || c->op == ST_PROD;
+    return c->dtype == ST_F32 ? c->op != ST_MAX && c->op != ST_MIN
+                              : c->dtype == ST_F64 && c->op == ST_SUM;
 }
 
 /* 16 bits: small integers, and of 61 elements one that f32 adds up to something else in any other
@@ -121,9 +126,9 @@ static double rough(const struct call *c, int rank, size_t i)
     static const double three[4] = {0x1.06p0, 0x1.96cp0, 0x1.53p0, 1};
     static const double four[4] = {0x1.38cp0, 0x1.5d8p0, 0x1.794p0, 0x1.288p0};
 
-    if (c->op == ST_PROD && st_dtype_bytes(c->dtype) == 2 && h % 61 % 20 == 0)
+    if (is_16bit(c) && c->op == ST_PROD && h % 61 % 20 == 0)
         return (c->dtype == ST_BF16 ? far_off : h % 61 == 20 ? three : four)[rank % 4];
-    if (st_dtype_bytes(c->dtype) == 2)
+    if (is_16bit(c))
         return h % 61 == 20 ? order[rank % 4] : value(c, rank, i);
     if (h % 61 == (unsigned)rank)
         return NAN;
@@ -144,7 +149,7 @@ void values_put(const struct call *c, char *p, int rank, size_t i)
 
 static double add(const struct call *c, double x, double y)
 {
-    return st_dtype_bytes(c->dtype) == 2 ? (float)(x + y) : x + y;
+    return is_16bit(c) ? (float)(x + y) : x + y;
 }
 
 /* In double (sums of 16 bits: in float), and in the order of the word kernels
