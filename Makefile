@@ -245,7 +245,9 @@ test-commands: all test-cli-fuzz
 # NCCL is linked as the shared library that NCCL_HOME has: pip's package ships no libnccl.so link.
 NCCL_SO = $(firstword $(wildcard $(NCCL_HOME)/lib64/libnccl.so.2 $(NCCL_HOME)/lib/libnccl.so.2))
 
-$(B)/nccl_coll $(B)/nccl_decide: $(B)/%: bench/%.c bench/must.h
+NCCL_PROG := nccl_coll nccl_decide nccl_ranks
+.SECONDEXPANSION:
+$(NCCL_PROG:%=$(B)/%): $(B)/%: $$(wildcard bench/$$*.c test/gpu/$$*.c) bench/must.h
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(CC) -O2 -std=gnu11 -Wall -Wextra -I. -isystem $(NCCL_HOME)/include \
@@ -258,7 +260,6 @@ GPU_PROG  := ar_compare ar_fuzz ar_kill ar_late
 GPU_SRC    = $(wildcard bench/$*.c bench/$*_*.c bench/$*_*.cu test/gpu/$*.c test/gpu/$*_*.c \
              test/gpu/$*_*.cu)
 
-.SECONDEXPANSION:
 $(GPU_PROG:%=$(B)/%): $(B)/%: $$(GPU_SRC) bench/number.h $$(wildcard bench/ar_*.h test/gpu/ar_*.h) | kernels
 	@mkdir -p $(@D)
 	$(call say,NVCC)
@@ -274,7 +275,7 @@ bench-gpu: $(if $(NCCL_SO),$(B)/ar_compare)
 .PHONY: bench-gpu
 
 # every test/gpu/*.sh: 77 is "cannot run here" and never counts as passed
-test-gpu: all $(if $(NCCL_SO),$(B)/nccl_coll $(B)/nccl_decide \
+test-gpu: all $(if $(NCCL_SO),$(NCCL_PROG:%=$(B)/%) \
           $(if $(shell command -v $(NVCC)),$(B)/ar_fuzz $(B)/ar_kill $(B)/ar_late))
 	$(Q)sh test/gpu/run.sh $(B)
 
