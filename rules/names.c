@@ -99,10 +99,24 @@ static int edit_distance(const char *a, size_t na, const char *b, size_t nb)
     return row[na % 3][nb];
 }
 
+/* How many edits still mean the same word: one in three letters of ${text}. What both have up to
+ * the last common "_" or "-" does not count: NCCL_ALGO is no more like NCCL_FOO than ALGO is like
+ * FOO. */
+static int edits_allowed(const char *text, size_t len, const char *word)
+{
+    size_t head = 0;
+
+    for (size_t i = 0; i < len && word[i] && (text[i] | 32) == (word[i] | 32); i++)
+        if (text[i] == '_' || text[i] == '-')
+            head = i + 1;
+    len -= head;
+    return len < 6 ? 1 : len < 9 ? 2 : 3;
+}
+
 const char *st_word_nearest(const struct st_words *words, const char *text, size_t len)
 {
     const char *nearest = NULL;
-    int best = len < 5 ? 2 : 4; /* at most 1 edit in short words, 3 in long ones */
+    int best = 4;
 
     if (len == 0 || len > NEAR_MAX)
         return NULL;
@@ -110,7 +124,8 @@ const char *st_word_nearest(const struct st_words *words, const char *text, size
         size_t n = words->word[i] ? strlen(words->word[i]) : 0;
         int distance = n && n <= NEAR_MAX ? edit_distance(text, len, words->word[i], n) : best;
 
-        if (distance < best && distance < (int)len) {
+        if (distance < best && distance < (int)len &&
+            distance <= edits_allowed(text, len, words->word[i])) {
             best = distance;
             nearest = words->word[i];
         }

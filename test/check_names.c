@@ -6,6 +6,7 @@
 
 #include "rules/names.h"
 #include "symtuner.h"
+#include "symtuner_why.h"
 #include "test/suites.h"
 
 START_TEST(test_names_follow_nccl_numbers)
@@ -49,10 +50,19 @@ END_TEST
 static const struct {
     const char *wrong, *meant; /* NULL: nothing is near enough */
 } misspelt[] = {
-    {"allredcue", "allreduce"},    {"all-reduce", "allreduce"}, {"alreduce", "allreduce"},
-    {"ALLGATHR", "allgather"},     {"brodcast", "broadcast"},   {"reduce_scatter", "reducescatter"},
-    {"redcue", "reduce"},          {"x", NULL},                 {"", NULL},
-    {"alltoall", NULL},            {"send", NULL},
+    {"allredcue", "allreduce"},
+    {"all-reduce", "allreduce"},
+    {"alreduce", "allreduce"},
+    {"ALLGATHR", "allgather"},
+    {"brodcast", "broadcast"},
+    {"reduce_scatter", "reducescatter"},
+    {"redcue", "reduce"},
+    {"x", NULL},
+    {"", NULL},
+    {"alltoall", NULL},
+    {"send", NULL},
+    {"ring", NULL},
+    {"reducer", "reduce"},
     {"a-word-much-longer-than-any-of-our-own-words", NULL},
 };
 
@@ -68,6 +78,26 @@ START_TEST(test_a_misspelt_word_finds_the_word_that_was_meant)
 }
 END_TEST
 
+/* What only a prefix has in common is not near. */
+static const struct {
+    const char *wrong, *meant;
+} misspelt_variables[] = {
+    {"SYMTUNER_AR_FOO", NULL},
+    {"SYMTUNER_AR_LAGG", "SYMTUNER_AR_LAG"},
+    {"SYMTUNER_AR_KERNLE", "SYMTUNER_AR_KERNEL"},
+    {"SYMTUNER_AR_TAPS", NULL},
+};
+
+START_TEST(test_a_common_prefix_makes_no_word_near)
+{
+    const char *wrong = misspelt_variables[_i].wrong, *meant = misspelt_variables[_i].meant;
+    const char *near = st_word_nearest(&st_kernel_variables, wrong, strlen(wrong));
+
+    ck_assert_msg(meant ? near && strcmp(near, meant) == 0 : !near, "\"%s\" gave \"%s\"", wrong,
+                  near ? near : "nothing");
+}
+END_TEST
+
 Suite *names_suite(void)
 {
     Suite *suite = suite_create("names");
@@ -76,6 +106,7 @@ Suite *names_suite(void)
     tcase_add_test(words, test_names_follow_nccl_numbers);
     tcase_add_loop_test(words, test_every_name_reads_back_in_any_case, 0, 3);
     t_add_rows(near, test_a_misspelt_word_finds_the_word_that_was_meant, misspelt);
+    t_add_rows(near, test_a_common_prefix_makes_no_word_near, misspelt_variables);
     suite_add_tcase(suite, words);
     suite_add_tcase(suite, near);
     return suite;
