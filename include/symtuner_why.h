@@ -229,7 +229,8 @@ SYMTUNER_API const char *symtuner_gate_text(enum symtuner_gate gate);
 SYMTUNER_API const char *symtuner_gate_cure(enum symtuner_gate gate);
 SYMTUNER_API const char *symtuner_kind_name(enum symtuner_kind kind);
 
-/* Bytes of one element, 0 when unknown; "f32" and "sum" <-> numbers, NULL or -1 when unknown. */
+/* Bytes of one element, 0 when unknown; "f32" and "sum" <-> numbers, NULL or -1 when unknown. Types
+ * are also read as frameworks write them: "float32", "torch.bfloat16", "half", "float8_e4m3fn". */
 SYMTUNER_API int symtuner_dtype_size(int dtype);
 SYMTUNER_API const char *symtuner_dtype_name(int dtype);
 SYMTUNER_API const char *symtuner_op_name(int op);

@@ -98,6 +98,48 @@ START_TEST(test_a_common_prefix_makes_no_word_near)
 }
 END_TEST
 
+static const struct {
+    const char *word;
+    int dtype;
+} types[] = {
+    {"f32", SYMTUNER_FLOAT32},
+    {"BF16", SYMTUNER_BFLOAT16},
+    {"float32", SYMTUNER_FLOAT32},
+    {"fp32", SYMTUNER_FLOAT32},
+    {"bfloat16", SYMTUNER_BFLOAT16},
+    {"half", SYMTUNER_FLOAT16},
+    {"float16", SYMTUNER_FLOAT16},
+    {"fp16", SYMTUNER_FLOAT16},
+    {"double", SYMTUNER_FLOAT64},
+    {"int64", SYMTUNER_INT64},
+    {"uint8", SYMTUNER_UINT8},
+    {"float8_e4m3fn", SYMTUNER_FLOAT8E4M3},
+    {"float8_e5m2", SYMTUNER_FLOAT8E5M2},
+    {"torch.float32", SYMTUNER_FLOAT32},
+    {"torch.long", SYMTUNER_INT64},
+    {"jnp.bfloat16", SYMTUNER_BFLOAT16},
+    {"ncclFloat8e4m3", SYMTUNER_FLOAT8E4M3},
+    {"", -1},
+    {"torch.", -1},
+    {"float8_e4m3fnuz", -1},
+    {"float", SYMTUNER_FLOAT32},
+    {"jax.float3", -1},
+    {NULL, -1},
+};
+
+START_TEST(test_types_are_read_as_nccl_and_frameworks_write_them)
+{
+    ck_assert_int_eq(symtuner_dtype_parse(types[_i].word), types[_i].dtype);
+}
+END_TEST
+
+START_TEST(test_no_operator_is_unknown)
+{
+    ck_assert_int_eq(symtuner_op_parse(NULL), -1);
+    ck_assert_int_eq(symtuner_op_parse("avg"), SYMTUNER_AVG);
+}
+END_TEST
+
 Suite *names_suite(void)
 {
     Suite *suite = suite_create("names");
@@ -107,6 +149,8 @@ Suite *names_suite(void)
     tcase_add_loop_test(words, test_every_name_reads_back_in_any_case, 0, 3);
     t_add_rows(near, test_a_misspelt_word_finds_the_word_that_was_meant, misspelt);
     t_add_rows(near, test_a_common_prefix_makes_no_word_near, misspelt_variables);
+    t_add_rows(words, test_types_are_read_as_nccl_and_frameworks_write_them, types);
+    tcase_add_test(words, test_no_operator_is_unknown);
     suite_add_tcase(suite, words);
     suite_add_tcase(suite, near);
     return suite;
