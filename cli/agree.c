@@ -8,18 +8,6 @@
 #include "cli/text.h"
 #include "symtuner.h"
 
-static const char help[] =
-    "usage: symtuner agree [--json] [--setup] LEDGER...\n"
-    "Compare the ledgers of the ranks of each communicator. Ranks that decide differently hang, "
-    "so\n"
-    "all must have the same NCCL release, rules, mode, CTA count and decisions. Prints the first\n"
-    "difference of each communicator, or \"agree\".\n"
-    "  --setup  compare releases, rules and settings only: counters that SYMTUNER_LEDGER_SIGNAL "
-    "had\n"
-    "           written are not of one moment\n"
-    "Exit 0: all agree. 1: some differ, or a file is no ledger.\n"
-    "example: symtuner agree rank*.ledger\n";
-
 struct difference {
     const struct st_ledger_block *one, *other;
     char what[40], one_has[64], other_has[64];
@@ -133,13 +121,14 @@ static bool together(const struct st_ledger_block *a, const struct st_ledger_blo
 }
 
 struct report {
-    bool json, setup;
+    struct st_ledger_args args;
+    bool setup;
     int communicators, differing, incomplete;
 };
 
 static void print_difference(struct report *report, const struct difference *d, FILE *out)
 {
-    if (report->json) {
+    if (report->args.json) {
         fprintf(out, "%s\n {\"id\": \"0x%" PRIx64 "\"", report->differing > 1 ? "," : "",
                 d->one->id);
         st_json_field(out, false, "what", d->what);
@@ -187,45 +176,57 @@ static void compare(const struct st_ledgers *ledgers, int first, struct report *
         print_difference(report, &d, out);
     } else if (seen < block[first].ranks) {
         report->incomplete++;
-        if (!report->json)
+        if (!report->args.json)
             fprintf(out, "communicator 0x%" PRIx64 ": ledgers of %d of its %d ranks were given\n",
                     block[first].id, seen, block[first].ranks);
     }
 }
 
-static int read_option(char **argv, void *self)
-{
-    struct report *report = self;
-
-    if (strcmp(argv[0], "--setup") != 0)
-        return 0;
-    report->setup = true;
-    return 1;
-}
+#define AT(member) offsetof(struct report, member)
+static const struct st_option rows[] = {
+    {"setup", NULL,
+     "compare releases, rules and settings only: counters that SYMTUNER_LEDGER_SIGNAL "
+     "had written are not of one moment",
+     ST_OPTION_FLAG, .at = AT(setup)},
+    {"json", NULL, "for programs", ST_OPTION_FLAG, .at = AT(args.json)},
+};
+static const struct st_command_line line = {
+    .command = "agree",
+    .usage = "[options] LEDGER...\n",
+    .about = "Compare the ledgers of the ranks of each communicator. Ranks that decide differently "
+             "hang, so\nall must have the same NCCL release, rules, mode, CTA count and decisions. "
+             "Prints the first\ndifference of each communicator, or \"agree\".\n",
+    .after =
+        "Exit 0: all agree. 1: some differ. 2: a file is no ledger; it is named, the others are "
+        "compared.\nexample: symtuner agree rank*.ledger\n",
+    .row = rows,
+    .rows = sizeof rows / sizeof *rows,
+    .word = st_ledger_word,
+    .least_words = 1};
 
 int st_cmd_agree(int argc, char **argv)
 {
-    struct report report = {0};
-    struct st_ledger_args args = {
-        .command = "agree", .help = help, .option = read_option, .self = &report};
-    const struct st_ledgers *ledgers = &args.ledgers;
-    int status = st_ledger_args_read(&args, argv);
+    struct report report = {.setup = false};
+    const struct st_ledgers *ledgers = &report.args.ledgers;
+    int status = st_ledger_args_read(&line, argc, argv, &report.args), read;
 
-    (void)argc;
     if (status >= 0)
         return status;
-    report.json = args.json;
-    if (report.json)
+    read = report.args.files - report.args.bad;
+    if (report.args.json)
         fputs("{\"differences\": [", stdout);
     for (int b = 0; b < ledgers->blocks; b++)
         compare(ledgers, b, &report, stdout);
-    if (report.json)
-        printf("], \"communicators\": %d, \"incomplete\": %d, \"agree\": %s}\n",
-               report.communicators, report.incomplete, report.differing ? "false" : "true");
+    if (report.args.json)
+        printf("], \"communicators\": %d, \"incomplete\": %d, \"unread\": %d, \"agree\": %s}\n",
+               report.communicators, report.incomplete, report.args.bad,
+               report.differing || report.args.bad ? "false" : "true");
     else if (report.differing == 0)
-        printf("agree: %d communicator%s, %d block%s of %d file%s\n", report.communicators,
+        printf("%s: %d communicator%s, %d block%s of %d file%s\n",
+               report.args.bad ? "no difference among the others" : "agree", report.communicators,
                report.communicators == 1 ? "" : "s", ledgers->blocks,
-               ledgers->blocks == 1 ? "" : "s", args.files, args.files == 1 ? "" : "s");
-    st_ledgers_free(&args.ledgers);
-    return report.differing ? ST_EXIT_FINDINGS : ST_EXIT_FINE;
+               ledgers->blocks == 1 ? "" : "s", read, read == 1 ? "" : "s");
+    status = report.args.bad ? ST_EXIT_USAGE : report.differing ? ST_EXIT_FINDINGS : ST_EXIT_FINE;
+    st_ledger_args_free(&report.args);
+    return status;
 }

@@ -6,27 +6,18 @@
 
 #include "cli/commands.h"
 #include "cli/machines.h"
+#include "cli/options.h"
 #include "cli/text.h"
+#include "cli/values.h"
 #include "plugin/nccl_release.h"
 #include "rules/sources.h"
 #include "symtuner.h"
 
-static const char help[] =
-    "usage: symtuner check [--here] [--nccl X.Y.Z] [--json] FILE...\n"
-    "Read rules files (or *.csv of NCCL's example tuner) and report what is wrong with them.\n"
-    "Prints one line per file that is fine: its rules and their hash (equal hashes, equal rules).\n"
-    "  --here        also: does the [provenance] fit this box? (SYMTUNER_MACHINE may describe "
-    "one)\n"
-    "  --nccl X.Y.Z  the release to compare the provenance with (implies --here)\n"
-    "  --json        one object, for programs\n"
-    "Exit 0: fine. 1: an error or a finding.\n"
-    "examples: symtuner check my.rules\n"
-    "          symtuner check --nccl 2.28.9 my.rules\n";
-
 struct check {
     bool json, here;
     int nccl;
-    int files;
+    const char **file;
+    int files, printed;
 };
 
 /* One finding or error of a file. */
@@ -68,7 +59,7 @@ static int check_file(struct check *check, const char *path)
     int findings = 0;
 
     if (check->json) {
-        printf("%s\n {\"file\": ", check->files++ ? "," : "");
+        printf("%s\n {\"file\": ", check->printed++ ? "," : "");
         st_json_string(stdout, path);
         fputs(", \"findings\": [", stdout);
     }
@@ -95,46 +86,61 @@ static int check_file(struct check *check, const char *path)
     return findings != 0;
 }
 
+static bool read_release(const char *value, void *self, char error[ST_OPTION_ERROR])
+{
+    struct check *check = self;
+
+    check->here = true;
+    return st_read_release(value, &check->nccl, error);
+}
+
+static bool read_file(int place, const char *word, void *self, char error[ST_OPTION_ERROR])
+{
+    struct check *check = self;
+
+    (void)error;
+    check->file[place] = word;
+    check->files = place + 1;
+    return true;
+}
+
+#define AT(member) offsetof(struct check, member)
+static const struct st_option rows[] = {
+    {"here", NULL, "also: does the [provenance] fit this box? (SYMTUNER_MACHINE may describe one)",
+     ST_OPTION_FLAG, .at = AT(here)},
+    {"nccl", "X.Y.Z", "the release to compare the provenance with (implies --here)", ST_OPTION_READ,
+     .read = read_release},
+    {"json", NULL, "one object, for programs", ST_OPTION_FLAG, .at = AT(json)},
+};
+static const struct st_command_line line = {
+    .command = "check",
+    .usage = "[options] FILE...\n",
+    .about =
+        "Read rules files (or *.csv of NCCL's example tuner) and report what is wrong with them.\n"
+        "Prints one line per file that is fine: its rules and their hash (equal hashes, equal "
+        "rules).\n",
+    .after = "Exit 0: fine. 1: an error or a finding.\n"
+             "examples: symtuner check my.rules\n"
+             "          symtuner check --nccl 2.28.9 my.rules\n",
+    .row = rows,
+    .rows = sizeof rows / sizeof *rows,
+    .word = read_file,
+    .least_words = 1};
+
 int st_cmd_check(int argc, char **argv)
 {
-    struct check check = {.nccl = 0};
-    int bad = 0, first = 1;
+    struct check check = {.file = calloc((size_t)argc, sizeof *check.file)};
+    int status, bad = 0;
 
-    for (; first < argc && strncmp(argv[first], "--", 2) == 0; first++) {
-        if (strcmp(argv[first], "--help") == 0) {
-            fputs(help, stdout);
-            return ST_EXIT_FINE;
-        }
-        if (strcmp(argv[first], "--json") == 0) {
-            check.json = true;
-        } else if (strcmp(argv[first], "--here") == 0) {
-            check.here = true;
-        } else if (strcmp(argv[first], "--nccl") == 0) {
-            const char *release = first + 1 < argc ? argv[++first] : "";
-
-            check.nccl = st_release_parse(release);
-            check.here = true;
-            if (check.nccl <= 0) {
-                fprintf(stderr, "symtuner check: --nccl wants a release such as 2.28.9, not "
-                                "\"%.60s\"\n",
-                        release);
-                return ST_EXIT_USAGE;
-            }
-        } else {
-            fprintf(stderr, "symtuner check: unknown option \"%.60s\"; see symtuner check --help\n",
-                    argv[first]);
-            return ST_EXIT_USAGE;
-        }
-    }
-    if (first == argc) {
-        fputs(help, stderr);
-        return ST_EXIT_USAGE;
-    }
-    if (check.json)
+    if (!check.file)
+        return st_line_wrong(&line, "out of memory");
+    status = st_line_read(&line, argc, argv, &check);
+    if (status < 0 && check.json)
         fputs("{\"files\": [", stdout);
-    for (int i = first; i < argc; i++)
-        bad |= check_file(&check, argv[i]);
-    if (check.json)
+    for (int i = 0; status < 0 && i < check.files; i++)
+        bad |= check_file(&check, check.file[i]);
+    if (status < 0 && check.json)
         printf("],\n \"fine\": %s}\n", bad ? "false" : "true");
-    return bad ? ST_EXIT_FINDINGS : ST_EXIT_FINE;
+    free(check.file);
+    return status >= 0 ? status : bad ? ST_EXIT_FINDINGS : ST_EXIT_FINE;
 }

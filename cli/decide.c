@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* decide.c - symtuner decide: the plugin's answer for one call, without NCCL. */
-#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,148 +7,139 @@
 
 #include "cli/commands.h"
 #include "cli/machines.h"
+#include "cli/options.h"
 #include "cli/text.h"
-#include "rules/names.h"
+#include "cli/values.h"
+#include "plugin/nccl_release.h"
 #include "rules/sources.h"
 #include "symtuner.h"
 
-static const char help[] =
-    "usage: symtuner decide COLL BYTES [options]\n"
-    "What the rules say about one call. BYTES is NCCL's nBytes: the whole call, so for AllGather\n"
-    "and ReduceScatter the bytes of all ranks together. COLL is allreduce, allgather,\n"
-    "reducescatter, broadcast or reduce.\n"
-    "  --rules FILE      rules; otherwise those of SYMTUNER_RULE, SYMTUNER_RULES and\n"
-    "                    NCCL_TUNER_CONFIG_FILE, in this order\n"
-    "  --ranks N         of the communicator (8)\n"
-    "  --nodes N         (1)\n"
-    "  --registered      both buffers are registered\n"
-    "  --pipe-ops N      operations in the group (1)\n"
-    "  --nccl X.Y.Z      release (2.28.9)\n"
-    "  --gpu NAME --links nvlink|pcie --multicast yes|no   the machine (this box, if it has GPUs)\n"
-    "  --table C,C,...   21 costs in us, tree/ll, tree/ll128, ... pat/simple; -1 not available\n"
-    "  --json            for programs\n"
-    "example: symtuner decide allreduce 64KiB --ranks 4 --rules my.rules\n";
-
 struct request {
     struct symtuner_query query;
-    const char *rules;
+    struct st_size size;
+    const char *rules, *machine;
     float table[SYMTUNER_ALGOS * SYMTUNER_PROTOS];
-    int has_table, json;
+    enum symtuner_reg send, recv;
+    int gpus;
+    bool has_table, json, registered;
 };
 
-static int wrong(const char *what, const char *value)
+static bool read_word(int place, const char *word, void *self, char error[ST_OPTION_ERROR])
 {
-    fprintf(stderr, "symtuner decide: %s \"%.60s\"; see symtuner decide --help\n", what, value);
-    return 0;
+    struct request *request = self;
+
+    if (place == 0)
+        return st_read_coll(word, &request->query.coll, error);
+    if (!st_read_size(word, &request->size, error))
+        return false;
+    return !request->size.elements ||
+           st_option_wrong(error, "rules know bytes and no types: write bytes", word);
 }
 
-static int read_number(const char *what, const char *value, int least, int *out)
+static bool read_release(const char *value, void *self, char error[ST_OPTION_ERROR])
 {
-    return st_text_number(value, least, 1 << 20, out) || wrong(what, value);
+    return st_read_release(value, &((struct request *)self)->query.nccl, error);
 }
 
-static int read_release(const char *value, int *out)
+static bool read_table(const char *value, void *self, char error[ST_OPTION_ERROR])
 {
-    int major, minor, patch = 0, n = 0;
+    struct request *request = self;
 
-    if (sscanf(value, "%d.%d%n.%d%n", &major, &minor, &n, &patch, &n) < 2 || value[n] ||
-        major < 0 || major > 99 || minor < 0 || minor > 99 || patch < 0 || patch > 99)
-        return wrong("--nccl wants a release such as 2.28.9, not", value);
-    *out = major * 10000 + minor * 100 + patch;
-    return 1;
+    request->has_table = true;
+    return st_read_table(value, request->table, error);
 }
 
-static int read_choice(const char *what, const char *value, const char *no, const char *yes,
-                       int *out)
+static bool read_buffers(const char *value, void *self, char error[ST_OPTION_ERROR])
 {
-    *out = strcmp(value, yes) == 0 ? 1 : strcmp(value, no) == 0 ? 0 : -1;
-    return *out >= 0 || wrong(what, value);
+    struct request *request = self;
+
+    return st_read_buffers(value, &request->send, &request->recv, error);
 }
 
-static int read_table(const char *value, struct request *request)
+static bool read_gpu(const char *value, void *self, char error[ST_OPTION_ERROR])
 {
-    enum { CELLS = SYMTUNER_ALGOS * SYMTUNER_PROTOS };
-    const char *at = value;
+    struct symtuner_machine *machine = &((struct request *)self)->query.machine;
 
-    for (int i = 0; i < CELLS; i++) {
-        char *end;
-
-        request->table[i] = strtof(at, &end);
-        if (end == at || *end != (i == CELLS - 1 ? '\0' : ',') || isnan(request->table[i]))
-            return wrong("--table wants 21 numbers separated by commas; wrong from", at);
-        at = end + 1;
-    }
-    request->has_table = 1;
-    return 1;
+    if (strlen(value) >= sizeof machine->gpu)
+        return st_option_wrong(error, "--gpu wants the name of a GPU", value);
+    strcpy(machine->gpu, value);
+    return true;
 }
 
-static int read_option(struct request *request, const char *option, const char *value)
+static int started(void *self)
+{
+    struct request *request = self;
+
+    return st_machine_start("decide", request->machine, &request->query.machine, &request->gpus);
+}
+
+#define AT(member) offsetof(struct request, member)
+static const struct st_option rows[] = {
+    {"rules", "FILE",
+     "rules; otherwise those of SYMTUNER_RULE, SYMTUNER_RULES and "
+     "NCCL_TUNER_CONFIG_FILE, in this order",
+     ST_OPTION_TEXT, .at = AT(rules)},
+    {"ranks", "N", "of the communicator (all GPUs of a named machine, else 8)", ST_OPTION_NUMBER,
+     .at = AT(query.ranks), .least = 1, .most = 1 << 20},
+    {"nodes", "N", "(1)", ST_OPTION_NUMBER, .at = AT(query.nodes), .least = 1, .most = 1 << 20},
+    {"buffers", "B|S/R",
+     "how NCCL knows them: none, comm, window or sym, one word for both, or "
+     "SEND/RECEIVE; rules count them as registered when both are (none)",
+     ST_OPTION_READ, .read = read_buffers},
+    {"pipe-ops", "N", "operations in the group (1)", ST_OPTION_NUMBER, .at = AT(query.pipe_ops),
+     .least = 0, .most = 1 << 20},
+    {"nccl", "X.Y.Z", "release (2.28.9)", ST_OPTION_READ, .read = read_release},
+    {"machine", "NAME",
+     "h200x8, b200x8, rtxpro6000x2, ...: --machine list; or a description as in "
+     "SYMTUNER_MACHINE (this box)",
+     ST_OPTION_TEXT, .at = AT(machine), .early = true},
+    {"links", "pcie|nvlink", "other than that machine", ST_OPTION_CHOICE,
+     .at = AT(query.machine.nvlink)},
+    {"multicast", "no|yes", "other than that machine", ST_OPTION_CHOICE,
+     .at = AT(query.machine.multicast)},
+    {"table", "C,C,...", "21 costs in us, tree/ll, tree/ll128, ... pat/simple; -1 not available",
+     ST_OPTION_READ, .read = read_table},
+    {"json", NULL, "for programs", ST_OPTION_FLAG, .at = AT(json)},
+    {"gpu", "NAME", NULL, ST_OPTION_READ, .read = read_gpu, .instead = "--machine \"gpu=NAME\""},
+    {"registered", NULL, NULL, ST_OPTION_FLAG, .at = AT(registered), .instead = "--buffers comm"},
+};
+static const struct st_command_line line = {
+    .command = "decide",
+    .usage = "COLL BYTES [options]\n",
+    .about = "What the rules say about one call. COLL is allreduce, allgather, reducescatter, "
+             "broadcast\nor reduce. BYTES is the whole call, NCCL's nBytes: for allgather and "
+             "reducescatter those of\nall ranks together. 64KiB/rank says what one rank passes, "
+             "64KiB/call the whole call.\n",
+    .after = "example: symtuner decide allreduce 64KiB --ranks 4 --rules my.rules\n",
+    .row = rows,
+    .rows = sizeof rows / sizeof *rows,
+    .word = read_word,
+    .least_words = 2,
+    .most_words = 2,
+    .started = started};
+
+static bool of_all_ranks(const struct symtuner_query *query)
+{
+    return query->coll == SYMTUNER_ALLGATHER || query->coll == SYMTUNER_REDUCESCATTER;
+}
+
+/* The options in their places; false with the reason. */
+static bool complete(struct request *request, char error[ST_OPTION_ERROR])
 {
     struct symtuner_query *query = &request->query;
 
-    if (strcmp(option, "--rules") == 0)
-        return request->rules = value, 1;
-    if (strcmp(option, "--ranks") == 0)
-        return read_number("--ranks wants 1 to 1048576, not", value, 1, &query->ranks);
-    if (strcmp(option, "--nodes") == 0)
-        return read_number("--nodes wants 1 to 1048576, not", value, 1, &query->nodes);
-    if (strcmp(option, "--pipe-ops") == 0)
-        return read_number("--pipe-ops wants 0 to 1048576, not", value, 0, &query->pipe_ops);
-    if (strcmp(option, "--nccl") == 0)
-        return read_release(value, &query->nccl);
-    if (strcmp(option, "--links") == 0)
-        return read_choice("--links wants nvlink or pcie, not", value, "pcie", "nvlink",
-                           &query->machine.nvlink);
-    if (strcmp(option, "--multicast") == 0)
-        return read_choice("--multicast wants yes or no, not", value, "no", "yes",
-                           &query->machine.multicast);
-    if (strcmp(option, "--table") == 0)
-        return read_table(value, request);
-    if (strcmp(option, "--gpu") == 0) {
-        if (strlen(value) > SYMTUNER_GPU_MAX)
-            return wrong("--gpu is too long:", value);
-        strcpy(query->machine.gpu, value);
-        return 1;
-    }
-    return wrong("unknown option", option);
-}
-
-static int read_request(int argc, char **argv, struct request *request)
-{
-    struct symtuner_query *query = &request->query;
-    char error[SYMTUNER_ERROR_MAX];
-    const char *nearest = st_word_nearest(&st_colls, argv[1], strlen(argv[1]));
-    int coll = symtuner_coll_parse(argv[1]);
-
-    if (coll < 0 && nearest)
-        return fprintf(stderr, "symtuner decide: unknown collective \"%.60s\"; did you mean %s?\n",
-                       argv[1], nearest), 0;
-    if (coll < 0)
-        return wrong("unknown collective", argv[1]);
-    query->coll = (enum symtuner_coll)coll;
-    if (symtuner_size_parse(argv[2], &query->bytes, error, sizeof error) != 0) {
-        fprintf(stderr, "symtuner decide: BYTES: %s\n", error);
-        return 0;
-    }
-    for (int i = 3; i < argc; i++) {
-        if (strcmp(argv[i], "--registered") == 0) {
-            query->registered = 1;
-        } else if (strcmp(argv[i], "--json") == 0) {
-            request->json = 1;
-        } else if (argv[i][0] != '-') {
-            return wrong("one word too many:", argv[i]);
-        } else if (i + 1 == argc) {
-            return wrong("a value is missing after", argv[i]);
-        } else if (!read_option(request, argv[i], argv[i + 1])) {
-            return 0;
-        } else {
-            i++;
+    query->registered = request->registered || (request->send && request->recv);
+    if (query->ranks == 0)
+        query->ranks = request->gpus ? request->gpus * query->nodes : 8;
+    query->bytes = request->size.number;
+    if (request->size.whose == ST_WHOSE_RANK && of_all_ranks(query)) {
+        if (query->bytes > UINT64_MAX / (uint64_t)query->ranks) {
+            snprintf(error, ST_OPTION_ERROR, "BYTES a rank are more than a call can have");
+            return false;
         }
+        query->bytes *= (uint64_t)query->ranks;
     }
-    if (query->nodes > query->ranks)
-        return fprintf(stderr, "symtuner decide: --nodes %d is more than --ranks %d\n",
-                       query->nodes, query->ranks), 0;
-    return 1;
+    return st_ranks_fit(query->ranks, query->nodes, request->gpus, error);
 }
 
 static enum symtuner_status load(const struct request *request, symtuner_rules **rules, char *error,
@@ -175,12 +165,14 @@ static void print_json(const struct request *request, const struct symtuner_deci
 {
     static const char *const prefer[] = {"leave", "symmetric", "general", "registered"};
     float after[SYMTUNER_ALGOS * SYMTUNER_PROTOS];
+    char release[16];
     int channels = 0;
 
     printf("{\"coll\": \"%s\", \"bytes\": %llu, \"ranks\": %d, \"nodes\": %d, \"registered\": %s, "
-           "\"nccl\": %d", symtuner_coll_name((int)request->query.coll),
-           (unsigned long long)request->query.bytes, request->query.ranks, request->query.nodes,
-           request->query.registered ? "true" : "false", request->query.nccl);
+           "\"nccl\": \"%s\"",
+           symtuner_coll_name((int)request->query.coll), (unsigned long long)request->query.bytes,
+           request->query.ranks, request->query.nodes, request->query.registered ? "true" : "false",
+           st_release_print(request->query.nccl, release, sizeof release));
     st_json_field(stdout, false, "rule", decision->rule < 0 ? NULL : decision->name);
     st_json_field(stdout, false, "prefer", decision->rule < 0 ? NULL : prefer[decision->prefer]);
     st_json_field(stdout, false, "algorithm", symtuner_algo_name(decision->algo));
@@ -219,30 +211,33 @@ static void print_table(const struct request *request, const struct symtuner_dec
         printf(", %d channels\n", channels);
 }
 
+/* Rules and tables count the whole call, programs their own part of it. */
+static void print_whose(const struct symtuner_query *query)
+{
+    char whole[ST_TEXT_SIZE], part[ST_TEXT_SIZE];
+    uint64_t ranks = (uint64_t)query->ranks;
+
+    if (query->bytes % ranks == 0)
+        printf("%s of the whole call: every rank passes %s.\n", st_text_size(query->bytes, whole),
+               st_text_size(query->bytes / ranks, part));
+}
+
 int st_cmd_decide(int argc, char **argv)
 {
-    struct request request = {.query = {.struct_size = sizeof request.query,
-                                        .nccl = 22809,
-                                        .ranks = 8,
-                                        .nodes = 1,
-                                        .pipe_ops = 1}};
+    struct request request = {
+        .query = {.struct_size = sizeof request.query, .nccl = 22809, .nodes = 1, .pipe_ops = 1}};
     struct symtuner_decision decision = {.struct_size = sizeof decision};
     const char *defaults = getenv("SYMTUNER_DEFAULTS");
     symtuner_rules *rules = NULL;
     char text[2048];
+    int status;
 
-    if (argc > 1 && strcmp(argv[1], "--help") == 0) {
-        fputs(help, stdout);
-        return ST_EXIT_FINE;
-    }
-    if (argc < 3) {
-        fputs(help, stderr);
-        return ST_EXIT_USAGE;
-    }
-    st_machine_here(&request.query.machine);
+    status = st_line_read(&line, argc, argv, &request);
+    if (status >= 0)
+        return status;
+    if (!complete(&request, text))
+        return st_line_wrong(&line, text);
     request.query.no_defaults = defaults && strcmp(defaults, "0") == 0;
-    if (!read_request(argc, argv, &request))
-        return ST_EXIT_USAGE;
     if (load(&request, &rules, text, sizeof text) != SYMTUNER_OK) {
         fprintf(stderr, "%s\n", text);
         return ST_EXIT_FINDINGS;
@@ -258,6 +253,8 @@ int st_cmd_decide(int argc, char **argv)
         print_json(&request, &decision, text);
     } else {
         st_text_wrap(stdout, 0, text);
+        if (of_all_ranks(&request.query))
+            print_whose(&request.query);
         if (request.has_table)
             print_table(&request, &decision);
     }

@@ -1,18 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* diff.c - symtuner diff A B: what another rules file would change, and nothing else. */
 #include <inttypes.h>
-#include <string.h>
 
 #include "cli/commands.h"
 #include "cli/map.h"
 #include "cli/text.h"
-
-static const char help[] =
-    "usage: symtuner diff OLD NEW [options]\n"
-    "Sizes and ranks that two rules files decide differently; the options are those of\n"
-    "symtuner table, but all collectives are compared unless --coll says which.\n"
-    "Exit 0: no decision differs. 1: some do, or a file cannot be read.\n"
-    "example: symtuner diff old.rules new.rules --ranks 8 --links nvlink\n";
+#include "cli/values.h"
 
 struct report {
     bool json;
@@ -124,25 +117,41 @@ static void kernel_change(void *with, const struct st_kernel_run *range, int reg
     report->changes++;
 }
 
+static int started(void *self)
+{
+    return st_map_started("diff", self);
+}
+
+static const struct st_command_line line = {
+    .command = "diff",
+    .usage = "OLD NEW [options]\n",
+    .about = "Sizes and ranks that two rules files decide differently.\n",
+    .after =
+        ST_TYPES_HELP "Exit 0: no decision differs. 1: some do. 2: a file cannot be read.\n"
+                      "example: symtuner diff old.rules new.rules --ranks 8 --machine h200x8\n",
+    .row = st_map_options,
+    .rows = ST_MAP_OPTIONS - 1,
+    .word = st_map_word,
+    .least_words = 2,
+    .most_words = 2,
+    .started = started};
+
 int st_cmd_diff(int argc, char **argv)
 {
     static struct st_map one, other; /* large */
     struct st_map_request request;
     struct report report = {.out = stdout};
-    bool coll_given = false;
-    int status = st_map_read("diff", help, 2, argc, argv, &request);
+    int status = st_map_read(&line, argc, argv, &request);
 
     if (status >= 0)
         return status;
-    for (int i = 1; i < argc; i++)
-        coll_given |= strcmp(argv[i], "--coll") == 0;
-    if (!coll_given)
+    if (!request.colls)
         request.colls = (1u << SYMTUNER_COLLS) - 1;
     if (!st_map_make(&request, request.file[0], &one))
-        return ST_EXIT_FINDINGS;
+        return ST_EXIT_USAGE;
     if (!st_map_make(&request, request.file[1], &other)) {
         st_map_free(&one);
-        return ST_EXIT_FINDINGS;
+        return ST_EXIT_USAGE;
     }
     report.json = request.json;
     if (report.json)

@@ -5,15 +5,9 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/options.h"
 #include "cli/text.h"
 #include "symtuner.h"
-
-static const char help[] =
-    "usage: symtuner env [--json | --markdown | --defaults]\n"
-    "The SYMTUNER_* variables: value here, default, legal values, meaning.\n"
-    "  --json      for programs\n"
-    "  --markdown  print docs/env.md\n"
-    "  --defaults  print the built-in defaults: a rules text with its provenance\n";
 
 /* A list of words that begins with none: it may be unset, or set to nothing. */
 static const char *empty(const struct symtuner_option *row)
@@ -54,32 +48,10 @@ static void print_json(void)
     puts("]");
 }
 
-int st_cmd_env(int argc, char **argv)
+static void print_text(void)
 {
     struct symtuner_option row;
 
-    if (argc > 1 && strcmp(argv[1], "--markdown") == 0 && argc == 2) {
-        print_markdown();
-        return ST_EXIT_FINE;
-    }
-    if (argc == 2 && strcmp(argv[1], "--defaults") == 0) {
-        fputs(symtuner_defaults_text(), stdout);
-        return ST_EXIT_FINE;
-    }
-    if (argc == 2 && strcmp(argv[1], "--json") == 0) {
-        print_json();
-        return ST_EXIT_FINE;
-    }
-    if (argc > 1) {
-        int asked = strcmp(argv[1], "--help") == 0;
-
-        if (!asked)
-            fprintf(stderr, argc > 2 ? "symtuner env: one option at a time, not also \"%.60s\"\n"
-                                     : "symtuner env: unknown argument \"%.60s\"\n",
-                    argv[argc > 2 ? 2 : 1]);
-        fputs(help, asked ? stdout : stderr);
-        return asked ? ST_EXIT_FINE : ST_EXIT_USAGE;
-    }
     for (int i = 0; symtuner_option_get(i, &row); i++) {
         const char *value = getenv(row.name);
 
@@ -87,5 +59,42 @@ int st_cmd_env(int argc, char **argv)
                value ? value : row.fallback, value ? "" : "   (not set)", row.help, empty(&row),
                row.values, row.fallback[0] ? row.fallback : "unset");
     }
+}
+
+struct request {
+    bool json, markdown, defaults;
+};
+
+#define AT(member) offsetof(struct request, member)
+static const struct st_option rows[] = {
+    {"markdown", NULL, "print docs/env.md", ST_OPTION_FLAG, .at = AT(markdown)},
+    {"defaults", NULL, "print the built-in defaults: a rules text with its provenance",
+     ST_OPTION_FLAG, .at = AT(defaults)},
+    {"json", NULL, "for programs", ST_OPTION_FLAG, .at = AT(json)},
+};
+static const struct st_command_line line = {
+    .command = "env",
+    .usage = "[--json | --markdown | --defaults]\n",
+    .about = "The SYMTUNER_* variables: value here, default, legal values, meaning.\n",
+    .row = rows,
+    .rows = sizeof rows / sizeof *rows};
+
+int st_cmd_env(int argc, char **argv)
+{
+    struct request request = {.json = false};
+    int status = st_line_read(&line, argc, argv, &request);
+
+    if (status >= 0)
+        return status;
+    if (request.json + request.markdown + request.defaults > 1)
+        return st_line_wrong(&line, "one of --json, --markdown and --defaults at a time");
+    if (request.markdown)
+        print_markdown();
+    else if (request.defaults)
+        fputs(symtuner_defaults_text(), stdout);
+    else if (request.json)
+        print_json();
+    else
+        print_text();
     return ST_EXIT_FINE;
 }

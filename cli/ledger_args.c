@@ -1,55 +1,52 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ledger_args.c - options and ledgers of one command line, in any order. */
 #include "cli/ledger_args.h"
 
 #include <stdio.h>
-#include <string.h>
+#include <stdlib.h>
 
 #include "cli/commands.h"
 #include "symtuner.h"
 
-enum { GO_ON = -1 };
-
-/* One argument, and the value that belongs to it; moves ${argv} past them. */
-static int read_one(struct st_ledger_args *args, char ***argv)
+bool st_ledger_word(int place, const char *word, void *self, char error[ST_OPTION_ERROR])
 {
-    const char *word = **argv;
-    char error[SYMTUNER_ERROR_MAX];
-    int taken = 1;
+    struct st_ledger_args *args = self;
 
-    if (strcmp(word, "--help") == 0) {
-        fputs(args->help, stdout);
-        return ST_EXIT_FINE;
-    }
-    if (strcmp(word, "--json") == 0) {
-        args->json = true;
-    } else if (strncmp(word, "--", 2) == 0) {
-        taken = args->option(*argv, args->self);
-        if (taken == 0)
-            fprintf(stderr, "symtuner %s: unknown option \"%.60s\"\n", args->command, word);
-        if (taken <= 0)
-            return ST_EXIT_USAGE;
-    } else if (!st_ledgers_read(&args->ledgers, word, error, sizeof error)) {
-        fprintf(stderr, "%s\n", error);
-        return ST_EXIT_FINDINGS;
-    } else {
-        args->files++;
-    }
-    *argv += taken;
-    return GO_ON;
+    (void)error;
+    args->file[place] = word;
+    args->files = place + 1;
+    return true;
 }
 
-int st_ledger_args_read(struct st_ledger_args *args, char **argv)
+int st_ledger_args_read(const struct st_command_line *line, int argc, char **argv,
+                        struct st_ledger_args *args)
 {
-    int status = GO_ON;
+    char error[SYMTUNER_ERROR_MAX];
+    int status;
 
-    for (argv++; *argv && status == GO_ON;)
-        status = read_one(args, &argv);
-    if (status == GO_ON && args->files == 0) {
-        fputs(args->help, stderr);
-        status = ST_EXIT_USAGE;
+    args->file = calloc((size_t)argc, sizeof *args->file);
+    if (!args->file) {
+        fprintf(stderr, "symtuner %s: out of memory\n", line->command);
+        return ST_EXIT_USAGE;
     }
-    if (status != GO_ON)
-        st_ledgers_free(&args->ledgers);
-    return status;
+    status = st_line_read(line, argc, argv, args);
+    if (status >= 0) {
+        st_ledger_args_free(args);
+        return status;
+    }
+    for (int i = 0; i < args->files; i++)
+        if (!st_ledgers_read(&args->ledgers, args->file[i], error, sizeof error)) {
+            fprintf(stderr, "%s\n", error);
+            args->bad++;
+        }
+    if (args->ledgers.blocks)
+        return -1;
+    st_ledger_args_free(args);
+    return ST_EXIT_USAGE;
+}
+
+void st_ledger_args_free(struct st_ledger_args *args)
+{
+    st_ledgers_free(&args->ledgers);
+    free(args->file);
+    args->file = NULL;
 }

@@ -262,6 +262,10 @@ bool st_ledgers_read(struct st_ledgers *ledgers, const char *path, char *error, 
     } else if (good && reader.open) {
         good = wrong(&reader, "the file ends before", "end");
     }
+    if (reader.open) { /* what it says so far may be half of it */
+        free(reader.open->row);
+        ledgers->blocks--;
+    }
     fclose(file);
     return good;
 }

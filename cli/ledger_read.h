@@ -44,8 +44,9 @@ struct st_ledgers {
     int blocks;
 };
 
-/* Add the blocks of ${path}. A block that repeats a communicator of the same process replaces the
- * earlier one, for counters are never reset (communicator id 0 is no identity and never does). */
+/* Add the blocks of ${path}; of a file with an error those that are complete before it. A block
+ * that repeats a communicator of the same process replaces the earlier one, for counters are never
+ * reset (communicator id 0 is no identity and never does). */
 bool st_ledgers_read(struct st_ledgers *ledgers, const char *path, char *error, size_t size);
 void st_ledgers_free(struct st_ledgers *ledgers);
 

@@ -10,20 +10,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/commands.h"
+#include "cli/text.h"
 #include "rules/names.h"
 
 /* peer_nccl is what NCCL 2.27 asks for: its own P2P transport between all pairs. It is narrower
  * than the driver's peer access: four L40S under two switches have the one and not the other. */
 static const struct st_machine machines[] = {
-    {"h200x2", "2 x H200, NVLink", 90, 2, 1, 1, 1, 1},
-    {"h200x4", "4 x H200, NVSwitch", 90, 4, 1, 1, 1, 1},
-    {"h200x8", "8 x H200, NVSwitch", 90, 8, 1, 1, 1, 1},
-    {"b200x8", "8 x B200, NVSwitch", 100, 8, 1, 1, 1, 1},
-    {"a100pciex2", "2 x A100 PCIe, no NVLink", 80, 2, 0, 1, 1, 0},
-    {"l40sx4", "4 x L40S, PCIe, two switches", 89, 4, 0, 1, 0, 0},
-    {"rtxpro6000x2", "2 x RTX PRO 6000, PCIe, one socket", 120, 2, 0, 1, 1, 0},
-    {"rtxpro6000x2-nop2p", "the same, peer access off in the driver", 120, 2, 0, 0, 0, 0},
-    {"rtxpro6000x4", "4 x RTX PRO 6000, PCIe, one socket", 120, 4, 0, 1, 1, 0},
+    {"h200x2", "2 x H200, NVLink", "NVIDIA H200", 90, 2, 1, 1, 1, 1},
+    {"h200x4", "4 x H200, NVSwitch", "NVIDIA H200", 90, 4, 1, 1, 1, 1},
+    {"h200x8", "8 x H200, NVSwitch", "NVIDIA H200", 90, 8, 1, 1, 1, 1},
+    {"b200x8", "8 x B200, NVSwitch", "NVIDIA B200", 100, 8, 1, 1, 1, 1},
+    {"a100pciex2", "2 x A100 PCIe, no NVLink", "NVIDIA A100 80GB PCIe", 80, 2, 0, 1, 1, 0},
+    {"l40sx4", "4 x L40S, PCIe, two switches", "NVIDIA L40S", 89, 4, 0, 1, 0, 0},
+    {"rtxpro6000x2", "2 x RTX PRO 6000, PCIe, one socket",
+     "NVIDIA RTX PRO 6000 Blackwell Server Edition", 120, 2, 0, 1, 1, 0},
+    {"rtxpro6000x2-nop2p", "the same, peer access off in the driver",
+     "NVIDIA RTX PRO 6000 Blackwell Server Edition", 120, 2, 0, 0, 0, 0},
+    {"rtxpro6000x4", "4 x RTX PRO 6000, PCIe, one socket",
+     "NVIDIA RTX PRO 6000 Blackwell Server Edition", 120, 4, 0, 1, 1, 0},
 };
 
 const struct st_machine *st_machine_get(int index)
@@ -40,6 +45,69 @@ const struct st_machine *st_machine_named(const char *name)
         if (strcmp(machine->name, name) == 0)
             return machine;
     return NULL;
+}
+
+bool st_machine_unknown(const char *value, char error[ST_OPTION_ERROR])
+{
+    const char *name[sizeof machines / sizeof *machines];
+    struct st_words words = {name, (int)(sizeof machines / sizeof *machines)};
+    const char *nearest;
+    size_t at;
+
+    for (int i = 0; i < words.count; i++)
+        name[i] = machines[i].name;
+    nearest = st_word_nearest(&words, value, strlen(value));
+    at = st_text_add(error, ST_OPTION_ERROR, 0, "unknown machine \"%.60s\"%s%s%s there are", value,
+                     nearest ? "; did you mean " : ";", nearest ? nearest : "", nearest ? "?" : "");
+    for (int i = 0; i < words.count; i++)
+        at = st_text_add(error, ST_OPTION_ERROR, at, "%s %s", i ? "," : "", name[i]);
+    return false;
+}
+
+int st_machine_list(void)
+{
+    for (size_t i = 0; i < sizeof machines / sizeof *machines; i++)
+        printf("%-20s %s\n", machines[i].name, machines[i].text);
+    return ST_EXIT_FINE;
+}
+
+static bool read_machine(const char *word, struct symtuner_machine *machine, int *gpus, char *error)
+{
+    const struct st_machine *named = st_machine_named(word);
+
+    if (named) {
+        *machine = (struct symtuner_machine){
+            .arch = named->arch, .nvlink = named->nvlink, .multicast = named->multicast};
+        snprintf(machine->gpu, sizeof machine->gpu, "%s", named->gpu);
+        *gpus = named->gpus;
+        return true;
+    }
+    if (!strchr(word, '='))
+        return st_machine_unknown(word, error);
+    setenv("SYMTUNER_MACHINE", word, 1);
+    return symtuner_machine_find(machine) ||
+           st_option_wrong(error,
+                           "--machine wants a name such as h200x8, or such as \"gpu=NVIDIA "
+                           "H200; links=nvlink; multicast=no\"",
+                           word);
+}
+
+int st_machine_start(const char *command, const char *word, struct symtuner_machine *machine,
+                     int *gpus)
+{
+    char error[ST_OPTION_ERROR];
+
+    *gpus = 0;
+    if (!word) {
+        st_machine_here(machine);
+        return -1;
+    }
+    if (strcmp(word, "list") == 0)
+        return st_machine_list();
+    if (read_machine(word, machine, gpus, error))
+        return -1;
+    fprintf(stderr, "symtuner %s: %s\n", command, error);
+    return ST_EXIT_USAGE;
 }
 
 int st_machine_here(struct symtuner_machine *machine_out)

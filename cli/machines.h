@@ -10,11 +10,13 @@
 
 #include <stddef.h>
 
+#include "cli/options.h"
 #include "symtuner_why.h"
 
 struct st_machine {
     const char *name; /* "h200x8" */
     const char *text;
+    const char *gpu; /* as NVML calls it, which is what rules ask for */
     int arch, gpus;
     int nvlink, peer_raw, peer_nccl, multicast;
 };
@@ -24,6 +26,19 @@ const struct st_machine *st_machine_get(int index);
 
 /* The machine of that name, or NULL. */
 const struct st_machine *st_machine_named(const char *name);
+
+/* What --machine said to a command that asks rules (NULL: nothing, and this box counts): a name of
+ * the list, a description as in SYMTUNER_MACHINE, which stands for this process from then on, or
+ * "list".
+ * ${gpus_out}: how many GPUs it has, 0 when that is not known. -1: go on; else the exit status. */
+int st_machine_start(const char *command, const char *word, struct symtuner_machine *machine_out,
+                     int *gpus_out);
+
+/* error = "unknown machine ..." with what there is; false. */
+bool st_machine_unknown(const char *value, char error[ST_OPTION_ERROR]);
+
+/* Prints the list; the exit status. */
+int st_machine_list(void);
 
 /* symtuner_machine_find, and a line on stderr when SYMTUNER_MACHINE says nothing that it knows. */
 int st_machine_here(struct symtuner_machine *machine_out);

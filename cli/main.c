@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "rules/names.h"
 #include "symtuner.h"
 
 static const struct {
@@ -30,8 +31,9 @@ enum { COMMANDS = sizeof commands / sizeof *commands };
 
 static void usage(FILE *out)
 {
-    fprintf(out, "symtuner %s: steer NCCL toward its symmetric-memory kernels\n\n"
-                 "usage: symtuner COMMAND [...]      symtuner COMMAND --help\n\n",
+    fprintf(out,
+            "symtuner %s: steer NCCL toward its symmetric-memory kernels\n\n"
+            "usage: symtuner COMMAND [...]      symtuner help COMMAND\n\n",
             SYMTUNER_VERSION);
     for (int i = 0; i < COMMANDS; i++)
         if (commands[i].what)
@@ -49,10 +51,43 @@ static int finish(int status)
     return status == ST_EXIT_FINE ? ST_EXIT_FINDINGS : status;
 }
 
+/* The command of that name, or NULL. */
+static int (*find(const char *name))(int, char **)
+{
+    for (int i = 0; i < COMMANDS; i++)
+        if (strcmp(commands[i].name, name) == 0)
+            return commands[i].run;
+    return NULL;
+}
+
+static int unknown(const char *name)
+{
+    const char *word[COMMANDS];
+    struct st_words words = {word, 0};
+    const char *nearest;
+
+    for (int i = 0; i < COMMANDS; i++)
+        if (commands[i].what)
+            word[words.count++] = commands[i].name;
+    nearest = st_word_nearest(&words, name, strlen(name));
+    fprintf(stderr, "symtuner: %s \"%.60s\"; %s%s%s`symtuner --help` lists them\n",
+            name[0] == '-' ? "no such option:" : "unknown command", name,
+            nearest ? "did you mean " : "", nearest ? nearest : "", nearest ? "? " : "");
+    return ST_EXIT_USAGE;
+}
+
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "--help";
+    int (*run)(int, char **);
 
+    if (strcmp(name, "help") == 0 && argc > 2) { /* help COMMAND */
+        static char help[] = "--help";
+        char *with[] = {argv[2], help, NULL};
+
+        run = find(argv[2]);
+        return run ? finish(run(2, with)) : unknown(argv[2]);
+    }
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         usage(stdout);
         return finish(argc > 1 ? ST_EXIT_FINE : ST_EXIT_USAGE);
@@ -61,9 +96,6 @@ int main(int argc, char **argv)
         printf("symtuner %s\n", SYMTUNER_VERSION);
         return finish(ST_EXIT_FINE);
     }
-    for (int i = 0; i < COMMANDS; i++)
-        if (strcmp(commands[i].name, name) == 0)
-            return finish(commands[i].run(argc - 1, argv + 1));
-    fprintf(stderr, "symtuner: unknown command \"%.60s\"; `symtuner --help` lists them\n", name);
-    return ST_EXIT_USAGE;
+    run = find(name);
+    return run ? finish(run(argc - 1, argv + 1)) : unknown(name);
 }

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "cli/options.h"
 #include "symtuner.h"
 
 enum { ST_MAP_COLUMNS = 64, ST_MAP_CELL = 24, ST_MAP_KERNELS = 2048 };
@@ -45,9 +46,8 @@ struct st_map_request {
     int dtype, op;            /* for [kernels] rules */
     int ranks[16], n_ranks;
     uint64_t lo, hi;
-    const char *file[2];
-    int files;
-    const char *svg;
+    const char *file[2], *svg, *machine_word;
+    int gpus; /* of a node; 0 unknown */
     bool json;
 };
 
@@ -61,8 +61,16 @@ struct st_map {
     uint64_t hash;
 };
 
-/* Read the arguments of ${command}. -1: go on; else the exit status. */
-int st_map_read(const char *command, const char *help, int files, int argc, char **argv,
+/* The options that both commands have; the last one, --svg, is of table alone. */
+enum { ST_MAP_OPTIONS = 13 };
+extern const struct st_option st_map_options[ST_MAP_OPTIONS];
+bool st_map_word(int place, const char *word, void *self, char error[ST_OPTION_ERROR]);
+
+/* ${command}'s machine, for ${started} of its line. */
+int st_map_started(const char *command, struct st_map_request *request);
+
+/* Read the arguments. No collective: none was named. -1: go on; else the exit status. */
+int st_map_read(const struct st_command_line *line, int argc, char **argv,
                 struct st_map_request *request_out);
 
 /* Decide everything. False, and the error printed, when the rules cannot be read. */

@@ -7,21 +7,8 @@
 #include "cli/commands.h"
 #include "cli/map.h"
 #include "cli/text.h"
+#include "cli/values.h"
 #include "plugin/nccl_release.h"
-
-static const char help[] =
-    "usage: symtuner table RULES [options]\n"
-    "What the rules decide, over sizes and ranks, for plain buffers and for registered ones.\n"
-    "  --coll C,C,...    collectives, or all (allreduce)\n"
-    "  --ranks N,N,...   (2,4,8)\n"
-    "  --bytes LOW..HIGH of NCCL's nBytes (256..8GiB)\n"
-    "  --nccl X.Y.Z --nodes N   (2.28.9, 1)\n"
-    "  --gpu NAME --links nvlink|pcie --multicast yes|no   the machine (this box, if it has GPUs)\n"
-    "  --dtype T --op O  of all-reduces, for [kernels] rules (bf16, sum)\n"
-    "  --svg FILE        also draw the map into FILE\n"
-    "  --json            exact ranges, for programs\n"
-    "examples: symtuner table my.rules\n"
-    "          symtuner table my.rules --coll all --ranks 8 --links nvlink --svg map.svg\n";
 
 enum { LABEL = 22, CELL = 12, ACROSS = (ST_TEXT_WIDTH - LABEL) / (CELL + 1) };
 
@@ -206,14 +193,36 @@ static void print_json(const struct st_map_request *request, const struct st_map
     fputs("]}\n", out);
 }
 
+static int started(void *self)
+{
+    return st_map_started("table", self);
+}
+
+static const struct st_command_line line = {
+    .command = "table",
+    .usage = "RULES [options]\n",
+    .about = "What the rules decide, over sizes and ranks, for plain buffers and for registered "
+             "ones.\n",
+    .after = ST_TYPES_HELP
+    "examples: symtuner table my.rules\n"
+    "          symtuner table my.rules --coll all --ranks 8 --machine h200x8 --svg map.svg\n",
+    .row = st_map_options,
+    .rows = ST_MAP_OPTIONS,
+    .word = st_map_word,
+    .least_words = 1,
+    .most_words = 1,
+    .started = started};
+
 int st_cmd_table(int argc, char **argv)
 {
     static struct st_map map; /* large */
     struct st_map_request request;
-    int status = st_map_read("table", help, 1, argc, argv, &request);
+    int status = st_map_read(&line, argc, argv, &request);
 
     if (status >= 0)
         return status;
+    if (!request.colls)
+        request.colls = 1u << SYMTUNER_ALLREDUCE;
     if (!st_map_make(&request, request.file[0], &map))
         return ST_EXIT_FINDINGS;
     (request.json ? print_json : print_text)(&request, &map, stdout);

@@ -9,15 +9,6 @@
 #include "cli/text.h"
 #include "symtuner.h"
 
-static const char help[] =
-    "usage: symtuner top [--json] [--sort bytes|calls|size] LEDGER...\n"
-    "What ran, added up over the ledgers of all processes (SYMTUNER_LEDGER, docs/ledger.md): "
-    "which\n"
-    "collectives and sizes, on which kernels, with registered buffers or not.\n"
-    "  --sort bytes  by bytes moved, most first (default); calls: by calls; size: by collective\n"
-    "Exit 0: fine. 1: a file is no ledger.\n"
-    "example: symtuner top /tmp/symtuner.*\n";
-
 enum { PICKS = SYMTUNER_ALGOS * SYMTUNER_PROTOS };
 
 /* One collective and size. */
@@ -34,7 +25,6 @@ struct sum {
 struct sums {
     struct sum *sum;
     int count;
-    int (*order)(const void *a, const void *b);
 };
 
 static struct sum *find(struct sums *sums, const struct st_ledger_row *row)
@@ -237,43 +227,50 @@ static void print_json(const struct st_ledgers *ledgers, const struct sums *sums
     fputs("]}\n", out);
 }
 
-static int read_option(char **argv, void *self)
-{
-    static const struct {
-        const char *word;
-        int (*order)(const void *, const void *);
-    } sort[] = {{"bytes", by_bytes}, {"calls", by_calls}, {"size", by_size}};
-    struct sums *sums = self;
+struct request {
+    struct st_ledger_args args;
+    int sort;
+};
 
-    if (strcmp(argv[0], "--sort") != 0 || !argv[1])
-        return 0;
-    for (int i = 0; i < 3; i++)
-        if (strcmp(sort[i].word, argv[1]) == 0) {
-            sums->order = sort[i].order;
-            return 2;
-        }
-    fprintf(stderr, "symtuner top: --sort bytes, calls or size, not \"%.60s\"\n", argv[1]);
-    return -1;
-}
+#define AT(member) offsetof(struct request, member)
+static const struct st_option rows[] = {
+    {"sort", "bytes|calls|size",
+     "by bytes moved, by calls, most first; by collective and size (bytes)", ST_OPTION_CHOICE,
+     .at = AT(sort)},
+    {"json", NULL, "for programs", ST_OPTION_FLAG, .at = AT(args.json)},
+};
+static const struct st_command_line line = {
+    .command = "top",
+    .usage = "[options] LEDGER...\n",
+    .about =
+        "What ran, added up over the ledgers of all processes (SYMTUNER_LEDGER, docs/ledger.md): "
+        "which\ncollectives and sizes (of the whole call, NCCL's nBytes), on which kernels, with "
+        "registered\nbuffers or not.\n",
+    .after = "Exit 0: fine. 2: a file is no ledger; it is named, the others are added up.\n"
+             "example: symtuner top /tmp/symtuner.*\n",
+    .row = rows,
+    .rows = sizeof rows / sizeof *rows,
+    .word = st_ledger_word,
+    .least_words = 1};
 
 int st_cmd_top(int argc, char **argv)
 {
-    struct sums sums = {.order = by_bytes};
-    struct st_ledger_args args = {
-        .command = "top", .help = help, .option = read_option, .self = &sums};
-    const struct st_ledgers *ledgers = &args.ledgers;
-    int status = st_ledger_args_read(&args, argv);
+    static int (*const order[])(const void *, const void *) = {by_bytes, by_calls, by_size};
+    struct request request = {.sort = 0};
+    struct sums sums = {.count = 0};
+    const struct st_ledgers *ledgers = &request.args.ledgers;
+    int status = st_ledger_args_read(&line, argc, argv, &request.args);
 
-    (void)argc;
     if (status >= 0)
         return status;
     for (int b = 0; b < ledgers->blocks; b++)
         for (int r = 0; r < ledgers->block[b].rows; r++)
             add(&sums, &ledgers->block[b].row[r]);
     if (sums.count)
-        qsort(sums.sum, (size_t)sums.count, sizeof *sums.sum, sums.order);
-    (args.json ? print_json : print_text)(ledgers, &sums, stdout);
+        qsort(sums.sum, (size_t)sums.count, sizeof *sums.sum, order[request.sort]);
+    (request.args.json ? print_json : print_text)(ledgers, &sums, stdout);
+    status = request.args.bad ? ST_EXIT_USAGE : ST_EXIT_FINE;
     free(sums.sum);
-    st_ledgers_free(&args.ledgers);
-    return ST_EXIT_FINE;
+    st_ledger_args_free(&request.args);
+    return status;
 }

@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "cli/options.h"
 #include "symtuner.h"
 
 enum {
@@ -81,6 +82,8 @@ struct st_tune {
     char raw[600], html[600];
     const char *nccl_file; /* NULL: as the loader finds it                      */
     char command[400];
+    const char *from, *verify_files; /* options of tune; NULL: not given */
+    bool json, fresh, no_kernels;
 };
 
 /* tune_data.c */
@@ -108,8 +111,10 @@ bool st_tune_take(struct st_tune *tune, int round, int coll, int setting, const 
 bool st_tune_save(const struct st_tune *tune);
 bool st_tune_load(struct st_tune *tune, bool take_plan, char *error, size_t size);
 
-/* tune_read.c: an option of tune or bench. 1: taken, 0: wrong and said so, -1: not known. */
-int st_tune_option(struct st_tune *tune, const char *name, const char *option, const char *value);
+/* tune_read.c: the options of bench, which are the first of all, and of tune, which are the last.
+ */
+enum { ST_TUNE_OPTIONS = 18, ST_BENCH_OPTIONS = 13, ST_BENCH_ALONE = 2 };
+extern const struct st_option st_tune_options[ST_TUNE_OPTIONS];
 
 /* tune_run.c: exit statuses; st_tune_find_gpus gives -1 when it can be measured here. */
 int st_tune_find_gpus(struct st_tune *tune, const char *command, bool kernels);

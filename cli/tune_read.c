@@ -1,98 +1,98 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tune_read.c - the options that symtuner tune and symtuner bench share. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/ledger_read.h"
 #include "cli/text.h"
 #include "cli/tune.h"
+#include "cli/values.h"
 #include "symtuner_why.h"
 
-static const char *command = "tune"; /* for messages */
-
-static bool wrong(const char *what, const char *value)
+static bool read_ctas(const char *value, void *self, char error[ST_OPTION_ERROR])
 {
-    fprintf(stderr, "symtuner %s: %s \"%.60s\"; see symtuner %s --help\n", command, what, value,
-            command);
-    return false;
-}
+    struct st_tune *tune = self;
+    int n;
 
-static bool read_ctas(struct st_tune *tune, const char *value)
-{
-    const char *at = value;
-
-    tune->n_ctas = 1;
-    for (;; at++) {
-        char *end;
-        long n = strtol(at, &end, 10);
-
-        if (end == at || n < 1 || n > 64 || tune->n_ctas == ST_TUNE_CTAS)
-            return wrong("--ctas wants up to 11 numbers from 1 to 64, not", value);
-        tune->ctas[tune->n_ctas++] = (int)n;
-        at = end;
-        if (*at == '\0')
-            return true;
-        if (*at != ',')
-            return wrong("--ctas wants numbers such as 8,16,32, not", value);
-    }
-}
-
-static bool read_colls(struct st_tune *tune, const char *value)
-{
-    char word[32];
-
-    tune->colls = 0;
-    for (;;) {
-        size_t length = strcspn(value, ",");
-        int coll;
-
-        snprintf(word, sizeof word, "%.*s", (int)(length < 31 ? length : 31), value);
-        coll = symtuner_coll_parse(word);
-        if (coll != SYMTUNER_ALLREDUCE && coll != SYMTUNER_ALLGATHER &&
-            coll != SYMTUNER_REDUCESCATTER)
-            return wrong("--coll: only allreduce, allgather and reducescatter have symmetric "
-                         "kernels, not",
-                         word);
-        tune->colls |= 1u << coll;
-        if (value[length] == '\0')
-            return true;
-        value += length + 1;
-    }
-}
-
-static bool read_bytes(struct st_tune *tune, const char *value)
-{
-    const char *dots = strstr(value, "..");
-    char word[64], error[SYMTUNER_ERROR_MAX];
-
-    if (!dots || (size_t)(dots - value) >= sizeof word)
-        return wrong("--bytes wants a range such as 1KiB..256MiB, not", value);
-    snprintf(word, sizeof word, "%.*s", (int)(dots - value), value);
-    if (symtuner_size_parse(word, &tune->low, error, sizeof error) != 0 ||
-        symtuner_size_parse(dots + 2, &tune->high, error, sizeof error) != 0) {
-        fprintf(stderr, "symtuner %s: --bytes: %s\n", command, error);
+    if (!st_read_numbers("ctas", value, 64, ST_TUNE_CTAS - 1, tune->ctas + 1, &n, error))
         return false;
-    }
-    if (tune->low < 256 || tune->low & (tune->low - 1) || tune->high & (tune->high - 1) ||
-        tune->low > tune->high || tune->high > (uint64_t)4 << 30)
-        return wrong("--bytes wants powers of two from 256 to 4GiB, the smaller first, not", value);
+    tune->n_ctas = n + 1;
     return true;
 }
 
-static bool read_number(const char *what, const char *value, int least, int most, int *out)
+static bool read_colls(const char *value, void *self, char error[ST_OPTION_ERROR])
 {
-    return st_text_number(value, least, most, out) || wrong(what, value);
+    unsigned *colls = &((struct st_tune *)self)->colls;
+    const unsigned symmetric =
+        1u << SYMTUNER_ALLREDUCE | 1u << SYMTUNER_ALLGATHER | 1u << SYMTUNER_REDUCESCATTER;
+
+    if (!st_read_colls(value, colls, error))
+        return false;
+    if (strcmp(value, "all") == 0)
+        *colls = symmetric;
+    return !(*colls & ~symmetric) ||
+           st_option_wrong(error,
+                           "only allreduce, allgather and reducescatter have symmetric "
+                           "kernels: --coll wants some of them",
+                           value);
+}
+
+static bool read_bytes(const char *value, void *self, char error[ST_OPTION_ERROR])
+{
+    struct st_tune *tune = self;
+
+    if (!st_read_range(value, &tune->low, &tune->high, error))
+        return false;
+    return (tune->low >= 256 && !(tune->low & (tune->low - 1)) &&
+            !(tune->high & (tune->high - 1)) && tune->high <= (uint64_t)4 << 30) ||
+           st_option_wrong(error, "--bytes wants powers of two from 256 to 4GiB", value);
+}
+
+static bool read_dtype(const char *value, void *self, char error[ST_OPTION_ERROR])
+{
+    int *dtype = &((struct st_tune *)self)->dtype;
+
+    return st_read_dtype(value, dtype, error) &&
+           (*dtype == SYMTUNER_BFLOAT16 || *dtype == SYMTUNER_FLOAT16 ||
+            *dtype == SYMTUNER_FLOAT32 ||
+            st_option_wrong(error, "--dtype wants bf16, f16 or f32", value));
+}
+
+static bool read_budget(const char *value, void *self, char error[ST_OPTION_ERROR])
+{
+    struct st_tune *tune = self;
+
+    tune->rounds = ST_TUNE_ROUNDS;
+    return st_text_number(value, 1, 86400, &tune->budget_s) ||
+           st_option_wrong(error, "--budget wants 1 to 86400 seconds", value);
+}
+
+static bool read_csv(const char *value, void *self, char error[ST_OPTION_ERROR])
+{
+    struct st_tune *tune = self;
+
+    return (size_t)snprintf(tune->raw, sizeof tune->raw, "%s", value) < sizeof tune->raw ||
+           st_option_wrong(error, "--csv wants a shorter name", value);
+}
+
+/* Until now --nccl was the file. */
+static bool read_nccl(const char *value, void *self, char error[ST_OPTION_ERROR])
+{
+    ((struct st_tune *)self)->nccl_file = value;
+    return strchr(value, '/') || strstr(value, ".so") ||
+           st_option_wrong(error,
+                           "tune and bench measure a library, which --library names, and no "
+                           "release",
+                           value);
 }
 
 /* Collectives and sizes that a program used: sums and gathers of the ledger, from .. to. */
-static bool take_ledger(struct st_tune *tune, const char *path)
+static bool read_ledger(const char *path, void *self, char error[ST_OPTION_ERROR])
 {
+    struct st_tune *tune = self;
     struct st_ledgers ledgers = {0};
-    char error[SYMTUNER_ERROR_MAX];
     uint64_t low = UINT64_MAX, high = 0, most = (uint64_t)4 << 30;
 
-    if (!st_ledgers_read(&ledgers, path, error, sizeof error)) {
-        fprintf(stderr, "%s\n", error);
+    if (!st_ledgers_read(&ledgers, path, error, ST_OPTION_ERROR)) {
         st_ledgers_free(&ledgers);
         return false;
     }
@@ -109,7 +109,8 @@ static bool take_ledger(struct st_tune *tune, const char *path)
         }
     st_ledgers_free(&ledgers);
     if (!tune->colls)
-        return wrong("no allreduce, allgather or reducescatter in", path);
+        return st_option_wrong(
+            error, "--ledger wants one with allreduce, allgather or reducescatter", path);
     for (tune->low = 256; tune->low * 2 <= low && tune->low < most; tune->low *= 2)
         ;
     for (tune->high = tune->low; tune->high * 2 <= high && tune->high < most; tune->high *= 2)
@@ -117,33 +118,39 @@ static bool take_ledger(struct st_tune *tune, const char *path)
     return true;
 }
 
-int st_tune_option(struct st_tune *tune, const char *name, const char *option, const char *value)
-{
-    command = name;
-    if (strcmp(option, "--ranks") == 0)
-        return read_number("--ranks wants 2 to 16, not", value, 2, 16, &tune->ranks);
-    if (strcmp(option, "--rounds") == 0)
-        return read_number("--rounds wants 3 to 9, not", value, 3, ST_TUNE_ROUNDS, &tune->rounds);
-    if (strcmp(option, "--budget") == 0) {
-        tune->rounds = ST_TUNE_ROUNDS;
-        return read_number("--budget wants 1 to 86400 seconds, not", value, 1, 86400,
-                           &tune->budget_s);
-    }
-    if (strcmp(option, "--coll") == 0)
-        return read_colls(tune, value);
-    if (strcmp(option, "--bytes") == 0)
-        return read_bytes(tune, value);
-    if (strcmp(option, "--dtype") == 0) {
-        tune->dtype = symtuner_dtype_parse(value);
-        return tune->dtype == SYMTUNER_BFLOAT16 || tune->dtype == SYMTUNER_FLOAT16 ||
-               tune->dtype == SYMTUNER_FLOAT32 ||
-               wrong("--dtype wants bf16, f16 or f32, not", value);
-    }
-    if (strcmp(option, "--ctas") == 0 && strcmp(name, "tune") == 0)
-        return read_ctas(tune, value);
-    if (strcmp(option, "--ledger") == 0)
-        return take_ledger(tune, value);
-    if (strcmp(option, "--nccl") == 0)
-        return tune->nccl_file = value, 1;
-    return -1;
-}
+#define AT(member) offsetof(struct st_tune, member)
+const struct st_option st_tune_options[ST_TUNE_OPTIONS] = {
+    /* of bench alone */
+    {"rules", "FILE", "rules for the plugin and symtuner's kernels (built-in defaults)",
+     ST_OPTION_TEXT, .at = AT(rules)},
+    {"csv", "FILE", "also write the raw data", ST_OPTION_READ, .read = read_csv},
+    /* of both */
+    {"ranks", "N", "GPUs to use (all)", ST_OPTION_NUMBER, .at = AT(ranks), .least = 2, .most = 16},
+    {"coll", "C,C,...", "allreduce, allgather, reducescatter, or all (allreduce)", ST_OPTION_READ,
+     .read = read_colls},
+    {"dtype", "T", "bf16, f16 or f32 (bf16)", ST_OPTION_READ, .read = read_dtype},
+    {"bytes", "LOW..HIGH", "powers of two, of the whole call, NCCL's nBytes (1KiB..256MiB)",
+     ST_OPTION_READ, .read = read_bytes},
+    {"ledger", "FILE", "collectives and sizes that a program used, instead of the two above",
+     ST_OPTION_READ, .read = read_ledger},
+    {"rounds", "N", "3 to 9 (3)", ST_OPTION_NUMBER, .at = AT(rounds), .least = 3,
+     .most = ST_TUNE_ROUNDS},
+    {"budget", "SECONDS", "3 rounds, and more, up to 9, as long as they fit into this time",
+     ST_OPTION_READ, .read = read_budget},
+    {"no-kernels", NULL, "without libsymtuner_ar.so", ST_OPTION_FLAG, .at = AT(no_kernels)},
+    {"library", "FILE", "the libnccl.so.2 to measure (the loader's)", ST_OPTION_TEXT,
+     .at = AT(nccl_file)},
+    {"json", NULL, "print the result for programs", ST_OPTION_FLAG, .at = AT(json)},
+    {"nccl", "FILE", NULL, ST_OPTION_READ, .read = read_nccl, .instead = "--library FILE"},
+    /* of tune alone */
+    {"out", "FILE", "the rules to write (symtuner.rules)", ST_OPTION_TEXT, .at = AT(out)},
+    {"ctas", "N,N,...", "CTA counts besides NCCL's own (8,16,32,64)", ST_OPTION_READ,
+     .read = read_ctas},
+    {"fresh", NULL, "forget an earlier run into the same files", ST_OPTION_FLAG, .at = AT(fresh)},
+    {"from", "FILE.csv", "measure nothing: rules and report from raw data", ST_OPTION_TEXT,
+     .at = AT(from)},
+    {"verify", "A[,B]",
+     "load rules that tune wrote in a fresh run, beside all that it compared: "
+     "nowhere more than 3 % slower? B of a second run: nowhere 5 % apart?",
+     ST_OPTION_TEXT, .at = AT(verify_files)},
+};

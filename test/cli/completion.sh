@@ -26,6 +26,12 @@ offers allgather symtuner table my.rules --coll allg
 offers bf16 symtuner table my.rules --dtype b
 offers --verify symtuner tune --ver
 offers pcie symtuner decide allreduce 1KiB --links p
+offers nvlink symtuner decide allreduce 1KiB --links n
+offers calls symtuner top --sort c
+offers h200x8 symtuner decide allreduce 1KiB --machine h
+offers window symtuner decide allreduce 1KiB --buffers w
+offers docs/example.rules symtuner decide allreduce 1KiB --rules docs/exa
+offers decide symtuner help dec
 offers docs/example.rules symtuner check docs/exa
 COMP_WORDS=(symtuner w) COMP_CWORD=1
 _symtuner

@@ -36,7 +36,7 @@ fi
 tune() { # tune OUT BYTES ARGUMENTS
     out=$1 bytes=$2
     shift 2
-    "$build/symtuner" tune --nccl "$nccl" --ranks "$ranks" --bytes "$bytes" --out "$out" "$@"
+    "$build/symtuner" tune --library "$nccl" --ranks "$ranks" --bytes "$bytes" --out "$out" "$@"
 }
 fits() { # fits RULES: legal, and of this box
     "$build/symtuner" check --here --nccl "$(sed -n 's/^nccl *= //p' "$1")" "$1"
@@ -82,7 +82,7 @@ if [ -n "${TUNE_BYTES:-}" ]; then
     start=$(date +%s)
     (
         [ -z "$verify_on" ] || export CUDA_VISIBLE_DEVICES="$verify_on"
-        "$build/symtuner" tune --nccl "$nccl" --rounds "${TUNE_VERIFY_ROUNDS:-5}" --verify "$keep/a$ranks.rules,$keep/b$ranks.rules" 2> "$work/v.err"
+        "$build/symtuner" tune --library "$nccl" --rounds "${TUNE_VERIFY_ROUNDS:-5}" --verify "$keep/a$ranks.rules,$keep/b$ranks.rules" 2> "$work/v.err"
     )
     ok "in a fresh run: at most 3 % over the best everywhere, the two runs within 5 %; $(tail -1 "$work/v.err")" $?
     echo "verified on $ranks GPUs in $(($(date +%s) - start)) s"
@@ -93,7 +93,7 @@ fi
 [ "${TUNE_TINY:-1}" = 1 ] || { echo "tune.sh: $passed passed, $failed failed"; [ "$failed" -eq 0 ]; exit; }
 start=$(date +%s)
 (   # a function in the background would be a shell that takes the signal for itself
-    exec "$build/symtuner" tune --nccl "$nccl" --ranks "$ranks" --bytes 64KiB..1MiB --ctas 16 \
+    exec "$build/symtuner" tune --library "$nccl" --ranks "$ranks" --bytes 64KiB..1MiB --ctas 16 \
         --out "$work/a.rules" > /dev/null 2> "$work/stop.err"
 ) &
 pid=$!
@@ -135,14 +135,14 @@ cp "$work/a.rules.csv" "$work/ruled/one.rules.csv"
     sed '/^# [0-9]* of [0-9]* sizes/,$d' "$work/a.rules"
     printf '[kernels planted]\nbytes = 100000..200000\nkernel = two_ll8\nctas = 24\nthreads = 128\n'
 } > "$work/ruled/one.rules"
-"$build/symtuner" tune --nccl "$nccl" --verify "$work/ruled/one.rules" > "$work/ruled/out" 2>&1
+"$build/symtuner" tune --library "$nccl" --verify "$work/ruled/one.rules" > "$work/ruled/out" 2>&1
 [ "$(grep -c ' two_ll8/' "$work/ruled/out")" = 1 ] && grep -q '^128 KiB  *[0-9.]* two_ll8/' "$work/ruled/out"
 ok "the library runs the kernel that a rule names, there only" $?
 
 # a second run: its rules are as fast
 tune "$work/b.rules" 64KiB..1MiB --ctas 16 > /dev/null 2>&1
 ok "second run: exit status" $?
-"$build/symtuner" tune --nccl "$nccl" --verify "$work/a.rules,$work/b.rules" 2> "$work/v.err"
+"$build/symtuner" tune --library "$nccl" --verify "$work/a.rules,$work/b.rules" 2> "$work/v.err"
 ok "tiny rules in a fresh run; $(tail -1 "$work/v.err")" $?
 echo "tune on $ranks GPUs: $(($(date +%s) - start)) s; $passed passed, $failed failed"
 [ "$failed" -eq 0 ]

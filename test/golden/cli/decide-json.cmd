@@ -1,1 +1,1 @@
-decide allreduce 64KiB --rules docs/example.rules --gpu 'NVIDIA H200' --links nvlink --multicast no --ranks 4 --json
+decide allreduce 64KiB --rules docs/example.rules --machine h200x8 --multicast no --ranks 4 --json

@@ -1,1 +1,1 @@
-diff docs/example.rules docs/example.rules --gpu 'NVIDIA H200' --links nvlink --multicast no
+diff docs/example.rules docs/example.rules --machine h200x8 --multicast no

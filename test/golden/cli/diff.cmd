@@ -1,1 +1,1 @@
-diff docs/example.rules test/demo/demo.rules --ranks 8 --gpu 'NVIDIA H200' --links nvlink --multicast no
+diff docs/example.rules test/demo/demo.rules --ranks 8 --machine h200x8 --multicast no

@@ -1,1 +1,1 @@
-table docs/example.rules --coll all --ranks 2,8 --links nvlink --gpu 'NVIDIA H200' --multicast no
+table docs/example.rules --coll all --ranks 2,8 --machine h200x8 --multicast no

@@ -1,1 +1,1 @@
-table docs/example.rules --json --ranks 8 --gpu 'NVIDIA H200' --links nvlink --multicast no
+table docs/example.rules --json --ranks 8 --machine h200x8 --multicast no

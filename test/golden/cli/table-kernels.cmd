@@ -1,1 +1,1 @@
-table test/data/kernels.rules --ranks 2,3 --gpu "NVIDIA H200" --links nvlink --multicast no
+table test/data/kernels.rules --ranks 2,3 --machine h200x8 --multicast no

@@ -1,1 +1,1 @@
-table docs/example.rules --gpu 'NVIDIA H200' --links nvlink --multicast no
+table docs/example.rules --machine h200x8 --multicast no

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* options.c - the pure part: words of a command line into a command's struct. */
+#include "cli/options.h"
+
+#include <string.h>
+
+#include "cli/text.h"
+#include "rules/names.h"
+
+enum { SHOWN = 60, ROWS_MAX = 64, CHOICES_MAX = 8 };
+
+bool st_option_wrong(char error[ST_OPTION_ERROR], const char *wants, const char *value)
+{
+    snprintf(error, ST_OPTION_ERROR, "%s, not \"%.*s%s\"", wants, SHOWN, value,
+             strlen(value) > SHOWN ? "..." : "");
+    return false;
+}
+
+/* Cut "pcie|nvlink" into words of ${buffer}. */
+static struct st_words choices(const char *list, char buffer[64], const char *word[CHOICES_MAX])
+{
+    struct st_words words = {word, 0};
+
+    snprintf(buffer, 64, "%s", list);
+    for (char *rest, *at = strtok_r(buffer, "|", &rest); at && words.count < CHOICES_MAX;
+         at = strtok_r(NULL, "|", &rest))
+        word[words.count++] = at;
+    return words;
+}
+
+static bool read_choice(const struct st_option *row, const char *value, int *out, char *error)
+{
+    const char *word[CHOICES_MAX];
+    char buffer[64], wants[160];
+    struct st_words words = choices(row->value, buffer, word);
+    size_t at = st_text_add(wants, sizeof wants, 0, "--%s wants", row->name);
+
+    *out = st_word_find(&words, value, strlen(value));
+    for (int i = 0; i < words.count; i++)
+        at = st_text_add(wants, sizeof wants, at, "%s %s",
+                         i == 0                ? ""
+                         : i + 1 < words.count ? ","
+                                               : " or",
+                         word[i]);
+    return *out >= 0 || st_option_wrong(error, wants, value);
+}
+
+static bool read_value(const struct st_option *row, const char *value, void *self, char *error)
+{
+    void *to = (char *)self + row->at;
+    char wants[120];
+
+    switch (row->kind) {
+    case ST_OPTION_FLAG:
+        *(bool *)to = true;
+        return true;
+    case ST_OPTION_TEXT:
+        *(const char **)to = value;
+        return true;
+    case ST_OPTION_CHOICE:
+        return read_choice(row, value, to, error);
+    case ST_OPTION_NUMBER:
+        snprintf(wants, sizeof wants, "--%s wants %ld to %ld", row->name, row->least, row->most);
+        return st_text_number(value, row->least, row->most, to) ||
+               st_option_wrong(error, wants, value);
+    default:
+        return row->read(value, self, error);
+    }
+}
+
+static const struct st_option *find(const struct st_command_line *line, const char *name,
+                                    size_t length)
+{
+    for (int i = 0; i < line->rows; i++)
+        if (strlen(line->row[i].name) == length && memcmp(line->row[i].name, name, length) == 0)
+            return &line->row[i];
+    return NULL;
+}
+
+static bool no_such_option(const struct st_command_line *line, const char *word, char *error)
+{
+    const char *name[ROWS_MAX + 1], *nearest, *at = word + strspn(word, "-");
+    struct st_words words = {name, 0};
+    size_t length = strcspn(at, "=");
+
+    name[words.count++] = "help";
+    for (int i = 0; i < line->rows && words.count < ROWS_MAX; i++)
+        if (line->row[i].help)
+            name[words.count++] = line->row[i].name;
+    nearest = st_word_nearest(&words, at, length);
+    snprintf(error, ST_OPTION_ERROR, "no such option: \"%.*s\"%s%s%s",
+             (int)(at - word + (ptrdiff_t)length < SHOWN ? at - word + (ptrdiff_t)length : SHOWN),
+             word, nearest ? "; did you mean --" : "", nearest ? nearest : "", nearest ? "?" : "");
+    return false;
+}
+
+static void hint(const struct st_command_line *line, const struct st_option *row,
+                 struct st_said *said)
+{
+    size_t at = strlen(said->hint);
+
+    st_text_add(said->hint, sizeof said->hint, at,
+                "symtuner %s: write %s instead of --%s, which the next release does not know\n",
+                line->command, row->instead, row->name);
+}
+
+/* One option, and its value when it has one: how many arguments it took; 0: it is wrong. */
+static int read_option(const struct st_command_line *line, char **argv, void *self, bool early,
+                       struct st_said *said)
+{
+    const char *name = argv[0] + 2, *value = "";
+    size_t length = strcspn(name, "=");
+    const struct st_option *row = argv[0][1] == '-' ? find(line, name, length) : NULL;
+    int taken = 1;
+
+    if (!row)
+        return no_such_option(line, argv[0], said->error);
+    if (!row->value && name[length] == '=') {
+        snprintf(said->error, sizeof said->error, "--%s takes no value: \"%.*s\"", row->name, SHOWN,
+                 argv[0]);
+        return 0;
+    }
+    if (row->value && name[length] == '=')
+        value = name + length + 1;
+    else if (row->value) {
+        value = argv[1];
+        taken = 2;
+    }
+    if (!value || (taken == 2 && strncmp(value, "--", 2) == 0)) {
+        snprintf(said->error, sizeof said->error, "a value is missing: --%s %s", row->name,
+                 row->value);
+        if (value) /* it may be meant, for a file's name for example */
+            st_text_add(said->error, sizeof said->error, strlen(said->error), ", or --%s=%.*s",
+                        row->name, SHOWN, value);
+        return 0;
+    }
+    if (row->early != early)
+        return taken;
+    if (row->instead)
+        hint(line, row, said);
+    return read_value(row, value, self, said->error) ? taken : 0;
+}
+
+static bool read_word(const struct st_command_line *line, int place, const char *word, void *self,
+                      char *error)
+{
+    if (!line->word || (line->most_words && place >= line->most_words)) {
+        snprintf(error, ST_OPTION_ERROR, "one word too many: \"%.*s\"", SHOWN, word);
+        return false;
+    }
+    return line->word(place, word, self, error);
+}
+
+/* All arguments once: the early options, or everything else. */
+static bool pass(const struct st_command_line *line, char **argv, void *self, bool early,
+                 struct st_said *said, int *words)
+{
+    bool options = true;
+
+    *words = 0;
+    for (argv++; *argv;) {
+        int taken = 1;
+
+        if (options && strcmp(*argv, "--") == 0)
+            options = false;
+        else if (options && (*argv)[0] == '-' && (*argv)[1])
+            taken = read_option(line, argv, self, early, said);
+        else if (!early && !read_word(line, *words, *argv, self, said->error))
+            taken = 0;
+        else
+            ++*words;
+        if (taken == 0)
+            return false;
+        argv += taken;
+    }
+    return true;
+}
+
+static bool asks_for_help(char **argv)
+{
+    for (argv++; *argv && strcmp(*argv, "--") != 0; argv++)
+        if (strcmp(*argv, "--help") == 0 || strcmp(*argv, "-h") == 0)
+            return true;
+    return false;
+}
+
+enum st_parsed st_line_parse(const struct st_command_line *line, int argc, char **argv, void *self,
+                             struct st_said *said)
+{
+    int words;
+
+    *said = (struct st_said){.status = -1};
+    if (asks_for_help(argv))
+        return ST_PARSED_HELP;
+    if (argc < 2 && line->least_words > 0)
+        return ST_PARSED_WRONG; /* nothing at all: the usage says more than a line */
+    if (!pass(line, argv, self, true, said, &words))
+        return ST_PARSED_WRONG;
+    if (line->started && (said->status = line->started(self)) >= 0)
+        return ST_PARSED_ENDED;
+    if (!pass(line, argv, self, false, said, &words))
+        return ST_PARSED_WRONG;
+    if (words >= line->least_words)
+        return ST_PARSED;
+    snprintf(said->error, sizeof said->error, "a word is missing: symtuner %s %.*s", line->command,
+             (int)strcspn(line->usage, "\n"), line->usage);
+    return ST_PARSED_WRONG;
+}

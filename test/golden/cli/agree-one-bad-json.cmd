@@ -1,0 +1,1 @@
+agree --json test/data/ledger/cut.ledger test/data/ledger/rank0.ledger test/data/ledger/other-rules.ledger

@@ -1,0 +1,1 @@
+check docs/example.rules --here

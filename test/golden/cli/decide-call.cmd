@@ -1,0 +1,1 @@
+decide reducescatter 1MiB/call --ranks 4 --json

@@ -1,0 +1,1 @@
+decide allreduce --ranks=4 --buffers=sym/comm -- 64KiB

@@ -1,0 +1,1 @@
+decide allreduce 64KiB --machine list

@@ -1,0 +1,1 @@
+decide allreduce 64KiB --machine h200x4

@@ -1,0 +1,1 @@
+decide allgather 17179869183GiB/rank --ranks 4

@@ -1,0 +1,1 @@
+decide allgather 256KiB/rank --ranks 4

@@ -1,0 +1,1 @@
+diff docs/example.rules none.rules

@@ -1,0 +1,1 @@
+decide allgather 1MiB --registered --ranks 4

@@ -1,0 +1,1 @@
+table docs/example.rules --machine h200x2

@@ -1,0 +1,1 @@
+table docs/example.rules --nodes 3 --ranks 8

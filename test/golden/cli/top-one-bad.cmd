@@ -1,0 +1,1 @@
+top test/data/ledger/rank0.ledger test/data/ledger/cut.ledger test/data/ledger/none.ledger

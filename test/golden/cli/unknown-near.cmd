@@ -1,0 +1,1 @@
+whi allreduce
