@@ -39,6 +39,11 @@ static void run(const struct st_child *child, int out, int err)
     const char *argv[40] = {"symtuner", "worker"};
     int n = 2;
 
+    if (child->program) {
+        argv[0] = child->program;
+        n = 1;
+    }
+
     setpgid(0, 0); /* a Ctrl-C at the terminal is the parent's to handle */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     for (int i = 0; child->set && child->set[i]; i++) {
@@ -60,8 +65,11 @@ static void run(const struct st_child *child, int out, int err)
     dup2(err, 2);
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
-    execv("/proc/self/exe", (char *const *)argv);
-    _exit(127);
+    if (child->program)
+        execvp(child->program, (char *const *)argv);
+    else
+        execv("/proc/self/exe", (char *const *)argv);
+    _exit(ST_CHILD_NOT_FOUND);
 }
 
 static double now(void)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * child.h - this command run once more, as a measuring process of its own: NCCL reads most of its
- * settings once per process, and a process that hangs can be ended.
+ * child.h - a process of its own, which is ended when it hangs: this command run once more to measure
+ * (NCCL reads most of its settings once per process), or another program that is asked something.
  *
  * Units      seconds. Ownership  the caller frees ${output}. Threads: one child at a time.
  */
@@ -13,8 +13,11 @@
 
 enum st_child_end { ST_CHILD_DONE, ST_CHILD_FAILED, ST_CHILD_TIMEOUT, ST_CHILD_STOPPED };
 
+enum { ST_CHILD_NOT_FOUND = 127 }; /* as a status: there is no such program */
+
 struct st_child {
-    const char *const *arguments; /* behind "symtuner worker"; NULL at the end                  */
+    const char *program;          /* looked for in PATH; NULL is "symtuner worker"              */
+    const char *const *arguments; /* behind the program; NULL at the end                        */
     const char *const *set;       /* NAME=VALUE, or NAME alone to remove it; NULL at the end    */
     int limit_s;
     char *output;                 /* what it printed on stdout                                  */

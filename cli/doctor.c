@@ -15,7 +15,8 @@ static const char help[] =
     "Look at this box and this environment: is the plugin found, as this NCCL looks for it; which\n"
     "variables and conf files fight it; known bugs of the release; driver, IOMMU, ACS; with GPUs\n"
     "also peer access: do bytes arrive, how fast, are windows real. Changes nothing.\n"
-    "  --nccl X.Y.Z|FILE  the NCCL that your program loads, if not the one that the loader finds\n"
+    "  --nccl X.Y.Z|FILE  the NCCL that your program loads, if not the one that jax and torch of this\n"
+    "                     python3 would load, or without them the one that the loader finds\n"
     "  --no-gpu           files and settings only\n"
     "  --json             for programs\n"
     "  --list             all findings, as a table in Markdown\n"
@@ -36,8 +37,18 @@ static const char *const severity_word[] = {"error", "warning", "note"};
 
 struct found {
     const struct st_finding *row;
+    int order;
+    unsigned judged; /* bit i: it holds for the i-th NCCL that programs would load */
     char evidence[ST_EVIDENCE];
 };
+
+const struct st_finding *st_finding_get(int index)
+{
+    for (int p = 0; p < PARTS; index -= *parts[p++].count)
+        if (index < *parts[p].count)
+            return &parts[p].row[index];
+    return NULL;
+}
 
 static bool holds(const struct st_doctor *doctor, const struct st_finding *row, char *evidence)
 {
@@ -62,19 +73,54 @@ static bool holds(const struct st_doctor *doctor, const struct st_finding *row, 
     }
 }
 
-static int collect(const struct st_doctor *doctor, struct found *found)
+/* Already found for another NCCL, with the same evidence. */
+static struct found *same(struct found *found, int n, const struct found *one)
 {
-    int n = 0;
+    for (int i = 0; i < n; i++)
+        if (found[i].row == one->row && strcmp(found[i].evidence, one->evidence) == 0)
+            return &found[i];
+    return NULL;
+}
 
-    for (int severity = ST_ERROR; severity <= ST_NOTE; severity++)
-        for (int p = 0; p < PARTS; p++)
-            for (int i = 0; i < *parts[p].count && n < FOUND_MAX; i++) {
-                const struct st_finding *row = &parts[p].row[i];
+/* Errors first, then as in the tables. */
+static int compare(const void *a, const void *b)
+{
+    const struct found *one = a, *other = b;
+    int by_severity = (int)one->row->severity - (int)other->row->severity;
 
-                found[n].evidence[0] = '\0';
-                if ((int)row->severity == severity && holds(doctor, row, found[n].evidence))
-                    found[n++].row = row;
-            }
+    return by_severity ? by_severity : one->order - other->order;
+}
+
+static void judge(struct st_doctor *doctor, int index)
+{
+    st_doctor_use(doctor, index);
+    st_doctor_plugins(doctor);
+}
+
+/* All rows, for every NCCL that programs would load. */
+static int collect(struct st_doctor *doctor, struct found *found)
+{
+    static struct found one; /* large */
+    const struct st_finding *row;
+    struct found *before;
+    int n = 0, rounds = doctor->judgeds > 1 ? doctor->judgeds : 1;
+
+    for (int j = 0; j < rounds; j++) {
+        if (j > 0)
+            judge(doctor, j);
+        for (int i = 0; (row = st_finding_get(i)); i++) {
+            one = (struct found){.row = row, .order = i * ST_JUDGED_MAX + j, .judged = 1u << j};
+            if (!holds(doctor, row, one.evidence))
+                continue;
+            if ((before = same(found, n, &one)))
+                before->judged |= one.judged;
+            else if (n < FOUND_MAX)
+                found[n++] = one;
+        }
+    }
+    if (rounds > 1)
+        judge(doctor, 0); /* what is printed above the findings is about the first */
+    qsort(found, (size_t)n, sizeof *found, compare);
     return n;
 }
 
@@ -115,21 +161,61 @@ static void plugin_fact(const struct st_plugin *plugin, char *text, size_t size)
                  plugin->from_net ? ", the network plugin" : "");
 }
 
-static void print_facts(const struct st_doctor *d, FILE *out)
+/* "jax and torch load it (RPATH)" */
+static size_t loaders(const struct st_doctor *d, int copy, char *text, size_t size, size_t at)
 {
-    const struct st_plugin *plugin[] = {&d->env, &d->tuner, &d->profiler};
-    static const char *const name[] = {"env", "tuner", "profiler"};
+    int n = 0;
+
+    for (int i = 0; i < d->frameworks; i++)
+        if (d->framework[i].copy == copy)
+            at = st_text_add(text, size, at, "%s%s (%s)", n++ ? ", " : ": loaded by ",
+                             d->framework[i].name, d->framework[i].how);
+    return at;
+}
+
+/* The release that is judged, then every copy: who loads it? */
+static void print_nccl(const struct st_doctor *d, FILE *out)
+{
     char text[ST_EVIDENCE], release[16];
     size_t at;
 
     fprintf(out, "%-11s", "NCCL");
-    at =
-        st_text_add(text, sizeof text, 0, "%s", st_release_print(d->nccl, release, sizeof release));
-    if (d->nccl_assumed)
-        st_text_add(text, sizeof text, at, " (assumed)");
-    else if (d->copies && d->copy[0].nccl == d->nccl)
-        st_text_add(text, sizeof text, at, ", %.400s", d->copy[0].path);
+    if (d->used < 0)
+        fprintf(out, "%s%s\n", st_release_print(d->nccl, release, sizeof release),
+                d->nccl_assumed ? " (assumed)" : "");
+    for (int i = 0; i < d->copies; i++) {
+        const struct st_copy *copy = &d->copy[i];
+
+        if (d->frameworks == 0 && i != d->used)
+            continue;
+        at = st_text_add(text, sizeof text, 0, "%s, %.600s",
+                         st_release_print(copy->nccl, release, sizeof release), copy->path);
+        if (copy->package[0])
+            at = st_text_add(text, sizeof text, at, " (%s)", copy->package);
+        at = loaders(d, i, text, sizeof text, at);
+        fprintf(out, "%*s", i == 0 || d->frameworks == 0 ? 0 : 11, "");
+        st_text_wrap(out, 11, text);
+    }
+    if (!d->python[0])
+        return;
+    at = st_text_add(text, sizeof text, 0, "%s", d->python);
+    if (d->frameworks == 0)
+        at = st_text_add(text, sizeof text, at, ": neither jax nor torch with CUDA");
+    for (int i = 0; i < d->frameworks; i++)
+        if (d->framework[i].copy < 0)
+            at = st_text_add(text, sizeof text, at, ": %s finds no NCCL", d->framework[i].name);
+    fprintf(out, "%-11s", "python3");
     st_text_wrap(out, 11, text);
+}
+
+static void print_facts(const struct st_doctor *d, FILE *out)
+{
+    const struct st_plugin *plugin[] = {&d->env, &d->tuner, &d->profiler};
+    static const char *const name[] = {"env", "tuner", "profiler"};
+    char text[ST_EVIDENCE];
+    size_t at;
+
+    print_nccl(d, out);
     for (int i = 0; i < 3; i++) {
         fprintf(out, "%-11s", name[i]);
         plugin_fact(plugin[i], text, sizeof text);
@@ -149,13 +235,31 @@ static void print_facts(const struct st_doctor *d, FILE *out)
                                     : ", PCIe");
 }
 
+/* Of several releases: with which of them is it so? "" when with all. */
+static const char *with(const struct st_doctor *d, const struct found *one, char *text, size_t size)
+{
+    unsigned all = d->judgeds > 1 ? (1u << d->judgeds) - 1 : one->judged;
+    char release[16];
+    size_t at = 0;
+
+    text[0] = '\0';
+    for (int j = 0; j < d->judgeds && one->judged != all; j++)
+        if (one->judged >> j & 1)
+            at = st_text_add(text, size, at, "%s%s", at ? ", " : " with NCCL ",
+                             st_release_print(d->copy[d->judged[j]].nccl, release, sizeof release));
+    return text;
+}
+
 static void print_text(const struct st_doctor *d, const struct found *found, int n, FILE *out)
 {
+    char text[100];
+
     print_facts(d, out);
     st_doctor_gpu_print(d, out);
     fputc('\n', out);
     for (int i = 0; i < n; i++) {
-        fprintf(out, "%-8s %s\n         ", severity_word[found[i].row->severity], found[i].row->id);
+        fprintf(out, "%-8s %s%s\n         ", severity_word[found[i].row->severity],
+                found[i].row->id, with(d, &found[i], text, sizeof text));
         st_text_wrap(out, 9, found[i].evidence);
         fputs("         ", out);
         st_text_wrap(out, 9, found[i].row->what);
@@ -181,13 +285,46 @@ static void json_plugin(FILE *out, const char *name, const struct st_plugin *plu
     fputs("}", out);
 }
 
+/* The copies of NCCL, and which of them jax and torch would load. */
+static void json_copies(FILE *out, const struct st_doctor *d)
+{
+    char release[16];
+
+    fputs(",\n \"copies\": [", out);
+    for (int i = 0; i < d->copies; i++) {
+        const struct st_copy *copy = &d->copy[i];
+
+        fputs(i ? ", {" : "{", out);
+        st_json_field(out, true, "path", copy->path);
+        st_json_field(out, false, "nccl",
+                      st_release_print(copy->nccl, release, sizeof release));
+        st_json_field(out, false, "package", copy->package[0] ? copy->package : NULL);
+        fputs("}", out);
+    }
+    fputs("],\n ", out);
+    st_json_field(out, true, "python", d->python[0] ? d->python : NULL);
+    fputs(",\n \"frameworks\": [", out);
+    for (int i = 0; i < d->frameworks; i++) {
+        const struct st_framework *one = &d->framework[i];
+
+        fputs(i ? ", {" : "{", out);
+        st_json_field(out, true, "name", one->name);
+        st_json_field(out, false, "library", one->file);
+        st_json_field(out, false, "nccl", one->copy < 0 ? NULL : d->copy[one->copy].path);
+        st_json_field(out, false, "by", one->copy < 0 ? NULL : one->how);
+        fputs("}", out);
+    }
+    fputs("]", out);
+}
+
 static void print_json(const struct st_doctor *d, const struct found *found, int n, FILE *out)
 {
     char release[16];
 
     fprintf(out, "{\"nccl\": \"%s\", \"nccl_assumed\": %s",
             st_release_print(d->nccl, release, sizeof release), d->nccl_assumed ? "true" : "false");
-    st_json_field(out, false, "nccl_path", d->copies ? d->copy[0].path : NULL);
+    st_json_field(out, false, "nccl_path", d->used >= 0 ? d->copy[d->used].path : NULL);
+    json_copies(out, d);
     st_json_field(out, false, "driver", d->driver ? d->driver_text : NULL);
     st_json_field(out, false, "gpu", d->machine.gpu[0] ? d->machine.gpu : NULL);
     json_plugin(out, "tuner", &d->tuner);
@@ -266,7 +403,7 @@ int st_cmd_doctor(int argc, char **argv)
     st_doctor_dirs(&doctor);
     st_doctor_copies(&doctor, nccl);
     if (nccl && strchr(nccl, '/') &&
-        (doctor.copies == 0 || strcmp(doctor.copy[0].path, nccl) != 0)) {
+        (doctor.used < 0 || strcmp(doctor.copy[doctor.used].path, nccl) != 0)) {
         fprintf(stderr, "symtuner doctor: %.300s is no NCCL library\n", nccl);
         return ST_EXIT_USAGE;
     }

@@ -17,8 +17,8 @@
 
 #include "symtuner.h"
 
-enum { ST_SETTINGS_MAX = 256, ST_DIRS_MAX = 48, ST_COPIES_MAX = 8, ST_EVIDENCE = 4096,
-       ST_PATH = 1024 };
+enum { ST_SETTINGS_MAX = 256, ST_DIRS_MAX = 48, ST_COPIES_MAX = 8, ST_FRAMEWORKS_MAX = 4,
+       ST_JUDGED_MAX = ST_FRAMEWORKS_MAX, ST_EVIDENCE = 4096, ST_PATH = 1024 };
 
 /* One variable that NCCL sees, and where it comes from. */
 struct st_setting {
@@ -44,6 +44,16 @@ struct st_copy {
     char path[ST_PATH];
     int nccl;
     int cuda; /* major version that it was built for, 0 unknown */
+    char package[128]; /* of pip, that has this file: "nvidia-nccl-cu12 2.28.9"; "" when none */
+    unsigned long device, inode; /* the same file under another name is the same copy */
+};
+
+/* What python3 would import that calls NCCL, and the copy that would then be loaded. */
+struct st_framework {
+    const char *name;   /* "jax"                                       */
+    char file[ST_PATH]; /* the library that calls NCCL                 */
+    int copy;           /* -1: none is found                           */
+    const char *how;    /* "LD_PRELOAD"                                */
 };
 
 struct st_doctor {
@@ -56,9 +66,15 @@ struct st_doctor {
     char conf_missing[ST_PATH];
     char dir[ST_DIRS_MAX][ST_PATH]; /* where the loader looks                    */
     int dirs, dirs_configured; /* the first ones are LD_LIBRARY_PATH             */
-    struct st_copy copy[ST_COPIES_MAX]; /* of libnccl.so.2; [0] is what is used  */
+    struct st_copy copy[ST_COPIES_MAX]; /* of libnccl.so.2                       */
     int copies;
-    int nccl;
+    char python[ST_PATH];      /* version and path; "" when there is none, or it was not asked */
+    struct st_framework framework[ST_FRAMEWORKS_MAX];
+    int frameworks;
+    int judged[ST_JUDGED_MAX]; /* copies of different releases that programs would load */
+    int judgeds;
+    int used;                  /* the copy that is being judged; -1: a release without a file */
+    int nccl;                  /* its release                                           */
     bool nccl_assumed;
     struct st_plugin tuner, env, profiler;
     struct symtuner_machine machine;
@@ -91,6 +107,9 @@ extern const struct st_finding st_findings_settings[], st_findings_plugin[], st_
 extern const int st_findings_settings_count, st_findings_plugin_count, st_findings_box_count,
     st_findings_gpu_count;
 
+/* doctor.c: the ${index}-th row of all parts, NULL past the last. */
+const struct st_finding *st_finding_get(int index);
+
 /* doctor_files.c: the box under the root */
 bool st_doctor_path(const struct st_doctor *doctor, const char *path, char full[ST_PATH]);
 /* Read at most size - 1 bytes, ended with 0; -1 when it cannot be read. */
@@ -115,11 +134,28 @@ struct st_elf {
 bool st_elf_look(const struct st_doctor *doctor, const char *path, struct st_elf *elf_out);
 /* "NCCL version 2.28.9+cuda13.0" in the file; false when there is none. */
 bool st_elf_nccl(const struct st_doctor *doctor, const char *path, struct st_copy *copy_out);
+/* Where the loader looks for what this file needs: its RPATH (without a RUNPATH) or RUNPATH. */
+struct st_elf_search {
+    char path[4096];
+    bool runpath;    /* ${path} is a RUNPATH: LD_LIBRARY_PATH goes before it */
+    bool needs_nccl; /* libnccl.so.2 is among its NEEDED */
+};
+bool st_elf_look_search(const struct st_doctor *doctor, const char *path,
+                        struct st_elf_search *search_out);
+
+/* doctor_nccl.c: which NCCL. ${asked} is --nccl, a release or a file, or NULL. */
+void st_doctor_copies(struct st_doctor *doctor, const char *asked);
+/* The ${index}-th of judged[] is what is looked at from now on. */
+void st_doctor_use(struct st_doctor *doctor, int index);
+/* The copy of that file, added when it is one and new; -1 when it is no NCCL. */
+int st_doctor_copy(struct st_doctor *doctor, const char *path);
+
+/* doctor_python.c: what jax and torch of this python3 would load. */
+void st_doctor_python(struct st_doctor *doctor);
 
 /* doctor_plugin.c, doctor_box.c */
 void st_doctor_dirs(struct st_doctor *doctor);
 bool st_doctor_find_library(const struct st_doctor *doctor, const char *name, char out[ST_PATH]);
-void st_doctor_copies(struct st_doctor *doctor, const char *asked);
 void st_doctor_plugins(struct st_doctor *doctor);
 void st_doctor_box(struct st_doctor *doctor);
 

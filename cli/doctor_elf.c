@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * doctor_elf.c - which plugin symbols a shared object exports, and NCCL's release, read from the
- * file. Nothing is loaded: a library's constructors are not the doctor's to run.
+ * doctor_elf.c - which plugin symbols a shared object exports, NCCL's release, and where a
+ * library's own libraries are looked for, read from the file. Nothing is loaded: a library's
+ * constructors are not the doctor's to run.
  */
 #include <elf.h>
 #include <fcntl.h>
@@ -140,6 +141,56 @@ bool st_elf_look(const struct st_doctor *doctor, const char *path, struct st_elf
     elf->same_machine = head && usable(head);
     if (elf->same_machine && head->e_shoff % 8 == 0)
         read_symbols(&image, head, elf);
+    unmap(&image);
+    return true;
+}
+
+/* The tags of the dynamic section that say what else is loaded, and from where. */
+static void read_search(const struct image *image, const Elf64_Ehdr *head,
+                        struct st_elf_search *search)
+{
+    for (int i = 0; i < head->e_shnum; i++) {
+        const Elf64_Shdr *table = section(image, head, i), *strings;
+        const Elf64_Dyn *entry;
+        const char *names;
+
+        if (!table || table->sh_type != SHT_DYNAMIC)
+            continue;
+        strings = section(image, head, (int)table->sh_link);
+        entry = part(image, table->sh_offset, table->sh_size);
+        names = strings ? part(image, strings->sh_offset, strings->sh_size) : NULL;
+        if (!entry || !names || strings->sh_size == 0 || names[strings->sh_size - 1] != '\0' ||
+            table->sh_offset % 8)
+            return;
+        for (uint64_t e = 0; e < table->sh_size / sizeof *entry; e++) {
+            bool path = entry[e].d_tag == DT_RUNPATH ||
+                        (entry[e].d_tag == DT_RPATH && !search->runpath);
+            uint64_t at = entry[e].d_un.d_val;
+
+            if (at >= strings->sh_size)
+                continue;
+            if (path)
+                snprintf(search->path, sizeof search->path, "%s", names + at);
+            search->runpath |= entry[e].d_tag == DT_RUNPATH;
+            search->needs_nccl |= entry[e].d_tag == DT_NEEDED &&
+                                  strcmp(names + at, "libnccl.so.2") == 0;
+        }
+        return;
+    }
+}
+
+bool st_elf_look_search(const struct st_doctor *doctor, const char *path,
+                        struct st_elf_search *search)
+{
+    struct image image;
+    const Elf64_Ehdr *head;
+
+    *search = (struct st_elf_search){.runpath = false};
+    if (!map_file(doctor, path, &image))
+        return false;
+    head = header(&image);
+    if (head && usable(head) && head->e_shoff % 8 == 0)
+        read_search(&image, head, search);
     unmap(&image);
     return true;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * doctor_plugin.c - which file NCCL would load as a plugin, by the rules of its release, and which
- * NCCL that is. The dynamic loader's search is followed by hand: LD_LIBRARY_PATH, the folders of
- * /etc/ld.so.conf, the system's own.
+ * doctor_plugin.c - which file NCCL would load as a plugin, by the rules of its release. The dynamic
+ * loader's search is followed by hand: LD_LIBRARY_PATH, the folders of /etc/ld.so.conf, the
+ * system's own.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -90,54 +90,6 @@ bool st_doctor_find_library(const struct st_doctor *doctor, const char *name, ch
             return true;
     out[0] = '\0';
     return false;
-}
-
-static void add_copy(struct st_doctor *doctor, const char *path)
-{
-    struct st_copy copy = {.nccl = 0};
-
-    if (doctor->copies == ST_COPIES_MAX)
-        return;
-    for (int i = 0; i < doctor->copies; i++)
-        if (strcmp(doctor->copy[i].path, path) == 0)
-            return;
-    if (st_elf_nccl(doctor, path, &copy))
-        doctor->copy[doctor->copies++] = copy;
-}
-
-/* ${asked}: --nccl, a release or a file, or NULL. */
-void st_doctor_copies(struct st_doctor *doctor, const char *asked)
-{
-    static const char *const pattern[] = {
-        "/usr/lib/python3*/dist-packages/nvidia/nccl*/lib/libnccl.so.2",
-        "/usr/local/lib/python3*/*-packages/nvidia/nccl*/lib/libnccl.so.2",
-        "/opt/*/lib/python3*/site-packages/nvidia/nccl*/lib/libnccl.so.2",
-        "/usr/local/cuda/lib64/libnccl.so.2"};
-    static const char *const prefix[] = {"VIRTUAL_ENV", "CONDA_PREFIX", "HOME"};
-    char path[ST_PATH], other[ST_PATH];
-
-    if (asked && strchr(asked, '/'))
-        add_copy(doctor, asked);
-    if (st_doctor_find_library(doctor, "libnccl.so.2", path))
-        add_copy(doctor, path);
-    for (int p = 0; p < 3; p++) {
-        const char *folder = getenv(prefix[p]);
-
-        if (folder && *folder) {
-            snprintf(other, sizeof other,
-                     "%.800s%s/lib/python3*/site-packages/nvidia/nccl*/lib/libnccl.so.2", folder,
-                     p == 2 ? "/.local" : "");
-            for (int i = 0; st_doctor_glob(doctor, other, i, path); i++)
-                add_copy(doctor, path);
-        }
-    }
-    for (size_t p = 0; p < sizeof pattern / sizeof *pattern; p++)
-        for (int i = 0; st_doctor_glob(doctor, pattern[p], i, path); i++)
-            add_copy(doctor, path);
-    doctor->nccl = asked && !strchr(asked, '/') ? st_release_parse(asked)
-                   : doctor->copies            ? doctor->copy[0].nccl
-                                               : 22809;
-    doctor->nccl_assumed = doctor->copies == 0 && !asked;
 }
 
 /* ---- resolution ------------------------------------------------------------------------------ */

@@ -247,7 +247,7 @@ static bool release_is(const struct st_doctor *d, char *evidence)
 
     snprintf(evidence, ST_EVIDENCE, "NCCL %s (%s)",
              st_release_print(d->nccl, release, sizeof release),
-             d->copies && d->copy[0].nccl == d->nccl ? d->copy[0].path : "as --nccl says");
+             d->used >= 0 ? d->copy[d->used].path : "as --nccl says");
     return !d->nccl_assumed;
 }
 
@@ -263,12 +263,26 @@ static bool nccl_missing(const struct st_doctor *d, char *evidence)
     return d->nccl_assumed;
 }
 
+/* Two copies of different releases that one program may load: what jax and torch would load, or,
+ * where neither is there, any two that are found. */
 static bool nccl_copies(const struct st_doctor *d, char *evidence)
 {
-    for (int i = 1; i < d->copies; i++)
-        if (d->copy[i].nccl != d->copy[0].nccl) {
-            char one[16], other[16];
+    char one[16], other[16];
 
+    for (int i = 1; i < d->frameworks; i++) {
+        const struct st_framework *a = &d->framework[0], *b = &d->framework[i];
+
+        if (a->copy < 0 || b->copy < 0 || d->copy[a->copy].nccl == d->copy[b->copy].nccl)
+            continue;
+        snprintf(evidence, ST_EVIDENCE, "%s loads %.400s, which is %s, %s loads %.400s, which is "
+                 "%s", a->name, d->copy[a->copy].path,
+                 st_release_print(d->copy[a->copy].nccl, one, sizeof one), b->name,
+                 d->copy[b->copy].path,
+                 st_release_print(d->copy[b->copy].nccl, other, sizeof other));
+        return true;
+    }
+    for (int i = 1; i < d->copies && d->frameworks == 0; i++)
+        if (d->copy[i].nccl != d->copy[0].nccl) {
             snprintf(evidence, ST_EVIDENCE, "%.400s is %s, %.400s is %s", d->copy[0].path,
                      st_release_print(d->copy[0].nccl, one, sizeof one), d->copy[i].path,
                      st_release_print(d->copy[i].nccl, other, sizeof other));
@@ -297,10 +311,10 @@ static bool driver_old(const struct st_doctor *d, char *evidence)
     } need[] = {{13, 580}, {12, 525}, {11, 450}};
 
     for (size_t i = 0; i < sizeof need / sizeof *need; i++)
-        if (d->copies && d->copy[0].cuda == need[i].cuda && d->driver &&
+        if (d->used >= 0 && d->copy[d->used].cuda == need[i].cuda && d->driver &&
             d->driver < need[i].driver) {
             snprintf(evidence, ST_EVIDENCE, "%s is built for CUDA %d, which needs driver %d; here "
-                     "is %s", d->copy[0].path, need[i].cuda, need[i].driver, d->driver_text);
+                     "is %s", d->copy[d->used].path, need[i].cuda, need[i].driver, d->driver_text);
             return true;
         }
     return false;

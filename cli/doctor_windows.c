@@ -10,7 +10,7 @@
 void st_doctor_windows(struct st_doctor *doctor, struct st_gpu_report *report)
 {
     char ranks[12];
-    const char *arguments[] = {"windows", ranks, doctor->copies ? doctor->copy[0].path : "-", NULL};
+    const char *arguments[] = {"windows", ranks, doctor->used >= 0 ? doctor->copy[doctor->used].path : "-", NULL};
     /* NCCL would make multicast objects at init; a doctor does not */
     const char *set[] = {"NCCL_NVLS_ENABLE=0", NULL};
     struct st_child child = {.arguments = arguments, .set = set, .limit_s = 22};

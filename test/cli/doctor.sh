@@ -4,7 +4,8 @@
 # doctor.sh BUILD - every finding of `symtuner doctor` that needs no GPU: absent on a clean box,
 # present once its fault is planted. A box is a folder with files; the environment is given.
 # The findings about running GPUs are planted by test/cli/gpu.sh.
-# Exit 0: all right. 1: something failed. 77: no C compiler here to make libraries with.
+# Exit 0: all right. 1: something failed. 77: no C compiler here to make libraries with, or no python3
+# to ask for site-packages folders (the rest was run).
 
 set -u
 symtuner=$(cd "$1" && pwd)/symtuner
@@ -14,6 +15,13 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 command -v "$cc" > /dev/null || { echo "doctor.sh: skipped, no $cc here"; exit 77; }
 planted=" " failed=0 count=0
+
+# A python3 that knows of no package: the packages of this machine are none of the made-up boxes'.
+python=$(python3 -c 'import sys; print(sys.executable)' 2> /dev/null)
+mkdir "$work/bin"
+printf '#!/bin/sh\nprintf "python\\t3.11.0\\t/usr/bin/python3\\n"\n' > "$work/bin/python3"
+chmod +x "$work/bin/python3"
+python_path=$work/bin:$PATH
 
 lib() { # lib FILE CODE: a shared object
     mkdir -p "$(dirname "$1")"
@@ -64,7 +72,7 @@ doctor() { # doctor ROOT ARGUMENTS -- ENVIRONMENT
     while [ $# -gt 0 ] && [ "$1" != -- ]; do arguments="$arguments $1"; shift; done
     [ $# -gt 0 ] && shift
     # shellcheck disable=SC2086
-    env -i HOME=/home PATH="$PATH" NCCL_TUNER_PLUGIN=libsymtuner.so "$@" \
+    env -i HOME=/home PATH="$python_path" NCCL_TUNER_PLUGIN=libsymtuner.so "$@" \
         "$symtuner" doctor --root "$root" $arguments --json
 }
 ids() { sed -n 's/.*{"id": "\([a-z0-9-]*\)".*/\1/p'; }
@@ -256,6 +264,105 @@ plant nccl-avg -n 2.30.7
 plant nccl-two-copies -s 'd=home/.local/lib/python3.12/site-packages/nvidia/nccl/lib; mkdir -p $d; cp '"$work"'/nccl/2.28.9 $d/libnccl.so.2'
 plant driver-too-old -s 'echo "Kernel Module  535.54.03  x" > proc/driver/nvidia/version; rm usr/lib64/libcuda.so.580.159.04'
 
+# ---- which NCCL: what jax and torch of this python3 would load -------------------------------------
+sp=home/site
+framework() { # framework FILE FLAGS: a library that needs libnccl.so.2
+    mkdir -p "$(dirname "$1")"
+    mkdir -p "$work/stub"
+    [ -e "$work/stub/libnccl.so.2" ] ||
+        echo 'int ncclGetVersion(int *v) { *v = 0; return 0; }' |
+            "$cc" -shared -fPIC -x c -Wl,-soname,libnccl.so.2 -o "$work/stub/libnccl.so.2" - || exit 1
+    # shellcheck disable=SC2086
+    echo 'int ncclGetVersion(int *v); int framework(void) { int v; return ncclGetVersion(&v); }' |
+        "$cc" -shared -fPIC -x c $2 -o "$1" - -x none -Wl,--no-as-needed "$work/stub/libnccl.so.2" || exit 1
+}
+origin='$ORIGIN/../../nvidia/nccl/lib'
+torch_rpath() { framework $sp/torch/lib/libtorch_cuda.so "-Wl,--disable-new-dtags,-rpath,$origin"; : > $sp/torch/__init__.py; }
+torch_runpath() { framework $sp/torch/lib/libtorch_cuda.so "-Wl,--enable-new-dtags,-rpath,$origin"; : > $sp/torch/__init__.py; }
+torch_plain() { framework $sp/torch/lib/libtorch_cuda.so ""; : > $sp/torch/__init__.py; }
+jax_plugin() { lib $sp/jax_plugins/xla_cuda12/xla_cuda_plugin.so 'int GetPjrtApi;'; }
+package() { # package CUDA RELEASE [VERSION]: what pip leaves of nvidia-nccl-cu12
+    mkdir -p $sp/nvidia/nccl/lib "$sp/nvidia_nccl_cu$1-${3:-$2}.dist-info"
+    cp "$work/nccl/$2" $sp/nvidia/nccl/lib/libnccl.so.2
+    printf 'Metadata-Version: 2.1\nName: nvidia-nccl-cu%s\nVersion: %s\n' "$1" "${3:-$2}" \
+        > "$sp/nvidia_nccl_cu$1-${3:-$2}.dist-info/METADATA"
+}
+# loads NAME WANTED COMMANDS [NAME=VALUE ...]: "torch RELEASE HOW" or so, one line a framework
+loads() {
+    name=$1 wanted=$2 commands=$3
+    shift 3
+    rm -rf "$work/box" && cp -r "$clean" "$work/box"
+    (cd "$work/box" && eval "$commands") || { echo "FAIL $name: cannot make the box"; failed=1; }
+    out=$(doctor "$work/box" -- PYTHONPATH="$work/box/$sp" "$@" 2> "$work/err")
+    got=$(echo "$out" | sed -n '/"frameworks"/{s/}, {/\n/g;p}' |
+        sed -n 's/.*"name": "\([a-z]*\)".*"nccl": "*\([^",]*\)"*, "by": "*\([^"}]*\).*/\1 \2 \3/p')
+    [ "$got" = "$wanted" ] || { echo "FAIL $name: got"; echo "$got"; echo "not"; echo "$wanted"; failed=1; }
+}
+judged() { # judged NAME RELEASE: what the findings are about
+    echo "$out" | head -n 1 | grep -q "\"nccl\": \"$2\"" || { echo "FAIL $1 is not judged by $2: $(echo "$out" | head -n 1)"; failed=1; }
+}
+pip=/$sp/nvidia/nccl/lib/libnccl.so.2
+if [ -n "$python" ]; then
+    printf '#!/bin/sh\nexec "%s" "$@"\n' "$python" > "$work/bin/python3"
+    loads rpath "torch $pip RPATH" 'torch_rpath; package 12 2.28.9'
+    judged rpath 2.28.9
+    # the system's 2.27.7 is there as well, is named, and is no second copy of one program
+    echo "$out" | ids | grep -qx nccl-two-copies && { echo "FAIL rpath: nccl-two-copies"; failed=1; }
+    echo "$out" | ids | grep -qx nccl-no-wait || { echo "FAIL rpath: no nccl-no-wait of 2.28.9"; failed=1; }
+    echo "$out" | grep -q '"path": "/[a-z]*/*lib64/libnccl.so.2", "nccl": "2.27.7"' || { echo "FAIL rpath: the system's copy is not named"; failed=1; }
+    echo "$out" | grep -q '"package": "nvidia-nccl-cu12 2.28.9"' || { echo "FAIL rpath: pip's package is not named"; failed=1; }
+    text=$(env -i HOME=/home PATH="$python_path" PYTHONPATH="$work/box/$sp" NCCL_TUNER_PLUGIN=libsymtuner.so "$symtuner" doctor --root "$work/box" | tr -s '\n ' ' ')
+    case $text in "NCCL 2.28.9, $pip (nvidia-nccl-cu12 2.28.9): loaded by torch (RPATH) 2.27.7, "*"python3 3."*) ;;
+    *) echo "FAIL rpath: the text says $text"; failed=1 ;; esac
+    loads rpath-first "torch $pip RPATH" "torch_rpath; package 12 2.28.9; mkdir opt; cp $work/nccl/2.29.7 opt/libnccl.so.2" LD_LIBRARY_PATH=/opt
+    loads runpath-last "torch /opt/libnccl.so.2 LD_LIBRARY_PATH" "torch_runpath; package 12 2.28.9; mkdir opt; cp $work/nccl/2.29.7 opt/libnccl.so.2" LD_LIBRARY_PATH=/opt
+    judged runpath-last 2.29.7
+    loads runpath "torch $pip RUNPATH" 'torch_runpath; package 13 2.28.9'
+    loads preload "jax /opt/libnccl.so.2 LD_PRELOAD
+torch /opt/libnccl.so.2 LD_PRELOAD" "torch_rpath; jax_plugin; package 12 2.28.9; mkdir opt; cp $work/nccl/2.30.7 opt/libnccl.so.2" LD_PRELOAD=/opt/libnccl.so.2
+    judged preload 2.30.7
+    loads no-package "torch /lib64/libnccl.so.2 the loader's folders" 'torch_plain; mkdir lib64; mv usr/lib64/libnccl.so.2 lib64'
+    judged no-package 2.27.7
+    loads linked-in "torch /$sp/torch/lib/libtorch_cuda.so linked in" "nccl $sp/torch/lib/libtorch_cuda.so 2.29.2 13.0; : > $sp/torch/__init__.py"
+    judged linked-in 2.29.2
+    loads jax "jax $pip by its path" "jax_plugin; package 12 2.31.2; mkdir opt; cp $work/nccl/2.29.7 opt/libnccl.so.2" LD_LIBRARY_PATH=/opt
+    judged jax 2.31.2
+    loads jax-alone "jax /opt/libnccl.so.2 LD_LIBRARY_PATH" "jax_plugin; mkdir opt; cp $work/nccl/2.29.7 opt/libnccl.so.2" LD_LIBRARY_PATH=/opt
+    loads cpu-torch "" "mkdir -p $sp/torch/lib; : > $sp/torch/__init__.py"
+    judged cpu-torch 2.27.7
+    loads nothing-found "torch null null" 'torch_plain; rm usr/lib64/libnccl.so.2'
+    # neither jax nor torch is imported, and a package of the current folder is not the program's
+    loads not-imported "torch $pip RPATH" "torch_rpath; package 12 2.28.9; echo 'raise SystemExit(9)' > $sp/torch/__init__.py; mkdir -p $sp/jax; echo 'raise SystemExit(9)' > $sp/jax/__init__.py"
+    # two packages, one file: what is in the file counts
+    loads two-packages "torch $pip RPATH" 'torch_rpath; package 13 2.29.7; package 12 2.28.9'
+    judged two-packages 2.28.9
+    echo "$out" | grep -q '"nvidia-nccl-cu12 2.28.9, nvidia-nccl-cu13 2.29.7"' || { echo "FAIL two-packages: not both are named"; failed=1; }
+    # jax and torch load different releases: the findings of both, and that they differ
+    both="torch_plain; jax_plugin; package 12 2.28.9; cp $work/nccl/2.31.2 usr/lib64/libnccl.so.2"
+    loads both "jax $pip by its path
+torch /usr/lib64/libnccl.so.2 the loader's folders" "$both"
+    for id in nccl-no-wait nccl-ll-void nccl-two-copies; do
+        echo "$out" | ids | grep -qx $id || { echo "FAIL both: $id is not found"; failed=1; }
+    done
+    [ "$(echo "$out" | ids | sort | uniq -d)" = "" ] || { echo "FAIL both: findings twice"; failed=1; }
+    env -i HOME=/home PATH="$python_path" PYTHONPATH="$work/box/$sp" "$symtuner" doctor --root "$work/box" |
+        grep -q '^warning  nccl-no-wait with NCCL 2.28.9$' || { echo "FAIL both: not said with which release"; failed=1; }
+    # what the user says goes before
+    out=$(env -i PATH="$python_path" PYTHONPATH="$work/box/$sp" "$symtuner" doctor --root "$work/box" --nccl 2.30.7 --json)
+    judged asked 2.30.7
+fi
+# a python3 that fails, hangs, or is not there is said, and nothing else is lost
+printf '#!/bin/sh\necho "Fatal Python error" >&2; exit 1\n' > "$work/bin/python3"
+doctor "$clean" | grep -q '"not_checked": .*python3 fails: Fatal Python error' || { echo "FAIL python3 that fails is not said"; failed=1; }
+printf '#!/bin/sh\nsleep 60\n' > "$work/bin/python3"
+start=$(date +%s)
+doctor "$clean" | grep -q '"not_checked": .*python3 gave no answer within 5 s' || { echo "FAIL python3 that hangs is not said"; failed=1; }
+[ $(($(date +%s) - start)) -le 8 ] || { echo "FAIL python3 that hangs holds the doctor up"; failed=1; }
+mkdir "$work/empty"
+env -i PATH="$work/empty" "$symtuner" doctor --root "$clean" --json |
+    grep -q '"not_checked": .*there is no python3 in PATH' || { echo "FAIL no python3, and it is not said"; failed=1; }
+printf '#!/bin/sh\n' > "$work/bin/python3"
+
 # ---- the box -------------------------------------------------------------------------------------
 plant driver-missing -s 'rm proc/driver/nvidia/version'
 plant driver-mismatch -s ': > usr/lib64/libcuda.so.570.10.01'
@@ -279,4 +386,5 @@ start=$(date +%s)
 env -i "$symtuner" doctor --no-gpu > /dev/null
 [ $(($(date +%s) - start)) -le 2 ] || { echo "FAIL doctor --no-gpu takes more than 2 s"; failed=1; }
 echo "doctor: $count faults planted, $(echo "$planted" | tr ' ' '\n' | sort -u | grep -c .) findings"
+[ -n "$python" ] || { echo "doctor: no python3 here: what jax and torch load was not tested"; [ $failed = 1 ] || exit 77; }
 exit $failed

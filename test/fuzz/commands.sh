@@ -23,9 +23,14 @@ one check docs/example.rules
 one table test/data/kernels.rules
 one check test/data/kernels.rules
 one tune test/data/tune.csv
+# a python3 that answers at once; the damaged library is torch's as well, with its folders to search
+mkdir bin && printf '#!/bin/sh\n' > bin/python3 && chmod +x bin/python3
+PATH=$PWD/bin:$PATH
 NCCL_CONF_FILE=/dev/stdin one doctor test/fuzz/nccl.conf
-${CC:-cc} -shared -fPIC -x c -o sample.so - <<'C'
+printf '#!/bin/sh\nprintf "python\\t3.11.0\\t/bin/python3\\ntorch\\t/dev/stdin\\n"\n' > bin/python3
+${CC:-cc} -shared -fPIC -Wl,-rpath,'$ORIGIN/../lib:/usr/lib' -x c -o sample.so - <<'C'
 const char text[] = "NCCL version 2.28.9+cuda13.0";
 int ncclTunerPlugin_v4, ncclProfiler_v5, ncclNetPlugin_v10;
 C
 NCCL_TUNER_PLUGIN=/dev/stdin one elf sample.so
+one python sample.so
