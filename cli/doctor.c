@@ -17,10 +17,13 @@ static const char help[] =
     "also peer access: do bytes arrive, how fast, are windows real. Changes nothing.\n"
     "  --nccl X.Y.Z|FILE  the NCCL that your program loads, if not the one that jax and torch of this\n"
     "                     python3 would load, or without them the one that the loader finds\n"
+    "  --accept ID,ID     findings that you know: shown, but they do not count (SYMTUNER_DOCTOR_ACCEPT\n"
+    "                     does the same)\n"
     "  --no-gpu           files and settings only\n"
     "  --json             for programs\n"
     "  --list             all findings, as a table in Markdown\n"
-    "Exit 0: nothing found (notes do not count). 1: findings. docs/doctor.md explains each.\n"
+    "Exit 0: nothing found (notes and accepted findings do not count). 1: findings. docs/doctor.md\n"
+    "explains each.\n"
     "examples: symtuner doctor\n"
     "          symtuner doctor --nccl 2.28.9 --no-gpu\n";
 
@@ -37,6 +40,7 @@ static const char *const severity_word[] = {"error", "warning", "note"};
 
 struct found {
     const struct st_finding *row;
+    bool accepted;
     int order;
     unsigned judged; /* bit i: it holds for the i-th NCCL that programs would load */
     char evidence[ST_EVIDENCE];
@@ -120,6 +124,9 @@ static int collect(struct st_doctor *doctor, struct found *found)
     }
     if (rounds > 1)
         judge(doctor, 0); /* what is printed above the findings is about the first */
+    for (int i = 0; i < n; i++)
+        found[i].accepted = st_doctor_accepts(doctor->accept[0], found[i].row->id) ||
+                            st_doctor_accepts(doctor->accept[1], found[i].row->id);
     qsort(found, (size_t)n, sizeof *found, compare);
     return n;
 }
@@ -258,8 +265,11 @@ static void print_text(const struct st_doctor *d, const struct found *found, int
     st_doctor_gpu_print(d, out);
     fputc('\n', out);
     for (int i = 0; i < n; i++) {
-        fprintf(out, "%-8s %s%s\n         ", severity_word[found[i].row->severity],
-                found[i].row->id, with(d, &found[i], text, sizeof text));
+        const char *severity = severity_word[found[i].row->severity];
+
+        fprintf(out, "%-8s %s%s%s%s%s\n         ", found[i].accepted ? "accepted" : severity,
+                found[i].row->id, found[i].accepted ? " (" : "", found[i].accepted ? severity : "",
+                found[i].accepted ? ")" : "", with(d, &found[i], text, sizeof text));
         st_text_wrap(out, 9, found[i].evidence);
         fputs("         ", out);
         st_text_wrap(out, 9, found[i].row->what);
@@ -340,6 +350,7 @@ static void print_json(const struct st_doctor *d, const struct found *found, int
         fprintf(out, "%s\n  {", i ? "," : "");
         st_json_field(out, true, "id", found[i].row->id);
         st_json_field(out, false, "severity", severity_word[found[i].row->severity]);
+        fprintf(out, ", \"accepted\": %s", found[i].accepted ? "true" : "false");
         st_json_field(out, false, "evidence", found[i].evidence);
         st_json_field(out, false, "meaning", found[i].row->what);
         st_json_field(out, false, "cure", found[i].row->cure);
@@ -374,6 +385,8 @@ static int read_options(int argc, char **argv, struct st_doctor *doctor, const c
         } else if (strcmp(argv[i], "--root") == 0 && value) { /* for tests: another box's files */
             doctor->root = argv[++i];
             doctor->gpu = false;
+        } else if (strcmp(argv[i], "--accept") == 0 && value) {
+            doctor->accept[0] = argv[++i];
         } else if (strcmp(argv[i], "--nccl") == 0 && value) {
             *nccl = argv[++i];
             if (!strchr(*nccl, '/') && st_release_parse(*nccl) < 0) {
@@ -399,6 +412,10 @@ int st_cmd_doctor(int argc, char **argv)
 
     if (status >= 0)
         return status;
+    doctor.accept[1] = getenv("SYMTUNER_DOCTOR_ACCEPT");
+    if (!st_doctor_accept_check("--accept", doctor.accept[0]) ||
+        !st_doctor_accept_check("SYMTUNER_DOCTOR_ACCEPT", doctor.accept[1]))
+        return ST_EXIT_USAGE;
     st_doctor_settings(&doctor);
     st_doctor_dirs(&doctor);
     st_doctor_copies(&doctor, nccl);
@@ -420,6 +437,6 @@ int st_cmd_doctor(int argc, char **argv)
     n = collect(&doctor, found);
     (doctor.json ? print_json : print_text)(&doctor, found, n, stdout);
     for (int i = 0; i < n; i++)
-        bad += found[i].row->severity != ST_NOTE;
+        bad += found[i].row->severity != ST_NOTE && !found[i].accepted;
     return bad ? ST_EXIT_FINDINGS : ST_EXIT_FINE;
 }

@@ -59,6 +59,7 @@ struct st_framework {
 struct st_doctor {
     const char *root;
     bool json, gpu;
+    const char *accept[2];     /* lists of findings that do not count: --accept, the variable */
     struct st_setting setting[ST_SETTINGS_MAX];
     int settings;
     char conf[3][ST_PATH];     /* files that NCCL reads, in order                */
@@ -109,6 +110,11 @@ extern const int st_findings_settings_count, st_findings_plugin_count, st_findin
 
 /* doctor.c: the ${index}-th row of all parts, NULL past the last. */
 const struct st_finding *st_finding_get(int index);
+
+/* doctor_accept.c: ${list} is "id,id", or NULL. Check: false and a line on stderr, which begins with
+ * ${source}, when a word is no finding. */
+bool st_doctor_accept_check(const char *source, const char *list);
+bool st_doctor_accepts(const char *list, const char *id);
 
 /* doctor_files.c: the box under the root */
 bool st_doctor_path(const struct st_doctor *doctor, const char *path, char full[ST_PATH]);

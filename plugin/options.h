@@ -2,8 +2,8 @@
 /*
  * options.h - the SYMTUNER_* variables: one row each, read once.
  *
- * `symtuner env` and docs/env.md are printed from the same rows. The last rows are the JAX
- * package's: the plugin only knows that they exist, so that it does not call them misspelt.
+ * `symtuner env` and docs/env.md are printed from the same rows. The last rows are those of
+ * the doctor and of the JAX package: the plugin only knows that they exist, so that it does not call them misspelt.
  */
 #ifndef ST_OPTIONS_H_
 #define ST_OPTIONS_H_
@@ -38,6 +38,8 @@
       "what to say through NCCL's log; a warning also goes to stderr when NCCL_DEBUG is unset")    \
     X(machine, "SYMTUNER_MACHINE", "", "text",                                                     \
       "describe the box instead of looking: \"gpu=NVIDIA H200; links=nvlink; multicast=no\"")      \
+    X(doctor_accept, "SYMTUNER_DOCTOR_ACCEPT", "", "text",                                         \
+      "symtuner doctor: findings that you know, as ID,ID: shown, but they do not count")           \
     X(lib_dir, "SYMTUNER_LIB_DIR", "", "text",                                                     \
       "JAX package: folder of libsymtuner_ffi.so and libsymtuner_ar.so (docs/jax.md)")             \
     X(jax_zero_copy, "SYMTUNER_JAX_ZERO_COPY", "1", "1|0",                                         \

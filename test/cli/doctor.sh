@@ -363,6 +363,35 @@ env -i PATH="$work/empty" "$symtuner" doctor --root "$clean" --json |
     grep -q '"not_checked": .*there is no python3 in PATH' || { echo "FAIL no python3, and it is not said"; failed=1; }
 printf '#!/bin/sh\n' > "$work/bin/python3"
 
+# ---- findings that the user knows ----------------------------------------------------------------
+# accepted NAME STATUS IDS ARGUMENT [NAME=VALUE]: with that option, on NCCL 2.28.9 with two warnings
+rm -rf "$work/box" && cp -r "$clean" "$work/box"
+cp "$work/nccl/2.28.9" "$work/box/usr/lib64/libnccl.so.2"
+accepted() {
+    name=$1 wanted=$2 which=$3 arguments=$4
+    shift 4
+    out=$(doctor "$work/box" $arguments -- "$@" 2> "$work/err")
+    status=$?
+    [ $status = "$wanted" ] || { echo "FAIL accept: $name: exit status $status"; failed=1; }
+    got=$(echo "$out" | sed -n 's/.*{"id": "\([a-z0-9-]*\)".*"accepted": true.*/\1/p' | tr '\n' ' ')
+    [ "$got" = "$which" ] || { echo "FAIL accept: $name: \"$got\" are accepted, not \"$which\""; failed=1; }
+}
+accepted without 1 "" ""
+accepted one 0 "nccl-no-wait " "--accept nccl-no-wait"
+accepted variable 0 "nccl-no-wait " "" SYMTUNER_DOCTOR_ACCEPT=nccl-no-wait
+accepted case 0 "nccl-no-wait " "" SYMTUNER_DOCTOR_ACCEPT=NCCL-No-Wait,
+accepted of-two 1 "nccl-no-wait " "--accept nccl-no-wait" SYMTUNER_MODE=observe
+accepted two 0 "mode-off nccl-no-wait " "--accept nccl-no-wait,mode-off" SYMTUNER_MODE=observe
+accepted both 0 "mode-off nccl-no-wait " "--accept nccl-no-wait" SYMTUNER_MODE=observe SYMTUNER_DOCTOR_ACCEPT=mode-off
+accepted an-error 0 "win-disabled nccl-no-wait " "--accept nccl-no-wait,win-disabled" NCCL_WIN_ENABLE=0
+accepted not-there 0 "nccl-no-wait " "--accept acs-on,nccl-no-wait"
+accepted unknown 2 "" "--accept nccl-no-wiat"
+grep -q '^symtuner doctor: --accept: no finding is called "nccl-no-wiat"; did you mean nccl-no-wait?$' "$work/err" || { echo "FAIL accept: unknown: $(cat "$work/err")"; failed=1; }
+accepted unknown-variable 2 "" "" SYMTUNER_DOCTOR_ACCEPT=nccl-no-wait,xx
+grep -q '^symtuner doctor: SYMTUNER_DOCTOR_ACCEPT: no finding is called "xx"; symtuner doctor --list' "$work/err" || { echo "FAIL accept: unknown-variable: $(cat "$work/err")"; failed=1; }
+env -i PATH="$PATH" NCCL_TUNER_PLUGIN=libsymtuner.so "$symtuner" doctor --root "$work/box" --accept nccl-no-wait |
+    grep -q '^accepted nccl-no-wait (warning)$' || { echo "FAIL accept: the text does not say so"; failed=1; }
+
 # ---- the box -------------------------------------------------------------------------------------
 plant driver-missing -s 'rm proc/driver/nvidia/version'
 plant driver-mismatch -s ': > usr/lib64/libcuda.so.570.10.01'
