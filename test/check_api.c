@@ -242,6 +242,68 @@ START_TEST(test_an_explanation_says_what_the_release_allows)
 }
 END_TEST
 
+/* The whole of it: what is said of one preference is not said of another. */
+static const struct {
+    const char *rule;
+    int nccl;
+    const char *text;
+} explained_whole[] = {
+#define COVERS "Rule \"inline:1\" (SYMTUNER_RULE:1) covers allreduce of 4096 bytes on 8 ranks. "
+#define COUNT  " Symmetric kernels get NCCL's own CTA count."
+    {"reduce", 22809,
+     "No rule covers allreduce of 4096 bytes on 8 ranks: NCCL 2.28.9 decides." COUNT},
+    {"allreduce", 22809,
+     COVERS "On NCCL 2.28.9 it leaves algorithm and protocol alone." COUNT},
+    {"allreduce prefer=symmetric", 22809,
+     COVERS "On NCCL 2.28.9 it prefers a symmetric kernel: two registered buffers run it already, "
+     "nothing else can: the table stays as it is." COUNT},
+    {"allreduce prefer=general:tree", 22809,
+     COVERS "On NCCL 2.28.9 it makes tree/* the cheapest entry where NCCL offers it." COUNT},
+    {"allreduce prefer=registered", 22809,
+     COVERS "On NCCL 2.28.9 it makes the cheapest */simple entry the winner: LL and LL128 copy, "
+     "Simple uses registered buffers." COUNT},
+    {"allreduce forbid=pat/ll,tree/simple", 22809,
+     COVERS "On NCCL 2.28.9 it leaves algorithm and protocol alone. Forbids tree/simple. Forbids "
+     "pat/ll." COUNT},
+    {"allreduce prefer=general:ring channels=3; process sym-ctas=4", 22809,
+     COVERS "On NCCL 2.28.9 it makes ring/* the cheapest entry where NCCL offers it. Gives general "
+     "kernels 3 channels. Symmetric kernels of the process get 4 CTAs."},
+};
+
+START_TEST(test_an_explanation_says_that_and_no_more)
+{
+    symtuner_rules *rules = inlined(explained_whole[_i].rule);
+    struct symtuner_decision d = {.struct_size = sizeof d};
+    struct symtuner_query query = usual;
+    char text[4096];
+
+    query.nccl = explained_whole[_i].nccl;
+    symtuner_decide(rules, &query, &d);
+    symtuner_explain(rules, &query, &d, text, sizeof text);
+    ck_assert_str_eq(text, explained_whole[_i].text);
+    symtuner_rules_free(rules);
+}
+END_TEST
+
+START_TEST(test_one_rank_is_one_rank)
+{
+    symtuner_rules *rules = inlined("allreduce; process sym-ctas=4");
+    struct symtuner_decision d = {.struct_size = sizeof d};
+    struct symtuner_query query = usual;
+    char text[4096];
+
+    query.ranks = 1;
+    symtuner_decide(rules, &query, &d);
+    symtuner_explain(rules, &query, &d, text, sizeof text);
+    ck_assert_ptr_nonnull(strstr(text, " on 1 rank. "));
+    query.coll = SYMTUNER_REDUCE;
+    symtuner_decide(rules, &query, &d);
+    symtuner_explain(rules, &query, &d, text, sizeof text);
+    ck_assert_ptr_nonnull(strstr(text, " on 1 rank: NCCL"));
+    symtuner_rules_free(rules);
+}
+END_TEST
+
 /* ---- NULL ------------------------------------------------------------------------------------ */
 
 START_TEST(test_null_is_an_answer_and_never_a_crash)
@@ -334,6 +396,8 @@ Suite *api_suite(void)
     tcase_add_test(table, test_apply_says_whether_anything_changed);
     t_add_rows(table, test_pick_takes_what_the_release_takes, picks);
     t_add_rows(explain, test_an_explanation_says_what_the_release_allows, explained);
+    t_add_rows(explain, test_an_explanation_says_that_and_no_more, explained_whole);
+    tcase_add_test(explain, test_one_rank_is_one_rank);
     tcase_add_test(known, test_null_is_an_answer_and_never_a_crash);
     t_add_rows(known, test_each_release_names_its_own_hazards, dangers);
     tcase_add_test(known, test_the_built_in_rules_are_legal_and_name_machine_and_release);
