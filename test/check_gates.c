@@ -390,7 +390,13 @@ START_TEST(test_releases_print_as_they_parse)
 
     ck_assert_str_eq(st_release_print(22809, text, sizeof text), "2.28.9");
     ck_assert_str_eq(st_release_print(23010, text, sizeof text), "2.30.10");
-    ck_assert_str_eq(st_release_print(22809, text, 5), "2.28");
+    for (size_t size = 0; size < sizeof text; size++) { /* cut, as snprintf does, and no further */
+        memset(text, 'z', sizeof text);
+        st_release_print(23010, text, size);
+        ck_assert_int_eq(text[size], 'z');
+        ck_assert(size == 0 || strncmp(text, "2.30.10", size - 1) == 0);
+        ck_assert(size == 0 || strlen(text) == (size - 1 < 7 ? size - 1 : 7));
+    }
     for (int version = 22700; version < 23300; version++)
         ck_assert_int_eq(st_release_parse(st_release_print(version, text, sizeof text)), version);
 }
