@@ -7,25 +7,10 @@
 
 #include "cli/commands.h"
 #include "cli/doctor.h"
+#include "cli/options.h"
 #include "cli/text.h"
+#include "cli/values.h"
 #include "plugin/nccl_release.h"
-
-static const char help[] =
-    "usage: symtuner doctor [options]\n"
-    "Look at this box and this environment: is the plugin found, as this NCCL looks for it; which\n"
-    "variables and conf files fight it; known bugs of the release; driver, IOMMU, ACS; with GPUs\n"
-    "also peer access: do bytes arrive, how fast, are windows real. Changes nothing.\n"
-    "  --nccl X.Y.Z|FILE  the NCCL that your program loads, if not the one that jax and torch of this\n"
-    "                     python3 would load, or without them the one that the loader finds\n"
-    "  --accept ID,ID     findings that you know: shown, but they do not count (SYMTUNER_DOCTOR_ACCEPT\n"
-    "                     does the same)\n"
-    "  --no-gpu           files and settings only\n"
-    "  --json             for programs\n"
-    "  --list             all findings, as a table in Markdown\n"
-    "Exit 0: nothing found (notes and accepted findings do not count). 1: findings. docs/doctor.md\n"
-    "explains each.\n"
-    "examples: symtuner doctor\n"
-    "          symtuner doctor --nccl 2.28.9 --no-gpu\n";
 
 static const struct {
     const struct st_finding *row;
@@ -366,64 +351,102 @@ static void print_json(const struct st_doctor *d, const struct found *found, int
 
 /* ---- command --------------------------------------------------------------------------------- */
 
-/* -1: go on; else the exit status. */
-static int read_options(int argc, char **argv, struct st_doctor *doctor, const char **nccl)
-{
-    for (int i = 1; i < argc; i++) {
-        bool value = i + 1 < argc;
+/* What the line says beside the patient. */
+struct ask {
+    struct st_doctor *doctor;
+    const char *library;
+    int release;
+    bool no_gpu, json, list;
+    bool file_by_nccl; /* --nccl FILE, the earlier spelling of --library */
+};
 
-        if (strcmp(argv[i], "--help") == 0) {
-            fputs(help, stdout);
-            return ST_EXIT_FINE;
-        } else if (strcmp(argv[i], "--list") == 0) {
-            print_list();
-            return ST_EXIT_FINE;
-        } else if (strcmp(argv[i], "--json") == 0) {
-            doctor->json = true;
-        } else if (strcmp(argv[i], "--no-gpu") == 0) {
-            doctor->gpu = false;
-        } else if (strcmp(argv[i], "--root") == 0 && value) { /* for tests: another box's files */
-            doctor->root = argv[++i];
-            doctor->gpu = false;
-        } else if (strcmp(argv[i], "--accept") == 0 && value) {
-            doctor->accept[0] = argv[++i];
-        } else if (strcmp(argv[i], "--nccl") == 0 && value) {
-            *nccl = argv[++i];
-            if (!strchr(*nccl, '/') && st_release_parse(*nccl) < 0) {
-                fprintf(stderr, "symtuner doctor: --nccl wants a release or a file with its path, "
-                                "not \"%.60s\"\n", *nccl);
-                return ST_EXIT_USAGE;
-            }
-        } else {
-            fprintf(stderr, "symtuner doctor: unknown option \"%.60s\", or its value is missing\n",
-                    argv[i]);
-            return ST_EXIT_USAGE;
-        }
-    }
-    return -1;
+static bool read_accept(const char *value, void *self, char error[ST_OPTION_ERROR])
+{
+    ((struct ask *)self)->doctor->accept[0] = value;
+    return st_doctor_accept_check("--accept", value, error);
 }
+
+static bool read_library(const char *value, void *self, char error[ST_OPTION_ERROR])
+{
+    struct st_copy copy;
+
+    ((struct ask *)self)->library = value;
+    return st_elf_nccl(((struct ask *)self)->doctor, value, &copy) ||
+           st_option_wrong(error, "--library wants a libnccl.so.2", value);
+}
+
+static bool read_nccl(const char *value, void *self, char error[ST_OPTION_ERROR])
+{
+    if (!strchr(value, '/'))
+        return st_read_release(value, &((struct ask *)self)->release, error);
+    ((struct ask *)self)->file_by_nccl = true;
+    return read_library(value, self, error);
+}
+
+static bool read_root(const char *value, void *self, char error[ST_OPTION_ERROR])
+{
+    (void)error;
+    ((struct ask *)self)->doctor->root = value;
+    ((struct ask *)self)->no_gpu = true;
+    return true;
+}
+
+#define AT(member) offsetof(struct ask, member)
+static const struct st_option rows[] = {
+    {"nccl", "X.Y.Z", "release of the NCCL that your program loads, if not the one that jax and "
+                      "torch of this python3 would load, or without them the one that the loader "
+                      "finds", ST_OPTION_READ, .read = read_nccl},
+    {"library", "FILE", "the libnccl.so.2 that your program loads", ST_OPTION_READ,
+     .read = read_library},
+    {"accept", "ID,ID", "findings that you know: shown, but they do not count "
+                        "(SYMTUNER_DOCTOR_ACCEPT does the same)", ST_OPTION_READ,
+     .read = read_accept},
+    {"no-gpu", NULL, "files and settings only", ST_OPTION_FLAG, .at = AT(no_gpu)},
+    {"json", NULL, "for programs", ST_OPTION_FLAG, .at = AT(json)},
+    {"list", NULL, "all findings, as a table in Markdown", ST_OPTION_FLAG, .at = AT(list)},
+    /* for tests: another box's files */
+    {"root", "FOLDER", NULL, ST_OPTION_READ, .read = read_root, .early = true},
+};
+static const struct st_command_line line = {
+    .command = "doctor",
+    .usage = "[options]\n",
+    .about =
+        "Look at this box and this environment: is the plugin found, as this NCCL looks for it; which\n"
+        "variables and conf files fight it; known bugs of the release; driver, IOMMU, ACS; with GPUs\n"
+        "also peer access: do bytes arrive, how fast, are windows real. Changes nothing.\n",
+    .after =
+        "Exit 0: nothing found (notes and accepted findings do not count). 1: findings. docs/doctor.md\n"
+        "explains each.\n"
+        "examples: symtuner doctor\n"
+        "          symtuner doctor --nccl 2.28.9 --no-gpu\n",
+    .row = rows,
+    .rows = sizeof rows / sizeof *rows};
 
 int st_cmd_doctor(int argc, char **argv)
 {
-    static struct st_doctor doctor = {.root = "", .gpu = true}; /* large */
+    static struct st_doctor doctor = {.root = ""}; /* large */
     static struct found found[FOUND_MAX];
-    const char *nccl = NULL;
-    int status = read_options(argc, argv, &doctor, &nccl), n, bad = 0;
+    struct ask ask = {.doctor = &doctor};
+    int status = st_line_read(&line, argc, argv, &ask), n, bad = 0;
+    char error[ST_OPTION_ERROR];
 
     if (status >= 0)
         return status;
+    if (ask.file_by_nccl)
+        fputs("symtuner doctor: write --library FILE instead of --nccl FILE, which the next release "
+              "does not know\n", stderr);
+    if (ask.list) {
+        print_list();
+        return ST_EXIT_FINE;
+    }
     doctor.accept[1] = getenv("SYMTUNER_DOCTOR_ACCEPT");
-    if (!st_doctor_accept_check("--accept", doctor.accept[0]) ||
-        !st_doctor_accept_check("SYMTUNER_DOCTOR_ACCEPT", doctor.accept[1]))
-        return ST_EXIT_USAGE;
+    if (!st_doctor_accept_check("SYMTUNER_DOCTOR_ACCEPT", doctor.accept[1], error))
+        return st_line_wrong(&line, error);
+    doctor.json = ask.json;
+    doctor.gpu = !ask.no_gpu;
     st_doctor_settings(&doctor);
     st_doctor_dirs(&doctor);
-    st_doctor_copies(&doctor, nccl);
-    if (nccl && strchr(nccl, '/') &&
-        (doctor.used < 0 || strcmp(doctor.copy[doctor.used].path, nccl) != 0)) {
-        fprintf(stderr, "symtuner doctor: %.300s is no NCCL library\n", nccl);
-        return ST_EXIT_USAGE;
-    }
+    st_doctor_copies(&doctor, ask.release, ask.library);
     st_doctor_plugins(&doctor);
     st_doctor_box(&doctor);
     if (doctor.root[0] == '\0' || getenv("SYMTUNER_MACHINE"))

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "cli/options.h"
 #include "symtuner.h"
 
 enum { ST_SETTINGS_MAX = 256, ST_DIRS_MAX = 48, ST_COPIES_MAX = 8, ST_FRAMEWORKS_MAX = 4,
@@ -111,9 +112,9 @@ extern const int st_findings_settings_count, st_findings_plugin_count, st_findin
 /* doctor.c: the ${index}-th row of all parts, NULL past the last. */
 const struct st_finding *st_finding_get(int index);
 
-/* doctor_accept.c: ${list} is "id,id", or NULL. Check: false and a line on stderr, which begins with
+/* doctor_accept.c: ${list} is "id,id", or NULL. Check: false and why in ${error}, which begins with
  * ${source}, when a word is no finding. */
-bool st_doctor_accept_check(const char *source, const char *list);
+bool st_doctor_accept_check(const char *source, const char *list, char error[ST_OPTION_ERROR]);
 bool st_doctor_accepts(const char *list, const char *id);
 
 /* doctor_files.c: the box under the root */
@@ -149,8 +150,8 @@ struct st_elf_search {
 bool st_elf_look_search(const struct st_doctor *doctor, const char *path,
                         struct st_elf_search *search_out);
 
-/* doctor_nccl.c: which NCCL. ${asked} is --nccl, a release or a file, or NULL. */
-void st_doctor_copies(struct st_doctor *doctor, const char *asked);
+/* doctor_nccl.c: which NCCL. ${release} and ${file} are what the user says, 0 and NULL: nothing. */
+void st_doctor_copies(struct st_doctor *doctor, int release, const char *file);
 /* The ${index}-th of judged[] is what is looked at from now on. */
 void st_doctor_use(struct st_doctor *doctor, int index);
 /* The copy of that file, added when it is one and new; -1 when it is no NCCL. */

@@ -22,16 +22,16 @@ static bool is_id(const char *word, size_t length, const char **nearest)
     return st_word_find(&words, word, length) >= 0;
 }
 
-bool st_doctor_accept_check(const char *source, const char *list)
+bool st_doctor_accept_check(const char *source, const char *list, char error[ST_OPTION_ERROR])
 {
     while (list && *list) {
         size_t n = strcspn(list, ",");
         const char *nearest;
 
         if (n > 0 && !is_id(list, n, &nearest)) {
-            fprintf(stderr, "symtuner doctor: %s: no finding is called \"%.*s\"%s%s%s\n", source,
-                    (int)(n > 60 ? 60 : n), list, nearest ? "; did you mean " : "",
-                    nearest ? nearest : "; symtuner doctor --list names them", nearest ? "?" : "");
+            snprintf(error, ST_OPTION_ERROR, "%s: no finding is called \"%.*s\"%s%s%s", source,
+                     (int)(n > 60 ? 60 : n), list, nearest ? "; did you mean " : "",
+                     nearest ? nearest : "; symtuner doctor --list names them", nearest ? "?" : "");
             return false;
         }
         list += n + (list[n] == ',');

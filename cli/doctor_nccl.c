@@ -2,7 +2,7 @@
 /*
  * doctor_nccl.c - the copies of NCCL on this box, and which of them the findings are about.
  *
- * The user's word (--nccl) goes first, then what jax and torch of this python3 would load, one
+ * The user's word (--library, --nccl) goes first, then what jax and torch of this python3 would load, one
  * after the other when their releases differ; else what the loader finds, else any copy.
  */
 #include <stdlib.h>
@@ -10,7 +10,6 @@
 #include <sys/stat.h>
 
 #include "cli/doctor.h"
-#include "plugin/nccl_release.h"
 
 int st_doctor_copy(struct st_doctor *doctor, const char *path)
 {
@@ -67,14 +66,13 @@ static void judge(struct st_doctor *doctor, int copy)
     doctor->judged[doctor->judgeds++] = copy;
 }
 
-void st_doctor_copies(struct st_doctor *doctor, const char *asked)
+void st_doctor_copies(struct st_doctor *doctor, int release, const char *file)
 {
-    int release = asked && !strchr(asked, '/') ? st_release_parse(asked) : 0;
     char path[ST_PATH];
 
-    if (asked && !release)
-        st_doctor_copy(doctor, asked);
-    if (!asked)
+    if (file)
+        st_doctor_copy(doctor, file);
+    else if (!release)
         st_doctor_python(doctor);
     if (st_doctor_find_library(doctor, "libnccl.so.2", path))
         st_doctor_copy(doctor, path);
@@ -86,7 +84,7 @@ void st_doctor_copies(struct st_doctor *doctor, const char *asked)
         if (!release || doctor->copy[i].nccl == release)
             judge(doctor, i);
     doctor->nccl = release ? release : 22809;
-    doctor->nccl_assumed = !asked && doctor->judgeds == 0;
+    doctor->nccl_assumed = !release && doctor->judgeds == 0;
     doctor->used = -1;
     st_doctor_use(doctor, 0);
 }

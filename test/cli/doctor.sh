@@ -363,6 +363,16 @@ env -i PATH="$work/empty" "$symtuner" doctor --root "$clean" --json |
     grep -q '"not_checked": .*there is no python3 in PATH' || { echo "FAIL no python3, and it is not said"; failed=1; }
 printf '#!/bin/sh\n' > "$work/bin/python3"
 
+# the user's file; --nccl FILE is the earlier spelling of it
+for option in --library --nccl; do
+    out=$(env -i PATH="$python_path" "$symtuner" doctor --root "$clean" $option /usr/lib64/libnccl.so.2 --json 2> "$work/err")
+    judged $option 2.27.7
+    hints=$(grep -c 'write --library FILE instead of --nccl FILE' "$work/err")
+    [ "$option $hints" = "--library 0" ] || [ "$option $hints" = "--nccl 1" ] || { echo "FAIL $option: $hints hints"; failed=1; }
+done
+env -i "$symtuner" doctor --root "$clean" --library /etc/ld.so.conf > /dev/null 2> "$work/err"
+[ $? = 2 ] && grep -q -- '--library wants a libnccl.so.2, not "/etc/ld.so.conf"' "$work/err" || { echo "FAIL --library takes any file"; failed=1; }
+
 # ---- findings that the user knows ----------------------------------------------------------------
 # accepted NAME STATUS IDS ARGUMENT [NAME=VALUE]: with that option, on NCCL 2.28.9 with two warnings
 rm -rf "$work/box" && cp -r "$clean" "$work/box"
@@ -388,7 +398,7 @@ accepted not-there 0 "nccl-no-wait " "--accept acs-on,nccl-no-wait"
 accepted unknown 2 "" "--accept nccl-no-wiat"
 grep -q '^symtuner doctor: --accept: no finding is called "nccl-no-wiat"; did you mean nccl-no-wait?$' "$work/err" || { echo "FAIL accept: unknown: $(cat "$work/err")"; failed=1; }
 accepted unknown-variable 2 "" "" SYMTUNER_DOCTOR_ACCEPT=nccl-no-wait,xx
-grep -q '^symtuner doctor: SYMTUNER_DOCTOR_ACCEPT: no finding is called "xx"; symtuner doctor --list' "$work/err" || { echo "FAIL accept: unknown-variable: $(cat "$work/err")"; failed=1; }
+grep -q '^symtuner doctor: SYMTUNER_DOCTOR_ACCEPT: no finding is called "xx"; symtuner doctor --list names them' "$work/err" || { echo "FAIL accept: unknown-variable: $(cat "$work/err")"; failed=1; }
 env -i PATH="$PATH" NCCL_TUNER_PLUGIN=libsymtuner.so "$symtuner" doctor --root "$work/box" --accept nccl-no-wait |
     grep -q '^accepted nccl-no-wait (warning)$' || { echo "FAIL accept: the text does not say so"; failed=1; }
 
