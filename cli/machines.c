@@ -47,6 +47,16 @@ const struct st_machine *st_machine_named(const char *name)
     return NULL;
 }
 
+const struct st_machine *st_machine_of_gpu(const char *gpu)
+{
+    const struct st_machine *machine;
+
+    for (int i = 0; (machine = st_machine_get(i)) != NULL; i++)
+        if (strcmp(machine->gpu, gpu) == 0)
+            return machine;
+    return NULL;
+}
+
 bool st_machine_unknown(const char *value, char error[ST_OPTION_ERROR])
 {
     const char *name[sizeof machines / sizeof *machines];

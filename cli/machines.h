@@ -27,6 +27,9 @@ const struct st_machine *st_machine_get(int index);
 /* The machine of that name, or NULL. */
 const struct st_machine *st_machine_named(const char *name);
 
+/* The first machine with that GPU, as NVML calls it, or NULL. */
+const struct st_machine *st_machine_of_gpu(const char *gpu);
+
 /* What --machine said to a command that asks rules (NULL: nothing, and this box counts): a name of
  * the list, a description as in SYMTUNER_MACHINE, which stands for this process from then on, or
  * "list".

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "cli/values.h"
 #include "symtuner_why.h"
 
 enum { ST_WHY_CURES = 8 };
@@ -19,14 +20,20 @@ struct st_why {
     const char *machine;                           /* words for a person                     */
     const char *family;                            /* for st_general_table, or NULL          */
     int links;                                     /* call.nvlink before any setting         */
+    int gpus;                                      /* of a node; 0: not known                */
     bool table_computed;                           /* the table is ours, not the user's      */
     bool machine_assumed, release_assumed;
     const char *set[32];                           /* NCCL settings that apply, NAME=VALUE    */
     int sets;
     char set_text[32][160];                        /* those of the environment                */
+    struct symtuner_machine box;                   /* as rules see it                         */
+    const char *machine_name;                      /* --machine                               */
     const char *rules, *corpus;
-    int show;
+    const char *size_text;
+    struct st_size size;
+    int release, show;
     bool json, no_env;
+    bool graph, in_place, first, one_process;
     bool all, brief; /* also what is not asked; only verdict and cure */
 };
 

@@ -1,1 +1,1 @@
-why allreduce 64KiB --reg sym --nccl 2.31.2 --machine h200x8 --set NCCL_ALGO=ring
+why allreduce 64KiB --buffers sym --nccl 2.31.2 --machine h200x8 --set NCCL_ALGO=ring

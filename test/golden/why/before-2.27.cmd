@@ -1,1 +1,1 @@
-why allreduce 64KiB --reg sym --nccl 2.26.5 --machine h200x8
+why allreduce 64KiB --buffers sym --nccl 2.26.5 --machine h200x8

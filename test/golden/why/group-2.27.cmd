@@ -1,1 +1,1 @@
-why allreduce 64KiB --reg sym --group 4 --nccl 2.27.7 --machine h200x8
+why allreduce 64KiB --buffers sym --group 4 --nccl 2.27.7 --machine h200x8

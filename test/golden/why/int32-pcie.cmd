@@ -1,1 +1,1 @@
-why allreduce 1MiB i32 --reg sym --nccl 2.30.7 --machine l40sx4
+why allreduce 1MiB i32 --buffers sym --nccl 2.30.7 --machine l40sx4

@@ -1,1 +1,1 @@
-why allgather 1MiB bf16 --reg none/sym --nccl 2.29.7 --machine h200x4
+why allgather 1MiB bf16 --buffers none/sym --nccl 2.29.7 --machine h200x4
