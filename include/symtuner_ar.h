@@ -180,7 +180,8 @@ struct symtuner_ar_plan {
     int zero_copy;      /* 1: peers write (or read) the caller's buffers directly             */
     int pieces;         /* how many launches the message is split into                       */
     char why[192];      /* table row and its provenance, "rules: FILE:LINE", what was forced,
-                           what the start-up probe found, or the gate that sent it to NCCL    */
+                           what the start-up probe found, or the gate that sent it to NCCL; and
+                           who else's order of addition it is, where it is not ours           */
 };
 
 /* symtuner_ar_query(...): fill ${plan_out} for a call with these arguments. Launches nothing. */

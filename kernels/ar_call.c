@@ -179,6 +179,7 @@ ncclResult_t symtuner_ar_query(const void *send, const void *recv, size_t count,
     struct st_choice choice;
     const char *gate;
     ncclResult_t result;
+    size_t used;
 
     if (h == NULL)
         return no_handle();
@@ -205,6 +206,8 @@ ncclResult_t symtuner_ar_query(const void *send, const void *recv, size_t count,
         snprintf(plan->why, sizeof plan->why, "%s", gate);
     else
         st_ar_rules_why(h->rules, &ask, &choice, plan->why, sizeof plan->why);
+    used = strlen(plan->why);
+    snprintf(plan->why + used, sizeof plan->why - used, "%s", st_order_note(choice.family));
     return ncclSuccess;
 }
 

@@ -373,6 +373,19 @@ void st_select_why(const struct st_ask *ask, const struct st_choice *choice, cha
         snprintf(why, size, "table: %s (%s)", runs, choice->source);
 }
 
+const char *st_order_note(int family)
+{
+    switch (family) {
+    case ST_NCCL:
+        return "; NCCL adds in an order of its own";
+    case ST_NVLS:
+    case ST_NVLS_ONE:
+        return "; the switch adds, in an order of its own";
+    default:
+        return "";
+    }
+}
+
 size_t st_select_print(int ranks, int links, char *text, size_t length)
 {
     size_t need = 0;

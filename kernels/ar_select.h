@@ -62,6 +62,9 @@ int st_select(const struct st_ask *ask, const struct st_force *force, struct st_
 void st_select_why(const struct st_ask *ask, const struct st_choice *choice, char *why,
                    size_t size);
 
+/* What to say after that of a family which does not add in the library's order; else "". */
+const char *st_order_note(int family);
+
 /* Most payload bytes that one launch of ${family} can carry; 0: it cannot run this call at all. */
 uint64_t st_capacity(const struct st_ask *ask, int family);
 

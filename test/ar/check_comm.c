@@ -250,6 +250,7 @@ START_TEST(test_a_rule_may_give_calls_to_nccl)
     symtuner_ar_destroy(h, RANKS);
     make_group(h, "kernels nccl=2.29 kernel=nccl", "kernels nccl=2.29 kernel=nccl");
     ck_assert_str_eq(plan_of(h).kernel, "nccl");
+    ck_assert_ptr_nonnull(strstr(plan_of(h).why, "; NCCL adds in an order of its own"));
     symtuner_ar_destroy(h, RANKS);
 }
 END_TEST

@@ -245,6 +245,18 @@ START_TEST(test_good_environment_is_taken_over)
 }
 END_TEST
 
+START_TEST(test_families_that_add_otherwise_say_so)
+{
+    for (int f = 0; f < ST_FAMILIES; f++) {
+        bool nvls = f == ST_NVLS || f == ST_NVLS_ONE;
+
+        ck_assert_str_eq(st_order_note(f), f == ST_NCCL ? "; NCCL adds in an order of its own"
+                                           : nvls ? "; the switch adds, in an order of its own"
+                                                  : "");
+    }
+}
+END_TEST
+
 Suite *st_suite_select(void)
 {
     Suite *s = suite_create("ar_select");
@@ -262,6 +274,7 @@ Suite *st_suite_select(void)
     tcase_add_loop_test(t, test_bad_environment_names_the_word_and_the_cure, 0,
                         (int)(sizeof bad / sizeof bad[0]));
     tcase_add_test(t, test_good_environment_is_taken_over);
+    tcase_add_test(t, test_families_that_add_otherwise_say_so);
     suite_add_tcase(s, t);
     return s;
 }
