@@ -38,16 +38,23 @@
  *            abort) and names NCCL's call; the handle refuses every further call, and
  *            symtuner_ar_destroy frees nothing, for NCCL may still use it. Destroy first, then
  *            ncclCommAbort. What ncclCommGetAsyncError finds is passed on as the result.
- * Promise    the result of our kernels is bit-identical on all ranks and from run to run. The order
- *            is fixed. Sums and averages of f32 are rounded once; f16, bf16 and fp8 add up in f32;
- *            products are made in f64, of fp8 in f32; each is rounded to its type once; f64 is
- *            rounded after each step (docs/kernels.md, section 3, has the bounds). In sums -0 and
- *            NaN stay -0 and NaN, max and min take the number; a NaN's payload is not kept and may
- *            differ between ranks.
- *            Two exceptions: kernels "nvls" and "nvls_one", which run only when named, leave the
- *            order to the switch, nvls_one on each rank; and with four ranks or more on PCIe the
- *            next run may measure its links anew and choose a kernel that adds in another order,
- *            unless SYMTUNER_AR_PROBE_FILE keeps what was measured.
+ * Promise    the same numbers give the same bits: on all ranks, in every run, and whatever the
+ *            kernel, the length, the alignment, the place in the message, in place or not,
+ *            registered or not. There is one order of addition: ranks in groups of four,
+ *            (r0 + r1) + (r2 + r3), and the groups' sums one after the other. So
+ *              3  (r0 + r1) + r2                      6  ((r0 + r1) + (r2 + r3)) + (r4 + r5)
+ *              4  (r0 + r1) + (r2 + r3)               7  ((r0 + r1) + (r2 + r3)) + ((r4 + r5) + r6)
+ *              5  ((r0 + r1) + (r2 + r3)) + r4        8  ((r0 + r1) + (r2 + r3)) +
+ *                                                        ((r4 + r5) + (r6 + r7))
+ *            and products alike. Sums and averages of f32 are rounded once; f16, bf16 and fp8 add
+ *            up in f32; products are made in f64, of fp8 in f32; each is rounded to its type once;
+ *            f64 is rounded after each step (docs/kernels.md, section 3, has the bounds). In sums
+ *            -0 and NaN stay -0 and NaN, max and min take the number; a NaN's payload is not kept
+ *            and may differ between ranks.
+ *            Exceptions, which symtuner_ar_query() names in plan.why: calls that are NCCL's (kernel
+ *            "nccl"; from which length on that may be is in docs/kernels.md, section 4) are added
+ *            as NCCL does; kernels "nvls" and "nvls_one", which run only when named, leave the
+ *            order to the switch, nvls_one on each rank.
  */
 #ifndef SYMTUNER_AR_H_
 #define SYMTUNER_AR_H_

@@ -52,27 +52,6 @@ __device__ __forceinline__ bool await_flags(const st_args &a, int kind, uint64_t
     return !__syncthreads_or(stop);
 }
 
-/* Reduce 16 bytes of every rank, already in registers, in rank order. */
-template <class R, int N> struct rank_sum {
-    pair<R, 2, N> acc;
-
-    __device__ __forceinline__ void take(int rank, uint4 v, int kind)
-    {
-        payload p = {make_uint2(v.x, v.y), make_uint2(v.z, v.w)};
-
-        if (rank == 0)
-            acc.start(p, kind);
-        else
-            acc.add(p, kind);
-    }
-    __device__ __forceinline__ uint4 finish(const st_args &a)
-    {
-        payload p = acc.finish(a);
-
-        return make_uint4(p.lo.x, p.lo.y, p.hi.x, p.hi.y);
-    }
-};
-
 } // namespace st
 
 #endif

@@ -32,6 +32,38 @@ __device__ __forceinline__ void load_tile(payload (&v)[Unroll], const char *p, u
         v[u] = load_payload(p, at + (uint64_t)u * blockDim.x * ST_WORD, end, align);
 }
 
+/* The sums of ${Some} words that lie a block apart: own[u] from this rank, the others from their
+ * slots in scratch. All of a group's loads leave before the first is added. */
+template <class R, int N, int Some>
+__device__ __forceinline__ void sum_words(const st_args &a, const char *slot, uint64_t at,
+                                          uint64_t end, payload *v)
+{
+    constexpr int batch = N ? N : 4;
+    const int ranks = N ? N : a.ranks;
+    rank_sum<R, 2, N> sum[Some];
+
+    for (int first = 0; first < ranks; first += batch) {
+        payload w[Some][batch];
+
+#pragma unroll
+        for (int i = 0; i < batch; i++)
+#pragma unroll
+            for (int u = 0; u < Some; u++) {
+                uint64_t x = at + (uint64_t)u * blockDim.x * ST_WORD;
+
+                w[u][i] = v[u];
+                if (first + i < ranks && first + i != a.me && x < end)
+                    w[u][i] = as_payload(load_bulk(slot + (first + i) * a.shard + x));
+            }
+#pragma unroll
+        for (int u = 0; u < Some; u++)
+            sum[u].take(first, ranks, w[u], a.kind);
+    }
+#pragma unroll
+    for (int u = 0; u < Some; u++)
+        v[u] = sum[u].finish(a);
+}
+
 template <class R, int N, int Unroll>
 __global__ void __launch_bounds__(512, 1) chunked(const __grid_constant__ st_args a)
 {
@@ -82,44 +114,28 @@ __global__ void __launch_bounds__(512, 1) chunked(const __grid_constant__ st_arg
         if (!alive)
             break;
 
-        rank_sum<R, N> sum[Unroll];
-        payload own[Unroll];
+        constexpr int some = N ? Unroll : 2; /* sums at a time: what registers allow */
+        payload sum[Unroll];
 
-        load_tile<Unroll>(own, a.in + shard * a.me, at, mine, a.in_align);
+        load_tile<Unroll>(sum, a.in + shard * a.me, at, mine, a.in_align);
 #pragma unroll
-        for (int r = 0; r < (N ? N : ST_MAX_RANKS); r++) {
-            if (r >= ranks)
-                break;
-
-            uint4 v[Unroll];
-
-#pragma unroll
-            for (int u = 0; u < Unroll; u++) {
-                uint64_t x = at + (uint64_t)u * blockDim.x * ST_WORD;
-
-                v[u] = as_word(own[u]);
-                if (r != a.me && x < mine)
-                    v[u] = load_bulk(a.peer[a.me] + reduce + r * shard + x);
-            }
-#pragma unroll
-            for (int u = 0; u < Unroll; u++)
-                sum[u].take(r, v[u], a.kind);
-        }
+        for (int u = 0; u < Unroll; u += some)
+            sum_words<R, N, some>(a, a.peer[a.me] + reduce, at + (uint64_t)u * blockDim.x * ST_WORD,
+                                  mine, sum + u);
 #pragma unroll
         for (int u = 0; u < Unroll; u++) {
             uint64_t x = at + (uint64_t)u * blockDim.x * ST_WORD;
-            payload total = as_payload(sum[u].finish(a));
 
             if (x >= mine)
                 continue;
-            store_payload(a.out + shard * a.me, x, mine, a.out_align, total);
+            store_payload(a.out + shard * a.me, x, mine, a.out_align, sum[u]);
             for (int i = 1; i < ranks; i++) {
                 int to = a.me + i < ranks ? a.me + i : a.me + i - ranks;
 
                 if (a.staged)
-                    store_bulk(a.peer[to] + gather + a.me * shard + x, as_word(total));
+                    store_bulk(a.peer[to] + gather + a.me * shard + x, as_word(sum[u]));
                 else
-                    store_payload(a.dst[to] + shard * a.me, x, mine, ST_WORD, total);
+                    store_payload(a.dst[to] + shard * a.me, x, mine, ST_WORD, sum[u]);
             }
         }
     }

@@ -26,23 +26,21 @@ __global__ void __launch_bounds__(512, 1) local(const __grid_constant__ st_args 
     for (uint64_t at = ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x) * ST_WORD; at < a.bytes;
          at += step) {
         payload own = load_payload(a.in, at, a.bytes, a.in_align);
-        rank_sum<R, 0> sum;
+        rank_sum<R, 2, 0> sum;
 
         for (int first = 0; first < a.ranks; first += 4) {
-            uint4 v[4];
+            payload v[4];
 
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                v[i] = as_word(own);
+                v[i] = own;
                 if (first + i < a.ranks && first + i != a.me)
-                    v[i] = load_bulk(a.peer[a.me] + a.region + (first + i) * a.shard + at);
+                    v[i] =
+                        as_payload(load_bulk(a.peer[a.me] + a.region + (first + i) * a.shard + at));
             }
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                if (first + i < a.ranks)
-                    sum.take(first + i, v[i], a.kind);
+            sum.take(first, a.ranks, v, a.kind);
         }
-        store_payload(a.out, at, a.bytes, a.out_align, as_payload(sum.finish(a)));
+        store_payload(a.out, at, a.bytes, a.out_align, sum.finish(a));
     }
 }
 

@@ -30,7 +30,7 @@ template <class R> struct spread {
     static __device__ __forceinline__ payload load_reduce(const st_args &a, uint64_t at,
                                                           uint64_t end)
     {
-        pair<R, 2, 0> acc;
+        rank_sum<R, 2, 0> sum;
         payload v[4];
 
         for (int first = 0; first < a.ranks; first += 4) {
@@ -38,17 +38,9 @@ template <class R> struct spread {
             for (int i = 0; i < 4; i++)
                 if (first + i < a.ranks)
                     v[i] = load_payload(a.src[first + i], at, end, ST_WORD);
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                if (first + i >= a.ranks)
-                    break;
-                if (first + i == 0)
-                    acc.start(v[i], a.kind);
-                else
-                    acc.add(v[i], a.kind);
-            }
+            sum.take(first, a.ranks, v, a.kind);
         }
-        return acc.finish(a);
+        return sum.finish(a);
     }
     static __device__ __forceinline__ void store(const st_args &a, uint64_t at, uint64_t end,
                                                  payload v)

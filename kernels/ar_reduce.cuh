@@ -5,11 +5,12 @@
  * A reducer has an accumulator and four steps: start with one rank's unit, add another's, join two
  * accumulators, finish into a unit of the same type.
  *
- * The order of the word kernels (one-shot, two-shot): ranks in groups of four, ((0 + 1) + (2 + 3)),
- * and the groups' sums one after the other; so ((0+1)+(2+3)) + ((4+5)+6) for seven ranks. Because
- * x + y is y + x bit by bit, a rank me of 2, 4 or 8 gets the same bits when it starts from itself,
- * ((me + me^1) + (me^2 + me^3)) + ..., and needs not look where in the order it stands. The others
- * (chunked, pull, copy) add in rank order. A call's kernel is the same on all ranks.
+ * The order is the same in every kernel, for every type and operator: ranks in groups of four,
+ * ((0 + 1) + (2 + 3)), and the groups' sums one after the other; so ((0+1)+(2+3)) + ((4+5)+6) for
+ * seven ranks. Ranks are numbered as in the group, whoever adds. Because x + y is y + x bit by bit,
+ * a rank me of 2, 4 or 8 gets the same bits when it starts from itself, ((me + me^1) + (me^2 +
+ * me^3)) + ..., and needs not look where in the order it stands. test/ar/reference.h says the same
+ * in plain C; nvls leaves the order to the switch.
  */
 #ifndef ST_AR_REDUCE_CUH_
 #define ST_AR_REDUCE_CUH_
@@ -33,10 +34,44 @@ template <class To, class From> __device__ __forceinline__ To bits(From from)
     return to;
 }
 
+/*
+ * The order: u[0], u[1], ... are the units of ranks ${first}, ${first} + 1, ... of ${ranks};
+ * ${first} grows by fours, and starts at 0. (Where there are never more than two ranks, two units
+ * do.) ST_BREAK_PAIRS: one rank after the other, as in a loop.
+ */
+template <class R, class Unit, int Most>
+__device__ __forceinline__ void add_in_order(R &acc, int first, int ranks, const Unit (&u)[Most],
+                                             int kind)
+{
+#ifdef ST_BREAK_PAIRS
+#pragma unroll
+    for (int i = 0; i < Most; i++)
+        if (first + i == 0)
+            acc.start(u[i], kind);
+        else if (first + i < ranks)
+            acc.add(u[i], kind);
+#else
+    R two[2];
+
+#pragma unroll
+    for (int i = 0; i < Most; i++)
+        if (first + i < ranks) {
+            if (i % 2 == 0)
+                two[i / 2].start(u[i], kind);
+            else
+                two[i / 2].add(u[i], kind);
+        }
+    if (Most > 2 && first + 2 < ranks)
+        two[0].join(two[1], kind);
+    if (first == 0)
+        acc = two[0];
+    else
+        acc.join(two[0], kind);
+#endif
+}
+
 /* Two ranks: one addition, one rounding. */
 struct pair_f32 {
-    static constexpr bool light = true; /* few registers: four ranks at a time, in pairs */
-
     float2 acc;
 
     __device__ __forceinline__ void start(uint2 u, int)
@@ -71,8 +106,6 @@ struct pair_f32 {
  * f32.
  */
 struct sum_f32 {
-    static constexpr bool light = true;
-
     float2 acc, lost;
 
     static __device__ __forceinline__ void fast_two_sum(float &sum, float &lost, float v)
@@ -150,8 +183,6 @@ struct bf16_codec {
 };
 
 template <class Codec> struct sum_16bit {
-    static constexpr bool light = true;
-
     float2 lo, hi;
 
     __device__ __forceinline__ void start(uint2 u, int)
@@ -293,8 +324,6 @@ static __device__ __noinline__ uint2 native_divide(uint2 u, int kind, int ranks)
 }
 
 struct native {
-    static constexpr bool light = true;
-
     uint2 acc;
 
     __device__ __forceinline__ void start(uint2 u, int)
@@ -357,42 +386,78 @@ template <class T> __device__ __forceinline__ uint32_t close_f8(float4 v, float 
     return w;
 }
 
+/* Half a unit of fp8, added or multiplied as f32. */
+template <class T> struct as_f32 {
+    float4 acc;
+
+    __device__ __forceinline__ void start(uint32_t w, int)
+    {
+        acc = open_f8<T>(w);
+    }
+    __device__ __forceinline__ void add(uint32_t w, int kind)
+    {
+        join({open_f8<T>(w)}, kind);
+    }
+    __device__ __forceinline__ void join(const as_f32 &v, int kind)
+    {
+        if ((kind & 7) == ST_PROD)
+            acc = make_float4(acc.x * v.acc.x, acc.y * v.acc.y, acc.z * v.acc.z, acc.w * v.acc.w);
+        else
+            acc = make_float4(acc.x + v.acc.x, acc.y + v.acc.y, acc.z + v.acc.z, acc.w + v.acc.w);
+    }
+};
+
+/* Half a unit of wider floats, multiplied as f64. */
+template <class T> struct as_f64 {
+    float4 acc;
+
+    __device__ __forceinline__ void start(uint32_t w, int)
+    {
+        acc = open_f64<T>(w);
+    }
+    __device__ __forceinline__ void add(uint32_t w, int kind)
+    {
+        join({open_f64<T>(w)}, kind);
+    }
+    __device__ __forceinline__ void join(const as_f64 &v, int)
+    {
+        const double2 d = bits<double2>(acc), e = bits<double2>(v.acc);
+
+        acc = bits<float4>(make_double2(d.x * e.x, d.y * e.y));
+    }
+};
+
 /* Sums and products of fp8, as f32; and products of the wider types, as f64: those of some ranks
  * may leave the range of f32 where those of all are in it again. That f64 is slow on some GPUs is
  * accepted: products are rare. Half a unit has four numbers of fp8, two of 16 bits, or one of f32,
  * which then stands in both places. */
 struct wide {
-    static constexpr bool light = false; /* one rank after the other, no join() */
-
     float4 lo, hi;
 
-    static __device__ __noinline__ float4 open(uint32_t w, int kind)
+    template <class Half>
+    static __device__ __forceinline__ float4 four_of(float4 acc, uint4 w, int first, int ranks,
+                                                     int kind)
+    {
+        const uint32_t u[4] = {w.x, w.y, w.z, w.w};
+        Half half = {acc};
+
+        add_in_order(half, first, ranks, u, kind);
+        return half.acc;
+    }
+    static __device__ __noinline__ float4 four(float4 acc, uint4 w, int first, int ranks, int kind)
     {
         switch (kind >> 3) {
         case ST_F16:
-            return open_f64<__half>(w);
+            return four_of<as_f64<__half>>(acc, w, first, ranks, kind);
         case ST_BF16:
-            return open_f64<__nv_bfloat16>(w);
+            return four_of<as_f64<__nv_bfloat16>>(acc, w, first, ranks, kind);
         case ST_F32:
-            return open_f64<float>(w);
+            return four_of<as_f64<float>>(acc, w, first, ranks, kind);
         case ST_F8E4M3:
-            return open_f8<__nv_fp8_e4m3>(w);
+            return four_of<as_f32<__nv_fp8_e4m3>>(acc, w, first, ranks, kind);
         default:
-            return open_f8<__nv_fp8_e5m2>(w);
+            return four_of<as_f32<__nv_fp8_e5m2>>(acc, w, first, ranks, kind);
         }
-    }
-    static __device__ __noinline__ float4 step(float4 acc, float4 v, int kind)
-    {
-        const bool f8 = kind >> 3 == ST_F8E4M3 || kind >> 3 == ST_F8E5M2;
-
-        if (f8 && (kind & 7) != ST_PROD)
-            return make_float4(acc.x + v.x, acc.y + v.y, acc.z + v.z, acc.w + v.w);
-        if (f8)
-            return make_float4(acc.x * v.x, acc.y * v.y, acc.z * v.z, acc.w * v.w);
-
-        const double2 d = bits<double2>(acc), e = bits<double2>(v);
-
-        return bits<float4>(make_double2(d.x * e.x, d.y * e.y));
     }
     static __device__ __noinline__ uint32_t close(float4 v, int kind, float scale)
     {
@@ -409,22 +474,19 @@ struct wide {
             return close_f8<__nv_fp8_e5m2>(v, scale);
         }
     }
-
-    __device__ __forceinline__ void start(uint2 u, int kind)
-    {
-        lo = open(u.x, kind);
-        hi = open(u.y, kind);
-    }
-    __device__ __forceinline__ void add(uint2 u, int kind)
-    {
-        lo = step(lo, open(u.x, kind), kind);
-        hi = step(hi, open(u.y, kind), kind);
-    }
     __device__ __forceinline__ uint2 finish(const st_args &a)
     {
         return make_uint2(close(lo, a.kind, a.scale), close(hi, a.kind, a.scale));
     }
 };
+
+/* Out of line, the ranks of a group at once. */
+__device__ __forceinline__ void add_in_order(wide &acc, int first, int ranks, const uint2 (&u)[4],
+                                             int kind)
+{
+    acc.lo = wide::four(acc.lo, make_uint4(u[0].x, u[1].x, u[2].x, u[3].x), first, ranks, kind);
+    acc.hi = wide::four(acc.hi, make_uint4(u[0].y, u[1].y, u[2].y, u[3].y), first, ranks, kind);
+}
 
 } // namespace st
 

@@ -185,6 +185,33 @@ template <class R, int Units, int Ranks> struct pair {
     }
 };
 
+/* The sum of all ranks' words, of ${Units} units each. */
+template <class R, int Units, int N> struct rank_sum {
+    typename for_ranks<R, N>::reducer lo, hi;
+
+    template <int Most>
+    __device__ __forceinline__ void take(int first, int ranks, const payload (&v)[Most], int kind)
+    {
+        static_assert(Most == 4 || Most == N, "ranks are taken by fours");
+        uint2 u[Most];
+
+#pragma unroll
+        for (int i = 0; i < Most; i++)
+            u[i] = v[i].lo;
+        add_in_order(lo, first, ranks, u, kind);
+        if (Units == 2) {
+#pragma unroll
+            for (int i = 0; i < Most; i++)
+                u[i] = v[i].hi;
+            add_in_order(hi, first, ranks, u, kind);
+        }
+    }
+    __device__ __forceinline__ payload finish(const st_args &a)
+    {
+        return {lo.finish(a), Units == 2 ? hi.finish(a) : make_uint2(0, 0)};
+    }
+};
+
 /*
  * Wait for the words at slot + r * stride of every rank r but this one, and reduce in the order of
  * ar_reduce.cuh; ${own} stands in for this rank. N ranks at compile time, or a.ranks when N is 0,
@@ -196,14 +223,15 @@ __device__ __forceinline__ bool gather_word(const st_args &a, const char *slot, 
                                             bool valid, payload own, uint64_t epoch, patience &wait,
                                             payload *out)
 {
-    constexpr int batch = N ? N : R::light ? 4 : 2;
+    constexpr int batch = N ? N : 4;
     const int ranks = N ? N : a.ranks;
     const uint4 mine = F::encode(own, epoch); /* looks arrived */
     uint32_t polls = 0;
-    pair<R, F::units, N> acc;
+    rank_sum<R, F::units, N> sum;
 
     for (int first = 0; first < ranks; first += batch) {
         uint4 v[batch];
+        payload p[batch];
 
 #pragma unroll
         for (int i = 0; i < batch; i++)
@@ -228,42 +256,20 @@ __device__ __forceinline__ bool gather_word(const st_args &a, const char *slot, 
             if (stop)
                 return false;
         }
-        if constexpr (R::light) {
-            pair<R, F::units, N> two[2];
 #ifdef ST_BREAK_ORDER /* own first: ranks round differently */
-            if (N == 4) {
-                uint4 t = v[0];
+        if (N == 4) {
+            uint4 t = v[0];
 
-                v[0] = mine;
-                v[a.me % batch] = a.me % batch ? t : mine;
-            }
+            v[0] = mine;
+            v[a.me % batch] = a.me % batch ? t : mine;
+        }
 #endif
 #pragma unroll
-            for (int i = 0; i < batch; i++)
-                if (first + i < ranks) {
-                    if (i % 2 == 0)
-                        two[i / 2].start(F::decode(v[i]), a.kind);
-                    else
-                        two[i / 2].add(F::decode(v[i]), a.kind);
-                }
-            if (batch > 2 && first + 2 < ranks)
-                two[0].join(two[1], a.kind);
-            if (first == 0)
-                acc = two[0];
-            else
-                acc.join(two[0], a.kind);
-        } else {
-#pragma unroll
-            for (int i = 0; i < batch; i++)
-                if (first + i < ranks) {
-                    if (first + i == 0)
-                        acc.start(F::decode(v[i]), a.kind);
-                    else
-                        acc.add(F::decode(v[i]), a.kind);
-                }
-        }
+        for (int i = 0; i < batch; i++)
+            p[i] = F::decode(v[i]);
+        sum.take(first, ranks, p, a.kind);
     }
-    *out = acc.finish(a);
+    *out = sum.finish(a);
     return true;
 }
 

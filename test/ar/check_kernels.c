@@ -42,7 +42,7 @@
 #define BUFFER    (MAX_BYTES / 16 * 16 + 2 * GUARD + 32) /* keeps 16-byte alignment */
 
 static int calls = 60;
-static bool every_way;
+static bool every_way, every_sum;
 static unsigned seed = 1;
 
 struct rank {
@@ -151,19 +151,37 @@ static void align_every_way(struct call *c)
     c->apart = c->salt / 16 % 3 != 1;
 }
 
+static const char *const names[] = {"one_ll8",   "one_ll128",   "one_lamport", "two_ll8",
+                                    "two_ll128", "two_lamport", "chunked", /* at any address */
+                                    "pull",      "pull_one",    "copy"};
+enum { NAMES = sizeof names / sizeof *names };
+
+/* Each kernel in turn, and each type of float with a sum, an average or a product. */
+static void add_every_way(struct call *c)
+{
+    static const int floats[] = {ST_F64, ST_F32, ST_BF16, ST_F16, ST_F8E5M2, ST_F8E4M3};
+    static const int ops[] = {ST_SUM, ST_AVG, ST_SUM, ST_PROD};
+    bool lamport = strstr(c->kernel, "lamport") != NULL;
+    int turn = c->salt / NAMES;
+
+    c->dtype = floats[lamport ? 1 + turn % 3 : (turn + c->salt % NAMES) % 6];
+    c->op = lamport ? turn % 2 ? ST_AVG : ST_SUM : ops[turn % 4];
+    c->ctas = 1;
+    c->threads = 32 << turn % 2;
+    c->count %= 300;
+    c->count += 16;
+}
+
 /* A list of calls that every kernel in it can run. */
 static void make_list(struct call *list, int ranks, const char *only)
 {
-    static const char *const names[] = {"one_ll8",   "one_ll128",   "one_lamport", "two_ll8",
-                                        "two_ll128", "two_lamport", "chunked",     "pull",
-                                        "pull_one",  "copy"};
     unsigned state = seed * 2654435761u + (unsigned)ranks;
 
     for (int i = 0; i < calls; i++) {
         struct call *c = &list[i];
         int aligned;
 
-        c->kernel = only != NULL ? only : names[draw(&state, sizeof names / sizeof names[0])];
+        c->kernel = only != NULL ? only : names[every_sum ? i % NAMES : (int)draw(&state, NAMES)];
         aligned = strcmp(c->kernel, "pull") == 0 || strcmp(c->kernel, "pull_one") == 0 ||
                   strcmp(c->kernel, "copy") == 0;
         c->dtype = draw(&state, 3) ? (int)draw(&state, ST_DTYPES) : ST_F32; /* it rounds */
@@ -177,6 +195,9 @@ static void make_list(struct call *list, int ranks, const char *only)
         c->ctas = 1 + (int)draw(&state, 2);
         c->threads = 32 << draw(&state, 2);
         c->count = 1 + draw(&state, draw(&state, 3) ? 1000 : MAX_BYTES / 8);
+        c->salt = i;
+        if (every_sum)
+            add_every_way(c);
         c->shift = aligned ? 0
                            : draw(&state, 16 / (unsigned)st_dtype_bytes(c->dtype)) *
                                  (unsigned)st_dtype_bytes(c->dtype);
@@ -187,11 +208,8 @@ static void make_list(struct call *list, int ranks, const char *only)
         c->registered = aligned || draw(&state, 2);
         c->in_place = strcmp(c->kernel, "pull_one") != 0 && draw(&state, 3) == 0;
         c->apart = !c->registered && draw(&state, 2);
-        c->salt = i;
         if (every_way)
             align_every_way(c);
-        if (c->op == ST_AVG && c->dtype != ST_F32)
-            c->op = ST_SUM; /* avg of small integers is not exact */
     }
 }
 
@@ -273,10 +291,21 @@ START_TEST(test_eight_ranks_through_peer_memory)
 }
 END_TEST
 
+/* The same bits from every kernel, at every length and address: those of reference.h. */
+START_TEST(test_one_order_of_addition)
+{
+    int all = calls;
+
+    calls = 6 * NAMES;
+    every_sum = true;
+    run_group(_i, SYMTUNER_AR_PEER, NULL);
+    calls = all;
+    every_sum = false;
+}
+END_TEST
+
 START_TEST(test_buffers_that_begin_anywhere)
 {
-    static const char *const names[] = {"one_ll8",   "one_ll128",   "one_lamport", "two_ll8",
-                                        "two_ll128", "two_lamport", "chunked"};
     int all = calls;
 
     calls = 48;
@@ -338,6 +367,7 @@ int main(int argc, char **argv)
     tcase_add_test(t, test_three_ranks_through_peer_memory);
     tcase_add_test(t, test_four_ranks_through_peer_memory);
     tcase_add_test(t, test_eight_ranks_through_peer_memory);
+    tcase_add_loop_test(t, test_one_order_of_addition, 2, MAX_RANKS + 1);
     tcase_add_loop_test(t, test_buffers_that_begin_anywhere, 0, 14);
     tcase_add_test(t, test_two_ranks_through_host_memory);
     tcase_add_test(t, test_the_probe_finds_stores_and_loads_in_order);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check_shape.c - the arithmetic that host and kernels share, for every small case. */
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/ar_kinds.h"
 #include "kernels/ar_shape.h"
+#include "test/ar/reference.h"
 #include "test/ar/suites.h"
 
 static const int forms[] = {ST_LL8, ST_LL128, ST_LAMPORT};
@@ -175,6 +177,42 @@ START_TEST(test_lamport_only_where_all_ones_is_nan)
 }
 END_TEST
 
+/* docs/kernels.md, section 3, says the same. */
+START_TEST(test_the_order_of_addition)
+{
+    static const char *const want[] = {
+        "r0",
+        "r0+r1",
+        "(r0+r1)+r2",
+        "(r0+r1)+(r2+r3)",
+        "((r0+r1)+(r2+r3))+r4",
+        "((r0+r1)+(r2+r3))+(r4+r5)",
+        "((r0+r1)+(r2+r3))+((r4+r5)+r6)",
+        "((r0+r1)+(r2+r3))+((r4+r5)+(r6+r7))",
+        "(((r0+r1)+(r2+r3))+((r4+r5)+(r6+r7)))+r8",
+    };
+    struct reference_step step[REFERENCE_MOST];
+
+    for (int n = 1; n <= (int)(sizeof want / sizeof *want); n++) {
+        char text[16][200], sum[200];
+        int steps = reference_order(n, step);
+
+        for (int r = 0; r < n; r++)
+            snprintf(text[r], sizeof text[r], "r%d", r);
+        ck_assert_int_eq(steps, n - 1);
+        for (int k = 0; k < steps; k++) {
+            const char *x = text[step[k].to], *y = text[step[k].from];
+
+            snprintf(sum, sizeof sum, strchr(x, '+') ? "(%s)+" : "%s+", x);
+            snprintf(sum + strlen(sum), sizeof sum - strlen(sum), strchr(y, '+') ? "(%s)" : "%s",
+                     y);
+            snprintf(text[step[k].to], sizeof text[0], "%s", sum);
+        }
+        ck_assert_str_eq(text[0], want[n - 1]);
+    }
+}
+END_TEST
+
 Suite *st_suite_shape(void)
 {
     Suite *s = suite_create("ar_shape");
@@ -190,6 +228,7 @@ Suite *st_suite_shape(void)
     tcase_add_test(t, test_flag_words_have_one_writer);
     tcase_add_test(t, test_regions_follow_each_other);
     tcase_add_test(t, test_lamport_only_where_all_ones_is_nan);
+    tcase_add_test(t, test_the_order_of_addition);
     suite_add_tcase(s, t);
     return s;
 }

@@ -3,7 +3,7 @@
 # ar_controls.sh BUILD - negative controls: would the random calls notice if a guard were missing?
 # Each build of libsymtuner_ar.so below lacks one guard (-DST_BREAK_NAME in kernels/) and pauses in its
 # kernels where a race would show (-DST_TESTING). ar_fuzz must find every one of them (ar_late the last
-# one, which costs time, not bytes), and must find nothing with the pauses alone. Builds 17 libraries, a
+# one, which costs time, not bytes), and must find nothing with the pauses alone. Builds 18 libraries, a
 # minute of all cores, hence only with AR_CONTROLS=1 (AR_CONTROLS=build: only build them); otherwise, and
 # where this box cannot run it, exit 77 with the reason.
 #   AR_CONTROL_CALLS random calls (20000)   AR_STALL_US longest pause (30)   AR_CONTROL_ONLY some names
@@ -62,6 +62,8 @@ LEAVE         pull        2 no barrier at the end
 FENCE         chunked     2 no fence between data and flag
 ALLWORDS      one_lamport 2 one of the four 32-bit words of a packet is looked at
 ORDER         one_lamport 4 own input first instead of the common order
+PAIRS         chunked     4 one rank after the other instead of in pairs
+PAIRS         pull        4 one rank after the other instead of in pairs
 PREVIOUS      one_lamport/overlap 2 no wait for the kernel in front
 PREVIOUS      two_lamport/overlap 2 no wait for the kernel in front, two hops
 LOOK          ar_late     2 every thread that waits looks at the host's abort word
