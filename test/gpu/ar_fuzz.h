@@ -4,10 +4,11 @@
  *
  * A call is tested by three launches on one stream: fuzz_prepare writes this rank's input and
  * poisons the output and its surroundings, then the all-reduce, then fuzz_verify, which first
- * overwrites the input and then compares the output with what the inputs of all ranks add up to;
- * any rank can compute every rank's input. Several calls may be prepared, then run right behind
- * each other, then verified in that order. The salt of the data is a counter in device memory, so
- * that replays of a graph get new data each time.
+ * overwrites the input and then compares the output, bit by bit, with what the inputs of all ranks
+ * add up to in the one order of test/ar/reference.h; any rank can compute every rank's input.
+ * Several calls may be prepared, then run right behind each other, then verified in that order. The
+ * salt of the data is a counter in device memory, so that replays of a graph get new data each
+ * time.
  */
 #ifndef AR_FUZZ_H_
 #define AR_FUZZ_H_
@@ -17,8 +18,8 @@
 
 enum { FUZZ_GUARD = 64, FUZZ_RING = 8192 };
 
-/* What data: small integers that every type adds up exactly; reals; reals that hold -0 and NaN too.
- */
+/* What data: small integers that every type adds up exactly; any type of float's reals, of
+ * exponents near each other and far apart; those, and -0 and NaN among them. */
 enum fuzz_data { FUZZ_EXACT, FUZZ_REAL, FUZZ_SPECIAL };
 
 struct fuzz_record {
