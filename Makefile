@@ -240,6 +240,7 @@ test-commands: all test-cli-fuzz
 	$(Q)sh test/cli/gpu.sh $(B)
 	$(Q)sh test/cli/completion.sh $(B)
 	$(Q)sh test/cli/options.sh $(B)
+	$(Q)sh test/cli/files.sh $(B) || [ $$? = 77 ]
 	$(Q)sh test/fuzz/commands.sh $(B) $(or $(ROUNDS),200)
 
 # ---- real GPUs -----------------------------------------------------------------------------------

@@ -44,22 +44,6 @@ static double place(const struct st_map_request *request, uint64_t bytes)
     return LEFT + WIDE * (at - lo) / (hi - lo);
 }
 
-static void escape(FILE *out, const char *text)
-{
-    for (; *text; text++) {
-        if (*text == '<')
-            fputs("&lt;", out);
-        else if (*text == '&')
-            fputs("&amp;", out);
-        else if (*text == '>')
-            fputs("&gt;", out);
-        else if ((unsigned char)*text >= 0x20 && (unsigned char)*text < 0x7f)
-            fputc(*text, out);
-        else
-            fputc('?', out);
-    }
-}
-
 static void draw_column(const struct st_map_request *request, const struct st_column *column,
                         int y, struct kinds *kinds, FILE *out)
 {
@@ -75,12 +59,15 @@ static void draw_column(const struct st_map_request *request, const struct st_co
         double to = place(request, run->hi == UINT64_MAX ? request->hi : run->hi + 1);
         const char *fill = colour_of(kinds, st_map_cell(&run->decision, cell));
 
-        fprintf(out, "<rect x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"%d\" fill=\"%s\">"
-                "<title>%s: %s", from, y, to - from, BAR, fill,
-                st_map_range(run->lo, run->hi, range, sizeof range), cell);
+        fprintf(out,
+                "<rect x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"%d\" fill=\"%s\">"
+                "<title>",
+                from, y, to - from, BAR, fill);
+        st_xml_text(out, st_map_range(run->lo, run->hi, range, sizeof range));
+        fprintf(out, ": %s", cell);
         if (run->decision.rule >= 0) {
             fprintf(out, ", line %d ", run->decision.line);
-            escape(out, run->decision.name);
+            st_xml_text(out, run->decision.name);
         }
         fputs("</title></rect>\n", out);
         if (to - from > 9.0 * (double)strlen(cell) && strcmp(cell, ".") != 0)
@@ -100,12 +87,12 @@ static void draw(const struct st_map_request *request, const struct st_map *map,
             "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n"
             "<text x=\"12\" y=\"24\" font-size=\"16\" font-weight=\"600\">", LEFT + WIDE + 24,
             bottom + 30 + LEGEND, LEFT + WIDE + 24);
-    escape(out, request->file[0]);
+    st_xml_text(out, request->file[0]);
     fprintf(out, "</text>\n<text x=\"12\" y=\"44\">%d rule%s, hash 0x%016llx, NCCL %s%s",
             map->rules, map->rules == 1 ? "" : "s", (unsigned long long)map->hash,
             st_release_print(request->nccl, release, sizeof release),
             request->machine.gpu[0] ? ", " : "");
-    escape(out, request->machine.gpu);
+    st_xml_text(out, request->machine.gpu);
     if (map->process_ctas)
         fprintf(out, ", symmetric kernels get %d CTAs", map->process_ctas);
     fputs("</text>\n", out);

@@ -88,6 +88,51 @@ static int utf8_length(const unsigned char *text)
     return more ? more + 1 : 0;
 }
 
+int st_text_character(const char *text, bool *shown)
+{
+    const unsigned char *at = (const unsigned char *)text;
+    int length = utf8_length(at);
+
+    *shown = length == 1   ? *at >= 0x20 && *at != 0x7f
+             : length == 2 ? *at != 0xc2 || at[1] >= 0xa0 /* U+0080 .. 9F are controls, too */
+                           : length > 0;
+    if (length == 3 && at[0] == 0xe2) /* U+2028 .. 202E, U+2066 .. 2069: lines and directions */
+        *shown = !(at[1] == 0x80 && at[2] >= 0xa8 && at[2] <= 0xae) &&
+                 !(at[1] == 0x81 && at[2] >= 0xa6 && at[2] <= 0xa9);
+    if (length == 3 && at[0] == 0xef && at[1] == 0xbf && at[2] >= 0xbe)
+        *shown = false; /* U+FFFE, U+FFFF are no characters, and not legal in XML */
+    return length ? length : 1;
+}
+
+void st_text_plain(FILE *out, const char *text)
+{
+    bool shown;
+
+    for (int length; *text; text += length) {
+        length = st_text_character(text, &shown);
+        fwrite(shown ? text : "?", 1, shown ? (size_t)length : 1, out);
+    }
+}
+
+void st_xml_text(FILE *out, const char *text)
+{
+    static const char special[] = "<>&\"'";
+    static const char *const entity[] = {"&lt;", "&gt;", "&amp;", "&quot;", "&#39;"};
+    bool shown;
+
+    for (int length; *text; text += length) {
+        const char *found = strchr(special, *text);
+
+        length = st_text_character(text, &shown);
+        if (found)
+            fputs(entity[found - special], out);
+        else if (shown)
+            fwrite(text, 1, (size_t)length, out);
+        else
+            fputc('?', out);
+    }
+}
+
 void st_json_string(FILE *out, const char *text)
 {
     const unsigned char *at = (const unsigned char *)text;

@@ -30,6 +30,17 @@ bool st_text_is_legal(const char *list, const char *word);
 /* The whole number that ${text} is, when it is one from ${least} to ${most}. */
 bool st_text_number(const char *text, long least, long most, int *out);
 
+/* How many bytes the character at ${text} has. False in ${shown_out}: it is none that a terminal or
+ * a page should get, for it moves the cursor, turns the direction or is no UTF-8. */
+int st_text_character(const char *text, bool *shown_out);
+
+/* ${text} on one line: what cannot be shown becomes "?". */
+void st_text_plain(FILE *out, const char *text);
+
+/* ${text} for XML and HTML, in elements and in quoted attributes; what cannot be shown becomes "?".
+ */
+void st_xml_text(FILE *out, const char *text);
+
 /* A JSON string; bytes that are not UTF-8 become \u00XX. NULL gives null. */
 void st_json_string(FILE *out, const char *text);
 

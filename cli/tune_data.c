@@ -356,6 +356,8 @@ static bool read_row(struct st_tune *tune, const char *line, char *error, size_t
     if (sscanf(line, "%d,%d,%31[a-z],%47[a-zA-Z0-9_/],%llu,%lf", &r, &s, coll, word, &bytes, &us) !=
         6)
         return wrong(error, size, "not a measurement", line);
+    if (!(us > 0 && us < 1e12)) /* nor NaN */
+        return wrong(error, size, "not a time", line);
     c = symtuner_coll_parse(coll);
     if (c >= 0 && r >= 0 && r < tune->rounds && s == tune->n_ctas && tune->search)
         return put_way(tune, r, word, bytes, us) ||
@@ -440,6 +442,8 @@ bool st_tune_load(struct st_tune *tune, bool take_plan, char *error, size_t size
             tune->nccl = links;
         } else if (strncmp(line, "# floor ", 8) == 0) {
             tune->floor_gbps = strtod(line + 8, NULL);
+            if (!(tune->floor_gbps >= 0 && tune->floor_gbps < 1e9)) /* nor NaN */
+                good = wrong(why, sizeof why, "not a rate", line);
         } else if (strncmp(line, "# date ", 7) == 0) {
             snprintf(tune->date, sizeof tune->date, "%.31s", line + 7);
         } else if (line[0] != '#' && line[0] && strncmp(line, "round,", 6) != 0) {

@@ -28,22 +28,6 @@ static const char style[] =
     "align:left}"
     "svg{max-width:100%;height:auto;display:block}code{background:#f0f2f4;padding:0 .25rem}";
 
-static void escape(FILE *out, const char *text)
-{
-    for (; *text; text++) {
-        if (*text == '<')
-            fputs("&lt;", out);
-        else if (*text == '>')
-            fputs("&gt;", out);
-        else if (*text == '&')
-            fputs("&amp;", out);
-        else if (*text == '"')
-            fputs("&quot;", out);
-        else
-            fputc(*text, out);
-    }
-}
-
 static const char *colour(const struct st_tune *tune, int candidate)
 {
     static const char *const pale[] = {"#9fb3c8", "#d6b3b0", "#c9c58f", "#a5cdb8"};
@@ -324,22 +308,24 @@ static void page(const struct st_tune *tune, FILE *out)
             "<meta name=\"viewport\" content=\"width=device-width\"><title>symtuner tune, %d ranks"
             "</title><style>%s</style></head><body>\n<h1>symtuner tune: %d × ",
             tune->ranks, style, tune->ranks);
-    escape(out, tune->machine.gpu[0] ? tune->machine.gpu : "unknown GPU");
-    fprintf(out,
-            "</h1>\n<p class=\"facts\">NCCL %s, %s, multicast %s · %s · %d rounds, each setting a "
-            "process of its own, in turns · %s sum, CUDA graphs, slowest rank · <code>",
+    st_xml_text(out, tune->machine.gpu[0] ? tune->machine.gpu : "unknown GPU");
+    fprintf(out, "</h1>\n<p class=\"facts\">NCCL %s, %s, multicast %s · ",
             st_release_print(tune->nccl, release, sizeof release),
             tune->machine.nvlink > 0    ? "NVLink"
             : tune->machine.nvlink == 0 ? "PCIe"
                                         : "links unknown",
             tune->machine.multicast > 0    ? "on"
             : tune->machine.multicast == 0 ? "off"
-                                           : "unknown",
-            tune->date, tune->rounds, symtuner_dtype_name(tune->dtype));
-    escape(out, tune->command);
+                                           : "unknown");
+    st_xml_text(out, tune->date);
+    fprintf(out,
+            " · %d rounds, each setting a process of its own, in turns · %s sum, CUDA graphs, "
+            "slowest rank · <code>",
+            tune->rounds, symtuner_dtype_name(tune->dtype));
+    st_xml_text(out, tune->command);
     fprintf(out, "</code></p>\n<p><b>CTAs of NCCL's symmetric kernels: %d%s.</b> ",
             tune->ctas[tune->chosen], tune->ctas[tune->chosen] ? "" : " (NCCL's own choice)");
-    escape(out, tune->why);
+    st_xml_text(out, tune->why);
     fputs(".</p>\n<p>Shaded: the fastest kind of kernel; it changes where a difference is more "
           "than two "
           "standard deviations and 2&#8239;%, and lasts or is more than 3&#8239;%. symtuner: the "

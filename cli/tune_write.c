@@ -47,21 +47,24 @@ static void rules_text(const struct st_tune *tune, FILE *out)
     char release[16];
     const char *base = strrchr(tune->raw, '/');
 
+    fputs("# symtuner rules 1\n# ", out);
+    st_text_plain(out, tune->command); /* a line feed in a name must not end the comment */
     fprintf(out,
-            "# symtuner rules 1\n# %s\n# %s, %d ranks, %s, %d rounds, largest standard deviation "
-            "%.1f %%\n# raw data: %s\n#\n# Fastest kind of kernel by size, for registered buffers "
-            "(2 sigma and 2 %%):\n",
-            tune->command, tune->date, tune->ranks, symtuner_dtype_name(tune->dtype), tune->rounds,
-            worst_spread(tune), base ? base + 1 : tune->raw);
+            "\n# %s, %d ranks, %s, %d rounds, largest standard deviation %.1f %%\n# raw data: ",
+            tune->date, tune->ranks, symtuner_dtype_name(tune->dtype), tune->rounds,
+            worst_spread(tune));
+    st_text_plain(out, base ? base + 1 : tune->raw);
+    fputs("\n#\n# Fastest kind of kernel by size, for registered buffers (2 sigma and 2 %):\n",
+          out);
     for (int c = SYMTUNER_COLLS - 1; c >= 0; c--)
         if (tune->colls >> c & 1)
             write_policy(tune, c, out);
     fprintf(
         out,
-        "# symtuner: libsymtuner_ar.so, kernels as below; it adds up in rank order in f32, the "
-        "same\n"
-        "# bits on all ranks and in every run. symmetric and general kernels add up in their own\n"
-        "# orders: a change of kind changes last bits of sums.\n\n[provenance]\nnccl      = %s\n",
+        "# symtuner: libsymtuner_ar.so, kernels as below. Which of its sums have equal bits, and "
+        "how\n# they are rounded: docs/kernels.md, section 3. NCCL's kernels have orders of their "
+        "own: a\n# change of kind or of kernel may change last bits of sums.\n\n"
+        "[provenance]\nnccl      = %s\n",
         st_release_print(tune->nccl, release, sizeof release));
     if (tune->machine.gpu[0])
         fprintf(out, "gpu       = %s\n", tune->machine.gpu);

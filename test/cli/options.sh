@@ -14,12 +14,10 @@ ok() { # ok WHAT STATUS
     [ "$2" -eq 0 ] || { echo "FAIL $1"; failed=1; }
 }
 commands=$("$symtuner" --help | sed -n 's/^  \([a-z][a-z]*\) .*/\1/p')
-own="" # have a reader of their own still
 [ "$(echo "$commands" | wc -l)" -ge 11 ]
 ok "symtuner --help names the commands" $?
 
 for command in $commands; do
-    case " $own " in *" $command "*) continue ;; esac
     "$symtuner" "$command" --help > "$work/help" 2> "$work/err"
     ok "$command --help" $?
     "$symtuner" "$command" -h 2>&1 | cmp -s - "$work/help"

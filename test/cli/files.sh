@@ -1,0 +1,110 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# files.sh BUILD - what the commands write is what its name says: SVG, HTML, JSON, raw data and rules
+# go through parsers that the command does not know (parse.py, our own reader for rules), with names
+# of rules, GPUs, files and hosts that are as hostile as they may be.
+# Exit 0: all right. 1: something is not. 77: no python3 here.
+set -u
+command -v python3 > /dev/null || { echo "files.sh: skipped, no python3 here"; exit 77; }
+build=$(cd "$1" && pwd)
+root=$PWD
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+failed=0 checked=0
+ok() { # ok WHAT STATUS
+    checked=$((checked + 1))
+    [ "$2" -eq 0 ] || { echo "FAIL $1"; failed=1; }
+}
+symtuner=$build/symtuner
+esc=$(printf '\033') feed='
+'
+parse() { python3 "$root/test/cli/parse.py" "$@"; }
+
+# ---- inputs that try to get out of their quotes --------------------------------------------------
+odd="a<b>&\"'${esc}[31m]]><!--"
+printf '[rule %s]\nbytes = ..64KiB\nprefer = general:ring/ll\n\n[rule \377\302\2332\342\200\256]\nbytes = 1MiB..\nprefer = symmetric\nchannels = 8\n\n[kernels k%s]\nkernel = pull\n' \
+    "$(echo "$odd" | tr -d ]\")" "$(echo "$odd" | tr -d ]\")" > odd.rules
+name="odd<&>\"' ${esc}[2J$feed[rule x].rules"
+cp odd.rules "$name"
+machine='gpu=NVIDIA <b>&"'"'$esc[7m]]>; links=nvlink; multicast=no"
+sed "s/^# gpu .*/# gpu NVIDIA <b>\&\"'$esc[7m]]>/; s/^# date .*/# date <i>\&$esc/" \
+    "$root/test/data/tune.csv" > odd.csv
+sed "s/host=[^ ]*/host=<\&\"'$esc[1m/; s/mode=[^ ]*/mode=\"\\\\$esc/; s/nccl=[^ ]*/nccl=\"<\&/" \
+    "$root/test/data/ledger/rank0.ledger" > odd.ledger
+sed 's/pid=[0-9]*/pid=7/; s/mode=[^ ]*/mode=off/' odd.ledger > other.ledger
+"$symtuner" check odd.rules > check.txt
+ok "odd.rules is legal: $(cat -v check.txt)" $?
+grep -q "$esc" odd.ledger && grep -q "$esc" odd.csv && grep -q "$esc" odd.rules
+ok "the inputs are hostile" $?
+
+# ---- SVG -----------------------------------------------------------------------------------------
+i=0
+for rules in "$root/docs/example.rules" "$root/test/data/kernels.rules" "$root/test/demo/demo.rules" \
+    "$root"/test/golden/rules/*.rules "$name"; do
+    i=$((i + 1))
+    "$symtuner" table "$rules" --coll all --ranks 2,8 --machine "$machine" --svg map$i.svg > map$i.text
+    ok "table --svg of $rules" $?
+done
+parse map*.svg
+ok "every SVG is XML" $?
+grep -q '&lt;32 MiB' map1.svg
+ok "docs/example.rules has the range that was written raw" $?
+
+# ---- tune: rules, report, JSON -------------------------------------------------------------------
+cp odd.csv "$name.csv"
+"$symtuner" tune --from "$name.csv" --out "out$name" --json > tune.json 2> err
+ok "tune --from: $(cat -v err)" $?
+"$symtuner" tune --from "$root/test/data/tune.csv" --out plain.rules --json > plain.json 2> err
+ok "tune --from the sample: $(cat -v err)" $?
+cp "out$name" tuned.rules && cp "out$name.html" tuned.html
+parse tuned.html plain.rules.html tune.json plain.json
+ok "reports and JSON of tune" $?
+for rules in tuned.rules plain.rules; do
+    SYMTUNER_MACHINE=$machine "$symtuner" check "$rules" > check.out 2>&1
+    ok "$rules of tune are legal and without findings: $(cat -v check.out)" $?
+done
+[ "$("$symtuner" decide allreduce 64KiB --rules tuned.rules --json | sed 's/.*"rule": \([^,]*\).*/\1/')" = null ]
+ok "the name of a file adds no rule" $?
+for bad in 's/^# floor .*/# floor nan/' 's/^# floor .*/# floor 1e999/' 's/,9.105$/,nan/' 's/,9.105$/,inf/' \
+    's/,9.105$/,-1/'; do
+    sed "$bad" "$root/test/data/tune.csv" > bad.csv
+    timeout 20 "$symtuner" tune --from bad.csv --out bad.rules --json > bad.json 2> /dev/null
+    [ $? = 1 ]
+    ok "raw data with $bad is refused" $?
+done
+! grep -qi 'rank order' plain.rules && grep -q 'docs/kernels.md, section 3' plain.rules &&
+    grep -q '^## 3\. Bit-identical' "$root/docs/kernels.md"
+ok "tuned rules say of sums what docs/kernels.md says, by pointing there" $?
+
+# ---- JSON ----------------------------------------------------------------------------------------
+i=0
+json() { # json STATUS ARGUMENTS
+    want=$1
+    shift
+    i=$((i + 1))
+    "$symtuner" "$@" > answer$i.json 2> err
+    [ $? = "$want" ]
+    ok "exit status of $* is $want: $(cat -v err)" $?
+}
+json 0 table "$name" --coll all --machine "$machine" --json
+json 1 diff "$root/docs/example.rules" "$name" --json
+json 1 check --json "$name" "$root/docs/example.rules" "$root/test/golden/bad/bytes_kb.rules" "none$name"
+json 0 decide allreduce 64KiB --rules "$name" --machine "$machine" --json
+json 0 decide allgather 1MiB --json --table 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21
+json 0 why allreduce 64KiB f32 --nccl 2.28.9 --machine h200x8 --json --set "NCCL_SYM_KERNEL=\"<&$esc"
+json 0 env --json
+json 0 top odd.ledger --json
+json 1 agree odd.ledger other.ledger --json
+json 2 top odd.ledger "none$name" --json
+env -i NCCL_ALGO="\"<$esc" NCCL_TUNER_PLUGIN="li\"b$esc.so" SYMTUNER_RULE="$odd" \
+    "$symtuner" doctor --no-gpu --json > doctor.json 2> err
+[ $? = 1 ]
+ok "doctor --json: $(cat -v err)" $?
+SYMTUNER_RULES=$name SYMTUNER_LEDGER="\"\\$esc" "$symtuner" env --json > env.json
+parse answer*.json doctor.json env.json
+ok "every JSON is JSON" $?
+
+[ "$failed" = 0 ] && echo "files: $checked checks, all fine"
+exit "$failed"

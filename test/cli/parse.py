@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""parse.py FILE...: what the command wrote, through parsers that it does not know.
+
+By the end of the name: .svg (XML), .html (every tag closed, and the SVG pictures in it XML), .json,
+.csv (raw data of tune), .txt (UTF-8 without control characters). Exit 1: a file is wrong, and how.
+"""
+
+import csv
+import html.parser
+import json
+import math
+import re
+import sys
+import xml.etree.ElementTree
+
+VOID = {"meta", "link", "br", "hr", "img", "input", "col", "wbr"}
+
+
+class Balanced(html.parser.HTMLParser):
+    """Every tag is closed in its turn, and no attribute is left open."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.seen = [], set()
+
+    def handle_starttag(self, tag, attrs):
+        for name, value in attrs:
+            if not re.fullmatch(r"[a-zA-Z][a-zA-Z0-9-]*", name):
+                raise ValueError(f"line {self.getpos()[0]}: attribute {name!r} of <{tag}>")
+            if name in ("src", "href") or name.startswith("on"):
+                raise ValueError(f"line {self.getpos()[0]}: {name}={value!r}")
+        self.seen.add(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            raise ValueError(f"line {self.getpos()[0]}: </{tag}> closes nothing")
+
+
+def check_html(text):
+    page = Balanced()
+    page.feed(text)
+    page.close()
+    if page.open:
+        raise ValueError(f"not closed: {page.open}")
+    if page.seen & {"script", "iframe", "object", "b-b"} or "title" not in page.seen:
+        raise ValueError(f"elements: {sorted(page.seen)}")
+    pictures = re.findall(r"<svg .*?</svg>", text, re.S)
+    if "svg" in page.seen and not pictures:
+        raise ValueError("no whole picture")
+    for picture in pictures:
+        xml.etree.ElementTree.fromstring(picture)
+
+
+def check_json(text):
+    def refuse(word):
+        raise ValueError(f"{word} is no number of JSON")
+
+    json.loads(text, parse_constant=refuse)
+
+
+def check_csv(text):
+    rows = [row for row in csv.reader(line for line in text.splitlines() if line[:1] != "#")]
+    if rows[0] != ["round", "setting", "coll", "candidate", "bytes", "us"]:
+        raise ValueError(f"header {rows[0]}")
+    for row in rows[1:]:
+        if row[0] == "done" and len(row) == 4:
+            continue
+        if len(row) != 6 or not (0 < float(row[5]) < math.inf) or int(row[4]) < 1:
+            raise ValueError(f"row {row}")
+    if len(rows) < 3:
+        raise ValueError("no rows")
+
+
+def check_text(text):
+    if found := re.search("[\0-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]", text):
+        raise ValueError(f"{found.group()!r} after {text[: found.start()][-60:]!r}")
+
+
+CHECKS = {
+    "svg": xml.etree.ElementTree.fromstring,
+    "html": check_html,
+    "json": check_json,
+    "csv": check_csv,
+    "txt": check_text,
+}
+wrong = 0
+for path in sys.argv[1:]:
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            text = file.read()
+        if not text:
+            raise ValueError("empty")
+        CHECKS[path.rsplit(".", 1)[1]](text)
+    except (ValueError, SyntaxError) as error:
+        print(f"FAIL {path}: {error}")
+        wrong = 1
+sys.exit(wrong)
