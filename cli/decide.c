@@ -177,10 +177,8 @@ static void print_json(const struct request *request, const struct symtuner_deci
     st_json_field(stdout, false, "prefer", decision->rule < 0 ? NULL : prefer[decision->prefer]);
     st_json_field(stdout, false, "algorithm", symtuner_algo_name(decision->algo));
     st_json_field(stdout, false, "protocol", symtuner_proto_name(decision->proto));
-    printf(", \"line\": %d, \"forbid\": %u, \"sym_ctas\": %d, \"process_ctas\": %d, "
-           "\"channels\": %d, \"chunk\": %llu", decision->line, (unsigned)decision->forbid,
-           decision->sym_ctas, decision->process_ctas, decision->channels,
-           (unsigned long long)decision->chunk);
+    printf(", \"line\": %d, \"forbid\": %u, \"process_ctas\": %d, \"channels\": %d", decision->line,
+           (unsigned)decision->forbid, decision->process_ctas, decision->channels);
     if (request->has_table) {
         memcpy(after, request->table, sizeof after);
         symtuner_table_apply(decision, &request->query, after, SYMTUNER_ALGOS, SYMTUNER_PROTOS,

@@ -21,10 +21,6 @@ static void detail(const struct symtuner_decision *d, char *text, size_t size)
 
     if (d->channels)
         at = st_text_add(text, size, at, " %d channels", d->channels);
-    if (d->sym_ctas)
-        at = st_text_add(text, size, at, " %d CTAs", d->sym_ctas);
-    if (d->chunk)
-        at = st_text_add(text, size, at, " chunk %" PRIu64, d->chunk);
     if (d->forbid)
         st_text_add(text, size, at, " without %s",
                     st_map_entries(d->forbid, entries, sizeof entries));

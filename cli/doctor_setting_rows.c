@@ -317,19 +317,6 @@ static bool sym_ctas_range(const struct st_doctor *doctor, char *evidence)
     return *end || end == setting->value || n < 0 || n > 64;
 }
 
-/* Without the env interface the plugin has no other way than setenv. */
-static bool setenv_off(const struct st_doctor *doctor, char *evidence)
-{
-    const struct st_setting *setting = st_doctor_get(doctor, "SYMTUNER_SETENV");
-
-    if (!setting || strcmp(setting->value, "0") != 0 || st_doctor_get(doctor, "NCCL_SYM_CTAS") ||
-        (doctor->env.symtuner && doctor->env.found))
-        return false;
-    snprintf(evidence, ST_EVIDENCE, "SYMTUNER_SETENV=0 (%s), and symtuner is not the env plugin",
-             setting->origin);
-    return true;
-}
-
 static bool xla_starved(const struct st_doctor *doctor, char *evidence)
 {
     const struct st_setting *flags = st_doctor_get(doctor, "XLA_FLAGS");
@@ -470,11 +457,6 @@ const struct st_finding st_findings_settings[] = {
             "symtuner changes nothing in this mode", "unset SYMTUNER_MODE, or set it to steer"),
     SETTING("defaults-off", ST_NOTE, 0, 0, "SYMTUNER_DEFAULTS", ST_WHEN_IS, "0",
             "the built-in CTA count for measured boxes is not used", "unset SYMTUNER_DEFAULTS"),
-    CHECK("setenv-off", ST_NOTE, 0, 0, setenv_off,
-          "NCCL does not ask symtuner for variables, and symtuner may not set any: the CTA count "
-          "of rules and defaults does not reach NCCL",
-          "unset SYMTUNER_SETENV, or NCCL_ENV_PLUGIN=libsymtuner.so (2.28.7 and later), or set "
-          "NCCL_SYM_CTAS yourself"),
     CHECK("xla-starved", ST_WARNING, 0, 23099, xla_starved,
           "measured on 2, 4 and 8 H200s: psum gets up to 1.3 times slower than with the flag off, "
           "for "

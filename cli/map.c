@@ -9,9 +9,8 @@
 
 bool st_map_alike(const struct symtuner_decision *a, const struct symtuner_decision *b)
 {
-    return a->prefer == b->prefer && a->forbid == b->forbid && a->sym_ctas == b->sym_ctas &&
-           a->process_ctas == b->process_ctas && a->channels == b->channels &&
-           a->chunk == b->chunk &&
+    return a->prefer == b->prefer && a->forbid == b->forbid && a->process_ctas == b->process_ctas &&
+           a->channels == b->channels &&
            (a->prefer != SYMTUNER_GENERAL || (a->algo == b->algo && a->proto == b->proto));
 }
 
@@ -22,8 +21,7 @@ static bool same(const struct symtuner_decision *a, const struct symtuner_decisi
 
 const char *st_map_cell(const struct symtuner_decision *decision, char text[ST_MAP_CELL])
 {
-    const char *more =
-        decision->forbid || decision->channels || decision->chunk || decision->sym_ctas ? "+" : "";
+    const char *more = decision->forbid || decision->channels ? "+" : "";
 
     if (decision->rule < 0)
         snprintf(text, ST_MAP_CELL, ".");

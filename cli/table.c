@@ -110,10 +110,6 @@ static void print_legend(const struct st_map *map, FILE *out)
         fprintf(out, "  line %-4d %s", next->line, next->name);
         if (next->channels)
             fprintf(out, ", %d channels", next->channels);
-        if (next->sym_ctas)
-            fprintf(out, ", %d symmetric CTAs", next->sym_ctas);
-        if (next->chunk)
-            fprintf(out, ", chunks of %" PRIu64 " bytes", next->chunk);
         if (next->forbid)
             fprintf(out, ", without %s", st_map_entries(next->forbid, text, sizeof text));
         fputc('\n', out);
@@ -184,8 +180,7 @@ static void print_json(const struct st_map_request *request, const struct st_map
                 st_json_field(out, false, "algorithm", symtuner_algo_name(d->algo));
                 st_json_field(out, false, "protocol", symtuner_proto_name(d->proto));
             }
-            fprintf(out, ", \"forbid\": %" PRIu32 ", \"sym_ctas\": %d, \"channels\": %d, "
-                    "\"chunk\": %" PRIu64 "}", d->forbid, d->sym_ctas, d->channels, d->chunk);
+            fprintf(out, ", \"forbid\": %" PRIu32 ", \"channels\": %d}", d->forbid, d->channels);
         }
     }
     fputs("],\n\"kernels\": [", out);

@@ -119,12 +119,10 @@ struct symtuner_decision {
     int line;            /* its line in the text; 0 when rule is -1                */
     char name[SYMTUNER_NAME_MAX + 1];
     enum symtuner_prefer prefer;
-    int algo, proto;     /* for SYMTUNER_GENERAL; -1 is "any"                      */
-    uint32_t forbid;     /* bit algo * 3 + proto: entries that must not be chosen  */
-    int sym_ctas;        /* CTAs of symmetric kernels asked for by this rule; 0 leave */
-    int process_ctas;    /* CTAs of symmetric kernels for the process; 0 leave     */
-    int channels;        /* general kernels; 0 leave                               */
-    uint64_t chunk;      /* bytes; 0 leave                                         */
+    int algo, proto;  /* for SYMTUNER_GENERAL; -1 is "any"                      */
+    uint32_t forbid;  /* bit algo * 3 + proto: entries that must not be chosen  */
+    int process_ctas; /* CTAs of symmetric kernels for the process; 0 leave     */
+    int channels;     /* general kernels; 0 leave                               */
 };
 
 typedef struct symtuner_rules symtuner_rules;

@@ -39,9 +39,7 @@ enum symtuner_status symtuner_decide(const symtuner_rules *rules,
         d.algo = rule->act.algo;
         d.proto = rule->act.proto;
         d.forbid = rule->act.forbid;
-        d.sym_ctas = rule->act.sym_ctas;
         d.channels = rule->act.channels;
-        d.chunk = rule->act.chunk;
     }
     d.struct_size = out->struct_size;
     memcpy(out, &d, out->struct_size);

@@ -7,14 +7,6 @@
 
 #include "plugin/process.h"
 
-/* Of the call in flight. A number, not a pointer into rules: it may outlive the communicator. */
-static _Thread_local int call_ctas;
-
-void st_env_call(int sym_ctas)
-{
-    call_ctas = sym_ctas;
-}
-
 static const char *own_path(void)
 {
     Dl_info info;
@@ -26,15 +18,7 @@ static const char *sym_ctas(void)
 {
     const char *whole = st_process_sym_ctas();
 
-    if (st_process()->percall && call_ctas)
-        return st_ctas_text(call_ctas);
     return *whole ? whole : NULL;
-}
-
-/* Without NO_CACHE NCCL keeps the first answer for ever. */
-static const char *no_cache(void)
-{
-    return st_process()->percall ? "NCCL_SYM_CTAS" : NULL;
 }
 
 static const struct {
@@ -44,14 +28,13 @@ static const struct {
     {"NCCL_TUNER_PLUGIN", own_path},
     {"NCCL_PROFILER_PLUGIN", own_path},
     {"NCCL_SYM_CTAS", sym_ctas},
-    {"NCCL_NO_CACHE", no_cache},
 };
 
 const char *st_env_get(const char *name)
 {
     const char *value = getenv(name);
 
-    if (value || st_process()->mode == ST_MODE_OFF)
+    if (value || st_process()->options.mode == ST_MODE_OFF)
         return value;
     for (size_t i = 0; i < sizeof answers / sizeof *answers; i++)
         if (strcmp(answers[i].name, name) == 0)

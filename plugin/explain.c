@@ -62,15 +62,10 @@ static void add_action(struct page *page, const struct st_era *era,
             add(page, " Forbids %s/%s.", symtuner_algo_name(i / SYMTUNER_PROTOS),
                 symtuner_proto_name(i % SYMTUNER_PROTOS));
     if (d->channels)
-        add(page, era->channels_cap ? " Caps general kernels at %d channels."
-                                    : " Gives general kernels %d channels.", d->channels);
-    if (d->chunk && era->tuner_abi >= 6)
-        add(page, " Sets the chunk to %llu bytes.", (unsigned long long)d->chunk);
-    else if (d->chunk)
-        add(page, " Its chunk size needs NCCL 2.30 and is ignored.");
-    if (d->sym_ctas)
-        add(page, " Its sym-ctas works per call from NCCL 2.29.7 on, with NCCL_ENV_PLUGIN and "
-                  "SYMTUNER_PERCALL=1 only; [process] sym-ctas works everywhere.");
+        add(page,
+            era->channels_cap ? " Caps general kernels at %d channels."
+                              : " Gives general kernels %d channels.",
+            d->channels);
 }
 
 int symtuner_explain(const symtuner_rules *rules, const struct symtuner_query *query,

@@ -86,7 +86,7 @@ static void write_text(FILE *out, const struct st_ledger *ledger)
             "sym-ctas=%d from=%s host=%s pid=%d\n",
             (unsigned long long)ledger->comm_id, ledger->ranks, ledger->nodes, ledger->local,
             st_release_print(process->nccl, release, sizeof release),
-            (unsigned long long)process->rules_hash, mode[process->mode], process->sym_ctas,
+            (unsigned long long)process->rules_hash, mode[process->options.mode], process->sym_ctas,
             process->sym_ctas_from, host, (int)getpid());
     for (int c = 0; c < SYMTUNER_COLLS; c++)
         for (int b = 0; b < ST_BUCKETS; b++) {
@@ -328,7 +328,7 @@ static const struct st_options *listening;
 
 static void listen_start(void)
 {
-    int number = strcmp(listening->ledger_signal, "USR1") == 0 ? SIGUSR1 : SIGUSR2;
+    int number = listening->ledger_signal == ST_SIGNAL_USR1 ? SIGUSR1 : SIGUSR2;
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     sigset_t all, before;
     pthread_t thread;
@@ -347,7 +347,7 @@ void st_ledger_listen(const struct st_options *options)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-    if (!options->ledger_signal[0] || !options->ledger[0])
+    if (!options->ledger_signal || !options->ledger[0])
         return;
     listening = options;
     pthread_once(&once, listen_start);

@@ -15,10 +15,12 @@ void st_log_use(nccl_abi_logger logger)
         atomic_store(&nccl_log, logger);
 }
 
-void st_log_level(const char *level)
+void st_log_level(enum st_log level)
 {
-    atomic_store(&most, level[0] == 'o' ? 0 : level[0] == 'w' ? NCCL_ABI_LOG_WARN
-                                                              : NCCL_ABI_LOG_INFO);
+    static const int highest[] = {
+        [ST_LOG_INFO] = NCCL_ABI_LOG_INFO, [ST_LOG_WARN] = NCCL_ABI_LOG_WARN, [ST_LOG_OFF] = 0};
+
+    atomic_store(&most, highest[level]);
 }
 
 static void say(int level, const char *format, va_list args)

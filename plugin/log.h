@@ -10,9 +10,10 @@
 #define ST_LOG_H_
 
 #include "nccl_abi/base.h"
+#include "plugin/options.h"
 
 void st_log_use(nccl_abi_logger logger); /* the last logger given wins; NULL changes nothing */
-void st_log_level(const char *level);    /* SYMTUNER_LOG */
+void st_log_level(enum st_log level);    /* SYMTUNER_LOG */
 
 void st_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void st_info(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -44,12 +44,9 @@ static void read_all(void)
     if (process.options.machine[0])
         st_machine_read(process.options.machine, &described, machine_error, sizeof machine_error);
     st_log_level(process.options.log);
-    process.mode = process.options.mode[0] == 's'   ? ST_MODE_STEER
-                   : process.options.mode[1] == 'b' ? ST_MODE_OBSERVE
-                                                    : ST_MODE_OFF;
     process.mixed = mixed && strcmp(mixed, "1") == 0;
     process.era = st_era_of(0);
-    if (process.mode == ST_MODE_OFF)
+    if (process.options.mode == ST_MODE_OFF)
         return;
     process.rules_wrong =
         st_rules_sources(process.options.rule, process.options.rules,
@@ -92,7 +89,7 @@ static void decide_sym_ctas(void)
     }
     process.rules_hash = symtuner_rules_hash(process.rules);
     process.sym_ctas_from = "NCCL";
-    if (process.mode != ST_MODE_STEER || !process.era->symmetric || process.rules_wrong)
+    if (process.options.mode != ST_MODE_STEER || !process.era->symmetric || process.rules_wrong)
         return;
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (getenv(own[i])) {
@@ -101,15 +98,15 @@ static void decide_sym_ctas(void)
         }
     rule = st_rules_process(process.rules, process.nccl, &process.machine);
     process.sym_ctas_from = "rules";
-    if (!rule && process.options.defaults[0] == '1') {
+    if (!rule && process.options.defaults) {
         rule = st_rules_process(st_defaults(), process.nccl, &process.machine);
         process.sym_ctas_from = rule ? "built-in" : "NCCL";
     }
     process.sym_ctas = rule ? rule->act.sym_ctas : 0;
-    /* Where NCCL does not ask us and setenv is forbidden, the count reaches nobody. */
-    if (process.sym_ctas && !process.env_interface && process.options.setenv[0] == '0') {
+    /* Nothing of ours writes the environment: who does not ask us keeps NCCL's count. */
+    if (process.sym_ctas && !process.env_interface) {
         process.sym_ctas = 0;
-        process.sym_ctas_from = "SYMTUNER_SETENV";
+        process.sym_ctas_from = "NCCL";
     }
 }
 
@@ -124,9 +121,6 @@ void st_process_env(int nccl)
     st_process();
     process.env_interface = true;
     set_release(nccl);
-    /* The per-call recipe needs NCCL_NO_CACHE (2.29.7+) and this interface. */
-    process.percall = process.options.percall[0] == '1' && process.mode == ST_MODE_STEER &&
-                      nccl >= ST_FIRST_NO_CACHE;
 }
 
 const char *st_process_sym_ctas(void)
@@ -164,20 +158,15 @@ static int start_abi;
 
 static void start(void)
 {
-    static const int oldest_of_abi[] = {
-        [4] = 22703, [5] = 22803, [6] = ST_FIRST_CHUNK, [7] = 23206};
+    static const int oldest_of_abi[] = {[4] = 22703, [5] = 22803, [6] = 23003, [7] = 23206};
 
     if (process.nccl == 0)
         set_release(ask_version(start_logger));
     if (process.nccl == 0 && start_abi >= 4 && start_abi <= 7)
         set_release(oldest_of_abi[start_abi]);
-    if (process.mode == ST_MODE_OFF)
+    if (process.options.mode == ST_MODE_OFF)
         return;
     pthread_once(&decide_once, decide_sym_ctas);
-    /* Hazard: setenv races with getenv in other threads. Once, before NCCL reads it, never over a
-     * value that is there, and not at all when NCCL asks us anyway. */
-    if (process.sym_ctas && !process.env_interface)
-        setenv("NCCL_SYM_CTAS", st_ctas_text(process.sym_ctas), 0);
 }
 
 /* Said once per process, with no lock held: NCCL's logger takes its own. */
@@ -195,7 +184,7 @@ static void announce(void)
         st_warn("%s; no rule is applied, NCCL decides everything", rules_error);
     for (int i = 0; (hazard = st_hazard_get(process.nccl, i)); i++)
         (hazard->plain ? st_warn : st_info)("NCCL %s: %s", release, hazard->text);
-    if (process.sym_ctas == 0 && process.era->symmetric && process.mode == ST_MODE_STEER &&
+    if (process.sym_ctas == 0 && process.era->symmetric && process.options.mode == ST_MODE_STEER &&
         strcmp(process.sym_ctas_from, "NCCL") == 0)
         st_info("no CTA count is known for \"%s\" with NCCL %s: NCCL's own is kept; measure one "
                 "with NCCL_SYM_CTAS, then write [process] sym-ctas",
@@ -214,7 +203,7 @@ const struct st_process *st_process_start(nccl_abi_logger logger, int abi)
     start_abi = abi;
     pthread_once(&start_once, start);
     pthread_mutex_unlock(&lock);
-    if (process.mode != ST_MODE_OFF && !atomic_exchange(&said, true))
+    if (process.options.mode != ST_MODE_OFF && !atomic_exchange(&said, true))
         announce();
     return &process;
 }

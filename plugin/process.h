@@ -3,7 +3,7 @@
  * process.h - what the three interfaces share: options, rules, release, machine; one per process.
  *
  * Found once, in the first init of any interface (pthread_once), constant afterwards. The library
- * is linked with -z nodelete: strings given to NCCL or setenv outlive every communicator.
+ * is linked with -z nodelete: strings given to NCCL outlive every communicator.
  */
 #ifndef ST_PROCESS_H_
 #define ST_PROCESS_H_
@@ -13,19 +13,15 @@
 #include "plugin/options.h"
 #include "rules/rules.h"
 
-enum st_mode { ST_MODE_STEER, ST_MODE_OBSERVE, ST_MODE_OFF };
-
 struct st_process {
     struct st_options options;
-    enum st_mode mode;
-    symtuner_rules *rules;      /* the user's, NULL when none or wrong          */
-    symtuner_rules *unfit;      /* the user's, when made for another machine    */
-    bool rules_wrong;           /* pass-through; with SYMTUNER_STRICT, failure  */
-    uint64_t rules_hash;        /* of what is in force                          */
-    bool env_interface;         /* NCCL asks us for its variables               */
-    bool percall;               /* SYMTUNER_PERCALL, and the release can do it  */
-    bool mixed;                 /* NCCL_ENQUEUE_REARCH_ENABLE=1                 */
-    int nccl;                   /* release; 0 until known                       */
+    symtuner_rules *rules; /* the user's, NULL when none or wrong          */
+    symtuner_rules *unfit; /* the user's, when made for another machine    */
+    bool rules_wrong;      /* pass-through; with SYMTUNER_STRICT, failure  */
+    uint64_t rules_hash;   /* of what is in force                          */
+    bool env_interface;    /* NCCL asks us for its variables               */
+    bool mixed;            /* NCCL_ENQUEUE_REARCH_ENABLE=1                 */
+    int nccl;              /* release; 0 until known                       */
     const struct st_era *era;
     struct symtuner_machine machine;
     int sym_ctas;               /* for NCCL_SYM_CTAS; 0 leave                   */

@@ -4,13 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plugin/env.h"
 #include "plugin/ledger.h"
-#include "rules/match.h"
 
 struct st_profiler {
     struct st_ledger *ledger;
-    struct st_index *index; /* for per-call CTAs; NULL otherwise */
     int ranks;
 };
 
@@ -23,19 +20,11 @@ nccl_abi_result st_profiler_open(int abi, uint64_t comm_id, int nodes, int ranks
     (void)logger; /* the tuner's init speaks; here CUDA may not be up yet */
     *ctx_out = NULL;
     *mask_out = 0;
-    if (process->mode == ST_MODE_OFF || (!process->options.ledger[0] && !process->percall) ||
+    if (process->options.mode == ST_MODE_OFF || !process->options.ledger[0] ||
         !(profiler = calloc(1, sizeof *profiler)))
         return NCCL_ABI_SUCCESS;
     profiler->ranks = ranks;
     profiler->ledger = st_ledger_open(comm_id, ranks, nodes);
-    if (process->percall) {
-        st_process_sym_ctas(); /* whether the rules fit this machine is known after it */
-        if (process->rules) {
-            struct st_group group = {process->nccl, ranks, nodes, process->machine};
-
-            profiler->index = st_index_build(process->rules, &group);
-        }
-    }
     *mask_out = NCCL_ABI_EV_COLL | (abi >= 5 ? NCCL_ABI_EV_COLL_API : 0) |
                 (abi >= 6 ? NCCL_ABI_EV_CE_COLL : 0);
     *ctx_out = profiler;
@@ -91,17 +80,6 @@ static void call(struct st_profiler *profiler, const struct nccl_abi_ev_coll_api
 {
     count(profiler, api->func, api->count, api->datatype,
           api->captured ? ST_RAN_CAPTURED : ST_RAN_CALLED);
-    if (profiler->index && api->func && api->datatype) {
-        int coll = parse_func(api->func);
-        struct st_call now = {coll, 0, 1, true};
-        const struct st_rule *rule = NULL;
-
-        if (coll >= 0) {
-            now.bytes = total_bytes(profiler, coll, api->count, api->datatype);
-            rule = st_index_find(profiler->index, &now);
-        }
-        st_env_call(rule ? rule->act.sym_ctas : 0);
-    }
 }
 
 /* From 2.31.2 symmetric kernels have Coll events; older interfaces show an empty protocol. */
@@ -165,7 +143,6 @@ nccl_abi_result st_profiler_close(void *ctx)
 
     if (profiler) {
         st_ledger_close(profiler->ledger);
-        free(profiler->index);
         free(profiler);
     }
     return NCCL_ABI_SUCCESS;

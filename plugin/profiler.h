@@ -2,8 +2,8 @@
 /*
  * profiler.h - one communicator as the profiler interface sees it: count calls and what ran.
  *
- * Only two or three event kinds are asked for, and none at all unless a ledger or per-call CTAs
- * need them. Handles are never given out, so NCCL stops no event of ours.
+ * Only two or three event kinds are asked for, and none at all unless a ledger is wanted. Handles
+ * are never given out, so NCCL stops no event of ours.
  */
 #ifndef ST_PROFILER_H_
 #define ST_PROFILER_H_

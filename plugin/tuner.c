@@ -28,16 +28,16 @@ nccl_abi_result st_tuner_open(int abi, uint64_t comm_id, size_t ranks, size_t no
     char release[16];
 
     *ctx_out = NULL;
-    if (process->rules_wrong && process->options.strict[0] == '1')
+    if (process->rules_wrong && process->options.strict)
         return NCCL_ABI_INVALID_USAGE;
-    if (process->mode == ST_MODE_OFF || !(tuner = calloc(1, sizeof *tuner)))
+    if (process->options.mode == ST_MODE_OFF || !(tuner = calloc(1, sizeof *tuner)))
         return NCCL_ABI_SUCCESS;
     tuner->process = process;
     tuner->era = process->era;
     tuner->mixed = process->mixed;
     tuner->comm_id = comm_id;
     tuner->ranks = (int)ranks;
-    tuner->write = process->mode == ST_MODE_STEER;
+    tuner->write = process->options.mode == ST_MODE_STEER;
     tuner->pick = process->options.ledger[0] != '\0';
     if (rules)
         tuner->index = st_index_build(process->rules, &group);
@@ -53,7 +53,8 @@ nccl_abi_result st_tuner_open(int abi, uint64_t comm_id, size_t ranks, size_t no
             rules == 1 ? "" : "s",
             (unsigned long long)process->rules_hash,
             process->sym_ctas ? st_ctas_text(process->sym_ctas) : "NCCL's",
-            process->mode == ST_MODE_OBSERVE ? ", observing only" : "", process->sym_ctas_from);
+            process->options.mode == ST_MODE_OBSERVE ? ", observing only" : "",
+            process->sym_ctas_from);
     return NCCL_ABI_SUCCESS;
 }
 
@@ -124,17 +125,9 @@ nccl_abi_result st_tuner_decide(void *ctx, int func, size_t bytes, int pipe_ops,
 nccl_abi_result st_tuner_chunk(void *ctx, int func, size_t bytes, int algo, int proto,
                                int n_channels, size_t *chunk_size)
 {
-    struct st_tuner *tuner = ctx;
-    /* NCCL does not say here whether the buffers are registered: rules that ask do not apply */
-    struct st_call call = {func, bytes, 1, false};
-    const struct st_rule *rule;
-
-    (void)algo, (void)proto, (void)n_channels;
-    if (!tuner || !tuner->index || !tuner->write || func < 0 || func >= SYMTUNER_COLLS)
-        return NCCL_ABI_SUCCESS;
-    rule = st_index_find(tuner->index, &call);
-    if (rule && rule->reg == ST_REG_ANY && rule->act.chunk)
-        *chunk_size = rule->act.chunk;
+    /* ${bytes} are those of one channel: no rule could know the call by them */
+    (void)ctx, (void)func, (void)bytes, (void)algo, (void)proto, (void)n_channels;
+    (void)chunk_size;
     return NCCL_ABI_SUCCESS;
 }
 

@@ -284,20 +284,6 @@ static bool key_forbid(struct st_reader *reader, struct st_rule *rule, struct st
            st_reader_fail(reader, at, "everything is forbidden; leave NCCL something to run");
 }
 
-/* Below one protocol grain (1920 bytes for LL128) NCCL 2.30 rounds a chunk to zero and divides by
- * it; above 2^31 it wraps. */
-static bool key_chunk(struct st_reader *reader, struct st_rule *rule, struct st_text value,
-                     const struct st_key *key)
-{
-    (void)key;
-    if (st_text_is(value, "leave"))
-        return true;
-    if (!read_bytes(reader, value, false, &rule->act.chunk))
-        return false;
-    return (rule->act.chunk >= 4096 && rule->act.chunk <= 1u << 30) ||
-           st_reader_fail(reader, value.at, "a chunk has 4KiB to 1GiB");
-}
-
 /* A list of words as bits, or any. */
 static bool key_set(struct st_reader *reader, struct st_rule *rule, struct st_text value,
                     const struct st_key *key)
@@ -365,6 +351,13 @@ static const char *const yes_word[] = {"no", "yes", "any"};
 static const char *const link_word[] = {"pcie", "nvlink", "any"};
 static const struct st_words yes = {yes_word, 3}, link = {link_word, 3};
 
+const struct st_gone_key st_gone_keys[ST_GONE_KEYS] = {
+    {"sym-ctas", ST_IN_RULE, "NCCL reads the CTA count of symmetric kernels once per process; "
+                             "write it in [process]"},
+    {"chunk", ST_IN_RULE, "NCCL names the bytes of one channel where it asks for a chunk size, so "
+                          "that no rule can tell which call it is; remove the key"},
+};
+
 #define AT(member) offsetof(struct st_rule, member)
 #define CALL       (ST_IN_RULE | ST_IN_KERNELS)
 #define MACHINE    (CALL | ST_IN_PROCESS | ST_IN_PROVENANCE)
@@ -385,9 +378,8 @@ const struct st_key st_keys[ST_KEYS] = {
     {"made-by", ST_IN_PROVENANCE, key_made_by, 0, NULL},
     {"prefer", ST_IN_RULE, key_prefer, AT(act.prefer), NULL},
     {"forbid", ST_IN_RULE, key_forbid, AT(act.forbid), NULL},
-    {"sym-ctas", ST_IN_RULE | ST_IN_PROCESS, key_ctas, AT(act.sym_ctas), NULL},
+    {"sym-ctas", ST_IN_PROCESS, key_ctas, AT(act.sym_ctas), NULL},
     {"channels", ST_IN_RULE, key_ctas, AT(act.channels), NULL},
-    {"chunk", ST_IN_RULE, key_chunk, AT(act.chunk), NULL},
     {"kernel", ST_IN_KERNELS, key_kernel, AT(launch.kernel), &st_kernel_words},
     {"ctas", ST_IN_KERNELS, key_blocks, AT(launch.ctas), NULL},
     {"threads", ST_IN_KERNELS, key_threads, AT(launch.threads), NULL},

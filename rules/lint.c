@@ -45,8 +45,8 @@ static bool overlaps(const struct st_rule *first, const struct st_rule *later)
            first->multicast == later->multicast) && strcmp(first->gpu, later->gpu) == 0 &&
            (memcmp(&first->act, &later->act, sizeof first->act) != 0 ||
             memcmp(&first->launch, &later->launch, sizeof first->launch) != 0);
-    /* no padding: the members are four bytes each, in an even number, then eight */
-    _Static_assert(sizeof first->act == 32, "struct st_action has grown: compare its members");
+    /* no padding: the members are four bytes each */
+    _Static_assert(sizeof first->act == 24, "struct st_action has grown: compare its members");
     _Static_assert(sizeof first->launch == 12, "struct st_launch has grown: compare its members");
 }
 
@@ -63,8 +63,7 @@ static bool never_here(const symtuner_rules *rules, const struct st_rule *rule)
 
 static bool acts(const struct st_action *act)
 {
-    return act->prefer != SYMTUNER_LEAVE || act->forbid || act->sym_ctas || act->channels ||
-           act->chunk;
+    return act->prefer != SYMTUNER_LEAVE || act->forbid || act->sym_ctas || act->channels;
 }
 
 /* One finding about one rule, or false. ${n} counts the findings of this rule. */
@@ -137,19 +136,6 @@ static bool finding(const symtuner_rules *rules, int r, int n, char *text, size_
                  "%s:%d: rule \"%s\" prefers %s/%s, which no release has; write %s/simple", at,
                  rule->line, rule->name, symtuner_algo_name(rule->act.algo),
                  symtuner_proto_name(rule->act.proto), symtuner_algo_name(rule->act.algo));
-        return true;
-    }
-    if (!rule->process && rule->act.sym_ctas && rule->nccl.lo < ST_FIRST_NO_CACHE && n-- == 0) {
-        snprintf(text, size,
-                 "%s:%d: rule \"%s\" asks for sym-ctas per call, which needs NCCL 2.29.7 and "
-                 "SYMTUNER_PERCALL=1; earlier releases read it once: use [process]",
-                 at, rule->line, rule->name);
-        return true;
-    }
-    if (rule->act.chunk && (rule->nccl.lo < ST_FIRST_CHUNK || rule->reg != ST_REG_ANY) &&
-        n-- == 0) {
-        snprintf(text, size, "%s:%d: rule \"%s\" sets a chunk size, which needs NCCL 2.30.3 and a "
-                 "rule that does not ask about registration", at, rule->line, rule->name);
         return true;
     }
     return false;

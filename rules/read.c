@@ -41,6 +41,11 @@ static bool read_key(struct st_reader *reader, struct section *section, struct s
     for (int i = 0; i < ST_KEYS; i++)
         word[i] = section->where & st_keys[i].where ? st_keys[i].word : NULL;
     k = st_word_find(&(struct st_words){word, ST_KEYS}, key.at, key.len);
+    for (int i = 0; k < 0 && i < ST_GONE_KEYS; i++)
+        if (section->where & st_gone_keys[i].where && st_text_is(key, st_gone_keys[i].word))
+            return st_reader_fail(reader, key.at, "\"%s\" is gone from %s: %s",
+                                  st_gone_keys[i].word, place[section->where],
+                                  st_gone_keys[i].cure);
     for (int i = 0; k < 0 && i < ST_KEYS; i++)
         if (st_text_is(key, st_keys[i].word))
             return st_reader_fail(reader, key.at, "\"%s\" has no meaning in %s", st_keys[i].word,

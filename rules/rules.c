@@ -105,14 +105,28 @@ uint64_t symtuner_rules_hash(const symtuner_rules *rules)
     for (int i = 0; rules && i < rules->count; i++) {
         const struct st_rule *r = &rules->rule[i];
         const uint64_t field[] = {r->kernels ? 2 : r->process,
-                                  r->colls,       r->bytes.lo,    r->bytes.hi,
-                                  r->per_rank,    r->ranks.lo,    r->ranks.hi,       r->nodes.lo,
-                                  r->nodes.hi,    r->pipe_ops.lo, r->pipe_ops.hi,    r->nccl.lo,
-                                  r->nccl.hi,     r->reg,         (uint64_t)r->links,
-                                  (uint64_t)r->multicast,         r->act.prefer,
-                                  (uint64_t)r->act.algo,          (uint64_t)r->act.proto,
-                                  r->act.forbid,  (uint64_t)r->act.sym_ctas,
-                                  (uint64_t)r->act.channels,      r->act.chunk};
+                                  r->colls,
+                                  r->bytes.lo,
+                                  r->bytes.hi,
+                                  r->per_rank,
+                                  r->ranks.lo,
+                                  r->ranks.hi,
+                                  r->nodes.lo,
+                                  r->nodes.hi,
+                                  r->pipe_ops.lo,
+                                  r->pipe_ops.hi,
+                                  r->nccl.lo,
+                                  r->nccl.hi,
+                                  r->reg,
+                                  (uint64_t)r->links,
+                                  (uint64_t)r->multicast,
+                                  r->act.prefer,
+                                  (uint64_t)r->act.algo,
+                                  (uint64_t)r->act.proto,
+                                  r->act.forbid,
+                                  (uint64_t)r->act.sym_ctas,
+                                  (uint64_t)r->act.channels,
+                                  0 /* was a chunk size: hashes of other rules stay */};
 
         for (size_t f = 0; f < sizeof field / sizeof *field; f++)
             hash = mix(hash, field[f]);

@@ -25,11 +25,10 @@ struct st_span {
 
 struct st_action {
     enum symtuner_prefer prefer;
-    int algo, proto;   /* of SYMTUNER_GENERAL; -1 any               */
-    uint32_t forbid;   /* bit algo * 3 + proto                      */
-    int sym_ctas;      /* 1..64; 0 leave                            */
-    int channels;      /* 1..64; 0 leave                            */
-    uint64_t chunk;    /* bytes, 4 KiB .. 1 GiB; 0 leave            */
+    int algo, proto; /* of SYMTUNER_GENERAL; -1 any               */
+    uint32_t forbid; /* bit algo * 3 + proto                      */
+    int sym_ctas;    /* 1..64; 0 leave; of a [process] rule only  */
+    int channels;    /* 1..64; 0 leave                            */
 };
 
 /* What a [kernels] rule does to an all-reduce of libsymtuner_ar.so. */
@@ -40,10 +39,6 @@ struct st_launch {
 
 enum { ST_REG_NO = 1, ST_REG_YES = 2, ST_REG_ANY = 3 };
 enum { ST_SOURCES_MAX = 4 };
-
-/* Releases from which on an action is possible: NCCL_NO_CACHE, which makes a variable readable per
- * call; a tuner's chunk size. */
-enum { ST_FIRST_NO_CACHE = 22907, ST_FIRST_CHUNK = 23003 };
 
 struct st_rule {
     char name[SYMTUNER_NAME_MAX + 1];

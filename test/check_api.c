@@ -24,8 +24,7 @@ static symtuner_rules *inlined(const char *text)
 START_TEST(test_a_decision_carries_all_of_its_rule)
 {
     symtuner_rules *rules = inlined("process sym-ctas=12; reduce; allreduce bytes=..8KiB "
-                                    "prefer=general:ring/ll forbid=pat channels=4 chunk=64KiB "
-                                    "sym-ctas=8");
+                                    "prefer=general:ring/ll forbid=pat channels=4");
     struct symtuner_decision d = {.struct_size = sizeof d};
 
     ck_assert_int_eq(symtuner_decide(rules, &usual, &d), SYMTUNER_OK);
@@ -36,10 +35,8 @@ START_TEST(test_a_decision_carries_all_of_its_rule)
     ck_assert_int_eq(d.algo, SYMTUNER_RING);
     ck_assert_int_eq(d.proto, SYMTUNER_LL);
     ck_assert_uint_eq(d.forbid, 7u << 18);
-    ck_assert_int_eq(d.sym_ctas, 8);
     ck_assert_int_eq(d.process_ctas, 12);
     ck_assert_int_eq(d.channels, 4);
-    ck_assert_uint_eq(d.chunk, 65536);
     symtuner_rules_free(rules);
 }
 END_TEST
@@ -94,13 +91,12 @@ END_TEST
 START_TEST(test_an_older_caller_s_smaller_decision_is_not_overrun)
 {
     struct symtuner_decision d = {.struct_size = offsetof(struct symtuner_decision, channels),
-                                  .channels = 99, .chunk = 98};
+                                  .channels = 99};
     symtuner_rules *rules = inlined("allreduce channels=4 prefer=symmetric");
 
     ck_assert_int_eq(symtuner_decide(rules, &usual, &d), SYMTUNER_OK);
     ck_assert_int_eq(d.prefer, SYMTUNER_SYMMETRIC);
     ck_assert_int_eq(d.channels, 99);
-    ck_assert_uint_eq(d.chunk, 98);
     d.struct_size = sizeof d + 1; /* a newer one's is refused */
     ck_assert_int_eq(symtuner_decide(rules, &usual, &d), SYMTUNER_EINVAL);
     symtuner_rules_free(rules);
@@ -210,10 +206,7 @@ static const struct {
     {"allreduce prefer=symmetric", 23102, "only the LL probe is answered"},
     {"allreduce channels=8", 22809, "Gives general kernels 8 channels."},
     {"allreduce channels=8", 23102, "Caps general kernels at 8 channels."},
-    {"allreduce chunk=64KiB", 22809, "Its chunk size needs NCCL 2.30 and is ignored."},
-    {"allreduce chunk=64KiB", 23003, "Sets the chunk to 65536 bytes."},
     {"allreduce forbid=pat", 22809, "Forbids pat/ll. Forbids pat/ll128. Forbids pat/simple."},
-    {"allreduce sym-ctas=8", 22809, "works per call from NCCL 2.29.7 on"},
     {"process sym-ctas=16", 22809, "Symmetric kernels of the process get 16 CTAs."},
 };
 

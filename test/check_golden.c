@@ -129,8 +129,6 @@ static void print_rule(FILE *out, const char *kind, const struct st_rule *rule)
         fprintf(out, " sym-ctas=%d", rule->act.sym_ctas);
     if (rule->act.channels)
         fprintf(out, " channels=%d", rule->act.channels);
-    if (rule->act.chunk)
-        fprintf(out, " chunk=%llu", (unsigned long long)rule->act.chunk);
     fputc('\n', out);
 }
 

@@ -8,9 +8,9 @@
 #include "test/suites.h"
 
 static const struct {
-    const char *level;
+    enum st_log level;
     int warnings, infos;
-} levels[] = {{"info", 1, 1}, {"warn", 1, 0}, {"off", 0, 0}};
+} levels[] = {{ST_LOG_INFO, 1, 1}, {ST_LOG_WARN, 1, 0}, {ST_LOG_OFF, 0, 0}};
 
 START_TEST(test_a_level_lets_through_what_it_names)
 {
@@ -48,7 +48,7 @@ START_TEST(test_a_warning_is_seen_once)
         setenv("NCCL_DEBUG", outputs[_i].debug, 1);
     if (outputs[_i].logger)
         st_log_use(keep_message);
-    st_log_level("info");
+    st_log_level(ST_LOG_INFO);
     st_warn("w");
     st_info("i");
     fflush(stderr);
@@ -68,7 +68,7 @@ START_TEST(test_a_message_longer_than_the_buffer_is_cut)
     memset(text, 'x', sizeof text - 1);
     text[sizeof text - 1] = '\0';
     st_log_use(keep_message);
-    st_log_level("info");
+    st_log_level(ST_LOG_INFO);
     st_info("%s", text);
     ck_assert_uint_lt(strlen(messages.text), 1100);
     ck_assert_uint_gt(strlen(messages.text), 1000);

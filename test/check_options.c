@@ -41,12 +41,13 @@ START_TEST(test_without_variables_the_defaults_hold)
 
     forget_all();
     ck_assert_msg(st_options_read(&options, error, sizeof error), "%s", error);
-    ck_assert_str_eq(options.mode, "steer");
+    ck_assert_int_eq(options.mode, ST_MODE_STEER);
     ck_assert_str_eq(options.rules, "");
-    ck_assert_str_eq(options.setenv, "1");
-    ck_assert_str_eq(options.strict, "0");
-    ck_assert_str_eq(options.percall, "0");
-    ck_assert_str_eq(options.log, "info");
+    ck_assert(options.defaults);
+    ck_assert(!options.strict);
+    ck_assert_int_eq(options.ledger_signal, ST_SIGNAL_NONE);
+    ck_assert_int_eq(options.log, ST_LOG_INFO);
+    ck_assert_str_eq(options.jax_comm, "own");
 }
 END_TEST
 
@@ -70,10 +71,19 @@ static const struct {
     {"SYMTUNER_JAX_ZERO_CPOY", "0", "SYMTUNER_JAX_ZERO_CPOY: no such variable; did you mean "
                                     "SYMTUNER_JAX_ZERO_COPY; `symtuner env` lists them"},
     {"SYMTUNER", "1", NULL},
-    {"SYMTUNER_LEGER", "x", "SYMTUNER_LEGER: no such variable; did you mean SYMTUNER_LEDGER; "
-                            "`symtuner env` lists them"},
-    {"SYMTUNER_QWERTZUIOP", "x", "SYMTUNER_QWERTZUIOP: no such variable; `symtuner env` lists "
-                                 "them"},
+    {"SYMTUNER_SETENV", "0",
+     "SYMTUNER_SETENV is gone: symtuner writes no variable any more; unset "
+     "it, and set NCCL_ENV_PLUGIN=libsymtuner.so so that NCCL asks for the "
+     "CTA count (2.28.7 and later)"},
+    {"SYMTUNER_PERCALL", "1",
+     "SYMTUNER_PERCALL is gone: a CTA count per call could reach the wrong "
+     "call; unset it, and write one count in [process]"},
+    {"SYMTUNER_LEGER", "x",
+     "SYMTUNER_LEGER: no such variable; did you mean SYMTUNER_LEDGER; "
+     "`symtuner env` lists them"},
+    {"SYMTUNER_QWERTZUIOP", "x",
+     "SYMTUNER_QWERTZUIOP: no such variable; `symtuner env` lists "
+     "them"},
 };
 
 START_TEST(test_a_setting_is_taken_or_named)
@@ -89,7 +99,39 @@ START_TEST(test_a_setting_is_taken_or_named)
     ck_assert_str_eq(error, settings[_i].error ? settings[_i].error : "");
     ck_assert_int_eq(fine, settings[_i].error == NULL);
     if (!fine)
-        ck_assert_str_eq(options.mode, "steer");
+        ck_assert_int_eq(options.mode, ST_MODE_STEER);
+}
+END_TEST
+
+static const struct {
+    const char *name, *value;
+    int mode, signal, log, defaults, strict;
+} typed[] = {
+    {"SYMTUNER_MODE", "observe", ST_MODE_OBSERVE, 0, 0, 1, 0},
+    {"SYMTUNER_MODE", "off", ST_MODE_OFF, 0, 0, 1, 0},
+    {"SYMTUNER_MODE", "steer", ST_MODE_STEER, 0, 0, 1, 0},
+    {"SYMTUNER_LEDGER_SIGNAL", "USR1", 0, ST_SIGNAL_USR1, 0, 1, 0},
+    {"SYMTUNER_LEDGER_SIGNAL", "USR2", 0, ST_SIGNAL_USR2, 0, 1, 0},
+    {"SYMTUNER_LOG", "warn", 0, 0, ST_LOG_WARN, 1, 0},
+    {"SYMTUNER_LOG", "off", 0, 0, ST_LOG_OFF, 1, 0},
+    {"SYMTUNER_DEFAULTS", "0", 0, 0, 0, 0, 0},
+    {"SYMTUNER_STRICT", "1", 0, 0, 0, 1, 1},
+};
+
+START_TEST(test_a_word_becomes_its_value)
+{
+    struct st_options options;
+    char error[256] = "";
+
+    forget_all();
+    setenv(typed[_i].name, typed[_i].value, 1);
+    ck_assert_msg(st_options_read(&options, error, sizeof error), "%s", error);
+    unsetenv(typed[_i].name);
+    ck_assert_int_eq(options.mode, typed[_i].mode);
+    ck_assert_int_eq(options.ledger_signal, typed[_i].signal);
+    ck_assert_int_eq(options.log, typed[_i].log);
+    ck_assert_int_eq(options.defaults, typed[_i].defaults);
+    ck_assert_int_eq(options.strict, typed[_i].strict);
 }
 END_TEST
 
@@ -122,6 +164,7 @@ Suite *options_suite(void)
     tcase_add_test(table, test_every_row_is_complete_and_its_default_legal);
     tcase_add_test(table, test_without_variables_the_defaults_hold);
     t_add_rows(values, test_a_setting_is_taken_or_named, settings);
+    t_add_rows(values, test_a_word_becomes_its_value, typed);
     tcase_add_test(values, test_each_wrong_setting_is_named);
     suite_add_tcase(suite, table);
     suite_add_tcase(suite, values);

@@ -224,7 +224,7 @@ static const struct {
     {"[rule a]\ncoll = allreduce\nbytes = 1KiB..1MiB\nprefer = symmetric\nforbid = pat\n", 0},
     {"[rule a]\ncoll = allreduce\nbytes = 1KiB..1MiB\nprefer = symmetric\nsym-ctas = 4\n", 0},
     {"[rule a]\ncoll = allreduce\nbytes = 1KiB..1MiB\nprefer = symmetric\nchannels = 4\n", 0},
-    {"[rule a]\ncoll = allreduce\nbytes = 1KiB..1MiB\nprefer = symmetric\nchunk = 4KiB\n", 0},
+    {"[rule a]\ncoll = allreduce\nbytes = 1KiB..1MiB\nprefer = symmetric\nchannels = 4\n", 0},
 };
 
 START_TEST(test_equal_meaning_gives_an_equal_hash_and_only_that)

@@ -205,13 +205,6 @@ spare mode-off SYMTUNER_MODE=OFF
 evidence symtuner-value 'SYMTUNER_MODE=OFF .*using .*steer' SYMTUNER_MODE=OFF
 evidence symtuner-value 'SYMTUNER_JAX_COMM=Xla .*JAX stops here' SYMTUNER_JAX_COMM=Xla
 plant defaults-off SYMTUNER_DEFAULTS=0
-plant setenv-off SYMTUNER_SETENV=0
-plant setenv-off -n 2.30.7 SYMTUNER_SETENV=0
-plant setenv-off -n 2.30.7 -s "lib usr/lib64/libother.so 'int ncclEnvPlugin_v1;'" SYMTUNER_SETENV=0 NCCL_ENV_PLUGIN=libother.so
-plant setenv-off -n 2.30.7 SYMTUNER_SETENV=0 NCCL_ENV_PLUGIN=/none/libsymtuner.so
-plant setenv-off -n 2.28.3 SYMTUNER_SETENV=0 NCCL_ENV_PLUGIN=libsymtuner.so
-spare setenv-off -n 2.30.7 SYMTUNER_SETENV=0 NCCL_ENV_PLUGIN=libsymtuner.so
-spare setenv-off SYMTUNER_SETENV=0 NCCL_SYM_CTAS=32
 flag=--xla_gpu_experimental_enable_nccl_symmetric_buffers=true
 plant xla-starved NCCL_TUNER_PLUGIN= XLA_FLAGS="$flag"
 spare xla-starved XLA_FLAGS="$flag"

@@ -132,7 +132,6 @@ START_TEST(test_64_first_inits_at_once_make_one_process)
 
     make_pool();
     setenv("SYMTUNER_LEDGER", nccl_temp(), 1);
-    setenv("SYMTUNER_RULE", "process sym-ctas=12", 1);
     nccl_load(&releases[_i], 0);
     pthread_barrier_init(&together, NULL, THREADS);
     for (int t = 0; t < THREADS; t++)
@@ -143,7 +142,6 @@ START_TEST(test_64_first_inits_at_once_make_one_process)
         pthread_join(thread[t], &wrong);
         ck_assert_ptr_null(wrong);
     }
-    ck_assert_str_eq(getenv("NCCL_SYM_CTAS"), "12");
     at = strstr(nccl_log.text, "ranks, tuner");
     ck_assert_ptr_nonnull(at);
     for (int t = 0; t < THREADS; t++)
