@@ -89,6 +89,7 @@ struct symtuner_machine {
     int arch;      /* 10 x compute capability: 90, 100; 0 unknown  */
     int nvlink;    /* 1 all GPUs have NVLink, 0 none, -1 unknown   */
     int multicast; /* 1 NVLink multicast may be used by NCCL, 0 not, -1 unknown */
+    int gpus;      /* of the box; 0 unknown                                     */
 };
 
 /* One call, as NCCL describes it to a tuner. */
@@ -102,7 +103,7 @@ struct symtuner_query {
     int pipe_ops;       /* operations in the group, 1 outside groups; 0 is a probe */
     int registered;     /* 1 when NCCL says regBuff; not the same as "symmetric"   */
     struct symtuner_machine machine;
-    int no_defaults;    /* 1 leaves out the built-in defaults (SYMTUNER_DEFAULTS=0) */
+    int no_defaults;    /* 1 leaves out the built-in CTA count (SYMTUNER_DEFAULTS=0) */
 };
 
 enum symtuner_prefer {
@@ -119,10 +120,11 @@ struct symtuner_decision {
     int line;            /* its line in the text; 0 when rule is -1                */
     char name[SYMTUNER_NAME_MAX + 1];
     enum symtuner_prefer prefer;
-    int algo, proto;  /* for SYMTUNER_GENERAL; -1 is "any"                      */
-    uint32_t forbid;  /* bit algo * 3 + proto: entries that must not be chosen  */
-    int process_ctas; /* CTAs of symmetric kernels for the process; 0 leave     */
-    int channels;     /* general kernels; 0 leave                               */
+    int algo, proto;     /* for SYMTUNER_GENERAL; -1 is "any"                      */
+    uint32_t forbid;     /* bit algo * 3 + proto: entries that must not be chosen  */
+    int process_ctas;    /* NCCL_SYM_CTAS that the rules want for the process; 0 leave */
+    int channels;        /* general kernels; 0 leave                               */
+    int min_ctas;        /* NCCL_MIN_CTAS, built in for this box and release; 0 leave */
 };
 
 typedef struct symtuner_rules symtuner_rules;
@@ -151,7 +153,7 @@ SYMTUNER_API enum symtuner_status symtuner_rules_inline(const char *text,
                                                         size_t error_size);
 SYMTUNER_API void symtuner_rules_free(symtuner_rules *rules);
 
-/* The built-in defaults, as the rules text that they are. Since 0.1. */
+/* The built-in CTA count and the boxes and releases that get it, for people to read. Since 0.1. */
 SYMTUNER_API const char *symtuner_defaults_text(void);
 
 /* Number of rules, and a 64-bit hash of their meaning: the same on all ranks means equal rules. */

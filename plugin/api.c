@@ -28,9 +28,8 @@ enum symtuner_status symtuner_decide(const symtuner_rules *rules,
         q.registered != 0};
     rule = st_match(rules, 0, &group, &call);
     process = st_rules_process(rules, q.nccl, &q.machine);
-    if (!process && !q.no_defaults)
-        process = st_rules_process(st_defaults(), q.nccl, &q.machine);
     d.process_ctas = process ? process->act.sym_ctas : 0;
+    d.min_ctas = q.no_defaults ? 0 : st_default_ctas(q.nccl, &q.machine);
     if (rule) {
         d.rule = (int)(rule - rules->rule);
         d.line = rule->line;
@@ -83,9 +82,4 @@ int symtuner_table_pick(int nccl, const float *table, int n_algo, int n_proto, i
                         int *proto_out)
 {
     return st_table_pick(st_era_of(nccl), table, NULL, n_algo, n_proto, algo_out, proto_out);
-}
-
-const char *symtuner_defaults_text(void)
-{
-    return st_defaults_text;
 }

@@ -1,27 +1,62 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * defaults.c - the built-in rules: measured boxes and releases only, each with its provenance.
+ * defaults.c - the built-in CTA count: one number, and exactly the boxes and releases on which it
+ * was measured, alone and beside other kernels.
  *
- * A box, release or multicast setting that no [process] section names gets NCCL's own choice. To
- * add one: measure with bench/nccl_ab.py, commit the raw rows, name them here.
+ * It is answered as NCCL_MIN_CTAS, which NCCL itself caps by what the application asked for
+ * (maxCTAs of a communicator; from 2.31 on of a call) and by the limit of its multicast kernels.
+ * NCCL reads it once per process, before the first communicator: so it depends on the box and the
+ * release only, and no rules file can reach it. To add a row: measure alone (bench/nccl_ab.py) and
+ * beside GEMMs, commit the raw rows, name them here.
  */
 #include "plugin/process.h"
 
-/* Of 16, 32 and 64 CTAs only 32 is nowhere more than 3 % behind NCCL's own 7 to 10. */
-#define H200_WITHOUT_MULTICAST(release)                                                            \
-    "[process]\n"                                                                                  \
-    "gpu       = NVIDIA H200\n"                                                                    \
-    "links     = nvlink\n"                                                                         \
-    "multicast = no\n"                                                                             \
-    "nccl      = " release "\n"                                                                    \
-    "sym-ctas  = 32\n"
+#include <string.h>
 
-const char st_defaults_text[] =
-    "# symtuner rules 1\n"
-    "# all-reduce, all-gather and reduce-scatter, bf16, 1 KiB to 256 MiB, 2 and 4 ranks of\n"
-    "# H200 SXM (NV18), driver 580.159.04: bench/results/2026-11-21-h200x4/nccl-*-ctas.csv\n"
-    H200_WITHOUT_MULTICAST("2.28.9")
-    H200_WITHOUT_MULTICAST("2.29.7")
-    H200_WITHOUT_MULTICAST("2.30.7")
-    H200_WITHOUT_MULTICAST("2.31.2")
-    H200_WITHOUT_MULTICAST("2.32.3");
+/* A grid that NCCL's cluster size does not divide runs as clusters of one: 4 to 18 % slower. */
+#define CTAS 16
+enum { CLUSTER = 4 };
+_Static_assert(CTAS % CLUSTER == 0, "whole clusters");
+
+#define TEXT_OF(number) #number
+#define TEXT(number)    TEXT_OF(number)
+
+/* X(code, release, GPUs) of H200s over NVLink without multicast. */
+#define MEASURED(X) X(22809, "2.28.9", 2)
+
+#define GPU "NVIDIA H200"
+
+static const struct {
+    int nccl, gpus;
+} measured[] = {
+#define ROW(code, release, gpus) {code, gpus},
+    MEASURED(ROW)
+#undef ROW
+};
+
+static const char text[] =
+    "# Built in: NCCL is told NCCL_MIN_CTAS=" TEXT(CTAS) ", so that symmetric kernels get at least "
+    TEXT(CTAS) "\n"
+    "# CTAs, on exactly these boxes and releases, and nowhere else:\n"
+#define LINE(code, release, gpus)                                                                  \
+    "#   " #gpus " x " GPU ", NVLink, no multicast, NCCL " release "\n"
+    MEASURED(LINE)
+#undef LINE
+    "# It takes NCCL_ENV_PLUGIN=libsymtuner.so, and gives way to NCCL_SYM_CTAS, NCCL_MIN_CTAS,\n"
+    "# NCCL_MAX_CTAS, a NCCL_CTA_POLICY that is not the default, NCCL_ENQUEUE_REARCH_ENABLE=1 and\n"
+    "# SYMTUNER_DEFAULTS=0. Of 7 to 64 CTAs it was the best beside GEMMs, 2 % behind 32 CTAs for\n"
+    "# all-reduces that run alone: H200 SXM (NV18), driver 580.159.04, 2026-11-22.\n";
+
+int st_default_ctas(int nccl, const struct symtuner_machine *machine)
+{
+    for (size_t i = 0; i < sizeof measured / sizeof *measured; i++)
+        if (measured[i].nccl == nccl && measured[i].gpus == machine->gpus &&
+            strcmp(machine->gpu, GPU) == 0 && machine->nvlink == 1 && machine->multicast == 0)
+            return CTAS;
+    return 0;
+}
+
+const char *symtuner_defaults_text(void)
+{
+    return text;
+}

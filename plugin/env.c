@@ -14,19 +14,40 @@ static const char *own_path(void)
     return dladdr((void *)(uintptr_t)own_path, &info) ? info.dli_fname : NULL;
 }
 
-static const char *sym_ctas(void)
+static const char *tuner(const struct st_process *process)
 {
-    const char *whole = st_process_sym_ctas();
+    (void)process;
+    return st_process_wants_tuner() ? own_path() : NULL;
+}
 
-    return *whole ? whole : NULL;
+static const char *profiler(const struct st_process *process)
+{
+    (void)process;
+    return st_process_wants_profiler() ? own_path() : NULL;
+}
+
+static const char *count(int ctas)
+{
+    return ctas ? st_ctas_text(ctas) : NULL;
+}
+
+static const char *min_ctas(const struct st_process *process)
+{
+    return count(process->min_ctas);
+}
+
+static const char *sym_ctas(const struct st_process *process)
+{
+    return count(process->sym_ctas);
 }
 
 static const struct {
     const char *name;
-    const char *(*answer)(void);
+    const char *(*answer)(const struct st_process *process);
 } answers[] = {
-    {"NCCL_TUNER_PLUGIN", own_path},
-    {"NCCL_PROFILER_PLUGIN", own_path},
+    {"NCCL_TUNER_PLUGIN", tuner},
+    {"NCCL_PROFILER_PLUGIN", profiler},
+    {"NCCL_MIN_CTAS", min_ctas},
     {"NCCL_SYM_CTAS", sym_ctas},
 };
 
@@ -34,10 +55,8 @@ const char *st_env_get(const char *name)
 {
     const char *value = getenv(name);
 
-    if (value || st_process()->options.mode == ST_MODE_OFF)
-        return value;
-    for (size_t i = 0; i < sizeof answers / sizeof *answers; i++)
+    for (size_t i = 0; !value && i < sizeof answers / sizeof *answers; i++)
         if (strcmp(answers[i].name, name) == 0)
-            return answers[i].answer();
-    return NULL;
+            return answers[i].answer(st_process_asked());
+    return value;
 }

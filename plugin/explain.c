@@ -92,6 +92,8 @@ int symtuner_explain(const symtuner_rules *rules, const struct symtuner_query *q
         add_action(&page, era, d);
     if (d->process_ctas)
         add(&page, " Symmetric kernels of the process get %d CTAs.", d->process_ctas);
+    else if (d->min_ctas)
+        add(&page, " Symmetric kernels get at least %d CTAs (built-in).", d->min_ctas);
     else if (era->symmetric)
         add(&page, " Symmetric kernels get NCCL's own CTA count.");
     return page.used;

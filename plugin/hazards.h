@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hazards.h - known bugs of NCCL releases that a user of symmetric kernels can hit. */
+/* hazards.h - known bugs of NCCL releases that a user of symmetric kernels can hit. Said
+ * at INFO: no interface tells a plugin whether the program does what it takes to hit one. */
 #ifndef ST_HAZARDS_H_
 #define ST_HAZARDS_H_
 
-#include <stdbool.h>
-
 struct st_hazard {
-    int first, last; /* releases, both included                               */
-    bool plain;      /* plain use hits it: warn; otherwise inform              */
+    int first, last; /* releases, both included */
     const char *text;
 };
 

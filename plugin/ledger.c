@@ -86,8 +86,9 @@ static void write_text(FILE *out, const struct st_ledger *ledger)
             "sym-ctas=%d from=%s host=%s pid=%d\n",
             (unsigned long long)ledger->comm_id, ledger->ranks, ledger->nodes, ledger->local,
             st_release_print(process->nccl, release, sizeof release),
-            (unsigned long long)process->rules_hash, mode[process->options.mode], process->sym_ctas,
-            process->sym_ctas_from, host, (int)getpid());
+            (unsigned long long)process->rules_hash, mode[process->options.mode], 
+            !process->env_interface ? 0 : process->sym_ctas ? process->sym_ctas : process->min_ctas,
+            process->ctas_from, host, (int)getpid());
     for (int c = 0; c < SYMTUNER_COLLS; c++)
         for (int b = 0; b < ST_BUCKETS; b++) {
             for (int reg = 0; reg < 2; reg++)

@@ -84,6 +84,7 @@ static bool ask_nvml(struct symtuner_machine *machine)
             strcpy(machine->gpu, name);
             machine->arch = major * 10 + minor;
             machine->nvlink = nvlink;
+            machine->gpus++;
         }
         nvml.shutdown();
     }
@@ -138,6 +139,13 @@ bool st_machine_read(const char *text, struct symtuner_machine *machine, char *e
         SYMTUNER_OK) {
         what = strstr(wrong, ": "); /* past the line and column, which nobody wrote */
         snprintf(error, size, "SYMTUNER_MACHINE%s", what ? what : "");
+        return false;
+    }
+    if (rules->provenance.gpus.lo == rules->provenance.gpus.hi) {
+        machine->gpus = (int)rules->provenance.gpus.lo;
+    } else if (rules->provenance.gpus.hi != UINT64_MAX || rules->provenance.gpus.lo) {
+        snprintf(error, size, "SYMTUNER_MACHINE: gpus is one number here, not a range");
+        symtuner_rules_free(rules);
         return false;
     }
     strcpy(machine->gpu, rules->provenance.gpu);

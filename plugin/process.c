@@ -7,33 +7,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "plugin/hazards.h"
 #include "plugin/log.h"
 #include "rules/sources.h"
 
-static struct st_process process = {.sym_ctas_from = "not decided"};
+static struct st_process process = {.ctas_from = "not decided"};
 static pthread_once_t read_once = PTHREAD_ONCE_INIT, decide_once = PTHREAD_ONCE_INIT,
-                      start_once = PTHREAD_ONCE_INIT, default_once = PTHREAD_ONCE_INIT;
-static symtuner_rules *defaults;
+                      start_once = PTHREAD_ONCE_INIT;
 /* Of reading; said when a logger exists. */
 static char option_error[SYMTUNER_ERROR_MAX], machine_error[SYMTUNER_ERROR_MAX],
     rules_error[SYMTUNER_ERROR_MAX];
-
-static void read_defaults(void)
-{
-    char error[SYMTUNER_ERROR_MAX];
-
-    if (symtuner_rules_parse(st_defaults_text, "built-in", &defaults, error, sizeof error) !=
-        SYMTUNER_OK)
-        defaults = NULL;
-}
-
-const symtuner_rules *st_defaults(void)
-{
-    pthread_once(&default_once, read_defaults);
-    return defaults;
-}
 
 static void read_all(void)
 {
@@ -44,7 +29,7 @@ static void read_all(void)
     if (process.options.machine[0])
         st_machine_read(process.options.machine, &described, machine_error, sizeof machine_error);
     st_log_level(process.options.log);
-    process.mixed = mixed && strcmp(mixed, "1") == 0;
+    process.mixed = mixed && strtol(mixed, NULL, 0) != 0;
     process.era = st_era_of(0);
     if (process.options.mode == ST_MODE_OFF)
         return;
@@ -72,13 +57,42 @@ const char *st_ctas_text(int ctas)
     return ctas >= 1 && ctas <= 64 ? &digits[(ctas - 1) * 3] : "";
 }
 
-/* NCCL_SYM_CTAS is read once per process and must be equal on all ranks, whatever communicator a
- * rank creates first: so it depends on the machine and the release only. A user who set one of
- * NCCL's own CTA variables has decided already. */
-static void decide_sym_ctas(void)
+/* Whoever set one of NCCL's own CTA variables has decided already. */
+static const char *own_variable(void)
 {
     static const char *const own[] = {"NCCL_SYM_CTAS", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS"};
+
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (getenv(own[i]))
+            return own[i];
+    return NULL;
+}
+
+/* What keeps the built-in count from being given; NULL: nothing. */
+static const char *holds_default(void)
+{
+    const char *own = own_variable(), *policy = getenv("NCCL_CTA_POLICY");
+
+    if (process.options.mode != ST_MODE_STEER)
+        return "SYMTUNER_MODE";
+    if (!process.options.defaults)
+        return "SYMTUNER_DEFAULTS";
+    if (own)
+        return own;
+    if (policy && *policy && strcmp(policy, "0") != 0 && strcasecmp(policy, "DEFAULT") != 0)
+        return "NCCL_CTA_POLICY"; /* asks for few CTAs, or for none */
+    if (process.mixed) /* 2.5 % are added per CTA where both families compete */
+        return "NCCL_ENQUEUE_REARCH_ENABLE";
+    return NULL;
+}
+
+/* Both counts are read once per process and must be equal on all ranks, whatever communicator a
+ * rank creates first: so they depend on the machine and the release only, and the built-in one on
+ * no file either, which one rank may fail to read. */
+static void decide(void)
+{
     const struct st_rule *rule;
+    const char *holds;
 
     symtuner_machine_find(&process.machine);
     if (process.rules && symtuner_rules_fit(process.rules, process.nccl, &process.machine,
@@ -88,26 +102,25 @@ static void decide_sym_ctas(void)
         process.rules = NULL;
     }
     process.rules_hash = symtuner_rules_hash(process.rules);
-    process.sym_ctas_from = "NCCL";
-    if (process.options.mode != ST_MODE_STEER || !process.era->symmetric || process.rules_wrong)
-        return;
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        if (getenv(own[i])) {
-            process.sym_ctas_from = own[i];
-            return;
-        }
+    process.ctas_from = "NCCL";
+    process.default_ctas = st_default_ctas(process.nccl, &process.machine);
+    holds = holds_default();
+    if (process.default_ctas && holds)
+        process.ctas_from = holds;
+    if (process.default_ctas && !holds && process.env_interface) {
+        process.min_ctas = process.default_ctas;
+        process.ctas_from = "built-in";
+    }
     rule = st_rules_process(process.rules, process.nccl, &process.machine);
-    process.sym_ctas_from = "rules";
-    if (!rule && process.options.defaults) {
-        rule = st_rules_process(st_defaults(), process.nccl, &process.machine);
-        process.sym_ctas_from = rule ? "built-in" : "NCCL";
+    if (!rule || !rule->act.sym_ctas || process.options.mode != ST_MODE_STEER ||
+        !process.era->symmetric)
+        return;
+    if (own_variable()) {
+        process.ctas_from = own_variable();
+        return;
     }
-    process.sym_ctas = rule ? rule->act.sym_ctas : 0;
-    /* Nothing of ours writes the environment: who does not ask us keeps NCCL's count. */
-    if (process.sym_ctas && !process.env_interface) {
-        process.sym_ctas = 0;
-        process.sym_ctas_from = "NCCL";
-    }
+    process.sym_ctas = rule->act.sym_ctas;
+    process.ctas_from = process.env_interface ? "rules" : "NCCL";
 }
 
 static void set_release(int nccl)
@@ -123,11 +136,30 @@ void st_process_env(int nccl)
     set_release(nccl);
 }
 
-const char *st_process_sym_ctas(void)
+const struct st_process *st_process_asked(void)
 {
     st_process();
-    pthread_once(&decide_once, decide_sym_ctas);
-    return st_ctas_text(process.sym_ctas);
+    pthread_once(&decide_once, decide);
+    return &process;
+}
+
+bool st_process_wants_tuner(void)
+{
+    if (process.env_interface && process.default_ctas)
+        return true; /* to see whether all ranks are told the same count */
+    if (process.options.mode == ST_MODE_OFF)
+        return false;
+    for (int i = 0; process.rules && i < process.rules->count; i++)
+        if (!process.rules->rule[i].kernels)
+            return true;
+    /* a wrong setting is told through the tuner's init */
+    return process.rules_wrong || option_error[0] || machine_error[0] ||
+           st_process_wants_profiler();
+}
+
+bool st_process_wants_profiler(void)
+{
+    return process.options.mode != ST_MODE_OFF && process.options.ledger[0];
 }
 
 /* The logger lives in NCCL: the library that holds it also has ncclGetVersion. This finds the very
@@ -164,9 +196,34 @@ static void start(void)
         set_release(ask_version(start_logger));
     if (process.nccl == 0 && start_abi >= 4 && start_abi <= 7)
         set_release(oldest_of_abi[start_abi]);
-    if (process.options.mode == ST_MODE_OFF)
-        return;
-    pthread_once(&decide_once, decide_sym_ctas);
+    pthread_once(&decide_once, decide);
+}
+
+/* What becomes of the CTA count of symmetric kernels, where it is not just the rules' wish. */
+static void announce_ctas(const char *release)
+{
+    const char *gpu = process.machine.gpu[0] ? process.machine.gpu : "this GPU";
+    bool can_ask = process.era->env_abi > 0;
+
+    if (process.min_ctas)
+        st_info("NCCL_MIN_CTAS=%d (built-in, measured on %d x %s with NCCL %s); SYMTUNER_DEFAULTS=0 "
+                "keeps NCCL's own", process.min_ctas, process.machine.gpus, gpu, release);
+    else if (process.default_ctas && !process.env_interface)
+        st_info("NCCL's own CTA count is kept: NCCL does not ask symtuner for NCCL_MIN_CTAS=%d "
+                "(built-in); set NCCL_ENV_PLUGIN=libsymtuner.so on all ranks",
+                process.default_ctas);
+    else if (process.default_ctas)
+        st_info("NCCL's own CTA count is kept: %s holds NCCL_MIN_CTAS=%d (built-in) back",
+                process.ctas_from, process.default_ctas);
+    else if (!process.sym_ctas && process.options.mode == ST_MODE_STEER &&
+             process.era->symmetric && strcmp(process.ctas_from, "NCCL") == 0)
+        st_info("no CTA count is known for \"%s\" with NCCL %s: NCCL's own is kept; measure one "
+                "with NCCL_SYM_CTAS, then write [process] sym-ctas", gpu, release);
+    if (process.sym_ctas && !process.env_interface)
+        st_warn("[process] sym-ctas = %d reaches nobody: NCCL %s; %s", process.sym_ctas,
+                can_ask ? "does not ask symtuner for variables" : "has no env interface",
+                can_ask ? "set NCCL_ENV_PLUGIN=libsymtuner.so on all ranks"
+                        : "set NCCL_SYM_CTAS yourself, on all ranks");
 }
 
 /* Said once per process, with no lock held: NCCL's logger takes its own. */
@@ -182,13 +239,12 @@ static void announce(void)
         st_warn("%s", machine_error);
     if (rules_error[0])
         st_warn("%s; no rule is applied, NCCL decides everything", rules_error);
+    else if (process.options.rules[0] && process.options.rules[0] != '/')
+        st_warn("SYMTUNER_RULES=%s is relative: a rank with another working directory reads "
+                "another file or none; write the whole path", process.options.rules);
     for (int i = 0; (hazard = st_hazard_get(process.nccl, i)); i++)
-        (hazard->plain ? st_warn : st_info)("NCCL %s: %s", release, hazard->text);
-    if (process.sym_ctas == 0 && process.era->symmetric && process.options.mode == ST_MODE_STEER &&
-        strcmp(process.sym_ctas_from, "NCCL") == 0)
-        st_info("no CTA count is known for \"%s\" with NCCL %s: NCCL's own is kept; measure one "
-                "with NCCL_SYM_CTAS, then write [process] sym-ctas",
-                process.machine.gpu[0] ? process.machine.gpu : "this GPU", release);
+        st_info("NCCL %s: %s", release, hazard->text);
+    announce_ctas(release);
 }
 
 const struct st_process *st_process_start(nccl_abi_logger logger, int abi)

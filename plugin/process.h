@@ -15,23 +15,24 @@
 
 struct st_process {
     struct st_options options;
-    symtuner_rules *rules; /* the user's, NULL when none or wrong          */
-    symtuner_rules *unfit; /* the user's, when made for another machine    */
-    bool rules_wrong;      /* pass-through; with SYMTUNER_STRICT, failure  */
-    uint64_t rules_hash;   /* of what is in force                          */
-    bool env_interface;    /* NCCL asks us for its variables               */
-    bool mixed;            /* NCCL_ENQUEUE_REARCH_ENABLE=1                 */
-    int nccl;              /* release; 0 until known                       */
+    symtuner_rules *rules;  /* the user's, NULL when none or wrong          */
+    symtuner_rules *unfit;  /* the user's, when made for another machine    */
+    bool rules_wrong;       /* pass-through; with SYMTUNER_STRICT, failure  */
+    uint64_t rules_hash;    /* of what is in force                          */
+    bool env_interface;     /* NCCL asks us for its variables               */
+    bool mixed;             /* NCCL_ENQUEUE_REARCH_ENABLE=1                 */
+    int nccl;               /* release; 0 until known                       */
     const struct st_era *era;
     struct symtuner_machine machine;
-    int sym_ctas;               /* for NCCL_SYM_CTAS; 0 leave                   */
-    const char *sym_ctas_from;  /* "rules", "built-in", or who keeps it from NCCL */
+    int default_ctas;       /* built in for this box and release; 0 none    */
+    int min_ctas;           /* of these, what NCCL is told; 0 nothing       */
+    int sym_ctas;           /* what [process] rules want; 0 nothing         */
+    const char *ctas_from;  /* "rules", "built-in", "NCCL", or the variable */
+                            /* that keeps us from giving a count            */
 };
 
-extern const char st_defaults_text[];
-
-/* The defaults as rules, read once; NULL only when out of memory. */
-const symtuner_rules *st_defaults(void);
+/* NCCL_MIN_CTAS for a box and release that was measured, 0 for any other (defaults.c). */
+int st_default_ctas(int nccl, const struct symtuner_machine *machine);
 
 /* Options and rules, read on the first call. Never NULL, never fails. */
 const struct st_process *st_process(void);
@@ -43,8 +44,13 @@ const struct st_process *st_process_start(nccl_abi_logger logger, int abi);
 /* Env interface only: the release, told before anything else runs. */
 void st_process_env(int nccl);
 
-/* Env interface only: NCCL_SYM_CTAS as text ("" none). Looks at the machine, logs nothing. */
-const char *st_process_sym_ctas(void);
+/* Env interface only, after st_process_env: the same as st_process_start, but nothing is logged. */
+const struct st_process *st_process_asked(void);
+
+/* Is there anything that a tuner or a profiler of ours would do? Where there is not, NCCL loads
+ * what it would have loaded without us. After st_process_asked. */
+bool st_process_wants_tuner(void);
+bool st_process_wants_profiler(void);
 
 /* SYMTUNER_MACHINE: keys of a [provenance] section, separated by semicolons. False, with what is
  * wrong in ${error} and an unknown machine, when it cannot be read. */

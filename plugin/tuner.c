@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/tuner.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "plugin/ledger.h"
@@ -25,7 +26,8 @@ nccl_abi_result st_tuner_open(int abi, uint64_t comm_id, size_t ranks, size_t no
     struct st_group group = {process->nccl, (int)ranks, (int)nodes, process->machine};
     int rules = process->rules ? process->rules->count : 0;
     struct st_tuner *tuner;
-    char release[16];
+    bool told = process->min_ctas || (process->sym_ctas && process->env_interface);
+    char release[16], ctas[16];
 
     *ctx_out = NULL;
     if (process->rules_wrong && process->options.strict)
@@ -46,15 +48,16 @@ nccl_abi_result st_tuner_open(int abi, uint64_t comm_id, size_t ranks, size_t no
     *ctx_out = tuner;
     if (!st_ledger_tuner_opens(tuner->ledger))
         return NCCL_ABI_SUCCESS;
-    st_info("%s on NCCL %s, comm 0x%llx, %zu rank%s, tuner v%d: %d rule%s (0x%016llx), %s "
+    snprintf(ctas, sizeof ctas, "%d", process->sym_ctas ? process->sym_ctas : process->min_ctas);
+    st_info("%s on NCCL %s, comm 0x%llx, %zu rank%s, tuner v%d: %d rule%s (0x%016llx), %s%s "
             "symmetric CTAs%s (%s)",
             SYMTUNER_VERSION, st_release_print(process->nccl, release, sizeof release),
             (unsigned long long)comm_id, ranks, ranks == 1 ? "" : "s", abi, rules,
             rules == 1 ? "" : "s",
             (unsigned long long)process->rules_hash,
-            process->sym_ctas ? st_ctas_text(process->sym_ctas) : "NCCL's",
+            told && !process->sym_ctas ? "at least " : "", told ? ctas : "NCCL's",
             process->options.mode == ST_MODE_OBSERVE ? ", observing only" : "",
-            process->sym_ctas_from);
+            process->ctas_from);
     return NCCL_ABI_SUCCESS;
 }
 

@@ -373,6 +373,7 @@ const struct st_key st_keys[ST_KEYS] = {
     {"op", ST_IN_KERNELS, key_set, AT(ops), &st_op_words},
     {"nccl", MACHINE, key_nccl, AT(nccl), NULL},
     {"gpu", MACHINE, key_gpu, AT(gpu), NULL},
+    {"gpus", ST_IN_PROCESS | ST_IN_PROVENANCE, key_counts, AT(gpus), NULL},
     {"links", MACHINE, key_word, AT(links), &link},
     {"multicast", MACHINE, key_word, AT(multicast), &yes},
     {"made-by", ST_IN_PROVENANCE, key_made_by, 0, NULL},

@@ -20,7 +20,7 @@ static bool hides(const struct st_rule *first, const struct st_rule *later)
            first->per_rank == later->per_rank &&
            covers(first->bytes, later->bytes) && covers(first->ranks, later->ranks) &&
            covers(first->nodes, later->nodes) && covers(first->pipe_ops, later->pipe_ops) &&
-           covers(first->nccl, later->nccl) && !first->gpu[0] &&
+           covers(first->nccl, later->nccl) && covers(first->gpus, later->gpus) && !first->gpu[0] &&
            first->links < 0 && first->multicast < 0;
 }
 
@@ -56,7 +56,7 @@ static bool never_here(const symtuner_rules *rules, const struct st_rule *rule)
     const struct st_rule *box = &rules->provenance;
 
     return rules->has_provenance &&
-           (!meet(box->nccl, rule->nccl) ||
+           (!meet(box->nccl, rule->nccl) || !meet(box->gpus, rule->gpus) ||
             (box->links >= 0 && rule->links >= 0 && box->links != rule->links) ||
             (box->multicast >= 0 && rule->multicast >= 0 && box->multicast != rule->multicast));
 }

@@ -47,7 +47,7 @@ bool st_text_is(struct st_text text, const char *word); /* ignoring case */
 
 /* One key of the rules format (rules/keys.c). */
 enum { ST_IN_PROVENANCE = 1, ST_IN_PROCESS = 2, ST_IN_RULE = 4, ST_IN_KERNELS = 8 };
-enum { ST_KEYS = 21, ST_GONE_KEYS = 2 };
+enum { ST_KEYS = 22, ST_GONE_KEYS = 2 };
 struct st_key {
     const char *word;
     int where; /* sections in which it has a meaning, ST_IN_* */

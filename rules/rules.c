@@ -13,6 +13,7 @@ void st_rule_clear(struct st_rule *rule)
     memset(rule, 0, sizeof *rule);
     rule->colls = (1u << SYMTUNER_COLLS) - 1;
     rule->bytes = rule->ranks = rule->nodes = rule->pipe_ops = rule->nccl = everything;
+    rule->gpus = everything;
     rule->reg = ST_REG_ANY;
     rule->links = rule->multicast = -1;
     rule->act.algo = rule->act.proto = -1;
@@ -25,11 +26,19 @@ static bool within(struct st_span span, uint64_t value)
     return span.lo <= value && value <= span.hi;
 }
 
+static bool is_any(struct st_span span)
+{
+    return span.lo == 0 && span.hi == UINT64_MAX;
+}
+
 bool st_rule_fits(const struct st_rule *rule, int nccl, const struct symtuner_machine *machine)
 {
     if (!within(rule->nccl, (uint64_t)nccl))
         return false;
     if (rule->gpu[0] && fnmatch(rule->gpu, machine->gpu, 0) != 0)
+        return false;
+    if (!is_any(rule->gpus) &&
+        (machine->gpus <= 0 || !within(rule->gpus, (uint64_t)machine->gpus)))
         return false;
     if (rule->links >= 0 && rule->links != machine->nvlink)
         return false;
@@ -105,26 +114,13 @@ uint64_t symtuner_rules_hash(const symtuner_rules *rules)
     for (int i = 0; rules && i < rules->count; i++) {
         const struct st_rule *r = &rules->rule[i];
         const uint64_t field[] = {r->kernels ? 2 : r->process,
-                                  r->colls,
-                                  r->bytes.lo,
-                                  r->bytes.hi,
-                                  r->per_rank,
-                                  r->ranks.lo,
-                                  r->ranks.hi,
-                                  r->nodes.lo,
-                                  r->nodes.hi,
-                                  r->pipe_ops.lo,
-                                  r->pipe_ops.hi,
-                                  r->nccl.lo,
-                                  r->nccl.hi,
-                                  r->reg,
-                                  (uint64_t)r->links,
-                                  (uint64_t)r->multicast,
-                                  r->act.prefer,
-                                  (uint64_t)r->act.algo,
-                                  (uint64_t)r->act.proto,
-                                  r->act.forbid,
-                                  (uint64_t)r->act.sym_ctas,
+                                  r->colls,       r->bytes.lo,    r->bytes.hi,
+                                  r->per_rank,    r->ranks.lo,    r->ranks.hi,       r->nodes.lo,
+                                  r->nodes.hi,    r->pipe_ops.lo, r->pipe_ops.hi,    r->nccl.lo,
+                                  r->nccl.hi,     r->reg,         (uint64_t)r->links,
+                                  (uint64_t)r->multicast,         r->act.prefer,
+                                  (uint64_t)r->act.algo,          (uint64_t)r->act.proto,
+                                  r->act.forbid,  (uint64_t)r->act.sym_ctas,
                                   (uint64_t)r->act.channels,
                                   0 /* was a chunk size: hashes of other rules stay */};
 
@@ -132,6 +128,8 @@ uint64_t symtuner_rules_hash(const symtuner_rules *rules)
             hash = mix(hash, field[f]);
         for (const char *c = r->gpu; *c; c++)
             hash = mix(hash, (uint64_t)*c);
+        if (!is_any(r->gpus))
+            hash = mix(mix(hash, r->gpus.lo), r->gpus.hi);
         if (!r->kernels)
             continue;
         hash = mix(mix(hash, r->dtypes), r->ops);

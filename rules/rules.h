@@ -52,6 +52,7 @@ struct st_rule {
     int links;         /* 1 nvlink, 0 pcie, -1 any                  */
     int multicast;     /* 1 yes, 0 no, -1 any                       */
     char gpu[SYMTUNER_GPU_MAX + 1]; /* pattern with *; "" any       */
+    struct st_span gpus; /* of the box                              */
     unsigned dtypes, ops; /* of a [kernels] rule: bit per NCCL's number */
     struct st_action act;
     struct st_launch launch;

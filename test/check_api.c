@@ -9,7 +9,7 @@
 
 static const struct symtuner_query usual = {
     .struct_size = sizeof usual, .nccl = 22809, .coll = SYMTUNER_ALLREDUCE, .bytes = 4096,
-    .ranks = 8, .nodes = 1, .pipe_ops = 1, .machine = {"test box", 90, 1, 0}};
+    .ranks = 8, .nodes = 1, .pipe_ops = 1, .machine = {"test box", 90, 1, 0, 8}};
 
 static symtuner_rules *inlined(const char *text)
 {
@@ -62,7 +62,7 @@ END_TEST
 #define BUT(member, value)                                                                         \
     {                                                                                              \
         .struct_size = sizeof(struct symtuner_query), .nccl = 22809, .coll = SYMTUNER_ALLREDUCE,   \
-        .bytes = 4096, .ranks = 8, .nodes = 1, .pipe_ops = 1, .machine = {"", 0, -1, -1},          \
+        .bytes = 4096, .ranks = 8, .nodes = 1, .pipe_ops = 1, .machine = {"", 0, -1, -1, 0},          \
         .member = value                                                                            \
     }
 /* a later initialiser wins, on purpose */
@@ -111,12 +111,12 @@ START_TEST(test_an_older_caller_s_smaller_query_is_answered)
 
     older.struct_size = offsetof(struct symtuner_query, no_defaults);
     older.no_defaults = 1;
-    older.machine = (struct symtuner_machine){"NVIDIA H200", 90, 1, 0};
+    older.machine = (struct symtuner_machine){"NVIDIA H200", 90, 1, 0, 2};
     ck_assert_int_eq(symtuner_decide(NULL, &older, &d), SYMTUNER_OK);
-    ck_assert_int_gt(d.process_ctas, 0);
+    ck_assert_int_gt(d.min_ctas, 0);
     older.struct_size = sizeof older;
     ck_assert_int_eq(symtuner_decide(NULL, &older, &d), SYMTUNER_OK);
-    ck_assert_int_eq(d.process_ctas, 0);
+    ck_assert_int_eq(d.min_ctas, 0);
 }
 END_TEST
 
@@ -208,6 +208,8 @@ static const struct {
     {"allreduce channels=8", 23102, "Caps general kernels at 8 channels."},
     {"allreduce forbid=pat", 22809, "Forbids pat/ll. Forbids pat/ll128. Forbids pat/simple."},
     {"process sym-ctas=16", 22809, "Symmetric kernels of the process get 16 CTAs."},
+    {"process gpus=8 sym-ctas=12", 22809, "Symmetric kernels of the process get 12 CTAs."},
+    {"process gpus=..7 sym-ctas=12", 22809, "Symmetric kernels get NCCL's own CTA count."},
 };
 
 START_TEST(test_an_explanation_says_what_the_release_allows)
@@ -338,39 +340,65 @@ END_TEST
 /* ---- hazards, defaults ---------------------------------------------------------------------- */
 
 static const struct {
-    int nccl, count, plain;
+    int nccl, count;
 } dangers[] = {
-    {22702, 0, 0}, {22707, 1, 0}, {22802, 1, 0}, {22803, 2, 0}, {22907, 2, 0}, {23003, 2, 1},
-    {23006, 2, 1}, {23007, 1, 1}, {23102, 1, 1}, {23200, 0, 0}, {23206, 0, 0},
+    {22702, 0}, {22707, 1}, {22802, 1}, {22803, 2}, {22907, 2}, {23003, 2},
+    {23006, 2}, {23007, 1}, {23102, 1}, {23200, 0}, {23206, 0},
 };
 
 START_TEST(test_each_release_names_its_own_hazards)
 {
-    int count = 0, plain = 0;
-    const struct st_hazard *hazard;
+    int count = 0;
 
-    for (; (hazard = st_hazard_get(dangers[_i].nccl, count)); count++)
-        plain += hazard->plain;
-    ck_assert_msg(count == dangers[_i].count && plain == dangers[_i].plain,
-                  "NCCL %d: %d hazards, %d in plain use", dangers[_i].nccl, count, plain);
+    while (st_hazard_get(dangers[_i].nccl, count))
+        count++;
+    ck_assert_msg(count == dangers[_i].count, "NCCL %d: %d hazards", dangers[_i].nccl, count);
 }
 END_TEST
 
-START_TEST(test_the_built_in_rules_are_legal_and_name_machine_and_release)
-{
-    const symtuner_rules *rules = st_defaults();
-    char text[SYMTUNER_ERROR_MAX];
+/* Exactly what was measured, nothing beside it. */
+static const struct {
+    int nccl, ctas;
+    struct symtuner_machine machine;
+} boxes[] = {
+    {22809, 16, {"NVIDIA H200", 90, 1, 0, 2}},  {22809, 0, {"NVIDIA H200", 90, 1, 0, 4}},
+    {22809, 0, {"NVIDIA H200", 90, 1, 0, 8}},   {22809, 0, {"NVIDIA H200", 90, 1, 0, 1}},
+    {22809, 0, {"NVIDIA H200", 90, 1, 0, 0}},   {22809, 0, {"NVIDIA H200", 90, 1, 1, 2}},
+    {22809, 0, {"NVIDIA H200", 90, 1, -1, 2}},  {22809, 0, {"NVIDIA H200", 90, 0, 0, 2}},
+    {22809, 0, {"NVIDIA H200", 90, -1, 0, 2}},  {22809, 0, {"NVIDIA H100", 90, 1, 0, 2}},
+    {22809, 0, {"NVIDIA H200 NVL", 90, 1, 0, 2}}, {22809, 0, {"", 0, -1, -1, 0}},
+    {22807, 0, {"NVIDIA H200", 90, 1, 0, 2}},   {22902, 0, {"NVIDIA H200", 90, 1, 0, 2}},
+    {23007, 0, {"NVIDIA H200", 90, 1, 0, 2}},   {0, 0, {"NVIDIA H200", 90, 1, 0, 2}},
+};
 
-    ck_assert_ptr_nonnull(rules);
-    ck_assert_msg(!symtuner_rules_lint(rules, 0, text, sizeof text), "%s", text);
-    for (int i = 0; i < rules->count; i++) {
-        ck_assert(rules->rule[i].process);
-        ck_assert_str_ne(rules->rule[i].gpu, "");
-        ck_assert_int_ge(rules->rule[i].links, 0);
-        ck_assert_int_ge(rules->rule[i].multicast, 0);
-        ck_assert_uint_ge(rules->rule[i].nccl.lo, 22703); /* an open end would be a guess */
-        ck_assert_uint_lt(rules->rule[i].nccl.hi, 30000);
-    }
+START_TEST(test_the_built_in_count_is_given_where_it_was_measured)
+{
+    struct symtuner_query query = usual;
+    struct symtuner_decision d = {.struct_size = sizeof d};
+
+    ck_assert_int_eq(st_default_ctas(boxes[_i].nccl, &boxes[_i].machine), boxes[_i].ctas);
+    if (!boxes[_i].nccl)
+        return;
+    query.nccl = boxes[_i].nccl;
+    query.machine = boxes[_i].machine;
+    ck_assert_int_eq(symtuner_decide(NULL, &query, &d), SYMTUNER_OK);
+    ck_assert_int_eq(d.min_ctas, boxes[_i].ctas);
+    ck_assert_int_eq(d.process_ctas, 0);
+}
+END_TEST
+
+START_TEST(test_the_built_in_count_is_told_in_full)
+{
+    const char *text = symtuner_defaults_text();
+    symtuner_rules *rules = NULL;
+    char error[SYMTUNER_ERROR_MAX];
+
+    ck_assert_ptr_nonnull(strstr(text, "NCCL_MIN_CTAS=16"));
+    ck_assert_ptr_nonnull(strstr(text, "2 x NVIDIA H200, NVLink, no multicast, NCCL 2.28.9\n"));
+    /* whoever takes it for a rules file gets no rule, and no error */
+    ck_assert_int_eq(symtuner_rules_parse(text, "t", &rules, error, sizeof error), SYMTUNER_OK);
+    ck_assert_int_eq(symtuner_rules_count(rules), 0);
+    symtuner_rules_free(rules);
 }
 END_TEST
 
@@ -393,7 +421,8 @@ Suite *api_suite(void)
     tcase_add_test(explain, test_one_rank_is_one_rank);
     tcase_add_test(known, test_null_is_an_answer_and_never_a_crash);
     t_add_rows(known, test_each_release_names_its_own_hazards, dangers);
-    tcase_add_test(known, test_the_built_in_rules_are_legal_and_name_machine_and_release);
+    t_add_rows(known, test_the_built_in_count_is_given_where_it_was_measured, boxes);
+    tcase_add_test(known, test_the_built_in_count_is_told_in_full);
     suite_add_tcase(suite, decide);
     suite_add_tcase(suite, table);
     suite_add_tcase(suite, explain);

@@ -16,15 +16,20 @@ static const struct {
     const char *text, *error; /* NULL: fine */
     struct symtuner_machine machine;
 } described[] = {
-    {"gpu=NVIDIA H200; links=nvlink; multicast=no", NULL, {"NVIDIA H200", 0, 1, 0}},
-    {" multicast = yes ;links=pcie;gpu = \"A B\"", NULL, {"A B", 0, 0, 1}},
-    {"links=any", NULL, {"", 0, -1, -1}},
-    {";;", NULL, {"", 0, -1, -1}},
-    {"gpu", "SYMTUNER_MACHINE: \"gpu\" is neither [section] nor key = value", {"", 0, -1, -1}},
+    {"gpu=NVIDIA H200; links=nvlink; multicast=no", NULL, {"NVIDIA H200", 0, 1, 0, 0}},
+    {" multicast = yes ;links=pcie;gpu = \"A B\"", NULL, {"A B", 0, 0, 1, 0}},
+    {"gpus = 8; gpu=x", NULL, {"x", 0, -1, -1, 8}},
+    {"gpus=2..4", "SYMTUNER_MACHINE: gpus is one number here, not a range", {"", 0, -1, -1, 0}},
+    {"gpus=..4", "SYMTUNER_MACHINE: gpus is one number here, not a range", {"", 0, -1, -1, 0}},
+    {"gpus=two", "SYMTUNER_MACHINE: \"two\" is not a number from 0 to 1073741824",
+     {"", 0, -1, -1, 0}},
+    {"links=any", NULL, {"", 0, -1, -1, 0}},
+    {";;", NULL, {"", 0, -1, -1, 0}},
+    {"gpu", "SYMTUNER_MACHINE: \"gpu\" is neither [section] nor key = value", {"", 0, -1, -1, 0}},
     {"gpu=x; lnks=nvlink", "SYMTUNER_MACHINE: unknown key \"lnks\"; did you mean links?",
-     {"", 0, -1, -1}},
+     {"", 0, -1, -1, 0}},
     {"links=infiniband", "SYMTUNER_MACHINE: unknown value \"infiniband\"; known: pcie, nvlink, any",
-     {"", 0, -1, -1}},
+     {"", 0, -1, -1, 0}},
 };
 
 START_TEST(test_a_description_is_read_or_refused_whole)
@@ -38,6 +43,7 @@ START_TEST(test_a_description_is_read_or_refused_whole)
     ck_assert_str_eq(machine.gpu, described[_i].machine.gpu);
     ck_assert_int_eq(machine.nvlink, described[_i].machine.nvlink);
     ck_assert_int_eq(machine.multicast, described[_i].machine.multicast);
+    ck_assert_int_eq(machine.gpus, described[_i].machine.gpus);
     setenv("SYMTUNER_MACHINE", described[_i].text, 1);
     ck_assert_int_eq(symtuner_machine_find(&machine), fine);
     unsetenv("SYMTUNER_MACHINE");
@@ -282,11 +288,13 @@ START_TEST(test_finding_says_unknown_or_something_sensible)
         ck_assert_str_ne(machine.gpu, "");
         ck_assert_int_gt(machine.arch, 0);
         ck_assert_int_ge(machine.nvlink, 0);
+        ck_assert_int_gt(machine.gpus, 0);
     } else {
         ck_assert_str_eq(machine.gpu, "");
         ck_assert_int_eq(machine.arch, 0);
         ck_assert_int_eq(machine.nvlink, -1);
         ck_assert_int_eq(machine.multicast, -1);
+        ck_assert_int_eq(machine.gpus, 0);
     }
 }
 END_TEST

@@ -222,8 +222,7 @@ static const struct {
     {"[rule a]\ncoll = allreduce\nbytes = 1KiB..1MiB\nprefer = symmetric\nmulticast = no\n", 0},
     {"[rule a]\ncoll = allreduce\nbytes = 1KiB..1MiB\nprefer = symmetric\ngpu = a\n", 0},
     {"[rule a]\ncoll = allreduce\nbytes = 1KiB..1MiB\nprefer = symmetric\nforbid = pat\n", 0},
-    {"[rule a]\ncoll = allreduce\nbytes = 1KiB..1MiB\nprefer = symmetric\nsym-ctas = 4\n", 0},
-    {"[rule a]\ncoll = allreduce\nbytes = 1KiB..1MiB\nprefer = symmetric\nchannels = 4\n", 0},
+    {"[rule a]\ncoll = allreduce\nbytes = 1KiB..1MiB\nprefer = symmetric\n[process]\n", 0},
     {"[rule a]\ncoll = allreduce\nbytes = 1KiB..1MiB\nprefer = symmetric\nchannels = 4\n", 0},
 };
 
@@ -238,12 +237,33 @@ START_TEST(test_equal_meaning_gives_an_equal_hash_and_only_that)
 }
 END_TEST
 
+/* Of [process] sections, what they ask and what they set. */
+START_TEST(test_process_sections_count_in_the_hash)
+{
+    static const char *const text[] = {"[process]\nsym-ctas = 4\n", "[process]\nsym-ctas = 8\n",
+                                       "[process]\ngpus = 2\nsym-ctas = 4\n",
+                                       "[process]\ngpus = ..2\nsym-ctas = 4\n",
+                                       "[process]\ngpus = 2..\nsym-ctas = 4\n"};
+    enum { TEXTS = sizeof text / sizeof *text };
+    uint64_t hash[TEXTS];
+
+    for (int i = 0; i < TEXTS; i++) {
+        symtuner_rules *rules = parsed(text[i]);
+
+        hash[i] = symtuner_rules_hash(rules);
+        symtuner_rules_free(rules);
+        for (int j = 0; j < i; j++)
+            ck_assert_msg(hash[i] != hash[j], "%s and %s", text[i], text[j]);
+    }
+}
+END_TEST
+
 /* ---- several sources ------------------------------------------------------------------------ */
 
 START_TEST(test_rules_of_a_second_source_follow_those_of_the_first)
 {
     symtuner_rules *first, *second = parsed("[provenance]\ngpu = B\n[rule two]\ncoll = reduce\n");
-    struct symtuner_machine machine = {"A", 90, 1, 0};
+    struct symtuner_machine machine = {"A", 90, 1, 0, 0};
 
     ck_assert_int_eq(symtuner_rules_inline("allreduce prefer=symmetric", &first, error,
                                            sizeof error), SYMTUNER_OK);
@@ -282,24 +302,31 @@ static const struct {
     struct symtuner_machine machine;
     int fits;
 } fitting[] = {
-    {"nccl = 2.28", 22809, {"", 0, -1, -1}, 1},
-    {"nccl = 2.28", 22902, {"", 0, -1, -1}, 0},
-    {"nccl = 2.28.3..2.28.9", 22803, {"", 0, -1, -1}, 1},
-    {"nccl = 2.28.3..2.28.9", 22809, {"", 0, -1, -1}, 1},
-    {"nccl = 2.28.3..2.28.9", 22810, {"", 0, -1, -1}, 0},
-    {"nccl = ..2.30", 23099, {"", 0, -1, -1}, 1},
-    {"gpu = NVIDIA H200", 22809, {"NVIDIA H200", 90, 1, 0}, 1},
-    {"gpu = NVIDIA H200", 22809, {"NVIDIA H200 NVL", 90, 1, 0}, 0},
-    {"gpu = NVIDIA H200*", 22809, {"NVIDIA H200 NVL", 90, 1, 0}, 1},
-    {"gpu = *", 22809, {"", 0, -1, -1}, 1},
-    {"gpu = NVIDIA H200", 22809, {"", 0, -1, -1}, 0},
-    {"links = nvlink", 22809, {"", 0, 1, -1}, 1},
-    {"links = nvlink", 22809, {"", 0, 0, -1}, 0},
-    {"links = nvlink", 22809, {"", 0, -1, -1}, 0},
-    {"links = any", 22809, {"", 0, -1, -1}, 1},
-    {"multicast = no", 22809, {"", 0, -1, 0}, 1},
-    {"multicast = no", 22809, {"", 0, -1, -1}, 0},
-    {"multicast = yes", 22809, {"", 0, -1, 1}, 1},
+    {"nccl = 2.28", 22809, {"", 0, -1, -1, 0}, 1},
+    {"nccl = 2.28", 22902, {"", 0, -1, -1, 0}, 0},
+    {"nccl = 2.28.3..2.28.9", 22803, {"", 0, -1, -1, 0}, 1},
+    {"nccl = 2.28.3..2.28.9", 22809, {"", 0, -1, -1, 0}, 1},
+    {"nccl = 2.28.3..2.28.9", 22810, {"", 0, -1, -1, 0}, 0},
+    {"nccl = ..2.30", 23099, {"", 0, -1, -1, 0}, 1},
+    {"gpu = NVIDIA H200", 22809, {"NVIDIA H200", 90, 1, 0, 0}, 1},
+    {"gpu = NVIDIA H200", 22809, {"NVIDIA H200 NVL", 90, 1, 0, 0}, 0},
+    {"gpu = NVIDIA H200*", 22809, {"NVIDIA H200 NVL", 90, 1, 0, 0}, 1},
+    {"gpu = *", 22809, {"", 0, -1, -1, 0}, 1},
+    {"gpu = NVIDIA H200", 22809, {"", 0, -1, -1, 0}, 0},
+    {"links = nvlink", 22809, {"", 0, 1, -1, 0}, 1},
+    {"links = nvlink", 22809, {"", 0, 0, -1, 0}, 0},
+    {"links = nvlink", 22809, {"", 0, -1, -1, 0}, 0},
+    {"links = any", 22809, {"", 0, -1, -1, 0}, 1},
+    {"gpus = 2", 22809, {"", 0, -1, -1, 2}, 1},
+    {"gpus = 2", 22809, {"", 0, -1, -1, 3}, 0},
+    {"gpus = ..4", 22809, {"", 0, -1, -1, 4}, 1},
+    {"gpus = ..4", 22809, {"", 0, -1, -1, 5}, 0},
+    {"gpus = ..4", 22809, {"", 0, -1, -1, 0}, 0}, /* unknown is not "few" */
+    {"gpus = 4..", 22809, {"", 0, -1, -1, 8}, 1},
+    {"gpus = 4..", 22809, {"", 0, -1, -1, 0}, 0},
+    {"multicast = no", 22809, {"", 0, -1, 0, 0}, 1},
+    {"multicast = no", 22809, {"", 0, -1, -1, 0}, 0},
+    {"multicast = yes", 22809, {"", 0, -1, 1, 0}, 1},
 };
 
 START_TEST(test_provenance_fits_its_own_machine_only)
@@ -323,7 +350,7 @@ START_TEST(test_the_first_process_rule_that_fits_counts)
     symtuner_rules *rules = parsed("[process]\nlinks = pcie\nsym-ctas = 4\n"
                                    "[process]\nnccl = 2.28\nsym-ctas = 8\n"
                                    "[process]\nsym-ctas = 12\n");
-    struct symtuner_machine pcie = {"", 0, 0, 0}, nvlink = {"", 0, 1, 0};
+    struct symtuner_machine pcie = {"", 0, 0, 0, 0}, nvlink = {"", 0, 1, 0, 0};
 
     ck_assert_int_eq(st_rules_process(rules, 22809, &pcie)->act.sym_ctas, 4);
     ck_assert_int_eq(st_rules_process(rules, 22809, &nvlink)->act.sym_ctas, 8);
@@ -349,6 +376,7 @@ Suite *rules_suite(void)
     tcase_add_test(limits, test_every_error_fits_the_buffer_that_the_header_names);
     tcase_add_test(limits, test_a_nul_byte_in_a_file_is_named);
     t_add_rows(hash, test_equal_meaning_gives_an_equal_hash_and_only_that, hashed);
+    tcase_add_test(hash, test_process_sections_count_in_the_hash);
     tcase_add_test(sources, test_rules_of_a_second_source_follow_those_of_the_first);
     tcase_add_test(sources, test_too_many_rules_from_two_sources_are_refused_whole);
     t_add_rows(machine, test_provenance_fits_its_own_machine_only, fitting);

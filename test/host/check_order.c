@@ -120,6 +120,20 @@ START_TEST(test_a_communicator_gets_two_lines_and_a_call_none)
 }
 END_TEST
 
+/* What a release may do wrong is told to those who read the log, not shouted at everyone. */
+START_TEST(test_a_job_that_did_nothing_wrong_gets_no_warning)
+{
+    struct comm comm;
+
+    set_quiet_box();
+    setenv("SYMTUNER_LEDGER", "/dev/null", 1);
+    nccl_load(&releases[_i], _i % 2 ? ENV_PLUGIN : 0);
+    ck_assert_int_eq(nccl_comm(&comm, 1, 2, 1), 0);
+    nccl_comm_end(&comm);
+    ck_assert_msg(nccl_log.warnings == 0, "%s", nccl_log.text);
+}
+END_TEST
+
 START_TEST(test_no_logger_is_legal)
 {
     struct comm comm;
@@ -144,6 +158,7 @@ Suite *order_suite(void)
     tcase_add_loop_test(nothing, test_off_and_observe_change_nothing, 0, 2 * RELEASES);
     t_each_release(nothing, test_functions_that_no_tuner_knows_are_let_through);
     t_each_release(log, test_a_communicator_gets_two_lines_and_a_call_none);
+    t_each_release(log, test_a_job_that_did_nothing_wrong_gets_no_warning);
     t_each_release(log, test_no_logger_is_legal);
     suite_add_tcase(suite, nothing);
     suite_add_tcase(suite, log);

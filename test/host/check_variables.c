@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check_variables.c - NCCL_* variables: supplied where unset, once, and never over the user's. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,31 +42,35 @@ START_TEST(test_nothing_of_ours_writes_the_environment)
 }
 END_TEST
 
+/* ---- the count of [process] rules ------------------------------------------------------------ */
+
 static const struct {
     const char *name, *value, *after; /* NCCL_SYM_CTAS afterwards */
 } kept[] = {
-    {"NCCL_SYM_CTAS", "5", "5"},    {"NCCL_SYM_CTAS", "", ""},
-    {"NCCL_MIN_CTAS", "8", NULL},   {"NCCL_MAX_CTAS", "8", NULL},
-    {"SYMTUNER_MODE", "off", NULL}, {"SYMTUNER_MODE", "observe", NULL},
-    {"UNRELATED", "1", "16"},
+    {"NCCL_SYM_CTAS", "5", "5"},      {"NCCL_SYM_CTAS", "", ""},
+    {"NCCL_MIN_CTAS", "8", NULL},     {"NCCL_MAX_CTAS", "8", NULL},
+    {"SYMTUNER_MODE", "off", NULL},   {"SYMTUNER_MODE", "observe", NULL},
+    {"SYMTUNER_DEFAULTS", "0", "16"}, {"UNRELATED", "1", "16"},
 };
 
-static void check_ctas(const char *got, const char *want, const char *how)
+static void check_answer(const char *variable, const char *want)
 {
-    ck_assert_msg(want ? got && strcmp(got, want) == 0 : !got, "%s: %s=%s gave NCCL_SYM_CTAS=%s",
-                  how, kept[0].name, kept[0].value, got ? got : "(unset)");
+    const char *got = plugin.get_env(variable);
+
+    ck_assert_msg(want ? got && strcmp(got, want) == 0 : !got, "%s is %s, not %s", variable,
+                  got ? got : "(unset)", want ? want : "(unset)");
 }
 
-START_TEST(test_the_env_interface_never_replaces_it_either)
+START_TEST(test_the_env_interface_never_replaces_what_the_user_set)
 {
     set_box("process sym-ctas=16");
     setenv(kept[_i].name, kept[_i].value, 1);
     nccl_load(r228, ENV_PLUGIN);
-    check_ctas(plugin.get_env("NCCL_SYM_CTAS"), kept[_i].after, "env");
+    check_answer("NCCL_SYM_CTAS", kept[_i].after);
 }
 END_TEST
 
-START_TEST(test_env_alone_answers_and_leaves_the_environment_alone)
+START_TEST(test_env_alone_answers_for_the_process)
 {
     struct comm comm;
 
@@ -73,18 +78,136 @@ START_TEST(test_env_alone_answers_and_leaves_the_environment_alone)
     nccl_load(&releases[_i], ENV_PLUGIN);
     if (!plugin.get_env)
         return;
-    ck_assert_str_eq(plugin.get_env("NCCL_TUNER_PLUGIN"), getenv("SO_UNDER_TEST"));
-    ck_assert_str_eq(plugin.get_env("NCCL_PROFILER_PLUGIN"), getenv("SO_UNDER_TEST"));
-    ck_assert_str_eq(plugin.get_env("NCCL_SYM_CTAS"), "16");
-    ck_assert_ptr_null(plugin.get_env("NCCL_NO_CACHE"));
-    ck_assert_ptr_null(plugin.get_env("NCCL_SYM_KERNEL"));
+    check_answer("NCCL_TUNER_PLUGIN", getenv("SO_UNDER_TEST"));
+    check_answer("NCCL_PROFILER_PLUGIN", NULL); /* no ledger: there is nothing to count */
+    check_answer("NCCL_NO_CACHE", NULL);
+    check_answer("NCCL_MIN_CTAS", NULL); /* rules never reach it */
+    check_answer("NCCL_SYM_KERNEL", NULL);
     ck_assert_int_eq(nccl_comm(&comm, 1, 4, 1), 0);
-    ck_assert_ptr_null(getenv("NCCL_SYM_CTAS"));
+    check_answer("NCCL_SYM_CTAS", "16");
     nccl_comm_end(&comm);
     ck_assert_int_eq(plugin.release->env == 1
                          ? ((const struct nccl_abi_env_v1 *)plugin.env)->finalize()
                          : ((const struct nccl_abi_env_v2 *)plugin.env)->finalize(), 0);
-    ck_assert_str_eq(plugin.get_env("NCCL_SYM_CTAS"), "16"); /* strings outlive finalize */
+    check_answer("NCCL_SYM_CTAS", "16"); /* strings outlive finalize */
+}
+END_TEST
+
+START_TEST(test_without_the_env_interface_the_rules_count_is_a_warning)
+{
+    bool can_ask = releases[_i].env > 0;
+    struct comm comm;
+
+    set_box("process sym-ctas=16");
+    nccl_load(&releases[_i], 0);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(nccl_comm(&comm, (uint64_t)i + 1, 4, 1), 0);
+        nccl_comm_end(&comm);
+    }
+    ck_assert_int_eq(nccl_log.warnings, 1);
+    ck_assert_msg(strstr(nccl_log.text, "sym-ctas = 16 reaches nobody") &&
+                      strstr(nccl_log.text, can_ask ? "set NCCL_ENV_PLUGIN=libsymtuner.so"
+                                                    : "set NCCL_SYM_CTAS yourself"),
+                  "%s", nccl_log.text);
+}
+END_TEST
+
+/* ---- the built-in count ---------------------------------------------------------------------- */
+
+static const char measured_box[] = "gpu=NVIDIA H200; links=nvlink; multicast=no; gpus=2";
+
+/* A setting, what NCCL is then told for NCCL_MIN_CTAS, and who the log says holds it back. */
+static const struct {
+    const char *name, *value, *min_ctas, *held_by;
+} held[] = {
+    {"UNRELATED", "1", "16", NULL},
+    {"NCCL_CTA_POLICY", "0", "16", NULL},
+    {"NCCL_CTA_POLICY", "default", "16", NULL},
+    {"NCCL_ENQUEUE_REARCH_ENABLE", "0", "16", NULL},
+    {"SYMTUNER_DEFAULTS", "1", "16", NULL},
+    {"NCCL_MIN_CTAS", "8", "8", "NCCL_MIN_CTAS"},
+    {"NCCL_MAX_CTAS", "8", NULL, "NCCL_MAX_CTAS"},
+    {"NCCL_SYM_CTAS", "8", NULL, "NCCL_SYM_CTAS"},
+    {"NCCL_CTA_POLICY", "1", NULL, "NCCL_CTA_POLICY"},
+    {"NCCL_CTA_POLICY", "EFFICIENCY", NULL, "NCCL_CTA_POLICY"},
+    {"NCCL_ENQUEUE_REARCH_ENABLE", "1", NULL, "NCCL_ENQUEUE_REARCH_ENABLE"},
+    {"SYMTUNER_DEFAULTS", "0", NULL, "SYMTUNER_DEFAULTS"},
+    {"SYMTUNER_MODE", "observe", NULL, "SYMTUNER_MODE"},
+    {"SYMTUNER_MODE", "off", NULL, NULL}, /* silent */
+    {"SYMTUNER_MACHINE", "gpu=NVIDIA H200; links=nvlink; multicast=no; gpus=8", NULL, NULL},
+    {"SYMTUNER_MACHINE", "gpu=NVIDIA H200; links=nvlink; multicast=no", NULL, NULL},
+    {"SYMTUNER_MACHINE", "gpu=NVIDIA H200; links=nvlink; multicast=yes; gpus=2", NULL, NULL},
+    /* and rules, right or wrong, change nothing about it */
+    {"SYMTUNER_RULE", "process sym-ctas=24", "16", NULL},
+    {"SYMTUNER_RULE", "process sym-ctas=", "16", NULL},
+    {"SYMTUNER_RULE", "allredcue", "16", NULL},
+    {"SYMTUNER_RULES", "/nonexistent.rules", "16", NULL},
+    {"SYMTUNER_RULES", "test/golden/rules/everything.rules", "16", NULL},
+    {"NCCL_TUNER_CONFIG_FILE", "/nonexistent.csv", "16", NULL},
+};
+
+START_TEST(test_the_built_in_count_gives_way_to_the_user_and_to_no_file)
+{
+    char held_text[128];
+    struct comm comm;
+
+    setenv("SYMTUNER_MACHINE", measured_box, 1);
+    setenv(held[_i].name, held[_i].value, 1);
+    nccl_load(r228, ENV_PLUGIN);
+    check_answer("NCCL_MIN_CTAS", held[_i].min_ctas);
+    ck_assert_int_eq(nccl_comm(&comm, 1, 2, 1), 0);
+    nccl_comm_end(&comm);
+    check_answer("NCCL_MIN_CTAS", held[_i].min_ctas);
+    snprintf(held_text, sizeof held_text, "%s holds NCCL_MIN_CTAS=16 (built-in) back",
+             held[_i].held_by ? held[_i].held_by : "");
+    ck_assert_msg(!held[_i].held_by == !strstr(nccl_log.text, held_text), "%s", nccl_log.text);
+}
+END_TEST
+
+START_TEST(test_without_the_env_interface_the_built_in_count_is_one_line)
+{
+    struct comm comm;
+
+    setenv("SYMTUNER_MACHINE", measured_box, 1);
+    nccl_load(r228, 0);
+    ck_assert_int_eq(nccl_comm(&comm, 1, 2, 1), 0);
+    nccl_comm_end(&comm);
+    ck_assert_int_eq(nccl_log.warnings, 0);
+    ck_assert_msg(strstr(nccl_log.text, "set NCCL_ENV_PLUGIN=libsymtuner.so"), "%s", nccl_log.text);
+}
+END_TEST
+
+/* ---- other plugins' places ------------------------------------------------------------------- */
+
+/* A setting, and whether NCCL is then sent to us for a tuner and for a profiler. */
+static const struct {
+    const char *name, *value;
+    int tuner, profiler;
+} places[] = {
+    {"UNRELATED", "1", 0, 0},
+    {"SYMTUNER_RULE", "allreduce prefer=general:ring/ll", 1, 0},
+    {"SYMTUNER_RULE", "process sym-ctas=16", 1, 0},
+    {"SYMTUNER_RULE", "kernels kernel=nccl", 0, 0}, /* of another library */
+    {"SYMTUNER_RULE", "allredcue", 1, 0},           /* must be told */
+    {"SYMTUNER_LOG", "loud", 1, 0},                 /* this, too */
+    {"SYMTUNER_LEDGER", "/dev/null", 1, 1},
+    {"SYMTUNER_MACHINE", "gpu=NVIDIA H200; links=nvlink; multicast=no; gpus=2", 1, 0},
+};
+
+START_TEST(test_nccl_is_sent_to_us_only_where_there_is_something_to_do)
+{
+    int off = _i % 2, row = _i / 2;
+    int box = strcmp(places[row].name, "SYMTUNER_MACHINE") == 0;
+
+    set_box(NULL);
+    setenv(places[row].name, places[row].value, 1);
+    if (off)
+        setenv("SYMTUNER_MODE", "off", 1);
+    nccl_load(r228, ENV_PLUGIN);
+    check_answer("NCCL_TUNER_PLUGIN",
+                 places[row].tuner && (!off || box) ? getenv("SO_UNDER_TEST") : NULL);
+    check_answer("NCCL_PROFILER_PLUGIN",
+                 places[row].profiler && !off ? getenv("SO_UNDER_TEST") : NULL);
 }
 END_TEST
 
@@ -105,16 +228,6 @@ START_TEST(test_the_user_s_variables_pass_through_env)
     ck_assert_ptr_null(plugin.get_env("NCCL_SYM_CTAS")); /* nothing is known for this box */
     setenv("NCCL_ALGO", "Tree", 1); /* nothing is cached */
     ck_assert_str_eq(plugin.get_env("NCCL_ALGO"), "Tree");
-}
-END_TEST
-
-START_TEST(test_env_is_silent_when_off)
-{
-    set_box("process sym-ctas=16");
-    setenv("SYMTUNER_MODE", "off", 1);
-    nccl_load(r228, ENV_PLUGIN);
-    ck_assert_ptr_null(plugin.get_env("NCCL_TUNER_PLUGIN"));
-    ck_assert_ptr_null(plugin.get_env("NCCL_SYM_CTAS"));
 }
 END_TEST
 
@@ -209,11 +322,14 @@ Suite *variables_suite(void)
     TCase *ctas = tcase_create("CTAs"), *input = tcase_create("wrong input");
 
     tcase_add_loop_test(ctas, test_nothing_of_ours_writes_the_environment, 0, 2 * RELEASES);
-    tcase_add_loop_test(ctas, test_the_env_interface_never_replaces_it_either, 0,
-                        (int)(sizeof kept / sizeof *kept));
-    t_each_release(ctas, test_env_alone_answers_and_leaves_the_environment_alone);
+    t_rows(ctas, test_the_env_interface_never_replaces_what_the_user_set, kept);
+    t_each_release(ctas, test_env_alone_answers_for_the_process);
+    t_each_release(ctas, test_without_the_env_interface_the_rules_count_is_a_warning);
+    t_rows(ctas, test_the_built_in_count_gives_way_to_the_user_and_to_no_file, held);
+    tcase_add_test(ctas, test_without_the_env_interface_the_built_in_count_is_one_line);
+    tcase_add_loop_test(ctas, test_nccl_is_sent_to_us_only_where_there_is_something_to_do, 0,
+                        2 * (int)(sizeof places / sizeof *places));
     tcase_add_loop_test(ctas, test_the_user_s_variables_pass_through_env, 0, RELEASES - 3);
-    tcase_add_test(ctas, test_env_is_silent_when_off);
     tcase_add_loop_test(input, test_wrong_input_is_named_once_and_nothing_fails, 0,
                         (int)(sizeof wrong / sizeof *wrong));
     tcase_add_test(input, test_three_wrong_things_are_all_named);

@@ -29,6 +29,9 @@ extern const struct release releases[];
 enum { RELEASES = 11 };
 #define t_each_release(tcase, test) tcase_add_loop_test(tcase, test, 0, RELEASES)
 
+#define t_rows(tcase, test, table)                                                                 \
+    tcase_add_loop_test(tcase, test, 0, (int)(sizeof table / sizeof *table))
+
 /* The loaded plugin, as this release sees it, and its API. */
 extern struct plugin {
     const struct release *release;
