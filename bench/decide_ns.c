@@ -142,7 +142,7 @@ static void start(struct variant *variant, const char *so, const char *folder)
     const struct nccl_abi_tuner_v5 *tuner;
     const struct nccl_abi_profiler_v5 *profiler;
     void *library;
-    int mask = 0, wrong;
+    int mask = 0, wrong = 0;
 
     snprintf(path, sizeof path, "%s/%d.so", folder, (int)(variant - variants));
     snprintf(rules, sizeof rules, "%s/%d.rules", folder, (int)(variant - variants));
@@ -170,7 +170,9 @@ static void start(struct variant *variant, const char *so, const char *folder)
         wrong |= !(mask & NCCL_ABI_EV_COLL_API);
         variant->event = profiler->start_event;
     } else {
-        wrong = tuner->init(&variant->ctx, 1, 8, 1, NULL, NULL, NULL);
+        for (int rank = 0; rank < 8; rank++) /* rules act when all ranks are there; ask the last */
+            wrong |= tuner->init(&variant->ctx, 1 + (uint64_t)(variant - variants), 8, 1, NULL, NULL,
+                                 NULL);
         variant->ask = tuner->get_coll_info;
     }
     if (wrong) {

@@ -9,8 +9,7 @@
 
 bool st_map_alike(const struct symtuner_decision *a, const struct symtuner_decision *b)
 {
-    return a->prefer == b->prefer && a->forbid == b->forbid && a->process_ctas == b->process_ctas &&
-           a->channels == b->channels &&
+    return a->prefer == b->prefer && a->forbid == b->forbid && a->channels == b->channels &&
            (a->prefer != SYMTUNER_GENERAL || (a->algo == b->algo && a->proto == b->proto));
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plugin/agree.h"
 #include "plugin/process.h"
 
 static const char *own_path(void)
@@ -38,7 +39,8 @@ static const char *min_ctas(const struct st_process *process)
 
 static const char *sym_ctas(const struct st_process *process)
 {
-    return count(process->sym_ctas);
+    (void)process;
+    return count(st_agree_sym_ctas());
 }
 
 static const struct {

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "plugin/agree.h"
 #include "plugin/log.h"
 #include "rules/open_file.h"
 
@@ -87,7 +88,7 @@ static void write_text(FILE *out, const struct st_ledger *ledger)
             (unsigned long long)ledger->comm_id, ledger->ranks, ledger->nodes, ledger->local,
             st_release_print(process->nccl, release, sizeof release),
             (unsigned long long)process->rules_hash, mode[process->options.mode], 
-            !process->env_interface ? 0 : process->sym_ctas ? process->sym_ctas : process->min_ctas,
+            st_agree_sym_ctas_given() ? st_agree_sym_ctas_given() : process->min_ctas,
             process->ctas_from, host, (int)getpid());
     for (int c = 0; c < SYMTUNER_COLLS; c++)
         for (int b = 0; b < ST_BUCKETS; b++) {

@@ -2,8 +2,9 @@
 /*
  * options.h - the SYMTUNER_* variables: one row each, read once.
  *
- * `symtuner env` and docs/env.md are printed from the same rows. The last rows are those of
- * the doctor and of the JAX package: the plugin only knows that they exist, so that it does not call them misspelt.
+ * `symtuner env` and docs/env.md are printed from the same rows. The last rows are those of the
+ * doctor and of the JAX package: the plugin only knows that they exist, so that it does not call
+ * them misspelt.
  */
 #ifndef ST_OPTIONS_H_
 #define ST_OPTIONS_H_
@@ -60,9 +61,9 @@ struct st_options {
 };
 
 /* Read all variables. A wrong value is replaced by the default and described in ${error}, as is a
- * SYMTUNER_ variable that does not exist or no longer does (SYMTUNER_AR_ belongs to the kernel library); returns
- * false then. Each is named, separated by "; ", as far as they fit. The strings are the
- * environment's: read once, early. */
+ * SYMTUNER_ variable that does not exist or no longer does (SYMTUNER_AR_ belongs to the kernel
+ * library); returns false then. Each is named, separated by "; ", as far as they fit. The strings
+ * are the environment's: read once, early. */
 bool st_options_read(struct st_options *options, char *error, size_t error_size);
 
 #endif

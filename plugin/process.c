@@ -143,17 +143,23 @@ const struct st_process *st_process_asked(void)
     return &process;
 }
 
+int st_process_call_rules(void)
+{
+    int count = 0;
+
+    for (int i = 0; process.rules && i < process.rules->count; i++)
+        count += !process.rules->rule[i].kernels && !process.rules->rule[i].process;
+    return count;
+}
+
 bool st_process_wants_tuner(void)
 {
     if (process.env_interface && process.default_ctas)
         return true; /* to see whether all ranks are told the same count */
     if (process.options.mode == ST_MODE_OFF)
         return false;
-    for (int i = 0; process.rules && i < process.rules->count; i++)
-        if (!process.rules->rule[i].kernels)
-            return true;
     /* a wrong setting is told through the tuner's init */
-    return process.rules_wrong || option_error[0] || machine_error[0] ||
+    return st_process_call_rules() || process.sym_ctas || process.rules_wrong || option_error[0] || machine_error[0] ||
            st_process_wants_profiler();
 }
 

@@ -47,6 +47,9 @@ void st_process_env(int nccl);
 /* Env interface only, after st_process_env: the same as st_process_start, but nothing is logged. */
 const struct st_process *st_process_asked(void);
 
+/* How many rules are about calls. */
+int st_process_call_rules(void);
+
 /* Is there anything that a tuner or a profiler of ours would do? Where there is not, NCCL loads
  * what it would have loaded without us. After st_process_asked. */
 bool st_process_wants_tuner(void);

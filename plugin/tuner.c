@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/tuner.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "plugin/agree.h"
 #include "plugin/ledger.h"
 #include "plugin/log.h"
 
@@ -11,12 +14,16 @@ struct st_tuner {
     const struct st_process *process;
     const struct st_era *era; /* of the release                              */
     bool mixed;               /* of the process                              */
-    struct st_index *index;   /* NULL: no rule at all                        */
+    _Atomic(struct st_index *) index; /* in force; NULL: no rule               */
+    struct st_index *wished;  /* in force once all ranks are known to agree  */
+    struct st_agree *agree;
     struct st_ledger *ledger; /* NULL: out of memory, nothing is counted     */
     uint64_t comm_id;
     int ranks;
     bool write;               /* steering, not only observing                */
     bool pick;                /* a ledger is wanted: also count what NCCL takes */
+    atomic_bool slow;         /* pick, or the roll call was not read yet     */
+    bool settled;             /* it was; under the lock                      */
 };
 
 nccl_abi_result st_tuner_open(int abi, uint64_t comm_id, size_t ranks, size_t nodes,
@@ -32,7 +39,7 @@ nccl_abi_result st_tuner_open(int abi, uint64_t comm_id, size_t ranks, size_t no
     *ctx_out = NULL;
     if (process->rules_wrong && process->options.strict)
         return NCCL_ABI_INVALID_USAGE;
-    if (process->options.mode == ST_MODE_OFF || !(tuner = calloc(1, sizeof *tuner)))
+    if (!(tuner = calloc(1, sizeof *tuner)))
         return NCCL_ABI_SUCCESS;
     tuner->process = process;
     tuner->era = process->era;
@@ -41,11 +48,18 @@ nccl_abi_result st_tuner_open(int abi, uint64_t comm_id, size_t ranks, size_t no
     tuner->ranks = (int)ranks;
     tuner->write = process->options.mode == ST_MODE_STEER;
     tuner->pick = process->options.ledger[0] != '\0';
+    tuner->agree = st_agree_open(process, comm_id, (int)ranks, (int)nodes);
+    *ctx_out = tuner;
+    if (process->options.mode == ST_MODE_OFF)
+        return NCCL_ABI_SUCCESS; /* it answers the roll call, and that is all */
     if (rules)
-        tuner->index = st_index_build(process->rules, &group);
+        tuner->wished = st_index_build(process->rules, &group);
+    if (!tuner->agree)
+        tuner->index = tuner->wished;
+    tuner->settled = !tuner->agree;
+    tuner->slow = tuner->pick || !tuner->settled;
     tuner->ledger = st_ledger_open(comm_id, (int)ranks, (int)nodes);
     st_ledger_listen(&process->options);
-    *ctx_out = tuner;
     if (!st_ledger_tuner_opens(tuner->ledger))
         return NCCL_ABI_SUCCESS;
     snprintf(ctas, sizeof ctas, "%d", process->sym_ctas ? process->sym_ctas : process->min_ctas);
@@ -82,8 +96,10 @@ static inline __attribute__((always_inline)) void decide(struct st_tuner *tuner,
     struct st_ledger *ledger = tuner->ledger;
     int bucket = st_ledger_bucket(call.bytes);
 
-    if (tuner->index && !empty_probe) {
-        const struct st_rule *rule = st_index_find(tuner->index, &call);
+    const struct st_index *index = atomic_load_explicit(&tuner->index, memory_order_relaxed);
+
+    if (index && !empty_probe) {
+        const struct st_rule *rule = st_index_find(index, &call);
 
         if (rule && tuner->write)
             verdict = st_steer(tuner->era, &rule->act, call.coll, call.pipe_ops, tuner->mixed,
@@ -98,12 +114,30 @@ static inline __attribute__((always_inline)) void decide(struct st_tuner *tuner,
         count_pick(tuner, call.coll, bucket, table);
 }
 
-/* Probes and wanted ledgers: kept out of the way of everyone else's calls. */
+/* NCCL's barrier lies between the tuner inits and the first call: all ranks that will ever answer
+ * the roll call have done so. */
+static void settle(struct st_tuner *tuner)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+    pthread_mutex_lock(&lock);
+    if (!tuner->settled) {
+        if (st_agree_rules(tuner->agree))
+            atomic_store_explicit(&tuner->index, tuner->wished, memory_order_release);
+        tuner->settled = true;
+        atomic_store(&tuner->slow, tuner->pick);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* First calls, probes and wanted ledgers: kept out of the way of everyone else's calls. */
 static __attribute__((noinline)) void decide_slowly(struct st_tuner *tuner, struct st_call call,
                                                     struct st_table table, int *n_channels)
 {
     bool probe = st_is_probe(tuner->era, call.pipe_ops);
 
+    if (atomic_load_explicit(&tuner->slow, memory_order_relaxed))
+        settle(tuner);
     call.bytes = st_whole_bytes(tuner->era, call.coll, call.bytes, tuner->ranks, call.pipe_ops);
     /* NCCL >= 2.31 asks once with nothing to choose from, and does not use the answer */
     decide(tuner, call, table, n_channels, probe && !st_table_live(table), tuner->pick && !probe);
@@ -118,7 +152,7 @@ nccl_abi_result st_tuner_decide(void *ctx, int func, size_t bytes, int pipe_ops,
 
     if (!tuner || func < 0 || func >= SYMTUNER_COLLS || !costs || !n_channels)
         return NCCL_ABI_SUCCESS;
-    if (pipe_ops == 0 || tuner->pick)
+    if (pipe_ops == 0 || atomic_load_explicit(&tuner->slow, memory_order_relaxed))
         decide_slowly(tuner, call, table, n_channels);
     else
         decide(tuner, call, table, n_channels, false, false);
@@ -143,12 +177,13 @@ nccl_abi_result st_tuner_close(void *ctx)
         return NCCL_ABI_SUCCESS;
     if (tuner->ledger)
         st_ledger_sums(tuner->ledger, &asked, &steered);
-    if (st_ledger_tuner_closes(tuner->ledger))
+    if (tuner->process->options.mode != ST_MODE_OFF && st_ledger_tuner_closes(tuner->ledger))
         st_info("comm 0x%llx done: asked %llu times, rules decided %llu",
                 (unsigned long long)tuner->comm_id, (unsigned long long)asked,
                 (unsigned long long)steered);
     st_ledger_close(tuner->ledger);
-    free(tuner->index);
+    st_agree_close(tuner->agree);
+    free(tuner->wished);
     free(tuner);
     return NCCL_ABI_SUCCESS;
 }

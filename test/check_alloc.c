@@ -76,7 +76,7 @@ static int refused(void)
     return failed;
 }
 
-enum { ALLOCATIONS = 16 }; /* more than any life below makes: the last rounds refuse none */
+enum { ALLOCATIONS = 24 }; /* more than any life below makes: the last rounds refuse none */
 
 /* ---- tests ---------------------------------------------------------------------------------- */
 
@@ -121,7 +121,8 @@ START_TEST(test_a_plugin_without_memory_lets_nccl_decide)
 {
     float table[21];
     int channels = 0, mask = 0, wrong = 0, missing;
-    void *tuner = &table, *profiler = &table;
+    void *tuner[2] = {&table, &table}, *profiler = &table;
+    uint64_t id = (uint64_t)getpid(); /* of no other run of these tests */
     char ledger[] = "/tmp/symtuner-check-XXXXXX";
     struct nccl_abi_event_v5 event = {.type = NCCL_ABI_EV_COLL_API,
                                       .u.api = {"AllReduce", 1024, "ncclFloat32", 0, NULL, false}};
@@ -137,13 +138,15 @@ START_TEST(test_a_plugin_without_memory_lets_nccl_decide)
     setenv("SYMTUNER_RULES", "test/golden/rules/per_rank.rules", 1);
 
     refuse_from(_i); /* libcheck allocates too: assert only after refused() */
-    wrong |= st_profiler_open(5, 7, 1, 4, NULL, &mask, &profiler);
-    wrong |= st_tuner_open(5, 7, 4, 1, NULL, &tuner);
+    wrong |= st_profiler_open(5, id, 1, 2, NULL, &mask, &profiler);
+    for (int rank = 0; rank < 2; rank++)
+        wrong |= st_tuner_open(5, id, 2, 1, NULL, &tuner[rank]);
     wrong |= st_profiler_event_v5(profiler, &handle, &event);
-    wrong |= st_tuner_decide(tuner, SYMTUNER_ALLREDUCE, 4096, 1, (float **)(void *)table, 7, 3, 0,
+    wrong |= st_tuner_decide(tuner[1], SYMTUNER_ALLREDUCE, 4096, 1, (float **)(void *)table, 7, 3, 0,
                              &channels);
     st_env_get("NCCL_SYM_CTAS");
-    wrong |= st_tuner_close(tuner);
+    for (int rank = 0; rank < 2; rank++)
+        wrong |= st_tuner_close(tuner[rank]);
     wrong |= st_profiler_close(profiler);
     missing = refused();
 

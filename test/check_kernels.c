@@ -25,7 +25,7 @@ static struct symtuner_kernel_decision kernel_for(const symtuner_rules *rules, u
                                           .ranks = ranks,
                                           .registered = registered,
                                           .dtype = dtype,
-                                          .machine = {"NVIDIA H200", 90, 1, 0}};
+                                          .machine = {"NVIDIA H200", 90, 1, 0, 0}};
     struct symtuner_kernel_decision decision = {.struct_size = sizeof decision};
 
     ck_assert_int_eq(symtuner_kernel_decide(rules, &query, &decision), SYMTUNER_OK);
@@ -110,7 +110,7 @@ START_TEST(test_an_older_caller_s_smaller_kernel_query_is_answered)
 {
     struct symtuner_kernel_query query = {
         .struct_size = offsetof(struct symtuner_kernel_query, machine), .ranks = 2,
-        .machine = {"NVIDIA H200", 90, 1, 0}};
+        .machine = {"NVIDIA H200", 90, 1, 0, 0}};
     struct symtuner_kernel_decision decision = {.struct_size = sizeof decision};
     symtuner_rules *rules = parsed("[kernels a]\ngpu = NVIDIA*\nkernel = nccl\n"
                                    "[kernels b]\nkernel = one_ll8\n");

@@ -60,7 +60,8 @@ static struct st_group random_group(struct t_random *random)
 {
     struct st_group group = {22800 + t_below(random, 400), 1 + t_below(random, 8),
                              1 + t_below(random, 2),
-                             {"NVIDIA H200", 90, t_below(random, 2), t_below(random, 2)}};
+                             {"NVIDIA H200", 90, t_below(random, 2), t_below(random, 2),
+                              t_below(random, 3)}};
     return group;
 }
 
@@ -150,7 +151,7 @@ static const struct {
 
 START_TEST(test_both_ends_of_a_range_belong_to_it)
 {
-    struct st_group group = {22809, edges[_i].ranks, 1, {"", 0, -1, -1}};
+    struct st_group group = {22809, edges[_i].ranks, 1, {"", 0, -1, -1, 0}};
     struct st_call call = {edges[_i].coll, edges[_i].bytes, 1, false};
     char error[SYMTUNER_ERROR_MAX] = "";
     symtuner_rules *rules;
@@ -170,7 +171,7 @@ END_TEST
 
 START_TEST(test_the_first_rule_in_file_order_wins)
 {
-    struct st_group group = {22809, 4, 1, {"", 0, -1, -1}};
+    struct st_group group = {22809, 4, 1, {"", 0, -1, -1, 0}};
     symtuner_rules *rules;
     char error[SYMTUNER_ERROR_MAX];
     struct st_call call = {SYMTUNER_ALLREDUCE, 100, 2, false};

@@ -402,7 +402,7 @@ static int choose(const struct handle *h, size_t bytes, int type, struct st_choi
 /* CTAs that the plugin would give NCCL. */
 static int plugin_ctas(void)
 {
-    const struct symtuner_machine machine = {"NVIDIA Fake", 90, 1, 0};
+    const struct symtuner_machine machine = {"NVIDIA Fake", 90, 1, 0, 0};
     const char *plugin = getenv("NCCL_TUNER_PLUGIN"), *path = getenv("SYMTUNER_RULES");
     char error[SYMTUNER_ERROR_MAX];
     symtuner_rules *rules;

@@ -20,6 +20,7 @@ int main(int argc, char **argv)
     srunner_add_suite(runner, variables_suite());
     srunner_add_suite(runner, threads_suite());
     srunner_add_suite(runner, life_suite());
+    srunner_add_suite(runner, agree_suite());
     srunner_set_fork_status(runner, CK_FORK); /* what the plugin finds once is per process */
     srunner_run_all(runner, CK_ENV);
     failed = srunner_ntests_failed(runner);

@@ -46,7 +46,7 @@ static void ask_api(const symtuner_rules *rules, const struct comm *comm, struct
         .nodes = comm->nodes,
         .pipe_ops = question->pipe_ops,
         .registered = question->registered,
-        .machine = {"test box", 0, 1, 0}};
+        .machine = {"test box", 0, 1, 0, 0}};
     struct symtuner_decision decision = {.struct_size = sizeof decision};
 
     ck_assert_int_eq(plugin.decide(rules, &query, &decision), SYMTUNER_OK);

@@ -10,7 +10,7 @@ static const struct release *const r227 = &releases[1], *const r228 = &releases[
 
 static void set_box(const char *rule)
 {
-    setenv("SYMTUNER_MACHINE", "gpu=test box; links=nvlink; multicast=no", 1);
+    setenv("SYMTUNER_MACHINE", "gpu=test box; links=nvlink; multicast=no; gpus=4", 1);
     if (rule)
         setenv("SYMTUNER_RULE", rule, 1);
 }
@@ -63,10 +63,14 @@ static void check_answer(const char *variable, const char *want)
 
 START_TEST(test_the_env_interface_never_replaces_what_the_user_set)
 {
+    struct comm comm;
+
     set_box("process sym-ctas=16");
     setenv(kept[_i].name, kept[_i].value, 1);
     nccl_load(r228, ENV_PLUGIN);
+    ck_assert_int_eq(nccl_comm(&comm, 1, 4, 1), 0);
     check_answer("NCCL_SYM_CTAS", kept[_i].after);
+    nccl_comm_end(&comm);
 }
 END_TEST
 

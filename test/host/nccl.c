@@ -116,7 +116,7 @@ void nccl_load(const struct release *release, int how)
 
 /* ---- communicators -------------------------------------------------------------------------- */
 
-static int start_tuner(struct comm *comm)
+static int start_tuner(struct comm *comm, void **tuner)
 {
     nccl_abi_logger log = quiet ? NULL : logger;
     size_t ranks = (size_t)comm->ranks, nodes = (size_t)comm->nodes;
@@ -134,26 +134,26 @@ static int start_tuner(struct comm *comm)
     switch (plugin.release->tuner) {
     case 4:
         answer = ((const struct nccl_abi_tuner_v4 *)plugin.tuner)
-                     ->init(ranks, nodes, log, &comm->tuner);
+                     ->init(ranks, nodes, log, tuner);
         break;
     case 5:
         answer = ((const struct nccl_abi_tuner_v5 *)plugin.tuner)
-                     ->init(&comm->tuner, comm->id, ranks, nodes, log, &domains, &constants.v5);
+                     ->init(tuner, comm->id, ranks, nodes, log, &domains, &constants.v5);
         break;
     case 6:
         answer = ((const struct nccl_abi_tuner_v6 *)plugin.tuner)
-                     ->init(&comm->tuner, comm->id, ranks, nodes, log, &domains, &constants.v5);
+                     ->init(tuner, comm->id, ranks, nodes, log, &domains, &constants.v5);
         break;
     case 7:
         answer = ((const struct nccl_abi_tuner_v7 *)plugin.tuner)
-                     ->init(&comm->tuner, comm->id, ranks, nodes, log, &domains, &constants.v7);
+                     ->init(tuner, comm->id, ranks, nodes, log, &domains, &constants.v7);
         break;
     }
     must(memcmp(&constants, &before, sizeof before) == 0, "the constants were written");
     return answer;
 }
 
-int nccl_comm(struct comm *comm, uint64_t id, int ranks, int nodes)
+int nccl_rank(struct comm *comm, uint64_t id, int ranks, int nodes)
 {
     nccl_abi_logger log = quiet ? NULL : logger;
     int wrong;
@@ -166,12 +166,30 @@ int nccl_comm(struct comm *comm, uint64_t id, int ranks, int nodes)
         wrong = ((const struct nccl_abi_profiler_v5 *)plugin.profiler)
                     ->init(&comm->profiler, id, &comm->mask, NULL, nodes, ranks, 0, log);
     must(wrong == NCCL_ABI_SUCCESS, "profiler init failed");
-    return start_tuner(comm);
+    return start_tuner(comm, &comm->tuner);
+}
+
+uint64_t nccl_id(uint64_t small)
+{
+    return small | (uint64_t)getpid() << 32;
+}
+
+int nccl_comm(struct comm *comm, uint64_t id, int ranks, int nodes)
+{
+    int wrong = nccl_rank(comm, nccl_id(id), ranks, nodes);
+
+    if (plugin.release->tuner > 4 && nodes == 1)
+        while (!wrong && comm->others < ranks - 1)
+            wrong = start_tuner(comm, &comm->other[comm->others++]);
+    return wrong;
 }
 
 void nccl_comm_end(struct comm *comm)
 {
     /* destroy and finalize have one place and signature in every version */
+    while (comm->others > 0)
+        must(((const struct nccl_abi_tuner_v5 *)plugin.tuner)
+                     ->finalize(comm->other[--comm->others]) == 0, "finalize failed");
     must(((const struct nccl_abi_tuner_v5 *)plugin.tuner)->finalize(comm->tuner) == 0 &&
              ((const struct nccl_abi_profiler_v5 *)plugin.profiler)->finalize(comm->profiler) == 0,
          "finalize failed");

@@ -59,12 +59,21 @@ struct comm {
     int ranks, nodes;
     void *tuner, *profiler;
     int mask; /* events that the profiler wants */
+    int others;
+    void *other[64]; /* tuners of the other ranks, when they live in this process, too */
 };
 
-/* Start and end one rank's communicator; the constants must survive bit by bit. nccl_comm returns
- * the tuner's answer. */
-int nccl_comm(struct comm *comm, uint64_t id, int ranks, int nodes);
+/* Start and end one rank of a communicator; the constants must survive bit by bit. nccl_rank returns
+ * the tuner's answer. Between the last nccl_rank and the first call NCCL has a barrier. */
+int nccl_rank(struct comm *comm, uint64_t id, int ranks, int nodes);
 void nccl_comm_end(struct comm *comm);
+
+/* An id that no other run of these tests has: ranks meet under it in shared memory. */
+uint64_t nccl_id(uint64_t small);
+
+/* The same for all ranks of one node at once, in this process, under nccl_id(id); calls are then
+ * asked of one of them. With tuner v4, which knows no communicators, it is one rank. */
+int nccl_comm(struct comm *comm, uint64_t id, int ranks, int nodes);
 
 struct question {
     int func;
@@ -99,5 +108,6 @@ Suite *rules_host_suite(void);
 Suite *variables_suite(void);
 Suite *threads_suite(void);
 Suite *life_suite(void);
+Suite *agree_suite(void);
 
 #endif
