@@ -2,9 +2,15 @@
 /*
  * ar_copy.c - two-shot with the copy engines as carriers, for the largest messages.
  *
- *   copy stream   RS0 signal | RS1 signal |  AG0       | AG1 signal
- *                     \            \        ^            ^
- *   main stream     await reduce0  await reduce1 --------+            await gather
+ *   copy stream   RS0 signal | RS1 signal | await gather0  AG0 | await gather1  AG1 | signal leave
+ *                     \            \          ^                    ^                     \
+ *   main stream     await reduce0  add 0  signal | await reduce1  add 1  signal      await leave
+ *
+ * A copy cannot look whether the rank has given up: it runs when its stream comes to it. So copies
+ * go where no rank's user can see them, or home. RS stores my words in the owners' slots; AG
+ * fetches the owners' sums into my own recv. Were sums stored in the peers' recv instead, a rank
+ * whose peers gave up waiting for it would lose what it keeps there. In return an owner waits until
+ * all have fetched: its recv is read until then.
  *
  * Each shard is cut in two pieces so that adding up one hides behind moving the other. Operations
  * are submitted so that none waits for a later one: even a driver that runs both streams through
@@ -56,15 +62,20 @@ static cudaError_t scatter(const struct st_args *a, int q, int pieces, cudaStrea
     return error;
 }
 
+/* The sums of all other owners, from their recv to mine. */
 static cudaError_t gather(const struct st_args *a, int q, int pieces, cudaStream_t stream)
 {
     cudaError_t error = cudaSuccess;
-    struct piece p = cut(a, a->me, q, pieces);
-    uint64_t at = (uint64_t)a->me * a->shard + p.at;
 
-    for (int i = 1; i < a->ranks && error == cudaSuccess && p.bytes != 0; i++)
-        error = cudaMemcpyAsync(a->dst[(a->me + i) % a->ranks] + at, a->out + at, p.bytes,
-                                cudaMemcpyDefault, stream);
+    for (int i = 1; i < a->ranks && error == cudaSuccess; i++) {
+        int from = (a->me + i) % a->ranks;
+        struct piece p = cut(a, from, q, pieces);
+        uint64_t at = (uint64_t)from * a->shard + p.at;
+
+        if (p.bytes != 0)
+            error =
+                cudaMemcpyAsync(a->out + at, a->dst[from] + at, p.bytes, cudaMemcpyDefault, stream);
+    }
     return error;
 }
 
@@ -108,13 +119,15 @@ ncclResult_t st_copy_run(symtuner_ar *h, const struct st_args *args, const void 
     for (int q = 0; q < PIECES; q++) {
         TRY(run_helper(st_kernel_await, args, ST_FLAG_REDUCE, (uint64_t)q + 1, 0, stream));
         TRY(reduce(args, kernel, q, PIECES, ctas, threads, stream));
-        TRY(cudaEventRecord(h->copy_event[2 + q], stream));
-        TRY(cudaStreamWaitEvent(side, h->copy_event[2 + q], 0));
+        TRY(run_helper(st_kernel_signal, args, ST_FLAG_GATHER, (uint64_t)q + 1, 0, stream));
+    }
+    for (int q = 0; q < PIECES; q++) {
+        TRY(run_helper(st_kernel_await, args, ST_FLAG_GATHER, (uint64_t)q + 1, 0, side));
         TRY(gather(args, q, PIECES, side));
     }
-    TRY(run_helper(st_kernel_signal, args, ST_FLAG_GATHER, 1, 0, side));
+    TRY(run_helper(st_kernel_signal, args, ST_FLAG_LEAVE, 1, 0, side));
     TRY(cudaEventRecord(h->copy_event[1], side));
     TRY(cudaStreamWaitEvent(stream, h->copy_event[1], 0));
-    TRY(run_helper(st_kernel_await, args, ST_FLAG_GATHER, 1, 1, stream));
+    TRY(run_helper(st_kernel_await, args, ST_FLAG_LEAVE, 1, 1, stream));
     return ncclSuccess;
 }

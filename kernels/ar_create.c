@@ -149,7 +149,7 @@ ncclResult_t st_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
     error = cudaEventCreateWithFlags(&h->eager.done, cudaEventDisableTiming);
     if (error == cudaSuccess)
         error = cudaEventCreateWithFlags(&h->captured.done, cudaEventDisableTiming);
-    for (int i = 0; i < 2 + ST_COPY_PIECES && error == cudaSuccess; i++)
+    for (int i = 0; i < 2 && error == cudaSuccess; i++)
         error = cudaEventCreateWithFlags(&h->copy_event[i], cudaEventDisableTiming);
     if (error == cudaSuccess)
         error = cudaStreamCreateWithFlags(&h->copy_stream, cudaStreamNonBlocking);
@@ -208,7 +208,7 @@ static void free_gpu(symtuner_ar *h)
     st_voice_close(&h->voice);
     if (h->copy_stream != NULL)
         cudaStreamDestroy(h->copy_stream);
-    for (int i = 0; i < 2 + ST_COPY_PIECES; i++)
+    for (int i = 0; i < 2; i++)
         if (h->copy_event[i] != NULL)
             cudaEventDestroy(h->copy_event[i]);
     if (h->eager.done != NULL)

@@ -19,7 +19,6 @@
 #include "ar_select.h"
 
 #define ST_MAX_WINDOWS 64
-#define ST_COPY_PIECES 4
 
 /* A registered buffer and where each rank's copy of it is mapped here. */
 struct st_window {
@@ -76,7 +75,7 @@ struct symtuner_ar {
     bool one_stream;                 /* no event lies behind the eager calls */
     /* copy engines */
     cudaStream_t copy_stream;
-    cudaEvent_t copy_event[2 + ST_COPY_PIECES];
+    cudaEvent_t copy_event[2]; /* both streams: begin, end */
     char error[256];
 };
 

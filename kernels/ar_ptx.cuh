@@ -140,6 +140,10 @@ __device__ __forceinline__ void store_unit(char *p, uint2 u)
 #define ST_LOOK_AFTER_NS 10000000
 #define ST_LOOK_EVERY_NS 1000000
 
+#ifndef ST_POLLS_TO_LOOK /* a power of two */
+#define ST_POLLS_TO_LOOK 1024
+#endif
+
 struct patience {
     uint64_t since = 0;
 };
@@ -184,7 +188,7 @@ static __device__ __noinline__ bool out_of_patience(const st_args *a, patience *
  * not. */
 __device__ __forceinline__ bool give_up(const st_args &a, uint32_t &polls, patience &p)
 {
-    return (++polls & 1023) == 0 && out_of_patience(&a, &p);
+    return (++polls & (ST_POLLS_TO_LOOK - 1)) == 0 && out_of_patience(&a, &p);
 }
 
 /*

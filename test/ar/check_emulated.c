@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -93,6 +94,110 @@ START_TEST(test_peers_of_an_aborted_rank_get_right_bytes_or_an_error)
 }
 END_TEST
 
+/* ---- a rank that never calls ----------------------------------------------------------------- */
+
+enum { MOST = 8, COUNT = 1000 };
+
+#define POISON 0x5a
+
+/* Each rank's send and recv, both registered. */
+struct absence {
+    symtuner_ar *handles[MOST];
+    struct rank k[MOST];
+    int ranks, absent;
+    size_t bytes;
+};
+
+static void make_absence(struct absence *a, int ranks)
+{
+    struct symtuner_ar_config config = {
+        .size = sizeof config, .timeout_ms = 60, .bulk_bytes = 1 << 20};
+    static const int devices[MOST] = {0, 1, 2, 3, 4, 5, 6, 7};
+    void *buffers[MOST];
+
+    memset(&fake, 0, sizeof fake);
+    fake.devices = MOST;
+    fake.peers = 1;
+    *a = (struct absence){.ranks = ranks, .absent = ranks % 2 == 0 ? ranks - 1 : 0, .bytes = 4096};
+    ck_assert_int_eq(symtuner_ar_create_local(a->handles, devices, ranks, &config), ncclSuccess);
+    for (int b = 0; b < 2; b++) {
+        for (int r = 0; r < ranks; r++) {
+            a->k[r].handle = a->handles[r];
+            a->k[r].me = r;
+            buffers[r] = aligned_alloc(4096, a->bytes);
+            *(b == 0 ? &a->k[r].send : &a->k[r].recv) = buffers[r];
+        }
+        ck_assert_int_eq(symtuner_ar_register(a->handles, buffers, NULL, ranks, a->bytes),
+                         ncclSuccess);
+    }
+}
+
+/* As after a fresh start, one call later: what has been written to scratch carries older epochs, or
+ * lies where the absent rank's words would. */
+static void revive(symtuner_ar *h)
+{
+    h->state->epoch += 2;
+    h->state->dead = ST_ALIVE;
+    h->state->arrived = h->state->base;
+    h->mailbox->error = h->mailbox->abort = 0;
+}
+
+/* All but one call ${kernel}; none may write to the buffers of the one that is elsewhere. */
+static void call_without_it(struct absence *a, const char *kernel, bool abort)
+{
+    pthread_t thread[MOST];
+
+    for (int r = 0; r < a->ranks; r++) {
+        struct rank *k = &a->k[r];
+
+        revive(k->handle);
+        k->wrong[0] = 0;
+        memset(k->send, POISON, a->bytes);
+        memset(k->recv, r == a->absent ? POISON : ~POISON, a->bytes);
+        ck_assert_int_eq(symtuner_ar_force(k->handle, kernel, 1, 32), ncclSuccess);
+    }
+    for (int r = 0; r < a->ranks; r++)
+        if (r != a->absent)
+            start_call(&a->k[r], &thread[r]);
+    if (abort)
+        usleep(15000);
+    for (int r = 0; abort && r < a->ranks; r++)
+        ck_assert_int_eq(symtuner_ar_abort(a->handles[r]), ncclSuccess);
+    for (int r = 0; r < a->ranks; r++) {
+        if (r == a->absent)
+            continue;
+        pthread_join(thread[r], NULL);
+        ck_assert_msg(a->k[r].wrong[0] == 0 || abort, "%s: %s", kernel, a->k[r].wrong);
+        ck_assert_int_ne(symtuner_ar_status(a->handles[r]), ncclSuccess);
+    }
+    for (size_t i = 0; i < a->bytes; i++)
+        ck_assert_msg(a->k[a->absent].send[i] == POISON && a->k[a->absent].recv[i] == POISON,
+                      "%s, %d ranks, %s: byte %zu of rank %d, which never called, was written",
+                      kernel, a->ranks, abort ? "aborted" : "too late", i, a->absent);
+}
+
+/* A rank that has not entered the call still uses what lies in its buffers. (Kernels of words know
+ * nothing but scratch of the peers: few ranks will do for them.) */
+START_TEST(test_no_kernel_touches_the_buffers_of_a_rank_that_never_calls)
+{
+    struct absence a;
+
+    make_absence(&a, _i);
+    for (int f = ST_NCCL + 1; f < ST_FAMILIES; f++)
+        if (f != ST_NVLS && f != ST_NVLS_ONE && (f >= ST_CHUNKED || _i <= 4)) {
+            call_without_it(&a, st_family_name(f), false);
+            call_without_it(&a, st_family_name(f), true);
+        }
+    for (int r = 0; r < a.ranks; r++) {
+        revive(a.handles[r]);
+        free(a.k[r].send);
+        free(a.k[r].recv);
+    }
+    ck_assert_int_eq(symtuner_ar_destroy(a.handles, a.ranks), ncclSuccess);
+    ck_assert_int_eq(fake.live, 0);
+}
+END_TEST
+
 /* A longer kernel than needed gives right bytes, too: only this test sees it. */
 START_TEST(test_the_shortest_kernel_that_does_it_is_taken)
 {
@@ -122,5 +227,7 @@ END_TEST
 void st_add_emulated_tests(TCase *t)
 {
     tcase_add_test(t, test_peers_of_an_aborted_rank_get_right_bytes_or_an_error);
+    tcase_add_loop_test(t, test_no_kernel_touches_the_buffers_of_a_rank_that_never_calls, 2,
+                        MOST + 1);
     tcase_add_test(t, test_the_shortest_kernel_that_does_it_is_taken);
 }

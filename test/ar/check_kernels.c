@@ -354,7 +354,7 @@ END_TEST
 int main(int argc, char **argv)
 {
     Suite *s = suite_create("ar_kernels on the CPU");
-    TCase *t = tcase_create("all");
+    TCase *t = tcase_create("all"), *one = tcase_create("one");
     SRunner *runner;
     int failed;
 
@@ -371,8 +371,10 @@ int main(int argc, char **argv)
     tcase_add_loop_test(t, test_buffers_that_begin_anywhere, 0, 14);
     tcase_add_test(t, test_two_ranks_through_host_memory);
     tcase_add_test(t, test_the_probe_finds_stores_and_loads_in_order);
-    st_add_emulated_tests(t);
+    tcase_set_timeout(one, 600);
+    st_add_emulated_tests(one);
     suite_add_tcase(s, t);
+    suite_add_tcase(s, one);
     runner = srunner_create(s);
     srunner_run_all(runner, CK_ENV);
     failed = srunner_ntests_failed(runner);
