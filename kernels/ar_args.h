@@ -17,7 +17,7 @@ struct st_state {
     uint32_t base;    /* arrivals of all earlier calls, modulo 2^32                         */
     uint32_t dead;    /* enum st_verdict once the rank gave up; kernels then leave at once */
     uint32_t arrived; /* blocks that have read the words above                              */
-    uint32_t pad;
+    uint32_t left;    /* blocks that are done; behind ${base}: of an earlier call            */
     uint64_t looked; /* when a waiting thread last looked at the mailbox, ns              */
 };
 
@@ -35,7 +35,8 @@ struct st_mailbox {
  * to wait for it; or so, and letting the kernel behind do the same. */
 enum st_start { ST_SERIAL, ST_EARLY, ST_EARLY_BOTH, ST_STARTS };
 
-enum st_verdict { ST_ALIVE, ST_TIMEOUT, ST_ABORTED, ST_OVERLAP };
+/* DESTROYED: of the handle nothing else is there any more. */
+enum st_verdict { ST_ALIVE, ST_TIMEOUT, ST_ABORTED, ST_OVERLAP, ST_DESTROYED };
 
 /* What every kernel touches first comes first: a launch starts with cold constant-cache lines. */
 struct st_args {

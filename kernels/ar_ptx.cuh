@@ -140,6 +140,10 @@ __device__ __forceinline__ void store_unit(char *p, uint2 u)
 #define ST_LOOK_AFTER_NS 10000000
 #define ST_LOOK_EVERY_NS 1000000
 
+#ifndef ST_SAME_IN_WARP /* the lanes of a warp load as one; in the emulation each by itself */
+#define ST_SAME_IN_WARP(value) (value)
+#endif
+
 #ifndef ST_POLLS_TO_LOOK /* a power of two */
 #define ST_POLLS_TO_LOOK 1024
 #endif
@@ -210,11 +214,24 @@ __device__ __forceinline__ void await_previous_kernel(const st_args &a)
     (void)a;
 }
 
+/* A call that must not run at all: of a graph that outlives its handle, which is an error of the
+ * program that shows where it is, or beside an earlier call of its handle. */
+static __device__ __noinline__ void refuse(const st_args *a, uint32_t verdict)
+{
+    if (verdict == ST_DESTROYED)
+        __trap();
+    if (verdict == ST_ALIVE) {
+        store_relaxed(&a->mailbox->error, ST_OVERLAP);
+        store_relaxed(&a->state->dead, ST_OVERLAP);
+    }
+}
+
 /*
  * One call's view of the rank's counters. Every thread reads them (one L1 line per SM); after the
  * block's last reader one thread books the block in, and the last block of the grid publishes the
  * next epoch. Nobody of this call reads the counters after that, and the next call starts after
- * this one has ended, so publishing early is safe.
+ * this one has ended, so publishing early is safe. A next call that does start earlier, which
+ * callers must not let happen, finds that blocks of this one have not left.
  */
 struct call {
     uint64_t epoch;
@@ -224,10 +241,13 @@ struct call {
     __device__ __forceinline__ explicit call(const st_args &a)
     {
         const uint4 s = *reinterpret_cast<const uint4 *>(a.state);
+        const uint32_t left = a.state->left; /* in the same line */
 
         epoch = (uint64_t)s.y << 32 | s.x;
         base = s.z;
-        dead = s.w != ST_ALIVE;
+        dead = ST_SAME_IN_WARP(s.w != ST_ALIVE || (int32_t)(left - base) < 0);
+        if (dead)
+            refuse(&a, s.w);
         ticket = 0;
     }
 
@@ -239,9 +259,11 @@ struct call {
             ticket = atomicAdd(&a.state->arrived, 1u);
     }
 
-    /* Call it late: the atomic's answer then costs no waiting. */
+    /* All threads of the block, behind everything else; contains a block barrier. By then the
+     * atomic's answer costs no waiting, and nobody waits for the second. */
     __device__ __forceinline__ void publish(const st_args &a)
     {
+        __syncthreads();
         if (threadIdx.x != 0)
             return;
 
@@ -254,6 +276,7 @@ struct call {
             store_relaxed(&a.mailbox->error, ST_OVERLAP);
             store_relaxed(&a.state->dead, ST_OVERLAP);
         }
+        atomicAdd(&a.state->left, 1u);
     }
 };
 

@@ -5,6 +5,7 @@
  */
 #include <check.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 
 #include "symtuner_ar.h"
 #include "kernels/ar_handle.h"
+#include "test/ar/emulate.h"
 #include "test/ar/fake_cuda.h"
 #include "test/ar/suites.h"
 
@@ -94,6 +96,59 @@ START_TEST(test_peers_of_an_aborted_rank_get_right_bytes_or_an_error)
 }
 END_TEST
 
+/* ---- calls that overlap -----------------------------------------------------------------------
+ */
+
+/* The one before has published the next epoch, but a block of it is still at work: graphs of one
+ * handle that run at the same time. Nothing may leave for the peers any more. */
+static void call_beside(const char *kernel)
+{
+    struct symtuner_ar_config config = {
+        .size = sizeof config, .timeout_ms = 300, .bulk_bytes = 1 << 20};
+    static const int devices[2] = {0, 1};
+    static float buffer[2][2][1000];
+    uint64_t *flag;
+    symtuner_ar *handles[2];
+    struct rank k;
+    pthread_t thread;
+
+    memset(&fake, 0, sizeof fake);
+    fake.devices = 2;
+    fake.peers = 1;
+    ck_assert_int_eq(symtuner_ar_create_local(handles, devices, 2, &config), ncclSuccess);
+    k = (struct rank){
+        .handle = handles[0], .send = (char *)buffer[0][0], .recv = (char *)buffer[0][1]};
+    ck_assert_int_eq(symtuner_ar_force(handles[0], kernel, 1, 32), ncclSuccess);
+    handles[0]->state->left--;
+    start_call(&k, &thread);
+    pthread_join(thread, NULL);
+    ck_assert_int_eq(symtuner_ar_status(handles[0]), ncclInvalidUsage);
+    ck_assert_msg(strstr(symtuner_ar_error(handles[0]), "at the same time") != NULL, "%s: %s",
+                  kernel, symtuner_ar_error(handles[0]));
+    flag = (uint64_t *)(handles[1]->arena + st_flag_offset(ST_FLAG_REDUCE, 0, 0));
+    ck_assert_msg(*flag == 0, "%s raises a flag", kernel);
+    symtuner_ar_destroy(handles, 2);
+}
+
+START_TEST(test_a_call_that_starts_before_the_last_one_has_left_is_an_error)
+{
+    call_beside("chunked");
+    call_beside("one_ll8");
+    call_beside("one_ll128");
+    call_beside("two_lamport");
+}
+END_TEST
+
+/* Its graph has outlived the handle: what the kernel would write to is another's by now. */
+START_TEST(test_a_kernel_of_a_destroyed_handle_stops_the_program)
+{
+    struct st_state state = {.epoch = 1, .dead = ST_DESTROYED};
+    struct st_args args = {.state = &state, .ranks = 2};
+
+    emulate_launch(st_kernel_signal, &args, 1, 32);
+}
+END_TEST
+
 /* ---- a rank that never calls ----------------------------------------------------------------- */
 
 enum { MOST = 8, COUNT = 1000 };
@@ -138,7 +193,7 @@ static void revive(symtuner_ar *h)
 {
     h->state->epoch += 2;
     h->state->dead = ST_ALIVE;
-    h->state->arrived = h->state->base;
+    h->state->arrived = h->state->left = h->state->base;
     h->mailbox->error = h->mailbox->abort = 0;
 }
 
@@ -229,5 +284,7 @@ void st_add_emulated_tests(TCase *t)
     tcase_add_test(t, test_peers_of_an_aborted_rank_get_right_bytes_or_an_error);
     tcase_add_loop_test(t, test_no_kernel_touches_the_buffers_of_a_rank_that_never_calls, 2,
                         MOST + 1);
+    tcase_add_test(t, test_a_call_that_starts_before_the_last_one_has_left_is_an_error);
+    tcase_add_test_raise_signal(t, test_a_kernel_of_a_destroyed_handle_stops_the_program, SIGILL);
     tcase_add_test(t, test_the_shortest_kernel_that_does_it_is_taken);
 }

@@ -59,6 +59,7 @@ void emulate_launch(const void *kernel, const struct st_args *args, int ctas, in
 #define __launch_bounds__(...)
 #define __grid_constant__
 
+#define ST_SAME_IN_WARP(value) (emulate_warp_or(value) != 0)
 #define ST_POLLS_TO_LOOK 16 /* hundreds of threads take turns: a poll may last milliseconds */
 
 static inline void __trap()
