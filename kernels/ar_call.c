@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ar_handle.h"
+#include "ar_graph.h"
 #include "ar_ready.h"
 
 static const char *const verdicts[] = {
@@ -11,6 +11,7 @@ static const char *const verdicts[] = {
     [ST_TIMEOUT] = "a kernel waited for a peer past the time limit",
     [ST_ABORTED] = "the handle was aborted",
     [ST_OVERLAP] = "two calls of this handle ran at the same time",
+    [ST_DESTROYED] = "the handle was destroyed",
 };
 
 static ncclResult_t no_handle(void)
@@ -213,41 +214,58 @@ ncclResult_t symtuner_ar_query(const void *send, const void *recv, size_t count,
 
 /* ---- order ----------------------------------------------------------------------------------- */
 
-/*
- * Calls of one handle share its counters, so a call on another stream waits for the one before: for
- * the last eager call when eager, for the last call of the same capture when captured.
- */
-static ncclResult_t enter_stream(symtuner_ar *h, cudaStream_t stream, struct st_order **order_out)
+static cudaError_t look_at(cudaStream_t stream, unsigned long long *capture, cudaGraph_t *graph)
 {
     enum cudaStreamCaptureStatus status;
-    unsigned long long id = 0;
-    struct st_order *order;
     cudaError_t error;
 
-    if (h->one_stream && h->eager.used && h->eager.stream == stream) {
-        *order_out = &h->eager;
-        return ncclSuccess;
-    }
 #if CUDART_VERSION >= 13000
-    error = cudaStreamGetCaptureInfo(stream, &status, &id, NULL, NULL, NULL, NULL);
+    error = cudaStreamGetCaptureInfo(stream, &status, capture, graph, NULL, NULL, NULL);
 #else
-    error = cudaStreamGetCaptureInfo(stream, &status, &id);
+    error = cudaStreamGetCaptureInfo_v2(stream, &status, capture, graph, NULL, NULL);
 #endif
+    if (error == cudaSuccess && status != cudaStreamCaptureStatusActive)
+        *capture = 0;
+    return error;
+}
+
+/*
+ * Calls of one handle share its counters, so a call on another stream waits for the one before: for
+ * the last eager call when eager, for the last call of the same capture when captured. (A graph
+ * cannot wait for work outside of it.)
+ */
+static ncclResult_t enter_stream(symtuner_ar *h, cudaStream_t stream, struct st_order **order_out,
+                                 struct st_graph **graph_out)
+{
+    unsigned long long capture = 0, number = 0;
+    struct st_order *order = &h->eager;
+    cudaGraph_t graph = NULL;
+    cudaError_t error = cudaStreamGetId(stream, &number);
+
+    *order_out = order;
+    *graph_out = NULL;
+    if (error == cudaSuccess && h->one_stream && order->used && order->stream == number)
+        return ncclSuccess;
+    if (error == cudaSuccess)
+        error = look_at(stream, &capture, &graph);
     if (error != cudaSuccess)
         return st_fail_cuda(h, error, "look at the stream");
-    if (status != cudaStreamCaptureStatusActive)
-        id = 0;
-    order = id != 0 ? &h->captured : &h->eager;
-    if (order->used && order->capture == id && order->stream != stream) {
+    if (capture != 0) {
+        ncclResult_t result = st_graph_find(h, capture, graph, graph_out);
+
+        if (result != ncclSuccess)
+            return result;
+        *order_out = order = &(*graph_out)->order;
+    }
+    if (order->used && order->stream != number) {
         /* with one_stream no event lies behind the last eager call, and its stream may be gone */
-        error = h->one_stream && id == 0 ? cudaDeviceSynchronize()
-                                         : cudaStreamWaitEvent(stream, order->done, 0);
+        error = h->one_stream && capture == 0 ? cudaDeviceSynchronize()
+                                              : cudaStreamWaitEvent(stream, order->done, 0);
         if (error != cudaSuccess)
             return st_fail_cuda(h, error, "wait for the handle's previous stream");
-        h->one_stream = h->one_stream && id != 0;
+        h->one_stream = h->one_stream && capture != 0;
     }
-    order->capture = id;
-    *order_out = order;
+    order->stream = number;
     return ncclSuccess;
 }
 
@@ -257,7 +275,6 @@ static ncclResult_t leave_stream(symtuner_ar *h, cudaStream_t stream, struct st_
     cudaError_t error = silent ? cudaSuccess : cudaEventRecord(order->done, stream);
 
     order->used = true;
-    order->stream = stream;
     return error == cudaSuccess ? ncclSuccess : st_fail_cuda(h, error, "mark the end of the call");
 }
 
@@ -414,11 +431,19 @@ static ncclResult_t call_nccl(symtuner_ar *h, const struct st_ask *ask, const st
     return result == ncclSuccess ? result : st_fail(h, result, "%s", why);
 }
 
+static uint64_t window_bit(const symtuner_ar *h, const void *p, size_t bytes)
+{
+    const struct st_window *w = st_window_find(h, p, bytes);
+
+    return w == NULL ? 0 : 1ull << (w - h->windows);
+}
+
 static ncclResult_t run(symtuner_ar *h, const struct st_ask *ask, const struct buffers *b,
                         size_t count, cudaStream_t stream)
 {
     struct st_choice choice;
     struct st_order *order = NULL;
+    struct st_graph *graph = NULL;
     ncclResult_t result = choose(h, ask, &choice);
 
     if (result != ncclSuccess)
@@ -432,7 +457,11 @@ static ncclResult_t run(symtuner_ar *h, const struct st_ask *ask, const struct b
 
         return error == cudaSuccess ? ncclSuccess : st_fail_cuda(h, error, "copy send to recv");
     }
-    result = enter_stream(h, stream, &order);
+    result = enter_stream(h, stream, &order, &graph);
+    if (result == ncclSuccess && graph != NULL)
+        graph->windows |= window_bit(h, b->send, ask->bytes) | window_bit(h, b->recv, ask->bytes);
+    if (result == ncclSuccess && graph != NULL && choice.family == ST_COPY)
+        result = st_copy_guard(h, stream);
     if (result == ncclSuccess)
         result = run_pieces(h, ask, &choice, b, stream);
     return result == ncclSuccess ? leave_stream(h, stream, order) : result;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ar_create.c - make and destroy handles. */
 #include "ar_create.h"
+#include "ar_graph.h"
 #include "ar_idle.h"
 
 #include <stdarg.h>
@@ -150,8 +151,6 @@ ncclResult_t st_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
         return st_fail_cuda(h, error, "allocate the counters");
     memset(h->mailbox, 0, sizeof *h->mailbox);
     error = cudaEventCreateWithFlags(&h->eager.done, cudaEventDisableTiming);
-    if (error == cudaSuccess)
-        error = cudaEventCreateWithFlags(&h->captured.done, cudaEventDisableTiming);
     for (int i = 0; i < 2 && error == cudaSuccess; i++)
         error = cudaEventCreateWithFlags(&h->copy_event[i], cudaEventDisableTiming);
     if (error == cudaSuccess)
@@ -216,8 +215,6 @@ static void free_gpu(symtuner_ar *h)
             cudaEventDestroy(h->copy_event[i]);
     if (h->eager.done != NULL)
         cudaEventDestroy(h->eager.done);
-    if (h->captured.done != NULL)
-        cudaEventDestroy(h->captured.done);
     cudaFree(h->state);
     if (h->mailbox != NULL)
         cudaFreeHost(h->mailbox);
@@ -240,6 +237,7 @@ ncclResult_t st_config_check(const struct symtuner_ar_config *given,
 {
     char why[200];
 
+    st_graves_sweep();
     memset(config, 0, sizeof *config);
     memset(options, 0, sizeof *options);
     if (given != NULL) {
@@ -321,6 +319,30 @@ static void drop_windows(symtuner_ar *h)
     st_arena_free(h);
 }
 
+/* Handle ${i}, whose graphs may live, with the others of its local group. */
+static bool bury(symtuner_ar **handles, int n, int i)
+{
+    symtuner_ar *together[ST_MAX_RANKS], *h = handles[i];
+    const uint32_t destroyed = ST_DESTROYED;
+    int many = 0;
+
+    for (int k = 0; k < n; k++)
+        if (handles[k] != NULL && (k == i || (h->comm == NULL && handles[k]->group == h->group)))
+            together[many++] = handles[k];
+    if (!st_graves_add(together, many))
+        return false;
+    if (h->comm != NULL) { /* which may end at once, and with it the way to the peers' memory */
+        cudaSetDevice(h->device);
+        cudaMemcpy(&h->state->dead, &destroyed, sizeof destroyed, cudaMemcpyHostToDevice);
+        drop_windows(h);
+    }
+    for (int k = 0; k < n; k++)
+        for (int j = 0; j < many; j++)
+            if (handles[k] == together[j])
+                handles[k] = NULL;
+    return true;
+}
+
 ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n)
 {
     ncclResult_t result;
@@ -335,6 +357,7 @@ ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n)
     if (result != ncclSuccess)
         return result;
     cudaGetDevice(&device);
+    st_graves_sweep();
     /* When our own calls are done every peer's write to our scratch has been seen. */
     for (int i = 0; i < n; i++) {
         ncclResult_t latest;
@@ -349,6 +372,8 @@ ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n)
         symtuner_ar *h = handles[i];
 
         if (h == NULL)
+            continue;
+        if (!h->stuck && h->voice.late[0] == 0 && bury(handles, n, i))
             continue;
         if (!h->stuck)
             drop_windows(h);

@@ -30,13 +30,17 @@ struct st_window {
     bool ours;           /* registered by this library */
 };
 
-/* The stream of the latest call, and an event behind that call. */
+/* The stream of the latest call, and an event behind that call. Streams by the number that CUDA
+ * gives each: another thread's cudaStreamPerThread, or a new stream, may have an old one's handle.
+ */
 struct st_order {
-    unsigned long long capture; /* id of the capture it belongs to; 0: eager, or no call yet */
+    unsigned long long capture; /* id of the capture it belongs to; 0: eager */
     bool used;
-    cudaStream_t stream;
+    unsigned long long stream;
     cudaEvent_t done;
 };
+
+struct st_graph;
 
 struct symtuner_ar {
     int ranks, me, device;
@@ -69,10 +73,11 @@ struct symtuner_ar {
     bool stuck;     /* a kernel does not end, the probe's or NCCL's: to free anything would wait */
     bool gave_nccl; /* some call went to NCCL */
     uint32_t stall_ns;
-    int lag;                         /* 0: the table's */
-    enum st_start overlap;           /* as far as GPU, driver and NCCL allow: st_start_of() */
-    struct st_order eager, captured; /* a graph cannot wait for work outside of it */
-    bool one_stream;                 /* no event lies behind the eager calls */
+    int lag;               /* 0: the table's */
+    enum st_start overlap; /* as far as GPU, driver and NCCL allow: st_start_of() */
+    struct st_order eager; /* calls that are captured have an order for each capture, in graphs */
+    struct st_graph *graphs;
+    bool one_stream; /* no event lies behind the eager calls */
     /* copy engines */
     cudaStream_t copy_stream;
     cudaEvent_t copy_event[2]; /* both streams: begin, end */
@@ -120,7 +125,9 @@ ncclResult_t st_window_drop(symtuner_ar *h, ncclWindow_t window);
 ncclResult_t st_arena_host(symtuner_ar **handles, int n, const char *shared_name, bool create);
 void st_arena_free(symtuner_ar *h);
 
-/* One piece by copy engines (ar_copy.c). */
+/* One piece by copy engines (ar_copy.c). In a graph the guard goes in front: copies of a graph that
+ * outlives the handle must not run. */
+ncclResult_t st_copy_guard(symtuner_ar *h, cudaStream_t stream);
 ncclResult_t st_copy_run(symtuner_ar *h, const struct st_args *args, const void *kernel, int ctas,
                          int threads, cudaStream_t stream);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ar_window.c - buffers that the peers may touch directly. */
-#include "ar_handle.h"
+#include "ar_graph.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -26,6 +26,13 @@ static struct st_window *find_base(symtuner_ar *h, const void *base)
         if (h->windows[i].base == base)
             return &h->windows[i];
     return NULL;
+}
+
+enum { GRAPH_MS = 1000 }; /* CUDA may be about to let go of one */
+
+static uint64_t bit(const symtuner_ar *h, const struct st_window *w)
+{
+    return 1ull << (w - h->windows);
 }
 
 /* From now on calls find it. */
@@ -222,7 +229,20 @@ ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void *const *buffers,
         symtuner_ar *h = handles[i];
         struct st_window *w = find_base(h, buffers[i]);
 
+        /* a local group's pointers, and windows of the application, stay as they are */
+        if (w->ours && st_graphs_live(h, bit(h, w), GRAPH_MS))
+            return st_handles_fail(handles, n, ncclInvalidUsage,
+                                   "buffers[%d]: a graph holds calls that use %p; destroy it, and "
+                                   "its executables, before",
+                                   i, buffers[i]);
+    }
+    for (int i = 0; i < n; i++) {
+        symtuner_ar *h = handles[i];
+        struct st_window *w = find_base(h, buffers[i]);
+
         w->base = NULL;
+        for (struct st_graph *g = h->graphs; g != NULL; g = g->next)
+            g->windows &= ~bit(h, w); /* the place is another's next */
         if (!w->ours)
             continue;
         latest = st_window_drop(h, w->handle);

@@ -224,9 +224,67 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
 {
-    (void)stream, (void)event, (void)flags;
+    (void)stream, (void)flags;
     count(&fake.waits, 1);
+    fake.waited = event;
     return cudaSuccess;
+}
+
+cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long *id)
+{
+    *id = (unsigned long long)(uintptr_t)stream + fake.others;
+    return cudaSuccess;
+}
+
+/* ---- graphs: the one of capture N is named N ---------------------------------------------------
+ */
+
+enum { OBJECTS = 64 };
+
+static struct CUuserObject_st {
+    void *what;
+    cudaHostFn_t drop;
+    unsigned long long capture; /* 0: no graph holds it yet */
+} objects[OBJECTS];
+
+cudaError_t cudaUserObjectCreate(cudaUserObject_t *out, void *what, cudaHostFn_t dropper,
+                                 unsigned refs, unsigned flags)
+{
+    if (refs != 1 || flags != cudaUserObjectNoDestructorSync || may_fail() != cudaSuccess)
+        return cudaErrorMemoryAllocation;
+    for (int i = 0; i < OBJECTS; i++)
+        if (objects[i].what == NULL) {
+            objects[i] = (struct CUuserObject_st){what, dropper, 0};
+            *out = &objects[i];
+            count(&fake.live, 1);
+            return cudaSuccess;
+        }
+    return cudaErrorMemoryAllocation;
+}
+
+cudaError_t cudaUserObjectRelease(cudaUserObject_t object, unsigned refs)
+{
+    (void)refs;
+    object->drop(object->what);
+    object->what = NULL;
+    count(&fake.live, -1);
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphRetainUserObject(cudaGraph_t graph, cudaUserObject_t object, unsigned refs,
+                                      unsigned flags)
+{
+    if (refs != 1 || flags != cudaGraphUserObjectMove || may_fail() != cudaSuccess)
+        return cudaErrorMemoryAllocation;
+    object->capture = (unsigned long long)(uintptr_t)graph;
+    return cudaSuccess;
+}
+
+void fake_graph_gone(unsigned long long capture)
+{
+    for (int i = 0; i < OBJECTS; i++)
+        if (objects[i].what != NULL && objects[i].capture == capture)
+            cudaUserObjectRelease(&objects[i], 1);
 }
 
 #if CUDART_VERSION >= 13000
@@ -235,13 +293,15 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCapture
                                      const cudaGraphNode_t **nodes, const cudaGraphEdgeData **edges,
                                      size_t *n)
 {
-    (void)graph, (void)nodes, (void)edges, (void)n;
+    (void)edges;
 #else
-cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
-                                     unsigned long long *id)
+cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
+                                        unsigned long long *id, cudaGraph_t *graph,
+                                        const cudaGraphNode_t **nodes, size_t *n)
 {
 #endif
-    (void)stream;
+    (void)stream, (void)nodes, (void)n;
+    *graph = (cudaGraph_t)(uintptr_t)fake.capture;
     *status = fake.capture ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
     *id = fake.capture;
     return cudaSuccess;
@@ -290,6 +350,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
                             cudaStream_t stream)
 {
     must_end(stream == fake.endless); /* staging may wait */
+    fake.copies_before_launch += fake.launches == 0 && kind == cudaMemcpyDefault;
 #ifdef ST_EMULATE
     (void)kind;
     memcpy(to, from, bytes);
@@ -337,11 +398,7 @@ cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDeviceP2PAttr attr, i
 #define FAKE_ROW(name)                                                                             \
     static const char name##_kernel;                                                               \
     const struct st_kernel_row st_kernels_##name = {                                               \
-        {{&name##_kernel},                                                                         \
-         {&name##_kernel},                                                                         \
-         {&name##_kernel},                                                                         \
-         {&name##_kernel},                                                                         \
-         {&name##_kernel}}                                                                         \
+        {{&name##_kernel}, {&name##_kernel}, {&name##_kernel}, {&name##_kernel}, {&name##_kernel}} \
     }
 FAKE_ROW(one_ll8);
 FAKE_ROW(one_ll128);

@@ -36,10 +36,15 @@ struct fake_cuda {
     void *endless;              /* the stream it is in                     */
     int busy;                   /* GPU busy - 1 is so until this is 0      */
     unsigned long long capture; /* id that every stream reports; 0: eager  */
+    unsigned long long others;  /* added to every stream's number: same handles, other streams */
+    void *waited;               /* the event of the latest cudaStreamWaitEvent                 */
+    int copies_before_launch;   /* cudaMemcpyAsync to or from peers before the first launch    */
     int launches;
     struct fake_launch launch[FAKE_LAUNCHES];
 };
 
 extern struct fake_cuda fake;
+
+void fake_graph_gone(unsigned long long capture); /* the graph of it, and all made from it */
 
 #endif

@@ -34,6 +34,7 @@ int main(void)
     srunner_add_suite(runner, st_suite_window());
     srunner_add_suite(runner, st_suite_ready());
     srunner_add_suite(runner, st_suite_alike());
+    srunner_add_suite(runner, st_suite_graph());
 #endif
     srunner_run_all(runner, CK_ENV);
     failed = srunner_ntests_failed(runner);

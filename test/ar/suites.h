@@ -22,6 +22,7 @@ Suite *st_suite_meet(void);
 Suite *st_suite_window(void);
 Suite *st_suite_ready(void);
 Suite *st_suite_alike(void);
+Suite *st_suite_graph(void);
 
 void st_add_emulated_tests(TCase *t); /* of check-ar-kernels */
 
