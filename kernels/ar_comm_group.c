@@ -193,13 +193,12 @@ static ncclResult_t open_windows(struct group *g)
     result = st_windows_make(g->handles, arenas, g->n, bytes, windows, g->why);
     for (int i = 0; i < g->n; i++) {
         symtuner_ar *h = g->handles[i];
-        char *multicast;
 
         h->arena_window = windows[i];
         cudaSetDevice(h->device);
         if (result == ncclSuccess)
             result = st_nccl_window_peers(g->nccl, h->arena_window, h->ranks, h->me, h->peer,
-                                          &multicast, g->why, sizeof g->why);
+                                          g->why, sizeof g->why);
     }
     return result;
 }

@@ -112,10 +112,8 @@ _Static_assert(offsetof(struct window_head, lsa_rank) == 16, "window head: rank"
 _Static_assert(offsetof(struct window_head, stride_4g) == 24, "window head: stride");
 
 ncclResult_t st_nccl_window_peers(const struct st_nccl *api, ncclWindow_t window, int ranks, int me,
-                                  char **peers_out, char **multicast_out, char *why,
-                                  size_t why_size)
+                                  char **peers_out, char *why, size_t why_size)
 {
-    *multicast_out = NULL;
     if (window == NULL) {
         snprintf(why, why_size, "NCCL gave no symmetric window (no peer access, or cuMem is off)");
         return ncclInvalidUsage;
@@ -141,12 +139,6 @@ ncclResult_t st_nccl_window_peers(const struct st_nccl *api, ncclWindow_t window
         }
         for (int r = 0; r < ranks; r++)
             peers_out[r] = head.flat + (uint64_t)r * ((uint64_t)head.stride_4g << 32);
-    }
-    if (api->ncclGetLsaMultimemDevicePointer != NULL) {
-        void *p = NULL;
-
-        if (api->ncclGetLsaMultimemDevicePointer(window, 0, &p) == ncclSuccess)
-            *multicast_out = p;
     }
     return ncclSuccess;
 }

@@ -39,7 +39,8 @@ struct st_nccl {
 #undef X
     /* From 2.29; NULL before. */
     ncclResult_t (*ncclGetLsaDevicePointer)(ncclWindow_t, size_t, int, void **);
-    ncclResult_t (*ncclGetLsaMultimemDevicePointer)(ncclWindow_t, size_t, void **);
+    ncclResult_t (*ncclGetLsaMultimemDevicePointer)(ncclWindow_t, size_t, void **); /* waits for
+                                                                  all ranks: ar_multicast.h */
 };
 
 /* The functions, or NULL with the reason in ${why}. Looks once per process. */
@@ -50,13 +51,11 @@ const struct st_nccl *st_nccl_get(char *why, size_t why_size);
 void st_nccl_warn(int version, int dtype, int op, const void *send, const void *recv);
 
 /*
- * st_nccl_window_peers(nccl, window, ranks, me, peers_out, multicast_out, ...):
+ * st_nccl_window_peers(nccl, window, ranks, me, peers_out, ...):
  * Where the first byte of ${window} of every LSA rank lies in this rank's address space. Fails when
- * the window does not reach ${ranks} ranks by load and store. multicast_out becomes NULL when the
- * communicator has no multicast.
+ * the window does not reach ${ranks} ranks by load and store. Waits for nobody.
  */
 ncclResult_t st_nccl_window_peers(const struct st_nccl *nccl, ncclWindow_t window, int ranks,
-                                  int me, char **peers_out, char **multicast_out, char *why,
-                                  size_t why_size);
+                                  int me, char **peers_out, char *why, size_t why_size);
 
 #endif

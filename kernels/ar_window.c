@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ar_multicast.h"
 #include "ar_ready.h"
 
 const struct st_window *st_window_find(const symtuner_ar *h, const void *p, size_t bytes)
@@ -175,9 +176,33 @@ static ncclResult_t look_up(symtuner_ar **handles, void *const *buffers, int n, 
         w->handle = windows[i];
         w->ours = ours;
         cudaSetDevice(h->device);
-        result = st_nccl_window_peers(h->nccl, w->handle, h->ranks, h->me, w->peer, &w->multicast,
-                                      why, ST_WHY);
+        result = st_nccl_window_peers(h->nccl, w->handle, h->ranks, h->me, w->peer, why, ST_WHY);
     }
+    return result;
+}
+
+/* All windows of the group can be reached. Multicast addresses in all of ${seen}, on all ranks; or
+ * in none, for ranks in different kernels would wait for each other. */
+static ncclResult_t add_multicast(symtuner_ar **handles, int n, struct st_window *seen, char *why)
+{
+    struct st_voice *voices[ST_MAX_RANKS];
+    uint64_t mine[ST_MAX_RANKS], all[ST_MAX_RANKS];
+    struct st_multicast m;
+    ncclResult_t result = st_multicast_begin(&m, handles, seen, n, why);
+    bool everywhere = true;
+
+    result = agree(handles, n, result, 0, why);
+    st_multicast_end(&m, result == ncclSuccess);
+    for (int i = 0; i < n; i++) {
+        voices[i] = &handles[i]->voice;
+        mine[i] = m.rank[i].found != NULL;
+    }
+    if (result == ncclSuccess)
+        result = st_voices_meet(handles[0]->nccl, voices, n, mine, all, sizeof *mine, why);
+    for (int r = 0; r < handles[0]->ranks && result == ncclSuccess; r++)
+        everywhere &= all[r] != 0;
+    for (int i = 0; i < n && result == ncclSuccess && everywhere; i++)
+        seen[i].multicast = m.rank[i].found;
     return result;
 }
 
@@ -203,6 +228,8 @@ ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *const *buffers,
         if (result == ncclSuccess)
             result = look_up(handles, buffers, n, bytes, ours ? made : windows, ours, seen, why);
         result = agree(handles, n, result, 0, why);
+        if (result == ncclSuccess && st_multicast_wanted(handles[0]))
+            result = add_multicast(handles, n, seen, why);
     }
     for (int i = 0; i < n; i++) {
         if (result == ncclSuccess)

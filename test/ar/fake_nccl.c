@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "test/ar/fake_cuda.h"
 
@@ -16,6 +17,7 @@
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
 ncclResult_t ncclGetLsaDevicePointer(ncclWindow_t window, size_t offset, int rank, void **p);
+ncclResult_t ncclGetLsaMultimemDevicePointer(ncclWindow_t window, size_t offset, void **p);
 
 struct fake_nccl fake_nccl;
 
@@ -47,6 +49,7 @@ static bool gone[FAKE_RANKS];
 static int rounds;
 static void *memory[FAKE_WINDOWS][FAKE_RANKS];
 static int windows;
+static int team; /* bit r: rank r has asked for the multicast team */
 
 static _Thread_local struct op mine[FAKE_RANKS]; /* of the open group */
 static _Thread_local int depth;
@@ -57,12 +60,13 @@ void fake_nccl_reset(int ranks)
     char said[FAKE_CARD];
 
     memcpy(said, fake_nccl.said, sizeof said);
-    fake_nccl = (struct fake_nccl){.ranks = ranks, .no_memory = -1, .no_window = -1};
+    fake_nccl =
+        (struct fake_nccl){.ranks = ranks, .no_memory = -1, .no_window = -1, .no_multicast = -1};
     memcpy(fake_nccl.said, said, sizeof said);
     memset(waiting, 0, sizeof waiting);
     memset(gone, 0, sizeof gone);
     memset(state_of, 0, sizeof state_of);
-    windows = rounds = 0;
+    windows = rounds = team = 0;
 }
 
 /* ---- blocking = 0; all with the lock --------------------------------------------------------- */
@@ -424,6 +428,32 @@ EXPORT ncclResult_t ncclGetLsaDevicePointer(ncclWindow_t window, size_t offset, 
 {
     *p = (char *)((void **)window)[rank] + offset;
     return ncclSuccess;
+}
+
+/* As in 2.30.7: the first to ask makes the multicast team of the communicator, and waits until all
+ * ranks do; at once, whatever group is open. */
+EXPORT ncclResult_t ncclGetLsaMultimemDevicePointer(ncclWindow_t window, size_t offset, void **p)
+{
+    struct timespec until;
+    int rank;
+
+    *p = NULL;
+    __atomic_add_fetch(&fake_nccl.asks, 1, __ATOMIC_RELAXED);
+    if (!fake_nccl.multicast)
+        return ncclSuccess;
+    cudaGetDevice(&rank); /* a rank per GPU here */
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 2;
+    pthread_mutex_lock(&lock);
+    team |= 1 << rank;
+    pthread_cond_broadcast(&changed);
+    while (team != (1 << fake_nccl.ranks) - 1 && !fake_nccl.hung)
+        if (pthread_cond_timedwait(&changed, &lock, &until) != 0)
+            fake_nccl.hung = true;
+    pthread_mutex_unlock(&lock);
+    if (rank != fake_nccl.no_multicast && !fake_nccl.hung)
+        *p = (char *)((void **)window)[rank] + ((size_t)1 << 40) + offset;
+    return *p == NULL ? ncclSystemError : ncclSuccess;
 }
 
 EXPORT ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, ncclDataType_t type,

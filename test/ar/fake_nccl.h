@@ -26,6 +26,9 @@ struct fake_nccl {
     bool no_symmetric;    /* no peer access: success without a window                   */
     bool refuses;         /* ncclAllGather, ncclCommWindowRegister fail at once         */
     bool refuses_windows; /* ... the second only                                     */
+    bool multicast;       /* the box has it ...                                      */
+    int no_multicast;     /* ... but for this rank; -1: for all                        */
+    int asks;             /* ncclGetLsaMultimemDevicePointer so far                     */
     bool hung;
     int depth;                       /* of ncclGroupStart, all threads                            */
     int live;                        /* memory and windows that nobody gave back                  */

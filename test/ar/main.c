@@ -35,6 +35,7 @@ int main(void)
     srunner_add_suite(runner, st_suite_ready());
     srunner_add_suite(runner, st_suite_alike());
     srunner_add_suite(runner, st_suite_graph());
+    srunner_add_suite(runner, st_suite_multicast());
 #endif
     srunner_run_all(runner, CK_ENV);
     failed = srunner_ntests_failed(runner);

@@ -23,6 +23,7 @@ Suite *st_suite_window(void);
 Suite *st_suite_ready(void);
 Suite *st_suite_alike(void);
 Suite *st_suite_graph(void);
+Suite *st_suite_multicast(void);
 
 void st_add_emulated_tests(TCase *t); /* of check-ar-kernels */
 
