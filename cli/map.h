@@ -48,7 +48,7 @@ struct st_map_request {
     uint64_t lo, hi;
     const char *file[2], *svg, *machine_word;
     int gpus; /* of a node; 0 unknown */
-    bool json;
+    bool json, force;
 };
 
 struct st_map {
@@ -61,8 +61,8 @@ struct st_map {
     uint64_t hash;
 };
 
-/* The options that both commands have; the last one, --svg, is of table alone. */
-enum { ST_MAP_OPTIONS = 13 };
+/* The options that both commands have; the last two, --svg and --force, are of table. */
+enum { ST_MAP_OPTIONS = 14 };
 extern const struct st_option st_map_options[ST_MAP_OPTIONS];
 bool st_map_word(int place, const char *word, void *self, char error[ST_OPTION_ERROR]);
 

@@ -82,6 +82,8 @@ const struct st_option st_map_options[ST_MAP_OPTIONS] = {
     {"json", NULL, "exact ranges, for programs", ST_OPTION_FLAG, .at = AT(json)},
     {"gpu", "NAME", NULL, ST_OPTION_READ, .read = read_gpu, .instead = "--machine \"gpu=NAME\""},
     {"svg", "FILE", "also draw the map into FILE", ST_OPTION_TEXT, .at = AT(svg)},
+    {"force", NULL, "overwrite a FILE that symtuner did not write", ST_OPTION_FLAG,
+     .at = AT(force)},
 };
 
 bool st_map_word(int place, const char *word, void *self, char error[ST_OPTION_ERROR])

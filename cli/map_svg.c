@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* map_svg.c - the decision map as one picture: sizes to the right, one bar per column of the map.
  */
-#include <errno.h>
 #include <math.h>
 #include <string.h>
 
 #include "cli/map.h"
+#include "cli/own_file.h"
 #include "cli/text.h"
 #include "plugin/nccl_release.h"
 
@@ -117,15 +117,21 @@ static void draw(const struct st_map_request *request, const struct st_map *map,
             x + 17, bottom + 40);
 }
 
+struct picture {
+    const struct st_map_request *request;
+    const struct st_map *map;
+};
+
+static void write_picture(const void *self, FILE *out)
+{
+    const struct picture *picture = self;
+
+    draw(picture->request, picture->map, out);
+}
+
 bool st_map_svg(const struct st_map_request *request, const struct st_map *map, const char *path)
 {
-    FILE *out = fopen(path, "w");
+    struct picture picture = {request, map};
 
-    if (out)
-        draw(request, map, out);
-    if (!out || ferror(out) | fclose(out)) {
-        fprintf(stderr, "symtuner table: %s: %s\n", path, strerror(errno));
-        return false;
-    }
-    return true;
+    return st_own_file_write("table", path, true, write_picture, &picture);
 }

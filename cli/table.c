@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/map.h"
+#include "cli/own_file.h"
 #include "cli/text.h"
 #include "cli/values.h"
 #include "plugin/nccl_release.h"
@@ -218,6 +219,8 @@ int st_cmd_table(int argc, char **argv)
         return status;
     if (!request.colls)
         request.colls = 1u << SYMTUNER_ALLREDUCE;
+    if (request.svg && !st_own_file_free("table", request.svg, NULL, request.force))
+        return ST_EXIT_USAGE;
     if (!st_map_make(&request, request.file[0], &map))
         return ST_EXIT_FINDINGS;
     (request.json ? print_json : print_text)(&request, &map, stdout);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
+#include "cli/own_file.h"
 #include "cli/text.h"
 #include "cli/tune.h"
 #include "symtuner_why.h"
@@ -25,6 +26,14 @@ static const struct st_command_line line = {
         "          symtuner tune --ledger job.ledger --ranks 8\n",
     .row = st_tune_options + ST_BENCH_ALONE,
     .rows = ST_TUNE_OPTIONS - ST_BENCH_ALONE};
+
+/* Asked before anything is measured. Raw data of another run are resume()'s business. */
+static bool may_write(void)
+{
+    return st_own_file_free("tune", tune.out, NULL, tune.force) &&
+           st_own_file_free("tune", tune.html, NULL, tune.force) &&
+           (tune.from || st_own_file_free("tune", tune.raw, st_tune_first_line, tune.force));
+}
 
 /* Take over an earlier, interrupted run. */
 static bool resume(void)
@@ -78,6 +87,8 @@ int st_cmd_tune(int argc, char **argv)
     snprintf(tune.raw, sizeof tune.raw, "%.500s.csv", tune.out);
     snprintf(tune.html, sizeof tune.html, "%.500s.html", tune.out);
     strftime(tune.date, sizeof tune.date, "%Y-%m-%d", gmtime(&today));
+    if (!tune.verify_files && !may_write())
+        return ST_EXIT_USAGE;
     if (tune.from) {
         snprintf(tune.raw, sizeof tune.raw, "%.590s", tune.from);
         if (!st_tune_load(&tune, true, error, sizeof error)) {

@@ -83,10 +83,11 @@ struct st_tune {
     const char *nccl_file; /* NULL: as the loader finds it                      */
     char command[400];
     const char *from, *verify_files; /* options of tune; NULL: not given */
-    bool json, fresh, no_kernels;
+    bool json, fresh, no_kernels, force;
 };
 
 /* tune_data.c */
+extern const char st_tune_first_line[]; /* of raw data */
 int st_tune_sizes(const struct st_tune *tune);
 uint64_t st_tune_bytes(const struct st_tune *tune, int size);
 int st_tune_candidates(const struct st_tune *tune);
@@ -113,7 +114,7 @@ bool st_tune_load(struct st_tune *tune, bool take_plan, char *error, size_t size
 
 /* tune_read.c: the options of bench, which are the first of all, and of tune, which are the last.
  */
-enum { ST_TUNE_OPTIONS = 18, ST_BENCH_OPTIONS = 13, ST_BENCH_ALONE = 2 };
+enum { ST_TUNE_OPTIONS = 19, ST_BENCH_OPTIONS = 14, ST_BENCH_ALONE = 2 };
 extern const struct st_option st_tune_options[ST_TUNE_OPTIONS];
 
 /* tune_run.c: exit statuses; st_tune_find_gpus gives -1 when it can be measured here. */

@@ -9,6 +9,8 @@
 #include "cli/tune.h"
 #include "symtuner_why.h"
 
+const char st_tune_first_line[] = "# symtuner tune 1";
+
 int st_tune_sizes(const struct st_tune *tune)
 {
     int n = 0;
@@ -275,13 +277,13 @@ bool st_tune_save(const struct st_tune *tune)
     plan_line(tune, plan, sizeof plan);
     fprintf(
         out,
-        "# symtuner tune 1\n%s\n# gpu %s\n# links %d multicast %d\n# nccl %d\n"
+        "%s\n%s\n# gpu %s\n# links %d multicast %d\n# nccl %d\n"
         "# floor %.2f\n# date %s\n# bytes is NCCL's nBytes, us is per call, of the slowest rank\n"
         "# KERNEL/CTAS/THREADS: symtuner's kernels; the first one of a size is the library's own "
         "choice\n"
         "round,setting,coll,candidate,bytes,us\n",
-        plan, tune->machine.gpu, tune->machine.nvlink, tune->machine.multicast, tune->nccl,
-        tune->floor_gbps, tune->date);
+        st_tune_first_line, plan, tune->machine.gpu, tune->machine.nvlink, tune->machine.multicast,
+        tune->nccl, tune->floor_gbps, tune->date);
     for (int r = 0; r < tune->rounds; r++)
         for (int c = 0; c < SYMTUNER_COLLS; c++)
             for (int s = 0; s < st_tune_settings(tune); s++)
@@ -414,7 +416,7 @@ bool st_tune_load(struct st_tune *tune, bool take_plan, char *error, size_t size
         number++;
         line[strcspn(line, "\r\n")] = '\0';
         if (number == 1) {
-            good = strcmp(line, "# symtuner tune 1") == 0 ||
+            good = strcmp(line, st_tune_first_line) == 0 ||
                    wrong(why, sizeof why, "not the raw data of symtuner tune", line);
         } else if (strncmp(line, "# plan ", 7) == 0) {
             planned = true;

@@ -4,10 +4,10 @@
  * plots against size (latency, bus bandwidth), the chosen kind of kernel shaded behind them, the
  * copy engine's floor dashed, and the numbers as a table.
  */
-#include <errno.h>
 #include <math.h>
 #include <string.h>
 
+#include "cli/own_file.h"
 #include "cli/text.h"
 #include "cli/tune.h"
 #include "plugin/nccl_release.h"
@@ -299,8 +299,9 @@ static void ways(const struct st_tune *tune, FILE *out)
     fputs("</table></div>\n", out);
 }
 
-static void page(const struct st_tune *tune, FILE *out)
+static void page(const void *self, FILE *out)
 {
+    const struct st_tune *tune = self;
     char release[16];
 
     fprintf(out,
@@ -347,13 +348,5 @@ static void page(const struct st_tune *tune, FILE *out)
 
 bool st_tune_write_html(const struct st_tune *tune)
 {
-    FILE *out = fopen(tune->html, "w");
-
-    if (out)
-        page(tune, out);
-    if (!out || ferror(out) | fclose(out)) {
-        fprintf(stderr, "symtuner tune: %s: %s\n", tune->html, strerror(errno));
-        return false;
-    }
-    return true;
+    return st_own_file_write("tune", tune->html, true, page, tune);
 }

@@ -141,6 +141,7 @@ const struct st_option st_tune_options[ST_TUNE_OPTIONS] = {
     {"library", "FILE", "the libnccl.so.2 to measure (the loader's)", ST_OPTION_TEXT,
      .at = AT(nccl_file)},
     {"json", NULL, "print the result for programs", ST_OPTION_FLAG, .at = AT(json)},
+    {"force", NULL, "overwrite files that symtuner did not write", ST_OPTION_FLAG, .at = AT(force)},
     {"nccl", "FILE", NULL, ST_OPTION_READ, .read = read_nccl, .instead = "--library FILE"},
     /* of tune alone */
     {"out", "FILE", "the rules to write (symtuner.rules)", ST_OPTION_TEXT, .at = AT(out)},

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tune_write.c - what tune found: the rules file, the table in the terminal, JSON. */
-#include <errno.h>
 #include <string.h>
 
+#include "cli/own_file.h"
 #include "cli/text.h"
 #include "cli/tune.h"
 #include "plugin/nccl_release.h"
@@ -42,8 +42,9 @@ static void write_policy(const struct st_tune *tune, int coll, FILE *out)
     }
 }
 
-static void rules_text(const struct st_tune *tune, FILE *out)
+static void rules_text(const void *self, FILE *out)
 {
+    const struct st_tune *tune = self;
     char release[16];
     const char *base = strrchr(tune->raw, '/');
 
@@ -83,15 +84,7 @@ static void rules_text(const struct st_tune *tune, FILE *out)
 
 bool st_tune_write_rules(const struct st_tune *tune)
 {
-    FILE *out = fopen(tune->out, "w");
-
-    if (out)
-        rules_text(tune, out);
-    if (!out || ferror(out) | fclose(out)) {
-        fprintf(stderr, "symtuner tune: %s: %s\n", tune->out, strerror(errno));
-        return false;
-    }
-    return true;
+    return st_own_file_write("tune", tune->out, false, rules_text, tune);
 }
 
 static void cell_text(const struct st_cell *cell, char *text, size_t size)

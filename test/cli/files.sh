@@ -78,6 +78,45 @@ done
     grep -q '^## 3\. Bit-identical' "$root/docs/kernels.md"
 ok "tuned rules say of sums what docs/kernels.md says, by pointing there" $?
 
+# ---- nobody else's file is overwritten -----------------------------------------------------------
+sample=$root/test/data/tune.csv
+kept() { # kept WHAT FILE WANT ARGUMENTS: exit status WANT, and the file is as it was
+    cp "$2" before
+    what=$1 file=$2 want=$3
+    shift 3
+    "$symtuner" "$@" > /dev/null 2> err
+    [ $? = "$want" ] && cmp -s "$file" before
+    ok "$what: $(cat err)" $?
+    [ "$want" = 0 ] || grep -q -- '--force' err
+    ok "$what: the cure is named" $?
+}
+cp odd.rules mine.rules
+kept "tune keeps rules that a person wrote" mine.rules 2 tune --from "$sample" --out mine.rules
+[ ! -e mine.rules.html ]
+ok "nothing is written beside them" $?
+cp plain.rules changed.rules && echo '# by hand' >> changed.rules
+kept "tune keeps its own rules that were changed at the end" changed.rules 2 tune --from "$sample" --out changed.rules
+sed 's/^sym-ctas .*/sym-ctas = 8/' plain.rules > changed2.rules
+kept "tune keeps its own rules that were changed inside" changed2.rules 2 tune --from "$sample" --out changed2.rules
+kept "tune writes its own rules again" plain.rules 0 tune --from "$root/test/data/tune.csv" --out plain.rules --json
+rm -f new.rules; echo page > new.rules.html
+kept "tune keeps a page that it did not write" new.rules.html 2 tune --from "$sample" --out new.rules
+[ ! -e new.rules ]
+ok "no rules are written then" $?
+rm -f new.rules.html; echo 1,2,3 > new.rules.csv
+kept "tune keeps data that it did not write" new.rules.csv 2 tune --fresh --out new.rules
+kept "bench keeps data that it did not write" new.rules.csv 2 bench --csv new.rules.csv
+echo picture > map.svg
+kept "table keeps a picture that it did not write" map.svg 2 table odd.rules --svg map.svg
+"$symtuner" tune --from "$sample" --out mine.rules --force > /dev/null 2>&1 && "$symtuner" check mine.rules > check.out &&
+    "$symtuner" table odd.rules --svg map.svg --force > /dev/null
+ok "--force overwrites" $?
+: > empty.rules
+"$symtuner" tune --from "$sample" --out empty.rules > /dev/null 2>&1
+ok "an empty file is nobody's" $?
+"$symtuner" table odd.rules --svg /dev/null > /dev/null
+ok "a device is nobody's" $?
+
 # ---- JSON ----------------------------------------------------------------------------------------
 i=0
 json() { # json STATUS ARGUMENTS
