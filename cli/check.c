@@ -77,6 +77,8 @@ static int check_file(struct check *check, const char *path)
             printf(", \"rules\": %d, \"hash\": \"0x%016llx\"", symtuner_rules_count(rules),
                    (unsigned long long)symtuner_rules_hash(rules));
         fputs("}", stdout);
+    } else if (!findings && symtuner_rules_count(rules) == 0) {
+        printf("%s: no rules, NCCL decides everything\n", path);
     } else if (!findings) {
         printf("%s: fine, %d rule%s, hash 0x%016llx\n", path, symtuner_rules_count(rules),
                symtuner_rules_count(rules) == 1 ? "" : "s",

@@ -1,0 +1,1 @@
+check /dev/null test/data/empty.rules
