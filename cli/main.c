@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/terminal.h"
 #include "rules/names.h"
 #include "symtuner.h"
 
@@ -81,6 +82,7 @@ int main(int argc, char **argv)
     const char *name = argc > 1 ? argv[1] : "--help";
     int (*run)(int, char **);
 
+    st_terminal_guard();
     if (strcmp(name, "help") == 0 && argc > 2) { /* help COMMAND */
         static char help[] = "--help";
         char *with[] = {argv[2], help, NULL};

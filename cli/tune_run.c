@@ -40,7 +40,9 @@ static void progress(const struct st_tune *tune, double began, int measured, con
     memset(bar, '.', BAR);
     memset(bar, '#', (size_t)full);
     bar[BAR] = '\0';
-    fprintf(stderr, "%s[%s] %d of %d", terminal ? "\r" : "", bar, all - open, all);
+    if (terminal && write(2, "\r", 1) < 0) /* stderr lets none pass, and holds nothing back */
+        return;
+    fprintf(stderr, "[%s] %d of %d", bar, all - open, all);
     if (measured > 0 && open > 0) {
         int left = (int)((now() - began) / measured * open + 0.5);
 

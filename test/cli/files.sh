@@ -145,5 +145,47 @@ SYMTUNER_RULES=$name SYMTUNER_LEDGER="\"\\$esc" "$symtuner" env --json > env.jso
 parse answer*.json doctor.json env.json
 ok "every JSON is JSON" $?
 
+# ---- the terminal --------------------------------------------------------------------------------
+i=0
+text() { # text ARGUMENTS: what a person would see, results and errors
+    i=$((i + 1))
+    "$symtuner" "$@" > text$i.txt 2>&1
+    [ $? -le 2 ]
+    ok "$1 $2" $?
+}
+text check "$name" none"$esc" "$root/test/golden/bad/bytes_kb.rules"
+text table "$name" --coll all --machine "$machine"
+text diff "$root/docs/example.rules" "$name" --machine "$machine"
+text decide allreduce 64KiB --rules "$name" --machine "$machine"
+text decide "all$odd" 1KiB
+text decide allreduce "1$odd"
+text decide allreduce 1KiB "--no$odd"
+text decide allreduce 1KiB --links "$odd"
+text decide allreduce 1KiB --machine "$odd"
+text decide allreduce 1KiB --rules "$odd"
+text why allreduce 64KiB "f$odd" --machine h200x8
+text why allreduce 64KiB --machine h200x8 --set "NCCL_SYM_KERNEL=$odd"
+text why --corpus "$odd"
+text tune --from odd.csv --out "tuned$name"
+text tune --from "$odd" --out x
+text tune --ledger "$odd"
+text top odd.ledger "none$odd"
+text agree odd.ledger other.ledger
+text "x$odd" y
+text help "$odd"
+sed 's/^rank/'"$esc"'/; 5s/=/'"$esc"'[1m/' "$root/test/data/ledger/rank0.ledger" > bad.ledger
+text agree bad.ledger odd.ledger
+env -i NCCL_ALGO="\"<$esc" NCCL_TUNER_PLUGIN="li\"b$esc.so" SYMTUNER_RULE="$odd" NCCL_CONF_FILE="$odd" \
+    "$symtuner" doctor --no-gpu > doctor.txt 2>&1
+env -i SYMTUNER_RULES="$odd" SYMTUNER_MACHINE="$odd" "$symtuner" env > env.txt 2>&1
+env -i SYMTUNER_RULES="$odd" SYMTUNER_MACHINE="$odd" "$symtuner" decide allreduce 1KiB > decide.txt 2>&1
+parse text*.txt doctor.txt env.txt decide.txt
+ok "no control byte reaches the terminal" $?
+long=$(awk 'BEGIN { for (i = 0; i < 9000; i++) printf "\303\251" }') # é: some are cut by a buffer's end
+[ "$(env -i SYMTUNER_RULES="$long" "$symtuner" env | tr -cd '\303\251' | wc -c)" = 18000 ]
+ok "characters of several bytes stay whole" $?
+[ "$(env -i SYMTUNER_RULES="$(printf 'a\303b\302\303\251')" "$symtuner" env | grep -c 'SYMTUNER_RULES=a?b?é')" = 1 ]
+ok "half a character becomes one question mark" $?
+
 [ "$failed" = 0 ] && echo "files: $checked checks, all fine"
 exit "$failed"

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/terminal.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/text.h"
+
+enum { CHUNK = 4096 };
+
+/* How many bytes the character that begins with ${first} has. */
+static int wants(unsigned char first)
+{
+    return first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc0 ? 2 : 1;
+}
+
+size_t st_plain_filter(struct st_plain *plain, const char *in, size_t size, char *out)
+{
+    char *end = out;
+
+    for (size_t i = 0; i < size; i++) {
+        bool broken = plain->holds && (in[i] & 0xc0) != 0x80, shown;
+
+        if (broken) { /* what is held began a character, and this byte does not go on with it */
+            *end++ = '?';
+            plain->holds = 0;
+        }
+        plain->held[plain->holds++] = in[i];
+        plain->held[plain->holds] = '\0';
+        if (plain->holds < wants((unsigned char)plain->held[0]))
+            continue;
+        shown = (st_text_character(plain->held, &shown) == plain->holds && shown) ||
+                in[i] == '\n' || in[i] == '\t';
+        memcpy(end, shown ? plain->held : "?", shown ? (size_t)plain->holds : 1);
+        end += shown ? plain->holds : 1;
+        plain->holds = 0;
+    }
+    return (size_t)(end - out);
+}
+
+/* For fopencookie: all of it, or 0 and errno. */
+static ssize_t put(void *cookie, const char *text, size_t size)
+{
+    struct st_plain *plain = cookie;
+    char out[CHUNK + 4];
+
+    for (size_t at = 0, n; at < size; at += n) {
+        size_t left, done = 0;
+
+        n = size - at < CHUNK ? size - at : CHUNK;
+        left = st_plain_filter(plain, text + at, n, out);
+        while (left > 0) {
+            ssize_t written = write(plain->fd, out + done, left);
+
+            if (written < 0 && errno != EINTR)
+                return 0;
+            if (written > 0) {
+                done += (size_t)written;
+                left -= (size_t)written;
+            }
+        }
+    }
+    return (ssize_t)size;
+}
+
+static FILE *guarded(struct st_plain *plain, FILE *plain_stream, int buffer)
+{
+    cookie_io_functions_t functions = {.write = put};
+    FILE *stream = fopencookie(plain, "w", functions);
+
+    if (!stream)
+        return plain_stream;
+    setvbuf(stream, NULL, buffer, buffer == _IONBF ? 0 : CHUNK);
+    return stream;
+}
+
+void st_terminal_guard(void)
+{
+    static struct st_plain out = {.fd = STDOUT_FILENO}, error = {.fd = STDERR_FILENO};
+
+    stdout = guarded(&out, stdout, isatty(STDOUT_FILENO) ? _IOLBF : _IOFBF);
+    stderr = guarded(&error, stderr, _IONBF);
+}
