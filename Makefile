@@ -212,8 +212,10 @@ install: all
 	ln -sf libsymtuner.so $(LIB_DIR)/libnccl-tuner-symtuner.so
 	for l in libsymtuner_ar.so libsymtuner_ffi.so; do \
 	    if [ -f $(B)/$$l ]; then install -m 755 $(B)/$$l $(LIB_DIR)/$$l; fi; done # kernels, jax
+	# headers of what is installed; symtuner_why.h is the command's own
 	install -D -m 755 $(B)/symtuner $(DESTDIR)$(PREFIX)/bin/symtuner
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include include/symtuner*.h
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include include/symtuner.h \
+	    $(if $(wildcard $(B)/libsymtuner_ar.so),include/symtuner_ar.h)
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 docs/symtuner.1
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man5 docs/symtuner-rules.5
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/symtuner docs/example.rules
@@ -240,6 +242,7 @@ test-commands: all test-cli-fuzz
 	$(Q)sh test/cli/gpu.sh $(B)
 	$(Q)sh test/cli/completion.sh $(B)
 	$(Q)sh test/cli/options.sh $(B)
+	$(Q)sh test/cli/install.sh $(B)
 	$(Q)sh test/cli/files.sh $(B) || [ $$? = 77 ]
 	$(Q)sh test/fuzz/commands.sh $(B) $(or $(ROUNDS),200)
 

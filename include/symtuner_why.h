@@ -19,7 +19,8 @@
  *            verdict are constants.
  * Threads    every function is pure and may run on any thread.
  * Errors     symtuner_predict returns SYMTUNER_EINVAL when a member is out of range.
- * Since      0.1, everything.
+ * Since      0.1, everything. Not installed: no library has these functions, the command and the
+ *            tests are linked with them (cli/symmodel.c, gates.c, why_words.c).
  */
 #ifndef SYMTUNER_WHY_H_
 #define SYMTUNER_WHY_H_
