@@ -73,6 +73,16 @@ AR_C      := $(wildcard kernels/*.c rules/*.c) plugin/machine.c# rules are read 
 AR_CU     := $(wildcard kernels/*.cu)
 AR_OBJ    := $(patsubst %,$(AR_B)/%.o,$(AR_C) $(AR_CU))
 
+# Said once and before a compiler says it in its own words.
+AR_LACKS = $(strip $(if $(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h),,cuda_runtime_api.h in CUDA_HOME=$(CUDA_HOME);) \
+           $(if $(wildcard $(NCCL_HOME)/include/nccl.h),,nccl.h in NCCL_HOME=$(NCCL_HOME);) \
+           $(if $(shell command -v $(NVCC)),,a compiler NVCC=$(NVCC);))
+AR_CURE  := install the CUDA toolkit and headers of NCCL 2.28 or newer, or say where they are
+.PHONY: need-cuda
+need-cuda:
+	$(if $(AR_LACKS),@echo 'make kernels: there is no $(AR_LACKS) $(AR_CURE)' >&2; exit 1)
+$(AR_OBJ): | need-cuda
+
 kernels: $(AR_B)/libsymtuner_ar.so
 	$(if $(AR_DEFS),,$(Q)ln -sf $(patsubst $(B)/%,%,$<) $(B)/libsymtuner_ar.so)
 

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # install.sh BUILD - what make install puts together fits together: every function that an installed
-# header declares is exported by an installed library. Exit 0: all right. 1: something is not.
+# header declares is exported by an installed library. And make kernels says in one line what a box
+# lacks. Exit 0: all right. 1: something is not.
 set -u
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
@@ -22,5 +23,17 @@ for header in "$work"/root/usr/include/*.h; do
 done
 [ -f "$work/root/usr/include/symtuner.h" ] || fail "symtuner.h is not installed"
 
+kernels() { # kernels WANT VARIABLE=VALUE ...
+    want=$1
+    shift
+    make -s kernels B="$work/build" CUDA_HOME="$work/none" "$@" > "$work/log" 2>&1 && fail "make kernels $* succeeds"
+    # make adds a line of its own
+    [ "$(grep -cv '^make' "$work/log")" = 0 ] && [ "$(grep -c '^make kernels: ' "$work/log")" = 1 ] &&
+        grep -q "^make kernels: .*$want" "$work/log" || fail "make kernels $*: $(head -5 "$work/log")"
+}
+mkdir -p "$work/nccl/include" "$work/cuda/include" && touch "$work/nccl/include/nccl.h" "$work/cuda/include/cuda_runtime_api.h"
+kernels 'cuda_runtime_api.h in CUDA_HOME=' NCCL_HOME="$work/nccl" NVCC=true
+kernels 'nccl.h in NCCL_HOME=' NCCL_HOME="$work/none" NVCC=true
+kernels 'a compiler NVCC=no-such-nvcc' NCCL_HOME="$work/nccl" NVCC=no-such-nvcc CUDA_HOME="$work/cuda"
 [ "$failed" = 0 ] && echo "install: fine"
 exit "$failed"
