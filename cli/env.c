@@ -68,7 +68,7 @@ struct request {
 #define AT(member) offsetof(struct request, member)
 static const struct st_option rows[] = {
     {"markdown", NULL, "print docs/env.md", ST_OPTION_FLAG, .at = AT(markdown)},
-    {"defaults", NULL, "print the built-in defaults: a rules text with its provenance",
+    {"defaults", NULL, "print the built-in CTA count, and the boxes and releases that get it",
      ST_OPTION_FLAG, .at = AT(defaults)},
     {"json", NULL, "for programs", ST_OPTION_FLAG, .at = AT(json)},
 };

@@ -22,7 +22,12 @@ _Static_assert(CTAS % CLUSTER == 0, "whole clusters");
 #define TEXT(number)    TEXT_OF(number)
 
 /* X(code, release, GPUs) of H200s over NVLink without multicast. */
-#define MEASURED(X) X(22809, "2.28.9", 2)
+#define MEASURED(X)                                                                                \
+    X(22809, "2.28.9", 2)                                                                          \
+    X(22907, "2.29.7", 2)                                                                          \
+    X(23007, "2.30.7", 2)                                                                          \
+    X(23102, "2.31.2", 2)                                                                          \
+    X(23203, "2.32.3", 2)
 
 #define GPU "NVIDIA H200"
 
@@ -44,8 +49,8 @@ static const char text[] =
 #undef LINE
     "# It takes NCCL_ENV_PLUGIN=libsymtuner.so, and gives way to NCCL_SYM_CTAS, NCCL_MIN_CTAS,\n"
     "# NCCL_MAX_CTAS, a NCCL_CTA_POLICY that is not the default, NCCL_ENQUEUE_REARCH_ENABLE=1 and\n"
-    "# SYMTUNER_DEFAULTS=0. Of 7 to 64 CTAs it was the best beside GEMMs, 2 % behind 32 CTAs for\n"
-    "# all-reduces that run alone: H200 SXM (NV18), driver 580.159.04, 2026-11-22.\n";
+    "# SYMTUNER_DEFAULTS=0. Measured 2026-11-22, driver 580.159.04, against NCCL's own count of 7 to\n"
+    "# 10: 1.2 times as fast alone, 1.06 times beside GEMMs (bench/results/2026-11-22-h200x2b).\n";
 
 int st_default_ctas(int nccl, const struct symtuner_machine *machine)
 {

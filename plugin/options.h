@@ -32,7 +32,7 @@ typedef const char *st_text_option;
       "rules on one line, before those of the file: \"allreduce bytes=..64KiB "                    \
       "prefer=general:ring/ll; process sym-ctas=16\"")                                             \
     X(bool, defaults, "SYMTUNER_DEFAULTS", "1", "1|0",                                             \
-      "0: do not use the built-in defaults (measured boxes only; symtuner env --defaults)")        \
+      "0: keep NCCL's own CTA count on measured boxes, too (symtuner env --defaults)")             \
     X(bool, strict, "SYMTUNER_STRICT", "0", "1|0",                                                 \
       "1: wrong rules fail communicator creation on this rank; for CI, not for jobs")              \
     X(st_text_option, ledger, "SYMTUNER_LEDGER", "", "text",                                       \
@@ -42,7 +42,8 @@ typedef const char *st_text_option;
     X(enum st_log, log, "SYMTUNER_LOG", "info", "info|warn|off",                                   \
       "what to say through NCCL's log; a warning also goes to stderr when NCCL_DEBUG is unset")    \
     X(st_text_option, machine, "SYMTUNER_MACHINE", "", "text",                                     \
-      "describe the box instead of looking: \"gpu=NVIDIA H200; links=nvlink; multicast=no\"")      \
+      "describe the box instead of looking: \"gpu=NVIDIA H200; gpus=2; links=nvlink; "             \
+      "multicast=no\"")                                                                            \
     X(st_text_option, doctor_accept, "SYMTUNER_DOCTOR_ACCEPT", "", "text",                         \
       "symtuner doctor: findings that you know, as ID,ID: shown, but they do not count")           \
     X(st_text_option, lib_dir, "SYMTUNER_LIB_DIR", "", "text",                                     \

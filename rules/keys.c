@@ -351,13 +351,6 @@ static const char *const yes_word[] = {"no", "yes", "any"};
 static const char *const link_word[] = {"pcie", "nvlink", "any"};
 static const struct st_words yes = {yes_word, 3}, link = {link_word, 3};
 
-const struct st_gone_key st_gone_keys[ST_GONE_KEYS] = {
-    {"sym-ctas", ST_IN_RULE, "NCCL reads the CTA count of symmetric kernels once per process; "
-                             "write it in [process]"},
-    {"chunk", ST_IN_RULE, "NCCL names the bytes of one channel where it asks for a chunk size, so "
-                          "that no rule can tell which call it is; remove the key"},
-};
-
 #define AT(member) offsetof(struct st_rule, member)
 #define CALL       (ST_IN_RULE | ST_IN_KERNELS)
 #define MACHINE    (CALL | ST_IN_PROCESS | ST_IN_PROVENANCE)

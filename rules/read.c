@@ -28,6 +28,18 @@ struct section {
     unsigned seen;        /* bit per key                   */
 };
 
+/* Keys that were taken out: why, and what to write instead. */
+static const struct {
+    const char *word;
+    int where;
+    const char *cure;
+} gone[] = {
+    {"sym-ctas", ST_IN_RULE, "NCCL reads the CTA count of symmetric kernels once per process; "
+                             "write it in [process]"},
+    {"chunk", ST_IN_RULE, "NCCL names the bytes of one channel where it asks for a chunk size, so "
+                          "that no rule can tell which call it is; remove the key"},
+};
+
 static bool read_key(struct st_reader *reader, struct section *section, struct st_text key,
                      struct st_text value)
 {
@@ -41,11 +53,10 @@ static bool read_key(struct st_reader *reader, struct section *section, struct s
     for (int i = 0; i < ST_KEYS; i++)
         word[i] = section->where & st_keys[i].where ? st_keys[i].word : NULL;
     k = st_word_find(&(struct st_words){word, ST_KEYS}, key.at, key.len);
-    for (int i = 0; k < 0 && i < ST_GONE_KEYS; i++)
-        if (section->where & st_gone_keys[i].where && st_text_is(key, st_gone_keys[i].word))
-            return st_reader_fail(reader, key.at, "\"%s\" is gone from %s: %s",
-                                  st_gone_keys[i].word, place[section->where],
-                                  st_gone_keys[i].cure);
+    for (size_t i = 0; k < 0 && i < sizeof gone / sizeof *gone; i++)
+        if (section->where & gone[i].where && st_text_is(key, gone[i].word))
+            return st_reader_fail(reader, key.at, "\"%s\" is gone from %s: %s", gone[i].word,
+                                  place[section->where], gone[i].cure);
     for (int i = 0; k < 0 && i < ST_KEYS; i++)
         if (st_text_is(key, st_keys[i].word))
             return st_reader_fail(reader, key.at, "\"%s\" has no meaning in %s", st_keys[i].word,

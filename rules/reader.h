@@ -47,7 +47,7 @@ bool st_text_is(struct st_text text, const char *word); /* ignoring case */
 
 /* One key of the rules format (rules/keys.c). */
 enum { ST_IN_PROVENANCE = 1, ST_IN_PROCESS = 2, ST_IN_RULE = 4, ST_IN_KERNELS = 8 };
-enum { ST_KEYS = 22, ST_GONE_KEYS = 2 };
+enum { ST_KEYS = 22 };
 struct st_key {
     const char *word;
     int where; /* sections in which it has a meaning, ST_IN_* */
@@ -57,14 +57,6 @@ struct st_key {
     const struct st_words *words; /* legal words, where they are few */
 };
 extern const struct st_key st_keys[ST_KEYS];
-
-/* A key that was taken out: why, and what to write instead. */
-struct st_gone_key {
-    const char *word;
-    int where;
-    const char *cure;
-};
-extern const struct st_gone_key st_gone_keys[ST_GONE_KEYS];
 
 /* NCCL's example tuner CSV (rules/csv.c). */
 bool st_csv_read(struct st_reader *reader, struct st_text text);

@@ -20,7 +20,7 @@
 enum { RECORDS_MAX = 1000, WIDTH = 98 };
 static struct record records[RECORDS_MAX];
 static int count;
-static const char *library, *rules, *keep;
+static const char *library, *rules, *whole_rules, *keep;
 
 /* ---- text -------------------------------------------------------------------------------------- */
 
@@ -106,8 +106,10 @@ static int compare(struct host *host, const struct record *call, char *before, c
     return 0;
 }
 
-/* All recorded calls of one release and kind that the demo shows. */
-static int print_calls(struct host *host, const char *release, const char *dtype, bool windows)
+/* All recorded calls of one release, kind and group that the demo shows. ${other}: the setting that
+ * a symmetric kernel must have been recorded with, too. */
+static int print_calls(struct host *host, const char *release, const char *dtype, bool windows,
+                       int ranks, const char *other)
 {
     char before[64], after[64];
 
@@ -116,8 +118,8 @@ static int print_calls(struct host *host, const char *release, const char *dtype
         const struct record *call = &records[i];
 
         if (strcmp(call->release, release) != 0 || strcmp(call->dtype, dtype) != 0 ||
-            call->windows != windows || call->env[0] ||
-            (call->symmetric && !record_with(records, count, call, "NCCL_SYM_CTAS=16")))
+            call->windows != windows || call->env[0] || call->ranks != ranks ||
+            (call->symmetric && !record_with(records, count, call, other)))
             continue;
         if (compare(host, call, before, after, sizeof before) != 0)
             return 1;
@@ -129,13 +131,15 @@ static int print_calls(struct host *host, const char *release, const char *dtype
 
 static int part_default(void)
 {
-    struct host *host = host_open(library, "2.28.9", false, 8, print_log);
+    struct host *host;
     int bad;
 
+    setenv("SYMTUNER_MACHINE", "gpu=NVIDIA H200; links=nvlink; multicast=no; gpus=2", 1);
+    host = host_open(library, "2.28.9", true, 2, print_log);
     if (!host)
         return 1;
     printf("  loaded: %s\n", host_interfaces(host));
-    bad = print_calls(host, "2.28.9", "f32", true);
+    bad = print_calls(host, "2.28.9", "f32", true, 2, "NCCL_MIN_CTAS=16");
     host_close(host);
     return bad;
 }
@@ -148,6 +152,7 @@ static const struct record *large_symmetric(const char *release)
     for (int i = 0; i < count; i++)
         if (records[i].symmetric && strcmp(records[i].release, release) == 0 &&
             strcmp(records[i].coll, "AllReduce") == 0 && !records[i].env[0] &&
+            records[i].ranks == 8 &&
             record_with(records, count, &records[i], "NCCL_SYM_CTAS=16") &&
             (!best || records[i].bytes > best->bytes))
             best = &records[i];
@@ -191,12 +196,13 @@ static int part_rules(void)
     }
     close(fd);
     setenv("SYMTUNER_LEDGER", ledger, 1);
-    setenv("SYMTUNER_RULES", rules, 1);
+    setenv("SYMTUNER_RULES", whole_rules, 1);
     host = host_open(library, "2.28.9", true, 8, print_log);
     if (!host)
         return 1;
     printf("  loaded: %s\n", host_interfaces(host));
-    bad = print_calls(host, "2.28.9", "f32", false) || print_calls(host, "2.28.9", "i32", true) ||
+    bad = print_calls(host, "2.28.9", "f32", false, 8, "") ||
+          print_calls(host, "2.28.9", "i32", true, 8, "") ||
           /* and one that NCCL does not ask about, for the ledger */
           (symmetric && host_call(host, records, count, symmetric, &unshown) != 0);
     host_close(host);
@@ -213,7 +219,7 @@ static int part_release(void)
     struct host *host;
     int bad;
 
-    setenv("SYMTUNER_RULES", rules, 1);
+    setenv("SYMTUNER_RULES", whole_rules, 1);
     host = call ? host_open(library, release, by_env, 8, be_silent) : NULL;
     if (!host)
         return 1;
@@ -247,7 +253,7 @@ static int run(int (*part)(void))
                 entry++;
             }
         setenv("NCCL_DEBUG", "INFO", 1); /* this program shows the log: no copy on stderr */
-        setenv("SYMTUNER_MACHINE", "gpu=NVIDIA H200; links=nvlink; multicast=no", 1);
+        setenv("SYMTUNER_MACHINE", "gpu=NVIDIA H200; links=nvlink; multicast=no; gpus=8", 1);
         status = part();
         fflush(stdout);
         _exit(status);
@@ -271,18 +277,23 @@ int main(int argc, char **argv)
     library = argv[1];
     count = record_read(argv[2], records, RECORDS_MAX);
     rules = argv[3];
+    whole_rules = realpath(rules, NULL); /* ranks may have other working directories */
+    if (!whole_rules) {
+        fprintf(stderr, "demo: %s: %m\n", rules);
+        return 1;
+    }
     keep = argv[4];
     if (count <= 0)
         return 1;
     print_folded("", "",
                  "symtuner demo, without a GPU: this program loads libsymtuner.so as NCCL does and "
-                 "plays recorded calls. Box: 8 x H200, NVLink without multicast, 8 ranks in one "
+                 "plays recorded calls. Boxes: H200s, NVLink without multicast, all ranks in one "
                  "process. Kernels, cost tables and CTA counts are what NCCL's own host code was "
                  "recorded to choose (test/data/README.md). No time is measured here.");
-    printf("\n1. NCCL 2.28.9, only NCCL_TUNER_PLUGIN=libsymtuner.so, no rules, buffers in symmetric "
-           "windows\n");
+    printf("\n1. NCCL 2.28.9 on 2 GPUs, only NCCL_ENV_PLUGIN=libsymtuner.so, no rules, buffers in "
+           "symmetric windows\n");
     bad |= run(part_default);
-    printf("\n2. NCCL 2.28.9, only NCCL_ENV_PLUGIN=libsymtuner.so, rules of %s\n", rules);
+    printf("\n2. NCCL 2.28.9 on 8 GPUs, only NCCL_ENV_PLUGIN=libsymtuner.so, rules of %s\n", rules);
     bad |= run(part_rules);
     printf("\n3. Each recorded release with the same rules: AllReduce f32, both buffers in symmetric "
            "windows\n\n  %-8s%-34s%8s  %s\n", "NCCL", "interfaces loaded", "bytes",

@@ -26,7 +26,7 @@ struct host {
     const struct nccl_abi_profiler_v5 *profiler; /* v4 has the same members but for two arguments */
     void *tuner_ctx[RANKS_MAX], *profiler_ctx[RANKS_MAX];
     int mask;
-    char sym_ctas[16];
+    char sym_ctas[16], min_ctas[16];
     bool sym_ctas_read;
     char interfaces[64];
 };
@@ -167,6 +167,15 @@ static bool open_tuner(struct host *host)
     return fine;
 }
 
+/* NCCL reads it once per process, before the first communicator. */
+static bool read_min_ctas(struct host *host)
+{
+    const char *value = host->get_env("NCCL_MIN_CTAS");
+
+    snprintf(host->min_ctas, sizeof host->min_ctas, "%s", value ? value : "");
+    return true;
+}
+
 static int add_version(char *text, size_t size, const char *what, int version)
 {
     return version ? snprintf(text, size, "%s v%d, ", what, version) : 0;
@@ -188,7 +197,7 @@ struct host *host_open(const char *library, const char *release, bool by_env, in
     host->nccl = nccl_version = major * 10000 + minor * 100 + patch;
     host->ranks = ranks;
     setenv(by_env ? "NCCL_ENV_PLUGIN" : "NCCL_TUNER_PLUGIN", library, 1);
-    if (!open_env(host) || !open_profiler(host) || !open_tuner(host)) {
+    if (!open_env(host) || !read_min_ctas(host) || !open_profiler(host) || !open_tuner(host)) {
         fprintf(stderr, "demo: NCCL %s would not load %s\n", release, library);
         host_close(host);
         return NULL;
@@ -292,8 +301,9 @@ static void decide_symmetric(struct host *host, const struct record *all, int co
     const struct record *same = call;
     char env[40];
 
-    if (*ctas) {
-        snprintf(env, sizeof env, "NCCL_SYM_CTAS=%s", ctas);
+    if (*ctas || *host->min_ctas) {
+        snprintf(env, sizeof env, *ctas ? "NCCL_SYM_CTAS=%s" : "NCCL_MIN_CTAS=%s",
+                 *ctas ? ctas : host->min_ctas);
         same = record_with(all, count, call, env);
     }
     out->kernel = same ? same->kernel : call->kernel;

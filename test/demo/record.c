@@ -110,6 +110,7 @@ const struct record *record_with(const struct record *all, int count, const stru
         if (strcmp(all[i].env, env) == 0 && strcmp(all[i].release, call->release) == 0 &&
             strcmp(all[i].coll, call->coll) == 0 && strcmp(all[i].dtype, call->dtype) == 0 &&
             strcmp(all[i].op, call->op) == 0 && all[i].bytes == call->bytes &&
+            all[i].ranks == call->ranks &&
             all[i].windows == call->windows)
             return &all[i];
     return NULL;
