@@ -9,7 +9,7 @@
 #include "cli/text.h"
 #include "plugin/nccl_release.h"
 
-enum { LEFT = 190, TOP = 64, BAR = 22, GAP = 5, WIDE = 760, LEGEND = 26, KINDS_MAX = 32 };
+enum { LEFT = 250, TOP = 64, BAR = 22, GAP = 5, WIDE = 760, LEGEND = 26, KINDS_MAX = 32 };
 
 /* Colours that differ in lightness as well as in hue. */
 static const char *const colour[] = {"#2a6f97", "#e07a3f", "#5b8c5a", "#8e5572", "#c9a227",
@@ -44,15 +44,66 @@ static double place(const struct st_map_request *request, uint64_t bytes)
     return LEFT + WIDE * (at - lo) / (hi - lo);
 }
 
+static bool same_runs(const struct st_column *a, const struct st_column *b)
+{
+    bool same = a->coll == b->coll && a->runs == b->runs;
+
+    for (int r = 0; r < a->runs && same; r++)
+        same = a->run[r].lo == b->run[r].lo && a->run[r].hi == b->run[r].hi &&
+               a->run[r].decision.line == b->run[r].decision.line &&
+               st_map_alike(&a->run[r].decision, &b->run[r].decision);
+    return same;
+}
+
+enum { PLAIN = 1, REGISTERED = 2 };
+
+/* Columns come in pairs, plain and registered: for which of the two of ${pair} does ${c} stand? */
+static int kind_of(const struct st_map *map, int c, int pair)
+{
+    return (same_runs(&map->column[c], &map->column[pair]) ? PLAIN : 0) |
+           (same_runs(&map->column[c], &map->column[pair + 1]) ? REGISTERED : 0);
+}
+
+/* Is ${c} the first of all columns that say the same for the same kinds of buffers? */
+static bool is_first(const struct st_map *map, int c)
+{
+    int kind = kind_of(map, c, c & ~1);
+
+    if ((c & 1) && kind == (PLAIN | REGISTERED))
+        return false;
+    for (int pair = 0; pair < (c & ~1); pair += 2)
+        if (kind_of(map, c, pair) == kind)
+            return false;
+    return true;
+}
+
+/* "allreduce, 2, 4, 8 ranks, plain" */
+static void label(const struct st_map *map, int c, int y, FILE *out)
+{
+    static const char *const buffers[] = {"", ", plain", ", reg.", ""};
+    int kind = kind_of(map, c, c & ~1), ranks = 0, last = 0;
+    char text[64];
+    size_t at =
+        st_text_add(text, sizeof text, 0, "%s", symtuner_coll_name((int)map->column[c].coll));
+
+    for (int pair = 0; pair < map->columns; pair += 2) {
+        if (kind_of(map, c, pair) != kind)
+            continue;
+        last = map->column[pair].ranks;
+        if (ranks++ < 4)
+            at = st_text_add(text, sizeof text, at, ", %d", last);
+    }
+    if (ranks > 4)
+        at = st_text_add(text, sizeof text, at, " ... %d", last);
+    st_text_add(text, sizeof text, at, " rank%s%s", last == 1 ? "" : "s", buffers[kind]);
+    fprintf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%s</text>\n", LEFT - 8, y + 15, text);
+}
+
 static void draw_column(const struct st_map_request *request, const struct st_column *column,
                         int y, struct kinds *kinds, FILE *out)
 {
     char cell[ST_MAP_CELL], range[64];
 
-    fprintf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%s, %d rank%s, %s</text>\n",
-            LEFT - 8, y + 15, symtuner_coll_name((int)column->coll), column->ranks,
-            column->ranks == 1 ? "" : "s",
-            column->registered ? "reg." : "plain");
     for (int r = 0; r < column->runs; r++) {
         const struct st_run *run = &column->run[r];
         double from = place(request, run->lo);
@@ -78,10 +129,14 @@ static void draw_column(const struct st_map_request *request, const struct st_co
 
 static void draw(const struct st_map_request *request, const struct st_map *map, FILE *out)
 {
-    int bottom = TOP + map->columns * (BAR + GAP), x = LEFT;
+    int rows = 0, bottom, x = LEFT;
     struct kinds kinds = {.count = 0};
     char text[ST_TEXT_SIZE], release[16];
 
+    for (int c = 0; c < map->columns; c++)
+        rows += is_first(map, c);
+    bottom = TOP + rows * (BAR + GAP);
+    rows = 0;
     fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" "
             "font-family=\"system-ui,sans-serif\" font-size=\"12\" fill=\"#263238\">\n"
             "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n"
@@ -97,7 +152,12 @@ static void draw(const struct st_map_request *request, const struct st_map *map,
         fprintf(out, ", symmetric kernels get %d CTAs", map->process_ctas);
     fputs("</text>\n", out);
     for (int c = 0; c < map->columns; c++)
-        draw_column(request, &map->column[c], TOP + c * (BAR + GAP), &kinds, out);
+        if (is_first(map, c)) {
+            int y = TOP + rows++ * (BAR + GAP);
+
+            label(map, c, y, out);
+            draw_column(request, &map->column[c], y, &kinds, out);
+        }
     for (uint64_t bytes = 1; bytes && bytes <= request->hi; bytes *= 8) {
         if (bytes < request->lo)
             continue;
