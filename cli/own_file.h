@@ -13,8 +13,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* May ${path} be written? Yes where there is none, or an empty one, or no plain file, or one of ours:
- * with the line, or, for data that are appended to, one that begins with ${first} (NULL: none). */
+/* May ${path} be written? Yes where there is none, or an empty one, or no plain file, or one of
+ * ours: with the line, or, for raw data, one that begins with ${first} (NULL: none). */
 bool st_own_file_free(const char *command, const char *path, const char *first, bool force);
 
 /* Write what ${write} prints, and the line behind it: "# ..." or, for ${markup}, "<!-- ... -->". */

@@ -133,6 +133,11 @@ int st_tune_verify(struct st_tune *tune, const char *files, bool json);
 void st_tune_summarise(struct st_tune *tune);
 void st_tune_choose(struct st_tune *tune);
 
+/* tune_headline.c: the beginning of the report, in HTML, and what its curves are called */
+void st_tune_headline(const struct st_tune *tune, FILE *out);
+void st_tune_usage(const struct st_tune *tune, FILE *out);
+const char *st_tune_title(const struct st_tune *tune, int candidate, char text[48]);
+
 /* tune_write.c, tune_html.c */
 bool st_tune_write_rules(const struct st_tune *tune);
 bool st_tune_write_html(const struct st_tune *tune);

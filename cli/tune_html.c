@@ -13,7 +13,7 @@
 #include "plugin/nccl_release.h"
 #include "symtuner_why.h"
 
-enum { WIDE = 860, HIGH = 380, LEFT = 64, RIGHT = 150, TOP = 14, BOTTOM = 40 };
+enum { WIDE = 900, HIGH = 380, LEFT = 64, RIGHT = 190, TOP = 14, BOTTOM = 40 };
 
 static const char style[] =
     "body{font:15px/1.5 system-ui,sans-serif;color:#1f2933;max-width:72rem;margin:2rem auto;"
@@ -26,6 +26,9 @@ static const char style[] =
     "left}td.best{background:#e3f2e6;font-weight:600}small,.facts{color:#52606d}"
     ".wide{overflow-x:auto}td.way{text-align:left}td.ruled{background:#fdf3d7}th[colspan]{text-"
     "align:left}"
+    ".headline{font-size:1.15rem;margin:1rem 0 0}ul{margin:.1rem 0}"
+    "b.plugin{color:#2b6cb0}b.library{color:#2f855a}pre{background:#f0f2f4;padding:.6rem;"
+    "overflow-x:auto}"
     "svg{max-width:100%;height:auto;display:block}code{background:#f0f2f4;padding:0 .25rem}";
 
 static const char *colour(const struct st_tune *tune, int candidate)
@@ -177,7 +180,7 @@ static void draw_curve(const struct plot *plot, int candidate)
                     "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\"><title>%s, %s: "
                     "%.2f ±%.2f us</title></circle>\n",
                     x_of(plot, z), y_of(plot, value_of(plot, candidate, z)),
-                    colour(tune, candidate), st_tune_name(tune, candidate, name),
+                    colour(tune, candidate), st_tune_title(tune, candidate, name),
                     st_text_size(st_tune_bytes(tune, z), size), cell[z].median, cell[z].sigma);
 }
 
@@ -203,7 +206,7 @@ static void draw_legend(const struct plot *plot)
                 "stroke-width=\"2.5\"/><text x=\"%d\" y=\"%d\"%s>%s</text>\n",
                 x, x + 18, y, y, colour(tune, k), x + 24, y + 4,
                 tune->chosen && k == ST_SYMMETRIC + tune->chosen ? " font-weight=\"600\"" : "",
-                st_tune_name(tune, k, name));
+                st_tune_title(tune, k, name));
         y += 20;
     }
     if (tune->floor_gbps > 0)
@@ -243,7 +246,7 @@ static void table(const struct st_tune *tune, int coll, FILE *out)
     fputs("<div class=\"wide\"><table><tr><th>size</th>", out);
     for (int k = 0; k < st_tune_candidates(tune); k++)
         if (measured(tune, coll, k))
-            fprintf(out, "<th>%s</th>", st_tune_name(tune, k, name));
+            fprintf(out, "<th>%s</th>", st_tune_title(tune, k, name));
     fputs("<th>busbw, GB/s</th></tr>\n", out);
     for (int z = 0; z < st_tune_sizes(tune); z++) {
         int policy = tune->policy[coll][z];
@@ -324,15 +327,20 @@ static void page(const void *self, FILE *out)
             "slowest rank · <code>",
             tune->rounds, symtuner_dtype_name(tune->dtype));
     st_xml_text(out, tune->command);
-    fprintf(out, "</code></p>\n<p><b>CTAs of NCCL's symmetric kernels: %d%s.</b> ",
-            tune->ctas[tune->chosen], tune->ctas[tune->chosen] ? "" : " (NCCL's own choice)");
+    fputs("</code></p>\n", out);
+    st_tune_headline(tune, out);
+    st_tune_usage(tune, out);
+    fprintf(out, "<p><b>CTAs of NCCL's symmetric kernels: %d%s.</b> ", tune->ctas[tune->chosen],
+            tune->ctas[tune->chosen] ? "" : " (NCCL's own choice)");
     st_xml_text(out, tune->why);
-    fputs(".</p>\n<p>Shaded: the fastest kind of kernel; it changes where a difference is more "
-          "than two "
-          "standard deviations and 2&#8239;%, and lasts or is more than 3&#8239;%. symtuner: the "
-          "kernels that the rules ask for. Floor: the bytes that a rank must send, at the rate of "
-          "the copy engine between two GPUs.</p>\n",
-          out);
+    fputs(
+        ".</p>\n<p>Colours: <b class=\"plugin\">blue</b> is what the plugin makes of NCCL's "
+        "symmetric kernels, <b class=\"library\">green</b> are symtuner's own kernels, called "
+        "through libsymtuner_ar.so, as the rules ask for them. Shaded: the fastest kind of kernel; "
+        "it changes where a difference is more than two standard deviations and 2&#8239;%, and "
+        "lasts or is more than 3&#8239;%. Floor: the bytes that a rank must send, at the rate of "
+        "the copy engine between two GPUs.</p>\n",
+        out);
     for (int c = SYMTUNER_COLLS - 1; c >= 0; c--) {
         if (!(tune->colls >> c & 1))
             continue;

@@ -49,6 +49,22 @@ for rules in "$root/docs/example.rules" "$root/test/data/kernels.rules" "$root/t
 done
 parse map*.svg
 ok "every SVG is XML" $?
+cat > all.rules <<'X'
+[rule all]
+coll = allreduce
+prefer = general:ring/ll
+[rule eight]
+coll = allgather
+ranks = 8
+bytes = 1MiB..
+registered = yes
+prefer = general:ring/simple
+X
+"$symtuner" table all.rules --coll allreduce,allgather --ranks 2,4,8 --machine h200x8 --svg rows.svg > /dev/null
+grep -o 'text-anchor="end">[^<]*' rows.svg | sed 's/.*>//' > rows
+printf '%s\n' 'allreduce, 2, 4, 8 ranks' 'allgather, 2, 4 ranks' 'allgather, 8 ranks, plain' \
+    'allgather, 8 ranks, reg.' | diff - rows
+ok "rows of a picture that are equal are one" $?
 grep -q '&lt;32 MiB' map1.svg
 ok "docs/example.rules has the range that was written raw" $?
 
@@ -74,6 +90,19 @@ for bad in 's/^# floor .*/# floor nan/' 's/^# floor .*/# floor 1e999/' 's/,9.105
     [ $? = 1 ]
     ok "raw data with $bad is refused" $?
 done
+for word in '<b class="plugin">plugin</b> (libsymtuner.so) NCCL' 'on 32 CTAs' \
+    'allreduce: <b>1.28 times</b> as fast as with NCCL' '<b class="library">library</b> (libsymtuner_ar.so)' \
+    'as fast as the fastest of NCCL' '>with plugin, 32 CTAs</text>' '>libsymtuner_ar.so</text>' \
+    "export SYMTUNER_RULES=$(pwd -P)/plain.rules" 'export NCCL_TUNER_PLUGIN=libsymtuner.so'; do
+    grep -qF "$word" plain.rules.html
+    ok "the report says: $word" $?
+done
+python3 -c '
+import html, re, sys
+page = open("tuned.html", encoding="utf-8").read()
+print(html.unescape(re.search("<pre>(.*?)\n", page, re.S).group(1)))' > export.sh
+case "$(unset SYMTUNER_RULES; . ./export.sh; echo "$SYMTUNER_RULES")" in "$(pwd -P)/outodd<&>\"' "*) true ;; *) false ;; esac
+ok "a shell reads the export line: $(cat -v export.sh)" $?
 ! grep -qi 'rank order' plain.rules && grep -q 'docs/kernels.md, section 3' plain.rules &&
     grep -q '^## 3\. Bit-identical' "$root/docs/kernels.md"
 ok "tuned rules say of sums what docs/kernels.md says, by pointing there" $?
