@@ -7,6 +7,7 @@
 #   make test-full   most of them under two compilers, sanitizers and valgrind; parsers under libFuzzer
 #   make test-kernels  what nvcc made of the kernels, no GPU;  make test-ar-controls  broken kernels are noticed
 #   make jax         libsymtuner_ffi.so, JAX's way to the kernels;  make test-jax  its tests, no GPU
+#   make mutants     SEED=1 COUNT=20: break the code at random, which tests notice?
 #   make test-gpu    tests on real GPUs; where there are none it says so (the script exits 77, make 2)
 #   make bench       what one decision costs;  make bench-gpu  the kernels against NCCL and torch
 #   make install     PREFIX=/usr/local DESTDIR=
@@ -329,6 +330,13 @@ test-so: $(B)/libsymtuner.so
 # compilers, and the parsers under libFuzzer.
 test-full:
 	$(Q)sh test/full.sh
+
+# Small changes at random places, one at a time: which suite notices, and which change survives?
+# Minutes for a mutant that survives.  SEED=1 COUNT=20 JOBS=1 MUTANTS="--files rules/*.c"
+mutants:
+	$(Q)python3 test/mutants/mutants.py --seed $(or $(SEED),1) --count $(or $(COUNT),20) \
+	    --jobs $(or $(JOBS),1) $(MUTANTS)
+.PHONY: mutants
 
 FUZZ_SECONDS ?= 20
 FUZZ_FLAGS   := -std=c11 -D_GNU_SOURCE -Iinclude -I. -g -O1 -fsanitize=fuzzer,address,undefined

@@ -1,0 +1,414 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""mutants.py - break the code in one place at a time: does `make test` notice?
+
+usage: mutants.py [--seed N] [--count N] [--jobs N] [--files GLOB...] [--only FILE:LINE...]
+                  [--quick] [--list]
+
+A mutant is the tree with one small change: a comparison, && or ||, a constant, a returned value,
+or a statement left out. The lines are drawn at random, all lines of code alike, and the same tree,
+seed and compiler give the same mutants. One that does not compile, or whose object file is what it
+was, does not count; the next draw takes its place. Each mutant meets the suites of `make test` that
+run code of its file, the closest first, until one fails or takes too long. What is left has
+survived: a test is missing, code is not needed, or nobody could ever see the difference.
+
+Works in copies of the tree under build-mutants/. Prints one line per mutant, then sums.
+Exit status: 0 when all were killed, 1 when some survived, 2 when the tree itself fails.
+"""
+import argparse
+import collections
+import concurrent.futures
+import glob
+import os
+import queue
+import random
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+FILES = ["plugin/*.[ch]", "rules/*.[ch]", "kernels/*.c"]
+WORK = "build-mutants"
+
+# ---- where a mutant can be -----------------------------------------------------------------------
+
+Mutant = collections.namedtuple("Mutant", "file line kind start end new old")
+
+BLANK = re.compile(
+    r"//[^\n]*|/\*.*?\*/|^[ \t]*\#(?:[^\n]*\\\n)*[^\n]*"
+    r"|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'"
+    r"|\b_Static_assert\s*\(.*?\)\s*;|\b__attribute__\s*\(\(.*?\)\)|\bassert\s*\([^;]*;",
+    re.S | re.M)
+COMPARISON = {"<": ["<=", ">"], "<=": ["<", ">="], ">": [">=", "<"], ">=": [">", "<="],
+              "==": ["!="], "!=": ["=="]}
+TOKEN = re.compile(r"->|<<=?|>>=?|[<>=!]=|&&|\|\||[<>!]|\b(?:true|false)\b"
+                   r"|\b(?:0[xX][0-9a-fA-F]+|[1-9][0-9]*|0)[uUlL]*\b(?!\.|[\"'])")
+# "int x", "const char *const p", "struct a b[3]": two names in a row, or a name, stars and a name
+DECLARES = re.compile(r"\s*(?:static|const|extern|typedef|struct|enum|union|unsigned|"
+                      r"[A-Za-z_]\w*\s+\**\s*(?:const\s+)?[A-Za-z_]\w*\s*[;,=\[(:])")
+NO_EXPRESSION = re.compile(r"\s*(?:return|if|for|while|do|else|switch|case|default|goto)\b")
+
+
+def described(m):
+    return "%s:%d\t%s\t%s -> %s" % (m.file, m.line, m.kind, m.old, m.new.strip())
+
+
+def blanked(text):
+    """The text with comments, strings, directives and asserts as spaces: nothing else moves."""
+    return BLANK.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), text)
+
+
+def statements(code):
+    """(start, end) of what stands between braces and semicolons, with the semicolon."""
+    start, paren = 0, 0
+    for at, c in enumerate(code):
+        paren += (c == "(") - (c == ")")
+        if c in "{}" or (c == ";" and paren <= 0):
+            yield start, at + (c == ";")
+            start, paren = at + 1, 0
+
+
+BEFORE = re.compile(r"\s*(?:(?:if|for|while|switch)\s*(?=\()|else\b|do\b|case\b[^:?]*:|\w+\s*:)")
+
+
+def simple_statement(code, start, end):
+    """Where the statement itself starts, behind labels, if (...), for (...) and else."""
+    while True:
+        found = BEFORE.match(code, start, end)
+        if not found:
+            return start + len(code[start:end]) - len(code[start:end].lstrip())
+        start = found.end()
+        if start < end and code[start] == "(":
+            depth = 0
+            while start < end:
+                depth += (code[start] == "(") - (code[start] == ")")
+                start += 1
+                if depth == 0:
+                    break
+
+
+def changes(file, text):
+    """Every mutant of a file."""
+    code = blanked(text)
+
+    def mutant(kind, start, end, new):
+        new += "\n" * text.count("\n", start, end)  # the lines below keep their numbers
+        return Mutant(file, text.count("\n", 0, start) + 1, kind, start, end, new,
+                      " ".join(text[start:end].split()))
+
+    for start, end in statements(code):
+        whole = code[start:end]
+        if DECLARES.match(whole) and "=" not in whole:
+            continue  # declares and says no value
+        for m in TOKEN.finditer(code, start, end):
+            token = m.group()
+            if token in COMPARISON:
+                for new in COMPARISON[token]:
+                    yield mutant("comparison", *m.span(), new)
+            elif token in ("&&", "||"):
+                yield mutant("logic", *m.span(), "||" if token == "&&" else "&&")
+            elif token == "!":
+                yield mutant("logic", *m.span(), "")
+            elif token in ("true", "false"):
+                yield mutant("constant", *m.span(), "false" if token == "true" else "true")
+            elif token[0].isdigit():
+                digits = token.rstrip("uUlL")
+                value, suffix = int(digits, 0), token[len(digits):]
+                form = "0x%x" if digits[:2] in ("0x", "0X") else "%d"
+                for new in {value + 1, max(value - 1, 0)} - {value}:
+                    yield mutant("constant", *m.span(), form % new + suffix)
+        first = simple_statement(code, start, end)
+        body = code[first:end]
+        if re.match(r"return\b", body):
+            value = text[first + 6:end - 1].strip()
+            if value:
+                at = text.index(value, first + 6)
+                for new in ("0", "1", "!(" + " ".join(value.split()) + ")"):
+                    if new != value and not (new == "0" and value in ("false", "NULL")) and \
+                            not (new == "1" and value == "true"):
+                        yield mutant("return", at, at + len(value), new)
+        elif body.endswith(";") and body.strip(" ;\n") and not NO_EXPRESSION.match(body) and \
+                not DECLARES.match(body) or re.match(r"goto\b", body):
+            yield mutant("statement", first, end, ";")
+
+
+def draws(folder, files, seed):
+    """Mutants until there are no more: a line of code, a kind that it has, one of that kind."""
+    at = collections.defaultdict(list)
+    for file in files:
+        for m in changes(file, open(os.path.join(folder, file)).read()):
+            at[m.file, m.line].append(m)
+    lines, chance = sorted(at), random.Random(seed)
+    while lines:
+        line = chance.choice(lines)
+        kinds = sorted({m.kind for m in at[line]})
+        kind = chance.choice(kinds)
+        m = chance.choice(sorted(m for m in at[line] if m.kind == kind))
+        at[line].remove(m)
+        if not at[line]:
+            lines.remove(line)
+        yield m
+
+
+# ---- the tests -----------------------------------------------------------------------------------
+
+Step = collections.namedtuple("Step", "name needs command env reach")
+CORE, RULES = ("plugin/", "rules/"), ("rules/", "plugin/machine.c")
+FAKE_AR = RULES + tuple("kernels/ar_%s.c" % n for n in ("select", "rules", "probe"))
+
+
+def suites_of(pattern):
+    for file in sorted(glob.glob(pattern)):
+        for suite in re.findall(r'suite_create\("([^"]*)"\)', open(file).read()):
+            yield suite, file
+
+
+def all_steps():
+    """What `make test` runs, in pieces; reach: the files whose code a piece holds."""
+    def program(name, pattern, args, reach):
+        for suite, file in suites_of(pattern):
+            if suite != "ar_kernels on the CPU":
+                yield Step("%s, suite %s" % (name, suite), ["build/" + name],
+                           ["build/" + name] + args, {"CK_RUN_SUITE": suite}, reach)
+
+    here = os.path.realpath(".")
+    plugin = ["build/libsymtuner.so", "build/symtuner"]
+    yield from program("check", "test/check_*.c", [], CORE)
+    yield from program("check-ar", "test/ar/check_*.c", [], RULES + ("kernels/",))
+    yield from program("check-host", "test/host/check_*.c", [here + "/build/libsymtuner.so"], CORE)
+    yield Step("test-so", plugin[:1], ["sh", "test/shared-object.sh", plugin[0]], {}, CORE)
+    yield Step("test-golden", plugin, ["sh", "test/golden.sh", "build/symtuner"], {}, CORE)
+    yield Step("test-commands, doctor", plugin, ["sh", "test/cli/doctor.sh", "build"], {}, CORE)
+    yield Step("test-docs", plugin + ["build/test/demo/demo"], ["sh", "test/docs.sh", "build"], {},
+               CORE)
+    yield Step("test-commands, gpu", plugin, ["sh", "test/cli/gpu.sh", "build"], {}, CORE + FAKE_AR)
+    yield Step("test-ar, emulated", ["build/check-ar-kernels"], ["build/check-ar-kernels"], {},
+               RULES + ("kernels/",))
+
+
+def needs_of(step):
+    return step.needs + (["build/libsymtuner.so"] if "check-host" in step.name else [])
+
+
+def closest_first(file, steps, seconds):
+    """The suite with the file's name, then the others by what they take."""
+    stem = os.path.basename(file).rsplit(".", 1)[0]
+    return sorted((s for s in steps if file.startswith(s.reach)),
+                  key=lambda s: (s.env.get("CK_RUN_SUITE") != stem, seconds.get(s.name, 0)))
+
+
+def limits():
+    os.setsid()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 30, 1 << 30))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def end_session(leader):
+    """libcheck gives each test a group of its own: only the session tells what is left."""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.getsid(int(pid)) == leader:
+                os.kill(int(pid), signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass
+
+
+def run(command, cwd, env, limit):
+    """(exit status, seconds); None: it took longer than the limit, and was ended."""
+    began = time.time()
+    with open(os.path.join(cwd, "out.txt"), "w") as out:
+        child = subprocess.Popen(command, cwd=cwd, env=dict(os.environ, **env), preexec_fn=limits,
+                                 stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
+        try:
+            status = child.wait(limit)
+        except subprocess.TimeoutExpired:
+            status = None
+        end_session(child.pid)
+        child.wait()
+    return status, time.time() - began
+
+
+def make(cwd, targets, jobs=1):
+    return run(["make", "-s", "-j%d" % jobs] + targets, cwd, {}, 1800)[0] == 0
+
+
+# ---- copies of the tree --------------------------------------------------------------------------
+
+def copy_tree(folder):
+    """The files that git knows or would add, and nothing that was built."""
+    shutil.rmtree(folder, ignore_errors=True)
+    names = subprocess.check_output(["git", "ls-files", "-co", "--exclude-standard", "-z"]).decode()
+    for name in filter(os.path.lexists, names.split("\0")):
+        os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
+        shutil.copy2(name, os.path.join(folder, name), follow_symlinks=False)
+
+
+def listing(folder):
+    for base, _, names in os.walk(folder):
+        for name in names:
+            path = os.path.join(base, name)
+            info = os.lstat(path)
+            yield os.path.relpath(path, folder), (info.st_size, info.st_mtime_ns)
+
+
+def restore(base, folder, file):
+    """Undo: the file and what was built from it, time stamps too: make must see nothing to do."""
+    shutil.copy2(os.path.join(base, file), os.path.join(folder, file))
+    want, have = dict(listing(base + "/build")), dict(listing(folder + "/build"))
+    for name in have:
+        if name not in want:
+            os.unlink(os.path.join(folder, "build", name))
+        elif have[name] != want[name]:
+            os.unlink(os.path.join(folder, "build", name))
+            shutil.copy2(os.path.join(base, "build", name), os.path.join(folder, "build", name))
+
+
+def plant(folder, m):
+    path = os.path.join(folder, m.file)
+    text = open(path).read()
+    open(path, "w").write(text[:m.start] + m.new + text[m.end:])
+
+
+def objects_of(base, file):
+    """Objects that show whether a change changed anything."""
+    if file.endswith(".c"):
+        return ["build/%s%s.o" % ("check-ar-obj/" if file.startswith("kernels/") else "", file)]
+    return [os.path.relpath(d[:-2] + ".o", base) for folder in ("plugin", "rules", "test")
+            for d in sorted(glob.glob("%s/build/%s/*.d" % (base, folder)))
+            if " %s" % file in open(d).read()]
+
+
+def machine_code(folder, objects):
+    code, bare = [], folder + "/stripped.o"
+    for name in objects:
+        subprocess.check_call(["strip", "-g", "-o", bare, os.path.join(folder, name)])
+        code.append(open(bare, "rb").read())
+    return code
+
+
+def counts(base, folder, m, known):
+    """Does it compile, and to something else?"""
+    objects = objects_of(base, m.file)
+    if m.file not in known:
+        known[m.file] = machine_code(base, objects)
+    plant(folder, m)
+    fine = make(folder, objects) and machine_code(folder, objects) != known[m.file]
+    restore(base, folder, m.file)
+    return fine
+
+
+# ---- all together --------------------------------------------------------------------------------
+
+def judge(base, folder, m, steps, seconds):
+    plant(folder, m)
+    verdict = "survived"
+    for step in closest_first(m.file, steps, seconds):
+        if not make(folder, needs_of(step)):
+            verdict = "killed by the linker"
+            break
+        command = [c.replace(os.path.realpath("."), os.path.realpath(folder)) for c in step.command]
+        env = dict(step.env, TMPDIR=os.path.realpath(folder) + "/tmp", CK_TIMEOUT_MULTIPLIER="4")
+        limit = 60 + 10 * seconds[step.name]
+        status, _ = run(command, folder, env, limit)
+        if status not in (0, 77, None):
+            status, _ = run(command, folder, env, limit)  # not twice: a busy machine?
+        if status not in (0, 77):
+            verdict = "killed by " + step.name + (" (too long)" if status is None else "")
+            break
+    restore(base, folder, m.file)
+    return verdict
+
+
+def prepare(base, jobs, quick):
+    """Build a copy of the tree and run all of it once: does it pass, and in how many seconds?"""
+    seconds, bad = {}, []
+    copy_tree(base)
+    os.makedirs(base + "/tmp")
+    if os.path.isdir("build"):
+        shutil.copytree("build", base + "/build", symlinks=True)  # make knows what of it is old
+    steps = [s for s in all_steps() if not quick or "CK_RUN_SUITE" in s.env]
+    targets = sorted({t for s in steps for t in needs_of(s)})
+    if not make(base, targets, jobs):
+        sys.exit("mutants: the tree does not build, see %s/out.txt" % base)
+    for step in steps:
+        command = [c.replace(os.path.realpath("."), os.path.realpath(base)) for c in step.command]
+        env = dict(step.env, CK_TIMEOUT_MULTIPLIER="4")
+        status, seconds[step.name] = run(command, base, env, 1200)
+        if status not in (0, 77):
+            bad.append(step.name)
+            print(open(base + "/out.txt").read()[-2000:])
+    if bad:
+        print("mutants: the tree itself fails: " + "; ".join(bad), file=sys.stderr)
+        sys.exit(2)
+    return steps, seconds
+
+
+def main():
+    ask = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    ask.add_argument("--seed", type=int, default=1)
+    ask.add_argument("--count", type=int, default=20)
+    ask.add_argument("--jobs", type=int, default=1, help="mutants tested at a time")
+    ask.add_argument("--files", nargs="+", default=FILES, metavar="GLOB")
+    ask.add_argument("--only", nargs="+", metavar="FILE:LINE", help="all mutants of these lines")
+    ask.add_argument("--quick", action="store_true", help="only check, check-ar and check-host")
+    ask.add_argument("--list", action="store_true", help="print what would be drawn, build nothing")
+    args = ask.parse_args()
+    files = sorted({f for pattern in args.files for f in glob.glob(pattern)})
+    if args.only:
+        args.count = 10 ** 6
+        files = sorted({place.split(":")[0] for place in args.only})
+    base = "." if args.list else WORK + "/base"
+    drawn = (m for m in draws(base, files, args.seed)
+             if not args.only or "%s:%d" % (m.file, m.line) in args.only)
+    if args.list:
+        for _, m in zip(range(args.count), drawn):
+            print(described(m))
+        return 0
+
+    steps, seconds = prepare(base, args.jobs, args.quick)
+    idle, chosen, known, passed = queue.Queue(), [], {}, 0
+    for i in range(args.jobs):
+        folder = "%s/%d" % (WORK, i)
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(base, folder, symlinks=True)
+        idle.put(folder)
+    first = idle.get()
+    for m in drawn:
+        if len(chosen) == args.count:
+            break
+        if counts(base, first, m, known):
+            chosen.append(m)
+        else:
+            passed += 1
+    idle.put(first)
+
+    def test(m):
+        folder = idle.get()
+        try:
+            return m, judge(base, folder, m, steps, seconds)
+        finally:
+            idle.put(folder)
+
+    sums, alive = collections.Counter(), []
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        for m, verdict in pool.map(test, chosen):
+            line = "%s\t%s" % (described(m), verdict)
+            print(line, flush=True)
+            for key in (m.kind, m.file.split("/")[0], "all"):
+                sums[key, verdict == "survived"] += 1
+            if verdict == "survived":
+                alive.append(line)
+    print("\nseed %d: %d mutants; %d more did not compile or changed no object file" %
+          (args.seed, len(chosen), passed))
+    for key in sorted({key for key, _ in sums}):
+        dead, living = sums[key, False], sums[key, True]
+        print("%-12s killed %3d of %3d" % (key, dead, dead + living))
+    print("\nsurvived:\n" + "\n".join(alive) if alive else "\nnone survived")
+    return 1 if alive else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
