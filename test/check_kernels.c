@@ -124,6 +124,24 @@ START_TEST(test_an_older_caller_s_smaller_kernel_query_is_answered)
 }
 END_TEST
 
+/* As if compiled before decisions had ctas; one with more than we know is refused. */
+START_TEST(test_an_older_caller_s_smaller_kernel_decision_is_not_overrun)
+{
+    struct symtuner_kernel_query query = {.struct_size = sizeof query, .ranks = 2};
+    struct symtuner_kernel_decision decision = {
+        .struct_size = offsetof(struct symtuner_kernel_decision, ctas), .ctas = 99};
+    symtuner_rules *rules = parsed("[kernels a]\nkernel = one_ll8\nctas = 3\n");
+
+    ck_assert_int_eq(symtuner_kernel_decide(rules, &query, &decision), SYMTUNER_OK);
+    ck_assert_str_eq(decision.kernel, "one_ll8");
+    ck_assert_int_eq(decision.ctas, 99);
+    ck_assert_uint_eq(decision.struct_size, offsetof(struct symtuner_kernel_decision, ctas));
+    decision.struct_size = sizeof decision + 1;
+    ck_assert_int_eq(symtuner_kernel_decide(rules, &query, &decision), SYMTUNER_EINVAL);
+    symtuner_rules_free(rules);
+}
+END_TEST
+
 Suite *kernels_suite(void)
 {
     Suite *suite = suite_create("kernels");
@@ -132,6 +150,7 @@ Suite *kernels_suite(void)
     tcase_add_test(kernels, test_the_two_lists_do_not_see_each_other);
     tcase_add_test(kernels, test_every_key_of_kernels_changes_the_hash);
     tcase_add_test(kernels, test_an_older_caller_s_smaller_kernel_query_is_answered);
+    tcase_add_test(kernels, test_an_older_caller_s_smaller_kernel_decision_is_not_overrun);
     tcase_add_test(kernels, test_a_kernel_query_out_of_range_is_refused);
     suite_add_tcase(suite, kernels);
     return suite;
