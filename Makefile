@@ -111,6 +111,7 @@ AR_EMU    := test/ar/emulate.c test/ar/check_kernels.c test/ar/check_emulated.c 
 AR_TEST   := $(if $(AR_API),$(filter-out $(AR_EMU),$(wildcard test/ar/*.c)) $(AR_C), test/ar/main.c test/ar/check_shape.c \
              test/ar/ear.c test/ar/check_select.c test/ar/check_rules.c test/ar/check_probe.c kernels/ar_select.c \
              kernels/ar_options.c kernels/ar_probe.c kernels/ar_rules.c $(wildcard rules/*.c) plugin/machine.c)
+AR_WRAPPED := $(if $(AR_API),dlopen dlsym)# the libraries of test/ar/check_nccl.c
 AR_CHECK  := $(patsubst %,$(B)/check-ar-obj/%.o,$(AR_TEST))
 TEST_ALSO += test-ar
 
@@ -121,7 +122,8 @@ $(B)/check-ar-obj/%.c.o: %.c
 	$(Q)$(CC) $(CFLAGS) $(if $(AR_API),$(AR_INC) -DST_AR_API) -c -o $@ $<
 $(B)/check-ar: $(AR_CHECK)
 	$(call say,LD)
-	$(Q)$(CC) $(LDFLAGS) -rdynamic -o $@ $^ $(CHECK_LIBS) -lm -ldl -lpthread -lrt
+	$(Q)$(CC) $(LDFLAGS) $(AR_WRAPPED:%=-Wl,--wrap=%) -rdynamic -o $@ $^ $(CHECK_LIBS) -lm -ldl \
+	    -lpthread -lrt
 test-ar: $(B)/check-ar $(if $(AR_API),$(B)/check-ar-kernels)
 	$(Q)$(B)/check-ar
 	$(if $(AR_API),$(Q)$(B)/check-ar-kernels,@echo "test-ar: host side and kernels skipped: $(AR_NONE)")

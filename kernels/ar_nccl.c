@@ -71,7 +71,7 @@ void st_nccl_warn(int version, int dtype, int op, const void *send, const void *
         unsigned off; /* met where an address has one of these bits; 0: anywhere */
         const char *text;
     } faults[] = {
-        {22703, 22999, ST_SUM, 3,
+        {ST_NCCL_OLDEST, 22999, ST_SUM, 3,
          "adds up small messages of 8- and 16-bit floats wrongly in registered buffers that do not "
          "begin at a multiple of 4 bytes: align them, or use another kernel or NCCL 2.30.3"},
         {23003, 23199, ST_AVG, 0,

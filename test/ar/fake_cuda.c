@@ -383,14 +383,14 @@ cudaError_t cudaDeviceGetPCIBusId(char *text, int length, int device)
 cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *text)
 {
     *device = (int)strtol(text + 5, NULL, 16);
-    return cudaSuccess;
+    return fake.seen != 0 && *device >= fake.seen ? cudaErrorInvalidDevice : cudaSuccess;
 }
 
 cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDeviceP2PAttr attr, int from, int to)
 {
-    (void)attr, (void)from, (void)to;
-    *value = 1;
-    return cudaSuccess;
+    (void)from, (void)to;
+    *value = attr == cudaDevP2PAttrNativeAtomicSupported && !fake.no_atomics;
+    return fake.no_p2p_answer ? cudaErrorNotSupported : cudaSuccess;
 }
 
 #ifndef ST_EMULATE

@@ -23,6 +23,9 @@ struct fake_launch {
 struct fake_cuda {
     int devices;                /* what cudaGetDeviceCount says            */
     int peers;                  /* whether devices reach each other        */
+    int seen;                   /* bus ids from this one on are unknown; 0: none is */
+    int no_atomics;             /* between GPUs: PCIe                      */
+    int no_p2p_answer;          /* cudaDeviceGetP2PAttribute fails         */
     int no_pin;                 /* cudaHostRegister fails                  */
     int arch, driver;           /* what the kernels were compiled for: 90; 0: a new driver */
     int small;                  /* GPU small - 1 has 23 GiB; the others 141 */
