@@ -228,15 +228,10 @@ static int next_best(const struct st_ask *ask, int family)
     return two ? ST_TWO_LL8 : ST_ONE_LL8;
 }
 
-static int words_per_thread_block(int threads)
-{
-    return threads < 32 ? 32 : threads;
-}
-
 /* Blocks that have at least one word, tile or line to do. */
 static uint64_t useful_ctas(const struct st_ask *ask, int family, uint64_t bytes, int threads)
 {
-    uint64_t per = (uint64_t)words_per_thread_block(threads);
+    uint64_t per = (uint64_t)threads;
     int form = family_form(family);
 
     switch (family) {
@@ -318,7 +313,6 @@ int st_select(const struct st_ask *ask, const struct st_force *force, struct st_
     probed = force->family < 0 ? after_probe(ask, family) : family;
     if (probed != family) {
         choice->because = ST_PROBE_SAYS;
-        choice->wanted = family;
         family = probed;
         choice->threads = 512;
         choice->lag = 1;
