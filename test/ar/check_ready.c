@@ -14,7 +14,7 @@
 #include "test/ar/fake_nccl.h"
 #include "test/ar/suites.h"
 
-enum { RANKS = 2, LIMIT_MS = 40, SLACK_MS = 5000 /* of a busy machine */ };
+enum { RANKS = 2, LIMIT_MS = 150, SLACK_MS = 5000 /* of a busy machine */ };
 
 static char memory[RANKS][8192] __attribute__((aligned(4096)));
 static symtuner_ar *handle[RANKS];
@@ -185,7 +185,7 @@ START_TEST(test_a_call_that_never_ends_is_an_error_in_time)
         ck_assert(now_ms() - start >= LIMIT_MS && now_ms() - start < LIMIT_MS + SLACK_MS);
         ck_assert_ptr_nonnull(of[0].step);
         ck_assert_int_eq(of[0].result, ncclRemoteError);
-        ck_assert_msg(strstr(of[0].error, "still in progress after 40 ms, the time limit") !=
+        ck_assert_msg(strstr(of[0].error, "still in progress after 150 ms, the time limit") !=
                               NULL &&
                           strstr(of[0].error, "SYMTUNER_AR_TIMEOUT_MS") != NULL &&
                           strstr(of[0].error, "ncclCommAbort ends it") != NULL,
@@ -214,7 +214,7 @@ START_TEST(test_where_another_rank_never_ends_nobody_waits_for_ever)
         if (fake_nccl.calls < call)
             break;
         ck_assert_int_eq(of[1].result, ncclRemoteError);
-        ck_assert_msg(strstr(of[1].error, "still in progress after 40 ms") != NULL, "%s",
+        ck_assert_msg(strstr(of[1].error, "still in progress after 150 ms") != NULL, "%s",
                       of[1].error);
         if (strcmp(of[1].step, "create") == 0 || strcmp(of[1].step, "register") == 0)
             ck_assert_ptr_nonnull(of[0].step);
@@ -255,7 +255,7 @@ START_TEST(test_a_gather_that_never_ends_is_an_error_in_time)
     ck_assert_ptr_nonnull(fake.endless);
     ck_assert_int_eq(of[0].result, ncclRemoteError);
     ck_assert_str_eq(of[0].step, "create");
-    ck_assert_msg(strstr(of[0].error, "ncclAllGather: still in progress after 40 ms") != NULL, "%s",
+    ck_assert_msg(strstr(of[0].error, "ncclAllGather: still in progress after 150 ms") != NULL, "%s",
                   of[0].error);
 }
 END_TEST
