@@ -52,6 +52,14 @@ static const char text[] =
     "# SYMTUNER_DEFAULTS=0. Measured 2026-11-22, driver 580.159.04, against NCCL's own count of 7 to\n"
     "# 10: 1.2 times as fast alone, 1.06 times beside GEMMs (bench/results/2026-11-22-h200x2b).\n";
 
+bool st_default_gpu(int nccl, const struct symtuner_machine *machine)
+{
+    for (size_t i = 0; i < sizeof measured / sizeof *measured; i++)
+        if (measured[i].nccl == nccl)
+            return strcmp(machine->gpu, GPU) == 0;
+    return false;
+}
+
 int st_default_ctas(int nccl, const struct symtuner_machine *machine)
 {
     for (size_t i = 0; i < sizeof measured / sizeof *measured; i++)

@@ -152,15 +152,23 @@ int st_process_call_rules(void)
     return count;
 }
 
+/* May another rank of this box be told the built-in count? It looks where this one was told what
+ * to see, or it sees all GPUs where this one sees one (containers). */
+static bool box_may_have_default(void)
+{
+    return process.default_ctas || process.options.machine[0] ||
+           (process.machine.gpus == 1 && st_default_gpu(process.nccl, &process.machine));
+}
+
 bool st_process_wants_tuner(void)
 {
-    if (process.env_interface && process.default_ctas)
+    if (process.env_interface && box_may_have_default())
         return true; /* to see whether all ranks are told the same count */
     if (process.options.mode == ST_MODE_OFF)
         return false;
     /* a wrong setting is told through the tuner's init */
-    return st_process_call_rules() || process.sym_ctas || process.rules_wrong || option_error[0] || machine_error[0] ||
-           st_process_wants_profiler();
+    return st_process_call_rules() || process.sym_ctas || process.rules_wrong || option_error[0] ||
+           machine_error[0] || st_process_wants_profiler();
 }
 
 bool st_process_wants_profiler(void)

@@ -34,6 +34,9 @@ struct st_process {
 /* NCCL_MIN_CTAS for a box and release that was measured, 0 for any other (defaults.c). */
 int st_default_ctas(int nccl, const struct symtuner_machine *machine);
 
+/* Is it a GPU that has such a count with this release, in a box of the right size? */
+bool st_default_gpu(int nccl, const struct symtuner_machine *machine);
+
 /* Options and rules, read on the first call. Never NULL, never fails. */
 const struct st_process *st_process(void);
 
