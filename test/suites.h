@@ -17,7 +17,7 @@
 /* Pure modules: these also run without fork (CK_FORK=no), for valgrind and gdb. */
 #define PURE_SUITES(X)                                                                             \
     X(names) X(sizes) X(rules) X(files) X(kernels) X(lint) X(golden) X(match) X(symmodel) X(gates)         \
-    X(steer) X(options) X(machine) X(api) X(abi)
+    X(steer) X(options) X(machine) X(api) X(abi) X(next)
 
 /* Modules that find something once per process: every test has a process of its own. */
 #define PROCESS_SUITES(X) X(log) X(profiler) X(ledger) X(alloc)
