@@ -314,7 +314,20 @@ $(B)/check: $(call obj,$(CORE) $(MODEL) $(SUITES))
 	$(call say,LD)
 	$(Q)$(CC) $(LDFLAGS) $(WRAPPED:%=-Wl,--wrap=%) -o $@ $^ $(CHECK_LIBS) -lm -ldl -lpthread
 
-$(B)/check-host: $(call obj,$(HOST))
+# Other people's plugins, for the chaining tests: one library per interface version, and broken ones.
+FAKES := $(patsubst %,$(B)/fakes/tuner%.so,2 3 4 5 6 7 _no_init _no_ask _unknown) \
+         $(patsubst %,$(B)/fakes/profiler%.so,1 2 3 4 5 6 7) $(B)/fakes/empty.so
+fake_version = $(or $(filter 1 2 3 4 5 6 7,$(patsubst tuner%,%,$(patsubst profiler%,%,$*))),5)
+fake_def     = -DVERSION=$(fake_version) $(if $(filter %_no_init,$*),-DWITHOUT=1) \
+               $(if $(filter %_no_ask,$*),-DWITHOUT=2) \
+               $(if $(filter %_unknown,$*),-DncclTunerPlugin_v5=ncclTunerPlugin_v99)
+$(B)/fakes/%.so: test/host/fakes/record.h $(wildcard test/host/fakes/*.c include/nccl_abi/*.h)
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(CC) $(filter-out -MMD -MP,$(CFLAGS)) $(LDFLAGS) $(fake_def) -shared -o $@ \
+	    test/host/fakes/$(if $(filter profiler%,$*),profiler,$(if $(filter tuner%,$*),tuner,empty)).c
+
+$(B)/check-host: $(call obj,$(HOST)) | $(FAKES)
 	$(call say,LD)
 	$(Q)$(CC) $(LDFLAGS) -rdynamic -o $@ $^ $(CHECK_LIBS) -lm -ldl -lpthread
 

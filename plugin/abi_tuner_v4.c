@@ -4,7 +4,9 @@
 
 static nccl_abi_result init(size_t ranks, size_t nodes, nccl_abi_logger logger, void **ctx)
 {
-    return st_tuner_open(4, 0, ranks, nodes, logger, ctx);
+    struct st_tuner_init all = {.abi = 4, .ranks = ranks, .nodes = nodes, .logger = logger};
+
+    return st_tuner_open(&all, ctx);
 }
 
 extern const struct nccl_abi_tuner_v4 ncclTunerPlugin_v4;

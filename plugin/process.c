@@ -11,6 +11,7 @@
 
 #include "plugin/hazards.h"
 #include "plugin/log.h"
+#include "plugin/next_tuner.h"
 #include "rules/sources.h"
 
 static struct st_process process = {.ctas_from = "not decided"};
@@ -19,6 +20,14 @@ static pthread_once_t read_once = PTHREAD_ONCE_INIT, decide_once = PTHREAD_ONCE_
 /* Of reading; said when a logger exists. */
 static char option_error[SYMTUNER_ERROR_MAX], machine_error[SYMTUNER_ERROR_MAX],
     rules_error[SYMTUNER_ERROR_MAX];
+
+/* NCCL's example tuner and its kin read this file: it is theirs where one of them is behind ours. */
+static const char *config_file(void)
+{
+    const char *file = getenv("NCCL_TUNER_CONFIG_FILE");
+
+    return file && !st_next_tuner_there(process.options.next_tuner) ? file : NULL;
+}
 
 static void read_all(void)
 {
@@ -35,7 +44,7 @@ static void read_all(void)
         return;
     process.rules_wrong =
         st_rules_sources(process.options.rule, process.options.rules,
-                         getenv("NCCL_TUNER_CONFIG_FILE"), &process.rules, rules_error,
+                         config_file(), &process.rules, rules_error,
                          sizeof rules_error) != SYMTUNER_OK;
 }
 

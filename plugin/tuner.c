@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/tuner.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "plugin/agree.h"
 #include "plugin/ledger.h"
@@ -17,6 +19,7 @@ struct st_tuner {
     _Atomic(struct st_index *) index; /* in force; NULL: no rule               */
     struct st_index *wished;  /* in force once all ranks are known to agree  */
     struct st_agree *agree;
+    struct st_next_tuner *next; /* asked before our rules; NULL: none          */
     struct st_ledger *ledger; /* NULL: out of memory, nothing is counted     */
     uint64_t comm_id;
     int ranks;
@@ -26,10 +29,10 @@ struct st_tuner {
     bool settled;             /* it was; under the lock                      */
 };
 
-nccl_abi_result st_tuner_open(int abi, uint64_t comm_id, size_t ranks, size_t nodes,
-                              nccl_abi_logger logger, void **ctx_out)
+nccl_abi_result st_tuner_open(const struct st_tuner_init *init, void **ctx_out)
 {
-    const struct st_process *process = st_process_start(logger, abi);
+    const struct st_process *process = st_process_start(init->logger, init->abi);
+    size_t ranks = init->ranks, nodes = init->nodes;
     struct st_group group = {process->nccl, (int)ranks, (int)nodes, process->machine};
     int rules = process->rules ? process->rules->count : 0;
     struct st_tuner *tuner;
@@ -44,21 +47,23 @@ nccl_abi_result st_tuner_open(int abi, uint64_t comm_id, size_t ranks, size_t no
     tuner->process = process;
     tuner->era = process->era;
     tuner->mixed = process->mixed;
-    tuner->comm_id = comm_id;
+    tuner->comm_id = init->comm_id;
     tuner->ranks = (int)ranks;
     tuner->write = process->options.mode == ST_MODE_STEER;
     tuner->pick = process->options.ledger[0] != '\0';
-    tuner->agree = st_agree_open(process, comm_id, (int)ranks, (int)nodes);
+    tuner->agree = st_agree_open(process, init->comm_id, (int)ranks, (int)nodes);
+    tuner->next = st_next_tuner_open(init, process->options.next_tuner,
+                                     process->options.mode == ST_MODE_OFF);
     *ctx_out = tuner;
     if (process->options.mode == ST_MODE_OFF)
-        return NCCL_ABI_SUCCESS; /* it answers the roll call, and that is all */
+        return NCCL_ABI_SUCCESS; /* it answers the roll call, and another tuner is asked */
     if (rules)
         tuner->wished = st_index_build(process->rules, &group);
     if (!tuner->agree)
         tuner->index = tuner->wished;
     tuner->settled = !tuner->agree;
     tuner->slow = tuner->pick || !tuner->settled;
-    tuner->ledger = st_ledger_open(comm_id, (int)ranks, (int)nodes);
+    tuner->ledger = st_ledger_open(init->comm_id, (int)ranks, (int)nodes);
     st_ledger_listen(&process->options);
     if (!st_ledger_tuner_opens(tuner->ledger))
         return NCCL_ABI_SUCCESS;
@@ -66,7 +71,7 @@ nccl_abi_result st_tuner_open(int abi, uint64_t comm_id, size_t ranks, size_t no
     st_info("%s on NCCL %s, comm 0x%llx, %zu rank%s, tuner v%d: %d rule%s (0x%016llx), %s%s "
             "symmetric CTAs%s (%s)",
             SYMTUNER_VERSION, st_release_print(process->nccl, release, sizeof release),
-            (unsigned long long)comm_id, ranks, ranks == 1 ? "" : "s", abi, rules,
+            (unsigned long long)init->comm_id, ranks, ranks == 1 ? "" : "s", init->abi, rules,
             rules == 1 ? "" : "s",
             (unsigned long long)process->rules_hash,
             told && !process->sym_ctas ? "at least " : "", told ? ctas : "NCCL's",
@@ -75,22 +80,33 @@ nccl_abi_result st_tuner_open(int abi, uint64_t comm_id, size_t ranks, size_t no
     return NCCL_ABI_SUCCESS;
 }
 
-static void count_pick(struct st_tuner *tuner, int coll, int bucket, struct st_table table)
+static void count_pick(struct st_tuner *tuner, int coll, int bucket, struct st_table table,
+                       const float *shown)
 {
     int algo, proto;
 
-    if (st_table_pick(tuner->era, table.cost, NULL, table.algos, table.protos, &algo,
+    if (st_table_pick(tuner->era, table.cost, shown, table.algos, table.protos, &algo,
                       &proto) &&
         algo < SYMTUNER_ALGOS && proto < SYMTUNER_PROTOS)
         st_ledger_add(tuner->ledger,
                       &tuner->ledger->picked[coll][bucket][algo * SYMTUNER_PROTOS + proto]);
 }
 
-/* Find the rule, apply it, count. The counter's place is known before the answer is. */
+/* From 2.31 on a negative price wins. A tuner that means "do not use" by it would undo our rule. */
+static void forbid_negatives(const struct st_era *era, const float *shown, struct st_table table)
+{
+    for (int i = 0; era->negative_wins && i < table.algos * table.protos; i++)
+        if (shown[i] >= 0.0f && !(table.cost[i] >= 0.0f))
+            table.cost[i] = INFINITY;
+}
+
+/* Find the rule, apply it, count. The counter's place is known before the answer is. ${shown}: the
+ * table as NCCL gave it, where another tuner has been at it; else NULL. */
 static inline __attribute__((always_inline)) void decide(struct st_tuner *tuner,
                                                          struct st_call call,
                                                          struct st_table table, int *n_channels,
-                                                         bool empty_probe, bool pick)
+                                                         const float *shown, bool empty_probe,
+                                                         bool pick)
 {
     enum st_verdict verdict = empty_probe ? ST_VERDICT_PROBE : ST_VERDICT_NO_RULE;
     struct st_ledger *ledger = tuner->ledger;
@@ -101,6 +117,8 @@ static inline __attribute__((always_inline)) void decide(struct st_tuner *tuner,
     if (index && !empty_probe) {
         const struct st_rule *rule = st_index_find(index, &call);
 
+        if (rule && tuner->write && shown)
+            forbid_negatives(tuner->era, shown, table);
         if (rule && tuner->write)
             verdict = st_steer(tuner->era, &rule->act, call.coll, call.pipe_ops, tuner->mixed,
                                table, n_channels);
@@ -111,7 +129,7 @@ static inline __attribute__((always_inline)) void decide(struct st_tuner *tuner,
         return;
     st_ledger_add(ledger, &ledger->asked[call.coll][bucket][call.registered][verdict]);
     if (pick)
-        count_pick(tuner, call.coll, bucket, table);
+        count_pick(tuner, call.coll, bucket, table, shown);
 }
 
 /* NCCL's barrier lies between the tuner inits and the first call: all ranks that will ever answer
@@ -132,15 +150,41 @@ static void settle(struct st_tuner *tuner)
 
 /* First calls, probes and wanted ledgers: kept out of the way of everyone else's calls. */
 static __attribute__((noinline)) void decide_slowly(struct st_tuner *tuner, struct st_call call,
-                                                    struct st_table table, int *n_channels)
+                                                    struct st_table table, int *n_channels,
+                                                    const float *shown)
 {
+    struct st_table given = {(float *)(uintptr_t)shown, table.algos, table.protos};
     bool probe = st_is_probe(tuner->era, call.pipe_ops);
 
     if (atomic_load_explicit(&tuner->slow, memory_order_relaxed))
         settle(tuner);
     call.bytes = st_whole_bytes(tuner->era, call.coll, call.bytes, tuner->ranks, call.pipe_ops);
     /* NCCL >= 2.31 asks once with nothing to choose from, and does not use the answer */
-    decide(tuner, call, table, n_channels, probe && !st_table_live(table), tuner->pick && !probe);
+    decide(tuner, call, table, n_channels, shown,
+           probe && !st_table_live(shown ? given : table), tuner->pick && !probe);
+}
+
+/* The other tuner first; then ours, on what it left. Its error is NCCL's (next_tuner.h). */
+static __attribute__((noinline)) nccl_abi_result
+decide_behind(struct st_tuner *tuner, int func, size_t bytes, int pipe_ops, float **costs,
+              int n_algo, int n_proto, int reg_buff, int *n_channels)
+{
+    enum { CELLS = 64 }; /* NCCL has 21 */
+    struct st_table table = {(float *)costs, n_algo, n_proto};
+    struct st_call call = {func, bytes, pipe_ops, reg_buff != 0};
+    int cells = n_algo * n_proto;
+    bool ours = tuner->process->options.mode != ST_MODE_OFF && func >= 0 &&
+                func < SYMTUNER_COLLS && costs && n_channels && cells > 0 && cells <= CELLS;
+    float shown[CELLS];
+    nccl_abi_result result;
+
+    if (ours)
+        memcpy(shown, costs, (size_t)cells * sizeof *shown);
+    result = st_next_tuner_ask(tuner->next, func, bytes, pipe_ops, costs, n_algo, n_proto,
+                               reg_buff, n_channels);
+    if (ours && result == NCCL_ABI_SUCCESS)
+        decide_slowly(tuner, call, table, n_channels, shown);
+    return result;
 }
 
 nccl_abi_result st_tuner_decide(void *ctx, int func, size_t bytes, int pipe_ops, float **costs,
@@ -150,22 +194,27 @@ nccl_abi_result st_tuner_decide(void *ctx, int func, size_t bytes, int pipe_ops,
     struct st_table table = {(float *)costs, n_algo, n_proto};
     struct st_call call = {func, bytes, pipe_ops, reg_buff != 0};
 
+    if (tuner && __builtin_expect(tuner->next != NULL, 0))
+        return decide_behind(tuner, func, bytes, pipe_ops, costs, n_algo, n_proto, reg_buff,
+                             n_channels);
     if (!tuner || func < 0 || func >= SYMTUNER_COLLS || !costs || !n_channels)
         return NCCL_ABI_SUCCESS;
     if (pipe_ops == 0 || atomic_load_explicit(&tuner->slow, memory_order_relaxed))
-        decide_slowly(tuner, call, table, n_channels);
+        decide_slowly(tuner, call, table, n_channels, NULL);
     else
-        decide(tuner, call, table, n_channels, false, false);
+        decide(tuner, call, table, n_channels, NULL, false, false);
     return NCCL_ABI_SUCCESS;
 }
 
 nccl_abi_result st_tuner_chunk(void *ctx, int func, size_t bytes, int algo, int proto,
                                int n_channels, size_t *chunk_size)
 {
-    /* ${bytes} are those of one channel: no rule could know the call by them */
-    (void)ctx, (void)func, (void)bytes, (void)algo, (void)proto, (void)n_channels;
-    (void)chunk_size;
-    return NCCL_ABI_SUCCESS;
+    struct st_tuner *tuner = ctx;
+
+    /* ${bytes} are those of one channel: no rule of ours could know the call by them */
+    return tuner && tuner->next ? st_next_tuner_chunk(tuner->next, func, bytes, algo, proto,
+                                                      n_channels, chunk_size)
+                                : NCCL_ABI_SUCCESS;
 }
 
 nccl_abi_result st_tuner_close(void *ctx)
@@ -181,6 +230,7 @@ nccl_abi_result st_tuner_close(void *ctx)
         st_info("comm 0x%llx done: asked %llu times, rules decided %llu",
                 (unsigned long long)tuner->comm_id, (unsigned long long)asked,
                 (unsigned long long)steered);
+    st_next_tuner_close(tuner->next);
     st_ledger_close(tuner->ledger);
     st_agree_close(tuner->agree);
     free(tuner->wished);

@@ -10,12 +10,11 @@
 #ifndef ST_TUNER_H_
 #define ST_TUNER_H_
 
-#include "nccl_abi/tuner.h"
+#include "plugin/next_tuner.h"
 
 struct st_tuner;
 
-nccl_abi_result st_tuner_open(int abi, uint64_t comm_id, size_t ranks, size_t nodes,
-                              nccl_abi_logger logger, void **ctx_out);
+nccl_abi_result st_tuner_open(const struct st_tuner_init *init, void **ctx_out);
 nccl_abi_result st_tuner_decide(void *ctx, int func, size_t bytes, int pipe_ops, float **table,
                                 int n_algo, int n_proto, int reg_buff, int *n_channels);
 nccl_abi_result st_tuner_chunk(void *ctx, int func, size_t bytes, int algo, int proto,

@@ -123,6 +123,7 @@ START_TEST(test_a_plugin_without_memory_lets_nccl_decide)
     int channels = 0, mask = 0, wrong = 0, missing;
     void *tuner[2] = {&table, &table}, *profiler = &table;
     uint64_t id = (uint64_t)getpid(); /* of no other run of these tests */
+    struct st_tuner_init init = {.abi = 5, .comm_id = id, .ranks = 2, .nodes = 1};
     char ledger[] = "/tmp/symtuner-check-XXXXXX";
     struct nccl_abi_event_v5 event = {.type = NCCL_ABI_EV_COLL_API,
                                       .u.api = {"AllReduce", 1024, "ncclFloat32", 0, NULL, false}};
@@ -140,7 +141,7 @@ START_TEST(test_a_plugin_without_memory_lets_nccl_decide)
     refuse_from(_i); /* libcheck allocates too: assert only after refused() */
     wrong |= st_profiler_open(5, id, 1, 2, NULL, &mask, &profiler);
     for (int rank = 0; rank < 2; rank++)
-        wrong |= st_tuner_open(5, id, 2, 1, NULL, &tuner[rank]);
+        wrong |= st_tuner_open(&init, &tuner[rank]);
     wrong |= st_profiler_event_v5(profiler, &handle, &event);
     wrong |= st_tuner_decide(tuner[1], SYMTUNER_ALLREDUCE, 4096, 1, (float **)(void *)table, 7, 3, 0,
                              &channels);

@@ -24,6 +24,7 @@ const struct release releases[RELEASES] = {
 
 struct plugin plugin;
 struct log nccl_log;
+struct nccl_constants nccl_constants;
 static int quiet;
 
 /* The plugin finds NCCL's version in the library of the logger: here that is this program. */
@@ -55,6 +56,8 @@ static void logger(int level, unsigned long flags, const char *file, int line, c
     pthread_mutex_unlock(&lock);
     must(flags != 0, "a message without a subsystem is never shown");
 }
+
+const nccl_abi_logger nccl_logger = logger;
 
 static const void *table(const char *kind, int version)
 {
@@ -121,15 +124,11 @@ static int start_tuner(struct comm *comm, void **tuner)
     nccl_abi_logger log = quiet ? NULL : logger;
     size_t ranks = (size_t)comm->ranks, nodes = (size_t)comm->nodes;
     struct nccl_abi_nvl_domains domains = {comm->nodes, comm->ranks, comm->ranks};
-    union {
-        struct nccl_abi_constants_v5 v5;
-        struct nccl_abi_constants_v7 v7;
-        unsigned char bytes[sizeof(struct nccl_abi_constants_v7)];
-    } constants, before;
+    struct nccl_constants constants = nccl_constants, before;
     int answer = 0;
 
-    for (size_t i = 0; i < sizeof constants.bytes; i++)
-        constants.bytes[i] = (unsigned char)(plugin.release->nccl >= 23100 ? 0 : i * 37 + 11);
+    for (size_t i = 0; !constants.may_change && i < sizeof constants.u.bytes; i++)
+        constants.u.bytes[i] = (unsigned char)(plugin.release->nccl >= 23100 ? 0 : i * 37 + 11);
     before = constants;
     switch (plugin.release->tuner) {
     case 4:
@@ -138,18 +137,21 @@ static int start_tuner(struct comm *comm, void **tuner)
         break;
     case 5:
         answer = ((const struct nccl_abi_tuner_v5 *)plugin.tuner)
-                     ->init(tuner, comm->id, ranks, nodes, log, &domains, &constants.v5);
+                     ->init(tuner, comm->id, ranks, nodes, log, &domains, &constants.u.v5);
         break;
     case 6:
         answer = ((const struct nccl_abi_tuner_v6 *)plugin.tuner)
-                     ->init(tuner, comm->id, ranks, nodes, log, &domains, &constants.v5);
+                     ->init(tuner, comm->id, ranks, nodes, log, &domains, &constants.u.v5);
         break;
     case 7:
         answer = ((const struct nccl_abi_tuner_v7 *)plugin.tuner)
-                     ->init(tuner, comm->id, ranks, nodes, log, &domains, &constants.v7);
+                     ->init(tuner, comm->id, ranks, nodes, log, &domains, &constants.u.v7);
         break;
     }
-    must(memcmp(&constants, &before, sizeof before) == 0, "the constants were written");
+    must(constants.may_change || memcmp(&constants, &before, sizeof before) == 0,
+         "the constants were written");
+    if (constants.may_change)
+        nccl_constants = constants;
     return answer;
 }
 
@@ -284,6 +286,30 @@ void nccl_collective(const struct comm *comm, int func, size_t bytes, int regist
         nccl_ask(comm, last);
     if (!ran_symmetric || plugin.release->nccl >= 23102)
         nccl_event(comm, NCCL_ABI_EV_COLL, func, bytes / 4, ran_symmetric);
+}
+
+/* ---- libraries ------------------------------------------------------------------------------ */
+
+void nccl_install(const char *name, const char *file)
+{
+    char path[4096];
+
+    snprintf(path, sizeof path, "%s/%s", getenv("CHECK_HOST_LIBRARIES"), name);
+    unlink(path);
+    if (file)
+        ck_assert_msg(symlink(file, path) == 0, "%s: cannot be made", path);
+}
+
+const char *nccl_fake(const char *name)
+{
+    static char path[2][4096];
+    static int turn;
+    const char *built = getenv("SO_UNDER_TEST");
+
+    turn = !turn;
+    snprintf(path[turn], sizeof path[turn], "%.*s/fakes/%s.so", (int)(strrchr(built, '/') - built),
+             built, name);
+    return path[turn];
 }
 
 /* ---- files ---------------------------------------------------------------------------------- */

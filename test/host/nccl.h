@@ -63,6 +63,19 @@ struct comm {
     void *other[64]; /* tuners of the other ranks, when they live in this process, too */
 };
 
+/* The cost constants that NCCL has. Where they may change, the test sets and reads them; else they
+ * are noise (zeros from 2.31 on) that nobody may touch. */
+extern struct nccl_constants {
+    int may_change;
+    union {
+        struct nccl_abi_constants_v5 v5;
+        struct nccl_abi_constants_v7 v7;
+        unsigned char bytes[sizeof(struct nccl_abi_constants_v7)];
+        double number[sizeof(struct nccl_abi_constants_v7) / sizeof(double)];
+    } u;
+} nccl_constants;
+extern const nccl_abi_logger nccl_logger;
+
 /* Start and end one rank of a communicator; the constants must survive bit by bit. nccl_rank returns
  * the tuner's answer. Between the last nccl_rank and the first call NCCL has a barrier. */
 int nccl_rank(struct comm *comm, uint64_t id, int ranks, int nodes);
@@ -97,6 +110,11 @@ extern struct log {
     char text[16384];
 } nccl_log;
 
+/* A folder that the loader searches (LD_LIBRARY_PATH), empty when a test begins: put a link to
+ * ${file} into it under ${name}. And one of the libraries of test/host/fakes. */
+void nccl_install(const char *name, const char *file);
+const char *nccl_fake(const char *name);
+
 /* A temporary file name that is removed when the process ends well; and its content. */
 const char *nccl_temp(void);
 const char *nccl_read(const char *path);
@@ -109,5 +127,7 @@ Suite *variables_suite(void);
 Suite *threads_suite(void);
 Suite *life_suite(void);
 Suite *agree_suite(void);
+Suite *chain_suite(void);
+Suite *chain_which_suite(void);
 
 #endif

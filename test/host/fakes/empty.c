@@ -1,0 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* empty.c - a library that is no plugin at all. */
+extern int nothing_to_see;
+__attribute__((visibility("default"))) int nothing_to_see;
