@@ -8,8 +8,9 @@
 static nccl_abi_result init_v4(void **ctx, int *mask, const char *name, uint64_t comm_hash,
                                int nodes, int ranks, int rank, nccl_abi_logger logger)
 {
-    (void)name, (void)rank;
-    return st_profiler_open(4, comm_hash, nodes, ranks, logger, mask, ctx);
+    struct st_profiler_init init = {4, comm_hash, name, nodes, ranks, rank, logger, mask};
+
+    return st_profiler_open(&init, ctx);
 }
 
 #define INIT(version)                                                                              \
@@ -17,8 +18,9 @@ static nccl_abi_result init_v4(void **ctx, int *mask, const char *name, uint64_t
                                            const char *name, int nodes, int ranks, int rank,       \
                                            nccl_abi_logger logger)                                 \
     {                                                                                              \
-        (void)name, (void)rank;                                                                    \
-        return st_profiler_open(version, comm_id, nodes, ranks, logger, mask, ctx);                \
+        struct st_profiler_init init = {version, comm_id, name, nodes, ranks, rank, logger, mask}; \
+                                                                                                   \
+        return st_profiler_open(&init, ctx);                                                       \
     }
 INIT(5)
 INIT(6)
@@ -26,10 +28,10 @@ INIT(7)
 
 #define EXPORT(version, type, event)                                                               \
     extern const struct type ncclProfiler_v##version;                                              \
-    __attribute__((visibility("default"))) const struct type ncclProfiler_v##version = {           \
-        "symtuner",       init_v##version,   event,                                                \
-        st_profiler_stop, st_profiler_state, st_profiler_close};
+    __attribute__((visibility("default"))) const struct type ncclProfiler_v##version =             \
+        {"symtuner",       init_v##version,   event,                                               \
+         st_profiler_stop, st_profiler_state, st_profiler_close};
 EXPORT(4, nccl_abi_profiler_v4, st_profiler_event_v4)
 EXPORT(5, nccl_abi_profiler_v5, st_profiler_event_v5)
-EXPORT(6, nccl_abi_profiler_v5, st_profiler_event_v5)
+EXPORT(6, nccl_abi_profiler_v5, st_profiler_event_v6)
 EXPORT(7, nccl_abi_profiler_v5, st_profiler_event_v7)

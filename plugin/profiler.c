@@ -1,33 +1,62 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/profiler.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "plugin/ledger.h"
 
 struct st_profiler {
-    struct st_ledger *ledger;
+    struct st_ledger *ledger; /* NULL: nothing is counted */
     int ranks;
+    struct st_next_profiler next;
 };
 
-nccl_abi_result st_profiler_open(int abi, uint64_t comm_id, int nodes, int ranks,
-                                 nccl_abi_logger logger, int *mask_out, void **ctx_out)
+/* What runs, by the number that NCCL has as the context: its place here, from 1. */
+enum { CONTEXTS = 4096 };
+static _Atomic(struct st_profiler *) contexts[CONTEXTS];
+
+static struct st_profiler *find(void *ctx)
+{
+    uintptr_t number = (uintptr_t)ctx;
+
+    return number - 1 < CONTEXTS ? atomic_load(&contexts[number - 1]) : NULL;
+}
+
+static void *enter(struct st_profiler *profiler)
+{
+    for (uintptr_t i = 0; i < CONTEXTS; i++) {
+        struct st_profiler *none = NULL;
+
+        if (atomic_compare_exchange_strong(&contexts[i], &none, profiler))
+            return (void *)(i + 1);
+    }
+    return NULL;
+}
+
+nccl_abi_result st_profiler_open(const struct st_profiler_init *init, void **ctx_out)
 {
     const struct st_process *process = st_process();
-    struct st_profiler *profiler;
+    bool off = process->options.mode == ST_MODE_OFF, count = !off && process->options.ledger[0];
+    struct st_profiler *profiler = calloc(1, sizeof *profiler);
+    int mask = NCCL_ABI_EV_COLL | (init->abi >= 5 ? NCCL_ABI_EV_COLL_API : 0) |
+               (init->abi >= 6 ? NCCL_ABI_EV_CE_COLL : 0);
 
-    (void)logger; /* the tuner's init speaks; here CUDA may not be up yet */
-    *ctx_out = NULL;
-    *mask_out = 0;
-    if (process->options.mode == ST_MODE_OFF || !process->options.ledger[0] ||
-        !(profiler = calloc(1, sizeof *profiler)))
+    *ctx_out = profiler ? enter(profiler) : NULL;
+    if (!*ctx_out) {
+        free(profiler);
         return NCCL_ABI_SUCCESS;
-    profiler->ranks = ranks;
-    profiler->ledger = st_ledger_open(comm_id, ranks, nodes);
-    *mask_out = NCCL_ABI_EV_COLL | (abi >= 5 ? NCCL_ABI_EV_COLL_API : 0) |
-                (abi >= 6 ? NCCL_ABI_EV_CE_COLL : 0);
-    *ctx_out = profiler;
+    }
+    profiler->ranks = init->ranks;
+    if (count)
+        profiler->ledger = st_ledger_open(init->comm_id, init->ranks, init->nodes);
+    st_next_profiler_open(&profiler->next, init, count ? mask : 0,
+                          process->options.next_profiler, off);
+    if (!profiler->ledger && !profiler->next.table) {
+        st_profiler_close(*ctx_out);
+        *ctx_out = NULL;
+    }
     return NCCL_ABI_SUCCESS;
 }
 
@@ -88,60 +117,83 @@ static bool symmetric(const struct nccl_abi_ev_coll *coll)
     return st_era_shows_symmetric(st_process()->era) && coll->proto && !coll->proto[0];
 }
 
+/* The other one first: its handle is what NCCL shall know the event by. */
+static struct st_profiler *pass_on(void *ctx, int abi, uint64_t type, void *event, void **handle)
+{
+    struct st_profiler *profiler = find(ctx);
+
+    *handle = NULL;
+    st_next_profiler_start(profiler ? &profiler->next : NULL, abi, type, event, handle);
+    return profiler;
+}
+
 nccl_abi_result st_profiler_event_v4(void *ctx, void **handle, struct nccl_abi_event_v4 *event)
 {
-    *handle = NULL;
-    if (ctx && event->type == NCCL_ABI_EV_COLL)
-        count(ctx, event->coll.func, event->coll.count, event->coll.datatype, ST_RAN_GENERAL);
+    struct st_profiler *profiler = pass_on(ctx, 4, event->type, event, handle);
+
+    if (profiler && event->type == NCCL_ABI_EV_COLL)
+        count(profiler, event->coll.func, event->coll.count, event->coll.datatype, ST_RAN_GENERAL);
     return NCCL_ABI_SUCCESS;
 }
 
-nccl_abi_result st_profiler_event_v5(void *ctx, void **handle, struct nccl_abi_event_v5 *event)
+static void count_v5(struct st_profiler *profiler, const struct nccl_abi_event_v5 *event)
 {
     const struct nccl_abi_ev_coll *coll = &event->u.coll;
 
-    *handle = NULL;
-    if (!ctx)
-        return NCCL_ABI_SUCCESS;
     if (event->type == NCCL_ABI_EV_COLL_API)
-        call(ctx, &event->u.api);
+        call(profiler, &event->u.api);
     else if (event->type == NCCL_ABI_EV_COLL)
-        count(ctx, coll->func, coll->count, coll->datatype,
+        count(profiler, coll->func, coll->count, coll->datatype,
               symmetric(coll) ? ST_RAN_SYMMETRIC : ST_RAN_GENERAL);
     else if (event->type == NCCL_ABI_EV_CE_COLL) /* its first members are those of coll */
-        count(ctx, coll->func, coll->count, coll->datatype, ST_RAN_CE);
-    return NCCL_ABI_SUCCESS;
+        count(profiler, coll->func, coll->count, coll->datatype, ST_RAN_CE);
 }
+
+#define EVENT(version)                                                                             \
+    nccl_abi_result st_profiler_event_v##version(void *ctx, void **handle,                         \
+                                                 struct nccl_abi_event_v5 *event)                  \
+    {                                                                                              \
+        struct st_profiler *profiler = pass_on(ctx, version, event->type, event, handle);          \
+                                                                                                   \
+        if (profiler)                                                                              \
+            count_v5(profiler, event);                                                             \
+        return NCCL_ABI_SUCCESS;                                                                   \
+    }
+EVENT(5)
+EVENT(6)
 
 nccl_abi_result st_profiler_event_v7(void *ctx, void **handle, struct nccl_abi_event_v5 *event)
 {
     const struct nccl_abi_ev_coll_v7 *coll = &event->u.coll_v7;
+    struct st_profiler *profiler = pass_on(ctx, 7, event->type, event, handle);
 
-    if (!ctx || event->type != NCCL_ABI_EV_COLL)
-        return st_profiler_event_v5(ctx, handle, event);
-    *handle = NULL;
-    count(ctx, coll->head.func, coll->head.count, coll->head.datatype,
-          coll->is_sym ? ST_RAN_SYMMETRIC : ST_RAN_GENERAL);
+    if (profiler && event->type == NCCL_ABI_EV_COLL)
+        count(profiler, coll->head.func, coll->head.count, coll->head.datatype,
+              coll->is_sym ? ST_RAN_SYMMETRIC : ST_RAN_GENERAL);
+    else if (profiler)
+        count_v5(profiler, event);
     return NCCL_ABI_SUCCESS;
 }
 
 nccl_abi_result st_profiler_stop(void *handle)
 {
-    (void)handle;
+    st_next_profiler_stop(handle);
     return NCCL_ABI_SUCCESS;
 }
 
 nccl_abi_result st_profiler_state(void *handle, int state, void *args)
 {
-    (void)handle, (void)state, (void)args;
+    st_next_profiler_state(handle, state, args);
     return NCCL_ABI_SUCCESS;
 }
 
 nccl_abi_result st_profiler_close(void *ctx)
 {
-    struct st_profiler *profiler = ctx;
+    struct st_profiler *profiler = find(ctx);
 
     if (profiler) {
+        atomic_store(&contexts[(uintptr_t)ctx - 1], NULL);
+        st_next_profiler_close(&profiler->next);
         st_ledger_close(profiler->ledger);
         free(profiler);
     }

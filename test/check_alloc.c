@@ -124,6 +124,8 @@ START_TEST(test_a_plugin_without_memory_lets_nccl_decide)
     void *tuner[2] = {&table, &table}, *profiler = &table;
     uint64_t id = (uint64_t)getpid(); /* of no other run of these tests */
     struct st_tuner_init init = {.abi = 5, .comm_id = id, .ranks = 2, .nodes = 1};
+    struct st_profiler_init events = {.abi = 5, .comm_id = id, .ranks = 2, .nodes = 1,
+                                      .mask = &mask};
     char ledger[] = "/tmp/symtuner-check-XXXXXX";
     struct nccl_abi_event_v5 event = {.type = NCCL_ABI_EV_COLL_API,
                                       .u.api = {"AllReduce", 1024, "ncclFloat32", 0, NULL, false}};
@@ -139,7 +141,7 @@ START_TEST(test_a_plugin_without_memory_lets_nccl_decide)
     setenv("SYMTUNER_RULES", "test/golden/rules/per_rank.rules", 1);
 
     refuse_from(_i); /* libcheck allocates too: assert only after refused() */
-    wrong |= st_profiler_open(5, id, 1, 2, NULL, &mask, &profiler);
+    wrong |= st_profiler_open(&events, &profiler);
     for (int rank = 0; rank < 2; rank++)
         wrong |= st_tuner_open(&init, &tuner[rank]);
     wrong |= st_profiler_event_v5(profiler, &handle, &event);

@@ -13,6 +13,13 @@ static void want_events(void)
     setenv("SYMTUNER_MACHINE", "gpu=x", 1);
 }
 
+static int open_profiler(int abi, int *mask, void **profiler)
+{
+    struct st_profiler_init init = {.abi = abi, .comm_id = 7, .nodes = 1, .ranks = 8, .mask = mask};
+
+    return st_profiler_open(&init, profiler);
+}
+
 static uint64_t ran(const struct st_ledger *ledger, int coll, uint64_t bytes, enum st_ran what)
 {
     return st_ledger_read(&ledger->ran[coll][st_ledger_bucket(bytes)][what]);
@@ -77,7 +84,7 @@ START_TEST(test_a_call_is_counted_under_its_name_and_size)
     int mask = 0;
 
     want_events();
-    ck_assert_int_eq(st_profiler_open(5, 7, 1, 8, NULL, &mask, &profiler), 0);
+    ck_assert_int_eq(open_profiler(5, &mask, &profiler), 0);
     ledger = st_ledger_open(7, 8, 1);
     ck_assert_int_eq(st_profiler_event_v5(profiler, &handle, &event), 0);
     ck_assert_ptr_null(handle);
@@ -103,7 +110,7 @@ START_TEST(test_each_version_asks_for_the_events_that_it_has)
     int mask = -1;
 
     want_events();
-    ck_assert_int_eq(st_profiler_open(_i, 7, 1, 8, NULL, &mask, &profiler), 0);
+    ck_assert_int_eq(open_profiler(_i, &mask, &profiler), 0);
     ck_assert_int_eq(mask, masks[_i]);
     st_profiler_close(profiler);
 }
@@ -115,7 +122,7 @@ START_TEST(test_without_a_ledger_nothing_is_asked_for)
     int mask = -1;
 
     unsetenv("SYMTUNER_LEDGER");
-    ck_assert_int_eq(st_profiler_open(7, 7, 1, 8, NULL, &mask, &profiler), 0);
+    ck_assert_int_eq(open_profiler(7, &mask, &profiler), 0);
     ck_assert_int_eq(mask, 0);
     ck_assert_ptr_null(profiler);
     ck_assert_int_eq(st_profiler_close(NULL), 0);
@@ -135,7 +142,7 @@ START_TEST(test_kinds_of_events_are_told_apart)
     int mask;
 
     want_events();
-    st_profiler_open(7, 7, 1, 8, NULL, &mask, &profiler);
+    open_profiler(7, &mask, &profiler);
     ledger = st_ledger_open(7, 8, 1);
     st_profiler_event_v4(profiler, &handle, &v4);
     st_profiler_event_v5(profiler, &handle, &event);

@@ -43,6 +43,8 @@ int main(int argc, char **argv)
     srunner_add_suite(runner, agree_suite());
     srunner_add_suite(runner, chain_suite());
     srunner_add_suite(runner, chain_which_suite());
+    srunner_add_suite(runner, chain_profiler_suite());
+    srunner_add_suite(runner, chain_events_suite());
     srunner_set_fork_status(runner, CK_FORK); /* what the plugin finds once is per process */
     srunner_run_all(runner, CK_ENV);
     failed = srunner_ntests_failed(runner);

@@ -240,9 +240,13 @@ void nccl_event(const struct comm *comm, int kind, int func, size_t count, int s
 
     if (!(comm->mask & kind))
         return;
-    if (plugin.release->profiler == 4) {
-        struct nccl_abi_event_v4 event = {.type = (uint8_t)kind, .coll = coll};
+    if (plugin.release->profiler == 4) { /* no Coll event but in a Group event with a handle */
+        struct nccl_abi_event_v4 event = {.type = (uint8_t)kind, .coll = coll}, group = {.type = 1};
+        const struct nccl_abi_profiler_v4 *profiler = plugin.profiler;
 
+        ck_assert_int_eq(profiler->start_event(comm->profiler, &event.parent, &group), 0);
+        if (!event.parent)
+            return;
         answer = ((const struct nccl_abi_profiler_v4 *)plugin.profiler)
                      ->start_event(comm->profiler, &handle, &event);
     } else {

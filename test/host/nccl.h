@@ -129,5 +129,7 @@ Suite *life_suite(void);
 Suite *agree_suite(void);
 Suite *chain_suite(void);
 Suite *chain_which_suite(void);
+Suite *chain_profiler_suite(void);
+Suite *chain_events_suite(void);
 
 #endif
