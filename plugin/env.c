@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "plugin/agree.h"
 #include "plugin/process.h"
@@ -43,22 +44,26 @@ static const char *sym_ctas(const struct st_process *process)
     return count(st_agree_sym_ctas());
 }
 
+/* ${chains}: what the user named is loaded by us behind ours (next_open.h), so that the answer does
+ * not take it away; "none" is kept. */
 static const struct {
     const char *name;
     const char *(*answer)(const struct st_process *process);
+    bool chains;
 } answers[] = {
-    {"NCCL_TUNER_PLUGIN", tuner},
-    {"NCCL_PROFILER_PLUGIN", profiler},
-    {"NCCL_MIN_CTAS", min_ctas},
-    {"NCCL_SYM_CTAS", sym_ctas},
+    {"NCCL_TUNER_PLUGIN", tuner, true},
+    {"NCCL_PROFILER_PLUGIN", profiler, true},
+    {"NCCL_MIN_CTAS", min_ctas, false},
+    {"NCCL_SYM_CTAS", sym_ctas, false},
 };
 
 const char *st_env_get(const char *name)
 {
-    const char *value = getenv(name);
+    const char *value = getenv(name), *answer = NULL;
 
-    for (size_t i = 0; !value && i < sizeof answers / sizeof *answers; i++)
-        if (strcmp(answers[i].name, name) == 0)
-            return answers[i].answer(st_process_asked());
-    return value;
+    for (size_t i = 0; i < sizeof answers / sizeof *answers; i++)
+        if (strcmp(answers[i].name, name) == 0 &&
+            (!value || (answers[i].chains && strcasecmp(value, "none") != 0)))
+            answer = answers[i].answer(st_process_asked());
+    return answer ? answer : value;
 }

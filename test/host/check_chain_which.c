@@ -164,6 +164,70 @@ START_TEST(test_a_link_to_ourselves_is_not_chained)
 }
 END_TEST
 
+/* ---- the env interface ------------------------------------------------------------------------ */
+
+static const struct {
+    const char *rule, *ledger, *set;
+    int ours_tuner, ours_profiler; /* our path is the answer; else what is set */
+} asked[] = {
+    {NULL, NULL, NULL, 0, 0},
+    {NULL, NULL, "mine", 0, 0},
+    {"allreduce channels=4", NULL, NULL, 1, 0},
+    {"allreduce channels=4", NULL, "mine", 1, 0},
+    {"allreduce channels=4", NULL, "none", 0, 0},
+    {"allreduce channels=4", NULL, "", 1, 0},
+    {NULL, "yes", NULL, 1, 1},
+    {NULL, "yes", "mine", 1, 1},
+    {NULL, "yes", "None", 0, 0},
+};
+
+static void check_answer(const char *variable, int ours, const char *set)
+{
+    const char *got = plugin.get_env(variable), *want = ours ? getenv("SO_UNDER_TEST") : set;
+
+    ck_assert_msg(want ? got && strcmp(got, want) == 0 : !got, "row %s: %s", variable,
+                  got ? got : "(unset)");
+}
+
+START_TEST(test_the_env_interface_displaces_nobody_for_nothing)
+{
+    const struct release *release = &releases[3 + _i % (RELEASES - 3)];
+    int row = _i / (RELEASES - 3);
+    const char *set = asked[row].set;
+
+    setenv("SYMTUNER_MACHINE", "gpu=test box", 1);
+    if (asked[row].rule)
+        setenv("SYMTUNER_RULE", asked[row].rule, 1);
+    if (asked[row].ledger)
+        setenv("SYMTUNER_LEDGER", nccl_temp(), 1);
+    if (set) {
+        setenv("NCCL_TUNER_PLUGIN", set, 1);
+        setenv("NCCL_PROFILER_PLUGIN", set, 1);
+    }
+    nccl_load(release, ENV_PLUGIN);
+    check_answer("NCCL_TUNER_PLUGIN", asked[row].ours_tuner, set);
+    check_answer("NCCL_PROFILER_PLUGIN", asked[row].ours_profiler, set);
+    if (set) /* and the environment is as the user left it */
+        ck_assert_str_eq(getenv("NCCL_TUNER_PLUGIN"), set);
+}
+END_TEST
+
+START_TEST(test_what_the_env_interface_replaced_is_behind_ours)
+{
+    struct comm comm;
+
+    atexit(remove_links);
+    nccl_install("libnccl-tuner-mine.so", nccl_fake("tuner3"));
+    setenv("NCCL_TUNER_PLUGIN", "mine", 1);
+    chain_begin("allreduce channels=4");
+    nccl_load(&releases[3 + _i], ENV_PLUGIN);
+    check_answer("NCCL_TUNER_PLUGIN", 1, NULL);
+    ck_assert_int_eq(nccl_rank(&comm, 1, 8, 1), 0);
+    ck_assert_int_eq(chain_fake("tuner3")->inits, 1);
+    nccl_comm_end(&comm);
+}
+END_TEST
+
 /* ---- NCCL_TUNER_CONFIG_FILE -------------------------------------------------------------------
  */
 
@@ -199,6 +263,10 @@ Suite *chain_which_suite(void)
     tcase_add_loop_test(which, test_the_net_library_is_used_where_nccl_has_it_loaded, 0,
                         8 * RELEASES);
     t_each_release(which, test_a_link_to_ourselves_is_not_chained);
+    tcase_add_loop_test(which, test_the_env_interface_displaces_nobody_for_nothing, 0,
+                        (int)(sizeof asked / sizeof *asked) * (RELEASES - 3));
+    tcase_add_loop_test(which, test_what_the_env_interface_replaced_is_behind_ours, 0,
+                        RELEASES - 3);
     tcase_add_loop_test(which, test_the_config_file_is_the_chained_tuner_s, 0, 2);
     suite_add_tcase(suite, which);
     return suite;
