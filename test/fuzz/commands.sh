@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# commands.sh BUILD ROUNDS: random words and damaged files against every command but why, in a folder
+# commands.sh BUILD ROUNDS: random words and damaged files against every command but why, bench and env, in a folder
 # of its own, for some of them write files. Exit 1: one crashed or hung, and how.
 set -u
 build=$(cd "$1" && pwd)
@@ -20,6 +20,7 @@ one agree test/data/ledger/rank0.ledger
 one table docs/example.rules
 one diff docs/example.rules
 one check docs/example.rules
+one decide docs/example.rules
 one table test/data/kernels.rules
 one check test/data/kernels.rules
 one tune test/data/tune.csv
