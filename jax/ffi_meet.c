@@ -4,12 +4,14 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#define RUNS  64 /* in flight at once; XLA allows 32 per device */
-#define SITES 64 /* of one run; further calls are staged */
+#define RUNS   64 /* in flight at once; XLA allows 32 per device */
+#define BLOCK  64 /* meetings are made by so many, and stay where they are */
+#define BLOCKS (ST_MEET_SITES / BLOCK)
 
 /* XLA starts the ranks of a run together, and waking up takes longer than all else in a meeting. */
 #define SPIN_NS 200000
@@ -26,17 +28,19 @@ struct run {
     int64_t id;
     uint64_t age;
     bool used, refused; /* refused: no site of this run counts */
+    bool over;          /* no more meetings in this run */
     int sites;
     int next[ST_MEET_RANKS]; /* the meeting that each rank comes to next */
-    struct meeting meeting[SITES];
+    int look[ST_MEET_RANKS]; /* the site that each rank looks up next, most likely */
+    struct meeting *block[BLOCKS];
 };
 
 struct st_meet {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int ranks;
-    bool over; /* no more meetings in this group */
-    uint64_t clock;
+    int skip, pause; /* runs that do without meetings from now on; after the next missed meeting */
+    uint64_t clock, late;
     struct run run[RUNS];
 };
 
@@ -60,6 +64,9 @@ void st_meet_free(struct st_meet *m)
 {
     if (m == NULL)
         return;
+    for (int i = 0; i < RUNS; i++)
+        for (int k = 0; k < BLOCKS; k++)
+            free(m->run[i].block[k]);
     pthread_cond_destroy(&m->changed);
     pthread_mutex_destroy(&m->lock);
     free(m);
@@ -73,6 +80,7 @@ static struct run *find_run(struct st_meet *m, int64_t id)
     return NULL;
 }
 
+/* The first rank that comes makes the run, so what is decided here holds for all of them. */
 static struct run *make_run(struct st_meet *m, int64_t id)
 {
     struct run *oldest = &m->run[0];
@@ -80,11 +88,44 @@ static struct run *make_run(struct st_meet *m, int64_t id)
     for (int i = 0; i < RUNS; i++)
         if (m->run[i].age < oldest->age)
             oldest = &m->run[i];
-    memset(oldest, 0, sizeof *oldest);
+    memset(oldest, 0, offsetof(struct run, block)); /* the blocks serve the next run */
     oldest->used = true;
     oldest->id = id;
     oldest->age = ++m->clock;
+    if (m->skip > 0) {
+        m->skip--;
+        oldest->over = true;
+    }
     return oldest;
+}
+
+static struct meeting *at(const struct run *run, int number)
+{
+    return &run->block[number / BLOCK][number % BLOCK];
+}
+
+/* A meeting that no rank has come to yet. */
+static bool make_meeting(struct run *run, int number)
+{
+    struct meeting **block = &run->block[number / BLOCK];
+
+    if (*block == NULL)
+        *block = calloc(BLOCK, sizeof **block);
+    if (*block == NULL)
+        return false;
+    memset(at(run, number), 0, sizeof **block);
+    run->sites = number + 1;
+    return true;
+}
+
+/* A rank is late, perhaps by a stall of its own, perhaps always: meet again, but after more and
+ * more runs, since each try may take ST_MEET_MS. */
+static void miss(struct st_meet *m, struct run *run)
+{
+    run->over = true;
+    m->late++;
+    m->skip = m->pause;
+    m->pause = m->pause == 0 ? 1 : m->pause < ST_MEET_PAUSE ? 2 * m->pause : ST_MEET_PAUSE;
 }
 
 static bool is_part(const struct st_site *site, int r, const struct st_offer *offer)
@@ -150,9 +191,10 @@ static void bring(struct meeting *meeting, int me, const struct st_offer *offer)
 static void conclude(struct st_meet *m, struct run *run, struct meeting *meeting)
 {
     decide(meeting, AGREED);
+    m->pause = 0;
     for (int i = 0; i < run->sites; i++)
-        if (&run->meeting[i] != meeting && run->meeting[i].verdict == AGREED &&
-            confusing(&run->meeting[i].site, &meeting->site, m->ranks))
+        if (at(run, i) != meeting && at(run, i)->verdict == AGREED &&
+            confusing(&at(run, i)->site, &meeting->site, m->ranks))
             run->refused = true;
 }
 
@@ -175,15 +217,17 @@ int st_meet_come(struct st_meet *m, int64_t id, int me, const struct st_offer *o
     if (run == NULL)
         run = make_run(m, id);
     number = run->next[me]++;
-    if (number >= SITES) { /* on every rank */
+    /* Over on every rank alike: no rank has been at a meeting that cannot be made, and one that
+     * has come to a meeting which is missed does not come to the next. */
+    if (number >= run->sites &&
+        (run->over || number >= ST_MEET_SITES || !make_meeting(run, number))) {
+        run->over = true;
         pthread_mutex_unlock(&m->lock);
         return 0;
     }
-    if (number >= run->sites)
-        run->sites = number + 1;
-    meeting = &run->meeting[number];
+    meeting = at(run, number);
     bring(meeting, me, offer);
-    if (m->over)
+    if (run->over)
         decide(meeting, REFUSED);
     if (meeting->verdict == OPEN && meeting->came == m->ranks)
         conclude(m, run, meeting);
@@ -195,7 +239,7 @@ int st_meet_come(struct st_meet *m, int64_t id, int me, const struct st_offer *o
         if (pthread_cond_timedwait(&m->changed, &m->lock, &until) != 0 &&
             meeting->verdict == OPEN) {
             decide(meeting, REFUSED);
-            m->over = true;
+            miss(m, run);
             pthread_cond_broadcast(&m->changed);
         }
     }
@@ -212,14 +256,25 @@ int st_meet_find(struct st_meet *m, int64_t id, int me, const struct st_offer *o
 
     pthread_mutex_lock(&m->lock);
     run = find_run(m, id);
-    for (int i = 0; run != NULL && !run->refused && i < run->sites && !found; i++) {
-        if (run->meeting[i].verdict == AGREED && is_part(&run->meeting[i].site, me, offer)) {
-            *site = run->meeting[i].site;
+    for (int n = 0; run != NULL && !run->refused && n < run->sites && !found; n++) {
+        int i = (run->look[me] + n) % run->sites;
+
+        if (at(run, i)->verdict == AGREED && is_part(&at(run, i)->site, me, offer)) {
+            *site = at(run, i)->site;
+            run->look[me] = i + 1;
             found = 1;
         }
     }
     pthread_mutex_unlock(&m->lock);
     return found;
+}
+
+void st_meet_state(struct st_meet *m, struct st_meet_state *state)
+{
+    pthread_mutex_lock(&m->lock);
+    state->late = m->late;
+    state->skip = m->skip;
+    pthread_mutex_unlock(&m->lock);
 }
 
 const struct st_site *st_meet_look(struct st_meet *m, int64_t run, int me,

@@ -8,9 +8,12 @@
  * done:
  *
  *   one rank decides otherwise  the decision is one word, set once under a lock: by the last to
- * come (agreed) or by the first to lose patience (refused) two sites look alike        a call is
- * recognised by its rank's addresses; when that would pick different sites on two ranks, the whole
- * run does without a rank never comes          after ST_MEET_MS the group gives up meeting for good
+ *                               come (agreed) or by the first to lose patience (refused)
+ *   two sites look alike        a call is recognised by its rank's addresses; when that would pick
+ *                               different sites on two ranks, the whole run does without
+ *   a rank never comes          after ST_MEET_MS the run goes on without meetings; the next run
+ *                               meets again, or, while ranks stay late, one of ST_MEET_PAUSE
+ *   no memory, too many sites   the run's further calls are staged, on all ranks
  *
  * Nothing is kept between runs, so a donated or freed buffer cannot linger.
  */
@@ -24,6 +27,8 @@
 #ifndef ST_MEET_MS /* a test is less patient */
 #define ST_MEET_MS 5000
 #endif
+#define ST_MEET_SITES 1024 /* meetings in one run; further calls are staged */
+#define ST_MEET_PAUSE 256  /* runs without meetings, at the most, after one that a rank missed */
 
 /* What one rank brings. */
 struct st_offer {
@@ -55,6 +60,14 @@ int st_meet_come(struct st_meet *m, int64_t run, int me, const struct st_offer *
  * answer on all ranks. */
 int st_meet_find(struct st_meet *m, int64_t run, int me, const struct st_offer *offer,
                  struct st_site *site);
+
+/* What became of the meetings. */
+struct st_meet_state {
+    uint64_t late; /* how often ranks waited in vain */
+    int skip;      /* so many runs will not meet because of that */
+};
+
+void st_meet_state(struct st_meet *m, struct st_meet_state *state);
 
 /* One rank's latest answer. A loop asks for the same call again and again, from all ranks at once;
  * the answer is settled before the run's first kernel, so the lock is needed once. */

@@ -408,20 +408,25 @@ int symtuner_ffi_describe(int i, char *text, size_t size)
 int symtuner_ffi_seat(int i, char *text, size_t size)
 {
     struct st_seat *seat = st_seat_hold(i);
+    struct st_meet_state met = {0};
     uintptr_t bits;
 
     if (seat == NULL)
         return -1;
+    if (seat->meet != NULL)
+        st_meet_state(seat->meet, &met);
     bits = __atomic_load_n(&seat->address_bits, __ATOMIC_RELAXED);
     snprintf(text, size,
-             "rank=%d ranks=%d gpu=%d comm=%s calls=%llu zero-copy=%llu aligned=%llu ffi=0.%d",
+             "rank=%d ranks=%d gpu=%d comm=%s calls=%llu zero-copy=%llu aligned=%llu ffi=0.%d "
+             "late=%llu skips=%d",
              seat->me, seat->ranks, seat->ordinal,
              seat->xla      ? "xla-nccl"
              : seat->across ? "own-nccl"
                             : "peer-pointers",
              (unsigned long long)__atomic_load_n(&seat->calls, __ATOMIC_RELAXED),
              (unsigned long long)__atomic_load_n(&seat->zero_copy, __ATOMIC_RELAXED),
-             (unsigned long long)(bits & -bits), __atomic_load_n(&seat->minor, __ATOMIC_RELAXED));
+             (unsigned long long)(bits & -bits), __atomic_load_n(&seat->minor, __ATOMIC_RELAXED),
+             (unsigned long long)met.late, met.skip);
     st_seat_release(seat);
     return 0;
 }

@@ -8,6 +8,7 @@
 #include "jax/ffi_meet.h"
 
 #define RANKS 4
+#define MANY  (ST_MEET_SITES + 6)
 
 static struct st_meet *meet;
 static int passed, failed;
@@ -25,9 +26,9 @@ struct rank {
     pthread_t thread;
     int me, sites;
     int64_t run;
-    struct st_offer offer[3];
-    int agreed[3], found[3];
-    struct st_site site[3];
+    struct st_offer offer[MANY];
+    int agreed[MANY], found[MANY];
+    struct st_site site[MANY];
 };
 
 static struct st_found latest[RANKS]; /* kept from run to run, as a seat does */
@@ -53,7 +54,7 @@ static struct rank ranks[RANKS];
 
 static void *address(int rank, int site, int what)
 {
-    return (void *)((uintptr_t)1 << 20 | (uintptr_t)rank << 12 | (uintptr_t)site << 8 |
+    return (void *)((uintptr_t)1 << 32 | (uintptr_t)rank << 24 | (uintptr_t)site << 8 |
                     (uintptr_t)what << 4);
 }
 
@@ -77,14 +78,14 @@ static void go(int n)
         pthread_join(ranks[r].thread, NULL);
 }
 
-/* Whether every rank found what it should at each site: all of them, or none. */
-static int all_found(int want)
+/* Whether every rank found what it should: the first ${n} sites, and no other. */
+static int found_first(int n)
 {
     for (int r = 0; r < RANKS; r++)
         for (int i = 0; i < ranks[r].sites; i++) {
-            if (ranks[r].found[i] != want)
+            if (ranks[r].found[i] != (i < n))
                 return 0;
-            for (int q = 0; want && q < RANKS; q++)
+            for (int q = 0; i < n && q < RANKS; q++)
                 if (ranks[r].site[i].sends[q] != ranks[q].offer[i].send ||
                     ranks[r].site[i].recvs[q] != ranks[q].offer[i].recv)
                     return 0;
@@ -92,10 +93,87 @@ static int all_found(int want)
     return 1;
 }
 
-int main(void)
+/* Whether every rank found what it should at each site: all of them, or none. */
+static int all_found(int want)
+{
+    return found_first(want ? ranks[0].sites : 0);
+}
+
+static void check_many(void)
+{
+    prepare(400, 160);
+    go(RANKS);
+    expect(all_found(1), "160 sites of one run all agree");
+    prepare(401, 160); /* what the run before has left is not seen */
+    ranks[1].offer[100].count = 99;
+    go(RANKS);
+    expect(ranks[0].found[99] == 1 && ranks[0].found[100] == 0 && ranks[0].found[101] == 1,
+           "one of 160 is refused, the others are not");
+    prepare(402, MANY);
+    go(RANKS);
+    expect(found_first(ST_MEET_SITES), "above the limit calls are staged, on all ranks");
+    prepare(403, 3);
+    go(RANKS);
+    expect(all_found(1), "the next run meets");
+}
+
+/* How long ranks 0 to 2 take, in milliseconds, when rank 3 does not come. */
+static long go_without_last(void)
 {
     struct timespec from, to;
 
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    go(RANKS - 1);
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    return (to.tv_sec - from.tv_sec) * 1000 + (to.tv_nsec - from.tv_nsec) / 1000000;
+}
+
+static struct st_meet_state state(void)
+{
+    struct st_meet_state now;
+
+    st_meet_state(meet, &now);
+    return now;
+}
+
+static void check_late(void)
+{
+    int64_t run = 600;
+
+    prepare(run, 3);
+    expect(go_without_last() < ST_MEET_MS * 5 && ranks[0].found[0] + ranks[1].found[2] == 0,
+           "a rank stays away: nobody waits long, nor twice in a run");
+    walk(&ranks[3]);
+    expect(ranks[3].found[0] == 0 && state().late == 1, "it comes after all: no agreement either");
+    prepare(++run, 3);
+    go(RANKS);
+    expect(all_found(1) && state().late == 1, "the next run meets again");
+    prepare(++run, 1);
+    go_without_last();
+    prepare(++run, 1);
+    go_without_last();
+    expect(state().late == 3 && state().skip == 1, "late twice in a row: the next run is left out");
+    prepare(++run, 3);
+    expect(go_without_last() < ST_MEET_MS && ranks[0].found[0] == 0, "without waiting");
+    walk(&ranks[3]);
+    expect(ranks[3].found[0] == 0 && state().skip == 0, "on all ranks");
+    prepare(++run, 3);
+    go(RANKS);
+    expect(all_found(1), "then they meet again");
+    for (int late = 0; late < 3; late++) {
+        prepare(++run, 1);
+        go_without_last();
+        for (int left = state().skip; left > 0; left--) {
+            prepare(++run, 1);
+            go(RANKS);
+            expect(all_found(0), "a run that is left out");
+        }
+    }
+    expect(state().late == 6, "every meeting that was missed is counted");
+}
+
+int main(void)
+{
     meet = st_meet_new(RANKS);
     for (int64_t run = 1; run <= 500; run++) {
         prepare(run, 3);
@@ -123,19 +201,8 @@ int main(void)
         ranks[r].offer[1] = ranks[r].offer[0];
     go(RANKS);
     expect(all_found(1), "the same call twice on all ranks");
-    prepare(505, 1);
-    clock_gettime(CLOCK_MONOTONIC, &from);
-    go(RANKS - 1);
-    clock_gettime(CLOCK_MONOTONIC, &to);
-    expect(ranks[0].found[0] + ranks[1].found[0] + ranks[2].found[0] == 0, "a rank stays away");
-    expect((to.tv_sec - from.tv_sec) * 1000 + (to.tv_nsec - from.tv_nsec) / 1000000 <
-               ST_MEET_MS * 5,
-           "nobody waits long for it");
-    walk(&ranks[3]);
-    expect(ranks[3].found[0] == 0, "it comes after all: no agreement either");
-    prepare(506, 3);
-    go(RANKS);
-    expect(all_found(0), "and the group does not meet again");
+    check_many();
+    check_late();
     st_meet_free(meet);
     printf("jax meetings: %d passed, %d failed\n", passed, failed);
     return failed != 0;
