@@ -37,6 +37,7 @@ struct st_seat {
     int held;                  /* by so many calls; st_seats_add() leaves it */
     int open;                  /* 1: may be found */
     struct st_found found;     /* with meet: what this seat looked up last */
+    int64_t looked;            /* 1 + the run in which replays were last looked at; 0: none */
     int lost;                  /* 1 + a rank whose process is gone; 0: none */
     int left;                  /* 1 + a rank that has closed the group; 0: none */
     int wake;                  /* eventfd of its watch; 0: not watched */

@@ -163,15 +163,19 @@ static XLA_FFI_Error *look_for_absent(const struct st_seat *seat, const XLA_FFI_
 }
 
 /* Before a run. Replays of a recorded call do not come through execute(), so what an earlier one
- * left behind is found here: a kernel that gave up, a rank that has gone. */
+ * left behind is found here: a kernel that gave up, a rank that has gone. XLA asks for each call of
+ * a program; the first of a run has looked for all. */
 static XLA_FFI_Error *look_at_replays(const struct job *j, const XLA_FFI_Api *api)
 {
     const struct st_ar *ar = st_ar_get();
     struct st_seat *seat = j->seat;
-    XLA_FFI_Error *error = look_for_absent(seat, api);
+    XLA_FFI_Error *error;
     char why[512];
     int result;
 
+    if (__atomic_load_n(&seat->looked, __ATOMIC_RELAXED) == j->run + 1)
+        return NULL;
+    error = look_for_absent(seat, api);
     if (error != NULL || __atomic_load_n(&seat->handle, __ATOMIC_ACQUIRE) == NULL)
         return error;
     pthread_mutex_lock(&seat->lock);
@@ -179,6 +183,8 @@ static XLA_FFI_Error *look_at_replays(const struct job *j, const XLA_FFI_Api *ap
     if (result != 0)
         snprintf(why, sizeof why, "rank %d of %d on GPU %d: an earlier call failed: %s", seat->me,
                  seat->ranks, j->ordinal, ar->error(seat->handle));
+    else
+        __atomic_store_n(&seat->looked, j->run + 1, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&seat->lock);
     return result == 0 ? NULL : fail(api, XLA_FFI_Error_Code_INTERNAL, why);
 }

@@ -30,7 +30,7 @@ struct fake_call {
 };
 
 static struct fake_call *last;
-static int *alive;
+static int *alive, *asked;
 static int passed, failed;
 
 static void expect(int right, const char *what)
@@ -209,6 +209,15 @@ static void check_recordable(void)
     unsetenv("FAKE_AR_FAIL");
     expect(symtuner_ffi_all_reduce_recordable(&f.frame) == NULL && last->calls == before + 1,
            "initializing runs nothing");
+    before = *asked;
+    for (runtime.run = 1001; runtime.run < 1004; runtime.run++)
+        for (int call = 0; call < 80; call++)
+            expect(symtuner_ffi_all_reduce_recordable(&f.frame) == NULL, "one of 80 calls");
+    expect(*asked == before + 3, "one of 80 calls looks, in every run");
+    setenv("FAKE_AR_FAIL", "status", 1);
+    for (int call = 0; call < 2; call++)
+        expect(symtuner_ffi_all_reduce_recordable(&f.frame) != NULL, "all calls see what is wrong");
+    unsetenv("FAKE_AR_FAIL");
 }
 
 /* ---- what is the handler? -------------------------------------------------------------------- */
@@ -291,6 +300,7 @@ static void check_groups(const char *path)
            "two libraries");
     last = dlsym(dlopen(path, RTLD_NOW), "fake_last");
     alive = dlsym(dlopen(path, RTLD_NOW), "fake_alive");
+    asked = dlsym(dlopen(path, RTLD_NOW), "fake_asked");
     expect(symtuner_ffi_open_local(ids, gpus, 0, 0, why, sizeof why) != 0, "no ranks");
     expect(symtuner_ffi_open_local(ids, gpus, 17, 0, why, sizeof why) != 0 && strstr(why, "not 17"),
            "17 ranks");

@@ -2,7 +2,8 @@
 /*
  * fake_ar.c - a libsymtuner_ar.so without GPUs: it remembers calls and fails on demand.
  *
- * FAKE_AR_FAIL=create, destroy, all_reduce or status makes that function fail.
+ * FAKE_AR_FAIL=create, destroy, all_reduce or status makes that function fail; FAKE_AR_SHORT=N
+ * makes the first N creations fail for want of memory.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +33,10 @@ EXPORT struct fake_call fake_last;
 
 EXPORT int fake_alive;     /* handles */
 EXPORT int fake_dead_uses; /* calls with a handle that is destroyed */
+EXPORT int fake_asked;     /* how often the state of a handle was asked for */
 EXPORT int fake_wait;      /* while it is set, destroy waits, as for a rank that does not come */
+
+static int fake_short, fake_tries;
 
 /* Meant for memory that may be freed; this library is built without sanitizers. */
 static int is_dead(const st_handle *handle)
@@ -70,7 +74,10 @@ EXPORT int symtuner_ar_version(void);
 int symtuner_ar_create_local(st_handle **out, const int *devices, int n,
                              const struct st_ar_config *config)
 {
-    if (fails("create") || config->size != sizeof *config)
+    const char *without = getenv("FAKE_AR_SHORT");
+
+    fake_short = without != NULL && fake_tries++ < atoi(without);
+    if (fake_short || fails("create") || config->size != sizeof *config)
         return 4;
     for (int i = 0; i < n; i++) {
         out[i] = calloc(1, sizeof **out);
@@ -150,6 +157,7 @@ size_t symtuner_ar_describe(st_handle *handle, char *text, size_t length)
 
 int symtuner_ar_status(st_handle *handle)
 {
+    __atomic_fetch_add(&fake_asked, 1, __ATOMIC_RELAXED);
     return handle == NULL || is_dead(handle) || fails("status");
 }
 
@@ -160,7 +168,9 @@ int symtuner_ar_abort(st_handle *handle)
 
 const char *symtuner_ar_error(const st_handle *handle)
 {
-    return handle == NULL ? "the fake cannot create or destroy" : "the fake failed on purpose";
+    return handle != NULL ? "the fake failed on purpose"
+           : fake_short   ? "GPU 0: out of memory"
+                          : "the fake cannot create or destroy";
 }
 
 int symtuner_ar_version(void)
