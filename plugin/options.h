@@ -59,7 +59,9 @@ typedef const char *st_text_option;
     X(st_text_option, jax_comm, "SYMTUNER_JAX_COMM", "own", "own|auto|xla",                        \
       "JAX package, several processes: XLA's NCCL communicator or one of our own (docs/jax.md)")   \
     X(st_text_option, jax_command_buffers, "SYMTUNER_JAX_COMMAND_BUFFERS", "auto", "auto|1|0",     \
-      "JAX package: which calls XLA may record into CUDA graphs (docs/jax.md)")
+      "JAX package: which calls XLA may record into CUDA graphs (docs/jax.md)")                    \
+    X(bool, jax_strict, "SYMTUNER_JAX_STRICT", "0", "1|0",                                         \
+      "JAX package: 1: an error where jax.lax would run instead of the kernels (docs/jax.md)")
 
 struct st_options {
 #define ST_OPTION_MEMBER(type, member, variable, fallback, values, help) type member;

@@ -11,7 +11,7 @@ lies in.
 
 from ._all_reduce import all_reduce
 from ._check import Report, check
-from ._groups import close, describe, groups, open_group
+from ._groups import close, describe, groups, open_group, retry
 from ._library import SymtunerError
 
 __version__ = "0.1.0"
@@ -24,4 +24,5 @@ __all__ = [
     "describe",
     "groups",
     "open_group",
+    "retry",
 ]

@@ -8,8 +8,6 @@ axis names are jax.lax's business in every release, and what is left here is the
 
 from __future__ import annotations
 
-import functools
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,9 +18,10 @@ from jax import lax
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from . import _xla
-from ._groups import open_for, spans_processes
+from . import _lowering, _say, _xla
+from ._groups import open_rows, spans_processes
 from ._library import SymtunerError, load
+from ._lowering import Groups
 
 OPS = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4}  # NCCL's numbers
 _LINEAR = ("sum", "avg")
@@ -30,25 +29,25 @@ _DTYPES = frozenset(
     "int8 uint8 int32 uint32 int64 uint64 float16 float32 float64 bfloat16 "
     "float8_e4m3fn float8_e5m2 complex64 complex128".split()
 )
-_REDUCTIONS = ("psum", "psum2", "psum_invariant", "pmax", "pmin")
-
-
-@functools.cache
-def _warn(why: str) -> None:
-    warnings.warn(f"symtuner.all_reduce uses jax.lax instead: {why}", stacklevel=4)
+_REDUCTIONS = ("psum", "psum2", "psum_invariant", "unreduced_psum", "pmax", "pmin")
+Axes = tuple[Any, ...]  # of jax.lax.psum: names, and numbers of the array's own axes
 
 
 # ---- jax.lax's way -------------------------------------------------------------------------------
-def _lax_prod(x: Any, axes: tuple[str, ...]) -> Any:
+def _lax_prod(x: Any, axes: Axes, *, axis_index_groups: Groups) -> Any:
     """There is no lax.pprod. The sum of one rank's product has the type that a psum has: the same
     on all ranks."""
-    product = lax.all_gather(x, axes).prod(axis=0, dtype=x.dtype)
-    return lax.psum(jnp.where(lax.axis_index(axes) == 0, product, jnp.zeros_like(product)), axes)
+    firsts = [0] if axis_index_groups is None else [group[0] for group in axis_index_groups]
+    product = lax.all_gather(x, axes, axis_index_groups=axis_index_groups)
+    product = product.prod(axis=0, dtype=x.dtype)
+    is_first = jnp.isin(lax.axis_index(axes), jnp.array(firsts))
+    only = jnp.where(is_first, product, jnp.zeros_like(product))
+    return lax.psum(only, axes, axis_index_groups=axis_index_groups)
 
 
-def _lax_all_reduce(x: Any, axes: tuple[str, ...], op: str) -> Any:
+def _lax_all_reduce(x: Any, axes: Axes, op: str, groups: Groups) -> Any:
     by = {"sum": lax.psum, "avg": lax.pmean, "max": lax.pmax, "min": lax.pmin, "prod": _lax_prod}
-    return by[op](x, axes)
+    return by[op](x, axes, axis_index_groups=groups)
 
 
 # ---- the primitive -------------------------------------------------------------------------------
@@ -61,7 +60,7 @@ def _params_of(inner_params: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
 
 
 @all_reduce_p.def_effectful_abstract_eval
-def _abstract(x: Any, *, op: str, axes: tuple[str, ...], inner: Any, inner_params: Any) -> Any:
+def _abstract(x: Any, *, inner: Any, inner_params: Any, **_: Any) -> Any:
     return inner.abstract_eval(x, **_params_of(inner_params))
 
 
@@ -75,16 +74,15 @@ def _jvp(primals: Any, tangents: Any, *, op: str, **params: Any) -> Any:
     return out, all_reduce_p.bind(t, op=op, **params)
 
 
-def _transpose(
-    ct: Any, x: Any, *, op: str, axes: tuple[str, ...], inner: Any, inner_params: Any
-) -> Any:
+def _transpose(ct: Any, x: Any, **params: Any) -> Any:
     if type(ct) is ad.Zero:
         return (ad.Zero(x.aval),)
+    inner = params["inner"]
     if inner.name == "psum":  # its transpose is another sum
-        return (all_reduce_p.bind(ct, op=op, axes=axes, inner=inner, inner_params=inner_params),)
-    if op == "avg":
-        ct = ct / _size_of(axes)
-    return ad.primitive_transposes[inner](ct, x, **_params_of(inner_params))
+        return (all_reduce_p.bind(ct, **params),)
+    if params["op"] == "avg":
+        ct = ct / _size_of(params["axes"], params["groups"])
+    return ad.primitive_transposes[inner](ct, x, **_params_of(params["inner_params"]))
 
 
 def _batch(args: Any, dims: Any, **params: Any) -> Any:
@@ -97,30 +95,13 @@ batching.primitive_batchers[all_reduce_p] = _batch
 
 
 # ---- lowering ------------------------------------------------------------------------------------
-def _rows(mesh: Any, axes: tuple[str, ...], devices: Any) -> list[list[Any]]:
-    """The entries of ``devices``, one for each device of the mesh, group by group in the order of
-    ranks."""
-    order = [mesh.axis_names.index(a) for a in axes]
-    rest = [i for i in range(devices.ndim) if i not in order]
-    ranks = int(np.prod([devices.shape[i] for i in order]))
-    return devices.transpose(rest + order).reshape(-1, ranks).tolist()
-
-
-def _open_groups(ctx: Any, axes: tuple[str, ...]) -> tuple[dict[str, Any], bool]:
+def _open_groups(ctx: Any, axes: tuple[str, ...], groups: Groups) -> tuple[dict[str, Any], bool]:
     """Open the groups of this process; the attributes that tell the handler about all of them, and
     whether any group spans processes."""
-    mesh = getattr(ctx.module_context.axis_context, "mesh", None)
-    if mesh is None or not hasattr(mesh, "devices"):
-        raise SymtunerError(
-            "the devices are not known while the program is lowered; give shard_map a "
-            "jax.sharding.Mesh, or use jax.set_mesh"
-        )
     try:
-        rows = _rows(mesh, axes, mesh.devices)
-    except ValueError:
-        raise SymtunerError(
-            "the mesh has no devices yet; give shard_map a jax.sharding.Mesh, or use jax.set_mesh"
-        ) from None
+        rows, places = _lowering.rows(ctx, axes, groups)
+    except (AttributeError, TypeError, ValueError) as e:  # a release of JAX with other names
+        raise SymtunerError(f"the devices of the groups cannot be found out: {e!r}") from e
     said = {
         "ranks": np.int32(len(rows[0])),
         "groups": np.array([[d.id for d in row] for row in rows], dtype=np.int64).reshape(-1),
@@ -130,35 +111,38 @@ def _open_groups(ctx: Any, axes: tuple[str, ...]) -> tuple[dict[str, Any], bool]
         return said, across
     # asked on every process, whatever rows it has: all must lower the same program
     xla = all(spans_processes(row) for row in rows) and _xla.use()
-    for row in rows:
-        open_for(row, xla)
+    open_rows(rows, xla)
     if xla:  # XLA counts in places, and psum is lowered with these
-        places = np.arange(mesh.devices.size).reshape(mesh.devices.shape)
-        said["flat"] = np.array(_rows(mesh, axes, places), dtype=np.int64).reshape(-1)
+        said["flat"] = np.array(places, dtype=np.int64)
     return said, across
 
 
-def _lower_lax(ctx: Any, x: Any, *, op: str, axes: tuple[str, ...], **_: Any) -> Any:
+def _lower_lax(ctx: Any, x: Any, *, op: str, axes: Axes, groups: Groups, **_: Any) -> Any:
     def reference(v: Any) -> Any:
-        return _lax_all_reduce(v, axes, op)
+        return _lax_all_reduce(v, axes, op, groups)
 
     return mlir.lower_fun(reference, multiple_results=False)(ctx, x)
 
 
-def _lower_cuda(ctx: Any, x: Any, *, op: str, axes: tuple[str, ...], **params: Any) -> Any:
+def _lower_cuda(ctx: Any, x: Any, *, op: str, axes: Axes, groups: Groups, **_: Any) -> Any:
+    where = _say.line_of(ctx)
     try:  # groups first: a process without the library says so to those that wait for it there
-        said, across = _open_groups(ctx, axes)
+        said, across = _open_groups(ctx, axes, groups)
         library = load()
     except SymtunerError as e:
-        _warn(str(e))
-        return _lower_lax(ctx, x, op=op, axes=axes)
+        _say.falls_back(str(e), where)
+        return _lower_lax(ctx, x, op=op, axes=axes, groups=groups)
     aval = ctx.avals_in[0]
-    target = library.target(aval.size * aval.dtype.itemsize, across)
+    size = aval.size * aval.dtype.itemsize
+    target = library.target(size, across, "flat" in said, _lowering.compiler_options())
+    if getattr(ctx.module_context.lowering_parameters, "for_export", False):
+        _say.exported(target, where)
     return jax.ffi.ffi_lowering(target)(ctx, x, op=np.int32(OPS[op]), **said)
 
 
 def _lower_other(ctx: Any, x: Any, **params: Any) -> Any:
-    _warn(f"the program is for {', '.join(ctx.module_context.platforms)}, not for CUDA")
+    platforms = ", ".join(ctx.module_context.platforms)
+    _say.falls_back(f"the program is for {platforms}, not for CUDA", _say.line_of(ctx))
     return _lower_lax(ctx, x, **params)
 
 
@@ -167,14 +151,11 @@ mlir.register_lowering(all_reduce_p, _lower_cuda, platform="cuda")
 
 
 # ---- the function --------------------------------------------------------------------------------
-def _size_of(axes: tuple[str, ...]) -> int:
-    return lax.psum(1, axes)
+def _size_of(axes: Axes, groups: Groups = None) -> int:
+    return lax.psum(1, axes, axis_index_groups=groups)
 
 
-def _why_not(leaf: Any, axes: tuple[str, ...], op: str) -> str | None:
-    mesh = jax.sharding.get_abstract_mesh()
-    if not set(axes) <= set(mesh.axis_names if mesh is not None else ()):
-        return f"axis {axes!r} is not an axis of jax.shard_map's mesh"
+def _why_not(leaf: Any, axes: Axes, op: str, groups: Groups) -> str | None:
     if jnp.issubdtype(leaf.dtype, jax.dtypes.extended):
         return f"{leaf.dtype} is no type of numbers"
     name = np.dtype(leaf.dtype).name
@@ -182,28 +163,35 @@ def _why_not(leaf: Any, axes: tuple[str, ...], op: str) -> str | None:
         return f"NCCL has no data type {name}"
     if name.startswith("complex") and op not in _LINEAR:
         return f"{name} has no {op}"
+    if groups is not None and sorted(i for g in groups for i in g) != list(range(_size_of(axes))):
+        return "axis_index_groups does not have each index of the axis once"
+    if groups is not None and len({len(group) for group in groups}) > 1:
+        return "the groups of axis_index_groups have different sizes"
     return None
 
 
-def _replace(leaf: Any, axes: tuple[str, ...], op: str) -> Any:
+def _replace(leaf: Any, axes: Axes, op: str, groups: Groups) -> Any:
     """Run jax.lax's trace of the call with our primitive in place of its reduction."""
     like = {"max": lax.pmax, "min": lax.pmin}.get(op, lax.psum)
-    closed = jax.make_jaxpr(lambda v: like(v, axes))(leaf)
+    closed = jax.make_jaxpr(lambda v: like(v, axes, axis_index_groups=groups))(leaf)
     env = dict(zip(closed.jaxpr.invars, [leaf]))
     env.update(zip(closed.jaxpr.constvars, closed.consts))
+    names = [eqn.primitive.name for eqn in closed.jaxpr.eqns]
 
     def read(v: Any) -> Any:
         return v.val if hasattr(v, "val") else env[v]
 
+    if op not in _LINEAR and "unreduced_psum" in names:
+        raise ValueError(f"unreduced values are to be added up; op={op!r} does not")
+    if names and not set(names) & set(_REDUCTIONS):
+        _say.falls_back(f"this jax reduces by {', '.join(names)}, which is not known here")
+        return _lax_all_reduce(leaf, axes, op, groups)
     for eqn in closed.jaxpr.eqns:
         args = [read(v) for v in eqn.invars]
         if eqn.primitive.name in _REDUCTIONS:
             params = tuple(sorted(eqn.params.items()))
-            outs = [
-                all_reduce_p.bind(
-                    args[0], op=op, axes=axes, inner=eqn.primitive, inner_params=params
-                )
-            ]
+            more = {"inner": eqn.primitive, "inner_params": params}
+            outs = [all_reduce_p.bind(args[0], op=op, axes=axes, groups=groups, **more)]
         else:
             outs = eqn.primitive.bind(*args, **eqn.params)
             outs = outs if eqn.primitive.multiple_results else [outs]
@@ -211,31 +199,63 @@ def _replace(leaf: Any, axes: tuple[str, ...], op: str) -> Any:
     return read(closed.jaxpr.outvars[0])
 
 
-def _one(leaf: Any, axes: tuple[str, ...], op: str) -> Any:
-    if not isinstance(leaf, jax.core.Tracer):
-        return _lax_all_reduce(leaf, axes, op)  # a constant: no communication
+def _within(leaf: Any, axes: Axes, op: str) -> Any:
+    """Reduce over what lies within each device: the array's own axes, and those of jax.vmap. An
+    average is only added up."""
+    own = tuple(a for a in axes if isinstance(a, int))
+    vmapped = tuple(a for a in axes if not isinstance(a, int))
+    by = {"sum": jnp.sum, "avg": jnp.sum, "max": jnp.max, "min": jnp.min, "prod": jnp.prod}
+    if own:
+        leaf = by[op](leaf, axis=own).astype(leaf.dtype)
+    if vmapped:
+        leaf = _lax_all_reduce(leaf, vmapped, "sum" if op == "avg" else op, None)
+    return leaf
+
+
+def _one(leaf: Any, axes: Axes, op: str, groups: Groups) -> Any:
+    mesh = jax.sharding.get_abstract_mesh()
+    between = tuple(a for a in axes if a in (mesh.axis_names if mesh is not None else ()))
+    within = tuple(a for a in axes if a not in between)
+    asks_lax = within and (groups is not None or (op == "avg" and not between))
+    if not isinstance(leaf, jax.core.Tracer) or asks_lax:
+        return _lax_all_reduce(leaf, axes, op, groups)  # a constant: no communication
     if leaf.dtype == np.bool_ and op in ("sum", "avg", "prod"):
         leaf = leaf.astype(np.int32)  # as psum
-    why = _why_not(leaf, axes, op)
+    if within:
+        leaf = _within(leaf, within, op)
+    if not between:
+        return leaf
+    why = _why_not(leaf, between, op, groups)
     if why is not None:
-        _warn(why)
-        return _lax_all_reduce(leaf, axes, op)
-    if op == "avg" and not np.issubdtype(leaf.dtype, np.inexact) and leaf.dtype.kind in "iu":
-        return _replace(leaf, axes, "sum") / _size_of(axes)  # as pmean
-    return _replace(leaf, axes, op)
+        _say.falls_back(why)
+    integers = not np.issubdtype(leaf.dtype, np.inexact) and leaf.dtype.kind in "iu"
+    reduce = _replace if why is None else _lax_all_reduce
+    if op == "avg" and (within or (integers and why is None)):
+        return reduce(leaf, between, "sum", groups) / _size_of(axes, groups)  # as pmean
+    return reduce(leaf, between, op, groups)
 
 
-def all_reduce(x: Any, axis_name: str | Sequence[str], op: str = "sum") -> Any:
-    """Reduce each leaf of ``x`` over the mesh axis (or axes) ``axis_name``, within
+def all_reduce(
+    x: Any,
+    axis_name: Any,
+    op: str = "sum",
+    *,
+    axis_index_groups: Sequence[Sequence[int]] | None = None,
+) -> Any:
+    """Reduce each leaf of ``x`` over ``axis_name`` (or several, as a tuple), within
     ``jax.shard_map``.
 
-    ``op`` is "sum" (lax.psum), "avg" (lax.pmean), "max", "min" or "prod". float32 is rounded
-    once, however many devices there are; smaller floats are added in float32 and rounded to their
-    type once. Every result is the same on every device, bit by bit. Derivatives and vmap are those
-    of the jax.lax function. Where the kernels cannot run, the jax.lax function runs instead and one
-    warning says why.
+    ``op`` is "sum" (lax.psum), "avg" (lax.pmean), "max", "min" or "prod". Axes and
+    ``axis_index_groups`` are those of the jax.lax function; of the axes, those of the mesh are
+    ours. float32 is rounded once, however many devices there are; smaller floats are added in
+    float32 and rounded to their type once. Every result is the same on every device, bit by bit.
+    Derivatives and vmap are those of the jax.lax function. Where the kernels cannot run, the
+    jax.lax function runs instead and one warning says why.
     """
     if op not in OPS:
         raise ValueError(f"op={op!r} is unknown; write one of {', '.join(OPS)}")
     axes = tuple(axis_name) if isinstance(axis_name, (tuple, list)) else (axis_name,)
-    return jax.tree_util.tree_map(lambda leaf: _one(leaf, axes, op), x)
+    groups = None
+    if axis_index_groups is not None:
+        groups = tuple(tuple(int(i) for i in group) for group in axis_index_groups)
+    return jax.tree_util.tree_map(lambda leaf: _one(leaf, axes, op, groups), x)

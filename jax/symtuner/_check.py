@@ -198,7 +198,7 @@ def _look_at_all_reduce(report: Report) -> None:
     from ._library import RECORDABLE, SymtunerError, load
 
     try:
-        report.command_buffers = load().target(_REDUCE_BYTES[0], False) == RECORDABLE
+        report.command_buffers = load().target(_REDUCE_BYTES[0], False, False, {}) == RECORDABLE
     except SymtunerError as e:
         report.problems.append(str(e))
         return

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups of devices: opened once per ordered list of devices, kept until the process ends."""
+"""Groups of devices: opened once per set of devices, kept until the process ends."""
 
 from __future__ import annotations
 
 import atexit
 import ctypes
+import gc
 import os
+import re
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,9 +22,17 @@ CLOSE_S = 20  # a process that ends waits no longer than this for the others
 # A kernel gives up on a silent peer after this. One process launches all of its devices together,
 # so only a dead one is silent for long; processes may be apart by a compilation.
 _TIMEOUT_MS = {"local": 20_000, "processes": 600_000}
+# Memory may be freed by others soon, so all processes of a group try again after so many seconds;
+# the groups of one process once more with a program that is lowered later.
+PAUSES_S = (1, 4)
+LATER_S = 30
+_FULL = re.compile("out of memory", re.IGNORECASE)
 
+_Ids = tuple[int, ...]
 _lock = threading.RLock()
-_open: dict[tuple[tuple[int, ...], bool], SymtunerError | None] = {}
+_open: set[tuple[_Ids, bool]] = set()
+# of the groups of a call: what is wrong, or nothing, and since when
+_settled: dict[tuple[_Ids, ...], tuple[str, float]] = {}
 _closer: _processes.Standby | None = None
 _late: _processes.Standby
 
@@ -60,7 +71,7 @@ def _open_one(devices: Sequence[Any], xla: bool) -> None:
 
 
 def open_group(devices: Sequence[Any]) -> None:
-    """Make a group of these JAX devices ready; rank i is devices[i].
+    """Make a group of these JAX devices ready; the order of ranks is that of their ids.
 
     all_reduce does this by itself while a program is lowered. Only a program that was lowered in
     another process (jax.export) needs the call. Every process with a device of the group must make
@@ -72,20 +83,72 @@ def open_group(devices: Sequence[Any]) -> None:
 def open_for(devices: Sequence[Any], xla: bool) -> None:
     """open_group; with ``xla`` the group uses XLA's communicator, as its programs must."""
     global _closer, _late
+    devices = sorted(devices, key=lambda d: d.id)
     key = tuple(d.id for d in devices), xla
     with _lock:
-        if key not in _open:
-            if _closer is None:
-                _closer, _late = _processes.Standby(), _processes.Standby()
-                atexit.register(_at_exit)
-            try:
-                _open_one(devices, xla)
-                _open[key] = None
-            except SymtunerError as e:
-                _open[key] = e
-        problem = _open[key]
-        if problem is not None:
-            raise problem
+        if key in _open:
+            return
+        if _closer is None:
+            _closer, _late = _processes.Standby(), _processes.Standby()
+            atexit.register(_at_exit)
+        _open_one(devices, xla)
+        _open.add(key)
+
+
+def _try_rows(rows: list[list[Any]], xla: bool) -> str:
+    """Open all groups of this process; what is wrong with one of them in any process, or nothing.
+
+    One that fails does not end this: other processes wait in the others.
+    """
+    problem, settings = "", ""
+    for row in rows:
+        try:
+            open_for(row, xla)
+        except Exception as e:  # whatever it is, the others must hear of it
+            problem = problem or str(e) or repr(e)
+    try:
+        settings = f"{load().settings()}, communicator: {'xla' if xla else 'own'}"
+    except SymtunerError as e:
+        problem = problem or str(e)
+    processes = sorted({d.process_index for row in rows for d in row})
+    if len(processes) == 1:
+        return problem
+    return _processes.agree([d.id for row in rows for d in row], processes, problem, settings)
+
+
+def open_rows(rows: list[list[Any]], xla: bool) -> None:
+    """Open the groups that one call of a program needs, all or none: when one cannot be had in one
+    process, all processes lower jax.lax, for two of them must not run different programs.
+
+    The verdict stays, as no process knows what the others lower next. It is tried again where all
+    hear the same: at once, when memory was short; after retry() or close().
+    """
+    key = tuple(tuple(d.id for d in row) for row in rows)
+    alone = len({d.process_index for row in rows for d in row}) == 1
+    with _lock:
+        problem, since = _settled.get(key, ("", 0.0))
+        known = key in _settled
+        later = alone and time.monotonic() - since >= LATER_S and bool(_FULL.search(problem))
+        if not known or later:
+            problem = _try_rows(rows, xla)
+            for pause in () if later else PAUSES_S:
+                if not _FULL.search(problem):
+                    break
+                gc.collect()  # arrays in cycles, too, are memory
+                time.sleep(pause)
+                problem = _try_rows(rows, xla)
+            _settled[key] = problem, time.monotonic()
+    if problem:
+        raise SymtunerError(problem)
+
+
+def retry() -> None:
+    """Let programs that are lowered from now on try again to open what could not be opened. Every
+    process must call it at the same place of its program; one that does not makes jax.lax run on
+    all. jax.clear_caches() lets programs be lowered again."""
+    with _lock:
+        for key in [key for key, (problem, _) in _settled.items() if problem]:
+            del _settled[key]
 
 
 def groups() -> list[str]:
@@ -138,8 +201,8 @@ def close() -> None:
 
 
 def _close_open() -> None:
-    known = dict(_open)
-    closer = _closer if None in known.values() else None
+    known, settled = set(_open), list(_settled)
+    closer = _closer if known else None
     if closer is not None:
         load().settle(CLOSE_S)  # a goodbye means: all my calls are done
         _processes.say_goodbye()
@@ -149,5 +212,6 @@ def _close_open() -> None:
     except SymtunerError as e:
         print(f"symtuner: {e}", file=sys.stderr)
     finally:
-        for key in known:
-            _open.pop(key, None)
+        _open.difference_update(known)
+        for rows in settled:
+            _settled.pop(rows, None)

@@ -8,13 +8,29 @@ import functools
 import os
 import pathlib
 import re
+from typing import Any
 
 TARGET = "symtuner_all_reduce"
+MEETING = TARGET + "_meeting"
 RECORDABLE = TARGET + "_recordable"
+XLA = TARGET + "_xla"
+XLA_RECORDABLE = XLA + "_recordable"
+# Custom calls, whether XLA may record them, and the stages that XLA is to call their handlers in:
+# for each call in a program, on each device, in each run, also where there is nothing to be done.
+TARGETS = {
+    TARGET: (False, ("execute",)),
+    MEETING: (False, ("initialize", "execute")),
+    RECORDABLE: (True, ("initialize", "execute")),
+    XLA: (False, ("prepare", "initialize", "execute")),
+    XLA_RECORDABLE: (True, ("prepare", "initialize", "execute")),
+}
 # Up to 12 MiB no kernel of the selection table for 2 to 4 ranks touches the peers' buffers
 # (kernels/ar_select.c), and the ranks need not meet before a run.
 _ZERO_COPY_FROM = (12 << 20) + 1
-_CONCURRENT = re.compile(r"command_buffer_scheduling_mode=[\"']?CONCURRENT", re.IGNORECASE)
+_MODE = "command_buffer_scheduling_mode"
+_CONCURRENT = re.compile(_MODE + r"=[\"']?CONCURRENT", re.IGNORECASE)
+_IN_ORDER = ("LHS", "SERIALIZE")
+STRICT = "SYMTUNER_JAX_STRICT"
 _FFI, _AR = "libsymtuner_ffi.so", "libsymtuner_ar.so"
 
 
@@ -55,6 +71,12 @@ def _record() -> str:
     if record == "auto" and _CONCURRENT.search(os.environ.get("XLA_FLAGS", "")):
         return "0"
     return record
+
+
+def _concurrent(options: dict[str, Any]) -> bool:
+    """Whether the compiler is told to run recorded calls at the same time."""
+    modes = [str(v).upper() for name, v in options.items() if name.endswith(_MODE)]
+    return any(mode not in _IN_ORDER for mode in modes)
 
 
 class Library:
@@ -98,25 +120,36 @@ class Library:
         self._c.symtuner_ffi_zero_copy_from(ctypes.c_size_t(self.zero_copy_from))
         self.record = _record()
         # the handlers say themselves whether they may be recorded: jaxlib refuses traits given here
-        for target, function in (
-            (TARGET, self._c.symtuner_ffi_all_reduce),
-            (RECORDABLE, self._c.symtuner_ffi_all_reduce_recordable),
-        ):
-            handler = jax.ffi.pycapsule(function)
-            stages = {"prepare": handler, "initialize": handler, "execute": handler}
-            jax.ffi.register_ffi_target(target, stages, platform="CUDA")
+        plain = jax.ffi.pycapsule(self._c.symtuner_ffi_all_reduce)
+        recordable = jax.ffi.pycapsule(self._c.symtuner_ffi_all_reduce_recordable)
+        for target, (recorded, stages) in TARGETS.items():
+            handler = recordable if recorded else plain
+            jax.ffi.register_ffi_target(target, dict.fromkeys(stages, handler), platform="CUDA")
 
-    def target(self, size: int, across: bool) -> str:
+    def target(self, size: int, across: bool, xla: bool, options: dict[str, Any]) -> str:
         """The custom call for ``size`` bytes per rank; ``across``: the ranks are in several
-        processes. Same answer on all of them.
+        processes; ``xla``: on XLA's communicator; ``options``: the compiler's. Same answer on all
+        processes.
 
         A call that may find all ranks' buffers is not recorded, because a recording would keep
         addresses; nor is one across processes, unless asked for, because a kernel that waits for a
         dead rank could not be told from one that has not begun.
         """
-        if self.record == "0" or (across and self.record != "1"):
-            return TARGET
-        return RECORDABLE if across or size < self.zero_copy_from else TARGET
+        meets = not across and size >= self.zero_copy_from
+        recorded = self.record == "1" or (self.record == "auto" and not across)
+        if meets or (self.record == "auto" and _concurrent(options)):
+            recorded = False
+        if xla:
+            return XLA_RECORDABLE if recorded else XLA
+        return RECORDABLE if recorded else MEETING if meets else TARGET
+
+    def settings(self) -> str:
+        """What a lowering goes by, and must be the same on all processes."""
+        strict = os.environ.get(STRICT, "0")
+        return (
+            f"XLA may record: {self.record}, calls meet from {self.zero_copy_from} bytes on, "
+            f"strict: {strict}"
+        )
 
     def register_probe(self) -> str:
         import jax

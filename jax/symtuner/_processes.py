@@ -9,6 +9,7 @@ went, so that all of them use the group or none does.
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
 import queue
 import sys
@@ -21,12 +22,14 @@ from . import _xla
 from ._library import SymtunerError, load
 
 WAIT_S = 120  # for the slowest rank to lower the same program
+OPEN_WAITS = 3  # so many of them may pass until a group is opened: its ranks come, make it, agree
 LISTEN_S = 2  # for goodbyes that have been said already
 END_S = 15  # ST_WATCH_END_MS of jax/ffi_watch.h
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _Result = queue.SimpleQueue[BaseException | None]
 _opened: dict[tuple[int, ...], int] = {}
 _talks: list["_Talk"] = []
+_agreed: dict[str, int] = {}
 
 
 def _client() -> Any:
@@ -76,14 +79,7 @@ class _Talk:
         return [word[1:] for word in words]
 
     def _say(self, key: str, word: str) -> bool:
-        """Whether nobody has said it before."""
-        try:
-            self.client.key_value_set(f"{self.key}/{key}", word)
-        except Exception as e:
-            if "ALREADY_EXISTS" not in str(e):
-                raise
-            return False
-        return True
+        return _first_to_say(self.client, f"{self.key}/{key}", word)
 
     def _hear_all(self, step: str, words: list[str]) -> str:
         """Hear those that are missing in ``words``; what is wrong with them, or nothing."""
@@ -137,6 +133,89 @@ class _Talk:
         return (ctypes.c_int64 * self.ranks)(*self.ids), ctypes.c_int(self.ranks)
 
 
+# ---- all processes of a program ------------------------------------------------------------------
+def _first_to_say(client: Any, key: str, word: str) -> bool:
+    """Whether nobody has said it before."""
+    try:
+        client.key_value_set(key, word)
+    except Exception as e:
+        if "ALREADY_EXISTS" not in str(e):
+            raise
+        return False
+    return True
+
+
+def _judge(words: dict[int, str]) -> str:
+    """What is wrong when the processes say this, or nothing."""
+    if len(set(words.values())) == 1:
+        word = next(iter(words.values()))
+        return word[1:] if word.startswith("-") else ""
+    for process, word in words.items():
+        if word.startswith("-"):
+            return f"process {process}: {word[1:]}"
+    (first, ours), *others = words.items()
+    other, theirs = next((p, w) for p, w in others if w != ours)
+    return (
+        f"process {first} would lower another program than process {other} ({ours[1:]}; "
+        f"{theirs[1:]}): set the variables of docs/jax.md and XLA_FLAGS alike on all processes"
+    )
+
+
+def agree(ids: Sequence[int], processes: Sequence[int], problem: str, settings: str) -> str:
+    """What is wrong in any of the processes that run a program with these groups, or nothing; all
+    of them get the same answer.
+
+    Each says how its groups are, and the first process decides. When it does not, the first that
+    loses patience decides against it, for all: two verdicts there are never.
+    """
+    import jax
+
+    me, judge = jax.process_index(), processes[0]
+    if me not in processes:
+        return problem  # a program for others
+    name = hashlib.sha256(repr(list(ids)).encode()).hexdigest()[:32]
+    _agreed[name] = _agreed.get(name, 0) + 1
+    key = f"symtuner/rows/{name}/{_agreed[name]}"
+    try:
+        client = _client()
+        if not _first_to_say(client, f"{key}/{me}", "-" + problem if problem else "+" + settings):
+            return f"another process was process {me} of this program before; start all anew"
+        if me == judge:
+            verdict = problem or _hear_and_judge(client, key, processes)
+            if _first_to_say(client, f"{key}/verdict", "+" + verdict):
+                return verdict
+        return _hear_verdict(client, f"{key}/verdict", judge)
+    except Exception as e:  # jaxlib's own error type differs between releases
+        return problem or f"the coordinator of jax.distributed does not answer: {e}"
+
+
+def _hear_and_judge(client: Any, key: str, processes: Sequence[int]) -> str:
+    words: dict[int, str] = {}
+    until = time.monotonic() + OPEN_WAITS * WAIT_S
+    try:
+        for process in processes:
+            left = max(1, int(1000 * (until - time.monotonic())))
+            words[process] = client.blocking_key_value_get(f"{key}/{process}", left)
+    except Exception as e:
+        return (
+            f"process {processes[len(words)]} did not answer within {OPEN_WAITS * WAIT_S} s: {e}; "
+            "all processes must lower the same programs, no further apart than that"
+        )
+    return _judge(words)
+
+
+def _hear_verdict(client: Any, key: str, judge: int) -> str:
+    limit = (OPEN_WAITS + 1) * WAIT_S  # its patience, and what its answer may take
+    try:
+        return client.blocking_key_value_get(key, limit * 1000)[1:]
+    except Exception as e:
+        verdict = f"process {judge} did not decide within {limit} s: {e}"
+    if _first_to_say(client, key, "-" + verdict):
+        return verdict
+    return client.blocking_key_value_get(key, WAIT_S * 1000)[1:]
+
+
+# ---- the end -------------------------------------------------------------------------------------
 def say_goodbye() -> None:
     """Tell the other ranks that this process makes no more calls, so that none waits for it."""
     talks = list(_talks)  # another thread may open a group meanwhile, which stays

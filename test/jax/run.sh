@@ -75,7 +75,9 @@ if [ -f "$cuda/nccl.h" ]; then
 else
     echo "test-jax: jax/ffi_ar.h not compared with include/symtuner_ar.h: no $cuda/nccl.h"
 fi
-SYMTUNER_LIB_DIR=$lib PYTHONPATH=jax "$python" test/jax/test_all_reduce.py || failed=1
+for test in all_reduce as_lax; do
+    SYMTUNER_LIB_DIR=$lib PYTHONPATH=jax "$python" test/jax/test_$test.py || failed=1
+done
 LD_LIBRARY_PATH=$out/fake SYMTUNER_LIB_DIR=$lib PYTHONPATH=jax \
     "$python" test/jax/test_processes.py || failed=1
 "$python" test/jax/test_gpu_procs.py || failed=1

@@ -24,23 +24,93 @@ class Device:  # what _groups reads of a JAX device
         self.id, self.process_index, self.local_hardware_id = 10 + process, process, 0
 
 
-def lower(devices):
-    """Lower two calls for these devices; both become jax.lax's, with one warning, on all ranks."""
+def lower(devices, shape=None, names=("i",), axes=("i",)):
+    """What a call over these axes of a mesh of these devices becomes, and the warning that says
+    why."""
     import warnings
     from types import SimpleNamespace
 
+    import jax
     import numpy as np
 
-    from symtuner import _all_reduce
+    from symtuner import _all_reduce, _say
 
-    mesh = SimpleNamespace(devices=np.array(devices), axis_names=("i",))
-    ctx = SimpleNamespace(module_context=SimpleNamespace(axis_context=SimpleNamespace(mesh=mesh)))
+    mesh = SimpleNamespace(devices=np.array(devices).reshape(shape or -1), axis_names=names)
+    module = SimpleNamespace(
+        axis_context=SimpleNamespace(mesh=mesh), lowering_parameters=None, platforms=("cuda",)
+    )
+    aval = SimpleNamespace(size=4, dtype=np.dtype("float32"))
+    ctx = SimpleNamespace(module_context=module, avals_in=[aval])
     _all_reduce._lower_lax = lambda *_, **__: "lax"
+    jax.ffi.ffi_lowering = lambda target: lambda *_, **__: target
+    _say._said.clear()
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        calls = [_all_reduce._lower_cuda(ctx, None, op="sum", axes=("i",)) for _ in range(2)]
-    assert calls == ["lax", "lax"] and len(said) == 1, (calls, said)
-    print(said[0].message, flush=True)
+        call = _all_reduce._lower_cuda(ctx, None, op="sum", axes=axes, groups=None)
+    assert len(said) == (call == "lax"), (call, said)
+    return call, str(said[0].message) if said else ""
+
+
+def lower_twice(devices):
+    """Two calls; both become jax.lax's on all ranks, and the second waits for nobody."""
+    (call, why), (second, same) = lower(devices), lower(devices)
+    assert call == second == "lax" and why == same, (call, second, why, same)
+    print(why, flush=True)
+
+
+SQUARE = dict(shape=(2, 2), names=("dp", "tp"))
+
+
+def lower_square(devices, rank):
+    """One verdict for all groups of a program: rank 1's fails, {2, 3} lower the same as {0, 1}."""
+    import symtuner
+
+    if rank == 1:
+        set_env("FAKE_NCCL_FAIL", "1")
+    print(*lower(devices, axes=("tp",), **SQUARE), flush=True)
+    print(*lower(devices, axes=("tp",), **SQUARE), flush=True)
+    set_env("FAKE_NCCL_FAIL", None)
+    print(*lower(devices, axes=("dp",), **SQUARE), flush=True)
+    print(*lower(devices, axes=("tp",), **SQUARE), flush=True)
+    symtuner.retry()
+    print(*lower(devices, axes=("tp",), **SQUARE), flush=True)
+    print(*lower(devices, axes=("tp", "dp"), **SQUARE), flush=True)
+    print(*lower(devices, axes=("dp", "tp"), **SQUARE), len(symtuner.groups()), flush=True)
+
+
+def lower_local(devices, rank):
+    """The groups lie within the processes, and those of rank 1 cannot be had."""
+    both = [Device(rank) for rank in (0, 0, 1, 1)]
+    for number, device in enumerate(both):
+        device.id = 20 + number
+    if rank == 1:
+        set_env("FAKE_AR_FAIL", "create")
+    print(*lower(both, axes=("tp",), **SQUARE), flush=True)
+
+
+def lower_otherwise(devices, rank):
+    """Rank 1 was told to let XLA record calls across processes."""
+    print(*lower(devices), flush=True)
+
+
+def lower_short(devices, rank):
+    """Rank 1 has no memory, at first: all try again until it has."""
+    from symtuner import _groups
+
+    _groups.PAUSES_S = (0, 0)
+    if rank == 1:
+        set_env("FAKE_AR_SHORT", "2")
+    print(*lower(devices), flush=True)
+
+
+def lower_alone(devices, rank):
+    """Rank 1 does not lower the program in time; later it gets the verdict of the others."""
+    from symtuner import _processes
+
+    _processes.WAIT_S = 1
+    time.sleep(3 * rank)
+    print(*lower(devices, axes=("tp",), shape=(2, 1), names=("tp", "dp")), flush=True)
+    time.sleep(0 if rank else 8)  # the coordinator is in rank 0
 
 
 def set_env(name, value):
@@ -216,6 +286,11 @@ LATE = {
     "exit meanwhile": exit_meanwhile,
     "interrupted": open_interrupted,
     "close again": close_interrupted,
+    "square": lower_square,
+    "local": lower_local,
+    "otherwise": lower_otherwise,
+    "short": lower_short,
+    "alone": lower_alone,
 }
 
 
@@ -237,7 +312,9 @@ def child(case, rank, ranks, port):
     if case == "missing":
         if rank == 1:
             os.environ["SYMTUNER_LIB_DIR"] = os.path.dirname(__file__)
-        return lower(devices)
+        return lower_twice(devices)
+    if case == "otherwise" and rank == 1:
+        os.environ["SYMTUNER_JAX_COMMAND_BUFFERS"] = "1"
     if case in LATE:
         jax.process_index(), _library.load()  # which wait for all ranks, the first time
         return LATE[case](devices, rank)
@@ -308,6 +385,10 @@ COMM = {
     "misspelt": {0: ("own", True), 1: ("mine", True)},
 }
 
+LAX = "symtuner.all_reduce uses jax.lax instead:"
+NO_COMM = "rank 1: ncclCommInitRank: error 1; NCCL_DEBUG=WARN says more"
+EVERYWHERE = ("square", "local", "short", "alone", "missing")  # all ranks say these words
+
 # case: exit of each rank, words of rank 0. None: the coordinator, in rank 0, has gone first, and
 # JAX ends the rank in its own way.
 CASES = {
@@ -339,6 +420,21 @@ CASES = {
     "exit meanwhile": ((0, 0), "error: rank 1: opening the group"),
     "interrupted": ((0, 0), "interrupted"),
     "close again": ((0, 0), "interrupted"),
+    "square": (
+        (0, 0, 0, 0),
+        f"lax {LAX} {NO_COMM}\n" * 2
+        + "symtuner_all_reduce \n"
+        + f"lax {LAX} {NO_COMM}\n"
+        + "symtuner_all_reduce \n" * 2
+        + "symtuner_all_reduce  3\n",
+    ),
+    "local": ((0, 0), f"lax {LAX} process 1: the fake cannot create or destroy\n"),
+    "otherwise": (
+        (0, 0),
+        f"lax {LAX} process 0 would lower another program than process 1 (XLA may record: auto, ",
+    ),
+    "short": ((0, 0), "symtuner_all_reduce \n"),
+    "alone": ((0, 0), f"lax {LAX} rank 1 did not answer within 1 s"),
     "kill": ((71, -9), "rank 1 is gone while rank 0 waits for it"),
     "hosts": ((0, -9), "not ended"),  # rank 1's pid says nothing on rank 0's host
     "apart": ((0, 0, 0, 0), "rank=0 ranks=4 gpu=0 comm=own-nccl"),
@@ -382,7 +478,9 @@ def run(case):
             c.kill()
             outs.append(c.communicate()[0] + "\n(killed: too late)")
     got = tuple(c.returncode for c in children)
-    right = words in outs[0] and all(want in (None, code) for want, code in zip(codes, got))
+    heard = outs if case in EVERYWHERE else outs[:1]
+    right = all(words in out for out in heard)
+    right &= all(want in (None, code) for want, code in zip(codes, got))
     if not any(codes):
         right &= not any(bad in "".join(outs) for bad in ("symtuner: ", "Traceback"))
     if not right:
