@@ -3,7 +3,7 @@
 """mutants.py - break the code in one place at a time: does `make test` notice?
 
 usage: mutants.py [--seed N] [--count N] [--jobs N] [--files GLOB...] [--only FILE:LINE...]
-                  [--quick] [--list]
+                  [--quick] [--work FOLDER] [--list]
 
 A mutant is the tree with one small change: a comparison, && or ||, a constant, a returned value,
 or a statement left out. The lines are drawn at random, all lines of code alike, and the same tree,
@@ -12,7 +12,8 @@ was, does not count; the next draw takes its place. Each mutant meets the suites
 run code of its file, the closest first, until one fails or takes too long. What is left has
 survived: a test is missing, code is not needed, or nobody could ever see the difference.
 
-Works in copies of the tree under build-mutants/. Prints one line per mutant, then sums.
+Works in copies of the tree, in build-mutants/ unless told otherwise. Prints a line per mutant, then
+sums.
 Exit status: 0 when all were killed, 1 when some survived, 2 when the tree itself fails.
 """
 import argparse
@@ -31,7 +32,6 @@ import sys
 import time
 
 FILES = ["plugin/*.[ch]", "rules/*.[ch]", "kernels/*.c"]
-WORK = "build-mutants"
 
 # ---- where a mutant can be -----------------------------------------------------------------------
 
@@ -304,11 +304,12 @@ def counts(base, folder, m, known):
 
 def judge(base, folder, m, steps, seconds):
     plant(folder, m)
-    verdict = "survived"
+    verdict, made = "survived", set()
     for step in closest_first(m.file, steps, seconds):
-        if not make(folder, needs_of(step)):
-            verdict = "killed by the linker"
+        if not made.issuperset(needs_of(step)) and not make(folder, needs_of(step)):
+            verdict = "does not link"
             break
+        made.update(needs_of(step))
         command = [c.replace(os.path.realpath("."), os.path.realpath(folder)) for c in step.command]
         env = dict(step.env, TMPDIR=os.path.realpath(folder) + "/tmp", CK_TIMEOUT_MULTIPLIER="4")
         limit = 60 + 10 * seconds[step.name]
@@ -332,7 +333,8 @@ def prepare(base, jobs, quick):
     steps = [s for s in all_steps() if not quick or "CK_RUN_SUITE" in s.env]
     targets = sorted({t for s in steps for t in needs_of(s)})
     if not make(base, targets, jobs):
-        sys.exit("mutants: the tree does not build, see %s/out.txt" % base)
+        print("mutants: the tree does not build, see %s/out.txt" % base, file=sys.stderr)
+        sys.exit(2)
     for step in steps:
         command = [c.replace(os.path.realpath("."), os.path.realpath(base)) for c in step.command]
         env = dict(step.env, CK_TIMEOUT_MULTIPLIER="4")
@@ -353,6 +355,7 @@ def main():
     ask.add_argument("--jobs", type=int, default=1, help="mutants tested at a time")
     ask.add_argument("--files", nargs="+", default=FILES, metavar="GLOB")
     ask.add_argument("--only", nargs="+", metavar="FILE:LINE", help="all mutants of these lines")
+    ask.add_argument("--work", default="build-mutants", metavar="FOLDER", help="where copies go")
     ask.add_argument("--quick", action="store_true", help="only check, check-ar and check-host")
     ask.add_argument("--list", action="store_true", help="print what would be drawn, build nothing")
     args = ask.parse_args()
@@ -360,7 +363,7 @@ def main():
     if args.only:
         args.count = 10 ** 6
         files = sorted({place.split(":")[0] for place in args.only})
-    base = "." if args.list else WORK + "/base"
+    base = "." if args.list else args.work + "/base"
     drawn = (m for m in draws(base, files, args.seed)
              if not args.only or "%s:%d" % (m.file, m.line) in args.only)
     if args.list:
@@ -369,32 +372,31 @@ def main():
         return 0
 
     steps, seconds = prepare(base, args.jobs, args.quick)
-    idle, chosen, known, passed = queue.Queue(), [], {}, 0
-    for i in range(args.jobs):
-        folder = "%s/%d" % (WORK, i)
+    idle, pick, chosen, known, passed = queue.Queue(), args.work + "/pick", [], {}, 0
+    for folder in [pick] + ["%s/%d" % (args.work, i) for i in range(args.jobs)]:
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(base, folder, symlinks=True)
         idle.put(folder)
-    first = idle.get()
-    for m in drawn:
-        if len(chosen) == args.count:
-            break
-        if counts(base, first, m, known):
-            chosen.append(m)
-        else:
-            passed += 1
-    idle.put(first)
+    idle.get()  # that was pick
 
     def test(m):
         folder = idle.get()
         try:
-            return m, judge(base, folder, m, steps, seconds)
+            return judge(base, folder, m, steps, seconds)
         finally:
             idle.put(folder)
 
     sums, alive = collections.Counter(), []
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        for m, verdict in pool.map(test, chosen):
+        for m in drawn:
+            if len(chosen) == args.count:
+                break
+            if counts(base, pick, m, known):
+                chosen.append((m, pool.submit(test, m)))
+            else:
+                passed += 1
+        for m, future in chosen:
+            verdict = future.result()
             line = "%s\t%s" % (described(m), verdict)
             print(line, flush=True)
             for key in (m.kind, m.file.split("/")[0], "all"):
