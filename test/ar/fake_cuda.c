@@ -26,6 +26,11 @@ static int count(int *number, int more)
     return __atomic_add_fetch(number, more, __ATOMIC_RELAXED);
 }
 
+static cudaError_t named(const char *call)
+{
+    return fake.fails != NULL && strcmp(fake.fails, call) == 0 ? cudaErrorUnknown : cudaSuccess;
+}
+
 /* Every call that allocates or could break on a real machine asks here. */
 static cudaError_t may_fail(void)
 {
@@ -208,7 +213,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     (void)event, (void)stream;
     count(&fake.records, 1);
-    return cudaSuccess;
+    return named("cudaEventRecord");
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
@@ -227,13 +232,13 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     (void)stream, (void)flags;
     count(&fake.waits, 1);
     fake.waited = event;
-    return cudaSuccess;
+    return named("cudaStreamWaitEvent");
 }
 
 cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long *id)
 {
     *id = (unsigned long long)(uintptr_t)stream + fake.others;
-    return cudaSuccess;
+    return named("cudaStreamGetId");
 }
 
 /* ---- graphs: the one of capture N is named N ---------------------------------------------------
@@ -304,7 +309,7 @@ cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t stream, enum cudaStreamCapt
     *graph = (cudaGraph_t)(uintptr_t)fake.capture;
     *status = fake.capture ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
     *id = fake.capture;
-    return cudaSuccess;
+    return named("cudaStreamGetCaptureInfo");
 }
 
 static cudaError_t remember(const void *kernel, unsigned ctas, unsigned threads, int early,
@@ -317,6 +322,7 @@ static cudaError_t remember(const void *kernel, unsigned ctas, unsigned threads,
     int number = count(&fake.launches, 1);
     struct fake_launch *l = &fake.launch[(number - 1) % FAKE_LAUNCHES];
 
+    fake.launched_on = current;
     l->kernel = kernel;
     l->ctas = (int)ctas;
     l->threads = (int)threads;
@@ -358,7 +364,8 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
     if (kind != cudaMemcpyDefault && kind != cudaMemcpyDeviceToDevice) /* those: nobody reads it */
         memcpy(to, from, bytes);
 #endif
-    return cudaSuccess;
+    __atomic_add_fetch(&fake.copied, bytes, __ATOMIC_RELAXED);
+    return named("cudaMemcpyAsync");
 }
 
 cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)

@@ -33,6 +33,7 @@ int main(void)
     srunner_add_suite(runner, st_suite_meet());
     srunner_add_suite(runner, st_suite_window());
     srunner_add_suite(runner, st_suite_nccl());
+    srunner_add_suite(runner, st_suite_call());
     srunner_add_suite(runner, st_suite_ready());
     srunner_add_suite(runner, st_suite_alike());
     srunner_add_suite(runner, st_suite_graph());

@@ -21,6 +21,7 @@ Suite *st_suite_comm(void);
 Suite *st_suite_meet(void);
 Suite *st_suite_window(void);
 Suite *st_suite_nccl(void);
+Suite *st_suite_call(void);
 Suite *st_suite_ready(void);
 Suite *st_suite_alike(void);
 Suite *st_suite_graph(void);
