@@ -195,7 +195,7 @@ START_TEST(test_the_env_interface_displaces_nobody_for_nothing)
     int row = _i / (RELEASES - 3);
     const char *set = asked[row].set;
 
-    setenv("SYMTUNER_MACHINE", "gpu=test box", 1);
+    unsetenv("SYMTUNER_MACHINE"); /* no GPU, as far as the plugin can look */
     if (asked[row].rule)
         setenv("SYMTUNER_RULE", asked[row].rule, 1);
     if (asked[row].ledger)
