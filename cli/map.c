@@ -18,6 +18,17 @@ static bool same(const struct symtuner_decision *a, const struct symtuner_decisi
     return a->rule == b->rule && st_map_alike(a, b);
 }
 
+bool st_map_same(const struct st_column *a, const struct st_column *b)
+{
+    bool same = a->coll == b->coll && a->runs == b->runs;
+
+    for (int r = 0; r < a->runs && same; r++)
+        same = a->run[r].lo == b->run[r].lo && a->run[r].hi == b->run[r].hi &&
+               a->run[r].decision.line == b->run[r].decision.line &&
+               st_map_alike(&a->run[r].decision, &b->run[r].decision);
+    return same;
+}
+
 const char *st_map_cell(const struct symtuner_decision *decision, char text[ST_MAP_CELL])
 {
     const char *more = decision->forbid || decision->channels ? "+" : "";

@@ -102,6 +102,9 @@ void st_map_kernels_diff(const struct st_map *a, const struct st_map *b,
 /* The same effect on NCCL, whatever the rule is called. */
 bool st_map_alike(const struct symtuner_decision *a, const struct symtuner_decision *b);
 
+/* Two columns of one collective that say the same, by the same rules, to every size. */
+bool st_map_same(const struct st_column *a, const struct st_column *b);
+
 /* "symmetric", "ring/ll", "limits" ...; "." when no rule applies. */
 const char *st_map_cell(const struct symtuner_decision *decision, char text[ST_MAP_CELL]);
 

@@ -97,27 +97,54 @@ const char *st_map_kernel(const struct symtuner_kernel_decision *decision, char 
     return text;
 }
 
+/* Do two runs say the same, by the same rule, to one kind of buffers? */
+static bool runs_alike(const struct st_kernel_run *a, const struct st_kernel_run *b, int registered)
+{
+    const struct symtuner_kernel_decision *x = &a->decision[registered],
+                                          *y = &b->decision[registered];
+
+    return a->lo == b->lo && a->hi == b->hi && x->rule == y->rule && st_map_kernels_alike(x, y) &&
+           (a->decision[0].rule == a->decision[1].rule) ==
+               (b->decision[0].rule == b->decision[1].rule);
+}
+
+/* One line for all numbers of ranks that run ${i} speaks for; none when an earlier one did. */
+static void print_run(const struct st_map *map, int i, int registered, FILE *out)
+{
+    const struct st_kernel_run *run = &map->kernel[i];
+    bool both = run->decision[0].rule == run->decision[1].rule;
+    char range[64], kernel[80], ranks[64];
+    size_t at;
+
+    for (int k = 0; k < i; k++)
+        if (runs_alike(&map->kernel[k], run, registered))
+            return;
+    at = st_text_add(ranks, sizeof ranks, 0, "%2d", run->ranks);
+    for (int k = i + 1; k < map->kernels; k++)
+        if (runs_alike(&map->kernel[k], run, registered))
+            at = st_text_add(ranks, sizeof ranks, at, ",%d", map->kernel[k].ranks);
+    fprintf(out, "%s ranks %-10s %-21s %-36s line %-4d %s\n", ranks,
+            both         ? ""
+            : registered ? "registered"
+                         : "plain",
+            st_map_range(run->lo, run->hi, range, sizeof range),
+            st_map_kernel(&run->decision[registered], kernel, sizeof kernel),
+            run->decision[registered].line, run->decision[registered].name);
+}
+
 void st_map_kernels_print(const struct st_map_request *request, const struct st_map *map, FILE *out)
 {
-    char range[64], kernel[80];
-
     if (map->kernels == 0)
         return;
     fprintf(out, "\nkernels of libsymtuner_ar.so, %s %s; elsewhere its own table decides:\n",
             symtuner_dtype_name(request->dtype), symtuner_op_name(request->op));
     for (int i = 0; i < map->kernels; i++) {
         const struct st_kernel_run *run = &map->kernel[i];
-        bool both = run->decision[0].rule == run->decision[1].rule;
 
-        for (int registered = both; registered < 2; registered++)
+        for (int registered = run->decision[0].rule == run->decision[1].rule; registered < 2;
+             registered++)
             if (run->decision[registered].rule >= 0)
-                fprintf(out, "%2d ranks %-10s %-21s %-36s line %-4d %s\n", run->ranks,
-                        both         ? ""
-                        : registered ? "registered"
-                                     : "plain",
-                        st_map_range(run->lo, run->hi, range, sizeof range),
-                        st_map_kernel(&run->decision[registered], kernel, sizeof kernel),
-                        run->decision[registered].line, run->decision[registered].name);
+                print_run(map, i, registered, out);
     }
 }
 

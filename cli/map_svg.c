@@ -44,24 +44,13 @@ static double place(const struct st_map_request *request, uint64_t bytes)
     return LEFT + WIDE * (at - lo) / (hi - lo);
 }
 
-static bool same_runs(const struct st_column *a, const struct st_column *b)
-{
-    bool same = a->coll == b->coll && a->runs == b->runs;
-
-    for (int r = 0; r < a->runs && same; r++)
-        same = a->run[r].lo == b->run[r].lo && a->run[r].hi == b->run[r].hi &&
-               a->run[r].decision.line == b->run[r].decision.line &&
-               st_map_alike(&a->run[r].decision, &b->run[r].decision);
-    return same;
-}
-
 enum { PLAIN = 1, REGISTERED = 2 };
 
 /* Columns come in pairs, plain and registered: for which of the two of ${pair} does ${c} stand? */
 static int kind_of(const struct st_map *map, int c, int pair)
 {
-    return (same_runs(&map->column[c], &map->column[pair]) ? PLAIN : 0) |
-           (same_runs(&map->column[c], &map->column[pair + 1]) ? REGISTERED : 0);
+    return (st_map_same(&map->column[c], &map->column[pair]) ? PLAIN : 0) |
+           (st_map_same(&map->column[c], &map->column[pair + 1]) ? REGISTERED : 0);
 }
 
 /* Is ${c} the first of all columns that say the same for the same kinds of buffers? */

@@ -20,21 +20,21 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Where any of the columns ${from} .. ${to} - 1 changes; returns how many, in ${edges_out}. */
-static int edges(const struct st_map *map, int from, int to, uint64_t **edges_out)
+/* Where any of the ${n} columns changes; returns how many, in ${edges_out}. */
+static int edges(const struct st_map *map, const int *column, int n, uint64_t **edges_out)
 {
     int count = 0, unique = 0;
     uint64_t *edge;
 
-    for (int c = from; c < to; c++)
-        count += map->column[c].runs;
+    for (int i = 0; i < n; i++)
+        count += map->column[column[i]].runs;
     edge = malloc((size_t)count * sizeof *edge);
     if (!edge)
         return 0;
     count = 0;
-    for (int c = from; c < to; c++)
-        for (int r = 0; r < map->column[c].runs; r++)
-            edge[count++] = map->column[c].run[r].lo;
+    for (int i = 0; i < n; i++)
+        for (int r = 0; r < map->column[column[i]].runs; r++)
+            edge[count++] = map->column[column[i]].run[r].lo;
     qsort(edge, (size_t)count, sizeof *edge, by_value);
     for (int i = 0; i < count; i++)
         if (i == 0 || edge[i] != edge[unique - 1])
@@ -59,34 +59,81 @@ static void put(FILE *out, const char *text, int width)
     }
 }
 
-/* Columns ${from} .. ${to} - 1, which are of one collective. */
-static void print_columns(const struct st_map *map, int from, int to, FILE *out)
+/* Columns come in pairs, plain and registered, one pair for each number of ranks. */
+static bool pairs_alike(const struct st_map *map, int a, int b)
+{
+    return st_map_same(&map->column[a], &map->column[b]) &&
+           st_map_same(&map->column[a + 1], &map->column[b + 1]);
+}
+
+/* "2,4,8 ranks": those that pair ${pair} stands for. */
+static const char *ranks_of(const struct st_map *map, int pair, char text[64])
+{
+    int last = map->column[pair].ranks;
+    size_t at = st_text_add(text, 64, 0, "%d", last), shown = 1;
+
+    for (int p = pair + 2; p < map->columns; p += 2)
+        if (pairs_alike(map, pair, p)) {
+            last = map->column[p].ranks;
+            if (++shown <= 4)
+                at = st_text_add(text, 64, at, ",%d", last);
+        }
+    if (shown > 4)
+        at = st_text_add(text, 64, at, ",...,%d", last);
+    st_text_add(text, 64, at, " rank%s", last == 1 ? "" : "s");
+    return text;
+}
+
+/* Columns of one collective. */
+static void print_columns(const struct st_map *map, const int *column, int n, FILE *out)
 {
     uint64_t *edge = NULL;
-    int rows = edges(map, from, to, &edge);
+    int rows = edges(map, column, n, &edge);
     char text[64], cell[ST_MAP_CELL];
 
     put(out, "", 0);
-    put(out, symtuner_coll_name((int)map->column[from].coll), LABEL);
-    for (int c = from; c < to; c++) {
-        snprintf(text, sizeof text, "%d rank%s", map->column[c].ranks,
-                 map->column[c].ranks == 1 ? "" : "s");
-        put(out, map->column[c].registered ? "" : text, CELL + 1);
-    }
+    put(out, symtuner_coll_name((int)map->column[column[0]].coll), LABEL);
+    for (int i = 0; i < n; i += 2)
+        put(out, ranks_of(map, column[i], text), 2 * (CELL + 1));
     put(out, "", 0);
     put(out, "", LABEL);
-    for (int c = from; c < to; c++)
-        put(out, map->column[c].registered ? "registered" : "plain", CELL + 1);
+    for (int i = 0; i < n; i++)
+        put(out, map->column[column[i]].registered ? "registered" : "plain", CELL + 1);
     put(out, "", 0);
     for (int r = 0; r < rows; r++) {
         uint64_t last = r + 1 < rows ? edge[r + 1] - 1 : UINT64_MAX;
 
         put(out, st_map_range(edge[r], last, text, sizeof text), LABEL);
-        for (int c = from; c < to; c++)
-            put(out, st_map_cell(&st_map_at(&map->column[c], edge[r])->decision, cell), CELL + 1);
+        for (int i = 0; i < n; i++)
+            put(out, st_map_cell(&st_map_at(&map->column[column[i]], edge[r])->decision, cell),
+                CELL + 1);
         put(out, "", 0);
     }
     free(edge);
+}
+
+/* Columns that are equal are one; those of a collective that do not fit are another grid. */
+static void print_grids(const struct st_map *map, FILE *out)
+{
+    enum { MOST = ACROSS - ACROSS % 2 }; /* plain and registered stay together */
+    int column[MOST], n = 0;
+
+    for (int pair = 0; pair + 1 < map->columns; pair += 2) {
+        bool first = true;
+
+        for (int p = 0; p < pair && first; p += 2)
+            first = !pairs_alike(map, p, pair);
+        if (!first)
+            continue;
+        if (n == MOST || (n && map->column[column[0]].coll != map->column[pair].coll)) {
+            print_columns(map, column, n, out);
+            n = 0;
+        }
+        column[n++] = pair;
+        column[n++] = pair + 1;
+    }
+    if (n)
+        print_columns(map, column, n, out);
 }
 
 /* The rules that the map shows, in the order of their lines. */
@@ -137,14 +184,7 @@ static void print_text(const struct st_map_request *request, const struct st_map
             request->nodes, request->nodes == 1 ? "" : "s");
     if (map->process_ctas)
         fprintf(out, "process: symmetric kernels get %d CTAs\n", map->process_ctas);
-    for (int from = 0, to; from < map->columns; from = to) {
-        int most = ACROSS - ACROSS % 2; /* plain and registered stay together */
-
-        for (to = from; to < map->columns && to - from < most; to++)
-            if (map->column[to].coll != map->column[from].coll)
-                break;
-        print_columns(map, from, to, out);
-    }
+    print_grids(map, out);
     print_legend(map, out);
     st_map_kernels_print(request, map, out);
 }
