@@ -131,5 +131,6 @@ Suite *chain_suite(void);
 Suite *chain_which_suite(void);
 Suite *chain_profiler_suite(void);
 Suite *chain_events_suite(void);
+Suite *chain_peer_suite(void);
 
 #endif

@@ -1,0 +1,94 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# chain.sh BUILD [PEERS] - NCCL's example tuner and profiler behind ours, on two real GPUs: both are
+# asked as often as without us, whichever way ours is loaded. PEERS (.peer) has
+# libnccl-tuner-example.so and libnccl-profiler-example.so of NCCL 2.28 or later; how to build them:
+#
+#   git -C NCCL archive v2.28.9-1 ext-tuner/example ext-profiler/example | tar x -C .peer
+#   gcc -O2 -fPIC -shared -I.peer/ext-tuner/example{,/nccl} \
+#       -o .peer/libnccl-tuner-example.so .peer/ext-tuner/example/plugin.c
+#   g++ -O2 -fPIC -shared -I.peer/ext-profiler/example{,/nccl} \
+#       -o .peer/libnccl-profiler-example.so .peer/ext-profiler/example/*.cc
+#
+# Exit 77 with the reason when this box cannot run it.
+set -u
+skip() { echo "chain.sh: skipped: $*"; exit 77; }
+build=$(cd "${1:-build}" && pwd) || exit 2
+peers=$(cd "${2:-.peer}" 2>/dev/null && pwd) || skip "no folder ${2:-.peer} with NCCL's examples"
+lib=$build/libsymtuner.so
+tuner=$peers/libnccl-tuner-example.so
+profiler=$peers/libnccl-profiler-example.so
+gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
+[ "$gpus" -ge 2 ] || skip "needs 2 GPUs, $gpus here"
+[ -x "$build/nccl_coll" ] || skip "$build/nccl_coll is not built (no nccl.h?)"
+for file in "$tuner" "$profiler"; do [ -f "$file" ] || skip "no $file"; done
+work=$(mktemp -d) || exit 2
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/default"
+ln -s "$tuner" "$work/default/libnccl-tuner.so"
+ln -s "$profiler" "$work/default/libnccl-profiler.so"
+passed=0 failed=0
+
+ok() { # ok DESCRIPTION CONDITION-STATUS
+    if [ "$2" -eq 0 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAILED: $1"; fi
+}
+
+# run NAME VARIABLE=VALUE...: three collectives, unregistered buffers (registered ones do not ask a
+# tuner). The example says one line per question where it has no rules, and writes down its events.
+# Its mask: Group, Coll, P2p and the API events; what a proxy or the GPU times is not the same twice.
+# A Coll event of the example has 755 MB (most of it never touched), so few calls and a small pool.
+run() {
+    name=$1
+    shift
+    (cd "$work" && env NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,TUNING,ENV \
+        NCCL_PROFILE_EVENT_MASK=3847 NCCL_PROFILE_DUMP_FILE="$work/$name" \
+        NCCL_PROFILE_GROUP_API_POOL_SIZE=4096 NCCL_PROFILE_COLL_API_POOL_SIZE=4096 \
+        NCCL_PROFILE_KERNEL_LAUNCH_POOL_SIZE=4096 NCCL_PROFILE_COLL_POOL_SIZE=32 \
+        NCCL_PROFILE_P2P_POOL_SIZE=32 "$@" \
+        "$build/nccl_coll" --ranks 2 --reps 0 --windows 0 --colls 7 --min 1M --max 4M > "$work/$name.log" 2>&1)
+    ok "$name: exit status ($(tail -n 1 "$work/$name.log"))" $?
+    grep -c 'ExamplePlugin: No matching config found' "$work/$name.log" > "$work/$name.asked"
+    cat "$work/$name"_*.json 2>/dev/null | grep -o '"cat": *"[A-Z_0-9a-z]*"' | sort | uniq -c \
+        > "$work/$name.events"
+}
+
+same() { # same NAME DESCRIPTION
+    cmp -s "$work/alone.asked" "$work/$1.asked"
+    ok "$2: tuner asked $(cat "$work/$1.asked") times, alone $(cat "$work/alone.asked")" $?
+    diff "$work/alone.events" "$work/$1.events" > "$work/$1.diff"
+    ok "$2: events (< alone, > behind ours): $(cat "$work/$1.diff")" $?
+}
+
+front="NCCL_TUNER_PLUGIN=$lib NCCL_PROFILER_PLUGIN=$lib"
+run alone NCCL_TUNER_PLUGIN="$tuner" NCCL_PROFILER_PLUGIN="$profiler"
+[ "$(cat "$work/alone.asked")" -gt 0 ] && [ -s "$work/alone.events" ]
+ok "alone: the examples are asked and told at all (NCCL 2.28 or later?)" $?
+
+run named $front SYMTUNER_NEXT_TUNER="$tuner" SYMTUNER_NEXT_PROFILER="$profiler" \
+    SYMTUNER_LEDGER="$work/named.ledger"
+same named "SYMTUNER_NEXT_TUNER and _PROFILER, with a ledger"
+grep -q '^asked ' "$work/named.ledger" && grep -q '^ran ' "$work/named.ledger"
+ok "named: our ledger has counted as well" $?
+
+run quiet $front SYMTUNER_NEXT_TUNER="$tuner" SYMTUNER_NEXT_PROFILER="$profiler"
+same quiet "the same without a ledger"
+
+run default $front LD_LIBRARY_PATH="$work/default:${LD_LIBRARY_PATH:-}" \
+    SYMTUNER_LEDGER="$work/default.ledger"
+same default "NCCL's default names"
+
+run off $front SYMTUNER_MODE=off LD_LIBRARY_PATH="$work/default:${LD_LIBRARY_PATH:-}"
+same off "SYMTUNER_MODE=off"
+
+run env NCCL_ENV_PLUGIN="$lib" NCCL_TUNER_PLUGIN="$tuner" NCCL_PROFILER_PLUGIN="$profiler" \
+    SYMTUNER_LEDGER="$work/env.ledger"
+same env "NCCL_ENV_PLUGIN, the examples named by the user"
+
+run idle NCCL_ENV_PLUGIN="$lib" SYMTUNER_DEFAULTS=0 \
+    LD_LIBRARY_PATH="$work/default:${LD_LIBRARY_PATH:-}"
+same idle "NCCL_ENV_PLUGIN with nothing to do: NCCL loads the examples itself"
+
+echo "chain.sh: $(cat "$work/alone.asked") questions and these events, alone and behind ours:"
+cat "$work/alone.events"
+echo "chain.sh: $passed passed, $failed failed"
+[ "$failed" -eq 0 ] || { cp -r "$work" "$build/chain-failed" 2>/dev/null; exit 1; }
