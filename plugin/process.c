@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "plugin/hazards.h"
+#include "plugin/held.h"
 #include "plugin/log.h"
 #include "plugin/next_tuner.h"
 #include "rules/sources.h"
@@ -66,33 +66,20 @@ const char *st_ctas_text(int ctas)
     return ctas >= 1 && ctas <= 64 ? &digits[(ctas - 1) * 3] : "";
 }
 
-/* Whoever set one of NCCL's own CTA variables has decided already. */
-static const char *own_variable(void)
+static const char *environment(const void *from, const char *name)
 {
-    static const char *const own[] = {"NCCL_SYM_CTAS", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS"};
-
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        if (getenv(own[i]))
-            return own[i];
-    return NULL;
+    (void)from;
+    return getenv(name);
 }
 
 /* What keeps the built-in count from being given; NULL: nothing. */
 static const char *holds_default(void)
 {
-    const char *own = own_variable(), *policy = getenv("NCCL_CTA_POLICY");
-
     if (process.options.mode != ST_MODE_STEER)
         return "SYMTUNER_MODE";
     if (!process.options.defaults)
         return "SYMTUNER_DEFAULTS";
-    if (own)
-        return own;
-    if (policy && *policy && strcmp(policy, "0") != 0 && strcasecmp(policy, "DEFAULT") != 0)
-        return "NCCL_CTA_POLICY"; /* asks for few CTAs, or for none */
-    if (process.mixed) /* 2.5 % are added per CTA where both families compete */
-        return "NCCL_ENQUEUE_REARCH_ENABLE";
-    return NULL;
+    return st_held_default(environment, NULL);
 }
 
 /* Both counts are read once per process and must be equal on all ranks, whatever communicator a
@@ -124,8 +111,9 @@ static void decide(void)
     if (!rule || !rule->act.sym_ctas || process.options.mode != ST_MODE_STEER ||
         !process.era->symmetric)
         return;
-    if (own_variable()) {
-        process.ctas_from = own_variable();
+    holds = st_held_by_user(environment, NULL);
+    if (holds) {
+        process.ctas_from = holds;
         return;
     }
     process.sym_ctas = rule->act.sym_ctas;

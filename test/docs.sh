@@ -262,7 +262,7 @@ check_includes()
     only "rules/*.[ch]" 'rules/|symtuner\.h|symtuner_why\.h'
     only "plugin/*.[ch]" 'plugin/|rules/|nccl_abi/|symtuner\.h|symtuner_why\.h'
     only "kernels/*.[ch]" 'ar_|symtuner_ar\.h|rules/'
-    only "cli/*.[ch]" 'cli/|symtuner\.h|symtuner_why\.h|symtuner_ar\.h|plugin/nccl_release\.h|rules/(names|sources)\.h'
+    only "cli/*.[ch]" 'cli/|symtuner\.h|symtuner_why\.h|symtuner_ar\.h|plugin/(nccl_release|held)\.h|rules/(names|sources)\.h'
     sed -n '/^```text layers/,/^```$/p' docs/design.md | sed -nE 's/^([0-9] .*)   .*/\1/p' > "$work/layers"
     for file in plugin/*.[ch]; do
         base=$(basename "$file" | sed 's/\.[ch]$//')
