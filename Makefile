@@ -335,7 +335,7 @@ test: test-so $(TEST_ALSO) test-host test-core
 	$(if $(strip $(TEST_NOT)),@echo "make test: not run here: $(strip $(TEST_NOT))")
 test-core: $(B)/check
 	$(Q)$(B)/check
-test-host: $(B)/check-host $(B)/libsymtuner.so
+test-host: $(B)/check-host $(B)/libsymtuner.so $(B)/symtuner
 	$(Q)$(B)/check-host $(CURDIR)/$(B)/libsymtuner.so
 .PHONY: need-check test test-core test-host test-so test-full fuzz bench
 test-so: $(B)/libsymtuner.so

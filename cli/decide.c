@@ -177,8 +177,9 @@ static void print_json(const struct request *request, const struct symtuner_deci
     st_json_field(stdout, false, "prefer", decision->rule < 0 ? NULL : prefer[decision->prefer]);
     st_json_field(stdout, false, "algorithm", symtuner_algo_name(decision->algo));
     st_json_field(stdout, false, "protocol", symtuner_proto_name(decision->proto));
-    printf(", \"line\": %d, \"forbid\": %u, \"process_ctas\": %d, \"channels\": %d", decision->line,
-           (unsigned)decision->forbid, decision->process_ctas, decision->channels);
+    printf(", \"line\": %d, \"forbid\": %u, \"process_ctas\": %d, \"min_ctas\": %d, "
+           "\"channels\": %d", decision->line, (unsigned)decision->forbid, decision->process_ctas,
+           decision->min_ctas, decision->channels);
     if (request->has_table) {
         memcpy(after, request->table, sizeof after);
         symtuner_table_apply(decision, &request->query, after, SYMTUNER_ALGOS, SYMTUNER_PROTOS,

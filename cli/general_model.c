@@ -268,9 +268,14 @@ bool st_general_table(const struct symtuner_call *call, const char *family,
 static bool registered(const struct symtuner_call *call, enum symtuner_reg reg)
 {
     bool windows = general_of(call)->any_window ||
-                   (call->win_enable && call->cumem_enable && call->peer_raw);
+                   (call->win_enable && call->cumem_enable && call->peer_raw && call->nodes == 1);
 
     return reg == SYMTUNER_REG_COMM || (reg != SYMTUNER_REG_NONE && windows);
+}
+
+bool st_general_registered(const struct symtuner_call *call)
+{
+    return call->graph || (registered(call, call->send) && registered(call, call->recv));
 }
 
 /* A ring that reads and writes peers' registered buffers itself. */

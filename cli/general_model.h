@@ -31,4 +31,7 @@ bool st_general_table(const struct symtuner_call *call, const char *family,
  */
 int st_general_channels(const struct symtuner_call *call, const char *family, int algo, int proto);
 
+/* Does NCCL find both buffers of a general kernel registered (its regBuff)? Any release. */
+bool st_general_registered(const struct symtuner_call *call);
+
 #endif

@@ -87,7 +87,8 @@ static bool read_machine(const char *word, struct symtuner_machine *machine, int
 
     if (named) {
         *machine = (struct symtuner_machine){
-            .arch = named->arch, .nvlink = named->nvlink, .multicast = named->multicast};
+            .arch = named->arch, .nvlink = named->nvlink, .multicast = named->multicast,
+            .gpus = named->gpus};
         snprintf(machine->gpu, sizeof machine->gpu, "%s", named->gpu);
         *gpus = named->gpus;
         return true;

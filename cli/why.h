@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "cli/values.h"
+#include "cli/why_here.h"
 #include "symtuner_why.h"
 
 enum { ST_WHY_CURES = 8 };
@@ -32,31 +33,30 @@ struct st_why {
     const char *size_text;
     struct st_size size;
     int release, show;
+    int min_ctas, max_ctas; /* of the communicator's config; 0 unsaid */
     bool json, no_env;
     bool graph, in_place, first, one_process;
     bool all, brief; /* also what is not asked; only verdict and cure */
 };
 
-/* The answer, and what would come of the cures and of the rules. */
+/* The answer, what would come of the cures, and what comes of symtuner. */
 struct st_answer {
     struct symtuner_verdict now;
     enum symtuner_gate cure[ST_WHY_CURES]; /* in the order in which they must be applied      */
     int cures;
     bool cured;                            /* they lead to a symmetric kernel                 */
     struct symtuner_verdict after;
-    bool has_rules, rules_matter;
-    char rules_text[2048];
-    struct symtuner_verdict ruled;         /* with the rules loaded                           */
+    struct st_here here;                   /* with symtuner loaded                            */
 };
 
 /* Read the command line. 0, or an exit status with everything said on stderr. */
 int st_why_read(int argc, char **argv, struct st_why *why);
 
+/* A variable as the question has it: --set, else the environment, unless that is left out. */
+const char *st_why_get(const void *why, const char *name);
+
 /* Follow the cures from gate to gate until a symmetric kernel runs or nothing more can be done. */
 void st_why_cure(const struct symtuner_call *call, struct st_answer *answer);
-
-/* What changes once the rules of ${why} are loaded. 0, or an exit status. */
-int st_why_rules(const struct st_why *why, struct st_answer *answer);
 
 void st_why_print(const struct st_why *why, const struct st_answer *answer, FILE *out);
 void st_why_print_json(const struct st_why *why, const struct st_answer *answer, FILE *out);

@@ -52,12 +52,14 @@ static double general_cost(const struct st_why *why, const struct symtuner_verdi
     return (double)why->table[verdict->algo * SYMTUNER_PROTOS + verdict->proto];
 }
 
-/* Of the general kernel; 0: not known. */
-static int general_channels(const struct st_why *why, const struct symtuner_verdict *verdict)
+/* Of the general kernel; 0: not known. ${here}: with symtuner loaded, or NULL. */
+static int general_channels(const struct st_why *why, const struct symtuner_verdict *verdict,
+                            const struct st_here *here)
 {
-    if (verdict->kind != SYMTUNER_KIND_GENERAL)
+    if (verdict->kind != SYMTUNER_KIND_GENERAL || (here && here->decision.channels))
         return 0;
-    return st_general_channels(&why->call, why->family, verdict->algo, verdict->proto);
+    return st_general_channels(here ? &here->call : &why->call, why->family, verdict->algo,
+                               verdict->proto);
 }
 
 /* A refusal because no general kernel is left, nothing else. */
@@ -71,11 +73,11 @@ static bool no_general_left(const struct st_why *why, const struct symtuner_verd
 }
 
 static void print_outcome(const struct st_why *why, const struct symtuner_verdict *verdict,
-                          FILE *out)
+                          const struct st_here *here, FILE *out)
 {
     const char *algo = symtuner_algo_name(verdict->algo);
     double cost = general_cost(why, verdict);
-    int channels = general_channels(why, verdict);
+    int channels = general_channels(why, verdict, here);
 
     switch (verdict->kind) {
     case SYMTUNER_KIND_SYMMETRIC:
@@ -139,32 +141,30 @@ static void print_candidates(const struct st_answer *answer, FILE *out)
                     (double)verdict->candidate[i].cost);
 }
 
-/* What symtuner can do about this verdict without any rules file. */
+/* What rules can do about this verdict: the rest of a sentence that begins with "rules". */
 static const char *lever(const struct st_why *why, const struct symtuner_verdict *verdict)
 {
-    static const char ll_lever[] = "prefer = symmetric makes an LL entry the cheapest when NCCL "
+    static const char ll_lever[] = "with prefer = symmetric make an LL entry the cheapest when NCCL "
                                    "asks: the kernel is kept";
-    const struct st_era *era = st_era_of(why->call.nccl);
 
     if (verdict->broken)
-        return "nothing: the tuner is not asked. Use sum and scale, or set NCCL_WIN_ENABLE=0";
+        return "can do nothing: the tuner is not asked. Use sum and scale, or set NCCL_WIN_ENABLE=0";
     switch (verdict->kind) {
     case SYMTUNER_KIND_SYMMETRIC:
-        return "the tuner has no say in it, but [process] sym-ctas in a rules file sets its CTA "
-               "count (NCCL_SYM_CTAS)";
+        return "have no say in it but for its CTA count ([process] sym-ctas, NCCL_SYM_CTAS)";
     case SYMTUNER_KIND_OPEN:
         return ll_lever;
     case SYMTUNER_KIND_GENERAL:
         if (verdict->gate == SYMTUNER_GATE_LL_ASKED)
             return ll_lever;
-        if (era->tuner_abi < 4)
-            return "nothing: it needs NCCL 2.27 or newer";
-        return "rules choose among the general kernels (prefer = ring/simple, channels, forbid); "
+        if (st_era_of(why->call.nccl)->tuner_abi < 4)
+            return "can do nothing: it needs NCCL 2.27 or newer";
+        return "choose among the general kernels (prefer = general:ring/simple, channels, forbid); "
                "none reaches a symmetric kernel past this gate";
     case SYMTUNER_KIND_CE:
-        return "nothing: the copy engine is chosen before the tuner is asked";
+        return "can do nothing: the copy engine is chosen before the tuner is asked";
     default:
-        return "nothing: the call fails before the tuner is asked";
+        return "can do nothing: the call fails before the tuner is asked";
     }
 }
 
@@ -181,8 +181,45 @@ static void print_cures(const struct st_why *why, const struct st_answer *answer
     }
     if (answer->cured) {
         fputs("  then        ", out);
-        print_outcome(why, &answer->after, out);
+        print_outcome(why, &answer->after, NULL, out);
     }
+}
+
+static void print_sentence(const char *what, const char *text, FILE *out)
+{
+    char line[800];
+
+    snprintf(line, sizeof line, "%s%s", what, text);
+    fputs("  ", out);
+    st_text_wrap(out, 2, line);
+}
+
+/* The same call with symtuner loaded. In brief: only where something changes. */
+static void print_here(const struct st_why *why, const struct st_answer *answer, FILE *out)
+{
+    const struct st_here *here = &answer->here;
+    bool acts = here->decision.rule >= 0 || here->decision.process_ctas || here->decision.min_ctas;
+
+    if (why->brief && !here->changes)
+        return;
+    fputs("symtuner", out);
+    if (here->missing && here->applies)
+        fprintf(out, ", not loaded in this environment (%s)", here->missing_cure);
+    fputs("\n  ", out);
+    if (here->text[0] && !why->brief) {
+        st_text_wrap(out, 2, here->text);
+        fputs("  ", out);
+    }
+    if (here->changes) {
+        fputs("so: ", out);
+        print_outcome(why, &here->verdict, here, out);
+    } else {
+        fputs("so: the same\n", out);
+    }
+    for (int i = 0; i < here->ways; i++)
+        print_sentence("in the way: ", here->way[i], out);
+    if (!why->brief && !acts)
+        print_sentence("rules ", lever(why, &answer->now), out);
 }
 
 void st_why_print(const struct st_why *why, const struct st_answer *answer, FILE *out)
@@ -203,28 +240,20 @@ void st_why_print(const struct st_why *why, const struct st_answer *answer, FILE
         fprintf(out, "  %-5s%-12s", state_word[SYMTUNER_GATE_FAIL], symtuner_gate_name(now->gate));
         st_text_wrap(out, 19, symtuner_gate_text(now->gate));
     }
-    print_outcome(why, now, out);
+    print_outcome(why, now, NULL, out);
     print_doubts(why, now, out);
     print_cures(why, answer, out);
-    if (why->brief)
-        return;
-    print_candidates(answer, out);
-    fputs("symtuner\n  ", out);
-    if (answer->has_rules) {
-        st_text_wrap(out, 2, answer->rules_text);
-        fputs("  so: ", out);
-        print_outcome(why, &answer->ruled, out);
-    } else {
-        st_text_wrap(out, 2, lever(why, now));
-    }
+    if (!why->brief)
+        print_candidates(answer, out);
+    print_here(why, answer, out);
 }
 
 /* ---- JSON ---------------------------------------------------------------------------------- */
 
 static void json_verdict(FILE *out, const struct st_why *why,
-                         const struct symtuner_verdict *verdict)
+                         const struct symtuner_verdict *verdict, const struct st_here *here)
 {
-    int channels = general_channels(why, verdict);
+    int channels = general_channels(why, verdict, here);
 
     fputs("{\"kind\": ", out);
     st_json_string(out, symtuner_kind_name(verdict->kind));
@@ -250,6 +279,25 @@ static void json_verdict(FILE *out, const struct st_why *why,
             why->call.nccl > st_release_newest() ? "true" : "false");
 }
 
+static void json_here(FILE *out, const struct st_why *why, const struct st_here *here)
+{
+    const struct symtuner_decision *decision = &here->decision;
+
+    fprintf(out, ",\n \"with_symtuner\": {\"loaded\": %s", here->missing ? "false" : "true");
+    st_json_field(out, false, "rule", decision->rule < 0 ? NULL : decision->name);
+    fprintf(out, ", \"process_ctas\": %d, \"min_ctas\": %d, \"channels\": %d",
+            decision->process_ctas, decision->min_ctas, decision->channels);
+    st_json_field(out, false, "text", here->text[0] ? here->text : NULL);
+    fputs(",\n  \"in_the_way\": [", out);
+    for (int i = 0; i < here->ways; i++) {
+        fputs(i ? ", " : "", out);
+        st_json_string(out, here->way[i]);
+    }
+    fputs("],\n  \"verdict\": ", out);
+    json_verdict(out, why, &here->verdict, here);
+    fputs("}", out);
+}
+
 void st_why_print_json(const struct st_why *why, const struct st_answer *answer, FILE *out)
 {
     const struct symtuner_call *call = &why->call;
@@ -266,10 +314,14 @@ void st_why_print_json(const struct st_why *why, const struct st_answer *answer,
             reg_word[call->send], reg_word[call->recv], call->group,
             call->graph ? "true" : "false", call->first ? "true" : "false");
     fprintf(out, " \"machine\": {\"ranks\": %d, \"nodes\": %d, \"arch\": %d, \"nvlink\": %s, "
-                 "\"peer\": %s, \"multicast\": %s, \"one_process\": %s, \"assumed\": %s},\n",
+                 "\"peer\": %s, \"multicast\": %s, \"one_process\": %s, \"assumed\": %s, "
+                 "\"gpus\": %d",
             call->ranks, call->nodes, call->arch, call->nvlink ? "true" : "false",
             call->peer_raw ? "true" : "false", call->multicast ? "true" : "false",
-            call->one_process ? "true" : "false", why->machine_assumed ? "true" : "false");
+            call->one_process ? "true" : "false", why->machine_assumed ? "true" : "false",
+            why->box.gpus);
+    st_json_field(out, false, "gpu", why->box.gpu[0] ? why->box.gpu : NULL);
+    fputs("},\n", out);
     fputs(" \"settings\": [", out);
     for (int i = 0; i < why->sets; i++) {
         fputs(i ? ", " : "", out);
@@ -280,7 +332,7 @@ void st_why_print_json(const struct st_why *why, const struct st_answer *answer,
         fprintf(out, "%s{\"gate\": \"%s\", \"state\": \"%s\"}", g ? ", " : "",
                 symtuner_gate_name((enum symtuner_gate)g), state_json[now->state[g]]);
     fputs("],\n \"verdict\": ", out);
-    json_verdict(out, why, now);
+    json_verdict(out, why, now, NULL);
     fputs(",\n \"candidates\": [", out);
     for (int i = 0; i < now->candidates; i++)
         fprintf(out, "%s{\"kernel\": \"%s\", \"usable\": %s, \"ctas\": %d, \"predicted_us\": %.6g, "
@@ -296,13 +348,9 @@ void st_why_print_json(const struct st_why *why, const struct st_answer *answer,
     }
     fputs("],\n \"after_cures\": ", out);
     if (answer->cured)
-        json_verdict(out, why, &answer->after);
+        json_verdict(out, why, &answer->after, NULL);
     else
         fputs("null", out);
-    fputs(",\n \"with_rules\": ", out);
-    if (answer->has_rules)
-        json_verdict(out, why, &answer->ruled);
-    else
-        fputs("null", out);
+    json_here(out, why, &answer->here);
     fputs("}\n", out);
 }

@@ -65,7 +65,8 @@ static bool read_arch(const char *value, void *self, char error[ST_OPTION_ERROR]
     if (sscanf(value, "%2d.%1d%n", &major, &minor, &end) != 2 || value[end] || major < 1 ||
         minor < 0)
         return st_option_wrong(error, "--arch wants a compute capability such as 9.0", value);
-    why->call.arch = major * 10 + minor;
+    why->call.arch = why->box.arch = major * 10 + minor;
+    why->box.gpu[0] = '\0';
     return true;
 }
 
@@ -74,10 +75,18 @@ static bool read_links(const char *value, void *self, char error[ST_OPTION_ERROR
     struct st_why *why = self;
 
     why->family = NULL;
-    why->call.nvlink = strcmp(value, "nvlink") == 0;
-    why->links = why->call.nvlink;
+    why->call.nvlink = why->links = why->box.nvlink = strcmp(value, "nvlink") == 0;
     return why->call.nvlink || strcmp(value, "pcie") == 0 ||
            st_option_wrong(error, "--links wants pcie or nvlink", value);
+}
+
+static bool read_multicast(const char *value, void *self, char error[ST_OPTION_ERROR])
+{
+    struct st_why *why = self;
+
+    why->call.multicast = why->box.multicast = strcmp(value, "yes") == 0;
+    return why->call.multicast || strcmp(value, "no") == 0 ||
+           st_option_wrong(error, "--multicast wants no or yes", value);
 }
 
 static bool read_peer(const char *value, void *self, char error[ST_OPTION_ERROR])
@@ -144,27 +153,6 @@ static int installed_release(void)
     return version;
 }
 
-/* The GPUs of this box, by the driver's management library; 0 when it cannot tell. */
-static int count_gpus(void)
-{
-    void *library = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL);
-    int (*init)(void) = NULL, (*count)(unsigned *) = NULL, (*shutdown)(void) = NULL;
-    unsigned gpus = 0;
-
-    if (!library)
-        return 0;
-    *(void **)&init = dlsym(library, "nvmlInit_v2");
-    *(void **)&count = dlsym(library, "nvmlDeviceGetCount_v2");
-    *(void **)&shutdown = dlsym(library, "nvmlShutdown");
-    if (init && count && shutdown && init() == 0) {
-        if (count(&gpus) != 0)
-            gpus = 0;
-        shutdown();
-    }
-    dlclose(library);
-    return gpus <= 1024 ? (int)gpus : 0;
-}
-
 static void use_named(struct st_why *why, const struct st_machine *machine)
 {
     st_machine_apply(machine, &why->call);
@@ -186,7 +174,7 @@ static bool use_found(struct st_why *why, bool described)
     why->call.nvlink = why->box.nvlink == 1;
     why->call.multicast = why->box.multicast == 1;
     why->call.peer_raw = why->call.peer_nccl = 1;
-    why->gpus = described ? 0 : count_gpus();
+    why->gpus = why->box.gpus;
     why->machine = described ? "the box described" : "this box";
     why->family = st_general_family(why->box.gpu);
     return true;
@@ -202,9 +190,10 @@ static int use_machine(struct st_why *why)
     if (status >= 0)
         return status;
     use_named(why, machine ? machine : st_machine_named("h200x8"));
-    if (!machine)
-        why->machine_assumed = !use_found(why, getenv("SYMTUNER_MACHINE") != NULL);
-    return -1;
+    if (machine || use_found(why, getenv("SYMTUNER_MACHINE") != NULL))
+        return -1;
+    why->machine_assumed = true;
+    return st_machine_start("why", "h200x8", &why->box, &gpus);
 }
 
 static void use_environment(struct st_why *why)
@@ -266,21 +255,24 @@ static const struct st_option rows[] = {
     {"machine", "NAME", "h200x8, b200x8, rtxpro6000x2, ...: --machine list; or a description as in "
                         "SYMTUNER_MACHINE (this box)", ST_OPTION_TEXT, .at = AT(machine_name),
      .early = true},
+    {"min-ctas", "N", "minCTAs in the communicator's config (1)", ST_OPTION_NUMBER,
+     .at = AT(min_ctas), .least = 1, .most = 64},
+    {"max-ctas", "N", "maxCTAs in the communicator's config (64)", ST_OPTION_NUMBER,
+     .at = AT(max_ctas), .least = 1, .most = 64},
     {"arch", "9.0", "other than that machine", ST_OPTION_READ, .read = read_arch},
     {"links", "pcie|nvlink", "other than that machine", ST_OPTION_READ, .read = read_links},
-    {"multicast", "no|yes", "other than that machine", ST_OPTION_CHOICE,
-     .at = AT(call.multicast)},
+    {"multicast", "no|yes", "other than that machine", ST_OPTION_READ, .read = read_multicast},
     {"peer", "no|yes", "peer access between all GPUs, other than that machine", ST_OPTION_READ,
      .read = read_peer},
     {"set", "NCCL_X=V", "an NCCL setting, repeatable; those of the environment count as well",
      ST_OPTION_READ, .read = read_setting},
-    {"no-env", NULL, "leave the environment out", ST_OPTION_FLAG, .at = AT(no_env),
+    {"no-env", NULL, "leave the environment out; symtuner counts as loaded", ST_OPTION_FLAG, .at = AT(no_env),
      .early = true},
     {"general", "A/P", "the general kernel that NCCL's cost table favours, for example ring/ll",
      ST_OPTION_READ, .read = read_general},
     {"table", "C,C,...", "or the whole table: 21 costs in us, tree/ll .. pat/simple, -1 none",
      ST_OPTION_READ, .read = read_table},
-    {"rules", "FILE", "what changes with these rules loaded", ST_OPTION_TEXT, .at = AT(rules)},
+    {"rules", "FILE", "these rules instead of those that the environment names", ST_OPTION_TEXT, .at = AT(rules)},
     {"all", NULL, "also the conditions that this release or this call does not ask",
      ST_OPTION_FLAG, .at = AT(all)},
     {"brief", NULL, "only the verdict and the cure", ST_OPTION_FLAG, .at = AT(brief)},
@@ -346,6 +338,17 @@ static const char *beside_corpus(char **argv)
     return NULL;
 }
 
+/* The communicator's limits, where no variable overrides them. */
+static void limit_ctas(struct st_why *why)
+{
+    if (why->max_ctas && !st_why_get(why, "NCCL_MAX_CTAS"))
+        why->call.max_ctas = why->max_ctas;
+    if (why->min_ctas && !st_why_get(why, "NCCL_MIN_CTAS"))
+        why->call.min_ctas = why->min_ctas;
+    if (why->call.min_ctas > why->call.max_ctas)
+        why->call.min_ctas = why->call.max_ctas;
+}
+
 /* What needs all options: -1, or an exit status with everything said. */
 static int complete(struct st_why *why)
 {
@@ -358,10 +361,13 @@ static int complete(struct st_why *why)
     if (!st_ranks_fit(why->call.ranks, why->call.nodes, why->machine_name ? why->gpus : 0, error) ||
         !read_size(why, error))
         return st_line_wrong(&line, error);
+    limit_ctas(why);
     why->call.graph = why->graph;
     why->call.inplace = why->in_place;
     why->call.first = why->first;
     why->call.one_process = why->one_process;
+    if (!why->call.multicast && why->box.multicast == 1)
+        why->box.multicast = 0; /* NCCL_NVLS_ENABLE=0: the plugin asks as NCCL does */
     if (why->call.nvlink != why->links)
         why->family = NULL; /* NCCL_P2P_DISABLE: it sees another machine */
     if (!why->call.table && st_general_table(&why->call, why->family, why->table)) {

@@ -47,6 +47,7 @@ int main(int argc, char **argv)
     srunner_add_suite(runner, chain_events_suite());
     if (getenv("CHECK_PEERS"))
         srunner_add_suite(runner, chain_peer_suite());
+    srunner_add_suite(runner, why_suite());
     srunner_set_fork_status(runner, CK_FORK); /* what the plugin finds once is per process */
     srunner_run_all(runner, CK_ENV);
     failed = srunner_ntests_failed(runner);

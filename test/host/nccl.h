@@ -132,5 +132,6 @@ Suite *chain_which_suite(void);
 Suite *chain_profiler_suite(void);
 Suite *chain_events_suite(void);
 Suite *chain_peer_suite(void);
+Suite *why_suite(void);
 
 #endif
