@@ -66,3 +66,34 @@ bool st_corpus_close(const char *path, long child, bool quiet)
         fprintf(stderr, "symtuner why: %s: xz could not decompress it\n", path);
     return false;
 }
+
+int st_corpus_split(char *line, char **field, int room)
+{
+    int n = 0;
+
+    for (char *at = line;; at++) {
+        char *to = at;
+
+        if (n == room)
+            return -1;
+        field[n++] = at;
+        if (*at == '"') {
+            for (at++; *at && !(*at == '"' && at[1] != '"'); at++) {
+                at += *at == '"';
+                *to++ = *at;
+            }
+            if (*at++ != '"')
+                return -1;
+        } else {
+            while (*at && *at != ',')
+                *to++ = *at++;
+        }
+        if (*at && *at != ',')
+            return -1;
+        if (*at == '\0') {
+            *to = '\0';
+            return n;
+        }
+        *to = '\0';
+    }
+}

@@ -16,4 +16,8 @@ FILE *st_corpus_open(const char *path, long *child_out);
  * stderr, for a caller who stopped reading first. */
 bool st_corpus_close(const char *path, long child, bool quiet);
 
+/* Cut a line into at most ${room} fields, in place; quotes as RFC 4180. The number of fields, -1 on
+ * bad quoting or too many. */
+int st_corpus_split(char *line, char **field, int room);
+
 #endif

@@ -28,7 +28,8 @@
     X(RECV, "recv_reg", 1) X(GROUP, "group", 1) X(GRAPH, "graph", 0) X(ENV, "env", 1)              \
     X(LAYOUT, "layout", 1) X(CALLS, "tuner_calls", 0) X(TREE_LL, "tree_ll", 0) X(KIND, "kind", 1)  \
     X(ALGORITHM, "algorithm", 0) X(PROTOCOL, "protocol", 0) X(KERNEL, "symmetric_kernel", 1)       \
-    X(CHANNELS, "channels", 1) X(ERROR, "error", 0) X(INPLACE, "inplace", 0)
+    X(CHANNELS, "channels", 1) X(ERROR, "error", 0) X(INPLACE, "inplace", 0)               \
+    X(REGISTERED, "reg_buff", 0)
 
 enum column {
 #define X(id, name, needed) COL_##id,
@@ -55,10 +56,10 @@ enum {
 };
 
 enum miss { MISS_KIND, MISS_KERNEL, MISS_CTAS, MISS_ALGORITHM, MISS_BROKEN, MISS_CALLS, MISS_TABLE,
-            MISS_CHEAPEST, MISS_CHANNELS, MISSES };
+            MISS_CHEAPEST, MISS_CHANNELS, MISS_REGISTERED, MISSES };
 static const char *const miss_name[] = {"kind", "kernel", "ctas", "algorithm/protocol",
                                         "missing kernel", "tuner calls", "cost table",
-                                        "cheapest of it", "channels"};
+                                        "cheapest of it", "channels", "registered"};
 
 struct corpus {
     const char *path;
@@ -81,42 +82,10 @@ static int refuse(const struct corpus *corpus, const char *what, const char *wor
     return -1;
 }
 
-/* Cut a line into fields in place; quotes as RFC 4180. Returns the number, -1 on bad quoting. */
-static int split(char *line, char **field)
-{
-    int n = 0;
-
-    for (char *at = line;; at++) {
-        char *to = at;
-
-        if (n == FIELDS_MAX)
-            return -1;
-        field[n++] = at;
-        if (*at == '"') {
-            for (at++; *at && !(*at == '"' && at[1] != '"'); at++) {
-                at += *at == '"';
-                *to++ = *at;
-            }
-            if (*at++ != '"')
-                return -1;
-        } else {
-            while (*at && *at != ',')
-                *to++ = *at++;
-        }
-        if (*at && *at != ',')
-            return -1;
-        if (*at == '\0') {
-            *to = '\0';
-            return n;
-        }
-        *to = '\0';
-    }
-}
-
 static int read_header(struct corpus *corpus, char *line)
 {
     char *field[FIELDS_MAX];
-    int n = split(line, field);
+    int n = st_corpus_split(line, field, FIELDS_MAX);
 
     if (n < 0)
         return refuse(corpus, "not a CSV header", line);
@@ -347,6 +316,7 @@ static int compare_row(struct corpus *corpus, char **field)
     int kind = word_of(corpus, text_of(corpus, field, COL_KIND), kinds);
     const char *algorithm = text_of(corpus, field, COL_ALGORITHM);
     const char *calls = text_of(corpus, field, COL_CALLS);
+    const char *registered = text_of(corpus, field, COL_REGISTERED);
     struct symtuner_verdict verdict = {.struct_size = sizeof verdict};
     struct symtuner_call call;
     float table[TABLE], ours[TABLE];
@@ -392,6 +362,9 @@ static int compare_row(struct corpus *corpus, char **field)
     if (same && *calls && kind != SYMTUNER_KIND_ERROR && verdict.tuner_calls >= 0 &&
         call.group == 1)
         check(corpus, MISS_CALLS, atoi(calls) == verdict.tuner_calls, &wrong, &first);
+    if (same && kind == SYMTUNER_KIND_GENERAL && call.group == 1 && *registered)
+        check(corpus, MISS_REGISTERED, atoi(registered) == st_general_registered(&call), &wrong,
+              &first);
     corpus->rows_missed += wrong;
     if (wrong)
         print_miss(corpus, field, &verdict, first);
@@ -479,7 +452,7 @@ int st_why_corpus(const char *path, int show, bool json, FILE *out)
         line[len] = '\0';
         if (corpus.line == 1)
             bad = read_header(&corpus, line) != 0;
-        else if (split(line, field) != corpus.fields)
+        else if (st_corpus_split(line, field, FIELDS_MAX) != corpus.fields)
             bad = refuse(&corpus, "not as many fields as the header in", line) != 0;
         else
             bad = compare_row(&corpus, field) != 0;
