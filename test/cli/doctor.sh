@@ -190,10 +190,10 @@ env -i NCCL_SYM_CTAS=8x "$symtuner" why allreduce 4KiB --machine h200x8 2>&1 > /
 # the plugin's sources, all three and in its order
 echo '[rule file]
 coll = reduce
-sym-ctas = 9' > "$work/file.rules"
+channels = 9' > "$work/file.rules"
 echo 'broadcast,0,4096,ring,ll,2,-1,-1' > "$work/a.csv"
 for coll in allgather:inline:1 reduce:file broadcast:csv:1; do
-    env -i SYMTUNER_RULE='allgather sym-ctas=8' SYMTUNER_RULES="$work/file.rules" NCCL_TUNER_CONFIG_FILE="$work/a.csv" \
+    env -i SYMTUNER_RULE='allgather channels=8' SYMTUNER_RULES="$work/file.rules" NCCL_TUNER_CONFIG_FILE="$work/a.csv" \
         "$symtuner" decide "${coll%%:*}" 4096 --json | grep -q "\"rule\": \"${coll#*:}\"" ||
         { echo "FAIL symtuner decide ${coll%%:*} misses the rule ${coll#*:}"; failed=1; }
 done
