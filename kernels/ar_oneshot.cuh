@@ -27,6 +27,7 @@ namespace st
 template <class F, int N>
 __device__ __forceinline__ void send_word(const st_args &a, char *const *slot, uint32_t at, uint4 v)
 {
+    line_in_step<F>();
 #pragma unroll
     for (int i = 0; i < (N ? N - 1 : ST_MAX_RANKS - 1); i++)
         if (N || i < a.ranks - 1)
@@ -136,6 +137,7 @@ __global__ void __launch_bounds__(N == 8 ? 512 : 1024, 1)
             payload p = w == w0 ? first : F::canonical(load_whole<F>(a.in, w, bytes));
             uint4 word = F::encode(p, c.epoch);
 
+            line_in_step<F>();
 #pragma unroll
             for (int i = 1; i < N; i++)
                 send<F>(there[i] + (half + (w - w0) * ST_WORD), word);

@@ -49,6 +49,7 @@ template <class F, int N> struct row {
     }
     __device__ __forceinline__ void send(uint32_t half, uint64_t epoch)
     {
+        line_in_step<F>();
 #pragma unroll
         for (int i = 0; i < width; i++)
             if (want[i])
@@ -118,6 +119,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1) twoshot(const __grid_c
 
             sum = F::canonical(sum);
             v = F::encode(sum, c.epoch);
+            line_in_step<F>();
 #pragma unroll
             for (int i = 0; i < out.width; i++)
                 if (N || i < ranks - 1)
@@ -148,6 +150,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1) twoshot(const __grid_c
                 bytes[i] = st_shard_bytes32(all, shard, from[i]);
                 want[i] = first + i < ranks && st_word_wanted(F::id, w, bytes[i]);
             }
+            warp_in_step<F>();
             for (;;) {
                 here = true;
 #pragma unroll
@@ -232,6 +235,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
                     v[i] = load_whole<F>(a.in + (uint32_t)a.shard * (a.me ^ i), w, bytes[i]);
             }
         }
+        line_in_step<F>();
 #pragma unroll
         for (int i = 1; i < N; i++)
             if (want[i])
@@ -262,6 +266,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
             payload sum = F::canonical(reduce_whole<F, R, N>(a, v));
             uint4 word = F::encode(sum, c.epoch);
 
+            line_in_step<F>();
 #pragma unroll
             for (int i = 1; i < N; i++)
                 st::send<F>(there[i] + (at + N * slot), word);

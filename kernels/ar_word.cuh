@@ -135,8 +135,31 @@ struct form_lamport {
     }
 };
 
+/*
+ * Before words are sent or awaited. The eight stores of an LL128 line become visible together when
+ * one instruction makes them, and its flag speaks for the other lanes' loads when they are one
+ * instruction. Loads and stores that take different ways (at the ends of a message) need not leave
+ * the lanes in step. Senders: only those of a line, since others of the warp may have fewer words.
+ */
+template <class F> __device__ __forceinline__ void line_in_step()
+{
+#ifndef ST_BREAK_STEP
+    if (F::warp_wide)
+        __syncwarp(0xffu << threadIdx.x / ST_LINE % 4 * ST_LINE);
+#endif
+}
+
+/* Where the whole warp is. */
+template <class F> __device__ __forceinline__ void warp_in_step()
+{
+#ifndef ST_BREAK_STEP
+    if (F::warp_wide)
+        __syncwarp(~0u);
+#endif
+}
+
 /* One word to or from a slot. The eight lanes of an LL128 line go together: the hardware does that
- * by itself, the emulation must be told. */
+ * by itself when they are in step, the emulation must be told. */
 template <class F> __device__ __forceinline__ void send(void *slot, uint4 v)
 {
 #ifdef ST_EMULATE
@@ -236,6 +259,7 @@ __device__ __forceinline__ bool gather_word(const st_args &a, const char *slot, 
 #pragma unroll
         for (int i = 0; i < batch; i++)
             v[i] = mine;
+        warp_in_step<F>();
         for (;;) {
             bool here = true, stop;
 
@@ -306,6 +330,7 @@ __device__ __forceinline__ bool await_whole(const st_args &a, char *const *slot,
 {
     uint32_t polls = 0;
 
+    warp_in_step<F>();
     for (;;) {
         uint4 w[N];
         bool here = true, stop;

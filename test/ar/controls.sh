@@ -3,7 +3,7 @@
 # controls.sh - take one guard out of the kernels at a time; the CPU emulation must notice each time.
 # FENCE cannot show on x86, LOOK costs time and no bytes. Minutes, not seconds.
 bad=0
-for guard in CLEAR HALF LINE ALLWORDS TAME ORDER PAIRS REDUCE GATHER SYNC ENTER LEAVE AWAIT EPOCH; do
+for guard in CLEAR HALF LINE STEP ALLWORDS TAME ORDER PAIRS REDUCE GATHER SYNC ENTER LEAVE AWAIT EPOCH; do
     make -s build/check-ar-kernels-DST_BREAK_$guard AR_BREAK=-DST_BREAK_$guard >/dev/null || exit 1
     caught=no
     for seed in 1 2 3 4 5 6; do

@@ -24,6 +24,7 @@ struct seat {
 };
 
 __thread struct emulate_index threadIdx, blockIdx, blockDim, gridDim;
+__thread int emulate_in_step;
 
 static __thread struct team *my_line, *my_warp, *my_block;
 static __thread uint32_t random_state = 1;

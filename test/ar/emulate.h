@@ -25,6 +25,10 @@ struct emulate_index {
 
 extern __thread struct emulate_index threadIdx, blockIdx, blockDim, gridDim;
 
+/* Whether the lanes of this line are known to be in step: from __syncwarp() to the next load from
+ * the user's buffers, which may take different ways in them. */
+extern __thread int emulate_in_step;
+
 unsigned emulate_block_or(unsigned value); /* __syncthreads_or */
 unsigned emulate_warp_or(unsigned value);
 void emulate_line_barrier(void); /* the eight lanes of a 128-byte line */
@@ -87,6 +91,18 @@ static inline int __all_sync(unsigned, int p)
     return emulate_warp_or(p == 0) == 0;
 }
 
+/* Of the lanes of a warp, or of a line of it. */
+static inline void __syncwarp(unsigned mask)
+{
+    if (mask == ~0u)
+        emulate_warp_or(0);
+    else if (mask == 0xffu << threadIdx.x % 32 / 8 * 8)
+        emulate_line_barrier();
+    else
+        __builtin_trap();
+    emulate_in_step = 1;
+}
+
 static inline unsigned atomicAdd(uint32_t *p, unsigned v)
 {
     return __atomic_fetch_add(p, v, __ATOMIC_RELAXED);
@@ -124,9 +140,12 @@ static inline uint4 load_word(const void *p)
     return make_uint4((uint32_t)lo, (uint32_t)(lo >> 32), (uint32_t)hi, (uint32_t)(hi >> 32));
 }
 
-/* A line becomes visible as a whole: its flag lane stores last and loads first. */
+/* A line that its lanes store in step becomes visible as a whole: its flag lane stores last, and
+ * loads first. Else each lane stores and loads when it comes by. */
 static inline void emulate_line_store(void *p, uint4 v, bool line)
 {
+    line = line && emulate_in_step;
+
     bool last = line && threadIdx.x % 8 == 7;
 
     if (!last)
@@ -141,6 +160,8 @@ static inline void emulate_line_store(void *p, uint4 v, bool line)
 
 static inline uint4 emulate_line_load(const void *p, bool line)
 {
+    line = line && emulate_in_step;
+
     bool first = line && threadIdx.x % 8 == 7;
     uint4 v = {};
 
@@ -203,6 +224,7 @@ static inline void store_bulk(void *p, uint4 v)
 
 static inline uint4 load_local(const void *p)
 {
+    emulate_in_step = 0;
     return load_bulk(p);
 }
 
@@ -210,6 +232,7 @@ static inline uint2 load_unit(const char *p)
 {
     uint2 u;
 
+    emulate_in_step = 0;
     memcpy(&u, p, sizeof u);
     return u;
 }
