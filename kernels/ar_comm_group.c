@@ -356,6 +356,7 @@ static ncclResult_t start_rank(struct group *g, int i, const struct symtuner_ar_
 {
     symtuner_ar *h = calloc(1, sizeof *h);
     struct card *card = &g->mine[i];
+    cudaError_t error;
 
     if (h == NULL)
         return fail(g, ncclSystemError, "out of memory");
@@ -372,9 +373,16 @@ static ncclResult_t start_rank(struct group *g, int i, const struct symtuner_ar_
         return fail(g, ncclUnhandledCudaError, "%.*s", ST_WHY - 1, h->error);
     h->voice.abort = &h->mailbox->abort;
     describe_host(card->host, sizeof card->host);
-    cudaDeviceGetPCIBusId(card->bus, sizeof card->bus, h->device);
-    cudaDeviceGetAttribute(&card->major, cudaDevAttrComputeCapabilityMajor, h->device);
-    cudaDeviceGetAttribute(&card->minor, cudaDevAttrComputeCapabilityMinor, h->device);
+    error = cudaDeviceGetPCIBusId(card->bus, sizeof card->bus, h->device);
+    if (error == cudaSuccess)
+        error = cudaDeviceGetAttribute(&card->major, cudaDevAttrComputeCapabilityMajor, h->device);
+    if (error == cudaSuccess)
+        error = cudaDeviceGetAttribute(&card->minor, cudaDevAttrComputeCapabilityMinor, h->device);
+    if (error != cudaSuccess) {
+        cudaGetLastError();
+        return fail(g, ncclUnhandledCudaError, "ask GPU %d what it is: %s", h->device,
+                    cudaGetErrorString(error));
+    }
     card->sms = h->sms;
     card->transport = config->transport;
     card->probe_mode = options->probe;    /* a rank that probes waits for the others to */

@@ -133,6 +133,7 @@ ncclResult_t st_nccl_window_peers(const struct st_nccl *api, ncclWindow_t window
 
         if (cudaMemcpy(&head, window, sizeof head, cudaMemcpyDefault) != cudaSuccess ||
             head.flat == NULL || head.lsa_rank != me) {
+            cudaGetLastError(); /* not left for the application's next check */
             snprintf(why, why_size, "the window record of NCCL %d is not as known from 2.28",
                      api->version);
             return ncclInternalError;

@@ -21,6 +21,7 @@ START_TEST(test_create_refuses_bad_arguments_by_name)
     cudaSetDevice(0);
     want_error(symtuner_ar_create_local(h, devices, 2, NULL), ncclUnhandledCudaError, NULL,
                "no usable");
+    ck_assert_int_eq(cudaGetLastError(), cudaSuccess);
     fake.devices = N;
     want_error(symtuner_ar_create_local(h, devices, 0, NULL), ncclInvalidArgument, NULL, "not 0");
     want_error(symtuner_ar_create_local(h, devices, 17, NULL), ncclInvalidArgument, NULL, "not 17");
@@ -113,6 +114,7 @@ START_TEST(test_create_cleans_up_whatever_fails)
             }
             failures++;
             ck_assert_ptr_null(h[0]);
+            ck_assert_msg(cudaGetLastError() == cudaSuccess, "call %d leaves its error", at);
             ck_assert_msg(fake.live == 0, "call %d fails: %d things leak", at, fake.live);
             ck_assert_msg(strstr(symtuner_ar_error(NULL), "out of memory") != NULL,
                           "call %d fails: %s", at, symtuner_ar_error(NULL));

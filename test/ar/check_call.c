@@ -109,6 +109,7 @@ START_TEST(test_what_cuda_refuses_is_said_and_the_next_call_works)
     ck_assert_int_eq(symtuner_ar_all_reduce(m, m, 16, ncclFloat, ncclSum, h, NULL), ncclSuccess);
     fake.fails = failing[_i].call;
     want_error(REDUCE(h, m, m), ncclUnhandledCudaError, h, failing[_i].says);
+    ck_assert_int_eq(cudaGetLastError(), cudaSuccess); /* not left for the caller's next check */
     fake.fails = NULL;
     ck_assert_int_eq(REDUCE(h, m, m), ncclSuccess);
 }
@@ -129,6 +130,33 @@ START_TEST(test_a_call_leaves_the_gpu_in_use_as_it_was)
     symtuner_ar_destroy(handles, N);
     cudaGetDevice(&device);
     ck_assert_int_eq(device, 2);
+}
+END_TEST
+
+/* Each rank reads the rules, and somebody may write the file meanwhile. */
+START_TEST(test_rules_that_differ_in_a_local_group_are_not_used)
+{
+    struct symtuner_ar_config config = small();
+    struct symtuner_ar_plan plan = {.size = sizeof plan};
+    symtuner_ar *h[3];
+    char text[8192];
+
+    setenv("SYMTUNER_LOG", "off", 1);
+    for (int odd = 0; odd < 4; odd++) { /* 3: none */
+        for (int r = 0; r < 3; r++)
+            fake.rule_of[r] = r == odd ? "kernels kernel=two_ll8 ctas=2" : "kernels kernel=two_ll8";
+        ck_assert_int_eq(symtuner_ar_create_local(h, devices, 3, &config), ncclSuccess);
+        for (int r = 0; r < 3; r++) {
+            symtuner_ar_describe(h[r], text, sizeof text);
+            ck_assert((strstr(text, "rules: not used: ranks 0 and ") != NULL) == (odd < 3));
+            ck_assert_int_eq(symtuner_ar_query(memory[r], memory[r], 64, ncclFloat, ncclSum, h[r],
+                                               &plan), ncclSuccess);
+            ck_assert((strcmp(plan.kernel, "two_ll8") == 0) == (odd == 3));
+        }
+        symtuner_ar_destroy(h, 3);
+    }
+    unsetenv("SYMTUNER_RULE");
+    unsetenv("SYMTUNER_LOG");
 }
 END_TEST
 
@@ -213,6 +241,7 @@ Suite *st_suite_call(void)
     tcase_add_loop_test(calls, test_what_cuda_refuses_is_said_and_the_next_call_works, 0,
                         (int)(sizeof failing / sizeof *failing));
     tcase_add_test(calls, test_a_call_leaves_the_gpu_in_use_as_it_was);
+    tcase_add_test(calls, test_rules_that_differ_in_a_local_group_are_not_used);
     tcase_add_test(calls, test_a_handle_is_described_line_by_line);
     suite_add_tcase(suite, calls);
     return suite;

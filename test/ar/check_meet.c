@@ -18,6 +18,7 @@ static struct {
     struct symtuner_ar_config config;
     symtuner_ar *handle;
     ncclResult_t result;
+    cudaError_t left; /* for the caller's next check */
     char error[256], text[8192];
     void *buffer;
     size_t bytes;
@@ -44,6 +45,7 @@ static void create(int r)
 
     at[r].result = symtuner_ar_create(&at[r].handle, &comm, 1, &at[r].config);
     strcpy(at[r].error, symtuner_ar_error(NULL));
+    at[r].left = cudaGetLastError();
     if (at[r].result == ncclSuccess)
         symtuner_ar_describe(at[r].handle, at[r].text, sizeof at[r].text);
 }
@@ -59,6 +61,8 @@ static const char *wrong(void)
     for (int r = 0; r < RANKS; r++) {
         if ((at[r].result == ncclSuccess) != (at[0].result == ncclSuccess))
             return "one rank has a handle and another has none";
+        if (at[r].left != cudaSuccess)
+            return "the caller's next check finds an error of ours";
         if (at[r].result == ncclSuccess &&
             strcmp(strchr(at[r].text, '\n'), strchr(at[0].text, '\n')) != 0)
             return "ranks describe different groups";

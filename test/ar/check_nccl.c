@@ -233,6 +233,7 @@ START_TEST(test_before_that_its_record_is_read)
         ck_assert_int_eq(st_nccl_window_peers(&nccl, window, 3, 1, peers, why, sizeof why),
                          ncclInternalError);
         ck_assert_str_eq(why, "the window record of NCCL 22809 is not as known from 2.28");
+        ck_assert_int_eq(cudaGetLastError(), cudaSuccess);
     }
 }
 END_TEST

@@ -26,9 +26,19 @@ static int count(int *number, int more)
     return __atomic_add_fetch(number, more, __ATOMIC_RELAXED);
 }
 
+static _Thread_local cudaError_t last; /* what cudaGetLastError will say */
+
+static cudaError_t ends(cudaError_t error)
+{
+    last = error != cudaSuccess ? error : last;
+    return error;
+}
+
 static cudaError_t named(const char *call)
 {
-    return fake.fails != NULL && strcmp(fake.fails, call) == 0 ? cudaErrorUnknown : cudaSuccess;
+    bool fails = fake.fails != NULL && strcmp(fake.fails, call) == 0;
+
+    return ends(fails ? cudaErrorUnknown : cudaSuccess);
 }
 
 /* Every call that allocates or could break on a real machine asks here. */
@@ -36,7 +46,7 @@ static cudaError_t may_fail(void)
 {
     if (fake.fail_on != 0 && current != fake.fail_on - 1)
         return cudaSuccess;
-    return count(&fake.calls, 1) == fake.fail_at ? cudaErrorMemoryAllocation : cudaSuccess;
+    return ends(count(&fake.calls, 1) == fake.fail_at ? cudaErrorMemoryAllocation : cudaSuccess);
 }
 
 static cudaError_t make(void **out, size_t bytes)
@@ -69,12 +79,14 @@ static cudaError_t drop(void *p)
 cudaError_t cudaGetDeviceCount(int *n)
 {
     *n = fake.devices;
-    return fake.devices > 0 ? cudaSuccess : cudaErrorNoDevice;
+    return ends(fake.devices > 0 ? cudaSuccess : cudaErrorNoDevice);
 }
 
 cudaError_t cudaSetDevice(int device)
 {
     current = device;
+    if (device < 4 && fake.rule_of[device] != NULL)
+        setenv("SYMTUNER_RULE", fake.rule_of[device], 1);
     return device < fake.devices ? cudaSuccess : cudaErrorInvalidDevice;
 }
 
@@ -136,7 +148,7 @@ cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned flags)
 cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags)
 {
     (void)p, (void)bytes, (void)flags;
-    return fake.no_pin ? cudaErrorMemoryAllocation : may_fail();
+    return fake.no_pin ? ends(cudaErrorMemoryAllocation) : may_fail();
 }
 
 cudaError_t cudaHostUnregister(void *p)
@@ -190,7 +202,10 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
 
 cudaError_t cudaGetLastError(void)
 {
-    return cudaSuccess;
+    cudaError_t error = last;
+
+    last = cudaSuccess;
+    return error;
 }
 
 const char *cudaGetErrorString(cudaError_t error)
@@ -390,14 +405,14 @@ cudaError_t cudaDeviceGetPCIBusId(char *text, int length, int device)
 cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *text)
 {
     *device = (int)strtol(text + 5, NULL, 16);
-    return fake.seen != 0 && *device >= fake.seen ? cudaErrorInvalidDevice : cudaSuccess;
+    return ends(fake.seen != 0 && *device >= fake.seen ? cudaErrorInvalidDevice : cudaSuccess);
 }
 
 cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDeviceP2PAttr attr, int from, int to)
 {
     (void)from, (void)to;
     *value = attr == cudaDevP2PAttrNativeAtomicSupported && !fake.no_atomics;
-    return fake.no_p2p_answer ? cudaErrorNotSupported : cudaSuccess;
+    return ends(fake.no_p2p_answer ? cudaErrorNotSupported : cudaSuccess);
 }
 
 #ifndef ST_EMULATE

@@ -32,6 +32,7 @@ struct fake_cuda {
     int fail_at;                /* the n-th call that may fail fails; 0: none */
     int fail_on;                /* ... of those on GPU fail_on - 1; 0: on all */
     int calls;                  /* such calls so far                       */
+    const char *rule_of[4];     /* SYMTUNER_RULE, once this GPU is in use  */
     const char *fails;          /* a call that fails, by its name; NULL: none */
     size_t copied;              /* bytes of cudaMemcpyAsync                */
     int launched_on;            /* the GPU of the last launch              */
