@@ -10,6 +10,7 @@
 #include "nccl_abi/profiler.h"
 #include "nccl_abi/tuner.h"
 #include "plugin/ledger.h"
+#include "plugin/nccl_release.h"
 #include "test/suites.h"
 
 #define SIZE(type, bytes)           {"sizeof " #type, sizeof(struct type), bytes}
@@ -144,6 +145,25 @@ START_TEST(test_no_exported_table_has_a_hole)
 }
 END_TEST
 
+/* The newest version of each interface that a release speaks; 0: it has none. */
+static const struct {
+    int release, tuner, env, profiler;
+} spoken[] = {
+    {22602, 3, 0, 0}, {22703, 4, 0, 4}, {22803, 5, 0, 5}, {22807, 5, 1, 5},
+    {22902, 5, 1, 6}, {22907, 5, 1, 6}, {23003, 6, 1, 6}, {23007, 6, 2, 6},
+    {23102, 6, 2, 7}, {23203, 6, 2, 7}, {23206, 7, 2, 7},
+};
+
+START_TEST(test_a_release_speaks_its_interface_versions)
+{
+    const struct st_era *era = st_era_of(spoken[_i].release);
+
+    ck_assert_int_eq(era->tuner_abi, spoken[_i].tuner);
+    ck_assert_int_eq(era->env_abi, spoken[_i].env);
+    ck_assert_int_eq(era->profiler_abi, spoken[_i].profiler);
+}
+END_TEST
+
 Suite *abi_suite(void)
 {
     Suite *suite = suite_create("abi");
@@ -151,6 +171,7 @@ Suite *abi_suite(void)
 
     t_add_rows(structs, test_the_layout_is_nccl_s, layout);
     t_add_rows(exported, test_no_exported_table_has_a_hole, tables);
+    t_add_rows(exported, test_a_release_speaks_its_interface_versions, spoken);
     suite_add_tcase(suite, structs);
     suite_add_tcase(suite, exported);
     return suite;
