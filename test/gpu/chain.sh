@@ -46,7 +46,8 @@ run() {
         NCCL_PROFILE_KERNEL_LAUNCH_POOL_SIZE=4096 NCCL_PROFILE_COLL_POOL_SIZE=32 \
         NCCL_PROFILE_P2P_POOL_SIZE=32 "$@" \
         "$build/nccl_coll" --ranks 2 --reps 0 --windows 0 --colls 7 --min 1M --max 4M > "$work/$name.log" 2>&1)
-    ok "$name: exit status ($(tail -n 1 "$work/$name.log"))" $?
+    status=$?
+    ok "$name: exit status $status: $(tail -n 1 "$work/$name.log")" $status
     grep -c 'ExamplePlugin: No matching config found' "$work/$name.log" > "$work/$name.asked"
     cat "$work/$name"_*.json 2>/dev/null | grep -o '"cat": *"[A-Z_0-9a-z]*"' | sort | uniq -c \
         > "$work/$name.events"
@@ -54,9 +55,11 @@ run() {
 
 same() { # same NAME DESCRIPTION
     cmp -s "$work/alone.asked" "$work/$1.asked"
-    ok "$2: tuner asked $(cat "$work/$1.asked") times, alone $(cat "$work/alone.asked")" $?
+    status=$?
+    ok "$2: tuner asked $(cat "$work/$1.asked") times, alone $(cat "$work/alone.asked")" $status
     diff "$work/alone.events" "$work/$1.events" > "$work/$1.diff"
-    ok "$2: events (< alone, > behind ours): $(cat "$work/$1.diff")" $?
+    status=$?
+    ok "$2: events (< alone, > behind ours): $(cat "$work/$1.diff")" $status
 }
 
 front="NCCL_TUNER_PLUGIN=$lib NCCL_PROFILER_PLUGIN=$lib"
@@ -80,13 +83,18 @@ same default "NCCL's default names"
 run off $front SYMTUNER_MODE=off LD_LIBRARY_PATH="$work/default:${LD_LIBRARY_PATH:-}"
 same off "SYMTUNER_MODE=off"
 
-run env NCCL_ENV_PLUGIN="$lib" NCCL_TUNER_PLUGIN="$tuner" NCCL_PROFILER_PLUGIN="$profiler" \
+run env NCCL_ENV_PLUGIN="$lib" SYMTUNER_DEFAULTS=0 NCCL_TUNER_PLUGIN="$tuner" NCCL_PROFILER_PLUGIN="$profiler" \
     SYMTUNER_LEDGER="$work/env.ledger"
 same env "NCCL_ENV_PLUGIN, the examples named by the user"
 
+# The built-in CTA count is a reason for our tuner; without it there is none.
 run idle NCCL_ENV_PLUGIN="$lib" SYMTUNER_DEFAULTS=0 \
     LD_LIBRARY_PATH="$work/default:${LD_LIBRARY_PATH:-}"
 same idle "NCCL_ENV_PLUGIN with nothing to do: NCCL loads the examples itself"
+for name in named quiet default env; do
+    grep -q 'symtuner: behind this tuner: "Example"' "$work/$name.log"
+    ok "$name: our log names the tuner behind ours" $?
+done
 
 echo "chain.sh: $(cat "$work/alone.asked") questions and these events, alone and behind ours:"
 cat "$work/alone.events"
