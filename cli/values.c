@@ -197,9 +197,9 @@ bool st_read_size(const char *value, struct st_size *out, char error[ST_OPTION_E
 
 bool st_ranks_fit(int ranks, int nodes, int gpus, char error[ST_OPTION_ERROR])
 {
-    const char *wrong = nodes > ranks                  ? "there would be nodes without a rank"
-                        : ranks % nodes                ? "every node has equally many"
-                        : gpus && ranks / nodes > gpus ? "a rank needs a GPU of its own"
+    const char *wrong = nodes > ranks                  ? "a node would have no rank"
+                        : ranks % nodes                ? "they are not spread evenly"
+                        : gpus && ranks / nodes > gpus ? "every rank needs a GPU of its own"
                                                        : NULL;
     size_t at;
 
