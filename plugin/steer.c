@@ -14,8 +14,9 @@ enum { ANY = -1, NOTHING = -1 };
 #define INLINE   inline __attribute__((always_inline))
 #define NOINLINE __attribute__((noinline))
 
-/* Raising every general entry by this lets a symmetric kernel win a mixed competition and keeps
- * NCCL's own order among the general ones. Its size is a convention, not a measurement. */
+/* In a mixed competition every general entry is raised by this, so that a symmetric kernel wins and
+ * NCCL's own order among the general ones stays; or one of them is lowered by it. Its size is a
+ * convention, not a measurement. */
 static const float mixed_factor = 8.0f;
 
 /* The bits of floats that are not negative order as the floats do, and a set sign bit makes a dead
@@ -137,39 +138,65 @@ static INLINE int cheapest(struct st_table table, int algo, int proto)
     return live(table.cost[cell]) ? cell : NOTHING;
 }
 
-/* Zeros cannot be undercut by anything above zero: raise them to a picosecond, except ${cell}. */
-static NOINLINE void raise_zeros(struct st_table table, uint32_t picosecond, int cell)
+static const uint32_t twice = 1u << 23; /* one more in the exponent */
+
+static inline four four_from(uint32_t bits)
 {
-    for (int i = 0; i < cells_of(table); i++)
-        if (i != cell && bits_of(table.cost[i]) < picosecond)
-            table.cost[i] = cost_of(picosecond);
+    return (four){(int32_t)bits, (int32_t)bits, (int32_t)bits, (int32_t)bits};
 }
 
-/* Is ${cell} alone in being the least? */
-static NOINLINE bool alone(struct st_table table, int cell)
+/* Every entry that is not above ${own} becomes ${raised}. A dead one is above, see there. */
+static INLINE void raise_rivals(struct st_table table, uint32_t own, uint32_t raised)
 {
-    uint32_t own = bits_of(table.cost[cell]);
-    int equal = 0;
+    enum { USUAL = SYMTUNER_ALGOS * SYMTUNER_PROTOS };
+    const four flip = four_from(1u << 31), flipped = four_from(own) ^ flip, up = four_from(raised);
+    int i = 0;
 
-    for (int i = 0; i < cells_of(table); i++)
-        equal += bits_of(table.cost[i]) <= own;
-    return equal == 1;
+    if (cells_of(table) == USUAL)
+        for (; i < USUAL - 1; i += 4) {
+            four bits, rival;
+
+            memcpy(&bits, table.cost + i, sizeof bits);
+            rival = (bits ^ flip) <= flipped;
+            bits = (up & rival) | (bits & ~rival);
+            memcpy(table.cost + i, &bits, sizeof bits);
+        }
+    for (; i < cells_of(table); i++)
+        if (bits_of(table.cost[i]) <= own)
+            table.cost[i] = cost_of(raised);
 }
 
-/* Make live entry ${cell} cheaper than all others, and cheap enough to be taken at all. */
+/* Make live entry ${cell} the one that NCCL takes. It keeps NCCL's own price, which is what
+ * ncclGroupSimulateEnd reports: the others that are not dearer get twice its price. Only a price
+ * that NCCL would not take at all is lowered. */
 static INLINE void make_cheapest(struct st_table table, float limit, int cell)
 {
-    const uint32_t picosecond = bits_of(1e-6f), half = 1u << 23; /* one less in the exponent */
+    const uint32_t picosecond = bits_of(1e-6f), infinite = bits_of(INFINITY);
+    uint32_t own = bits_of(table.cost[cell]), raised;
+
+    if (__builtin_expect(own >= bits_of(limit), 0))
+        own = bits_of(limit) - twice;
+    raised = least_of(own + twice, infinite); /* twice the largest is past it */
+    raised = raised < picosecond ? picosecond : raised;
+    raise_rivals(table, own, raised);
+    table.cost[cell] = cost_of(own);
+}
+
+/* Where symmetric kernels compete, they are not in the table and cannot be raised: the entry gets an
+ * eighth of the least price instead. Zeros are raised to a picosecond, as nothing above zero is
+ * below them. */
+static NOINLINE void undercut(struct st_table table, float limit, int cell)
+{
+    const uint32_t picosecond = bits_of(1e-6f);
     uint32_t floor = least(table);
 
-    if (__builtin_expect(floor == bits_of(table.cost[cell]), 0) && floor < bits_of(limit) &&
-        alone(table, cell))
-        return;
-    if (__builtin_expect(floor < picosecond, 0)) {
-        raise_zeros(table, picosecond, cell);
+    if (floor < picosecond) {
+        for (int i = 0; i < cells_of(table); i++)
+            if (bits_of(table.cost[i]) < picosecond)
+                table.cost[i] = cost_of(picosecond);
         floor = picosecond;
     }
-    table.cost[cell] = cost_of(least_of(floor, bits_of(limit)) - half);
+    table.cost[cell] = cost_of(least_of(floor, bits_of(limit))) / mixed_factor;
 }
 
 /* ${mask} of symtuner's numbering (algo * 3 + proto) in the numbering of this table. */
@@ -197,13 +224,16 @@ static bool forbid(struct st_table table, float limit, uint32_t mask)
 }
 
 static INLINE enum st_verdict prefer_entry(const struct st_era *era, struct st_table table,
-                                           int algo, int proto)
+                                           bool mixed, int algo, int proto)
 {
     int cell = cheapest(table, algo, proto);
 
     if (cell == NOTHING)
         return ST_VERDICT_UNAVAILABLE;
-    make_cheapest(table, era->table_limit, cell);
+    if (__builtin_expect(mixed && era->ll == ST_LL_ASK_VOID, 0))
+        undercut(table, era->table_limit, cell);
+    else
+        make_cheapest(table, era->table_limit, cell);
     return ST_VERDICT_GENERAL;
 }
 
@@ -269,10 +299,10 @@ static INLINE enum st_verdict steer(const struct st_era *era, const struct st_ac
         preferred = prefer_symmetric(era, pipe_ops, mixed, table);
         break;
     case SYMTUNER_GENERAL:
-        preferred = prefer_entry(era, table, action->algo, action->proto);
+        preferred = prefer_entry(era, table, mixed, action->algo, action->proto);
         break;
     case SYMTUNER_REGISTERED: /* LL and LL128 always copy; Simple uses registered buffers */
-        preferred = prefer_entry(era, table, ANY, SYMTUNER_SIMPLE);
+        preferred = prefer_entry(era, table, mixed, ANY, SYMTUNER_SIMPLE);
         break;
     }
     if (verdict == ST_VERDICT_LIMITED &&

@@ -101,7 +101,7 @@ START_TEST(test_a_preferred_entry_is_what_nccl_then_takes)
         struct st_action action = {.prefer = SYMTUNER_GENERAL,
                                    .algo = t_below(&random, T_ALGOS + 1) - 1,
                                    .proto = t_below(&random, T_PROTOS + 1) - 1};
-        int channels = 0, algo = -1, proto = -1;
+        int channels = 0, algo = -1, proto = -1, cell;
         float table[T_CELLS], shown[T_CELLS];
 
         t_table(&random, table);
@@ -118,6 +118,12 @@ START_TEST(test_a_preferred_entry_is_what_nccl_then_takes)
             ck_abort_msg("seed 0x%llx round %ld, NCCL %s: wanted %d/%d, NCCL takes %d/%d",
                          (unsigned long long)t_seed(), n, era->name, action.algo, action.proto,
                          algo, proto);
+        /* what ncclGroupSimulateEnd reports is NCCL's own price, unless NCCL would not take it */
+        cell = algo * T_PROTOS + proto;
+        if (selectable(era, shown[cell]) && table[cell] != shown[cell])
+            ck_abort_msg("seed 0x%llx round %ld, NCCL %s: the price %g became %g",
+                         (unsigned long long)t_seed(), n, era->name, (double)shown[cell],
+                         (double)table[cell]);
     }
     ck_assert_int_gt(taken, rounds / 10);
 }
@@ -167,20 +173,20 @@ static const struct row {
     int channels; /* 0 on entry */
     enum st_verdict verdict;
 } rows[] = {
-    {"ring/ll becomes half of the least", 22809,
+    {"ring/ll keeps its price, and the cheaper ones get twice that", 22809,
      {.prefer = SYMTUNER_GENERAL, .algo = SYMTUNER_RING, .proto = SYMTUNER_LL},
-     1, 0, SYMTUNER_ALLREDUCE, PLAIN, TABLE(8, 9, 10, 2.5f, 7, 12, 5), 0, ST_VERDICT_GENERAL},
+     1, 0, SYMTUNER_ALLREDUCE, PLAIN, TABLE(8, 9, 10, 6, 7, 12, 12), 0, ST_VERDICT_GENERAL},
     {"what is the cheapest already stays", 22809,
      {.prefer = SYMTUNER_GENERAL, .algo = SYMTUNER_NVLS, .proto = -1},
      1, 0, SYMTUNER_ALLREDUCE, PLAIN, PLAIN, 0, ST_VERDICT_GENERAL},
     {"any protocol: the cheapest of the algorithm", 22809,
      {.prefer = SYMTUNER_GENERAL, .algo = SYMTUNER_TREE, .proto = -1},
-     1, 0, SYMTUNER_ALLREDUCE, PLAIN, TABLE(2.5f, 9, 10, 6, 7, 12, 5), 0, ST_VERDICT_GENERAL},
+     1, 0, SYMTUNER_ALLREDUCE, PLAIN, TABLE(8, 9, 10, 16, 16, 12, 16), 0, ST_VERDICT_GENERAL},
     {"an entry that is not there is not made", 22809,
      {.prefer = SYMTUNER_GENERAL, .algo = SYMTUNER_NVLS, .proto = SYMTUNER_LL},
      1, 0, SYMTUNER_ALLREDUCE, PLAIN, PLAIN, 0, ST_VERDICT_UNAVAILABLE},
     {"registered means the cheapest Simple entry", 22809, {.prefer = SYMTUNER_REGISTERED},
-     1, 0, SYMTUNER_ALLREDUCE, TABLE(8, 9, 10, 6, 7, 12, -1), TABLE(8, 9, 3, 6, 7, 12, -1), 0,
+     1, 0, SYMTUNER_ALLREDUCE, TABLE(8, 9, 10, 6, 7, 12, -1), TABLE(20, 20, 10, 20, 20, 12, -1), 0,
      ST_VERDICT_GENERAL},
     {"forbid writes infinity", 22809, {.forbid = 1u << (SYMTUNER_NVLS * 3 + SYMTUNER_SIMPLE)},
      1, 0, SYMTUNER_ALLREDUCE, PLAIN, TABLE(8, 9, 10, 6, 7, 12, INFINITY), 0, ST_VERDICT_LIMITED},
@@ -195,11 +201,11 @@ static const struct row {
     {"2.28: symmetric needs nothing from the table", 22809, {.prefer = SYMTUNER_SYMMETRIC},
      1, 0, SYMTUNER_ALLREDUCE, PLAIN, PLAIN, 0, ST_VERDICT_LEFT},
     {"2.29.2: an LL entry keeps the symmetric LL kernel", 22902, {.prefer = SYMTUNER_SYMMETRIC},
-     1, 0, SYMTUNER_ALLREDUCE, PLAIN, TABLE(8, 9, 10, 2.5f, 7, 12, 5), 0, ST_VERDICT_SYMMETRIC},
+     1, 0, SYMTUNER_ALLREDUCE, PLAIN, TABLE(8, 9, 10, 6, 7, 12, 12), 0, ST_VERDICT_SYMMETRIC},
     {"2.30: the same", 23003, {.prefer = SYMTUNER_SYMMETRIC},
-     1, 0, SYMTUNER_ALLREDUCE, PLAIN, TABLE(8, 9, 10, 2.5f, 7, 12, 5), 0, ST_VERDICT_SYMMETRIC},
+     1, 0, SYMTUNER_ALLREDUCE, PLAIN, TABLE(8, 9, 10, 6, 7, 12, 12), 0, ST_VERDICT_SYMMETRIC},
     {"2.31: the LL probe", 23102, {.prefer = SYMTUNER_SYMMETRIC},
-     0, 0, SYMTUNER_ALLREDUCE, PLAIN, TABLE(8, 9, 10, 2.5f, 7, 12, 5), 0, ST_VERDICT_SYMMETRIC},
+     0, 0, SYMTUNER_ALLREDUCE, PLAIN, TABLE(8, 9, 10, 6, 7, 12, 12), 0, ST_VERDICT_SYMMETRIC},
     {"2.31: the real question is left alone", 23102, {.prefer = SYMTUNER_SYMMETRIC},
      1, 0, SYMTUNER_ALLREDUCE, PLAIN, PLAIN, 0, ST_VERDICT_LEFT},
     {"2.31 mixed: all entries times eight", 23102, {.prefer = SYMTUNER_SYMMETRIC},
@@ -207,10 +213,37 @@ static const struct row {
     {"2.31: a probe obeys nothing else", 23102,
      {.prefer = SYMTUNER_GENERAL, .algo = SYMTUNER_RING, .proto = 0, .forbid = 1, .channels = 4},
      0, 0, SYMTUNER_ALLREDUCE, PLAIN, PLAIN, 0, ST_VERDICT_LEFT},
-    {"zeros are raised, never written", 22809,
+    {"of equal ones ours alone stays the least", 22809,
      {.prefer = SYMTUNER_GENERAL, .algo = SYMTUNER_RING, .proto = SYMTUNER_LL},
-     1, 0, SYMTUNER_ALLREDUCE, TABLE(0, 0, 10, 6, 7, 12, 5),
-     TABLE(1e-6f, 1e-6f, 10, 5e-7f, 7, 12, 5), 0, ST_VERDICT_GENERAL},
+     1, 0, SYMTUNER_ALLREDUCE, TABLE(6, 6, 10, 6, 7, 12, 6), TABLE(12, 12, 10, 6, 7, 12, 12), 0,
+     ST_VERDICT_GENERAL},
+    {"zeros are raised", 22809,
+     {.prefer = SYMTUNER_GENERAL, .algo = SYMTUNER_RING, .proto = SYMTUNER_LL},
+     1, 0, SYMTUNER_ALLREDUCE, TABLE(0, 0, 10, 6, 7, 12, 5), TABLE(12, 12, 10, 6, 7, 12, 12), 0,
+     ST_VERDICT_GENERAL},
+    {"a zero of ours stays, the others get a picosecond", 22809,
+     {.prefer = SYMTUNER_GENERAL, .algo = SYMTUNER_RING, .proto = SYMTUNER_LL},
+     1, 0, SYMTUNER_ALLREDUCE, TABLE(0, 0, 10, 0, 7, 12, 5), TABLE(1e-6f, 1e-6f, 10, 0, 7, 12, 5),
+     0, ST_VERDICT_GENERAL},
+    {"2.28: a price that NCCL never takes is lowered", 22809,
+     {.prefer = SYMTUNER_GENERAL, .algo = SYMTUNER_RING, .proto = SYMTUNER_LL},
+     1, 0, SYMTUNER_ALLREDUCE, TABLE(8, 9, 10, 4e9f, 7, 12, 5),
+     TABLE(3.6e9f, 3.6e9f, 3.6e9f, 1.8e9f, 3.6e9f, 3.6e9f, 3.6e9f), 0, ST_VERDICT_GENERAL},
+    {"twice the largest price is infinity", 22907,
+     {.prefer = SYMTUNER_GENERAL, .algo = SYMTUNER_RING, .proto = SYMTUNER_LL},
+     1, 0, SYMTUNER_ALLREDUCE, TABLE(8, 9, 10, 3e38f, 7, 12, 5),
+     TABLE(INFINITY, INFINITY, INFINITY, 3e38f, INFINITY, INFINITY, INFINITY), 0,
+     ST_VERDICT_GENERAL},
+    {"2.31 mixed: an entry gets an eighth of the least", 23102,
+     {.prefer = SYMTUNER_GENERAL, .algo = SYMTUNER_RING, .proto = SYMTUNER_SIMPLE},
+     1, 1, SYMTUNER_ALLREDUCE, PLAIN, TABLE(8, 9, 10, 6, 7, 0.625f, 5), 0, ST_VERDICT_GENERAL},
+    {"2.31 mixed: zeros are raised before", 23102,
+     {.prefer = SYMTUNER_GENERAL, .algo = SYMTUNER_RING, .proto = SYMTUNER_SIMPLE},
+     1, 1, SYMTUNER_ALLREDUCE, TABLE(0, 9, 10, 6, 7, 12, 5),
+     TABLE(1e-6f, 9, 10, 6, 7, 1.25e-7f, 5), 0, ST_VERDICT_GENERAL},
+    {"2.30 knows no competition, whatever the variable says", 23007,
+     {.prefer = SYMTUNER_GENERAL, .algo = SYMTUNER_RING, .proto = SYMTUNER_LL},
+     1, 1, SYMTUNER_ALLREDUCE, PLAIN, TABLE(8, 9, 10, 6, 7, 12, 12), 0, ST_VERDICT_GENERAL},
     {"one live entry only", 22809,
      {.prefer = SYMTUNER_GENERAL, .algo = SYMTUNER_RING, .proto = SYMTUNER_LL},
      1, 0, SYMTUNER_ALLREDUCE, TABLE(-1, -1, -1, 6, -1, -1, -1), TABLE(-1, -1, -1, 6, -1, -1, -1),

@@ -123,10 +123,10 @@ START_TEST(test_a_collective_of_each_release_ends_as_the_rules_say)
     nccl_load(&releases[_i], ENV_PLUGIN);
     ck_assert_int_eq(nccl_comm(&comm, 0x77, 8, 1), 0);
     nccl_collective(&comm, SYMTUNER_ALLREDUCE, 4096, 0, table, 0, &last);
-    ck_assert(last.table[3] == 2.5f); /* ring/ll, half of nvls/simple */
+    ck_assert(last.table[3] == 6.0f && last.table[14] == 12.0f); /* ring/ll; nvls/simple */
     nccl_collective(&comm, SYMTUNER_ALLREDUCE, 2 << 20, 1, table, 0, &last);
     ck_assert(last.table[0] == INFINITY && last.table[14] == INFINITY); /* tree, nvls */
-    ck_assert(last.table[5] == 3.0f); /* ring/simple, half of ring/ll */
+    ck_assert(last.table[5] == 12.0f && last.table[3] == 24.0f); /* ring/simple; ring/ll */
     nccl_collective(&comm, SYMTUNER_REDUCE, 4096, 0, table, 0, &last);
     ck_assert((last.table[5] == INFINITY) == (releases[_i].nccl / 100 == 230 ||
                                               releases[_i].nccl / 100 == 231));
