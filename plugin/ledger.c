@@ -53,6 +53,13 @@ static void write_size(FILE *out, int coll, int bucket)
             bucket ? 1ull << bucket : 0ull, (2ull << bucket) - 1);
 }
 
+/* The collectives that have symmetric kernels, in every release. */
+static bool has_symmetric(int coll)
+{
+    return coll == SYMTUNER_ALLREDUCE || coll == SYMTUNER_ALLGATHER ||
+           coll == SYMTUNER_REDUCESCATTER;
+}
+
 static void write_ran(FILE *out, const struct st_ledger *ledger, int coll, int bucket)
 {
     uint64_t n[ST_RANS], total = 0;
@@ -62,8 +69,9 @@ static void write_ran(FILE *out, const struct st_ledger *ledger, int coll, int b
     if (total == 0)
         return;
     /* Up to 2.30 a symmetric kernel shows no event of its own: a call outside capture that led to
-     * no general and no copy-engine event was one. */
-    if (!st_era_shows_symmetric(st_process()->era) &&
+     * no general and no copy-engine event was one. A broadcast that led to none may have been sent
+     * as part of an AllGather (2.29 and later). */
+    if (has_symmetric(coll) && !st_era_shows_symmetric(st_process()->era) &&
         n[ST_RAN_CALLED] > n[ST_RAN_GENERAL] + n[ST_RAN_CE])
         n[ST_RAN_SYMMETRIC] = n[ST_RAN_CALLED] - n[ST_RAN_GENERAL] - n[ST_RAN_CE];
     fputs("ran", out);

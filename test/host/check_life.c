@@ -110,6 +110,37 @@ START_TEST(test_the_ledger_tells_what_was_asked_picked_and_ran)
 }
 END_TEST
 
+/* From 2.29 on several roots' broadcasts run as one AllGather: calls without kernels of their own. */
+START_TEST(test_only_collectives_that_have_symmetric_kernels_are_derived)
+{
+    const struct release *release = &releases[_i];
+    struct comm comm;
+    const char *text;
+
+    setenv("SYMTUNER_MACHINE", "gpu=test box", 1);
+    setenv("SYMTUNER_LEDGER", nccl_temp(), 1);
+    nccl_load(release, 0);
+    ck_assert_int_eq(nccl_comm(&comm, 0xb0a, 8, 1), 0);
+    for (int func = 0; func < 5; func++)
+        nccl_event(&comm, NCCL_ABI_EV_COLL_API, func, 1024, 0);
+    nccl_comm_end(&comm);
+    text = nccl_read(getenv("SYMTUNER_LEDGER"));
+    for (int func = 0; func < 5; func++) {
+        static const char *const name[] = {"broadcast bytes=4096..8191", "reduce bytes=4096..8191",
+                                           "allgather bytes=32768..65535",
+                                           "reducescatter bytes=32768..65535",
+                                           "allreduce bytes=4096..8191"};
+        int derived = func >= SYMTUNER_ALLGATHER && release->profiler >= 5 &&
+                      release->profiler < 7;
+        char line[160];
+
+        snprintf(line, sizeof line, "ran coll=%s called=1 captured=0 general=0 symmetric=%d ce=0\n",
+                 name[func], derived);
+        has(text, line, release->profiler >= 5);
+    }
+}
+END_TEST
+
 START_TEST(test_no_ledger_no_events)
 {
     struct comm comm;
@@ -166,6 +197,7 @@ Suite *life_suite(void)
     t_each_release(load, test_a_thousand_loads_and_unloads_keep_state_and_answers);
     t_each_release(load, test_clean_up_without_a_communicator_works);
     t_each_release(ledger, test_the_ledger_tells_what_was_asked_picked_and_ran);
+    t_each_release(ledger, test_only_collectives_that_have_symmetric_kernels_are_derived);
     t_each_release(ledger, test_no_ledger_no_events);
     tcase_add_test(ledger, test_two_processes_append_to_one_ledger);
     tcase_add_test(ledger, test_a_ledger_that_cannot_be_written_is_a_warning);
