@@ -5,6 +5,9 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "rules/names.h"
 
 static _Atomic(nccl_abi_logger) nccl_log;
 static atomic_int most = NCCL_ABI_LOG_INFO;
@@ -23,6 +26,34 @@ void st_log_level(enum st_log level)
     atomic_store(&most, highest[level]);
 }
 
+/* Does NCCL's logger print a warning of all subsystems? It drops those above NCCL_DEBUG and those of
+ * which no subsystem is on: a job would never learn of its typo. (debug.cc, 2.27.3 to 2.30.7) */
+static bool nccl_prints_warnings(void)
+{
+    static const char *const level[] = {"WARN", "INFO", "ABORT", "TRACE"};
+    static const char *const subsystem[] = {
+        "INIT", "COLL", "P2P", "SHM", "NET", "GRAPH", "TUNING", "ENV", "ALLOC", "CALL", "PROXY",
+        "NVLS", "BOOTSTRAP", "REG", "PROFILE", "RAS", "ALLOC_HOST", "DESTROY", "ALL"};
+    static const struct st_words levels = {level, sizeof level / sizeof *level},
+                                 subsystems = {subsystem, sizeof subsystem / sizeof *subsystem};
+    const char *debug = getenv("NCCL_DEBUG"), *list = getenv("NCCL_DEBUG_SUBSYS");
+    bool all_but = list && *list == '^', on = !list || all_but;
+
+    if (!debug || st_word_find(&levels, debug, strlen(debug)) < 0)
+        return false;
+    for (list = list ? list + all_but : ""; *list; list += *list == ',') {
+        size_t n = strcspn(list, ",");
+        int found = st_word_find(&subsystems, list, n);
+
+        if (!all_but && found >= 0)
+            on = true;
+        if (all_but && found == subsystems.count - 1)
+            on = false; /* all but all */
+        list += n;
+    }
+    return on;
+}
+
 static void say(int level, const char *format, va_list args)
 {
     nccl_abi_logger logger = atomic_load(&nccl_log);
@@ -31,10 +62,11 @@ static void say(int level, const char *format, va_list args)
     if (level > atomic_load(&most))
         return;
     vsnprintf(text, sizeof text, format, args);
-    if (logger)
-        logger(level, NCCL_ABI_SUB_INIT | NCCL_ABI_SUB_TUNING, "symtuner", 0, "symtuner: %s", text);
-    /* Without NCCL_DEBUG, NCCL prints no warning at all: a job would never learn of its typo. */
-    if (level == NCCL_ABI_LOG_WARN && (!logger || !getenv("NCCL_DEBUG")))
+    if (logger) /* a warning belongs to all subsystems, as NCCL's own do */
+        logger(level,
+               level == NCCL_ABI_LOG_WARN ? ~0ul : NCCL_ABI_SUB_INIT | NCCL_ABI_SUB_TUNING,
+               "symtuner", 0, "symtuner: %s", text);
+    if (level == NCCL_ABI_LOG_WARN && (!logger || !nccl_prints_warnings()))
         fprintf(stderr, "symtuner: warning: %s\n", text);
 }
 

@@ -46,7 +46,7 @@ typedef const char *st_text_option;
     X(enum st_signal, ledger_signal, "SYMTUNER_LEDGER_SIGNAL", "", "|USR1|USR2",                   \
       "signal that appends the counters to SYMTUNER_LEDGER at once")                               \
     X(enum st_log, log, "SYMTUNER_LOG", "info", "info|warn|off",                                   \
-      "what to say through NCCL's log; a warning also goes to stderr when NCCL_DEBUG is unset")    \
+      "what to say through NCCL's log; a warning that it would drop goes to stderr")               \
     X(st_text_option, machine, "SYMTUNER_MACHINE", "", "text",                                     \
       "describe the box instead of looking: \"gpu=NVIDIA H200; gpus=2; links=nvlink; "             \
       "multicast=no\"")                                                                            \
