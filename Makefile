@@ -222,7 +222,8 @@ test-docs: all $(B)/test/demo/demo | need-check
 LIB_DIR := $(DESTDIR)$(PREFIX)/lib
 install: all
 	install -D -m 755 $(B)/libsymtuner.so $(LIB_DIR)/libsymtuner.so
-	ln -sf libsymtuner.so $(LIB_DIR)/libnccl-tuner-symtuner.so
+	for role in tuner env profiler; do \
+	    ln -sf libsymtuner.so $(LIB_DIR)/libnccl-$$role-symtuner.so; done # NCCL_ENV_PLUGIN=symtuner
 	for l in libsymtuner_ar.so libsymtuner_ffi.so; do \
 	    if [ -f $(B)/$$l ]; then install -m 755 $(B)/$$l $(LIB_DIR)/$$l; fi; done # kernels, jax
 	# headers of what is installed; symtuner_why.h is the command's own

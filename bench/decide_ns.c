@@ -101,7 +101,7 @@ enum { VARIANTS = sizeof variants / sizeof *variants, NOTHING = 0, EMPTY = 1, EM
 static void write_rules(const char *path, int count)
 {
     static const char *const coll[] = {"allreduce", "allgather", "reducescatter"};
-    static const char *const prefer[] = {"general:ring/ll", "general:tree/ll128", "registered",
+    static const char *const prefer[] = {"general:ring/ll", "general:tree/ll128", "general:*/simple",
                                          "general:ring/simple"};
     FILE *file = fopen(path, "w");
 

@@ -163,7 +163,7 @@ static void json_pick(const struct request *request, const char *key, const floa
 static void print_json(const struct request *request, const struct symtuner_decision *decision,
                        const char *text)
 {
-    static const char *const prefer[] = {"leave", "symmetric", "general", "registered"};
+    static const char *const prefer[] = {"leave", "symmetric", "general"};
     float after[SYMTUNER_ALGOS * SYMTUNER_PROTOS];
     char release[16];
     int channels = 0;

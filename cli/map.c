@@ -37,8 +37,6 @@ const char *st_map_cell(const struct symtuner_decision *decision, char text[ST_M
         snprintf(text, ST_MAP_CELL, ".");
     else if (decision->prefer == SYMTUNER_SYMMETRIC)
         snprintf(text, ST_MAP_CELL, "symmetric%s", more);
-    else if (decision->prefer == SYMTUNER_REGISTERED)
-        snprintf(text, ST_MAP_CELL, "registered%s", more);
     else if (decision->prefer == SYMTUNER_GENERAL)
         snprintf(text, ST_MAP_CELL, "%s/%s%s",
                  decision->algo < 0 ? "*" : symtuner_algo_name(decision->algo),

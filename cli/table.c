@@ -191,7 +191,7 @@ static void print_text(const struct st_map_request *request, const struct st_map
 
 static void print_json(const struct st_map_request *request, const struct st_map *map, FILE *out)
 {
-    static const char *const prefer[] = {"leave", "symmetric", "general", "registered"};
+    static const char *const prefer[] = {"leave", "symmetric", "general"};
     char release[16];
     bool first = true;
 

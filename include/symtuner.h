@@ -110,7 +110,6 @@ enum symtuner_prefer {
     SYMTUNER_LEAVE,      /* NCCL's own choice                                      */
     SYMTUNER_SYMMETRIC,  /* as far as the release allows                           */
     SYMTUNER_GENERAL,    /* the algorithm and protocol given                       */
-    SYMTUNER_REGISTERED, /* the cheapest entry whose data path uses registration   */
 };
 
 /* What the rules say about one query. */

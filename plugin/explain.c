@@ -52,10 +52,6 @@ static void add_action(struct page *page, const struct st_era *era,
         add(page, " makes %s/%s the cheapest entry where NCCL offers it.",
             or_any(symtuner_algo_name(d->algo)), or_any(symtuner_proto_name(d->proto)));
         break;
-    case SYMTUNER_REGISTERED:
-        add(page, " makes the cheapest */simple entry the winner: LL and LL128 copy, Simple uses "
-                  "registered buffers.");
-        break;
     }
     for (int i = 0; i < SYMTUNER_ALGOS * SYMTUNER_PROTOS && d->forbid; i++)
         if (d->forbid >> i & 1)

@@ -254,7 +254,7 @@ prefer_symmetric(const struct st_era *era, int pipe_ops, bool mixed, struct st_t
         return ST_VERDICT_SYMMETRIC;
     }
     if (era->ll != ST_LL_ASK_VOID || !mixed)
-        return ST_VERDICT_LEFT;
+        return ST_VERDICT_UNTOUCHED;
     for (int i = 0; i < cells_of(table); i++)
         if (live(table.cost[i]) && table.cost[i] < FLT_MAX / mixed_factor)
             table.cost[i] *= mixed_factor;
@@ -276,19 +276,19 @@ limit(const struct st_era *era, const struct st_action *action, int coll, struct
         *channels = action->channels;
         limited = true;
     }
-    return limited ? ST_VERDICT_LIMITED : ST_VERDICT_LEFT;
+    return limited ? ST_VERDICT_LIMITED : ST_VERDICT_UNTOUCHED;
 }
 
 static INLINE enum st_verdict steer(const struct st_era *era, const struct st_action *action,
                                     int coll, int pipe_ops, bool mixed, struct st_table table,
                                     int *channels)
 {
-    enum st_verdict verdict = ST_VERDICT_LEFT, preferred = ST_VERDICT_LEFT;
+    enum st_verdict verdict = ST_VERDICT_UNTOUCHED, preferred = ST_VERDICT_UNTOUCHED;
 
     if (st_is_probe(era, pipe_ops)) {
         /* asks one thing only: would LL win? */
         if (action->prefer != SYMTUNER_SYMMETRIC)
-            return ST_VERDICT_LEFT;
+            return ST_VERDICT_UNTOUCHED;
     } else if (__builtin_expect(action->forbid | (uint32_t)action->channels, 0)) {
         verdict = limit(era, action, coll, table, channels);
     }
@@ -301,12 +301,9 @@ static INLINE enum st_verdict steer(const struct st_era *era, const struct st_ac
     case SYMTUNER_GENERAL:
         preferred = prefer_entry(era, table, mixed, action->algo, action->proto);
         break;
-    case SYMTUNER_REGISTERED: /* LL and LL128 always copy; Simple uses registered buffers */
-        preferred = prefer_entry(era, table, mixed, ANY, SYMTUNER_SIMPLE);
-        break;
     }
     if (verdict == ST_VERDICT_LIMITED &&
-        (preferred == ST_VERDICT_LEFT || preferred == ST_VERDICT_UNAVAILABLE))
+        (preferred == ST_VERDICT_UNTOUCHED || preferred == ST_VERDICT_UNAVAILABLE))
         return verdict;
     return preferred;
 }

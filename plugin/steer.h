@@ -18,7 +18,7 @@
 /* What became of a call; the ledger counts them. X(id, word) */
 #define ST_VERDICT_MAP(X)                                                                          \
     X(NO_RULE, "no-rule")           /* no rule covers the call                            */       \
-    X(LEFT, "left")                 /* a rule covers it, the release gives it no handle   */       \
+    X(UNTOUCHED, "untouched")       /* a rule covers it, the release gives it no handle   */       \
     X(SYMMETRIC, "symmetric")       /* the table was bent toward the symmetric kernel     */       \
     X(GENERAL, "general")           /* an algorithm or protocol was made the cheapest     */       \
     X(LIMITED, "limited")           /* only channels or forbidden entries changed         */       \

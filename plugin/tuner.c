@@ -123,7 +123,7 @@ static inline __attribute__((always_inline)) void decide(struct st_tuner *tuner,
             verdict = st_steer(tuner->era, &rule->act, call.coll, call.pipe_ops, tuner->mixed,
                                table, n_channels);
         else if (rule)
-            verdict = ST_VERDICT_LEFT;
+            verdict = ST_VERDICT_UNTOUCHED;
     }
     if (!ledger)
         return;

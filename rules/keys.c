@@ -238,12 +238,15 @@ static bool key_registered(struct st_reader *reader, struct st_rule *rule, struc
 static bool key_prefer(struct st_reader *reader, struct st_rule *rule, struct st_text value,
                      const struct st_key *key)
 {
-    static const char *const word[] = {"leave", "symmetric", "general", "registered"};
-    static const struct st_words words = {word, 4};
+    static const char *const word[] = {"leave", "symmetric", "general"};
+    static const struct st_words words = {word, 3};
     struct st_text pair = value, kind = st_text_cut(&pair, ':');
     int choice;
 
     (void)key;
+    if (st_text_is(kind, "registered"))
+        return st_reader_fail(reader, kind.at, "\"registered\" is gone from prefer: write "
+                                               "general:*/simple, which is the same");
     if (!read_choice(reader, "preference", kind, &words, &choice))
         return false;
     rule->act.prefer = (enum symtuner_prefer)choice;

@@ -199,7 +199,7 @@ static const struct {
     {"allreduce", 22809, "leaves algorithm and protocol alone."},
     {"allreduce prefer=general:ring/ll", 22809, "makes ring/ll the cheapest entry"},
     {"allreduce prefer=general:*/ll", 22809, "makes */ll the cheapest entry"},
-    {"allreduce prefer=registered", 22809, "Simple uses registered buffers"},
+    {"allreduce prefer=general:*/simple", 22809, "makes */simple the cheapest entry"},
     {"allreduce prefer=symmetric", 22809, "the table stays as it is"},
     {"allreduce prefer=symmetric", 22902, "keeps a picked LL symmetric kernel."},
     {"allreduce prefer=symmetric", 22907, "when one side is registered."},
@@ -254,9 +254,6 @@ static const struct {
      "nothing else can: the table stays as it is." COUNT},
     {"allreduce prefer=general:tree", 22809,
      COVERS "On NCCL 2.28.9 it makes tree/* the cheapest entry where NCCL offers it." COUNT},
-    {"allreduce prefer=registered", 22809,
-     COVERS "On NCCL 2.28.9 it makes the cheapest */simple entry the winner: LL and LL128 copy, "
-     "Simple uses registered buffers." COUNT},
     {"allreduce forbid=pat/ll,tree/simple", 22809,
      COVERS "On NCCL 2.28.9 it leaves algorithm and protocol alone. Forbids tree/simple. Forbids "
      "pat/ll." COUNT},

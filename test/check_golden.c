@@ -95,7 +95,7 @@ static void print_kernels(FILE *out, const struct st_rule *rule)
 
 static void print_rule(FILE *out, const char *kind, const struct st_rule *rule)
 {
-    static const char *const prefer[] = {"leave", "symmetric", "general", "registered"};
+    static const char *const prefer[] = {"leave", "symmetric", "general"};
     static const char *const reg[] = {"", "no", "yes"};
 
     fprintf(out, "%s \"%s\" line %d:", kind, rule->name, rule->line);

@@ -30,7 +30,7 @@ static void findings_are(const char *text, const char *const *want)
 #define HIDDEN "never applies: \"inline:1\" of line 1 takes all its calls"
 #define SHARES(lo, hi) "shares bytes " #lo ".." #hi " with \"inline:1\" of line 1, which takes them"
 #define RULE    "allreduce prefer=symmetric"
-#define LATER   "allreduce prefer=registered"
+#define LATER   "allreduce prefer=general:*/simple"
 #define LOW     "bytes=..64KiB"
 #define HIGH    "bytes=64KiB.."
 #define ALL     "kernels kernel=one_ll8"
@@ -109,7 +109,7 @@ static const struct {
     {RULE " " LOW " gpu=a", LATER " " HIGH " gpu=a", SHARES(65536, 65536)},
     {RULE " " LOW " registered=yes", LATER " " HIGH " registered=no", NULL},
     {RULE " " LOW " registered=yes", LATER " " HIGH, SHARES(65536, 65536)},
-    {RULE " " LOW, "reduce prefer=registered " HIGH, NULL},
+    {RULE " " LOW, "reduce prefer=general:*/simple " HIGH, NULL},
     {RULE " bytes-per-rank=..64KiB", LATER " " HIGH, NULL},
     {RULE " bytes-per-rank=..64KiB", LATER " bytes-per-rank=64KiB..", SHARES(65536, 65536)},
     {ALL " " LOW " dtype=f32", KERNELS " " HIGH " dtype=f16", NULL},
@@ -136,9 +136,9 @@ START_TEST(test_a_rule_is_hidden_by_one_and_shares_with_each)
     static const char *const once[FINDINGS] = {"\"inline:4\" never applies: \"inline:2\""};
 
     findings_are("allreduce bytes=..1KiB prefer=symmetric; allreduce bytes=4KiB.. prefer=symmetric; "
-                 "allreduce bytes=1KiB..4KiB prefer=registered", each);
+                 "allreduce bytes=1KiB..4KiB prefer=general:*/simple", each);
     findings_are("allreduce bytes=..1KiB prefer=symmetric; allreduce prefer=symmetric; "
-                 "any prefer=symmetric; allreduce bytes=1KiB..4KiB prefer=registered", once);
+                 "any prefer=symmetric; allreduce bytes=1KiB..4KiB prefer=general:*/simple", once);
 }
 END_TEST
 

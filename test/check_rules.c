@@ -212,7 +212,7 @@ static const struct {
     {"[rule a]\ncoll = allreduce\nbytes = 2KiB..1MiB\nprefer = symmetric\n", 0},
     {"[rule a]\ncoll = allreduce\nbytes = 1KiB..2MiB\nprefer = symmetric\n", 0},
     {"[rule a]\ncoll = allreduce\nbytes-per-rank = 1KiB..1MiB\nprefer = symmetric\n", 0},
-    {"[rule a]\ncoll = allreduce\nbytes = 1KiB..1MiB\nprefer = registered\n", 0},
+    {"[rule a]\ncoll = allreduce\nbytes = 1KiB..1MiB\nprefer = general:*/simple\n", 0},
     {"[rule a]\ncoll = allreduce\nbytes = 1KiB..1MiB\nprefer = symmetric\nranks = 2\n", 0},
     {"[rule a]\ncoll = allreduce\nbytes = 1KiB..1MiB\nprefer = symmetric\nnodes = 1\n", 0},
     {"[rule a]\ncoll = allreduce\nbytes = 1KiB..1MiB\nprefer = symmetric\npipe-ops = 1\n", 0},

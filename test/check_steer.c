@@ -13,7 +13,7 @@ enum { RELEASES = sizeof releases / sizeof *releases, TABLES = 1000000 };
 
 static struct st_action random_action(struct t_random *random)
 {
-    struct st_action action = {.prefer = (enum symtuner_prefer)t_below(random, 4),
+    struct st_action action = {.prefer = (enum symtuner_prefer)t_below(random, 3),
                                .algo = t_below(random, T_ALGOS + 1) - 1,
                                .proto = t_below(random, T_PROTOS + 1) - 1};
 
@@ -81,7 +81,7 @@ START_TEST(test_a_million_random_tables_keep_every_promise)
         if ((unsigned)verdict >= ST_VERDICTS)
             wrong = "no verdict";
         if (action.prefer == SYMTUNER_LEAVE && !action.forbid && !action.channels &&
-            (memcmp(table, before, sizeof table) != 0 || verdict != ST_VERDICT_LEFT))
+            (memcmp(table, before, sizeof table) != 0 || verdict != ST_VERDICT_UNTOUCHED))
             wrong = "\"leave\" left something else";
         if (wrong)
             ck_abort_msg("seed 0x%llx round %ld, NCCL %s: %s", (unsigned long long)t_seed(), n,
@@ -185,21 +185,22 @@ static const struct row {
     {"an entry that is not there is not made", 22809,
      {.prefer = SYMTUNER_GENERAL, .algo = SYMTUNER_NVLS, .proto = SYMTUNER_LL},
      1, 0, SYMTUNER_ALLREDUCE, PLAIN, PLAIN, 0, ST_VERDICT_UNAVAILABLE},
-    {"registered means the cheapest Simple entry", 22809, {.prefer = SYMTUNER_REGISTERED},
+    {"any algorithm: the cheapest of the protocol", 22809,
+     {.prefer = SYMTUNER_GENERAL, .algo = -1, .proto = SYMTUNER_SIMPLE},
      1, 0, SYMTUNER_ALLREDUCE, TABLE(8, 9, 10, 6, 7, 12, -1), TABLE(20, 20, 10, 20, 20, 12, -1), 0,
      ST_VERDICT_GENERAL},
     {"forbid writes infinity", 22809, {.forbid = 1u << (SYMTUNER_NVLS * 3 + SYMTUNER_SIMPLE)},
      1, 0, SYMTUNER_ALLREDUCE, PLAIN, TABLE(8, 9, 10, 6, 7, 12, INFINITY), 0, ST_VERDICT_LIMITED},
     {"forbidding all that is there forbids nothing", 22809, {.forbid = 0x1fffff & ~(1u << 20)},
-     1, 0, SYMTUNER_ALLREDUCE, PLAIN, PLAIN, 0, ST_VERDICT_LEFT},
+     1, 0, SYMTUNER_ALLREDUCE, PLAIN, PLAIN, 0, ST_VERDICT_UNTOUCHED},
     {"channels replace NCCL's count", 22809, {.channels = 16},
      1, 0, SYMTUNER_ALLREDUCE, PLAIN, PLAIN, 16, ST_VERDICT_LIMITED},
     {"2.29: AllGather keeps its channels", 22907, {.channels = 16},
-     1, 0, SYMTUNER_ALLGATHER, PLAIN, PLAIN, 0, ST_VERDICT_LEFT},
+     1, 0, SYMTUNER_ALLGATHER, PLAIN, PLAIN, 0, ST_VERDICT_UNTOUCHED},
     {"2.31: channels only cap, AllGather too", 23102, {.channels = 16},
      1, 0, SYMTUNER_ALLGATHER, PLAIN, PLAIN, 16, ST_VERDICT_LIMITED},
     {"2.28: symmetric needs nothing from the table", 22809, {.prefer = SYMTUNER_SYMMETRIC},
-     1, 0, SYMTUNER_ALLREDUCE, PLAIN, PLAIN, 0, ST_VERDICT_LEFT},
+     1, 0, SYMTUNER_ALLREDUCE, PLAIN, PLAIN, 0, ST_VERDICT_UNTOUCHED},
     {"2.29.2: an LL entry keeps the symmetric LL kernel", 22902, {.prefer = SYMTUNER_SYMMETRIC},
      1, 0, SYMTUNER_ALLREDUCE, PLAIN, TABLE(8, 9, 10, 6, 7, 12, 12), 0, ST_VERDICT_SYMMETRIC},
     {"2.30: the same", 23003, {.prefer = SYMTUNER_SYMMETRIC},
@@ -207,12 +208,12 @@ static const struct row {
     {"2.31: the LL probe", 23102, {.prefer = SYMTUNER_SYMMETRIC},
      0, 0, SYMTUNER_ALLREDUCE, PLAIN, TABLE(8, 9, 10, 6, 7, 12, 12), 0, ST_VERDICT_SYMMETRIC},
     {"2.31: the real question is left alone", 23102, {.prefer = SYMTUNER_SYMMETRIC},
-     1, 0, SYMTUNER_ALLREDUCE, PLAIN, PLAIN, 0, ST_VERDICT_LEFT},
+     1, 0, SYMTUNER_ALLREDUCE, PLAIN, PLAIN, 0, ST_VERDICT_UNTOUCHED},
     {"2.31 mixed: all entries times eight", 23102, {.prefer = SYMTUNER_SYMMETRIC},
      1, 1, SYMTUNER_ALLREDUCE, PLAIN, TABLE(64, 72, 80, 48, 56, 96, 40), 0, ST_VERDICT_SYMMETRIC},
     {"2.31: a probe obeys nothing else", 23102,
      {.prefer = SYMTUNER_GENERAL, .algo = SYMTUNER_RING, .proto = 0, .forbid = 1, .channels = 4},
-     0, 0, SYMTUNER_ALLREDUCE, PLAIN, PLAIN, 0, ST_VERDICT_LEFT},
+     0, 0, SYMTUNER_ALLREDUCE, PLAIN, PLAIN, 0, ST_VERDICT_UNTOUCHED},
     {"of equal ones ours alone stays the least", 22809,
      {.prefer = SYMTUNER_GENERAL, .algo = SYMTUNER_RING, .proto = SYMTUNER_LL},
      1, 0, SYMTUNER_ALLREDUCE, TABLE(6, 6, 10, 6, 7, 12, 6), TABLE(12, 12, 10, 6, 7, 12, 12), 0,
@@ -250,7 +251,7 @@ static const struct row {
      0, ST_VERDICT_GENERAL},
     {"2.28: an entry past NCCL's largest price is no choice left", 22809,
      {.forbid = 1u << (SYMTUNER_RING * 3)}, 1, 0, SYMTUNER_ALLREDUCE,
-     TABLE(4e9f, -1, -1, 6, -1, -1, -1), TABLE(4e9f, -1, -1, 6, -1, -1, -1), 0, ST_VERDICT_LEFT},
+     TABLE(4e9f, -1, -1, 6, -1, -1, -1), TABLE(4e9f, -1, -1, 6, -1, -1, -1), 0, ST_VERDICT_UNTOUCHED},
     {"what was limited stays counted when the entry is not there", 22809,
      {.prefer = SYMTUNER_GENERAL, .algo = SYMTUNER_PAT, .proto = -1, .channels = 4},
      1, 0, SYMTUNER_ALLREDUCE, PLAIN, PLAIN, 4, ST_VERDICT_LIMITED},

@@ -24,5 +24,13 @@ if ! readelf -d "$so" | grep -q NODELETE; then
     echo "$so: -z nodelete is missing: NCCL would keep pointers into an unloaded library"
     wrong=1
 fi
+# NCCL_TUNER_PLUGIN=symtuner and the like find it by these names
+root=$(mktemp -d) || exit 2
+make -s install DESTDIR="$root" PREFIX=/usr B="$(dirname "$so")" > /dev/null || wrong=1
+for role in tuner env profiler; do
+    [ -s "$root/usr/lib/libnccl-$role-symtuner.so" ] ||
+        { echo "make install: no libnccl-$role-symtuner.so beside the library"; wrong=1; }
+done
+rm -rf "$root"
 [ $wrong = 0 ] && echo "$so: $(echo "$exported" | wc -l) exported names, libc only, never unloaded"
 exit $wrong

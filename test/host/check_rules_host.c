@@ -10,7 +10,7 @@ enum { QUESTIONS = 20000 };
 static const char policy[] =
     "allreduce bytes=..64KiB registered=no prefer=general:ring/ll;"
     "allreduce bytes=64KiB..1MiB prefer=symmetric channels=8;"
-    "allreduce bytes=1MiB.. forbid=tree/*,nvls prefer=registered;"
+    "allreduce bytes=1MiB.. forbid=tree/*,nvls prefer=general:*/simple;"
     "allgather,reducescatter bytes-per-rank=1KiB..256KiB prefer=symmetric;"
     "allgather,reducescatter bytes-per-rank=256KiB..512KiB pipe-ops=2.. channels=4;"
     "allgather,reducescatter bytes-per-rank=256KiB.. registered=yes prefer=general:*/ll128;"
