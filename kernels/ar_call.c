@@ -212,72 +212,6 @@ ncclResult_t symtuner_ar_query(const void *send, const void *recv, size_t count,
     return ncclSuccess;
 }
 
-/* ---- order ----------------------------------------------------------------------------------- */
-
-static cudaError_t look_at(cudaStream_t stream, unsigned long long *capture, cudaGraph_t *graph)
-{
-    enum cudaStreamCaptureStatus status;
-    cudaError_t error;
-
-#if CUDART_VERSION >= 13000
-    error = cudaStreamGetCaptureInfo(stream, &status, capture, graph, NULL, NULL, NULL);
-#else
-    error = cudaStreamGetCaptureInfo_v2(stream, &status, capture, graph, NULL, NULL);
-#endif
-    if (error == cudaSuccess && status != cudaStreamCaptureStatusActive)
-        *capture = 0;
-    return error;
-}
-
-/*
- * Calls of one handle share its counters, so a call on another stream waits for the one before: for
- * the last eager call when eager, for the last call of the same capture when captured. (A graph
- * cannot wait for work outside of it.)
- */
-static ncclResult_t enter_stream(symtuner_ar *h, cudaStream_t stream, struct st_order **order_out,
-                                 struct st_graph **graph_out)
-{
-    unsigned long long capture = 0, number = 0;
-    struct st_order *order = &h->eager;
-    cudaGraph_t graph = NULL;
-    cudaError_t error = cudaStreamGetId(stream, &number);
-
-    *order_out = order;
-    *graph_out = NULL;
-    if (error == cudaSuccess && h->one_stream && order->used && order->stream == number)
-        return ncclSuccess;
-    if (error == cudaSuccess)
-        error = look_at(stream, &capture, &graph);
-    if (error != cudaSuccess)
-        return st_fail_cuda(h, error, "look at the stream");
-    if (capture != 0) {
-        ncclResult_t result = st_graph_find(h, capture, graph, graph_out);
-
-        if (result != ncclSuccess)
-            return result;
-        *order_out = order = &(*graph_out)->order;
-    }
-    if (order->used && order->stream != number) {
-        /* with one_stream no event lies behind the last eager call, and its stream may be gone */
-        error = h->one_stream && capture == 0 ? cudaDeviceSynchronize()
-                                              : cudaStreamWaitEvent(stream, order->done, 0);
-        if (error != cudaSuccess)
-            return st_fail_cuda(h, error, "wait for the handle's previous stream");
-        h->one_stream = h->one_stream && capture != 0;
-    }
-    order->stream = number;
-    return ncclSuccess;
-}
-
-static ncclResult_t leave_stream(symtuner_ar *h, cudaStream_t stream, struct st_order *order)
-{
-    bool silent = h->one_stream && order == &h->eager;
-    cudaError_t error = silent ? cudaSuccess : cudaEventRecord(order->done, stream);
-
-    order->used = true;
-    return error == cudaSuccess ? ncclSuccess : st_fail_cuda(h, error, "mark the end of the call");
-}
-
 /* ---- launch ---------------------------------------------------------------------------------- */
 
 void st_args_start(const symtuner_ar *h, struct st_args *args)
@@ -457,14 +391,14 @@ static ncclResult_t run(symtuner_ar *h, const struct st_ask *ask, const struct b
 
         return error == cudaSuccess ? ncclSuccess : st_fail_cuda(h, error, "copy send to recv");
     }
-    result = enter_stream(h, stream, &order, &graph);
+    result = st_stream_enter(h, stream, &order, &graph);
     if (result == ncclSuccess && graph != NULL)
         graph->windows |= window_bit(h, b->send, ask->bytes) | window_bit(h, b->recv, ask->bytes);
     if (result == ncclSuccess && graph != NULL && choice.family == ST_COPY)
         result = st_copy_guard(h, stream);
     if (result == ncclSuccess)
         result = run_pieces(h, ask, &choice, b, stream);
-    return result == ncclSuccess ? leave_stream(h, stream, order) : result;
+    return result == ncclSuccess ? st_stream_leave(h, stream, order) : result;
 }
 
 static ncclResult_t all_reduce(const struct buffers *b, size_t count, int dtype, int op,

@@ -48,8 +48,9 @@ static ncclResult_t make(symtuner_ar *h, unsigned long long id, cudaGraph_t grap
     return st_fail_cuda(h, error, "let the graph hold what its call needs");
 }
 
-ncclResult_t st_graph_find(symtuner_ar *h, unsigned long long id, cudaGraph_t graph,
-                           struct st_graph **out)
+/* The record of capture ${id}, which goes on in ${graph}; made where there is none yet. */
+static ncclResult_t find(symtuner_ar *h, unsigned long long id, cudaGraph_t graph,
+                         struct st_graph **out)
 {
     for (struct st_graph *g = h->graphs; g != NULL; g = g->next)
         if (g->order.capture == id) {
@@ -88,6 +89,67 @@ bool st_graphs_live(symtuner_ar *h, uint64_t windows, int wait_ms)
         live = look(h, windows);
     }
     return live;
+}
+
+/* ---- order ----------------------------------------------------------------------------------- */
+
+static cudaError_t look_at(cudaStream_t stream, unsigned long long *capture, cudaGraph_t *graph)
+{
+    enum cudaStreamCaptureStatus status;
+    cudaError_t error;
+
+#if CUDART_VERSION >= 13000
+    error = cudaStreamGetCaptureInfo(stream, &status, capture, graph, NULL, NULL, NULL);
+#else
+    error = cudaStreamGetCaptureInfo_v2(stream, &status, capture, graph, NULL, NULL);
+#endif
+    if (error == cudaSuccess && status != cudaStreamCaptureStatusActive)
+        *capture = 0;
+    return error;
+}
+
+ncclResult_t st_stream_enter(symtuner_ar *h, cudaStream_t stream, struct st_order **order_out,
+                             struct st_graph **graph_out)
+{
+    unsigned long long capture = 0, number = 0;
+    struct st_order *order = &h->eager;
+    cudaGraph_t graph = NULL;
+    cudaError_t error = cudaStreamGetId(stream, &number);
+
+    *order_out = order;
+    *graph_out = NULL;
+    if (error == cudaSuccess && h->one_stream && order->used && order->stream == number)
+        return ncclSuccess;
+    if (error == cudaSuccess)
+        error = look_at(stream, &capture, &graph);
+    if (error != cudaSuccess)
+        return st_fail_cuda(h, error, "look at the stream");
+    if (capture != 0) {
+        ncclResult_t result = find(h, capture, graph, graph_out);
+
+        if (result != ncclSuccess)
+            return result;
+        *order_out = order = &(*graph_out)->order;
+    }
+    if (order->used && order->stream != number) {
+        /* with one_stream no event lies behind the last eager call, and its stream may be gone */
+        error = h->one_stream && capture == 0 ? cudaDeviceSynchronize()
+                                              : cudaStreamWaitEvent(stream, order->done, 0);
+        if (error != cudaSuccess)
+            return st_fail_cuda(h, error, "wait for the handle's previous stream");
+        h->one_stream = h->one_stream && capture != 0;
+    }
+    order->stream = number;
+    return ncclSuccess;
+}
+
+ncclResult_t st_stream_leave(symtuner_ar *h, cudaStream_t stream, struct st_order *order)
+{
+    bool silent = h->one_stream && order == &h->eager;
+    cudaError_t error = silent ? cudaSuccess : cudaEventRecord(order->done, stream);
+
+    order->used = true;
+    return error == cudaSuccess ? ncclSuccess : st_fail_cuda(h, error, "mark the end of the call");
 }
 
 /* ---- graves ---------------------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ar_graph.h - graphs that hold calls of a handle.
+ * ar_graph.h - which call waits for which, and graphs that hold calls of a handle.
  *
  * Each capture that a call goes into gets a record, of which the graph holds a reference (a CUDA
  * user object), and so do its clones and executables: the record is live until the last of them is
@@ -21,9 +21,15 @@ struct st_graph {
 
 _Static_assert(ST_MAX_WINDOWS <= 64, "a bit for each window");
 
-/* The record of capture ${id}, which goes on in ${graph}; made where there is none yet. */
-ncclResult_t st_graph_find(symtuner_ar *h, unsigned long long id, cudaGraph_t graph,
-                           struct st_graph **out);
+/*
+ * Calls of one handle share its counters, so a call on another stream waits for the one before: for
+ * the last eager call when eager, for the last call of the same capture when captured. (A graph
+ * cannot wait for work outside of it.) Enter before a call, leave behind it; *graph_out is the
+ * record of the capture, or NULL.
+ */
+ncclResult_t st_stream_enter(symtuner_ar *h, cudaStream_t stream, struct st_order **order_out,
+                             struct st_graph **graph_out);
+ncclResult_t st_stream_leave(symtuner_ar *h, cudaStream_t stream, struct st_order *order);
 
 /* Whether a graph lives that goes through one of ${windows}; ~0: any graph. Forgets those that do
  * not. CUDA lets go of a graph some time after its last executable is destroyed: ${wait_ms}. */
