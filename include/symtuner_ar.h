@@ -29,6 +29,11 @@
  *            warning, and the library's own table decides.
  * Progress   communicators made with ncclConfig_t.blocking = 0 work like the others, if all of a
  *            call are such. No function answers ncclInProgress: each waits until NCCL is done, with
+ *            A graph, its clones and its executables keep what their calls need, whatever is
+ *            destroyed before them: a local group stays, and its graphs work; of a handle that was
+ *            made from a communicator the counters stay, and a replay after symtuner_ar_destroy is
+ *            a launch failure, which ends the CUDA context, before anything is written. The
+ *            caller's buffers, and windows that the caller has registered, must outlive the graphs.
  *            the communicator's creation and the caller's own calls, too. Only in the caller's
  *            ncclGroupStart symtuner_ar_all_reduce does not; wait after ncclGroupEnd, as always.
  *            While a function runs no other thread may ask NCCL about its communicator:
@@ -91,8 +96,9 @@ struct symtuner_ar_config {
     int transport;        /* enum symtuner_ar_transport                                           */
     uint32_t timeout_ms;  /* a kernel gives up on a silent peer after this, and we on NCCL where
                              it does not block; 0: 600000, or SYMTUNER_AR_TIMEOUT_MS           */
-    size_t bulk_bytes;    /* scratch for messages of several MiB; 0: 256 MiB, less when a GPU of
-                             the group is small                                               */
+    size_t bulk_bytes;    /* scratch for messages of several MiB; 0: 256 MiB, 64 MiB when a GPU
+                             of the group has less than 24 GiB. A handle takes 97 MiB of its GPU
+                             and 5/4 of this from the start, 417 MiB by default               */
     uint64_t first_epoch; /* for tests: counters start here (below 2^38), scratch is full of NaN;
                              0: at 1                                                          */
     int one_stream;       /* 1: no event behind each call; see Streams above. Since 0.1           */
@@ -128,7 +134,8 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out,
  * and frees nothing. Never waits for a peer longer than the timeout; NCCL's kernels do, so where a
  * call was NCCL's a GPU that is not idle by then (2 s at least) is ncclRemoteError, nothing of that
  * rank is freed, and ncclCommAbort ends the kernel. NULL entries are skipped, and the others set to
- * NULL. Since 0.1.
+ * NULL. Where graphs still hold calls (see Graphs above) what they keep is freed by a later create
+ * or destroy. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n);
 
@@ -149,7 +156,9 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n);
 SYMTUNER_AR_API ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *const *buffers,
                                                   const ncclWindow_t *windows, int n, size_t bytes);
 
-/* symtuner_ar_deregister(handles, buffers, n): undo symtuner_ar_register; collective. Since 0.1. */
+/* symtuner_ar_deregister(handles, buffers, n): undo symtuner_ar_register; collective. An error,
+ * and nothing is undone, while a graph holds a call of a handle through a window that the library
+ * has registered; destroy the graphs of all ranks before. Since 0.1. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void *const *buffers,
                                                     int n);
 
@@ -222,7 +231,10 @@ SYMTUNER_AR_API size_t symtuner_ar_describe(symtuner_ar *handle, char *text, siz
  * When a rank dies, is aborted or stops calling, the call that the others are in, or enter next,
  * needs something from it: it ends in that error timeout_ms after its kernel began to wait. Unless
  * the lost rank had sent all its part of that call before; then the call is complete and right, and
- * it is the call after it that fails. A call that ended in an error leaves recv undefined.
+ * it is the call after it that fails. A call that ended in an error leaves recv undefined, and the
+ * peers may not be done with it: one that still waits for a third rank may yet write its part of a
+ * registered recv, or read send and recv, until its own call ends, at the latest at its time limit.
+ * Until all ranks have an error or are gone, keep such buffers, and put nothing in them.
  * Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_status(symtuner_ar *handle);

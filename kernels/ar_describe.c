@@ -40,9 +40,10 @@ size_t symtuner_ar_describe(symtuner_ar *h, char *text, size_t length)
         n +=
             snprintf(head + n, sizeof head - (size_t)n, "NCCL %d.%d.%d\n", h->nccl->version / 10000,
                      h->nccl->version / 100 % 100, h->nccl->version % 100);
-    n += snprintf(head + n, sizeof head - (size_t)n, "time limit %llu ms, scratch %llu MiB:",
-                  (unsigned long long)(h->timeout_ns / 1000000),
-                  (unsigned long long)(h->layout.bytes >> 20));
+    n += snprintf(
+        head + n, sizeof head - (size_t)n, "time limit %llu ms, scratch %llu MiB of %s memory:",
+        (unsigned long long)(h->timeout_ns / 1000000), (unsigned long long)(h->layout.bytes >> 20),
+        h->links == ST_LINKS_HOST ? "pinned host" : "GPU");
     for (int r = 0; r < ST_REGIONS; r++)
         n += snprintf(head + n, sizeof head - (size_t)n, " %s %llu KiB%s", regions[r],
                       (unsigned long long)(h->layout.half[r] >> 10),

@@ -60,8 +60,12 @@ END_TEST
 static const struct {
     int ctas, threads;
     bool fine;
-} grids[] = {{0, 0, true},    {ST_MAX_CTAS, 1024, true}, {ST_MAX_CTAS + 1, 1024, false},
-             {1, 1025, false}, {-1, 0, false},           {0, -1, false}};
+} grids[] = {{0, 0, true},
+             {ST_MAX_CTAS, 1024, true},
+             {ST_MAX_CTAS + 1, 1024, false},
+             {1, 1025, false},
+             {-1, 0, false},
+             {0, -1, false}};
 
 START_TEST(test_a_forced_grid_is_within_bounds)
 {
@@ -170,12 +174,14 @@ static void describes(symtuner_ar *h, const char *said, const char *last)
 
     for (int r = 0; r < ST_REGIONS; r++)
         half[r] = h->layout.half[r] / 1024;
-    snprintf(want, sizeof want,
-             "%stime limit 1500 ms, scratch %llu MiB: ll8 %llu KiB x2, ll128 %llu KiB x2, "
-             "lamport %llu KiB x2, bulk %llu KiB, gather %llu KiB\noverlapped launches: %s\n",
-             said, (unsigned long long)(h->layout.bytes / (1 << 20)), (unsigned long long)half[0],
-             (unsigned long long)half[1], (unsigned long long)half[2], (unsigned long long)half[3],
-             (unsigned long long)half[4], last);
+    snprintf(
+        want, sizeof want,
+        "%stime limit 1500 ms, scratch %llu MiB of %s memory: ll8 %llu KiB x2, ll128 %llu KiB x2, "
+        "lamport %llu KiB x2, bulk %llu KiB, gather %llu KiB\noverlapped launches: %s\n",
+        said, (unsigned long long)(h->layout.bytes / (1 << 20)),
+        h->links == ST_LINKS_HOST ? "pinned host" : "GPU", (unsigned long long)half[0],
+        (unsigned long long)half[1], (unsigned long long)half[2], (unsigned long long)half[3],
+        (unsigned long long)half[4], last);
     ck_assert_uint_lt(symtuner_ar_describe(h, text, sizeof text), sizeof text);
     end = strstr(text, "\noverlapped launches: ");
     ck_assert_ptr_nonnull(end);
@@ -197,7 +203,8 @@ START_TEST(test_a_handle_is_described_line_by_line)
     ck_assert_int_eq(symtuner_ar_create_local(h, devices, 2, &config), ncclSuccess);
     describes(h[1],
               "rank 1 of 2 on GPU 1, 132 multiprocessors for 1 rank\n"
-              "transport: NVLink peer memory\n", "0, none");
+              "transport: NVLink peer memory\n",
+              "0, none");
     h[1]->probe = (struct st_probe){.push = 1, .pull = 20, .copy = 300};
     strcpy(h[1]->probe_from, "measured");
     h[1]->links = ST_LINKS_PCIE;
@@ -207,14 +214,16 @@ START_TEST(test_a_handle_is_described_line_by_line)
               "transport: PCIe peer memory\n"
               "start-up probe: each rank to all others at once, MB/s: push 1, pull 20, copy 300 "
               "(measured)\n"
-              "NCCL 2.28.9\n", "0, none");
+              "NCCL 2.28.9\n",
+              "0, none");
     h[1]->nccl = NULL;
     h[1]->gate = "the ranks run on different GPU models";
     describes(h[1],
               "rank 1 of 2 on GPU 1, 132 multiprocessors for 1 rank\n"
               "every call goes to ncclAllReduce: the ranks run on different GPU models\n"
               "start-up probe: each rank to all others at once, MB/s: push 1, pull 20, copy 300 "
-              "(measured)\n", "0, none");
+              "(measured)\n",
+              "0, none");
     symtuner_ar_destroy(h, 2);
     fake.peers = 0;
     ck_assert_int_eq(symtuner_ar_create_local(h, shared, 3, &config), ncclSuccess);
@@ -222,7 +231,8 @@ START_TEST(test_a_handle_is_described_line_by_line)
               "rank 2 of 3 on GPU 1, 132 multiprocessors for 2 ranks\n"
               "transport: pinned host memory; no peer memory: GPU 0 cannot reach the memory of GPU "
               "1\n"
-              "registered buffers are treated as any others\n", "0, none");
+              "registered buffers are treated as any others\n",
+              "0, none");
     symtuner_ar_destroy(h, 3);
 }
 END_TEST
