@@ -18,10 +18,22 @@
  *            eager call come on another stream all the same, it waits on the host until the GPU is
  *            idle, and from then on there are events. Graphs that hold calls of the same handle
  *            must not run at the same time; such use ends in an error, not in wrong data.
+ * Blocks     a call waits on the GPU for the peers, and its blocks keep their multiprocessors while
+ *            they do. Ranks may start calls of different handles in different order, on streams of
+ *            their own, if all handles that may wait at once find room beside each other: by
+ *            default a handle takes at most half of the multiprocessors, less one, in multiples of
+ *            4 (64 of 132), so that two do. Who has more gives them less (config.max_ctas); who has
+ *            one may give it more, which makes calls of 2 to 128 MiB 2 to 14 % faster. Never all:
+ *            multiprocessors stay free for kernels of others. Ranks on one GPU share.
  * Devices    a stream is one of the handle's GPU. Which GPU is current does not matter, and no
  *            function changes that.
  * Graphs     every call may be captured. Counters live on the device, so replays may be repeated,
  *            interleaved with other graphs and with eager calls, in the same order on every rank.
+ *            A graph, its clones and its executables keep what their calls need, whatever is
+ *            destroyed before them: a local group stays, and its graphs work; of a handle that was
+ *            made from a communicator the counters stay, and a replay after symtuner_ar_destroy is
+ *            a launch failure, which ends the CUDA context, before anything is written. The
+ *            caller's buffers, and windows that the caller has registered, must outlive the graphs.
  * Errors     ncclResult_t, so that NCCL check macros work; symtuner_ar_error() has the sentence.
  *            Functions write their outputs on success only.
  * Rules      SYMTUNER_RULES may name the kernel of a call (docs/rules.md, symtuner tune writes such
@@ -29,11 +41,6 @@
  *            warning, and the library's own table decides.
  * Progress   communicators made with ncclConfig_t.blocking = 0 work like the others, if all of a
  *            call are such. No function answers ncclInProgress: each waits until NCCL is done, with
- *            A graph, its clones and its executables keep what their calls need, whatever is
- *            destroyed before them: a local group stays, and its graphs work; of a handle that was
- *            made from a communicator the counters stay, and a replay after symtuner_ar_destroy is
- *            a launch failure, which ends the CUDA context, before anything is written. The
- *            caller's buffers, and windows that the caller has registered, must outlive the graphs.
  *            the communicator's creation and the caller's own calls, too. Only in the caller's
  *            ncclGroupStart symtuner_ar_all_reduce does not; wait after ncclGroupEnd, as always.
  *            While a function runs no other thread may ask NCCL about its communicator:
@@ -102,6 +109,9 @@ struct symtuner_ar_config {
     uint64_t first_epoch; /* for tests: counters start here (below 2^38), scratch is full of NaN;
                              0: at 1                                                          */
     int one_stream;       /* 1: no event behind each call; see Streams above. Since 0.1           */
+    int max_ctas;         /* most thread blocks of a call, each on a multiprocessor of its own; the
+                             least of all ranks holds. 0: nearly half of the multiprocessors, or
+                             SYMTUNER_AR_MAX_CTAS; see Blocks above. Since 0.1                  */
 };
 
 /*
@@ -209,7 +219,8 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_query(const void *send, const void *rec
 /*
  * symtuner_ar_force(handle, kernel, ctas, threads):
  * Override the table for the next calls, as SYMTUNER_AR_KERNEL and SYMTUNER_AR_CTAS do for a whole
- * process; NULL and 0 give the choice back. ${ctas} to 512, ${threads} to 1024. All ranks must do
+ * process; NULL and 0 give the choice back. ${ctas} to 512, of which the handle runs as many as it
+ * may have (see Blocks above), ${threads} to 1024. All ranks must do
  * the same between the same two calls.
  * A kernel that cannot run a call (data type, operator, registration, links) makes that call fail
  * with ncclInvalidUsage. Since 0.1.

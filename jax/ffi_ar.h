@@ -20,6 +20,7 @@ struct st_ar_config {
     size_t bulk_bytes;
     uint64_t first_epoch;
     int one_stream;
+    int max_ctas;
 };
 
 struct st_ar_plan {

@@ -114,7 +114,7 @@ static void ask_about(const symtuner_ar *h, const struct buffers *b, uint64_t by
     ask->has_nccl = h->comm != NULL;
     ask->has_copy = h->on_device == 1 && h->links != ST_LINKS_HOST;
     ask->has_nvls = from != NULL && to != NULL && from->multicast != NULL && to->multicast != NULL;
-    ask->max_ctas = h->sms / h->on_device;
+    ask->max_ctas = st_most_ctas(h);
     memcpy(ask->half, h->layout.half, sizeof ask->half);
     ask->probe = h->probe;
 }
@@ -296,6 +296,22 @@ static void shape_piece(const symtuner_ar *h, const struct st_choice *choice, bo
     args->tiles = st_tiles_per_cta(args->shard, tile, choice->ctas);
 }
 
+/*
+ * Of one handle no more blocks than its budget, or two handles do not find room beside each other:
+ * a kernel lets the next one be set up beside it if that may be as large, and is set up so itself
+ * if there is room beside the one in front.
+ */
+static void keep_budget(symtuner_ar *h, struct st_args *args, int ctas)
+{
+    int most = st_most_ctas(h);
+
+    if (args->overlap == ST_EARLY_BOTH && 2 * ctas > most)
+        args->overlap = ST_EARLY;
+    if (h->let_go + ctas > most)
+        args->overlap = ST_SERIAL;
+    h->let_go = args->overlap == ST_EARLY_BOTH ? ctas : 0;
+}
+
 static ncclResult_t launch(symtuner_ar *h, const void *kernel, const struct st_args *args, int ctas,
                            int threads, cudaStream_t stream)
 {
@@ -340,6 +356,7 @@ static ncclResult_t run_pieces(symtuner_ar *h, const struct st_ask *ask,
             args.scale = 1.0f / (float)h->ranks;
         map_buffers(h, b, at, &args);
         shape_piece(h, choice, ask->dst_mapped, &args);
+        keep_budget(h, &args, choice->ctas);
         result = choice->family == ST_COPY
                      ? st_copy_run(h, &args, kernel, choice->ctas, choice->threads, stream)
                      : launch(h, kernel, &args, choice->ctas, choice->threads, stream);

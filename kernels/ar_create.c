@@ -131,6 +131,7 @@ ncclResult_t st_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
     snprintf(h->error, sizeof h->error, "no error");
     if (error == cudaSuccess)
         error = cudaDeviceGetAttribute(&h->sms, cudaDevAttrMultiProcessorCount, h->device);
+    h->budget = st_budget(h->sms, config->max_ctas != 0 ? config->max_ctas : options->max_ctas);
     if (error == cudaSuccess)
         error = st_kernels_load(&arch);
     if (error == cudaSuccess)
@@ -250,6 +251,9 @@ ncclResult_t st_config_check(const struct symtuner_ar_config *given,
     if (config->transport < SYMTUNER_AR_AUTO || config->transport > SYMTUNER_AR_HOST)
         return st_fail(NULL, ncclInvalidArgument, "config.transport %d is unknown; write 0, 1 or 2",
                        config->transport);
+    if (config->max_ctas < 0 || config->max_ctas > ST_MAX_CTAS)
+        return st_fail(NULL, ncclInvalidArgument, "config.max_ctas %d; write 1 to %d, or 0",
+                       config->max_ctas, ST_MAX_CTAS);
     if (config->first_epoch >> 38 != 0)
         return st_fail(NULL, ncclInvalidArgument, "config.first_epoch must be below 2^38");
     if (st_options_read(options, why, sizeof why) != 0)

@@ -20,8 +20,11 @@ size_t symtuner_ar_describe(symtuner_ar *h, char *text, size_t length)
         *text = 0;
     if (h == NULL)
         return 0;
-    n = snprintf(head, sizeof head, "rank %d of %d on GPU %d, %d multiprocessors for %d rank%s\n",
-                 h->me, h->ranks, h->device, h->sms, h->on_device, h->on_device == 1 ? "" : "s");
+    n = snprintf(
+        head, sizeof head,
+        "rank %d of %d on GPU %d, %d multiprocessors, of which calls take at most %d for %d "
+        "rank%s\n",
+        h->me, h->ranks, h->device, h->sms, h->budget, h->on_device, h->on_device == 1 ? "" : "s");
     if (h->gate != NULL)
         n += snprintf(head + n, sizeof head - (size_t)n, "every call goes to ncclAllReduce: %s\n",
                       h->gate);

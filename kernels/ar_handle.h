@@ -46,6 +46,8 @@ struct symtuner_ar {
     int ranks, me, device;
     uint64_t group;     /* the same in all handles of a group, and only there */
     int sms, on_device; /* multiprocessors; ranks of this group that share them */
+    int budget;         /* blocks that these ranks may have, the same on all (st_budget) */
+    int let_go;         /* blocks of the latest kernel, if it lets the next be set up beside it */
     int links;
     const char *gate; /* why no kernel of ours can run here; NULL when they can */
     char gate_text[2 * ST_WHY];
@@ -100,6 +102,12 @@ ncclResult_t st_handles_check(symtuner_ar **handles, int n);
 static inline enum st_start st_start_of(const symtuner_ar *h)
 {
     return h->on_device == 1 ? h->overlap : ST_SERIAL;
+}
+
+/* Blocks of one call. */
+static inline int st_most_ctas(const symtuner_ar *h)
+{
+    return h->budget > h->on_device ? h->budget / h->on_device : 1;
 }
 
 /* Fill the fields of ${args} that do not depend on the call. */

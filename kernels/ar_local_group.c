@@ -64,7 +64,7 @@ static ncclResult_t peer_arenas(symtuner_ar **handles, int n,
 /* Ranks that share a GPU share its multiprocessors: all their blocks must be resident at once. */
 static void count_neighbours(symtuner_ar **handles, int n)
 {
-    int most = 1, sms = handles[0]->sms;
+    int most = 1, sms = handles[0]->sms, budget = handles[0]->budget;
 
     for (int i = 0; i < n; i++) {
         int same = 0;
@@ -73,10 +73,12 @@ static void count_neighbours(symtuner_ar **handles, int n)
             same += handles[j]->device == handles[i]->device;
         most = same > most ? same : most;
         sms = handles[i]->sms < sms ? handles[i]->sms : sms;
+        budget = handles[i]->budget < budget ? handles[i]->budget : budget;
     }
     for (int i = 0; i < n; i++) {
         handles[i]->on_device = most;
         handles[i]->sms = sms;
+        handles[i]->budget = budget;
     }
 }
 

@@ -80,7 +80,7 @@ int st_options_read(struct st_options *options, char *why, size_t why_size)
     static const char *const links[] = {"nvlink", "pcie"};
     const char *kernels[ST_FAMILIES];
     static const char *const overlaps[ST_STARTS] = {"0", "1", "2"};
-    uint64_t ctas = 0, timeout = 0, stall = 0, lag = 0, probe = 2;
+    uint64_t ctas = 0, timeout = 0, stall = 0, lag = 0, probe = 2, most = 0;
 
     name_strangers();
     memset(options, 0, sizeof *options);
@@ -92,6 +92,7 @@ int st_options_read(struct st_options *options, char *why, size_t why_size)
         read_word("SYMTUNER_AR_TRANSPORT", transports, 3, &options->transport, why, why_size) ||
         read_word("SYMTUNER_AR_LINKS", links, 2, &options->links, why, why_size) ||
         read_number("SYMTUNER_AR_CTAS", 1, ST_MAX_CTAS, &ctas, why, why_size) ||
+        read_number("SYMTUNER_AR_MAX_CTAS", 1, ST_MAX_CTAS, &most, why, why_size) ||
         read_word("SYMTUNER_AR_OVERLAP", overlaps, ST_STARTS, &options->overlap, why, why_size) ||
         read_number("SYMTUNER_AR_PROBE", 0, 1, &probe, why, why_size) ||
         read_number("SYMTUNER_AR_LAG", 1, 8, &lag, why, why_size) ||
@@ -99,6 +100,7 @@ int st_options_read(struct st_options *options, char *why, size_t why_size)
         read_number("SYMTUNER_AR_TEST_STALL_US", 0, 100000, &stall, why, why_size))
         return -1;
     options->force.ctas = (int)ctas;
+    options->max_ctas = (int)most;
     options->timeout_ms = (uint32_t)timeout;
     options->stall_us = (uint32_t)stall;
     options->lag = (int)lag;

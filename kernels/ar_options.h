@@ -14,6 +14,7 @@ struct st_options {
     int links;              /* -1: look; else enum st_links               */
     uint32_t timeout_ms;    /* 0: not set                                 */
     uint32_t stall_us;      /* test builds only                           */
+    int max_ctas;           /* 0: not set                                 */
     int lag;                /* chunked; 0: the table's                    */
     int overlap;            /* enum st_start; -1: as far as it is safe  */
     int probe;              /* 0 never, 1 always, -1 when links are PCIe  */

@@ -258,9 +258,8 @@ static int max_threads(const struct st_ask *ask, int family)
     bool unrolled = (ask->ranks == 2 || ask->ranks == 4) &&
                     st_reducer_of(ask->dtype, ask->op) != ST_R_WIDE && family != ST_TWO_LL8;
 
-    return unrolled && (family <= ST_ONE_LAMPORT || (family < ST_CHUNKED && ask->ranks == 2))
-               ? 1024
-               : 512;
+    return unrolled && (family <= ST_ONE_LAMPORT || (family < ST_CHUNKED && ask->ranks == 2)) ? 1024
+                                                                                              : 512;
 }
 
 static const struct row *find_row(const struct st_ask *ask)
@@ -288,6 +287,13 @@ static int after_probe(const struct st_ask *ask, int family)
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         can |= st_capacity(ask, others[i]) != 0 ? 1u << others[i] : 0;
     return st_probe_choose(&ask->probe, family, can, ask->ranks, ask->bytes);
+}
+
+/* Whole warps. */
+static int bounded(int threads, int most)
+{
+    threads = threads > most ? most : threads;
+    return threads < 32 ? 32 : threads / 32 * 32;
 }
 
 int st_select(const struct st_ask *ask, const struct st_force *force, struct st_choice *choice)
@@ -330,18 +336,19 @@ int st_select(const struct st_ask *ask, const struct st_force *force, struct st_
     choice->pieces = ask->bytes == 0 ? 0 : (int)st_div_up(ask->bytes, choice->piece);
     if (force->threads > 0)
         choice->threads = force->threads;
-    choice->threads = choice->threads / 32 * 32;
-    if (choice->threads < 32)
-        choice->threads = 32;
-    if (choice->threads > max_threads(ask, family))
-        choice->threads = max_threads(ask, family);
+    choice->threads = bounded(choice->threads, max_threads(ask, family));
     if (force->ctas > 0)
         ctas = (uint64_t)force->ctas;
     if ((force->ctas <= 0 || force->at_most) &&
         ctas > useful_ctas(ask, family, choice->piece, choice->threads))
         ctas = useful_ctas(ask, family, choice->piece, choice->threads);
-    if (ctas > (uint64_t)ask->max_ctas)
+    if (ctas > (uint64_t)ask->max_ctas) {
+        if (force->threads <= 0) /* fewer blocks are best with more threads (the sweep of SWEEP) */
+            choice->threads = (int)((uint64_t)choice->threads * ctas / (uint64_t)ask->max_ctas);
+        if (force->threads <= 0)
+            choice->threads = bounded(choice->threads, max_threads(ask, family));
         ctas = (uint64_t)ask->max_ctas;
+    }
     if (ctas > ST_MAX_CTAS)
         ctas = ST_MAX_CTAS;
     choice->ctas = ctas < 1 ? 1 : (int)ctas;

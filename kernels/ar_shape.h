@@ -164,6 +164,21 @@ ST_HD uint64_t st_tiles_per_cta(uint64_t stride, uint64_t tile, int ctas)
     return st_div_up(stride, tile * (uint64_t)ctas);
 }
 
+/*
+ * Blocks that a handle may have at once on a GPU of ${sms}, one to a multiprocessor: ${asked}, but
+ * never all, or so many that a second handle and somebody else's kernel find room. Waiting blocks
+ * keep their multiprocessors: two handles that do not fit, started in different order by two ranks,
+ * would wait for each other.
+ */
+ST_HD int st_budget(int sms, int asked)
+{
+    int half = (sms - 1) / 2, most = sms > 8 ? sms - 4 : sms - 1;
+    int budget = asked > 0 ? asked : half > 4 ? half / 4 * 4 : half;
+
+    budget = budget < most ? budget : most;
+    return budget > 1 ? budget : 1;
+}
+
 /* ---- epochs ------------------------------------------------------------------------------------
  */
 

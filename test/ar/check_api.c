@@ -384,7 +384,7 @@ START_TEST(test_ranks_on_one_gpu_share_its_multiprocessors)
     ck_assert_int_eq(
         symtuner_ar_query(memory[0], memory[0], 1 << 16, ncclFloat, ncclSum, h[0], &plan),
         ncclSuccess);
-    ck_assert_int_eq(plan.ctas, 44);
+    ck_assert_int_eq(plan.ctas, 64 / 3);
     symtuner_ar_force(h[0], "copy", 0, 0); /* its two streams could wait for each other */
     ck_assert_int_eq(
         symtuner_ar_query(memory[0], memory[0], 1 << 16, ncclFloat, ncclSum, h[0], &plan),

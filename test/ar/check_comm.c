@@ -153,6 +153,67 @@ START_TEST(test_ranks_with_different_settings_are_told_which)
 }
 END_TEST
 
+/* The least that any rank may have, whatever each says. */
+START_TEST(test_ranks_agree_on_the_least_budget)
+{
+    symtuner_ar *h[RANKS];
+
+    for (int mine = 8; mine <= 100; mine += 92) {
+        keep = CARDS;
+        say = 0;
+        setenv("SYMTUNER_AR_MAX_CTAS", "40", 1);
+        make_group(h, NULL, NULL);
+        ck_assert_int_eq(h[0]->budget, 40);
+        symtuner_ar_destroy(h, RANKS);
+        keep = 0;
+        say = CARDS;
+        setenv("SYMTUNER_AR_MAX_CTAS", mine == 8 ? "8" : "100", 1);
+        make_group(h, NULL, NULL);
+        for (int r = 0; r < RANKS; r++)
+            ck_assert_int_eq(h[r]->budget, mine < 40 ? mine : 40);
+        symtuner_ar_destroy(h, RANKS);
+    }
+    unsetenv("SYMTUNER_AR_MAX_CTAS");
+    say = 0;
+    make_group(h, NULL, NULL);
+    ck_assert_int_eq(h[1]->budget, 64);
+    symtuner_ar_destroy(h, RANKS);
+}
+END_TEST
+
+/* Kernels of one handle that are set up beside each other count together. */
+START_TEST(test_overlapped_kernels_keep_the_budget)
+{
+    static char memory[1 << 14];
+    static const struct {
+        int ctas;
+        enum st_start want;
+    } row[] = {{32, ST_EARLY_BOTH}, {32, ST_EARLY_BOTH}, {33, ST_SERIAL}, {64, ST_EARLY},
+               {64, ST_EARLY},      {4, ST_EARLY_BOTH},  {60, ST_EARLY},  {1, ST_EARLY_BOTH}};
+    symtuner_ar *h[RANKS];
+
+    setenv("SYMTUNER_AR_OVERLAP", "2", 1);
+    start = &starts[9];
+    make_group(h, NULL, NULL);
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        const struct fake_launch *l;
+
+        ck_assert_int_eq(symtuner_ar_force(h[0], "one_ll8", row[i].ctas, 32), ncclSuccess);
+        ck_assert_int_eq(
+            symtuner_ar_all_reduce(memory, memory, 4096, ncclFloat, ncclSum, h[0], NULL),
+            ncclSuccess);
+        l = &fake.launch[(fake.launches - 1) % FAKE_LAUNCHES];
+        ck_assert_int_eq(l->ctas, row[i].ctas);
+        ck_assert_msg(l->args.overlap == (uint64_t)row[i].want, "row %zu: %d", i,
+                      (int)l->args.overlap);
+        ck_assert_int_eq(l->early, row[i].want != ST_SERIAL);
+    }
+    symtuner_ar_destroy(h, RANKS);
+    unsetenv("SYMTUNER_AR_OVERLAP");
+    start = NULL;
+}
+END_TEST
+
 START_TEST(test_a_transport_that_is_asked_for_is_had_or_no_group)
 {
     symtuner_ar *h[RANKS];
@@ -398,6 +459,8 @@ Suite *st_suite_comm(void)
     tcase_add_test(t, test_ranks_with_the_same_rules_use_them);
     tcase_add_test(t, test_ranks_with_different_rules_use_none);
     tcase_add_test(t, test_ranks_with_different_settings_are_told_which);
+    tcase_add_test(t, test_ranks_agree_on_the_least_budget);
+    tcase_add_test(t, test_overlapped_kernels_keep_the_budget);
     tcase_add_test(t, test_a_transport_that_is_asked_for_is_had_or_no_group);
     tcase_add_test(t, test_no_transport_is_no_error_unless_one_was_asked_for);
     tcase_add_test(t, test_ranks_probe_together_and_agree);

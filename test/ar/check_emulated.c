@@ -253,6 +253,77 @@ START_TEST(test_no_kernel_touches_the_buffers_of_a_rank_that_never_calls)
 }
 END_TEST
 
+/* ---- two handles ------------------------------------------------------------------------------ */
+
+/* One call on the handle of ${k}, which takes as many blocks as it may. */
+static void *call_wide(void *p)
+{
+    struct rank *k = p;
+
+    if (symtuner_ar_force(k->handle, "one_ll8", ST_MAX_CTAS, 32) != ncclSuccess)
+        return NULL;
+    return call_once(p);
+}
+
+static void start_wide(struct rank *k, pthread_t *thread)
+{
+    for (int i = 0; i < COUNT; i++)
+        ((float *)k->send)[i] = (float)(k->me + 1);
+    pthread_create(thread, NULL, call_wide, k);
+}
+
+/* Blocks on GPU ${device}, once some are. */
+static void await_blocks(int device)
+{
+    while (__atomic_load_n(&fake.taken[device], __ATOMIC_ACQUIRE) == 0)
+        usleep(100);
+    usleep(5000); /* and the rest of them */
+}
+
+/* Two handles on the same two GPUs: rank 0 begins with one, rank 1 with the other, and both calls
+ * wait for the peer while the other handle's call wants room. */
+START_TEST(test_two_handles_in_different_order_find_room)
+{
+    static const int sms[] = {6, 8, 11, 16, 20};
+    struct symtuner_ar_config config = {
+        .size = sizeof config, .timeout_ms = 5000, .bulk_bytes = 1 << 20};
+    static const int devices[2] = {0, 1};
+    static float buffer[2][2][2][COUNT];
+    symtuner_ar *handles[2][2];
+    struct rank k[2][2];
+    pthread_t thread[2][2];
+
+    memset(&fake, 0, sizeof fake);
+    fake.devices = 2;
+    fake.peers = 1;
+    fake.sms = sms[_i];
+    for (int g = 0; g < 2; g++) {
+        ck_assert_int_eq(symtuner_ar_create_local(handles[g], devices, 2, &config), ncclSuccess);
+        for (int r = 0; r < 2; r++)
+            k[g][r] = (struct rank){.handle = handles[g][r],
+                                    .me = r,
+                                    .send = (char *)buffer[g][r][0],
+                                    .recv = (char *)buffer[g][r][1]};
+    }
+    start_wide(&k[0][0], &thread[0][0]);
+    await_blocks(0);
+    start_wide(&k[1][1], &thread[1][1]);
+    await_blocks(1);
+    start_wide(&k[1][0], &thread[1][0]);
+    start_wide(&k[0][1], &thread[0][1]);
+    for (int g = 0; g < 2; g++)
+        for (int r = 0; r < 2; r++) {
+            pthread_join(thread[g][r], NULL);
+            ck_assert_msg(symtuner_ar_status(handles[g][r]) == ncclSuccess, "%d SMs: %s", sms[_i],
+                          symtuner_ar_error(handles[g][r]));
+            for (int i = 0; i < COUNT; i++)
+                ck_assert(buffer[g][r][1][i] == 3);
+        }
+    for (int g = 0; g < 2; g++)
+        ck_assert_int_eq(symtuner_ar_destroy(handles[g], 2), ncclSuccess);
+}
+END_TEST
+
 /* A longer kernel than needed gives right bytes, too: only this test sees it. */
 START_TEST(test_the_shortest_kernel_that_does_it_is_taken)
 {
@@ -285,6 +356,7 @@ void st_add_emulated_tests(TCase *t)
     tcase_add_loop_test(t, test_no_kernel_touches_the_buffers_of_a_rank_that_never_calls, 2,
                         MOST + 1);
     tcase_add_test(t, test_a_call_that_starts_before_the_last_one_has_left_is_an_error);
+    tcase_add_loop_test(t, test_two_handles_in_different_order_find_room, 0, 5);
     tcase_add_test_raise_signal(t, test_a_kernel_of_a_destroyed_handle_stops_the_program, SIGILL);
     tcase_add_test(t, test_the_shortest_kernel_that_does_it_is_taken);
 }

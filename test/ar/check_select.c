@@ -400,6 +400,57 @@ START_TEST(test_good_environment_is_taken_over)
 }
 END_TEST
 
+/* On every part that there is: two handles by default, and something is left; never all. */
+START_TEST(test_two_budgets_leave_room)
+{
+    static const struct {
+        int sms, asked, want;
+    } some[] = {{132, 0, 64}, {132, 128, 128}, {132, 132, 128}, {132, 512, 128}, {132, 7, 7},
+                {108, 0, 52}, {114, 0, 56},    {78, 0, 36},     {144, 0, 68},    {148, 0, 72},
+                {152, 0, 72}, {9, 0, 4},       {9, 9, 5},       {8, 0, 3},       {8, 8, 7},
+                {2, 0, 1},    {1, 0, 1},       {1, 5, 1}};
+
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++)
+        ck_assert_int_eq(st_budget(some[i].sms, some[i].asked), some[i].want);
+    for (int sms = 3; sms < 300; sms++) {
+        ck_assert_int_lt(2 * st_budget(sms, 0), sms);
+        ck_assert(sms < 10 || st_budget(sms, 0) % 4 == 0);
+        for (int asked = 1; asked <= 512; asked++)
+            ck_assert(st_budget(sms, asked) < sms && st_budget(sms, asked) <= asked);
+    }
+}
+END_TEST
+
+/* Blocks that the budget takes away come back as threads, where the kernel has them and nobody has
+ * said how many: so the sweep's best of 64 blocks. */
+START_TEST(test_fewer_blocks_have_more_threads)
+{
+    static const struct {
+        int ranks, most, forced;
+        uint64_t bytes;
+        int ctas, threads;
+    } want[] = {
+        {2, 128, 0, 512 << 10, 128, 256}, {2, 64, 0, 512 << 10, 64, 512},
+        {2, 64, 0, 1 << 20, 64, 1024},    {2, 32, 0, 1 << 20, 32, 1024},
+        {2, 64, 0, 2 << 20, 64, 1024},    {4, 64, 0, 2 << 20, 64, 512},
+        {4, 64, 0, 512 << 10, 64, 128},   {4, 64, 0, 32 << 20, 64, 512},
+        {2, 48, 0, 512 << 10, 48, 672},   {2, 64, 256, 512 << 10, 64, 256},
+        {2, 96, 0, 64 << 10, 64, 64},
+    };
+
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        struct st_ask ask = ask_for(want[i].ranks, ST_LINKS_NVLINK, want[i].bytes, ST_BF16, ST_SUM);
+        struct st_force force = {.family = -1, .threads = want[i].forced};
+        struct st_choice c;
+
+        ask.max_ctas = want[i].most;
+        ck_assert_int_eq(st_select(&ask, &force, &c), 0);
+        ck_assert_msg(c.ctas == want[i].ctas && c.threads == want[i].threads,
+                      "row %zu: %d blocks of %d", i, c.ctas, c.threads);
+    }
+}
+END_TEST
+
 START_TEST(test_families_that_add_otherwise_say_so)
 {
     for (int f = 0; f < ST_FAMILIES; f++) {
@@ -430,6 +481,8 @@ Suite *st_suite_select(void)
     tcase_add_loop_test(t, test_bad_environment_names_the_word_and_the_cure, 0,
                         (int)(sizeof bad / sizeof bad[0]));
     tcase_add_test(t, test_good_environment_is_taken_over);
+    tcase_add_test(t, test_two_budgets_leave_room);
+    tcase_add_test(t, test_fewer_blocks_have_more_threads);
     tcase_add_test(t, test_families_that_add_otherwise_say_so);
     suite_add_tcase(s, t);
     return s;

@@ -11,7 +11,7 @@
 
 #ifdef ST_EMULATE
 #include "test/ar/emulate.h"
-#define MULTIPROCESSORS 3 /* a thread of the CPU for each thread of a block is costly */
+#define MULTIPROCESSORS 8 /* a thread of the CPU for each thread of a block is costly */
 #else
 #define MULTIPROCESSORS 132
 #endif
@@ -99,7 +99,9 @@ cudaError_t cudaGetDevice(int *device)
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int device)
 {
     (void)device;
-    *value = attr == cudaDevAttrMultiProcessorCount ? MULTIPROCESSORS : 9;
+    *value = attr != cudaDevAttrMultiProcessorCount ? 9
+             : fake.sms != 0                        ? fake.sms
+                                                    : MULTIPROCESSORS;
     return may_fail();
 }
 
@@ -327,12 +329,32 @@ cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t stream, enum cudaStreamCapt
     return named("cudaStreamGetCaptureInfo");
 }
 
+#ifdef ST_EMULATE
+/* A block that has found room waits there for the others of its grid. */
+static void take_room(int device, int ctas)
+{
+    for (int i = 0; i < ctas && fake.sms != 0;) {
+        int taken = __atomic_load_n(&fake.taken[device], __ATOMIC_ACQUIRE);
+
+        if (taken < fake.sms &&
+            __atomic_compare_exchange_n(&fake.taken[device], &taken, taken + 1, false,
+                                        __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+            i++;
+        else
+            usleep(100);
+    }
+}
+#endif
+
 static cudaError_t remember(const void *kernel, unsigned ctas, unsigned threads, int early,
                             void **params, cudaStream_t stream)
 {
 #ifdef ST_EMULATE
     (void)early, (void)stream;
+    take_room(current, (int)ctas);
     emulate_launch(kernel, params[0], (int)ctas, (int)threads);
+    if (fake.sms != 0)
+        count(&fake.taken[current], -(int)ctas);
 #else
     int number = count(&fake.launches, 1);
     struct fake_launch *l = &fake.launch[(number - 1) % FAKE_LAUNCHES];

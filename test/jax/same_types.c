@@ -15,6 +15,7 @@ SAME(st_ar_config, symtuner_ar_config, timeout_ms);
 SAME(st_ar_config, symtuner_ar_config, bulk_bytes);
 SAME(st_ar_config, symtuner_ar_config, first_epoch);
 SAME(st_ar_config, symtuner_ar_config, one_stream);
+SAME(st_ar_config, symtuner_ar_config, max_ctas);
 _Static_assert(sizeof(struct st_ar_plan) == sizeof(struct symtuner_ar_plan), "plan");
 SAME(st_ar_plan, symtuner_ar_plan, kernel);
 SAME(st_ar_plan, symtuner_ar_plan, ctas);
