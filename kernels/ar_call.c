@@ -114,6 +114,7 @@ static void ask_about(const symtuner_ar *h, const struct buffers *b, uint64_t by
     ask->has_nccl = h->comm != NULL;
     ask->has_copy = h->on_device == 1 && h->links != ST_LINKS_HOST;
     ask->has_nvls = from != NULL && to != NULL && from->multicast != NULL && to->multicast != NULL;
+    ask->has_multicast = h->multicast;
     ask->max_ctas = st_most_ctas(h);
     memcpy(ask->half, h->layout.half, sizeof ask->half);
     ask->probe = h->probe;

@@ -20,7 +20,7 @@
 struct card {
     char host[64]; /* boot id: equal means that memory may be shared */
     char bus[ST_BUS_ID_SIZE];
-    int sms, budget, major, minor, links, transport, probe_mode, kernel, ctas;
+    int sms, budget, multicast, major, minor, links, transport, probe_mode, kernel, ctas;
     struct st_probe probe;
     uint64_t group;                /* rank 0's counts */
     uint64_t bulk_bytes, bulk_own; /* as configured; what suits its GPU */
@@ -140,6 +140,7 @@ static ncclResult_t compare(struct group *g)
             h->on_device = same > h->on_device ? same : h->on_device;
             h->sms = g->all[r].sms < h->sms ? g->all[r].sms : h->sms;
             h->budget = g->all[r].budget < h->budget ? g->all[r].budget : h->budget;
+            h->multicast = h->multicast && g->all[r].multicast;
         }
     }
     return ncclSuccess;
@@ -386,6 +387,7 @@ static ncclResult_t start_rank(struct group *g, int i, const struct symtuner_ar_
     }
     card->sms = h->sms;
     card->budget = h->budget;
+    card->multicast = h->multicast = h->ranks >= 4 && st_ar_multicast_here();
     card->transport = config->transport;
     card->probe_mode = options->probe;    /* a rank that probes waits for the others to */
     card->kernel = options->force.family; /* ranks in two kernels wait for each other */

@@ -49,6 +49,7 @@ struct symtuner_ar {
     int budget;         /* blocks that these ranks may have, the same on all (st_budget) */
     int let_go;         /* blocks of the latest kernel, if it lets the next be set up beside it */
     int links;
+    bool multicast;   /* NCCL may use it: so say all ranks */
     const char *gate; /* why no kernel of ours can run here; NULL when they can */
     char gate_text[2 * ST_WHY];
     char no_peer[ST_WHY]; /* why scratch is in host memory; empty: it is not, or was asked for */

@@ -60,9 +60,26 @@ static void __attribute__((format(printf, 2, 3))) put_note(char *note, const cha
     va_end(args);
 }
 
-symtuner_rules *st_ar_rules_read(int nccl, int ranks, char note[ST_RULES_NOTE])
+/* Threads of one process may create at once. */
+static void find_machine(struct symtuner_machine *machine)
 {
     static pthread_mutex_t looking = PTHREAD_MUTEX_INITIALIZER;
+
+    pthread_mutex_lock(&looking);
+    symtuner_machine_find(machine);
+    pthread_mutex_unlock(&looking);
+}
+
+bool st_ar_multicast_here(void)
+{
+    struct symtuner_machine machine;
+
+    find_machine(&machine);
+    return machine.multicast == 1;
+}
+
+symtuner_rules *st_ar_rules_read(int nccl, int ranks, char note[ST_RULES_NOTE])
+{
     const char *mode = getenv("SYMTUNER_MODE");
     char error[SYMTUNER_ERROR_MAX] = "";
     struct symtuner_machine machine;
@@ -93,9 +110,7 @@ symtuner_rules *st_ar_rules_read(int nccl, int ranks, char note[ST_RULES_NOTE])
         symtuner_rules_free(rules);
         return NULL;
     }
-    pthread_mutex_lock(&looking); /* threads of one process may create at once */
-    symtuner_machine_find(&machine);
-    pthread_mutex_unlock(&looking);
+    find_machine(&machine);
     if (symtuner_rules_fit(rules, nccl ? nccl : (int)rules->provenance.nccl.lo, &machine, error,
                            sizeof error) != SYMTUNER_OK) {
         put_note(note, "not used: %.220s", error);

@@ -13,6 +13,8 @@
 #ifndef ST_AR_RULES_H_
 #define ST_AR_RULES_H_
 
+#include <stdbool.h>
+
 #include "ar_select.h"
 #include "rules/rules.h"
 
@@ -39,5 +41,8 @@ size_t st_ar_rules_print(const symtuner_rules *rules, const char *note, char *te
 /* One line on stderr, once in this process and for eight texts at most: all ranks of a process find
  * the same. SYMTUNER_LOG=off keeps it silent. */
 void st_ar_rules_warn(const char *text);
+
+/* Whether NCCL may use NVLink multicast on this machine, as far as the driver says. */
+bool st_ar_multicast_here(void);
 
 #endif

@@ -44,15 +44,19 @@ int st_family_by_name(const char *name)
 #define PCIE     "unmeasured: fewer flows and no LL128, after published PCIe numbers"
 #define HOSTSEEN "2 and 4 ranks against NCCL_P2P_DISABLE=1 on H200, 2026-11-21; grid not swept"
 #define HOSTMEM  "unmeasured: without a communicator there is no NCCL to call"
-#define STAGED   "recv not registered: NCCL's ring does without our extra local copy"
+#define NVLS                                                                                       \
+    "unmeasured: multicast is there, and NCCL's NVLS is published with 480 GB/s, ours with 389"
+#define STAGED "recv not registered: NCCL's ring does without our extra local copy"
 
-enum need { ANY, UNMAPPED, GENERIC };
+enum need { ANY, UNMAPPED, GENERIC, MULTICAST };
 
 /* First row that fits wins. ${ctas} is the most that a call of this row gets; short messages get as
  * many as they have words for. */
 struct row {
     int links, min_ranks, max_ranks;
-    enum need need; /* UNMAPPED: recv is not registered; GENERIC: not a sum of f32, f16 or bf16 */
+    /* UNMAPPED: recv is not registered; GENERIC: not a sum of f32, f16 or bf16; MULTICAST: NCCL may
+     * use it, and we do not */
+    enum need need;
     uint64_t max_bytes;
     int family, ctas, threads, lag;
     const char *source;
@@ -91,6 +95,8 @@ static const struct row table[] = {
     {ST_LINKS_NVLINK, 3, 4, ANY, 1 * MiB, ST_TWO_LAMPORT, 64, 256, 0, SWEEP},
     {ST_LINKS_NVLINK, 3, 4, ANY, 2 * MiB, ST_TWO_LAMPORT, 128, 256, 0, SWEEP},
     {ST_LINKS_NVLINK, 3, 4, ANY, 12 * MiB, ST_TWO_LAMPORT, 128, 512, 0, SWEEP},
+    {ST_LINKS_NVLINK, 3, 4, ANY, 32 * MiB, ST_CHUNKED, 128, 512, 1, SWEEP},
+    {ST_LINKS_NVLINK, 4, 4, MULTICAST, NO_END, ST_NCCL, 0, 0, 0, NVLS},
     {ST_LINKS_NVLINK, 3, 4, ANY, 64 * MiB, ST_CHUNKED, 128, 512, 1, SWEEP},
     {ST_LINKS_NVLINK, 3, 4, UNMAPPED, NO_END, ST_NCCL, 0, 0, 0, STAGED},
     {ST_LINKS_NVLINK, 3, 4, ANY, 256 * MiB - 1, ST_CHUNKED, 128, 512, 1, SWEEP},
@@ -100,6 +106,8 @@ static const struct row table[] = {
     {ST_LINKS_NVLINK, 5, 16, ANY, 48 * KiB, ST_ONE_LAMPORT, 64, 64, 0, RULE},
     {ST_LINKS_NVLINK, 5, 16, ANY, 512 * KiB, ST_TWO_LAMPORT, 64, 128, 0, RULE},
     {ST_LINKS_NVLINK, 5, 16, ANY, 8 * MiB, ST_TWO_LAMPORT, 128, 256, 0, RULE},
+    {ST_LINKS_NVLINK, 5, 16, ANY, 32 * MiB, ST_CHUNKED, 128, 512, 1, RULE},
+    {ST_LINKS_NVLINK, 5, 16, MULTICAST, NO_END, ST_NCCL, 0, 0, 0, NVLS},
     {ST_LINKS_NVLINK, 5, 16, ANY, 64 * MiB, ST_CHUNKED, 128, 512, 1, RULE},
     {ST_LINKS_NVLINK, 5, 16, UNMAPPED, NO_END, ST_NCCL, 0, 0, 0, STAGED},
     {ST_LINKS_NVLINK, 5, 16, ANY, NO_END, ST_COPY, 64, 512, 0, RULE},
@@ -270,7 +278,8 @@ static const struct row *find_row(const struct st_ask *ask)
         if (table[i].links == ask->links && ask->ranks >= table[i].min_ranks &&
             ask->ranks <= table[i].max_ranks && ask->bytes <= table[i].max_bytes &&
             (table[i].need == ANY || (table[i].need == UNMAPPED && !ask->dst_mapped) ||
-             (table[i].need == GENERIC && generic)) &&
+             (table[i].need == GENERIC && generic) ||
+             (table[i].need == MULTICAST && ask->has_multicast)) &&
             (table[i].family != ST_NCCL || ask->has_nccl))
             return &table[i];
     return &table[0]; /* one rank: no kernel runs at all */

@@ -96,6 +96,32 @@ START_TEST(test_multicast_is_on_all_ranks_or_on_none)
 }
 END_TEST
 
+/* A rank whose machine has none, or that has said NCCL_NVLS_ENABLE=0, decides for all. */
+START_TEST(test_long_messages_are_nccls_where_all_ranks_have_multicast)
+{
+    static const char *const one_without[] = {NULL, NULL, "no"};
+
+    for (int without = 0; without < 3; without++) {
+        struct symtuner_ar_plan plan = {.size = sizeof plan};
+        char *m = (char *)(uintptr_t)0x100000000; /* never touched */
+
+        set_up_nccl(FAKE_RANKS);
+        if (without == 1)
+            setenv("SYMTUNER_MACHINE", "gpu=NVIDIA H200; links=nvlink; multicast=no", 1);
+        fake_nccl.machine_of_last = one_without[without];
+        make_ranks(0, FAKE_RANKS);
+        for (int r = 0; r < FAKE_RANKS; r++) {
+            ck_assert_int_eq(
+                symtuner_ar_query(m, m, 10 << 20, ncclFloat, ncclSum, handle[r], &plan),
+                ncclSuccess);
+            ck_assert_int_eq(strcmp(plan.kernel, "nccl") == 0, without == 0);
+            ck_assert_int_eq(strstr(plan.why, "unmeasured: multicast") != NULL, without == 0);
+        }
+        end(FAKE_RANKS);
+    }
+}
+END_TEST
+
 Suite *st_suite_multicast(void)
 {
     Suite *s = suite_create("ar_multicast");
@@ -105,6 +131,7 @@ Suite *st_suite_multicast(void)
     tcase_add_test(t, test_one_thread_asks_for_all_its_ranks_at_once);
     tcase_add_test(t, test_ranks_of_their_own_threads_ask_together);
     tcase_add_test(t, test_multicast_is_on_all_ranks_or_on_none);
+    tcase_add_test(t, test_long_messages_are_nccls_where_all_ranks_have_multicast);
     suite_add_tcase(s, t);
     return s;
 }

@@ -451,6 +451,28 @@ START_TEST(test_fewer_blocks_have_more_threads)
 }
 END_TEST
 
+/* Where NCCL may let the switch add, long messages of four ranks or more are NCCL's, unmeasured. */
+START_TEST(test_multicast_gives_long_messages_to_nccl)
+{
+    for (int ranks = 2; ranks <= ST_MAX_RANKS; ranks++)
+        for (uint64_t bytes = 1 << 20; bytes <= 1ull << 31; bytes *= 2)
+            for (int multicast = 0; multicast < 2; multicast++)
+                for (int nccl = 0; nccl < 2; nccl++) {
+                    struct st_ask ask = ask_for(ranks, ST_LINKS_NVLINK, bytes, ST_BF16, ST_SUM);
+                    struct st_choice c;
+                    char why[160];
+                    bool theirs = ranks >= 4 && bytes > 32 << 20 && multicast && nccl;
+
+                    ask.has_multicast = multicast;
+                    ask.has_nccl = nccl;
+                    ck_assert_int_eq(st_select(&ask, &free_choice, &c), 0);
+                    ck_assert_int_eq(c.family == ST_NCCL, theirs);
+                    st_select_why(&ask, &c, why, sizeof why);
+                    ck_assert_int_eq(strstr(why, "unmeasured: multicast is there") != NULL, theirs);
+                }
+}
+END_TEST
+
 START_TEST(test_families_that_add_otherwise_say_so)
 {
     for (int f = 0; f < ST_FAMILIES; f++) {
@@ -483,6 +505,7 @@ Suite *st_suite_select(void)
     tcase_add_test(t, test_good_environment_is_taken_over);
     tcase_add_test(t, test_two_budgets_leave_room);
     tcase_add_test(t, test_fewer_blocks_have_more_threads);
+    tcase_add_test(t, test_multicast_gives_long_messages_to_nccl);
     tcase_add_test(t, test_families_that_add_otherwise_say_so);
     suite_add_tcase(s, t);
     return s;

@@ -359,6 +359,8 @@ EXPORT ncclResult_t ncclCommUserRank(const ncclComm_t c, int *rank)
         setenv("SYMTUNER_RULE", fake_nccl.rule_of[*rank], 1);
     else if (getenv("SYMTUNER_RULE"))
         unsetenv("SYMTUNER_RULE");
+    if (fake_nccl.machine_of_last && *rank == fake_nccl.ranks - 1)
+        setenv("SYMTUNER_MACHINE", "gpu=NVIDIA H200; links=nvlink; multicast=no", 1);
     return is_free(c);
 }
 

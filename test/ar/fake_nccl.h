@@ -35,6 +35,7 @@ struct fake_nccl {
     int gathers;                     /* collective calls so far                                   */
     int reduces;                     /* ncclAllReduce so far                                      */
     const char *rule_of[FAKE_RANKS]; /* what SYMTUNER_RULE holds in the process of each rank */
+    const char *machine_of_last;     /* "no": the last rank's has no multicast */
     int keep, say;                   /* the n-th gather: keep what rank 1 says; say that instead */
     char said[FAKE_CARD];
     /* communicators with blocking = 0; their creation is the first call on them */
