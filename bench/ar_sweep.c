@@ -283,7 +283,8 @@ static void read_range(const char *text, size_t *low, size_t *high)
 
 int main(int argc, char **argv)
 {
-    struct symtuner_ar_config config = {.size = sizeof config, .timeout_ms = 3000};
+    struct symtuner_ar_config config = {
+        .size = sizeof config, .timeout_ms = 3000, .max_ctas = 512}; /* all but a few */
     symtuner_ar *handles[SYMTUNER_AR_MAX_RANKS];
     int devices[SYMTUNER_AR_MAX_RANKS], gpus = 0, option;
     void *buffers[SYMTUNER_AR_MAX_RANKS];
