@@ -8,9 +8,10 @@
  * calls without end; then one process is killed with signal 9 at a random moment. Every other rank
  * must see an error within BOUND ms of the kill, refuse the next call, and destroy its handle
  * within BOUND ms. Groups run side by side: as many as GPUs allow, or N, which then share them.
- * Then, each in one process: a rank that never calls; a rank that is aborted in the middle, in
- * several kernels; two graphs of one handle at once. Exit 0: all in time, 1: not, 77: cannot run
- * here.
+ * Then, each in one process: a rank that never calls, and what is written to its buffers; a rank
+ * that is aborted in the middle, in several kernels; two graphs of one handle at once; two groups
+ * in different order; graphs that outlive their handles. Exit 0: all in time, 1: not, 77: cannot
+ * run here.
  */
 #include <cuda_runtime.h>
 #include <limits.h>
@@ -25,10 +26,17 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ar_kill.h"
 #include "bench/number.h"
 #include "symtuner_ar.h"
 
-enum { MOST_RANKS = 16, MOST_GROUPS = 16, TIMEOUT = 300, BOUND = TIMEOUT + 1000, START = 60000 };
+enum {
+    MOST_RANKS = 16,
+    MOST_GROUPS = 16,
+    TIMEOUT = KILL_TIMEOUT,
+    BOUND = TIMEOUT + 1000,
+    START = 60000
+};
 enum { ABORT_BOUND = 100, COUNT = 1000 };
 #define BYTES ((size_t)4 << 20)
 
@@ -402,6 +410,7 @@ static int gpus_here(void)
 int main(int argc, char **argv)
 {
     static const char *const waits[] = {"one_lamport", "one_ll8", "two_ll128", "chunked"};
+    static const char *const graphs[] = {"one_lamport", "chunked", "copy"};
     int gpus, right = 0, done = 0, good = 1;
     int first_seed = 1;
     static const char *const options[] = {"--times", "--ranks", "--groups", "--seed"};
@@ -454,5 +463,11 @@ int main(int argc, char **argv)
     for (size_t k = 0; k < sizeof waits / sizeof waits[0]; k++)
         good &= in_child(silent_peer, waits[k]);
     good &= in_child(overlapping_graphs, NULL);
+    for (int k = 0; symtuner_ar_kernel_name(k) != NULL; k++)
+        if (strncmp(symtuner_ar_kernel_name(k), "n", 1) != 0) /* nccl, nvls */
+            good &= in_child(kill_untouched, symtuner_ar_kernel_name(k));
+    good &= in_child(kill_different_order, NULL);
+    for (size_t k = 0; k < sizeof graphs / sizeof graphs[0]; k++)
+        good &= in_child(kill_graph_of_local, graphs[k]) & in_child(kill_graph_of_comms, graphs[k]);
     return !(good && right == times);
 }
