@@ -286,7 +286,7 @@ START_TEST(test_two_handles_in_different_order_find_room)
 {
     static const int sms[] = {6, 8, 11, 16, 20};
     struct symtuner_ar_config config = {
-        .size = sizeof config, .timeout_ms = 5000, .bulk_bytes = 1 << 20};
+        .size = sizeof config, .timeout_ms = 20000, .bulk_bytes = 1 << 20};
     static const int devices[2] = {0, 1};
     static float buffer[2][2][2][COUNT];
     symtuner_ar *handles[2][2];
