@@ -15,7 +15,7 @@ Modes  ar       symtuner.all_reduce, no flags
        xlarec   the same, recorded: as rec, and collectives are among what XLA records
        nccl     lax.psum with XLA's own kernels off: NCCL, not registered
        sym      NCCL with XLA's symmetric buffers, XLA's own kernels off
-       plugin   the same with NCCL_TUNER_PLUGIN=libsymtuner.so
+       plugin   the same with NCCL_ENV_PLUGIN=libsymtuner.so
        plugrec  the same, recorded
 """
 
@@ -39,8 +39,8 @@ ENV = {
     "xlarec": {"XLA_FLAGS": RECORD_PSUM},
     "nccl": {"XLA_FLAGS": OWN_OFF},
     "sym": {"XLA_FLAGS": SYM + " " + OWN_OFF},
-    "plugin": {"XLA_FLAGS": SYM + " " + OWN_OFF, "NCCL_TUNER_PLUGIN": LIB},
-    "plugrec": {"XLA_FLAGS": f"{SYM} {OWN_OFF} {RECORD_PSUM}", "NCCL_TUNER_PLUGIN": LIB},
+    "plugin": {"XLA_FLAGS": SYM + " " + OWN_OFF, "NCCL_ENV_PLUGIN": LIB},
+    "plugrec": {"XLA_FLAGS": f"{SYM} {OWN_OFF} {RECORD_PSUM}", "NCCL_ENV_PLUGIN": LIB},
 }
 OURS = ("ar", "rec", "staged")
 TRACED = ("ar", "xla", "plugin")

@@ -109,7 +109,7 @@ static bool tuner_other(const struct st_doctor *d, char *evidence)
     size_t at = say(&d->tuner, evidence);
 
     st_text_add(evidence, ST_EVIDENCE, at, "; %s exports %s", d->tuner.path, d->tuner.exports);
-    return d->tuner.found && !d->tuner.symtuner;
+    return d->tuner.found && !d->tuner.symtuner && !d->env.symtuner;
 }
 
 static bool tuner_old_abi(const struct st_doctor *d, char *evidence)
@@ -348,8 +348,8 @@ const struct st_finding st_findings_plugin[] = {
     ROW("tuner-name-long", ST_ERROR, 0, 0, tuner_long, "NCCL cuts names at 254 bytes",
         "use a shorter path"),
     ROW("tuner-other", ST_WARNING, 0, 0, tuner_other,
-        "another tuner is loaded, so symtuner's rules are not; NCCL takes one tuner",
-        "NCCL_TUNER_PLUGIN=libsymtuner.so; symtuner reads CSV rules of NCCL's example tuner"),
+        "another tuner is loaded and not symtuner: NCCL takes one",
+        "NCCL_ENV_PLUGIN=libsymtuner.so puts symtuner in front and keeps the other behind it"),
     ROW("tuner-old-abi", ST_WARNING, 0, 0, tuner_old_abi,
         "versions 2 and 3 of the interface do not see registration and run through an adapter",
         "update the plugin"),

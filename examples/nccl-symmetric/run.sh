@@ -35,8 +35,9 @@ for plugin in without with; do
                 echo "not run: $build/libsymtuner.so is not built"
                 continue
             fi
-            NCCL_TUNER_PLUGIN=$(cd "$build" && pwd)/libsymtuner.so
-            export NCCL_TUNER_PLUGIN
+            NCCL_ENV_PLUGIN=$(cd "$build" && pwd)/libsymtuner.so # brings the tuner where it is needed
+            NCCL_TUNER_PLUGIN=$NCCL_ENV_PLUGIN
+            export NCCL_ENV_PLUGIN NCCL_TUNER_PLUGIN
         fi
         NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,TUNING NCCL_DEBUG_FILE="$work/log.%p" \
             "$work/allreduce" "${1:-2}" $how || failed=1

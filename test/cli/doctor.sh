@@ -228,6 +228,7 @@ plant tuner-disabled -n 2.28.9 NCCL_TUNER_PLUGIN=none
 plant tuner-none-means-file NCCL_TUNER_PLUGIN=none
 plant tuner-name-long NCCL_TUNER_PLUGIN=/$(printf '%0300d' 0)
 plant tuner-other -s "lib usr/lib64/libother.so 'int ncclTunerPlugin_v4;'" NCCL_TUNER_PLUGIN=libother.so
+spare tuner-other -n 2.28.9 -s "lib usr/lib64/libother.so 'int ncclTunerPlugin_v4;'" NCCL_TUNER_PLUGIN=libother.so NCCL_ENV_PLUGIN=libsymtuner.so
 plant tuner-old-abi -s "lib usr/lib64/libold.so 'int ncclTunerPlugin_v2;'" NCCL_TUNER_PLUGIN=libold.so
 plant env-plugin-lost -n 2.28.9 NCCL_ENV_PLUGIN=libnone.so
 spare env-plugin-lost -n 2.28.9 NCCL_ENV_PLUGIN=libsymtuner.so
