@@ -22,6 +22,7 @@ struct request {
     enum symtuner_reg send, recv;
     int gpus;
     bool has_table, json, registered;
+    char refused[SYMTUNER_ERROR_MAX]; /* why no rule is applied; "" */
 };
 
 static bool read_word(int place, const char *word, void *self, char error[ST_OPTION_ERROR])
@@ -151,6 +152,20 @@ static enum symtuner_status load(const struct request *request, symtuner_rules *
                             getenv("NCCL_TUNER_CONFIG_FILE"), rules, error, size);
 }
 
+/* The plugin refuses rules that were made for another machine or release. Of a machine that is not
+ * known here nothing is said. */
+static void refuse_misfits(struct request *request, symtuner_rules **rules)
+{
+    const struct symtuner_machine *machine = &request->query.machine;
+
+    if (!*rules || !machine->gpu[0] ||
+        symtuner_rules_fit(*rules, request->query.nccl, machine, request->refused,
+                           sizeof request->refused) == SYMTUNER_OK)
+        return;
+    symtuner_rules_free(*rules);
+    *rules = NULL;
+}
+
 static void json_pick(const struct request *request, const char *key, const float *table)
 {
     int algo, proto;
@@ -187,6 +202,7 @@ static void print_json(const struct request *request, const struct symtuner_deci
         json_pick(request, "alone", request->table);
         json_pick(request, "with_symtuner", after);
     }
+    st_json_field(stdout, false, "refused", request->refused[0] ? request->refused : NULL);
     st_json_field(stdout, false, "text", text);
     puts("}");
 }
@@ -241,6 +257,7 @@ int st_cmd_decide(int argc, char **argv)
         fprintf(stderr, "%s\n", text);
         return ST_EXIT_FINDINGS;
     }
+    refuse_misfits(&request, &rules);
     if (symtuner_decide(rules, &request.query, &decision) != SYMTUNER_OK) {
         fprintf(stderr, "symtuner decide: symmetric kernels and this interface need NCCL 2.27 or "
                         "later\n");
@@ -251,6 +268,8 @@ int st_cmd_decide(int argc, char **argv)
     if (request.json) {
         print_json(&request, &decision, text);
     } else {
+        if (request.refused[0])
+            printf("%s; no rule is applied.\n", request.refused);
         st_text_wrap(stdout, 0, text);
         if (of_all_ranks(&request.query))
             print_whose(&request.query);
