@@ -93,7 +93,13 @@ bool st_graphs_live(symtuner_ar *h, uint64_t windows, int wait_ms)
 
 /* ---- order ----------------------------------------------------------------------------------- */
 
-static cudaError_t look_at(cudaStream_t stream, unsigned long long *capture, cudaGraph_t *graph)
+/*
+ * Which capture, if any, and which stream. CUDA's number of a stream tells a stream from another
+ * that was made where it had been, and cudaStreamPerThread of two threads; but asking for the number
+ * of a stream that captures ends the capture, so there it is the handle, which stays as long.
+ */
+static cudaError_t look_at(cudaStream_t stream, unsigned long long *capture, cudaGraph_t *graph,
+                           unsigned long long *number)
 {
     enum cudaStreamCaptureStatus status;
     cudaError_t error;
@@ -103,9 +109,14 @@ static cudaError_t look_at(cudaStream_t stream, unsigned long long *capture, cud
 #else
     error = cudaStreamGetCaptureInfo_v2(stream, &status, capture, graph, NULL, NULL);
 #endif
-    if (error == cudaSuccess && status != cudaStreamCaptureStatusActive)
-        *capture = 0;
-    return error;
+    if (error != cudaSuccess)
+        return error;
+    if (status == cudaStreamCaptureStatusActive) {
+        *number = (unsigned long long)(uintptr_t)stream;
+        return cudaSuccess;
+    }
+    *capture = 0;
+    return cudaStreamGetId(stream, number);
 }
 
 ncclResult_t st_stream_enter(symtuner_ar *h, cudaStream_t stream, struct st_order **order_out,
@@ -114,16 +125,14 @@ ncclResult_t st_stream_enter(symtuner_ar *h, cudaStream_t stream, struct st_orde
     unsigned long long capture = 0, number = 0;
     struct st_order *order = &h->eager;
     cudaGraph_t graph = NULL;
-    cudaError_t error = cudaStreamGetId(stream, &number);
+    cudaError_t error = look_at(stream, &capture, &graph, &number);
 
     *order_out = order;
     *graph_out = NULL;
-    if (error == cudaSuccess && h->one_stream && order->used && order->stream == number)
-        return ncclSuccess;
-    if (error == cudaSuccess)
-        error = look_at(stream, &capture, &graph);
     if (error != cudaSuccess)
         return st_fail_cuda(h, error, "look at the stream");
+    if (capture == 0 && h->one_stream && order->used && order->stream == number)
+        return ncclSuccess;
     if (capture != 0) {
         ncclResult_t result = find(h, capture, graph, graph_out);
 

@@ -252,8 +252,11 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     return named("cudaStreamWaitEvent");
 }
 
+/* As CUDA 13.0 on driver 580 does; there it also ends the capture. */
 cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long *id)
 {
+    if (fake.capture)
+        return cudaErrorStreamCaptureUnsupported;
     *id = (unsigned long long)(uintptr_t)stream + fake.others;
     return named("cudaStreamGetId");
 }
