@@ -208,7 +208,7 @@ static void describe_boxes(void)
 static const char *const rules[] = {
     NULL,
     "# symtuner rules 1\n[process]\nsym-ctas = 24\n"
-    "[rule used]\nregistered = yes\nprefer = registered\n"
+    "[rule used]\nregistered = yes\nprefer = general:*/simple\n"
     "[rule small]\nbytes = ..256KiB\nprefer = general:ring/ll\n",
     "# symtuner rules 1\n[rule wide]\nranks = 4..\nprefer = general:tree/simple\nchannels = 8\n"
     "[rule reductions]\ncoll = reducescatter\nforbid = ring/ll, ring/simple\n"
