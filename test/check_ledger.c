@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -208,6 +209,26 @@ START_TEST(test_an_unwritable_file_is_a_warning)
 }
 END_TEST
 
+/* As on a full disk: one byte has room, then none. */
+START_TEST(test_a_text_that_is_cut_off_is_a_warning)
+{
+    const struct rlimit room = {(rlim_t)_i, RLIM_INFINITY};
+
+    want_ledger();
+    setenv("NCCL_DEBUG", "WARN", 1);
+    st_log_use(keep_message);
+    signal(SIGXFSZ, SIG_IGN);
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &room), 0);
+    st_ledger_close(st_ledger_open(1, 2, 1));
+    setrlimit(RLIMIT_FSIZE, &(struct rlimit){RLIM_INFINITY, RLIM_INFINITY});
+    ck_assert_uint_eq(strlen(content()), (size_t)_i);
+    ck_assert_int_eq(messages.warnings, 1);
+    ck_assert_msg(strstr(messages.text, "File too large") &&
+                      strstr(messages.text, _i ? "0x1 are cut off" : "0x1 are lost"),
+                  "%s", messages.text);
+}
+END_TEST
+
 /* 1023 bytes are taken, one more would have been cut: into the name of another file. So would the
  * number of the process. */
 START_TEST(test_a_name_that_is_too_long_is_a_warning_and_no_file)
@@ -378,6 +399,7 @@ Suite *ledger_suite(void)
     t_add_rows(text, test_a_file_name_may_hold_process_and_host, names);
     tcase_add_test(text, test_the_signal_appends_the_counters_at_once);
     tcase_add_test(text, test_an_unwritable_file_is_a_warning);
+    tcase_add_loop_test(text, test_a_text_that_is_cut_off_is_a_warning, 0, 2);
     tcase_add_loop_test(text, test_a_name_that_is_too_long_is_a_warning_and_no_file, 0, 4);
     tcase_add_test(text, test_a_pipe_that_nobody_reads_is_a_warning);
     tcase_add_test(text, test_a_pipe_whose_reader_goes_does_not_end_the_job);
