@@ -27,7 +27,7 @@ static bool number(struct st_reader *reader, struct st_text field, int64_t least
     *out = strtoll(digits, &end, 10);
     if (*digits == 0 || *end || *digits == '+' || errno == ERANGE || *out < least || *out > most)
         return st_reader_fail(reader, field.at, "\"%.*s\" is not a number from %lld to %lld",
-                              (int)(field.len > 40 ? 40 : field.len), field.at, (long long)least,
+                              ST_SHOWN(field), (long long)least,
                               (long long)most);
     return true;
 }

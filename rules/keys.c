@@ -29,7 +29,7 @@ static bool read_number(struct st_reader *reader, struct st_text text, uint64_t 
     }
     if (text.len == 0 || value < lo || value > hi)
         return st_reader_fail(reader, text.at, "\"%.*s\" is not a number from %llu to %llu",
-                              (int)(text.len > 40 ? 40 : text.len), text.at,
+                              ST_SHOWN(text),
                               (unsigned long long)lo, (unsigned long long)hi);
     *out = value;
     return true;
@@ -47,7 +47,7 @@ static bool read_release(struct st_reader *reader, struct st_text text, bool hig
     if (parts < 2 || rest.len || text.at[text.len - 1] == '.')
         return st_reader_fail(reader, text.at,
                               "\"%.*s\" is not an NCCL release; write 2.28 or 2.28.9",
-                              (int)(text.len > 40 ? 40 : text.len), text.at);
+                              ST_SHOWN(text));
     for (int i = 0; i < parts; i++)
         if (!read_number(reader, part[i], 0, 99, &value[i]))
             return false;
@@ -61,7 +61,7 @@ static bool read_bytes(struct st_reader *reader, struct st_text text, bool high,
 
     (void)high;
     return !wrong || st_reader_fail(reader, text.at, "\"%.*s\": %s",
-                                    (int)(text.len > 40 ? 40 : text.len), text.at, wrong);
+                                    ST_SHOWN(text), wrong);
 }
 
 static bool read_count(struct st_reader *reader, struct st_text text, bool high, uint64_t *out)
@@ -92,7 +92,7 @@ static bool read_span(struct st_reader *reader, struct st_text text, struct st_s
     if (text.len == 0 || span.lo > span.hi)
         return st_reader_fail(reader, text.at, text.len ? "the range \"%.*s\" is empty: its low "
                               "end is above its high end" : "a value is missing%.*s",
-                              (int)(text.len > 40 ? 40 : text.len), text.at);
+                              ST_SHOWN(text));
     *out = span;
     return true;
 }

@@ -173,7 +173,7 @@ static bool rules_read(struct st_reader *reader, struct st_text rest)
 
         if (key.len == line.len)
             return st_reader_fail(reader, line.at, "\"%.*s\" is neither [section] nor key = value",
-                                  (int)(line.len > 40 ? 40 : line.len), line.at);
+                                  ST_SHOWN(line));
         if (!section.rule)
             return st_reader_fail(reader, line.at, "a key before the first section; start with "
                                                    "[rule NAME]");
@@ -227,7 +227,7 @@ static bool inline_read(struct st_reader *reader, struct st_text text)
 
             if (key.len == word.len)
                 return st_reader_fail(reader, word.at, "\"%.*s\" is not key=value",
-                                      (int)(word.len > 40 ? 40 : word.len), word.at);
+                                      ST_SHOWN(word));
             if (!read_key(reader, &section, key, value))
                 return false;
         }

@@ -25,16 +25,15 @@ bool st_reader_unknown(struct st_reader *reader, const char *what, struct st_tex
 {
     const char *near = st_word_nearest(words, word.at, word.len);
     char all[200] = "";
-    int shown = (int)(word.len > 40 ? 40 : word.len);
 
     if (near)
-        return st_reader_fail(reader, word.at, "unknown %s \"%.*s\"; did you mean %s?", what, shown,
-                              word.at, near);
+        return st_reader_fail(reader, word.at, "unknown %s \"%.*s\"; did you mean %s?", what,
+                              ST_SHOWN(word), near);
     for (int i = 0; i < words->count; i++)
         if (words->word[i])
             snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", *all ? ", " : "",
                      words->word[i]);
-    return st_reader_fail(reader, word.at, "unknown %s \"%.*s\"; known: %s", what, shown, word.at,
+    return st_reader_fail(reader, word.at, "unknown %s \"%.*s\"; known: %s", what, ST_SHOWN(word),
                           all);
 }
 

@@ -27,6 +27,9 @@ struct st_reader {
 bool st_reader_fail(struct st_reader *reader, const char *at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* As much of a text as a message shows, for "%.*s". */
+#define ST_SHOWN(text) (int)((text).len > 40 ? 40 : (text).len), (text).at
+
 /* The same for a word that is not in ${words}: names the nearest spelling, or lists them all. */
 bool st_reader_unknown(struct st_reader *reader, const char *what, struct st_text word,
                        const struct st_words *words);
