@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "plugin/agree.h"
@@ -25,26 +26,26 @@ static struct st_ledger *open_ledgers;
  * file's. */
 static bool expand(const char *pattern, char *path, size_t size)
 {
-    char host[64] = "";
+    struct utsname box;
     size_t at = 0;
 
-    gethostname(host, sizeof host - 1);
+    uname(&box);
     path[0] = '\0';
-    for (; *pattern && at + 1 < size; pattern++) {
-        int n = 1;
+    for (; *pattern; pattern++) {
+        int n;
 
         if (pattern[0] == '%' && pattern[1] == 'p')
             n = snprintf(path + at, size - at, "%d", (int)getpid());
         else if (pattern[0] == '%' && pattern[1] == 'h')
-            n = snprintf(path + at, size - at, "%s", host);
+            n = snprintf(path + at, size - at, "%s", box.nodename);
         else
-            path[at] = *pattern, path[at + 1] = '\0';
+            n = snprintf(path + at, size - at, "%c", *pattern);
         pattern += pattern[0] == '%' && pattern[1] && strchr("ph%", pattern[1]);
         if ((size_t)n >= size - at)
             return false;
         at += (size_t)n;
     }
-    return *pattern == '\0';
+    return true;
 }
 
 static void write_size(FILE *out, int coll, int bucket)
@@ -86,9 +87,10 @@ static void write_text(FILE *out, const struct st_ledger *ledger)
 {
     const struct st_process *process = st_process();
     static const char *const mode[] = {"steer", "observe", "off"};
-    char release[16], host[64] = "";
+    struct utsname box;
+    char release[16];
 
-    gethostname(host, sizeof host - 1);
+    uname(&box);
     fprintf(out,
             "# symtuner ledger 1\n"
             "comm id=0x%016llx ranks=%d nodes=%d local=%d nccl=%s rules=0x%016llx mode=%s "
@@ -97,7 +99,7 @@ static void write_text(FILE *out, const struct st_ledger *ledger)
             st_release_print(process->nccl, release, sizeof release),
             (unsigned long long)process->rules_hash, mode[process->options.mode], 
             st_agree_sym_ctas_given() ? st_agree_sym_ctas_given() : process->min_ctas,
-            process->ctas_from, host, (int)getpid());
+            process->ctas_from, box.nodename, (int)getpid());
     for (int c = 0; c < SYMTUNER_COLLS; c++)
         for (int b = 0; b < ST_BUCKETS; b++) {
             for (int reg = 0; reg < 2; reg++)
