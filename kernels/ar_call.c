@@ -93,7 +93,6 @@ static void ask_about(const symtuner_ar *h, const struct buffers *b, uint64_t by
     const struct st_window *from = st_window_find(h, b->send, bytes);
     const struct st_window *to = st_window_find(h, b->recv, bytes);
 
-    memset(ask, 0, sizeof *ask);
     ask->bytes = bytes;
     ask->ranks = h->ranks;
     ask->links = h->links;

@@ -119,7 +119,7 @@ ncclResult_t st_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
                              .arrived = (uint32_t)first,
                              .left = (uint32_t)first};
     cudaError_t error = cudaSetDevice(h->device);
-    int arch = 0, driver = 0;
+    int arch, driver;
 
     h->timeout_ns = st_timeout_ns(config, options);
     h->force = options->force;
