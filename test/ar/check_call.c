@@ -4,11 +4,14 @@
  * and all that describe says of a handle.
  */
 #include <check.h>
+#include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/ar_handle.h"
+#include "kernels/ar_idle.h"
 #include "test/ar/fake_cuda.h"
 #include "test/ar/fake_nccl.h"
 #include "test/ar/local_group.h"
@@ -164,6 +167,55 @@ START_TEST(test_rules_that_differ_in_a_local_group_are_not_used)
 }
 END_TEST
 
+/* "Nothing has come" must stand in scratch before the first call: zeros, and the two halves of the
+ * Lamport region, which is the third. */
+START_TEST(test_scratch_is_filled_before_the_first_call)
+{
+    const ncclComm_t comms[] = {(ncclComm_t)1, (ncclComm_t)2};
+    struct symtuner_ar_config config = small();
+    symtuner_ar *h[2];
+    size_t want;
+
+    for (int comm = 0; comm < 2; comm++) {
+        fake_nccl_reset(2);
+        fake.filled = 0;
+        setenv("SYMTUNER_LOG", "off", 1);
+        ck_assert_int_eq(comm ? symtuner_ar_create(h, comms, 2, &config)
+                              : symtuner_ar_create_local(h, devices, 2, &config), ncclSuccess);
+        want = h[0]->layout.first[ST_REGION_LAMPORT] + 2 * h[0]->layout.half[ST_REGION_LAMPORT];
+        ck_assert_uint_eq(fake.filled, 2 * want);
+        symtuner_ar_destroy(h, 2);
+    }
+    unsetenv("SYMTUNER_LOG");
+}
+END_TEST
+
+int __real_pthread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+int __wrap_pthread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+                          void *(*body)(void *), void *argument)
+{
+    return fake.no_thread ? EAGAIN : __real_pthread_create(thread, attributes, body, argument);
+}
+
+/* It waits itself, as long as it takes; only the thread knows how to stop waiting. */
+START_TEST(test_without_a_thread_the_gpu_is_still_waited_for)
+{
+    int idles = fake.idles;
+
+    fake.no_thread = 1;
+    ck_assert_int_eq(st_gpu_idle(1, 1), cudaSuccess);
+    ck_assert_int_eq(fake.idles, idles + 1);
+    ck_assert_int_eq(st_gpu_idle(99, 1), cudaErrorInvalidDevice);
+    fake.no_thread = 0;
+    ck_assert_int_eq(st_gpu_idle(1, 1000000000), cudaSuccess);
+    ck_assert_int_eq(fake.idles, idles + 2);
+    ck_assert_int_eq(st_gpu_idle(99, 1000000000), cudaErrorInvalidDevice);
+    cudaGetLastError();
+}
+END_TEST
+
 /* ---- describe -------------------------------------------------------------------------------- */
 
 /* Before the rules and the table, which have tests of their own: ${said}, the scratch, ${last}. */
@@ -256,6 +308,8 @@ Suite *st_suite_call(void)
                         (int)(sizeof failing / sizeof *failing));
     tcase_add_test(calls, test_a_call_leaves_the_gpu_in_use_as_it_was);
     tcase_add_test(calls, test_rules_that_differ_in_a_local_group_are_not_used);
+    tcase_add_test(calls, test_scratch_is_filled_before_the_first_call);
+    tcase_add_test(calls, test_without_a_thread_the_gpu_is_still_waited_for);
     tcase_add_test(calls, test_a_handle_is_described_line_by_line);
     suite_add_tcase(suite, calls);
     return suite;

@@ -122,6 +122,25 @@ START_TEST(test_long_messages_are_nccls_where_all_ranks_have_multicast)
 }
 END_TEST
 
+START_TEST(test_without_a_thread_to_ask_nothing_is_registered)
+{
+    const ncclComm_t comms[] = {(ncclComm_t)1, (ncclComm_t)2, (ncclComm_t)3};
+    struct symtuner_ar_config config = {.size = sizeof config, .bulk_bytes = 1 << 20};
+
+    set_up_nccl(3);
+    for (int r = 0; r < 3; r++)
+        buffer[r] = aligned_alloc(4096, 4096);
+    ck_assert_int_eq(symtuner_ar_create(handle, comms, 3, &config), ncclSuccess);
+    fake.no_thread = 1;
+    ck_assert_int_eq(symtuner_ar_register(handle, buffer, NULL, 3, 4096), ncclSystemError);
+    ck_assert_ptr_nonnull(strstr(symtuner_ar_error(handle[0]), "no thread to ask NCCL"));
+    fake.no_thread = 0;
+    ck_assert_int_eq(symtuner_ar_register(handle, buffer, NULL, 3, 4096), ncclSuccess);
+    ck_assert_int_eq(have(3), 3);
+    end(3);
+}
+END_TEST
+
 Suite *st_suite_multicast(void)
 {
     Suite *s = suite_create("ar_multicast");
@@ -130,6 +149,7 @@ Suite *st_suite_multicast(void)
     tcase_set_timeout(t, 60);
     tcase_add_test(t, test_one_thread_asks_for_all_its_ranks_at_once);
     tcase_add_test(t, test_ranks_of_their_own_threads_ask_together);
+    tcase_add_test(t, test_without_a_thread_to_ask_nothing_is_registered);
     tcase_add_test(t, test_multicast_is_on_all_ranks_or_on_none);
     tcase_add_test(t, test_long_messages_are_nccls_where_all_ranks_have_multicast);
     suite_add_tcase(s, t);

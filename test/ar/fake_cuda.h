@@ -37,7 +37,8 @@ struct fake_cuda {
     int calls;                  /* such calls so far                       */
     const char *rule_of[4];     /* SYMTUNER_RULE, once this GPU is in use  */
     const char *fails;          /* a call that fails, by its name; NULL: none */
-    size_t copied;              /* bytes of cudaMemcpyAsync                */
+    size_t copied, filled;      /* bytes of cudaMemcpyAsync, of cudaMemset */
+    int no_thread;              /* pthread_create fails                    */
     int launched_on;            /* the GPU of the last launch              */
     int live;                   /* allocations, streams, events not freed  */
     int waits;                  /* cudaStreamWaitEvent                     */
