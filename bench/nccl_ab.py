@@ -21,7 +21,7 @@ LIB = os.path.join(ROOT, "build", "libsymtuner.so")
 SETTINGS = {
     "own": ({}, 1),                                    # NCCL alone, symmetric windows
     "general": ({}, 0),                                # NCCL alone, plain memory
-    "tuner": ({"NCCL_TUNER_PLUGIN": LIB}, 1),
+    "tuner": ({"NCCL_TUNER_PLUGIN": LIB}, 1),          # general kernels only: keeps NCCL's count
     "env": ({"NCCL_ENV_PLUGIN": LIB}, 1),
 }
 

@@ -128,8 +128,7 @@ void st_tune_usage(const struct st_tune *tune, FILE *out)
 
     fputs("<h2>Use these rules</h2>\n<pre>export SYMTUNER_RULES=", out);
     shell_word(path ? path : tune->out, out);
-    fputs("\nexport NCCL_TUNER_PLUGIN=libsymtuner.so   # NCCL 2.28.7 and newer, better: "
-          "NCCL_ENV_PLUGIN"
+    fputs("\nexport NCCL_ENV_PLUGIN=libsymtuner.so     # before NCCL 2.28.7: NCCL_TUNER_PLUGIN"
           "\nsymtuner check --here \"$SYMTUNER_RULES\"    # do they fit the box they are used "
           "on?</pre>\n"
           "<p>The plugin reads [process], libsymtuner_ar.so reads [kernels], both from that file. "

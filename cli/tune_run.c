@@ -57,6 +57,7 @@ static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int
 {
     char ranks[12], low[24], high[24], number[12], seed[12], dtype[12], ctas[32] = "NCCL_SYM_CTAS";
     char tuner[700] = "NCCL_TUNER_PLUGIN=none", rules[700] = "SYMTUNER_RULES";
+    char env[700] = "NCCL_ENV_PLUGIN";
     char *ways = st_tune_ways(tune);
     bool search = setting == tune->n_ctas;
     const char *with = tune->rules;
@@ -76,7 +77,7 @@ static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int
     const char *set[] = {tuner,
                          rules,
                          ctas,
-                         "NCCL_ENV_PLUGIN",
+                         env,
                          "NCCL_PROFILER_PLUGIN",
                          "NCCL_SYM_KERNEL",
                          "NCCL_ALGO",
@@ -110,8 +111,9 @@ static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int
     } else if (setting > tune->n_ctas || tune->ctas[setting] == ST_TUNE_PLUGIN) {
         char path[600];
 
-        snprintf(tuner, sizeof tuner, "NCCL_TUNER_PLUGIN=%s",
-                 st_beside_command("libsymtuner.so", path, sizeof path));
+        st_beside_command("libsymtuner.so", path, sizeof path);
+        snprintf(tuner, sizeof tuner, "NCCL_TUNER_PLUGIN=%s", path);
+        snprintf(env, sizeof env, "NCCL_ENV_PLUGIN=%s", path); /* a CTA count goes this way only */
     }
     end = st_child_run(&child);
     free(ways);
