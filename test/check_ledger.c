@@ -212,15 +212,17 @@ END_TEST
 /* As on a full disk: one byte has room, then none. */
 START_TEST(test_a_text_that_is_cut_off_is_a_warning)
 {
-    const struct rlimit room = {(rlim_t)_i, RLIM_INFINITY};
+    struct rlimit room, before;
 
+    getrlimit(RLIMIT_FSIZE, &before);
+    room = (struct rlimit){(rlim_t)_i, before.rlim_max};
     want_ledger();
     setenv("NCCL_DEBUG", "WARN", 1);
     st_log_use(keep_message);
     signal(SIGXFSZ, SIG_IGN);
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &room), 0);
     st_ledger_close(st_ledger_open(1, 2, 1));
-    setrlimit(RLIMIT_FSIZE, &(struct rlimit){RLIM_INFINITY, RLIM_INFINITY});
+    setrlimit(RLIMIT_FSIZE, &before);
     ck_assert_uint_eq(strlen(content()), (size_t)_i);
     ck_assert_int_eq(messages.warnings, 1);
     ck_assert_msg(strstr(messages.text, "File too large") &&
