@@ -110,10 +110,10 @@ static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int
         snprintf(ctas, sizeof ctas, "NCCL_SYM_CTAS=%d", tune->ctas[setting]);
     } else if (setting > tune->n_ctas || tune->ctas[setting] == ST_TUNE_PLUGIN) {
         char path[600];
+        const char *library = st_beside_command("libsymtuner.so", path, sizeof path);
 
-        st_beside_command("libsymtuner.so", path, sizeof path);
-        snprintf(tuner, sizeof tuner, "NCCL_TUNER_PLUGIN=%s", path);
-        snprintf(env, sizeof env, "NCCL_ENV_PLUGIN=%s", path); /* a CTA count goes this way only */
+        snprintf(tuner, sizeof tuner, "NCCL_TUNER_PLUGIN=%s", library);
+        snprintf(env, sizeof env, "NCCL_ENV_PLUGIN=%s", library); /* a CTA count goes this way only */
     }
     end = st_child_run(&child);
     free(ways);
