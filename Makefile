@@ -111,7 +111,7 @@ AR_EMU    := test/ar/emulate.c test/ar/check_kernels.c test/ar/check_emulated.c 
 AR_TEST   := $(if $(AR_API),$(filter-out $(AR_EMU),$(wildcard test/ar/*.c)) $(AR_C), test/ar/main.c test/ar/check_shape.c \
              test/ar/ear.c test/ar/check_select.c test/ar/check_rules.c test/ar/check_probe.c kernels/ar_select.c \
              kernels/ar_options.c kernels/ar_probe.c kernels/ar_rules.c $(wildcard rules/*.c) plugin/machine.c)
-AR_WRAPPED := $(if $(AR_API),dlopen dlsym pthread_create)# made up, made to fail: test/ar/check_{nccl,call}.c
+AR_WRAPPED := $(if $(AR_API),dlopen dlsym pthread_create calloc)# made up, made to fail: test/ar/check_{nccl,call}.c
 AR_CHECK  := $(patsubst %,$(B)/check-ar-obj/%.o,$(AR_TEST))
 TEST_ALSO += test-ar
 

@@ -216,6 +216,77 @@ START_TEST(test_without_a_thread_the_gpu_is_still_waited_for)
 }
 END_TEST
 
+void *__real_calloc(size_t count, size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return fake.no_calloc > 0 && --fake.no_calloc == 0 ? NULL : __real_calloc(count, size);
+}
+
+START_TEST(test_without_memory_there_is_no_group_and_no_leak)
+{
+    const ncclComm_t comms[] = {(ncclComm_t)1, (ncclComm_t)2};
+    struct symtuner_ar_config config = small();
+    int live = fake.live;
+
+    setenv("SYMTUNER_LOG", "off", 1);
+    for (int n = 1; n <= 4; n++) {
+        symtuner_ar *h[2] = {NULL, NULL};
+        ncclResult_t result;
+
+        fake_nccl_reset(2);
+        fake.no_calloc = n % 2 + 1;
+        result = n > 2 ? symtuner_ar_create(h, comms, 2, &config)
+                       : symtuner_ar_create_local(h, devices, 2, &config);
+        want_error(result, ncclSystemError, NULL, "out of memory");
+        ck_assert_int_eq(fake.no_calloc, 0);
+        ck_assert_ptr_null(h[0]);
+        ck_assert_int_eq(fake.live, live);
+        ck_assert(!fake_nccl.hung);
+    }
+    fake.no_calloc = 1; /* a thread that could stop waiting needs some */
+    ck_assert_int_eq(st_gpu_idle(1, 1), cudaSuccess);
+    unsetenv("SYMTUNER_LOG");
+}
+END_TEST
+
+static int gpu_in_use(void)
+{
+    int device = -1;
+
+    cudaGetDevice(&device);
+    return device;
+}
+
+START_TEST(test_no_call_of_ours_changes_the_gpu_in_use)
+{
+    const ncclComm_t comms[] = {(ncclComm_t)1, (ncclComm_t)2};
+    struct symtuner_ar_config config = small();
+    void *buffers[2] = {memory[0], memory[1]};
+    symtuner_ar *h[2];
+
+    setenv("SYMTUNER_LOG", "off", 1);
+    for (int in_use = 0; in_use < 3; in_use++)
+        for (int comm = 0; comm < 2; comm++) {
+            fake_nccl_reset(2);
+            cudaSetDevice(in_use);
+            ck_assert_int_eq(comm ? symtuner_ar_create(h, comms, 2, &config)
+                                  : symtuner_ar_create_local(h, devices, 2, &config), ncclSuccess);
+            ck_assert_int_eq(gpu_in_use(), in_use);
+            ck_assert_int_eq(symtuner_ar_register(h, buffers, NULL, 2, 65536), ncclSuccess);
+            ck_assert_int_eq(gpu_in_use(), in_use);
+            ck_assert_int_eq(REDUCE(h[0], memory[0], memory[0]), ncclSuccess);
+            ck_assert_int_eq(gpu_in_use(), in_use);
+            ck_assert_int_eq(symtuner_ar_deregister(h, buffers, 2), ncclSuccess);
+            ck_assert_int_eq(gpu_in_use(), in_use);
+            ck_assert_int_eq(symtuner_ar_destroy(h, 2), ncclSuccess);
+            ck_assert_int_eq(gpu_in_use(), in_use);
+        }
+    unsetenv("SYMTUNER_LOG");
+}
+END_TEST
+
 /* ---- describe -------------------------------------------------------------------------------- */
 
 /* Before the rules and the table, which have tests of their own: ${said}, the scratch, ${last}. */
@@ -310,6 +381,8 @@ Suite *st_suite_call(void)
     tcase_add_test(calls, test_rules_that_differ_in_a_local_group_are_not_used);
     tcase_add_test(calls, test_scratch_is_filled_before_the_first_call);
     tcase_add_test(calls, test_without_a_thread_the_gpu_is_still_waited_for);
+    tcase_add_test(calls, test_without_memory_there_is_no_group_and_no_leak);
+    tcase_add_test(calls, test_no_call_of_ours_changes_the_gpu_in_use);
     tcase_add_test(calls, test_a_handle_is_described_line_by_line);
     suite_add_tcase(suite, calls);
     return suite;

@@ -261,6 +261,18 @@ static void print_free_choices(FILE *out)
             }
 }
 
+/* As describe shows it. */
+static void print_tables(FILE *out)
+{
+    for (int links = 0; links < ST_LINKS; links++)
+        for (int ranks = 2; ranks <= 5; ranks++) {
+            char text[8192];
+
+            must(st_select_print(ranks, links, text, sizeof text) < sizeof text);
+            fprintf(out, "links %d, %d ranks\n%s", links, ranks, text);
+        }
+}
+
 static void print_forced_choices(FILE *out)
 {
     for (int f = 0; f < ST_FAMILIES; f++)
@@ -307,6 +319,7 @@ START_TEST(test_the_choices_are_those_of_the_golden_file)
     size_t size = 0, at = 0;
     FILE *out = open_memstream(&now, &size), *file;
 
+    print_tables(out);
     print_free_choices(out);
     print_forced_choices(out);
     print_probed_choices(out);

@@ -39,6 +39,7 @@ struct fake_cuda {
     const char *fails;          /* a call that fails, by its name; NULL: none */
     size_t copied, filled;      /* bytes of cudaMemcpyAsync, of cudaMemset */
     int no_thread;              /* pthread_create fails                    */
+    int no_calloc;              /* the n-th calloc from now on fails; 0: none */
     int launched_on;            /* the GPU of the last launch              */
     int live;                   /* allocations, streams, events not freed  */
     int waits;                  /* cudaStreamWaitEvent                     */
