@@ -145,19 +145,27 @@ START_TEST(test_no_exported_table_has_a_hole)
 }
 END_TEST
 
-/* The newest version of each interface that a release speaks; 0: it has none. */
+/* The newest version of each interface that a release speaks; 0: it has none. First and last of
+ * each era, published or not. */
 static const struct {
-    int release, tuner, env, profiler;
+    int release;
+    const char *era;
+    int tuner, env, profiler;
 } spoken[] = {
-    {22602, 3, 0, 0}, {22703, 4, 0, 4}, {22803, 5, 0, 5}, {22807, 5, 1, 5},
-    {22902, 5, 1, 6}, {22907, 5, 1, 6}, {23003, 6, 1, 6}, {23007, 6, 2, 6},
-    {23102, 6, 2, 7}, {23203, 6, 2, 7}, {23206, 7, 2, 7},
+    {22699, "before 2.27", 3, 0, 0}, {22700, "2.27", 4, 0, 4},   {22799, "2.27", 4, 0, 4},
+    {22800, "2.28.3", 5, 0, 5},      {22806, "2.28.3", 5, 0, 5}, {22807, "2.28.7", 5, 1, 5},
+    {22899, "2.28.7", 5, 1, 5},      {22900, "2.29.2", 5, 1, 6}, {22904, "2.29.2", 5, 1, 6},
+    {22905, "2.29.7", 5, 1, 6},      {22999, "2.29.7", 5, 1, 6}, {23000, "2.30", 6, 1, 6},
+    {23006, "2.30", 6, 1, 6},        {23007, "2.30.7", 6, 2, 6}, {23099, "2.30.7", 6, 2, 6},
+    {23100, "2.31", 6, 2, 7},        {23199, "2.31", 6, 2, 7},   {23200, "2.32", 6, 2, 7},
+    {23203, "2.32", 6, 2, 7},        {23204, "2.32.6", 7, 2, 7}, {99999, "2.32.6", 7, 2, 7},
 };
 
 START_TEST(test_a_release_speaks_its_interface_versions)
 {
     const struct st_era *era = st_era_of(spoken[_i].release);
 
+    ck_assert_str_eq(era->name, spoken[_i].era);
     ck_assert_int_eq(era->tuner_abi, spoken[_i].tuner);
     ck_assert_int_eq(era->env_abi, spoken[_i].env);
     ck_assert_int_eq(era->profiler_abi, spoken[_i].profiler);
