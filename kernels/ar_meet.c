@@ -43,7 +43,6 @@ ncclResult_t st_voice_open(struct st_voice *voice, const struct st_nccl *nccl, n
     }
     if (error != cudaSuccess) {
         cudaGetLastError();
-        voice->memory = NULL;
         snprintf(why, ST_WHY, "memory to talk to the other ranks: %s", cudaGetErrorString(error));
         return ncclUnhandledCudaError;
     }

@@ -71,8 +71,6 @@ int symtuner_explain(const symtuner_rules *rules, const struct symtuner_query *q
     struct page page = {text, size, 0};
     char release[16];
 
-    if (size)
-        text[0] = '\0';
     st_release_print(query->nccl, release, sizeof release);
     if (d->rule < 0)
         add(&page, "No rule covers %s of %llu bytes on %d rank%s: NCCL %s decides.",
