@@ -262,6 +262,29 @@ START_TEST(test_a_name_that_is_too_long_is_a_warning_and_no_file)
 }
 END_TEST
 
+START_TEST(test_what_was_counted_is_said_once)
+{
+    struct st_ledger *ledger;
+
+    want_ledger();
+    ledger = st_ledger_open(1, 2, 1);
+    for (int c = 0; c < SYMTUNER_COLLS; c++)
+        for (int b = 0; b < ST_BUCKETS; b += ST_BUCKETS - 1) {
+            st_ledger_add(ledger, &ledger->asked[c][b][1][ST_VERDICT_NO_RULE]);
+            st_ledger_add(ledger, &ledger->picked[c][b][ST_CELLS - 1]);
+        }
+    st_ledger_close(ledger);
+    ck_assert_int_eq(occurrences(content(), "asked coll="), 2 * SYMTUNER_COLLS);
+    ck_assert_int_eq(occurrences(content(), "picked coll="), 2 * SYMTUNER_COLLS);
+    ck_assert_int_eq(occurrences(content(), " bytes=0..1 "), 2 * SYMTUNER_COLLS);
+    ck_assert_int_eq(occurrences(content(), " algo=pat proto=simple count=1\n"),
+                     2 * SYMTUNER_COLLS);
+    ck_assert_int_eq(occurrences(content(), " registered=1 verdict=no-rule count=1\n"),
+                     2 * SYMTUNER_COLLS);
+    ck_assert_int_eq(occurrences(content(), "\n"), 3 + 4 * SYMTUNER_COLLS);
+}
+END_TEST
+
 START_TEST(test_a_pipe_that_nobody_reads_is_a_warning)
 {
     want_ledger();
@@ -295,10 +318,17 @@ static void want_ledger_in_pipe(int *ends, int room)
     st_log_use(keep_message);
 }
 
+/* The program may block the signal (1), and have one of its own coming (2), which stays. */
 START_TEST(test_a_pipe_whose_reader_goes_does_not_end_the_job)
 {
+    sigset_t sigpipe, pending, masked;
     int ends[2];
 
+    sigemptyset(&sigpipe);
+    sigaddset(&sigpipe, SIGPIPE);
+    pthread_sigmask(_i ? SIG_BLOCK : SIG_UNBLOCK, &sigpipe, NULL);
+    if (_i == 2)
+        raise(SIGPIPE);
     want_ledger_in_pipe(ends, 0);
     if (fork() == 0) { /* the only reader leaves while the ledger is being written */
         usleep(200000);
@@ -308,6 +338,10 @@ START_TEST(test_a_pipe_whose_reader_goes_does_not_end_the_job)
     st_ledger_close(st_ledger_open(1, 2, 1));
     ck_assert_int_eq(messages.warnings, 1);
     ck_assert_msg(strstr(messages.text, "Broken pipe"), "%s", messages.text);
+    sigpending(&pending);
+    ck_assert_int_eq(sigismember(&pending, SIGPIPE), _i == 2);
+    pthread_sigmask(SIG_BLOCK, NULL, &masked);
+    ck_assert_int_eq(sigismember(&masked, SIGPIPE), _i > 0);
 }
 END_TEST
 
@@ -404,7 +438,8 @@ Suite *ledger_suite(void)
     tcase_add_loop_test(text, test_a_text_that_is_cut_off_is_a_warning, 0, 2);
     tcase_add_loop_test(text, test_a_name_that_is_too_long_is_a_warning_and_no_file, 0, 4);
     tcase_add_test(text, test_a_pipe_that_nobody_reads_is_a_warning);
-    tcase_add_test(text, test_a_pipe_whose_reader_goes_does_not_end_the_job);
+    tcase_add_loop_test(text, test_a_pipe_whose_reader_goes_does_not_end_the_job, 0, 3);
+    tcase_add_test(text, test_what_was_counted_is_said_once);
     tcase_add_loop_test(text, test_a_pipe_whose_reader_sleeps_does_not_hold_the_job_up, 0, 2);
     tcase_add_test(text, test_a_slow_reader_of_a_pipe_gets_the_whole_text);
     if (t_leases_here("test_a_file_with_a_lease_gets_its_ledger"))
