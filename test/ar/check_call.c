@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "kernels/ar_handle.h"
 #include "kernels/ar_idle.h"
@@ -199,17 +200,30 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
     return fake.no_thread ? EAGAIN : __real_pthread_create(thread, attributes, body, argument);
 }
 
+static void *end_work(void *unused)
+{
+    usleep(100000);
+    __atomic_store_n(&fake.busy, 0, __ATOMIC_RELEASE);
+    return unused;
+}
+
 /* It waits itself, as long as it takes; only the thread knows how to stop waiting. */
 START_TEST(test_without_a_thread_the_gpu_is_still_waited_for)
 {
     int idles = fake.idles;
+    pthread_t thread;
 
     fake.no_thread = 1;
     ck_assert_int_eq(st_gpu_idle(1, 1), cudaSuccess);
     ck_assert_int_eq(fake.idles, idles + 1);
     ck_assert_int_eq(st_gpu_idle(99, 1), cudaErrorInvalidDevice);
     fake.no_thread = 0;
-    ck_assert_int_eq(st_gpu_idle(1, 1000000000), cudaSuccess);
+    fake.busy = 2;
+    ck_assert_int_eq(pthread_create(&thread, NULL, end_work, NULL), 0);
+    alarm(20); /* the end is seen when it comes, not when the time is over */
+    ck_assert_int_eq(st_gpu_idle(1, 60000000000), cudaSuccess);
+    alarm(0);
+    pthread_join(thread, NULL);
     ck_assert_int_eq(fake.idles, idles + 2);
     ck_assert_int_eq(st_gpu_idle(99, 1000000000), cudaErrorInvalidDevice);
     cudaGetLastError();
