@@ -330,7 +330,8 @@ def prepare(base, jobs, quick):
     os.makedirs(base + "/tmp")
     if os.path.isdir("build"):
         shutil.copytree("build", base + "/build", symlinks=True)  # make knows what of it is old
-    steps = [s for s in all_steps() if not quick or "CK_RUN_SUITE" in s.env]
+    steps = [s for s in all_steps()
+             if not quick or "CK_RUN_SUITE" in s.env or s.name == "test-golden"]
     targets = sorted({t for s in steps for t in needs_of(s)})
     if not make(base, targets, jobs):
         print("mutants: the tree does not build, see %s/out.txt" % base, file=sys.stderr)
@@ -356,7 +357,7 @@ def main():
     ask.add_argument("--files", nargs="+", default=FILES, metavar="GLOB")
     ask.add_argument("--only", nargs="+", metavar="FILE:LINE", help="all mutants of these lines")
     ask.add_argument("--work", default="build-mutants", metavar="FOLDER", help="where copies go")
-    ask.add_argument("--quick", action="store_true", help="only check, check-ar and check-host")
+    ask.add_argument("--quick", action="store_true", help="only check, check-ar, check-host, golden")
     ask.add_argument("--list", action="store_true", help="print what would be drawn, build nothing")
     args = ask.parse_args()
     files = sorted({f for pattern in args.files for f in glob.glob(pattern)})
@@ -387,7 +388,17 @@ def main():
             idle.put(folder)
 
     sums, alive = collections.Counter(), []
+
+    def report(m, verdict):
+        line = "%s\t%s" % (described(m), verdict)
+        print(line, flush=True)
+        for key in (m.kind, m.file.split("/")[0], "all"):
+            sums[key, verdict == "survived"] += 1
+        if verdict == "survived":
+            alive.append(line)
+
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        told = 0
         for m in drawn:
             if len(chosen) == args.count:
                 break
@@ -395,14 +406,11 @@ def main():
                 chosen.append((m, pool.submit(test, m)))
             else:
                 passed += 1
-        for m, future in chosen:
-            verdict = future.result()
-            line = "%s\t%s" % (described(m), verdict)
-            print(line, flush=True)
-            for key in (m.kind, m.file.split("/")[0], "all"):
-                sums[key, verdict == "survived"] += 1
-            if verdict == "survived":
-                alive.append(line)
+            while told < len(chosen) and chosen[told][1].done():
+                report(chosen[told][0], chosen[told][1].result())
+                told += 1
+        for m, future in chosen[told:]:
+            report(m, future.result())
     print("\nseed %d: %d mutants; %d more did not compile or changed no object file" %
           (args.seed, len(chosen), passed))
     for key in sorted({key for key, _ in sums}):
