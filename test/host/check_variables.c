@@ -181,6 +181,45 @@ START_TEST(test_without_the_env_interface_the_built_in_count_is_one_line)
 }
 END_TEST
 
+/* A setting, and what the log says of the count: one line, or none. */
+static const struct {
+    const char *name, *value, *says;
+} announced[] = {
+    {"SYMTUNER_MACHINE", "gpu=test box; links=nvlink; multicast=no; gpus=4",
+     "no CTA count is known for \"test box\" with NCCL 2.28.9: NCCL's own is kept; measure one with "
+     "NCCL_SYM_CTAS, then write [process] sym-ctas"},
+    {"SYMTUNER_MACHINE", "links=nvlink",
+     "no CTA count is known for \"this GPU\" with NCCL 2.28.9: NCCL's own is kept; measure one with "
+     "NCCL_SYM_CTAS, then write [process] sym-ctas"},
+    {"SYMTUNER_MACHINE", "gpu=NVIDIA H200; links=nvlink; multicast=no; gpus=2",
+     "NCCL_MIN_CTAS=16 (built-in, measured on 2 x NVIDIA H200 with NCCL 2.28.9); "
+     "SYMTUNER_DEFAULTS=0 keeps NCCL's own"},
+    {"SYMTUNER_MODE", "observe", NULL},
+    {"SYMTUNER_MODE", "off", NULL},
+    {"SYMTUNER_RULE", "process sym-ctas=16", NULL},
+};
+
+START_TEST(test_what_becomes_of_the_count_is_said_once)
+{
+    static const char *const lines[] = {"no CTA count is known", "NCCL_MIN_CTAS=16 (built-in"};
+    struct comm comm;
+    int said = 0;
+
+    set_box(NULL);
+    setenv(announced[_i].name, announced[_i].value, 1);
+    nccl_load(r228, ENV_PLUGIN);
+    for (uint64_t id = 1; id < 3; id++) {
+        ck_assert_int_eq(nccl_comm(&comm, id, 2, 1), 0);
+        nccl_comm_end(&comm);
+    }
+    for (int i = 0; i < 2; i++)
+        for (const char *at = nccl_log.text; (at = strstr(at, lines[i])); at++)
+            said++;
+    ck_assert_msg(said == (announced[_i].says != NULL), "%s", nccl_log.text);
+    ck_assert_msg(!said || strstr(nccl_log.text, announced[_i].says), "%s", nccl_log.text);
+}
+END_TEST
+
 /* ---- other plugins' places ------------------------------------------------------------------- */
 
 /* A setting, and whether NCCL is then sent to us for a tuner and for a profiler. */
@@ -331,6 +370,7 @@ Suite *variables_suite(void)
     t_each_release(ctas, test_env_alone_answers_for_the_process);
     t_each_release(ctas, test_without_the_env_interface_the_rules_count_is_a_warning);
     t_rows(ctas, test_the_built_in_count_gives_way_to_the_user_and_to_no_file, held);
+    t_rows(ctas, test_what_becomes_of_the_count_is_said_once, announced);
     tcase_add_test(ctas, test_without_the_env_interface_the_built_in_count_is_one_line);
     tcase_add_loop_test(ctas, test_nccl_is_sent_to_us_only_where_there_is_something_to_do, 0,
                         2 * (int)(sizeof places / sizeof *places));
