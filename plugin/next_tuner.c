@@ -59,7 +59,7 @@ static void *lend_constants(struct st_next_tuner *next, const struct st_tuner_in
 static void return_constants(const struct st_next_tuner *next, const struct st_tuner_init *init,
                              const void *lent)
 {
-    if (lent && lent != init->constants)
+    if (lent != init->constants)
         copy_constants(init->constants, init->abi >= 7 ? 5 : 4, lent, next->version >= 7 ? 5 : 4);
 }
 
