@@ -7,14 +7,18 @@
  * replacements fail when told to, which is only during a call into the plugin.
  */
 #include <errno.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "plugin/env.h"
+#include "plugin/process.h"
 #include "plugin/profiler.h"
 #include "plugin/tuner.h"
+#include "rules/match.h"
+#include "rules/sources.h"
 #include "symtuner.h"
 #include "test/suites.h"
 
@@ -167,11 +171,50 @@ START_TEST(test_a_plugin_without_memory_lets_nccl_decide)
 }
 END_TEST
 
+static void read_and_give_back(void)
+{
+    static const char *const texts[] = {"[rule a]\ncoll = any\n", "[rule a]\ncoll = n\n"};
+    const struct st_group group = {.nccl = 22809, .ranks = 2, .nodes = 1};
+    struct symtuner_machine machine;
+    symtuner_rules *rules;
+
+    for (int i = 0; i < 2; i++)
+        if (symtuner_rules_parse(texts[i], "t", &rules, NULL, 0) == SYMTUNER_OK) {
+            free(st_index_build(rules, &group));
+            symtuner_rules_free(rules);
+        }
+    for (int i = 0; i < 2; i++)
+        if (symtuner_rules_load(i ? "/dev/null/x" : "test/golden/rules/everything.rules", &rules, NULL,
+                                0) == SYMTUNER_OK)
+            symtuner_rules_free(rules);
+    if (st_rules_sources("allreduce", "test/golden/rules/two.inline", NULL, &rules, NULL, 0) ==
+            SYMTUNER_OK ||
+        st_rules_sources("allreduce", "test/golden/rules/everything.rules", NULL, &rules, NULL, 0) ==
+            SYMTUNER_OK)
+        symtuner_rules_free(rules);
+    st_machine_read("gpu=x", &machine, NULL, 0);
+    st_machine_read("gpu", &machine, NULL, 0);
+}
+
+/* Sanitizers count for themselves: theirs is 0 before and after. */
+START_TEST(test_what_is_read_is_given_back)
+{
+    size_t before;
+
+    read_and_give_back(); /* what libc keeps for itself */
+    before = mallinfo2().uordblks + mallinfo2().hblkhd;
+    for (int i = 0; i < 20; i++)
+        read_and_give_back();
+    ck_assert_uint_lt(mallinfo2().uordblks + mallinfo2().hblkhd, before + 4096);
+}
+END_TEST
+
 Suite *alloc_suite(void)
 {
     Suite *suite = suite_create("allocation failure");
     TCase *rules = tcase_create("rules"), *plugin = tcase_create("plugin");
 
+    tcase_add_test(rules, test_what_is_read_is_given_back);
     tcase_add_test(rules, test_reading_rules_reports_out_of_memory);
     tcase_add_loop_test(rules, test_loading_a_file_survives_every_refusal, 0, 4);
     tcase_add_loop_test(plugin, test_a_plugin_without_memory_lets_nccl_decide, 0, ALLOCATIONS);
