@@ -302,6 +302,30 @@ START_TEST(test_ranks_that_differ_are_steered_in_no_release_with_ids)
 }
 END_TEST
 
+/* The second of two ranks never comes: a warning for the process, a line for each communicator. */
+START_TEST(test_a_missing_rank_is_one_warning_and_a_line_for_each_communicator)
+{
+    struct question question = {SYMTUNER_ALLREDUCE, 4096, 1, 0, {0}, 0};
+    struct comm comm;
+    int lines = 0;
+
+    set_usual("gpu=test box; gpus=2");
+    setenv("SYMTUNER_RULE", "allreduce prefer=general:ring/ll", 1);
+    nccl_load(&releases[3], ENV_PLUGIN);
+    for (uint64_t id = 1; id <= 3; id++) {
+        ck_assert_int_eq(nccl_rank(&comm, nccl_id(id), 2, 1), 0);
+        memcpy(question.table, table, sizeof table);
+        nccl_ask(&comm, &question);
+        ck_assert_mem_eq(question.table, table, sizeof table);
+        nccl_comm_end(&comm);
+    }
+    for (const char *at = nccl_log.text; (at = strstr(at, "1 of 2 ranks answered")); at++)
+        lines++;
+    ck_assert_msg(lines == 3 && nccl_log.warnings == 1, "%d warnings: %s", nccl_log.warnings,
+                  nccl_log.text);
+}
+END_TEST
+
 START_TEST(test_several_nodes_are_steered_unchecked_and_told_no_count)
 {
     struct comm comm;
@@ -397,6 +421,7 @@ Suite *agree_suite(void)
                         2 * (int)(sizeof differs / sizeof *differs));
     t_rows(four_ranks, test_the_order_of_communicators_changes_no_grid, orders);
     t_each_release(each, test_ranks_that_differ_are_steered_in_no_release_with_ids);
+    tcase_add_test(each, test_a_missing_rank_is_one_warning_and_a_line_for_each_communicator);
     t_each_release(each, test_several_nodes_are_steered_unchecked_and_told_no_count);
     tcase_add_test(left, test_what_a_killed_job_left_is_emptied);
     tcase_add_test(left, test_a_roll_call_that_nobody_completes_leaves_nothing);
