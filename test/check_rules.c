@@ -341,6 +341,8 @@ START_TEST(test_provenance_fits_its_own_machine_only)
                                       sizeof error) == SYMTUNER_OK) == fitting[_i].fits,
                   "row %d: %s", _i, fitting[_i].keys);
     ck_assert_int_eq(error[0] == '\0', fitting[_i].fits);
+    ck_assert_int_eq(symtuner_rules_fit(rules, fitting[_i].nccl, &fitting[_i].machine, NULL, 99),
+                     fitting[_i].fits ? SYMTUNER_OK : SYMTUNER_EMISMATCH); /* no text wanted */
     symtuner_rules_free(rules);
 }
 END_TEST
