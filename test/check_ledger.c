@@ -7,10 +7,12 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/time.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "plugin/ledger.h"
 #include "plugin/log.h"
+#include "plugin/tuner.h"
 #include "test/lease.h"
 #include "test/messages.h"
 #include "test/suites.h"
@@ -154,6 +156,7 @@ START_TEST(test_a_file_name_may_hold_process_and_host)
     char folder[] = "/tmp/symtuner-check-XXXXXX", pattern[128], command[256], pid[16];
     FILE *list;
     char name[256] = "";
+    struct utsname box;
 
     ck_assert_ptr_nonnull(mkdtemp(folder));
     snprintf(pattern, sizeof pattern, "%s/%s", folder, names[_i].pattern);
@@ -165,6 +168,9 @@ START_TEST(test_a_file_name_may_hold_process_and_host)
     ck_assert_ptr_nonnull(fgets(name, sizeof name, list));
     pclose(list);
     name[strcspn(name, "\n")] = '\0';
+    uname(&box);
+    if (strchr(names[_i].pattern, 'h'))
+        ck_assert_ptr_nonnull(strstr(name, box.nodename));
     if (names[_i].with_pid == 1)
         ck_assert_msg(strstr(name, pid) && !strchr(name, '%'), "%s became %s", names[_i].pattern,
                       name);
@@ -259,6 +265,30 @@ START_TEST(test_a_name_that_is_too_long_is_a_warning_and_no_file)
     ck_assert_int_eq(rmdir(folder), 0);
     ck_assert_int_eq(messages.warnings, _i > 0);
     ck_assert(!_i || strstr(messages.text, "longer than 1023 bytes"));
+}
+END_TEST
+
+/* A table of a later NCCL, whose last cell we have no name for; and one with nothing to take. */
+START_TEST(test_a_pick_that_has_no_name_is_not_counted)
+{
+    enum { ALGOS = SYMTUNER_ALGOS + 1, PROTOS = SYMTUNER_PROTOS + 1, CELLS = ALGOS * PROTOS };
+    struct st_tuner_init init = {.abi = 5, .comm_id = (uint64_t)getpid(), .ranks = 1, .nodes = 1};
+    static const int cheapest[] = {CELLS - 1, SYMTUNER_PROTOS, CELLS - 2, CELLS, 0};
+    float table[CELLS];
+    int channels = 0;
+    void *tuner;
+
+    want_ledger();
+    ck_assert_int_eq(st_tuner_open(&init, &tuner), 0);
+    for (size_t i = 0; i < sizeof cheapest / sizeof *cheapest; i++) {
+        for (int cell = 0; cell < CELLS; cell++)
+            table[cell] = cell == cheapest[i] ? 1 : cheapest[i] == CELLS ? -1 : 9;
+        ck_assert_int_eq(st_tuner_decide(tuner, SYMTUNER_ALLREDUCE, 4096, 1, (float **)table, ALGOS,
+                                         PROTOS, 0, &channels), 0);
+    }
+    ck_assert_int_eq(st_tuner_close(tuner), 0);
+    ck_assert_int_eq(occurrences(content(), "picked "), 1);
+    ck_assert_int_eq(occurrences(content(), "algo=tree proto=ll count=1\n"), 1);
 }
 END_TEST
 
@@ -440,6 +470,7 @@ Suite *ledger_suite(void)
     tcase_add_test(text, test_a_pipe_that_nobody_reads_is_a_warning);
     tcase_add_loop_test(text, test_a_pipe_whose_reader_goes_does_not_end_the_job, 0, 3);
     tcase_add_test(text, test_what_was_counted_is_said_once);
+    tcase_add_test(text, test_a_pick_that_has_no_name_is_not_counted);
     tcase_add_loop_test(text, test_a_pipe_whose_reader_sleeps_does_not_hold_the_job_up, 0, 2);
     tcase_add_test(text, test_a_slow_reader_of_a_pipe_gets_the_whole_text);
     if (t_leases_here("test_a_file_with_a_lease_gets_its_ledger"))
