@@ -17,14 +17,15 @@
  *            no events are recorded but in captures, which take place on other streams. Should an
  *            eager call come on another stream all the same, it waits on the host until the GPU is
  *            idle, and from then on there are events. Graphs that hold calls of the same handle
- *            must not run at the same time; such use ends in an error, not in wrong data.
+ *            must not run at the same time. Such use is an error as soon as two kernels of the
+ *            handle are seen to run at once; a second graph that starts while the last blocks of
+ *            the first one end may not be seen, and its bytes may then be wrong.
  * Blocks     a call waits on the GPU for the peers, and its blocks keep their multiprocessors while
- *            they do. Ranks may start calls of different handles in different order, on streams of
- *            their own, if all handles that may wait at once find room beside each other: by
- *            default a handle takes at most half of the multiprocessors, less one, in multiples of
- *            4 (64 of 132), so that two do. Who has more gives them less (config.max_ctas); who has
- *            one may give it more, which makes calls of 2 to 128 MiB 2 to 14 % faster. Never all:
- *            multiprocessors stay free for kernels of others. Ranks on one GPU share.
+ *            they do. A call never takes all: by default all but four, in multiples of 4 (128 of
+ *            132). So two handles may be started in different order by two ranks, on streams of
+ *            their own: the second call's blocks run by and by. Of k handles that may all wait at
+ *            once, each may take (multiprocessors - 1) / (k - 1): config.max_ctas. Ranks of a local
+ *            group that share a GPU share half of it.
  * Devices    a stream is one of the handle's GPU. Which GPU is current does not matter, and no
  *            function changes that.
  * Graphs     every call may be captured. Counters live on the device, so replays may be repeated,
@@ -110,7 +111,7 @@ struct symtuner_ar_config {
                              0: at 1                                                          */
     int one_stream;       /* 1: no event behind each call; see Streams above. Since 0.1           */
     int max_ctas;         /* most thread blocks of a call, each on a multiprocessor of its own; the
-                             least of all ranks holds. 0: nearly half of the multiprocessors, or
+                             least of all ranks holds. 0: all multiprocessors but four, or
                              SYMTUNER_AR_MAX_CTAS; see Blocks above. Since 0.1                  */
 };
 

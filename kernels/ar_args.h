@@ -17,7 +17,7 @@ struct st_state {
     uint32_t base;    /* arrivals of all earlier calls, modulo 2^32                         */
     uint32_t dead;    /* enum st_verdict once the rank gave up; kernels then leave at once */
     uint32_t arrived; /* blocks that have read the words above                              */
-    uint32_t left;    /* blocks that are done; behind ${base}: of an earlier call            */
+    uint32_t pad;
     uint64_t looked; /* when a waiting thread last looked at the mailbox, ns              */
 };
 

@@ -114,10 +114,7 @@ ncclResult_t st_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
 {
     uint64_t first = config->first_epoch ? config->first_epoch : 1;
     /* a test that starts near the end of the one counter soon sees the other's, too */
-    struct st_state state = {.epoch = first,
-                             .base = (uint32_t)first,
-                             .arrived = (uint32_t)first,
-                             .left = (uint32_t)first};
+    struct st_state state = {.epoch = first, .base = (uint32_t)first, .arrived = (uint32_t)first};
     cudaError_t error = cudaSetDevice(h->device);
     int arch, driver;
 

@@ -108,7 +108,9 @@ static inline enum st_start st_start_of(const symtuner_ar *h)
 /* Blocks of one call. */
 static inline int st_most_ctas(const symtuner_ar *h)
 {
-    return h->budget > h->on_device ? h->budget / h->on_device : 1;
+    int most = h->on_device > 1 ? st_budget_together(h->sms, h->budget) : h->budget;
+
+    return most > h->on_device ? most / h->on_device : 1;
 }
 
 /* Fill the fields of ${args} that do not depend on the call. */

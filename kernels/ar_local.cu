@@ -21,8 +21,10 @@ __global__ void __launch_bounds__(512, 1) local(const __grid_constant__ st_args 
     const uint64_t step = (uint64_t)gridDim.x * blockDim.x * ST_WORD;
     call c(a);
 
-    if (c.dead)
+    if (c.dead) {
+        refuse(&a);
         return;
+    }
     for (uint64_t at = ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x) * ST_WORD; at < a.bytes;
          at += step) {
         payload own = load_payload(a.in, at, a.bytes, a.in_align);
@@ -49,7 +51,9 @@ __global__ void signal(const __grid_constant__ st_args a)
 {
     call c(a);
 
-    if (!c.dead)
+    if (c.dead)
+        refuse(&a);
+    else
         raise_flags(a, a.lag, st_flag_step(c.epoch, a.tiles));
 }
 
@@ -67,6 +71,8 @@ __global__ void await(const __grid_constant__ st_args a)
     patience wait;
     call c(a);
 
+    if (c.dead)
+        refuse(&a);
     if (!__syncthreads_or(c.dead) && (left_out < 0 || a.lag != left_out))
         await_flags(a, a.lag, st_flag_step(c.epoch, a.tiles), wait);
     if (a.staged) {

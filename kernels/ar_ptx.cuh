@@ -214,24 +214,21 @@ __device__ __forceinline__ void await_previous_kernel(const st_args &a)
     (void)a;
 }
 
-/* A call that must not run at all: of a graph that outlives its handle, which is an error of the
- * program that shows where it is, or beside an earlier call of its handle. */
-static __device__ __noinline__ void refuse(const st_args *a, uint32_t verdict)
+/* At the end of a call that has done nothing: is it of a graph that outlives its handle? That is an
+ * error of the program, which shows where it is. */
+static __device__ __noinline__ void refuse(const st_args *a)
 {
-    if (verdict == ST_DESTROYED)
+    if (load_relaxed(&a->state->dead) == ST_DESTROYED)
         __trap();
-    if (verdict == ST_ALIVE) {
-        store_relaxed(&a->mailbox->error, ST_OVERLAP);
-        store_relaxed(&a->state->dead, ST_OVERLAP);
-    }
 }
 
 /*
  * One call's view of the rank's counters. Every thread reads them (one L1 line per SM); after the
  * block's last reader one thread books the block in, and the last block of the grid publishes the
  * next epoch. Nobody of this call reads the counters after that, and the next call starts after
- * this one has ended, so publishing early is safe. A next call that does start earlier, which
- * callers must not let happen, finds that blocks of this one have not left.
+ * this one has ended, so publishing early is safe. (To count blocks out as well, so that a call
+ * that another graph starts too early always finds out, costs calls to 1 MiB 5 to 18 % of their
+ * time: bench/results/2026-11-22-h200x2b.)
  */
 struct call {
     uint64_t epoch;
@@ -241,13 +238,10 @@ struct call {
     __device__ __forceinline__ explicit call(const st_args &a)
     {
         const uint4 s = *reinterpret_cast<const uint4 *>(a.state);
-        const uint32_t left = a.state->left; /* in the same line */
 
         epoch = (uint64_t)s.y << 32 | s.x;
         base = s.z;
-        dead = ST_SAME_IN_WARP(s.w != ST_ALIVE || (int32_t)(left - base) < 0);
-        if (dead)
-            refuse(&a, s.w);
+        dead = ST_SAME_IN_WARP(s.w != ST_ALIVE);
         ticket = 0;
     }
 
@@ -259,13 +253,13 @@ struct call {
             ticket = atomicAdd(&a.state->arrived, 1u);
     }
 
-    /* All threads of the block, behind everything else; contains a block barrier. By then the
-     * atomic's answer costs no waiting, and nobody waits for the second. */
+    /* Call it late: the atomic's answer then costs no waiting. */
     __device__ __forceinline__ void publish(const st_args &a)
     {
-        __syncthreads();
         if (threadIdx.x != 0)
             return;
+        if (dead)
+            refuse(&a);
 
         uint32_t order = ticket - base;
 
@@ -276,7 +270,6 @@ struct call {
             store_relaxed(&a.mailbox->error, ST_OVERLAP);
             store_relaxed(&a.state->dead, ST_OVERLAP);
         }
-        atomicAdd(&a.state->left, 1u);
     }
 };
 

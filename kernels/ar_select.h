@@ -26,7 +26,7 @@ struct st_ask {
     int has_copy;              /* copy engines usable: one rank per GPU, peer transport         */
     int has_nvls;              /* multicast address known, sm_90 or later                       */
     int has_multicast;         /* NCCL may use NVLink multicast                                 */
-    int max_ctas;              /* blocks that the handle may have (st_budget), per rank         */
+    int max_ctas;              /* blocks that a call may have (st_budget), per rank             */
     uint64_t half[ST_REGIONS]; /* scratch per half, as in struct st_layout               */
     struct st_probe probe;     /* all 0: there was none                                  */
 };

@@ -165,18 +165,28 @@ ST_HD uint64_t st_tiles_per_cta(uint64_t stride, uint64_t tile, int ctas)
 }
 
 /*
- * Blocks that a handle may have at once on a GPU of ${sms}, one to a multiprocessor: ${asked}, but
- * never all, or so many that a second handle and somebody else's kernel find room. Waiting blocks
- * keep their multiprocessors: two handles that do not fit, started in different order by two ranks,
- * would wait for each other.
+ * Blocks that a handle may have at once on a GPU of ${sms}, one to a multiprocessor: ${asked}, 0 for
+ * as many as are good, but never all. Waiting blocks keep their multiprocessors, so two handles
+ * whose calls two ranks start in different order would wait for each other if the second found no
+ * room at all. A few are enough: what a block sends and awaits concerns the same block of the peers,
+ * so blocks of one call may run one after the other.
  */
 ST_HD int st_budget(int sms, int asked)
 {
-    int half = (sms - 1) / 2, most = sms > 8 ? sms - 4 : sms - 1;
-    int budget = asked > 0 ? asked : half > 4 ? half / 4 * 4 : half;
+    int most = sms > 8 ? (sms - 4) / 4 * 4 : sms - 1;
+    int budget = asked > 0 && asked < most ? asked : most;
 
-    budget = budget < most ? budget : most;
     return budget > 1 ? budget : 1;
+}
+
+/* The same for ranks that share a GPU: block by block they wait for each other, so all of one call
+ * must be resident, and those of two handles must find room beside each other. */
+ST_HD int st_budget_together(int sms, int budget)
+{
+    int half = (sms - 1) / 2;
+
+    half = half > 4 ? half / 4 * 4 : half > 1 ? half : 1;
+    return budget < half ? budget : half;
 }
 
 /* ---- epochs ------------------------------------------------------------------------------------

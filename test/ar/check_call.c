@@ -340,7 +340,7 @@ START_TEST(test_a_handle_is_described_line_by_line)
     ck_assert_int_eq(symtuner_ar_create_local(h, devices, 2, &config), ncclSuccess);
     describes(
         h[1],
-        "rank 1 of 2 on GPU 1, 132 multiprocessors, of which calls take at most 64 for 1 rank\n"
+        "rank 1 of 2 on GPU 1, 132 multiprocessors, of which calls take at most 128 for 1 rank\n"
         "transport: NVLink peer memory\n",
         "0, none");
     h[1]->probe = (struct st_probe){.push = 1, .pull = 20, .copy = 300};
@@ -349,7 +349,7 @@ START_TEST(test_a_handle_is_described_line_by_line)
     h[1]->nccl = &nccl;
     describes(
         h[1],
-        "rank 1 of 2 on GPU 1, 132 multiprocessors, of which calls take at most 64 for 1 rank\n"
+        "rank 1 of 2 on GPU 1, 132 multiprocessors, of which calls take at most 128 for 1 rank\n"
         "transport: PCIe peer memory\n"
         "start-up probe: each rank to all others at once, MB/s: push 1, pull 20, copy 300 "
         "(measured)\n"
@@ -359,7 +359,7 @@ START_TEST(test_a_handle_is_described_line_by_line)
     h[1]->gate = "the ranks run on different GPU models";
     describes(
         h[1],
-        "rank 1 of 2 on GPU 1, 132 multiprocessors, of which calls take at most 64 for 1 rank\n"
+        "rank 1 of 2 on GPU 1, 132 multiprocessors, of which calls take at most 128 for 1 rank\n"
         "every call goes to ncclAllReduce: the ranks run on different GPU models\n"
         "start-up probe: each rank to all others at once, MB/s: push 1, pull 20, copy 300 "
         "(measured)\n",
@@ -369,7 +369,7 @@ START_TEST(test_a_handle_is_described_line_by_line)
     ck_assert_int_eq(symtuner_ar_create_local(h, shared, 3, &config), ncclSuccess);
     describes(
         h[2],
-        "rank 2 of 3 on GPU 1, 132 multiprocessors, of which calls take at most 64 for 2 ranks\n"
+        "rank 2 of 3 on GPU 1, 132 multiprocessors, of which calls take at most 128 for 2 ranks\n"
         "transport: pinned host memory; no peer memory: GPU 0 cannot reach the memory of GPU "
         "1\n"
         "registered buffers are treated as any others\n",

@@ -176,7 +176,7 @@ START_TEST(test_ranks_agree_on_the_least_budget)
     unsetenv("SYMTUNER_AR_MAX_CTAS");
     say = 0;
     make_group(h, NULL, NULL);
-    ck_assert_int_eq(h[1]->budget, 64);
+    ck_assert_int_eq(h[1]->budget, 128);
     symtuner_ar_destroy(h, RANKS);
 }
 END_TEST
@@ -193,6 +193,7 @@ START_TEST(test_overlapped_kernels_keep_the_budget)
     symtuner_ar *h[RANKS];
 
     setenv("SYMTUNER_AR_OVERLAP", "2", 1);
+    setenv("SYMTUNER_AR_MAX_CTAS", "64", 1);
     start = &starts[9];
     make_group(h, NULL, NULL);
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
@@ -210,6 +211,7 @@ START_TEST(test_overlapped_kernels_keep_the_budget)
     }
     symtuner_ar_destroy(h, RANKS);
     unsetenv("SYMTUNER_AR_OVERLAP");
+    unsetenv("SYMTUNER_AR_MAX_CTAS");
     start = NULL;
 }
 END_TEST

@@ -413,24 +413,28 @@ START_TEST(test_good_environment_is_taken_over)
 }
 END_TEST
 
-/* On every part that there is: two handles by default, and something is left; never all. */
+/* On every part that there is: never all; and two groups that share GPUs fit. */
 START_TEST(test_two_budgets_leave_room)
 {
     static const struct {
-        int sms, asked, want;
-    } some[] = {{132, 0, 64}, {132, 128, 128}, {132, 132, 128}, {132, 512, 128}, {132, 7, 7},
-                {108, 0, 52}, {114, 0, 56},    {78, 0, 36},     {144, 0, 68},    {148, 0, 72},
-                {152, 0, 72}, {9, 0, 4},       {9, 9, 5},       {8, 0, 3},       {8, 8, 7},
-                {2, 0, 1},    {1, 0, 1},       {1, 5, 1}};
+        int sms, asked, want, together;
+    } some[] = {{132, 0, 128, 64}, {132, 128, 128, 64}, {132, 512, 128, 64}, {132, 7, 7, 7},
+                {108, 0, 104, 52}, {114, 0, 108, 56},   {78, 0, 72, 36},     {144, 0, 140, 68},
+                {148, 0, 144, 72}, {152, 0, 148, 72},   {9, 0, 4, 4},        {9, 9, 4, 4},
+                {8, 0, 7, 3},      {8, 8, 7, 3},        {2, 0, 1, 1},        {1, 0, 1, 1},
+                {1, 5, 1, 1}};
 
-    for (size_t i = 0; i < sizeof some / sizeof *some; i++)
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
         ck_assert_int_eq(st_budget(some[i].sms, some[i].asked), some[i].want);
-    for (int sms = 3; sms < 300; sms++) {
-        ck_assert_int_lt(2 * st_budget(sms, 0), sms);
-        ck_assert(sms < 10 || st_budget(sms, 0) % 4 == 0);
-        for (int asked = 1; asked <= 512; asked++)
-            ck_assert(st_budget(sms, asked) < sms && st_budget(sms, asked) <= asked);
+        ck_assert_int_eq(st_budget_together(some[i].sms, some[i].want), some[i].together);
     }
+    for (int sms = 3; sms < 300; sms++)
+        for (int asked = 0; asked <= 512; asked++) {
+            int budget = st_budget(sms, asked), together = st_budget_together(sms, budget);
+
+            ck_assert(budget >= 1 && budget < sms && (asked == 0 || budget <= asked));
+            ck_assert(together >= 1 && together <= budget && 2 * together < sms);
+        }
 }
 END_TEST
 

@@ -19,7 +19,8 @@ struct team {
 struct seat {
     void (*kernel)(struct st_args);
     const struct st_args *args;
-    int thread, block, threads, ctas;
+    int thread, block, threads, ctas, device;
+    int *left; /* threads of the block that still run */
     struct team *line, *warp, *whole;
 };
 
@@ -92,10 +93,13 @@ static void *sit(void *p)
     my_block = s->whole;
     random_state = (uint32_t)emulate_now_ns() ^ (uint32_t)(s->thread * 7919 + s->block * 104729);
     s->kernel(*s->args);
+    if (__atomic_sub_fetch(s->left, 1, __ATOMIC_ACQ_REL) == 0)
+        emulate_give_room(s->device);
     return NULL;
 }
 
-void emulate_launch(const void *kernel, const struct st_args *args, int ctas, int threads)
+void emulate_launch(const void *kernel, const struct st_args *args, int ctas, int threads,
+                    int device)
 {
     int all = ctas * threads;
     struct seat *seats = calloc((size_t)all, sizeof *seats);
@@ -103,6 +107,7 @@ void emulate_launch(const void *kernel, const struct st_args *args, int ctas, in
     struct team *warps = calloc((size_t)all / 32, sizeof *warps);
     struct team *blocks = calloc((size_t)ctas, sizeof *blocks);
     pthread_t *people = calloc((size_t)all, sizeof *people);
+    int *left = calloc((size_t)ctas, sizeof *left);
     pthread_attr_t small;
 
     pthread_attr_init(&small);
@@ -112,13 +117,17 @@ void emulate_launch(const void *kernel, const struct st_args *args, int ctas, in
     for (int i = 0; i < all / 32; i++)
         warps[i].size = 32;
     for (int i = 0; i < ctas; i++)
-        blocks[i].size = threads;
+        blocks[i].size = left[i] = threads;
     for (int i = 0; i < all; i++) {
+        if (i % threads == 0)
+            emulate_take_room(device);
         seats[i] = (struct seat){.args = args,
                                  .thread = i % threads,
                                  .block = i / threads,
                                  .threads = threads,
                                  .ctas = ctas,
+                                 .device = device,
+                                 .left = &left[i / threads],
                                  .line = &lines[i / 8],
                                  .warp = &warps[i / 32],
                                  .whole = &blocks[i / threads]};
@@ -130,6 +139,7 @@ void emulate_launch(const void *kernel, const struct st_args *args, int ctas, in
         pthread_join(people[i], NULL);
     pthread_attr_destroy(&small);
     free(people);
+    free(left);
     free(blocks);
     free(warps);
     free(lines);

@@ -36,9 +36,13 @@ unsigned emulate_random(unsigned below);
 void emulate_yield(void);
 uint64_t emulate_now_ns(void);
 
-/* Run one grid to its end; ${kernel} takes a struct st_args by value. */
+/* Run one grid on GPU ${device} to its end; ${kernel} takes a struct st_args by value. Each block asks
+ * for room before it starts and gives it back at its end. */
 struct st_args;
-void emulate_launch(const void *kernel, const struct st_args *args, int ctas, int threads);
+void emulate_launch(const void *kernel, const struct st_args *args, int ctas, int threads,
+                    int device);
+void emulate_take_room(int device);
+void emulate_give_room(int device);
 
 #ifdef __cplusplus
 }

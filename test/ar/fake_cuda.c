@@ -334,19 +334,25 @@ cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t stream, enum cudaStreamCapt
 }
 
 #ifdef ST_EMULATE
-/* A block that has found room waits there for the others of its grid. */
-static void take_room(int device, int ctas)
+/* As a GPU does it: blocks start in order, each when it finds room, and room is free again when all
+ * threads of a block have ended. */
+void emulate_take_room(int device)
 {
-    for (int i = 0; i < ctas && fake.sms != 0;) {
+    for (bool mine = fake.sms == 0; !mine;) {
         int taken = __atomic_load_n(&fake.taken[device], __ATOMIC_ACQUIRE);
 
-        if (taken < fake.sms &&
-            __atomic_compare_exchange_n(&fake.taken[device], &taken, taken + 1, false,
-                                        __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-            i++;
-        else
+        mine = taken < fake.sms &&
+               __atomic_compare_exchange_n(&fake.taken[device], &taken, taken + 1, false,
+                                           __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+        if (!mine)
             usleep(100);
     }
+}
+
+void emulate_give_room(int device)
+{
+    if (fake.sms != 0)
+        count(&fake.taken[device], -1);
 }
 #endif
 
@@ -355,10 +361,7 @@ static cudaError_t remember(const void *kernel, unsigned ctas, unsigned threads,
 {
 #ifdef ST_EMULATE
     (void)early, (void)stream;
-    take_room(current, (int)ctas);
-    emulate_launch(kernel, params[0], (int)ctas, (int)threads);
-    if (fake.sms != 0)
-        count(&fake.taken[current], -(int)ctas);
+    emulate_launch(kernel, params[0], (int)ctas, (int)threads, current);
 #else
     int number = count(&fake.launches, 1);
     struct fake_launch *l = &fake.launch[(number - 1) % FAKE_LAUNCHES];

@@ -29,7 +29,7 @@ struct fake_cuda {
     int no_pin;                 /* cudaHostRegister fails                  */
     int arch, driver;           /* what the kernels were compiled for: 90; 0: a new driver */
     int sms;                    /* multiprocessors; 0: enough. In the emulation a block waits for
-                                   one of its own, and keeps it until its grid ends        */
+                                   one of its own, and keeps it until it ends              */
     int taken[16];              /* ... of each GPU                                         */
     int small;                  /* GPU small - 1 has 23 GiB; the others 141 */
     int fail_at;                /* the n-th call that may fail fails; 0: none */
