@@ -2,6 +2,7 @@
 /* check_api.c - the public calls on a CUDA that runs nothing: refusals, cleanup, what is launched.
  */
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,7 +71,11 @@ START_TEST(test_without_peers_host_memory_is_used)
                               strncmp(part, text, strlen(part)) == 0,
                           "%zu of %zu bytes: %s", length, needed, part);
     }
-    ck_assert_ptr_ne(h[0]->peer[0], h[0]->peer[1]);
+    for (int i = 0; i < 2; i++) /* one map, with a part for each rank, at one place for both */
+        for (int r = 0; r < 2; r++)
+            ck_assert_ptr_eq(h[i]->peer[r],
+                             (char *)h[0]->host_map + h[0]->host_map_bytes / 2 * (size_t)r);
+    ck_assert_uint_ge(h[0]->host_map_bytes, 2 * h[0]->layout.bytes);
     symtuner_ar_destroy(h, 2);
     ck_assert_int_eq(fake.live, 0);
 }
@@ -120,6 +125,36 @@ START_TEST(test_create_cleans_up_whatever_fails)
                           "call %d fails: %s", at, symtuner_ar_error(NULL));
         }
     ck_assert_int_gt(failures, 20);
+}
+END_TEST
+
+/* Pages of address space, as Linux counts them. */
+static long mapped(void)
+{
+    FILE *file = fopen("/proc/self/statm", "r");
+    long pages = 0;
+
+    ck_assert_ptr_nonnull(file);
+    ck_assert_int_eq(fscanf(file, "%ld", &pages), 1);
+    fclose(file);
+    return pages;
+}
+
+START_TEST(test_memory_that_cannot_be_pinned_is_unmapped)
+{
+    struct symtuner_ar_config config = small();
+    symtuner_ar *h[2];
+    long before;
+
+    memset(&fake, 0, sizeof fake);
+    fake.devices = 2;
+    fake.no_pin = 1;
+    for (int i = 0; i < 20; i++) {
+        if (i == 4)
+            before = mapped();
+        ck_assert_int_ne(symtuner_ar_create_local(h, devices, 2, &config), ncclSuccess);
+    }
+    ck_assert_int_lt(mapped() - before, 1000); /* one of them has more */
 }
 END_TEST
 
@@ -403,6 +438,7 @@ Suite *st_suite_api(void)
     tcase_add_test(bare, test_without_peers_host_memory_is_used);
     tcase_add_test(bare, test_mixed_gpus_have_one_layout);
     tcase_add_test(bare, test_create_cleans_up_whatever_fails);
+    tcase_add_test(bare, test_memory_that_cannot_be_pinned_is_unmapped);
     tcase_add_test(bare, test_rules_are_read_at_create);
     suite_add_tcase(s, bare);
     tcase_add_checked_fixture(made, set_up, tear_down);

@@ -45,6 +45,31 @@ START_TEST(test_a_link_that_keeps_its_promise_changes_nothing)
 }
 END_TEST
 
+/* 1 MB among four ranks: 750000 bytes of each rank at 1000 (push), 2000 (pull) and 4000 MB/s. */
+static const struct {
+    int family;
+    double us;
+} priced[] = {
+    {ST_ONE_LL8, 5 + 4 * 1500}, {ST_TWO_LL8, 8 + 3000},    {ST_ONE_LAMPORT, 5 + 4 * 750},
+    {ST_TWO_LAMPORT, 8 + 1500}, {ST_CHUNKED, 12 + 1500},   {ST_PULL, 12 + 750 + 375},
+    {ST_PULL_ONE, 12 + 4 * 375}, {ST_COPY, 60 + 375},      {ST_NCCL, -1},
+    {ST_ONE_LL128, -1},         {ST_TWO_LL128, -1},        {ST_NVLS, -1},
+    {ST_NVLS_ONE, -1},
+};
+
+START_TEST(test_a_price_is_hops_and_bytes_over_what_was_measured)
+{
+    static const struct st_probe rates = {.push = 1000, .pull = 2000, .copy = 4000}, none = {0};
+    double us = st_probe_cost(&rates, priced[_i].family, 4, 1000000);
+
+    ck_assert_msg(us == priced[_i].us, "%s: %g us", st_family_name(priced[_i].family), us);
+    ck_assert(st_probe_cost(&none, priced[_i].family, 4, MiB) == -1);
+    if (us < 0) /* what has no price is not replaced */
+        ck_assert_int_eq(st_probe_choose(&even, priced[_i].family, all_bulk, 4, 64 * MiB),
+                         priced[_i].family);
+}
+END_TEST
+
 START_TEST(test_where_stores_collapse_everybody_loads)
 {
     for (int ranks = 2; ranks <= 8; ranks++)
@@ -347,6 +372,8 @@ Suite *st_suite_probe(void)
 
     tcase_add_checked_fixture(t, make_path, drop_path);
     tcase_set_timeout(t, 120);
+    tcase_add_loop_test(t, test_a_price_is_hops_and_bytes_over_what_was_measured, 0,
+                        (int)(sizeof priced / sizeof *priced));
     tcase_add_test(t, test_a_link_that_keeps_its_promise_changes_nothing);
     tcase_add_test(t, test_where_stores_collapse_everybody_loads);
     tcase_add_test(t, test_where_loads_fail_nobody_loads);
