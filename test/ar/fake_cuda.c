@@ -393,6 +393,8 @@ cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **p
                              size_t shared, cudaStream_t stream)
 {
     (void)shared;
+    if (grid.y * grid.z * block.y * block.z != 1) /* no kernel of ours has more dimensions */
+        return ends(cudaErrorInvalidConfiguration);
     return remember(kernel, grid.x, block.x, 0, params, stream);
 }
 
