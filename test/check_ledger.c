@@ -294,6 +294,8 @@ END_TEST
 
 START_TEST(test_what_was_counted_is_said_once)
 {
+    struct utsname box;
+    char where[128];
     struct st_ledger *ledger;
 
     want_ledger();
@@ -304,6 +306,9 @@ START_TEST(test_what_was_counted_is_said_once)
             st_ledger_add(ledger, &ledger->picked[c][b][ST_CELLS - 1]);
         }
     st_ledger_close(ledger);
+    uname(&box);
+    snprintf(where, sizeof where, " host=%s pid=%d\n", box.nodename, (int)getpid());
+    ck_assert_int_eq(occurrences(content(), where), 1);
     ck_assert_int_eq(occurrences(content(), "asked coll="), 2 * SYMTUNER_COLLS);
     ck_assert_int_eq(occurrences(content(), "picked coll="), 2 * SYMTUNER_COLLS);
     ck_assert_int_eq(occurrences(content(), " bytes=0..1 "), 2 * SYMTUNER_COLLS);
