@@ -383,6 +383,8 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *ke
 {
     int early = 0;
 
+    if (config->gridDim.y * config->gridDim.z * config->blockDim.y * config->blockDim.z != 1)
+        return ends(cudaErrorInvalidConfiguration);
     for (unsigned i = 0; i < config->numAttrs; i++)
         early |= config->attrs[i].id == cudaLaunchAttributeProgrammaticStreamSerialization &&
                  config->attrs[i].val.programmaticStreamSerializationAllowed;
