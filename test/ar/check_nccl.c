@@ -13,6 +13,7 @@
 #include "kernels/ar_links.h"
 #include "kernels/ar_nccl.h"
 #include "kernels/ar_select.h"
+#include "test/ar/ear.h"
 #include "test/ar/fake_cuda.h"
 #include "test/ar/fake_nccl.h"
 #include "test/ar/suites.h"
@@ -238,6 +239,42 @@ START_TEST(test_before_that_its_record_is_read)
 }
 END_TEST
 
+/* ---- faults ---------------------------------------------------------------------------------- */
+
+static const struct {
+    int release, dtype, op;
+    size_t send, recv; /* behind a multiple of 8 bytes */
+    const char *says;  /* NULL: nothing                */
+} faulty[] = {
+#define ODD "small messages of 8- and 16-bit floats"
+#define AVG "a kernel that it does not have for ncclAvg"
+    {22803, ncclHalf, ncclSum, 0, 2, ODD},        {22999, ncclHalf, ncclSum, 0, 2, ODD},
+    {23000, ncclHalf, ncclSum, 0, 2, NULL},       {22907, ncclHalf, ncclSum, 2, 0, ODD},
+    {22907, ncclHalf, ncclSum, 0, 0, NULL},       {22907, ncclHalf, ncclSum, 4, 4, NULL},
+    {22907, ncclHalf, ncclMax, 2, 2, NULL},       {22907, ncclHalf, ncclAvg, 2, 2, NULL},
+    {22907, ncclBfloat16, ncclSum, 6, 0, ODD},    {22907, ncclFloat8e4m3, ncclSum, 1, 0, ODD},
+    {22907, ncclFloat8e5m2, ncclSum, 0, 5, ODD},  {22907, ncclInt8, ncclSum, 1, 1, NULL},
+    {22907, ncclDouble, ncclSum, 0, 0, NULL},     {23002, ncclFloat, ncclAvg, 0, 0, NULL},
+    {23003, ncclFloat, ncclAvg, 0, 0, AVG},       {23199, ncclFloat, ncclAvg, 0, 0, AVG},
+    {23200, ncclFloat, ncclAvg, 0, 0, NULL},      {23102, ncclFloat, ncclSum, 0, 0, NULL},
+    {23102, ncclHalf, ncclAvg, 0, 0, AVG},        {23102, ncclBfloat16, ncclAvg, 0, 0, AVG},
+    {23102, ncclInt32, ncclAvg, 0, 0, NULL},      {23102, ncclUint64, ncclAvg, 0, 0, NULL},
+};
+
+START_TEST(test_a_fault_of_nccl_is_told_where_it_is_met)
+{
+    static char p[16] __attribute__((aligned(8)));
+    const char *heard;
+
+    ear_open();
+    st_nccl_warn(faulty[_i].release, faulty[_i].dtype, faulty[_i].op, p + faulty[_i].send,
+                 p + faulty[_i].recv);
+    heard = ear_heard();
+    ck_assert_msg(faulty[_i].says != NULL ? strstr(heard, faulty[_i].says) != NULL : *heard == 0,
+                  "row %d: \"%s\"", _i, heard);
+}
+END_TEST
+
 Suite *st_suite_nccl(void)
 {
     Suite *suite = suite_create("ar_nccl");
@@ -249,6 +286,8 @@ Suite *st_suite_nccl(void)
                         (int)(sizeof found / sizeof *found));
     tcase_add_test(nccl, test_a_window_is_asked_of_nccl_where_nccl_can_say);
     tcase_add_test(nccl, test_before_that_its_record_is_read);
+    tcase_add_loop_test(nccl, test_a_fault_of_nccl_is_told_where_it_is_met, 0,
+                        (int)(sizeof faulty / sizeof *faulty));
     suite_add_tcase(suite, links);
     suite_add_tcase(suite, nccl);
     return suite;

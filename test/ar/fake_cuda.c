@@ -150,12 +150,18 @@ cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned flags)
 cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags)
 {
     (void)p, (void)bytes, (void)flags;
-    return fake.no_pin ? ends(cudaErrorMemoryAllocation) : may_fail();
+    if (fake.no_pin)
+        return ends(cudaErrorMemoryAllocation);
+    if (may_fail() != cudaSuccess)
+        return cudaErrorMemoryAllocation;
+    count(&fake.live, 1);
+    return cudaSuccess;
 }
 
 cudaError_t cudaHostUnregister(void *p)
 {
     must_end(p != NULL);
+    count(&fake.live, -1);
     return cudaSuccess;
 }
 
