@@ -353,12 +353,27 @@ static void want_ledger_in_pipe(int *ends, int room)
     st_log_use(keep_message);
 }
 
-/* The program may block the signal (1), and have one of its own coming (2), which stays. */
+/* What was on the stack before is no signal. */
+static __attribute__((noinline)) void soil_the_stack(void)
+{
+    volatile unsigned char soil[1 << 14];
+
+    for (size_t i = 0; i < sizeof soil; i++)
+        soil[i] = 0xff;
+}
+
+/* The program may block the signal (1), and have one of its own coming (2), which stays; as does
+ * any other. */
 START_TEST(test_a_pipe_whose_reader_goes_does_not_end_the_job)
 {
     sigset_t sigpipe, pending, masked;
+    struct st_ledger *ledger;
     int ends[2];
 
+    sigemptyset(&sigpipe);
+    sigaddset(&sigpipe, SIGUSR2);
+    pthread_sigmask(SIG_BLOCK, &sigpipe, NULL);
+    raise(SIGUSR2);
     sigemptyset(&sigpipe);
     sigaddset(&sigpipe, SIGPIPE);
     pthread_sigmask(_i ? SIG_BLOCK : SIG_UNBLOCK, &sigpipe, NULL);
@@ -370,10 +385,13 @@ START_TEST(test_a_pipe_whose_reader_goes_does_not_end_the_job)
         _exit(0);
     }
     close(ends[0]);
-    st_ledger_close(st_ledger_open(1, 2, 1));
+    ledger = st_ledger_open(1, 2, 1);
+    soil_the_stack();
+    st_ledger_close(ledger);
     ck_assert_int_eq(messages.warnings, 1);
     ck_assert_msg(strstr(messages.text, "Broken pipe"), "%s", messages.text);
     sigpending(&pending);
+    ck_assert_int_eq(sigismember(&pending, SIGUSR2), 1);
     ck_assert_int_eq(sigismember(&pending, SIGPIPE), _i == 2);
     pthread_sigmask(SIG_BLOCK, NULL, &masked);
     ck_assert_int_eq(sigismember(&masked, SIGPIPE), _i > 0);
