@@ -48,11 +48,9 @@ static void cut(const struct st_index *index, struct st_lane *lane, int coll, bo
 
     lane->start[edges++] = 0;
     for (int i = 0; i < rules->count; i++) {
-        span[i] = (struct st_span){1, 0};
+        span[i] = (struct st_span){1, 0}; /* takes no size; its edges part nothing */
         if (concerns(&rules->rule[i], &index->group, coll, reg))
             span[i] = st_rule_total_bytes(&rules->rule[i], coll, index->group.ranks);
-        if (span[i].lo > span[i].hi)
-            continue;
         lane->start[edges++] = span[i].lo;
         if (span[i].hi < UINT64_MAX)
             lane->start[edges++] = span[i].hi + 1;
