@@ -138,6 +138,32 @@ START_TEST(test_a_probe_counts_the_bytes_of_one_rank)
 }
 END_TEST
 
+static const struct {
+    const char *rule;
+    int changed;
+} applied[] = {
+    {"allreduce prefer=general:ring/ll", 1}, {"allreduce channels=4", 1},
+    {"allreduce forbid=tree/ll", 1},         {"allreduce forbid=pat/simple", 1},
+    {"allreduce", 0},                        {"reduce channels=4", 0},
+    {"allreduce forbid=nvls", 0}, /* not offered */
+};
+
+START_TEST(test_apply_says_of_each_kind_that_it_changed_something)
+{
+    symtuner_rules *rules = inlined(applied[_i].rule);
+    struct symtuner_decision d = {.struct_size = sizeof d};
+    float table[T_CELLS] = {8, 9, 10, 6, 7, 12, 5};
+    int channels = 0;
+
+    for (int i = 7; i < T_CELLS; i++)
+        table[i] = i == T_CELLS - 1 ? 99.0f : -1.0f;
+    symtuner_decide(rules, &usual, &d);
+    ck_assert_int_eq(symtuner_table_apply(&d, &usual, table, T_ALGOS, T_PROTOS, &channels),
+                     applied[_i].changed);
+    symtuner_rules_free(rules);
+}
+END_TEST
+
 START_TEST(test_apply_says_whether_anything_changed)
 {
     symtuner_rules *rules = inlined("allreduce prefer=general:ring/ll channels=4");
@@ -414,6 +440,7 @@ Suite *api_suite(void)
     tcase_add_test(decide, test_an_older_caller_s_smaller_decision_is_not_overrun);
     tcase_add_test(decide, test_an_older_caller_s_smaller_query_is_answered);
     tcase_add_test(decide, test_a_probe_counts_the_bytes_of_one_rank);
+    t_add_rows(table, test_apply_says_of_each_kind_that_it_changed_something, applied);
     tcase_add_test(table, test_apply_says_whether_anything_changed);
     t_add_rows(table, test_pick_takes_what_the_release_takes, picks);
     t_add_rows(explain, test_an_explanation_says_what_the_release_allows, explained);
