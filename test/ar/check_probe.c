@@ -291,6 +291,18 @@ START_TEST(test_only_pcie_is_probed_unless_asked)
     ck_assert_int_eq(make_group(handles), ncclSuccess);
     unsetenv("SYMTUNER_AR_LINKS");
     ck_assert_int_eq(fake.launches, 6); /* two ranks: push, check, pull */
+    for (int i = 0; i < 6; i++) {
+        const struct st_args *args = &fake.launch[i].args;
+        const struct st_layout *l = &handles[0]->layout;
+
+        ck_assert_uint_gt(args->shard, 0); /* a slot for each rank */
+        ck_assert_uint_le(args->shard * 2, l->half[ST_REGION_BULK]);
+        ck_assert_uint_eq(args->region, l->first[ST_REGION_BULK]);
+        ck_assert_uint_eq(args->timeout_ns, fake.launch[0].args.timeout_ns);
+        ck_assert_uint_gt(args->timeout_ns, 0);
+        ck_assert_ptr_nonnull(args->out);
+        ck_assert_int_eq(args->lag, fake.launch[i / 2 * 2].args.lag);
+    }
     symtuner_ar_destroy(handles, 2);
     ck_assert_int_eq(fake.live, 0);
 }
