@@ -142,6 +142,19 @@ START_TEST(test_the_writer_of_a_pipe_may_come_later)
 }
 END_TEST
 
+/* A job that has closed its standard input gets 0 for the file. */
+START_TEST(test_a_file_may_be_number_0)
+{
+    symtuner_rules *rules = NULL;
+
+    close(0);
+    ck_assert_msg(symtuner_rules_load("docs/example.rules", &rules, error, sizeof error) ==
+                      SYMTUNER_OK, "%s", error);
+    symtuner_rules_free(rules);
+    ck_assert_int_eq(open("/dev/null", O_RDONLY), 0); /* and it was closed */
+}
+END_TEST
+
 START_TEST(test_a_file_with_a_lease_is_read)
 {
     char path[] = "/tmp/symtuner-check-XXXXXX";
@@ -166,6 +179,7 @@ Suite *files_suite(void)
     t_add_rows(files, test_an_unreadable_file_says_why, unreadable);
     if (t_leases_here("test_a_file_with_a_lease_is_read"))
         tcase_add_test(files, test_a_file_with_a_lease_is_read);
+    tcase_add_test(files, test_a_file_may_be_number_0);
     tcase_add_test(sources, test_dev_null_is_an_empty_text_for_a_job);
     tcase_add_test(sources, test_a_source_that_is_wrong_leaves_no_rules_of_another);
     tcase_add_test(sources, test_too_many_rules_of_three_sources_are_none);

@@ -210,6 +210,33 @@ START_TEST(test_a_buffer_in_a_graph_stays_registered)
 }
 END_TEST
 
+/* A window of the application may go while a graph lives; the next buffer in its place is free. */
+START_TEST(test_a_graph_does_not_hold_who_comes_after)
+{
+    static char next[RANKS][4096] __attribute__((aligned(4096)));
+    void *used[RANKS], *after[RANKS];
+    symtuner_ar *h[RANKS];
+
+    make_pair(h);
+    for (int r = 0; r < RANKS; r++) {
+        used[r] = buffer[r][1];
+        after[r] = next[r];
+        ((struct st_window *)st_window_find(h[r], used[r], 8))->ours = false;
+    }
+    fake.capture = 51;
+    ck_assert_int_eq(symtuner_ar_all_reduce(used[1], used[1], 8, ncclFloat, ncclSum, h[1], NULL),
+                     ncclSuccess);
+    fake.capture = 0;
+    ck_assert_int_eq(symtuner_ar_deregister(h, used, RANKS), ncclSuccess);
+    ck_assert_int_eq(symtuner_ar_register(h, after, NULL, RANKS, sizeof next[0]), ncclSuccess);
+    ck_assert_msg(symtuner_ar_deregister(h, after, RANKS) == ncclSuccess, "%s",
+                  symtuner_ar_error(h[0]));
+    fake_graph_gone(51);
+    ck_assert_int_eq(symtuner_ar_destroy(h, RANKS), ncclSuccess);
+    free_buffers();
+}
+END_TEST
+
 Suite *st_suite_graph(void)
 {
     Suite *s = suite_create("ar_graph");
@@ -223,6 +250,7 @@ Suite *st_suite_graph(void)
     tcase_add_test(made, test_a_capture_that_cannot_be_held_is_an_error);
     suite_add_tcase(s, made);
     tcase_add_test(bare, test_of_a_communicators_handle_a_graph_keeps_the_counters);
+    tcase_add_test(bare, test_a_graph_does_not_hold_who_comes_after);
     tcase_add_test(bare, test_a_buffer_in_a_graph_stays_registered);
     suite_add_tcase(s, bare);
     return s;

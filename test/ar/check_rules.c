@@ -343,6 +343,13 @@ START_TEST(test_rules_are_shown_and_cut_as_asked)
     ck_assert_uint_eq(st_ar_rules_print(rules, note, cut, 0), need);
     ck_assert_int_eq(cut[0], 'x');
     ck_assert_uint_eq(st_ar_rules_print(NULL, "", text, sizeof text), 0);
+    ck_assert_ptr_null(strstr(text, "registered"));
+    symtuner_rules_free(rules);
+    rules = rules_of("kernels registered=yes kernel=pull; kernels registered=no kernel=one_ll8");
+    st_ar_rules_print(rules, note, text, sizeof text);
+    ck_assert_ptr_nonnull(strstr(text, "pull, blocks 0, threads 0 (0: the table's), registered  ("));
+    ck_assert_ptr_nonnull(
+        strstr(text, "one_ll8, blocks 0, threads 0 (0: the table's), not registered  ("));
     symtuner_rules_free(rules);
 }
 END_TEST
