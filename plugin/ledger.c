@@ -24,12 +24,10 @@ static struct st_ledger *open_ledgers;
 
 /* "%p" process, "%h" host, "%%" percent. False when it does not fit: a name that is cut is another
  * file's. */
-static bool expand(const char *pattern, char *path, size_t size)
+static bool expand(const char *pattern, const char *host, char *path, size_t size)
 {
-    struct utsname box;
     size_t at = 0;
 
-    uname(&box);
     path[0] = '\0';
     for (; *pattern; pattern++) {
         int n;
@@ -37,7 +35,7 @@ static bool expand(const char *pattern, char *path, size_t size)
         if (pattern[0] == '%' && pattern[1] == 'p')
             n = snprintf(path + at, size - at, "%d", (int)getpid());
         else if (pattern[0] == '%' && pattern[1] == 'h')
-            n = snprintf(path + at, size - at, "%s", box.nodename);
+            n = snprintf(path + at, size - at, "%s", host);
         else
             n = snprintf(path + at, size - at, "%c", *pattern);
         pattern += pattern[0] == '%' && pattern[1] && strchr("ph%", pattern[1]);
@@ -83,14 +81,12 @@ static void write_ran(FILE *out, const struct st_ledger *ledger, int coll, int b
             (unsigned long long)n[ST_RAN_CE]);
 }
 
-static void write_text(FILE *out, const struct st_ledger *ledger)
+static void write_text(FILE *out, const struct st_ledger *ledger, const char *host)
 {
     const struct st_process *process = st_process();
     static const char *const mode[] = {"steer", "observe", "off"};
-    struct utsname box;
     char release[16];
 
-    uname(&box);
     fprintf(out,
             "# symtuner ledger 1\n"
             "comm id=0x%016llx ranks=%d nodes=%d local=%d nccl=%s rules=0x%016llx mode=%s "
@@ -99,7 +95,7 @@ static void write_text(FILE *out, const struct st_ledger *ledger)
             st_release_print(process->nccl, release, sizeof release),
             (unsigned long long)process->rules_hash, mode[process->options.mode], 
             st_agree_sym_ctas_given() ? st_agree_sym_ctas_given() : process->min_ctas,
-            process->ctas_from, box.nodename, (int)getpid());
+            process->ctas_from, host, (int)getpid());
     for (int c = 0; c < SYMTUNER_COLLS; c++)
         for (int b = 0; b < ST_BUCKETS; b++) {
             for (int reg = 0; reg < 2; reg++)
@@ -187,12 +183,14 @@ static void dump(const struct st_ledger *ledger)
     const char *pattern = st_process()->options.ledger;
     char path[1024], *text = NULL;
     size_t size = 0, done = 0;
+    struct utsname box;
     FILE *memory;
     int fd;
 
     if (!pattern[0])
         return;
-    if (!expand(pattern, path, sizeof path)) {
+    uname(&box);
+    if (!expand(pattern, box.nodename, path, sizeof path)) {
         st_warn("SYMTUNER_LEDGER=%.60s...: longer than %zu bytes; the counters of communicator "
                 "0x%llx are lost",
                 pattern, sizeof path - 1, (unsigned long long)ledger->comm_id);
@@ -201,7 +199,7 @@ static void dump(const struct st_ledger *ledger)
     memory = open_memstream(&text, &size);
     if (!memory)
         return;
-    write_text(memory, ledger);
+    write_text(memory, ledger, box.nodename);
     if (fclose(memory) != 0) {
         free(text);
         return;

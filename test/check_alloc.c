@@ -194,6 +194,7 @@ static void read_and_give_back(void)
         symtuner_rules_free(rules);
     st_machine_read("gpu=x", &machine, NULL, 0);
     st_machine_read("gpu", &machine, NULL, 0);
+    st_machine_read("gpus=1..4", &machine, NULL, 0);
 }
 
 /* Sanitizers count for themselves: theirs is 0 before and after. */
