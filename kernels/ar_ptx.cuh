@@ -227,7 +227,7 @@ static __device__ __noinline__ void refuse(const st_args *a)
  * block's last reader one thread books the block in, and the last block of the grid publishes the
  * next epoch. Nobody of this call reads the counters after that, and the next call starts after
  * this one has ended, so publishing early is safe. (To count blocks out as well, so that a call
- * that another graph starts too early always finds out, costs calls to 1 MiB 5 to 18 % of their
+ * that another graph starts too early always finds out, cost calls to 64 KiB 5 to 10 % of their
  * time: bench/results/2026-11-22-h200x2b.)
  */
 struct call {

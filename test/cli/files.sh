@@ -93,7 +93,7 @@ done
 for word in '<b class="plugin">plugin</b> (libsymtuner.so) NCCL' 'on 32 CTAs' \
     'allreduce: <b>1.28 times</b> as fast as with NCCL' '<b class="library">library</b> (libsymtuner_ar.so)' \
     'as fast as the fastest of NCCL' '>with plugin, 32 CTAs</text>' '>libsymtuner_ar.so</text>' \
-    "export SYMTUNER_RULES=$(pwd -P)/plain.rules" 'export NCCL_TUNER_PLUGIN=libsymtuner.so'; do
+    "export SYMTUNER_RULES=$(pwd -P)/plain.rules" 'export NCCL_ENV_PLUGIN=libsymtuner.so'; do
     grep -qF "$word" plain.rules.html
     ok "the report says: $word" $?
 done
