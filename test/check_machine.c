@@ -81,16 +81,16 @@ static const struct box {
     const char *lacks;            /* a symbol or a library is not there  */
     const char *nvls;             /* NCCL_NVLS_ENABLE                    */
     int multicast;                /* what the driver's attribute is      */
-    struct symtuner_machine want; /* its name "": unknown                */
+    struct symtuner_machine want; /* its name "": unknown; but for gpus  */
 } boxes[] = {
 #define H200(links) {"NVIDIA H200", 9, 0, links, 0, NULL}
 #define LOST(call) {"gone", 0, 0, 0, 0, call}
 #define ALL 0x3ffff /* the 18 links of NVML_NVLINK_MAX_LINKS */
 #define TWO .gpu = {H200(ALL), H200(ALL)}, .gpus = 2
-#define KNOWN(nvlink, multicast) {"NVIDIA H200", 90, nvlink, multicast}
-#define UNKNOWN {"", 0, -1, -1}
+#define KNOWN(nvlink, multicast) {"NVIDIA H200", 90, nvlink, multicast, 0}
+#define UNKNOWN {"", 0, -1, -1, 0}
     {"two alike", TWO, .want = KNOWN(1, 0)},
-    {"an L40S", {{"NVIDIA L40S", 8, 9, 0, ALL, NULL}}, 1, .want = {"NVIDIA L40S", 89, 0, 0}},
+    {"an L40S", {{"NVIDIA L40S", 8, 9, 0, ALL, NULL}}, 1, .want = {"NVIDIA L40S", 89, 0, 0, 0}},
     {"links are off", {H200(0)}, 1, .want = KNOWN(0, 0)},
     {"the first link is on", {H200(1)}, 1, .want = KNOWN(1, 0)},
     {"the last link is on", {H200(1u << 17)}, 1, .want = KNOWN(1, 0)},
@@ -259,11 +259,13 @@ int __wrap_dlclose(void *library)
 START_TEST(test_a_box_is_what_all_its_gpus_are)
 {
     struct symtuner_machine machine;
-    int known;
+    int known, gpus = 0;
 
     unsetenv("SYMTUNER_MACHINE");
     unsetenv("NCCL_NVLS_ENABLE");
     box = &boxes[_i];
+    for (int i = 0; i < box->gpus; i++)
+        gpus += !box->gpu[i].lost;
     if (box->nvls)
         setenv("NCCL_NVLS_ENABLE", box->nvls, 1);
     known = symtuner_machine_find(&machine);
@@ -273,6 +275,7 @@ START_TEST(test_a_box_is_what_all_its_gpus_are)
                       machine.multicast == box->want.multicast,
                   "%s: \"%s\", sm_%d, links %d, multicast %d", box->what, machine.gpu, machine.arch,
                   machine.nvlink, machine.multicast);
+    ck_assert_msg(machine.gpus == (known ? gpus : 0), "%s: %d GPUs", box->what, machine.gpus);
     ck_assert_msg(nvml_running == 0 && nvml_loaded == 0, "%s: NVML stays", box->what);
     box = NULL;
     unsetenv("NCCL_NVLS_ENABLE");
