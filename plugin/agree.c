@@ -115,14 +115,15 @@ static uint64_t mix(uint64_t hash, uint64_t value)
 static uint64_t decides(const struct st_process *process)
 {
     const struct symtuner_machine *machine = &process->machine;
-    const uint64_t fact[] = {(uint64_t)process->nccl, process->mixed, (uint64_t)machine->nvlink,
-                             (uint64_t)machine->multicast, (uint64_t)machine->gpus};
     uint64_t hash = process->rules_hash;
 
     if (process->options.mode != ST_MODE_STEER || !st_process_call_rules())
         return 0;
-    for (size_t i = 0; i < sizeof fact / sizeof *fact; i++)
-        hash = mix(hash, fact[i]);
+    hash = mix(hash, (uint64_t)process->nccl);
+    hash = mix(hash, process->mixed);
+    hash = mix(hash, (uint64_t)machine->nvlink);
+    hash = mix(hash, (uint64_t)machine->multicast);
+    hash = mix(hash, (uint64_t)machine->gpus);
     for (const char *c = machine->gpu; *c; c++)
         hash = mix(hash, (uint64_t)*c);
     for (const char *c = SYMTUNER_VERSION; *c; c++)
