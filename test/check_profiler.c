@@ -139,7 +139,7 @@ START_TEST(test_kinds_of_events_are_told_apart)
     struct nccl_abi_event_v5 event = {.type = NCCL_ABI_EV_COLL, .u.coll = coll};
     struct st_ledger *ledger;
     void *profiler, *handle;
-    int mask;
+    int mask = 0;
 
     want_events();
     open_profiler(7, &mask, &profiler);
