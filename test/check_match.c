@@ -98,7 +98,7 @@ START_TEST(test_index_and_scan_agree_on_random_rules)
             const struct st_rule *found = st_index_find(index, &call);
 
             answered += scan != NULL;
-            ck_assert_msg(scan == found,
+            t_check(scan == found,
                           "seed 0x%llx set %ld query %d: %s of %llu bytes: scan says rule %d, "
                           "index rule %d of %d", (unsigned long long)t_seed(), s, q,
                           symtuner_coll_name(call.coll), (unsigned long long)call.bytes,

@@ -82,7 +82,7 @@ START_TEST(test_what_is_written_reads_back)
 
         st_size_write(bytes, text, sizeof text);
         wrong = st_size_read(text, strlen(text), &back);
-        ck_assert_msg(!wrong && back == bytes, "%llu is written \"%s\" and reads %llu (%s)",
+        t_check(!wrong && back == bytes, "%llu is written \"%s\" and reads %llu (%s)",
                       (unsigned long long)bytes, text, (unsigned long long)back,
                       wrong ? wrong : "");
     }

@@ -205,21 +205,20 @@ START_TEST(test_any_query_gives_a_sane_and_repeatable_pick)
         if (!st_sym_pick(&query, st_sym_mask_call(&query), &one))
             continue;
         picked++;
-        ck_assert(st_sym_pick(&query, st_sym_mask_call(&query), &two));
-        ck_assert(one.kernel == two.kernel && one.launched == two.launched &&
-                  one.price.cost == two.price.cost);
-        ck_assert(st_sym_mask_call(&query) >> one.kernel & 1);
-        ck_assert(st_kernel_coll(one.kernel) == query.coll);
-        ck_assert_int_ge(one.launched, 1);
-        ck_assert_int_le(one.launched, one.price.ctas);
-        ck_assert_int_le(one.price.ctas, 64);
-        ck_assert(one.price.time_us > 0);
+        t_check(st_sym_pick(&query, st_sym_mask_call(&query), &two) && one.kernel == two.kernel &&
+                    one.launched == two.launched && one.price.cost == two.price.cost,
+                "pick %d: asked twice, two answers", picked);
+        t_check(st_sym_mask_call(&query) >> one.kernel & 1, "pick %d: masked", picked);
+        t_check(st_kernel_coll(one.kernel) == query.coll, "pick %d: other collective", picked);
+        t_check(one.launched >= 1 && one.launched <= one.price.ctas && one.price.ctas <= 64,
+                "pick %d: %d CTAs of %d", picked, one.launched, one.price.ctas);
+        t_check(one.price.time_us > 0, "pick %d: takes no time", picked);
         for (int k = 0; k < ST_KERNELS; k++) {
             struct st_sym_price price;
 
             if (st_sym_mask_call(&query) >> k & 1 &&
                 st_sym_price(&query, (enum st_kernel)k, &price))
-                ck_assert(price.cost >= one.price.cost);
+                t_check(price.cost >= one.price.cost, "pick %d: %d is cheaper", picked, k);
         }
     }
     ck_assert_int_gt(picked, 50000);

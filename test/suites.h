@@ -14,6 +14,14 @@
 #define t_add_rows(tcase, test, table)                                                             \
     tcase_add_loop_test(tcase, test, 0, (int)(sizeof table / sizeof *table))
 
+/* As ck_assert_msg, but costs nothing where it holds: ck_assert notes its line in a file each time,
+ * which a loop of a million rounds feels. */
+#define t_check(condition, ...)                                                                    \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            ck_abort_msg(__VA_ARGS__);                                                             \
+    } while (0)
+
 /* Pure modules: these also run without fork (CK_FORK=no), for valgrind and gdb. */
 #define PURE_SUITES(X)                                                                             \
     X(names) X(sizes) X(rules) X(files) X(kernels) X(lint) X(golden) X(match) X(symmodel) X(gates)         \

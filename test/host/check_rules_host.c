@@ -49,7 +49,7 @@ static void ask_api(const symtuner_rules *rules, const struct comm *comm, struct
         .machine = {"test box", 0, 1, 0, 0}};
     struct symtuner_decision decision = {.struct_size = sizeof decision};
 
-    ck_assert_int_eq(plugin.decide(rules, &query, &decision), SYMTUNER_OK);
+    t_check(plugin.decide(rules, &query, &decision) == SYMTUNER_OK, "refused");
     plugin.apply(&decision, &query, question->table, T_ALGOS, T_PROTOS, &question->channels);
 }
 
@@ -105,7 +105,7 @@ START_TEST(test_answers_depend_on_nothing_that_was_asked_before)
         struct question again = pool[i];
 
         nccl_ask(n & 1 ? &first : &second, &again);
-        ck_assert_msg(memcmp(&again, &answer[i], sizeof again) == 0, "question %d", i);
+        t_check(memcmp(&again, &answer[i], sizeof again) == 0, "question %d", i);
     }
     nccl_comm_end(&second);
     nccl_comm_end(&first);

@@ -442,6 +442,7 @@ Suite *why_suite(void)
     read_recording();
     describe_boxes();
     tcase_set_timeout(tcase, 60);
+    tcase_set_tags(tcase, "commands");
     tcase_add_loop_test(tcase, test_why_decide_and_the_plugin_agree, 0,
                         n_boxes * RELEASES * RULES);
     tcase_add_loop_test(tcase, test_why_knows_what_holds_a_count_back, 0, 2 * HELD);

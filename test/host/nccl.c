@@ -71,7 +71,7 @@ static void *function(const char *name)
 {
     void *address = dlsym(plugin.library, name);
 
-    ck_assert_msg(address, "%s is not exported", name);
+    t_check(address, "%s is not exported", name);
     return address;
 }
 

@@ -20,6 +20,7 @@
 #include "nccl_abi/profiler.h"
 #include "nccl_abi/tuner.h"
 #include "symtuner.h"
+#include "test/suites.h"
 #include "test/tables.h"
 
 struct release {
