@@ -33,9 +33,10 @@ Q       := $(if $(V),,@)
 say      = $(if $(V),,@printf '  %-5s %s\n' $(1) $@)
 
 # ---- plugin and command --------------------------------------------------------------------------
-MODEL := cli/symmodel.c cli/gates.c cli/setting_list.c cli/why_words.c# NCCL decision model: of the command, tested by the suites
-CORE := $(wildcard rules/*.c plugin/*.c)
-CLI  := $(wildcard cli/*.c)
+MODEL := $(wildcard nccl/model/*.c)# what NCCL would decide: of the command, tested by the suites
+BOTH := $(wildcard nccl/*.c rules/*.c)# of the plugin and of the kernels
+CORE := $(BOTH) $(wildcard plugin/*.c plugin/*/*.c)
+CLI  := $(MODEL) $(wildcard cli/*.c cli/*/*.c)
 obj   = $(patsubst %,$(B)/%.o,$(1))
 
 all: $(B)/libsymtuner.so $(B)/symtuner
@@ -67,11 +68,11 @@ NCCL_HOME ?= $(if $(wildcard $(CUDA_HOME)/include/nccl.h),$(CUDA_HOME),$(shell p
 AR_ARCHS  ?= 90
 AR_DEFS   ?=
 AR_B      := $(B)/ar$(subst $(eval ) ,,$(AR_DEFS))-$(subst $(eval ) ,-,$(strip $(AR_ARCHS)))
-AR_INC    := -Iinclude -isystem $(CUDA_HOME)/include -isystem $(NCCL_HOME)/include
+AR_INC    := -Iinclude -I. -isystem $(CUDA_HOME)/include -isystem $(NCCL_HOME)/include
 GENCODE   := $(foreach a,$(AR_ARCHS),-gencode arch=compute_$a,code=sm_$a) \
              $(foreach a,$(lastword $(AR_ARCHS)),-gencode arch=compute_$a,code=compute_$a)
-AR_C      := $(wildcard kernels/*.c rules/*.c) plugin/machine.c# rules are read here, too
-AR_CU     := $(wildcard kernels/*.cu)
+AR_C      := $(wildcard kernels/*/*.c) $(BOTH)
+AR_CU     := $(wildcard kernels/device/*.cu)
 AR_OBJ    := $(patsubst %,$(AR_B)/%.o,$(AR_C) $(AR_CU))
 
 # Said once and before a compiler says it in its own words.
@@ -104,14 +105,14 @@ $(AR_B)/%.cu.o: %.cu
 	    -Xcompiler -fPIC,-fvisibility=hidden,-fno-threadsafe-statics,-fno-exceptions
 
 # What the kernels and the host share is plain C and tested without a GPU; the host side needs CUDA's
-# headers, but runs on a CUDA that only remembers (test/ar/fake_cuda.c).
+# headers, but runs on a CUDA that only remembers (test/kernels/fake/cuda.c).
 AR_API    := $(if $(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h),$(wildcard $(NCCL_HOME)/include/nccl.h))
 AR_NONE   := no cuda_runtime_api.h or nccl.h under CUDA_HOME=$(CUDA_HOME), NCCL_HOME=$(NCCL_HOME)
-AR_EMU    := test/ar/emulate.c test/ar/check_kernels.c test/ar/check_emulated.c test/ar/call_values.c
-AR_TEST   := $(if $(AR_API),$(filter-out $(AR_EMU),$(wildcard test/ar/*.c)) $(AR_C), test/ar/main.c test/ar/check_shape.c \
-             test/ar/ear.c test/ar/check_select.c test/ar/check_rules.c test/ar/check_probe.c kernels/ar_select.c \
-             kernels/ar_options.c kernels/ar_probe.c kernels/ar_rules.c $(wildcard rules/*.c) plugin/machine.c)
-AR_WRAPPED := $(if $(AR_API),dlopen dlsym pthread_create calloc)# made up, made to fail: test/ar/check_{nccl,call}.c
+AR_EMU    := $(wildcard test/kernels/emulated/*.c)
+AR_TEST   := $(if $(AR_API),$(wildcard test/kernels/*.c test/kernels/fake/*.c) $(AR_C), test/kernels/main.c test/kernels/check_layout.c \
+             test/kernels/fake/capture_stderr.c test/kernels/check_select.c test/kernels/check_rules.c test/kernels/check_probe.c kernels/choose/select.c \
+             kernels/host/options.c kernels/choose/probe.c kernels/choose/rules.c $(BOTH))
+AR_WRAPPED := $(if $(AR_API),dlopen dlsym pthread_create calloc)# made up, made to fail: test/kernels/check_{nccl,call}.c
 AR_CHECK  := $(patsubst %,$(B)/check-ar-obj/%.o,$(AR_TEST))
 TEST_ALSO += test-ar
 
@@ -128,29 +129,29 @@ test-ar: $(B)/check-ar $(if $(AR_API),$(B)/check-ar-kernels)
 	$(Q)$(B)/check-ar
 	$(if $(AR_API),$(Q)$(B)/check-ar-kernels,@echo "test-ar: host side and kernels skipped: $(AR_NONE)")
 
-# bench/ar_compare.c with its processes and peers, on GPUs made of host memory (test/bench/fake_gpu.c).
+# bench/compare/compare.c with its processes and peers, on GPUs made of host memory (test/bench/fake_gpu.c).
 CMP_PEERS := good raining hangs wrong
 $(B)/peer_raining.so: CMP_DEF := -DNO_CREATE
 $(B)/peer_hangs.so:   CMP_DEF := -DHANG_AT=2048
 $(B)/peer_wrong.so:   CMP_DEF := -DWRONG_AT=4096
-CMP_SRC   := $(wildcard bench/ar_compare*.c) test/bench/fake_gpu.c
+CMP_SRC   := $(wildcard bench/compare/*.c) test/bench/fake_gpu.c
 TEST_ALSO += $(if $(AR_API),test-compare)
 TEST_NOT  += $(if $(AR_API),,test-compare and half of test-ar: $(AR_NONE).)
 
-$(B)/ar_compare_fake: $(CMP_SRC) $(wildcard bench/ar_compare*.h) bench/must.h bench/number.h
+$(B)/ar_compare_fake: $(CMP_SRC) $(wildcard bench/compare/*.h) bench/must.h bench/number.h
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(CC) $(CFLAGS) -fvisibility=default -I. $(AR_INC) $(LDFLAGS) -rdynamic -o $@ $(CMP_SRC) \
 	    -lm -ldl -lpthread
-$(CMP_PEERS:%=$(B)/peer_%.so): test/bench/peer.c bench/ar_compare_peer.h
+$(CMP_PEERS:%=$(B)/peer_%.so): test/bench/peer.c bench/compare/peer.h
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(CC) $(CFLAGS) -fvisibility=default -I. $(AR_INC) $(CMP_DEF) -fPIC -shared -o $@ $<
 test-compare: $(if $(AR_API),$(B)/ar_compare_fake $(CMP_PEERS:%=$(B)/peer_%.so))
 	$(if $(AR_API),$(Q)sh test/bench/compare.sh $(B),@echo "test-compare: skipped: $(AR_NONE)"; exit 77)
 
-# The kernels themselves, compiled as C++ and run on threads of the CPU (test/ar/emulate.h).
-AR_EMU_OBJ := $(patsubst %,$(B)/check-ar-emu$(AR_BREAK)/%.o,$(AR_EMU) test/ar/fake_cuda.c $(AR_C) $(AR_CU))
+# The kernels themselves, compiled as C++ and run on threads of the CPU (test/kernels/emulated/emulate.h).
+AR_EMU_OBJ := $(patsubst %,$(B)/check-ar-emu$(AR_BREAK)/%.o,$(AR_EMU) test/kernels/fake/cuda.c $(AR_C) $(AR_CU))
 $(AR_EMU_OBJ): | need-check
 $(B)/check-ar-emu$(AR_BREAK)/%.c.o: %.c
 	@mkdir -p $(@D)
@@ -159,7 +160,7 @@ $(B)/check-ar-emu$(AR_BREAK)/%.c.o: %.c
 $(B)/check-ar-emu$(AR_BREAK)/%.cu.o: %.cu
 	@mkdir -p $(@D)
 	$(call say,CXX)
-	$(Q)$(CXX) -O1 -g -std=c++17 $(AR_INC) -I. -DST_EMULATE $(AR_BREAK) -include test/ar/emulate.h -MMD -Wall \
+	$(Q)$(CXX) -O1 -g -std=c++17 $(AR_INC) -I. -DST_EMULATE $(AR_BREAK) -include test/kernels/emulated/emulate.h -MMD -Wall \
 	    -Wno-unknown-pragmas -Wno-class-memaccess -Wno-maybe-uninitialized \
 	    $(if $(SAN),-fsanitize=$(SAN)) -x c++ -c -o $@ $<
 $(B)/check-ar-kernels$(AR_BREAK): $(AR_EMU_OBJ)
@@ -168,12 +169,12 @@ $(B)/check-ar-kernels$(AR_BREAK): $(AR_EMU_OBJ)
 
 # One guard removed at a time: the emulation must notice (six minutes on two cores).
 test-ar-controls:
-	$(Q)sh test/ar/controls.sh
+	$(Q)sh test/kernels/emulated/controls.sh
 
 # What the compiler made of the kernels; needs nvcc but no GPU.
 test-kernels:
-	$(Q)sh test/ar/nvls-ptx.sh $(NVCC) $(AR_INC)
-	$(Q)sh test/ar/resources.sh $(NVCC) $(AR_INC) || [ $$? = 77 ]
+	$(Q)sh test/kernels/nvls-ptx.sh $(NVCC) $(AR_INC)
+	$(Q)sh test/kernels/resources.sh $(NVCC) $(AR_INC) || [ $$? = 77 ]
 
 # First programs for a new box: right bytes? (ar_smoke)  which kernel is fastest? (ar_sweep)
 ar-tools: $(B)/ar_smoke $(B)/ar_sweep
@@ -276,10 +277,10 @@ $(NCCL_PROG:%=$(B)/%): $(B)/%: $$(wildcard bench/$$*.c test/gpu/$$*.c) bench/mus
 # Programs around libsymtuner_ar.so that need NCCL too; LD_LIBRARY_PATH can give them another build of
 # it. They link CUDA's shared runtime, as NCCL's users do.
 GPU_PROG  := ar_compare ar_fuzz ar_kill ar_late
-GPU_SRC    = $(wildcard bench/$*.c bench/$*_*.c bench/$*_*.cu test/gpu/$*.c test/gpu/$*_*.c \
-             test/gpu/$*_*.cu)
+GPU_SRC    = $(wildcard $(if $(filter ar_compare,$*),bench/compare/*.c bench/compare/*.cu,\
+             $(patsubst ar_%,test/gpu/ar/%.c test/gpu/ar/%_*.c test/gpu/ar/%_*.cu,$*)))
 
-$(GPU_PROG:%=$(B)/%): $(B)/%: $$(GPU_SRC) bench/number.h $$(wildcard bench/ar_*.h test/gpu/ar_*.h) | kernels
+$(GPU_PROG:%=$(B)/%): $(B)/%: $$(GPU_SRC) bench/number.h $$(wildcard bench/compare/*.h test/gpu/ar/*.h) | kernels
 	@mkdir -p $(@D)
 	$(call say,NVCC)
 	$(Q)$(NVCC) -O2 $(foreach a,$(lastword $(AR_ARCHS)),-gencode arch=compute_$a,code=sm_$a) \
@@ -287,7 +288,7 @@ $(GPU_PROG:%=$(B)/%): $(B)/%: $$(GPU_SRC) bench/number.h $$(wildcard bench/ar_*.
 	    --cudart shared -lpthread -lm -ldl -Xlinker --no-as-needed,$(NCCL_SO) \
 	    -Xlinker -rpath,$(dir $(NCCL_SO)),-rpath,'$$ORIGIN',-rpath,$(CUDA_HOME)/lib64
 
-# Ours against NCCL and torch in turns: BENCH="--quick", "--host", ... (head of bench/ar_compare.c)
+# Ours against NCCL and torch in turns: BENCH="--quick", "--host", ... (head of bench/compare/compare.c)
 bench-gpu: $(if $(NCCL_SO),$(B)/ar_compare)
 	$(if $(NCCL_SO),$(Q)$(B)/ar_compare --out $(B)/ar_compare.csv $(BENCH),@echo \
 	    "bench-gpu: skipped: no libnccl.so.2 under NCCL_HOME=$(NCCL_HOME)"; exit 77)
@@ -299,10 +300,10 @@ test-gpu: all $(if $(NCCL_SO),$(NCCL_PROG:%=$(B)/%) \
 	$(Q)sh test/gpu/run.sh $(B)
 
 # ---- tests ---------------------------------------------------------------------------------------
-# Further tests: a file test/check_NAME.c plus a line in test/suites.h, or a target of your own whose
+# Further tests: a file test/ROOM/check_NAME.c plus a line in test/suites.h, or a target of your own whose
 # name you append to TEST_ALSO above this section; where it cannot run, say so in TEST_NOT instead.
 CHECK_LIBS ?= $(shell pkg-config --libs check 2>/dev/null)
-SUITES     := $(wildcard test/check_*.c)
+SUITES     := $(wildcard test/main.c test/nccl/*.c test/rules/*.c test/plugin/*.c)
 HOST       := $(wildcard test/host/*.c)
 # the first four are made to fail, one call at a time; the others find libraries that a test made up
 WRAPPED    := malloc calloc open open_memstream dlopen dlsym dlclose

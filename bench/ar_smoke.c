@@ -19,8 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ar_smoke.h"
-#include "number.h"
+#include "bench/ar_smoke.h"
+#include "bench/number.h"
 #include "symtuner_ar.h"
 
 #define MAX_BYTES (9u << 20)

@@ -3,7 +3,7 @@
 #ifndef AR_SMOKE_H_
 #define AR_SMOKE_H_
 
-#include "must.h"
+#include "bench/must.h"
 
 /* One call of more than 2^32 elements; 0: every byte is right. ar_smoke_huge.c. */
 int smoke_huge(int ranks, int gpus, int transport);

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "ar_smoke.h"
+#include "bench/ar_smoke.h"
 #include "symtuner_ar.h"
 
 #define COUNT  (((size_t)1 << 32) + 5)

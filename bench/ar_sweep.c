@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ar_sweep.c - time every kernel of libsymtuner_ar.so over blocks, threads and sizes, to fill the
- * selection table in kernels/ar_select.c.
+ * selection table in kernels/choose/select.c.
  *
  *   ar_sweep [-n ranks] [-g gpus] [-t auto|peer|host] [-d bf16|f32|i32] [-iqu] [-b low:high] >
  * sweep.csv
@@ -22,8 +22,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "must.h"
-#include "number.h"
+#include "bench/must.h"
+#include "bench/number.h"
 #include "symtuner_ar.h"
 
 #define REPLAYS 5

@@ -12,7 +12,7 @@
 
 #include "cli/commands.h"
 #include "cli/text.h"
-#include "rules/names.h"
+#include "nccl/names.h"
 
 /* peer_nccl is what NCCL 2.27 asks for: its own P2P transport between all pairs. It is narrower
  * than the driver's peer access: four L40S under two switches have the one and not the other. */

@@ -6,7 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/terminal.h"
-#include "rules/names.h"
+#include "nccl/names.h"
 #include "symtuner.h"
 
 static const struct {

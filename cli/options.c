@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "cli/text.h"
-#include "rules/names.h"
+#include "nccl/names.h"
 
 enum { SHOWN = 60, ROWS_MAX = 64, CHOICES_MAX = 8 };
 

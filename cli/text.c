@@ -6,7 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "rules/names.h"
+#include "nccl/names.h"
 
 char *st_text_size(uint64_t bytes, char text[ST_TEXT_SIZE])
 {

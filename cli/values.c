@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "cli/text.h"
-#include "plugin/nccl_release.h"
-#include "rules/names.h"
+#include "nccl/release.h"
+#include "nccl/names.h"
 
 static bool unknown(const char *what, const struct st_words *words, const char *value, char *error)
 {

@@ -20,12 +20,12 @@
  * Threads    every function is pure and may run on any thread.
  * Errors     symtuner_predict returns SYMTUNER_EINVAL when a member is out of range.
  * Since      0.1, everything. Not installed: no library has these functions, the command and the
- *            tests are linked with them (cli/symmodel.c, gates.c, why_words.c).
+ *            tests are linked with them (nccl/model/symmetric_cost.c, gates.c, nccl/model/words.c).
  */
 #ifndef SYMTUNER_WHY_H_
 #define SYMTUNER_WHY_H_
 
-#include "symtuner.h"
+#include "include/symtuner.h"
 
 #ifdef __cplusplus
 extern "C" {

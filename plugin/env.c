@@ -6,7 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "plugin/agree.h"
+#include "plugin/ranks/agree.h"
 #include "plugin/process.h"
 
 static const char *own_path(void)
@@ -44,7 +44,7 @@ static const char *sym_ctas(const struct st_process *process)
     return count(st_agree_sym_ctas());
 }
 
-/* ${chains}: what the user named is loaded by us behind ours (next_open.h), so that the answer does
+/* ${chains}: what the user named is loaded by us behind ours (plugin/next/open.h), so that the answer does
  * not take it away; "none" is kept. */
 static const struct {
     const char *name;

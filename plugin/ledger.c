@@ -13,7 +13,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "plugin/agree.h"
+#include "plugin/ranks/agree.h"
 #include "plugin/log.h"
 #include "rules/open_file.h"
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rules/names.h"
+#include "nccl/names.h"
 
 static _Atomic(nccl_abi_logger) nccl_log;
 static atomic_int most = NCCL_ABI_LOG_INFO;

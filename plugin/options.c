@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rules/names.h"
+#include "nccl/names.h"
 #include "symtuner.h"
 
 extern char **environ;

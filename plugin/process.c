@@ -8,10 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plugin/hazards.h"
-#include "plugin/held.h"
+#include "nccl/hazards.h"
+#include "nccl/held.h"
 #include "plugin/log.h"
-#include "plugin/next_tuner.h"
+#include "plugin/next/tuner.h"
+#include "rules/box.h"
 #include "rules/sources.h"
 
 static struct st_process process = {.ctas_from = "not decided"};

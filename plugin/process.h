@@ -9,7 +9,7 @@
 #define ST_PROCESS_H_
 
 #include "nccl_abi/base.h"
-#include "plugin/nccl_release.h"
+#include "nccl/release.h"
 #include "plugin/options.h"
 #include "rules/rules.h"
 
@@ -57,10 +57,6 @@ int st_process_call_rules(void);
  * what it would have loaded without us. After st_process_asked. */
 bool st_process_wants_tuner(void);
 bool st_process_wants_profiler(void);
-
-/* SYMTUNER_MACHINE: keys of a [provenance] section, separated by semicolons. False, with what is
- * wrong in ${error} and an unknown machine, when it cannot be read. */
-bool st_machine_read(const char *text, struct symtuner_machine *machine, char *error, size_t size);
 
 /* A static string for 1..64. */
 const char *st_ctas_text(int ctas);

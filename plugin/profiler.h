@@ -3,13 +3,13 @@
  * profiler.h - one communicator as the profiler interface sees it: count calls and what ran.
  *
  * Only two or three event kinds are asked for, and none at all unless a ledger is wanted. A
- * profiler behind ours (next_profiler.h) asks for its own. The context that NCCL gets is a number,
+ * profiler behind ours (plugin/next/profiler.h) asks for its own. The context that NCCL gets is a number,
  * not an address: its proxies may show that of another process.
  */
 #ifndef ST_PROFILER_H_
 #define ST_PROFILER_H_
 
-#include "plugin/next_profiler.h"
+#include "plugin/next/profiler.h"
 
 nccl_abi_result st_profiler_open(const struct st_profiler_init *init, void **ctx_out);
 nccl_abi_result st_profiler_event_v4(void *ctx, void **handle, struct nccl_abi_event_v4 *event);

@@ -2,7 +2,7 @@
 /*
  * steer.h - an action written into NCCL's cost table, as far as the release allows.
  *
- * Invariants, whatever the action and the table (test/check_steer.c tries a million):
+ * Invariants, whatever the action and the table (test/plugin/check_steer.c tries a million):
  *   - an entry that NCCL marked unavailable (negative) is never touched;
  *   - nothing <= 0 is ever written: from 2.31 on a negative entry wins; +infinity always forbids;
  *   - at least one entry stays selectable when one was;
@@ -13,7 +13,7 @@
 #define ST_STEER_H_
 
 #include "rules/match.h"
-#include "plugin/nccl_release.h"
+#include "nccl/release.h"
 
 /* What became of a call; the ledger counts them. X(id, word) */
 #define ST_VERDICT_MAP(X)                                                                          \

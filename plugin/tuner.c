@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plugin/agree.h"
+#include "plugin/ranks/agree.h"
 #include "plugin/ledger.h"
 #include "plugin/log.h"
 
@@ -164,7 +164,7 @@ static __attribute__((noinline)) void decide_slowly(struct st_tuner *tuner, stru
            probe && !st_table_live(shown ? given : table), tuner->pick && !probe);
 }
 
-/* The other tuner first; then ours, on what it left. Its error is NCCL's (next_tuner.h). */
+/* The other tuner first; then ours, on what it left. Its error is NCCL's (plugin/next/tuner.h). */
 static __attribute__((noinline)) nccl_abi_result
 decide_behind(struct st_tuner *tuner, int func, size_t bytes, int pipe_ops, float **costs,
               int n_algo, int n_proto, int reg_buff, int *n_channels)

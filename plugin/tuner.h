@@ -10,7 +10,7 @@
 #ifndef ST_TUNER_H_
 #define ST_TUNER_H_
 
-#include "plugin/next_tuner.h"
+#include "plugin/next/tuner.h"
 
 struct st_tuner;
 

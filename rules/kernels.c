@@ -3,7 +3,7 @@
  * one. */
 #include <string.h>
 
-#include "rules/names.h"
+#include "nccl/names.h"
 #include "rules/rules.h"
 #include "symtuner_why.h"
 

@@ -2,7 +2,7 @@
 /*
  * match.h - which rule applies to a call: by scan, and by an index built once per communicator.
  *
- * Both give the same answer for every call (test/check_match.c compares them); the scan is the
+ * Both give the same answer for every call (test/rules/check_match.c compares them); the scan is the
  * definition, the index is for getCollInfo, which has nanoseconds. Pure: no I/O, no globals; only
  * st_index_build allocates.
  *

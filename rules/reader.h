@@ -6,7 +6,7 @@
 #ifndef ST_READER_H_
 #define ST_READER_H_
 
-#include "rules/names.h"
+#include "nccl/names.h"
 #include "rules/rules.h"
 
 struct st_text {

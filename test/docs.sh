@@ -249,31 +249,9 @@ check_demo_data()
     bad=0
 }
 
-# The arrows of docs/design.md: a folder includes only what stands below it.
 check_includes()
 {
-    only()
-    {
-        if grep -HoE '^#include "[^"]+"' $1 | grep -vE "\"($2)"; then
-            fail "an include against the arrows of docs/design.md, see above"
-        fi
-    }
-    only "include/nccl_abi/*.h" 'nccl_abi/'
-    only "rules/*.[ch]" 'rules/|symtuner\.h|symtuner_why\.h'
-    only "plugin/*.[ch]" 'plugin/|rules/|nccl_abi/|symtuner\.h|symtuner_why\.h'
-    only "kernels/*.[ch]" 'ar_|symtuner_ar\.h|rules/'
-    only "cli/*.[ch]" 'cli/|symtuner\.h|symtuner_why\.h|symtuner_ar\.h|plugin/(nccl_release|held)\.h|rules/(names|sources)\.h'
-    sed -n '/^```text layers/,/^```$/p' docs/design.md | sed -nE 's/^([0-9] .*)   .*/\1/p' > "$work/layers"
-    for file in plugin/*.[ch]; do
-        base=$(basename "$file" | sed 's/\.[ch]$//')
-        grep -q "^[0-9] .*\<$base\>" "$work/layers" || fail "docs/design.md has no layer for $file"
-        grep -oE '^#include "plugin/[^"]+' "$file" | sed 's|.*/||; s/\.h$//' |
-            awk -v file="$file" -v base="$base" '
-                NR == FNR { for (i = 2; i <= NF; i++) { level[$i] = $1; line[$i] = NR }; next }
-                $1 == base || level[$1] > level[base] || line[$1] == line[base] { next }
-                { print "    " file " includes plugin/" $1 ".h"; bad = 1 }
-                END { exit bad }' "$work/layers" - || fail "an include against the layers of docs/design.md"
-    done
+    sh test/includes.sh || fail "includes.sh, see above"
     fine "includes point the way docs/design.md draws them"
 }
 

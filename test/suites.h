@@ -2,7 +2,7 @@
 /*
  * suites.h - the suites of build/check, one per module.
  *
- * A new suite is a file test/check_NAME.c that defines NAME_suite, and a line here. Every suite is
+ * A new suite is a file test/ROOM/check_NAME.c that defines NAME_suite, and a line here. Every suite is
  * declared weak: a file that is not there is left out. X(name)
  */
 #ifndef TEST_SUITES_H_

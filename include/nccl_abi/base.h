@@ -3,7 +3,7 @@
  * base.h - the few NCCL types that its plugin interfaces share, declared in our own words.
  *
  * NCCL hands plugins plain C: int-sized enums, pointers, a printf-like logger. These declarations
- * are layout-compatible with NCCL 2.27 to 2.32; test/check_abi.c asserts sizes and offsets.
+ * are layout-compatible with NCCL 2.27 to 2.32; test/plugin/check_abi.c asserts sizes and offsets.
  */
 #ifndef NCCL_ABI_BASE_H_
 #define NCCL_ABI_BASE_H_

@@ -25,7 +25,7 @@ TARGETS = {
     XLA_RECORDABLE: (True, ("prepare", "initialize", "execute")),
 }
 # Up to 12 MiB no kernel of the selection table for 2 to 4 ranks touches the peers' buffers
-# (kernels/ar_select.c), and the ranks need not meet before a run.
+# (kernels/choose/select.c), and the ranks need not meet before a run.
 _ZERO_COPY_FROM = (12 << 20) + 1
 _MODE = "command_buffer_scheduling_mode"
 _CONCURRENT = re.compile(_MODE + r"=[\"']?CONCURRENT", re.IGNORECASE)
@@ -80,7 +80,7 @@ def _concurrent(options: dict[str, Any]) -> bool:
 
 
 class Library:
-    """The functions of symtuner_ffi.h; an error of theirs becomes a SymtunerError."""
+    """The functions of jax/handler.h; an error of theirs becomes a SymtunerError."""
 
     def __init__(self) -> None:
         self.path = _find(_FFI)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# compare.sh BUILD_DIR - bench/ar_compare.c on GPUs made of host memory (fake_gpu.c): every contender
+# compare.sh BUILD_DIR - bench/compare/compare.c on GPUs made of host memory (fake_gpu.c): every contender
 # gets its rows, good peers take part, and bad ones are named and left out without ending the run.
 set -eu
 build=$1

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * peer.c - peers for bench/ar_compare_peer.h that behave (no macro) or do not: NO_CREATE, and at
+ * peer.c - peers for bench/compare/peer.h that behave (no macro) or do not: NO_CREATE, and at
  * HANG_AT, WRONG_AT or FAIL_AT bytes.
  */
 #include <stdio.h>
 #include <unistd.h>
 
-#include "bench/ar_compare_peer.h"
+#include "bench/compare/peer.h"
 
 #ifndef HANG_AT
 #define HANG_AT 0

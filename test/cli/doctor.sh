@@ -174,7 +174,7 @@ plant conf-overridden -s 'echo NCCL_DEBUG=WARN > etc/nccl.conf' NCCL_DEBUG=INFO
 plant symtuner-variable SYMTUNER_RULEZ=x
 plant symtuner-variable SYMTUNER_AR_KERNL=pull
 plant symtuner-variable SYMTUNER_AR_kernel=pull
-spare symtuner-variable $(grep -o '"SYMTUNER_AR_[A-Z][A-Z_]*' kernels/ar_options.c | sort -u | sed 's/^"//; s/$/=1/')
+spare symtuner-variable $(grep -o '"SYMTUNER_AR_[A-Z][A-Z_]*' kernels/host/options.c | sort -u | sed 's/^"//; s/$/=1/')
 plant symtuner-value SYMTUNER_MODE=stear
 plant symtuner-value SYMTUNER_MODE=OFF
 plant symtuner-value SYMTUNER_MACHINE=h200

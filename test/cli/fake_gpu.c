@@ -18,8 +18,8 @@
 #include <unistd.h>
 
 #ifdef FAKE_AR
-#include "cli/cuda.h"
-#include "kernels/ar_rules.h"
+#include "cli/gpu/cuda.h"
+#include "kernels/choose/rules.h"
 #endif
 
 #define EXPORT __attribute__((visibility("default")))
@@ -360,7 +360,7 @@ EXPORT int ncclReduceScatter(const void *s, void *r, size_t n, int t, int op, vo
 #endif
 
 #ifdef FAKE_AR
-/* The library's own selection and rules in front of made-up times: kernels/ar_select.c and ar_rules.c
+/* The library's own selection and rules in front of made-up times: kernels/choose/select.c and kernels/choose/rules.c
  * are compiled in. */
 struct handle {
     struct comm *comm;

@@ -26,12 +26,12 @@ json() { # json WHAT FILE; a fresh Debian has no python3
 }
 
 fake="$cc -O1 -shared -fPIC -fvisibility=hidden -pthread"
-selection=$(ls kernels/ar_select.c kernels/ar_rules.c kernels/ar_probe.c 2> /dev/null) # need no CUDA
+selection=$(ls kernels/choose/select.c kernels/choose/rules.c kernels/choose/probe.c 2> /dev/null) # need no CUDA
 mkdir "$work/bin" && cp "$build/symtuner" "$work/bin/"
 $fake -DFAKE_CUDA -o "$work/bin/libcuda.so.1" test/cli/fake_gpu.c &&
     $fake -DFAKE_NCCL -o "$work/bin/libnccl.so.2" test/cli/fake_gpu.c &&
     $fake -D_GNU_SOURCE -Iinclude -I. -DFAKE_AR -o "$work/bin/libsymtuner_ar.so" test/cli/fake_gpu.c $selection \
-        rules/*.c plugin/machine.c -ldl || exit 1
+        nccl/*.c rules/*.c -ldl || exit 1
 cp "$build/libsymtuner.so" "$work/bin/"
 
 run() { # run NAME=VALUE ... ARGUMENTS: with an environment of its own

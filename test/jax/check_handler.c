@@ -12,11 +12,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "jax/ffi_frame.h"
-#include "jax/ffi_groups.h"
-#include "jax/ffi_reach.h"
-#include "jax/ffi_watch.h"
-#include "jax/symtuner_ffi.h"
+#include "jax/frame.h"
+#include "jax/groups.h"
+#include "jax/peer_access.h"
+#include "jax/liveness.h"
+#include "jax/handler.h"
 #include "test/jax/frames.h"
 #include "test/jax/hostile.h"
 

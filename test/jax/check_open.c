@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "jax/ffi_groups.h"
-#include "jax/symtuner_ffi.h"
+#include "jax/groups.h"
+#include "jax/handler.h"
 #include "test/jax/frames.h"
 
 #define TURNS 300

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "jax/ffi_ar.h"
+#include "jax/library.h"
 
 #define EXPORT __attribute__((visibility("default")))
 

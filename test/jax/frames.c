@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* frames.c - a good frame and a runtime for it. */
 #include "test/jax/frames.h"
-#include "jax/ffi_xla_abi.h"
+#include "jax/xla_abi.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -17,7 +17,7 @@ failed=0
 
 for san in "$asan" -fsanitize=thread; do
     # shellcheck disable=SC2086
-    $cc $san -DST_MEET_MS=300 -o "$out/check_meet" test/jax/check_meet.c jax/ffi_meet.c -lpthread &&
+    $cc $san -DST_MEET_MS=300 -o "$out/check_meet" test/jax/check_exchange.c jax/exchange.c -lpthread &&
         "$out/check_meet" || failed=1
 done
 
@@ -64,16 +64,16 @@ for san in "$asan" -fsanitize=thread; do
 done
 # shellcheck disable=SC2086
 $cc $asan -DST_WATCH_STUCK_MS=1500 -DST_WATCH_LEAVE_MS=500 -DST_WATCH_END_MS=2000 \
-    -o "$out/check_watch" test/jax/check_watch.c jax/ffi_watch.c jax/ffi_groups.c jax/ffi_ar.c \
+    -o "$out/check_watch" test/jax/check_liveness.c jax/liveness.c jax/groups.c jax/library.c \
     -ldl -lpthread && LD_LIBRARY_PATH=$out/fake "$out/check_watch" || failed=1
 $cc -isystem "$include" -c -o "$out/same_abi.o" test/jax/same_abi.c ||
-    { echo "FAILED: jax/ffi_xla_abi.h is not what XLA's headers are"; failed=1; }
+    { echo "FAILED: jax/xla_abi.h is not what XLA's headers are"; failed=1; }
 cuda=${CUDA_HOME:-/usr/local/cuda}/include
 if [ -f "$cuda/nccl.h" ]; then
     $cc -Iinclude -isystem "$cuda" -c -o "$out/same_types.o" test/jax/same_types.c ||
-        { echo "FAILED: jax/ffi_ar.h is not what include/symtuner_ar.h is"; failed=1; }
+        { echo "FAILED: jax/library.h is not what include/symtuner_ar.h is"; failed=1; }
 else
-    echo "test-jax: jax/ffi_ar.h not compared with include/symtuner_ar.h: no $cuda/nccl.h"
+    echo "test-jax: jax/library.h not compared with include/symtuner_ar.h: no $cuda/nccl.h"
 fi
 for test in all_reduce as_lax; do
     SYMTUNER_LIB_DIR=$lib PYTHONPATH=jax "$python" test/jax/test_$test.py || failed=1

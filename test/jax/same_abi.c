@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* same_abi.c - jax/ffi_xla_abi.h says the same as XLA's headers of FFI 0.4; compiles or does not.
+/* same_abi.c - jax/xla_abi.h says the same as XLA's headers of FFI 0.4; compiles or does not.
  * Beside an older jaxlib there is nothing to compare with. */
-#include "jax/ffi_xla_abi.h"
+#include "jax/xla_abi.h"
 
 #if __has_include("xla/ffi/api/collectives_c_api.h")
 #include "xla/ffi/api/collectives_c_api.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* same_types.c - jax/ffi_ar.h says the same as include/symtuner_ar.h; compiles or does not. */
+/* same_types.c - jax/library.h says the same as include/symtuner_ar.h; compiles or does not. */
 #include "include/symtuner_ar.h"
-#include "jax/ffi_ar.h"
+#include "jax/library.h"
 
 #define SAME(a, b, member)                                                                         \
     _Static_assert(offsetof(struct a, member) == offsetof(struct b, member) &&                     \

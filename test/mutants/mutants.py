@@ -31,7 +31,7 @@ import subprocess
 import sys
 import time
 
-FILES = ["plugin/*.[ch]", "rules/*.[ch]", "kernels/*.c"]
+FILES = ["nccl/*.[ch]", "rules/*.[ch]", "plugin/*.[ch]", "plugin/*/*.[ch]", "kernels/*/*.c"]
 
 # ---- where a mutant can be -----------------------------------------------------------------------
 
@@ -156,8 +156,8 @@ def draws(folder, files, seed):
 # ---- the tests -----------------------------------------------------------------------------------
 
 Step = collections.namedtuple("Step", "name needs command env reach")
-CORE, RULES = ("plugin/", "rules/"), ("rules/", "plugin/machine.c")
-FAKE_AR = RULES + tuple("kernels/ar_%s.c" % n for n in ("select", "rules", "probe"))
+CORE, RULES = ("plugin/", "rules/", "nccl/"), ("rules/", "nccl/")
+FAKE_AR = RULES + tuple("kernels/choose/%s.c" % n for n in ("select", "rules", "probe"))
 
 
 def suites_of(pattern):
@@ -176,8 +176,8 @@ def all_steps():
 
     here = os.path.realpath(".")
     plugin = ["build/libsymtuner.so", "build/symtuner"]
-    yield from program("check", "test/check_*.c", [], CORE)
-    yield from program("check-ar", "test/ar/check_*.c", [], RULES + ("kernels/",))
+    yield from program("check", "test/[nrp]*/check_*.c", [], CORE)
+    yield from program("check-ar", "test/kernels/check_*.c", [], RULES + ("kernels/",))
     yield from program("check-host", "test/host/check_*.c", [here + "/build/libsymtuner.so"], CORE)
     yield Step("test-so", plugin[:1], ["sh", "test/shared-object.sh", plugin[0]], {}, CORE)
     yield Step("test-golden", plugin, ["sh", "test/golden.sh", "build/symtuner"], {}, CORE)

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * compare.h - what the parts of the all-reduce comparison agree on.
+ *
+ * compare.c starts "crews": long-lived processes that wait on a pipe, so that programs with
+ * different environments (NCCL's CTA count is fixed per process) can take turns within
+ * milliseconds. A command is one line on the worker's stdin, its answer one line on descriptor 3:
+ *
+ *   prepare SLOT WHAT BYTES TYPE OP COLD CALLS SHIFT -> ok KERNEL | no REASON
+ *   time SLOT LAUNCHES SAMPLES WARMUP             -> us T T T ...     microseconds per call, this
+ * process's drop                                          -> ok               slowest rank
+ *
+ * Workers: worker.c (ours, NCCL and peers) and compare.py (torch symmetric memory).
+ */
+#ifndef AR_COMPARE_H_
+#define AR_COMPARE_H_
+
+#include <stddef.h>
+
+enum { REPLY_FD = 3, MOST_RANKS = 16, MOST_SLOTS = 4, MOST_SAMPLES = 8 };
+
+/* argv after "--worker": ranks, first rank, ranks in this process, most bytes, host transport
+ * (0|1), and for a peer its library (peer.h). */
+int worker_main(int argc, char **argv);
+
+/* Copy engines of all GPUs at once, each to its neighbour, GB/s per GPU; and an empty kernel as a
+ * graph node, us. Prints "GBPS US" on REPLY_FD; argv after "--floor": ranks. */
+int floor_main(int argc, char **argv);
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+/* gpu.cu */
+int gpu_fill(void *p, unsigned word, size_t bytes, void *stream);
+int gpu_empty(void *stream);
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,480 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * worker.c - one process of a crew: libsymtuner_ar.so and NCCL on the same communicator,
+ * or a peer (peer.h) on one of its own.
+ *
+ * One thread per rank of this process. Buffers: two windows (zero-copy, NCCL symmetric) and two
+ * plain allocations (staged, NCCL general). Every prepared call is checked once: all ranks send the
+ * same value and the head, middle and tail of the answer must be its exact sum (ar_fuzz does the
+ * real checking).
+ *
+ * Warm: the same two buffers in every call. Cold: every call of a graph has buffers of its own, and
+ * 128 MiB are overwritten before each graph, which is more than twice the 60 MB of an H200's L2.
+ */
+#include <cuda_runtime.h>
+#include <nccl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench/compare/compare.h"
+#include "bench/compare/peer.h"
+#include "bench/must.h"
+#include "symtuner_ar.h"
+
+#define FLUSH ((size_t)128 << 20)
+
+static const struct {
+    const char *name;
+    ncclDataType_t type;
+    size_t bytes;
+    unsigned one; /* 32-bit pattern that every rank sends: 1, and for f64 something near it */
+} types[] = {
+    {"bf16", ncclBfloat16, 2, 0x3f803f80u}, {"f32", ncclFloat32, 4, 0x3f800000u},
+    {"f16", ncclFloat16, 2, 0x3c003c00u},   {"i32", ncclInt32, 4, 3},
+    {"f64", ncclFloat64, 8, 0x3ff00000u},
+};
+static const struct {
+    const char *name;
+    ncclRedOp_t op;
+} ops[] = {{"sum", ncclSum}, {"max", ncclMax}, {"min", ncclMin}};
+
+enum what { OURS_ZC, OURS_STAGED, NCCL_GENERAL, NCCL_SYM, PEER, WHATS = PEER + PEER_KERNELS };
+static const char *const what_name[WHATS] = {"zero-copy", "staged", "general", "sym",
+                                             "peer0",     "peer1",  "peer2",   "peer3"};
+
+static struct {
+    char verb[16];
+    int slot, what, type, op, cold, calls, launches, samples, warmup;
+    size_t bytes, shift; /* shift: bytes between the buffers' beginning and the call's */
+    char said[200];
+} order;
+
+static struct {
+    int ranks, first, local, host;
+    size_t most;
+    ncclUniqueId id;
+    const struct peer_api *peer; /* or NULL; then this process runs nothing else */
+    pthread_barrier_t meet, done;
+    double us[MOST_RANKS][MOST_SAMPLES];
+} job;
+
+struct rank {
+    int me, filled;
+    ncclComm_t comm;
+    symtuner_ar *handle;
+    void *peer;
+    cudaStream_t stream;
+    cudaEvent_t mark[2 * MOST_SAMPLES];
+    char *buffer[2][2]; /* [window, plain][send, recv] */
+    char *flush, *host;
+    cudaGraphExec_t graph[MOST_SLOTS];
+    int cold[MOST_SLOTS], calls[MOST_SLOTS], what[MOST_SLOTS];
+};
+
+static size_t arena_bytes(void)
+{
+    size_t least = (size_t)256 << 20;
+
+    return (job.most > least ? job.most : least) + 4096; /* the tail is for the barrier call */
+}
+
+static void one_call(struct rank *r, int what, size_t at, size_t bytes, int type, ncclRedOp_t op)
+{
+    int plain = what == OURS_STAGED || what == NCCL_GENERAL;
+    char *send = r->buffer[plain][0] + at, *recv = r->buffer[plain][1] + at;
+    size_t count = bytes / types[type].bytes;
+
+    if (what >= PEER) {
+        const char *why = job.peer->all_reduce(r->peer, what - PEER, at, bytes, types[type].type);
+
+        if (why != NULL) {
+            fprintf(stderr, "ar_compare: rank %d: %s: %s\n", r->me, job.peer->about, why);
+            exit(1);
+        }
+    } else if (what == NCCL_GENERAL || what == NCCL_SYM) {
+        NCCL(ncclAllReduce(send, recv, count, types[type].type, op, r->comm, r->stream));
+    } else if (symtuner_ar_all_reduce(send, recv, count, types[type].type, op, r->handle,
+                                      r->stream) != ncclSuccess) {
+        fprintf(stderr, "ar_compare: rank %d: %s\n", r->me, symtuner_ar_error(r->handle));
+        exit(1);
+    }
+}
+
+/* Element i of the answer, as a double. */
+static double element(const char *p, int type, size_t i)
+{
+    unsigned w;
+    float f;
+    int v;
+    double d;
+
+    if (types[type].type == ncclFloat64) {
+        memcpy(&d, p + 8 * i, 8);
+        return d;
+    }
+    if (types[type].type == ncclInt32) {
+        memcpy(&v, p + 4 * i, 4);
+        return v;
+    }
+    if (types[type].type == ncclFloat16) {
+        unsigned short h;
+
+        memcpy(&h, p + 2 * i, 2);
+        return h == 0x3c00 ? 1 : h == 0x4000 ? 2 : h == 0x4400 ? 4 : h == 0x4800 ? 8 : -1;
+    }
+    if (types[type].type == ncclBfloat16) {
+        unsigned short h;
+
+        memcpy(&h, p + 2 * i, 2);
+        w = (unsigned)h << 16;
+    } else {
+        memcpy(&w, p + 4 * i, 4);
+    }
+    memcpy(&f, &w, 4);
+    return f;
+}
+
+static const char *called(int what)
+{
+    return what < PEER ? what_name[what] : job.peer->kernel[what - PEER];
+}
+
+static int check(struct rank *r)
+{
+    size_t chunk = order.bytes < 4096 ? order.bytes : 4096, size = types[order.type].bytes;
+    int plain = order.what == OURS_STAGED || order.what == NCCL_GENERAL;
+    char *recv = r->buffer[plain][1] + order.shift;
+    double want;
+
+    CUDA(cudaMemcpyAsync(r->host, r->buffer[plain][0] + order.shift, 8, cudaMemcpyDeviceToHost,
+                         r->stream));
+    CUDA(cudaMemsetAsync(recv, 0xff, order.bytes, r->stream));
+    CUDA(cudaStreamSynchronize(r->stream));
+    want = element(r->host, order.type, 0) * (ops[order.op].op == ncclSum ? job.ranks : 1);
+    one_call(r, order.what, order.shift, order.bytes, order.type, ops[order.op].op);
+    CUDA(cudaStreamSynchronize(r->stream));
+    for (int part = 0; part < 3; part++) {
+        size_t at = (order.bytes - chunk) / 2 * (size_t)part / 256 * 256;
+
+        if (part == 2)
+            at = order.bytes - chunk;
+        CUDA(cudaMemcpy(r->host, recv + at, chunk, cudaMemcpyDeviceToHost));
+        for (size_t i = 0; i < chunk / size; i++)
+            if (element(r->host, order.type, i) != want) {
+                fprintf(stderr,
+                        "ar_compare: %s %s %s %zu bytes, rank %d: element %zu is %g, not %g\n",
+                        called(order.what), types[order.type].name, ops[order.op].name, order.bytes,
+                        r->me, at / size + i, element(r->host, order.type, i), want);
+                return 0;
+            }
+    }
+    return 1;
+}
+
+/* Why the peer does not take this call, the same on all ranks, or NULL. */
+static const char *refused(struct rank *r)
+{
+    int k = order.what - PEER;
+
+    if ((order.what >= PEER) != (job.peer != NULL))
+        return "not in this process";
+    if (k < 0)
+        return NULL;
+    for (int i = 0; i <= k; i++)
+        if (job.peer->kernel[i] == NULL)
+            return "no such kernel";
+    if (ops[order.op].op != ncclSum || types[order.type].type == ncclInt32 ||
+        types[order.type].type == ncclFloat64)
+        return "float sums only";
+    return job.peer->refuses(r->peer, k, order.bytes, types[order.type].type);
+}
+
+static void prepare(struct rank *r)
+{
+    const char *why = refused(r);
+    size_t slots = (size_t)256 << 20;
+    cudaGraph_t graph;
+    int s = order.slot;
+
+    if (why != NULL) {
+        if (r->me == job.first)
+            snprintf(order.said, sizeof order.said, "no %s", why);
+        return;
+    }
+    if (r->filled != order.type) {
+        for (int plain = 0; plain < 2 && r->buffer[plain][0] != NULL; plain++)
+            CUDA(gpu_fill(r->buffer[plain][0], types[order.type].one, arena_bytes(), r->stream));
+        r->filled = order.type;
+    }
+    if (r->me == job.first) {
+        struct symtuner_ar_plan plan = {.size = sizeof plan};
+        int plain = order.what == OURS_STAGED;
+
+        snprintf(order.said, sizeof order.said, "ok %s", called(order.what));
+        if (order.what <= OURS_STAGED &&
+            symtuner_ar_query(r->buffer[plain][0] + order.shift, r->buffer[plain][1] + order.shift,
+                              order.bytes / types[order.type].bytes, types[order.type].type,
+                              ops[order.op].op, r->handle, &plan) == ncclSuccess)
+            snprintf(order.said, sizeof order.said, "ok %s:%dx%d", plan.kernel, plan.ctas,
+                     plan.threads);
+    }
+    if (!check(r)) { /* a wrong peer is left out at this size */
+        if (job.peer == NULL)
+            exit(1);
+        snprintf(order.said, sizeof order.said, "no WRONG SUM");
+        return;
+    }
+    slots = order.cold ? slots / order.bytes : 1;
+    CUDA(cudaStreamBeginCapture(r->stream, cudaStreamCaptureModeThreadLocal));
+    for (int i = 0; i < order.calls; i++)
+        one_call(r, order.what, order.shift + (size_t)i % slots * order.bytes, order.bytes,
+                 order.type, ops[order.op].op);
+    CUDA(cudaStreamEndCapture(r->stream, &graph));
+    if (order.what >= PEER && job.peer->captured != NULL &&
+        (why = job.peer->captured(r->peer)) != NULL) {
+        fprintf(stderr, "ar_compare: rank %d: %s: %s\n", r->me, job.peer->about, why);
+        exit(1);
+    }
+    CUDA(cudaGraphInstantiate(&r->graph[s], graph, 0));
+    CUDA(cudaGraphDestroy(graph));
+    CUDA(cudaGraphUpload(r->graph[s], r->stream));
+    CUDA(cudaStreamSynchronize(r->stream));
+    r->cold[s] = order.cold;
+    r->calls[s] = order.calls;
+    r->what[s] = order.what;
+}
+
+static void time_it(struct rank *r)
+{
+    int s = order.slot;
+
+    for (int i = 0; i < order.warmup; i++)
+        CUDA(cudaGraphLaunch(r->graph[s], r->stream));
+    for (int i = 0; i < order.samples; i++) {
+        if (r->cold[s]) { /* flush, then meet the other ranks in a call that is not timed */
+            CUDA(cudaMemsetAsync(r->flush, i, FLUSH, r->stream));
+            one_call(r, job.peer == NULL ? r->what[s] : NCCL_SYM, arena_bytes() - 4096, 64,
+                     r->filled, ncclSum);
+        }
+        CUDA(cudaEventRecord(r->mark[2 * i], r->stream));
+        for (int l = 0; l < order.launches; l++)
+            CUDA(cudaGraphLaunch(r->graph[s], r->stream));
+        CUDA(cudaEventRecord(r->mark[2 * i + 1], r->stream));
+    }
+    CUDA(cudaStreamSynchronize(r->stream));
+    if (r->handle != NULL && symtuner_ar_status(r->handle) != ncclSuccess) {
+        fprintf(stderr, "ar_compare: rank %d: %s\n", r->me, symtuner_ar_error(r->handle));
+        exit(1);
+    }
+    for (int i = 0; i < order.samples; i++) {
+        float ms;
+
+        CUDA(cudaEventElapsedTime(&ms, r->mark[2 * i], r->mark[2 * i + 1]));
+        job.us[r->me - job.first][i] = (double)ms * 1000 / (order.launches * r->calls[s]);
+    }
+}
+
+static void start_peer(struct rank *r)
+{
+    struct peer_rank view = {.rank = r->me,
+                             .ranks = job.ranks,
+                             .comm = r->comm,
+                             .stream = r->stream,
+                             .buffer = {r->buffer[0][0], r->buffer[0][1]},
+                             .bytes = arena_bytes()};
+    char why[200] = "no reason given";
+
+    for (int b = 0; b < 2; b++)
+        NCCL(ncclCommWindowRegister(r->comm, view.buffer[b], view.bytes, &view.window[b],
+                                    NCCL_WIN_COLL_SYMMETRIC));
+    if (view.window[0] == NULL || view.window[1] == NULL)
+        snprintf(why, sizeof why, "NCCL has no symmetric windows here");
+    else
+        r->peer = job.peer->create(&view, why, sizeof why);
+    if (r->peer == NULL) {
+        fprintf(stderr, "ar_compare: rank %d: %s: %s\n", r->me, job.peer->about, why);
+        exit(1);
+    }
+}
+
+static void start(struct rank *r)
+{
+    struct symtuner_ar_config config = {.size = sizeof config,
+                                        .timeout_ms = 20000,
+                                        .transport =
+                                            job.host ? SYMTUNER_AR_HOST : SYMTUNER_AR_AUTO};
+
+    r->filled = -1;
+    CUDA(cudaSetDevice(r->me));
+    CUDA(cudaStreamCreateWithFlags(&r->stream, cudaStreamNonBlocking));
+    for (int i = 0; i < 2 * MOST_SAMPLES; i++)
+        CUDA(cudaEventCreate(&r->mark[i]));
+    r->host = malloc(4096);
+    NCCL(ncclCommInitRank(&r->comm, job.ranks, job.id, r->me));
+    CUDA(cudaMalloc((void **)&r->flush, FLUSH));
+    for (int b = 0; b < (job.peer == NULL ? 4 : 2); b++) {
+        if (b < 2)
+            NCCL(ncclMemAlloc((void **)&r->buffer[0][b], arena_bytes()));
+        else
+            CUDA(cudaMalloc((void **)&r->buffer[1][b - 2], arena_bytes()));
+    }
+    if (job.peer != NULL)
+        return start_peer(r);
+    if (symtuner_ar_create(&r->handle, &r->comm, 1, &config) != ncclSuccess) {
+        fprintf(stderr, "ar_compare: rank %d: create: %s\n", r->me, symtuner_ar_error(NULL));
+        exit(1);
+    }
+    for (int b = 0; b < 2 && !job.host; b++) {
+        ncclWindow_t window = NULL;
+        void *p = r->buffer[0][b];
+
+        NCCL(ncclCommWindowRegister(r->comm, p, arena_bytes(), &window, NCCL_WIN_COLL_SYMMETRIC));
+        if (window == NULL ||
+            symtuner_ar_register(&r->handle, &p, &window, 1, arena_bytes()) != ncclSuccess) {
+            fprintf(stderr, "ar_compare: rank %d: register: %s\n", r->me,
+                    symtuner_ar_error(r->handle));
+            exit(1);
+        }
+    }
+}
+
+static void *run_rank(void *arg)
+{
+    struct rank *r = arg;
+
+    start(r);
+    pthread_barrier_wait(&job.done);
+    for (;;) {
+        pthread_barrier_wait(&job.meet);
+        if (strcmp(order.verb, "prepare") == 0)
+            prepare(r);
+        else if (strcmp(order.verb, "time") == 0)
+            time_it(r);
+        for (int s = 0; s < MOST_SLOTS && strcmp(order.verb, "drop") == 0; s++) {
+            if (r->graph[s] != NULL)
+                CUDA(cudaGraphExecDestroy(r->graph[s]));
+            r->graph[s] = NULL;
+        }
+        pthread_barrier_wait(&job.done);
+    }
+    return NULL;
+}
+
+static void say(const char *text)
+{
+    if (write(REPLY_FD, text, strlen(text)) < 0 || write(REPLY_FD, "\n", 1) < 0)
+        exit(1); /* whoever asked is gone */
+}
+
+static void say_times(void)
+{
+    char text[32 * MOST_SAMPLES] = "us";
+
+    for (int i = 0; i < order.samples; i++) {
+        double worst = 0;
+
+        for (int k = 0; k < job.local; k++)
+            worst = job.us[k][i] > worst ? job.us[k][i] : worst;
+        snprintf(text + strlen(text), 32, " %.4f", worst);
+    }
+    say(text);
+}
+
+/* The index of ${word} among names that lie ${step} bytes apart. */
+static int find(const char *word, const void *names, size_t step, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(word, *(const char *const *)(const void *)((const char *)names + i * step)) == 0)
+            return (int)i;
+    return -1;
+}
+
+static int understand(const char *line)
+{
+    char what[32] = "", type[16] = "", op[16] = "";
+
+    if (sscanf(line, "%15s %d %31s %zu %15s %15s %d %d %zu", order.verb, &order.slot, what,
+               &order.bytes, type, op, &order.cold, &order.calls, &order.shift) == 9 &&
+        strcmp(order.verb, "prepare") == 0) {
+        order.what = find(what, what_name, sizeof what_name[0], WHATS);
+        order.type = find(type, types, sizeof types[0], sizeof types / sizeof types[0]);
+        order.op = find(op, ops, sizeof ops[0], sizeof ops / sizeof ops[0]);
+        return order.what >= 0 && order.type >= 0 && order.op >= 0 && order.slot < MOST_SLOTS &&
+               order.bytes + order.shift <= job.most;
+    }
+    if (strcmp(order.verb, "time") == 0)
+        return sscanf(line, "%*s %d %d %d %d", &order.slot, &order.launches, &order.samples,
+                      &order.warmup) == 4 &&
+               order.samples <= MOST_SAMPLES;
+    return strcmp(order.verb, "drop") == 0;
+}
+
+/* Rank 0 makes the id; whoever started us hands it to the other processes. */
+static int share_id(void)
+{
+    char hex[2 * sizeof job.id + 8] = "";
+
+    if (job.first == 0) {
+        NCCL(ncclGetUniqueId(&job.id));
+        for (size_t i = 0; i < sizeof job.id; i++)
+            snprintf(hex + 2 * i, 3, "%02x", (unsigned char)job.id.internal[i]);
+        say(hex);
+        return 1;
+    }
+    if (fgets(hex, sizeof hex, stdin) == NULL)
+        return 0;
+    for (size_t i = 0; i < sizeof job.id; i++) {
+        unsigned byte;
+
+        if (sscanf(hex + 2 * i, "%2x", &byte) != 1)
+            return 0;
+        job.id.internal[i] = (char)byte;
+    }
+    return 1;
+}
+
+int worker_main(int argc, char **argv)
+{
+    static struct rank ranks[MOST_RANKS];
+    pthread_t thread;
+    char line[256];
+
+    if (argc != 5 && argc != 6)
+        return 2;
+    job.ranks = atoi(argv[0]);
+    job.first = atoi(argv[1]);
+    job.local = atoi(argv[2]);
+    job.most = strtoull(argv[3], NULL, 10);
+    job.host = atoi(argv[4]);
+    if (argc == 6 && (job.peer = peer_load(argv[5])) == NULL)
+        return 1;
+    if (job.peer != NULL && job.first == 0)
+        fprintf(stderr, "ar_compare: %s is %s\n", argv[5], job.peer->about);
+    if (job.ranks > MOST_RANKS || !share_id())
+        return 2;
+    pthread_barrier_init(&job.meet, NULL, (unsigned)job.local + 1);
+    pthread_barrier_init(&job.done, NULL, (unsigned)job.local + 1);
+    for (int k = 0; k < job.local; k++) {
+        ranks[k].me = job.first + k;
+        pthread_create(&thread, NULL, run_rank, &ranks[k]);
+    }
+    pthread_barrier_wait(&job.done);
+    say("ready");
+    while (fgets(line, sizeof line, stdin) != NULL) {
+        if (!understand(line)) {
+            say("no such command");
+            continue;
+        }
+        snprintf(order.said, sizeof order.said, "ok");
+        pthread_barrier_wait(&job.meet);
+        pthread_barrier_wait(&job.done);
+        if (strcmp(order.verb, "time") == 0)
+            say_times();
+        else
+            say(order.said);
+    }
+    _exit(0); /* tearing NCCL down takes seconds and proves nothing here */
+}

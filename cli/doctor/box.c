@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * box.c - driver, IOMMU, ACS and the container, read from /proc, /sys and /dev.
+ */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/doctor/doctor.h"
+#include "cli/text.h"
+
+/* First word such as 580.159.04 in ${text}. */
+static bool version_word(const char *text, char *out, size_t size)
+{
+    while (*text) {
+        size_t length = strspn(text, "0123456789.");
+
+        if (length >= 5 && length < size && isdigit((unsigned char)text[0]) &&
+            memchr(text, '.', length)) {
+            memcpy(out, text, length);
+            out[length] = '\0';
+            return true;
+        }
+        text += length ? length : 1;
+    }
+    return false;
+}
+
+static bool is_nvidia_gpu(const struct st_doctor *d, const char *device)
+{
+    char path[ST_PATH], text[32];
+
+    snprintf(path, sizeof path, "%.900s/vendor", device);
+    if (st_doctor_read(d, path, text, sizeof text) <= 0 || strncmp(text, "0x10de", 6) != 0)
+        return false;
+    snprintf(path, sizeof path, "%.900s/class", device);
+    return st_doctor_read(d, path, text, sizeof text) > 0 && strncmp(text, "0x03", 4) == 0;
+}
+
+void st_doctor_box(struct st_doctor *d)
+{
+    char text[1024], device[ST_PATH];
+
+    if (st_doctor_read(d, "/proc/driver/nvidia/version", text, sizeof text) > 0) {
+        text[strcspn(text, "\n")] = '\0';
+        if (version_word(text, d->driver_text, sizeof d->driver_text))
+            d->driver = atoi(d->driver_text);
+    }
+    for (int i = 0; st_doctor_glob(d, "/sys/bus/pci/devices/*", i, device); i++)
+        d->gpus_on_bus += is_nvidia_gpu(d, device);
+}
+
+static bool driver_missing(const struct st_doctor *d, char *evidence)
+{
+    snprintf(evidence, ST_EVIDENCE,
+             "%d NVIDIA GPU%s on the PCI bus, no /proc/driver/nvidia/version", d->gpus_on_bus,
+             d->gpus_on_bus == 1 ? "" : "s");
+    return d->gpus_on_bus > 0 && d->driver == 0;
+}
+
+/* libcuda.so.580.159.04 beside a kernel module of another version. */
+static bool driver_mismatch(const struct st_doctor *d, char *evidence)
+{
+    char pattern[ST_PATH], found[ST_PATH], version[64];
+
+    for (int i = 0; i < d->dirs && d->driver; i++) {
+        snprintf(pattern, sizeof pattern, "%.900s/libcuda.so.[0-9]*.*", d->dir[i]);
+        for (int n = 0; st_doctor_glob(d, pattern, n, found); n++)
+            if (version_word(strstr(found, "libcuda.so.") + 11, version, sizeof version) &&
+                strcmp(version, d->driver_text) != 0) {
+                snprintf(evidence, ST_EVIDENCE, "%s, kernel module %s", found, d->driver_text);
+                return true;
+            }
+    }
+    return false;
+}
+
+static bool uvm_missing(const struct st_doctor *d, char *evidence)
+{
+    snprintf(evidence, ST_EVIDENCE, "driver %s is loaded, /dev/nvidia-uvm is not there",
+             d->driver_text);
+    return d->driver && !st_doctor_exists(d, "/dev/nvidia-uvm");
+}
+
+static bool fabric_manager(const struct st_doctor *d, char *evidence)
+{
+    snprintf(evidence, ST_EVIDENCE,
+             "NVSwitches are here (/proc/driver/nvidia-nvswitch), the fabric "
+             "manager's pid file is not");
+    return st_doctor_exists(d, "/proc/driver/nvidia-nvswitch/devices") &&
+           !st_doctor_exists(d, "/run/nvidia-fabricmanager/nv-fabricmanager.pid") &&
+           !st_doctor_exists(d, "/var/run/nvidia-fabricmanager/nv-fabricmanager.pid");
+}
+
+/* A GPU whose DMA is translated: peer traffic then goes through the root complex, or nowhere. */
+static bool iommu_on(const struct st_doctor *d, char *evidence)
+{
+    char device[ST_PATH], path[ST_PATH], text[32];
+
+    for (int i = 0; st_doctor_glob(d, "/sys/bus/pci/devices/*", i, device); i++) {
+        if (!is_nvidia_gpu(d, device))
+            continue;
+        snprintf(path, sizeof path, "%.900s/iommu_group/type", device);
+        if (st_doctor_read(d, path, text, sizeof text) > 0 && strncmp(text, "DMA", 3) == 0) {
+            text[strcspn(text, "\n")] = '\0';
+            snprintf(evidence, ST_EVIDENCE, "%s: IOMMU domain %s", device, text);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The access control register of a bridge; -1 when it has none or cannot be read. */
+static int acs_control(const unsigned char *config, long size)
+{
+    long at = 0x100;
+
+    for (int steps = 0; at >= 0x100 && at + 8 <= size && steps < 64; steps++) {
+        unsigned head = config[at] | config[at + 1] << 8 | config[at + 2] << 16 |
+                        (unsigned)config[at + 3] << 24;
+
+        if (head == 0 || head == 0xffffffff)
+            return -1;
+        if ((head & 0xffff) == 0x000d)
+            return config[at + 6] | config[at + 7] << 8;
+        at = head >> 20;
+    }
+    return -1;
+}
+
+/* Request redirect, completion redirect and upstream forwarding send peer traffic to the root. */
+static bool acs_on(const struct st_doctor *d, char *evidence)
+{
+    enum { REDIRECTS = 1 << 2 | 1 << 3 | 1 << 4 };
+    static char config[4097];
+    char device[ST_PATH], path[ST_PATH], text[32];
+    int bridges = 0;
+    size_t at = 0;
+
+    for (int i = 0; st_doctor_glob(d, "/sys/bus/pci/devices/*", i, device); i++) {
+        long size;
+        int control;
+
+        snprintf(path, sizeof path, "%.900s/class", device);
+        if (st_doctor_read(d, path, text, sizeof text) <= 0 || strncmp(text, "0x0604", 6) != 0)
+            continue;
+        snprintf(path, sizeof path, "%.900s/config", device);
+        size = st_doctor_read(d, path, config, sizeof config);
+        control = size > 0x100 ? acs_control((const unsigned char *)config, size) : -1;
+        if (control > 0 && control & REDIRECTS) {
+            if (bridges++ == 0)
+                at = st_text_add(evidence, ST_EVIDENCE, 0, "bridge %s: ACS control 0x%02x", device,
+                                 control);
+        }
+    }
+    if (bridges > 1)
+        st_text_add(evidence, ST_EVIDENCE, at, ", and %d more", bridges - 1);
+    return bridges > 0 && d->gpus_on_bus > 1;
+}
+
+/* "shm /dev/shm tmpfs rw,...,size=65536k 0 0" */
+static bool shm_small(const struct st_doctor *d, char *evidence)
+{
+    static char text[65536];
+    const char *line, *size;
+    unsigned long long number;
+    char unit = 'b';
+
+    if (st_doctor_read(d, "/proc/mounts", text, sizeof text) <= 0)
+        return false;
+    line = strstr(text, " /dev/shm ");
+    size = line ? strstr(line, "size=") : NULL;
+    if (!size || memchr(line, '\n', (size_t)(size - line)) ||
+        sscanf(size, "size=%llu%c", &number, &unit) < 1)
+        return false;
+    number <<= unit == 'k' ? 10 : unit == 'm' ? 20 : unit == 'g' ? 30 : 0;
+    snprintf(evidence, ST_EVIDENCE, "/dev/shm has %llu MiB", number >> 20);
+    return number <= (unsigned long long)64 << 20;
+}
+
+static bool memlock_low(const struct st_doctor *d, char *evidence)
+{
+    static char text[8192];
+    const char *line;
+    unsigned long long bytes;
+
+    if (st_doctor_read(d, "/proc/self/limits", text, sizeof text) <= 0 ||
+        !(line = strstr(text, "Max locked memory")) ||
+        sscanf(line, "Max locked memory %llu", &bytes) != 1)
+        return false;
+    snprintf(evidence, ST_EVIDENCE, "locked memory is limited to %llu KiB, and InfiniBand is here",
+             bytes >> 10);
+    return bytes < (unsigned long long)1 << 30 && st_doctor_exists(d, "/sys/class/infiniband/.") &&
+           d->gpus_on_bus > 0;
+}
+
+static bool numa_balancing(const struct st_doctor *d, char *evidence)
+{
+    char text[16];
+
+    snprintf(evidence, ST_EVIDENCE, "/proc/sys/kernel/numa_balancing is not 0");
+    return d->gpus_on_bus > 0 &&
+           st_doctor_read(d, "/proc/sys/kernel/numa_balancing", text, sizeof text) > 0 &&
+           text[0] != '0';
+}
+
+static bool p2p_module_off(const struct st_doctor *d, char *evidence)
+{
+    char text[256];
+
+    snprintf(evidence, ST_EVIDENCE, "the kernel module was loaded with P2P switched off");
+    return st_doctor_read(d, "/proc/driver/nvidia/params", text, sizeof text) >= 0 &&
+           (strstr(text, "ForceP2P=0x11") || strstr(text, "PeerMappingOverride=0"));
+}
+
+#define ROW(id_, severity_, check_, what_, cure_)                                                  \
+    {.id = id_, .severity = severity_, .check = check_, .what = what_, .cure = cure_}
+
+const struct st_finding st_findings_box[] = {
+    ROW("driver-missing", ST_ERROR, driver_missing, "GPUs are here, their driver is not loaded",
+        "load the nvidia module; in a container start it with GPU support"),
+    ROW("driver-mismatch", ST_ERROR, driver_mismatch,
+        "the driver's library and its kernel module must be of one version",
+        "reboot after a driver update, or update the container's driver mount"),
+    ROW("uvm-missing", ST_ERROR, uvm_missing, "CUDA cannot start without it",
+        "modprobe nvidia-uvm, or give the device to the container"),
+    ROW("fabric-manager", ST_NOTE, fabric_manager,
+        "without it NVSwitch machines have no NVLink; in a virtual machine the host runs it",
+        "systemctl start nvidia-fabricmanager, of the driver's version"),
+    ROW("iommu-translates", ST_WARNING, iommu_on,
+        "peer access over PCIe is slow, or writes are lost", "boot with iommu=pt, or IOMMU off"),
+    ROW("acs-on", ST_WARNING, acs_on,
+        "peer traffic over PCIe goes through the root complex instead of the switch",
+        "switch ACS off for these bridges (BIOS, or setpci at boot), except in a virtual machine"),
+    ROW("shm-small", ST_WARNING, shm_small,
+        "the container's default; NCCL needs more for its queues and stops with a bus error",
+        "start the container with --shm-size=1g or --ipc=host"),
+    ROW("memlock-low", ST_WARNING, memlock_low, "InfiniBand cannot register buffers",
+        "ulimit -l unlimited; in a container --ulimit memlock=-1"),
+    ROW("p2p-module-off", ST_ERROR, p2p_module_off, "no peer access, whatever the topology",
+        "remove that registry setting from the module's options"),
+    ROW("numa-balancing", ST_NOTE, numa_balancing, "pages that move make latencies jump",
+        "sysctl kernel.numa_balancing=0"),
+};
+const int st_findings_box_count = sizeof st_findings_box / sizeof *st_findings_box;

@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * doctor.c - symtuner doctor: what on this box and in this environment stands in the way.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/doctor/doctor.h"
+#include "cli/options.h"
+#include "cli/text.h"
+#include "cli/values.h"
+#include "nccl/release.h"
+
+static const struct {
+    const struct st_finding *row;
+    const int *count;
+} parts[] = {{st_findings_settings, &st_findings_settings_count},
+             {st_findings_plugin, &st_findings_plugin_count},
+             {st_findings_box, &st_findings_box_count},
+             {st_findings_gpu, &st_findings_gpu_count}};
+enum { PARTS = sizeof parts / sizeof *parts, FOUND_MAX = 128 };
+
+static const char *const severity_word[] = {"error", "warning", "note"};
+
+struct found {
+    const struct st_finding *row;
+    bool accepted;
+    int order;
+    unsigned judged; /* bit i: it holds for the i-th NCCL that programs would load */
+    char evidence[ST_EVIDENCE];
+};
+
+const struct st_finding *st_finding_get(int index)
+{
+    for (int p = 0; p < PARTS; index -= *parts[p++].count)
+        if (index < *parts[p].count)
+            return &parts[p].row[index];
+    return NULL;
+}
+
+static bool holds(const struct st_doctor *doctor, const struct st_finding *row, char *evidence)
+{
+    bool (*in_list)(const char *, const char *) = st_text_in_list;
+    const struct st_setting *setting;
+
+    if (doctor->nccl < row->first || (row->last && doctor->nccl > row->last))
+        return false;
+    if (row->when == ST_WHEN_CHECK)
+        return row->check(doctor, evidence);
+    setting = st_doctor_get(doctor, row->variable);
+    if (!setting)
+        return false;
+    snprintf(evidence, ST_EVIDENCE, "%s=%s (%s)", setting->name, setting->value, setting->origin);
+    if (strncmp(setting->name, "SYMTUNER_", 9) == 0)
+        in_list = st_text_is_legal; /* NCCL's words have no case, ours have */
+    switch (row->when) {
+    case ST_WHEN_SET: return setting->value[0] != '\0';
+    case ST_WHEN_IS: return in_list(row->operand, setting->value);
+    case ST_WHEN_IS_NOT: return !in_list(row->operand, setting->value);
+    default: return setting->value[0] && atoi(setting->value) < atoi(row->operand);
+    }
+}
+
+/* Already found for another NCCL, with the same evidence. */
+static struct found *same(struct found *found, int n, const struct found *one)
+{
+    for (int i = 0; i < n; i++)
+        if (found[i].row == one->row && strcmp(found[i].evidence, one->evidence) == 0)
+            return &found[i];
+    return NULL;
+}
+
+/* Errors first, then as in the tables. */
+static int compare(const void *a, const void *b)
+{
+    const struct found *one = a, *other = b;
+    int by_severity = (int)one->row->severity - (int)other->row->severity;
+
+    return by_severity ? by_severity : one->order - other->order;
+}
+
+static void judge(struct st_doctor *doctor, int index)
+{
+    st_doctor_use(doctor, index);
+    st_doctor_plugins(doctor);
+}
+
+/* All rows, for every NCCL that programs would load. */
+static int collect(struct st_doctor *doctor, struct found *found)
+{
+    static struct found one; /* large */
+    const struct st_finding *row;
+    struct found *before;
+    int n = 0, rounds = doctor->judgeds > 1 ? doctor->judgeds : 1;
+
+    for (int j = 0; j < rounds; j++) {
+        if (j > 0)
+            judge(doctor, j);
+        for (int i = 0; (row = st_finding_get(i)); i++) {
+            one = (struct found){.row = row, .order = i * ST_JUDGED_MAX + j, .judged = 1u << j};
+            if (!holds(doctor, row, one.evidence))
+                continue;
+            if ((before = same(found, n, &one)))
+                before->judged |= one.judged;
+            else if (n < FOUND_MAX)
+                found[n++] = one;
+        }
+    }
+    if (rounds > 1)
+        judge(doctor, 0); /* what is printed above the findings is about the first */
+    for (int i = 0; i < n; i++)
+        found[i].accepted = st_doctor_accepts(doctor->accept[0], found[i].row->id) ||
+                            st_doctor_accepts(doctor->accept[1], found[i].row->id);
+    qsort(found, (size_t)n, sizeof *found, compare);
+    return n;
+}
+
+static void print_list(void)
+{
+    printf("| finding | severity | NCCL | meaning | cure |\n|---|---|---|---|---|\n");
+    for (int p = 0; p < PARTS; p++)
+        for (int i = 0; i < *parts[p].count; i++) {
+            const struct st_finding *row = &parts[p].row[i];
+            char first[16], last[16];
+
+            printf("| `%s` | %s | ", row->id, severity_word[row->severity]);
+            if (row->first > 1)
+                printf("%s..", st_release_print(row->first, first, sizeof first));
+            if (row->last)
+                printf("%s%s", row->first > 1 ? "" : "..",
+                       st_release_print(row->last, last, sizeof last));
+            printf("%s | %s | %s |\n", row->first > 1 || row->last ? "" : "all", row->what,
+                   row->cure);
+        }
+}
+
+/* ---- what was looked at ---------------------------------------------------------------------- */
+
+static void plugin_fact(const struct st_plugin *plugin, char *text, size_t size)
+{
+    if (plugin->newest == 0)
+        snprintf(text, size, "this release has none");
+    else if (plugin->disabled)
+        snprintf(text, size, "switched off (%s)", plugin->asked->origin);
+    else if (plugin->is_static)
+        snprintf(text, size, "the program itself");
+    else if (!plugin->path[0])
+        snprintf(text, size, "none (tried %.300s)", plugin->tried);
+    else
+        snprintf(text, size, "%.600s%s%s%s", plugin->path, plugin->found ? "" : " (not usable)",
+                 plugin->by_env_plugin ? ", named by the env plugin" : "",
+                 plugin->from_net ? ", the network plugin" : "");
+}
+
+/* "jax and torch load it (RPATH)" */
+static size_t loaders(const struct st_doctor *d, int copy, char *text, size_t size, size_t at)
+{
+    int n = 0;
+
+    for (int i = 0; i < d->frameworks; i++)
+        if (d->framework[i].copy == copy)
+            at = st_text_add(text, size, at, "%s%s (%s)", n++ ? ", " : ": loaded by ",
+                             d->framework[i].name, d->framework[i].how);
+    return at;
+}
+
+/* The release that is judged, then every copy: who loads it? */
+static void print_nccl(const struct st_doctor *d, FILE *out)
+{
+    char text[ST_EVIDENCE], release[16];
+    size_t at;
+
+    fprintf(out, "%-11s", "NCCL");
+    if (d->used < 0)
+        fprintf(out, "%s%s\n", st_release_print(d->nccl, release, sizeof release),
+                d->nccl_assumed ? " (assumed)" : "");
+    for (int i = 0; i < d->copies; i++) {
+        const struct st_copy *copy = &d->copy[i];
+
+        if (d->frameworks == 0 && i != d->used)
+            continue;
+        at = st_text_add(text, sizeof text, 0, "%s, %.600s",
+                         st_release_print(copy->nccl, release, sizeof release), copy->path);
+        if (copy->package[0])
+            at = st_text_add(text, sizeof text, at, " (%s)", copy->package);
+        at = loaders(d, i, text, sizeof text, at);
+        fprintf(out, "%*s", i == 0 || d->frameworks == 0 ? 0 : 11, "");
+        st_text_wrap(out, 11, text);
+    }
+    if (!d->python[0])
+        return;
+    at = st_text_add(text, sizeof text, 0, "%s", d->python);
+    if (d->frameworks == 0)
+        at = st_text_add(text, sizeof text, at, ": neither jax nor torch with CUDA");
+    for (int i = 0; i < d->frameworks; i++)
+        if (d->framework[i].copy < 0)
+            at = st_text_add(text, sizeof text, at, ": %s finds no NCCL", d->framework[i].name);
+    fprintf(out, "%-11s", "python3");
+    st_text_wrap(out, 11, text);
+}
+
+static void print_facts(const struct st_doctor *d, FILE *out)
+{
+    const struct st_plugin *plugin[] = {&d->env, &d->tuner, &d->profiler};
+    static const char *const name[] = {"env", "tuner", "profiler"};
+    char text[ST_EVIDENCE];
+    size_t at;
+
+    print_nccl(d, out);
+    for (int i = 0; i < 3; i++) {
+        fprintf(out, "%-11s", name[i]);
+        plugin_fact(plugin[i], text, sizeof text);
+        st_text_wrap(out, 11, text);
+    }
+    fprintf(out, "%-11s", "conf files");
+    text[0] = '\0';
+    at = 0;
+    for (int i = 0; i < d->confs; i++)
+        at = st_text_add(text, sizeof text, at, "%s%.300s", i ? ", " : "", d->conf[i]);
+    st_text_wrap(out, 11, d->confs ? text : "none");
+    fprintf(out, "%-11s%s%s, %s%s\n", "machine", d->driver ? "driver " : "no driver",
+            d->driver ? d->driver_text : "",
+            d->machine.gpu[0] ? d->machine.gpu : "no GPU that can be asked",
+            !d->machine.gpu[0]      ? ""
+            : d->machine.nvlink > 0 ? ", NVLink"
+                                    : ", PCIe");
+}
+
+/* Of several releases: with which of them is it so? "" when with all. */
+static const char *with(const struct st_doctor *d, const struct found *one, char *text, size_t size)
+{
+    unsigned all = d->judgeds > 1 ? (1u << d->judgeds) - 1 : one->judged;
+    char release[16];
+    size_t at = 0;
+
+    text[0] = '\0';
+    for (int j = 0; j < d->judgeds && one->judged != all; j++)
+        if (one->judged >> j & 1)
+            at = st_text_add(text, size, at, "%s%s", at ? ", " : " with NCCL ",
+                             st_release_print(d->copy[d->judged[j]].nccl, release, sizeof release));
+    return text;
+}
+
+static void print_text(const struct st_doctor *d, const struct found *found, int n, FILE *out)
+{
+    char text[100];
+
+    print_facts(d, out);
+    st_doctor_gpu_print(d, out);
+    fputc('\n', out);
+    for (int i = 0; i < n; i++) {
+        const char *severity = severity_word[found[i].row->severity];
+
+        fprintf(out, "%-8s %s%s%s%s%s\n         ", found[i].accepted ? "accepted" : severity,
+                found[i].row->id, found[i].accepted ? " (" : "", found[i].accepted ? severity : "",
+                found[i].accepted ? ")" : "", with(d, &found[i], text, sizeof text));
+        st_text_wrap(out, 9, found[i].evidence);
+        fputs("         ", out);
+        st_text_wrap(out, 9, found[i].row->what);
+        fputs("   cure: ", out);
+        st_text_wrap(out, 9, found[i].row->cure);
+    }
+    if (n == 0)
+        fputs("nothing found\n", out);
+    for (int i = 0; i < d->uncheckeds; i++)
+        fprintf(out, "%s%s", i ? "; " : "not checked: ", d->unchecked[i]);
+    if (d->uncheckeds)
+        fputc('\n', out);
+}
+
+static void json_plugin(FILE *out, const char *name, const struct st_plugin *plugin)
+{
+    fprintf(out, ",\n \"%s\": {\"version\": %d, \"symtuner\": %s", name, plugin->found,
+            plugin->symtuner ? "true" : "false");
+    st_json_field(out, false, "path", plugin->path[0] ? plugin->path : NULL);
+    st_json_field(out, false, "asked", plugin->asked ? plugin->asked->value : NULL);
+    st_json_field(out, false, "origin", plugin->asked ? plugin->asked->origin : NULL);
+    st_json_field(out, false, "tried", plugin->tried);
+    fputs("}", out);
+}
+
+/* The copies of NCCL, and which of them jax and torch would load. */
+static void json_copies(FILE *out, const struct st_doctor *d)
+{
+    char release[16];
+
+    fputs(",\n \"copies\": [", out);
+    for (int i = 0; i < d->copies; i++) {
+        const struct st_copy *copy = &d->copy[i];
+
+        fputs(i ? ", {" : "{", out);
+        st_json_field(out, true, "path", copy->path);
+        st_json_field(out, false, "nccl",
+                      st_release_print(copy->nccl, release, sizeof release));
+        st_json_field(out, false, "package", copy->package[0] ? copy->package : NULL);
+        fputs("}", out);
+    }
+    fputs("],\n ", out);
+    st_json_field(out, true, "python", d->python[0] ? d->python : NULL);
+    fputs(",\n \"frameworks\": [", out);
+    for (int i = 0; i < d->frameworks; i++) {
+        const struct st_framework *one = &d->framework[i];
+
+        fputs(i ? ", {" : "{", out);
+        st_json_field(out, true, "name", one->name);
+        st_json_field(out, false, "library", one->file);
+        st_json_field(out, false, "nccl", one->copy < 0 ? NULL : d->copy[one->copy].path);
+        st_json_field(out, false, "by", one->copy < 0 ? NULL : one->how);
+        fputs("}", out);
+    }
+    fputs("]", out);
+}
+
+static void print_json(const struct st_doctor *d, const struct found *found, int n, FILE *out)
+{
+    char release[16];
+
+    fprintf(out, "{\"nccl\": \"%s\", \"nccl_assumed\": %s",
+            st_release_print(d->nccl, release, sizeof release), d->nccl_assumed ? "true" : "false");
+    st_json_field(out, false, "nccl_path", d->used >= 0 ? d->copy[d->used].path : NULL);
+    json_copies(out, d);
+    st_json_field(out, false, "driver", d->driver ? d->driver_text : NULL);
+    st_json_field(out, false, "gpu", d->machine.gpu[0] ? d->machine.gpu : NULL);
+    json_plugin(out, "tuner", &d->tuner);
+    json_plugin(out, "env", &d->env);
+    json_plugin(out, "profiler", &d->profiler);
+    fputs(",\n \"conf_files\": [", out);
+    for (int i = 0; i < d->confs; i++) {
+        fputs(i ? ", " : "", out);
+        st_json_string(out, d->conf[i]);
+    }
+    fputs("],\n \"findings\": [", out);
+    for (int i = 0; i < n; i++) {
+        fprintf(out, "%s\n  {", i ? "," : "");
+        st_json_field(out, true, "id", found[i].row->id);
+        st_json_field(out, false, "severity", severity_word[found[i].row->severity]);
+        fprintf(out, ", \"accepted\": %s", found[i].accepted ? "true" : "false");
+        st_json_field(out, false, "evidence", found[i].evidence);
+        st_json_field(out, false, "meaning", found[i].row->what);
+        st_json_field(out, false, "cure", found[i].row->cure);
+        fputs("}", out);
+    }
+    fputs("],\n \"not_checked\": [", out);
+    for (int i = 0; i < d->uncheckeds; i++) {
+        fputs(i ? ", " : "", out);
+        st_json_string(out, d->unchecked[i]);
+    }
+    fputs("]}\n", out);
+}
+
+/* ---- command --------------------------------------------------------------------------------- */
+
+/* What the line says beside the patient. */
+struct ask {
+    struct st_doctor *doctor;
+    const char *library;
+    int release;
+    bool no_gpu, json, list;
+    bool file_by_nccl; /* --nccl FILE, the earlier spelling of --library */
+};
+
+static bool read_accept(const char *value, void *self, char error[ST_OPTION_ERROR])
+{
+    ((struct ask *)self)->doctor->accept[0] = value;
+    return st_doctor_accept_check("--accept", value, error);
+}
+
+static bool read_library(const char *value, void *self, char error[ST_OPTION_ERROR])
+{
+    struct st_copy copy;
+
+    ((struct ask *)self)->library = value;
+    return st_elf_nccl(((struct ask *)self)->doctor, value, &copy) ||
+           st_option_wrong(error, "--library wants a libnccl.so.2", value);
+}
+
+static bool read_nccl(const char *value, void *self, char error[ST_OPTION_ERROR])
+{
+    if (!strchr(value, '/'))
+        return st_read_release(value, &((struct ask *)self)->release, error);
+    ((struct ask *)self)->file_by_nccl = true;
+    return read_library(value, self, error);
+}
+
+static bool read_root(const char *value, void *self, char error[ST_OPTION_ERROR])
+{
+    (void)error;
+    ((struct ask *)self)->doctor->root = value;
+    ((struct ask *)self)->no_gpu = true;
+    return true;
+}
+
+#define AT(member) offsetof(struct ask, member)
+static const struct st_option rows[] = {
+    {"nccl", "X.Y.Z", "release of the NCCL that your program loads, if not the one that jax and "
+                      "torch of this python3 would load, or without them the one that the loader "
+                      "finds", ST_OPTION_READ, .read = read_nccl},
+    {"library", "FILE", "the libnccl.so.2 that your program loads", ST_OPTION_READ,
+     .read = read_library},
+    {"accept", "ID,ID", "findings that you know: shown, but they do not count "
+                        "(SYMTUNER_DOCTOR_ACCEPT does the same)", ST_OPTION_READ,
+     .read = read_accept},
+    {"no-gpu", NULL, "files and settings only", ST_OPTION_FLAG, .at = AT(no_gpu)},
+    {"json", NULL, "for programs", ST_OPTION_FLAG, .at = AT(json)},
+    {"list", NULL, "all findings, as a table in Markdown", ST_OPTION_FLAG, .at = AT(list)},
+    /* for tests: another box's files */
+    {"root", "FOLDER", NULL, ST_OPTION_READ, .read = read_root, .early = true},
+};
+static const struct st_command_line line = {
+    .command = "doctor",
+    .usage = "[options]\n",
+    .about =
+        "Look at this box and this environment: is the plugin found, as this NCCL looks for it; which\n"
+        "variables and conf files fight it; known bugs of the release; driver, IOMMU, ACS; with GPUs\n"
+        "also peer access: do bytes arrive, how fast, are windows real. Changes nothing.\n",
+    .after =
+        "Exit 0: nothing found (notes and accepted findings do not count). 1: findings. docs/doctor.md\n"
+        "explains each.\n"
+        "examples: symtuner doctor\n"
+        "          symtuner doctor --nccl 2.28.9 --no-gpu\n",
+    .row = rows,
+    .rows = sizeof rows / sizeof *rows};
+
+int st_cmd_doctor(int argc, char **argv)
+{
+    static struct st_doctor doctor = {.root = ""}; /* large */
+    static struct found found[FOUND_MAX];
+    struct ask ask = {.doctor = &doctor};
+    int status = st_line_read(&line, argc, argv, &ask), n, bad = 0;
+    char error[ST_OPTION_ERROR];
+
+    if (status >= 0)
+        return status;
+    if (ask.file_by_nccl)
+        fputs("symtuner doctor: write --library FILE instead of --nccl FILE, which the next release "
+              "does not know\n", stderr);
+    if (ask.list) {
+        print_list();
+        return ST_EXIT_FINE;
+    }
+    doctor.accept[1] = getenv("SYMTUNER_DOCTOR_ACCEPT");
+    if (!st_doctor_accept_check("SYMTUNER_DOCTOR_ACCEPT", doctor.accept[1], error))
+        return st_line_wrong(&line, error);
+    doctor.json = ask.json;
+    doctor.gpu = !ask.no_gpu;
+    st_doctor_settings(&doctor);
+    st_doctor_dirs(&doctor);
+    st_doctor_copies(&doctor, ask.release, ask.library);
+    st_doctor_plugins(&doctor);
+    st_doctor_box(&doctor);
+    if (doctor.root[0] == '\0' || getenv("SYMTUNER_MACHINE"))
+        symtuner_machine_find(&doctor.machine);
+    else
+        doctor.machine = (struct symtuner_machine){.nvlink = -1, .multicast = -1};
+    if (doctor.gpu)
+        st_doctor_gpu(&doctor);
+    else
+        st_doctor_unchecked(&doctor, "GPUs");
+    n = collect(&doctor, found);
+    (doctor.json ? print_json : print_text)(&doctor, found, n, stdout);
+    for (int i = 0; i < n; i++)
+        bad += found[i].row->severity != ST_NOTE && !found[i].accepted;
+    return bad ? ST_EXIT_FINDINGS : ST_EXIT_FINE;
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * elf.c - which plugin symbols a shared object exports, NCCL's release, and where a
+ * library's own libraries are looked for, read from the file. Nothing is loaded: a library's
+ * constructors are not the doctor's to run.
+ */
+#include <elf.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/doctor/doctor.h"
+
+struct image {
+    const unsigned char *at;
+    size_t size;
+};
+
+static bool map_file(const struct st_doctor *doctor, const char *path, struct image *image)
+{
+    char full[ST_PATH];
+    struct stat stat;
+    void *at;
+    int fd;
+
+    if (!st_doctor_path(doctor, path, full) ||
+        (fd = open(full, O_RDONLY | O_CLOEXEC | O_NONBLOCK)) < 0)
+        return false;
+    if (fstat(fd, &stat) != 0 || !S_ISREG(stat.st_mode)) {
+        close(fd);
+        return false;
+    }
+    image->size = (size_t)stat.st_size;
+    at = image->size ? mmap(NULL, image->size, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
+    close(fd);
+    image->at = at;
+    return at != MAP_FAILED;
+}
+
+static void unmap(struct image *image)
+{
+    if (image->size)
+        munmap((void *)image->at, image->size);
+}
+
+/* ${size} bytes at ${offset}, or NULL when the file is shorter. */
+static const void *part(const struct image *image, uint64_t offset, uint64_t size)
+{
+    return offset <= image->size && size <= image->size - offset ? image->at + offset : NULL;
+}
+
+static const Elf64_Ehdr *header(const struct image *image)
+{
+    const Elf64_Ehdr *head = part(image, 0, sizeof *head);
+
+    if (!head || memcmp(head->e_ident, ELFMAG, SELFMAG) != 0)
+        return NULL;
+    return head;
+}
+
+static bool usable(const Elf64_Ehdr *head)
+{
+#if defined(__x86_64__)
+    enum { MACHINE = EM_X86_64 };
+#elif defined(__aarch64__)
+    enum { MACHINE = EM_AARCH64 };
+#else
+    enum { MACHINE = EM_NONE };
+#endif
+    return head->e_ident[EI_CLASS] == ELFCLASS64 && head->e_machine == MACHINE &&
+           head->e_type == ET_DYN;
+}
+
+/* The ${index}-th section header; NULL past the last and where it leads out of the file. */
+static const Elf64_Shdr *section(const struct image *image, const Elf64_Ehdr *head, int index)
+{
+    if (index >= head->e_shnum || head->e_shentsize != sizeof(Elf64_Shdr))
+        return NULL;
+    return part(image, head->e_shoff + (uint64_t)index * sizeof(Elf64_Shdr), sizeof(Elf64_Shdr));
+}
+
+static void note_symbol(const char *name, size_t room, struct st_elf *elf)
+{
+    const struct {
+        const char *prefix;
+        unsigned *bits;
+    } kind[] = {{"ncclTunerPlugin_v", &elf->tuner},
+                {"ncclEnvPlugin_v", &elf->env},
+                {"ncclProfiler_v", &elf->profiler},
+                {"ncclNetPlugin_v", &elf->net},
+                {"ncclNet_v", &elf->net}};
+
+    for (size_t k = 0; k < sizeof kind / sizeof *kind; k++) {
+        size_t length = strlen(kind[k].prefix);
+        int version;
+
+        if (length + 1 >= room || strncmp(name, kind[k].prefix, length) != 0)
+            continue;
+        version = atoi(name + length);
+        if (version > 0 && version < 32)
+            *kind[k].bits |= 1u << version;
+    }
+    if (room > sizeof "symtuner_decide" && strcmp(name, "symtuner_decide") == 0)
+        elf->symtuner = true;
+}
+
+static void read_symbols(const struct image *image, const Elf64_Ehdr *head, struct st_elf *elf)
+{
+    for (int i = 0; i < head->e_shnum; i++) {
+        const Elf64_Shdr *table = section(image, head, i), *strings;
+        const Elf64_Sym *symbol;
+        const char *names;
+
+        if (!table || table->sh_type != SHT_DYNSYM)
+            continue;
+        strings = section(image, head, (int)table->sh_link);
+        symbol = part(image, table->sh_offset, table->sh_size);
+        names = strings ? part(image, strings->sh_offset, strings->sh_size) : NULL;
+        if (!symbol || !names || strings->sh_size == 0 || names[strings->sh_size - 1] != '\0' ||
+            table->sh_offset % 8)
+            return;
+        for (uint64_t s = 0; s < table->sh_size / sizeof *symbol; s++)
+            if (symbol[s].st_shndx != SHN_UNDEF && symbol[s].st_name < strings->sh_size)
+                note_symbol(names + symbol[s].st_name, strings->sh_size - symbol[s].st_name, elf);
+    }
+}
+
+bool st_elf_look(const struct st_doctor *doctor, const char *path, struct st_elf *elf)
+{
+    struct image image;
+    const Elf64_Ehdr *head;
+
+    *elf = (struct st_elf){0};
+    if (!map_file(doctor, path, &image))
+        return false;
+    head = header(&image);
+    elf->elf = head != NULL;
+    elf->same_machine = head && usable(head);
+    if (elf->same_machine && head->e_shoff % 8 == 0)
+        read_symbols(&image, head, elf);
+    unmap(&image);
+    return true;
+}
+
+/* The tags of the dynamic section that say what else is loaded, and from where. */
+static void read_search(const struct image *image, const Elf64_Ehdr *head,
+                        struct st_elf_search *search)
+{
+    for (int i = 0; i < head->e_shnum; i++) {
+        const Elf64_Shdr *table = section(image, head, i), *strings;
+        const Elf64_Dyn *entry;
+        const char *names;
+
+        if (!table || table->sh_type != SHT_DYNAMIC)
+            continue;
+        strings = section(image, head, (int)table->sh_link);
+        entry = part(image, table->sh_offset, table->sh_size);
+        names = strings ? part(image, strings->sh_offset, strings->sh_size) : NULL;
+        if (!entry || !names || strings->sh_size == 0 || names[strings->sh_size - 1] != '\0' ||
+            table->sh_offset % 8)
+            return;
+        for (uint64_t e = 0; e < table->sh_size / sizeof *entry; e++) {
+            bool path = entry[e].d_tag == DT_RUNPATH ||
+                        (entry[e].d_tag == DT_RPATH && !search->runpath);
+            uint64_t at = entry[e].d_un.d_val;
+
+            if (at >= strings->sh_size)
+                continue;
+            if (path)
+                snprintf(search->path, sizeof search->path, "%s", names + at);
+            search->runpath |= entry[e].d_tag == DT_RUNPATH;
+            search->needs_nccl |= entry[e].d_tag == DT_NEEDED &&
+                                  strcmp(names + at, "libnccl.so.2") == 0;
+        }
+        return;
+    }
+}
+
+bool st_elf_look_search(const struct st_doctor *doctor, const char *path,
+                        struct st_elf_search *search)
+{
+    struct image image;
+    const Elf64_Ehdr *head;
+
+    *search = (struct st_elf_search){.runpath = false};
+    if (!map_file(doctor, path, &image))
+        return false;
+    head = header(&image);
+    if (head && usable(head) && head->e_shoff % 8 == 0)
+        read_search(&image, head, search);
+    unmap(&image);
+    return true;
+}
+
+static bool scan(const unsigned char *at, uint64_t size, struct st_copy *copy)
+{
+    static const char mark[] = "NCCL version 2.";
+    const unsigned char *end = at + size;
+    char text[40];
+    int minor, patch, cuda;
+
+    while ((at = memmem(at, (size_t)(end - at), mark, sizeof mark - 1))) {
+        size_t room = (size_t)(end - at) < sizeof text - 1 ? (size_t)(end - at) : sizeof text - 1;
+
+        memcpy(text, at, room);
+        text[room] = '\0';
+        if (sscanf(text, "NCCL version 2.%d.%d", &minor, &patch) == 2 && minor >= 0 &&
+            minor < 100 && patch >= 0 && patch < 100) {
+            copy->nccl = 20000 + minor * 100 + patch;
+            copy->cuda = sscanf(text, "NCCL version 2.%*d.%*d+cuda%d", &cuda) == 1 ? cuda : 0;
+            return true;
+        }
+        at += sizeof mark - 1;
+    }
+    return false;
+}
+
+/* The text is in .rodata; the rest of the file, hundreds of MiB of device code, is left unread. */
+bool st_elf_nccl(const struct st_doctor *doctor, const char *path, struct st_copy *copy)
+{
+    struct image image;
+    const Elf64_Ehdr *head;
+    bool found = false;
+
+    if (!map_file(doctor, path, &image))
+        return false;
+    head = header(&image);
+    if (head && usable(head) && head->e_shoff % 8 == 0) {
+        const Elf64_Shdr *names = section(&image, head, head->e_shstrndx);
+
+        for (int i = 0; i < head->e_shnum && names && !found; i++) {
+            const Elf64_Shdr *one = section(&image, head, i);
+            const char *name = one && one->sh_name < names->sh_size
+                                   ? part(&image, names->sh_offset + one->sh_name, 8)
+                                   : NULL;
+            const unsigned char *bytes;
+
+            if (!name || memcmp(name, ".rodata", 8) != 0 || one->sh_type != SHT_PROGBITS)
+                continue;
+            bytes = part(&image, one->sh_offset, one->sh_size);
+            found = bytes && scan(bytes, one->sh_size, copy);
+        }
+    }
+    unmap(&image);
+    if (found)
+        snprintf(copy->path, sizeof copy->path, "%s", path);
+    return found;
+}

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gpu.c - what only running GPUs can tell: do bytes that one GPU writes into another's
+ * memory arrive, and how fast do kernels and the copy engine move them.
+ *
+ * Multicast is asked about as an attribute; no multicast object is ever made.
+ */
+#include "cli/doctor/gpu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/text.h"
+
+enum { BLOCKS = 64, THREADS = 512, PROBE = 64 << 20, VERIFY = 1 << 20, CHASES = 2000 };
+
+/* st_copy: 16-byte loads and stores; st_write: word k becomes k * 0x9e3779b1 + seed;
+ * st_chase: loads that each wait for the one before (the memory holds zeros). */
+static const char ptx[] =
+    ".version 7.0\n.target sm_70\n.address_size 64\n"
+    ".visible .entry st_copy(.param .u64 d, .param .u64 s, .param .u64 n)\n{\n"
+    ".reg .pred %p; .reg .b32 %a, %b, %c, %x, %y, %z, %w; .reg .b64 %d, %s, %n, %i, %t, %o, %e;\n"
+    "ld.param.u64 %d, [d]; ld.param.u64 %s, [s]; ld.param.u64 %n, [n];\n"
+    "mov.u32 %a, %ctaid.x; mov.u32 %b, %ntid.x; mov.u32 %c, %tid.x;\n"
+    "mad.lo.u32 %c, %a, %b, %c; cvt.u64.u32 %i, %c;\n"
+    "mov.u32 %a, %nctaid.x; mul.lo.u32 %a, %a, %b; cvt.u64.u32 %t, %a;\n"
+    "L: setp.ge.u64 %p, %i, %n; @%p bra E;\n"
+    "shl.b64 %o, %i, 4; add.u64 %e, %s, %o; ld.global.v4.u32 {%x, %y, %z, %w}, [%e];\n"
+    "add.u64 %e, %d, %o; st.global.v4.u32 [%e], {%x, %y, %z, %w};\n"
+    "add.u64 %i, %i, %t; bra L;\nE: ret;\n}\n"
+    ".visible .entry st_write(.param .u64 d, .param .u64 n, .param .u32 s)\n{\n"
+    ".reg .pred %p; .reg .b32 %a, %b, %c, %v, %m; .reg .b64 %d, %n, %i, %t, %o;\n"
+    "ld.param.u64 %d, [d]; ld.param.u64 %n, [n]; ld.param.u32 %m, [s];\n"
+    "mov.u32 %a, %ctaid.x; mov.u32 %b, %ntid.x; mov.u32 %c, %tid.x;\n"
+    "mad.lo.u32 %c, %a, %b, %c; cvt.u64.u32 %i, %c;\n"
+    "mov.u32 %a, %nctaid.x; mul.lo.u32 %a, %a, %b; cvt.u64.u32 %t, %a;\n"
+    "L: setp.ge.u64 %p, %i, %n; @%p bra E;\n"
+    "cvt.u32.u64 %v, %i; mad.lo.u32 %v, %v, 0x9e3779b1, %m;\n"
+    "shl.b64 %o, %i, 2; add.u64 %o, %d, %o; st.global.u32 [%o], %v;\n"
+    "add.u64 %i, %i, %t; bra L;\nE: ret;\n}\n"
+    ".visible .entry st_chase(.param .u64 d, .param .u64 s, .param .u32 n)\n{\n"
+    ".reg .pred %p; .reg .b32 %n; .reg .b64 %d, %s, %v;\n"
+    "ld.param.u64 %d, [d]; ld.param.u64 %s, [s]; ld.param.u32 %n, [n];\n"
+    "L: ld.volatile.global.u64 %v, [%s]; add.u64 %s, %s, %v;\n"
+    "add.u32 %n, %n, -1; setp.ne.u32 %p, %n, 0; @%p bra L;\n"
+    "st.global.u64 [%d], %v; ret;\n}\n";
+
+static struct st_gpu_report report; /* large */
+
+/* One GPU as the probes use it. */
+struct gpu {
+    void *context, *stream, *start, *stop, *copy, *write, *chase;
+    st_address here, there; /* two buffers of its own memory */
+};
+
+struct bench {
+    struct st_cuda cuda;
+    struct gpu gpu[ST_GPUS_MAX];
+    int n;
+};
+
+static bool launch(struct bench *b, int i, void *function, unsigned blocks, void **arguments)
+{
+    return b->cuda.launch(function, blocks, 1, 1, blocks == 1 ? 1 : THREADS, 1, 1, 0,
+                          b->gpu[i].stream, arguments, NULL) == 0;
+}
+
+static bool start_gpu(struct bench *b, int i)
+{
+    static const char *const kernel[] = {"st_copy", "st_write", "st_chase"};
+    struct st_cuda *c = &b->cuda;
+    struct gpu *gpu = &b->gpu[i];
+    void **function[] = {&gpu->copy, &gpu->write, &gpu->chase}, *module;
+    int device;
+
+    if (c->device_get(&device, i) || c->context_retain(&gpu->context, device) ||
+        c->context_set(gpu->context) || c->stream_create(&gpu->stream, 1) ||
+        c->event_create(&gpu->start, 0) || c->event_create(&gpu->stop, 0) ||
+        c->alloc(&gpu->here, PROBE) || c->alloc(&gpu->there, PROBE) ||
+        c->fill(gpu->here, 0, PROBE) || c->fill(gpu->there, 0, PROBE) ||
+        c->module_load(&module, ptx))
+        return false;
+    for (int k = 0; k < 3; k++)
+        if (c->function_get(function[k], module, kernel[k]))
+            return false;
+    return true;
+}
+
+/* Milliseconds of one copy started on GPU ${i}; least of ${times}, -1 when it fails. */
+static double timed(struct bench *b, int i, st_address to, int to_gpu, st_address from,
+                    int from_gpu, bool engine)
+{
+    struct st_cuda *c = &b->cuda;
+    struct gpu *gpu = &b->gpu[i];
+    double best = -1;
+
+    c->context_set(gpu->context);
+    for (int t = 0; t < 4; t++) {
+        size_t words = PROBE / 16;
+        void *arguments[] = {&to, &from, &words};
+        float ms;
+        bool good;
+
+        c->event_record(gpu->start, gpu->stream);
+        good = engine ? c->copy_peer(to, b->gpu[to_gpu].context, from, b->gpu[from_gpu].context,
+                                     PROBE, gpu->stream) == 0
+                      : launch(b, i, gpu->copy, BLOCKS, arguments);
+        c->event_record(gpu->stop, gpu->stream);
+        if (!good || c->stream_wait(gpu->stream) || c->event_elapsed(&ms, gpu->start, gpu->stop))
+            return -1;
+        if (t && (best < 0 || (double)ms < best)) /* the first one warms up */
+            best = (double)ms;
+    }
+    return best;
+}
+
+static double gbps(double ms)
+{
+    return ms > 0 ? PROBE / ms / 1e6 : 0;
+}
+
+/* GPU ${i} writes into ${j}'s memory; what arrived? */
+static bool verify(struct bench *b, int i, int j, bool engine)
+{
+    struct st_cuda *c = &b->cuda;
+    static uint32_t got[VERIFY / 4];
+    size_t words = VERIFY / 4;
+    uint32_t seed = (uint32_t)(i * 977 + j * 131 + engine) * 2654435761u;
+    st_address to = engine ? b->gpu[i].here : b->gpu[j].there;
+    void *arguments[] = {&to, &words, &seed};
+
+    c->context_set(b->gpu[j].context);
+    c->fill(b->gpu[j].there, 0xa5, VERIFY);
+    c->synchronize();
+    c->context_set(b->gpu[i].context);
+    if (!launch(b, i, b->gpu[i].write, BLOCKS, arguments))
+        return false;
+    if (engine && c->copy_peer(b->gpu[j].there, b->gpu[j].context, b->gpu[i].here,
+                               b->gpu[i].context, VERIFY, b->gpu[i].stream))
+        return false;
+    if (c->stream_wait(b->gpu[i].stream))
+        return false;
+    c->context_set(b->gpu[j].context);
+    if (c->to_host(got, b->gpu[j].there, VERIFY))
+        return false;
+    for (size_t k = 0; k < words; k++)
+        if (got[k] != (uint32_t)k * 0x9e3779b1u + seed)
+            return false;
+    return true;
+}
+
+static double latency(struct bench *b, int i, int j)
+{
+    struct st_cuda *c = &b->cuda;
+    struct gpu *gpu = &b->gpu[i];
+    double best = -1;
+
+    c->context_set(b->gpu[j].context);
+    c->fill(b->gpu[j].there, 0, 4096);
+    c->synchronize();
+    c->context_set(gpu->context);
+    for (int t = 0; t < 3; t++) {
+        st_address to = gpu->here, from = b->gpu[j].there;
+        unsigned n = CHASES;
+        void *arguments[] = {&to, &from, &n};
+        float ms;
+
+        c->event_record(gpu->start, gpu->stream);
+        launch(b, i, gpu->chase, 1, arguments);
+        c->event_record(gpu->stop, gpu->stream);
+        if (c->stream_wait(gpu->stream) || c->event_elapsed(&ms, gpu->start, gpu->stop))
+            return 0;
+        if (best < 0 || (double)ms < best)
+            best = (double)ms;
+    }
+    return best * 1000 / CHASES;
+}
+
+static void probe_pair(struct bench *b, int i, int j)
+{
+    struct st_cuda *c = &b->cuda;
+    struct st_pair *pair = &report.pair[i][j];
+    int can = 0;
+
+    c->can_access(&can, i, j);
+    c->context_set(b->gpu[i].context);
+    pair->peer = can && (c->enable_peer(b->gpu[j].context, 0), true);
+    pair->engine_arrives = verify(b, i, j, true);
+    pair->engine = gbps(timed(b, i, b->gpu[j].there, j, b->gpu[i].here, i, true));
+    if (!pair->peer)
+        return;
+    pair->arrives = verify(b, i, j, false);
+    pair->store = gbps(timed(b, i, b->gpu[j].there, j, b->gpu[i].here, i, false));
+    pair->load = gbps(timed(b, i, b->gpu[i].here, i, b->gpu[j].there, j, false));
+    pair->latency_us = latency(b, i, j);
+}
+
+/* All GPUs write to their neighbour at once: some hosts' root complexes collapse then. */
+static void probe_together(struct bench *b)
+{
+    struct st_cuda *c = &b->cuda;
+
+    for (int t = 0; t < 2; t++)
+        for (int step = 0; step < 2; step++)
+            for (int i = 0; i < b->n; i++) {
+                int j = (i + 1) % b->n;
+                st_address to = b->gpu[j].there, from = b->gpu[i].here;
+                size_t words = PROBE / 16;
+                void *arguments[] = {&to, &from, &words};
+                float ms = 0;
+
+                if (!report.pair[i][j].peer)
+                    continue;
+                c->context_set(b->gpu[i].context);
+                if (step == 0) {
+                    c->event_record(b->gpu[i].start, b->gpu[i].stream);
+                    launch(b, i, b->gpu[i].copy, BLOCKS, arguments);
+                    c->event_record(b->gpu[i].stop, b->gpu[i].stream);
+                } else if (c->stream_wait(b->gpu[i].stream) == 0 &&
+                           c->event_elapsed(&ms, b->gpu[i].start, b->gpu[i].stop) == 0 &&
+                           gbps((double)ms) > report.together[i]) {
+                    report.together[i] = gbps((double)ms);
+                }
+            }
+}
+
+void st_doctor_gpu(struct st_doctor *doctor)
+{
+    static struct bench bench;
+    enum { MULTICAST_SUPPORTED = 132 };
+    char error[400], text[500];
+
+    if (!st_cuda_load(&bench.cuda, &bench.n, error, sizeof error)) {
+        snprintf(text, sizeof text, "GPUs: %s", error);
+        st_doctor_unchecked(doctor, text);
+        return;
+    }
+    if (bench.n > ST_GPUS_MAX)
+        bench.n = ST_GPUS_MAX;
+    doctor->gpus = &report;
+    report.gpus = bench.n;
+    for (int i = 0; i < bench.n; i++) {
+        int device = 0;
+
+        bench.cuda.device_get(&device, i);
+        bench.cuda.device_name(report.name[i], sizeof report.name[i], device);
+        report.multicast[i] = -1;
+        bench.cuda.device_attribute(&report.multicast[i], MULTICAST_SUPPORTED, device);
+        if (!start_gpu(&bench, i)) {
+            report.failed = i + 1;
+            return;
+        }
+    }
+    for (int i = 0; i < bench.n; i++)
+        for (int j = 0; j < bench.n; j++)
+            if (i != j)
+                probe_pair(&bench, i, j);
+    if (bench.n > 1)
+        probe_together(&bench);
+    for (int i = 0; i < bench.n; i++) {
+        bench.cuda.context_set(bench.gpu[i].context);
+        bench.cuda.free(bench.gpu[i].here);
+        bench.cuda.free(bench.gpu[i].there);
+    }
+    if (bench.n > 1)
+        st_doctor_windows(doctor, &report);
+}

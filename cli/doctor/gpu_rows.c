@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gpu_rows.c - findings about running GPUs, and the table of what was measured. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/doctor/gpu.h"
+#include "cli/text.h"
+
+#define EACH_PAIR(r, i, j)                                                                         \
+    for (int i = 0; i < (r)->gpus; i++)                                                            \
+        for (int j = 0; j < (r)->gpus; j++)                                                        \
+            if (i != j)
+
+static bool gpu_fails(const struct st_doctor *d, char *evidence)
+{
+    snprintf(evidence, ST_EVIDENCE, "GPU %d: no context, memory or kernel",
+             d->gpus ? d->gpus->failed - 1 : 0);
+    return d->gpus && d->gpus->failed;
+}
+
+static bool gpus_differ(const struct st_doctor *d, char *evidence)
+{
+    for (int i = 1; d->gpus && i < d->gpus->gpus; i++)
+        if (strcmp(d->gpus->name[0], d->gpus->name[i]) != 0) {
+            snprintf(evidence, ST_EVIDENCE, "GPU 0 is %s, GPU %d is %s", d->gpus->name[0], i,
+                     d->gpus->name[i]);
+            return true;
+        }
+    return false;
+}
+
+static bool measured(const struct st_doctor *d)
+{
+    return d->gpus && !d->gpus->failed && d->gpus->gpus > 1;
+}
+
+static bool peer_missing(const struct st_doctor *d, char *evidence)
+{
+    int pairs = 0;
+    size_t at = 0;
+
+    if (!measured(d))
+        return false;
+    EACH_PAIR (d->gpus, i, j)
+        if (!d->gpus->pair[i][j].peer && pairs++ < 6)
+            at = st_text_add(evidence, ST_EVIDENCE, at, "%s%d to %d", at ? ", " : "GPU ", i, j);
+    if (pairs > 6)
+        st_text_add(evidence, ST_EVIDENCE, at, " and %d more", pairs - 6);
+    return pairs > 0;
+}
+
+static bool write_lost(const struct st_doctor *d, char *evidence)
+{
+    if (!measured(d))
+        return false;
+    EACH_PAIR (d->gpus, i, j) {
+        const struct st_pair *pair = &d->gpus->pair[i][j];
+
+        if (!pair->engine_arrives || (pair->peer && !pair->arrives)) {
+            snprintf(evidence, ST_EVIDENCE, "what GPU %d wrote by %s into GPU %d's memory is not "
+                     "what was read there", i, pair->engine_arrives ? "kernel" : "copy engine", j);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool staged(const struct st_doctor *d, char *evidence)
+{
+    if (!measured(d))
+        return false;
+    EACH_PAIR (d->gpus, i, j) {
+        const struct st_pair *pair = &d->gpus->pair[i][j];
+        double kernel = pair->store > pair->load ? pair->store : pair->load;
+
+        if (pair->peer && kernel > 0 && kernel * 5 < pair->engine) {
+            snprintf(evidence, ST_EVIDENCE,
+                     "GPU %d to %d: kernels %.1f GB/s, copy engine %.1f GB/s", i, j, kernel,
+                     pair->engine);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool collapse(const struct st_doctor *d, char *evidence)
+{
+    if (!measured(d))
+        return false;
+    EACH_PAIR (d->gpus, i, j) {
+        const struct st_pair *pair = &d->gpus->pair[i][j];
+
+        if (pair->peer && pair->store > 0 && pair->store * 3 < pair->load) {
+            snprintf(evidence, ST_EVIDENCE, "GPU %d to %d: stores %.1f GB/s, loads %.1f GB/s", i, j,
+                     pair->store, pair->load);
+            return true;
+        }
+        if (j == (i + 1) % d->gpus->gpus && pair->peer && d->gpus->together[i] > 0 &&
+            d->gpus->together[i] * 3 < pair->store) {
+            snprintf(evidence, ST_EVIDENCE,
+                     "GPU %d to %d: stores %.1f GB/s alone, %.1f GB/s when all "
+                     "GPUs write",
+                     i, j, pair->store, d->gpus->together[i]);
+            return true;
+        }
+    }
+    return false;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static bool slow_pair(const struct st_doctor *d, char *evidence)
+{
+    double all[ST_GPUS_MAX * ST_GPUS_MAX];
+    int n = 0;
+
+    if (!measured(d) || d->gpus->gpus < 3)
+        return false;
+    EACH_PAIR (d->gpus, i, j)
+        all[n++] = d->gpus->pair[i][j].engine;
+    qsort(all, (size_t)n, sizeof *all, by_value);
+    EACH_PAIR (d->gpus, i, j)
+        if (d->gpus->pair[i][j].engine < 0.6 * all[n / 2]) {
+            snprintf(evidence, ST_EVIDENCE, "GPU %d to %d: %.1f GB/s, the median pair has %.1f", i,
+                     j, d->gpus->pair[i][j].engine, all[n / 2]);
+            return true;
+        }
+    return false;
+}
+
+static bool window_null(const struct st_doctor *d, char *evidence)
+{
+    snprintf(evidence, ST_EVIDENCE, "ncclCommWindowRegister on all %d GPUs: success, and a NULL "
+             "window", d->gpus ? d->gpus->gpus : 0);
+    return d->gpus && d->gpus->windows == ST_WINDOWS_NULL;
+}
+
+static bool window_failed(const struct st_doctor *d, char *evidence)
+{
+    snprintf(evidence, ST_EVIDENCE, "%s", d->gpus ? d->gpus->windows_text : "");
+    return d->gpus && d->gpus->windows == ST_WINDOWS_FAILED;
+}
+
+static bool multicast_unused(const struct st_doctor *d, char *evidence)
+{
+    const struct st_setting *nvls = st_doctor_get(d, "NCCL_NVLS_ENABLE");
+
+    snprintf(evidence, ST_EVIDENCE, "the GPUs say that they support multicast (attribute only; not "
+             "tried), NCCL_NVLS_ENABLE=0");
+    return d->gpus && d->gpus->gpus > 1 && d->gpus->multicast[0] == 1 && nvls &&
+           strcmp(nvls->value, "0") == 0;
+}
+
+#define ROW(id_, severity_, check_, what_, cure_)                                                  \
+    {.id = id_, .severity = severity_, .check = check_, .what = what_, .cure = cure_}
+
+const struct st_finding st_findings_gpu[] = {
+    ROW("gpu-fails", ST_ERROR, gpu_fails, "nothing else about GPUs can be said",
+        "nvidia-smi; look into the kernel log for Xid lines"),
+    ROW("gpus-differ", ST_WARNING, gpus_differ,
+        "NCCL and rules plan for one kind of GPU; ranks may decide differently",
+        "use GPUs of one kind for a job (CUDA_VISIBLE_DEVICES)"),
+    ROW("peer-missing", ST_WARNING, peer_missing,
+        "these pairs exchange data through host memory, and no symmetric kernel runs",
+        "IOMMU and ACS off, NVLink bridges seated, all GPUs in one virtual machine"),
+    ROW("write-lost", ST_ERROR, write_lost,
+        "peer writes are lost or changed on the way: results of collectives are wrong",
+        "NCCL_P2P_DISABLE=1 until IOMMU, ACS or the hardware is repaired"),
+    ROW("peer-staged", ST_WARNING, staged,
+        "kernels' peer accesses are staged through host memory while the copy engine's are not: "
+        "NCCL's ring looks healthy, symmetric kernels do not", "update driver and board firmware; "
+        "until then keep buffers out of windows"),
+    ROW("write-collapse", ST_WARNING, collapse,
+        "posted writes collapse; kernels that push data are slow where kernels that read are not",
+        "kernels that only read (SYMTUNER_AR_KERNEL=pull_one; on PCIe libsymtuner_ar.so finds out "
+        "by itself); move the GPUs to one switch or root complex"),
+    ROW("slow-pair", ST_WARNING, slow_pair, "a collective is as slow as its slowest pair",
+        "nvidia-smi nvlink -s and nvidia-smi topo -m: is a link down, a slot narrower?"),
+    ROW("window-null", ST_ERROR, window_null,
+        "the program believes that its buffers are symmetric; NCCL uses general kernels",
+        "symtuner why names the condition; NCCL_WIN_ENABLE, NCCL_CUMEM_ENABLE and peer access "
+        "decide"),
+    ROW("window-failed", ST_ERROR, window_failed, "symmetric memory does not work here",
+        "run with NCCL_DEBUG=WARN and read what it says"),
+    ROW("multicast-unused", ST_NOTE, multicast_unused,
+        "multicast kernels are switched off; on a box where multicast works they are the fastest",
+        "unset NCCL_NVLS_ENABLE where multicast is known to work"),
+};
+const int st_findings_gpu_count = sizeof st_findings_gpu / sizeof *st_findings_gpu;
+
+void st_doctor_gpu_print(const struct st_doctor *d, FILE *out)
+{
+    static const char *const windows[] = {"not tried", "real", "NULL", "failed"};
+    const struct st_gpu_report *r = d->gpus;
+    static const struct {
+        const char *title;
+        size_t offset;
+    } column[] = {{"kernel stores, GB/s", offsetof(struct st_pair, store)},
+                  {"kernel loads, GB/s", offsetof(struct st_pair, load)},
+                  {"copy engine, GB/s", offsetof(struct st_pair, engine)},
+                  {"latency of a load, us", offsetof(struct st_pair, latency_us)}};
+
+    if (!r || r->failed)
+        return;
+    fprintf(out, "%-11s%d x %s, multicast %s, windows %s\n", "GPUs", r->gpus, r->name[0],
+            r->multicast[0] == 1 ? "offered" : r->multicast[0] == 0 ? "not offered" : "unknown",
+            windows[r->windows]);
+    for (int k = 0; r->gpus > 1 && r->gpus <= 8 && k < 4; k++) {
+        fprintf(out, "%-24s", column[k].title);
+        for (int j = 0; j < r->gpus; j++)
+            fprintf(out, "  to %d ", j);
+        fputc('\n', out);
+        for (int i = 0; i < r->gpus; i++) {
+            fprintf(out, "%22d  ", i);
+            for (int j = 0; j < r->gpus; j++) {
+                double value;
+
+                memcpy(&value, (const char *)&r->pair[i][j] + column[k].offset, sizeof value);
+                if (i == j || value <= 0)
+                    fprintf(out, "%6s ", "-");
+                else
+                    fprintf(out, k == 3 ? "%6.2f " : "%6.0f ", value);
+            }
+            fputc('\n', out);
+        }
+    }
+}

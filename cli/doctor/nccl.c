@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * nccl.c - the copies of NCCL on this box, and which of them the findings are about.
+ *
+ * The user's word (--library, --nccl) goes first, then what jax and torch of this python3 would load, one
+ * after the other when their releases differ; else what the loader finds, else any copy.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/doctor/doctor.h"
+
+int st_doctor_copy(struct st_doctor *doctor, const char *path)
+{
+    struct st_copy copy = {.nccl = 0};
+    char full[ST_PATH];
+    struct stat stat_;
+
+    if (!st_doctor_path(doctor, path, full) || stat(full, &stat_) != 0)
+        return -1;
+    copy.device = stat_.st_dev;
+    copy.inode = stat_.st_ino;
+    for (int i = 0; i < doctor->copies; i++)
+        if (doctor->copy[i].device == copy.device && doctor->copy[i].inode == copy.inode)
+            return i;
+    if (doctor->copies == ST_COPIES_MAX || !st_elf_nccl(doctor, path, &copy))
+        return -1;
+    doctor->copy[doctor->copies] = copy;
+    return doctor->copies++;
+}
+
+/* Folders of pip and of CUDA where copies are found that nobody may load. */
+static void add_others(struct st_doctor *doctor)
+{
+    static const char *const pattern[] = {
+        "/usr/lib/python3*/dist-packages/nvidia/nccl*/lib/libnccl.so.2",
+        "/usr/local/lib/python3*/*-packages/nvidia/nccl*/lib/libnccl.so.2",
+        "/opt/*/lib/python3*/site-packages/nvidia/nccl*/lib/libnccl.so.2",
+        "/usr/local/cuda/lib64/libnccl.so.2"};
+    static const char *const prefix[] = {"VIRTUAL_ENV", "CONDA_PREFIX", "HOME"};
+    char path[ST_PATH], other[ST_PATH];
+
+    for (int p = 0; p < 3; p++) {
+        const char *folder = getenv(prefix[p]);
+
+        if (folder && *folder) {
+            snprintf(other, sizeof other,
+                     "%.800s%s/lib/python3*/site-packages/nvidia/nccl*/lib/libnccl.so.2", folder,
+                     p == 2 ? "/.local" : "");
+            for (int i = 0; st_doctor_glob(doctor, other, i, path); i++)
+                st_doctor_copy(doctor, path);
+        }
+    }
+    for (size_t p = 0; p < sizeof pattern / sizeof *pattern; p++)
+        for (int i = 0; st_doctor_glob(doctor, pattern[p], i, path); i++)
+            st_doctor_copy(doctor, path);
+}
+
+/* One of each release: a second copy of the same release has the same findings. */
+static void judge(struct st_doctor *doctor, int copy)
+{
+    for (int i = 0; i < doctor->judgeds; i++)
+        if (doctor->copy[doctor->judged[i]].nccl == doctor->copy[copy].nccl)
+            return;
+    doctor->judged[doctor->judgeds++] = copy;
+}
+
+void st_doctor_copies(struct st_doctor *doctor, int release, const char *file)
+{
+    char path[ST_PATH];
+
+    if (file)
+        st_doctor_copy(doctor, file);
+    else if (!release)
+        st_doctor_python(doctor);
+    if (st_doctor_find_library(doctor, "libnccl.so.2", path))
+        st_doctor_copy(doctor, path);
+    add_others(doctor);
+    for (int i = 0; i < doctor->frameworks; i++)
+        if (doctor->framework[i].copy >= 0)
+            judge(doctor, doctor->framework[i].copy);
+    for (int i = 0; i < doctor->copies && doctor->judgeds == 0; i++)
+        if (!release || doctor->copy[i].nccl == release)
+            judge(doctor, i);
+    doctor->nccl = release ? release : 22809;
+    doctor->nccl_assumed = !release && doctor->judgeds == 0;
+    doctor->used = -1;
+    st_doctor_use(doctor, 0);
+}
+
+void st_doctor_use(struct st_doctor *doctor, int index)
+{
+    if (index >= doctor->judgeds)
+        return;
+    doctor->used = doctor->judged[index];
+    doctor->nccl = doctor->copy[doctor->used].nccl;
+}

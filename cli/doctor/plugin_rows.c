@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plugin_rows.c - findings about plugins, rules files and the NCCL release. */
+#include <string.h>
+
+#include "cli/doctor/doctor.h"
+#include "cli/text.h"
+#include "nccl/release.h"
+#include "symtuner_why.h"
+
+/* ---- plugins --------------------------------------------------------------------------------- */
+
+static bool asked(const struct st_plugin *plugin)
+{
+    return plugin->asked && plugin->asked->value[0];
+}
+
+static size_t say(const struct st_plugin *plugin, char *evidence)
+{
+    return asked(plugin) ? st_text_add(evidence, ST_EVIDENCE, 0, "%s=%s (%s)", plugin->variable,
+                                       plugin->asked->value, plugin->asked->origin)
+                         : st_text_add(evidence, ST_EVIDENCE, 0, "%s is not set", plugin->variable);
+}
+
+static bool lost(const struct st_plugin *plugin, char *evidence)
+{
+    size_t at = say(plugin, evidence);
+
+    st_text_add(evidence, ST_EVIDENCE, at, "; tried %s", plugin->tried);
+    return asked(plugin) && !plugin->path[0] && !plugin->disabled && !plugin->is_static &&
+           !plugin->mangled && plugin->newest > 0;
+}
+
+static bool without_symbols(const struct st_plugin *plugin, char *evidence)
+{
+    size_t at = say(plugin, evidence);
+
+    st_text_add(evidence, ST_EVIDENCE, at, "; %s exports %s; this NCCL looks for %s%d down to %d",
+                plugin->path, plugin->exports[0] ? plugin->exports : "no plugin symbol",
+                plugin->symbol, plugin->newest, plugin->oldest);
+    return plugin->path[0] && !plugin->found && !plugin->foreign && !plugin->unreadable &&
+           plugin->newest > 0;
+}
+
+static bool bad_file(const struct st_plugin *plugin, char *evidence)
+{
+    size_t at = say(plugin, evidence);
+
+    st_text_add(evidence, ST_EVIDENCE, at, "; %s %s", plugin->path,
+                plugin->unreadable ? "cannot be read" : "is no shared object of this machine");
+    return plugin->path[0] && (plugin->foreign || plugin->unreadable);
+}
+
+static bool tuner_not_asked(const struct st_doctor *d, char *evidence)
+{
+    say(&d->tuner, evidence);
+    return !asked(&d->tuner) && !d->tuner.path[0] && !d->tuner.found && !asked(&d->env);
+}
+
+static bool tuner_lost(const struct st_doctor *d, char *evidence)
+{
+    return lost(&d->tuner, evidence);
+}
+
+static bool tuner_without_symbols(const struct st_doctor *d, char *evidence)
+{
+    return without_symbols(&d->tuner, evidence);
+}
+
+static bool tuner_bad_file(const struct st_doctor *d, char *evidence)
+{
+    return bad_file(&d->tuner, evidence);
+}
+
+static bool tuner_mangled(const struct st_doctor *d, char *evidence)
+{
+    size_t at = say(&d->tuner, evidence);
+
+    st_text_add(evidence, ST_EVIDENCE, at, "; this release looks for %s", d->tuner.tried);
+    return d->tuner.mangled;
+}
+
+static bool tuner_static(const struct st_doctor *d, char *evidence)
+{
+    say(&d->tuner, evidence);
+    return d->tuner.is_static;
+}
+
+static bool tuner_disabled(const struct st_doctor *d, char *evidence)
+{
+    say(&d->tuner, evidence);
+    return d->tuner.disabled;
+}
+
+static bool tuner_none_old(const struct st_doctor *d, char *evidence)
+{
+    say(&d->tuner, evidence);
+    return asked(&d->tuner) && strcmp(d->tuner.asked->value, "none") == 0;
+}
+
+static bool tuner_long(const struct st_doctor *d, char *evidence)
+{
+    snprintf(evidence, ST_EVIDENCE, "NCCL_TUNER_PLUGIN has %zu bytes",
+             asked(&d->tuner) ? strlen(d->tuner.asked->value) : 0);
+    return asked(&d->tuner) && strlen(d->tuner.asked->value) > 254;
+}
+
+static bool tuner_other(const struct st_doctor *d, char *evidence)
+{
+    size_t at = say(&d->tuner, evidence);
+
+    st_text_add(evidence, ST_EVIDENCE, at, "; %s exports %s", d->tuner.path, d->tuner.exports);
+    return d->tuner.found && !d->tuner.symtuner && !d->env.symtuner;
+}
+
+static bool tuner_old_abi(const struct st_doctor *d, char *evidence)
+{
+    snprintf(evidence, ST_EVIDENCE, "%s is used as %s%d, the release has %d", d->tuner.path,
+             d->tuner.symbol, d->tuner.found, d->tuner.newest);
+    return d->tuner.found && d->tuner.found < d->tuner.newest && d->tuner.found < 4;
+}
+
+static bool env_lost(const struct st_doctor *d, char *evidence)
+{
+    return lost(&d->env, evidence) || (asked(&d->env) && bad_file(&d->env, evidence)) ||
+           (asked(&d->env) && without_symbols(&d->env, evidence));
+}
+
+static bool env_too_old(const struct st_doctor *d, char *evidence)
+{
+    say(&d->env, evidence);
+    return asked(&d->env);
+}
+
+static bool profiler_missing(const struct st_doctor *d, char *evidence)
+{
+    size_t at = say(&d->profiler, evidence);
+
+    st_text_add(evidence, ST_EVIDENCE, at, ", SYMTUNER_LEDGER is");
+    return st_doctor_get(d, "SYMTUNER_LEDGER") && !(d->profiler.found && d->profiler.symtuner) &&
+           d->profiler.newest > 0;
+}
+
+/* The file is in a folder of ld.so.conf, but the cache was not rebuilt since. */
+static bool cache_stale(const struct st_doctor *d, char *evidence)
+{
+    static char cache[1 << 20];
+    const char *name = strrchr(d->tuner.path, '/');
+    long size = st_doctor_read(d, "/etc/ld.so.cache", cache, sizeof cache);
+    bool by_path = asked(&d->tuner) && strchr(d->tuner.asked->value, '/');
+
+    if (!name || size <= 0 || by_path || d->tuner.by_env_plugin)
+        return false;
+    for (int i = 0; i < d->dirs; i++)
+        if (strlen(d->dir[i]) == (size_t)(name - d->tuner.path) &&
+            strncmp(d->dir[i], d->tuner.path, strlen(d->dir[i])) == 0) {
+            bool configured = i >= d->dirs_configured && strncmp(d->dir[i], "/lib", 4) != 0 &&
+                              strncmp(d->dir[i], "/usr/lib", 8) != 0;
+
+            snprintf(evidence, ST_EVIDENCE, "%s is not in /etc/ld.so.cache", d->tuner.path);
+            return configured && !memmem(cache, (size_t)size, d->tuner.path, strlen(d->tuner.path));
+        }
+    return false;
+}
+
+/* ---- rules ----------------------------------------------------------------------------------- */
+
+/* NULL and the error, or NULL and no error when no file is named. */
+static symtuner_rules *load(const struct st_doctor *d, const char *variable, char *error,
+                            size_t size)
+{
+    const struct st_setting *setting = st_doctor_get(d, variable);
+    char full[ST_PATH];
+    symtuner_rules *rules = NULL;
+
+    error[0] = '\0';
+    if (!setting || !setting->value[0] || !st_doctor_path(d, setting->value, full))
+        return NULL;
+    if (symtuner_rules_load(full, &rules, error, size) != SYMTUNER_OK)
+        return NULL;
+    return rules;
+}
+
+static bool rules_wrong(const struct st_doctor *d, char *evidence)
+{
+    char error[SYMTUNER_ERROR_MAX];
+    symtuner_rules *rules = load(d, "SYMTUNER_RULES", error, sizeof error);
+
+    snprintf(evidence, ST_EVIDENCE, "SYMTUNER_RULES: %s", error);
+    symtuner_rules_free(rules);
+    return error[0] != '\0';
+}
+
+static bool rule_wrong(const struct st_doctor *d, char *evidence)
+{
+    const struct st_setting *setting = st_doctor_get(d, "SYMTUNER_RULE");
+    char error[SYMTUNER_ERROR_MAX] = "";
+    symtuner_rules *rules = NULL;
+    bool wrong = setting && setting->value[0] &&
+                 symtuner_rules_inline(setting->value, &rules, error, sizeof error) != SYMTUNER_OK;
+
+    snprintf(evidence, ST_EVIDENCE, "SYMTUNER_RULE: %s", error);
+    symtuner_rules_free(rules);
+    return wrong;
+}
+
+static bool rules_lint(const struct st_doctor *d, char *evidence)
+{
+    char text[SYMTUNER_ERROR_MAX];
+    symtuner_rules *rules = load(d, "SYMTUNER_RULES", text, sizeof text);
+    bool found = rules && symtuner_rules_lint(rules, 0, text, sizeof text);
+
+    snprintf(evidence, ST_EVIDENCE, "%s", text);
+    symtuner_rules_free(rules);
+    return found;
+}
+
+static bool rules_misfit(const struct st_doctor *d, char *evidence)
+{
+    char text[SYMTUNER_ERROR_MAX];
+    symtuner_rules *rules = load(d, "SYMTUNER_RULES", text, sizeof text);
+    bool found = rules && symtuner_rules_fit(rules, d->nccl, &d->machine, text, sizeof text) ==
+                              SYMTUNER_EMISMATCH;
+
+    snprintf(evidence, ST_EVIDENCE, "%s", text);
+    symtuner_rules_free(rules);
+    return found;
+}
+
+static bool csv_wrong(const struct st_doctor *d, char *evidence)
+{
+    const struct st_setting *setting = st_doctor_get(d, "NCCL_TUNER_CONFIG_FILE");
+    char full[ST_PATH], error[SYMTUNER_ERROR_MAX] = "";
+    symtuner_rules *rules = NULL;
+    bool wrong = setting && setting->value[0] && st_doctor_path(d, setting->value, full) &&
+                 symtuner_rules_load_csv(full, &rules, error, sizeof error) != SYMTUNER_OK;
+
+    snprintf(evidence, ST_EVIDENCE, "NCCL_TUNER_CONFIG_FILE: %s", error);
+    symtuner_rules_free(rules);
+    return wrong;
+}
+
+/* ---- releases -------------------------------------------------------------------------------- */
+
+static bool release_is(const struct st_doctor *d, char *evidence)
+{
+    char release[16];
+
+    snprintf(evidence, ST_EVIDENCE, "NCCL %s (%s)",
+             st_release_print(d->nccl, release, sizeof release),
+             d->used >= 0 ? d->copy[d->used].path : "as --nccl says");
+    return !d->nccl_assumed;
+}
+
+static bool nccl_unknown(const struct st_doctor *d, char *evidence)
+{
+    return d->nccl > st_release_newest() && release_is(d, evidence);
+}
+
+static bool nccl_missing(const struct st_doctor *d, char *evidence)
+{
+    snprintf(evidence, ST_EVIDENCE, "no libnccl.so.2 where the loader and pip keep libraries; "
+             "2.28.9 is assumed below");
+    return d->nccl_assumed;
+}
+
+/* Two copies of different releases that one program may load: what jax and torch would load, or,
+ * where neither is there, any two that are found. */
+static bool nccl_copies(const struct st_doctor *d, char *evidence)
+{
+    char one[16], other[16];
+
+    for (int i = 1; i < d->frameworks; i++) {
+        const struct st_framework *a = &d->framework[0], *b = &d->framework[i];
+
+        if (a->copy < 0 || b->copy < 0 || d->copy[a->copy].nccl == d->copy[b->copy].nccl)
+            continue;
+        snprintf(evidence, ST_EVIDENCE, "%s loads %.400s, which is %s, %s loads %.400s, which is "
+                 "%s", a->name, d->copy[a->copy].path,
+                 st_release_print(d->copy[a->copy].nccl, one, sizeof one), b->name,
+                 d->copy[b->copy].path,
+                 st_release_print(d->copy[b->copy].nccl, other, sizeof other));
+        return true;
+    }
+    for (int i = 1; i < d->copies && d->frameworks == 0; i++)
+        if (d->copy[i].nccl != d->copy[0].nccl) {
+            snprintf(evidence, ST_EVIDENCE, "%.400s is %s, %.400s is %s", d->copy[0].path,
+                     st_release_print(d->copy[0].nccl, one, sizeof one), d->copy[i].path,
+                     st_release_print(d->copy[i].nccl, other, sizeof other));
+            return true;
+        }
+    return false;
+}
+
+/* An average over symmetric windows: does `why` say that its kernel does not exist? */
+static bool avg_broken(const struct st_doctor *d, char *evidence)
+{
+    struct symtuner_call call;
+    struct symtuner_verdict verdict = {.struct_size = sizeof verdict};
+
+    symtuner_call_init(&call, d->nccl);
+    call.op = SYMTUNER_AVG;
+    call.send = call.recv = SYMTUNER_REG_SYMMETRIC;
+    return release_is(d, evidence) && symtuner_predict(&call, &verdict) == SYMTUNER_OK &&
+           verdict.broken;
+}
+
+static bool driver_old(const struct st_doctor *d, char *evidence)
+{
+    static const struct {
+        int cuda, driver;
+    } need[] = {{13, 580}, {12, 525}, {11, 450}};
+
+    for (size_t i = 0; i < sizeof need / sizeof *need; i++)
+        if (d->used >= 0 && d->copy[d->used].cuda == need[i].cuda && d->driver &&
+            d->driver < need[i].driver) {
+            snprintf(evidence, ST_EVIDENCE, "%s is built for CUDA %d, which needs driver %d; here "
+                     "is %s", d->copy[d->used].path, need[i].cuda, need[i].driver, d->driver_text);
+            return true;
+        }
+    return false;
+}
+
+#define ROW(id_, severity_, first_, last_, check_, what_, cure_)                                   \
+    {.id = id_, .severity = severity_, .first = first_, .last = last_, .check = check_,            \
+     .what = what_, .cure = cure_}
+
+const struct st_finding st_findings_plugin[] = {
+    ROW("tuner-not-asked", ST_WARNING, 22700, 0, tuner_not_asked,
+        "NCCL is not told about any tuner and finds none under its default name",
+        "export NCCL_TUNER_PLUGIN=libsymtuner.so (from 2.28.7 NCCL_ENV_PLUGIN is enough for all)"),
+    ROW("tuner-not-found", ST_ERROR, 0, 0, tuner_lost,
+        "no such file where the loader looks; NCCL says so at INFO only and goes on without",
+        "install the plugin, or put its folder into LD_LIBRARY_PATH, or give the whole path"),
+    ROW("tuner-no-symbol", ST_ERROR, 0, 0, tuner_without_symbols,
+        "the file is found, but is no tuner for this NCCL", "name a file that exports a tuner"),
+    ROW("tuner-bad-file", ST_ERROR, 0, 0, tuner_bad_file,
+        "the loader cannot open it", "build or install the plugin for this machine, readable"),
+    ROW("tuner-path-mangled", ST_ERROR, 0, 22704, tuner_mangled,
+        "2.27.3 does not take paths", "NCCL_TUNER_PLUGIN=libsymtuner.so and its folder in "
+        "LD_LIBRARY_PATH"),
+    ROW("tuner-static-name", ST_ERROR, 0, 0, tuner_static,
+        "any beginning of the word STATIC_PLUGIN means the program itself, not a file",
+        "NCCL_TUNER_PLUGIN=libsymtuner.so"),
+    ROW("tuner-disabled", ST_WARNING, 22800, 0, tuner_disabled, "no tuner is loaded",
+        "NCCL_TUNER_PLUGIN=libsymtuner.so"),
+    ROW("tuner-none-means-file", ST_WARNING, 0, 22799, tuner_none_old,
+        "before 2.28 \"none\" is a file name: libnccl-tuner-none.so", "unset NCCL_TUNER_PLUGIN"),
+    ROW("tuner-name-long", ST_ERROR, 0, 0, tuner_long, "NCCL cuts names at 254 bytes",
+        "use a shorter path"),
+    ROW("tuner-other", ST_WARNING, 0, 0, tuner_other,
+        "another tuner is loaded and not symtuner: NCCL takes one",
+        "NCCL_ENV_PLUGIN=libsymtuner.so puts symtuner in front and keeps the other behind it"),
+    ROW("tuner-old-abi", ST_WARNING, 0, 0, tuner_old_abi,
+        "versions 2 and 3 of the interface do not see registration and run through an adapter",
+        "update the plugin"),
+    ROW("env-plugin-lost", ST_ERROR, 22807, 0, env_lost,
+        "the env plugin is not loaded; without it nothing else is told about symtuner",
+        "NCCL_ENV_PLUGIN=libsymtuner.so and its folder in LD_LIBRARY_PATH, or the whole path"),
+    ROW("env-plugin-too-old", ST_WARNING, 0, 22806, env_too_old,
+        "this release has no env plugins and does not read the variable",
+        "set NCCL_TUNER_PLUGIN and NCCL_PROFILER_PLUGIN, or use NCCL 2.28.7"),
+    ROW("profiler-missing", ST_WARNING, 0, 0, profiler_missing,
+        "the ledger gets no \"ran\" lines: what NCCL was asked, not what ran",
+        "NCCL_PROFILER_PLUGIN=libsymtuner.so as well"),
+    ROW("ldcache-stale", ST_WARNING, 0, 0, cache_stale,
+        "the loader uses its cache and does not find the file", "run ldconfig"),
+    ROW("rules-wrong", ST_ERROR, 0, 0, rules_wrong, "the plugin runs without these rules",
+        "correct the file; symtuner check FILE says whether it is right"),
+    ROW("rule-wrong", ST_ERROR, 0, 0, rule_wrong, "the plugin runs without this rule",
+        "correct the line"),
+    ROW("rules-lint", ST_WARNING, 0, 0, rules_lint, "a rule that cannot do what it says",
+        "symtuner check FILE lists all"),
+    ROW("rules-misfit", ST_ERROR, 0, 0, rules_misfit,
+        "the plugin refuses rules that were measured on another machine or release",
+        "symtuner tune measures this one"),
+    ROW("csv-wrong", ST_ERROR, 0, 0, csv_wrong, "the plugin runs without these rules",
+        "correct the file, or unset NCCL_TUNER_CONFIG_FILE"),
+    ROW("nccl-missing", ST_NOTE, 0, 0, nccl_missing, "the release decides most of what follows",
+        "give --nccl X.Y.Z or the file"),
+    ROW("nccl-no-symmetric", ST_ERROR, 1, 22699, release_is,
+        "no symmetric kernels before 2.27, and symtuner stays silent", "use NCCL 2.28.9 or newer"),
+    ROW("nccl-unknown", ST_NOTE, 0, 0, nccl_unknown,
+        "newer than what symtuner was written for; it treats it as the newest it knows",
+        "look for a newer symtuner"),
+    ROW("nccl-ll-unaligned", ST_NOTE, 22703, 22999, release_is,
+        "small symmetric kernels (LL) give wrong results for 8-bit and 16-bit types, AllGather for "
+        "any, when a buffer does not begin at a multiple of 4 bytes",
+        "align the buffers, or NCCL 2.30.3"),
+    ROW("nccl-no-wait", ST_WARNING, 22803, 23006, release_is,
+        "symmetric kernels do not wait for the kernel before them under programmatic dependent "
+        "launch: silent corruption in captured graphs that use it (fixed in 2.30.7)",
+        "NCCL 2.30.7, or keep programmatic dependent launch off around collectives"),
+    ROW("nccl-ll-dropped", ST_WARNING, 22900, 22904, release_is,
+        "small symmetric kernels are dropped whenever the general winner is not LL, even with both "
+        "buffers registered (2.29.2 and 2.29.3)",
+        "NCCL 2.29.7, or a rule with prefer = symmetric for small sizes"),
+    ROW("nccl-ll-void", ST_NOTE, 23100, 0, release_is,
+        "partly registered small calls keep their symmetric kernel only when a tuner answers LL",
+        "a rule with prefer = symmetric for small sizes, or register both buffers"),
+    ROW("nccl-avg", ST_NOTE, 0, 0, avg_broken,
+        "AllReduce with ncclAvg on symmetric windows launches a kernel that does not exist and "
+        "reports success", "sum and scale, or keep these buffers out of windows"),
+    ROW("nccl-two-copies", ST_WARNING, 0, 0, nccl_copies,
+        "ranks, or parts of one program, that load different copies hang or fail",
+        "remove one, or make LD_LIBRARY_PATH lead to the one that the framework ships"),
+    ROW("driver-too-old", ST_ERROR, 0, 0, driver_old, "CUDA and NCCL fail to start",
+        "update the driver, or use NCCL built for an older CUDA"),
+};
+const int st_findings_plugin_count = sizeof st_findings_plugin / sizeof *st_findings_plugin;

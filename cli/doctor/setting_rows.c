@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * setting_rows.c - what each variable does to symmetric kernels and to rules: the findings
+ * about settings, wherever they were made.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "cli/doctor/doctor.h"
+#include "nccl/model/setting_list.h"
+#include "cli/text.h"
+#include "nccl/release.h"
+#include "nccl/names.h"
+
+/* ---- checks that need more than a comparison ------------------------------------------------- */
+
+static const char *const kernel_names[] = {
+    "AllReduce_AGxLL_R", "AllReduce_AGxLLMC_R", "AllReduce_RSxLD_AGxST",
+    "AllReduce_RSxLDMC_AGxSTMC", "AllReduce_RSxTmaLD_AGxTmaST", "AllReduce_RSxNet_ARxMC_AGxNet",
+    "AllGather_LL", "AllGather_LLMC", "AllGather_ST", "AllGather_STMC", "AllGather_TmaST",
+    "AllGather_TmaSTMC", "AllGather_GinHier_MCRing", "AllGather_RailRing_LsaSTMC",
+    "ReduceScatter_LL", "ReduceScatter_LD", "ReduceScatter_LDMC", "ReduceScatter_TmaLD",
+    "ReduceScatter_RailA2A_LsaLD", "ReduceScatter_RailA2A_LsaLDMC"};
+enum { KERNEL_NAMES = sizeof kernel_names / sizeof *kernel_names };
+
+static bool is_kernel(const char *word, size_t length, bool any_case)
+{
+    for (int i = 0; i < KERNEL_NAMES; i++)
+        if (strlen(kernel_names[i]) == length &&
+            (any_case ? strncasecmp : strncmp)(kernel_names[i], word, length) == 0)
+            return true;
+    return false;
+}
+
+/* The first word of NCCL_SYM_KERNEL that names no kernel, as this release reads it. */
+static const char *wrong_kernel(const struct st_doctor *doctor, const char *value, size_t *length)
+{
+    bool list = st_era_of(doctor->nccl)->sym_kernel == ST_SYM_KERNEL_LIST;
+
+    if (value[0] == '\0' || value[0] == '^')
+        return NULL;
+    if (!list) {
+        *length = strlen(value);
+        return is_kernel(value, *length, false) ? NULL : value;
+    }
+    while (*value) {
+        const char *colon = strpbrk(value, ":,;");
+
+        if (colon && *colon == ':')
+            value = colon + 1;
+        *length = strcspn(value, ",;");
+        if (!is_kernel(value, *length, true))
+            return value;
+        value += *length;
+        value += *value != '\0';
+    }
+    return NULL;
+}
+
+static bool kernel_typo(const struct st_doctor *doctor, char *evidence)
+{
+    const struct st_setting *setting = st_doctor_get(doctor, "NCCL_SYM_KERNEL");
+    size_t length;
+    const char *word = setting ? wrong_kernel(doctor, setting->value, &length) : NULL;
+
+    if (!word)
+        return false;
+    snprintf(evidence, ST_EVIDENCE, "NCCL_SYM_KERNEL=%s (%s): no kernel is called \"%.*s\"",
+             setting->value, setting->origin, (int)length, word);
+    return true;
+}
+
+static bool kernel_alone(const struct st_doctor *doctor, char *evidence)
+{
+    const struct st_setting *setting = st_doctor_get(doctor, "NCCL_SYM_KERNEL");
+    size_t length;
+
+    if (!setting || setting->value[0] == '\0' || setting->value[0] == '^' ||
+        wrong_kernel(doctor, setting->value, &length))
+        return false;
+    snprintf(evidence, ST_EVIDENCE, "NCCL_SYM_KERNEL=%s (%s)", setting->value, setting->origin);
+    return true;
+}
+
+/* Distance of two words, cut at 3. */
+static int distance(const char *a, const char *b)
+{
+    int n = (int)strlen(a), m = (int)strlen(b), row[66];
+
+    if (n > 64 || m > 64 || abs(n - m) > 2)
+        return 3;
+    for (int j = 0; j <= m; j++)
+        row[j] = j;
+    for (int i = 1; i <= n; i++) {
+        int corner = row[0];
+
+        row[0] = i;
+        for (int j = 1; j <= m; j++) {
+            int best = corner + (a[i - 1] != b[j - 1]);
+
+            corner = row[j];
+            best = row[j] + 1 < best ? row[j] + 1 : best;
+            best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
+            row[j] = best;
+        }
+    }
+    return row[m] < 3 ? row[m] : 3;
+}
+
+/* Variables that matter here; a name that is nearly one of them and none of them is a typo. */
+static const char *const known[] = {
+    "NCCL_ALGO", "NCCL_PROTO", "NCCL_SYM_KERNEL", "NCCL_SYM_CTAS", "NCCL_SYM_NOWIN_ENABLE",
+    "NCCL_SYM_TMA_ENABLE", "NCCL_SYM_CE_THRESHOLD", "NCCL_WIN_ENABLE", "NCCL_WIN_STRIDE",
+    "NCCL_CUMEM_ENABLE", "NCCL_CUMEM_HOST_ENABLE", "NCCL_LOCAL_REGISTER", "NCCL_GRAPH_REGISTER",
+    "NCCL_NVLS_ENABLE", "NCCL_CTA_POLICY", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS", "NCCL_MIN_NCHANNELS",
+    "NCCL_MAX_NCHANNELS", "NCCL_P2P_LEVEL", "NCCL_P2P_DISABLE", "NCCL_P2P_USE_CUDA_MEMCPY",
+    "NCCL_TUNER_PLUGIN", "NCCL_PROFILER_PLUGIN", "NCCL_ENV_PLUGIN", "NCCL_NET_PLUGIN",
+    "NCCL_TUNER_CONFIG_FILE", "NCCL_CONF_FILE", "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS",
+    "NCCL_DEBUG_FILE", "NCCL_NO_CACHE", "NCCL_LSA_TEAM_SIZE", "NCCL_BUFFSIZE", "NCCL_IB_HCA",
+    "NCCL_SINGLE_PROC_MEM_REG_ENABLE", "NCCL_ENQUEUE_REARCH_ENABLE", "NCCL_NTHREADS",
+    "NCCL_MIN_NRINGS", "NCCL_MAX_NRINGS", "NCCL_NVB_DISABLE", "NCCL_PXN_DISABLE",
+    "NCCL_SHM_DISABLE", "NCCL_NET", "NCCL_IB_DISABLE", "NCCL_SOCKET_IFNAME"};
+
+static bool variable_typo(const struct st_doctor *doctor, char *evidence)
+{
+    for (int i = 0; i < doctor->settings; i++) {
+        const struct st_setting *setting = &doctor->setting[i];
+        const char *near = NULL;
+
+        if (strncmp(setting->name, "NCCL_", 5) != 0)
+            continue;
+        for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
+            int d = distance(setting->name, known[k]);
+
+            if (d == 0) {
+                near = NULL;
+                break;
+            }
+            if (d == 1 || (d == 2 && strlen(known[k]) > 12))
+                near = known[k];
+        }
+        if (near) {
+            snprintf(evidence, ST_EVIDENCE, "%s=%s (%s): did you mean %s?", setting->name,
+                     setting->value, setting->origin, near);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool conf_missing(const struct st_doctor *doctor, char *evidence)
+{
+    snprintf(evidence, ST_EVIDENCE, "NCCL_CONF_FILE=%s: cannot be read; ~/.nccl.conf is not read "
+             "either", doctor->conf_missing);
+    return doctor->conf_missing[0] != '\0';
+}
+
+/* Lines of the conf files that NCCL drops in silence, or reads as something else. */
+static bool conf_line(const struct st_doctor *doctor, char *evidence)
+{
+    static char text[65536];
+
+    for (int f = 0; f < doctor->confs; f++) {
+        char *line = text;
+
+        if (st_doctor_read(doctor, doctor->conf[f], text, sizeof text) < 0)
+            continue;
+        for (int number = 1; line; number++) {
+            char *next = strchr(line, '\n');
+            const char *wrong = NULL;
+            size_t name;
+
+            if (next)
+                *next++ = '\0';
+            name = strcspn(line, "=");
+            if (line[0] == '#' || line[0] == '\0')
+                wrong = NULL;
+            else if (strchr(line, '\r'))
+                wrong = "a carriage return becomes part of the value";
+            else if (line[name] != '=' && strspn(line, " \t") != strlen(line))
+                wrong = "no \"=\", so NCCL skips the line";
+            else if (strncmp(line, "export ", 7) == 0)
+                wrong = "this is not a shell script: \"export\" becomes part of the name";
+            else if (strcspn(line, " \t") < name || line[name + 1] == ' ')
+                wrong = "spaces become part of the name or of the value";
+            if (wrong) {
+                snprintf(evidence, ST_EVIDENCE, "%.300s:%d: \"%.60s\": %s", doctor->conf[f], number,
+                         line, wrong);
+                return true;
+            }
+            line = next;
+        }
+    }
+    return false;
+}
+
+/* The same variable in the environment and, with another value, in a conf file. */
+static bool conf_overridden(const struct st_doctor *doctor, char *evidence)
+{
+    static char text[65536];
+
+    for (int f = 0; f < doctor->confs; f++) {
+        char *line = text;
+
+        if (st_doctor_read(doctor, doctor->conf[f], text, sizeof text) < 0)
+            continue;
+        for (int number = 1; line; number++) {
+            char *next = strchr(line, '\n'), *equals;
+            const struct st_setting *setting;
+
+            if (next)
+                *next++ = '\0';
+            equals = line[0] == '#' ? NULL : strchr(line, '=');
+            if (equals) {
+                *equals = '\0';
+                setting = st_doctor_get(doctor, line);
+                if (setting && strcmp(setting->value, equals + 1) != 0) {
+                    snprintf(evidence, ST_EVIDENCE, "%s=%.100s (%s) wins over %.200s:%d: %.60s",
+                             setting->name, setting->value, setting->origin, doctor->conf[f],
+                             number, equals + 1);
+                    return true;
+                }
+            }
+            line = next;
+        }
+    }
+    return false;
+}
+
+static bool is_kernel_variable(const char *name)
+{
+    int found = st_word_find(&st_kernel_variables, name, strlen(name));
+
+    return found >= 0 && strcmp(st_kernel_variables.word[found], name) == 0;
+}
+
+static bool symtuner_variable(const struct st_doctor *doctor, char *evidence)
+{
+    size_t at = 0;
+
+    for (int i = 0; i < doctor->settings; i++) {
+        const struct st_setting *setting = &doctor->setting[i];
+        struct symtuner_option row;
+        bool exists = is_kernel_variable(setting->name);
+
+        if (strncmp(setting->name, "SYMTUNER_", 9) != 0)
+            continue;
+        for (int o = 0; symtuner_option_get(o, &row) && !exists; o++)
+            exists = strcmp(row.name, setting->name) == 0;
+        if (!exists)
+            at = st_text_add(evidence, ST_EVIDENCE, at, "%s%s=%s (%s): there is no such variable",
+                             at ? "; " : "", setting->name, setting->value, setting->origin);
+    }
+    return at > 0;
+}
+
+static bool symtuner_value(const struct st_doctor *doctor, char *evidence)
+{
+    const char *described = getenv("SYMTUNER_MACHINE");
+    struct symtuner_machine machine;
+    struct symtuner_option row;
+    size_t at = 0;
+
+    for (int o = 0; symtuner_option_get(o, &row); o++) {
+        const struct st_setting *setting = st_doctor_get(doctor, row.name);
+
+        if (setting && strcmp(row.values, "text") != 0 &&
+            !st_text_is_legal(row.values, setting->value))
+            at = st_text_add(evidence, ST_EVIDENCE, at, "%s%s=%s (%s): legal are %s; %s\"%s\"",
+                             at ? "; " : "", row.name, setting->value, setting->origin, row.values,
+                             strncmp(row.help, "JAX package", 11) == 0 ? "JAX stops here, default "
+                                                                       : "using ",
+                             row.fallback);
+    }
+    if (described && *described && !symtuner_machine_find(&machine))
+        at = st_text_add(evidence, ST_EVIDENCE, at, "%sSYMTUNER_MACHINE=%.200s (environment): the "
+                         "box counts as unknown; write such as \"gpu=NVIDIA H200; links=nvlink\"",
+                         at ? "; " : "", described);
+    return at > 0;
+}
+
+/* NCCL takes a list for the whole truth: LL128 is then allowed whatever the machine is. */
+static bool proto_ll128(const struct st_doctor *doctor, char *evidence)
+{
+    const struct st_setting *setting = st_doctor_get(doctor, "NCCL_PROTO");
+
+    if (!setting)
+        return false;
+    snprintf(evidence, ST_EVIDENCE, "NCCL_PROTO=%s (%s)", setting->value, setting->origin);
+    for (int coll = 0; coll < SYMTUNER_COLLS; coll++)
+        if (st_list_says(setting->value, symtuner_coll_name(coll), "LL128") == ST_SAYS_YES)
+            return true;
+    return false;
+}
+
+/* ^LL128 is what we advise. */
+static bool proto_forced(const struct st_doctor *doctor, char *evidence)
+{
+    const struct st_setting *setting = st_doctor_get(doctor, "NCCL_PROTO");
+
+    return setting && !st_text_in_list("|^LL128", setting->value) &&
+           !proto_ll128(doctor, evidence);
+}
+
+/* A number out of what NCCL takes for a CTA count. */
+static bool sym_ctas_range(const struct st_doctor *doctor, char *evidence)
+{
+    const struct st_setting *setting = st_doctor_get(doctor, "NCCL_SYM_CTAS");
+    char *end;
+    long n;
+
+    if (!setting)
+        return false;
+    n = strtol(setting->value, &end, 10);
+    snprintf(evidence, ST_EVIDENCE, "NCCL_SYM_CTAS=%s (%s)", setting->value, setting->origin);
+    return *end || end == setting->value || n < 0 || n > 64;
+}
+
+static bool xla_starved(const struct st_doctor *doctor, char *evidence)
+{
+    const struct st_setting *flags = st_doctor_get(doctor, "XLA_FLAGS");
+
+    if (!flags ||
+        !strstr(flags->value, "--xla_gpu_experimental_enable_nccl_symmetric_buffers=true") ||
+        st_doctor_get(doctor, "NCCL_SYM_CTAS") || doctor->tuner.symtuner || doctor->env.symtuner)
+        return false;
+    snprintf(evidence, ST_EVIDENCE,
+             "XLA_FLAGS turns symmetric buffers on, and neither symtuner nor "
+             "NCCL_SYM_CTAS raises their CTA count");
+    return true;
+}
+
+static bool xla_half(const struct st_doctor *doctor, char *evidence)
+{
+    const struct st_setting *flags = st_doctor_get(doctor, "XLA_FLAGS");
+
+    snprintf(evidence, ST_EVIDENCE, "XLA_FLAGS has "
+             "--xla_gpu_experimental_enable_nccl_symmetric_buffers=true alone");
+    return flags &&
+           strstr(flags->value, "--xla_gpu_experimental_enable_nccl_symmetric_buffers=true") &&
+           !strstr(flags->value, "--xla_gpu_enable_nccl_user_buffers=true");
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+#define SETTING(id_, severity_, first_, last_, variable_, when_, operand_, what_, cure_)           \
+    {.id = id_, .severity = severity_, .first = first_, .last = last_, .variable = variable_,      \
+     .when = when_, .operand = operand_, .what = what_, .cure = cure_}
+#define CHECK(id_, severity_, first_, last_, check_, what_, cure_)                                 \
+    {.id = id_, .severity = severity_, .first = first_, .last = last_, .check = check_,            \
+     .what = what_, .cure = cure_}
+
+const struct st_finding st_findings_settings[] = {
+    CHECK("sym-kernel-typo", ST_ERROR, 0, 23099, kernel_typo,
+          "a word that is no kernel switches all symmetric kernels off, without a message",
+          "unset NCCL_SYM_KERNEL"),
+    CHECK("sym-kernel-fatal", ST_ERROR, 23100, 0, kernel_typo,
+          "from 2.31 on a wrong word fails the creation of communicators", "unset NCCL_SYM_KERNEL"),
+    CHECK("sym-kernel-alone", ST_WARNING, 0, 23099, kernel_alone,
+          "one name switches the symmetric kernels of all other collectives off",
+          "unset NCCL_SYM_KERNEL"),
+    CHECK(
+        "sym-kernel-exclusive", ST_ERROR, 23100, 0, kernel_alone,
+        "from 2.31 on collectives that are not named fail with ncclInvalidUsage, and so do general "
+        "kernels unless NCCL_ALGO lists them",
+        "unset NCCL_SYM_KERNEL"),
+    SETTING(
+        "algo-excludes-symmetric", ST_ERROR, 23100, 0, "NCCL_ALGO", ST_WHEN_SET, NULL,
+        "from 2.31 on NCCL_ALGO, whatever its value, removes symmetric kernels for the functions "
+        "it names",
+        "unset NCCL_ALGO; give general kernels a rule instead"),
+    SETTING("algo-forced", ST_WARNING, 0, 23099, "NCCL_ALGO", ST_WHEN_SET, NULL,
+            "one algorithm for all sizes; rules can only choose among what it leaves",
+            "unset NCCL_ALGO; write a rule with prefer = general:ALGORITHM/PROTOCOL"),
+    CHECK("proto-ll128", ST_ERROR, 0, 0, proto_ll128,
+          "naming LL128, or excluding others only, forces it past NCCL's own safety check of the "
+          "machine; data can be wrong",
+          "unset NCCL_PROTO, or exclude with ^LL128"),
+    CHECK(
+        "proto-forced", ST_WARNING, 0, 0, proto_forced,
+        "one protocol for all sizes; rules can only choose among what it leaves, and without LL "
+        "partly registered calls lose their symmetric kernel (2.29.2 and later)",
+        "unset NCCL_PROTO"),
+    SETTING("win-disabled", ST_ERROR, 0, 0, "NCCL_WIN_ENABLE", ST_WHEN_IS, "0",
+            "no symmetric windows, so no symmetric kernel", "unset NCCL_WIN_ENABLE"),
+    SETTING("cumem-disabled", ST_ERROR, 0, 0, "NCCL_CUMEM_ENABLE", ST_WHEN_IS, "0",
+            "without cuMem there are no symmetric windows and no symmetric kernels; registration "
+            "still returns success, with a NULL window",
+            "unset NCCL_CUMEM_ENABLE"),
+    SETTING("p2p-disabled", ST_ERROR, 0, 0, "NCCL_P2P_DISABLE", ST_WHEN_IS, "1",
+            "no peer access: data goes through host memory, and NVLink paths count as absent",
+            "unset NCCL_P2P_DISABLE"),
+    SETTING(
+        "p2p-level", ST_WARNING, 0, 0, "NCCL_P2P_LEVEL", ST_WHEN_IS,
+        "LOC|0|NVL|1|PIX|2|PXB|3|PHB|4|PXN",
+        "pairs of GPUs that are further apart lose peer access; this overrules what the machine "
+        "can do",
+        "unset NCCL_P2P_LEVEL, or set it to SYS"),
+    SETTING("p2p-memcpy", ST_WARNING, 22807, 0, "NCCL_P2P_USE_CUDA_MEMCPY", ST_WHEN_IS, "1",
+            "also stops local registration of windows", "unset NCCL_P2P_USE_CUDA_MEMCPY"),
+    SETTING("local-register-off", ST_WARNING, 0, 0, "NCCL_LOCAL_REGISTER", ST_WHEN_IS, "0",
+            "2.27 registers no window then; later, buffers do not count as registered for rules",
+            "unset NCCL_LOCAL_REGISTER"),
+    SETTING("graph-register-off", ST_NOTE, 0, 0, "NCCL_GRAPH_REGISTER", ST_WHEN_IS, "0",
+            "captured calls do not count as registered for rules", "unset NCCL_GRAPH_REGISTER"),
+    SETTING(
+        "copy-engine-policy", ST_WARNING, 22800, 0, "NCCL_CTA_POLICY", ST_WHEN_IS, "2|3|ZERO",
+        "AllGather of registered buffers goes to the copy engine and sees neither a kernel nor a "
+        "rule",
+        "unset NCCL_CTA_POLICY unless the SMs must stay free"),
+    SETTING("efficiency-policy", ST_NOTE, 0, 0, "NCCL_CTA_POLICY", ST_WHEN_IS, "1|EFFICIENCY",
+            "NCCL skips this policy's preference for NVLS as soon as any tuner plugin is loaded",
+            "write a rule with prefer = general:nvls/simple for registered AllGather and "
+            "ReduceScatter"),
+    CHECK("sym-ctas-range", ST_ERROR, 0, 0, sym_ctas_range,
+          "NCCL takes 1 to 64 CTAs; 0 leaves the number to its model",
+          "NCCL_SYM_CTAS=32, or unset it"),
+    SETTING("sym-ctas-user", ST_NOTE, 0, 0, "NCCL_SYM_CTAS", ST_WHEN_IS_NOT, "0|",
+            "your number wins: sym-ctas of the rules and symtuner's defaults are not used",
+            "unset NCCL_SYM_CTAS to let the rules decide"),
+    SETTING("max-ctas-low", ST_WARNING, 0, 0, "NCCL_MAX_CTAS", ST_WHEN_BELOW, "16",
+            "starves symmetric kernels: from 64 KiB up they gain until 16 to 32 CTAs",
+            "unset NCCL_MAX_CTAS"),
+    SETTING("max-channels-low", ST_WARNING, 0, 0, "NCCL_MAX_NCHANNELS", ST_WHEN_BELOW, "8",
+            "few channels starve general kernels for large messages", "unset NCCL_MAX_NCHANNELS"),
+    SETTING("nvls-off", ST_NOTE, 0, 0, "NCCL_NVLS_ENABLE", ST_WHEN_IS, "0",
+            "no multicast: neither NVLS nor the multicast symmetric kernels",
+            "unset NCCL_NVLS_ENABLE where multicast is known to work"),
+    SETTING("lsa-team-size", ST_WARNING, 22907, 0, "NCCL_LSA_TEAM_SIZE", ST_WHEN_IS_NOT, "0|",
+            "a team smaller than the node forbids symmetric windows on one node",
+            "unset NCCL_LSA_TEAM_SIZE"),
+    SETTING("rearch", ST_WARNING, 23100, 0, "NCCL_ENQUEUE_REARCH_ENABLE", ST_WHEN_IS, "1",
+            "experimental: symmetric and general kernels compete, and a tuner that writes 0 or -1 "
+            "defeats every symmetric kernel",
+            "unset NCCL_ENQUEUE_REARCH_ENABLE"),
+    SETTING("launch-blocking", ST_WARNING, 0, 0, "CUDA_LAUNCH_BLOCKING", ST_WHEN_IS, "1",
+            "every launch waits for its kernel: collectives of one thread and several GPUs hang",
+            "unset CUDA_LAUNCH_BLOCKING"),
+    SETTING("no-gpu-visible", ST_ERROR, 0, 0, "CUDA_VISIBLE_DEVICES", ST_WHEN_IS, "|-1|none",
+            "the program sees no GPU", "unset CUDA_VISIBLE_DEVICES"),
+    SETTING("debug-trace", ST_NOTE, 0, 0, "NCCL_DEBUG", ST_WHEN_IS, "TRACE",
+            "several lines a call; timings are not to be trusted", "NCCL_DEBUG=WARN"),
+    CHECK("variable-typo", ST_WARNING, 0, 0, variable_typo,
+          "NCCL reads no such variable and does not say so", "correct the name"),
+    CHECK("conf-file-missing", ST_WARNING, 0, 0, conf_missing,
+          "NCCL goes on without it, and without a message", "correct NCCL_CONF_FILE, or unset it"),
+    CHECK("conf-line", ST_WARNING, 0, 0, conf_line, "the line does not do what it says",
+          "write NAME=VALUE, without spaces"),
+    CHECK("conf-overridden", ST_NOTE, 0, 0, conf_overridden,
+          "a variable that is already set is not taken from a file", "remove one of the two"),
+    CHECK("symtuner-variable", ST_WARNING, 0, 0, symtuner_variable, "nobody reads it",
+          "symtuner env lists the variables, docs/kernels.md those of the kernels"),
+    CHECK("symtuner-value", ST_ERROR, 0, 0, symtuner_value, "the value is not understood",
+          "symtuner env lists the legal values"),
+    SETTING("mode-off", ST_WARNING, 0, 0, "SYMTUNER_MODE", ST_WHEN_IS, "off|observe",
+            "symtuner changes nothing in this mode", "unset SYMTUNER_MODE, or set it to steer"),
+    SETTING("defaults-off", ST_NOTE, 0, 0, "SYMTUNER_DEFAULTS", ST_WHEN_IS, "0",
+            "the built-in CTA count for measured boxes is not used", "unset SYMTUNER_DEFAULTS"),
+    CHECK("xla-starved", ST_WARNING, 0, 23099, xla_starved,
+          "measured on 2, 4 and 8 H200s: psum gets up to 1.3 times slower than with the flag off, "
+          "for "
+          "want of CTAs",
+          "NCCL_ENV_PLUGIN=libsymtuner.so, or NCCL_SYM_CTAS=32"),
+    CHECK("xla-half", ST_NOTE, 0, 0, xla_half, "XLA registers buffers only when both flags are on",
+          "add --xla_gpu_enable_nccl_user_buffers=true"),
+};
+const int st_findings_settings_count = sizeof st_findings_settings / sizeof *st_findings_settings;

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ways.c - mode k of the worker: our kernels in several ways, "KERNEL/CTAS/THREADS".
+ *
+ * The first way of a size is always what the library's own table chooses. The others are given by
+ * the caller, or found here: every kernel that can run the call is timed briefly as the library
+ * would size it, the best of them with fewer and more blocks and threads, too, and the best few of
+ * all are measured in full. Never multicast kernels: whether they may run is not ours to decide.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/gpu/worker.h"
+
+/* A few multiprocessors of the largest GPUs stay free for kernels of others, as in the library's
+ * table: a block that cannot start holds up every rank. Measured in full beside the table's; looked
+ * at; kernels that get variants; a message that a kernel must cut in more pieces than that is not
+ * for it. */
+enum { MOST_CTAS = 128, KEPT = 3, LOOKED_AT = 64, REFINED = 3, PIECES = 4, SUM = 0 };
+static const double look_us = 1500, hopeless = 1.25; /* of the best: gets no variants */
+
+struct way {
+    char name[ST_WAY_SIZE];
+    double us;
+    bool base;
+};
+
+bool st_worker_plan(struct st_rank *r, uint64_t bytes, struct st_ar_plan *plan,
+                    char way[ST_WAY_SIZE])
+{
+    *plan = (struct st_ar_plan){.size = sizeof *plan};
+    if (job.ar.query(r->send[1], r->recv[1], bytes / (size_t)job.size, job.dtype, SUM, r->handle,
+                     plan) != 0)
+        return false;
+    snprintf(way, ST_WAY_SIZE, "%.24s/%d/%d", plan->kernel, plan->ctas, plan->threads);
+    return true;
+}
+
+static void force(struct st_rank *r, const char *kernel, int ctas, int threads)
+{
+    if (job.ar.force(r->handle, kernel, ctas, threads) != 0)
+        st_worker_stop("symtuner_ar_force", job.ar.error_text(r->handle));
+}
+
+static void force_way(struct st_rank *r, const char *way)
+{
+    char kernel[25];
+    int ctas, threads;
+
+    if (sscanf(way, "%24[a-z0-9_]/%d/%d", kernel, &ctas, &threads) != 3)
+        st_worker_stop("not a way to run a kernel", way);
+    force(r, kernel, ctas, threads);
+}
+
+/* Look at one more way, unless it was looked at. Forced: what runs may be less than what is asked.
+ */
+static void look(struct st_rank *r, uint64_t bytes, const char *kernel, int ctas, int threads,
+                 struct way *ways, int *n)
+{
+    struct st_ar_plan plan;
+    struct way *way = &ways[*n];
+
+    force(r, kernel, ctas, threads);
+    if (*n == LOOKED_AT || !st_worker_plan(r, bytes, &plan, way->name) || plan.pieces > PIECES)
+        return;
+    for (int i = 0; i < *n; i++)
+        if (strcmp(ways[i].name, way->name) == 0)
+            return;
+    way->base = ctas == 0;
+    way->us = st_worker_time(r, 'k', bytes, look_us);
+    ++*n;
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const struct way *x = a, *y = b;
+
+    return x->us != y->us ? (x->us > y->us) - (x->us < y->us) : strcmp(x->name, y->name);
+}
+
+/* The table's way and the best others, in ${names}; returns how many. */
+static int search(struct st_rank *r, uint64_t bytes, char names[][ST_WAY_SIZE])
+{
+    struct way ways[LOOKED_AT + 1];
+    struct st_ar_plan plan;
+    int n = 0, bases, kept = 1;
+    const char *kernel;
+
+    force(r, NULL, 0, 0);
+    if (!st_worker_plan(r, bytes, &plan, names[0]))
+        st_worker_stop("symtuner_ar_query", job.ar.error_text(r->handle));
+    for (int k = 0; (kernel = job.ar.kernel_name(k)); k++)
+        if (strcmp(kernel, "nccl") != 0 && strncmp(kernel, "nvls", 4) != 0)
+            look(r, bytes, kernel, 0, 0, ways, &n);
+    if (strncmp(names[0], "nccl", 4) != 0) {
+        char table[25];
+
+        snprintf(table, sizeof table, "%.24s", plan.kernel);
+        look(r, bytes, table, plan.ctas, plan.threads, ways, &n);
+    }
+    qsort(ways, (size_t)n, sizeof *ways, by_time);
+    bases = n;
+    for (int i = 0, refined = 0; i < bases && refined < REFINED; i++) {
+        char name[25];
+        int ctas, threads;
+
+        if (!ways[i].base || ways[i].us > hopeless * ways[0].us ||
+            sscanf(ways[i].name, "%24[a-z0-9_]/%d/%d", name, &ctas, &threads) != 3)
+            continue;
+        refined++;
+        for (int c = 0; c < 3; c++)
+            for (int t = 0; t < 3; t++) {
+                int blocks = c == 0 ? ctas : c == 1 ? ctas * 2 : (ctas + 1) / 2;
+                int size = t == 0 ? threads : t == 1 ? threads * 2 : threads / 2;
+
+                if (c && t && c == t) /* twice or half of both is much more or less of everything */
+                    continue;
+                look(r, bytes, name, blocks > MOST_CTAS ? MOST_CTAS : blocks,
+                     size > 1024 ? 1024
+                     : size < 32 ? 32
+                                 : size,
+                     ways, &n);
+            }
+    }
+    qsort(ways, (size_t)n, sizeof *ways, by_time);
+    for (int i = 0; i < n && kept <= KEPT; i++)
+        if (strcmp(ways[i].name, names[0]) != 0)
+            memcpy(names[kept++], ways[i].name, ST_WAY_SIZE);
+    return kept;
+}
+
+/* The caller's ways for this size. */
+static int given(uint64_t bytes, char names[][ST_WAY_SIZE], int most)
+{
+    int n = 0;
+
+    for (const char *at = job.ways; *at && n < most; at += strcspn(at, ","), at += *at == ',') {
+        unsigned long long size;
+        int length = 0;
+
+        if (sscanf(at, "%llu:%n", &size, &length) != 1 || length == 0)
+            st_worker_stop("not a list of ways", at);
+        if (size == bytes)
+            snprintf(names[n++], ST_WAY_SIZE, "%.*s", (int)strcspn(at + length, ","), at + length);
+    }
+    return n;
+}
+
+void st_worker_ways(struct st_rank *r, uint64_t bytes)
+{
+    enum { MOST = 16 };
+    char names[MOST][ST_WAY_SIZE];
+    double us[MOST];
+    int n = *job.ways ? given(bytes, names, MOST) : search(r, bytes, names);
+
+    for (int i = 0; i < n; i++) {
+        int w = (i + (int)(job.seed % 16)) % n; /* no way is always first */
+
+        force_way(r, names[w]);
+        st_worker_check(r, 'k', bytes);
+        us[w] = st_worker_time(r, 'k', bytes, 6000);
+    }
+    force(r, NULL, 0, 0);
+    for (int i = 0; i < n && r->rank == 0; i++)
+        printf("k %llu %s %.3f\n", (unsigned long long)bytes, names[i], us[i]);
+}

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* agree.c - symtuner agree LEDGER...: where do ranks of one communicator first differ? */
+#include <inttypes.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/ledger/args.h"
+#include "cli/text.h"
+#include "symtuner.h"
+
+struct difference {
+    const struct st_ledger_block *one, *other;
+    char what[40], one_has[64], other_has[64];
+};
+
+static bool numbers_differ(struct difference *d, const char *what, const char *format, uint64_t a,
+                           uint64_t b)
+{
+    if (a == b)
+        return false;
+    snprintf(d->what, sizeof d->what, "%s", what);
+    /* the formats are the two literals below */
+    if (format[0] == 'x') {
+        snprintf(d->one_has, sizeof d->one_has, "0x%" PRIx64, a);
+        snprintf(d->other_has, sizeof d->other_has, "0x%" PRIx64, b);
+    } else {
+        snprintf(d->one_has, sizeof d->one_has, "%" PRIu64, a);
+        snprintf(d->other_has, sizeof d->other_has, "%" PRIu64, b);
+    }
+    return true;
+}
+
+static bool texts_differ(struct difference *d, const char *what, const char *a, const char *b)
+{
+    if (strcmp(a, b) == 0)
+        return false;
+    snprintf(d->what, sizeof d->what, "%s", what);
+    snprintf(d->one_has, sizeof d->one_has, "%.60s", a);
+    snprintf(d->other_has, sizeof d->other_has, "%.60s", b);
+    return true;
+}
+
+/* The built-in rules count as part of the setup: their CTA count shows in sym-ctas. */
+static bool setups_differ(struct difference *d)
+{
+    const struct st_ledger_block *a = d->one, *b = d->other;
+
+    return texts_differ(d, "NCCL release", a->nccl, b->nccl) ||
+           numbers_differ(d, "rules hash", "x", a->rules, b->rules) ||
+           texts_differ(d, "SYMTUNER_MODE", a->mode, b->mode) ||
+           numbers_differ(d, "symmetric CTAs", "d", (uint64_t)a->sym_ctas, (uint64_t)b->sym_ctas) ||
+           numbers_differ(d, "ranks", "d", (uint64_t)a->ranks, (uint64_t)b->ranks) ||
+           numbers_differ(d, "nodes", "d", (uint64_t)a->nodes, (uint64_t)b->nodes);
+}
+
+static bool same_cell(const struct st_ledger_row *a, const struct st_ledger_row *b)
+{
+    return a->kind == b->kind && a->coll == b->coll && a->lo == b->lo &&
+           a->registered == b->registered && strcmp(a->verdict, b->verdict) == 0 &&
+           strcmp(a->algo, b->algo) == 0 && strcmp(a->proto, b->proto) == 0;
+}
+
+/* The counters of ${row} in ${block}, all zero when it has no such row. */
+static const uint64_t *counters(const struct st_ledger_block *block,
+                                const struct st_ledger_row *row)
+{
+    static const uint64_t none[ST_COUNTS];
+
+    for (int i = 0; i < block->rows; i++)
+        if (same_cell(&block->row[i], row))
+            return block->row[i].count;
+    return none;
+}
+
+/* A process counts all its ranks, hence the cross-multiplication. */
+static bool row_differs(struct difference *d, const struct st_ledger_row *row)
+{
+    static const char *const ran[] = {"calls", "captured calls", "general kernels",
+                                      "symmetric kernels", "copy-engine calls"};
+    const uint64_t *a = counters(d->one, row), *b = counters(d->other, row);
+    uint64_t x = (uint64_t)(d->one->local ? d->one->local : 1);
+    uint64_t y = (uint64_t)(d->other->local ? d->other->local : 1);
+
+    for (int i = 0; i < (row->kind == ST_ROW_RAN ? ST_COUNTS : 1); i++) {
+        char low[ST_TEXT_SIZE];
+        char detail[40] = "";
+
+        if ((double)a[i] * (double)y == (double)b[i] * (double)x)
+            continue;
+        if (row->kind == ST_ROW_ASKED)
+            snprintf(detail, sizeof detail, "verdict %s", row->verdict);
+        else if (row->kind == ST_ROW_PICKED)
+            snprintf(detail, sizeof detail, "%s/%s", row->algo, row->proto);
+        else
+            snprintf(detail, sizeof detail, "%s", ran[i]);
+        snprintf(d->what, sizeof d->what, "%s from %s", symtuner_coll_name(row->coll),
+                 st_text_size(row->lo, low));
+        snprintf(d->one_has, sizeof d->one_has, "%s %" PRIu64 " times", detail, a[i] / x);
+        snprintf(d->other_has, sizeof d->other_has, "%s %" PRIu64 " times", detail, b[i] / y);
+        return true;
+    }
+    return false;
+}
+
+static bool decisions_differ(struct difference *d)
+{
+    for (int side = 0; side < 2; side++) {
+        const struct st_ledger_block *block = side ? d->other : d->one;
+
+        for (int i = 0; i < block->rows; i++)
+            if (row_differs(d, &block->row[i]))
+                return true;
+    }
+    return false;
+}
+
+/* Do two blocks belong to the same communicator? 2.27 gives no id: compare those of equal size. */
+static bool together(const struct st_ledger_block *a, const struct st_ledger_block *b)
+{
+    return a->id == b->id && (a->id || a->ranks == b->ranks);
+}
+
+struct report {
+    struct st_ledger_args args;
+    bool setup;
+    int communicators, differing, incomplete;
+};
+
+static void print_difference(struct report *report, const struct difference *d, FILE *out)
+{
+    if (report->args.json) {
+        fprintf(out, "%s\n {\"id\": \"0x%" PRIx64 "\"", report->differing > 1 ? "," : "",
+                d->one->id);
+        st_json_field(out, false, "what", d->what);
+        st_json_field(out, false, "file", d->one->file);
+        st_json_field(out, false, "has", d->one_has);
+        st_json_field(out, false, "other_file", d->other->file);
+        st_json_field(out, false, "other_has", d->other_has);
+        fputs("}", out);
+        return;
+    }
+    fprintf(out, "communicator 0x%" PRIx64 " differs first in: %s\n", d->one->id, d->what);
+    fprintf(out, "  %s:%d (%s, process %d): %s\n", d->one->file, d->one->line, d->one->host,
+            d->one->pid, d->one_has);
+    fprintf(out, "  %s:%d (%s, process %d): %s\n", d->other->file, d->other->line, d->other->host,
+            d->other->pid, d->other_has);
+}
+
+/* Compare block ${first} with the others of its communicator. */
+static void compare(const struct st_ledgers *ledgers, int first, struct report *report, FILE *out)
+{
+    const struct st_ledger_block *block = ledgers->block;
+    struct difference d = {.one = &block[first]};
+    int seen = 0;
+    bool found = false;
+
+    for (int i = 0; i < first; i++)
+        if (together(&block[i], &block[first]))
+            return; /* done with the earlier one */
+    report->communicators++;
+    for (int pass = 0; pass < 2 && !found; pass++) {
+        seen = block[first].local;
+        for (int i = first + 1; i < ledgers->blocks && !found; i++) {
+            if (!together(&block[i], &block[first]))
+                continue;
+            seen += block[i].local;
+            d.other = &block[i];
+            if (pass == 0)
+                found = setups_differ(&d);
+            else if (!report->setup && block[first].id)
+                found = decisions_differ(&d);
+        }
+    }
+    if (found) {
+        report->differing++;
+        print_difference(report, &d, out);
+    } else if (seen < block[first].ranks) {
+        report->incomplete++;
+        if (!report->args.json)
+            fprintf(out, "communicator 0x%" PRIx64 ": ledgers of %d of its %d ranks were given\n",
+                    block[first].id, seen, block[first].ranks);
+    }
+}
+
+#define AT(member) offsetof(struct report, member)
+static const struct st_option rows[] = {
+    {"setup", NULL,
+     "compare releases, rules and settings only: counters that SYMTUNER_LEDGER_SIGNAL "
+     "had written are not of one moment",
+     ST_OPTION_FLAG, .at = AT(setup)},
+    {"json", NULL, "for programs", ST_OPTION_FLAG, .at = AT(args.json)},
+};
+static const struct st_command_line line = {
+    .command = "agree",
+    .usage = "[options] LEDGER...\n",
+    .about = "Compare the ledgers of the ranks of each communicator. Ranks that decide differently "
+             "hang, so\nall must have the same NCCL release, rules, mode, CTA count and decisions. "
+             "Prints the first\ndifference of each communicator, or \"agree\".\n",
+    .after =
+        "Exit 0: all agree. 1: some differ. 2: a file is no ledger; it is named, the others are "
+        "compared.\nexample: symtuner agree rank*.ledger\n",
+    .row = rows,
+    .rows = sizeof rows / sizeof *rows,
+    .word = st_ledger_word,
+    .least_words = 1};
+
+int st_cmd_agree(int argc, char **argv)
+{
+    struct report report = {.setup = false};
+    const struct st_ledgers *ledgers = &report.args.ledgers;
+    int status = st_ledger_args_read(&line, argc, argv, &report.args), read;
+
+    if (status >= 0)
+        return status;
+    read = report.args.files - report.args.bad;
+    if (report.args.json)
+        fputs("{\"differences\": [", stdout);
+    for (int b = 0; b < ledgers->blocks; b++)
+        compare(ledgers, b, &report, stdout);
+    if (report.args.json)
+        printf("], \"communicators\": %d, \"incomplete\": %d, \"unread\": %d, \"agree\": %s}\n",
+               report.communicators, report.incomplete, report.args.bad,
+               report.differing || report.args.bad ? "false" : "true");
+    else if (report.differing == 0)
+        printf("%s: %d communicator%s, %d block%s of %d file%s\n",
+               report.args.bad ? "no difference among the others" : "agree", report.communicators,
+               report.communicators == 1 ? "" : "s", ledgers->blocks,
+               ledgers->blocks == 1 ? "" : "s", read, read == 1 ? "" : "s");
+    status = report.args.bad ? ST_EXIT_USAGE : report.differing ? ST_EXIT_FINDINGS : ST_EXIT_FINE;
+    st_ledger_args_free(&report.args);
+    return status;
+}

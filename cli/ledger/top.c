@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* top.c - symtuner top LEDGER...: what really ran, added up over ledgers. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/ledger/args.h"
+#include "cli/text.h"
+#include "symtuner.h"
+
+enum { PICKS = SYMTUNER_ALGOS * SYMTUNER_PROTOS };
+
+/* One collective and size. */
+struct sum {
+    int coll;
+    uint64_t lo, hi;
+    uint64_t ran[ST_COUNTS];
+    uint64_t asked[2];   /* not registered, registered   */
+    uint64_t steered;    /* asked, and answered by a rule */
+    uint64_t pick[PICKS];
+    bool seen;           /* by the profiler              */
+};
+
+struct sums {
+    struct sum *sum;
+    int count;
+};
+
+static struct sum *find(struct sums *sums, const struct st_ledger_row *row)
+{
+    struct sum *more;
+
+    for (int i = 0; i < sums->count; i++)
+        if (sums->sum[i].coll == row->coll && sums->sum[i].lo == row->lo &&
+            sums->sum[i].hi == row->hi)
+            return &sums->sum[i];
+    more = realloc(sums->sum, (size_t)(sums->count + 1) * sizeof *more);
+    if (!more)
+        return NULL;
+    sums->sum = more;
+    more += sums->count++;
+    *more = (struct sum){.coll = row->coll, .lo = row->lo, .hi = row->hi};
+    return more;
+}
+
+static void add(struct sums *sums, const struct st_ledger_row *row)
+{
+    struct sum *sum = find(sums, row);
+    int algo, proto;
+
+    if (!sum)
+        return;
+    switch (row->kind) {
+    case ST_ROW_RAN:
+        for (int i = 0; i < ST_COUNTS; i++)
+            sum->ran[i] += row->count[i];
+        sum->seen = true;
+        break;
+    case ST_ROW_ASKED:
+        sum->asked[row->registered] += row->count[0];
+        if (strcmp(row->verdict, "general") == 0 || strcmp(row->verdict, "symmetric") == 0 ||
+            strcmp(row->verdict, "limited") == 0)
+            sum->steered += row->count[0];
+        break;
+    case ST_ROW_PICKED:
+        algo = symtuner_algo_parse(row->algo);
+        proto = symtuner_proto_parse(row->proto);
+        if (algo >= 0 && proto >= 0)
+            sum->pick[algo * SYMTUNER_PROTOS + proto] += row->count[0];
+        break;
+    }
+}
+
+static uint64_t calls(const struct sum *sum)
+{
+    uint64_t ran = sum->ran[ST_COUNT_CALLED] + sum->ran[ST_COUNT_CAPTURED];
+
+    return sum->seen && ran ? ran : sum->asked[0] + sum->asked[1];
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const struct sum *x = a, *y = b;
+
+    if (x->coll != y->coll)
+        return y->coll - x->coll; /* all-reduce has the highest number and comes first */
+    return (x->lo > y->lo) - (x->lo < y->lo);
+}
+
+static int by_calls(const void *a, const void *b)
+{
+    uint64_t x = calls(a), y = calls(b);
+
+    return x != y ? (x < y) - (x > y) : by_size(a, b);
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    double x = (double)calls(a) * (double)((const struct sum *)a)->hi;
+    double y = (double)calls(b) * (double)((const struct sum *)b)->hi;
+
+    return x < y || x > y ? (x < y) - (x > y) : by_size(a, b);
+}
+
+/* "ring/ll 90 %, tree/ll 10 %", at most three. */
+static void picks_text(const struct sum *sum, char *text, size_t size)
+{
+    uint64_t total = 0, left[PICKS];
+    size_t at = 0;
+
+    text[0] = '\0';
+    for (int i = 0; i < PICKS; i++)
+        total += left[i] = sum->pick[i];
+    for (int n = 0; n < 3; n++) {
+        int best = 0;
+
+        for (int i = 1; i < PICKS; i++)
+            if (left[i] > left[best])
+                best = i;
+        if (left[best] == 0)
+            break;
+        at = st_text_add(text, size, at, "%s%s/%s %.0f%%", n ? ", " : "",
+                         symtuner_algo_name(best / SYMTUNER_PROTOS),
+                         symtuner_proto_name(best % SYMTUNER_PROTOS),
+                         100.0 * (double)left[best] / (double)total);
+        left[best] = 0;
+    }
+}
+
+static void share(char *text, size_t size, uint64_t part, uint64_t whole)
+{
+    if (whole == 0)
+        snprintf(text, size, "-");
+    else
+        snprintf(text, size, "%.0f%%", 100.0 * (double)part / (double)whole);
+}
+
+static void print_block(const struct st_ledger_block *block, FILE *out)
+{
+    char line[256];
+    size_t at;
+
+    at = st_text_add(line, sizeof line, 0,
+                     "communicator 0x%" PRIx64 ": %d rank%s on %d node%s, NCCL %s, rules 0x%" PRIx64
+                     ", mode %s", block->id, block->ranks, block->ranks == 1 ? "" : "s",
+                     block->nodes, block->nodes == 1 ? "" : "s", block->nccl, block->rules,
+                     block->mode);
+    if (block->sym_ctas)
+        st_text_add(line, sizeof line, at, ", %d CTAs (%s)", block->sym_ctas, block->from);
+    st_text_wrap(out, 0, line);
+}
+
+static void print_text(const struct st_ledgers *ledgers, const struct sums *sums, FILE *out)
+{
+    enum { SHOWN = 8 };
+
+    for (int i = 0; i < ledgers->blocks && i < SHOWN; i++)
+        print_block(&ledgers->block[i], out);
+    if (ledgers->blocks > SHOWN)
+        fprintf(out, "and %d more\n", ledgers->blocks - SHOWN);
+    fprintf(out, "\n%-13s %-20s %9s %9s %8s %5s %10s  %s\n", "collective", "bytes", "calls",
+            "symmetric", "general", "ce", "registered", "cheapest general");
+    for (int i = 0; i < sums->count; i++) {
+        const struct sum *sum = &sums->sum[i];
+        const uint64_t *ran = sum->ran;
+        uint64_t known = ran[ST_COUNT_GENERAL] + ran[ST_COUNT_SYMMETRIC] + ran[ST_COUNT_CE];
+        char low[ST_TEXT_SIZE], high[ST_TEXT_SIZE], range[64], picks[64];
+        char part[3][8], reg[8];
+
+        snprintf(range, sizeof range, "%s .. %s", st_text_size(sum->lo, low),
+                 st_text_size(sum->hi + 1, high));
+        share(part[0], sizeof part[0], ran[ST_COUNT_SYMMETRIC], known);
+        share(part[1], sizeof part[1], ran[ST_COUNT_GENERAL], known);
+        share(part[2], sizeof part[2], ran[ST_COUNT_CE], known);
+        share(reg, sizeof reg, sum->asked[1], sum->asked[0] + sum->asked[1]);
+        picks_text(sum, picks, sizeof picks);
+        if (strlen(picks) > 16 && strchr(picks, ','))
+            *strchr(picks, ',') = '\0'; /* the line would not fit: the most frequent alone */
+        fprintf(out, "%-13s %-20s %9" PRIu64 " %9s %8s %5s %10s  %s\n",
+                symtuner_coll_name(sum->coll), range, calls(sum), part[0], part[1], part[2], reg,
+                picks);
+    }
+    fputs("\nregistered: of the calls that NCCL asked the tuner about; it does not ask about calls "
+          "that are\nsymmetric anyway. A dash: nobody counted; \"ran\" lines need the profiler "
+          "interface.\n", out);
+}
+
+static void print_json(const struct st_ledgers *ledgers, const struct sums *sums, FILE *out)
+{
+    fputs("{\"communicators\": [", out);
+    for (int i = 0; i < ledgers->blocks; i++) {
+        const struct st_ledger_block *block = &ledgers->block[i];
+
+        fprintf(out,
+                "%s\n {\"id\": \"0x%" PRIx64 "\", \"ranks\": %d, \"nodes\": %d, \"local\": %d, "
+                "\"rules\": \"0x%" PRIx64 "\", \"sym_ctas\": %d",
+                i ? "," : "", block->id, block->ranks, block->nodes, block->local, block->rules,
+                block->sym_ctas);
+        st_json_field(out, false, "nccl", block->nccl);
+        st_json_field(out, false, "mode", block->mode);
+        st_json_field(out, false, "from", block->from);
+        st_json_field(out, false, "host", block->host);
+        fprintf(out, ", \"pid\": %d}", block->pid);
+    }
+    fputs("],\n\"rows\": [", out);
+    for (int i = 0; i < sums->count; i++) {
+        const struct sum *sum = &sums->sum[i];
+        bool first = true;
+
+        fprintf(out, "%s\n {\"coll\": \"%s\", \"low\": %" PRIu64 ", \"high\": %" PRIu64
+                ", \"called\": %" PRIu64 ", \"captured\": %" PRIu64 ", \"general\": %" PRIu64
+                ", \"symmetric\": %" PRIu64 ", \"ce\": %" PRIu64 ", \"asked\": %" PRIu64
+                ", \"asked_registered\": %" PRIu64 ", \"steered\": %" PRIu64 ", \"picked\": {",
+                i ? "," : "", symtuner_coll_name(sum->coll), sum->lo, sum->hi, sum->ran[0],
+                sum->ran[1], sum->ran[2], sum->ran[3], sum->ran[4], sum->asked[0] + sum->asked[1],
+                sum->asked[1], sum->steered);
+        for (int p = 0; p < PICKS; p++)
+            if (sum->pick[p]) {
+                fprintf(out, "%s\"%s/%s\": %" PRIu64, first ? "" : ", ",
+                        symtuner_algo_name(p / SYMTUNER_PROTOS),
+                        symtuner_proto_name(p % SYMTUNER_PROTOS), sum->pick[p]);
+                first = false;
+            }
+        fputs("}}", out);
+    }
+    fputs("]}\n", out);
+}
+
+struct request {
+    struct st_ledger_args args;
+    int sort;
+};
+
+#define AT(member) offsetof(struct request, member)
+static const struct st_option rows[] = {
+    {"sort", "bytes|calls|size",
+     "by bytes moved, by calls, most first; by collective and size (bytes)", ST_OPTION_CHOICE,
+     .at = AT(sort)},
+    {"json", NULL, "for programs", ST_OPTION_FLAG, .at = AT(args.json)},
+};
+static const struct st_command_line line = {
+    .command = "top",
+    .usage = "[options] LEDGER...\n",
+    .about =
+        "What ran, added up over the ledgers of all processes (SYMTUNER_LEDGER, docs/ledger.md): "
+        "which\ncollectives and sizes (of the whole call, NCCL's nBytes), on which kernels, with "
+        "registered\nbuffers or not.\n",
+    .after = "Exit 0: fine. 2: a file is no ledger; it is named, the others are added up.\n"
+             "example: symtuner top /tmp/symtuner.*\n",
+    .row = rows,
+    .rows = sizeof rows / sizeof *rows,
+    .word = st_ledger_word,
+    .least_words = 1};
+
+int st_cmd_top(int argc, char **argv)
+{
+    static int (*const order[])(const void *, const void *) = {by_bytes, by_calls, by_size};
+    struct request request = {.sort = 0};
+    struct sums sums = {.count = 0};
+    const struct st_ledgers *ledgers = &request.args.ledgers;
+    int status = st_ledger_args_read(&line, argc, argv, &request.args);
+
+    if (status >= 0)
+        return status;
+    for (int b = 0; b < ledgers->blocks; b++)
+        for (int r = 0; r < ledgers->block[b].rows; r++)
+            add(&sums, &ledgers->block[b].row[r]);
+    if (sums.count)
+        qsort(sums.sum, (size_t)sums.count, sizeof *sums.sum, order[request.sort]);
+    (request.args.json ? print_json : print_text)(ledgers, &sums, stdout);
+    status = request.args.bad ? ST_EXIT_USAGE : ST_EXIT_FINE;
+    free(sums.sum);
+    st_ledger_args_free(&request.args);
+    return status;
+}

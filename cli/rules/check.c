@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* check.c - symtuner check FILE...: errors and lint findings of rules files. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/machines.h"
+#include "cli/options.h"
+#include "cli/text.h"
+#include "cli/values.h"
+#include "nccl/release.h"
+#include "rules/sources.h"
+#include "symtuner.h"
+
+struct check {
+    bool json, here;
+    int nccl;
+    const char **file;
+    int files, printed;
+};
+
+/* One finding or error of a file. */
+static void tell(const struct check *check, const char *kind, const char *text, int *count)
+{
+    if (check->json) {
+        printf("%s\n  {\"kind\": \"%s\", \"text\": ", *count ? "," : "", kind);
+        st_json_string(stdout, text);
+        putchar('}');
+    } else {
+        fprintf(strcmp(kind, "error") == 0 ? stderr : stdout, "%s\n", text);
+    }
+    ++*count;
+}
+
+/* Does the provenance fit here? A release that nobody gave is taken from the rules' own range by
+ * asking for every release that is known: any that fits is enough. */
+static void check_here(const struct check *check, const symtuner_rules *rules, int *count)
+{
+    struct symtuner_machine machine;
+    char text[SYMTUNER_ERROR_MAX] = "";
+    enum symtuner_status status = SYMTUNER_EMISMATCH;
+
+    st_machine_here(&machine);
+    if (check->nccl) {
+        status = symtuner_rules_fit(rules, check->nccl, &machine, text, sizeof text);
+    } else {
+        for (int nccl = 22700; nccl <= st_release_newest() && status != SYMTUNER_OK; nccl++)
+            status = symtuner_rules_fit(rules, nccl, &machine, text, sizeof text);
+    }
+    if (status != SYMTUNER_OK)
+        tell(check, "provenance", text, count);
+}
+
+static int check_file(struct check *check, const char *path)
+{
+    char text[SYMTUNER_ERROR_MAX];
+    symtuner_rules *rules = NULL;
+    int findings = 0;
+
+    if (check->json) {
+        printf("%s\n {\"file\": ", check->printed++ ? "," : "");
+        st_json_string(stdout, path);
+        fputs(", \"findings\": [", stdout);
+    }
+    if (st_rules_load_any(path, &rules, text, sizeof text) != SYMTUNER_OK) {
+        tell(check, "error", text, &findings);
+    } else {
+        for (int i = 0; symtuner_rules_lint(rules, i, text, sizeof text); i++)
+            tell(check, "lint", text, &findings);
+        if (check->here)
+            check_here(check, rules, &findings);
+    }
+    if (check->json) {
+        fputs("]", stdout);
+        if (rules)
+            printf(", \"rules\": %d, \"hash\": \"0x%016llx\"", symtuner_rules_count(rules),
+                   (unsigned long long)symtuner_rules_hash(rules));
+        fputs("}", stdout);
+    } else if (!findings && symtuner_rules_count(rules) == 0) {
+        printf("%s: no rules, NCCL decides everything\n", path);
+    } else if (!findings) {
+        printf("%s: fine, %d rule%s, hash 0x%016llx\n", path, symtuner_rules_count(rules),
+               symtuner_rules_count(rules) == 1 ? "" : "s",
+               (unsigned long long)symtuner_rules_hash(rules));
+    }
+    symtuner_rules_free(rules);
+    return findings != 0;
+}
+
+static bool read_release(const char *value, void *self, char error[ST_OPTION_ERROR])
+{
+    struct check *check = self;
+
+    check->here = true;
+    return st_read_release(value, &check->nccl, error);
+}
+
+static bool read_file(int place, const char *word, void *self, char error[ST_OPTION_ERROR])
+{
+    struct check *check = self;
+
+    (void)error;
+    check->file[place] = word;
+    check->files = place + 1;
+    return true;
+}
+
+#define AT(member) offsetof(struct check, member)
+static const struct st_option rows[] = {
+    {"here", NULL, "also: does the [provenance] fit this box? (SYMTUNER_MACHINE may describe one)",
+     ST_OPTION_FLAG, .at = AT(here)},
+    {"nccl", "X.Y.Z", "the release to compare the provenance with (implies --here)", ST_OPTION_READ,
+     .read = read_release},
+    {"json", NULL, "one object, for programs", ST_OPTION_FLAG, .at = AT(json)},
+};
+static const struct st_command_line line = {
+    .command = "check",
+    .usage = "[options] FILE...\n",
+    .about =
+        "Read rules files (or *.csv of NCCL's example tuner) and report what is wrong with them.\n"
+        "Prints one line per file that is fine: its rules and their hash (equal hashes, equal "
+        "rules).\n",
+    .after = "Exit 0: fine. 1: an error or a finding.\n"
+             "examples: symtuner check my.rules\n"
+             "          symtuner check --nccl 2.28.9 my.rules\n",
+    .row = rows,
+    .rows = sizeof rows / sizeof *rows,
+    .word = read_file,
+    .least_words = 1};
+
+int st_cmd_check(int argc, char **argv)
+{
+    struct check check = {.file = calloc((size_t)argc, sizeof *check.file)};
+    int status, bad = 0;
+
+    if (!check.file)
+        return st_line_wrong(&line, "out of memory");
+    status = st_line_read(&line, argc, argv, &check);
+    if (status < 0 && check.json)
+        fputs("{\"files\": [", stdout);
+    for (int i = 0; status < 0 && i < check.files; i++)
+        bad |= check_file(&check, check.file[i]);
+    if (status < 0 && check.json)
+        printf("],\n \"fine\": %s}\n", bad ? "false" : "true");
+    free(check.file);
+    return status >= 0 ? status : bad ? ST_EXIT_FINDINGS : ST_EXIT_FINE;
+}

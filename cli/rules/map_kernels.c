@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * map_kernels.c - the part of a decision map that is about libsymtuner_ar.so: all-reduces of one
+ * type and operator, plain or with registered buffers. Where no rule acts the library's own table
+ * decides, which the map does not repeat.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "cli/rules/map.h"
+#include "cli/text.h"
+#include "symtuner_why.h"
+
+struct asker {
+    const symtuner_rules *rules;
+    struct symtuner_kernel_query query;
+};
+
+static struct symtuner_kernel_decision ask(struct asker *asker, uint64_t bytes, int registered)
+{
+    struct symtuner_kernel_decision decision = {.struct_size = sizeof decision, .rule = -1};
+
+    asker->query.bytes = bytes;
+    asker->query.registered = registered;
+    symtuner_kernel_decide(asker->rules, &asker->query, &decision);
+    return decision;
+}
+
+bool st_map_kernels_alike(const struct symtuner_kernel_decision *a,
+                          const struct symtuner_kernel_decision *b)
+{
+    if (a->rule < 0 || b->rule < 0)
+        return a->rule < 0 && b->rule < 0;
+    return a->ctas == b->ctas && a->threads == b->threads &&
+           strcmp(a->kernel ? a->kernel : "", b->kernel ? b->kernel : "") == 0;
+}
+
+static bool alike(void *with, uint64_t a, uint64_t b)
+{
+    for (int registered = 0; registered < 2; registered++) {
+        struct symtuner_kernel_decision one = ask(with, a, registered),
+                                        other = ask(with, b, registered);
+
+        if (one.rule != other.rule)
+            return false;
+    }
+    return true;
+}
+
+void st_map_kernels(const struct st_map_request *request, const symtuner_rules *rules,
+                    struct st_map *map)
+{
+    bool any = false;
+
+    for (int r = 0; r < request->n_ranks && request->colls >> SYMTUNER_ALLREDUCE & 1; r++) {
+        struct asker asker = {rules,
+                              {.struct_size = sizeof asker.query,
+                               .nccl = request->nccl,
+                               .ranks = request->ranks[r],
+                               .dtype = request->dtype,
+                               .op = request->op,
+                               .machine = request->machine}};
+        uint64_t at = request->lo;
+
+        do {
+            struct st_kernel_run *run = &map->kernel[map->kernels++];
+
+            *run = (struct st_kernel_run){.ranks = request->ranks[r], .lo = at, .hi = UINT64_MAX};
+            for (int registered = 0; registered < 2; registered++)
+                run->decision[registered] = ask(&asker, at, registered);
+            any |= run->decision[0].rule >= 0 || run->decision[1].rule >= 0;
+            at = st_map_edge(at, request->hi, alike, &asker);
+            if (at)
+                run->hi = at - 1;
+        } while (at && map->kernels < ST_MAP_KERNELS);
+        if (map->kernels == ST_MAP_KERNELS)
+            break;
+    }
+    if (!any)
+        map->kernels = 0;
+}
+
+const char *st_map_kernel(const struct symtuner_kernel_decision *decision, char *text, size_t size)
+{
+    size_t at = st_text_add(text, size, 0, "%s",
+                            decision->rule < 0 ? "own table"
+                            : decision->kernel ? decision->kernel
+                                               : "own kernel");
+
+    if (decision->rule < 0)
+        return text;
+    if (decision->ctas)
+        at = st_text_add(text, size, at, ", %d CTAs", decision->ctas);
+    if (decision->threads)
+        st_text_add(text, size, at, "%s%d threads", decision->ctas ? " of " : ", ",
+                    decision->threads);
+    return text;
+}
+
+/* Do two runs say the same, by the same rule, to one kind of buffers? */
+static bool runs_alike(const struct st_kernel_run *a, const struct st_kernel_run *b, int registered)
+{
+    const struct symtuner_kernel_decision *x = &a->decision[registered],
+                                          *y = &b->decision[registered];
+
+    return a->lo == b->lo && a->hi == b->hi && x->rule == y->rule && st_map_kernels_alike(x, y) &&
+           (a->decision[0].rule == a->decision[1].rule) ==
+               (b->decision[0].rule == b->decision[1].rule);
+}
+
+/* One line for all numbers of ranks that run ${i} speaks for; none when an earlier one did. */
+static void print_run(const struct st_map *map, int i, int registered, FILE *out)
+{
+    const struct st_kernel_run *run = &map->kernel[i];
+    bool both = run->decision[0].rule == run->decision[1].rule;
+    char range[64], kernel[80], ranks[64];
+    size_t at;
+
+    for (int k = 0; k < i; k++)
+        if (runs_alike(&map->kernel[k], run, registered))
+            return;
+    at = st_text_add(ranks, sizeof ranks, 0, "%2d", run->ranks);
+    for (int k = i + 1; k < map->kernels; k++)
+        if (runs_alike(&map->kernel[k], run, registered))
+            at = st_text_add(ranks, sizeof ranks, at, ",%d", map->kernel[k].ranks);
+    fprintf(out, "%s ranks %-10s %-21s %-36s line %-4d %s\n", ranks,
+            both         ? ""
+            : registered ? "registered"
+                         : "plain",
+            st_map_range(run->lo, run->hi, range, sizeof range),
+            st_map_kernel(&run->decision[registered], kernel, sizeof kernel),
+            run->decision[registered].line, run->decision[registered].name);
+}
+
+void st_map_kernels_print(const struct st_map_request *request, const struct st_map *map, FILE *out)
+{
+    if (map->kernels == 0)
+        return;
+    fprintf(out, "\nkernels of libsymtuner_ar.so, %s %s; elsewhere its own table decides:\n",
+            symtuner_dtype_name(request->dtype), symtuner_op_name(request->op));
+    for (int i = 0; i < map->kernels; i++) {
+        const struct st_kernel_run *run = &map->kernel[i];
+
+        for (int registered = run->decision[0].rule == run->decision[1].rule; registered < 2;
+             registered++)
+            if (run->decision[registered].rule >= 0)
+                print_run(map, i, registered, out);
+    }
+}
+
+void st_map_kernels_json(const struct st_map *map, FILE *out)
+{
+    bool first = true;
+
+    for (int i = 0; i < map->kernels; i++)
+        for (int registered = 0; registered < 2; registered++) {
+            const struct st_kernel_run *run = &map->kernel[i];
+            const struct symtuner_kernel_decision *d = &run->decision[registered];
+
+            if (d->rule < 0)
+                continue;
+            fprintf(out, "%s\n {\"ranks\": %d, \"registered\": %s, \"low\": %" PRIu64,
+                    first ? "" : ",", run->ranks, registered ? "true" : "false", run->lo);
+            if (run->hi != UINT64_MAX)
+                fprintf(out, ", \"high\": %" PRIu64, run->hi);
+            st_json_field(out, false, "rule", d->name);
+            fprintf(out, ", \"line\": %d", d->line);
+            st_json_field(out, false, "kernel", d->kernel);
+            fprintf(out, ", \"ctas\": %d, \"threads\": %d}", d->ctas, d->threads);
+            first = false;
+        }
+}
+
+/* Runs of one map at ${ranks} that begin at or hold ${lo}; NULL: own table throughout. */
+static const struct st_kernel_run *run_at(const struct st_map *map, int ranks, uint64_t lo)
+{
+    for (int i = 0; i < map->kernels; i++)
+        if (map->kernel[i].ranks == ranks && map->kernel[i].lo <= lo && lo <= map->kernel[i].hi)
+            return &map->kernel[i];
+    return NULL;
+}
+
+void st_map_kernels_diff(const struct st_map *a, const struct st_map *b,
+                         void (*tell)(void *with, const struct st_kernel_run *range, int registered,
+                                      const struct symtuner_kernel_decision *old,
+                                      const struct symtuner_kernel_decision *new),
+                         void *with)
+{
+    static const struct symtuner_kernel_decision none = {.rule = -1};
+    const struct st_map *longer = a->kernels ? a : b; /* the other one may have no runs at all */
+    int last = -1;
+
+    for (int i = 0; i < longer->kernels; i++) {
+        int ranks = longer->kernel[i].ranks;
+
+        if (ranks == last)
+            continue;
+        last = ranks;
+        for (int registered = 0; registered < 2; registered++) {
+            struct st_kernel_run range = {.ranks = ranks};
+            const struct symtuner_kernel_decision *old = NULL, *new = NULL;
+
+            for (uint64_t lo = longer->kernel[i].lo;;) {
+                const struct st_kernel_run *x = run_at(a, ranks, lo), *y = run_at(b, ranks, lo);
+                const struct symtuner_kernel_decision *p = x ? &x->decision[registered] : &none,
+                                                      *q = y ? &y->decision[registered] : &none;
+                uint64_t hi = x ? x->hi : UINT64_MAX;
+
+                hi = y && y->hi < hi ? y->hi : hi;
+                if (old && st_map_kernels_alike(old, p) && st_map_kernels_alike(new, q)) {
+                    range.hi = hi;
+                } else {
+                    if (old)
+                        tell(with, &range, registered, old, new);
+                    old = st_map_kernels_alike(p, q) ? NULL : p;
+                    new = q;
+                    range.lo = lo;
+                    range.hi = hi;
+                }
+                if (hi == UINT64_MAX)
+                    break;
+                lo = hi + 1;
+            }
+            if (old)
+                tell(with, &range, registered, old, new);
+        }
+    }
+}

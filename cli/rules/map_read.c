@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* map_read.c - the options that symtuner table and symtuner diff share. */
+#include <string.h>
+
+#include "cli/machines.h"
+#include "cli/rules/map.h"
+#include "cli/values.h"
+
+static bool read_ranks(const char *value, void *self, char error[ST_OPTION_ERROR])
+{
+    struct st_map_request *request = self;
+
+    return st_read_numbers("ranks", value, 1 << 20, 16, request->ranks, &request->n_ranks, error);
+}
+
+static bool read_colls(const char *value, void *self, char error[ST_OPTION_ERROR])
+{
+    return st_read_colls(value, &((struct st_map_request *)self)->colls, error);
+}
+
+static bool read_bytes(const char *value, void *self, char error[ST_OPTION_ERROR])
+{
+    struct st_map_request *request = self;
+
+    return st_read_range(value, &request->lo, &request->hi, error) &&
+           (request->lo < request->hi ||
+            st_option_wrong(error, "--bytes wants the smaller size first", value));
+}
+
+static bool read_release(const char *value, void *self, char error[ST_OPTION_ERROR])
+{
+    struct st_map_request *request = self;
+
+    return st_read_release(value, &request->nccl, error) &&
+           (request->nccl >= 22700 ||
+            st_option_wrong(error, "--nccl wants a release from 2.27 on, such as 2.28.9", value));
+}
+
+static bool read_dtype(const char *value, void *self, char error[ST_OPTION_ERROR])
+{
+    return st_read_dtype(value, &((struct st_map_request *)self)->dtype, error);
+}
+
+static bool read_op(const char *value, void *self, char error[ST_OPTION_ERROR])
+{
+    struct st_map_request *request = self;
+
+    return st_read_op(value, &request->op, error) &&
+           (request->op <= SYMTUNER_AVG ||
+            st_option_wrong(error, "--op wants sum, prod, max, min or avg", value));
+}
+
+static bool read_gpu(const char *value, void *self, char error[ST_OPTION_ERROR])
+{
+    struct symtuner_machine *machine = &((struct st_map_request *)self)->machine;
+
+    if (strlen(value) >= sizeof machine->gpu)
+        return st_option_wrong(error, "--gpu wants the name of a GPU", value);
+    strcpy(machine->gpu, value);
+    return true;
+}
+
+#define AT(member) offsetof(struct st_map_request, member)
+const struct st_option st_map_options[ST_MAP_OPTIONS] = {
+    {"coll", "C,C,...", "collectives, or all (table: allreduce; diff: all)", ST_OPTION_READ,
+     .read = read_colls},
+    {"ranks", "N,N,...", "(2,4,8, those that fit)", ST_OPTION_READ, .read = read_ranks},
+    {"bytes", "LOW..HIGH", "of the whole call, NCCL's nBytes (256..8GiB)", ST_OPTION_READ,
+     .read = read_bytes},
+    {"nodes", "N", "(1)", ST_OPTION_NUMBER, .at = AT(nodes), .least = 1, .most = 1 << 20},
+    {"nccl", "X.Y.Z", "release (2.28.9)", ST_OPTION_READ, .read = read_release},
+    {"machine", "NAME",
+     "h200x8, b200x8, rtxpro6000x2, ...: --machine list; or a description as in "
+     "SYMTUNER_MACHINE (this box)",
+     ST_OPTION_TEXT, .at = AT(machine_word), .early = true},
+    {"links", "pcie|nvlink", "other than that machine", ST_OPTION_CHOICE, .at = AT(machine.nvlink)},
+    {"multicast", "no|yes", "other than that machine", ST_OPTION_CHOICE,
+     .at = AT(machine.multicast)},
+    {"dtype", "T", "type of all-reduces, for [kernels] rules (bf16)", ST_OPTION_READ,
+     .read = read_dtype},
+    {"op", "O", "their operator (sum)", ST_OPTION_READ, .read = read_op},
+    {"json", NULL, "exact ranges, for programs", ST_OPTION_FLAG, .at = AT(json)},
+    {"gpu", "NAME", NULL, ST_OPTION_READ, .read = read_gpu, .instead = "--machine \"gpu=NAME\""},
+    {"svg", "FILE", "also draw the map into FILE", ST_OPTION_TEXT, .at = AT(svg)},
+    {"force", NULL, "overwrite a FILE that symtuner did not write", ST_OPTION_FLAG,
+     .at = AT(force)},
+};
+
+bool st_map_word(int place, const char *word, void *self, char error[ST_OPTION_ERROR])
+{
+    struct st_map_request *request = self;
+
+    (void)error;
+    request->file[place] = word;
+    return true;
+}
+
+int st_map_started(const char *command, struct st_map_request *request)
+{
+    return st_machine_start(command, request->machine_word, &request->machine, &request->gpus);
+}
+
+int st_map_read(const struct st_command_line *line, int argc, char **argv,
+                struct st_map_request *request)
+{
+    char error[ST_OPTION_ERROR];
+    bool given;
+    int status;
+
+    *request = (struct st_map_request){.nccl = 22809,
+                                       .nodes = 1,
+                                       .dtype = SYMTUNER_BFLOAT16,
+                                       .op = SYMTUNER_SUM,
+                                       .lo = 256,
+                                       .hi = (uint64_t)8 << 30};
+    status = st_line_read(line, argc, argv, request);
+    given = request->n_ranks > 0;
+    for (int ranks = 2; status < 0 && !given && ranks <= 8; ranks *= 2)
+        if (st_ranks_fit(ranks, request->nodes, request->gpus, error))
+            request->ranks[request->n_ranks++] = ranks;
+    if (status < 0 && request->n_ranks == 0)
+        request->ranks[request->n_ranks++] = request->nodes * (request->gpus ? request->gpus : 1);
+    for (int i = 0; status < 0 && i < request->n_ranks; i++)
+        if (!st_ranks_fit(request->ranks[i], request->nodes, request->gpus, error))
+            return st_line_wrong(line, error);
+    return status;
+}

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* table.c - symtuner table RULES: the decision map in the terminal, as SVG and as JSON. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/rules/map.h"
+#include "cli/own_file.h"
+#include "cli/text.h"
+#include "cli/values.h"
+#include "nccl/release.h"
+
+enum { LABEL = 22, CELL = 12, ACROSS = (ST_TEXT_WIDTH - LABEL) / (CELL + 1) };
+
+static int by_value(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Where any of the ${n} columns changes; returns how many, in ${edges_out}. */
+static int edges(const struct st_map *map, const int *column, int n, uint64_t **edges_out)
+{
+    int count = 0, unique = 0;
+    uint64_t *edge;
+
+    for (int i = 0; i < n; i++)
+        count += map->column[column[i]].runs;
+    edge = malloc((size_t)count * sizeof *edge);
+    if (!edge)
+        return 0;
+    count = 0;
+    for (int i = 0; i < n; i++)
+        for (int r = 0; r < map->column[column[i]].runs; r++)
+            edge[count++] = map->column[column[i]].run[r].lo;
+    qsort(edge, (size_t)count, sizeof *edge, by_value);
+    for (int i = 0; i < count; i++)
+        if (i == 0 || edge[i] != edge[unique - 1])
+            edge[unique++] = edge[i];
+    *edges_out = edge;
+    return unique;
+}
+
+/* A field of ${width} columns; width 0 ends the line. Nothing is left hanging at the end of one. */
+static void put(FILE *out, const char *text, int width)
+{
+    static int pending;
+
+    if (width == 0) {
+        fputc('\n', out);
+        pending = 0;
+    } else if (*text == '\0') {
+        pending += width;
+    } else {
+        fprintf(out, "%*s%s", pending, "", text);
+        pending = width > (int)strlen(text) ? width - (int)strlen(text) : 1;
+    }
+}
+
+/* Columns come in pairs, plain and registered, one pair for each number of ranks. */
+static bool pairs_alike(const struct st_map *map, int a, int b)
+{
+    return st_map_same(&map->column[a], &map->column[b]) &&
+           st_map_same(&map->column[a + 1], &map->column[b + 1]);
+}
+
+/* "2,4,8 ranks": those that pair ${pair} stands for. */
+static const char *ranks_of(const struct st_map *map, int pair, char text[64])
+{
+    int last = map->column[pair].ranks;
+    size_t at = st_text_add(text, 64, 0, "%d", last), shown = 1;
+
+    for (int p = pair + 2; p < map->columns; p += 2)
+        if (pairs_alike(map, pair, p)) {
+            last = map->column[p].ranks;
+            if (++shown <= 4)
+                at = st_text_add(text, 64, at, ",%d", last);
+        }
+    if (shown > 4)
+        at = st_text_add(text, 64, at, ",...,%d", last);
+    st_text_add(text, 64, at, " rank%s", last == 1 ? "" : "s");
+    return text;
+}
+
+/* Columns of one collective. */
+static void print_columns(const struct st_map *map, const int *column, int n, FILE *out)
+{
+    uint64_t *edge = NULL;
+    int rows = edges(map, column, n, &edge);
+    char text[64], cell[ST_MAP_CELL];
+
+    put(out, "", 0);
+    put(out, symtuner_coll_name((int)map->column[column[0]].coll), LABEL);
+    for (int i = 0; i < n; i += 2)
+        put(out, ranks_of(map, column[i], text), 2 * (CELL + 1));
+    put(out, "", 0);
+    put(out, "", LABEL);
+    for (int i = 0; i < n; i++)
+        put(out, map->column[column[i]].registered ? "registered" : "plain", CELL + 1);
+    put(out, "", 0);
+    for (int r = 0; r < rows; r++) {
+        uint64_t last = r + 1 < rows ? edge[r + 1] - 1 : UINT64_MAX;
+
+        put(out, st_map_range(edge[r], last, text, sizeof text), LABEL);
+        for (int i = 0; i < n; i++)
+            put(out, st_map_cell(&st_map_at(&map->column[column[i]], edge[r])->decision, cell),
+                CELL + 1);
+        put(out, "", 0);
+    }
+    free(edge);
+}
+
+/* Columns that are equal are one; those of a collective that do not fit are another grid. */
+static void print_grids(const struct st_map *map, FILE *out)
+{
+    enum { MOST = ACROSS - ACROSS % 2 }; /* plain and registered stay together */
+    int column[MOST], n = 0;
+
+    for (int pair = 0; pair + 1 < map->columns; pair += 2) {
+        bool first = true;
+
+        for (int p = 0; p < pair && first; p += 2)
+            first = !pairs_alike(map, p, pair);
+        if (!first)
+            continue;
+        if (n == MOST || (n && map->column[column[0]].coll != map->column[pair].coll)) {
+            print_columns(map, column, n, out);
+            n = 0;
+        }
+        column[n++] = pair;
+        column[n++] = pair + 1;
+    }
+    if (n)
+        print_columns(map, column, n, out);
+}
+
+/* The rules that the map shows, in the order of their lines. */
+static void print_legend(const struct st_map *map, FILE *out)
+{
+    char text[320];
+    int last = 0;
+
+    fputs("\nrules seen:\n", out);
+    for (;;) {
+        const struct symtuner_decision *next = NULL;
+
+        for (int c = 0; c < map->columns; c++)
+            for (int r = 0; r < map->column[c].runs; r++) {
+                const struct symtuner_decision *d = &map->column[c].run[r].decision;
+
+                if (d->rule >= 0 && d->line > last && (!next || d->line < next->line))
+                    next = d;
+            }
+        if (!next)
+            break;
+        fprintf(out, "  line %-4d %s", next->line, next->name);
+        if (next->channels)
+            fprintf(out, ", %d channels", next->channels);
+        if (next->forbid)
+            fprintf(out, ", without %s", st_map_entries(next->forbid, text, sizeof text));
+        fputc('\n', out);
+        last = next->line;
+    }
+    if (!last)
+        fputs("  none: NCCL decides everything that is shown\n", out);
+    fputs("a dot: no rule, NCCL decides. leave: a rule says so. +: limits as listed above.\n"
+          "registered: what NCCL tells a tuner, which is not the same as symmetric windows.\n",
+          out);
+}
+
+static void print_text(const struct st_map_request *request, const struct st_map *map, FILE *out)
+{
+    char release[16];
+
+    fprintf(out, "%s: %d rule%s, hash 0x%016" PRIx64 "\nNCCL %s, %s, %s, multicast %s, %d node%s\n",
+            request->file[0], map->rules, map->rules == 1 ? "" : "s", map->hash,
+            st_release_print(request->nccl, release, sizeof release),
+            request->machine.gpu[0] ? request->machine.gpu : "any GPU",
+            request->machine.nvlink < 0 ? "links unknown" : request->machine.nvlink ? "NVLink"
+                                                                                    : "PCIe",
+            request->machine.multicast < 0 ? "unknown" : request->machine.multicast ? "yes" : "no",
+            request->nodes, request->nodes == 1 ? "" : "s");
+    if (map->process_ctas)
+        fprintf(out, "process: symmetric kernels get %d CTAs\n", map->process_ctas);
+    print_grids(map, out);
+    print_legend(map, out);
+    st_map_kernels_print(request, map, out);
+}
+
+static void print_json(const struct st_map_request *request, const struct st_map *map, FILE *out)
+{
+    static const char *const prefer[] = {"leave", "symmetric", "general"};
+    char release[16];
+    bool first = true;
+
+    fputs("{", out);
+    st_json_field(out, true, "rules", request->file[0]);
+    fprintf(out, ", \"hash\": \"0x%016" PRIx64 "\", \"nccl\": \"%s\", \"process_ctas\": %d,\n"
+            "\"runs\": [", map->hash, st_release_print(request->nccl, release, sizeof release),
+            map->process_ctas);
+    for (int c = 0; c < map->columns; c++) {
+        const struct st_column *column = &map->column[c];
+
+        for (int r = 0; r < column->runs; r++) {
+            const struct st_run *run = &column->run[r];
+            const struct symtuner_decision *d = &run->decision;
+
+            fprintf(out,
+                    "%s\n {\"coll\": \"%s\", \"ranks\": %d, \"registered\": %s, \"low\": %" PRIu64,
+                    first ? "" : ",", symtuner_coll_name((int)column->coll), column->ranks,
+                    column->registered ? "true" : "false", run->lo);
+            first = false;
+            if (run->hi != UINT64_MAX)
+                fprintf(out, ", \"high\": %" PRIu64, run->hi);
+            st_json_field(out, false, "rule", d->rule < 0 ? NULL : d->name);
+            fprintf(out, ", \"line\": %d", d->line);
+            st_json_field(out, false, "prefer", d->rule < 0 ? NULL : prefer[d->prefer]);
+            if (d->prefer == SYMTUNER_GENERAL) {
+                st_json_field(out, false, "algorithm", symtuner_algo_name(d->algo));
+                st_json_field(out, false, "protocol", symtuner_proto_name(d->proto));
+            }
+            fprintf(out, ", \"forbid\": %" PRIu32 ", \"channels\": %d}", d->forbid, d->channels);
+        }
+    }
+    fputs("],\n\"kernels\": [", out);
+    st_map_kernels_json(map, out);
+    fputs("]}\n", out);
+}
+
+static int started(void *self)
+{
+    return st_map_started("table", self);
+}
+
+static const struct st_command_line line = {
+    .command = "table",
+    .usage = "RULES [options]\n",
+    .about = "What the rules decide, over sizes and ranks, for plain buffers and for registered "
+             "ones.\n",
+    .after = ST_TYPES_HELP
+    "examples: symtuner table my.rules\n"
+    "          symtuner table my.rules --coll all --ranks 8 --machine h200x8 --svg map.svg\n",
+    .row = st_map_options,
+    .rows = ST_MAP_OPTIONS,
+    .word = st_map_word,
+    .least_words = 1,
+    .most_words = 1,
+    .started = started};
+
+int st_cmd_table(int argc, char **argv)
+{
+    static struct st_map map; /* large */
+    struct st_map_request request;
+    int status = st_map_read(&line, argc, argv, &request);
+
+    if (status >= 0)
+        return status;
+    if (!request.colls)
+        request.colls = 1u << SYMTUNER_ALLREDUCE;
+    if (request.svg && !st_own_file_free("table", request.svg, NULL, request.force))
+        return ST_EXIT_USAGE;
+    if (!st_map_make(&request, request.file[0], &map))
+        return ST_EXIT_FINDINGS;
+    (request.json ? print_json : print_text)(&request, &map, stdout);
+    status = !request.svg || st_map_svg(&request, &map, request.svg) ? ST_EXIT_FINE
+                                                                    : ST_EXIT_FINDINGS;
+    st_map_free(&map);
+    return status;
+}

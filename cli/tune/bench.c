@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bench.c - symtuner bench: NCCL alone, NCCL with symtuner, symtuner's kernels, side by side. */
+#include <time.h>
+
+#include "cli/commands.h"
+#include "cli/own_file.h"
+#include "cli/tune/tune.h"
+#include "symtuner_why.h"
+
+static const struct st_command_line line = {
+    .command = "bench",
+    .usage = "[options]\n",
+    .about =
+        "Time collectives side by side: NCCL's general kernels, its symmetric kernels, the same "
+        "with\nsymtuner's plugin, and symtuner's own kernels. Every result is checked before it "
+        "is timed; each\nround runs every setting once, in turns. Writes no rules; symtuner tune "
+        "does.\n",
+    .after = "Exit 0: done. 1: failed. 77: cannot measure here, and why.\n"
+             "example: symtuner bench --bytes 64KiB..64MiB --rules my.rules\n",
+    .row = st_tune_options,
+    .rows = ST_BENCH_OPTIONS};
+
+int st_cmd_bench(int argc, char **argv)
+{
+    static struct st_tune tune; /* large */
+    time_t today = time(NULL);
+    int status;
+
+    tune = (struct st_tune){.rounds = 3,
+                            .dtype = SYMTUNER_BFLOAT16,
+                            .ctas = {0, ST_TUNE_PLUGIN},
+                            .n_ctas = 2,
+                            .out = "",
+                            .colls = 1u << SYMTUNER_ALLREDUCE,
+                            .low = 1 << 10,
+                            .high = 256 << 20,
+                            .machine = {.nvlink = -1, .multicast = -1}};
+    strftime(tune.date, sizeof tune.date, "%Y-%m-%d", gmtime(&today));
+    status = st_line_read(&line, argc, argv, &tune);
+    if (status >= 0)
+        return status;
+    if (tune.raw[0] && !st_own_file_free("bench", tune.raw, st_tune_first_line, tune.force))
+        return ST_EXIT_USAGE;
+    status = st_tune_find_gpus(&tune, "bench", !tune.no_kernels);
+    if (status < 0)
+        status = st_tune_measure(&tune, "bench");
+    if (status != ST_EXIT_FINE)
+        return status;
+    st_tune_choose(&tune);
+    (tune.json ? st_tune_print_json : st_tune_print)(&tune, stdout);
+    return ST_EXIT_FINE;
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * choose.c - what the measurements say, and when they say nothing.
+ *
+ * A difference counts when it is more than two standard deviations of the rounds and more than a
+ * share of the time. That share is 5 % for NCCL's CTA count, which is read once per process: one
+ * count serves all sizes, the one with the least geometric mean among those that are nowhere
+ * counted slower than NCCL's own choice. It is 2 % where each size can have a kernel of its own,
+ * because rules shall be within 3 % of the best: the library's own choice stays unless another is
+ * counted faster. A kind of kernel gives way to another one at a crossover only when that one stays
+ * better at the next size, or is better by more than 3 %.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/tune/tune.h"
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static void summarise(struct st_cell *cell, int rounds)
+{
+    double sorted[ST_TUNE_ROUNDS], mean = 0, square = 0;
+
+    cell->n = 0;
+    for (int r = 0; r < rounds; r++)
+        if (cell->us[r] > 0)
+            sorted[cell->n++] = cell->us[r];
+    cell->median = cell->sigma = 0;
+    if (cell->n == 0)
+        return;
+    qsort(sorted, (size_t)cell->n, sizeof *sorted, by_value);
+    cell->median = (sorted[(cell->n - 1) / 2] + sorted[cell->n / 2]) / 2;
+    for (int i = 0; i < cell->n; i++)
+        mean += sorted[i] / cell->n;
+    for (int i = 0; i < cell->n; i++)
+        square += (sorted[i] - mean) * (sorted[i] - mean);
+    cell->sigma = cell->n > 1 ? sqrt(square / (cell->n - 1)) : 0;
+}
+
+void st_tune_summarise(struct st_tune *tune)
+{
+    for (int z = 0; z < ST_TUNE_SIZES; z++) {
+        for (int c = 0; c < SYMTUNER_COLLS; c++)
+            for (int k = 0; k < ST_TUNE_CANDIDATES; k++)
+                summarise(&tune->cell[c][k][z], tune->rounds);
+        for (int w = 0; w < tune->ways[z]; w++)
+            summarise(&tune->way[z][w].cell, tune->rounds);
+        for (int i = 0; i < ST_TUNE_RULES; i++)
+            summarise(&tune->ruled[i][z].cell, tune->rounds);
+    }
+}
+
+static bool faster(const struct st_cell *a, const struct st_cell *b, double share)
+{
+    double noise = sqrt(a->sigma * a->sigma + b->sigma * b->sigma);
+
+    return a->n && b->n && a->median < (1 - share) * b->median && b->median - a->median > 2 * noise;
+}
+
+static const double whole = 0.05, each = 0.02, plain = 0.03;
+
+/* Mean of log(time / NCCL's own time) over all sizes; false when some size is counted slower. */
+static bool compare_ctas(const struct st_tune *tune, int setting, double *mean_out)
+{
+    double sum = 0;
+    int n = 0;
+
+    for (int c = 0; c < SYMTUNER_COLLS; c++)
+        for (int z = 0; z < st_tune_sizes(tune); z++) {
+            const struct st_cell *mine = &tune->cell[c][ST_SYMMETRIC + setting][z];
+            const struct st_cell *base = &tune->cell[c][ST_SYMMETRIC][z];
+
+            if (!mine->n || !base->n)
+                continue;
+            if (faster(base, mine, whole))
+                return false;
+            sum += log(mine->median / base->median);
+            n++;
+        }
+    *mean_out = n ? sum / n : 0;
+    return n > 0;
+}
+
+/* The plan's first count is NCCL's own. 1 % is not worth more SMs, 2 % not worth a setting. */
+static void choose_ctas(struct st_tune *tune)
+{
+    double least = 0, mean;
+    int best = 0;
+
+    if (tune->ctas[tune->n_ctas - 1] == ST_TUNE_PLUGIN) {
+        tune->chosen = tune->n_ctas - 1; /* bench has nothing to choose */
+        return;
+    }
+    for (int s = 1; s < tune->n_ctas; s++)
+        if (compare_ctas(tune, s, &mean) && mean < least - 0.01) {
+            least = mean;
+            best = s;
+        }
+    tune->chosen = least < -0.02 ? best : 0;
+    if (tune->chosen)
+        snprintf(tune->why, sizeof tune->why,
+                 "%.1f %% less time than with NCCL's own count in the "
+                 "geometric mean of all sizes, at no size counted slower",
+                 100 * (1 - exp(least)));
+    else
+        snprintf(tune->why, sizeof tune->why,
+                 "no other count is 2 %% faster in the mean without "
+                 "being counted slower at some size");
+}
+
+/* The way that is symtuner's time at each size. */
+static void choose_ways(struct st_tune *tune)
+{
+    for (int z = 0; z < st_tune_sizes(tune); z++) {
+        struct st_way *ways = tune->way[z];
+        int pick = 0;
+
+        for (int w = 1; w < tune->ways[z]; w++)
+            if (faster(&ways[w].cell, &ways[0].cell, each) &&
+                (pick == 0 || ways[w].cell.median < ways[pick].cell.median))
+                pick = w;
+        tune->pick[z] = pick;
+        if (tune->ways[z])
+            tune->cell[SYMTUNER_ALLREDUCE][ST_OWN][z] = ways[pick].cell;
+    }
+}
+
+/* What the rules say about our kernels: nothing where the library's own choice is as good. NCCL
+ * takes registered buffers to its symmetric kernels, so those are what a rule "nccl" gets. */
+static void choose_words(struct st_tune *tune)
+{
+    for (int z = 0; z < st_tune_sizes(tune); z++) {
+        const struct st_cell *own = &tune->cell[SYMTUNER_ALLREDUCE][ST_OWN][z];
+        const struct st_cell *nccl =
+            &tune->cell[SYMTUNER_ALLREDUCE][ST_SYMMETRIC + tune->chosen][z];
+        bool is_nccl = tune->ways[z] && strncmp(tune->way[z][tune->pick[z]].name, "nccl/", 5) == 0;
+
+        tune->say[z] = !tune->ways[z]                        ? ST_SAY_NOTHING
+                       : !is_nccl && faster(nccl, own, each) ? ST_SAY_NCCL
+                                                             : tune->pick[z];
+    }
+}
+
+static bool in_policy(const struct st_tune *tune, int candidate)
+{
+    return candidate < ST_SYMMETRIC || candidate == ST_SYMMETRIC + tune->chosen ||
+           tune->ctas[tune->chosen] == ST_TUNE_PLUGIN;
+}
+
+static int best_at(const struct st_tune *tune, int coll, int size)
+{
+    int best = -1;
+
+    for (int k = 0; k < st_tune_candidates(tune); k++) {
+        const struct st_cell *cell = &tune->cell[coll][k][size];
+
+        if (in_policy(tune, k) && cell->n &&
+            (best < 0 || cell->median < tune->cell[coll][best][size].median))
+            best = k;
+    }
+    return best;
+}
+
+static void choose_policy(struct st_tune *tune, int coll)
+{
+    int sizes = st_tune_sizes(tune), now = best_at(tune, coll, 0);
+
+    for (int z = 0; z < sizes; z++) {
+        int best = best_at(tune, coll, z);
+        bool stays;
+
+        if (now < 0)
+            now = best;
+        if (best >= 0 && best != now) {
+            const struct st_cell *next = tune->cell[coll][best];
+
+            stays = z + 1 == sizes || !tune->cell[coll][now][z + 1].n ||
+                    next[z + 1].median <= tune->cell[coll][now][z + 1].median;
+            if (faster(&next[z], &tune->cell[coll][now][z], stays ? each : plain))
+                now = best;
+        }
+        tune->policy[coll][z] = now;
+    }
+}
+
+void st_tune_choose(struct st_tune *tune)
+{
+    st_tune_summarise(tune);
+    choose_ways(tune);
+    choose_ctas(tune);
+    choose_words(tune);
+    memset(tune->policy, -1, sizeof tune->policy);
+    for (int c = 0; c < SYMTUNER_COLLS; c++)
+        if (tune->colls >> c & 1)
+            choose_policy(tune, c);
+}

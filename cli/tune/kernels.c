@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kernels.c - the [kernels] rules that tune writes.
+ *
+ * Nothing is written where the library's own choice is as good: its table, and later ones, may know
+ * more than the sizes that were measured. A size speaks for three quarters to one and a half times
+ * itself, which is half way to its neighbours.
+ */
+#include <string.h>
+
+#include "cli/text.h"
+#include "cli/tune/tune.h"
+#include "symtuner_why.h"
+
+/* "one_ll8" of "one_ll8/16/128", with the blocks and threads. */
+static void split(const char *way, char kernel[25], int *ctas, int *threads)
+{
+    kernel[0] = '\0';
+    *ctas = *threads = 0;
+    sscanf(way, "%24[a-z0-9_]/%d/%d", kernel, ctas, threads);
+}
+
+/* Kernels that use the caller's buffers were measured on registered ones; the others copy anyway.
+ */
+static bool uses_buffers(const char *kernel)
+{
+    return strncmp(kernel, "one_", 4) != 0 && strncmp(kernel, "two_", 4) != 0;
+}
+
+static bool alike(const struct st_tune *tune, int a, int b)
+{
+    if (tune->say[a] <= 0 || tune->say[b] <= 0)
+        return tune->say[a] == tune->say[b];
+    return strcmp(tune->way[a][tune->say[a]].name, tune->way[b][tune->say[b]].name) == 0;
+}
+
+/* The time that the rule gives, and what it gives up. */
+static void comment(const struct st_tune *tune, int z, FILE *out)
+{
+    const struct st_cell *best = &tune->way[z][tune->pick[z]].cell, *table = &tune->way[z][0].cell;
+    char size[ST_TEXT_SIZE];
+
+    if (tune->say[z] == ST_SAY_NCCL) {
+        best = &tune->cell[SYMTUNER_ALLREDUCE][ST_SYMMETRIC + tune->chosen][z];
+        table = &tune->way[z][tune->pick[z]].cell;
+    }
+    fprintf(out, "# %-8s %.2f ±%.2f us; %s %.2f ±%.2f us\n",
+            st_text_size(st_tune_bytes(tune, z), size), best->median, best->sigma,
+            tune->way[z][tune->say[z] == ST_SAY_NCCL ? tune->pick[z] : 0].name, table->median,
+            table->sigma);
+}
+
+/* "64KiB" */
+static const char *name_of(uint64_t bytes, char name[ST_TEXT_SIZE])
+{
+    char *blank = strchr(st_text_size(bytes, name), ' ');
+
+    if (blank)
+        memmove(blank, blank + 1, strlen(blank));
+    return name;
+}
+
+static void write_rule(const struct st_tune *tune, int from, int to, FILE *out)
+{
+    uint64_t low = st_tune_bytes(tune, from) / 4 * 3 + 1, high = st_tune_bytes(tune, to) / 2 * 3;
+    char kernel[25] = "nccl", name[ST_TEXT_SIZE];
+    int ctas = 0, threads = 0;
+
+    if (tune->say[from] > 0)
+        split(tune->way[from][tune->say[from]].name, kernel, &ctas, &threads);
+    fputc('\n', out);
+    for (int z = from; z <= to; z++)
+        comment(tune, z, out);
+    fprintf(out,
+            "[kernels %s]\nbytes      = %llu..%llu\nranks      = %d\ndtype      = %s\n"
+            "op         = sum\n",
+            name_of(st_tune_bytes(tune, from), name), (unsigned long long)low,
+            (unsigned long long)high, tune->ranks, symtuner_dtype_name(tune->dtype));
+    if (uses_buffers(kernel))
+        fputs("registered = yes\n", out);
+    fprintf(out, "kernel     = %s\n", kernel);
+    if (ctas)
+        fprintf(out, "ctas       = %d\nthreads    = %d\n", ctas, threads);
+}
+
+void st_tune_write_kernels(const struct st_tune *tune, FILE *out)
+{
+    int sizes = st_tune_sizes(tune), said = 0, measured = 0;
+
+    for (int z = 0; z < sizes; z++) {
+        said += tune->say[z] != ST_SAY_NOTHING;
+        measured += tune->ways[z] > 0;
+    }
+    fprintf(out,
+            "\n# %d of %d sizes: another kernel than the library's own choice is counted faster "
+            "(2 sigma and\n# 2 %%). It stays for the other sizes, types and operators.\n",
+            said, measured);
+    for (int from = 0, to; from < sizes; from = to + 1) {
+        for (to = from; to + 1 < sizes && alike(tune, from, to + 1); to++)
+            ;
+        if (tune->say[from] != ST_SAY_NOTHING)
+            write_rule(tune, from, to, out);
+    }
+}

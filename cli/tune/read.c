@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* read.c - the options that symtuner tune and symtuner bench share. */
+#include <string.h>
+
+#include "cli/ledger/read.h"
+#include "cli/text.h"
+#include "cli/tune/tune.h"
+#include "cli/values.h"
+#include "symtuner_why.h"
+
+static bool read_ctas(const char *value, void *self, char error[ST_OPTION_ERROR])
+{
+    struct st_tune *tune = self;
+    int n;
+
+    if (!st_read_numbers("ctas", value, 64, ST_TUNE_CTAS - 1, tune->ctas + 1, &n, error))
+        return false;
+    tune->n_ctas = n + 1;
+    return true;
+}
+
+static bool read_colls(const char *value, void *self, char error[ST_OPTION_ERROR])
+{
+    unsigned *colls = &((struct st_tune *)self)->colls;
+    const unsigned symmetric =
+        1u << SYMTUNER_ALLREDUCE | 1u << SYMTUNER_ALLGATHER | 1u << SYMTUNER_REDUCESCATTER;
+
+    if (!st_read_colls(value, colls, error))
+        return false;
+    if (strcmp(value, "all") == 0)
+        *colls = symmetric;
+    return !(*colls & ~symmetric) ||
+           st_option_wrong(error,
+                           "only allreduce, allgather and reducescatter have symmetric "
+                           "kernels: --coll wants some of them",
+                           value);
+}
+
+static bool read_bytes(const char *value, void *self, char error[ST_OPTION_ERROR])
+{
+    struct st_tune *tune = self;
+
+    if (!st_read_range(value, &tune->low, &tune->high, error))
+        return false;
+    return (tune->low >= 256 && !(tune->low & (tune->low - 1)) &&
+            !(tune->high & (tune->high - 1)) && tune->high <= (uint64_t)4 << 30) ||
+           st_option_wrong(error, "--bytes wants powers of two from 256 to 4GiB", value);
+}
+
+static bool read_dtype(const char *value, void *self, char error[ST_OPTION_ERROR])
+{
+    int *dtype = &((struct st_tune *)self)->dtype;
+
+    return st_read_dtype(value, dtype, error) &&
+           (*dtype == SYMTUNER_BFLOAT16 || *dtype == SYMTUNER_FLOAT16 ||
+            *dtype == SYMTUNER_FLOAT32 ||
+            st_option_wrong(error, "--dtype wants bf16, f16 or f32", value));
+}
+
+static bool read_budget(const char *value, void *self, char error[ST_OPTION_ERROR])
+{
+    struct st_tune *tune = self;
+
+    tune->rounds = ST_TUNE_ROUNDS;
+    return st_text_number(value, 1, 86400, &tune->budget_s) ||
+           st_option_wrong(error, "--budget wants 1 to 86400 seconds", value);
+}
+
+static bool read_csv(const char *value, void *self, char error[ST_OPTION_ERROR])
+{
+    struct st_tune *tune = self;
+
+    return (size_t)snprintf(tune->raw, sizeof tune->raw, "%s", value) < sizeof tune->raw ||
+           st_option_wrong(error, "--csv wants a shorter name", value);
+}
+
+/* Until now --nccl was the file. */
+static bool read_nccl(const char *value, void *self, char error[ST_OPTION_ERROR])
+{
+    ((struct st_tune *)self)->nccl_file = value;
+    return strchr(value, '/') || strstr(value, ".so") ||
+           st_option_wrong(error,
+                           "tune and bench measure a library, which --library names, and no "
+                           "release",
+                           value);
+}
+
+/* Collectives and sizes that a program used: sums and gathers of the ledger, from .. to. */
+static bool read_ledger(const char *path, void *self, char error[ST_OPTION_ERROR])
+{
+    struct st_tune *tune = self;
+    struct st_ledgers ledgers = {0};
+    uint64_t low = UINT64_MAX, high = 0, most = (uint64_t)4 << 30;
+
+    if (!st_ledgers_read(&ledgers, path, error, ST_OPTION_ERROR)) {
+        st_ledgers_free(&ledgers);
+        return false;
+    }
+    tune->colls = 0;
+    for (int b = 0; b < ledgers.blocks; b++)
+        for (int r = 0; r < ledgers.block[b].rows; r++) {
+            const struct st_ledger_row *row = &ledgers.block[b].row[r];
+
+            if (row->coll < SYMTUNER_ALLGATHER)
+                continue;
+            tune->colls |= 1u << row->coll;
+            low = row->lo < low ? row->lo : low;
+            high = row->hi > high ? row->hi : high;
+        }
+    st_ledgers_free(&ledgers);
+    if (!tune->colls)
+        return st_option_wrong(
+            error, "--ledger wants one with allreduce, allgather or reducescatter", path);
+    for (tune->low = 256; tune->low * 2 <= low && tune->low < most; tune->low *= 2)
+        ;
+    for (tune->high = tune->low; tune->high * 2 <= high && tune->high < most; tune->high *= 2)
+        ;
+    return true;
+}
+
+#define AT(member) offsetof(struct st_tune, member)
+const struct st_option st_tune_options[ST_TUNE_OPTIONS] = {
+    /* of bench alone */
+    {"rules", "FILE", "rules for the plugin and symtuner's kernels (built-in defaults)",
+     ST_OPTION_TEXT, .at = AT(rules)},
+    {"csv", "FILE", "also write the raw data", ST_OPTION_READ, .read = read_csv},
+    /* of both */
+    {"ranks", "N", "GPUs to use (all)", ST_OPTION_NUMBER, .at = AT(ranks), .least = 2, .most = 16},
+    {"coll", "C,C,...", "allreduce, allgather, reducescatter, or all (allreduce)", ST_OPTION_READ,
+     .read = read_colls},
+    {"dtype", "T", "bf16, f16 or f32 (bf16)", ST_OPTION_READ, .read = read_dtype},
+    {"bytes", "LOW..HIGH", "powers of two, of the whole call, NCCL's nBytes (1KiB..256MiB)",
+     ST_OPTION_READ, .read = read_bytes},
+    {"ledger", "FILE", "collectives and sizes that a program used, instead of the two above",
+     ST_OPTION_READ, .read = read_ledger},
+    {"rounds", "N", "3 to 9 (3)", ST_OPTION_NUMBER, .at = AT(rounds), .least = 3,
+     .most = ST_TUNE_ROUNDS},
+    {"budget", "SECONDS", "3 rounds, and more, up to 9, as long as they fit into this time",
+     ST_OPTION_READ, .read = read_budget},
+    {"no-kernels", NULL, "without libsymtuner_ar.so", ST_OPTION_FLAG, .at = AT(no_kernels)},
+    {"library", "FILE", "the libnccl.so.2 to measure (the loader's)", ST_OPTION_TEXT,
+     .at = AT(nccl_file)},
+    {"json", NULL, "print the result for programs", ST_OPTION_FLAG, .at = AT(json)},
+    {"force", NULL, "overwrite files that symtuner did not write", ST_OPTION_FLAG, .at = AT(force)},
+    {"nccl", "FILE", NULL, ST_OPTION_READ, .read = read_nccl, .instead = "--library FILE"},
+    /* of tune alone */
+    {"out", "FILE", "the rules to write (symtuner.rules)", ST_OPTION_TEXT, .at = AT(out)},
+    {"ctas", "N,N,...", "CTA counts besides NCCL's own (8,16,32,64)", ST_OPTION_READ,
+     .read = read_ctas},
+    {"fresh", NULL, "forget an earlier run into the same files", ST_OPTION_FLAG, .at = AT(fresh)},
+    {"from", "FILE.csv", "measure nothing: rules and report from raw data", ST_OPTION_TEXT,
+     .at = AT(from)},
+    {"verify", "A[,B]",
+     "load rules that tune wrote in a fresh run, beside all that it compared: "
+     "nowhere more than 3 % slower? B of a second run: nowhere 5 % apart?",
+     ST_OPTION_TEXT, .at = AT(verify_files)},
+};

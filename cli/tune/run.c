@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* run.c - the measuring of tune and bench: a process per setting and round, in turns. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/child.h"
+#include "cli/commands.h"
+#include "cli/gpu/cuda.h"
+#include "cli/tune/tune.h"
+
+int st_tune_units(const struct st_tune *tune, bool only_open)
+{
+    int n = 0;
+
+    for (int r = 0; r < tune->rounds; r++)
+        for (int c = 0; c < SYMTUNER_COLLS; c++)
+            for (int s = 0; s < st_tune_settings(tune); s++)
+                n += st_tune_has(tune, c, s) && (!only_open || !tune->done[r][c][s]);
+    return n;
+}
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void progress(const struct st_tune *tune, double began, int measured, const char *what)
+{
+    enum { BAR = 30 };
+    int all = st_tune_units(tune, false), open = st_tune_units(tune, true),
+        full = BAR * (all - open) / all;
+    bool terminal = isatty(2);
+    char bar[BAR + 1];
+
+    memset(bar, '.', BAR);
+    memset(bar, '#', (size_t)full);
+    bar[BAR] = '\0';
+    if (terminal && write(2, "\r", 1) < 0) /* stderr lets none pass, and holds nothing back */
+        return;
+    fprintf(stderr, "[%s] %d of %d", bar, all - open, all);
+    if (measured > 0 && open > 0) {
+        int left = (int)((now() - began) / measured * open + 0.5);
+
+        fprintf(stderr, ", %d:%02d left", left / 60, left % 60);
+    }
+    fprintf(stderr, "  %-28s%s", open ? what : "", terminal && open ? "" : "\n");
+}
+
+/* One process: one setting, one collective, all sizes. */
+static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int setting,
+                                  char *error, size_t size)
+{
+    char ranks[12], low[24], high[24], number[12], seed[12], dtype[12], ctas[32] = "NCCL_SYM_CTAS";
+    char tuner[700] = "NCCL_TUNER_PLUGIN=none", rules[700] = "SYMTUNER_RULES";
+    char env[700] = "NCCL_ENV_PLUGIN";
+    char *ways = st_tune_ways(tune);
+    bool search = setting == tune->n_ctas;
+    const char *with = tune->rules;
+    const char *arguments[] = {"measure",
+                               ranks,
+                               tune->nccl_file ? tune->nccl_file : "-",
+                               st_tune_modes(tune, coll, setting),
+                               number,
+                               low,
+                               high,
+                               seed,
+                               dtype,
+                               search ? ways : NULL,
+                               NULL};
+    /* NCCL as it is: no plugin, and our CTA count instead of anybody else's; our kernels as they
+     * are */
+    const char *set[] = {tuner,
+                         rules,
+                         ctas,
+                         env,
+                         "NCCL_PROFILER_PLUGIN",
+                         "NCCL_SYM_KERNEL",
+                         "NCCL_ALGO",
+                         "NCCL_PROTO",
+                         "SYMTUNER_RULE",
+                         "SYMTUNER_MODE",
+                         "SYMTUNER_AR_KERNEL",
+                         "SYMTUNER_AR_CTAS",
+                         "SYMTUNER_AR_LAG",
+                         NULL};
+    struct st_child child = {.arguments = arguments, .set = set, .limit_s = 180};
+    enum st_child_end end;
+
+    snprintf(ranks, sizeof ranks, "%d", tune->ranks);
+    snprintf(number, sizeof number, "%d", coll);
+    snprintf(dtype, sizeof dtype, "%d", tune->dtype);
+    snprintf(low, sizeof low, "%llu", (unsigned long long)tune->low);
+    snprintf(high, sizeof high, "%llu", (unsigned long long)tune->high);
+    snprintf(seed, sizeof seed, "%u", (unsigned)(round * 131 + setting * 17 + coll + 1));
+    if (setting > tune->n_ctas)
+        with = tune->verify[setting - tune->n_ctas - 1];
+    if (with)
+        snprintf(rules, sizeof rules, "SYMTUNER_RULES=%.600s", with);
+    if (search) {
+        if (!ways) {
+            snprintf(error, size, "out of memory");
+            return ST_CHILD_FAILED;
+        }
+    } else if (setting < tune->n_ctas && tune->ctas[setting] > 0) {
+        snprintf(ctas, sizeof ctas, "NCCL_SYM_CTAS=%d", tune->ctas[setting]);
+    } else if (setting > tune->n_ctas || tune->ctas[setting] == ST_TUNE_PLUGIN) {
+        char path[600];
+        const char *library = st_beside_command("libsymtuner.so", path, sizeof path);
+
+        snprintf(tuner, sizeof tuner, "NCCL_TUNER_PLUGIN=%s", library);
+        snprintf(env, sizeof env, "NCCL_ENV_PLUGIN=%s", library); /* a CTA count goes this way only */
+    }
+    end = st_child_run(&child);
+    free(ways);
+    snprintf(error, size, "%s", end == ST_CHILD_TIMEOUT ? "no end after 180 s" : child.error);
+    if (end == ST_CHILD_DONE &&
+        !st_tune_take(tune, round, coll, setting, child.output, error, size))
+        end = ST_CHILD_FAILED;
+    free(child.output);
+    return end;
+}
+
+/* Is there time for one more round than three? If not, the rounds that there are were the plan. */
+static bool fits_budget(struct st_tune *tune, int round, double began, double *round_began)
+{
+    double at = now(), last = *round_began > 0 ? at - *round_began : 0;
+
+    *round_began = at;
+    if (!tune->budget_s || round < 3 || at - began + last <= tune->budget_s)
+        return true;
+    tune->rounds = round;
+    if (tune->raw[0])
+        st_tune_save(tune);
+    return false;
+}
+
+int st_tune_measure(struct st_tune *tune, const char *command)
+{
+    char error[400], what[48], name[48];
+    double began = now(), round_began = 0;
+    int measured = 0;
+
+    st_child_catch_signals();
+    for (int r = 0; r < tune->rounds; r++) {
+        if (!fits_budget(tune, r, began, &round_began))
+            break;
+        for (int c = SYMTUNER_COLLS - 1; c >= 0; c--)
+            for (int i = 0; i < st_tune_settings(tune); i++) {
+                int s = (i + r) % st_tune_settings(tune); /* no setting is always first */
+                enum st_child_end end;
+
+                if (!st_tune_has(tune, c, s) || tune->done[r][c][s])
+                    continue;
+                snprintf(what, sizeof what, "%s %s", symtuner_coll_name(c),
+                         s == tune->n_ctas  ? "symtuner"
+                         : s > tune->n_ctas ? "with the rules"
+                                            : st_tune_name(tune, ST_SYMMETRIC + s, name));
+                progress(tune, began, measured, what);
+                end = st_child_stop_asked() ? ST_CHILD_STOPPED
+                                            : run_unit(tune, r, c, s, error, sizeof error);
+                if (end == ST_CHILD_STOPPED) {
+                    fprintf(stderr, "\nstopped%s%s%s\n",
+                            tune->raw[0] ? "; the same command goes on from here (" : "", tune->raw,
+                            tune->raw[0] ? ")" : "");
+                    return ST_EXIT_FINDINGS;
+                }
+                if (end != ST_CHILD_DONE) {
+                    fprintf(stderr, "\nsymtuner %s: %s, round %d: %s\n", command, what, r + 1,
+                            error);
+                    return ST_EXIT_FINDINGS;
+                }
+                measured++;
+                if (tune->raw[0] && !st_tune_save(tune))
+                    return ST_EXIT_FINDINGS;
+            }
+    }
+    progress(tune, began, measured, "");
+    return ST_EXIT_FINE;
+}
+
+/* GPUs, NCCL and our kernels: -1 when they are here, else the exit status. */
+int st_tune_find_gpus(struct st_tune *tune, const char *command, bool kernels)
+{
+    struct st_cuda cuda;
+    struct st_ar ar;
+    char error[400];
+    int gpus = 0;
+
+    if (!st_cuda_load(&cuda, &gpus, error, sizeof error)) {
+        fprintf(stderr, "symtuner %s: cannot measure here: %s\n", command, error);
+        return ST_EXIT_CANNOT;
+    }
+    if (tune->ranks == 0)
+        tune->ranks = gpus > 16 ? 16 : gpus;
+    if (gpus < 2 || gpus < tune->ranks) {
+        fprintf(stderr, "symtuner %s: cannot measure here: %d ranks need %d GPUs, %d here\n",
+                command, tune->ranks, tune->ranks < 2 ? 2 : tune->ranks, gpus);
+        return ST_EXIT_CANNOT;
+    }
+    symtuner_machine_find(&tune->machine);
+    if (!tune->machine.gpu[0])
+        fprintf(stderr,
+                "symtuner %s: these GPUs have no common name; the report will not say which "
+                "they are\n",
+                command);
+    tune->own = kernels && tune->colls >> SYMTUNER_ALLREDUCE & 1;
+    if (tune->own && !st_ar_load(&ar, error, sizeof error)) {
+        fprintf(stderr, "symtuner %s: without symtuner's kernels: %s\n", command, error);
+        tune->own = false;
+    }
+    return -1;
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tune.c - symtuner tune: measure this box, write rules, raw data and a report. */
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "cli/own_file.h"
+#include "cli/text.h"
+#include "cli/tune/tune.h"
+#include "symtuner_why.h"
+
+static struct st_tune tune; /* large */
+
+static const struct st_command_line line = {
+    .command = "tune",
+    .usage = "[options]\n",
+    .about =
+        "Measure NCCL's general kernels, its symmetric kernels over CTA counts and symtuner's "
+        "kernels on\nthis box; write rules for it (FILE), the raw data (FILE.csv) and a report "
+        "(FILE.html). Results\nare checked before they are timed. Ctrl-C stops; the same command "
+        "goes on where it stopped.\n",
+    .after =
+        "Exit 0: done. 1: failed, stopped, or not verified. 77: cannot measure here, and why.\n"
+        "examples: symtuner tune --out h200x4.rules\n"
+        "          symtuner tune --ledger job.ledger --ranks 8\n",
+    .row = st_tune_options + ST_BENCH_ALONE,
+    .rows = ST_TUNE_OPTIONS - ST_BENCH_ALONE};
+
+/* Asked before anything is measured. Raw data of another run are resume()'s business. */
+static bool may_write(void)
+{
+    return st_own_file_free("tune", tune.out, NULL, tune.force) &&
+           st_own_file_free("tune", tune.html, NULL, tune.force) &&
+           (tune.from || st_own_file_free("tune", tune.raw, st_tune_first_line, tune.force));
+}
+
+/* Take over an earlier, interrupted run. */
+static bool resume(void)
+{
+    char error[600];
+
+    if (tune.fresh || access(tune.raw, F_OK) != 0)
+        return true;
+    if (!st_tune_load(&tune, false, error, sizeof error)) {
+        fprintf(stderr, "%s\n", error);
+        return false;
+    }
+    fprintf(stderr, "%s: %d of %d measurements are there already\n", tune.raw,
+            st_tune_units(&tune, false) - st_tune_units(&tune, true), st_tune_units(&tune, false));
+    return true;
+}
+
+static int finish(void)
+{
+    st_tune_choose(&tune);
+    if (!st_tune_write_rules(&tune) || !st_tune_write_html(&tune))
+        return ST_EXIT_FINDINGS;
+    (tune.json ? st_tune_print_json : st_tune_print)(&tune, stdout);
+    fprintf(stderr, "wrote %s, %s\n", tune.out, tune.html);
+    return ST_EXIT_FINE;
+}
+
+int st_cmd_tune(int argc, char **argv)
+{
+    char error[600];
+    time_t today = time(NULL);
+    size_t at;
+    int status;
+
+    tune = (struct st_tune){.rounds = 3,
+                            .search = true,
+                            .dtype = SYMTUNER_BFLOAT16,
+                            .ctas = {0, 8, 16, 32, 64},
+                            .n_ctas = 5,
+                            .colls = 1u << SYMTUNER_ALLREDUCE,
+                            .low = 1 << 10,
+                            .high = 256 << 20,
+                            .out = "symtuner.rules",
+                            .machine = {.nvlink = -1, .multicast = -1}};
+    at = st_text_add(tune.command, sizeof tune.command, 0, "symtuner");
+    for (int i = 0; i < argc; i++)
+        at = st_text_add(tune.command, sizeof tune.command, at, " %.100s", argv[i]);
+    status = st_line_read(&line, argc, argv, &tune);
+    if (status >= 0)
+        return status;
+    snprintf(tune.raw, sizeof tune.raw, "%.500s.csv", tune.out);
+    snprintf(tune.html, sizeof tune.html, "%.500s.html", tune.out);
+    strftime(tune.date, sizeof tune.date, "%Y-%m-%d", gmtime(&today));
+    if (!tune.verify_files && !may_write())
+        return ST_EXIT_USAGE;
+    if (tune.from) {
+        snprintf(tune.raw, sizeof tune.raw, "%.590s", tune.from);
+        if (!st_tune_load(&tune, true, error, sizeof error)) {
+            fprintf(stderr, "%s\n", error);
+            return ST_EXIT_FINDINGS;
+        }
+        if (st_tune_units(&tune, true)) {
+            fprintf(stderr,
+                    "symtuner tune: %s is of a run that was not finished: %d of %d "
+                    "measurements are missing\n",
+                    tune.raw, st_tune_units(&tune, true), st_tune_units(&tune, false));
+            return ST_EXIT_FINDINGS;
+        }
+        return finish();
+    }
+    if (tune.verify_files)
+        return st_tune_verify(&tune, tune.verify_files, tune.json);
+    status = st_tune_find_gpus(&tune, "tune", !tune.no_kernels);
+    if (status >= 0)
+        return status;
+    if (!resume())
+        return ST_EXIT_FINDINGS;
+    status = st_tune_measure(&tune, "tune");
+    return status == ST_EXIT_FINE ? finish() : status;
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * verify.c - do rules keep their promise? They are loaded by the plugin and by the library in
+ * a process of their own and run beside everything that tune had compared for them, in turns, in
+ * fresh processes. Alternatives that were far off in the raw data are left out.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "cli/text.h"
+#include "cli/tune/tune.h"
+
+/* A setting of NCCL that was never within 15 % of the best cannot be the best now. */
+static const double far_off = 1.15, promised = 1.03, agreed = 1.05;
+
+/* The plan and the ways of a rules file's raw data, FILE.csv. */
+static bool load(struct st_tune *tune, const char *file)
+{
+    char error[600];
+
+    snprintf(tune->raw, sizeof tune->raw, "%.500s.csv", file);
+    if (!st_tune_load(tune, true, error, sizeof error)) {
+        fprintf(stderr, access(tune->raw, F_OK) == 0 ? "%s\n" :
+                        "%s: --verify wants rules as tune --out wrote them, with their FILE.csv\n",
+                error);
+        return false;
+    }
+    if (!tune->search || !(tune->colls >> SYMTUNER_ALLREDUCE & 1)) {
+        fprintf(stderr, "symtuner tune: %s compared no kernels of symtuner's: nothing to verify\n",
+                tune->raw);
+        return false;
+    }
+    return true;
+}
+
+static double best_of(const struct st_tune *tune, int z, char name[48])
+{
+    double best = 0;
+
+    for (int k = ST_SYMMETRIC; k < st_tune_candidates(tune); k++) {
+        const struct st_cell *cell = &tune->cell[SYMTUNER_ALLREDUCE][k][z];
+
+        if (cell->n && (best == 0 || cell->median < best)) {
+            best = cell->median;
+            st_tune_name(tune, k, name);
+        }
+    }
+    for (int w = 0; w < tune->ways[z]; w++) {
+        const struct st_way *way = &tune->way[z][w];
+
+        if (way->cell.n && (best == 0 || way->cell.median < best)) {
+            best = way->cell.median;
+            strcpy(name, way->name);
+        }
+    }
+    return best;
+}
+
+/* Keep the CTA counts that came near; forget what was measured. */
+static void make_plan(struct st_tune *tune)
+{
+    int kept = 0;
+    char name[48];
+
+    for (int s = 0; s < tune->n_ctas; s++)
+        for (int z = 0; z < st_tune_sizes(tune); z++) {
+            const struct st_cell *cell = &tune->cell[SYMTUNER_ALLREDUCE][ST_SYMMETRIC + s][z];
+
+            if (cell->n && cell->median < far_off * best_of(tune, z, name)) {
+                tune->ctas[kept++] = tune->ctas[s];
+                break;
+            }
+        }
+    tune->n_ctas = kept;
+    memset(tune->cell, 0, sizeof tune->cell);
+    memset(tune->done, 0, sizeof tune->done);
+    for (int z = 0; z < st_tune_sizes(tune); z++)
+        for (int w = 0; w < tune->ways[z]; w++)
+            memset(&tune->way[z][w].cell, 0, sizeof tune->way[z][w].cell);
+    tune->colls = 1u << SYMTUNER_ALLREDUCE;
+    tune->raw[0] = '\0'; /* nothing to go on from */
+}
+
+/* What B compared beside A, as far as there is room. */
+static void add_ways(struct st_tune *tune, const struct st_tune *other)
+{
+    for (int z = 0; z < st_tune_sizes(tune); z++)
+        for (int y = 0; y < st_tune_sizes(other); y++)
+            for (int w = 0; w < other->ways[y]; w++)
+                if (st_tune_bytes(tune, z) == st_tune_bytes(other, y))
+                    st_tune_way(tune, z, other->way[y][w].name);
+}
+
+/* At most 100 columns. */
+static void head(const struct st_tune *tune, FILE *out)
+{
+    fprintf(out, "%-9s %8s %-20s", "", "A us", "kernel");
+    if (tune->verify[1])
+        fprintf(out, " %8s %-20s", "B us", "kernel");
+    fprintf(out, " %8s %s\n", "best us", "of");
+}
+
+/* One line a size; the worst ratios of both rules to the best, and of one to the other. */
+static void print_sizes(const struct st_tune *tune, double worst[3], int at[3], FILE *out)
+{
+    for (int z = 0; z < st_tune_sizes(tune); z++) {
+        char size[ST_TEXT_SIZE], name[48] = "-";
+        double best = best_of(tune, z, name), us[ST_TUNE_RULES] = {0}, ratio[3] = {0};
+
+        fprintf(out, "%-9s", st_text_size(st_tune_bytes(tune, z), size));
+        for (int i = 0; i < ST_TUNE_RULES && tune->verify[i]; i++) {
+            us[i] = tune->ruled[i][z].cell.median;
+            ratio[i] = us[i] / best;
+            fprintf(out, " %8.2f %-20s", us[i], tune->ruled[i][z].name);
+        }
+        fprintf(out, " %8.2f %s\n", best, name);
+        if (tune->verify[1])
+            ratio[2] = us[0] > us[1] ? us[0] / us[1] : us[1] / us[0];
+        for (int i = 0; i < 3; i++)
+            if (ratio[i] > worst[i]) {
+                worst[i] = ratio[i];
+                at[i] = z;
+            }
+    }
+}
+
+static int report(struct st_tune *tune, bool json)
+{
+    static const char *const what[] = {"A against the best", "B against the best",
+                                       "A and B against each other"};
+    double worst[3] = {0};
+    int at[3] = {0}, status = ST_EXIT_FINE;
+    char size[ST_TEXT_SIZE];
+    FILE *out = json ? stderr : stdout;
+
+    st_tune_summarise(tune);
+    fprintf(out,
+            "%d ranks on %s, median of %d rounds; compared with %d CTA counts of NCCL\n"
+            "and every kernel that was tried\n",
+            tune->ranks, tune->machine.gpu, tune->rounds, tune->n_ctas);
+    head(tune, out);
+    print_sizes(tune, worst, at, out);
+    for (int i = 0; i < (tune->verify[1] ? 3 : 1); i++) {
+        double limit = i < 2 ? promised : agreed;
+
+        fprintf(out, "%-27s at worst %+5.1f %% (%s), allowed %.0f %%%s\n", what[i],
+                100 * (worst[i] - 1), st_text_size(st_tune_bytes(tune, at[i]), size),
+                100 * (limit - 1), worst[i] > limit ? ": TOO MUCH" : "");
+        status |= worst[i] > limit ? ST_EXIT_FINDINGS : 0;
+    }
+    if (json)
+        printf("{\"verified\": %s, \"worst\": [%.4f, %.4f, %.4f]}\n", status ? "false" : "true",
+               worst[0], worst[1], worst[2]);
+    return status;
+}
+
+/* Rules that plugin and library would refuse here need no run to be told. */
+static bool usable(const struct st_tune *tune, const char *file, int nccl)
+{
+    char error[SYMTUNER_ERROR_MAX];
+    symtuner_rules *rules;
+    bool good = symtuner_rules_load(file, &rules, error, sizeof error) == SYMTUNER_OK;
+
+    if (good) {
+        good = symtuner_rules_fit(rules, nccl, &tune->machine, error, sizeof error) == SYMTUNER_OK;
+        symtuner_rules_free(rules);
+    }
+    if (!good)
+        fprintf(stderr, "%s\n", error);
+    return good;
+}
+
+int st_tune_verify(struct st_tune *tune, const char *files, bool json)
+{
+    static struct st_tune other; /* large */
+    static char name[ST_TUNE_RULES][500];
+    int rounds = tune->rounds, nccl, status;
+    const char *comma = strchr(files, ',');
+
+    snprintf(name[0], sizeof name[0], "%.*s", comma ? (int)(comma - files) : 499, files);
+    snprintf(name[1], sizeof name[1], "%s", comma ? comma + 1 : "");
+    if (!load(tune, name[0]) || (comma && !load(&other, name[1])))
+        return ST_EXIT_FINDINGS;
+    if (comma && other.ranks != tune->ranks) {
+        fprintf(stderr, "symtuner tune: %s is of %d ranks, %s of %d\n", name[0], tune->ranks,
+                name[1], other.ranks);
+        return ST_EXIT_FINDINGS;
+    }
+    st_tune_summarise(tune); /* medians of the raw data, to see what came near */
+    make_plan(tune);
+    if (comma)
+        add_ways(tune, &other);
+    tune->rounds = rounds;
+    nccl = tune->nccl;
+    tune->nccl = 0;
+    for (int i = 0; i < ST_TUNE_RULES; i++)
+        tune->verify[i] = name[i][0] ? name[i] : NULL;
+    status = st_tune_find_gpus(tune, "tune", true);
+    if (status < 0 && !tune->own)
+        status = ST_EXIT_CANNOT;
+    for (int i = 0; i < ST_TUNE_RULES && tune->verify[i] && status < 0; i++)
+        if (!usable(tune, tune->verify[i], nccl))
+            status = ST_EXIT_FINDINGS;
+    if (status < 0)
+        status = st_tune_measure(tune, "tune");
+    return status == ST_EXIT_FINE ? report(tune, json) : status;
+}

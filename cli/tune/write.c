@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* write.c - what tune found: the rules file, the table in the terminal, JSON. */
+#include <string.h>
+
+#include "cli/own_file.h"
+#include "cli/text.h"
+#include "cli/tune/tune.h"
+#include "nccl/release.h"
+#include "symtuner_why.h"
+
+/* Largest spread of the rounds, per cent of the median. */
+static double worst_spread(const struct st_tune *tune)
+{
+    double worst = 0;
+
+    for (int c = 0; c < SYMTUNER_COLLS; c++)
+        for (int k = 0; k < st_tune_candidates(tune); k++)
+            for (int z = 0; z < st_tune_sizes(tune); z++) {
+                const struct st_cell *cell = &tune->cell[c][k][z];
+
+                if (cell->n && 100 * cell->sigma / cell->median > worst)
+                    worst = 100 * cell->sigma / cell->median;
+            }
+    return worst;
+}
+
+/* "# allreduce: 1 KiB .. 64 KiB symtuner, ..." : sizes that share a policy. */
+static void write_policy(const struct st_tune *tune, int coll, FILE *out)
+{
+    int sizes = st_tune_sizes(tune);
+
+    for (int from = 0, to; from < sizes; from = to) {
+        char low[ST_TEXT_SIZE], high[ST_TEXT_SIZE], name[48];
+        int policy = tune->policy[coll][from];
+
+        for (to = from; to < sizes && tune->policy[coll][to] == policy; to++)
+            ;
+        fprintf(out, "#   %-13s %8s .. %-8s  %s\n", symtuner_coll_name(coll),
+                st_text_size(st_tune_bytes(tune, from), low),
+                st_text_size(st_tune_bytes(tune, to - 1), high),
+                policy < 0 ? "nothing was measured" : st_tune_name(tune, policy, name));
+    }
+}
+
+static void rules_text(const void *self, FILE *out)
+{
+    const struct st_tune *tune = self;
+    char release[16];
+    const char *base = strrchr(tune->raw, '/');
+
+    fputs("# symtuner rules 1\n# ", out);
+    st_text_plain(out, tune->command); /* a line feed in a name must not end the comment */
+    fprintf(out,
+            "\n# %s, %d ranks, %s, %d rounds, largest standard deviation %.1f %%\n# raw data: ",
+            tune->date, tune->ranks, symtuner_dtype_name(tune->dtype), tune->rounds,
+            worst_spread(tune));
+    st_text_plain(out, base ? base + 1 : tune->raw);
+    fputs("\n#\n# Fastest kind of kernel by size, for registered buffers (2 sigma and 2 %):\n",
+          out);
+    for (int c = SYMTUNER_COLLS - 1; c >= 0; c--)
+        if (tune->colls >> c & 1)
+            write_policy(tune, c, out);
+    fprintf(
+        out,
+        "# symtuner: libsymtuner_ar.so, kernels as below. Which of its sums have equal bits, and "
+        "how\n# they are rounded: docs/kernels.md, section 3. NCCL's kernels have orders of their "
+        "own: a\n# change of kind or of kernel may change last bits of sums.\n\n"
+        "[provenance]\nnccl      = %s\n",
+        st_release_print(tune->nccl, release, sizeof release));
+    if (tune->machine.gpu[0])
+        fprintf(out, "gpu       = %s\n", tune->machine.gpu);
+    if (tune->machine.nvlink >= 0)
+        fprintf(out, "links     = %s\n", tune->machine.nvlink ? "nvlink" : "pcie");
+    if (tune->machine.multicast >= 0)
+        fprintf(out, "multicast = %s\n", tune->machine.multicast ? "yes" : "no");
+    fprintf(out, "made-by   = symtuner tune %s\n", tune->date);
+    if (tune->ctas[tune->chosen])
+        fprintf(out, "\n# %s\n[process]\nsym-ctas  = %d\n", tune->why, tune->ctas[tune->chosen]);
+    else
+        fprintf(out, "\n# no [process] section: %s\n", tune->why);
+    if (tune->own && tune->search)
+        st_tune_write_kernels(tune, out);
+}
+
+bool st_tune_write_rules(const struct st_tune *tune)
+{
+    return st_own_file_write("tune", tune->out, false, rules_text, tune);
+}
+
+static void cell_text(const struct st_cell *cell, char *text, size_t size)
+{
+    if (!cell->n)
+        snprintf(text, size, "-");
+    else
+        snprintf(text, size, "%.*f ±%.*f", cell->median < 100 ? 2 : 1, cell->median,
+                 cell->median < 100 ? 2 : 1, cell->sigma);
+}
+
+/* Pad by characters, not bytes: the plus-minus sign has two bytes. */
+static void right(FILE *out, const char *text, int width)
+{
+    int length = 0;
+
+    for (const char *c = text; *c; c++)
+        length += ((unsigned char)*c & 0xc0) != 0x80;
+    fprintf(out, "%*s%s", width > length ? width - length : 1, "", text);
+}
+
+static void print_coll(const struct st_tune *tune, int coll, FILE *out)
+{
+    int shown[4] = {ST_GENERAL, ST_SYMMETRIC, ST_SYMMETRIC + tune->chosen, ST_OWN};
+    char text[ST_TEXT_SIZE], name[48];
+
+    fprintf(out, "\n%-14s", symtuner_coll_name(coll));
+    for (int i = 0; i < 4; i++)
+        right(out, i == 2 && !tune->chosen ? "" : st_tune_name(tune, shown[i], name),
+              i < 2 ? 14 + i : 14);
+    fprintf(out, "  %-21s %5s\n", "fastest", "busbw");
+    for (int z = 0; z < st_tune_sizes(tune); z++) {
+        int policy = tune->policy[coll][z];
+        uint64_t bytes = st_tune_bytes(tune, z);
+
+        fprintf(out, "%-14s", st_text_size(bytes, text));
+        for (int i = 0; i < 4; i++) {
+            char value[32] = "";
+
+            if (i != 2 || tune->chosen)
+                cell_text(&tune->cell[coll][shown[i]][z], value, sizeof value);
+            right(out, value, i < 2 ? 14 + i : 14);
+        }
+        if (policy >= 0)
+            fprintf(out, "  %-21s %5.1f\n",
+                    policy == ST_OWN && tune->ways[z] ? tune->way[z][tune->pick[z]].name
+                                                      : st_tune_name(tune, policy, name),
+                    st_tune_busbw(tune, coll, bytes, tune->cell[coll][policy][z].median));
+        else
+            fputc('\n', out);
+    }
+}
+
+void st_tune_print(const struct st_tune *tune, FILE *out)
+{
+    char release[16], line[300];
+
+    snprintf(line, sizeof line,
+             "%d ranks on %s, NCCL %s, %s; %s, microseconds, median of %d rounds ± "
+             "standard deviation",
+             tune->ranks, tune->machine.gpu[0] ? tune->machine.gpu : "an unknown GPU",
+             st_release_print(tune->nccl, release, sizeof release), tune->date,
+             symtuner_dtype_name(tune->dtype), tune->rounds);
+    st_text_wrap(out, 0, line);
+    for (int c = SYMTUNER_COLLS - 1; c >= 0; c--)
+        if (tune->colls >> c & 1)
+            print_coll(tune, c, out);
+    if (tune->ctas[tune->chosen] == ST_TUNE_PLUGIN)
+        return;
+    fprintf(out, "\nCTAs of symmetric kernels: %d%s\n", tune->ctas[tune->chosen],
+            tune->ctas[tune->chosen] ? "" : " (NCCL's own choice)");
+    st_text_wrap(out, 0, tune->why);
+}
+
+void st_tune_print_json(const struct st_tune *tune, FILE *out)
+{
+    char release[16], name[48];
+    bool first = true;
+
+    fprintf(out, "{\"ranks\": %d, \"rounds\": %d, \"nccl\": \"%s\", \"floor_gbps\": %.2f",
+            tune->ranks, tune->rounds, st_release_print(tune->nccl, release, sizeof release),
+            tune->floor_gbps);
+    if (tune->ctas[tune->chosen] != ST_TUNE_PLUGIN) {
+        fprintf(out, ", \"sym_ctas\": %d", tune->ctas[tune->chosen]);
+        st_json_field(out, false, "why", tune->why);
+    }
+    st_json_field(out, false, "gpu", tune->machine.gpu[0] ? tune->machine.gpu : NULL);
+    st_json_field(out, false, "date", tune->date);
+    st_json_field(out, false, "rules", tune->out[0] ? tune->out : NULL);
+    st_json_field(out, false, "raw", tune->raw[0] ? tune->raw : NULL);
+    fputs(",\n \"cells\": [", out);
+    for (int c = 0; c < SYMTUNER_COLLS; c++)
+        for (int z = 0; z < st_tune_sizes(tune); z++)
+            for (int k = 0; k < st_tune_candidates(tune); k++) {
+                const struct st_cell *cell = &tune->cell[c][k][z];
+
+                if (!cell->n)
+                    continue;
+                fprintf(out,
+                        "%s\n  {\"coll\": \"%s\", \"bytes\": %llu, \"candidate\": \"%s\", "
+                        "\"us\": %.3f, \"sigma\": %.3f, \"rounds\": %d, \"policy\": %s}",
+                        first ? "" : ",", symtuner_coll_name(c),
+                        (unsigned long long)st_tune_bytes(tune, z), st_tune_name(tune, k, name),
+                        cell->median, cell->sigma, cell->n,
+                        tune->policy[c][z] == k ? "true" : "false");
+                first = false;
+            }
+    for (int z = 0; z < st_tune_sizes(tune); z++)
+        for (int w = 0; w < tune->ways[z]; w++) {
+            const struct st_way *way = &tune->way[z][w];
+
+            fprintf(out,
+                    "%s\n  {\"coll\": \"allreduce\", \"bytes\": %llu, \"candidate\": \"%s\", "
+                    "\"us\": %.3f, \"sigma\": %.3f, \"rounds\": %d, \"library\": %s, "
+                    "\"rules\": %s}",
+                    first ? "" : ",", (unsigned long long)st_tune_bytes(tune, z), way->name,
+                    way->cell.median, way->cell.sigma, way->cell.n, w == 0 ? "true" : "false",
+                    tune->say[z] == w && w ? "true" : "false");
+            first = false;
+        }
+    fputs("]}\n", out);
+}

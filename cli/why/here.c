@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * here.c - the end of symtuner why: the same call with symtuner loaded, as this environment
+ * loads it. Rules are asked as the plugin asks them (symtuner_decide), and NCCL's model is asked
+ * again with the counts that then reach it.
+ */
+#include "cli/why/here.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/doctor/doctor.h"
+#include "nccl/model/general_cost.h"
+#include "cli/why/why.h"
+#include "nccl/held.h"
+#include "nccl/release.h"
+#include "rules/sources.h"
+
+static void in_the_way(struct st_here *here, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static void in_the_way(struct st_here *here, const char *format, ...)
+{
+    va_list arguments;
+
+    if (here->ways == ST_HERE_WAYS)
+        return;
+    va_start(arguments, format);
+    vsnprintf(here->way[here->ways++], sizeof *here->way, format, arguments);
+    va_end(arguments);
+}
+
+const char *st_why_get(const void *from, const char *name)
+{
+    const struct st_why *why = from;
+    size_t n = strlen(name);
+
+    for (int i = why->sets - 1; i >= 0; i--)
+        if (strncmp(why->set[i], name, n) == 0 && why->set[i][n] == '=')
+            return why->set[i] + n + 1;
+    return why->no_env ? NULL : getenv(name);
+}
+
+/* ---- is it loaded? --------------------------------------------------------------------------- */
+
+/* Which interfaces of ours this environment gives NCCL. Without any the question is what would
+ * happen with all of them, and the answer says that they are missing. */
+static void look_for_plugin(const struct st_why *why, struct st_here *here, bool *asks_out)
+{
+    static struct st_doctor doctor = {.root = ""}; /* large */
+    const struct st_era *era = st_era_of(why->call.nccl);
+    bool env, tuner;
+
+    *asks_out = era->env_abi > 0;
+    if (why->no_env)
+        return;
+    doctor.nccl = why->call.nccl;
+    st_doctor_settings(&doctor);
+    st_doctor_dirs(&doctor);
+    st_doctor_plugins(&doctor);
+    env = doctor.env.found && doctor.env.symtuner;
+    tuner = doctor.tuner.found && doctor.tuner.symtuner;
+    here->missing = !env && !tuner;
+    here->missing_cure = doctor.env.asked || doctor.tuner.asked ? "symtuner doctor says why"
+                         : era->env_abi ? "NCCL_ENV_PLUGIN=libsymtuner.so loads it"
+                                        : "NCCL_TUNER_PLUGIN=libsymtuner.so loads it";
+    if (here->missing)
+        return;
+    *asks_out = env;
+}
+
+/* ---- rules ----------------------------------------------------------------------------------- */
+
+/* As the plugin loads them: wrong ones, and those made for another machine, count as none. */
+static int load(const struct st_why *why, struct st_here *here, symtuner_rules **rules)
+{
+    char error[SYMTUNER_ERROR_MAX];
+
+    *rules = NULL;
+    if (why->rules) {
+        if (st_rules_load_any(why->rules, rules, error, sizeof error) != SYMTUNER_OK) {
+            fprintf(stderr, "%s\n", error);
+            return ST_EXIT_FINDINGS;
+        }
+    } else if (st_rules_sources(st_why_get(why, "SYMTUNER_RULE"), st_why_get(why, "SYMTUNER_RULES"),
+                                st_why_get(why, "NCCL_TUNER_CONFIG_FILE"), rules, error,
+                                sizeof error) != SYMTUNER_OK) {
+        in_the_way(here, "%s; no rule is applied", error);
+        return ST_EXIT_FINE;
+    }
+    if (*rules && symtuner_rules_fit(*rules, why->call.nccl, &why->box, error, sizeof error) !=
+                      SYMTUNER_OK) {
+        in_the_way(here, "%s; no rule is applied", error);
+        symtuner_rules_free(*rules);
+        *rules = NULL;
+    }
+    return ST_EXIT_FINE;
+}
+
+/* NCCL's nBytes: of all ranks together for AllGather and ReduceScatter, and of a whole group. */
+static uint64_t tuner_bytes(const struct symtuner_call *call)
+{
+    uint64_t bytes = call->count * (uint64_t)symtuner_dtype_size((int)call->dtype);
+    bool all = call->coll == SYMTUNER_ALLGATHER || call->coll == SYMTUNER_REDUCESCATTER;
+    uint64_t times = (uint64_t)(all ? call->ranks : 1) * (uint64_t)call->group;
+
+    return bytes > UINT64_MAX / times ? UINT64_MAX : bytes * times;
+}
+
+/* ---- counts ---------------------------------------------------------------------------------- */
+
+/* NCCL_SYM_CTAS of the rules: for good, and for the whole process. */
+static void hold_sym_ctas(const struct st_why *why, bool asks, struct st_here *here)
+{
+    int *count = &here->decision.process_ctas;
+    const char *user = st_held_by_user(st_why_get, why);
+
+    if (*count == 0)
+        return;
+    if (user)
+        in_the_way(here, "%s is set, so [process] sym-ctas = %d is not given", user, *count);
+    else if (!asks)
+        in_the_way(here, "NCCL does not ask symtuner for variables here, so [process] sym-ctas = %d "
+                         "is not given: NCCL_ENV_PLUGIN=libsymtuner.so, NCCL 2.28.7 and later",
+                   *count);
+    else if (why->call.nodes > 1)
+        in_the_way(here, "[process] sym-ctas = %d is not given to communicators of several nodes",
+                   *count);
+    else if (why->call.ranks != why->box.gpus)
+        in_the_way(here, "[process] sym-ctas = %d is given only if the first communicator of every "
+                         "process spans all GPUs of the box; this one has %d rank%s on %d GPU%s",
+                   *count, why->call.ranks, why->call.ranks == 1 ? "" : "s", why->box.gpus,
+                   why->box.gpus == 1 ? "" : "s");
+    else
+        return;
+    *count = 0;
+}
+
+/* NCCL_MIN_CTAS, built in. */
+static void hold_min_ctas(const struct st_why *why, bool asks, struct st_here *here)
+{
+    int *count = &here->decision.min_ctas;
+    const char *held = st_held_default(st_why_get, why);
+
+    if (*count == 0)
+        return;
+    if (held)
+        in_the_way(here, "%s holds NCCL_MIN_CTAS=%d (built-in) back", held, *count);
+    else if (!asks)
+        in_the_way(here, "NCCL does not ask symtuner for variables here, so NCCL_MIN_CTAS=%d "
+                         "(built-in) is not given: NCCL_ENV_PLUGIN=libsymtuner.so", *count);
+    else
+        return;
+    *count = 0;
+}
+
+static bool steers(const struct st_why *why, struct st_here *here)
+{
+    const char *mode = st_why_get(why, "SYMTUNER_MODE");
+
+    if (!mode || (strcmp(mode, "observe") != 0 && strcmp(mode, "off") != 0))
+        return true;
+    in_the_way(here, "SYMTUNER_MODE=%s: nothing is changed", mode);
+    return false;
+}
+
+/* ---- the call -------------------------------------------------------------------------------- */
+
+static void ask(const struct st_why *why, const symtuner_rules *rules, bool steer, bool asks,
+                struct st_here *here)
+{
+    const struct symtuner_call *call = &why->call;
+    const char *defaults = st_why_get(why, "SYMTUNER_DEFAULTS");
+    struct symtuner_query query = {
+        .struct_size = sizeof query, .nccl = call->nccl, .coll = call->coll,
+        .bytes = tuner_bytes(call), .ranks = call->ranks, .nodes = call->nodes, .pipe_ops = 1,
+        .registered = st_general_registered(call),
+        .machine = why->box,
+        .no_defaults = defaults && strcmp(defaults, "0") == 0,
+    };
+    int channels = 0;
+
+    here->decision = (struct symtuner_decision){.struct_size = sizeof here->decision, .rule = -1};
+    here->applies = symtuner_decide(rules, &query, &here->decision) == SYMTUNER_OK;
+    here->call = *call;
+    if (!here->applies || !steer) {
+        here->decision.rule = -1;
+        here->decision.process_ctas = here->decision.min_ctas = 0;
+        return;
+    }
+    hold_sym_ctas(why, asks, here);
+    hold_min_ctas(why, asks, here);
+    symtuner_explain(rules, &query, &here->decision, here->text, sizeof here->text);
+    if (here->decision.process_ctas)
+        here->call.sym_ctas = here->decision.process_ctas;
+    if (here->decision.min_ctas) /* NCCL's own cut: never above the communicator's maximum */
+        here->call.min_ctas = here->decision.min_ctas < call->max_ctas ? here->decision.min_ctas
+                                                                       : call->max_ctas;
+    here->call.tuner_ll |= here->decision.prefer == SYMTUNER_SYMMETRIC;
+    if (!call->table)
+        return;
+    memcpy(here->table, call->table, sizeof here->table);
+    if (why->table_computed) /* the counts are part of what NCCL prices with */
+        st_general_table(&here->call, why->family, here->table);
+    symtuner_table_apply(&here->decision, &query, here->table, SYMTUNER_ALGOS, SYMTUNER_PROTOS,
+                         &channels);
+    here->call.table = here->table;
+}
+
+static bool differ(const struct symtuner_verdict *a, const struct symtuner_verdict *b)
+{
+    return a->kind != b->kind || a->kernel != b->kernel || a->ctas != b->ctas ||
+           a->algo != b->algo || a->proto != b->proto;
+}
+
+int st_why_here(const struct st_why *why, const struct symtuner_verdict *now, struct st_here *here)
+{
+    symtuner_rules *rules;
+    bool asks, steer = steers(why, here);
+    int status = load(why, here, &rules);
+
+    if (status != ST_EXIT_FINE)
+        return status;
+    look_for_plugin(why, here, &asks);
+    ask(why, rules, steer, asks, here);
+    symtuner_rules_free(rules);
+    here->verdict.struct_size = sizeof here->verdict;
+    symtuner_predict(&here->call, &here->verdict);
+    here->changes = differ(now, &here->verdict);
+    return ST_EXIT_FINE;
+}

@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * print.c - the answer of symtuner why, for a person (at most 100 columns) and as JSON.
+ */
+#include <string.h>
+
+#include "nccl/model/general_cost.h"
+#include "cli/text.h"
+#include "cli/why/why.h"
+#include "nccl/release.h"
+
+static const char *const reg_word[] = {"none", "comm", "window", "sym"};
+static const char *const coll_title[] = {"Broadcast", "Reduce", "AllGather", "ReduceScatter",
+                                         "AllReduce"};
+static const char *const state_word[] = {"pass", "FAIL", "-", "?"};
+static const char *const state_json[] = {"pass", "fail", "not asked", "unknown"};
+
+static void print_question(const struct st_why *why, FILE *out)
+{
+    const struct symtuner_call *call = &why->call;
+    bool reduces = call->coll != SYMTUNER_ALLGATHER && call->coll != SYMTUNER_BROADCAST;
+    bool per_rank = call->coll == SYMTUNER_ALLGATHER || call->coll == SYMTUNER_REDUCESCATTER;
+    char bytes[ST_TEXT_SIZE], release[16];
+
+    st_text_size(call->count * (uint64_t)symtuner_dtype_size((int)call->dtype), bytes);
+    fprintf(out, "%s%s%s of %llu %s (%s%s), %d rank%s%s, buffers %s/%s", coll_title[call->coll],
+            reduces ? " " : "", reduces ? symtuner_op_name((int)call->op) : "",
+            (unsigned long long)call->count, symtuner_dtype_name((int)call->dtype), bytes,
+            per_rank ? " a rank" : "", call->ranks, call->ranks == 1 ? "" : "s",
+            call->one_process ? " in one process" : "",
+            reg_word[call->send], reg_word[call->recv]);
+    if (call->group > 1)
+        fprintf(out, ", %d in a group", call->group);
+    fprintf(out, "%s%s%s\nNCCL %s%s on ", call->inplace ? ", in place" : "",
+            call->graph ? ", captured" : "",
+            call->first ? ", first of its communicator" : "",
+            st_release_print(call->nccl, release, sizeof release),
+            why->release_assumed ? " (assumed: no libnccl.so.2 here; --nccl)" : "");
+    fprintf(out, "%s%s, sm_%d, %s, %smulticast", why->machine,
+            why->machine_assumed ? " (assumed: no GPU here; --machine)" : "", call->arch,
+            call->nvlink ? "NVLink" : "no NVLink", call->multicast ? "" : "no ");
+    for (int i = 0; i < why->sets; i++)
+        fprintf(out, "%s%s", i ? " " : "\nwith ", why->set[i]);
+    fputs(why->brief ? "\n" : "\n\n", out);
+}
+
+/* The cost that NCCL gives the general kernel it would take, microseconds; negative: not known. */
+static double general_cost(const struct st_why *why, const struct symtuner_verdict *verdict)
+{
+    if (!why->table_computed || verdict->algo < 0)
+        return -1;
+    return (double)why->table[verdict->algo * SYMTUNER_PROTOS + verdict->proto];
+}
+
+/* Of the general kernel; 0: not known. ${here}: with symtuner loaded, or NULL. */
+static int general_channels(const struct st_why *why, const struct symtuner_verdict *verdict,
+                            const struct st_here *here)
+{
+    if (verdict->kind != SYMTUNER_KIND_GENERAL || (here && here->decision.channels))
+        return 0;
+    return st_general_channels(here ? &here->call : &why->call, why->family, verdict->algo,
+                               verdict->proto);
+}
+
+/* A refusal because no general kernel is left, nothing else. */
+static bool no_general_left(const struct st_why *why, const struct symtuner_verdict *verdict)
+{
+    bool left = !why->table_computed;
+
+    for (int i = 0; i < SYMTUNER_ALGOS * SYMTUNER_PROTOS; i++)
+        left |= why->table[i] >= 0;
+    return !left && verdict->gate != SYMTUNER_GATE_FP8;
+}
+
+static void print_outcome(const struct st_why *why, const struct symtuner_verdict *verdict,
+                          const struct st_here *here, FILE *out)
+{
+    const char *algo = symtuner_algo_name(verdict->algo);
+    double cost = general_cost(why, verdict);
+    int channels = general_channels(why, verdict, here);
+
+    switch (verdict->kind) {
+    case SYMTUNER_KIND_SYMMETRIC:
+        fprintf(out, "symmetric kernel %s on %d CTA%s; NCCL predicts %.4g us\n", verdict->kernel,
+                verdict->ctas, verdict->ctas == 1 ? "" : "s", (double)verdict->time_us);
+        break;
+    case SYMTUNER_KIND_OPEN:
+        fprintf(out, "symmetric kernel %s on %d CTA%s if NCCL's cost table favours protocol LL,\n"
+                     "  a general kernel otherwise; --general or --table says which\n",
+                verdict->kernel, verdict->ctas, verdict->ctas == 1 ? "" : "s");
+        break;
+    case SYMTUNER_KIND_CE:
+        fputs("copy engine, no kernel\n", out);
+        break;
+    case SYMTUNER_KIND_ERROR:
+        fprintf(out, "NCCL refuses the call%s\n", no_general_left(why, verdict)
+                ? ": NCCL_ALGO and NCCL_PROTO leave no general kernel for it" : "");
+        break;
+    default:
+        fprintf(out, "general kernel%s%s%s%s", algo ? ", " : "", algo ? algo : "",
+                algo ? "/" : "", algo ? symtuner_proto_name(verdict->proto) : "");
+        if (channels > 0)
+            fprintf(out, " on %d channel%s", channels, channels == 1 ? "" : "s");
+        if (cost >= 0)
+            fprintf(out, "; NCCL predicts %.4g us", cost);
+        fputc('\n', out);
+    }
+    if (verdict->broken)
+        fputs("  NCCL has no such kernel for avg: it launches one that does not exist and "
+              "reports success\n", out);
+}
+
+/* Why the verdict may be wrong: the release is newer than this program, or was read in part. */
+static void print_doubts(const struct st_why *why, const struct symtuner_verdict *verdict,
+                         FILE *out)
+{
+    char release[16];
+
+    if (why->call.nccl > st_release_newest())
+        fprintf(out, "  not sure: newer than the newest release known here, %s, whose rules are "
+                     "used\n",
+                st_release_print(st_release_newest(), release, sizeof release));
+    else if (verdict->unsure)
+        fputs("  not sure: this release prices such calls by a model that was not readable\n", out);
+}
+
+/* Of the verdict, or of the cured call when nothing symmetric is in reach as it stands. */
+static void print_candidates(const struct st_answer *answer, FILE *out)
+{
+    bool cured = answer->now.gate != SYMTUNER_GATE_NONE && answer->cured;
+    const struct symtuner_verdict *verdict = cured ? &answer->after : &answer->now;
+
+    if (verdict->gate != SYMTUNER_GATE_NONE)
+        return;
+    fprintf(out, "candidates%s (the least cost wins: time, 2.5 %% dearer for each CTA)\n",
+            cured ? " after the cure" : "");
+    for (int i = 0; i < verdict->candidates; i++)
+        if (verdict->candidate[i].usable)
+            fprintf(out, "  %-28s %3d CTAs  %10.2f us  cost %10.2f\n", verdict->candidate[i].name,
+                    verdict->candidate[i].ctas, (double)verdict->candidate[i].time_us,
+                    (double)verdict->candidate[i].cost);
+}
+
+/* What rules can do about this verdict: the rest of a sentence that begins with "rules". */
+static const char *lever(const struct st_why *why, const struct symtuner_verdict *verdict)
+{
+    static const char ll_lever[] = "with prefer = symmetric make an LL entry the cheapest when NCCL "
+                                   "asks: the kernel is kept";
+
+    if (verdict->broken)
+        return "can do nothing: the tuner is not asked. Use sum and scale, or set NCCL_WIN_ENABLE=0";
+    switch (verdict->kind) {
+    case SYMTUNER_KIND_SYMMETRIC:
+        return "have no say in it but for its CTA count ([process] sym-ctas, NCCL_SYM_CTAS)";
+    case SYMTUNER_KIND_OPEN:
+        return ll_lever;
+    case SYMTUNER_KIND_GENERAL:
+        if (verdict->gate == SYMTUNER_GATE_LL_ASKED)
+            return ll_lever;
+        if (st_era_of(why->call.nccl)->tuner_abi < 4)
+            return "can do nothing: it needs NCCL 2.27 or newer";
+        return "choose among the general kernels (prefer = general:ring/simple, channels, forbid); "
+               "none reaches a symmetric kernel past this gate";
+    case SYMTUNER_KIND_CE:
+        return "can do nothing: the copy engine is chosen before the tuner is asked";
+    default:
+        return "can do nothing: the call fails before the tuner is asked";
+    }
+}
+
+static void print_cures(const struct st_why *why, const struct st_answer *answer, FILE *out)
+{
+    if (answer->cures == 0)
+        return;
+    fputs("cure\n", out);
+    for (int i = 0; i < answer->cures; i++) {
+        const char *name = symtuner_gate_name(answer->cure[i]);
+
+        fprintf(out, "  %-12s", name);
+        st_text_wrap(out, 14, symtuner_gate_cure(answer->cure[i]));
+    }
+    if (answer->cured) {
+        fputs("  then        ", out);
+        print_outcome(why, &answer->after, NULL, out);
+    }
+}
+
+static void print_sentence(const char *what, const char *text, FILE *out)
+{
+    char line[800];
+
+    snprintf(line, sizeof line, "%s%s", what, text);
+    fputs("  ", out);
+    st_text_wrap(out, 2, line);
+}
+
+/* The same call with symtuner loaded. In brief: only where something changes. */
+static void print_here(const struct st_why *why, const struct st_answer *answer, FILE *out)
+{
+    const struct st_here *here = &answer->here;
+    bool acts = here->decision.rule >= 0 || here->decision.process_ctas || here->decision.min_ctas;
+
+    if (why->brief && !here->changes)
+        return;
+    fputs("symtuner", out);
+    if (here->missing && here->applies)
+        fprintf(out, ", not loaded in this environment (%s)", here->missing_cure);
+    fputs("\n  ", out);
+    if (here->text[0] && !why->brief) {
+        st_text_wrap(out, 2, here->text);
+        fputs("  ", out);
+    }
+    if (here->changes) {
+        fputs("so: ", out);
+        print_outcome(why, &here->verdict, here, out);
+    } else {
+        fputs("so: the same\n", out);
+    }
+    for (int i = 0; i < here->ways; i++)
+        print_sentence("in the way: ", here->way[i], out);
+    if (!why->brief && !acts)
+        print_sentence("rules ", lever(why, &answer->now), out);
+}
+
+void st_why_print(const struct st_why *why, const struct st_answer *answer, FILE *out)
+{
+    const struct symtuner_verdict *now = &answer->now;
+
+    print_question(why, out);
+    for (int g = 0; g < SYMTUNER_GATES && !why->brief; g++) {
+        if (now->state[g] == SYMTUNER_GATE_IDLE && !why->all)
+            continue;
+        fprintf(out, "  %-5s%-12s", state_word[now->state[g]],
+                symtuner_gate_name((enum symtuner_gate)g));
+        st_text_wrap(out, 19, symtuner_gate_text((enum symtuner_gate)g));
+    }
+    if (!why->brief)
+        fputc('\n', out);
+    if (why->brief && now->gate != SYMTUNER_GATE_NONE) {
+        fprintf(out, "  %-5s%-12s", state_word[SYMTUNER_GATE_FAIL], symtuner_gate_name(now->gate));
+        st_text_wrap(out, 19, symtuner_gate_text(now->gate));
+    }
+    print_outcome(why, now, NULL, out);
+    print_doubts(why, now, out);
+    print_cures(why, answer, out);
+    if (!why->brief)
+        print_candidates(answer, out);
+    print_here(why, answer, out);
+}
+
+/* ---- JSON ---------------------------------------------------------------------------------- */
+
+static void json_verdict(FILE *out, const struct st_why *why,
+                         const struct symtuner_verdict *verdict, const struct st_here *here)
+{
+    int channels = general_channels(why, verdict, here);
+
+    fputs("{\"kind\": ", out);
+    st_json_string(out, symtuner_kind_name(verdict->kind));
+    st_json_field(out, false, "gate", symtuner_gate_name(verdict->gate));
+    st_json_field(out, false, "kernel", verdict->kernel);
+    if (verdict->kernel)
+        fprintf(out, ", \"ctas\": %d, \"predicted_us\": %.6g", verdict->ctas,
+                (double)verdict->time_us);
+    st_json_field(out, false, "algorithm", symtuner_algo_name(verdict->algo));
+    st_json_field(out, false, "protocol", symtuner_proto_name(verdict->proto));
+    if (channels > 0)
+        fprintf(out, ", \"channels\": %d", channels);
+    if (general_cost(why, verdict) >= 0)
+        fprintf(out, ", \"predicted_us\": %.6g", general_cost(why, verdict));
+    fprintf(out, ", \"tuner_calls\": ");
+    if (verdict->tuner_calls >= 0)
+        fprintf(out, "%d", verdict->tuner_calls);
+    else
+        fputs("null", out);
+    fprintf(out, ", \"missing_kernel\": %s, \"unsure\": %s", verdict->broken ? "true" : "false",
+            verdict->unsure ? "true" : "false");
+    fprintf(out, ", \"newer_than_known\": %s}",
+            why->call.nccl > st_release_newest() ? "true" : "false");
+}
+
+static void json_here(FILE *out, const struct st_why *why, const struct st_here *here)
+{
+    const struct symtuner_decision *decision = &here->decision;
+
+    fprintf(out, ",\n \"with_symtuner\": {\"loaded\": %s", here->missing ? "false" : "true");
+    st_json_field(out, false, "rule", decision->rule < 0 ? NULL : decision->name);
+    fprintf(out, ", \"process_ctas\": %d, \"min_ctas\": %d, \"channels\": %d",
+            decision->process_ctas, decision->min_ctas, decision->channels);
+    st_json_field(out, false, "text", here->text[0] ? here->text : NULL);
+    fputs(",\n  \"in_the_way\": [", out);
+    for (int i = 0; i < here->ways; i++) {
+        fputs(i ? ", " : "", out);
+        st_json_string(out, here->way[i]);
+    }
+    fputs("],\n  \"verdict\": ", out);
+    json_verdict(out, why, &here->verdict, here);
+    fputs("}", out);
+}
+
+void st_why_print_json(const struct st_why *why, const struct st_answer *answer, FILE *out)
+{
+    const struct symtuner_call *call = &why->call;
+    const struct symtuner_verdict *now = &answer->now;
+    char release[16];
+
+    fprintf(out, "{\"nccl\": \"%s\", \"call\": {\"coll\": \"%s\", \"dtype\": \"%s\", "
+                 "\"op\": \"%s\", \"count\": %llu, \"send\": \"%s\", \"recv\": \"%s\", "
+                 "\"group\": %d, "
+                 "\"graph\": %s, \"first\": %s},\n",
+            st_release_print(call->nccl, release, sizeof release),
+            symtuner_coll_name((int)call->coll), symtuner_dtype_name((int)call->dtype),
+            symtuner_op_name((int)call->op), (unsigned long long)call->count,
+            reg_word[call->send], reg_word[call->recv], call->group,
+            call->graph ? "true" : "false", call->first ? "true" : "false");
+    fprintf(out, " \"machine\": {\"ranks\": %d, \"nodes\": %d, \"arch\": %d, \"nvlink\": %s, "
+                 "\"peer\": %s, \"multicast\": %s, \"one_process\": %s, \"assumed\": %s, "
+                 "\"gpus\": %d",
+            call->ranks, call->nodes, call->arch, call->nvlink ? "true" : "false",
+            call->peer_raw ? "true" : "false", call->multicast ? "true" : "false",
+            call->one_process ? "true" : "false", why->machine_assumed ? "true" : "false",
+            why->box.gpus);
+    st_json_field(out, false, "gpu", why->box.gpu[0] ? why->box.gpu : NULL);
+    fputs("},\n", out);
+    fputs(" \"settings\": [", out);
+    for (int i = 0; i < why->sets; i++) {
+        fputs(i ? ", " : "", out);
+        st_json_string(out, why->set[i]);
+    }
+    fputs("],\n \"gates\": [", out);
+    for (int g = 0; g < SYMTUNER_GATES; g++)
+        fprintf(out, "%s{\"gate\": \"%s\", \"state\": \"%s\"}", g ? ", " : "",
+                symtuner_gate_name((enum symtuner_gate)g), state_json[now->state[g]]);
+    fputs("],\n \"verdict\": ", out);
+    json_verdict(out, why, now, NULL);
+    fputs(",\n \"candidates\": [", out);
+    for (int i = 0; i < now->candidates; i++)
+        fprintf(out, "%s{\"kernel\": \"%s\", \"usable\": %s, \"ctas\": %d, \"predicted_us\": %.6g, "
+                     "\"cost\": %.6g}", i ? ", " : "", now->candidate[i].name,
+                now->candidate[i].usable ? "true" : "false", now->candidate[i].ctas,
+                (double)now->candidate[i].time_us, (double)now->candidate[i].cost);
+    fputs("],\n \"cures\": [", out);
+    for (int i = 0; i < answer->cures; i++) {
+        fprintf(out, "%s{\"gate\": \"%s\", \"cure\": ", i ? ", " : "",
+                symtuner_gate_name(answer->cure[i]));
+        st_json_string(out, symtuner_gate_cure(answer->cure[i]));
+        fputc('}', out);
+    }
+    fputs("],\n \"after_cures\": ", out);
+    if (answer->cured)
+        json_verdict(out, why, &answer->after, NULL);
+    else
+        fputs("null", out);
+    json_here(out, why, &answer->here);
+    fputs("}\n", out);
+}

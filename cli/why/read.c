@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * read.c - the command line of symtuner why, the environment, and this box.
+ */
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "nccl/model/general_cost.h"
+#include "cli/machines.h"
+#include "cli/text.h"
+#include "cli/values.h"
+#include "cli/why/why.h"
+#include "nccl/release.h"
+#include "nccl/names.h"
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+static bool read_word(int place, const char *word, void *self, char error[ST_OPTION_ERROR])
+{
+    struct st_why *why = self;
+    int dtype;
+
+    if (place == 0)
+        return st_read_coll(word, &why->call.coll, error);
+    if (place == 1) {
+        why->size_text = word;
+        return st_read_size(word, &why->size, error);
+    }
+    if (!st_read_dtype(word, &dtype, error))
+        return false;
+    why->call.dtype = (enum symtuner_dtype)dtype;
+    return true;
+}
+
+static bool read_buffers(const char *value, void *self, char error[ST_OPTION_ERROR])
+{
+    struct symtuner_call *call = &((struct st_why *)self)->call;
+
+    return st_read_buffers(value, &call->send, &call->recv, error);
+}
+
+static bool read_op(const char *value, void *self, char error[ST_OPTION_ERROR])
+{
+    int op;
+
+    if (!st_read_op(value, &op, error))
+        return false;
+    ((struct st_why *)self)->call.op = (enum symtuner_op)op;
+    return true;
+}
+
+static bool read_release(const char *value, void *self, char error[ST_OPTION_ERROR])
+{
+    return st_read_release(value, &((struct st_why *)self)->release, error);
+}
+
+static bool read_arch(const char *value, void *self, char error[ST_OPTION_ERROR])
+{
+    struct st_why *why = self;
+    int major, minor, end = 0;
+
+    why->family = NULL; /* another machine than the named one: its bandwidths are not known */
+    if (sscanf(value, "%2d.%1d%n", &major, &minor, &end) != 2 || value[end] || major < 1 ||
+        minor < 0)
+        return st_option_wrong(error, "--arch wants a compute capability such as 9.0", value);
+    why->call.arch = why->box.arch = major * 10 + minor;
+    why->box.gpu[0] = '\0';
+    return true;
+}
+
+static bool read_links(const char *value, void *self, char error[ST_OPTION_ERROR])
+{
+    struct st_why *why = self;
+
+    why->family = NULL;
+    why->call.nvlink = why->links = why->box.nvlink = strcmp(value, "nvlink") == 0;
+    return why->call.nvlink || strcmp(value, "pcie") == 0 ||
+           st_option_wrong(error, "--links wants pcie or nvlink", value);
+}
+
+static bool read_multicast(const char *value, void *self, char error[ST_OPTION_ERROR])
+{
+    struct st_why *why = self;
+
+    why->call.multicast = why->box.multicast = strcmp(value, "yes") == 0;
+    return why->call.multicast || strcmp(value, "no") == 0 ||
+           st_option_wrong(error, "--multicast wants no or yes", value);
+}
+
+static bool read_peer(const char *value, void *self, char error[ST_OPTION_ERROR])
+{
+    struct symtuner_call *call = &((struct st_why *)self)->call;
+
+    call->peer_raw = call->peer_nccl = strcmp(value, "yes") == 0;
+    return call->peer_raw || strcmp(value, "no") == 0 ||
+           st_option_wrong(error, "--peer wants no or yes", value);
+}
+
+static bool read_table(const char *value, void *self, char error[ST_OPTION_ERROR])
+{
+    struct st_why *why = self;
+
+    why->call.table = why->table;
+    return st_read_table(value, why->table, error);
+}
+
+/* "ring/ll": a table in which nothing else exists. */
+static bool read_general(const char *value, void *self, char error[ST_OPTION_ERROR])
+{
+    struct st_why *why = self;
+    size_t len = strcspn(value, "/");
+    int algo = st_word_find(&st_algos, value, len);
+    int proto = value[len] ? symtuner_proto_parse(value + len + 1) : -1;
+
+    if (algo < 0 || proto < 0)
+        return st_option_wrong(error, "--general wants ALGORITHM/PROTOCOL such as ring/simple",
+                               value);
+    for (int i = 0; i < SYMTUNER_ALGOS * SYMTUNER_PROTOS; i++)
+        why->table[i] = i == algo * SYMTUNER_PROTOS + proto ? 1.0f : -1.0f;
+    why->call.table = why->table;
+    return true;
+}
+
+static bool read_setting(const char *value, void *self, char error[ST_OPTION_ERROR])
+{
+    struct st_why *why = self;
+
+    if (why->sets == (int)(sizeof why->set / sizeof *why->set))
+        return st_option_wrong(error, "--set wants fewer settings", value);
+    if (st_setting_apply(&why->call, value, error, ST_OPTION_ERROR))
+        return false;
+    why->set[why->sets++] = value;
+    return true;
+}
+
+/* ---- this box -------------------------------------------------------------------------------- */
+
+/* The release of the NCCL that a program started here would load, or 0. */
+static int installed_release(void)
+{
+    void *library = dlopen("libnccl.so.2", RTLD_LAZY | RTLD_LOCAL);
+    int (*get_version)(int *) = NULL;
+    int version = 0;
+
+    if (!library)
+        return 0;
+    *(void **)&get_version = dlsym(library, "ncclGetVersion");
+    if (!get_version || get_version(&version) != 0)
+        version = 0;
+    dlclose(library);
+    return version;
+}
+
+static void use_named(struct st_why *why, const struct st_machine *machine)
+{
+    st_machine_apply(machine, &why->call);
+    why->machine = machine->text;
+    why->family = st_general_family(machine->name);
+    why->gpus = machine->gpus;
+}
+
+/* This box, or one that is described. False: nothing is known of it. */
+static bool use_found(struct st_why *why, bool described)
+{
+    const struct st_machine *same = st_machine_of_gpu(why->box.gpu);
+
+    if (why->box.arch <= 0 && same)
+        why->box.arch = same->arch; /* a description does not say */
+    if (why->box.arch <= 0)
+        return false;
+    why->call.arch = why->box.arch;
+    why->call.nvlink = why->box.nvlink == 1;
+    why->call.multicast = why->box.multicast == 1;
+    why->call.peer_raw = why->call.peer_nccl = 1;
+    why->gpus = why->box.gpus;
+    why->machine = described ? "the box described" : "this box";
+    why->family = st_general_family(why->box.gpu);
+    return true;
+}
+
+/* -1: go on; else the exit status. */
+static int use_machine(struct st_why *why)
+{
+    const char *name = why->machine_name;
+    const struct st_machine *machine = name ? st_machine_named(name) : NULL;
+    int gpus, status = st_machine_start("why", name, &why->box, &gpus);
+
+    if (status >= 0)
+        return status;
+    use_named(why, machine ? machine : st_machine_named("h200x8"));
+    if (machine || use_found(why, getenv("SYMTUNER_MACHINE") != NULL))
+        return -1;
+    why->machine_assumed = true;
+    return st_machine_start("why", "h200x8", &why->box, &gpus);
+}
+
+static void use_environment(struct st_why *why)
+{
+    const char *name;
+
+    for (int i = 0; (name = st_setting_name(i)) != NULL; i++) {
+        const char *value = getenv(name);
+        char *text = why->set_text[i], error[SYMTUNER_ERROR_MAX] = "its value is too long";
+
+        if (!value || !*value)
+            continue;
+        snprintf(text, sizeof why->set_text[i], "%s=%s", name, value);
+        if (strlen(name) + strlen(value) + 1 >= sizeof why->set_text[i] ||
+            st_setting_apply(&why->call, text, error, sizeof error))
+            fprintf(stderr, "symtuner why: %s of the environment is ignored: %s\n", name, error);
+        else
+            why->set[why->sets++] = text;
+    }
+}
+
+/* What the other options change: the release, the machine, its settings. */
+static int started(void *self)
+{
+    struct st_why *why = self;
+    int release = why->release ? why->release : installed_release(), status;
+
+    why->no_env |= why->corpus != NULL; /* the calls of a corpus bring their settings */
+    why->release_assumed = release <= 0;
+    symtuner_call_init(&why->call, release > 0 ? release : 22809);
+    why->show = 10;
+    status = use_machine(why);
+    why->call.ranks = 0; /* until --ranks says it, or complete() */
+    why->links = why->call.nvlink;
+    if (status < 0 && !why->no_env)
+        use_environment(why);
+    return status;
+}
+
+/* ---- the line -------------------------------------------------------------------------------- */
+
+#define AT(member) offsetof(struct st_why, member)
+static const struct st_option rows[] = {
+    {"buffers", "B|S/R", "how NCCL knows them: none, comm, window or sym, one word for both, or "
+                         "SEND/RECEIVE (none)", ST_OPTION_READ, .read = read_buffers},
+    {"op", "OP", "sum, prod, max, min, avg, premulsum (sum)", ST_OPTION_READ, .read = read_op},
+    {"ranks", "N", "GPUs of the communicator (all of the machine)", ST_OPTION_NUMBER,
+     .at = AT(call.ranks), .least = 1, .most = 1 << 20},
+    {"nodes", "N", "(1)", ST_OPTION_NUMBER, .at = AT(call.nodes), .least = 1, .most = 1 << 16},
+    {"group", "N", "identical calls in one group (1)", ST_OPTION_NUMBER, .at = AT(call.group),
+     .least = 1, .most = 1 << 20},
+    {"graph", NULL, "under CUDA graph capture", ST_OPTION_FLAG, .at = AT(graph)},
+    {"in-place", NULL, "one buffer for both sides", ST_OPTION_FLAG, .at = AT(in_place)},
+    {"first", NULL, "the first such call of the communicator", ST_OPTION_FLAG, .at = AT(first)},
+    {"one-process", NULL, "several GPUs of the communicator belong to one process",
+     ST_OPTION_FLAG, .at = AT(one_process)},
+    {"nccl", "X.Y.Z", "release (the libnccl.so.2 found here, else 2.28.9)", ST_OPTION_READ,
+     .read = read_release, .early = true},
+    {"machine", "NAME", "h200x8, b200x8, rtxpro6000x2, ...: --machine list; or a description as in "
+                        "SYMTUNER_MACHINE (this box)", ST_OPTION_TEXT, .at = AT(machine_name),
+     .early = true},
+    {"min-ctas", "N", "minCTAs in the communicator's config (1)", ST_OPTION_NUMBER,
+     .at = AT(min_ctas), .least = 1, .most = 64},
+    {"max-ctas", "N", "maxCTAs in the communicator's config (64)", ST_OPTION_NUMBER,
+     .at = AT(max_ctas), .least = 1, .most = 64},
+    {"arch", "9.0", "other than that machine", ST_OPTION_READ, .read = read_arch},
+    {"links", "pcie|nvlink", "other than that machine", ST_OPTION_READ, .read = read_links},
+    {"multicast", "no|yes", "other than that machine", ST_OPTION_READ, .read = read_multicast},
+    {"peer", "no|yes", "peer access between all GPUs, other than that machine", ST_OPTION_READ,
+     .read = read_peer},
+    {"set", "NCCL_X=V", "an NCCL setting, repeatable; those of the environment count as well",
+     ST_OPTION_READ, .read = read_setting},
+    {"no-env", NULL, "leave the environment out; symtuner counts as loaded", ST_OPTION_FLAG, .at = AT(no_env),
+     .early = true},
+    {"general", "A/P", "the general kernel that NCCL's cost table favours, for example ring/ll",
+     ST_OPTION_READ, .read = read_general},
+    {"table", "C,C,...", "or the whole table: 21 costs in us, tree/ll .. pat/simple, -1 none",
+     ST_OPTION_READ, .read = read_table},
+    {"rules", "FILE", "these rules instead of those that the environment names", ST_OPTION_TEXT, .at = AT(rules)},
+    {"all", NULL, "also the conditions that this release or this call does not ask",
+     ST_OPTION_FLAG, .at = AT(all)},
+    {"brief", NULL, "only the verdict and the cure", ST_OPTION_FLAG, .at = AT(brief)},
+    {"json", NULL, "for programs", ST_OPTION_FLAG, .at = AT(json)},
+    {"corpus", "FILE", "predict every recorded decision and compare: exit status 1 on a mismatch",
+     ST_OPTION_TEXT, .at = AT(corpus), .early = true},
+    {"show", "N", "of a corpus: how many mismatches are listed (10)", ST_OPTION_NUMBER,
+     .at = AT(show), .least = 0, .most = 1000000},
+    {"reg", "R|S/R", NULL, ST_OPTION_READ, .read = read_buffers, .instead = "--buffers"},
+};
+static const struct st_command_line line = {
+    .command = "why",
+    .usage = "COLL SIZE [DTYPE] [options]\n--corpus FILE.csv[.xz] [--show N] [--json]\n",
+    .about =
+        "What NCCL does with one call, the first condition that keeps it from a symmetric kernel, and\n"
+        "what happens with symtuner loaded. COLL is allreduce, allgather, reducescatter, broadcast or\n"
+        "reduce. SIZE is what one rank passes: count x element size; 16384el says elements, 1MiB/call\n"
+        "the whole call.\n" ST_TYPES_HELP,
+    .after =
+        "examples: symtuner why allreduce 64KiB f32 --nccl 2.28.9 --machine h200x8\n"
+        "          symtuner why allgather 1MiB bf16 --buffers none/sym --nccl 2.29.7 --machine h200x4\n",
+    .row = rows,
+    .rows = sizeof rows / sizeof *rows,
+    .word = read_word,
+    .most_words = 3,
+    .started = started};
+
+static bool read_size(struct st_why *why, char error[ST_OPTION_ERROR])
+{
+    struct symtuner_call *call = &why->call;
+    uint64_t element = (uint64_t)symtuner_dtype_size((int)call->dtype);
+    bool all = call->coll == SYMTUNER_ALLGATHER || call->coll == SYMTUNER_REDUCESCATTER;
+    uint64_t part = all && why->size.whose == ST_WHOSE_CALL ? (uint64_t)call->ranks : 1;
+    uint64_t unit = part * (why->size.elements ? 1 : element);
+
+    if (why->size.number == 0 || why->size.number % unit || why->size.number / unit > 1ull << 48) {
+        snprintf(error, ST_OPTION_ERROR, "\"%.60s\" is no whole number of %s elements above zero%s",
+                 why->size_text, symtuner_dtype_name((int)call->dtype),
+                 part > 1 ? " a rank" : "");
+        return false;
+    }
+    call->count = why->size.number / unit;
+    return true;
+}
+
+/* A corpus brings its own calls: what would describe one more says nothing, so it is refused. */
+static const char *beside_corpus(char **argv)
+{
+    static const char *const fits[] = {"--corpus", "--show", "--json", "--no-env"};
+
+    for (argv++; *argv; argv++) {
+        size_t n = strcspn(*argv, "=");
+        bool fine = false;
+
+        for (int i = 0; i < 4 && !fine; i++)
+            if (strlen(fits[i]) == n && strncmp(fits[i], *argv, n) == 0) {
+                fine = true;
+                argv += i < 2 && (*argv)[n] == '\0'; /* its value */
+            }
+        if (!fine)
+            return *argv;
+    }
+    return NULL;
+}
+
+/* The communicator's limits, where no variable overrides them. */
+static void limit_ctas(struct st_why *why)
+{
+    if (why->max_ctas && !st_why_get(why, "NCCL_MAX_CTAS"))
+        why->call.max_ctas = why->max_ctas;
+    if (why->min_ctas && !st_why_get(why, "NCCL_MIN_CTAS"))
+        why->call.min_ctas = why->min_ctas;
+    if (why->call.min_ctas > why->call.max_ctas)
+        why->call.min_ctas = why->call.max_ctas;
+}
+
+/* What needs all options: -1, or an exit status with everything said. */
+static int complete(struct st_why *why)
+{
+    char error[ST_OPTION_ERROR];
+
+    if (!why->size_text)
+        return st_line_wrong(&line, "COLL and SIZE are needed");
+    if (why->call.ranks == 0)
+        why->call.ranks = (why->gpus ? why->gpus : 8) * why->call.nodes;
+    if (!st_ranks_fit(why->call.ranks, why->call.nodes, why->machine_name ? why->gpus : 0, error) ||
+        !read_size(why, error))
+        return st_line_wrong(&line, error);
+    limit_ctas(why);
+    why->call.graph = why->graph;
+    why->call.inplace = why->in_place;
+    why->call.first = why->first;
+    why->call.one_process = why->one_process;
+    if (!why->call.multicast && why->box.multicast == 1)
+        why->box.multicast = 0; /* NCCL_NVLS_ENABLE=0: the plugin asks as NCCL does */
+    if (why->call.nvlink != why->links)
+        why->family = NULL; /* NCCL_P2P_DISABLE: it sees another machine */
+    if (!why->call.table && st_general_table(&why->call, why->family, why->table)) {
+        why->call.table = why->table;
+        why->table_computed = true;
+    }
+    return -1;
+}
+
+int st_why_read(int argc, char **argv, struct st_why *why)
+{
+    char error[ST_OPTION_ERROR];
+    const char *beside;
+    int status;
+
+    if (argc < 2) {
+        st_line_help(&line, stderr);
+        return ST_EXIT_USAGE;
+    }
+    status = st_line_read(&line, argc, argv, why);
+    if (status >= 0)
+        return status;
+    if (!why->corpus)
+        return complete(why);
+    beside = beside_corpus(argv);
+    if (!beside)
+        return -1;
+    st_option_wrong(error, "--corpus brings its own calls; only --show and --json go with it",
+                    beside);
+    return st_line_wrong(&line, error);
+}

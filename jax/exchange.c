@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* exchange.c - meetings of the ranks of one group. */
+#include "jax/exchange.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define RUNS   64 /* in flight at once; XLA allows 32 per device */
+#define BLOCK  64 /* meetings are made by so many, and stay where they are */
+#define BLOCKS (ST_MEET_SITES / BLOCK)
+
+/* XLA starts the ranks of a run together, and waking up takes longer than all else in a meeting. */
+#define SPIN_NS 200000
+
+enum verdict { OPEN, AGREED, REFUSED };
+
+struct meeting {
+    struct st_site site;
+    int came;
+    int verdict; /* enum verdict; written under the lock, read without it while spinning */
+};
+
+struct run {
+    int64_t id;
+    uint64_t age;
+    bool used, refused; /* refused: no site of this run counts */
+    bool over;          /* no more meetings in this run */
+    int sites;
+    int next[ST_MEET_RANKS]; /* the meeting that each rank comes to next */
+    int look[ST_MEET_RANKS]; /* the site that each rank looks up next, most likely */
+    struct meeting *block[BLOCKS];
+};
+
+struct st_meet {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int ranks;
+    int skip, pause; /* runs that do without meetings from now on; after the next missed meeting */
+    uint64_t clock, late;
+    struct run run[RUNS];
+};
+
+struct st_meet *st_meet_new(int ranks)
+{
+    struct st_meet *m = calloc(1, sizeof *m);
+    pthread_condattr_t attr;
+
+    if (m == NULL)
+        return NULL;
+    m->ranks = ranks;
+    pthread_mutex_init(&m->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&m->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    return m;
+}
+
+void st_meet_free(struct st_meet *m)
+{
+    if (m == NULL)
+        return;
+    for (int i = 0; i < RUNS; i++)
+        for (int k = 0; k < BLOCKS; k++)
+            free(m->run[i].block[k]);
+    pthread_cond_destroy(&m->changed);
+    pthread_mutex_destroy(&m->lock);
+    free(m);
+}
+
+static struct run *find_run(struct st_meet *m, int64_t id)
+{
+    for (int i = 0; i < RUNS; i++)
+        if (m->run[i].used && m->run[i].id == id)
+            return &m->run[i];
+    return NULL;
+}
+
+/* The first rank that comes makes the run, so what is decided here holds for all of them. */
+static struct run *make_run(struct st_meet *m, int64_t id)
+{
+    struct run *oldest = &m->run[0];
+
+    for (int i = 0; i < RUNS; i++)
+        if (m->run[i].age < oldest->age)
+            oldest = &m->run[i];
+    memset(oldest, 0, offsetof(struct run, block)); /* the blocks serve the next run */
+    oldest->used = true;
+    oldest->id = id;
+    oldest->age = ++m->clock;
+    if (m->skip > 0) {
+        m->skip--;
+        oldest->over = true;
+    }
+    return oldest;
+}
+
+static struct meeting *at(const struct run *run, int number)
+{
+    return &run->block[number / BLOCK][number % BLOCK];
+}
+
+/* A meeting that no rank has come to yet. */
+static bool make_meeting(struct run *run, int number)
+{
+    struct meeting **block = &run->block[number / BLOCK];
+
+    if (*block == NULL)
+        *block = calloc(BLOCK, sizeof **block);
+    if (*block == NULL)
+        return false;
+    memset(at(run, number), 0, sizeof **block);
+    run->sites = number + 1;
+    return true;
+}
+
+/* A rank is late, perhaps by a stall of its own, perhaps always: meet again, but after more and
+ * more runs, since each try may take ST_MEET_MS. */
+static void miss(struct st_meet *m, struct run *run)
+{
+    run->over = true;
+    m->late++;
+    m->skip = m->pause;
+    m->pause = m->pause == 0 ? 1 : m->pause < ST_MEET_PAUSE ? 2 * m->pause : ST_MEET_PAUSE;
+}
+
+static bool is_part(const struct st_site *site, int r, const struct st_offer *offer)
+{
+    return site->sends[r] == offer->send && site->recvs[r] == offer->recv &&
+           site->count == offer->count && site->dtype == offer->dtype && site->op == offer->op;
+}
+
+/* Whether two sites are the same call on some ranks and different calls on others. */
+static bool confusing(const struct st_site *a, const struct st_site *b, int ranks)
+{
+    int same = 0;
+
+    if (a->count != b->count || a->dtype != b->dtype || a->op != b->op)
+        return false;
+    for (int r = 0; r < ranks; r++)
+        same += a->sends[r] == b->sends[r] && a->recvs[r] == b->recvs[r];
+    return same != 0 && same != ranks;
+}
+
+static void decide(struct meeting *meeting, enum verdict verdict)
+{
+    __atomic_store_n(&meeting->verdict, verdict, __ATOMIC_RELEASE);
+}
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Wait a little for others to decide, without the lock. */
+static void spin(struct st_meet *m, const struct meeting *meeting)
+{
+    int64_t until = now_ns() + SPIN_NS;
+
+    pthread_mutex_unlock(&m->lock);
+    while (__atomic_load_n(&meeting->verdict, __ATOMIC_ACQUIRE) == OPEN && now_ns() < until)
+        ;
+    pthread_mutex_lock(&m->lock);
+}
+
+static void bring(struct meeting *meeting, int me, const struct st_offer *offer)
+{
+    struct st_site *site = &meeting->site;
+
+    if (meeting->came == 0) {
+        site->count = offer->count;
+        site->dtype = offer->dtype;
+        site->op = offer->op;
+    } else if (site->count != offer->count || site->dtype != offer->dtype ||
+               site->op != offer->op) {
+        decide(meeting, REFUSED);
+    }
+    site->sends[me] = offer->send;
+    site->recvs[me] = offer->recv;
+    meeting->came++;
+}
+
+/* All have come and wait here, so no rank runs a kernel of this run yet. */
+static void conclude(struct st_meet *m, struct run *run, struct meeting *meeting)
+{
+    decide(meeting, AGREED);
+    m->pause = 0;
+    for (int i = 0; i < run->sites; i++)
+        if (at(run, i) != meeting && at(run, i)->verdict == AGREED &&
+            confusing(&at(run, i)->site, &meeting->site, m->ranks))
+            run->refused = true;
+}
+
+int st_meet_come(struct st_meet *m, int64_t id, int me, const struct st_offer *offer)
+{
+    struct timespec until;
+    struct meeting *meeting;
+    struct run *run;
+    int result, number;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += ST_MEET_MS / 1000;
+    until.tv_nsec += ST_MEET_MS % 1000 * 1000000L;
+    if (until.tv_nsec >= 1000000000L) {
+        until.tv_nsec -= 1000000000L;
+        until.tv_sec++;
+    }
+    pthread_mutex_lock(&m->lock);
+    run = find_run(m, id);
+    if (run == NULL)
+        run = make_run(m, id);
+    number = run->next[me]++;
+    /* Over on every rank alike: no rank has been at a meeting that cannot be made, and one that
+     * has come to a meeting which is missed does not come to the next. */
+    if (number >= run->sites &&
+        (run->over || number >= ST_MEET_SITES || !make_meeting(run, number))) {
+        run->over = true;
+        pthread_mutex_unlock(&m->lock);
+        return 0;
+    }
+    meeting = at(run, number);
+    bring(meeting, me, offer);
+    if (run->over)
+        decide(meeting, REFUSED);
+    if (meeting->verdict == OPEN && meeting->came == m->ranks)
+        conclude(m, run, meeting);
+    if (meeting->verdict != OPEN)
+        pthread_cond_broadcast(&m->changed);
+    if (meeting->verdict == OPEN)
+        spin(m, meeting);
+    while (meeting->verdict == OPEN) {
+        if (pthread_cond_timedwait(&m->changed, &m->lock, &until) != 0 &&
+            meeting->verdict == OPEN) {
+            decide(meeting, REFUSED);
+            miss(m, run);
+            pthread_cond_broadcast(&m->changed);
+        }
+    }
+    result = meeting->verdict == AGREED;
+    pthread_mutex_unlock(&m->lock);
+    return result;
+}
+
+int st_meet_find(struct st_meet *m, int64_t id, int me, const struct st_offer *offer,
+                 struct st_site *site)
+{
+    struct run *run;
+    int found = 0;
+
+    pthread_mutex_lock(&m->lock);
+    run = find_run(m, id);
+    for (int n = 0; run != NULL && !run->refused && n < run->sites && !found; n++) {
+        int i = (run->look[me] + n) % run->sites;
+
+        if (at(run, i)->verdict == AGREED && is_part(&at(run, i)->site, me, offer)) {
+            *site = at(run, i)->site;
+            run->look[me] = i + 1;
+            found = 1;
+        }
+    }
+    pthread_mutex_unlock(&m->lock);
+    return found;
+}
+
+void st_meet_state(struct st_meet *m, struct st_meet_state *state)
+{
+    pthread_mutex_lock(&m->lock);
+    state->late = m->late;
+    state->skip = m->skip;
+    pthread_mutex_unlock(&m->lock);
+}
+
+const struct st_site *st_meet_look(struct st_meet *m, int64_t run, int me,
+                                   const struct st_offer *offer, struct st_found *found)
+{
+    if (!found->known || found->run != run || found->offer.send != offer->send ||
+        found->offer.recv != offer->recv || found->offer.count != offer->count ||
+        found->offer.dtype != offer->dtype || found->offer.op != offer->op) {
+        found->agreed = st_meet_find(m, run, me, offer, &found->site);
+        found->run = run;
+        found->offer = *offer;
+        found->known = 1;
+    }
+    return found->agreed ? &found->site : NULL;
+}

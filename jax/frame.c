@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* frame.c - read and check a call frame. */
+#include "jax/frame.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_RANKS 16
+#define MAX_ROWS  65536
+#define OP_SUM    0
+#define OP_AVG    4
+#define OPS       5
+
+/* XLA's element types that NCCL has too. */
+static const struct kind {
+    int xla;
+    int nccl;
+    int size;  /* bytes of one XLA element */
+    int parts; /* NCCL elements in it */
+    const char *name;
+} kinds[] = {
+    {XLA_FFI_DataType_S8, 0, 1, 1, "int8"},
+    {XLA_FFI_DataType_U8, 1, 1, 1, "uint8"},
+    {XLA_FFI_DataType_S32, 2, 4, 1, "int32"},
+    {XLA_FFI_DataType_U32, 3, 4, 1, "uint32"},
+    {XLA_FFI_DataType_S64, 4, 8, 1, "int64"},
+    {XLA_FFI_DataType_U64, 5, 8, 1, "uint64"},
+    {XLA_FFI_DataType_F16, 6, 2, 1, "float16"},
+    {XLA_FFI_DataType_F32, 7, 4, 1, "float32"},
+    {XLA_FFI_DataType_F64, 8, 8, 1, "float64"},
+    {XLA_FFI_DataType_BF16, 9, 2, 1, "bfloat16"},
+    {XLA_FFI_DataType_F8E4M3FN, 10, 1, 1, "float8_e4m3fn"},
+    {XLA_FFI_DataType_F8E5M2, 11, 1, 1, "float8_e5m2"},
+    {XLA_FFI_DataType_C64, 7, 8, 2, "complex64"},
+    {XLA_FFI_DataType_C128, 8, 16, 2, "complex128"},
+};
+
+static const struct kind *find_kind(int xla)
+{
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (kinds[i].xla == xla)
+            return &kinds[i];
+    return NULL;
+}
+
+int st_frame_is_metadata(const XLA_FFI_CallFrame *frame, uint32_t traits)
+{
+    XLA_FFI_Metadata_Extension *extension;
+
+    if (frame == NULL || frame->extension_start == NULL ||
+        frame->extension_start->type != XLA_FFI_Extension_Metadata)
+        return 0;
+    extension = (XLA_FFI_Metadata_Extension *)frame->extension_start;
+    if (extension->metadata != NULL) {
+        extension->metadata->api_version.major_version = ST_FFI_MAJOR;
+        extension->metadata->api_version.minor_version = ST_FFI_MINOR;
+        extension->metadata->traits = traits;
+    }
+    return 1;
+}
+
+/* Elements of ${buffer}, or -1. */
+static int64_t count_elements(const XLA_FFI_Buffer *buffer)
+{
+    int64_t count = 1;
+
+    if (buffer->rank < 0 || (buffer->rank > 0 && buffer->dims == NULL))
+        return -1;
+    for (int64_t i = 0; i < buffer->rank; i++)
+        if (buffer->dims[i] < 0 || __builtin_mul_overflow(count, buffer->dims[i], &count))
+            return -1;
+    return count;
+}
+
+static const void *find_attribute(const XLA_FFI_Attrs *attrs, const char *name, int type)
+{
+    for (int64_t i = 0; i < attrs->size; i++) {
+        const XLA_FFI_ByteSpan *span = attrs->names[i];
+
+        if (span != NULL && span->len == strlen(name) && memcmp(span->ptr, name, span->len) == 0)
+            return (int)attrs->types[i] == type ? attrs->attrs[i] : NULL;
+    }
+    return NULL;
+}
+
+static int read_int(const XLA_FFI_Attrs *attrs, const char *name, int lowest, int highest,
+                    int *value, char *why, size_t why_size)
+{
+    const XLA_FFI_Scalar *scalar = find_attribute(attrs, name, XLA_FFI_AttrType_SCALAR);
+    int32_t v;
+
+    if (scalar == NULL || scalar->dtype != XLA_FFI_DataType_S32 || scalar->value == NULL) {
+        snprintf(why, why_size, "attribute \"%s\" is missing or not an int32", name);
+        return -1;
+    }
+    memcpy(&v, scalar->value, sizeof v);
+    if (v < lowest || v > highest) {
+        snprintf(why, why_size, "attribute \"%s\" is %d, not %d to %d", name, v, lowest, highest);
+        return -1;
+    }
+    *value = v;
+    return 0;
+}
+
+static int read_groups(const XLA_FFI_Attrs *attrs, struct st_call *call, char *why, size_t why_size)
+{
+    const XLA_FFI_Array *array = find_attribute(attrs, "groups", XLA_FFI_AttrType_ARRAY);
+
+    if (read_int(attrs, "ranks", 1, MAX_RANKS, &call->ranks, why, why_size) != 0)
+        return -1;
+    if (array == NULL || array->dtype != XLA_FFI_DataType_S64 || array->data == NULL) {
+        snprintf(why, why_size, "attribute \"groups\" is missing or not an array of int64");
+        return -1;
+    }
+    if (array->size == 0 || array->size % (size_t)call->ranks != 0 ||
+        array->size / (size_t)call->ranks > MAX_ROWS) {
+        snprintf(why, why_size, "attribute \"groups\" has %zu ids, no multiple of %d ranks",
+                 array->size, call->ranks);
+        return -1;
+    }
+    call->groups = array->data;
+    call->rows = (int)(array->size / (size_t)call->ranks);
+    return 0;
+}
+
+static int read_buffers(const XLA_FFI_CallFrame *frame, struct st_call *call, char *why,
+                        size_t why_size)
+{
+    const XLA_FFI_Buffer *in, *out;
+    const struct kind *kind;
+    int64_t count;
+
+    if (frame->args.size != 1 || frame->rets.size != 1 || frame->args.args == NULL ||
+        frame->rets.rets == NULL || frame->args.types == NULL || frame->rets.types == NULL) {
+        snprintf(why, why_size, "one operand and one result are expected, not %lld and %lld",
+                 (long long)frame->args.size, (long long)frame->rets.size);
+        return -1;
+    }
+    if (frame->args.types[0] != XLA_FFI_ArgType_BUFFER ||
+        frame->rets.types[0] != XLA_FFI_RetType_BUFFER || frame->args.args[0] == NULL ||
+        frame->rets.rets[0] == NULL) {
+        snprintf(why, why_size, "the operand and the result must be buffers");
+        return -1;
+    }
+    in = frame->args.args[0];
+    out = frame->rets.rets[0];
+    kind = find_kind((int)in->dtype);
+    if (kind == NULL) {
+        snprintf(why, why_size, "XLA's element type %d is not one that NCCL has", (int)in->dtype);
+        return -1;
+    }
+    count = count_elements(in);
+    if (out->dtype != in->dtype || count < 0 || count_elements(out) != count) {
+        snprintf(why, why_size, "operand and result differ in type or shape, or have no valid one");
+        return -1;
+    }
+    if (count > INT64_MAX / 64) {
+        snprintf(why, why_size, "%lld elements are too many", (long long)count);
+        return -1;
+    }
+    if (kind->parts == 2 && call->op != OP_SUM && call->op != OP_AVG) {
+        snprintf(why, why_size, "%s can be summed and averaged only", kind->name);
+        return -1;
+    }
+    if (count > 0 && (in->data == NULL || out->data == NULL)) {
+        snprintf(why, why_size, "the %s has no memory", in->data == NULL ? "operand" : "result");
+        return -1;
+    }
+    call->send = in->data;
+    call->recv = out->data;
+    call->count = (size_t)count * (size_t)kind->parts;
+    call->bytes = (size_t)count * (size_t)kind->size;
+    call->dtype = kind->nccl;
+    return 0;
+}
+
+static int check_attributes(const XLA_FFI_Attrs *attrs, char *why, size_t why_size)
+{
+    if (attrs->size >= 0 && (attrs->size == 0 || (attrs->names != NULL && attrs->types != NULL &&
+                                                  attrs->attrs != NULL)))
+        return 0;
+    snprintf(why, why_size, "the call frame has no valid attributes");
+    return -1;
+}
+
+int st_frame_read_flat(const XLA_FFI_CallFrame *frame, struct st_flat *flat, char *why,
+                       size_t why_size)
+{
+    const XLA_FFI_Attrs *attrs = &frame->attrs;
+    const XLA_FFI_Array *array;
+
+    memset(flat, 0, sizeof *flat);
+    if (check_attributes(attrs, why, why_size) != 0)
+        return -1;
+    array = find_attribute(attrs, "flat", XLA_FFI_AttrType_ARRAY);
+    if (array == NULL)
+        return 0;
+    if (read_int(attrs, "ranks", 1, MAX_RANKS, &flat->ranks, why, why_size) != 0)
+        return -1;
+    if (array->dtype != XLA_FFI_DataType_S64 || array->data == NULL || array->size == 0 ||
+        array->size % (size_t)flat->ranks != 0 ||
+        array->size / (size_t)flat->ranks > ST_FLAT_ROWS) {
+        snprintf(why, why_size, "attribute \"flat\" is no array of 1 to %d rows of %d int64",
+                 ST_FLAT_ROWS, flat->ranks);
+        return -1;
+    }
+    flat->ids = array->data;
+    flat->rows = (int)(array->size / (size_t)flat->ranks);
+    return 0;
+}
+
+int st_frame_read(const XLA_FFI_CallFrame *frame, struct st_call *call, char *why, size_t why_size)
+{
+    const XLA_FFI_Attrs *attrs = &frame->attrs;
+
+    memset(call, 0, sizeof *call);
+    if (check_attributes(attrs, why, why_size) != 0 ||
+        read_int(attrs, "op", 0, OPS - 1, &call->op, why, why_size) != 0 ||
+        read_groups(attrs, call, why, why_size) != 0 ||
+        read_buffers(frame, call, why, why_size) != 0)
+        return -1;
+    return 0;
+}

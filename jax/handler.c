@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* handler.c - the XLA handler: frame in, kernels on the stream, error out. */
+#include "jax/handler.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "jax/frame.h"
+#include "jax/groups.h"
+#include "jax/peer_access.h"
+#include "jax/liveness.h"
+#include "jax/xla.h"
+
+static size_t zero_copy_from = SIZE_MAX; /* set before the first run */
+
+void symtuner_ffi_zero_copy_from(size_t bytes)
+{
+    zero_copy_from = bytes;
+}
+
+static XLA_FFI_Error *fail(const XLA_FFI_Api *api, XLA_FFI_Error_Code code, const char *text)
+{
+    char message[640];
+    struct XLA_FFI_Error_Create_Args args = {.struct_size = XLA_FFI_Error_Create_Args_STRUCT_SIZE};
+
+    snprintf(message, sizeof message, "symtuner: %s", text);
+    args.message = message; /* XLA copies it */
+    args.errc = code;
+    return api->XLA_FFI_Error_Create(&args);
+}
+
+/* One call, read from its frame. */
+struct job {
+    struct st_call call;
+    struct st_flat flat;
+    struct st_seat *seat;
+    struct st_offer offer;
+    int ordinal;
+    int recordable; /* XLA may have recorded the call, or be recording it */
+    int64_t run;
+    void *stream;
+};
+
+static XLA_FFI_Error *ask_runtime(const XLA_FFI_CallFrame *frame, struct job *j)
+{
+    struct XLA_FFI_DeviceOrdinal_Get_Args device = {
+        .struct_size = XLA_FFI_DeviceOrdinal_Get_Args_STRUCT_SIZE, .ctx = frame->ctx};
+    struct XLA_FFI_RunId_Get_Args run = {.struct_size = XLA_FFI_RunId_Get_Args_STRUCT_SIZE,
+                                         .ctx = frame->ctx};
+    struct XLA_FFI_Stream_Get_Args on = {.struct_size = XLA_FFI_Stream_Get_Args_STRUCT_SIZE,
+                                         .ctx = frame->ctx};
+    XLA_FFI_Error *error = frame->api->XLA_FFI_DeviceOrdinal_Get(&device);
+
+    if (error == NULL)
+        error = frame->api->XLA_FFI_RunId_Get(&run);
+    if (error == NULL && frame->stage == XLA_FFI_ExecutionStage_EXECUTE)
+        error = frame->api->XLA_FFI_Stream_Get(&on);
+    j->ordinal = device.device_ordinal;
+    j->run = run.run_id;
+    j->stream = on.stream;
+    return error;
+}
+
+/* What is wrong with the frame, the process or the runtime; NULL and all of ${j} filled, its seat
+ * held, when nothing is. */
+static XLA_FFI_Error *read_job(const XLA_FFI_CallFrame *frame, struct job *j)
+{
+    const XLA_FFI_Api *api = frame->api;
+    XLA_FFI_Error *error;
+    char why[512];
+
+    if (!ST_FFI_HAS(api, XLA_FFI_Stream_Get) || !ST_FFI_HAS(api, XLA_FFI_DeviceOrdinal_Get) ||
+        !ST_FFI_HAS(api, XLA_FFI_RunId_Get))
+        return fail(
+            api, XLA_FFI_Error_Code_UNIMPLEMENTED,
+            "this jaxlib tells a custom call neither stream nor device; jax 0.9.2 or later does");
+    if (st_frame_read(frame, &j->call, why, sizeof why) != 0 ||
+        st_frame_read_flat(frame, &j->flat, why, sizeof why) != 0)
+        return fail(api, XLA_FFI_Error_Code_INVALID_ARGUMENT, why);
+    if (st_ar_get() == NULL)
+        return fail(
+            api, XLA_FFI_Error_Code_FAILED_PRECONDITION,
+            "libsymtuner_ar.so is not loaded; import symtuner in the process that runs this");
+    error = ask_runtime(frame, j);
+    if (error != NULL)
+        return error;
+    j->offer =
+        (struct st_offer){j->call.send, j->call.recv, j->call.count, j->call.dtype, j->call.op};
+    j->seat =
+        st_seat_find(j->call.groups, j->call.rows, j->call.ranks, j->ordinal, j->flat.ids != NULL);
+    if (j->seat != NULL)
+        return NULL;
+    snprintf(why, sizeof why,
+             "no group of %d ranks is open on GPU %d; lower the program in this process, or call "
+             "symtuner.open_group(devices) first",
+             j->call.ranks, j->ordinal);
+    return fail(api, XLA_FFI_Error_Code_FAILED_PRECONDITION, why);
+}
+
+/* Same answer on all ranks of a call: it looks at sizes and settings only. A recorded call would
+ * keep addresses of other ranks' buffers, which may change before it is replayed. */
+static int may_meet(const struct job *j)
+{
+    return j->seat->meet != NULL && j->call.bytes >= zero_copy_from && !j->recordable;
+}
+
+/* Take XLA's communicator for the seat, the first time or after XLA has made a new one: collective,
+ * and every rank sees the same change in the same run. What belonged to a communicator that is gone
+ * cannot be given back without it. */
+static XLA_FFI_Error *adopt_comm(const struct job *j, const XLA_FFI_CallFrame *frame)
+{
+    const struct st_ar *ar = st_ar_get();
+    struct st_seat *seat = j->seat;
+    struct st_ar_config config = {
+        .size = sizeof config, .timeout_ms = seat->timeout_ms, .one_stream = 1};
+    st_handle *handle = NULL;
+    void *comm = NULL;
+    char why[512];
+    int result = 0;
+    XLA_FFI_Error *error = st_xla_get(frame, &j->flat, &comm);
+
+    if (error != NULL)
+        return error;
+    pthread_mutex_lock(&seat->lock);
+    if (comm != seat->comm) {
+        result = ar->create(&handle, &comm, 1, &config);
+        if (result == 0) {
+            seat->comm = comm;
+            __atomic_store_n(&seat->handle, handle, __ATOMIC_RELEASE);
+        } else {
+            snprintf(why, sizeof why, "on XLA's communicator: %s", ar->error(NULL));
+        }
+    }
+    pthread_mutex_unlock(&seat->lock);
+    return result == 0 ? NULL : fail(frame->api, XLA_FFI_Error_Code_INTERNAL, why);
+}
+
+static void meet(const struct job *j)
+{
+    struct st_offer offer = j->offer;
+
+    if (!may_meet(j))
+        return;
+    if (!st_reachable(offer.send, j->seat->gpus, j->seat->ranks) ||
+        !st_reachable(offer.recv, j->seat->gpus, j->seat->ranks))
+        offer.op = -1; /* what nobody else offers: the meeting is refused */
+    st_meet_come(j->seat->meet, j->run, j->seat->me, &offer);
+}
+
+/* A rank that has gone. */
+static XLA_FFI_Error *look_for_absent(const struct st_seat *seat, const XLA_FFI_Api *api)
+{
+    int lost = __atomic_load_n(&seat->lost, __ATOMIC_ACQUIRE);
+    int left = __atomic_load_n(&seat->left, __ATOMIC_ACQUIRE);
+    char why[128];
+
+    if (lost == 0 && left == 0)
+        return NULL;
+    snprintf(why, sizeof why, "rank %d of %d %s", (lost ? lost : left) - 1, seat->ranks,
+             lost ? "is gone: its process has ended"
+                  : "has closed the group or raised an exception");
+    return fail(api, XLA_FFI_Error_Code_UNAVAILABLE, why);
+}
+
+/* Before a run. Replays of a recorded call do not come through execute(), so what an earlier one
+ * left behind is found here: a kernel that gave up, a rank that has gone. XLA asks for each call of
+ * a program; the first of a run has looked for all. */
+static XLA_FFI_Error *look_at_replays(const struct job *j, const XLA_FFI_Api *api)
+{
+    const struct st_ar *ar = st_ar_get();
+    struct st_seat *seat = j->seat;
+    XLA_FFI_Error *error;
+    char why[512];
+    int result;
+
+    if (__atomic_load_n(&seat->looked, __ATOMIC_RELAXED) == j->run + 1)
+        return NULL;
+    error = look_for_absent(seat, api);
+    if (error != NULL || __atomic_load_n(&seat->handle, __ATOMIC_ACQUIRE) == NULL)
+        return error;
+    pthread_mutex_lock(&seat->lock);
+    result = ar->status(seat->handle);
+    if (result != 0)
+        snprintf(why, sizeof why, "rank %d of %d on GPU %d: an earlier call failed: %s", seat->me,
+                 seat->ranks, j->ordinal, ar->error(seat->handle));
+    else
+        __atomic_store_n(&seat->looked, j->run + 1, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&seat->lock);
+    return result == 0 ? NULL : fail(api, XLA_FFI_Error_Code_INTERNAL, why);
+}
+
+static XLA_FFI_Error *initialize(const struct job *j, const XLA_FFI_CallFrame *frame)
+{
+    XLA_FFI_Error *error;
+
+    meet(j);
+    error = j->seat->xla ? adopt_comm(j, frame) : NULL;
+    return error == NULL && j->recordable ? look_at_replays(j, frame->api) : error;
+}
+
+/* Others read these at any time: the seat's watch, symtuner_ffi_seat(). */
+static void count(struct st_seat *seat, const struct st_call *call, int zero_copy, int minor)
+{
+    uintptr_t bits = seat->address_bits | (uintptr_t)call->send | (uintptr_t)call->recv;
+
+    __atomic_store_n(&seat->calls, seat->calls + 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&seat->zero_copy, seat->zero_copy + (zero_copy != 0), __ATOMIC_RELAXED);
+    __atomic_store_n(&seat->address_bits, bits, __ATOMIC_RELAXED);
+    __atomic_store_n(&seat->minor, minor, __ATOMIC_RELAXED);
+}
+
+static XLA_FFI_Error *execute(const struct job *j, const XLA_FFI_Api *api)
+{
+    const struct st_ar *ar = st_ar_get();
+    struct st_seat *seat = j->seat;
+    const struct st_site *site = NULL;
+    XLA_FFI_Error *error = look_for_absent(seat, api);
+    char why[512];
+    int result;
+
+    if (error != NULL)
+        return error;
+    if (__atomic_load_n(&seat->handle, __ATOMIC_ACQUIRE) == NULL)
+        return fail(api, XLA_FFI_Error_Code_FAILED_PRECONDITION,
+                    "the call was not initialized, so it has no communicator");
+    pthread_mutex_lock(&seat->lock);
+    if (may_meet(j))
+        site = st_meet_look(seat->meet, j->run, seat->me, &j->offer, &seat->found);
+    if (site != NULL)
+        result = ar->all_reduce_at(site->sends, site->recvs, j->call.count, j->call.dtype,
+                                   j->call.op, seat->handle, j->stream);
+    else
+        result = ar->all_reduce(j->call.send, j->call.recv, j->call.count, j->call.dtype,
+                                j->call.op, seat->handle, j->stream);
+    if (result == 0)
+        count(seat, &j->call, site != NULL, api->api_version.minor_version);
+    if (result == 0 && seat->across && !j->recordable)
+        st_watch_mark(seat, j->stream);
+    if (result != 0)
+        snprintf(why, sizeof why, "rank %d of %d on GPU %d: %s", seat->me, seat->ranks, j->ordinal,
+                 ar->error(seat->handle));
+    pthread_mutex_unlock(&seat->lock);
+    return result == 0 ? NULL : fail(api, XLA_FFI_Error_Code_INTERNAL, why);
+}
+
+/* The only stage in which XLA takes requests for communicators; no buffers, perhaps no device. */
+static XLA_FFI_Error *prepare(const XLA_FFI_CallFrame *frame)
+{
+    struct st_flat flat;
+    char why[512];
+
+    if (st_frame_read_flat(frame, &flat, why, sizeof why) != 0)
+        return fail(frame->api, XLA_FFI_Error_Code_INVALID_ARGUMENT, why);
+    return flat.ids != NULL ? st_xla_request(frame, &flat) : NULL;
+}
+
+static XLA_FFI_Error *handle(XLA_FFI_CallFrame *frame, int recordable)
+{
+    uint32_t traits = recordable ? XLA_FFI_HANDLER_TRAITS_COMMAND_BUFFER_COMPATIBLE : 0;
+    struct job j = {.recordable = recordable};
+    XLA_FFI_Error *error;
+
+    if (frame == NULL || st_frame_is_metadata(frame, traits))
+        return NULL;
+    if (!ST_FFI_HAS(frame->api, XLA_FFI_Error_Create))
+        return NULL; /* nobody to tell */
+    if (frame->stage == XLA_FFI_ExecutionStage_PREPARE)
+        return prepare(frame);
+    if (frame->stage != XLA_FFI_ExecutionStage_INITIALIZE &&
+        frame->stage != XLA_FFI_ExecutionStage_EXECUTE)
+        return NULL;
+    error = read_job(frame, &j);
+    if (error == NULL && frame->stage == XLA_FFI_ExecutionStage_EXECUTE)
+        error = execute(&j, frame->api);
+    else if (error == NULL)
+        error = initialize(&j, frame);
+    st_seat_release(j.seat);
+    return error;
+}
+
+XLA_FFI_Error *symtuner_ffi_all_reduce(XLA_FFI_CallFrame *frame)
+{
+    return handle(frame, 0);
+}
+
+XLA_FFI_Error *symtuner_ffi_all_reduce_recordable(XLA_FFI_CallFrame *frame)
+{
+    return handle(frame, 1);
+}
+
+static int probed = -1;
+
+XLA_FFI_Error *symtuner_ffi_probe(XLA_FFI_CallFrame *frame)
+{
+    if (frame != NULL && !st_frame_is_metadata(frame, 0) && frame->api != NULL &&
+        frame->stage == XLA_FFI_ExecutionStage_PREPARE)
+        __atomic_store_n(&probed, st_xla_offers(frame), __ATOMIC_RELEASE);
+    return NULL;
+}
+
+int symtuner_ffi_probed(void)
+{
+    return __atomic_load_n(&probed, __ATOMIC_ACQUIRE);
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* library.c - load libsymtuner_ar.so. */
+#include "jax/library.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#define VERSION_MAJOR(v) ((v) / 10000)
+#define VERSION_NEEDED   100 /* 0.1.0 */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct st_ar table;
+static const void *library; /* set last: readers take no lock */
+static char loaded_path[512];
+
+static int find_all(void *so, const char *path, char *why, size_t why_size)
+{
+    const char *missing = NULL;
+
+#define X(result, name, args)                                                                      \
+    *(void **)&table.name = dlsym(so, "symtuner_ar_" #name);                                       \
+    if (table.name == NULL)                                                                        \
+        missing = "symtuner_ar_" #name;
+    ST_AR_FUNCTIONS(X)
+#undef X
+    if (missing != NULL) {
+        snprintf(why, why_size, "%s has no %s: not libsymtuner_ar.so?", path, missing);
+        return -1;
+    }
+    if (VERSION_MAJOR(table.version()) != VERSION_MAJOR(VERSION_NEEDED) ||
+        table.version() < VERSION_NEEDED) {
+        snprintf(why, why_size, "%s is version %d; %d or later of the same major is needed", path,
+                 table.version(), VERSION_NEEDED);
+        return -1;
+    }
+    return 0;
+}
+
+int st_ar_load(const char *path, char *why, size_t why_size)
+{
+    int result = 0;
+    void *so;
+
+    if (path == NULL || strlen(path) >= sizeof loaded_path) {
+        snprintf(why, why_size, "no path to libsymtuner_ar.so, or a path of 512 bytes or more");
+        return -1;
+    }
+    pthread_mutex_lock(&lock);
+    if (library != NULL) {
+        if (strcmp(path, loaded_path) != 0) {
+            snprintf(why, why_size, "%s is loaded already, not %s", loaded_path, path);
+            result = -1;
+        }
+    } else {
+        so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        if (so == NULL) {
+            snprintf(why, why_size, "%s", dlerror());
+            result = -1;
+        } else {
+            result = find_all(so, path, why, why_size);
+            if (result == 0) {
+                snprintf(loaded_path, sizeof loaded_path, "%s", path);
+                __atomic_store_n(&library, so, __ATOMIC_RELEASE);
+            } else {
+                dlclose(so);
+            }
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+const struct st_ar *st_ar_get(void)
+{
+    return __atomic_load_n(&library, __ATOMIC_ACQUIRE) != NULL ? &table : NULL;
+}

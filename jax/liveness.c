@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * liveness.c - one thread per group across processes, asleep until another rank goes.
+ *
+ * A process that ends after its last all-reduce is no harm, so a death alone ends nothing: later
+ * calls of the group fail with a sentence. Only when a call stays pending, because its kernel waits
+ * for the dead, is that kernel told to leave. What it would have computed is lost and XLA cannot be
+ * told about one program's failure afterwards, so the process ends with status 71, as it does when
+ * JAX's own coordinator notices a death.
+ *
+ * A process that ends while a lost one never said goodbye would wait for it in jax.distributed's
+ * shutdown, for minutes: symtuner_ffi_ending() bounds that. One rank may leave in order and another
+ * be lost after it, so a watch goes on after the first, and after its group is closed.
+ */
+#include "jax/liveness.h"
+#include "jax/handler.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CUDA_NOT_READY  600 /* CUDA_ERROR_NOT_READY */
+#define EVENT_NO_TIMING 2   /* CU_EVENT_DISABLE_TIMING */
+
+#define TICK_MS 100 /* between two looks, once a rank has gone */
+
+/* Of one group, open or closed. Only its thread writes what may change, but for left. */
+struct watch {
+    struct watch *next;
+    struct st_seat *seat; /* may belong to a later group: is_mine() */
+    int64_t ids[ST_GROUP_RANKS];
+    int ranks, me, ordinal;
+    int wake; /* eventfd */
+    int n;
+    struct pollfd peer[ST_GROUP_RANKS]; /* the processes of the other ranks, and wake */
+    int rank[ST_GROUP_RANKS];           /* -1: wake */
+    uint32_t left;                      /* ranks that said goodbye; any thread sets bits */
+    uint32_t lost;                      /* ranks whose process has ended */
+    int64_t lost_at[ST_GROUP_RANKS];
+    int64_t told_at; /* 0, or: goodbyes that were said later are not known; any thread */
+    const char *how; /* the first one went; NULL: none did */
+    int first;
+    uint64_t calls; /* of the seat, when the pending call last made progress */
+    int64_t since;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct watch *watches; /* under the lock, as is what wakes them */
+static int64_t ending_since;  /* 0: this process does not end */
+static int64_t waiting_at;    /* and still waited for all others then; 0: not known */
+
+static int64_t now_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static void sleep_ms(long ms)
+{
+    struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+
+    nanosleep(&t, NULL);
+}
+
+static struct {
+    int (*create)(void **, unsigned);
+    int (*record)(void *, void *);
+    int (*query)(void *);
+} event;
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void load(void)
+{
+    void *cuda = dlopen("libcuda.so.1", RTLD_NOW);
+
+    if (cuda == NULL)
+        return;
+    *(void **)&event.create = dlsym(cuda, "cuEventCreate");
+    *(void **)&event.record = dlsym(cuda, "cuEventRecord");
+    *(void **)&event.query = dlsym(cuda, "cuEventQuery");
+}
+
+void st_watch_mark(struct st_seat *seat, void *stream)
+{
+    void *made = seat->done;
+
+    pthread_once(&once, load);
+    if (event.create == NULL || event.record == NULL)
+        return;
+    if (made == NULL) {
+        if (event.create(&made, EVENT_NO_TIMING) != 0)
+            return;
+        /* not pending before it is recorded; kept when that fails, for the next call */
+        __atomic_store_n(&seat->done, made, __ATOMIC_RELEASE);
+    }
+    event.record(made, stream); /* failing: the call before it is watched instead */
+}
+
+int st_watch_pending(struct st_seat *seat)
+{
+    void *done = __atomic_load_n(&seat->done, __ATOMIC_ACQUIRE);
+
+    return done != NULL && event.query != NULL && event.query(done) == CUDA_NOT_READY;
+}
+
+int symtuner_ffi_settle(int limit_ms)
+{
+    struct st_seat *seat;
+
+    for (int i = 0; (seat = st_seat_at(i)) != NULL; i++)
+        for (; st_watch_pending(seat); limit_ms -= 10) {
+            if (limit_ms <= 0)
+                return -1;
+            sleep_ms(10);
+        }
+    return 0;
+}
+
+/* ---- what a watch has seen ------------------------------------------------------------------- */
+
+/* Whether the group is the one that has the seat: after symtuner_ffi_close() another may. The
+ * eventfd is open as long as the watch lives, so its number is nobody else's. */
+static int is_mine(const struct watch *w)
+{
+    return __atomic_load_n(&w->seat->wake, __ATOMIC_ACQUIRE) == w->wake;
+}
+
+static uint32_t left_of(const struct watch *w)
+{
+    return __atomic_load_n(&w->left, __ATOMIC_ACQUIRE);
+}
+
+/* The first one counts: others end because of it. */
+static void set_first(int *place, int value)
+{
+    int none = 0;
+
+    __atomic_compare_exchange_n(place, &none, value, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+}
+
+static void notice(struct watch *w)
+{
+    uint64_t goodbyes;
+
+    for (int i = 0; i < w->n; i++) {
+        if (w->peer[i].revents == 0)
+            continue;
+        if (w->rank[i] < 0) {
+            if (read(w->wake, &goodbyes, sizeof goodbyes) < 0)
+                continue;
+        } else {
+            close(w->peer[i].fd);
+            w->peer[i].fd = -1; /* poll() passes over it */
+            w->lost |= 1u << w->rank[i];
+            w->lost_at[w->rank[i]] = now_ms();
+            if (is_mine(w))
+                set_first(&w->seat->lost, w->rank[i] + 1);
+        }
+    }
+    if (w->how != NULL || (w->lost | left_of(w)) == 0)
+        return;
+    /* both may be seen at once, and then the goodbye says more */
+    w->first = __builtin_ctz(left_of(w) != 0 ? left_of(w) : w->lost);
+    w->how = left_of(w) != 0 ? "has closed the group or raised an exception" : "is gone";
+    w->since = now_ms();
+}
+
+/* Whether a call stays pending for ST_WATCH_STUCK_MS with no new one. A rank that leaves has
+ * finished its own calls, so a call that still waits now is one that the first rank that went never
+ * made, or was lost in; those that went after it change nothing. */
+static int stuck(struct watch *w)
+{
+    uint64_t calls = __atomic_load_n(&w->seat->calls, __ATOMIC_RELAXED);
+
+    if (!st_watch_pending(w->seat) || calls != w->calls) {
+        w->calls = calls;
+        w->since = now_ms();
+    }
+    return now_ms() - w->since >= ST_WATCH_STUCK_MS;
+}
+
+static void give_up(const struct watch *w)
+{
+    fprintf(stderr,
+            "symtuner: rank %d %s while rank %d waits for it on GPU %d: the all-reduce is given "
+            "up and this process ends\n",
+            w->first, w->how, w->me, w->ordinal);
+    if (w->seat->handle != NULL)
+        st_ar_get()->abort(w->seat->handle);
+    sleep_ms(ST_WATCH_LEAVE_MS);
+    _exit(ST_WATCH_EXIT);
+}
+
+/* Whether jax.distributed waits for rank ${r} in vain. */
+static int missed(const struct watch *w, int r)
+{
+    int64_t told = __atomic_load_n(&w->told_at, __ATOMIC_ACQUIRE);
+
+    if ((w->lost >> r & 1) == 0)
+        return 0;
+    return w->lost_at[r] < __atomic_load_n(&waiting_at, __ATOMIC_ACQUIRE) ||
+           ((left_of(w) >> r & 1) == 0 && (told == 0 || w->lost_at[r] < told));
+}
+
+/* The first rank that is missed, when this process, which has begun to end, waits too long for it;
+ * or -1. A goodbye may be slower than the end of its process. */
+static int overdue(const struct watch *w)
+{
+    int64_t began = __atomic_load_n(&ending_since, __ATOMIC_ACQUIRE), now = now_ms();
+    int first = -1;
+
+    for (int r = 0; r < w->ranks; r++)
+        if (missed(w, r) && (first < 0 || w->lost_at[r] < w->lost_at[first]))
+            first = r;
+    return began != 0 && first >= 0 && now - began >= ST_WATCH_END_MS &&
+                   now - w->lost_at[first] >= ST_WATCH_LEAVE_MS
+               ? first
+               : -1;
+}
+
+static void end_process(int rank)
+{
+    fprintf(stderr,
+            "symtuner: rank %d is gone, and %d s after it began to end this process still waits, "
+            "as jax.distributed does for a lost process: it ends now\n",
+            rank, (int)((now_ms() - __atomic_load_n(&ending_since, __ATOMIC_ACQUIRE)) / 1000));
+    _exit(ST_WATCH_EXIT);
+}
+
+static void forget(struct watch *w)
+{
+    struct watch **at = &watches;
+
+    pthread_mutex_lock(&lock);
+    while (*at != NULL && *at != w)
+        at = &(*at)->next;
+    if (*at == w)
+        *at = w->next;
+    pthread_mutex_unlock(&lock);
+    for (int i = 0; i < w->n; i++)
+        if (w->peer[i].fd >= 0)
+            close(w->peer[i].fd);
+    free(w);
+}
+
+static void *keep_watch(void *arg)
+{
+    struct watch *w = arg;
+
+    do {
+        int rank;
+
+        /* from the first that goes on there are times to keep */
+        if (poll(w->peer, (nfds_t)w->n, w->how != NULL ? TICK_MS : -1) > 0)
+            notice(w);
+        if (w->how != NULL && is_mine(w) && stuck(w))
+            give_up(w);
+        rank = overdue(w);
+        if (rank >= 0)
+            end_process(rank);
+    } while (is_mine(w)); /* else there is another for the place, perhaps with the same ranks */
+    forget(w);
+    return NULL;
+}
+
+/* ---- what it is told ------------------------------------------------------------------------- */
+
+static void wake(const struct watch *w)
+{
+    uint64_t one = 1;
+
+    if (write(w->wake, &one, sizeof one) < 0)
+        return; /* calls still fail by seat->left */
+}
+
+static int same_ids(const int64_t *a, const int64_t *b, int ranks)
+{
+    return memcmp(a, b, sizeof *a * (size_t)ranks) == 0;
+}
+
+int symtuner_ffi_goodbye(const int64_t *ids, int ranks, int rank, char *why, size_t why_size)
+{
+    struct st_seat *seat;
+
+    if (ranks < 1 || ranks > ST_GROUP_RANKS || rank < 0 || rank >= ranks) {
+        snprintf(why, why_size, "there is no rank %d in a group of %d", rank, ranks);
+        return -1;
+    }
+    for (int i = 0; (seat = st_seat_hold(i)) != NULL; i++) {
+        if (seat->across && seat->ranks == ranks && same_ids(seat->ids, ids, ranks))
+            set_first(&seat->left, rank + 1);
+        st_seat_release(seat);
+    }
+    pthread_mutex_lock(&lock);
+    for (struct watch *w = watches; w != NULL; w = w->next)
+        if (w->ranks == ranks && same_ids(w->ids, ids, ranks)) {
+            __atomic_fetch_or(&w->left, 1u << rank, __ATOMIC_ACQ_REL);
+            wake(w);
+        }
+    pthread_mutex_unlock(&lock);
+    return 0;
+}
+
+int symtuner_ffi_told(const int64_t *ids, int ranks, int64_t until_ms, char *why, size_t why_size)
+{
+    if (ranks < 1 || ranks > ST_GROUP_RANKS) {
+        snprintf(why, why_size, "there is no group of %d ranks", ranks);
+        return -1;
+    }
+    pthread_mutex_lock(&lock);
+    for (struct watch *w = watches; w != NULL; w = w->next)
+        if (w->ranks == ranks && same_ids(w->ids, ids, ranks))
+            __atomic_store_n(&w->told_at, until_ms, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&lock);
+    return 0;
+}
+
+int symtuner_ffi_waiting(int64_t at_ms, char *why, size_t why_size)
+{
+    snprintf(why, why_size, "%s", "");
+    __atomic_store_n(&waiting_at, at_ms, __ATOMIC_RELEASE);
+    return 0;
+}
+
+void symtuner_ffi_ending(void)
+{
+    int64_t none = 0;
+
+    __atomic_compare_exchange_n(&ending_since, &none, now_ms(), 0, __ATOMIC_ACQ_REL,
+                                __ATOMIC_RELAXED);
+}
+
+/* ---- begin ----------------------------------------------------------------------------------- */
+
+static void add(struct watch *w, int fd, int rank)
+{
+    w->peer[w->n] = (struct pollfd){.fd = fd, .events = POLLIN};
+    w->rank[w->n++] = rank;
+}
+
+/* 0, or an errno. */
+static int open_all(struct watch *w, const int *pids)
+{
+    for (int r = 0; r < w->ranks; r++) {
+        long fd = r == w->me ? -1 : syscall(SYS_pidfd_open, pids[r], 0);
+
+        if (r == w->me)
+            continue;
+        if (fd < 0 && errno == ESRCH)
+            fd = eventfd(1, EFD_CLOEXEC); /* gone already: readable at once, as its end would be */
+        if (fd < 0)
+            return errno;
+        add(w, (int)fd, r);
+    }
+    w->wake = eventfd(0, EFD_CLOEXEC);
+    if (w->wake < 0)
+        return errno;
+    add(w, w->wake, -1);
+    return 0;
+}
+
+static int start(struct watch *w)
+{
+    pthread_attr_t attr;
+    pthread_t thread;
+    int error;
+
+    pthread_mutex_lock(&lock);
+    __atomic_store_n(&w->seat->wake, w->wake, __ATOMIC_RELEASE);
+    for (struct watch *old = watches; old != NULL; old = old->next)
+        if (old->seat == w->seat)
+            wake(old); /* its place is taken */
+    w->next = watches;
+    watches = w;
+    pthread_mutex_unlock(&lock);
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    error = pthread_create(&thread, &attr, keep_watch, w);
+    pthread_attr_destroy(&attr);
+    if (error != 0)
+        __atomic_store_n(&w->seat->wake, 0, __ATOMIC_RELEASE);
+    return error;
+}
+
+int st_watch(struct st_seat *seat, const int *pids, char *why, size_t why_size)
+{
+    struct watch *w = calloc(1, sizeof *w);
+    int error = ENOMEM;
+
+    if (w != NULL) {
+        w->seat = seat;
+        memcpy(w->ids, seat->ids, sizeof w->ids);
+        w->ranks = seat->ranks;
+        w->me = seat->me;
+        w->ordinal = seat->ordinal;
+        error = open_all(w, pids);
+        if (error == 0)
+            error = start(w);
+    }
+    if (error == 0)
+        return 0;
+    snprintf(why, why_size, "the other ranks' processes cannot be watched: %s", strerror(error));
+    if (w != NULL)
+        forget(w);
+    return -1;
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * xla.c - call XLA's collectives extension.
+ *
+ * Its header comes with jaxlib 0.11.2 and later; this file shall compile beside older ones, too, so
+ * the layouts are repeated here in our names. They are part of XLA's FFI ABI, version 0.1 of the
+ * extension; test/jax/same_types.c compares them where the header exists.
+ */
+#include "jax/xla.h"
+#include "jax/xla_abi.h"
+
+#include <string.h>
+
+typedef XLA_FFI_Error *find_extension(struct st_find_extension_args *);
+
+static const struct st_collectives *find(const XLA_FFI_CallFrame *frame)
+{
+    struct st_find_extension_args args = {
+        .struct_size = sizeof args, .ctx = frame->ctx, .type = ST_COLLECTIVES};
+    const struct st_collectives *found;
+    find_extension *ask;
+    XLA_FFI_Error *error;
+
+    if (frame->api->struct_size < ST_FIND_EXTENSION_AT + sizeof ask)
+        return NULL; /* FFI 0.3 */
+    memcpy(&ask, (const char *)frame->api + ST_FIND_EXTENSION_AT, sizeof ask);
+    if (ask == NULL)
+        return NULL;
+    error = ask(&args);
+    if (error != NULL) { /* of a lookup: not worth more than a no */
+        struct XLA_FFI_Error_Destroy_Args done = {
+            .struct_size = XLA_FFI_Error_Destroy_Args_STRUCT_SIZE, .error = error};
+
+        if (ST_FFI_HAS(frame->api, XLA_FFI_Error_Destroy))
+            frame->api->XLA_FFI_Error_Destroy(&done);
+        return NULL;
+    }
+    found = args.extension;
+    return found != NULL && found->struct_size >= sizeof *found && found->major == ST_MAJOR_KNOWN &&
+                   found->minor >= ST_MINOR_KNOWN && found->request != NULL && found->get != NULL
+               ? found
+               : NULL;
+}
+
+int st_xla_offers(const XLA_FFI_CallFrame *frame)
+{
+    return find(frame) != NULL;
+}
+
+static XLA_FFI_Error *missing(const XLA_FFI_CallFrame *frame)
+{
+    struct XLA_FFI_Error_Create_Args args = {
+        .struct_size = XLA_FFI_Error_Create_Args_STRUCT_SIZE,
+        .message = "symtuner: this program wants XLA's communicator, which this jaxlib does not "
+                   "offer; set SYMTUNER_JAX_COMM=own on all processes",
+        .errc = XLA_FFI_Error_Code_UNIMPLEMENTED};
+
+    return frame->api->XLA_FFI_Error_Create(&args);
+}
+
+static size_t fill_rows(const struct st_flat *flat, struct st_replica_group *rows)
+{
+    size_t n = flat->rows < ST_FLAT_ROWS ? (size_t)flat->rows : ST_FLAT_ROWS;
+
+    for (size_t i = 0; i < n; i++)
+        rows[i] = (struct st_replica_group){flat->ids + i * (size_t)flat->ranks,
+                                            (size_t)flat->ranks};
+    return n;
+}
+
+XLA_FFI_Error *st_xla_request(const XLA_FFI_CallFrame *frame, const struct st_flat *flat)
+{
+    const struct st_collectives *collectives = find(frame);
+    struct st_replica_group rows[ST_FLAT_ROWS];
+    struct st_request_args args = {
+        .struct_size = sizeof args, .mode = ST_FLATTENED_ID, .groups = rows};
+
+    if (collectives == NULL)
+        return missing(frame);
+    args.groups_size = fill_rows(flat, rows);
+    return collectives->request(collectives, &args);
+}
+
+XLA_FFI_Error *st_xla_get(const XLA_FFI_CallFrame *frame, const struct st_flat *flat, void **comm)
+{
+    const struct st_collectives *collectives = find(frame);
+    struct st_replica_group rows[ST_FLAT_ROWS];
+    struct st_get_args args = {
+        .struct_size = sizeof args, .mode = ST_FLATTENED_ID, .groups = rows};
+    XLA_FFI_Error *error;
+
+    if (collectives == NULL)
+        return missing(frame);
+    args.groups_size = fill_rows(flat, rows);
+    error = collectives->get(collectives, &args);
+    *comm = args.comm;
+    return error;
+}

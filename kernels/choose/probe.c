@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* probe.c - what follows from the probe's figures, and the file that keeps them. */
+#include "kernels/choose/probe.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "kernels/shared/args.h"
+
+/* Traffic of each family in shares of S (n-1)/n, and what it costs besides: hops, barriers, engine
+ * starts, in microseconds, roughly: at the sizes in question the links count. */
+static const struct cost {
+    int family;
+    double push, pull, copy; /* of a rank                */
+    int each;                /* 1: times n, as in one-shot */
+    double latency;
+} costs[] = {
+    {ST_ONE_LL8, 2, 0, 0, 1, 5},     {ST_TWO_LL8, 4, 0, 0, 0, 8},  {ST_ONE_LAMPORT, 1, 0, 0, 1, 5},
+    {ST_TWO_LAMPORT, 2, 0, 0, 0, 8}, {ST_CHUNKED, 2, 0, 0, 0, 12}, {ST_PULL, 1, 1, 0, 0, 12},
+    {ST_PULL_ONE, 0, 1, 0, 1, 12},   {ST_COPY, 0, 0, 2, 0, 60},
+};
+
+#define COSTS (sizeof costs / sizeof costs[0])
+
+static int figure(double share, uint32_t rate, double wire, double *time)
+{
+    if (share == 0)
+        return 1;
+    if (rate == 0)
+        return 0;
+    *time += share * wire / rate;
+    return 1;
+}
+
+double st_probe_cost(const struct st_probe *p, int family, int ranks, uint64_t bytes)
+{
+    double wire = (double)bytes * (ranks - 1) / ranks;
+
+    for (size_t i = 0; i < COSTS; i++) {
+        const struct cost *c = &costs[i];
+        double time = c->latency;
+
+        if (c->family != family)
+            continue;
+        if (c->each)
+            wire *= ranks;
+        return figure(c->push, p->push, wire, &time) && figure(c->pull, p->pull, wire, &time) &&
+                       figure(c->copy, p->copy, wire, &time)
+                   ? time
+                   : -1;
+    }
+    return -1;
+}
+
+int st_probe_choose(const struct st_probe *p, int family, unsigned can, int ranks, uint64_t bytes)
+{
+    double own = st_probe_cost(p, family, ranks, bytes), least = own * 0.8;
+    int best = family;
+
+    if (own < 0)
+        return family;
+    for (size_t i = 0; i < COSTS; i++) {
+        double time = st_probe_cost(p, costs[i].family, ranks, bytes);
+
+        if ((can >> costs[i].family & 1) != 0 && time >= 0 && time < least) {
+            least = time;
+            best = costs[i].family;
+        }
+    }
+    return best;
+}
+
+struct st_probe st_probe_slower(struct st_probe a, struct st_probe b)
+{
+    return (struct st_probe){a.push < b.push ? a.push : b.push, a.pull < b.pull ? a.pull : b.pull,
+                             a.copy < b.copy ? a.copy : b.copy};
+}
+
+uint64_t st_probe_key(uint64_t key, const char *text)
+{
+    if (key == 0)
+        key = 0xcbf29ce484222325u;
+    for (; *text != 0; text++)
+        key = (key ^ (unsigned char)*text) * 0x100000001b3u;
+    return key;
+}
+
+#define LINE                                                                                       \
+    "symtuner-ar-probe 1 gpus %016" PRIx64 " push %" PRIu32 " pull %" PRIu32 " copy %" PRIu32
+#define READ                                                                                       \
+    "symtuner-ar-probe 1 gpus %16" SCNx64 " push %" SCNu32 " pull %" SCNu32 " copy %" SCNu32
+
+int st_probe_read(const char *path, uint64_t key, struct st_probe *p, char *why, size_t why_size)
+{
+    struct st_probe got;
+    struct stat about;
+    uint64_t whose = 0;
+    int fields;
+    FILE *f;
+
+    /* opening a pipe that nobody writes to would hold the job up for ever */
+    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode)) {
+        snprintf(why, why_size, "SYMTUNER_AR_PROBE_FILE=\"%s\" is no plain file", path);
+        return -1;
+    }
+    f = fopen(path, "re");
+    if (f == NULL && errno == ENOENT)
+        return 0;
+    if (f == NULL) {
+        snprintf(why, why_size, "SYMTUNER_AR_PROBE_FILE=\"%s\": %s", path, strerror(errno));
+        return -1;
+    }
+    fields = fscanf(f, READ, &whose, &got.push, &got.pull, &got.copy);
+    fclose(f);
+    if (fields != 4) {
+        snprintf(
+            why, why_size,
+            "SYMTUNER_AR_PROBE_FILE=\"%s\" holds no figures of a probe; delete it to probe anew",
+            path);
+        return -1;
+    }
+    if (whose != key)
+        return 0;
+    *p = got;
+    return 1;
+}
+
+int st_probe_write(const char *path, uint64_t key, const struct st_probe *p, char *why,
+                   size_t why_size)
+{
+    char part[4096];
+    FILE *f = NULL;
+    int good;
+
+    /* a reader must never see half a line, although groups of other GPUs may write the same file */
+    if (snprintf(part, sizeof part, "%s.%ld.%" PRIx64, path, (long)getpid(), key) <
+        (int)sizeof part)
+        f = fopen(part, "we");
+    good = f != NULL && fprintf(f, LINE " MB/s of each rank to all others at once\n", key, p->push,
+                                p->pull, p->copy) > 0;
+    if (f != NULL)
+        good &= fclose(f) == 0;
+    if (good && rename(part, path) == 0)
+        return 0;
+    snprintf(why, why_size, "SYMTUNER_AR_PROBE_FILE=\"%s\" cannot be written: %s", path,
+             strerror(errno));
+    if (f != NULL)
+        unlink(part);
+    return -1;
+}

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rules.c - rules files as libsymtuner_ar.so reads them. */
+#include "kernels/choose/rules.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "kernels/choose/probe.h"
+#include "nccl/names.h"
+#include "rules/sizes.h"
+#include "rules/sources.h"
+
+void st_ar_rules_warn(const char *text)
+{
+    static _Atomic uint64_t said[8];
+    const char *log = getenv("SYMTUNER_LOG");
+    uint64_t key = st_probe_key(0, text), other;
+
+    if (log && strcmp(log, "off") == 0)
+        return;
+    for (int i = 0; i < 8; i++) {
+        other = 0;
+        if (atomic_compare_exchange_strong(&said[i], &other, key)) {
+            fprintf(stderr, "symtuner_ar: warning: %s\n", text);
+            return;
+        }
+        if (other == key)
+            return;
+    }
+}
+
+/* ---- read ------------------------------------------------------------------------------------ */
+
+static const char *set_to(const char *variable)
+{
+    const char *value = getenv(variable);
+
+    return value && *value ? value : NULL;
+}
+
+static bool any_kernels(const symtuner_rules *rules)
+{
+    for (int i = 0; i < rules->count; i++)
+        if (rules->rule[i].kernels)
+            return true;
+    return false;
+}
+
+static void __attribute__((format(printf, 2, 3))) put_note(char *note, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(note, ST_RULES_NOTE, format, args);
+    va_end(args);
+}
+
+/* Threads of one process may create at once. */
+static void find_machine(struct symtuner_machine *machine)
+{
+    static pthread_mutex_t looking = PTHREAD_MUTEX_INITIALIZER;
+
+    pthread_mutex_lock(&looking);
+    symtuner_machine_find(machine);
+    pthread_mutex_unlock(&looking);
+}
+
+bool st_ar_multicast_here(void)
+{
+    struct symtuner_machine machine;
+
+    find_machine(&machine);
+    return machine.multicast == 1;
+}
+
+symtuner_rules *st_ar_rules_read(int nccl, int ranks, char note[ST_RULES_NOTE])
+{
+    const char *mode = getenv("SYMTUNER_MODE");
+    char error[SYMTUNER_ERROR_MAX] = "";
+    struct symtuner_machine machine;
+    symtuner_rules *rules = NULL;
+    int kept = 0;
+
+    note[0] = '\0';
+    if (!set_to("SYMTUNER_RULE") && !set_to("SYMTUNER_RULES"))
+        return NULL;
+    if (mode && (strcmp(mode, "observe") == 0 || strcmp(mode, "off") == 0)) {
+        put_note(note, "not read: SYMTUNER_MODE=%.40s", mode);
+        return NULL;
+    }
+    if (mode && strcmp(mode, "steer") != 0) { /* as the plugin takes it */
+        snprintf(error, sizeof error,
+                 "SYMTUNER_MODE=%.60s: write one of steer|observe|off; using \"steer\"", mode);
+        st_ar_rules_warn(error);
+    }
+    /* NCCL's CSV knows no [kernels] */
+    if (st_rules_sources(getenv("SYMTUNER_RULE"), getenv("SYMTUNER_RULES"), NULL, &rules, error,
+                         sizeof error) != SYMTUNER_OK) {
+        put_note(note, "not used: %.220s", error);
+        st_ar_rules_warn(error);
+        return NULL;
+    }
+    if (!any_kernels(rules)) {
+        put_note(note, "no [kernels] rules in %.180s", rules->source[rules->sources - 1]);
+        symtuner_rules_free(rules);
+        return NULL;
+    }
+    find_machine(&machine);
+    if (symtuner_rules_fit(rules, nccl ? nccl : (int)rules->provenance.nccl.lo, &machine, error,
+                           sizeof error) != SYMTUNER_OK) {
+        put_note(note, "not used: %.220s", error);
+        st_ar_rules_warn(error);
+        symtuner_rules_free(rules);
+        return NULL;
+    }
+    for (int i = 0; i < rules->count; i++)
+        if (st_kernels_concern(&rules->rule[i], nccl, ranks, &machine))
+            rules->rule[kept++] = rules->rule[i];
+    rules->count = kept;
+    put_note(note, "%d for this group, hash 0x%016llx", kept,
+             (unsigned long long)symtuner_rules_hash(rules));
+    if (kept == 0) {
+        symtuner_rules_free(rules);
+        rules = NULL;
+    }
+    return rules;
+}
+
+/* ---- use ------------------------------------------------------------------------------------- */
+
+static const struct st_rule *find(const symtuner_rules *rules, const struct st_ask *ask)
+{
+    for (int i = 0; rules && i < rules->count; i++)
+        if (st_kernels_cover(&rules->rule[i], ask->bytes, ask->dtype, ask->op,
+                             ask->dst_mapped && ask->src_mapped))
+            return &rules->rule[i];
+    return NULL;
+}
+
+int st_ar_rules_select(const symtuner_rules *rules, const struct st_ask *ask,
+                       const struct st_force *force, struct st_choice *choice)
+{
+    const struct st_rule *rule = force->family < 0 ? find(rules, ask) : NULL;
+    struct st_force wish = *force;
+    int answer;
+
+    if (!rule)
+        return st_select(ask, force, choice);
+    wish.family = rule->launch.kernel;
+    if (wish.ctas == 0) {
+        wish.ctas = rule->launch.ctas;
+        wish.at_most = 1;
+    }
+    if (wish.threads == 0)
+        wish.threads = rule->launch.threads;
+    answer = st_select(ask, &wish, choice);
+    if (answer == 0)
+        choice->because = ST_RULE_SAYS;
+    else
+        answer = st_select(ask, force, choice);
+    choice->rule = rule;
+    return answer;
+}
+
+/* "...end/of/path:12" */
+static const char *place_of(const symtuner_rules *rules, const struct st_rule *rule, char place[64])
+{
+    const char *file = rules->source[rule->source];
+    size_t n = strlen(file);
+
+    snprintf(place, 64, "%s%s:%d", n > 44 ? "..." : "", n > 44 ? file + n - 44 : file, rule->line);
+    return place;
+}
+
+void st_ar_rules_why(const symtuner_rules *rules, const struct st_ask *ask,
+                     const struct st_choice *choice, char *why, size_t size)
+{
+    const struct st_rule *rule = choice->rule;
+    char place[64], table[160];
+
+    st_select_why(ask, choice, table, sizeof table);
+    if (!rule)
+        snprintf(why, size, "%s", table);
+    else if (choice->because == ST_RULE_SAYS)
+        snprintf(why, size, "rules: %s \"%s\"", place_of(rules, rule, place), rule->name);
+    else
+        snprintf(why, size, "rules: %s: %s cannot run this call; %s", place_of(rules, rule, place),
+                 st_family_name(rule->launch.kernel), table);
+}
+
+/* ---- show ------------------------------------------------------------------------------------ */
+
+static void add_words(char *text, size_t size, const char *key, const struct st_words *words,
+                      unsigned set)
+{
+    bool first = true;
+
+    for (int i = 0; i < words->count && set != ~0u; i++)
+        if (set >> i & 1) {
+            size_t at = strlen(text);
+
+            snprintf(text + at, size - at, "%s%s", first ? key : ",", words->word[i]);
+            first = false;
+        }
+}
+
+size_t st_ar_rules_print(const symtuner_rules *rules, const char *note, char *text, size_t length)
+{
+    size_t need = 0;
+    char line[400], where[64], low[32], high[32], more[160];
+
+    for (int i = -1; i < (rules ? rules->count : 0); i++) {
+        const struct st_rule *rule = i < 0 ? NULL : &rules->rule[i];
+        int n;
+
+        if (i < 0 && !*note)
+            continue;
+        if (i < 0) {
+            n = snprintf(line, sizeof line, "rules: %s\n", note);
+        } else {
+            more[0] = '\0';
+            add_words(more, sizeof more, ", dtype ", &st_dtype_words, rule->dtypes);
+            add_words(more, sizeof more, ", op ", &st_op_words, rule->ops);
+            n = snprintf(line, sizeof line,
+                         "  %s to %s%s: %s, blocks %d, threads %d (0: the table's)%s  (%s)\n",
+                         st_size_write(rule->bytes.lo, low, sizeof low),
+                         rule->bytes.hi == UINT64_MAX
+                             ? "any size"
+                             : st_size_write(rule->bytes.hi, high, sizeof high),
+                         more,
+                         rule->launch.kernel < 0 ? "the table's kernel"
+                                                 : st_family_name(rule->launch.kernel),
+                         rule->launch.ctas, rule->launch.threads,
+                         rule->reg == ST_REG_ANY   ? ""
+                         : rule->reg == ST_REG_YES ? ", registered"
+                                                   : ", not registered",
+                         place_of(rules, rule, where));
+        }
+        if (n > 0 && need + (size_t)n < length)
+            memcpy(text + need, line, (size_t)n + 1);
+        need += n > 0 ? (size_t)n : 0;
+    }
+    return need;
+}

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * chunked.cu - two-shot by plain pushes, tile by tile, for messages of several MiB.
+ *
+ *   tile k      push in[shard o] to owner o's slot, raise REDUCE flag k
+ *   tile k-lag  await the peers' REDUCE flag, add up, push the sum to every rank's recv
+ *   end         raise GATHER, await the peers' GATHER: their sums are in my recv
+ *
+ * No barrier at the start: a peer writes my recv only after it has got my own words of this call,
+ * so my stream has reached the call and earlier users of recv are done. In place is safe for the
+ * same reason: the owner's sum of a tile can only come after my push of that tile, which has read
+ * it. When recv is not mapped by the peers the sums go through scratch and one local copy
+ * ("staged").
+ *
+ * One set of scratch is enough, but slots to reduce from and slots to gather through must not share
+ * memory, whatever the sizes of successive calls. A rank that has ended the call has each owner's
+ * GATHER flag, raised after the owner read its reduce slots, so those may be written again; but the
+ * owner may still be emptying its gather slots, which only an owner that has this rank's words of
+ * the next call writes, and those this rank sends when it has emptied them.
+ */
+#include "kernels/device/bulk.cuh"
+
+namespace st
+{
+
+template <int Unroll>
+__device__ __forceinline__ void load_tile(payload (&v)[Unroll], const char *p, uint64_t at,
+                                          uint64_t end, int align)
+{
+#pragma unroll
+    for (int u = 0; u < Unroll; u++)
+        v[u] = load_payload(p, at + (uint64_t)u * blockDim.x * ST_WORD, end, align);
+}
+
+/* The sums of ${Some} words that lie a block apart: own[u] from this rank, the others from their
+ * slots in scratch. All of a group's loads leave before the first is added. */
+template <class R, int N, int Some>
+__device__ __forceinline__ void sum_words(const st_args &a, const char *slot, uint64_t at,
+                                          uint64_t end, payload *v)
+{
+    constexpr int batch = N ? N : 4;
+    const int ranks = N ? N : a.ranks;
+    rank_sum<R, 2, N> sum[Some];
+
+    for (int first = 0; first < ranks; first += batch) {
+        payload w[Some][batch];
+
+#pragma unroll
+        for (int i = 0; i < batch; i++)
+#pragma unroll
+            for (int u = 0; u < Some; u++) {
+                uint64_t x = at + (uint64_t)u * blockDim.x * ST_WORD;
+
+                w[u][i] = v[u];
+                if (first + i < ranks && first + i != a.me && x < end)
+                    w[u][i] = as_payload(load_bulk(slot + (first + i) * a.shard + x));
+            }
+#pragma unroll
+        for (int u = 0; u < Some; u++)
+            sum[u].take(first, ranks, w[u], a.kind);
+    }
+#pragma unroll
+    for (int u = 0; u < Some; u++)
+        v[u] = sum[u].finish(a);
+}
+
+template <class R, int N, int Unroll>
+__global__ void __launch_bounds__(512, 1) chunked(const __grid_constant__ st_args a)
+{
+    const int ranks = N ? N : a.ranks;
+    const uint64_t shard = a.shard;
+    const uint64_t tile = (uint64_t)blockDim.x * ST_WORD * Unroll;
+    const uint64_t mine = st_shard_bytes(a.bytes, shard, a.me);
+    patience wait;
+    bool alive;
+
+    await_previous_kernel(a);
+
+    call c(a);
+    const uint64_t reduce = a.region;
+    const uint64_t gather = a.half;
+
+    alive = !__syncthreads_or(c.dead);
+    for (uint64_t k = 0; alive && k < a.tiles + a.lag; k++) {
+        if (k < a.tiles) {
+            uint64_t at = (k * gridDim.x + blockIdx.x) * tile + threadIdx.x * ST_WORD;
+
+            stall(a, c.epoch, (int)k);
+            for (int i = 1; i < ranks; i++) {
+                int to = a.me + i < ranks ? a.me + i : a.me + i - ranks;
+                uint64_t bytes = st_shard_bytes(a.bytes, shard, to);
+                payload v[Unroll];
+
+                load_tile<Unroll>(v, a.in + shard * to, at, bytes, a.in_align);
+#pragma unroll
+                for (int u = 0; u < Unroll; u++) {
+                    uint64_t x = at + (uint64_t)u * blockDim.x * ST_WORD;
+
+                    if (x < bytes)
+                        store_bulk(a.peer[to] + reduce + a.me * shard + x, as_word(v[u]));
+                }
+            }
+            raise_flags(a, ST_FLAG_REDUCE, st_flag_step(c.epoch, k + 1));
+        }
+        if (k < (uint64_t)a.lag)
+            continue;
+
+        uint64_t done = k - a.lag;
+        uint64_t at = (done * gridDim.x + blockIdx.x) * tile + threadIdx.x * ST_WORD;
+
+#ifndef ST_BREAK_REDUCE
+        alive = await_flags(a, ST_FLAG_REDUCE, st_flag_step(c.epoch, done + 1), wait);
+#endif
+        if (!alive)
+            break;
+
+        constexpr int some = N ? Unroll : 2; /* sums at a time: what registers allow */
+        payload sum[Unroll];
+
+        load_tile<Unroll>(sum, a.in + shard * a.me, at, mine, a.in_align);
+#pragma unroll
+        for (int u = 0; u < Unroll; u += some)
+            sum_words<R, N, some>(a, a.peer[a.me] + reduce, at + (uint64_t)u * blockDim.x * ST_WORD,
+                                  mine, sum + u);
+#pragma unroll
+        for (int u = 0; u < Unroll; u++) {
+            uint64_t x = at + (uint64_t)u * blockDim.x * ST_WORD;
+
+            if (x >= mine)
+                continue;
+            store_payload(a.out + shard * a.me, x, mine, a.out_align, sum[u]);
+            for (int i = 1; i < ranks; i++) {
+                int to = a.me + i < ranks ? a.me + i : a.me + i - ranks;
+
+                if (a.staged)
+                    store_bulk(a.peer[to] + gather + a.me * shard + x, as_word(sum[u]));
+                else
+                    store_payload(a.dst[to] + shard * a.me, x, mine, ST_WORD, sum[u]);
+            }
+        }
+    }
+    c.book_in(a);
+#ifndef ST_BREAK_GATHER
+    if (alive) {
+        raise_flags(a, ST_FLAG_GATHER, st_flag_step(c.epoch, 1));
+        alive = await_flags(a, ST_FLAG_GATHER, st_flag_step(c.epoch, 1), wait);
+    }
+#endif
+    for (uint64_t k = 0; alive && a.staged && k < a.tiles; k++) {
+        uint64_t at = (k * gridDim.x + blockIdx.x) * tile + threadIdx.x * ST_WORD;
+
+        for (int i = 1; i < ranks; i++) {
+            int from = a.me + i < ranks ? a.me + i : a.me + i - ranks;
+            uint64_t bytes = st_shard_bytes(a.bytes, shard, from);
+            uint4 v[Unroll];
+
+#pragma unroll
+            for (int u = 0; u < Unroll; u++) {
+                uint64_t x = at + (uint64_t)u * blockDim.x * ST_WORD;
+
+                if (x < bytes)
+                    v[u] = load_bulk(a.peer[a.me] + gather + from * shard + x);
+            }
+#pragma unroll
+            for (int u = 0; u < Unroll; u++) {
+                uint64_t x = at + (uint64_t)u * blockDim.x * ST_WORD;
+
+                if (x < bytes)
+                    store_payload(a.out + shard * from, x, bytes, a.out_align, as_payload(v[u]));
+            }
+        }
+    }
+    c.publish(a);
+}
+
+} // namespace st
+
+#define ST_CHUNKED_FAST(R)                                                                         \
+    {                                                                                              \
+        (const void *)&st::chunked<R, 0, ST_CHUNKED_UNROLL>,                                       \
+            (const void *)&st::chunked<R, 2, ST_CHUNKED_UNROLL>,                                   \
+            (const void *)&st::chunked<R, 4, ST_CHUNKED_UNROLL>                                    \
+    }
+#define ST_CHUNKED_SMALL(R)                                                                        \
+    {                                                                                              \
+        (const void *)&st::chunked<R, 0, ST_CHUNKED_UNROLL>                                        \
+    }
+
+extern "C" const struct st_kernel_row st_kernels_chunked = {{
+    ST_CHUNKED_FAST(st::sum_f32),
+    ST_CHUNKED_FAST(st::sum_16bit<st::half_codec>),
+    ST_CHUNKED_FAST(st::sum_16bit<st::bf16_codec>),
+    ST_CHUNKED_SMALL(st::native),
+    ST_CHUNKED_SMALL(st::wide),
+}};

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * local.cu - the kernels between the copy engines' transfers (schedule in kernels/host/copy.c).
+ *
+ * local    add up one piece of my shard: my own words and the slots that the peers' copies filled
+ * signal   tell every peer that the copies before me in the stream are complete
+ * await    wait for the peers' signal; the last one of a call publishes the next epoch
+ *
+ * A copy is complete, at its destination, before the next operation of its stream starts; so the
+ * signal needs no data fence of its own, but has one.
+ */
+#include "kernels/device/bulk.cuh"
+
+namespace st
+{
+
+/* in, out: the piece; region: offset of rank 0's slot for it; shard: bytes from slot to slot. */
+template <class R>
+__global__ void __launch_bounds__(512, 1) local(const __grid_constant__ st_args a)
+{
+    const uint64_t step = (uint64_t)gridDim.x * blockDim.x * ST_WORD;
+    call c(a);
+
+    if (c.dead) {
+        refuse(&a);
+        return;
+    }
+    for (uint64_t at = ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x) * ST_WORD; at < a.bytes;
+         at += step) {
+        payload own = load_payload(a.in, at, a.bytes, a.in_align);
+        rank_sum<R, 2, 0> sum;
+
+        for (int first = 0; first < a.ranks; first += 4) {
+            payload v[4];
+
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                v[i] = own;
+                if (first + i < a.ranks && first + i != a.me)
+                    v[i] =
+                        as_payload(load_bulk(a.peer[a.me] + a.region + (first + i) * a.shard + at));
+            }
+            sum.take(first, a.ranks, v, a.kind);
+        }
+        store_payload(a.out, at, a.bytes, a.out_align, sum.finish(a));
+    }
+}
+
+/* tiles: the step to announce; lag: enum st_flag_kind. */
+__global__ void signal(const __grid_constant__ st_args a)
+{
+    call c(a);
+
+    if (c.dead)
+        refuse(&a);
+    else
+        raise_flags(a, a.lag, st_flag_step(c.epoch, a.tiles));
+}
+
+#if defined(ST_BREAK_REDUCE)
+constexpr int left_out = ST_FLAG_REDUCE;
+#elif defined(ST_BREAK_GATHER)
+constexpr int left_out = ST_FLAG_GATHER;
+#else
+constexpr int left_out = -1;
+#endif
+
+/* staged != 0: last operation of the call. */
+__global__ void await(const __grid_constant__ st_args a)
+{
+    patience wait;
+    call c(a);
+
+    if (c.dead)
+        refuse(&a);
+    if (!__syncthreads_or(c.dead) && (left_out < 0 || a.lag != left_out))
+        await_flags(a, a.lag, st_flag_step(c.epoch, a.tiles), wait);
+    if (a.staged) {
+        c.book_in(a);
+        c.publish(a);
+    }
+}
+
+} // namespace st
+
+#define ST_LOCAL(R)                                                                                \
+    {                                                                                              \
+        (const void *)&st::local<R>                                                                \
+    }
+
+extern "C" const struct st_kernel_row st_kernels_local = {{
+    ST_LOCAL(st::sum_f32),
+    ST_LOCAL(st::sum_16bit<st::half_codec>),
+    ST_LOCAL(st::sum_16bit<st::bf16_codec>),
+    ST_LOCAL(st::native),
+    ST_LOCAL(st::wide),
+}};
+
+extern "C" const void *const st_kernel_signal = (const void *)&st::signal;
+extern "C" const void *const st_kernel_await = (const void *)&st::await;

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * nvls.cu - the two-shot of pull.cuh with the adding done inside the NVSwitch.
+ *
+ * sm_90 and later; on older targets the kernels trap and the host never selects them. Addresses of
+ * multicast memory are only ever touched with multimem instructions, as PTX demands. Messages of
+ * whole 16-byte words only: the host takes other kernels for others. 16-bit types accumulate in f32
+ * inside the switch.
+ */
+#include "kernels/device/pull.cuh"
+
+namespace st
+{
+
+enum nvls_type { NVLS_F32, NVLS_F16, NVLS_BF16 };
+
+template <int Type> struct nvls {
+    static __device__ __forceinline__ payload load_reduce(const st_args &a, uint64_t at, uint64_t)
+    {
+        uint4 v = {};
+
+#if __CUDA_ARCH__ >= 900
+        if (Type == NVLS_F32)
+            asm volatile("multimem.ld_reduce.relaxed.sys.global.add.v4.f32 {%0,%1,%2,%3}, [%4];"
+                         : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                         : "l"(a.multi_src + at)
+                         : "memory");
+        else if (Type == NVLS_F16)
+            asm volatile(
+                "multimem.ld_reduce.relaxed.sys.global.add.acc::f32.v4.f16x2 {%0,%1,%2,%3}, [%4];"
+                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                : "l"(a.multi_src + at)
+                : "memory");
+        else
+            asm volatile(
+                "multimem.ld_reduce.relaxed.sys.global.add.acc::f32.v4.bf16x2 {%0,%1,%2,%3}, [%4];"
+                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                : "l"(a.multi_src + at)
+                : "memory");
+#else
+        __trap();
+#endif
+        return as_payload(v);
+    }
+    static __device__ __forceinline__ void store(const st_args &a, uint64_t at, uint64_t, payload p)
+    {
+#if __CUDA_ARCH__ >= 900
+        asm volatile(
+            "multimem.st.relaxed.sys.global.v4.f32 [%0], {%1,%2,%3,%4};" ::"l"(a.multi_dst + at),
+            "r"(p.lo.x), "r"(p.lo.y), "r"(p.hi.x), "r"(p.hi.y)
+            : "memory");
+#else
+        __trap();
+#endif
+    }
+};
+
+} // namespace st
+
+#define ST_NVLS(type, one)                                                                         \
+    {                                                                                              \
+        (const void *)&st::pull<st::nvls<st::type>, one>                                           \
+    }
+
+extern "C" const struct st_kernel_row st_kernels_nvls = {{
+    ST_NVLS(NVLS_F32, false),
+    ST_NVLS(NVLS_F16, false),
+    ST_NVLS(NVLS_BF16, false),
+}};
+
+extern "C" const struct st_kernel_row st_kernels_nvls_one = {{
+    ST_NVLS(NVLS_F32, true),
+    ST_NVLS(NVLS_F16, true),
+    ST_NVLS(NVLS_BF16, true),
+}};

@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * packet.cuh - words that prove their own arrival.
+ *
+ * A form knows how to put payload units into a 16-byte word, how to see that a word has come, and
+ * what to leave behind after reading. None of them needs a fence or a barrier: data and proof are
+ * the same store, every 32-bit part that could arrive alone is checked.
+ */
+#ifndef ST_AR_WORD_CUH_
+#define ST_AR_WORD_CUH_
+
+#include "kernels/device/user.cuh"
+
+namespace st
+{
+
+struct form_ll8 {
+    static constexpr int id = ST_LL8;
+    static constexpr int units = 1;
+    static constexpr bool warp_wide = false;
+
+    static __device__ __forceinline__ uint4 encode(payload p, uint64_t epoch)
+    {
+        uint32_t flag = st_flag32(epoch);
+
+        return make_uint4(p.lo.x, flag, p.lo.y, flag);
+    }
+    static __device__ __forceinline__ bool arrived(uint4 w, uint64_t epoch)
+    {
+        uint32_t flag = st_flag32(epoch);
+
+#ifdef ST_BREAK_EPOCH
+        return w.y != 0 && w.w != 0 && flag != 0;
+#else
+        return w.y == flag && w.w == flag;
+#endif
+    }
+    static __device__ __forceinline__ payload decode(uint4 w)
+    {
+        return {make_uint2(w.x, w.z), make_uint2(0, 0)};
+    }
+    static __device__ __forceinline__ void clear(void *slot)
+    {
+#if !defined(ST_BREAK_CLEAR) && !defined(ST_BREAK_EPOCH) /* either alone is enough */
+        store_word(slot, make_uint4(0, 0, 0, 0));
+#endif
+    }
+    static __device__ __forceinline__ payload canonical(payload p)
+    {
+        return p;
+    }
+};
+
+struct form_ll128 {
+    static constexpr int id = ST_LL128;
+    static constexpr int units = 2;
+    static constexpr bool warp_wide = true; /* eight lanes share one flag: a warp polls as one */
+
+    static __device__ __forceinline__ bool flag_lane()
+    {
+        return threadIdx.x % ST_LINE == ST_LINE - 1;
+    }
+    static __device__ __forceinline__ uint4 encode(payload p, uint64_t epoch)
+    {
+        uint2 up = flag_lane() ? make_uint2((uint32_t)epoch, (uint32_t)(epoch >> 32)) : p.hi;
+
+        return make_uint4(p.lo.x, p.lo.y, up.x, up.y);
+    }
+    static __device__ __forceinline__ bool arrived(uint4 w, uint64_t epoch)
+    {
+#ifdef ST_BREAK_LINE
+        return ((uint64_t)w.w << 32 | w.z) != ~epoch; /* believes every line */
+#else
+        return !flag_lane() || ((uint64_t)w.w << 32 | w.z) == epoch;
+#endif
+    }
+    static __device__ __forceinline__ payload decode(uint4 w)
+    {
+        return {make_uint2(w.x, w.y), make_uint2(w.z, w.w)};
+    }
+    static __device__ __forceinline__ void clear(void *)
+    {
+        /* 64-bit epochs never come back: an old line can stay. */
+    }
+    static __device__ __forceinline__ payload canonical(payload p)
+    {
+        return p;
+    }
+};
+
+__device__ __forceinline__ uint32_t larger(uint32_t x, uint32_t y)
+{
+    return x > y ? x : y;
+}
+
+struct form_lamport {
+    static constexpr int id = ST_LAMPORT;
+    static constexpr int units = 2;
+    static constexpr bool warp_wide = false;
+
+    /* All-ones is one NaN (f32) or two (16-bit types); clearing the last bit keeps it one. */
+    static __device__ __forceinline__ uint32_t tame(uint32_t w)
+    {
+#ifdef ST_BREAK_TAME
+        return w;
+#else
+        return w < ~1u ? w : ~1u;
+#endif
+    }
+    static __device__ __forceinline__ payload canonical(payload p)
+    {
+        return {make_uint2(tame(p.lo.x), tame(p.lo.y)), make_uint2(tame(p.hi.x), tame(p.hi.y))};
+    }
+    static __device__ __forceinline__ uint4 encode(payload p, uint64_t)
+    {
+        return make_uint4(p.lo.x, p.lo.y, p.hi.x, p.hi.y); /* p is canonical */
+    }
+    static __device__ __forceinline__ bool arrived(uint4 w, uint64_t)
+    {
+#ifdef ST_BREAK_ALLWORDS
+        return w.w != ~0u;
+#else
+        return larger(larger(w.x, w.y), larger(w.z, w.w)) != ~0u;
+#endif
+    }
+    static __device__ __forceinline__ payload decode(uint4 w)
+    {
+        return {make_uint2(w.x, w.y), make_uint2(w.z, w.w)};
+    }
+    static __device__ __forceinline__ void clear(void *slot)
+    {
+#ifndef ST_BREAK_CLEAR
+        store_word(slot, make_uint4(~0u, ~0u, ~0u, ~0u));
+#endif
+    }
+};
+
+/*
+ * Before words are sent or awaited. The eight stores of an LL128 line become visible together when
+ * one instruction makes them, and its flag speaks for the other lanes' loads when they are one
+ * instruction. Loads and stores that take different ways (at the ends of a message) need not leave
+ * the lanes in step. Senders: only those of a line, since others of the warp may have fewer words.
+ */
+template <class F> __device__ __forceinline__ void line_in_step()
+{
+#ifndef ST_BREAK_STEP
+    if (F::warp_wide)
+        __syncwarp(0xffu << threadIdx.x / ST_LINE % 4 * ST_LINE);
+#endif
+}
+
+/* Where the whole warp is. */
+template <class F> __device__ __forceinline__ void warp_in_step()
+{
+#ifndef ST_BREAK_STEP
+    if (F::warp_wide)
+        __syncwarp(~0u);
+#endif
+}
+
+/* One word to or from a slot. The eight lanes of an LL128 line go together: the hardware does that
+ * by itself when they are in step, the emulation must be told. */
+template <class F> __device__ __forceinline__ void send(void *slot, uint4 v)
+{
+#ifdef ST_EMULATE
+    emulate_line_store(slot, v, F::warp_wide);
+#elif defined(ST_TESTING)
+    store_torn<F::id>(slot, v);
+#else
+    store_word(slot, v);
+#endif
+}
+
+template <class F> __device__ __forceinline__ uint4 receive(const void *slot)
+{
+#ifdef ST_EMULATE
+    return emulate_line_load(slot, F::warp_wide);
+#else
+    return load_word(slot);
+#endif
+}
+
+/* Both units of a word through one reducer; Ranks as far as it is known. */
+template <class R, int Units, int Ranks> struct pair {
+    typename for_ranks<R, Ranks>::reducer lo, hi;
+
+    __device__ __forceinline__ void start(payload p, int kind)
+    {
+        lo.start(p.lo, kind);
+        if (Units == 2)
+            hi.start(p.hi, kind);
+    }
+    __device__ __forceinline__ void add(payload p, int kind)
+    {
+        lo.add(p.lo, kind);
+        if (Units == 2)
+            hi.add(p.hi, kind);
+    }
+    __device__ __forceinline__ void join(const pair &other, int kind)
+    {
+        lo.join(other.lo, kind);
+        if (Units == 2)
+            hi.join(other.hi, kind);
+    }
+    __device__ __forceinline__ payload finish(const st_args &a)
+    {
+        return {lo.finish(a), Units == 2 ? hi.finish(a) : make_uint2(0, 0)};
+    }
+};
+
+/* The sum of all ranks' words, of ${Units} units each. */
+template <class R, int Units, int N> struct rank_sum {
+    typename for_ranks<R, N>::reducer lo, hi;
+
+    template <int Most>
+    __device__ __forceinline__ void take(int first, int ranks, const payload (&v)[Most], int kind)
+    {
+        static_assert(Most == 4 || Most == N, "ranks are taken by fours");
+        uint2 u[Most];
+
+#pragma unroll
+        for (int i = 0; i < Most; i++)
+            u[i] = v[i].lo;
+        add_in_order(lo, first, ranks, u, kind);
+        if (Units == 2) {
+#pragma unroll
+            for (int i = 0; i < Most; i++)
+                u[i] = v[i].hi;
+            add_in_order(hi, first, ranks, u, kind);
+        }
+    }
+    __device__ __forceinline__ payload finish(const st_args &a)
+    {
+        return {lo.finish(a), Units == 2 ? hi.finish(a) : make_uint2(0, 0)};
+    }
+};
+
+/*
+ * Wait for the words at slot + r * stride of every rank r but this one, and reduce in the order of
+ * reduce.cuh; ${own} stands in for this rank. N ranks at compile time, or a.ranks when N is 0,
+ * then a few at a time. False: the rank gave up. For warp-wide forms the whole warp must be here
+ * and ${valid} masks lanes past the end. Slots are not cleared: what depends on the sum goes first.
+ */
+template <class F, class R, int N>
+__device__ __forceinline__ bool gather_word(const st_args &a, const char *slot, uint32_t stride,
+                                            bool valid, payload own, uint64_t epoch, patience &wait,
+                                            payload *out)
+{
+    constexpr int batch = N ? N : 4;
+    const int ranks = N ? N : a.ranks;
+    const uint4 mine = F::encode(own, epoch); /* looks arrived */
+    uint32_t polls = 0;
+    rank_sum<R, F::units, N> sum;
+
+    for (int first = 0; first < ranks; first += batch) {
+        uint4 v[batch];
+        payload p[batch];
+
+#pragma unroll
+        for (int i = 0; i < batch; i++)
+            v[i] = mine;
+        warp_in_step<F>();
+        for (;;) {
+            bool here = true, stop;
+
+#pragma unroll
+            for (int i = 0; i < batch; i++)
+                if (valid && first + i < ranks && first + i != a.me)
+                    v[i] = receive<F>(slot + (first + i) * stride);
+#pragma unroll
+            for (int i = 0; i < batch; i++)
+                here = F::arrived(v[i], epoch) && here;
+            if (F::warp_wide)
+                here = __all_sync(~0u, here);
+            if (here)
+                break;
+            stop = give_up(a, polls, wait);
+            if (F::warp_wide)
+                stop = __any_sync(~0u, stop);
+            if (stop)
+                return false;
+        }
+#ifdef ST_BREAK_ORDER /* own first: ranks round differently */
+        if (N == 4) {
+            uint4 t = v[0];
+
+            v[0] = mine;
+            v[a.me % batch] = a.me % batch ? t : mine;
+        }
+#endif
+#pragma unroll
+        for (int i = 0; i < batch; i++)
+            p[i] = F::decode(v[i]);
+        sum.take(first, ranks, p, a.kind);
+    }
+    *out = sum.finish(a);
+    return true;
+}
+
+/* The same for 2, 4 or 8 ranks and whole words: v[i] is the word of rank me ^ i, v[0] the own. */
+template <class F, class R, int N>
+__device__ __forceinline__ payload reduce_whole(const st_args &a, const payload *v)
+{
+    pair<R, F::units, N> acc[N / 2];
+
+#pragma unroll
+    for (int i = 0; i < N; i += 2) {
+        acc[i / 2].start(v[i], a.kind);
+        acc[i / 2].add(v[i + 1], a.kind);
+    }
+#ifdef ST_BREAK_ORDER /* own first: ranks round differently */
+    if (N == 4) {
+        acc[0].add(v[2], a.kind);
+        acc[0].add(v[3], a.kind);
+        return acc[0].finish(a);
+    }
+#endif
+#pragma unroll
+    for (int width = 1; width < N / 2; width *= 2)
+#pragma unroll
+        for (int i = 0; i + width < N / 2; i += 2 * width)
+            acc[i].join(acc[i + width], a.kind);
+    return acc[0].finish(a);
+}
+
+/* Poll slot[1..N-1] until all have arrived in v; false when the rank gave up. */
+template <class F, int N>
+__device__ __forceinline__ bool await_whole(const st_args &a, char *const *slot, uint64_t epoch,
+                                            patience &wait, const bool *want, payload *v)
+{
+    uint32_t polls = 0;
+
+    warp_in_step<F>();
+    for (;;) {
+        uint4 w[N];
+        bool here = true, stop;
+
+#pragma unroll
+        for (int i = 1; i < N; i++)
+            if (want[i])
+                w[i] = receive<F>(slot[i]);
+#pragma unroll
+        for (int i = 1; i < N; i++)
+            here = (!want[i] || F::arrived(w[i], epoch)) && here;
+        if (F::warp_wide)
+            here = __all_sync(~0u, here);
+        if (here) {
+#pragma unroll
+            for (int i = 1; i < N; i++)
+                v[i] = F::decode(w[i]);
+            return true;
+        }
+        stop = give_up(a, polls, wait);
+        if (F::warp_wide)
+            stop = __any_sync(~0u, stop);
+        if (stop)
+            return false;
+    }
+}
+
+/* Make the words just gathered ready for the call after the next. */
+template <class F, int N>
+__device__ __forceinline__ void clear_words(const st_args &a, char *slot, uint32_t stride)
+{
+#pragma unroll
+    for (int r = 0; r < (N ? N : ST_MAX_RANKS); r++) {
+        if (r >= (N ? N : a.ranks))
+            break;
+        if (r != a.me)
+            F::clear(slot + r * stride);
+    }
+}
+
+} // namespace st
+
+#endif

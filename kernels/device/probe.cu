@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * probe.cu - store to all peers, or load from all peers, for a while.
+ *
+ * Slot r of an arena holds the mark of rank r: in its own arena a rank has put it there itself,
+ * into the peers' arenas it pushes it.
+ */
+#include "kernels/choose/probe.h"
+#include "kernels/device/ptx.cuh"
+
+namespace st
+{
+
+__device__ __forceinline__ uint32_t mark(int rank)
+{
+    return 0x01010101u * (uint32_t)(ST_PROBE_MARK + rank);
+}
+
+__device__ __forceinline__ bool differs(uint4 v, uint32_t w)
+{
+    return v.x != w || v.y != w || v.z != w || v.w != w;
+}
+
+/* lag: enum st_probe_step; region: offset of slot 0; shard: bytes from slot to slot; timeout_ns:
+ * how long; out: a struct st_probe_seen for each block. */
+__global__ void __launch_bounds__(256, 1) probe(const __grid_constant__ st_args a)
+{
+    constexpr int unroll = ST_PROBE_UNROLL;
+    const uint64_t tile = (uint64_t)blockDim.x * ST_WORD * unroll;
+    const uint64_t begin = now_ns();
+    uint64_t at = blockIdx.x * tile, bytes = 0;
+    bool wrong = false, over = false;
+
+    while (!over) {
+        for (int i = 1; i < a.ranks; i++) {
+            const int peer = a.me + i < a.ranks ? a.me + i : a.me + i - a.ranks;
+            const int where = a.lag == ST_PROBE_CHECK ? a.me : peer;
+            const int slot = a.lag == ST_PROBE_PUSH ? a.me : peer;
+            char *p = a.peer[where] + a.region + slot * a.shard + at + threadIdx.x * ST_WORD;
+            const uint32_t w = mark(slot);
+            uint4 v[unroll];
+
+            if (a.lag == ST_PROBE_PUSH) {
+#pragma unroll
+                for (int u = 0; u < unroll; u++)
+                    store_bulk(p + u * blockDim.x * ST_WORD, make_uint4(w, w, w, w));
+                continue;
+            }
+#pragma unroll
+            for (int u = 0; u < unroll; u++)
+                v[u] = load_bulk(p + u * blockDim.x * ST_WORD);
+#pragma unroll
+            for (int u = 0; u < unroll; u++)
+                wrong = differs(v[u], w) || wrong;
+        }
+        bytes += tile * (uint64_t)(a.ranks - 1);
+        at += gridDim.x * tile;
+        if (at + tile > a.shard)
+            at = blockIdx.x * tile;
+        over = __syncthreads_or(a.lag == ST_PROBE_CHECK ||
+                                (threadIdx.x == 0 && now_ns() - begin > a.timeout_ns));
+    }
+    fence_sys(); /* the stores have arrived */
+    wrong = __syncthreads_or(wrong);
+    if (threadIdx.x == 0) {
+        st_probe_seen *seen = (st_probe_seen *)a.out + blockIdx.x;
+
+        seen->bytes = bytes;
+        seen->ns = now_ns() - begin;
+        seen->wrong = wrong;
+    }
+}
+
+} // namespace st
+
+extern "C" const void *const st_kernel_probe = (const void *)&st::probe;

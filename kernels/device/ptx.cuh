@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ptx.cuh - the memory accesses whose ordering the kernels rely on, and bounded waiting.
+ *
+ * All accesses to memory that peers write are "relaxed.sys" or stronger: never the read-only path,
+ * never a plain load that the compiler may move or the L1 may serve from an old line.
+ */
+#ifndef ST_AR_PTX_CUH_
+#define ST_AR_PTX_CUH_
+
+#include "kernels/shared/args.h"
+
+namespace st
+{
+
+#ifndef ST_EMULATE /* test/kernels/emulated/emulate.h has its own */
+__device__ __forceinline__ uint4 load_word(const void *p)
+{
+    uint4 v;
+
+    asm volatile("ld.relaxed.sys.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(p)
+                 : "memory");
+    return v;
+}
+
+__device__ __forceinline__ void store_word(void *p, uint4 v)
+{
+    asm volatile("st.relaxed.sys.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(p), "r"(v.x), "r"(v.y),
+                 "r"(v.z), "r"(v.w)
+                 : "memory");
+}
+
+__device__ __forceinline__ uint64_t load_acquire(const uint64_t *p)
+{
+    uint64_t v;
+
+    asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+    return v;
+}
+
+__device__ __forceinline__ uint64_t load_relaxed(const uint64_t *p)
+{
+    uint64_t v;
+
+    asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+    return v;
+}
+
+__device__ __forceinline__ uint32_t load_relaxed(const uint32_t *p)
+{
+    uint32_t v;
+
+    asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+}
+
+__device__ __forceinline__ void store_relaxed(uint64_t *p, uint64_t v)
+{
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+}
+
+__device__ __forceinline__ void store_relaxed(uint32_t *p, uint32_t v)
+{
+    asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+
+__device__ __forceinline__ void fence_sys()
+{
+#ifndef ST_BREAK_FENCE
+    asm volatile("fence.acq_rel.sys;" ::: "memory");
+#endif
+}
+
+/* Bulk data in scratch, after an acquire: skip the L1, which nothing else invalidates for sure. */
+__device__ __forceinline__ uint4 load_bulk(const void *p)
+{
+    uint4 v;
+
+    asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(p)
+                 : "memory");
+    return v;
+}
+
+__device__ __forceinline__ void store_bulk(void *p, uint4 v)
+{
+    asm volatile("st.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(p), "r"(v.x), "r"(v.y), "r"(v.z),
+                 "r"(v.w)
+                 : "memory");
+}
+
+__device__ __forceinline__ uint64_t now_ns()
+{
+    uint64_t t;
+
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
+    return t;
+}
+
+/* The user's own buffers: plain accesses, 16 and 8 bytes. Volatile asm, because in place a thread
+ * may store what the compiler would otherwise load again. */
+__device__ __forceinline__ uint4 load_local(const void *p)
+{
+    uint4 v;
+
+    asm volatile("ld.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(p)
+                 : "memory");
+    return v;
+}
+
+__device__ __forceinline__ uint2 load_unit(const char *p)
+{
+    uint2 u;
+
+    asm volatile("ld.global.v2.u32 {%0,%1}, [%2];" : "=r"(u.x), "=r"(u.y) : "l"(p) : "memory");
+    return u;
+}
+
+__device__ __forceinline__ void store_unit(char *p, uint2 u)
+{
+    asm volatile("st.global.v2.u32 [%0], {%1,%2};" ::"l"(p), "r"(u.x), "r"(u.y) : "memory");
+}
+#endif /* ST_EMULATE */
+
+/*
+ * Bounded waiting. A thread counts its polls; now and then the slow part looks at the clock and at
+ * the rank's own verdict (another thread may have given up). The first thread that gives up writes
+ * the verdict for all.
+ *
+ * The host's abort word lies across PCIe, which serves a few reads per microsecond, fewer while
+ * links are busy. Whoever looks at it holds up its block, hence the same block of every peer, which
+ * then waits long enough to look in turn: a group that had once waited stayed slow for ever. So
+ * nobody looks before a wait is far longer than any call, and then one thread per rank does.
+ */
+#define ST_LOOK_AFTER_NS 10000000
+#define ST_LOOK_EVERY_NS 1000000
+
+#ifndef ST_SAME_IN_WARP /* the lanes of a warp load as one; in the emulation each by itself */
+#define ST_SAME_IN_WARP(value) (value)
+#endif
+
+#ifndef ST_POLLS_TO_LOOK /* a power of two */
+#define ST_POLLS_TO_LOOK 1024
+#endif
+
+struct patience {
+    uint64_t since = 0;
+};
+
+/* Whether a thread that has waited since ${since} shall look at the host's word now. */
+static __device__ __forceinline__ bool turn_to_look(const st_args *a, uint64_t since, uint64_t now)
+{
+#ifdef ST_BREAK_LOOK
+    return true;
+#else
+    uint64_t looked;
+
+    if (now - since <= ST_LOOK_AFTER_NS)
+        return false;
+    looked = load_relaxed(&a->state->looked);
+    return (int64_t)(now - looked) > ST_LOOK_EVERY_NS &&
+           atomicCAS((unsigned long long *)&a->state->looked, looked, now) == looked;
+#endif
+}
+
+static __device__ __noinline__ bool out_of_patience(const st_args *a, patience *p)
+{
+    uint64_t now = now_ns();
+    uint32_t verdict = ST_ALIVE;
+
+    if (p->since == 0)
+        p->since = now;
+    if (load_relaxed(&a->state->dead) != ST_ALIVE)
+        return true;
+    if (now - p->since > a->timeout_ns)
+        verdict = ST_TIMEOUT;
+    else if (turn_to_look(a, p->since, now) && load_relaxed(&a->mailbox->abort) != 0)
+        verdict = ST_ABORTED;
+    if (verdict == ST_ALIVE)
+        return false;
+    store_relaxed(&a->mailbox->error, verdict);
+    store_relaxed(&a->state->dead, verdict);
+    return true;
+}
+
+/* ${polls} is the caller's own count: it stays in a register, which p, having an address, would
+ * not. */
+__device__ __forceinline__ bool give_up(const st_args &a, uint32_t &polls, patience &p)
+{
+    return (++polls & (ST_POLLS_TO_LOOK - 1)) == 0 && out_of_patience(&a, &p);
+}
+
+/*
+ * First statement of a kernel. With overlap the grid may have started while the kernel in front
+ * still runs: nothing may be read or written before that one has ended and its stores are visible.
+ * ST_EARLY_BOTH lets the kernel behind start early in turn; it must do the same.
+ */
+__device__ __forceinline__ void await_previous_kernel(const st_args &a)
+{
+#if __CUDA_ARCH__ >= 900
+    if (a.overlap != ST_SERIAL) {
+#ifndef ST_BREAK_PREVIOUS
+        asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+        if (a.overlap == ST_EARLY_BOTH)
+            asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+    }
+#endif
+    (void)a;
+}
+
+/* At the end of a call that has done nothing: is it of a graph that outlives its handle? That is an
+ * error of the program, which shows where it is. */
+static __device__ __noinline__ void refuse(const st_args *a)
+{
+    if (load_relaxed(&a->state->dead) == ST_DESTROYED)
+        __trap();
+}
+
+/*
+ * One call's view of the rank's counters. Every thread reads them (one L1 line per SM); after the
+ * block's last reader one thread books the block in, and the last block of the grid publishes the
+ * next epoch. Nobody of this call reads the counters after that, and the next call starts after
+ * this one has ended, so publishing early is safe. (To count blocks out as well, so that a call
+ * that another graph starts too early always finds out, cost calls to 64 KiB 5 to 10 % of their
+ * time: bench/results/2026-11-22-h200x2b.)
+ */
+struct call {
+    uint64_t epoch;
+    uint32_t base, ticket;
+    bool dead;
+
+    __device__ __forceinline__ explicit call(const st_args &a)
+    {
+        const uint4 s = *reinterpret_cast<const uint4 *>(a.state);
+
+        epoch = (uint64_t)s.y << 32 | s.x;
+        base = s.z;
+        dead = ST_SAME_IN_WARP(s.w != ST_ALIVE);
+        ticket = 0;
+    }
+
+    /* All threads of the block; contains the block barrier. */
+    __device__ __forceinline__ void book_in(const st_args &a)
+    {
+        __syncthreads();
+        if (threadIdx.x == 0)
+            ticket = atomicAdd(&a.state->arrived, 1u);
+    }
+
+    /* Call it late: the atomic's answer then costs no waiting. */
+    __device__ __forceinline__ void publish(const st_args &a)
+    {
+        if (threadIdx.x != 0)
+            return;
+        if (dead)
+            refuse(&a);
+
+        uint32_t order = ticket - base;
+
+        if (order == gridDim.x - 1) {
+            store_relaxed(&a.state->base, base + gridDim.x);
+            store_relaxed(&a.state->epoch, epoch + 1);
+        } else if (order >= gridDim.x) { /* two calls of one handle run at the same time */
+            store_relaxed(&a.mailbox->error, ST_OVERLAP);
+            store_relaxed(&a.state->dead, ST_OVERLAP);
+        }
+    }
+};
+
+} // namespace st
+
+#endif

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pull.cuh - two-shot in place: the owner reads its shard from every rank's send and writes the
+ * sum into every rank's recv, between two barriers.
+ *
+ *   ENTER barrier   every rank's send is ready
+ *   owner           sum = reduce(send[0..n-1][shard]); recv[0..n-1][shard] = sum
+ *   LEAVE barrier   every sum has arrived; nobody reads my send any more
+ *
+ * One-shot (OneShot true): every rank reduces the whole message for itself and stores at home. Less
+ * latency, n times the traffic, and not in place: peers still read send while the first ranks
+ * store.
+ *
+ * The access is a template parameter with two values: "spread" walks over the ranks with plain
+ * loads and stores, "nvls" lets the switch do both with one multimem instruction each. The body,
+ * barriers included, is the same text, so what the tests prove with spread holds for nvls up to the
+ * two instructions. nvls leaves the order of addition to the switch: in two-shot each element has
+ * one owner, so all ranks still hold the same bits, but not necessarily those of spread; in
+ * one-shot even that is up to the switch.
+ */
+#ifndef ST_AR_PULL_CUH_
+#define ST_AR_PULL_CUH_
+
+#include "kernels/device/bulk.cuh"
+
+namespace st
+{
+
+template <class R> struct spread {
+    static __device__ __forceinline__ payload load_reduce(const st_args &a, uint64_t at,
+                                                          uint64_t end)
+    {
+        rank_sum<R, 2, 0> sum;
+        payload v[4];
+
+        for (int first = 0; first < a.ranks; first += 4) {
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                if (first + i < a.ranks)
+                    v[i] = load_payload(a.src[first + i], at, end, ST_WORD);
+            sum.take(first, a.ranks, v, a.kind);
+        }
+        return sum.finish(a);
+    }
+    static __device__ __forceinline__ void store(const st_args &a, uint64_t at, uint64_t end,
+                                                 payload v)
+    {
+        for (int i = 0; i < a.ranks; i++) {
+            int to = a.me + i < a.ranks ? a.me + i : a.me + i - a.ranks;
+
+            store_payload(a.dst[to], at, end, ST_WORD, v);
+        }
+    }
+};
+
+template <class Access, bool OneShot>
+__global__ void __launch_bounds__(512, 1) pull(const __grid_constant__ st_args a)
+{
+    constexpr int unroll = ST_PULL_UNROLL;
+    const uint64_t tile = (uint64_t)blockDim.x * ST_WORD * unroll;
+    const uint64_t first = OneShot ? 0 : a.shard * (uint64_t)a.me;
+    const uint64_t end = OneShot ? a.bytes : first + st_shard_bytes(a.bytes, a.shard, a.me);
+    patience wait;
+
+    await_previous_kernel(a);
+
+    call c(a);
+    bool alive = !__syncthreads_or(c.dead);
+
+    stall(a, c.epoch, 1);
+#ifndef ST_BREAK_ENTER
+    if (alive) {
+        raise_flags(a, ST_FLAG_ENTER, st_flag_step(c.epoch, 1));
+        alive = await_flags(a, ST_FLAG_ENTER, st_flag_step(c.epoch, 1), wait);
+    }
+#endif
+    for (uint64_t k = 0; alive && k < a.tiles; k++) {
+        uint64_t at = first + (k * gridDim.x + blockIdx.x) * tile + threadIdx.x * ST_WORD;
+        payload v[unroll];
+
+        stall(a, c.epoch, 2);
+#pragma unroll
+        for (int u = 0; u < unroll; u++)
+            if (at + (uint64_t)u * blockDim.x * ST_WORD < end)
+                v[u] = Access::load_reduce(a, at + (uint64_t)u * blockDim.x * ST_WORD, end);
+#pragma unroll
+        for (int u = 0; u < unroll; u++)
+            if (at + (uint64_t)u * blockDim.x * ST_WORD < end) {
+                if (OneShot)
+                    store_payload(a.out, at + (uint64_t)u * blockDim.x * ST_WORD, end, a.out_align,
+                                  v[u]);
+                else
+                    Access::store(a, at + (uint64_t)u * blockDim.x * ST_WORD, end, v[u]);
+            }
+    }
+    c.book_in(a);
+#ifndef ST_BREAK_LEAVE
+    if (alive) {
+        raise_flags(a, ST_FLAG_LEAVE, st_flag_step(c.epoch, 1));
+        await_flags(a, ST_FLAG_LEAVE, st_flag_step(c.epoch, 1), wait);
+    }
+#endif
+    c.publish(a);
+}
+
+} // namespace st
+
+#endif

@@ -1,0 +1,493 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * reduce.cuh - adding up one 8-byte unit per rank, in an order that is the same on every rank.
+ *
+ * A reducer has an accumulator and four steps: start with one rank's unit, add another's, join two
+ * accumulators, finish into a unit of the same type.
+ *
+ * The order is the same in every kernel, for every type and operator: ranks in groups of four,
+ * ((0 + 1) + (2 + 3)), and the groups' sums one after the other; so ((0+1)+(2+3)) + ((4+5)+6) for
+ * seven ranks. Ranks are numbered as in the group, whoever adds. Because x + y is y + x bit by bit,
+ * a rank me of 2, 4 or 8 gets the same bits when it starts from itself, ((me + me^1) + (me^2 +
+ * me^3)) + ..., and needs not look where in the order it stands. test/kernels/reference.h says the same
+ * in plain C; nvls leaves the order to the switch.
+ */
+#ifndef ST_AR_REDUCE_CUH_
+#define ST_AR_REDUCE_CUH_
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+#include <float.h>
+
+#include "kernels/shared/args.h"
+
+namespace st
+{
+
+template <class To, class From> __device__ __forceinline__ To bits(From from)
+{
+    static_assert(sizeof(To) == sizeof(From), "bits() copies, it does not convert");
+    To to;
+
+    memcpy(&to, &from, sizeof to);
+    return to;
+}
+
+/*
+ * The order: u[0], u[1], ... are the units of ranks ${first}, ${first} + 1, ... of ${ranks};
+ * ${first} grows by fours, and starts at 0. (Where there are never more than two ranks, two units
+ * do.) ST_BREAK_PAIRS: one rank after the other, as in a loop.
+ */
+template <class R, class Unit, int Most>
+__device__ __forceinline__ void add_in_order(R &acc, int first, int ranks, const Unit (&u)[Most],
+                                             int kind)
+{
+#ifdef ST_BREAK_PAIRS
+#pragma unroll
+    for (int i = 0; i < Most; i++)
+        if (first + i == 0)
+            acc.start(u[i], kind);
+        else if (first + i < ranks)
+            acc.add(u[i], kind);
+#else
+    R two[2];
+
+#pragma unroll
+    for (int i = 0; i < Most; i++)
+        if (first + i < ranks) {
+            if (i % 2 == 0)
+                two[i / 2].start(u[i], kind);
+            else
+                two[i / 2].add(u[i], kind);
+        }
+    if (Most > 2 && first + 2 < ranks)
+        two[0].join(two[1], kind);
+    if (first == 0)
+        acc = two[0];
+    else
+        acc.join(two[0], kind);
+#endif
+}
+
+/* Two ranks: one addition, one rounding. */
+struct pair_f32 {
+    float2 acc;
+
+    __device__ __forceinline__ void start(uint2 u, int)
+    {
+        acc = bits<float2>(u);
+    }
+    __device__ __forceinline__ void add(uint2 u, int)
+    {
+        float2 v = bits<float2>(u);
+
+        acc.x += v.x;
+        acc.y += v.y;
+    }
+    __device__ __forceinline__ void join(const pair_f32 &other, int)
+    {
+        acc.x += other.acc.x;
+        acc.y += other.acc.y;
+    }
+    __device__ __forceinline__ uint2 finish(const st_args &a)
+    {
+        return bits<uint2>(make_float2(acc.x * a.scale, acc.y * a.scale));
+    }
+};
+
+/*
+ * More ranks, and still one rounding: each sum is kept as two floats, what additions gave and what
+ * their roundings dropped. Dekker's Fast2Sum finds the latter exactly, the larger operand first
+ * (Numer. Math. 18, 1971); with that, it is the same from either order of the operands on every
+ * rank. Knuth's TwoSum, which needs no order, is not: next to FLT_MAX one of its steps may overflow
+ * though the sum does not, in one order only (Boldo, Graillat and Muller, ACM TOMS 44, 2017). Not
+ * f64, which does the same in fewer words: sm_86, 89, 103 and 120 have one unit of it for 64 of
+ * f32.
+ */
+struct sum_f32 {
+    float2 acc, lost;
+
+    static __device__ __forceinline__ void fast_two_sum(float &sum, float &lost, float v)
+    {
+        const bool larger = fabsf(v) > fabsf(sum);
+        const float high = larger ? v : sum, low = larger ? sum : v, s = sum + v;
+
+        lost += low - (s - high);
+        sum = s;
+    }
+    /* The sum, or for avg the quotient, rounded once. Where ${left} is no number, the sum was
+     * infinite or NaN before; where it is 0, adding it would turn -0 into 0. */
+    static __device__ __forceinline__ float rounded(float sum, float lost, const st_args &a)
+    {
+        float divisor = a.scale == 1.0f ? 1.0f : (float)a.ranks;
+        float near = sum * a.scale, left = fmaf(-divisor, near, sum) + lost;
+        float nearest = fmaf(left, a.scale, near);
+
+        return fabsf(left) > 0.0f && fabsf(left) <= FLT_MAX ? nearest : near;
+    }
+
+    __device__ __forceinline__ void start(uint2 u, int)
+    {
+        acc = bits<float2>(u);
+        lost = make_float2(0, 0);
+    }
+    __device__ __forceinline__ void add(uint2 u, int)
+    {
+        float2 v = bits<float2>(u);
+
+        fast_two_sum(acc.x, lost.x, v.x);
+        fast_two_sum(acc.y, lost.y, v.y);
+    }
+    __device__ __forceinline__ void join(const sum_f32 &other, int)
+    {
+        lost.x += other.lost.x;
+        lost.y += other.lost.y;
+        fast_two_sum(acc.x, lost.x, other.acc.x);
+        fast_two_sum(acc.y, lost.y, other.acc.y);
+    }
+    __device__ __forceinline__ uint2 finish(const st_args &a)
+    {
+        return bits<uint2>(make_float2(rounded(acc.x, lost.x, a), rounded(acc.y, lost.y, a)));
+    }
+};
+
+/* What a kernel for so many ranks takes for R; 0: as many as there are. The same bits come out. */
+template <class R, int Ranks> struct for_ranks {
+    using reducer = R;
+};
+template <> struct for_ranks<sum_f32, 2> {
+    using reducer = pair_f32;
+};
+
+struct half_codec {
+    static __device__ __forceinline__ float2 open(uint32_t w)
+    {
+        return __half22float2(bits<__half2>(w));
+    }
+    static __device__ __forceinline__ uint32_t close(float x, float y)
+    {
+        return bits<uint32_t>(__floats2half2_rn(x, y));
+    }
+};
+
+struct bf16_codec {
+    static __device__ __forceinline__ float2 open(uint32_t w)
+    {
+        return make_float2(bits<float>(w << 16), bits<float>(w & 0xffff0000u));
+    }
+    static __device__ __forceinline__ uint32_t close(float x, float y)
+    {
+        return bits<uint32_t>(__floats2bfloat162_rn(x, y));
+    }
+};
+
+template <class Codec> struct sum_16bit {
+    float2 lo, hi;
+
+    __device__ __forceinline__ void start(uint2 u, int)
+    {
+        lo = Codec::open(u.x);
+        hi = Codec::open(u.y);
+    }
+    __device__ __forceinline__ void add(uint2 u, int)
+    {
+        float2 l = Codec::open(u.x), h = Codec::open(u.y);
+
+        lo.x += l.x;
+        lo.y += l.y;
+        hi.x += h.x;
+        hi.y += h.y;
+    }
+    __device__ __forceinline__ void join(const sum_16bit &other, int)
+    {
+        lo.x += other.lo.x;
+        lo.y += other.lo.y;
+        hi.x += other.hi.x;
+        hi.y += other.hi.y;
+    }
+    __device__ __forceinline__ uint2 finish(const st_args &a)
+    {
+        return make_uint2(Codec::close(lo.x * a.scale, lo.y * a.scale),
+                          Codec::close(hi.x * a.scale, hi.y * a.scale));
+    }
+};
+
+/* ---- everything else: out of line, one copy per kernel, so that code stays small ----------------
+ */
+
+template <class T> __device__ __forceinline__ T combine(T x, T y, int op)
+{
+    switch (op) {
+    case ST_PROD:
+        return (T)(x * y);
+    case ST_MAX:
+        return x > y ? x : y;
+    case ST_MIN:
+        return x < y ? x : y;
+    default:
+        return (T)(x + y);
+    }
+}
+
+/* fmax and fmin drop a NaN when the other side is a number, as NCCL does. */
+__device__ __forceinline__ float combine(float x, float y, int op)
+{
+    return op == ST_PROD ? x * y : op == ST_MAX ? fmaxf(x, y) : op == ST_MIN ? fminf(x, y) : x + y;
+}
+
+__device__ __forceinline__ double combine(double x, double y, int op)
+{
+    return op == ST_PROD ? x * y : op == ST_MAX ? fmax(x, y) : op == ST_MIN ? fmin(x, y) : x + y;
+}
+
+template <class T, class As> __device__ __forceinline__ uint2 combine_all(uint2 u, uint2 v, int op)
+{
+    constexpr int n = 8 / sizeof(T);
+    T x[n], y[n];
+
+    memcpy(x, &u, 8);
+    memcpy(y, &v, 8);
+#pragma unroll
+    for (int i = 0; i < n; i++)
+        x[i] = (T)combine((As)x[i], (As)y[i], op);
+    memcpy(&u, x, 8);
+    return u;
+}
+
+static __device__ __noinline__ uint2 native_pair(uint2 u, uint2 v, int kind)
+{
+    int op = kind & 7;
+
+    switch (kind >> 3) {
+    case ST_I8:
+        return combine_all<int8_t, int>(u, v, op);
+    case ST_U8:
+        return combine_all<uint8_t, unsigned>(u, v, op);
+    case ST_I32: /* sums and products wrap; only the comparison knows the sign */
+        return op == ST_MAX || op == ST_MIN ? combine_all<int, int>(u, v, op)
+                                            : combine_all<unsigned, unsigned>(u, v, op);
+    case ST_U32:
+        return combine_all<unsigned, unsigned>(u, v, op);
+    case ST_I64:
+        return op == ST_MAX || op == ST_MIN ? combine_all<int64_t, int64_t>(u, v, op)
+                                            : combine_all<uint64_t, uint64_t>(u, v, op);
+    case ST_U64:
+        return combine_all<uint64_t, uint64_t>(u, v, op);
+    case ST_F64:
+        return combine_all<double, double>(u, v, op);
+    case ST_F32: /* max, min */
+        return combine_all<float, float>(u, v, op);
+    case ST_F16:
+        return combine_all<__half, float>(u, v, op);
+    case ST_BF16:
+        return combine_all<__nv_bfloat16, float>(u, v, op);
+    case ST_F8E4M3:
+        return combine_all<__nv_fp8_e4m3, float>(u, v, op);
+    default:
+        return combine_all<__nv_fp8_e5m2, float>(u, v, op);
+    }
+}
+
+template <class T> __device__ __forceinline__ uint2 divide_all(uint2 u, int ranks)
+{
+    constexpr int n = 8 / sizeof(T);
+    T x[n];
+
+    memcpy(x, &u, 8);
+#pragma unroll
+    for (int i = 0; i < n; i++)
+        x[i] = (T)(x[i] / (T)ranks);
+    memcpy(&u, x, 8);
+    return u;
+}
+
+/* Average of integers: the wrapped sum divided with truncation, as NCCL does. */
+static __device__ __noinline__ uint2 native_divide(uint2 u, int kind, int ranks)
+{
+    switch (kind >> 3) {
+    case ST_I8:
+        return divide_all<int8_t>(u, ranks);
+    case ST_U8:
+        return divide_all<uint8_t>(u, ranks);
+    case ST_I32:
+        return divide_all<int32_t>(u, ranks);
+    case ST_U32:
+        return divide_all<uint32_t>(u, ranks);
+    case ST_I64:
+        return divide_all<int64_t>(u, ranks);
+    case ST_U64:
+        return divide_all<uint64_t>(u, ranks);
+    default:
+        return divide_all<double>(u, ranks);
+    }
+}
+
+struct native {
+    uint2 acc;
+
+    __device__ __forceinline__ void start(uint2 u, int)
+    {
+        acc = u;
+    }
+    __device__ __forceinline__ void add(uint2 u, int kind)
+    {
+        acc = native_pair(acc, u, kind);
+    }
+    __device__ __forceinline__ void join(const native &other, int kind)
+    {
+        acc = native_pair(acc, other.acc, kind);
+    }
+    __device__ __forceinline__ uint2 finish(const st_args &a)
+    {
+        return (a.kind & 7) == ST_AVG ? native_divide(acc, a.kind, a.ranks) : acc;
+    }
+};
+
+template <class T> __device__ __forceinline__ float4 open_f64(uint32_t w)
+{
+    constexpr int n = 4 / sizeof(T);
+    double2 d;
+    T x[n];
+
+    memcpy(x, &w, 4);
+    d.x = (float)x[0];
+    d.y = (float)x[n - 1];
+    return bits<float4>(d);
+}
+
+template <class T> __device__ __forceinline__ uint32_t close_f64(float4 v)
+{
+    constexpr int n = 4 / sizeof(T);
+    const double2 d = bits<double2>(v);
+    uint32_t w;
+    T x[n];
+
+    x[0] = (T)d.x;
+    x[n - 1] = (T)d.y;
+    memcpy(&w, x, 4);
+    return w;
+}
+
+template <class T> __device__ __forceinline__ float4 open_f8(uint32_t w)
+{
+    T x[4];
+
+    memcpy(x, &w, 4);
+    return make_float4((float)x[0], (float)x[1], (float)x[2], (float)x[3]);
+}
+
+template <class T> __device__ __forceinline__ uint32_t close_f8(float4 v, float scale)
+{
+    const T x[4] = {(T)(v.x * scale), (T)(v.y * scale), (T)(v.z * scale), (T)(v.w * scale)};
+    uint32_t w;
+
+    memcpy(&w, x, 4);
+    return w;
+}
+
+/* Half a unit of fp8, added or multiplied as f32. */
+template <class T> struct as_f32 {
+    float4 acc;
+
+    __device__ __forceinline__ void start(uint32_t w, int)
+    {
+        acc = open_f8<T>(w);
+    }
+    __device__ __forceinline__ void add(uint32_t w, int kind)
+    {
+        join({open_f8<T>(w)}, kind);
+    }
+    __device__ __forceinline__ void join(const as_f32 &v, int kind)
+    {
+        if ((kind & 7) == ST_PROD)
+            acc = make_float4(acc.x * v.acc.x, acc.y * v.acc.y, acc.z * v.acc.z, acc.w * v.acc.w);
+        else
+            acc = make_float4(acc.x + v.acc.x, acc.y + v.acc.y, acc.z + v.acc.z, acc.w + v.acc.w);
+    }
+};
+
+/* Half a unit of wider floats, multiplied as f64. */
+template <class T> struct as_f64 {
+    float4 acc;
+
+    __device__ __forceinline__ void start(uint32_t w, int)
+    {
+        acc = open_f64<T>(w);
+    }
+    __device__ __forceinline__ void add(uint32_t w, int kind)
+    {
+        join({open_f64<T>(w)}, kind);
+    }
+    __device__ __forceinline__ void join(const as_f64 &v, int)
+    {
+        const double2 d = bits<double2>(acc), e = bits<double2>(v.acc);
+
+        acc = bits<float4>(make_double2(d.x * e.x, d.y * e.y));
+    }
+};
+
+/* Sums and products of fp8, as f32; and products of the wider types, as f64: those of some ranks
+ * may leave the range of f32 where those of all are in it again. That f64 is slow on some GPUs is
+ * accepted: products are rare. Half a unit has four numbers of fp8, two of 16 bits, or one of f32,
+ * which then stands in both places. */
+struct wide {
+    float4 lo, hi;
+
+    template <class Half>
+    static __device__ __forceinline__ float4 four_of(float4 acc, uint4 w, int first, int ranks,
+                                                     int kind)
+    {
+        const uint32_t u[4] = {w.x, w.y, w.z, w.w};
+        Half half = {acc};
+
+        add_in_order(half, first, ranks, u, kind);
+        return half.acc;
+    }
+    static __device__ __noinline__ float4 four(float4 acc, uint4 w, int first, int ranks, int kind)
+    {
+        switch (kind >> 3) {
+        case ST_F16:
+            return four_of<as_f64<__half>>(acc, w, first, ranks, kind);
+        case ST_BF16:
+            return four_of<as_f64<__nv_bfloat16>>(acc, w, first, ranks, kind);
+        case ST_F32:
+            return four_of<as_f64<float>>(acc, w, first, ranks, kind);
+        case ST_F8E4M3:
+            return four_of<as_f32<__nv_fp8_e4m3>>(acc, w, first, ranks, kind);
+        default:
+            return four_of<as_f32<__nv_fp8_e5m2>>(acc, w, first, ranks, kind);
+        }
+    }
+    static __device__ __noinline__ uint32_t close(float4 v, int kind, float scale)
+    {
+        switch (kind >> 3) {
+        case ST_F16:
+            return close_f64<__half>(v);
+        case ST_BF16:
+            return close_f64<__nv_bfloat16>(v);
+        case ST_F32:
+            return close_f64<float>(v);
+        case ST_F8E4M3:
+            return close_f8<__nv_fp8_e4m3>(v, scale);
+        default:
+            return close_f8<__nv_fp8_e5m2>(v, scale);
+        }
+    }
+    __device__ __forceinline__ uint2 finish(const st_args &a)
+    {
+        return make_uint2(close(lo, a.kind, a.scale), close(hi, a.kind, a.scale));
+    }
+};
+
+/* Out of line, the ranks of a group at once. */
+__device__ __forceinline__ void add_in_order(wide &acc, int first, int ranks, const uint2 (&u)[4],
+                                             int kind)
+{
+    acc.lo = wide::four(acc.lo, make_uint4(u[0].x, u[1].x, u[2].x, u[3].x), first, ranks, kind);
+    acc.hi = wide::four(acc.hi, make_uint4(u[0].y, u[1].y, u[2].y, u[3].y), first, ranks, kind);
+}
+
+} // namespace st
+
+#endif

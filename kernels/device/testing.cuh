@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * testing.cuh - what builds with -DST_TESTING do to make races show: pauses, and torn words.
+ *
+ * The kernels promise to be right however long any warp is held up anywhere, and in whatever order
+ * those parts of a word arrive that its form allows to arrive apart. The hardware at hand is
+ * kinder: NVLink delivers 16-byte stores whole, and the warps of a block run nearly in step. A
+ * guard that is missing would not be noticed there. Without -DST_TESTING stall() is nothing, and
+ * words are stored whole.
+ */
+#ifndef ST_AR_TESTING_CUH_
+#define ST_AR_TESTING_CUH_
+
+#include "kernels/device/ptx.cuh"
+
+namespace st
+{
+
+#ifdef ST_TESTING
+__device__ __forceinline__ uint32_t scramble(uint32_t h)
+{
+    h = (h ^ h >> 16) * 0x7feb352du;
+    h = (h ^ h >> 15) * 0x846ca68bu;
+    return h ^ h >> 16;
+}
+
+static __device__ __noinline__ void hold_up(uint32_t ns)
+{
+    for (uint64_t until = now_ns() + ns; now_ns() < until;)
+        __nanosleep(100);
+}
+
+/* Hold up this block, or some of its warps only, now and then; the same every time for one call. */
+__device__ __forceinline__ void stall(const st_args &a, uint64_t epoch, int where)
+{
+    uint32_t h = scramble((uint32_t)epoch * 2654435761u ^
+                          (blockIdx.x * 40503u + a.me * 9176u + where * 77u));
+    bool warps = h % 4 == 1;
+
+    if (a.stall_ns == 0 || h % 4 > 1)
+        return;
+    if (warps)
+        h = scramble(h + threadIdx.x / 32);
+    if (!warps || h % 2 == 0)
+        hold_up((h >> 2) % a.stall_ns);
+}
+
+/* The parts of a word that may arrive apart, in any order, now and then with a pause in between:
+ * four for Lamport, two for LL8. A line of LL128 has to arrive whole. */
+template <int Form> __device__ __forceinline__ void store_torn(void *slot, uint4 v)
+{
+    if constexpr (Form == ST_LL128) {
+        store_word(slot, v);
+    } else {
+        constexpr uint32_t parts = Form == ST_LAMPORT ? 4 : 2;
+        uint32_t h = scramble((uint32_t)clock64() ^ (uint32_t)((uintptr_t)slot >> 4) * 2654435761u);
+        uint32_t k = h >> 2;
+
+        for (uint32_t i = 0; i < parts; i++) {
+            k = (k + (h % 2 ? 1 : parts - 1)) % parts;
+            if (Form == ST_LL8)
+                store_relaxed((uint64_t *)slot + k,
+                              k == 0 ? (uint64_t)v.y << 32 | v.x : (uint64_t)v.w << 32 | v.z);
+            else
+                store_relaxed((uint32_t *)slot + k, k == 0   ? v.x
+                                                    : k == 1 ? v.y
+                                                    : k == 2 ? v.z
+                                                             : v.w);
+            if ((h >> 8) % 64 == i)
+                hold_up((h >> 16) % 4000);
+        }
+    }
+}
+#else
+__device__ __forceinline__ void stall(const st_args &, uint64_t, int)
+{
+}
+#endif
+
+} // namespace st
+
+#endif

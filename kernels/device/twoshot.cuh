@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * twoshot.cuh - each rank reduces one shard and hands the result to all.
+ *
+ *      hop 1   in[shard o]  of every rank  --> reduce slot of owner o
+ *      owner   sum of its slots (order: reduce.cuh)
+ *      hop 2   sum of shard o              --> gather slot o of every rank
+ *
+ * 2(n-1)/n of the message crosses each link instead of (n-1), for one more hop. Both hops use words
+ * that prove their own arrival, so there is still no barrier. All of a thread's words of hop 1
+ * leave before it waits for anything; what it sends in hop 2 depends on hop 1 only. An owner with
+ * an empty shard waits for the others' sums, and those need its own words: everybody still needs
+ * everybody, which is what two halves of scratch rely on.
+ */
+#ifndef ST_AR_TWOSHOT_CUH_
+#define ST_AR_TWOSHOT_CUH_
+
+#include "kernels/device/reduce.cuh"
+#include "kernels/device/packet.cuh"
+
+namespace st
+{
+
+/* Word w of the shards of several peers: read from in, then stored at their owners. */
+template <class F, int N> struct row {
+    static constexpr int width = N ? N - 1 : 3;
+    payload v[width];
+    char *there[width]; /* my slot at the owner, even half */
+    bool want[width];   /* the owner's shard has such a word */
+
+    __device__ __forceinline__ void fetch(const st_args &a, uint32_t w, int first)
+    {
+        const int ranks = N ? N : a.ranks;
+
+#pragma unroll
+        for (int i = 0; i < width; i++) {
+            int to =
+                a.me + 1 + first + i < ranks ? a.me + 1 + first + i : a.me + 1 + first + i - ranks;
+            uint32_t shard = (uint32_t)a.shard;
+            uint32_t bytes = st_shard_bytes32((uint32_t)a.bytes, shard, to);
+
+            want[i] = (N || first + i < ranks - 1) && st_word_wanted(F::id, w, bytes);
+            if (want[i])
+                v[i] = load_for_word<F>(a.in + shard * to, w, bytes, a.in_align);
+            if (N || first + i < ranks - 1)
+                there[i] =
+                    a.peer[to] + ((uint32_t)a.region + (a.me * (uint32_t)a.words + w) * ST_WORD);
+        }
+    }
+    __device__ __forceinline__ void send(uint32_t half, uint64_t epoch)
+    {
+        line_in_step<F>();
+#pragma unroll
+        for (int i = 0; i < width; i++)
+            if (want[i])
+                st::send<F>(there[i] + half, F::encode(F::canonical(v[i]), epoch));
+    }
+};
+
+template <class F, class R, int N>
+__global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1) twoshot(const __grid_constant__ st_args a)
+{
+    const int ranks = N ? N : a.ranks;
+    const uint32_t all = (uint32_t)a.bytes, shard = (uint32_t)a.shard;
+    const uint32_t slot_words = (uint32_t)a.words;
+    const uint32_t slot = slot_words * ST_WORD;
+    const uint32_t rounded = st_round_up32(slot_words, 32);
+    const uint32_t step = gridDim.x * blockDim.x;
+    const uint32_t w0 = blockIdx.x * blockDim.x + threadIdx.x;
+    const uint32_t mine = st_shard_bytes32(all, shard, a.me);
+    patience wait;
+    bool alive;
+
+    row<F, N> out;
+    char *there[out.width]; /* out.there of the first word */
+    payload first_own = {};
+
+    await_previous_kernel(a);
+
+    /* As in one-shot: the thread's first words and the counters are fetched together, and addresses
+     * are ready before they arrive. */
+    out.fetch(a, w0, 0);
+#pragma unroll
+    for (int i = 0; i < out.width; i++)
+        there[i] = out.there[i];
+    if (st_word_wanted(F::id, w0, mine))
+        first_own = load_for_word<F>(a.in + shard * a.me, w0, mine, a.in_align);
+
+    call c(a);
+    const uint32_t half = st_half(c.epoch) * (uint32_t)a.half;
+    const uint32_t reduce = (uint32_t)a.region + half;
+    const uint32_t gather = reduce + ranks * slot;
+
+    stall(a, c.epoch, 1);
+    alive = !c.dead;
+    for (uint32_t w = w0; alive && w < slot_words; w += step)
+        for (int i = 0; i < ranks - 1; i += out.width) {
+            if (w != w0 || i != 0)
+                out.fetch(a, w, i);
+            out.send(half, c.epoch);
+        }
+    c.book_in(a);
+    stall(a, c.epoch, 2);
+    for (uint32_t w = w0; alive && w < rounded; w += step) {
+        char *here = a.peer[a.me] + (reduce + w * ST_WORD);
+        bool valid = st_word_wanted(F::id, w, mine);
+        payload p = {}, sum;
+
+        if (F::warp_wide ? !__any_sync(~0u, valid) : !valid)
+            break;
+        if (valid)
+            p = F::canonical(w == w0 ? first_own
+                                     : load_for_word<F>(a.in + shard * a.me, w, mine, a.in_align));
+        alive = gather_word<F, R, N>(a, here, slot, !F::warp_wide || valid, p, c.epoch, wait, &sum);
+        if (alive && valid) {
+            uint32_t at =
+                half + ranks * slot + (w - w0) * ST_WORD; /* from "there" to gather slot */
+            uint4 v;
+
+            sum = F::canonical(sum);
+            v = F::encode(sum, c.epoch);
+            line_in_step<F>();
+#pragma unroll
+            for (int i = 0; i < out.width; i++)
+                if (N || i < ranks - 1)
+                    st::send<F>(there[i] + at, v);
+            for (int i = out.width; i < ranks - 1; i++) {
+                int to = a.me + 1 + i < ranks ? a.me + 1 + i : a.me + 1 + i - ranks;
+
+                st::send<F>(a.peer[to] + (gather + a.me * slot + w * ST_WORD), v);
+            }
+            store_for_word<F>(a.out + shard * a.me, w, mine, a.out_align, sum);
+            clear_words<F, N>(a, here, slot);
+        }
+    }
+    stall(a, c.epoch, 3);
+    for (uint32_t w = w0; alive && w < rounded; w += step) {
+        constexpr int batch = N ? N - 1 : 4;
+        uint32_t polls = 0;
+
+        for (int first = 1; alive && first < ranks; first += batch) {
+            uint4 v[batch];
+            uint32_t bytes[batch];
+            bool want[batch], here;
+            int from[batch];
+
+#pragma unroll
+            for (int i = 0; i < batch; i++) {
+                from[i] = a.me + first + i < ranks ? a.me + first + i : a.me + first + i - ranks;
+                bytes[i] = st_shard_bytes32(all, shard, from[i]);
+                want[i] = first + i < ranks && st_word_wanted(F::id, w, bytes[i]);
+            }
+            warp_in_step<F>();
+            for (;;) {
+                here = true;
+#pragma unroll
+                for (int i = 0; i < batch; i++)
+                    if (want[i])
+                        v[i] = receive<F>(a.peer[a.me] + (gather + from[i] * slot + w * ST_WORD));
+#pragma unroll
+                for (int i = 0; i < batch; i++)
+                    if (want[i])
+                        here = F::arrived(v[i], c.epoch) && here;
+                if (F::warp_wide)
+                    here = __all_sync(~0u, here);
+                if (here)
+                    break;
+                alive = !give_up(a, polls, wait);
+                if (F::warp_wide)
+                    alive = __all_sync(~0u, alive);
+                if (!alive)
+                    break;
+            }
+            if (!alive)
+                break;
+#pragma unroll
+            for (int i = 0; i < batch; i++)
+                if (want[i]) {
+                    store_for_word<F>(a.out + shard * from[i], w, bytes[i], a.out_align,
+                                      F::decode(v[i]));
+                    F::clear(a.peer[a.me] + (gather + from[i] * slot + w * ST_WORD));
+                }
+        }
+    }
+    c.publish(a);
+}
+
+/*
+ * The same for 2, 4 or 8 ranks and messages of whole words (see oneshot_whole). Addresses of both
+ * hops are ready before the first wait.
+ */
+template <class F, class R, int N>
+__global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
+    twoshot_whole(const __grid_constant__ st_args a)
+{
+    const uint32_t words = (uint32_t)a.words, slot = words * ST_WORD;
+    const uint32_t rounded = st_round_up32(words, 32);
+    const uint32_t step = gridDim.x * blockDim.x;
+    const uint32_t w0 = blockIdx.x * blockDim.x + threadIdx.x;
+    const uint32_t region = (uint32_t)a.region + w0 * ST_WORD;
+    payload v[N], own = {};
+    uint32_t bytes[N]; /* of the shard of rank me ^ i */
+    bool want[N];
+    char *there[N]; /* my reduce slot at rank me ^ i; even half, word w0 */
+    patience wait;
+    bool alive;
+
+    await_previous_kernel(a);
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        const uint32_t shard = (uint32_t)a.shard;
+        const int r = a.me ^ i;
+
+        bytes[i] = st_shard_bytes32((uint32_t)a.bytes, shard, r);
+        want[i] = st_word_wanted(F::id, w0, bytes[i]);
+        if (want[i])
+            v[i] = load_whole<F>(a.in + shard * r, w0, bytes[i]);
+        there[i] = a.peer[r] + (region + a.me * slot);
+    }
+    if (want[0])
+        own = v[0];
+    char *const here = a.peer[a.me] + region; /* slot 0 here */
+
+    call c(a);
+    const uint32_t half = st_half(c.epoch) * (uint32_t)a.half;
+
+    stall(a, c.epoch, 1);
+    alive = !c.dead;
+    for (uint32_t w = w0; alive && w < words; w += step) {
+#pragma unroll
+        for (int i = 1; i < N; i++) {
+            if (w != w0) {
+                want[i] = st_word_wanted(F::id, w, bytes[i]);
+                if (want[i])
+                    v[i] = load_whole<F>(a.in + (uint32_t)a.shard * (a.me ^ i), w, bytes[i]);
+            }
+        }
+        line_in_step<F>();
+#pragma unroll
+        for (int i = 1; i < N; i++)
+            if (want[i])
+                st::send<F>(there[i] + (half + (w - w0) * ST_WORD),
+                            F::encode(F::canonical(v[i]), c.epoch));
+    }
+    c.book_in(a);
+    own = F::canonical(own);
+    stall(a, c.epoch, 2);
+    for (uint32_t w = w0; alive && w < rounded; w += step) {
+        const bool valid = st_word_wanted(F::id, w, bytes[0]);
+        const uint32_t at = half + (w - w0) * ST_WORD;
+        char *from[N];
+        bool all[N];
+
+        if (F::warp_wide ? !__any_sync(~0u, valid) : !valid)
+            break;
+        v[0] = own;
+        if (w != w0 && valid)
+            v[0] = F::canonical(load_whole<F>(a.in + (uint32_t)a.shard * a.me, w, bytes[0]));
+#pragma unroll
+        for (int i = 1; i < N; i++) {
+            from[i] = here + (at + (a.me ^ i) * slot);
+            all[i] = !F::warp_wide || valid;
+        }
+        alive = await_whole<F, N>(a, from, c.epoch, wait, all, v);
+        if (alive && valid) {
+            payload sum = F::canonical(reduce_whole<F, R, N>(a, v));
+            uint4 word = F::encode(sum, c.epoch);
+
+            line_in_step<F>();
+#pragma unroll
+            for (int i = 1; i < N; i++)
+                st::send<F>(there[i] + (at + N * slot), word);
+            store_whole<F>(a.out + (uint32_t)a.shard * a.me, w, bytes[0], sum);
+#pragma unroll
+            for (int i = 1; i < N; i++)
+                F::clear(from[i]);
+        }
+    }
+    stall(a, c.epoch, 3);
+    for (uint32_t w = w0; alive && w < rounded; w += step) {
+        char *from[N];
+
+#pragma unroll
+        for (int i = 1; i < N; i++) {
+            from[i] = here + (half + (w - w0) * ST_WORD + (N + (a.me ^ i)) * slot);
+            want[i] = st_word_wanted(F::id, w, bytes[i]);
+        }
+        alive = await_whole<F, N>(a, from, c.epoch, wait, want, v);
+#pragma unroll
+        for (int i = 1; i < N; i++)
+            if (alive && want[i]) {
+                store_whole<F>(a.out + (uint32_t)a.shard * (a.me ^ i), w, bytes[i], v[i]);
+                F::clear(from[i]);
+            }
+    }
+    c.publish(a);
+}
+
+} // namespace st
+
+#define ST_TWOSHOT_FAST(F, R)                                                                      \
+    {                                                                                              \
+        (const void *)&st::twoshot<F, R, 0>, (const void *)&st::twoshot<F, R, 2>,                  \
+            (const void *)&st::twoshot<F, R, 4>, (const void *)&st::twoshot_whole<F, R, 2>,        \
+            (const void *)&st::twoshot_whole<F, R, 4>, (const void *)&st::twoshot_whole<F, R, 8>   \
+    }
+#define ST_TWOSHOT_SMALL(F, R)                                                                     \
+    {                                                                                              \
+        (const void *)&st::twoshot<F, R, 0>                                                        \
+    }
+
+#endif

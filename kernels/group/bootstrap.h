@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * bootstrap.h - what the ranks of a communicator tell each other between calls.
+ *
+ * A step that any rank may fail in (allocate, register, open) is followed by st_voices_agree: ranks
+ * of which one went on to the next collective step and another gave up would wait for ever. So a
+ * rank that failed comes to each meeting, too, until all know.
+ */
+#ifndef ST_AR_MEET_H_
+#define ST_AR_MEET_H_
+
+#include <cuda_runtime_api.h>
+#include <stdbool.h>
+
+#include "kernels/group/nccl.h"
+
+#define ST_CARD_BYTES 512 /* most that one rank says */
+#define ST_WHY        200 /* bytes of a sentence */
+
+/* What one rank needs to meet the others; made first, so that nothing later keeps it away. */
+struct st_voice {
+    ncclComm_t comm;
+    int device, ranks;
+    cudaStream_t stream;
+    char *memory; /* what this rank says, then what all said; NULL: none */
+    bool on_host; /* the GPU is full to the last page */
+    /* of a communicator that does not block (nccl_wait.h) */
+    bool threaded; /* it is one: a rank that failed cannot come to the next meeting */
+    uint64_t limit_ns;
+    const uint32_t *abort; /* the host's abort word; NULL: none yet */
+    ncclWindow_t window;   /* where NCCL's thread writes the window that is being made */
+    char late[ST_WHY];     /* what NCCL did not end in time; empty: nothing */
+};
+
+/* Fails only for a communicator or a GPU of no use. */
+ncclResult_t st_voice_open(struct st_voice *voice, const struct st_nccl *nccl, ncclComm_t comm,
+                           uint64_t limit_ns, char *why);
+void st_voice_close(struct st_voice *voice); /* a late one keeps what it has */
+
+/* Collective. ${mine}: ${bytes} of each of the ${n} ranks of this thread; ${all}: of each rank.
+ * ${why}: ST_WHY bytes. */
+ncclResult_t st_voices_meet(const struct st_nccl *nccl, struct st_voice *const *voices, int n,
+                            const void *mine, void *all, size_t bytes, char *why);
+
+/*
+ * Collective. ${result} and ${why} are how it went here; ${alike} must be the same on all ranks.
+ * When any rank failed, all get an error (their own, or ncclRemoteError) and the sentence of the
+ * lowest rank that did, with its number; *met is false when even that could not be found out.
+ */
+ncclResult_t st_voices_agree(const struct st_nccl *nccl, struct st_voice *const *voices, int n,
+                             ncclResult_t result, uint64_t alike, char *why, bool *met);
+
+#endif

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gpu_wait.h - wait until a GPU is idle, but not for ever.
+ *
+ * Our kernels leave by themselves when a peer is gone, NCCL's only when somebody aborts its
+ * communicator. CUDA has no wait with a limit, so a thread waits, and is left to it after that;
+ * for its sake the library is linked so that dlclose leaves it in memory (Makefile).
+ */
+#ifndef ST_AR_IDLE_H_
+#define ST_AR_IDLE_H_
+
+#include <cuda_runtime.h>
+#include <stdint.h>
+
+/* cudaSuccess, CUDA's error, or cudaErrorNotReady when ${device} is not idle within ${limit_ns}. */
+cudaError_t st_gpu_idle(int device, uint64_t limit_ns);
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* links.c - NVLink or PCIe, from CUDA or from NVML. */
+#include "kernels/group/links.h"
+
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <string.h>
+
+#include "kernels/choose/select.h"
+
+#define NVML_P2P_CAPS_NVLINK 2 /* nvmlGpuP2PCapsIndex_t */
+
+static int ask_nvml(const char *a, const char *b)
+{
+    typedef int (*init_fn)(void);
+    typedef int (*by_bus_fn)(const char *, void **);
+    typedef int (*status_fn)(void *, void *, int, int *);
+    void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+    void *first, *second;
+    init_fn init;
+    by_bus_fn by_bus;
+    status_fn status;
+    int verdict = 1;
+
+    if (library == NULL)
+        return ST_LINKS_PCIE;
+    *(void **)&init = dlsym(library, "nvmlInit_v2");
+    *(void **)&by_bus = dlsym(library, "nvmlDeviceGetHandleByPciBusId_v2");
+    *(void **)&status = dlsym(library, "nvmlDeviceGetP2PStatus");
+    if (init != NULL && by_bus != NULL && status != NULL && init() == 0 && by_bus(a, &first) == 0 &&
+        by_bus(b, &second) == 0 && status(first, second, NVML_P2P_CAPS_NVLINK, &verdict) != 0)
+        verdict = 1;
+    return verdict == 0 ? ST_LINKS_NVLINK : ST_LINKS_PCIE; /* NVML stays loaded: NCCL uses it too */
+}
+
+int st_links_between(const char *a, const char *b)
+{
+    int x, y, atomics = 0;
+
+    if (strcmp(a, b) == 0)
+        return ST_LINKS_NVLINK;
+    if (cudaDeviceGetByPCIBusId(&x, a) == cudaSuccess &&
+        cudaDeviceGetByPCIBusId(&y, b) == cudaSuccess) {
+        if (cudaDeviceGetP2PAttribute(&atomics, cudaDevP2PAttrNativeAtomicSupported, x, y) ==
+            cudaSuccess)
+            return atomics ? ST_LINKS_NVLINK : ST_LINKS_PCIE;
+    }
+    cudaGetLastError(); /* a GPU that this process does not see is no error */
+    return ask_nvml(a, b);
+}

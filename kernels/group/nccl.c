@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* nccl.c - find NCCL at run time; name its faults; turn windows into pointers. */
+#include "kernels/group/nccl.h"
+
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/shared/dtypes.h"
+#include "kernels/choose/rules.h"
+
+static struct st_nccl nccl;
+static char failure[160];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void *find(void *library, const char *name)
+{
+    void *symbol = dlsym(RTLD_DEFAULT, name); /* the application's own NCCL goes first */
+
+    return symbol != NULL || library == NULL ? symbol : dlsym(library, name);
+}
+
+static void load(void)
+{
+    void *library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_NOLOAD);
+    const char *missing = NULL;
+
+    if (library == NULL && dlsym(RTLD_DEFAULT, "ncclGetVersion") == NULL)
+        library = dlopen("libnccl.so.2", RTLD_NOW);
+    if (library == NULL && dlsym(RTLD_DEFAULT, "ncclGetVersion") == NULL) {
+        snprintf(failure, sizeof failure, "libnccl.so.2 is neither loaded nor in the library path");
+        return;
+    }
+    *(void **)&nccl.ncclGetVersion = find(library, "ncclGetVersion");
+    if (nccl.ncclGetVersion == NULL || nccl.ncclGetVersion(&nccl.version) != ncclSuccess)
+        nccl.version = 0;
+    if (nccl.version < ST_NCCL_OLDEST) {
+        snprintf(failure, sizeof failure, "NCCL %d.%d.%d has no windows; 2.28.3 or later is needed",
+                 nccl.version / 10000, nccl.version / 100 % 100, nccl.version % 100);
+        return;
+    }
+#define X(result, name, args)                                                                      \
+    *(void **)&nccl.name = find(library, #name);                                                   \
+    if (nccl.name == NULL)                                                                         \
+        missing = #name;
+    ST_NCCL_MAP(X)
+#undef X
+    if (missing != NULL)
+        snprintf(failure, sizeof failure, "this NCCL has no %s", missing);
+    *(void **)&nccl.ncclGetLsaDevicePointer = find(library, "ncclGetLsaDevicePointer");
+    *(void **)&nccl.ncclGetLsaMultimemDevicePointer =
+        find(library, "ncclGetLsaMultimemDevicePointer");
+}
+
+const struct st_nccl *st_nccl_get(char *why, size_t why_size)
+{
+    pthread_once(&once, load);
+    if (failure[0] == 0)
+        return &nccl;
+    snprintf(why, why_size, "%s", failure);
+    return NULL;
+}
+
+void st_nccl_warn(int version, int dtype, int op, const void *send, const void *recv)
+{
+    static const struct {
+        int first, last, op;
+        unsigned off; /* met where an address has one of these bits; 0: anywhere */
+        const char *text;
+    } faults[] = {
+        {ST_NCCL_OLDEST, 22999, ST_SUM, 3,
+         "adds up small messages of 8- and 16-bit floats wrongly in registered buffers that do not "
+         "begin at a multiple of 4 bytes: align them, or use another kernel or NCCL 2.30.3"},
+        {23003, 23199, ST_AVG, 0,
+         "may launch a kernel that it does not have for ncclAvg in registered buffers: use ncclSum "
+         "and scale, or another kernel, or NCCL 2.32"},
+    };
+    const uintptr_t at = (uintptr_t)send | (uintptr_t)recv;
+    char text[320];
+
+    if (dtype != ST_F16 && dtype != ST_F32 && dtype < ST_BF16)
+        return; /* no symmetric kernels; f32 is aligned, or check() refused it */
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+        if (version < faults[i].first || version > faults[i].last || op != faults[i].op ||
+            (faults[i].off != 0 && (at & faults[i].off) == 0))
+            continue;
+        snprintf(text, sizeof text, "kernel nccl: NCCL %d.%d.%d %s", version / 10000,
+                 version / 100 % 100, version % 100, faults[i].text);
+        st_ar_rules_warn(text);
+    }
+}
+
+/*
+ * The head of a window record in device memory: the same bytes in every NCCL from 2.28.3 to 2.31.2
+ * (sizes and offsets were measured per release). Later releases have the host getter instead.
+ */
+struct window_head {
+    void *host;
+    char *flat; /* LSA rank r starts at flat + r * stride */
+    int lsa_rank;
+    int world_rank;
+    uint32_t stride_4g; /* in units of 4 GiB */
+    uint32_t mc_4k;
+};
+
+_Static_assert(sizeof(struct window_head) == 32, "window head");
+_Static_assert(offsetof(struct window_head, flat) == 8, "window head: flat");
+_Static_assert(offsetof(struct window_head, lsa_rank) == 16, "window head: rank");
+_Static_assert(offsetof(struct window_head, stride_4g) == 24, "window head: stride");
+
+ncclResult_t st_nccl_window_peers(const struct st_nccl *api, ncclWindow_t window, int ranks, int me,
+                                  char **peers_out, char *why, size_t why_size)
+{
+    if (window == NULL) {
+        snprintf(why, why_size, "NCCL gave no symmetric window (no peer access, or cuMem is off)");
+        return ncclInvalidUsage;
+    }
+    if (api->ncclGetLsaDevicePointer != NULL) {
+        for (int r = 0; r < ranks; r++) {
+            void *p = NULL;
+
+            if (api->ncclGetLsaDevicePointer(window, 0, r, &p) != ncclSuccess || p == NULL) {
+                snprintf(why, why_size, "NCCL maps no memory of rank %d into rank %d", r, me);
+                return ncclInvalidUsage;
+            }
+            peers_out[r] = p;
+        }
+    } else {
+        struct window_head head;
+
+        if (cudaMemcpy(&head, window, sizeof head, cudaMemcpyDefault) != cudaSuccess ||
+            head.flat == NULL || head.lsa_rank != me) {
+            cudaGetLastError(); /* not left for the application's next check */
+            snprintf(why, why_size, "the window record of NCCL %d is not as known from 2.28",
+                     api->version);
+            return ncclInternalError;
+        }
+        for (int r = 0; r < ranks; r++)
+            peers_out[r] = head.flat + (uint64_t)r * ((uint64_t)head.stride_4g << 32);
+    }
+    return ncclSuccess;
+}

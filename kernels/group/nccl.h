@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * nccl.h - the only door to NCCL: its functions, found at run time, and its window layout.
+ *
+ * The library is built against nccl.h for types but not linked with NCCL: one binary serves 2.28.3
+ * to 2.32, and programs without NCCL can use symtuner_ar_create_local().
+ */
+#ifndef ST_AR_NCCL_H_
+#define ST_AR_NCCL_H_
+
+#include <nccl.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define ST_NCCL_OLDEST 22803
+
+#define ST_NCCL_MAP(X)                                                                             \
+    X(ncclResult_t, ncclGetVersion, (int *))                                                       \
+    X(ncclResult_t, ncclCommCount, (const ncclComm_t, int *))                                      \
+    X(ncclResult_t, ncclCommUserRank, (const ncclComm_t, int *))                                   \
+    X(ncclResult_t, ncclCommCuDevice, (const ncclComm_t, int *))                                   \
+    X(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t, ncclResult_t *))                           \
+    X(ncclResult_t, ncclGroupStart, (void))                                                        \
+    X(ncclResult_t, ncclGroupEnd, (void))                                                          \
+    X(ncclResult_t, ncclMemAlloc, (void **, size_t))                                               \
+    X(ncclResult_t, ncclMemFree, (void *))                                                         \
+    X(ncclResult_t, ncclCommWindowRegister, (ncclComm_t, void *, size_t, ncclWindow_t *, int))     \
+    X(ncclResult_t, ncclCommWindowDeregister, (ncclComm_t, ncclWindow_t))                          \
+    X(ncclResult_t, ncclAllGather,                                                                 \
+      (const void *, void *, size_t, ncclDataType_t, ncclComm_t, cudaStream_t))                    \
+    X(ncclResult_t, ncclAllReduce,                                                                 \
+      (const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t, cudaStream_t))       \
+    X(const char *, ncclGetErrorString, (ncclResult_t))
+
+struct st_nccl {
+    int version;
+#define X(result, name, args) result(*name) args;
+    ST_NCCL_MAP(X)
+#undef X
+    /* From 2.29; NULL before. */
+    ncclResult_t (*ncclGetLsaDevicePointer)(ncclWindow_t, size_t, int, void **);
+    ncclResult_t (*ncclGetLsaMultimemDevicePointer)(ncclWindow_t, size_t, void **); /* waits for
+                                                                  all ranks: kernels/host/multicast.h */
+};
+
+/* The functions, or NULL with the reason in ${why}. Looks once per process. */
+const struct st_nccl *st_nccl_get(char *why, size_t why_size);
+
+/* Say so, once, where NCCL itself would go wrong with buffers that both lie in windows
+ * (docs/steering.md, the faults by release). */
+void st_nccl_warn(int version, int dtype, int op, const void *send, const void *recv);
+
+/*
+ * st_nccl_window_peers(nccl, window, ranks, me, peers_out, ...):
+ * Where the first byte of ${window} of every LSA rank lies in this rank's address space. Fails when
+ * the window does not reach ${ranks} ranks by load and store. Waits for nobody.
+ */
+ncclResult_t st_nccl_window_peers(const struct st_nccl *nccl, ncclWindow_t window, int ranks,
+                                  int me, char **peers_out, char *why, size_t why_size);
+
+#endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * nccl_wait.h - communicators made with ncclConfig_t.blocking = 0: wait until NCCL is done.
+ *
+ * Such a communicator works in a thread of NCCL's. A call answers ncclInProgress, and until
+ * ncclCommGetAsyncError answers something else its outputs are not there, and the next call would
+ * fail and spoil the communicator. So every call of ours on a communicator is: wait, call, wait.
+ * On a blocking one the first is a look and the second nothing.
+ *
+ * A wait ends after the voice's time limit, or within a second of an abort. Then the communicator
+ * is late, for ever: NCCL may still read and write what it was given, so nothing of that is freed,
+ * and no further call is made. No CUDA in here: a stream of the caller's may be in capture.
+ */
+#ifndef ST_AR_READY_H_
+#define ST_AR_READY_H_
+
+#include "kernels/group/bootstrap.h"
+
+/*
+ * st_comm_wait(nccl, voice, result, call, why):
+ * ${result} of ${call}, once it is not ncclInProgress any more; before a call write
+ * ncclInProgress. ${why}, ST_WHY bytes, becomes a sentence that names ${call} unless the answer is
+ * ncclSuccess. ncclRemoteError: late. ncclInvalidUsage: late and aborted.
+ */
+ncclResult_t st_comm_wait(const struct st_nccl *nccl, struct st_voice *voice, ncclResult_t result,
+                          const char *call, char *why);
+
+/* One round of a loop that waits, *start 0 in the first: sleeps a little and answers
+ * ncclInProgress, or makes the communicator late. */
+ncclResult_t st_comm_linger(struct st_voice *voice, uint64_t *start, const char *call);
+
+/* ncclGroupStart for calls on all of ${voices}; when it succeeds, st_comms_end must follow. Inside
+ * a group no call is waited for, ncclInProgress is as good as ncclSuccess. */
+ncclResult_t st_comms_start(const struct st_nccl *nccl, struct st_voice *const *voices, int n,
+                            const char *call, char *why);
+
+/* ncclGroupEnd; ${result} is the first error of the calls inside, or ncclSuccess. */
+ncclResult_t st_comms_end(const struct st_nccl *nccl, struct st_voice *const *voices, int n,
+                          ncclResult_t result, const char *call, char *why);
+
+/* ${first} is late, so all are: the calls of a group are one job of NCCL's thread. */
+ncclResult_t st_comms_late(struct st_voice *const *voices, int n, const struct st_voice *first,
+                           char *why);
+
+#endif

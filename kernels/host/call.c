@@ -1,0 +1,477 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* call.c - one all-reduce: check, choose, launch. */
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/host/graph.h"
+#include "kernels/group/nccl_wait.h"
+
+static const char *const verdicts[] = {
+    [ST_ALIVE] = "no error",
+    [ST_TIMEOUT] = "a kernel waited for a peer past the time limit",
+    [ST_ABORTED] = "the handle was aborted",
+    [ST_OVERLAP] = "two calls of this handle ran at the same time",
+    [ST_DESTROYED] = "the handle was destroyed",
+};
+
+static ncclResult_t no_handle(void)
+{
+    return st_fail(NULL, ncclInvalidArgument, "handle is NULL");
+}
+
+ncclResult_t symtuner_ar_status(symtuner_ar *h)
+{
+    uint32_t verdict;
+
+    if (h == NULL)
+        return no_handle();
+    verdict = __atomic_load_n(&h->mailbox->error, __ATOMIC_RELAXED);
+    if (verdict == ST_ALIVE && __atomic_load_n(&h->mailbox->abort, __ATOMIC_RELAXED) != 0)
+        return st_fail(h, ncclInvalidUsage, "%s; destroy it", verdicts[ST_ABORTED]);
+    if (verdict == ST_ALIVE)
+        return h->voice.late[0] == 0 ? ncclSuccess
+                                     : st_fail(h, ncclRemoteError, "%s", h->voice.late);
+    return st_fail(h, verdict == ST_TIMEOUT ? ncclRemoteError : ncclInvalidUsage,
+                   "%s; destroy the handles of all ranks and create them again",
+                   verdict < sizeof verdicts / sizeof verdicts[0] ? verdicts[verdict]
+                                                                  : "unknown error");
+}
+
+ncclResult_t symtuner_ar_abort(symtuner_ar *h)
+{
+    if (h == NULL)
+        return no_handle();
+    __atomic_store_n(&h->mailbox->abort, 1, __ATOMIC_RELAXED);
+    return ncclSuccess;
+}
+
+ncclResult_t symtuner_ar_force(symtuner_ar *h, const char *kernel, int ctas, int threads)
+{
+    int family = -1;
+
+    if (h == NULL)
+        return no_handle();
+    if (kernel != NULL) {
+        family = st_family_by_name(kernel);
+        if (family < 0)
+            return st_fail(h, ncclInvalidArgument,
+                           "kernel \"%s\" is unknown; symtuner_ar_kernel_name() lists the names",
+                           kernel);
+    }
+    if (ctas < 0 || ctas > ST_MAX_CTAS || threads < 0 || threads > 1024)
+        return st_fail(h, ncclInvalidArgument, "%d blocks of %d threads; at most %d of 1024", ctas,
+                       threads, ST_MAX_CTAS);
+    h->force.family = family;
+    h->force.ctas = ctas;
+    h->force.threads = threads;
+    return ncclSuccess;
+}
+
+const char *symtuner_ar_kernel_name(int i)
+{
+    return st_family_name(i);
+}
+
+/* ---- choose ---------------------------------------------------------------------------------- */
+
+/* One call's buffers: this rank's, and all ranks' when the caller gave them. */
+struct buffers {
+    const char *send;
+    char *recv;
+    const void *const *sends; /* NULL: look for windows */
+    void *const *recvs;
+};
+
+static bool whole_words(const struct st_window *w, const void *p)
+{
+    return w != NULL && ((const char *)p - w->base) % ST_WORD == 0;
+}
+
+static void ask_about(const symtuner_ar *h, const struct buffers *b, uint64_t bytes, int dtype,
+                      int op, struct st_ask *ask)
+{
+    const struct st_window *from = st_window_find(h, b->send, bytes);
+    const struct st_window *to = st_window_find(h, b->recv, bytes);
+
+    ask->bytes = bytes;
+    ask->ranks = h->ranks;
+    ask->links = h->links;
+    ask->dtype = dtype;
+    ask->op = op;
+    ask->dst_mapped = whole_words(to, b->recv);
+    ask->src_mapped = whole_words(from, b->send);
+    ask->in_place = b->send == b->recv; /* with windows: on all ranks, or on none */
+    if (b->sends != NULL) {
+        ask->dst_mapped = ask->src_mapped = 1;
+        for (int r = 0; r < h->ranks; r++) {
+            ask->dst_mapped &= (uintptr_t)b->recvs[r] % ST_WORD == 0;
+            ask->src_mapped &= (uintptr_t)b->sends[r] % ST_WORD == 0;
+            ask->in_place |= b->sends[r] == b->recvs[r];
+        }
+        from = to = NULL; /* no multicast address is known */
+    }
+    ask->has_nccl = h->comm != NULL;
+    ask->has_copy = h->on_device == 1 && h->links != ST_LINKS_HOST;
+    ask->has_nvls = from != NULL && to != NULL && from->multicast != NULL && to->multicast != NULL;
+    ask->has_multicast = h->multicast;
+    ask->max_ctas = st_most_ctas(h);
+    memcpy(ask->half, h->layout.half, sizeof ask->half);
+    ask->probe = h->probe;
+}
+
+/* Everything that is wrong with the arguments, by name. */
+static ncclResult_t check(symtuner_ar *h, const void *send, const void *recv, size_t count,
+                          int dtype, int op)
+{
+    int size = st_dtype_bytes(dtype);
+    const char *s = send, *r = recv;
+
+    if (size == 0)
+        return st_fail(h, ncclInvalidArgument, "data type %d is unknown", dtype);
+    if (op < 0 || (op >= ST_OPS && h->comm == NULL))
+        return st_fail(h, ncclInvalidArgument, "operator %d is unknown", op);
+    if (count == 0)
+        return ncclSuccess;
+    if (count > SIZE_MAX / 16)
+        return st_fail(h, ncclInvalidArgument, "count %zu is too large", count);
+    if (send == NULL || recv == NULL)
+        return st_fail(h, ncclInvalidArgument, "%s is NULL", send == NULL ? "send" : "recv");
+    if ((uintptr_t)send % (size_t)size != 0 || (uintptr_t)recv % (size_t)size != 0)
+        return st_fail(h, ncclInvalidArgument, "%s is not aligned to its %d-byte elements",
+                       (uintptr_t)send % (size_t)size != 0 ? "send" : "recv", size);
+    if (send != recv && s < r + count * (size_t)size && r < s + count * (size_t)size)
+        return st_fail(h, ncclInvalidUsage, "send and recv overlap but are not the same");
+    return ncclSuccess;
+}
+
+/* Why a call can only be NCCL's, or NULL. */
+static const char *never_ours(const symtuner_ar *h, int op)
+{
+    return h->gate != NULL ? h->gate : op >= ST_OPS ? "user-defined operators are NCCL's" : NULL;
+}
+
+static ncclResult_t choose(symtuner_ar *h, const struct st_ask *ask, struct st_choice *choice)
+{
+    const char *gate = never_ours(h, ask->op);
+    char why[160];
+
+    if (gate != NULL && h->force.family > ST_NCCL)
+        return st_fail(h, ncclInvalidUsage, "kernel %s was forced, but %s",
+                       st_family_name(h->force.family), gate);
+    if (gate != NULL) {
+        *choice = (struct st_choice){.family = ST_NCCL, .pieces = 1};
+        return ncclSuccess;
+    }
+    if (st_ar_rules_select(h->rules, ask, &h->force, choice) != 0) {
+        st_ar_rules_why(h->rules, ask, choice, why, sizeof why);
+        return st_fail(h, ncclInvalidUsage, "%s", why);
+    }
+    if (choice->lag != 0 && h->lag != 0)
+        choice->lag = h->lag;
+    return ncclSuccess;
+}
+
+ncclResult_t symtuner_ar_query(const void *send, const void *recv, size_t count,
+                               ncclDataType_t dtype, ncclRedOp_t op, symtuner_ar *h,
+                               struct symtuner_ar_plan *plan)
+{
+    const struct buffers b = {.send = send, .recv = (char *)recv};
+    struct st_ask ask;
+    struct st_choice choice;
+    const char *gate;
+    ncclResult_t result;
+    size_t used;
+
+    if (h == NULL)
+        return no_handle();
+    if (plan == NULL)
+        return st_fail(h, ncclInvalidArgument, "plan_out is NULL");
+    if (plan->size != sizeof *plan)
+        return st_fail(h, ncclInvalidArgument,
+                       "plan.size is %zu; set it to sizeof(struct symtuner_ar_plan) = %zu",
+                       plan->size, sizeof *plan);
+    result = check(h, send, recv, count, (int)dtype, (int)op);
+    if (result != ncclSuccess)
+        return result;
+    ask_about(h, &b, count * (size_t)st_dtype_bytes((int)dtype), (int)dtype, (int)op, &ask);
+    result = choose(h, &ask, &choice);
+    if (result != ncclSuccess)
+        return result;
+    plan->kernel = st_family_name(choice.family);
+    plan->ctas = choice.ctas;
+    plan->threads = choice.threads;
+    plan->zero_copy = choice.family >= ST_CHUNKED && ask.dst_mapped;
+    plan->pieces = choice.pieces;
+    gate = never_ours(h, ask.op);
+    if (gate != NULL)
+        snprintf(plan->why, sizeof plan->why, "%s", gate);
+    else
+        st_ar_rules_why(h->rules, &ask, &choice, plan->why, sizeof plan->why);
+    used = strlen(plan->why);
+    snprintf(plan->why + used, sizeof plan->why - used, "%s", st_order_note(choice.family));
+    return ncclSuccess;
+}
+
+/* ---- launch ---------------------------------------------------------------------------------- */
+
+void st_args_start(const symtuner_ar *h, struct st_args *args)
+{
+    memset(args, 0, sizeof *args);
+    memcpy(args->peer, h->peer, sizeof args->peer);
+    args->state = h->state;
+    args->mailbox = h->mailbox_device;
+    args->timeout_ns = h->timeout_ns;
+    args->ranks = h->ranks;
+    args->me = h->me;
+    args->scale = 1;
+    args->stall_ns = h->stall_ns;
+    args->overlap = st_start_of(h);
+}
+
+static int alignment(const void *p)
+{
+    uintptr_t lowest = (uintptr_t)p & -(uintptr_t)p;
+
+    return lowest == 0 || lowest > ST_WORD ? ST_WORD : (int)lowest;
+}
+
+static void map_buffers(const symtuner_ar *h, const struct buffers *b, uint64_t at,
+                        struct st_args *args)
+{
+    const struct st_window *from = st_window_find(h, args->in, args->bytes);
+    const struct st_window *to = st_window_find(h, args->out, args->bytes);
+
+    for (int r = 0; r < h->ranks && b->sends != NULL; r++) {
+        args->src[r] = (const char *)b->sends[r] + at;
+        args->dst[r] = (char *)b->recvs[r] + at;
+    }
+    if (b->sends != NULL)
+        return;
+    for (int r = 0; r < h->ranks; r++) {
+        if (from != NULL)
+            args->src[r] = from->peer[r] + (args->in - from->base);
+        if (to != NULL)
+            args->dst[r] = to->peer[r] + (args->out - to->base);
+    }
+    if (from != NULL && to != NULL && from->multicast != NULL && to->multicast != NULL) {
+        args->multi_src = from->multicast + (args->in - from->base);
+        args->multi_dst = to->multicast + (args->out - to->base);
+    }
+}
+
+/* Shape of one piece: who handles what, where in scratch. */
+static void shape_piece(const symtuner_ar *h, const struct st_choice *choice, bool mapped,
+                        struct st_args *args)
+{
+    int form = ST_LAMPORT, region = ST_REGION_BULK;
+    uint64_t tile = (uint64_t)choice->threads * ST_WORD;
+
+    switch (choice->family) {
+    case ST_ONE_LL8:
+    case ST_TWO_LL8:
+        form = ST_LL8, region = ST_REGION_LL8;
+        break;
+    case ST_ONE_LL128:
+    case ST_TWO_LL128:
+        form = ST_LL128, region = ST_REGION_LL128;
+        break;
+    case ST_ONE_LAMPORT:
+    case ST_TWO_LAMPORT:
+        region = ST_REGION_LAMPORT;
+        break;
+    default:
+        break;
+    }
+    args->region = h->layout.first[region];
+    args->half =
+        region == ST_REGION_BULK ? h->layout.first[ST_REGION_GATHER] : h->layout.half[region];
+    args->shard = choice->family >= ST_PULL_ONE ? st_round_up(args->bytes, ST_LINE * ST_WORD)
+                                                : st_shard_stride(form, args->bytes, h->ranks);
+    args->words = st_words(form, choice->family <= ST_ONE_LAMPORT ? args->bytes : args->shard);
+    args->staged = choice->family == ST_CHUNKED && !mapped;
+    if (choice->family >= ST_CHUNKED)
+        args->overlap = ST_SERIAL; /* no gap to speak of, and chunked lost 3 % with it (16 MiB) */
+    args->lag = choice->lag > 0 ? choice->lag : 1;
+    tile *= choice->family == ST_CHUNKED ? ST_CHUNKED_UNROLL : ST_PULL_UNROLL;
+    args->tiles = st_tiles_per_cta(args->shard, tile, choice->ctas);
+}
+
+/*
+ * Of one handle no more blocks than its budget, or two handles do not find room beside each other:
+ * a kernel lets the next one be set up beside it if that may be as large, and is set up so itself
+ * if there is room beside the one in front.
+ */
+static void keep_budget(symtuner_ar *h, struct st_args *args, int ctas)
+{
+    int most = st_most_ctas(h);
+
+    if (args->overlap == ST_EARLY_BOTH && 2 * ctas > most)
+        args->overlap = ST_EARLY;
+    if (h->let_go + ctas > most)
+        args->overlap = ST_SERIAL;
+    h->let_go = args->overlap == ST_EARLY_BOTH ? ctas : 0;
+}
+
+static ncclResult_t launch(symtuner_ar *h, const void *kernel, const struct st_args *args, int ctas,
+                           int threads, cudaStream_t stream)
+{
+    cudaLaunchAttribute early = {.id = cudaLaunchAttributeProgrammaticStreamSerialization,
+                                 .val.programmaticStreamSerializationAllowed = 1};
+    cudaLaunchConfig_t config = {
+        .gridDim = {(unsigned)ctas, 1, 1},
+        .blockDim = {(unsigned)threads, 1, 1},
+        .stream = stream,
+        .attrs = &early,
+        .numAttrs = args->overlap != ST_SERIAL ? 1 : 0,
+    };
+    void *params[] = {(void *)args};
+    cudaError_t error = cudaLaunchKernelExC(&config, kernel, params);
+
+    return error == cudaSuccess ? ncclSuccess : st_fail_cuda(h, error, "launch the kernel");
+}
+
+static ncclResult_t run_pieces(symtuner_ar *h, const struct st_ask *ask,
+                               const struct st_choice *choice, const struct buffers *b,
+                               cudaStream_t stream)
+{
+    int reducer = st_reducer_of(ask->dtype, ask->op);
+    ncclResult_t result = ncclSuccess;
+
+    for (uint64_t at = 0; at < ask->bytes && result == ncclSuccess; at += choice->piece) {
+        struct st_args args;
+        const void *kernel;
+
+        st_args_start(h, &args);
+        args.in = b->send + at;
+        args.out = b->recv + at;
+        args.bytes = ask->bytes - at < choice->piece ? ask->bytes - at : choice->piece;
+        args.in_align = alignment(args.in);
+        args.out_align = alignment(args.out);
+        args.kind = ST_KIND(ask->dtype, ask->op);
+        kernel = st_kernel_find(choice->family, reducer, &args);
+        if (kernel == NULL)
+            return st_fail(h, ncclInternalError, "no kernel %s for data type %d, op %d",
+                           st_family_name(choice->family), ask->dtype, ask->op);
+        if (ask->op == ST_AVG && reducer != ST_R_NATIVE)
+            args.scale = 1.0f / (float)h->ranks;
+        map_buffers(h, b, at, &args);
+        shape_piece(h, choice, ask->dst_mapped, &args);
+        keep_budget(h, &args, choice->ctas);
+        result = choice->family == ST_COPY
+                     ? st_copy_run(h, &args, kernel, choice->ctas, choice->threads, stream)
+                     : launch(h, kernel, &args, choice->ctas, choice->threads, stream);
+    }
+    return result;
+}
+
+static ncclResult_t call_nccl(symtuner_ar *h, const struct st_ask *ask, const struct buffers *b,
+                              size_t count, cudaStream_t stream)
+{
+    static const char call[] = "ncclAllReduce";
+    char why[ST_WHY];
+    ncclResult_t result = st_comm_wait(h->nccl, &h->voice, ncclInProgress, call, why);
+
+    if (result == ncclSuccess) {
+        if (st_window_find(h, b->send, ask->bytes) && st_window_find(h, b->recv, ask->bytes))
+            st_nccl_warn(h->nccl->version, ask->dtype, ask->op, b->send, b->recv);
+        h->gave_nccl = true;
+        result = h->nccl->ncclAllReduce(b->send, b->recv, count, (ncclDataType_t)ask->dtype,
+                                        (ncclRedOp_t)ask->op, h->comm, stream);
+        result = st_comm_wait(h->nccl, &h->voice, result, call, why);
+    }
+    return result == ncclSuccess ? result : st_fail(h, result, "%s", why);
+}
+
+static uint64_t window_bit(const symtuner_ar *h, const void *p, size_t bytes)
+{
+    const struct st_window *w = st_window_find(h, p, bytes);
+
+    return w == NULL ? 0 : 1ull << (w - h->windows);
+}
+
+static ncclResult_t run(symtuner_ar *h, const struct st_ask *ask, const struct buffers *b,
+                        size_t count, cudaStream_t stream)
+{
+    struct st_choice choice;
+    struct st_order *order = NULL;
+    struct st_graph *graph = NULL;
+    ncclResult_t result = choose(h, ask, &choice);
+
+    if (result != ncclSuccess)
+        return result;
+    if (choice.family == ST_NCCL)
+        return call_nccl(h, ask, b, count, stream);
+    if (h->ranks == 1) {
+        cudaError_t error = ask->in_place ? cudaSuccess
+                                          : cudaMemcpyAsync(b->recv, b->send, ask->bytes,
+                                                            cudaMemcpyDeviceToDevice, stream);
+
+        return error == cudaSuccess ? ncclSuccess : st_fail_cuda(h, error, "copy send to recv");
+    }
+    result = st_stream_enter(h, stream, &order, &graph);
+    if (result == ncclSuccess && graph != NULL)
+        graph->windows |= window_bit(h, b->send, ask->bytes) | window_bit(h, b->recv, ask->bytes);
+    if (result == ncclSuccess && graph != NULL && choice.family == ST_COPY)
+        result = st_copy_guard(h, stream);
+    if (result == ncclSuccess)
+        result = run_pieces(h, ask, &choice, b, stream);
+    return result == ncclSuccess ? st_stream_leave(h, stream, order) : result;
+}
+
+static ncclResult_t all_reduce(const struct buffers *b, size_t count, int dtype, int op,
+                               symtuner_ar *h, cudaStream_t stream)
+{
+    struct st_ask ask;
+    int device = -1;
+    ncclResult_t result = symtuner_ar_status(h);
+
+    if (result == ncclSuccess)
+        result = check(h, b->send, b->recv, count, dtype, op);
+    if (result != ncclSuccess || count == 0)
+        return result;
+    ask_about(h, b, count * (size_t)st_dtype_bytes(dtype), dtype, op, &ask);
+    if (cudaGetDevice(&device) != cudaSuccess || device == h->device)
+        return run(h, &ask, b, count, stream);
+    cudaSetDevice(h->device);
+    result = run(h, &ask, b, count, stream);
+    cudaSetDevice(device);
+    return result;
+}
+
+ncclResult_t symtuner_ar_all_reduce(const void *send, void *recv, size_t count,
+                                    ncclDataType_t dtype, ncclRedOp_t op, symtuner_ar *h,
+                                    cudaStream_t stream)
+{
+    const struct buffers b = {.send = send, .recv = recv};
+
+    return h == NULL ? no_handle() : all_reduce(&b, count, (int)dtype, (int)op, h, stream);
+}
+
+ncclResult_t symtuner_ar_all_reduce_at(const void *const *sends, void *const *recvs, size_t count,
+                                       ncclDataType_t dtype, ncclRedOp_t op, symtuner_ar *h,
+                                       cudaStream_t stream)
+{
+    struct buffers b = {.sends = sends, .recvs = recvs};
+    ncclResult_t result;
+
+    if (h == NULL)
+        return no_handle();
+    if (sends == NULL || recvs == NULL)
+        return st_fail(h, ncclInvalidArgument, "%s is NULL", sends == NULL ? "sends" : "recvs");
+    for (int r = 0; r < h->ranks && count != 0; r++)
+        if (sends[r] == NULL || recvs[r] == NULL)
+            return st_fail(h, ncclInvalidArgument, "%s[%d] is NULL",
+                           sends[r] == NULL ? "sends" : "recvs", r);
+    for (int r = 0; r < h->ranks; r++) { /* what one refuses, all must */
+        char why[sizeof h->error];
+
+        result = check(h, sends[r], recvs[r], count, (int)dtype, (int)op);
+        if (result == ncclSuccess)
+            continue;
+        memcpy(why, h->error, sizeof why);
+        return st_fail(h, result, "rank %d: %.200s", r, why);
+    }
+    b.send = sends[h->me];
+    b.recv = recvs[h->me];
+    return all_reduce(&b, count, (int)dtype, (int)op, h, stream);
+}

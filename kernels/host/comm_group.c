@@ -1,0 +1,487 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * comm_group.c - symtuner_ar_create: ranks of an NCCL communicator.
+ *
+ * The ranks first tell each other what they are (one small ncclAllGather), so that all of them take
+ * the same way from there: peer memory through an NCCL window, pinned host memory, or plain NCCL.
+ */
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "kernels/host/create.h"
+#include "kernels/group/links.h"
+
+/* What each rank says about itself. */
+struct card {
+    char host[64]; /* boot id: equal means that memory may be shared */
+    char bus[ST_BUS_ID_SIZE];
+    int sms, budget, multicast, major, minor, links, transport, probe_mode, kernel, ctas;
+    struct st_probe probe;
+    uint64_t group;                /* rank 0's counts */
+    uint64_t bulk_bytes, bulk_own; /* as configured; what suits its GPU */
+    uint64_t first_epoch, rules_hash;
+};
+
+_Static_assert(sizeof(struct card) <= ST_CARD_BYTES, "a card fits where a rank says it");
+
+struct group {
+    symtuner_ar *handles[ST_MAX_RANKS];
+    int n; /* handles of this thread */
+    const struct st_nccl *nccl;
+    struct st_voice voice[ST_MAX_RANKS], *voices[ST_MAX_RANKS];
+    struct card mine[ST_MAX_RANKS], all[ST_MAX_RANKS];
+    char why[ST_WHY]; /* the last step failed, here or on another rank */
+    bool lost;        /* no way to the other ranks any more */
+};
+
+static void describe_host(char *text, size_t size)
+{
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+
+    memset(text, 0, size);
+    if (f == NULL || fgets(text, (int)size, f) == NULL)
+        gethostname(text, size - 1);
+    if (f != NULL)
+        fclose(f);
+}
+
+static ncclResult_t __attribute__((format(printf, 3, 4)))
+fail(struct group *g, ncclResult_t result, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(g->why, sizeof g->why, format, args);
+    va_end(args);
+    return result;
+}
+
+/* All ranks' cards on every rank; also a barrier. */
+static ncclResult_t exchange(struct group *g)
+{
+    ncclResult_t result =
+        st_voices_meet(g->nccl, g->voices, g->n, g->mine, g->all, sizeof *g->mine, g->why);
+
+    g->lost = g->lost || result != ncclSuccess;
+    return result;
+}
+
+/* How a step went, the same answer on all ranks; ${result} and g->why are how it went here. */
+static ncclResult_t agree(struct group *g, ncclResult_t result)
+{
+    bool met;
+
+    result = st_voices_agree(g->nccl, g->voices, g->n, result, 0, g->why, &met);
+    g->lost = g->lost || !met;
+    return result;
+}
+
+static void close_gate(struct group *g, const char *why)
+{
+    for (int i = 0; i < g->n; i++) {
+        snprintf(g->handles[i]->gate_text, sizeof g->handles[i]->gate_text, "%s", why);
+        g->handles[i]->gate = g->handles[i]->gate_text;
+    }
+}
+
+/* Ranks with different rules would run different kernels: then nobody uses any. */
+static void compare_rules(struct group *g)
+{
+    int other = 0;
+
+    for (int r = 1; r < g->handles[0]->ranks && other == 0; r++)
+        other = g->all[r].rules_hash != g->all[0].rules_hash ? r : 0;
+    if (other != 0)
+        st_rules_drop(g->handles, g->n, other);
+}
+
+/* What two ranks must have alike and have not, or NULL. */
+static const char *unlike(const struct card *a, const struct card *b)
+{
+    return a->bulk_bytes != b->bulk_bytes     ? "config.bulk_bytes"
+           : a->first_epoch != b->first_epoch ? "config.first_epoch"
+           : a->transport != b->transport     ? "config.transport or SYMTUNER_AR_TRANSPORT"
+           : a->probe_mode != b->probe_mode   ? "SYMTUNER_AR_PROBE"
+           : a->kernel != b->kernel           ? "SYMTUNER_AR_KERNEL"
+           : a->ctas != b->ctas               ? "SYMTUNER_AR_CTAS"
+                                              : NULL;
+}
+
+/* Same verdict on every rank: it looks at the common cards only. */
+static ncclResult_t compare(struct group *g)
+{
+    int ranks = g->voice[0].ranks;
+
+    for (int r = 0; r < ranks; r++) {
+        const struct card *a = &g->all[0], *b = &g->all[r];
+
+        if (unlike(a, b) != NULL)
+            return fail(g, ncclInvalidUsage, "ranks 0 and %d differ in %s", r, unlike(a, b));
+        if (strcmp(a->host, b->host) != 0)
+            close_gate(g, "the ranks span several nodes");
+        else if (a->major != b->major || a->minor != b->minor)
+            close_gate(g, "the ranks run on different GPU models");
+    }
+    compare_rules(g);
+    for (int i = 0; i < g->n; i++) {
+        symtuner_ar *h = g->handles[i];
+
+        h->group = g->all[0].group;
+        for (int r = 0; r < ranks; r++) {
+            int same = 0;
+
+            for (int s = 0; s < ranks; s++)
+                same += strcmp(g->all[r].bus, g->all[s].bus) == 0;
+            h->on_device = same > h->on_device ? same : h->on_device;
+            h->sms = g->all[r].sms < h->sms ? g->all[r].sms : h->sms;
+            h->budget = g->all[r].budget < h->budget ? g->all[r].budget : h->budget;
+            h->multicast = h->multicast && g->all[r].multicast;
+        }
+    }
+    return ncclSuccess;
+}
+
+static void ask_links(struct group *g, int forced)
+{
+    for (int i = 0; i < g->n; i++) {
+        g->mine[i].links = ST_LINKS_NVLINK;
+        for (int r = 0; r < g->handles[0]->ranks; r++)
+            if (st_links_between(g->mine[i].bus, g->all[r].bus) != ST_LINKS_NVLINK)
+                g->mine[i].links = ST_LINKS_PCIE;
+        if (forced >= 0)
+            g->mine[i].links = forced;
+    }
+}
+
+static ncclResult_t allocate(struct group *g, const struct symtuner_ar_config *config)
+{
+    for (int i = 0; i < g->n; i++) {
+        symtuner_ar *h = g->handles[i];
+        void *memory = NULL;
+        cudaError_t error = cudaSetDevice(h->device);
+        ncclResult_t result;
+
+        st_scratch_size(h, config, false);
+        result = g->nccl->ncclMemAlloc(&memory, h->layout.bytes);
+        if (result != ncclSuccess)
+            return fail(g, result, "%llu MiB of scratch from ncclMemAlloc: %s",
+                        (unsigned long long)(h->layout.bytes >> 20),
+                        g->nccl->ncclGetErrorString(result));
+        h->arena = memory;
+        if (error == cudaSuccess)
+            error = st_arena_fill(h, config);
+        if (error != cudaSuccess) {
+            cudaGetLastError();
+            return fail(g, ncclUnhandledCudaError, "fill scratch: %s", cudaGetErrorString(error));
+        }
+    }
+    return ncclSuccess;
+}
+
+static ncclResult_t open_windows(struct group *g)
+{
+    ncclWindow_t windows[ST_MAX_RANKS] = {NULL};
+    void *arenas[ST_MAX_RANKS];
+    size_t bytes = g->handles[0]->layout.bytes;
+    ncclResult_t result;
+
+    for (int i = 0; i < g->n; i++)
+        arenas[i] = g->handles[i]->arena;
+    result = st_windows_make(g->handles, arenas, g->n, bytes, windows, g->why);
+    for (int i = 0; i < g->n; i++) {
+        symtuner_ar *h = g->handles[i];
+
+        h->arena_window = windows[i];
+        cudaSetDevice(h->device);
+        if (result == ncclSuccess)
+            result = st_nccl_window_peers(g->nccl, h->arena_window, h->ranks, h->me, h->peer,
+                                          g->why, sizeof g->why);
+    }
+    return result;
+}
+
+/* Scratch in a window. Failing here is not final: host memory may do. */
+static ncclResult_t peer_arena(struct group *g, const struct symtuner_ar_config *config)
+{
+    ncclResult_t result = agree(g, allocate(g, config));
+    char text[ST_WHY + 80];
+
+    if (result == ncclSuccess)
+        return agree(g, open_windows(g));
+    snprintf(text, sizeof text, "pinned host memory, which is slow, instead of peer memory: %s",
+             g->why);
+    if (g->handles[0]->me == 0 && config->transport == SYMTUNER_AR_AUTO)
+        st_ar_rules_warn(text); /* peers that cannot be reached are no news, a full GPU is */
+    return result;
+}
+
+/* The handles of rank 0, or of all others. */
+static ncclResult_t open_host(struct group *g, const char *name, bool create)
+{
+    for (int i = 0; i < g->n; i++) {
+        symtuner_ar *h = g->handles[i];
+        ncclResult_t result = ncclSuccess;
+
+        if ((h->me == 0) == create)
+            result = st_arena_host(&h, 1, name, create);
+        if (result != ncclSuccess)
+            return fail(g, result, "%.*s", ST_WHY - 1, h->error);
+    }
+    return ncclSuccess;
+}
+
+static ncclResult_t host_arena(struct group *g, const struct symtuner_ar_config *config)
+{
+    char name[64];
+    ncclResult_t result;
+    bool maker = false;
+
+    snprintf(name, sizeof name, "/symtuner-ar-%016llx", (unsigned long long)g->all[0].group);
+    for (int i = 0; i < g->n; i++) {
+        st_arena_free(g->handles[i]);
+        cudaSetDevice(g->handles[i]->device);
+        st_scratch_size(g->handles[i], config, true);
+        maker |= g->handles[i]->me == 0;
+    }
+    result = agree(g, open_host(g, name, true));
+    if (result == ncclSuccess)
+        result = agree(g, open_host(g, name, false));
+    if (maker)
+        shm_unlink(name); /* everybody has it open, or nobody will */
+    for (int i = 0; i < g->n && result != ncclSuccess; i++)
+        st_arena_free(g->handles[i]);
+    return result;
+}
+
+static ncclResult_t meet(void *ranks, struct st_probe *all)
+{
+    struct group *g = ranks;
+    ncclResult_t result;
+
+    for (int i = 0; i < g->n; i++)
+        g->mine[i].probe = g->handles[i]->probe;
+    result = exchange(g);
+    for (int r = 0; r < g->handles[0]->ranks && result == ncclSuccess; r++)
+        all[r] = g->all[r].probe;
+    return result;
+}
+
+static ncclResult_t probe(struct group *g, const struct st_options *options)
+{
+    struct st_probe_group group = {meet, g, st_probe_key(0, g->all[0].host)};
+
+    for (int r = 0; r < g->handles[0]->ranks; r++)
+        group.key = st_probe_key(group.key, g->all[r].bus);
+    return st_probe_run(g->handles, g->n, &group, options->probe_file);
+}
+
+/* Peer memory or host memory: the same on all ranks, and why not the other. */
+static ncclResult_t share_memory(struct group *g, const struct symtuner_ar_config *config,
+                                 bool *host)
+{
+    char no_peer[ST_WHY] = "", why[2 * ST_WHY];
+    int at = 0;
+
+    *host = config->transport == SYMTUNER_AR_HOST;
+    if (!*host) {
+        ncclResult_t result = peer_arena(g, config);
+
+        if (result == ncclSuccess || g->lost)
+            return result;
+        memcpy(no_peer, g->why, sizeof no_peer);
+        at = snprintf(why, sizeof why, "no peer memory (%.*s)", ST_WHY - 40, no_peer);
+        *host = config->transport == SYMTUNER_AR_AUTO;
+    }
+    if (*host) {
+        ncclResult_t result = host_arena(g, config);
+
+        for (int i = 0; i < g->n && result == ncclSuccess; i++)
+            memcpy(g->handles[i]->no_peer, no_peer, sizeof no_peer);
+        if (result == ncclSuccess || g->lost)
+            return result;
+        snprintf(why + at, sizeof why - (size_t)at, "%sno pinned host memory (%.*s)",
+                 at != 0 ? ", and " : "", ST_WHY - 40, g->why);
+    }
+    close_gate(g, why);
+    return ncclSuccess;
+}
+
+/* As configured, the same on all ranks; else what suits every GPU. */
+static uint64_t bulk(const struct group *g)
+{
+    uint64_t least = UINT64_MAX;
+
+    for (int r = 0; r < g->voice[0].ranks; r++)
+        least = g->all[r].bulk_own < least ? g->all[r].bulk_own : least;
+    return g->all[0].bulk_bytes != 0 ? g->all[0].bulk_bytes : least;
+}
+
+static ncclResult_t settle(struct group *g, const struct symtuner_ar_config *given,
+                           const struct st_options *options)
+{
+    struct symtuner_ar_config config = *given;
+    bool host;
+    ncclResult_t result = exchange(g);
+
+    if (result == ncclSuccess)
+        result = compare(g);
+    if (result != ncclSuccess || g->handles[0]->gate != NULL)
+        return result;
+    ask_links(g, options->links);
+    config.bulk_bytes = bulk(g);
+    result = exchange(g);
+    if (result == ncclSuccess)
+        result = share_memory(g, &config, &host);
+    if (result != ncclSuccess || g->handles[0]->gate != NULL)
+        return result;
+    for (int i = 0; i < g->n; i++) {
+        g->handles[i]->links = host ? ST_LINKS_HOST : ST_LINKS_NVLINK;
+        for (int r = 0; r < g->handles[i]->ranks && !host; r++)
+            if (g->all[r].links == ST_LINKS_PCIE)
+                g->handles[i]->links = ST_LINKS_PCIE;
+    }
+    if (!st_probe_wanted(g->handles[0], options))
+        return ncclSuccess;
+    result = probe(g, options);
+    if (result == ncclSuccess || g->lost) /* lost: g->why has the sentence */
+        return result;
+    return fail(g, result, "%.*s", ST_WHY - 1, g->handles[0]->error);
+}
+
+static ncclResult_t start_rank(struct group *g, int i, const struct symtuner_ar_config *config,
+                               const struct st_options *options)
+{
+    symtuner_ar *h = calloc(1, sizeof *h);
+    struct card *card = &g->mine[i];
+    cudaError_t error;
+
+    if (h == NULL)
+        return fail(g, ncclSystemError, "out of memory");
+    g->handles[i] = h;
+    h->voice = g->voice[i]; /* it is the handle's from here on */
+    g->voices[i] = &h->voice;
+    h->comm = h->voice.comm;
+    h->ranks = h->voice.ranks;
+    h->device = h->voice.device;
+    h->nccl = g->nccl;
+    if (g->nccl->ncclCommUserRank(h->comm, &h->me) != ncclSuccess)
+        return fail(g, ncclInvalidArgument, "comms[%d] is not a usable communicator", i);
+    if (st_rank_start(h, config, options) != ncclSuccess)
+        return fail(g, ncclUnhandledCudaError, "%.*s", ST_WHY - 1, h->error);
+    h->voice.abort = &h->mailbox->abort;
+    describe_host(card->host, sizeof card->host);
+    error = cudaDeviceGetPCIBusId(card->bus, sizeof card->bus, h->device);
+    if (error == cudaSuccess)
+        error = cudaDeviceGetAttribute(&card->major, cudaDevAttrComputeCapabilityMajor, h->device);
+    if (error == cudaSuccess)
+        error = cudaDeviceGetAttribute(&card->minor, cudaDevAttrComputeCapabilityMinor, h->device);
+    if (error != cudaSuccess) {
+        cudaGetLastError();
+        return fail(g, ncclUnhandledCudaError, "ask GPU %d what it is: %s", h->device,
+                    cudaGetErrorString(error));
+    }
+    card->sms = h->sms;
+    card->budget = h->budget;
+    card->multicast = h->multicast = h->ranks >= 4 && st_ar_multicast_here();
+    card->transport = config->transport;
+    card->probe_mode = options->probe;    /* a rank that probes waits for the others to */
+    card->kernel = options->force.family; /* ranks in two kernels wait for each other */
+    card->ctas = options->force.ctas;
+    card->bulk_bytes = config->bulk_bytes;
+    card->bulk_own = st_scratch_bulk();
+    card->first_epoch = config->first_epoch;
+    card->rules_hash = st_rules_hash(h);
+    card->group = st_group_number(h);
+    return ncclSuccess;
+}
+
+static ncclResult_t start(struct group *g, ncclResult_t checked,
+                          const struct symtuner_ar_config *config, const struct st_options *options)
+{
+    ncclResult_t result = checked;
+
+    if (result != ncclSuccess)
+        return fail(g, result, "%.*s", ST_WHY - 1, symtuner_ar_error(NULL));
+    for (int i = 0; i < g->n && result == ncclSuccess; i++)
+        result = start_rank(g, i, config, options);
+    return result;
+}
+
+static ncclResult_t open_voices(struct group *g, const ncclComm_t *comms, uint64_t limit_ns)
+{
+    for (int i = 0; i < g->n; i++) {
+        char why[ST_WHY];
+        ncclResult_t result = st_voice_open(&g->voice[i], g->nccl, comms[i], limit_ns, why);
+
+        g->voices[i] = &g->voice[i];
+        if (result != ncclSuccess)
+            return fail(g, result, "comms[%d]: %.*s", i, ST_WHY - 20, why);
+    }
+    return ncclSuccess;
+}
+
+/* NCCL may do everything only when nobody asked for one of our transports. */
+static ncclResult_t insist(struct group *g, int transport)
+{
+    static const char *const words[] = {"auto", "peer", "host"};
+
+    if (g->handles[0]->gate == NULL || transport == SYMTUNER_AR_AUTO)
+        return ncclSuccess;
+    return fail(g, ncclInvalidUsage, "transport %s was asked for, but: %.*s", words[transport],
+                ST_WHY - 50, g->handles[0]->gate);
+}
+
+static ncclResult_t create(struct group *g, const ncclComm_t *comms,
+                           const struct symtuner_ar_config *given)
+{
+    struct symtuner_ar_config config;
+    struct st_options options;
+    ncclResult_t checked = st_config_check(given, &config, &options);
+    ncclResult_t result = open_voices(g, comms, st_timeout_ns(&config, &options));
+
+    if (result != ncclSuccess)
+        return result;
+    result = start(g, checked, &config, &options);
+    if (g->voice[0].ranks <= ST_MAX_RANKS) {
+        result = agree(g, result);
+        if (result == ncclSuccess)
+            result = settle(g, &config, &options);
+    } else if (result == ncclSuccess) {
+        close_gate(g, "more than 16 ranks");
+    }
+    return result == ncclSuccess ? insist(g, config.transport) : result;
+}
+
+ncclResult_t symtuner_ar_create(symtuner_ar **handles_out, const ncclComm_t *comms, int n,
+                                const struct symtuner_ar_config *given)
+{
+    struct group g = {.n = n};
+    char why[160];
+    int device = -1;
+    ncclResult_t result;
+
+    if (handles_out == NULL || comms == NULL || n < 1 || n > ST_MAX_RANKS)
+        return st_fail(NULL, ncclInvalidArgument, "one thread drives 1 to %d communicators, not %d",
+                       ST_MAX_RANKS, n);
+    g.nccl = st_nccl_get(why, sizeof why);
+    if (g.nccl == NULL)
+        return st_fail(NULL, ncclInvalidUsage, "%s", why);
+    cudaGetDevice(&device);
+    result = create(&g, comms, given);
+    for (int i = 0; i < n; i++) {
+        if (result == ncclSuccess)
+            handles_out[i] = g.handles[i];
+        else if (g.handles[i] != NULL)
+            st_rank_free(g.handles[i]);
+        else
+            st_voice_close(&g.voice[i]);
+    }
+    if (device >= 0)
+        cudaSetDevice(device);
+    return result == ncclSuccess ? result : st_fail(NULL, result, "%s", g.why);
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * copy.c - two-shot with the copy engines as carriers, for the largest messages.
+ *
+ *   copy stream   RS0 signal | RS1 signal | await gather0  AG0 | await gather1  AG1 | signal leave
+ *                     \            \          ^                    ^                     \
+ *   main stream     await reduce0  add 0  signal | await reduce1  add 1  signal      await leave
+ *
+ * A copy cannot look whether the rank has given up: it runs when its stream comes to it. So copies
+ * go where no rank's user can see them, or home. RS stores my words in the owners' slots; AG
+ * fetches the owners' sums into my own recv. Were sums stored in the peers' recv instead, a rank
+ * whose peers gave up waiting for it would lose what it keeps there. In return an owner waits until
+ * all have fetched: its recv is read until then.
+ *
+ * Each shard is cut in two pieces so that adding up one hides behind moving the other. Operations
+ * are submitted so that none waits for a later one: even a driver that runs both streams through
+ * one queue cannot deadlock. Peers' slots are free when the call starts: the rank has finished its
+ * previous call, for which every owner had emptied its slots.
+ */
+#include "kernels/group/handle.h"
+
+struct piece {
+    uint64_t at, bytes; /* inside the shard of ${owner} */
+};
+
+static struct piece cut(const struct st_args *args, int owner, int q, int pieces)
+{
+    uint64_t length = st_round_up(st_div_up(args->shard, (uint64_t)pieces), ST_LINE * ST_WORD);
+    uint64_t all = st_shard_bytes(args->bytes, args->shard, owner);
+    struct piece p = {(uint64_t)q * length, 0};
+
+    if (p.at < all)
+        p.bytes = all - p.at < length ? all - p.at : length;
+    return p;
+}
+
+static cudaError_t run_helper(const void *kernel, const struct st_args *call, int kind,
+                              uint64_t step, int last, cudaStream_t stream)
+{
+    struct st_args args = *call;
+    void *params[] = {&args};
+
+    args.lag = kind;
+    args.tiles = step;
+    args.staged = last;
+    return cudaLaunchKernel(kernel, (dim3){1, 1, 1}, (dim3){32, 1, 1}, params, 0, stream);
+}
+
+static cudaError_t scatter(const struct st_args *a, int q, int pieces, cudaStream_t stream)
+{
+    cudaError_t error = cudaSuccess;
+
+    for (int i = 1; i < a->ranks && error == cudaSuccess; i++) {
+        int to = (a->me + i) % a->ranks;
+        struct piece p = cut(a, to, q, pieces);
+
+        if (p.bytes != 0)
+            error = cudaMemcpyAsync(a->peer[to] + a->region + (uint64_t)a->me * a->shard + p.at,
+                                    a->in + (uint64_t)to * a->shard + p.at, p.bytes,
+                                    cudaMemcpyDefault, stream);
+    }
+    return error;
+}
+
+/* The sums of all other owners, from their recv to mine. */
+static cudaError_t gather(const struct st_args *a, int q, int pieces, cudaStream_t stream)
+{
+    cudaError_t error = cudaSuccess;
+
+    for (int i = 1; i < a->ranks && error == cudaSuccess; i++) {
+        int from = (a->me + i) % a->ranks;
+        struct piece p = cut(a, from, q, pieces);
+        uint64_t at = (uint64_t)from * a->shard + p.at;
+
+        if (p.bytes != 0)
+            error =
+                cudaMemcpyAsync(a->out + at, a->dst[from] + at, p.bytes, cudaMemcpyDefault, stream);
+    }
+    return error;
+}
+
+static cudaError_t reduce(const struct st_args *call, const void *kernel, int q, int pieces,
+                          int ctas, int threads, cudaStream_t stream)
+{
+    struct st_args args = *call;
+    struct piece p = cut(call, call->me, q, pieces);
+    uint64_t at = (uint64_t)call->me * call->shard + p.at;
+    void *params[] = {&args};
+
+    if (p.bytes == 0)
+        return cudaSuccess;
+    args.in += at;
+    args.out += at;
+    args.bytes = p.bytes;
+    args.region += p.at;
+    return cudaLaunchKernel(kernel, (dim3){(unsigned)ctas, 1, 1}, (dim3){(unsigned)threads, 1, 1},
+                            params, 0, stream);
+}
+
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        cudaError_t error_ = (call);                                                               \
+        if (error_ != cudaSuccess)                                                                 \
+            return st_fail_cuda(h, error_, "copy-engine schedule");                                \
+    } while (0)
+
+ncclResult_t st_copy_guard(symtuner_ar *h, cudaStream_t stream)
+{
+    struct st_args args;
+
+    st_args_start(h, &args);
+    args.ranks = 0; /* nobody is told anything */
+    TRY(run_helper(st_kernel_signal, &args, ST_FLAG_ENTER, 0, 0, stream));
+    return ncclSuccess;
+}
+
+ncclResult_t st_copy_run(symtuner_ar *h, const struct st_args *args, const void *kernel, int ctas,
+                         int threads, cudaStream_t stream)
+{
+    enum { PIECES = 2 };
+    cudaStream_t side = h->copy_stream;
+
+    TRY(cudaEventRecord(h->copy_event[0], stream));
+    TRY(cudaStreamWaitEvent(side, h->copy_event[0], 0));
+    for (int q = 0; q < PIECES; q++) {
+        TRY(scatter(args, q, PIECES, side));
+        TRY(run_helper(st_kernel_signal, args, ST_FLAG_REDUCE, (uint64_t)q + 1, 0, side));
+    }
+    for (int q = 0; q < PIECES; q++) {
+        TRY(run_helper(st_kernel_await, args, ST_FLAG_REDUCE, (uint64_t)q + 1, 0, stream));
+        TRY(reduce(args, kernel, q, PIECES, ctas, threads, stream));
+        TRY(run_helper(st_kernel_signal, args, ST_FLAG_GATHER, (uint64_t)q + 1, 0, stream));
+    }
+    for (int q = 0; q < PIECES; q++) {
+        TRY(run_helper(st_kernel_await, args, ST_FLAG_GATHER, (uint64_t)q + 1, 0, side));
+        TRY(gather(args, q, PIECES, side));
+    }
+    TRY(run_helper(st_kernel_signal, args, ST_FLAG_LEAVE, 1, 0, side));
+    TRY(cudaEventRecord(h->copy_event[1], side));
+    TRY(cudaStreamWaitEvent(stream, h->copy_event[1], 0));
+    TRY(run_helper(st_kernel_await, args, ST_FLAG_LEAVE, 1, 1, stream));
+    return ncclSuccess;
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* describe.c - what a handle has found out about its group, as text. */
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/group/handle.h"
+
+size_t symtuner_ar_describe(symtuner_ar *h, char *text, size_t length)
+{
+    static const char *const links[ST_LINKS] = {"NVLink peer memory", "PCIe peer memory",
+                                                "pinned host memory"};
+    static const char *const overlaps[ST_STARTS] = {"0, none", "1, in front",
+                                                    "2, in front and behind"};
+    static const char *const regions[ST_REGIONS] = {"ll8", "ll128", "lamport", "bulk", "gather"};
+    char head[2048];
+    int n;
+    size_t rest;
+
+    if (length != 0)
+        *text = 0;
+    if (h == NULL)
+        return 0;
+    n = snprintf(
+        head, sizeof head,
+        "rank %d of %d on GPU %d, %d multiprocessors, of which calls take at most %d for %d "
+        "rank%s\n",
+        h->me, h->ranks, h->device, h->sms, h->budget, h->on_device, h->on_device == 1 ? "" : "s");
+    if (h->gate != NULL)
+        n += snprintf(head + n, sizeof head - (size_t)n, "every call goes to ncclAllReduce: %s\n",
+                      h->gate);
+    else
+        n += snprintf(head + n, sizeof head - (size_t)n, "transport: %s%s%s\n", links[h->links],
+                      h->no_peer[0] != 0 ? "; no peer memory: " : "", h->no_peer);
+    if (h->gate == NULL && h->links == ST_LINKS_HOST)
+        n += snprintf(head + n, sizeof head - (size_t)n,
+                      "registered buffers are treated as any others\n");
+    if (h->probe_from[0] != 0)
+        n += snprintf(head + n, sizeof head - (size_t)n,
+                      "start-up probe: each rank to all others at once, MB/s: push %u, pull %u, "
+                      "copy %u (%s)\n",
+                      h->probe.push, h->probe.pull, h->probe.copy, h->probe_from);
+    if (h->nccl != NULL)
+        n +=
+            snprintf(head + n, sizeof head - (size_t)n, "NCCL %d.%d.%d\n", h->nccl->version / 10000,
+                     h->nccl->version / 100 % 100, h->nccl->version % 100);
+    n += snprintf(
+        head + n, sizeof head - (size_t)n, "time limit %llu ms, scratch %llu MiB of %s memory:",
+        (unsigned long long)(h->timeout_ns / 1000000), (unsigned long long)(h->layout.bytes >> 20),
+        h->links == ST_LINKS_HOST ? "pinned host" : "GPU");
+    for (int r = 0; r < ST_REGIONS; r++)
+        n += snprintf(head + n, sizeof head - (size_t)n, " %s %llu KiB%s", regions[r],
+                      (unsigned long long)(h->layout.half[r] >> 10),
+                      r == ST_REGION_GATHER ? "\n"
+                      : r == ST_REGION_BULK ? ","
+                                            : " x2,");
+    n += snprintf(head + n, sizeof head - (size_t)n, "overlapped launches: %s\n",
+                  overlaps[st_start_of(h)]);
+    if (length != 0)
+        snprintf(text, length, "%s", head);
+    rest = (size_t)n;
+    if (h->gate != NULL || h->ranks == 1)
+        return rest;
+    rest += st_ar_rules_print(h->rules, h->rules_note, rest < length ? text + rest : text,
+                              rest < length ? length - rest : 0);
+    return rest + st_select_print(h->ranks, h->links, rest < length ? text + rest : text,
+                                  rest < length ? length - rest : 0);
+}

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* graph.c - see graph.h. */
+#include "kernels/host/graph.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kernels/host/create.h"
+
+/* In a thread of CUDA's, where no CUDA call is allowed. */
+static void CUDART_CB let_go(void *record)
+{
+    struct st_graph *g = record;
+
+    __atomic_store_n(&g->gone, 1, __ATOMIC_RELEASE);
+}
+
+static ncclResult_t make(symtuner_ar *h, unsigned long long id, cudaGraph_t graph,
+                         struct st_graph **out)
+{
+    struct st_graph *g = calloc(1, sizeof *g);
+    cudaUserObject_t held;
+    cudaError_t error;
+
+    if (g == NULL)
+        return st_fail(h, ncclSystemError, "out of memory");
+    g->order.capture = id;
+    error = cudaEventCreateWithFlags(&g->order.done, cudaEventDisableTiming);
+    if (error == cudaSuccess) {
+        error = cudaUserObjectCreate(&held, g, let_go, 1, cudaUserObjectNoDestructorSync);
+        if (error != cudaSuccess)
+            cudaEventDestroy(g->order.done);
+    }
+    if (error != cudaSuccess) {
+        free(g);
+        return st_fail_cuda(h, error, "make a record of the capture");
+    }
+    g->next = h->graphs;
+    h->graphs = g;
+    error = cudaGraphRetainUserObject(graph, held, 1, cudaGraphUserObjectMove);
+    if (error == cudaSuccess) {
+        *out = g;
+        return ncclSuccess;
+    }
+    cudaUserObjectRelease(held, 1); /* lets go, now or soon */
+    return st_fail_cuda(h, error, "let the graph hold what its call needs");
+}
+
+/* The record of capture ${id}, which goes on in ${graph}; made where there is none yet. */
+static ncclResult_t find(symtuner_ar *h, unsigned long long id, cudaGraph_t graph,
+                         struct st_graph **out)
+{
+    for (struct st_graph *g = h->graphs; g != NULL; g = g->next)
+        if (g->order.capture == id) {
+            *out = g;
+            return ncclSuccess;
+        }
+    st_graphs_live(h, 0, 0);
+    return make(h, id, graph, out);
+}
+
+static bool look(symtuner_ar *h, uint64_t windows)
+{
+    bool live = false;
+
+    for (struct st_graph **at = &h->graphs; *at != NULL;) {
+        struct st_graph *g = *at;
+
+        if (__atomic_load_n(&g->gone, __ATOMIC_ACQUIRE)) {
+            *at = g->next;
+            cudaEventDestroy(g->order.done);
+            free(g);
+            continue;
+        }
+        live = live || windows == ~0ull || (g->windows & windows) != 0;
+        at = &g->next;
+    }
+    return live;
+}
+
+bool st_graphs_live(symtuner_ar *h, uint64_t windows, int wait_ms)
+{
+    bool live = look(h, windows);
+
+    for (int ms = 0; live && ms < wait_ms; ms++) {
+        usleep(1000);
+        live = look(h, windows);
+    }
+    return live;
+}
+
+/* ---- order ----------------------------------------------------------------------------------- */
+
+/*
+ * Which capture, if any, and which stream. CUDA's number of a stream tells a stream from another
+ * that was made where it had been, and cudaStreamPerThread of two threads; but asking for the number
+ * of a stream that captures ends the capture, so there it is the handle, which stays as long.
+ */
+static cudaError_t look_at(cudaStream_t stream, unsigned long long *capture, cudaGraph_t *graph,
+                           unsigned long long *number)
+{
+    enum cudaStreamCaptureStatus status;
+    cudaError_t error;
+
+#if CUDART_VERSION >= 13000
+    error = cudaStreamGetCaptureInfo(stream, &status, capture, graph, NULL, NULL, NULL);
+#else
+    error = cudaStreamGetCaptureInfo_v2(stream, &status, capture, graph, NULL, NULL);
+#endif
+    if (error != cudaSuccess)
+        return error;
+    if (status == cudaStreamCaptureStatusActive) {
+        *number = (unsigned long long)(uintptr_t)stream;
+        return cudaSuccess;
+    }
+    *capture = 0;
+    return cudaStreamGetId(stream, number);
+}
+
+ncclResult_t st_stream_enter(symtuner_ar *h, cudaStream_t stream, struct st_order **order_out,
+                             struct st_graph **graph_out)
+{
+    unsigned long long capture = 0, number = 0;
+    struct st_order *order = &h->eager;
+    cudaGraph_t graph = NULL;
+    cudaError_t error = look_at(stream, &capture, &graph, &number);
+
+    *order_out = order;
+    *graph_out = NULL;
+    if (error != cudaSuccess)
+        return st_fail_cuda(h, error, "look at the stream");
+    if (capture == 0 && h->one_stream && order->used && order->stream == number)
+        return ncclSuccess;
+    if (capture != 0) {
+        ncclResult_t result = find(h, capture, graph, graph_out);
+
+        if (result != ncclSuccess)
+            return result;
+        *order_out = order = &(*graph_out)->order;
+    }
+    if (order->used && order->stream != number) {
+        /* with one_stream no event lies behind the last eager call, and its stream may be gone */
+        error = h->one_stream && capture == 0 ? cudaDeviceSynchronize()
+                                              : cudaStreamWaitEvent(stream, order->done, 0);
+        if (error != cudaSuccess)
+            return st_fail_cuda(h, error, "wait for the handle's previous stream");
+        h->one_stream = h->one_stream && capture != 0;
+    }
+    order->stream = number;
+    return ncclSuccess;
+}
+
+ncclResult_t st_stream_leave(symtuner_ar *h, cudaStream_t stream, struct st_order *order)
+{
+    bool silent = h->one_stream && order == &h->eager;
+    cudaError_t error = silent ? cudaSuccess : cudaEventRecord(order->done, stream);
+
+    order->used = true;
+    return error == cudaSuccess ? ncclSuccess : st_fail_cuda(h, error, "mark the end of the call");
+}
+
+/* ---- graves ---------------------------------------------------------------------------------- */
+
+struct grave {
+    struct grave *next;
+    symtuner_ar *handles[ST_MAX_RANKS];
+    int n;
+};
+
+static struct grave *graves;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static bool any_live(symtuner_ar **handles, int n)
+{
+    bool live = false;
+
+    for (int i = 0; i < n; i++)
+        live |= st_graphs_live(handles[i], ~0ull, 0);
+    return live;
+}
+
+bool st_graves_add(symtuner_ar **handles, int n)
+{
+    struct grave *g;
+
+    if (!any_live(handles, n))
+        return false;
+    g = calloc(1, sizeof *g);
+    if (g == NULL)
+        return true; /* nobody will free them */
+    memcpy(g->handles, handles, (size_t)n * sizeof *handles);
+    g->n = n;
+    pthread_mutex_lock(&lock);
+    g->next = graves;
+    graves = g;
+    pthread_mutex_unlock(&lock);
+    return true;
+}
+
+void st_graves_sweep(void)
+{
+    int device = -1;
+
+    pthread_mutex_lock(&lock);
+    for (struct grave **at = &graves; *at != NULL;) {
+        struct grave *g = *at;
+
+        if (any_live(g->handles, g->n)) {
+            at = &g->next;
+            continue;
+        }
+        *at = g->next;
+        if (device < 0)
+            cudaGetDevice(&device);
+        for (int i = 0; i < g->n; i++)
+            st_rank_free(g->handles[i]);
+        free(g);
+    }
+    if (device >= 0)
+        cudaSetDevice(device); /* the caller's */
+    pthread_mutex_unlock(&lock);
+}

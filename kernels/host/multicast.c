@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* multicast.c - see multicast.h. */
+#include "kernels/host/multicast.h"
+
+#include <stdio.h>
+#include <string.h>
+
+bool st_multicast_wanted(const symtuner_ar *h)
+{
+    return h->comm != NULL && h->ranks > 2 && h->nccl->ncclGetLsaMultimemDevicePointer != NULL;
+}
+
+static void *ask(void *p)
+{
+    struct st_multicast_rank *r = p;
+    void *found = NULL;
+    int word;
+
+    pthread_mutex_lock(&r->all->lock);
+    while (r->all->word == 0)
+        pthread_cond_wait(&r->all->changed, &r->all->lock);
+    word = r->all->word;
+    pthread_mutex_unlock(&r->all->lock);
+    if (word < 0)
+        return NULL;
+    cudaSetDevice(r->device);
+    if (r->nccl->ncclGetLsaMultimemDevicePointer(r->window, 0, &found) == ncclSuccess)
+        r->found = found;
+    return NULL;
+}
+
+ncclResult_t st_multicast_begin(struct st_multicast *m, symtuner_ar **handles,
+                                const struct st_window *windows, int n, char *why)
+{
+    memset(m, 0, sizeof *m);
+    pthread_mutex_init(&m->lock, NULL);
+    pthread_cond_init(&m->changed, NULL);
+    for (m->n = 0; m->n < n; m->n++) {
+        struct st_multicast_rank *r = &m->rank[m->n];
+
+        r->all = m;
+        r->nccl = handles[m->n]->nccl;
+        r->device = handles[m->n]->device;
+        r->window = windows[m->n].handle;
+        if (pthread_create(&r->thread, NULL, ask, r) != 0) {
+            snprintf(why, ST_WHY, "no thread to ask NCCL for multicast");
+            return ncclSystemError;
+        }
+    }
+    return ncclSuccess;
+}
+
+void st_multicast_end(struct st_multicast *m, bool ask)
+{
+    pthread_mutex_lock(&m->lock);
+    m->word = ask ? 1 : -1;
+    pthread_cond_broadcast(&m->changed);
+    pthread_mutex_unlock(&m->lock);
+    for (int i = 0; i < m->n; i++)
+        pthread_join(m->rank[i].thread, NULL);
+    pthread_cond_destroy(&m->changed);
+    pthread_mutex_destroy(&m->lock);
+}

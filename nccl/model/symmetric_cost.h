@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * symmetric_cost.h - which symmetric-memory kernel NCCL would run, and on how many CTAs.
+ *
+ * NCCL prices each of its symmetric kernels with a small formula and takes the cheapest; no tuner
+ * sees these prices. This is that arithmetic, release by release. Times are kept in single
+ * precision exactly where NCCL keeps them so: with many CTAs two kernels saturate, tie to the last
+ * bit, and the order of the list decides.
+ *
+ * Pure: no I/O, no allocation, no globals. Same inputs give the same pick on every rank.
+ * Units      bytes of one call per rank (count x element size), microseconds, CTAs.
+ * Ownership  nothing is retained. Threads: any. Errors: none, "no kernel" is an answer.
+ */
+#ifndef ST_SYMMODEL_H_
+#define ST_SYMMODEL_H_
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "nccl/release.h"
+#include "symtuner.h"
+
+/* In NCCL's order, which decides ties: id, name, collective, group of rules, flags. */
+#define ST_KERNEL_MAP(X)                                                                           \
+    X(AR_LL,      "AllReduce_AGxLL_R",           ALLREDUCE,     ST_KERNEL_LL)                      \
+    X(AR_LLMC,    "AllReduce_AGxLLMC_R",         ALLREDUCE,     ST_KERNEL_LL | ST_KERNEL_STORE_MC) \
+    X(AR_TMA,     "AllReduce_RSxTmaLD_AGxTmaST", ALLREDUCE,     ST_KERNEL_TMA)                     \
+    X(AR_LD,      "AllReduce_RSxLD_AGxST",       ALLREDUCE,     0)                                 \
+    X(AR_LDMC,    "AllReduce_RSxLDMC_AGxSTMC",   ALLREDUCE,                                        \
+      ST_KERNEL_STORE_MC | ST_KERNEL_LOAD_MC)                                                      \
+    X(AG_LL,      "AllGather_LL",                ALLGATHER,     ST_KERNEL_LL)                      \
+    X(AG_LLMC,    "AllGather_LLMC",              ALLGATHER,     ST_KERNEL_LL | ST_KERNEL_STORE_MC) \
+    X(AG_TMA,     "AllGather_TmaST",             ALLGATHER,     ST_KERNEL_TMA)                     \
+    X(AG_ST,      "AllGather_ST",                ALLGATHER,     0)                                 \
+    X(AG_TMAMC,   "AllGather_TmaSTMC",           ALLGATHER,     ST_KERNEL_TMA | ST_KERNEL_STORE_MC)\
+    X(AG_STMC,    "AllGather_STMC",              ALLGATHER,     ST_KERNEL_STORE_MC)                \
+    X(RS_LL,      "ReduceScatter_LL",            REDUCESCATTER, ST_KERNEL_LL)                      \
+    X(RS_TMA,     "ReduceScatter_TmaLD",         REDUCESCATTER, ST_KERNEL_TMA)                     \
+    X(RS_LD,      "ReduceScatter_LD",            REDUCESCATTER, 0)                                 \
+    X(RS_LDMC,    "ReduceScatter_LDMC",          REDUCESCATTER,                                    \
+      ST_KERNEL_STORE_MC | ST_KERNEL_LOAD_MC)
+
+enum st_kernel {
+#define X(id, name, coll, flags) ST_KERNEL_##id,
+    ST_KERNEL_MAP(X)
+#undef X
+    ST_KERNELS
+};
+
+enum {
+    ST_KERNEL_LL       = 1, /* low latency: data and flag in one store         */
+    ST_KERNEL_STORE_MC = 2, /* stores through NVLink multicast                 */
+    ST_KERNEL_LOAD_MC  = 4, /* reduces in the switch: multicast loads as well  */
+    ST_KERNEL_TMA      = 8, /* bulk copies of sm_100 and later                 */
+};
+
+enum {
+    ST_CTAS_MAX  = 64,   /* of any symmetric kernel                                       */
+    ST_CELL_SIZE = 1024, /* bytes; a CTA works on whole cells, except in 2.27             */
+};
+
+struct st_sym_query {
+    int version;          /* NCCL release                                                  */
+    enum symtuner_coll coll;
+    uint64_t bytes;       /* of one call, per rank, not rounded                            */
+    int works;            /* calls joined in one launch, >= 1                              */
+    int ranks;
+    int arch;             /* 10 x compute capability: 90, 100, 120                         */
+    bool store_mc;        /* multicast may be used at all                                  */
+    bool load_mc;         /* ... and can reduce this type                                  */
+    bool send_window, recv_window; /* in a symmetric window                                */
+    bool tma;             /* TMA kernels may be used                                       */
+    int min_ctas, max_ctas; /* NCCL_MIN_CTAS, _MAX_CTAS or the communicator's; 1 and 64    */
+    int sym_ctas;         /* NCCL_SYM_CTAS; 0 leaves the count to the model                */
+    uint32_t allowed;     /* bit per kernel: what NCCL_SYM_KERNEL leaves; ~0u is all       */
+    bool forced;          /* NCCL_SYM_KERNEL is set: 2.31 then ignores the TMA size limit  */
+};
+
+struct st_sym_price {
+    float time_us; /* of the kernel, as NCCL predicts it                     */
+    float cost;    /* what is compared: 2.5 % dearer for each CTA            */
+    int ctas;      /* that the model wants; the launch may use fewer         */
+};
+
+struct st_sym_pick {
+    enum st_kernel kernel;
+    struct st_sym_price price;
+    int launched; /* blocks of the launch: what NCCL logs as nchannels       */
+};
+
+const char *st_kernel_name(enum st_kernel kernel);
+enum symtuner_coll st_kernel_coll(enum st_kernel kernel);
+unsigned st_kernel_flags(enum st_kernel kernel);
+
+/*
+ * The kernels that may carry the call, one bit each. st_sym_mask knows the collective, multicast,
+ * TMA, size and NCCL_SYM_KERNEL; st_sym_mask_call also registration and group.
+ */
+uint32_t st_sym_mask(const struct st_sym_query *query);
+uint32_t st_sym_mask_call(const struct st_sym_query *query);
+
+/* The least number of CTAs that is within 2.5 % of the fastest, and its time. False: not usable. */
+bool st_sym_price(const struct st_sym_query *query, enum st_kernel kernel,
+                  struct st_sym_price *price_out);
+
+/* The cheapest kernel of ${mask}; false when there is none. */
+bool st_sym_pick(const struct st_sym_query *query, uint32_t mask, struct st_sym_pick *pick_out);
+
+/*
+ * st_sym_kernel_env(era, text, coll, allowed_out):
+ * Read NCCL_SYM_KERNEL as ${era} does. ${text} NULL is "not set".
+ */
+enum st_sym_kernel_env {
+    ST_ENV_UNSET,   /* or naming every kernel                                        */
+    ST_ENV_LIMITS,  /* only the kernels of *allowed_out, of this collective          */
+    ST_ENV_FATAL,   /* the communicator cannot be created: a word is no kernel       */
+};
+enum st_sym_kernel_env st_sym_kernel_env(const struct st_era *era, const char *text,
+                                         enum symtuner_coll coll, uint32_t *allowed_out);
+
+#endif

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * words.c - the words of symtuner_why.h: types, operations and kinds of verdict.
+ */
+#include <string.h>
+#include <strings.h>
+
+#include "nccl/names.h"
+#include "symtuner_why.h"
+
+static const char *const dtype_word[] = {
+#define X(name, number, size, text) [number] = text,
+    SYMTUNER_DTYPE_MAP(X)
+#undef X
+};
+static const char *const op_word[] = {
+#define X(name, number, text) [number] = text,
+    SYMTUNER_OP_MAP(X)
+#undef X
+};
+static const signed char dtype_size[] = {
+#define X(name, number, size, text) [number] = size,
+    SYMTUNER_DTYPE_MAP(X)
+#undef X
+};
+static const char *const kind_word[] = {"general", "symmetric", "ce", "error", "open"};
+
+static const struct st_words dtypes = {dtype_word, SYMTUNER_DTYPES};
+static const struct st_words ops = {op_word, SYMTUNER_OPS};
+
+int symtuner_dtype_size(int dtype)
+{
+    return dtype >= 0 && dtype < SYMTUNER_DTYPES ? dtype_size[dtype] : 0;
+}
+
+const char *symtuner_dtype_name(int dtype)
+{
+    return dtype >= 0 && dtype < SYMTUNER_DTYPES ? dtype_word[dtype] : NULL;
+}
+
+const char *symtuner_op_name(int op)
+{
+    return op >= 0 && op < SYMTUNER_OPS ? op_word[op] : NULL;
+}
+
+/* The types of jax, numpy and torch, and other names of NCCL's own, as NCCL carries them. */
+static const struct {
+    const char *word;
+    enum symtuner_dtype dtype;
+} framework_type[] = {
+    {"int8", SYMTUNER_INT8},
+    {"char", SYMTUNER_INT8},
+    {"uint8", SYMTUNER_UINT8},
+    {"byte", SYMTUNER_UINT8},
+    {"int32", SYMTUNER_INT32},
+    {"int", SYMTUNER_INT32},
+    {"uint32", SYMTUNER_UINT32},
+    {"int64", SYMTUNER_INT64},
+    {"long", SYMTUNER_INT64},
+    {"uint64", SYMTUNER_UINT64},
+    {"float16", SYMTUNER_FLOAT16},
+    {"half", SYMTUNER_FLOAT16},
+    {"fp16", SYMTUNER_FLOAT16},
+    {"float32", SYMTUNER_FLOAT32},
+    {"float", SYMTUNER_FLOAT32},
+    {"fp32", SYMTUNER_FLOAT32},
+    {"float64", SYMTUNER_FLOAT64},
+    {"double", SYMTUNER_FLOAT64},
+    {"fp64", SYMTUNER_FLOAT64},
+    {"bfloat16", SYMTUNER_BFLOAT16},
+    {"float8_e4m3fn", SYMTUNER_FLOAT8E4M3},
+    {"float8e4m3", SYMTUNER_FLOAT8E4M3},
+    {"fp8_e4m3", SYMTUNER_FLOAT8E4M3},
+    {"float8_e5m2", SYMTUNER_FLOAT8E5M2},
+    {"float8e5m2", SYMTUNER_FLOAT8E5M2},
+    {"fp8_e5m2", SYMTUNER_FLOAT8E5M2},
+};
+static const char *const framework[] = {"torch.", "jnp.", "jax.numpy.", "numpy.", "np.", "nccl"};
+
+int symtuner_dtype_parse(const char *text)
+{
+    int found;
+
+    if (!text)
+        return -1;
+    found = st_word_find(&dtypes, text, strlen(text));
+    for (size_t i = 0; found < 0 && i < sizeof framework / sizeof *framework; i++)
+        if (strncmp(text, framework[i], strlen(framework[i])) == 0) {
+            text += strlen(framework[i]);
+            break;
+        }
+    for (size_t i = 0; found < 0 && i < sizeof framework_type / sizeof *framework_type; i++)
+        if (strcasecmp(text, framework_type[i].word) == 0)
+            found = (int)framework_type[i].dtype;
+    return found;
+}
+
+int symtuner_op_parse(const char *text)
+{
+    return text ? st_word_find(&ops, text, strlen(text)) : -1;
+}
+
+const char *symtuner_kind_name(enum symtuner_kind kind)
+{
+    return (unsigned)kind < SYMTUNER_KINDS ? kind_word[kind] : NULL;
+}

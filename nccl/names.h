@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * names.h - words <-> numbers, and the nearest spelling of a wrong word.
+ *
+ * Pure: tables only. Threads: any. Errors: -1 or NULL for "unknown".
+ */
+#ifndef ST_NAMES_H_
+#define ST_NAMES_H_
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct st_words {
+    const char *const *word; /* index is the number; a NULL entry is not a word */
+    int count;
+};
+
+extern const struct st_words st_colls, st_algos, st_protos;
+
+/* NCCL's data types and operators; kernels of libsymtuner_ar.so in the order of its enum st_family,
+ * which test/kernels/check_rules.c compares. */
+extern const struct st_words st_dtype_words, st_op_words, st_kernel_words;
+
+/* The environment variables of libsymtuner_ar.so, whole; they have case. */
+extern const struct st_words st_kernel_variables;
+
+/* The number of the word of ${len} bytes at ${text}, ignoring case; -1 when it is none. */
+int st_word_find(const struct st_words *words, const char *text, size_t len);
+
+/* Whether ${word} is one of a list such as "steer|observe|off". ${compare}: strncmp, or strncasecmp
+ * where case does not count. */
+bool st_word_listed(const char *list, const char *word,
+                    int (*compare)(const char *, const char *, size_t));
+
+/* The word nearest to ${text}, or NULL when none is near enough to be meant. */
+const char *st_word_nearest(const struct st_words *words, const char *text, size_t len);
+
+#endif

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * release.h - what differs between NCCL releases, as data.
+ *
+ * NCCL changes its decision rules without changing its plugin interfaces. Everything here that
+ * depends on a release asks one row of one table; no other file compares version numbers.
+ * docs/steering.md says where each fact comes from.
+ *
+ * Units      a release is NCCL's own code: 22809 is 2.28.9.
+ * Ownership  rows are constants. Threads: any. Errors: -1, or the oldest row.
+ */
+#ifndef ST_NCCL_RELEASE_H_
+#define ST_NCCL_RELEASE_H_
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Peer access that symmetric memory wants between all local GPUs. */
+enum st_peer_rule {
+    ST_PEER_TRANSPORT, /* NCCL's own P2P transport: obeys NCCL_P2P_LEVEL and _DISABLE */
+    ST_PEER_RAW,       /* the driver's peer capability, whatever the distance         */
+};
+
+/* Who decides whether a low-latency (LL) symmetric kernel that was picked is kept. */
+enum st_ll_rule {
+    ST_LL_KEEP,       /* always kept                                                        */
+    ST_LL_ASK_ALWAYS, /* the general cost table is asked, both buffers registered or not    */
+    ST_LL_ASK_PARTLY, /* only when not both buffers are registered                          */
+    ST_LL_ASK_VOID,   /* as above, but priced without latency: LL does not win by itself    */
+};
+
+/* What NCCL_SYM_KERNEL means. */
+enum st_sym_kernel_rule {
+    ST_SYM_KERNEL_MASK, /* one exact name; any other text switches all kernels off          */
+    ST_SYM_KERNEL_LIST, /* "[func:]name,name;..."; a wrong name fails communicator creation */
+};
+
+/* When an AllGather goes to the copy engine instead of a kernel. */
+enum st_ce_rule {
+    ST_CE_NEVER,
+    ST_CE_POLICY_BOTH, /* NCCL_CTA_POLICY=2 and both buffers in symmetric windows           */
+    ST_CE_POLICY_RECV, /* same with the receive side alone; or a large one on sm_100+       */
+};
+
+enum st_tma_rule { ST_TMA_NONE, ST_TMA_OPT_IN, ST_TMA_ON };
+
+/* Symmetric picks whose rules could not be read. */
+enum st_unsure_rule {
+    ST_UNSURE_NOTHING,
+    ST_UNSURE_GATHER, /* single AllGathers on sm_100 to sm_119: priced by a fitted model      */
+    ST_UNSURE_MORE,   /* everything from sm_100 on, and wherever multicast kernels are usable */
+};
+
+/* One row: the rules from release ${first} until the next row. */
+struct st_era {
+    int first;
+    const char *name;
+
+    /* plugin interfaces: the newest version asked for; 0 is none */
+    signed char tuner_abi, env_abi, profiler_abi;
+
+    /* symmetric kernels */
+    bool symmetric;           /* exist at all                                                 */
+    bool symmetric_groups;    /* also for several calls in one group                          */
+    bool symmetric_one_sided; /* also when only one buffer is in a symmetric window           */
+    bool symmetric_avg;       /* accepts avg; ReduceScatter has kernels for it, AllReduce not */
+    bool needs_nvlink;        /* only when every pair of GPUs has direct NVLink               */
+    bool fp8_needs_sm90;      /* below sm_90 even AllGather and Broadcast of fp8 are refused  */
+    bool launch_by_cells;     /* never more CTAs than 1 KiB pieces of the per-rank count      */
+    bool multicast_lazy;      /* multicast is known only once symmetric state exists          */
+    bool ctas_even;           /* the model tries 1, 2, 4, 6 CTAs; before: 1, 2, 3, 4          */
+    bool algo_env_excludes;   /* NCCL_ALGO also removes symmetric kernels                     */
+    signed char multicast_ranks; /* fewest ranks for which multicast kernels are used         */
+    enum st_peer_rule peer;
+    enum st_ll_rule ll;
+    enum st_sym_kernel_rule sym_kernel;
+    enum st_ce_rule ce;
+    enum st_tma_rule tma;
+    signed char model;        /* revision of the cost model's constants, 1 or 2               */
+    enum st_unsure_rule unsure; /* which symmetric picks are not known for sure               */
+
+    /* cost table */
+    bool negative_wins;       /* a negative entry is the cheapest instead of "not available"  */
+    bool tie_takes_last;      /* of equal entries the one with the highest number is taken    */
+    bool gather_unclamped;    /* a tuner's channel count for AllGather may exceed NCCL's own  */
+    bool channels_cap;        /* a tuner's channel count only lowers NCCL's; before: replaces */
+    float table_limit;        /* an entry of this size or above is never taken                */
+    signed char general;      /* row of nccl/model/general_cost.c that computes the table; 0 is none */
+};
+
+/* Do symmetric kernels show Coll events of their own to a profiler? Before, only their absence. */
+static inline bool st_era_shows_symmetric(const struct st_era *era)
+{
+    return era->profiler_abi >= 7;
+}
+
+/* The row that governs release ${version}: the oldest row for anything older. Never NULL. */
+const struct st_era *st_era_of(int version);
+
+/* The ${index}-th row, oldest first, or NULL past the last. */
+const struct st_era *st_era_get(int index);
+
+/* "2.28.9", "2.28" (first known release of it), "22809" -> 22809; -1 when it is no release. */
+int st_release_parse(const char *text);
+
+/* 22809 -> "2.28.9" in ${text}, which it returns; 16 bytes hold every release. */
+char *st_release_print(int version, char *text, size_t size);
+
+/* The newest release whose rules were read from its source. */
+int st_release_newest(void);
+
+/*
+ * st_table_pick(era, table, shown, algos, protos, algo_out, proto_out):
+ * The entry that NCCL takes from a cost table of ${algos} x ${protos} floats (microseconds), as
+ * that era treats negative entries and ties. ${shown} is the table as NCCL gave it, before anyone
+ * wrote into ${table}; NULL when nobody did. A negative entry there has no algorithm behind it:
+ * eras before 2.31 take it all the same once it is raised (and hang), later ones ignore it.
+ * Returns false when nothing can be taken.
+ */
+bool st_table_pick(const struct st_era *era, const float *table, const float *shown, int algos,
+                   int protos, int *algo_out, int *proto_out);
+
+#endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * env.c - NCCL's environment interface, v1 (2.28.7+) and v2 (2.30.7+). A failing init makes
+ * NCCL unusable, so none fails. Hazard: get_env runs under NCCL's mutexes; nothing here may log.
+ */
+#include "nccl_abi/env.h"
+
+#include "plugin/env.h"
+#include "plugin/log.h"
+#include "plugin/process.h"
+
+static nccl_abi_result init_v1(uint8_t major, uint8_t minor, uint8_t patch, const char *suffix)
+{
+    (void)suffix;
+    st_process_env(major * 10000 + minor * 100 + patch);
+    return NCCL_ABI_SUCCESS;
+}
+
+static nccl_abi_result init_v2(uint8_t major, uint8_t minor, uint8_t patch, const char *suffix,
+                               nccl_abi_logger logger)
+{
+    st_log_use(logger);
+    return init_v1(major, minor, patch, suffix);
+}
+
+static nccl_abi_result finalize(void)
+{
+    return NCCL_ABI_SUCCESS;
+}
+
+extern const struct nccl_abi_env_v1 ncclEnvPlugin_v1;
+extern const struct nccl_abi_env_v2 ncclEnvPlugin_v2;
+__attribute__((visibility("default"))) const struct nccl_abi_env_v1 ncclEnvPlugin_v1 = {
+    "symtuner", init_v1, finalize, st_env_get};
+__attribute__((visibility("default"))) const struct nccl_abi_env_v2 ncclEnvPlugin_v2 = {
+    "symtuner", init_v2, finalize, st_env_get};

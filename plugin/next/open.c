@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/next/open.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum { FILE_MAX = 256, NAME_MAX_NCCL = 254 };
+
+static const struct {
+    const char *what, *variable, *next, *prefix, *symbol;
+    int first, last; /* versions that can be chained                       */
+    int apart;       /* NCCL speaking less than this cannot serve more     */
+    int members;     /* of these many pointers after the name none is NULL */
+} kinds[] = {
+    [ST_NEXT_TUNER] = {"tuner", "NCCL_TUNER_PLUGIN", "SYMTUNER_NEXT_TUNER", "libnccl-tuner",
+                       "ncclTunerPlugin", 2, 7, 5, 2},
+    [ST_NEXT_PROFILER] = {"profiler", "NCCL_PROFILER_PLUGIN", "SYMTUNER_NEXT_PROFILER",
+                          "libnccl-profiler", "ncclProfiler", 1, 7, 5, 2},
+};
+
+static struct search {
+    struct st_next_library library;
+    int spoken;       /* for which it was                                   */
+    bool named, over; /* steps 1 to 3 are done; nothing more is to be tried */
+    bool net;         /* step 4 is done                                     */
+} searches[ST_NEXT_KINDS];
+
+bool st_next_file(const char *prefix, const char *name, int index, char *file)
+{
+    size_t n = name ? strlen(name) : 0;
+    bool library = n >= 3 && strncmp(name, "lib", 3) == 0 && strcmp(name + n - 3, ".so") == 0;
+
+    if (n == 0) {
+        snprintf(file, FILE_MAX, "%s.so", prefix);
+        return index == 0;
+    }
+    if (index == 0) /* NCCL: any beginning of the word, in either case */
+        snprintf(file, FILE_MAX, "%.*s", NAME_MAX_NCCL,
+                 strncasecmp(name, "STATIC_PLUGIN", n) == 0 ? "" : name);
+    else
+        snprintf(file, FILE_MAX, "%.*s-%.*s.so", 32, prefix, NAME_MAX_NCCL - 36, name);
+    return index == 0 || (index == 1 && !library && !strchr(name, '/'));
+}
+
+static const char *file_of(const void *address, const void **base)
+{
+    Dl_info info;
+
+    if (!dladdr(address, &info))
+        return NULL;
+    *base = info.dli_fbase;
+    return info.dli_fname;
+}
+
+/* Is the table in our own library, or in a copy of it? A copy has the same API beside the table. */
+static bool is_ours(void *library, const void *table)
+{
+    const void *base = NULL, *own = NULL, *api_base = NULL;
+    const void *api = dlsym(library, "symtuner_option_get");
+
+    file_of(table, &base);
+    file_of((const void *)(uintptr_t)st_next_find, &own);
+    if (base == own)
+        return true;
+    return api && file_of(api, &api_base) && api_base == base;
+}
+
+static const void *find_table(enum st_next_kind kind, void *library, int version)
+{
+    char symbol[32];
+
+    snprintf(symbol, sizeof symbol, "%s_v%d", kinds[kind].symbol, version);
+    return dlsym(library, symbol);
+}
+
+/* What comes of a name or of a library: USED and REFUSED end the search. */
+enum found { USED, REFUSED, OURSELVES, MISSING };
+
+static enum found look(enum st_next_kind kind, void *library, const char *name, int spoken,
+                       struct st_next_library *out)
+{
+    int first = kinds[kind].first, last = kinds[kind].last, unfit = 0;
+    const void *base;
+
+    /* as NCCL does: the version that it speaks, then older ones; then newer ones, which it does not
+     * know and we can serve */
+    for (int i = 0; i <= last - first; i++) {
+        int version = i <= spoken - first ? spoken - i : first + i;
+        const void *const *table = find_table(kind, library, version);
+        const char *path;
+
+        if (!table)
+            continue;
+        if (is_ours(library, table))
+            return OURSELVES;
+        path = file_of(table, &base);
+        snprintf(out->path, sizeof out->path, "%s", path ? path : name);
+        if (spoken < kinds[kind].apart && version >= kinds[kind].apart) {
+            unfit = version;
+            continue;
+        }
+        for (int member = 1; member <= kinds[kind].members; member++)
+            if (!table[member]) {
+                snprintf(out->note, sizeof out->note,
+                         "%s: its %s_v%d lacks function %d; the %s is not chained", out->path,
+                         kinds[kind].symbol, version, member, kinds[kind].what);
+                return REFUSED;
+            }
+        out->table = table;
+        out->version = version;
+        return USED;
+    }
+    if (unfit)
+        snprintf(out->note, sizeof out->note,
+                 "%s: its %s speaks v%d, which cannot be served by this NCCL's v%d; not chained",
+                 out->path, kinds[kind].what, unfit, spoken);
+    else
+        snprintf(out->note, sizeof out->note, "%s: no %s that symtuner can chain (%s_v%d to v%d)",
+                 name, kinds[kind].what, kinds[kind].symbol, first, last);
+    return REFUSED;
+}
+
+/* Load what NCCL would for ${name}; NULL with the reason in ${note} (empty: no such file). */
+static void *load(const char *prefix, const char *name, int flags, char *note, size_t size)
+{
+    char file[FILE_MAX];
+    void *library = NULL;
+
+    note[0] = '\0';
+    for (int i = 0; !library && st_next_file(prefix, name, i, file); i++) {
+        const char *error;
+
+        library = dlopen(file[0] ? file : NULL, flags);
+        error = library ? NULL : dlerror();
+        if (error && !(strstr(error, file) && strstr(error, "No such file or directory")))
+            snprintf(note, size, "%s", error);
+    }
+    return library;
+}
+
+/* One name of the list; NULL is the default one. ${note} says what there is to say. */
+static enum found try_name(enum st_next_kind kind, const char *name, int spoken,
+                           struct st_next_library *out)
+{
+    const char *shown = name ? name : kinds[kind].prefix;
+    char reason[400];
+    void *library;
+    enum found found;
+
+    if (name && strcasecmp(name, "none") == 0)
+        return REFUSED;
+    library = load(kinds[kind].prefix, name, RTLD_NOW | RTLD_LOCAL, reason, sizeof reason);
+    if (!library) {
+        if (reason[0])
+            snprintf(out->note, sizeof out->note, "%s; the %s is not chained", reason,
+                     kinds[kind].what);
+        return MISSING;
+    }
+    found = look(kind, library, shown, spoken, out);
+    if (found != USED)
+        dlclose(library);
+    return found;
+}
+
+static void search_names(enum st_next_kind kind, const char *chosen, int spoken,
+                         struct search *search)
+{
+    struct st_next_library *out = &search->library;
+    const char *set = getenv(kinds[kind].variable);
+    enum found found = OURSELVES;
+
+    if (chosen && *chosen) {
+        found = try_name(kind, chosen, spoken, out);
+        if ((found == MISSING && !out->note[0]) || found == OURSELVES)
+            snprintf(out->note, sizeof out->note, "%s=%.80s: %s; no %s is chained",
+                     kinds[kind].next, chosen,
+                     found == MISSING ? "no such library" : "this is symtuner itself",
+                     kinds[kind].what);
+        out->wrong = out->note[0] != '\0';
+        search->over = true;
+        return;
+    }
+    if (set && *set)
+        found = try_name(kind, set, spoken, out);
+    if (found == OURSELVES) /* or unset: what NCCL would look for if nobody were named */
+        found = try_name(kind, NULL, spoken, out);
+    search->over = found == USED || found == REFUSED;
+}
+
+/* The library is used where NCCL has it loaded, and not loaded for our sake. */
+static void search_net(enum st_next_kind kind, int spoken, struct search *search)
+{
+    const char *set = getenv("NCCL_NET_PLUGIN"), *name = set ? set : "libnccl-net.so";
+
+    while (name && *name && strcasecmp(name, "none") != 0) {
+        char one[FILE_MAX], note[8];
+        size_t n = strcspn(name, ",");
+        void *library;
+
+        snprintf(one, sizeof one, "%.*s", (int)(n < NAME_MAX_NCCL ? n : NAME_MAX_NCCL), name);
+        library =
+            n ? load("libnccl-net", one, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD, note, sizeof note)
+              : NULL;
+        if (library) {
+            struct st_next_library found = {0};
+
+            if (look(kind, library, one, spoken, &found) == USED) {
+                search->library = found;
+                return;
+            }
+            dlclose(library); /* a NET library without a tuner is the usual case: no message */
+        }
+        name += n + (name[n] == ',');
+    }
+}
+
+const struct st_next_library *st_next_find(enum st_next_kind kind, const char *chosen, int spoken,
+                                           bool net)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    struct search *search = &searches[kind];
+
+    pthread_mutex_lock(&lock);
+    if (search->spoken != spoken) /* asked early, before the release was known */
+        *search = (struct search){.spoken = spoken};
+    if (!search->named)
+        search_names(kind, chosen, spoken, search);
+    search->named = true;
+    if (net && !search->over && !search->net) {
+        search->net = true;
+        search_net(kind, spoken, search);
+    }
+    pthread_mutex_unlock(&lock);
+    return &search->library;
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/next/tuner.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nccl_abi/tuner_old.h"
+#include "plugin/log.h"
+#include "plugin/next/open.h"
+
+struct st_next_tuner {
+    const void *table;
+    int version;
+    void *ctx;
+    /* Its cost constants where their shape is not NCCL's. Kept, as it may keep a pointer to them.
+     */
+    union {
+        struct nccl_abi_constants_v5 v5;
+        struct nccl_abi_constants_v7 v7;
+    } constants;
+};
+
+_Static_assert(offsetof(struct nccl_abi_constants_v5, ll_max_bw) ==
+                   offsetof(struct nccl_abi_constants_v7, ll_max_bw),
+               "the same up to here");
+
+bool st_next_tuner_there(const char *chosen)
+{
+    return st_next_find(ST_NEXT_TUNER, chosen, 7, false)->table != NULL;
+}
+
+/* v7 has a row more in each of the five bandwidth arrays. Rows of 3 numbers, four of them common.
+ */
+static void copy_constants(double *to, int to_rows, const double *from, int from_rows)
+{
+    size_t head = offsetof(struct nccl_abi_constants_v5, ll_max_bw) / sizeof *to;
+
+    memcpy(to, from, head * sizeof *to);
+    for (int array = 0; array < 5; array++)
+        memcpy(to + head + array * to_rows * 3, from + head + array * from_rows * 3,
+               4 * 3 * sizeof *to);
+}
+
+/* The constants in the shape that the other knows: NCCL's own where that is the same, so that what
+ * it writes is in force at once. */
+static void *lend_constants(struct st_next_tuner *next, const struct st_tuner_init *init)
+{
+    bool ours_7 = init->abi >= 7, theirs_7 = next->version >= 7;
+
+    if (!init->constants || ours_7 == theirs_7)
+        return init->constants;
+    for (size_t i = 0; i < sizeof next->constants.v7 / sizeof(double); i++)
+        ((double *)&next->constants)[i] = -1.0; /* as NCCL fills a row that does not apply */
+    copy_constants((double *)&next->constants, theirs_7 ? 5 : 4, init->constants, ours_7 ? 5 : 4);
+    return &next->constants;
+}
+
+static void return_constants(const struct st_next_tuner *next, const struct st_tuner_init *init,
+                             const void *lent)
+{
+    if (lent != init->constants)
+        copy_constants(init->constants, init->abi >= 7 ? 5 : 4, lent, next->version >= 7 ? 5 : 4);
+}
+
+static nccl_abi_result start(struct st_next_tuner *next, const struct st_tuner_init *init)
+{
+    void *constants;
+    nccl_abi_result result;
+
+    if (next->version < 5) /* v2 and v3: the same */
+        return ((const struct nccl_abi_tuner_v4 *)next->table)
+            ->init(init->ranks, init->nodes, init->logger, &next->ctx);
+    constants = lend_constants(next, init);
+    if (next->version == 7)
+        result = ((const struct nccl_abi_tuner_v7 *)next->table)
+                     ->init(&next->ctx, init->comm_id, init->ranks, init->nodes, init->logger,
+                            init->domains, constants);
+    else /* v6: the same */
+        result = ((const struct nccl_abi_tuner_v5 *)next->table)
+                     ->init(&next->ctx, init->comm_id, init->ranks, init->nodes, init->logger,
+                            init->domains, constants);
+    return_constants(next, init, constants);
+    return result;
+}
+
+static const char *name_of(const struct st_next_library *library)
+{
+    const char *name = *(const char *const *)library->table;
+
+    return name ? name : "(no name)";
+}
+
+struct st_next_tuner *st_next_tuner_open(const struct st_tuner_init *init, const char *chosen,
+                                         bool quiet)
+{
+    static atomic_bool said, failed;
+    const struct st_next_library *library = st_next_find(ST_NEXT_TUNER, chosen, init->abi, true);
+    struct st_next_tuner *next;
+    nccl_abi_result result;
+
+    if (!quiet && (library->table || library->note[0]) && !atomic_exchange(&said, true)) {
+        if (library->table)
+            st_info("behind this tuner: \"%s\" (v%d) of %s", name_of(library), library->version,
+                    library->path);
+        else
+            (library->wrong ? st_warn : st_info)("%s", library->note);
+    }
+    if (!library->table || !(next = calloc(1, sizeof *next)))
+        return NULL;
+    next->table = library->table;
+    next->version = library->version;
+    result = start(next, init);
+    if (result != NCCL_ABI_SUCCESS) {
+        if (!quiet && !atomic_exchange(&failed, true))
+            st_warn("the tuner \"%s\" of %s failed its init with error %d: this communicator goes "
+                    "on without it; if ranks differ in this, set SYMTUNER_NEXT_TUNER=none",
+                    name_of(library), library->path, result);
+        free(next);
+        return NULL;
+    }
+    return next;
+}
+
+/* v2 wants to know what is there instead of seeing prices, and its answer becomes the least one,
+ * as NCCL does it. A negative price is an algorithm that is not there. */
+static nccl_abi_result ask_v2(const struct st_next_tuner *next, int func, size_t bytes,
+                              int pipe_ops, float *table, int n_algo, int n_proto, int *n_channels)
+{
+    enum { COLLNET_CHAIN = 3, NVLS = 4, NVLS_TREE = 5, SIMPLE = 2 };
+    bool whole = n_algo > NVLS_TREE && n_proto > SIMPLE;
+    int coll_net = whole && table[COLLNET_CHAIN * n_proto + SIMPLE] != -1.0f;
+    int nvls = whole && (table[NVLS * n_proto + SIMPLE] != -1.0f ||
+                         table[NVLS_TREE * n_proto + SIMPLE] != -1.0f);
+    int algo = -1, proto = -1;
+    nccl_abi_result result = ((const struct nccl_abi_tuner_v2 *)next->table)
+                                 ->get_coll_info(next->ctx, func, bytes, coll_net, nvls, pipe_ops,
+                                                 &algo, &proto, n_channels);
+
+    if (result == NCCL_ABI_SUCCESS && algo >= 0 && algo < n_algo && proto >= 0 && proto < n_proto &&
+        table[algo * n_proto + proto] >= 0.0f)
+        table[algo * n_proto + proto] = 0.0f;
+    return result;
+}
+
+nccl_abi_result st_next_tuner_ask(const struct st_next_tuner *next, int func, size_t bytes,
+                                  int pipe_ops, float **table, int n_algo, int n_proto,
+                                  int reg_buff, int *n_channels)
+{
+    if (next->version == 2)
+        return ask_v2(next, func, bytes, pipe_ops, (float *)table, n_algo, n_proto, n_channels);
+    if (next->version == 3)
+        return ((const struct nccl_abi_tuner_v3 *)next->table)
+            ->get_coll_info(next->ctx, func, bytes, pipe_ops, table, n_algo, n_proto, n_channels);
+    /* one place and signature from v4 on */
+    return ((const struct nccl_abi_tuner_v4 *)next->table)
+        ->get_coll_info(next->ctx, func, bytes, pipe_ops, table, n_algo, n_proto, reg_buff,
+                        n_channels);
+}
+
+nccl_abi_result st_next_tuner_chunk(const struct st_next_tuner *next, int func, size_t bytes,
+                                    int algo, int proto, int n_channels, size_t *chunk_size)
+{
+    const struct nccl_abi_tuner_v6 *table = next->table;
+
+    if (next->version < 6 || !table->get_chunk_size)
+        return NCCL_ABI_SUCCESS;
+    return table->get_chunk_size(next->ctx, func, bytes, algo, proto, n_channels, chunk_size);
+}
+
+void st_next_tuner_close(struct st_next_tuner *next)
+{
+    const struct nccl_abi_tuner_v4 *table = next ? next->table : NULL;
+
+    /* destroy and finalize have one place in every version; NCCL would leak the communicator upon
+     * an error of it */
+    if (table && table->destroy)
+        table->destroy(next->ctx);
+    free(next);
+}

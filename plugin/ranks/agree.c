@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/ranks/agree.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "plugin/log.h"
+#include "plugin/ranks/rollcall.h"
+
+struct st_agree {
+    const struct st_process *process;
+    struct st_roll *roll; /* NULL: no shared memory, no agreement */
+    uint64_t comm_id;
+    int ranks;
+    bool first;           /* communicator of this process         */
+    struct st_roll_entry own;
+};
+
+/* Out of memory: nothing is known of the other ranks. */
+static struct st_agree nobody;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool first_known;
+static uint64_t first_id;
+static _Atomic(struct st_roll *) first_roll; /* never freed: NCCL may ask at any time */
+
+/* ---- what is said ---------------------------------------------------------------------------- */
+
+enum cause { RULES_DIFFER, RANKS_MISSING, MIN_DIFFERS, NO_SYM_CTAS, CAUSES };
+
+/* A cause is a warning once per process; later communicators say it at INFO, their ranks once. */
+static bool new_cause(const struct st_agree *agree, enum cause cause, bool *warn_out)
+{
+    static atomic_bool said[CAUSES];
+    static _Atomic uint64_t last[CAUSES];
+    bool again = atomic_exchange(&last[cause], agree->comm_id) == agree->comm_id;
+
+    *warn_out = !atomic_exchange(&said[cause], true);
+    return (*warn_out || !again) && agree->process->options.mode != ST_MODE_OFF;
+}
+
+#define SAY(agree, cause, ...)                                                                     \
+    do {                                                                                           \
+        bool warn_;                                                                                \
+        if (new_cause(agree, cause, &warn_))                                                       \
+            (warn_ ? st_warn : st_info)(__VA_ARGS__);                                              \
+    } while (0)
+
+static const char *source_of(const struct st_process *process)
+{
+    return process->options.rules[0]  ? process->options.rules
+           : process->options.rule[0] ? "SYMTUNER_RULE"
+           : process->rules           ? "NCCL_TUNER_CONFIG_FILE"
+                                      : "none";
+}
+
+static void say_verdict(const struct st_agree *agree, enum st_roll_verdict verdict, int present)
+{
+    static const char *const mode[] = {"steer", "observe", "off"};
+    const struct st_process *process = agree->process;
+
+    if (verdict == ST_ROLL_DIFFER)
+        SAY(agree, RULES_DIFFER,
+            "comm 0x%llx: its ranks differ in rules, mode, release or machine, so no rule is applied "
+            "to it on any rank; this rank: rules %s (0x%016llx), mode %s; give all ranks the same "
+            "files and SYMTUNER_ variables",
+            (unsigned long long)agree->comm_id, source_of(process),
+            (unsigned long long)process->rules_hash, mode[process->options.mode]);
+    else if (verdict == ST_ROLL_MISSING && (agree->own.rules || process->min_ctas))
+        SAY(agree, RANKS_MISSING,
+            "comm 0x%llx: %d of %d ranks answered symtuner's roll call, so no rule is applied to it "
+            "on any rank%s; this rank: rules %s (0x%016llx); load symtuner on all ranks, with one "
+            "user and one /dev/shm",
+            (unsigned long long)agree->comm_id, agree->roll ? present : 0, agree->ranks,
+            process->min_ctas ? ", and where NCCL was not told our NCCL_MIN_CTAS symmetric kernels "
+                                "may hang" : "",
+            source_of(process), (unsigned long long)process->rules_hash);
+}
+
+static void say_sym_ctas(const struct st_agree *agree, const char *why)
+{
+    SAY(agree, NO_SYM_CTAS,
+        "[process] sym-ctas = %d is not applied: %s. NCCL reads the count once per process, so it is "
+        "given only when the first communicator of every rank spans all GPUs of one box and all "
+        "ranks want the same; else set NCCL_SYM_CTAS yourself, on all ranks",
+        agree->process->sym_ctas, why);
+}
+
+static void say_ctas(const struct st_agree *agree)
+{
+    const struct st_process *process = agree->process;
+    int told = agree->first ? st_roll_ctas(agree->roll) : st_agree_sym_ctas_given();
+
+    if (st_roll_min_differs(agree->roll))
+        SAY(agree, MIN_DIFFERS,
+            "comm 0x%llx: its ranks got different values of NCCL_MIN_CTAS, this one %d; %s; set "
+            "NCCL_ENV_PLUGIN, SYMTUNER_ variables and NCCL's CTA variables alike on all ranks",
+            (unsigned long long)agree->comm_id, agree->own.min_ctas,
+            told == ST_ROLL_REPAIR_CTAS ? "all are told NCCL_SYM_CTAS=8 instead"
+                                        : "symmetric kernels may hang");
+    if (agree->first && agree->own.sym_ctas && agree->own.asked &&
+        agree->ranks == process->machine.gpus && told != agree->own.sym_ctas)
+        say_sym_ctas(agree, "the ranks of the first communicator do not all want it");
+}
+
+/* ---- one rank -------------------------------------------------------------------------------- */
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+    return (hash ^ value) * 0x100000001b3ull;
+}
+
+/* Everything that takes part in a decision about a call; 0 where no rule would change any. */
+static uint64_t decides(const struct st_process *process)
+{
+    const struct symtuner_machine *machine = &process->machine;
+    uint64_t hash = process->rules_hash;
+
+    if (process->options.mode != ST_MODE_STEER || !st_process_call_rules())
+        return 0;
+    hash = mix(hash, (uint64_t)process->nccl);
+    hash = mix(hash, process->mixed);
+    hash = mix(hash, (uint64_t)machine->nvlink);
+    hash = mix(hash, (uint64_t)machine->multicast);
+    hash = mix(hash, (uint64_t)machine->gpus);
+    for (const char *c = machine->gpu; *c; c++)
+        hash = mix(hash, (uint64_t)*c);
+    for (const char *c = SYMTUNER_VERSION; *c; c++)
+        hash = mix(hash, (uint64_t)*c);
+    return hash | 1;
+}
+
+static bool is_first(uint64_t comm_id)
+{
+    bool first;
+
+    pthread_mutex_lock(&lock);
+    if (!first_known)
+        first_id = comm_id;
+    first = first_id == comm_id;
+    first_known = true;
+    pthread_mutex_unlock(&lock);
+    return first;
+}
+
+/* What of the first communicator alone forbids to answer the rules' count. */
+static const char *no_sym_ctas(const struct st_process *process, const struct st_agree *agree,
+                               int ranks, int nodes)
+{
+    if (nodes > 1)
+        return "the first communicator spans several nodes";
+    if (process->machine.gpus != ranks)
+        return "the first communicator does not span all GPUs of this box";
+    return agree && agree->roll ? NULL : "there is no shared memory (/dev/shm) to compare ranks in";
+}
+
+static struct st_agree *join(const struct st_process *process, uint64_t comm_id, int ranks,
+                             bool first)
+{
+    const char *min_ctas = getenv("NCCL_MIN_CTAS");
+    struct st_agree *agree = calloc(1, sizeof *agree);
+    struct st_roll *none = NULL;
+
+    if (!agree)
+        return &nobody;
+    agree->process = process;
+    agree->comm_id = comm_id;
+    agree->ranks = ranks;
+    agree->first = first;
+    agree->own = (struct st_roll_entry){
+        .rules = decides(process),
+        .min_ctas = min_ctas ? (int)strtol(min_ctas, NULL, 0) : process->min_ctas,
+        .sym_ctas = process->sym_ctas,
+        .gpus = process->machine.gpus,
+        .asked = process->env_interface && !getenv("NCCL_SYM_CTAS"),
+        .first = first};
+    agree->roll = st_roll_join(comm_id, ranks, &agree->own);
+    if (first && agree->roll)
+        atomic_compare_exchange_strong(&first_roll, &none, agree->roll);
+    return agree;
+}
+
+struct st_agree *st_agree_open(const struct st_process *process, uint64_t comm_id, int ranks,
+                               int nodes)
+{
+    struct st_agree *agree = NULL;
+    static atomic_bool said_unchecked;
+    const char *why;
+    bool first;
+
+    if (ranks < 2)
+        return NULL; /* runs no kernel that others take part in */
+    if (st_process_call_rules() && process->options.mode != ST_MODE_OFF &&
+        (!comm_id || nodes > 1) && !atomic_exchange(&said_unchecked, true))
+        st_info("%s: ranks are not compared, give all of them the same rules; `symtuner agree` "
+                "compares their ledgers",
+                comm_id ? "a communicator over several nodes"
+                        : "this NCCL tells a tuner no communicator");
+    first = is_first(comm_id);
+    if (comm_id && nodes == 1)
+        agree = join(process, comm_id, ranks, first);
+    why = no_sym_ctas(process, agree, ranks, nodes);
+    if (first && why && process->sym_ctas && process->env_interface && agree != &nobody) {
+        struct st_agree here = {.process = process, .comm_id = comm_id};
+
+        say_sym_ctas(&here, why);
+    }
+    return agree;
+}
+
+bool st_agree_rules(struct st_agree *agree)
+{
+    enum st_roll_verdict verdict = ST_ROLL_MISSING;
+    int present = 0;
+
+    if (!agree)
+        return true;
+    if (agree == &nobody)
+        return false;
+    if (agree->roll) {
+        verdict = st_roll_rules(agree->roll, &present);
+        st_roll_hide(agree->roll);
+        say_ctas(agree);
+    }
+    say_verdict(agree, verdict, present);
+    return verdict == ST_ROLL_ALIKE;
+}
+
+void st_agree_close(struct st_agree *agree)
+{
+    if (!agree || agree == &nobody)
+        return;
+    if (agree->roll && agree->roll == atomic_load(&first_roll))
+        st_roll_hide(agree->roll);
+    else
+        st_roll_leave(agree->roll);
+    free(agree);
+}
+
+int st_agree_sym_ctas(void)
+{
+    struct st_roll *roll = atomic_load(&first_roll);
+
+    return roll ? st_roll_ctas(roll) : 0;
+}
+
+int st_agree_sym_ctas_given(void)
+{
+    struct st_roll *roll = atomic_load(&first_roll);
+
+    return roll ? st_roll_ctas_given(roll) : 0;
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/ranks/rollcall.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- pure ------------------------------------------------------------------------------------ */
+
+enum st_roll_verdict st_roll_judge(const struct st_roll_entry *entry, int count, int ranks)
+{
+    if (count != ranks)
+        return ST_ROLL_MISSING;
+    for (int i = 1; i < count; i++)
+        if (entry[i].rules != entry[0].rules)
+            return ST_ROLL_DIFFER;
+    return ST_ROLL_ALIKE;
+}
+
+static bool all_min_equal(const struct st_roll_entry *entry, int count)
+{
+    for (int i = 1; i < count; i++)
+        if (entry[i].min_ctas != entry[0].min_ctas)
+            return false;
+    return true;
+}
+
+/* NCCL reads NCCL_SYM_CTAS once per process, for all its communicators. So ranks may be told a count
+ * only if no rank with which any of them will ever meet on this host can be told another: the
+ * communicator spans the whole box, and is the first of each of its processes. */
+int st_roll_judge_ctas(const struct st_roll_entry *entry, int count, int ranks)
+{
+    bool wished = ranks > 0 && entry[0].sym_ctas > 0;
+
+    if (count != ranks)
+        return 0;
+    for (int i = 0; i < count; i++) {
+        if (!entry[i].first || !entry[i].asked)
+            return 0;
+        wished &= entry[i].sym_ctas == entry[0].sym_ctas && entry[i].gpus == ranks;
+    }
+    if (wished)
+        return entry[0].sym_ctas;
+    return all_min_equal(entry, count) ? 0 : ST_ROLL_REPAIR_CTAS;
+}
+
+/* ---- shared ---------------------------------------------------------------------------------- */
+
+enum { RANKS_MAX = 4096, NO_CTAS = -1 };
+
+/* All zeros is an empty board. */
+struct board {
+    _Atomic uint32_t joined;  /* places given out; above the ranks: not a roll call of one group */
+    _Atomic uint32_t whole;   /* entries written                                                 */
+    _Atomic uint32_t verdict; /* enum st_roll_verdict                                            */
+    _Atomic int32_t ctas;     /* 0 not decided, NO_CTAS, or the count                            */
+    struct st_roll_entry entry[];
+};
+_Static_assert(ATOMIC_INT_LOCK_FREE == 2, "shared between processes");
+
+struct st_roll {
+    struct board *board;
+    size_t size;
+    int ranks, fd; /* fd: -1 once the name is gone */
+    char name[64];
+};
+
+static size_t size_of(int ranks)
+{
+    return sizeof(struct board) + (size_t)ranks * sizeof(struct st_roll_entry);
+}
+
+static bool lock(int fd, int how)
+{
+    while (flock(fd, how) != 0)
+        if (errno != EINTR)
+            return false;
+    return true;
+}
+
+/* An object of ours and of this size, empty if nobody alive holds it; false otherwise. The lock
+ * that empties is held for the time of two calls, the shared one as long as the name exists. */
+static bool prepare(int fd, size_t size)
+{
+    struct stat file;
+
+    if (fstat(fd, &file) != 0 || !S_ISREG(file.st_mode) || file.st_uid != geteuid() ||
+        (file.st_mode & 077) != 0)
+        return false;
+    /* blocks are reserved: a store into a full /dev/shm would end the job by SIGBUS */
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+        (ftruncate(fd, 0) != 0 || posix_fallocate(fd, 0, (off_t)size) != 0))
+        return false;
+    return lock(fd, LOCK_SH) && fstat(fd, &file) == 0 && file.st_size == (off_t)size &&
+           file.st_nlink > 0;
+}
+
+void st_roll_hide(struct st_roll *roll)
+{
+    if (roll->fd < 0)
+        return;
+    shm_unlink(roll->name);
+    close(roll->fd);
+    roll->fd = -1;
+}
+
+struct st_roll *st_roll_join(uint64_t comm_id, int ranks, const struct st_roll_entry *entry)
+{
+    struct st_roll *roll = ranks <= RANKS_MAX ? calloc(1, sizeof *roll) : NULL;
+    void *at = MAP_FAILED;
+    uint32_t own;
+
+    if (!roll)
+        return NULL;
+    roll->ranks = ranks;
+    roll->size = size_of(ranks);
+    snprintf(roll->name, sizeof roll->name, "/symtuner-1-%u-%016llx-%d", (unsigned)geteuid(),
+             (unsigned long long)comm_id, ranks);
+    roll->fd = shm_open(roll->name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (roll->fd >= 0 && prepare(roll->fd, roll->size))
+        at = mmap(NULL, roll->size, PROT_READ | PROT_WRITE, MAP_SHARED, roll->fd, 0);
+    if (at == MAP_FAILED) {
+        if (roll->fd >= 0)
+            close(roll->fd);
+        free(roll);
+        return NULL;
+    }
+    roll->board = at;
+    own = atomic_fetch_add(&roll->board->joined, 1);
+    if (own < (uint32_t)ranks) {
+        roll->board->entry[own] = *entry;
+        atomic_fetch_add_explicit(&roll->board->whole, 1, memory_order_release);
+    }
+    if (own + 1 >= (uint32_t)ranks)
+        st_roll_hide(roll);
+    return roll;
+}
+
+/* How many entries there are. One too many means that two groups met: then none counts. */
+static int present(const struct st_roll *roll)
+{
+    if (atomic_load(&roll->board->joined) > (uint32_t)roll->ranks)
+        return roll->ranks + 1;
+    return (int)atomic_load_explicit(&roll->board->whole, memory_order_acquire);
+}
+
+enum st_roll_verdict st_roll_rules(struct st_roll *roll, int *present_out)
+{
+    int count = present(roll);
+    uint32_t verdict = ST_ROLL_OPEN;
+
+    *present_out = count;
+    if (atomic_compare_exchange_strong(&roll->board->verdict, &verdict,
+                                       st_roll_judge(roll->board->entry, count, roll->ranks)))
+        verdict = atomic_load(&roll->board->verdict);
+    return (enum st_roll_verdict)verdict;
+}
+
+int st_roll_ctas(struct st_roll *roll)
+{
+    int ctas = st_roll_judge_ctas(roll->board->entry, present(roll), roll->ranks);
+    int32_t decided = 0;
+
+    if (atomic_compare_exchange_strong(&roll->board->ctas, &decided, ctas ? ctas : NO_CTAS))
+        return ctas;
+    return decided == NO_CTAS ? 0 : decided;
+}
+
+int st_roll_ctas_given(const struct st_roll *roll)
+{
+    int32_t decided = atomic_load(&roll->board->ctas);
+
+    return decided > 0 ? decided : 0;
+}
+
+bool st_roll_min_differs(const struct st_roll *roll)
+{
+    return present(roll) == roll->ranks && !all_min_equal(roll->board->entry, roll->ranks);
+}
+
+void st_roll_leave(struct st_roll *roll)
+{
+    if (!roll)
+        return;
+    st_roll_hide(roll);
+    munmap(roll->board, roll->size);
+    free(roll);
+}

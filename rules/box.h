@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* box.h - the GPUs of this box, as SYMTUNER_MACHINE describes them. */
+#ifndef ST_BOX_H_
+#define ST_BOX_H_
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "symtuner.h"
+
+/* SYMTUNER_MACHINE: keys of a [provenance] section, separated by semicolons. False, with what is
+ * wrong in ${error} and an unknown machine, when it cannot be read. */
+bool st_machine_read(const char *text, struct symtuner_machine *machine, char *error, size_t size);
+
+#endif

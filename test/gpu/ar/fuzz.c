@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fuzz.c - random all-reduces on real GPUs, every byte of every answer checked on the GPU.
+ *
+ *   ar_fuzz [--ranks N] [--mode local|threads|procs] [--calls 100000] [--seed N] [--kernel NAME]
+ *           [--host 0|1] [--gpus N] [--most BYTES] [--timeout MS] [--limit SECONDS] [--say 0|1]
+ *           [--fork 0|1] [--nonblocking 0|1]
+ *
+ * local: symtuner_ar_create_local, a thread per rank; threads, procs: from an ncclComm_t, threads
+ * of one process or one process per rank. --gpus: fewer GPUs than ranks, which share them (local
+ * only). --fork 0: threads of this very process, for tools that lose sight of forked ones.
+ * --nonblocking 1: communicators with blocking = 0, which the library gets while they are made.
+ *
+ * Drawn at random, alike on all ranks: type, operator, count, placement (plain, registered, in
+ * place, local: by lists of all ranks' addresses), alignment (of plain buffers each rank its own),
+ * stream, one call or up to 4 right behind each other, eager or captured (up to 4 graphs of 1 to 28
+ * calls alive, replayed in any order, odd and even times), kernel, blocks and threads.
+ * Drawn by each rank for itself: pauses before a call, and kernels that take SMs away. What is
+ * checked: fuzz.h, and that all ranks got the same bytes.
+ *
+ * Phases: the mixture; counters that cross 2^32, and that start at the last value which
+ * symtuner_ar_create() takes; a handle made for one stream, that then gets several; two groups on
+ * the same GPUs at once (blocks bounded so that both fit: more than that no library can promise).
+ * Scratch is full of NaN at the start of each.
+ * The last line counts the calls by kernel. That none ran a kernel of ours, or with --kernel not
+ * that one, is a failure; the transport is peer memory unless --host or SYMTUNER_AR_TRANSPORT say
+ * other. Exit 0: all right, 1: wrong, 77: cannot run here.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "test/gpu/ar/fuzz_rank.h"
+
+enum { BATCH = 400, REPLAYS_MOST = 6 };
+
+static const struct phase {
+    const char *name;
+    int percent, groups;
+    uint64_t first_epoch;
+    int one_stream;
+} phases[] = {
+    {"mixture", 75, 1, 1, 0},
+    {"counters cross 2^32", 5, 1, ((uint64_t)1 << 32) - 200, 0},
+    {"counters at their end", 5, 1, ((uint64_t)1 << 38) - 200, 0},
+    {"one stream, then several", 5, 1, 1, 1},
+    {"two groups at once", 10, 2, 1, 0},
+};
+
+struct team *team;
+char *buffer_of[2][2][MOST_RANKS];
+static symtuner_ar *handle_of[2][MOST_RANKS]; /* threads of one process only */
+
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+static void make_group(struct rank *r, int g, const struct phase *phase)
+{
+    struct symtuner_ar_config config = {
+        .size = sizeof config,
+        .timeout_ms = (uint32_t)option.timeout,
+        .first_epoch = phase->first_epoch,
+        .one_stream = phase->one_stream && option.gpus == option.ranks,
+        .bulk_bytes = (size_t)48 << 20,
+        /* not AUTO: where the GPUs do not reach each other that would test something else */
+        .transport = option.host                               ? SYMTUNER_AR_HOST
+                     : getenv("SYMTUNER_AR_TRANSPORT") != NULL ? SYMTUNER_AR_AUTO
+                                                               : SYMTUNER_AR_PEER};
+    int devices[MOST_RANKS];
+
+    if (!option.local) {
+        AR(symtuner_ar_create(&r->handle[g], &r->comm[g], 1, &config), NULL);
+    } else {
+        for (int i = 0; i < option.ranks; i++)
+            devices[i] = i % option.gpus;
+        if (r->me == 0)
+            AR(symtuner_ar_create_local(handle_of[g], devices, option.ranks, &config), NULL);
+        team_meet(team);
+        r->handle[g] = handle_of[g][r->me];
+        CUDA(cudaSetDevice(r->me % option.gpus));
+    }
+    for (int role = 0; role < 2; role++) {
+        void *p = r->buffer[1][role];
+
+        if (!option.local) {
+            AR(symtuner_ar_register(&r->handle[g], &p, NULL, 1, LANES * LANE_BYTES), r->handle[g]);
+            continue;
+        }
+        if (r->me == 0)
+            AR(symtuner_ar_register(handle_of[g], (void *const *)buffer_of[1][role], NULL,
+                                    option.ranks, LANES * LANE_BYTES),
+               handle_of[g][0]);
+        team_meet(team);
+    }
+}
+
+static void end_group(struct rank *r, int g)
+{
+    for (int role = 0; role < 2 && !option.local; role++) {
+        void *p = r->buffer[1][role];
+
+        AR(symtuner_ar_deregister(&r->handle[g], &p, 1), r->handle[g]);
+    }
+    team_meet(team);
+    if (!option.local)
+        AR(symtuner_ar_destroy(&r->handle[g], 1), NULL);
+    else if (r->me == 0)
+        AR(symtuner_ar_destroy(handle_of[g], option.ranks), NULL);
+    team_meet(team);
+    CUDA(cudaSetDevice(r->me % option.gpus));
+}
+
+/* ---- graphs ---------------------------------------------------------------------------------- */
+
+/* All work of the first group so far comes before what follows on lane ${to}. */
+static void gather_lanes(struct rank *r, int to)
+{
+    for (int l = 0; l < LANES - 1; l++)
+        if (l != to) {
+            CUDA(cudaEventRecord(r->event, r->stream[l]));
+            CUDA(cudaStreamWaitEvent(r->stream[to], r->event, 0));
+        }
+}
+
+/* What follows on the other lanes comes after lane ${from}. */
+static void spread_lane(struct rank *r, int from)
+{
+    CUDA(cudaEventRecord(r->event, r->stream[from]));
+    for (int l = 0; l < LANES - 1; l++)
+        if (l != from)
+            CUDA(cudaStreamWaitEvent(r->stream[l], r->event, 0));
+}
+
+static void capture(struct rank *r, int slot)
+{
+    cudaGraph_t graph;
+    int steps = 1 + (int)fuzz_draw(&r->common, 7), calls = 0;
+
+    if (r->graph[slot] != NULL) {
+        CUDA(cudaStreamSynchronize(r->stream[0]));
+        CUDA(cudaGraphExecDestroy(r->graph[slot]));
+    }
+    CUDA(cudaStreamBeginCapture(r->stream[0], cudaStreamCaptureModeThreadLocal));
+    for (int i = 0; i < steps; i++)
+        calls += fuzz_call_some(r, 0, 1, 0);
+    CUDA(cudaStreamEndCapture(r->stream[0], &graph));
+    CUDA(cudaGraphInstantiate(&r->graph[slot], graph, 0));
+    CUDA(cudaGraphDestroy(graph));
+    r->graph_calls[slot] = calls;
+}
+
+static void replay(struct rank *r, int slot)
+{
+    int times = 1 + (int)fuzz_draw(&r->common, REPLAYS_MOST);
+
+    gather_lanes(r, 0);
+    for (int i = 0; i < times; i++)
+        CUDA(cudaGraphLaunch(r->graph[slot], r->stream[0]));
+    spread_lane(r, 0);
+    r->issued += (long)times * r->graph_calls[slot];
+}
+
+/* ---- checking -------------------------------------------------------------------------------- */
+
+/* Fetch what lane ${l} has recorded since the last look; its number of calls then. */
+static unsigned long long fetch_lane(struct rank *r, int l)
+{
+    unsigned long long counter, first = r->seen[l] % FUZZ_RING, n;
+
+    CUDA(cudaMemcpy(&counter, &r->lane[l]->counter, sizeof counter, cudaMemcpyDeviceToHost));
+    n = counter - r->seen[l];
+    if (n > FUZZ_RING)
+        team_fail(team, "rank %d: %llu calls since the last look, room for %d", r->me, n,
+                  FUZZ_RING);
+    for (unsigned long long done = 0; done < n;) { /* once, or twice around the end of the ring */
+        unsigned long long some = FUZZ_RING - first < n - done ? FUZZ_RING - first : n - done;
+        struct fuzz_record *there = r->lane[l]->record + first;
+
+        CUDA(cudaMemcpy(r->record[l] + first, there, some * sizeof *there, cudaMemcpyDeviceToHost));
+        CUDA(cudaMemset(there, 0, some * sizeof *there));
+        done += some;
+        first = 0;
+    }
+    for (unsigned long long k = r->seen[l]; k < counter; k++) {
+        const struct fuzz_record *p = &r->record[l][k % FUZZ_RING];
+
+        if (p->wrong != 0)
+            team_fail(team, "WRONG: rank %d of %d, %u elements, e.g. %lld is %llx, not %llx: %s",
+                      r->me, option.ranks, p->wrong, (long long)p->first, p->got, p->want,
+                      r->note[p->tag % NOTES]);
+        team->hash[r->me][l][k % FUZZ_RING] = p->hash;
+    }
+    return counter;
+}
+
+static void compare_lane(struct rank *r, int l, unsigned long long counter)
+{
+    for (unsigned long long k = r->seen[l]; k < counter; k++)
+        if (team->hash[r->me][l][k % FUZZ_RING] != team->hash[0][l][k % FUZZ_RING])
+            team_fail(team, "WRONG: ranks 0 and %d of %d got different bytes: %s", r->me,
+                      option.ranks, r->note[r->record[l][k % FUZZ_RING].tag % NOTES]);
+    for (unsigned long long k = r->seen[l]; k < counter && r->me == 0; k++) {
+        team->verified++;
+        team->ran[r->kernel[r->record[l][k % FUZZ_RING].tag % NOTES]]++;
+    }
+    r->seen[l] = counter;
+}
+
+static void look(struct rank *r, int groups)
+{
+    unsigned long long counter[LANES];
+
+    for (int l = 0; l < LANES; l++)
+        CUDA(cudaStreamSynchronize(r->stream[l]));
+    CUDA(cudaStreamSynchronize(r->aside));
+    for (int g = 0; g < groups; g++)
+        AR(symtuner_ar_status(r->handle[g]), r->handle[g]);
+    for (int l = 0; l < LANES; l++)
+        counter[l] = fetch_lane(r, l);
+    CUDA(cudaDeviceSynchronize());
+    team_meet(team);
+    for (int l = 0; l < LANES; l++)
+        compare_lane(r, l, counter[l]);
+    team_meet(team);
+}
+
+/* ---- phases ---------------------------------------------------------------------------------- */
+
+static void run_phase(struct rank *r, const struct phase *phase)
+{
+    long some = option.calls * phase->percent / 100, end = r->issued + some;
+    long alone = r->issued + some / 2;
+    int one_stream = phase->one_stream; /* and no graph, for the first half */
+
+    for (int g = 0; g < phase->groups; g++)
+        make_group(r, g, phase);
+    for (int step = 0; r->issued < end; step++) {
+        unsigned what = fuzz_draw(&r->common, 100), slot = fuzz_draw(&r->common, GRAPHS);
+        int lane = fuzz_draw(&r->common, 4) ? 0 : (int)fuzz_draw(&r->common, LANES - 1);
+
+        if (fuzz_draw(&r->own, 150) == 0)
+            CUDA(fuzz_occupy(1 + (int)fuzz_draw(&r->own, 100), fuzz_draw(&r->own, 200), r->aside));
+        if (phase->groups == 2) {
+            r->issued += fuzz_call_some(r, fuzz_draw(&r->common, 2) ? LANES - 1 : lane, 0, 1);
+        } else if (one_stream) {
+            one_stream = r->issued < alone;
+            r->issued += fuzz_call_some(r, !one_stream, 0, 0);
+        } else if (what < 3) {
+            capture(r, (int)slot); /* ordered by the library, also around eager calls elsewhere */
+        } else if (what < 20 && r->graph[slot] != NULL) {
+            replay(r, (int)slot);
+        } else {
+            r->issued += fuzz_call_some(r, lane, 0, 0);
+        }
+        if (step % BATCH == BATCH - 1 || r->issued >= end)
+            look(r, phase->groups);
+    }
+    for (int s = 0; s < GRAPHS; s++) {
+        if (r->graph[s] != NULL)
+            CUDA(cudaGraphExecDestroy(r->graph[s]));
+        r->graph[s] = NULL;
+    }
+    for (int g = 0; g < phase->groups; g++)
+        end_group(r, g);
+    if (r->me == 0 && option.say)
+        printf("  %s: %llu calls right so far\n", phase->name, team->verified);
+}
+
+static void body(int me)
+{
+    struct rank *r = calloc(1, sizeof *r);
+
+    r->me = me;
+    r->common = option.seed * 0x9e3779b97f4a7c15ull | 1;
+    r->own = r->common ^ (unsigned long long)(me + 1) << 32;
+    CUDA(cudaSetDevice(me % option.gpus));
+    for (int g = 0; g < 2 && !option.local; g++) {
+        NCCL(team_comm(team, g, me, option.nonblocking, &r->comm[g]));
+    }
+    for (int role = 0; role < 2; role++) {
+        CUDA(cudaMalloc((void **)&r->buffer[0][role], LANES * LANE_BYTES));
+        if (option.local)
+            CUDA(cudaMalloc((void **)&r->buffer[1][role], LANES * LANE_BYTES));
+        else
+            NCCL(ncclMemAlloc((void **)&r->buffer[1][role], LANES * LANE_BYTES));
+        for (int mapped = 0; mapped < 2; mapped++)
+            buffer_of[mapped][role][me] = r->buffer[mapped][role];
+    }
+    for (int l = 0; l < LANES; l++) {
+        unsigned number = (unsigned)l;
+
+        r->record[l] = malloc(sizeof r->lane[l]->record);
+        CUDA(cudaMalloc((void **)&r->lane[l], sizeof *r->lane[l]));
+        CUDA(cudaMemset(r->lane[l], 0, sizeof *r->lane[l]));
+        CUDA(cudaMemcpy(&r->lane[l]->lane, &number, sizeof number, cudaMemcpyHostToDevice));
+        CUDA(cudaStreamCreateWithFlags(&r->stream[l], cudaStreamNonBlocking));
+    }
+    CUDA(cudaStreamCreateWithFlags(&r->aside, cudaStreamNonBlocking));
+    CUDA(cudaEventCreateWithFlags(&r->event, cudaEventDisableTiming));
+    CUDA(fuzz_load());
+    CUDA(cudaDeviceSynchronize());
+    team_meet(team);
+    for (size_t p = 0; p < sizeof phases / sizeof phases[0]; p++)
+        run_phase(r, &phases[p]);
+    team_meet(team);
+}
+
+/* The calls by kernel; 1 when the run is ${bad}, or what was to be tested did not run. */
+static int report_kernels(int bad)
+{
+    unsigned long long wanted = 0;
+
+    printf("ar_fuzz: kernels:");
+    for (int k = 0; symtuner_ar_kernel_name(k) != NULL; k++) {
+        const char *name = symtuner_ar_kernel_name(k);
+
+        if (team->ran[k] != 0)
+            printf(" %s %llu", name, team->ran[k]);
+        if (option.kernel != NULL ? strcmp(name, option.kernel) == 0 : strcmp(name, "nccl") != 0)
+            wanted += team->ran[k];
+    }
+    printf("\n");
+    if (wanted == 0 && !bad)
+        printf("ar_fuzz: FAILED: not one call ran %s\n",
+               option.kernel != NULL ? option.kernel : "a kernel of symtuner's");
+    return wanted == 0 || bad;
+}
+
+int main(int argc, char **argv)
+{
+    struct timespec start, end;
+    int gpus, bad;
+
+    if (!fuzz_options_read(argc, argv))
+        return 2;
+    setenv("NCCL_NVLS_ENABLE", "0", 1); /* no multicast, ever */
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+    gpus = team_gpus(option.fork);
+    if (gpus < option.gpus) {
+        printf("ar_fuzz: skipped: needs %d GPUs, %d here\n", option.gpus, gpus);
+        return 77;
+    }
+    team = team_make(option.ranks, option.apart);
+    if (team == NULL)
+        return 1;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    bad = team_run(team, body, option.limit, option.fork);
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    printf("ar_fuzz: %d ranks on %d GPUs, %s%s%s, seed %u: %llu calls right%s, %.1f s\n",
+           option.ranks, option.gpus, option.mode, option.host ? ", host memory" : "",
+           option.nonblocking ? ", blocking = 0" : "", option.seed, team->verified,
+           bad ? ", then WRONG" : "",
+           (double)(end.tv_sec - start.tv_sec) + (double)(end.tv_nsec - start.tv_nsec) / 1e9);
+    return report_kernels(bad);
+}

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fuzz_call.c - draw a call, and launch it between the two that prepare and check it.
+ *
+ * Now and then several calls stand right behind each other, as in a program that reduces many
+ * buffers: only then does a kernel of ours follow one of ours, and with SYMTUNER_AR_OVERLAP=2 may
+ * start before that one has ended.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "test/gpu/ar/fuzz_rank.h"
+
+enum { MOST_BEHIND = 4 };
+#define BEHIND_BYTES ((size_t)1 << 20)  /* most of a call that has others around it */
+#define BEHIND_STEP  ((size_t)16 << 20) /* from the buffers of one of them to the next one's */
+
+struct drawn {
+    struct fuzz_call c;
+    struct symtuner_ar_plan plan;
+    const char *kernel; /* forced, or NULL */
+    int ctas, threads, lists;
+};
+
+unsigned fuzz_draw(unsigned long long *state, unsigned below)
+{
+    *state ^= *state << 13, *state ^= *state >> 7, *state ^= *state << 17;
+    return (unsigned)(*state * 0x2545f4914f6cdd1dull >> 33) % below;
+}
+
+/* Half of the lengths are any number, the others are such that whole words, whole lines on every
+ * rank, or powers of two come often: kernels have short cuts for those. */
+static size_t draw_bytes(struct rank *r, size_t allowed)
+{
+    unsigned p = fuzz_draw(&r->common, 1000), even = fuzz_draw(&r->common, 8);
+    size_t below = p < 10    ? 1
+                   : p < 450 ? (size_t)4 << 10
+                   : p < 800 ? (size_t)64 << 10
+                   : p < 960 ? (size_t)1 << 20
+                   : p < 997 ? (size_t)4 << 20
+                             : (size_t)64 << 20;
+    size_t most = below < allowed ? below : allowed, grain = 1;
+    size_t bytes = fuzz_draw(&r->common, (unsigned)most);
+
+    if (even == 1 || even == 2)
+        grain = 16;
+    else if (even == 3)
+        grain = 128 * (size_t)option.ranks;
+    else if (even == 4)
+        for (grain = 8; grain * 2 <= bytes;)
+            grain *= 2;
+    bytes = bytes < grain ? grain : bytes;
+    return even == 4 ? grain : bytes - bytes % grain;
+}
+
+static void ask(struct rank *r, symtuner_ar *h, struct drawn *d)
+{
+    const struct fuzz_call *c = &d->c;
+
+    d->plan.size = sizeof d->plan;
+    AR(symtuner_ar_force(h, d->kernel, d->ctas, d->threads), h);
+    if (symtuner_ar_query(c->send, c->recv, c->count, (ncclDataType_t)c->type, (ncclRedOp_t)c->op,
+                          h, &d->plan) == ncclSuccess) {
+        if (d->kernel != NULL && strcmp(d->plan.kernel, d->kernel) != 0)
+            team_fail(team, "%s would run where %s was asked for", d->plan.kernel, d->kernel);
+        return;
+    }
+    d->kernel = NULL;
+    AR(symtuner_ar_force(h, NULL, d->ctas, d->threads), h);
+    AR(symtuner_ar_query(c->send, c->recv, c->count, (ncclDataType_t)c->type, (ncclRedOp_t)c->op, h,
+                         &d->plan),
+       h);
+}
+
+/* A kernel and a shape; or the table's kernel when the drawn one cannot run this call. */
+static void draw_kernel(struct rank *r, symtuner_ar *h, int bounded, struct drawn *d)
+{
+    const struct fuzz_call *c = &d->c;
+    int ctas = fuzz_draw(&r->common, 3) ? (int)fuzz_draw(&r->common, 132) + 1 : 0;
+    int threads = fuzz_draw(&r->common, 3) ? 64 << fuzz_draw(&r->common, 5) : 0;
+    int free_choice = fuzz_draw(&r->common, 3) == 0, names = 0;
+    /* no more than 64 words of 16 bytes for a thread, or one call would take the time of thousands
+     */
+    size_t least = c->count * (size_t)c->bytes / (1024 * (size_t)(threads == 0 ? 64 : threads));
+    const char *name;
+
+    while (symtuner_ar_kernel_name(names) != NULL)
+        names++;
+    name = symtuner_ar_kernel_name((int)fuzz_draw(&r->common, (unsigned)names));
+    if (option.kernel != NULL)
+        name = option.kernel;
+    else if (free_choice || strcmp(name, "nccl") == 0)
+        name = NULL;
+    if (free_choice)
+        ctas = threads = 0;
+    else if (ctas > 0 && (size_t)ctas < least)
+        ctas = least > 132 ? 132 : (int)least;
+    if (bounded) {
+        ctas = ctas % 32 + 1;
+        threads = threads == 0 || threads > 512 ? 512 : threads;
+    }
+    d->kernel = name;
+    d->ctas = ctas;
+    d->threads = threads;
+    ask(r, h, d);
+}
+
+/* Bytes between the addresses that a call may begin at. NCCL's own kernels before 2.30.3 give wrong
+ * sums of small types off a multiple of 4 bytes (docs/steering.md): its fault is not looked for. */
+static unsigned address_step(int bytes)
+{
+    int version = 0;
+
+    if (bytes >= 4 || option.kernel == NULL || strcmp(option.kernel, "nccl") != 0)
+        return (unsigned)bytes;
+    return ncclGetVersion(&version) == ncclSuccess && version < 23003 ? 4 : (unsigned)bytes;
+}
+
+/* ${k}: how many stand before it, of ${n} behind each other. */
+static void draw_call(struct rank *r, int lane, int lists, int k, int n, struct fuzz_call *c)
+{
+    static const int sizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+    int from = (int)fuzz_draw(&r->common, 2), to = (int)fuzz_draw(&r->common, 2), reals;
+    int in_place = fuzz_draw(&r->common, 4) == 0, shifted = (int)fuzz_draw(&r->common, 3) == 0;
+    size_t at[2];
+
+    c->type = (int)fuzz_draw(&r->common, 12);
+    if (fuzz_draw(&r->common, 2))
+        c->type = fuzz_draw(&r->common, 2) ? 9 : 7; /* bf16, f32 */
+    c->op = fuzz_draw(&r->common, 2) ? (int)fuzz_draw(&r->common, 5) : 0;
+    c->bytes = sizes[c->type];
+    c->count = draw_bytes(r, n > 1 && option.most > BEHIND_BYTES ? BEHIND_BYTES : option.most) /
+               (size_t)c->bytes;
+    reals = c->type >= 6; /* any float */
+    c->data = reals ? (int)fuzz_draw(&r->common, c->op == 0 || c->op == 4 ? 3 : 2) : FUZZ_EXACT;
+    c->ranks = option.ranks;
+    c->me = r->me;
+    c->lane = r->lane[lane];
+    c->tag = r->tag++;
+    c->ahead = (unsigned)k;
+    for (int role = 0; role < 2; role++) {
+        int registered = role == 0 ? from : to;
+        unsigned long long *who = registered || in_place || lists ? &r->common : &r->own;
+        unsigned step = address_step(c->bytes);
+
+        at[role] = (size_t)lane * LANE_BYTES + (size_t)k * BEHIND_STEP + 1024 +
+                   (shifted ? fuzz_draw(who, 16 / step) * (size_t)step : 0) +
+                   4096 * (size_t)fuzz_draw(&r->common, 8);
+    }
+    c->send = r->buffer[from][0] + at[0];
+    c->recv = in_place ? c->send : r->buffer[to][1] + at[1];
+}
+
+/* ${p} of this rank on rank ${peer}: the same place in the same buffer. */
+static char *same_place(const struct rank *r, const char *p, int peer)
+{
+    for (int mapped = 0; mapped < 2; mapped++)
+        for (int role = 0; role < 2; role++) {
+            const char *base = r->buffer[mapped][role];
+
+            if (p >= base && p < base + LANES * LANE_BYTES)
+                return buffer_of[mapped][role][peer] + (p - base);
+        }
+    return NULL;
+}
+
+/* The call itself; ${lists}: with the addresses of all ranks. */
+static ncclResult_t reduce(struct rank *r, const struct fuzz_call *c, int lists, symtuner_ar *h,
+                           cudaStream_t stream)
+{
+    const void *sends[MOST_RANKS];
+    void *recvs[MOST_RANKS];
+
+    if (!lists)
+        return symtuner_ar_all_reduce(c->send, c->recv, c->count, (ncclDataType_t)c->type,
+                                      (ncclRedOp_t)c->op, h, stream);
+    for (int i = 0; i < option.ranks; i++) {
+        sends[i] = same_place(r, c->send, i);
+        recvs[i] = same_place(r, c->recv, i);
+    }
+    return symtuner_ar_all_reduce_at(sends, recvs, c->count, (ncclDataType_t)c->type,
+                                     (ncclRedOp_t)c->op, h, stream);
+}
+
+/* What the call is, for the report. One by lists is as if registered: where the table chose the
+ * kernel, its zero-copy sibling may run. */
+static void take_note(struct rank *r, const struct drawn *d, int lane, int captured, int n)
+{
+    static const char *const types[] = {"i8",  "u8",  "i32", "u32",  "i64",  "u64",
+                                        "f16", "f32", "f64", "bf16", "e4m3", "e5m2"};
+    static const char *const ops[] = {"sum", "prod", "max", "min", "avg"};
+    const struct fuzz_call *c = &d->c;
+    unsigned char *number = &r->kernel[c->tag % NOTES];
+
+    for (*number = 0; strcmp(symtuner_ar_kernel_name(*number), d->plan.kernel) != 0;)
+        ++*number;
+    if (c->count == 0) /* nothing runs; a number that no kernel has */
+        *number = MOST_KERNELS - 1;
+    snprintf(r->note[c->tag % NOTES], sizeof r->note[0],
+             "%s %dx%d %s %s count %zu at %u/%u%s data %d lane %d%s%s, %u of %d", d->plan.kernel,
+             d->plan.ctas, d->plan.threads, types[c->type], ops[c->op], c->count,
+             (unsigned)(uintptr_t)c->send % 16, (unsigned)(uintptr_t)c->recv % 16,
+             c->send == c->recv ? " in place" : "", c->data, lane, captured ? " in a graph" : "",
+             d->lists ? " by lists" : "", c->ahead + 1, n);
+}
+
+int fuzz_call_some(struct rank *r, int lane, int captured, int bounded)
+{
+    int n = fuzz_draw(&r->common, 4) ? 1 : 2 + (int)fuzz_draw(&r->common, MOST_BEHIND - 1);
+    symtuner_ar *h = r->handle[lane == LANES - 1];
+    struct drawn drawn[MOST_BEHIND];
+
+    for (int k = 0; k < n; k++) {
+        struct drawn *d = &drawn[k];
+
+        d->lists = option.local && !option.host && fuzz_draw(&r->common, 4) == 0;
+        draw_call(r, lane, d->lists, k, n, &d->c);
+        draw_kernel(r, h, bounded, d);
+        if (strcmp(d->plan.kernel, "nccl") == 0 || strncmp(d->plan.kernel, "nvls", 4) == 0)
+            d->c.data = FUZZ_EXACT; /* NCCL, or the switch, adds in an order of its own */
+        take_note(r, d, lane, captured, n);
+        CUDA(fuzz_prepare(&d->c, r->stream[lane]));
+    }
+    for (int k = 0; k < n; k++) {
+        struct drawn *d = &drawn[k];
+
+        AR(symtuner_ar_force(h, d->kernel, d->ctas, d->threads), h);
+        if (fuzz_draw(&r->own, 12) == 0)
+            CUDA(fuzz_stall(fuzz_draw(&r->own, 40), r->stream[lane]));
+        AR(reduce(r, &d->c, d->lists, h, r->stream[lane]), h);
+    }
+    for (int k = 0; k < n; k++)
+        CUDA(fuzz_verify(&drawn[k].c, r->stream[lane]));
+    return n;
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fuzz_rank.h - one rank of ar_fuzz: what it has, how it draws, how it fails. */
+#ifndef AR_FUZZ_RANK_H_
+#define AR_FUZZ_RANK_H_
+
+#include <cuda_runtime.h>
+
+#include "test/gpu/ar/fuzz_options.h"
+#include "test/gpu/ar/fuzz_team.h"
+#include "symtuner_ar.h"
+
+enum { GRAPHS = 4, NOTES = 1 << 14 };
+#define LANE_BYTES ((size_t)68 << 20)
+
+extern struct team *team;
+
+struct rank {
+    int me;
+    ncclComm_t comm[2];
+    symtuner_ar *handle[2];
+    unsigned long long common, own; /* random numbers: alike on all ranks, and this rank's */
+    char *buffer[2][2];             /* [plain, registered][send, recv] */
+    struct fuzz_lane *lane[LANES];
+    unsigned long long seen[LANES];
+    struct fuzz_record *record[LANES];
+    cudaStream_t stream[LANES], aside;
+    cudaEvent_t event;
+    cudaGraphExec_t graph[GRAPHS];
+    int graph_calls[GRAPHS];
+    unsigned tag;
+    long issued;
+    char note[NOTES][112]; /* what call ${tag} was */
+    unsigned char
+        kernel[NOTES]; /* and which kernel ran it: a number for symtuner_ar_kernel_name() */
+};
+
+/* Every rank's buffers; threads of one process only. */
+extern char *buffer_of[2][2][MOST_RANKS];
+
+#define CUDA(call)                                                                                 \
+    do {                                                                                           \
+        cudaError_t e_ = (cudaError_t)(call);                                                      \
+        if (e_ != cudaSuccess)                                                                     \
+            team_fail(team, "rank %d: %s: %s", r->me, #call, cudaGetErrorString(e_));              \
+    } while (0)
+#define NCCL(call)                                                                                 \
+    do {                                                                                           \
+        ncclResult_t e_ = (call);                                                                  \
+        if (e_ != ncclSuccess)                                                                     \
+            team_fail(team, "rank %d: %s: %s", r->me, #call, ncclGetErrorString(e_));              \
+    } while (0)
+#define AR(call, handle)                                                                           \
+    do {                                                                                           \
+        if ((call) != ncclSuccess)                                                                 \
+            team_fail(team, "rank %d: %s: %s", r->me, #call, symtuner_ar_error(handle));           \
+    } while (0)
+
+/* A number below ${below} from one of the rank's two sequences. */
+unsigned fuzz_draw(unsigned long long *state, unsigned below);
+
+/* Put a random call, or up to four right behind each other, and the launches that check them, on
+ * lane ${lane}; ${bounded}: few blocks. How many calls they were. */
+int fuzz_call_some(struct rank *r, int lane, int captured, int bounded);
+
+#endif

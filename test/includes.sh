@@ -1,0 +1,57 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# includes.sh - what docs/design.md says about who includes whom is true: no room includes a room
+# above it, and no file of plugin/ a file of a higher layer.
+#
+# Reads two tables of the page: ```text rooms has, per line, a room and the rooms that it may include
+# (its own is always one of them; a file may be named instead of a room), ```text layers the layers of
+# plugin/. A file and its header count as one. In the repository root. Exit 1: which include is wrong.
+set -u
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+failed=0
+
+table() # NAME
+{
+    sed -n '/^```text '"$1"'$/,/^```$/p' docs/design.md | sed '1d;$d'
+}
+
+# file included-file, of all rooms; a public header is named without its folder
+git ls-files 'include/*.h' '*.c' '*.h' '*.cu' '*.cuh' 2> /dev/null | grep -v '^test/\|^examples/' > "$work/files"
+[ -s "$work/files" ] || find include nccl rules plugin kernels cli jax bench -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' > "$work/files"
+xargs grep -HE '^#include "' < "$work/files" | sed -E 's/^([^:]*):#include "([^"]*)".*/\1 \2/' > "$work/includes"
+[ "$(wc -l < "$work/includes")" -gt 300 ] || { echo "FAIL includes.sh found hardly any include"; exit 1; }
+
+table rooms > "$work/rooms"
+[ "$(wc -l < "$work/rooms")" -gt 10 ] || { echo "FAIL docs/design.md: no table of rooms"; exit 1; }
+awk '
+    function room(path) { sub(/\/?[^\/]*$/, "", path); return path }
+    function at_home(path) { return path ~ /^nccl_abi\// ? "include/" path : path ~ /\// ? path : "include/" path }
+    NR == FNR { known[$1] = 1; for (i = 1; i <= NF; i++) may[$1, $i] = 1; next }
+    {
+        here = room($1)
+        there = at_home($2)
+        if (!(here in known)) { print "    " here "/ is no room of docs/design.md"; bad = 1 }
+        else if ($2 !~ /^xla\// && !((here, room(there)) in may) && !((here, there) in may)) {
+            print "    " $1 " includes " $2
+            bad = 1
+        }
+    }
+    END { exit bad }' "$work/rooms" "$work/includes" ||
+    { echo "FAIL an include against the rooms of docs/design.md, see above"; failed=1; }
+
+table layers | sed -nE 's/^([0-9] .*)   .*/\1/p' > "$work/layers"
+for file in $(grep '^plugin/' "$work/files"); do
+    base=$(echo "$file" | sed 's|^plugin/||; s/\.[ch]$//')
+    grep -qE "^[0-9] (.* )?$base( |\$)" "$work/layers" ||
+        { echo "FAIL docs/design.md has no layer for $file"; failed=1; }
+    awk -v file="$file" '$1 == file && $2 ~ /^plugin\// { sub(/^plugin\//, "", $2); sub(/\.h$/, "", $2); print $2 }' "$work/includes" |
+        awk -v file="$file" -v base="$base" '
+            NR == FNR { for (i = 2; i <= NF; i++) { level[$i] = $1; line[$i] = NR }; next }
+            $1 == base || level[$1] > level[base] || line[$1] == line[base] { next }
+            { print "    " file " includes plugin/" $1 ".h"; bad = 1 }
+            END { exit bad }' "$work/layers" - ||
+        { echo "FAIL an include against the layers of docs/design.md"; failed=1; }
+done
+exit "$failed"

@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * check_liveness.c [WORD] - which rank's end ends this process, when, and with which words.
+ *
+ * Each case is a process of its own, rank 0 of a group of four, whose other ranks are processes
+ * that only sleep. Compiled with limits of seconds; needs the libcuda.so.1 of fake_driver.c in the
+ * library path. WORD: only the cases whose names have it.
+ */
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "jax/liveness.h"
+
+#define RANKS   4
+#define LATE_MS (ST_WATCH_END_MS + ST_WATCH_LEAVE_MS + 1500) /* nothing may wait longer */
+
+static const int64_t ids[RANKS] = {10, 11, 12, 13};
+static int pids[RANKS];
+
+static void sleep_ms(int ms)
+{
+    struct timespec t = {ms / 1000, ms % 1000 * 1000000L};
+
+    while (nanosleep(&t, &t) != 0)
+        continue;
+}
+
+static void say(const char *text)
+{
+    fprintf(stderr, "%s\n", text);
+}
+
+/* ---- what a case is made of ------------------------------------------------------------------ */
+
+/* A new group, in the first place of the table when there is none. */
+static struct st_seat *open_group(void)
+{
+    struct st_seat seat = {.ranks = RANKS, .across = 1, .calls = 1};
+    char why[256];
+    int i = 0;
+
+    memcpy(seat.ids, ids, sizeof ids);
+    st_seats_add(&seat, 1);
+    while (st_seat_at(i + 1) != NULL)
+        i++;
+    if (st_watch(st_seat_at(i), pids, why, sizeof why) != 0)
+        say(why);
+    return st_seat_at(i);
+}
+
+static void close_all(void)
+{
+    st_seats_forget(st_seats_shut());
+}
+
+static void lose(int rank)
+{
+    kill(pids[rank], SIGKILL);
+    sleep_ms(200);
+}
+
+static void hear(int rank)
+{
+    char why[256];
+
+    if (symtuner_ffi_goodbye(ids, RANKS, rank, why, sizeof why) != 0)
+        say(why);
+    sleep_ms(50);
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* A call whose kernel waits for ever. */
+static void call(struct st_seat *seat)
+{
+    setenv("FAKE_EVENT_PENDING", "1", 1);
+    st_watch_mark(seat, NULL);
+}
+
+/* jax.distributed's shutdown, or whatever else takes long. */
+static void take_long(void)
+{
+    sleep_ms(LATE_MS);
+    say("not ended by the watch");
+}
+
+/* ---- cases ----------------------------------------------------------------------------------- */
+
+static void left_then_lost(void)
+{
+    open_group();
+    hear(1);
+    lose(1);
+    lose(2);
+    symtuner_ffi_ending();
+    take_long();
+}
+
+static void lost_then_left(void)
+{
+    open_group();
+    lose(2);
+    hear(1);
+    lose(1);
+    symtuner_ffi_ending();
+    take_long();
+}
+
+static void two_lost(void)
+{
+    open_group();
+    lose(3);
+    lose(1);
+    symtuner_ffi_ending();
+    take_long();
+}
+
+static void all_leave(void)
+{
+    struct st_seat *seat = open_group();
+
+    for (int rank = 1; rank < RANKS; rank++)
+        hear(rank);
+    for (int rank = RANKS - 1; rank > 0; rank--)
+        lose(rank);
+    if (seat->left != 2 || seat->lost != 4)
+        say("not the first that went");
+    symtuner_ffi_ending();
+    take_long();
+}
+
+/* Between the step in which it told its pid and the watch. */
+static void lost_before_the_watch(void)
+{
+    struct st_seat *seat;
+
+    lose(2);
+    waitpid(pids[2], NULL, 0);
+    seat = open_group();
+    sleep_ms(200);
+    if (__atomic_load_n(&seat->lost, __ATOMIC_ACQUIRE) != 3)
+        say("calls do not fail");
+    symtuner_ffi_ending();
+    take_long();
+}
+
+static void lost_while_ending(void)
+{
+    open_group();
+    symtuner_ffi_ending();
+    lose(3);
+    take_long();
+}
+
+static void close_group(void)
+{
+    char why[256];
+
+    symtuner_ffi_ending();
+    if (symtuner_ffi_told(ids, RANKS, now_ms(), why, sizeof why) != 0)
+        say(why);
+    close_all();
+}
+
+static void lost_before_close(void)
+{
+    open_group();
+    lose(2);
+    close_group();
+    take_long();
+}
+
+/* Perhaps it has said goodbye. */
+static void lost_after_close(void)
+{
+    open_group();
+    close_group();
+    lose(2);
+    take_long();
+}
+
+/* JAX waits for rank 2, which has said goodbye here, but not there. */
+static void left_and_lost(void)
+{
+    char why[256];
+
+    open_group();
+    hear(2);
+    close_group();
+    lose(2);
+    sleep_ms(ST_WATCH_END_MS);
+    symtuner_ffi_waiting(now_ms(), why, sizeof why);
+    sleep_ms(ST_WATCH_LEAVE_MS + 1000);
+    say("not ended by the watch");
+}
+
+/* Rank 2 ended after JAX had let go. */
+static void lost_after_the_wait(void)
+{
+    char why[256];
+
+    open_group();
+    hear(2);
+    close_group();
+    symtuner_ffi_waiting(now_ms(), why, sizeof why);
+    lose(2);
+    take_long();
+}
+
+static void slow_goodbye(void)
+{
+    open_group();
+    lose(2);
+    symtuner_ffi_ending();
+    sleep_ms(ST_WATCH_END_MS / 2);
+    hear(2);
+    close_group();
+    take_long();
+}
+
+/* Counted from where the end began, not from the loss. */
+static void lost_late_in_the_end(void)
+{
+    open_group();
+    symtuner_ffi_ending();
+    sleep_ms(ST_WATCH_END_MS - 200);
+    lose(2);
+    sleep_ms(ST_WATCH_LEAVE_MS + ST_WATCH_END_MS / 2);
+    say("not ended by the watch");
+}
+
+static void lives_on(void)
+{
+    open_group();
+    lose(2);
+    take_long();
+}
+
+static void waits_for_the_lost(void)
+{
+    call(open_group());
+    lose(2);
+    take_long();
+}
+
+static void waits_after_one_left(void)
+{
+    struct st_seat *seat = open_group();
+
+    hear(1);
+    lose(1);
+    sleep_ms(2 * ST_WATCH_STUCK_MS);
+    call(seat); /* was on its way when rank 1 left */
+    lose(2);
+    take_long();
+}
+
+static void calls_go_on(void)
+{
+    struct st_seat *seat = open_group();
+
+    call(seat);
+    lose(2);
+    for (int ms = 0; ms < 3 * ST_WATCH_STUCK_MS; ms += 100) {
+        __atomic_fetch_add(&seat->calls, 1, __ATOMIC_RELAXED);
+        sleep_ms(100);
+    }
+    say("not ended by the watch");
+}
+
+/* The next group has the place of the one that is closed, but not its ranks. */
+static void place_of_another(void)
+{
+    struct st_seat next = {.ranks = 2, .across = 1, .ids = {10, 20}};
+    struct st_seat *seat = open_group();
+
+    close_all();
+    st_seats_add(&next, 1);
+    call(seat);
+    hear(3);
+    lose(1);
+    if (st_seat_at(0) != seat || seat->lost != 0 || seat->left != 0)
+        say("the next group lost a rank that it has not");
+    take_long();
+}
+
+/* Closed and opened again, by all: the first watch has no more to do and gives its files back. */
+static void opened_again(void)
+{
+    int first, next;
+
+    open_group();
+    first = dup(0);
+    close(first);
+    for (int turn = 0; turn < 3; turn++) {
+        for (int rank = 1; rank < RANKS; rank++)
+            hear(rank);
+        close_all();
+        open_group();
+        sleep_ms(300);
+    }
+    next = dup(0);
+    if (next > first + 2 * RANKS)
+        say("files stay open");
+    if (st_seat_at(0)->left != 0)
+        say("an old goodbye");
+    lose(2);
+    symtuner_ffi_ending();
+    take_long();
+}
+
+/* No event is made for each call that fails. */
+static void cannot_mark(void)
+{
+    struct st_seat *seat = open_group();
+    int *made = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "fake_events");
+
+    setenv("FAKE_RECORD_FAIL", "1", 1);
+    for (int i = 0; i < 3; i++)
+        st_watch_mark(seat, NULL);
+    unsetenv("FAKE_RECORD_FAIL");
+    call(seat);
+    if (*made != 1 || !st_watch_pending(seat))
+        say("not one event for all calls");
+}
+
+/* Its calls must fail all the same. */
+static void nobody_watches(void)
+{
+    struct st_seat seat = {.ranks = RANKS, .across = 1};
+
+    memcpy(seat.ids, ids, sizeof ids);
+    st_seats_add(&seat, 1);
+    hear(2);
+    if (st_seat_at(0)->left != 3)
+        say("a goodbye to a group that nobody watches is lost");
+}
+
+static void no_such_rank(void)
+{
+    char why[256];
+
+    if (symtuner_ffi_goodbye(ids, RANKS, RANKS, why, sizeof why) == 0 ||
+        strcmp(why, "there is no rank 4 in a group of 4") != 0 ||
+        symtuner_ffi_goodbye(ids, 33, 32, why, sizeof why) == 0 ||
+        symtuner_ffi_told(ids, 33, 1, why, sizeof why) == 0)
+        say("a rank that no group has");
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+#define GONE(rank) "symtuner: rank " #rank " is gone, and "
+
+static const struct {
+    const char *name;
+    void (*act)(void);
+    int status;
+    const char *says;
+} cases[] = {
+    {"one left, then another lost", left_then_lost, ST_WATCH_EXIT, GONE(2)},
+    {"one lost, then another left", lost_then_left, ST_WATCH_EXIT, GONE(2)},
+    {"two lost", two_lost, ST_WATCH_EXIT, GONE(3)},
+    {"all leave", all_leave, 0, ""},
+    {"lost before the watch", lost_before_the_watch, ST_WATCH_EXIT, GONE(2)},
+    {"lost while ending", lost_while_ending, ST_WATCH_EXIT, GONE(3)},
+    {"lost before the close", lost_before_close, ST_WATCH_EXIT, GONE(2)},
+    {"lost after the close", lost_after_close, 0, ""},
+    {"left, and lost while JAX waits", left_and_lost, ST_WATCH_EXIT, GONE(2)},
+    {"lost after JAX waited", lost_after_the_wait, 0, ""},
+    {"a goodbye slower than the end", slow_goodbye, 0, ""},
+    {"lost late in the end", lost_late_in_the_end, ST_WATCH_EXIT, GONE(2)},
+    {"nobody waits", lives_on, 0, ""},
+    {"waits for the lost", waits_for_the_lost, ST_WATCH_EXIT,
+     "rank 2 is gone while rank 0 waits for it on GPU 0"},
+    {"waits after one left", waits_after_one_left, ST_WATCH_EXIT,
+     "rank 1 has closed the group or raised an exception while rank 0 waits for it"},
+    {"calls go on", calls_go_on, 0, ""},
+    {"the place of another group", place_of_another, 0, ""},
+    {"opened again", opened_again, ST_WATCH_EXIT, GONE(2)},
+    {"cannot mark a call", cannot_mark, 0, ""},
+    {"nobody watches", nobody_watches, 0, ""},
+    {"no such rank", no_such_rank, 0, ""},
+};
+
+#define CASES (sizeof cases / sizeof cases[0])
+
+static struct {
+    pid_t pid;
+    FILE *said;
+} children[CASES];
+
+static void start(size_t i)
+{
+    children[i].said = tmpfile();
+    children[i].pid = fork();
+    if (children[i].pid != 0)
+        return;
+    dup2(fileno(children[i].said), STDERR_FILENO);
+    for (int rank = 1; rank < RANKS; rank++) {
+        pids[rank] = fork();
+        if (pids[rank] == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            sleep_ms(30000); /* longer than the case */
+            _exit(0);
+        }
+    }
+    cases[i].act();
+    exit(0);
+}
+
+/* Whether it ended as it should: with the status, and with the words and no others. */
+static int judge(size_t i)
+{
+    char text[2048];
+    int status = 0, right;
+    size_t n;
+
+    waitpid(children[i].pid, &status, 0);
+    rewind(children[i].said);
+    n = fread(text, 1, sizeof text - 1, children[i].said);
+    text[n] = 0;
+    right = WIFEXITED(status) && WEXITSTATUS(status) == cases[i].status &&
+            strstr(text, cases[i].says) != NULL && strchr(text, '\n') == strrchr(text, '\n');
+    if (cases[i].status == 0)
+        right &= n == 0 || strcmp(text, "not ended by the watch\n") == 0;
+    if (!right)
+        printf("FAILED: %s (wait status %#x, \"%s\")\n", cases[i].name, (unsigned)status, text);
+    return right;
+}
+
+int main(int argc, char **argv)
+{
+    int passed = 0, failed = 0;
+
+    for (size_t i = 0; i < CASES; i++)
+        if (argc < 2 || strstr(cases[i].name, argv[1]) != NULL)
+            start(i);
+    for (size_t i = 0; i < CASES; i++)
+        if (children[i].pid != 0) {
+            int right = judge(i);
+
+            passed += right;
+            failed += !right;
+        }
+    printf("jax watch: %d passed, %d failed\n", passed, failed);
+    return failed != 0;
+}

@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * check_comm.c - symtuner_ar_create on test/kernels/fake/nccl.c: two communicators that one thread drives.
+ * Ranks of other processes read their own files, so here every rank gets rules of its own.
+ */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kernels/host/create.h"
+#include "test/kernels/fake/capture_stderr.h"
+#include "test/kernels/fake/cuda.h"
+#include "test/kernels/fake/nccl.h"
+#include "test/kernels/suites.h"
+
+enum { RANKS = 2, CARDS = 2 /* the gather that says what a rank is */ };
+
+static int endless_at, keep, say, transport; /* of the fakes, and asked for, for the next group */
+
+/* A kernel that is set up early waits for the one in front, which code before sm_90 cannot and
+ * drivers before CUDA 12.3 do not capture, and takes room from another rank of its GPU; the one
+ * behind is let go early only when no NCCL kernel that does not wait can be that one. */
+static const struct start {
+    const char *asked, *kernel;
+    int arch, driver, nccl;
+    bool one_gpu;
+    enum st_start want;
+} starts[] = {
+    {NULL, NULL, 80, 13000, 22809, false, ST_SERIAL},
+    {NULL, NULL, 90, 13000, 22809, false, ST_EARLY},
+    {NULL, NULL, 120, 13000, 22809, false, ST_EARLY},
+    {NULL, NULL, 90, 12030, 23006, false, ST_EARLY},
+    {NULL, NULL, 90, 12030, 23007, false, ST_EARLY_BOTH},
+    {NULL, NULL, 90, 12029, 23007, false, ST_SERIAL},
+    {NULL, NULL, 90, 13000, 23007, true, ST_SERIAL},
+    {"0", NULL, 90, 13000, 23007, false, ST_SERIAL},
+    {"1", NULL, 90, 13000, 23007, false, ST_EARLY},
+    {"2", NULL, 90, 13000, 22809, false, ST_EARLY_BOTH},
+    {"2", NULL, 80, 13000, 22809, false, ST_SERIAL},
+    {"2", "chunked", 90, 13000, 22809, false, ST_SERIAL},
+};
+static const struct start *start; /* NULL: as the fakes have it */
+
+static bool no_pin, no_symmetric;
+
+static ncclResult_t try_group(symtuner_ar **h, const char *first_rule, const char *second_rule)
+{
+    const ncclComm_t comms[RANKS] = {(ncclComm_t)1, (ncclComm_t)2};
+    const struct symtuner_ar_config config = {
+        .size = sizeof config, .bulk_bytes = 1 << 20, .transport = transport};
+
+    memset(&fake, 0, sizeof fake);
+    fake_nccl_reset(RANKS);
+    fake_nccl.keep = keep;
+    fake_nccl.say = say;
+    fake_nccl.no_symmetric = no_symmetric;
+    if (start != NULL) {
+        fake.arch = start->arch;
+        fake.driver = start->driver;
+        fake_nccl.version = start->nccl;
+        fake_nccl.one_gpu = start->one_gpu;
+    }
+    fake.no_pin = no_pin;
+    fake.devices = RANKS;
+    fake.peers = 1;
+    fake.endless_at = endless_at;
+    setenv("SYMTUNER_LOG", "off", 1);
+    setenv("SYMTUNER_MACHINE", "gpu=NVIDIA H200; links=nvlink; multicast=no", 1);
+    fake_nccl.rule_of[0] = first_rule;
+    fake_nccl.rule_of[1] = second_rule;
+    return symtuner_ar_create(h, comms, RANKS, &config);
+}
+
+static void make_group(symtuner_ar **h, const char *first_rule, const char *second_rule)
+{
+    ck_assert_msg(try_group(h, first_rule, second_rule) == ncclSuccess, "%s",
+                  symtuner_ar_error(NULL));
+}
+
+/* The kernel and its reason, which must be the same on both ranks. */
+static struct symtuner_ar_plan plan_of(symtuner_ar **h)
+{
+    struct symtuner_ar_plan plan[RANKS];
+    static char memory[4096];
+
+    for (int r = 0; r < RANKS; r++) {
+        plan[r] = (struct symtuner_ar_plan){.size = sizeof plan[r]};
+        ck_assert_int_eq(
+            symtuner_ar_query(memory, memory, 1024, ncclFloat, ncclSum, h[r], &plan[r]),
+            ncclSuccess);
+    }
+    ck_assert_int_eq(memcmp(&plan[0], &plan[1], sizeof plan[0]), 0);
+    return plan[0];
+}
+
+START_TEST(test_ranks_with_the_same_rules_use_them)
+{
+    static const char text[] = "kernels ranks=2 kernel=two_ll8; kernels ranks=8 kernel=nccl";
+    symtuner_ar *h[RANKS];
+
+    make_group(h, text, "  kernels ranks=2   kernel=two_ll8"); /* same for this group */
+    ck_assert_str_eq(plan_of(h).kernel, "two_ll8");
+    symtuner_ar_destroy(h, RANKS);
+}
+END_TEST
+
+START_TEST(test_ranks_with_different_rules_use_none)
+{
+    static const char *const other[] = {NULL, "kernels kernel=two_ll128", "kernels kernel=two_l8",
+                                        "kernels gpu=H100 kernel=two_ll8"};
+    char text[4096];
+    symtuner_ar *h[RANKS];
+
+    for (size_t i = 0; i < 2 * sizeof other / sizeof *other; i++) {
+        const char *mine = "kernels kernel=two_ll8", *theirs = other[i / 2];
+
+        make_group(h, i % 2 ? mine : theirs, i % 2 ? theirs : mine);
+        ck_assert_ptr_nonnull(strstr(plan_of(h).why, "table"));
+        for (int r = 0; r < RANKS; r++) {
+            symtuner_ar_describe(h[r], text, sizeof text);
+            ck_assert_ptr_nonnull(strstr(text, "rules: not used: ranks 0 and 1 have different"));
+        }
+        symtuner_ar_destroy(h, RANKS);
+    }
+}
+END_TEST
+
+START_TEST(test_ranks_with_different_settings_are_told_which)
+{
+    static const char *const other[][2] = {{"SYMTUNER_AR_KERNEL", "two_ll8"},
+                                           {"SYMTUNER_AR_CTAS", "3"},
+                                           {"SYMTUNER_AR_PROBE", "0"},
+                                           {"SYMTUNER_AR_TRANSPORT", "peer"}};
+    symtuner_ar *h[RANKS];
+
+    keep = CARDS;
+    make_group(h, NULL, NULL);
+    symtuner_ar_destroy(h, RANKS);
+    keep = 0;
+    say = CARDS;
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
+        setenv(other[i][0], other[i][1], 1);
+        ck_assert_int_eq(try_group(h, NULL, NULL), ncclInvalidUsage);
+        unsetenv(other[i][0]);
+        ck_assert_ptr_nonnull(strstr(symtuner_ar_error(NULL), "ranks 0 and 1 differ in "));
+        ck_assert_ptr_nonnull(strstr(symtuner_ar_error(NULL), other[i][0]));
+        ck_assert_int_eq(fake.live, 0);
+    }
+    /* the same card */
+    make_group(h, NULL, NULL);
+    symtuner_ar_destroy(h, RANKS);
+}
+END_TEST
+
+/* The least that any rank may have, whatever each says. */
+START_TEST(test_ranks_agree_on_the_least_budget)
+{
+    symtuner_ar *h[RANKS];
+
+    for (int mine = 8; mine <= 100; mine += 92) {
+        keep = CARDS;
+        say = 0;
+        setenv("SYMTUNER_AR_MAX_CTAS", "40", 1);
+        make_group(h, NULL, NULL);
+        ck_assert_int_eq(h[0]->budget, 40);
+        symtuner_ar_destroy(h, RANKS);
+        keep = 0;
+        say = CARDS;
+        setenv("SYMTUNER_AR_MAX_CTAS", mine == 8 ? "8" : "100", 1);
+        make_group(h, NULL, NULL);
+        for (int r = 0; r < RANKS; r++)
+            ck_assert_int_eq(h[r]->budget, mine < 40 ? mine : 40);
+        symtuner_ar_destroy(h, RANKS);
+    }
+    unsetenv("SYMTUNER_AR_MAX_CTAS");
+    say = 0;
+    make_group(h, NULL, NULL);
+    ck_assert_int_eq(h[1]->budget, 128);
+    symtuner_ar_destroy(h, RANKS);
+}
+END_TEST
+
+/* Kernels of one handle that are set up beside each other count together. */
+START_TEST(test_overlapped_kernels_keep_the_budget)
+{
+    static char memory[1 << 14];
+    static const struct {
+        int ctas;
+        enum st_start want;
+    } row[] = {{32, ST_EARLY_BOTH}, {32, ST_EARLY_BOTH}, {33, ST_SERIAL}, {64, ST_EARLY},
+               {64, ST_EARLY},      {4, ST_EARLY_BOTH},  {60, ST_EARLY},  {1, ST_EARLY_BOTH}};
+    symtuner_ar *h[RANKS];
+
+    setenv("SYMTUNER_AR_OVERLAP", "2", 1);
+    setenv("SYMTUNER_AR_MAX_CTAS", "64", 1);
+    start = &starts[9];
+    make_group(h, NULL, NULL);
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        const struct fake_launch *l;
+
+        ck_assert_int_eq(symtuner_ar_force(h[0], "one_ll8", row[i].ctas, 32), ncclSuccess);
+        ck_assert_int_eq(
+            symtuner_ar_all_reduce(memory, memory, 4096, ncclFloat, ncclSum, h[0], NULL),
+            ncclSuccess);
+        l = &fake.launch[(fake.launches - 1) % FAKE_LAUNCHES];
+        ck_assert_int_eq(l->ctas, row[i].ctas);
+        ck_assert_msg(l->args.overlap == (uint64_t)row[i].want, "row %zu: %d", i,
+                      (int)l->args.overlap);
+        ck_assert_int_eq(l->early, row[i].want != ST_SERIAL);
+    }
+    symtuner_ar_destroy(h, RANKS);
+    unsetenv("SYMTUNER_AR_OVERLAP");
+    unsetenv("SYMTUNER_AR_MAX_CTAS");
+    start = NULL;
+}
+END_TEST
+
+START_TEST(test_a_transport_that_is_asked_for_is_had_or_no_group)
+{
+    symtuner_ar *h[RANKS];
+    char text[4096];
+
+    for (transport = SYMTUNER_AR_AUTO; transport <= SYMTUNER_AR_HOST; transport++) {
+        keep = CARDS;
+        say = 0;
+        make_group(h, NULL, NULL);
+        symtuner_ar_destroy(h, RANKS);
+        keep = 0;
+        say = CARDS;
+        fake_nccl.said[0] ^= 1; /* its host */
+        if (transport == SYMTUNER_AR_AUTO) {
+            make_group(h, NULL, NULL);
+            symtuner_ar_describe(h[1], text, sizeof text);
+            ck_assert_ptr_nonnull(strstr(text, "ncclAllReduce: the ranks span several nodes"));
+            symtuner_ar_destroy(h, RANKS);
+            continue;
+        }
+        ck_assert_int_eq(try_group(h, NULL, NULL), ncclInvalidUsage);
+        ck_assert_ptr_nonnull(
+            strstr(symtuner_ar_error(NULL), transport == SYMTUNER_AR_PEER
+                                                ? "transport peer was asked for"
+                                                : "transport host was asked for"));
+        ck_assert_ptr_nonnull(strstr(symtuner_ar_error(NULL), "span several nodes"));
+        ck_assert_int_eq(fake.live, 0);
+    }
+    transport = say = 0;
+}
+END_TEST
+
+START_TEST(test_no_transport_is_no_error_unless_one_was_asked_for)
+{
+    symtuner_ar *h[RANKS];
+    char text[4096];
+
+    no_pin = true;
+    for (transport = SYMTUNER_AR_AUTO; transport <= SYMTUNER_AR_HOST; transport += 2) {
+        no_symmetric = true;
+        if (transport == SYMTUNER_AR_AUTO) {
+            make_group(h, NULL, NULL);
+            symtuner_ar_describe(h[0], text, sizeof text);
+            ck_assert_ptr_nonnull(strstr(text, "no peer memory (rank 0: NCCL gave no symmetric"));
+            ck_assert_ptr_nonnull(strstr(text, "and no pinned host memory (rank 0: pin host scr"));
+            symtuner_ar_destroy(h, RANKS);
+            continue;
+        }
+        ck_assert_int_eq(try_group(h, NULL, NULL), ncclInvalidUsage);
+        ck_assert_ptr_nonnull(strstr(symtuner_ar_error(NULL), "rank 0: pin host scratch: "));
+    }
+    transport = 0;
+    no_pin = no_symmetric = false;
+}
+END_TEST
+
+START_TEST(test_ranks_probe_together_and_agree)
+{
+    symtuner_ar *h[RANKS];
+    char text[RANKS][4096];
+
+    setenv("SYMTUNER_AR_PROBE", "1", 1);
+    make_group(h, NULL, NULL);
+    unsetenv("SYMTUNER_AR_PROBE");
+    ck_assert_int_eq(fake.launches, 3 * RANKS); /* push, check, pull */
+    for (int r = 0; r < RANKS; r++) {
+        symtuner_ar_describe(h[r], text[r], sizeof text[r]);
+        ck_assert_ptr_nonnull(strstr(text[r], "start-up probe"));
+    }
+    ck_assert_str_eq(strstr(text[0], "start-up probe"), strstr(text[1], "start-up probe"));
+    symtuner_ar_destroy(h, RANKS);
+}
+END_TEST
+
+START_TEST(test_a_probe_that_never_ends_is_an_error_in_time)
+{
+    symtuner_ar *h[RANKS];
+
+    setenv("SYMTUNER_AR_PROBE", "1", 1);
+    endless_at = 5; /* pull of rank 0 */
+    ck_assert_int_eq(try_group(h, NULL, NULL), ncclUnhandledCudaError);
+    ck_assert_ptr_nonnull(fake.endless);
+    ck_assert_ptr_nonnull(strstr(symtuner_ar_error(NULL), "did not answer the probe"));
+    unsetenv("SYMTUNER_AR_PROBE");
+    endless_at = 0;
+}
+END_TEST
+
+START_TEST(test_a_rule_may_give_calls_to_nccl)
+{
+    symtuner_ar *h[RANKS];
+
+    make_group(h, "kernels nccl=2.29 kernel=nccl", "kernels nccl=2.29.1 kernel=nccl");
+    ck_assert_ptr_nonnull(strstr(plan_of(h).why, "table")); /* written differently is different */
+    symtuner_ar_destroy(h, RANKS);
+    make_group(h, "kernels nccl=2.29 kernel=nccl", "kernels nccl=2.29 kernel=nccl");
+    ck_assert_str_eq(plan_of(h).kernel, "nccl");
+    ck_assert_ptr_nonnull(strstr(plan_of(h).why, "; NCCL adds in an order of its own"));
+    symtuner_ar_destroy(h, RANKS);
+}
+END_TEST
+
+START_TEST(test_what_nccl_misreads_is_said_once)
+{
+    static char memory[RANKS][4096] __attribute__((aligned(4096)));
+    static const struct {
+        int type, op, at, registered;
+    } call[] = {
+        {ncclHalf, ncclSum, 4, 1}, {ncclFloat, ncclSum, 4, 1}, {ncclHalf, ncclSum, 2, 0},
+        {ncclInt8, ncclSum, 3, 1}, {ncclHalf, ncclMax, 2, 1},  {ncclHalf, ncclSum, 6, 1},
+    };
+    const int calls = sizeof call / sizeof *call;
+    void *const buffers[RANKS] = {memory[0], memory[1]};
+    symtuner_ar *h[RANKS];
+
+    make_group(h, "kernels kernel=nccl", "kernels kernel=nccl");
+    for (int i = 0; i < calls; i++) {
+        char *p = memory[0] + call[i].at;
+
+        if (call[i].registered)
+            ck_assert_int_eq(symtuner_ar_register(h, buffers, NULL, RANKS, 4096), ncclSuccess);
+        ear_open();
+        for (int k = 0; k < 2; k++)
+            ck_assert_int_eq(symtuner_ar_all_reduce(p, p, 513, (ncclDataType_t)call[i].type,
+                                                    (ncclRedOp_t)call[i].op, h[0], NULL),
+                             ncclSuccess);
+        ck_assert_str_eq(ear_heard(),
+                         i < calls - 1
+                             ? ""
+                             : "symtuner_ar: warning: kernel nccl: NCCL 2.29.1 adds up small "
+                               "messages of 8- and 16-bit floats wrongly in registered buffers "
+                               "that do not begin at a multiple of 4 bytes: align them, or use "
+                               "another kernel or NCCL 2.30.3\n");
+        if (call[i].registered)
+            ck_assert_int_eq(symtuner_ar_deregister(h, buffers, RANKS), ncclSuccess);
+    }
+    symtuner_ar_destroy(h, RANKS);
+}
+END_TEST
+
+START_TEST(test_faults_of_nccl_are_those_of_its_release)
+{
+    static const char said[] =
+        "symtuner_ar: warning: kernel nccl: NCCL 2.31.2 may launch a kernel that it does not have "
+        "for ncclAvg in registered buffers: use ncclSum and scale, or another kernel, or NCCL "
+        "2.32\n";
+    static char p[8] __attribute__((aligned(8)));
+
+    ear_open();
+    st_nccl_warn(22907, ncclFloat, ncclAvg, p, p);
+    st_nccl_warn(23203, ncclFloat, ncclAvg, p, p);
+    st_nccl_warn(23203, ncclHalf, ncclSum, p, p + 2);
+    st_nccl_warn(23102, ncclHalf, ncclSum, p, p + 2);
+    st_nccl_warn(23102, ncclInt8, ncclAvg, p, p);
+    st_nccl_warn(23102, ncclDouble, ncclAvg, p, p);
+    st_nccl_warn(23102, ncclFloat, ncclAvg, p, p);
+    st_nccl_warn(23102, ncclFloat8e5m2, ncclAvg, p, p);
+    ck_assert_str_eq(ear_heard(), said);
+}
+END_TEST
+
+/* LeakSanitizer finds this name on the stack of what was made (main.c). */
+static __attribute__((noinline)) void make_what_never_ends(symtuner_ar **h)
+{
+    static char memory[4096];
+
+    make_group(h, "kernels nccl=2.29 kernel=nccl", "kernels nccl=2.29 kernel=nccl");
+    for (int r = 0; r < RANKS; r++)
+        ck_assert_int_eq(
+            symtuner_ar_all_reduce(memory, memory, 1024, ncclFloat, ncclSum, h[r], NULL),
+            ncclSuccess);
+    ck_assert_int_eq(fake_nccl.reduces, RANKS);
+}
+
+START_TEST(test_destroy_does_not_wait_for_ever_for_nccl)
+{
+    symtuner_ar *h[RANKS];
+    int live, mine;
+
+    make_what_never_ends(h);
+    live = fake.live;
+    __atomic_store_n(&fake.busy, 1, __ATOMIC_RELEASE); /* the GPU of rank 0 */
+    h[0]->timeout_ns = 1;
+    ck_assert_int_eq(symtuner_ar_destroy(&h[0], 1), ncclRemoteError);
+    ck_assert_ptr_nonnull(
+        strstr(symtuner_ar_error(NULL), "rank 0 frees nothing: GPU 0 is not idle"));
+    ck_assert_ptr_nonnull(strstr(symtuner_ar_error(NULL), "after 2000 ms"));
+    ck_assert_ptr_null(h[0]);
+    ck_assert_int_eq(fake.live, live);
+    ck_assert_int_eq(symtuner_ar_destroy(&h[1], 1), ncclSuccess); /* its GPU is idle */
+    mine = live - fake.live;
+    ck_assert_int_gt(mine, 0);
+    __atomic_store_n(&fake.busy, 0, __ATOMIC_RELEASE); /* ncclCommAbort has ended it: too late */
+    usleep(50000);
+    ck_assert_int_eq(live - fake.live, mine);
+}
+END_TEST
+
+START_TEST(test_destroy_waits_for_work_that_ends)
+{
+    symtuner_ar *h[RANKS];
+    int idles;
+
+    make_what_never_ends(h);
+    idles = fake.idles;
+    ck_assert_int_eq(symtuner_ar_destroy(h, RANKS), ncclSuccess);
+    ck_assert_int_eq(fake.idles - idles, RANKS);
+    ck_assert_int_eq(fake.live, 0);
+}
+END_TEST
+
+START_TEST(test_a_kernel_starts_early_where_that_is_safe)
+{
+    static const char *const words[] = {"launches: 0, none\n", "launches: 1, in front\n",
+                                        "launches: 2, in front and behind\n"};
+    static char memory[4096], text[1 << 14];
+    const struct start *row = &starts[_i];
+    const struct fake_launch *l;
+    symtuner_ar *h[RANKS];
+
+    setenv("SYMTUNER_AR_OVERLAP", row->asked ? row->asked : "", 1);
+    setenv("SYMTUNER_AR_KERNEL", row->kernel ? row->kernel : "", 1);
+    start = row;
+    make_group(h, NULL, NULL);
+    ck_assert_int_eq(symtuner_ar_all_reduce(memory, memory, 1024, ncclFloat, ncclSum, h[0], NULL),
+                     ncclSuccess);
+    l = &fake.launch[(fake.launches - 1) % FAKE_LAUNCHES];
+    ck_assert_int_eq(l->args.overlap, row->want);
+    ck_assert_int_eq(l->early, row->want != ST_SERIAL);
+    symtuner_ar_describe(h[0], text, sizeof text);
+    if (row->kernel == NULL) /* that one is never early */
+        ck_assert_msg(strstr(text, words[row->want]) != NULL, "%s", text);
+    symtuner_ar_destroy(h, RANKS);
+}
+END_TEST
+
+Suite *st_suite_comm(void)
+{
+    Suite *suite = suite_create("ar_comm");
+    TCase *t = tcase_create("rules");
+
+    tcase_set_timeout(t, 30);
+    tcase_add_test(t, test_ranks_with_the_same_rules_use_them);
+    tcase_add_test(t, test_ranks_with_different_rules_use_none);
+    tcase_add_test(t, test_ranks_with_different_settings_are_told_which);
+    tcase_add_test(t, test_ranks_agree_on_the_least_budget);
+    tcase_add_test(t, test_overlapped_kernels_keep_the_budget);
+    tcase_add_test(t, test_a_transport_that_is_asked_for_is_had_or_no_group);
+    tcase_add_test(t, test_no_transport_is_no_error_unless_one_was_asked_for);
+    tcase_add_test(t, test_ranks_probe_together_and_agree);
+    tcase_add_test(t, test_a_probe_that_never_ends_is_an_error_in_time);
+    tcase_add_test(t, test_a_rule_may_give_calls_to_nccl);
+    tcase_add_test(t, test_what_nccl_misreads_is_said_once);
+    tcase_add_test(t, test_faults_of_nccl_are_those_of_its_release);
+    tcase_add_test(t, test_destroy_does_not_wait_for_ever_for_nccl);
+    tcase_add_test(t, test_destroy_waits_for_work_that_ends);
+    tcase_add_loop_test(t, test_a_kernel_starts_early_where_that_is_safe, 0,
+                        sizeof starts / sizeof *starts);
+    suite_add_tcase(suite, t);
+    return suite;
+}

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * check_graph.c - graphs that hold calls of a handle: what they need stays while they live, and
+ * their calls wait for each other. On test/kernels/fake/cuda.c, where every stream is in capture fake.capture.
+ */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/host/graph.h"
+#include "test/kernels/fake/cuda.h"
+#include "test/kernels/fake/nccl.h"
+#include "test/kernels/fake/local_group.h"
+#include "test/kernels/suites.h"
+
+static void call_on(symtuner_ar *h, const char *stream)
+{
+    ck_assert_msg(symtuner_ar_all_reduce(memory[0], memory[0], 8, ncclFloat, ncclSum, h,
+                                         (cudaStream_t)(uintptr_t)stream) == ncclSuccess,
+                  "%s", symtuner_ar_error(h));
+}
+
+/* Two captures by turns: in each the second call waits for the first of the same capture. */
+START_TEST(test_captures_by_turns_keep_their_order)
+{
+    void *waited[2];
+
+    for (int turn = 0; turn < 2; turn++)
+        for (unsigned capture = 5; capture <= 6; capture++) {
+            fake.capture = capture;
+            call_on(handles[0], memory[1] + 64 * turn);
+            waited[capture - 5] = fake.waited;
+        }
+    ck_assert_int_eq(fake.waits, 2);
+    ck_assert_ptr_ne(waited[0], waited[1]);
+    fake_graph_gone(5);
+    fake_graph_gone(6);
+}
+END_TEST
+
+/* A handle of a stream may come back for another: cudaStreamPerThread, or a stream made anew. */
+START_TEST(test_streams_are_told_apart_by_number)
+{
+    call_on(handles[0], memory[1]);
+    call_on(handles[0], memory[1]);
+    ck_assert_int_eq(fake.waits, 0);
+    fake.others = 1000;
+    call_on(handles[0], memory[1]);
+    ck_assert_int_eq(fake.waits, 1);
+    handles[0]->one_stream = true;
+    fake.others = 2000;
+    fake.idles = 0;
+    call_on(handles[0], memory[1]);
+    ck_assert_int_eq(fake.idles, 1);
+}
+END_TEST
+
+START_TEST(test_a_graph_keeps_a_local_group_alive)
+{
+    static const int pair[] = {0, 1};
+    struct symtuner_ar_config config = small();
+    symtuner_ar *h[2], *other[2];
+    struct st_state *state;
+    int before = fake.live, live;
+
+    ck_assert_int_eq(symtuner_ar_create_local(h, pair, 2, &config), ncclSuccess);
+    fake.capture = 7;
+    call_on(h[1], memory[1]);
+    fake.capture = 0;
+    live = fake.live;
+    state = h[1]->state;
+    ck_assert_int_eq(symtuner_ar_destroy(h, 2), ncclSuccess);
+    ck_assert_ptr_null(h[0]);
+    ck_assert_ptr_null(h[1]);
+    ck_assert_int_eq(fake.live, live); /* counters, scratch of both, all */
+    ck_assert_int_eq(state->dead, ST_ALIVE);
+    ck_assert_int_eq(symtuner_ar_create_local(other, pair, 2, &config), ncclSuccess);
+    ck_assert_int_gt(fake.live, live);
+    fake_graph_gone(7);
+    ck_assert_int_eq(symtuner_ar_destroy(other, 2), ncclSuccess); /* sweeps */
+    ck_assert_int_eq(fake.live, before);
+}
+END_TEST
+
+START_TEST(test_a_graph_that_is_gone_keeps_nothing)
+{
+    static const int pair[] = {0, 1};
+    struct symtuner_ar_config config = small();
+    symtuner_ar *h[2];
+    int before = fake.live;
+
+    ck_assert_int_eq(symtuner_ar_create_local(h, pair, 2, &config), ncclSuccess);
+    for (unsigned capture = 11; capture < 211; capture++) { /* more than there is room for */
+        fake.capture = capture;
+        call_on(h[0], memory[1]);
+        fake_graph_gone(capture);
+    }
+    fake.capture = 0;
+    ck_assert_int_eq(symtuner_ar_destroy(h, 2), ncclSuccess);
+    ck_assert_int_eq(fake.live, before);
+}
+END_TEST
+
+START_TEST(test_a_capture_that_cannot_be_held_is_an_error)
+{
+    for (int at = 1; at <= 3; at++) { /* event, object, graph */
+        int live = fake.live;
+
+        fake.capture = 20 + (unsigned)at;
+        fake.fail_at = fake.calls + at;
+        ck_assert_int_eq(
+            symtuner_ar_all_reduce(memory[0], memory[0], 8, ncclFloat, ncclSum, handles[0], NULL),
+            ncclUnhandledCudaError);
+        fake.fail_at = 0;
+        ck_assert(!st_graphs_live(handles[0], ~0ull, 0));
+        ck_assert_int_eq(fake.live, live);
+    }
+    ck_assert_int_eq(fake.launches, 0);
+}
+END_TEST
+
+enum { RANKS = 2 };
+
+static char *buffer[RANKS][2];
+
+static void make_pair(symtuner_ar **h)
+{
+    const ncclComm_t comms[RANKS] = {(ncclComm_t)1, (ncclComm_t)2};
+    struct symtuner_ar_config config = small();
+    void *list[RANKS];
+
+    memset(&fake, 0, sizeof fake);
+    fake_nccl_reset(RANKS);
+    fake.devices = RANKS;
+    fake.peers = 1;
+    ck_assert_msg(symtuner_ar_create(h, comms, RANKS, &config) == ncclSuccess, "%s",
+                  symtuner_ar_error(NULL));
+    for (int b = 0; b < 2; b++) {
+        for (int r = 0; r < RANKS; r++)
+            list[r] = buffer[r][b] = aligned_alloc(4096, 4096);
+        ck_assert_int_eq(symtuner_ar_register(h, list, NULL, RANKS, 4096), ncclSuccess);
+    }
+}
+
+static void free_buffers(void)
+{
+    for (int r = 0; r < RANKS; r++)
+        for (int b = 0; b < 2; b++)
+            free(buffer[r][b]);
+}
+
+/* The communicator may end next, and with it the way to the peers: only the counters stay, which
+ * say so to a kernel that is replayed all the same. */
+START_TEST(test_of_a_communicators_handle_a_graph_keeps_the_counters)
+{
+    symtuner_ar *h[RANKS];
+    struct st_state *state[RANKS];
+
+    make_pair(h);
+    fake.capture = 31;
+    symtuner_ar_force(h[0], "copy", 0, 0);
+    ck_assert_int_eq(
+        symtuner_ar_all_reduce(buffer[0][0], buffer[0][1], 1000, ncclFloat, ncclSum, h[0], NULL),
+        ncclSuccess);
+    /* in front of every copy, which cannot look: a kernel that can */
+    ck_assert_ptr_eq(fake.launch[0].kernel, st_kernel_signal);
+    ck_assert_int_eq(fake.launch[0].args.ranks, 0);
+    ck_assert_ptr_eq(fake.launch[0].args.state, h[0]->state);
+    ck_assert_int_eq(fake.copies_before_launch, 0);
+    fake.capture = 0;
+    for (int r = 0; r < RANKS; r++)
+        state[r] = h[r]->state;
+    ck_assert_int_eq(symtuner_ar_destroy(h, RANKS), ncclSuccess);
+    ck_assert_ptr_null(h[0]);
+    ck_assert_int_eq(fake_nccl.live, 0); /* memory and windows */
+    ck_assert_int_gt(fake.live, 0);
+    ck_assert_int_eq(state[0]->dead, ST_DESTROYED);
+    fake_graph_gone(31);
+    st_graves_sweep();
+    ck_assert_int_eq(fake.live, 0);
+    free_buffers();
+}
+END_TEST
+
+START_TEST(test_a_buffer_in_a_graph_stays_registered)
+{
+    symtuner_ar *h[RANKS];
+    void *used[RANKS], *other[RANKS];
+    int windows;
+
+    make_pair(h);
+    for (int r = 0; r < RANKS; r++) {
+        used[r] = buffer[r][1];
+        other[r] = buffer[r][0];
+    }
+    windows = fake_nccl.live;
+    fake.capture = 41;
+    ck_assert_int_eq(symtuner_ar_all_reduce(used[1], used[1], 8, ncclFloat, ncclSum, h[1], NULL),
+                     ncclSuccess);
+    fake.capture = 0;
+    want_error(symtuner_ar_deregister(h, used, RANKS), ncclInvalidUsage, h[0],
+               "buffers[1]: a graph holds calls that use ");
+    ck_assert_int_eq(fake_nccl.live, windows);
+    ck_assert_int_eq(symtuner_ar_deregister(h, other, RANKS), ncclSuccess);
+    fake_graph_gone(41);
+    ck_assert_int_eq(symtuner_ar_deregister(h, used, RANKS), ncclSuccess);
+    ck_assert_int_eq(symtuner_ar_destroy(h, RANKS), ncclSuccess);
+    ck_assert_int_eq(fake.live, 0);
+    free_buffers();
+}
+END_TEST
+
+/* A window of the application may go while a graph lives; the next buffer in its place is free. */
+START_TEST(test_a_graph_does_not_hold_who_comes_after)
+{
+    static char next[RANKS][4096] __attribute__((aligned(4096)));
+    void *used[RANKS], *after[RANKS];
+    symtuner_ar *h[RANKS];
+
+    make_pair(h);
+    for (int r = 0; r < RANKS; r++) {
+        used[r] = buffer[r][1];
+        after[r] = next[r];
+        ((struct st_window *)st_window_find(h[r], used[r], 8))->ours = false;
+    }
+    fake.capture = 51;
+    ck_assert_int_eq(symtuner_ar_all_reduce(used[1], used[1], 8, ncclFloat, ncclSum, h[1], NULL),
+                     ncclSuccess);
+    fake.capture = 0;
+    ck_assert_int_eq(symtuner_ar_deregister(h, used, RANKS), ncclSuccess);
+    ck_assert_int_eq(symtuner_ar_register(h, after, NULL, RANKS, sizeof next[0]), ncclSuccess);
+    ck_assert_msg(symtuner_ar_deregister(h, after, RANKS) == ncclSuccess, "%s",
+                  symtuner_ar_error(h[0]));
+    fake_graph_gone(51);
+    ck_assert_int_eq(symtuner_ar_destroy(h, RANKS), ncclSuccess);
+    free_buffers();
+}
+END_TEST
+
+Suite *st_suite_graph(void)
+{
+    Suite *s = suite_create("ar_graph");
+    TCase *made = tcase_create("order"), *bare = tcase_create("life");
+
+    tcase_add_checked_fixture(made, set_up, tear_down);
+    tcase_add_test(made, test_captures_by_turns_keep_their_order);
+    tcase_add_test(made, test_streams_are_told_apart_by_number);
+    tcase_add_test(made, test_a_graph_keeps_a_local_group_alive);
+    tcase_add_test(made, test_a_graph_that_is_gone_keeps_nothing);
+    tcase_add_test(made, test_a_capture_that_cannot_be_held_is_an_error);
+    suite_add_tcase(s, made);
+    tcase_add_test(bare, test_of_a_communicators_handle_a_graph_keeps_the_counters);
+    tcase_add_test(bare, test_a_graph_does_not_hold_who_comes_after);
+    tcase_add_test(bare, test_a_buffer_in_a_graph_stays_registered);
+    suite_add_tcase(s, bare);
+    return s;
+}

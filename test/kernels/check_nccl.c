@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * check_nccl.c - libraries as they are found at run time: which NCCL is good enough, and what NVML
+ * says of two GPUs. The linker replaces dlopen and dlsym (see AR_WRAPPED in the Makefile).
+ */
+#include <check.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/group/links.h"
+#include "kernels/group/nccl.h"
+#include "kernels/choose/select.h"
+#include "test/kernels/fake/capture_stderr.h"
+#include "test/kernels/fake/cuda.h"
+#include "test/kernels/fake/nccl.h"
+#include "test/kernels/suites.h"
+
+static const char *lacks; /* a library or function that is not there */
+static bool no_nccl;      /* nor any libnccl.so.2                    */
+static bool made_up;      /* what is opened is the functions below   */
+static int handle;
+
+void *__real_dlopen(const char *file, int flags);
+void *__real_dlsym(void *library, const char *name);
+void *__wrap_dlopen(const char *file, int flags);
+void *__wrap_dlsym(void *library, const char *name);
+
+/* ---- NVML ------------------------------------------------------------------------------------ */
+
+static const struct pair {
+    const char *what, *a, *b;
+    int unseen;        /* CUDA sees GPUs below this one only                     */
+    bool atomics;      /* what CUDA says of the two; NVML says the opposite      */
+    const char *fails; /* a call of NVML                                         */
+    const char *lacks;
+    int links;
+} pairs[] = {
+#define A "0000:01:00.0"
+#define B "0000:02:00.0"
+#define PCIE ST_LINKS_PCIE
+#define NVLINK ST_LINKS_NVLINK
+    {"one GPU", A, A, 0, false, NULL, "libnvidia-ml.so.1", NVLINK},
+    {"CUDA says NVLink", A, B, 9, true, NULL, NULL, NVLINK},
+    {"CUDA says PCIe", A, B, 9, false, NULL, NULL, PCIE},
+    {"CUDA cannot say", A, B, 9, false, "cudaDeviceGetP2PAttribute", NULL, NVLINK},
+    {"NVML says NVLink: the first is not ours", B, A, 2, false, NULL, NULL, NVLINK},
+    {"NVML says NVLink: the second is not ours", A, B, 2, false, NULL, NULL, NVLINK},
+    {"NVML says PCIe", A, B, 2, true, NULL, NULL, PCIE},
+    {"no NVML", A, B, 2, false, NULL, "libnvidia-ml.so.1", PCIE},
+    {"NVML does not start", A, B, 2, false, "nvmlInit_v2", NULL, PCIE},
+    {"NVML does not know the first", A, B, 2, false, A, NULL, PCIE},
+    {"NVML does not know the second", A, B, 2, false, B, NULL, PCIE},
+    {"NVML cannot say", A, B, 2, false, "nvmlDeviceGetP2PStatus", NULL, PCIE},
+    {"an NVML without init", A, B, 2, false, NULL, "nvmlInit_v2", PCIE},
+    {"... without handles", A, B, 2, false, NULL, "nvmlDeviceGetHandleByPciBusId_v2", PCIE},
+    {"... without status", A, B, 2, false, NULL, "nvmlDeviceGetP2PStatus", PCIE},
+};
+static const struct pair *pair;
+
+static int goes(const char *call)
+{
+    return pair->fails != NULL && strcmp(pair->fails, call) == 0 ? 999 : 0;
+}
+
+static int nvml_init(void)
+{
+    return goes("nvmlInit_v2");
+}
+
+static int nvml_by_bus(const char *bus, const char **gpu)
+{
+    *gpu = bus;
+    return goes(bus);
+}
+
+static int nvml_status(const char *a, const char *b, int what, int *verdict)
+{
+    ck_assert_int_eq(what, 2); /* NVML_P2P_CAPS_INDEX_NVLINK */
+    ck_assert_str_eq(a, pair->a);
+    ck_assert_str_eq(b, pair->b);
+    *verdict = pair->atomics ? 4 /* not supported */ : 0; /* also when it fails */
+    return goes("nvmlDeviceGetP2PStatus");
+}
+
+void *__wrap_dlopen(const char *file, int flags)
+{
+    if (no_nccl || (lacks != NULL && file != NULL && strcmp(file, lacks) == 0))
+        return NULL;
+    return made_up ? &handle : __real_dlopen(file, flags);
+}
+
+void *__wrap_dlsym(void *library, const char *name)
+{
+    static const struct {
+        const char *name;
+        void (*function)(void);
+    } nvml[] = {{"nvmlInit_v2", (void (*)(void))nvml_init},
+                {"nvmlDeviceGetHandleByPciBusId_v2", (void (*)(void))nvml_by_bus},
+                {"nvmlDeviceGetP2PStatus", (void (*)(void))nvml_status}};
+
+    if (lacks != NULL && strcmp(name, lacks) == 0)
+        return NULL;
+    if (library != &handle)
+        return __real_dlsym(library, name);
+    for (size_t i = 0; i < sizeof nvml / sizeof *nvml; i++)
+        if (strcmp(nvml[i].name, name) == 0)
+            return *(void **)&nvml[i].function;
+    return NULL;
+}
+
+START_TEST(test_links_are_what_cuda_says_else_nvml_else_pcie)
+{
+    int links;
+
+    pair = &pairs[_i];
+    made_up = true;
+    lacks = pair->lacks;
+    memset(&fake, 0, sizeof fake);
+    fake.seen = pair->unseen;
+    fake.no_atomics = !pair->atomics;
+    fake.no_p2p_answer = goes("cudaDeviceGetP2PAttribute");
+    links = st_links_between(pair->a, pair->b);
+    ck_assert_msg(links == pair->links, "%s: %d", pair->what, links);
+}
+END_TEST
+
+/* ---- NCCL ------------------------------------------------------------------------------------ */
+
+#define OLD "has no windows; 2.28.3 or later is needed"
+
+static const struct {
+    const char *lacks;
+    int version;
+    const char *why; /* NULL: good enough */
+} found[] = {
+    {NULL, 22803, NULL},
+    {NULL, 23206, NULL},
+    {NULL, 22802, "NCCL 2.28.2 " OLD},
+    {NULL, 22707, "NCCL 2.27.7 " OLD},
+    {"ncclGetVersion", 22809, "libnccl.so.2 is neither loaded nor in the library path"},
+    {"ncclGetVersion", 0, "NCCL 0.0.0 " OLD}, /* there, but no NCCL that we know */
+    {"ncclCommCount", 22809, "this NCCL has no ncclCommCount"},
+    {"ncclCommWindowRegister", 22809, "this NCCL has no ncclCommWindowRegister"},
+    {"ncclGetErrorString", 22809, "this NCCL has no ncclGetErrorString"},
+    {"ncclGetLsaDevicePointer", 22809, NULL}, /* came with 2.29 */
+    {"ncclGetLsaMultimemDevicePointer", 22809, NULL},
+};
+
+START_TEST(test_an_nccl_is_good_enough_or_says_why_not)
+{
+    const struct st_nccl *nccl;
+    char why[160] = "untouched";
+
+    fake_nccl_reset(2);
+    fake_nccl.version = found[_i].version;
+    lacks = found[_i].lacks;
+    no_nccl = found[_i].version != 0;
+    made_up = !no_nccl; /* a library without any of its functions */
+    for (int again = 0; again < 2; again++) { /* looked for once, said as often as one asks */
+        nccl = st_nccl_get(why, sizeof why);
+        ck_assert_msg((nccl != NULL) == (found[_i].why == NULL), "%s", why);
+        ck_assert_str_eq(why, found[_i].why != NULL ? found[_i].why : "untouched");
+    }
+    if (nccl == NULL)
+        return;
+    ck_assert_int_eq(nccl->version, found[_i].version);
+    ck_assert_ptr_eq(*(void **)&nccl->ncclGetLsaDevicePointer,
+                     __wrap_dlsym(NULL, "ncclGetLsaDevicePointer"));
+    ck_assert_ptr_eq(*(void **)&nccl->ncclAllReduce, __wrap_dlsym(NULL, "ncclAllReduce"));
+}
+END_TEST
+
+/* ---- windows --------------------------------------------------------------------------------- */
+
+/* As NCCL keeps it in device memory, by measured offsets. */
+struct record {
+    void *host;
+    char *flat;
+    int lsa_rank, world_rank;
+    uint32_t stride_4g, mc_4k;
+};
+
+static char memory[4][16];
+static int no_peer = -1; /* of this rank NCCL knows no address */
+
+static ncclResult_t peer_pointer(ncclWindow_t window, size_t offset, int rank, void **out)
+{
+    ck_assert_ptr_eq(window, memory);
+    ck_assert_uint_eq(offset, 0);
+    *out = no_peer == 10 + rank ? NULL : memory[rank];
+    return no_peer == rank ? ncclInternalError : ncclSuccess;
+}
+
+START_TEST(test_a_window_is_asked_of_nccl_where_nccl_can_say)
+{
+    const struct st_nccl nccl = {.version = 22902, .ncclGetLsaDevicePointer = peer_pointer};
+    ncclWindow_t window = (ncclWindow_t)(void *)memory;
+    char *peers[4], why[160] = "", want[80];
+
+    ck_assert_int_eq(st_nccl_window_peers(&nccl, window, 4, 1, peers, why, sizeof why), 0);
+    for (int r = 0; r < 4; r++)
+        ck_assert_ptr_eq(peers[r], memory[r]);
+    for (no_peer = 0; no_peer < 14; no_peer += no_peer == 3 ? 7 : 1) { /* fails, or gives NULL */
+        ck_assert_int_eq(st_nccl_window_peers(&nccl, window, 4, 1, peers, why, sizeof why),
+                         ncclInvalidUsage);
+        snprintf(want, sizeof want, "NCCL maps no memory of rank %d into rank 1", no_peer % 10);
+        ck_assert_str_eq(why, want);
+    }
+    ck_assert_int_eq(st_nccl_window_peers(&nccl, NULL, 4, 1, peers, why, sizeof why),
+                     ncclInvalidUsage);
+    ck_assert_ptr_nonnull(strstr(why, "NCCL gave no symmetric window"));
+}
+END_TEST
+
+START_TEST(test_before_that_its_record_is_read)
+{
+    const struct st_nccl nccl = {.version = 22809};
+    struct record record = {.flat = memory[0], .lsa_rank = 1, .stride_4g = 3};
+    ncclWindow_t window = (ncclWindow_t)(void *)&record;
+    char *peers[3], why[160] = "";
+
+    memset(&fake, 0, sizeof fake);
+    ck_assert_int_eq(st_nccl_window_peers(&nccl, window, 3, 1, peers, why, sizeof why), 0);
+    for (uint64_t r = 0; r < 3; r++) /* 12 GiB from one to the next */
+        ck_assert_uint_eq((uintptr_t)peers[r], (uintptr_t)memory[0] + r * (12ull << 30));
+    for (int wrong = 0; wrong < 3; wrong++) {
+        record.flat = wrong == 0 ? NULL : memory[0];
+        record.lsa_rank = wrong == 1 ? 2 : 1;
+        fake.fail_at = wrong == 2;
+        fake.calls = 0;
+        ck_assert_int_eq(st_nccl_window_peers(&nccl, window, 3, 1, peers, why, sizeof why),
+                         ncclInternalError);
+        ck_assert_str_eq(why, "the window record of NCCL 22809 is not as known from 2.28");
+        ck_assert_int_eq(cudaGetLastError(), cudaSuccess);
+    }
+}
+END_TEST
+
+/* ---- faults ---------------------------------------------------------------------------------- */
+
+static const struct {
+    int release, dtype, op;
+    size_t send, recv; /* behind a multiple of 8 bytes */
+    const char *says;  /* NULL: nothing                */
+} faulty[] = {
+#define ODD "small messages of 8- and 16-bit floats"
+#define AVG "a kernel that it does not have for ncclAvg"
+    {22803, ncclHalf, ncclSum, 0, 2, ODD},        {22999, ncclHalf, ncclSum, 0, 2, ODD},
+    {23000, ncclHalf, ncclSum, 0, 2, NULL},       {22907, ncclHalf, ncclSum, 2, 0, ODD},
+    {22907, ncclHalf, ncclSum, 0, 0, NULL},       {22907, ncclHalf, ncclSum, 4, 4, NULL},
+    {22907, ncclHalf, ncclMax, 2, 2, NULL},       {22907, ncclHalf, ncclAvg, 2, 2, NULL},
+    {22907, ncclBfloat16, ncclSum, 6, 0, ODD},    {22907, ncclFloat8e4m3, ncclSum, 1, 0, ODD},
+    {22907, ncclFloat8e5m2, ncclSum, 0, 5, ODD},  {22907, ncclInt8, ncclSum, 1, 1, NULL},
+    {22907, ncclDouble, ncclSum, 0, 0, NULL},     {23002, ncclFloat, ncclAvg, 0, 0, NULL},
+    {23003, ncclFloat, ncclAvg, 0, 0, AVG},       {23199, ncclFloat, ncclAvg, 0, 0, AVG},
+    {23200, ncclFloat, ncclAvg, 0, 0, NULL},      {23102, ncclFloat, ncclSum, 0, 0, NULL},
+    {23102, ncclHalf, ncclAvg, 0, 0, AVG},        {23102, ncclBfloat16, ncclAvg, 0, 0, AVG},
+    {23102, ncclInt32, ncclAvg, 0, 0, NULL},      {23102, ncclUint64, ncclAvg, 0, 0, NULL},
+};
+
+START_TEST(test_a_fault_of_nccl_is_told_where_it_is_met)
+{
+    static char p[16] __attribute__((aligned(8)));
+    const char *heard;
+
+    ear_open();
+    st_nccl_warn(faulty[_i].release, faulty[_i].dtype, faulty[_i].op, p + faulty[_i].send,
+                 p + faulty[_i].recv);
+    heard = ear_heard();
+    ck_assert_msg(faulty[_i].says != NULL ? strstr(heard, faulty[_i].says) != NULL : *heard == 0,
+                  "row %d: \"%s\"", _i, heard);
+}
+END_TEST
+
+Suite *st_suite_nccl(void)
+{
+    Suite *suite = suite_create("ar_nccl");
+    TCase *links = tcase_create("links"), *nccl = tcase_create("NCCL");
+
+    tcase_add_loop_test(links, test_links_are_what_cuda_says_else_nvml_else_pcie, 0,
+                        (int)(sizeof pairs / sizeof *pairs));
+    tcase_add_loop_test(nccl, test_an_nccl_is_good_enough_or_says_why_not, 0,
+                        (int)(sizeof found / sizeof *found));
+    tcase_add_test(nccl, test_a_window_is_asked_of_nccl_where_nccl_can_say);
+    tcase_add_test(nccl, test_before_that_its_record_is_read);
+    tcase_add_loop_test(nccl, test_a_fault_of_nccl_is_told_where_it_is_met, 0,
+                        (int)(sizeof faulty / sizeof *faulty));
+    suite_add_tcase(suite, links);
+    suite_add_tcase(suite, nccl);
+    return suite;
+}

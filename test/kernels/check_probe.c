@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* check_probe.c - what follows from the figures of the start-up probe, and the file that keeps
+ * them. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "kernels/choose/probe.h"
+#include "kernels/choose/select.h"
+#include "test/kernels/suites.h"
+
+#define MiB ((uint64_t)1 << 20)
+
+static const unsigned all_bulk =
+    1u << ST_CHUNKED | 1u << ST_PULL | 1u << ST_PULL_ONE | 1u << ST_COPY;
+/* PCIe 5 as it should be; several writers collapse (Turin behind a switch); loads do not work */
+static const struct st_probe even = {40000, 36000, 44000}, collapse = {2700, 40000, 2700},
+                             no_loads = {12000, 0, 11000};
+static char path[64], why[200];
+
+static void make_path(void)
+{
+    snprintf(path, sizeof path, "/tmp/check-probe-%d", (int)getpid());
+    unlink(path);
+    unsetenv("SYMTUNER_AR_PROBE");
+    unsetenv("SYMTUNER_AR_PROBE_FILE");
+}
+
+static void drop_path(void)
+{
+    unlink(path);
+    make_path();
+}
+
+START_TEST(test_a_link_that_keeps_its_promise_changes_nothing)
+{
+    for (int ranks = 2; ranks <= ST_MAX_RANKS; ranks++)
+        for (uint64_t bytes = MiB / 16; bytes < 1024 * MiB; bytes *= 2)
+            ck_assert_int_eq(
+                st_probe_choose(&even, ST_CHUNKED, all_bulk & ~(1u << ST_COPY), ranks, bytes),
+                ST_CHUNKED);
+}
+END_TEST
+
+/* 1 MB among four ranks: 750000 bytes of each rank at 1000 (push), 2000 (pull) and 4000 MB/s. */
+static const struct {
+    int family;
+    double us;
+} priced[] = {
+    {ST_ONE_LL8, 5 + 4 * 1500}, {ST_TWO_LL8, 8 + 3000},    {ST_ONE_LAMPORT, 5 + 4 * 750},
+    {ST_TWO_LAMPORT, 8 + 1500}, {ST_CHUNKED, 12 + 1500},   {ST_PULL, 12 + 750 + 375},
+    {ST_PULL_ONE, 12 + 4 * 375}, {ST_COPY, 60 + 375},      {ST_NCCL, -1},
+    {ST_ONE_LL128, -1},         {ST_TWO_LL128, -1},        {ST_NVLS, -1},
+    {ST_NVLS_ONE, -1},
+};
+
+START_TEST(test_a_price_is_hops_and_bytes_over_what_was_measured)
+{
+    static const struct st_probe rates = {.push = 1000, .pull = 2000, .copy = 4000}, none = {0};
+    double us = st_probe_cost(&rates, priced[_i].family, 4, 1000000);
+
+    ck_assert_msg(us == priced[_i].us, "%s: %g us", st_family_name(priced[_i].family), us);
+    ck_assert(st_probe_cost(&none, priced[_i].family, 4, MiB) == -1);
+    if (us < 0) /* what has no price is not replaced */
+        ck_assert_int_eq(st_probe_choose(&even, priced[_i].family, all_bulk, 4, 64 * MiB),
+                         priced[_i].family);
+}
+END_TEST
+
+START_TEST(test_where_stores_collapse_everybody_loads)
+{
+    for (int ranks = 2; ranks <= 8; ranks++)
+        ck_assert_int_eq(st_probe_choose(&collapse, ST_CHUNKED, all_bulk, ranks, 16 * MiB),
+                         ST_PULL_ONE);
+    /* in place there is no pull_one; half of the traffic is still loads */
+    ck_assert_int_eq(
+        st_probe_choose(&collapse, ST_COPY, all_bulk & ~(1u << ST_PULL_ONE), 4, 64 * MiB), ST_PULL);
+    ck_assert_int_eq(st_probe_choose(&collapse, ST_TWO_LAMPORT, all_bulk, 4, MiB), ST_PULL_ONE);
+}
+END_TEST
+
+START_TEST(test_where_loads_fail_nobody_loads)
+{
+    static const int families[] = {ST_ONE_LAMPORT, ST_TWO_LAMPORT, ST_CHUNKED, ST_COPY};
+
+    for (size_t f = 0; f < sizeof families / sizeof *families; f++)
+        for (int ranks = 2; ranks <= 16; ranks++)
+            for (uint64_t bytes = MiB / 16; bytes < 1024 * MiB; bytes *= 2) {
+                int family = st_probe_choose(&no_loads, families[f], all_bulk, ranks, bytes);
+
+                ck_assert_int_ne(family, ST_PULL);
+                ck_assert_int_ne(family, ST_PULL_ONE);
+            }
+}
+END_TEST
+
+START_TEST(test_a_small_difference_is_noise)
+{
+    struct st_probe near = {20000, 0, 23000}, far = {20000, 0, 40000};
+
+    ck_assert_int_eq(st_probe_choose(&near, ST_CHUNKED, all_bulk, 4, 256 * MiB), ST_CHUNKED);
+    ck_assert_int_eq(st_probe_choose(&far, ST_CHUNKED, all_bulk, 4, 256 * MiB), ST_COPY);
+    ck_assert_int_eq(st_probe_choose(&far, ST_CHUNKED, all_bulk, 4, MiB / 4), ST_CHUNKED);
+}
+END_TEST
+
+START_TEST(test_only_what_can_run_and_is_known_is_chosen)
+{
+    struct st_probe none = {0, 0, 0};
+
+    for (unsigned push = 0; push < 5; push++)
+        for (unsigned pull = 0; pull < 5; pull++)
+            for (unsigned copy = 0; copy < 5; copy++)
+                for (unsigned can = 0; can < 1u << ST_FAMILIES; can++)
+                    for (int f = 0; f < ST_FAMILIES; f++) {
+                        struct st_probe p = {push * 7000, pull * 7000, copy * 7000};
+                        int got = st_probe_choose(&p, f, can, 4, 32 * MiB);
+
+                        must(got == f ||
+                             ((can >> got & 1) != 0 && st_probe_cost(&p, got, 4, 32 * MiB) > 0));
+                    }
+    for (int f = 0; f < ST_FAMILIES; f++)
+        ck_assert_int_eq(st_probe_choose(&none, f, ~0u, 4, 32 * MiB), f);
+}
+END_TEST
+
+START_TEST(test_the_slowest_rank_counts)
+{
+    struct st_probe p = st_probe_slower(even, collapse);
+
+    ck_assert_uint_eq(p.push, 2700);
+    ck_assert_uint_eq(p.pull, 36000);
+    ck_assert_uint_eq(p.copy, 2700);
+}
+END_TEST
+
+START_TEST(test_the_table_gives_way_on_pcie_only)
+{
+    static const struct st_force free_choice = {.family = -1}, forced = {.family = ST_CHUNKED};
+    struct st_ask ask = {.bytes = 8 * MiB,
+                         .ranks = 4,
+                         .links = ST_LINKS_PCIE,
+                         .dtype = ST_BF16,
+                         .dst_mapped = 1,
+                         .src_mapped = 1,
+                         .has_copy = 1,
+                         .max_ctas = 132,
+                         .half = {1 << 19, 16 << 20, 32 << 20, 256 << 20, 64 << 20},
+                         .probe = collapse};
+    struct st_choice c;
+
+    ck_assert_int_eq(st_select(&ask, &free_choice, &c), 0);
+    ck_assert_int_eq(c.family, ST_PULL_ONE);
+    st_select_why(&ask, &c, why, sizeof why);
+    ck_assert_ptr_nonnull(strstr(why, "push 2700, pull 40000, copy 2700; the table says chunked"));
+    ck_assert(c.ctas > 0 && c.ctas <= 16 && c.threads <= 512);
+    ck_assert_int_eq(st_select(&ask, &forced, &c), 0);
+    ck_assert_int_eq(c.family, ST_CHUNKED);
+    ask.src_mapped = 0; /* what is not registered cannot be loaded */
+    ck_assert_int_eq(st_select(&ask, &free_choice, &c), 0);
+    ck_assert_int_eq(c.family, ST_CHUNKED);
+    ask.src_mapped = 1;
+    ask.bytes = 1024; /* a message that is all latency */
+    ck_assert_int_eq(st_select(&ask, &free_choice, &c), 0);
+    ck_assert_int_eq(c.family, ST_ONE_LL8);
+    ask.bytes = 8 * MiB;
+    ask.links = ST_LINKS_NVLINK;
+    ck_assert_int_eq(st_select(&ask, &free_choice, &c), 0);
+    ck_assert_int_eq(c.family, ST_TWO_LAMPORT);
+}
+END_TEST
+
+static void write_text(const char *text)
+{
+    FILE *f = fopen(path, "w");
+
+    ck_assert_ptr_nonnull(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+START_TEST(test_figures_come_back_from_the_file)
+{
+    struct st_probe p = {0, 0, 0};
+    uint64_t key = st_probe_key(0, "0000:01:00.0");
+
+    ck_assert_int_eq(st_probe_read(path, key, &p, why, sizeof why), 0);
+    ck_assert_int_eq(st_probe_write(path, key, &collapse, why, sizeof why), 0);
+    ck_assert_int_eq(st_probe_read(path, st_probe_key(key, "x"), &p, why, sizeof why), 0);
+    ck_assert_uint_eq(p.push, 0);
+    ck_assert_int_eq(st_probe_read(path, key, &p, why, sizeof why), 1);
+    ck_assert(p.push == 2700 && p.pull == 40000 && p.copy == 2700);
+}
+END_TEST
+
+START_TEST(test_a_file_of_another_kind_is_refused_by_name)
+{
+    static const char *const texts[] = {"", "hello\n",
+                                        "symtuner-ar-probe 2 gpus 0 push 1 pull 1 copy 1",
+                                        "symtuner-ar-probe 1 gpus 0 push 1 pull 1"};
+    struct st_probe p;
+
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        write_text(texts[i]);
+        ck_assert_int_eq(st_probe_read(path, 0, &p, why, sizeof why), -1);
+        ck_assert_ptr_nonnull(strstr(why, path));
+        ck_assert_ptr_nonnull(strstr(why, "delete it"));
+    }
+    ck_assert_int_eq(st_probe_write("/no/such/folder/f", 0, &even, why, sizeof why), -1);
+    ck_assert_ptr_nonnull(strstr(why, "/no/such/folder/f"));
+}
+END_TEST
+
+START_TEST(test_a_pipe_is_refused_and_not_waited_for)
+{
+    struct st_probe p;
+
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    ck_assert_int_eq(st_probe_read(path, 0, &p, why, sizeof why), -1);
+    ck_assert_ptr_nonnull(strstr(why, "is no plain file"));
+}
+END_TEST
+
+START_TEST(test_a_file_that_cannot_be_replaced_leaves_nothing_beside_it)
+{
+    char part[128];
+
+    snprintf(part, sizeof part, "%s.%ld.%x", path, (long)getpid(), 0x2a);
+    ck_assert_int_eq(mkdir(path, 0700), 0);
+    ck_assert_int_eq(st_probe_write(path, 0x2a, &even, why, sizeof why), -1);
+    ck_assert_int_eq(rmdir(path), 0);
+    ck_assert_ptr_nonnull(strstr(why, "cannot be written"));
+    ck_assert_int_ne(access(part, F_OK), 0);
+}
+END_TEST
+
+#ifdef ST_AR_API
+#include "kernels/host/create.h"
+#include "test/kernels/fake/cuda.h"
+
+static const int devices[2] = {0, 1};
+
+static ncclResult_t make_group(symtuner_ar **handles)
+{
+    struct symtuner_ar_config config = {.size = sizeof config, .bulk_bytes = 1 << 20};
+
+    memset(&fake, 0, sizeof fake);
+    fake.devices = 2;
+    fake.peers = 1;
+    return symtuner_ar_create_local(handles, devices, 2, &config);
+}
+
+START_TEST(test_a_group_takes_the_figures_of_the_file)
+{
+    symtuner_ar *handles[2];
+    char text[4096];
+    uint64_t key = st_probe_key(st_probe_key(0, "0000:00:00.0"), "0000:01:00.0");
+
+    setenv("SYMTUNER_AR_PROBE", "1", 1);
+    setenv("SYMTUNER_AR_PROBE_FILE", path, 1);
+    ck_assert_int_eq(st_probe_write(path, key, &collapse, why, sizeof why), 0);
+    ck_assert_int_eq(make_group(handles), ncclSuccess);
+    ck_assert_int_eq(fake.launches, 0);
+    symtuner_ar_describe(handles[1], text, sizeof text);
+    ck_assert_ptr_nonnull(strstr(text, "push 2700, pull 40000, copy 2700 (from "));
+    symtuner_ar_destroy(handles, 2);
+    write_text("something else");
+    ck_assert_int_eq(make_group(handles), ncclInvalidUsage);
+    ck_assert_ptr_nonnull(strstr(symtuner_ar_error(NULL), "delete it"));
+    ck_assert_int_eq(fake.live, 0);
+    setenv("SYMTUNER_AR_PROBE", "2", 1);
+    ck_assert_int_eq(make_group(handles), ncclInvalidArgument);
+    ck_assert_ptr_nonnull(strstr(symtuner_ar_error(NULL), "SYMTUNER_AR_PROBE=\"2\""));
+}
+END_TEST
+
+START_TEST(test_only_pcie_is_probed_unless_asked)
+{
+    symtuner_ar *handles[2];
+    char text[4096];
+
+    ck_assert_int_eq(make_group(handles), ncclSuccess);
+    ck_assert_int_eq(fake.launches, 0);
+    symtuner_ar_describe(handles[0], text, sizeof text);
+    ck_assert_ptr_null(strstr(text, "probe"));
+    symtuner_ar_destroy(handles, 2);
+    setenv("SYMTUNER_AR_LINKS", "pcie", 1);
+    ck_assert_int_eq(make_group(handles), ncclSuccess);
+    unsetenv("SYMTUNER_AR_LINKS");
+    ck_assert_int_eq(fake.launches, 6); /* two ranks: push, check, pull */
+    for (int i = 0; i < 6; i++) {
+        const struct st_args *args = &fake.launch[i].args;
+        const struct st_layout *l = &handles[0]->layout;
+
+        ck_assert_uint_gt(args->shard, 0); /* a slot for each rank */
+        ck_assert_uint_le(args->shard * 2, l->half[ST_REGION_BULK]);
+        ck_assert_uint_eq(args->region, l->first[ST_REGION_BULK]);
+        ck_assert_uint_eq(args->timeout_ns, fake.launch[0].args.timeout_ns);
+        ck_assert_uint_gt(args->timeout_ns, 0);
+        ck_assert_ptr_nonnull(args->out);
+        ck_assert_int_eq(args->lag, fake.launch[i / 2 * 2].args.lag);
+    }
+    symtuner_ar_destroy(handles, 2);
+    ck_assert_int_eq(fake.live, 0);
+}
+END_TEST
+
+START_TEST(test_a_probe_that_breaks_leaves_nothing_behind)
+{
+    symtuner_ar *handles[2];
+    struct symtuner_ar_config config = {.size = sizeof config, .bulk_bytes = 1 << 20};
+    ncclResult_t result = ncclInternalError;
+
+    setenv("SYMTUNER_AR_PROBE", "1", 1);
+    for (int at = 1; result != ncclSuccess; at++) {
+        memset(&fake, 0, sizeof fake);
+        fake.devices = 2;
+        fake.peers = 1;
+        fake.fail_at = at;
+        result = symtuner_ar_create_local(handles, devices, 2, &config);
+        if (result == ncclSuccess && fake.calls >= at)
+            symtuner_ar_destroy(handles, 2), result = ncclInternalError; /* it did without */
+        else if (result == ncclSuccess)
+            symtuner_ar_destroy(handles, 2);
+        ck_assert_int_eq(fake.live, 0);
+        ck_assert_int_lt(at, 1000);
+    }
+}
+END_TEST
+
+/* Loads that never end: the fake ends the test when anything waits for them. Takes the 5 s. */
+START_TEST(test_a_kernel_that_never_ends_is_an_error_and_not_waited_for)
+{
+    symtuner_ar *handles[2];
+    struct symtuner_ar_config config = {.size = sizeof config, .bulk_bytes = 1 << 20};
+
+    setenv("SYMTUNER_AR_PROBE", "1", 1);
+    setenv("SYMTUNER_LOG", "off", 1);
+    memset(&fake, 0, sizeof fake);
+    fake.devices = 2;
+    fake.peers = 1;
+    fake.endless_at = 6; /* of rank 1, after push and check: pull */
+    ck_assert_int_eq(symtuner_ar_create_local(handles, devices, 2, &config),
+                     ncclUnhandledCudaError);
+    ck_assert_ptr_nonnull(fake.endless);
+    ck_assert_ptr_nonnull(strstr(symtuner_ar_error(NULL), "did not answer the probe"));
+    ck_assert_int_gt(fake.live, 0); /* freeing would have waited */
+}
+END_TEST
+
+static ncclResult_t other_is_stuck(void *handle, struct st_probe *all)
+{
+    all[0] = ((symtuner_ar *)handle)->probe;
+    all[1] = (struct st_probe){.push = ST_PROBE_STUCK};
+    return ncclSuccess;
+}
+
+START_TEST(test_where_another_rank_never_ends_nothing_is_freed)
+{
+    symtuner_ar *handles[2];
+    struct st_probe_group group = {.meet = other_is_stuck};
+    int live;
+
+    setenv("SYMTUNER_AR_PROBE", "0", 1);
+    ck_assert_int_eq(make_group(handles), ncclSuccess);
+    group.ranks = handles[0];
+    ck_assert_int_eq(st_probe_run(handles, 1, &group, NULL), ncclRemoteError);
+    ck_assert_ptr_nonnull(strstr(symtuner_ar_error(handles[0]), "rank 1 could not probe"));
+    ck_assert(handles[0]->stuck && !handles[1]->stuck);
+    live = fake.live;
+    st_rank_free(handles[0]);
+    ck_assert_int_eq(fake.live, live);
+}
+END_TEST
+#endif
+
+Suite *st_suite_probe(void)
+{
+    Suite *suite = suite_create("ar_probe");
+    TCase *t = tcase_create("probe");
+
+    tcase_add_checked_fixture(t, make_path, drop_path);
+    tcase_set_timeout(t, 120);
+    tcase_add_loop_test(t, test_a_price_is_hops_and_bytes_over_what_was_measured, 0,
+                        (int)(sizeof priced / sizeof *priced));
+    tcase_add_test(t, test_a_link_that_keeps_its_promise_changes_nothing);
+    tcase_add_test(t, test_where_stores_collapse_everybody_loads);
+    tcase_add_test(t, test_where_loads_fail_nobody_loads);
+    tcase_add_test(t, test_a_small_difference_is_noise);
+    tcase_add_test(t, test_only_what_can_run_and_is_known_is_chosen);
+    tcase_add_test(t, test_the_slowest_rank_counts);
+    tcase_add_test(t, test_the_table_gives_way_on_pcie_only);
+    tcase_add_test(t, test_figures_come_back_from_the_file);
+    tcase_add_test(t, test_a_file_of_another_kind_is_refused_by_name);
+    tcase_add_test(t, test_a_pipe_is_refused_and_not_waited_for);
+    tcase_add_test(t, test_a_file_that_cannot_be_replaced_leaves_nothing_beside_it);
+#ifdef ST_AR_API
+    tcase_add_test(t, test_a_group_takes_the_figures_of_the_file);
+    tcase_add_test(t, test_only_pcie_is_probed_unless_asked);
+    tcase_add_test(t, test_a_probe_that_breaks_leaves_nothing_behind);
+    tcase_add_test(t, test_a_kernel_that_never_ends_is_an_error_and_not_waited_for);
+    tcase_add_test(t, test_where_another_rank_never_ends_nothing_is_freed);
+#endif
+    suite_add_tcase(suite, t);
+    return suite;
+}

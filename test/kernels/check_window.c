@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* check_window.c - lists of handles and of registered buffers, in local groups. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "symtuner_ar.h"
+#include "kernels/group/handle.h"
+#include "test/kernels/fake/cuda.h"
+#include "test/kernels/fake/local_group.h"
+#include "test/kernels/suites.h"
+
+START_TEST(test_registration_is_all_ranks_at_once_and_once)
+{
+    void *buffers[N] = {memory[0], memory[1], memory[2], memory[3]};
+
+    want_error(symtuner_ar_register(handles, buffers, NULL, 2, 4096), ncclInvalidUsage, handles[0],
+               "in one call, not 2");
+    ck_assert_int_eq(symtuner_ar_register(handles, buffers, NULL, N, 4096), ncclSuccess);
+    want_error(symtuner_ar_register(handles, buffers, NULL, N, 4096), ncclInvalidUsage, handles[0],
+               "registered already");
+    ck_assert_int_eq(symtuner_ar_deregister(handles, buffers, N), ncclSuccess);
+    want_error(symtuner_ar_deregister(handles, buffers, N), ncclInvalidUsage, handles[0],
+               "is not registered");
+    buffers[2] = NULL;
+    want_error(symtuner_ar_register(handles, buffers, NULL, N, 4096), ncclInvalidArgument,
+               handles[2], "buffers[2] is NULL");
+    buffers[2] = memory[2] + 8;
+    want_error(symtuner_ar_register(handles, buffers, NULL, N, 4096), ncclInvalidArgument,
+               handles[0], "16-byte aligned");
+}
+END_TEST
+
+START_TEST(test_a_local_group_is_registered_and_destroyed_whole)
+{
+    static const int pair[] = {0, 1};
+    struct symtuner_ar_config config = small();
+    void *buffers[N] = {memory[0], memory[1], memory[2], memory[3]};
+    symtuner_ar *twice[N] = {handles[0], handles[1], handles[1], handles[3]};
+    symtuner_ar *mixed[N] = {handles[0], handles[1], NULL, NULL}, *other[2];
+    int live;
+
+    ck_assert_int_eq(symtuner_ar_create_local(other, pair, 2, &config), ncclSuccess);
+    mixed[2] = other[0];
+    mixed[3] = other[1];
+    live = fake.live;
+    want_error(symtuner_ar_register(twice, buffers, NULL, N, 4096), ncclInvalidUsage, handles[1],
+               "handles[1] and handles[2] are the same");
+    want_error(symtuner_ar_register(mixed, buffers, NULL, N, 4096), ncclInvalidUsage, handles[0],
+               "handles[2] and handles[0] are of different groups");
+    want_error(symtuner_ar_destroy(twice, N), ncclInvalidUsage, NULL, "are the same");
+    want_error(symtuner_ar_destroy(mixed, N), ncclInvalidUsage, NULL, "4 handles of a local group");
+    want_error(symtuner_ar_destroy(&other[1], 1), ncclInvalidUsage, other[1], "not 1 of them");
+    ck_assert_int_eq(fake.live, live);
+    ck_assert_int_eq(symtuner_ar_destroy(other, 2), ncclSuccess);
+    ck_assert_ptr_null(other[1]);
+    ck_assert_int_eq(symtuner_ar_register(handles, buffers, NULL, N, 4096), ncclSuccess);
+}
+END_TEST
+
+START_TEST(test_registrations_do_not_overlap)
+{
+    void *buffers[N] = {memory[0] + 4096, memory[1], memory[2], memory[3]};
+
+    ck_assert_int_eq(symtuner_ar_register(handles, buffers, NULL, N, 4096), ncclSuccess);
+    for (int i = 1; i < N; i++)
+        buffers[i] = memory[i] + 65536;
+    buffers[0] = memory[0] + 8176; /* its first word only */
+    want_error(symtuner_ar_register(handles, buffers, NULL, N, 4096), ncclInvalidUsage, handles[3],
+               "buffers[0]: ");
+    buffers[0] = memory[0];
+    want_error(symtuner_ar_register(handles, buffers, NULL, N, 4112), ncclInvalidUsage, handles[0],
+               "of 4096 bytes is registered already");
+    want_error(symtuner_ar_register(handles, buffers, NULL, N, 0), ncclInvalidArgument, handles[0],
+               "bytes is 0");
+    ck_assert_int_eq(symtuner_ar_register(handles, buffers, NULL, N, 4096), ncclSuccess);
+}
+END_TEST
+
+START_TEST(test_lists_that_are_none_are_named)
+{
+    void *buffers[N] = {memory[0], memory[1], memory[2], memory[3]};
+    symtuner_ar *hole[N] = {handles[0], handles[1], NULL, handles[3]};
+    struct symtuner_ar_plan plan = {.size = sizeof plan};
+
+    want_error(symtuner_ar_query(memory[0], memory[0], 1, ncclFloat, ncclSum, NULL, &plan),
+               ncclInvalidArgument, NULL, "handle is NULL");
+    want_error(symtuner_ar_query(memory[0], memory[0], 1, ncclFloat, ncclSum, handles[0], NULL),
+               ncclInvalidArgument, handles[0], "plan_out is NULL");
+    want_error(symtuner_ar_destroy(NULL, 1), ncclInvalidArgument, NULL, "handles is NULL");
+    want_error(symtuner_ar_destroy(handles, 17), ncclInvalidArgument, NULL, "17 handles");
+    want_error(symtuner_ar_register(NULL, buffers, NULL, N, 1), ncclInvalidArgument, NULL,
+               "handles is NULL");
+    want_error(symtuner_ar_register(handles, NULL, NULL, N, 1), ncclInvalidArgument, NULL,
+               "buffers is NULL");
+    want_error(symtuner_ar_deregister(handles, buffers, 0), ncclInvalidArgument, NULL, "0 handles");
+    want_error(symtuner_ar_deregister(hole, buffers, N), ncclInvalidArgument, NULL,
+               "handles[2] is NULL");
+}
+END_TEST
+
+Suite *st_suite_window(void)
+{
+    Suite *s = suite_create("ar_window");
+    TCase *made = tcase_create("lists");
+
+    tcase_add_checked_fixture(made, set_up, tear_down);
+    tcase_add_test(made, test_registration_is_all_ranks_at_once_and_once);
+    tcase_add_test(made, test_a_local_group_is_registered_and_destroyed_whole);
+    tcase_add_test(made, test_registrations_do_not_overlap);
+    tcase_add_test(made, test_lists_that_are_none_are_named);
+    suite_add_tcase(s, made);
+    return s;
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * call_values.c - small integers for the integers; for floats numbers that show how often and in
+ * which order a result was rounded. What must come out: reference.h, bit by bit.
+ */
+#include <float.h>
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "kernels/shared/dtypes.h"
+#include "test/kernels/emulated/call_values.h"
+#include "test/kernels/reference.h"
+
+static int value(const struct call *c, int rank, size_t i)
+{
+    unsigned h = (unsigned)i * 2654435761u ^ (unsigned)(rank * 40503 + c->salt * 7919);
+
+    h = (h ^ h >> 15) * 2246822519u;
+    h >>= 13;
+    return c->op == ST_PROD ? 1 + (int)h % 2 : (int)h % 4;
+}
+
+/* The small floats: bits of the exponent and of what follows the leading one; and the largest
+ * number where conversions stop at it, else they go to infinity. */
+static const struct format {
+    int exponent, digits;
+    double most;
+} formats[ST_DTYPES] = {
+    [ST_F16] = {5, 10, 0},
+    [ST_BF16] = {8, 7, 0},
+    [ST_F8E4M3] = {4, 3, 448},
+    [ST_F8E5M2] = {5, 2, 57344},
+};
+
+/* ${v} in such a format, to the nearest, ties to even. */
+static unsigned round_small(const struct format *f, double v)
+{
+    int bias = (1 << (f->exponent - 1)) - 1, e;
+    unsigned sign = signbit(v) ? 1u << (f->exponent + f->digits) : 0;
+    unsigned infinite = ((1u << f->exponent) - 1) << f->digits, n;
+
+    if (fabs(v) > f->most && f->most > 0)
+        v = f->most;
+    if (v == 0)
+        return sign;
+    if (isinf(v))
+        return sign | infinite;
+    frexp(v, &e);
+    e = e - 1 < 1 - bias ? 1 - bias : e - 1;
+    n = (unsigned)nearbyint(ldexp(fabs(v), f->digits - e)); /* below 1 << digits: subnormal */
+    n += (unsigned)(e + bias - 1) << f->digits;             /* may carry into the exponent */
+    return sign | (n < infinite || f->most > 0 ? n : infinite);
+}
+
+/* Integers must fit. NaN: all ones. */
+static void put(const struct call *c, char *p, size_t i, double v)
+{
+    size_t size = (size_t)st_dtype_bytes(c->dtype);
+    const struct format *small = &formats[c->dtype];
+    float f = (float)v;
+    unsigned bits;
+    long long w;
+
+    if (isnan(v)) {
+        memset(p + size * i, 0xff, size);
+    } else if (c->dtype == ST_F64) {
+        memcpy(p + 8 * i, &v, 8);
+    } else if (c->dtype == ST_F32) {
+        memcpy(p + 4 * i, &f, 4);
+    } else if (small->digits > 0) {
+        bits = round_small(small, v);
+        memcpy(p + size * i, &bits, size);
+    } else {
+        w = (long long)v;
+        memcpy(p + size * i, &w, size);
+    }
+}
+
+/* Is what stands at ${p} a NaN, of whatever payload? */
+static bool is_nan(int dtype, const char *p)
+{
+    const struct format *small = &formats[dtype];
+    unsigned bits = 0, infinite = ((1u << small->exponent) - 1) << small->digits;
+    double d;
+    float f;
+
+    if (dtype == ST_F64)
+        return memcpy(&d, p, 8), isnan(d);
+    if (dtype == ST_F32)
+        return memcpy(&f, p, 4), isnan(f);
+    if (small->digits == 0)
+        return false;
+    memcpy(&bits, p, (size_t)st_dtype_bytes(dtype));
+    bits &= (1u << (small->exponent + small->digits)) - 1;
+    return dtype == ST_F8E4M3 ? bits == 0x7f : bits > infinite; /* e4m3 has no infinity */
+}
+
+static int expected(const struct call *c, int ranks, size_t i)
+{
+    int acc = value(c, 0, i);
+
+    for (int r = 1; r < ranks; r++) {
+        int v = value(c, r, i);
+
+        acc = c->op == ST_PROD  ? acc * v
+              : c->op == ST_MAX ? (v > acc ? v : acc)
+              : c->op == ST_MIN ? (v < acc ? v : acc)
+                                : acc + v;
+    }
+    return c->op == ST_AVG ? acc / ranks : acc;
+}
+
+static bool is_float(const struct call *c)
+{
+    return c->dtype == ST_F64 || c->dtype == ST_F32 || formats[c->dtype].digits > 0;
+}
+
+static bool is_16bit(const struct call *c)
+{
+    return st_dtype_bytes(c->dtype) == 2;
+}
+
+/* A number with all its digits, of either sign, and of an exponent so far from the other ranks'
+ * that another order of addition gives other bits. Results may go beyond the range of small types.
+ */
+static double far_apart(const struct call *c, unsigned random)
+{
+    static const struct {
+        int digits, sum, prod; /* bits behind the leading one; largest exponents of either sign */
+    } of[ST_DTYPES] = {
+        [ST_F64] = {30, 60, 60}, [ST_F32] = {23, 50, 15},  [ST_BF16] = {7, 40, 15},
+        [ST_F16] = {10, 14, 1},  [ST_F8E5M2] = {2, 14, 1}, [ST_F8E4M3] = {3, 6, 1},
+    };
+    int most = c->op == ST_PROD ? of[c->dtype].prod : of[c->dtype].sum;
+    unsigned h = random * 2246822519u;
+    double v = 1 + ldexp(h >> (32 - of[c->dtype].digits), -of[c->dtype].digits);
+
+    v = ldexp(v, (int)((random >> 1) % (unsigned)(2 * most + 1)) - most);
+    return random & 1 ? -v : v;
+}
+
+/* What floats add. Of two elements one is far apart, the others are small integers, or with both
+ * signs and sixteen powers of two in f32 and f64. Of 61 elements one is the NaN of all ones, which
+ * Lamport words must not carry, on one rank, one is -0 on all, and some are numbers that were once
+ * added or multiplied wrongly. 16 bits: what f32 adds up to something else in any other order; what
+ * products in f32 cannot hold: of bf16 it has not the range, and of f16 it rounds these three and
+ * these four to just between two numbers. f32, f64: one infinite on one rank; and as large as f32
+ * gets, which cancels: FLT_MAX - 1.5 ulp is a tie, whose error TwoSum finds in one order of the two
+ * only and overflows in the other. */
+static double rough(const struct call *c, int rank, size_t i)
+{
+    unsigned h = (unsigned)i * 97u + (unsigned)c->salt;
+    unsigned far = (h ^ h >> 7) * 2654435761u * (unsigned)(2 * rank + 1);
+    bool large = c->dtype == ST_F32 || c->dtype == ST_F64;
+    double v = ((value(c, rank, i) + 1) * 0.3 + rank * 1e-3) * (1 << (far >> 28));
+    static const double order[4] = {0x1p15, 0x1p-10, -0x1p15, 0x3p-10};
+    static const double huge[4] = {FLT_MAX, -0x1.8p104, -FLT_MAX, 0x1p100};
+    static const double far_off[4] = {0x1.8p100, 0x1.4p90, 0x1.02p-120, 0x1.ap-70};
+    static const double three[4] = {0x1.06p0, 0x1.96cp0, 0x1.53p0, 1};
+    static const double four[4] = {0x1.38cp0, 0x1.5d8p0, 0x1.794p0, 0x1.288p0};
+
+    far ^= far >> 15;
+    if (is_16bit(c) && c->op == ST_PROD && h % 61 % 20 == 0)
+        return (c->dtype == ST_BF16 ? far_off : h % 61 == 20 ? three : four)[rank % 4];
+    if (is_16bit(c) && h % 61 == 20)
+        return order[rank % 4];
+    if (h % 61 == (unsigned)rank)
+        return NAN;
+    if (h % 61 == 30)
+        return -0.0;
+    if (large && h % 61 == 40 && rank == 1)
+        return INFINITY;
+    if (large && h % 61 == 50 && c->op != ST_PROD)
+        return huge[rank % 4];
+    if (i % 2 == 0)
+        return far_apart(c, far);
+    if (!large)
+        return value(c, rank, i);
+    v = far >> 27 & 1 ? -v : v;
+    return c->dtype == ST_F32 ? (float)v : v;
+}
+
+void values_put(const struct call *c, char *p, int rank, size_t i)
+{
+    put(c, p, i, is_float(c) ? rough(c, rank, i) : value(c, rank, i));
+}
+
+int values_right(const struct call *c, int ranks, const char *recv, size_t i)
+{
+    size_t size = (size_t)st_dtype_bytes(c->dtype);
+    double x[REFERENCE_MOST] = {0}, sum;
+    char want[8];
+
+    for (int r = 0; r < ranks; r++)
+        x[r] = is_float(c) ? rough(c, r, i) : 0;
+    sum = is_float(c) ? reference_reduce(c->dtype, c->op, x, ranks) : expected(c, ranks, i);
+    if (isnan(sum))
+        return is_nan(c->dtype, recv + i * size);
+    put(c, want, 0, sum);
+    return memcmp(recv + i * size, want, size) == 0;
+}

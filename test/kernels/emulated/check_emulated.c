@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * check_emulated.c - kernels on the CPU (emulate.h) one at a time: a rank that is aborted while it
+ * waits, and which kernel of a family is taken.
+ */
+#include <check.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "symtuner_ar.h"
+#include "kernels/group/handle.h"
+#include "test/kernels/emulated/emulate.h"
+#include "test/kernels/fake/cuda.h"
+#include "test/kernels/suites.h"
+
+struct rank {
+    symtuner_ar *handle;
+    int me;
+    char *send, *recv;
+    char wrong[200];
+};
+
+static void *call_once(void *p)
+{
+    struct rank *k = p;
+
+    if (symtuner_ar_all_reduce(k->send, k->recv, 1000, ncclFloat32, ncclSum, k->handle, NULL) !=
+        ncclSuccess)
+        snprintf(k->wrong, sizeof k->wrong, "%s", symtuner_ar_error(k->handle));
+    return NULL;
+}
+
+static void start_call(struct rank *k, pthread_t *thread)
+{
+    for (int i = 0; i < 1000; i++)
+        ((float *)k->send)[i] = (float)(k->me + 1);
+    pthread_create(thread, NULL, call_once, k);
+}
+
+/*
+ * Rank 1 calls alone and is aborted. Then rank 0 calls alone: in one-shot it has all it needs and
+ * must be right, and its next call ends in an error; elsewhere already this one does.
+ */
+static void abort_group(const char *kernel, bool whole)
+{
+    struct symtuner_ar_config config = {.size = sizeof config, .timeout_ms = 300};
+    static const int devices[2] = {0, 1};
+    static float buffer[2][2][1000];
+    symtuner_ar *handles[2];
+    struct rank k[2];
+    pthread_t thread;
+
+    memset(&fake, 0, sizeof fake);
+    fake.devices = 2;
+    fake.peers = 1;
+    ck_assert_int_eq(symtuner_ar_create_local(handles, devices, 2, &config), ncclSuccess);
+    for (int r = 0; r < 2; r++) {
+        k[r] = (struct rank){.handle = handles[r], .me = r};
+        k[r].send = (char *)buffer[r][0];
+        k[r].recv = (char *)buffer[r][1];
+        ck_assert_int_eq(symtuner_ar_force(handles[r], kernel, 1, 64), ncclSuccess);
+    }
+    start_call(&k[1], &thread);
+    usleep(30000);
+    ck_assert_int_eq(symtuner_ar_abort(handles[1]), ncclSuccess);
+    pthread_join(thread, NULL);
+    ck_assert_int_ne(symtuner_ar_status(handles[1]), ncclSuccess);
+    for (int again = 0; again < 1 + whole; again++) {
+        ck_assert_msg(symtuner_ar_status(handles[0]) == ncclSuccess, "%s: %s", kernel,
+                      symtuner_ar_error(handles[0]));
+        start_call(&k[0], &thread);
+        pthread_join(thread, NULL);
+        for (int i = 0; i < 1000 && again < whole; i++)
+            ck_assert(buffer[0][1][i] == 3);
+    }
+    ck_assert_int_eq(symtuner_ar_status(handles[0]), ncclRemoteError);
+    for (int r = 0; r < 2; r++)
+        ck_assert_int_ne(
+            symtuner_ar_all_reduce(k[r].send, k[r].recv, 1, ncclFloat32, ncclSum, handles[r], NULL),
+            ncclSuccess);
+    symtuner_ar_destroy(handles, 2);
+}
+
+START_TEST(test_peers_of_an_aborted_rank_get_right_bytes_or_an_error)
+{
+    abort_group("one_lamport", true);
+    abort_group("one_ll128", true);
+    abort_group("one_ll8", true);
+    abort_group("two_ll128", false);
+    abort_group("chunked", false);
+}
+END_TEST
+
+/* ---- calls that overlap -----------------------------------------------------------------------
+ */
+
+/* Its graph has outlived the handle: what the kernel would write to is another's by now. */
+START_TEST(test_a_kernel_of_a_destroyed_handle_stops_the_program)
+{
+    struct st_state state = {.epoch = 1, .dead = ST_DESTROYED};
+    struct st_args args = {.state = &state, .ranks = 2};
+
+    emulate_launch(st_kernel_signal, &args, 1, 32, 0);
+}
+END_TEST
+
+/* ---- a rank that never calls ----------------------------------------------------------------- */
+
+enum { MOST = 8, COUNT = 1000 };
+
+#define POISON 0x5a
+
+/* Each rank's send and recv, both registered. */
+struct absence {
+    symtuner_ar *handles[MOST];
+    struct rank k[MOST];
+    int ranks, absent;
+    size_t bytes;
+};
+
+static void make_absence(struct absence *a, int ranks)
+{
+    struct symtuner_ar_config config = {
+        .size = sizeof config, .timeout_ms = 60, .bulk_bytes = 1 << 20};
+    static const int devices[MOST] = {0, 1, 2, 3, 4, 5, 6, 7};
+    void *buffers[MOST];
+
+    memset(&fake, 0, sizeof fake);
+    fake.devices = MOST;
+    fake.peers = 1;
+    *a = (struct absence){.ranks = ranks, .absent = ranks % 2 == 0 ? ranks - 1 : 0, .bytes = 4096};
+    ck_assert_int_eq(symtuner_ar_create_local(a->handles, devices, ranks, &config), ncclSuccess);
+    for (int b = 0; b < 2; b++) {
+        for (int r = 0; r < ranks; r++) {
+            a->k[r].handle = a->handles[r];
+            a->k[r].me = r;
+            buffers[r] = aligned_alloc(4096, a->bytes);
+            *(b == 0 ? &a->k[r].send : &a->k[r].recv) = buffers[r];
+        }
+        ck_assert_int_eq(symtuner_ar_register(a->handles, buffers, NULL, ranks, a->bytes),
+                         ncclSuccess);
+    }
+}
+
+/* As after a fresh start, one call later: what has been written to scratch carries older epochs, or
+ * lies where the absent rank's words would. */
+static void revive(symtuner_ar *h)
+{
+    h->state->epoch += 2;
+    h->state->dead = ST_ALIVE;
+    h->state->arrived = h->state->base;
+    h->mailbox->error = h->mailbox->abort = 0;
+}
+
+/* All but one call ${kernel}; none may write to the buffers of the one that is elsewhere. */
+static void call_without_it(struct absence *a, const char *kernel, bool abort)
+{
+    pthread_t thread[MOST];
+
+    for (int r = 0; r < a->ranks; r++) {
+        struct rank *k = &a->k[r];
+
+        revive(k->handle);
+        k->wrong[0] = 0;
+        memset(k->send, POISON, a->bytes);
+        memset(k->recv, r == a->absent ? POISON : ~POISON, a->bytes);
+        ck_assert_int_eq(symtuner_ar_force(k->handle, kernel, 1, 32), ncclSuccess);
+    }
+    for (int r = 0; r < a->ranks; r++)
+        if (r != a->absent)
+            start_call(&a->k[r], &thread[r]);
+    if (abort)
+        usleep(15000);
+    for (int r = 0; abort && r < a->ranks; r++)
+        ck_assert_int_eq(symtuner_ar_abort(a->handles[r]), ncclSuccess);
+    for (int r = 0; r < a->ranks; r++) {
+        if (r == a->absent)
+            continue;
+        pthread_join(thread[r], NULL);
+        ck_assert_msg(a->k[r].wrong[0] == 0 || abort, "%s: %s", kernel, a->k[r].wrong);
+        ck_assert_int_ne(symtuner_ar_status(a->handles[r]), ncclSuccess);
+    }
+    for (size_t i = 0; i < a->bytes; i++)
+        ck_assert_msg(a->k[a->absent].send[i] == POISON && a->k[a->absent].recv[i] == POISON,
+                      "%s, %d ranks, %s: byte %zu of rank %d, which never called, was written",
+                      kernel, a->ranks, abort ? "aborted" : "too late", i, a->absent);
+}
+
+/* A rank that has not entered the call still uses what lies in its buffers. (Kernels of words know
+ * nothing but scratch of the peers: few ranks will do for them.) */
+START_TEST(test_no_kernel_touches_the_buffers_of_a_rank_that_never_calls)
+{
+    struct absence a;
+
+    make_absence(&a, _i);
+    for (int f = ST_NCCL + 1; f < ST_FAMILIES; f++)
+        if (f != ST_NVLS && f != ST_NVLS_ONE && (f >= ST_CHUNKED || _i <= 4)) {
+            call_without_it(&a, st_family_name(f), false);
+            call_without_it(&a, st_family_name(f), true);
+        }
+    for (int r = 0; r < a.ranks; r++) {
+        revive(a.handles[r]);
+        free(a.k[r].send);
+        free(a.k[r].recv);
+    }
+    ck_assert_int_eq(symtuner_ar_destroy(a.handles, a.ranks), ncclSuccess);
+    ck_assert_int_eq(fake.live, 0);
+}
+END_TEST
+
+/* ---- two handles ------------------------------------------------------------------------------ */
+
+static const char *wide; /* the kernel of both handles */
+
+/* One call on the handle of ${k}, which takes as many blocks as it may. */
+static void *call_wide(void *p)
+{
+    struct rank *k = p;
+
+    if (symtuner_ar_force(k->handle, wide, ST_MAX_CTAS, 32) != ncclSuccess)
+        return NULL;
+    return call_once(p);
+}
+
+static void start_wide(struct rank *k, pthread_t *thread)
+{
+    for (int i = 0; i < COUNT; i++)
+        ((float *)k->send)[i] = (float)(k->me + 1);
+    pthread_create(thread, NULL, call_wide, k);
+}
+
+/* Blocks on GPU ${device}, once some are. */
+static void await_blocks(int device)
+{
+    while (__atomic_load_n(&fake.taken[device], __ATOMIC_ACQUIRE) == 0)
+        usleep(100);
+    usleep(5000); /* and the rest of them */
+}
+
+/* Two handles on the same two GPUs: rank 0 begins with one, rank 1 with the other, and both calls
+ * wait for the peer while the other handle's call wants room. */
+START_TEST(test_two_handles_in_different_order_find_room)
+{
+    static const int some[] = {6, 8, 11, 16, 20};
+    static const char *const kernel[] = {"one_ll8", "two_ll128", "chunked", "pull"};
+    const int sms = some[_i / 4];
+    struct symtuner_ar_config config = {
+        .size = sizeof config, .timeout_ms = 4000, .bulk_bytes = 1 << 20};
+    static const int devices[2] = {0, 1};
+    static float buffer[2][2][2][COUNT];
+    symtuner_ar *handles[2][2];
+    struct rank k[2][2];
+    pthread_t thread[2][2];
+
+    memset(&fake, 0, sizeof fake);
+    fake.devices = 2;
+    fake.peers = 1;
+    fake.sms = sms;
+    wide = kernel[_i % 4];
+    for (int g = 0; g < 2; g++) {
+        ck_assert_int_eq(symtuner_ar_create_local(handles[g], devices, 2, &config), ncclSuccess);
+        for (int r = 0; r < 2; r++)
+            k[g][r] = (struct rank){.handle = handles[g][r],
+                                    .me = r,
+                                    .send = (char *)buffer[g][r][0],
+                                    .recv = (char *)buffer[g][r][1]};
+        void *buffers[2] = {buffer[g][0], buffer[g][1]}; /* for pull */
+
+        ck_assert_int_eq(symtuner_ar_register(handles[g], buffers, NULL, 2, sizeof buffer[g][0]),
+                         ncclSuccess);
+    }
+    start_wide(&k[0][0], &thread[0][0]);
+    await_blocks(0);
+    start_wide(&k[1][1], &thread[1][1]);
+    await_blocks(1);
+    start_wide(&k[1][0], &thread[1][0]);
+    start_wide(&k[0][1], &thread[0][1]);
+    for (int g = 0; g < 2; g++)
+        for (int r = 0; r < 2; r++) {
+            pthread_join(thread[g][r], NULL);
+            ck_assert_msg(symtuner_ar_status(handles[g][r]) == ncclSuccess, "%s, %d SMs: %s", wide, sms,
+                          symtuner_ar_error(handles[g][r]));
+            for (int i = 0; i < COUNT; i++)
+                ck_assert(buffer[g][r][1][i] == 3);
+        }
+    for (int g = 0; g < 2; g++)
+        ck_assert_int_eq(symtuner_ar_destroy(handles[g], 2), ncclSuccess);
+}
+END_TEST
+
+/* A longer kernel than needed gives right bytes, too: only this test sees it. */
+START_TEST(test_the_shortest_kernel_that_does_it_is_taken)
+{
+    static const struct {
+        int ranks, align, reducer;
+        uint64_t bytes;
+        enum st_class class;
+    } want[] = {
+        {2, 8, ST_R_BF16, 1024, ST_N2_WHOLE},  {2, 4, ST_R_BF16, 1024, ST_N2},
+        {4, 16, ST_R_BF16, 1024, ST_N4_WHOLE}, {4, 16, ST_R_BF16, 1026, ST_N4},
+        {8, 16, ST_R_BF16, 1024, ST_N8_WHOLE}, {8, 2, ST_R_BF16, 1024, ST_NX},
+        {3, 16, ST_R_BF16, 1024, ST_NX},       {2, 16, ST_R_WIDE, 1024, ST_NX},
+    };
+
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        struct st_args args = {.ranks = want[i].ranks,
+                               .in_align = want[i].align,
+                               .out_align = 16,
+                               .bytes = want[i].bytes};
+
+        ck_assert_ptr_eq(st_kernel_find(ST_TWO_LL128, want[i].reducer, &args),
+                         st_kernels_two_ll128.of[want[i].reducer][want[i].class]);
+    }
+}
+END_TEST
+
+void st_add_emulated_tests(TCase *t)
+{
+    tcase_add_test(t, test_peers_of_an_aborted_rank_get_right_bytes_or_an_error);
+    tcase_add_loop_test(t, test_no_kernel_touches_the_buffers_of_a_rank_that_never_calls, 2,
+                        MOST + 1);
+    tcase_add_loop_test(t, test_two_handles_in_different_order_find_room, 0, 5 * 4);
+    tcase_add_test_raise_signal(t, test_a_kernel_of_a_destroyed_handle_stops_the_program, SIGILL);
+    tcase_add_test(t, test_the_shortest_kernel_that_does_it_is_taken);
+}

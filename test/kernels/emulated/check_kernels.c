@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * check_kernels.c - the library's own kernels and host code, run on the CPU (emulate.h), many calls
+ * in a row, ranks drifting apart, every kernel, odd counts and alignments.
+ *
+ * Each rank is a host thread that makes the same list of random calls, now and then late. Inputs
+ * differ per rank and position, outputs are poisoned, inputs are overwritten as soon as the call
+ * returns. The epochs start so that they cross 2^32. What the numbers are: call_values.c.
+ */
+#include <check.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "symtuner_ar.h"
+#include "kernels/group/handle.h"
+#include "test/kernels/emulated/call_values.h"
+#include "test/kernels/fake/cuda.h"
+#include "test/kernels/suites.h"
+
+/* Under AddressSanitizer a kernel that touches a byte beside the message ends the test. */
+#if defined(__SANITIZE_ADDRESS__)
+#define HAS_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define HAS_ASAN 1
+#endif
+#endif
+#ifdef HAS_ASAN
+#include <sanitizer/asan_interface.h>
+#else
+#define __asan_poison_memory_region(p, n)   ((void)(p), (void)(n))
+#define __asan_unpoison_memory_region(p, n) ((void)(p), (void)(n))
+#endif
+
+#define MAX_RANKS 8
+#define MAX_BYTES 9000
+#define GUARD     32
+#define BUFFER    (MAX_BYTES / 16 * 16 + 2 * GUARD + 32) /* keeps 16-byte alignment */
+
+static int calls = 60;
+static bool every_way, every_sum;
+static unsigned seed = 1;
+
+struct rank {
+    symtuner_ar *handle;
+    int me, ranks;
+    const struct call *list;
+    char *send, *recv; /* what is not registered lies behind what is */
+    pthread_barrier_t *done;
+    char wrong[200];
+};
+
+static unsigned draw(unsigned *state, unsigned below)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return (*state >> 9) % below;
+}
+
+static void check_output(struct rank *k, const struct call *c, const char *recv)
+{
+    size_t size = (size_t)st_dtype_bytes(c->dtype);
+
+    for (size_t i = 0; i < c->count && k->wrong[0] == 0; i++)
+        if (!values_right(c, k->ranks, recv, i))
+            snprintf(k->wrong, sizeof k->wrong,
+                     "rank %d of %d: call %d, %s dtype %d op %d count %zu shift %zu, %d x %d, %s: "
+                     "element %zu is wrong",
+                     k->me, k->ranks, c->salt, c->kernel, c->dtype, c->op, c->count, c->shift,
+                     c->ctas, c->threads, c->in_place ? "in place" : "out of place", i);
+    for (size_t i = 1; i <= GUARD && k->wrong[0] == 0; i++)
+        if (recv[-(long)i] != 0x5a || recv[c->count * size + i - 1] != 0x5a)
+            snprintf(k->wrong, sizeof k->wrong, "rank %d: %s dtype %d count %zu writes outside",
+                     k->me, c->kernel, c->dtype, c->count);
+}
+
+/* Lock or open what lies around a buffer. The eight bytes that the message shares with its
+ * surroundings at its start stay open: ASan cannot tell them apart. */
+static void fence(const struct call *c, char *buffer, int lock)
+{
+    size_t bytes = c->count * (size_t)st_dtype_bytes(c->dtype);
+
+    if (lock) {
+        __asan_poison_memory_region(buffer - GUARD, GUARD);
+        __asan_poison_memory_region(buffer + bytes, GUARD);
+    } else {
+        __asan_unpoison_memory_region(buffer - GUARD, GUARD);
+        __asan_unpoison_memory_region(buffer + bytes, GUARD);
+    }
+}
+
+/* Where the buffer of call ${c} is in ${memory}, the rank's ${which} of two. */
+static char *place(const struct rank *k, const struct call *c, char *memory, unsigned which)
+{
+    size_t slot = (size_t)c->salt + (c->registered ? 0 : (size_t)calls);
+    size_t size = (size_t)st_dtype_bytes(c->dtype), ways = 16 / size;
+    size_t shift = (c->shift / size + (size_t)k->me * 5 + which * 11) % ways * size;
+
+    return memory + slot * BUFFER + GUARD + (c->apart ? shift : c->shift);
+}
+
+static void *run_rank(void *p)
+{
+    struct rank *k = p;
+    unsigned mood = seed * 31 + (unsigned)k->me;
+
+    for (int i = 0; i < calls; i++) {
+        const struct call *c = &k->list[i];
+        /* peers write recv while this rank is elsewhere: each call has buffers of its own */
+        int in_place = c->in_place && (!c->apart || (i + k->me) % 2 == 0);
+        char *send = place(k, c, k->send, 0);
+        char *recv = in_place ? send : place(k, c, k->recv, 1);
+
+        if (draw(&mood, 8) == 0)
+            usleep(draw(&mood, 3000));
+        for (size_t j = 0; j < c->count; j++) /* only now: who reads earlier reads rubbish */
+            values_put(c, send, k->me, j);
+        fence(c, send, 1);
+        fence(c, recv, 1);
+        symtuner_ar_force(k->handle, c->kernel, c->ctas, c->threads);
+        if (symtuner_ar_all_reduce(send, recv, c->count, (ncclDataType_t)c->dtype,
+                                   (ncclRedOp_t)c->op, k->handle, NULL) != ncclSuccess ||
+            symtuner_ar_status(k->handle) != ncclSuccess) {
+            snprintf(k->wrong, sizeof k->wrong, "%.60s: %.120s", c->kernel,
+                     symtuner_ar_error(k->handle));
+            return NULL;
+        }
+        fence(c, send, 0);
+        fence(c, recv, 0);
+        check_output(k, c, recv);
+        if (!in_place)
+            memset(send, 0xee, c->count * (size_t)st_dtype_bytes(c->dtype));
+    }
+    return NULL;
+}
+
+/* Of 48 calls each 16 have the same lengths, in which buffers begin at every byte that they may. */
+static void align_every_way(struct call *c)
+{
+    static const size_t counts[] = {15, 16, 17, 31, 47, 48, 64, 119, 120, 121, 240, 1000, 1013};
+    bool floats = strstr(c->kernel, "lamport") != NULL;
+
+    c->dtype = floats ? ST_BF16 : ST_U8;
+    c->shift = (size_t)c->salt * (floats ? 2 : 1) % 16;
+    c->count = counts[(size_t)c->salt * 5 % (sizeof counts / sizeof *counts)];
+    c->in_place = c->salt / 16 % 3 != 0;
+    c->registered = false;
+    c->apart = c->salt / 16 % 3 != 1;
+}
+
+static const char *const names[] = {"one_ll8",   "one_ll128",   "one_lamport", "two_ll8",
+                                    "two_ll128", "two_lamport", "chunked", /* at any address */
+                                    "pull",      "pull_one",    "copy"};
+enum { NAMES = sizeof names / sizeof *names };
+
+/* Each kernel in turn, and each type of float with a sum, an average or a product. */
+static void add_every_way(struct call *c)
+{
+    static const int floats[] = {ST_F64, ST_F32, ST_BF16, ST_F16, ST_F8E5M2, ST_F8E4M3};
+    static const int ops[] = {ST_SUM, ST_AVG, ST_SUM, ST_PROD};
+    bool lamport = strstr(c->kernel, "lamport") != NULL;
+    int turn = c->salt / NAMES;
+
+    c->dtype = floats[lamport ? 1 + turn % 3 : (turn + c->salt % NAMES) % 6];
+    c->op = lamport ? turn % 2 ? ST_AVG : ST_SUM : ops[turn % 4];
+    c->ctas = 1;
+    c->threads = 32 << turn % 2;
+    c->count %= 300;
+    c->count += 16;
+}
+
+/* A list of calls that every kernel in it can run. */
+static void make_list(struct call *list, int ranks, const char *only)
+{
+    unsigned state = seed * 2654435761u + (unsigned)ranks;
+
+    for (int i = 0; i < calls; i++) {
+        struct call *c = &list[i];
+        int aligned;
+
+        c->kernel = only != NULL ? only : names[every_sum ? i % NAMES : (int)draw(&state, NAMES)];
+        aligned = strcmp(c->kernel, "pull") == 0 || strcmp(c->kernel, "pull_one") == 0 ||
+                  strcmp(c->kernel, "copy") == 0;
+        c->dtype = draw(&state, 3) ? (int)draw(&state, ST_DTYPES) : ST_F32; /* it rounds */
+        c->op = (int)draw(&state, ST_OPS);
+        if (strstr(c->kernel, "lamport") != NULL) {
+            static const int floats[] = {ST_F32, ST_F16, ST_BF16};
+
+            c->dtype = floats[draw(&state, 3)];
+            c->op = draw(&state, 2) ? ST_AVG : ST_SUM;
+        }
+        c->ctas = 1 + (int)draw(&state, 2);
+        c->threads = 32 << draw(&state, 2);
+        c->count = 1 + draw(&state, draw(&state, 3) ? 1000 : MAX_BYTES / 8);
+        c->salt = i;
+        if (every_sum)
+            add_every_way(c);
+        c->shift = aligned ? 0
+                           : draw(&state, 16 / (unsigned)st_dtype_bytes(c->dtype)) *
+                                 (unsigned)st_dtype_bytes(c->dtype);
+        if (draw(&state, 2)) { /* whole words: the shorter kernels */
+            c->count = c->count < 16 ? 16 : c->count / 16 * 16;
+            c->shift = 0;
+        }
+        c->registered = aligned || draw(&state, 2);
+        c->in_place = strcmp(c->kernel, "pull_one") != 0 && draw(&state, 3) == 0;
+        c->apart = !c->registered && draw(&state, 2);
+        if (every_way)
+            align_every_way(c);
+    }
+}
+
+static void run_group(int ranks, int transport, const char *only)
+{
+    struct symtuner_ar_config config = {.size = sizeof config,
+                                        .transport = transport,
+                                        .timeout_ms = 20000,
+                                        .bulk_bytes = 1 << 20,
+                                        .first_epoch = (1ull << 32) - (unsigned)calls / 2};
+    static const int devices[MAX_RANKS] = {0, 1, 2, 3, 4, 5, 6, 7};
+    struct call *list = calloc((size_t)calls, sizeof *list);
+    struct rank k[MAX_RANKS];
+    symtuner_ar *handles[MAX_RANKS];
+    pthread_t threads[MAX_RANKS];
+    void *buffers[MAX_RANKS];
+    size_t bytes = (size_t)calls * BUFFER, room = (2 * bytes + 4095) / 4096 * 4096;
+
+    memset(&fake, 0, sizeof fake);
+    fake.devices = MAX_RANKS;
+    fake.peers = 1;
+    ck_assert_int_eq(symtuner_ar_create_local(handles, devices, ranks, &config), ncclSuccess);
+    make_list(list, ranks, only);
+    for (int r = 0; r < ranks; r++) {
+        k[r] = (struct rank){.handle = handles[r], .me = r, .ranks = ranks, .list = list};
+        k[r].send = aligned_alloc(4096, room);
+        k[r].recv = aligned_alloc(4096, room);
+        memset(k[r].send, 0x5a, room);
+        memset(k[r].recv, 0x5a, room);
+    }
+    for (int b = 0; b < 2; b++) {
+        for (int r = 0; r < ranks; r++)
+            buffers[r] = b ? k[r].recv : k[r].send;
+        ck_assert_int_eq(symtuner_ar_register(handles, buffers, NULL, ranks, bytes), ncclSuccess);
+    }
+    for (int r = 0; r < ranks; r++)
+        pthread_create(&threads[r], NULL, run_rank, &k[r]);
+    for (int r = 0; r < ranks; r++)
+        pthread_join(threads[r], NULL);
+    for (int r = 0; r < ranks; r++)
+        ck_assert_msg(k[r].wrong[0] == 0, "seed %u: %s", seed, k[r].wrong);
+    for (int r = 0; r < ranks; r++) /* every block has been counted */
+        ck_assert(handles[r]->state->arrived == handles[r]->state->base);
+    symtuner_ar_destroy(handles, ranks);
+    ck_assert_int_eq(fake.live, 0);
+    for (int r = 0; r < ranks; r++) {
+        free(k[r].send);
+        free(k[r].recv);
+    }
+    free(list);
+}
+
+START_TEST(test_two_ranks_through_peer_memory)
+{
+    run_group(2, SYMTUNER_AR_PEER, NULL);
+}
+END_TEST
+
+START_TEST(test_three_ranks_through_peer_memory)
+{
+    run_group(3, SYMTUNER_AR_PEER, NULL);
+}
+END_TEST
+
+START_TEST(test_four_ranks_through_peer_memory)
+{
+    run_group(4, SYMTUNER_AR_PEER, NULL);
+}
+END_TEST
+
+START_TEST(test_eight_ranks_through_peer_memory)
+{
+    int all = calls;
+
+    calls = (calls + 3) / 4;
+    run_group(8, SYMTUNER_AR_PEER, "one_lamport");
+    run_group(8, SYMTUNER_AR_PEER, "one_ll128");
+    run_group(8, SYMTUNER_AR_PEER, "two_lamport");
+    run_group(8, SYMTUNER_AR_PEER, "two_ll128");
+    calls = all;
+}
+END_TEST
+
+/* The same bits from every kernel, at every length and address: those of reference.h. */
+START_TEST(test_one_order_of_addition)
+{
+    int all = calls;
+
+    calls = 4 * NAMES;
+    every_sum = true;
+    run_group(_i, SYMTUNER_AR_PEER, NULL);
+    calls = all;
+    every_sum = false;
+}
+END_TEST
+
+START_TEST(test_buffers_that_begin_anywhere)
+{
+    int all = calls;
+
+    calls = 48;
+    every_way = true;
+    run_group(2 + _i % 2, SYMTUNER_AR_PEER, names[_i / 2]);
+    calls = all;
+    every_way = false;
+}
+END_TEST
+
+START_TEST(test_two_ranks_through_host_memory)
+{
+    run_group(2, SYMTUNER_AR_HOST, "one_lamport");
+    run_group(2, SYMTUNER_AR_HOST, "two_ll8");
+}
+END_TEST
+
+/* The start-up probe moves real bytes here, too, and finds them right; calls after it are as right.
+ */
+START_TEST(test_the_probe_finds_stores_and_loads_in_order)
+{
+    struct symtuner_ar_config config = {.size = sizeof config, .bulk_bytes = 1 << 20};
+    static const int devices[3] = {0, 1, 2};
+    symtuner_ar *handles[3];
+    char text[4096];
+    unsigned push = 0, pull = 0;
+    const char *at;
+
+    setenv("SYMTUNER_AR_LINKS", "pcie", 1);
+    memset(&fake, 0, sizeof fake);
+    fake.devices = 3;
+    fake.peers = 1;
+    ck_assert_int_eq(symtuner_ar_create_local(handles, devices, 3, &config), ncclSuccess);
+    symtuner_ar_describe(handles[2], text, sizeof text);
+    at = strstr(text, "push ");
+    ck_assert_ptr_nonnull(at);
+    ck_assert_int_eq(sscanf(at, "push %u, pull %u", &push, &pull), 2);
+    ck_assert_msg(push > 1 && pull > 1, "%s", text);
+    symtuner_ar_destroy(handles, 3);
+    run_group(3, SYMTUNER_AR_PEER, "chunked");
+    unsetenv("SYMTUNER_AR_LINKS");
+}
+END_TEST
+
+/* ROUNDS and SEED from the command line: check-ar-kernels [calls [seed]]. */
+int main(int argc, char **argv)
+{
+    Suite *s = suite_create("ar_kernels on the CPU");
+    TCase *t = tcase_create("all"), *one = tcase_create("one");
+    SRunner *runner;
+    int failed;
+
+    if (argc > 1)
+        calls = atoi(argv[1]);
+    if (argc > 2)
+        seed = (unsigned)strtoul(argv[2], NULL, 10);
+    tcase_set_timeout(t, 600);
+    tcase_add_test(t, test_two_ranks_through_peer_memory);
+    tcase_add_test(t, test_three_ranks_through_peer_memory);
+    tcase_add_test(t, test_four_ranks_through_peer_memory);
+    tcase_add_test(t, test_eight_ranks_through_peer_memory);
+    tcase_add_loop_test(t, test_one_order_of_addition, 2, MAX_RANKS + 1);
+    tcase_add_loop_test(t, test_buffers_that_begin_anywhere, 0, 14);
+    tcase_add_test(t, test_two_ranks_through_host_memory);
+    tcase_add_test(t, test_the_probe_finds_stores_and_loads_in_order);
+    tcase_set_timeout(one, 600);
+    st_add_emulated_tests(one);
+    suite_add_tcase(s, t);
+    suite_add_tcase(s, one);
+    runner = srunner_create(s);
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,480 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cuda.c - see cuda.h. Signatures are those of cuda_runtime_api.h, which the compiler
+ * checks. */
+#include "test/kernels/fake/cuda.h"
+
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#ifdef ST_EMULATE
+#include "test/kernels/emulated/emulate.h"
+#define MULTIPROCESSORS 8 /* a thread of the CPU for each thread of a block is costly */
+#else
+#define MULTIPROCESSORS 132
+#endif
+
+struct fake_cuda fake = {.devices = 4, .peers = 1};
+
+static _Thread_local int current;
+
+/* Ranks may have a thread each. */
+static int count(int *number, int more)
+{
+    return __atomic_add_fetch(number, more, __ATOMIC_RELAXED);
+}
+
+static _Thread_local cudaError_t last; /* what cudaGetLastError will say */
+
+static cudaError_t ends(cudaError_t error)
+{
+    last = error != cudaSuccess ? error : last;
+    return error;
+}
+
+static cudaError_t named(const char *call)
+{
+    bool fails = fake.fails != NULL && strcmp(fake.fails, call) == 0;
+
+    return ends(fails ? cudaErrorUnknown : cudaSuccess);
+}
+
+/* Every call that allocates or could break on a real machine asks here. */
+static cudaError_t may_fail(void)
+{
+    if (fake.fail_on != 0 && current != fake.fail_on - 1)
+        return cudaSuccess;
+    return ends(count(&fake.calls, 1) == fake.fail_at ? cudaErrorMemoryAllocation : cudaSuccess);
+}
+
+static cudaError_t make(void **out, size_t bytes)
+{
+    if (may_fail() != cudaSuccess)
+        return cudaErrorMemoryAllocation;
+    *out = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+    memset(*out, 0, bytes < 4096 ? bytes : 4096);
+    count(&fake.live, 1);
+    return cudaSuccess;
+}
+
+/* What waits for the kernels of a GPU would do so for ever behind one that never ends. */
+static void must_end(bool for_it)
+{
+    if (fake.endless != NULL && for_it) {
+        fputs("fake_cuda: the host waits for a kernel that never ends\n", stderr);
+        abort();
+    }
+}
+
+static cudaError_t drop(void *p)
+{
+    must_end(p != NULL);
+    count(&fake.live, -(p != NULL));
+    free(p);
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceCount(int *n)
+{
+    *n = fake.devices;
+    return ends(fake.devices > 0 ? cudaSuccess : cudaErrorNoDevice);
+}
+
+cudaError_t cudaSetDevice(int device)
+{
+    current = device;
+    if (device < 4 && fake.rule_of[device] != NULL)
+        setenv("SYMTUNER_RULE", fake.rule_of[device], 1);
+    return device < fake.devices ? cudaSuccess : cudaErrorInvalidDevice;
+}
+
+cudaError_t cudaGetDevice(int *device)
+{
+    *device = current;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int device)
+{
+    (void)device;
+    *value = attr != cudaDevAttrMultiProcessorCount ? 9
+             : fake.sms != 0                        ? fake.sms
+                                                    : MULTIPROCESSORS;
+    return may_fail();
+}
+
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attr, const void *func)
+{
+    (void)func;
+    memset(attr, 0, sizeof *attr);
+    attr->ptxVersion = fake.arch;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDriverGetVersion(int *version)
+{
+    *version = fake.driver != 0 ? fake.driver : 13000;
+    return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void **p, size_t bytes)
+{
+    return make(p, bytes);
+}
+
+cudaError_t cudaFree(void *p)
+{
+    return drop(p);
+}
+
+cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned flags)
+{
+    (void)flags;
+    return make(p, bytes);
+}
+
+cudaError_t cudaFreeHost(void *p)
+{
+    return drop(p);
+}
+
+cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned flags)
+{
+    (void)flags;
+    *device = host;
+    return may_fail();
+}
+
+cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags)
+{
+    (void)p, (void)bytes, (void)flags;
+    if (fake.no_pin)
+        return ends(cudaErrorMemoryAllocation);
+    if (may_fail() != cudaSuccess)
+        return cudaErrorMemoryAllocation;
+    count(&fake.live, 1);
+    return cudaSuccess;
+}
+
+cudaError_t cudaHostUnregister(void *p)
+{
+    must_end(p != NULL);
+    count(&fake.live, -1);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
+{
+    (void)kind;
+    memcpy(to, from, bytes);
+    return may_fail();
+}
+
+cudaError_t cudaMemset(void *p, int value, size_t bytes)
+{
+#ifdef ST_EMULATE
+    memset(p, value, bytes);
+#else
+    (void)p, (void)value; /* hundreds of MiB that nobody reads */
+#endif
+    __atomic_add_fetch(&fake.filled, bytes, __ATOMIC_RELAXED);
+    return may_fail();
+}
+
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total)
+{
+    *free_bytes = *total = fake.small == current + 1 ? 23ull << 30 : 141ull << 30;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceSynchronize(void)
+{
+    must_end(true);
+    while (__atomic_load_n(&fake.busy, __ATOMIC_ACQUIRE) == current + 1)
+        usleep(1000);
+    count(&fake.idles, 1);
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+    must_end(stream == fake.endless);
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream)
+{
+    return fake.endless != NULL && stream == fake.endless ? cudaErrorNotReady : may_fail();
+}
+
+cudaError_t cudaGetLastError(void)
+{
+    cudaError_t error = last;
+
+    last = cudaSuccess;
+    return error;
+}
+
+const char *cudaGetErrorString(cudaError_t error)
+{
+    return error == cudaErrorMemoryAllocation ? "out of memory" : "some error";
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
+{
+    (void)flags;
+    return make((void **)event, 8);
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+    return drop(event);
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+    (void)event, (void)stream;
+    count(&fake.records, 1);
+    return named("cudaEventRecord");
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
+{
+    (void)flags;
+    return make((void **)stream, 8);
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+    return drop(stream);
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
+{
+    (void)stream, (void)flags;
+    count(&fake.waits, 1);
+    fake.waited = event;
+    return named("cudaStreamWaitEvent");
+}
+
+/* As CUDA 13.0 on driver 580 does; there it also ends the capture. */
+cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long *id)
+{
+    if (fake.capture)
+        return cudaErrorStreamCaptureUnsupported;
+    *id = (unsigned long long)(uintptr_t)stream + fake.others;
+    return named("cudaStreamGetId");
+}
+
+/* ---- graphs: the one of capture N is named N ---------------------------------------------------
+ */
+
+enum { OBJECTS = 64 };
+
+static struct CUuserObject_st {
+    void *what;
+    cudaHostFn_t drop;
+    unsigned long long capture; /* 0: no graph holds it yet */
+} objects[OBJECTS];
+
+cudaError_t cudaUserObjectCreate(cudaUserObject_t *out, void *what, cudaHostFn_t dropper,
+                                 unsigned refs, unsigned flags)
+{
+    if (refs != 1 || flags != cudaUserObjectNoDestructorSync || may_fail() != cudaSuccess)
+        return cudaErrorMemoryAllocation;
+    for (int i = 0; i < OBJECTS; i++)
+        if (objects[i].what == NULL) {
+            objects[i] = (struct CUuserObject_st){what, dropper, 0};
+            *out = &objects[i];
+            count(&fake.live, 1);
+            return cudaSuccess;
+        }
+    return cudaErrorMemoryAllocation;
+}
+
+cudaError_t cudaUserObjectRelease(cudaUserObject_t object, unsigned refs)
+{
+    (void)refs;
+    object->drop(object->what);
+    object->what = NULL;
+    count(&fake.live, -1);
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphRetainUserObject(cudaGraph_t graph, cudaUserObject_t object, unsigned refs,
+                                      unsigned flags)
+{
+    if (refs != 1 || flags != cudaGraphUserObjectMove || may_fail() != cudaSuccess)
+        return cudaErrorMemoryAllocation;
+    object->capture = (unsigned long long)(uintptr_t)graph;
+    return cudaSuccess;
+}
+
+void fake_graph_gone(unsigned long long capture)
+{
+    for (int i = 0; i < OBJECTS; i++)
+        if (objects[i].what != NULL && objects[i].capture == capture)
+            cudaUserObjectRelease(&objects[i], 1);
+}
+
+#if CUDART_VERSION >= 13000
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
+                                     unsigned long long *id, cudaGraph_t *graph,
+                                     const cudaGraphNode_t **nodes, const cudaGraphEdgeData **edges,
+                                     size_t *n)
+{
+    (void)edges;
+#else
+cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
+                                        unsigned long long *id, cudaGraph_t *graph,
+                                        const cudaGraphNode_t **nodes, size_t *n)
+{
+#endif
+    (void)stream, (void)nodes, (void)n;
+    *graph = (cudaGraph_t)(uintptr_t)fake.capture;
+    *status = fake.capture ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+    *id = fake.capture;
+    return named("cudaStreamGetCaptureInfo");
+}
+
+#ifdef ST_EMULATE
+/* As a GPU does it: blocks start in order, each when it finds room, and room is free again when all
+ * threads of a block have ended. */
+void emulate_take_room(int device)
+{
+    for (bool mine = fake.sms == 0; !mine;) {
+        int taken = __atomic_load_n(&fake.taken[device], __ATOMIC_ACQUIRE);
+
+        mine = taken < fake.sms &&
+               __atomic_compare_exchange_n(&fake.taken[device], &taken, taken + 1, false,
+                                           __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+        if (!mine)
+            usleep(100);
+    }
+}
+
+void emulate_give_room(int device)
+{
+    if (fake.sms != 0)
+        count(&fake.taken[device], -1);
+}
+#endif
+
+static cudaError_t remember(const void *kernel, unsigned ctas, unsigned threads, int early,
+                            void **params, cudaStream_t stream)
+{
+#ifdef ST_EMULATE
+    (void)early, (void)stream;
+    emulate_launch(kernel, params[0], (int)ctas, (int)threads, current);
+#else
+    int number = count(&fake.launches, 1);
+    struct fake_launch *l = &fake.launch[(number - 1) % FAKE_LAUNCHES];
+
+    fake.launched_on = current;
+    l->kernel = kernel;
+    l->ctas = (int)ctas;
+    l->threads = (int)threads;
+    l->early = early;
+    l->stream = stream;
+    memcpy(&l->args, params[0], sizeof l->args);
+    if (number == fake.endless_at)
+        fake.endless = stream;
+#endif
+    return cudaSuccess;
+}
+
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *kernel, void **params)
+{
+    int early = 0;
+
+    if (config->gridDim.y * config->gridDim.z * config->blockDim.y * config->blockDim.z != 1)
+        return ends(cudaErrorInvalidConfiguration);
+    for (unsigned i = 0; i < config->numAttrs; i++)
+        early |= config->attrs[i].id == cudaLaunchAttributeProgrammaticStreamSerialization &&
+                 config->attrs[i].val.programmaticStreamSerializationAllowed;
+    return remember(kernel, config->gridDim.x, config->blockDim.x, early, params, config->stream);
+}
+
+cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **params,
+                             size_t shared, cudaStream_t stream)
+{
+    (void)shared;
+    if (grid.y * grid.z * block.y * block.z != 1) /* no kernel of ours has more dimensions */
+        return ends(cudaErrorInvalidConfiguration);
+    return remember(kernel, grid.x, block.x, 0, params, stream);
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                            cudaStream_t stream)
+{
+    must_end(stream == fake.endless); /* staging may wait */
+    fake.copies_before_launch += fake.launches == 0 && kind == cudaMemcpyDefault;
+#ifdef ST_EMULATE
+    (void)kind;
+    memcpy(to, from, bytes);
+#else
+    if (kind != cudaMemcpyDefault && kind != cudaMemcpyDeviceToDevice) /* those: nobody reads it */
+        memcpy(to, from, bytes);
+#endif
+    __atomic_add_fetch(&fake.copied, bytes, __ATOMIC_RELAXED);
+    return named("cudaMemcpyAsync");
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)
+{
+    (void)device, (void)peer;
+    *can = fake.peers;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags)
+{
+    (void)peer, (void)flags;
+    return cudaErrorPeerAccessAlreadyEnabled;
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char *text, int length, int device)
+{
+    snprintf(text, (size_t)length, "0000:%02x:00.0", device);
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *text)
+{
+    *device = (int)strtol(text + 5, NULL, 16);
+    return ends(fake.seen != 0 && *device >= fake.seen ? cudaErrorInvalidDevice : cudaSuccess);
+}
+
+cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDeviceP2PAttr attr, int from, int to)
+{
+    (void)from, (void)to;
+    *value = attr == cudaDevP2PAttrNativeAtomicSupported && !fake.no_atomics;
+    return ends(fake.no_p2p_answer ? cudaErrorNotSupported : cudaSuccess);
+}
+
+#ifndef ST_EMULATE
+/* One distinct address per kernel family stands in for the compiled kernels. */
+#define FAKE_ROW(name)                                                                             \
+    static const char name##_kernel;                                                               \
+    const struct st_kernel_row st_kernels_##name = {                                               \
+        {{&name##_kernel}, {&name##_kernel}, {&name##_kernel}, {&name##_kernel}, {&name##_kernel}} \
+    }
+FAKE_ROW(one_ll8);
+FAKE_ROW(one_ll128);
+FAKE_ROW(one_lamport);
+FAKE_ROW(two_ll8);
+FAKE_ROW(two_ll128);
+FAKE_ROW(two_lamport);
+FAKE_ROW(chunked);
+FAKE_ROW(pull);
+FAKE_ROW(nvls);
+FAKE_ROW(pull_one);
+FAKE_ROW(nvls_one);
+FAKE_ROW(local);
+
+static const char signal_kernel, await_kernel, probe_kernel;
+const void *const st_kernel_signal = &signal_kernel, *const st_kernel_await = &await_kernel;
+const void *const st_kernel_probe = &probe_kernel;
+#endif

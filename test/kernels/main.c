@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* main.c - run the suites of check-ar. */
+#include <stdlib.h>
+
+#include "test/kernels/suites.h"
+
+/* LeakSanitizer asks: tests named never_ends leave to the process what a kernel that never ends
+ * could still use. */
+__attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
+__attribute__((visibility("default"))) const char *__lsan_default_options(void);
+
+const char *__lsan_default_suppressions(void)
+{
+    return "leak:never_ends\n";
+}
+
+const char *__lsan_default_options(void)
+{
+    return "print_suppressions=0";
+}
+
+int main(void)
+{
+    SRunner *runner = srunner_create(st_suite_shape());
+    int failed;
+
+    srunner_add_suite(runner, st_suite_select());
+    srunner_add_suite(runner, st_suite_rules());
+    srunner_add_suite(runner, st_suite_probe());
+#ifdef ST_AR_API
+    srunner_add_suite(runner, st_suite_api());
+    srunner_add_suite(runner, st_suite_comm());
+    srunner_add_suite(runner, st_suite_meet());
+    srunner_add_suite(runner, st_suite_window());
+    srunner_add_suite(runner, st_suite_nccl());
+    srunner_add_suite(runner, st_suite_call());
+    srunner_add_suite(runner, st_suite_ready());
+    srunner_add_suite(runner, st_suite_alike());
+    srunner_add_suite(runner, st_suite_graph());
+    srunner_add_suite(runner, st_suite_multicast());
+#endif
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * reference.h - what an all-reduce of floats gives, bit by bit: the one order of addition, and how
+ * each type is added. Apart from the kernels: they are tested against it. C, and CUDA's device
+ * side.
+ *
+ * Units   numbers are doubles that the type can hold; so is the result, but for its rounding to the
+ *         type, which is the caller's: once, to the nearest, ties to even.
+ */
+#ifndef ST_TEST_REFERENCE_H_
+#define ST_TEST_REFERENCE_H_
+
+#include <float.h>
+#include <math.h>
+
+#include "kernels/shared/dtypes.h"
+
+#ifdef __CUDACC__
+#define ST_REFERENCE static __host__ __device__ inline
+#else
+#define ST_REFERENCE static inline
+#endif
+
+#define REFERENCE_MOST 16 /* ranks */
+
+struct reference_step {
+    int to, from;
+};
+
+/*
+ * The one order, whatever the kernel: ranks in groups of four, (r0 + r1) + (r2 + r3), and the sums
+ * of the groups one after the other. Step k of n - 1 adds what stands at ${from} to what stands at
+ * ${to}; the last one leaves the sum at 0. Returns n - 1.
+ */
+ST_REFERENCE int reference_order(int n, struct reference_step *step)
+{
+    int k = 0;
+
+#define ADD(x, y) (step[k].to = (x), step[k].from = (y), k++)
+    for (int group = 0; group < n; group += 4) {
+        for (int two = group; two < group + 4 && two + 1 < n; two += 2)
+            ADD(two, two + 1);
+        if (group + 2 < n)
+            ADD(group, group + 2);
+        if (group > 0)
+            ADD(0, group);
+    }
+#undef ADD
+    return k;
+}
+
+/* f32: a sum is two floats, what additions gave and what their roundings dropped. */
+struct reference_f32 {
+    float sum, lost;
+};
+
+ST_REFERENCE struct reference_f32 reference_add_f32(struct reference_f32 x, struct reference_f32 y)
+{
+    float high = fabsf(x.sum) < fabsf(y.sum) ? y.sum : x.sum;
+    float low = fabsf(x.sum) < fabsf(y.sum) ? x.sum : y.sum;
+    struct reference_f32 both;
+
+    both.sum = x.sum + y.sum;
+    both.lost = x.lost + y.lost + (low - (both.sum - high));
+    return both;
+}
+
+/* What was dropped is added at the end; for avg, when the quotient is known. */
+ST_REFERENCE float reference_round_f32(struct reference_f32 x, int divisor)
+{
+    float share = 1.0f / (float)divisor, near = x.sum * share;
+    float left = fmaf(-(float)divisor, near, x.sum) + x.lost;
+
+    return fabsf(left) > 0 && fabsf(left) <= FLT_MAX ? fmaf(left, share, near) : near;
+}
+
+ST_REFERENCE double reference_f32_of(const double *x, int n, int divisor)
+{
+    struct reference_step step[REFERENCE_MOST];
+    struct reference_f32 v[REFERENCE_MOST];
+    int steps = reference_order(n, step);
+
+    for (int r = 0; r < n; r++)
+        v[r].sum = (float)x[r], v[r].lost = 0;
+    for (int k = 0; k < steps; k++)
+        v[step[k].to] = reference_add_f32(v[step[k].to], v[step[k].from]);
+    return reference_round_f32(v[0], divisor);
+}
+
+/* x and y by the operator, in the type in which the kernels add ${dtype}: f64 itself and products
+ * of all but fp8 in f64, the others in f32. */
+ST_REFERENCE double reference_apply(int dtype, int op, double x, double y)
+{
+    int small = dtype == ST_F8E4M3 || dtype == ST_F8E5M2;
+
+    if (op == ST_MAX || op == ST_MIN)
+        return op == ST_MAX ? fmax(x, y) : fmin(x, y);
+    if (op == ST_PROD)
+        return small ? (double)((float)x * (float)y) : x * y;
+    return dtype == ST_F64 ? x + y : (double)((float)x + (float)y);
+}
+
+/* Of the numbers x[0..n-1] of n ranks, which are overwritten. */
+ST_REFERENCE double reference_reduce(int dtype, int op, double *x, int n)
+{
+    struct reference_step step[REFERENCE_MOST];
+    int steps = reference_order(n, step);
+
+    if (dtype == ST_F32 && (op == ST_SUM || op == ST_AVG))
+        return reference_f32_of(x, n, op == ST_AVG ? n : 1);
+    for (int k = 0; k < steps; k++)
+        x[step[k].to] = reference_apply(dtype, op, x[step[k].to], x[step[k].from]);
+    if (op != ST_AVG)
+        return x[0];
+    return dtype == ST_F64 ? x[0] / n : (double)((float)x[0] * (1.0f / (float)n));
+}
+
+#endif
