@@ -74,7 +74,7 @@ chmod +x "$folder/bin/python3"
 full=$(cd "$build" && pwd)
 (cd / && PATH=$folder/bin:$PATH "$full/ar_compare_fake" --only torch1 --out "$folder/rows.csv" \
     --ranks 2 --max 1K) >"$folder/out" 2>&1 || true
-grep -q '/ar_compare.py$' "$folder/script" || fail "torch's program is not found from another folder"
+grep -q '/compare/compare.py$' "$folder/script" || fail "torch's program is not found from another folder"
 
 mkdir "$folder/good" "$folder/bad"
 cp "$build/peer_good.so" "$folder/good/peer-vllm.so"
