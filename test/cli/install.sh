@@ -12,7 +12,7 @@ fail() { echo "FAIL $*"; failed=1; }
 unset MAKEFLAGS MAKELEVEL MFLAGS
 make -s install B="$1" PREFIX=/usr DESTDIR="$work/root" > "$work/log" 2>&1 || fail "make install: $(cat "$work/log")"
 for library in "$work"/root/usr/lib/*.so; do nm -D --defined-only "$library"; done |
-    awk '{ print $3 }' | sort -u > "$work/exported"
+    awk '{ sub(/@.*/, "", $3); print $3 }' | sort -u > "$work/exported"
 for header in "$work"/root/usr/include/*.h; do
     # a declaration may go over several lines
     grep -v '^#define' "$header" | tr '\n' ' ' | grep -oE 'SYMTUNER(_AR)?_API [^(;]*\(' | sed -E 's/.*[ *]([a-z_0-9]+)\($/\1/' > "$work/declared"
