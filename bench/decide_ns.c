@@ -9,7 +9,7 @@
  * is 2000 single calls of each, over 64 different ones as a training step would repeat them, timed
  * by the time-stamp counter with fences around the call. What a timing of nothing shows is printed
  * as its own row and is part of every other row; "added" is against the empty plugin, in which it
- * cancels.
+ * cancels. mean90 is the mean of the cheapest nine tenths of the calls.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -247,10 +247,31 @@ static double percentile(const struct variant *variant, int from, int to, double
     return BINS;
 }
 
+/* The mean of the cheapest nine tenths, in ticks. Some machines count in steps of 10 ns: there a
+ * median moves by whole steps, and this mean does not. */
+static double mean90(const struct variant *variant)
+{
+    uint64_t total = 0, seen = 0, here;
+    double sum = 0;
+
+    for (int b = 0; b < BLOCKS; b++)
+        for (int t = 0; t < BINS; t++)
+            total += variant->bin[b][t];
+    for (int t = 0; t < BINS && seen < total / 10 * 9; t++, seen += here) {
+        here = 0;
+        for (int b = 0; b < BLOCKS; b++)
+            here += variant->bin[b][t];
+        if (here > total / 10 * 9 - seen)
+            here = total / 10 * 9 - seen;
+        sum += (double)here * t;
+    }
+    return sum / (double)(total / 10 * 9);
+}
+
 static void report(double tick)
 {
-    printf("%-36s %8s %8s %8s %9s   %s\n", "ns per call", "p50", "p99", "p99.9", "added",
-           "p50 of the blocks");
+    printf("%-36s %8s %8s %8s %9s %8s %9s   %s\n", "ns per call", "p50", "p99", "p99.9", "added",
+           "mean90", "added", "p50 of the blocks");
     for (int v = 0; v < VARIANTS; v++) {
         int base = variants[v].profiler == 1 ? EMPTY_EVENT : EMPTY;
         double p50 = percentile(&variants[v], 0, BLOCKS, 0.5), lo = 1e9, hi = 0;
@@ -265,9 +286,11 @@ static void report(double tick)
                percentile(&variants[v], 0, BLOCKS, 0.99) * tick,
                percentile(&variants[v], 0, BLOCKS, 0.999) * tick);
         if (v == NOTHING || v == base)
-            printf("%9s", "");
+            printf("%9s %8.1f %9s", "", mean90(&variants[v]) * tick, "");
         else
-            printf("%+9.1f", (p50 - percentile(&variants[base], 0, BLOCKS, 0.5)) * tick);
+            printf("%+9.1f %8.1f %+9.1f",
+                   (p50 - percentile(&variants[base], 0, BLOCKS, 0.5)) * tick,
+                   mean90(&variants[v]) * tick, (mean90(&variants[v]) - mean90(&variants[base])) * tick);
         printf("   %.1f .. %.1f\n", lo * tick, hi * tick);
     }
 }
