@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/json.h"
 #include "cli/options.h"
-#include "cli/text.h"
 #include "symtuner.h"
 
 /* A list of words that begins with none: it may be unset, or set to nothing. */
@@ -34,18 +34,20 @@ static void print_markdown(void)
 
 static void print_json(void)
 {
+    struct st_json json = {.out = stdout};
     struct symtuner_option row;
 
+    st_json_open(&json, NULL, "[");
     for (int i = 0; symtuner_option_get(i, &row); i++) {
-        fputs(i ? ",\n  {" : "[ {", stdout);
-        st_json_field(stdout, true, "name", row.name);
-        st_json_field(stdout, false, "value", getenv(row.name));
-        st_json_field(stdout, false, "default", row.fallback);
-        st_json_field(stdout, false, "values", row.values);
-        st_json_field(stdout, false, "help", row.help);
-        fputs("}", stdout);
+        st_json_open(&json, NULL, i ? "\n  {" : " {");
+        st_json_text(&json, "name", row.name);
+        st_json_text(&json, "value", getenv(row.name));
+        st_json_text(&json, "default", row.fallback);
+        st_json_text(&json, "values", row.values);
+        st_json_text(&json, "help", row.help);
+        st_json_close(&json);
     }
-    puts("]");
+    st_json_close(&json);
 }
 
 static void print_text(void)

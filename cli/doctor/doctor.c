@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/doctor/doctor.h"
+#include "cli/json.h"
 #include "cli/options.h"
 #include "cli/text.h"
 #include "cli/values.h"
@@ -269,84 +270,90 @@ static void print_text(const struct st_doctor *d, const struct found *found, int
         fputc('\n', out);
 }
 
-static void json_plugin(FILE *out, const char *name, const struct st_plugin *plugin)
+static void json_plugin(struct st_json *json, const char *name, const struct st_plugin *plugin)
 {
-    fprintf(out, ",\n \"%s\": {\"version\": %d, \"symtuner\": %s", name, plugin->found,
-            plugin->symtuner ? "true" : "false");
-    st_json_field(out, false, "path", plugin->path[0] ? plugin->path : NULL);
-    st_json_field(out, false, "asked", plugin->asked ? plugin->asked->value : NULL);
-    st_json_field(out, false, "origin", plugin->asked ? plugin->asked->origin : NULL);
-    st_json_field(out, false, "tried", plugin->tried);
-    fputs("}", out);
+    st_json_open(json, name, "\n {");
+    st_json_int(json, "version", plugin->found);
+    st_json_bool(json, "symtuner", plugin->symtuner);
+    st_json_text(json, "path", plugin->path[0] ? plugin->path : NULL);
+    st_json_text(json, "asked", plugin->asked ? plugin->asked->value : NULL);
+    st_json_text(json, "origin", plugin->asked ? plugin->asked->origin : NULL);
+    st_json_text(json, "tried", plugin->tried);
+    st_json_close(json);
 }
 
 /* The copies of NCCL, and which of them jax and torch would load. */
-static void json_copies(FILE *out, const struct st_doctor *d)
+static void json_copies(struct st_json *json, const struct st_doctor *d)
 {
     char release[16];
 
-    fputs(",\n \"copies\": [", out);
+    st_json_open(json, "copies", "\n [");
     for (int i = 0; i < d->copies; i++) {
         const struct st_copy *copy = &d->copy[i];
 
-        fputs(i ? ", {" : "{", out);
-        st_json_field(out, true, "path", copy->path);
-        st_json_field(out, false, "nccl",
-                      st_release_print(copy->nccl, release, sizeof release));
-        st_json_field(out, false, "package", copy->package[0] ? copy->package : NULL);
-        fputs("}", out);
+        st_json_open(json, NULL, "{");
+        st_json_text(json, "path", copy->path);
+        st_json_text(json, "nccl", st_release_print(copy->nccl, release, sizeof release));
+        st_json_text(json, "package", copy->package[0] ? copy->package : NULL);
+        st_json_close(json);
     }
-    fputs("],\n ", out);
-    st_json_field(out, true, "python", d->python[0] ? d->python : NULL);
-    fputs(",\n \"frameworks\": [", out);
+    st_json_close(json);
+    st_json_gap(json, "\n ");
+    st_json_text(json, "python", d->python[0] ? d->python : NULL);
+    st_json_open(json, "frameworks", "\n [");
     for (int i = 0; i < d->frameworks; i++) {
         const struct st_framework *one = &d->framework[i];
 
-        fputs(i ? ", {" : "{", out);
-        st_json_field(out, true, "name", one->name);
-        st_json_field(out, false, "library", one->file);
-        st_json_field(out, false, "nccl", one->copy < 0 ? NULL : d->copy[one->copy].path);
-        st_json_field(out, false, "by", one->copy < 0 ? NULL : one->how);
-        fputs("}", out);
+        st_json_open(json, NULL, "{");
+        st_json_text(json, "name", one->name);
+        st_json_text(json, "library", one->file);
+        st_json_text(json, "nccl", one->copy < 0 ? NULL : d->copy[one->copy].path);
+        st_json_text(json, "by", one->copy < 0 ? NULL : one->how);
+        st_json_close(json);
     }
-    fputs("]", out);
+    st_json_close(json);
+}
+
+/* ${n} strings, ${stride} bytes apart, on a line of their own. */
+static void json_texts(struct st_json *json, const char *key, const char *text, size_t stride,
+                       int n)
+{
+    st_json_open(json, key, "\n [");
+    for (int i = 0; i < n; i++)
+        st_json_text(json, NULL, text + (size_t)i * stride);
+    st_json_close(json);
 }
 
 static void print_json(const struct st_doctor *d, const struct found *found, int n, FILE *out)
 {
+    struct st_json json = {.out = out};
     char release[16];
 
-    fprintf(out, "{\"nccl\": \"%s\", \"nccl_assumed\": %s",
-            st_release_print(d->nccl, release, sizeof release), d->nccl_assumed ? "true" : "false");
-    st_json_field(out, false, "nccl_path", d->used >= 0 ? d->copy[d->used].path : NULL);
-    json_copies(out, d);
-    st_json_field(out, false, "driver", d->driver ? d->driver_text : NULL);
-    st_json_field(out, false, "gpu", d->machine.gpu[0] ? d->machine.gpu : NULL);
-    json_plugin(out, "tuner", &d->tuner);
-    json_plugin(out, "env", &d->env);
-    json_plugin(out, "profiler", &d->profiler);
-    fputs(",\n \"conf_files\": [", out);
-    for (int i = 0; i < d->confs; i++) {
-        fputs(i ? ", " : "", out);
-        st_json_string(out, d->conf[i]);
-    }
-    fputs("],\n \"findings\": [", out);
+    st_json_open(&json, NULL, "{");
+    st_json_text(&json, "nccl", st_release_print(d->nccl, release, sizeof release));
+    st_json_bool(&json, "nccl_assumed", d->nccl_assumed);
+    st_json_text(&json, "nccl_path", d->used >= 0 ? d->copy[d->used].path : NULL);
+    json_copies(&json, d);
+    st_json_text(&json, "driver", d->driver ? d->driver_text : NULL);
+    st_json_text(&json, "gpu", d->machine.gpu[0] ? d->machine.gpu : NULL);
+    json_plugin(&json, "tuner", &d->tuner);
+    json_plugin(&json, "env", &d->env);
+    json_plugin(&json, "profiler", &d->profiler);
+    json_texts(&json, "conf_files", d->conf[0], sizeof d->conf[0], d->confs);
+    st_json_open(&json, "findings", "\n [");
     for (int i = 0; i < n; i++) {
-        fprintf(out, "%s\n  {", i ? "," : "");
-        st_json_field(out, true, "id", found[i].row->id);
-        st_json_field(out, false, "severity", severity_word[found[i].row->severity]);
-        fprintf(out, ", \"accepted\": %s", found[i].accepted ? "true" : "false");
-        st_json_field(out, false, "evidence", found[i].evidence);
-        st_json_field(out, false, "meaning", found[i].row->what);
-        st_json_field(out, false, "cure", found[i].row->cure);
-        fputs("}", out);
+        st_json_open(&json, NULL, "\n  {");
+        st_json_text(&json, "id", found[i].row->id);
+        st_json_text(&json, "severity", severity_word[found[i].row->severity]);
+        st_json_bool(&json, "accepted", found[i].accepted);
+        st_json_text(&json, "evidence", found[i].evidence);
+        st_json_text(&json, "meaning", found[i].row->what);
+        st_json_text(&json, "cure", found[i].row->cure);
+        st_json_close(&json);
     }
-    fputs("],\n \"not_checked\": [", out);
-    for (int i = 0; i < d->uncheckeds; i++) {
-        fputs(i ? ", " : "", out);
-        st_json_string(out, d->unchecked[i]);
-    }
-    fputs("]}\n", out);
+    st_json_close(&json);
+    json_texts(&json, "not_checked", d->unchecked[0], sizeof d->unchecked[0], d->uncheckeds);
+    st_json_close(&json);
 }
 
 /* ---- command --------------------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "nccl/model/general_cost.h"
+#include "cli/json.h"
 #include "cli/text.h"
 #include "cli/why/why.h"
 #include "nccl/release.h"
@@ -250,107 +251,136 @@ void st_why_print(const struct st_why *why, const struct st_answer *answer, FILE
 
 /* ---- JSON ---------------------------------------------------------------------------------- */
 
-static void json_verdict(FILE *out, const struct st_why *why,
+static void json_verdict(struct st_json *json, const char *key, const struct st_why *why,
                          const struct symtuner_verdict *verdict, const struct st_here *here)
 {
     int channels = general_channels(why, verdict, here);
+    double cost = general_cost(why, verdict);
 
-    fputs("{\"kind\": ", out);
-    st_json_string(out, symtuner_kind_name(verdict->kind));
-    st_json_field(out, false, "gate", symtuner_gate_name(verdict->gate));
-    st_json_field(out, false, "kernel", verdict->kernel);
-    if (verdict->kernel)
-        fprintf(out, ", \"ctas\": %d, \"predicted_us\": %.6g", verdict->ctas,
-                (double)verdict->time_us);
-    st_json_field(out, false, "algorithm", symtuner_algo_name(verdict->algo));
-    st_json_field(out, false, "protocol", symtuner_proto_name(verdict->proto));
+    st_json_open(json, key, here ? "\n  {" : "\n {");
+    st_json_text(json, "kind", symtuner_kind_name(verdict->kind));
+    st_json_text(json, "gate", symtuner_gate_name(verdict->gate));
+    st_json_text(json, "kernel", verdict->kernel);
+    if (verdict->kernel) {
+        st_json_int(json, "ctas", verdict->ctas);
+        st_json_format(json, "predicted_us", "%.6g", (double)verdict->time_us);
+    }
+    st_json_text(json, "algorithm", symtuner_algo_name(verdict->algo));
+    st_json_text(json, "protocol", symtuner_proto_name(verdict->proto));
     if (channels > 0)
-        fprintf(out, ", \"channels\": %d", channels);
-    if (general_cost(why, verdict) >= 0)
-        fprintf(out, ", \"predicted_us\": %.6g", general_cost(why, verdict));
-    fprintf(out, ", \"tuner_calls\": ");
+        st_json_int(json, "channels", channels);
+    if (cost >= 0)
+        st_json_format(json, "predicted_us", "%.6g", cost);
     if (verdict->tuner_calls >= 0)
-        fprintf(out, "%d", verdict->tuner_calls);
+        st_json_int(json, "tuner_calls", verdict->tuner_calls);
     else
-        fputs("null", out);
-    fprintf(out, ", \"missing_kernel\": %s, \"unsure\": %s", verdict->broken ? "true" : "false",
-            verdict->unsure ? "true" : "false");
-    fprintf(out, ", \"newer_than_known\": %s}",
-            why->call.nccl > st_release_newest() ? "true" : "false");
+        st_json_text(json, "tuner_calls", NULL);
+    st_json_bool(json, "missing_kernel", verdict->broken);
+    st_json_bool(json, "unsure", verdict->unsure);
+    st_json_bool(json, "newer_than_known", why->call.nccl > st_release_newest());
+    st_json_close(json);
 }
 
-static void json_here(FILE *out, const struct st_why *why, const struct st_here *here)
+static void json_here(struct st_json *json, const struct st_why *why, const struct st_here *here)
 {
     const struct symtuner_decision *decision = &here->decision;
 
-    fprintf(out, ",\n \"with_symtuner\": {\"loaded\": %s", here->missing ? "false" : "true");
-    st_json_field(out, false, "rule", decision->rule < 0 ? NULL : decision->name);
-    fprintf(out, ", \"process_ctas\": %d, \"min_ctas\": %d, \"channels\": %d",
-            decision->process_ctas, decision->min_ctas, decision->channels);
-    st_json_field(out, false, "text", here->text[0] ? here->text : NULL);
-    fputs(",\n  \"in_the_way\": [", out);
-    for (int i = 0; i < here->ways; i++) {
-        fputs(i ? ", " : "", out);
-        st_json_string(out, here->way[i]);
-    }
-    fputs("],\n  \"verdict\": ", out);
-    json_verdict(out, why, &here->verdict, here);
-    fputs("}", out);
+    st_json_open(json, "with_symtuner", "\n {");
+    st_json_bool(json, "loaded", !here->missing);
+    st_json_text(json, "rule", decision->rule < 0 ? NULL : decision->name);
+    st_json_int(json, "process_ctas", decision->process_ctas);
+    st_json_int(json, "min_ctas", decision->min_ctas);
+    st_json_int(json, "channels", decision->channels);
+    st_json_text(json, "text", here->text[0] ? here->text : NULL);
+    st_json_open(json, "in_the_way", "\n  [");
+    for (int i = 0; i < here->ways; i++)
+        st_json_text(json, NULL, here->way[i]);
+    st_json_close(json);
+    json_verdict(json, "verdict", why, &here->verdict, here);
+    st_json_close(json);
+}
+
+static void json_call(struct st_json *json, const struct symtuner_call *call)
+{
+    st_json_open(json, "call", "{");
+    st_json_text(json, "coll", symtuner_coll_name((int)call->coll));
+    st_json_text(json, "dtype", symtuner_dtype_name((int)call->dtype));
+    st_json_text(json, "op", symtuner_op_name((int)call->op));
+    st_json_format(json, "count", "%llu", (unsigned long long)call->count);
+    st_json_text(json, "send", reg_word[call->send]);
+    st_json_text(json, "recv", reg_word[call->recv]);
+    st_json_int(json, "group", call->group);
+    st_json_bool(json, "graph", call->graph);
+    st_json_bool(json, "first", call->first);
+    st_json_close(json);
+}
+
+static void json_machine(struct st_json *json, const struct st_why *why)
+{
+    const struct symtuner_call *call = &why->call;
+
+    st_json_open(json, "machine", "\n {");
+    st_json_int(json, "ranks", call->ranks);
+    st_json_int(json, "nodes", call->nodes);
+    st_json_int(json, "arch", call->arch);
+    st_json_bool(json, "nvlink", call->nvlink);
+    st_json_bool(json, "peer", call->peer_raw);
+    st_json_bool(json, "multicast", call->multicast);
+    st_json_bool(json, "one_process", call->one_process);
+    st_json_bool(json, "assumed", why->machine_assumed);
+    st_json_int(json, "gpus", why->box.gpus);
+    st_json_text(json, "gpu", why->box.gpu[0] ? why->box.gpu : NULL);
+    st_json_close(json);
 }
 
 void st_why_print_json(const struct st_why *why, const struct st_answer *answer, FILE *out)
 {
-    const struct symtuner_call *call = &why->call;
+    struct st_json json = {.out = out};
     const struct symtuner_verdict *now = &answer->now;
     char release[16];
 
-    fprintf(out, "{\"nccl\": \"%s\", \"call\": {\"coll\": \"%s\", \"dtype\": \"%s\", "
-                 "\"op\": \"%s\", \"count\": %llu, \"send\": \"%s\", \"recv\": \"%s\", "
-                 "\"group\": %d, "
-                 "\"graph\": %s, \"first\": %s},\n",
-            st_release_print(call->nccl, release, sizeof release),
-            symtuner_coll_name((int)call->coll), symtuner_dtype_name((int)call->dtype),
-            symtuner_op_name((int)call->op), (unsigned long long)call->count,
-            reg_word[call->send], reg_word[call->recv], call->group,
-            call->graph ? "true" : "false", call->first ? "true" : "false");
-    fprintf(out, " \"machine\": {\"ranks\": %d, \"nodes\": %d, \"arch\": %d, \"nvlink\": %s, "
-                 "\"peer\": %s, \"multicast\": %s, \"one_process\": %s, \"assumed\": %s, "
-                 "\"gpus\": %d",
-            call->ranks, call->nodes, call->arch, call->nvlink ? "true" : "false",
-            call->peer_raw ? "true" : "false", call->multicast ? "true" : "false",
-            call->one_process ? "true" : "false", why->machine_assumed ? "true" : "false",
-            why->box.gpus);
-    st_json_field(out, false, "gpu", why->box.gpu[0] ? why->box.gpu : NULL);
-    fputs("},\n", out);
-    fputs(" \"settings\": [", out);
-    for (int i = 0; i < why->sets; i++) {
-        fputs(i ? ", " : "", out);
-        st_json_string(out, why->set[i]);
+    st_json_open(&json, NULL, "{");
+    st_json_text(&json, "nccl", st_release_print(why->call.nccl, release, sizeof release));
+    json_call(&json, &why->call);
+    json_machine(&json, why);
+    st_json_open(&json, "settings", "\n [");
+    for (int i = 0; i < why->sets; i++)
+        st_json_text(&json, NULL, why->set[i]);
+    st_json_close(&json);
+    st_json_open(&json, "gates", "\n [");
+    for (int g = 0; g < SYMTUNER_GATES; g++) {
+        st_json_open(&json, NULL, "{");
+        st_json_text(&json, "gate", symtuner_gate_name((enum symtuner_gate)g));
+        st_json_text(&json, "state", state_json[now->state[g]]);
+        st_json_close(&json);
     }
-    fputs("],\n \"gates\": [", out);
-    for (int g = 0; g < SYMTUNER_GATES; g++)
-        fprintf(out, "%s{\"gate\": \"%s\", \"state\": \"%s\"}", g ? ", " : "",
-                symtuner_gate_name((enum symtuner_gate)g), state_json[now->state[g]]);
-    fputs("],\n \"verdict\": ", out);
-    json_verdict(out, why, now, NULL);
-    fputs(",\n \"candidates\": [", out);
-    for (int i = 0; i < now->candidates; i++)
-        fprintf(out, "%s{\"kernel\": \"%s\", \"usable\": %s, \"ctas\": %d, \"predicted_us\": %.6g, "
-                     "\"cost\": %.6g}", i ? ", " : "", now->candidate[i].name,
-                now->candidate[i].usable ? "true" : "false", now->candidate[i].ctas,
-                (double)now->candidate[i].time_us, (double)now->candidate[i].cost);
-    fputs("],\n \"cures\": [", out);
+    st_json_close(&json);
+    json_verdict(&json, "verdict", why, now, NULL);
+    st_json_open(&json, "candidates", "\n [");
+    for (int i = 0; i < now->candidates; i++) {
+        st_json_open(&json, NULL, "{");
+        st_json_text(&json, "kernel", now->candidate[i].name);
+        st_json_bool(&json, "usable", now->candidate[i].usable);
+        st_json_int(&json, "ctas", now->candidate[i].ctas);
+        st_json_format(&json, "predicted_us", "%.6g", (double)now->candidate[i].time_us);
+        st_json_format(&json, "cost", "%.6g", (double)now->candidate[i].cost);
+        st_json_close(&json);
+    }
+    st_json_close(&json);
+    st_json_open(&json, "cures", "\n [");
     for (int i = 0; i < answer->cures; i++) {
-        fprintf(out, "%s{\"gate\": \"%s\", \"cure\": ", i ? ", " : "",
-                symtuner_gate_name(answer->cure[i]));
-        st_json_string(out, symtuner_gate_cure(answer->cure[i]));
-        fputc('}', out);
+        st_json_open(&json, NULL, "{");
+        st_json_text(&json, "gate", symtuner_gate_name(answer->cure[i]));
+        st_json_text(&json, "cure", symtuner_gate_cure(answer->cure[i]));
+        st_json_close(&json);
     }
-    fputs("],\n \"after_cures\": ", out);
-    if (answer->cured)
-        json_verdict(out, why, &answer->after, NULL);
-    else
-        fputs("null", out);
-    json_here(out, why, &answer->here);
-    fputs("}\n", out);
+    st_json_close(&json);
+    if (answer->cured) {
+        json_verdict(&json, "after_cures", why, &answer->after, NULL);
+    } else {
+        st_json_gap(&json, "\n ");
+        st_json_text(&json, "after_cures", NULL);
+    }
+    json_here(&json, why, &answer->here);
+    st_json_close(&json);
 }
