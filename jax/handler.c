@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* handler.c - the XLA handler: frame in, kernels on the stream, error out. */
-#include "jax/handler.h"
+#include "jax/symtuner_ffi.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -13,7 +13,7 @@
  * be lost after it, so a watch goes on after the first, and after its group is closed.
  */
 #include "jax/liveness.h"
-#include "jax/handler.h"
+#include "jax/symtuner_ffi.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -4,7 +4,7 @@
 #define ST_FFI_WATCH_H_
 
 #include "jax/groups.h"
-#include "jax/handler.h"
+#include "jax/symtuner_ffi.h"
 
 #ifndef ST_WATCH_STUCK_MS /* a test is less patient */
 /* a call without progress this long after a rank went is given up */

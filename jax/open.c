@@ -7,7 +7,7 @@
 
 #include "jax/groups.h"
 #include "jax/liveness.h"
-#include "jax/handler.h"
+#include "jax/symtuner_ffi.h"
 
 #define TEXT_(x) #x
 #define TEXT(x)  TEXT_(x)

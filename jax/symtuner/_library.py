@@ -80,7 +80,7 @@ def _concurrent(options: dict[str, Any]) -> bool:
 
 
 class Library:
-    """The functions of jax/handler.h; an error of theirs becomes a SymtunerError."""
+    """The functions of jax/symtuner_ffi.h; an error of theirs becomes a SymtunerError."""
 
     def __init__(self) -> None:
         self.path = _find(_FFI)

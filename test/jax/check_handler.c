@@ -16,7 +16,7 @@
 #include "jax/groups.h"
 #include "jax/peer_access.h"
 #include "jax/liveness.h"
-#include "jax/handler.h"
+#include "jax/symtuner_ffi.h"
 #include "test/jax/frames.h"
 #include "test/jax/hostile.h"
 

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "jax/groups.h"
-#include "jax/handler.h"
+#include "jax/symtuner_ffi.h"
 #include "test/jax/frames.h"
 
 #define TURNS 300

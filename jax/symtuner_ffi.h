@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * handler.h - libsymtuner_ffi.so: the all-reduce of libsymtuner_ar.so as an XLA custom call.
+ * symtuner_ffi.h - libsymtuner_ffi.so: the all-reduce of libsymtuner_ar.so as an XLA custom call.
  *
  * The Python package symtuner (jax/symtuner) is the caller; it reaches these functions by ctypes.
  * Functions return 0, or -1 with one sentence in ${why}.
