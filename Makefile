@@ -129,7 +129,7 @@ test-ar: $(B)/check-ar $(if $(AR_API),$(B)/check-ar-kernels)
 	$(Q)$(B)/check-ar
 	$(if $(AR_API),$(Q)$(B)/check-ar-kernels,@echo "test-ar: host side and kernels skipped: $(AR_NONE)")
 
-# bench/compare/compare.c with its processes and peers, on GPUs made of host memory (test/bench/fake_gpu.c).
+# bench/compare/main.c with its processes and peers, on GPUs made of host memory (test/bench/fake_gpu.c).
 CMP_PEERS := good raining hangs wrong
 $(B)/peer_raining.so: CMP_DEF := -DNO_CREATE
 $(B)/peer_hangs.so:   CMP_DEF := -DHANG_AT=2048
@@ -288,7 +288,7 @@ $(GPU_PROG:%=$(B)/%): $(B)/%: $$(GPU_SRC) bench/number.h $$(wildcard bench/compa
 	    --cudart shared -lpthread -lm -ldl -Xlinker --no-as-needed,$(NCCL_SO) \
 	    -Xlinker -rpath,$(dir $(NCCL_SO)),-rpath,'$$ORIGIN',-rpath,$(CUDA_HOME)/lib64
 
-# Ours against NCCL and torch in turns: BENCH="--quick", "--host", ... (head of bench/compare/compare.c)
+# Ours against NCCL and torch in turns: BENCH="--quick", "--host", ... (head of bench/compare/main.c)
 bench-gpu: $(if $(NCCL_SO),$(B)/ar_compare)
 	$(if $(NCCL_SO),$(Q)$(B)/ar_compare --out $(B)/ar_compare.csv $(BENCH),@echo \
 	    "bench-gpu: skipped: no libnccl.so.2 under NCCL_HOME=$(NCCL_HOME)"; exit 77)

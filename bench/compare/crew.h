@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* crew.h - the processes that run one or several contenders; compare.h has the words.
- */
+/* crew.h - the processes that run one or several contenders; protocol.h has the commands. */
 #ifndef AR_COMPARE_CREW_H_
 #define AR_COMPARE_CREW_H_
 
 #include <sys/types.h>
 
-#include "bench/compare/compare.h"
+#include "bench/compare/protocol.h"
 
 struct crew_kind {
     const char *name;
@@ -18,7 +17,7 @@ struct crew_kind {
 struct crew_shape {
     int ranks, apart; /* apart: one process per GPU, else one with threads */
     size_t most;
-    char *self, *script; /* this program, compare.py */
+    char *self, *script; /* this program, torch_worker.py */
 };
 
 struct crew {

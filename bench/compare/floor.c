@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/compare/compare.h"
+#include "bench/compare/protocol.h"
 #include "bench/must.h"
 #include "bench/compare/table.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpu.cu - the two kernels of the comparison: fill a buffer, do nothing. */
-#include "bench/compare/compare.h"
+#include "bench/compare/protocol.h"
 
 static __global__ void fill(unsigned *p, unsigned word, size_t words)
 {

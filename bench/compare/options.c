@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bench/compare/compare.h"
+#include "bench/compare/protocol.h"
 #include "bench/number.h"
 
 struct compare_options option = {.ranks = "2,4",
@@ -37,7 +37,7 @@ int options_listed(const char *list, const char *word)
 
 static int wrong(const char *name, const char *value, const char *cure)
 {
-    fprintf(stderr, "ar_compare: %s%s%s: %s; see the head of bench/compare/compare.c\n", name,
+    fprintf(stderr, "ar_compare: %s%s%s: %s; see the head of bench/compare/main.c\n", name,
             *value ? " " : "", value, cure);
     return 0;
 }

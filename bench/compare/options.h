@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* options.h - what the command line asks for; the head of compare.c explains it. */
+/* options.h - what the command line asks for; the head of main.c explains it. */
 #ifndef AR_COMPARE_OPTIONS_H_
 #define AR_COMPARE_OPTIONS_H_
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * peer.h - what a shared library must export so that bench/compare/compare.c --peers FOLDER
+ * peer.h - what a shared library must export so that bench/compare/main.c --peers FOLDER
  * can measure somebody else's all-reduce kernels under the same conditions as ours.
  *
  * None comes with this project. A peer is built beside it, from its own repository, by whoever
  * wants the comparison: FOLDER/peer-NAME.so with one function of C linkage, ar_compare_peer().
- * NAME is one of those that compare.c lists. Each runs in processes of its own, one per GPU, so
+ * NAME is one of those that main.c lists. Each runs in processes of its own, one per GPU, so
  * that one that fails or hangs is left out and nothing else suffers.
  */
 #ifndef AR_COMPARE_PEER_H_

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Draw what bench/compare/compare.c measured: one SVG, a row of panels per (ranks, mode), left the time of
-each contender over the size per rank, right the time of each divided by ours (above 1: ours is faster).
-Both axes of both are logarithmic; a point is the median of the rounds.
+"""Draw what ar_compare measured as one SVG with a row of two panels for each (ranks, mode): on the left
+the time of each contender over the size per rank, on the right that time divided by ours (above 1: ours
+is faster). All axes are logarithmic; a point is the median of the rounds.
 
     plot.py RESULTS.csv[.xz] OUT.svg [--type bf16] [--op sum] [--cache warm]
 

@@ -19,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/compare/compare.h"
+#include "bench/compare/protocol.h"
 #include "bench/compare/peer.h"
 #include "bench/must.h"
 #include "symtuner_ar.h"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# compare.sh BUILD_DIR - bench/compare/compare.c on GPUs made of host memory (fake_gpu.c): every contender
+# compare.sh BUILD_DIR - bench/compare/main.c on GPUs made of host memory (fake_gpu.c): every contender
 # gets its rows, good peers take part, and bad ones are named and left out without ending the run.
 set -eu
 build=$1
@@ -74,7 +74,7 @@ chmod +x "$folder/bin/python3"
 full=$(cd "$build" && pwd)
 (cd / && PATH=$folder/bin:$PATH "$full/ar_compare_fake" --only torch1 --out "$folder/rows.csv" \
     --ranks 2 --max 1K) >"$folder/out" 2>&1 || true
-grep -q '/compare/compare.py$' "$folder/script" || fail "torch's program is not found from another folder"
+grep -q '/compare/torch_worker.py$' "$folder/script" || fail "torch's program is not found from another folder"
 
 mkdir "$folder/good" "$folder/bad"
 cp "$build/peer_good.so" "$folder/good/peer-vllm.so"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fake_gpu.c - as much of CUDA, NCCL and libsymtuner_ar.so as bench/compare/compare.c calls, on host
+ * fake_gpu.c - as much of CUDA, NCCL and libsymtuner_ar.so as bench/compare/main.c calls, on host
  * memory, so that its processes, their protocol and its bookkeeping run without a GPU.
  *
  * Every rank sends the same values there, so a sum is the local buffer times the number of ranks
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "bench/compare/compare.h"
+#include "bench/compare/protocol.h"
 #include "symtuner_ar.h"
 
 #define FILLED ((size_t)1 << 20) /* of each buffer; the test stays below it */

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * compare.h - what the parts of the all-reduce comparison agree on.
+ * protocol.h - what ar_compare and its workers say to each other.
  *
- * compare.c starts "crews": long-lived processes that wait on a pipe, so that programs with
+ * The program starts "crews": long-lived processes that wait on a pipe, so that workers with
  * different environments (NCCL's CTA count is fixed per process) can take turns within
  * milliseconds. A command is one line on the worker's stdin, its answer one line on descriptor 3:
  *
- *   prepare SLOT WHAT BYTES TYPE OP COLD CALLS SHIFT -> ok KERNEL | no REASON
- *   time SLOT LAUNCHES SAMPLES WARMUP             -> us T T T ...     microseconds per call, this
- * process's drop                                          -> ok               slowest rank
+ *   prepare SLOT WHAT BYTES TYPE OP COLD CALLS SHIFT    ok KERNEL | no REASON
+ *   time SLOT LAUNCHES SAMPLES WARMUP                   us T T T ...   microseconds per call, of
+ *                                                                      this process's slowest rank
+ *   drop                                                ok
  *
- * Workers: worker.c (ours, NCCL and peers) and compare.py (torch symmetric memory).
+ * Workers: worker.c (ours, NCCL and peers) and torch_worker.py (torch symmetric memory).
  */
-#ifndef AR_COMPARE_H_
-#define AR_COMPARE_H_
+#ifndef AR_COMPARE_PROTOCOL_H_
+#define AR_COMPARE_PROTOCOL_H_
 
 #include <stddef.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * compare.c - libsymtuner_ar.so against NCCL and torch, all in one run, taking turns.
+ * main.c - libsymtuner_ar.so against NCCL and torch, all in one run, taking turns.
  *
  *   ar_compare [--quick] [--host] [--odd] [--odd-count] [--ranks 2,4] [--modes threads,procs]
  *              [--types bf16,f32] [--min 1K] [--max 512M] [--step 2] [--rounds 5] [--only NAME,...]
@@ -299,7 +299,7 @@ static void find_peers(void)
         printf("peers: none, --peers and AR_COMPARE_PEERS are not given\n");
 }
 
-/* Where compare.py is: AR_COMPARE_PY, else beside this program's source, which is built into a
+/* Where torch_worker.py is: AR_COMPARE_PY, else beside this program's source, which is built into a
  * folder of the repository. Without it torch does not take part. */
 static int find_script(const char *self, char *script, size_t size)
 {
@@ -309,8 +309,8 @@ static int find_script(const char *self, char *script, size_t size)
     if (given != NULL)
         snprintf(script, size, "%s", given);
     else
-        snprintf(script, size, "%.*s../bench/compare/compare.py", (int)(strrchr(self, '/') + 1 - self),
-                 self);
+        snprintf(script, size, "%.*s../bench/compare/torch_worker.py",
+                 (int)(strrchr(self, '/') + 1 - self), self);
     found = access(script, R_OK) == 0;
     if (!found)
         printf("torch: no %s, left out; AR_COMPARE_PY names it\n", script);
@@ -327,7 +327,7 @@ static int check_contenders(void)
             some |= taking_part(m, k);
     if (!some)
         fprintf(stderr,
-                "ar_compare: --only %s: none of these can take part: torch needs compare.py, "
+                "ar_compare: --only %s: none of these can take part: torch needs torch_worker.py, "
                 "peers need --peers FOLDER with their library, and --host leaves ours and "
                 "general\n",
                 option.only);

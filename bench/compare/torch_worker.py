@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Torch's symmetric-memory all-reduces as a worker of bench/compare/compare.c; its header compare.h says
-how they talk. Started by ar_compare, one process per GPU; never uses multicast (multimem).
+"""Torch's symmetric-memory all-reduces, as a worker of ar_compare (protocol.h has the commands).
+ar_compare starts one process per GPU. Multicast (multimem) is never used.
 
 argv: ranks rank port most_bytes
 """
