@@ -4,7 +4,7 @@
  *
  * Our kernels leave by themselves when a peer is gone, NCCL's only when somebody aborts its
  * communicator. CUDA has no wait with a limit, so a thread waits, and is left to it after that;
- * for its sake the library is linked so that dlclose leaves it in memory (Makefile).
+ * for its sake the library is linked so that dlclose leaves it in memory (kernels/kernels.mk).
  */
 #ifndef ST_AR_IDLE_H_
 #define ST_AR_IDLE_H_

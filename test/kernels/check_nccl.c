@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * check_nccl.c - libraries as they are found at run time: which NCCL is good enough, and what NVML
- * says of two GPUs. The linker replaces dlopen and dlsym (see AR_WRAPPED in the Makefile).
+ * says of two GPUs. The linker replaces dlopen and dlsym (AR_WRAPPED in test.mk).
  */
 #include <check.h>
 #include <stdbool.h>

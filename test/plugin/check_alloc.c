@@ -3,7 +3,7 @@
  * check_alloc.c - every allocation of the plugin fails once, in turn: nothing crashes, nothing
  * fails a job.
  *
- * The linker replaces malloc, calloc, open and open_memstream (see WRAPPED in the Makefile); the
+ * The linker replaces malloc, calloc, open and open_memstream (WRAPPED in test/test.mk); the
  * replacements fail when told to, which is only during a call into the plugin.
  */
 #include <errno.h>

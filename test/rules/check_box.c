@@ -2,7 +2,7 @@
 /*
  * check_box.c - a box described by SYMTUNER_MACHINE, one without GPUs, and boxes made up here.
  *
- * The linker replaces dlopen, dlsym and dlclose (see WRAPPED in the Makefile): while a test has a
+ * The linker replaces dlopen, dlsym and dlclose (WRAPPED in test/test.mk): while a test has a
  * box, NVML and the driver are the functions below.
  */
 #include <stdio.h>

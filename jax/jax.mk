@@ -1,0 +1,21 @@
+# jax.mk - build and test libsymtuner_ffi.so, the kernels as an XLA custom call.
+#
+# XLA's only C header comes with the jax that JAX_PYTHON has. The build needs nothing else of jax, nor
+# CUDA or NCCL.
+JAX_PYTHON ?= $(firstword $(wildcard $(B)/jax-venv/bin/python) python3)
+FFI_INC     = $(shell $(JAX_PYTHON) -c 'import jax; print(jax.ffi.include_dir())' 2>/dev/null)
+
+jax: $(B)/libsymtuner_ffi.so
+$(B)/libsymtuner_ffi.so: $(wildcard jax/*.c jax/*.h)
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(if $(FFI_INC),,$(error $(JAX_PYTHON) has no jax; JAX_PYTHON=... names one that has))
+	$(Q)$(CC) $(filter-out -MMD -MP,$(CFLAGS)) $(LDFLAGS) -isystem $(FFI_INC) -shared \
+	    -Wl,-soname,$(@F) $(if $(SAN),,-Wl,-z,defs) -o $@ $(filter %.c,$^) -ldl -lpthread
+
+# The handler and the package without a GPU. Where no Python has jax, the script gets it from PyPI; if it
+# cannot, it exits 77.
+test-jax:
+	$(Q)JAX_PYTHON=$(if $(filter-out file default,$(origin JAX_PYTHON)),$(JAX_PYTHON)) \
+	    CC="$(CC)" CUDA_HOME=$(CUDA_HOME) sh test/jax/run.sh $(B)
+

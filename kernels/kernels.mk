@@ -1,0 +1,50 @@
+# kernels.mk - build libsymtuner_ar.so.
+#
+# AR_ARCHS: the GPU generations to compile for; the last one also as PTX, for later GPUs.
+#   quick, for development:            make kernels
+#   for a release, all generations:    make kernels AR_ARCHS="80 90 100 120"
+# AR_DEFS: -DST_TESTING (pauses in kernels) or -DST_BREAK_NAME (removes one guard, for the negative
+#   controls). Such a build goes to build/ar-DNAME-90/libsymtuner_ar.so and nowhere else.
+CUDA_HOME ?= /usr/local/cuda
+# nccl.h is beside CUDA's headers or in the pip package nvidia-nccl.
+NCCL_HOME ?= $(if $(wildcard $(CUDA_HOME)/include/nccl.h),$(CUDA_HOME),$(shell python3 -c \
+             'import nvidia.nccl as n; print(list(n.__path__)[0])' 2>/dev/null))
+AR_ARCHS  ?= 90
+AR_DEFS   ?=
+AR_B      := $(B)/ar$(subst $(eval ) ,,$(AR_DEFS))-$(subst $(eval ) ,-,$(strip $(AR_ARCHS)))
+AR_INC    := -Iinclude -I. -isystem $(CUDA_HOME)/include -isystem $(NCCL_HOME)/include
+GENCODE   := $(foreach a,$(AR_ARCHS),-gencode arch=compute_$a,code=sm_$a) \
+             $(foreach a,$(lastword $(AR_ARCHS)),-gencode arch=compute_$a,code=compute_$a)
+AR_C      := $(wildcard kernels/*/*.c) $(BOTH)
+AR_CU     := $(wildcard kernels/device/*.cu)
+AR_OBJ    := $(patsubst %,$(AR_B)/%.o,$(AR_C) $(AR_CU))
+
+# What the build lacks. need-cuda says it in one line, before a compiler fails with many.
+AR_LACKS = $(strip $(if $(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h),,cuda_runtime_api.h in \
+           CUDA_HOME=$(CUDA_HOME);) \
+           $(if $(wildcard $(NCCL_HOME)/include/nccl.h),,nccl.h in NCCL_HOME=$(NCCL_HOME);) \
+           $(if $(shell command -v $(NVCC)),,a compiler NVCC=$(NVCC);))
+AR_CURE  := install the CUDA toolkit and headers of NCCL 2.28 or newer, or say where they are
+.PHONY: need-cuda
+need-cuda:
+	$(if $(AR_LACKS),@echo 'make kernels: there is no $(AR_LACKS) $(AR_CURE)' >&2; exit 1)
+$(AR_OBJ): | need-cuda
+
+kernels: $(AR_B)/libsymtuner_ar.so
+	$(if $(AR_DEFS),,$(Q)ln -sf $(patsubst $(B)/%,%,$<) $(B)/libsymtuner_ar.so)
+
+$(AR_B)/libsymtuner_ar.so: $(AR_OBJ) kernels/symtuner_ar.map
+	$(call say,LD)
+	$(Q)$(CC) -shared -Wl,-soname,libsymtuner_ar.so -Wl,--version-script=kernels/symtuner_ar.map \
+	    -Wl,-z,defs -Wl,-z,nodelete -o $@ $(AR_OBJ) -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lpthread -lrt
+
+$(AR_B)/%.c.o: %.c
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(CC) $(CFLAGS) $(AR_INC) -c -o $@ $<
+
+$(AR_B)/%.cu.o: %.cu
+	@mkdir -p $(@D)
+	$(call say,NVCC)
+	$(Q)$(NVCC) -O3 -std=c++17 $(GENCODE) $(AR_INC) $(AR_DEFS) -MMD -MF $@.d -c -o $@ $< \
+	    -Xcompiler -fPIC,-fvisibility=hidden,-fno-threadsafe-statics,-fno-exceptions

@@ -1,0 +1,77 @@
+# test.mk - the tests of the kernels and of their comparison with others, without a GPU.
+
+# What the kernels share with the host is plain C and needs neither GPU nor CUDA. The host side needs
+# CUDA's headers, but runs on a fake CUDA that only records its calls (test/kernels/fake/cuda.c).
+AR_API    := $(if $(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h),\
+             $(wildcard $(NCCL_HOME)/include/nccl.h))
+AR_NONE   := no cuda_runtime_api.h or nccl.h under CUDA_HOME=$(CUDA_HOME), NCCL_HOME=$(NCCL_HOME)
+AR_EMU    := $(wildcard test/kernels/emulated/*.c)
+AR_TEST   := $(if $(AR_API),$(wildcard test/kernels/*.c test/kernels/fake/*.c) $(AR_C), \
+             $(patsubst %,test/kernels/%.c,main check_layout check_probe check_rules check_select \
+             fake/capture_stderr) $(patsubst %,kernels/%.c,choose/probe choose/rules choose/select \
+             host/options) $(BOTH))
+# The first two answer for a made-up NCCL (check_nccl.c), the last two are made to fail (check_call.c).
+AR_WRAPPED := $(if $(AR_API),dlopen dlsym pthread_create calloc)
+AR_CHECK  := $(patsubst %,$(B)/check-ar-obj/%.o,$(AR_TEST))
+TEST_ALSO += test-ar
+
+$(AR_CHECK): | need-check
+$(B)/check-ar-obj/%.c.o: %.c
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(CC) $(CFLAGS) $(if $(AR_API),$(AR_INC) -DST_AR_API) -c -o $@ $<
+$(B)/check-ar: $(AR_CHECK)
+	$(call say,LD)
+	$(Q)$(CC) $(LDFLAGS) $(AR_WRAPPED:%=-Wl,--wrap=%) -rdynamic -o $@ $^ $(CHECK_LIBS) -lm -ldl \
+	    -lpthread -lrt
+test-ar: $(B)/check-ar $(if $(AR_API),$(B)/check-ar-kernels)
+	$(Q)$(B)/check-ar
+	$(if $(AR_API),$(Q)$(B)/check-ar-kernels,@echo "test-ar: host side and kernels skipped: $(AR_NONE)")
+
+# bench/compare/main.c with its peers, on fake GPUs in host memory (test/bench/fake_gpu.c).
+CMP_PEERS := good raining hangs wrong
+$(B)/peer_raining.so: CMP_DEF := -DNO_CREATE
+$(B)/peer_hangs.so:   CMP_DEF := -DHANG_AT=2048
+$(B)/peer_wrong.so:   CMP_DEF := -DWRONG_AT=4096
+CMP_SRC   := $(wildcard bench/compare/*.c) test/bench/fake_gpu.c
+TEST_ALSO += $(if $(AR_API),test-compare)
+TEST_NOT  += $(if $(AR_API),,test-compare and half of test-ar: $(AR_NONE).)
+
+$(B)/ar_compare_fake: $(CMP_SRC) $(wildcard bench/compare/*.h) bench/must.h bench/number.h
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(CC) $(CFLAGS) -fvisibility=default -I. $(AR_INC) $(LDFLAGS) -rdynamic -o $@ $(CMP_SRC) \
+	    -lm -ldl -lpthread
+$(CMP_PEERS:%=$(B)/peer_%.so): test/bench/peer.c bench/compare/peer.h
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(CC) $(CFLAGS) -fvisibility=default -I. $(AR_INC) $(CMP_DEF) -fPIC -shared -o $@ $<
+test-compare: $(if $(AR_API),$(B)/ar_compare_fake $(CMP_PEERS:%=$(B)/peer_%.so))
+	$(if $(AR_API),$(Q)sh test/bench/compare.sh $(B),@echo "test-compare: skipped: $(AR_NONE)"; exit 77)
+
+# The kernels themselves, compiled as C++ and run on threads of the CPU (test/kernels/emulated/emulate.h).
+AR_EMU_OBJ := $(patsubst %,$(B)/check-ar-emu$(AR_BREAK)/%.o,\
+              $(AR_EMU) test/kernels/fake/cuda.c $(AR_C) $(AR_CU))
+$(AR_EMU_OBJ): | need-check
+$(B)/check-ar-emu$(AR_BREAK)/%.c.o: %.c
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(CC) $(CFLAGS) $(AR_INC) -DST_EMULATE $(AR_BREAK) -c -o $@ $<
+$(B)/check-ar-emu$(AR_BREAK)/%.cu.o: %.cu
+	@mkdir -p $(@D)
+	$(call say,CXX)
+	$(Q)$(CXX) -O1 -g -std=c++17 $(AR_INC) -I. -DST_EMULATE $(AR_BREAK) \
+	    -include test/kernels/emulated/emulate.h -MMD -Wall -Wno-unknown-pragmas -Wno-class-memaccess \
+	    -Wno-maybe-uninitialized $(if $(SAN),-fsanitize=$(SAN)) -x c++ -c -o $@ $<
+$(B)/check-ar-kernels$(AR_BREAK): $(AR_EMU_OBJ)
+	$(call say,LD)
+	$(Q)$(CXX) $(LDFLAGS) -o $@ $^ $(CHECK_LIBS) -lm -ldl -lpthread -lrt
+
+# Removes one guard at a time; the emulation must notice (six minutes on two cores).
+test-ar-controls:
+	$(Q)sh test/kernels/emulated/controls.sh
+
+# What nvcc made of the kernels: PTX, registers, spills. Needs no GPU.
+test-kernels:
+	$(Q)sh test/kernels/nvls-ptx.sh $(NVCC) $(AR_INC)
+	$(Q)sh test/kernels/resources.sh $(NVCC) $(AR_INC) || [ $$? = 77 ]

@@ -1,0 +1,108 @@
+# test.mk - the demo and all tests but those of kernels and JAX.
+
+DEMO := $(call obj,$(wildcard test/demo/*.c))
+
+$(B)/test/demo/demo: $(DEMO)
+	$(call say,LD)
+	$(Q)$(CC) $(LDFLAGS) -rdynamic -o $@ $(DEMO) -ldl
+
+# RULES=FILE plays other rules; GPU=0 leaves out the benchmark on GPUs.
+demo: all $(B)/test/demo/demo
+	@GPU=$(GPU) RULES=$(RULES) test/demo/run.sh $(B)
+
+# The examples in the docs print what the docs show, generated pages are fresh, man pages format.
+TEST_ALSO += test-docs
+test-docs: all $(B)/test/demo/demo | need-check
+	$(Q)sh test/docs.sh $(B)
+
+# What the commands print (test/golden); the predictions for all recorded decisions are among it.
+TEST_ALSO += test-golden
+test-golden: $(B)/symtuner | need-check
+	$(Q)sh test/golden.sh $(B)/symtuner
+
+# symtuner why with random words and damaged files. More: SAN=address,undefined ROUNDS=100000.
+TEST_ALSO += test-cli-fuzz
+test-cli-fuzz: $(B)/symtuner $(B)/test/fuzz/cli_fuzz.c.o
+	$(Q)$(CC) $(LDFLAGS) -o $(B)/cli_fuzz $(B)/test/fuzz/cli_fuzz.c.o
+	$(Q)$(B)/cli_fuzz $(B)/symtuner test/fuzz/why.words test/golden/why/sample.csv $(or $(ROUNDS),300)
+
+# The commands on made-up boxes (files, settings, libraries) and on fake GPUs in host memory; then all but
+# why with random words and damaged files. files.sh exits 77 where it has no compiler for its libraries.
+TEST_ALSO += test-commands
+test-commands: all test-cli-fuzz
+	$(Q)sh test/cli/doctor.sh $(B)
+	$(Q)sh test/cli/gpu.sh $(B)
+	$(Q)sh test/cli/completion.sh $(B)
+	$(Q)sh test/cli/options.sh $(B)
+	$(Q)sh test/cli/install.sh $(B)
+	$(Q)sh test/cli/files.sh $(B) || [ $$? = 77 ]
+	$(Q)sh test/fuzz/commands.sh $(B) $(or $(ROUNDS),200)
+
+# To add a test: write test/ROOM/check_NAME.c and a line in test/suites.h, or a target of your own and
+# append its name to TEST_ALSO above this line. Where it cannot run, append the reason to TEST_NOT instead.
+CHECK_LIBS ?= $(shell pkg-config --libs check 2>/dev/null)
+SUITES     := $(wildcard test/main.c test/nccl/*.c test/rules/*.c test/plugin/*.c)
+HOST       := $(wildcard test/host/*.c)
+# The tests make the first four fail, one call at a time. The others answer for made-up libraries.
+WRAPPED    := malloc calloc open open_memstream dlopen dlsym dlclose
+
+$(call obj,$(SUITES) $(HOST)): | need-check
+need-check:
+	$(Q)sh test/need-check.sh
+
+$(B)/check: $(call obj,$(CORE) $(MODEL) $(SUITES))
+	$(call say,LD)
+	$(Q)$(CC) $(LDFLAGS) $(WRAPPED:%=-Wl,--wrap=%) -o $@ $^ $(CHECK_LIBS) -lm -ldl -lpthread
+
+# Other plugins, for the tests of chaining: one library per interface version, and broken ones.
+FAKES := $(patsubst %,$(B)/fakes/tuner%.so,2 3 4 5 6 7 _no_init _no_ask _unknown) \
+         $(patsubst %,$(B)/fakes/profiler%.so,1 2 3 4 5 6 7) $(B)/fakes/empty.so
+fake_version = $(or $(filter 1 2 3 4 5 6 7,$(patsubst tuner%,%,$(patsubst profiler%,%,$*))),5)
+fake_def     = -DVERSION=$(fake_version) $(if $(filter %_no_init,$*),-DWITHOUT=1) \
+               $(if $(filter %_no_ask,$*),-DWITHOUT=2) \
+               $(if $(filter %_unknown,$*),-DncclTunerPlugin_v5=ncclTunerPlugin_v99)
+$(B)/fakes/%.so: test/host/fakes/record.h $(wildcard test/host/fakes/*.c include/nccl_abi/*.h)
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(CC) $(filter-out -MMD -MP,$(CFLAGS)) $(LDFLAGS) $(fake_def) -shared -o $@ \
+	    test/host/fakes/$(if $(filter profiler%,$*),profiler,$(if $(filter tuner%,$*),tuner,empty)).c
+
+$(B)/check-host: $(call obj,$(HOST)) | $(FAKES)
+	$(call say,LD)
+	$(Q)$(CC) $(LDFLAGS) -rdynamic -o $@ $^ $(CHECK_LIBS) -lm -ldl -lpthread
+
+test: test-so $(TEST_ALSO) test-host test-core
+	$(if $(strip $(TEST_NOT)),@echo "make test: not run here: $(strip $(TEST_NOT))")
+test-core: $(B)/check
+	$(Q)$(B)/check
+test-host: $(B)/check-host $(B)/libsymtuner.so $(B)/symtuner
+	$(Q)$(B)/check-host $(CURDIR)/$(B)/libsymtuner.so
+.PHONY: need-check test test-core test-host test-so test-full fuzz
+test-so: $(B)/libsymtuner.so
+	$(Q)sh test/shared-object.sh $(B)/libsymtuner.so
+
+# Plugin, rules and the host side of the kernels under sanitizers; plugin and rules also with two
+# compilers and under valgrind; the parsers under libFuzzer.
+test-full:
+	$(Q)sh test/full.sh
+
+# Makes small random changes, one at a time, and says which suite notices and which change survives. A
+# survivor takes minutes.  SEED=1 COUNT=20 JOBS=1 MUTANTS="--files rules/*.c"
+mutants:
+	$(Q)python3 test/mutants/mutants.py --seed $(or $(SEED),1) --count $(or $(COUNT),20) \
+	    --jobs $(or $(JOBS),1) $(MUTANTS)
+.PHONY: mutants
+
+FUZZ_SECONDS ?= 20
+FUZZ_FLAGS   := -std=c11 -D_GNU_SOURCE -Iinclude -I. -g -O1 -fsanitize=fuzzer,address,undefined
+fuzz: $(B)/fuzz-rules $(B)/fuzz-inline $(B)/fuzz-csv
+	$(Q)sh test/fuzz/run.sh $(B) $(FUZZ_SECONDS)
+$(B)/fuzz-%: test/fuzz/fuzz.c $(CORE)
+	@mkdir -p $(B)/fuzz
+	$(call say,FUZZ)
+	$(Q)clang $(FUZZ_FLAGS) -DFUZZ_$* -o $@ $^ -lpthread -ldl
+
+# Runs every test/gpu/*.sh. 77 means "cannot run here" and never counts as passed.
+test-gpu: all $(if $(NCCL_SO),$(NCCL_PROG:%=$(B)/%) \
+          $(if $(shell command -v $(NVCC)),$(B)/ar_fuzz $(B)/ar_kill $(B)/ar_late))
+	$(Q)sh test/gpu/run.sh $(B)
