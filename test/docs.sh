@@ -132,7 +132,7 @@ check_page()
 # Every relative link of a page leads to a file.
 check_links()
 {
-    for page in *.md docs/*.md test/data/README.md; do
+    for page in *.md docs/*.md test/data/README.md bench/results/*.md bench/results/*/README.md; do
         for link in $(grep -oE '\]\([^)#]+' "$page" | sed 's/^](//' | grep -v '^http'); do
             [ -e "$(dirname "$page")/$link" ] || fail "$page: the link $link leads nowhere"
         done
@@ -249,6 +249,19 @@ check_demo_data()
     bad=0
 }
 
+# Each picture is what its script draws.
+check_pictures()
+{
+    for script in docs/*.sh; do
+        picture=${script%.sh}.svg
+        [ "$picture" = docs/gain.svg ] && ! command -v xz > /dev/null &&
+            { echo "skip $picture: no xz here"; continue; }
+        sh "$script" > "$work/picture" || fail "$script ends with an error"
+        cmp -s "$picture" "$work/picture" || fail "$picture is old: sh $script > $picture"
+    done
+    fine "the pictures are what their scripts draw"
+}
+
 check_includes()
 {
     sh test/includes.sh || fail "includes.sh, see above"
@@ -266,6 +279,7 @@ check_rules_files
 check_man_pages
 check_keys
 check_demo_data
+check_pictures
 check_includes
 [ "$failed" = 0 ] && echo "docs: all fine"
 exit "$failed"
