@@ -6,13 +6,16 @@
  * POSIX shared memory object between processes. Every GPU maps all of it, so the same kernels run,
  * only slower: their "peer" stores cross PCIe into host memory and the polls cross it back.
  */
-#include "kernels/group/handle.h"
+#include "kernels/group/arena.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include "kernels/group/error.h"
+#include "kernels/group/nccl_window.h"
 
 static void fill(symtuner_ar *h, char *arena)
 {

@@ -9,28 +9,10 @@
 #ifndef ST_AR_MEET_H_
 #define ST_AR_MEET_H_
 
-#include <cuda_runtime_api.h>
-#include <stdbool.h>
-
+#include "kernels/group/endpoint.h"
 #include "kernels/group/nccl.h"
 
 #define ST_CARD_BYTES 512 /* most that one rank says */
-#define ST_WHY        200 /* bytes of a sentence */
-
-/* What one rank needs to meet the others; made first, so that nothing later keeps it away. */
-struct st_voice {
-    ncclComm_t comm;
-    int device, ranks;
-    cudaStream_t stream;
-    char *memory; /* what this rank says, then what all said; NULL: none */
-    bool on_host; /* the GPU is full to the last page */
-    /* of a communicator that does not block (nccl_wait.h) */
-    bool threaded; /* it is one: a rank that failed cannot come to the next meeting */
-    uint64_t limit_ns;
-    const uint32_t *abort; /* the host's abort word; NULL: none yet */
-    ncclWindow_t window;   /* where NCCL's thread writes the window that is being made */
-    char late[ST_WHY];     /* what NCCL did not end in time; empty: nothing */
-};
 
 /* Fails only for a communicator or a GPU of no use. */
 ncclResult_t st_voice_open(struct st_voice *voice, const struct st_nccl *nccl, ncclComm_t comm,

@@ -2,9 +2,9 @@
 /*
  * handle.h - one rank of one group, as the host sees it.
  *
- * Life: kernels/host/create.c makes it, kernels/host/window.c adds registered buffers, kernels/host/call.c and kernels/host/copy.c launch
- * kernels with it. Fields are written by the thread that owns the handle; only the mailbox is
- * shared.
+ * kernels/host/rank.c makes it, window.c adds registered buffers, call.c and copy.c launch kernels
+ * with it, destroy.c frees it. Only the thread that owns the handle writes its fields; the mailbox
+ * alone is shared.
  */
 #ifndef ST_AR_HANDLE_H_
 #define ST_AR_HANDLE_H_
@@ -12,7 +12,7 @@
 #include "symtuner_ar.h"
 
 #include "kernels/shared/args.h"
-#include "kernels/group/bootstrap.h"
+#include "kernels/group/endpoint.h"
 #include "kernels/group/nccl.h"
 #include "kernels/choose/probe.h"
 #include "kernels/choose/rules.h"
@@ -87,18 +87,6 @@ struct symtuner_ar {
     char error[256];
 };
 
-/* Set the handle's error sentence and return ${result}. */
-ncclResult_t st_fail(symtuner_ar *h, ncclResult_t result, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-ncclResult_t st_fail_cuda(symtuner_ar *h, cudaError_t error, const char *what);
-
-/* The same in all of ${handles} and in symtuner_ar_error(NULL). */
-ncclResult_t st_handles_fail(symtuner_ar **handles, int n, ncclResult_t result, const char *format,
-                             ...) __attribute__((format(printf, 4, 5)));
-
-/* An error when a handle is there twice or one of a local group is missing; skips NULL. */
-ncclResult_t st_handles_check(symtuner_ar **handles, int n);
-
 /* How its kernels start. Blocks that wait would take the places of another rank on the GPU. */
 static inline enum st_start st_start_of(const symtuner_ar *h)
 {
@@ -113,33 +101,19 @@ static inline int st_most_ctas(const symtuner_ar *h)
     return most > h->on_device ? most / h->on_device : 1;
 }
 
-/* Fill the fields of ${args} that do not depend on the call. */
-void st_args_start(const symtuner_ar *h, struct st_args *args);
-
-/* The kernel for a piece, NULL when there is none. Reads ranks, bytes and alignments of ${args}. */
-const void *st_kernel_find(int family, int reducer, const struct st_args *args);
-
-/* Load every kernel now: lazy loading while a peer's kernel spins would deadlock one-GPU groups,
- * and must not happen inside a stream capture. ${arch}: what they were compiled for, 90: sm_90. */
-cudaError_t st_kernels_load(int *arch);
-
 /* The window that holds ${bytes} at ${p}, or NULL. */
-const struct st_window *st_window_find(const symtuner_ar *h, const void *p, size_t bytes);
+static inline const struct st_window *st_window_find(const symtuner_ar *h, const void *p,
+                                                     size_t bytes)
+{
+    const char *at = p;
 
-/* Collective: a window for each of this thread's buffers; NULL where NCCL made none. */
-ncclResult_t st_windows_make(symtuner_ar **handles, void *const *buffers, int n, size_t bytes,
-                             ncclWindow_t *windows, char *why);
-/* Not when the communicator is late: then the window stays, and so must the memory. */
-ncclResult_t st_window_drop(symtuner_ar *h, ncclWindow_t window);
+    for (int i = 0; i < h->windows_top; i++) {
+        const struct st_window *w = &h->windows[i];
 
-/* Arena in peer memory or pinned host memory (arena.c). */
-ncclResult_t st_arena_host(symtuner_ar **handles, int n, const char *shared_name, bool create);
-void st_arena_free(symtuner_ar *h);
-
-/* One piece by copy engines (kernels/host/copy.c). In a graph the guard goes in front: copies of a graph that
- * outlives the handle must not run. */
-ncclResult_t st_copy_guard(symtuner_ar *h, cudaStream_t stream);
-ncclResult_t st_copy_run(symtuner_ar *h, const struct st_args *args, const void *kernel, int ctas,
-                         int threads, cudaStream_t stream);
+        if (w->base != NULL && at >= w->base && at + bytes <= w->base + w->bytes)
+            return w;
+    }
+    return NULL;
+}
 
 #endif

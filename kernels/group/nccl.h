@@ -40,7 +40,7 @@ struct st_nccl {
     /* From 2.29; NULL before. */
     ncclResult_t (*ncclGetLsaDevicePointer)(ncclWindow_t, size_t, int, void **);
     ncclResult_t (*ncclGetLsaMultimemDevicePointer)(ncclWindow_t, size_t, void **); /* waits for
-                                                                  all ranks: kernels/host/multicast.h */
+                                                                  all ranks: kernels/group/multicast.h */
 };
 
 /* The functions, or NULL with the reason in ${why}. Looks once per process. */

@@ -14,7 +14,8 @@
 #ifndef ST_AR_READY_H_
 #define ST_AR_READY_H_
 
-#include "kernels/group/bootstrap.h"
+#include "kernels/group/endpoint.h"
+#include "kernels/group/nccl.h"
 
 /*
  * st_comm_wait(nccl, voice, result, call, why):

@@ -3,8 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/host/graph.h"
+#include "kernels/group/error.h"
 #include "kernels/group/nccl_wait.h"
+#include "kernels/host/graph.h"
+#include "kernels/host/launch.h"
 
 static const char *const verdicts[] = {
     [ST_ALIVE] = "no error",
@@ -213,20 +215,6 @@ ncclResult_t symtuner_ar_query(const void *send, const void *recv, size_t count,
 }
 
 /* ---- launch ---------------------------------------------------------------------------------- */
-
-void st_args_start(const symtuner_ar *h, struct st_args *args)
-{
-    memset(args, 0, sizeof *args);
-    memcpy(args->peer, h->peer, sizeof args->peer);
-    args->state = h->state;
-    args->mailbox = h->mailbox_device;
-    args->timeout_ns = h->timeout_ns;
-    args->ranks = h->ranks;
-    args->me = h->me;
-    args->scale = 1;
-    args->stall_ns = h->stall_ns;
-    args->overlap = st_start_of(h);
-}
 
 static int alignment(const void *p)
 {

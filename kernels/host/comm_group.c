@@ -13,8 +13,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "kernels/host/create.h"
+#include "kernels/group/arena.h"
+#include "kernels/group/bootstrap.h"
+#include "kernels/group/error.h"
 #include "kernels/group/links.h"
+#include "kernels/group/nccl_window.h"
+#include "kernels/host/create.h"
+#include "kernels/host/rank.h"
 
 /* What each rank says about itself. */
 struct card {

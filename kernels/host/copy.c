@@ -17,7 +17,8 @@
  * one queue cannot deadlock. Peers' slots are free when the call starts: the rank has finished its
  * previous call, for which every owner had emptied its slots.
  */
-#include "kernels/group/handle.h"
+#include "kernels/group/error.h"
+#include "kernels/host/launch.h"
 
 struct piece {
     uint64_t at, bytes; /* inside the shard of ${owner} */

@@ -2,12 +2,10 @@
 /* graph.c - see graph.h. */
 #include "kernels/host/graph.h"
 
-#include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "kernels/host/create.h"
+#include "kernels/group/error.h"
 
 /* In a thread of CUDA's, where no CUDA call is allowed. */
 static void CUDART_CB let_go(void *record)
@@ -159,66 +157,4 @@ ncclResult_t st_stream_leave(symtuner_ar *h, cudaStream_t stream, struct st_orde
 
     order->used = true;
     return error == cudaSuccess ? ncclSuccess : st_fail_cuda(h, error, "mark the end of the call");
-}
-
-/* ---- graves ---------------------------------------------------------------------------------- */
-
-struct grave {
-    struct grave *next;
-    symtuner_ar *handles[ST_MAX_RANKS];
-    int n;
-};
-
-static struct grave *graves;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
-static bool any_live(symtuner_ar **handles, int n)
-{
-    bool live = false;
-
-    for (int i = 0; i < n; i++)
-        live |= st_graphs_live(handles[i], ~0ull, 0);
-    return live;
-}
-
-bool st_graves_add(symtuner_ar **handles, int n)
-{
-    struct grave *g;
-
-    if (!any_live(handles, n))
-        return false;
-    g = calloc(1, sizeof *g);
-    if (g == NULL)
-        return true; /* nobody will free them */
-    memcpy(g->handles, handles, (size_t)n * sizeof *handles);
-    g->n = n;
-    pthread_mutex_lock(&lock);
-    g->next = graves;
-    graves = g;
-    pthread_mutex_unlock(&lock);
-    return true;
-}
-
-void st_graves_sweep(void)
-{
-    int device = -1;
-
-    pthread_mutex_lock(&lock);
-    for (struct grave **at = &graves; *at != NULL;) {
-        struct grave *g = *at;
-
-        if (any_live(g->handles, g->n)) {
-            at = &g->next;
-            continue;
-        }
-        *at = g->next;
-        if (device < 0)
-            cudaGetDevice(&device);
-        for (int i = 0; i < g->n; i++)
-            st_rank_free(g->handles[i]);
-        free(g);
-    }
-    if (device >= 0)
-        cudaSetDevice(device); /* the caller's */
-    pthread_mutex_unlock(&lock);
 }

@@ -35,13 +35,4 @@ ncclResult_t st_stream_leave(symtuner_ar *h, cudaStream_t stream, struct st_orde
  * not. CUDA lets go of a graph some time after its last executable is destroyed: ${wait_ms}. */
 bool st_graphs_live(symtuner_ar *h, uint64_t windows, int wait_ms);
 
-/*
- * Handles that are destroyed while graphs live, one list for each group or rank. A local group's
- * stay as they are, and its graphs work. Of a communicator's, which may end before the graph, all
- * is given back but the counters, in which a replayed kernel finds that it must not run (it traps).
- * The sweep frees those whose graphs are gone.
- */
-bool st_graves_add(symtuner_ar **handles, int n); /* false: no graph lives */
-void st_graves_sweep(void);
-
 #endif

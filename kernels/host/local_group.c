@@ -4,8 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/host/create.h"
+#include "kernels/group/arena.h"
+#include "kernels/group/error.h"
 #include "kernels/group/links.h"
+#include "kernels/host/create.h"
+#include "kernels/host/rank.h"
 
 /* Whether every pair of different devices has peer access; enables it on the way. */
 static bool open_peers(symtuner_ar **handles, int n, int *links_out, char *why, size_t why_size)

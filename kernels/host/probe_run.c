@@ -5,7 +5,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "kernels/group/error.h"
 #include "kernels/host/create.h"
+#include "kernels/host/launch.h"
 
 enum {
     BLOCKS = 16,

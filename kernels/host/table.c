@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* table.c - all kernels of the library in one table. */
-#include "kernels/group/handle.h"
+/* table.c - all kernels of the library in one table, and the arguments that every launch needs. */
+#include <string.h>
+
+#include "kernels/host/launch.h"
 
 static const struct st_kernel_row *const rows[ST_FAMILIES] = {
     [ST_ONE_LL8] = &st_kernels_one_ll8,
@@ -30,8 +32,8 @@ const void *st_kernel_find(int family, int reducer, const struct st_args *args)
     static const unsigned char by_ranks[ST_MAX_RANKS + 1][2] = {
         [2] = {ST_N2_WHOLE, ST_N2}, [4] = {ST_N4_WHOLE, ST_N4}, [8] = {ST_N8_WHOLE}};
     const unsigned char *list = by_ranks[args->ranks];
-    bool odd = ((uint64_t)args->in_align | (uint64_t)args->out_align | args->bytes) %
-                   grain(family) != 0;
+    bool odd =
+        ((uint64_t)args->in_align | (uint64_t)args->out_align | args->bytes) % grain(family) != 0;
     const void *const *of;
 
     if (rows[family] == NULL)
@@ -66,4 +68,18 @@ cudaError_t st_kernels_load(int *arch)
             for (int c = 0; c < ST_CLASSES && error == cudaSuccess; c++)
                 error = load_one(rows[f]->of[r][c], arch);
     return error;
+}
+
+void st_args_start(const symtuner_ar *h, struct st_args *args)
+{
+    memset(args, 0, sizeof *args);
+    memcpy(args->peer, h->peer, sizeof args->peer);
+    args->state = h->state;
+    args->mailbox = h->mailbox_device;
+    args->timeout_ns = h->timeout_ns;
+    args->ranks = h->ranks;
+    args->me = h->me;
+    args->scale = 1;
+    args->stall_ns = h->stall_ns;
+    args->overlap = st_start_of(h);
 }

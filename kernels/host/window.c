@@ -1,25 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* window.c - buffers that the peers may touch directly. */
-#include "kernels/host/graph.h"
-
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/host/multicast.h"
-#include "kernels/group/nccl_wait.h"
-
-const struct st_window *st_window_find(const symtuner_ar *h, const void *p, size_t bytes)
-{
-    const char *at = p;
-
-    for (int i = 0; i < h->windows_top; i++) {
-        const struct st_window *w = &h->windows[i];
-
-        if (w->base != NULL && at >= w->base && at + bytes <= w->base + w->bytes)
-            return w;
-    }
-    return NULL;
-}
+#include "kernels/group/bootstrap.h"
+#include "kernels/group/error.h"
+#include "kernels/group/multicast.h"
+#include "kernels/group/nccl_window.h"
+#include "kernels/host/graph.h"
 
 static struct st_window *find_base(symtuner_ar *h, const void *base)
 {
@@ -115,45 +103,6 @@ static ncclResult_t agree(symtuner_ar **handles, int n, ncclResult_t result, uin
     return handles[0]->comm == NULL
                ? result
                : st_voices_agree(handles[0]->nccl, voices, n, result, alike, why, &met);
-}
-
-/* All of this thread's ranks in one NCCL group. */
-ncclResult_t st_windows_make(symtuner_ar **handles, void *const *buffers, int n, size_t bytes,
-                             ncclWindow_t *windows, char *why)
-{
-    const struct st_nccl *nccl = handles[0]->nccl;
-    struct st_voice *voices[ST_MAX_RANKS];
-    char call[64];
-    ncclResult_t result;
-
-    snprintf(call, sizeof call, "ncclCommWindowRegister of %zu bytes", bytes);
-    for (int i = 0; i < n; i++) {
-        voices[i] = &handles[i]->voice;
-        voices[i]->window = NULL;
-    }
-    result = st_comms_start(nccl, voices, n, call, why);
-    if (result != ncclSuccess)
-        return result;
-    for (int i = 0; i < n && (result == ncclSuccess || result == ncclInProgress); i++)
-        result = nccl->ncclCommWindowRegister(handles[i]->comm, buffers[i], bytes,
-                                              &voices[i]->window, NCCL_WIN_COLL_SYMMETRIC);
-    result = st_comms_end(nccl, voices, n, result, call, why);
-    for (int i = 0; i < n; i++)
-        if (voices[i]->late[0] == 0)
-            windows[i] = voices[i]->window;
-    return result;
-}
-
-ncclResult_t st_window_drop(symtuner_ar *h, ncclWindow_t window)
-{
-    static const char call[] = "ncclCommWindowDeregister";
-    char why[ST_WHY];
-    ncclResult_t result = st_comm_wait(h->nccl, &h->voice, ncclInProgress, call, why);
-
-    if (h->voice.late[0] == 0) /* after an error, too: nothing is at the window any more */
-        result = st_comm_wait(h->nccl, &h->voice,
-                              h->nccl->ncclCommWindowDeregister(h->comm, window), call, why);
-    return result == ncclSuccess ? result : st_fail(h, result, "%s", why);
 }
 
 /* The windows as peers see them, in ${seen}. */

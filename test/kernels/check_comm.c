@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "kernels/host/create.h"
+#include "kernels/host/rank.h"
 #include "test/kernels/fake/capture_stderr.h"
 #include "test/kernels/fake/cuda.h"
 #include "test/kernels/fake/nccl.h"

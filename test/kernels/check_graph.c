@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/group/handle.h"
+#include "kernels/host/destroy.h"
 #include "kernels/host/graph.h"
 #include "test/kernels/fake/cuda.h"
 #include "test/kernels/fake/nccl.h"

@@ -239,6 +239,7 @@ END_TEST
 
 #ifdef ST_AR_API
 #include "kernels/host/create.h"
+#include "kernels/host/rank.h"
 #include "test/kernels/fake/cuda.h"
 
 static const int devices[2] = {0, 1};

@@ -14,6 +14,7 @@
 
 #include "symtuner_ar.h"
 #include "kernels/group/handle.h"
+#include "kernels/host/launch.h"
 #include "test/kernels/emulated/emulate.h"
 #include "test/kernels/fake/cuda.h"
 #include "test/kernels/suites.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* multicast.c - see multicast.h. */
-#include "kernels/host/multicast.h"
+#include "kernels/group/multicast.h"
 
 #include <stdio.h>
 #include <string.h>

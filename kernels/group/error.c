@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* error.c - see error.h. */
+#include "kernels/group/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/group/handle.h"
+
+static _Thread_local char create_error[256] = "no error";
+
+ncclResult_t st_fail(symtuner_ar *h, ncclResult_t result, const char *format, ...)
+{
+    va_list args;
+    char text[256];
+
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    memcpy(h != NULL ? h->error : create_error, text, sizeof text);
+    return result;
+}
+
+ncclResult_t st_handles_fail(symtuner_ar **handles, int n, ncclResult_t result, const char *format,
+                             ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(create_error, sizeof create_error, format, args);
+    va_end(args);
+    for (int i = 0; i < n; i++)
+        if (handles[i] != NULL)
+            memcpy(handles[i]->error, create_error, sizeof create_error);
+    return result;
+}
+
+ncclResult_t st_fail_cuda(symtuner_ar *h, cudaError_t error, const char *what)
+{
+    cudaGetLastError(); /* do not leave it for the application's next check */
+    return st_fail(h, ncclUnhandledCudaError, "%s: %s", what, cudaGetErrorString(error));
+}
+
+const char *symtuner_ar_error(const symtuner_ar *h)
+{
+    return h != NULL ? h->error : create_error;
+}
+
+ncclResult_t st_handles_check(symtuner_ar **handles, int n)
+{
+    for (int i = 0; i < n; i++) {
+        int here = 0;
+
+        for (int j = 0; j < n && handles[i] != NULL; j++) {
+            if (i != j && handles[i] == handles[j])
+                return st_handles_fail(handles, n, ncclInvalidUsage,
+                                       "handles[%d] and handles[%d] are the same", i, j);
+            here += handles[j] != NULL && handles[j]->group == handles[i]->group;
+        }
+        if (handles[i] != NULL && handles[i]->comm == NULL && here != handles[i]->ranks)
+            return st_handles_fail(handles, n, ncclInvalidUsage,
+                                   "the %d handles of a local group go in one call, not %d of them",
+                                   handles[i]->ranks, here);
+    }
+    return ncclSuccess;
+}

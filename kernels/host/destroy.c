@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* destroy.c - free handles, at once or when the last graph with their calls is gone. */
+#include "kernels/host/destroy.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/group/arena.h"
+#include "kernels/group/error.h"
+#include "kernels/group/gpu_wait.h"
+#include "kernels/group/nccl_window.h"
+#include "kernels/host/graph.h"
+#include "kernels/host/rank.h"
+
+struct grave {
+    struct grave *next;
+    symtuner_ar *handles[ST_MAX_RANKS];
+    int n;
+};
+
+static struct grave *graves;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static bool any_live(symtuner_ar **handles, int n)
+{
+    bool live = false;
+
+    for (int i = 0; i < n; i++)
+        live |= st_graphs_live(handles[i], ~0ull, 0);
+    return live;
+}
+
+/* Put off freeing these; false: no graph lives, free them now. */
+static bool st_graves_add(symtuner_ar **handles, int n)
+{
+    struct grave *g;
+
+    if (!any_live(handles, n))
+        return false;
+    g = calloc(1, sizeof *g);
+    if (g == NULL)
+        return true; /* nobody will free them */
+    memcpy(g->handles, handles, (size_t)n * sizeof *handles);
+    g->n = n;
+    pthread_mutex_lock(&lock);
+    g->next = graves;
+    graves = g;
+    pthread_mutex_unlock(&lock);
+    return true;
+}
+
+void st_graves_sweep(void)
+{
+    int device = -1;
+
+    pthread_mutex_lock(&lock);
+    for (struct grave **at = &graves; *at != NULL;) {
+        struct grave *g = *at;
+
+        if (any_live(g->handles, g->n)) {
+            at = &g->next;
+            continue;
+        }
+        *at = g->next;
+        if (device < 0)
+            cudaGetDevice(&device);
+        for (int i = 0; i < g->n; i++)
+            st_rank_free(g->handles[i]);
+        free(g);
+    }
+    if (device >= 0)
+        cudaSetDevice(device); /* the caller's */
+    pthread_mutex_unlock(&lock);
+}
+
+/* Nothing of ours waits longer than the time limit for a peer that has died. NCCL's kernels do, so
+ * where a call was NCCL's the limit is kept here; 2 s at least, for what the application has queued
+ * on the GPU. */
+static ncclResult_t await_calls(symtuner_ar *h, bool another_is_stuck)
+{
+    const uint64_t least = 2000000000;
+    uint64_t limit = another_is_stuck || h->timeout_ns < least ? least : h->timeout_ns;
+    cudaError_t error = cudaSetDevice(h->device);
+
+    if (error == cudaSuccess)
+        error = h->gave_nccl ? st_gpu_idle(h->device, limit) : cudaDeviceSynchronize();
+    if (error == cudaSuccess)
+        return ncclSuccess;
+    if (error != cudaErrorNotReady)
+        return st_fail_cuda(NULL, error, "what ran before symtuner_ar_destroy");
+    h->stuck = true;
+    return st_fail(NULL, ncclRemoteError,
+                   "rank %d frees nothing: GPU %d is not idle after %llu ms, and NCCL had calls of "
+                   "this handle; is a rank missing? ncclCommAbort ends them",
+                   h->me, h->device, (unsigned long long)(limit / 1000000));
+}
+
+static void drop_windows(symtuner_ar *h)
+{
+    cudaSetDevice(h->device);
+    for (int w = 0; w < ST_MAX_WINDOWS; w++)
+        if (h->windows[w].base != NULL && h->windows[w].ours)
+            st_window_drop(h, h->windows[w].handle);
+    st_arena_free(h);
+}
+
+/* Handle ${i}, whose graphs may live, with the others of its local group. */
+static bool bury(symtuner_ar **handles, int n, int i)
+{
+    symtuner_ar *together[ST_MAX_RANKS], *h = handles[i];
+    const uint32_t destroyed = ST_DESTROYED;
+    int many = 0;
+
+    for (int k = 0; k < n; k++)
+        if (handles[k] != NULL && (k == i || (h->comm == NULL && handles[k]->group == h->group)))
+            together[many++] = handles[k];
+    if (!st_graves_add(together, many))
+        return false;
+    if (h->comm != NULL) { /* which may end at once, and with it the way to the peers' memory */
+        cudaSetDevice(h->device);
+        cudaMemcpy(&h->state->dead, &destroyed, sizeof destroyed, cudaMemcpyHostToDevice);
+        drop_windows(h);
+    }
+    for (int k = 0; k < n; k++)
+        for (int j = 0; j < many; j++)
+            if (handles[k] == together[j])
+                handles[k] = NULL;
+    return true;
+}
+
+ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n)
+{
+    ncclResult_t result;
+    bool stuck = false;
+    int device = -1;
+
+    if (handles == NULL)
+        return st_fail(NULL, ncclInvalidArgument, "handles is NULL");
+    if (n < 0 || n > ST_MAX_RANKS)
+        return st_fail(NULL, ncclInvalidArgument, "%d handles; write 0 to %d", n, ST_MAX_RANKS);
+    result = st_handles_check(handles, n);
+    if (result != ncclSuccess)
+        return result;
+    cudaGetDevice(&device);
+    st_graves_sweep();
+    /* When our own calls are done every peer's write to our scratch has been seen. */
+    for (int i = 0; i < n; i++) {
+        ncclResult_t latest;
+
+        if (handles[i] == NULL || handles[i]->voice.late[0] != 0)
+            continue; /* what NCCL has launched may never end */
+        latest = await_calls(handles[i], stuck);
+        result = latest != ncclSuccess ? latest : result;
+        stuck = stuck || handles[i]->stuck;
+    }
+    for (int i = 0; i < n; i++) {
+        symtuner_ar *h = handles[i];
+
+        if (h == NULL)
+            continue;
+        if (!h->stuck && h->voice.late[0] == 0 && bury(handles, n, i))
+            continue;
+        if (!h->stuck)
+            drop_windows(h);
+        if (h->voice.late[0] != 0)
+            result =
+                st_fail(NULL, ncclRemoteError, "rank %d frees nothing: %s", h->me, h->voice.late);
+        st_rank_free(h);
+        handles[i] = NULL;
+    }
+    if (device >= 0)
+        cudaSetDevice(device);
+    return result;
+}

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rank.c - see rank.h. */
+#include "kernels/host/rank.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "kernels/group/arena.h"
+#include "kernels/group/bootstrap.h"
+#include "kernels/group/error.h"
+#include "kernels/host/launch.h"
+
+#define MiB (1ull << 20)
+
+uint64_t st_scratch_bulk(void)
+{
+    size_t free_bytes = 0, total = 0;
+
+    return cudaMemGetInfo(&free_bytes, &total) == cudaSuccess && total < 24ull << 30 ? 64 * MiB
+                                                                                     : 256 * MiB;
+}
+
+/* Scratch per half. The small regions are sized so that the table's kernels take their messages in
+ * one piece; bulk decides how large a piece of a long message is. */
+void st_scratch_size(symtuner_ar *h, const struct symtuner_ar_config *config, bool host)
+{
+    uint64_t half[ST_REGIONS] = {MiB / 2, 16 * MiB, 32 * MiB, config->bulk_bytes, 0};
+
+    if (host) {
+        half[ST_REGION_LL8] = MiB;
+        half[ST_REGION_LL128] = half[ST_REGION_BULK] = 0;
+        half[ST_REGION_LAMPORT] =
+            (h->ranks < 8 ? 16 / (uint64_t)h->ranks : 2) * MiB; /* of 64 MiB */
+    }
+    half[ST_REGION_GATHER] = half[ST_REGION_BULK] / 4;
+    st_layout_fill(&h->layout, half);
+}
+
+/*
+ * Programmatic dependent launch needs code for sm_90 or later that waits for the kernel in front,
+ * and a driver of CUDA 12.3 or later, which can capture it (NCCL's enqueue.cc asks for that, too).
+ * The kernel behind ours may be let go early only if it waits, too, when it is launched that way.
+ * NCCL's symmetric kernels of 2.28.3 to 2.30.6 do not (fixed by its commit 2948185): not with them
+ * and not with unknown releases.
+ */
+enum st_start st_overlap_choose(int asked, int arch, int driver, int nccl)
+{
+    if (arch < 90 || driver < 12030)
+        return ST_SERIAL;
+    if (asked >= 0)
+        return (enum st_start)asked;
+    return nccl >= 23007 ? ST_EARLY_BOTH : ST_EARLY;
+}
+
+uint64_t st_timeout_ns(const struct symtuner_ar_config *config, const struct st_options *options)
+{
+    uint32_t ms = config->timeout_ms    ? config->timeout_ms
+                  : options->timeout_ms ? options->timeout_ms
+                                        : 600000;
+
+    return (uint64_t)ms * 1000000;
+}
+
+ncclResult_t st_rank_start(symtuner_ar *h, const struct symtuner_ar_config *config,
+                           const struct st_options *options)
+{
+    uint64_t first = config->first_epoch ? config->first_epoch : 1;
+    /* a test that starts near the end of the one counter soon sees the other's, too */
+    struct st_state state = {.epoch = first, .base = (uint32_t)first, .arrived = (uint32_t)first};
+    cudaError_t error = cudaSetDevice(h->device);
+    int arch, driver;
+
+    h->timeout_ns = st_timeout_ns(config, options);
+    h->force = options->force;
+    h->stall_ns = options->stall_us * 1000;
+    h->lag = options->lag;
+    h->one_stream = config->one_stream != 0;
+    h->on_device = 1;
+    h->rules = st_ar_rules_read(h->nccl != NULL ? h->nccl->version : 0, h->ranks, h->rules_note);
+    snprintf(h->error, sizeof h->error, "no error");
+    if (error == cudaSuccess)
+        error = cudaDeviceGetAttribute(&h->sms, cudaDevAttrMultiProcessorCount, h->device);
+    h->budget = st_budget(h->sms, config->max_ctas != 0 ? config->max_ctas : options->max_ctas);
+    if (error == cudaSuccess)
+        error = st_kernels_load(&arch);
+    if (error == cudaSuccess)
+        error = cudaDriverGetVersion(&driver);
+    if (error != cudaSuccess)
+        return st_fail_cuda(h, error, "load the kernels (built for this GPU?)");
+    h->overlap =
+        st_overlap_choose(options->overlap, arch, driver, h->nccl != NULL ? h->nccl->version : 0);
+    error = cudaMalloc((void **)&h->state, sizeof *h->state);
+    if (error == cudaSuccess)
+        error = cudaMemcpy(h->state, &state, sizeof state, cudaMemcpyHostToDevice);
+    if (error == cudaSuccess)
+        error = cudaHostAlloc((void **)&h->mailbox, sizeof *h->mailbox,
+                              cudaHostAllocMapped | cudaHostAllocPortable);
+    if (error == cudaSuccess)
+        error = cudaHostGetDevicePointer((void **)&h->mailbox_device, h->mailbox, 0);
+    if (error != cudaSuccess)
+        return st_fail_cuda(h, error, "allocate the counters");
+    memset(h->mailbox, 0, sizeof *h->mailbox);
+    error = cudaEventCreateWithFlags(&h->eager.done, cudaEventDisableTiming);
+    for (int i = 0; i < 2 && error == cudaSuccess; i++)
+        error = cudaEventCreateWithFlags(&h->copy_event[i], cudaEventDisableTiming);
+    if (error == cudaSuccess)
+        error = cudaStreamCreateWithFlags(&h->copy_stream, cudaStreamNonBlocking);
+    return error == cudaSuccess ? ncclSuccess : st_fail_cuda(h, error, "make streams and events");
+}
+
+uint64_t st_group_number(const symtuner_ar *h)
+{
+    static atomic_uint groups;
+
+    return (uint64_t)getpid() << 42 ^ (uint64_t)atomic_fetch_add(&groups, 1) << 32 ^
+           (uint32_t)time(NULL) ^ (uint32_t)((uintptr_t)h >> 12);
+}
+
+/* What every region holds before the first call: "nothing has come", and in tests NaN also where it
+ * does not matter. */
+cudaError_t st_arena_fill(symtuner_ar *h, const struct symtuner_ar_config *config)
+{
+    const struct st_layout *l = &h->layout;
+    uint64_t first = l->first[ST_REGION_LAMPORT];
+    uint64_t end = config->first_epoch != 0 ? l->bytes : first + 2 * l->half[ST_REGION_LAMPORT];
+    cudaError_t error = cudaMemset(h->arena, 0, first);
+
+    if (error == cudaSuccess)
+        error = cudaMemset(h->arena + first, 0xff, end - first);
+    return error == cudaSuccess ? cudaDeviceSynchronize() : error;
+}
+
+static void free_gpu(symtuner_ar *h)
+{
+    cudaSetDevice(h->device);
+    st_arena_free(h);
+    if (h->voice.late[0] != 0)
+        return; /* NCCL may have launched what never ends, and CUDA waits for that to free */
+    st_voice_close(&h->voice);
+    if (h->copy_stream != NULL)
+        cudaStreamDestroy(h->copy_stream);
+    for (int i = 0; i < 2; i++)
+        if (h->copy_event[i] != NULL)
+            cudaEventDestroy(h->copy_event[i]);
+    if (h->eager.done != NULL)
+        cudaEventDestroy(h->eager.done);
+    cudaFree(h->state);
+    if (h->mailbox != NULL)
+        cudaFreeHost(h->mailbox);
+    cudaGetLastError();
+}
+
+void st_rank_free(symtuner_ar *h)
+{
+    if (!h->stuck)
+        free_gpu(h);
+    symtuner_rules_free(h->rules);
+    if (h->voice.late[0] == 0)
+        free(h); /* else NCCL may still write a window to it */
+}
