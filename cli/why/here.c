@@ -13,7 +13,6 @@
 #include "cli/commands.h"
 #include "cli/doctor/doctor.h"
 #include "nccl/model/general_cost.h"
-#include "cli/why/why.h"
 #include "nccl/held.h"
 #include "nccl/release.h"
 #include "rules/sources.h"
@@ -29,17 +28,6 @@ static void in_the_way(struct st_here *here, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(here->way[here->ways++], sizeof *here->way, format, arguments);
     va_end(arguments);
-}
-
-const char *st_why_get(const void *from, const char *name)
-{
-    const struct st_why *why = from;
-    size_t n = strlen(name);
-
-    for (int i = why->sets - 1; i >= 0; i--)
-        if (strncmp(why->set[i], name, n) == 0 && why->set[i][n] == '=')
-            return why->set[i] + n + 1;
-    return why->no_env ? NULL : getenv(name);
 }
 
 /* ---- is it loaded? --------------------------------------------------------------------------- */

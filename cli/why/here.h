@@ -8,9 +8,8 @@
 
 #include <stdbool.h>
 
+#include "cli/why/question.h"
 #include "symtuner_why.h"
-
-struct st_why;
 
 enum { ST_HERE_WAYS = 6 };
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * read.c - the command line of symtuner why, the environment, and this box.
+ * question.c - the command line of symtuner why, the environment, and this box.
  */
+#include "cli/why/question.h"
+
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +13,6 @@
 #include "cli/machines.h"
 #include "cli/text.h"
 #include "cli/values.h"
-#include "cli/why/why.h"
 #include "nccl/release.h"
 #include "nccl/names.h"
 
@@ -133,6 +134,17 @@ static bool read_setting(const char *value, void *self, char error[ST_OPTION_ERR
         return false;
     why->set[why->sets++] = value;
     return true;
+}
+
+const char *st_why_get(const void *from, const char *name)
+{
+    const struct st_why *why = from;
+    size_t n = strlen(name);
+
+    for (int i = why->sets - 1; i >= 0; i--)
+        if (strncmp(why->set[i], name, n) == 0 && why->set[i][n] == '=')
+            return why->set[i] + n + 1;
+    return why->no_env ? NULL : getenv(name);
 }
 
 /* ---- this box -------------------------------------------------------------------------------- */
