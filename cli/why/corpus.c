@@ -16,7 +16,8 @@
 
 #include "cli/why/corpus_file.h"
 #include "nccl/model/general_cost.h"
-#include "cli/machines.h"
+#include "nccl/model/machines.h"
+#include "nccl/model/settings.h"
 #include "cli/why/why.h"
 #include "nccl/release.h"
 

@@ -10,6 +10,8 @@
 
 #include "cli/commands.h"
 #include "nccl/model/general_cost.h"
+#include "nccl/model/machines.h"
+#include "nccl/model/settings.h"
 #include "cli/machines.h"
 #include "cli/text.h"
 #include "cli/values.h"
