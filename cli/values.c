@@ -64,15 +64,8 @@ bool st_read_dtype(const char *value, int *out, char error[ST_OPTION_ERROR])
 
 bool st_read_op(const char *value, int *out, char error[ST_OPTION_ERROR])
 {
-    static const char *const word[] = {
-#define X(name, number, text) [number] = text,
-        SYMTUNER_OP_MAP(X)
-#undef X
-    };
-    static const struct st_words words = {word, SYMTUNER_OPS};
-
     *out = symtuner_op_parse(value);
-    return *out >= 0 || unknown("operator", &words, value, error);
+    return *out >= 0 || unknown("operator", &st_all_op_words, value, error);
 }
 
 bool st_read_release(const char *value, int *out, char error[ST_OPTION_ERROR])
@@ -152,11 +145,10 @@ bool st_read_table(const char *value, float table[SYMTUNER_ALGOS * SYMTUNER_PROT
 bool st_read_buffers(const char *value, enum symtuner_reg *send, enum symtuner_reg *recv,
                      char error[ST_OPTION_ERROR])
 {
-    static const char *const word[] = {"none", "comm", "window", "sym"};
-    static const struct st_words words = {word, SYMTUNER_REGS};
     size_t length = strcspn(value, "/");
     const char *other = value[length] ? value + length + 1 : value;
-    int one = st_word_find(&words, value, length), two = st_word_find(&words, other, strlen(other));
+    int one = st_word_find(&st_reg_words, value, length);
+    int two = st_word_find(&st_reg_words, other, strlen(other));
 
     if (one < 0 || two < 0)
         return st_option_wrong(error,

@@ -17,8 +17,12 @@ static const char *const dtype_word[] = {
     SYMTUNER_DTYPE_MAP(X)
 #undef X
 };
-/* not the last one: operators that the application makes are NCCL's */
-static const char *const op_word[] = {"sum", "prod", "max", "min", "avg"};
+static const char *const op_word[] = {
+#define X(name, number, text) [number] = text,
+    SYMTUNER_OP_MAP(X)
+#undef X
+};
+static const char *const reg_word[] = {"none", "comm", "window", "sym"};
 static const char *const kernel_word[] = {
     "nccl",        "one_ll8", "one_ll128", "one_lamport", "two_ll8", "two_ll128",
     "two_lamport", "chunked", "pull",      "copy",        "nvls",    "pull_one",
@@ -39,7 +43,9 @@ const struct st_words st_colls = WORDS(coll_word);
 const struct st_words st_algos = WORDS(algo_word);
 const struct st_words st_protos = WORDS(proto_word);
 const struct st_words st_dtype_words = WORDS(dtype_word);
-const struct st_words st_op_words = WORDS(op_word);
+const struct st_words st_op_words = {op_word, SYMTUNER_PREMULSUM};
+const struct st_words st_all_op_words = WORDS(op_word);
+const struct st_words st_reg_words = WORDS(reg_word);
 const struct st_words st_kernel_words = WORDS(kernel_word);
 const struct st_words st_kernel_variables = WORDS(kernel_variable);
 static const struct st_words statuses = WORDS(status_word);
@@ -69,13 +75,14 @@ bool st_word_listed(const char *list, const char *word,
     }
 }
 
-enum { NEAR_MAX = 32 }; /* longer words are never looked up: they are not ours */
+enum { NEAR_MAX = 32 }; /* no word of ours is longer */
 
-/* Edits (insert, delete, replace, swap of neighbours) that turn a into b. */
-static int edit_distance(const char *a, size_t na, const char *b, size_t nb)
+int st_word_distance(const char *a, size_t na, const char *b, size_t nb)
 {
     int row[3][NEAR_MAX + 1];
 
+    if (na > NEAR_MAX || nb > NEAR_MAX)
+        return NEAR_MAX;
     for (size_t j = 0; j <= nb; j++)
         row[0][j] = (int)j;
     for (size_t i = 1; i <= na; i++) {
@@ -118,11 +125,11 @@ const char *st_word_nearest(const struct st_words *words, const char *text, size
     const char *nearest = NULL;
     int best = 4;
 
-    if (len == 0 || len > NEAR_MAX)
+    if (len == 0)
         return NULL;
     for (int i = 0; i < words->count; i++) {
         size_t n = words->word[i] ? strlen(words->word[i]) : 0;
-        int distance = n && n <= NEAR_MAX ? edit_distance(text, len, words->word[i], n) : best;
+        int distance = n ? st_word_distance(text, len, words->word[i], n) : best;
 
         if (distance < best && distance < (int)len &&
             distance <= edits_allowed(text, len, words->word[i])) {

@@ -17,9 +17,16 @@ struct st_words {
 
 extern const struct st_words st_colls, st_algos, st_protos;
 
-/* NCCL's data types and operators; kernels of libsymtuner_ar.so in the order of its enum st_family,
- * which test/kernels/check_rules.c compares. */
-extern const struct st_words st_dtype_words, st_op_words, st_kernel_words;
+/* NCCL's data types, and its operators: those that rules name, and all of them, that is with
+ * premulsum, which stands for every operator made by an application. */
+extern const struct st_words st_dtype_words, st_op_words, st_all_op_words;
+
+/* How NCCL knows a buffer: enum symtuner_reg. */
+extern const struct st_words st_reg_words;
+
+/* The kernels of libsymtuner_ar.so in the order of its enum st_family, which
+ * test/kernels/check_rules.c compares. */
+extern const struct st_words st_kernel_words;
 
 /* The environment variables of libsymtuner_ar.so, whole; they have case. */
 extern const struct st_words st_kernel_variables;
@@ -31,6 +38,10 @@ int st_word_find(const struct st_words *words, const char *text, size_t len);
  * where case does not count. */
 bool st_word_listed(const char *list, const char *word,
                     int (*compare)(const char *, const char *, size_t));
+
+/* How many edits turn ${a} into ${b}, each a letter more, less or other, or two neighbours swapped;
+ * case does not count. At least 32 if one of them has more than 32 letters. */
+int st_word_distance(const char *a, size_t na, const char *b, size_t nb);
 
 /* The word nearest to ${text}, or NULL when none is near enough to be meant. */
 const char *st_word_nearest(const struct st_words *words, const char *text, size_t len);

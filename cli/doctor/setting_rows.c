@@ -9,27 +9,28 @@
 
 #include "cli/doctor/doctor.h"
 #include "nccl/model/setting_list.h"
+#include "nccl/model/symmetric_cost.h"
 #include "cli/text.h"
 #include "nccl/release.h"
 #include "nccl/names.h"
 
 /* ---- checks that need more than a comparison ------------------------------------------------- */
 
-static const char *const kernel_names[] = {
-    "AllReduce_AGxLL_R", "AllReduce_AGxLLMC_R", "AllReduce_RSxLD_AGxST",
-    "AllReduce_RSxLDMC_AGxSTMC", "AllReduce_RSxTmaLD_AGxTmaST", "AllReduce_RSxNet_ARxMC_AGxNet",
-    "AllGather_LL", "AllGather_LLMC", "AllGather_ST", "AllGather_STMC", "AllGather_TmaST",
-    "AllGather_TmaSTMC", "AllGather_GinHier_MCRing", "AllGather_RailRing_LsaSTMC",
-    "ReduceScatter_LL", "ReduceScatter_LD", "ReduceScatter_LDMC", "ReduceScatter_TmaLD",
+/* Kernels over the network, which nccl/model does not know. */
+static const char *const network_kernel[] = {
+    "AllReduce_RSxNet_ARxMC_AGxNet", "AllGather_GinHier_MCRing", "AllGather_RailRing_LsaSTMC",
     "ReduceScatter_RailA2A_LsaLD", "ReduceScatter_RailA2A_LsaLDMC"};
-enum { KERNEL_NAMES = sizeof kernel_names / sizeof *kernel_names };
+enum { NETWORK_KERNELS = sizeof network_kernel / sizeof *network_kernel };
 
 static bool is_kernel(const char *word, size_t length, bool any_case)
 {
-    for (int i = 0; i < KERNEL_NAMES; i++)
-        if (strlen(kernel_names[i]) == length &&
-            (any_case ? strncasecmp : strncmp)(kernel_names[i], word, length) == 0)
+    for (int i = 0; i < ST_KERNELS + NETWORK_KERNELS; i++) {
+        const char *name = i < ST_KERNELS ? st_kernel_name((enum st_kernel)i)
+                                          : network_kernel[i - ST_KERNELS];
+
+        if (strlen(name) == length && (any_case ? strncasecmp : strncmp)(name, word, length) == 0)
             return true;
+    }
     return false;
 }
 
@@ -83,31 +84,6 @@ static bool kernel_alone(const struct st_doctor *doctor, char *evidence)
     return true;
 }
 
-/* Distance of two words, cut at 3. */
-static int distance(const char *a, const char *b)
-{
-    int n = (int)strlen(a), m = (int)strlen(b), row[66];
-
-    if (n > 64 || m > 64 || abs(n - m) > 2)
-        return 3;
-    for (int j = 0; j <= m; j++)
-        row[j] = j;
-    for (int i = 1; i <= n; i++) {
-        int corner = row[0];
-
-        row[0] = i;
-        for (int j = 1; j <= m; j++) {
-            int best = corner + (a[i - 1] != b[j - 1]);
-
-            corner = row[j];
-            best = row[j] + 1 < best ? row[j] + 1 : best;
-            best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
-            row[j] = best;
-        }
-    }
-    return row[m] < 3 ? row[m] : 3;
-}
-
 /* Variables that matter here; a name that is nearly one of them and none of them is a typo. */
 static const char *const known[] = {
     "NCCL_ALGO", "NCCL_PROTO", "NCCL_SYM_KERNEL", "NCCL_SYM_CTAS", "NCCL_SYM_NOWIN_ENABLE",
@@ -131,13 +107,14 @@ static bool variable_typo(const struct st_doctor *doctor, char *evidence)
         if (strncmp(setting->name, "NCCL_", 5) != 0)
             continue;
         for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
-            int d = distance(setting->name, known[k]);
+            size_t length = strlen(known[k]);
+            int edits = st_word_distance(setting->name, strlen(setting->name), known[k], length);
 
-            if (d == 0) {
+            if (strcmp(setting->name, known[k]) == 0) {
                 near = NULL;
                 break;
             }
-            if (d == 1 || (d == 2 && strlen(known[k]) > 12))
+            if (edits <= (length > 12 ? 2 : 1))
                 near = known[k];
         }
         if (near) {

@@ -8,9 +8,9 @@
 #include "cli/json.h"
 #include "cli/text.h"
 #include "cli/why/why.h"
+#include "nccl/names.h"
 #include "nccl/release.h"
 
-static const char *const reg_word[] = {"none", "comm", "window", "sym"};
 static const char *const coll_title[] = {"Broadcast", "Reduce", "AllGather", "ReduceScatter",
                                          "AllReduce"};
 static const char *const state_word[] = {"pass", "FAIL", "-", "?"};
@@ -29,7 +29,7 @@ static void print_question(const struct st_why *why, FILE *out)
             (unsigned long long)call->count, symtuner_dtype_name((int)call->dtype), bytes,
             per_rank ? " a rank" : "", call->ranks, call->ranks == 1 ? "" : "s",
             call->one_process ? " in one process" : "",
-            reg_word[call->send], reg_word[call->recv]);
+            st_reg_words.word[call->send], st_reg_words.word[call->recv]);
     if (call->group > 1)
         fprintf(out, ", %d in a group", call->group);
     fprintf(out, "%s%s%s\nNCCL %s%s on ", call->inplace ? ", in place" : "",
@@ -307,8 +307,8 @@ static void json_call(struct st_json *json, const struct symtuner_call *call)
     st_json_text(json, "dtype", symtuner_dtype_name((int)call->dtype));
     st_json_text(json, "op", symtuner_op_name((int)call->op));
     st_json_format(json, "count", "%llu", (unsigned long long)call->count);
-    st_json_text(json, "send", reg_word[call->send]);
-    st_json_text(json, "recv", reg_word[call->recv]);
+    st_json_text(json, "send", st_reg_words.word[call->send]);
+    st_json_text(json, "recv", st_reg_words.word[call->recv]);
     st_json_int(json, "group", call->group);
     st_json_bool(json, "graph", call->graph);
     st_json_bool(json, "first", call->first);

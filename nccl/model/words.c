@@ -8,25 +8,12 @@
 #include "nccl/names.h"
 #include "symtuner_why.h"
 
-static const char *const dtype_word[] = {
-#define X(name, number, size, text) [number] = text,
-    SYMTUNER_DTYPE_MAP(X)
-#undef X
-};
-static const char *const op_word[] = {
-#define X(name, number, text) [number] = text,
-    SYMTUNER_OP_MAP(X)
-#undef X
-};
 static const signed char dtype_size[] = {
 #define X(name, number, size, text) [number] = size,
     SYMTUNER_DTYPE_MAP(X)
 #undef X
 };
 static const char *const kind_word[] = {"general", "symmetric", "ce", "error", "open"};
-
-static const struct st_words dtypes = {dtype_word, SYMTUNER_DTYPES};
-static const struct st_words ops = {op_word, SYMTUNER_OPS};
 
 int symtuner_dtype_size(int dtype)
 {
@@ -35,12 +22,12 @@ int symtuner_dtype_size(int dtype)
 
 const char *symtuner_dtype_name(int dtype)
 {
-    return dtype >= 0 && dtype < SYMTUNER_DTYPES ? dtype_word[dtype] : NULL;
+    return dtype >= 0 && dtype < SYMTUNER_DTYPES ? st_dtype_words.word[dtype] : NULL;
 }
 
 const char *symtuner_op_name(int op)
 {
-    return op >= 0 && op < SYMTUNER_OPS ? op_word[op] : NULL;
+    return op >= 0 && op < SYMTUNER_OPS ? st_all_op_words.word[op] : NULL;
 }
 
 /* The types of jax, numpy and torch, and other names of NCCL's own, as NCCL carries them. */
@@ -83,7 +70,7 @@ int symtuner_dtype_parse(const char *text)
 
     if (!text)
         return -1;
-    found = st_word_find(&dtypes, text, strlen(text));
+    found = st_word_find(&st_dtype_words, text, strlen(text));
     for (size_t i = 0; found < 0 && i < sizeof framework / sizeof *framework; i++)
         if (strncmp(text, framework[i], strlen(framework[i])) == 0) {
             text += strlen(framework[i]);
@@ -97,7 +84,7 @@ int symtuner_dtype_parse(const char *text)
 
 int symtuner_op_parse(const char *text)
 {
-    return text ? st_word_find(&ops, text, strlen(text)) : -1;
+    return text ? st_word_find(&st_all_op_words, text, strlen(text)) : -1;
 }
 
 const char *symtuner_kind_name(enum symtuner_kind kind)
