@@ -12,8 +12,9 @@ $(B)/empty_tuner.so: $(B)/bench/empty_tuner.c.o
 # To run first on a new box. ar_smoke: are the results right?  ar_sweep: which kernel is fastest?
 ar-tools: $(B)/ar_smoke $(B)/ar_sweep
 
-$(B)/ar_smoke: bench/ar_smoke_huge.c bench/ar_smoke.h
-$(B)/ar_smoke $(B)/ar_sweep: $(B)/%: bench/%.c bench/must.h bench/number.h kernels
+$(B)/ar_smoke: test/gpu/ar/smoke.c test/gpu/ar/smoke_huge.c test/gpu/ar/smoke.h
+$(B)/ar_sweep: bench/ar_sweep.c
+$(B)/ar_smoke $(B)/ar_sweep: bench/must.h bench/number.h kernels
 	$(call say,CC)
 	$(Q)$(CC) $(CFLAGS) $(AR_INC) -o $@ $(filter %.c,$^) -L$(B) -lsymtuner_ar -Wl,-rpath,'$$ORIGIN' \
 	    -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lpthread -lrt -lm
@@ -24,7 +25,7 @@ NCCL_SO = $(firstword $(wildcard $(NCCL_HOME)/lib64/libnccl.so.2 $(NCCL_HOME)/li
 
 NCCL_PROG := nccl_coll nccl_decide nccl_ranks
 .SECONDEXPANSION:
-$(NCCL_PROG:%=$(B)/%): $(B)/%: $$(wildcard bench/$$*.c test/gpu/$$*.c) bench/must.h
+$(NCCL_PROG:%=$(B)/%): $(B)/%: test/gpu/%.c bench/must.h
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(CC) -O2 -std=gnu11 -Wall -Wextra -I. -isystem $(NCCL_HOME)/include \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ar_smoke.c - the first thing to run on a new box: does every kernel of libsymtuner_ar.so give the
+ * smoke.c - the first thing to run on a new box: does every kernel of libsymtuner_ar.so give the
  * right bytes here?
  *
  *   ar_smoke [-n ranks] [-g gpus] [-t auto|peer|host] [-s seed] [-r rounds]
@@ -19,9 +19,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/ar_smoke.h"
 #include "bench/number.h"
 #include "symtuner_ar.h"
+#include "test/gpu/ar/smoke.h"
 
 #define MAX_BYTES (9u << 20)
 #define GUARD     64

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ar_smoke.h - what the parts of ar_smoke share. */
+/* smoke.h - what the parts of ar_smoke share. */
 #ifndef AR_SMOKE_H_
 #define AR_SMOKE_H_
 
 #include "bench/must.h"
 
-/* One call of more than 2^32 elements; 0: every byte is right. ar_smoke_huge.c. */
+/* One call of more than 2^32 elements; 0: every byte is right. smoke_huge.c. */
 int smoke_huge(int ranks, int gpus, int transport);
 
 #endif

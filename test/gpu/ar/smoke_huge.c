@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ar_smoke_huge.c - calls of 2^32 + 5 elements: where is an offset kept in 32 bits?
+ * smoke_huge.c - calls of 2^32 + 5 elements: where is an offset kept in 32 bits?
  *
  * int8 sum, out of place, on plain buffers and on registered ones; in the latter also with the
  * kernels that cut a long message in other ways. Every byte of every rank's answer is compared. The
@@ -11,8 +11,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "bench/ar_smoke.h"
 #include "symtuner_ar.h"
+#include "test/gpu/ar/smoke.h"
 
 #define COUNT  (((size_t)1 << 32) + 5)
 #define PERIOD (((size_t)64 << 20) + 7)
