@@ -9,12 +9,10 @@ $(B)/decide_ns: $(B)/bench/decide_ns.c.o
 $(B)/empty_tuner.so: $(B)/bench/empty_tuner.c.o
 	$(Q)$(CC) $(LDFLAGS) -shared -o $@ $^
 
-# To run first on a new box. ar_smoke: are the results right?  ar_sweep: which kernel is fastest?
-ar-tools: $(B)/ar_smoke $(B)/ar_sweep
+# To run first on a new box: are the results right?
+ar-tools: $(B)/ar_smoke
 
-$(B)/ar_smoke: test/gpu/ar/smoke.c test/gpu/ar/smoke_huge.c test/gpu/ar/smoke.h
-$(B)/ar_sweep: bench/ar_sweep.c
-$(B)/ar_smoke $(B)/ar_sweep: bench/must.h bench/number.h kernels
+$(B)/ar_smoke: $(wildcard test/gpu/ar/smoke*.c) test/gpu/ar/smoke.h bench/must.h bench/number.h kernels
 	$(call say,CC)
 	$(Q)$(CC) $(CFLAGS) $(AR_INC) -o $@ $(filter %.c,$^) -L$(B) -lsymtuner_ar -Wl,-rpath,'$$ORIGIN' \
 	    -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lpthread -lrt -lm

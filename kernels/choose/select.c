@@ -38,6 +38,8 @@ int st_family_by_name(const char *name)
 #define MiB    (1ull << 20)
 #define NO_END UINT64_MAX
 
+/* bench/ar_sweep.c timed every grid; it is in the history (git show c985556:bench/ar_sweep.c).
+ * Today symtuner tune searches. */
 #define SWEEP    "bench/ar_sweep on 4 H200, NVLink4, bf16, 2026-11-21"
 #define SHAPE    "grid of the bf16 sweep for this form, not swept with this type"
 #define RULE     "unmeasured: extrapolated from 4 ranks"
