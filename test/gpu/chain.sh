@@ -45,7 +45,7 @@ run() {
         NCCL_PROFILE_GROUP_API_POOL_SIZE=4096 NCCL_PROFILE_COLL_API_POOL_SIZE=4096 \
         NCCL_PROFILE_KERNEL_LAUNCH_POOL_SIZE=4096 NCCL_PROFILE_COLL_POOL_SIZE=32 \
         NCCL_PROFILE_P2P_POOL_SIZE=32 "$@" \
-        "$build/nccl_coll" --ranks 2 --reps 0 --windows 0 --colls 7 --min 1M --max 4M > "$work/$name.log" 2>&1)
+        "$build/nccl_coll" --ranks 2 --windows 0 --colls 7 --min 1M --max 4M > "$work/$name.log" 2>&1)
     status=$?
     ok "$name: exit status $status: $(tail -n 1 "$work/$name.log")" $status
     grep -c 'ExamplePlugin: No matching config found' "$work/$name.log" > "$work/$name.asked"

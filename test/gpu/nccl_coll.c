@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nccl_coll.c - time and check NCCL's collectives on symmetric windows, one thread per GPU.
+ * nccl_coll.c - check NCCL's collectives, one thread per GPU: every power of two from --min to --max,
+ * on symmetric windows or (--windows 0) on plain memory.
  *
- * Prints CSV: label,ranks,coll,bytes,us. bytes is NCCL's nBytes (for AllGather and ReduceScatter the
- * bytes of all ranks together, as in nccl-tests); us is per call, of the slowest rank, the median of
- * --reps measurements; each measurement replays a CUDA graph of 20 calls until about 8 ms have
- * passed. Before timing, every size is checked on fresh random data with poisoned outputs.
- *
- * --reps 0 only checks, every size and without graphs.
- *
- * The CTA count of NCCL's symmetric kernels is fixed per process: compare settings by running this
- * program in turns (bench/nccl_ab.py does).
+ * Sizes are NCCL's nBytes: for AllGather and ReduceScatter the bytes of all ranks together. Inputs
+ * are fresh random data, outputs are poisoned before each call. Exit 0: all right. 1: a wrong element
+ * or an error. 77: too few GPUs, or no symmetric memory.
  */
 #include <pthread.h>
 #include <stdint.h>
@@ -21,20 +16,17 @@
 
 #include "bench/must.h"
 
-enum { MAX_RANKS = 16, GRAPH_CALLS = 20, MAX_REPS = 15, COLLS = 3 };
+enum { MAX_RANKS = 16, COLLS = 3 };
 
 static const char *const coll_name[COLLS] = {"allreduce", "allgather", "reducescatter"};
 
 static struct {
-    int ranks, reps, windows;
+    int ranks, windows;
     size_t least, most;
     unsigned colls, seed;
-    const char *label;
     ncclUniqueId id;
     pthread_barrier_t barrier;
-    double us[MAX_RANKS];
-} job = {.ranks = 2, .reps = 3, .windows = 1, .least = 1 << 10, .most = 256 << 20, .colls = 7,
-         .label = "own"};
+} job = {.ranks = 2, .windows = 1, .least = 1 << 10, .most = 256 << 20, .colls = 7};
 
 /* bf16 integers small enough that a sum over 16 ranks is exact: value(rank, i) < 8. */
 static uint16_t value(int rank, size_t i, unsigned seed)
@@ -61,7 +53,6 @@ struct rank {
     int rank;
     ncclComm_t comm;
     cudaStream_t stream;
-    cudaEvent_t start, stop;
     char *send, *recv;
     uint16_t *host;
 };
@@ -112,61 +103,11 @@ static void check(struct rank *r, int coll, size_t bytes, unsigned seed)
         if (!whole && i == window && out > 2 * window)
             i = out - window;
         if (widen(r->host[i]) != expected(r->rank, coll, i, part, seed)) {
-            fprintf(stderr, "%s %s %zu bytes, rank %d: element %zu is %g, not %g\n", job.label,
-                    coll_name[coll], bytes, r->rank, i, widen(r->host[i]),
-                    expected(r->rank, coll, i, part, seed));
+            fprintf(stderr, "%s %zu bytes, rank %d: element %zu is %g, not %g\n", coll_name[coll],
+                    bytes, r->rank, i, widen(r->host[i]), expected(r->rank, coll, i, part, seed));
             exit(1);
         }
     }
-}
-
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-static void measure(struct rank *r, int coll, size_t bytes)
-{
-    cudaGraph_t graph;
-    cudaGraphExec_t exec;
-    double slowest[MAX_REPS];
-    int launches = 1;
-
-    CUDA(cudaStreamBeginCapture(r->stream, cudaStreamCaptureModeThreadLocal));
-    for (int i = 0; i < GRAPH_CALLS; i++)
-        call(r, coll, bytes);
-    CUDA(cudaStreamEndCapture(r->stream, &graph));
-    CUDA(cudaGraphInstantiate(&exec, graph, 0));
-    for (int rep = -1; rep < job.reps; rep++) { /* the first one warms up and sets the length */
-        float ms;
-
-        CUDA(cudaStreamSynchronize(r->stream));
-        pthread_barrier_wait(&job.barrier);
-        CUDA(cudaEventRecord(r->start, r->stream));
-        for (int i = 0; i < launches; i++)
-            CUDA(cudaGraphLaunch(exec, r->stream));
-        CUDA(cudaEventRecord(r->stop, r->stream));
-        CUDA(cudaStreamSynchronize(r->stream));
-        CUDA(cudaEventElapsedTime(&ms, r->start, r->stop));
-        job.us[r->rank] = ms * 1000.0 / (launches * GRAPH_CALLS);
-        pthread_barrier_wait(&job.barrier);
-        double worst = 0;
-        for (int k = 0; k < job.ranks; k++)
-            worst = job.us[k] > worst ? job.us[k] : worst;
-        pthread_barrier_wait(&job.barrier); /* us[] is overwritten in the next round */
-        if (rep < 0)
-            launches = worst * GRAPH_CALLS > 8000 ? 1 : (int)(8000 / (worst * GRAPH_CALLS)) + 1;
-        else
-            slowest[rep] = worst;
-    }
-    qsort(slowest, (size_t)job.reps, sizeof *slowest, ascending);
-    if (r->rank == 0)
-        printf("%s,%d,%s,%zu,%.3f\n", job.label, job.ranks, coll_name[coll], bytes,
-               slowest[job.reps / 2]);
-    CUDA(cudaGraphExecDestroy(exec));
-    CUDA(cudaGraphDestroy(graph));
 }
 
 static void *run_rank(void *arg)
@@ -177,8 +118,6 @@ static void *run_rank(void *arg)
 
     CUDA(cudaSetDevice(r->rank));
     CUDA(cudaStreamCreateWithFlags(&r->stream, cudaStreamNonBlocking));
-    CUDA(cudaEventCreate(&r->start));
-    CUDA(cudaEventCreate(&r->stop));
     NCCL(ncclCommInitRank(&r->comm, job.ranks, job.id, r->rank));
     NCCL(ncclMemAlloc((void **)&r->send, most));
     NCCL(ncclMemAlloc((void **)&r->recv, most));
@@ -194,12 +133,8 @@ static void *run_rank(void *arg)
         }
     }
     for (int coll = 0; coll < COLLS; coll++)
-        for (size_t bytes = job.least; bytes <= most && job.colls >> coll & 1; bytes *= 2) {
-            if (bytes <= 1 << 20 || bytes == most || job.reps == 0)
-                check(r, coll, bytes, job.seed + (unsigned)bytes * 31 + (unsigned)coll);
-            if (job.reps)
-                measure(r, coll, bytes);
-        }
+        for (size_t bytes = job.least; bytes <= most && job.colls >> coll & 1; bytes *= 2)
+            check(r, coll, bytes, job.seed + (unsigned)bytes * 31 + (unsigned)coll);
     if (job.windows) {
         NCCL(ncclCommWindowDeregister(r->comm, (ncclWindow_t)send_window));
         NCCL(ncclCommWindowDeregister(r->comm, (ncclWindow_t)recv_window));
@@ -230,8 +165,6 @@ int main(int argc, char **argv)
 
         if (strcmp(o, "--ranks") == 0)
             job.ranks = atoi(v);
-        else if (strcmp(o, "--reps") == 0)
-            job.reps = atoi(v);
         else if (strcmp(o, "--windows") == 0)
             job.windows = atoi(v);
         else if (strcmp(o, "--min") == 0)
@@ -240,15 +173,13 @@ int main(int argc, char **argv)
             job.most = size_of(v);
         else if (strcmp(o, "--colls") == 0)
             job.colls = (unsigned)atoi(v);
-        else if (strcmp(o, "--label") == 0)
-            job.label = v;
         else
             argc = 0;
     }
-    if (argc % 2 == 0 || job.ranks < 2 || job.ranks > MAX_RANKS || job.reps < 0 ||
-        job.reps > MAX_REPS || job.least < 64 || job.most < job.least) {
-        fprintf(stderr, "usage: nccl_coll [--ranks N] [--reps N] [--windows 0|1] [--min 1K] "
-                        "[--max 256M] [--colls BITS] [--label TEXT]\n"
+    if (argc % 2 == 0 || job.ranks < 2 || job.ranks > MAX_RANKS || job.least < 64 ||
+        job.most < job.least) {
+        fprintf(stderr, "usage: nccl_coll [--ranks N] [--windows 0|1] [--min 1K] [--max 256M] "
+                        "[--colls BITS]\n"
                         "  --colls: 1 all-reduce + 2 all-gather + 4 reduce-scatter\n");
         return 2;
     }
@@ -256,7 +187,6 @@ int main(int argc, char **argv)
         fprintf(stderr, "nccl_coll: %d GPUs asked for, %d here\n", job.ranks, devices);
         return 77;
     }
-    setvbuf(stdout, NULL, _IOLBF, 0);
     job.seed = (unsigned)time(NULL);
     NCCL(ncclGetUniqueId(&job.id));
     pthread_barrier_init(&job.barrier, NULL, (unsigned)job.ranks);

@@ -23,7 +23,7 @@ run() {
     name=$1 ranks=$2
     shift 2
     NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,TUNING,ENV SYMTUNER_LEDGER=$work/$name.ledger \
-        "$build/nccl_coll" --ranks "$ranks" --reps 0 "$@" > "$work/$name.log" 2>&1
+        "$build/nccl_coll" --ranks "$ranks" "$@" > "$work/$name.log" 2>&1
 }
 
 # the built-in CTA count for this box, by the command; empty when there is none
