@@ -354,30 +354,83 @@ static const char *const yes_word[] = {"no", "yes", "any"};
 static const char *const link_word[] = {"pcie", "nvlink", "any"};
 static const struct st_words yes = {yes_word, 3}, link = {link_word, 3};
 
-#define AT(member) offsetof(struct st_rule, member)
-#define CALL       (ST_IN_RULE | ST_IN_KERNELS)
-#define MACHINE    (CALL | ST_IN_PROCESS | ST_IN_PROVENANCE)
-const struct st_key st_keys[ST_KEYS] = {
-    {"coll", ST_IN_RULE, key_coll, AT(colls), NULL},
-    {"bytes", CALL, key_bytes, AT(bytes), NULL},
-    {"bytes-per-rank", ST_IN_RULE, key_bytes_per_rank, AT(bytes), NULL},
-    {"ranks", CALL, key_counts, AT(ranks), NULL},
-    {"nodes", ST_IN_RULE, key_counts, AT(nodes), NULL},
-    {"pipe-ops", ST_IN_RULE, key_counts, AT(pipe_ops), NULL},
-    {"registered", CALL, key_registered, AT(reg), &yes},
-    {"dtype", ST_IN_KERNELS, key_set, AT(dtypes), &st_dtype_words},
-    {"op", ST_IN_KERNELS, key_set, AT(ops), &st_op_words},
-    {"nccl", MACHINE, key_nccl, AT(nccl), NULL},
-    {"gpu", MACHINE, key_gpu, AT(gpu), NULL},
-    {"gpus", ST_IN_PROCESS | ST_IN_PROVENANCE, key_counts, AT(gpus), NULL},
-    {"links", MACHINE, key_word, AT(links), &link},
-    {"multicast", MACHINE, key_word, AT(multicast), &yes},
-    {"made-by", ST_IN_PROVENANCE, key_made_by, 0, NULL},
-    {"prefer", ST_IN_RULE, key_prefer, AT(act.prefer), NULL},
-    {"forbid", ST_IN_RULE, key_forbid, AT(act.forbid), NULL},
-    {"sym-ctas", ST_IN_PROCESS, key_ctas, AT(act.sym_ctas), NULL},
-    {"channels", ST_IN_RULE, key_ctas, AT(act.channels), NULL},
-    {"kernel", ST_IN_KERNELS, key_kernel, AT(launch.kernel), &st_kernel_words},
-    {"ctas", ST_IN_KERNELS, key_blocks, AT(launch.ctas), NULL},
-    {"threads", ST_IN_KERNELS, key_threads, AT(launch.threads), NULL},
+#define MEMBER(name) (((struct st_rule *)0)->name)
+#define PLACE(name)  offsetof(struct st_rule, name), sizeof(MEMBER(name))
+#define AT(name)                                                                                   \
+    _Generic(MEMBER(name), bool: ST_KEY_BOOL, unsigned: ST_KEY_BITS, int: ST_KEY_INTS,             \
+             struct st_span: ST_KEY_SPAN, default: ST_KEY_TEXT), PLACE(name)
+#define IF_SET(name) ST_KEY_SET_SPAN, PLACE(name)
+#define PREFER       ST_KEY_INTS, offsetof(struct st_rule, act.prefer), 3 * sizeof(int)
+_Static_assert(offsetof(struct st_action, proto) == offsetof(struct st_action, prefer) + 8,
+               "prefer, algo and proto follow each other");
+#define CALL         (ST_IN_RULE | ST_IN_KERNELS)
+#define MACHINE      (CALL | ST_IN_PROCESS | ST_IN_PROVENANCE)
+#define KEY(word, where, read, at, words) {word, where, read, at, words, 0, NULL}
+/* The hash takes the rows in this order. */
+const struct st_key st_keys[] = {
+    KEY("coll", ST_IN_RULE, key_coll, AT(colls), NULL),
+    KEY("bytes", CALL, key_bytes, AT(bytes), NULL),
+    KEY("bytes-per-rank", ST_IN_RULE, key_bytes_per_rank, AT(per_rank), NULL),
+    KEY("ranks", CALL, key_counts, AT(ranks), NULL),
+    KEY("nodes", ST_IN_RULE, key_counts, AT(nodes), NULL),
+    KEY("pipe-ops", ST_IN_RULE, key_counts, AT(pipe_ops), NULL),
+    KEY("nccl", MACHINE, key_nccl, AT(nccl), NULL),
+    KEY("registered", CALL, key_registered, AT(reg), &yes),
+    KEY("links", MACHINE, key_word, AT(links), &link),
+    KEY("multicast", MACHINE, key_word, AT(multicast), &yes),
+    KEY("prefer", ST_IN_RULE, key_prefer, PREFER, NULL),
+    KEY("forbid", ST_IN_RULE, key_forbid, AT(act.forbid), NULL),
+    {"sym-ctas", ST_IN_PROCESS, key_ctas, AT(act.sym_ctas), NULL, ST_IN_RULE,
+     "NCCL reads the CTA count of symmetric kernels once per process; write it in [process]"},
+    KEY("channels", ST_IN_RULE, key_ctas, AT(act.channels), NULL),
+    {"chunk", 0, NULL, ST_KEY_GONE, 0, 0, NULL, ST_IN_RULE,
+     "NCCL names the bytes of one channel where it asks for a chunk size, so that no rule can tell "
+     "which call it is; remove the key"},
+    KEY("gpu", MACHINE, key_gpu, AT(gpu), NULL),
+    KEY("gpus", ST_IN_PROCESS | ST_IN_PROVENANCE, key_counts, IF_SET(gpus), NULL),
+    KEY("dtype", ST_IN_KERNELS, key_set, AT(dtypes), &st_dtype_words),
+    KEY("op", ST_IN_KERNELS, key_set, AT(ops), &st_op_words),
+    KEY("kernel", ST_IN_KERNELS, key_kernel, AT(launch.kernel), &st_kernel_words),
+    KEY("ctas", ST_IN_KERNELS, key_blocks, AT(launch.ctas), NULL),
+    KEY("threads", ST_IN_KERNELS, key_threads, AT(launch.threads), NULL),
+    {"made-by", ST_IN_PROVENANCE, key_made_by, ST_KEY_COMMENT, 0, 0, NULL, 0, NULL},
+    {NULL, 0, NULL, ST_KEY_COMMENT, 0, 0, NULL, 0, NULL},
 };
+enum { KEYS = sizeof st_keys / sizeof *st_keys - 1 };
+_Static_assert(KEYS <= 8 * sizeof(unsigned), "st_section.seen has a bit per key");
+
+bool st_key_read(struct st_reader *reader, struct st_section *section, struct st_text key,
+                 struct st_text value)
+{
+    static const char *const place[] = {[ST_IN_PROVENANCE] = "[provenance]",
+                                        [ST_IN_PROCESS] = "[process]",
+                                        [ST_IN_RULE] = "a rule",
+                                        [ST_IN_KERNELS] = "[kernels]"};
+    const char *word[KEYS];
+    const struct st_words words = {word, KEYS};
+    int k;
+
+    for (int i = 0; i < KEYS; i++)
+        word[i] = section->where & st_keys[i].where ? st_keys[i].word : NULL;
+    k = st_word_find(&words, key.at, key.len);
+    for (int i = 0; k < 0 && i < KEYS; i++) {
+        if (!st_text_is(key, st_keys[i].word))
+            continue;
+        if (section->where & st_keys[i].gone_from)
+            return st_reader_fail(reader, key.at, "\"%s\" is gone from %s: %s", st_keys[i].word,
+                                  place[section->where], st_keys[i].cure);
+        if (st_keys[i].where)
+            return st_reader_fail(reader, key.at, "\"%s\" has no meaning in %s", st_keys[i].word,
+                                  place[section->where]);
+    }
+    if (k < 0)
+        return st_reader_unknown(reader, "key", key, &words);
+    if (section->seen & 1u << k)
+        return st_reader_fail(reader, key.at, "\"%s\" is given twice", st_keys[k].word);
+    section->seen |= 1u << k;
+    if (value.len >= 2 && value.at[0] == '"' && value.at[value.len - 1] == '"')
+        value = st_text_trim((struct st_text){value.at + 1, value.len - 2});
+    if (value.len == 0)
+        return st_reader_fail(reader, value.at, "\"%s\" needs a value", st_keys[k].word);
+    return st_keys[k].read(reader, section->rule, value, &st_keys[k]);
+}

@@ -22,57 +22,6 @@
 
 /* ---- sections ------------------------------------------------------------------------------- */
 
-struct section {
-    struct st_rule *rule; /* NULL before the first section */
-    int where;
-    unsigned seen;        /* bit per key                   */
-};
-
-/* Keys that were taken out: why, and what to write instead. */
-static const struct {
-    const char *word;
-    int where;
-    const char *cure;
-} gone[] = {
-    {"sym-ctas", ST_IN_RULE, "NCCL reads the CTA count of symmetric kernels once per process; "
-                             "write it in [process]"},
-    {"chunk", ST_IN_RULE, "NCCL names the bytes of one channel where it asks for a chunk size, so "
-                          "that no rule can tell which call it is; remove the key"},
-};
-
-static bool read_key(struct st_reader *reader, struct section *section, struct st_text key,
-                     struct st_text value)
-{
-    static const char *const place[] = {[ST_IN_PROVENANCE] = "[provenance]",
-                                        [ST_IN_PROCESS] = "[process]",
-                                        [ST_IN_RULE] = "a rule",
-                                        [ST_IN_KERNELS] = "[kernels]"};
-    const char *word[ST_KEYS];
-    int k;
-
-    for (int i = 0; i < ST_KEYS; i++)
-        word[i] = section->where & st_keys[i].where ? st_keys[i].word : NULL;
-    k = st_word_find(&(struct st_words){word, ST_KEYS}, key.at, key.len);
-    for (size_t i = 0; k < 0 && i < sizeof gone / sizeof *gone; i++)
-        if (section->where & gone[i].where && st_text_is(key, gone[i].word))
-            return st_reader_fail(reader, key.at, "\"%s\" is gone from %s: %s", gone[i].word,
-                                  place[section->where], gone[i].cure);
-    for (int i = 0; k < 0 && i < ST_KEYS; i++)
-        if (st_text_is(key, st_keys[i].word))
-            return st_reader_fail(reader, key.at, "\"%s\" has no meaning in %s", st_keys[i].word,
-                                  place[section->where]);
-    if (k < 0)
-        return st_reader_unknown(reader, "key", key, &(struct st_words){word, ST_KEYS});
-    if (section->seen & 1u << k)
-        return st_reader_fail(reader, key.at, "\"%s\" is given twice", st_keys[k].word);
-    section->seen |= 1u << k;
-    if (value.len >= 2 && value.at[0] == '"' && value.at[value.len - 1] == '"')
-        value = st_text_trim((struct st_text){value.at + 1, value.len - 2});
-    if (value.len == 0)
-        return st_reader_fail(reader, value.at, "\"%s\" needs a value", st_keys[k].word);
-    return st_keys[k].read(reader, section->rule, value, &st_keys[k]);
-}
-
 static bool name_rule(struct st_reader *reader, struct st_rule *rule, struct st_text name)
 {
     if (name.len == 0 || name.len > SYMTUNER_NAME_MAX)
@@ -94,7 +43,7 @@ static void make_kernels(struct st_rule *rule)
     rule->colls = 1u << SYMTUNER_ALLREDUCE;
 }
 
-static bool open_section(struct st_reader *reader, struct section *section, struct st_text line)
+static bool open_section(struct st_reader *reader, struct st_section *section, struct st_text line)
 {
     static const char *const word[] = {"provenance", "process", "rule", "kernels"};
     static const struct st_words words = {word, 4};
@@ -105,7 +54,7 @@ static bool open_section(struct st_reader *reader, struct section *section, stru
     rest = st_text_trim((struct st_text){rest.at, rest.len - 1});
     kind = st_text_cut(&rest, ' ');
     rest = st_text_trim(rest);
-    *section = (struct section){.where = ST_IN_PROVENANCE};
+    *section = (struct st_section){.where = ST_IN_PROVENANCE};
     switch (st_word_find(&words, kind.at, kind.len)) {
     case 0:
         if (reader->rules->has_provenance)
@@ -155,7 +104,7 @@ static struct st_text strip_comment(struct st_text line)
 
 static bool rules_read(struct st_reader *reader, struct st_text rest)
 {
-    struct section section = {0};
+    struct st_section section = {0};
     struct st_text line;
 
     while (st_reader_line(reader, &rest, &line)) {
@@ -177,7 +126,7 @@ static bool rules_read(struct st_reader *reader, struct st_text rest)
         if (!section.rule)
             return st_reader_fail(reader, line.at, "a key before the first section; start with "
                                                    "[rule NAME]");
-        if (!read_key(reader, &section, key, st_text_trim(value)))
+        if (!st_key_read(reader, &section, key, st_text_trim(value)))
             return false;
     }
     return true;
@@ -206,7 +155,7 @@ static bool inline_read(struct st_reader *reader, struct st_text text)
     reader->line_start = text.at;
     while (text.len) {
         struct st_text one = st_text_cut(&text, ';'), word = next_word(&one);
-        struct section section = {.where = st_text_is(word, "process")   ? ST_IN_PROCESS
+        struct st_section section = {.where = st_text_is(word, "process")   ? ST_IN_PROCESS
                                            : st_text_is(word, "kernels") ? ST_IN_KERNELS
                                                                          : ST_IN_RULE};
 
@@ -220,7 +169,7 @@ static bool inline_read(struct st_reader *reader, struct st_text text)
             make_kernels(section.rule);
         snprintf(section.rule->name, sizeof section.rule->name, "inline:%d", reader->rules->count);
         if (section.where == ST_IN_RULE &&
-            !read_key(reader, &section, (struct st_text){"coll", 4}, word))
+            !st_key_read(reader, &section, (struct st_text){"coll", 4}, word))
             return false;
         for (word = next_word(&one); word.len; word = next_word(&one)) {
             struct st_text value = word, key = st_text_cut(&value, '=');
@@ -228,7 +177,7 @@ static bool inline_read(struct st_reader *reader, struct st_text text)
             if (key.len == word.len)
                 return st_reader_fail(reader, word.at, "\"%.*s\" is not key=value",
                                       ST_SHOWN(word));
-            if (!read_key(reader, &section, key, value))
+            if (!st_key_read(reader, &section, key, value))
                 return false;
         }
     }

@@ -48,18 +48,44 @@ struct st_text st_text_cut(struct st_text *rest, char separator);
 
 bool st_text_is(struct st_text text, const char *word); /* ignoring case */
 
-/* One key of the rules format (rules/keys.c). */
 enum { ST_IN_PROVENANCE = 1, ST_IN_PROCESS = 2, ST_IN_RULE = 4, ST_IN_KERNELS = 8 };
-enum { ST_KEYS = 22 };
+
+/* The section being read. */
+struct st_section {
+    struct st_rule *rule; /* NULL before the first section */
+    int where;            /* ST_IN_*                       */
+    unsigned seen;        /* bit per key                   */
+};
+
+/* What a key sets in struct st_rule, for the hash. */
+enum st_key_type {
+    ST_KEY_COMMENT,  /* nothing: it is for people                                  */
+    ST_KEY_GONE,     /* a removed key: counts as 0, so that other hashes stay      */
+    ST_KEY_BOOL,
+    ST_KEY_BITS,     /* unsigned                                                   */
+    ST_KEY_INTS,     /* one int or several                                         */
+    ST_KEY_SPAN,
+    ST_KEY_SET_SPAN, /* added later: a span that counts only when it is not "any"  */
+    ST_KEY_TEXT,
+};
+
+/* One key of the rules format (rules/keys.c). */
 struct st_key {
     const char *word;
     int where; /* sections in which it has a meaning, ST_IN_* */
     bool (*read)(struct st_reader *reader, struct st_rule *rule, struct st_text value,
                  const struct st_key *key);
-    size_t offset;                /* of the member of struct st_rule */
-    const struct st_words *words; /* legal words, where they are few */
+    enum st_key_type type;
+    size_t offset, size;          /* of the member of struct st_rule               */
+    const struct st_words *words; /* legal words, where they are few               */
+    int gone_from;                /* sections in which it had a meaning, and then  */
+    const char *cure;             /* why it is gone, and what to write instead     */
 };
-extern const struct st_key st_keys[ST_KEYS];
+extern const struct st_key st_keys[]; /* ends with a row whose word is NULL */
+
+/* Read one key of the section; reports and returns false when it is wrong. */
+bool st_key_read(struct st_reader *reader, struct st_section *section, struct st_text key,
+                 struct st_text value);
 
 /* NCCL's example tuner CSV (rules/csv.c). */
 bool st_csv_read(struct st_reader *reader, struct st_text text);

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rules/reader.h"
+
 static const struct st_span everything = {0, UINT64_MAX};
 
 void st_rule_clear(struct st_rule *rule)
@@ -99,42 +101,64 @@ int symtuner_rules_count(const symtuner_rules *rules)
     return rules ? rules->count : 0;
 }
 
-static uint64_t mix(uint64_t hash, uint64_t value)
+uint64_t st_hash_value(uint64_t hash, uint64_t value)
 {
     for (int i = 0; i < 8; i++, value >>= 8)
-        hash = (hash ^ (value & 255)) * 0x100000001b3ull; /* FNV-1a, 64 bits */
+        hash = (hash ^ (value & 255)) * 0x100000001b3ull;
+    return hash;
+}
+
+uint64_t st_hash_text(uint64_t hash, const char *text)
+{
+    for (; *text; text++)
+        hash = st_hash_value(hash, (uint64_t)*text);
+    return hash;
+}
+
+/* What one key set in a rule. */
+static uint64_t hash_key(uint64_t hash, const struct st_key *key, const struct st_rule *rule)
+{
+    const void *member = (const char *)rule + key->offset;
+    const struct st_span *span = member;
+    const int *number = member;
+
+    switch (key->type) {
+    case ST_KEY_COMMENT:
+        break;
+    case ST_KEY_GONE:
+        return st_hash_value(hash, 0);
+    case ST_KEY_BOOL:
+        return st_hash_value(hash, *(const bool *)member);
+    case ST_KEY_BITS:
+        return st_hash_value(hash, *(const unsigned *)member);
+    case ST_KEY_INTS:
+        for (size_t i = 0; i < key->size / sizeof *number; i++)
+            hash = st_hash_value(hash, (uint64_t)number[i]);
+        break;
+    case ST_KEY_SET_SPAN:
+        if (is_any(*span))
+            break;
+        /* fall through */
+    case ST_KEY_SPAN:
+        return st_hash_value(st_hash_value(hash, span->lo), span->hi);
+    case ST_KEY_TEXT:
+        return st_hash_text(hash, member);
+    }
     return hash;
 }
 
 /* Names, comments, layout and line numbers do not count: they change no decision. */
 uint64_t symtuner_rules_hash(const symtuner_rules *rules)
 {
-    uint64_t hash = 0xcbf29ce484222325ull;
+    uint64_t hash = ST_HASH_START;
 
     for (int i = 0; rules && i < rules->count; i++) {
-        const struct st_rule *r = &rules->rule[i];
-        const uint64_t field[] = {r->kernels ? 2 : r->process,
-                                  r->colls,       r->bytes.lo,    r->bytes.hi,
-                                  r->per_rank,    r->ranks.lo,    r->ranks.hi,       r->nodes.lo,
-                                  r->nodes.hi,    r->pipe_ops.lo, r->pipe_ops.hi,    r->nccl.lo,
-                                  r->nccl.hi,     r->reg,         (uint64_t)r->links,
-                                  (uint64_t)r->multicast,         r->act.prefer,
-                                  (uint64_t)r->act.algo,          (uint64_t)r->act.proto,
-                                  r->act.forbid,  (uint64_t)r->act.sym_ctas,
-                                  (uint64_t)r->act.channels,
-                                  0 /* was a chunk size: hashes of other rules stay */};
+        const struct st_rule *rule = &rules->rule[i];
 
-        for (size_t f = 0; f < sizeof field / sizeof *field; f++)
-            hash = mix(hash, field[f]);
-        for (const char *c = r->gpu; *c; c++)
-            hash = mix(hash, (uint64_t)*c);
-        if (!is_any(r->gpus))
-            hash = mix(mix(hash, r->gpus.lo), r->gpus.hi);
-        if (!r->kernels)
-            continue;
-        hash = mix(mix(hash, r->dtypes), r->ops);
-        hash = mix(mix(mix(hash, (uint64_t)r->launch.kernel), (uint64_t)r->launch.ctas),
-                   (uint64_t)r->launch.threads);
+        hash = st_hash_value(hash, rule->kernels ? 2 : rule->process);
+        for (const struct st_key *key = st_keys; key->word; key++)
+            if (key->where != ST_IN_KERNELS || rule->kernels)
+                hash = hash_key(hash, key, rule);
     }
     return hash;
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "rules/rules.h"
+#include "rules/reader.h"
 #include "test/suites.h"
 
 static char error[SYMTUNER_ERROR_MAX];
@@ -258,6 +258,77 @@ START_TEST(test_process_sections_count_in_the_hash)
 }
 END_TEST
 
+/* Two values of every key but "made-by". */
+static const struct {
+    const char *key, *value[2];
+} values[] = {
+    {"coll", {"reduce", "allgather"}},
+    {"bytes", {"1KiB..", "..1KiB"}},
+    {"bytes-per-rank", {"1KiB..", "..1KiB"}},
+    {"ranks", {"2", "4"}},
+    {"nodes", {"1", "2"}},
+    {"pipe-ops", {"1", "2"}},
+    {"nccl", {"2.28", "2.29"}},
+    {"registered", {"yes", "no"}},
+    {"links", {"pcie", "nvlink"}},
+    {"multicast", {"yes", "no"}},
+    {"prefer", {"general:ring/ll", "general:ring/simple"}},
+    {"forbid", {"pat", "tree"}},
+    {"sym-ctas", {"4", "8"}},
+    {"channels", {"4", "8"}},
+    {"gpu", {"a", "b"}},
+    {"gpus", {"2", "2.."}},
+    {"dtype", {"f32", "f16"}},
+    {"op", {"sum", "max"}},
+    {"kernel", {"one_ll8", "two_ll8"}},
+    {"ctas", {"2", "4"}},
+    {"threads", {"64", "96"}},
+};
+
+/* The hash of "${head}", or of that and "${key} = ${value}". */
+static uint64_t hash_with(const char *head, const char *key, const char *value)
+{
+    char text[200];
+    symtuner_rules *rules;
+    uint64_t hash;
+
+    snprintf(text, sizeof text, value ? "%s%s = %s\n" : "%s", head, key, value);
+    rules = parsed(text);
+    hash = symtuner_rules_hash(rules);
+    symtuner_rules_free(rules);
+    return hash;
+}
+
+START_TEST(test_every_key_of_the_table_counts_in_the_hash)
+{
+    static const struct {
+        int where;
+        const char *head;
+    } sections[] = {{ST_IN_PROCESS, "[process]\n"},
+                    {ST_IN_RULE, "[rule a]\n"},
+                    {ST_IN_KERNELS, "[kernels a]\n"}};
+
+    for (const struct st_key *key = st_keys; key->word; key++) {
+        size_t row = 0, rows = sizeof values / sizeof *values;
+
+        while (row < rows && strcmp(values[row].key, key->word) != 0)
+            row++;
+        for (size_t s = 0; s < sizeof sections / sizeof *sections; s++) {
+            uint64_t none, one, other;
+
+            if (!(key->where & sections[s].where))
+                continue;
+            ck_assert_msg(row < rows, "%s: give it two values in this test", key->word);
+            none = hash_with(sections[s].head, key->word, NULL);
+            one = hash_with(sections[s].head, key->word, values[row].value[0]);
+            other = hash_with(sections[s].head, key->word, values[row].value[1]);
+            ck_assert_msg(none != one && none != other && one != other, "%s%s", sections[s].head,
+                          key->word);
+        }
+    }
+}
+END_TEST
+
 /* ---- several sources ------------------------------------------------------------------------ */
 
 START_TEST(test_rules_of_a_second_source_follow_those_of_the_first)
@@ -379,6 +450,7 @@ Suite *rules_suite(void)
     tcase_add_test(limits, test_a_nul_byte_in_a_file_is_named);
     t_add_rows(hash, test_equal_meaning_gives_an_equal_hash_and_only_that, hashed);
     tcase_add_test(hash, test_process_sections_count_in_the_hash);
+    tcase_add_test(hash, test_every_key_of_the_table_counts_in_the_hash);
     tcase_add_test(sources, test_rules_of_a_second_source_follow_those_of_the_first);
     tcase_add_test(sources, test_too_many_rules_from_two_sources_are_refused_whole);
     t_add_rows(machine, test_provenance_fits_its_own_machine_only, fitting);
