@@ -48,13 +48,13 @@ enum symtuner_status symtuner_decide(const symtuner_rules *rules,
 /* A fingerprint of all bits of a table, to see whether any changed. */
 static uint64_t fingerprint(const float *table, int cells)
 {
-    uint64_t print = 0xcbf29ce484222325ull;
+    uint64_t print = ST_HASH_START;
 
     for (int i = 0; i < cells; i++) {
         uint32_t bits;
 
         memcpy(&bits, &table[i], sizeof bits);
-        print = (print ^ bits) * 0x100000001b3ull;
+        print = st_hash_value(print, bits);
     }
     return print;
 }

@@ -106,11 +106,6 @@ static void say_ctas(const struct st_agree *agree)
 
 /* ---- one rank -------------------------------------------------------------------------------- */
 
-static uint64_t mix(uint64_t hash, uint64_t value)
-{
-    return (hash ^ value) * 0x100000001b3ull;
-}
-
 /* Everything that takes part in a decision about a call; 0 where no rule would change any. */
 static uint64_t decides(const struct st_process *process)
 {
@@ -119,16 +114,13 @@ static uint64_t decides(const struct st_process *process)
 
     if (process->options.mode != ST_MODE_STEER || !st_process_call_rules())
         return 0;
-    hash = mix(hash, (uint64_t)process->nccl);
-    hash = mix(hash, process->mixed);
-    hash = mix(hash, (uint64_t)machine->nvlink);
-    hash = mix(hash, (uint64_t)machine->multicast);
-    hash = mix(hash, (uint64_t)machine->gpus);
-    for (const char *c = machine->gpu; *c; c++)
-        hash = mix(hash, (uint64_t)*c);
-    for (const char *c = SYMTUNER_VERSION; *c; c++)
-        hash = mix(hash, (uint64_t)*c);
-    return hash | 1;
+    hash = st_hash_value(hash, (uint64_t)process->nccl);
+    hash = st_hash_value(hash, process->mixed);
+    hash = st_hash_value(hash, (uint64_t)machine->nvlink);
+    hash = st_hash_value(hash, (uint64_t)machine->multicast);
+    hash = st_hash_value(hash, (uint64_t)machine->gpus);
+    hash = st_hash_text(hash, machine->gpu);
+    return st_hash_text(hash, SYMTUNER_VERSION) | 1;
 }
 
 static bool is_first(uint64_t comm_id)
