@@ -231,7 +231,8 @@ check_c_example()
 # Each key of the rules language stands in its two references.
 check_keys()
 {
-    keys=$(sed -nE 's/^    \{"([a-z-]+)", .*ST_IN_.*/\1/p; s/^    \{"([a-z-]+)", MACHINE.*/\1/p' rules/keys.c)
+    keys=$(sed -n '/^const struct st_key st_keys/,/^};/p' rules/keys.c | grep -v ST_KEY_GONE |
+           sed -nE 's/^    (KEY\(|\{)"([a-z-]+)", .*/\2/p')
     [ "$(echo "$keys" | wc -l)" -ge 17 ] || fail "rules/keys.c: found only these keys:" $keys
     for key in $keys; do
         grep -q "\`$key\`" docs/rules.md || fail "docs/rules.md does not name the key $key"
