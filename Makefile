@@ -55,6 +55,7 @@ $(B)/%.c.o: %.c
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(CC) $(CFLAGS) -c -o $@ $<
+$(B)/cli/report/report.c.o: cli/report/report.html
 
 # ---- install -------------------------------------------------------------------------------------
 LIB_DIR := $(DESTDIR)$(PREFIX)/lib

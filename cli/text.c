@@ -114,25 +114,6 @@ void st_text_plain(FILE *out, const char *text)
     }
 }
 
-void st_xml_text(FILE *out, const char *text)
-{
-    static const char special[] = "<>&\"'";
-    static const char *const entity[] = {"&lt;", "&gt;", "&amp;", "&quot;", "&#39;"};
-    bool shown;
-
-    for (int length; *text; text += length) {
-        const char *found = strchr(special, *text);
-
-        length = st_text_character(text, &shown);
-        if (found)
-            fputs(entity[found - special], out);
-        else if (shown)
-            fwrite(text, 1, (size_t)length, out);
-        else
-            fputc('?', out);
-    }
-}
-
 void st_json_string(FILE *out, const char *text)
 {
     const unsigned char *at = (const unsigned char *)text;

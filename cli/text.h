@@ -37,10 +37,6 @@ int st_text_character(const char *text, bool *shown_out);
 /* ${text} on one line: what cannot be shown becomes "?". */
 void st_text_plain(FILE *out, const char *text);
 
-/* ${text} for XML and HTML, in elements and in quoted attributes; what cannot be shown becomes "?".
- */
-void st_xml_text(FILE *out, const char *text);
-
 /* A JSON string; bytes that are not UTF-8 become \u00XX. NULL gives null. */
 void st_json_string(FILE *out, const char *text);
 

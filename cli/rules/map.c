@@ -29,6 +29,37 @@ bool st_map_same(const struct st_column *a, const struct st_column *b)
     return same;
 }
 
+static bool pairs_alike(const struct st_map *map, int a, int b)
+{
+    return st_map_same(&map->column[a], &map->column[b]) &&
+           st_map_same(&map->column[a + 1], &map->column[b + 1]);
+}
+
+bool st_map_first(const struct st_map *map, int pair)
+{
+    for (int p = 0; p < pair; p += 2)
+        if (pairs_alike(map, p, pair))
+            return false;
+    return true;
+}
+
+const char *st_map_ranks(const struct st_map *map, int pair, char text[64])
+{
+    int last = map->column[pair].ranks;
+    size_t at = st_text_add(text, 64, 0, "%d", last), shown = 1;
+
+    for (int p = pair + 2; p < map->columns; p += 2)
+        if (pairs_alike(map, pair, p)) {
+            last = map->column[p].ranks;
+            if (++shown <= 4)
+                at = st_text_add(text, 64, at, ",%d", last);
+        }
+    if (shown > 4)
+        at = st_text_add(text, 64, at, ",...,%d", last);
+    st_text_add(text, 64, at, " rank%s", last == 1 ? "" : "s");
+    return text;
+}
+
 const char *st_map_cell(const struct symtuner_decision *decision, char text[ST_MAP_CELL])
 {
     const char *more = decision->forbid || decision->channels ? "+" : "";

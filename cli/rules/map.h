@@ -46,7 +46,7 @@ struct st_map_request {
     int dtype, op;            /* for [kernels] rules */
     int ranks[16], n_ranks;
     uint64_t lo, hi;
-    const char *file[2], *svg, *machine_word;
+    const char *file[2], *html, *machine_word;
     int gpus; /* of a node; 0 unknown */
     bool json, force;
 };
@@ -61,7 +61,7 @@ struct st_map {
     uint64_t hash;
 };
 
-/* The options that both commands have; the last two, --svg and --force, are of table. */
+/* The options that both commands have; the last two, --html and --force, are of table. */
 enum { ST_MAP_OPTIONS = 14 };
 extern const struct st_option st_map_options[ST_MAP_OPTIONS];
 bool st_map_word(int place, const char *word, void *self, char error[ST_OPTION_ERROR]);
@@ -105,6 +105,13 @@ bool st_map_alike(const struct symtuner_decision *a, const struct symtuner_decis
 /* Two columns of one collective that say the same, by the same rules, to every size. */
 bool st_map_same(const struct st_column *a, const struct st_column *b);
 
+/* Columns come in pairs, plain and registered, a pair for each collective and number of ranks; ${pair}
+ * is the plain one. Is it the first pair of those that say the same? */
+bool st_map_first(const struct st_map *map, int pair);
+
+/* "2,4,8 ranks": of the pairs that say the same as ${pair}. */
+const char *st_map_ranks(const struct st_map *map, int pair, char text[64]);
+
 /* "symmetric", "ring/ll", "limits" ...; "." when no rule applies. */
 const char *st_map_cell(const struct symtuner_decision *decision, char text[ST_MAP_CELL]);
 
@@ -117,7 +124,7 @@ const char *st_map_entries(uint32_t bits, char *text, size_t size);
 /* The run that ${bytes} falls into. */
 const struct st_run *st_map_at(const struct st_column *column, uint64_t bytes);
 
-/* Draw the map; false when the file cannot be written. */
-bool st_map_svg(const struct st_map_request *request, const struct st_map *map, const char *path);
+/* map_page.c: the map as a page, request->html; false when it cannot be written. */
+bool st_map_write_page(const struct st_map_request *request, const struct st_map *map);
 
 #endif

@@ -81,7 +81,7 @@ const struct st_option st_map_options[ST_MAP_OPTIONS] = {
     {"op", "O", "their operator (sum)", ST_OPTION_READ, .read = read_op},
     {"json", NULL, "exact ranges, for programs", ST_OPTION_FLAG, .at = AT(json)},
     {"gpu", "NAME", NULL, ST_OPTION_READ, .read = read_gpu, .instead = "--machine \"gpu=NAME\""},
-    {"svg", "FILE", "also draw the map into FILE", ST_OPTION_TEXT, .at = AT(svg)},
+    {"html", "FILE", "also draw the map, as a page for a browser", ST_OPTION_TEXT, .at = AT(html)},
     {"force", NULL, "overwrite a FILE that symtuner did not write", ST_OPTION_FLAG,
      .at = AT(force)},
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* table.c - symtuner table RULES: the decision map in the terminal, as SVG and as JSON. */
+/* table.c - symtuner table RULES: the decision map in the terminal and as JSON. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,31 +59,6 @@ static void put(FILE *out, const char *text, int width)
     }
 }
 
-/* Columns come in pairs, plain and registered, one pair for each number of ranks. */
-static bool pairs_alike(const struct st_map *map, int a, int b)
-{
-    return st_map_same(&map->column[a], &map->column[b]) &&
-           st_map_same(&map->column[a + 1], &map->column[b + 1]);
-}
-
-/* "2,4,8 ranks": those that pair ${pair} stands for. */
-static const char *ranks_of(const struct st_map *map, int pair, char text[64])
-{
-    int last = map->column[pair].ranks;
-    size_t at = st_text_add(text, 64, 0, "%d", last), shown = 1;
-
-    for (int p = pair + 2; p < map->columns; p += 2)
-        if (pairs_alike(map, pair, p)) {
-            last = map->column[p].ranks;
-            if (++shown <= 4)
-                at = st_text_add(text, 64, at, ",%d", last);
-        }
-    if (shown > 4)
-        at = st_text_add(text, 64, at, ",...,%d", last);
-    st_text_add(text, 64, at, " rank%s", last == 1 ? "" : "s");
-    return text;
-}
-
 /* Columns of one collective. */
 static void print_columns(const struct st_map *map, const int *column, int n, FILE *out)
 {
@@ -94,7 +69,7 @@ static void print_columns(const struct st_map *map, const int *column, int n, FI
     put(out, "", 0);
     put(out, symtuner_coll_name((int)map->column[column[0]].coll), LABEL);
     for (int i = 0; i < n; i += 2)
-        put(out, ranks_of(map, column[i], text), 2 * (CELL + 1));
+        put(out, st_map_ranks(map, column[i], text), 2 * (CELL + 1));
     put(out, "", 0);
     put(out, "", LABEL);
     for (int i = 0; i < n; i++)
@@ -118,12 +93,8 @@ static void print_grids(const struct st_map *map, FILE *out)
     enum { MOST = ACROSS - ACROSS % 2 }; /* plain and registered stay together */
     int column[MOST], n = 0;
 
-    for (int pair = 0; pair + 1 < map->columns; pair += 2) {
-        bool first = true;
-
-        for (int p = 0; p < pair && first; p += 2)
-            first = !pairs_alike(map, p, pair);
-        if (!first)
+    for (int pair = 0; pair < map->columns; pair += 2) {
+        if (!st_map_first(map, pair))
             continue;
         if (n == MOST || (n && map->column[column[0]].coll != map->column[pair].coll)) {
             print_columns(map, column, n, out);
@@ -241,7 +212,7 @@ static const struct st_command_line line = {
              "ones.\n",
     .after = ST_TYPES_HELP
     "examples: symtuner table my.rules\n"
-    "          symtuner table my.rules --coll all --ranks 8 --machine h200x8 --svg map.svg\n",
+    "          symtuner table my.rules --coll all --ranks 8 --machine h200x8 --html map.html\n",
     .row = st_map_options,
     .rows = ST_MAP_OPTIONS,
     .word = st_map_word,
@@ -259,13 +230,12 @@ int st_cmd_table(int argc, char **argv)
         return status;
     if (!request.colls)
         request.colls = 1u << SYMTUNER_ALLREDUCE;
-    if (request.svg && !st_own_file_free("table", request.svg, NULL, request.force))
+    if (request.html && !st_own_file_free("table", request.html, NULL, request.force))
         return ST_EXIT_USAGE;
     if (!st_map_make(&request, request.file[0], &map))
         return ST_EXIT_FINDINGS;
     (request.json ? print_json : print_text)(&request, &map, stdout);
-    status = !request.svg || st_map_svg(&request, &map, request.svg) ? ST_EXIT_FINE
-                                                                    : ST_EXIT_FINDINGS;
+    status = !request.html || st_map_write_page(&request, &map) ? ST_EXIT_FINE : ST_EXIT_FINDINGS;
     st_map_free(&map);
     return status;
 }

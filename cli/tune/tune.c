@@ -54,7 +54,7 @@ static bool resume(void)
 static int finish(void)
 {
     st_tune_choose(&tune);
-    if (!st_tune_write_rules(&tune) || !st_tune_write_html(&tune))
+    if (!st_tune_write_rules(&tune) || !st_tune_write_report(&tune))
         return ST_EXIT_FINDINGS;
     (tune.json ? st_tune_print_json : st_tune_print)(&tune, stdout);
     fprintf(stderr, "wrote %s, %s\n", tune.out, tune.html);

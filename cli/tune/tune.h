@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "cli/json.h"
 #include "cli/options.h"
 #include "symtuner.h"
 
@@ -133,15 +134,13 @@ int st_tune_verify(struct st_tune *tune, const char *files, bool json);
 void st_tune_summarise(struct st_tune *tune);
 void st_tune_choose(struct st_tune *tune);
 
-/* headline.c: the beginning of the report, in HTML, and what its curves are called */
-void st_tune_headline(const struct st_tune *tune, FILE *out);
-void st_tune_usage(const struct st_tune *tune, FILE *out);
-const char *st_tune_title(const struct st_tune *tune, int candidate, char text[48]);
-
-/* write.c, html.c */
+/* write.c: what tune found: as rules, for a terminal, for programs */
 bool st_tune_write_rules(const struct st_tune *tune);
-bool st_tune_write_html(const struct st_tune *tune);
 void st_tune_print(const struct st_tune *tune, FILE *out);
 void st_tune_print_json(const struct st_tune *tune, FILE *out);
+void st_tune_json(struct st_json *json, const char *key, const struct st_tune *tune);
+
+/* report.c: as a page */
+bool st_tune_write_report(const struct st_tune *tune);
 
 #endif

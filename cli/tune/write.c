@@ -159,51 +159,62 @@ void st_tune_print(const struct st_tune *tune, FILE *out)
     st_text_wrap(out, 0, tune->why);
 }
 
-void st_tune_print_json(const struct st_tune *tune, FILE *out)
+/* Open an object of "cells"; the caller adds what tells kinds from ways, and closes it. */
+static void json_cell(struct st_json *json, const char *coll, uint64_t bytes, const char *candidate,
+                      const struct st_cell *cell)
+{
+    st_json_open(json, NULL, "\n  {");
+    st_json_text(json, "coll", coll);
+    st_json_int(json, "bytes", (int64_t)bytes);
+    st_json_text(json, "candidate", candidate);
+    st_json_format(json, "us", "%.6f", cell->median);
+    st_json_format(json, "sigma", "%.6f", cell->sigma);
+    st_json_int(json, "rounds", cell->n);
+}
+
+void st_tune_json(struct st_json *json, const char *key, const struct st_tune *tune)
 {
     char release[16], name[48];
-    bool first = true;
 
-    fprintf(out, "{\"ranks\": %d, \"rounds\": %d, \"nccl\": \"%s\", \"floor_gbps\": %.2f",
-            tune->ranks, tune->rounds, st_release_print(tune->nccl, release, sizeof release),
-            tune->floor_gbps);
+    st_json_open(json, key, "{");
+    st_json_int(json, "ranks", tune->ranks);
+    st_json_int(json, "rounds", tune->rounds);
+    st_json_text(json, "nccl", st_release_print(tune->nccl, release, sizeof release));
+    st_json_format(json, "floor_gbps", "%.2f", tune->floor_gbps);
     if (tune->ctas[tune->chosen] != ST_TUNE_PLUGIN) {
-        fprintf(out, ", \"sym_ctas\": %d", tune->ctas[tune->chosen]);
-        st_json_field(out, false, "why", tune->why);
+        st_json_int(json, "sym_ctas", tune->ctas[tune->chosen]);
+        st_json_text(json, "why", tune->why);
     }
-    st_json_field(out, false, "gpu", tune->machine.gpu[0] ? tune->machine.gpu : NULL);
-    st_json_field(out, false, "date", tune->date);
-    st_json_field(out, false, "rules", tune->out[0] ? tune->out : NULL);
-    st_json_field(out, false, "raw", tune->raw[0] ? tune->raw : NULL);
-    fputs(",\n \"cells\": [", out);
+    st_json_text(json, "gpu", tune->machine.gpu[0] ? tune->machine.gpu : NULL);
+    st_json_text(json, "date", tune->date);
+    st_json_text(json, "rules", tune->out[0] ? tune->out : NULL);
+    st_json_text(json, "raw", tune->raw[0] ? tune->raw : NULL);
+    st_json_open(json, "cells", "\n [");
     for (int c = 0; c < SYMTUNER_COLLS; c++)
         for (int z = 0; z < st_tune_sizes(tune); z++)
             for (int k = 0; k < st_tune_candidates(tune); k++) {
-                const struct st_cell *cell = &tune->cell[c][k][z];
-
-                if (!cell->n)
+                if (!tune->cell[c][k][z].n)
                     continue;
-                fprintf(out,
-                        "%s\n  {\"coll\": \"%s\", \"bytes\": %llu, \"candidate\": \"%s\", "
-                        "\"us\": %.3f, \"sigma\": %.3f, \"rounds\": %d, \"policy\": %s}",
-                        first ? "" : ",", symtuner_coll_name(c),
-                        (unsigned long long)st_tune_bytes(tune, z), st_tune_name(tune, k, name),
-                        cell->median, cell->sigma, cell->n,
-                        tune->policy[c][z] == k ? "true" : "false");
-                first = false;
+                json_cell(json, symtuner_coll_name(c), st_tune_bytes(tune, z),
+                          st_tune_name(tune, k, name), &tune->cell[c][k][z]);
+                st_json_bool(json, "policy", tune->policy[c][z] == k);
+                st_json_close(json);
             }
     for (int z = 0; z < st_tune_sizes(tune); z++)
         for (int w = 0; w < tune->ways[z]; w++) {
-            const struct st_way *way = &tune->way[z][w];
-
-            fprintf(out,
-                    "%s\n  {\"coll\": \"allreduce\", \"bytes\": %llu, \"candidate\": \"%s\", "
-                    "\"us\": %.3f, \"sigma\": %.3f, \"rounds\": %d, \"library\": %s, "
-                    "\"rules\": %s}",
-                    first ? "" : ",", (unsigned long long)st_tune_bytes(tune, z), way->name,
-                    way->cell.median, way->cell.sigma, way->cell.n, w == 0 ? "true" : "false",
-                    tune->say[z] == w && w ? "true" : "false");
-            first = false;
+            json_cell(json, "allreduce", st_tune_bytes(tune, z), tune->way[z][w].name,
+                      &tune->way[z][w].cell);
+            st_json_bool(json, "library", w == 0);
+            st_json_bool(json, "rules", tune->say[z] == w && w);
+            st_json_close(json);
         }
-    fputs("]}\n", out);
+    st_json_close(json);
+    st_json_close(json);
+}
+
+void st_tune_print_json(const struct st_tune *tune, FILE *out)
+{
+    struct st_json json = {.out = out};
+
+    st_tune_json(&json, NULL, tune);
 }

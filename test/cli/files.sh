@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# files.sh BUILD - what the commands write is what its name says: SVG, HTML, JSON, raw data and rules
+# files.sh BUILD - what the commands write is what its name says: pages, JSON, raw data and rules
 # go through parsers that the command does not know (parse.py, our own reader for rules), with names
 # of rules, GPUs, files and hosts that are as hostile as they may be.
 # Exit 0: all right. 1: something is not. 77: no python3 here.
@@ -21,6 +21,18 @@ symtuner=$build/symtuner
 esc=$(printf '\033') feed='
 '
 parse() { python3 "$root/test/cli/parse.py" "$@"; }
+# What the script of each page shows, as PAGE.drawn.html; a fresh Debian has no node.
+command -v node > /dev/null || echo "files.sh: pages are not drawn, no node here"
+draw() {
+    parse "$@" || return 1
+    command -v node > /dev/null || return 0
+    for page; do
+        node "$root/test/cli/draw.js" "$page" > "${page%.html}.drawn.html" && parse "${page%.html}.drawn.html" || return 1
+    done
+}
+shows() { # shows PAGE WORD: true, too, where there is no node
+    ! command -v node > /dev/null || grep -qF -- "$2" "${1%.html}.drawn.html"
+}
 
 # ---- inputs that try to get out of their quotes --------------------------------------------------
 odd="a<b>&\"'${esc}[31m]]><!--"
@@ -39,16 +51,16 @@ ok "odd.rules is legal: $(cat -v check.txt)" $?
 grep -q "$esc" odd.ledger && grep -q "$esc" odd.csv && grep -q "$esc" odd.rules
 ok "the inputs are hostile" $?
 
-# ---- SVG -----------------------------------------------------------------------------------------
+# ---- table: the page -----------------------------------------------------------------------------
 i=0
 for rules in "$root/docs/example.rules" "$root/test/data/kernels.rules" "$root/test/demo/demo.rules" \
     "$root"/test/golden/rules/*.rules "$name"; do
     i=$((i + 1))
-    "$symtuner" table "$rules" --coll all --ranks 2,8 --machine "$machine" --svg map$i.svg > map$i.text
-    ok "table --svg of $rules" $?
+    "$symtuner" table "$rules" --coll all --ranks 2,8 --machine "$machine" --html map$i.html > map$i.text
+    ok "table --html of $rules" $?
 done
-parse map*.svg
-ok "every SVG is XML" $?
+draw map*.html
+ok "every page holds JSON, and its script draws it as XML" $?
 cat > all.rules <<'X'
 [rule all]
 coll = allreduce
@@ -60,12 +72,14 @@ bytes = 1MiB..
 registered = yes
 prefer = general:ring/simple
 X
-"$symtuner" table all.rules --coll allreduce,allgather --ranks 2,4,8 --machine h200x8 --svg rows.svg > /dev/null
-grep -o 'text-anchor="end">[^<]*' rows.svg | sed 's/.*>//' > rows
-printf '%s\n' 'allreduce, 2, 4, 8 ranks' 'allgather, 2, 4 ranks' 'allgather, 8 ranks, plain' \
-    'allgather, 8 ranks, reg.' | diff - rows
+"$symtuner" table all.rules --coll allreduce,allgather --ranks 2,4,8 --machine h200x8 --html rows.html > /dev/null
+sed -n 's/.*{"label": "\([^"]*\)".*/\1/p' rows.html > rows
+printf '%s\n' 'allreduce, 2,4,8 ranks' 'allgather, 2,4 ranks' 'allgather, 8 ranks, plain' \
+    'allgather, 8 ranks, registered' | diff - rows
 ok "rows of a picture that are equal are one" $?
-grep -q '&lt;32 MiB' map1.svg
+draw rows.html && shows rows.html '>allgather, 8 ranks, registered</text>'
+ok "they are drawn" $?
+grep -q 'u003c32 MiB' map1.html && ! grep -q '<32 MiB' map1.html && shows map1.html '&#60;32 MiB: limits'
 ok "docs/example.rules has the range that was written raw" $?
 
 # ---- tune: rules, report, JSON -------------------------------------------------------------------
@@ -75,7 +89,7 @@ ok "tune --from: $(cat -v err)" $?
 "$symtuner" tune --from "$root/test/data/tune.csv" --out plain.rules --json > plain.json 2> err
 ok "tune --from the sample: $(cat -v err)" $?
 cp "out$name" tuned.rules && cp "out$name.html" tuned.html
-parse tuned.html plain.rules.html tune.json plain.json
+draw tuned.html plain.rules.html && parse tune.json plain.json
 ok "reports and JSON of tune" $?
 for rules in tuned.rules plain.rules; do
     SYMTUNER_MACHINE=$machine "$symtuner" check "$rules" > check.out 2>&1
@@ -94,14 +108,15 @@ for word in '<b class="plugin">plugin</b> (libsymtuner.so) NCCL' 'on 32 CTAs' \
     'allreduce: <b>1.28 times</b> as fast as with NCCL' '<b class="library">library</b> (libsymtuner_ar.so)' \
     'as fast as the fastest of NCCL' '>with plugin, 32 CTAs</text>' '>libsymtuner_ar.so</text>' \
     "export SYMTUNER_RULES=$(pwd -P)/plain.rules" 'export NCCL_ENV_PLUGIN=libsymtuner.so'; do
-    grep -qF "$word" plain.rules.html
+    shows plain.rules.html "$word"
     ok "the report says: $word" $?
 done
 python3 -c '
-import html, re, sys
+import json, re
 page = open("tuned.html", encoding="utf-8").read()
-print(html.unescape(re.search("<pre>(.*?)\n", page, re.S).group(1)))' > export.sh
-case "$(unset SYMTUNER_RULES; . ./export.sh; echo "$SYMTUNER_RULES")" in "$(pwd -P)/outodd<&>\"' "*) true ;; *) false ;; esac
+word = json.loads(re.search("\"data\">(.*?)</script>", page, re.S).group(1))["rules_word"]
+print(f"export SYMTUNER_RULES={word}")' > export.sh
+case "$(unset SYMTUNER_RULES; . ./export.sh; echo "$SYMTUNER_RULES")" in "$(pwd -P)/out$name") true ;; *) false ;; esac
 ok "a shell reads the export line: $(cat -v export.sh)" $?
 ! grep -qi 'rank order' plain.rules && grep -q 'docs/kernels.md, section 3' plain.rules &&
     grep -q '^## 3\. Bit-identical' "$root/docs/kernels.md"
@@ -135,15 +150,15 @@ ok "no rules are written then" $?
 rm -f new.rules.html; echo 1,2,3 > new.rules.csv
 kept "tune keeps data that it did not write" new.rules.csv 2 tune --fresh --out new.rules
 kept "bench keeps data that it did not write" new.rules.csv 2 bench --csv new.rules.csv
-echo picture > map.svg
-kept "table keeps a picture that it did not write" map.svg 2 table odd.rules --svg map.svg
+echo picture > map.html
+kept "table keeps a picture that it did not write" map.html 2 table odd.rules --html map.html
 "$symtuner" tune --from "$sample" --out mine.rules --force > /dev/null 2>&1 && "$symtuner" check mine.rules > check.out &&
-    "$symtuner" table odd.rules --svg map.svg --force > /dev/null
+    "$symtuner" table odd.rules --html map.html --force > /dev/null
 ok "--force overwrites" $?
 : > empty.rules
 "$symtuner" tune --from "$sample" --out empty.rules > /dev/null 2>&1
 ok "an empty file is nobody's" $?
-"$symtuner" table odd.rules --svg /dev/null > /dev/null
+"$symtuner" table odd.rules --html /dev/null > /dev/null
 ok "a device is nobody's" $?
 
 # ---- JSON ----------------------------------------------------------------------------------------

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """parse.py FILE...: what the command wrote, through parsers that it does not know.
 
-By the end of the name: .svg (XML), .html (every tag closed, and the SVG pictures in it XML), .json,
-.csv (raw data of tune), .txt (UTF-8 without control characters). Exit 1: a file is wrong, and how.
+By the end of the name: .html (a page: every tag closed, one script and its JSON), .drawn.html (what its
+script shows, by draw.js: every tag closed, no script, and the SVG pictures in it XML), .json, .csv (raw
+data of tune), .txt (UTF-8 without control characters). Exit 1: a file is wrong, and how.
 """
 
 import csv
@@ -43,19 +44,34 @@ class Balanced(html.parser.HTMLParser):
             raise ValueError(f"line {self.getpos()[0]}: </{tag}> closes nothing")
 
 
-def check_html(text):
+def check_elements(text, expected):
     page = Balanced()
     page.feed(text)
     page.close()
     if page.open:
         raise ValueError(f"not closed: {page.open}")
-    if page.seen & {"script", "iframe", "object", "b-b"} or "title" not in page.seen:
+    if page.seen & {"script", "iframe", "object", "b-b"} != expected or "title" not in page.seen:
         raise ValueError(f"elements: {sorted(page.seen)}")
+
+
+def check_page(text):
+    check_elements(text, {"script"})
+    scripts = re.findall(r"<script([^>]*)>(.*?)</script>", text, re.S | re.I)
+    if [attributes for attributes, _ in scripts] != [' type="application/json" id="data"', ""]:
+        raise ValueError(f"scripts: {scripts}")
+    if "<" in scripts[0][1]:
+        raise ValueError("the data could end their element")
+    check_json(scripts[0][1])
+
+
+def check_drawn(text):
+    check_elements(text, set())
     pictures = re.findall(r"<svg .*?</svg>", text, re.S)
-    if "svg" in page.seen and not pictures:
+    if not pictures:
         raise ValueError("no whole picture")
     for picture in pictures:
         xml.etree.ElementTree.fromstring(picture)
+    check_text(text)
 
 
 def check_json(text):
@@ -84,8 +100,8 @@ def check_text(text):
 
 
 CHECKS = {
-    "svg": xml.etree.ElementTree.fromstring,
-    "html": check_html,
+    "drawn.html": check_drawn,
+    "html": check_page,
     "json": check_json,
     "csv": check_csv,
     "txt": check_text,
@@ -97,7 +113,7 @@ for path in sys.argv[1:]:
             text = file.read()
         if not text:
             raise ValueError("empty")
-        CHECKS[path.rsplit(".", 1)[1]](text)
+        CHECKS["drawn.html" if path.endswith(".drawn.html") else path.rsplit(".", 1)[1]](text)
     except (ValueError, SyntaxError) as error:
         print(f"FAIL {path}: {error}")
         wrong = 1

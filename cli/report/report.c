@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/report/report.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/own_file.h"
+
+/* The compiler runs in the root of the repository. */
+__asm__(".pushsection .rodata\n"
+        "st_report_page:\n"
+        ".incbin \"cli/report/report.html\"\n"
+        ".byte 0\n"
+        ".popsection\n");
+extern const char st_report_page[] __attribute__((visibility("hidden")));
+
+/* The page with the JSON text ${self} in the place of its empty object. "<" stands only in strings of
+ * the JSON; escaped, it can neither end the script element nor begin a comment. */
+static void print_page(const void *self, FILE *out)
+{
+    const char *place = strstr(st_report_page, "{}</script>");
+
+    fwrite(st_report_page, 1, (size_t)(place - st_report_page), out);
+    for (const char *text = self; *text; text++)
+        if (*text == '<')
+            fputs("\\u003c", out);
+        else
+            fputc(*text, out);
+    fputs(place + 2, out);
+}
+
+bool st_report_write(const char *command, const char *path,
+                     void (*write)(const void *self, struct st_json *json), const void *self)
+{
+    char *text = NULL;
+    size_t size;
+    struct st_json json = {.out = open_memstream(&text, &size)};
+    bool good;
+
+    if (json.out)
+        write(self, &json);
+    if (!json.out || ferror(json.out) | fclose(json.out)) {
+        fprintf(stderr, "symtuner %s: %s: out of memory\n", command, path);
+        free(text);
+        return false;
+    }
+    good = st_own_file_write(command, path, true, print_page, text);
+    free(text);
+    return good;
+}

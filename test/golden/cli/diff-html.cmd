@@ -1,0 +1,1 @@
+diff a b --html x
