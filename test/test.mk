@@ -15,7 +15,7 @@ TEST_ALSO += test-docs
 test-docs: all $(B)/test/demo/demo | need-check
 	$(Q)sh test/docs.sh $(B)
 
-# What the commands print (test/golden); the predictions for all recorded decisions are among it.
+# What the commands print (test/golden/{cli,why}/*.test); the predictions for all recorded decisions are among it.
 TEST_ALSO += test-golden
 test-golden: $(B)/symtuner | need-check
 	$(Q)sh test/golden.sh $(B)/symtuner

@@ -52,9 +52,10 @@ grep -q "$esc" odd.ledger && grep -q "$esc" odd.csv && grep -q "$esc" odd.rules
 ok "the inputs are hostile" $?
 
 # ---- table: the page -----------------------------------------------------------------------------
+sh "$root/test/golden/texts.sh" golden || exit 1
 i=0
 for rules in "$root/docs/example.rules" "$root/test/data/kernels.rules" "$root/test/demo/demo.rules" \
-    "$root"/test/golden/rules/*.rules "$name"; do
+    golden/rules/*.rules "$name"; do
     i=$((i + 1))
     "$symtuner" table "$rules" --coll all --ranks 2,8 --machine "$machine" --html map$i.html > map$i.text
     ok "table --html of $rules" $?

@@ -3,7 +3,7 @@
  * fuzz.c - arbitrary bytes as rules, as a one-line rule or as NCCL's CSV: never a crash, and what
  * is accepted keeps its promises. Built three times, with FUZZ_rules, FUZZ_inline or FUZZ_csv.
  *
- *   make fuzz FUZZ_SECONDS=20        corpus: test/golden/{rules,bad,fuzz}
+ *   make fuzz FUZZ_SECONDS=20        inputs: test/golden/{rules,bad,fuzz}
  */
 #include <stdio.h>
 #include <stdlib.h>

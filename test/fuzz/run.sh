@@ -5,13 +5,15 @@
 set -u
 wrong=0
 mkdir -p "$1/fuzz/kept"
-tar -xJf test/golden/fuzz/corpus.tar.xz -C "$1/fuzz/kept" || exit 1
+tar -xJf test/golden/fuzz/corpus.tar.xz -C "$1/fuzz/kept" &&
+    sh test/golden/texts.sh "$1/fuzz/texts" || exit 1
 for parser in rules inline csv; do
     new=$1/fuzz/corpus-$parser
     mkdir -p "$new"
     if ! "$1/fuzz-$parser" -max_total_time="$2" -max_len=8192 -timeout=5 -rss_limit_mb=2048 \
         -artifact_prefix="$1/fuzz/" -dict=test/fuzz/words.dict -print_final_stats=1 "$new" \
-        "$1/fuzz/kept/$parser" test/golden/rules test/golden/bad >"$1/fuzz/$parser.log" 2>&1; then
+        "$1/fuzz/kept/$parser" "$1/fuzz/texts/rules" "$1/fuzz/texts/bad" \
+        >"$1/fuzz/$parser.log" 2>&1; then
         wrong=1
         tail -40 "$1/fuzz/$parser.log"
     fi

@@ -1,58 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_golden.c - the rules texts of test/golden, each beside what must come of it.
+ * check_golden.c - rules texts, each with what must come of it.
  *
- *   rules/NAME.rules|.csv|.inline  + NAME.out   what the text means, and its lint findings
- *   bad/NAME.rules|.csv|.inline    + NAME.err   the one error, with line and column
+ * test/golden/rules/rules.test says what good texts mean, and their lint findings; bad/bad.test has
+ * the one error of each bad text, with line and column. A case of these files is
  *
- * GOLDEN_UPDATE=1 rewrites the expected texts; git then shows what changed.
+ *   --- KIND NAME      rules, csv or inline: the text follows; file: it is the file NAME beside
+ *   the text
+ *   --- means          or --- error
+ *   what must come of it, up to blank lines and the next case
+ *
+ * GOLDEN_UPDATE=1 rewrites what must come of the texts; read what git then shows.
  */
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "nccl/names.h"
 #include "rules/rules.h"
 #include "test/suites.h"
 
-enum { FILES_MAX = 256 };
+enum { GOOD, BAD, CASES_MAX = 256 };
 static const char *const folder[] = {"test/golden/rules", "test/golden/bad"};
-static const char *const expected_end[] = {"out", "err"};
+static const char *const path[] = {"test/golden/rules/rules.test", "test/golden/bad/bad.test"};
+static const char *const middle[] = {"--- means\n", "--- error\n"};
 
+static char *content[2]; /* of path[] */
 static struct golden {
-    char name[64];
-} files[2][FILES_MAX];
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const struct golden *)a)->name, ((const struct golden *)b)->name);
-}
-
-static int find_files(int set)
-{
-    DIR *dir = opendir(folder[set]);
-    struct dirent *entry;
-    int count = 0;
-
-    while (dir && (entry = readdir(dir)) && count < FILES_MAX) {
-        const char *end = strrchr(entry->d_name, '.');
-
-        if (!end || entry->d_name[0] == '.' || strcmp(end + 1, expected_end[set]) == 0 ||
-            strlen(entry->d_name) >= sizeof files[0][0].name)
-            continue;
-        strcpy(files[set][count++].name, entry->d_name);
-    }
-    if (dir)
-        closedir(dir);
-    qsort(files[set], (size_t)count, sizeof files[set][0], by_name);
-    return count;
-}
+    char kind[8], name[64];
+    int line;
+    const char *text, *text_end, *want, *want_end; /* in content[] */
+} cases[2][CASES_MAX];
 
 /* The whole file, terminated; NULL when it cannot be read. */
-static char *read_file(const char *path)
+static char *read_file(const char *name)
 {
-    FILE *file = fopen(path, "r");
+    FILE *file = fopen(name, "r");
     char *text = file ? calloc(1, 65536) : NULL;
 
     if (text && fread(text, 1, 65535, file) == 0 && ferror(file)) {
@@ -62,6 +46,36 @@ static char *read_file(const char *path)
     if (file)
         fclose(file);
     return text;
+}
+
+/* Reads path[set]; the number of cases, -1 if it is malformed. */
+static int read_cases(int set)
+{
+    int count = 0, line = 1;
+    struct golden *half = NULL; /* a case whose middle line is still to come */
+
+    free(content[set]);
+    content[set] = read_file(path[set]);
+    for (char *at = content[set], *next; at && *at; at = next, line++) {
+        next = at + strcspn(at, "\n");
+        next += *next == '\n';
+        if (half && strncmp(at, middle[set], strlen(middle[set])) == 0) {
+            half->text_end = at;
+            half->want = next;
+            half = NULL;
+        } else if (strncmp(at, "--- ", 4) == 0) {
+            if (half || count == CASES_MAX)
+                return -1;
+            half = &cases[set][count++];
+            half->line = line;
+            half->text = next;
+            if (sscanf(at, "--- %7s %63s", half->kind, half->name) != 2)
+                return -1;
+        }
+        if (!half && count && *at != '\n') /* of the lines that are not blank the last one stays */
+            cases[set][count - 1].want_end = next;
+    }
+    return half || !content[set] ? -1 : count;
 }
 
 /* ---- what a text means ---------------------------------------------------------------------- */
@@ -150,58 +164,91 @@ static void print_rules(FILE *out, const symtuner_rules *rules)
 
 /* ---- runner --------------------------------------------------------------------------------- */
 
-static enum symtuner_status load(const char *name, const char *path, symtuner_rules **rules,
+static enum symtuner_status load_csv(const char *name, const char *text, symtuner_rules **rules,
+                                     char *error)
+{
+    char file_name[] = "/tmp/symtuner-check-XXXXXX.csv", rest[SYMTUNER_ERROR_MAX];
+    size_t length = strlen(file_name);
+    FILE *file = fdopen(mkstemps(file_name, 4), "w");
+    enum symtuner_status status;
+
+    ck_assert_msg(file && fputs(text, file) >= 0 && fclose(file) == 0, "cannot write %s", file_name);
+    status = symtuner_rules_load(file_name, rules, error, SYMTUNER_ERROR_MAX);
+    unlink(file_name);
+    if (status != SYMTUNER_OK) { /* the name of the case instead of the file's */
+        ck_assert_msg(strncmp(error, file_name, length) == 0, "no file name: %s", error);
+        strcpy(rest, error + length);
+        ck_assert_int_lt(snprintf(error, SYMTUNER_ERROR_MAX, "%s.csv%s", name, rest),
+                         SYMTUNER_ERROR_MAX);
+    }
+    return status;
+}
+
+static enum symtuner_status load(int set, const struct golden *golden, symtuner_rules **rules,
                                  char *error)
 {
-    const char *end = strrchr(name, '.');
+    const char *kind = golden->kind;
     enum symtuner_status status = SYMTUNER_EIO;
-    char *text;
+    char name[160], *text;
 
-    if (strcmp(end, ".csv") == 0)
-        return symtuner_rules_load(path, rules, error, SYMTUNER_ERROR_MAX);
-    text = read_file(path);
-    if (text && strcmp(end, ".inline") == 0) {
+    if (strcmp(kind, "file") == 0) {
+        kind = strrchr(golden->name, '.') + 1;
+        snprintf(name, sizeof name, "%s/%s", folder[set], golden->name);
+        if (strcmp(kind, "csv") == 0)
+            return symtuner_rules_load(name, rules, error, SYMTUNER_ERROR_MAX);
+        text = read_file(name);
+        ck_assert_msg(text, "cannot read %s", name);
+        snprintf(name, sizeof name, "%s", golden->name);
+    } else {
+        text = strndup(golden->text, (size_t)(golden->text_end - golden->text));
+        snprintf(name, sizeof name, "%s.rules", golden->name);
+    }
+    if (strcmp(kind, "csv") == 0) {
+        status = load_csv(golden->name, text, rules, error);
+    } else if (strcmp(kind, "inline") == 0) {
         text[strcspn(text, "\n")] = '\0';
         status = symtuner_rules_inline(text, rules, error, SYMTUNER_ERROR_MAX);
-    } else if (text) {
+    } else {
+        ck_assert_msg(strcmp(kind, "rules") == 0, "%s:%d: unknown kind %s", path[set], golden->line,
+                      kind);
         status = symtuner_rules_parse(text, name, rules, error, SYMTUNER_ERROR_MAX);
     }
     free(text);
     return status;
 }
 
-static void compare(int set, const char *name, const char *got)
+static void compare(int set, const struct golden *golden, const char *got)
 {
-    char path[160];
-    char *want;
+    int length = (int)(golden->want_end - golden->want);
 
-    snprintf(path, sizeof path, "%s/%.*s.%s", folder[set], (int)(strrchr(name, '.') - name), name,
-             expected_end[set]);
     if (getenv("GOLDEN_UPDATE")) {
-        FILE *file = fopen(path, "w");
+        FILE *file = fopen(path[set], "w");
 
-        ck_assert_msg(file && fputs(got, file) >= 0 && fclose(file) == 0, "cannot write %s", path);
+        ck_assert_msg(file && fwrite(content[set], 1, (size_t)(golden->want - content[set]), file) &&
+                          fputs(got, file) >= 0 && fputs(golden->want_end, file) >= 0 &&
+                          fclose(file) == 0, "cannot write %s", path[set]);
         return;
     }
-    want = read_file(path);
-    ck_assert_msg(want, "%s is missing; run with GOLDEN_UPDATE=1 and read it", path);
-    ck_assert_msg(strcmp(want, got) == 0, "%s wants\n%sbut came\n%s", path, want, got);
-    free(want);
+    ck_assert_msg((size_t)length == strlen(got) && strncmp(golden->want, got, strlen(got)) == 0,
+                  "%s:%d: %s wants\n%.*sbut came\n%s", path[set], golden->line, golden->name, length,
+                  golden->want, got);
 }
 
-static void run(int set, const char *name)
+static void run(int set, int i)
 {
-    char path[160], error[SYMTUNER_ERROR_MAX + 1] = "";
+    char error[SYMTUNER_ERROR_MAX + 1] = "";
     symtuner_rules *rules = NULL;
+    const struct golden *golden = &cases[set][i];
     enum symtuner_status status;
 
-    snprintf(path, sizeof path, "%s/%s", folder[set], name);
-    status = load(name, path, &rules, error);
-    if (set == 1) {
-        ck_assert_msg(status == SYMTUNER_ESYNTAX, "%s was accepted, or unreadable", path);
+    ck_assert_int_gt(read_cases(set), i);
+    status = load(set, golden, &rules, error);
+    if (set == BAD) {
+        ck_assert_msg(status == SYMTUNER_ESYNTAX, "%s:%d: %s was accepted, or unreadable", path[set],
+                      golden->line, golden->name);
         ck_assert_ptr_null(rules); /* outputs are written on success only */
         strcat(error, "\n");
-        compare(set, name, error);
+        compare(set, golden, error);
     } else {
         char *text = NULL;
         size_t size;
@@ -210,30 +257,28 @@ static void run(int set, const char *name)
         ck_assert_msg(status == SYMTUNER_OK, "%s", error);
         print_rules(out, rules);
         fclose(out);
-        compare(set, name, text);
+        compare(set, golden, text);
         free(text);
         symtuner_rules_free(rules);
     }
 }
 
-START_TEST(test_a_good_text_means_what_its_out_file_says)
+START_TEST(test_a_good_text_means_what_its_case_says)
 {
-    find_files(0);
-    run(0, files[0][_i].name);
+    run(GOOD, _i);
 }
 END_TEST
 
-START_TEST(test_a_bad_text_is_refused_as_its_err_file_says)
+START_TEST(test_a_bad_text_is_refused_as_its_case_says)
 {
-    find_files(1);
-    run(1, files[1][_i].name);
+    run(BAD, _i);
 }
 END_TEST
 
-START_TEST(test_the_folders_are_there)
+START_TEST(test_the_files_are_well_formed)
 {
-    ck_assert_int_ge(find_files(0), 8);
-    ck_assert_int_ge(find_files(1), 40);
+    ck_assert_int_ge(read_cases(GOOD), 17);
+    ck_assert_int_ge(read_cases(BAD), 98);
 }
 END_TEST
 
@@ -242,9 +287,9 @@ Suite *golden_suite(void)
     Suite *suite = suite_create("golden");
     TCase *good = tcase_create("good texts"), *bad = tcase_create("bad texts");
 
-    tcase_add_test(good, test_the_folders_are_there);
-    tcase_add_loop_test(good, test_a_good_text_means_what_its_out_file_says, 0, find_files(0));
-    tcase_add_loop_test(bad, test_a_bad_text_is_refused_as_its_err_file_says, 0, find_files(1));
+    tcase_add_test(good, test_the_files_are_well_formed);
+    tcase_add_loop_test(good, test_a_good_text_means_what_its_case_says, 0, read_cases(GOOD));
+    tcase_add_loop_test(bad, test_a_bad_text_is_refused_as_its_case_says, 0, read_cases(BAD));
     suite_add_tcase(suite, good);
     suite_add_tcase(suite, bad);
     return suite;

@@ -1,1 +1,0 @@
-agree --help

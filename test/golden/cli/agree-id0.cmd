@@ -1,1 +1,0 @@
-agree test/data/ledger/id0-a.ledger test/data/ledger/id0-b.ledger

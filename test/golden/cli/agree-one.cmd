@@ -1,1 +1,0 @@
-agree test/data/ledger/rank0.ledger

@@ -1,1 +1,0 @@
-agree --what test/data/ledger/rank0.ledger

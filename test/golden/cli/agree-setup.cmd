@@ -1,1 +1,0 @@
-agree --setup test/data/ledger/rank0.ledger test/data/ledger/other-pick.ledger

@@ -1,1 +1,0 @@
-bench --ctas 8

@@ -1,1 +1,0 @@
-check /dev/null test/data/empty.rules

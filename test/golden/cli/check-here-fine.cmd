@@ -1,1 +1,0 @@
-check --nccl 2.30.7 test/data/provenance.rules

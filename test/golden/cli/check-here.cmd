@@ -1,1 +1,0 @@
-check --nccl 2.28.9 test/data/provenance.rules

@@ -1,1 +1,0 @@
-check test/data/lint.rules

@@ -1,1 +1,0 @@
-check --hear docs/example.rules

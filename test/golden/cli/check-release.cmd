@@ -1,1 +1,0 @@
-check --nccl 9 docs/example.rules

@@ -1,1 +1,0 @@
-check docs/example.rules

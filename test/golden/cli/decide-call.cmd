@@ -1,1 +1,0 @@
-decide reducescatter 1MiB/call --ranks 4 --json

@@ -1,1 +1,0 @@
-decide allredcue 1

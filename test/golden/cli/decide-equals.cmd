@@ -1,1 +1,0 @@
-decide allreduce --ranks=4 --buffers=sym/comm -- 64KiB

@@ -1,1 +1,0 @@
-decide --help

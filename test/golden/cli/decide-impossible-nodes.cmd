@@ -1,1 +1,0 @@
-decide allreduce 1KiB --ranks 8 --nodes 3

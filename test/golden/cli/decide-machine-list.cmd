@@ -1,1 +1,0 @@
-decide allreduce 64KiB --machine list

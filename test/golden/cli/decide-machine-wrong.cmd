@@ -1,1 +1,0 @@
-decide allreduce 64KiB --machine 'gpu=NVIDIA H200; lnks=nvlink'

@@ -1,1 +1,0 @@
-decide allreduce 4096 --ranks 1

@@ -1,1 +1,0 @@
-decide allgather 17179869183GiB/rank --ranks 4

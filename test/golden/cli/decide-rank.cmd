@@ -1,1 +1,0 @@
-decide allgather 256KiB/rank --ranks 4

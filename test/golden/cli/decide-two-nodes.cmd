@@ -1,1 +1,0 @@
-decide allreduce 1KiB --machine h200x8 --nodes 2

@@ -1,1 +1,0 @@
-diff a b --html x

@@ -1,1 +1,0 @@
-diff docs/example.rules test/data/kernels.rules --coll allreduce --ranks 2 --json

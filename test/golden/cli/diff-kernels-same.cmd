@@ -1,1 +1,0 @@
-diff test/data/kernels.rules test/data/kernels.rules --ranks 2

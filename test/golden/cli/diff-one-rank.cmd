@@ -1,1 +1,0 @@
-diff docs/example.rules test/data/kernels.rules --ranks 1

@@ -1,1 +1,0 @@
-diff docs/example.rules docs/example.rules --machine h200x8 --multicast no

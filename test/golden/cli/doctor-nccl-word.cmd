@@ -1,1 +1,0 @@
-doctor --nccl two

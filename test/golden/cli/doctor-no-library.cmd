@@ -1,1 +1,0 @@
-doctor --nccl docs/design.md

@@ -1,1 +1,0 @@
-decide allgather 1MiB --registered --ranks 4

@@ -1,1 +1,0 @@
-diff docs/example.rules docs/example.rules >&-

@@ -1,1 +1,0 @@
-env --defaults >/dev/full

@@ -1,1 +1,0 @@
-table docs/example.rules --bytes 1KB..2MiB

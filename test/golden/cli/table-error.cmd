@@ -1,1 +1,0 @@
-table test/golden/bad/bytes_kb.rules

@@ -1,1 +1,0 @@
-table docs/example.rules --machine h200x2

@@ -1,1 +1,0 @@
-table docs/example.rules --nodes 3 --ranks 8

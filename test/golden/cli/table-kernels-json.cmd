@@ -1,1 +1,0 @@
-table test/data/kernels.rules --ranks 3 --dtype i32 --op max --json

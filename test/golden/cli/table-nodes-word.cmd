@@ -1,1 +1,0 @@
-table docs/example.rules --nodes 2x

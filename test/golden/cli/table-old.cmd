@@ -1,1 +1,0 @@
-table docs/example.rules --nccl 2.26

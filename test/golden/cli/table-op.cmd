@@ -1,1 +1,0 @@
-table test/data/kernels.rules --op premulsum

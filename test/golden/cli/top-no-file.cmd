@@ -1,1 +1,0 @@
-top test/data/ledger/none.ledger

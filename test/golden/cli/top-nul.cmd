@@ -1,1 +1,0 @@
-top test/data/ledger/nul.ledger

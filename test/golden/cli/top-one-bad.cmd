@@ -1,1 +1,0 @@
-top test/data/ledger/rank0.ledger test/data/ledger/cut.ledger test/data/ledger/none.ledger

@@ -1,1 +1,0 @@
-top docs/example.rules

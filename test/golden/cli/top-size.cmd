@@ -1,1 +1,0 @@
-top --sort size test/data/ledger/rank0.ledger

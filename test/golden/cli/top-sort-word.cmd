@@ -1,1 +1,0 @@
-top --sort colour test/data/ledger/rank0.ledger

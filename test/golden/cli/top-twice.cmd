@@ -1,1 +1,0 @@
-top --sort calls test/data/ledger/rank0.ledger test/data/ledger/rank0.ledger

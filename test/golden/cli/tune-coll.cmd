@@ -1,1 +1,0 @@
-tune --coll broadcast

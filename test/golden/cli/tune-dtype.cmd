@@ -1,1 +1,0 @@
-tune --dtype i32

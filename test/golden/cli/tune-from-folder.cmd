@@ -1,1 +1,0 @@
-tune --from .

@@ -1,1 +1,0 @@
-tune --from test/data/ledger/rank0.ledger

@@ -1,1 +1,0 @@
-tune --ledger test/data/ledger/broadcast.ledger

@@ -1,1 +1,0 @@
-tune --ledger test/data/ledger/huge.ledger --ranks 1

@@ -1,1 +1,0 @@
-tune --rounds 2

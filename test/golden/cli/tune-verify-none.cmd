@@ -1,1 +1,0 @@
-tune --verify docs/example.rules

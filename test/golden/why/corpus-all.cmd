@@ -1,1 +1,0 @@
-why --corpus test/data/nccl-decisions.csv.xz

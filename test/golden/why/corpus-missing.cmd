@@ -1,1 +1,0 @@
-why --corpus test/golden/why/no-such.csv

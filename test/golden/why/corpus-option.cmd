@@ -1,1 +1,0 @@
-why --corpus test/golden/why/sample.csv --json --ranks 4

@@ -1,1 +1,0 @@
-why alreduce 4KiB

@@ -1,1 +1,0 @@
-why allreduce 4KiB --nccl 2.28.9 --machine h300

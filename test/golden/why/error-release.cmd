@@ -1,1 +1,0 @@
-why allreduce 4KiB --nccl 2.x --machine h200x8

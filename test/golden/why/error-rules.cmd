@@ -1,1 +1,0 @@
-why allreduce 64KiB --machine h200x8 --rules nofile

@@ -1,1 +1,0 @@
-why allreduce 1MiB i32 --buffers sym --nccl 2.30.7 --machine l40sx4

@@ -1,1 +1,0 @@
-why allreduce 64KiB f32 --buffers sym/none --nccl 2.30.7 --machine h200x4 --json

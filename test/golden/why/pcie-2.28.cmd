@@ -1,1 +1,0 @@
-why allreduce 1MiB --buffers sym --nccl 2.28.9 --machine rtxpro6000x2
