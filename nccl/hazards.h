@@ -1,15 +1,67 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hazards.h - known bugs of NCCL releases that a user of symmetric kernels can hit. Said
- * at INFO: no interface tells a plugin whether the program does what it takes to hit one. */
+/*
+ * hazards.h - faults of NCCL releases that users of symmetric kernels can hit: the only table of
+ * them. docs/steering.md has the evidence.
+ *
+ * The plugin logs its rows at INFO, since it cannot see whether the program does what triggers a
+ * fault. libsymtuner_ar.so sees each call and warns. `symtuner doctor` reports every row, and
+ * jax/symtuner/_check.py repeats some, which test/nccl/hazards.py compares.
+ *
+ * Pure: constants only. Threads: any. Errors: NULL, no such row.
+ */
 #ifndef ST_HAZARDS_H_
 #define ST_HAZARDS_H_
 
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Doctor's name, its severity, first and last release (0: all later ones), who says it beside
+ * doctor; the operator that triggers it in a call (-1: any) and only if an address has one of these
+ * bits (0: at any address); what goes wrong, and the cure. */
+#define ST_HAZARD_MAP(X)                                                                           \
+    /* op128.h's loadPack shifts in a word that was never read; mended in 2.30.3 */                \
+    X("nccl-ll-unaligned", ST_NOTE, 22703, 22999, ST_SAID_BY_PLUGIN | ST_SAID_BY_KERNELS,          \
+      SYMTUNER_SUM, 3,                                                                             \
+      "small symmetric kernels (LL) give wrong results for 8-bit and 16-bit types, AllGather for " \
+      "any, when a buffer does not begin at a multiple of 4 bytes",                                \
+      "align the buffers, or use NCCL 2.30.3")                                                     \
+    /* sgl-project/sglang#37768; mended by NCCL commit 2948185, first in 2.30.7 */                 \
+    X("nccl-no-wait", ST_WARNING, 22803, 23006, ST_SAID_BY_PLUGIN, -1, 0,                          \
+      "symmetric kernels do not wait for the kernel before them under programmatic dependent "     \
+      "launch: silent corruption in captured graphs that use it (fixed in 2.30.7)",                \
+      "use NCCL 2.30.7, or keep programmatic dependent launch off around collectives")             \
+    X("nccl-ll-dropped", ST_WARNING, 22900, 22904, 0, -1, 0,                                       \
+      "small symmetric kernels are dropped whenever the general winner is not LL, even with both " \
+      "buffers registered (2.29.2 and 2.29.3)",                                                    \
+      "use NCCL 2.29.7, or a rule with prefer = symmetric for small sizes")                        \
+    X("nccl-ll-void", ST_NOTE, 23100, 0, 0, -1, 0,                                                 \
+      "partly registered small calls keep their symmetric kernel only when a tuner answers LL",    \
+      "use a rule with prefer = symmetric for small sizes, or register both buffers")              \
+    /* read in the source of 2.30.3 to 2.31.2: the pick accepts avg, no such kernel is built */    \
+    X("nccl-avg", ST_NOTE, 23003, 23199, ST_SAID_BY_PLUGIN | ST_SAID_BY_KERNELS, SYMTUNER_AVG, 0,  \
+      "AllReduce with ncclAvg on two symmetric windows launches a kernel that does not exist and " \
+      "reports success",                                                                           \
+      "use ncclSum and scale, keep these buffers out of windows, or use NCCL 2.32")                \
+    X("nccl-xla-pool", ST_NOTE, 23007, 23007, 0, -1, 0,                                            \
+      "two windows on XLA's one memory pool run out of address space (NCCL issue 2331)",           \
+      "leave XLA's symmetric flag off, or use another release")
+
+enum { ST_SAID_BY_PLUGIN = 1, ST_SAID_BY_KERNELS = 2 };
+
 struct st_hazard {
-    int first, last; /* releases, both included */
-    const char *text;
+    int first, last;
+    unsigned said_by;
+    int op;
+    unsigned address_bits;
+    const char *text; /* what goes wrong, and the cure */
 };
 
-/* The ${index}-th hazard of a release, or NULL past the last. */
+/* Row ${index} of those that the plugin says of release ${nccl}; NULL past the last. */
 const struct st_hazard *st_hazard_get(int nccl, int index);
+
+/* Row ${index} of those that a call with these buffers, both in windows, triggers; NULL past the
+ * last. */
+const struct st_hazard *st_hazard_of_call(int nccl, int op, uintptr_t send, uintptr_t recv,
+                                          int index);
 
 #endif

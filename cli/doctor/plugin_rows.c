@@ -4,8 +4,8 @@
 
 #include "cli/doctor/doctor.h"
 #include "cli/text.h"
+#include "nccl/hazards.h"
 #include "nccl/release.h"
-#include "symtuner_why.h"
 
 /* ---- plugins --------------------------------------------------------------------------------- */
 
@@ -291,19 +291,6 @@ static bool nccl_copies(const struct st_doctor *d, char *evidence)
     return false;
 }
 
-/* An average over symmetric windows: does `why` say that its kernel does not exist? */
-static bool avg_broken(const struct st_doctor *d, char *evidence)
-{
-    struct symtuner_call call;
-    struct symtuner_verdict verdict = {.struct_size = sizeof verdict};
-
-    symtuner_call_init(&call, d->nccl);
-    call.op = SYMTUNER_AVG;
-    call.send = call.recv = SYMTUNER_REG_SYMMETRIC;
-    return release_is(d, evidence) && symtuner_predict(&call, &verdict) == SYMTUNER_OK &&
-           verdict.broken;
-}
-
 static bool driver_old(const struct st_doctor *d, char *evidence)
 {
     static const struct {
@@ -382,24 +369,10 @@ const struct st_finding st_findings_plugin[] = {
     ROW("nccl-unknown", ST_NOTE, 0, 0, nccl_unknown,
         "newer than what symtuner was written for; it treats it as the newest it knows",
         "look for a newer symtuner"),
-    ROW("nccl-ll-unaligned", ST_NOTE, 22703, 22999, release_is,
-        "small symmetric kernels (LL) give wrong results for 8-bit and 16-bit types, AllGather for "
-        "any, when a buffer does not begin at a multiple of 4 bytes",
-        "align the buffers, or NCCL 2.30.3"),
-    ROW("nccl-no-wait", ST_WARNING, 22803, 23006, release_is,
-        "symmetric kernels do not wait for the kernel before them under programmatic dependent "
-        "launch: silent corruption in captured graphs that use it (fixed in 2.30.7)",
-        "NCCL 2.30.7, or keep programmatic dependent launch off around collectives"),
-    ROW("nccl-ll-dropped", ST_WARNING, 22900, 22904, release_is,
-        "small symmetric kernels are dropped whenever the general winner is not LL, even with both "
-        "buffers registered (2.29.2 and 2.29.3)",
-        "NCCL 2.29.7, or a rule with prefer = symmetric for small sizes"),
-    ROW("nccl-ll-void", ST_NOTE, 23100, 0, release_is,
-        "partly registered small calls keep their symmetric kernel only when a tuner answers LL",
-        "a rule with prefer = symmetric for small sizes, or register both buffers"),
-    ROW("nccl-avg", ST_NOTE, 0, 0, avg_broken,
-        "AllReduce with ncclAvg on symmetric windows launches a kernel that does not exist and "
-        "reports success", "sum and scale, or keep these buffers out of windows"),
+#define X(id, severity, first, last, said_by, op, bits, what, cure)                                \
+    ROW(id, severity, first, last, release_is, what, cure),
+    ST_HAZARD_MAP(X)
+#undef X
     ROW("nccl-two-copies", ST_WARNING, 0, 0, nccl_copies,
         "ranks, or parts of one program, that load different copies hang or fail",
         "remove one, or make LD_LIBRARY_PATH lead to the one that the framework ships"),

@@ -20,22 +20,25 @@ from typing import Any
 _PSUM_BYTES = 16 << 20  # XLA's own kernels end at 4 MiB; above NCCL is asked
 _REDUCE_BYTES = (8 << 10, 16 << 20)
 
-# (first release, last release, what is wrong): NCCL's release notes and sources
+# (name, first release, last release, what is wrong and the cure): rows of nccl/hazards.h that the
+# user of this package can hit; test/nccl/hazards.py compares them
 _KNOWN = (
     (
+        "nccl-no-wait",
         (2, 28, 3),
         (2, 30, 6),
-        "symmetric kernels may start before the kernel before them has stored its "
-        "last results (fixed in 2.30.7); all_reduce is not affected",
+        "symmetric kernels do not wait for the kernel before them under programmatic dependent "
+        "launch: silent corruption in captured graphs that use it (fixed in 2.30.7): use NCCL "
+        "2.30.7, or keep programmatic dependent launch off around collectives",
     ),
     (
+        "nccl-xla-pool",
         (2, 30, 7),
         (2, 30, 7),
-        "two windows on XLA's one memory pool run out of address space "
-        "(NCCL issue 2331): leave XLA's symmetric flag off, or use another release",
+        "two windows on XLA's one memory pool run out of address space (NCCL issue 2331): leave "
+        "XLA's symmetric flag off, or use another release",
     ),
 )
-
 
 XLA_COMM = {
     None: "unknown",
@@ -253,7 +256,7 @@ def check(verbose: bool = True) -> Report:
         version = _nccl_version()
         report.nccl = ".".join(map(str, version)) if version else None
         if version is not None:
-            report.known_bad = [text for first, last, text in _KNOWN if first <= version <= last]
+            report.known_bad = [text for _, first, last, text in _KNOWN if first <= version <= last]
     if verbose:
         print(report)
     return report

@@ -11,6 +11,7 @@
 
 #include "kernels/shared/dtypes.h"
 #include "kernels/choose/rules.h"
+#include "nccl/hazards.h"
 
 static struct st_nccl nccl;
 static char failure[160];
@@ -66,29 +67,15 @@ const struct st_nccl *st_nccl_get(char *why, size_t why_size)
 
 void st_nccl_warn(int version, int dtype, int op, const void *send, const void *recv)
 {
-    static const struct {
-        int first, last, op;
-        unsigned off; /* met where an address has one of these bits; 0: anywhere */
-        const char *text;
-    } faults[] = {
-        {ST_NCCL_OLDEST, 22999, ST_SUM, 3,
-         "adds up small messages of 8- and 16-bit floats wrongly in registered buffers that do not "
-         "begin at a multiple of 4 bytes: align them, or use another kernel or NCCL 2.30.3"},
-        {23003, 23199, ST_AVG, 0,
-         "may launch a kernel that it does not have for ncclAvg in registered buffers: use ncclSum "
-         "and scale, or another kernel, or NCCL 2.32"},
-    };
-    const uintptr_t at = (uintptr_t)send | (uintptr_t)recv;
-    char text[320];
+    const struct st_hazard *hazard;
+    char text[400];
 
     if (dtype != ST_F16 && dtype != ST_F32 && dtype < ST_BF16)
         return; /* no symmetric kernels; f32 is aligned, or check() refused it */
-    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
-        if (version < faults[i].first || version > faults[i].last || op != faults[i].op ||
-            (faults[i].off != 0 && (at & faults[i].off) == 0))
-            continue;
-        snprintf(text, sizeof text, "kernel nccl: NCCL %d.%d.%d %s", version / 10000,
-                 version / 100 % 100, version % 100, faults[i].text);
+    for (int i = 0; (hazard = st_hazard_of_call(version, op, (uintptr_t)send, (uintptr_t)recv, i));
+         i++) {
+        snprintf(text, sizeof text, "kernel nccl: NCCL %d.%d.%d: %s, or use another kernel",
+                 version / 10000, version / 100 % 100, version % 100, hazard->text);
         st_ar_rules_warn(text);
     }
 }

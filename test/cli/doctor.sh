@@ -255,6 +255,9 @@ spare nccl-no-wait -n 2.30.7
 plant nccl-ll-dropped -n 2.29.2
 plant nccl-ll-void -n 2.31.2
 plant nccl-avg -n 2.30.7
+spare nccl-avg -n 2.32.6
+plant nccl-xla-pool -n 2.30.7
+spare nccl-xla-pool -n 2.31.2
 plant nccl-two-copies -s 'd=home/.local/lib/python3.12/site-packages/nvidia/nccl/lib; mkdir -p $d; cp '"$work"'/nccl/2.28.9 $d/libnccl.so.2'
 plant driver-too-old -s 'echo "Kernel Module  535.54.03  x" > proc/driver/nvidia/version; rm usr/lib64/libcuda.so.580.159.04'
 
@@ -415,6 +418,7 @@ for id in $("$symtuner" doctor --list | sed -n 's/^| `\([a-z0-9-]*\)` .*/\1/p');
     case $planted$gpu in *" $id "*) ;; *) echo "FAIL no fault is planted for $id"; failed=1 ;; esac
     grep -q "\`$id\`" docs/doctor.md || { echo "FAIL docs/doctor.md does not name $id"; failed=1; }
 done
+[ -z "$python" ] || "$python" test/nccl/hazards.py "$symtuner" || failed=1
 start=$(date +%s)
 env -i "$symtuner" doctor --no-gpu > /dev/null
 [ $(($(date +%s) - start)) -le 2 ] || { echo "FAIL doctor --no-gpu takes more than 2 s"; failed=1; }

@@ -346,10 +346,11 @@ START_TEST(test_what_nccl_misreads_is_said_once)
         ck_assert_str_eq(ear_heard(),
                          i < calls - 1
                              ? ""
-                             : "symtuner_ar: warning: kernel nccl: NCCL 2.29.1 adds up small "
-                               "messages of 8- and 16-bit floats wrongly in registered buffers "
-                               "that do not begin at a multiple of 4 bytes: align them, or use "
-                               "another kernel or NCCL 2.30.3\n");
+                             : "symtuner_ar: warning: kernel nccl: NCCL 2.29.1: small "
+                               "symmetric kernels (LL) give wrong results for 8-bit and 16-bit "
+                               "types, AllGather for any, when a buffer does not begin at a "
+                               "multiple of 4 bytes: align the buffers, or use NCCL 2.30.3, or use "
+                               "another kernel\n");
         if (call[i].registered)
             ck_assert_int_eq(symtuner_ar_deregister(h, buffers, RANKS), ncclSuccess);
     }
@@ -360,9 +361,9 @@ END_TEST
 START_TEST(test_faults_of_nccl_are_those_of_its_release)
 {
     static const char said[] =
-        "symtuner_ar: warning: kernel nccl: NCCL 2.31.2 may launch a kernel that it does not have "
-        "for ncclAvg in registered buffers: use ncclSum and scale, or another kernel, or NCCL "
-        "2.32\n";
+        "symtuner_ar: warning: kernel nccl: NCCL 2.31.2: AllReduce with ncclAvg on two symmetric "
+        "windows launches a kernel that does not exist and reports success: use ncclSum and scale, "
+        "keep these buffers out of windows, or use NCCL 2.32, or use another kernel\n";
     static char p[8] __attribute__((aligned(8)));
 
     ear_open();

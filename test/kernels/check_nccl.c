@@ -246,8 +246,8 @@ static const struct {
     size_t send, recv; /* behind a multiple of 8 bytes */
     const char *says;  /* NULL: nothing                */
 } faulty[] = {
-#define ODD "small messages of 8- and 16-bit floats"
-#define AVG "a kernel that it does not have for ncclAvg"
+#define ODD "wrong results for 8-bit and 16-bit types"
+#define AVG "AllReduce with ncclAvg on two symmetric windows launches a kernel that does not exist"
     {22803, ncclHalf, ncclSum, 0, 2, ODD},        {22999, ncclHalf, ncclSum, 0, 2, ODD},
     {23000, ncclHalf, ncclSum, 0, 2, NULL},       {22907, ncclHalf, ncclSum, 2, 0, ODD},
     {22907, ncclHalf, ncclSum, 0, 0, NULL},       {22907, ncclHalf, ncclSum, 4, 4, NULL},
