@@ -24,7 +24,7 @@ extern const struct st_words st_dtype_words, st_op_words, st_all_op_words;
 /* How NCCL knows a buffer: enum symtuner_reg. */
 extern const struct st_words st_reg_words;
 
-/* The kernels of libsymtuner_ar.so in the order of its enum st_family, which
+/* The kernels of libsymtuner_ar.so in the order of its enum ar_family, which
  * test/kernels/check_rules.c compares. */
 extern const struct st_words st_kernel_words;
 

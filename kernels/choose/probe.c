@@ -19,9 +19,9 @@ static const struct cost {
     int each;                /* 1: times n, as in one-shot */
     double latency;
 } costs[] = {
-    {ST_ONE_LL8, 2, 0, 0, 1, 5},     {ST_TWO_LL8, 4, 0, 0, 0, 8},  {ST_ONE_LAMPORT, 1, 0, 0, 1, 5},
-    {ST_TWO_LAMPORT, 2, 0, 0, 0, 8}, {ST_CHUNKED, 2, 0, 0, 0, 12}, {ST_PULL, 1, 1, 0, 0, 12},
-    {ST_PULL_ONE, 0, 1, 0, 1, 12},   {ST_COPY, 0, 0, 2, 0, 60},
+    {AR_ONE_LL8, 2, 0, 0, 1, 5},     {AR_TWO_LL8, 4, 0, 0, 0, 8},  {AR_ONE_LAMPORT, 1, 0, 0, 1, 5},
+    {AR_TWO_LAMPORT, 2, 0, 0, 0, 8}, {AR_CHUNKED, 2, 0, 0, 0, 12}, {AR_PULL, 1, 1, 0, 0, 12},
+    {AR_PULL_ONE, 0, 1, 0, 1, 12},   {AR_COPY, 0, 0, 2, 0, 60},
 };
 
 #define COSTS (sizeof costs / sizeof costs[0])
@@ -36,7 +36,7 @@ static int figure(double share, uint32_t rate, double wire, double *time)
     return 1;
 }
 
-double st_probe_cost(const struct st_probe *p, int family, int ranks, uint64_t bytes)
+double ar_probe_cost(const struct ar_probe *p, int family, int ranks, uint64_t bytes)
 {
     double wire = (double)bytes * (ranks - 1) / ranks;
 
@@ -56,15 +56,15 @@ double st_probe_cost(const struct st_probe *p, int family, int ranks, uint64_t b
     return -1;
 }
 
-int st_probe_choose(const struct st_probe *p, int family, unsigned can, int ranks, uint64_t bytes)
+int ar_probe_choose(const struct ar_probe *p, int family, unsigned can, int ranks, uint64_t bytes)
 {
-    double own = st_probe_cost(p, family, ranks, bytes), least = own * 0.8;
+    double own = ar_probe_cost(p, family, ranks, bytes), least = own * 0.8;
     int best = family;
 
     if (own < 0)
         return family;
     for (size_t i = 0; i < COSTS; i++) {
-        double time = st_probe_cost(p, costs[i].family, ranks, bytes);
+        double time = ar_probe_cost(p, costs[i].family, ranks, bytes);
 
         if ((can >> costs[i].family & 1) != 0 && time >= 0 && time < least) {
             least = time;
@@ -74,13 +74,13 @@ int st_probe_choose(const struct st_probe *p, int family, unsigned can, int rank
     return best;
 }
 
-struct st_probe st_probe_slower(struct st_probe a, struct st_probe b)
+struct ar_probe ar_probe_slower(struct ar_probe a, struct ar_probe b)
 {
-    return (struct st_probe){a.push < b.push ? a.push : b.push, a.pull < b.pull ? a.pull : b.pull,
+    return (struct ar_probe){a.push < b.push ? a.push : b.push, a.pull < b.pull ? a.pull : b.pull,
                              a.copy < b.copy ? a.copy : b.copy};
 }
 
-uint64_t st_probe_key(uint64_t key, const char *text)
+uint64_t ar_probe_key(uint64_t key, const char *text)
 {
     if (key == 0)
         key = 0xcbf29ce484222325u;
@@ -94,9 +94,9 @@ uint64_t st_probe_key(uint64_t key, const char *text)
 #define READ                                                                                       \
     "symtuner-ar-probe 1 gpus %16" SCNx64 " push %" SCNu32 " pull %" SCNu32 " copy %" SCNu32
 
-int st_probe_read(const char *path, uint64_t key, struct st_probe *p, char *why, size_t why_size)
+int ar_probe_read(const char *path, uint64_t key, struct ar_probe *p, char *why, size_t why_size)
 {
-    struct st_probe got;
+    struct ar_probe got;
     struct stat about;
     uint64_t whose = 0;
     int fields;
@@ -129,7 +129,7 @@ int st_probe_read(const char *path, uint64_t key, struct st_probe *p, char *why,
     return 1;
 }
 
-int st_probe_write(const char *path, uint64_t key, const struct st_probe *p, char *why,
+int ar_probe_write(const char *path, uint64_t key, const struct ar_probe *p, char *why,
                    size_t why_size)
 {
     char part[4096];

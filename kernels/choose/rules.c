@@ -15,11 +15,11 @@
 #include "rules/sizes.h"
 #include "rules/sources.h"
 
-void st_ar_rules_warn(const char *text)
+void ar_rules_warn(const char *text)
 {
     static _Atomic uint64_t said[8];
     const char *log = getenv("SYMTUNER_LOG");
-    uint64_t key = st_probe_key(0, text), other;
+    uint64_t key = ar_probe_key(0, text), other;
 
     if (log && strcmp(log, "off") == 0)
         return;
@@ -56,7 +56,7 @@ static void __attribute__((format(printf, 2, 3))) put_note(char *note, const cha
     va_list args;
 
     va_start(args, format);
-    vsnprintf(note, ST_RULES_NOTE, format, args);
+    vsnprintf(note, AR_RULES_NOTE, format, args);
     va_end(args);
 }
 
@@ -70,7 +70,7 @@ static void find_machine(struct symtuner_machine *machine)
     pthread_mutex_unlock(&looking);
 }
 
-bool st_ar_multicast_here(void)
+bool ar_multicast_here(void)
 {
     struct symtuner_machine machine;
 
@@ -78,7 +78,7 @@ bool st_ar_multicast_here(void)
     return machine.multicast == 1;
 }
 
-symtuner_rules *st_ar_rules_read(int nccl, int ranks, char note[ST_RULES_NOTE])
+symtuner_rules *ar_rules_read(int nccl, int ranks, char note[AR_RULES_NOTE])
 {
     const char *mode = getenv("SYMTUNER_MODE");
     char error[SYMTUNER_ERROR_MAX] = "";
@@ -96,13 +96,13 @@ symtuner_rules *st_ar_rules_read(int nccl, int ranks, char note[ST_RULES_NOTE])
     if (mode && strcmp(mode, "steer") != 0) { /* as the plugin takes it */
         snprintf(error, sizeof error,
                  "SYMTUNER_MODE=%.60s: write one of steer|observe|off; using \"steer\"", mode);
-        st_ar_rules_warn(error);
+        ar_rules_warn(error);
     }
     /* NCCL's CSV knows no [kernels] */
     if (st_rules_sources(getenv("SYMTUNER_RULE"), getenv("SYMTUNER_RULES"), NULL, &rules, error,
                          sizeof error) != SYMTUNER_OK) {
         put_note(note, "not used: %.220s", error);
-        st_ar_rules_warn(error);
+        ar_rules_warn(error);
         return NULL;
     }
     if (!any_kernels(rules)) {
@@ -114,7 +114,7 @@ symtuner_rules *st_ar_rules_read(int nccl, int ranks, char note[ST_RULES_NOTE])
     if (symtuner_rules_fit(rules, nccl ? nccl : (int)rules->provenance.nccl.lo, &machine, error,
                            sizeof error) != SYMTUNER_OK) {
         put_note(note, "not used: %.220s", error);
-        st_ar_rules_warn(error);
+        ar_rules_warn(error);
         symtuner_rules_free(rules);
         return NULL;
     }
@@ -133,7 +133,7 @@ symtuner_rules *st_ar_rules_read(int nccl, int ranks, char note[ST_RULES_NOTE])
 
 /* ---- use ------------------------------------------------------------------------------------- */
 
-static const struct st_rule *find(const symtuner_rules *rules, const struct st_ask *ask)
+static const struct st_rule *find(const symtuner_rules *rules, const struct ar_ask *ask)
 {
     for (int i = 0; rules && i < rules->count; i++)
         if (st_kernels_cover(&rules->rule[i], ask->bytes, ask->dtype, ask->op,
@@ -142,15 +142,15 @@ static const struct st_rule *find(const symtuner_rules *rules, const struct st_a
     return NULL;
 }
 
-int st_ar_rules_select(const symtuner_rules *rules, const struct st_ask *ask,
-                       const struct st_force *force, struct st_choice *choice)
+int ar_rules_select(const symtuner_rules *rules, const struct ar_ask *ask,
+                    const struct ar_force *force, struct ar_choice *choice)
 {
     const struct st_rule *rule = force->family < 0 ? find(rules, ask) : NULL;
-    struct st_force wish = *force;
+    struct ar_force wish = *force;
     int answer;
 
     if (!rule)
-        return st_select(ask, force, choice);
+        return ar_select(ask, force, choice);
     wish.family = rule->launch.kernel;
     if (wish.ctas == 0) {
         wish.ctas = rule->launch.ctas;
@@ -158,11 +158,11 @@ int st_ar_rules_select(const symtuner_rules *rules, const struct st_ask *ask,
     }
     if (wish.threads == 0)
         wish.threads = rule->launch.threads;
-    answer = st_select(ask, &wish, choice);
+    answer = ar_select(ask, &wish, choice);
     if (answer == 0)
-        choice->because = ST_RULE_SAYS;
+        choice->because = AR_RULE_SAYS;
     else
-        answer = st_select(ask, force, choice);
+        answer = ar_select(ask, force, choice);
     choice->rule = rule;
     return answer;
 }
@@ -177,20 +177,20 @@ static const char *place_of(const symtuner_rules *rules, const struct st_rule *r
     return place;
 }
 
-void st_ar_rules_why(const symtuner_rules *rules, const struct st_ask *ask,
-                     const struct st_choice *choice, char *why, size_t size)
+void ar_rules_why(const symtuner_rules *rules, const struct ar_ask *ask,
+                  const struct ar_choice *choice, char *why, size_t size)
 {
     const struct st_rule *rule = choice->rule;
     char place[64], table[160];
 
-    st_select_why(ask, choice, table, sizeof table);
+    ar_select_why(ask, choice, table, sizeof table);
     if (!rule)
         snprintf(why, size, "%s", table);
-    else if (choice->because == ST_RULE_SAYS)
+    else if (choice->because == AR_RULE_SAYS)
         snprintf(why, size, "rules: %s \"%s\"", place_of(rules, rule, place), rule->name);
     else
         snprintf(why, size, "rules: %s: %s cannot run this call; %s", place_of(rules, rule, place),
-                 st_family_name(rule->launch.kernel), table);
+                 ar_family_name(rule->launch.kernel), table);
 }
 
 /* ---- show ------------------------------------------------------------------------------------ */
@@ -209,7 +209,7 @@ static void add_words(char *text, size_t size, const char *key, const struct st_
         }
 }
 
-size_t st_ar_rules_print(const symtuner_rules *rules, const char *note, char *text, size_t length)
+size_t ar_rules_print(const symtuner_rules *rules, const char *note, char *text, size_t length)
 {
     size_t need = 0;
     char line[400], where[64], low[32], high[32], more[160];
@@ -234,7 +234,7 @@ size_t st_ar_rules_print(const symtuner_rules *rules, const char *note, char *te
                              : st_size_write(rule->bytes.hi, high, sizeof high),
                          more,
                          rule->launch.kernel < 0 ? "the table's kernel"
-                                                 : st_family_name(rule->launch.kernel),
+                                                 : ar_family_name(rule->launch.kernel),
                          rule->launch.ctas, rule->launch.threads,
                          rule->reg == ST_REG_ANY   ? ""
                          : rule->reg == ST_REG_YES ? ", registered"

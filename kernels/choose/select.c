@@ -5,30 +5,30 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const names[ST_FAMILIES] = {
-    [ST_NCCL] = "nccl",
-    [ST_ONE_LL8] = "one_ll8",
-    [ST_ONE_LL128] = "one_ll128",
-    [ST_ONE_LAMPORT] = "one_lamport",
-    [ST_TWO_LL8] = "two_ll8",
-    [ST_TWO_LL128] = "two_ll128",
-    [ST_TWO_LAMPORT] = "two_lamport",
-    [ST_CHUNKED] = "chunked",
-    [ST_PULL] = "pull",
-    [ST_COPY] = "copy",
-    [ST_NVLS] = "nvls",
-    [ST_PULL_ONE] = "pull_one",
-    [ST_NVLS_ONE] = "nvls_one",
+static const char *const names[AR_FAMILIES] = {
+    [AR_NCCL] = "nccl",
+    [AR_ONE_LL8] = "one_ll8",
+    [AR_ONE_LL128] = "one_ll128",
+    [AR_ONE_LAMPORT] = "one_lamport",
+    [AR_TWO_LL8] = "two_ll8",
+    [AR_TWO_LL128] = "two_ll128",
+    [AR_TWO_LAMPORT] = "two_lamport",
+    [AR_CHUNKED] = "chunked",
+    [AR_PULL] = "pull",
+    [AR_COPY] = "copy",
+    [AR_NVLS] = "nvls",
+    [AR_PULL_ONE] = "pull_one",
+    [AR_NVLS_ONE] = "nvls_one",
 };
 
-const char *st_family_name(int family)
+const char *ar_family_name(int family)
 {
-    return family < 0 || family >= ST_FAMILIES ? NULL : names[family];
+    return family < 0 || family >= AR_FAMILIES ? NULL : names[family];
 }
 
-int st_family_by_name(const char *name)
+int ar_family_by_name(const char *name)
 {
-    for (int f = 0; f < ST_FAMILIES; f++)
+    for (int f = 0; f < AR_FAMILIES; f++)
         if (strcmp(names[f], name) == 0)
             return f;
     return -1;
@@ -67,214 +67,214 @@ struct row {
 static const struct row table[] = {
     /* NVLink, two ranks: one-shot moves no more than two-shot does. A few multiprocessors stay free
      * for kernels of others: a block that cannot start holds up every rank. */
-    {ST_LINKS_NVLINK, 2, 2, ANY, 16 * KiB, ST_ONE_LL8, 16, 128, 0, SWEEP},
-    {ST_LINKS_NVLINK, 2, 2, GENERIC, 64 * KiB, ST_ONE_LL128, 64, 128, 0, SHAPE},
-    {ST_LINKS_NVLINK, 2, 2, GENERIC, 128 * KiB, ST_ONE_LL128, 96, 128, 0, SHAPE},
-    {ST_LINKS_NVLINK, 2, 2, GENERIC, 256 * KiB, ST_ONE_LL128, 96, 256, 0, SHAPE},
-    {ST_LINKS_NVLINK, 2, 2, GENERIC, 512 * KiB, ST_ONE_LL128, 96, 512, 0, SHAPE},
-    {ST_LINKS_NVLINK, 2, 2, GENERIC, 1 * MiB, ST_ONE_LL128, 96, 768, 0, SHAPE},
-    {ST_LINKS_NVLINK, 2, 2, ANY, 64 * KiB, ST_ONE_LAMPORT, 64, 64, 0, SWEEP},
-    {ST_LINKS_NVLINK, 2, 2, ANY, 128 * KiB, ST_ONE_LAMPORT, 64, 128, 0, SWEEP},
-    {ST_LINKS_NVLINK, 2, 2, ANY, 256 * KiB, ST_ONE_LAMPORT, 64, 256, 0, SWEEP},
-    {ST_LINKS_NVLINK, 2, 2, ANY, 512 * KiB, ST_ONE_LAMPORT, 128, 256, 0, SWEEP},
-    {ST_LINKS_NVLINK, 2, 2, ANY, 1 * MiB, ST_ONE_LAMPORT, 128, 512, 0, SWEEP},
-    {ST_LINKS_NVLINK, 2, 2, ANY, 4 * MiB, ST_ONE_LAMPORT, 128, 1024, 0, SWEEP},
-    {ST_LINKS_NVLINK, 2, 2, ANY, 12 * MiB, ST_TWO_LAMPORT, 128, 1024, 0, SWEEP},
-    {ST_LINKS_NVLINK, 2, 2, ANY, 160 * MiB, ST_CHUNKED, 128, 512, 1, SWEEP},
-    {ST_LINKS_NVLINK, 2, 2, UNMAPPED, NO_END, ST_NCCL, 0, 0, 0, STAGED},
-    {ST_LINKS_NVLINK, 2, 2, ANY, NO_END, ST_COPY, 64, 512, 0, SWEEP},
+    {AR_LINKS_NVLINK, 2, 2, ANY, 16 * KiB, AR_ONE_LL8, 16, 128, 0, SWEEP},
+    {AR_LINKS_NVLINK, 2, 2, GENERIC, 64 * KiB, AR_ONE_LL128, 64, 128, 0, SHAPE},
+    {AR_LINKS_NVLINK, 2, 2, GENERIC, 128 * KiB, AR_ONE_LL128, 96, 128, 0, SHAPE},
+    {AR_LINKS_NVLINK, 2, 2, GENERIC, 256 * KiB, AR_ONE_LL128, 96, 256, 0, SHAPE},
+    {AR_LINKS_NVLINK, 2, 2, GENERIC, 512 * KiB, AR_ONE_LL128, 96, 512, 0, SHAPE},
+    {AR_LINKS_NVLINK, 2, 2, GENERIC, 1 * MiB, AR_ONE_LL128, 96, 768, 0, SHAPE},
+    {AR_LINKS_NVLINK, 2, 2, ANY, 64 * KiB, AR_ONE_LAMPORT, 64, 64, 0, SWEEP},
+    {AR_LINKS_NVLINK, 2, 2, ANY, 128 * KiB, AR_ONE_LAMPORT, 64, 128, 0, SWEEP},
+    {AR_LINKS_NVLINK, 2, 2, ANY, 256 * KiB, AR_ONE_LAMPORT, 64, 256, 0, SWEEP},
+    {AR_LINKS_NVLINK, 2, 2, ANY, 512 * KiB, AR_ONE_LAMPORT, 128, 256, 0, SWEEP},
+    {AR_LINKS_NVLINK, 2, 2, ANY, 1 * MiB, AR_ONE_LAMPORT, 128, 512, 0, SWEEP},
+    {AR_LINKS_NVLINK, 2, 2, ANY, 4 * MiB, AR_ONE_LAMPORT, 128, 1024, 0, SWEEP},
+    {AR_LINKS_NVLINK, 2, 2, ANY, 12 * MiB, AR_TWO_LAMPORT, 128, 1024, 0, SWEEP},
+    {AR_LINKS_NVLINK, 2, 2, ANY, 160 * MiB, AR_CHUNKED, 128, 512, 1, SWEEP},
+    {AR_LINKS_NVLINK, 2, 2, UNMAPPED, NO_END, AR_NCCL, 0, 0, 0, STAGED},
+    {AR_LINKS_NVLINK, 2, 2, ANY, NO_END, AR_COPY, 64, 512, 0, SWEEP},
     /* NVLink, three and four ranks */
-    {ST_LINKS_NVLINK, 3, 4, GENERIC, 8 * KiB, ST_ONE_LL8, 16, 128, 0, SHAPE},
-    {ST_LINKS_NVLINK, 3, 4, GENERIC, 32 * KiB, ST_ONE_LL128, 64, 64, 0, SHAPE},
-    {ST_LINKS_NVLINK, 3, 4, GENERIC, 128 * KiB, ST_ONE_LL128, 96, 128, 0, SHAPE},
-    {ST_LINKS_NVLINK, 3, 4, GENERIC, 384 * KiB, ST_ONE_LL128, 96, 256, 0, SHAPE},
-    {ST_LINKS_NVLINK, 3, 4, GENERIC, 512 * KiB, ST_TWO_LL128, 96, 128, 0, SHAPE},
-    {ST_LINKS_NVLINK, 3, 4, GENERIC, 1 * MiB, ST_TWO_LL128, 96, 256, 0, SHAPE},
-    {ST_LINKS_NVLINK, 3, 4, ANY, 64 * KiB, ST_ONE_LAMPORT, 64, 64, 0, SWEEP},
-    {ST_LINKS_NVLINK, 3, 4, ANY, 160 * KiB, ST_ONE_LAMPORT, 64, 128, 0, SWEEP},
-    {ST_LINKS_NVLINK, 3, 4, ANY, 256 * KiB, ST_TWO_LAMPORT, 64, 64, 0, SWEEP},
-    {ST_LINKS_NVLINK, 3, 4, ANY, 512 * KiB, ST_TWO_LAMPORT, 128, 64, 0, SWEEP},
-    {ST_LINKS_NVLINK, 3, 4, ANY, 1 * MiB, ST_TWO_LAMPORT, 64, 256, 0, SWEEP},
-    {ST_LINKS_NVLINK, 3, 4, ANY, 2 * MiB, ST_TWO_LAMPORT, 128, 256, 0, SWEEP},
-    {ST_LINKS_NVLINK, 3, 4, ANY, 12 * MiB, ST_TWO_LAMPORT, 128, 512, 0, SWEEP},
-    {ST_LINKS_NVLINK, 3, 4, ANY, 32 * MiB, ST_CHUNKED, 128, 512, 1, SWEEP},
-    {ST_LINKS_NVLINK, 4, 4, MULTICAST, NO_END, ST_NCCL, 0, 0, 0, NVLS},
-    {ST_LINKS_NVLINK, 3, 4, ANY, 64 * MiB, ST_CHUNKED, 128, 512, 1, SWEEP},
-    {ST_LINKS_NVLINK, 3, 4, UNMAPPED, NO_END, ST_NCCL, 0, 0, 0, STAGED},
-    {ST_LINKS_NVLINK, 3, 4, ANY, 256 * MiB - 1, ST_CHUNKED, 128, 512, 1, SWEEP},
-    {ST_LINKS_NVLINK, 3, 4, ANY, NO_END, ST_COPY, 64, 512, 0, SWEEP},
+    {AR_LINKS_NVLINK, 3, 4, GENERIC, 8 * KiB, AR_ONE_LL8, 16, 128, 0, SHAPE},
+    {AR_LINKS_NVLINK, 3, 4, GENERIC, 32 * KiB, AR_ONE_LL128, 64, 64, 0, SHAPE},
+    {AR_LINKS_NVLINK, 3, 4, GENERIC, 128 * KiB, AR_ONE_LL128, 96, 128, 0, SHAPE},
+    {AR_LINKS_NVLINK, 3, 4, GENERIC, 384 * KiB, AR_ONE_LL128, 96, 256, 0, SHAPE},
+    {AR_LINKS_NVLINK, 3, 4, GENERIC, 512 * KiB, AR_TWO_LL128, 96, 128, 0, SHAPE},
+    {AR_LINKS_NVLINK, 3, 4, GENERIC, 1 * MiB, AR_TWO_LL128, 96, 256, 0, SHAPE},
+    {AR_LINKS_NVLINK, 3, 4, ANY, 64 * KiB, AR_ONE_LAMPORT, 64, 64, 0, SWEEP},
+    {AR_LINKS_NVLINK, 3, 4, ANY, 160 * KiB, AR_ONE_LAMPORT, 64, 128, 0, SWEEP},
+    {AR_LINKS_NVLINK, 3, 4, ANY, 256 * KiB, AR_TWO_LAMPORT, 64, 64, 0, SWEEP},
+    {AR_LINKS_NVLINK, 3, 4, ANY, 512 * KiB, AR_TWO_LAMPORT, 128, 64, 0, SWEEP},
+    {AR_LINKS_NVLINK, 3, 4, ANY, 1 * MiB, AR_TWO_LAMPORT, 64, 256, 0, SWEEP},
+    {AR_LINKS_NVLINK, 3, 4, ANY, 2 * MiB, AR_TWO_LAMPORT, 128, 256, 0, SWEEP},
+    {AR_LINKS_NVLINK, 3, 4, ANY, 12 * MiB, AR_TWO_LAMPORT, 128, 512, 0, SWEEP},
+    {AR_LINKS_NVLINK, 3, 4, ANY, 32 * MiB, AR_CHUNKED, 128, 512, 1, SWEEP},
+    {AR_LINKS_NVLINK, 4, 4, MULTICAST, NO_END, AR_NCCL, 0, 0, 0, NVLS},
+    {AR_LINKS_NVLINK, 3, 4, ANY, 64 * MiB, AR_CHUNKED, 128, 512, 1, SWEEP},
+    {AR_LINKS_NVLINK, 3, 4, UNMAPPED, NO_END, AR_NCCL, 0, 0, 0, STAGED},
+    {AR_LINKS_NVLINK, 3, 4, ANY, 256 * MiB - 1, AR_CHUNKED, 128, 512, 1, SWEEP},
+    {AR_LINKS_NVLINK, 3, 4, ANY, NO_END, AR_COPY, 64, 512, 0, SWEEP},
     /* NVLink, up to sixteen */
-    {ST_LINKS_NVLINK, 5, 16, GENERIC, 8 * KiB, ST_ONE_LL8, 16, 128, 0, RULE},
-    {ST_LINKS_NVLINK, 5, 16, ANY, 48 * KiB, ST_ONE_LAMPORT, 64, 64, 0, RULE},
-    {ST_LINKS_NVLINK, 5, 16, ANY, 512 * KiB, ST_TWO_LAMPORT, 64, 128, 0, RULE},
-    {ST_LINKS_NVLINK, 5, 16, ANY, 8 * MiB, ST_TWO_LAMPORT, 128, 256, 0, RULE},
-    {ST_LINKS_NVLINK, 5, 16, ANY, 32 * MiB, ST_CHUNKED, 128, 512, 1, RULE},
-    {ST_LINKS_NVLINK, 5, 16, MULTICAST, NO_END, ST_NCCL, 0, 0, 0, NVLS},
-    {ST_LINKS_NVLINK, 5, 16, ANY, 64 * MiB, ST_CHUNKED, 128, 512, 1, RULE},
-    {ST_LINKS_NVLINK, 5, 16, UNMAPPED, NO_END, ST_NCCL, 0, 0, 0, STAGED},
-    {ST_LINKS_NVLINK, 5, 16, ANY, NO_END, ST_COPY, 64, 512, 0, RULE},
+    {AR_LINKS_NVLINK, 5, 16, GENERIC, 8 * KiB, AR_ONE_LL8, 16, 128, 0, RULE},
+    {AR_LINKS_NVLINK, 5, 16, ANY, 48 * KiB, AR_ONE_LAMPORT, 64, 64, 0, RULE},
+    {AR_LINKS_NVLINK, 5, 16, ANY, 512 * KiB, AR_TWO_LAMPORT, 64, 128, 0, RULE},
+    {AR_LINKS_NVLINK, 5, 16, ANY, 8 * MiB, AR_TWO_LAMPORT, 128, 256, 0, RULE},
+    {AR_LINKS_NVLINK, 5, 16, ANY, 32 * MiB, AR_CHUNKED, 128, 512, 1, RULE},
+    {AR_LINKS_NVLINK, 5, 16, MULTICAST, NO_END, AR_NCCL, 0, 0, 0, NVLS},
+    {AR_LINKS_NVLINK, 5, 16, ANY, 64 * MiB, AR_CHUNKED, 128, 512, 1, RULE},
+    {AR_LINKS_NVLINK, 5, 16, UNMAPPED, NO_END, AR_NCCL, 0, 0, 0, STAGED},
+    {AR_LINKS_NVLINK, 5, 16, ANY, NO_END, AR_COPY, 64, 512, 0, RULE},
     /* PCIe peer access: few blocks; a line of LL128 may arrive in parts, so it never runs here */
-    {ST_LINKS_PCIE, 2, 2, ANY, 4 * KiB, ST_ONE_LL8, 4, 128, 0, PCIE},
-    {ST_LINKS_PCIE, 2, 2, ANY, 4 * MiB, ST_ONE_LAMPORT, 16, 128, 0, PCIE},
-    {ST_LINKS_PCIE, 3, 16, ANY, 4 * KiB, ST_ONE_LL8, 4, 128, 0, PCIE},
-    {ST_LINKS_PCIE, 3, 16, ANY, 16 * KiB, ST_ONE_LAMPORT, 4, 256, 0, PCIE},
-    {ST_LINKS_PCIE, 3, 16, ANY, 4 * MiB, ST_TWO_LAMPORT, 16, 256, 0, PCIE},
-    {ST_LINKS_PCIE, 2, 16, ANY, 16 * MiB, ST_CHUNKED, 16, 512, 1, PCIE},
-    {ST_LINKS_PCIE, 2, 16, ANY, NO_END, ST_COPY, 32, 512, 0, PCIE},
+    {AR_LINKS_PCIE, 2, 2, ANY, 4 * KiB, AR_ONE_LL8, 4, 128, 0, PCIE},
+    {AR_LINKS_PCIE, 2, 2, ANY, 4 * MiB, AR_ONE_LAMPORT, 16, 128, 0, PCIE},
+    {AR_LINKS_PCIE, 3, 16, ANY, 4 * KiB, AR_ONE_LL8, 4, 128, 0, PCIE},
+    {AR_LINKS_PCIE, 3, 16, ANY, 16 * KiB, AR_ONE_LAMPORT, 4, 256, 0, PCIE},
+    {AR_LINKS_PCIE, 3, 16, ANY, 4 * MiB, AR_TWO_LAMPORT, 16, 256, 0, PCIE},
+    {AR_LINKS_PCIE, 2, 16, ANY, 16 * MiB, AR_CHUNKED, 16, 512, 1, PCIE},
+    {AR_LINKS_PCIE, 2, 16, ANY, NO_END, AR_COPY, 32, 512, 0, PCIE},
     /* pinned host memory */
-    {ST_LINKS_HOST, 2, 16, ANY, 4 * KiB, ST_ONE_LL8, 8, 128, 0, HOSTSEEN},
-    {ST_LINKS_HOST, 2, 2, ANY, 2 * MiB, ST_ONE_LAMPORT, 32, 256, 0, HOSTSEEN},
-    {ST_LINKS_HOST, 3, 16, ANY, 16 * KiB, ST_ONE_LAMPORT, 16, 256, 0, HOSTSEEN},
-    {ST_LINKS_HOST, 3, 16, ANY, 2 * MiB, ST_TWO_LAMPORT, 32, 256, 0, HOSTSEEN},
-    {ST_LINKS_HOST, 2, 16, ANY, NO_END, ST_NCCL, 0, 0, 0, HOSTSEEN}, /* with a communicator */
-    {ST_LINKS_HOST, 2, 2, ANY, NO_END, ST_ONE_LAMPORT, 32, 256, 0, HOSTMEM},
-    {ST_LINKS_HOST, 3, 16, ANY, NO_END, ST_TWO_LAMPORT, 32, 256, 0, HOSTMEM},
+    {AR_LINKS_HOST, 2, 16, ANY, 4 * KiB, AR_ONE_LL8, 8, 128, 0, HOSTSEEN},
+    {AR_LINKS_HOST, 2, 2, ANY, 2 * MiB, AR_ONE_LAMPORT, 32, 256, 0, HOSTSEEN},
+    {AR_LINKS_HOST, 3, 16, ANY, 16 * KiB, AR_ONE_LAMPORT, 16, 256, 0, HOSTSEEN},
+    {AR_LINKS_HOST, 3, 16, ANY, 2 * MiB, AR_TWO_LAMPORT, 32, 256, 0, HOSTSEEN},
+    {AR_LINKS_HOST, 2, 16, ANY, NO_END, AR_NCCL, 0, 0, 0, HOSTSEEN}, /* with a communicator */
+    {AR_LINKS_HOST, 2, 2, ANY, NO_END, AR_ONE_LAMPORT, 32, 256, 0, HOSTMEM},
+    {AR_LINKS_HOST, 3, 16, ANY, NO_END, AR_TWO_LAMPORT, 32, 256, 0, HOSTMEM},
 };
 
 #define ROWS (sizeof table / sizeof table[0])
 
 static int family_form(int family)
 {
-    return family == ST_ONE_LL8 || family == ST_TWO_LL8       ? ST_LL8
-           : family == ST_ONE_LL128 || family == ST_TWO_LL128 ? ST_LL128
-                                                              : ST_LAMPORT;
+    return family == AR_ONE_LL8 || family == AR_TWO_LL8       ? AR_LL8
+           : family == AR_ONE_LL128 || family == AR_TWO_LL128 ? AR_LL128
+                                                              : AR_LAMPORT;
 }
 
 static int family_region(int family)
 {
-    return family >= ST_CHUNKED ? ST_REGION_BULK : (int)ST_REGION_LL8 + family_form(family);
+    return family >= AR_CHUNKED ? AR_REGION_BULK : (int)AR_REGION_LL8 + family_form(family);
 }
 
 /* Payload that ${slots} equal slots in ${half} bytes hold, of which a message fills ${used}. */
 static uint64_t fits(int form, uint64_t half, int slots, int used)
 {
-    uint64_t lines = half / (ST_LINE * ST_WORD) / (uint64_t)slots;
+    uint64_t lines = half / (AR_LINE * AR_WORD) / (uint64_t)slots;
 
-    return lines * st_line_payload(form) / st_shard_grain(form) * st_shard_grain(form) *
+    return lines * ar_line_payload(form) / ar_shard_grain(form) * ar_shard_grain(form) *
            (uint64_t)used;
 }
 
-uint64_t st_capacity(const struct st_ask *ask, int family)
+uint64_t ar_capacity(const struct ar_ask *ask, int family)
 {
-    uint64_t half = family == ST_NCCL ? 0 : ask->half[family_region(family)];
+    uint64_t half = family == AR_NCCL ? 0 : ask->half[family_region(family)];
 
     switch (family) {
-    case ST_NCCL:
+    case AR_NCCL:
         return ask->has_nccl ? UINT64_MAX : 0;
-    case ST_ONE_LL128:
-    case ST_TWO_LL128:
-        if (ask->links != ST_LINKS_NVLINK)
+    case AR_ONE_LL128:
+    case AR_TWO_LL128:
+        if (ask->links != AR_LINKS_NVLINK)
             return 0;
         break;
-    case ST_ONE_LAMPORT:
-    case ST_TWO_LAMPORT:
-        if (!st_dtype_lamport(ask->dtype) || (ask->op != ST_SUM && ask->op != ST_AVG))
+    case AR_ONE_LAMPORT:
+    case AR_TWO_LAMPORT:
+        if (!ar_dtype_lamport(ask->dtype) || (ask->op != AR_SUM && ask->op != AR_AVG))
             return 0;
         break;
-    case ST_CHUNKED: {
-        uint64_t bytes = fits(ST_LAMPORT, half, ask->ranks, ask->ranks);
-        uint64_t staged = fits(ST_LAMPORT, ask->half[ST_REGION_GATHER], ask->ranks, ask->ranks);
-        uint64_t most = (uint64_t)ST_MAX_STEPS * 16 * 64; /* flag steps of the smallest tile */
+    case AR_CHUNKED: {
+        uint64_t bytes = fits(AR_LAMPORT, half, ask->ranks, ask->ranks);
+        uint64_t staged = fits(AR_LAMPORT, ask->half[AR_REGION_GATHER], ask->ranks, ask->ranks);
+        uint64_t most = (uint64_t)AR_MAX_STEPS * 16 * 64; /* flag steps of the smallest tile */
 
-        if (ask->links == ST_LINKS_HOST)
+        if (ask->links == AR_LINKS_HOST)
             return 0;
         if (!ask->dst_mapped && staged < bytes)
             bytes = staged;
         return bytes < most ? bytes : most;
     }
-    case ST_PULL_ONE:
+    case AR_PULL_ONE:
         if (ask->in_place)
             return 0;
-        return st_capacity(ask, ST_PULL);
-    case ST_NVLS_ONE:
+        return ar_capacity(ask, AR_PULL);
+    case AR_NVLS_ONE:
         if (ask->in_place)
             return 0;
-        return st_capacity(ask, ST_NVLS);
-    case ST_PULL:
-        return ask->links != ST_LINKS_HOST && ask->dst_mapped && ask->src_mapped ? 1ull << 40 : 0;
-    case ST_COPY:
-        return ask->has_copy && ask->dst_mapped ? fits(ST_LAMPORT, half, ask->ranks, ask->ranks)
+        return ar_capacity(ask, AR_NVLS);
+    case AR_PULL:
+        return ask->links != AR_LINKS_HOST && ask->dst_mapped && ask->src_mapped ? 1ull << 40 : 0;
+    case AR_COPY:
+        return ask->has_copy && ask->dst_mapped ? fits(AR_LAMPORT, half, ask->ranks, ask->ranks)
                                                 : 0;
-    case ST_NVLS:
-        return ask->has_nvls && ask->dst_mapped && ask->src_mapped && ask->bytes % ST_WORD == 0 &&
-                       st_dtype_lamport(ask->dtype) && ask->op == ST_SUM
+    case AR_NVLS:
+        return ask->has_nvls && ask->dst_mapped && ask->src_mapped && ask->bytes % AR_WORD == 0 &&
+                       ar_dtype_lamport(ask->dtype) && ask->op == AR_SUM
                    ? 1ull << 40
                    : 0;
     default:
         break;
     }
-    if (family <= ST_ONE_LAMPORT)
+    if (family <= AR_ONE_LAMPORT)
         return fits(family_form(family), half, ask->ranks, 1);
     return fits(family_form(family), half, 2 * ask->ranks, ask->ranks);
 }
 
 /* When the table's kernel cannot run a call: the next best one that moves data the same way. */
-static int next_best(const struct st_ask *ask, int family)
+static int next_best(const struct ar_ask *ask, int family)
 {
-    static const signed char instead[ST_FAMILIES] = {
-        [ST_NCCL] = -1,
-        [ST_ONE_LL8] = -1, /* runs everything */
-        [ST_ONE_LL128] = ST_ONE_LAMPORT,
-        [ST_ONE_LAMPORT] = ST_ONE_LL128,
-        [ST_TWO_LL8] = ST_ONE_LL8,
-        [ST_TWO_LL128] = ST_TWO_LAMPORT,
-        [ST_TWO_LAMPORT] = ST_TWO_LL128,
-        [ST_CHUNKED] = ST_TWO_LL128,
-        [ST_PULL] = ST_CHUNKED,
-        [ST_COPY] = ST_CHUNKED,
-        [ST_NVLS] = ST_PULL,
-        [ST_PULL_ONE] = ST_PULL,
-        [ST_NVLS_ONE] = ST_NVLS,
+    static const signed char instead[AR_FAMILIES] = {
+        [AR_NCCL] = -1,
+        [AR_ONE_LL8] = -1, /* runs everything */
+        [AR_ONE_LL128] = AR_ONE_LAMPORT,
+        [AR_ONE_LAMPORT] = AR_ONE_LL128,
+        [AR_TWO_LL8] = AR_ONE_LL8,
+        [AR_TWO_LL128] = AR_TWO_LAMPORT,
+        [AR_TWO_LAMPORT] = AR_TWO_LL128,
+        [AR_CHUNKED] = AR_TWO_LL128,
+        [AR_PULL] = AR_CHUNKED,
+        [AR_COPY] = AR_CHUNKED,
+        [AR_NVLS] = AR_PULL,
+        [AR_PULL_ONE] = AR_PULL,
+        [AR_NVLS_ONE] = AR_NVLS,
     };
-    bool two = family >= ST_TWO_LL8 && ask->ranks > 2;
+    bool two = family >= AR_TWO_LL8 && ask->ranks > 2;
 
     for (int tries = 0; tries < 4 && family >= 0; tries++) {
         family = instead[family];
-        if (family >= 0 && st_capacity(ask, family) != 0)
+        if (family >= 0 && ar_capacity(ask, family) != 0)
             return family;
     }
-    if (ask->bytes > 64 * KiB && st_capacity(ask, ST_CHUNKED) != 0)
-        return ST_CHUNKED; /* LL8's scratch would cut a long message in many pieces */
-    return two ? ST_TWO_LL8 : ST_ONE_LL8;
+    if (ask->bytes > 64 * KiB && ar_capacity(ask, AR_CHUNKED) != 0)
+        return AR_CHUNKED; /* LL8's scratch would cut a long message in many pieces */
+    return two ? AR_TWO_LL8 : AR_ONE_LL8;
 }
 
 /* Blocks that have at least one word, tile or line to do. */
-static uint64_t useful_ctas(const struct st_ask *ask, int family, uint64_t bytes, int threads)
+static uint64_t useful_ctas(const struct ar_ask *ask, int family, uint64_t bytes, int threads)
 {
     uint64_t per = (uint64_t)threads;
     int form = family_form(family);
 
     switch (family) {
-    case ST_ONE_LL8:
-    case ST_ONE_LL128:
-    case ST_ONE_LAMPORT:
-        return st_div_up(st_words(form, bytes), per);
-    case ST_TWO_LL8:
-    case ST_TWO_LL128:
-    case ST_TWO_LAMPORT:
-        return st_div_up(st_words(form, st_shard_stride(form, bytes, ask->ranks)), per);
-    case ST_PULL_ONE:
-    case ST_NVLS_ONE:
-        return st_div_up(bytes, per * ST_WORD * ST_PULL_UNROLL);
+    case AR_ONE_LL8:
+    case AR_ONE_LL128:
+    case AR_ONE_LAMPORT:
+        return ar_div_up(st_words(form, bytes), per);
+    case AR_TWO_LL8:
+    case AR_TWO_LL128:
+    case AR_TWO_LAMPORT:
+        return ar_div_up(st_words(form, ar_shard_stride(form, bytes, ask->ranks)), per);
+    case AR_PULL_ONE:
+    case AR_NVLS_ONE:
+        return ar_div_up(bytes, per * AR_WORD * AR_PULL_UNROLL);
     default:
-        return st_div_up(st_bulk_stride(bytes, ask->ranks), per * ST_WORD * 2);
+        return ar_div_up(ar_bulk_stride(bytes, ask->ranks), per * AR_WORD * 2);
     }
 }
 
 /* The kernels' launch bounds: what counts ranks at run time, is unrolled for eight, or is two-shot
  * for more than two ranks needs the registers of 512 threads. */
-static int max_threads(const struct st_ask *ask, int family)
+static int max_threads(const struct ar_ask *ask, int family)
 {
     bool unrolled = (ask->ranks == 2 || ask->ranks == 4) &&
-                    st_reducer_of(ask->dtype, ask->op) != ST_R_WIDE && family != ST_TWO_LL8;
+                    ar_reducer_of(ask->dtype, ask->op) != AR_R_WIDE && family != AR_TWO_LL8;
 
-    return unrolled && (family <= ST_ONE_LAMPORT || (family < ST_CHUNKED && ask->ranks == 2)) ? 1024
+    return unrolled && (family <= AR_ONE_LAMPORT || (family < AR_CHUNKED && ask->ranks == 2)) ? 1024
                                                                                               : 512;
 }
 
-static const struct row *find_row(const struct st_ask *ask)
+static const struct row *find_row(const struct ar_ask *ask)
 {
-    bool generic = st_reducer_of(ask->dtype, ask->op) > ST_R_BF16;
+    bool generic = ar_reducer_of(ask->dtype, ask->op) > AR_R_BF16;
 
     for (size_t i = 0; i < ROWS; i++)
         if (table[i].links == ask->links && ask->ranks >= table[i].min_ranks &&
@@ -282,22 +282,22 @@ static const struct row *find_row(const struct st_ask *ask)
             (table[i].need == ANY || (table[i].need == UNMAPPED && !ask->dst_mapped) ||
              (table[i].need == GENERIC && generic) ||
              (table[i].need == MULTICAST && ask->has_multicast)) &&
-            (table[i].family != ST_NCCL || ask->has_nccl))
+            (table[i].family != AR_NCCL || ask->has_nccl))
             return &table[i];
     return &table[0]; /* one rank: no kernel runs at all */
 }
 
 /* What the start-up probe says to ${family}, for messages that are more than latency. */
-static int after_probe(const struct st_ask *ask, int family)
+static int after_probe(const struct ar_ask *ask, int family)
 {
-    static const int others[] = {ST_CHUNKED, ST_PULL, ST_PULL_ONE, ST_COPY};
+    static const int others[] = {AR_CHUNKED, AR_PULL, AR_PULL_ONE, AR_COPY};
     unsigned can = 0;
 
-    if (ask->links != ST_LINKS_PCIE || ask->bytes < 64 * KiB)
+    if (ask->links != AR_LINKS_PCIE || ask->bytes < 64 * KiB)
         return family;
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        can |= st_capacity(ask, others[i]) != 0 ? 1u << others[i] : 0;
-    return st_probe_choose(&ask->probe, family, can, ask->ranks, ask->bytes);
+        can |= ar_capacity(ask, others[i]) != 0 ? 1u << others[i] : 0;
+    return ar_probe_choose(&ask->probe, family, can, ask->ranks, ask->bytes);
 }
 
 /* Whole warps. */
@@ -307,7 +307,7 @@ static int bounded(int threads, int most)
     return threads < 32 ? 32 : threads / 32 * 32;
 }
 
-int st_select(const struct st_ask *ask, const struct st_force *force, struct st_choice *choice)
+int ar_select(const struct ar_ask *ask, const struct ar_force *force, struct ar_choice *choice)
 {
     const struct row *row = find_row(ask);
     int family = row->family, probed;
@@ -321,30 +321,30 @@ int st_select(const struct st_ask *ask, const struct st_force *force, struct st_
     ctas = (uint64_t)row->ctas;
     if (force->family >= 0) {
         family = choice->wanted = force->family;
-        choice->because = st_capacity(ask, family) != 0 ? ST_FORCED : ST_CANNOT_RUN;
-        if (choice->because == ST_CANNOT_RUN)
+        choice->because = ar_capacity(ask, family) != 0 ? AR_FORCED : AR_CANNOT_RUN;
+        if (choice->because == AR_CANNOT_RUN)
             return -1;
-    } else if (st_capacity(ask, family) == 0) {
+    } else if (ar_capacity(ask, family) == 0) {
         family = next_best(ask, family);
     }
     probed = force->family < 0 ? after_probe(ask, family) : family;
     if (probed != family) {
-        choice->because = ST_PROBE_SAYS;
+        choice->because = AR_PROBE_SAYS;
         family = probed;
         choice->threads = 512;
         choice->lag = 1;
         ctas = 16;
     }
     choice->family = family;
-    if (family == ST_NCCL) {
+    if (family == AR_NCCL) {
         choice->pieces = 1;
         choice->piece = ask->bytes;
         choice->ctas = choice->threads = 0;
         return 0;
     }
-    capacity = st_capacity(ask, family);
+    capacity = ar_capacity(ask, family);
     choice->piece = ask->bytes < capacity ? ask->bytes : capacity;
-    choice->pieces = ask->bytes == 0 ? 0 : (int)st_div_up(ask->bytes, choice->piece);
+    choice->pieces = ask->bytes == 0 ? 0 : (int)ar_div_up(ask->bytes, choice->piece);
     if (force->threads > 0)
         choice->threads = force->threads;
     choice->threads = bounded(choice->threads, max_threads(ask, family));
@@ -360,22 +360,22 @@ int st_select(const struct st_ask *ask, const struct st_force *force, struct st_
             choice->threads = bounded(choice->threads, max_threads(ask, family));
         ctas = (uint64_t)ask->max_ctas;
     }
-    if (ctas > ST_MAX_CTAS)
-        ctas = ST_MAX_CTAS;
+    if (ctas > AR_MAX_CTAS)
+        ctas = AR_MAX_CTAS;
     choice->ctas = ctas < 1 ? 1 : (int)ctas;
     return 0;
 }
 
-void st_select_why(const struct st_ask *ask, const struct st_choice *choice, char *why, size_t size)
+void ar_select_why(const struct ar_ask *ask, const struct ar_choice *choice, char *why, size_t size)
 {
     const char *wanted = names[choice->wanted], *runs = names[choice->family];
 
-    if (choice->because == ST_CANNOT_RUN)
+    if (choice->because == AR_CANNOT_RUN)
         snprintf(why, size, "kernel %s cannot run this call (data type, op, registration or links)",
                  wanted);
-    else if (choice->because == ST_FORCED)
+    else if (choice->because == AR_FORCED)
         snprintf(why, size, "forced: %s", runs);
-    else if (choice->because == ST_PROBE_SAYS)
+    else if (choice->because == AR_PROBE_SAYS)
         snprintf(why, size, "start-up probe: MB/s push %u, pull %u, copy %u; the table says %s",
                  ask->probe.push, ask->probe.pull, ask->probe.copy, wanted);
     else if (choice->wanted != choice->family)
@@ -385,20 +385,20 @@ void st_select_why(const struct st_ask *ask, const struct st_choice *choice, cha
         snprintf(why, size, "table: %s (%s)", runs, choice->source);
 }
 
-const char *st_order_note(int family)
+const char *ar_order_note(int family)
 {
     switch (family) {
-    case ST_NCCL:
+    case AR_NCCL:
         return "; NCCL adds in an order of its own";
-    case ST_NVLS:
-    case ST_NVLS_ONE:
+    case AR_NVLS:
+    case AR_NVLS_ONE:
         return "; the switch adds, in an order of its own";
     default:
         return "";
     }
 }
 
-size_t st_select_print(int ranks, int links, char *text, size_t length)
+size_t ar_select_print(int ranks, int links, char *text, size_t length)
 {
     size_t need = 0;
 

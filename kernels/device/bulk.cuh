@@ -9,31 +9,31 @@
  * flag word has a single writer and only grows, so no read-modify-write ever crosses a link, PCIe
  * included.
  */
-#ifndef ST_AR_BULK_CUH_
-#define ST_AR_BULK_CUH_
+#ifndef AR_BULK_CUH_
+#define AR_BULK_CUH_
 
 #include "kernels/device/reduce.cuh"
 #include "kernels/device/packet.cuh"
 
-namespace st
+namespace ar
 {
 
 /* All threads of the block: tell every peer that this block has come to ${step}. */
-__device__ __forceinline__ void raise_flags(const st_args &a, int kind, uint64_t value)
+__device__ __forceinline__ void raise_flags(const ar_args &a, int kind, uint64_t value)
 {
 #ifndef ST_BREAK_SYNC
     __syncthreads();
 #endif
     if ((int)threadIdx.x < a.ranks && (int)threadIdx.x != a.me) {
         fence_sys();
-        store_relaxed((uint64_t *)(a.peer[threadIdx.x] + st_flag_offset(kind, blockIdx.x, a.me)),
+        store_relaxed((uint64_t *)(a.peer[threadIdx.x] + ar_flag_offset(kind, blockIdx.x, a.me)),
                       value);
     }
 }
 
 /* All threads of the block: wait until the same block of every peer has come to ${value}. Returns
  * false in all threads when the rank gave up. */
-__device__ __forceinline__ bool await_flags(const st_args &a, int kind, uint64_t value,
+__device__ __forceinline__ bool await_flags(const ar_args &a, int kind, uint64_t value,
                                             patience &wait)
 {
     bool stop = false;
@@ -41,17 +41,17 @@ __device__ __forceinline__ bool await_flags(const st_args &a, int kind, uint64_t
 #ifndef ST_BREAK_AWAIT
     if ((int)threadIdx.x < a.ranks && (int)threadIdx.x != a.me) {
         const uint64_t *flag =
-            (const uint64_t *)(a.peer[a.me] + st_flag_offset(kind, blockIdx.x, threadIdx.x));
+            (const uint64_t *)(a.peer[a.me] + ar_flag_offset(kind, blockIdx.x, threadIdx.x));
 
         uint32_t polls = 0;
 
-        while (!stop && !st_reached(load_acquire(flag), value))
+        while (!stop && !ar_reached(load_acquire(flag), value))
             stop = give_up(a, polls, wait);
     }
 #endif
     return !__syncthreads_or(stop);
 }
 
-} // namespace st
+} // namespace ar
 
 #endif

@@ -20,7 +20,7 @@
  */
 #include "kernels/device/bulk.cuh"
 
-namespace st
+namespace ar
 {
 
 template <int Unroll>
@@ -29,13 +29,13 @@ __device__ __forceinline__ void load_tile(payload (&v)[Unroll], const char *p, u
 {
 #pragma unroll
     for (int u = 0; u < Unroll; u++)
-        v[u] = load_payload(p, at + (uint64_t)u * blockDim.x * ST_WORD, end, align);
+        v[u] = load_payload(p, at + (uint64_t)u * blockDim.x * AR_WORD, end, align);
 }
 
 /* The sums of ${Some} words that lie a block apart: own[u] from this rank, the others from their
  * slots in scratch. All of a group's loads leave before the first is added. */
 template <class R, int N, int Some>
-__device__ __forceinline__ void sum_words(const st_args &a, const char *slot, uint64_t at,
+__device__ __forceinline__ void sum_words(const ar_args &a, const char *slot, uint64_t at,
                                           uint64_t end, payload *v)
 {
     constexpr int batch = N ? N : 4;
@@ -49,7 +49,7 @@ __device__ __forceinline__ void sum_words(const st_args &a, const char *slot, ui
         for (int i = 0; i < batch; i++)
 #pragma unroll
             for (int u = 0; u < Some; u++) {
-                uint64_t x = at + (uint64_t)u * blockDim.x * ST_WORD;
+                uint64_t x = at + (uint64_t)u * blockDim.x * AR_WORD;
 
                 w[u][i] = v[u];
                 if (first + i < ranks && first + i != a.me && x < end)
@@ -65,12 +65,12 @@ __device__ __forceinline__ void sum_words(const st_args &a, const char *slot, ui
 }
 
 template <class R, int N, int Unroll>
-__global__ void __launch_bounds__(512, 1) chunked(const __grid_constant__ st_args a)
+__global__ void __launch_bounds__(512, 1) chunked(const __grid_constant__ ar_args a)
 {
     const int ranks = N ? N : a.ranks;
     const uint64_t shard = a.shard;
-    const uint64_t tile = (uint64_t)blockDim.x * ST_WORD * Unroll;
-    const uint64_t mine = st_shard_bytes(a.bytes, shard, a.me);
+    const uint64_t tile = (uint64_t)blockDim.x * AR_WORD * Unroll;
+    const uint64_t mine = ar_shard_bytes(a.bytes, shard, a.me);
     patience wait;
     bool alive;
 
@@ -83,33 +83,33 @@ __global__ void __launch_bounds__(512, 1) chunked(const __grid_constant__ st_arg
     alive = !__syncthreads_or(c.dead);
     for (uint64_t k = 0; alive && k < a.tiles + a.lag; k++) {
         if (k < a.tiles) {
-            uint64_t at = (k * gridDim.x + blockIdx.x) * tile + threadIdx.x * ST_WORD;
+            uint64_t at = (k * gridDim.x + blockIdx.x) * tile + threadIdx.x * AR_WORD;
 
             stall(a, c.epoch, (int)k);
             for (int i = 1; i < ranks; i++) {
                 int to = a.me + i < ranks ? a.me + i : a.me + i - ranks;
-                uint64_t bytes = st_shard_bytes(a.bytes, shard, to);
+                uint64_t bytes = ar_shard_bytes(a.bytes, shard, to);
                 payload v[Unroll];
 
                 load_tile<Unroll>(v, a.in + shard * to, at, bytes, a.in_align);
 #pragma unroll
                 for (int u = 0; u < Unroll; u++) {
-                    uint64_t x = at + (uint64_t)u * blockDim.x * ST_WORD;
+                    uint64_t x = at + (uint64_t)u * blockDim.x * AR_WORD;
 
                     if (x < bytes)
                         store_bulk(a.peer[to] + reduce + a.me * shard + x, as_word(v[u]));
                 }
             }
-            raise_flags(a, ST_FLAG_REDUCE, st_flag_step(c.epoch, k + 1));
+            raise_flags(a, AR_FLAG_REDUCE, ar_flag_step(c.epoch, k + 1));
         }
         if (k < (uint64_t)a.lag)
             continue;
 
         uint64_t done = k - a.lag;
-        uint64_t at = (done * gridDim.x + blockIdx.x) * tile + threadIdx.x * ST_WORD;
+        uint64_t at = (done * gridDim.x + blockIdx.x) * tile + threadIdx.x * AR_WORD;
 
 #ifndef ST_BREAK_REDUCE
-        alive = await_flags(a, ST_FLAG_REDUCE, st_flag_step(c.epoch, done + 1), wait);
+        alive = await_flags(a, AR_FLAG_REDUCE, ar_flag_step(c.epoch, done + 1), wait);
 #endif
         if (!alive)
             break;
@@ -120,11 +120,11 @@ __global__ void __launch_bounds__(512, 1) chunked(const __grid_constant__ st_arg
         load_tile<Unroll>(sum, a.in + shard * a.me, at, mine, a.in_align);
 #pragma unroll
         for (int u = 0; u < Unroll; u += some)
-            sum_words<R, N, some>(a, a.peer[a.me] + reduce, at + (uint64_t)u * blockDim.x * ST_WORD,
+            sum_words<R, N, some>(a, a.peer[a.me] + reduce, at + (uint64_t)u * blockDim.x * AR_WORD,
                                   mine, sum + u);
 #pragma unroll
         for (int u = 0; u < Unroll; u++) {
-            uint64_t x = at + (uint64_t)u * blockDim.x * ST_WORD;
+            uint64_t x = at + (uint64_t)u * blockDim.x * AR_WORD;
 
             if (x >= mine)
                 continue;
@@ -135,35 +135,35 @@ __global__ void __launch_bounds__(512, 1) chunked(const __grid_constant__ st_arg
                 if (a.staged)
                     store_bulk(a.peer[to] + gather + a.me * shard + x, as_word(sum[u]));
                 else
-                    store_payload(a.dst[to] + shard * a.me, x, mine, ST_WORD, sum[u]);
+                    store_payload(a.dst[to] + shard * a.me, x, mine, AR_WORD, sum[u]);
             }
         }
     }
     c.book_in(a);
 #ifndef ST_BREAK_GATHER
     if (alive) {
-        raise_flags(a, ST_FLAG_GATHER, st_flag_step(c.epoch, 1));
-        alive = await_flags(a, ST_FLAG_GATHER, st_flag_step(c.epoch, 1), wait);
+        raise_flags(a, AR_FLAG_GATHER, ar_flag_step(c.epoch, 1));
+        alive = await_flags(a, AR_FLAG_GATHER, ar_flag_step(c.epoch, 1), wait);
     }
 #endif
     for (uint64_t k = 0; alive && a.staged && k < a.tiles; k++) {
-        uint64_t at = (k * gridDim.x + blockIdx.x) * tile + threadIdx.x * ST_WORD;
+        uint64_t at = (k * gridDim.x + blockIdx.x) * tile + threadIdx.x * AR_WORD;
 
         for (int i = 1; i < ranks; i++) {
             int from = a.me + i < ranks ? a.me + i : a.me + i - ranks;
-            uint64_t bytes = st_shard_bytes(a.bytes, shard, from);
+            uint64_t bytes = ar_shard_bytes(a.bytes, shard, from);
             uint4 v[Unroll];
 
 #pragma unroll
             for (int u = 0; u < Unroll; u++) {
-                uint64_t x = at + (uint64_t)u * blockDim.x * ST_WORD;
+                uint64_t x = at + (uint64_t)u * blockDim.x * AR_WORD;
 
                 if (x < bytes)
                     v[u] = load_bulk(a.peer[a.me] + gather + from * shard + x);
             }
 #pragma unroll
             for (int u = 0; u < Unroll; u++) {
-                uint64_t x = at + (uint64_t)u * blockDim.x * ST_WORD;
+                uint64_t x = at + (uint64_t)u * blockDim.x * AR_WORD;
 
                 if (x < bytes)
                     store_payload(a.out + shard * from, x, bytes, a.out_align, as_payload(v[u]));
@@ -173,23 +173,23 @@ __global__ void __launch_bounds__(512, 1) chunked(const __grid_constant__ st_arg
     c.publish(a);
 }
 
-} // namespace st
+} // namespace ar
 
-#define ST_CHUNKED_FAST(R)                                                                         \
+#define AR_CHUNKED_FAST(R)                                                                         \
     {                                                                                              \
-        (const void *)&st::chunked<R, 0, ST_CHUNKED_UNROLL>,                                       \
-            (const void *)&st::chunked<R, 2, ST_CHUNKED_UNROLL>,                                   \
-            (const void *)&st::chunked<R, 4, ST_CHUNKED_UNROLL>                                    \
+        (const void *)&ar::chunked<R, 0, AR_CHUNKED_UNROLL>,                                       \
+            (const void *)&ar::chunked<R, 2, AR_CHUNKED_UNROLL>,                                   \
+            (const void *)&ar::chunked<R, 4, AR_CHUNKED_UNROLL>                                    \
     }
-#define ST_CHUNKED_SMALL(R)                                                                        \
+#define AR_CHUNKED_SMALL(R)                                                                        \
     {                                                                                              \
-        (const void *)&st::chunked<R, 0, ST_CHUNKED_UNROLL>                                        \
+        (const void *)&ar::chunked<R, 0, AR_CHUNKED_UNROLL>                                        \
     }
 
-extern "C" const struct st_kernel_row st_kernels_chunked = {{
-    ST_CHUNKED_FAST(st::sum_f32),
-    ST_CHUNKED_FAST(st::sum_16bit<st::half_codec>),
-    ST_CHUNKED_FAST(st::sum_16bit<st::bf16_codec>),
-    ST_CHUNKED_SMALL(st::native),
-    ST_CHUNKED_SMALL(st::wide),
+extern "C" const struct ar_kernel_row ar_kernels_chunked = {{
+    AR_CHUNKED_FAST(ar::sum_f32),
+    AR_CHUNKED_FAST(ar::sum_16bit<ar::half_codec>),
+    AR_CHUNKED_FAST(ar::sum_16bit<ar::bf16_codec>),
+    AR_CHUNKED_SMALL(ar::native),
+    AR_CHUNKED_SMALL(ar::wide),
 }};

@@ -11,21 +11,21 @@
  */
 #include "kernels/device/bulk.cuh"
 
-namespace st
+namespace ar
 {
 
 /* in, out: the piece; region: offset of rank 0's slot for it; shard: bytes from slot to slot. */
 template <class R>
-__global__ void __launch_bounds__(512, 1) local(const __grid_constant__ st_args a)
+__global__ void __launch_bounds__(512, 1) local(const __grid_constant__ ar_args a)
 {
-    const uint64_t step = (uint64_t)gridDim.x * blockDim.x * ST_WORD;
+    const uint64_t step = (uint64_t)gridDim.x * blockDim.x * AR_WORD;
     call c(a);
 
     if (c.dead) {
         refuse(&a);
         return;
     }
-    for (uint64_t at = ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x) * ST_WORD; at < a.bytes;
+    for (uint64_t at = ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x) * AR_WORD; at < a.bytes;
          at += step) {
         payload own = load_payload(a.in, at, a.bytes, a.in_align);
         rank_sum<R, 2, 0> sum;
@@ -46,27 +46,27 @@ __global__ void __launch_bounds__(512, 1) local(const __grid_constant__ st_args 
     }
 }
 
-/* tiles: the step to announce; lag: enum st_flag_kind. */
-__global__ void signal(const __grid_constant__ st_args a)
+/* tiles: the step to announce; lag: enum ar_flag_kind. */
+__global__ void signal(const __grid_constant__ ar_args a)
 {
     call c(a);
 
     if (c.dead)
         refuse(&a);
     else
-        raise_flags(a, a.lag, st_flag_step(c.epoch, a.tiles));
+        raise_flags(a, a.lag, ar_flag_step(c.epoch, a.tiles));
 }
 
 #if defined(ST_BREAK_REDUCE)
-constexpr int left_out = ST_FLAG_REDUCE;
+constexpr int left_out = AR_FLAG_REDUCE;
 #elif defined(ST_BREAK_GATHER)
-constexpr int left_out = ST_FLAG_GATHER;
+constexpr int left_out = AR_FLAG_GATHER;
 #else
 constexpr int left_out = -1;
 #endif
 
 /* staged != 0: last operation of the call. */
-__global__ void await(const __grid_constant__ st_args a)
+__global__ void await(const __grid_constant__ ar_args a)
 {
     patience wait;
     call c(a);
@@ -74,27 +74,27 @@ __global__ void await(const __grid_constant__ st_args a)
     if (c.dead)
         refuse(&a);
     if (!__syncthreads_or(c.dead) && (left_out < 0 || a.lag != left_out))
-        await_flags(a, a.lag, st_flag_step(c.epoch, a.tiles), wait);
+        await_flags(a, a.lag, ar_flag_step(c.epoch, a.tiles), wait);
     if (a.staged) {
         c.book_in(a);
         c.publish(a);
     }
 }
 
-} // namespace st
+} // namespace ar
 
-#define ST_LOCAL(R)                                                                                \
+#define AR_LOCAL(R)                                                                                \
     {                                                                                              \
-        (const void *)&st::local<R>                                                                \
+        (const void *)&ar::local<R>                                                                \
     }
 
-extern "C" const struct st_kernel_row st_kernels_local = {{
-    ST_LOCAL(st::sum_f32),
-    ST_LOCAL(st::sum_16bit<st::half_codec>),
-    ST_LOCAL(st::sum_16bit<st::bf16_codec>),
-    ST_LOCAL(st::native),
-    ST_LOCAL(st::wide),
+extern "C" const struct ar_kernel_row ar_kernels_local = {{
+    AR_LOCAL(ar::sum_f32),
+    AR_LOCAL(ar::sum_16bit<ar::half_codec>),
+    AR_LOCAL(ar::sum_16bit<ar::bf16_codec>),
+    AR_LOCAL(ar::native),
+    AR_LOCAL(ar::wide),
 }};
 
-extern "C" const void *const st_kernel_signal = (const void *)&st::signal;
-extern "C" const void *const st_kernel_await = (const void *)&st::await;
+extern "C" const void *const ar_kernel_signal = (const void *)&ar::signal;
+extern "C" const void *const ar_kernel_await = (const void *)&ar::await;

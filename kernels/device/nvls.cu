@@ -9,13 +9,13 @@
  */
 #include "kernels/device/pull.cuh"
 
-namespace st
+namespace ar
 {
 
 enum nvls_type { NVLS_F32, NVLS_F16, NVLS_BF16 };
 
 template <int Type> struct nvls {
-    static __device__ __forceinline__ payload load_reduce(const st_args &a, uint64_t at, uint64_t)
+    static __device__ __forceinline__ payload load_reduce(const ar_args &a, uint64_t at, uint64_t)
     {
         uint4 v = {};
 
@@ -42,7 +42,7 @@ template <int Type> struct nvls {
 #endif
         return as_payload(v);
     }
-    static __device__ __forceinline__ void store(const st_args &a, uint64_t at, uint64_t, payload p)
+    static __device__ __forceinline__ void store(const ar_args &a, uint64_t at, uint64_t, payload p)
     {
 #if __CUDA_ARCH__ >= 900
         asm volatile(
@@ -55,21 +55,21 @@ template <int Type> struct nvls {
     }
 };
 
-} // namespace st
+} // namespace ar
 
-#define ST_NVLS(type, one)                                                                         \
+#define AR_NVLS(type, one)                                                                         \
     {                                                                                              \
-        (const void *)&st::pull<st::nvls<st::type>, one>                                           \
+        (const void *)&ar::pull<ar::nvls<ar::type>, one>                                           \
     }
 
-extern "C" const struct st_kernel_row st_kernels_nvls = {{
-    ST_NVLS(NVLS_F32, false),
-    ST_NVLS(NVLS_F16, false),
-    ST_NVLS(NVLS_BF16, false),
+extern "C" const struct ar_kernel_row ar_kernels_nvls = {{
+    AR_NVLS(NVLS_F32, false),
+    AR_NVLS(NVLS_F16, false),
+    AR_NVLS(NVLS_BF16, false),
 }};
 
-extern "C" const struct st_kernel_row st_kernels_nvls_one = {{
-    ST_NVLS(NVLS_F32, true),
-    ST_NVLS(NVLS_F16, true),
-    ST_NVLS(NVLS_BF16, true),
+extern "C" const struct ar_kernel_row ar_kernels_nvls_one = {{
+    AR_NVLS(NVLS_F32, true),
+    AR_NVLS(NVLS_F16, true),
+    AR_NVLS(NVLS_BF16, true),
 }};

@@ -11,37 +11,37 @@
  * One hop, no barrier. First all words of a thread leave, then it waits for the same words of the
  * others; nothing a rank sends depends on what it receives, so no order of blocks can deadlock.
  *
- * Why a slot may be written again two calls later: see st_half() in kernels/shared/layout.h. The reader's clear
+ * Why a slot may be written again two calls later: see ar_half() in kernels/shared/layout.h. The reader's clear
  * of a slot comes before the end of its call e; its words of call e+1 come after that; a peer
  * starts call e+2 only when it has seen those words.
  */
-#ifndef ST_AR_ONESHOT_CUH_
-#define ST_AR_ONESHOT_CUH_
+#ifndef AR_ONESHOT_CUH_
+#define AR_ONESHOT_CUH_
 
 #include "kernels/device/reduce.cuh"
 #include "kernels/device/packet.cuh"
 
-namespace st
+namespace ar
 {
 
 template <class F, int N>
-__device__ __forceinline__ void send_word(const st_args &a, char *const *slot, uint32_t at, uint4 v)
+__device__ __forceinline__ void send_word(const ar_args &a, char *const *slot, uint32_t at, uint4 v)
 {
     line_in_step<F>();
 #pragma unroll
-    for (int i = 0; i < (N ? N - 1 : ST_MAX_RANKS - 1); i++)
+    for (int i = 0; i < (N ? N - 1 : AR_MAX_RANKS - 1); i++)
         if (N || i < a.ranks - 1)
             send<F>(slot[i] + at, v);
 }
 
 template <class F, class R, int N>
-__global__ void __launch_bounds__(N ? 1024 : 512, 1) oneshot(const __grid_constant__ st_args a)
+__global__ void __launch_bounds__(N ? 1024 : 512, 1) oneshot(const __grid_constant__ ar_args a)
 {
-    constexpr int peers = N ? N - 1 : ST_MAX_RANKS - 1;
+    constexpr int peers = N ? N - 1 : AR_MAX_RANKS - 1;
     const int ranks = N ? N : a.ranks;
     const uint32_t bytes = (uint32_t)a.bytes, words = (uint32_t)a.words;
-    const uint32_t rounded = st_round_up32(words, 32); /* warps stay whole */
-    const uint32_t stride = st_round_up32(words, ST_LINE) * ST_WORD;
+    const uint32_t rounded = ar_round_up32(words, 32); /* warps stay whole */
+    const uint32_t stride = ar_round_up32(words, AR_LINE) * AR_WORD;
     const uint32_t step = gridDim.x * blockDim.x;
     const uint32_t w0 = blockIdx.x * blockDim.x + threadIdx.x;
     const uint32_t my_slot = (uint32_t)a.region + a.me * stride;
@@ -65,10 +65,10 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) oneshot(const __grid_consta
         int to = a.me + 1 + i < ranks ? a.me + 1 + i : a.me + 1 + i - ranks;
 
         if (N || i < ranks - 1)
-            slot[i] = a.peer[to] + (my_slot + w0 * ST_WORD);
+            slot[i] = a.peer[to] + (my_slot + w0 * AR_WORD);
     }
 
-    const uint32_t half = st_half(c.epoch) * (uint32_t)a.half;
+    const uint32_t half = ar_half(c.epoch) * (uint32_t)a.half;
 
     stall(a, c.epoch, 1);
     if (!c.dead && w0 < words)
@@ -76,13 +76,13 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) oneshot(const __grid_consta
     if (!c.dead)
         for (uint32_t w = w0 + step; w < words; w += step)
             send_word<F, N>(
-                a, slot, half + (w - w0) * ST_WORD,
+                a, slot, half + (w - w0) * AR_WORD,
                 F::encode(F::canonical(load_for_word<F>(a.in, w, bytes, a.in_align)), c.epoch));
     c.book_in(a);
     stall(a, c.epoch, 2);
     if (!c.dead)
         for (uint32_t w = w0; w < (F::warp_wide ? rounded : words); w += step) {
-            char *here = a.peer[a.me] + ((uint32_t)a.region + w * ST_WORD) + half;
+            char *here = a.peer[a.me] + ((uint32_t)a.region + w * AR_WORD) + half;
             bool valid = !F::warp_wide || w < words;
             payload p = first, sum;
 
@@ -105,14 +105,14 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) oneshot(const __grid_consta
  */
 template <class F, class R, int N>
 __global__ void __launch_bounds__(N == 8 ? 512 : 1024, 1)
-    oneshot_whole(const __grid_constant__ st_args a)
+    oneshot_whole(const __grid_constant__ ar_args a)
 {
     const uint32_t bytes = (uint32_t)a.bytes, words = (uint32_t)a.words;
-    const uint32_t rounded = st_round_up32(words, 32); /* warps stay whole */
-    const uint32_t stride = st_round_up32(words, ST_LINE) * ST_WORD;
+    const uint32_t rounded = ar_round_up32(words, 32); /* warps stay whole */
+    const uint32_t stride = ar_round_up32(words, AR_LINE) * AR_WORD;
     const uint32_t step = gridDim.x * blockDim.x;
     const uint32_t w0 = blockIdx.x * blockDim.x + threadIdx.x;
-    const uint32_t region = (uint32_t)a.region + w0 * ST_WORD;
+    const uint32_t region = (uint32_t)a.region + w0 * AR_WORD;
     payload v[N], first = {};
     char *there[N]; /* my slot at rank me ^ i; even half, first word */
     patience wait;
@@ -127,9 +127,9 @@ __global__ void __launch_bounds__(N == 8 ? 512 : 1024, 1)
     for (int i = 1; i < N; i++)
         there[i] = a.peer[a.me ^ i] + (region + a.me * stride);
     char *const here = a.peer[a.me] + region; /* slot 0 here */
-    first = F::canonical(first); /* not earlier: it would wait for the load */
+    first = F::canonical(first);              /* not earlier: it would wait for the load */
 
-    const uint32_t half = st_half(c.epoch) * (uint32_t)a.half;
+    const uint32_t half = ar_half(c.epoch) * (uint32_t)a.half;
 
     stall(a, c.epoch, 1);
     if (!c.dead)
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(N == 8 ? 512 : 1024, 1)
             line_in_step<F>();
 #pragma unroll
             for (int i = 1; i < N; i++)
-                send<F>(there[i] + (half + (w - w0) * ST_WORD), word);
+                send<F>(there[i] + (half + (w - w0) * AR_WORD), word);
         }
     c.book_in(a);
     stall(a, c.epoch, 2);
@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(N == 8 ? 512 : 1024, 1)
 #pragma unroll
             for (int i = 1; i < N; i++) {
                 want[i] = valid;
-                slot[i] = here + (half + (w - w0) * ST_WORD + (a.me ^ i) * stride);
+                slot[i] = here + (half + (w - w0) * AR_WORD + (a.me ^ i) * stride);
             }
             v[0] = first;
             if (w != w0 && valid)
@@ -170,17 +170,17 @@ __global__ void __launch_bounds__(N == 8 ? 512 : 1024, 1)
     c.publish(a);
 }
 
-} // namespace st
+} // namespace ar
 
-#define ST_ONESHOT_FAST(F, R)                                                                      \
+#define AR_ONESHOT_FAST(F, R)                                                                      \
     {                                                                                              \
-        (const void *)&st::oneshot<F, R, 0>, (const void *)&st::oneshot<F, R, 2>,                  \
-            (const void *)&st::oneshot<F, R, 4>, (const void *)&st::oneshot_whole<F, R, 2>,        \
-            (const void *)&st::oneshot_whole<F, R, 4>, (const void *)&st::oneshot_whole<F, R, 8>   \
+        (const void *)&ar::oneshot<F, R, 0>, (const void *)&ar::oneshot<F, R, 2>,                  \
+            (const void *)&ar::oneshot<F, R, 4>, (const void *)&ar::oneshot_whole<F, R, 2>,        \
+            (const void *)&ar::oneshot_whole<F, R, 4>, (const void *)&ar::oneshot_whole<F, R, 8>   \
     }
-#define ST_ONESHOT_SMALL(F, R)                                                                     \
+#define AR_ONESHOT_SMALL(F, R)                                                                     \
     {                                                                                              \
-        (const void *)&st::oneshot<F, R, 0>                                                        \
+        (const void *)&ar::oneshot<F, R, 0>                                                        \
     }
 
 #endif

@@ -6,28 +6,28 @@
  * what to leave behind after reading. None of them needs a fence or a barrier: data and proof are
  * the same store, every 32-bit part that could arrive alone is checked.
  */
-#ifndef ST_AR_WORD_CUH_
-#define ST_AR_WORD_CUH_
+#ifndef AR_PACKET_CUH_
+#define AR_PACKET_CUH_
 
 #include "kernels/device/user.cuh"
 
-namespace st
+namespace ar
 {
 
 struct form_ll8 {
-    static constexpr int id = ST_LL8;
+    static constexpr int id = AR_LL8;
     static constexpr int units = 1;
     static constexpr bool warp_wide = false;
 
     static __device__ __forceinline__ uint4 encode(payload p, uint64_t epoch)
     {
-        uint32_t flag = st_flag32(epoch);
+        uint32_t flag = ar_flag32(epoch);
 
         return make_uint4(p.lo.x, flag, p.lo.y, flag);
     }
     static __device__ __forceinline__ bool arrived(uint4 w, uint64_t epoch)
     {
-        uint32_t flag = st_flag32(epoch);
+        uint32_t flag = ar_flag32(epoch);
 
 #ifdef ST_BREAK_EPOCH
         return w.y != 0 && w.w != 0 && flag != 0;
@@ -52,13 +52,13 @@ struct form_ll8 {
 };
 
 struct form_ll128 {
-    static constexpr int id = ST_LL128;
+    static constexpr int id = AR_LL128;
     static constexpr int units = 2;
     static constexpr bool warp_wide = true; /* eight lanes share one flag: a warp polls as one */
 
     static __device__ __forceinline__ bool flag_lane()
     {
-        return threadIdx.x % ST_LINE == ST_LINE - 1;
+        return threadIdx.x % AR_LINE == AR_LINE - 1;
     }
     static __device__ __forceinline__ uint4 encode(payload p, uint64_t epoch)
     {
@@ -94,7 +94,7 @@ __device__ __forceinline__ uint32_t larger(uint32_t x, uint32_t y)
 }
 
 struct form_lamport {
-    static constexpr int id = ST_LAMPORT;
+    static constexpr int id = AR_LAMPORT;
     static constexpr int units = 2;
     static constexpr bool warp_wide = false;
 
@@ -145,7 +145,7 @@ template <class F> __device__ __forceinline__ void line_in_step()
 {
 #ifndef ST_BREAK_STEP
     if (F::warp_wide)
-        __syncwarp(0xffu << threadIdx.x / ST_LINE % 4 * ST_LINE);
+        __syncwarp(0xffu << threadIdx.x / AR_LINE % 4 * AR_LINE);
 #endif
 }
 
@@ -202,7 +202,7 @@ template <class R, int Units, int Ranks> struct pair {
         if (Units == 2)
             hi.join(other.hi, kind);
     }
-    __device__ __forceinline__ payload finish(const st_args &a)
+    __device__ __forceinline__ payload finish(const ar_args &a)
     {
         return {lo.finish(a), Units == 2 ? hi.finish(a) : make_uint2(0, 0)};
     }
@@ -229,7 +229,7 @@ template <class R, int Units, int N> struct rank_sum {
             add_in_order(hi, first, ranks, u, kind);
         }
     }
-    __device__ __forceinline__ payload finish(const st_args &a)
+    __device__ __forceinline__ payload finish(const ar_args &a)
     {
         return {lo.finish(a), Units == 2 ? hi.finish(a) : make_uint2(0, 0)};
     }
@@ -242,7 +242,7 @@ template <class R, int Units, int N> struct rank_sum {
  * and ${valid} masks lanes past the end. Slots are not cleared: what depends on the sum goes first.
  */
 template <class F, class R, int N>
-__device__ __forceinline__ bool gather_word(const st_args &a, const char *slot, uint32_t stride,
+__device__ __forceinline__ bool gather_word(const ar_args &a, const char *slot, uint32_t stride,
                                             bool valid, payload own, uint64_t epoch, patience &wait,
                                             payload *out)
 {
@@ -299,7 +299,7 @@ __device__ __forceinline__ bool gather_word(const st_args &a, const char *slot, 
 
 /* The same for 2, 4 or 8 ranks and whole words: v[i] is the word of rank me ^ i, v[0] the own. */
 template <class F, class R, int N>
-__device__ __forceinline__ payload reduce_whole(const st_args &a, const payload *v)
+__device__ __forceinline__ payload reduce_whole(const ar_args &a, const payload *v)
 {
     pair<R, F::units, N> acc[N / 2];
 
@@ -325,7 +325,7 @@ __device__ __forceinline__ payload reduce_whole(const st_args &a, const payload 
 
 /* Poll slot[1..N-1] until all have arrived in v; false when the rank gave up. */
 template <class F, int N>
-__device__ __forceinline__ bool await_whole(const st_args &a, char *const *slot, uint64_t epoch,
+__device__ __forceinline__ bool await_whole(const ar_args &a, char *const *slot, uint64_t epoch,
                                             patience &wait, const bool *want, payload *v)
 {
     uint32_t polls = 0;
@@ -360,10 +360,10 @@ __device__ __forceinline__ bool await_whole(const st_args &a, char *const *slot,
 
 /* Make the words just gathered ready for the call after the next. */
 template <class F, int N>
-__device__ __forceinline__ void clear_words(const st_args &a, char *slot, uint32_t stride)
+__device__ __forceinline__ void clear_words(const ar_args &a, char *slot, uint32_t stride)
 {
 #pragma unroll
-    for (int r = 0; r < (N ? N : ST_MAX_RANKS); r++) {
+    for (int r = 0; r < (N ? N : AR_MAX_RANKS); r++) {
         if (r >= (N ? N : a.ranks))
             break;
         if (r != a.me)
@@ -371,6 +371,6 @@ __device__ __forceinline__ void clear_words(const st_args &a, char *slot, uint32
     }
 }
 
-} // namespace st
+} // namespace ar
 
 #endif

@@ -8,12 +8,12 @@
 #include "kernels/choose/probe.h"
 #include "kernels/device/ptx.cuh"
 
-namespace st
+namespace ar
 {
 
 __device__ __forceinline__ uint32_t mark(int rank)
 {
-    return 0x01010101u * (uint32_t)(ST_PROBE_MARK + rank);
+    return 0x01010101u * (uint32_t)(AR_PROBE_MARK + rank);
 }
 
 __device__ __forceinline__ bool differs(uint4 v, uint32_t w)
@@ -21,12 +21,12 @@ __device__ __forceinline__ bool differs(uint4 v, uint32_t w)
     return v.x != w || v.y != w || v.z != w || v.w != w;
 }
 
-/* lag: enum st_probe_step; region: offset of slot 0; shard: bytes from slot to slot; timeout_ns:
- * how long; out: a struct st_probe_seen for each block. */
-__global__ void __launch_bounds__(256, 1) probe(const __grid_constant__ st_args a)
+/* lag: enum ar_probe_step; region: offset of slot 0; shard: bytes from slot to slot; timeout_ns:
+ * how long; out: a struct ar_probe_seen for each block. */
+__global__ void __launch_bounds__(256, 1) probe(const __grid_constant__ ar_args a)
 {
-    constexpr int unroll = ST_PROBE_UNROLL;
-    const uint64_t tile = (uint64_t)blockDim.x * ST_WORD * unroll;
+    constexpr int unroll = AR_PROBE_UNROLL;
+    const uint64_t tile = (uint64_t)blockDim.x * AR_WORD * unroll;
     const uint64_t begin = now_ns();
     uint64_t at = blockIdx.x * tile, bytes = 0;
     bool wrong = false, over = false;
@@ -34,21 +34,21 @@ __global__ void __launch_bounds__(256, 1) probe(const __grid_constant__ st_args 
     while (!over) {
         for (int i = 1; i < a.ranks; i++) {
             const int peer = a.me + i < a.ranks ? a.me + i : a.me + i - a.ranks;
-            const int where = a.lag == ST_PROBE_CHECK ? a.me : peer;
-            const int slot = a.lag == ST_PROBE_PUSH ? a.me : peer;
-            char *p = a.peer[where] + a.region + slot * a.shard + at + threadIdx.x * ST_WORD;
+            const int where = a.lag == AR_PROBE_CHECK ? a.me : peer;
+            const int slot = a.lag == AR_PROBE_PUSH ? a.me : peer;
+            char *p = a.peer[where] + a.region + slot * a.shard + at + threadIdx.x * AR_WORD;
             const uint32_t w = mark(slot);
             uint4 v[unroll];
 
-            if (a.lag == ST_PROBE_PUSH) {
+            if (a.lag == AR_PROBE_PUSH) {
 #pragma unroll
                 for (int u = 0; u < unroll; u++)
-                    store_bulk(p + u * blockDim.x * ST_WORD, make_uint4(w, w, w, w));
+                    store_bulk(p + u * blockDim.x * AR_WORD, make_uint4(w, w, w, w));
                 continue;
             }
 #pragma unroll
             for (int u = 0; u < unroll; u++)
-                v[u] = load_bulk(p + u * blockDim.x * ST_WORD);
+                v[u] = load_bulk(p + u * blockDim.x * AR_WORD);
 #pragma unroll
             for (int u = 0; u < unroll; u++)
                 wrong = differs(v[u], w) || wrong;
@@ -57,13 +57,13 @@ __global__ void __launch_bounds__(256, 1) probe(const __grid_constant__ st_args 
         at += gridDim.x * tile;
         if (at + tile > a.shard)
             at = blockIdx.x * tile;
-        over = __syncthreads_or(a.lag == ST_PROBE_CHECK ||
+        over = __syncthreads_or(a.lag == AR_PROBE_CHECK ||
                                 (threadIdx.x == 0 && now_ns() - begin > a.timeout_ns));
     }
     fence_sys(); /* the stores have arrived */
     wrong = __syncthreads_or(wrong);
     if (threadIdx.x == 0) {
-        st_probe_seen *seen = (st_probe_seen *)a.out + blockIdx.x;
+        ar_probe_seen *seen = (ar_probe_seen *)a.out + blockIdx.x;
 
         seen->bytes = bytes;
         seen->ns = now_ns() - begin;
@@ -71,6 +71,6 @@ __global__ void __launch_bounds__(256, 1) probe(const __grid_constant__ st_args 
     }
 }
 
-} // namespace st
+} // namespace ar
 
-extern "C" const void *const st_kernel_probe = (const void *)&st::probe;
+extern "C" const void *const ar_kernel_probe = (const void *)&ar::probe;

@@ -5,12 +5,12 @@
  * All accesses to memory that peers write are "relaxed.sys" or stronger: never the read-only path,
  * never a plain load that the compiler may move or the L1 may serve from an old line.
  */
-#ifndef ST_AR_PTX_CUH_
-#define ST_AR_PTX_CUH_
+#ifndef AR_PTX_CUH_
+#define AR_PTX_CUH_
 
 #include "kernels/shared/args.h"
 
-namespace st
+namespace ar
 {
 
 #ifndef ST_EMULATE /* test/kernels/emulated/emulate.h has its own */
@@ -137,15 +137,15 @@ __device__ __forceinline__ void store_unit(char *p, uint2 u)
  * then waits long enough to look in turn: a group that had once waited stayed slow for ever. So
  * nobody looks before a wait is far longer than any call, and then one thread per rank does.
  */
-#define ST_LOOK_AFTER_NS 10000000
-#define ST_LOOK_EVERY_NS 1000000
+#define AR_LOOK_AFTER_NS 10000000
+#define AR_LOOK_EVERY_NS 1000000
 
-#ifndef ST_SAME_IN_WARP /* the lanes of a warp load as one; in the emulation each by itself */
-#define ST_SAME_IN_WARP(value) (value)
+#ifndef AR_SAME_IN_WARP /* the lanes of a warp load as one; in the emulation each by itself */
+#define AR_SAME_IN_WARP(value) (value)
 #endif
 
-#ifndef ST_POLLS_TO_LOOK /* a power of two */
-#define ST_POLLS_TO_LOOK 1024
+#ifndef AR_POLLS_TO_LOOK /* a power of two */
+#define AR_POLLS_TO_LOOK 1024
 #endif
 
 struct patience {
@@ -153,35 +153,35 @@ struct patience {
 };
 
 /* Whether a thread that has waited since ${since} shall look at the host's word now. */
-static __device__ __forceinline__ bool turn_to_look(const st_args *a, uint64_t since, uint64_t now)
+static __device__ __forceinline__ bool turn_to_look(const ar_args *a, uint64_t since, uint64_t now)
 {
 #ifdef ST_BREAK_LOOK
     return true;
 #else
     uint64_t looked;
 
-    if (now - since <= ST_LOOK_AFTER_NS)
+    if (now - since <= AR_LOOK_AFTER_NS)
         return false;
     looked = load_relaxed(&a->state->looked);
-    return (int64_t)(now - looked) > ST_LOOK_EVERY_NS &&
+    return (int64_t)(now - looked) > AR_LOOK_EVERY_NS &&
            atomicCAS((unsigned long long *)&a->state->looked, looked, now) == looked;
 #endif
 }
 
-static __device__ __noinline__ bool out_of_patience(const st_args *a, patience *p)
+static __device__ __noinline__ bool out_of_patience(const ar_args *a, patience *p)
 {
     uint64_t now = now_ns();
-    uint32_t verdict = ST_ALIVE;
+    uint32_t verdict = AR_ALIVE;
 
     if (p->since == 0)
         p->since = now;
-    if (load_relaxed(&a->state->dead) != ST_ALIVE)
+    if (load_relaxed(&a->state->dead) != AR_ALIVE)
         return true;
     if (now - p->since > a->timeout_ns)
-        verdict = ST_TIMEOUT;
+        verdict = AR_TIMEOUT;
     else if (turn_to_look(a, p->since, now) && load_relaxed(&a->mailbox->abort) != 0)
-        verdict = ST_ABORTED;
-    if (verdict == ST_ALIVE)
+        verdict = AR_ABORTED;
+    if (verdict == AR_ALIVE)
         return false;
     store_relaxed(&a->mailbox->error, verdict);
     store_relaxed(&a->state->dead, verdict);
@@ -190,24 +190,24 @@ static __device__ __noinline__ bool out_of_patience(const st_args *a, patience *
 
 /* ${polls} is the caller's own count: it stays in a register, which p, having an address, would
  * not. */
-__device__ __forceinline__ bool give_up(const st_args &a, uint32_t &polls, patience &p)
+__device__ __forceinline__ bool give_up(const ar_args &a, uint32_t &polls, patience &p)
 {
-    return (++polls & (ST_POLLS_TO_LOOK - 1)) == 0 && out_of_patience(&a, &p);
+    return (++polls & (AR_POLLS_TO_LOOK - 1)) == 0 && out_of_patience(&a, &p);
 }
 
 /*
  * First statement of a kernel. With overlap the grid may have started while the kernel in front
  * still runs: nothing may be read or written before that one has ended and its stores are visible.
- * ST_EARLY_BOTH lets the kernel behind start early in turn; it must do the same.
+ * AR_EARLY_BOTH lets the kernel behind start early in turn; it must do the same.
  */
-__device__ __forceinline__ void await_previous_kernel(const st_args &a)
+__device__ __forceinline__ void await_previous_kernel(const ar_args &a)
 {
 #if __CUDA_ARCH__ >= 900
-    if (a.overlap != ST_SERIAL) {
+    if (a.overlap != AR_SERIAL) {
 #ifndef ST_BREAK_PREVIOUS
         asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
-        if (a.overlap == ST_EARLY_BOTH)
+        if (a.overlap == AR_EARLY_BOTH)
             asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
     }
 #endif
@@ -216,9 +216,9 @@ __device__ __forceinline__ void await_previous_kernel(const st_args &a)
 
 /* At the end of a call that has done nothing: is it of a graph that outlives its handle? That is an
  * error of the program, which shows where it is. */
-static __device__ __noinline__ void refuse(const st_args *a)
+static __device__ __noinline__ void refuse(const ar_args *a)
 {
-    if (load_relaxed(&a->state->dead) == ST_DESTROYED)
+    if (load_relaxed(&a->state->dead) == AR_DESTROYED)
         __trap();
 }
 
@@ -235,18 +235,18 @@ struct call {
     uint32_t base, ticket;
     bool dead;
 
-    __device__ __forceinline__ explicit call(const st_args &a)
+    __device__ __forceinline__ explicit call(const ar_args &a)
     {
         const uint4 s = *reinterpret_cast<const uint4 *>(a.state);
 
         epoch = (uint64_t)s.y << 32 | s.x;
         base = s.z;
-        dead = ST_SAME_IN_WARP(s.w != ST_ALIVE);
+        dead = AR_SAME_IN_WARP(s.w != AR_ALIVE);
         ticket = 0;
     }
 
     /* All threads of the block; contains the block barrier. */
-    __device__ __forceinline__ void book_in(const st_args &a)
+    __device__ __forceinline__ void book_in(const ar_args &a)
     {
         __syncthreads();
         if (threadIdx.x == 0)
@@ -254,7 +254,7 @@ struct call {
     }
 
     /* Call it late: the atomic's answer then costs no waiting. */
-    __device__ __forceinline__ void publish(const st_args &a)
+    __device__ __forceinline__ void publish(const ar_args &a)
     {
         if (threadIdx.x != 0)
             return;
@@ -267,12 +267,12 @@ struct call {
             store_relaxed(&a.state->base, base + gridDim.x);
             store_relaxed(&a.state->epoch, epoch + 1);
         } else if (order >= gridDim.x) { /* two calls of one handle run at the same time */
-            store_relaxed(&a.mailbox->error, ST_OVERLAP);
-            store_relaxed(&a.state->dead, ST_OVERLAP);
+            store_relaxed(&a.mailbox->error, AR_OVERLAP);
+            store_relaxed(&a.state->dead, AR_OVERLAP);
         }
     }
 };
 
-} // namespace st
+} // namespace ar
 
 #endif

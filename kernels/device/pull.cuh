@@ -18,16 +18,16 @@
  * one owner, so all ranks still hold the same bits, but not necessarily those of spread; in
  * one-shot even that is up to the switch.
  */
-#ifndef ST_AR_PULL_CUH_
-#define ST_AR_PULL_CUH_
+#ifndef AR_PULL_CUH_
+#define AR_PULL_CUH_
 
 #include "kernels/device/bulk.cuh"
 
-namespace st
+namespace ar
 {
 
 template <class R> struct spread {
-    static __device__ __forceinline__ payload load_reduce(const st_args &a, uint64_t at,
+    static __device__ __forceinline__ payload load_reduce(const ar_args &a, uint64_t at,
                                                           uint64_t end)
     {
         rank_sum<R, 2, 0> sum;
@@ -37,29 +37,29 @@ template <class R> struct spread {
 #pragma unroll
             for (int i = 0; i < 4; i++)
                 if (first + i < a.ranks)
-                    v[i] = load_payload(a.src[first + i], at, end, ST_WORD);
+                    v[i] = load_payload(a.src[first + i], at, end, AR_WORD);
             sum.take(first, a.ranks, v, a.kind);
         }
         return sum.finish(a);
     }
-    static __device__ __forceinline__ void store(const st_args &a, uint64_t at, uint64_t end,
+    static __device__ __forceinline__ void store(const ar_args &a, uint64_t at, uint64_t end,
                                                  payload v)
     {
         for (int i = 0; i < a.ranks; i++) {
             int to = a.me + i < a.ranks ? a.me + i : a.me + i - a.ranks;
 
-            store_payload(a.dst[to], at, end, ST_WORD, v);
+            store_payload(a.dst[to], at, end, AR_WORD, v);
         }
     }
 };
 
 template <class Access, bool OneShot>
-__global__ void __launch_bounds__(512, 1) pull(const __grid_constant__ st_args a)
+__global__ void __launch_bounds__(512, 1) pull(const __grid_constant__ ar_args a)
 {
-    constexpr int unroll = ST_PULL_UNROLL;
-    const uint64_t tile = (uint64_t)blockDim.x * ST_WORD * unroll;
+    constexpr int unroll = AR_PULL_UNROLL;
+    const uint64_t tile = (uint64_t)blockDim.x * AR_WORD * unroll;
     const uint64_t first = OneShot ? 0 : a.shard * (uint64_t)a.me;
-    const uint64_t end = OneShot ? a.bytes : first + st_shard_bytes(a.bytes, a.shard, a.me);
+    const uint64_t end = OneShot ? a.bytes : first + ar_shard_bytes(a.bytes, a.shard, a.me);
     patience wait;
 
     await_previous_kernel(a);
@@ -70,39 +70,39 @@ __global__ void __launch_bounds__(512, 1) pull(const __grid_constant__ st_args a
     stall(a, c.epoch, 1);
 #ifndef ST_BREAK_ENTER
     if (alive) {
-        raise_flags(a, ST_FLAG_ENTER, st_flag_step(c.epoch, 1));
-        alive = await_flags(a, ST_FLAG_ENTER, st_flag_step(c.epoch, 1), wait);
+        raise_flags(a, AR_FLAG_ENTER, ar_flag_step(c.epoch, 1));
+        alive = await_flags(a, AR_FLAG_ENTER, ar_flag_step(c.epoch, 1), wait);
     }
 #endif
     for (uint64_t k = 0; alive && k < a.tiles; k++) {
-        uint64_t at = first + (k * gridDim.x + blockIdx.x) * tile + threadIdx.x * ST_WORD;
+        uint64_t at = first + (k * gridDim.x + blockIdx.x) * tile + threadIdx.x * AR_WORD;
         payload v[unroll];
 
         stall(a, c.epoch, 2);
 #pragma unroll
         for (int u = 0; u < unroll; u++)
-            if (at + (uint64_t)u * blockDim.x * ST_WORD < end)
-                v[u] = Access::load_reduce(a, at + (uint64_t)u * blockDim.x * ST_WORD, end);
+            if (at + (uint64_t)u * blockDim.x * AR_WORD < end)
+                v[u] = Access::load_reduce(a, at + (uint64_t)u * blockDim.x * AR_WORD, end);
 #pragma unroll
         for (int u = 0; u < unroll; u++)
-            if (at + (uint64_t)u * blockDim.x * ST_WORD < end) {
+            if (at + (uint64_t)u * blockDim.x * AR_WORD < end) {
                 if (OneShot)
-                    store_payload(a.out, at + (uint64_t)u * blockDim.x * ST_WORD, end, a.out_align,
+                    store_payload(a.out, at + (uint64_t)u * blockDim.x * AR_WORD, end, a.out_align,
                                   v[u]);
                 else
-                    Access::store(a, at + (uint64_t)u * blockDim.x * ST_WORD, end, v[u]);
+                    Access::store(a, at + (uint64_t)u * blockDim.x * AR_WORD, end, v[u]);
             }
     }
     c.book_in(a);
 #ifndef ST_BREAK_LEAVE
     if (alive) {
-        raise_flags(a, ST_FLAG_LEAVE, st_flag_step(c.epoch, 1));
-        await_flags(a, ST_FLAG_LEAVE, st_flag_step(c.epoch, 1), wait);
+        raise_flags(a, AR_FLAG_LEAVE, ar_flag_step(c.epoch, 1));
+        await_flags(a, AR_FLAG_LEAVE, ar_flag_step(c.epoch, 1), wait);
     }
 #endif
     c.publish(a);
 }
 
-} // namespace st
+} // namespace ar
 
 #endif

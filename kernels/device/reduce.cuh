@@ -12,8 +12,8 @@
  * me^3)) + ..., and needs not look where in the order it stands. test/kernels/reference.h says the same
  * in plain C; nvls leaves the order to the switch.
  */
-#ifndef ST_AR_REDUCE_CUH_
-#define ST_AR_REDUCE_CUH_
+#ifndef AR_REDUCE_CUH_
+#define AR_REDUCE_CUH_
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -22,7 +22,7 @@
 
 #include "kernels/shared/args.h"
 
-namespace st
+namespace ar
 {
 
 template <class To, class From> __device__ __forceinline__ To bits(From from)
@@ -90,7 +90,7 @@ struct pair_f32 {
         acc.x += other.acc.x;
         acc.y += other.acc.y;
     }
-    __device__ __forceinline__ uint2 finish(const st_args &a)
+    __device__ __forceinline__ uint2 finish(const ar_args &a)
     {
         return bits<uint2>(make_float2(acc.x * a.scale, acc.y * a.scale));
     }
@@ -118,7 +118,7 @@ struct sum_f32 {
     }
     /* The sum, or for avg the quotient, rounded once. Where ${left} is no number, the sum was
      * infinite or NaN before; where it is 0, adding it would turn -0 into 0. */
-    static __device__ __forceinline__ float rounded(float sum, float lost, const st_args &a)
+    static __device__ __forceinline__ float rounded(float sum, float lost, const ar_args &a)
     {
         float divisor = a.scale == 1.0f ? 1.0f : (float)a.ranks;
         float near = sum * a.scale, left = fmaf(-divisor, near, sum) + lost;
@@ -146,7 +146,7 @@ struct sum_f32 {
         fast_two_sum(acc.x, lost.x, other.acc.x);
         fast_two_sum(acc.y, lost.y, other.acc.y);
     }
-    __device__ __forceinline__ uint2 finish(const st_args &a)
+    __device__ __forceinline__ uint2 finish(const ar_args &a)
     {
         return bits<uint2>(make_float2(rounded(acc.x, lost.x, a), rounded(acc.y, lost.y, a)));
     }
@@ -206,7 +206,7 @@ template <class Codec> struct sum_16bit {
         hi.x += other.hi.x;
         hi.y += other.hi.y;
     }
-    __device__ __forceinline__ uint2 finish(const st_args &a)
+    __device__ __forceinline__ uint2 finish(const ar_args &a)
     {
         return make_uint2(Codec::close(lo.x * a.scale, lo.y * a.scale),
                           Codec::close(hi.x * a.scale, hi.y * a.scale));
@@ -219,11 +219,11 @@ template <class Codec> struct sum_16bit {
 template <class T> __device__ __forceinline__ T combine(T x, T y, int op)
 {
     switch (op) {
-    case ST_PROD:
+    case AR_PROD:
         return (T)(x * y);
-    case ST_MAX:
+    case AR_MAX:
         return x > y ? x : y;
-    case ST_MIN:
+    case AR_MIN:
         return x < y ? x : y;
     default:
         return (T)(x + y);
@@ -233,12 +233,12 @@ template <class T> __device__ __forceinline__ T combine(T x, T y, int op)
 /* fmax and fmin drop a NaN when the other side is a number, as NCCL does. */
 __device__ __forceinline__ float combine(float x, float y, int op)
 {
-    return op == ST_PROD ? x * y : op == ST_MAX ? fmaxf(x, y) : op == ST_MIN ? fminf(x, y) : x + y;
+    return op == AR_PROD ? x * y : op == AR_MAX ? fmaxf(x, y) : op == AR_MIN ? fminf(x, y) : x + y;
 }
 
 __device__ __forceinline__ double combine(double x, double y, int op)
 {
-    return op == ST_PROD ? x * y : op == ST_MAX ? fmax(x, y) : op == ST_MIN ? fmin(x, y) : x + y;
+    return op == AR_PROD ? x * y : op == AR_MAX ? fmax(x, y) : op == AR_MIN ? fmin(x, y) : x + y;
 }
 
 template <class T, class As> __device__ __forceinline__ uint2 combine_all(uint2 u, uint2 v, int op)
@@ -260,29 +260,29 @@ static __device__ __noinline__ uint2 native_pair(uint2 u, uint2 v, int kind)
     int op = kind & 7;
 
     switch (kind >> 3) {
-    case ST_I8:
+    case AR_I8:
         return combine_all<int8_t, int>(u, v, op);
-    case ST_U8:
+    case AR_U8:
         return combine_all<uint8_t, unsigned>(u, v, op);
-    case ST_I32: /* sums and products wrap; only the comparison knows the sign */
-        return op == ST_MAX || op == ST_MIN ? combine_all<int, int>(u, v, op)
+    case AR_I32: /* sums and products wrap; only the comparison knows the sign */
+        return op == AR_MAX || op == AR_MIN ? combine_all<int, int>(u, v, op)
                                             : combine_all<unsigned, unsigned>(u, v, op);
-    case ST_U32:
+    case AR_U32:
         return combine_all<unsigned, unsigned>(u, v, op);
-    case ST_I64:
-        return op == ST_MAX || op == ST_MIN ? combine_all<int64_t, int64_t>(u, v, op)
+    case AR_I64:
+        return op == AR_MAX || op == AR_MIN ? combine_all<int64_t, int64_t>(u, v, op)
                                             : combine_all<uint64_t, uint64_t>(u, v, op);
-    case ST_U64:
+    case AR_U64:
         return combine_all<uint64_t, uint64_t>(u, v, op);
-    case ST_F64:
+    case AR_F64:
         return combine_all<double, double>(u, v, op);
-    case ST_F32: /* max, min */
+    case AR_F32: /* max, min */
         return combine_all<float, float>(u, v, op);
-    case ST_F16:
+    case AR_F16:
         return combine_all<__half, float>(u, v, op);
-    case ST_BF16:
+    case AR_BF16:
         return combine_all<__nv_bfloat16, float>(u, v, op);
-    case ST_F8E4M3:
+    case AR_F8E4M3:
         return combine_all<__nv_fp8_e4m3, float>(u, v, op);
     default:
         return combine_all<__nv_fp8_e5m2, float>(u, v, op);
@@ -306,17 +306,17 @@ template <class T> __device__ __forceinline__ uint2 divide_all(uint2 u, int rank
 static __device__ __noinline__ uint2 native_divide(uint2 u, int kind, int ranks)
 {
     switch (kind >> 3) {
-    case ST_I8:
+    case AR_I8:
         return divide_all<int8_t>(u, ranks);
-    case ST_U8:
+    case AR_U8:
         return divide_all<uint8_t>(u, ranks);
-    case ST_I32:
+    case AR_I32:
         return divide_all<int32_t>(u, ranks);
-    case ST_U32:
+    case AR_U32:
         return divide_all<uint32_t>(u, ranks);
-    case ST_I64:
+    case AR_I64:
         return divide_all<int64_t>(u, ranks);
-    case ST_U64:
+    case AR_U64:
         return divide_all<uint64_t>(u, ranks);
     default:
         return divide_all<double>(u, ranks);
@@ -338,9 +338,9 @@ struct native {
     {
         acc = native_pair(acc, other.acc, kind);
     }
-    __device__ __forceinline__ uint2 finish(const st_args &a)
+    __device__ __forceinline__ uint2 finish(const ar_args &a)
     {
-        return (a.kind & 7) == ST_AVG ? native_divide(acc, a.kind, a.ranks) : acc;
+        return (a.kind & 7) == AR_AVG ? native_divide(acc, a.kind, a.ranks) : acc;
     }
 };
 
@@ -400,7 +400,7 @@ template <class T> struct as_f32 {
     }
     __device__ __forceinline__ void join(const as_f32 &v, int kind)
     {
-        if ((kind & 7) == ST_PROD)
+        if ((kind & 7) == AR_PROD)
             acc = make_float4(acc.x * v.acc.x, acc.y * v.acc.y, acc.z * v.acc.z, acc.w * v.acc.w);
         else
             acc = make_float4(acc.x + v.acc.x, acc.y + v.acc.y, acc.z + v.acc.z, acc.w + v.acc.w);
@@ -447,13 +447,13 @@ struct wide {
     static __device__ __noinline__ float4 four(float4 acc, uint4 w, int first, int ranks, int kind)
     {
         switch (kind >> 3) {
-        case ST_F16:
+        case AR_F16:
             return four_of<as_f64<__half>>(acc, w, first, ranks, kind);
-        case ST_BF16:
+        case AR_BF16:
             return four_of<as_f64<__nv_bfloat16>>(acc, w, first, ranks, kind);
-        case ST_F32:
+        case AR_F32:
             return four_of<as_f64<float>>(acc, w, first, ranks, kind);
-        case ST_F8E4M3:
+        case AR_F8E4M3:
             return four_of<as_f32<__nv_fp8_e4m3>>(acc, w, first, ranks, kind);
         default:
             return four_of<as_f32<__nv_fp8_e5m2>>(acc, w, first, ranks, kind);
@@ -462,19 +462,19 @@ struct wide {
     static __device__ __noinline__ uint32_t close(float4 v, int kind, float scale)
     {
         switch (kind >> 3) {
-        case ST_F16:
+        case AR_F16:
             return close_f64<__half>(v);
-        case ST_BF16:
+        case AR_BF16:
             return close_f64<__nv_bfloat16>(v);
-        case ST_F32:
+        case AR_F32:
             return close_f64<float>(v);
-        case ST_F8E4M3:
+        case AR_F8E4M3:
             return close_f8<__nv_fp8_e4m3>(v, scale);
         default:
             return close_f8<__nv_fp8_e5m2>(v, scale);
         }
     }
-    __device__ __forceinline__ uint2 finish(const st_args &a)
+    __device__ __forceinline__ uint2 finish(const ar_args &a)
     {
         return make_uint2(close(lo, a.kind, a.scale), close(hi, a.kind, a.scale));
     }
@@ -488,6 +488,6 @@ __device__ __forceinline__ void add_in_order(wide &acc, int first, int ranks, co
     acc.hi = wide::four(acc.hi, make_uint4(u[0].y, u[1].y, u[2].y, u[3].y), first, ranks, kind);
 }
 
-} // namespace st
+} // namespace ar
 
 #endif

@@ -8,12 +8,12 @@
  * guard that is missing would not be noticed there. Without -DST_TESTING stall() is nothing, and
  * words are stored whole.
  */
-#ifndef ST_AR_TESTING_CUH_
-#define ST_AR_TESTING_CUH_
+#ifndef AR_TESTING_CUH_
+#define AR_TESTING_CUH_
 
 #include "kernels/device/ptx.cuh"
 
-namespace st
+namespace ar
 {
 
 #ifdef ST_TESTING
@@ -31,7 +31,7 @@ static __device__ __noinline__ void hold_up(uint32_t ns)
 }
 
 /* Hold up this block, or some of its warps only, now and then; the same every time for one call. */
-__device__ __forceinline__ void stall(const st_args &a, uint64_t epoch, int where)
+__device__ __forceinline__ void stall(const ar_args &a, uint64_t epoch, int where)
 {
     uint32_t h = scramble((uint32_t)epoch * 2654435761u ^
                           (blockIdx.x * 40503u + a.me * 9176u + where * 77u));
@@ -49,16 +49,16 @@ __device__ __forceinline__ void stall(const st_args &a, uint64_t epoch, int wher
  * four for Lamport, two for LL8. A line of LL128 has to arrive whole. */
 template <int Form> __device__ __forceinline__ void store_torn(void *slot, uint4 v)
 {
-    if constexpr (Form == ST_LL128) {
+    if constexpr (Form == AR_LL128) {
         store_word(slot, v);
     } else {
-        constexpr uint32_t parts = Form == ST_LAMPORT ? 4 : 2;
+        constexpr uint32_t parts = Form == AR_LAMPORT ? 4 : 2;
         uint32_t h = scramble((uint32_t)clock64() ^ (uint32_t)((uintptr_t)slot >> 4) * 2654435761u);
         uint32_t k = h >> 2;
 
         for (uint32_t i = 0; i < parts; i++) {
             k = (k + (h % 2 ? 1 : parts - 1)) % parts;
-            if (Form == ST_LL8)
+            if (Form == AR_LL8)
                 store_relaxed((uint64_t *)slot + k,
                               k == 0 ? (uint64_t)v.y << 32 | v.x : (uint64_t)v.w << 32 | v.z);
             else
@@ -72,11 +72,11 @@ template <int Form> __device__ __forceinline__ void store_torn(void *slot, uint4
     }
 }
 #else
-__device__ __forceinline__ void stall(const st_args &, uint64_t, int)
+__device__ __forceinline__ void stall(const ar_args &, uint64_t, int)
 {
 }
 #endif
 
-} // namespace st
+} // namespace ar
 
 #endif

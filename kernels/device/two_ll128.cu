@@ -2,10 +2,10 @@
 /* two_ll128.cu - two-shot kernels with one flag per 128-byte line: NVLink, any type. */
 #include "kernels/device/twoshot.cuh"
 
-extern "C" const struct st_kernel_row st_kernels_two_ll128 = {{
-    ST_TWOSHOT_FAST(st::form_ll128, st::sum_f32),
-    ST_TWOSHOT_FAST(st::form_ll128, st::sum_16bit<st::half_codec>),
-    ST_TWOSHOT_FAST(st::form_ll128, st::sum_16bit<st::bf16_codec>),
-    ST_TWOSHOT_FAST(st::form_ll128, st::native),
-    ST_TWOSHOT_SMALL(st::form_ll128, st::wide),
+extern "C" const struct ar_kernel_row ar_kernels_two_ll128 = {{
+    AR_TWOSHOT_FAST(ar::form_ll128, ar::sum_f32),
+    AR_TWOSHOT_FAST(ar::form_ll128, ar::sum_16bit<ar::half_codec>),
+    AR_TWOSHOT_FAST(ar::form_ll128, ar::sum_16bit<ar::bf16_codec>),
+    AR_TWOSHOT_FAST(ar::form_ll128, ar::native),
+    AR_TWOSHOT_SMALL(ar::form_ll128, ar::wide),
 }};

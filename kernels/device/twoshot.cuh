@@ -12,13 +12,13 @@
  * an empty shard waits for the others' sums, and those need its own words: everybody still needs
  * everybody, which is what two halves of scratch rely on.
  */
-#ifndef ST_AR_TWOSHOT_CUH_
-#define ST_AR_TWOSHOT_CUH_
+#ifndef AR_TWOSHOT_CUH_
+#define AR_TWOSHOT_CUH_
 
 #include "kernels/device/reduce.cuh"
 #include "kernels/device/packet.cuh"
 
-namespace st
+namespace ar
 {
 
 /* Word w of the shards of several peers: read from in, then stored at their owners. */
@@ -28,7 +28,7 @@ template <class F, int N> struct row {
     char *there[width]; /* my slot at the owner, even half */
     bool want[width];   /* the owner's shard has such a word */
 
-    __device__ __forceinline__ void fetch(const st_args &a, uint32_t w, int first)
+    __device__ __forceinline__ void fetch(const ar_args &a, uint32_t w, int first)
     {
         const int ranks = N ? N : a.ranks;
 
@@ -37,14 +37,14 @@ template <class F, int N> struct row {
             int to =
                 a.me + 1 + first + i < ranks ? a.me + 1 + first + i : a.me + 1 + first + i - ranks;
             uint32_t shard = (uint32_t)a.shard;
-            uint32_t bytes = st_shard_bytes32((uint32_t)a.bytes, shard, to);
+            uint32_t bytes = ar_shard_bytes32((uint32_t)a.bytes, shard, to);
 
-            want[i] = (N || first + i < ranks - 1) && st_word_wanted(F::id, w, bytes);
+            want[i] = (N || first + i < ranks - 1) && ar_word_wanted(F::id, w, bytes);
             if (want[i])
                 v[i] = load_for_word<F>(a.in + shard * to, w, bytes, a.in_align);
             if (N || first + i < ranks - 1)
                 there[i] =
-                    a.peer[to] + ((uint32_t)a.region + (a.me * (uint32_t)a.words + w) * ST_WORD);
+                    a.peer[to] + ((uint32_t)a.region + (a.me * (uint32_t)a.words + w) * AR_WORD);
         }
     }
     __device__ __forceinline__ void send(uint32_t half, uint64_t epoch)
@@ -53,21 +53,21 @@ template <class F, int N> struct row {
 #pragma unroll
         for (int i = 0; i < width; i++)
             if (want[i])
-                st::send<F>(there[i] + half, F::encode(F::canonical(v[i]), epoch));
+                ar::send<F>(there[i] + half, F::encode(F::canonical(v[i]), epoch));
     }
 };
 
 template <class F, class R, int N>
-__global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1) twoshot(const __grid_constant__ st_args a)
+__global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1) twoshot(const __grid_constant__ ar_args a)
 {
     const int ranks = N ? N : a.ranks;
     const uint32_t all = (uint32_t)a.bytes, shard = (uint32_t)a.shard;
     const uint32_t slot_words = (uint32_t)a.words;
-    const uint32_t slot = slot_words * ST_WORD;
-    const uint32_t rounded = st_round_up32(slot_words, 32);
+    const uint32_t slot = slot_words * AR_WORD;
+    const uint32_t rounded = ar_round_up32(slot_words, 32);
     const uint32_t step = gridDim.x * blockDim.x;
     const uint32_t w0 = blockIdx.x * blockDim.x + threadIdx.x;
-    const uint32_t mine = st_shard_bytes32(all, shard, a.me);
+    const uint32_t mine = ar_shard_bytes32(all, shard, a.me);
     patience wait;
     bool alive;
 
@@ -83,11 +83,11 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1) twoshot(const __grid_c
 #pragma unroll
     for (int i = 0; i < out.width; i++)
         there[i] = out.there[i];
-    if (st_word_wanted(F::id, w0, mine))
+    if (ar_word_wanted(F::id, w0, mine))
         first_own = load_for_word<F>(a.in + shard * a.me, w0, mine, a.in_align);
 
     call c(a);
-    const uint32_t half = st_half(c.epoch) * (uint32_t)a.half;
+    const uint32_t half = ar_half(c.epoch) * (uint32_t)a.half;
     const uint32_t reduce = (uint32_t)a.region + half;
     const uint32_t gather = reduce + ranks * slot;
 
@@ -102,8 +102,8 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1) twoshot(const __grid_c
     c.book_in(a);
     stall(a, c.epoch, 2);
     for (uint32_t w = w0; alive && w < rounded; w += step) {
-        char *here = a.peer[a.me] + (reduce + w * ST_WORD);
-        bool valid = st_word_wanted(F::id, w, mine);
+        char *here = a.peer[a.me] + (reduce + w * AR_WORD);
+        bool valid = ar_word_wanted(F::id, w, mine);
         payload p = {}, sum;
 
         if (F::warp_wide ? !__any_sync(~0u, valid) : !valid)
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1) twoshot(const __grid_c
         alive = gather_word<F, R, N>(a, here, slot, !F::warp_wide || valid, p, c.epoch, wait, &sum);
         if (alive && valid) {
             uint32_t at =
-                half + ranks * slot + (w - w0) * ST_WORD; /* from "there" to gather slot */
+                half + ranks * slot + (w - w0) * AR_WORD; /* from "there" to gather slot */
             uint4 v;
 
             sum = F::canonical(sum);
@@ -123,11 +123,11 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1) twoshot(const __grid_c
 #pragma unroll
             for (int i = 0; i < out.width; i++)
                 if (N || i < ranks - 1)
-                    st::send<F>(there[i] + at, v);
+                    ar::send<F>(there[i] + at, v);
             for (int i = out.width; i < ranks - 1; i++) {
                 int to = a.me + 1 + i < ranks ? a.me + 1 + i : a.me + 1 + i - ranks;
 
-                st::send<F>(a.peer[to] + (gather + a.me * slot + w * ST_WORD), v);
+                ar::send<F>(a.peer[to] + (gather + a.me * slot + w * AR_WORD), v);
             }
             store_for_word<F>(a.out + shard * a.me, w, mine, a.out_align, sum);
             clear_words<F, N>(a, here, slot);
@@ -147,8 +147,8 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1) twoshot(const __grid_c
 #pragma unroll
             for (int i = 0; i < batch; i++) {
                 from[i] = a.me + first + i < ranks ? a.me + first + i : a.me + first + i - ranks;
-                bytes[i] = st_shard_bytes32(all, shard, from[i]);
-                want[i] = first + i < ranks && st_word_wanted(F::id, w, bytes[i]);
+                bytes[i] = ar_shard_bytes32(all, shard, from[i]);
+                want[i] = first + i < ranks && ar_word_wanted(F::id, w, bytes[i]);
             }
             warp_in_step<F>();
             for (;;) {
@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1) twoshot(const __grid_c
 #pragma unroll
                 for (int i = 0; i < batch; i++)
                     if (want[i])
-                        v[i] = receive<F>(a.peer[a.me] + (gather + from[i] * slot + w * ST_WORD));
+                        v[i] = receive<F>(a.peer[a.me] + (gather + from[i] * slot + w * AR_WORD));
 #pragma unroll
                 for (int i = 0; i < batch; i++)
                     if (want[i])
@@ -178,7 +178,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1) twoshot(const __grid_c
                 if (want[i]) {
                     store_for_word<F>(a.out + shard * from[i], w, bytes[i], a.out_align,
                                       F::decode(v[i]));
-                    F::clear(a.peer[a.me] + (gather + from[i] * slot + w * ST_WORD));
+                    F::clear(a.peer[a.me] + (gather + from[i] * slot + w * AR_WORD));
                 }
         }
     }
@@ -191,13 +191,13 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1) twoshot(const __grid_c
  */
 template <class F, class R, int N>
 __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
-    twoshot_whole(const __grid_constant__ st_args a)
+    twoshot_whole(const __grid_constant__ ar_args a)
 {
-    const uint32_t words = (uint32_t)a.words, slot = words * ST_WORD;
-    const uint32_t rounded = st_round_up32(words, 32);
+    const uint32_t words = (uint32_t)a.words, slot = words * AR_WORD;
+    const uint32_t rounded = ar_round_up32(words, 32);
     const uint32_t step = gridDim.x * blockDim.x;
     const uint32_t w0 = blockIdx.x * blockDim.x + threadIdx.x;
-    const uint32_t region = (uint32_t)a.region + w0 * ST_WORD;
+    const uint32_t region = (uint32_t)a.region + w0 * AR_WORD;
     payload v[N], own = {};
     uint32_t bytes[N]; /* of the shard of rank me ^ i */
     bool want[N];
@@ -211,8 +211,8 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
         const uint32_t shard = (uint32_t)a.shard;
         const int r = a.me ^ i;
 
-        bytes[i] = st_shard_bytes32((uint32_t)a.bytes, shard, r);
-        want[i] = st_word_wanted(F::id, w0, bytes[i]);
+        bytes[i] = ar_shard_bytes32((uint32_t)a.bytes, shard, r);
+        want[i] = ar_word_wanted(F::id, w0, bytes[i]);
         if (want[i])
             v[i] = load_whole<F>(a.in + shard * r, w0, bytes[i]);
         there[i] = a.peer[r] + (region + a.me * slot);
@@ -222,7 +222,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
     char *const here = a.peer[a.me] + region; /* slot 0 here */
 
     call c(a);
-    const uint32_t half = st_half(c.epoch) * (uint32_t)a.half;
+    const uint32_t half = ar_half(c.epoch) * (uint32_t)a.half;
 
     stall(a, c.epoch, 1);
     alive = !c.dead;
@@ -230,7 +230,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
 #pragma unroll
         for (int i = 1; i < N; i++) {
             if (w != w0) {
-                want[i] = st_word_wanted(F::id, w, bytes[i]);
+                want[i] = ar_word_wanted(F::id, w, bytes[i]);
                 if (want[i])
                     v[i] = load_whole<F>(a.in + (uint32_t)a.shard * (a.me ^ i), w, bytes[i]);
             }
@@ -239,15 +239,15 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
 #pragma unroll
         for (int i = 1; i < N; i++)
             if (want[i])
-                st::send<F>(there[i] + (half + (w - w0) * ST_WORD),
+                ar::send<F>(there[i] + (half + (w - w0) * AR_WORD),
                             F::encode(F::canonical(v[i]), c.epoch));
     }
     c.book_in(a);
     own = F::canonical(own);
     stall(a, c.epoch, 2);
     for (uint32_t w = w0; alive && w < rounded; w += step) {
-        const bool valid = st_word_wanted(F::id, w, bytes[0]);
-        const uint32_t at = half + (w - w0) * ST_WORD;
+        const bool valid = ar_word_wanted(F::id, w, bytes[0]);
+        const uint32_t at = half + (w - w0) * AR_WORD;
         char *from[N];
         bool all[N];
 
@@ -269,7 +269,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
             line_in_step<F>();
 #pragma unroll
             for (int i = 1; i < N; i++)
-                st::send<F>(there[i] + (at + N * slot), word);
+                ar::send<F>(there[i] + (at + N * slot), word);
             store_whole<F>(a.out + (uint32_t)a.shard * a.me, w, bytes[0], sum);
 #pragma unroll
             for (int i = 1; i < N; i++)
@@ -282,8 +282,8 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
 
 #pragma unroll
         for (int i = 1; i < N; i++) {
-            from[i] = here + (half + (w - w0) * ST_WORD + (N + (a.me ^ i)) * slot);
-            want[i] = st_word_wanted(F::id, w, bytes[i]);
+            from[i] = here + (half + (w - w0) * AR_WORD + (N + (a.me ^ i)) * slot);
+            want[i] = ar_word_wanted(F::id, w, bytes[i]);
         }
         alive = await_whole<F, N>(a, from, c.epoch, wait, want, v);
 #pragma unroll
@@ -296,17 +296,17 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
     c.publish(a);
 }
 
-} // namespace st
+} // namespace ar
 
-#define ST_TWOSHOT_FAST(F, R)                                                                      \
+#define AR_TWOSHOT_FAST(F, R)                                                                      \
     {                                                                                              \
-        (const void *)&st::twoshot<F, R, 0>, (const void *)&st::twoshot<F, R, 2>,                  \
-            (const void *)&st::twoshot<F, R, 4>, (const void *)&st::twoshot_whole<F, R, 2>,        \
-            (const void *)&st::twoshot_whole<F, R, 4>, (const void *)&st::twoshot_whole<F, R, 8>   \
+        (const void *)&ar::twoshot<F, R, 0>, (const void *)&ar::twoshot<F, R, 2>,                  \
+            (const void *)&ar::twoshot<F, R, 4>, (const void *)&ar::twoshot_whole<F, R, 2>,        \
+            (const void *)&ar::twoshot_whole<F, R, 4>, (const void *)&ar::twoshot_whole<F, R, 8>   \
     }
-#define ST_TWOSHOT_SMALL(F, R)                                                                     \
+#define AR_TWOSHOT_SMALL(F, R)                                                                     \
     {                                                                                              \
-        (const void *)&st::twoshot<F, R, 0>                                                        \
+        (const void *)&ar::twoshot<F, R, 0>                                                        \
     }
 
 #endif

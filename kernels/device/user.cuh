@@ -2,12 +2,12 @@
 /*
  * user.cuh - the user's buffers: any alignment, any length, no byte outside touched.
  */
-#ifndef ST_AR_USER_CUH_
-#define ST_AR_USER_CUH_
+#ifndef AR_USER_CUH_
+#define AR_USER_CUH_
 
 #include "kernels/device/testing.cuh"
 
-namespace st
+namespace ar
 {
 
 /* Up to 16 bytes of payload in registers. LL8 and the last word of an LL128 line use lo only. */
@@ -20,9 +20,9 @@ __device__ __forceinline__ uint4 across(uint4 v, uint4 w, int by)
 {
     uint64_t q[4] = {(uint64_t)v.y << 32 | v.x, (uint64_t)v.w << 32 | v.z,
                      (uint64_t)w.y << 32 | w.x, (uint64_t)w.w << 32 | w.z};
-    bool far = by >= ST_UNIT;
+    bool far = by >= AR_UNIT;
     uint64_t a = far ? q[1] : q[0], b = far ? q[2] : q[1], c = far ? q[3] : q[2];
-    int right = by % ST_UNIT * 8, left = 63 - right; /* a shift by 64 is none */
+    int right = by % AR_UNIT * 8, left = 63 - right; /* a shift by 64 is none */
     uint64_t lo = a >> right | b << 1 << left, hi = b >> right | c << 1 << left;
 
     return make_uint4((uint32_t)lo, (uint32_t)(lo >> 32), (uint32_t)hi, (uint32_t)(hi >> 32));
@@ -31,7 +31,7 @@ __device__ __forceinline__ uint4 across(uint4 v, uint4 w, int by)
 /* Bytes of the widest access at ${p} that fits its alignment and ${n} > 0: 1, 2, 4 or 8. */
 __device__ __forceinline__ int widest(const char *p, int n)
 {
-    int by = (int)((uintptr_t)p % ST_UNIT) | ST_UNIT;
+    int by = (int)((uintptr_t)p % AR_UNIT) | AR_UNIT;
 
     by &= -by;
     while (by > n)
@@ -50,11 +50,11 @@ static __device__ __noinline__ uint4 load_slow(const char *p, int n, bool inner)
     uint64_t lo = 0, hi = 0;
 
     if (inner) {
-        int by = (int)((uintptr_t)p % ST_WORD);
-        uint4 v = load_local(p - by), w = load_local(p - by + ST_WORD);
+        int by = (int)((uintptr_t)p % AR_WORD);
+        uint4 v = load_local(p - by), w = load_local(p - by + AR_WORD);
 
         v = across(v, w, by);
-        return n == ST_WORD ? v : make_uint4(v.x, v.y, 0, 0); /* n is 8 */
+        return n == AR_WORD ? v : make_uint4(v.x, v.y, 0, 0); /* n is 8 */
     }
     for (int i = 0, step; i < n; i += step) {
         step = widest(p + i, n - i);
@@ -64,12 +64,12 @@ static __device__ __noinline__ uint4 load_slow(const char *p, int n, bool inner)
                         : step == 4 ? *(const volatile uint32_t *)(p + i)
                                     : *(const volatile uint64_t *)(p + i);
 
-        if (i >= ST_UNIT) {
-            hi |= part << 8 * (i - ST_UNIT);
+        if (i >= AR_UNIT) {
+            hi |= part << 8 * (i - AR_UNIT);
         } else {
             lo |= part << 8 * i;
-            if (i + step > ST_UNIT)
-                hi |= part >> 8 * (ST_UNIT - i);
+            if (i + step > AR_UNIT)
+                hi |= part >> 8 * (AR_UNIT - i);
         }
     }
     return make_uint4((uint32_t)lo, (uint32_t)(lo >> 32), (uint32_t)hi, (uint32_t)(hi >> 32));
@@ -80,8 +80,8 @@ static __device__ __noinline__ void store_slow(char *p, uint4 v, int n)
     uint64_t lo = (uint64_t)v.y << 32 | v.x, hi = (uint64_t)v.w << 32 | v.z;
 
     for (int i = 0, step; i < n; i += step) {
-        uint64_t part = i >= ST_UNIT ? hi >> 8 * (i - ST_UNIT)
-                        : i > 0      ? lo >> 8 * i | hi << 8 * (ST_UNIT - i)
+        uint64_t part = i >= AR_UNIT ? hi >> 8 * (i - AR_UNIT)
+                        : i > 0      ? lo >> 8 * i | hi << 8 * (AR_UNIT - i)
                                      : lo;
 
         step = widest(p + i, n - i);
@@ -99,7 +99,7 @@ static __device__ __noinline__ void store_slow(char *p, uint4 v, int n)
 /* The aligned words around the 16 bytes at ${at} lie within a message that ends at ${end}. */
 template <class I> __device__ __forceinline__ bool inner(I at, I end)
 {
-    return at >= ST_WORD && at + 2 * ST_WORD <= end;
+    return at >= AR_WORD && at + 2 * AR_WORD <= end;
 }
 
 /* Bytes between ${at} and ${end}, at most ${most}. */
@@ -122,18 +122,18 @@ __device__ __forceinline__ uint4 as_word(payload p)
 template <class I>
 __device__ __forceinline__ payload load_payload(const char *p, I at, I end, int align)
 {
-    if (align == ST_WORD && at + ST_WORD <= end)
+    if (align == AR_WORD && at + AR_WORD <= end)
         return as_payload(load_local(p + at));
-    return as_payload(load_slow(p + at, bytes_left(at, end, ST_WORD), inner(at, end)));
+    return as_payload(load_slow(p + at, bytes_left(at, end, AR_WORD), inner(at, end)));
 }
 
 template <class I>
 __device__ __forceinline__ void store_payload(char *p, I at, I end, int align, payload v)
 {
-    if (align == ST_WORD && at + ST_WORD <= end)
+    if (align == AR_WORD && at + AR_WORD <= end)
         store_bulk(p + at, as_word(v));
     else
-        store_slow(p + at, as_word(v), bytes_left(at, end, ST_WORD));
+        store_slow(p + at, as_word(v), bytes_left(at, end, AR_WORD));
 }
 
 /* The payload of word ${w} in form F. LL128's lines are 120 bytes apart, so units of 8 are its
@@ -141,17 +141,17 @@ __device__ __forceinline__ void store_payload(char *p, I at, I end, int align, p
 template <class F>
 __device__ __forceinline__ payload load_for_word(const char *p, uint32_t w, uint32_t end, int align)
 {
-    const uint32_t at = st_word_first_unit(F::id, w) * ST_UNIT;
-    const int n = st_word_units(F::id, (int)(w % ST_LINE)) * ST_UNIT;
+    const uint32_t at = ar_word_first_unit(F::id, w) * AR_UNIT;
+    const int n = ar_word_units(F::id, (int)(w % AR_LINE)) * AR_UNIT;
     payload v = {};
 
-    if (F::id == ST_LAMPORT)
+    if (F::id == AR_LAMPORT)
         return load_payload(p, at, end, align);
-    if (align < ST_UNIT || at + n > end)
+    if (align < AR_UNIT || at + n > end)
         return as_payload(load_slow(p + at, bytes_left(at, end, n), inner(at, end)));
     v.lo = load_unit(p + at);
-    if (F::units == 2 && n == ST_WORD)
-        v.hi = load_unit(p + at + ST_UNIT);
+    if (F::units == 2 && n == AR_WORD)
+        v.hi = load_unit(p + at + AR_UNIT);
     return v;
 }
 
@@ -159,17 +159,17 @@ template <class F>
 __device__ __forceinline__ void store_for_word(char *p, uint32_t w, uint32_t end, int align,
                                                payload v)
 {
-    const uint32_t at = st_word_first_unit(F::id, w) * ST_UNIT;
-    const int n = st_word_units(F::id, (int)(w % ST_LINE)) * ST_UNIT;
+    const uint32_t at = ar_word_first_unit(F::id, w) * AR_UNIT;
+    const int n = ar_word_units(F::id, (int)(w % AR_LINE)) * AR_UNIT;
 
-    if (F::id == ST_LAMPORT) {
+    if (F::id == AR_LAMPORT) {
         store_payload(p, at, end, align, v);
-    } else if (align < ST_UNIT || at + n > end) {
+    } else if (align < AR_UNIT || at + n > end) {
         store_slow(p + at, as_word(v), bytes_left(at, end, n));
     } else {
         store_unit(p + at, v.lo);
-        if (F::units == 2 && n == ST_WORD)
-            store_unit(p + at + ST_UNIT, v.hi);
+        if (F::units == 2 && n == AR_WORD)
+            store_unit(p + at + AR_UNIT, v.hi);
     }
 }
 
@@ -177,33 +177,33 @@ __device__ __forceinline__ void store_for_word(char *p, uint32_t w, uint32_t end
 template <class F>
 __device__ __forceinline__ payload load_whole(const char *p, uint32_t w, uint32_t end)
 {
-    const uint32_t at = st_word_first_unit(F::id, w) * ST_UNIT;
+    const uint32_t at = ar_word_first_unit(F::id, w) * AR_UNIT;
     payload v = {};
 
-    if (F::id == ST_LAMPORT)
+    if (F::id == AR_LAMPORT)
         return as_payload(load_local(p + at));
-    if (F::id == ST_LL8 || at < end)
+    if (F::id == AR_LL8 || at < end)
         v.lo = load_unit(p + at);
-    if (F::units == 2 && w % ST_LINE != ST_LINE - 1 && at + ST_UNIT < end)
-        v.hi = load_unit(p + at + ST_UNIT);
+    if (F::units == 2 && w % AR_LINE != AR_LINE - 1 && at + AR_UNIT < end)
+        v.hi = load_unit(p + at + AR_UNIT);
     return v;
 }
 
 template <class F>
 __device__ __forceinline__ void store_whole(char *p, uint32_t w, uint32_t end, payload v)
 {
-    const uint32_t at = st_word_first_unit(F::id, w) * ST_UNIT;
+    const uint32_t at = ar_word_first_unit(F::id, w) * AR_UNIT;
 
-    if (F::id == ST_LAMPORT) {
+    if (F::id == AR_LAMPORT) {
         store_bulk(p + at, as_word(v));
         return;
     }
-    if (F::id == ST_LL8 || at < end)
+    if (F::id == AR_LL8 || at < end)
         store_unit(p + at, v.lo);
-    if (F::units == 2 && w % ST_LINE != ST_LINE - 1 && at + ST_UNIT < end)
-        store_unit(p + at + ST_UNIT, v.hi);
+    if (F::units == 2 && w % AR_LINE != AR_LINE - 1 && at + AR_UNIT < end)
+        store_unit(p + at + AR_UNIT, v.hi);
 }
 
-} // namespace st
+} // namespace ar
 
 #endif

@@ -19,16 +19,16 @@
 
 static void fill(symtuner_ar *h, char *arena)
 {
-    const struct st_layout *l = &h->layout;
+    const struct ar_layout *l = &h->layout;
 
-    memset(arena, 0, l->first[ST_REGION_LAMPORT]);
-    memset(arena + l->first[ST_REGION_LAMPORT], 0xff, 2 * l->half[ST_REGION_LAMPORT]);
+    memset(arena, 0, l->first[AR_REGION_LAMPORT]);
+    memset(arena + l->first[AR_REGION_LAMPORT], 0xff, 2 * l->half[AR_REGION_LAMPORT]);
 }
 
-ncclResult_t st_arena_host(symtuner_ar **handles, int n, const char *shared_name, bool create)
+ncclResult_t ar_arena_host(symtuner_ar **handles, int n, const char *shared_name, bool create)
 {
     symtuner_ar *h = handles[0];
-    size_t each = st_round_up(h->layout.bytes, 1 << 16);
+    size_t each = ar_round_up(h->layout.bytes, 1 << 16);
     size_t bytes = each * (size_t)h->ranks;
     int fd = -1;
     char *map;
@@ -47,7 +47,7 @@ ncclResult_t st_arena_host(symtuner_ar **handles, int n, const char *shared_name
         if (cause != 0) {
             if (fd >= 0)
                 close(fd);
-            return st_fail(h, ncclSystemError, "shared memory %s of %zu bytes: %s", shared_name,
+            return ar_fail(h, ncclSystemError, "shared memory %s of %zu bytes: %s", shared_name,
                            bytes, strerror(cause));
         }
     }
@@ -56,12 +56,12 @@ ncclResult_t st_arena_host(symtuner_ar **handles, int n, const char *shared_name
     if (fd >= 0)
         close(fd);
     if (map == MAP_FAILED)
-        return st_fail(h, ncclSystemError, "map %zu bytes of host memory: %s", bytes,
+        return ar_fail(h, ncclSystemError, "map %zu bytes of host memory: %s", bytes,
                        strerror(errno));
     error = cudaHostRegister(map, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
     if (error != cudaSuccess) {
         munmap(map, bytes);
-        return st_fail_cuda(h, error, "pin host scratch");
+        return ar_fail_cuda(h, error, "pin host scratch");
     }
     h->host_map = map; /* one owner in a local group: the first handle */
     h->host_map_bytes = bytes;
@@ -71,7 +71,7 @@ ncclResult_t st_arena_host(symtuner_ar **handles, int n, const char *shared_name
         if (error == cudaSuccess)
             error = cudaHostGetDevicePointer(&seen, map, 0);
         if (error != cudaSuccess)
-            return st_fail_cuda(handles[0], error, "map host scratch into the GPU");
+            return ar_fail_cuda(handles[0], error, "map host scratch into the GPU");
         for (int r = 0; r < h->ranks; r++)
             h->peer[r] = (char *)seen + each * (size_t)r;
         fill(h, map + each * (size_t)h->me);
@@ -79,10 +79,10 @@ ncclResult_t st_arena_host(symtuner_ar **handles, int n, const char *shared_name
     return ncclSuccess;
 }
 
-void st_arena_free(symtuner_ar *h)
+void ar_arena_free(symtuner_ar *h)
 {
     if (h->arena_window != NULL)
-        st_window_drop(h, h->arena_window);
+        ar_window_drop(h, h->arena_window);
     if (h->voice.late[0] != 0)
         return; /* NCCL's thread may be at it */
     h->arena_window = NULL;

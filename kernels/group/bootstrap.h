@@ -2,26 +2,26 @@
 /*
  * bootstrap.h - what the ranks of a communicator tell each other between calls.
  *
- * A step that any rank may fail in (allocate, register, open) is followed by st_voices_agree: ranks
+ * A step that any rank may fail in (allocate, register, open) is followed by ar_voices_agree: ranks
  * of which one went on to the next collective step and another gave up would wait for ever. So a
  * rank that failed comes to each meeting, too, until all know.
  */
-#ifndef ST_AR_MEET_H_
-#define ST_AR_MEET_H_
+#ifndef AR_BOOTSTRAP_H_
+#define AR_BOOTSTRAP_H_
 
 #include "kernels/group/endpoint.h"
 #include "kernels/group/nccl.h"
 
-#define ST_CARD_BYTES 512 /* most that one rank says */
+#define AR_CARD_BYTES 512 /* most that one rank says */
 
 /* Fails only for a communicator or a GPU of no use. */
-ncclResult_t st_voice_open(struct st_voice *voice, const struct st_nccl *nccl, ncclComm_t comm,
+ncclResult_t ar_voice_open(struct ar_voice *voice, const struct ar_nccl *nccl, ncclComm_t comm,
                            uint64_t limit_ns, char *why);
-void st_voice_close(struct st_voice *voice); /* a late one keeps what it has */
+void ar_voice_close(struct ar_voice *voice); /* a late one keeps what it has */
 
 /* Collective. ${mine}: ${bytes} of each of the ${n} ranks of this thread; ${all}: of each rank.
- * ${why}: ST_WHY bytes. */
-ncclResult_t st_voices_meet(const struct st_nccl *nccl, struct st_voice *const *voices, int n,
+ * ${why}: AR_WHY bytes. */
+ncclResult_t ar_voices_meet(const struct ar_nccl *nccl, struct ar_voice *const *voices, int n,
                             const void *mine, void *all, size_t bytes, char *why);
 
 /*
@@ -29,7 +29,7 @@ ncclResult_t st_voices_meet(const struct st_nccl *nccl, struct st_voice *const *
  * When any rank failed, all get an error (their own, or ncclRemoteError) and the sentence of the
  * lowest rank that did, with its number; *met is false when even that could not be found out.
  */
-ncclResult_t st_voices_agree(const struct st_nccl *nccl, struct st_voice *const *voices, int n,
+ncclResult_t ar_voices_agree(const struct ar_nccl *nccl, struct ar_voice *const *voices, int n,
                              ncclResult_t result, uint64_t alike, char *why, bool *met);
 
 #endif

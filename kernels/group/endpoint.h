@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* endpoint.h - one rank's end of the communicator, over which the ranks talk between calls. */
-#ifndef ST_AR_ENDPOINT_H_
-#define ST_AR_ENDPOINT_H_
+#ifndef AR_ENDPOINT_H_
+#define AR_ENDPOINT_H_
 
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#define ST_WHY 200 /* bytes of a sentence */
+#define AR_WHY 200 /* bytes of a sentence */
 
 /* What one rank needs to meet the others; made first, so that nothing later keeps it away. */
-struct st_voice {
+struct ar_voice {
     ncclComm_t comm;
     int device, ranks;
     cudaStream_t stream;
@@ -22,7 +22,7 @@ struct st_voice {
     uint64_t limit_ns;
     const uint32_t *abort; /* the host's abort word; NULL: none yet */
     ncclWindow_t window;   /* where NCCL's thread writes the window that is being made */
-    char late[ST_WHY];     /* what NCCL did not end in time; empty: nothing */
+    char late[AR_WHY];     /* what NCCL did not end in time; empty: nothing */
 };
 
 #endif

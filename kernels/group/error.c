@@ -10,7 +10,7 @@
 
 static _Thread_local char create_error[256] = "no error";
 
-ncclResult_t st_fail(symtuner_ar *h, ncclResult_t result, const char *format, ...)
+ncclResult_t ar_fail(symtuner_ar *h, ncclResult_t result, const char *format, ...)
 {
     va_list args;
     char text[256];
@@ -22,7 +22,7 @@ ncclResult_t st_fail(symtuner_ar *h, ncclResult_t result, const char *format, ..
     return result;
 }
 
-ncclResult_t st_handles_fail(symtuner_ar **handles, int n, ncclResult_t result, const char *format,
+ncclResult_t ar_handles_fail(symtuner_ar **handles, int n, ncclResult_t result, const char *format,
                              ...)
 {
     va_list args;
@@ -36,10 +36,10 @@ ncclResult_t st_handles_fail(symtuner_ar **handles, int n, ncclResult_t result, 
     return result;
 }
 
-ncclResult_t st_fail_cuda(symtuner_ar *h, cudaError_t error, const char *what)
+ncclResult_t ar_fail_cuda(symtuner_ar *h, cudaError_t error, const char *what)
 {
     cudaGetLastError(); /* do not leave it for the application's next check */
-    return st_fail(h, ncclUnhandledCudaError, "%s: %s", what, cudaGetErrorString(error));
+    return ar_fail(h, ncclUnhandledCudaError, "%s: %s", what, cudaGetErrorString(error));
 }
 
 const char *symtuner_ar_error(const symtuner_ar *h)
@@ -47,19 +47,19 @@ const char *symtuner_ar_error(const symtuner_ar *h)
     return h != NULL ? h->error : create_error;
 }
 
-ncclResult_t st_handles_check(symtuner_ar **handles, int n)
+ncclResult_t ar_handles_check(symtuner_ar **handles, int n)
 {
     for (int i = 0; i < n; i++) {
         int here = 0;
 
         for (int j = 0; j < n && handles[i] != NULL; j++) {
             if (i != j && handles[i] == handles[j])
-                return st_handles_fail(handles, n, ncclInvalidUsage,
+                return ar_handles_fail(handles, n, ncclInvalidUsage,
                                        "handles[%d] and handles[%d] are the same", i, j);
             here += handles[j] != NULL && handles[j]->group == handles[i]->group;
         }
         if (handles[i] != NULL && handles[i]->comm == NULL && here != handles[i]->ranks)
-            return st_handles_fail(handles, n, ncclInvalidUsage,
+            return ar_handles_fail(handles, n, ncclInvalidUsage,
                                    "the %d handles of a local group go in one call, not %d of them",
                                    handles[i]->ranks, here);
     }

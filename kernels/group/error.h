@@ -3,21 +3,21 @@
  * error.h - the sentence that symtuner_ar_error() returns: one per handle, and one per thread for
  * calls that have no handle (NULL).
  */
-#ifndef ST_AR_ERROR_H_
-#define ST_AR_ERROR_H_
+#ifndef AR_ERROR_H_
+#define AR_ERROR_H_
 
 #include "symtuner_ar.h"
 
 /* Set the sentence of ${h}, or of this thread if ${h} is NULL, and return ${result}. */
-ncclResult_t st_fail(symtuner_ar *h, ncclResult_t result, const char *format, ...)
+ncclResult_t ar_fail(symtuner_ar *h, ncclResult_t result, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-ncclResult_t st_fail_cuda(symtuner_ar *h, cudaError_t error, const char *what);
+ncclResult_t ar_fail_cuda(symtuner_ar *h, cudaError_t error, const char *what);
 
 /* The same for all of ${handles} and for this thread. */
-ncclResult_t st_handles_fail(symtuner_ar **handles, int n, ncclResult_t result, const char *format,
+ncclResult_t ar_handles_fail(symtuner_ar **handles, int n, ncclResult_t result, const char *format,
                              ...) __attribute__((format(printf, 4, 5)));
 
 /* Fails if a handle is listed twice or if one of a local group is missing; skips NULL. */
-ncclResult_t st_handles_check(symtuner_ar **handles, int n);
+ncclResult_t ar_handles_check(symtuner_ar **handles, int n);
 
 #endif

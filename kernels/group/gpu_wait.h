@@ -6,13 +6,13 @@
  * communicator. CUDA has no wait with a limit, so a thread waits, and is left to it after that;
  * for its sake the library is linked so that dlclose leaves it in memory (kernels/kernels.mk).
  */
-#ifndef ST_AR_IDLE_H_
-#define ST_AR_IDLE_H_
+#ifndef AR_GPU_WAIT_H_
+#define AR_GPU_WAIT_H_
 
 #include <cuda_runtime.h>
 #include <stdint.h>
 
 /* cudaSuccess, CUDA's error, or cudaErrorNotReady when ${device} is not idle within ${limit_ns}. */
-cudaError_t st_gpu_idle(int device, uint64_t limit_ns);
+cudaError_t ar_gpu_idle(int device, uint64_t limit_ns);
 
 #endif

@@ -23,27 +23,27 @@ static int ask_nvml(const char *a, const char *b)
     int verdict = 1;
 
     if (library == NULL)
-        return ST_LINKS_PCIE;
+        return AR_LINKS_PCIE;
     *(void **)&init = dlsym(library, "nvmlInit_v2");
     *(void **)&by_bus = dlsym(library, "nvmlDeviceGetHandleByPciBusId_v2");
     *(void **)&status = dlsym(library, "nvmlDeviceGetP2PStatus");
     if (init != NULL && by_bus != NULL && status != NULL && init() == 0 && by_bus(a, &first) == 0 &&
         by_bus(b, &second) == 0 && status(first, second, NVML_P2P_CAPS_NVLINK, &verdict) != 0)
         verdict = 1;
-    return verdict == 0 ? ST_LINKS_NVLINK : ST_LINKS_PCIE; /* NVML stays loaded: NCCL uses it too */
+    return verdict == 0 ? AR_LINKS_NVLINK : AR_LINKS_PCIE; /* NVML stays loaded: NCCL uses it too */
 }
 
-int st_links_between(const char *a, const char *b)
+int ar_links_between(const char *a, const char *b)
 {
     int x, y, atomics = 0;
 
     if (strcmp(a, b) == 0)
-        return ST_LINKS_NVLINK;
+        return AR_LINKS_NVLINK;
     if (cudaDeviceGetByPCIBusId(&x, a) == cudaSuccess &&
         cudaDeviceGetByPCIBusId(&y, b) == cudaSuccess) {
         if (cudaDeviceGetP2PAttribute(&atomics, cudaDevP2PAttrNativeAtomicSupported, x, y) ==
             cudaSuccess)
-            return atomics ? ST_LINKS_NVLINK : ST_LINKS_PCIE;
+            return atomics ? AR_LINKS_NVLINK : AR_LINKS_PCIE;
     }
     cudaGetLastError(); /* a GPU that this process does not see is no error */
     return ask_nvml(a, b);

@@ -5,14 +5,14 @@
 #include <stdio.h>
 #include <string.h>
 
-bool st_multicast_wanted(const symtuner_ar *h)
+bool ar_multicast_wanted(const symtuner_ar *h)
 {
     return h->comm != NULL && h->ranks > 2 && h->nccl->ncclGetLsaMultimemDevicePointer != NULL;
 }
 
 static void *ask(void *p)
 {
-    struct st_multicast_rank *r = p;
+    struct ar_multicast_rank *r = p;
     void *found = NULL;
     int word;
 
@@ -29,28 +29,28 @@ static void *ask(void *p)
     return NULL;
 }
 
-ncclResult_t st_multicast_begin(struct st_multicast *m, symtuner_ar **handles,
-                                const struct st_window *windows, int n, char *why)
+ncclResult_t ar_multicast_begin(struct ar_multicast *m, symtuner_ar **handles,
+                                const struct ar_window *windows, int n, char *why)
 {
     memset(m, 0, sizeof *m);
     pthread_mutex_init(&m->lock, NULL);
     pthread_cond_init(&m->changed, NULL);
     for (m->n = 0; m->n < n; m->n++) {
-        struct st_multicast_rank *r = &m->rank[m->n];
+        struct ar_multicast_rank *r = &m->rank[m->n];
 
         r->all = m;
         r->nccl = handles[m->n]->nccl;
         r->device = handles[m->n]->device;
         r->window = windows[m->n].handle;
         if (pthread_create(&r->thread, NULL, ask, r) != 0) {
-            snprintf(why, ST_WHY, "no thread to ask NCCL for multicast");
+            snprintf(why, AR_WHY, "no thread to ask NCCL for multicast");
             return ncclSystemError;
         }
     }
     return ncclSuccess;
 }
 
-void st_multicast_end(struct st_multicast *m, bool ask)
+void ar_multicast_end(struct ar_multicast *m, bool ask)
 {
     pthread_mutex_lock(&m->lock);
     m->word = ask ? 1 : -1;

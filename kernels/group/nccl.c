@@ -13,7 +13,7 @@
 #include "kernels/choose/rules.h"
 #include "nccl/hazards.h"
 
-static struct st_nccl nccl;
+static struct ar_nccl nccl;
 static char failure[160];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -38,7 +38,7 @@ static void load(void)
     *(void **)&nccl.ncclGetVersion = find(library, "ncclGetVersion");
     if (nccl.ncclGetVersion == NULL || nccl.ncclGetVersion(&nccl.version) != ncclSuccess)
         nccl.version = 0;
-    if (nccl.version < ST_NCCL_OLDEST) {
+    if (nccl.version < AR_NCCL_OLDEST) {
         snprintf(failure, sizeof failure, "NCCL %d.%d.%d has no windows; 2.28.3 or later is needed",
                  nccl.version / 10000, nccl.version / 100 % 100, nccl.version % 100);
         return;
@@ -47,7 +47,7 @@ static void load(void)
     *(void **)&nccl.name = find(library, #name);                                                   \
     if (nccl.name == NULL)                                                                         \
         missing = #name;
-    ST_NCCL_MAP(X)
+    AR_NCCL_MAP(X)
 #undef X
     if (missing != NULL)
         snprintf(failure, sizeof failure, "this NCCL has no %s", missing);
@@ -56,7 +56,7 @@ static void load(void)
         find(library, "ncclGetLsaMultimemDevicePointer");
 }
 
-const struct st_nccl *st_nccl_get(char *why, size_t why_size)
+const struct ar_nccl *ar_nccl_get(char *why, size_t why_size)
 {
     pthread_once(&once, load);
     if (failure[0] == 0)
@@ -65,18 +65,18 @@ const struct st_nccl *st_nccl_get(char *why, size_t why_size)
     return NULL;
 }
 
-void st_nccl_warn(int version, int dtype, int op, const void *send, const void *recv)
+void ar_nccl_warn(int version, int dtype, int op, const void *send, const void *recv)
 {
     const struct st_hazard *hazard;
     char text[400];
 
-    if (dtype != ST_F16 && dtype != ST_F32 && dtype < ST_BF16)
+    if (dtype != AR_F16 && dtype != AR_F32 && dtype < AR_BF16)
         return; /* no symmetric kernels; f32 is aligned, or check() refused it */
     for (int i = 0; (hazard = st_hazard_of_call(version, op, (uintptr_t)send, (uintptr_t)recv, i));
          i++) {
         snprintf(text, sizeof text, "kernel nccl: NCCL %d.%d.%d: %s, or use another kernel",
                  version / 10000, version / 100 % 100, version % 100, hazard->text);
-        st_ar_rules_warn(text);
+        ar_rules_warn(text);
     }
 }
 
@@ -98,7 +98,7 @@ _Static_assert(offsetof(struct window_head, flat) == 8, "window head: flat");
 _Static_assert(offsetof(struct window_head, lsa_rank) == 16, "window head: rank");
 _Static_assert(offsetof(struct window_head, stride_4g) == 24, "window head: stride");
 
-ncclResult_t st_nccl_window_peers(const struct st_nccl *api, ncclWindow_t window, int ranks, int me,
+ncclResult_t ar_nccl_window_peers(const struct ar_nccl *api, ncclWindow_t window, int ranks, int me,
                                   char **peers_out, char *why, size_t why_size)
 {
     if (window == NULL) {

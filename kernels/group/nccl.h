@@ -5,16 +5,16 @@
  * The library is built against nccl.h for types but not linked with NCCL: one binary serves 2.28.3
  * to 2.32, and programs without NCCL can use symtuner_ar_create_local().
  */
-#ifndef ST_AR_NCCL_H_
-#define ST_AR_NCCL_H_
+#ifndef AR_NCCL_H_
+#define AR_NCCL_H_
 
 #include <nccl.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define ST_NCCL_OLDEST 22803
+#define AR_NCCL_OLDEST 22803
 
-#define ST_NCCL_MAP(X)                                                                             \
+#define AR_NCCL_MAP(X)                                                                             \
     X(ncclResult_t, ncclGetVersion, (int *))                                                       \
     X(ncclResult_t, ncclCommCount, (const ncclComm_t, int *))                                      \
     X(ncclResult_t, ncclCommUserRank, (const ncclComm_t, int *))                                   \
@@ -32,10 +32,10 @@
       (const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t, cudaStream_t))       \
     X(const char *, ncclGetErrorString, (ncclResult_t))
 
-struct st_nccl {
+struct ar_nccl {
     int version;
 #define X(result, name, args) result(*name) args;
-    ST_NCCL_MAP(X)
+    AR_NCCL_MAP(X)
 #undef X
     /* From 2.29; NULL before. */
     ncclResult_t (*ncclGetLsaDevicePointer)(ncclWindow_t, size_t, int, void **);
@@ -44,18 +44,18 @@ struct st_nccl {
 };
 
 /* The functions, or NULL with the reason in ${why}. Looks once per process. */
-const struct st_nccl *st_nccl_get(char *why, size_t why_size);
+const struct ar_nccl *ar_nccl_get(char *why, size_t why_size);
 
 /* Say so, once, where NCCL itself would go wrong with buffers that both lie in windows
  * (docs/steering.md, the faults by release). */
-void st_nccl_warn(int version, int dtype, int op, const void *send, const void *recv);
+void ar_nccl_warn(int version, int dtype, int op, const void *send, const void *recv);
 
 /*
- * st_nccl_window_peers(nccl, window, ranks, me, peers_out, ...):
+ * ar_nccl_window_peers(nccl, window, ranks, me, peers_out, ...):
  * Where the first byte of ${window} of every LSA rank lies in this rank's address space. Fails when
  * the window does not reach ${ranks} ranks by load and store. Waits for nobody.
  */
-ncclResult_t st_nccl_window_peers(const struct st_nccl *nccl, ncclWindow_t window, int ranks,
+ncclResult_t ar_nccl_window_peers(const struct ar_nccl *nccl, ncclWindow_t window, int ranks,
                                   int me, char **peers_out, char *why, size_t why_size);
 
 #endif

@@ -21,17 +21,17 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-static bool aborted(const struct st_voice *voice)
+static bool aborted(const struct ar_voice *voice)
 {
     return voice->abort != NULL && __atomic_load_n(voice->abort, __ATOMIC_RELAXED) != 0;
 }
 
-static ncclResult_t late_result(const struct st_voice *voice)
+static ncclResult_t late_result(const struct ar_voice *voice)
 {
     return aborted(voice) ? ncclInvalidUsage : ncclRemoteError;
 }
 
-ncclResult_t st_comm_linger(struct st_voice *voice, uint64_t *start, const char *call)
+ncclResult_t ar_comm_linger(struct ar_voice *voice, uint64_t *start, const char *call)
 {
     uint64_t now = now_ns(), waited;
 
@@ -57,13 +57,13 @@ ncclResult_t st_comm_linger(struct st_voice *voice, uint64_t *start, const char 
     return ncclInProgress;
 }
 
-ncclResult_t st_comm_wait(const struct st_nccl *nccl, struct st_voice *voice, ncclResult_t result,
+ncclResult_t ar_comm_wait(const struct ar_nccl *nccl, struct ar_voice *voice, ncclResult_t result,
                           const char *call, char *why)
 {
     uint64_t start = 0;
 
     if (voice->late[0] != 0) {
-        memcpy(why, voice->late, ST_WHY);
+        memcpy(why, voice->late, AR_WHY);
         return late_result(voice);
     }
     while (result == ncclInProgress) {
@@ -73,60 +73,60 @@ ncclResult_t st_comm_wait(const struct st_nccl *nccl, struct st_voice *voice, nc
         result = looked == ncclSuccess ? state : looked;
         if (result != ncclInProgress)
             break;
-        result = st_comm_linger(voice, &start, call);
+        result = ar_comm_linger(voice, &start, call);
     }
     if (voice->late[0] != 0)
-        memcpy(why, voice->late, ST_WHY);
+        memcpy(why, voice->late, AR_WHY);
     else if (result != ncclSuccess)
-        snprintf(why, ST_WHY, "%s: %s", call, nccl->ncclGetErrorString(result));
+        snprintf(why, AR_WHY, "%s: %s", call, nccl->ncclGetErrorString(result));
     return result;
 }
 
-ncclResult_t st_comms_start(const struct st_nccl *nccl, struct st_voice *const *voices, int n,
+ncclResult_t ar_comms_start(const struct ar_nccl *nccl, struct ar_voice *const *voices, int n,
                             const char *call, char *why)
 {
     ncclResult_t result = ncclSuccess;
 
     for (int i = 0; i < n && result == ncclSuccess; i++)
-        result = st_comm_wait(nccl, voices[i], ncclInProgress, call, why);
+        result = ar_comm_wait(nccl, voices[i], ncclInProgress, call, why);
     if (result != ncclSuccess)
         return result;
     result = nccl->ncclGroupStart();
     if (result != ncclSuccess)
-        snprintf(why, ST_WHY, "%s: ncclGroupStart: %s", call, nccl->ncclGetErrorString(result));
+        snprintf(why, AR_WHY, "%s: ncclGroupStart: %s", call, nccl->ncclGetErrorString(result));
     return result;
 }
 
-ncclResult_t st_comms_late(struct st_voice *const *voices, int n, const struct st_voice *first,
+ncclResult_t ar_comms_late(struct ar_voice *const *voices, int n, const struct ar_voice *first,
                            char *why)
 {
     for (int i = 0; i < n; i++)
         if (voices[i]->late[0] == 0)
             memcpy(voices[i]->late, first->late, sizeof first->late);
-    memcpy(why, first->late, ST_WHY);
+    memcpy(why, first->late, AR_WHY);
     return late_result(first);
 }
 
-ncclResult_t st_comms_end(const struct st_nccl *nccl, struct st_voice *const *voices, int n,
+ncclResult_t ar_comms_end(const struct ar_nccl *nccl, struct ar_voice *const *voices, int n,
                           ncclResult_t result, const char *call, char *why)
 {
     ncclResult_t ended = nccl->ncclGroupEnd(); /* always: or the caller's next call were in it */
 
     if (result != ncclSuccess && result != ncclInProgress)
-        snprintf(why, ST_WHY, "%s: %s", call, nccl->ncclGetErrorString(result));
+        snprintf(why, AR_WHY, "%s: %s", call, nccl->ncclGetErrorString(result));
     else
         result = ncclSuccess;
     for (int i = 0; i < n; i++) {
-        char trouble[ST_WHY];
+        char trouble[AR_WHY];
         ncclResult_t waited;
 
         voices[i]->threaded = voices[i]->threaded || ended == ncclInProgress;
-        waited = st_comm_wait(nccl, voices[i], ended, call, trouble);
+        waited = ar_comm_wait(nccl, voices[i], ended, call, trouble);
 
         if (voices[i]->late[0] != 0)
-            st_comms_late(voices, n, voices[i], trouble);
+            ar_comms_late(voices, n, voices[i], trouble);
         if (result == ncclSuccess && waited != ncclSuccess)
-            memcpy(why, trouble, ST_WHY);
+            memcpy(why, trouble, AR_WHY);
         result = result == ncclSuccess ? waited : result;
     }
     return result;

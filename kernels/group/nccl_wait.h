@@ -11,36 +11,36 @@
  * is late, for ever: NCCL may still read and write what it was given, so nothing of that is freed,
  * and no further call is made. No CUDA in here: a stream of the caller's may be in capture.
  */
-#ifndef ST_AR_READY_H_
-#define ST_AR_READY_H_
+#ifndef AR_NCCL_WAIT_H_
+#define AR_NCCL_WAIT_H_
 
 #include "kernels/group/endpoint.h"
 #include "kernels/group/nccl.h"
 
 /*
- * st_comm_wait(nccl, voice, result, call, why):
+ * ar_comm_wait(nccl, voice, result, call, why):
  * ${result} of ${call}, once it is not ncclInProgress any more; before a call write
- * ncclInProgress. ${why}, ST_WHY bytes, becomes a sentence that names ${call} unless the answer is
+ * ncclInProgress. ${why}, AR_WHY bytes, becomes a sentence that names ${call} unless the answer is
  * ncclSuccess. ncclRemoteError: late. ncclInvalidUsage: late and aborted.
  */
-ncclResult_t st_comm_wait(const struct st_nccl *nccl, struct st_voice *voice, ncclResult_t result,
+ncclResult_t ar_comm_wait(const struct ar_nccl *nccl, struct ar_voice *voice, ncclResult_t result,
                           const char *call, char *why);
 
 /* One round of a loop that waits, *start 0 in the first: sleeps a little and answers
  * ncclInProgress, or makes the communicator late. */
-ncclResult_t st_comm_linger(struct st_voice *voice, uint64_t *start, const char *call);
+ncclResult_t ar_comm_linger(struct ar_voice *voice, uint64_t *start, const char *call);
 
-/* ncclGroupStart for calls on all of ${voices}; when it succeeds, st_comms_end must follow. Inside
+/* ncclGroupStart for calls on all of ${voices}; when it succeeds, ar_comms_end must follow. Inside
  * a group no call is waited for, ncclInProgress is as good as ncclSuccess. */
-ncclResult_t st_comms_start(const struct st_nccl *nccl, struct st_voice *const *voices, int n,
+ncclResult_t ar_comms_start(const struct ar_nccl *nccl, struct ar_voice *const *voices, int n,
                             const char *call, char *why);
 
 /* ncclGroupEnd; ${result} is the first error of the calls inside, or ncclSuccess. */
-ncclResult_t st_comms_end(const struct st_nccl *nccl, struct st_voice *const *voices, int n,
+ncclResult_t ar_comms_end(const struct ar_nccl *nccl, struct ar_voice *const *voices, int n,
                           ncclResult_t result, const char *call, char *why);
 
 /* ${first} is late, so all are: the calls of a group are one job of NCCL's thread. */
-ncclResult_t st_comms_late(struct st_voice *const *voices, int n, const struct st_voice *first,
+ncclResult_t ar_comms_late(struct ar_voice *const *voices, int n, const struct ar_voice *first,
                            char *why);
 
 #endif

@@ -8,11 +8,11 @@
 #include "kernels/group/nccl_wait.h"
 
 /* All of this thread's ranks in one NCCL group. */
-ncclResult_t st_windows_make(symtuner_ar **handles, void *const *buffers, int n, size_t bytes,
+ncclResult_t ar_windows_make(symtuner_ar **handles, void *const *buffers, int n, size_t bytes,
                              ncclWindow_t *windows, char *why)
 {
-    const struct st_nccl *nccl = handles[0]->nccl;
-    struct st_voice *voices[ST_MAX_RANKS];
+    const struct ar_nccl *nccl = handles[0]->nccl;
+    struct ar_voice *voices[AR_MAX_RANKS];
     char call[64];
     ncclResult_t result;
 
@@ -21,27 +21,27 @@ ncclResult_t st_windows_make(symtuner_ar **handles, void *const *buffers, int n,
         voices[i] = &handles[i]->voice;
         voices[i]->window = NULL;
     }
-    result = st_comms_start(nccl, voices, n, call, why);
+    result = ar_comms_start(nccl, voices, n, call, why);
     if (result != ncclSuccess)
         return result;
     for (int i = 0; i < n && (result == ncclSuccess || result == ncclInProgress); i++)
         result = nccl->ncclCommWindowRegister(handles[i]->comm, buffers[i], bytes,
                                               &voices[i]->window, NCCL_WIN_COLL_SYMMETRIC);
-    result = st_comms_end(nccl, voices, n, result, call, why);
+    result = ar_comms_end(nccl, voices, n, result, call, why);
     for (int i = 0; i < n; i++)
         if (voices[i]->late[0] == 0)
             windows[i] = voices[i]->window;
     return result;
 }
 
-ncclResult_t st_window_drop(symtuner_ar *h, ncclWindow_t window)
+ncclResult_t ar_window_drop(symtuner_ar *h, ncclWindow_t window)
 {
     static const char call[] = "ncclCommWindowDeregister";
-    char why[ST_WHY];
-    ncclResult_t result = st_comm_wait(h->nccl, &h->voice, ncclInProgress, call, why);
+    char why[AR_WHY];
+    ncclResult_t result = ar_comm_wait(h->nccl, &h->voice, ncclInProgress, call, why);
 
     if (h->voice.late[0] == 0) /* after an error, too: nothing is at the window any more */
-        result = st_comm_wait(h->nccl, &h->voice,
+        result = ar_comm_wait(h->nccl, &h->voice,
                               h->nccl->ncclCommWindowDeregister(h->comm, window), call, why);
-    return result == ncclSuccess ? result : st_fail(h, result, "%s", why);
+    return result == ncclSuccess ? result : ar_fail(h, result, "%s", why);
 }

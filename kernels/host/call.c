@@ -9,16 +9,16 @@
 #include "kernels/host/launch.h"
 
 static const char *const verdicts[] = {
-    [ST_ALIVE] = "no error",
-    [ST_TIMEOUT] = "a kernel waited for a peer past the time limit",
-    [ST_ABORTED] = "the handle was aborted",
-    [ST_OVERLAP] = "two calls of this handle ran at the same time",
-    [ST_DESTROYED] = "the handle was destroyed",
+    [AR_ALIVE] = "no error",
+    [AR_TIMEOUT] = "a kernel waited for a peer past the time limit",
+    [AR_ABORTED] = "the handle was aborted",
+    [AR_OVERLAP] = "two calls of this handle ran at the same time",
+    [AR_DESTROYED] = "the handle was destroyed",
 };
 
 static ncclResult_t no_handle(void)
 {
-    return st_fail(NULL, ncclInvalidArgument, "handle is NULL");
+    return ar_fail(NULL, ncclInvalidArgument, "handle is NULL");
 }
 
 ncclResult_t symtuner_ar_status(symtuner_ar *h)
@@ -28,12 +28,12 @@ ncclResult_t symtuner_ar_status(symtuner_ar *h)
     if (h == NULL)
         return no_handle();
     verdict = __atomic_load_n(&h->mailbox->error, __ATOMIC_RELAXED);
-    if (verdict == ST_ALIVE && __atomic_load_n(&h->mailbox->abort, __ATOMIC_RELAXED) != 0)
-        return st_fail(h, ncclInvalidUsage, "%s; destroy it", verdicts[ST_ABORTED]);
-    if (verdict == ST_ALIVE)
+    if (verdict == AR_ALIVE && __atomic_load_n(&h->mailbox->abort, __ATOMIC_RELAXED) != 0)
+        return ar_fail(h, ncclInvalidUsage, "%s; destroy it", verdicts[AR_ABORTED]);
+    if (verdict == AR_ALIVE)
         return h->voice.late[0] == 0 ? ncclSuccess
-                                     : st_fail(h, ncclRemoteError, "%s", h->voice.late);
-    return st_fail(h, verdict == ST_TIMEOUT ? ncclRemoteError : ncclInvalidUsage,
+                                     : ar_fail(h, ncclRemoteError, "%s", h->voice.late);
+    return ar_fail(h, verdict == AR_TIMEOUT ? ncclRemoteError : ncclInvalidUsage,
                    "%s; destroy the handles of all ranks and create them again",
                    verdict < sizeof verdicts / sizeof verdicts[0] ? verdicts[verdict]
                                                                   : "unknown error");
@@ -54,15 +54,15 @@ ncclResult_t symtuner_ar_force(symtuner_ar *h, const char *kernel, int ctas, int
     if (h == NULL)
         return no_handle();
     if (kernel != NULL) {
-        family = st_family_by_name(kernel);
+        family = ar_family_by_name(kernel);
         if (family < 0)
-            return st_fail(h, ncclInvalidArgument,
+            return ar_fail(h, ncclInvalidArgument,
                            "kernel \"%s\" is unknown; symtuner_ar_kernel_name() lists the names",
                            kernel);
     }
-    if (ctas < 0 || ctas > ST_MAX_CTAS || threads < 0 || threads > 1024)
-        return st_fail(h, ncclInvalidArgument, "%d blocks of %d threads; at most %d of 1024", ctas,
-                       threads, ST_MAX_CTAS);
+    if (ctas < 0 || ctas > AR_MAX_CTAS || threads < 0 || threads > 1024)
+        return ar_fail(h, ncclInvalidArgument, "%d blocks of %d threads; at most %d of 1024", ctas,
+                       threads, AR_MAX_CTAS);
     h->force.family = family;
     h->force.ctas = ctas;
     h->force.threads = threads;
@@ -71,7 +71,7 @@ ncclResult_t symtuner_ar_force(symtuner_ar *h, const char *kernel, int ctas, int
 
 const char *symtuner_ar_kernel_name(int i)
 {
-    return st_family_name(i);
+    return ar_family_name(i);
 }
 
 /* ---- choose ---------------------------------------------------------------------------------- */
@@ -84,16 +84,16 @@ struct buffers {
     void *const *recvs;
 };
 
-static bool whole_words(const struct st_window *w, const void *p)
+static bool whole_words(const struct ar_window *w, const void *p)
 {
-    return w != NULL && ((const char *)p - w->base) % ST_WORD == 0;
+    return w != NULL && ((const char *)p - w->base) % AR_WORD == 0;
 }
 
 static void ask_about(const symtuner_ar *h, const struct buffers *b, uint64_t bytes, int dtype,
-                      int op, struct st_ask *ask)
+                      int op, struct ar_ask *ask)
 {
-    const struct st_window *from = st_window_find(h, b->send, bytes);
-    const struct st_window *to = st_window_find(h, b->recv, bytes);
+    const struct ar_window *from = ar_window_find(h, b->send, bytes);
+    const struct ar_window *to = ar_window_find(h, b->recv, bytes);
 
     ask->bytes = bytes;
     ask->ranks = h->ranks;
@@ -106,17 +106,17 @@ static void ask_about(const symtuner_ar *h, const struct buffers *b, uint64_t by
     if (b->sends != NULL) {
         ask->dst_mapped = ask->src_mapped = 1;
         for (int r = 0; r < h->ranks; r++) {
-            ask->dst_mapped &= (uintptr_t)b->recvs[r] % ST_WORD == 0;
-            ask->src_mapped &= (uintptr_t)b->sends[r] % ST_WORD == 0;
+            ask->dst_mapped &= (uintptr_t)b->recvs[r] % AR_WORD == 0;
+            ask->src_mapped &= (uintptr_t)b->sends[r] % AR_WORD == 0;
             ask->in_place |= b->sends[r] == b->recvs[r];
         }
         from = to = NULL; /* no multicast address is known */
     }
     ask->has_nccl = h->comm != NULL;
-    ask->has_copy = h->on_device == 1 && h->links != ST_LINKS_HOST;
+    ask->has_copy = h->on_device == 1 && h->links != AR_LINKS_HOST;
     ask->has_nvls = from != NULL && to != NULL && from->multicast != NULL && to->multicast != NULL;
     ask->has_multicast = h->multicast;
-    ask->max_ctas = st_most_ctas(h);
+    ask->max_ctas = ar_most_ctas(h);
     memcpy(ask->half, h->layout.half, sizeof ask->half);
     ask->probe = h->probe;
 }
@@ -125,48 +125,48 @@ static void ask_about(const symtuner_ar *h, const struct buffers *b, uint64_t by
 static ncclResult_t check(symtuner_ar *h, const void *send, const void *recv, size_t count,
                           int dtype, int op)
 {
-    int size = st_dtype_bytes(dtype);
+    int size = ar_dtype_bytes(dtype);
     const char *s = send, *r = recv;
 
     if (size == 0)
-        return st_fail(h, ncclInvalidArgument, "data type %d is unknown", dtype);
-    if (op < 0 || (op >= ST_OPS && h->comm == NULL))
-        return st_fail(h, ncclInvalidArgument, "operator %d is unknown", op);
+        return ar_fail(h, ncclInvalidArgument, "data type %d is unknown", dtype);
+    if (op < 0 || (op >= AR_OPS && h->comm == NULL))
+        return ar_fail(h, ncclInvalidArgument, "operator %d is unknown", op);
     if (count == 0)
         return ncclSuccess;
     if (count > SIZE_MAX / 16)
-        return st_fail(h, ncclInvalidArgument, "count %zu is too large", count);
+        return ar_fail(h, ncclInvalidArgument, "count %zu is too large", count);
     if (send == NULL || recv == NULL)
-        return st_fail(h, ncclInvalidArgument, "%s is NULL", send == NULL ? "send" : "recv");
+        return ar_fail(h, ncclInvalidArgument, "%s is NULL", send == NULL ? "send" : "recv");
     if ((uintptr_t)send % (size_t)size != 0 || (uintptr_t)recv % (size_t)size != 0)
-        return st_fail(h, ncclInvalidArgument, "%s is not aligned to its %d-byte elements",
+        return ar_fail(h, ncclInvalidArgument, "%s is not aligned to its %d-byte elements",
                        (uintptr_t)send % (size_t)size != 0 ? "send" : "recv", size);
     if (send != recv && s < r + count * (size_t)size && r < s + count * (size_t)size)
-        return st_fail(h, ncclInvalidUsage, "send and recv overlap but are not the same");
+        return ar_fail(h, ncclInvalidUsage, "send and recv overlap but are not the same");
     return ncclSuccess;
 }
 
 /* Why a call can only be NCCL's, or NULL. */
 static const char *never_ours(const symtuner_ar *h, int op)
 {
-    return h->gate != NULL ? h->gate : op >= ST_OPS ? "user-defined operators are NCCL's" : NULL;
+    return h->gate != NULL ? h->gate : op >= AR_OPS ? "user-defined operators are NCCL's" : NULL;
 }
 
-static ncclResult_t choose(symtuner_ar *h, const struct st_ask *ask, struct st_choice *choice)
+static ncclResult_t choose(symtuner_ar *h, const struct ar_ask *ask, struct ar_choice *choice)
 {
     const char *gate = never_ours(h, ask->op);
     char why[160];
 
-    if (gate != NULL && h->force.family > ST_NCCL)
-        return st_fail(h, ncclInvalidUsage, "kernel %s was forced, but %s",
-                       st_family_name(h->force.family), gate);
+    if (gate != NULL && h->force.family > AR_NCCL)
+        return ar_fail(h, ncclInvalidUsage, "kernel %s was forced, but %s",
+                       ar_family_name(h->force.family), gate);
     if (gate != NULL) {
-        *choice = (struct st_choice){.family = ST_NCCL, .pieces = 1};
+        *choice = (struct ar_choice){.family = AR_NCCL, .pieces = 1};
         return ncclSuccess;
     }
-    if (st_ar_rules_select(h->rules, ask, &h->force, choice) != 0) {
-        st_ar_rules_why(h->rules, ask, choice, why, sizeof why);
-        return st_fail(h, ncclInvalidUsage, "%s", why);
+    if (ar_rules_select(h->rules, ask, &h->force, choice) != 0) {
+        ar_rules_why(h->rules, ask, choice, why, sizeof why);
+        return ar_fail(h, ncclInvalidUsage, "%s", why);
     }
     if (choice->lag != 0 && h->lag != 0)
         choice->lag = h->lag;
@@ -178,8 +178,8 @@ ncclResult_t symtuner_ar_query(const void *send, const void *recv, size_t count,
                                struct symtuner_ar_plan *plan)
 {
     const struct buffers b = {.send = send, .recv = (char *)recv};
-    struct st_ask ask;
-    struct st_choice choice;
+    struct ar_ask ask;
+    struct ar_choice choice;
     const char *gate;
     ncclResult_t result;
     size_t used;
@@ -187,30 +187,30 @@ ncclResult_t symtuner_ar_query(const void *send, const void *recv, size_t count,
     if (h == NULL)
         return no_handle();
     if (plan == NULL)
-        return st_fail(h, ncclInvalidArgument, "plan_out is NULL");
+        return ar_fail(h, ncclInvalidArgument, "plan_out is NULL");
     if (plan->size != sizeof *plan)
-        return st_fail(h, ncclInvalidArgument,
+        return ar_fail(h, ncclInvalidArgument,
                        "plan.size is %zu; set it to sizeof(struct symtuner_ar_plan) = %zu",
                        plan->size, sizeof *plan);
     result = check(h, send, recv, count, (int)dtype, (int)op);
     if (result != ncclSuccess)
         return result;
-    ask_about(h, &b, count * (size_t)st_dtype_bytes((int)dtype), (int)dtype, (int)op, &ask);
+    ask_about(h, &b, count * (size_t)ar_dtype_bytes((int)dtype), (int)dtype, (int)op, &ask);
     result = choose(h, &ask, &choice);
     if (result != ncclSuccess)
         return result;
-    plan->kernel = st_family_name(choice.family);
+    plan->kernel = ar_family_name(choice.family);
     plan->ctas = choice.ctas;
     plan->threads = choice.threads;
-    plan->zero_copy = choice.family >= ST_CHUNKED && ask.dst_mapped;
+    plan->zero_copy = choice.family >= AR_CHUNKED && ask.dst_mapped;
     plan->pieces = choice.pieces;
     gate = never_ours(h, ask.op);
     if (gate != NULL)
         snprintf(plan->why, sizeof plan->why, "%s", gate);
     else
-        st_ar_rules_why(h->rules, &ask, &choice, plan->why, sizeof plan->why);
+        ar_rules_why(h->rules, &ask, &choice, plan->why, sizeof plan->why);
     used = strlen(plan->why);
-    snprintf(plan->why + used, sizeof plan->why - used, "%s", st_order_note(choice.family));
+    snprintf(plan->why + used, sizeof plan->why - used, "%s", ar_order_note(choice.family));
     return ncclSuccess;
 }
 
@@ -220,14 +220,14 @@ static int alignment(const void *p)
 {
     uintptr_t lowest = (uintptr_t)p & -(uintptr_t)p;
 
-    return lowest == 0 || lowest > ST_WORD ? ST_WORD : (int)lowest;
+    return lowest == 0 || lowest > AR_WORD ? AR_WORD : (int)lowest;
 }
 
 static void map_buffers(const symtuner_ar *h, const struct buffers *b, uint64_t at,
-                        struct st_args *args)
+                        struct ar_args *args)
 {
-    const struct st_window *from = st_window_find(h, args->in, args->bytes);
-    const struct st_window *to = st_window_find(h, args->out, args->bytes);
+    const struct ar_window *from = ar_window_find(h, args->in, args->bytes);
+    const struct ar_window *to = ar_window_find(h, args->out, args->bytes);
 
     for (int r = 0; r < h->ranks && b->sends != NULL; r++) {
         args->src[r] = (const char *)b->sends[r] + at;
@@ -248,40 +248,40 @@ static void map_buffers(const symtuner_ar *h, const struct buffers *b, uint64_t 
 }
 
 /* Shape of one piece: who handles what, where in scratch. */
-static void shape_piece(const symtuner_ar *h, const struct st_choice *choice, bool mapped,
-                        struct st_args *args)
+static void shape_piece(const symtuner_ar *h, const struct ar_choice *choice, bool mapped,
+                        struct ar_args *args)
 {
-    int form = ST_LAMPORT, region = ST_REGION_BULK;
-    uint64_t tile = (uint64_t)choice->threads * ST_WORD;
+    int form = AR_LAMPORT, region = AR_REGION_BULK;
+    uint64_t tile = (uint64_t)choice->threads * AR_WORD;
 
     switch (choice->family) {
-    case ST_ONE_LL8:
-    case ST_TWO_LL8:
-        form = ST_LL8, region = ST_REGION_LL8;
+    case AR_ONE_LL8:
+    case AR_TWO_LL8:
+        form = AR_LL8, region = AR_REGION_LL8;
         break;
-    case ST_ONE_LL128:
-    case ST_TWO_LL128:
-        form = ST_LL128, region = ST_REGION_LL128;
+    case AR_ONE_LL128:
+    case AR_TWO_LL128:
+        form = AR_LL128, region = AR_REGION_LL128;
         break;
-    case ST_ONE_LAMPORT:
-    case ST_TWO_LAMPORT:
-        region = ST_REGION_LAMPORT;
+    case AR_ONE_LAMPORT:
+    case AR_TWO_LAMPORT:
+        region = AR_REGION_LAMPORT;
         break;
     default:
         break;
     }
     args->region = h->layout.first[region];
     args->half =
-        region == ST_REGION_BULK ? h->layout.first[ST_REGION_GATHER] : h->layout.half[region];
-    args->shard = choice->family >= ST_PULL_ONE ? st_round_up(args->bytes, ST_LINE * ST_WORD)
-                                                : st_shard_stride(form, args->bytes, h->ranks);
-    args->words = st_words(form, choice->family <= ST_ONE_LAMPORT ? args->bytes : args->shard);
-    args->staged = choice->family == ST_CHUNKED && !mapped;
-    if (choice->family >= ST_CHUNKED)
-        args->overlap = ST_SERIAL; /* no gap to speak of, and chunked lost 3 % with it (16 MiB) */
+        region == AR_REGION_BULK ? h->layout.first[AR_REGION_GATHER] : h->layout.half[region];
+    args->shard = choice->family >= AR_PULL_ONE ? ar_round_up(args->bytes, AR_LINE * AR_WORD)
+                                                : ar_shard_stride(form, args->bytes, h->ranks);
+    args->words = st_words(form, choice->family <= AR_ONE_LAMPORT ? args->bytes : args->shard);
+    args->staged = choice->family == AR_CHUNKED && !mapped;
+    if (choice->family >= AR_CHUNKED)
+        args->overlap = AR_SERIAL; /* no gap to speak of, and chunked lost 3 % with it (16 MiB) */
     args->lag = choice->lag > 0 ? choice->lag : 1;
-    tile *= choice->family == ST_CHUNKED ? ST_CHUNKED_UNROLL : ST_PULL_UNROLL;
-    args->tiles = st_tiles_per_cta(args->shard, tile, choice->ctas);
+    tile *= choice->family == AR_CHUNKED ? AR_CHUNKED_UNROLL : AR_PULL_UNROLL;
+    args->tiles = ar_tiles_per_cta(args->shard, tile, choice->ctas);
 }
 
 /*
@@ -289,18 +289,18 @@ static void shape_piece(const symtuner_ar *h, const struct st_choice *choice, bo
  * a kernel lets the next one be set up beside it if that may be as large, and is set up so itself
  * if there is room beside the one in front.
  */
-static void keep_budget(symtuner_ar *h, struct st_args *args, int ctas)
+static void keep_budget(symtuner_ar *h, struct ar_args *args, int ctas)
 {
-    int most = st_most_ctas(h);
+    int most = ar_most_ctas(h);
 
-    if (args->overlap == ST_EARLY_BOTH && 2 * ctas > most)
-        args->overlap = ST_EARLY;
+    if (args->overlap == AR_EARLY_BOTH && 2 * ctas > most)
+        args->overlap = AR_EARLY;
     if (h->let_go + ctas > most)
-        args->overlap = ST_SERIAL;
-    h->let_go = args->overlap == ST_EARLY_BOTH ? ctas : 0;
+        args->overlap = AR_SERIAL;
+    h->let_go = args->overlap == AR_EARLY_BOTH ? ctas : 0;
 }
 
-static ncclResult_t launch(symtuner_ar *h, const void *kernel, const struct st_args *args, int ctas,
+static ncclResult_t launch(symtuner_ar *h, const void *kernel, const struct ar_args *args, int ctas,
                            int threads, cudaStream_t stream)
 {
     cudaLaunchAttribute early = {.id = cudaLaunchAttributeProgrammaticStreamSerialization,
@@ -310,106 +310,106 @@ static ncclResult_t launch(symtuner_ar *h, const void *kernel, const struct st_a
         .blockDim = {(unsigned)threads, 1, 1},
         .stream = stream,
         .attrs = &early,
-        .numAttrs = args->overlap != ST_SERIAL ? 1 : 0,
+        .numAttrs = args->overlap != AR_SERIAL ? 1 : 0,
     };
     void *params[] = {(void *)args};
     cudaError_t error = cudaLaunchKernelExC(&config, kernel, params);
 
-    return error == cudaSuccess ? ncclSuccess : st_fail_cuda(h, error, "launch the kernel");
+    return error == cudaSuccess ? ncclSuccess : ar_fail_cuda(h, error, "launch the kernel");
 }
 
-static ncclResult_t run_pieces(symtuner_ar *h, const struct st_ask *ask,
-                               const struct st_choice *choice, const struct buffers *b,
+static ncclResult_t run_pieces(symtuner_ar *h, const struct ar_ask *ask,
+                               const struct ar_choice *choice, const struct buffers *b,
                                cudaStream_t stream)
 {
-    int reducer = st_reducer_of(ask->dtype, ask->op);
+    int reducer = ar_reducer_of(ask->dtype, ask->op);
     ncclResult_t result = ncclSuccess;
 
     for (uint64_t at = 0; at < ask->bytes && result == ncclSuccess; at += choice->piece) {
-        struct st_args args;
+        struct ar_args args;
         const void *kernel;
 
-        st_args_start(h, &args);
+        ar_args_start(h, &args);
         args.in = b->send + at;
         args.out = b->recv + at;
         args.bytes = ask->bytes - at < choice->piece ? ask->bytes - at : choice->piece;
         args.in_align = alignment(args.in);
         args.out_align = alignment(args.out);
-        args.kind = ST_KIND(ask->dtype, ask->op);
-        kernel = st_kernel_find(choice->family, reducer, &args);
+        args.kind = AR_KIND(ask->dtype, ask->op);
+        kernel = ar_kernel_find(choice->family, reducer, &args);
         if (kernel == NULL)
-            return st_fail(h, ncclInternalError, "no kernel %s for data type %d, op %d",
-                           st_family_name(choice->family), ask->dtype, ask->op);
-        if (ask->op == ST_AVG && reducer != ST_R_NATIVE)
+            return ar_fail(h, ncclInternalError, "no kernel %s for data type %d, op %d",
+                           ar_family_name(choice->family), ask->dtype, ask->op);
+        if (ask->op == AR_AVG && reducer != AR_R_NATIVE)
             args.scale = 1.0f / (float)h->ranks;
         map_buffers(h, b, at, &args);
         shape_piece(h, choice, ask->dst_mapped, &args);
         keep_budget(h, &args, choice->ctas);
-        result = choice->family == ST_COPY
-                     ? st_copy_run(h, &args, kernel, choice->ctas, choice->threads, stream)
+        result = choice->family == AR_COPY
+                     ? ar_copy_run(h, &args, kernel, choice->ctas, choice->threads, stream)
                      : launch(h, kernel, &args, choice->ctas, choice->threads, stream);
     }
     return result;
 }
 
-static ncclResult_t call_nccl(symtuner_ar *h, const struct st_ask *ask, const struct buffers *b,
+static ncclResult_t call_nccl(symtuner_ar *h, const struct ar_ask *ask, const struct buffers *b,
                               size_t count, cudaStream_t stream)
 {
     static const char call[] = "ncclAllReduce";
-    char why[ST_WHY];
-    ncclResult_t result = st_comm_wait(h->nccl, &h->voice, ncclInProgress, call, why);
+    char why[AR_WHY];
+    ncclResult_t result = ar_comm_wait(h->nccl, &h->voice, ncclInProgress, call, why);
 
     if (result == ncclSuccess) {
-        if (st_window_find(h, b->send, ask->bytes) && st_window_find(h, b->recv, ask->bytes))
-            st_nccl_warn(h->nccl->version, ask->dtype, ask->op, b->send, b->recv);
+        if (ar_window_find(h, b->send, ask->bytes) && ar_window_find(h, b->recv, ask->bytes))
+            ar_nccl_warn(h->nccl->version, ask->dtype, ask->op, b->send, b->recv);
         h->gave_nccl = true;
         result = h->nccl->ncclAllReduce(b->send, b->recv, count, (ncclDataType_t)ask->dtype,
                                         (ncclRedOp_t)ask->op, h->comm, stream);
-        result = st_comm_wait(h->nccl, &h->voice, result, call, why);
+        result = ar_comm_wait(h->nccl, &h->voice, result, call, why);
     }
-    return result == ncclSuccess ? result : st_fail(h, result, "%s", why);
+    return result == ncclSuccess ? result : ar_fail(h, result, "%s", why);
 }
 
 static uint64_t window_bit(const symtuner_ar *h, const void *p, size_t bytes)
 {
-    const struct st_window *w = st_window_find(h, p, bytes);
+    const struct ar_window *w = ar_window_find(h, p, bytes);
 
     return w == NULL ? 0 : 1ull << (w - h->windows);
 }
 
-static ncclResult_t run(symtuner_ar *h, const struct st_ask *ask, const struct buffers *b,
+static ncclResult_t run(symtuner_ar *h, const struct ar_ask *ask, const struct buffers *b,
                         size_t count, cudaStream_t stream)
 {
-    struct st_choice choice;
-    struct st_order *order = NULL;
-    struct st_graph *graph = NULL;
+    struct ar_choice choice;
+    struct ar_order *order = NULL;
+    struct ar_graph *graph = NULL;
     ncclResult_t result = choose(h, ask, &choice);
 
     if (result != ncclSuccess)
         return result;
-    if (choice.family == ST_NCCL)
+    if (choice.family == AR_NCCL)
         return call_nccl(h, ask, b, count, stream);
     if (h->ranks == 1) {
         cudaError_t error = ask->in_place ? cudaSuccess
                                           : cudaMemcpyAsync(b->recv, b->send, ask->bytes,
                                                             cudaMemcpyDeviceToDevice, stream);
 
-        return error == cudaSuccess ? ncclSuccess : st_fail_cuda(h, error, "copy send to recv");
+        return error == cudaSuccess ? ncclSuccess : ar_fail_cuda(h, error, "copy send to recv");
     }
-    result = st_stream_enter(h, stream, &order, &graph);
+    result = ar_stream_enter(h, stream, &order, &graph);
     if (result == ncclSuccess && graph != NULL)
         graph->windows |= window_bit(h, b->send, ask->bytes) | window_bit(h, b->recv, ask->bytes);
-    if (result == ncclSuccess && graph != NULL && choice.family == ST_COPY)
-        result = st_copy_guard(h, stream);
+    if (result == ncclSuccess && graph != NULL && choice.family == AR_COPY)
+        result = ar_copy_guard(h, stream);
     if (result == ncclSuccess)
         result = run_pieces(h, ask, &choice, b, stream);
-    return result == ncclSuccess ? st_stream_leave(h, stream, order) : result;
+    return result == ncclSuccess ? ar_stream_leave(h, stream, order) : result;
 }
 
 static ncclResult_t all_reduce(const struct buffers *b, size_t count, int dtype, int op,
                                symtuner_ar *h, cudaStream_t stream)
 {
-    struct st_ask ask;
+    struct ar_ask ask;
     int device = -1;
     ncclResult_t result = symtuner_ar_status(h);
 
@@ -417,7 +417,7 @@ static ncclResult_t all_reduce(const struct buffers *b, size_t count, int dtype,
         result = check(h, b->send, b->recv, count, dtype, op);
     if (result != ncclSuccess || count == 0)
         return result;
-    ask_about(h, b, count * (size_t)st_dtype_bytes(dtype), dtype, op, &ask);
+    ask_about(h, b, count * (size_t)ar_dtype_bytes(dtype), dtype, op, &ask);
     if (cudaGetDevice(&device) != cudaSuccess || device == h->device)
         return run(h, &ask, b, count, stream);
     cudaSetDevice(h->device);
@@ -445,10 +445,10 @@ ncclResult_t symtuner_ar_all_reduce_at(const void *const *sends, void *const *re
     if (h == NULL)
         return no_handle();
     if (sends == NULL || recvs == NULL)
-        return st_fail(h, ncclInvalidArgument, "%s is NULL", sends == NULL ? "sends" : "recvs");
+        return ar_fail(h, ncclInvalidArgument, "%s is NULL", sends == NULL ? "sends" : "recvs");
     for (int r = 0; r < h->ranks && count != 0; r++)
         if (sends[r] == NULL || recvs[r] == NULL)
-            return st_fail(h, ncclInvalidArgument, "%s[%d] is NULL",
+            return ar_fail(h, ncclInvalidArgument, "%s[%d] is NULL",
                            sends[r] == NULL ? "sends" : "recvs", r);
     for (int r = 0; r < h->ranks; r++) { /* what one refuses, all must */
         char why[sizeof h->error];
@@ -457,7 +457,7 @@ ncclResult_t symtuner_ar_all_reduce_at(const void *const *sends, void *const *re
         if (result == ncclSuccess)
             continue;
         memcpy(why, h->error, sizeof why);
-        return st_fail(h, result, "rank %d: %.200s", r, why);
+        return ar_fail(h, result, "rank %d: %.200s", r, why);
     }
     b.send = sends[h->me];
     b.recv = recvs[h->me];

@@ -24,23 +24,23 @@
 /* What each rank says about itself. */
 struct card {
     char host[64]; /* boot id: equal means that memory may be shared */
-    char bus[ST_BUS_ID_SIZE];
+    char bus[AR_BUS_ID_SIZE];
     int sms, budget, multicast, major, minor, links, transport, probe_mode, kernel, ctas;
-    struct st_probe probe;
+    struct ar_probe probe;
     uint64_t group;                /* rank 0's counts */
     uint64_t bulk_bytes, bulk_own; /* as configured; what suits its GPU */
     uint64_t first_epoch, rules_hash;
 };
 
-_Static_assert(sizeof(struct card) <= ST_CARD_BYTES, "a card fits where a rank says it");
+_Static_assert(sizeof(struct card) <= AR_CARD_BYTES, "a card fits where a rank says it");
 
 struct group {
-    symtuner_ar *handles[ST_MAX_RANKS];
+    symtuner_ar *handles[AR_MAX_RANKS];
     int n; /* handles of this thread */
-    const struct st_nccl *nccl;
-    struct st_voice voice[ST_MAX_RANKS], *voices[ST_MAX_RANKS];
-    struct card mine[ST_MAX_RANKS], all[ST_MAX_RANKS];
-    char why[ST_WHY]; /* the last step failed, here or on another rank */
+    const struct ar_nccl *nccl;
+    struct ar_voice voice[AR_MAX_RANKS], *voices[AR_MAX_RANKS];
+    struct card mine[AR_MAX_RANKS], all[AR_MAX_RANKS];
+    char why[AR_WHY]; /* the last step failed, here or on another rank */
     bool lost;        /* no way to the other ranks any more */
 };
 
@@ -70,7 +70,7 @@ fail(struct group *g, ncclResult_t result, const char *format, ...)
 static ncclResult_t exchange(struct group *g)
 {
     ncclResult_t result =
-        st_voices_meet(g->nccl, g->voices, g->n, g->mine, g->all, sizeof *g->mine, g->why);
+        ar_voices_meet(g->nccl, g->voices, g->n, g->mine, g->all, sizeof *g->mine, g->why);
 
     g->lost = g->lost || result != ncclSuccess;
     return result;
@@ -81,7 +81,7 @@ static ncclResult_t agree(struct group *g, ncclResult_t result)
 {
     bool met;
 
-    result = st_voices_agree(g->nccl, g->voices, g->n, result, 0, g->why, &met);
+    result = ar_voices_agree(g->nccl, g->voices, g->n, result, 0, g->why, &met);
     g->lost = g->lost || !met;
     return result;
 }
@@ -102,7 +102,7 @@ static void compare_rules(struct group *g)
     for (int r = 1; r < g->handles[0]->ranks && other == 0; r++)
         other = g->all[r].rules_hash != g->all[0].rules_hash ? r : 0;
     if (other != 0)
-        st_rules_drop(g->handles, g->n, other);
+        ar_rules_drop(g->handles, g->n, other);
 }
 
 /* What two ranks must have alike and have not, or NULL. */
@@ -154,10 +154,10 @@ static ncclResult_t compare(struct group *g)
 static void ask_links(struct group *g, int forced)
 {
     for (int i = 0; i < g->n; i++) {
-        g->mine[i].links = ST_LINKS_NVLINK;
+        g->mine[i].links = AR_LINKS_NVLINK;
         for (int r = 0; r < g->handles[0]->ranks; r++)
-            if (st_links_between(g->mine[i].bus, g->all[r].bus) != ST_LINKS_NVLINK)
-                g->mine[i].links = ST_LINKS_PCIE;
+            if (ar_links_between(g->mine[i].bus, g->all[r].bus) != AR_LINKS_NVLINK)
+                g->mine[i].links = AR_LINKS_PCIE;
         if (forced >= 0)
             g->mine[i].links = forced;
     }
@@ -171,7 +171,7 @@ static ncclResult_t allocate(struct group *g, const struct symtuner_ar_config *c
         cudaError_t error = cudaSetDevice(h->device);
         ncclResult_t result;
 
-        st_scratch_size(h, config, false);
+        ar_scratch_size(h, config, false);
         result = g->nccl->ncclMemAlloc(&memory, h->layout.bytes);
         if (result != ncclSuccess)
             return fail(g, result, "%llu MiB of scratch from ncclMemAlloc: %s",
@@ -179,7 +179,7 @@ static ncclResult_t allocate(struct group *g, const struct symtuner_ar_config *c
                         g->nccl->ncclGetErrorString(result));
         h->arena = memory;
         if (error == cudaSuccess)
-            error = st_arena_fill(h, config);
+            error = ar_arena_fill(h, config);
         if (error != cudaSuccess) {
             cudaGetLastError();
             return fail(g, ncclUnhandledCudaError, "fill scratch: %s", cudaGetErrorString(error));
@@ -190,21 +190,21 @@ static ncclResult_t allocate(struct group *g, const struct symtuner_ar_config *c
 
 static ncclResult_t open_windows(struct group *g)
 {
-    ncclWindow_t windows[ST_MAX_RANKS] = {NULL};
-    void *arenas[ST_MAX_RANKS];
+    ncclWindow_t windows[AR_MAX_RANKS] = {NULL};
+    void *arenas[AR_MAX_RANKS];
     size_t bytes = g->handles[0]->layout.bytes;
     ncclResult_t result;
 
     for (int i = 0; i < g->n; i++)
         arenas[i] = g->handles[i]->arena;
-    result = st_windows_make(g->handles, arenas, g->n, bytes, windows, g->why);
+    result = ar_windows_make(g->handles, arenas, g->n, bytes, windows, g->why);
     for (int i = 0; i < g->n; i++) {
         symtuner_ar *h = g->handles[i];
 
         h->arena_window = windows[i];
         cudaSetDevice(h->device);
         if (result == ncclSuccess)
-            result = st_nccl_window_peers(g->nccl, h->arena_window, h->ranks, h->me, h->peer,
+            result = ar_nccl_window_peers(g->nccl, h->arena_window, h->ranks, h->me, h->peer,
                                           g->why, sizeof g->why);
     }
     return result;
@@ -214,14 +214,14 @@ static ncclResult_t open_windows(struct group *g)
 static ncclResult_t peer_arena(struct group *g, const struct symtuner_ar_config *config)
 {
     ncclResult_t result = agree(g, allocate(g, config));
-    char text[ST_WHY + 80];
+    char text[AR_WHY + 80];
 
     if (result == ncclSuccess)
         return agree(g, open_windows(g));
     snprintf(text, sizeof text, "pinned host memory, which is slow, instead of peer memory: %s",
              g->why);
     if (g->handles[0]->me == 0 && config->transport == SYMTUNER_AR_AUTO)
-        st_ar_rules_warn(text); /* peers that cannot be reached are no news, a full GPU is */
+        ar_rules_warn(text); /* peers that cannot be reached are no news, a full GPU is */
     return result;
 }
 
@@ -233,9 +233,9 @@ static ncclResult_t open_host(struct group *g, const char *name, bool create)
         ncclResult_t result = ncclSuccess;
 
         if ((h->me == 0) == create)
-            result = st_arena_host(&h, 1, name, create);
+            result = ar_arena_host(&h, 1, name, create);
         if (result != ncclSuccess)
-            return fail(g, result, "%.*s", ST_WHY - 1, h->error);
+            return fail(g, result, "%.*s", AR_WHY - 1, h->error);
     }
     return ncclSuccess;
 }
@@ -248,9 +248,9 @@ static ncclResult_t host_arena(struct group *g, const struct symtuner_ar_config 
 
     snprintf(name, sizeof name, "/symtuner-ar-%016llx", (unsigned long long)g->all[0].group);
     for (int i = 0; i < g->n; i++) {
-        st_arena_free(g->handles[i]);
+        ar_arena_free(g->handles[i]);
         cudaSetDevice(g->handles[i]->device);
-        st_scratch_size(g->handles[i], config, true);
+        ar_scratch_size(g->handles[i], config, true);
         maker |= g->handles[i]->me == 0;
     }
     result = agree(g, open_host(g, name, true));
@@ -259,11 +259,11 @@ static ncclResult_t host_arena(struct group *g, const struct symtuner_ar_config 
     if (maker)
         shm_unlink(name); /* everybody has it open, or nobody will */
     for (int i = 0; i < g->n && result != ncclSuccess; i++)
-        st_arena_free(g->handles[i]);
+        ar_arena_free(g->handles[i]);
     return result;
 }
 
-static ncclResult_t meet(void *ranks, struct st_probe *all)
+static ncclResult_t meet(void *ranks, struct ar_probe *all)
 {
     struct group *g = ranks;
     ncclResult_t result;
@@ -276,20 +276,20 @@ static ncclResult_t meet(void *ranks, struct st_probe *all)
     return result;
 }
 
-static ncclResult_t probe(struct group *g, const struct st_options *options)
+static ncclResult_t probe(struct group *g, const struct ar_options *options)
 {
-    struct st_probe_group group = {meet, g, st_probe_key(0, g->all[0].host)};
+    struct ar_probe_group group = {meet, g, ar_probe_key(0, g->all[0].host)};
 
     for (int r = 0; r < g->handles[0]->ranks; r++)
-        group.key = st_probe_key(group.key, g->all[r].bus);
-    return st_probe_run(g->handles, g->n, &group, options->probe_file);
+        group.key = ar_probe_key(group.key, g->all[r].bus);
+    return ar_probe_run(g->handles, g->n, &group, options->probe_file);
 }
 
 /* Peer memory or host memory: the same on all ranks, and why not the other. */
 static ncclResult_t share_memory(struct group *g, const struct symtuner_ar_config *config,
                                  bool *host)
 {
-    char no_peer[ST_WHY] = "", why[2 * ST_WHY];
+    char no_peer[AR_WHY] = "", why[2 * AR_WHY];
     int at = 0;
 
     *host = config->transport == SYMTUNER_AR_HOST;
@@ -299,7 +299,7 @@ static ncclResult_t share_memory(struct group *g, const struct symtuner_ar_confi
         if (result == ncclSuccess || g->lost)
             return result;
         memcpy(no_peer, g->why, sizeof no_peer);
-        at = snprintf(why, sizeof why, "no peer memory (%.*s)", ST_WHY - 40, no_peer);
+        at = snprintf(why, sizeof why, "no peer memory (%.*s)", AR_WHY - 40, no_peer);
         *host = config->transport == SYMTUNER_AR_AUTO;
     }
     if (*host) {
@@ -310,7 +310,7 @@ static ncclResult_t share_memory(struct group *g, const struct symtuner_ar_confi
         if (result == ncclSuccess || g->lost)
             return result;
         snprintf(why + at, sizeof why - (size_t)at, "%sno pinned host memory (%.*s)",
-                 at != 0 ? ", and " : "", ST_WHY - 40, g->why);
+                 at != 0 ? ", and " : "", AR_WHY - 40, g->why);
     }
     close_gate(g, why);
     return ncclSuccess;
@@ -327,7 +327,7 @@ static uint64_t bulk(const struct group *g)
 }
 
 static ncclResult_t settle(struct group *g, const struct symtuner_ar_config *given,
-                           const struct st_options *options)
+                           const struct ar_options *options)
 {
     struct symtuner_ar_config config = *given;
     bool host;
@@ -345,21 +345,21 @@ static ncclResult_t settle(struct group *g, const struct symtuner_ar_config *giv
     if (result != ncclSuccess || g->handles[0]->gate != NULL)
         return result;
     for (int i = 0; i < g->n; i++) {
-        g->handles[i]->links = host ? ST_LINKS_HOST : ST_LINKS_NVLINK;
+        g->handles[i]->links = host ? AR_LINKS_HOST : AR_LINKS_NVLINK;
         for (int r = 0; r < g->handles[i]->ranks && !host; r++)
-            if (g->all[r].links == ST_LINKS_PCIE)
-                g->handles[i]->links = ST_LINKS_PCIE;
+            if (g->all[r].links == AR_LINKS_PCIE)
+                g->handles[i]->links = AR_LINKS_PCIE;
     }
-    if (!st_probe_wanted(g->handles[0], options))
+    if (!ar_probe_wanted(g->handles[0], options))
         return ncclSuccess;
     result = probe(g, options);
     if (result == ncclSuccess || g->lost) /* lost: g->why has the sentence */
         return result;
-    return fail(g, result, "%.*s", ST_WHY - 1, g->handles[0]->error);
+    return fail(g, result, "%.*s", AR_WHY - 1, g->handles[0]->error);
 }
 
 static ncclResult_t start_rank(struct group *g, int i, const struct symtuner_ar_config *config,
-                               const struct st_options *options)
+                               const struct ar_options *options)
 {
     symtuner_ar *h = calloc(1, sizeof *h);
     struct card *card = &g->mine[i];
@@ -376,8 +376,8 @@ static ncclResult_t start_rank(struct group *g, int i, const struct symtuner_ar_
     h->nccl = g->nccl;
     if (g->nccl->ncclCommUserRank(h->comm, &h->me) != ncclSuccess)
         return fail(g, ncclInvalidArgument, "comms[%d] is not a usable communicator", i);
-    if (st_rank_start(h, config, options) != ncclSuccess)
-        return fail(g, ncclUnhandledCudaError, "%.*s", ST_WHY - 1, h->error);
+    if (ar_rank_start(h, config, options) != ncclSuccess)
+        return fail(g, ncclUnhandledCudaError, "%.*s", AR_WHY - 1, h->error);
     h->voice.abort = &h->mailbox->abort;
     describe_host(card->host, sizeof card->host);
     error = cudaDeviceGetPCIBusId(card->bus, sizeof card->bus, h->device);
@@ -392,26 +392,26 @@ static ncclResult_t start_rank(struct group *g, int i, const struct symtuner_ar_
     }
     card->sms = h->sms;
     card->budget = h->budget;
-    card->multicast = h->multicast = h->ranks >= 4 && st_ar_multicast_here();
+    card->multicast = h->multicast = h->ranks >= 4 && ar_multicast_here();
     card->transport = config->transport;
     card->probe_mode = options->probe;    /* a rank that probes waits for the others to */
     card->kernel = options->force.family; /* ranks in two kernels wait for each other */
     card->ctas = options->force.ctas;
     card->bulk_bytes = config->bulk_bytes;
-    card->bulk_own = st_scratch_bulk();
+    card->bulk_own = ar_scratch_bulk();
     card->first_epoch = config->first_epoch;
-    card->rules_hash = st_rules_hash(h);
-    card->group = st_group_number(h);
+    card->rules_hash = ar_rules_hash(h);
+    card->group = ar_group_number(h);
     return ncclSuccess;
 }
 
 static ncclResult_t start(struct group *g, ncclResult_t checked,
-                          const struct symtuner_ar_config *config, const struct st_options *options)
+                          const struct symtuner_ar_config *config, const struct ar_options *options)
 {
     ncclResult_t result = checked;
 
     if (result != ncclSuccess)
-        return fail(g, result, "%.*s", ST_WHY - 1, symtuner_ar_error(NULL));
+        return fail(g, result, "%.*s", AR_WHY - 1, symtuner_ar_error(NULL));
     for (int i = 0; i < g->n && result == ncclSuccess; i++)
         result = start_rank(g, i, config, options);
     return result;
@@ -420,12 +420,12 @@ static ncclResult_t start(struct group *g, ncclResult_t checked,
 static ncclResult_t open_voices(struct group *g, const ncclComm_t *comms, uint64_t limit_ns)
 {
     for (int i = 0; i < g->n; i++) {
-        char why[ST_WHY];
-        ncclResult_t result = st_voice_open(&g->voice[i], g->nccl, comms[i], limit_ns, why);
+        char why[AR_WHY];
+        ncclResult_t result = ar_voice_open(&g->voice[i], g->nccl, comms[i], limit_ns, why);
 
         g->voices[i] = &g->voice[i];
         if (result != ncclSuccess)
-            return fail(g, result, "comms[%d]: %.*s", i, ST_WHY - 20, why);
+            return fail(g, result, "comms[%d]: %.*s", i, AR_WHY - 20, why);
     }
     return ncclSuccess;
 }
@@ -438,21 +438,21 @@ static ncclResult_t insist(struct group *g, int transport)
     if (g->handles[0]->gate == NULL || transport == SYMTUNER_AR_AUTO)
         return ncclSuccess;
     return fail(g, ncclInvalidUsage, "transport %s was asked for, but: %.*s", words[transport],
-                ST_WHY - 50, g->handles[0]->gate);
+                AR_WHY - 50, g->handles[0]->gate);
 }
 
 static ncclResult_t create(struct group *g, const ncclComm_t *comms,
                            const struct symtuner_ar_config *given)
 {
     struct symtuner_ar_config config;
-    struct st_options options;
-    ncclResult_t checked = st_config_check(given, &config, &options);
-    ncclResult_t result = open_voices(g, comms, st_timeout_ns(&config, &options));
+    struct ar_options options;
+    ncclResult_t checked = ar_config_check(given, &config, &options);
+    ncclResult_t result = open_voices(g, comms, ar_timeout_ns(&config, &options));
 
     if (result != ncclSuccess)
         return result;
     result = start(g, checked, &config, &options);
-    if (g->voice[0].ranks <= ST_MAX_RANKS) {
+    if (g->voice[0].ranks <= AR_MAX_RANKS) {
         result = agree(g, result);
         if (result == ncclSuccess)
             result = settle(g, &config, &options);
@@ -470,23 +470,23 @@ ncclResult_t symtuner_ar_create(symtuner_ar **handles_out, const ncclComm_t *com
     int device = -1;
     ncclResult_t result;
 
-    if (handles_out == NULL || comms == NULL || n < 1 || n > ST_MAX_RANKS)
-        return st_fail(NULL, ncclInvalidArgument, "one thread drives 1 to %d communicators, not %d",
-                       ST_MAX_RANKS, n);
-    g.nccl = st_nccl_get(why, sizeof why);
+    if (handles_out == NULL || comms == NULL || n < 1 || n > AR_MAX_RANKS)
+        return ar_fail(NULL, ncclInvalidArgument, "one thread drives 1 to %d communicators, not %d",
+                       AR_MAX_RANKS, n);
+    g.nccl = ar_nccl_get(why, sizeof why);
     if (g.nccl == NULL)
-        return st_fail(NULL, ncclInvalidUsage, "%s", why);
+        return ar_fail(NULL, ncclInvalidUsage, "%s", why);
     cudaGetDevice(&device);
     result = create(&g, comms, given);
     for (int i = 0; i < n; i++) {
         if (result == ncclSuccess)
             handles_out[i] = g.handles[i];
         else if (g.handles[i] != NULL)
-            st_rank_free(g.handles[i]);
+            ar_rank_free(g.handles[i]);
         else
-            st_voice_close(&g.voice[i]);
+            ar_voice_close(&g.voice[i]);
     }
     if (device >= 0)
         cudaSetDevice(device);
-    return result == ncclSuccess ? result : st_fail(NULL, result, "%s", g.why);
+    return result == ncclSuccess ? result : ar_fail(NULL, result, "%s", g.why);
 }

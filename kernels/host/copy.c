@@ -24,10 +24,10 @@ struct piece {
     uint64_t at, bytes; /* inside the shard of ${owner} */
 };
 
-static struct piece cut(const struct st_args *args, int owner, int q, int pieces)
+static struct piece cut(const struct ar_args *args, int owner, int q, int pieces)
 {
-    uint64_t length = st_round_up(st_div_up(args->shard, (uint64_t)pieces), ST_LINE * ST_WORD);
-    uint64_t all = st_shard_bytes(args->bytes, args->shard, owner);
+    uint64_t length = ar_round_up(ar_div_up(args->shard, (uint64_t)pieces), AR_LINE * AR_WORD);
+    uint64_t all = ar_shard_bytes(args->bytes, args->shard, owner);
     struct piece p = {(uint64_t)q * length, 0};
 
     if (p.at < all)
@@ -35,10 +35,10 @@ static struct piece cut(const struct st_args *args, int owner, int q, int pieces
     return p;
 }
 
-static cudaError_t run_helper(const void *kernel, const struct st_args *call, int kind,
+static cudaError_t run_helper(const void *kernel, const struct ar_args *call, int kind,
                               uint64_t step, int last, cudaStream_t stream)
 {
-    struct st_args args = *call;
+    struct ar_args args = *call;
     void *params[] = {&args};
 
     args.lag = kind;
@@ -47,7 +47,7 @@ static cudaError_t run_helper(const void *kernel, const struct st_args *call, in
     return cudaLaunchKernel(kernel, (dim3){1, 1, 1}, (dim3){32, 1, 1}, params, 0, stream);
 }
 
-static cudaError_t scatter(const struct st_args *a, int q, int pieces, cudaStream_t stream)
+static cudaError_t scatter(const struct ar_args *a, int q, int pieces, cudaStream_t stream)
 {
     cudaError_t error = cudaSuccess;
 
@@ -64,7 +64,7 @@ static cudaError_t scatter(const struct st_args *a, int q, int pieces, cudaStrea
 }
 
 /* The sums of all other owners, from their recv to mine. */
-static cudaError_t gather(const struct st_args *a, int q, int pieces, cudaStream_t stream)
+static cudaError_t gather(const struct ar_args *a, int q, int pieces, cudaStream_t stream)
 {
     cudaError_t error = cudaSuccess;
 
@@ -80,10 +80,10 @@ static cudaError_t gather(const struct st_args *a, int q, int pieces, cudaStream
     return error;
 }
 
-static cudaError_t reduce(const struct st_args *call, const void *kernel, int q, int pieces,
+static cudaError_t reduce(const struct ar_args *call, const void *kernel, int q, int pieces,
                           int ctas, int threads, cudaStream_t stream)
 {
-    struct st_args args = *call;
+    struct ar_args args = *call;
     struct piece p = cut(call, call->me, q, pieces);
     uint64_t at = (uint64_t)call->me * call->shard + p.at;
     void *params[] = {&args};
@@ -102,20 +102,20 @@ static cudaError_t reduce(const struct st_args *call, const void *kernel, int q,
     do {                                                                                           \
         cudaError_t error_ = (call);                                                               \
         if (error_ != cudaSuccess)                                                                 \
-            return st_fail_cuda(h, error_, "copy-engine schedule");                                \
+            return ar_fail_cuda(h, error_, "copy-engine schedule");                                \
     } while (0)
 
-ncclResult_t st_copy_guard(symtuner_ar *h, cudaStream_t stream)
+ncclResult_t ar_copy_guard(symtuner_ar *h, cudaStream_t stream)
 {
-    struct st_args args;
+    struct ar_args args;
 
-    st_args_start(h, &args);
+    ar_args_start(h, &args);
     args.ranks = 0; /* nobody is told anything */
-    TRY(run_helper(st_kernel_signal, &args, ST_FLAG_ENTER, 0, 0, stream));
+    TRY(run_helper(ar_kernel_signal, &args, AR_FLAG_ENTER, 0, 0, stream));
     return ncclSuccess;
 }
 
-ncclResult_t st_copy_run(symtuner_ar *h, const struct st_args *args, const void *kernel, int ctas,
+ncclResult_t ar_copy_run(symtuner_ar *h, const struct ar_args *args, const void *kernel, int ctas,
                          int threads, cudaStream_t stream)
 {
     enum { PIECES = 2 };
@@ -125,20 +125,20 @@ ncclResult_t st_copy_run(symtuner_ar *h, const struct st_args *args, const void 
     TRY(cudaStreamWaitEvent(side, h->copy_event[0], 0));
     for (int q = 0; q < PIECES; q++) {
         TRY(scatter(args, q, PIECES, side));
-        TRY(run_helper(st_kernel_signal, args, ST_FLAG_REDUCE, (uint64_t)q + 1, 0, side));
+        TRY(run_helper(ar_kernel_signal, args, AR_FLAG_REDUCE, (uint64_t)q + 1, 0, side));
     }
     for (int q = 0; q < PIECES; q++) {
-        TRY(run_helper(st_kernel_await, args, ST_FLAG_REDUCE, (uint64_t)q + 1, 0, stream));
+        TRY(run_helper(ar_kernel_await, args, AR_FLAG_REDUCE, (uint64_t)q + 1, 0, stream));
         TRY(reduce(args, kernel, q, PIECES, ctas, threads, stream));
-        TRY(run_helper(st_kernel_signal, args, ST_FLAG_GATHER, (uint64_t)q + 1, 0, stream));
+        TRY(run_helper(ar_kernel_signal, args, AR_FLAG_GATHER, (uint64_t)q + 1, 0, stream));
     }
     for (int q = 0; q < PIECES; q++) {
-        TRY(run_helper(st_kernel_await, args, ST_FLAG_GATHER, (uint64_t)q + 1, 0, side));
+        TRY(run_helper(ar_kernel_await, args, AR_FLAG_GATHER, (uint64_t)q + 1, 0, side));
         TRY(gather(args, q, PIECES, side));
     }
-    TRY(run_helper(st_kernel_signal, args, ST_FLAG_LEAVE, 1, 0, side));
+    TRY(run_helper(ar_kernel_signal, args, AR_FLAG_LEAVE, 1, 0, side));
     TRY(cudaEventRecord(h->copy_event[1], side));
     TRY(cudaStreamWaitEvent(stream, h->copy_event[1], 0));
-    TRY(run_helper(st_kernel_await, args, ST_FLAG_LEAVE, 1, 1, stream));
+    TRY(run_helper(ar_kernel_await, args, AR_FLAG_LEAVE, 1, 1, stream));
     return ncclSuccess;
 }

@@ -14,54 +14,54 @@ int symtuner_ar_version(void)
     return SYMTUNER_AR_VERSION;
 }
 
-ncclResult_t st_config_check(const struct symtuner_ar_config *given,
-                             struct symtuner_ar_config *config, struct st_options *options)
+ncclResult_t ar_config_check(const struct symtuner_ar_config *given,
+                             struct symtuner_ar_config *config, struct ar_options *options)
 {
     char why[200];
 
-    st_graves_sweep();
+    ar_graves_sweep();
     memset(config, 0, sizeof *config);
     memset(options, 0, sizeof *options);
     if (given != NULL) {
         if (given->size < sizeof given->size || given->size > sizeof *given)
-            return st_fail(NULL, ncclInvalidArgument,
+            return ar_fail(NULL, ncclInvalidArgument,
                            "config.size is %zu; set it to sizeof(struct symtuner_ar_config) = %zu",
                            given->size, sizeof *given);
         memcpy(config, given, given->size);
     }
     if (config->transport < SYMTUNER_AR_AUTO || config->transport > SYMTUNER_AR_HOST)
-        return st_fail(NULL, ncclInvalidArgument, "config.transport %d is unknown; write 0, 1 or 2",
+        return ar_fail(NULL, ncclInvalidArgument, "config.transport %d is unknown; write 0, 1 or 2",
                        config->transport);
-    if (config->max_ctas < 0 || config->max_ctas > ST_MAX_CTAS)
-        return st_fail(NULL, ncclInvalidArgument, "config.max_ctas %d; write 1 to %d, or 0",
-                       config->max_ctas, ST_MAX_CTAS);
+    if (config->max_ctas < 0 || config->max_ctas > AR_MAX_CTAS)
+        return ar_fail(NULL, ncclInvalidArgument, "config.max_ctas %d; write 1 to %d, or 0",
+                       config->max_ctas, AR_MAX_CTAS);
     if (config->first_epoch >> 38 != 0)
-        return st_fail(NULL, ncclInvalidArgument, "config.first_epoch must be below 2^38");
-    if (st_options_read(options, why, sizeof why) != 0)
-        return st_fail(NULL, ncclInvalidArgument, "%s", why);
+        return ar_fail(NULL, ncclInvalidArgument, "config.first_epoch must be below 2^38");
+    if (ar_options_read(options, why, sizeof why) != 0)
+        return ar_fail(NULL, ncclInvalidArgument, "%s", why);
     if (config->transport == SYMTUNER_AR_AUTO)
         config->transport = options->transport;
     return ncclSuccess;
 }
 
 /* Hand a half-made group's error to the caller and free it. */
-ncclResult_t st_create_undo(symtuner_ar **handles, int n, int failed, ncclResult_t result)
+ncclResult_t ar_create_undo(symtuner_ar **handles, int n, int failed, ncclResult_t result)
 {
-    st_fail(NULL, result, "%s", handles[failed]->error);
+    ar_fail(NULL, result, "%s", handles[failed]->error);
     for (int i = 0; i < n; i++)
         if (handles[i] != NULL)
-            st_rank_free(handles[i]);
+            ar_rank_free(handles[i]);
     return result;
 }
 
-uint64_t st_rules_hash(const symtuner_ar *h)
+uint64_t ar_rules_hash(const symtuner_ar *h)
 {
     return h->rules != NULL ? symtuner_rules_hash(h->rules) : 0;
 }
 
-void st_rules_drop(symtuner_ar **handles, int n, int other)
+void ar_rules_drop(symtuner_ar **handles, int n, int other)
 {
-    char text[ST_RULES_NOTE];
+    char text[AR_RULES_NOTE];
 
     snprintf(text, sizeof text,
              "not used: ranks 0 and %d have different [kernels] rules; give all ranks one file",
@@ -71,6 +71,6 @@ void st_rules_drop(symtuner_ar **handles, int n, int other)
         handles[i]->rules = NULL;
         memcpy(handles[i]->rules_note, text, sizeof text);
         if (handles[i]->me == 0)
-            st_ar_rules_warn(text);
+            ar_rules_warn(text);
     }
 }

@@ -7,11 +7,11 @@
 
 size_t symtuner_ar_describe(symtuner_ar *h, char *text, size_t length)
 {
-    static const char *const links[ST_LINKS] = {"NVLink peer memory", "PCIe peer memory",
+    static const char *const links[AR_LINKS] = {"NVLink peer memory", "PCIe peer memory",
                                                 "pinned host memory"};
-    static const char *const overlaps[ST_STARTS] = {"0, none", "1, in front",
+    static const char *const overlaps[AR_STARTS] = {"0, none", "1, in front",
                                                     "2, in front and behind"};
-    static const char *const regions[ST_REGIONS] = {"ll8", "ll128", "lamport", "bulk", "gather"};
+    static const char *const regions[AR_REGIONS] = {"ll8", "ll128", "lamport", "bulk", "gather"};
     char head[2048];
     int n;
     size_t rest;
@@ -31,7 +31,7 @@ size_t symtuner_ar_describe(symtuner_ar *h, char *text, size_t length)
     else
         n += snprintf(head + n, sizeof head - (size_t)n, "transport: %s%s%s\n", links[h->links],
                       h->no_peer[0] != 0 ? "; no peer memory: " : "", h->no_peer);
-    if (h->gate == NULL && h->links == ST_LINKS_HOST)
+    if (h->gate == NULL && h->links == AR_LINKS_HOST)
         n += snprintf(head + n, sizeof head - (size_t)n,
                       "registered buffers are treated as any others\n");
     if (h->probe_from[0] != 0)
@@ -46,22 +46,22 @@ size_t symtuner_ar_describe(symtuner_ar *h, char *text, size_t length)
     n += snprintf(
         head + n, sizeof head - (size_t)n, "time limit %llu ms, scratch %llu MiB of %s memory:",
         (unsigned long long)(h->timeout_ns / 1000000), (unsigned long long)(h->layout.bytes >> 20),
-        h->links == ST_LINKS_HOST ? "pinned host" : "GPU");
-    for (int r = 0; r < ST_REGIONS; r++)
+        h->links == AR_LINKS_HOST ? "pinned host" : "GPU");
+    for (int r = 0; r < AR_REGIONS; r++)
         n += snprintf(head + n, sizeof head - (size_t)n, " %s %llu KiB%s", regions[r],
                       (unsigned long long)(h->layout.half[r] >> 10),
-                      r == ST_REGION_GATHER ? "\n"
-                      : r == ST_REGION_BULK ? ","
+                      r == AR_REGION_GATHER ? "\n"
+                      : r == AR_REGION_BULK ? ","
                                             : " x2,");
     n += snprintf(head + n, sizeof head - (size_t)n, "overlapped launches: %s\n",
-                  overlaps[st_start_of(h)]);
+                  overlaps[ar_start_of(h)]);
     if (length != 0)
         snprintf(text, length, "%s", head);
     rest = (size_t)n;
     if (h->gate != NULL || h->ranks == 1)
         return rest;
-    rest += st_ar_rules_print(h->rules, h->rules_note, rest < length ? text + rest : text,
-                              rest < length ? length - rest : 0);
-    return rest + st_select_print(h->ranks, h->links, rest < length ? text + rest : text,
+    rest += ar_rules_print(h->rules, h->rules_note, rest < length ? text + rest : text,
+                           rest < length ? length - rest : 0);
+    return rest + ar_select_print(h->ranks, h->links, rest < length ? text + rest : text,
                                   rest < length ? length - rest : 0);
 }

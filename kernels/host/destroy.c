@@ -15,7 +15,7 @@
 
 struct grave {
     struct grave *next;
-    symtuner_ar *handles[ST_MAX_RANKS];
+    symtuner_ar *handles[AR_MAX_RANKS];
     int n;
 };
 
@@ -27,12 +27,12 @@ static bool any_live(symtuner_ar **handles, int n)
     bool live = false;
 
     for (int i = 0; i < n; i++)
-        live |= st_graphs_live(handles[i], ~0ull, 0);
+        live |= ar_graphs_live(handles[i], ~0ull, 0);
     return live;
 }
 
 /* Put off freeing these; false: no graph lives, free them now. */
-static bool st_graves_add(symtuner_ar **handles, int n)
+static bool ar_graves_add(symtuner_ar **handles, int n)
 {
     struct grave *g;
 
@@ -50,7 +50,7 @@ static bool st_graves_add(symtuner_ar **handles, int n)
     return true;
 }
 
-void st_graves_sweep(void)
+void ar_graves_sweep(void)
 {
     int device = -1;
 
@@ -66,7 +66,7 @@ void st_graves_sweep(void)
         if (device < 0)
             cudaGetDevice(&device);
         for (int i = 0; i < g->n; i++)
-            st_rank_free(g->handles[i]);
+            ar_rank_free(g->handles[i]);
         free(g);
     }
     if (device >= 0)
@@ -84,13 +84,13 @@ static ncclResult_t await_calls(symtuner_ar *h, bool another_is_stuck)
     cudaError_t error = cudaSetDevice(h->device);
 
     if (error == cudaSuccess)
-        error = h->gave_nccl ? st_gpu_idle(h->device, limit) : cudaDeviceSynchronize();
+        error = h->gave_nccl ? ar_gpu_idle(h->device, limit) : cudaDeviceSynchronize();
     if (error == cudaSuccess)
         return ncclSuccess;
     if (error != cudaErrorNotReady)
-        return st_fail_cuda(NULL, error, "what ran before symtuner_ar_destroy");
+        return ar_fail_cuda(NULL, error, "what ran before symtuner_ar_destroy");
     h->stuck = true;
-    return st_fail(NULL, ncclRemoteError,
+    return ar_fail(NULL, ncclRemoteError,
                    "rank %d frees nothing: GPU %d is not idle after %llu ms, and NCCL had calls of "
                    "this handle; is a rank missing? ncclCommAbort ends them",
                    h->me, h->device, (unsigned long long)(limit / 1000000));
@@ -99,23 +99,23 @@ static ncclResult_t await_calls(symtuner_ar *h, bool another_is_stuck)
 static void drop_windows(symtuner_ar *h)
 {
     cudaSetDevice(h->device);
-    for (int w = 0; w < ST_MAX_WINDOWS; w++)
+    for (int w = 0; w < AR_MAX_WINDOWS; w++)
         if (h->windows[w].base != NULL && h->windows[w].ours)
-            st_window_drop(h, h->windows[w].handle);
-    st_arena_free(h);
+            ar_window_drop(h, h->windows[w].handle);
+    ar_arena_free(h);
 }
 
 /* Handle ${i}, whose graphs may live, with the others of its local group. */
 static bool bury(symtuner_ar **handles, int n, int i)
 {
-    symtuner_ar *together[ST_MAX_RANKS], *h = handles[i];
-    const uint32_t destroyed = ST_DESTROYED;
+    symtuner_ar *together[AR_MAX_RANKS], *h = handles[i];
+    const uint32_t destroyed = AR_DESTROYED;
     int many = 0;
 
     for (int k = 0; k < n; k++)
         if (handles[k] != NULL && (k == i || (h->comm == NULL && handles[k]->group == h->group)))
             together[many++] = handles[k];
-    if (!st_graves_add(together, many))
+    if (!ar_graves_add(together, many))
         return false;
     if (h->comm != NULL) { /* which may end at once, and with it the way to the peers' memory */
         cudaSetDevice(h->device);
@@ -136,14 +136,14 @@ ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n)
     int device = -1;
 
     if (handles == NULL)
-        return st_fail(NULL, ncclInvalidArgument, "handles is NULL");
-    if (n < 0 || n > ST_MAX_RANKS)
-        return st_fail(NULL, ncclInvalidArgument, "%d handles; write 0 to %d", n, ST_MAX_RANKS);
-    result = st_handles_check(handles, n);
+        return ar_fail(NULL, ncclInvalidArgument, "handles is NULL");
+    if (n < 0 || n > AR_MAX_RANKS)
+        return ar_fail(NULL, ncclInvalidArgument, "%d handles; write 0 to %d", n, AR_MAX_RANKS);
+    result = ar_handles_check(handles, n);
     if (result != ncclSuccess)
         return result;
     cudaGetDevice(&device);
-    st_graves_sweep();
+    ar_graves_sweep();
     /* When our own calls are done every peer's write to our scratch has been seen. */
     for (int i = 0; i < n; i++) {
         ncclResult_t latest;
@@ -165,8 +165,8 @@ ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n)
             drop_windows(h);
         if (h->voice.late[0] != 0)
             result =
-                st_fail(NULL, ncclRemoteError, "rank %d frees nothing: %s", h->me, h->voice.late);
-        st_rank_free(h);
+                ar_fail(NULL, ncclRemoteError, "rank %d frees nothing: %s", h->me, h->voice.late);
+        ar_rank_free(h);
         handles[i] = NULL;
     }
     if (device >= 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* destroy.h - handles that were destroyed while a graph held calls of theirs. */
-#ifndef ST_AR_DESTROY_H_
-#define ST_AR_DESTROY_H_
+#ifndef AR_DESTROY_H_
+#define AR_DESTROY_H_
 
 /*
  * symtuner_ar_destroy() puts off freeing a handle while a CUDA graph with its calls lives. A local
@@ -9,6 +9,6 @@
  * everything is freed but the counters, in which a replayed kernel finds that it must not run (it
  * traps). This frees the handles whose graphs are gone; every create and destroy calls it.
  */
-void st_graves_sweep(void);
+void ar_graves_sweep(void);
 
 #endif

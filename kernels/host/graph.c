@@ -10,20 +10,20 @@
 /* In a thread of CUDA's, where no CUDA call is allowed. */
 static void CUDART_CB let_go(void *record)
 {
-    struct st_graph *g = record;
+    struct ar_graph *g = record;
 
     __atomic_store_n(&g->gone, 1, __ATOMIC_RELEASE);
 }
 
 static ncclResult_t make(symtuner_ar *h, unsigned long long id, cudaGraph_t graph,
-                         struct st_graph **out)
+                         struct ar_graph **out)
 {
-    struct st_graph *g = calloc(1, sizeof *g);
+    struct ar_graph *g = calloc(1, sizeof *g);
     cudaUserObject_t held;
     cudaError_t error;
 
     if (g == NULL)
-        return st_fail(h, ncclSystemError, "out of memory");
+        return ar_fail(h, ncclSystemError, "out of memory");
     g->order.capture = id;
     error = cudaEventCreateWithFlags(&g->order.done, cudaEventDisableTiming);
     if (error == cudaSuccess) {
@@ -33,7 +33,7 @@ static ncclResult_t make(symtuner_ar *h, unsigned long long id, cudaGraph_t grap
     }
     if (error != cudaSuccess) {
         free(g);
-        return st_fail_cuda(h, error, "make a record of the capture");
+        return ar_fail_cuda(h, error, "make a record of the capture");
     }
     g->next = h->graphs;
     h->graphs = g;
@@ -43,19 +43,19 @@ static ncclResult_t make(symtuner_ar *h, unsigned long long id, cudaGraph_t grap
         return ncclSuccess;
     }
     cudaUserObjectRelease(held, 1); /* lets go, now or soon */
-    return st_fail_cuda(h, error, "let the graph hold what its call needs");
+    return ar_fail_cuda(h, error, "let the graph hold what its call needs");
 }
 
 /* The record of capture ${id}, which goes on in ${graph}; made where there is none yet. */
 static ncclResult_t find(symtuner_ar *h, unsigned long long id, cudaGraph_t graph,
-                         struct st_graph **out)
+                         struct ar_graph **out)
 {
-    for (struct st_graph *g = h->graphs; g != NULL; g = g->next)
+    for (struct ar_graph *g = h->graphs; g != NULL; g = g->next)
         if (g->order.capture == id) {
             *out = g;
             return ncclSuccess;
         }
-    st_graphs_live(h, 0, 0);
+    ar_graphs_live(h, 0, 0);
     return make(h, id, graph, out);
 }
 
@@ -63,8 +63,8 @@ static bool look(symtuner_ar *h, uint64_t windows)
 {
     bool live = false;
 
-    for (struct st_graph **at = &h->graphs; *at != NULL;) {
-        struct st_graph *g = *at;
+    for (struct ar_graph **at = &h->graphs; *at != NULL;) {
+        struct ar_graph *g = *at;
 
         if (__atomic_load_n(&g->gone, __ATOMIC_ACQUIRE)) {
             *at = g->next;
@@ -78,7 +78,7 @@ static bool look(symtuner_ar *h, uint64_t windows)
     return live;
 }
 
-bool st_graphs_live(symtuner_ar *h, uint64_t windows, int wait_ms)
+bool ar_graphs_live(symtuner_ar *h, uint64_t windows, int wait_ms)
 {
     bool live = look(h, windows);
 
@@ -117,18 +117,18 @@ static cudaError_t look_at(cudaStream_t stream, unsigned long long *capture, cud
     return cudaStreamGetId(stream, number);
 }
 
-ncclResult_t st_stream_enter(symtuner_ar *h, cudaStream_t stream, struct st_order **order_out,
-                             struct st_graph **graph_out)
+ncclResult_t ar_stream_enter(symtuner_ar *h, cudaStream_t stream, struct ar_order **order_out,
+                             struct ar_graph **graph_out)
 {
     unsigned long long capture = 0, number = 0;
-    struct st_order *order = &h->eager;
+    struct ar_order *order = &h->eager;
     cudaGraph_t graph = NULL;
     cudaError_t error = look_at(stream, &capture, &graph, &number);
 
     *order_out = order;
     *graph_out = NULL;
     if (error != cudaSuccess)
-        return st_fail_cuda(h, error, "look at the stream");
+        return ar_fail_cuda(h, error, "look at the stream");
     if (capture == 0 && h->one_stream && order->used && order->stream == number)
         return ncclSuccess;
     if (capture != 0) {
@@ -143,18 +143,18 @@ ncclResult_t st_stream_enter(symtuner_ar *h, cudaStream_t stream, struct st_orde
         error = h->one_stream && capture == 0 ? cudaDeviceSynchronize()
                                               : cudaStreamWaitEvent(stream, order->done, 0);
         if (error != cudaSuccess)
-            return st_fail_cuda(h, error, "wait for the handle's previous stream");
+            return ar_fail_cuda(h, error, "wait for the handle's previous stream");
         h->one_stream = h->one_stream && capture != 0;
     }
     order->stream = number;
     return ncclSuccess;
 }
 
-ncclResult_t st_stream_leave(symtuner_ar *h, cudaStream_t stream, struct st_order *order)
+ncclResult_t ar_stream_leave(symtuner_ar *h, cudaStream_t stream, struct ar_order *order)
 {
     bool silent = h->one_stream && order == &h->eager;
     cudaError_t error = silent ? cudaSuccess : cudaEventRecord(order->done, stream);
 
     order->used = true;
-    return error == cudaSuccess ? ncclSuccess : st_fail_cuda(h, error, "mark the end of the call");
+    return error == cudaSuccess ? ncclSuccess : ar_fail_cuda(h, error, "mark the end of the call");
 }

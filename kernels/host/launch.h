@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* launch.h - find the kernel for a piece of a call and fill its arguments; run a piece by copies. */
-#ifndef ST_AR_LAUNCH_H_
-#define ST_AR_LAUNCH_H_
+#ifndef AR_LAUNCH_H_
+#define AR_LAUNCH_H_
 
 #include "kernels/group/handle.h"
 
 /* Fill the fields of ${args} that do not depend on the call. */
-void st_args_start(const symtuner_ar *h, struct st_args *args);
+void ar_args_start(const symtuner_ar *h, struct ar_args *args);
 
 /* The kernel for a piece, NULL when there is none. Reads ranks, bytes and alignments of ${args}. */
-const void *st_kernel_find(int family, int reducer, const struct st_args *args);
+const void *ar_kernel_find(int family, int reducer, const struct ar_args *args);
 
 /* Load every kernel now: lazy loading while a peer's kernel spins would deadlock one-GPU groups,
  * and must not happen inside a stream capture. ${arch}: what they were compiled for, 90: sm_90. */
-cudaError_t st_kernels_load(int *arch);
+cudaError_t ar_kernels_load(int *arch);
 
 /* One piece by copy engines (kernels/host/copy.c). In a graph the guard goes in front: copies of a graph that
  * outlives the handle must not run. */
-ncclResult_t st_copy_guard(symtuner_ar *h, cudaStream_t stream);
-ncclResult_t st_copy_run(symtuner_ar *h, const struct st_args *args, const void *kernel, int ctas,
+ncclResult_t ar_copy_guard(symtuner_ar *h, cudaStream_t stream);
+ncclResult_t ar_copy_run(symtuner_ar *h, const struct ar_args *args, const void *kernel, int ctas,
                          int threads, cudaStream_t stream);
 
 #endif

@@ -13,11 +13,11 @@
 /* Whether every pair of different devices has peer access; enables it on the way. */
 static bool open_peers(symtuner_ar **handles, int n, int *links_out, char *why, size_t why_size)
 {
-    *links_out = ST_LINKS_NVLINK;
+    *links_out = AR_LINKS_NVLINK;
     for (int i = 0; i < n; i++) {
         for (int j = 0; j < n; j++) {
             int from = handles[i]->device, to = handles[j]->device, can = 0;
-            char a[ST_BUS_ID_SIZE], b[ST_BUS_ID_SIZE];
+            char a[AR_BUS_ID_SIZE], b[AR_BUS_ID_SIZE];
             cudaError_t error;
 
             if (from == to)
@@ -37,8 +37,8 @@ static bool open_peers(symtuner_ar **handles, int n, int *links_out, char *why, 
             }
             if (cudaDeviceGetPCIBusId(a, sizeof a, from) == cudaSuccess &&
                 cudaDeviceGetPCIBusId(b, sizeof b, to) == cudaSuccess &&
-                st_links_between(a, b) != ST_LINKS_NVLINK)
-                *links_out = ST_LINKS_PCIE;
+                ar_links_between(a, b) != AR_LINKS_NVLINK)
+                *links_out = AR_LINKS_PCIE;
         }
     }
     return true;
@@ -51,13 +51,13 @@ static ncclResult_t peer_arenas(symtuner_ar **handles, int n,
         symtuner_ar *h = handles[i];
         cudaError_t error = cudaSetDevice(h->device);
 
-        st_scratch_size(h, config, false);
+        ar_scratch_size(h, config, false);
         if (error == cudaSuccess)
             error = cudaMalloc((void **)&h->arena, h->layout.bytes);
         if (error == cudaSuccess)
-            error = st_arena_fill(h, config);
+            error = ar_arena_fill(h, config);
         if (error != cudaSuccess)
-            return st_fail_cuda(handles[0], error, "allocate scratch");
+            return ar_fail_cuda(handles[0], error, "allocate scratch");
         for (int j = 0; j < n; j++)
             handles[j]->peer[i] = h->arena;
     }
@@ -92,7 +92,7 @@ static uint64_t least_bulk(symtuner_ar **handles, int n)
 
     for (int i = 0; i < n; i++) {
         cudaSetDevice(handles[i]->device);
-        own = st_scratch_bulk();
+        own = ar_scratch_bulk();
         least = own < least ? own : least;
     }
     return least;
@@ -104,7 +104,7 @@ struct local {
     int n;
 };
 
-static ncclResult_t meet(void *ranks, struct st_probe *all)
+static ncclResult_t meet(void *ranks, struct ar_probe *all)
 {
     const struct local *l = ranks;
 
@@ -113,22 +113,22 @@ static ncclResult_t meet(void *ranks, struct st_probe *all)
     return ncclSuccess;
 }
 
-static ncclResult_t probe(symtuner_ar **handles, int n, const struct st_options *options)
+static ncclResult_t probe(symtuner_ar **handles, int n, const struct ar_options *options)
 {
     struct local ranks = {handles, n};
-    struct st_probe_group group = {meet, &ranks, 0};
-    char bus[ST_BUS_ID_SIZE] = "";
+    struct ar_probe_group group = {meet, &ranks, 0};
+    char bus[AR_BUS_ID_SIZE] = "";
 
     for (int i = 0; i < n; i++) {
         cudaDeviceGetPCIBusId(bus, sizeof bus, handles[i]->device);
-        group.key = st_probe_key(group.key, bus);
+        group.key = ar_probe_key(group.key, bus);
     }
-    return st_probe_run(handles, n, &group, options->probe_file);
+    return ar_probe_run(handles, n, &group, options->probe_file);
 }
 
 static ncclResult_t undo(symtuner_ar **handles, int n, int failed, ncclResult_t result, int device)
 {
-    st_create_undo(handles, n, failed, result);
+    ar_create_undo(handles, n, failed, result);
     cudaSetDevice(device); /* the caller's */
     return result;
 }
@@ -136,49 +136,49 @@ static ncclResult_t undo(symtuner_ar **handles, int n, int failed, ncclResult_t 
 ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out, const int *devices, int nranks,
                                       const struct symtuner_ar_config *given)
 {
-    symtuner_ar *handles[ST_MAX_RANKS] = {NULL};
+    symtuner_ar *handles[AR_MAX_RANKS] = {NULL};
     struct symtuner_ar_config config;
-    struct st_options options;
+    struct ar_options options;
     char why[160] = "";
     int links, device = 0, visible = 0;
     bool peer;
     ncclResult_t result;
 
-    if (handles_out == NULL || devices == NULL || nranks < 1 || nranks > ST_MAX_RANKS)
-        return st_fail(NULL, ncclInvalidArgument, "a local group has 1 to %d ranks, not %d",
-                       ST_MAX_RANKS, nranks);
-    result = st_config_check(given, &config, &options);
+    if (handles_out == NULL || devices == NULL || nranks < 1 || nranks > AR_MAX_RANKS)
+        return ar_fail(NULL, ncclInvalidArgument, "a local group has 1 to %d ranks, not %d",
+                       AR_MAX_RANKS, nranks);
+    result = ar_config_check(given, &config, &options);
     if (result != ncclSuccess)
         return result;
     if (cudaGetDeviceCount(&visible) != cudaSuccess || cudaGetDevice(&device) != cudaSuccess) {
         cudaGetLastError();
-        return st_fail(NULL, ncclUnhandledCudaError, "no usable CUDA device on this machine");
+        return ar_fail(NULL, ncclUnhandledCudaError, "no usable CUDA device on this machine");
     }
     for (int i = 0; i < nranks; i++)
         if (devices[i] < 0 || devices[i] >= visible)
-            return st_fail(NULL, ncclInvalidArgument, "devices[%d] = %d; this process sees %d GPUs",
+            return ar_fail(NULL, ncclInvalidArgument, "devices[%d] = %d; this process sees %d GPUs",
                            i, devices[i], visible);
     for (int i = 0; i < nranks; i++) {
         handles[i] = calloc(1, sizeof *handles[i]);
         if (handles[i] == NULL) {
-            st_fail(handles[0], ncclSystemError, "out of memory");
+            ar_fail(handles[0], ncclSystemError, "out of memory");
             return i == 0 ? ncclSystemError : undo(handles, i, 0, ncclSystemError, device);
         }
         handles[i]->ranks = nranks;
-        handles[i]->group = i == 0 ? st_group_number(handles[0]) : handles[0]->group;
+        handles[i]->group = i == 0 ? ar_group_number(handles[0]) : handles[0]->group;
         handles[i]->me = i;
         handles[i]->device = devices[i];
     }
     for (int i = 0; i < nranks && result == ncclSuccess; i++) {
-        result = st_rank_start(handles[i], &config, &options);
+        result = ar_rank_start(handles[i], &config, &options);
         if (result != ncclSuccess)
             result = undo(handles, nranks, i, result, device);
     }
     if (result != ncclSuccess)
         return result;
     for (int i = 1; i < nranks; i++) /* the file may change while the ranks read it */
-        if (st_rules_hash(handles[i]) != st_rules_hash(handles[0])) {
-            st_rules_drop(handles, nranks, i);
+        if (ar_rules_hash(handles[i]) != ar_rules_hash(handles[0])) {
+            ar_rules_drop(handles, nranks, i);
             break;
         }
     count_neighbours(handles, nranks);
@@ -187,24 +187,24 @@ ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out, const int *devi
     peer = config.transport != SYMTUNER_AR_HOST &&
            open_peers(handles, nranks, &links, why, sizeof why);
     if (!peer && config.transport == SYMTUNER_AR_PEER) {
-        st_fail(handles[0], ncclInvalidUsage, "%s", why);
+        ar_fail(handles[0], ncclInvalidUsage, "%s", why);
         return undo(handles, nranks, 0, ncclInvalidUsage, device);
     }
     if (peer) {
         result = peer_arenas(handles, nranks, &config);
     } else {
-        links = ST_LINKS_HOST;
+        links = AR_LINKS_HOST;
         for (int i = 0; i < nranks; i++) {
-            st_scratch_size(handles[i], &config, true);
+            ar_scratch_size(handles[i], &config, true);
             snprintf(handles[i]->no_peer, sizeof handles[i]->no_peer, "%s", why);
         }
-        result = st_arena_host(handles, nranks, NULL, true);
+        result = ar_arena_host(handles, nranks, NULL, true);
     }
     if (result != ncclSuccess)
         return undo(handles, nranks, 0, result, device);
     for (int i = 0; i < nranks; i++)
         handles[i]->links = peer && options.links >= 0 ? options.links : links;
-    if (st_probe_wanted(handles[0], &options))
+    if (ar_probe_wanted(handles[0], &options))
         result = probe(handles, nranks, &options);
     if (result != ncclSuccess)
         return undo(handles, nranks, 0, result, device);

@@ -29,7 +29,7 @@ static void name_strangers(void)
         snprintf(text, sizeof text, "%.90s: there is no such variable%s%s%s", *entry,
                  near ? "; did you mean " : "; docs/kernels.md lists them", near ? near : "",
                  near ? "?" : "");
-        st_ar_rules_warn(text);
+        ar_rules_warn(text);
     }
 }
 
@@ -74,26 +74,26 @@ static int read_word(const char *name, const char *const *words, int n, int *val
     return -1;
 }
 
-int st_options_read(struct st_options *options, char *why, size_t why_size)
+int ar_options_read(struct ar_options *options, char *why, size_t why_size)
 {
     static const char *const transports[] = {"auto", "peer", "host"};
     static const char *const links[] = {"nvlink", "pcie"};
-    const char *kernels[ST_FAMILIES];
-    static const char *const overlaps[ST_STARTS] = {"0", "1", "2"};
+    const char *kernels[AR_FAMILIES];
+    static const char *const overlaps[AR_STARTS] = {"0", "1", "2"};
     uint64_t ctas = 0, timeout = 0, stall = 0, lag = 0, probe = 2, most = 0;
 
     name_strangers();
     memset(options, 0, sizeof *options);
     options->force.family = options->links = options->overlap = -1;
-    for (int f = 0; f < ST_FAMILIES; f++)
-        kernels[f] = st_family_name(f);
-    if (read_word("SYMTUNER_AR_KERNEL", kernels, ST_FAMILIES, &options->force.family, why,
+    for (int f = 0; f < AR_FAMILIES; f++)
+        kernels[f] = ar_family_name(f);
+    if (read_word("SYMTUNER_AR_KERNEL", kernels, AR_FAMILIES, &options->force.family, why,
                   why_size) ||
         read_word("SYMTUNER_AR_TRANSPORT", transports, 3, &options->transport, why, why_size) ||
         read_word("SYMTUNER_AR_LINKS", links, 2, &options->links, why, why_size) ||
-        read_number("SYMTUNER_AR_CTAS", 1, ST_MAX_CTAS, &ctas, why, why_size) ||
-        read_number("SYMTUNER_AR_MAX_CTAS", 1, ST_MAX_CTAS, &most, why, why_size) ||
-        read_word("SYMTUNER_AR_OVERLAP", overlaps, ST_STARTS, &options->overlap, why, why_size) ||
+        read_number("SYMTUNER_AR_CTAS", 1, AR_MAX_CTAS, &ctas, why, why_size) ||
+        read_number("SYMTUNER_AR_MAX_CTAS", 1, AR_MAX_CTAS, &most, why, why_size) ||
+        read_word("SYMTUNER_AR_OVERLAP", overlaps, AR_STARTS, &options->overlap, why, why_size) ||
         read_number("SYMTUNER_AR_PROBE", 0, 1, &probe, why, why_size) ||
         read_number("SYMTUNER_AR_LAG", 1, 8, &lag, why, why_size) ||
         read_number("SYMTUNER_AR_TIMEOUT_MS", 1, 86400000, &timeout, why, why_size) ||

@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* options.h - the environment variables of libsymtuner_ar.so, read once per create. */
-#ifndef ST_AR_OPTIONS_H_
-#define ST_AR_OPTIONS_H_
+#ifndef AR_OPTIONS_H_
+#define AR_OPTIONS_H_
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include "kernels/choose/select.h"
 
-struct st_options {
-    struct st_force force;
+struct ar_options {
+    struct ar_force force;
     int transport;          /* 0 auto, 1 peer, 2 host                     */
-    int links;              /* -1: look; else enum st_links               */
+    int links;              /* -1: look; else enum ar_links               */
     uint32_t timeout_ms;    /* 0: not set                                 */
     uint32_t stall_us;      /* test builds only                           */
     int max_ctas;           /* 0: not set                                 */
     int lag;                /* chunked; 0: the table's                    */
-    int overlap;            /* enum st_start; -1: as far as it is safe  */
+    int overlap;            /* enum ar_start; -1: as far as it is safe  */
     int probe;              /* 0 never, 1 always, -1 when links are PCIe  */
     const char *probe_file; /* NULL: keep nothing; lives as long as the environment */
 };
 
 /* 0, or -1 with a sentence in ${why} that names the variable, the word and the cure. A variable
  * that does not exist is one warning on stderr. */
-int st_options_read(struct st_options *options, char *why, size_t why_size);
+int ar_options_read(struct ar_options *options, char *why, size_t why_size);
 
 #endif

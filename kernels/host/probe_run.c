@@ -17,11 +17,11 @@ enum {
     WAIT_MS = 5000, /* loads that never return have been seen */
 };
 #define MOST_SLOT (16ull << 20)
-#define TILE      ((uint64_t)THREADS * ST_WORD * ST_PROBE_UNROLL)
+#define TILE      ((uint64_t)THREADS * AR_WORD * AR_PROBE_UNROLL)
 
 static uint64_t slot_of(const symtuner_ar *h)
 {
-    uint64_t slot = h->layout.half[ST_REGION_BULK] / (uint64_t)h->ranks / TILE * TILE;
+    uint64_t slot = h->layout.half[AR_REGION_BULK] / (uint64_t)h->ranks / TILE * TILE;
 
     return slot < MOST_SLOT ? slot : MOST_SLOT;
 }
@@ -57,41 +57,41 @@ static cudaError_t await_stream(cudaStream_t stream, double end)
 static cudaError_t fill(symtuner_ar *h)
 {
     uint64_t slot = slot_of(h);
-    char *first = h->arena + h->layout.first[ST_REGION_BULK];
+    char *first = h->arena + h->layout.first[AR_REGION_BULK];
     cudaError_t error = cudaMemset(first, 0, slot * (uint64_t)h->ranks);
 
     if (error == cudaSuccess)
-        error = cudaMemset(first + slot * (uint64_t)h->me, ST_PROBE_MARK + h->me, slot);
+        error = cudaMemset(first + slot * (uint64_t)h->me, AR_PROBE_MARK + h->me, slot);
     return error == cudaSuccess ? cudaDeviceSynchronize() : error;
 }
 
 static cudaError_t start(symtuner_ar *h, int step, void *seen)
 {
-    struct st_args args;
+    struct ar_args args;
     void *params[] = {&args};
     cudaError_t error = cudaSuccess;
-    uint64_t slot = slot_of(h), mine = h->layout.first[ST_REGION_BULK] + slot * (uint64_t)h->me;
+    uint64_t slot = slot_of(h), mine = h->layout.first[AR_REGION_BULK] + slot * (uint64_t)h->me;
 
-    for (int i = 0; i < COPIES * (h->ranks - 1) && step == ST_PROBE_COPY; i++) {
+    for (int i = 0; i < COPIES * (h->ranks - 1) && step == AR_PROBE_COPY; i++) {
         int to = (h->me + 1 + i % (h->ranks - 1)) % h->ranks;
 
         if (error == cudaSuccess)
             error = cudaMemcpyAsync(h->peer[to] + mine, h->arena + mine, slot, cudaMemcpyDefault,
                                     h->copy_stream);
     }
-    if (step == ST_PROBE_COPY)
+    if (step == AR_PROBE_COPY)
         return error;
-    st_args_start(h, &args);
+    ar_args_start(h, &args);
     args.lag = step;
-    args.region = h->layout.first[ST_REGION_BULK];
+    args.region = h->layout.first[AR_REGION_BULK];
     args.shard = slot;
     args.timeout_ns = STEP_NS;
     args.out = seen;
-    return cudaLaunchKernel(st_kernel_probe, (dim3){(unsigned)blocks_of(h), 1, 1},
+    return cudaLaunchKernel(ar_kernel_probe, (dim3){(unsigned)blocks_of(h), 1, 1},
                             (dim3){THREADS, 1, 1}, params, 0, h->copy_stream);
 }
 
-static void note(symtuner_ar *h, int step, const struct st_probe_seen *seen, double us)
+static void note(symtuner_ar *h, int step, const struct ar_probe_seen *seen, double us)
 {
     uint64_t bytes = 0, ns = 0;
     bool wrong = false;
@@ -102,30 +102,30 @@ static void note(symtuner_ar *h, int step, const struct st_probe_seen *seen, dou
         ns = seen[b].ns > ns ? seen[b].ns : ns;
         wrong = wrong || seen[b].wrong != 0;
     }
-    if (step == ST_PROBE_CHECK) {
+    if (step == AR_PROBE_CHECK) {
         if (wrong)
-            h->probe.push = ST_PROBE_BROKEN;
+            h->probe.push = AR_PROBE_BROKEN;
         return;
     }
-    if (step == ST_PROBE_COPY)
+    if (step == AR_PROBE_COPY)
         rate = (double)(COPIES * slot_of(h) * (uint64_t)(h->ranks - 1)) / us;
     else
         rate = wrong || ns == 0 ? 0 : (double)bytes * 1e3 / (double)ns;
-    if (rate > 0 && rate < ST_PROBE_BROKEN + 1)
-        rate = ST_PROBE_BROKEN + 1; /* slow is not broken */
-    *(step == ST_PROBE_PUSH   ? &h->probe.push
-      : step == ST_PROBE_PULL ? &h->probe.pull
+    if (rate > 0 && rate < AR_PROBE_BROKEN + 1)
+        rate = AR_PROBE_BROKEN + 1; /* slow is not broken */
+    *(step == AR_PROBE_PUSH   ? &h->probe.push
+      : step == AR_PROBE_PULL ? &h->probe.pull
                               : &h->probe.copy) = rate < 4e9 ? (uint32_t)rate : 4000000000u;
 }
 
 /* Whatever frees or synchronises now would wait for ever, and so would what is queued behind. */
 static ncclResult_t leave_stuck(symtuner_ar **handles, int n)
 {
-    st_fail(handles[0], ncclUnhandledCudaError,
+    ar_fail(handles[0], ncclUnhandledCudaError,
             "peer memory did not answer the probe within %d ms; nothing is freed, for that would "
             "wait; SYMTUNER_AR_TRANSPORT=host does without",
             WAIT_MS);
-    st_ar_rules_warn(handles[0]->error);
+    ar_rules_warn(handles[0]->error);
     for (int i = 0; i < n; i++)
         handles[i]->stuck = true;
     return ncclUnhandledCudaError;
@@ -134,24 +134,24 @@ static ncclResult_t leave_stuck(symtuner_ar **handles, int n)
 /* One step on all handles of this thread; what it finds is in h->probe. */
 static ncclResult_t run_step(symtuner_ar **handles, int n, int step)
 {
-    struct st_probe_seen seen[BLOCKS];
-    void *there[ST_MAX_RANKS] = {NULL};
+    struct ar_probe_seen seen[BLOCKS];
+    void *there[AR_MAX_RANKS] = {NULL};
     cudaError_t error = cudaSuccess;
     int started = 0;
     bool stuck = false;
     double begin;
 
-    if (slot_of(handles[0]) == 0 || (step == ST_PROBE_COPY && handles[0]->on_device > 1))
+    if (slot_of(handles[0]) == 0 || (step == AR_PROBE_COPY && handles[0]->on_device > 1))
         return ncclSuccess;
     for (int i = 0; i < n && error == cudaSuccess; i++) {
         error = cudaSetDevice(handles[i]->device);
-        if (error == cudaSuccess && step == ST_PROBE_FILL)
+        if (error == cudaSuccess && step == AR_PROBE_FILL)
             error = fill(handles[i]);
         else if (error == cudaSuccess)
             error = cudaMalloc(&there[i], sizeof seen);
     }
     begin = now_us();
-    for (; started < n && error == cudaSuccess && step != ST_PROBE_FILL; started++) {
+    for (; started < n && error == cudaSuccess && step != AR_PROBE_FILL; started++) {
         error = cudaSetDevice(handles[started]->device);
         if (error == cudaSuccess)
             error = start(handles[started], step, there[started]);
@@ -173,42 +173,42 @@ static ncclResult_t run_step(symtuner_ar **handles, int n, int step)
     for (int i = 0; i < n; i++)
         cudaFree(there[i]);
     return error == cudaSuccess ? ncclSuccess
-                                : st_fail_cuda(handles[0], error, "probe the peers' memory");
+                                : ar_fail_cuda(handles[0], error, "probe the peers' memory");
 }
 
-bool st_probe_wanted(const symtuner_ar *h, const struct st_options *options)
+bool ar_probe_wanted(const symtuner_ar *h, const struct ar_options *options)
 {
-    return h->ranks > 1 && h->gate == NULL && h->links != ST_LINKS_HOST &&
-           (options->probe < 0 ? h->links == ST_LINKS_PCIE : options->probe != 0);
+    return h->ranks > 1 && h->gate == NULL && h->links != AR_LINKS_HOST &&
+           (options->probe < 0 ? h->links == AR_LINKS_PCIE : options->probe != 0);
 }
 
-/* All ranks' figures; a rank that failed has told the others by ST_PROBE_FAILED or _STUCK. When one
+/* All ranks' figures; a rank that failed has told the others by AR_PROBE_FAILED or _STUCK. When one
  * is stuck nobody frees: its kernel may be in anybody's memory, and NCCL may wait for all ranks. */
-static ncclResult_t meet(symtuner_ar **handles, int n, const struct st_probe_group *group,
-                         struct st_probe *all, ncclResult_t result)
+static ncclResult_t meet(symtuner_ar **handles, int n, const struct ar_probe_group *group,
+                         struct ar_probe *all, ncclResult_t result)
 {
     for (int i = 0; i < n && result != ncclSuccess; i++)
-        handles[i]->probe.push = handles[i]->stuck ? ST_PROBE_STUCK : ST_PROBE_FAILED;
+        handles[i]->probe.push = handles[i]->stuck ? AR_PROBE_STUCK : AR_PROBE_FAILED;
     if (group->meet(group->ranks, all) != ncclSuccess)
         return ncclRemoteError;
     for (int r = 0; r < handles[0]->ranks; r++) {
         for (int i = 0; i < n; i++)
-            handles[i]->stuck = handles[i]->stuck || all[r].push == ST_PROBE_STUCK;
-        if (result == ncclSuccess && all[r].push >= ST_PROBE_STUCK)
-            result = st_fail(handles[0], ncclRemoteError,
+            handles[i]->stuck = handles[i]->stuck || all[r].push == AR_PROBE_STUCK;
+        if (result == ncclSuccess && all[r].push >= AR_PROBE_STUCK)
+            result = ar_fail(handles[0], ncclRemoteError,
                              "rank %d could not probe its peers' memory", r);
     }
     return result;
 }
 
-static void settle(symtuner_ar **handles, int n, struct st_probe figures, const char *from)
+static void settle(symtuner_ar **handles, int n, struct ar_probe figures, const char *from)
 {
     for (int i = 0; i < n; i++) {
         symtuner_ar *h = handles[i];
 
         h->probe = figures;
         snprintf(h->probe_from, sizeof h->probe_from, "%s", from);
-        if (figures.push != ST_PROBE_BROKEN)
+        if (figures.push != AR_PROBE_BROKEN)
             continue;
         snprintf(h->gate_text, sizeof h->gate_text,
                  "what a GPU stores in a peer's memory does not arrive (SYMTUNER_AR_TRANSPORT=host "
@@ -217,19 +217,19 @@ static void settle(symtuner_ar **handles, int n, struct st_probe figures, const 
     }
 }
 
-ncclResult_t st_probe_run(symtuner_ar **handles, int n, const struct st_probe_group *group,
+ncclResult_t ar_probe_run(symtuner_ar **handles, int n, const struct ar_probe_group *group,
                           const char *file)
 {
     symtuner_ar *first = NULL;
-    struct st_probe all[ST_MAX_RANKS], figures;
-    char from[ST_PROBE_FROM] = "measured", why[ST_PROBE_FROM];
+    struct ar_probe all[AR_MAX_RANKS], figures;
+    char from[AR_PROBE_FROM] = "measured", why[AR_PROBE_FROM];
     ncclResult_t result = ncclSuccess;
 
     for (int i = 0; i < n; i++)
         first = handles[i]->me == 0 ? handles[i] : first;
     if (first != NULL && file != NULL &&
-        st_probe_read(file, group->key, &first->probe, why, sizeof why) < 0)
-        result = st_fail(handles[0], ncclInvalidUsage, "%s", why);
+        ar_probe_read(file, group->key, &first->probe, why, sizeof why) < 0)
+        result = ar_fail(handles[0], ncclInvalidUsage, "%s", why);
     result = meet(handles, n, group, all, result);
     if (result != ncclSuccess)
         return result;
@@ -237,18 +237,18 @@ ncclResult_t st_probe_run(symtuner_ar **handles, int n, const struct st_probe_gr
         settle(handles, n, all[0], "from SYMTUNER_AR_PROBE_FILE of rank 0");
         return ncclSuccess;
     }
-    for (int step = 0; step < ST_PROBE_STEPS && result == ncclSuccess; step++)
+    for (int step = 0; step < AR_PROBE_STEPS && result == ncclSuccess; step++)
         result = meet(handles, n, group, all, run_step(handles, n, step));
     if (result != ncclSuccess)
         return result;
     figures = all[0];
     for (int r = 1; r < handles[0]->ranks; r++)
-        figures = st_probe_slower(figures, all[r]);
-    if (first != NULL && file != NULL && figures.push > ST_PROBE_BROKEN &&
-        st_probe_write(file, group->key, &figures, why, sizeof why) != 0)
+        figures = ar_probe_slower(figures, all[r]);
+    if (first != NULL && file != NULL && figures.push > AR_PROBE_BROKEN &&
+        ar_probe_write(file, group->key, &figures, why, sizeof why) != 0)
         snprintf(from, sizeof from, "measured; %.*s", (int)sizeof from - 12, why);
     settle(handles, n, figures, from);
     return handles[0]->gate != NULL && handles[0]->comm == NULL
-               ? st_fail(handles[0], ncclInvalidUsage, "%s", handles[0]->gate)
+               ? ar_fail(handles[0], ncclInvalidUsage, "%s", handles[0]->gate)
                : ncclSuccess;
 }

@@ -16,7 +16,7 @@
 
 #define MiB (1ull << 20)
 
-uint64_t st_scratch_bulk(void)
+uint64_t ar_scratch_bulk(void)
 {
     size_t free_bytes = 0, total = 0;
 
@@ -26,18 +26,18 @@ uint64_t st_scratch_bulk(void)
 
 /* Scratch per half. The small regions are sized so that the table's kernels take their messages in
  * one piece; bulk decides how large a piece of a long message is. */
-void st_scratch_size(symtuner_ar *h, const struct symtuner_ar_config *config, bool host)
+void ar_scratch_size(symtuner_ar *h, const struct symtuner_ar_config *config, bool host)
 {
-    uint64_t half[ST_REGIONS] = {MiB / 2, 16 * MiB, 32 * MiB, config->bulk_bytes, 0};
+    uint64_t half[AR_REGIONS] = {MiB / 2, 16 * MiB, 32 * MiB, config->bulk_bytes, 0};
 
     if (host) {
-        half[ST_REGION_LL8] = MiB;
-        half[ST_REGION_LL128] = half[ST_REGION_BULK] = 0;
-        half[ST_REGION_LAMPORT] =
+        half[AR_REGION_LL8] = MiB;
+        half[AR_REGION_LL128] = half[AR_REGION_BULK] = 0;
+        half[AR_REGION_LAMPORT] =
             (h->ranks < 8 ? 16 / (uint64_t)h->ranks : 2) * MiB; /* of 64 MiB */
     }
-    half[ST_REGION_GATHER] = half[ST_REGION_BULK] / 4;
-    st_layout_fill(&h->layout, half);
+    half[AR_REGION_GATHER] = half[AR_REGION_BULK] / 4;
+    ar_layout_fill(&h->layout, half);
 }
 
 /*
@@ -47,16 +47,16 @@ void st_scratch_size(symtuner_ar *h, const struct symtuner_ar_config *config, bo
  * NCCL's symmetric kernels of 2.28.3 to 2.30.6 do not (fixed by its commit 2948185): not with them
  * and not with unknown releases.
  */
-enum st_start st_overlap_choose(int asked, int arch, int driver, int nccl)
+enum ar_start ar_overlap_choose(int asked, int arch, int driver, int nccl)
 {
     if (arch < 90 || driver < 12030)
-        return ST_SERIAL;
+        return AR_SERIAL;
     if (asked >= 0)
-        return (enum st_start)asked;
-    return nccl >= 23007 ? ST_EARLY_BOTH : ST_EARLY;
+        return (enum ar_start)asked;
+    return nccl >= 23007 ? AR_EARLY_BOTH : AR_EARLY;
 }
 
-uint64_t st_timeout_ns(const struct symtuner_ar_config *config, const struct st_options *options)
+uint64_t ar_timeout_ns(const struct symtuner_ar_config *config, const struct ar_options *options)
 {
     uint32_t ms = config->timeout_ms    ? config->timeout_ms
                   : options->timeout_ms ? options->timeout_ms
@@ -65,34 +65,34 @@ uint64_t st_timeout_ns(const struct symtuner_ar_config *config, const struct st_
     return (uint64_t)ms * 1000000;
 }
 
-ncclResult_t st_rank_start(symtuner_ar *h, const struct symtuner_ar_config *config,
-                           const struct st_options *options)
+ncclResult_t ar_rank_start(symtuner_ar *h, const struct symtuner_ar_config *config,
+                           const struct ar_options *options)
 {
     uint64_t first = config->first_epoch ? config->first_epoch : 1;
     /* a test that starts near the end of the one counter soon sees the other's, too */
-    struct st_state state = {.epoch = first, .base = (uint32_t)first, .arrived = (uint32_t)first};
+    struct ar_state state = {.epoch = first, .base = (uint32_t)first, .arrived = (uint32_t)first};
     cudaError_t error = cudaSetDevice(h->device);
     int arch, driver;
 
-    h->timeout_ns = st_timeout_ns(config, options);
+    h->timeout_ns = ar_timeout_ns(config, options);
     h->force = options->force;
     h->stall_ns = options->stall_us * 1000;
     h->lag = options->lag;
     h->one_stream = config->one_stream != 0;
     h->on_device = 1;
-    h->rules = st_ar_rules_read(h->nccl != NULL ? h->nccl->version : 0, h->ranks, h->rules_note);
+    h->rules = ar_rules_read(h->nccl != NULL ? h->nccl->version : 0, h->ranks, h->rules_note);
     snprintf(h->error, sizeof h->error, "no error");
     if (error == cudaSuccess)
         error = cudaDeviceGetAttribute(&h->sms, cudaDevAttrMultiProcessorCount, h->device);
-    h->budget = st_budget(h->sms, config->max_ctas != 0 ? config->max_ctas : options->max_ctas);
+    h->budget = ar_budget(h->sms, config->max_ctas != 0 ? config->max_ctas : options->max_ctas);
     if (error == cudaSuccess)
-        error = st_kernels_load(&arch);
+        error = ar_kernels_load(&arch);
     if (error == cudaSuccess)
         error = cudaDriverGetVersion(&driver);
     if (error != cudaSuccess)
-        return st_fail_cuda(h, error, "load the kernels (built for this GPU?)");
+        return ar_fail_cuda(h, error, "load the kernels (built for this GPU?)");
     h->overlap =
-        st_overlap_choose(options->overlap, arch, driver, h->nccl != NULL ? h->nccl->version : 0);
+        ar_overlap_choose(options->overlap, arch, driver, h->nccl != NULL ? h->nccl->version : 0);
     error = cudaMalloc((void **)&h->state, sizeof *h->state);
     if (error == cudaSuccess)
         error = cudaMemcpy(h->state, &state, sizeof state, cudaMemcpyHostToDevice);
@@ -102,17 +102,17 @@ ncclResult_t st_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
     if (error == cudaSuccess)
         error = cudaHostGetDevicePointer((void **)&h->mailbox_device, h->mailbox, 0);
     if (error != cudaSuccess)
-        return st_fail_cuda(h, error, "allocate the counters");
+        return ar_fail_cuda(h, error, "allocate the counters");
     memset(h->mailbox, 0, sizeof *h->mailbox);
     error = cudaEventCreateWithFlags(&h->eager.done, cudaEventDisableTiming);
     for (int i = 0; i < 2 && error == cudaSuccess; i++)
         error = cudaEventCreateWithFlags(&h->copy_event[i], cudaEventDisableTiming);
     if (error == cudaSuccess)
         error = cudaStreamCreateWithFlags(&h->copy_stream, cudaStreamNonBlocking);
-    return error == cudaSuccess ? ncclSuccess : st_fail_cuda(h, error, "make streams and events");
+    return error == cudaSuccess ? ncclSuccess : ar_fail_cuda(h, error, "make streams and events");
 }
 
-uint64_t st_group_number(const symtuner_ar *h)
+uint64_t ar_group_number(const symtuner_ar *h)
 {
     static atomic_uint groups;
 
@@ -122,11 +122,11 @@ uint64_t st_group_number(const symtuner_ar *h)
 
 /* What every region holds before the first call: "nothing has come", and in tests NaN also where it
  * does not matter. */
-cudaError_t st_arena_fill(symtuner_ar *h, const struct symtuner_ar_config *config)
+cudaError_t ar_arena_fill(symtuner_ar *h, const struct symtuner_ar_config *config)
 {
-    const struct st_layout *l = &h->layout;
-    uint64_t first = l->first[ST_REGION_LAMPORT];
-    uint64_t end = config->first_epoch != 0 ? l->bytes : first + 2 * l->half[ST_REGION_LAMPORT];
+    const struct ar_layout *l = &h->layout;
+    uint64_t first = l->first[AR_REGION_LAMPORT];
+    uint64_t end = config->first_epoch != 0 ? l->bytes : first + 2 * l->half[AR_REGION_LAMPORT];
     cudaError_t error = cudaMemset(h->arena, 0, first);
 
     if (error == cudaSuccess)
@@ -137,10 +137,10 @@ cudaError_t st_arena_fill(symtuner_ar *h, const struct symtuner_ar_config *confi
 static void free_gpu(symtuner_ar *h)
 {
     cudaSetDevice(h->device);
-    st_arena_free(h);
+    ar_arena_free(h);
     if (h->voice.late[0] != 0)
         return; /* NCCL may have launched what never ends, and CUDA waits for that to free */
-    st_voice_close(&h->voice);
+    ar_voice_close(&h->voice);
     if (h->copy_stream != NULL)
         cudaStreamDestroy(h->copy_stream);
     for (int i = 0; i < 2; i++)
@@ -154,7 +154,7 @@ static void free_gpu(symtuner_ar *h)
     cudaGetLastError();
 }
 
-void st_rank_free(symtuner_ar *h)
+void ar_rank_free(symtuner_ar *h)
 {
     if (!h->stuck)
         free_gpu(h);

@@ -9,9 +9,9 @@
 #include "kernels/group/nccl_window.h"
 #include "kernels/host/graph.h"
 
-static struct st_window *find_base(symtuner_ar *h, const void *base)
+static struct ar_window *find_base(symtuner_ar *h, const void *base)
 {
-    for (int i = 0; i < ST_MAX_WINDOWS; i++)
+    for (int i = 0; i < AR_MAX_WINDOWS; i++)
         if (h->windows[i].base == base)
             return &h->windows[i];
     return NULL;
@@ -19,15 +19,15 @@ static struct st_window *find_base(symtuner_ar *h, const void *base)
 
 enum { GRAPH_MS = 1000 }; /* CUDA may be about to let go of one */
 
-static uint64_t bit(const symtuner_ar *h, const struct st_window *w)
+static uint64_t bit(const symtuner_ar *h, const struct ar_window *w)
 {
     return 1ull << (w - h->windows);
 }
 
 /* From now on calls find it. */
-static void show(symtuner_ar *h, const struct st_window *seen)
+static void show(symtuner_ar *h, const struct ar_window *seen)
 {
-    struct st_window *w = find_base(h, NULL);
+    struct ar_window *w = find_base(h, NULL);
     int place = (int)(w - h->windows);
 
     *w = *seen;
@@ -38,24 +38,24 @@ static void show(symtuner_ar *h, const struct st_window *seen)
 /* Neither NCCL's calls nor kernels over host memory go through windows of ours. */
 static bool needs_none(const symtuner_ar *h)
 {
-    return h->gate != NULL || (h->comm != NULL && h->links == ST_LINKS_HOST);
+    return h->gate != NULL || (h->comm != NULL && h->links == AR_LINKS_HOST);
 }
 
 static ncclResult_t check(symtuner_ar **handles, void *const *buffers, int n)
 {
     if (handles == NULL || buffers == NULL)
-        return st_fail(NULL, ncclInvalidArgument, "%s is NULL",
+        return ar_fail(NULL, ncclInvalidArgument, "%s is NULL",
                        handles == NULL ? "handles" : "buffers");
-    if (n < 1 || n > ST_MAX_RANKS)
-        return st_fail(NULL, ncclInvalidArgument, "%d handles; write 1 to %d", n, ST_MAX_RANKS);
+    if (n < 1 || n > AR_MAX_RANKS)
+        return ar_fail(NULL, ncclInvalidArgument, "%d handles; write 1 to %d", n, AR_MAX_RANKS);
     for (int i = 0; i < n; i++) {
         if (handles[i] == NULL)
-            return st_fail(NULL, ncclInvalidArgument, "handles[%d] is NULL", i);
+            return ar_fail(NULL, ncclInvalidArgument, "handles[%d] is NULL", i);
         if (handles[i]->group != handles[0]->group)
-            return st_handles_fail(handles, n, ncclInvalidUsage,
+            return ar_handles_fail(handles, n, ncclInvalidUsage,
                                    "handles[%d] and handles[0] are of different groups", i);
     }
-    return st_handles_check(handles, n);
+    return ar_handles_check(handles, n);
 }
 
 /* What may be wrong with a buffer on one rank only. */
@@ -64,28 +64,28 @@ static ncclResult_t check_buffer(symtuner_ar *h, const void *buffer, size_t byte
     const char *from = buffer;
 
     if (bytes == 0) {
-        snprintf(why, ST_WHY, "bytes is 0");
+        snprintf(why, AR_WHY, "bytes is 0");
         return ncclInvalidArgument;
     }
     if (buffer == NULL) {
-        snprintf(why, ST_WHY, "buffers[%d] is NULL", i);
+        snprintf(why, AR_WHY, "buffers[%d] is NULL", i);
         return ncclInvalidArgument;
     }
-    if ((uintptr_t)buffer % ST_WORD != 0) {
-        snprintf(why, ST_WHY, "buffers[%d] is not 16-byte aligned", i);
+    if ((uintptr_t)buffer % AR_WORD != 0) {
+        snprintf(why, AR_WHY, "buffers[%d] is not 16-byte aligned", i);
         return ncclInvalidArgument;
     }
     for (int k = 0; k < h->windows_top; k++) {
-        const struct st_window *w = &h->windows[k];
+        const struct ar_window *w = &h->windows[k];
 
         if (w->base == NULL || from >= w->base + w->bytes || w->base >= from + bytes)
             continue;
-        snprintf(why, ST_WHY, "buffers[%d]: %p of %zu bytes is registered already", i,
+        snprintf(why, AR_WHY, "buffers[%d]: %p of %zu bytes is registered already", i,
                  (void *)w->base, w->bytes);
         return ncclInvalidUsage;
     }
     if (find_base(h, NULL) == NULL) {
-        snprintf(why, ST_WHY, "all %d places for windows are taken", ST_MAX_WINDOWS);
+        snprintf(why, AR_WHY, "all %d places for windows are taken", AR_MAX_WINDOWS);
         return ncclInvalidUsage;
     }
     return ncclSuccess;
@@ -95,28 +95,28 @@ static ncclResult_t check_buffer(symtuner_ar *h, const void *buffer, size_t byte
 static ncclResult_t agree(symtuner_ar **handles, int n, ncclResult_t result, uint64_t alike,
                           char *why)
 {
-    struct st_voice *voices[ST_MAX_RANKS];
+    struct ar_voice *voices[AR_MAX_RANKS];
     bool met;
 
     for (int i = 0; i < n; i++)
         voices[i] = &handles[i]->voice;
     return handles[0]->comm == NULL
                ? result
-               : st_voices_agree(handles[0]->nccl, voices, n, result, alike, why, &met);
+               : ar_voices_agree(handles[0]->nccl, voices, n, result, alike, why, &met);
 }
 
 /* The windows as peers see them, in ${seen}. */
 static ncclResult_t look_up(symtuner_ar **handles, void *const *buffers, int n, size_t bytes,
-                            const ncclWindow_t *windows, bool ours, struct st_window *seen,
+                            const ncclWindow_t *windows, bool ours, struct ar_window *seen,
                             char *why)
 {
     ncclResult_t result = ncclSuccess;
 
     for (int i = 0; i < n && result == ncclSuccess; i++) {
         symtuner_ar *h = handles[i];
-        struct st_window *w = &seen[i];
+        struct ar_window *w = &seen[i];
 
-        *w = (struct st_window){.base = buffers[i], .bytes = bytes};
+        *w = (struct ar_window){.base = buffers[i], .bytes = bytes};
         if (h->comm == NULL) {
             for (int r = 0; r < n; r++)
                 w->peer[handles[r]->me] = buffers[r];
@@ -125,29 +125,29 @@ static ncclResult_t look_up(symtuner_ar **handles, void *const *buffers, int n, 
         w->handle = windows[i];
         w->ours = ours;
         cudaSetDevice(h->device);
-        result = st_nccl_window_peers(h->nccl, w->handle, h->ranks, h->me, w->peer, why, ST_WHY);
+        result = ar_nccl_window_peers(h->nccl, w->handle, h->ranks, h->me, w->peer, why, AR_WHY);
     }
     return result;
 }
 
 /* All windows of the group can be reached. Multicast addresses in all of ${seen}, on all ranks; or
  * in none, for ranks in different kernels would wait for each other. */
-static ncclResult_t add_multicast(symtuner_ar **handles, int n, struct st_window *seen, char *why)
+static ncclResult_t add_multicast(symtuner_ar **handles, int n, struct ar_window *seen, char *why)
 {
-    struct st_voice *voices[ST_MAX_RANKS];
-    uint64_t mine[ST_MAX_RANKS], all[ST_MAX_RANKS];
-    struct st_multicast m;
-    ncclResult_t result = st_multicast_begin(&m, handles, seen, n, why);
+    struct ar_voice *voices[AR_MAX_RANKS];
+    uint64_t mine[AR_MAX_RANKS], all[AR_MAX_RANKS];
+    struct ar_multicast m;
+    ncclResult_t result = ar_multicast_begin(&m, handles, seen, n, why);
     bool everywhere = true;
 
     result = agree(handles, n, result, 0, why);
-    st_multicast_end(&m, result == ncclSuccess);
+    ar_multicast_end(&m, result == ncclSuccess);
     for (int i = 0; i < n; i++) {
         voices[i] = &handles[i]->voice;
         mine[i] = m.rank[i].found != NULL;
     }
     if (result == ncclSuccess)
-        result = st_voices_meet(handles[0]->nccl, voices, n, mine, all, sizeof *mine, why);
+        result = ar_voices_meet(handles[0]->nccl, voices, n, mine, all, sizeof *mine, why);
     for (int r = 0; r < handles[0]->ranks && result == ncclSuccess; r++)
         everywhere &= all[r] != 0;
     for (int i = 0; i < n && result == ncclSuccess && everywhere; i++)
@@ -158,10 +158,10 @@ static ncclResult_t add_multicast(symtuner_ar **handles, int n, struct st_window
 ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *const *buffers,
                                   const ncclWindow_t *windows, int n, size_t bytes)
 {
-    ncclWindow_t made[ST_MAX_RANKS] = {NULL};
-    struct st_window seen[ST_MAX_RANKS];
+    ncclWindow_t made[AR_MAX_RANKS] = {NULL};
+    struct ar_window seen[AR_MAX_RANKS];
     ncclResult_t result = check(handles, buffers, n);
-    char why[ST_WHY];
+    char why[AR_WHY];
     bool ours = windows == NULL;
     int device = -1;
 
@@ -173,22 +173,22 @@ ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *const *buffers,
     result = agree(handles, n, result, 2 * (uint64_t)bytes + ours, why);
     if (result == ncclSuccess) {
         if (ours && handles[0]->comm != NULL)
-            result = st_windows_make(handles, buffers, n, bytes, made, why);
+            result = ar_windows_make(handles, buffers, n, bytes, made, why);
         if (result == ncclSuccess)
             result = look_up(handles, buffers, n, bytes, ours ? made : windows, ours, seen, why);
         result = agree(handles, n, result, 0, why);
-        if (result == ncclSuccess && st_multicast_wanted(handles[0]))
+        if (result == ncclSuccess && ar_multicast_wanted(handles[0]))
             result = add_multicast(handles, n, seen, why);
     }
     for (int i = 0; i < n; i++) {
         if (result == ncclSuccess)
             show(handles[i], &seen[i]);
         else if (made[i] != NULL)
-            st_window_drop(handles[i], made[i]);
+            ar_window_drop(handles[i], made[i]);
     }
     if (device >= 0)
         cudaSetDevice(device);
-    return result == ncclSuccess ? result : st_handles_fail(handles, n, result, "%s", why);
+    return result == ncclSuccess ? result : ar_handles_fail(handles, n, result, "%s", why);
 }
 
 ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void *const *buffers, int n)
@@ -199,31 +199,31 @@ ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void *const *buffers,
         return result;
     for (int i = 0; i < n; i++)
         if (buffers[i] == NULL || find_base(handles[i], buffers[i]) == NULL)
-            return st_handles_fail(handles, n, ncclInvalidUsage,
+            return ar_handles_fail(handles, n, ncclInvalidUsage,
                                    "buffers[%d]: %p is not registered", i, buffers[i]);
     for (int i = 0; i < n; i++) {
         symtuner_ar *h = handles[i];
-        struct st_window *w = find_base(h, buffers[i]);
+        struct ar_window *w = find_base(h, buffers[i]);
 
         /* a local group's pointers, and windows of the application, stay as they are */
-        if (w->ours && st_graphs_live(h, bit(h, w), GRAPH_MS))
-            return st_handles_fail(handles, n, ncclInvalidUsage,
+        if (w->ours && ar_graphs_live(h, bit(h, w), GRAPH_MS))
+            return ar_handles_fail(handles, n, ncclInvalidUsage,
                                    "buffers[%d]: a graph holds calls that use %p; destroy it, and "
                                    "its executables, before",
                                    i, buffers[i]);
     }
     for (int i = 0; i < n; i++) {
         symtuner_ar *h = handles[i];
-        struct st_window *w = find_base(h, buffers[i]);
+        struct ar_window *w = find_base(h, buffers[i]);
 
         w->base = NULL;
-        for (struct st_graph *g = h->graphs; g != NULL; g = g->next)
+        for (struct ar_graph *g = h->graphs; g != NULL; g = g->next)
             g->windows &= ~bit(h, w); /* the place is another's next */
         if (!w->ours)
             continue;
-        latest = st_window_drop(h, w->handle);
+        latest = ar_window_drop(h, w->handle);
         if (latest != ncclSuccess)
-            result = st_handles_fail(handles, n, latest, "%.*s", ST_WHY - 1, h->error);
+            result = ar_handles_fail(handles, n, latest, "%.*s", AR_WHY - 1, h->error);
     }
     return result;
 }

@@ -5,44 +5,44 @@
  * Kernels see raw pointers only: NCCL windows, peer access and pinned host memory all end up as
  * peer[] here.
  */
-#ifndef ST_AR_ARGS_H_
-#define ST_AR_ARGS_H_
+#ifndef AR_ARGS_H_
+#define AR_ARGS_H_
 
 #include "kernels/shared/dtypes.h"
 #include "kernels/shared/layout.h"
 
 /* One rank's counters, in its own device memory: they survive graph replay. */
-struct st_state {
+struct ar_state {
     uint64_t epoch;   /* of the next call                                                  */
     uint32_t base;    /* arrivals of all earlier calls, modulo 2^32                         */
-    uint32_t dead;    /* enum st_verdict once the rank gave up; kernels then leave at once */
+    uint32_t dead;    /* enum ar_verdict once the rank gave up; kernels then leave at once */
     uint32_t arrived; /* blocks that have read the words above                              */
     uint32_t pad;
     uint64_t looked; /* when a waiting thread last looked at the mailbox, ns              */
 };
 
 /* Pinned host words shared with the kernels of one rank. */
-struct st_mailbox {
+struct ar_mailbox {
     uint32_t abort; /* host writes, kernels look at it while they wait */
-    uint32_t error; /* enum st_verdict; kernels write                  */
+    uint32_t error; /* enum ar_verdict; kernels write                  */
 };
 
 /* 16-byte words per thread and tile; host and kernel must agree on the length of a tile. */
-#define ST_CHUNKED_UNROLL 4
-#define ST_PULL_UNROLL    2
+#define AR_CHUNKED_UNROLL 4
+#define AR_PULL_UNROLL    2
 
 /* When a kernel's grid is set up: after the kernel in front on its stream has ended; before that,
  * to wait for it; or so, and letting the kernel behind do the same. */
-enum st_start { ST_SERIAL, ST_EARLY, ST_EARLY_BOTH, ST_STARTS };
+enum ar_start { AR_SERIAL, AR_EARLY, AR_EARLY_BOTH, AR_STARTS };
 
 /* DESTROYED: of the handle nothing else is there any more. */
-enum st_verdict { ST_ALIVE, ST_TIMEOUT, ST_ABORTED, ST_OVERLAP, ST_DESTROYED };
+enum ar_verdict { AR_ALIVE, AR_TIMEOUT, AR_ABORTED, AR_OVERLAP, AR_DESTROYED };
 
 /* What every kernel touches first comes first: a launch starts with cold constant-cache lines. */
-struct st_args {
+struct ar_args {
     const char *in;
     char *out;
-    struct st_state *state;
+    struct ar_state *state;
     uint64_t bytes;
     uint64_t region; /* offset of half 0 of the region in use                  */
     uint64_t half;   /* bytes of one half; chunked: offset of the gather slots   */
@@ -52,59 +52,59 @@ struct st_args {
     int me;
     int in_align; /* bytes, power of two, at most 16                      */
     int out_align;
-    int kind;                 /* ST_KIND(dtype, op)                                     */
+    int kind;                 /* AR_KIND(dtype, op)                                     */
     float scale;              /* 1/ranks for avg of floats, else 1                      */
     int staged;               /* chunked: gather through scratch, recv is not mapped    */
     int lag;                  /* chunked: tiles between push and reduce                 */
-    char *peer[ST_MAX_RANKS]; /* arena of every rank as this rank maps it   */
+    char *peer[AR_MAX_RANKS]; /* arena of every rank as this rank maps it   */
     uint64_t tiles;           /* chunked, pull: tiles per block and shard              */
-    uint64_t overlap;         /* enum st_start                                        */
+    uint64_t overlap;         /* enum ar_start                                        */
     uint64_t timeout_ns;
-    struct st_mailbox *mailbox;
-    char *dst[ST_MAX_RANKS];       /* zero-copy: every rank's recv                */
-    const char *src[ST_MAX_RANKS]; /* pull: every rank's send                     */
+    struct ar_mailbox *mailbox;
+    char *dst[AR_MAX_RANKS];       /* zero-copy: every rank's recv                */
+    const char *src[AR_MAX_RANKS]; /* pull: every rank's send                     */
     char *multi_dst;               /* NVLS: multicast address of recv and send    */
     const char *multi_src;
     uint32_t stall_ns; /* test builds: longest pause injected per block        */
 };
 
-enum st_family {
-    ST_NCCL,
-    ST_ONE_LL8,
-    ST_ONE_LL128,
-    ST_ONE_LAMPORT,
-    ST_TWO_LL8,
-    ST_TWO_LL128,
-    ST_TWO_LAMPORT,
-    ST_CHUNKED,
-    ST_PULL,
-    ST_COPY,
-    ST_NVLS,
-    ST_PULL_ONE,
-    ST_NVLS_ONE,
-    ST_FAMILIES
+enum ar_family {
+    AR_NCCL,
+    AR_ONE_LL8,
+    AR_ONE_LL128,
+    AR_ONE_LAMPORT,
+    AR_TWO_LL8,
+    AR_TWO_LL128,
+    AR_TWO_LAMPORT,
+    AR_CHUNKED,
+    AR_PULL,
+    AR_COPY,
+    AR_NVLS,
+    AR_PULL_ONE,
+    AR_NVLS_ONE,
+    AR_FAMILIES
 };
 
-/* Instantiations: ST_NX counts ranks at run time and does everything; 2 and 4 ranks have their own;
+/* Instantiations: AR_NX counts ranks at run time and does everything; 2 and 4 ranks have their own;
  * and for messages of whole words (kernels/host/table.c) 2, 4 and 8 ranks have a shorter one. */
-enum st_class { ST_NX, ST_N2, ST_N4, ST_N2_WHOLE, ST_N4_WHOLE, ST_N8_WHOLE, ST_CLASSES };
+enum ar_class { AR_NX, AR_N2, AR_N4, AR_N2_WHOLE, AR_N4_WHOLE, AR_N8_WHOLE, AR_CLASSES };
 
-struct st_kernel_row {
-    const void *of[ST_REDUCERS][ST_CLASSES]; /* NULL: the more general; ST_NX NULL: there is none */
+struct ar_kernel_row {
+    const void *of[AR_REDUCERS][AR_CLASSES]; /* NULL: the more general; AR_NX NULL: there is none */
 };
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-extern const struct st_kernel_row st_kernels_one_ll8, st_kernels_one_ll128, st_kernels_one_lamport,
-    st_kernels_two_ll8, st_kernels_two_ll128, st_kernels_two_lamport, st_kernels_chunked,
-    st_kernels_pull, st_kernels_pull_one, st_kernels_nvls, st_kernels_nvls_one, st_kernels_local;
+extern const struct ar_kernel_row ar_kernels_one_ll8, ar_kernels_one_ll128, ar_kernels_one_lamport,
+    ar_kernels_two_ll8, ar_kernels_two_ll128, ar_kernels_two_lamport, ar_kernels_chunked,
+    ar_kernels_pull, ar_kernels_pull_one, ar_kernels_nvls, ar_kernels_nvls_one, ar_kernels_local;
 
 /* Helpers of the copy-engine schedule: tell the peers, wait for the peers. */
-extern const void *const st_kernel_signal, *const st_kernel_await;
+extern const void *const ar_kernel_signal, *const ar_kernel_await;
 
-extern const void *const st_kernel_probe; /* kernels/choose/probe.h */
+extern const void *const ar_kernel_probe; /* kernels/choose/probe.h */
 
 #ifdef __cplusplus
 }

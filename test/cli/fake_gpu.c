@@ -364,7 +364,7 @@ EXPORT int ncclReduceScatter(const void *s, void *r, size_t n, int t, int op, vo
  * are compiled in. */
 struct handle {
     struct comm *comm;
-    struct st_force force;
+    struct ar_force force;
     symtuner_rules *rules;
     int ctas;
 };
@@ -372,30 +372,30 @@ struct handle {
 EXPORT int symtuner_ar_create(void **h, void *const *comms, int n, const void *config)
 {
     struct handle *handle = calloc(1, sizeof *handle);
-    char note[ST_RULES_NOTE];
+    char note[AR_RULES_NOTE];
 
     (void)n, (void)config;
     handle->comm = comms[0];
     handle->force.family = -1;
-    handle->rules = st_ar_rules_read(number("FAKE_NCCL", 22809), handle->comm->group->ranks, note);
+    handle->rules = ar_rules_read(number("FAKE_NCCL", 22809), handle->comm->group->ranks, note);
     *h = handle;
     return 0;
 }
 EXPORT int symtuner_ar_destroy(void **h, int n) { (void)n; free(*h); return 0; }
 
 /* why: NULL, or where the sentence goes */
-static int choose(const struct handle *h, size_t bytes, int type, struct st_choice *choice,
+static int choose(const struct handle *h, size_t bytes, int type, struct ar_choice *choice,
                   char why[160])
 {
-    struct st_ask ask = {.bytes = bytes, .ranks = h->comm->group->ranks, .links = ST_LINKS_NVLINK,
+    struct ar_ask ask = {.bytes = bytes, .ranks = h->comm->group->ranks, .links = AR_LINKS_NVLINK,
                          .dtype = type, .dst_mapped = 1, .src_mapped = 1, .has_nccl = 1, .has_copy = 1,
                          .max_ctas = 132,
                          .half = {1 << 19, 16 << 20, 32 << 20, 256 << 20, 64 << 20}};
 
-    int answer = st_ar_rules_select(h->rules, &ask, &h->force, choice);
+    int answer = ar_rules_select(h->rules, &ask, &h->force, choice);
 
     if (why)
-        st_ar_rules_why(h->rules, &ask, choice, why, 160);
+        ar_rules_why(h->rules, &ask, choice, why, 160);
     return answer;
 }
 
@@ -420,33 +420,33 @@ static int plugin_ctas(void)
 
 /* FAKE_BEST=FAMILY is the fastest from 16 KiB on, with 32 blocks of 256 threads; else the library's
  * choice is as good as any. */
-static double time_of(const struct st_choice *choice, size_t bytes)
+static double time_of(const struct ar_choice *choice, size_t bytes)
 {
     const char *best = getenv("FAKE_BEST");
     double us = 3.1 + (double)bytes / 250e3;
 
     if (!best || bytes < 16384)
         return us * choice->pieces;
-    return us * (strcmp(best, st_family_name(choice->family)) == 0 ? 0.8 : 1) *
+    return us * (strcmp(best, ar_family_name(choice->family)) == 0 ? 0.8 : 1) *
            (choice->ctas == 32 ? 1 : 1.03) * (choice->threads == 256 ? 1 : 1.03);
 }
 
 EXPORT int symtuner_ar_force(void *h, const char *kernel, int ctas, int threads)
 {
     ((struct handle *)h)->force =
-        (struct st_force){kernel ? st_family_by_name(kernel) : -1, ctas, threads, 0};
+        (struct ar_force){kernel ? ar_family_by_name(kernel) : -1, ctas, threads, 0};
     return 0;
 }
-EXPORT const char *symtuner_ar_kernel_name(int i) { return st_family_name(i); }
+EXPORT const char *symtuner_ar_kernel_name(int i) { return ar_family_name(i); }
 EXPORT int symtuner_ar_query(const void *s, const void *r, size_t n, int t, int op, void *h,
                              struct st_ar_plan *plan)
 {
-    struct st_choice choice;
+    struct ar_choice choice;
 
     (void)s, (void)r, (void)op;
     if (choose(h, n * size_of(t), t, &choice, plan->why) != 0)
         return 1;
-    plan->kernel = st_family_name(choice.family);
+    plan->kernel = ar_family_name(choice.family);
     plan->ctas = choice.ctas;
     plan->threads = choice.threads;
     plan->pieces = choice.pieces;
@@ -461,14 +461,14 @@ EXPORT int symtuner_ar_all_reduce(const void *s, void *r, size_t n, int t, int o
                                   void *stream)
 {
     struct handle *handle = h;
-    struct st_choice choice;
+    struct ar_choice choice;
 
     (void)op;
     if (choose(h, n * size_of(t), t, &choice, NULL) != 0)
         return 1;
-    if (choice.family == ST_NCCL && handle->ctas == 0)
+    if (choice.family == AR_NCCL && handle->ctas == 0)
         handle->ctas = plugin_ctas();
-    charge(stream, choice.family == ST_NCCL
+    charge(stream, choice.family == AR_NCCL
                        ? 4.2 + (double)(n * size_of(t)) * (handle->ctas + 3) / handle->ctas / 330e3
                        : time_of(&choice, n * size_of(t)));
     if (!((struct stream *)stream)->capturing)

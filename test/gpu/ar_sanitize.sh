@@ -28,7 +28,7 @@ used=$((gpus >= 2 ? 2 : 1))
 failed=0 right=0
 for check in $checks; do
     # the kernels of the test itself only where the tool must know what they write
-    only='--kernel-name kns=2st'
+    only='--kernel-name kns=2ar'
     case $check in
     memcheck) only="$only --report-api-errors no" ;; # "peer access is already enabled" is no error of ours
     initcheck) only= ;;

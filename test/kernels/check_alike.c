@@ -40,7 +40,7 @@ static int deeds_since(int first, struct deed *deeds)
     memset(deeds, 0, (size_t)n * sizeof *deeds);
     for (int i = 0; i < n; i++) {
         const struct fake_launch *l = &fake.launch[(first + i) % FAKE_LAUNCHES];
-        const struct st_args *a = &l->args;
+        const struct ar_args *a = &l->args;
         /* the second stage of copy is of the rank's own shard */
         bool own = a->bytes != fake.launch[first % FAKE_LAUNCHES].args.bytes;
 
@@ -60,9 +60,9 @@ static char *address(int rank, int buffer, unsigned shift)
 static void make_group(symtuner_ar **h, int ranks, int transport)
 {
     struct symtuner_ar_config config = {.size = sizeof config, .transport = transport};
-    static const struct st_probe figures[] = {
+    static const struct ar_probe figures[] = {
         {0, 0, 0}, {2700, 36000, 2700}, {25000, 0, 25000}, {9000, 2000, 40000}};
-    struct st_probe probe = figures[draw(4)];
+    struct ar_probe probe = figures[draw(4)];
 
     memset(&fake, 0, sizeof fake);
     fake.devices = RANKS;
@@ -82,8 +82,8 @@ static void call_all(symtuner_ar **h, int ranks, bool lists)
     static struct deed deeds[2][MOST];
     const void *sends[RANKS];
     void *recvs[RANKS];
-    int dtype = (int)draw(ST_DTYPES), op = (int)draw(ST_OPS), n[2];
-    unsigned size = (unsigned)st_dtype_bytes(dtype);
+    int dtype = (int)draw(AR_DTYPES), op = (int)draw(AR_OPS), n[2];
+    unsigned size = (unsigned)ar_dtype_bytes(dtype);
     size_t count = (1 + draw(1 << 10)) << draw(16);
 
     for (int r = 0; r < ranks; r++) {

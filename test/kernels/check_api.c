@@ -90,7 +90,7 @@ START_TEST(test_mixed_gpus_have_one_layout)
     fake.peers = 1;
     fake.small = 2;
     ck_assert_int_eq(symtuner_ar_create_local(h, devices, 2, NULL), ncclSuccess);
-    ck_assert_int_eq(h[0]->layout.half[ST_REGION_BULK], 64 << 20);
+    ck_assert_int_eq(h[0]->layout.half[AR_REGION_BULK], 64 << 20);
     ck_assert_int_eq(memcmp(&h[0]->layout, &h[1]->layout, sizeof h[0]->layout), 0);
     symtuner_ar_destroy(h, 2);
 }
@@ -392,7 +392,7 @@ START_TEST(test_a_dead_handle_refuses_further_calls)
 {
     symtuner_ar *h = handles[1];
 
-    h->mailbox->error = ST_TIMEOUT;
+    h->mailbox->error = AR_TIMEOUT;
     want_error(symtuner_ar_all_reduce(memory[1], memory[1], 8, ncclFloat, ncclSum, h, NULL),
                ncclRemoteError, h, "past the time limit");
     ck_assert_int_eq(symtuner_ar_status(handles[0]), ncclSuccess);

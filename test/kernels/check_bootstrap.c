@@ -203,7 +203,7 @@ START_TEST(test_mixed_gpus_have_one_layout)
     fake_nccl_threads(create);
     for (int r = 0; r < RANKS; r++) {
         ck_assert_int_eq(at[r].result, ncclSuccess);
-        ck_assert_int_eq(at[r].handle->layout.half[ST_REGION_BULK], bulk);
+        ck_assert_int_eq(at[r].handle->layout.half[AR_REGION_BULK], bulk);
         ck_assert_int_eq(
             memcmp(&at[r].handle->layout, &at[0].handle->layout, sizeof at[0].handle->layout), 0);
     }

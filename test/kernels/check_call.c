@@ -56,7 +56,7 @@ START_TEST(test_the_library_says_its_version_and_kernels)
     while (symtuner_ar_kernel_name(count) != NULL)
         ck_assert_int_eq(symtuner_ar_force(handles[0], symtuner_ar_kernel_name(count++), 0, 0),
                          ncclSuccess);
-    ck_assert_int_eq(count, ST_FAMILIES);
+    ck_assert_int_eq(count, AR_FAMILIES);
     ck_assert_ptr_null(symtuner_ar_kernel_name(-1));
 }
 END_TEST
@@ -65,8 +65,8 @@ static const struct {
     int ctas, threads;
     bool fine;
 } grids[] = {{0, 0, true},
-             {ST_MAX_CTAS, 1024, true},
-             {ST_MAX_CTAS + 1, 1024, false},
+             {AR_MAX_CTAS, 1024, true},
+             {AR_MAX_CTAS + 1, 1024, false},
              {1, 1025, false},
              {-1, 0, false},
              {0, -1, false}};
@@ -157,8 +157,9 @@ START_TEST(test_rules_that_differ_in_a_local_group_are_not_used)
         for (int r = 0; r < 3; r++) {
             symtuner_ar_describe(h[r], text, sizeof text);
             ck_assert((strstr(text, "rules: not used: ranks 0 and ") != NULL) == (odd < 3));
-            ck_assert_int_eq(symtuner_ar_query(memory[r], memory[r], 64, ncclFloat, ncclSum, h[r],
-                                               &plan), ncclSuccess);
+            ck_assert_int_eq(
+                symtuner_ar_query(memory[r], memory[r], 64, ncclFloat, ncclSum, h[r], &plan),
+                ncclSuccess);
             ck_assert((strcmp(plan.kernel, "two_ll8") == 0) == (odd == 3));
         }
         symtuner_ar_destroy(h, 3);
@@ -182,8 +183,9 @@ START_TEST(test_scratch_is_filled_before_the_first_call)
         fake.filled = 0;
         setenv("SYMTUNER_LOG", "off", 1);
         ck_assert_int_eq(comm ? symtuner_ar_create(h, comms, 2, &config)
-                              : symtuner_ar_create_local(h, devices, 2, &config), ncclSuccess);
-        want = h[0]->layout.first[ST_REGION_LAMPORT] + 2 * h[0]->layout.half[ST_REGION_LAMPORT];
+                              : symtuner_ar_create_local(h, devices, 2, &config),
+                         ncclSuccess);
+        want = h[0]->layout.first[AR_REGION_LAMPORT] + 2 * h[0]->layout.half[AR_REGION_LAMPORT];
         ck_assert_uint_eq(fake.filled, 2 * want);
         symtuner_ar_destroy(h, 2);
     }
@@ -214,18 +216,18 @@ START_TEST(test_without_a_thread_the_gpu_is_still_waited_for)
     pthread_t thread;
 
     fake.no_thread = 1;
-    ck_assert_int_eq(st_gpu_idle(1, 1), cudaSuccess);
+    ck_assert_int_eq(ar_gpu_idle(1, 1), cudaSuccess);
     ck_assert_int_eq(fake.idles, idles + 1);
-    ck_assert_int_eq(st_gpu_idle(99, 1), cudaErrorInvalidDevice);
+    ck_assert_int_eq(ar_gpu_idle(99, 1), cudaErrorInvalidDevice);
     fake.no_thread = 0;
     fake.busy = 2;
     ck_assert_int_eq(pthread_create(&thread, NULL, end_work, NULL), 0);
     alarm(20); /* the end is seen when it comes, not when the time is over */
-    ck_assert_int_eq(st_gpu_idle(1, 60000000000), cudaSuccess);
+    ck_assert_int_eq(ar_gpu_idle(1, 60000000000), cudaSuccess);
     alarm(0);
     pthread_join(thread, NULL);
     ck_assert_int_eq(fake.idles, idles + 2);
-    ck_assert_int_eq(st_gpu_idle(99, 1000000000), cudaErrorInvalidDevice);
+    ck_assert_int_eq(ar_gpu_idle(99, 1000000000), cudaErrorInvalidDevice);
     cudaGetLastError();
 }
 END_TEST
@@ -260,7 +262,7 @@ START_TEST(test_without_memory_there_is_no_group_and_no_leak)
         ck_assert(!fake_nccl.hung);
     }
     fake.no_calloc = 1; /* a thread that could stop waiting needs some */
-    ck_assert_int_eq(st_gpu_idle(1, 1), cudaSuccess);
+    ck_assert_int_eq(ar_gpu_idle(1, 1), cudaSuccess);
     unsetenv("SYMTUNER_LOG");
 }
 END_TEST
@@ -286,7 +288,8 @@ START_TEST(test_no_call_of_ours_changes_the_gpu_in_use)
             fake_nccl_reset(2);
             cudaSetDevice(in_use);
             ck_assert_int_eq(comm ? symtuner_ar_create(h, comms, 2, &config)
-                                  : symtuner_ar_create_local(h, devices, 2, &config), ncclSuccess);
+                                  : symtuner_ar_create_local(h, devices, 2, &config),
+                             ncclSuccess);
             ck_assert_int_eq(gpu_in_use(), in_use);
             ck_assert_int_eq(symtuner_ar_register(h, buffers, NULL, 2, 65536), ncclSuccess);
             ck_assert_int_eq(gpu_in_use(), in_use);
@@ -341,16 +344,16 @@ END_TEST
 static void describes(symtuner_ar *h, const char *said, const char *last)
 {
     char text[8192], want[2048], *end;
-    uint64_t half[ST_REGIONS];
+    uint64_t half[AR_REGIONS];
 
-    for (int r = 0; r < ST_REGIONS; r++)
+    for (int r = 0; r < AR_REGIONS; r++)
         half[r] = h->layout.half[r] / 1024;
     snprintf(
         want, sizeof want,
         "%stime limit 1500 ms, scratch %llu MiB of %s memory: ll8 %llu KiB x2, ll128 %llu KiB x2, "
         "lamport %llu KiB x2, bulk %llu KiB, gather %llu KiB\noverlapped launches: %s\n",
         said, (unsigned long long)(h->layout.bytes / (1 << 20)),
-        h->links == ST_LINKS_HOST ? "pinned host" : "GPU", (unsigned long long)half[0],
+        h->links == AR_LINKS_HOST ? "pinned host" : "GPU", (unsigned long long)half[0],
         (unsigned long long)half[1], (unsigned long long)half[2], (unsigned long long)half[3],
         (unsigned long long)half[4], last);
     ck_assert_uint_lt(symtuner_ar_describe(h, text, sizeof text), sizeof text);
@@ -365,7 +368,7 @@ static void describes(symtuner_ar *h, const char *said, const char *last)
 
 START_TEST(test_a_handle_is_described_line_by_line)
 {
-    static const struct st_nccl nccl = {.version = 22809};
+    static const struct ar_nccl nccl = {.version = 22809};
     struct symtuner_ar_config config = small();
     static const int shared[] = {0, 1, 1};
     symtuner_ar *h[3];
@@ -377,9 +380,9 @@ START_TEST(test_a_handle_is_described_line_by_line)
         "rank 1 of 2 on GPU 1, 132 multiprocessors, of which calls take at most 128 for 1 rank\n"
         "transport: NVLink peer memory\n",
         "0, none");
-    h[1]->probe = (struct st_probe){.push = 1, .pull = 20, .copy = 300};
+    h[1]->probe = (struct ar_probe){.push = 1, .pull = 20, .copy = 300};
     strcpy(h[1]->probe_from, "measured");
-    h[1]->links = ST_LINKS_PCIE;
+    h[1]->links = AR_LINKS_PCIE;
     h[1]->nccl = &nccl;
     describes(
         h[1],

@@ -26,20 +26,20 @@ static const struct start {
     const char *asked, *kernel;
     int arch, driver, nccl;
     bool one_gpu;
-    enum st_start want;
+    enum ar_start want;
 } starts[] = {
-    {NULL, NULL, 80, 13000, 22809, false, ST_SERIAL},
-    {NULL, NULL, 90, 13000, 22809, false, ST_EARLY},
-    {NULL, NULL, 120, 13000, 22809, false, ST_EARLY},
-    {NULL, NULL, 90, 12030, 23006, false, ST_EARLY},
-    {NULL, NULL, 90, 12030, 23007, false, ST_EARLY_BOTH},
-    {NULL, NULL, 90, 12029, 23007, false, ST_SERIAL},
-    {NULL, NULL, 90, 13000, 23007, true, ST_SERIAL},
-    {"0", NULL, 90, 13000, 23007, false, ST_SERIAL},
-    {"1", NULL, 90, 13000, 23007, false, ST_EARLY},
-    {"2", NULL, 90, 13000, 22809, false, ST_EARLY_BOTH},
-    {"2", NULL, 80, 13000, 22809, false, ST_SERIAL},
-    {"2", "chunked", 90, 13000, 22809, false, ST_SERIAL},
+    {NULL, NULL, 80, 13000, 22809, false, AR_SERIAL},
+    {NULL, NULL, 90, 13000, 22809, false, AR_EARLY},
+    {NULL, NULL, 120, 13000, 22809, false, AR_EARLY},
+    {NULL, NULL, 90, 12030, 23006, false, AR_EARLY},
+    {NULL, NULL, 90, 12030, 23007, false, AR_EARLY_BOTH},
+    {NULL, NULL, 90, 12029, 23007, false, AR_SERIAL},
+    {NULL, NULL, 90, 13000, 23007, true, AR_SERIAL},
+    {"0", NULL, 90, 13000, 23007, false, AR_SERIAL},
+    {"1", NULL, 90, 13000, 23007, false, AR_EARLY},
+    {"2", NULL, 90, 13000, 22809, false, AR_EARLY_BOTH},
+    {"2", NULL, 80, 13000, 22809, false, AR_SERIAL},
+    {"2", "chunked", 90, 13000, 22809, false, AR_SERIAL},
 };
 static const struct start *start; /* NULL: as the fakes have it */
 
@@ -188,9 +188,9 @@ START_TEST(test_overlapped_kernels_keep_the_budget)
     static char memory[1 << 14];
     static const struct {
         int ctas;
-        enum st_start want;
-    } row[] = {{32, ST_EARLY_BOTH}, {32, ST_EARLY_BOTH}, {33, ST_SERIAL}, {64, ST_EARLY},
-               {64, ST_EARLY},      {4, ST_EARLY_BOTH},  {60, ST_EARLY},  {1, ST_EARLY_BOTH}};
+        enum ar_start want;
+    } row[] = {{32, AR_EARLY_BOTH}, {32, AR_EARLY_BOTH}, {33, AR_SERIAL}, {64, AR_EARLY},
+               {64, AR_EARLY},      {4, AR_EARLY_BOTH},  {60, AR_EARLY},  {1, AR_EARLY_BOTH}};
     symtuner_ar *h[RANKS];
 
     setenv("SYMTUNER_AR_OVERLAP", "2", 1);
@@ -208,7 +208,7 @@ START_TEST(test_overlapped_kernels_keep_the_budget)
         ck_assert_int_eq(l->ctas, row[i].ctas);
         ck_assert_msg(l->args.overlap == (uint64_t)row[i].want, "row %zu: %d", i,
                       (int)l->args.overlap);
-        ck_assert_int_eq(l->early, row[i].want != ST_SERIAL);
+        ck_assert_int_eq(l->early, row[i].want != AR_SERIAL);
     }
     symtuner_ar_destroy(h, RANKS);
     unsetenv("SYMTUNER_AR_OVERLAP");
@@ -367,14 +367,14 @@ START_TEST(test_faults_of_nccl_are_those_of_its_release)
     static char p[8] __attribute__((aligned(8)));
 
     ear_open();
-    st_nccl_warn(22907, ncclFloat, ncclAvg, p, p);
-    st_nccl_warn(23203, ncclFloat, ncclAvg, p, p);
-    st_nccl_warn(23203, ncclHalf, ncclSum, p, p + 2);
-    st_nccl_warn(23102, ncclHalf, ncclSum, p, p + 2);
-    st_nccl_warn(23102, ncclInt8, ncclAvg, p, p);
-    st_nccl_warn(23102, ncclDouble, ncclAvg, p, p);
-    st_nccl_warn(23102, ncclFloat, ncclAvg, p, p);
-    st_nccl_warn(23102, ncclFloat8e5m2, ncclAvg, p, p);
+    ar_nccl_warn(22907, ncclFloat, ncclAvg, p, p);
+    ar_nccl_warn(23203, ncclFloat, ncclAvg, p, p);
+    ar_nccl_warn(23203, ncclHalf, ncclSum, p, p + 2);
+    ar_nccl_warn(23102, ncclHalf, ncclSum, p, p + 2);
+    ar_nccl_warn(23102, ncclInt8, ncclAvg, p, p);
+    ar_nccl_warn(23102, ncclDouble, ncclAvg, p, p);
+    ar_nccl_warn(23102, ncclFloat, ncclAvg, p, p);
+    ar_nccl_warn(23102, ncclFloat8e5m2, ncclAvg, p, p);
     ck_assert_str_eq(ear_heard(), said);
 }
 END_TEST
@@ -446,7 +446,7 @@ START_TEST(test_a_kernel_starts_early_where_that_is_safe)
                      ncclSuccess);
     l = &fake.launch[(fake.launches - 1) % FAKE_LAUNCHES];
     ck_assert_int_eq(l->args.overlap, row->want);
-    ck_assert_int_eq(l->early, row->want != ST_SERIAL);
+    ck_assert_int_eq(l->early, row->want != AR_SERIAL);
     symtuner_ar_describe(h[0], text, sizeof text);
     if (row->kernel == NULL) /* that one is never early */
         ck_assert_msg(strstr(text, words[row->want]) != NULL, "%s", text);

@@ -62,7 +62,7 @@ START_TEST(test_a_graph_keeps_a_local_group_alive)
     static const int pair[] = {0, 1};
     struct symtuner_ar_config config = small();
     symtuner_ar *h[2], *other[2];
-    struct st_state *state;
+    struct ar_state *state;
     int before = fake.live, live;
 
     ck_assert_int_eq(symtuner_ar_create_local(h, pair, 2, &config), ncclSuccess);
@@ -75,7 +75,7 @@ START_TEST(test_a_graph_keeps_a_local_group_alive)
     ck_assert_ptr_null(h[0]);
     ck_assert_ptr_null(h[1]);
     ck_assert_int_eq(fake.live, live); /* counters, scratch of both, all */
-    ck_assert_int_eq(state->dead, ST_ALIVE);
+    ck_assert_int_eq(state->dead, AR_ALIVE);
     ck_assert_int_eq(symtuner_ar_create_local(other, pair, 2, &config), ncclSuccess);
     ck_assert_int_gt(fake.live, live);
     fake_graph_gone(7);
@@ -114,7 +114,7 @@ START_TEST(test_a_capture_that_cannot_be_held_is_an_error)
             symtuner_ar_all_reduce(memory[0], memory[0], 8, ncclFloat, ncclSum, handles[0], NULL),
             ncclUnhandledCudaError);
         fake.fail_at = 0;
-        ck_assert(!st_graphs_live(handles[0], ~0ull, 0));
+        ck_assert(!ar_graphs_live(handles[0], ~0ull, 0));
         ck_assert_int_eq(fake.live, live);
     }
     ck_assert_int_eq(fake.launches, 0);
@@ -156,7 +156,7 @@ static void free_buffers(void)
 START_TEST(test_of_a_communicators_handle_a_graph_keeps_the_counters)
 {
     symtuner_ar *h[RANKS];
-    struct st_state *state[RANKS];
+    struct ar_state *state[RANKS];
 
     make_pair(h);
     fake.capture = 31;
@@ -165,7 +165,7 @@ START_TEST(test_of_a_communicators_handle_a_graph_keeps_the_counters)
         symtuner_ar_all_reduce(buffer[0][0], buffer[0][1], 1000, ncclFloat, ncclSum, h[0], NULL),
         ncclSuccess);
     /* in front of every copy, which cannot look: a kernel that can */
-    ck_assert_ptr_eq(fake.launch[0].kernel, st_kernel_signal);
+    ck_assert_ptr_eq(fake.launch[0].kernel, ar_kernel_signal);
     ck_assert_int_eq(fake.launch[0].args.ranks, 0);
     ck_assert_ptr_eq(fake.launch[0].args.state, h[0]->state);
     ck_assert_int_eq(fake.copies_before_launch, 0);
@@ -176,9 +176,9 @@ START_TEST(test_of_a_communicators_handle_a_graph_keeps_the_counters)
     ck_assert_ptr_null(h[0]);
     ck_assert_int_eq(fake_nccl.live, 0); /* memory and windows */
     ck_assert_int_gt(fake.live, 0);
-    ck_assert_int_eq(state[0]->dead, ST_DESTROYED);
+    ck_assert_int_eq(state[0]->dead, AR_DESTROYED);
     fake_graph_gone(31);
-    st_graves_sweep();
+    ar_graves_sweep();
     ck_assert_int_eq(fake.live, 0);
     free_buffers();
 }
@@ -223,7 +223,7 @@ START_TEST(test_a_graph_does_not_hold_who_comes_after)
     for (int r = 0; r < RANKS; r++) {
         used[r] = buffer[r][1];
         after[r] = next[r];
-        ((struct st_window *)st_window_find(h[r], used[r], 8))->ours = false;
+        ((struct ar_window *)ar_window_find(h[r], used[r], 8))->ours = false;
     }
     fake.capture = 51;
     ck_assert_int_eq(symtuner_ar_all_reduce(used[1], used[1], 8, ncclFloat, ncclSum, h[1], NULL),

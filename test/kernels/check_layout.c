@@ -10,21 +10,21 @@
 #include "test/kernels/reference.h"
 #include "test/kernels/suites.h"
 
-static const int forms[] = {ST_LL8, ST_LL128, ST_LAMPORT};
+static const int forms[] = {AR_LL8, AR_LL128, AR_LAMPORT};
 
 /* Every unit of a message is carried by exactly one word, in order, and no word is empty but those
  * that fill up a line of LL128. */
 START_TEST(test_words_cover_every_unit_once)
 {
-    static unsigned char seen[4096 / ST_UNIT + 32];
+    static unsigned char seen[4096 / AR_UNIT + 32];
 
     for (uint64_t bytes = 0; bytes <= 4096; bytes++) {
-        uint64_t units = st_div_up(bytes, ST_UNIT), words = st_words(forms[_i], bytes);
+        uint64_t units = ar_div_up(bytes, AR_UNIT), words = st_words(forms[_i], bytes);
 
         memset(seen, 0, sizeof seen);
         for (uint64_t w = 0; w < words; w++) {
-            uint64_t first = st_word_first_unit(forms[_i], w);
-            int n = st_word_units(forms[_i], (int)(w % ST_LINE));
+            uint64_t first = ar_word_first_unit(forms[_i], w);
+            int n = ar_word_units(forms[_i], (int)(w % AR_LINE));
 
             for (int u = 0; u < n; u++)
                 seen[first + (uint64_t)u]++;
@@ -43,7 +43,7 @@ START_TEST(test_wanted_agrees_with_the_number_of_words)
         uint64_t words = st_words(forms[_i], bytes);
 
         for (uint64_t w = 0; w < words + 20; w++)
-            must(st_word_wanted(forms[_i], w, bytes) == (w < words));
+            must(ar_word_wanted(forms[_i], w, bytes) == (w < words));
     }
 }
 END_TEST
@@ -55,16 +55,16 @@ START_TEST(test_shards_tile_the_message)
 {
     static const int sizes[] = {1, 2, 4, 8};
 
-    for (int ranks = 1; ranks <= ST_MAX_RANKS; ranks++)
+    for (int ranks = 1; ranks <= AR_MAX_RANKS; ranks++)
         for (int s = 0; s < 4; s++)
             for (uint64_t count = 0; count <= 4096; count++) {
                 uint64_t bytes = count * (uint64_t)sizes[s], sum = 0;
-                uint64_t stride = st_shard_stride(forms[_i], bytes, ranks);
+                uint64_t stride = ar_shard_stride(forms[_i], bytes, ranks);
 
-                must(stride % st_line_payload(forms[_i]) == 0);
-                must(stride % ST_WORD == 0);
+                must(stride % ar_line_payload(forms[_i]) == 0);
+                must(stride % AR_WORD == 0);
                 for (int r = 0; r < ranks; r++) {
-                    uint64_t mine = st_shard_bytes(bytes, stride, r);
+                    uint64_t mine = ar_shard_bytes(bytes, stride, r);
 
                     must(mine <= stride && mine % (uint64_t)sizes[s] == 0);
                     must(mine == 0 || sum == stride * (uint64_t)r);
@@ -80,19 +80,19 @@ END_TEST
 /* The slots of all ranks, both hops, lie inside what the scratch functions ask for. */
 START_TEST(test_slots_do_not_overlap)
 {
-    for (int ranks = 1; ranks <= ST_MAX_RANKS; ranks++)
+    for (int ranks = 1; ranks <= AR_MAX_RANKS; ranks++)
         for (uint64_t bytes = 1; bytes <= 40000; bytes += 37) {
             int form = forms[_i];
-            uint64_t stride = st_round_up(st_words(form, bytes), ST_LINE) * ST_WORD;
-            uint64_t shard = st_shard_stride(form, bytes, ranks);
-            uint64_t slot = st_words(form, shard) * ST_WORD;
+            uint64_t stride = ar_round_up(st_words(form, bytes), AR_LINE) * AR_WORD;
+            uint64_t shard = ar_shard_stride(form, bytes, ranks);
+            uint64_t slot = st_words(form, shard) * AR_WORD;
 
-            must(stride * (uint64_t)ranks <= st_oneshot_scratch(form, bytes, ranks));
-            must(2 * slot * (uint64_t)ranks <= st_twoshot_scratch(form, bytes, ranks));
-            must(stride % (ST_LINE * ST_WORD) == 0);
-            must(slot % (ST_LINE * ST_WORD) == 0);
+            must(stride * (uint64_t)ranks <= ar_oneshot_scratch(form, bytes, ranks));
+            must(2 * slot * (uint64_t)ranks <= ar_twoshot_scratch(form, bytes, ranks));
+            must(stride % (AR_LINE * AR_WORD) == 0);
+            must(slot % (AR_LINE * AR_WORD) == 0);
             for (int r = 0; r < ranks; r++)
-                must(st_words(form, st_shard_bytes(bytes, shard, r)) * ST_WORD <= slot);
+                must(st_words(form, ar_shard_bytes(bytes, shard, r)) * AR_WORD <= slot);
         }
 }
 END_TEST
@@ -104,7 +104,7 @@ START_TEST(test_tiles_cover_a_shard)
     for (int ctas = 1; ctas <= 9; ctas++)
         for (uint64_t tile = 64; tile <= 4096; tile *= 4)
             for (uint64_t stride = 128; stride <= 65536; stride += 128) {
-                uint64_t k = st_tiles_per_cta(stride, tile, ctas);
+                uint64_t k = ar_tiles_per_cta(stride, tile, ctas);
 
                 must(k * tile * (uint64_t)ctas >= stride);
                 must((k - 1) * tile * (uint64_t)ctas < stride);
@@ -119,27 +119,27 @@ START_TEST(test_flags_never_repeat_within_two_calls)
 
     for (size_t i = 0; i < sizeof near / sizeof near[0]; i++)
         for (uint64_t e = near[i]; e < near[i] + 4; e++) {
-            ck_assert_int_ne(st_flag32(e), 0);
-            ck_assert_int_ne(st_half(e), st_half(e + 1));
-            ck_assert(st_half(e) != st_half(e + 2) || st_flag32(e) != st_flag32(e + 2));
-            ck_assert(!st_reached(st_flag_step(e, ST_MAX_STEPS), st_flag_step(e + 1, 1)));
-            ck_assert(st_reached(st_flag_step(e + 1, 1), st_flag_step(e, ST_MAX_STEPS)));
-            ck_assert(!st_reached(0, st_flag_step(e, 1)));
+            ck_assert_int_ne(ar_flag32(e), 0);
+            ck_assert_int_ne(ar_half(e), ar_half(e + 1));
+            ck_assert(ar_half(e) != ar_half(e + 2) || ar_flag32(e) != ar_flag32(e + 2));
+            ck_assert(!ar_reached(ar_flag_step(e, AR_MAX_STEPS), ar_flag_step(e + 1, 1)));
+            ck_assert(ar_reached(ar_flag_step(e + 1, 1), ar_flag_step(e, AR_MAX_STEPS)));
+            ck_assert(!ar_reached(0, ar_flag_step(e, 1)));
         }
 }
 END_TEST
 
 START_TEST(test_flag_words_have_one_writer)
 {
-    static unsigned char seen[ST_FLAG_BYTES / 8];
+    static unsigned char seen[AR_FLAG_BYTES / 8];
 
     memset(seen, 0, sizeof seen);
-    for (int kind = 0; kind < ST_FLAG_KINDS; kind++)
-        for (int cta = 0; cta < ST_MAX_CTAS; cta++)
-            for (int writer = 0; writer < ST_MAX_RANKS; writer++) {
-                uint64_t at = st_flag_offset(kind, cta, writer);
+    for (int kind = 0; kind < AR_FLAG_KINDS; kind++)
+        for (int cta = 0; cta < AR_MAX_CTAS; cta++)
+            for (int writer = 0; writer < AR_MAX_RANKS; writer++) {
+                uint64_t at = ar_flag_offset(kind, cta, writer);
 
-                must(at + 8 <= ST_FLAG_BYTES && at % 8 == 0);
+                must(at + 8 <= AR_FLAG_BYTES && at % 8 == 0);
                 must(seen[at / 8]++ == 0);
             }
 }
@@ -147,33 +147,33 @@ END_TEST
 
 START_TEST(test_regions_follow_each_other)
 {
-    uint64_t half[ST_REGIONS] = {100, 4096, 0, 12345, 1};
-    struct st_layout l;
+    uint64_t half[AR_REGIONS] = {100, 4096, 0, 12345, 1};
+    struct ar_layout l;
 
-    st_layout_fill(&l, half);
-    ck_assert_int_eq(l.first[0], ST_FLAG_BYTES);
-    for (int r = 0; r + 1 < ST_REGIONS; r++) {
+    ar_layout_fill(&l, half);
+    ck_assert_int_eq(l.first[0], AR_FLAG_BYTES);
+    for (int r = 0; r + 1 < AR_REGIONS; r++) {
         ck_assert(l.half[r] >= half[r]);
-        ck_assert_int_eq(l.first[r + 1], l.first[r] + (r < ST_REGION_BULK ? 2 : 1) * l.half[r]);
+        ck_assert_int_eq(l.first[r + 1], l.first[r] + (r < AR_REGION_BULK ? 2 : 1) * l.half[r]);
     }
-    ck_assert_int_eq(l.bytes, l.first[ST_REGION_GATHER] + l.half[ST_REGION_GATHER]);
+    ck_assert_int_eq(l.bytes, l.first[AR_REGION_GATHER] + l.half[AR_REGION_GATHER]);
 }
 END_TEST
 
 /* A sentinel must be a NaN in every element it covers, or a user's number could hang the call. */
 START_TEST(test_lamport_only_where_all_ones_is_nan)
 {
-    for (int t = 0; t < ST_DTYPES; t++) {
-        ck_assert(st_dtype_bytes(t) > 0);
-        if (st_dtype_lamport(t))
-            for (int op = ST_SUM; op <= ST_AVG; op += ST_AVG)
-                ck_assert(st_reducer_of(t, op) <= ST_R_BF16);
+    for (int t = 0; t < AR_DTYPES; t++) {
+        ck_assert(ar_dtype_bytes(t) > 0);
+        if (ar_dtype_lamport(t))
+            for (int op = AR_SUM; op <= AR_AVG; op += AR_AVG)
+                ck_assert(ar_reducer_of(t, op) <= AR_R_BF16);
     }
-    ck_assert(st_dtype_lamport(ST_F32) && st_dtype_lamport(ST_F16) && st_dtype_lamport(ST_BF16));
-    ck_assert(!st_dtype_lamport(ST_F64)); /* 0x3fefffffffffffff is the number below 1 */
-    ck_assert(!st_dtype_lamport(ST_I32)); /* -1 */
-    ck_assert_int_eq(st_dtype_bytes(ST_DTYPES), 0);
-    ck_assert_int_eq(st_dtype_bytes(-1), 0);
+    ck_assert(ar_dtype_lamport(AR_F32) && ar_dtype_lamport(AR_F16) && ar_dtype_lamport(AR_BF16));
+    ck_assert(!ar_dtype_lamport(AR_F64)); /* 0x3fefffffffffffff is the number below 1 */
+    ck_assert(!ar_dtype_lamport(AR_I32)); /* -1 */
+    ck_assert_int_eq(ar_dtype_bytes(AR_DTYPES), 0);
+    ck_assert_int_eq(ar_dtype_bytes(-1), 0);
 }
 END_TEST
 

@@ -58,7 +58,7 @@ static int have(int ranks)
     int n = 0;
 
     for (int r = 0; r < ranks; r++)
-        n += st_window_find(handle[r], buffer[r], 16)->multicast != NULL;
+        n += ar_window_find(handle[r], buffer[r], 16)->multicast != NULL;
     return n;
 }
 

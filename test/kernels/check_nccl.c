@@ -38,10 +38,10 @@ static const struct pair {
     const char *lacks;
     int links;
 } pairs[] = {
-#define A "0000:01:00.0"
-#define B "0000:02:00.0"
-#define PCIE ST_LINKS_PCIE
-#define NVLINK ST_LINKS_NVLINK
+#define A      "0000:01:00.0"
+#define B      "0000:02:00.0"
+#define PCIE   AR_LINKS_PCIE
+#define NVLINK AR_LINKS_NVLINK
     {"one GPU", A, A, 0, false, NULL, "libnvidia-ml.so.1", NVLINK},
     {"CUDA says NVLink", A, B, 9, true, NULL, NULL, NVLINK},
     {"CUDA says PCIe", A, B, 9, false, NULL, NULL, PCIE},
@@ -122,7 +122,7 @@ START_TEST(test_links_are_what_cuda_says_else_nvml_else_pcie)
     fake.seen = pair->unseen;
     fake.no_atomics = !pair->atomics;
     fake.no_p2p_answer = goes("cudaDeviceGetP2PAttribute");
-    links = st_links_between(pair->a, pair->b);
+    links = ar_links_between(pair->a, pair->b);
     ck_assert_msg(links == pair->links, "%s: %d", pair->what, links);
 }
 END_TEST
@@ -151,16 +151,16 @@ static const struct {
 
 START_TEST(test_an_nccl_is_good_enough_or_says_why_not)
 {
-    const struct st_nccl *nccl;
+    const struct ar_nccl *nccl;
     char why[160] = "untouched";
 
     fake_nccl_reset(2);
     fake_nccl.version = found[_i].version;
     lacks = found[_i].lacks;
     no_nccl = found[_i].version != 0;
-    made_up = !no_nccl; /* a library without any of its functions */
+    made_up = !no_nccl;                       /* a library without any of its functions */
     for (int again = 0; again < 2; again++) { /* looked for once, said as often as one asks */
-        nccl = st_nccl_get(why, sizeof why);
+        nccl = ar_nccl_get(why, sizeof why);
         ck_assert_msg((nccl != NULL) == (found[_i].why == NULL), "%s", why);
         ck_assert_str_eq(why, found[_i].why != NULL ? found[_i].why : "untouched");
     }
@@ -196,20 +196,20 @@ static ncclResult_t peer_pointer(ncclWindow_t window, size_t offset, int rank, v
 
 START_TEST(test_a_window_is_asked_of_nccl_where_nccl_can_say)
 {
-    const struct st_nccl nccl = {.version = 22902, .ncclGetLsaDevicePointer = peer_pointer};
+    const struct ar_nccl nccl = {.version = 22902, .ncclGetLsaDevicePointer = peer_pointer};
     ncclWindow_t window = (ncclWindow_t)(void *)memory;
     char *peers[4], why[160] = "", want[80];
 
-    ck_assert_int_eq(st_nccl_window_peers(&nccl, window, 4, 1, peers, why, sizeof why), 0);
+    ck_assert_int_eq(ar_nccl_window_peers(&nccl, window, 4, 1, peers, why, sizeof why), 0);
     for (int r = 0; r < 4; r++)
         ck_assert_ptr_eq(peers[r], memory[r]);
     for (no_peer = 0; no_peer < 14; no_peer += no_peer == 3 ? 7 : 1) { /* fails, or gives NULL */
-        ck_assert_int_eq(st_nccl_window_peers(&nccl, window, 4, 1, peers, why, sizeof why),
+        ck_assert_int_eq(ar_nccl_window_peers(&nccl, window, 4, 1, peers, why, sizeof why),
                          ncclInvalidUsage);
         snprintf(want, sizeof want, "NCCL maps no memory of rank %d into rank 1", no_peer % 10);
         ck_assert_str_eq(why, want);
     }
-    ck_assert_int_eq(st_nccl_window_peers(&nccl, NULL, 4, 1, peers, why, sizeof why),
+    ck_assert_int_eq(ar_nccl_window_peers(&nccl, NULL, 4, 1, peers, why, sizeof why),
                      ncclInvalidUsage);
     ck_assert_ptr_nonnull(strstr(why, "NCCL gave no symmetric window"));
 }
@@ -217,13 +217,13 @@ END_TEST
 
 START_TEST(test_before_that_its_record_is_read)
 {
-    const struct st_nccl nccl = {.version = 22809};
+    const struct ar_nccl nccl = {.version = 22809};
     struct record record = {.flat = memory[0], .lsa_rank = 1, .stride_4g = 3};
     ncclWindow_t window = (ncclWindow_t)(void *)&record;
     char *peers[3], why[160] = "";
 
     memset(&fake, 0, sizeof fake);
-    ck_assert_int_eq(st_nccl_window_peers(&nccl, window, 3, 1, peers, why, sizeof why), 0);
+    ck_assert_int_eq(ar_nccl_window_peers(&nccl, window, 3, 1, peers, why, sizeof why), 0);
     for (uint64_t r = 0; r < 3; r++) /* 12 GiB from one to the next */
         ck_assert_uint_eq((uintptr_t)peers[r], (uintptr_t)memory[0] + r * (12ull << 30));
     for (int wrong = 0; wrong < 3; wrong++) {
@@ -231,7 +231,7 @@ START_TEST(test_before_that_its_record_is_read)
         record.lsa_rank = wrong == 1 ? 2 : 1;
         fake.fail_at = wrong == 2;
         fake.calls = 0;
-        ck_assert_int_eq(st_nccl_window_peers(&nccl, window, 3, 1, peers, why, sizeof why),
+        ck_assert_int_eq(ar_nccl_window_peers(&nccl, window, 3, 1, peers, why, sizeof why),
                          ncclInternalError);
         ck_assert_str_eq(why, "the window record of NCCL 22809 is not as known from 2.28");
         ck_assert_int_eq(cudaGetLastError(), cudaSuccess);
@@ -248,17 +248,17 @@ static const struct {
 } faulty[] = {
 #define ODD "wrong results for 8-bit and 16-bit types"
 #define AVG "AllReduce with ncclAvg on two symmetric windows launches a kernel that does not exist"
-    {22803, ncclHalf, ncclSum, 0, 2, ODD},        {22999, ncclHalf, ncclSum, 0, 2, ODD},
-    {23000, ncclHalf, ncclSum, 0, 2, NULL},       {22907, ncclHalf, ncclSum, 2, 0, ODD},
-    {22907, ncclHalf, ncclSum, 0, 0, NULL},       {22907, ncclHalf, ncclSum, 4, 4, NULL},
-    {22907, ncclHalf, ncclMax, 2, 2, NULL},       {22907, ncclHalf, ncclAvg, 2, 2, NULL},
-    {22907, ncclBfloat16, ncclSum, 6, 0, ODD},    {22907, ncclFloat8e4m3, ncclSum, 1, 0, ODD},
-    {22907, ncclFloat8e5m2, ncclSum, 0, 5, ODD},  {22907, ncclInt8, ncclSum, 1, 1, NULL},
-    {22907, ncclDouble, ncclSum, 0, 0, NULL},     {23002, ncclFloat, ncclAvg, 0, 0, NULL},
-    {23003, ncclFloat, ncclAvg, 0, 0, AVG},       {23199, ncclFloat, ncclAvg, 0, 0, AVG},
-    {23200, ncclFloat, ncclAvg, 0, 0, NULL},      {23102, ncclFloat, ncclSum, 0, 0, NULL},
-    {23102, ncclHalf, ncclAvg, 0, 0, AVG},        {23102, ncclBfloat16, ncclAvg, 0, 0, AVG},
-    {23102, ncclInt32, ncclAvg, 0, 0, NULL},      {23102, ncclUint64, ncclAvg, 0, 0, NULL},
+    {22803, ncclHalf, ncclSum, 0, 2, ODD},       {22999, ncclHalf, ncclSum, 0, 2, ODD},
+    {23000, ncclHalf, ncclSum, 0, 2, NULL},      {22907, ncclHalf, ncclSum, 2, 0, ODD},
+    {22907, ncclHalf, ncclSum, 0, 0, NULL},      {22907, ncclHalf, ncclSum, 4, 4, NULL},
+    {22907, ncclHalf, ncclMax, 2, 2, NULL},      {22907, ncclHalf, ncclAvg, 2, 2, NULL},
+    {22907, ncclBfloat16, ncclSum, 6, 0, ODD},   {22907, ncclFloat8e4m3, ncclSum, 1, 0, ODD},
+    {22907, ncclFloat8e5m2, ncclSum, 0, 5, ODD}, {22907, ncclInt8, ncclSum, 1, 1, NULL},
+    {22907, ncclDouble, ncclSum, 0, 0, NULL},    {23002, ncclFloat, ncclAvg, 0, 0, NULL},
+    {23003, ncclFloat, ncclAvg, 0, 0, AVG},      {23199, ncclFloat, ncclAvg, 0, 0, AVG},
+    {23200, ncclFloat, ncclAvg, 0, 0, NULL},     {23102, ncclFloat, ncclSum, 0, 0, NULL},
+    {23102, ncclHalf, ncclAvg, 0, 0, AVG},       {23102, ncclBfloat16, ncclAvg, 0, 0, AVG},
+    {23102, ncclInt32, ncclAvg, 0, 0, NULL},     {23102, ncclUint64, ncclAvg, 0, 0, NULL},
 };
 
 START_TEST(test_a_fault_of_nccl_is_told_where_it_is_met)
@@ -267,7 +267,7 @@ START_TEST(test_a_fault_of_nccl_is_told_where_it_is_met)
     const char *heard;
 
     ear_open();
-    st_nccl_warn(faulty[_i].release, faulty[_i].dtype, faulty[_i].op, p + faulty[_i].send,
+    ar_nccl_warn(faulty[_i].release, faulty[_i].dtype, faulty[_i].op, p + faulty[_i].send,
                  p + faulty[_i].recv);
     heard = ear_heard();
     ck_assert_msg(faulty[_i].says != NULL ? strstr(heard, faulty[_i].says) != NULL : *heard == 0,

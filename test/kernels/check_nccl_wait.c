@@ -88,7 +88,7 @@ static void live(int first, int n)
         note(first, "query", symtuner_ar_query(p, p, 1024, ncclFloat, ncclSum, h[i], &plan), h[i]);
         must(plan.zero_copy == 1);
         for (int r = 0; r < RANKS; r++)
-            must(st_window_find(h[i], p, 1)->peer[r] == memory[r]);
+            must(ar_window_find(h[i], p, 1)->peer[r] == memory[r]);
         symtuner_ar_force(h[i], "nccl", 0, 0);
         for (int k = 0; k < 2; k++)
             note(first, "all_reduce",
@@ -255,8 +255,8 @@ START_TEST(test_a_gather_that_never_ends_is_an_error_in_time)
     ck_assert_ptr_nonnull(fake.endless);
     ck_assert_int_eq(of[0].result, ncclRemoteError);
     ck_assert_str_eq(of[0].step, "create");
-    ck_assert_msg(strstr(of[0].error, "ncclAllGather: still in progress after 150 ms") != NULL, "%s",
-                  of[0].error);
+    ck_assert_msg(strstr(of[0].error, "ncclAllGather: still in progress after 150 ms") != NULL,
+                  "%s", of[0].error);
 }
 END_TEST
 

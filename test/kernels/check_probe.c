@@ -15,9 +15,9 @@
 #define MiB ((uint64_t)1 << 20)
 
 static const unsigned all_bulk =
-    1u << ST_CHUNKED | 1u << ST_PULL | 1u << ST_PULL_ONE | 1u << ST_COPY;
+    1u << AR_CHUNKED | 1u << AR_PULL | 1u << AR_PULL_ONE | 1u << AR_COPY;
 /* PCIe 5 as it should be; several writers collapse (Turin behind a switch); loads do not work */
-static const struct st_probe even = {40000, 36000, 44000}, collapse = {2700, 40000, 2700},
+static const struct ar_probe even = {40000, 36000, 44000}, collapse = {2700, 40000, 2700},
                              no_loads = {12000, 0, 11000};
 static char path[64], why[200];
 
@@ -37,11 +37,11 @@ static void drop_path(void)
 
 START_TEST(test_a_link_that_keeps_its_promise_changes_nothing)
 {
-    for (int ranks = 2; ranks <= ST_MAX_RANKS; ranks++)
+    for (int ranks = 2; ranks <= AR_MAX_RANKS; ranks++)
         for (uint64_t bytes = MiB / 16; bytes < 1024 * MiB; bytes *= 2)
             ck_assert_int_eq(
-                st_probe_choose(&even, ST_CHUNKED, all_bulk & ~(1u << ST_COPY), ranks, bytes),
-                ST_CHUNKED);
+                ar_probe_choose(&even, AR_CHUNKED, all_bulk & ~(1u << AR_COPY), ranks, bytes),
+                AR_CHUNKED);
 }
 END_TEST
 
@@ -50,22 +50,22 @@ static const struct {
     int family;
     double us;
 } priced[] = {
-    {ST_ONE_LL8, 5 + 4 * 1500}, {ST_TWO_LL8, 8 + 3000},    {ST_ONE_LAMPORT, 5 + 4 * 750},
-    {ST_TWO_LAMPORT, 8 + 1500}, {ST_CHUNKED, 12 + 1500},   {ST_PULL, 12 + 750 + 375},
-    {ST_PULL_ONE, 12 + 4 * 375}, {ST_COPY, 60 + 375},      {ST_NCCL, -1},
-    {ST_ONE_LL128, -1},         {ST_TWO_LL128, -1},        {ST_NVLS, -1},
-    {ST_NVLS_ONE, -1},
+    {AR_ONE_LL8, 5 + 4 * 1500},  {AR_TWO_LL8, 8 + 3000},  {AR_ONE_LAMPORT, 5 + 4 * 750},
+    {AR_TWO_LAMPORT, 8 + 1500},  {AR_CHUNKED, 12 + 1500}, {AR_PULL, 12 + 750 + 375},
+    {AR_PULL_ONE, 12 + 4 * 375}, {AR_COPY, 60 + 375},     {AR_NCCL, -1},
+    {AR_ONE_LL128, -1},          {AR_TWO_LL128, -1},      {AR_NVLS, -1},
+    {AR_NVLS_ONE, -1},
 };
 
 START_TEST(test_a_price_is_hops_and_bytes_over_what_was_measured)
 {
-    static const struct st_probe rates = {.push = 1000, .pull = 2000, .copy = 4000}, none = {0};
-    double us = st_probe_cost(&rates, priced[_i].family, 4, 1000000);
+    static const struct ar_probe rates = {.push = 1000, .pull = 2000, .copy = 4000}, none = {0};
+    double us = ar_probe_cost(&rates, priced[_i].family, 4, 1000000);
 
-    ck_assert_msg(us == priced[_i].us, "%s: %g us", st_family_name(priced[_i].family), us);
-    ck_assert(st_probe_cost(&none, priced[_i].family, 4, MiB) == -1);
+    ck_assert_msg(us == priced[_i].us, "%s: %g us", ar_family_name(priced[_i].family), us);
+    ck_assert(ar_probe_cost(&none, priced[_i].family, 4, MiB) == -1);
     if (us < 0) /* what has no price is not replaced */
-        ck_assert_int_eq(st_probe_choose(&even, priced[_i].family, all_bulk, 4, 64 * MiB),
+        ck_assert_int_eq(ar_probe_choose(&even, priced[_i].family, all_bulk, 4, 64 * MiB),
                          priced[_i].family);
 }
 END_TEST
@@ -73,63 +73,63 @@ END_TEST
 START_TEST(test_where_stores_collapse_everybody_loads)
 {
     for (int ranks = 2; ranks <= 8; ranks++)
-        ck_assert_int_eq(st_probe_choose(&collapse, ST_CHUNKED, all_bulk, ranks, 16 * MiB),
-                         ST_PULL_ONE);
+        ck_assert_int_eq(ar_probe_choose(&collapse, AR_CHUNKED, all_bulk, ranks, 16 * MiB),
+                         AR_PULL_ONE);
     /* in place there is no pull_one; half of the traffic is still loads */
     ck_assert_int_eq(
-        st_probe_choose(&collapse, ST_COPY, all_bulk & ~(1u << ST_PULL_ONE), 4, 64 * MiB), ST_PULL);
-    ck_assert_int_eq(st_probe_choose(&collapse, ST_TWO_LAMPORT, all_bulk, 4, MiB), ST_PULL_ONE);
+        ar_probe_choose(&collapse, AR_COPY, all_bulk & ~(1u << AR_PULL_ONE), 4, 64 * MiB), AR_PULL);
+    ck_assert_int_eq(ar_probe_choose(&collapse, AR_TWO_LAMPORT, all_bulk, 4, MiB), AR_PULL_ONE);
 }
 END_TEST
 
 START_TEST(test_where_loads_fail_nobody_loads)
 {
-    static const int families[] = {ST_ONE_LAMPORT, ST_TWO_LAMPORT, ST_CHUNKED, ST_COPY};
+    static const int families[] = {AR_ONE_LAMPORT, AR_TWO_LAMPORT, AR_CHUNKED, AR_COPY};
 
     for (size_t f = 0; f < sizeof families / sizeof *families; f++)
         for (int ranks = 2; ranks <= 16; ranks++)
             for (uint64_t bytes = MiB / 16; bytes < 1024 * MiB; bytes *= 2) {
-                int family = st_probe_choose(&no_loads, families[f], all_bulk, ranks, bytes);
+                int family = ar_probe_choose(&no_loads, families[f], all_bulk, ranks, bytes);
 
-                ck_assert_int_ne(family, ST_PULL);
-                ck_assert_int_ne(family, ST_PULL_ONE);
+                ck_assert_int_ne(family, AR_PULL);
+                ck_assert_int_ne(family, AR_PULL_ONE);
             }
 }
 END_TEST
 
 START_TEST(test_a_small_difference_is_noise)
 {
-    struct st_probe near = {20000, 0, 23000}, far = {20000, 0, 40000};
+    struct ar_probe near = {20000, 0, 23000}, far = {20000, 0, 40000};
 
-    ck_assert_int_eq(st_probe_choose(&near, ST_CHUNKED, all_bulk, 4, 256 * MiB), ST_CHUNKED);
-    ck_assert_int_eq(st_probe_choose(&far, ST_CHUNKED, all_bulk, 4, 256 * MiB), ST_COPY);
-    ck_assert_int_eq(st_probe_choose(&far, ST_CHUNKED, all_bulk, 4, MiB / 4), ST_CHUNKED);
+    ck_assert_int_eq(ar_probe_choose(&near, AR_CHUNKED, all_bulk, 4, 256 * MiB), AR_CHUNKED);
+    ck_assert_int_eq(ar_probe_choose(&far, AR_CHUNKED, all_bulk, 4, 256 * MiB), AR_COPY);
+    ck_assert_int_eq(ar_probe_choose(&far, AR_CHUNKED, all_bulk, 4, MiB / 4), AR_CHUNKED);
 }
 END_TEST
 
 START_TEST(test_only_what_can_run_and_is_known_is_chosen)
 {
-    struct st_probe none = {0, 0, 0};
+    struct ar_probe none = {0, 0, 0};
 
     for (unsigned push = 0; push < 5; push++)
         for (unsigned pull = 0; pull < 5; pull++)
             for (unsigned copy = 0; copy < 5; copy++)
-                for (unsigned can = 0; can < 1u << ST_FAMILIES; can++)
-                    for (int f = 0; f < ST_FAMILIES; f++) {
-                        struct st_probe p = {push * 7000, pull * 7000, copy * 7000};
-                        int got = st_probe_choose(&p, f, can, 4, 32 * MiB);
+                for (unsigned can = 0; can < 1u << AR_FAMILIES; can++)
+                    for (int f = 0; f < AR_FAMILIES; f++) {
+                        struct ar_probe p = {push * 7000, pull * 7000, copy * 7000};
+                        int got = ar_probe_choose(&p, f, can, 4, 32 * MiB);
 
                         must(got == f ||
-                             ((can >> got & 1) != 0 && st_probe_cost(&p, got, 4, 32 * MiB) > 0));
+                             ((can >> got & 1) != 0 && ar_probe_cost(&p, got, 4, 32 * MiB) > 0));
                     }
-    for (int f = 0; f < ST_FAMILIES; f++)
-        ck_assert_int_eq(st_probe_choose(&none, f, ~0u, 4, 32 * MiB), f);
+    for (int f = 0; f < AR_FAMILIES; f++)
+        ck_assert_int_eq(ar_probe_choose(&none, f, ~0u, 4, 32 * MiB), f);
 }
 END_TEST
 
 START_TEST(test_the_slowest_rank_counts)
 {
-    struct st_probe p = st_probe_slower(even, collapse);
+    struct ar_probe p = ar_probe_slower(even, collapse);
 
     ck_assert_uint_eq(p.push, 2700);
     ck_assert_uint_eq(p.pull, 36000);
@@ -139,37 +139,37 @@ END_TEST
 
 START_TEST(test_the_table_gives_way_on_pcie_only)
 {
-    static const struct st_force free_choice = {.family = -1}, forced = {.family = ST_CHUNKED};
-    struct st_ask ask = {.bytes = 8 * MiB,
+    static const struct ar_force free_choice = {.family = -1}, forced = {.family = AR_CHUNKED};
+    struct ar_ask ask = {.bytes = 8 * MiB,
                          .ranks = 4,
-                         .links = ST_LINKS_PCIE,
-                         .dtype = ST_BF16,
+                         .links = AR_LINKS_PCIE,
+                         .dtype = AR_BF16,
                          .dst_mapped = 1,
                          .src_mapped = 1,
                          .has_copy = 1,
                          .max_ctas = 132,
                          .half = {1 << 19, 16 << 20, 32 << 20, 256 << 20, 64 << 20},
                          .probe = collapse};
-    struct st_choice c;
+    struct ar_choice c;
 
-    ck_assert_int_eq(st_select(&ask, &free_choice, &c), 0);
-    ck_assert_int_eq(c.family, ST_PULL_ONE);
-    st_select_why(&ask, &c, why, sizeof why);
+    ck_assert_int_eq(ar_select(&ask, &free_choice, &c), 0);
+    ck_assert_int_eq(c.family, AR_PULL_ONE);
+    ar_select_why(&ask, &c, why, sizeof why);
     ck_assert_ptr_nonnull(strstr(why, "push 2700, pull 40000, copy 2700; the table says chunked"));
     ck_assert(c.ctas > 0 && c.ctas <= 16 && c.threads <= 512);
-    ck_assert_int_eq(st_select(&ask, &forced, &c), 0);
-    ck_assert_int_eq(c.family, ST_CHUNKED);
+    ck_assert_int_eq(ar_select(&ask, &forced, &c), 0);
+    ck_assert_int_eq(c.family, AR_CHUNKED);
     ask.src_mapped = 0; /* what is not registered cannot be loaded */
-    ck_assert_int_eq(st_select(&ask, &free_choice, &c), 0);
-    ck_assert_int_eq(c.family, ST_CHUNKED);
+    ck_assert_int_eq(ar_select(&ask, &free_choice, &c), 0);
+    ck_assert_int_eq(c.family, AR_CHUNKED);
     ask.src_mapped = 1;
     ask.bytes = 1024; /* a message that is all latency */
-    ck_assert_int_eq(st_select(&ask, &free_choice, &c), 0);
-    ck_assert_int_eq(c.family, ST_ONE_LL8);
+    ck_assert_int_eq(ar_select(&ask, &free_choice, &c), 0);
+    ck_assert_int_eq(c.family, AR_ONE_LL8);
     ask.bytes = 8 * MiB;
-    ask.links = ST_LINKS_NVLINK;
-    ck_assert_int_eq(st_select(&ask, &free_choice, &c), 0);
-    ck_assert_int_eq(c.family, ST_TWO_LAMPORT);
+    ask.links = AR_LINKS_NVLINK;
+    ck_assert_int_eq(ar_select(&ask, &free_choice, &c), 0);
+    ck_assert_int_eq(c.family, AR_TWO_LAMPORT);
 }
 END_TEST
 
@@ -184,14 +184,14 @@ static void write_text(const char *text)
 
 START_TEST(test_figures_come_back_from_the_file)
 {
-    struct st_probe p = {0, 0, 0};
-    uint64_t key = st_probe_key(0, "0000:01:00.0");
+    struct ar_probe p = {0, 0, 0};
+    uint64_t key = ar_probe_key(0, "0000:01:00.0");
 
-    ck_assert_int_eq(st_probe_read(path, key, &p, why, sizeof why), 0);
-    ck_assert_int_eq(st_probe_write(path, key, &collapse, why, sizeof why), 0);
-    ck_assert_int_eq(st_probe_read(path, st_probe_key(key, "x"), &p, why, sizeof why), 0);
+    ck_assert_int_eq(ar_probe_read(path, key, &p, why, sizeof why), 0);
+    ck_assert_int_eq(ar_probe_write(path, key, &collapse, why, sizeof why), 0);
+    ck_assert_int_eq(ar_probe_read(path, ar_probe_key(key, "x"), &p, why, sizeof why), 0);
     ck_assert_uint_eq(p.push, 0);
-    ck_assert_int_eq(st_probe_read(path, key, &p, why, sizeof why), 1);
+    ck_assert_int_eq(ar_probe_read(path, key, &p, why, sizeof why), 1);
     ck_assert(p.push == 2700 && p.pull == 40000 && p.copy == 2700);
 }
 END_TEST
@@ -201,25 +201,25 @@ START_TEST(test_a_file_of_another_kind_is_refused_by_name)
     static const char *const texts[] = {"", "hello\n",
                                         "symtuner-ar-probe 2 gpus 0 push 1 pull 1 copy 1",
                                         "symtuner-ar-probe 1 gpus 0 push 1 pull 1"};
-    struct st_probe p;
+    struct ar_probe p;
 
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         write_text(texts[i]);
-        ck_assert_int_eq(st_probe_read(path, 0, &p, why, sizeof why), -1);
+        ck_assert_int_eq(ar_probe_read(path, 0, &p, why, sizeof why), -1);
         ck_assert_ptr_nonnull(strstr(why, path));
         ck_assert_ptr_nonnull(strstr(why, "delete it"));
     }
-    ck_assert_int_eq(st_probe_write("/no/such/folder/f", 0, &even, why, sizeof why), -1);
+    ck_assert_int_eq(ar_probe_write("/no/such/folder/f", 0, &even, why, sizeof why), -1);
     ck_assert_ptr_nonnull(strstr(why, "/no/such/folder/f"));
 }
 END_TEST
 
 START_TEST(test_a_pipe_is_refused_and_not_waited_for)
 {
-    struct st_probe p;
+    struct ar_probe p;
 
     ck_assert_int_eq(mkfifo(path, 0600), 0);
-    ck_assert_int_eq(st_probe_read(path, 0, &p, why, sizeof why), -1);
+    ck_assert_int_eq(ar_probe_read(path, 0, &p, why, sizeof why), -1);
     ck_assert_ptr_nonnull(strstr(why, "is no plain file"));
 }
 END_TEST
@@ -230,7 +230,7 @@ START_TEST(test_a_file_that_cannot_be_replaced_leaves_nothing_beside_it)
 
     snprintf(part, sizeof part, "%s.%ld.%x", path, (long)getpid(), 0x2a);
     ck_assert_int_eq(mkdir(path, 0700), 0);
-    ck_assert_int_eq(st_probe_write(path, 0x2a, &even, why, sizeof why), -1);
+    ck_assert_int_eq(ar_probe_write(path, 0x2a, &even, why, sizeof why), -1);
     ck_assert_int_eq(rmdir(path), 0);
     ck_assert_ptr_nonnull(strstr(why, "cannot be written"));
     ck_assert_int_ne(access(part, F_OK), 0);
@@ -258,11 +258,11 @@ START_TEST(test_a_group_takes_the_figures_of_the_file)
 {
     symtuner_ar *handles[2];
     char text[4096];
-    uint64_t key = st_probe_key(st_probe_key(0, "0000:00:00.0"), "0000:01:00.0");
+    uint64_t key = ar_probe_key(ar_probe_key(0, "0000:00:00.0"), "0000:01:00.0");
 
     setenv("SYMTUNER_AR_PROBE", "1", 1);
     setenv("SYMTUNER_AR_PROBE_FILE", path, 1);
-    ck_assert_int_eq(st_probe_write(path, key, &collapse, why, sizeof why), 0);
+    ck_assert_int_eq(ar_probe_write(path, key, &collapse, why, sizeof why), 0);
     ck_assert_int_eq(make_group(handles), ncclSuccess);
     ck_assert_int_eq(fake.launches, 0);
     symtuner_ar_describe(handles[1], text, sizeof text);
@@ -293,12 +293,12 @@ START_TEST(test_only_pcie_is_probed_unless_asked)
     unsetenv("SYMTUNER_AR_LINKS");
     ck_assert_int_eq(fake.launches, 6); /* two ranks: push, check, pull */
     for (int i = 0; i < 6; i++) {
-        const struct st_args *args = &fake.launch[i].args;
-        const struct st_layout *l = &handles[0]->layout;
+        const struct ar_args *args = &fake.launch[i].args;
+        const struct ar_layout *l = &handles[0]->layout;
 
         ck_assert_uint_gt(args->shard, 0); /* a slot for each rank */
-        ck_assert_uint_le(args->shard * 2, l->half[ST_REGION_BULK]);
-        ck_assert_uint_eq(args->region, l->first[ST_REGION_BULK]);
+        ck_assert_uint_le(args->shard * 2, l->half[AR_REGION_BULK]);
+        ck_assert_uint_eq(args->region, l->first[AR_REGION_BULK]);
         ck_assert_uint_eq(args->timeout_ns, fake.launch[0].args.timeout_ns);
         ck_assert_uint_gt(args->timeout_ns, 0);
         ck_assert_ptr_nonnull(args->out);
@@ -352,27 +352,27 @@ START_TEST(test_a_kernel_that_never_ends_is_an_error_and_not_waited_for)
 }
 END_TEST
 
-static ncclResult_t other_is_stuck(void *handle, struct st_probe *all)
+static ncclResult_t other_is_stuck(void *handle, struct ar_probe *all)
 {
     all[0] = ((symtuner_ar *)handle)->probe;
-    all[1] = (struct st_probe){.push = ST_PROBE_STUCK};
+    all[1] = (struct ar_probe){.push = AR_PROBE_STUCK};
     return ncclSuccess;
 }
 
 START_TEST(test_where_another_rank_never_ends_nothing_is_freed)
 {
     symtuner_ar *handles[2];
-    struct st_probe_group group = {.meet = other_is_stuck};
+    struct ar_probe_group group = {.meet = other_is_stuck};
     int live;
 
     setenv("SYMTUNER_AR_PROBE", "0", 1);
     ck_assert_int_eq(make_group(handles), ncclSuccess);
     group.ranks = handles[0];
-    ck_assert_int_eq(st_probe_run(handles, 1, &group, NULL), ncclRemoteError);
+    ck_assert_int_eq(ar_probe_run(handles, 1, &group, NULL), ncclRemoteError);
     ck_assert_ptr_nonnull(strstr(symtuner_ar_error(handles[0]), "rank 1 could not probe"));
     ck_assert(handles[0]->stuck && !handles[1]->stuck);
     live = fake.live;
-    st_rank_free(handles[0]);
+    ar_rank_free(handles[0]);
     ck_assert_int_eq(fake.live, live);
 }
 END_TEST

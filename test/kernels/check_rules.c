@@ -12,8 +12,8 @@
 #include "test/kernels/fake/capture_stderr.h"
 #include "test/kernels/suites.h"
 
-static const struct st_force free_choice = {.family = -1};
-static char note[ST_RULES_NOTE];
+static const struct ar_force free_choice = {.family = -1};
+static char note[AR_RULES_NOTE];
 
 static void clean(void)
 {
@@ -28,16 +28,16 @@ static void clean(void)
 static symtuner_rules *rules_of(const char *line)
 {
     setenv("SYMTUNER_RULE", line, 1);
-    return st_ar_rules_read(22809, 4, note);
+    return ar_rules_read(22809, 4, note);
 }
 
-static struct st_ask ask_for(uint64_t bytes)
+static struct ar_ask ask_for(uint64_t bytes)
 {
-    struct st_ask ask = {.bytes = bytes,
+    struct ar_ask ask = {.bytes = bytes,
                          .ranks = 4,
-                         .links = ST_LINKS_NVLINK,
-                         .dtype = ST_BF16,
-                         .op = ST_SUM,
+                         .links = AR_LINKS_NVLINK,
+                         .dtype = AR_BF16,
+                         .op = AR_SUM,
                          .dst_mapped = 1,
                          .src_mapped = 1,
                          .has_nccl = 1,
@@ -47,22 +47,22 @@ static struct st_ask ask_for(uint64_t bytes)
     return ask;
 }
 
-static const char *why_of(const symtuner_rules *rules, const struct st_ask *ask,
-                          const struct st_choice *c)
+static const char *why_of(const symtuner_rules *rules, const struct ar_ask *ask,
+                          const struct ar_choice *c)
 {
     static char why[160];
 
-    st_ar_rules_why(rules, ask, c, why, sizeof why);
+    ar_rules_why(rules, ask, c, why, sizeof why);
     return why;
 }
 
 START_TEST(test_the_language_knows_the_kernels_by_the_same_numbers)
 {
-    ck_assert_int_eq(st_kernel_words.count, ST_FAMILIES);
-    for (int f = 0; f < ST_FAMILIES; f++)
-        ck_assert_str_eq(st_kernel_words.word[f], st_family_name(f));
-    ck_assert_int_eq(st_op_words.count, ST_OPS);
-    ck_assert_int_eq(st_dtype_words.count, ST_DTYPES);
+    ck_assert_int_eq(st_kernel_words.count, AR_FAMILIES);
+    for (int f = 0; f < AR_FAMILIES; f++)
+        ck_assert_str_eq(st_kernel_words.word[f], ar_family_name(f));
+    ck_assert_int_eq(st_op_words.count, AR_OPS);
+    ck_assert_int_eq(st_dtype_words.count, AR_DTYPES);
 }
 END_TEST
 
@@ -70,21 +70,21 @@ START_TEST(test_the_first_rule_that_covers_a_call_acts)
 {
     symtuner_rules *rules = rules_of("kernels bytes=..8KiB kernel=nccl; "
                                      "kernels bytes=..64KiB kernel=two_ll128 ctas=3 threads=96");
-    struct st_ask ask = ask_for(64 << 10);
-    struct st_choice c, table;
+    struct ar_ask ask = ask_for(64 << 10);
+    struct ar_choice c, table;
 
     ck_assert_ptr_nonnull(rules);
-    ck_assert_int_eq(st_ar_rules_select(rules, &ask, &free_choice, &c), 0);
-    ck_assert_int_eq(c.family, ST_TWO_LL128);
+    ck_assert_int_eq(ar_rules_select(rules, &ask, &free_choice, &c), 0);
+    ck_assert_int_eq(c.family, AR_TWO_LL128);
     ck_assert_int_eq(c.ctas, 3);
     ck_assert_int_eq(c.threads, 96);
     ck_assert_str_eq(why_of(rules, &ask, &c), "rules: SYMTUNER_RULE:1 \"inline:2\"");
     ask = ask_for(8 << 10);
-    ck_assert_int_eq(st_ar_rules_select(rules, &ask, &free_choice, &c), 0);
-    ck_assert_int_eq(c.family, ST_NCCL);
+    ck_assert_int_eq(ar_rules_select(rules, &ask, &free_choice, &c), 0);
+    ck_assert_int_eq(c.family, AR_NCCL);
     ask = ask_for((64 << 10) + 2); /* past all rules */
-    ck_assert_int_eq(st_ar_rules_select(rules, &ask, &free_choice, &c), 0);
-    ck_assert_int_eq(st_select(&ask, &free_choice, &table), 0);
+    ck_assert_int_eq(ar_rules_select(rules, &ask, &free_choice, &c), 0);
+    ck_assert_int_eq(ar_select(&ask, &free_choice, &table), 0);
     ck_assert_int_eq(memcmp(&c, &table, sizeof c), 0);
     symtuner_rules_free(rules);
 }
@@ -94,18 +94,18 @@ END_TEST
 START_TEST(test_a_short_message_gets_no_idle_blocks_from_a_rule)
 {
     symtuner_rules *rules = rules_of("kernels kernel=one_ll8 ctas=64 threads=128");
-    struct st_ask ask = ask_for(1 << 10);
-    struct st_force forced = {.family = -1, .ctas = 64};
-    struct st_choice c;
+    struct ar_ask ask = ask_for(1 << 10);
+    struct ar_force forced = {.family = -1, .ctas = 64};
+    struct ar_choice c;
 
-    ck_assert_int_eq(st_ar_rules_select(rules, &ask, &free_choice, &c), 0);
+    ck_assert_int_eq(ar_rules_select(rules, &ask, &free_choice, &c), 0);
     ck_assert_int_eq(c.ctas, 1);
-    ck_assert_int_eq(st_ar_rules_select(rules, &ask, &forced, &c), 0);
-    ck_assert_int_eq(c.family, ST_ONE_LL8);
+    ck_assert_int_eq(ar_rules_select(rules, &ask, &forced, &c), 0);
+    ck_assert_int_eq(c.family, AR_ONE_LL8);
     ck_assert_int_eq(c.ctas, 64);
-    forced.family = ST_TWO_LL8; /* SYMTUNER_AR_KERNEL goes before every rule */
-    ck_assert_int_eq(st_ar_rules_select(rules, &ask, &forced, &c), 0);
-    ck_assert_int_eq(c.family, ST_TWO_LL8);
+    forced.family = AR_TWO_LL8; /* SYMTUNER_AR_KERNEL goes before every rule */
+    ck_assert_int_eq(ar_rules_select(rules, &ask, &forced, &c), 0);
+    ck_assert_int_eq(c.family, AR_TWO_LL8);
     ck_assert_ptr_nonnull(strstr(why_of(rules, &ask, &c), "forced"));
     symtuner_rules_free(rules);
 }
@@ -114,26 +114,26 @@ END_TEST
 START_TEST(test_a_rule_that_cannot_run_gives_way_to_the_table_and_says_so)
 {
     symtuner_rules *rules = rules_of("kernels op=max kernel=one_lamport; kernels kernel=copy");
-    struct st_ask ask = ask_for(64 << 10);
-    struct st_choice c, table;
+    struct ar_ask ask = ask_for(64 << 10);
+    struct ar_choice c, table;
 
-    ask.op = ST_MAX;
-    ck_assert_int_eq(st_ar_rules_select(rules, &ask, &free_choice, &c), 0);
-    ck_assert_int_eq(st_select(&ask, &free_choice, &table), 0);
+    ask.op = AR_MAX;
+    ck_assert_int_eq(ar_rules_select(rules, &ask, &free_choice, &c), 0);
+    ck_assert_int_eq(ar_select(&ask, &free_choice, &table), 0);
     ck_assert_int_eq(c.family, table.family);
     ck_assert_int_eq(c.ctas, table.ctas);
     ck_assert_ptr_nonnull(
         strstr(why_of(rules, &ask, &c),
                "rules: SYMTUNER_RULE:1: one_lamport cannot run this call; table"));
-    ask.op = ST_SUM;
+    ask.op = AR_SUM;
     ask.dst_mapped = 0;
-    ck_assert_int_eq(st_ar_rules_select(rules, &ask, &free_choice, &c), 0);
+    ck_assert_int_eq(ar_rules_select(rules, &ask, &free_choice, &c), 0);
     ck_assert_ptr_nonnull(strstr(why_of(rules, &ask, &c), "copy cannot run"));
     symtuner_rules_free(rules);
     rules = rules_of("kernels kernel=nccl");
     ask.has_nccl = 0;
-    ck_assert_int_eq(st_ar_rules_select(rules, &ask, &free_choice, &c), 0);
-    ck_assert_int_ne(c.family, ST_NCCL);
+    ck_assert_int_eq(ar_rules_select(rules, &ask, &free_choice, &c), 0);
+    ck_assert_int_ne(c.family, AR_NCCL);
     symtuner_rules_free(rules);
 }
 END_TEST
@@ -143,22 +143,22 @@ START_TEST(test_conditions_on_the_call_hold)
     symtuner_rules *rules = rules_of("kernels dtype=f32,f16 kernel=one_ll8; "
                                      "kernels registered=no kernel=two_ll8; "
                                      "kernels op=prod kernel=two_ll128");
-    struct st_ask ask = ask_for(1 << 10);
-    struct st_choice c;
+    struct ar_ask ask = ask_for(1 << 10);
+    struct ar_choice c;
 
-    ask.dtype = ST_F16;
-    st_ar_rules_select(rules, &ask, &free_choice, &c);
-    ck_assert_int_eq(c.family, ST_ONE_LL8);
-    ask.dtype = ST_BF16;
-    st_ar_rules_select(rules, &ask, &free_choice, &c);
+    ask.dtype = AR_F16;
+    ar_rules_select(rules, &ask, &free_choice, &c);
+    ck_assert_int_eq(c.family, AR_ONE_LL8);
+    ask.dtype = AR_BF16;
+    ar_rules_select(rules, &ask, &free_choice, &c);
     ck_assert_ptr_nonnull(strstr(why_of(rules, &ask, &c), "table:"));
     ask.src_mapped = 0;
-    st_ar_rules_select(rules, &ask, &free_choice, &c);
-    ck_assert_int_eq(c.family, ST_TWO_LL8);
+    ar_rules_select(rules, &ask, &free_choice, &c);
+    ck_assert_int_eq(c.family, AR_TWO_LL8);
     ask.src_mapped = 1;
-    ask.op = ST_PROD;
-    st_ar_rules_select(rules, &ask, &free_choice, &c);
-    ck_assert_int_eq(c.family, ST_TWO_LL128);
+    ask.op = AR_PROD;
+    ar_rules_select(rules, &ask, &free_choice, &c);
+    ck_assert_int_eq(c.family, AR_TWO_LL128);
     symtuner_rules_free(rules);
 }
 END_TEST
@@ -166,40 +166,40 @@ END_TEST
 /* Every answer is one that the kernels can run: rules cannot break what check_select.c promises. */
 START_TEST(test_whatever_the_rules_say_there_is_a_kernel)
 {
-    for (int f = -1; f < ST_FAMILIES; f++) {
+    for (int f = -1; f < AR_FAMILIES; f++) {
         char line[160];
         symtuner_rules *rules;
 
         snprintf(line, sizeof line, "kernels kernel=%s ctas=512 threads=1024",
-                 f < 0 ? "leave" : st_family_name(f));
+                 f < 0 ? "leave" : ar_family_name(f));
         rules = rules_of(line);
-        for (int ranks = 2; ranks <= ST_MAX_RANKS; ranks++)
-            for (int links = 0; links < ST_LINKS; links++)
-                for (int dtype = 0; dtype < ST_DTYPES; dtype++)
+        for (int ranks = 2; ranks <= AR_MAX_RANKS; ranks++)
+            for (int links = 0; links < AR_LINKS; links++)
+                for (int dtype = 0; dtype < AR_DTYPES; dtype++)
                     for (uint64_t bytes = 8; bytes < 1ull << 33; bytes = bytes * 5 + 8)
                         for (int bits = 0; bits < 16; bits++) {
-                            struct st_ask ask = ask_for(bytes);
-                            struct st_choice c;
+                            struct ar_ask ask = ask_for(bytes);
+                            struct ar_choice c;
 
                             ask.ranks = ranks;
                             ask.links = links;
                             ask.dtype = dtype;
-                            ask.op = bits & 8 ? ST_MIN : ST_SUM;
+                            ask.op = bits & 8 ? AR_MIN : AR_SUM;
                             ask.dst_mapped = bits & 1;
                             ask.src_mapped = bits >> 1 & 1;
                             ask.has_nccl = bits >> 2 & 1;
-                            ask.has_copy = links != ST_LINKS_HOST;
-                            if (links == ST_LINKS_HOST)
-                                ask.half[ST_REGION_LL128] = ask.half[ST_REGION_BULK] =
-                                    ask.half[ST_REGION_GATHER] = 0;
-                            must(st_ar_rules_select(rules, &ask, &free_choice, &c) == 0);
-                            must(c.family != ST_NCCL || ask.has_nccl);
-                            must(st_capacity(&ask, c.family) >= c.piece && c.piece > 0);
-                            must(c.family == ST_NCCL ||
+                            ask.has_copy = links != AR_LINKS_HOST;
+                            if (links == AR_LINKS_HOST)
+                                ask.half[AR_REGION_LL128] = ask.half[AR_REGION_BULK] =
+                                    ask.half[AR_REGION_GATHER] = 0;
+                            must(ar_rules_select(rules, &ask, &free_choice, &c) == 0);
+                            must(c.family != AR_NCCL || ask.has_nccl);
+                            must(ar_capacity(&ask, c.family) >= c.piece && c.piece > 0);
+                            must(c.family == AR_NCCL ||
                                  (c.ctas >= 1 && c.ctas <= ask.max_ctas && c.threads >= 32 &&
                                   c.threads <= 1024 && c.threads % 32 == 0));
-                            must(links == ST_LINKS_NVLINK ||
-                                 (c.family != ST_ONE_LL128 && c.family != ST_TWO_LL128));
+                            must(links == AR_LINKS_NVLINK ||
+                                 (c.family != AR_ONE_LL128 && c.family != AR_TWO_LL128));
                         }
         symtuner_rules_free(rules);
     }
@@ -210,7 +210,7 @@ END_TEST
 
 START_TEST(test_nothing_is_read_unless_asked_for)
 {
-    ck_assert_ptr_null(st_ar_rules_read(22809, 4, note));
+    ck_assert_ptr_null(ar_rules_read(22809, 4, note));
     ck_assert_str_eq(note, "");
     setenv("SYMTUNER_MODE", "observe", 1);
     ck_assert_ptr_null(rules_of("kernels kernel=nccl"));
@@ -249,9 +249,10 @@ END_TEST
 /* Nobody reads it, and so nobody would say so. */
 START_TEST(test_a_misspelt_variable_is_named_once)
 {
-    static const char *const real[] = {"KERNEL", "CTAS", "TRANSPORT", "LINKS", "TIMEOUT_MS", "LAG",
-                                       "OVERLAP", "PROBE", "PROBE_FILE", "TEST_STALL_US"};
-    struct st_options options;
+    static const char *const real[] = {"KERNEL",     "CTAS",         "TRANSPORT", "LINKS",
+                                       "TIMEOUT_MS", "LAG",          "OVERLAP",   "PROBE",
+                                       "PROBE_FILE", "TEST_STALL_US"};
+    struct ar_options options;
     char why[200], name[64];
 
     for (size_t i = 0; i < sizeof real / sizeof *real; i++) {
@@ -262,7 +263,7 @@ START_TEST(test_a_misspelt_variable_is_named_once)
     setenv("SYMTUNER_AR_QWERTZ", "1", 1);
     ear_open();
     for (int i = 0; i < 3; i++)
-        ck_assert_int_eq(st_options_read(&options, why, sizeof why), 0);
+        ck_assert_int_eq(ar_options_read(&options, why, sizeof why), 0);
     ck_assert_str_eq(ear_heard(),
                      "symtuner_ar: warning: SYMTUNER_AR_KERNL=pull: there is no such variable; did "
                      "you mean SYMTUNER_AR_KERNEL?\n"
@@ -283,7 +284,7 @@ START_TEST(test_wrong_and_foreign_rules_leave_the_table_alone)
                            "one_ll8?");
     unsetenv("SYMTUNER_RULE");
     setenv("SYMTUNER_RULES", "/nowhere/at/all.rules", 1);
-    ck_assert_ptr_null(st_ar_rules_read(22809, 4, note));
+    ck_assert_ptr_null(ar_rules_read(22809, 4, note));
     ck_assert_ptr_nonnull(strstr(note, "not used: /nowhere/at/all.rules: No such file"));
     setenv("SYMTUNER_RULES", path, 1);
     close(file);
@@ -292,7 +293,7 @@ START_TEST(test_wrong_and_foreign_rules_leave_the_table_alone)
 
         fprintf(out, "[provenance]\n%s\n[kernels a]\nkernel = one_ll8\n", foreign[i]);
         fclose(out);
-        ck_assert_ptr_null(st_ar_rules_read(22809, 4, note));
+        ck_assert_ptr_null(ar_rules_read(22809, 4, note));
         ck_assert_msg(strstr(note, "another machine or release") != NULL, "%s", note);
     }
     unlink(path);
@@ -323,8 +324,8 @@ START_TEST(test_a_local_group_passes_over_the_release)
     symtuner_rules *rules;
 
     setenv("SYMTUNER_RULE", "kernels nccl=2.29 kernel=one_ll8", 1);
-    ck_assert_ptr_null(st_ar_rules_read(22809, 4, note));
-    rules = st_ar_rules_read(0, 4, note);
+    ck_assert_ptr_null(ar_rules_read(22809, 4, note));
+    rules = ar_rules_read(0, 4, note);
     ck_assert_ptr_nonnull(rules);
     symtuner_rules_free(rules);
 }
@@ -334,20 +335,21 @@ START_TEST(test_rules_are_shown_and_cut_as_asked)
 {
     symtuner_rules *rules = rules_of("kernels bytes=1KiB..64KiB dtype=bf16 kernel=one_ll8 ctas=3");
     char text[1024], cut[40];
-    size_t need = st_ar_rules_print(rules, note, text, sizeof text);
+    size_t need = ar_rules_print(rules, note, text, sizeof text);
 
     ck_assert_uint_eq(need, strlen(text));
     ck_assert_ptr_nonnull(strstr(text, "rules: 1 for this group, hash 0x"));
     ck_assert_ptr_nonnull(strstr(text, "1KiB to 64KiB, dtype bf16: one_ll8, blocks 3"));
     memset(cut, 'x', sizeof cut);
-    ck_assert_uint_eq(st_ar_rules_print(rules, note, cut, 0), need);
+    ck_assert_uint_eq(ar_rules_print(rules, note, cut, 0), need);
     ck_assert_int_eq(cut[0], 'x');
-    ck_assert_uint_eq(st_ar_rules_print(NULL, "", text, sizeof text), 0);
+    ck_assert_uint_eq(ar_rules_print(NULL, "", text, sizeof text), 0);
     ck_assert_ptr_null(strstr(text, "registered"));
     symtuner_rules_free(rules);
     rules = rules_of("kernels registered=yes kernel=pull; kernels registered=no kernel=one_ll8");
-    st_ar_rules_print(rules, note, text, sizeof text);
-    ck_assert_ptr_nonnull(strstr(text, "pull, blocks 0, threads 0 (0: the table's), registered  ("));
+    ar_rules_print(rules, note, text, sizeof text);
+    ck_assert_ptr_nonnull(
+        strstr(text, "pull, blocks 0, threads 0 (0: the table's), registered  ("));
     ck_assert_ptr_nonnull(
         strstr(text, "one_ll8, blocks 0, threads 0 (0: the table's), not registered  ("));
     symtuner_rules_free(rules);

@@ -9,23 +9,23 @@
 #include "kernels/choose/select.h"
 #include "test/kernels/suites.h"
 
-static const struct st_force free_choice = {.family = -1};
+static const struct ar_force free_choice = {.family = -1};
 
-static struct st_ask ask_for(int ranks, int links, uint64_t bytes, int dtype, int op)
+static struct ar_ask ask_for(int ranks, int links, uint64_t bytes, int dtype, int op)
 {
-    struct st_ask ask = {.bytes = bytes,
+    struct ar_ask ask = {.bytes = bytes,
                          .ranks = ranks,
                          .links = links,
                          .dtype = dtype,
                          .op = op,
                          .dst_mapped = 1,
                          .src_mapped = 1,
-                         .has_copy = links != ST_LINKS_HOST,
+                         .has_copy = links != AR_LINKS_HOST,
                          .max_ctas = 132};
-    uint64_t half[ST_REGIONS] = {1 << 19, 16 << 20, 32 << 20, 256 << 20, 64 << 20};
+    uint64_t half[AR_REGIONS] = {1 << 19, 16 << 20, 32 << 20, 256 << 20, 64 << 20};
 
-    if (links == ST_LINKS_HOST)
-        half[ST_REGION_LL128] = half[ST_REGION_BULK] = half[ST_REGION_GATHER] = 0;
+    if (links == AR_LINKS_HOST)
+        half[AR_REGION_LL128] = half[AR_REGION_BULK] = half[AR_REGION_GATHER] = 0;
     memcpy(ask.half, half, sizeof half);
     return ask;
 }
@@ -34,64 +34,64 @@ static struct st_ask ask_for(int ranks, int links, uint64_t bytes, int dtype, in
  * and pieces end on whole words. */
 START_TEST(test_every_call_gets_a_kernel_that_can_run_it)
 {
-    for (int ranks = 2; ranks <= ST_MAX_RANKS; ranks++)
-        for (int links = 0; links < ST_LINKS; links++)
-            for (int dtype = 0; dtype < ST_DTYPES; dtype++)
-                for (int op = 0; op < ST_OPS; op++)
+    for (int ranks = 2; ranks <= AR_MAX_RANKS; ranks++)
+        for (int links = 0; links < AR_LINKS; links++)
+            for (int dtype = 0; dtype < AR_DTYPES; dtype++)
+                for (int op = 0; op < AR_OPS; op++)
                     for (uint64_t bytes = 8; bytes < 1ull << 36; bytes = bytes * 3 + 8)
                         for (int mapped = 0; mapped < 2; mapped++) {
-                            struct st_ask ask = ask_for(ranks, links, bytes, dtype, op);
-                            struct st_choice c;
+                            struct ar_ask ask = ask_for(ranks, links, bytes, dtype, op);
+                            struct ar_choice c;
                             uint64_t room;
 
                             ask.dst_mapped = ask.src_mapped = mapped;
-                            must(st_select(&ask, &free_choice, &c) == 0);
-                            room = st_capacity(&ask, c.family);
-                            if (c.family == ST_NCCL || room == 0 || c.piece > room)
+                            must(ar_select(&ask, &free_choice, &c) == 0);
+                            room = ar_capacity(&ask, c.family);
+                            if (c.family == AR_NCCL || room == 0 || c.piece > room)
                                 ck_abort_msg("ranks %d links %d dtype %d op %d bytes %llu: %s",
                                              ranks, links, dtype, op, (unsigned long long)bytes,
-                                             st_family_name(c.family));
+                                             ar_family_name(c.family));
                             must((uint64_t)c.pieces * c.piece >= bytes);
-                            must(c.pieces == 1 || c.piece % ST_UNIT == 0);
+                            must(c.pieces == 1 || c.piece % AR_UNIT == 0);
                             must(c.ctas >= 1 && c.ctas <= ask.max_ctas);
                             must(c.threads >= 32 && c.threads <= 1024 && c.threads % 32 == 0);
-                            must(links == ST_LINKS_NVLINK ||
-                                 (c.family != ST_ONE_LL128 && c.family != ST_TWO_LL128));
+                            must(links == AR_LINKS_NVLINK ||
+                                 (c.family != AR_ONE_LL128 && c.family != AR_TWO_LL128));
                         }
 }
 END_TEST
 
 START_TEST(test_pieces_fit_their_scratch)
 {
-    for (int ranks = 2; ranks <= ST_MAX_RANKS; ranks++)
-        for (int family = ST_ONE_LL8; family <= ST_CHUNKED; family++)
+    for (int ranks = 2; ranks <= AR_MAX_RANKS; ranks++)
+        for (int family = AR_ONE_LL8; family <= AR_CHUNKED; family++)
             for (int mapped = 0; mapped < 2; mapped++) {
-                struct st_ask ask = ask_for(ranks, ST_LINKS_NVLINK, 1 << 20, ST_BF16, ST_SUM);
+                struct ar_ask ask = ask_for(ranks, AR_LINKS_NVLINK, 1 << 20, AR_BF16, AR_SUM);
                 uint64_t room, need = 0, half = 0;
 
                 ask.dst_mapped = mapped;
-                room = st_capacity(&ask, family);
+                room = ar_capacity(&ask, family);
                 ck_assert(room != 0);
                 switch (family) {
-                case ST_ONE_LL8:
-                case ST_ONE_LL128:
-                case ST_ONE_LAMPORT:
-                    half = ask.half[family - ST_ONE_LL8];
-                    need = st_oneshot_scratch(family - ST_ONE_LL8, room, ranks);
+                case AR_ONE_LL8:
+                case AR_ONE_LL128:
+                case AR_ONE_LAMPORT:
+                    half = ask.half[family - AR_ONE_LL8];
+                    need = ar_oneshot_scratch(family - AR_ONE_LL8, room, ranks);
                     break;
-                case ST_CHUNKED:
-                    half = ask.half[mapped ? ST_REGION_BULK : ST_REGION_GATHER];
-                    need = st_bulk_scratch(room, ranks);
+                case AR_CHUNKED:
+                    half = ask.half[mapped ? AR_REGION_BULK : AR_REGION_GATHER];
+                    need = ar_bulk_scratch(room, ranks);
                     break;
                 default:
-                    half = ask.half[family - ST_TWO_LL8];
-                    need = st_twoshot_scratch(family - ST_TWO_LL8, room, ranks);
+                    half = ask.half[family - AR_TWO_LL8];
+                    need = ar_twoshot_scratch(family - AR_TWO_LL8, room, ranks);
                 }
                 ck_assert_msg(need <= half, "%s, %d ranks: %llu bytes need %llu of %llu",
-                              st_family_name(family), ranks, (unsigned long long)room,
+                              ar_family_name(family), ranks, (unsigned long long)room,
                               (unsigned long long)need, (unsigned long long)half);
                 ck_assert_msg(need > half - half / 8, "%s, %d ranks: wastes scratch",
-                              st_family_name(family), ranks);
+                              ar_family_name(family), ranks);
             }
 }
 END_TEST
@@ -101,41 +101,41 @@ END_TEST
 START_TEST(test_the_answer_knows_nothing_of_earlier_questions)
 {
     enum { QUESTIONS = 1021, STEP = 389 }; /* prime, so that the steps come everywhere */
-    static struct st_ask ask[QUESTIONS];
-    static struct st_choice first[QUESTIONS];
-    static const int links[] = {ST_LINKS_NVLINK, ST_LINKS_PCIE, ST_LINKS_HOST};
+    static struct ar_ask ask[QUESTIONS];
+    static struct ar_choice first[QUESTIONS];
+    static const int links[] = {AR_LINKS_NVLINK, AR_LINKS_PCIE, AR_LINKS_HOST};
 
     for (int i = 0; i < QUESTIONS; i++) {
-        ask[i] = ask_for(2 + i % (ST_MAX_RANKS - 1), links[i / 7 % 3], 8 + (1ull << i % 37) * 3,
-                         i % ST_DTYPES, i / 3 % ST_OPS);
+        ask[i] = ask_for(2 + i % (AR_MAX_RANKS - 1), links[i / 7 % 3], 8 + (1ull << i % 37) * 3,
+                         i % AR_DTYPES, i / 3 % AR_OPS);
         ask[i].dst_mapped = i / 2 % 2;
         ask[i].has_nccl = i / 5 % 2;
-        ck_assert_int_eq(st_select(&ask[i], &free_choice, &first[i]), 0);
+        ck_assert_int_eq(ar_select(&ask[i], &free_choice, &first[i]), 0);
     }
     for (int k = 0; k < QUESTIONS; k++) {
         int i = k * STEP % QUESTIONS;
-        struct st_choice again;
+        struct ar_choice again;
 
         memset(&again, 0xee, sizeof again);
-        ck_assert_int_eq(st_select(&ask[i], &free_choice, &again), 0);
+        ck_assert_int_eq(ar_select(&ask[i], &free_choice, &again), 0);
         ck_assert_msg(memcmp(&first[i], &again, sizeof again) == 0,
                       "ranks %d links %d bytes %llu: %s, then %s", ask[i].ranks, ask[i].links,
-                      (unsigned long long)ask[i].bytes, st_family_name(first[i].family),
-                      st_family_name(again.family));
+                      (unsigned long long)ask[i].bytes, ar_family_name(first[i].family),
+                      ar_family_name(again.family));
     }
 }
 END_TEST
 
 START_TEST(test_blocks_never_shrink_while_the_kernel_stays)
 {
-    for (int ranks = 2; ranks <= ST_MAX_RANKS; ranks++) {
-        struct st_choice last = {.family = -1};
+    for (int ranks = 2; ranks <= AR_MAX_RANKS; ranks++) {
+        struct ar_choice last = {.family = -1};
 
         for (uint64_t bytes = 64; bytes < 1ull << 30; bytes += bytes / 7 + 1) {
-            struct st_ask ask = ask_for(ranks, ST_LINKS_NVLINK, bytes, ST_BF16, ST_SUM);
-            struct st_choice c;
+            struct ar_ask ask = ask_for(ranks, AR_LINKS_NVLINK, bytes, AR_BF16, AR_SUM);
+            struct ar_choice c;
 
-            ck_assert_int_eq(st_select(&ask, &free_choice, &c), 0);
+            ck_assert_int_eq(ar_select(&ask, &free_choice, &c), 0);
             if (c.family == last.family && c.threads == last.threads && c.pieces == 1)
                 ck_assert_int_ge(c.ctas, last.ctas);
             last = c;
@@ -146,33 +146,33 @@ END_TEST
 
 START_TEST(test_integers_never_travel_as_lamport)
 {
-    for (int op = 0; op < ST_OPS; op++)
+    for (int op = 0; op < AR_OPS; op++)
         for (uint64_t bytes = 8; bytes < 1 << 26; bytes *= 2) {
-            struct st_ask ask = ask_for(2, ST_LINKS_NVLINK, bytes, ST_I32, op);
-            struct st_choice c;
+            struct ar_ask ask = ask_for(2, AR_LINKS_NVLINK, bytes, AR_I32, op);
+            struct ar_choice c;
 
-            ck_assert_int_eq(st_select(&ask, &free_choice, &c), 0);
-            ck_assert(c.family != ST_ONE_LAMPORT && c.family != ST_TWO_LAMPORT);
+            ck_assert_int_eq(ar_select(&ask, &free_choice, &c), 0);
+            ck_assert(c.family != AR_ONE_LAMPORT && c.family != AR_TWO_LAMPORT);
         }
 }
 END_TEST
 
 START_TEST(test_forced_kernel_that_cannot_run_is_refused_by_name)
 {
-    struct st_ask ask = ask_for(2, ST_LINKS_NVLINK, 4096, ST_I32, ST_SUM);
-    struct st_force force = {.family = ST_ONE_LAMPORT};
-    struct st_choice c;
+    struct ar_ask ask = ask_for(2, AR_LINKS_NVLINK, 4096, AR_I32, AR_SUM);
+    struct ar_force force = {.family = AR_ONE_LAMPORT};
+    struct ar_choice c;
     char why[160];
 
-    ck_assert_int_eq(st_select(&ask, &force, &c), -1);
-    st_select_why(&ask, &c, why, sizeof why);
+    ck_assert_int_eq(ar_select(&ask, &force, &c), -1);
+    ar_select_why(&ask, &c, why, sizeof why);
     ck_assert_ptr_nonnull(strstr(why, "one_lamport cannot run"));
-    force.family = ST_NVLS; /* no multicast address */
-    ck_assert_int_eq(st_select(&ask, &force, &c), -1);
-    force.family = ST_ONE_LL8;
+    force.family = AR_NVLS; /* no multicast address */
+    ck_assert_int_eq(ar_select(&ask, &force, &c), -1);
+    force.family = AR_ONE_LL8;
     force.ctas = 7;
     force.threads = 100;
-    ck_assert_int_eq(st_select(&ask, &force, &c), 0);
+    ck_assert_int_eq(ar_select(&ask, &force, &c), 0);
     ck_assert_int_eq(c.ctas, 7);
     ck_assert_int_eq(c.threads, 96);
 }
@@ -201,7 +201,7 @@ static void print_run(FILE *out, const struct run *run)
 }
 
 /* What is chosen for 2, 3, 5 and 15 times a power of two, and for a byte less and more. */
-static void print_choices(FILE *out, struct st_ask ask, const struct st_force *force)
+static void print_choices(FILE *out, struct ar_ask ask, const struct ar_force *force)
 {
     static const unsigned parts[] = {16, 20, 24, 30};
     struct run run = {.way = ""};
@@ -209,23 +209,23 @@ static void print_choices(FILE *out, struct st_ask ask, const struct st_force *f
     for (uint64_t unit = 1; unit <= 32 << 20; unit *= 2)
         for (int i = 0; i < 3 * 4; i++) {
             struct run now = {.way = ""};
-            struct st_choice c;
+            struct ar_choice c;
             char why[200];
             int n = 0;
 
             ask.bytes = unit * parts[i / 3] + (uint64_t)(i % 3) - 1;
             now.first = now.last = ask.bytes;
-            if (st_select(&ask, force, &c) != 0)
+            if (ar_select(&ask, force, &c) != 0)
                 continue; /* multicast takes whole words only */
             now.few = now.many = c.ctas;
             n = snprintf(now.way, sizeof now.way, " of %d: %s", c.threads,
-                         st_family_name(c.family));
+                         ar_family_name(c.family));
             if (c.lag != 0)
                 n += snprintf(now.way + n, sizeof now.way - (size_t)n, " lag %d", c.lag);
             if (c.pieces != 1)
                 n += snprintf(now.way + n, sizeof now.way - (size_t)n, " in pieces of %llu",
                               (unsigned long long)c.piece);
-            st_select_why(&ask, &c, why, sizeof why);
+            ar_select_why(&ask, &c, why, sizeof why);
             if (strstr(why, " (") != NULL)
                 *strstr(why, " (") = 0; /* who measured it is another matter */
             snprintf(now.way + n, sizeof now.way - (size_t)n, "; %s", why);
@@ -243,16 +243,16 @@ static void print_choices(FILE *out, struct st_ask ask, const struct st_force *f
 static void print_free_choices(FILE *out)
 {
     static const int ranks[] = {2, 3, 4, 5, 16};
-    static const char *const links[ST_LINKS] = {
-        [ST_LINKS_NVLINK] = "nvlink", [ST_LINKS_PCIE] = "pcie", [ST_LINKS_HOST] = "host"};
+    static const char *const links[AR_LINKS] = {
+        [AR_LINKS_NVLINK] = "nvlink", [AR_LINKS_PCIE] = "pcie", [AR_LINKS_HOST] = "host"};
 
-    for (int l = 0; l < ST_LINKS; l++)
+    for (int l = 0; l < AR_LINKS; l++)
         for (size_t r = 0; r < sizeof ranks / sizeof *ranks; r++)
             for (int k = 0; k < 4; k++) {
-                static const char *const kind[] = {
-                    "bf16, registered", "i32, registered", "bf16, not registered",
-                    "bf16, not registered, no communicator"};
-                struct st_ask ask = ask_for(ranks[r], l, 0, k == 1 ? ST_I32 : ST_BF16, ST_SUM);
+                static const char *const kind[] = {"bf16, registered", "i32, registered",
+                                                   "bf16, not registered",
+                                                   "bf16, not registered, no communicator"};
+                struct ar_ask ask = ask_for(ranks[r], l, 0, k == 1 ? AR_I32 : AR_BF16, AR_SUM);
 
                 ask.dst_mapped = ask.src_mapped = k < 2;
                 ask.has_nccl = k < 3;
@@ -264,25 +264,25 @@ static void print_free_choices(FILE *out)
 /* As describe shows it. */
 static void print_tables(FILE *out)
 {
-    for (int links = 0; links < ST_LINKS; links++)
+    for (int links = 0; links < AR_LINKS; links++)
         for (int ranks = 2; ranks <= 5; ranks++) {
             char text[8192];
 
-            must(st_select_print(ranks, links, text, sizeof text) < sizeof text);
+            must(ar_select_print(ranks, links, text, sizeof text) < sizeof text);
             fprintf(out, "links %d, %d ranks\n%s", links, ranks, text);
         }
 }
 
 static void print_forced_choices(FILE *out)
 {
-    for (int f = 0; f < ST_FAMILIES; f++)
+    for (int f = 0; f < AR_FAMILIES; f++)
         for (int k = 0; k < 4; k++) { /* in place or not, two ranks or five */
-            struct st_ask ask = ask_for(k & 1 ? 5 : 2, ST_LINKS_NVLINK, 0, ST_F16, ST_SUM);
-            const struct st_force force = {.family = f, .threads = k & 1 ? 1024 : 0};
+            struct ar_ask ask = ask_for(k & 1 ? 5 : 2, AR_LINKS_NVLINK, 0, AR_F16, AR_SUM);
+            const struct ar_force force = {.family = f, .threads = k & 1 ? 1024 : 0};
 
             ask.in_place = k / 2;
             ask.has_nvls = ask.has_nccl = 1;
-            fprintf(out, "forced %s, %d ranks, %s\n", st_family_name(f), ask.ranks,
+            fprintf(out, "forced %s, %d ranks, %s\n", ar_family_name(f), ask.ranks,
                     k / 2 ? "in place" : "out of place");
             print_choices(out, ask, &force);
         }
@@ -291,16 +291,16 @@ static void print_forced_choices(FILE *out)
 /* A slow push, a broken one, and a copy engine that is best. */
 static void print_probed_choices(FILE *out)
 {
-    static const struct st_probe probes[] = {
+    static const struct ar_probe probes[] = {
         {.push = 1000, .pull = 20000, .copy = 10000},
-        {.push = ST_PROBE_BROKEN, .pull = 20000, .copy = 10000},
+        {.push = AR_PROBE_BROKEN, .pull = 20000, .copy = 10000},
         {.push = 10000, .pull = 10000, .copy = 40000},
     };
 
     for (size_t p = 0; p < sizeof probes / sizeof *probes; p++)
         for (int k = 0; k < 4; k++) {
-            struct st_ask ask = ask_for(k & 1 ? 4 : 2, ST_LINKS_PCIE, 0, k < 3 ? ST_F32 : ST_I8,
-                                        ST_SUM);
+            struct ar_ask ask =
+                ask_for(k & 1 ? 4 : 2, AR_LINKS_PCIE, 0, k < 3 ? AR_F32 : AR_I8, AR_SUM);
 
             ask.probe = probes[p];
             ask.in_place = k / 2;
@@ -348,23 +348,23 @@ END_TEST
 
 START_TEST(test_names_lead_back_to_their_kernel)
 {
-    for (int f = 0; f < ST_FAMILIES; f++) {
-        ck_assert_ptr_nonnull(st_family_name(f));
-        ck_assert_int_eq(st_family_by_name(st_family_name(f)), f);
+    for (int f = 0; f < AR_FAMILIES; f++) {
+        ck_assert_ptr_nonnull(ar_family_name(f));
+        ck_assert_int_eq(ar_family_by_name(ar_family_name(f)), f);
     }
-    ck_assert_ptr_null(st_family_name(ST_FAMILIES));
-    ck_assert_ptr_null(st_family_name(-1));
-    ck_assert_int_eq(st_family_by_name("one_ll"), -1);
+    ck_assert_ptr_null(ar_family_name(AR_FAMILIES));
+    ck_assert_ptr_null(ar_family_name(-1));
+    ck_assert_int_eq(ar_family_by_name("one_ll"), -1);
 }
 END_TEST
 
 START_TEST(test_printed_table_fits_or_says_how_long_it_is)
 {
     char text[8192];
-    size_t need = st_select_print(4, ST_LINKS_NVLINK, text, sizeof text);
+    size_t need = ar_select_print(4, AR_LINKS_NVLINK, text, sizeof text);
 
     ck_assert(need > 100 && need < sizeof text && strlen(text) == need);
-    ck_assert_int_eq(st_select_print(4, ST_LINKS_NVLINK, text, 0), need);
+    ck_assert_int_eq(ar_select_print(4, AR_LINKS_NVLINK, text, 0), need);
 }
 END_TEST
 
@@ -385,11 +385,11 @@ static const struct {
 
 START_TEST(test_bad_environment_names_the_word_and_the_cure)
 {
-    struct st_options options;
+    struct ar_options options;
     char why[200] = "";
 
     setenv(bad[_i].name, bad[_i].value, 1);
-    ck_assert_int_eq(st_options_read(&options, why, sizeof why), -1);
+    ck_assert_int_eq(ar_options_read(&options, why, sizeof why), -1);
     ck_assert_msg(strstr(why, bad[_i].error) != NULL, "row %d: got \"%s\"", _i, why);
     unsetenv(bad[_i].name);
 }
@@ -397,15 +397,15 @@ END_TEST
 
 START_TEST(test_good_environment_is_taken_over)
 {
-    struct st_options options;
+    struct ar_options options;
     char why[200];
 
     setenv("SYMTUNER_AR_KERNEL", "two_lamport", 1);
     setenv("SYMTUNER_AR_CTAS", "48", 1);
     setenv("SYMTUNER_AR_TIMEOUT_MS", "2000", 1);
     setenv("SYMTUNER_AR_TRANSPORT", "host", 1);
-    ck_assert_int_eq(st_options_read(&options, why, sizeof why), 0);
-    ck_assert_int_eq(options.force.family, ST_TWO_LAMPORT);
+    ck_assert_int_eq(ar_options_read(&options, why, sizeof why), 0);
+    ck_assert_int_eq(options.force.family, AR_TWO_LAMPORT);
     ck_assert_int_eq(options.force.ctas, 48);
     ck_assert_int_eq(options.timeout_ms, 2000);
     ck_assert_int_eq(options.transport, 2);
@@ -425,12 +425,12 @@ START_TEST(test_two_budgets_leave_room)
                 {1, 5, 1, 1}};
 
     for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
-        ck_assert_int_eq(st_budget(some[i].sms, some[i].asked), some[i].want);
-        ck_assert_int_eq(st_budget_together(some[i].sms, some[i].want), some[i].together);
+        ck_assert_int_eq(ar_budget(some[i].sms, some[i].asked), some[i].want);
+        ck_assert_int_eq(ar_budget_together(some[i].sms, some[i].want), some[i].together);
     }
     for (int sms = 3; sms < 300; sms++)
         for (int asked = 0; asked <= 512; asked++) {
-            int budget = st_budget(sms, asked), together = st_budget_together(sms, budget);
+            int budget = ar_budget(sms, asked), together = ar_budget_together(sms, budget);
 
             ck_assert(budget >= 1 && budget < sms && (asked == 0 || budget <= asked));
             ck_assert(together >= 1 && together <= budget && 2 * together < sms);
@@ -456,12 +456,12 @@ START_TEST(test_fewer_blocks_have_more_threads)
     };
 
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
-        struct st_ask ask = ask_for(want[i].ranks, ST_LINKS_NVLINK, want[i].bytes, ST_BF16, ST_SUM);
-        struct st_force force = {.family = -1, .threads = want[i].forced};
-        struct st_choice c;
+        struct ar_ask ask = ask_for(want[i].ranks, AR_LINKS_NVLINK, want[i].bytes, AR_BF16, AR_SUM);
+        struct ar_force force = {.family = -1, .threads = want[i].forced};
+        struct ar_choice c;
 
         ask.max_ctas = want[i].most;
-        ck_assert_int_eq(st_select(&ask, &force, &c), 0);
+        ck_assert_int_eq(ar_select(&ask, &force, &c), 0);
         ck_assert_msg(c.ctas == want[i].ctas && c.threads == want[i].threads,
                       "row %zu: %d blocks of %d", i, c.ctas, c.threads);
     }
@@ -471,20 +471,20 @@ END_TEST
 /* Where NCCL may let the switch add, long messages of four ranks or more are NCCL's, unmeasured. */
 START_TEST(test_multicast_gives_long_messages_to_nccl)
 {
-    for (int ranks = 2; ranks <= ST_MAX_RANKS; ranks++)
+    for (int ranks = 2; ranks <= AR_MAX_RANKS; ranks++)
         for (uint64_t bytes = 1 << 20; bytes <= 1ull << 31; bytes *= 2)
             for (int multicast = 0; multicast < 2; multicast++)
                 for (int nccl = 0; nccl < 2; nccl++) {
-                    struct st_ask ask = ask_for(ranks, ST_LINKS_NVLINK, bytes, ST_BF16, ST_SUM);
-                    struct st_choice c;
+                    struct ar_ask ask = ask_for(ranks, AR_LINKS_NVLINK, bytes, AR_BF16, AR_SUM);
+                    struct ar_choice c;
                     char why[160];
                     bool theirs = ranks >= 4 && bytes > 32 << 20 && multicast && nccl;
 
                     ask.has_multicast = multicast;
                     ask.has_nccl = nccl;
-                    ck_assert_int_eq(st_select(&ask, &free_choice, &c), 0);
-                    ck_assert_int_eq(c.family == ST_NCCL, theirs);
-                    st_select_why(&ask, &c, why, sizeof why);
+                    ck_assert_int_eq(ar_select(&ask, &free_choice, &c), 0);
+                    ck_assert_int_eq(c.family == AR_NCCL, theirs);
+                    ar_select_why(&ask, &c, why, sizeof why);
                     ck_assert_int_eq(strstr(why, "unmeasured: multicast is there") != NULL, theirs);
                 }
 }
@@ -492,10 +492,10 @@ END_TEST
 
 START_TEST(test_families_that_add_otherwise_say_so)
 {
-    for (int f = 0; f < ST_FAMILIES; f++) {
-        bool nvls = f == ST_NVLS || f == ST_NVLS_ONE;
+    for (int f = 0; f < AR_FAMILIES; f++) {
+        bool nvls = f == AR_NVLS || f == AR_NVLS_ONE;
 
-        ck_assert_str_eq(st_order_note(f), f == ST_NCCL ? "; NCCL adds in an order of its own"
+        ck_assert_str_eq(ar_order_note(f), f == AR_NCCL ? "; NCCL adds in an order of its own"
                                            : nvls ? "; the switch adds, in an order of its own"
                                                   : "");
     }

@@ -91,13 +91,13 @@ ST_REFERENCE double reference_f32_of(const double *x, int n, int divisor)
  * of all but fp8 in f64, the others in f32. */
 ST_REFERENCE double reference_apply(int dtype, int op, double x, double y)
 {
-    int small = dtype == ST_F8E4M3 || dtype == ST_F8E5M2;
+    int small = dtype == AR_F8E4M3 || dtype == AR_F8E5M2;
 
-    if (op == ST_MAX || op == ST_MIN)
-        return op == ST_MAX ? fmax(x, y) : fmin(x, y);
-    if (op == ST_PROD)
+    if (op == AR_MAX || op == AR_MIN)
+        return op == AR_MAX ? fmax(x, y) : fmin(x, y);
+    if (op == AR_PROD)
         return small ? (double)((float)x * (float)y) : x * y;
-    return dtype == ST_F64 ? x + y : (double)((float)x + (float)y);
+    return dtype == AR_F64 ? x + y : (double)((float)x + (float)y);
 }
 
 /* Of the numbers x[0..n-1] of n ranks, which are overwritten. */
@@ -106,13 +106,13 @@ ST_REFERENCE double reference_reduce(int dtype, int op, double *x, int n)
     struct reference_step step[REFERENCE_MOST];
     int steps = reference_order(n, step);
 
-    if (dtype == ST_F32 && (op == ST_SUM || op == ST_AVG))
-        return reference_f32_of(x, n, op == ST_AVG ? n : 1);
+    if (dtype == AR_F32 && (op == AR_SUM || op == AR_AVG))
+        return reference_f32_of(x, n, op == AR_AVG ? n : 1);
     for (int k = 0; k < steps; k++)
         x[step[k].to] = reference_apply(dtype, op, x[step[k].to], x[step[k].from]);
-    if (op != ST_AVG)
+    if (op != AR_AVG)
         return x[0];
-    return dtype == ST_F64 ? x[0] / n : (double)((float)x[0] * (1.0f / (float)n));
+    return dtype == AR_F64 ? x[0] / n : (double)((float)x[0] * (1.0f / (float)n));
 }
 
 #endif

@@ -18,7 +18,7 @@ static int value(const struct call *c, int rank, size_t i)
 
     h = (h ^ h >> 15) * 2246822519u;
     h >>= 13;
-    return c->op == ST_PROD ? 1 + (int)h % 2 : (int)h % 4;
+    return c->op == AR_PROD ? 1 + (int)h % 2 : (int)h % 4;
 }
 
 /* The small floats: bits of the exponent and of what follows the leading one; and the largest
@@ -26,11 +26,11 @@ static int value(const struct call *c, int rank, size_t i)
 static const struct format {
     int exponent, digits;
     double most;
-} formats[ST_DTYPES] = {
-    [ST_F16] = {5, 10, 0},
-    [ST_BF16] = {8, 7, 0},
-    [ST_F8E4M3] = {4, 3, 448},
-    [ST_F8E5M2] = {5, 2, 57344},
+} formats[AR_DTYPES] = {
+    [AR_F16] = {5, 10, 0},
+    [AR_BF16] = {8, 7, 0},
+    [AR_F8E4M3] = {4, 3, 448},
+    [AR_F8E5M2] = {5, 2, 57344},
 };
 
 /* ${v} in such a format, to the nearest, ties to even. */
@@ -56,7 +56,7 @@ static unsigned round_small(const struct format *f, double v)
 /* Integers must fit. NaN: all ones. */
 static void put(const struct call *c, char *p, size_t i, double v)
 {
-    size_t size = (size_t)st_dtype_bytes(c->dtype);
+    size_t size = (size_t)ar_dtype_bytes(c->dtype);
     const struct format *small = &formats[c->dtype];
     float f = (float)v;
     unsigned bits;
@@ -64,9 +64,9 @@ static void put(const struct call *c, char *p, size_t i, double v)
 
     if (isnan(v)) {
         memset(p + size * i, 0xff, size);
-    } else if (c->dtype == ST_F64) {
+    } else if (c->dtype == AR_F64) {
         memcpy(p + 8 * i, &v, 8);
-    } else if (c->dtype == ST_F32) {
+    } else if (c->dtype == AR_F32) {
         memcpy(p + 4 * i, &f, 4);
     } else if (small->digits > 0) {
         bits = round_small(small, v);
@@ -85,15 +85,15 @@ static bool is_nan(int dtype, const char *p)
     double d;
     float f;
 
-    if (dtype == ST_F64)
+    if (dtype == AR_F64)
         return memcpy(&d, p, 8), isnan(d);
-    if (dtype == ST_F32)
+    if (dtype == AR_F32)
         return memcpy(&f, p, 4), isnan(f);
     if (small->digits == 0)
         return false;
-    memcpy(&bits, p, (size_t)st_dtype_bytes(dtype));
+    memcpy(&bits, p, (size_t)ar_dtype_bytes(dtype));
     bits &= (1u << (small->exponent + small->digits)) - 1;
-    return dtype == ST_F8E4M3 ? bits == 0x7f : bits > infinite; /* e4m3 has no infinity */
+    return dtype == AR_F8E4M3 ? bits == 0x7f : bits > infinite; /* e4m3 has no infinity */
 }
 
 static int expected(const struct call *c, int ranks, size_t i)
@@ -103,22 +103,22 @@ static int expected(const struct call *c, int ranks, size_t i)
     for (int r = 1; r < ranks; r++) {
         int v = value(c, r, i);
 
-        acc = c->op == ST_PROD  ? acc * v
-              : c->op == ST_MAX ? (v > acc ? v : acc)
-              : c->op == ST_MIN ? (v < acc ? v : acc)
+        acc = c->op == AR_PROD  ? acc * v
+              : c->op == AR_MAX ? (v > acc ? v : acc)
+              : c->op == AR_MIN ? (v < acc ? v : acc)
                                 : acc + v;
     }
-    return c->op == ST_AVG ? acc / ranks : acc;
+    return c->op == AR_AVG ? acc / ranks : acc;
 }
 
 static bool is_float(const struct call *c)
 {
-    return c->dtype == ST_F64 || c->dtype == ST_F32 || formats[c->dtype].digits > 0;
+    return c->dtype == AR_F64 || c->dtype == AR_F32 || formats[c->dtype].digits > 0;
 }
 
 static bool is_16bit(const struct call *c)
 {
-    return st_dtype_bytes(c->dtype) == 2;
+    return ar_dtype_bytes(c->dtype) == 2;
 }
 
 /* A number with all its digits, of either sign, and of an exponent so far from the other ranks'
@@ -128,11 +128,11 @@ static double far_apart(const struct call *c, unsigned random)
 {
     static const struct {
         int digits, sum, prod; /* bits behind the leading one; largest exponents of either sign */
-    } of[ST_DTYPES] = {
-        [ST_F64] = {30, 60, 60}, [ST_F32] = {23, 50, 15},  [ST_BF16] = {7, 40, 15},
-        [ST_F16] = {10, 14, 1},  [ST_F8E5M2] = {2, 14, 1}, [ST_F8E4M3] = {3, 6, 1},
+    } of[AR_DTYPES] = {
+        [AR_F64] = {30, 60, 60}, [AR_F32] = {23, 50, 15},  [AR_BF16] = {7, 40, 15},
+        [AR_F16] = {10, 14, 1},  [AR_F8E5M2] = {2, 14, 1}, [AR_F8E4M3] = {3, 6, 1},
     };
-    int most = c->op == ST_PROD ? of[c->dtype].prod : of[c->dtype].sum;
+    int most = c->op == AR_PROD ? of[c->dtype].prod : of[c->dtype].sum;
     unsigned h = random * 2246822519u;
     double v = 1 + ldexp(h >> (32 - of[c->dtype].digits), -of[c->dtype].digits);
 
@@ -152,7 +152,7 @@ static double rough(const struct call *c, int rank, size_t i)
 {
     unsigned h = (unsigned)i * 97u + (unsigned)c->salt;
     unsigned far = (h ^ h >> 7) * 2654435761u * (unsigned)(2 * rank + 1);
-    bool large = c->dtype == ST_F32 || c->dtype == ST_F64;
+    bool large = c->dtype == AR_F32 || c->dtype == AR_F64;
     double v = ((value(c, rank, i) + 1) * 0.3 + rank * 1e-3) * (1 << (far >> 28));
     static const double order[4] = {0x1p15, 0x1p-10, -0x1p15, 0x3p-10};
     static const double huge[4] = {FLT_MAX, -0x1.8p104, -FLT_MAX, 0x1p100};
@@ -161,8 +161,8 @@ static double rough(const struct call *c, int rank, size_t i)
     static const double four[4] = {0x1.38cp0, 0x1.5d8p0, 0x1.794p0, 0x1.288p0};
 
     far ^= far >> 15;
-    if (is_16bit(c) && c->op == ST_PROD && h % 61 % 20 == 0)
-        return (c->dtype == ST_BF16 ? far_off : h % 61 == 20 ? three : four)[rank % 4];
+    if (is_16bit(c) && c->op == AR_PROD && h % 61 % 20 == 0)
+        return (c->dtype == AR_BF16 ? far_off : h % 61 == 20 ? three : four)[rank % 4];
     if (is_16bit(c) && h % 61 == 20)
         return order[rank % 4];
     if (h % 61 == (unsigned)rank)
@@ -171,14 +171,14 @@ static double rough(const struct call *c, int rank, size_t i)
         return -0.0;
     if (large && h % 61 == 40 && rank == 1)
         return INFINITY;
-    if (large && h % 61 == 50 && c->op != ST_PROD)
+    if (large && h % 61 == 50 && c->op != AR_PROD)
         return huge[rank % 4];
     if (i % 2 == 0)
         return far_apart(c, far);
     if (!large)
         return value(c, rank, i);
     v = far >> 27 & 1 ? -v : v;
-    return c->dtype == ST_F32 ? (float)v : v;
+    return c->dtype == AR_F32 ? (float)v : v;
 }
 
 void values_put(const struct call *c, char *p, int rank, size_t i)
@@ -188,7 +188,7 @@ void values_put(const struct call *c, char *p, int rank, size_t i)
 
 int values_right(const struct call *c, int ranks, const char *recv, size_t i)
 {
-    size_t size = (size_t)st_dtype_bytes(c->dtype);
+    size_t size = (size_t)ar_dtype_bytes(c->dtype);
     double x[REFERENCE_MOST] = {0}, sum;
     char want[8];
 

@@ -103,10 +103,10 @@ END_TEST
 /* Its graph has outlived the handle: what the kernel would write to is another's by now. */
 START_TEST(test_a_kernel_of_a_destroyed_handle_stops_the_program)
 {
-    struct st_state state = {.epoch = 1, .dead = ST_DESTROYED};
-    struct st_args args = {.state = &state, .ranks = 2};
+    struct ar_state state = {.epoch = 1, .dead = AR_DESTROYED};
+    struct ar_args args = {.state = &state, .ranks = 2};
 
-    emulate_launch(st_kernel_signal, &args, 1, 32, 0);
+    emulate_launch(ar_kernel_signal, &args, 1, 32, 0);
 }
 END_TEST
 
@@ -153,7 +153,7 @@ static void make_absence(struct absence *a, int ranks)
 static void revive(symtuner_ar *h)
 {
     h->state->epoch += 2;
-    h->state->dead = ST_ALIVE;
+    h->state->dead = AR_ALIVE;
     h->state->arrived = h->state->base;
     h->mailbox->error = h->mailbox->abort = 0;
 }
@@ -199,10 +199,10 @@ START_TEST(test_no_kernel_touches_the_buffers_of_a_rank_that_never_calls)
     struct absence a;
 
     make_absence(&a, _i);
-    for (int f = ST_NCCL + 1; f < ST_FAMILIES; f++)
-        if (f != ST_NVLS && f != ST_NVLS_ONE && (f >= ST_CHUNKED || _i <= 4)) {
-            call_without_it(&a, st_family_name(f), false);
-            call_without_it(&a, st_family_name(f), true);
+    for (int f = AR_NCCL + 1; f < AR_FAMILIES; f++)
+        if (f != AR_NVLS && f != AR_NVLS_ONE && (f >= AR_CHUNKED || _i <= 4)) {
+            call_without_it(&a, ar_family_name(f), false);
+            call_without_it(&a, ar_family_name(f), true);
         }
     for (int r = 0; r < a.ranks; r++) {
         revive(a.handles[r]);
@@ -223,7 +223,7 @@ static void *call_wide(void *p)
 {
     struct rank *k = p;
 
-    if (symtuner_ar_force(k->handle, wide, ST_MAX_CTAS, 32) != ncclSuccess)
+    if (symtuner_ar_force(k->handle, wide, AR_MAX_CTAS, 32) != ncclSuccess)
         return NULL;
     return call_once(p);
 }
@@ -284,8 +284,8 @@ START_TEST(test_two_handles_in_different_order_find_room)
     for (int g = 0; g < 2; g++)
         for (int r = 0; r < 2; r++) {
             pthread_join(thread[g][r], NULL);
-            ck_assert_msg(symtuner_ar_status(handles[g][r]) == ncclSuccess, "%s, %d SMs: %s", wide, sms,
-                          symtuner_ar_error(handles[g][r]));
+            ck_assert_msg(symtuner_ar_status(handles[g][r]) == ncclSuccess, "%s, %d SMs: %s", wide,
+                          sms, symtuner_ar_error(handles[g][r]));
             for (int i = 0; i < COUNT; i++)
                 ck_assert(buffer[g][r][1][i] == 3);
         }
@@ -300,22 +300,22 @@ START_TEST(test_the_shortest_kernel_that_does_it_is_taken)
     static const struct {
         int ranks, align, reducer;
         uint64_t bytes;
-        enum st_class class;
+        enum ar_class class;
     } want[] = {
-        {2, 8, ST_R_BF16, 1024, ST_N2_WHOLE},  {2, 4, ST_R_BF16, 1024, ST_N2},
-        {4, 16, ST_R_BF16, 1024, ST_N4_WHOLE}, {4, 16, ST_R_BF16, 1026, ST_N4},
-        {8, 16, ST_R_BF16, 1024, ST_N8_WHOLE}, {8, 2, ST_R_BF16, 1024, ST_NX},
-        {3, 16, ST_R_BF16, 1024, ST_NX},       {2, 16, ST_R_WIDE, 1024, ST_NX},
+        {2, 8, AR_R_BF16, 1024, AR_N2_WHOLE},  {2, 4, AR_R_BF16, 1024, AR_N2},
+        {4, 16, AR_R_BF16, 1024, AR_N4_WHOLE}, {4, 16, AR_R_BF16, 1026, AR_N4},
+        {8, 16, AR_R_BF16, 1024, AR_N8_WHOLE}, {8, 2, AR_R_BF16, 1024, AR_NX},
+        {3, 16, AR_R_BF16, 1024, AR_NX},       {2, 16, AR_R_WIDE, 1024, AR_NX},
     };
 
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
-        struct st_args args = {.ranks = want[i].ranks,
+        struct ar_args args = {.ranks = want[i].ranks,
                                .in_align = want[i].align,
                                .out_align = 16,
                                .bytes = want[i].bytes};
 
-        ck_assert_ptr_eq(st_kernel_find(ST_TWO_LL128, want[i].reducer, &args),
-                         st_kernels_two_ll128.of[want[i].reducer][want[i].class]);
+        ck_assert_ptr_eq(ar_kernel_find(AR_TWO_LL128, want[i].reducer, &args),
+                         ar_kernels_two_ll128.of[want[i].reducer][want[i].class]);
     }
 }
 END_TEST

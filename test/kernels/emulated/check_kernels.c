@@ -62,7 +62,7 @@ static unsigned draw(unsigned *state, unsigned below)
 
 static void check_output(struct rank *k, const struct call *c, const char *recv)
 {
-    size_t size = (size_t)st_dtype_bytes(c->dtype);
+    size_t size = (size_t)ar_dtype_bytes(c->dtype);
 
     for (size_t i = 0; i < c->count && k->wrong[0] == 0; i++)
         if (!values_right(c, k->ranks, recv, i))
@@ -81,7 +81,7 @@ static void check_output(struct rank *k, const struct call *c, const char *recv)
  * surroundings at its start stay open: ASan cannot tell them apart. */
 static void fence(const struct call *c, char *buffer, int lock)
 {
-    size_t bytes = c->count * (size_t)st_dtype_bytes(c->dtype);
+    size_t bytes = c->count * (size_t)ar_dtype_bytes(c->dtype);
 
     if (lock) {
         __asan_poison_memory_region(buffer - GUARD, GUARD);
@@ -96,7 +96,7 @@ static void fence(const struct call *c, char *buffer, int lock)
 static char *place(const struct rank *k, const struct call *c, char *memory, unsigned which)
 {
     size_t slot = (size_t)c->salt + (c->registered ? 0 : (size_t)calls);
-    size_t size = (size_t)st_dtype_bytes(c->dtype), ways = 16 / size;
+    size_t size = (size_t)ar_dtype_bytes(c->dtype), ways = 16 / size;
     size_t shift = (c->shift / size + (size_t)k->me * 5 + which * 11) % ways * size;
 
     return memory + slot * BUFFER + GUARD + (c->apart ? shift : c->shift);
@@ -132,7 +132,7 @@ static void *run_rank(void *p)
         fence(c, recv, 0);
         check_output(k, c, recv);
         if (!in_place)
-            memset(send, 0xee, c->count * (size_t)st_dtype_bytes(c->dtype));
+            memset(send, 0xee, c->count * (size_t)ar_dtype_bytes(c->dtype));
     }
     return NULL;
 }
@@ -143,7 +143,7 @@ static void align_every_way(struct call *c)
     static const size_t counts[] = {15, 16, 17, 31, 47, 48, 64, 119, 120, 121, 240, 1000, 1013};
     bool floats = strstr(c->kernel, "lamport") != NULL;
 
-    c->dtype = floats ? ST_BF16 : ST_U8;
+    c->dtype = floats ? AR_BF16 : AR_U8;
     c->shift = (size_t)c->salt * (floats ? 2 : 1) % 16;
     c->count = counts[(size_t)c->salt * 5 % (sizeof counts / sizeof *counts)];
     c->in_place = c->salt / 16 % 3 != 0;
@@ -159,13 +159,13 @@ enum { NAMES = sizeof names / sizeof *names };
 /* Each kernel in turn, and each type of float with a sum, an average or a product. */
 static void add_every_way(struct call *c)
 {
-    static const int floats[] = {ST_F64, ST_F32, ST_BF16, ST_F16, ST_F8E5M2, ST_F8E4M3};
-    static const int ops[] = {ST_SUM, ST_AVG, ST_SUM, ST_PROD};
+    static const int floats[] = {AR_F64, AR_F32, AR_BF16, AR_F16, AR_F8E5M2, AR_F8E4M3};
+    static const int ops[] = {AR_SUM, AR_AVG, AR_SUM, AR_PROD};
     bool lamport = strstr(c->kernel, "lamport") != NULL;
     int turn = c->salt / NAMES;
 
     c->dtype = floats[lamport ? 1 + turn % 3 : (turn + c->salt % NAMES) % 6];
-    c->op = lamport ? turn % 2 ? ST_AVG : ST_SUM : ops[turn % 4];
+    c->op = lamport ? turn % 2 ? AR_AVG : AR_SUM : ops[turn % 4];
     c->ctas = 1;
     c->threads = 32 << turn % 2;
     c->count %= 300;
@@ -184,13 +184,13 @@ static void make_list(struct call *list, int ranks, const char *only)
         c->kernel = only != NULL ? only : names[every_sum ? i % NAMES : (int)draw(&state, NAMES)];
         aligned = strcmp(c->kernel, "pull") == 0 || strcmp(c->kernel, "pull_one") == 0 ||
                   strcmp(c->kernel, "copy") == 0;
-        c->dtype = draw(&state, 3) ? (int)draw(&state, ST_DTYPES) : ST_F32; /* it rounds */
-        c->op = (int)draw(&state, ST_OPS);
+        c->dtype = draw(&state, 3) ? (int)draw(&state, AR_DTYPES) : AR_F32; /* it rounds */
+        c->op = (int)draw(&state, AR_OPS);
         if (strstr(c->kernel, "lamport") != NULL) {
-            static const int floats[] = {ST_F32, ST_F16, ST_BF16};
+            static const int floats[] = {AR_F32, AR_F16, AR_BF16};
 
             c->dtype = floats[draw(&state, 3)];
-            c->op = draw(&state, 2) ? ST_AVG : ST_SUM;
+            c->op = draw(&state, 2) ? AR_AVG : AR_SUM;
         }
         c->ctas = 1 + (int)draw(&state, 2);
         c->threads = 32 << draw(&state, 2);
@@ -199,8 +199,8 @@ static void make_list(struct call *list, int ranks, const char *only)
         if (every_sum)
             add_every_way(c);
         c->shift = aligned ? 0
-                           : draw(&state, 16 / (unsigned)st_dtype_bytes(c->dtype)) *
-                                 (unsigned)st_dtype_bytes(c->dtype);
+                           : draw(&state, 16 / (unsigned)ar_dtype_bytes(c->dtype)) *
+                                 (unsigned)ar_dtype_bytes(c->dtype);
         if (draw(&state, 2)) { /* whole words: the shorter kernels */
             c->count = c->count < 16 ? 16 : c->count / 16 * 16;
             c->shift = 0;

@@ -17,8 +17,8 @@ struct team {
 };
 
 struct seat {
-    void (*kernel)(struct st_args);
-    const struct st_args *args;
+    void (*kernel)(struct ar_args);
+    const struct ar_args *args;
     int thread, block, threads, ctas, device;
     int *left; /* threads of the block that still run */
     struct team *line, *warp, *whole;
@@ -98,7 +98,7 @@ static void *sit(void *p)
     return NULL;
 }
 
-void emulate_launch(const void *kernel, const struct st_args *args, int ctas, int threads,
+void emulate_launch(const void *kernel, const struct ar_args *args, int ctas, int threads,
                     int device)
 {
     int all = ctas * threads;

@@ -36,10 +36,10 @@ unsigned emulate_random(unsigned below);
 void emulate_yield(void);
 uint64_t emulate_now_ns(void);
 
-/* Run one grid on GPU ${device} to its end; ${kernel} takes a struct st_args by value. Each block asks
+/* Run one grid on GPU ${device} to its end; ${kernel} takes a struct ar_args by value. Each block asks
  * for room before it starts and gives it back at its end. */
-struct st_args;
-void emulate_launch(const void *kernel, const struct st_args *args, int ctas, int threads,
+struct ar_args;
+void emulate_launch(const void *kernel, const struct ar_args *args, int ctas, int threads,
                     int device);
 void emulate_take_room(int device);
 void emulate_give_room(int device);
@@ -67,8 +67,8 @@ void emulate_give_room(int device);
 #define __launch_bounds__(...)
 #define __grid_constant__
 
-#define ST_SAME_IN_WARP(value) (emulate_warp_or(value) != 0)
-#define ST_POLLS_TO_LOOK 16 /* hundreds of threads take turns: a poll may last milliseconds */
+#define AR_SAME_IN_WARP(value) (emulate_warp_or(value) != 0)
+#define AR_POLLS_TO_LOOK       16 /* hundreds of threads take turns: a poll may last milliseconds */
 
 static inline void __trap()
 {
@@ -119,7 +119,7 @@ static inline unsigned long long atomicCAS(unsigned long long *p, unsigned long 
     return old;
 }
 
-namespace st
+namespace ar
 {
 
 /* 32-bit parts, each whole, in random order: no more than the forms rely on (LL8: 64 bits). */
@@ -251,7 +251,7 @@ static inline uint64_t now_ns()
     return emulate_now_ns();
 }
 
-} // namespace st
+} // namespace ar
 #endif
 
 #endif

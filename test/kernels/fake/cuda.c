@@ -458,7 +458,7 @@ cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDeviceP2PAttr attr, i
 /* One distinct address per kernel family stands in for the compiled kernels. */
 #define FAKE_ROW(name)                                                                             \
     static const char name##_kernel;                                                               \
-    const struct st_kernel_row st_kernels_##name = {                                               \
+    const struct ar_kernel_row ar_kernels_##name = {                                               \
         {{&name##_kernel}, {&name##_kernel}, {&name##_kernel}, {&name##_kernel}, {&name##_kernel}} \
     }
 FAKE_ROW(one_ll8);
@@ -475,6 +475,6 @@ FAKE_ROW(nvls_one);
 FAKE_ROW(local);
 
 static const char signal_kernel, await_kernel, probe_kernel;
-const void *const st_kernel_signal = &signal_kernel, *const st_kernel_await = &await_kernel;
-const void *const st_kernel_probe = &probe_kernel;
+const void *const ar_kernel_signal = &signal_kernel, *const ar_kernel_await = &await_kernel;
+const void *const ar_kernel_probe = &probe_kernel;
 #endif

@@ -17,7 +17,7 @@ struct fake_launch {
     int ctas, threads;
     int early; /* launch attributes: set up before the kernel in front has ended */
     void *stream;
-    struct st_args args;
+    struct ar_args args;
 };
 
 struct fake_cuda {
