@@ -28,45 +28,26 @@ static const struct word types[] = {{"ncclInt8", 0},    {"ncclInt32", 2},    {"n
                                     {"ncclInt64", 4},   {"ncclUint64", 5},   {"ncclFloat16", 6},
                                     {"ncclFloat32", 7}, {"ncclBfloat16", 9}, {NULL, 8}};
 
+/* What versions 1 to 3 have alike, and the words that 2 and 3 have where 1 has numbers. */
+#define COLL_NUMBERS(coll)                                                                         \
+    .seq = (coll)->seq, .send = (coll)->send, .recv = (coll)->recv, .count = (coll)->count,        \
+    .root = (coll)->root, .channels = (coll)->channels, .warps = (coll)->warps
+#define COLL_WORDS(coll)                                                                           \
+    .func = (coll)->func, .datatype = (coll)->datatype, .algo = (coll)->algo, .proto = (coll)->proto
+
 static void write_coll(int version, const struct nccl_abi_ev_coll *coll,
                        struct nccl_abi_event_old *old)
 {
     if (version == 1)
-        old->u.coll_v1 = (struct nccl_abi_ev_coll_v1){.seq = coll->seq,
+        old->u.coll_v1 = (struct nccl_abi_ev_coll_v1){COLL_NUMBERS(coll),
                                                       .func = number_of(funcs, coll->func),
-                                                      .send = coll->send,
-                                                      .recv = coll->recv,
-                                                      .count = coll->count,
-                                                      .root = coll->root,
                                                       .datatype = number_of(types, coll->datatype),
-                                                      .channels = coll->channels,
-                                                      .warps = coll->warps,
                                                       .algo = number_of(algos, coll->algo),
                                                       .proto = number_of(protos, coll->proto)};
     else if (version == 2)
-        old->u.coll_v2 = (struct nccl_abi_ev_coll_v2){.seq = coll->seq,
-                                                      .func = coll->func,
-                                                      .send = coll->send,
-                                                      .recv = coll->recv,
-                                                      .count = coll->count,
-                                                      .root = coll->root,
-                                                      .datatype = coll->datatype,
-                                                      .channels = coll->channels,
-                                                      .warps = coll->warps,
-                                                      .algo = coll->algo,
-                                                      .proto = coll->proto};
+        old->u.coll_v2 = (struct nccl_abi_ev_coll_v2){COLL_NUMBERS(coll), COLL_WORDS(coll)};
     else if (version == 3)
-        old->u.coll_v3 = (struct nccl_abi_ev_coll_v3){.seq = coll->seq,
-                                                      .func = coll->func,
-                                                      .send = coll->send,
-                                                      .recv = coll->recv,
-                                                      .count = coll->count,
-                                                      .root = coll->root,
-                                                      .datatype = coll->datatype,
-                                                      .channels = coll->channels,
-                                                      .warps = coll->warps,
-                                                      .algo = coll->algo,
-                                                      .proto = coll->proto};
+        old->u.coll_v3 = (struct nccl_abi_ev_coll_v3){COLL_NUMBERS(coll), COLL_WORDS(coll)};
     else
         old->u.coll_v4 = *coll;
 }
