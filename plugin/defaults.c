@@ -52,21 +52,25 @@ static const char text[] =
     "# SYMTUNER_DEFAULTS=0. Measured 2026-11-22, driver 580.159.04, against NCCL's own count of 7 to\n"
     "# 10: 1.2 times as fast alone, 1.06 times beside GEMMs (bench/results/2026-11-22-h200x2b).\n";
 
-bool st_default_gpu(int nccl, const struct symtuner_machine *machine)
+/* ${box}: this very box, and not just its GPU. */
+static bool is_measured(int nccl, const struct symtuner_machine *machine, bool box)
 {
     for (size_t i = 0; i < sizeof measured / sizeof *measured; i++)
-        if (measured[i].nccl == nccl)
-            return strcmp(machine->gpu, GPU) == 0;
+        if (measured[i].nccl == nccl && strcmp(machine->gpu, GPU) == 0 &&
+            (!box || (measured[i].gpus == machine->gpus && machine->nvlink == 1 &&
+                      machine->multicast == 0)))
+            return true;
     return false;
+}
+
+bool st_default_gpu(int nccl, const struct symtuner_machine *machine)
+{
+    return is_measured(nccl, machine, false);
 }
 
 int st_default_ctas(int nccl, const struct symtuner_machine *machine)
 {
-    for (size_t i = 0; i < sizeof measured / sizeof *measured; i++)
-        if (measured[i].nccl == nccl && measured[i].gpus == machine->gpus &&
-            strcmp(machine->gpu, GPU) == 0 && machine->nvlink == 1 && machine->multicast == 0)
-            return CTAS;
-    return 0;
+    return is_measured(nccl, machine, true) ? CTAS : 0;
 }
 
 const char *symtuner_defaults_text(void)
