@@ -3,11 +3,14 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+
+#include "plugin/log.h"
 
 enum { FILE_MAX = 256, NAME_MAX_NCCL = 254 };
 
@@ -237,4 +240,24 @@ const struct st_next_library *st_next_find(enum st_next_kind kind, const char *c
     }
     pthread_mutex_unlock(&lock);
     return &search->library;
+}
+
+const char *st_next_name(const struct st_next_library *library)
+{
+    const char *name = *(const char *const *)library->table;
+
+    return name ? name : "(no name)";
+}
+
+void st_next_say(enum st_next_kind kind, const struct st_next_library *library)
+{
+    static atomic_bool said[ST_NEXT_KINDS];
+
+    if ((!library->table && !library->note[0]) || atomic_exchange(&said[kind], true))
+        return;
+    if (library->table)
+        st_info("behind this %s: \"%s\" (v%d) of %s", kinds[kind].what, st_next_name(library),
+                library->version, library->path);
+    else
+        (library->wrong ? st_warn : st_info)("%s", library->note);
 }

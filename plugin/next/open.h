@@ -40,6 +40,12 @@ struct st_next_library {
 const struct st_next_library *st_next_find(enum st_next_kind kind, const char *chosen, int spoken,
                                            bool net);
 
+/* Say once per process what is chained, or why something that was there is not. */
+void st_next_say(enum st_next_kind kind, const struct st_next_library *library);
+
+/* The name in the plugin's table. */
+const char *st_next_name(const struct st_next_library *library);
+
 /*
  * How NCCL looks for a plugin called ${name}: the ${index}-th thing to load, written to ${file} of
  * 256 bytes. ${prefix} is "libnccl-tuner" and the like. False past the last; an empty ${file} is

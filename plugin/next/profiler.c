@@ -79,20 +79,6 @@ static nccl_abi_result start(const struct st_next_library *library,
                init->logger);
 }
 
-static void say(const struct st_next_library *library)
-{
-    static atomic_bool said;
-    const char *name = library->table ? *(const char *const *)library->table : NULL;
-
-    if ((!library->table && !library->note[0]) || atomic_exchange(&said, true))
-        return;
-    if (library->table)
-        st_info("behind this profiler: \"%s\" (v%d) of %s", name ? name : "(no name)",
-                library->version, library->path);
-    else
-        (library->wrong ? st_warn : st_info)("%s", library->note);
-}
-
 void st_next_profiler_open(struct st_next_profiler *next, const struct st_profiler_init *init,
                            int own, const char *chosen, bool quiet)
 {
@@ -111,7 +97,7 @@ void st_next_profiler_open(struct st_next_profiler *next, const struct st_profil
         mask = &masks.theirs;
     }
     if (!quiet)
-        say(library);
+        st_next_say(ST_NEXT_PROFILER, library);
     if (library->table) {
         atomic_store(&other, library);
         result = start(library, init, mask, &next->ctx);

@@ -84,28 +84,16 @@ static nccl_abi_result start(struct st_next_tuner *next, const struct st_tuner_i
     return result;
 }
 
-static const char *name_of(const struct st_next_library *library)
-{
-    const char *name = *(const char *const *)library->table;
-
-    return name ? name : "(no name)";
-}
-
 struct st_next_tuner *st_next_tuner_open(const struct st_tuner_init *init, const char *chosen,
                                          bool quiet)
 {
-    static atomic_bool said, failed;
+    static atomic_bool failed;
     const struct st_next_library *library = st_next_find(ST_NEXT_TUNER, chosen, init->abi, true);
     struct st_next_tuner *next;
     nccl_abi_result result;
 
-    if (!quiet && (library->table || library->note[0]) && !atomic_exchange(&said, true)) {
-        if (library->table)
-            st_info("behind this tuner: \"%s\" (v%d) of %s", name_of(library), library->version,
-                    library->path);
-        else
-            (library->wrong ? st_warn : st_info)("%s", library->note);
-    }
+    if (!quiet)
+        st_next_say(ST_NEXT_TUNER, library);
     if (!library->table || !(next = calloc(1, sizeof *next)))
         return NULL;
     next->table = library->table;
@@ -115,7 +103,7 @@ struct st_next_tuner *st_next_tuner_open(const struct st_tuner_init *init, const
         if (!quiet && !atomic_exchange(&failed, true))
             st_warn("the tuner \"%s\" of %s failed its init with error %d: this communicator goes "
                     "on without it; if ranks differ in this, set SYMTUNER_NEXT_TUNER=none",
-                    name_of(library), library->path, result);
+                    st_next_name(library), library->path, result);
         free(next);
         return NULL;
     }
