@@ -84,7 +84,6 @@ static void write_ran(FILE *out, const struct st_ledger *ledger, int coll, int b
 static void write_text(FILE *out, const struct st_ledger *ledger, const char *host)
 {
     const struct st_process *process = st_process();
-    static const char *const mode[] = {"steer", "observe", "off"};
     char release[16];
 
     fprintf(out,
@@ -93,7 +92,7 @@ static void write_text(FILE *out, const struct st_ledger *ledger, const char *ho
             "sym-ctas=%d from=%s host=%s pid=%d\n",
             (unsigned long long)ledger->comm_id, ledger->ranks, ledger->nodes, ledger->local,
             st_release_print(process->nccl, release, sizeof release),
-            (unsigned long long)process->rules_hash, mode[process->options.mode], 
+            (unsigned long long)process->rules_hash, st_mode_word[process->options.mode],
             st_agree_sym_ctas_given() ? st_agree_sym_ctas_given() : process->min_ctas,
             process->ctas_from, host, (int)getpid());
     for (int c = 0; c < SYMTUNER_COLLS; c++)

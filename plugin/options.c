@@ -11,6 +11,8 @@
 
 extern char **environ;
 
+const char *const st_mode_word[] = {"steer", "observe", "off"};
+
 enum kind { TEXT, SWITCH, WORD };
 _Static_assert(sizeof(enum st_mode) == sizeof(int) && sizeof(enum st_signal) == sizeof(int) &&
                    sizeof(enum st_log) == sizeof(int),

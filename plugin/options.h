@@ -17,6 +17,8 @@ enum st_mode { ST_MODE_STEER, ST_MODE_OBSERVE, ST_MODE_OFF };
 enum st_signal { ST_SIGNAL_NONE, ST_SIGNAL_USR1, ST_SIGNAL_USR2 };
 enum st_log { ST_LOG_INFO, ST_LOG_WARN, ST_LOG_OFF };
 
+extern const char *const st_mode_word[];
+
 typedef const char *st_text_option;
 
 /* X(type, member, variable, default, legal values, help). The values are "text", which is taken as

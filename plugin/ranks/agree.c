@@ -57,7 +57,6 @@ static const char *source_of(const struct st_process *process)
 
 static void say_verdict(const struct st_agree *agree, enum st_roll_verdict verdict, int present)
 {
-    static const char *const mode[] = {"steer", "observe", "off"};
     const struct st_process *process = agree->process;
 
     if (verdict == ST_ROLL_DIFFER)
@@ -66,7 +65,7 @@ static void say_verdict(const struct st_agree *agree, enum st_roll_verdict verdi
             "to it on any rank; this rank: rules %s (0x%016llx), mode %s; give all ranks the same "
             "files and SYMTUNER_ variables",
             (unsigned long long)agree->comm_id, source_of(process),
-            (unsigned long long)process->rules_hash, mode[process->options.mode]);
+            (unsigned long long)process->rules_hash, st_mode_word[process->options.mode]);
     else if (verdict == ST_ROLL_MISSING && (agree->own.rules || process->min_ctas))
         SAY(agree, RANKS_MISSING,
             "comm 0x%llx: %d of %d ranks answered symtuner's roll call, so no rule is applied to it "
