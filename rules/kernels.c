@@ -7,22 +7,17 @@
 #include "rules/rules.h"
 #include "symtuner_why.h"
 
-static bool within(struct st_span span, uint64_t value)
-{
-    return span.lo <= value && value <= span.hi;
-}
-
 bool st_kernels_concern(const struct st_rule *rule, int nccl, int ranks,
                         const struct symtuner_machine *machine)
 {
-    return rule->kernels && within(rule->ranks, (uint64_t)ranks) &&
+    return rule->kernels && st_span_has(rule->ranks, (uint64_t)ranks) &&
            st_rule_fits(rule, nccl ? nccl : (int)rule->nccl.lo, machine);
 }
 
 bool st_kernels_cover(const struct st_rule *rule, uint64_t bytes, int dtype, int op,
                       bool registered)
 {
-    return within(rule->bytes, bytes) && rule->dtypes >> dtype & 1 && rule->ops >> op & 1 &&
+    return st_span_has(rule->bytes, bytes) && rule->dtypes >> dtype & 1 && rule->ops >> op & 1 &&
            rule->reg & (registered ? ST_REG_YES : ST_REG_NO);
 }
 

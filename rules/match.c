@@ -3,18 +3,13 @@
 
 #include <stdlib.h>
 
-static bool within(struct st_span span, uint64_t value)
-{
-    return span.lo <= value && value <= span.hi;
-}
-
 /* All conditions but the size and the group's depth. */
 static bool concerns(const struct st_rule *rule, const struct st_group *group, int coll, bool reg)
 {
     return !rule->process && !rule->kernels && rule->colls >> coll & 1 &&
            rule->reg & (reg ? ST_REG_YES : ST_REG_NO) &&
-           within(rule->ranks, (uint64_t)group->ranks) &&
-           within(rule->nodes, (uint64_t)group->nodes) &&
+           st_span_has(rule->ranks, (uint64_t)group->ranks) &&
+           st_span_has(rule->nodes, (uint64_t)group->nodes) &&
            st_rule_fits(rule, group->nccl, &group->machine);
 }
 
@@ -24,9 +19,9 @@ const struct st_rule *st_match(const symtuner_rules *rules, int from, const stru
     for (int i = from; rules && i < rules->count; i++) {
         const struct st_rule *rule = &rules->rule[i];
 
-        if (within(rule->pipe_ops, (uint64_t)call->pipe_ops) &&
+        if (st_span_has(rule->pipe_ops, (uint64_t)call->pipe_ops) &&
             concerns(rule, group, call->coll, call->registered) &&
-            within(st_rule_total_bytes(rule, call->coll, group->ranks), call->bytes))
+            st_span_has(st_rule_total_bytes(rule, call->coll, group->ranks), call->bytes))
             return rule;
     }
     return NULL;
@@ -62,7 +57,7 @@ static void cut(const struct st_index *index, struct st_lane *lane, int coll, bo
         if (spans && lane->start[e] == lane->start[spans - 1])
             continue;
         for (int i = 0; i < rules->count && !rule; i++)
-            if (within(span[i], lane->start[e]))
+            if (st_span_has(span[i], lane->start[e]))
                 rule = &rules->rule[i];
         if (spans && rule == lane->rule[spans - 1])
             continue;

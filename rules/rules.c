@@ -23,11 +23,6 @@ void st_rule_clear(struct st_rule *rule)
     rule->dtypes = rule->ops = ~0u;
 }
 
-static bool within(struct st_span span, uint64_t value)
-{
-    return span.lo <= value && value <= span.hi;
-}
-
 static bool is_any(struct st_span span)
 {
     return span.lo == 0 && span.hi == UINT64_MAX;
@@ -35,12 +30,12 @@ static bool is_any(struct st_span span)
 
 bool st_rule_fits(const struct st_rule *rule, int nccl, const struct symtuner_machine *machine)
 {
-    if (!within(rule->nccl, (uint64_t)nccl))
+    if (!st_span_has(rule->nccl, (uint64_t)nccl))
         return false;
     if (rule->gpu[0] && fnmatch(rule->gpu, machine->gpu, 0) != 0)
         return false;
     if (!is_any(rule->gpus) &&
-        (machine->gpus <= 0 || !within(rule->gpus, (uint64_t)machine->gpus)))
+        (machine->gpus <= 0 || !st_span_has(rule->gpus, (uint64_t)machine->gpus)))
         return false;
     if (rule->links >= 0 && rule->links != machine->nvlink)
         return false;

@@ -23,6 +23,11 @@ struct st_span {
     uint64_t lo, hi;
 };
 
+static inline bool st_span_has(struct st_span span, uint64_t value)
+{
+    return span.lo <= value && value <= span.hi;
+}
+
 struct st_action {
     enum symtuner_prefer prefer;
     int algo, proto; /* of SYMTUNER_GENERAL; -1 any               */
