@@ -121,11 +121,30 @@ static bool read_choice(struct st_reader *reader, const char *what, struct st_te
     return *out >= 0 || st_reader_unknown(reader, what, value, words);
 }
 
-/* A list of words: refuse the comma that nothing follows. */
+/* Refuse a list that ends in a comma. */
 static bool read_list_end(struct st_reader *reader, struct st_text list)
 {
     return list.at[list.len - 1] != ',' ||
            st_reader_fail(reader, list.at + list.len - 1, "nothing follows the last comma");
+}
+
+/* A list of words as bits. "any" leaves ${set} as it is: every bit is set before a key is read. */
+static bool read_set(struct st_reader *reader, const char *what, struct st_text value,
+                     const struct st_words *words, unsigned *set)
+{
+    if (st_text_is(value, "any"))
+        return true;
+    if (!read_list_end(reader, value))
+        return false;
+    *set = 0;
+    do {
+        int number;
+
+        if (!read_choice(reader, what, st_text_cut(&value, ','), words, &number))
+            return false;
+        *set |= 1u << number;
+    } while (value.len);
+    return true;
 }
 
 /* ---- keys ----------------------------------------------------------------------------------- */
@@ -133,23 +152,7 @@ static bool read_list_end(struct st_reader *reader, struct st_text list)
 static bool key_coll(struct st_reader *reader, struct st_rule *rule, struct st_text value,
                      const struct st_key *key)
 {
-    (void)key;
-    rule->colls = 0;
-    if (st_text_is(value, "any")) {
-        rule->colls = (1u << SYMTUNER_COLLS) - 1;
-        return true;
-    }
-    if (!read_list_end(reader, value))
-        return false;
-    do {
-        struct st_text word = st_text_cut(&value, ',');
-        int coll = st_word_find(&st_colls, word.at, word.len);
-
-        if (coll < 0)
-            return st_reader_unknown(reader, "collective", word, &st_colls);
-        rule->colls |= 1u << coll;
-    } while (value.len);
-    return true;
+    return read_set(reader, "collective", value, key->words, &rule->colls);
 }
 
 static bool key_bytes(struct st_reader *reader, struct st_rule *rule, struct st_text value,
@@ -201,16 +204,23 @@ static bool key_word(struct st_reader *reader, struct st_rule *rule, struct st_t
     return true;
 }
 
+/* A number from ${lo} to ${hi}, or 0 for "leave". */
+static bool read_or_leave(struct st_reader *reader, struct st_text value, uint64_t lo, uint64_t hi,
+                          int *out)
+{
+    uint64_t number = 0;
+
+    if (!st_text_is(value, "leave") && !read_number(reader, value, lo, hi, &number))
+        return false;
+    *out = (int)number;
+    return true;
+}
+
 /* 1..64: NCCL keeps channel counts in a signed byte and has at most 64 CTAs. */
 static bool key_ctas(struct st_reader *reader, struct st_rule *rule, struct st_text value,
                      const struct st_key *key)
 {
-    uint64_t number = 0;
-
-    if (!st_text_is(value, "leave") && !read_number(reader, value, 1, 64, &number))
-        return false;
-    *(int *)member(rule, key) = (int)number;
-    return true;
+    return read_or_leave(reader, value, 1, 64, member(rule, key));
 }
 
 static bool key_gpu(struct st_reader *reader, struct st_rule *rule, struct st_text value,
@@ -287,26 +297,10 @@ static bool key_forbid(struct st_reader *reader, struct st_rule *rule, struct st
            st_reader_fail(reader, at, "everything is forbidden; leave NCCL something to run");
 }
 
-/* A list of words as bits, or any. */
 static bool key_set(struct st_reader *reader, struct st_rule *rule, struct st_text value,
                     const struct st_key *key)
 {
-    unsigned *set = member(rule, key);
-
-    if (st_text_is(value, "any"))
-        return true;
-    if (!read_list_end(reader, value))
-        return false;
-    *set = 0;
-    do {
-        struct st_text word = st_text_cut(&value, ',');
-        int number;
-
-        if (!read_choice(reader, key->word, word, key->words, &number))
-            return false;
-        *set |= 1u << number;
-    } while (value.len);
-    return true;
+    return read_set(reader, key->word, value, key->words, member(rule, key));
 }
 
 static bool key_kernel(struct st_reader *reader, struct st_rule *rule, struct st_text value,
@@ -320,27 +314,17 @@ static bool key_kernel(struct st_reader *reader, struct st_rule *rule, struct st
 static bool key_blocks(struct st_reader *reader, struct st_rule *rule, struct st_text value,
                        const struct st_key *key)
 {
-    uint64_t number = 0;
-
-    (void)key;
-    if (!st_text_is(value, "leave") && !read_number(reader, value, 1, 512, &number))
-        return false;
-    rule->launch.ctas = (int)number;
-    return true;
+    return read_or_leave(reader, value, 1, 512, member(rule, key));
 }
 
 static bool key_threads(struct st_reader *reader, struct st_rule *rule, struct st_text value,
                         const struct st_key *key)
 {
-    uint64_t number = 0;
+    int *threads = member(rule, key);
 
-    (void)key;
-    if (!st_text_is(value, "leave") && !read_number(reader, value, 32, 1024, &number))
-        return false;
-    rule->launch.threads = (int)number;
-    return number % 32 == 0 ||
-           st_reader_fail(reader, value.at, "%d threads: a block has whole warps of 32",
-                          (int)number);
+    return read_or_leave(reader, value, 32, 1024, threads) &&
+           (*threads % 32 == 0 ||
+            st_reader_fail(reader, value.at, "%d threads: a block has whole warps of 32", *threads));
 }
 
 static bool key_made_by(struct st_reader *reader, struct st_rule *rule, struct st_text value,
@@ -368,7 +352,7 @@ _Static_assert(offsetof(struct st_action, proto) == offsetof(struct st_action, p
 #define KEY(word, where, read, at, words) {word, where, read, at, words, 0, NULL}
 /* The hash takes the rows in this order. */
 const struct st_key st_keys[] = {
-    KEY("coll", ST_IN_RULE, key_coll, AT(colls), NULL),
+    KEY("coll", ST_IN_RULE, key_coll, AT(colls), &st_colls),
     KEY("bytes", CALL, key_bytes, AT(bytes), NULL),
     KEY("bytes-per-rank", ST_IN_RULE, key_bytes_per_rank, AT(per_rank), NULL),
     KEY("ranks", CALL, key_counts, AT(ranks), NULL),

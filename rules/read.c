@@ -36,53 +36,50 @@ static bool name_rule(struct st_reader *reader, struct st_rule *rule, struct st_
     return true;
 }
 
-/* The library has one collective. */
-static void make_kernels(struct st_rule *rule)
+/* A new rule of the kind that ${where} says. */
+static bool start_rule(struct st_reader *reader, struct st_section *section, int where,
+                       const char *at)
 {
-    rule->kernels = true;
-    rule->colls = 1u << SYMTUNER_ALLREDUCE;
+    struct st_rule *rule = st_reader_rule(reader, at);
+
+    *section = (struct st_section){rule, where, 0};
+    if (!rule)
+        return false;
+    rule->process = where == ST_IN_PROCESS;
+    rule->kernels = where == ST_IN_KERNELS;
+    if (rule->kernels) /* the library has one collective */
+        rule->colls = 1u << SYMTUNER_ALLREDUCE;
+    return true;
 }
 
 static bool open_section(struct st_reader *reader, struct st_section *section, struct st_text line)
 {
     static const char *const word[] = {"provenance", "process", "rule", "kernels"};
+    static const int where[] = {ST_IN_PROVENANCE, ST_IN_PROCESS, ST_IN_RULE, ST_IN_KERNELS};
     static const struct st_words words = {word, 4};
     struct st_text rest = {line.at + 1, line.len - 1}, kind;
+    int k;
 
     if (line.at[line.len - 1] != ']')
         return st_reader_fail(reader, line.at + line.len, "the section header lacks its \"]\"");
     rest = st_text_trim((struct st_text){rest.at, rest.len - 1});
     kind = st_text_cut(&rest, ' ');
     rest = st_text_trim(rest);
-    *section = (struct st_section){.where = ST_IN_PROVENANCE};
-    switch (st_word_find(&words, kind.at, kind.len)) {
-    case 0:
+    k = st_word_find(&words, kind.at, kind.len);
+    if (k < 0)
+        return st_reader_unknown(reader, "section", kind, &words);
+    if (where[k] != ST_IN_PROVENANCE) {
+        if (!start_rule(reader, section, where[k], line.at))
+            return false;
+        if (where[k] != ST_IN_PROCESS)
+            return name_rule(reader, section->rule, rest);
+        snprintf(section->rule->name, sizeof section->rule->name, "process:%d", reader->line);
+    } else {
         if (reader->rules->has_provenance)
             return st_reader_fail(reader, line.at, "a second [provenance]");
         reader->rules->has_provenance = true;
-        section->rule = &reader->rules->provenance;
+        *section = (struct st_section){&reader->rules->provenance, where[k], 0};
         section->rule->line = reader->line;
-        break;
-    case 1:
-        section->where = ST_IN_PROCESS;
-        section->rule = st_reader_rule(reader, line.at);
-        if (!section->rule)
-            return false;
-        section->rule->process = true;
-        snprintf(section->rule->name, sizeof section->rule->name, "process:%d", reader->line);
-        break;
-    case 2:
-        section->where = ST_IN_RULE;
-        section->rule = st_reader_rule(reader, line.at);
-        return section->rule && name_rule(reader, section->rule, rest);
-    case 3:
-        section->where = ST_IN_KERNELS;
-        section->rule = st_reader_rule(reader, line.at);
-        if (section->rule)
-            make_kernels(section->rule);
-        return section->rule && name_rule(reader, section->rule, rest);
-    default:
-        return st_reader_unknown(reader, "section", kind, &words);
     }
     return rest.len == 0 || st_reader_fail(reader, rest.at, "[%.*s] takes no name", (int)kind.len,
                                            kind.at);
@@ -155,20 +152,17 @@ static bool inline_read(struct st_reader *reader, struct st_text text)
     reader->line_start = text.at;
     while (text.len) {
         struct st_text one = st_text_cut(&text, ';'), word = next_word(&one);
-        struct st_section section = {.where = st_text_is(word, "process")   ? ST_IN_PROCESS
-                                           : st_text_is(word, "kernels") ? ST_IN_KERNELS
-                                                                         : ST_IN_RULE};
+        int where = st_text_is(word, "process")   ? ST_IN_PROCESS
+                    : st_text_is(word, "kernels") ? ST_IN_KERNELS
+                                                  : ST_IN_RULE;
+        struct st_section section;
 
         if (word.len == 0)
             continue;
-        section.rule = st_reader_rule(reader, word.at);
-        if (!section.rule)
+        if (!start_rule(reader, &section, where, word.at))
             return false;
-        section.rule->process = section.where == ST_IN_PROCESS;
-        if (section.where == ST_IN_KERNELS)
-            make_kernels(section.rule);
         snprintf(section.rule->name, sizeof section.rule->name, "inline:%d", reader->rules->count);
-        if (section.where == ST_IN_RULE &&
+        if (where == ST_IN_RULE &&
             !st_key_read(reader, &section, (struct st_text){"coll", 4}, word))
             return false;
         for (word = next_word(&one); word.len; word = next_word(&one)) {
