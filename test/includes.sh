@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # includes.sh - what docs/design.md says about who includes whom is true: no room includes a room
-# above it, and no file of plugin/ a file of a higher layer.
+# above it, no file of plugin/ a file of a higher layer, and no two files each other, directly or
+# through others.
 #
 # Reads two tables of the page: ```text rooms has, per line, a room and the rooms that it may include
 # (its own is always one of them; a file may be named instead of a room), ```text layers the layers of
@@ -40,6 +41,17 @@ awk '
     }
     END { exit bad }' "$work/rooms" "$work/includes" ||
     { echo "FAIL an include against the rooms of docs/design.md, see above"; failed=1; }
+
+# tsort says when there is a circle; .c and .h are one, and a header under include/ is found there
+awk '
+    function stem(path) { sub(/\.(c|h|cu|cuh)$/, "", path); return path }
+    { to = $2; if (to ~ /^nccl_abi\// || to !~ /\//) to = "include/" to }
+    stem($1) != stem(to) { print stem($1), stem(to) }' "$work/includes" > "$work/pairs"
+if ! tsort < "$work/pairs" > /dev/null 2> "$work/circle"; then
+    echo "FAIL these include each other in a circle:"
+    sed 's/^tsort: /    /; s/-: //' "$work/circle"
+    failed=1
+fi
 
 table layers | sed -nE 's/^([0-9] .*)   .*/\1/p' > "$work/layers"
 for file in $(grep '^plugin/' "$work/files"); do
