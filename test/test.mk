@@ -12,19 +12,29 @@ demo: all $(B)/test/demo/demo
 
 # The examples in the docs print what the docs show, generated pages are fresh, man pages format.
 TEST_ALSO += test-docs
-test-docs: all $(B)/test/demo/demo | need-check
+test-docs: all $(B)/test/demo/demo $(B)/check-corpus | need-check
 	$(Q)sh test/docs.sh $(B)
 
-# What the commands print (test/golden/{cli,why}/*.test); the predictions for all recorded decisions are among it.
+# What the commands print (test/golden/{cli,why}/*.test).
 TEST_ALSO += test-golden
 test-golden: $(B)/symtuner | need-check
 	$(Q)sh test/golden.sh $(B)/symtuner
 
+# nccl/model predicts every recorded decision of NCCL (test/data/nccl-decisions.csv.xz).
+CORPUS := $(wildcard test/corpus/*.c)
+$(B)/check-corpus: $(call obj,$(CORPUS) $(MODEL) $(wildcard nccl/*.c))
+	$(call say,LD)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lm
+TEST_ALSO += test-corpus
+test-corpus: $(B)/check-corpus | need-check
+	$(Q)sh test/corpus/run.sh $(B)
+
 # symtuner why with random words and damaged files. More: SAN=address,undefined ROUNDS=100000.
 TEST_ALSO += test-cli-fuzz
-test-cli-fuzz: $(B)/symtuner $(B)/test/fuzz/cli_fuzz.c.o
+test-cli-fuzz: $(B)/symtuner $(B)/check-corpus $(B)/test/fuzz/cli_fuzz.c.o
 	$(Q)$(CC) $(LDFLAGS) -o $(B)/cli_fuzz $(B)/test/fuzz/cli_fuzz.c.o
-	$(Q)$(B)/cli_fuzz $(B)/symtuner test/fuzz/why.words test/golden/why/sample.csv $(or $(ROUNDS),300)
+	$(Q)$(B)/cli_fuzz $(B)/symtuner test/fuzz/why.words docs/example.rules $(or $(ROUNDS),300)
+	$(Q)$(B)/cli_fuzz $(B)/check-corpus test/fuzz/corpus.words test/corpus/sample.csv $(or $(ROUNDS),300)
 
 # The commands on made-up boxes (files, settings, libraries) and on fake GPUs in host memory; then all but
 # why with random words and damaged files. files.sh exits 77 where it has no compiler for its libraries.
@@ -103,6 +113,6 @@ $(B)/fuzz-%: test/fuzz/fuzz.c $(CORE)
 	$(Q)clang $(FUZZ_FLAGS) -DFUZZ_$* -o $@ $^ -lpthread -ldl
 
 # Runs every test/gpu/*.sh. 77 means "cannot run here" and never counts as passed.
-test-gpu: all $(if $(NCCL_SO),$(NCCL_PROG:%=$(B)/%) \
+test-gpu: all $(B)/check-corpus $(if $(NCCL_SO),$(NCCL_PROG:%=$(B)/%) \
           $(if $(shell command -v $(NVCC)),$(B)/ar_fuzz $(B)/ar_kill $(B)/ar_late))
 	$(Q)sh test/gpu/run.sh $(B)

@@ -235,10 +235,8 @@ static int started(void *self)
     struct st_why *why = self;
     int release = why->release ? why->release : installed_release(), status;
 
-    why->no_env |= why->corpus != NULL; /* the calls of a corpus bring their settings */
     why->release_assumed = release <= 0;
     symtuner_call_init(&why->call, release > 0 ? release : 22809);
-    why->show = 10;
     status = use_machine(why);
     why->call.ranks = 0; /* until --ranks says it, or complete() */
     why->links = why->call.nvlink;
@@ -291,15 +289,11 @@ static const struct st_option rows[] = {
      ST_OPTION_FLAG, .at = AT(all)},
     {"brief", NULL, "only the verdict and the cure", ST_OPTION_FLAG, .at = AT(brief)},
     {"json", NULL, "for programs", ST_OPTION_FLAG, .at = AT(json)},
-    {"corpus", "FILE", "predict every recorded decision and compare: exit status 1 on a mismatch",
-     ST_OPTION_TEXT, .at = AT(corpus), .early = true},
-    {"show", "N", "of a corpus: how many mismatches are listed (10)", ST_OPTION_NUMBER,
-     .at = AT(show), .least = 0, .most = 1000000},
     {"reg", "R|S/R", NULL, ST_OPTION_READ, .read = read_buffers, .instead = "--buffers"},
 };
 static const struct st_command_line line = {
     .command = "why",
-    .usage = "COLL SIZE [DTYPE] [options]\n--corpus FILE.csv[.xz] [--show N] [--json]\n",
+    .usage = "COLL SIZE [DTYPE] [options]\n",
     .about =
         "What NCCL does with one call, the first condition that keeps it from a symmetric kernel, and\n"
         "what happens with symtuner loaded. COLL is allreduce, allgather, reducescatter, broadcast or\n"
@@ -330,26 +324,6 @@ static bool read_size(struct st_why *why, char error[ST_OPTION_ERROR])
     }
     call->count = why->size.number / unit;
     return true;
-}
-
-/* A corpus brings its own calls: what would describe one more says nothing, so it is refused. */
-static const char *beside_corpus(char **argv)
-{
-    static const char *const fits[] = {"--corpus", "--show", "--json", "--no-env"};
-
-    for (argv++; *argv; argv++) {
-        size_t n = strcspn(*argv, "=");
-        bool fine = false;
-
-        for (int i = 0; i < 4 && !fine; i++)
-            if (strlen(fits[i]) == n && strncmp(fits[i], *argv, n) == 0) {
-                fine = true;
-                argv += i < 2 && (*argv)[n] == '\0'; /* its value */
-            }
-        if (!fine)
-            return *argv;
-    }
-    return NULL;
 }
 
 /* The communicator's limits, where no variable overrides them. */
@@ -393,8 +367,6 @@ static int complete(struct st_why *why)
 
 int st_why_read(int argc, char **argv, struct st_why *why)
 {
-    char error[ST_OPTION_ERROR];
-    const char *beside;
     int status;
 
     if (argc < 2) {
@@ -402,14 +374,5 @@ int st_why_read(int argc, char **argv, struct st_why *why)
         return ST_EXIT_USAGE;
     }
     status = st_line_read(&line, argc, argv, why);
-    if (status >= 0)
-        return status;
-    if (!why->corpus)
-        return complete(why);
-    beside = beside_corpus(argv);
-    if (!beside)
-        return -1;
-    st_option_wrong(error, "--corpus brings its own calls; only --show and --json go with it",
-                    beside);
-    return st_line_wrong(&line, error);
+    return status < 0 ? complete(why) : status;
 }

@@ -26,10 +26,10 @@ struct st_why {
     char set_text[32][160];                        /* room for those of the environment           */
     struct symtuner_machine box;                   /* the machine as rules see it                 */
     const char *machine_name;                      /* --machine                                   */
-    const char *rules, *corpus;
+    const char *rules;
     const char *size_text;
     struct st_size size;
-    int release, show;
+    int release;
     int min_ctas, max_ctas; /* of the communicator's config; 0: not given */
     bool json, no_env;
     bool graph, in_place, first, one_process;

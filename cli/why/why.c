@@ -76,8 +76,6 @@ int st_cmd_why(int argc, char **argv)
 
     if (status >= 0)
         return status;
-    if (why.corpus)
-        return st_why_corpus(why.corpus, why.show, why.json, stdout);
     answer.now.struct_size = answer.after.struct_size = sizeof answer.now;
     if (symtuner_predict(&why.call, &answer.now) != SYMTUNER_OK) {
         fprintf(stderr, "symtuner why: a value is out of range; see symtuner why --help\n");

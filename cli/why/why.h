@@ -30,8 +30,4 @@ void st_why_cure(const struct symtuner_call *call, struct st_answer *answer);
 void st_why_print(const struct st_why *why, const struct st_answer *answer, FILE *out);
 void st_why_print_json(const struct st_why *why, const struct st_answer *answer, FILE *out);
 
-/* Predict every row of a recorded corpus and print the comparison. Exit status: 0 no mismatch,
- * 1 mismatches, 2 the file cannot be used. ${show} is how many mismatches are listed. */
-int st_why_corpus(const char *path, int show, bool json, FILE *out);
-
 #endif

@@ -3,7 +3,7 @@
  * general_cost.c - latency plus bytes over bandwidth, per algorithm and protocol; then channels.
  *
  * The bandwidths and channels of a machine were read off the recording in test/data; the formulas
- * are NCCL's and hold for one node. `symtuner why --corpus` compares every recorded table and
+ * are NCCL's and hold for one node. build/check-corpus compares every recorded table and
  * channel count.
  */
 #include "nccl/model/general_cost.h"

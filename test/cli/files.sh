@@ -210,7 +210,6 @@ text decide allreduce 1KiB --machine "$odd"
 text decide allreduce 1KiB --rules "$odd"
 text why allreduce 64KiB "f$odd" --machine h200x8
 text why allreduce 64KiB --machine h200x8 --set "NCCL_SYM_KERNEL=$odd"
-text why --corpus "$odd"
 text tune --from odd.csv --out "tuned$name"
 text tune --from "$odd" --out x
 text tune --ledger "$odd"

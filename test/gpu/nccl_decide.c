@@ -4,7 +4,7 @@
  *
  *   nccl_decide [--ranks N] [--calls N] [--seed N] [--machine NAME] [--links nvlink|pcie] > rows
  *
- * The rows have the columns that `symtuner why --corpus` reads. NCCL's own log lines (TUNING) say the
+ * The rows have the columns that build/check-corpus reads. NCCL's own log lines (TUNING) say the
  * kind, kernel, CTAs, algorithm and protocol; only they are trusted. One thread drives all ranks, so
  * the layout is "threads". NVLink multicast stays off (NCCL_NVLS_ENABLE=0). One setting of the
  * environment goes into the column env: NCCL_SYM_CTAS, _MIN_CTAS, _MAX_CTAS or NCCL_SYM_KERNEL.

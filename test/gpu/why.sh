@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# why.sh BUILD - `symtuner why` predicts what stock NCCL logs for 500 random calls on 2 and on 4 GPUs,
+# why.sh BUILD - nccl/model predicts what stock NCCL logs for 500 random calls on 2 and on 4 GPUs,
 # and for 100 more with each of three settings. Exit 77 with the reason when this box cannot run it.
 set -u
 build=$(cd "${1:-build}" && pwd) || exit 2
@@ -18,7 +18,7 @@ one() { # one NAME RANKS CALLS SEED [SETTING]
         failed=1
         return
     fi
-    if "$build/symtuner" why --corpus "$rows" --show 20 > "$work/why.txt"; then
+    if "$build/check-corpus" "$rows" 20 > "$work/why.txt"; then
         echo "ok   $1, $2 ranks: $(head -n 1 "$work/why.txt")"
     else
         echo "FAILED: $1, $2 ranks"

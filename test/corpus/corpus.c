@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * corpus.c - `symtuner why --corpus FILE`: predict every recorded decision and compare.
+ * corpus.c - predict recorded decisions of NCCL and compare: nccl/model against NCCL itself.
  *
- * A corpus is CSV with a header line; columns are found by name, so their order is free and more
- * may follow. FILE may end in .xz (read through the xz program) or be "-". Columns:
- * docs/why.md, "A corpus of your own".
+ *   check-corpus FILE [SHOW]     list at most SHOW mismatches, 10 unless told
+ *
+ * FILE is CSV with a header line, its columns in any order; docs/why.md describes them under "A
+ * corpus". It may end in .xz, which the xz program then decompresses, or be "-" for stdin.
+ * Exit status: 0 no mismatch, 1 mismatches, 2 the file cannot be used.
  */
 #include <errno.h>
 #include <math.h>
@@ -14,12 +16,12 @@
 #include <string.h>
 #include <strings.h>
 
-#include "cli/why/corpus_file.h"
 #include "nccl/model/general_cost.h"
 #include "nccl/model/machines.h"
 #include "nccl/model/settings.h"
-#include "cli/why/why.h"
 #include "nccl/release.h"
+#include "symtuner_why.h"
+#include "test/corpus/file.h"
 
 /* What a row must tell, and what it may tell. */
 #define COLUMN_MAP(X)                                                                              \
@@ -71,22 +73,20 @@ struct corpus {
     long kinds[SYMTUNER_KINDS][SYMTUNER_KINDS]; /* recorded, predicted */
     long gates[SYMTUNER_GATES + 1][SYMTUNER_KINDS];
     int show;
-    bool json;
-    FILE *out;
 };
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
 static int refuse(const struct corpus *corpus, const char *what, const char *word)
 {
-    fprintf(stderr, "symtuner why: %s:%ld: %s \"%s\"\n", corpus->path, corpus->line, what, word);
+    fprintf(stderr, "check-corpus: %s:%ld: %s \"%s\"\n", corpus->path, corpus->line, what, word);
     return -1;
 }
 
 static int read_header(struct corpus *corpus, char *line)
 {
     char *field[FIELDS_MAX];
-    int n = st_corpus_split(line, field, FIELDS_MAX);
+    int n = corpus_split(line, field, FIELDS_MAX);
 
     if (n < 0)
         return refuse(corpus, "not a CSV header", line);
@@ -254,11 +254,11 @@ static void print_miss(struct corpus *corpus, char **field, const struct symtune
 {
     char predicted[160];
 
-    if (corpus->json || corpus->show <= 0)
+    if (corpus->show <= 0)
         return;
     corpus->show--;
     describe(verdict, predicted, sizeof predicted);
-    fprintf(corpus->out, "line %ld: %s %s ranks %s mc %s %s %s %s count %s %s/%s group %s %s %s\n",
+    printf("line %ld: %s %s ranks %s mc %s %s %s %s count %s %s/%s group %s %s %s\n",
             corpus->line, text_of(corpus, field, COL_NCCL), text_of(corpus, field, COL_MACHINE),
             text_of(corpus, field, COL_RANKS), text_of(corpus, field, COL_MULTICAST),
             text_of(corpus, field, COL_COLL), text_of(corpus, field, COL_DTYPE),
@@ -266,7 +266,7 @@ static void print_miss(struct corpus *corpus, char **field, const struct symtune
             text_of(corpus, field, COL_SEND), text_of(corpus, field, COL_RECV),
             text_of(corpus, field, COL_GROUP), text_of(corpus, field, COL_ENV),
             text_of(corpus, field, COL_LAYOUT));
-    fprintf(corpus->out, "  %s differs: recorded %s %s%s%s%s %s, predicted %s\n", miss_name[miss],
+    printf("  %s differs: recorded %s %s%s%s%s %s, predicted %s\n", miss_name[miss],
             text_of(corpus, field, COL_KIND), text_of(corpus, field, COL_KERNEL),
             text_of(corpus, field, COL_ALGORITHM),
             *text_of(corpus, field, COL_PROTOCOL) ? "/" : "", text_of(corpus, field, COL_PROTOCOL),
@@ -374,73 +374,42 @@ static int compare_row(struct corpus *corpus, char **field)
 
 /* ---- reporting ----------------------------------------------------------------------------- */
 
-static void report_text(const struct corpus *corpus)
+static void report(const struct corpus *corpus)
 {
-    FILE *out = corpus->out;
-
-    fprintf(out, "%ld rows, %ld mismatches\n\n", corpus->rows, corpus->rows_missed);
-    fprintf(out, "%-20s %10s %10s\n", "predicted", "checked", "wrong");
+    printf("%ld rows, %ld mismatches\n\n", corpus->rows, corpus->rows_missed);
+    printf("%-20s %10s %10s\n", "predicted", "checked", "wrong");
     for (int m = 0; m < MISSES; m++)
-        fprintf(out, "%-20s %10ld %10ld\n", miss_name[m], corpus->checked[m], corpus->missed[m]);
-    fprintf(out, "\n%-20s %10s %10s %10s %10s %10s\n", "recorded \\ predicted", "general",
+        printf("%-20s %10ld %10ld\n", miss_name[m], corpus->checked[m], corpus->missed[m]);
+    printf("\n%-20s %10s %10s %10s %10s %10s\n", "recorded \\ predicted", "general",
             "symmetric", "ce", "error", "open");
     for (int k = 0; k < SYMTUNER_KIND_OPEN; k++) {
-        fprintf(out, "%-20s", symtuner_kind_name((enum symtuner_kind)k));
+        printf("%-20s", symtuner_kind_name((enum symtuner_kind)k));
         for (int p = 0; p < SYMTUNER_KINDS; p++)
-            fprintf(out, " %10ld", corpus->kinds[k][p]);
-        fprintf(out, "\n");
+            printf(" %10ld", corpus->kinds[k][p]);
+        printf("\n");
     }
-    fprintf(out, "\n%-20s %10s %10s %10s %10s   %s\n", "first failing gate", "general", "symmetric",
+    printf("\n%-20s %10s %10s %10s %10s   %s\n", "first failing gate", "general", "symmetric",
             "ce", "error", "(recorded kind)");
     for (int g = 0; g <= SYMTUNER_GATES; g++) {
         const long *row = corpus->gates[g];
         const char *name = symtuner_gate_name((enum symtuner_gate)g);
 
         if (row[0] + row[1] + row[2] + row[3])
-            fprintf(out, "%-20s %10ld %10ld %10ld %10ld\n", name ? name : "none", row[0], row[1],
+            printf("%-20s %10ld %10ld %10ld %10ld\n", name ? name : "none", row[0], row[1],
                     row[2], row[3]);
     }
 }
 
-static void report_json(const struct corpus *corpus)
+static int run(const char *path, int show)
 {
-    FILE *out = corpus->out;
-
-    fprintf(out, "{\"rows\": %ld, \"mismatches\": %ld, \"checks\": {", corpus->rows,
-            corpus->rows_missed);
-    for (int m = 0; m < MISSES; m++)
-        fprintf(out, "%s\"%s\": {\"checked\": %ld, \"wrong\": %ld}", m ? ", " : "", miss_name[m],
-                corpus->checked[m], corpus->missed[m]);
-    fprintf(out, "}, \"confusion\": {");
-    for (int k = 0; k < SYMTUNER_KIND_OPEN; k++) {
-        fprintf(out, "%s\"%s\": {", k ? ", " : "", symtuner_kind_name((enum symtuner_kind)k));
-        for (int p = 0; p < SYMTUNER_KINDS; p++)
-            fprintf(out, "%s\"%s\": %ld", p ? ", " : "",
-                    symtuner_kind_name((enum symtuner_kind)p), corpus->kinds[k][p]);
-        fprintf(out, "}");
-    }
-    fprintf(out, "}, \"gates\": {");
-    for (int g = 0, n = 0; g <= SYMTUNER_GATES; g++) {
-        const long *row = corpus->gates[g];
-        const char *name = symtuner_gate_name((enum symtuner_gate)g);
-
-        if (row[0] + row[1] + row[2] + row[3])
-            fprintf(out, "%s\"%s\": %ld", n++ ? ", " : "", name ? name : "none",
-                    row[0] + row[1] + row[2] + row[3]);
-    }
-    fprintf(out, "}}\n");
-}
-
-int st_why_corpus(const char *path, int show, bool json, FILE *out)
-{
-    struct corpus corpus = {.path = path, .show = show, .json = json, .out = out};
+    struct corpus corpus = {.path = path, .show = show};
     char *line = malloc(LINE_MAX_BYTES);
     long child;
-    FILE *file = st_corpus_open(path, &child);
+    FILE *file = corpus_open(path, &child);
     bool bad = !line || !file, whole;
 
     if (!file)
-        fprintf(stderr, "symtuner why: %s: %s\n", path, strerror(errno));
+        fprintf(stderr, "check-corpus: %s: %s\n", path, strerror(errno));
     while (!bad && fgets(line, LINE_MAX_BYTES, file)) {
         char *field[FIELDS_MAX];
         size_t len = strcspn(line, "\r\n");
@@ -453,21 +422,29 @@ int st_why_corpus(const char *path, int show, bool json, FILE *out)
         line[len] = '\0';
         if (corpus.line == 1)
             bad = read_header(&corpus, line) != 0;
-        else if (st_corpus_split(line, field, FIELDS_MAX) != corpus.fields)
+        else if (corpus_split(line, field, FIELDS_MAX) != corpus.fields)
             bad = refuse(&corpus, "not as many fields as the header in", line) != 0;
         else
             bad = compare_row(&corpus, field) != 0;
     }
     if (file && file != stdin)
         fclose(file); /* before xz is waited for: it may still want to write */
-    whole = st_corpus_close(path, child, bad);
+    whole = corpus_close(path, child, bad);
     free(line);
     if (!bad && whole && corpus.rows == 0) {
-        fprintf(stderr, "symtuner why: %s: no rows\n", path);
+        fprintf(stderr, "check-corpus: %s: no rows\n", path);
         bad = true;
     }
     if (bad || !whole)
         return 2;
-    (json ? report_json : report_text)(&corpus);
+    report(&corpus);
     return corpus.rows_missed ? 1 : 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 2 || argc == 3)
+        return run(argv[1], argc == 3 ? atoi(argv[2]) : 10);
+    fputs("usage: check-corpus FILE.csv[.xz] [SHOW]\n", stderr);
+    return 2;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * corpus_file.c - a text file, perhaps compressed with xz, as a stream. The xz program does the
- * work: linking liblzma for one file would make every user install it.
+ * file.c - a text file, perhaps compressed with xz, as a stream. The xz program decompresses, so
+ * that building the tests needs no liblzma.
  */
-#include "cli/why/corpus_file.h"
+#include "test/corpus/file.h"
 
 #include <errno.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-FILE *st_corpus_open(const char *path, long *child_out)
+FILE *corpus_open(const char *path, long *child_out)
 {
     size_t len = strlen(path);
     struct stat about;
@@ -47,7 +47,7 @@ FILE *st_corpus_open(const char *path, long *child_out)
     return fdopen(ends[0], "r");
 }
 
-bool st_corpus_close(const char *path, long child, bool quiet)
+bool corpus_close(const char *path, long child, bool quiet)
 {
     int status;
 
@@ -60,14 +60,14 @@ bool st_corpus_close(const char *path, long child, bool quiet)
     if (quiet)
         return false;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
-        fprintf(stderr, "symtuner why: %s: the program xz is not installed; decompress the file\n",
+        fprintf(stderr, "check-corpus: %s: the program xz is not installed; decompress the file\n",
                 path);
     else
-        fprintf(stderr, "symtuner why: %s: xz could not decompress it\n", path);
+        fprintf(stderr, "check-corpus: %s: xz could not decompress it\n", path);
     return false;
 }
 
-int st_corpus_split(char *line, char **field, int room)
+int corpus_split(char *line, char **field, int room)
 {
     int n = 0;
 
