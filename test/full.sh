@@ -51,7 +51,9 @@ threads() # but for the tests of commands, which have one thread
     export TSAN_OPTIONS="halt_on_error=1:die_after_fork=0" TEST_ROUNDS=500
     export CK_EXCLUDE_TAGS=commands
     make -j"$jobs" SAN=thread CFLAGS='-O1 -g' build-thread/check test-host &&
-        CK_RUN_SUITE=ledger build-thread/check && CK_RUN_SUITE=match build-thread/check
+        for suite in ledger 'ledger file' match; do
+            CK_RUN_SUITE=$suite build-thread/check || return 1
+        done
 }
 
 heap() # the pure suites in one process; the others fork, and valgrind follows
