@@ -6,60 +6,64 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool fill(void *library, const char *file, const char *const *symbol, void **member,
-                 int count, char *error, size_t size)
+/* Fill ${table}, an array of pointers in the order of ${symbol}, from ${file}. ${origin} says where to
+ * get a file that is not there. */
+static bool load(const char *file, int flags, const char *origin, const char *const *symbol,
+                 size_t count, void *table, char *error, size_t size)
 {
-    for (int i = 0; i < count; i++) {
-        member[i] = dlsym(library, symbol[i]);
-        if (!member[i]) {
+    void *library = dlopen(file, flags);
+
+    if (!library) {
+        snprintf(error, size, "%.300s; %s", dlerror(), origin);
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        void *found = dlsym(library, symbol[i]);
+
+        if (!found) {
             snprintf(error, size, "%s has no %s: too old", file, symbol[i]);
             return false;
         }
+        ((void **)table)[i] = found;
     }
     return true;
 }
 
 #define SYMBOL(member, symbol, result, arguments) symbol,
+#define LOAD(table, map, file, flags, origin)                                                      \
+    load(file, flags, origin, (const char *const[]){map(SYMBOL)}, sizeof *(table) / sizeof(void *), \
+         table, error, size)
 
 bool st_cuda_load(struct st_cuda *cuda, int *gpus, char *error, size_t size)
 {
-    static const char *const symbol[] = {ST_CUDA_MAP(SYMBOL)};
-    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    const char *text = "no GPU is visible";
     int result;
 
-    _Static_assert(sizeof *cuda == sizeof symbol, "one pointer per symbol");
-    if (!library) {
-        snprintf(error, size, "no CUDA driver here (libcuda.so.1)");
-        return false;
-    }
-    if (!fill(library, "libcuda.so.1", symbol, (void **)cuda, (int)(sizeof symbol / sizeof *symbol),
-              error, size))
+    if (!LOAD(cuda, ST_CUDA_MAP, "libcuda.so.1", RTLD_NOW | RTLD_LOCAL,
+              "it belongs to the CUDA driver"))
         return false;
     result = cuda->init(0);
-    if (result != 0 || cuda->device_count(gpus) != 0 || *gpus == 0) {
-        const char *text = "no GPU is visible";
-
-        if (result != 0)
-            cuda->error_text(result, &text);
-        snprintf(error, size, "the CUDA driver does not start: %.200s", text ? text : "unknown");
-        return false;
-    }
-    return true;
+    if (result == 0 && cuda->device_count(gpus) == 0 && *gpus > 0)
+        return true;
+    if (result != 0)
+        cuda->error_text(result, &text);
+    snprintf(error, size, "the CUDA driver does not start: %.200s", text ? text : "unknown");
+    return false;
 }
 
 bool st_nccl_load(struct st_nccl *nccl, const char *path, char *error, size_t size)
 {
-    static const char *const symbol[] = {ST_NCCL_MAP(SYMBOL)};
-    /* global: libsymtuner_ar.so looks NCCL up among what is loaded */
-    void *library = dlopen(path ? path : "libnccl.so.2", RTLD_NOW | RTLD_GLOBAL);
+    /* global: libsymtuner_ar.so looks for NCCL among the symbols that are loaded */
+    return LOAD(nccl, ST_NCCL_MAP, path ? path : "libnccl.so.2", RTLD_NOW | RTLD_GLOBAL,
+                "--library FILE names another");
+}
 
-    _Static_assert(sizeof *nccl == sizeof symbol, "one pointer per symbol");
-    if (!library) {
-        snprintf(error, size, "%.300s; --nccl FILE names another", dlerror());
-        return false;
-    }
-    return fill(library, path ? path : "libnccl.so.2", symbol, (void **)nccl,
-                (int)(sizeof symbol / sizeof *symbol), error, size);
+bool st_ar_load(struct st_ar *ar, char *error, size_t size)
+{
+    char path[600];
+
+    return LOAD(ar, ST_AR_MAP, st_beside_command("libsymtuner_ar.so", path, sizeof path),
+                RTLD_NOW | RTLD_LOCAL, "make kernels builds it");
 }
 
 const char *st_beside_command(const char *name, char *path, size_t size)
@@ -79,20 +83,4 @@ const char *st_beside_command(const char *name, char *path, size_t size)
     }
     snprintf(path, size, "%s", name);
     return path;
-}
-
-bool st_ar_load(struct st_ar *ar, char *error, size_t size)
-{
-    static const char *const symbol[] = {ST_AR_MAP(SYMBOL)};
-    char path[600];
-    void *library = dlopen(st_beside_command("libsymtuner_ar.so", path, sizeof path),
-                           RTLD_NOW | RTLD_LOCAL);
-
-    _Static_assert(sizeof *ar == sizeof symbol, "one pointer per symbol");
-    if (!library) {
-        snprintf(error, size, "%.300s; make kernels builds it", dlerror());
-        return false;
-    }
-    return fill(library, path, symbol, (void **)ar, (int)(sizeof symbol / sizeof *symbol), error,
-                size);
 }

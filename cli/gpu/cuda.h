@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda.h - the functions of the CUDA driver, of NCCL and of libsymtuner_ar.so that the command
- * calls, found at run time: the command builds and runs without any of them.
+ * cuda.h - loads the CUDA driver, NCCL and libsymtuner_ar.so at run time. The command builds without
+ * their headers and runs without them.
  *
- * Types are ours: handles are pointers, a device address is a 64-bit number, results are int and 0
- * is success, which holds for all releases of these interfaces.
+ * Types are ours: a handle is a pointer, a device address is a 64-bit number, a result is an int and
+ * 0 means success. That holds for all releases of these interfaces.
  *
- * Units      bytes, milliseconds where CUDA says so. Threads  loading is not thread-safe, calls
- * are. Errors     st_cuda_load returns false and a sentence.
+ * Units: bytes; CUDA's times are milliseconds. Threads: load from one; the loaded functions are as
+ * thread-safe as their libraries. Errors: false, and a sentence in ${error}.
  */
 #ifndef ST_CUDA_H_
 #define ST_CUDA_H_
@@ -64,7 +64,6 @@ struct st_nccl_id {
     X(comm_init, "ncclCommInitRank", int, (void **, int, struct st_nccl_id, int))                  \
     X(comm_free, "ncclCommDestroy", int, (void *))                                                 \
     X(alloc, "ncclMemAlloc", int, (void **, size_t))                                               \
-    X(free, "ncclMemFree", int, (void *))                                                          \
     X(window, "ncclCommWindowRegister", int, (void *, void *, size_t, void **, int))               \
     X(window_free, "ncclCommWindowDeregister", int, (void *, void *))                              \
     X(all_reduce, "ncclAllReduce", int,                                                            \
@@ -87,7 +86,7 @@ struct st_nccl_id {
     X(kernel_name, "symtuner_ar_kernel_name", const char *, (int))                                 \
     X(error_text, "symtuner_ar_error", const char *, (const void *))
 
-/* struct symtuner_ar_plan of include/symtuner_ar.h, which wants CUDA's headers. */
+/* A copy of struct symtuner_ar_plan: include/symtuner_ar.h needs CUDA's headers. */
 struct st_ar_plan {
     size_t size;
     const char *kernel;
@@ -107,16 +106,16 @@ struct st_ar {
 };
 #undef ST_MEMBER
 
-/* Load the driver and start it; ${gpus_out} is how many GPUs the process sees. */
+/* Load and start the driver. ${gpus_out}: how many GPUs this process sees. */
 bool st_cuda_load(struct st_cuda *cuda_out, int *gpus_out, char *error, size_t size);
 
-/* Load NCCL from ${path}, or as the loader finds libnccl.so.2 when NULL. */
+/* Load NCCL from ${path}; NULL means the libnccl.so.2 that the loader finds. */
 bool st_nccl_load(struct st_nccl *nccl_out, const char *path, char *error, size_t size);
 
-/* Load the kernels: beside the command, in ../lib of it, or as the loader finds them. */
+/* Load our kernels from beside the command, from ../lib, or from where the loader finds them. */
 bool st_ar_load(struct st_ar *ar_out, char *error, size_t size);
 
-/* The file ${name} beside this command or in ../lib of it; ${name} itself when it is in neither. */
+/* The path of ${name} beside this command or in ../lib; ${name} itself if it is in neither. */
 const char *st_beside_command(const char *name, char *path, size_t size);
 
 #endif

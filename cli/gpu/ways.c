@@ -2,10 +2,11 @@
 /*
  * ways.c - mode k of the worker: our kernels in several ways, "KERNEL/CTAS/THREADS".
  *
- * The first way of a size is always what the library's own table chooses. The others are given by
- * the caller, or found here: every kernel that can run the call is timed briefly as the library
- * would size it, the best of them with fewer and more blocks and threads, too, and the best few of
- * all are measured in full. Never multicast kernels: whether they may run is not ours to decide.
+ * The first way of a size is what the library's own table chooses. The caller names the others, or
+ * they are searched for here. Every kernel that can run the call is timed briefly, sized as the
+ * library would size it; the fastest are also timed with half and twice the blocks and threads; the
+ * best few of all are then measured in full. Multicast kernels are left out: they run only where a
+ * rule or a variable asks for them.
  */
 #include <math.h>
 #include <stdio.h>
@@ -14,12 +15,17 @@
 
 #include "cli/gpu/worker.h"
 
-/* A few multiprocessors of the largest GPUs stay free for kernels of others, as in the library's
- * table: a block that cannot start holds up every rank. Measured in full beside the table's; looked
- * at; kernels that get variants; a message that a kernel must cut in more pieces than that is not
- * for it. */
-enum { MOST_CTAS = 128, KEPT = 3, LOOKED_AT = 64, REFINED = 3, PIECES = 4, SUM = 0 };
-static const double look_us = 1500, hopeless = 1.25; /* of the best: gets no variants */
+enum {
+    MOST_CTAS = 128, /* leaves SMs of the largest GPUs to other kernels, as the library's table does:
+                      * a block that cannot start holds up every rank */
+    LOOKED_AT = 64,  /* ways that are timed briefly                                    */
+    REFINED = 3,     /* kernels that are also timed with other block and thread counts */
+    KEPT = 3,        /* ways that are measured in full, besides the library's choice   */
+    PIECES = 4,      /* a kernel that must cut the message into more is left out       */
+    SUM = 0
+};
+static const double look_us = 1500;  /* of a brief timing                           */
+static const double hopeless = 1.25; /* times the best: is not refined              */
 
 struct way {
     char name[ST_WAY_SIZE];
@@ -54,8 +60,8 @@ static void force_way(struct st_rank *r, const char *way)
     force(r, kernel, ctas, threads);
 }
 
-/* Look at one more way, unless it was looked at. Forced: what runs may be less than what is asked.
- */
+/* Time a way briefly, unless it is known. The library may run less than it is asked to; what it
+ * runs is the way. */
 static void look(struct st_rank *r, uint64_t bytes, const char *kernel, int ctas, int threads,
                  struct way *ways, int *n)
 {
@@ -80,7 +86,7 @@ static int by_time(const void *a, const void *b)
     return x->us != y->us ? (x->us > y->us) - (x->us < y->us) : strcmp(x->name, y->name);
 }
 
-/* The table's way and the best others, in ${names}; returns how many. */
+/* Find the library's own way and the best others, in ${names}; returns how many. */
 static int search(struct st_rank *r, uint64_t bytes, char names[][ST_WAY_SIZE])
 {
     struct way ways[LOOKED_AT + 1];
@@ -115,7 +121,7 @@ static int search(struct st_rank *r, uint64_t bytes, char names[][ST_WAY_SIZE])
                 int blocks = c == 0 ? ctas : c == 1 ? ctas * 2 : (ctas + 1) / 2;
                 int size = t == 0 ? threads : t == 1 ? threads * 2 : threads / 2;
 
-                if (c && t && c == t) /* twice or half of both is much more or less of everything */
+                if (c && t && c == t) /* twice or half of both */
                     continue;
                 look(r, bytes, name, blocks > MOST_CTAS ? MOST_CTAS : blocks,
                      size > 1024 ? 1024
@@ -131,7 +137,7 @@ static int search(struct st_rank *r, uint64_t bytes, char names[][ST_WAY_SIZE])
     return kept;
 }
 
-/* The caller's ways for this size. */
+/* The ways that the caller names for this size. */
 static int given(uint64_t bytes, char names[][ST_WAY_SIZE], int most)
 {
     int n = 0;

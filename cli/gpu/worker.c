@@ -1,17 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * worker.c - the measuring process behind tune, bench and doctor: one thread per GPU, CUDA and NCCL
- * loaded at run time. Not meant for people; `symtuner tune` and `symtuner bench` start it.
+ * worker.c - the measuring process of tune, bench and doctor: one thread per GPU. People do not start
+ * it; those commands do.
  *
- *   symtuner worker windows RANKS NCCL|-                    are windows real? one word
+ *   symtuner worker windows RANKS NCCL|-
  *   symtuner worker measure RANKS NCCL|- MODES COLL LOW HIGH SEED DTYPE [WAYS]
  *
- * MODES is a word of g (general, plain buffers), s (NCCL on symmetric windows), o (our kernels, as
- * the library chooses), k (our kernels in several ways, ways.c).
- * measure prints "nccl RELEASE" and "floor GBPS", then "MODE BYTES US" per size and mode, before an
- * o "plan BYTES WAY RULES", for k "k BYTES WAY US": a CUDA graph of calls is replayed for about
- * 6 ms, the slowest rank counts. Every size and mode is checked on fresh random data with a
- * poisoned output before it is timed. Sizes are NCCL's nBytes, DTYPE is NCCL's number, sum.
+ * NCCL is a file, "-" the one that the loader finds. LOW and HIGH are NCCL's nBytes; COLL and DTYPE
+ * are NCCL's numbers; the operator is sum. Each letter of MODES is measured at each size:
+ *   g  NCCL on plain buffers, general kernels
+ *   s  NCCL on symmetric windows
+ *   o  our kernel, as the library chooses
+ *   k  our kernels in several ways (ways.c); WAYS names them
+ *
+ * `windows` prints "windows real" or "windows null". `measure` prints
+ *   nccl RELEASE
+ *   floor GBPS
+ *   plan BYTES WAY RULES   before each line of o; RULES is 1 if a rule chose
+ *   MODE BYTES US          a line for each size and mode, but for k:
+ *   k BYTES WAY US
+ *
+ * Each size and mode is checked on fresh random data with a poisoned output before it is timed. Then
+ * a CUDA graph of calls is replayed for about 6 ms; the slowest rank counts.
  */
 #include "cli/gpu/worker.h"
 
@@ -26,7 +36,7 @@ enum { CALLS = 20, F16 = 6, F32 = 7, BF16 = 9, SUM = 0, COLL_SYMMETRIC = 1, WIND
 
 struct st_job job;
 
-/* A worker has nothing to save: the first thing that fails ends it. */
+/* A worker has nothing to save, so the first failure ends the process. */
 void st_worker_stop(const char *what, const char *why)
 {
     fprintf(stderr, "%s: %s\n", what, why && *why ? why : "failed");
@@ -53,7 +63,7 @@ static void nccl_good(int result, const char *what)
 #define CUDA(function, ...) st_worker_cuda(job.cuda.function(__VA_ARGS__), #function)
 #define NCCL(function, ...) nccl_good(job.nccl.function(__VA_ARGS__), #function)
 
-/* Integers below 8: sums over 16 ranks are exact in every type. */
+/* Integers below 8, whose sums over 16 ranks are exact in every type. */
 static float value(int rank, uint64_t i)
 {
     uint64_t x =
@@ -62,8 +72,8 @@ static float value(int rank, uint64_t i)
     return (float)((x ^ x >> 29) * 0x94d049bb133111ebull >> 61);
 }
 
-/* Element ${i} of ${at}, in the type of the job: bf16 is the upper half of an f32, f16 has a
- * shorter exponent, too; of f16 only normal numbers and 0 come here. */
+/* Write element ${i} of ${at} in the type of the job. bf16 is the upper half of an f32. f16 also has a
+ * shorter exponent; only normal numbers and 0 occur here. */
 static void put(void *at, uint64_t i, float f)
 {
     uint32_t bits;
@@ -85,7 +95,7 @@ static float get(const void *at, uint64_t i)
     if (job.dtype == BF16)
         bits <<= 16;
     else if (job.dtype == F16 && bits)
-        bits = bits >= 0x7c00 ? 0x7fc00000 : (bits << 13) + (112u << 23); /* the poison is a NaN */
+        bits = bits >= 0x7c00 ? 0x7fc00000 : (bits << 13) + (112u << 23); /* the poison: NaN */
     memcpy(&f, &bits, 4);
     return f;
 }
@@ -133,7 +143,7 @@ static void fill(const struct st_rank *r, uint64_t count)
                  count * (uint64_t)job.size);
 }
 
-/* Up to three pieces of the result: head, middle, tail. */
+/* Checks up to three pieces of the result: head, middle, tail. */
 void st_worker_check(struct st_rank *r, char mode, uint64_t bytes)
 {
     uint64_t size = (uint64_t)job.size, count = bytes / size, part = count / (uint64_t)job.ranks;
@@ -149,7 +159,7 @@ void st_worker_check(struct st_rank *r, char mode, uint64_t bytes)
     CUDA(stream_wait, r->stream);
     for (int third = 0; third < (out > WINDOW ? 3 : 1); third++) {
         uint64_t from = third == 0 ? 0 : third == 1 ? out / 2 - piece / 2 : out - piece;
-        char *got = r->host + job.high; /* behind the copy of the input */
+        char *got = r->host + job.high; /* after the copy of the input */
 
         CUDA(to_host, got, recv + from * size, piece * size);
         for (uint64_t i = 0; i < piece; i++)
@@ -185,7 +195,7 @@ double st_worker_time(struct st_rank *r, char mode, uint64_t bytes, double least
         call(r, mode, bytes);
     CUDA(capture_end, r->stream, &graph);
     CUDA(graph_make, &exec, graph, 0);
-    for (int pass = 0; pass < 3; pass++) { /* warm up, find the length, measure */
+    for (int pass = 0; pass < 3; pass++) { /* warm up, find how many launches, measure */
         float ms;
 
         CUDA(stream_wait, r->stream);
@@ -205,7 +215,7 @@ double st_worker_time(struct st_rank *r, char mode, uint64_t bytes, double least
     return worst;
 }
 
-/* What the library would run, and whether a rule says so. */
+/* Prints what the library would run, and whether a rule chose it. */
 static void print_plan(struct st_rank *r, uint64_t bytes)
 {
     struct st_ar_plan plan;
@@ -216,7 +226,8 @@ static void print_plan(struct st_rank *r, uint64_t bytes)
                strncmp(plan.why, "rules: ", 7) == 0);
 }
 
-/* What the copy engine moves from rank 0 to rank 1: no collective is faster than its bytes. */
+/* Prints the rate of the copy engine from rank 0 to rank 1, in GB/s: no collective moves its bytes
+ * faster. */
 static void floor_rate(struct st_rank *r)
 {
     struct st_rank *other = &job.rank[1];
@@ -224,7 +235,7 @@ static void floor_rate(struct st_rank *r)
     double best = 0;
     float ms;
 
-    job.cuda.enable_peer(other->context, 0); /* else the copy goes through host memory */
+    job.cuda.enable_peer(other->context, 0); /* or the copy would go through host memory */
     for (int i = 0; i < 4; i++) {
         CUDA(event_record, r->start, r->stream);
         CUDA(copy_peer, (st_address)(uintptr_t)other->recv[0], other->context,
@@ -297,7 +308,7 @@ static void *run_rank(void *argument)
 
         if (r->rank == 0)
             printf("windows %s\n", real ? "real" : "null");
-        return NULL; /* the process ends here: nothing is torn down that might hang */
+        return NULL; /* the process ends now; tearing down might hang */
     }
     prepare(r);
     pthread_barrier_wait(&job.barrier);

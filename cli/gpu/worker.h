@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * worker.h - what the files of the measuring process share: one job, one thread per rank.
+ * worker.h - shared by the files of the measuring process: one job, one thread per rank.
  *
- * Threads  all ranks run the same steps; times are those of the slowest rank, the same number on
- * every rank, so that choices made from them agree. Errors  end the process.
+ * Threads: all ranks run the same steps. A time is that of the slowest rank, and every rank gets the
+ * same number, so that all ranks choose alike. Errors: they end the process.
  */
 #ifndef ST_WORKER_H_
 #define ST_WORKER_H_
@@ -17,7 +17,7 @@ enum { ST_RANKS_MAX = 16, ST_WAY_SIZE = 48 };
 struct st_rank {
     int rank, device;
     void *context, *stream, *start, *stop, *comm, *handle;
-    char *send[2], *recv[2]; /* plain, in windows */
+    char *send[2], *recv[2]; /* [0] plain buffers, [1] windows */
     void *window[2];
     char *host;
 };
@@ -26,10 +26,11 @@ struct st_job {
     struct st_cuda cuda;
     struct st_nccl nccl;
     struct st_ar ar;
-    int ranks, coll, dtype, size; /* NCCL's numbers; bytes of an element */
+    int ranks, coll, dtype; /* as NCCL numbers them */
+    int size;               /* bytes of an element */
     bool measure, own;
     const char *modes;
-    const char *ways; /* "BYTES:KERNEL/CTAS/THREADS,..."; "": look for good ones */
+    const char *ways; /* "BYTES:KERNEL/CTAS/THREADS,..."; "": search for good ones */
     uint64_t low, high;
     unsigned seed;
     struct st_nccl_id id;
@@ -43,17 +44,17 @@ extern struct st_job job;
 void st_worker_stop(const char *what, const char *why) __attribute__((noreturn));
 void st_worker_cuda(int result, const char *what);
 
-/* Run ${mode} once on fresh data and compare; a wrong element ends the process. */
+/* Run ${mode} once on fresh data and check the result; a wrong element ends the process. */
 void st_worker_check(struct st_rank *r, char mode, uint64_t bytes);
 
-/* Microseconds of a call on the slowest rank, timed for at least ${least_us}. */
+/* Microseconds per call on the slowest rank, measured for at least ${least_us}. */
 double st_worker_time(struct st_rank *r, char mode, uint64_t bytes, double least_us);
 
-/* What the library would run now, "KERNEL/CTAS/THREADS"; false when it would refuse. */
+/* What the library would run for this call, as "KERNEL/CTAS/THREADS"; false if it would refuse. */
 bool st_worker_plan(struct st_rank *r, uint64_t bytes, struct st_ar_plan *plan_out,
                     char way[ST_WAY_SIZE]);
 
-/* Mode k at one size (ways.c). */
+/* Mode k for one size. */
 void st_worker_ways(struct st_rank *r, uint64_t bytes);
 
 #endif
