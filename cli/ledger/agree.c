@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* agree.c - symtuner agree LEDGER...: where do ranks of one communicator first differ? */
+/* agree.c - symtuner agree LEDGER...: the first difference between ranks of one communicator. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/json.h"
 #include "cli/ledger/args.h"
 #include "cli/text.h"
 #include "symtuner.h"
@@ -13,20 +14,13 @@ struct difference {
     char what[40], one_has[64], other_has[64];
 };
 
-static bool numbers_differ(struct difference *d, const char *what, const char *format, uint64_t a,
-                           uint64_t b)
+static bool numbers_differ(struct difference *d, const char *what, bool hex, uint64_t a, uint64_t b)
 {
     if (a == b)
         return false;
     snprintf(d->what, sizeof d->what, "%s", what);
-    /* the formats are the two literals below */
-    if (format[0] == 'x') {
-        snprintf(d->one_has, sizeof d->one_has, "0x%" PRIx64, a);
-        snprintf(d->other_has, sizeof d->other_has, "0x%" PRIx64, b);
-    } else {
-        snprintf(d->one_has, sizeof d->one_has, "%" PRIu64, a);
-        snprintf(d->other_has, sizeof d->other_has, "%" PRIu64, b);
-    }
+    snprintf(d->one_has, sizeof d->one_has, hex ? "0x%" PRIx64 : "%" PRIu64, a);
+    snprintf(d->other_has, sizeof d->other_has, hex ? "0x%" PRIx64 : "%" PRIu64, b);
     return true;
 }
 
@@ -40,17 +34,18 @@ static bool texts_differ(struct difference *d, const char *what, const char *a, 
     return true;
 }
 
-/* The built-in rules count as part of the setup: their CTA count shows in sym-ctas. */
+/* The built-in defaults have no hash; their CTA count shows in sym_ctas. */
 static bool setups_differ(struct difference *d)
 {
     const struct st_ledger_block *a = d->one, *b = d->other;
 
     return texts_differ(d, "NCCL release", a->nccl, b->nccl) ||
-           numbers_differ(d, "rules hash", "x", a->rules, b->rules) ||
+           numbers_differ(d, "rules hash", true, a->rules, b->rules) ||
            texts_differ(d, "SYMTUNER_MODE", a->mode, b->mode) ||
-           numbers_differ(d, "symmetric CTAs", "d", (uint64_t)a->sym_ctas, (uint64_t)b->sym_ctas) ||
-           numbers_differ(d, "ranks", "d", (uint64_t)a->ranks, (uint64_t)b->ranks) ||
-           numbers_differ(d, "nodes", "d", (uint64_t)a->nodes, (uint64_t)b->nodes);
+           numbers_differ(d, "symmetric CTAs", false, (uint64_t)a->sym_ctas,
+                          (uint64_t)b->sym_ctas) ||
+           numbers_differ(d, "ranks", false, (uint64_t)a->ranks, (uint64_t)b->ranks) ||
+           numbers_differ(d, "nodes", false, (uint64_t)a->nodes, (uint64_t)b->nodes);
 }
 
 static bool same_cell(const struct st_ledger_row *a, const struct st_ledger_row *b)
@@ -60,7 +55,7 @@ static bool same_cell(const struct st_ledger_row *a, const struct st_ledger_row 
            strcmp(a->algo, b->algo) == 0 && strcmp(a->proto, b->proto) == 0;
 }
 
-/* The counters of ${row} in ${block}, all zero when it has no such row. */
+/* The counters of ${row} in ${block}; zeros if it has no such row. */
 static const uint64_t *counters(const struct st_ledger_block *block,
                                 const struct st_ledger_row *row)
 {
@@ -72,7 +67,7 @@ static const uint64_t *counters(const struct st_ledger_block *block,
     return none;
 }
 
-/* A process counts all its ranks, hence the cross-multiplication. */
+/* Compares counts per rank: a process adds up those of all its ranks. */
 static bool row_differs(struct difference *d, const struct st_ledger_row *row)
 {
     static const char *const ran[] = {"calls", "captured calls", "general kernels",
@@ -114,7 +109,7 @@ static bool decisions_differ(struct difference *d)
     return false;
 }
 
-/* Do two blocks belong to the same communicator? 2.27 gives no id: compare those of equal size. */
+/* Are both blocks of the same communicator? NCCL 2.27 gives no id; there, equal sizes count. */
 static bool together(const struct st_ledger_block *a, const struct st_ledger_block *b)
 {
     return a->id == b->id && (a->id || a->ranks == b->ranks);
@@ -123,20 +118,24 @@ static bool together(const struct st_ledger_block *a, const struct st_ledger_blo
 struct report {
     struct st_ledger_args args;
     bool setup;
+    struct st_json json;
     int communicators, differing, incomplete;
 };
 
-static void print_difference(struct report *report, const struct difference *d, FILE *out)
+static void print_difference(struct report *report, const struct difference *d)
 {
+    struct st_json *json = &report->json;
+    FILE *out = stdout;
+
     if (report->args.json) {
-        fprintf(out, "%s\n {\"id\": \"0x%" PRIx64 "\"", report->differing > 1 ? "," : "",
-                d->one->id);
-        st_json_field(out, false, "what", d->what);
-        st_json_field(out, false, "file", d->one->file);
-        st_json_field(out, false, "has", d->one_has);
-        st_json_field(out, false, "other_file", d->other->file);
-        st_json_field(out, false, "other_has", d->other_has);
-        fputs("}", out);
+        st_json_open(json, NULL, "\n {");
+        st_json_format(json, "id", "\"0x%" PRIx64 "\"", d->one->id);
+        st_json_text(json, "what", d->what);
+        st_json_text(json, "file", d->one->file);
+        st_json_text(json, "has", d->one_has);
+        st_json_text(json, "other_file", d->other->file);
+        st_json_text(json, "other_has", d->other_has);
+        st_json_close(json);
         return;
     }
     fprintf(out, "communicator 0x%" PRIx64 " differs first in: %s\n", d->one->id, d->what);
@@ -147,7 +146,7 @@ static void print_difference(struct report *report, const struct difference *d, 
 }
 
 /* Compare block ${first} with the others of its communicator. */
-static void compare(const struct st_ledgers *ledgers, int first, struct report *report, FILE *out)
+static void compare(const struct st_ledgers *ledgers, int first, struct report *report)
 {
     const struct st_ledger_block *block = ledgers->block;
     struct difference d = {.one = &block[first]};
@@ -156,7 +155,7 @@ static void compare(const struct st_ledgers *ledgers, int first, struct report *
 
     for (int i = 0; i < first; i++)
         if (together(&block[i], &block[first]))
-            return; /* done with the earlier one */
+            return; /* compared with the earlier one */
     report->communicators++;
     for (int pass = 0; pass < 2 && !found; pass++) {
         seen = block[first].local;
@@ -173,12 +172,12 @@ static void compare(const struct st_ledgers *ledgers, int first, struct report *
     }
     if (found) {
         report->differing++;
-        print_difference(report, &d, out);
+        print_difference(report, &d);
     } else if (seen < block[first].ranks) {
         report->incomplete++;
         if (!report->args.json)
-            fprintf(out, "communicator 0x%" PRIx64 ": ledgers of %d of its %d ranks were given\n",
-                    block[first].id, seen, block[first].ranks);
+            printf("communicator 0x%" PRIx64 ": ledgers of %d of its %d ranks were given\n",
+                   block[first].id, seen, block[first].ranks);
     }
 }
 
@@ -206,26 +205,33 @@ static const struct st_command_line line = {
 
 int st_cmd_agree(int argc, char **argv)
 {
-    struct report report = {.setup = false};
+    struct report report = {.json.out = stdout};
     const struct st_ledgers *ledgers = &report.args.ledgers;
+    struct st_json *json = &report.json;
     int status = st_ledger_args_read(&line, argc, argv, &report.args), read;
 
     if (status >= 0)
         return status;
     read = report.args.files - report.args.bad;
-    if (report.args.json)
-        fputs("{\"differences\": [", stdout);
+    if (report.args.json) {
+        st_json_open(json, NULL, "{");
+        st_json_open(json, "differences", "[");
+    }
     for (int b = 0; b < ledgers->blocks; b++)
-        compare(ledgers, b, &report, stdout);
-    if (report.args.json)
-        printf("], \"communicators\": %d, \"incomplete\": %d, \"unread\": %d, \"agree\": %s}\n",
-               report.communicators, report.incomplete, report.args.bad,
-               report.differing || report.args.bad ? "false" : "true");
-    else if (report.differing == 0)
+        compare(ledgers, b, &report);
+    if (report.args.json) {
+        st_json_close(json);
+        st_json_int(json, "communicators", report.communicators);
+        st_json_int(json, "incomplete", report.incomplete);
+        st_json_int(json, "unread", report.args.bad);
+        st_json_bool(json, "agree", !report.differing && !report.args.bad);
+        st_json_close(json);
+    } else if (report.differing == 0) {
         printf("%s: %d communicator%s, %d block%s of %d file%s\n",
                report.args.bad ? "no difference among the others" : "agree", report.communicators,
                report.communicators == 1 ? "" : "s", ledgers->blocks,
                ledgers->blocks == 1 ? "" : "s", read, read == 1 ? "" : "s");
+    }
     status = report.args.bad ? ST_EXIT_USAGE : report.differing ? ST_EXIT_FINDINGS : ST_EXIT_FINE;
     st_ledger_args_free(&report.args);
     return status;

@@ -15,7 +15,7 @@ struct reader {
     struct st_ledger_block *open; /* the block that is being read, or NULL */
     const char *path;
     int line;
-    bool begun;                   /* a block has begun                     */
+    bool begun;                   /* the file has a block                  */
     char *error;
     size_t size;
 };
@@ -111,7 +111,8 @@ static bool row_field(struct st_ledger_row *row, const char *name, const char *v
     return true;
 }
 
-/* Cut ${rest} into name=value; false at the end of the line or when it is no such thing. */
+/* Take the next "name=value" from ${rest}; ${value} is NULL if there is no "=". False at the end of the
+ * line. */
 static bool next_field(char **rest, char **name, char **value)
 {
     *name = strtok_r(NULL, " \t\r", rest);
@@ -211,10 +212,10 @@ static bool read_line(struct reader *reader, char *line)
     return true;
 }
 
-enum { LINE_SIZE = 4096 }; /* a line of a ledger has some 300 bytes */
+enum { LINE_SIZE = 4096 }; /* the plugin's lines have about 300 bytes */
 
-/* The next line without its newline: 1; 0 at the end; -1 when it is none of a ledger. A device may
- * never end one. */
+/* Read a line without its newline. 1: done; 0: the file ends; -1: no line of a ledger. The limit is for
+ * devices, whose lines may never end. */
 static int next_line(struct reader *reader, FILE *file, char line[LINE_SIZE])
 {
     int n = 0, c;
@@ -262,7 +263,7 @@ bool st_ledgers_read(struct st_ledgers *ledgers, const char *path, char *error, 
     } else if (good && reader.open) {
         good = wrong(&reader, "the file ends before", "end");
     }
-    if (reader.open) { /* what it says so far may be half of it */
+    if (reader.open) { /* not complete: leave it out */
         free(reader.open->row);
         ledgers->blocks--;
     }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * read.h - ledgers as the plugin wrote them (docs/ledger.md).
+ * read.h - reads the ledgers that the plugin writes (docs/ledger.md).
  *
- * A block is one communicator of one process. Lines and fields that are not known are skipped, as
- * the format promises to add some.
+ * A block is one communicator of one process. Unknown lines and fields are skipped: later versions may
+ * add some.
  *
- * Units      bytes are NCCL's nBytes. Ownership  st_ledgers_free frees what st_ledgers_read filled.
- * Errors     "file:line: what is wrong"; a text that is not a ledger is an error, not an empty one.
+ * Units: bytes are NCCL's nBytes. Ownership: st_ledgers_free frees what st_ledgers_read filled.
+ * Errors: "file:line: what is wrong". A file that is not a ledger is an error, not an empty ledger.
  */
 #ifndef ST_LEDGER_READ_H_
 #define ST_LEDGER_READ_H_
@@ -21,12 +21,12 @@ enum { ST_COUNT_CALLED, ST_COUNT_CAPTURED, ST_COUNT_GENERAL, ST_COUNT_SYMMETRIC,
 
 struct st_ledger_row {
     enum st_row_kind kind;
-    int coll;              /* NCCL's number                               */
-    uint64_t lo, hi;       /* bytes                                       */
-    int registered;        /* asked                                       */
-    char verdict[16];      /* asked                                       */
-    char algo[16], proto[16]; /* picked                                   */
-    uint64_t count[ST_COUNTS]; /* asked and picked use the first only     */
+    int coll;                  /* NCCL's number                           */
+    uint64_t lo, hi;           /* bytes                                   */
+    int registered;            /* of ST_ROW_ASKED                         */
+    char verdict[16];          /* of ST_ROW_ASKED                         */
+    char algo[16], proto[16];  /* of ST_ROW_PICKED                        */
+    uint64_t count[ST_COUNTS]; /* only ST_ROW_RAN uses more than count[0] */
 };
 
 struct st_ledger_block {
@@ -44,9 +44,9 @@ struct st_ledgers {
     int blocks;
 };
 
-/* Add the blocks of ${path}; of a file with an error those that are complete before it. A block
- * that repeats a communicator of the same process replaces the earlier one, for counters are never
- * reset (communicator id 0 is no identity and never does). */
+/* Add the blocks of ${path}, up to the first error. A block replaces an earlier one of the same process
+ * and communicator, because counters are never reset. Communicator id 0 means that there is no id; such
+ * a block replaces nothing. */
 bool st_ledgers_read(struct st_ledgers *ledgers, const char *path, char *error, size_t size);
 void st_ledgers_free(struct st_ledgers *ledgers);
 

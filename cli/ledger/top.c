@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* top.c - symtuner top LEDGER...: what really ran, added up over ledgers. */
+/* top.c - symtuner top LEDGER...: what ran, added up over ledgers. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/json.h"
 #include "cli/ledger/args.h"
 #include "cli/text.h"
 #include "symtuner.h"
@@ -16,10 +17,10 @@ struct sum {
     int coll;
     uint64_t lo, hi;
     uint64_t ran[ST_COUNTS];
-    uint64_t asked[2];   /* not registered, registered   */
-    uint64_t steered;    /* asked, and answered by a rule */
+    uint64_t asked[2]; /* [0] not registered, [1] registered  */
+    uint64_t steered;  /* asked, and a rule decided           */
     uint64_t pick[PICKS];
-    bool seen;           /* by the profiler              */
+    bool seen; /* the profiler interface counted it           */
 };
 
 struct sums {
@@ -84,7 +85,7 @@ static int by_size(const void *a, const void *b)
     const struct sum *x = a, *y = b;
 
     if (x->coll != y->coll)
-        return y->coll - x->coll; /* all-reduce has the highest number and comes first */
+        return y->coll - x->coll; /* all-reduce first, it has the highest number */
     return (x->lo > y->lo) - (x->lo < y->lo);
 }
 
@@ -103,7 +104,7 @@ static int by_bytes(const void *a, const void *b)
     return x < y || x > y ? (x < y) - (x > y) : by_size(a, b);
 }
 
-/* "ring/ll 90 %, tree/ll 10 %", at most three. */
+/* "ring/ll 90%, tree/ll 10%": the three most frequent. */
 static void picks_text(const struct sum *sum, char *text, size_t size)
 {
     uint64_t total = 0, left[PICKS];
@@ -176,7 +177,7 @@ static void print_text(const struct st_ledgers *ledgers, const struct sums *sums
         share(reg, sizeof reg, sum->asked[1], sum->asked[0] + sum->asked[1]);
         picks_text(sum, picks, sizeof picks);
         if (strlen(picks) > 16 && strchr(picks, ','))
-            *strchr(picks, ',') = '\0'; /* the line would not fit: the most frequent alone */
+            *strchr(picks, ',') = '\0'; /* too long for the line: the first one only */
         fprintf(out, "%-13s %-20s %9" PRIu64 " %9s %8s %5s %10s  %s\n",
                 symtuner_coll_name(sum->coll), range, calls(sum), part[0], part[1], part[2], reg,
                 picks);
@@ -186,45 +187,63 @@ static void print_text(const struct st_ledgers *ledgers, const struct sums *sums
           "interface.\n", out);
 }
 
+static void json_count(struct st_json *json, const char *key, uint64_t count)
+{
+    st_json_format(json, key, "%" PRIu64, count);
+}
+
 static void print_json(const struct st_ledgers *ledgers, const struct sums *sums, FILE *out)
 {
-    fputs("{\"communicators\": [", out);
+    static const char *const ran[ST_COUNTS] = {"called", "captured", "general", "symmetric", "ce"};
+    struct st_json json = {.out = out};
+
+    st_json_open(&json, NULL, "{");
+    st_json_open(&json, "communicators", "[");
     for (int i = 0; i < ledgers->blocks; i++) {
         const struct st_ledger_block *block = &ledgers->block[i];
 
-        fprintf(out,
-                "%s\n {\"id\": \"0x%" PRIx64 "\", \"ranks\": %d, \"nodes\": %d, \"local\": %d, "
-                "\"rules\": \"0x%" PRIx64 "\", \"sym_ctas\": %d",
-                i ? "," : "", block->id, block->ranks, block->nodes, block->local, block->rules,
-                block->sym_ctas);
-        st_json_field(out, false, "nccl", block->nccl);
-        st_json_field(out, false, "mode", block->mode);
-        st_json_field(out, false, "from", block->from);
-        st_json_field(out, false, "host", block->host);
-        fprintf(out, ", \"pid\": %d}", block->pid);
+        st_json_open(&json, NULL, "\n {");
+        st_json_format(&json, "id", "\"0x%" PRIx64 "\"", block->id);
+        st_json_int(&json, "ranks", block->ranks);
+        st_json_int(&json, "nodes", block->nodes);
+        st_json_int(&json, "local", block->local);
+        st_json_format(&json, "rules", "\"0x%" PRIx64 "\"", block->rules);
+        st_json_int(&json, "sym_ctas", block->sym_ctas);
+        st_json_text(&json, "nccl", block->nccl);
+        st_json_text(&json, "mode", block->mode);
+        st_json_text(&json, "from", block->from);
+        st_json_text(&json, "host", block->host);
+        st_json_int(&json, "pid", block->pid);
+        st_json_close(&json);
     }
-    fputs("],\n\"rows\": [", out);
+    st_json_close(&json);
+    st_json_open(&json, "rows", "\n[");
     for (int i = 0; i < sums->count; i++) {
         const struct sum *sum = &sums->sum[i];
-        bool first = true;
 
-        fprintf(out, "%s\n {\"coll\": \"%s\", \"low\": %" PRIu64 ", \"high\": %" PRIu64
-                ", \"called\": %" PRIu64 ", \"captured\": %" PRIu64 ", \"general\": %" PRIu64
-                ", \"symmetric\": %" PRIu64 ", \"ce\": %" PRIu64 ", \"asked\": %" PRIu64
-                ", \"asked_registered\": %" PRIu64 ", \"steered\": %" PRIu64 ", \"picked\": {",
-                i ? "," : "", symtuner_coll_name(sum->coll), sum->lo, sum->hi, sum->ran[0],
-                sum->ran[1], sum->ran[2], sum->ran[3], sum->ran[4], sum->asked[0] + sum->asked[1],
-                sum->asked[1], sum->steered);
-        for (int p = 0; p < PICKS; p++)
-            if (sum->pick[p]) {
-                fprintf(out, "%s\"%s/%s\": %" PRIu64, first ? "" : ", ",
-                        symtuner_algo_name(p / SYMTUNER_PROTOS),
-                        symtuner_proto_name(p % SYMTUNER_PROTOS), sum->pick[p]);
-                first = false;
-            }
-        fputs("}}", out);
+        st_json_open(&json, NULL, "\n {");
+        st_json_text(&json, "coll", symtuner_coll_name(sum->coll));
+        json_count(&json, "low", sum->lo);
+        json_count(&json, "high", sum->hi);
+        for (int c = 0; c < ST_COUNTS; c++)
+            json_count(&json, ran[c], sum->ran[c]);
+        json_count(&json, "asked", sum->asked[0] + sum->asked[1]);
+        json_count(&json, "asked_registered", sum->asked[1]);
+        json_count(&json, "steered", sum->steered);
+        st_json_open(&json, "picked", "{");
+        for (int p = 0; p < PICKS; p++) {
+            char pick[32];
+
+            snprintf(pick, sizeof pick, "%s/%s", symtuner_algo_name(p / SYMTUNER_PROTOS),
+                     symtuner_proto_name(p % SYMTUNER_PROTOS));
+            if (sum->pick[p])
+                json_count(&json, pick, sum->pick[p]);
+        }
+        st_json_close(&json);
+        st_json_close(&json);
     }
-    fputs("]}\n", out);
+    st_json_close(&json);
+    st_json_close(&json);
 }
 
 struct request {
