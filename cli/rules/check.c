@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check.c - symtuner check FILE...: errors and lint findings of rules files. */
+/* check.c - symtuner check FILE...: errors and findings in rules files. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/json.h"
 #include "cli/machines.h"
 #include "cli/options.h"
-#include "cli/text.h"
 #include "cli/values.h"
 #include "nccl/release.h"
 #include "rules/sources.h"
@@ -17,25 +18,27 @@ struct check {
     bool json, here;
     int nccl;
     const char **file;
-    int files, printed;
+    int files;
+    struct st_json out;
 };
 
-/* One finding or error of a file. */
-static void tell(const struct check *check, const char *kind, const char *text, int *count)
+/* Print an error or a finding of the file. */
+static void tell(struct check *check, const char *kind, const char *text, int *count)
 {
     if (check->json) {
-        printf("%s\n  {\"kind\": \"%s\", \"text\": ", *count ? "," : "", kind);
-        st_json_string(stdout, text);
-        putchar('}');
+        st_json_open(&check->out, NULL, "\n  {");
+        st_json_text(&check->out, "kind", kind);
+        st_json_text(&check->out, "text", text);
+        st_json_close(&check->out);
     } else {
         fprintf(strcmp(kind, "error") == 0 ? stderr : stdout, "%s\n", text);
     }
     ++*count;
 }
 
-/* Does the provenance fit here? A release that nobody gave is taken from the rules' own range by
- * asking for every release that is known: any that fits is enough. */
-static void check_here(const struct check *check, const symtuner_rules *rules, int *count)
+/* Does the provenance fit this box? Without --nccl it is enough that it fits with any release that we
+ * know. */
+static void check_here(struct check *check, const symtuner_rules *rules, int *count)
 {
     struct symtuner_machine machine;
     char text[SYMTUNER_ERROR_MAX] = "";
@@ -59,9 +62,9 @@ static int check_file(struct check *check, const char *path)
     int findings = 0;
 
     if (check->json) {
-        printf("%s\n {\"file\": ", check->printed++ ? "," : "");
-        st_json_string(stdout, path);
-        fputs(", \"findings\": [", stdout);
+        st_json_open(&check->out, NULL, "\n {");
+        st_json_text(&check->out, "file", path);
+        st_json_open(&check->out, "findings", "[");
     }
     if (st_rules_load_any(path, &rules, text, sizeof text) != SYMTUNER_OK) {
         tell(check, "error", text, &findings);
@@ -72,17 +75,17 @@ static int check_file(struct check *check, const char *path)
             check_here(check, rules, &findings);
     }
     if (check->json) {
-        fputs("]", stdout);
-        if (rules)
-            printf(", \"rules\": %d, \"hash\": \"0x%016llx\"", symtuner_rules_count(rules),
-                   (unsigned long long)symtuner_rules_hash(rules));
-        fputs("}", stdout);
+        st_json_close(&check->out);
+        if (rules) {
+            st_json_int(&check->out, "rules", symtuner_rules_count(rules));
+            st_json_format(&check->out, "hash", "\"0x%016" PRIx64 "\"", symtuner_rules_hash(rules));
+        }
+        st_json_close(&check->out);
     } else if (!findings && symtuner_rules_count(rules) == 0) {
         printf("%s: no rules, NCCL decides everything\n", path);
     } else if (!findings) {
-        printf("%s: fine, %d rule%s, hash 0x%016llx\n", path, symtuner_rules_count(rules),
-               symtuner_rules_count(rules) == 1 ? "" : "s",
-               (unsigned long long)symtuner_rules_hash(rules));
+        printf("%s: fine, %d rule%s, hash 0x%016" PRIx64 "\n", path, symtuner_rules_count(rules),
+               symtuner_rules_count(rules) == 1 ? "" : "s", symtuner_rules_hash(rules));
     }
     symtuner_rules_free(rules);
     return findings != 0;
@@ -131,18 +134,24 @@ static const struct st_command_line line = {
 
 int st_cmd_check(int argc, char **argv)
 {
-    struct check check = {.file = calloc((size_t)argc, sizeof *check.file)};
+    struct check check = {.file = calloc((size_t)argc, sizeof *check.file), .out.out = stdout};
     int status, bad = 0;
 
     if (!check.file)
         return st_line_wrong(&line, "out of memory");
     status = st_line_read(&line, argc, argv, &check);
-    if (status < 0 && check.json)
-        fputs("{\"files\": [", stdout);
+    if (status < 0 && check.json) {
+        st_json_open(&check.out, NULL, "{");
+        st_json_open(&check.out, "files", "[");
+    }
     for (int i = 0; status < 0 && i < check.files; i++)
         bad |= check_file(&check, check.file[i]);
-    if (status < 0 && check.json)
-        printf("],\n \"fine\": %s}\n", bad ? "false" : "true");
+    if (status < 0 && check.json) {
+        st_json_close(&check.out);
+        st_json_gap(&check.out, "\n ");
+        st_json_bool(&check.out, "fine", !bad);
+        st_json_close(&check.out);
+    }
     free(check.file);
     return status >= 0 ? status : bad ? ST_EXIT_FINDINGS : ST_EXIT_FINE;
 }

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* decide.c - symtuner decide: the plugin's answer for one call, without NCCL. */
+/* decide.c - symtuner decide: what the plugin would decide for one call, without NCCL. */
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/json.h"
 #include "cli/machines.h"
 #include "cli/options.h"
+#include "cli/rules/map.h"
 #include "cli/text.h"
 #include "cli/values.h"
 #include "nccl/release.h"
@@ -22,7 +25,7 @@ struct request {
     enum symtuner_reg send, recv;
     int gpus;
     bool has_table, json, registered;
-    char refused[SYMTUNER_ERROR_MAX]; /* why no rule is applied; "" */
+    char refused[SYMTUNER_ERROR_MAX]; /* why no rule is applied, or "" */
 };
 
 static bool read_word(int place, const char *word, void *self, char error[ST_OPTION_ERROR])
@@ -124,7 +127,7 @@ static bool of_all_ranks(const struct symtuner_query *query)
     return query->coll == SYMTUNER_ALLGATHER || query->coll == SYMTUNER_REDUCESCATTER;
 }
 
-/* The options in their places; false with the reason. */
+/* Fill in what follows from several options. False, with the reason, if they do not fit together. */
 static bool complete(struct request *request, char error[ST_OPTION_ERROR])
 {
     struct symtuner_query *query = &request->query;
@@ -135,7 +138,7 @@ static bool complete(struct request *request, char error[ST_OPTION_ERROR])
     query->bytes = request->size.number;
     if (request->size.whose == ST_WHOSE_RANK && of_all_ranks(query)) {
         if (query->bytes > UINT64_MAX / (uint64_t)query->ranks) {
-            snprintf(error, ST_OPTION_ERROR, "BYTES a rank are more than a call can have");
+            snprintf(error, ST_OPTION_ERROR, "BYTES per rank are more than a call can have");
             return false;
         }
         query->bytes *= (uint64_t)query->ranks;
@@ -152,8 +155,8 @@ static enum symtuner_status load(const struct request *request, symtuner_rules *
                             getenv("NCCL_TUNER_CONFIG_FILE"), rules, error, size);
 }
 
-/* The plugin refuses rules that were made for another machine or release. Of a machine that is not
- * known here nothing is said. */
+/* Drop rules that the plugin would refuse because they were made for another machine or release. If the
+ * machine is unknown, keep them. */
 static void refuse_misfits(struct request *request, symtuner_rules **rules)
 {
     const struct symtuner_machine *machine = &request->query.machine;
@@ -166,45 +169,50 @@ static void refuse_misfits(struct request *request, symtuner_rules **rules)
     *rules = NULL;
 }
 
-static void json_pick(const struct request *request, const char *key, const float *table)
+static void json_pick(struct st_json *json, const struct request *request, const char *key,
+                      const float *table)
 {
     int algo, proto;
 
     if (symtuner_table_pick(request->query.nccl, table, SYMTUNER_ALGOS, SYMTUNER_PROTOS, &algo,
                             &proto))
-        printf(", \"%s\": \"%s/%s\"", key, symtuner_algo_name(algo), symtuner_proto_name(proto));
+        st_json_format(json, key, "\"%s/%s\"", symtuner_algo_name(algo), symtuner_proto_name(proto));
 }
 
 static void print_json(const struct request *request, const struct symtuner_decision *decision,
                        const char *text)
 {
-    static const char *const prefer[] = {"leave", "symmetric", "general"};
+    const struct symtuner_query *query = &request->query;
     float after[SYMTUNER_ALGOS * SYMTUNER_PROTOS];
+    struct st_json json = {.out = stdout};
     char release[16];
     int channels = 0;
 
-    printf("{\"coll\": \"%s\", \"bytes\": %llu, \"ranks\": %d, \"nodes\": %d, \"registered\": %s, "
-           "\"nccl\": \"%s\"",
-           symtuner_coll_name((int)request->query.coll), (unsigned long long)request->query.bytes,
-           request->query.ranks, request->query.nodes, request->query.registered ? "true" : "false",
-           st_release_print(request->query.nccl, release, sizeof release));
-    st_json_field(stdout, false, "rule", decision->rule < 0 ? NULL : decision->name);
-    st_json_field(stdout, false, "prefer", decision->rule < 0 ? NULL : prefer[decision->prefer]);
-    st_json_field(stdout, false, "algorithm", symtuner_algo_name(decision->algo));
-    st_json_field(stdout, false, "protocol", symtuner_proto_name(decision->proto));
-    printf(", \"line\": %d, \"forbid\": %u, \"process_ctas\": %d, \"min_ctas\": %d, "
-           "\"channels\": %d", decision->line, (unsigned)decision->forbid, decision->process_ctas,
-           decision->min_ctas, decision->channels);
+    st_json_open(&json, NULL, "{");
+    st_json_text(&json, "coll", symtuner_coll_name((int)query->coll));
+    st_json_format(&json, "bytes", "%" PRIu64, query->bytes);
+    st_json_int(&json, "ranks", query->ranks);
+    st_json_int(&json, "nodes", query->nodes);
+    st_json_bool(&json, "registered", query->registered);
+    st_json_text(&json, "nccl", st_release_print(query->nccl, release, sizeof release));
+    st_json_text(&json, "rule", decision->rule < 0 ? NULL : decision->name);
+    st_json_text(&json, "prefer", st_map_prefer(decision));
+    st_json_text(&json, "algorithm", symtuner_algo_name(decision->algo));
+    st_json_text(&json, "protocol", symtuner_proto_name(decision->proto));
+    st_json_int(&json, "line", decision->line);
+    st_json_int(&json, "forbid", decision->forbid);
+    st_json_int(&json, "process_ctas", decision->process_ctas);
+    st_json_int(&json, "min_ctas", decision->min_ctas);
+    st_json_int(&json, "channels", decision->channels);
     if (request->has_table) {
         memcpy(after, request->table, sizeof after);
-        symtuner_table_apply(decision, &request->query, after, SYMTUNER_ALGOS, SYMTUNER_PROTOS,
-                             &channels);
-        json_pick(request, "alone", request->table);
-        json_pick(request, "with_symtuner", after);
+        symtuner_table_apply(decision, query, after, SYMTUNER_ALGOS, SYMTUNER_PROTOS, &channels);
+        json_pick(&json, request, "alone", request->table);
+        json_pick(&json, request, "with_symtuner", after);
     }
-    st_json_field(stdout, false, "refused", request->refused[0] ? request->refused : NULL);
-    st_json_field(stdout, false, "text", text);
-    puts("}");
+    st_json_text(&json, "refused", request->refused[0] ? request->refused : NULL);
+    st_json_text(&json, "text", text);
+    st_json_close(&json);
 }
 
 static void print_table(const struct request *request, const struct symtuner_decision *decision)
@@ -226,7 +234,7 @@ static void print_table(const struct request *request, const struct symtuner_dec
         printf(", %d channels\n", channels);
 }
 
-/* Rules and tables count the whole call, programs their own part of it. */
+/* Rules count the bytes of the whole call, programs those of one rank. */
 static void print_whose(const struct symtuner_query *query)
 {
     char whole[ST_TEXT_SIZE], part[ST_TEXT_SIZE];

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* diff.c - symtuner diff A B: what another rules file would change, and nothing else. */
-#include <inttypes.h>
-
+/* diff.c - symtuner diff A B: the sizes that two rules files decide differently. */
 #include "cli/commands.h"
+#include "cli/json.h"
 #include "cli/rules/map.h"
 #include "cli/text.h"
 #include "cli/values.h"
 
 struct report {
-    bool json;
+    bool as_json;
+    struct st_json json;
     int changes;
-    FILE *out;
 };
 
 static void detail(const struct symtuner_decision *d, char *text, size_t size)
@@ -26,35 +25,46 @@ static void detail(const struct symtuner_decision *d, char *text, size_t size)
                     st_map_entries(d->forbid, entries, sizeof entries));
 }
 
+/* Print a range of sizes that the files decide differently: of ${coll}, or of our kernels if NULL. */
+static void tell(struct report *report, const char *coll, int ranks, int registered, uint64_t lo,
+                 uint64_t hi, const char *before, const char *after)
+{
+    char range[64], line[1200];
+    struct st_json *json = &report->json;
+
+    report->changes++;
+    if (report->as_json) {
+        st_json_open(json, NULL, "\n {");
+        if (coll)
+            st_json_text(json, "coll", coll);
+        else
+            st_json_bool(json, "kernels", true);
+        st_json_int(json, "ranks", ranks);
+        st_json_bool(json, "registered", registered);
+        st_map_json_range(json, lo, hi);
+        st_json_text(json, "old", before);
+        st_json_text(json, "new", after);
+        st_json_close(json);
+        return;
+    }
+    printf("%-13s %2d rank%s %-10s %-21s ", coll ? coll : "kernels", ranks, ranks == 1 ? " " : "s",
+           registered ? "registered" : "plain", st_map_range(lo, hi, range, sizeof range));
+    snprintf(line, sizeof line, "%s -> %s", before, after);
+    st_text_wrap(stdout, 56, line);
+}
+
 static void change(struct report *report, const struct st_column *column, uint64_t lo, uint64_t hi,
                    const struct symtuner_decision *old, const struct symtuner_decision *new)
 {
-    char range[64], before[480], after[480], line[1200];
+    char before[480], after[480];
 
     detail(old, before, sizeof before);
     detail(new, after, sizeof after);
-    if (report->json) {
-        fprintf(report->out, "%s\n {\"coll\": \"%s\", \"ranks\": %d, \"registered\": %s, "
-                "\"low\": %" PRIu64, report->changes ? "," : "",
-                symtuner_coll_name((int)column->coll), column->ranks,
-                column->registered ? "true" : "false", lo);
-        if (hi != UINT64_MAX)
-            fprintf(report->out, ", \"high\": %" PRIu64, hi);
-        st_json_field(report->out, false, "old", before);
-        st_json_field(report->out, false, "new", after);
-        fputs("}", report->out);
-    } else {
-        fprintf(report->out, "%-13s %2d rank%s %-10s %-21s ",
-                symtuner_coll_name((int)column->coll), column->ranks,
-                column->ranks == 1 ? " " : "s", column->registered ? "registered" : "plain",
-                st_map_range(lo, hi, range, sizeof range));
-        snprintf(line, sizeof line, "%s -> %s", before, after);
-        st_text_wrap(report->out, 56, line);
-    }
-    report->changes++;
+    tell(report, symtuner_coll_name((int)column->coll), column->ranks, column->registered, lo, hi,
+         before, after);
 }
 
-/* Walk both columns side by side; ranges that change alike are one line. */
+/* Walk along both columns; neighbouring ranges with the same change are one line. */
 static void compare(struct report *report, const struct st_column *a, const struct st_column *b)
 {
     const struct st_run *x = a->run, *y = b->run, *last = a->run + a->runs;
@@ -89,28 +99,11 @@ static void kernel_change(void *with, const struct st_kernel_run *range, int reg
                           const struct symtuner_kernel_decision *old,
                           const struct symtuner_kernel_decision *new)
 {
-    struct report *report = with;
-    char sizes[64], before[80], after[80], line[240];
+    char before[80], after[80];
 
     st_map_kernel(old, before, sizeof before);
     st_map_kernel(new, after, sizeof after);
-    if (report->json) {
-        fprintf(report->out, "%s\n {\"kernels\": true, \"ranks\": %d, \"registered\": %s, \"low\": "
-                "%" PRIu64, report->changes ? "," : "", range->ranks, registered ? "true" : "false",
-                range->lo);
-        if (range->hi != UINT64_MAX)
-            fprintf(report->out, ", \"high\": %" PRIu64, range->hi);
-        st_json_field(report->out, false, "old", before);
-        st_json_field(report->out, false, "new", after);
-        fputs("}", report->out);
-    } else {
-        fprintf(report->out, "%-13s %2d rank%s %-10s %-21s ", "kernels", range->ranks,
-                range->ranks == 1 ? " " : "s", registered ? "registered" : "plain",
-                st_map_range(range->lo, range->hi, sizes, sizeof sizes));
-        snprintf(line, sizeof line, "%s -> %s", before, after);
-        st_text_wrap(report->out, 56, line);
-    }
-    report->changes++;
+    tell(with, NULL, range->ranks, registered, range->lo, range->hi, before, after);
 }
 
 static int started(void *self)
@@ -136,7 +129,8 @@ int st_cmd_diff(int argc, char **argv)
 {
     static struct st_map one, other; /* large */
     struct st_map_request request;
-    struct report report = {.out = stdout};
+    struct report report = {.json.out = stdout};
+    struct st_json *json = &report.json;
     int status = st_map_read(&line, argc, argv, &request);
 
     if (status >= 0)
@@ -149,16 +143,22 @@ int st_cmd_diff(int argc, char **argv)
         st_map_free(&one);
         return ST_EXIT_USAGE;
     }
-    report.json = request.json;
-    if (report.json)
-        fputs("{\"changes\": [", stdout);
+    report.as_json = request.json;
+    if (request.json) {
+        st_json_open(json, NULL, "{");
+        st_json_open(json, "changes", "[");
+    }
     for (int c = 0; c < one.columns; c++)
         compare(&report, &one.column[c], &other.column[c]);
     if (request.colls >> SYMTUNER_ALLREDUCE & 1)
         st_map_kernels_diff(&one, &other, kernel_change, &report);
-    if (report.json) {
-        printf("],\n \"process_ctas\": {\"old\": %d, \"new\": %d}}\n", one.process_ctas,
-               other.process_ctas);
+    if (request.json) {
+        st_json_close(json);
+        st_json_open(json, "process_ctas", "\n {");
+        st_json_int(json, "old", one.process_ctas);
+        st_json_int(json, "new", other.process_ctas);
+        st_json_close(json);
+        st_json_close(json);
     } else {
         if (one.process_ctas != other.process_ctas)
             printf("process: CTAs of symmetric kernels %d -> %d (0: as NCCL chooses)\n",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/rules/map.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,6 +61,13 @@ const char *st_map_ranks(const struct st_map *map, int pair, char text[64])
     return text;
 }
 
+const char *st_map_prefer(const struct symtuner_decision *decision)
+{
+    static const char *const word[] = {"leave", "symmetric", "general"};
+
+    return decision->rule < 0 ? NULL : word[decision->prefer];
+}
+
 const char *st_map_cell(const struct symtuner_decision *decision, char text[ST_MAP_CELL])
 {
     const char *more = decision->forbid || decision->channels ? "+" : "";
@@ -77,7 +85,7 @@ const char *st_map_cell(const struct symtuner_decision *decision, char text[ST_M
     return text;
 }
 
-/* Bounds are inclusive, and rules are written with round numbers at either end. */
+/* Bounds are inclusive; rules are written with round numbers, one of which may be just outside. */
 const char *st_map_range(uint64_t lo, uint64_t hi, char *text, size_t size)
 {
     char low[ST_TEXT_SIZE], below[ST_TEXT_SIZE], high[ST_TEXT_SIZE], above[ST_TEXT_SIZE];
@@ -98,7 +106,6 @@ const char *st_map_range(uint64_t lo, uint64_t hi, char *text, size_t size)
     return text;
 }
 
-/* "ring/ll tree/simple": the entries whose bits are set. */
 const char *st_map_entries(uint32_t bits, char *text, size_t size)
 {
     size_t at = 0;
@@ -110,6 +117,13 @@ const char *st_map_entries(uint32_t bits, char *text, size_t size)
                              symtuner_algo_name(i / SYMTUNER_PROTOS),
                              symtuner_proto_name(i % SYMTUNER_PROTOS));
     return text;
+}
+
+void st_map_json_range(struct st_json *json, uint64_t lo, uint64_t hi)
+{
+    st_json_format(json, "low", "%" PRIu64, lo);
+    if (hi != UINT64_MAX)
+        st_json_format(json, "high", "%" PRIu64, hi);
 }
 
 const struct st_run *st_map_at(const struct st_column *column, uint64_t bytes)

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * map_kernels.c - the part of a decision map that is about libsymtuner_ar.so: all-reduces of one
- * type and operator, plain or with registered buffers. Where no rule acts the library's own table
- * decides, which the map does not repeat.
+ * map_kernels.c - what a decision map says about libsymtuner_ar.so: all-reduces of one type and
+ * operator, with plain or registered buffers. Where no rule applies, the library's own table decides;
+ * the map does not repeat that table.
  */
-#include <inttypes.h>
 #include <string.h>
 
 #include "cli/rules/map.h"
@@ -97,7 +96,7 @@ const char *st_map_kernel(const struct symtuner_kernel_decision *decision, char 
     return text;
 }
 
-/* Do two runs say the same, by the same rule, to one kind of buffers? */
+/* Are two runs decided alike, by the same rule, for one kind of buffers? */
 static bool runs_alike(const struct st_kernel_run *a, const struct st_kernel_run *b, int registered)
 {
     const struct symtuner_kernel_decision *x = &a->decision[registered],
@@ -108,7 +107,7 @@ static bool runs_alike(const struct st_kernel_run *a, const struct st_kernel_run
                (b->decision[0].rule == b->decision[1].rule);
 }
 
-/* One line for all numbers of ranks that run ${i} speaks for; none when an earlier one did. */
+/* Print run ${i} and all like it with other numbers of ranks on one line, unless an earlier run did. */
 static void print_run(const struct st_map *map, int i, int registered, FILE *out)
 {
     const struct st_kernel_run *run = &map->kernel[i];
@@ -148,10 +147,8 @@ void st_map_kernels_print(const struct st_map_request *request, const struct st_
     }
 }
 
-void st_map_kernels_json(const struct st_map *map, FILE *out)
+void st_map_kernels_json(const struct st_map *map, struct st_json *json)
 {
-    bool first = true;
-
     for (int i = 0; i < map->kernels; i++)
         for (int registered = 0; registered < 2; registered++) {
             const struct st_kernel_run *run = &map->kernel[i];
@@ -159,19 +156,20 @@ void st_map_kernels_json(const struct st_map *map, FILE *out)
 
             if (d->rule < 0)
                 continue;
-            fprintf(out, "%s\n {\"ranks\": %d, \"registered\": %s, \"low\": %" PRIu64,
-                    first ? "" : ",", run->ranks, registered ? "true" : "false", run->lo);
-            if (run->hi != UINT64_MAX)
-                fprintf(out, ", \"high\": %" PRIu64, run->hi);
-            st_json_field(out, false, "rule", d->name);
-            fprintf(out, ", \"line\": %d", d->line);
-            st_json_field(out, false, "kernel", d->kernel);
-            fprintf(out, ", \"ctas\": %d, \"threads\": %d}", d->ctas, d->threads);
-            first = false;
+            st_json_open(json, NULL, "\n {");
+            st_json_int(json, "ranks", run->ranks);
+            st_json_bool(json, "registered", registered);
+            st_map_json_range(json, run->lo, run->hi);
+            st_json_text(json, "rule", d->name);
+            st_json_int(json, "line", d->line);
+            st_json_text(json, "kernel", d->kernel);
+            st_json_int(json, "ctas", d->ctas);
+            st_json_int(json, "threads", d->threads);
+            st_json_close(json);
         }
 }
 
-/* Runs of one map at ${ranks} that begin at or hold ${lo}; NULL: own table throughout. */
+/* The run for ${ranks} that holds ${lo}; NULL: the library's own table decides. */
 static const struct st_kernel_run *run_at(const struct st_map *map, int ranks, uint64_t lo)
 {
     for (int i = 0; i < map->kernels; i++)
@@ -187,7 +185,7 @@ void st_map_kernels_diff(const struct st_map *a, const struct st_map *b,
                          void *with)
 {
     static const struct symtuner_kernel_decision none = {.rule = -1};
-    const struct st_map *longer = a->kernels ? a : b; /* the other one may have no runs at all */
+    const struct st_map *longer = a->kernels ? a : b; /* one of them may have no runs */
     int last = -1;
 
     for (int i = 0; i < longer->kernels; i++) {

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* map_page.c - the decision map as a page: a bar for each column, cut into runs of sizes. */
+/* map_page.c - the decision map as a page for a browser; cli/report/report.html draws it. */
 #include <inttypes.h>
 
 #include "cli/report/report.h"
 #include "cli/rules/map.h"
-#include "cli/text.h"
 #include "nccl/release.h"
 
 struct picture {
@@ -23,9 +22,7 @@ static void json_column(struct st_json *json, const struct st_column *column, co
         const struct st_run *run = &column->run[r];
 
         st_json_open(json, NULL, "\n   {");
-        st_json_format(json, "low", "%" PRIu64, run->lo);
-        if (run->hi != UINT64_MAX)
-            st_json_format(json, "high", "%" PRIu64, run->hi);
+        st_map_json_range(json, run->lo, run->hi);
         st_json_text(json, "range", st_map_range(run->lo, run->hi, range, sizeof range));
         st_json_text(json, "cell", st_map_cell(&run->decision, cell));
         st_json_int(json, "line", run->decision.line);
@@ -52,8 +49,7 @@ static void page(const void *self, struct st_json *json)
     st_json_text(json, "nccl", st_release_print(request->nccl, release, sizeof release));
     st_json_text(json, "gpu", request->machine.gpu);
     st_json_int(json, "process_ctas", map->process_ctas);
-    st_json_format(json, "low", "%" PRIu64, request->lo);
-    st_json_format(json, "high", "%" PRIu64, request->hi);
+    st_map_json_range(json, request->lo, request->hi);
     st_json_open(json, "rows", "[");
     for (int pair = 0; pair < map->columns; pair += 2) {
         const struct st_column *column = &map->column[pair];

@@ -20,7 +20,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Where any of the ${n} columns changes; returns how many, in ${edges_out}. */
+/* Find all sizes where one of ${n} columns changes. Returns how many; free ${edges_out}. */
 static int edges(const struct st_map *map, const int *column, int n, uint64_t **edges_out)
 {
     int count = 0, unique = 0;
@@ -43,7 +43,7 @@ static int edges(const struct st_map *map, const int *column, int n, uint64_t **
     return unique;
 }
 
-/* A field of ${width} columns; width 0 ends the line. Nothing is left hanging at the end of one. */
+/* Print ${text} in ${width} characters; 0 ends the line. No line ends with blanks. */
 static void put(FILE *out, const char *text, int width)
 {
     static int pending;
@@ -59,7 +59,7 @@ static void put(FILE *out, const char *text, int width)
     }
 }
 
-/* Columns of one collective. */
+/* Print columns of one collective. */
 static void print_columns(const struct st_map *map, const int *column, int n, FILE *out)
 {
     uint64_t *edge = NULL;
@@ -87,10 +87,11 @@ static void print_columns(const struct st_map *map, const int *column, int n, FI
     free(edge);
 }
 
-/* Columns that are equal are one; those of a collective that do not fit are another grid. */
+/* Pairs that decide alike are printed once. A collective with more columns than fit gets another
+ * grid. */
 static void print_grids(const struct st_map *map, FILE *out)
 {
-    enum { MOST = ACROSS - ACROSS % 2 }; /* plain and registered stay together */
+    enum { MOST = ACROSS - ACROSS % 2 }; /* pairs stay together */
     int column[MOST], n = 0;
 
     for (int pair = 0; pair < map->columns; pair += 2) {
@@ -107,7 +108,7 @@ static void print_grids(const struct st_map *map, FILE *out)
         print_columns(map, column, n, out);
 }
 
-/* The rules that the map shows, in the order of their lines. */
+/* Print the rules that the map shows, in the order of their lines. */
 static void print_legend(const struct st_map *map, FILE *out)
 {
     char text[320];
@@ -160,44 +161,46 @@ static void print_text(const struct st_map_request *request, const struct st_map
     st_map_kernels_print(request, map, out);
 }
 
+static void json_run(struct st_json *json, const struct st_column *column, const struct st_run *run)
+{
+    const struct symtuner_decision *d = &run->decision;
+
+    st_json_open(json, NULL, "\n {");
+    st_json_text(json, "coll", symtuner_coll_name((int)column->coll));
+    st_json_int(json, "ranks", column->ranks);
+    st_json_bool(json, "registered", column->registered);
+    st_map_json_range(json, run->lo, run->hi);
+    st_json_text(json, "rule", d->rule < 0 ? NULL : d->name);
+    st_json_int(json, "line", d->line);
+    st_json_text(json, "prefer", st_map_prefer(d));
+    if (d->prefer == SYMTUNER_GENERAL) {
+        st_json_text(json, "algorithm", symtuner_algo_name(d->algo));
+        st_json_text(json, "protocol", symtuner_proto_name(d->proto));
+    }
+    st_json_int(json, "forbid", d->forbid);
+    st_json_int(json, "channels", d->channels);
+    st_json_close(json);
+}
+
 static void print_json(const struct st_map_request *request, const struct st_map *map, FILE *out)
 {
-    static const char *const prefer[] = {"leave", "symmetric", "general"};
+    struct st_json json = {.out = out};
     char release[16];
-    bool first = true;
 
-    fputs("{", out);
-    st_json_field(out, true, "rules", request->file[0]);
-    fprintf(out, ", \"hash\": \"0x%016" PRIx64 "\", \"nccl\": \"%s\", \"process_ctas\": %d,\n"
-            "\"runs\": [", map->hash, st_release_print(request->nccl, release, sizeof release),
-            map->process_ctas);
-    for (int c = 0; c < map->columns; c++) {
-        const struct st_column *column = &map->column[c];
-
-        for (int r = 0; r < column->runs; r++) {
-            const struct st_run *run = &column->run[r];
-            const struct symtuner_decision *d = &run->decision;
-
-            fprintf(out,
-                    "%s\n {\"coll\": \"%s\", \"ranks\": %d, \"registered\": %s, \"low\": %" PRIu64,
-                    first ? "" : ",", symtuner_coll_name((int)column->coll), column->ranks,
-                    column->registered ? "true" : "false", run->lo);
-            first = false;
-            if (run->hi != UINT64_MAX)
-                fprintf(out, ", \"high\": %" PRIu64, run->hi);
-            st_json_field(out, false, "rule", d->rule < 0 ? NULL : d->name);
-            fprintf(out, ", \"line\": %d", d->line);
-            st_json_field(out, false, "prefer", d->rule < 0 ? NULL : prefer[d->prefer]);
-            if (d->prefer == SYMTUNER_GENERAL) {
-                st_json_field(out, false, "algorithm", symtuner_algo_name(d->algo));
-                st_json_field(out, false, "protocol", symtuner_proto_name(d->proto));
-            }
-            fprintf(out, ", \"forbid\": %" PRIu32 ", \"channels\": %d}", d->forbid, d->channels);
-        }
-    }
-    fputs("],\n\"kernels\": [", out);
-    st_map_kernels_json(map, out);
-    fputs("]}\n", out);
+    st_json_open(&json, NULL, "{");
+    st_json_text(&json, "rules", request->file[0]);
+    st_json_format(&json, "hash", "\"0x%016" PRIx64 "\"", map->hash);
+    st_json_text(&json, "nccl", st_release_print(request->nccl, release, sizeof release));
+    st_json_int(&json, "process_ctas", map->process_ctas);
+    st_json_open(&json, "runs", "\n[");
+    for (int c = 0; c < map->columns; c++)
+        for (int r = 0; r < map->column[c].runs; r++)
+            json_run(&json, &map->column[c], &map->column[c].run[r]);
+    st_json_close(&json);
+    st_json_open(&json, "kernels", "\n[");
+    st_map_kernels_json(map, &json);
+    st_json_close(&json);
+    st_json_close(&json);
 }
 
 static int started(void *self)
