@@ -19,34 +19,35 @@ namespace ar
 {
 
 /* All threads of the block: tell every peer that this block has come to ${step}. */
-__device__ __forceinline__ void raise_flags(const ar_args &a, int kind, uint64_t value)
+__device__ __forceinline__ void raise_flags(const ar_args &args, int kind, uint64_t value)
 {
 #ifndef ST_BREAK_SYNC
     __syncthreads();
 #endif
-    if ((int)threadIdx.x < a.ranks && (int)threadIdx.x != a.me) {
+    if ((int)threadIdx.x < args.ranks && (int)threadIdx.x != args.me) {
         fence_sys();
-        store_relaxed((uint64_t *)(a.peer[threadIdx.x] + ar_flag_offset(kind, blockIdx.x, a.me)),
-                      value);
+        store_relaxed(
+            (uint64_t *)(args.peer[threadIdx.x] + ar_flag_offset(kind, blockIdx.x, args.me)),
+            value);
     }
 }
 
 /* All threads of the block: wait until the same block of every peer has come to ${value}. Returns
  * false in all threads when the rank gave up. */
-__device__ __forceinline__ bool await_flags(const ar_args &a, int kind, uint64_t value,
-                                            patience &wait)
+__device__ __forceinline__ bool await_flags(const ar_args &args, int kind, uint64_t value,
+                                            spin_limit &wait)
 {
     bool stop = false;
 
 #ifndef ST_BREAK_AWAIT
-    if ((int)threadIdx.x < a.ranks && (int)threadIdx.x != a.me) {
+    if ((int)threadIdx.x < args.ranks && (int)threadIdx.x != args.me) {
         const uint64_t *flag =
-            (const uint64_t *)(a.peer[a.me] + ar_flag_offset(kind, blockIdx.x, threadIdx.x));
+            (const uint64_t *)(args.peer[args.me] + ar_flag_offset(kind, blockIdx.x, threadIdx.x));
 
         uint32_t polls = 0;
 
         while (!stop && !ar_reached(load_acquire(flag), value))
-            stop = give_up(a, polls, wait);
+            stop = give_up(args, polls, wait);
     }
 #endif
     return !__syncthreads_or(stop);

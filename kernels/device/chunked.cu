@@ -35,11 +35,11 @@ __device__ __forceinline__ void load_tile(payload (&v)[Unroll], const char *p, u
 /* The sums of ${Some} words that lie a block apart: own[u] from this rank, the others from their
  * slots in scratch. All of a group's loads leave before the first is added. */
 template <class R, int N, int Some>
-__device__ __forceinline__ void sum_words(const ar_args &a, const char *slot, uint64_t at,
+__device__ __forceinline__ void sum_words(const ar_args &args, const char *slot, uint64_t at,
                                           uint64_t end, payload *v)
 {
     constexpr int batch = N ? N : 4;
-    const int ranks = N ? N : a.ranks;
+    const int ranks = N ? N : args.ranks;
     rank_sum<R, 2, N> sum[Some];
 
     for (int first = 0; first < ranks; first += batch) {
@@ -52,64 +52,64 @@ __device__ __forceinline__ void sum_words(const ar_args &a, const char *slot, ui
                 uint64_t x = at + (uint64_t)u * blockDim.x * AR_WORD;
 
                 w[u][i] = v[u];
-                if (first + i < ranks && first + i != a.me && x < end)
-                    w[u][i] = as_payload(load_bulk(slot + (first + i) * a.shard + x));
+                if (first + i < ranks && first + i != args.me && x < end)
+                    w[u][i] = as_payload(load_bulk(slot + (first + i) * args.shard + x));
             }
 #pragma unroll
         for (int u = 0; u < Some; u++)
-            sum[u].take(first, ranks, w[u], a.kind);
+            sum[u].take(first, ranks, w[u], args.kind);
     }
 #pragma unroll
     for (int u = 0; u < Some; u++)
-        v[u] = sum[u].finish(a);
+        v[u] = sum[u].finish(args);
 }
 
 template <class R, int N, int Unroll>
-__global__ void __launch_bounds__(512, 1) chunked(const __grid_constant__ ar_args a)
+__global__ void __launch_bounds__(512, 1) chunked(const __grid_constant__ ar_args args)
 {
-    const int ranks = N ? N : a.ranks;
-    const uint64_t shard = a.shard;
+    const int ranks = N ? N : args.ranks;
+    const uint64_t shard = args.shard;
     const uint64_t tile = (uint64_t)blockDim.x * AR_WORD * Unroll;
-    const uint64_t mine = ar_shard_bytes(a.bytes, shard, a.me);
-    patience wait;
+    const uint64_t mine = ar_shard_bytes(args.bytes, shard, args.me);
+    spin_limit wait;
     bool alive;
 
-    await_previous_kernel(a);
+    await_previous_kernel(args);
 
-    call c(a);
-    const uint64_t reduce = a.region;
-    const uint64_t gather = a.half;
+    call_counters counters(args);
+    const uint64_t reduce = args.region;
+    const uint64_t gather = args.half;
 
-    alive = !__syncthreads_or(c.dead);
-    for (uint64_t k = 0; alive && k < a.tiles + a.lag; k++) {
-        if (k < a.tiles) {
+    alive = !__syncthreads_or(counters.dead);
+    for (uint64_t k = 0; alive && k < args.tiles + args.lag; k++) {
+        if (k < args.tiles) {
             uint64_t at = (k * gridDim.x + blockIdx.x) * tile + threadIdx.x * AR_WORD;
 
-            stall(a, c.epoch, (int)k);
+            stall(args, counters.epoch, (int)k);
             for (int i = 1; i < ranks; i++) {
-                int to = a.me + i < ranks ? a.me + i : a.me + i - ranks;
-                uint64_t bytes = ar_shard_bytes(a.bytes, shard, to);
+                int to = args.me + i < ranks ? args.me + i : args.me + i - ranks;
+                uint64_t bytes = ar_shard_bytes(args.bytes, shard, to);
                 payload v[Unroll];
 
-                load_tile<Unroll>(v, a.in + shard * to, at, bytes, a.in_align);
+                load_tile<Unroll>(v, args.in + shard * to, at, bytes, args.in_align);
 #pragma unroll
                 for (int u = 0; u < Unroll; u++) {
                     uint64_t x = at + (uint64_t)u * blockDim.x * AR_WORD;
 
                     if (x < bytes)
-                        store_bulk(a.peer[to] + reduce + a.me * shard + x, as_word(v[u]));
+                        store_bulk(args.peer[to] + reduce + args.me * shard + x, as_word(v[u]));
                 }
             }
-            raise_flags(a, AR_FLAG_REDUCE, ar_flag_step(c.epoch, k + 1));
+            raise_flags(args, AR_FLAG_REDUCE, ar_flag_step(counters.epoch, k + 1));
         }
-        if (k < (uint64_t)a.lag)
+        if (k < (uint64_t)args.lag)
             continue;
 
-        uint64_t done = k - a.lag;
+        uint64_t done = k - args.lag;
         uint64_t at = (done * gridDim.x + blockIdx.x) * tile + threadIdx.x * AR_WORD;
 
 #ifndef ST_BREAK_REDUCE
-        alive = await_flags(a, AR_FLAG_REDUCE, ar_flag_step(c.epoch, done + 1), wait);
+        alive = await_flags(args, AR_FLAG_REDUCE, ar_flag_step(counters.epoch, done + 1), wait);
 #endif
         if (!alive)
             break;
@@ -117,41 +117,41 @@ __global__ void __launch_bounds__(512, 1) chunked(const __grid_constant__ ar_arg
         constexpr int some = N ? Unroll : 2; /* sums at a time: what registers allow */
         payload sum[Unroll];
 
-        load_tile<Unroll>(sum, a.in + shard * a.me, at, mine, a.in_align);
+        load_tile<Unroll>(sum, args.in + shard * args.me, at, mine, args.in_align);
 #pragma unroll
         for (int u = 0; u < Unroll; u += some)
-            sum_words<R, N, some>(a, a.peer[a.me] + reduce, at + (uint64_t)u * blockDim.x * AR_WORD,
-                                  mine, sum + u);
+            sum_words<R, N, some>(args, args.peer[args.me] + reduce,
+                                  at + (uint64_t)u * blockDim.x * AR_WORD, mine, sum + u);
 #pragma unroll
         for (int u = 0; u < Unroll; u++) {
             uint64_t x = at + (uint64_t)u * blockDim.x * AR_WORD;
 
             if (x >= mine)
                 continue;
-            store_payload(a.out + shard * a.me, x, mine, a.out_align, sum[u]);
+            store_payload(args.out + shard * args.me, x, mine, args.out_align, sum[u]);
             for (int i = 1; i < ranks; i++) {
-                int to = a.me + i < ranks ? a.me + i : a.me + i - ranks;
+                int to = args.me + i < ranks ? args.me + i : args.me + i - ranks;
 
-                if (a.staged)
-                    store_bulk(a.peer[to] + gather + a.me * shard + x, as_word(sum[u]));
+                if (args.staged)
+                    store_bulk(args.peer[to] + gather + args.me * shard + x, as_word(sum[u]));
                 else
-                    store_payload(a.dst[to] + shard * a.me, x, mine, AR_WORD, sum[u]);
+                    store_payload(args.dst[to] + shard * args.me, x, mine, AR_WORD, sum[u]);
             }
         }
     }
-    c.book_in(a);
+    counters.book_in(args);
 #ifndef ST_BREAK_GATHER
     if (alive) {
-        raise_flags(a, AR_FLAG_GATHER, ar_flag_step(c.epoch, 1));
-        alive = await_flags(a, AR_FLAG_GATHER, ar_flag_step(c.epoch, 1), wait);
+        raise_flags(args, AR_FLAG_GATHER, ar_flag_step(counters.epoch, 1));
+        alive = await_flags(args, AR_FLAG_GATHER, ar_flag_step(counters.epoch, 1), wait);
     }
 #endif
-    for (uint64_t k = 0; alive && a.staged && k < a.tiles; k++) {
+    for (uint64_t k = 0; alive && args.staged && k < args.tiles; k++) {
         uint64_t at = (k * gridDim.x + blockIdx.x) * tile + threadIdx.x * AR_WORD;
 
         for (int i = 1; i < ranks; i++) {
-            int from = a.me + i < ranks ? a.me + i : a.me + i - ranks;
-            uint64_t bytes = ar_shard_bytes(a.bytes, shard, from);
+            int from = args.me + i < ranks ? args.me + i : args.me + i - ranks;
+            uint64_t bytes = ar_shard_bytes(args.bytes, shard, from);
             uint4 v[Unroll];
 
 #pragma unroll
@@ -159,18 +159,19 @@ __global__ void __launch_bounds__(512, 1) chunked(const __grid_constant__ ar_arg
                 uint64_t x = at + (uint64_t)u * blockDim.x * AR_WORD;
 
                 if (x < bytes)
-                    v[u] = load_bulk(a.peer[a.me] + gather + from * shard + x);
+                    v[u] = load_bulk(args.peer[args.me] + gather + from * shard + x);
             }
 #pragma unroll
             for (int u = 0; u < Unroll; u++) {
                 uint64_t x = at + (uint64_t)u * blockDim.x * AR_WORD;
 
                 if (x < bytes)
-                    store_payload(a.out + shard * from, x, bytes, a.out_align, as_payload(v[u]));
+                    store_payload(args.out + shard * from, x, bytes, args.out_align,
+                                  as_payload(v[u]));
             }
         }
     }
-    c.publish(a);
+    counters.publish(args);
 }
 
 } // namespace ar

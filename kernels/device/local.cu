@@ -16,45 +16,45 @@ namespace ar
 
 /* in, out: the piece; region: offset of rank 0's slot for it; shard: bytes from slot to slot. */
 template <class R>
-__global__ void __launch_bounds__(512, 1) local(const __grid_constant__ ar_args a)
+__global__ void __launch_bounds__(512, 1) local(const __grid_constant__ ar_args args)
 {
     const uint64_t step = (uint64_t)gridDim.x * blockDim.x * AR_WORD;
-    call c(a);
+    call_counters counters(args);
 
-    if (c.dead) {
-        refuse(&a);
+    if (counters.dead) {
+        refuse(&args);
         return;
     }
-    for (uint64_t at = ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x) * AR_WORD; at < a.bytes;
+    for (uint64_t at = ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x) * AR_WORD; at < args.bytes;
          at += step) {
-        payload own = load_payload(a.in, at, a.bytes, a.in_align);
+        payload own = load_payload(args.in, at, args.bytes, args.in_align);
         rank_sum<R, 2, 0> sum;
 
-        for (int first = 0; first < a.ranks; first += 4) {
+        for (int first = 0; first < args.ranks; first += 4) {
             payload v[4];
 
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 v[i] = own;
-                if (first + i < a.ranks && first + i != a.me)
-                    v[i] =
-                        as_payload(load_bulk(a.peer[a.me] + a.region + (first + i) * a.shard + at));
+                if (first + i < args.ranks && first + i != args.me)
+                    v[i] = as_payload(load_bulk(args.peer[args.me] + args.region +
+                                                (first + i) * args.shard + at));
             }
-            sum.take(first, a.ranks, v, a.kind);
+            sum.take(first, args.ranks, v, args.kind);
         }
-        store_payload(a.out, at, a.bytes, a.out_align, sum.finish(a));
+        store_payload(args.out, at, args.bytes, args.out_align, sum.finish(args));
     }
 }
 
 /* tiles: the step to announce; lag: enum ar_flag_kind. */
-__global__ void signal(const __grid_constant__ ar_args a)
+__global__ void signal(const __grid_constant__ ar_args args)
 {
-    call c(a);
+    call_counters counters(args);
 
-    if (c.dead)
-        refuse(&a);
+    if (counters.dead)
+        refuse(&args);
     else
-        raise_flags(a, a.lag, ar_flag_step(c.epoch, a.tiles));
+        raise_flags(args, args.lag, ar_flag_step(counters.epoch, args.tiles));
 }
 
 #if defined(ST_BREAK_REDUCE)
@@ -66,18 +66,18 @@ constexpr int left_out = -1;
 #endif
 
 /* staged != 0: last operation of the call. */
-__global__ void await(const __grid_constant__ ar_args a)
+__global__ void await(const __grid_constant__ ar_args args)
 {
-    patience wait;
-    call c(a);
+    spin_limit wait;
+    call_counters counters(args);
 
-    if (c.dead)
-        refuse(&a);
-    if (!__syncthreads_or(c.dead) && (left_out < 0 || a.lag != left_out))
-        await_flags(a, a.lag, ar_flag_step(c.epoch, a.tiles), wait);
-    if (a.staged) {
-        c.book_in(a);
-        c.publish(a);
+    if (counters.dead)
+        refuse(&args);
+    if (!__syncthreads_or(counters.dead) && (left_out < 0 || args.lag != left_out))
+        await_flags(args, args.lag, ar_flag_step(counters.epoch, args.tiles), wait);
+    if (args.staged) {
+        counters.book_in(args);
+        counters.publish(args);
     }
 }
 

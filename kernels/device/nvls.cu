@@ -15,7 +15,8 @@ namespace ar
 enum nvls_type { NVLS_F32, NVLS_F16, NVLS_BF16 };
 
 template <int Type> struct nvls {
-    static __device__ __forceinline__ payload load_reduce(const ar_args &a, uint64_t at, uint64_t)
+    static __device__ __forceinline__ payload load_reduce(const ar_args &args, uint64_t at,
+                                                          uint64_t)
     {
         uint4 v = {};
 
@@ -23,30 +24,31 @@ template <int Type> struct nvls {
         if (Type == NVLS_F32)
             asm volatile("multimem.ld_reduce.relaxed.sys.global.add.v4.f32 {%0,%1,%2,%3}, [%4];"
                          : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                         : "l"(a.multi_src + at)
+                         : "l"(args.multi_src + at)
                          : "memory");
         else if (Type == NVLS_F16)
             asm volatile(
                 "multimem.ld_reduce.relaxed.sys.global.add.acc::f32.v4.f16x2 {%0,%1,%2,%3}, [%4];"
                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                : "l"(a.multi_src + at)
+                : "l"(args.multi_src + at)
                 : "memory");
         else
             asm volatile(
                 "multimem.ld_reduce.relaxed.sys.global.add.acc::f32.v4.bf16x2 {%0,%1,%2,%3}, [%4];"
                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                : "l"(a.multi_src + at)
+                : "l"(args.multi_src + at)
                 : "memory");
 #else
         __trap();
 #endif
         return as_payload(v);
     }
-    static __device__ __forceinline__ void store(const ar_args &a, uint64_t at, uint64_t, payload p)
+    static __device__ __forceinline__ void store(const ar_args &args, uint64_t at, uint64_t,
+                                                 payload p)
     {
 #if __CUDA_ARCH__ >= 900
         asm volatile(
-            "multimem.st.relaxed.sys.global.v4.f32 [%0], {%1,%2,%3,%4};" ::"l"(a.multi_dst + at),
+            "multimem.st.relaxed.sys.global.v4.f32 [%0], {%1,%2,%3,%4};" ::"l"(args.multi_dst + at),
             "r"(p.lo.x), "r"(p.lo.y), "r"(p.hi.x), "r"(p.hi.y)
             : "memory");
 #else

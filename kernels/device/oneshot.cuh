@@ -25,77 +25,79 @@ namespace ar
 {
 
 template <class F, int N>
-__device__ __forceinline__ void send_word(const ar_args &a, char *const *slot, uint32_t at, uint4 v)
+__device__ __forceinline__ void send_word(const ar_args &args, char *const *slot, uint32_t at,
+                                          uint4 v)
 {
     line_in_step<F>();
 #pragma unroll
     for (int i = 0; i < (N ? N - 1 : AR_MAX_RANKS - 1); i++)
-        if (N || i < a.ranks - 1)
+        if (N || i < args.ranks - 1)
             send<F>(slot[i] + at, v);
 }
 
 template <class F, class R, int N>
-__global__ void __launch_bounds__(N ? 1024 : 512, 1) oneshot(const __grid_constant__ ar_args a)
+__global__ void __launch_bounds__(N ? 1024 : 512, 1) oneshot(const __grid_constant__ ar_args args)
 {
     constexpr int peers = N ? N - 1 : AR_MAX_RANKS - 1;
-    const int ranks = N ? N : a.ranks;
-    const uint32_t bytes = (uint32_t)a.bytes, words = (uint32_t)a.words;
+    const int ranks = N ? N : args.ranks;
+    const uint32_t bytes = (uint32_t)args.bytes, words = (uint32_t)args.words;
     const uint32_t rounded = ar_round_up32(words, 32); /* warps stay whole */
     const uint32_t stride = ar_round_up32(words, AR_LINE) * AR_WORD;
     const uint32_t step = gridDim.x * blockDim.x;
-    const uint32_t w0 = blockIdx.x * blockDim.x + threadIdx.x;
-    const uint32_t my_slot = (uint32_t)a.region + a.me * stride;
+    const uint32_t first_word = blockIdx.x * blockDim.x + threadIdx.x;
+    const uint32_t my_slot = (uint32_t)args.region + args.me * stride;
     payload first = {};
     char *slot[peers]; /* mine at each peer, even half, first word */
-    patience wait;
+    spin_limit wait;
 
-    await_previous_kernel(a);
+    await_previous_kernel(args);
 
     /* The first load is on its way before the counters are read, and all that can be computed
      * without them is: from the moment they arrive, every instruction counts. */
-    if (w0 < words)
-        first = load_for_word<F>(a.in, w0, bytes, a.in_align);
+    if (first_word < words)
+        first = load_for_word<F>(args.in, first_word, bytes, args.in_align);
 
-    call c(a);
+    call_counters counters(args);
 
     first = F::canonical(first); /* not earlier: it would wait for the load */
 
 #pragma unroll
     for (int i = 0; i < peers; i++) {
-        int to = a.me + 1 + i < ranks ? a.me + 1 + i : a.me + 1 + i - ranks;
+        int to = args.me + 1 + i < ranks ? args.me + 1 + i : args.me + 1 + i - ranks;
 
         if (N || i < ranks - 1)
-            slot[i] = a.peer[to] + (my_slot + w0 * AR_WORD);
+            slot[i] = args.peer[to] + (my_slot + first_word * AR_WORD);
     }
 
-    const uint32_t half = ar_half(c.epoch) * (uint32_t)a.half;
+    const uint32_t half = ar_half(counters.epoch) * (uint32_t)args.half;
 
-    stall(a, c.epoch, 1);
-    if (!c.dead && w0 < words)
-        send_word<F, N>(a, slot, half, F::encode(first, c.epoch));
-    if (!c.dead)
-        for (uint32_t w = w0 + step; w < words; w += step)
+    stall(args, counters.epoch, 1);
+    if (!counters.dead && first_word < words)
+        send_word<F, N>(args, slot, half, F::encode(first, counters.epoch));
+    if (!counters.dead)
+        for (uint32_t w = first_word + step; w < words; w += step)
             send_word<F, N>(
-                a, slot, half + (w - w0) * AR_WORD,
-                F::encode(F::canonical(load_for_word<F>(a.in, w, bytes, a.in_align)), c.epoch));
-    c.book_in(a);
-    stall(a, c.epoch, 2);
-    if (!c.dead)
-        for (uint32_t w = w0; w < (F::warp_wide ? rounded : words); w += step) {
-            char *here = a.peer[a.me] + ((uint32_t)a.region + w * AR_WORD) + half;
+                args, slot, half + (w - first_word) * AR_WORD,
+                F::encode(F::canonical(load_for_word<F>(args.in, w, bytes, args.in_align)),
+                          counters.epoch));
+    counters.book_in(args);
+    stall(args, counters.epoch, 2);
+    if (!counters.dead)
+        for (uint32_t w = first_word; w < (F::warp_wide ? rounded : words); w += step) {
+            char *here = args.peer[args.me] + ((uint32_t)args.region + w * AR_WORD) + half;
             bool valid = !F::warp_wide || w < words;
             payload p = first, sum;
 
-            if (w != w0 && valid)
-                p = F::canonical(load_for_word<F>(a.in, w, bytes, a.in_align));
-            if (!gather_word<F, R, N>(a, here, stride, valid, p, c.epoch, wait, &sum))
+            if (w != first_word && valid)
+                p = F::canonical(load_for_word<F>(args.in, w, bytes, args.in_align));
+            if (!gather_word<F, R, N>(args, here, stride, valid, p, counters.epoch, wait, &sum))
                 break;
             if (valid) {
-                store_for_word<F>(a.out, w, bytes, a.out_align, sum);
-                clear_words<F, N>(a, here, stride);
+                store_for_word<F>(args.out, w, bytes, args.out_align, sum);
+                clear_words<F, N>(args, here, stride);
             }
         }
-    c.publish(a);
+    counters.publish(args);
 }
 
 /*
@@ -105,47 +107,47 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) oneshot(const __grid_consta
  */
 template <class F, class R, int N>
 __global__ void __launch_bounds__(N == 8 ? 512 : 1024, 1)
-    oneshot_whole(const __grid_constant__ ar_args a)
+    oneshot_whole(const __grid_constant__ ar_args args)
 {
-    const uint32_t bytes = (uint32_t)a.bytes, words = (uint32_t)a.words;
+    const uint32_t bytes = (uint32_t)args.bytes, words = (uint32_t)args.words;
     const uint32_t rounded = ar_round_up32(words, 32); /* warps stay whole */
     const uint32_t stride = ar_round_up32(words, AR_LINE) * AR_WORD;
     const uint32_t step = gridDim.x * blockDim.x;
-    const uint32_t w0 = blockIdx.x * blockDim.x + threadIdx.x;
-    const uint32_t region = (uint32_t)a.region + w0 * AR_WORD;
+    const uint32_t first_word = blockIdx.x * blockDim.x + threadIdx.x;
+    const uint32_t region = (uint32_t)args.region + first_word * AR_WORD;
     payload v[N], first = {};
-    char *there[N]; /* my slot at rank me ^ i; even half, first word */
-    patience wait;
+    char *peer_slot[N]; /* my slot at rank me ^ i; even half, first word */
+    spin_limit wait;
 
-    await_previous_kernel(a);
-    if (w0 < words)
-        first = load_whole<F>(a.in, w0, bytes);
+    await_previous_kernel(args);
+    if (first_word < words)
+        first = load_whole<F>(args.in, first_word, bytes);
 
-    call c(a);
+    call_counters counters(args);
 
 #pragma unroll
     for (int i = 1; i < N; i++)
-        there[i] = a.peer[a.me ^ i] + (region + a.me * stride);
-    char *const here = a.peer[a.me] + region; /* slot 0 here */
-    first = F::canonical(first);              /* not earlier: it would wait for the load */
+        peer_slot[i] = args.peer[args.me ^ i] + (region + args.me * stride);
+    char *const here = args.peer[args.me] + region; /* slot 0 here */
+    first = F::canonical(first);                    /* not earlier: it would wait for the load */
 
-    const uint32_t half = ar_half(c.epoch) * (uint32_t)a.half;
+    const uint32_t half = ar_half(counters.epoch) * (uint32_t)args.half;
 
-    stall(a, c.epoch, 1);
-    if (!c.dead)
-        for (uint32_t w = w0; w < words; w += step) {
-            payload p = w == w0 ? first : F::canonical(load_whole<F>(a.in, w, bytes));
-            uint4 word = F::encode(p, c.epoch);
+    stall(args, counters.epoch, 1);
+    if (!counters.dead)
+        for (uint32_t w = first_word; w < words; w += step) {
+            payload p = w == first_word ? first : F::canonical(load_whole<F>(args.in, w, bytes));
+            uint4 word = F::encode(p, counters.epoch);
 
             line_in_step<F>();
 #pragma unroll
             for (int i = 1; i < N; i++)
-                send<F>(there[i] + (half + (w - w0) * AR_WORD), word);
+                send<F>(peer_slot[i] + (half + (w - first_word) * AR_WORD), word);
         }
-    c.book_in(a);
-    stall(a, c.epoch, 2);
-    if (!c.dead)
-        for (uint32_t w = w0; w < (F::warp_wide ? rounded : words); w += step) {
+    counters.book_in(args);
+    stall(args, counters.epoch, 2);
+    if (!counters.dead)
+        for (uint32_t w = first_word; w < (F::warp_wide ? rounded : words); w += step) {
             const bool valid = !F::warp_wide || w < words;
             bool want[N];
             char *slot[N];
@@ -153,21 +155,21 @@ __global__ void __launch_bounds__(N == 8 ? 512 : 1024, 1)
 #pragma unroll
             for (int i = 1; i < N; i++) {
                 want[i] = valid;
-                slot[i] = here + (half + (w - w0) * AR_WORD + (a.me ^ i) * stride);
+                slot[i] = here + (half + (w - first_word) * AR_WORD + (args.me ^ i) * stride);
             }
             v[0] = first;
-            if (w != w0 && valid)
-                v[0] = F::canonical(load_whole<F>(a.in, w, bytes));
-            if (!await_whole<F, N>(a, slot, c.epoch, wait, want, v))
+            if (w != first_word && valid)
+                v[0] = F::canonical(load_whole<F>(args.in, w, bytes));
+            if (!await_whole<F, N>(args, slot, counters.epoch, wait, want, v))
                 break;
             if (valid) {
-                store_whole<F>(a.out, w, bytes, reduce_whole<F, R, N>(a, v));
+                store_whole<F>(args.out, w, bytes, reduce_whole<F, R, N>(args, v));
 #pragma unroll
                 for (int i = 1; i < N; i++)
                     F::clear(slot[i]);
             }
         }
-    c.publish(a);
+    counters.publish(args);
 }
 
 } // namespace ar

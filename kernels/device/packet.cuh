@@ -202,9 +202,9 @@ template <class R, int Units, int Ranks> struct pair {
         if (Units == 2)
             hi.join(other.hi, kind);
     }
-    __device__ __forceinline__ payload finish(const ar_args &a)
+    __device__ __forceinline__ payload finish(const ar_args &args)
     {
-        return {lo.finish(a), Units == 2 ? hi.finish(a) : make_uint2(0, 0)};
+        return {lo.finish(args), Units == 2 ? hi.finish(args) : make_uint2(0, 0)};
     }
 };
 
@@ -229,9 +229,9 @@ template <class R, int Units, int N> struct rank_sum {
             add_in_order(hi, first, ranks, u, kind);
         }
     }
-    __device__ __forceinline__ payload finish(const ar_args &a)
+    __device__ __forceinline__ payload finish(const ar_args &args)
     {
-        return {lo.finish(a), Units == 2 ? hi.finish(a) : make_uint2(0, 0)};
+        return {lo.finish(args), Units == 2 ? hi.finish(args) : make_uint2(0, 0)};
     }
 };
 
@@ -242,12 +242,12 @@ template <class R, int Units, int N> struct rank_sum {
  * and ${valid} masks lanes past the end. Slots are not cleared: what depends on the sum goes first.
  */
 template <class F, class R, int N>
-__device__ __forceinline__ bool gather_word(const ar_args &a, const char *slot, uint32_t stride,
-                                            bool valid, payload own, uint64_t epoch, patience &wait,
-                                            payload *out)
+__device__ __forceinline__ bool gather_word(const ar_args &args, const char *slot, uint32_t stride,
+                                            bool valid, payload own, uint64_t epoch,
+                                            spin_limit &wait, payload *out)
 {
     constexpr int batch = N ? N : 4;
-    const int ranks = N ? N : a.ranks;
+    const int ranks = N ? N : args.ranks;
     const uint4 mine = F::encode(own, epoch); /* looks arrived */
     uint32_t polls = 0;
     rank_sum<R, F::units, N> sum;
@@ -265,7 +265,7 @@ __device__ __forceinline__ bool gather_word(const ar_args &a, const char *slot, 
 
 #pragma unroll
             for (int i = 0; i < batch; i++)
-                if (valid && first + i < ranks && first + i != a.me)
+                if (valid && first + i < ranks && first + i != args.me)
                     v[i] = receive<F>(slot + (first + i) * stride);
 #pragma unroll
             for (int i = 0; i < batch; i++)
@@ -274,7 +274,7 @@ __device__ __forceinline__ bool gather_word(const ar_args &a, const char *slot, 
                 here = __all_sync(~0u, here);
             if (here)
                 break;
-            stop = give_up(a, polls, wait);
+            stop = give_up(args, polls, wait);
             if (F::warp_wide)
                 stop = __any_sync(~0u, stop);
             if (stop)
@@ -285,48 +285,48 @@ __device__ __forceinline__ bool gather_word(const ar_args &a, const char *slot, 
             uint4 t = v[0];
 
             v[0] = mine;
-            v[a.me % batch] = a.me % batch ? t : mine;
+            v[args.me % batch] = args.me % batch ? t : mine;
         }
 #endif
 #pragma unroll
         for (int i = 0; i < batch; i++)
             p[i] = F::decode(v[i]);
-        sum.take(first, ranks, p, a.kind);
+        sum.take(first, ranks, p, args.kind);
     }
-    *out = sum.finish(a);
+    *out = sum.finish(args);
     return true;
 }
 
 /* The same for 2, 4 or 8 ranks and whole words: v[i] is the word of rank me ^ i, v[0] the own. */
 template <class F, class R, int N>
-__device__ __forceinline__ payload reduce_whole(const ar_args &a, const payload *v)
+__device__ __forceinline__ payload reduce_whole(const ar_args &args, const payload *v)
 {
     pair<R, F::units, N> acc[N / 2];
 
 #pragma unroll
     for (int i = 0; i < N; i += 2) {
-        acc[i / 2].start(v[i], a.kind);
-        acc[i / 2].add(v[i + 1], a.kind);
+        acc[i / 2].start(v[i], args.kind);
+        acc[i / 2].add(v[i + 1], args.kind);
     }
 #ifdef ST_BREAK_ORDER /* own first: ranks round differently */
     if (N == 4) {
-        acc[0].add(v[2], a.kind);
-        acc[0].add(v[3], a.kind);
-        return acc[0].finish(a);
+        acc[0].add(v[2], args.kind);
+        acc[0].add(v[3], args.kind);
+        return acc[0].finish(args);
     }
 #endif
 #pragma unroll
     for (int width = 1; width < N / 2; width *= 2)
 #pragma unroll
         for (int i = 0; i + width < N / 2; i += 2 * width)
-            acc[i].join(acc[i + width], a.kind);
-    return acc[0].finish(a);
+            acc[i].join(acc[i + width], args.kind);
+    return acc[0].finish(args);
 }
 
 /* Poll slot[1..N-1] until all have arrived in v; false when the rank gave up. */
 template <class F, int N>
-__device__ __forceinline__ bool await_whole(const ar_args &a, char *const *slot, uint64_t epoch,
-                                            patience &wait, const bool *want, payload *v)
+__device__ __forceinline__ bool await_whole(const ar_args &args, char *const *slot, uint64_t epoch,
+                                            spin_limit &wait, const bool *want, payload *v)
 {
     uint32_t polls = 0;
 
@@ -350,7 +350,7 @@ __device__ __forceinline__ bool await_whole(const ar_args &a, char *const *slot,
                 v[i] = F::decode(w[i]);
             return true;
         }
-        stop = give_up(a, polls, wait);
+        stop = give_up(args, polls, wait);
         if (F::warp_wide)
             stop = __any_sync(~0u, stop);
         if (stop)
@@ -360,13 +360,13 @@ __device__ __forceinline__ bool await_whole(const ar_args &a, char *const *slot,
 
 /* Make the words just gathered ready for the call after the next. */
 template <class F, int N>
-__device__ __forceinline__ void clear_words(const ar_args &a, char *slot, uint32_t stride)
+__device__ __forceinline__ void clear_words(const ar_args &args, char *slot, uint32_t stride)
 {
 #pragma unroll
     for (int r = 0; r < (N ? N : AR_MAX_RANKS); r++) {
-        if (r >= (N ? N : a.ranks))
+        if (r >= (N ? N : args.ranks))
             break;
-        if (r != a.me)
+        if (r != args.me)
             F::clear(slot + r * stride);
     }
 }

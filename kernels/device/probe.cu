@@ -23,7 +23,7 @@ __device__ __forceinline__ bool differs(uint4 v, uint32_t w)
 
 /* lag: enum ar_probe_step; region: offset of slot 0; shard: bytes from slot to slot; timeout_ns:
  * how long; out: a struct ar_probe_seen for each block. */
-__global__ void __launch_bounds__(256, 1) probe(const __grid_constant__ ar_args a)
+__global__ void __launch_bounds__(256, 1) probe(const __grid_constant__ ar_args args)
 {
     constexpr int unroll = AR_PROBE_UNROLL;
     const uint64_t tile = (uint64_t)blockDim.x * AR_WORD * unroll;
@@ -32,15 +32,16 @@ __global__ void __launch_bounds__(256, 1) probe(const __grid_constant__ ar_args 
     bool wrong = false, over = false;
 
     while (!over) {
-        for (int i = 1; i < a.ranks; i++) {
-            const int peer = a.me + i < a.ranks ? a.me + i : a.me + i - a.ranks;
-            const int where = a.lag == AR_PROBE_CHECK ? a.me : peer;
-            const int slot = a.lag == AR_PROBE_PUSH ? a.me : peer;
-            char *p = a.peer[where] + a.region + slot * a.shard + at + threadIdx.x * AR_WORD;
+        for (int i = 1; i < args.ranks; i++) {
+            const int peer = args.me + i < args.ranks ? args.me + i : args.me + i - args.ranks;
+            const int where = args.lag == AR_PROBE_CHECK ? args.me : peer;
+            const int slot = args.lag == AR_PROBE_PUSH ? args.me : peer;
+            char *p =
+                args.peer[where] + args.region + slot * args.shard + at + threadIdx.x * AR_WORD;
             const uint32_t w = mark(slot);
             uint4 v[unroll];
 
-            if (a.lag == AR_PROBE_PUSH) {
+            if (args.lag == AR_PROBE_PUSH) {
 #pragma unroll
                 for (int u = 0; u < unroll; u++)
                     store_bulk(p + u * blockDim.x * AR_WORD, make_uint4(w, w, w, w));
@@ -53,17 +54,17 @@ __global__ void __launch_bounds__(256, 1) probe(const __grid_constant__ ar_args 
             for (int u = 0; u < unroll; u++)
                 wrong = differs(v[u], w) || wrong;
         }
-        bytes += tile * (uint64_t)(a.ranks - 1);
+        bytes += tile * (uint64_t)(args.ranks - 1);
         at += gridDim.x * tile;
-        if (at + tile > a.shard)
+        if (at + tile > args.shard)
             at = blockIdx.x * tile;
-        over = __syncthreads_or(a.lag == AR_PROBE_CHECK ||
-                                (threadIdx.x == 0 && now_ns() - begin > a.timeout_ns));
+        over = __syncthreads_or(args.lag == AR_PROBE_CHECK ||
+                                (threadIdx.x == 0 && now_ns() - begin > args.timeout_ns));
     }
     fence_sys(); /* the stores have arrived */
     wrong = __syncthreads_or(wrong);
     if (threadIdx.x == 0) {
-        ar_probe_seen *seen = (ar_probe_seen *)a.out + blockIdx.x;
+        ar_probe_seen *seen = (ar_probe_seen *)args.out + blockIdx.x;
 
         seen->bytes = bytes;
         seen->ns = now_ns() - begin;

@@ -148,12 +148,13 @@ __device__ __forceinline__ void store_unit(char *p, uint2 u)
 #define AR_POLLS_TO_LOOK 1024
 #endif
 
-struct patience {
+struct spin_limit {
     uint64_t since = 0;
 };
 
 /* Whether a thread that has waited since ${since} shall look at the host's word now. */
-static __device__ __forceinline__ bool turn_to_look(const ar_args *a, uint64_t since, uint64_t now)
+static __device__ __forceinline__ bool turn_to_look(const ar_args *args, uint64_t since,
+                                                    uint64_t now)
 {
 #ifdef ST_BREAK_LOOK
     return true;
@@ -162,37 +163,37 @@ static __device__ __forceinline__ bool turn_to_look(const ar_args *a, uint64_t s
 
     if (now - since <= AR_LOOK_AFTER_NS)
         return false;
-    looked = load_relaxed(&a->state->looked);
+    looked = load_relaxed(&args->state->looked);
     return (int64_t)(now - looked) > AR_LOOK_EVERY_NS &&
-           atomicCAS((unsigned long long *)&a->state->looked, looked, now) == looked;
+           atomicCAS((unsigned long long *)&args->state->looked, looked, now) == looked;
 #endif
 }
 
-static __device__ __noinline__ bool out_of_patience(const ar_args *a, patience *p)
+static __device__ __noinline__ bool past_spin_limit(const ar_args *args, spin_limit *p)
 {
     uint64_t now = now_ns();
     uint32_t verdict = AR_ALIVE;
 
     if (p->since == 0)
         p->since = now;
-    if (load_relaxed(&a->state->dead) != AR_ALIVE)
+    if (load_relaxed(&args->state->dead) != AR_ALIVE)
         return true;
-    if (now - p->since > a->timeout_ns)
+    if (now - p->since > args->timeout_ns)
         verdict = AR_TIMEOUT;
-    else if (turn_to_look(a, p->since, now) && load_relaxed(&a->mailbox->abort) != 0)
+    else if (turn_to_look(args, p->since, now) && load_relaxed(&args->mailbox->abort) != 0)
         verdict = AR_ABORTED;
     if (verdict == AR_ALIVE)
         return false;
-    store_relaxed(&a->mailbox->error, verdict);
-    store_relaxed(&a->state->dead, verdict);
+    store_relaxed(&args->mailbox->error, verdict);
+    store_relaxed(&args->state->dead, verdict);
     return true;
 }
 
 /* ${polls} is the caller's own count: it stays in a register, which p, having an address, would
  * not. */
-__device__ __forceinline__ bool give_up(const ar_args &a, uint32_t &polls, patience &p)
+__device__ __forceinline__ bool give_up(const ar_args &args, uint32_t &polls, spin_limit &p)
 {
-    return (++polls & (AR_POLLS_TO_LOOK - 1)) == 0 && out_of_patience(&a, &p);
+    return (++polls & (AR_POLLS_TO_LOOK - 1)) == 0 && past_spin_limit(&args, &p);
 }
 
 /*
@@ -200,25 +201,25 @@ __device__ __forceinline__ bool give_up(const ar_args &a, uint32_t &polls, patie
  * still runs: nothing may be read or written before that one has ended and its stores are visible.
  * AR_EARLY_BOTH lets the kernel behind start early in turn; it must do the same.
  */
-__device__ __forceinline__ void await_previous_kernel(const ar_args &a)
+__device__ __forceinline__ void await_previous_kernel(const ar_args &args)
 {
 #if __CUDA_ARCH__ >= 900
-    if (a.overlap != AR_SERIAL) {
+    if (args.overlap != AR_SERIAL) {
 #ifndef ST_BREAK_PREVIOUS
         asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
-        if (a.overlap == AR_EARLY_BOTH)
+        if (args.overlap == AR_EARLY_BOTH)
             asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
     }
 #endif
-    (void)a;
+    (void)args;
 }
 
 /* At the end of a call that has done nothing: is it of a graph that outlives its handle? That is an
  * error of the program, which shows where it is. */
-static __device__ __noinline__ void refuse(const ar_args *a)
+static __device__ __noinline__ void refuse(const ar_args *args)
 {
-    if (load_relaxed(&a->state->dead) == AR_DESTROYED)
+    if (load_relaxed(&args->state->dead) == AR_DESTROYED)
         __trap();
 }
 
@@ -230,14 +231,14 @@ static __device__ __noinline__ void refuse(const ar_args *a)
  * that another graph starts too early always finds out, cost calls to 64 KiB 5 to 10 % of their
  * time: bench/results/2026-11-22-h200x2b.)
  */
-struct call {
+struct call_counters {
     uint64_t epoch;
     uint32_t base, ticket;
     bool dead;
 
-    __device__ __forceinline__ explicit call(const ar_args &a)
+    __device__ __forceinline__ explicit call_counters(const ar_args &args)
     {
-        const uint4 s = *reinterpret_cast<const uint4 *>(a.state);
+        const uint4 s = *reinterpret_cast<const uint4 *>(args.state);
 
         epoch = (uint64_t)s.y << 32 | s.x;
         base = s.z;
@@ -246,29 +247,29 @@ struct call {
     }
 
     /* All threads of the block; contains the block barrier. */
-    __device__ __forceinline__ void book_in(const ar_args &a)
+    __device__ __forceinline__ void book_in(const ar_args &args)
     {
         __syncthreads();
         if (threadIdx.x == 0)
-            ticket = atomicAdd(&a.state->arrived, 1u);
+            ticket = atomicAdd(&args.state->arrived, 1u);
     }
 
     /* Call it late: the atomic's answer then costs no waiting. */
-    __device__ __forceinline__ void publish(const ar_args &a)
+    __device__ __forceinline__ void publish(const ar_args &args)
     {
         if (threadIdx.x != 0)
             return;
         if (dead)
-            refuse(&a);
+            refuse(&args);
 
         uint32_t order = ticket - base;
 
         if (order == gridDim.x - 1) {
-            store_relaxed(&a.state->base, base + gridDim.x);
-            store_relaxed(&a.state->epoch, epoch + 1);
+            store_relaxed(&args.state->base, base + gridDim.x);
+            store_relaxed(&args.state->epoch, epoch + 1);
         } else if (order >= gridDim.x) { /* two calls of one handle run at the same time */
-            store_relaxed(&a.mailbox->error, AR_OVERLAP);
-            store_relaxed(&a.state->dead, AR_OVERLAP);
+            store_relaxed(&args.mailbox->error, AR_OVERLAP);
+            store_relaxed(&args.state->dead, AR_OVERLAP);
         }
     }
 };

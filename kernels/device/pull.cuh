@@ -27,80 +27,81 @@ namespace ar
 {
 
 template <class R> struct spread {
-    static __device__ __forceinline__ payload load_reduce(const ar_args &a, uint64_t at,
+    static __device__ __forceinline__ payload load_reduce(const ar_args &args, uint64_t at,
                                                           uint64_t end)
     {
         rank_sum<R, 2, 0> sum;
         payload v[4];
 
-        for (int first = 0; first < a.ranks; first += 4) {
+        for (int first = 0; first < args.ranks; first += 4) {
 #pragma unroll
             for (int i = 0; i < 4; i++)
-                if (first + i < a.ranks)
-                    v[i] = load_payload(a.src[first + i], at, end, AR_WORD);
-            sum.take(first, a.ranks, v, a.kind);
+                if (first + i < args.ranks)
+                    v[i] = load_payload(args.src[first + i], at, end, AR_WORD);
+            sum.take(first, args.ranks, v, args.kind);
         }
-        return sum.finish(a);
+        return sum.finish(args);
     }
-    static __device__ __forceinline__ void store(const ar_args &a, uint64_t at, uint64_t end,
+    static __device__ __forceinline__ void store(const ar_args &args, uint64_t at, uint64_t end,
                                                  payload v)
     {
-        for (int i = 0; i < a.ranks; i++) {
-            int to = a.me + i < a.ranks ? a.me + i : a.me + i - a.ranks;
+        for (int i = 0; i < args.ranks; i++) {
+            int to = args.me + i < args.ranks ? args.me + i : args.me + i - args.ranks;
 
-            store_payload(a.dst[to], at, end, AR_WORD, v);
+            store_payload(args.dst[to], at, end, AR_WORD, v);
         }
     }
 };
 
 template <class Access, bool OneShot>
-__global__ void __launch_bounds__(512, 1) pull(const __grid_constant__ ar_args a)
+__global__ void __launch_bounds__(512, 1) pull(const __grid_constant__ ar_args args)
 {
     constexpr int unroll = AR_PULL_UNROLL;
     const uint64_t tile = (uint64_t)blockDim.x * AR_WORD * unroll;
-    const uint64_t first = OneShot ? 0 : a.shard * (uint64_t)a.me;
-    const uint64_t end = OneShot ? a.bytes : first + ar_shard_bytes(a.bytes, a.shard, a.me);
-    patience wait;
+    const uint64_t first = OneShot ? 0 : args.shard * (uint64_t)args.me;
+    const uint64_t end =
+        OneShot ? args.bytes : first + ar_shard_bytes(args.bytes, args.shard, args.me);
+    spin_limit wait;
 
-    await_previous_kernel(a);
+    await_previous_kernel(args);
 
-    call c(a);
-    bool alive = !__syncthreads_or(c.dead);
+    call_counters counters(args);
+    bool alive = !__syncthreads_or(counters.dead);
 
-    stall(a, c.epoch, 1);
+    stall(args, counters.epoch, 1);
 #ifndef ST_BREAK_ENTER
     if (alive) {
-        raise_flags(a, AR_FLAG_ENTER, ar_flag_step(c.epoch, 1));
-        alive = await_flags(a, AR_FLAG_ENTER, ar_flag_step(c.epoch, 1), wait);
+        raise_flags(args, AR_FLAG_ENTER, ar_flag_step(counters.epoch, 1));
+        alive = await_flags(args, AR_FLAG_ENTER, ar_flag_step(counters.epoch, 1), wait);
     }
 #endif
-    for (uint64_t k = 0; alive && k < a.tiles; k++) {
+    for (uint64_t k = 0; alive && k < args.tiles; k++) {
         uint64_t at = first + (k * gridDim.x + blockIdx.x) * tile + threadIdx.x * AR_WORD;
         payload v[unroll];
 
-        stall(a, c.epoch, 2);
+        stall(args, counters.epoch, 2);
 #pragma unroll
         for (int u = 0; u < unroll; u++)
             if (at + (uint64_t)u * blockDim.x * AR_WORD < end)
-                v[u] = Access::load_reduce(a, at + (uint64_t)u * blockDim.x * AR_WORD, end);
+                v[u] = Access::load_reduce(args, at + (uint64_t)u * blockDim.x * AR_WORD, end);
 #pragma unroll
         for (int u = 0; u < unroll; u++)
             if (at + (uint64_t)u * blockDim.x * AR_WORD < end) {
                 if (OneShot)
-                    store_payload(a.out, at + (uint64_t)u * blockDim.x * AR_WORD, end, a.out_align,
-                                  v[u]);
+                    store_payload(args.out, at + (uint64_t)u * blockDim.x * AR_WORD, end,
+                                  args.out_align, v[u]);
                 else
-                    Access::store(a, at + (uint64_t)u * blockDim.x * AR_WORD, end, v[u]);
+                    Access::store(args, at + (uint64_t)u * blockDim.x * AR_WORD, end, v[u]);
             }
     }
-    c.book_in(a);
+    counters.book_in(args);
 #ifndef ST_BREAK_LEAVE
     if (alive) {
-        raise_flags(a, AR_FLAG_LEAVE, ar_flag_step(c.epoch, 1));
-        await_flags(a, AR_FLAG_LEAVE, ar_flag_step(c.epoch, 1), wait);
+        raise_flags(args, AR_FLAG_LEAVE, ar_flag_step(counters.epoch, 1));
+        await_flags(args, AR_FLAG_LEAVE, ar_flag_step(counters.epoch, 1), wait);
     }
 #endif
-    c.publish(a);
+    counters.publish(args);
 }
 
 } // namespace ar

@@ -90,9 +90,9 @@ struct pair_f32 {
         acc.x += other.acc.x;
         acc.y += other.acc.y;
     }
-    __device__ __forceinline__ uint2 finish(const ar_args &a)
+    __device__ __forceinline__ uint2 finish(const ar_args &args)
     {
-        return bits<uint2>(make_float2(acc.x * a.scale, acc.y * a.scale));
+        return bits<uint2>(make_float2(acc.x * args.scale, acc.y * args.scale));
     }
 };
 
@@ -118,11 +118,11 @@ struct sum_f32 {
     }
     /* The sum, or for avg the quotient, rounded once. Where ${left} is no number, the sum was
      * infinite or NaN before; where it is 0, adding it would turn -0 into 0. */
-    static __device__ __forceinline__ float rounded(float sum, float lost, const ar_args &a)
+    static __device__ __forceinline__ float rounded(float sum, float lost, const ar_args &args)
     {
-        float divisor = a.scale == 1.0f ? 1.0f : (float)a.ranks;
-        float near = sum * a.scale, left = fmaf(-divisor, near, sum) + lost;
-        float nearest = fmaf(left, a.scale, near);
+        float divisor = args.scale == 1.0f ? 1.0f : (float)args.ranks;
+        float near = sum * args.scale, left = fmaf(-divisor, near, sum) + lost;
+        float nearest = fmaf(left, args.scale, near);
 
         return fabsf(left) > 0.0f && fabsf(left) <= FLT_MAX ? nearest : near;
     }
@@ -146,9 +146,9 @@ struct sum_f32 {
         fast_two_sum(acc.x, lost.x, other.acc.x);
         fast_two_sum(acc.y, lost.y, other.acc.y);
     }
-    __device__ __forceinline__ uint2 finish(const ar_args &a)
+    __device__ __forceinline__ uint2 finish(const ar_args &args)
     {
-        return bits<uint2>(make_float2(rounded(acc.x, lost.x, a), rounded(acc.y, lost.y, a)));
+        return bits<uint2>(make_float2(rounded(acc.x, lost.x, args), rounded(acc.y, lost.y, args)));
     }
 };
 
@@ -206,10 +206,10 @@ template <class Codec> struct sum_16bit {
         hi.x += other.hi.x;
         hi.y += other.hi.y;
     }
-    __device__ __forceinline__ uint2 finish(const ar_args &a)
+    __device__ __forceinline__ uint2 finish(const ar_args &args)
     {
-        return make_uint2(Codec::close(lo.x * a.scale, lo.y * a.scale),
-                          Codec::close(hi.x * a.scale, hi.y * a.scale));
+        return make_uint2(Codec::close(lo.x * args.scale, lo.y * args.scale),
+                          Codec::close(hi.x * args.scale, hi.y * args.scale));
     }
 };
 
@@ -338,9 +338,9 @@ struct native {
     {
         acc = native_pair(acc, other.acc, kind);
     }
-    __device__ __forceinline__ uint2 finish(const ar_args &a)
+    __device__ __forceinline__ uint2 finish(const ar_args &args)
     {
-        return (a.kind & 7) == AR_AVG ? native_divide(acc, a.kind, a.ranks) : acc;
+        return (args.kind & 7) == AR_AVG ? native_divide(acc, args.kind, args.ranks) : acc;
     }
 };
 
@@ -474,9 +474,9 @@ struct wide {
             return close_f8<__nv_fp8_e5m2>(v, scale);
         }
     }
-    __device__ __forceinline__ uint2 finish(const ar_args &a)
+    __device__ __forceinline__ uint2 finish(const ar_args &args)
     {
-        return make_uint2(close(lo, a.kind, a.scale), close(hi, a.kind, a.scale));
+        return make_uint2(close(lo, args.kind, args.scale), close(hi, args.kind, args.scale));
     }
 };
 

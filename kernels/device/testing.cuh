@@ -31,18 +31,18 @@ static __device__ __noinline__ void hold_up(uint32_t ns)
 }
 
 /* Hold up this block, or some of its warps only, now and then; the same every time for one call. */
-__device__ __forceinline__ void stall(const ar_args &a, uint64_t epoch, int where)
+__device__ __forceinline__ void stall(const ar_args &args, uint64_t epoch, int where)
 {
     uint32_t h = scramble((uint32_t)epoch * 2654435761u ^
-                          (blockIdx.x * 40503u + a.me * 9176u + where * 77u));
+                          (blockIdx.x * 40503u + args.me * 9176u + where * 77u));
     bool warps = h % 4 == 1;
 
-    if (a.stall_ns == 0 || h % 4 > 1)
+    if (args.stall_ns == 0 || h % 4 > 1)
         return;
     if (warps)
         h = scramble(h + threadIdx.x / 32);
     if (!warps || h % 2 == 0)
-        hold_up((h >> 2) % a.stall_ns);
+        hold_up((h >> 2) % args.stall_ns);
 }
 
 /* The parts of a word that may arrive apart, in any order, now and then with a pause in between:

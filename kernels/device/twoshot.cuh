@@ -25,26 +25,26 @@ namespace ar
 template <class F, int N> struct row {
     static constexpr int width = N ? N - 1 : 3;
     payload v[width];
-    char *there[width]; /* my slot at the owner, even half */
-    bool want[width];   /* the owner's shard has such a word */
+    char *peer_slot[width]; /* my slot at the owner, even half */
+    bool want[width];       /* the owner's shard has such a word */
 
-    __device__ __forceinline__ void fetch(const ar_args &a, uint32_t w, int first)
+    __device__ __forceinline__ void fetch(const ar_args &args, uint32_t w, int first)
     {
-        const int ranks = N ? N : a.ranks;
+        const int ranks = N ? N : args.ranks;
 
 #pragma unroll
         for (int i = 0; i < width; i++) {
-            int to =
-                a.me + 1 + first + i < ranks ? a.me + 1 + first + i : a.me + 1 + first + i - ranks;
-            uint32_t shard = (uint32_t)a.shard;
-            uint32_t bytes = ar_shard_bytes32((uint32_t)a.bytes, shard, to);
+            int to = args.me + 1 + first + i < ranks ? args.me + 1 + first + i
+                                                     : args.me + 1 + first + i - ranks;
+            uint32_t shard = (uint32_t)args.shard;
+            uint32_t bytes = ar_shard_bytes32((uint32_t)args.bytes, shard, to);
 
             want[i] = (N || first + i < ranks - 1) && ar_word_wanted(F::id, w, bytes);
             if (want[i])
-                v[i] = load_for_word<F>(a.in + shard * to, w, bytes, a.in_align);
+                v[i] = load_for_word<F>(args.in + shard * to, w, bytes, args.in_align);
             if (N || first + i < ranks - 1)
-                there[i] =
-                    a.peer[to] + ((uint32_t)a.region + (a.me * (uint32_t)a.words + w) * AR_WORD);
+                peer_slot[i] = args.peer[to] + ((uint32_t)args.region +
+                                                (args.me * (uint32_t)args.words + w) * AR_WORD);
         }
     }
     __device__ __forceinline__ void send(uint32_t half, uint64_t epoch)
@@ -53,88 +53,91 @@ template <class F, int N> struct row {
 #pragma unroll
         for (int i = 0; i < width; i++)
             if (want[i])
-                ar::send<F>(there[i] + half, F::encode(F::canonical(v[i]), epoch));
+                ar::send<F>(peer_slot[i] + half, F::encode(F::canonical(v[i]), epoch));
     }
 };
 
 template <class F, class R, int N>
-__global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1) twoshot(const __grid_constant__ ar_args a)
+__global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
+    twoshot(const __grid_constant__ ar_args args)
 {
-    const int ranks = N ? N : a.ranks;
-    const uint32_t all = (uint32_t)a.bytes, shard = (uint32_t)a.shard;
-    const uint32_t slot_words = (uint32_t)a.words;
+    const int ranks = N ? N : args.ranks;
+    const uint32_t all = (uint32_t)args.bytes, shard = (uint32_t)args.shard;
+    const uint32_t slot_words = (uint32_t)args.words;
     const uint32_t slot = slot_words * AR_WORD;
     const uint32_t rounded = ar_round_up32(slot_words, 32);
     const uint32_t step = gridDim.x * blockDim.x;
-    const uint32_t w0 = blockIdx.x * blockDim.x + threadIdx.x;
-    const uint32_t mine = ar_shard_bytes32(all, shard, a.me);
-    patience wait;
+    const uint32_t first_word = blockIdx.x * blockDim.x + threadIdx.x;
+    const uint32_t mine = ar_shard_bytes32(all, shard, args.me);
+    spin_limit wait;
     bool alive;
 
     row<F, N> out;
-    char *there[out.width]; /* out.there of the first word */
+    char *peer_slot[out.width]; /* out.there of the first word */
     payload first_own = {};
 
-    await_previous_kernel(a);
+    await_previous_kernel(args);
 
     /* As in one-shot: the thread's first words and the counters are fetched together, and addresses
      * are ready before they arrive. */
-    out.fetch(a, w0, 0);
+    out.fetch(args, first_word, 0);
 #pragma unroll
     for (int i = 0; i < out.width; i++)
-        there[i] = out.there[i];
-    if (ar_word_wanted(F::id, w0, mine))
-        first_own = load_for_word<F>(a.in + shard * a.me, w0, mine, a.in_align);
+        peer_slot[i] = out.peer_slot[i];
+    if (ar_word_wanted(F::id, first_word, mine))
+        first_own = load_for_word<F>(args.in + shard * args.me, first_word, mine, args.in_align);
 
-    call c(a);
-    const uint32_t half = ar_half(c.epoch) * (uint32_t)a.half;
-    const uint32_t reduce = (uint32_t)a.region + half;
+    call_counters counters(args);
+    const uint32_t half = ar_half(counters.epoch) * (uint32_t)args.half;
+    const uint32_t reduce = (uint32_t)args.region + half;
     const uint32_t gather = reduce + ranks * slot;
 
-    stall(a, c.epoch, 1);
-    alive = !c.dead;
-    for (uint32_t w = w0; alive && w < slot_words; w += step)
+    stall(args, counters.epoch, 1);
+    alive = !counters.dead;
+    for (uint32_t w = first_word; alive && w < slot_words; w += step)
         for (int i = 0; i < ranks - 1; i += out.width) {
-            if (w != w0 || i != 0)
-                out.fetch(a, w, i);
-            out.send(half, c.epoch);
+            if (w != first_word || i != 0)
+                out.fetch(args, w, i);
+            out.send(half, counters.epoch);
         }
-    c.book_in(a);
-    stall(a, c.epoch, 2);
-    for (uint32_t w = w0; alive && w < rounded; w += step) {
-        char *here = a.peer[a.me] + (reduce + w * AR_WORD);
+    counters.book_in(args);
+    stall(args, counters.epoch, 2);
+    for (uint32_t w = first_word; alive && w < rounded; w += step) {
+        char *here = args.peer[args.me] + (reduce + w * AR_WORD);
         bool valid = ar_word_wanted(F::id, w, mine);
         payload p = {}, sum;
 
         if (F::warp_wide ? !__any_sync(~0u, valid) : !valid)
             break;
         if (valid)
-            p = F::canonical(w == w0 ? first_own
-                                     : load_for_word<F>(a.in + shard * a.me, w, mine, a.in_align));
-        alive = gather_word<F, R, N>(a, here, slot, !F::warp_wide || valid, p, c.epoch, wait, &sum);
+            p = F::canonical(w == first_word ? first_own
+                                             : load_for_word<F>(args.in + shard * args.me, w, mine,
+                                                                args.in_align));
+        alive = gather_word<F, R, N>(args, here, slot, !F::warp_wide || valid, p, counters.epoch,
+                                     wait, &sum);
         if (alive && valid) {
             uint32_t at =
-                half + ranks * slot + (w - w0) * AR_WORD; /* from "there" to gather slot */
+                half + ranks * slot + (w - first_word) * AR_WORD; /* from "there" to gather slot */
             uint4 v;
 
             sum = F::canonical(sum);
-            v = F::encode(sum, c.epoch);
+            v = F::encode(sum, counters.epoch);
             line_in_step<F>();
 #pragma unroll
             for (int i = 0; i < out.width; i++)
                 if (N || i < ranks - 1)
-                    ar::send<F>(there[i] + at, v);
+                    ar::send<F>(peer_slot[i] + at, v);
             for (int i = out.width; i < ranks - 1; i++) {
-                int to = a.me + 1 + i < ranks ? a.me + 1 + i : a.me + 1 + i - ranks;
+                int to = args.me + 1 + i < ranks ? args.me + 1 + i : args.me + 1 + i - ranks;
 
-                ar::send<F>(a.peer[to] + (gather + a.me * slot + w * AR_WORD), v);
+                ar::send<F>(args.peer[to] + (gather + args.me * slot + w * AR_WORD), v);
             }
-            store_for_word<F>(a.out + shard * a.me, w, mine, a.out_align, sum);
-            clear_words<F, N>(a, here, slot);
+            store_for_word<F>(args.out + shard * args.me, w, mine, args.out_align, sum);
+            clear_words<F, N>(args, here, slot);
         }
     }
-    stall(a, c.epoch, 3);
-    for (uint32_t w = w0; alive && w < rounded; w += step) {
+    stall(args, counters.epoch, 3);
+    for (uint32_t w = first_word; alive && w < rounded; w += step) {
         constexpr int batch = N ? N - 1 : 4;
         uint32_t polls = 0;
 
@@ -146,7 +149,8 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1) twoshot(const __grid_c
 
 #pragma unroll
             for (int i = 0; i < batch; i++) {
-                from[i] = a.me + first + i < ranks ? a.me + first + i : a.me + first + i - ranks;
+                from[i] =
+                    args.me + first + i < ranks ? args.me + first + i : args.me + first + i - ranks;
                 bytes[i] = ar_shard_bytes32(all, shard, from[i]);
                 want[i] = first + i < ranks && ar_word_wanted(F::id, w, bytes[i]);
             }
@@ -156,16 +160,17 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1) twoshot(const __grid_c
 #pragma unroll
                 for (int i = 0; i < batch; i++)
                     if (want[i])
-                        v[i] = receive<F>(a.peer[a.me] + (gather + from[i] * slot + w * AR_WORD));
+                        v[i] = receive<F>(args.peer[args.me] +
+                                          (gather + from[i] * slot + w * AR_WORD));
 #pragma unroll
                 for (int i = 0; i < batch; i++)
                     if (want[i])
-                        here = F::arrived(v[i], c.epoch) && here;
+                        here = F::arrived(v[i], counters.epoch) && here;
                 if (F::warp_wide)
                     here = __all_sync(~0u, here);
                 if (here)
                     break;
-                alive = !give_up(a, polls, wait);
+                alive = !give_up(args, polls, wait);
                 if (F::warp_wide)
                     alive = __all_sync(~0u, alive);
                 if (!alive)
@@ -176,13 +181,13 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1) twoshot(const __grid_c
 #pragma unroll
             for (int i = 0; i < batch; i++)
                 if (want[i]) {
-                    store_for_word<F>(a.out + shard * from[i], w, bytes[i], a.out_align,
+                    store_for_word<F>(args.out + shard * from[i], w, bytes[i], args.out_align,
                                       F::decode(v[i]));
-                    F::clear(a.peer[a.me] + (gather + from[i] * slot + w * AR_WORD));
+                    F::clear(args.peer[args.me] + (gather + from[i] * slot + w * AR_WORD));
                 }
         }
     }
-    c.publish(a);
+    counters.publish(args);
 }
 
 /*
@@ -191,109 +196,111 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1) twoshot(const __grid_c
  */
 template <class F, class R, int N>
 __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
-    twoshot_whole(const __grid_constant__ ar_args a)
+    twoshot_whole(const __grid_constant__ ar_args args)
 {
-    const uint32_t words = (uint32_t)a.words, slot = words * AR_WORD;
+    const uint32_t words = (uint32_t)args.words, slot = words * AR_WORD;
     const uint32_t rounded = ar_round_up32(words, 32);
     const uint32_t step = gridDim.x * blockDim.x;
-    const uint32_t w0 = blockIdx.x * blockDim.x + threadIdx.x;
-    const uint32_t region = (uint32_t)a.region + w0 * AR_WORD;
+    const uint32_t first_word = blockIdx.x * blockDim.x + threadIdx.x;
+    const uint32_t region = (uint32_t)args.region + first_word * AR_WORD;
     payload v[N], own = {};
     uint32_t bytes[N]; /* of the shard of rank me ^ i */
     bool want[N];
-    char *there[N]; /* my reduce slot at rank me ^ i; even half, word w0 */
-    patience wait;
+    char *peer_slot[N]; /* my reduce slot at rank me ^ i; even half, word w0 */
+    spin_limit wait;
     bool alive;
 
-    await_previous_kernel(a);
+    await_previous_kernel(args);
 #pragma unroll
     for (int i = 0; i < N; i++) {
-        const uint32_t shard = (uint32_t)a.shard;
-        const int r = a.me ^ i;
+        const uint32_t shard = (uint32_t)args.shard;
+        const int r = args.me ^ i;
 
-        bytes[i] = ar_shard_bytes32((uint32_t)a.bytes, shard, r);
-        want[i] = ar_word_wanted(F::id, w0, bytes[i]);
+        bytes[i] = ar_shard_bytes32((uint32_t)args.bytes, shard, r);
+        want[i] = ar_word_wanted(F::id, first_word, bytes[i]);
         if (want[i])
-            v[i] = load_whole<F>(a.in + shard * r, w0, bytes[i]);
-        there[i] = a.peer[r] + (region + a.me * slot);
+            v[i] = load_whole<F>(args.in + shard * r, first_word, bytes[i]);
+        peer_slot[i] = args.peer[r] + (region + args.me * slot);
     }
     if (want[0])
         own = v[0];
-    char *const here = a.peer[a.me] + region; /* slot 0 here */
+    char *const here = args.peer[args.me] + region; /* slot 0 here */
 
-    call c(a);
-    const uint32_t half = ar_half(c.epoch) * (uint32_t)a.half;
+    call_counters counters(args);
+    const uint32_t half = ar_half(counters.epoch) * (uint32_t)args.half;
 
-    stall(a, c.epoch, 1);
-    alive = !c.dead;
-    for (uint32_t w = w0; alive && w < words; w += step) {
+    stall(args, counters.epoch, 1);
+    alive = !counters.dead;
+    for (uint32_t w = first_word; alive && w < words; w += step) {
 #pragma unroll
         for (int i = 1; i < N; i++) {
-            if (w != w0) {
+            if (w != first_word) {
                 want[i] = ar_word_wanted(F::id, w, bytes[i]);
                 if (want[i])
-                    v[i] = load_whole<F>(a.in + (uint32_t)a.shard * (a.me ^ i), w, bytes[i]);
+                    v[i] =
+                        load_whole<F>(args.in + (uint32_t)args.shard * (args.me ^ i), w, bytes[i]);
             }
         }
         line_in_step<F>();
 #pragma unroll
         for (int i = 1; i < N; i++)
             if (want[i])
-                ar::send<F>(there[i] + (half + (w - w0) * AR_WORD),
-                            F::encode(F::canonical(v[i]), c.epoch));
+                ar::send<F>(peer_slot[i] + (half + (w - first_word) * AR_WORD),
+                            F::encode(F::canonical(v[i]), counters.epoch));
     }
-    c.book_in(a);
+    counters.book_in(args);
     own = F::canonical(own);
-    stall(a, c.epoch, 2);
-    for (uint32_t w = w0; alive && w < rounded; w += step) {
+    stall(args, counters.epoch, 2);
+    for (uint32_t w = first_word; alive && w < rounded; w += step) {
         const bool valid = ar_word_wanted(F::id, w, bytes[0]);
-        const uint32_t at = half + (w - w0) * AR_WORD;
+        const uint32_t at = half + (w - first_word) * AR_WORD;
         char *from[N];
         bool all[N];
 
         if (F::warp_wide ? !__any_sync(~0u, valid) : !valid)
             break;
         v[0] = own;
-        if (w != w0 && valid)
-            v[0] = F::canonical(load_whole<F>(a.in + (uint32_t)a.shard * a.me, w, bytes[0]));
+        if (w != first_word && valid)
+            v[0] =
+                F::canonical(load_whole<F>(args.in + (uint32_t)args.shard * args.me, w, bytes[0]));
 #pragma unroll
         for (int i = 1; i < N; i++) {
-            from[i] = here + (at + (a.me ^ i) * slot);
+            from[i] = here + (at + (args.me ^ i) * slot);
             all[i] = !F::warp_wide || valid;
         }
-        alive = await_whole<F, N>(a, from, c.epoch, wait, all, v);
+        alive = await_whole<F, N>(args, from, counters.epoch, wait, all, v);
         if (alive && valid) {
-            payload sum = F::canonical(reduce_whole<F, R, N>(a, v));
-            uint4 word = F::encode(sum, c.epoch);
+            payload sum = F::canonical(reduce_whole<F, R, N>(args, v));
+            uint4 word = F::encode(sum, counters.epoch);
 
             line_in_step<F>();
 #pragma unroll
             for (int i = 1; i < N; i++)
-                ar::send<F>(there[i] + (at + N * slot), word);
-            store_whole<F>(a.out + (uint32_t)a.shard * a.me, w, bytes[0], sum);
+                ar::send<F>(peer_slot[i] + (at + N * slot), word);
+            store_whole<F>(args.out + (uint32_t)args.shard * args.me, w, bytes[0], sum);
 #pragma unroll
             for (int i = 1; i < N; i++)
                 F::clear(from[i]);
         }
     }
-    stall(a, c.epoch, 3);
-    for (uint32_t w = w0; alive && w < rounded; w += step) {
+    stall(args, counters.epoch, 3);
+    for (uint32_t w = first_word; alive && w < rounded; w += step) {
         char *from[N];
 
 #pragma unroll
         for (int i = 1; i < N; i++) {
-            from[i] = here + (half + (w - w0) * AR_WORD + (N + (a.me ^ i)) * slot);
+            from[i] = here + (half + (w - first_word) * AR_WORD + (N + (args.me ^ i)) * slot);
             want[i] = ar_word_wanted(F::id, w, bytes[i]);
         }
-        alive = await_whole<F, N>(a, from, c.epoch, wait, want, v);
+        alive = await_whole<F, N>(args, from, counters.epoch, wait, want, v);
 #pragma unroll
         for (int i = 1; i < N; i++)
             if (alive && want[i]) {
-                store_whole<F>(a.out + (uint32_t)a.shard * (a.me ^ i), w, bytes[i], v[i]);
+                store_whole<F>(args.out + (uint32_t)args.shard * (args.me ^ i), w, bytes[i], v[i]);
                 F::clear(from[i]);
             }
     }
-    c.publish(a);
+    counters.publish(args);
 }
 
 } // namespace ar

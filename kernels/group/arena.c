@@ -83,7 +83,7 @@ void ar_arena_free(symtuner_ar *h)
 {
     if (h->arena_window != NULL)
         ar_window_drop(h, h->arena_window);
-    if (h->voice.late[0] != 0)
+    if (h->endpoint.timed_out[0] != 0)
         return; /* NCCL's thread may be at it */
     h->arena_window = NULL;
     if (h->host_map != NULL) {

@@ -11,7 +11,7 @@
 #define AR_WHY 200 /* bytes of a sentence */
 
 /* What one rank needs to meet the others; made first, so that nothing later keeps it away. */
-struct ar_voice {
+struct ar_endpoint {
     ncclComm_t comm;
     int device, ranks;
     cudaStream_t stream;
@@ -20,9 +20,9 @@ struct ar_voice {
     /* of a communicator that does not block (nccl_wait.h) */
     bool threaded; /* it is one: a rank that failed cannot come to the next meeting */
     uint64_t limit_ns;
-    const uint32_t *abort; /* the host's abort word; NULL: none yet */
-    ncclWindow_t window;   /* where NCCL's thread writes the window that is being made */
-    char late[AR_WHY];     /* what NCCL did not end in time; empty: nothing */
+    const uint32_t *abort;  /* the host's abort word; NULL: none yet */
+    ncclWindow_t window;    /* where NCCL's thread writes the window that is being made */
+    char timed_out[AR_WHY]; /* what NCCL did not end in time; empty: nothing */
 };
 
 #endif

@@ -69,7 +69,7 @@ static struct wait *begin(int device)
     return NULL;
 }
 
-cudaError_t ar_gpu_idle(int device, uint64_t limit_ns)
+cudaError_t ar_gpu_wait(int device, uint64_t limit_ns)
 {
     struct wait *w = begin(device);
     struct timespec until;

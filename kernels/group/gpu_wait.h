@@ -13,6 +13,6 @@
 #include <stdint.h>
 
 /* cudaSuccess, CUDA's error, or cudaErrorNotReady when ${device} is not idle within ${limit_ns}. */
-cudaError_t ar_gpu_idle(int device, uint64_t limit_ns);
+cudaError_t ar_gpu_wait(int device, uint64_t limit_ns);
 
 #endif

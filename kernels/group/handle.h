@@ -54,7 +54,7 @@ struct symtuner_ar {
     char gate_text[2 * AR_WHY];
     char no_peer[AR_WHY]; /* why scratch is in host memory; empty: it is not, or was asked for */
     ncclComm_t comm;      /* NULL in local groups */
-    struct ar_voice voice;
+    struct ar_endpoint endpoint;
     const struct ar_nccl *nccl;
     struct ar_layout layout;
     char *arena;

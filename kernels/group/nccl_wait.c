@@ -21,34 +21,34 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-static bool aborted(const struct ar_voice *voice)
+static bool aborted(const struct ar_endpoint *endpoint)
 {
-    return voice->abort != NULL && __atomic_load_n(voice->abort, __ATOMIC_RELAXED) != 0;
+    return endpoint->abort != NULL && __atomic_load_n(endpoint->abort, __ATOMIC_RELAXED) != 0;
 }
 
-static ncclResult_t late_result(const struct ar_voice *voice)
+static ncclResult_t timeout_result(const struct ar_endpoint *endpoint)
 {
-    return aborted(voice) ? ncclInvalidUsage : ncclRemoteError;
+    return aborted(endpoint) ? ncclInvalidUsage : ncclRemoteError;
 }
 
-ncclResult_t ar_comm_linger(struct ar_voice *voice, uint64_t *start, const char *call)
+ncclResult_t ar_comm_poll(struct ar_endpoint *endpoint, uint64_t *start, const char *call)
 {
     uint64_t now = now_ns(), waited;
 
     *start = *start == 0 ? now : *start;
     waited = now - *start;
-    if (aborted(voice) && waited >= ABORT_NS) {
-        snprintf(voice->late, sizeof voice->late,
+    if (aborted(endpoint) && waited >= ABORT_NS) {
+        snprintf(endpoint->timed_out, sizeof endpoint->timed_out,
                  "%s: aborted after %llu ms in progress; ncclCommAbort ends it", call,
                  (unsigned long long)(waited / 1000000));
-        return late_result(voice);
+        return timeout_result(endpoint);
     }
-    if (waited >= voice->limit_ns) {
-        snprintf(voice->late, sizeof voice->late,
+    if (waited >= endpoint->limit_ns) {
+        snprintf(endpoint->timed_out, sizeof endpoint->timed_out,
                  "%s: still in progress after %llu ms, the time limit; is a rank missing? else "
                  "raise SYMTUNER_AR_TIMEOUT_MS; ncclCommAbort ends it",
-                 call, (unsigned long long)(voice->limit_ns / 1000000));
-        return late_result(voice);
+                 call, (unsigned long long)(endpoint->limit_ns / 1000000));
+        return timeout_result(endpoint);
     }
     if (waited < SPIN_NS)
         sched_yield();
@@ -57,38 +57,38 @@ ncclResult_t ar_comm_linger(struct ar_voice *voice, uint64_t *start, const char 
     return ncclInProgress;
 }
 
-ncclResult_t ar_comm_wait(const struct ar_nccl *nccl, struct ar_voice *voice, ncclResult_t result,
-                          const char *call, char *why)
+ncclResult_t ar_comm_wait(const struct ar_nccl *nccl, struct ar_endpoint *endpoint,
+                          ncclResult_t result, const char *call, char *why)
 {
     uint64_t start = 0;
 
-    if (voice->late[0] != 0) {
-        memcpy(why, voice->late, AR_WHY);
-        return late_result(voice);
+    if (endpoint->timed_out[0] != 0) {
+        memcpy(why, endpoint->timed_out, AR_WHY);
+        return timeout_result(endpoint);
     }
     while (result == ncclInProgress) {
         ncclResult_t state = ncclInProgress, looked;
 
-        looked = nccl->ncclCommGetAsyncError(voice->comm, &state);
+        looked = nccl->ncclCommGetAsyncError(endpoint->comm, &state);
         result = looked == ncclSuccess ? state : looked;
         if (result != ncclInProgress)
             break;
-        result = ar_comm_linger(voice, &start, call);
+        result = ar_comm_poll(endpoint, &start, call);
     }
-    if (voice->late[0] != 0)
-        memcpy(why, voice->late, AR_WHY);
+    if (endpoint->timed_out[0] != 0)
+        memcpy(why, endpoint->timed_out, AR_WHY);
     else if (result != ncclSuccess)
         snprintf(why, AR_WHY, "%s: %s", call, nccl->ncclGetErrorString(result));
     return result;
 }
 
-ncclResult_t ar_comms_start(const struct ar_nccl *nccl, struct ar_voice *const *voices, int n,
+ncclResult_t ar_comms_start(const struct ar_nccl *nccl, struct ar_endpoint *const *endpoints, int n,
                             const char *call, char *why)
 {
     ncclResult_t result = ncclSuccess;
 
     for (int i = 0; i < n && result == ncclSuccess; i++)
-        result = ar_comm_wait(nccl, voices[i], ncclInProgress, call, why);
+        result = ar_comm_wait(nccl, endpoints[i], ncclInProgress, call, why);
     if (result != ncclSuccess)
         return result;
     result = nccl->ncclGroupStart();
@@ -97,17 +97,17 @@ ncclResult_t ar_comms_start(const struct ar_nccl *nccl, struct ar_voice *const *
     return result;
 }
 
-ncclResult_t ar_comms_late(struct ar_voice *const *voices, int n, const struct ar_voice *first,
-                           char *why)
+ncclResult_t ar_comms_timed_out(struct ar_endpoint *const *endpoints, int n,
+                                const struct ar_endpoint *first, char *why)
 {
     for (int i = 0; i < n; i++)
-        if (voices[i]->late[0] == 0)
-            memcpy(voices[i]->late, first->late, sizeof first->late);
-    memcpy(why, first->late, AR_WHY);
-    return late_result(first);
+        if (endpoints[i]->timed_out[0] == 0)
+            memcpy(endpoints[i]->timed_out, first->timed_out, sizeof first->timed_out);
+    memcpy(why, first->timed_out, AR_WHY);
+    return timeout_result(first);
 }
 
-ncclResult_t ar_comms_end(const struct ar_nccl *nccl, struct ar_voice *const *voices, int n,
+ncclResult_t ar_comms_end(const struct ar_nccl *nccl, struct ar_endpoint *const *endpoints, int n,
                           ncclResult_t result, const char *call, char *why)
 {
     ncclResult_t ended = nccl->ncclGroupEnd(); /* always: or the caller's next call were in it */
@@ -120,11 +120,11 @@ ncclResult_t ar_comms_end(const struct ar_nccl *nccl, struct ar_voice *const *vo
         char trouble[AR_WHY];
         ncclResult_t waited;
 
-        voices[i]->threaded = voices[i]->threaded || ended == ncclInProgress;
-        waited = ar_comm_wait(nccl, voices[i], ended, call, trouble);
+        endpoints[i]->threaded = endpoints[i]->threaded || ended == ncclInProgress;
+        waited = ar_comm_wait(nccl, endpoints[i], ended, call, trouble);
 
-        if (voices[i]->late[0] != 0)
-            ar_comms_late(voices, n, voices[i], trouble);
+        if (endpoints[i]->timed_out[0] != 0)
+            ar_comms_timed_out(endpoints, n, endpoints[i], trouble);
         if (result == ncclSuccess && waited != ncclSuccess)
             memcpy(why, trouble, AR_WHY);
         result = result == ncclSuccess ? waited : result;

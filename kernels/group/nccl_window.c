@@ -12,25 +12,25 @@ ncclResult_t ar_windows_make(symtuner_ar **handles, void *const *buffers, int n,
                              ncclWindow_t *windows, char *why)
 {
     const struct ar_nccl *nccl = handles[0]->nccl;
-    struct ar_voice *voices[AR_MAX_RANKS];
+    struct ar_endpoint *endpoints[AR_MAX_RANKS];
     char call[64];
     ncclResult_t result;
 
     snprintf(call, sizeof call, "ncclCommWindowRegister of %zu bytes", bytes);
     for (int i = 0; i < n; i++) {
-        voices[i] = &handles[i]->voice;
-        voices[i]->window = NULL;
+        endpoints[i] = &handles[i]->endpoint;
+        endpoints[i]->window = NULL;
     }
-    result = ar_comms_start(nccl, voices, n, call, why);
+    result = ar_comms_start(nccl, endpoints, n, call, why);
     if (result != ncclSuccess)
         return result;
     for (int i = 0; i < n && (result == ncclSuccess || result == ncclInProgress); i++)
         result = nccl->ncclCommWindowRegister(handles[i]->comm, buffers[i], bytes,
-                                              &voices[i]->window, NCCL_WIN_COLL_SYMMETRIC);
-    result = ar_comms_end(nccl, voices, n, result, call, why);
+                                              &endpoints[i]->window, NCCL_WIN_COLL_SYMMETRIC);
+    result = ar_comms_end(nccl, endpoints, n, result, call, why);
     for (int i = 0; i < n; i++)
-        if (voices[i]->late[0] == 0)
-            windows[i] = voices[i]->window;
+        if (endpoints[i]->timed_out[0] == 0)
+            windows[i] = endpoints[i]->window;
     return result;
 }
 
@@ -38,10 +38,10 @@ ncclResult_t ar_window_drop(symtuner_ar *h, ncclWindow_t window)
 {
     static const char call[] = "ncclCommWindowDeregister";
     char why[AR_WHY];
-    ncclResult_t result = ar_comm_wait(h->nccl, &h->voice, ncclInProgress, call, why);
+    ncclResult_t result = ar_comm_wait(h->nccl, &h->endpoint, ncclInProgress, call, why);
 
-    if (h->voice.late[0] == 0) /* after an error, too: nothing is at the window any more */
-        result = ar_comm_wait(h->nccl, &h->voice,
+    if (h->endpoint.timed_out[0] == 0) /* after an error, too: nothing is at the window any more */
+        result = ar_comm_wait(h->nccl, &h->endpoint,
                               h->nccl->ncclCommWindowDeregister(h->comm, window), call, why);
     return result == ncclSuccess ? result : ar_fail(h, result, "%s", why);
 }

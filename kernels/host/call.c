@@ -31,8 +31,9 @@ ncclResult_t symtuner_ar_status(symtuner_ar *h)
     if (verdict == AR_ALIVE && __atomic_load_n(&h->mailbox->abort, __ATOMIC_RELAXED) != 0)
         return ar_fail(h, ncclInvalidUsage, "%s; destroy it", verdicts[AR_ABORTED]);
     if (verdict == AR_ALIVE)
-        return h->voice.late[0] == 0 ? ncclSuccess
-                                     : ar_fail(h, ncclRemoteError, "%s", h->voice.late);
+        return h->endpoint.timed_out[0] == 0
+                   ? ncclSuccess
+                   : ar_fail(h, ncclRemoteError, "%s", h->endpoint.timed_out);
     return ar_fail(h, verdict == AR_TIMEOUT ? ncclRemoteError : ncclInvalidUsage,
                    "%s; destroy the handles of all ranks and create them again",
                    verdict < sizeof verdicts / sizeof verdicts[0] ? verdicts[verdict]
@@ -248,8 +249,8 @@ static void map_buffers(const symtuner_ar *h, const struct buffers *b, uint64_t 
 }
 
 /* Shape of one piece: who handles what, where in scratch. */
-static void shape_piece(const symtuner_ar *h, const struct ar_choice *choice, bool mapped,
-                        struct ar_args *args)
+static void lay_out_piece(const symtuner_ar *h, const struct ar_choice *choice, bool mapped,
+                          struct ar_args *args)
 {
     int form = AR_LAMPORT, region = AR_REGION_BULK;
     uint64_t tile = (uint64_t)choice->threads * AR_WORD;
@@ -343,7 +344,7 @@ static ncclResult_t run_pieces(symtuner_ar *h, const struct ar_ask *ask,
         if (ask->op == AR_AVG && reducer != AR_R_NATIVE)
             args.scale = 1.0f / (float)h->ranks;
         map_buffers(h, b, at, &args);
-        shape_piece(h, choice, ask->dst_mapped, &args);
+        lay_out_piece(h, choice, ask->dst_mapped, &args);
         keep_budget(h, &args, choice->ctas);
         result = choice->family == AR_COPY
                      ? ar_copy_run(h, &args, kernel, choice->ctas, choice->threads, stream)
@@ -357,7 +358,7 @@ static ncclResult_t call_nccl(symtuner_ar *h, const struct ar_ask *ask, const st
 {
     static const char call[] = "ncclAllReduce";
     char why[AR_WHY];
-    ncclResult_t result = ar_comm_wait(h->nccl, &h->voice, ncclInProgress, call, why);
+    ncclResult_t result = ar_comm_wait(h->nccl, &h->endpoint, ncclInProgress, call, why);
 
     if (result == ncclSuccess) {
         if (ar_window_find(h, b->send, ask->bytes) && ar_window_find(h, b->recv, ask->bytes))
@@ -365,7 +366,7 @@ static ncclResult_t call_nccl(symtuner_ar *h, const struct ar_ask *ask, const st
         h->gave_nccl = true;
         result = h->nccl->ncclAllReduce(b->send, b->recv, count, (ncclDataType_t)ask->dtype,
                                         (ncclRedOp_t)ask->op, h->comm, stream);
-        result = ar_comm_wait(h->nccl, &h->voice, result, call, why);
+        result = ar_comm_wait(h->nccl, &h->endpoint, result, call, why);
     }
     return result == ncclSuccess ? result : ar_fail(h, result, "%s", why);
 }

@@ -22,7 +22,7 @@
 #include "kernels/host/rank.h"
 
 /* What each rank says about itself. */
-struct card {
+struct peer_info {
     char host[64]; /* boot id: equal means that memory may be shared */
     char bus[AR_BUS_ID_SIZE];
     int sms, budget, multicast, major, minor, links, transport, probe_mode, kernel, ctas;
@@ -32,14 +32,14 @@ struct card {
     uint64_t first_epoch, rules_hash;
 };
 
-_Static_assert(sizeof(struct card) <= AR_CARD_BYTES, "a card fits where a rank says it");
+_Static_assert(sizeof(struct peer_info) <= AR_INFO_BYTES, "a card fits where a rank says it");
 
 struct group {
     symtuner_ar *handles[AR_MAX_RANKS];
     int n; /* handles of this thread */
     const struct ar_nccl *nccl;
-    struct ar_voice voice[AR_MAX_RANKS], *voices[AR_MAX_RANKS];
-    struct card mine[AR_MAX_RANKS], all[AR_MAX_RANKS];
+    struct ar_endpoint endpoint[AR_MAX_RANKS], *endpoints[AR_MAX_RANKS];
+    struct peer_info mine[AR_MAX_RANKS], all[AR_MAX_RANKS];
     char why[AR_WHY]; /* the last step failed, here or on another rank */
     bool lost;        /* no way to the other ranks any more */
 };
@@ -69,8 +69,8 @@ fail(struct group *g, ncclResult_t result, const char *format, ...)
 /* All ranks' cards on every rank; also a barrier. */
 static ncclResult_t exchange(struct group *g)
 {
-    ncclResult_t result =
-        ar_voices_meet(g->nccl, g->voices, g->n, g->mine, g->all, sizeof *g->mine, g->why);
+    ncclResult_t result = ar_bootstrap_exchange(g->nccl, g->endpoints, g->n, g->mine, g->all,
+                                                sizeof *g->mine, g->why);
 
     g->lost = g->lost || result != ncclSuccess;
     return result;
@@ -81,7 +81,7 @@ static ncclResult_t agree(struct group *g, ncclResult_t result)
 {
     bool met;
 
-    result = ar_voices_agree(g->nccl, g->voices, g->n, result, 0, g->why, &met);
+    result = ar_bootstrap_agree(g->nccl, g->endpoints, g->n, result, 0, g->why, &met);
     g->lost = g->lost || !met;
     return result;
 }
@@ -106,7 +106,7 @@ static void compare_rules(struct group *g)
 }
 
 /* What two ranks must have alike and have not, or NULL. */
-static const char *unlike(const struct card *a, const struct card *b)
+static const char *unlike(const struct peer_info *a, const struct peer_info *b)
 {
     return a->bulk_bytes != b->bulk_bytes     ? "config.bulk_bytes"
            : a->first_epoch != b->first_epoch ? "config.first_epoch"
@@ -120,10 +120,10 @@ static const char *unlike(const struct card *a, const struct card *b)
 /* Same verdict on every rank: it looks at the common cards only. */
 static ncclResult_t compare(struct group *g)
 {
-    int ranks = g->voice[0].ranks;
+    int ranks = g->endpoint[0].ranks;
 
     for (int r = 0; r < ranks; r++) {
-        const struct card *a = &g->all[0], *b = &g->all[r];
+        const struct peer_info *a = &g->all[0], *b = &g->all[r];
 
         if (unlike(a, b) != NULL)
             return fail(g, ncclInvalidUsage, "ranks 0 and %d differ in %s", r, unlike(a, b));
@@ -321,7 +321,7 @@ static uint64_t bulk(const struct group *g)
 {
     uint64_t least = UINT64_MAX;
 
-    for (int r = 0; r < g->voice[0].ranks; r++)
+    for (int r = 0; r < g->endpoint[0].ranks; r++)
         least = g->all[r].bulk_own < least ? g->all[r].bulk_own : least;
     return g->all[0].bulk_bytes != 0 ? g->all[0].bulk_bytes : least;
 }
@@ -362,46 +362,46 @@ static ncclResult_t start_rank(struct group *g, int i, const struct symtuner_ar_
                                const struct ar_options *options)
 {
     symtuner_ar *h = calloc(1, sizeof *h);
-    struct card *card = &g->mine[i];
+    struct peer_info *info = &g->mine[i];
     cudaError_t error;
 
     if (h == NULL)
         return fail(g, ncclSystemError, "out of memory");
     g->handles[i] = h;
-    h->voice = g->voice[i]; /* it is the handle's from here on */
-    g->voices[i] = &h->voice;
-    h->comm = h->voice.comm;
-    h->ranks = h->voice.ranks;
-    h->device = h->voice.device;
+    h->endpoint = g->endpoint[i]; /* it is the handle's from here on */
+    g->endpoints[i] = &h->endpoint;
+    h->comm = h->endpoint.comm;
+    h->ranks = h->endpoint.ranks;
+    h->device = h->endpoint.device;
     h->nccl = g->nccl;
     if (g->nccl->ncclCommUserRank(h->comm, &h->me) != ncclSuccess)
         return fail(g, ncclInvalidArgument, "comms[%d] is not a usable communicator", i);
     if (ar_rank_start(h, config, options) != ncclSuccess)
         return fail(g, ncclUnhandledCudaError, "%.*s", AR_WHY - 1, h->error);
-    h->voice.abort = &h->mailbox->abort;
-    describe_host(card->host, sizeof card->host);
-    error = cudaDeviceGetPCIBusId(card->bus, sizeof card->bus, h->device);
+    h->endpoint.abort = &h->mailbox->abort;
+    describe_host(info->host, sizeof info->host);
+    error = cudaDeviceGetPCIBusId(info->bus, sizeof info->bus, h->device);
     if (error == cudaSuccess)
-        error = cudaDeviceGetAttribute(&card->major, cudaDevAttrComputeCapabilityMajor, h->device);
+        error = cudaDeviceGetAttribute(&info->major, cudaDevAttrComputeCapabilityMajor, h->device);
     if (error == cudaSuccess)
-        error = cudaDeviceGetAttribute(&card->minor, cudaDevAttrComputeCapabilityMinor, h->device);
+        error = cudaDeviceGetAttribute(&info->minor, cudaDevAttrComputeCapabilityMinor, h->device);
     if (error != cudaSuccess) {
         cudaGetLastError();
         return fail(g, ncclUnhandledCudaError, "ask GPU %d what it is: %s", h->device,
                     cudaGetErrorString(error));
     }
-    card->sms = h->sms;
-    card->budget = h->budget;
-    card->multicast = h->multicast = h->ranks >= 4 && ar_multicast_here();
-    card->transport = config->transport;
-    card->probe_mode = options->probe;    /* a rank that probes waits for the others to */
-    card->kernel = options->force.family; /* ranks in two kernels wait for each other */
-    card->ctas = options->force.ctas;
-    card->bulk_bytes = config->bulk_bytes;
-    card->bulk_own = ar_scratch_bulk();
-    card->first_epoch = config->first_epoch;
-    card->rules_hash = ar_rules_hash(h);
-    card->group = ar_group_number(h);
+    info->sms = h->sms;
+    info->budget = h->budget;
+    info->multicast = h->multicast = h->ranks >= 4 && ar_multicast_here();
+    info->transport = config->transport;
+    info->probe_mode = options->probe;    /* a rank that probes waits for the others to */
+    info->kernel = options->force.family; /* ranks in two kernels wait for each other */
+    info->ctas = options->force.ctas;
+    info->bulk_bytes = config->bulk_bytes;
+    info->bulk_own = ar_scratch_bulk();
+    info->first_epoch = config->first_epoch;
+    info->rules_hash = ar_rules_hash(h);
+    info->group = ar_group_number(h);
     return ncclSuccess;
 }
 
@@ -417,13 +417,13 @@ static ncclResult_t start(struct group *g, ncclResult_t checked,
     return result;
 }
 
-static ncclResult_t open_voices(struct group *g, const ncclComm_t *comms, uint64_t limit_ns)
+static ncclResult_t open_endpoints(struct group *g, const ncclComm_t *comms, uint64_t limit_ns)
 {
     for (int i = 0; i < g->n; i++) {
         char why[AR_WHY];
-        ncclResult_t result = ar_voice_open(&g->voice[i], g->nccl, comms[i], limit_ns, why);
+        ncclResult_t result = ar_endpoint_open(&g->endpoint[i], g->nccl, comms[i], limit_ns, why);
 
-        g->voices[i] = &g->voice[i];
+        g->endpoints[i] = &g->endpoint[i];
         if (result != ncclSuccess)
             return fail(g, result, "comms[%d]: %.*s", i, AR_WHY - 20, why);
     }
@@ -447,12 +447,12 @@ static ncclResult_t create(struct group *g, const ncclComm_t *comms,
     struct symtuner_ar_config config;
     struct ar_options options;
     ncclResult_t checked = ar_config_check(given, &config, &options);
-    ncclResult_t result = open_voices(g, comms, ar_timeout_ns(&config, &options));
+    ncclResult_t result = open_endpoints(g, comms, ar_timeout_ns(&config, &options));
 
     if (result != ncclSuccess)
         return result;
     result = start(g, checked, &config, &options);
-    if (g->voice[0].ranks <= AR_MAX_RANKS) {
+    if (g->endpoint[0].ranks <= AR_MAX_RANKS) {
         result = agree(g, result);
         if (result == ncclSuccess)
             result = settle(g, &config, &options);
@@ -484,7 +484,7 @@ ncclResult_t symtuner_ar_create(symtuner_ar **handles_out, const ncclComm_t *com
         else if (g.handles[i] != NULL)
             ar_rank_free(g.handles[i]);
         else
-            ar_voice_close(&g.voice[i]);
+            ar_endpoint_close(&g.endpoint[i]);
     }
     if (device >= 0)
         cudaSetDevice(device);

@@ -19,7 +19,7 @@ ncclResult_t ar_config_check(const struct symtuner_ar_config *given,
 {
     char why[200];
 
-    ar_graves_sweep();
+    ar_deferred_free();
     memset(config, 0, sizeof *config);
     memset(options, 0, sizeof *options);
     if (given != NULL) {

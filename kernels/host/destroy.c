@@ -13,13 +13,13 @@
 #include "kernels/host/graph.h"
 #include "kernels/host/rank.h"
 
-struct grave {
-    struct grave *next;
+struct deferred {
+    struct deferred *next;
     symtuner_ar *handles[AR_MAX_RANKS];
     int n;
 };
 
-static struct grave *graves;
+static struct deferred *deferred_list;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static bool any_live(symtuner_ar **handles, int n)
@@ -32,9 +32,9 @@ static bool any_live(symtuner_ar **handles, int n)
 }
 
 /* Put off freeing these; false: no graph lives, free them now. */
-static bool ar_graves_add(symtuner_ar **handles, int n)
+static bool defer(symtuner_ar **handles, int n)
 {
-    struct grave *g;
+    struct deferred *g;
 
     if (!any_live(handles, n))
         return false;
@@ -44,19 +44,19 @@ static bool ar_graves_add(symtuner_ar **handles, int n)
     memcpy(g->handles, handles, (size_t)n * sizeof *handles);
     g->n = n;
     pthread_mutex_lock(&lock);
-    g->next = graves;
-    graves = g;
+    g->next = deferred_list;
+    deferred_list = g;
     pthread_mutex_unlock(&lock);
     return true;
 }
 
-void ar_graves_sweep(void)
+void ar_deferred_free(void)
 {
     int device = -1;
 
     pthread_mutex_lock(&lock);
-    for (struct grave **at = &graves; *at != NULL;) {
-        struct grave *g = *at;
+    for (struct deferred **at = &deferred_list; *at != NULL;) {
+        struct deferred *g = *at;
 
         if (any_live(g->handles, g->n)) {
             at = &g->next;
@@ -84,7 +84,7 @@ static ncclResult_t await_calls(symtuner_ar *h, bool another_is_stuck)
     cudaError_t error = cudaSetDevice(h->device);
 
     if (error == cudaSuccess)
-        error = h->gave_nccl ? ar_gpu_idle(h->device, limit) : cudaDeviceSynchronize();
+        error = h->gave_nccl ? ar_gpu_wait(h->device, limit) : cudaDeviceSynchronize();
     if (error == cudaSuccess)
         return ncclSuccess;
     if (error != cudaErrorNotReady)
@@ -106,7 +106,7 @@ static void drop_windows(symtuner_ar *h)
 }
 
 /* Handle ${i}, whose graphs may live, with the others of its local group. */
-static bool bury(symtuner_ar **handles, int n, int i)
+static bool defer_group(symtuner_ar **handles, int n, int i)
 {
     symtuner_ar *together[AR_MAX_RANKS], *h = handles[i];
     const uint32_t destroyed = AR_DESTROYED;
@@ -115,7 +115,7 @@ static bool bury(symtuner_ar **handles, int n, int i)
     for (int k = 0; k < n; k++)
         if (handles[k] != NULL && (k == i || (h->comm == NULL && handles[k]->group == h->group)))
             together[many++] = handles[k];
-    if (!ar_graves_add(together, many))
+    if (!defer(together, many))
         return false;
     if (h->comm != NULL) { /* which may end at once, and with it the way to the peers' memory */
         cudaSetDevice(h->device);
@@ -143,12 +143,12 @@ ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n)
     if (result != ncclSuccess)
         return result;
     cudaGetDevice(&device);
-    ar_graves_sweep();
+    ar_deferred_free();
     /* When our own calls are done every peer's write to our scratch has been seen. */
     for (int i = 0; i < n; i++) {
         ncclResult_t latest;
 
-        if (handles[i] == NULL || handles[i]->voice.late[0] != 0)
+        if (handles[i] == NULL || handles[i]->endpoint.timed_out[0] != 0)
             continue; /* what NCCL has launched may never end */
         latest = await_calls(handles[i], stuck);
         result = latest != ncclSuccess ? latest : result;
@@ -159,13 +159,13 @@ ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n)
 
         if (h == NULL)
             continue;
-        if (!h->stuck && h->voice.late[0] == 0 && bury(handles, n, i))
+        if (!h->stuck && h->endpoint.timed_out[0] == 0 && defer_group(handles, n, i))
             continue;
         if (!h->stuck)
             drop_windows(h);
-        if (h->voice.late[0] != 0)
-            result =
-                ar_fail(NULL, ncclRemoteError, "rank %d frees nothing: %s", h->me, h->voice.late);
+        if (h->endpoint.timed_out[0] != 0)
+            result = ar_fail(NULL, ncclRemoteError, "rank %d frees nothing: %s", h->me,
+                             h->endpoint.timed_out);
         ar_rank_free(h);
         handles[i] = NULL;
     }

@@ -9,6 +9,6 @@
  * everything is freed but the counters, in which a replayed kernel finds that it must not run (it
  * traps). This frees the handles whose graphs are gone; every create and destroy calls it.
  */
-void ar_graves_sweep(void);
+void ar_deferred_free(void);
 
 #endif

@@ -138,9 +138,9 @@ static void free_gpu(symtuner_ar *h)
 {
     cudaSetDevice(h->device);
     ar_arena_free(h);
-    if (h->voice.late[0] != 0)
+    if (h->endpoint.timed_out[0] != 0)
         return; /* NCCL may have launched what never ends, and CUDA waits for that to free */
-    ar_voice_close(&h->voice);
+    ar_endpoint_close(&h->endpoint);
     if (h->copy_stream != NULL)
         cudaStreamDestroy(h->copy_stream);
     for (int i = 0; i < 2; i++)
@@ -159,6 +159,6 @@ void ar_rank_free(symtuner_ar *h)
     if (!h->stuck)
         free_gpu(h);
     symtuner_rules_free(h->rules);
-    if (h->voice.late[0] == 0)
+    if (h->endpoint.timed_out[0] == 0)
         free(h); /* else NCCL may still write a window to it */
 }

@@ -95,14 +95,14 @@ static ncclResult_t check_buffer(symtuner_ar *h, const void *buffer, size_t byte
 static ncclResult_t agree(symtuner_ar **handles, int n, ncclResult_t result, uint64_t alike,
                           char *why)
 {
-    struct ar_voice *voices[AR_MAX_RANKS];
+    struct ar_endpoint *endpoints[AR_MAX_RANKS];
     bool met;
 
     for (int i = 0; i < n; i++)
-        voices[i] = &handles[i]->voice;
+        endpoints[i] = &handles[i]->endpoint;
     return handles[0]->comm == NULL
                ? result
-               : ar_voices_agree(handles[0]->nccl, voices, n, result, alike, why, &met);
+               : ar_bootstrap_agree(handles[0]->nccl, endpoints, n, result, alike, why, &met);
 }
 
 /* The windows as peers see them, in ${seen}. */
@@ -134,7 +134,7 @@ static ncclResult_t look_up(symtuner_ar **handles, void *const *buffers, int n, 
  * in none, for ranks in different kernels would wait for each other. */
 static ncclResult_t add_multicast(symtuner_ar **handles, int n, struct ar_window *seen, char *why)
 {
-    struct ar_voice *voices[AR_MAX_RANKS];
+    struct ar_endpoint *endpoints[AR_MAX_RANKS];
     uint64_t mine[AR_MAX_RANKS], all[AR_MAX_RANKS];
     struct ar_multicast m;
     ncclResult_t result = ar_multicast_begin(&m, handles, seen, n, why);
@@ -143,11 +143,12 @@ static ncclResult_t add_multicast(symtuner_ar **handles, int n, struct ar_window
     result = agree(handles, n, result, 0, why);
     ar_multicast_end(&m, result == ncclSuccess);
     for (int i = 0; i < n; i++) {
-        voices[i] = &handles[i]->voice;
+        endpoints[i] = &handles[i]->endpoint;
         mine[i] = m.rank[i].found != NULL;
     }
     if (result == ncclSuccess)
-        result = ar_voices_meet(handles[0]->nccl, voices, n, mine, all, sizeof *mine, why);
+        result =
+            ar_bootstrap_exchange(handles[0]->nccl, endpoints, n, mine, all, sizeof *mine, why);
     for (int r = 0; r < handles[0]->ranks && result == ncclSuccess; r++)
         everywhere &= all[r] != 0;
     for (int i = 0; i < n && result == ncclSuccess && everywhere; i++)

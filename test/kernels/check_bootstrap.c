@@ -319,9 +319,9 @@ START_TEST(test_no_error_leaves_a_group_open)
 }
 END_TEST
 
-Suite *st_suite_meet(void)
+Suite *st_suite_bootstrap(void)
 {
-    Suite *suite = suite_create("ar_meet");
+    Suite *suite = suite_create("ar_bootstrap");
     TCase *t = tcase_create("create");
 
     tcase_set_timeout(t, 60);

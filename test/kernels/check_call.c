@@ -216,18 +216,18 @@ START_TEST(test_without_a_thread_the_gpu_is_still_waited_for)
     pthread_t thread;
 
     fake.no_thread = 1;
-    ck_assert_int_eq(ar_gpu_idle(1, 1), cudaSuccess);
+    ck_assert_int_eq(ar_gpu_wait(1, 1), cudaSuccess);
     ck_assert_int_eq(fake.idles, idles + 1);
-    ck_assert_int_eq(ar_gpu_idle(99, 1), cudaErrorInvalidDevice);
+    ck_assert_int_eq(ar_gpu_wait(99, 1), cudaErrorInvalidDevice);
     fake.no_thread = 0;
     fake.busy = 2;
     ck_assert_int_eq(pthread_create(&thread, NULL, end_work, NULL), 0);
     alarm(20); /* the end is seen when it comes, not when the time is over */
-    ck_assert_int_eq(ar_gpu_idle(1, 60000000000), cudaSuccess);
+    ck_assert_int_eq(ar_gpu_wait(1, 60000000000), cudaSuccess);
     alarm(0);
     pthread_join(thread, NULL);
     ck_assert_int_eq(fake.idles, idles + 2);
-    ck_assert_int_eq(ar_gpu_idle(99, 1000000000), cudaErrorInvalidDevice);
+    ck_assert_int_eq(ar_gpu_wait(99, 1000000000), cudaErrorInvalidDevice);
     cudaGetLastError();
 }
 END_TEST
@@ -262,7 +262,7 @@ START_TEST(test_without_memory_there_is_no_group_and_no_leak)
         ck_assert(!fake_nccl.hung);
     }
     fake.no_calloc = 1; /* a thread that could stop waiting needs some */
-    ck_assert_int_eq(ar_gpu_idle(1, 1), cudaSuccess);
+    ck_assert_int_eq(ar_gpu_wait(1, 1), cudaSuccess);
     unsetenv("SYMTUNER_LOG");
 }
 END_TEST

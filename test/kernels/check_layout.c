@@ -213,9 +213,9 @@ START_TEST(test_the_order_of_addition)
 }
 END_TEST
 
-Suite *st_suite_shape(void)
+Suite *st_suite_layout(void)
 {
-    Suite *s = suite_create("ar_shape");
+    Suite *s = suite_create("ar_layout");
     TCase *t = tcase_create("all");
 
     tcase_set_timeout(t, 60);

@@ -300,7 +300,7 @@ START_TEST(test_after_a_call_that_never_ends_a_handle_answers_at_once)
     live_before = fake.live;
     odd(0, 1, ncclInProgress);
     ck_assert_int_eq(reduce(0), ncclRemoteError);
-    handle[0]->voice.limit_ns = 600000000000; /* nobody waits a second time */
+    handle[0]->endpoint.limit_ns = 600000000000; /* nobody waits a second time */
     start = now_ms();
     symtuner_ar_force(handle[0], NULL, 0, 0); /* kernels of ours neither */
     ck_assert_int_eq(reduce(0), ncclRemoteError);
@@ -328,7 +328,7 @@ START_TEST(test_a_group_with_a_call_that_never_ends_is_late_as_a_whole)
     make_group();
     odd(1, 2, ncclInProgress); /* the window of the second rank; that of the first is made */
     for (int r = 0; r < RANKS; r++)
-        handle[r]->voice.limit_ns = 1500000000;
+        handle[r]->endpoint.limit_ns = 1500000000;
     start = now_ms();
     ck_assert_int_eq(symtuner_ar_register(handle, buffer, NULL, RANKS, 4096), ncclRemoteError);
     ck_assert(now_ms() - start < 2900); /* not one limit after the other */
@@ -463,9 +463,9 @@ START_TEST(test_waiting_in_a_capture_asks_cuda_nothing)
 }
 END_TEST
 
-Suite *st_suite_ready(void)
+Suite *st_suite_nccl_wait(void)
 {
-    Suite *suite = suite_create("ar_ready");
+    Suite *suite = suite_create("ar_nccl_wait");
     TCase *t = tcase_create("blocking = 0");
 
     tcase_set_timeout(t, 60);

@@ -21,7 +21,7 @@ const char *__lsan_default_options(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(st_suite_shape());
+    SRunner *runner = srunner_create(st_suite_layout());
     int failed;
 
     srunner_add_suite(runner, st_suite_select());
@@ -30,11 +30,11 @@ int main(void)
 #ifdef ST_AR_API
     srunner_add_suite(runner, st_suite_api());
     srunner_add_suite(runner, st_suite_comm());
-    srunner_add_suite(runner, st_suite_meet());
+    srunner_add_suite(runner, st_suite_bootstrap());
     srunner_add_suite(runner, st_suite_window());
     srunner_add_suite(runner, st_suite_nccl());
     srunner_add_suite(runner, st_suite_call());
-    srunner_add_suite(runner, st_suite_ready());
+    srunner_add_suite(runner, st_suite_nccl_wait());
     srunner_add_suite(runner, st_suite_alike());
     srunner_add_suite(runner, st_suite_graph());
     srunner_add_suite(runner, st_suite_multicast());

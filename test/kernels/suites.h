@@ -12,17 +12,17 @@
             ck_abort_msg("%s", #condition);                                                        \
     } while (0)
 
-Suite *st_suite_shape(void);
+Suite *st_suite_layout(void);
 Suite *st_suite_select(void);
 Suite *st_suite_rules(void);
 Suite *st_suite_probe(void);
 Suite *st_suite_api(void); /* only where CUDA's headers are */
 Suite *st_suite_comm(void);
-Suite *st_suite_meet(void);
+Suite *st_suite_bootstrap(void);
 Suite *st_suite_window(void);
 Suite *st_suite_nccl(void);
 Suite *st_suite_call(void);
-Suite *st_suite_ready(void);
+Suite *st_suite_nccl_wait(void);
 Suite *st_suite_alike(void);
 Suite *st_suite_graph(void);
 Suite *st_suite_multicast(void);
