@@ -11,27 +11,27 @@
  *                               come (agreed) or by the first to lose patience (refused)
  *   two sites look alike        a call is recognised by its rank's addresses; when that would pick
  *                               different sites on two ranks, the whole run does without
- *   a rank never comes          after ST_MEET_MS the run goes on without meetings; the next run
- *                               meets again, or, while ranks stay late, one of ST_MEET_PAUSE
+ *   a rank never comes          after FFI_MEET_MS the run goes on without meetings; the next run
+ *                               meets again, or, while ranks stay late, one of FFI_MEET_PAUSE
  *   no memory, too many sites   the run's further calls are staged, on all ranks
  *
  * Nothing is kept between runs, so a donated or freed buffer cannot linger.
  */
-#ifndef ST_FFI_MEET_H_
-#define ST_FFI_MEET_H_
+#ifndef FFI_MEET_H_
+#define FFI_MEET_H_
 
 #include <stddef.h>
 #include <stdint.h>
 
-#define ST_MEET_RANKS 16
-#ifndef ST_MEET_MS /* a test is less patient */
-#define ST_MEET_MS 5000
+#define FFI_MEET_RANKS 16
+#ifndef FFI_MEET_MS /* a test is less patient */
+#define FFI_MEET_MS 5000
 #endif
-#define ST_MEET_SITES 1024 /* meetings in one run; further calls are staged */
-#define ST_MEET_PAUSE 256  /* runs without meetings, at the most, after one that a rank missed */
+#define FFI_MEET_SITES 1024 /* meetings in one run; further calls are staged */
+#define FFI_MEET_PAUSE 256  /* runs without meetings, at the most, after one that a rank missed */
 
 /* What one rank brings. */
-struct st_offer {
+struct ffi_offer {
     const void *send;
     void *recv;
     size_t count;
@@ -39,47 +39,47 @@ struct st_offer {
 };
 
 /* What all have brought. */
-struct st_site {
-    const void *sends[ST_MEET_RANKS];
-    void *recvs[ST_MEET_RANKS];
+struct ffi_site {
+    const void *sends[FFI_MEET_RANKS];
+    void *recvs[FFI_MEET_RANKS];
     size_t count;
     int dtype, op;
 };
 
 /* The meetings of one group. */
-struct st_meet;
+struct ffi_meet;
 
-struct st_meet *st_meet_new(int ranks);
-void st_meet_free(struct st_meet *m);
+struct ffi_meet *ffi_meet_new(int ranks);
+void ffi_meet_free(struct ffi_meet *m);
 
 /* Rank ${me} comes to its next meeting of run ${run}; waits for the others. Returns whether they
  * agreed. */
-int st_meet_come(struct st_meet *m, int64_t run, int me, const struct st_offer *offer);
+int ffi_meet_come(struct ffi_meet *m, int64_t run, int me, const struct ffi_offer *offer);
 
 /* The agreed site of run ${run} that ${offer} is rank ${me}'s part of; 0 when there is none. Same
  * answer on all ranks. */
-int st_meet_find(struct st_meet *m, int64_t run, int me, const struct st_offer *offer,
-                 struct st_site *site);
+int ffi_meet_find(struct ffi_meet *m, int64_t run, int me, const struct ffi_offer *offer,
+                  struct ffi_site *site);
 
 /* What became of the meetings. */
-struct st_meet_state {
+struct ffi_meet_state {
     uint64_t late; /* how often ranks waited in vain */
     int skip;      /* so many runs will not meet because of that */
 };
 
-void st_meet_state(struct st_meet *m, struct st_meet_state *state);
+void ffi_meet_state(struct ffi_meet *m, struct ffi_meet_state *state);
 
 /* One rank's latest answer. A loop asks for the same call again and again, from all ranks at once;
  * the answer is settled before the run's first kernel, so the lock is needed once. */
-struct st_found {
+struct ffi_found {
     int64_t run;
     int known, agreed;
-    struct st_offer offer;
-    struct st_site site;
+    struct ffi_offer offer;
+    struct ffi_site site;
 };
 
-/* st_meet_find() through the rank's own ${found}; NULL: they have not agreed. */
-const struct st_site *st_meet_look(struct st_meet *m, int64_t run, int me,
-                                   const struct st_offer *offer, struct st_found *found);
+/* ffi_meet_find() through the rank's own ${found}; NULL: they have not agreed. */
+const struct ffi_site *ffi_meet_look(struct ffi_meet *m, int64_t run, int me,
+                                     const struct ffi_offer *offer, struct ffi_found *found);
 
 #endif

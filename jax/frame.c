@@ -43,7 +43,7 @@ static const struct kind *find_kind(int xla)
     return NULL;
 }
 
-int st_frame_is_metadata(const XLA_FFI_CallFrame *frame, uint32_t traits)
+int ffi_frame_is_metadata(const XLA_FFI_CallFrame *frame, uint32_t traits)
 {
     XLA_FFI_Metadata_Extension *extension;
 
@@ -52,8 +52,8 @@ int st_frame_is_metadata(const XLA_FFI_CallFrame *frame, uint32_t traits)
         return 0;
     extension = (XLA_FFI_Metadata_Extension *)frame->extension_start;
     if (extension->metadata != NULL) {
-        extension->metadata->api_version.major_version = ST_FFI_MAJOR;
-        extension->metadata->api_version.minor_version = ST_FFI_MINOR;
+        extension->metadata->api_version.major_version = FFI_MAJOR;
+        extension->metadata->api_version.minor_version = FFI_MINOR;
         extension->metadata->traits = traits;
     }
     return 1;
@@ -102,7 +102,8 @@ static int read_int(const XLA_FFI_Attrs *attrs, const char *name, int lowest, in
     return 0;
 }
 
-static int read_groups(const XLA_FFI_Attrs *attrs, struct st_call *call, char *why, size_t why_size)
+static int read_groups(const XLA_FFI_Attrs *attrs, struct ffi_call *call, char *why,
+                       size_t why_size)
 {
     const XLA_FFI_Array *array = find_attribute(attrs, "groups", XLA_FFI_AttrType_ARRAY);
 
@@ -123,7 +124,7 @@ static int read_groups(const XLA_FFI_Attrs *attrs, struct st_call *call, char *w
     return 0;
 }
 
-static int read_buffers(const XLA_FFI_CallFrame *frame, struct st_call *call, char *why,
+static int read_buffers(const XLA_FFI_CallFrame *frame, struct ffi_call *call, char *why,
                         size_t why_size)
 {
     const XLA_FFI_Buffer *in, *out;
@@ -183,8 +184,8 @@ static int check_attributes(const XLA_FFI_Attrs *attrs, char *why, size_t why_si
     return -1;
 }
 
-int st_frame_read_flat(const XLA_FFI_CallFrame *frame, struct st_flat *flat, char *why,
-                       size_t why_size)
+int ffi_frame_read_flat(const XLA_FFI_CallFrame *frame, struct ffi_flat *flat, char *why,
+                        size_t why_size)
 {
     const XLA_FFI_Attrs *attrs = &frame->attrs;
     const XLA_FFI_Array *array;
@@ -199,9 +200,9 @@ int st_frame_read_flat(const XLA_FFI_CallFrame *frame, struct st_flat *flat, cha
         return -1;
     if (array->dtype != XLA_FFI_DataType_S64 || array->data == NULL || array->size == 0 ||
         array->size % (size_t)flat->ranks != 0 ||
-        array->size / (size_t)flat->ranks > ST_FLAT_ROWS) {
+        array->size / (size_t)flat->ranks > FFI_FLAT_ROWS) {
         snprintf(why, why_size, "attribute \"flat\" is no array of 1 to %d rows of %d int64",
-                 ST_FLAT_ROWS, flat->ranks);
+                 FFI_FLAT_ROWS, flat->ranks);
         return -1;
     }
     flat->ids = array->data;
@@ -209,7 +210,8 @@ int st_frame_read_flat(const XLA_FFI_CallFrame *frame, struct st_flat *flat, cha
     return 0;
 }
 
-int st_frame_read(const XLA_FFI_CallFrame *frame, struct st_call *call, char *why, size_t why_size)
+int ffi_frame_read(const XLA_FFI_CallFrame *frame, struct ffi_call *call, char *why,
+                   size_t why_size)
 {
     const XLA_FFI_Attrs *attrs = &frame->attrs;
 

@@ -5,8 +5,8 @@
  * Pure: no CUDA, no globals. Names of types that XLA renamed between its FFI API 0.3 and 0.4 are
  * not used, so the file compiles against the header of either.
  */
-#ifndef ST_FFI_FRAME_H_
-#define ST_FFI_FRAME_H_
+#ifndef FFI_FRAME_H_
+#define FFI_FRAME_H_
 
 #include <stddef.h>
 #include <stdint.h>
@@ -15,10 +15,10 @@
 
 /* The oldest FFI API with all that is used here; a handler that reports more than the runtime has
  * is refused, so this is also what every handler reports. */
-#define ST_FFI_MAJOR 0
-#define ST_FFI_MINOR 3
+#define FFI_MAJOR 0
+#define FFI_MINOR 3
 
-struct st_call {
+struct ffi_call {
     const void *send;
     void *recv;
     size_t count; /* in NCCL's elements: a complex number is two */
@@ -31,25 +31,26 @@ struct st_call {
 
 /* The groups once more, as places in the program's list of devices: what XLA counts in. Programs
  * that use XLA's communicator have them. */
-struct st_flat {
+struct ffi_flat {
     const int64_t *ids; /* NULL: the program has its own communicator or needs none */
     int rows, ranks;
 };
 
-#define ST_FLAT_ROWS 4096
+#define FFI_FLAT_ROWS 4096
 
 /* Whether the frame only asks what the handler is; if so ${traits} is written into the answer. */
-int st_frame_is_metadata(const XLA_FFI_CallFrame *frame, uint32_t traits);
+int ffi_frame_is_metadata(const XLA_FFI_CallFrame *frame, uint32_t traits);
 
 /* Fill ${call}; 0, or -1 with a sentence that names what is wrong. */
-int st_frame_read(const XLA_FFI_CallFrame *frame, struct st_call *call, char *why, size_t why_size);
+int ffi_frame_read(const XLA_FFI_CallFrame *frame, struct ffi_call *call, char *why,
+                   size_t why_size);
 
-/* As st_frame_read: fill ${flat} from the attributes alone, all that a prepare stage has. */
-int st_frame_read_flat(const XLA_FFI_CallFrame *frame, struct st_flat *flat, char *why,
-                       size_t why_size);
+/* As ffi_frame_read: fill ${flat} from the attributes alone, all that a prepare stage has. */
+int ffi_frame_read_flat(const XLA_FFI_CallFrame *frame, struct ffi_flat *flat, char *why,
+                        size_t why_size);
 
 /* Whether the runtime offers ${member} of XLA_FFI_Api; an older one has a shorter table. */
-#define ST_FFI_HAS(api, member)                                                                    \
+#define FFI_HAS(api, member)                                                                       \
     ((api) != NULL &&                                                                              \
      (api)->struct_size >= offsetof(XLA_FFI_Api, member) + sizeof((api)->member) &&                \
      (api)->member != NULL)

@@ -6,17 +6,17 @@
 #include <string.h>
 #include <time.h>
 
-static struct st_seat seats[ST_GROUP_SEATS];
-static int gpus[ST_GROUP_SEATS]; /* their devices, to be read while a place changes hands */
-static int used;                 /* places below it have or had a seat */
+static struct ffi_seat seats[FFI_GROUP_SEATS];
+static int gpus[FFI_GROUP_SEATS]; /* their devices, to be read while a place changes hands */
+static int used;                  /* places below it have or had a seat */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static int is_open(const struct st_seat *seat)
+static int is_open(const struct ffi_seat *seat)
 {
     return __atomic_load_n(&seat->open, __ATOMIC_SEQ_CST);
 }
 
-void st_seat_release(struct st_seat *seat)
+void ffi_seat_release(struct ffi_seat *seat)
 {
     if (seat != NULL)
         __atomic_fetch_sub(&seat->held, 1, __ATOMIC_SEQ_CST);
@@ -24,16 +24,16 @@ void st_seat_release(struct st_seat *seat)
 
 /* Whether it is open, and held then. Held first, looked at next; a close goes the other way, so one
  * of the two sees the other. */
-static int hold(struct st_seat *seat)
+static int hold(struct ffi_seat *seat)
 {
     __atomic_fetch_add(&seat->held, 1, __ATOMIC_SEQ_CST);
     if (is_open(seat))
         return 1;
-    st_seat_release(seat);
+    ffi_seat_release(seat);
     return 0;
 }
 
-struct st_seat *st_seat_at(int i)
+struct ffi_seat *ffi_seat_at(int i)
 {
     int n = __atomic_load_n(&used, __ATOMIC_ACQUIRE);
 
@@ -43,14 +43,14 @@ struct st_seat *st_seat_at(int i)
     return NULL;
 }
 
-struct st_seat *st_seat_hold(int i)
+struct ffi_seat *ffi_seat_hold(int i)
 {
-    struct st_seat *seat = st_seat_at(i);
+    struct ffi_seat *seat = ffi_seat_at(i);
 
     return seat != NULL && hold(seat) ? seat : NULL;
 }
 
-static int has_row(const struct st_seat *seat, const int64_t *groups, int rows)
+static int has_row(const struct ffi_seat *seat, const int64_t *groups, int rows)
 {
     size_t bytes = sizeof *groups * (size_t)seat->ranks;
 
@@ -61,7 +61,7 @@ static int has_row(const struct st_seat *seat, const int64_t *groups, int rows)
 }
 
 /* Only seats of the caller's own device are held, so the ranks do not write to each other's. */
-struct st_seat *st_seat_find(const int64_t *groups, int rows, int ranks, int ordinal, int xla)
+struct ffi_seat *ffi_seat_find(const int64_t *groups, int rows, int ranks, int ordinal, int xla)
 {
     int n = __atomic_load_n(&used, __ATOMIC_ACQUIRE);
 
@@ -71,32 +71,32 @@ struct st_seat *st_seat_find(const int64_t *groups, int rows, int ranks, int ord
         if (seats[i].ordinal == ordinal && seats[i].ranks == ranks && seats[i].xla == xla &&
             has_row(&seats[i], groups, rows))
             return &seats[i];
-        st_seat_release(&seats[i]);
+        ffi_seat_release(&seats[i]);
     }
     return NULL;
 }
 
-int st_seats_room(int n)
+int ffi_seats_room(int n)
 {
-    return __atomic_load_n(&used, __ATOMIC_ACQUIRE) + n <= ST_GROUP_SEATS;
+    return __atomic_load_n(&used, __ATOMIC_ACQUIRE) + n <= FFI_GROUP_SEATS;
 }
 
 /* All but ${held}, in which a late reader of the place counts itself, and ${open}. */
-static void fill(struct st_seat *seat, const struct st_seat *with)
+static void fill(struct ffi_seat *seat, const struct ffi_seat *with)
 {
-    size_t from = offsetof(struct st_seat, found);
+    size_t from = offsetof(struct ffi_seat, found);
 
-    memcpy(seat, with, offsetof(struct st_seat, lock));
+    memcpy(seat, with, offsetof(struct ffi_seat, lock));
     memcpy((char *)seat + from, (const char *)with + from, sizeof *seat - from);
     pthread_mutex_init(&seat->lock, NULL);
 }
 
-int st_seats_add(const struct st_seat *more, int n)
+int ffi_seats_add(const struct ffi_seat *more, int n)
 {
     int result = -1;
 
     pthread_mutex_lock(&lock);
-    if (st_seats_room(n)) {
+    if (ffi_seats_room(n)) {
         for (int i = used; i < used + n; i++) {
             fill(&seats[i], &more[i - used]);
             __atomic_store_n(&gpus[i], seats[i].ordinal, __ATOMIC_RELAXED);
@@ -110,7 +110,7 @@ int st_seats_add(const struct st_seat *more, int n)
     return result;
 }
 
-int st_seats_shut(void)
+int ffi_seats_shut(void)
 {
     int n;
 
@@ -122,7 +122,7 @@ int st_seats_shut(void)
     return n;
 }
 
-struct st_seat *st_seat_shut(int i)
+struct ffi_seat *ffi_seat_shut(int i)
 {
     const struct timespec moment = {0, 1000000};
 
@@ -131,7 +131,7 @@ struct st_seat *st_seat_shut(int i)
     return &seats[i];
 }
 
-void st_seats_forget(int n)
+void ffi_seats_forget(int n)
 {
     pthread_mutex_lock(&lock);
     if (used == n)

@@ -5,38 +5,38 @@
  * A group is an ordered list of JAX device ids. Python opens it while a program is lowered; a
  * compiled program names its groups by their ids, and the handler finds the handle of the device it
  * runs on. Readers take no lock: a place is written before it is shown, and has another group only
- * when it is closed and nobody holds it. What is found is held until st_seat_release(), and a close
+ * when it is closed and nobody holds it. What is found is held until ffi_seat_release(), and a close
  * waits for that before it gives the handle back.
  */
-#ifndef ST_FFI_GROUPS_H_
-#define ST_FFI_GROUPS_H_
+#ifndef FFI_GROUPS_H_
+#define FFI_GROUPS_H_
 
 #include <pthread.h>
 
 #include "jax/library.h"
 #include "jax/exchange.h"
 
-#define ST_GROUP_RANKS 16 /* SYMTUNER_AR_MAX_RANKS */
-#define ST_GROUP_SEATS 1024
-#define ST_CACHE_LINE  64
+#define FFI_GROUP_RANKS 16 /* SYMTUNER_AR_MAX_RANKS */
+#define FFI_GROUP_SEATS 1024
+#define FFI_CACHE_LINE  64
 
 /* One device in one group. */
-struct st_seat {
-    int64_t ids[ST_GROUP_RANKS];
+struct ffi_seat {
+    int64_t ids[FFI_GROUP_RANKS];
     int ranks, me;
-    int ordinal;              /* CUDA device of this process */
-    int across;               /* the ranks are in several processes */
-    int xla;                  /* they use XLA's communicator, which the first run brings */
-    int gpus[ST_GROUP_RANKS]; /* local groups: every rank's CUDA device */
-    struct st_meet *meet;     /* shared by a local group; NULL else */
+    int ordinal;               /* CUDA device of this process */
+    int across;                /* the ranks are in several processes */
+    int xla;                   /* they use XLA's communicator, which the first run brings */
+    int gpus[FFI_GROUP_RANKS]; /* local groups: every rank's CUDA device */
+    struct ffi_meet *meet;     /* shared by a local group; NULL else */
     uint32_t timeout_ms;
-    st_handle *handle;         /* xla: NULL before the first run */
-    void *comm;                /* NCCL communicator, our own or XLA's; NULL in local groups */
+    ffi_handle *handle; /* xla: NULL before the first run */
+    void *comm;         /* NCCL communicator, our own or XLA's; NULL in local groups */
     /* From here on one thread writes at every call, while others look for their seats. */
-    _Alignas(ST_CACHE_LINE) pthread_mutex_t lock; /* a handle belongs to one thread at a time */
-    int held;                  /* by so many calls; st_seats_add() leaves it */
-    int open;                  /* 1: may be found */
-    struct st_found found;     /* with meet: what this seat looked up last */
+    _Alignas(FFI_CACHE_LINE) pthread_mutex_t lock; /* a handle belongs to one thread at a time */
+    int held;                                      /* by so many calls; ffi_seats_add() leaves it */
+    int open;                                      /* 1: may be found */
+    struct ffi_found found;                        /* with meet: what this seat looked up last */
     int64_t looked;            /* 1 + the run in which replays were last looked at; 0: none */
     int lost;                  /* 1 + a rank whose process is gone; 0: none */
     int left;                  /* 1 + a rank that has closed the group; 0: none */
@@ -49,30 +49,30 @@ struct st_seat {
 
 /* The seat of device ${ordinal} in the row of ${groups} (rows of ${ranks} ids) that has one, of a
  * group that does or does not use XLA's communicator; NULL: none. Held. */
-struct st_seat *st_seat_find(const int64_t *groups, int rows, int ranks, int ordinal, int xla);
+struct ffi_seat *ffi_seat_find(const int64_t *groups, int rows, int ranks, int ordinal, int xla);
 
 /* The i-th open seat, held; or NULL. */
-struct st_seat *st_seat_hold(int i);
+struct ffi_seat *ffi_seat_hold(int i);
 
-void st_seat_release(struct st_seat *seat); /* NULL: nothing */
+void ffi_seat_release(struct ffi_seat *seat); /* NULL: nothing */
 
 /* The i-th open seat, or NULL. Its handle is the caller's only while nobody closes. */
-struct st_seat *st_seat_at(int i);
+struct ffi_seat *ffi_seat_at(int i);
 
 /* Whether there is room for n more. */
-int st_seats_room(int n);
+int ffi_seats_room(int n);
 
 /* 0, or -1 when the table is full; n seats appear at once. */
-int st_seats_add(const struct st_seat *seats, int n);
+int ffi_seats_add(const struct ffi_seat *seats, int n);
 
 /* No seat is open any more; how many places there are. Then each is to be waited for and its handle
  * given back, and the places are forgotten; those that were added meanwhile stay. */
-int st_seats_shut(void);
+int ffi_seats_shut(void);
 
 /* The seat in place i, which was shut, when no call holds it any more. */
-struct st_seat *st_seat_shut(int i);
+struct ffi_seat *ffi_seat_shut(int i);
 
 /* Forget the first n places, unless there are others now. */
-void st_seats_forget(int n);
+void ffi_seats_forget(int n);
 
 #endif

@@ -31,10 +31,10 @@ static XLA_FFI_Error *fail(const XLA_FFI_Api *api, XLA_FFI_Error_Code code, cons
 
 /* One call, read from its frame. */
 struct job {
-    struct st_call call;
-    struct st_flat flat;
-    struct st_seat *seat;
-    struct st_offer offer;
+    struct ffi_call call;
+    struct ffi_flat flat;
+    struct ffi_seat *seat;
+    struct ffi_offer offer;
     int ordinal;
     int recordable; /* XLA may have recorded the call, or be recording it */
     int64_t run;
@@ -69,15 +69,15 @@ static XLA_FFI_Error *read_job(const XLA_FFI_CallFrame *frame, struct job *j)
     XLA_FFI_Error *error;
     char why[512];
 
-    if (!ST_FFI_HAS(api, XLA_FFI_Stream_Get) || !ST_FFI_HAS(api, XLA_FFI_DeviceOrdinal_Get) ||
-        !ST_FFI_HAS(api, XLA_FFI_RunId_Get))
+    if (!FFI_HAS(api, XLA_FFI_Stream_Get) || !FFI_HAS(api, XLA_FFI_DeviceOrdinal_Get) ||
+        !FFI_HAS(api, XLA_FFI_RunId_Get))
         return fail(
             api, XLA_FFI_Error_Code_UNIMPLEMENTED,
             "this jaxlib tells a custom call neither stream nor device; jax 0.9.2 or later does");
-    if (st_frame_read(frame, &j->call, why, sizeof why) != 0 ||
-        st_frame_read_flat(frame, &j->flat, why, sizeof why) != 0)
+    if (ffi_frame_read(frame, &j->call, why, sizeof why) != 0 ||
+        ffi_frame_read_flat(frame, &j->flat, why, sizeof why) != 0)
         return fail(api, XLA_FFI_Error_Code_INVALID_ARGUMENT, why);
-    if (st_ar_get() == NULL)
+    if (ffi_ar_get() == NULL)
         return fail(
             api, XLA_FFI_Error_Code_FAILED_PRECONDITION,
             "libsymtuner_ar.so is not loaded; import symtuner in the process that runs this");
@@ -85,9 +85,9 @@ static XLA_FFI_Error *read_job(const XLA_FFI_CallFrame *frame, struct job *j)
     if (error != NULL)
         return error;
     j->offer =
-        (struct st_offer){j->call.send, j->call.recv, j->call.count, j->call.dtype, j->call.op};
+        (struct ffi_offer){j->call.send, j->call.recv, j->call.count, j->call.dtype, j->call.op};
     j->seat =
-        st_seat_find(j->call.groups, j->call.rows, j->call.ranks, j->ordinal, j->flat.ids != NULL);
+        ffi_seat_find(j->call.groups, j->call.rows, j->call.ranks, j->ordinal, j->flat.ids != NULL);
     if (j->seat != NULL)
         return NULL;
     snprintf(why, sizeof why,
@@ -109,15 +109,15 @@ static int may_meet(const struct job *j)
  * cannot be given back without it. */
 static XLA_FFI_Error *adopt_comm(const struct job *j, const XLA_FFI_CallFrame *frame)
 {
-    const struct st_ar *ar = st_ar_get();
-    struct st_seat *seat = j->seat;
-    struct st_ar_config config = {
+    const struct ffi_ar *ar = ffi_ar_get();
+    struct ffi_seat *seat = j->seat;
+    struct ffi_ar_config config = {
         .size = sizeof config, .timeout_ms = seat->timeout_ms, .one_stream = 1};
-    st_handle *handle = NULL;
+    ffi_handle *handle = NULL;
     void *comm = NULL;
     char why[512];
     int result = 0;
-    XLA_FFI_Error *error = st_xla_get(frame, &j->flat, &comm);
+    XLA_FFI_Error *error = ffi_xla_get(frame, &j->flat, &comm);
 
     if (error != NULL)
         return error;
@@ -137,18 +137,18 @@ static XLA_FFI_Error *adopt_comm(const struct job *j, const XLA_FFI_CallFrame *f
 
 static void meet(const struct job *j)
 {
-    struct st_offer offer = j->offer;
+    struct ffi_offer offer = j->offer;
 
     if (!may_meet(j))
         return;
-    if (!st_reachable(offer.send, j->seat->gpus, j->seat->ranks) ||
-        !st_reachable(offer.recv, j->seat->gpus, j->seat->ranks))
+    if (!ffi_reachable(offer.send, j->seat->gpus, j->seat->ranks) ||
+        !ffi_reachable(offer.recv, j->seat->gpus, j->seat->ranks))
         offer.op = -1; /* what nobody else offers: the meeting is refused */
-    st_meet_come(j->seat->meet, j->run, j->seat->me, &offer);
+    ffi_meet_come(j->seat->meet, j->run, j->seat->me, &offer);
 }
 
 /* A rank that has gone. */
-static XLA_FFI_Error *look_for_absent(const struct st_seat *seat, const XLA_FFI_Api *api)
+static XLA_FFI_Error *look_for_absent(const struct ffi_seat *seat, const XLA_FFI_Api *api)
 {
     int lost = __atomic_load_n(&seat->lost, __ATOMIC_ACQUIRE);
     int left = __atomic_load_n(&seat->left, __ATOMIC_ACQUIRE);
@@ -167,8 +167,8 @@ static XLA_FFI_Error *look_for_absent(const struct st_seat *seat, const XLA_FFI_
  * a program; the first of a run has looked for all. */
 static XLA_FFI_Error *look_at_replays(const struct job *j, const XLA_FFI_Api *api)
 {
-    const struct st_ar *ar = st_ar_get();
-    struct st_seat *seat = j->seat;
+    const struct ffi_ar *ar = ffi_ar_get();
+    struct ffi_seat *seat = j->seat;
     XLA_FFI_Error *error;
     char why[512];
     int result;
@@ -199,7 +199,7 @@ static XLA_FFI_Error *initialize(const struct job *j, const XLA_FFI_CallFrame *f
 }
 
 /* Others read these at any time: the seat's watch, symtuner_ffi_seat(). */
-static void count(struct st_seat *seat, const struct st_call *call, int zero_copy, int minor)
+static void count(struct ffi_seat *seat, const struct ffi_call *call, int zero_copy, int minor)
 {
     uintptr_t bits = seat->address_bits | (uintptr_t)call->send | (uintptr_t)call->recv;
 
@@ -211,9 +211,9 @@ static void count(struct st_seat *seat, const struct st_call *call, int zero_cop
 
 static XLA_FFI_Error *execute(const struct job *j, const XLA_FFI_Api *api)
 {
-    const struct st_ar *ar = st_ar_get();
-    struct st_seat *seat = j->seat;
-    const struct st_site *site = NULL;
+    const struct ffi_ar *ar = ffi_ar_get();
+    struct ffi_seat *seat = j->seat;
+    const struct ffi_site *site = NULL;
     XLA_FFI_Error *error = look_for_absent(seat, api);
     char why[512];
     int result;
@@ -225,7 +225,7 @@ static XLA_FFI_Error *execute(const struct job *j, const XLA_FFI_Api *api)
                     "the call was not initialized, so it has no communicator");
     pthread_mutex_lock(&seat->lock);
     if (may_meet(j))
-        site = st_meet_look(seat->meet, j->run, seat->me, &j->offer, &seat->found);
+        site = ffi_meet_look(seat->meet, j->run, seat->me, &j->offer, &seat->found);
     if (site != NULL)
         result = ar->all_reduce_at(site->sends, site->recvs, j->call.count, j->call.dtype,
                                    j->call.op, seat->handle, j->stream);
@@ -235,7 +235,7 @@ static XLA_FFI_Error *execute(const struct job *j, const XLA_FFI_Api *api)
     if (result == 0)
         count(seat, &j->call, site != NULL, api->api_version.minor_version);
     if (result == 0 && seat->across && !j->recordable)
-        st_watch_mark(seat, j->stream);
+        ffi_watch_mark(seat, j->stream);
     if (result != 0)
         snprintf(why, sizeof why, "rank %d of %d on GPU %d: %s", seat->me, seat->ranks, j->ordinal,
                  ar->error(seat->handle));
@@ -246,12 +246,12 @@ static XLA_FFI_Error *execute(const struct job *j, const XLA_FFI_Api *api)
 /* The only stage in which XLA takes requests for communicators; no buffers, perhaps no device. */
 static XLA_FFI_Error *prepare(const XLA_FFI_CallFrame *frame)
 {
-    struct st_flat flat;
+    struct ffi_flat flat;
     char why[512];
 
-    if (st_frame_read_flat(frame, &flat, why, sizeof why) != 0)
+    if (ffi_frame_read_flat(frame, &flat, why, sizeof why) != 0)
         return fail(frame->api, XLA_FFI_Error_Code_INVALID_ARGUMENT, why);
-    return flat.ids != NULL ? st_xla_request(frame, &flat) : NULL;
+    return flat.ids != NULL ? ffi_xla_request(frame, &flat) : NULL;
 }
 
 static XLA_FFI_Error *handle(XLA_FFI_CallFrame *frame, int recordable)
@@ -260,9 +260,9 @@ static XLA_FFI_Error *handle(XLA_FFI_CallFrame *frame, int recordable)
     struct job j = {.recordable = recordable};
     XLA_FFI_Error *error;
 
-    if (frame == NULL || st_frame_is_metadata(frame, traits))
+    if (frame == NULL || ffi_frame_is_metadata(frame, traits))
         return NULL;
-    if (!ST_FFI_HAS(frame->api, XLA_FFI_Error_Create))
+    if (!FFI_HAS(frame->api, XLA_FFI_Error_Create))
         return NULL; /* nobody to tell */
     if (frame->stage == XLA_FFI_ExecutionStage_PREPARE)
         return prepare(frame);
@@ -274,7 +274,7 @@ static XLA_FFI_Error *handle(XLA_FFI_CallFrame *frame, int recordable)
         error = execute(&j, frame->api);
     else if (error == NULL)
         error = initialize(&j, frame);
-    st_seat_release(j.seat);
+    ffi_seat_release(j.seat);
     return error;
 }
 
@@ -292,9 +292,9 @@ static int probed = -1;
 
 XLA_FFI_Error *symtuner_ffi_probe(XLA_FFI_CallFrame *frame)
 {
-    if (frame != NULL && !st_frame_is_metadata(frame, 0) && frame->api != NULL &&
+    if (frame != NULL && !ffi_frame_is_metadata(frame, 0) && frame->api != NULL &&
         frame->stage == XLA_FFI_ExecutionStage_PREPARE)
-        __atomic_store_n(&probed, st_xla_offers(frame), __ATOMIC_RELEASE);
+        __atomic_store_n(&probed, ffi_xla_offers(frame), __ATOMIC_RELEASE);
     return NULL;
 }
 

@@ -11,7 +11,7 @@
 #define VERSION_NEEDED   100 /* 0.1.0 */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct st_ar table;
+static struct ffi_ar table;
 static const void *library; /* set last: readers take no lock */
 static char loaded_path[512];
 
@@ -23,7 +23,7 @@ static int find_all(void *so, const char *path, char *why, size_t why_size)
     *(void **)&table.name = dlsym(so, "symtuner_ar_" #name);                                       \
     if (table.name == NULL)                                                                        \
         missing = "symtuner_ar_" #name;
-    ST_AR_FUNCTIONS(X)
+    FFI_AR_FUNCTIONS(X)
 #undef X
     if (missing != NULL) {
         snprintf(why, why_size, "%s has no %s: not libsymtuner_ar.so?", path, missing);
@@ -38,7 +38,7 @@ static int find_all(void *so, const char *path, char *why, size_t why_size)
     return 0;
 }
 
-int st_ar_load(const char *path, char *why, size_t why_size)
+int ffi_ar_load(const char *path, char *why, size_t why_size)
 {
     int result = 0;
     void *so;
@@ -72,7 +72,7 @@ int st_ar_load(const char *path, char *why, size_t why_size)
     return result;
 }
 
-const struct st_ar *st_ar_get(void)
+const struct ffi_ar *ffi_ar_get(void)
 {
     return __atomic_load_n(&library, __ATOMIC_ACQUIRE) != NULL ? &table : NULL;
 }

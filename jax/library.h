@@ -5,15 +5,15 @@
  * The types repeat include/symtuner_ar.h without CUDA's and NCCL's headers, so that the XLA handler
  * compiles with a C compiler and XLA's one header. test/jax/same_types.c compares the two.
  */
-#ifndef ST_FFI_AR_H_
-#define ST_FFI_AR_H_
+#ifndef FFI_AR_H_
+#define FFI_AR_H_
 
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct symtuner_ar st_handle;
+typedef struct symtuner_ar ffi_handle;
 
-struct st_ar_config {
+struct ffi_ar_config {
     size_t size;
     int transport;
     uint32_t timeout_ms;
@@ -23,7 +23,7 @@ struct st_ar_config {
     int max_ctas;
 };
 
-struct st_ar_plan {
+struct ffi_ar_plan {
     size_t size;
     const char *kernel;
     int ctas;
@@ -34,31 +34,31 @@ struct st_ar_plan {
 };
 
 /* result, name without its prefix, arguments; ncclResult_t, ncclDataType_t, ncclRedOp_t are int */
-#define ST_AR_FUNCTIONS(X)                                                                         \
-    X(int, create, (st_handle **, void *const *, int, const struct st_ar_config *))                \
-    X(int, create_local, (st_handle **, const int *, int, const struct st_ar_config *))            \
-    X(int, destroy, (st_handle **, int))                                                           \
-    X(int, all_reduce, (const void *, void *, size_t, int, int, st_handle *, void *))              \
+#define FFI_AR_FUNCTIONS(X)                                                                        \
+    X(int, create, (ffi_handle **, void *const *, int, const struct ffi_ar_config *))              \
+    X(int, create_local, (ffi_handle **, const int *, int, const struct ffi_ar_config *))          \
+    X(int, destroy, (ffi_handle **, int))                                                          \
+    X(int, all_reduce, (const void *, void *, size_t, int, int, ffi_handle *, void *))             \
     X(int, all_reduce_at,                                                                          \
-      (const void *const *, void *const *, size_t, int, int, st_handle *, void *))                 \
+      (const void *const *, void *const *, size_t, int, int, ffi_handle *, void *))                \
     X(int, query,                                                                                  \
-      (const void *, const void *, size_t, int, int, st_handle *, struct st_ar_plan *))            \
-    X(size_t, describe, (st_handle *, char *, size_t))                                             \
-    X(int, status, (st_handle *))                                                                  \
-    X(int, abort, (st_handle *))                                                                   \
-    X(const char *, error, (const st_handle *))                                                    \
+      (const void *, const void *, size_t, int, int, ffi_handle *, struct ffi_ar_plan *))          \
+    X(size_t, describe, (ffi_handle *, char *, size_t))                                            \
+    X(int, status, (ffi_handle *))                                                                 \
+    X(int, abort, (ffi_handle *))                                                                  \
+    X(const char *, error, (const ffi_handle *))                                                   \
     X(int, version, (void))
 
-struct st_ar {
+struct ffi_ar {
 #define X(result, name, args) result(*name) args;
-    ST_AR_FUNCTIONS(X)
+    FFI_AR_FUNCTIONS(X)
 #undef X
 };
 
 /* Load ${path}; 0, or -1 with a sentence in ${why}. A second call with another path is an error. */
-int st_ar_load(const char *path, char *why, size_t why_size);
+int ffi_ar_load(const char *path, char *why, size_t why_size);
 
 /* The loaded library, or NULL. */
-const struct st_ar *st_ar_get(void);
+const struct ffi_ar *ffi_ar_get(void);
 
 #endif

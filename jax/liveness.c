@@ -34,16 +34,16 @@
 /* Of one group, open or closed. Only its thread writes what may change, but for left. */
 struct watch {
     struct watch *next;
-    struct st_seat *seat; /* may belong to a later group: is_mine() */
-    int64_t ids[ST_GROUP_RANKS];
+    struct ffi_seat *seat; /* may belong to a later group: is_mine() */
+    int64_t ids[FFI_GROUP_RANKS];
     int ranks, me, ordinal;
     int wake; /* eventfd */
     int n;
-    struct pollfd peer[ST_GROUP_RANKS]; /* the processes of the other ranks, and wake */
-    int rank[ST_GROUP_RANKS];           /* -1: wake */
-    uint32_t left;                      /* ranks that said goodbye; any thread sets bits */
-    uint32_t lost;                      /* ranks whose process has ended */
-    int64_t lost_at[ST_GROUP_RANKS];
+    struct pollfd peer[FFI_GROUP_RANKS]; /* the processes of the other ranks, and wake */
+    int rank[FFI_GROUP_RANKS];           /* -1: wake */
+    uint32_t left;                       /* ranks that said goodbye; any thread sets bits */
+    uint32_t lost;                       /* ranks whose process has ended */
+    int64_t lost_at[FFI_GROUP_RANKS];
     int64_t told_at; /* 0, or: goodbyes that were said later are not known; any thread */
     const char *how; /* the first one went; NULL: none did */
     int first;
@@ -90,7 +90,7 @@ static void load(void)
     *(void **)&event.query = dlsym(cuda, "cuEventQuery");
 }
 
-void st_watch_mark(struct st_seat *seat, void *stream)
+void ffi_watch_mark(struct ffi_seat *seat, void *stream)
 {
     void *made = seat->done;
 
@@ -106,7 +106,7 @@ void st_watch_mark(struct st_seat *seat, void *stream)
     event.record(made, stream); /* failing: the call before it is watched instead */
 }
 
-int st_watch_pending(struct st_seat *seat)
+int ffi_watch_pending(struct ffi_seat *seat)
 {
     void *done = __atomic_load_n(&seat->done, __ATOMIC_ACQUIRE);
 
@@ -115,10 +115,10 @@ int st_watch_pending(struct st_seat *seat)
 
 int symtuner_ffi_settle(int limit_ms)
 {
-    struct st_seat *seat;
+    struct ffi_seat *seat;
 
-    for (int i = 0; (seat = st_seat_at(i)) != NULL; i++)
-        for (; st_watch_pending(seat); limit_ms -= 10) {
+    for (int i = 0; (seat = ffi_seat_at(i)) != NULL; i++)
+        for (; ffi_watch_pending(seat); limit_ms -= 10) {
             if (limit_ms <= 0)
                 return -1;
             sleep_ms(10);
@@ -175,18 +175,18 @@ static void notice(struct watch *w)
     w->since = now_ms();
 }
 
-/* Whether a call stays pending for ST_WATCH_STUCK_MS with no new one. A rank that leaves has
+/* Whether a call stays pending for FFI_WATCH_STUCK_MS with no new one. A rank that leaves has
  * finished its own calls, so a call that still waits now is one that the first rank that went never
  * made, or was lost in; those that went after it change nothing. */
 static int stuck(struct watch *w)
 {
     uint64_t calls = __atomic_load_n(&w->seat->calls, __ATOMIC_RELAXED);
 
-    if (!st_watch_pending(w->seat) || calls != w->calls) {
+    if (!ffi_watch_pending(w->seat) || calls != w->calls) {
         w->calls = calls;
         w->since = now_ms();
     }
-    return now_ms() - w->since >= ST_WATCH_STUCK_MS;
+    return now_ms() - w->since >= FFI_WATCH_STUCK_MS;
 }
 
 static void give_up(const struct watch *w)
@@ -196,9 +196,9 @@ static void give_up(const struct watch *w)
             "up and this process ends\n",
             w->first, w->how, w->me, w->ordinal);
     if (w->seat->handle != NULL)
-        st_ar_get()->abort(w->seat->handle);
-    sleep_ms(ST_WATCH_LEAVE_MS);
-    _exit(ST_WATCH_EXIT);
+        ffi_ar_get()->abort(w->seat->handle);
+    sleep_ms(FFI_WATCH_LEAVE_MS);
+    _exit(FFI_WATCH_EXIT);
 }
 
 /* Whether jax.distributed waits for rank ${r} in vain. */
@@ -222,8 +222,8 @@ static int overdue(const struct watch *w)
     for (int r = 0; r < w->ranks; r++)
         if (missed(w, r) && (first < 0 || w->lost_at[r] < w->lost_at[first]))
             first = r;
-    return began != 0 && first >= 0 && now - began >= ST_WATCH_END_MS &&
-                   now - w->lost_at[first] >= ST_WATCH_LEAVE_MS
+    return began != 0 && first >= 0 && now - began >= FFI_WATCH_END_MS &&
+                   now - w->lost_at[first] >= FFI_WATCH_LEAVE_MS
                ? first
                : -1;
 }
@@ -234,7 +234,7 @@ static void end_process(int rank)
             "symtuner: rank %d is gone, and %d s after it began to end this process still waits, "
             "as jax.distributed does for a lost process: it ends now\n",
             rank, (int)((now_ms() - __atomic_load_n(&ending_since, __ATOMIC_ACQUIRE)) / 1000));
-    _exit(ST_WATCH_EXIT);
+    _exit(FFI_WATCH_EXIT);
 }
 
 static void forget(struct watch *w)
@@ -290,16 +290,16 @@ static int same_ids(const int64_t *a, const int64_t *b, int ranks)
 
 int symtuner_ffi_goodbye(const int64_t *ids, int ranks, int rank, char *why, size_t why_size)
 {
-    struct st_seat *seat;
+    struct ffi_seat *seat;
 
-    if (ranks < 1 || ranks > ST_GROUP_RANKS || rank < 0 || rank >= ranks) {
+    if (ranks < 1 || ranks > FFI_GROUP_RANKS || rank < 0 || rank >= ranks) {
         snprintf(why, why_size, "there is no rank %d in a group of %d", rank, ranks);
         return -1;
     }
-    for (int i = 0; (seat = st_seat_hold(i)) != NULL; i++) {
+    for (int i = 0; (seat = ffi_seat_hold(i)) != NULL; i++) {
         if (seat->across && seat->ranks == ranks && same_ids(seat->ids, ids, ranks))
             set_first(&seat->left, rank + 1);
-        st_seat_release(seat);
+        ffi_seat_release(seat);
     }
     pthread_mutex_lock(&lock);
     for (struct watch *w = watches; w != NULL; w = w->next)
@@ -313,7 +313,7 @@ int symtuner_ffi_goodbye(const int64_t *ids, int ranks, int rank, char *why, siz
 
 int symtuner_ffi_told(const int64_t *ids, int ranks, int64_t until_ms, char *why, size_t why_size)
 {
-    if (ranks < 1 || ranks > ST_GROUP_RANKS) {
+    if (ranks < 1 || ranks > FFI_GROUP_RANKS) {
         snprintf(why, why_size, "there is no group of %d ranks", ranks);
         return -1;
     }
@@ -392,7 +392,7 @@ static int start(struct watch *w)
     return error;
 }
 
-int st_watch(struct st_seat *seat, const int *pids, char *why, size_t why_size)
+int ffi_watch(struct ffi_seat *seat, const int *pids, char *why, size_t why_size)
 {
     struct watch *w = calloc(1, sizeof *w);
     int error = ENOMEM;

@@ -12,15 +12,15 @@
 #define TEXT_(x) #x
 #define TEXT(x)  TEXT_(x)
 #define FULL                                                                                       \
-    "more than " TEXT(ST_GROUP_SEATS) " places in groups; symtuner.close() frees all of them"
+    "more than " TEXT(FFI_GROUP_SEATS) " places in groups; symtuner.close() frees all of them"
 
 typedef struct {
     char internal[128];
-} st_unique_id; /* ncclUniqueId */
+} ffi_unique_id; /* ncclUniqueId */
 
-static const struct st_ar *need_ar(char *why, size_t why_size)
+static const struct ffi_ar *need_ar(char *why, size_t why_size)
 {
-    const struct st_ar *ar = st_ar_get();
+    const struct ffi_ar *ar = ffi_ar_get();
 
     if (ar == NULL)
         snprintf(why, why_size, "libsymtuner_ar.so is not loaded");
@@ -29,13 +29,13 @@ static const struct st_ar *need_ar(char *why, size_t why_size)
 
 int symtuner_ffi_load(const char *path, char *why, size_t why_size)
 {
-    return st_ar_load(path, why, why_size);
+    return ffi_ar_load(path, why, why_size);
 }
 
 static int check_ids(const int64_t *ids, int ranks, char *why, size_t why_size)
 {
-    if (ids == NULL || ranks < 1 || ranks > ST_GROUP_RANKS) {
-        snprintf(why, why_size, "a group has 1 to %d ranks, not %d", ST_GROUP_RANKS, ranks);
+    if (ids == NULL || ranks < 1 || ranks > FFI_GROUP_RANKS) {
+        snprintf(why, why_size, "a group has 1 to %d ranks, not %d", FFI_GROUP_RANKS, ranks);
         return -1;
     }
     return 0;
@@ -44,12 +44,12 @@ static int check_ids(const int64_t *ids, int ranks, char *why, size_t why_size)
 int symtuner_ffi_open_local(const int64_t *ids, const int *ordinals, int ranks, uint32_t timeout_ms,
                             char *why, size_t why_size)
 {
-    const struct st_ar *ar = need_ar(why, why_size);
-    struct st_ar_config config = {
+    const struct ffi_ar *ar = need_ar(why, why_size);
+    struct ffi_ar_config config = {
         .size = sizeof config, .timeout_ms = timeout_ms, .one_stream = 1};
-    st_handle *handles[ST_GROUP_RANKS] = {NULL};
-    struct st_seat seats[ST_GROUP_RANKS];
-    struct st_meet *meet;
+    ffi_handle *handles[FFI_GROUP_RANKS] = {NULL};
+    struct ffi_seat seats[FFI_GROUP_RANKS];
+    struct ffi_meet *meet;
 
     if (ar == NULL || check_ids(ids, ranks, why, why_size) != 0)
         return -1;
@@ -57,7 +57,7 @@ int symtuner_ffi_open_local(const int64_t *ids, const int *ordinals, int ranks, 
         snprintf(why, why_size, "%s", ar->error(NULL));
         return -1;
     }
-    meet = st_meet_new(ranks);
+    meet = ffi_meet_new(ranks);
     memset(seats, 0, sizeof seats);
     for (int i = 0; i < ranks; i++) {
         memcpy(seats[i].ids, ids, sizeof *ids * (size_t)ranks);
@@ -68,9 +68,9 @@ int symtuner_ffi_open_local(const int64_t *ids, const int *ordinals, int ranks, 
         seats[i].meet = meet; /* NULL when there was no memory for it: then all calls are staged */
         memcpy(seats[i].gpus, ordinals, sizeof *ordinals * (size_t)ranks);
     }
-    if (st_seats_add(seats, ranks) != 0) {
+    if (ffi_seats_add(seats, ranks) != 0) {
         ar->destroy(handles, ranks);
-        st_meet_free(meet);
+        ffi_meet_free(meet);
         snprintf(why, why_size, "%s", FULL);
         return -1;
     }
@@ -94,7 +94,7 @@ static void *nccl(const char *name, char *why, size_t why_size)
 
 int symtuner_ffi_unique_id(void *id, char *why, size_t why_size)
 {
-    int (*get)(st_unique_id *);
+    int (*get)(ffi_unique_id *);
     int result;
 
     *(void **)&get = nccl("ncclGetUniqueId", why, why_size);
@@ -152,28 +152,28 @@ static int end_comm(void *comm, const char *how, char *why, size_t why_size)
     return is_error(result) ? -1 : 0;
 }
 
-static int end_handles(st_handle **handles, int n, char *why, size_t why_size)
+static int end_handles(ffi_handle **handles, int n, char *why, size_t why_size)
 {
-    int result = st_ar_get()->destroy(handles, n);
+    int result = ffi_ar_get()->destroy(handles, n);
 
     if (result != 0)
-        snprintf(why, why_size, "%s", st_ar_get()->error(NULL));
+        snprintf(why, why_size, "%s", ffi_ar_get()->error(NULL));
     return result != 0 ? -1 : 0;
 }
 
 /* A seat that is not in the table yet, or NULL and why not. */
-static struct st_seat *new_seat(const int64_t *ids, int ranks, int me, int ordinal, char *why,
-                                size_t why_size)
+static struct ffi_seat *new_seat(const int64_t *ids, int ranks, int me, int ordinal, char *why,
+                                 size_t why_size)
 {
-    struct st_seat *seat = NULL;
+    struct ffi_seat *seat = NULL;
 
     if (need_ar(why, why_size) == NULL || check_ids(ids, ranks, why, why_size) != 0)
         return NULL;
     /* here, where it is an error of all ranks; when they admit the group it would be one of ours */
-    if (st_seats_room(1))
-        seat = aligned_alloc(ST_CACHE_LINE, sizeof *seat);
+    if (ffi_seats_room(1))
+        seat = aligned_alloc(FFI_CACHE_LINE, sizeof *seat);
     if (seat == NULL) {
-        snprintf(why, why_size, "%s", st_seats_room(1) ? "out of memory" : FULL);
+        snprintf(why, why_size, "%s", ffi_seats_room(1) ? "out of memory" : FULL);
         return NULL;
     }
     memset(seat, 0, sizeof *seat);
@@ -186,13 +186,13 @@ static struct st_seat *new_seat(const int64_t *ids, int ranks, int me, int ordin
 }
 
 /* Make its communicator and its handle, both or none. */
-static int join(struct st_seat *seat, const void *unique_id, uint32_t timeout_ms, char *why,
+static int join(struct ffi_seat *seat, const void *unique_id, uint32_t timeout_ms, char *why,
                 size_t why_size)
 {
-    struct st_ar_config config = {
+    struct ffi_ar_config config = {
         .size = sizeof config, .timeout_ms = timeout_ms, .one_stream = 1};
-    st_unique_id id;
-    int (*init)(void **, int, st_unique_id, int);
+    ffi_unique_id id;
+    int (*init)(void **, int, ffi_unique_id, int);
     char ignored[128];
     int result;
 
@@ -207,8 +207,8 @@ static int join(struct st_seat *seat, const void *unique_id, uint32_t timeout_ms
         snprintf(why, why_size, "ncclCommInitRank: error %d; NCCL_DEBUG=WARN says more", result);
         return -1;
     }
-    if (st_ar_get()->create(&seat->handle, &seat->comm, 1, &config) != 0) {
-        snprintf(why, why_size, "%s", st_ar_get()->error(NULL));
+    if (ffi_ar_get()->create(&seat->handle, &seat->comm, 1, &config) != 0) {
+        snprintf(why, why_size, "%s", ffi_ar_get()->error(NULL));
         end_comm(seat->comm, "ncclCommAbort", ignored, sizeof ignored);
         return -1;
     }
@@ -219,7 +219,7 @@ int symtuner_ffi_open_comm(const int64_t *ids, int ranks, int me, int ordinal,
                            const void *unique_id, uint32_t timeout_ms, void **ticket, char *why,
                            size_t why_size)
 {
-    struct st_seat *seat = new_seat(ids, ranks, me, ordinal, why, why_size);
+    struct ffi_seat *seat = new_seat(ids, ranks, me, ordinal, why, why_size);
 
     if (seat == NULL)
         return -1;
@@ -234,7 +234,7 @@ int symtuner_ffi_open_comm(const int64_t *ids, int ranks, int me, int ordinal,
 int symtuner_ffi_open_xla(const int64_t *ids, int ranks, int me, int ordinal, uint32_t timeout_ms,
                           void **ticket, char *why, size_t why_size)
 {
-    struct st_seat *seat = new_seat(ids, ranks, me, ordinal, why, why_size);
+    struct ffi_seat *seat = new_seat(ids, ranks, me, ordinal, why, why_size);
 
     if (seat == NULL)
         return -1;
@@ -246,7 +246,7 @@ int symtuner_ffi_open_xla(const int64_t *ids, int ranks, int me, int ordinal, ui
 
 int symtuner_ffi_admit(void **ticket, char *why, size_t why_size)
 {
-    if (*ticket == NULL || st_seats_add(*ticket, 1) != 0) {
+    if (*ticket == NULL || ffi_seats_add(*ticket, 1) != 0) {
         snprintf(why, why_size, "%s", *ticket == NULL ? "the group was not opened" : FULL);
         return -1;
     }
@@ -257,7 +257,7 @@ int symtuner_ffi_admit(void **ticket, char *why, size_t why_size)
 
 int symtuner_ffi_give_up(void *ticket, char *why, size_t why_size)
 {
-    struct st_seat *seat = ticket;
+    struct ffi_seat *seat = ticket;
     int bad = 0;
 
     if (seat == NULL)
@@ -272,11 +272,11 @@ int symtuner_ffi_give_up(void *ticket, char *why, size_t why_size)
 
 /* The latest of our seats in a group across processes: one with our own communicator and one with
  * XLA's may be open side by side. */
-static struct st_seat *find_seat_across(const int64_t *ids, int ranks)
+static struct ffi_seat *find_seat_across(const int64_t *ids, int ranks)
 {
-    struct st_seat *seat, *latest = NULL;
+    struct ffi_seat *seat, *latest = NULL;
 
-    for (int i = 0; (seat = st_seat_at(i)) != NULL; i++)
+    for (int i = 0; (seat = ffi_seat_at(i)) != NULL; i++)
         if (seat->across && seat->ranks == ranks &&
             memcmp(seat->ids, ids, sizeof *ids * (size_t)ranks) == 0)
             latest = seat;
@@ -285,10 +285,10 @@ static struct st_seat *find_seat_across(const int64_t *ids, int ranks)
 
 int symtuner_ffi_watch(const int64_t *ids, int ranks, const int *pids, char *why, size_t why_size)
 {
-    struct st_seat *seat = find_seat_across(ids, ranks);
+    struct ffi_seat *seat = find_seat_across(ids, ranks);
 
     if (seat != NULL)
-        return st_watch(seat, pids, why, why_size);
+        return ffi_watch(seat, pids, why, why_size);
     snprintf(why, why_size, "no such group");
     return -1;
 }
@@ -297,19 +297,19 @@ int symtuner_ffi_watch(const int64_t *ids, int ranks, const int *pids, char *why
 
 void symtuner_ffi_abort(void)
 {
-    const struct st_ar *ar = st_ar_get();
-    struct st_seat *seat;
+    const struct ffi_ar *ar = ffi_ar_get();
+    struct ffi_seat *seat;
 
-    for (int i = 0; ar != NULL && (seat = st_seat_hold(i)) != NULL; i++) {
+    for (int i = 0; ar != NULL && (seat = ffi_seat_hold(i)) != NULL; i++) {
         if (seat->handle != NULL)
             ar->abort(seat->handle);
-        st_seat_release(seat);
+        ffi_seat_release(seat);
     }
 }
 
 /* A communicator with a dead rank cannot be destroyed, only aborted; its memory goes with the
  * process. */
-static int close_comm(struct st_seat *seat, char *why, size_t why_size)
+static int close_comm(struct ffi_seat *seat, char *why, size_t why_size)
 {
     int lost = __atomic_load_n(&seat->lost, __ATOMIC_ACQUIRE), bad = 0;
 
@@ -323,19 +323,19 @@ static int close_comm(struct st_seat *seat, char *why, size_t why_size)
 /* The group whose seats begin in place ${first}, which nobody finds any more; ${n} of them. */
 static int close_group(int first, int n, char *why, size_t why_size)
 {
-    struct st_seat *seats[ST_GROUP_RANKS];
-    st_handle *handles[ST_GROUP_RANKS];
+    struct ffi_seat *seats[FFI_GROUP_RANKS];
+    ffi_handle *handles[FFI_GROUP_RANKS];
     int bad;
 
     for (int r = 0; r < n; r++) {
-        seats[r] = st_seat_shut(first + r);
+        seats[r] = ffi_seat_shut(first + r);
         handles[r] = seats[r]->handle;
     }
     if (seats[0]->across) {
         bad = close_comm(seats[0], why, why_size);
     } else {
         bad = end_handles(handles, n, why, why_size);
-        st_meet_free(seats[0]->meet);
+        ffi_meet_free(seats[0]->meet);
     }
     for (int r = 0; r < n; r++)
         seats[r]->ranks = 0; /* done with, where the place is not forgotten */
@@ -344,24 +344,24 @@ static int close_group(int first, int n, char *why, size_t why_size)
 
 int symtuner_ffi_close(char *why, size_t why_size)
 {
-    int places = st_seats_shut(), bad = 0, n;
+    int places = ffi_seats_shut(), bad = 0, n;
 
     for (int i = 0; i < places; i += n) {
-        const struct st_seat *seat = st_seat_shut(i);
+        const struct ffi_seat *seat = ffi_seat_shut(i);
 
         /* a local group's seats lie side by side */
         n = seat->across || seat->ranks == 0 ? 1 : seat->ranks;
         if (seat->ranks != 0)
             bad |= close_group(i, n, why, why_size);
     }
-    st_seats_forget(places);
+    ffi_seats_forget(places);
     return bad;
 }
 
-static int plan_of(st_handle *handle, size_t count, int dtype, int op, char *text, size_t size)
+static int plan_of(ffi_handle *handle, size_t count, int dtype, int op, char *text, size_t size)
 {
-    const struct st_ar *ar = st_ar_get();
-    struct st_ar_plan plan = {.size = sizeof plan};
+    const struct ffi_ar *ar = ffi_ar_get();
+    struct ffi_ar_plan plan = {.size = sizeof plan};
     char *buffers = (char *)4096; /* never touched: a query looks at addresses only */
 
     if (ar->query(buffers, buffers, count, dtype, op, handle, &plan) != 0) {
@@ -375,7 +375,7 @@ static int plan_of(st_handle *handle, size_t count, int dtype, int op, char *tex
 
 int symtuner_ffi_plan(int i, size_t count, int dtype, int op, char *text, size_t size)
 {
-    struct st_seat *seat = st_seat_hold(i);
+    struct ffi_seat *seat = ffi_seat_hold(i);
     int result = -1;
 
     if (seat == NULL)
@@ -384,37 +384,37 @@ int symtuner_ffi_plan(int i, size_t count, int dtype, int op, char *text, size_t
     if (seat->handle != NULL)
         result = plan_of(seat->handle, count, dtype, op, text, size);
     pthread_mutex_unlock(&seat->lock);
-    st_seat_release(seat);
+    ffi_seat_release(seat);
     return result;
 }
 
 int symtuner_ffi_describe(int i, char *text, size_t size)
 {
-    struct st_seat *seat = st_seat_hold(i);
+    struct ffi_seat *seat = ffi_seat_hold(i);
     int result = -1;
 
     if (seat == NULL)
         return -1;
     pthread_mutex_lock(&seat->lock);
     if (seat->handle != NULL) {
-        st_ar_get()->describe(seat->handle, text, size);
+        ffi_ar_get()->describe(seat->handle, text, size);
         result = 0;
     }
     pthread_mutex_unlock(&seat->lock);
-    st_seat_release(seat);
+    ffi_seat_release(seat);
     return result;
 }
 
 int symtuner_ffi_seat(int i, char *text, size_t size)
 {
-    struct st_seat *seat = st_seat_hold(i);
-    struct st_meet_state met = {0};
+    struct ffi_seat *seat = ffi_seat_hold(i);
+    struct ffi_meet_state met = {0};
     uintptr_t bits;
 
     if (seat == NULL)
         return -1;
     if (seat->meet != NULL)
-        st_meet_state(seat->meet, &met);
+        ffi_meet_state(seat->meet, &met);
     bits = __atomic_load_n(&seat->address_bits, __ATOMIC_RELAXED);
     snprintf(text, size,
              "rank=%d ranks=%d gpu=%d comm=%s calls=%llu zero-copy=%llu aligned=%llu ffi=0.%d "
@@ -427,6 +427,6 @@ int symtuner_ffi_seat(int i, char *text, size_t size)
              (unsigned long long)__atomic_load_n(&seat->zero_copy, __ATOMIC_RELAXED),
              (unsigned long long)(bits & -bits), __atomic_load_n(&seat->minor, __ATOMIC_RELAXED),
              (unsigned long long)met.late, met.skip);
-    st_seat_release(seat);
+    ffi_seat_release(seat);
     return 0;
 }

@@ -11,19 +11,19 @@
 
 #include <string.h>
 
-typedef XLA_FFI_Error *find_extension(struct st_find_extension_args *);
+typedef XLA_FFI_Error *find_extension(struct ffi_find_extension_args *);
 
-static const struct st_collectives *find(const XLA_FFI_CallFrame *frame)
+static const struct ffi_collectives *find(const XLA_FFI_CallFrame *frame)
 {
-    struct st_find_extension_args args = {
-        .struct_size = sizeof args, .ctx = frame->ctx, .type = ST_COLLECTIVES};
-    const struct st_collectives *found;
+    struct ffi_find_extension_args args = {
+        .struct_size = sizeof args, .ctx = frame->ctx, .type = FFI_COLLECTIVES};
+    const struct ffi_collectives *found;
     find_extension *ask;
     XLA_FFI_Error *error;
 
-    if (frame->api->struct_size < ST_FIND_EXTENSION_AT + sizeof ask)
+    if (frame->api->struct_size < FFI_FIND_EXTENSION_AT + sizeof ask)
         return NULL; /* FFI 0.3 */
-    memcpy(&ask, (const char *)frame->api + ST_FIND_EXTENSION_AT, sizeof ask);
+    memcpy(&ask, (const char *)frame->api + FFI_FIND_EXTENSION_AT, sizeof ask);
     if (ask == NULL)
         return NULL;
     error = ask(&args);
@@ -31,18 +31,19 @@ static const struct st_collectives *find(const XLA_FFI_CallFrame *frame)
         struct XLA_FFI_Error_Destroy_Args done = {
             .struct_size = XLA_FFI_Error_Destroy_Args_STRUCT_SIZE, .error = error};
 
-        if (ST_FFI_HAS(frame->api, XLA_FFI_Error_Destroy))
+        if (FFI_HAS(frame->api, XLA_FFI_Error_Destroy))
             frame->api->XLA_FFI_Error_Destroy(&done);
         return NULL;
     }
     found = args.extension;
-    return found != NULL && found->struct_size >= sizeof *found && found->major == ST_MAJOR_KNOWN &&
-                   found->minor >= ST_MINOR_KNOWN && found->request != NULL && found->get != NULL
+    return found != NULL && found->struct_size >= sizeof *found &&
+                   found->major == FFI_MAJOR_KNOWN && found->minor >= FFI_MINOR_KNOWN &&
+                   found->request != NULL && found->get != NULL
                ? found
                : NULL;
 }
 
-int st_xla_offers(const XLA_FFI_CallFrame *frame)
+int ffi_xla_offers(const XLA_FFI_CallFrame *frame)
 {
     return find(frame) != NULL;
 }
@@ -58,22 +59,22 @@ static XLA_FFI_Error *missing(const XLA_FFI_CallFrame *frame)
     return frame->api->XLA_FFI_Error_Create(&args);
 }
 
-static size_t fill_rows(const struct st_flat *flat, struct st_replica_group *rows)
+static size_t fill_rows(const struct ffi_flat *flat, struct ffi_replica_group *rows)
 {
-    size_t n = flat->rows < ST_FLAT_ROWS ? (size_t)flat->rows : ST_FLAT_ROWS;
+    size_t n = flat->rows < FFI_FLAT_ROWS ? (size_t)flat->rows : FFI_FLAT_ROWS;
 
     for (size_t i = 0; i < n; i++)
-        rows[i] = (struct st_replica_group){flat->ids + i * (size_t)flat->ranks,
-                                            (size_t)flat->ranks};
+        rows[i] =
+            (struct ffi_replica_group){flat->ids + i * (size_t)flat->ranks, (size_t)flat->ranks};
     return n;
 }
 
-XLA_FFI_Error *st_xla_request(const XLA_FFI_CallFrame *frame, const struct st_flat *flat)
+XLA_FFI_Error *ffi_xla_request(const XLA_FFI_CallFrame *frame, const struct ffi_flat *flat)
 {
-    const struct st_collectives *collectives = find(frame);
-    struct st_replica_group rows[ST_FLAT_ROWS];
-    struct st_request_args args = {
-        .struct_size = sizeof args, .mode = ST_FLATTENED_ID, .groups = rows};
+    const struct ffi_collectives *collectives = find(frame);
+    struct ffi_replica_group rows[FFI_FLAT_ROWS];
+    struct ffi_request_args args = {
+        .struct_size = sizeof args, .mode = FFI_FLATTENED_ID, .groups = rows};
 
     if (collectives == NULL)
         return missing(frame);
@@ -81,12 +82,12 @@ XLA_FFI_Error *st_xla_request(const XLA_FFI_CallFrame *frame, const struct st_fl
     return collectives->request(collectives, &args);
 }
 
-XLA_FFI_Error *st_xla_get(const XLA_FFI_CallFrame *frame, const struct st_flat *flat, void **comm)
+XLA_FFI_Error *ffi_xla_get(const XLA_FFI_CallFrame *frame, const struct ffi_flat *flat, void **comm)
 {
-    const struct st_collectives *collectives = find(frame);
-    struct st_replica_group rows[ST_FLAT_ROWS];
-    struct st_get_args args = {
-        .struct_size = sizeof args, .mode = ST_FLATTENED_ID, .groups = rows};
+    const struct ffi_collectives *collectives = find(frame);
+    struct ffi_replica_group rows[FFI_FLAT_ROWS];
+    struct ffi_get_args args = {
+        .struct_size = sizeof args, .mode = FFI_FLATTENED_ID, .groups = rows};
     XLA_FFI_Error *error;
 
     if (collectives == NULL)

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* xla_abi.h - layouts of XLA's FFI extension "collectives" 0.1, and of the lookup of extensions
  * in FFI 0.4; see xla.c. */
-#ifndef ST_FFI_XLA_ABI_H_
-#define ST_FFI_XLA_ABI_H_
+#ifndef FFI_XLA_ABI_H_
+#define FFI_XLA_ABI_H_
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include "xla/ffi/api/c_api.h"
 
-#define ST_COLLECTIVES       129
-#define ST_MAJOR_KNOWN       0
-#define ST_MINOR_KNOWN       1
-#define ST_FLATTENED_ID      3   /* ids are places in the program's list of devices */
-#define ST_FIND_EXTENSION_AT 192 /* offset in XLA_FFI_Api: the first member that FFI 0.3 lacks */
+#define FFI_COLLECTIVES       129
+#define FFI_MAJOR_KNOWN       0
+#define FFI_MINOR_KNOWN       1
+#define FFI_FLATTENED_ID      3   /* ids are places in the program's list of devices */
+#define FFI_FIND_EXTENSION_AT 192 /* offset in XLA_FFI_Api: the first member that FFI 0.3 lacks */
 
-struct st_find_extension_args {
+struct ffi_find_extension_args {
     size_t struct_size;
     void *extension_start;
     void *ctx;
@@ -23,38 +23,38 @@ struct st_find_extension_args {
     const void *extension; /* out; NULL: not attached */
 };
 
-struct st_replica_group {
+struct ffi_replica_group {
     const int64_t *ids;
     size_t size;
 };
 
-struct st_request_args {
+struct ffi_request_args {
     size_t struct_size;
     void *extension_start;
     int mode;
-    const struct st_replica_group *groups;
+    const struct ffi_replica_group *groups;
     size_t groups_size;
     int64_t communication_id;
 };
 
-struct st_get_args {
+struct ffi_get_args {
     size_t struct_size;
     void *extension_start;
     int mode;
-    const struct st_replica_group *groups;
+    const struct ffi_replica_group *groups;
     size_t groups_size;
     int64_t communication_id;
     void *comm; /* out */
 };
 
-struct st_collectives {
+struct ffi_collectives {
     size_t struct_size;
     int64_t type;
     int32_t major, minor;
     const void *next;
     void *state;
-    XLA_FFI_Error *(*request)(const struct st_collectives *, struct st_request_args *);
-    XLA_FFI_Error *(*get)(const struct st_collectives *, struct st_get_args *);
+    XLA_FFI_Error *(*request)(const struct ffi_collectives *, struct ffi_request_args *);
+    XLA_FFI_Error *(*get)(const struct ffi_collectives *, struct ffi_get_args *);
 };
 
 #endif

@@ -39,7 +39,7 @@ EXPORT int fake_wait;      /* while it is set, destroy waits, as for a rank that
 static int fake_short, fake_tries;
 
 /* Meant for memory that may be freed; this library is built without sanitizers. */
-static int is_dead(const st_handle *handle)
+static int is_dead(const ffi_handle *handle)
 {
     if (handle->state == ALIVE)
         return 0;
@@ -54,25 +54,25 @@ static int fails(const char *what)
     return word != NULL && strcmp(word, what) == 0;
 }
 
-EXPORT int symtuner_ar_create_local(st_handle **out, const int *devices, int n,
-                                    const struct st_ar_config *config);
-EXPORT int symtuner_ar_create(st_handle **out, void *const *comms, int n,
-                              const struct st_ar_config *config);
-EXPORT int symtuner_ar_destroy(st_handle **handles, int n);
+EXPORT int symtuner_ar_create_local(ffi_handle **out, const int *devices, int n,
+                                    const struct ffi_ar_config *config);
+EXPORT int symtuner_ar_create(ffi_handle **out, void *const *comms, int n,
+                              const struct ffi_ar_config *config);
+EXPORT int symtuner_ar_destroy(ffi_handle **handles, int n);
 EXPORT int symtuner_ar_all_reduce(const void *send, void *recv, size_t count, int dtype, int op,
-                                  st_handle *handle, void *stream);
+                                  ffi_handle *handle, void *stream);
 EXPORT int symtuner_ar_all_reduce_at(const void *const *sends, void *const *recvs, size_t count,
-                                     int dtype, int op, st_handle *handle, void *stream);
+                                     int dtype, int op, ffi_handle *handle, void *stream);
 EXPORT int symtuner_ar_query(const void *send, const void *recv, size_t count, int dtype, int op,
-                             st_handle *handle, struct st_ar_plan *plan);
-EXPORT size_t symtuner_ar_describe(st_handle *handle, char *text, size_t length);
-EXPORT int symtuner_ar_status(st_handle *handle);
-EXPORT int symtuner_ar_abort(st_handle *handle);
-EXPORT const char *symtuner_ar_error(const st_handle *handle);
+                             ffi_handle *handle, struct ffi_ar_plan *plan);
+EXPORT size_t symtuner_ar_describe(ffi_handle *handle, char *text, size_t length);
+EXPORT int symtuner_ar_status(ffi_handle *handle);
+EXPORT int symtuner_ar_abort(ffi_handle *handle);
+EXPORT const char *symtuner_ar_error(const ffi_handle *handle);
 EXPORT int symtuner_ar_version(void);
 
-int symtuner_ar_create_local(st_handle **out, const int *devices, int n,
-                             const struct st_ar_config *config)
+int symtuner_ar_create_local(ffi_handle **out, const int *devices, int n,
+                             const struct ffi_ar_config *config)
 {
     const char *without = getenv("FAKE_AR_SHORT");
 
@@ -89,8 +89,8 @@ int symtuner_ar_create_local(st_handle **out, const int *devices, int n,
     return 0;
 }
 
-int symtuner_ar_create(st_handle **out, void *const *comms, int n,
-                       const struct st_ar_config *config)
+int symtuner_ar_create(ffi_handle **out, void *const *comms, int n,
+                       const struct ffi_ar_config *config)
 {
     int devices[16] = {0};
 
@@ -98,7 +98,7 @@ int symtuner_ar_create(st_handle **out, void *const *comms, int n,
     return symtuner_ar_create_local(out, devices, n, config);
 }
 
-int symtuner_ar_destroy(st_handle **handles, int n)
+int symtuner_ar_destroy(ffi_handle **handles, int n)
 {
     int result = fails("destroy") ? 1 : 0;
 
@@ -116,7 +116,7 @@ int symtuner_ar_destroy(st_handle **handles, int n)
 }
 
 int symtuner_ar_all_reduce(const void *send, void *recv, size_t count, int dtype, int op,
-                           st_handle *handle, void *stream)
+                           ffi_handle *handle, void *stream)
 {
     if (fails("all_reduce") || is_dead(handle))
         return 6;
@@ -126,7 +126,7 @@ int symtuner_ar_all_reduce(const void *send, void *recv, size_t count, int dtype
 }
 
 int symtuner_ar_all_reduce_at(const void *const *sends, void *const *recvs, size_t count, int dtype,
-                              int op, st_handle *handle, void *stream)
+                              int op, ffi_handle *handle, void *stream)
 {
     int me = handle->rank,
         result = symtuner_ar_all_reduce(sends[me], recvs[me], count, dtype, op, handle, stream);
@@ -136,7 +136,7 @@ int symtuner_ar_all_reduce_at(const void *const *sends, void *const *recvs, size
 }
 
 int symtuner_ar_query(const void *send, const void *recv, size_t count, int dtype, int op,
-                      st_handle *handle, struct st_ar_plan *plan)
+                      ffi_handle *handle, struct ffi_ar_plan *plan)
 {
     (void)send, (void)recv, (void)dtype, (void)op, (void)handle;
     if (plan->size != sizeof *plan)
@@ -150,23 +150,23 @@ int symtuner_ar_query(const void *send, const void *recv, size_t count, int dtyp
     return 0;
 }
 
-size_t symtuner_ar_describe(st_handle *handle, char *text, size_t length)
+size_t symtuner_ar_describe(ffi_handle *handle, char *text, size_t length)
 {
     return (size_t)snprintf(text, length, is_dead(handle) ? "destroyed" : "fake");
 }
 
-int symtuner_ar_status(st_handle *handle)
+int symtuner_ar_status(ffi_handle *handle)
 {
     __atomic_fetch_add(&fake_asked, 1, __ATOMIC_RELAXED);
     return handle == NULL || is_dead(handle) || fails("status");
 }
 
-int symtuner_ar_abort(st_handle *handle)
+int symtuner_ar_abort(ffi_handle *handle)
 {
     return handle == NULL;
 }
 
-const char *symtuner_ar_error(const st_handle *handle)
+const char *symtuner_ar_error(const ffi_handle *handle)
 {
     return handle != NULL ? "the fake failed on purpose"
            : fake_short   ? "GPU 0: out of memory"

@@ -128,9 +128,9 @@ void frame_add_flat(struct frame *f)
 /* ---- XLA's collectives extension ------------------------------------------------------------- */
 
 struct offer offer;
-static struct st_collectives collectives;
+static struct ffi_collectives collectives;
 
-static void see(const struct st_replica_group *groups, size_t rows)
+static void see(const struct ffi_replica_group *groups, size_t rows)
 {
     offer.rows = rows;
     offer.ranks = groups[0].size;
@@ -139,19 +139,19 @@ static void see(const struct st_replica_group *groups, size_t rows)
             offer.seen[i * groups[i].size + r] = groups[i].ids[r];
 }
 
-static XLA_FFI_Error *ask_comm(const struct st_collectives *self, struct st_request_args *args)
+static XLA_FFI_Error *ask_comm(const struct ffi_collectives *self, struct ffi_request_args *args)
 {
     XLA_FFI_Error_Create_Args error = {.message = "no cliques here", .errc = 9};
 
     offer.requests++;
     see(args->groups, args->groups_size);
-    return offer.fails || self != &collectives || args->mode != ST_FLATTENED_ID ||
+    return offer.fails || self != &collectives || args->mode != FFI_FLATTENED_ID ||
                    args->struct_size != 48 || args->communication_id != 0
                ? error_create(&error)
                : NULL;
 }
 
-static XLA_FFI_Error *get_comm(const struct st_collectives *self, struct st_get_args *args)
+static XLA_FFI_Error *get_comm(const struct ffi_collectives *self, struct ffi_get_args *args)
 {
     XLA_FFI_Error_Create_Args error = {.message = "no cliques here", .errc = 9};
 
@@ -162,23 +162,23 @@ static XLA_FFI_Error *get_comm(const struct st_collectives *self, struct st_get_
                                                                           : NULL;
 }
 
-static XLA_FFI_Error *find_extension(struct st_find_extension_args *args)
+static XLA_FFI_Error *find_extension(struct ffi_find_extension_args *args)
 {
-    args->extension = args->type == ST_COLLECTIVES && args->ctx == &context ? &collectives : NULL;
+    args->extension = args->type == FFI_COLLECTIVES && args->ctx == &context ? &collectives : NULL;
     return NULL;
 }
 
 void runtime_offer(int minor, void *comm)
 {
-    XLA_FFI_Error *(*find)(struct st_find_extension_args *) = find_extension;
+    XLA_FFI_Error *(*find)(struct ffi_find_extension_args *) = find_extension;
 
     memset(&offer, 0, sizeof offer);
     offer.comm = comm;
-    collectives = (struct st_collectives){.struct_size = sizeof collectives,
-                                          .type = ST_COLLECTIVES,
-                                          .minor = minor,
-                                          .request = ask_comm,
-                                          .get = get_comm};
-    memcpy(runtime.room + ST_FIND_EXTENSION_AT, &find, sizeof find);
-    runtime.api.struct_size = ST_FIND_EXTENSION_AT + sizeof find;
+    collectives = (struct ffi_collectives){.struct_size = sizeof collectives,
+                                           .type = FFI_COLLECTIVES,
+                                           .minor = minor,
+                                           .request = ask_comm,
+                                           .get = get_comm};
+    memcpy(runtime.room + FFI_FIND_EXTENSION_AT, &find, sizeof find);
+    runtime.api.struct_size = FFI_FIND_EXTENSION_AT + sizeof find;
 }

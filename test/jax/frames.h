@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* frames.h - call frames as XLA would build them, and a runtime that answers them. */
-#ifndef ST_TEST_FRAMES_H_
-#define ST_TEST_FRAMES_H_
+#ifndef FFI_TEST_FRAMES_H_
+#define FFI_TEST_FRAMES_H_
 
 #include "xla/ffi/api/c_api.h"
 

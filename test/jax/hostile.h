@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hostile.h - a table of spoiled call frames. */
-#ifndef ST_TEST_HOSTILE_H_
-#define ST_TEST_HOSTILE_H_
+#ifndef FFI_TEST_HOSTILE_H_
+#define FFI_TEST_HOSTILE_H_
 
 #include <stddef.h>
 

@@ -11,39 +11,39 @@
                        sizeof(((struct a *)0)->m) == sizeof(((struct b *)0)->n),                   \
                    #a "." #m)
 
-_Static_assert(ST_FIND_EXTENSION_AT ==
+_Static_assert(FFI_FIND_EXTENSION_AT ==
                    offsetof(struct XLA_FFI_Api, XLA_FFI_InvokeContext_FindExtension),
                "lookup");
-_Static_assert(ST_COLLECTIVES == XLA_FFI_Extension_Collectives &&
-                   ST_MAJOR_KNOWN == XLA_FFI_Extension_Collectives_MajorVersion &&
-                   ST_FLATTENED_ID == XLA_FFI_GROUP_FLATTENED_ID,
+_Static_assert(FFI_COLLECTIVES == XLA_FFI_Extension_Collectives &&
+                   FFI_MAJOR_KNOWN == XLA_FFI_Extension_Collectives_MajorVersion &&
+                   FFI_FLATTENED_ID == XLA_FFI_GROUP_FLATTENED_ID,
                "numbers");
-AT(st_find_extension_args, ctx, XLA_FFI_InvokeContext_FindExtension_Args, ctx);
-AT(st_find_extension_args, type, XLA_FFI_InvokeContext_FindExtension_Args, extension_type);
-AT(st_find_extension_args, extension, XLA_FFI_InvokeContext_FindExtension_Args, extension);
-AT(st_replica_group, ids, XLA_FFI_ReplicaGroup, ids);
-AT(st_replica_group, size, XLA_FFI_ReplicaGroup, size);
-AT(st_request_args, mode, XLA_FFI_Communicator_Request_Args, group_mode);
-AT(st_request_args, groups, XLA_FFI_Communicator_Request_Args, groups);
-AT(st_request_args, groups_size, XLA_FFI_Communicator_Request_Args, num_groups);
-AT(st_request_args, communication_id, XLA_FFI_Communicator_Request_Args, communication_id);
-_Static_assert(sizeof(struct st_request_args) == XLA_FFI_Communicator_Request_Args_STRUCT_SIZE,
+AT(ffi_find_extension_args, ctx, XLA_FFI_InvokeContext_FindExtension_Args, ctx);
+AT(ffi_find_extension_args, type, XLA_FFI_InvokeContext_FindExtension_Args, extension_type);
+AT(ffi_find_extension_args, extension, XLA_FFI_InvokeContext_FindExtension_Args, extension);
+AT(ffi_replica_group, ids, XLA_FFI_ReplicaGroup, ids);
+AT(ffi_replica_group, size, XLA_FFI_ReplicaGroup, size);
+AT(ffi_request_args, mode, XLA_FFI_Communicator_Request_Args, group_mode);
+AT(ffi_request_args, groups, XLA_FFI_Communicator_Request_Args, groups);
+AT(ffi_request_args, groups_size, XLA_FFI_Communicator_Request_Args, num_groups);
+AT(ffi_request_args, communication_id, XLA_FFI_Communicator_Request_Args, communication_id);
+_Static_assert(sizeof(struct ffi_request_args) == XLA_FFI_Communicator_Request_Args_STRUCT_SIZE,
                "request");
-AT(st_get_args, mode, XLA_FFI_Communicator_Get_Args, group_mode);
-AT(st_get_args, groups, XLA_FFI_Communicator_Get_Args, groups);
-AT(st_get_args, groups_size, XLA_FFI_Communicator_Get_Args, num_groups);
-AT(st_get_args, communication_id, XLA_FFI_Communicator_Get_Args, communication_id);
-AT(st_get_args, comm, XLA_FFI_Communicator_Get_Args, communicator);
-_Static_assert(sizeof(struct st_get_args) == XLA_FFI_Communicator_Get_Args_STRUCT_SIZE, "get");
-AT(st_collectives, struct_size, XLA_FFI_Collectives_Extension, extension_base.struct_size);
-AT(st_collectives, type, XLA_FFI_Collectives_Extension, extension_base.id.extension_type);
-AT(st_collectives, major, XLA_FFI_Collectives_Extension, extension_base.id.major_version);
-AT(st_collectives, minor, XLA_FFI_Collectives_Extension, extension_base.id.minor_version);
-AT(st_collectives, state, XLA_FFI_Collectives_Extension, state);
-AT(st_collectives, request, XLA_FFI_Collectives_Extension, request_communicator);
-AT(st_collectives, get, XLA_FFI_Collectives_Extension, get_communicator);
-_Static_assert(sizeof(struct st_collectives) == XLA_FFI_Collectives_Extension_STRUCT_SIZE,
+AT(ffi_get_args, mode, XLA_FFI_Communicator_Get_Args, group_mode);
+AT(ffi_get_args, groups, XLA_FFI_Communicator_Get_Args, groups);
+AT(ffi_get_args, groups_size, XLA_FFI_Communicator_Get_Args, num_groups);
+AT(ffi_get_args, communication_id, XLA_FFI_Communicator_Get_Args, communication_id);
+AT(ffi_get_args, comm, XLA_FFI_Communicator_Get_Args, communicator);
+_Static_assert(sizeof(struct ffi_get_args) == XLA_FFI_Communicator_Get_Args_STRUCT_SIZE, "get");
+AT(ffi_collectives, struct_size, XLA_FFI_Collectives_Extension, extension_base.struct_size);
+AT(ffi_collectives, type, XLA_FFI_Collectives_Extension, extension_base.id.extension_type);
+AT(ffi_collectives, major, XLA_FFI_Collectives_Extension, extension_base.id.major_version);
+AT(ffi_collectives, minor, XLA_FFI_Collectives_Extension, extension_base.id.minor_version);
+AT(ffi_collectives, state, XLA_FFI_Collectives_Extension, state);
+AT(ffi_collectives, request, XLA_FFI_Collectives_Extension, request_communicator);
+AT(ffi_collectives, get, XLA_FFI_Collectives_Extension, get_communicator);
+_Static_assert(sizeof(struct ffi_collectives) == XLA_FFI_Collectives_Extension_STRUCT_SIZE,
                "extension");
 #endif
 
-int st_same_abi; /* a file that declares nothing is not C */
+int ffi_same_abi; /* a file that declares nothing is not C */

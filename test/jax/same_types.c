@@ -8,21 +8,21 @@
                        sizeof(((struct a *)0)->member) == sizeof(((struct b *)0)->member),         \
                    #a "." #member)
 
-_Static_assert(sizeof(struct st_ar_config) == sizeof(struct symtuner_ar_config), "config");
-SAME(st_ar_config, symtuner_ar_config, size);
-SAME(st_ar_config, symtuner_ar_config, transport);
-SAME(st_ar_config, symtuner_ar_config, timeout_ms);
-SAME(st_ar_config, symtuner_ar_config, bulk_bytes);
-SAME(st_ar_config, symtuner_ar_config, first_epoch);
-SAME(st_ar_config, symtuner_ar_config, one_stream);
-SAME(st_ar_config, symtuner_ar_config, max_ctas);
-_Static_assert(sizeof(struct st_ar_plan) == sizeof(struct symtuner_ar_plan), "plan");
-SAME(st_ar_plan, symtuner_ar_plan, kernel);
-SAME(st_ar_plan, symtuner_ar_plan, ctas);
-SAME(st_ar_plan, symtuner_ar_plan, threads);
-SAME(st_ar_plan, symtuner_ar_plan, zero_copy);
-SAME(st_ar_plan, symtuner_ar_plan, pieces);
-SAME(st_ar_plan, symtuner_ar_plan, why);
+_Static_assert(sizeof(struct ffi_ar_config) == sizeof(struct symtuner_ar_config), "config");
+SAME(ffi_ar_config, symtuner_ar_config, size);
+SAME(ffi_ar_config, symtuner_ar_config, transport);
+SAME(ffi_ar_config, symtuner_ar_config, timeout_ms);
+SAME(ffi_ar_config, symtuner_ar_config, bulk_bytes);
+SAME(ffi_ar_config, symtuner_ar_config, first_epoch);
+SAME(ffi_ar_config, symtuner_ar_config, one_stream);
+SAME(ffi_ar_config, symtuner_ar_config, max_ctas);
+_Static_assert(sizeof(struct ffi_ar_plan) == sizeof(struct symtuner_ar_plan), "plan");
+SAME(ffi_ar_plan, symtuner_ar_plan, kernel);
+SAME(ffi_ar_plan, symtuner_ar_plan, ctas);
+SAME(ffi_ar_plan, symtuner_ar_plan, threads);
+SAME(ffi_ar_plan, symtuner_ar_plan, zero_copy);
+SAME(ffi_ar_plan, symtuner_ar_plan, pieces);
+SAME(ffi_ar_plan, symtuner_ar_plan, why);
 _Static_assert(SYMTUNER_AR_MAX_RANKS == 16, "ranks");
 _Static_assert(sizeof(ncclResult_t) == sizeof(int) && sizeof(ncclDataType_t) == sizeof(int) &&
                    sizeof(ncclRedOp_t) == sizeof(int),
@@ -39,8 +39,8 @@ _Static_assert(NCCL_UNIQUE_ID_BYTES == 128, "unique id");
 /* pointers to the functions of one header initialised from the other: a changed argument list is a
  * warning that -Werror makes an error, but for the pointee types that differ on purpose */
 #define X(result, name, args) (void)sizeof(symtuner_ar_##name);
-void st_same_functions(void);
-void st_same_functions(void)
+void ffi_same_functions(void);
+void ffi_same_functions(void)
 {
-    ST_AR_FUNCTIONS(X)
+    FFI_AR_FUNCTIONS(X)
 }

@@ -6,5 +6,5 @@
 __attribute__((visibility("default"))) void test_touch(void);
 void test_touch(void)
 {
-    st_watch_mark(st_seat_at(0), NULL);
+    ffi_watch_mark(ffi_seat_at(0), NULL);
 }
