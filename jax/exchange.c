@@ -11,7 +11,7 @@
 
 #define RUNS   64 /* in flight at once; XLA allows 32 per device */
 #define BLOCK  64 /* meetings are made by so many, and stay where they are */
-#define BLOCKS (FFI_MEET_SITES / BLOCK)
+#define BLOCKS (FFI_EXCHANGE_SITES / BLOCK)
 
 /* XLA starts the ranks of a run together, and waking up takes longer than all else in a meeting. */
 #define SPIN_NS 200000
@@ -30,12 +30,12 @@ struct run {
     bool used, refused; /* refused: no site of this run counts */
     bool over;          /* no more meetings in this run */
     int sites;
-    int next[FFI_MEET_RANKS]; /* the meeting that each rank comes to next */
-    int look[FFI_MEET_RANKS]; /* the site that each rank looks up next, most likely */
+    int next[FFI_EXCHANGE_RANKS]; /* the meeting that each rank comes to next */
+    int look[FFI_EXCHANGE_RANKS]; /* the site that each rank looks up next, most likely */
     struct meeting *block[BLOCKS];
 };
 
-struct ffi_meet {
+struct ffi_exchange {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int ranks;
@@ -44,9 +44,9 @@ struct ffi_meet {
     struct run run[RUNS];
 };
 
-struct ffi_meet *ffi_meet_new(int ranks)
+struct ffi_exchange *ffi_exchange_new(int ranks)
 {
-    struct ffi_meet *m = calloc(1, sizeof *m);
+    struct ffi_exchange *m = calloc(1, sizeof *m);
     pthread_condattr_t attr;
 
     if (m == NULL)
@@ -60,7 +60,7 @@ struct ffi_meet *ffi_meet_new(int ranks)
     return m;
 }
 
-void ffi_meet_free(struct ffi_meet *m)
+void ffi_exchange_free(struct ffi_exchange *m)
 {
     if (m == NULL)
         return;
@@ -72,7 +72,7 @@ void ffi_meet_free(struct ffi_meet *m)
     free(m);
 }
 
-static struct run *find_run(struct ffi_meet *m, int64_t id)
+static struct run *find_run(struct ffi_exchange *m, int64_t id)
 {
     for (int i = 0; i < RUNS; i++)
         if (m->run[i].used && m->run[i].id == id)
@@ -81,7 +81,7 @@ static struct run *find_run(struct ffi_meet *m, int64_t id)
 }
 
 /* The first rank that comes makes the run, so what is decided here holds for all of them. */
-static struct run *make_run(struct ffi_meet *m, int64_t id)
+static struct run *make_run(struct ffi_exchange *m, int64_t id)
 {
     struct run *oldest = &m->run[0];
 
@@ -119,13 +119,15 @@ static bool make_meeting(struct run *run, int number)
 }
 
 /* A rank is late, perhaps by a stall of its own, perhaps always: meet again, but after more and
- * more runs, since each try may take FFI_MEET_MS. */
-static void miss(struct ffi_meet *m, struct run *run)
+ * more runs, since each try may take FFI_EXCHANGE_MS. */
+static void miss(struct ffi_exchange *m, struct run *run)
 {
     run->over = true;
     m->late++;
     m->skip = m->pause;
-    m->pause = m->pause == 0 ? 1 : m->pause < FFI_MEET_PAUSE ? 2 * m->pause : FFI_MEET_PAUSE;
+    m->pause = m->pause == 0                   ? 1
+               : m->pause < FFI_EXCHANGE_PAUSE ? 2 * m->pause
+                                               : FFI_EXCHANGE_PAUSE;
 }
 
 static bool is_part(const struct ffi_site *site, int r, const struct ffi_offer *offer)
@@ -160,7 +162,7 @@ static int64_t now_ns(void)
 }
 
 /* Wait a little for others to decide, without the lock. */
-static void spin(struct ffi_meet *m, const struct meeting *meeting)
+static void spin(struct ffi_exchange *m, const struct meeting *meeting)
 {
     int64_t until = now_ns() + SPIN_NS;
 
@@ -188,7 +190,7 @@ static void bring(struct meeting *meeting, int me, const struct ffi_offer *offer
 }
 
 /* All have come and wait here, so no rank runs a kernel of this run yet. */
-static void conclude(struct ffi_meet *m, struct run *run, struct meeting *meeting)
+static void conclude(struct ffi_exchange *m, struct run *run, struct meeting *meeting)
 {
     decide(meeting, AGREED);
     m->pause = 0;
@@ -198,7 +200,7 @@ static void conclude(struct ffi_meet *m, struct run *run, struct meeting *meetin
             run->refused = true;
 }
 
-int ffi_meet_come(struct ffi_meet *m, int64_t id, int me, const struct ffi_offer *offer)
+int ffi_exchange_come(struct ffi_exchange *m, int64_t id, int me, const struct ffi_offer *offer)
 {
     struct timespec until;
     struct meeting *meeting;
@@ -206,8 +208,8 @@ int ffi_meet_come(struct ffi_meet *m, int64_t id, int me, const struct ffi_offer
     int result, number;
 
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += FFI_MEET_MS / 1000;
-    until.tv_nsec += FFI_MEET_MS % 1000 * 1000000L;
+    until.tv_sec += FFI_EXCHANGE_MS / 1000;
+    until.tv_nsec += FFI_EXCHANGE_MS % 1000 * 1000000L;
     if (until.tv_nsec >= 1000000000L) {
         until.tv_nsec -= 1000000000L;
         until.tv_sec++;
@@ -220,7 +222,7 @@ int ffi_meet_come(struct ffi_meet *m, int64_t id, int me, const struct ffi_offer
     /* Over on every rank alike: no rank has been at a meeting that cannot be made, and one that
      * has come to a meeting which is missed does not come to the next. */
     if (number >= run->sites &&
-        (run->over || number >= FFI_MEET_SITES || !make_meeting(run, number))) {
+        (run->over || number >= FFI_EXCHANGE_SITES || !make_meeting(run, number))) {
         run->over = true;
         pthread_mutex_unlock(&m->lock);
         return 0;
@@ -248,8 +250,8 @@ int ffi_meet_come(struct ffi_meet *m, int64_t id, int me, const struct ffi_offer
     return result;
 }
 
-int ffi_meet_find(struct ffi_meet *m, int64_t id, int me, const struct ffi_offer *offer,
-                  struct ffi_site *site)
+int ffi_exchange_find(struct ffi_exchange *m, int64_t id, int me, const struct ffi_offer *offer,
+                      struct ffi_site *site)
 {
     struct run *run;
     int found = 0;
@@ -269,7 +271,7 @@ int ffi_meet_find(struct ffi_meet *m, int64_t id, int me, const struct ffi_offer
     return found;
 }
 
-void ffi_meet_state(struct ffi_meet *m, struct ffi_meet_state *state)
+void ffi_exchange_state(struct ffi_exchange *m, struct ffi_exchange_state *state)
 {
     pthread_mutex_lock(&m->lock);
     state->late = m->late;
@@ -277,13 +279,13 @@ void ffi_meet_state(struct ffi_meet *m, struct ffi_meet_state *state)
     pthread_mutex_unlock(&m->lock);
 }
 
-const struct ffi_site *ffi_meet_look(struct ffi_meet *m, int64_t run, int me,
-                                     const struct ffi_offer *offer, struct ffi_found *found)
+const struct ffi_site *ffi_exchange_look(struct ffi_exchange *m, int64_t run, int me,
+                                         const struct ffi_offer *offer, struct ffi_found *found)
 {
     if (!found->known || found->run != run || found->offer.send != offer->send ||
         found->offer.recv != offer->recv || found->offer.count != offer->count ||
         found->offer.dtype != offer->dtype || found->offer.op != offer->op) {
-        found->agreed = ffi_meet_find(m, run, me, offer, &found->site);
+        found->agreed = ffi_exchange_find(m, run, me, offer, &found->site);
         found->run = run;
         found->offer = *offer;
         found->known = 1;

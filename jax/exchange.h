@@ -11,24 +11,25 @@
  *                               come (agreed) or by the first to lose patience (refused)
  *   two sites look alike        a call is recognised by its rank's addresses; when that would pick
  *                               different sites on two ranks, the whole run does without
- *   a rank never comes          after FFI_MEET_MS the run goes on without meetings; the next run
- *                               meets again, or, while ranks stay late, one of FFI_MEET_PAUSE
+ *   a rank never comes          after FFI_EXCHANGE_MS the run goes on without meetings; the next
+ *                               run meets again, or, while ranks stay late, one run in at most
+ *                               FFI_EXCHANGE_PAUSE
  *   no memory, too many sites   the run's further calls are staged, on all ranks
  *
  * Nothing is kept between runs, so a donated or freed buffer cannot linger.
  */
-#ifndef FFI_MEET_H_
-#define FFI_MEET_H_
+#ifndef FFI_EXCHANGE_H_
+#define FFI_EXCHANGE_H_
 
 #include <stddef.h>
 #include <stdint.h>
 
-#define FFI_MEET_RANKS 16
-#ifndef FFI_MEET_MS /* a test is less patient */
-#define FFI_MEET_MS 5000
+#define FFI_EXCHANGE_RANKS 16
+#ifndef FFI_EXCHANGE_MS /* a test is less patient */
+#define FFI_EXCHANGE_MS 5000
 #endif
-#define FFI_MEET_SITES 1024 /* meetings in one run; further calls are staged */
-#define FFI_MEET_PAUSE 256  /* runs without meetings, at the most, after one that a rank missed */
+#define FFI_EXCHANGE_SITES 1024 /* meetings in one run; further calls are staged */
+#define FFI_EXCHANGE_PAUSE 256  /* most runs without meetings after a rank missed one */
 
 /* What one rank brings. */
 struct ffi_offer {
@@ -40,34 +41,34 @@ struct ffi_offer {
 
 /* What all have brought. */
 struct ffi_site {
-    const void *sends[FFI_MEET_RANKS];
-    void *recvs[FFI_MEET_RANKS];
+    const void *sends[FFI_EXCHANGE_RANKS];
+    void *recvs[FFI_EXCHANGE_RANKS];
     size_t count;
     int dtype, op;
 };
 
 /* The meetings of one group. */
-struct ffi_meet;
+struct ffi_exchange;
 
-struct ffi_meet *ffi_meet_new(int ranks);
-void ffi_meet_free(struct ffi_meet *m);
+struct ffi_exchange *ffi_exchange_new(int ranks);
+void ffi_exchange_free(struct ffi_exchange *m);
 
 /* Rank ${me} comes to its next meeting of run ${run}; waits for the others. Returns whether they
  * agreed. */
-int ffi_meet_come(struct ffi_meet *m, int64_t run, int me, const struct ffi_offer *offer);
+int ffi_exchange_come(struct ffi_exchange *m, int64_t run, int me, const struct ffi_offer *offer);
 
 /* The agreed site of run ${run} that ${offer} is rank ${me}'s part of; 0 when there is none. Same
  * answer on all ranks. */
-int ffi_meet_find(struct ffi_meet *m, int64_t run, int me, const struct ffi_offer *offer,
-                  struct ffi_site *site);
+int ffi_exchange_find(struct ffi_exchange *m, int64_t run, int me, const struct ffi_offer *offer,
+                      struct ffi_site *site);
 
 /* What became of the meetings. */
-struct ffi_meet_state {
+struct ffi_exchange_state {
     uint64_t late; /* how often ranks waited in vain */
     int skip;      /* so many runs will not meet because of that */
 };
 
-void ffi_meet_state(struct ffi_meet *m, struct ffi_meet_state *state);
+void ffi_exchange_state(struct ffi_exchange *m, struct ffi_exchange_state *state);
 
 /* One rank's latest answer. A loop asks for the same call again and again, from all ranks at once;
  * the answer is settled before the run's first kernel, so the lock is needed once. */
@@ -78,8 +79,8 @@ struct ffi_found {
     struct ffi_site site;
 };
 
-/* ffi_meet_find() through the rank's own ${found}; NULL: they have not agreed. */
-const struct ffi_site *ffi_meet_look(struct ffi_meet *m, int64_t run, int me,
-                                     const struct ffi_offer *offer, struct ffi_found *found);
+/* ffi_exchange_find() through the rank's own ${found}; NULL: they have not agreed. */
+const struct ffi_site *ffi_exchange_look(struct ffi_exchange *m, int64_t run, int me,
+                                         const struct ffi_offer *offer, struct ffi_found *found);
 
 #endif

@@ -33,7 +33,7 @@ static XLA_FFI_Error *fail(const XLA_FFI_Api *api, XLA_FFI_Error_Code code, cons
 struct job {
     struct ffi_call call;
     struct ffi_flat flat;
-    struct ffi_seat *seat;
+    struct ffi_member *member;
     struct ffi_offer offer;
     int ordinal;
     int recordable; /* XLA may have recorded the call, or be recording it */
@@ -61,7 +61,7 @@ static XLA_FFI_Error *ask_runtime(const XLA_FFI_CallFrame *frame, struct job *j)
     return error;
 }
 
-/* What is wrong with the frame, the process or the runtime; NULL and all of ${j} filled, its seat
+/* What is wrong with the frame, the process or the runtime; NULL and all of ${j} filled, its member
  * held, when nothing is. */
 static XLA_FFI_Error *read_job(const XLA_FFI_CallFrame *frame, struct job *j)
 {
@@ -86,9 +86,9 @@ static XLA_FFI_Error *read_job(const XLA_FFI_CallFrame *frame, struct job *j)
         return error;
     j->offer =
         (struct ffi_offer){j->call.send, j->call.recv, j->call.count, j->call.dtype, j->call.op};
-    j->seat =
-        ffi_seat_find(j->call.groups, j->call.rows, j->call.ranks, j->ordinal, j->flat.ids != NULL);
-    if (j->seat != NULL)
+    j->member = ffi_member_find(j->call.groups, j->call.rows, j->call.ranks, j->ordinal,
+                                j->flat.ids != NULL);
+    if (j->member != NULL)
         return NULL;
     snprintf(why, sizeof why,
              "no group of %d ranks is open on GPU %d; lower the program in this process, or call "
@@ -99,20 +99,20 @@ static XLA_FFI_Error *read_job(const XLA_FFI_CallFrame *frame, struct job *j)
 
 /* Same answer on all ranks of a call: it looks at sizes and settings only. A recorded call would
  * keep addresses of other ranks' buffers, which may change before it is replayed. */
-static int may_meet(const struct job *j)
+static int may_exchange(const struct job *j)
 {
-    return j->seat->meet != NULL && j->call.bytes >= zero_copy_from && !j->recordable;
+    return j->member->exchange != NULL && j->call.bytes >= zero_copy_from && !j->recordable;
 }
 
-/* Take XLA's communicator for the seat, the first time or after XLA has made a new one: collective,
- * and every rank sees the same change in the same run. What belonged to a communicator that is gone
- * cannot be given back without it. */
+/* Take XLA's communicator for the member, the first time or after XLA has made a new one.
+ * Collective; every rank sees the same change in the same run. The old handle is leaked: freeing it
+ * would need the old communicator, which is gone. */
 static XLA_FFI_Error *adopt_comm(const struct job *j, const XLA_FFI_CallFrame *frame)
 {
     const struct ffi_ar *ar = ffi_ar_get();
-    struct ffi_seat *seat = j->seat;
+    struct ffi_member *member = j->member;
     struct ffi_ar_config config = {
-        .size = sizeof config, .timeout_ms = seat->timeout_ms, .one_stream = 1};
+        .size = sizeof config, .timeout_ms = member->timeout_ms, .one_stream = 1};
     ffi_handle *handle = NULL;
     void *comm = NULL;
     char why[512];
@@ -121,42 +121,42 @@ static XLA_FFI_Error *adopt_comm(const struct job *j, const XLA_FFI_CallFrame *f
 
     if (error != NULL)
         return error;
-    pthread_mutex_lock(&seat->lock);
-    if (comm != seat->comm) {
+    pthread_mutex_lock(&member->lock);
+    if (comm != member->comm) {
         result = ar->create(&handle, &comm, 1, &config);
         if (result == 0) {
-            seat->comm = comm;
-            __atomic_store_n(&seat->handle, handle, __ATOMIC_RELEASE);
+            member->comm = comm;
+            __atomic_store_n(&member->handle, handle, __ATOMIC_RELEASE);
         } else {
             snprintf(why, sizeof why, "on XLA's communicator: %s", ar->error(NULL));
         }
     }
-    pthread_mutex_unlock(&seat->lock);
+    pthread_mutex_unlock(&member->lock);
     return result == 0 ? NULL : fail(frame->api, XLA_FFI_Error_Code_INTERNAL, why);
 }
 
-static void meet(const struct job *j)
+static void exchange(const struct job *j)
 {
     struct ffi_offer offer = j->offer;
 
-    if (!may_meet(j))
+    if (!may_exchange(j))
         return;
-    if (!ffi_reachable(offer.send, j->seat->gpus, j->seat->ranks) ||
-        !ffi_reachable(offer.recv, j->seat->gpus, j->seat->ranks))
+    if (!ffi_peer_access(offer.send, j->member->gpus, j->member->ranks) ||
+        !ffi_peer_access(offer.recv, j->member->gpus, j->member->ranks))
         offer.op = -1; /* what nobody else offers: the meeting is refused */
-    ffi_meet_come(j->seat->meet, j->run, j->seat->me, &offer);
+    ffi_exchange_come(j->member->exchange, j->run, j->member->me, &offer);
 }
 
 /* A rank that has gone. */
-static XLA_FFI_Error *look_for_absent(const struct ffi_seat *seat, const XLA_FFI_Api *api)
+static XLA_FFI_Error *look_for_absent(const struct ffi_member *member, const XLA_FFI_Api *api)
 {
-    int lost = __atomic_load_n(&seat->lost, __ATOMIC_ACQUIRE);
-    int left = __atomic_load_n(&seat->left, __ATOMIC_ACQUIRE);
+    int lost = __atomic_load_n(&member->lost, __ATOMIC_ACQUIRE);
+    int left = __atomic_load_n(&member->left, __ATOMIC_ACQUIRE);
     char why[128];
 
     if (lost == 0 && left == 0)
         return NULL;
-    snprintf(why, sizeof why, "rank %d of %d %s", (lost ? lost : left) - 1, seat->ranks,
+    snprintf(why, sizeof why, "rank %d of %d %s", (lost ? lost : left) - 1, member->ranks,
              lost ? "is gone: its process has ended"
                   : "has closed the group or raised an exception");
     return fail(api, XLA_FFI_Error_Code_UNAVAILABLE, why);
@@ -168,24 +168,24 @@ static XLA_FFI_Error *look_for_absent(const struct ffi_seat *seat, const XLA_FFI
 static XLA_FFI_Error *look_at_replays(const struct job *j, const XLA_FFI_Api *api)
 {
     const struct ffi_ar *ar = ffi_ar_get();
-    struct ffi_seat *seat = j->seat;
+    struct ffi_member *member = j->member;
     XLA_FFI_Error *error;
     char why[512];
     int result;
 
-    if (__atomic_load_n(&seat->looked, __ATOMIC_RELAXED) == j->run + 1)
+    if (__atomic_load_n(&member->looked, __ATOMIC_RELAXED) == j->run + 1)
         return NULL;
-    error = look_for_absent(seat, api);
-    if (error != NULL || __atomic_load_n(&seat->handle, __ATOMIC_ACQUIRE) == NULL)
+    error = look_for_absent(member, api);
+    if (error != NULL || __atomic_load_n(&member->handle, __ATOMIC_ACQUIRE) == NULL)
         return error;
-    pthread_mutex_lock(&seat->lock);
-    result = ar->status(seat->handle);
+    pthread_mutex_lock(&member->lock);
+    result = ar->status(member->handle);
     if (result != 0)
-        snprintf(why, sizeof why, "rank %d of %d on GPU %d: an earlier call failed: %s", seat->me,
-                 seat->ranks, j->ordinal, ar->error(seat->handle));
+        snprintf(why, sizeof why, "rank %d of %d on GPU %d: an earlier call failed: %s", member->me,
+                 member->ranks, j->ordinal, ar->error(member->handle));
     else
-        __atomic_store_n(&seat->looked, j->run + 1, __ATOMIC_RELAXED);
-    pthread_mutex_unlock(&seat->lock);
+        __atomic_store_n(&member->looked, j->run + 1, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&member->lock);
     return result == 0 ? NULL : fail(api, XLA_FFI_Error_Code_INTERNAL, why);
 }
 
@@ -193,53 +193,53 @@ static XLA_FFI_Error *initialize(const struct job *j, const XLA_FFI_CallFrame *f
 {
     XLA_FFI_Error *error;
 
-    meet(j);
-    error = j->seat->xla ? adopt_comm(j, frame) : NULL;
+    exchange(j);
+    error = j->member->xla ? adopt_comm(j, frame) : NULL;
     return error == NULL && j->recordable ? look_at_replays(j, frame->api) : error;
 }
 
-/* Others read these at any time: the seat's watch, symtuner_ffi_seat(). */
-static void count(struct ffi_seat *seat, const struct ffi_call *call, int zero_copy, int minor)
+/* Others read these at any time: the member's watch, symtuner_ffi_seat(). */
+static void count(struct ffi_member *member, const struct ffi_call *call, int zero_copy, int minor)
 {
-    uintptr_t bits = seat->address_bits | (uintptr_t)call->send | (uintptr_t)call->recv;
+    uintptr_t bits = member->address_bits | (uintptr_t)call->send | (uintptr_t)call->recv;
 
-    __atomic_store_n(&seat->calls, seat->calls + 1, __ATOMIC_RELAXED);
-    __atomic_store_n(&seat->zero_copy, seat->zero_copy + (zero_copy != 0), __ATOMIC_RELAXED);
-    __atomic_store_n(&seat->address_bits, bits, __ATOMIC_RELAXED);
-    __atomic_store_n(&seat->minor, minor, __ATOMIC_RELAXED);
+    __atomic_store_n(&member->calls, member->calls + 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&member->zero_copy, member->zero_copy + (zero_copy != 0), __ATOMIC_RELAXED);
+    __atomic_store_n(&member->address_bits, bits, __ATOMIC_RELAXED);
+    __atomic_store_n(&member->minor, minor, __ATOMIC_RELAXED);
 }
 
 static XLA_FFI_Error *execute(const struct job *j, const XLA_FFI_Api *api)
 {
     const struct ffi_ar *ar = ffi_ar_get();
-    struct ffi_seat *seat = j->seat;
+    struct ffi_member *member = j->member;
     const struct ffi_site *site = NULL;
-    XLA_FFI_Error *error = look_for_absent(seat, api);
+    XLA_FFI_Error *error = look_for_absent(member, api);
     char why[512];
     int result;
 
     if (error != NULL)
         return error;
-    if (__atomic_load_n(&seat->handle, __ATOMIC_ACQUIRE) == NULL)
+    if (__atomic_load_n(&member->handle, __ATOMIC_ACQUIRE) == NULL)
         return fail(api, XLA_FFI_Error_Code_FAILED_PRECONDITION,
                     "the call was not initialized, so it has no communicator");
-    pthread_mutex_lock(&seat->lock);
-    if (may_meet(j))
-        site = ffi_meet_look(seat->meet, j->run, seat->me, &j->offer, &seat->found);
+    pthread_mutex_lock(&member->lock);
+    if (may_exchange(j))
+        site = ffi_exchange_look(member->exchange, j->run, member->me, &j->offer, &member->found);
     if (site != NULL)
         result = ar->all_reduce_at(site->sends, site->recvs, j->call.count, j->call.dtype,
-                                   j->call.op, seat->handle, j->stream);
+                                   j->call.op, member->handle, j->stream);
     else
         result = ar->all_reduce(j->call.send, j->call.recv, j->call.count, j->call.dtype,
-                                j->call.op, seat->handle, j->stream);
+                                j->call.op, member->handle, j->stream);
     if (result == 0)
-        count(seat, &j->call, site != NULL, api->api_version.minor_version);
-    if (result == 0 && seat->across && !j->recordable)
-        ffi_watch_mark(seat, j->stream);
+        count(member, &j->call, site != NULL, api->api_version.minor_version);
+    if (result == 0 && member->across && !j->recordable)
+        ffi_liveness_mark(member, j->stream);
     if (result != 0)
-        snprintf(why, sizeof why, "rank %d of %d on GPU %d: %s", seat->me, seat->ranks, j->ordinal,
-                 ar->error(seat->handle));
-    pthread_mutex_unlock(&seat->lock);
+        snprintf(why, sizeof why, "rank %d of %d on GPU %d: %s", member->me, member->ranks,
+                 j->ordinal, ar->error(member->handle));
+    pthread_mutex_unlock(&member->lock);
     return result == 0 ? NULL : fail(api, XLA_FFI_Error_Code_INTERNAL, why);
 }
 
@@ -274,7 +274,7 @@ static XLA_FFI_Error *handle(XLA_FFI_CallFrame *frame, int recordable)
         error = execute(&j, frame->api);
     else if (error == NULL)
         error = initialize(&j, frame);
-    ffi_seat_release(j.seat);
+    ffi_member_release(j.member);
     return error;
 }
 

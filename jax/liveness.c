@@ -34,7 +34,7 @@
 /* Of one group, open or closed. Only its thread writes what may change, but for left. */
 struct watch {
     struct watch *next;
-    struct ffi_seat *seat; /* may belong to a later group: is_mine() */
+    struct ffi_member *member; /* may belong to a later group: is_mine() */
     int64_t ids[FFI_GROUP_RANKS];
     int ranks, me, ordinal;
     int wake; /* eventfd */
@@ -47,7 +47,7 @@ struct watch {
     int64_t told_at; /* 0, or: goodbyes that were said later are not known; any thread */
     const char *how; /* the first one went; NULL: none did */
     int first;
-    uint64_t calls; /* of the seat, when the pending call last made progress */
+    uint64_t calls; /* of the member, when the pending call last made progress */
     int64_t since;
 };
 
@@ -90,9 +90,9 @@ static void load(void)
     *(void **)&event.query = dlsym(cuda, "cuEventQuery");
 }
 
-void ffi_watch_mark(struct ffi_seat *seat, void *stream)
+void ffi_liveness_mark(struct ffi_member *member, void *stream)
 {
-    void *made = seat->done;
+    void *made = member->done;
 
     pthread_once(&once, load);
     if (event.create == NULL || event.record == NULL)
@@ -101,24 +101,24 @@ void ffi_watch_mark(struct ffi_seat *seat, void *stream)
         if (event.create(&made, EVENT_NO_TIMING) != 0)
             return;
         /* not pending before it is recorded; kept when that fails, for the next call */
-        __atomic_store_n(&seat->done, made, __ATOMIC_RELEASE);
+        __atomic_store_n(&member->done, made, __ATOMIC_RELEASE);
     }
     event.record(made, stream); /* failing: the call before it is watched instead */
 }
 
-int ffi_watch_pending(struct ffi_seat *seat)
+int ffi_liveness_pending(struct ffi_member *member)
 {
-    void *done = __atomic_load_n(&seat->done, __ATOMIC_ACQUIRE);
+    void *done = __atomic_load_n(&member->done, __ATOMIC_ACQUIRE);
 
     return done != NULL && event.query != NULL && event.query(done) == CUDA_NOT_READY;
 }
 
 int symtuner_ffi_settle(int limit_ms)
 {
-    struct ffi_seat *seat;
+    struct ffi_member *member;
 
-    for (int i = 0; (seat = ffi_seat_at(i)) != NULL; i++)
-        for (; ffi_watch_pending(seat); limit_ms -= 10) {
+    for (int i = 0; (member = ffi_member_at(i)) != NULL; i++)
+        for (; ffi_liveness_pending(member); limit_ms -= 10) {
             if (limit_ms <= 0)
                 return -1;
             sleep_ms(10);
@@ -128,11 +128,11 @@ int symtuner_ffi_settle(int limit_ms)
 
 /* ---- what a watch has seen ------------------------------------------------------------------- */
 
-/* Whether the group is the one that has the seat: after symtuner_ffi_close() another may. The
+/* Whether the group is the one that has the member: after symtuner_ffi_close() another may. The
  * eventfd is open as long as the watch lives, so its number is nobody else's. */
 static int is_mine(const struct watch *w)
 {
-    return __atomic_load_n(&w->seat->wake, __ATOMIC_ACQUIRE) == w->wake;
+    return __atomic_load_n(&w->member->wake, __ATOMIC_ACQUIRE) == w->wake;
 }
 
 static uint32_t left_of(const struct watch *w)
@@ -164,7 +164,7 @@ static void notice(struct watch *w)
             w->lost |= 1u << w->rank[i];
             w->lost_at[w->rank[i]] = now_ms();
             if (is_mine(w))
-                set_first(&w->seat->lost, w->rank[i] + 1);
+                set_first(&w->member->lost, w->rank[i] + 1);
         }
     }
     if (w->how != NULL || (w->lost | left_of(w)) == 0)
@@ -175,18 +175,18 @@ static void notice(struct watch *w)
     w->since = now_ms();
 }
 
-/* Whether a call stays pending for FFI_WATCH_STUCK_MS with no new one. A rank that leaves has
+/* Whether a call stays pending for FFI_LIVENESS_STUCK_MS with no new one. A rank that leaves has
  * finished its own calls, so a call that still waits now is one that the first rank that went never
  * made, or was lost in; those that went after it change nothing. */
 static int stuck(struct watch *w)
 {
-    uint64_t calls = __atomic_load_n(&w->seat->calls, __ATOMIC_RELAXED);
+    uint64_t calls = __atomic_load_n(&w->member->calls, __ATOMIC_RELAXED);
 
-    if (!ffi_watch_pending(w->seat) || calls != w->calls) {
+    if (!ffi_liveness_pending(w->member) || calls != w->calls) {
         w->calls = calls;
         w->since = now_ms();
     }
-    return now_ms() - w->since >= FFI_WATCH_STUCK_MS;
+    return now_ms() - w->since >= FFI_LIVENESS_STUCK_MS;
 }
 
 static void give_up(const struct watch *w)
@@ -195,10 +195,10 @@ static void give_up(const struct watch *w)
             "symtuner: rank %d %s while rank %d waits for it on GPU %d: the all-reduce is given "
             "up and this process ends\n",
             w->first, w->how, w->me, w->ordinal);
-    if (w->seat->handle != NULL)
-        ffi_ar_get()->abort(w->seat->handle);
-    sleep_ms(FFI_WATCH_LEAVE_MS);
-    _exit(FFI_WATCH_EXIT);
+    if (w->member->handle != NULL)
+        ffi_ar_get()->abort(w->member->handle);
+    sleep_ms(FFI_LIVENESS_LEAVE_MS);
+    _exit(FFI_LIVENESS_EXIT);
 }
 
 /* Whether jax.distributed waits for rank ${r} in vain. */
@@ -222,8 +222,8 @@ static int overdue(const struct watch *w)
     for (int r = 0; r < w->ranks; r++)
         if (missed(w, r) && (first < 0 || w->lost_at[r] < w->lost_at[first]))
             first = r;
-    return began != 0 && first >= 0 && now - began >= FFI_WATCH_END_MS &&
-                   now - w->lost_at[first] >= FFI_WATCH_LEAVE_MS
+    return began != 0 && first >= 0 && now - began >= FFI_LIVENESS_END_MS &&
+                   now - w->lost_at[first] >= FFI_LIVENESS_LEAVE_MS
                ? first
                : -1;
 }
@@ -234,7 +234,7 @@ static void end_process(int rank)
             "symtuner: rank %d is gone, and %d s after it began to end this process still waits, "
             "as jax.distributed does for a lost process: it ends now\n",
             rank, (int)((now_ms() - __atomic_load_n(&ending_since, __ATOMIC_ACQUIRE)) / 1000));
-    _exit(FFI_WATCH_EXIT);
+    _exit(FFI_LIVENESS_EXIT);
 }
 
 static void forget(struct watch *w)
@@ -280,7 +280,7 @@ static void wake(const struct watch *w)
     uint64_t one = 1;
 
     if (write(w->wake, &one, sizeof one) < 0)
-        return; /* calls still fail by seat->left */
+        return; /* calls still fail by member->left */
 }
 
 static int same_ids(const int64_t *a, const int64_t *b, int ranks)
@@ -290,16 +290,16 @@ static int same_ids(const int64_t *a, const int64_t *b, int ranks)
 
 int symtuner_ffi_goodbye(const int64_t *ids, int ranks, int rank, char *why, size_t why_size)
 {
-    struct ffi_seat *seat;
+    struct ffi_member *member;
 
     if (ranks < 1 || ranks > FFI_GROUP_RANKS || rank < 0 || rank >= ranks) {
         snprintf(why, why_size, "there is no rank %d in a group of %d", rank, ranks);
         return -1;
     }
-    for (int i = 0; (seat = ffi_seat_hold(i)) != NULL; i++) {
-        if (seat->across && seat->ranks == ranks && same_ids(seat->ids, ids, ranks))
-            set_first(&seat->left, rank + 1);
-        ffi_seat_release(seat);
+    for (int i = 0; (member = ffi_member_hold(i)) != NULL; i++) {
+        if (member->across && member->ranks == ranks && same_ids(member->ids, ids, ranks))
+            set_first(&member->left, rank + 1);
+        ffi_member_release(member);
     }
     pthread_mutex_lock(&lock);
     for (struct watch *w = watches; w != NULL; w = w->next)
@@ -376,9 +376,9 @@ static int start(struct watch *w)
     int error;
 
     pthread_mutex_lock(&lock);
-    __atomic_store_n(&w->seat->wake, w->wake, __ATOMIC_RELEASE);
+    __atomic_store_n(&w->member->wake, w->wake, __ATOMIC_RELEASE);
     for (struct watch *old = watches; old != NULL; old = old->next)
-        if (old->seat == w->seat)
+        if (old->member == w->member)
             wake(old); /* its place is taken */
     w->next = watches;
     watches = w;
@@ -388,21 +388,21 @@ static int start(struct watch *w)
     error = pthread_create(&thread, &attr, keep_watch, w);
     pthread_attr_destroy(&attr);
     if (error != 0)
-        __atomic_store_n(&w->seat->wake, 0, __ATOMIC_RELEASE);
+        __atomic_store_n(&w->member->wake, 0, __ATOMIC_RELEASE);
     return error;
 }
 
-int ffi_watch(struct ffi_seat *seat, const int *pids, char *why, size_t why_size)
+int ffi_liveness_watch(struct ffi_member *member, const int *pids, char *why, size_t why_size)
 {
     struct watch *w = calloc(1, sizeof *w);
     int error = ENOMEM;
 
     if (w != NULL) {
-        w->seat = seat;
-        memcpy(w->ids, seat->ids, sizeof w->ids);
-        w->ranks = seat->ranks;
-        w->me = seat->me;
-        w->ordinal = seat->ordinal;
+        w->member = member;
+        memcpy(w->ids, member->ids, sizeof w->ids);
+        w->ranks = member->ranks;
+        w->me = member->me;
+        w->ordinal = member->ordinal;
         error = open_all(w, pids);
         if (error == 0)
             error = start(w);

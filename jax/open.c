@@ -12,7 +12,7 @@
 #define TEXT_(x) #x
 #define TEXT(x)  TEXT_(x)
 #define FULL                                                                                       \
-    "more than " TEXT(FFI_GROUP_SEATS) " places in groups; symtuner.close() frees all of them"
+    "more than " TEXT(FFI_GROUP_MEMBERS) " places in groups; symtuner.close() frees all of them"
 
 typedef struct {
     char internal[128];
@@ -48,8 +48,8 @@ int symtuner_ffi_open_local(const int64_t *ids, const int *ordinals, int ranks, 
     struct ffi_ar_config config = {
         .size = sizeof config, .timeout_ms = timeout_ms, .one_stream = 1};
     ffi_handle *handles[FFI_GROUP_RANKS] = {NULL};
-    struct ffi_seat seats[FFI_GROUP_RANKS];
-    struct ffi_meet *meet;
+    struct ffi_member members[FFI_GROUP_RANKS];
+    struct ffi_exchange *exchange;
 
     if (ar == NULL || check_ids(ids, ranks, why, why_size) != 0)
         return -1;
@@ -57,20 +57,20 @@ int symtuner_ffi_open_local(const int64_t *ids, const int *ordinals, int ranks, 
         snprintf(why, why_size, "%s", ar->error(NULL));
         return -1;
     }
-    meet = ffi_meet_new(ranks);
-    memset(seats, 0, sizeof seats);
+    exchange = ffi_exchange_new(ranks);
+    memset(members, 0, sizeof members);
     for (int i = 0; i < ranks; i++) {
-        memcpy(seats[i].ids, ids, sizeof *ids * (size_t)ranks);
-        seats[i].ranks = ranks;
-        seats[i].me = i;
-        seats[i].ordinal = ordinals[i];
-        seats[i].handle = handles[i];
-        seats[i].meet = meet; /* NULL when there was no memory for it: then all calls are staged */
-        memcpy(seats[i].gpus, ordinals, sizeof *ordinals * (size_t)ranks);
+        memcpy(members[i].ids, ids, sizeof *ids * (size_t)ranks);
+        members[i].ranks = ranks;
+        members[i].me = i;
+        members[i].ordinal = ordinals[i];
+        members[i].handle = handles[i];
+        members[i].exchange = exchange; /* NULL without memory for it: all calls are staged */
+        memcpy(members[i].gpus, ordinals, sizeof *ordinals * (size_t)ranks);
     }
-    if (ffi_seats_add(seats, ranks) != 0) {
+    if (ffi_members_add(members, ranks) != 0) {
         ar->destroy(handles, ranks);
-        ffi_meet_free(meet);
+        ffi_exchange_free(exchange);
         snprintf(why, why_size, "%s", FULL);
         return -1;
     }
@@ -161,32 +161,32 @@ static int end_handles(ffi_handle **handles, int n, char *why, size_t why_size)
     return result != 0 ? -1 : 0;
 }
 
-/* A seat that is not in the table yet, or NULL and why not. */
-static struct ffi_seat *new_seat(const int64_t *ids, int ranks, int me, int ordinal, char *why,
-                                 size_t why_size)
+/* A member that is not in the table yet, or NULL and why not. */
+static struct ffi_member *new_member(const int64_t *ids, int ranks, int me, int ordinal, char *why,
+                                     size_t why_size)
 {
-    struct ffi_seat *seat = NULL;
+    struct ffi_member *member = NULL;
 
     if (need_ar(why, why_size) == NULL || check_ids(ids, ranks, why, why_size) != 0)
         return NULL;
     /* here, where it is an error of all ranks; when they admit the group it would be one of ours */
-    if (ffi_seats_room(1))
-        seat = aligned_alloc(FFI_CACHE_LINE, sizeof *seat);
-    if (seat == NULL) {
-        snprintf(why, why_size, "%s", ffi_seats_room(1) ? "out of memory" : FULL);
+    if (ffi_members_room(1))
+        member = aligned_alloc(FFI_CACHE_LINE, sizeof *member);
+    if (member == NULL) {
+        snprintf(why, why_size, "%s", ffi_members_room(1) ? "out of memory" : FULL);
         return NULL;
     }
-    memset(seat, 0, sizeof *seat);
-    memcpy(seat->ids, ids, sizeof *ids * (size_t)ranks);
-    seat->ranks = ranks;
-    seat->me = me;
-    seat->ordinal = ordinal;
-    seat->across = 1;
-    return seat;
+    memset(member, 0, sizeof *member);
+    memcpy(member->ids, ids, sizeof *ids * (size_t)ranks);
+    member->ranks = ranks;
+    member->me = me;
+    member->ordinal = ordinal;
+    member->across = 1;
+    return member;
 }
 
 /* Make its communicator and its handle, both or none. */
-static int join(struct ffi_seat *seat, const void *unique_id, uint32_t timeout_ms, char *why,
+static int join(struct ffi_member *member, const void *unique_id, uint32_t timeout_ms, char *why,
                 size_t why_size)
 {
     struct ffi_ar_config config = {
@@ -200,16 +200,16 @@ static int join(struct ffi_seat *seat, const void *unique_id, uint32_t timeout_m
     if (init == NULL)
         return -1;
     memcpy(&id, unique_id, sizeof id);
-    if (set_device(seat->ordinal, why, why_size) != 0)
+    if (set_device(member->ordinal, why, why_size) != 0)
         return -1;
-    result = init(&seat->comm, seat->ranks, id, seat->me);
+    result = init(&member->comm, member->ranks, id, member->me);
     if (is_error(result)) {
         snprintf(why, why_size, "ncclCommInitRank: error %d; NCCL_DEBUG=WARN says more", result);
         return -1;
     }
-    if (ffi_ar_get()->create(&seat->handle, &seat->comm, 1, &config) != 0) {
+    if (ffi_ar_get()->create(&member->handle, &member->comm, 1, &config) != 0) {
         snprintf(why, why_size, "%s", ffi_ar_get()->error(NULL));
-        end_comm(seat->comm, "ncclCommAbort", ignored, sizeof ignored);
+        end_comm(member->comm, "ncclCommAbort", ignored, sizeof ignored);
         return -1;
     }
     return 0;
@@ -219,34 +219,34 @@ int symtuner_ffi_open_comm(const int64_t *ids, int ranks, int me, int ordinal,
                            const void *unique_id, uint32_t timeout_ms, void **ticket, char *why,
                            size_t why_size)
 {
-    struct ffi_seat *seat = new_seat(ids, ranks, me, ordinal, why, why_size);
+    struct ffi_member *member = new_member(ids, ranks, me, ordinal, why, why_size);
 
-    if (seat == NULL)
+    if (member == NULL)
         return -1;
-    if (join(seat, unique_id, timeout_ms, why, why_size) != 0) {
-        free(seat);
+    if (join(member, unique_id, timeout_ms, why, why_size) != 0) {
+        free(member);
         return -1;
     }
-    *ticket = seat;
+    *ticket = member;
     return 0;
 }
 
 int symtuner_ffi_open_xla(const int64_t *ids, int ranks, int me, int ordinal, uint32_t timeout_ms,
                           void **ticket, char *why, size_t why_size)
 {
-    struct ffi_seat *seat = new_seat(ids, ranks, me, ordinal, why, why_size);
+    struct ffi_member *member = new_member(ids, ranks, me, ordinal, why, why_size);
 
-    if (seat == NULL)
+    if (member == NULL)
         return -1;
-    seat->xla = 1;
-    seat->timeout_ms = timeout_ms;
-    *ticket = seat;
+    member->xla = 1;
+    member->timeout_ms = timeout_ms;
+    *ticket = member;
     return 0;
 }
 
 int symtuner_ffi_admit(void **ticket, char *why, size_t why_size)
 {
-    if (*ticket == NULL || ffi_seats_add(*ticket, 1) != 0) {
+    if (*ticket == NULL || ffi_members_add(*ticket, 1) != 0) {
         snprintf(why, why_size, "%s", *ticket == NULL ? "the group was not opened" : FULL);
         return -1;
     }
@@ -257,38 +257,38 @@ int symtuner_ffi_admit(void **ticket, char *why, size_t why_size)
 
 int symtuner_ffi_give_up(void *ticket, char *why, size_t why_size)
 {
-    struct ffi_seat *seat = ticket;
+    struct ffi_member *member = ticket;
     int bad = 0;
 
-    if (seat == NULL)
+    if (member == NULL)
         return 0; /* there is nothing to give back */
-    if (seat->handle != NULL)
-        bad = end_handles(&seat->handle, 1, why, why_size);
-    if (seat->comm != NULL) /* no communicator of XLA's was taken yet */
-        bad |= end_comm(seat->comm, "ncclCommAbort", why, why_size);
-    free(seat);
+    if (member->handle != NULL)
+        bad = end_handles(&member->handle, 1, why, why_size);
+    if (member->comm != NULL) /* no communicator of XLA's was taken yet */
+        bad |= end_comm(member->comm, "ncclCommAbort", why, why_size);
+    free(member);
     return bad;
 }
 
-/* The latest of our seats in a group across processes: one with our own communicator and one with
+/* The latest of our members in a group across processes: one with our own communicator and one with
  * XLA's may be open side by side. */
-static struct ffi_seat *find_seat_across(const int64_t *ids, int ranks)
+static struct ffi_member *find_member_across(const int64_t *ids, int ranks)
 {
-    struct ffi_seat *seat, *latest = NULL;
+    struct ffi_member *member, *latest = NULL;
 
-    for (int i = 0; (seat = ffi_seat_at(i)) != NULL; i++)
-        if (seat->across && seat->ranks == ranks &&
-            memcmp(seat->ids, ids, sizeof *ids * (size_t)ranks) == 0)
-            latest = seat;
+    for (int i = 0; (member = ffi_member_at(i)) != NULL; i++)
+        if (member->across && member->ranks == ranks &&
+            memcmp(member->ids, ids, sizeof *ids * (size_t)ranks) == 0)
+            latest = member;
     return latest;
 }
 
 int symtuner_ffi_watch(const int64_t *ids, int ranks, const int *pids, char *why, size_t why_size)
 {
-    struct ffi_seat *seat = find_seat_across(ids, ranks);
+    struct ffi_member *member = find_member_across(ids, ranks);
 
-    if (seat != NULL)
-        return ffi_watch(seat, pids, why, why_size);
+    if (member != NULL)
+        return ffi_liveness_watch(member, pids, why, why_size);
     snprintf(why, why_size, "no such group");
     return -1;
 }
@@ -298,63 +298,63 @@ int symtuner_ffi_watch(const int64_t *ids, int ranks, const int *pids, char *why
 void symtuner_ffi_abort(void)
 {
     const struct ffi_ar *ar = ffi_ar_get();
-    struct ffi_seat *seat;
+    struct ffi_member *member;
 
-    for (int i = 0; ar != NULL && (seat = ffi_seat_hold(i)) != NULL; i++) {
-        if (seat->handle != NULL)
-            ar->abort(seat->handle);
-        ffi_seat_release(seat);
+    for (int i = 0; ar != NULL && (member = ffi_member_hold(i)) != NULL; i++) {
+        if (member->handle != NULL)
+            ar->abort(member->handle);
+        ffi_member_release(member);
     }
 }
 
 /* A communicator with a dead rank cannot be destroyed, only aborted; its memory goes with the
  * process. */
-static int close_comm(struct ffi_seat *seat, char *why, size_t why_size)
+static int close_comm(struct ffi_member *member, char *why, size_t why_size)
 {
-    int lost = __atomic_load_n(&seat->lost, __ATOMIC_ACQUIRE), bad = 0;
+    int lost = __atomic_load_n(&member->lost, __ATOMIC_ACQUIRE), bad = 0;
 
-    if (!lost && seat->handle != NULL)
-        bad = end_handles(&seat->handle, 1, why, why_size);
-    if (seat->xla) /* the communicator is XLA's */
+    if (!lost && member->handle != NULL)
+        bad = end_handles(&member->handle, 1, why, why_size);
+    if (member->xla) /* the communicator is XLA's */
         return bad;
-    return end_comm(seat->comm, lost ? "ncclCommAbort" : "ncclCommDestroy", why, why_size) | bad;
+    return end_comm(member->comm, lost ? "ncclCommAbort" : "ncclCommDestroy", why, why_size) | bad;
 }
 
-/* The group whose seats begin in place ${first}, which nobody finds any more; ${n} of them. */
+/* The group whose members begin in place ${first}, which nobody finds any more; ${n} of them. */
 static int close_group(int first, int n, char *why, size_t why_size)
 {
-    struct ffi_seat *seats[FFI_GROUP_RANKS];
+    struct ffi_member *members[FFI_GROUP_RANKS];
     ffi_handle *handles[FFI_GROUP_RANKS];
     int bad;
 
     for (int r = 0; r < n; r++) {
-        seats[r] = ffi_seat_shut(first + r);
-        handles[r] = seats[r]->handle;
+        members[r] = ffi_member_shut(first + r);
+        handles[r] = members[r]->handle;
     }
-    if (seats[0]->across) {
-        bad = close_comm(seats[0], why, why_size);
+    if (members[0]->across) {
+        bad = close_comm(members[0], why, why_size);
     } else {
         bad = end_handles(handles, n, why, why_size);
-        ffi_meet_free(seats[0]->meet);
+        ffi_exchange_free(members[0]->exchange);
     }
     for (int r = 0; r < n; r++)
-        seats[r]->ranks = 0; /* done with, where the place is not forgotten */
+        members[r]->ranks = 0; /* done with, where the place is not forgotten */
     return bad;
 }
 
 int symtuner_ffi_close(char *why, size_t why_size)
 {
-    int places = ffi_seats_shut(), bad = 0, n;
+    int places = ffi_members_shut(), bad = 0, n;
 
     for (int i = 0; i < places; i += n) {
-        const struct ffi_seat *seat = ffi_seat_shut(i);
+        const struct ffi_member *member = ffi_member_shut(i);
 
-        /* a local group's seats lie side by side */
-        n = seat->across || seat->ranks == 0 ? 1 : seat->ranks;
-        if (seat->ranks != 0)
+        /* a local group's members lie side by side */
+        n = member->across || member->ranks == 0 ? 1 : member->ranks;
+        if (member->ranks != 0)
             bad |= close_group(i, n, why, why_size);
     }
-    ffi_seats_forget(places);
+    ffi_members_forget(places);
     return bad;
 }
 
@@ -375,58 +375,58 @@ static int plan_of(ffi_handle *handle, size_t count, int dtype, int op, char *te
 
 int symtuner_ffi_plan(int i, size_t count, int dtype, int op, char *text, size_t size)
 {
-    struct ffi_seat *seat = ffi_seat_hold(i);
+    struct ffi_member *member = ffi_member_hold(i);
     int result = -1;
 
-    if (seat == NULL)
+    if (member == NULL)
         return -1;
-    pthread_mutex_lock(&seat->lock);
-    if (seat->handle != NULL)
-        result = plan_of(seat->handle, count, dtype, op, text, size);
-    pthread_mutex_unlock(&seat->lock);
-    ffi_seat_release(seat);
+    pthread_mutex_lock(&member->lock);
+    if (member->handle != NULL)
+        result = plan_of(member->handle, count, dtype, op, text, size);
+    pthread_mutex_unlock(&member->lock);
+    ffi_member_release(member);
     return result;
 }
 
 int symtuner_ffi_describe(int i, char *text, size_t size)
 {
-    struct ffi_seat *seat = ffi_seat_hold(i);
+    struct ffi_member *member = ffi_member_hold(i);
     int result = -1;
 
-    if (seat == NULL)
+    if (member == NULL)
         return -1;
-    pthread_mutex_lock(&seat->lock);
-    if (seat->handle != NULL) {
-        ffi_ar_get()->describe(seat->handle, text, size);
+    pthread_mutex_lock(&member->lock);
+    if (member->handle != NULL) {
+        ffi_ar_get()->describe(member->handle, text, size);
         result = 0;
     }
-    pthread_mutex_unlock(&seat->lock);
-    ffi_seat_release(seat);
+    pthread_mutex_unlock(&member->lock);
+    ffi_member_release(member);
     return result;
 }
 
 int symtuner_ffi_seat(int i, char *text, size_t size)
 {
-    struct ffi_seat *seat = ffi_seat_hold(i);
-    struct ffi_meet_state met = {0};
+    struct ffi_member *member = ffi_member_hold(i);
+    struct ffi_exchange_state met = {0};
     uintptr_t bits;
 
-    if (seat == NULL)
+    if (member == NULL)
         return -1;
-    if (seat->meet != NULL)
-        ffi_meet_state(seat->meet, &met);
-    bits = __atomic_load_n(&seat->address_bits, __ATOMIC_RELAXED);
+    if (member->exchange != NULL)
+        ffi_exchange_state(member->exchange, &met);
+    bits = __atomic_load_n(&member->address_bits, __ATOMIC_RELAXED);
     snprintf(text, size,
              "rank=%d ranks=%d gpu=%d comm=%s calls=%llu zero-copy=%llu aligned=%llu ffi=0.%d "
              "late=%llu skips=%d",
-             seat->me, seat->ranks, seat->ordinal,
-             seat->xla      ? "xla-nccl"
-             : seat->across ? "own-nccl"
-                            : "peer-pointers",
-             (unsigned long long)__atomic_load_n(&seat->calls, __ATOMIC_RELAXED),
-             (unsigned long long)__atomic_load_n(&seat->zero_copy, __ATOMIC_RELAXED),
-             (unsigned long long)(bits & -bits), __atomic_load_n(&seat->minor, __ATOMIC_RELAXED),
+             member->me, member->ranks, member->ordinal,
+             member->xla      ? "xla-nccl"
+             : member->across ? "own-nccl"
+                              : "peer-pointers",
+             (unsigned long long)__atomic_load_n(&member->calls, __ATOMIC_RELAXED),
+             (unsigned long long)__atomic_load_n(&member->zero_copy, __ATOMIC_RELAXED),
+             (unsigned long long)(bits & -bits), __atomic_load_n(&member->minor, __ATOMIC_RELAXED),
              (unsigned long long)met.late, met.skip);
-    ffi_seat_release(seat);
+    ffi_member_release(member);
     return 0;
 }

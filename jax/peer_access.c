@@ -60,4 +60,4 @@ static int ask_driver(const void *p, const int *gpus, int n)
     return 1;
 }
 
-int (*ffi_reachable)(const void *p, const int *gpus, int n) = ask_driver;
+int (*ffi_peer_access)(const void *p, const int *gpus, int n) = ask_driver;

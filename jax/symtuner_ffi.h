@@ -100,15 +100,15 @@ SYMTUNER_FFI_API int symtuner_ffi_close(char *why, size_t why_size);
 /* Make running and later calls of all groups leave with an error; any thread. */
 SYMTUNER_FFI_API void symtuner_ffi_abort(void);
 
-/* "kernel ctas threads zero_copy pieces why" for a call on seat ${i}, as text. */
+/* "kernel ctas threads zero_copy pieces why" for a call on member ${i}, as text. */
 SYMTUNER_FFI_API int symtuner_ffi_plan(int i, size_t count, int dtype, int op, char *text,
                                        size_t size);
 
-/* What libsymtuner_ar.so has found out about the group of seat ${i}: transport, limits, selection
+/* What libsymtuner_ar.so has found out about the group of member ${i}: transport, limits, selection
  * table. -1 past the end, and before the first run on XLA's communicator. */
 SYMTUNER_FFI_API int symtuner_ffi_describe(int i, char *text, size_t size);
 
-/* One line on seat ${i}; -1 past the end. */
+/* One line on member ${i}; -1 past the end. */
 SYMTUNER_FFI_API int symtuner_ffi_seat(int i, char *text, size_t size);
 
 #endif

@@ -24,7 +24,7 @@ from ._library import SymtunerError, load
 WAIT_S = 120  # for the slowest rank to lower the same program
 OPEN_WAITS = 3  # so many of them may pass until a group is opened: its ranks come, make it, agree
 LISTEN_S = 2  # for goodbyes that have been said already
-END_S = 15  # FFI_WATCH_END_MS of jax/liveness.h
+END_S = 15  # FFI_LIVENESS_END_MS of jax/liveness.h
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _Result = queue.SimpleQueue[BaseException | None]
 _opened: dict[tuple[int, ...], int] = {}

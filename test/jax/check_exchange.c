@@ -8,9 +8,9 @@
 #include "jax/exchange.h"
 
 #define RANKS 4
-#define MANY  (FFI_MEET_SITES + 6)
+#define MANY  (FFI_EXCHANGE_SITES + 6)
 
-static struct ffi_meet *meet;
+static struct ffi_exchange *exchange;
 static int passed, failed;
 
 static void expect(int right, const char *what)
@@ -31,17 +31,17 @@ struct rank {
     struct ffi_site site[MANY];
 };
 
-static struct ffi_found latest[RANKS]; /* kept from run to run, as a seat does */
+static struct ffi_found latest[RANKS]; /* kept from run to run, as a member does */
 
 static void *walk(void *arg)
 {
     struct rank *r = arg;
 
     for (int i = 0; i < r->sites; i++)
-        r->agreed[i] = ffi_meet_come(meet, r->run, r->me, &r->offer[i]);
+        r->agreed[i] = ffi_exchange_come(exchange, r->run, r->me, &r->offer[i]);
     for (int i = 0; i < 2 * r->sites; i++) { /* each site twice: looked up, then remembered */
         const struct ffi_site *site =
-            ffi_meet_look(meet, r->run, r->me, &r->offer[i / 2], &latest[r->me]);
+            ffi_exchange_look(exchange, r->run, r->me, &r->offer[i / 2], &latest[r->me]);
 
         r->found[i / 2] = site != NULL;
         if (site != NULL)
@@ -111,7 +111,7 @@ static void check_many(void)
            "one of 160 is refused, the others are not");
     prepare(402, MANY);
     go(RANKS);
-    expect(found_first(FFI_MEET_SITES), "above the limit calls are staged, on all ranks");
+    expect(found_first(FFI_EXCHANGE_SITES), "above the limit calls are staged, on all ranks");
     prepare(403, 3);
     go(RANKS);
     expect(all_found(1), "the next run meets");
@@ -128,11 +128,11 @@ static long go_without_last(void)
     return (to.tv_sec - from.tv_sec) * 1000 + (to.tv_nsec - from.tv_nsec) / 1000000;
 }
 
-static struct ffi_meet_state state(void)
+static struct ffi_exchange_state state(void)
 {
-    struct ffi_meet_state now;
+    struct ffi_exchange_state now;
 
-    ffi_meet_state(meet, &now);
+    ffi_exchange_state(exchange, &now);
     return now;
 }
 
@@ -141,7 +141,7 @@ static void check_late(void)
     int64_t run = 600;
 
     prepare(run, 3);
-    expect(go_without_last() < FFI_MEET_MS * 5 && ranks[0].found[0] + ranks[1].found[2] == 0,
+    expect(go_without_last() < FFI_EXCHANGE_MS * 5 && ranks[0].found[0] + ranks[1].found[2] == 0,
            "a rank stays away: nobody waits long, nor twice in a run");
     walk(&ranks[3]);
     expect(ranks[3].found[0] == 0 && state().late == 1, "it comes after all: no agreement either");
@@ -154,7 +154,7 @@ static void check_late(void)
     go_without_last();
     expect(state().late == 3 && state().skip == 1, "late twice in a row: the next run is left out");
     prepare(++run, 3);
-    expect(go_without_last() < FFI_MEET_MS && ranks[0].found[0] == 0, "without waiting");
+    expect(go_without_last() < FFI_EXCHANGE_MS && ranks[0].found[0] == 0, "without waiting");
     walk(&ranks[3]);
     expect(ranks[3].found[0] == 0 && state().skip == 0, "on all ranks");
     prepare(++run, 3);
@@ -174,16 +174,16 @@ static void check_late(void)
 
 int main(void)
 {
-    meet = ffi_meet_new(RANKS);
+    exchange = ffi_exchange_new(RANKS);
     for (int64_t run = 1; run <= 500; run++) {
         prepare(run, 3);
         go(RANKS);
         expect(all_found(1), "three sites, all agree");
     }
-    expect(
-        !ffi_meet_find(meet, 499, 0, &(struct ffi_offer){NULL, NULL, 1, 9, 0}, &ranks[0].site[0]),
-        "a call that nobody offered");
-    expect(!ffi_meet_find(meet, 9999, 0, &ranks[0].offer[0], &ranks[0].site[0]),
+    expect(!ffi_exchange_find(exchange, 499, 0, &(struct ffi_offer){NULL, NULL, 1, 9, 0},
+                              &ranks[0].site[0]),
+           "a call that nobody offered");
+    expect(!ffi_exchange_find(exchange, 9999, 0, &ranks[0].offer[0], &ranks[0].site[0]),
            "a run that nobody knows");
     prepare(501, 1);
     ranks[2].offer[0].count = 99;
@@ -204,7 +204,7 @@ int main(void)
     expect(all_found(1), "the same call twice on all ranks");
     check_many();
     check_late();
-    ffi_meet_free(meet);
+    ffi_exchange_free(exchange);
     printf("jax meetings: %d passed, %d failed\n", passed, failed);
     return failed != 0;
 }

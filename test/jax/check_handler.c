@@ -165,16 +165,16 @@ static int run_both(void)
 
 static void check_zero_copy(void)
 {
-    int (*driver)(const void *, const int *, int) = ffi_reachable;
+    int (*driver)(const void *, const int *, int) = ffi_peer_access;
 
     expect(run_both() == 0, "no meeting unless asked for");
     symtuner_ffi_zero_copy_from(42 * sizeof(float));
     expect(run_both() == 0, "no driver here that says that the memory can be reached");
-    ffi_reachable = yes;
+    ffi_peer_access = yes;
     expect(run_both() == 1, "the ranks meet");
-    ffi_reachable = only_first_gpu;
+    ffi_peer_access = only_first_gpu;
     expect(run_both() == 0, "one rank's memory cannot be reached");
-    ffi_reachable = yes;
+    ffi_peer_access = yes;
     symtuner_ffi_zero_copy_from(42 * sizeof(float) + 1);
     expect(run_both() == 0, "the call is too small");
     symtuner_ffi_zero_copy_from(1);
@@ -183,7 +183,7 @@ static void check_zero_copy(void)
     handler = symtuner_ffi_all_reduce;
     expect(run_both() == 1, "and the ranks meet again");
     symtuner_ffi_zero_copy_from(SIZE_MAX);
-    ffi_reachable = driver;
+    ffi_peer_access = driver;
 }
 
 /* ---- recorded calls -------------------------------------------------------------------------- */
@@ -310,7 +310,7 @@ static void check_groups(const char *path)
                strstr(why, "cannot create"),
            "create fails");
     unsetenv("FAKE_AR_FAIL");
-    expect(*alive == 0 && ffi_seat_at(0) == NULL, "nothing is left of failures");
+    expect(*alive == 0 && ffi_member_at(0) == NULL, "nothing is left of failures");
     expect(symtuner_ffi_open_local(ids, gpus, 4, 0, why, sizeof why) == 0, "a group of four");
     expect(symtuner_ffi_open_local(ids, gpus, 2, 0, why, sizeof why) == 0 && *alive == 6,
            "a group of two");
@@ -319,7 +319,7 @@ static void check_groups(const char *path)
 /* A process that ends is noticed; without a GPU nobody waits for it, so this process lives on. */
 static void check_watch(void)
 {
-    static struct ffi_seat seat = {.ranks = 2, .me = 0};
+    static struct ffi_member member = {.ranks = 2, .me = 0};
     int pids[2] = {getpid(), fork()};
     char why[512];
 
@@ -327,16 +327,17 @@ static void check_watch(void)
         pause();
         _exit(0);
     }
-    expect(ffi_watch(&seat, pids, why, sizeof why) == 0, "watch a process");
+    expect(ffi_liveness_watch(&member, pids, why, sizeof why) == 0, "watch a process");
     usleep(100000);
-    expect(seat.lost == 0, "it lives");
+    expect(member.lost == 0, "it lives");
     kill(pids[1], SIGKILL);
     waitpid(pids[1], NULL, 0);
-    for (int i = 0; i < 100 && __atomic_load_n(&seat.lost, __ATOMIC_ACQUIRE) == 0; i++)
+    for (int i = 0; i < 100 && __atomic_load_n(&member.lost, __ATOMIC_ACQUIRE) == 0; i++)
         usleep(10000);
-    expect(__atomic_load_n(&seat.lost, __ATOMIC_ACQUIRE) == 2, "its end is noticed");
+    expect(__atomic_load_n(&member.lost, __ATOMIC_ACQUIRE) == 2, "its end is noticed");
     pids[1] = -1;
-    expect(ffi_watch(&seat, pids, why, sizeof why) != 0 && strstr(why, "cannot be watched") != NULL,
+    expect(ffi_liveness_watch(&member, pids, why, sizeof why) != 0 &&
+               strstr(why, "cannot be watched") != NULL,
            "no process");
 }
 
@@ -409,7 +410,7 @@ static void check_xla(void)
     expect(run_stage(&f, XLA_FFI_ExecutionStage_INITIALIZE) == NULL && *alive == handles + 1,
            "the next run brings nothing new");
     offer.comm = &second;
-    lost = ffi_seat_at(6)->handle;
+    lost = ffi_member_at(6)->handle;
     expect(run_stage(&f, XLA_FFI_ExecutionStage_INITIALIZE) == NULL && *alive == handles + 2,
            "another communicator is another handle");
     free(lost); /* what belonged to the first communicator is not given back */
@@ -417,9 +418,9 @@ static void check_xla(void)
     f.frame.attrs.size = 3;
     expect(run_stage(&f, XLA_FFI_ExecutionStage_EXECUTE) == NULL && last->device == 1,
            "programs without places use the other group of the same devices");
-    expect(ffi_seat_at(6) != NULL && symtuner_ffi_seat(6, why, sizeof why) == 0 &&
+    expect(ffi_member_at(6) != NULL && symtuner_ffi_seat(6, why, sizeof why) == 0 &&
                strstr(why, "comm=xla-nccl") != NULL,
-           "its seat says so");
+           "its member says so");
 }
 
 static void check_full(void)
@@ -429,22 +430,23 @@ static void check_full(void)
     int gpus[2] = {8, 9};
     int opened = 0;
 
-    while (opened < FFI_GROUP_SEATS &&
+    while (opened < FFI_GROUP_MEMBERS &&
            symtuner_ffi_open_local(ids, gpus, 2, 0, why, sizeof why) == 0)
         opened++;
-    expect(opened == (FFI_GROUP_SEATS - 7) / 2 &&
+    expect(opened == (FFI_GROUP_MEMBERS - 7) / 2 &&
                strstr(why, "places in groups; symtuner.close() frees"),
            "a full table says so");
     expect(symtuner_ffi_seat(0, why, sizeof why) == 0 && strstr(why, "rank=0 ranks=4 gpu=0"),
-           "seat 0");
-    expect(symtuner_ffi_seat(FFI_GROUP_SEATS, why, sizeof why) != 0, "past the last seat");
+           "member 0");
+    expect(symtuner_ffi_seat(FFI_GROUP_MEMBERS, why, sizeof why) != 0, "past the last member");
     expect(symtuner_ffi_plan(0, 7, 7, 0, why, sizeof why) == 0 &&
                strcmp(why, "fake 7 1 0 1 a test") == 0,
            "plan");
     expect(symtuner_ffi_describe(0, why, sizeof why) == 0 && strcmp(why, "fake") == 0, "describe");
-    expect(symtuner_ffi_describe(FFI_GROUP_SEATS, why, sizeof why) != 0, "there is no such seat");
+    expect(symtuner_ffi_describe(FFI_GROUP_MEMBERS, why, sizeof why) != 0,
+           "there is no such member");
     symtuner_ffi_abort();
-    expect(symtuner_ffi_close(why, sizeof why) == 0 && *alive == 0 && ffi_seat_at(0) == NULL,
+    expect(symtuner_ffi_close(why, sizeof why) == 0 && *alive == 0 && ffi_member_at(0) == NULL,
            "close destroys every handle");
     expect(symtuner_ffi_close(why, sizeof why) == 0, "close again");
 }

@@ -19,7 +19,7 @@
 #include "jax/liveness.h"
 
 #define RANKS   4
-#define LATE_MS (FFI_WATCH_END_MS + FFI_WATCH_LEAVE_MS + 1500) /* nothing may wait longer */
+#define LATE_MS (FFI_LIVENESS_END_MS + FFI_LIVENESS_LEAVE_MS + 1500) /* nothing may wait longer */
 
 static const int64_t ids[RANKS] = {10, 11, 12, 13};
 static int pids[RANKS];
@@ -40,24 +40,24 @@ static void say(const char *text)
 /* ---- what a case is made of ------------------------------------------------------------------ */
 
 /* A new group, in the first place of the table when there is none. */
-static struct ffi_seat *open_group(void)
+static struct ffi_member *open_group(void)
 {
-    struct ffi_seat seat = {.ranks = RANKS, .across = 1, .calls = 1};
+    struct ffi_member member = {.ranks = RANKS, .across = 1, .calls = 1};
     char why[256];
     int i = 0;
 
-    memcpy(seat.ids, ids, sizeof ids);
-    ffi_seats_add(&seat, 1);
-    while (ffi_seat_at(i + 1) != NULL)
+    memcpy(member.ids, ids, sizeof ids);
+    ffi_members_add(&member, 1);
+    while (ffi_member_at(i + 1) != NULL)
         i++;
-    if (ffi_watch(ffi_seat_at(i), pids, why, sizeof why) != 0)
+    if (ffi_liveness_watch(ffi_member_at(i), pids, why, sizeof why) != 0)
         say(why);
-    return ffi_seat_at(i);
+    return ffi_member_at(i);
 }
 
 static void close_all(void)
 {
-    ffi_seats_forget(ffi_seats_shut());
+    ffi_members_forget(ffi_members_shut());
 }
 
 static void lose(int rank)
@@ -84,10 +84,10 @@ static int64_t now_ms(void)
 }
 
 /* A call whose kernel waits for ever. */
-static void call(struct ffi_seat *seat)
+static void call(struct ffi_member *member)
 {
     setenv("FAKE_EVENT_PENDING", "1", 1);
-    ffi_watch_mark(seat, NULL);
+    ffi_liveness_mark(member, NULL);
 }
 
 /* jax.distributed's shutdown, or whatever else takes long. */
@@ -130,13 +130,13 @@ static void two_lost(void)
 
 static void all_leave(void)
 {
-    struct ffi_seat *seat = open_group();
+    struct ffi_member *member = open_group();
 
     for (int rank = 1; rank < RANKS; rank++)
         hear(rank);
     for (int rank = RANKS - 1; rank > 0; rank--)
         lose(rank);
-    if (seat->left != 2 || seat->lost != 4)
+    if (member->left != 2 || member->lost != 4)
         say("not the first that went");
     symtuner_ffi_ending();
     take_long();
@@ -145,13 +145,13 @@ static void all_leave(void)
 /* Between the step in which it told its pid and the watch. */
 static void lost_before_the_watch(void)
 {
-    struct ffi_seat *seat;
+    struct ffi_member *member;
 
     lose(2);
     waitpid(pids[2], NULL, 0);
-    seat = open_group();
+    member = open_group();
     sleep_ms(200);
-    if (__atomic_load_n(&seat->lost, __ATOMIC_ACQUIRE) != 3)
+    if (__atomic_load_n(&member->lost, __ATOMIC_ACQUIRE) != 3)
         say("calls do not fail");
     symtuner_ffi_ending();
     take_long();
@@ -201,9 +201,9 @@ static void left_and_lost(void)
     hear(2);
     close_group();
     lose(2);
-    sleep_ms(FFI_WATCH_END_MS);
+    sleep_ms(FFI_LIVENESS_END_MS);
     symtuner_ffi_waiting(now_ms(), why, sizeof why);
-    sleep_ms(FFI_WATCH_LEAVE_MS + 1000);
+    sleep_ms(FFI_LIVENESS_LEAVE_MS + 1000);
     say("not ended by the watch");
 }
 
@@ -225,7 +225,7 @@ static void slow_goodbye(void)
     open_group();
     lose(2);
     symtuner_ffi_ending();
-    sleep_ms(FFI_WATCH_END_MS / 2);
+    sleep_ms(FFI_LIVENESS_END_MS / 2);
     hear(2);
     close_group();
     take_long();
@@ -236,9 +236,9 @@ static void lost_late_in_the_end(void)
 {
     open_group();
     symtuner_ffi_ending();
-    sleep_ms(FFI_WATCH_END_MS - 200);
+    sleep_ms(FFI_LIVENESS_END_MS - 200);
     lose(2);
-    sleep_ms(FFI_WATCH_LEAVE_MS + FFI_WATCH_END_MS / 2);
+    sleep_ms(FFI_LIVENESS_LEAVE_MS + FFI_LIVENESS_END_MS / 2);
     say("not ended by the watch");
 }
 
@@ -258,24 +258,24 @@ static void waits_for_the_lost(void)
 
 static void waits_after_one_left(void)
 {
-    struct ffi_seat *seat = open_group();
+    struct ffi_member *member = open_group();
 
     hear(1);
     lose(1);
-    sleep_ms(2 * FFI_WATCH_STUCK_MS);
-    call(seat); /* was on its way when rank 1 left */
+    sleep_ms(2 * FFI_LIVENESS_STUCK_MS);
+    call(member); /* was on its way when rank 1 left */
     lose(2);
     take_long();
 }
 
 static void calls_go_on(void)
 {
-    struct ffi_seat *seat = open_group();
+    struct ffi_member *member = open_group();
 
-    call(seat);
+    call(member);
     lose(2);
-    for (int ms = 0; ms < 3 * FFI_WATCH_STUCK_MS; ms += 100) {
-        __atomic_fetch_add(&seat->calls, 1, __ATOMIC_RELAXED);
+    for (int ms = 0; ms < 3 * FFI_LIVENESS_STUCK_MS; ms += 100) {
+        __atomic_fetch_add(&member->calls, 1, __ATOMIC_RELAXED);
         sleep_ms(100);
     }
     say("not ended by the watch");
@@ -284,15 +284,15 @@ static void calls_go_on(void)
 /* The next group has the place of the one that is closed, but not its ranks. */
 static void place_of_another(void)
 {
-    struct ffi_seat next = {.ranks = 2, .across = 1, .ids = {10, 20}};
-    struct ffi_seat *seat = open_group();
+    struct ffi_member next = {.ranks = 2, .across = 1, .ids = {10, 20}};
+    struct ffi_member *member = open_group();
 
     close_all();
-    ffi_seats_add(&next, 1);
-    call(seat);
+    ffi_members_add(&next, 1);
+    call(member);
     hear(3);
     lose(1);
-    if (ffi_seat_at(0) != seat || seat->lost != 0 || seat->left != 0)
+    if (ffi_member_at(0) != member || member->lost != 0 || member->left != 0)
         say("the next group lost a rank that it has not");
     take_long();
 }
@@ -315,7 +315,7 @@ static void opened_again(void)
     next = dup(0);
     if (next > first + 2 * RANKS)
         say("files stay open");
-    if (ffi_seat_at(0)->left != 0)
+    if (ffi_member_at(0)->left != 0)
         say("an old goodbye");
     lose(2);
     symtuner_ffi_ending();
@@ -325,27 +325,27 @@ static void opened_again(void)
 /* No event is made for each call that fails. */
 static void cannot_mark(void)
 {
-    struct ffi_seat *seat = open_group();
+    struct ffi_member *member = open_group();
     int *made = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "fake_events");
 
     setenv("FAKE_RECORD_FAIL", "1", 1);
     for (int i = 0; i < 3; i++)
-        ffi_watch_mark(seat, NULL);
+        ffi_liveness_mark(member, NULL);
     unsetenv("FAKE_RECORD_FAIL");
-    call(seat);
-    if (*made != 1 || !ffi_watch_pending(seat))
+    call(member);
+    if (*made != 1 || !ffi_liveness_pending(member))
         say("not one event for all calls");
 }
 
 /* Its calls must fail all the same. */
 static void nobody_watches(void)
 {
-    struct ffi_seat seat = {.ranks = RANKS, .across = 1};
+    struct ffi_member member = {.ranks = RANKS, .across = 1};
 
-    memcpy(seat.ids, ids, sizeof ids);
-    ffi_seats_add(&seat, 1);
+    memcpy(member.ids, ids, sizeof ids);
+    ffi_members_add(&member, 1);
     hear(2);
-    if (ffi_seat_at(0)->left != 3)
+    if (ffi_member_at(0)->left != 3)
         say("a goodbye to a group that nobody watches is lost");
 }
 
@@ -370,26 +370,26 @@ static const struct {
     int status;
     const char *says;
 } cases[] = {
-    {"one left, then another lost", left_then_lost, FFI_WATCH_EXIT, GONE(2)},
-    {"one lost, then another left", lost_then_left, FFI_WATCH_EXIT, GONE(2)},
-    {"two lost", two_lost, FFI_WATCH_EXIT, GONE(3)},
+    {"one left, then another lost", left_then_lost, FFI_LIVENESS_EXIT, GONE(2)},
+    {"one lost, then another left", lost_then_left, FFI_LIVENESS_EXIT, GONE(2)},
+    {"two lost", two_lost, FFI_LIVENESS_EXIT, GONE(3)},
     {"all leave", all_leave, 0, ""},
-    {"lost before the watch", lost_before_the_watch, FFI_WATCH_EXIT, GONE(2)},
-    {"lost while ending", lost_while_ending, FFI_WATCH_EXIT, GONE(3)},
-    {"lost before the close", lost_before_close, FFI_WATCH_EXIT, GONE(2)},
+    {"lost before the watch", lost_before_the_watch, FFI_LIVENESS_EXIT, GONE(2)},
+    {"lost while ending", lost_while_ending, FFI_LIVENESS_EXIT, GONE(3)},
+    {"lost before the close", lost_before_close, FFI_LIVENESS_EXIT, GONE(2)},
     {"lost after the close", lost_after_close, 0, ""},
-    {"left, and lost while JAX waits", left_and_lost, FFI_WATCH_EXIT, GONE(2)},
+    {"left, and lost while JAX waits", left_and_lost, FFI_LIVENESS_EXIT, GONE(2)},
     {"lost after JAX waited", lost_after_the_wait, 0, ""},
     {"a goodbye slower than the end", slow_goodbye, 0, ""},
-    {"lost late in the end", lost_late_in_the_end, FFI_WATCH_EXIT, GONE(2)},
+    {"lost late in the end", lost_late_in_the_end, FFI_LIVENESS_EXIT, GONE(2)},
     {"nobody waits", lives_on, 0, ""},
-    {"waits for the lost", waits_for_the_lost, FFI_WATCH_EXIT,
+    {"waits for the lost", waits_for_the_lost, FFI_LIVENESS_EXIT,
      "rank 2 is gone while rank 0 waits for it on GPU 0"},
-    {"waits after one left", waits_after_one_left, FFI_WATCH_EXIT,
+    {"waits after one left", waits_after_one_left, FFI_LIVENESS_EXIT,
      "rank 1 has closed the group or raised an exception while rank 0 waits for it"},
     {"calls go on", calls_go_on, 0, ""},
     {"the place of another group", place_of_another, 0, ""},
-    {"opened again", opened_again, FFI_WATCH_EXIT, GONE(2)},
+    {"opened again", opened_again, FFI_LIVENESS_EXIT, GONE(2)},
     {"cannot mark a call", cannot_mark, 0, ""},
     {"nobody watches", nobody_watches, 0, ""},
     {"no such rank", no_such_rank, 0, ""},

@@ -88,9 +88,9 @@ static int holds(int handles, int communicators)
 
 static void fill_table(void)
 {
-    struct ffi_seat seat = {.ranks = 3, .across = 1, .xla = 1, .ordinal = 7};
+    struct ffi_member member = {.ranks = 3, .across = 1, .xla = 1, .ordinal = 7};
 
-    while (ffi_seats_add(&seat, 1) == 0)
+    while (ffi_members_add(&member, 1) == 0)
         continue;
 }
 
@@ -111,7 +111,7 @@ static void check_spent_ticket(void)
     expect(symtuner_ffi_admit(&ticket, message, sizeof message) != 0 && ticket == full &&
                give_up(ticket) && holds(0, 0),
            "an admission that fails leaves the ticket");
-    expect(close_all() && ffi_seat_at(0) == NULL, "a full table is closed");
+    expect(close_all() && ffi_member_at(0) == NULL, "a full table is closed");
 }
 
 static void check_tickets(void)
@@ -119,7 +119,7 @@ static void check_tickets(void)
     void *first, *second;
 
     first = open_comm(ids);
-    expect(first != NULL && holds(1, 1) && refused(0) && ffi_seat_at(0) == NULL,
+    expect(first != NULL && holds(1, 1) && refused(0) && ffi_member_at(0) == NULL,
            "what is opened is not open yet");
     expect(close_all() && holds(1, 1), "and not closed with the others");
     expect(give_up(first) && holds(0, 0) && refused(0), "given up, nothing is left of it");
@@ -129,7 +129,7 @@ static void check_tickets(void)
     first = open_comm(ids);
     second = open_comm(ids);
     expect(admit(second) && call(0), "the second opening of a group is used");
-    expect(give_up(first) && holds(1, 1) && call(0) && ffi_seat_at(1) == NULL,
+    expect(give_up(first) && holds(1, 1) && call(0) && ffi_member_at(1) == NULL,
            "a late success of the first changes nothing");
     expect(close_all() && holds(0, 0) && refused(0), "closed");
     check_spent_ticket();
@@ -168,7 +168,7 @@ static void check_full(void)
     expect(open_comm(ids) == NULL && strstr(message, "symtuner.close() frees") != NULL &&
                holds(0, 0),
            "no place for another group");
-    expect(close_all() && ffi_seat_at(0) == NULL, "a full table is closed");
+    expect(close_all() && ffi_member_at(0) == NULL, "a full table is closed");
 }
 
 /* ---- a close that takes long ----------------------------------------------------------------- */
@@ -188,7 +188,7 @@ static void check_late_close(void)
     expect(admit(open_comm(others)) && admit(open_comm(ids)) && holds(2, 2), "two groups");
     __atomic_store_n(wait, 1, __ATOMIC_RELEASE);
     pthread_create(&closer, NULL, close_slowly, NULL);
-    while (ffi_seat_at(0) != NULL)
+    while (ffi_member_at(0) != NULL)
         usleep(1000);
     expect(refused(0), "a group that is being closed is not called");
     expect(admit(open_comm(ids)) && call(0) && holds(3, 3), "one is opened meanwhile");
@@ -198,7 +198,7 @@ static void check_late_close(void)
     __atomic_store_n(wait, 0, __ATOMIC_RELEASE);
     pthread_join(closer, &bad);
     expect(bad == NULL && holds(1, 1) && call(0), "the late close has left it alone");
-    expect(close_all() && holds(0, 0) && ffi_seat_at(0) == NULL, "the next one closes it");
+    expect(close_all() && holds(0, 0) && ffi_member_at(0) == NULL, "the next one closes it");
     expect(admit(open_comm(ids)) && call(0) && close_all() && holds(0, 0), "and all goes on");
 }
 

@@ -49,8 +49,8 @@ void frame_fill(struct frame *f);
 /* The groups once more, as places: the frame of a program that uses XLA's communicator. */
 void frame_add_flat(struct frame *f);
 
-/* A runtime of FFI 0.4 that has the collectives extension ${minor}; requests, gets: how often it was
- * asked; comm: what it gives; seen: the places that it was asked for last. */
+/* A runtime of FFI 0.4 that has the collectives extension ${minor}. requests, gets: how often it
+ * was asked; comm: what it gives; seen: the places that it was asked for last. */
 struct offer {
     int minor, requests, gets, fails;
     void *comm;

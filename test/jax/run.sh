@@ -63,7 +63,7 @@ for san in "$asan" -fsanitize=thread; do
         LD_LIBRARY_PATH=$out/fake "$out/check_open" "$lib/libsymtuner_ar.so" || failed=1
 done
 # shellcheck disable=SC2086
-$cc $asan -DFFI_WATCH_STUCK_MS=1500 -DFFI_WATCH_LEAVE_MS=500 -DFFI_WATCH_END_MS=2000 \
+$cc $asan -DFFI_LIVENESS_STUCK_MS=1500 -DFFI_LIVENESS_LEAVE_MS=500 -DFFI_LIVENESS_END_MS=2000 \
     -o "$out/check_watch" test/jax/check_liveness.c jax/liveness.c jax/groups.c jax/library.c \
     -ldl -lpthread && LD_LIBRARY_PATH=$out/fake "$out/check_watch" || failed=1
 $cc -isystem "$include" -c -o "$out/same_abi.o" test/jax/same_abi.c ||
