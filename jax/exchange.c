@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* exchange.c - meetings of the ranks of one group. */
+/* exchange.c - the ranks of one group meet before a run and exchange addresses. */
 #include "jax/exchange.h"
 
 #include <pthread.h>
@@ -9,11 +9,12 @@
 #include <string.h>
 #include <time.h>
 
-#define RUNS   64 /* in flight at once; XLA allows 32 per device */
-#define BLOCK  64 /* meetings are made by so many, and stay where they are */
+#define RUNS   64 /* runs in flight at once; XLA allows 32 per device */
+#define BLOCK  64 /* meetings are allocated in blocks of this many and never move */
 #define BLOCKS (FFI_EXCHANGE_SITES / BLOCK)
 
-/* XLA starts the ranks of a run together, and waking up takes longer than all else in a meeting. */
+/* XLA starts the ranks of a run together. To wake a sleeping thread takes longer than everything
+ * else in a meeting, so a rank first spins this long. */
 #define SPIN_NS 200000
 
 enum verdict { OPEN, AGREED, REFUSED };
@@ -27,11 +28,11 @@ struct meeting {
 struct run {
     int64_t id;
     uint64_t age;
-    bool used, refused; /* refused: no site of this run counts */
+    bool used, refused; /* refused: no site of this run is used */
     bool over;          /* no more meetings in this run */
     int sites;
-    int next[FFI_EXCHANGE_RANKS]; /* the meeting that each rank comes to next */
-    int look[FFI_EXCHANGE_RANKS]; /* the site that each rank looks up next, most likely */
+    int next[FFI_EXCHANGE_RANKS]; /* the number of each rank's next meeting */
+    int look[FFI_EXCHANGE_RANKS]; /* the site that each rank will probably look up next */
     struct meeting *block[BLOCKS];
 };
 
@@ -39,7 +40,7 @@ struct ffi_exchange {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int ranks;
-    int skip, pause; /* runs that do without meetings from now on; after the next missed meeting */
+    int skip, pause; /* runs that skip their meetings: now, and after the next missed one */
     uint64_t clock, late;
     struct run run[RUNS];
 };
@@ -80,7 +81,7 @@ static struct run *find_run(struct ffi_exchange *m, int64_t id)
     return NULL;
 }
 
-/* The first rank that comes makes the run, so what is decided here holds for all of them. */
+/* The first rank to come makes the run, so what is decided here holds for all ranks. */
 static struct run *make_run(struct ffi_exchange *m, int64_t id)
 {
     struct run *oldest = &m->run[0];
@@ -88,7 +89,7 @@ static struct run *make_run(struct ffi_exchange *m, int64_t id)
     for (int i = 0; i < RUNS; i++)
         if (m->run[i].age < oldest->age)
             oldest = &m->run[i];
-    memset(oldest, 0, offsetof(struct run, block)); /* the blocks serve the next run */
+    memset(oldest, 0, offsetof(struct run, block)); /* keep the blocks for the next run */
     oldest->used = true;
     oldest->id = id;
     oldest->age = ++m->clock;
@@ -104,7 +105,7 @@ static struct meeting *at(const struct run *run, int number)
     return &run->block[number / BLOCK][number % BLOCK];
 }
 
-/* A meeting that no rank has come to yet. */
+/* Make a new meeting. Returns false without memory. */
 static bool make_meeting(struct run *run, int number)
 {
     struct meeting **block = &run->block[number / BLOCK];
@@ -118,8 +119,8 @@ static bool make_meeting(struct run *run, int number)
     return true;
 }
 
-/* A rank is late, perhaps by a stall of its own, perhaps always: meet again, but after more and
- * more runs, since each try may take FFI_EXCHANGE_MS. */
+/* A rank did not come in time, perhaps just once, perhaps it never will. Try again, but after more
+ * and more runs, since each try may take FFI_EXCHANGE_MS. */
 static void miss(struct ffi_exchange *m, struct run *run)
 {
     run->over = true;
@@ -136,7 +137,7 @@ static bool is_part(const struct ffi_site *site, int r, const struct ffi_offer *
            site->count == offer->count && site->dtype == offer->dtype && site->op == offer->op;
 }
 
-/* Whether two sites are the same call on some ranks and different calls on others. */
+/* Do two sites look like the same call on some ranks and like different calls on others? */
 static bool confusing(const struct ffi_site *a, const struct ffi_site *b, int ranks)
 {
     int same = 0;
@@ -161,7 +162,7 @@ static int64_t now_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Wait a little for others to decide, without the lock. */
+/* Wait a short time for the other ranks, without the lock. */
 static void spin(struct ffi_exchange *m, const struct meeting *meeting)
 {
     int64_t until = now_ns() + SPIN_NS;
@@ -189,7 +190,7 @@ static void bring(struct meeting *meeting, int me, const struct ffi_offer *offer
     meeting->came++;
 }
 
-/* All have come and wait here, so no rank runs a kernel of this run yet. */
+/* All ranks have come and wait here, so none has started a kernel of this run yet. */
 static void conclude(struct ffi_exchange *m, struct run *run, struct meeting *meeting)
 {
     decide(meeting, AGREED);
@@ -219,8 +220,8 @@ int ffi_exchange_come(struct ffi_exchange *m, int64_t id, int me, const struct f
     if (run == NULL)
         run = make_run(m, id);
     number = run->next[me]++;
-    /* Over on every rank alike: no rank has been at a meeting that cannot be made, and one that
-     * has come to a meeting which is missed does not come to the next. */
+    /* All ranks stop meeting at the same number: a meeting that cannot be made has no rank in it,
+     * and a rank whose meeting timed out does not come to the next one. */
     if (number >= run->sites &&
         (run->over || number >= FFI_EXCHANGE_SITES || !make_meeting(run, number))) {
         run->over = true;

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * exchange.h - the ranks of a local group tell each other where their buffers are.
+ * exchange.h - the ranks of a local group tell each other the addresses of their buffers.
  *
- * XLA fixes all addresses of a run before its first kernel, and asks each device's handlers to
- * initialize, one thread per device. There the ranks meet, once per call site and run; when all
- * have come, each knows all addresses, and the zero-copy kernels may use them. Hazards, and what is
- * done:
+ * XLA fixes all addresses of a run before its first kernel. It then calls the initialize stage of
+ * each device's handlers, with one thread per device. There the ranks meet, once per call site and
+ * run. When all have come, each knows all addresses, and the zero-copy kernels may use them.
+ * What can go wrong, and what is done about it:
  *
- *   one rank decides otherwise  the decision is one word, set once under a lock: by the last to
- *                               come (agreed) or by the first to lose patience (refused)
- *   two sites look alike        a call is recognised by its rank's addresses; when that would pick
- *                               different sites on two ranks, the whole run does without
- *   a rank never comes          after FFI_EXCHANGE_MS the run goes on without meetings; the next
- *                               run meets again, or, while ranks stay late, one run in at most
- *                               FFI_EXCHANGE_PAUSE
- *   no memory, too many sites   the run's further calls are staged, on all ranks
+ *   the ranks decide differently  the decision is one word, set once under a lock: "agreed" by the
+ *                                 last rank to come, "refused" by the first one that times out
+ *   two sites look alike          a call is recognised by its rank's addresses; if that could pick
+ *                                 different sites on two ranks, the whole run is staged
+ *   a rank never comes            after FFI_EXCHANGE_MS the rest of the run is staged; the ranks
+ *                                 meet again in the next run, and, as long as a rank stays late,
+ *                                 after more and more runs, up to FFI_EXCHANGE_PAUSE
+ *   no memory, too many sites     the remaining calls of the run are staged, on all ranks
  *
- * Nothing is kept between runs, so a donated or freed buffer cannot linger.
+ * A staged call copies through the library's own memory. Nothing is kept between runs, so addresses
+ * of donated or freed buffers are never used.
  */
 #ifndef FFI_EXCHANGE_H_
 #define FFI_EXCHANGE_H_
@@ -25,13 +26,13 @@
 #include <stdint.h>
 
 #define FFI_EXCHANGE_RANKS 16
-#ifndef FFI_EXCHANGE_MS /* a test is less patient */
+#ifndef FFI_EXCHANGE_MS /* tests set a shorter time */
 #define FFI_EXCHANGE_MS 5000
 #endif
-#define FFI_EXCHANGE_SITES 1024 /* meetings in one run; further calls are staged */
+#define FFI_EXCHANGE_SITES 1024 /* most meetings in one run; further calls are staged */
 #define FFI_EXCHANGE_PAUSE 256  /* most runs without meetings after a rank missed one */
 
-/* What one rank brings. */
+/* One rank's buffers and call. */
 struct ffi_offer {
     const void *send;
     void *recv;
@@ -39,7 +40,7 @@ struct ffi_offer {
     int dtype, op;
 };
 
-/* What all have brought. */
+/* The buffers of all ranks at one call site. */
 struct ffi_site {
     const void *sends[FFI_EXCHANGE_RANKS];
     void *recvs[FFI_EXCHANGE_RANKS];
@@ -47,31 +48,32 @@ struct ffi_site {
     int dtype, op;
 };
 
-/* The meetings of one group. */
+/* All meetings of one group. */
 struct ffi_exchange;
 
 struct ffi_exchange *ffi_exchange_new(int ranks);
 void ffi_exchange_free(struct ffi_exchange *m);
 
-/* Rank ${me} comes to its next meeting of run ${run}; waits for the others. Returns whether they
- * agreed. */
+/* Bring rank ${me}'s ${offer} to its next meeting of run ${run} and wait for the other ranks.
+ * Returns whether they agreed. */
 int ffi_exchange_come(struct ffi_exchange *m, int64_t run, int me, const struct ffi_offer *offer);
 
-/* The agreed site of run ${run} that ${offer} is rank ${me}'s part of; 0 when there is none. Same
- * answer on all ranks. */
+/* Find the agreed site of run ${run} in which rank ${me} brought ${offer}. Returns 0 if there is
+ * none. The answer is the same on all ranks. */
 int ffi_exchange_find(struct ffi_exchange *m, int64_t run, int me, const struct ffi_offer *offer,
                       struct ffi_site *site);
 
-/* What became of the meetings. */
+/* How the meetings have gone so far. */
 struct ffi_exchange_state {
-    uint64_t late; /* how often ranks waited in vain */
-    int skip;      /* so many runs will not meet because of that */
+    uint64_t late; /* meetings that timed out because a rank did not come */
+    int skip;      /* runs that will do without meetings because of that */
 };
 
 void ffi_exchange_state(struct ffi_exchange *m, struct ffi_exchange_state *state);
 
-/* One rank's latest answer. A loop asks for the same call again and again, from all ranks at once;
- * the answer is settled before the run's first kernel, so the lock is needed once. */
+/* One rank's latest answer, kept because a loop looks up the same call again and again, on all
+ * ranks at once. The answer is fixed before the run's first kernel, so the lock is taken only
+ * once. */
 struct ffi_found {
     int64_t run;
     int known, agreed;
@@ -79,7 +81,7 @@ struct ffi_found {
     struct ffi_site site;
 };
 
-/* ffi_exchange_find() through the rank's own ${found}; NULL: they have not agreed. */
+/* ffi_exchange_find() with the rank's own ${found} as a cache. NULL: the ranks have not agreed. */
 const struct ffi_site *ffi_exchange_look(struct ffi_exchange *m, int64_t run, int me,
                                          const struct ffi_offer *offer, struct ffi_found *found);
 

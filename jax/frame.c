@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* frame.c - read and check a call frame. */
+/* frame.c - read and check an XLA call frame. */
 #include "jax/frame.h"
 
 #include <stdio.h>
@@ -11,12 +11,12 @@
 #define OP_AVG    4
 #define OPS       5
 
-/* XLA's element types that NCCL has too. */
+/* The element types that XLA and NCCL share. */
 static const struct kind {
     int xla;
     int nccl;
     int size;  /* bytes of one XLA element */
-    int parts; /* NCCL elements in it */
+    int parts; /* NCCL elements in one XLA element */
     const char *name;
 } kinds[] = {
     {XLA_FFI_DataType_S8, 0, 1, 1, "int8"},
@@ -59,7 +59,7 @@ int ffi_frame_is_metadata(const XLA_FFI_CallFrame *frame, uint32_t traits)
     return 1;
 }
 
-/* Elements of ${buffer}, or -1. */
+/* The number of elements of ${buffer}, or -1 if its shape is not valid. */
 static int64_t count_elements(const XLA_FFI_Buffer *buffer)
 {
     int64_t count = 1;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* handler.c - the XLA handler: frame in, kernels on the stream, error out. */
+/* handler.c - the XLA handler: read a call frame, start the kernels on its stream, return
+ * errors. */
 #include "jax/symtuner_ffi.h"
 
 #include <stdio.h>
@@ -36,7 +37,7 @@ struct job {
     struct ffi_member *member;
     struct ffi_offer offer;
     int ordinal;
-    int recordable; /* XLA may have recorded the call, or be recording it */
+    int recordable; /* XLA may record the call or has recorded it */
     int64_t run;
     void *stream;
 };
@@ -61,8 +62,8 @@ static XLA_FFI_Error *ask_runtime(const XLA_FFI_CallFrame *frame, struct job *j)
     return error;
 }
 
-/* What is wrong with the frame, the process or the runtime; NULL and all of ${j} filled, its member
- * held, when nothing is. */
+/* Fill ${j} and hold its member, or return what is wrong with the frame, the process or the
+ * runtime. */
 static XLA_FFI_Error *read_job(const XLA_FFI_CallFrame *frame, struct job *j)
 {
     const XLA_FFI_Api *api = frame->api;
@@ -97,8 +98,9 @@ static XLA_FFI_Error *read_job(const XLA_FFI_CallFrame *frame, struct job *j)
     return fail(api, XLA_FFI_Error_Code_FAILED_PRECONDITION, why);
 }
 
-/* Same answer on all ranks of a call: it looks at sizes and settings only. A recorded call would
- * keep addresses of other ranks' buffers, which may change before it is replayed. */
+/* May the ranks of this call exchange addresses? The answer is the same on all ranks, because it
+ * depends on sizes and settings only. Not if the call may be recorded: it would keep addresses of
+ * other ranks' buffers, which may change before it is replayed. */
 static int may_exchange(const struct job *j)
 {
     return j->member->exchange != NULL && j->call.bytes >= zero_copy_from && !j->recordable;
@@ -143,11 +145,11 @@ static void exchange(const struct job *j)
         return;
     if (!ffi_peer_access(offer.send, j->member->gpus, j->member->ranks) ||
         !ffi_peer_access(offer.recv, j->member->gpus, j->member->ranks))
-        offer.op = -1; /* what nobody else offers: the meeting is refused */
+        offer.op = -1; /* no other rank offers this, so the meeting is refused */
     ffi_exchange_come(j->member->exchange, j->run, j->member->me, &offer);
 }
 
-/* A rank that has gone. */
+/* The error if a rank of the group has gone. */
 static XLA_FFI_Error *look_for_absent(const struct ffi_member *member, const XLA_FFI_Api *api)
 {
     int lost = __atomic_load_n(&member->lost, __ATOMIC_ACQUIRE);
@@ -162,9 +164,9 @@ static XLA_FFI_Error *look_for_absent(const struct ffi_member *member, const XLA
     return fail(api, XLA_FFI_Error_Code_UNAVAILABLE, why);
 }
 
-/* Before a run. Replays of a recorded call do not come through execute(), so what an earlier one
- * left behind is found here: a kernel that gave up, a rank that has gone. XLA asks for each call of
- * a program; the first of a run has looked for all. */
+/* Before a run: find what an earlier replay of a recorded call left behind, a kernel that gave up
+ * or a rank that has gone, because replays do not come through execute(). XLA calls this for each
+ * call of a program; the first call of a run checks for all. */
 static XLA_FFI_Error *look_at_replays(const struct job *j, const XLA_FFI_Api *api)
 {
     const struct ffi_ar *ar = ffi_ar_get();
@@ -198,7 +200,7 @@ static XLA_FFI_Error *initialize(const struct job *j, const XLA_FFI_CallFrame *f
     return error == NULL && j->recordable ? look_at_replays(j, frame->api) : error;
 }
 
-/* Others read these at any time: the member's watch, symtuner_ffi_seat(). */
+/* Other threads read these at any time: the member's watch and symtuner_ffi_seat(). */
 static void count(struct ffi_member *member, const struct ffi_call *call, int zero_copy, int minor)
 {
     uintptr_t bits = member->address_bits | (uintptr_t)call->send | (uintptr_t)call->recv;
@@ -243,7 +245,7 @@ static XLA_FFI_Error *execute(const struct job *j, const XLA_FFI_Api *api)
     return result == 0 ? NULL : fail(api, XLA_FFI_Error_Code_INTERNAL, why);
 }
 
-/* The only stage in which XLA takes requests for communicators; no buffers, perhaps no device. */
+/* Only this stage can request communicators. It has no buffers, and perhaps no device. */
 static XLA_FFI_Error *prepare(const XLA_FFI_CallFrame *frame)
 {
     struct ffi_flat flat;
@@ -263,7 +265,7 @@ static XLA_FFI_Error *handle(XLA_FFI_CallFrame *frame, int recordable)
     if (frame == NULL || ffi_frame_is_metadata(frame, traits))
         return NULL;
     if (!FFI_HAS(frame->api, XLA_FFI_Error_Create))
-        return NULL; /* nobody to tell */
+        return NULL; /* there is no way to report an error */
     if (frame->stage == XLA_FFI_ExecutionStage_PREPARE)
         return prepare(frame);
     if (frame->stage != XLA_FFI_ExecutionStage_INITIALIZE &&

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * library.h - libsymtuner_ar.so as this library sees it: loaded at run time, by function pointer.
+ * library.h - libsymtuner_ar.so, loaded at run time and called by function pointers.
  *
- * The types repeat include/symtuner_ar.h without CUDA's and NCCL's headers, so that the XLA handler
- * compiles with a C compiler and XLA's one header. test/jax/same_types.c compares the two.
+ * The types repeat those of include/symtuner_ar.h without CUDA's and NCCL's headers, so that the
+ * XLA handler needs only a C compiler and XLA's header. test/jax/same_types.c compares the two.
  */
 #ifndef FFI_AR_H_
 #define FFI_AR_H_
@@ -33,7 +33,7 @@ struct ffi_ar_plan {
     char why[192];
 };
 
-/* result, name without its prefix, arguments; ncclResult_t, ncclDataType_t, ncclRedOp_t are int */
+/* Result, name without its prefix, arguments. NCCL's enums are int here. */
 #define FFI_AR_FUNCTIONS(X)                                                                        \
     X(int, create, (ffi_handle **, void *const *, int, const struct ffi_ar_config *))              \
     X(int, create_local, (ffi_handle **, const int *, int, const struct ffi_ar_config *))          \
@@ -55,7 +55,8 @@ struct ffi_ar {
 #undef X
 };
 
-/* Load ${path}; 0, or -1 with a sentence in ${why}. A second call with another path is an error. */
+/* Load ${path}. Returns 0, or -1 with a sentence in ${why}. To load another path later is an
+ * error. */
 int ffi_ar_load(const char *path, char *why, size_t why_size);
 
 /* The loaded library, or NULL. */

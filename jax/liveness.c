@@ -1,16 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * liveness.c - one thread per group across processes, asleep until another rank goes.
+ * liveness.c - one thread per group across processes. It sleeps until another rank goes.
  *
- * A process that ends after its last all-reduce is no harm, so a death alone ends nothing: later
- * calls of the group fail with a sentence. Only when a call stays pending, because its kernel waits
- * for the dead, is that kernel told to leave. What it would have computed is lost and XLA cannot be
- * told about one program's failure afterwards, so the process ends with status 71, as it does when
- * JAX's own coordinator notices a death.
+ * A process may end after its last all-reduce, so a death alone ends nothing here: later calls of
+ * the group fail with a sentence. Only if a call stays pending, because its kernel waits for the
+ * dead rank, is that kernel told to give up.
  *
- * A process that ends while a lost one never said goodbye would wait for it in jax.distributed's
- * shutdown, for minutes: symtuner_ffi_ending() bounds that. One rank may leave in order and another
- * be lost after it, so a watch goes on after the first, and after its group is closed.
+ * Then this process ends, with status 71. A library should not do that, and libsymtuner_ar.so never
+ * does: its C callers get an error. In JAX there is no one to return it to: the handler returned
+ * when the kernel was started, and XLA has no way to fail a running program. Its result is
+ * undefined but looks valid, so whatever used it would go on with wrong numbers, or save them.
+ * JAX's own coordinator ends a process, too, when it notices that another has died; but only after
+ * a minute or more, and the kernel would wait for up to 600 s.
+ *
+ * The second case is a process that has begun to end. In jax.distributed's shutdown it would wait
+ * for a dead rank for minutes; symtuner_ffi_ending() bounds that. There is nothing left to lose
+ * then.
+ *
+ * One rank may leave in order and another die after it, so a watch goes on after the first rank has
+ * gone, and after its group is closed.
  */
 #include "jax/liveness.h"
 #include "jax/symtuner_ffi.h"
@@ -29,32 +37,33 @@
 #define CUDA_NOT_READY  600 /* CUDA_ERROR_NOT_READY */
 #define EVENT_NO_TIMING 2   /* CU_EVENT_DISABLE_TIMING */
 
-#define TICK_MS 100 /* between two looks, once a rank has gone */
+#define TICK_MS 100 /* between two checks, once a rank has gone */
 
-/* Of one group, open or closed. Only its thread writes what may change, but for left. */
+/* The watch of one group, open or closed. Its own thread alone writes what changes, except left and
+ * told_at. */
 struct watch {
     struct watch *next;
-    struct ffi_member *member; /* may belong to a later group: is_mine() */
+    struct ffi_member *member; /* after a close it may belong to another group: is_mine() */
     int64_t ids[FFI_GROUP_RANKS];
     int ranks, me, ordinal;
     int wake; /* eventfd */
     int n;
-    struct pollfd peer[FFI_GROUP_RANKS]; /* the processes of the other ranks, and wake */
-    int rank[FFI_GROUP_RANKS];           /* -1: wake */
-    uint32_t left;                       /* ranks that said goodbye; any thread sets bits */
-    uint32_t lost;                       /* ranks whose process has ended */
+    struct pollfd peer[FFI_GROUP_RANKS]; /* pidfds of the other ranks, and wake */
+    int rank[FFI_GROUP_RANKS];           /* whose pidfd; -1: wake */
+    uint32_t left; /* ranks that said goodbye, one bit each; set by any thread */
+    uint32_t lost; /* ranks whose process has ended, one bit each */
     int64_t lost_at[FFI_GROUP_RANKS];
-    int64_t told_at; /* 0, or: goodbyes that were said later are not known; any thread */
-    const char *how; /* the first one went; NULL: none did */
+    int64_t told_at; /* we hear of no goodbye after this; 0: of all; set by any thread */
+    const char *how; /* how the first rank went; NULL: none has gone */
     int first;
-    uint64_t calls; /* of the member, when the pending call last made progress */
+    uint64_t calls; /* the member's calls when one last made progress */
     int64_t since;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct watch *watches; /* under the lock, as is what wakes them */
-static int64_t ending_since;  /* 0: this process does not end */
-static int64_t waiting_at;    /* and still waited for all others then; 0: not known */
+static struct watch *watches; /* all watches; the list and their waking are under the lock */
+static int64_t ending_since;  /* when this process began to end; 0: it has not */
+static int64_t waiting_at;    /* when it still waited for all others; 0: not known */
 
 static int64_t now_ms(void)
 {
@@ -100,10 +109,11 @@ void ffi_liveness_mark(struct ffi_member *member, void *stream)
     if (made == NULL) {
         if (event.create(&made, EVENT_NO_TIMING) != 0)
             return;
-        /* not pending before it is recorded; kept when that fails, for the next call */
+        /* an event is not pending before it is recorded; it is kept for the next call if that
+         * fails */
         __atomic_store_n(&member->done, made, __ATOMIC_RELEASE);
     }
-    event.record(made, stream); /* failing: the call before it is watched instead */
+    event.record(made, stream); /* if this fails, the call before it is watched */
 }
 
 int ffi_liveness_pending(struct ffi_member *member)
@@ -126,10 +136,10 @@ int symtuner_ffi_settle(int limit_ms)
     return 0;
 }
 
-/* ---- what a watch has seen ------------------------------------------------------------------- */
+/* ---- what a watch sees ----------------------------------------------------------------------- */
 
-/* Whether the group is the one that has the member: after symtuner_ffi_close() another may. The
- * eventfd is open as long as the watch lives, so its number is nobody else's. */
+/* Does the member still belong to this watch's group? After symtuner_ffi_close() it may be
+ * another's. The eventfd stays open as long as the watch lives, so its number is unique. */
 static int is_mine(const struct watch *w)
 {
     return __atomic_load_n(&w->member->wake, __ATOMIC_ACQUIRE) == w->wake;
@@ -140,7 +150,7 @@ static uint32_t left_of(const struct watch *w)
     return __atomic_load_n(&w->left, __ATOMIC_ACQUIRE);
 }
 
-/* The first one counts: others end because of it. */
+/* Only the first rank that goes is recorded: others may end because of it. */
 static void set_first(int *place, int value)
 {
     int none = 0;
@@ -160,7 +170,7 @@ static void notice(struct watch *w)
                 continue;
         } else {
             close(w->peer[i].fd);
-            w->peer[i].fd = -1; /* poll() passes over it */
+            w->peer[i].fd = -1; /* poll() skips it */
             w->lost |= 1u << w->rank[i];
             w->lost_at[w->rank[i]] = now_ms();
             if (is_mine(w))
@@ -169,15 +179,15 @@ static void notice(struct watch *w)
     }
     if (w->how != NULL || (w->lost | left_of(w)) == 0)
         return;
-    /* both may be seen at once, and then the goodbye says more */
+    /* both may be seen at once; then the goodbye is the better explanation */
     w->first = __builtin_ctz(left_of(w) != 0 ? left_of(w) : w->lost);
     w->how = left_of(w) != 0 ? "has closed the group or raised an exception" : "is gone";
     w->since = now_ms();
 }
 
-/* Whether a call stays pending for FFI_LIVENESS_STUCK_MS with no new one. A rank that leaves has
- * finished its own calls, so a call that still waits now is one that the first rank that went never
- * made, or was lost in; those that went after it change nothing. */
+/* Has a call been pending for FFI_LIVENESS_STUCK_MS with no new one? A rank that leaves has
+ * finished its own calls. So a call that still waits now is one that the first rank to go never
+ * made, or died in; ranks that went later do not matter. */
 static int stuck(struct watch *w)
 {
     uint64_t calls = __atomic_load_n(&w->member->calls, __ATOMIC_RELAXED);
@@ -201,7 +211,7 @@ static void give_up(const struct watch *w)
     _exit(FFI_LIVENESS_EXIT);
 }
 
-/* Whether jax.distributed waits for rank ${r} in vain. */
+/* Does jax.distributed's shutdown wait for rank ${r} in vain? */
 static int missed(const struct watch *w, int r)
 {
     int64_t told = __atomic_load_n(&w->told_at, __ATOMIC_ACQUIRE);
@@ -212,8 +222,8 @@ static int missed(const struct watch *w, int r)
            ((left_of(w) >> r & 1) == 0 && (told == 0 || w->lost_at[r] < told));
 }
 
-/* The first rank that is missed, when this process, which has begun to end, waits too long for it;
- * or -1. A goodbye may be slower than the end of its process. */
+/* The first rank for which this process, while it ends, has waited in vain too long; -1: none. We
+ * wait a little after a death, since a goodbye may arrive after its process has ended. */
 static int overdue(const struct watch *w)
 {
     int64_t began = __atomic_load_n(&ending_since, __ATOMIC_ACQUIRE), now = now_ms();
@@ -260,7 +270,7 @@ static void *keep_watch(void *arg)
     do {
         int rank;
 
-        /* from the first that goes on there are times to keep */
+        /* once a rank has gone there are time limits to check */
         if (poll(w->peer, (nfds_t)w->n, w->how != NULL ? TICK_MS : -1) > 0)
             notice(w);
         if (w->how != NULL && is_mine(w) && stuck(w))
@@ -268,19 +278,19 @@ static void *keep_watch(void *arg)
         rank = overdue(w);
         if (rank >= 0)
             end_process(rank);
-    } while (is_mine(w)); /* else there is another for the place, perhaps with the same ranks */
+    } while (is_mine(w)); /* else the member has another watch, perhaps of the same ranks */
     forget(w);
     return NULL;
 }
 
-/* ---- what it is told ------------------------------------------------------------------------- */
+/* ---- what Python tells it -------------------------------------------------------------------- */
 
 static void wake(const struct watch *w)
 {
     uint64_t one = 1;
 
     if (write(w->wake, &one, sizeof one) < 0)
-        return; /* calls still fail by member->left */
+        return; /* calls still fail because of member->left */
 }
 
 static int same_ids(const int64_t *a, const int64_t *b, int ranks)
@@ -340,7 +350,7 @@ void symtuner_ffi_ending(void)
                                 __ATOMIC_RELAXED);
 }
 
-/* ---- begin ----------------------------------------------------------------------------------- */
+/* ---- start a watch --------------------------------------------------------------------------- */
 
 static void add(struct watch *w, int fd, int rank)
 {
@@ -348,7 +358,7 @@ static void add(struct watch *w, int fd, int rank)
     w->rank[w->n++] = rank;
 }
 
-/* 0, or an errno. */
+/* Open a pidfd for each other rank, and the eventfd. Returns 0 or an errno. */
 static int open_all(struct watch *w, const int *pids)
 {
     for (int r = 0; r < w->ranks; r++) {
@@ -357,7 +367,7 @@ static int open_all(struct watch *w, const int *pids)
         if (r == w->me)
             continue;
         if (fd < 0 && errno == ESRCH)
-            fd = eventfd(1, EFD_CLOEXEC); /* gone already: readable at once, as its end would be */
+            fd = eventfd(1, EFD_CLOEXEC); /* gone already: readable at once, as its pidfd would be */
         if (fd < 0)
             return errno;
         add(w, (int)fd, r);
@@ -379,7 +389,7 @@ static int start(struct watch *w)
     __atomic_store_n(&w->member->wake, w->wake, __ATOMIC_RELEASE);
     for (struct watch *old = watches; old != NULL; old = old->next)
         if (old->member == w->member)
-            wake(old); /* its place is taken */
+            wake(old); /* a new watch has its member */
     w->next = watches;
     watches = w;
     pthread_mutex_unlock(&lock);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* open.c - open and close groups: within this process, or across processes on NCCL. */
+/* open.c - open and close groups, within this process or across processes on NCCL; and describe
+ * them. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,7 +80,7 @@ int symtuner_ffi_open_local(const int64_t *ids, const int *ordinals, int ranks, 
 
 /* ---- NCCL ------------------------------------------------------------------------------------ */
 
-/* A function of the NCCL that this process uses. */
+/* Find a function of the NCCL that this process uses. */
 static void *nccl(const char *name, char *why, size_t why_size)
 {
     void *library = dlopen("libnccl.so.2", RTLD_NOW);
@@ -108,7 +109,8 @@ int symtuner_ffi_unique_id(void *id, char *why, size_t why_size)
 
 static int set_device(int ordinal, char *why, size_t why_size)
 {
-    /* cudart is static in libsymtuner_ar.so; the driver's own call is always there */
+    /* cudart is linked into libsymtuner_ar.so statically, so call the driver, which is always
+     * there */
     int (*retain)(void **, int) = NULL, (*current)(void *) = NULL, error;
     void *cuda = dlopen("libcuda.so.1", RTLD_NOW), *context = NULL;
 
@@ -131,14 +133,14 @@ static int set_device(int ordinal, char *why, size_t why_size)
     return error != 0 ? -1 : 0;
 }
 
-/* ncclInProgress is the answer with NCCL_COMM_BLOCKING=0: the library of the kernels waits for the
- * communicator, and one that ends does so by itself. */
+/* NCCL returns ncclInProgress (7) with NCCL_COMM_BLOCKING=0. That is fine: libsymtuner_ar.so waits
+ * until a new communicator is ready, and an old one ends by itself. */
 static int is_error(int result)
 {
     return result != 0 && result != 7;
 }
 
-/* End a communicator by ncclCommDestroy or, where a rank may be missing, ncclCommAbort. */
+/* End a communicator. ${how}: "ncclCommDestroy", or "ncclCommAbort" if a rank may be missing. */
 static int end_comm(void *comm, const char *how, char *why, size_t why_size)
 {
     int (*end)(void *), result;
@@ -161,7 +163,7 @@ static int end_handles(ffi_handle **handles, int n, char *why, size_t why_size)
     return result != 0 ? -1 : 0;
 }
 
-/* A member that is not in the table yet, or NULL and why not. */
+/* Make a member that is not in the table yet, or return NULL and say why. */
 static struct ffi_member *new_member(const int64_t *ids, int ranks, int me, int ordinal, char *why,
                                      size_t why_size)
 {
@@ -169,7 +171,8 @@ static struct ffi_member *new_member(const int64_t *ids, int ranks, int me, int 
 
     if (need_ar(why, why_size) == NULL || check_ids(ids, ranks, why, why_size) != 0)
         return NULL;
-    /* here, where it is an error of all ranks; when they admit the group it would be one of ours */
+    /* check the table now, when all ranks still hear of the error; in symtuner_ffi_admit() only
+     * this rank would */
     if (ffi_members_room(1))
         member = aligned_alloc(FFI_CACHE_LINE, sizeof *member);
     if (member == NULL) {
@@ -185,7 +188,7 @@ static struct ffi_member *new_member(const int64_t *ids, int ranks, int me, int 
     return member;
 }
 
-/* Make its communicator and its handle, both or none. */
+/* Make the member's communicator and its handle, both or none. */
 static int join(struct ffi_member *member, const void *unique_id, uint32_t timeout_ms, char *why,
                 size_t why_size)
 {
@@ -251,7 +254,8 @@ int symtuner_ffi_admit(void **ticket, char *why, size_t why_size)
         return -1;
     }
     free(*ticket);
-    *ticket = NULL; /* in here: behind this call Python may be interrupted, and would give it up */
+    /* not left to Python: after a Ctrl-C just behind this call it would give up the group */
+    *ticket = NULL;
     return 0;
 }
 
@@ -261,17 +265,17 @@ int symtuner_ffi_give_up(void *ticket, char *why, size_t why_size)
     int bad = 0;
 
     if (member == NULL)
-        return 0; /* there is nothing to give back */
+        return 0; /* nothing was made */
     if (member->handle != NULL)
         bad = end_handles(&member->handle, 1, why, why_size);
-    if (member->comm != NULL) /* no communicator of XLA's was taken yet */
+    if (member->comm != NULL) /* our own; we have not taken XLA's yet */
         bad |= end_comm(member->comm, "ncclCommAbort", why, why_size);
     free(member);
     return bad;
 }
 
-/* The latest of our members in a group across processes: one with our own communicator and one with
- * XLA's may be open side by side. */
+/* The newest of our members in a group across processes. Two may be open side by side: one on our
+ * own communicator and one on XLA's. */
 static struct ffi_member *find_member_across(const int64_t *ids, int ranks)
 {
     struct ffi_member *member, *latest = NULL;
@@ -307,20 +311,20 @@ void symtuner_ffi_abort(void)
     }
 }
 
-/* A communicator with a dead rank cannot be destroyed, only aborted; its memory goes with the
- * process. */
+/* A communicator with a dead rank cannot be destroyed, only aborted. Its memory is freed when the
+ * process ends. */
 static int close_comm(struct ffi_member *member, char *why, size_t why_size)
 {
     int lost = __atomic_load_n(&member->lost, __ATOMIC_ACQUIRE), bad = 0;
 
     if (!lost && member->handle != NULL)
         bad = end_handles(&member->handle, 1, why, why_size);
-    if (member->xla) /* the communicator is XLA's */
+    if (member->xla) /* the communicator belongs to XLA */
         return bad;
     return end_comm(member->comm, lost ? "ncclCommAbort" : "ncclCommDestroy", why, why_size) | bad;
 }
 
-/* The group whose members begin in place ${first}, which nobody finds any more; ${n} of them. */
+/* Close the group of ${n} members from place ${first} on. Calls cannot find them any more. */
 static int close_group(int first, int n, char *why, size_t why_size)
 {
     struct ffi_member *members[FFI_GROUP_RANKS];
@@ -338,7 +342,7 @@ static int close_group(int first, int n, char *why, size_t why_size)
         ffi_exchange_free(members[0]->exchange);
     }
     for (int r = 0; r < n; r++)
-        members[r]->ranks = 0; /* done with, where the place is not forgotten */
+        members[r]->ranks = 0; /* closed, in case the place is not freed */
     return bad;
 }
 
@@ -349,7 +353,7 @@ int symtuner_ffi_close(char *why, size_t why_size)
     for (int i = 0; i < places; i += n) {
         const struct ffi_member *member = ffi_member_shut(i);
 
-        /* a local group's members lie side by side */
+        /* the members of a local group stand side by side */
         n = member->across || member->ranks == 0 ? 1 : member->ranks;
         if (member->ranks != 0)
             bad |= close_group(i, n, why, why_size);
@@ -362,7 +366,7 @@ static int plan_of(ffi_handle *handle, size_t count, int dtype, int op, char *te
 {
     const struct ffi_ar *ar = ffi_ar_get();
     struct ffi_ar_plan plan = {.size = sizeof plan};
-    char *buffers = (char *)4096; /* never touched: a query looks at addresses only */
+    char *buffers = (char *)4096; /* never accessed: a query looks at addresses only */
 
     if (ar->query(buffers, buffers, count, dtype, op, handle, &plan) != 0) {
         snprintf(text, size, "%s", ar->error(handle));

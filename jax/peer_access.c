@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * peer_access.c - ask the driver who may touch an address.
+ * peer_access.c - ask the CUDA driver which GPUs can access an address.
  *
- * XLA's allocators differ: its own mapped pools name the GPUs that may touch them, cudaMalloc
- * follows peer access, CUDA's stream-ordered pools (XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async) do
- * neither. The driver is called by name, so that no CUDA header is needed; the structures are
- * cuda.h's.
+ * It depends on XLA's allocator. Its own mapped pools list the GPUs that have access; memory of
+ * cudaMalloc follows peer access; CUDA's stream-ordered pools
+ * (XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async) do neither. The driver's functions are found by name, so
+ * no CUDA header is needed; the constants and the structure are copied from cuda.h.
  */
 #include "jax/peer_access.h"
 
@@ -52,7 +52,7 @@ static int ask_driver(const void *p, const int *gpus, int n)
         struct location where = {LOCATION_DEVICE, gpus[i]};
 
         if (get_access(&flags, &where, at) != 0)
-            /* no mapped pool: plain memory follows peer access, a stream-ordered pool does not */
+            /* not mapped: plain memory follows peer access, a stream-ordered pool does not */
             return get_attribute(&pool, ATTRIBUTE_MEMPOOL, at) != 0 || pool == NULL;
         if (flags != ACCESS_READWRITE)
             return 0;

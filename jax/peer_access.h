@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* peer_access.h - may the kernels of other GPUs touch this address? */
+/* peer_access.h - can other GPUs read and write at an address? */
 #ifndef FFI_PEER_ACCESS_H_
 #define FFI_PEER_ACCESS_H_
 
-/* Whether each of the ${n} GPUs can read and write at ${p}. Peer access between the GPUs must be
- * on. A variable, so that a test without GPUs can say what it is. */
+/* Can each of the ${n} GPUs read and write at ${p}? Peer access between them must be enabled
+ * before. A variable, so that a test without GPUs can replace it. */
 extern int (*ffi_peer_access)(const void *p, const int *gpus, int n);
 
 #endif

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * xla.c - call XLA's collectives extension.
- *
- * Its header comes with jaxlib 0.11.2 and later; this file shall compile beside older ones, too, so
- * the layouts are repeated here in our names. They are part of XLA's FFI ABI, version 0.1 of the
- * extension; test/jax/same_types.c compares them where the header exists.
- */
+/* xla.c - call XLA's FFI extension "collectives". */
 #include "jax/xla.h"
 #include "jax/xla_abi.h"
 
@@ -27,7 +21,7 @@ static const struct ffi_collectives *find(const XLA_FFI_CallFrame *frame)
     if (ask == NULL)
         return NULL;
     error = ask(&args);
-    if (error != NULL) { /* of a lookup: not worth more than a no */
+    if (error != NULL) { /* a failed lookup just means that there is none */
         struct XLA_FFI_Error_Destroy_Args done = {
             .struct_size = XLA_FFI_Error_Destroy_Args_STRUCT_SIZE, .error = error};
 

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* xla_abi.h - layouts of XLA's FFI extension "collectives" 0.1, and of the lookup of extensions
- * in FFI 0.4; see xla.c. */
+/*
+ * xla_abi.h - the layouts of XLA's FFI extension "collectives" 0.1 and of FFI 0.4's lookup of
+ * extensions, declared by us.
+ *
+ * XLA's own header comes with jaxlib 0.11.2 and later only, and we compile with older ones, too.
+ * The layouts are part of XLA's FFI ABI; test/jax/same_abi.c compares them where the header exists.
+ */
 #ifndef FFI_XLA_ABI_H_
 #define FFI_XLA_ABI_H_
 
@@ -12,7 +17,7 @@
 #define FFI_COLLECTIVES       129
 #define FFI_MAJOR_KNOWN       0
 #define FFI_MINOR_KNOWN       1
-#define FFI_FLATTENED_ID      3   /* ids are places in the program's list of devices */
+#define FFI_FLATTENED_ID      3   /* the ids are places in the program's list of devices */
 #define FFI_FIND_EXTENSION_AT 192 /* offset in XLA_FFI_Api: the first member that FFI 0.3 lacks */
 
 struct ffi_find_extension_args {
