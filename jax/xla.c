@@ -53,40 +53,37 @@ static XLA_FFI_Error *missing(const XLA_FFI_CallFrame *frame)
     return frame->api->XLA_FFI_Error_Create(&args);
 }
 
-static size_t fill_rows(const struct ffi_flat *flat, struct ffi_replica_group *rows)
+/* The groups of ${flat}, listed in ${rows}, for arguments of ${size} bytes. */
+static struct ffi_request_args head_of(const struct ffi_flat *flat, struct ffi_replica_group *rows,
+                                       size_t size)
 {
     size_t n = flat->rows < FFI_FLAT_ROWS ? (size_t)flat->rows : FFI_FLAT_ROWS;
 
     for (size_t i = 0; i < n; i++)
         rows[i] =
             (struct ffi_replica_group){flat->ids + i * (size_t)flat->ranks, (size_t)flat->ranks};
-    return n;
+    return (struct ffi_request_args){
+        .struct_size = size, .mode = FFI_FLATTENED_ID, .groups = rows, .groups_size = n};
 }
 
 XLA_FFI_Error *ffi_xla_request(const XLA_FFI_CallFrame *frame, const struct ffi_flat *flat)
 {
     const struct ffi_collectives *collectives = find(frame);
     struct ffi_replica_group rows[FFI_FLAT_ROWS];
-    struct ffi_request_args args = {
-        .struct_size = sizeof args, .mode = FFI_FLATTENED_ID, .groups = rows};
+    struct ffi_request_args args = head_of(flat, rows, sizeof args);
 
-    if (collectives == NULL)
-        return missing(frame);
-    args.groups_size = fill_rows(flat, rows);
-    return collectives->request(collectives, &args);
+    return collectives != NULL ? collectives->request(collectives, &args) : missing(frame);
 }
 
 XLA_FFI_Error *ffi_xla_get(const XLA_FFI_CallFrame *frame, const struct ffi_flat *flat, void **comm)
 {
     const struct ffi_collectives *collectives = find(frame);
     struct ffi_replica_group rows[FFI_FLAT_ROWS];
-    struct ffi_get_args args = {
-        .struct_size = sizeof args, .mode = FFI_FLATTENED_ID, .groups = rows};
+    struct ffi_get_args args = {head_of(flat, rows, sizeof args), NULL};
     XLA_FFI_Error *error;
 
     if (collectives == NULL)
         return missing(frame);
-    args.groups_size = fill_rows(flat, rows);
     error = collectives->get(collectives, &args);
     *comm = args.comm;
     return error;

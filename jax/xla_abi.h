@@ -43,12 +43,7 @@ struct ffi_request_args {
 };
 
 struct ffi_get_args {
-    size_t struct_size;
-    void *extension_start;
-    int mode;
-    const struct ffi_replica_group *groups;
-    size_t groups_size;
-    int64_t communication_id;
+    struct ffi_request_args head;
     void *comm; /* out */
 };
 

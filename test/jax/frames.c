@@ -156,10 +156,11 @@ static XLA_FFI_Error *get_comm(const struct ffi_collectives *self, struct ffi_ge
     XLA_FFI_Error_Create_Args error = {.message = "no cliques here", .errc = 9};
 
     offer.gets++;
-    see(args->groups, args->groups_size);
+    see(args->head.groups, args->head.groups_size);
     args->comm = offer.comm;
-    return offer.fails || self != &collectives || args->struct_size != 56 ? error_create(&error)
-                                                                          : NULL;
+    return offer.fails || self != &collectives || args->head.struct_size != 56
+               ? error_create(&error)
+               : NULL;
 }
 
 static XLA_FFI_Error *find_extension(struct ffi_find_extension_args *args)

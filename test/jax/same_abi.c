@@ -29,10 +29,10 @@ AT(ffi_request_args, groups_size, XLA_FFI_Communicator_Request_Args, num_groups)
 AT(ffi_request_args, communication_id, XLA_FFI_Communicator_Request_Args, communication_id);
 _Static_assert(sizeof(struct ffi_request_args) == XLA_FFI_Communicator_Request_Args_STRUCT_SIZE,
                "request");
-AT(ffi_get_args, mode, XLA_FFI_Communicator_Get_Args, group_mode);
-AT(ffi_get_args, groups, XLA_FFI_Communicator_Get_Args, groups);
-AT(ffi_get_args, groups_size, XLA_FFI_Communicator_Get_Args, num_groups);
-AT(ffi_get_args, communication_id, XLA_FFI_Communicator_Get_Args, communication_id);
+AT(ffi_get_args, head.mode, XLA_FFI_Communicator_Get_Args, group_mode);
+AT(ffi_get_args, head.groups, XLA_FFI_Communicator_Get_Args, groups);
+AT(ffi_get_args, head.groups_size, XLA_FFI_Communicator_Get_Args, num_groups);
+AT(ffi_get_args, head.communication_id, XLA_FFI_Communicator_Get_Args, communication_id);
 AT(ffi_get_args, comm, XLA_FFI_Communicator_Get_Args, communicator);
 _Static_assert(sizeof(struct ffi_get_args) == XLA_FFI_Communicator_Get_Args_STRUCT_SIZE, "get");
 AT(ffi_collectives, struct_size, XLA_FFI_Collectives_Extension, extension_base.struct_size);
