@@ -3,15 +3,9 @@
 # agree.sh BUILD - what may differ between two ranks, on real GPUs, one process each: rules files,
 # SYMTUNER_ variables, working folders. Every call must end with the right sums, with the same grid on
 # both ranks or with no steering at all; a hang is a failure. Exit 77 when this box cannot run it.
-set -u
-build=$(cd "${1:-build}" && pwd) || exit 2
-lib=$build/libsymtuner.so
-gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
-[ "$gpus" -ge 2 ] || { echo "agree.sh: skipped: needs 2 GPUs, $gpus here"; exit 77; }
-[ -x "$build/nccl_ranks" ] || { echo "agree.sh: skipped: $build/nccl_ranks is not built (no nccl.h?)"; exit 77; }
-work=$(mktemp -d) || exit 2
-trap 'rm -rf "$work"' EXIT
-passed=0 failed=0
+. "$(dirname "$0")/common.sh"
+need_gpus 2
+need_built nccl_ranks
 
 cat > "$work/my.rules" <<END
 [process]

@@ -6,15 +6,10 @@
 #   AR_KILLS  groups that lose a process (4; in full 50)
 #   AR_SEED   of the random calls (the clock)    AR_RANKS  numbers of ranks ("2 3 4 8")
 # Exit 77 with the reason when this box cannot run it.
-set -u
-build=$(cd "${1:-build}" && pwd) || exit 2
+. "$(dirname "$0")/common.sh"
 calls=${AR_CALLS:-100000} kills=${AR_KILLS:-4} seed=${AR_SEED:-$(date +%s)}
-gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
-[ "$gpus" -ge 1 ] || { echo "ar.sh: skipped: no GPU here"; exit 77; }
-for p in ar_fuzz ar_kill ar_late; do
-    [ -x "$build/$p" ] || { echo "ar.sh: skipped: $build/$p is not built (no NCCL or no nvcc?)"; exit 77; }
-done
-failed=0
+need_gpus 1
+need_built ar_fuzz ar_kill ar_late
 few=$((calls / 10))
 
 must() { # must PROGRAM ARGUMENTS...

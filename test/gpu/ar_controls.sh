@@ -8,20 +8,16 @@
 # where this box cannot run it, exit 77 with the reason.
 #   AR_CONTROL_CALLS random calls (20000)   AR_STALL_US longest pause (30)   AR_CONTROL_ONLY some names
 #   of the list below, e.g. "plain SYNC"
-set -u
-build=$(cd "${1:-build}" && pwd) || exit 2
-gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
+. "$(dirname "$0")/common.sh"
 what=${AR_CONTROLS:-0}
 arch=${AR_ARCHS:-90}
 calls=${AR_CONTROL_CALLS:-20000}
-[ "$what" != 0 ] || { echo "ar_controls.sh: skipped: takes long, set AR_CONTROLS=1"; exit 77; }
-[ "$what" = build ] || [ "$gpus" -ge 2 ] || { echo "ar_controls.sh: skipped: needs 2 GPUs, $gpus here"; exit 77; }
-for p in ar_fuzz ar_late; do
-    [ "$what" = build ] || [ -x "$build/$p" ] || { echo "ar_controls.sh: skipped: $build/$p is not built"; exit 77; }
-done
-command -v "${NVCC:-nvcc}" > /dev/null || { echo "ar_controls.sh: skipped: no nvcc"; exit 77; }
-work=$(mktemp -d) || exit 2
-trap 'rm -rf "$work"' EXIT
+[ "$what" != 0 ] || skip "takes long, set AR_CONTROLS=1"
+if [ "$what" != build ]; then
+    need_gpus 2
+    need_built ar_fuzz ar_late
+fi
+command -v "${NVCC:-nvcc}" > /dev/null || skip "no nvcc"
 
 # NAME, kernel that ar_fuzz calls (any: mixed, a process per rank; /overlap: with SYMTUNER_AR_OVERLAP=2),
 # ranks, what is missing. PREVIOUS needs 2: with 1 the kernel in front has left when the next one starts,

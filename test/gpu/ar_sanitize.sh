@@ -10,22 +10,19 @@
 # the reason.
 #   SANITIZER         the tool (pip: nvidia-cuda-sanitizer-api)   AR_SANITIZE_CALLS calls of each run (2000)
 #   AR_SANITIZE_LIMIT seconds for each run (50)                  AR_SANITIZE_ONLY  names of some tools
-set -u
-build=$(cd "${1:-build}" && pwd) || exit 2
+. "$(dirname "$0")/common.sh"
 calls=${AR_SANITIZE_CALLS:-2000} limit=${AR_SANITIZE_LIMIT:-50}
 checks=${AR_SANITIZE_ONLY:-memcheck racecheck synccheck initcheck}
 tool=${SANITIZER:-$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)}
-gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
-[ "${AR_SANITIZE:-0}" = 1 ] || { echo "ar_sanitize.sh: skipped: takes long, set AR_SANITIZE=1"; exit 77; }
-[ -n "$tool" ] || { echo "ar_sanitize.sh: skipped: no compute-sanitizer here, SANITIZER names none"; exit 77; }
-[ "$gpus" -ge 1 ] || { echo "ar_sanitize.sh: skipped: no GPU here"; exit 77; }
-[ -x "$build/ar_fuzz" ] || { echo "ar_sanitize.sh: skipped: $build/ar_fuzz is not built"; exit 77; }
-out=$(mktemp) || exit 2
-trap 'rm -f "$out"' EXIT
+[ "${AR_SANITIZE:-0}" = 1 ] || skip "takes long, set AR_SANITIZE=1"
+[ -n "$tool" ] || skip "no compute-sanitizer here, SANITIZER names none"
+need_gpus 1
+need_built ar_fuzz
+out=$work/out
 CUDA_DEVICE_MAX_CONNECTIONS=32
 export CUDA_DEVICE_MAX_CONNECTIONS
 used=$((gpus >= 2 ? 2 : 1))
-failed=0 right=0
+right=0
 for check in $checks; do
     # the kernels of the test itself only where the tool must know what they write
     only='--kernel-name kns=2ar'

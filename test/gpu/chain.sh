@@ -11,27 +11,16 @@
 #       -o .peer/libnccl-profiler-example.so .peer/ext-profiler/example/*.cc
 #
 # Exit 77 with the reason when this box cannot run it.
-set -u
-skip() { echo "chain.sh: skipped: $*"; exit 77; }
-build=$(cd "${1:-build}" && pwd) || exit 2
+. "$(dirname "$0")/common.sh"
 peers=$(cd "${2:-.peer}" 2>/dev/null && pwd) || skip "no folder ${2:-.peer} with NCCL's examples"
-lib=$build/libsymtuner.so
 tuner=$peers/libnccl-tuner-example.so
 profiler=$peers/libnccl-profiler-example.so
-gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
-[ "$gpus" -ge 2 ] || skip "needs 2 GPUs, $gpus here"
-[ -x "$build/nccl_coll" ] || skip "$build/nccl_coll is not built (no nccl.h?)"
+need_gpus 2
+need_built nccl_coll
 for file in "$tuner" "$profiler"; do [ -f "$file" ] || skip "no $file"; done
-work=$(mktemp -d) || exit 2
-trap 'rm -rf "$work"' EXIT
 mkdir "$work/default"
 ln -s "$tuner" "$work/default/libnccl-tuner.so"
 ln -s "$profiler" "$work/default/libnccl-profiler.so"
-passed=0 failed=0
-
-ok() { # ok DESCRIPTION CONDITION-STATUS
-    if [ "$2" -eq 0 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAILED: $1"; fi
-}
 
 # run NAME VARIABLE=VALUE...: three collectives, unregistered buffers (registered ones do not ask a
 # tuner). The example says one line per question where it has no rules, and writes down its events.

@@ -4,26 +4,13 @@
 # doctor.sh BUILD - symtuner doctor on real GPUs: it ends in 30 s, measures every pair, finds real
 # windows, finds them NULL when NCCL is told to give none, and finds no fault in the GPUs.
 # Exit 0: passed. 1: failed. 77: no two GPUs here, or no NCCL.
-
-set -u
-build=$(cd "$1" && pwd)
-gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
-[ "${gpus:-0}" -ge 2 ] || { echo "doctor.sh: skipped, needs 2 GPUs, ${gpus:-0} here"; exit 77; }
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-passed=0 failed=0
-ok() { # ok WHAT STATUS
-    if [ "$2" -eq 0 ]; then passed=$((passed + 1)); else echo "FAIL $1"; failed=$((failed + 1)); fi
-}
+. "$(dirname "$0")/common.sh"
+need_gpus 2
+find_nccl
 export NCCL_NVLS_ENABLE=0
-nccl=${NCCL_LIB:-}
-if [ -z "$nccl" ]; then # the NCCL that the test programs are linked with
-    nccl=$(ldd "$build/nccl_coll" 2>/dev/null | awk '/libnccl/ { print $3 }')
-fi
-[ -n "$nccl" ] && [ -f "$nccl" ] || { echo "doctor.sh: skipped, no NCCL (NCCL_LIB=FILE)"; exit 77; }
 
 start=$(date +%s)
-NCCL_TUNER_PLUGIN=$build/libsymtuner.so "$build/symtuner" doctor --nccl "$nccl" > "$work/text"
+NCCL_TUNER_PLUGIN=$lib "$build/symtuner" doctor --library "$nccl" > "$work/text"
 status=$?
 took=$(($(date +%s) - start))
 cat "$work/text"
@@ -43,7 +30,7 @@ for id in gpu-fails peer-missing write-lost peer-staged write-collapse slow-pair
 done
 grep -q '^multicast-unused\|multicast-unused$\|multicast not offered' "$work/text"
 ok "multicast is asked about and left off" $?
-NCCL_WIN_ENABLE=0 "$build/symtuner" doctor --nccl "$nccl" --json > "$work/json"
+NCCL_WIN_ENABLE=0 "$build/symtuner" doctor --library "$nccl" --json > "$work/json"
 grep -q '"id": "window-null"' "$work/json" || grep -q '"id": "window-failed"' "$work/json"
 ok "NCCL_WIN_ENABLE=0: the window is found to be NULL" $?
 echo "doctor on $gpus GPUs: $took s; $passed passed, $failed failed"

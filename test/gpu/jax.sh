@@ -7,20 +7,16 @@
 # jax_procs.py), check (symtuner.check()), examples (examples/*/run.sh; TORCH_PYTHON for nccl4py),
 # bench (a short table of times; with OUT=FOLDER its samples are kept there). Without PART: all.
 # JAX_GPUS="2" runs 2 GPUs only. Exit 77 with the reason when this box cannot run it.
-set -u
 here=$(cd "$(dirname "$0")/../.." && pwd) || exit 2
-build=$(cd "${1:-$here/build}" && pwd) || exit 2
-[ $# -gt 0 ] && shift
+[ $# -gt 0 ] || set -- "$here/build"
+. "$(dirname "$0")/common.sh"
+shift
 parts=${*:-run procs check examples bench}
 python=${JAX_PYTHON:-python3}
-gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
-[ "$gpus" -ge 2 ] || { echo "jax.sh: skipped: needs 2 GPUs, $gpus here"; exit 77; }
+need_gpus 2
 include=$("$python" -c 'import jax; print(jax.ffi.include_dir())' 2>/dev/null) ||
-    { echo "jax.sh: skipped: $python has no jax"; exit 77; }
-[ -f "$build/libsymtuner_ar.so" ] ||
-    { echo "jax.sh: skipped: $build/libsymtuner_ar.so is not built (make kernels)"; exit 77; }
-work=$(mktemp -d) || exit 2
-trap 'rm -rf "$work"' EXIT
+    skip "$python has no jax"
+[ -f "$build/libsymtuner_ar.so" ] || skip "$build/libsymtuner_ar.so is not built (make kernels)"
 # ended from outside: what the part had said until then, which nobody would see otherwise
 trap 'kill "$running" 2> /dev/null; cat "$work/log"; echo "jax.sh: ended in $name"; exit 1' INT TERM
 # the handler is built here, against the header of the jax that runs it

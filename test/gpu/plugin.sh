@@ -3,19 +3,9 @@
 # plugin.sh BUILD - stock NCCL loads libsymtuner.so by every documented way, on real GPUs: results are
 # right, what NCCL logs is what the ledger counts and what `symtuner decide` says.
 # Exit 77 with the reason when this box cannot run it.
-set -u
-build=$(cd "${1:-build}" && pwd) || exit 2
-lib=$build/libsymtuner.so
-gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
-[ "$gpus" -ge 2 ] || { echo "plugin.sh: skipped: needs 2 GPUs, $gpus here"; exit 77; }
-[ -x "$build/nccl_coll" ] || { echo "plugin.sh: skipped: $build/nccl_coll is not built (no nccl.h?)"; exit 77; }
-work=$(mktemp -d) || exit 2
-trap 'rm -rf "$work"' EXIT
-passed=0 failed=0
-
-ok() { # ok DESCRIPTION CONDITION-STATUS
-    if [ "$2" -eq 0 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAILED: $1"; fi
-}
+. "$(dirname "$0")/common.sh"
+need_gpus 2
+need_built nccl_coll
 
 # run NAME RANKS [nccl_coll arguments]; the environment comes from the caller
 run() {

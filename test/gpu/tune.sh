@@ -9,30 +9,14 @@
 # Full: each of two runs ends in 240 s; their rules, loaded by plugin and library, are nowhere more than
 # 3 % slower than the best measured alternative in a fresh run, and within 5 % of each other.
 # Exit 0: passed. 1: failed. 77: too few GPUs here, or no NCCL.
-
-set -u
-build=$(cd "$1" && pwd)
-gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
+. "$(dirname "$0")/common.sh"
 ranks=${TUNE_RANKS:-$gpus}
 [ "$ranks" -le 8 ] || ranks=8
-[ "${gpus:-0}" -ge 2 ] && [ "$gpus" -ge "$ranks" ] || {
-    echo "tune.sh: skipped, needs $([ "${ranks:-0}" -gt 2 ] && echo "$ranks" || echo 2) GPUs, ${gpus:-0} here"
-    exit 77
-}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+need_gpus $((ranks > 2 ? ranks : 2))
+find_nccl
 keep=${TUNE_OUT:-$work}
 mkdir -p "$keep"
-passed=0 failed=0
-ok() { # ok WHAT STATUS
-    if [ "$2" -eq 0 ]; then passed=$((passed + 1)); else echo "FAIL $1"; failed=$((failed + 1)); fi
-}
 export NCCL_NVLS_ENABLE=0
-nccl=${NCCL_LIB:-}
-if [ -z "$nccl" ]; then
-    nccl=$(ldd "$build/nccl_coll" 2>/dev/null | awk '/libnccl/ { print $3 }')
-fi
-[ -n "$nccl" ] && [ -f "$nccl" ] || { echo "tune.sh: skipped, no NCCL (NCCL_LIB=FILE)"; exit 77; }
 tune() { # tune OUT BYTES ARGUMENTS
     out=$1 bytes=$2
     shift 2
@@ -116,7 +100,7 @@ ok "its rules are legal and fit this box" $?
 # the plugin takes them
 if [ -x "$build/nccl_coll" ]; then
     ctas=$(sed -n 's/^sym-ctas *= //p' "$work/a.rules")
-    NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,TUNING NCCL_TUNER_PLUGIN=$build/libsymtuner.so \
+    NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,TUNING NCCL_TUNER_PLUGIN=$lib \
         SYMTUNER_RULES=$work/a.rules SYMTUNER_DEFAULTS=0 \
         "$build/nccl_coll" --ranks 2 --colls 1 --min 1M --max 1M > "$work/log" 2>&1
     ok "a run with the rules ends well" $?

@@ -2,14 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # why.sh BUILD - nccl/model predicts what stock NCCL logs for 500 random calls on 2 and on 4 GPUs,
 # and for 100 more with each of three settings. Exit 77 with the reason when this box cannot run it.
-set -u
-build=$(cd "${1:-build}" && pwd) || exit 2
-gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
-[ "$gpus" -ge 2 ] || { echo "why.sh: skipped: needs 2 GPUs, $gpus here"; exit 77; }
-[ -x "$build/nccl_decide" ] || { echo "why.sh: skipped: $build/nccl_decide is not built (no nccl.h?)"; exit 77; }
-work=${OUT:-$(mktemp -d)} # OUT keeps the rows
-[ -n "${OUT:-}" ] || trap 'rm -rf "$work"' EXIT
-failed=0
+. "$(dirname "$0")/common.sh"
+need_gpus 2
+need_built nccl_decide
+work=${OUT:-$work} # OUT keeps the rows
 
 one() { # one NAME RANKS CALLS SEED [SETTING]
     rows=$work/why-$1-$2.csv
