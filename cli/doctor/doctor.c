@@ -456,6 +456,7 @@ int st_cmd_doctor(int argc, char **argv)
     st_doctor_copies(&doctor, ask.release, ask.library);
     st_doctor_plugins(&doctor);
     st_doctor_box(&doctor);
+    st_doctor_rules(&doctor);
     if (doctor.root[0] == '\0' || getenv("SYMTUNER_MACHINE"))
         symtuner_machine_find(&doctor.machine);
     else

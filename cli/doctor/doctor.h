@@ -66,6 +66,11 @@ struct st_doctor {
     char conf[3][ST_PATH];     /* files that NCCL reads, in order                */
     int confs;
     char conf_missing[ST_PATH];
+    char conf_fault[600];      /* the first line of a conf file that NCCL misreads        */
+    char conf_overridden[800]; /* the first that an earlier setting overrides             */
+    symtuner_rules *rules;     /* of SYMTUNER_RULES; NULL: none, or wrong ones            */
+    char rules_error[SYMTUNER_ERROR_MAX], rule_error[SYMTUNER_ERROR_MAX];
+    char csv_error[SYMTUNER_ERROR_MAX]; /* "" when the file is right or not named         */
     char dir[ST_DIRS_MAX][ST_PATH]; /* where the loader looks                    */
     int dirs, dirs_configured; /* the first ones are LD_LIBRARY_PATH             */
     struct st_copy copy[ST_COPIES_MAX]; /* of libnccl.so.2                       */
@@ -130,6 +135,9 @@ void st_doctor_unchecked(struct st_doctor *doctor, const char *what);
 /* settings.c */
 void st_doctor_settings(struct st_doctor *doctor);
 const struct st_setting *st_doctor_get(const struct st_doctor *doctor, const char *name);
+
+/* rules.c: load what SYMTUNER_RULES, SYMTUNER_RULE and NCCL_TUNER_CONFIG_FILE name. */
+void st_doctor_rules(struct st_doctor *doctor);
 
 /* elf.c: files that are looked at, never loaded */
 struct st_elf {

@@ -107,25 +107,46 @@ static void note_symbol(const char *name, size_t room, struct st_elf *elf)
         elf->symtuner = true;
 }
 
-static void read_symbols(const struct image *image, const Elf64_Ehdr *head, struct st_elf *elf)
+/* A section with entries, and the string table that belongs to it. */
+struct table {
+    const void *entries;
+    uint64_t size;
+    const char *names; /* ends with a zero byte */
+    uint64_t names_size;
+};
+
+/* The first section of that type. False if there is none, or if it leads out of the file. */
+static bool find_table(const struct image *image, const Elf64_Ehdr *head, uint32_t type,
+                       struct table *table)
 {
     for (int i = 0; i < head->e_shnum; i++) {
-        const Elf64_Shdr *table = section(image, head, i), *strings;
-        const Elf64_Sym *symbol;
-        const char *names;
+        const Elf64_Shdr *one = section(image, head, i), *strings;
 
-        if (!table || table->sh_type != SHT_DYNSYM)
+        if (!one || one->sh_type != type)
             continue;
-        strings = section(image, head, (int)table->sh_link);
-        symbol = part(image, table->sh_offset, table->sh_size);
-        names = strings ? part(image, strings->sh_offset, strings->sh_size) : NULL;
-        if (!symbol || !names || strings->sh_size == 0 || names[strings->sh_size - 1] != '\0' ||
-            table->sh_offset % 8)
-            return;
-        for (uint64_t s = 0; s < table->sh_size / sizeof *symbol; s++)
-            if (symbol[s].st_shndx != SHN_UNDEF && symbol[s].st_name < strings->sh_size)
-                note_symbol(names + symbol[s].st_name, strings->sh_size - symbol[s].st_name, elf);
+        strings = section(image, head, (int)one->sh_link);
+        if (!strings || strings->sh_size == 0 || one->sh_offset % 8)
+            return false;
+        *table = (struct table){.entries = part(image, one->sh_offset, one->sh_size),
+                                .size = one->sh_size,
+                                .names = part(image, strings->sh_offset, strings->sh_size),
+                                .names_size = strings->sh_size};
+        return table->entries && table->names && table->names[table->names_size - 1] == '\0';
     }
+    return false;
+}
+
+static void read_symbols(const struct image *image, const Elf64_Ehdr *head, struct st_elf *elf)
+{
+    struct table table;
+    const Elf64_Sym *symbol;
+
+    if (!find_table(image, head, SHT_DYNSYM, &table))
+        return;
+    symbol = table.entries;
+    for (uint64_t s = 0; s < table.size / sizeof *symbol; s++)
+        if (symbol[s].st_shndx != SHN_UNDEF && symbol[s].st_name < table.names_size)
+            note_symbol(table.names + symbol[s].st_name, table.names_size - symbol[s].st_name, elf);
 }
 
 bool st_elf_look(const struct st_doctor *doctor, const char *path, struct st_elf *elf)
@@ -149,33 +170,22 @@ bool st_elf_look(const struct st_doctor *doctor, const char *path, struct st_elf
 static void read_search(const struct image *image, const Elf64_Ehdr *head,
                         struct st_elf_search *search)
 {
-    for (int i = 0; i < head->e_shnum; i++) {
-        const Elf64_Shdr *table = section(image, head, i), *strings;
-        const Elf64_Dyn *entry;
-        const char *names;
+    struct table table;
+    const Elf64_Dyn *entry;
 
-        if (!table || table->sh_type != SHT_DYNAMIC)
-            continue;
-        strings = section(image, head, (int)table->sh_link);
-        entry = part(image, table->sh_offset, table->sh_size);
-        names = strings ? part(image, strings->sh_offset, strings->sh_size) : NULL;
-        if (!entry || !names || strings->sh_size == 0 || names[strings->sh_size - 1] != '\0' ||
-            table->sh_offset % 8)
-            return;
-        for (uint64_t e = 0; e < table->sh_size / sizeof *entry; e++) {
-            bool path = entry[e].d_tag == DT_RUNPATH ||
-                        (entry[e].d_tag == DT_RPATH && !search->runpath);
-            uint64_t at = entry[e].d_un.d_val;
-
-            if (at >= strings->sh_size)
-                continue;
-            if (path)
-                snprintf(search->path, sizeof search->path, "%s", names + at);
-            search->runpath |= entry[e].d_tag == DT_RUNPATH;
-            search->needs_nccl |= entry[e].d_tag == DT_NEEDED &&
-                                  strcmp(names + at, "libnccl.so.2") == 0;
-        }
+    if (!find_table(image, head, SHT_DYNAMIC, &table))
         return;
+    entry = table.entries;
+    for (uint64_t e = 0; e < table.size / sizeof *entry; e++) {
+        uint64_t at = entry[e].d_un.d_val;
+
+        if (at >= table.names_size)
+            continue;
+        if (entry[e].d_tag == DT_RUNPATH || (entry[e].d_tag == DT_RPATH && !search->runpath))
+            snprintf(search->path, sizeof search->path, "%s", table.names + at);
+        search->runpath |= entry[e].d_tag == DT_RUNPATH;
+        search->needs_nccl |=
+            entry[e].d_tag == DT_NEEDED && strcmp(table.names + at, "libnccl.so.2") == 0;
     }
 }
 

@@ -22,35 +22,31 @@ static void add_dir(struct st_doctor *doctor, const char *dir, size_t length)
     }
 }
 
-/* ld.so.conf: a folder a line, "include PATTERN", "#" to the end of the line. */
+/* ld.so.conf: a folder per line, "include PATTERN", "#" to the end of the line. Included files come
+ * last. */
 static void read_ld_conf(struct st_doctor *doctor, const char *path, int depth)
 {
-    char text[8192], included[ST_PATH], *line, *rest = text;
+    static const char include[] = "include ";
+    char text[8192], included[ST_PATH], *pattern[ST_DIRS_MAX], *line, *rest = text;
+    int patterns = 0;
 
     if (depth > 3 || st_doctor_read(doctor, path, text, sizeof text) < 0)
         return;
     while ((line = strsep(&rest, "\n"))) {
-        line[strcspn(line, "#")] = '\0';
+        bool includes;
+
         line += strspn(line, " \t");
-        line[strcspn(line, " \t\r") + (strncmp(line, "include ", 8) == 0 ? 8 : 0)] = '\0';
-        if (strncmp(line, "include ", 8) == 0 || strcmp(line, "include") == 0)
-            continue;
-        if (line[0] == '/')
-            add_dir(doctor, line, strlen(line));
-    }
-    /* the includes, in a second pass so that the text can be cut freely above */
-    if (st_doctor_read(doctor, path, text, sizeof text) < 0)
-        return;
-    rest = text;
-    while ((line = strsep(&rest, "\n"))) {
-        line += strspn(line, " \t");
-        if (strncmp(line, "include ", 8) != 0)
-            continue;
-        line += 8;
+        includes = strncmp(line, include, sizeof include - 1) == 0;
+        line += includes ? sizeof include - 1 : 0;
         line[strcspn(line, " \t\r#")] = '\0';
-        for (int i = 0; st_doctor_glob(doctor, line, i, included); i++)
-            read_ld_conf(doctor, included, depth + 1);
+        if (!includes && line[0] == '/')
+            add_dir(doctor, line, strlen(line));
+        else if (includes && patterns < ST_DIRS_MAX)
+            pattern[patterns++] = line;
     }
+    for (int p = 0; p < patterns; p++)
+        for (int i = 0; st_doctor_glob(doctor, pattern[p], i, included); i++)
+            read_ld_conf(doctor, included, depth + 1);
 }
 
 void st_doctor_dirs(struct st_doctor *doctor)

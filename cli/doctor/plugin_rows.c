@@ -164,79 +164,36 @@ static bool cache_stale(const struct st_doctor *d, char *evidence)
 
 /* ---- rules ----------------------------------------------------------------------------------- */
 
-/* NULL and the error, or NULL and no error when no file is named. */
-static symtuner_rules *load(const struct st_doctor *d, const char *variable, char *error,
-                            size_t size)
+static bool wrong(const char *variable, const char *error, char *evidence)
 {
-    const struct st_setting *setting = st_doctor_get(d, variable);
-    char full[ST_PATH];
-    symtuner_rules *rules = NULL;
-
-    error[0] = '\0';
-    if (!setting || !setting->value[0] || !st_doctor_path(d, setting->value, full))
-        return NULL;
-    if (symtuner_rules_load(full, &rules, error, size) != SYMTUNER_OK)
-        return NULL;
-    return rules;
+    snprintf(evidence, ST_EVIDENCE, "%s: %s", variable, error);
+    return error[0] != '\0';
 }
 
 static bool rules_wrong(const struct st_doctor *d, char *evidence)
 {
-    char error[SYMTUNER_ERROR_MAX];
-    symtuner_rules *rules = load(d, "SYMTUNER_RULES", error, sizeof error);
-
-    snprintf(evidence, ST_EVIDENCE, "SYMTUNER_RULES: %s", error);
-    symtuner_rules_free(rules);
-    return error[0] != '\0';
+    return wrong("SYMTUNER_RULES", d->rules_error, evidence);
 }
 
 static bool rule_wrong(const struct st_doctor *d, char *evidence)
 {
-    const struct st_setting *setting = st_doctor_get(d, "SYMTUNER_RULE");
-    char error[SYMTUNER_ERROR_MAX] = "";
-    symtuner_rules *rules = NULL;
-    bool wrong = setting && setting->value[0] &&
-                 symtuner_rules_inline(setting->value, &rules, error, sizeof error) != SYMTUNER_OK;
-
-    snprintf(evidence, ST_EVIDENCE, "SYMTUNER_RULE: %s", error);
-    symtuner_rules_free(rules);
-    return wrong;
-}
-
-static bool rules_lint(const struct st_doctor *d, char *evidence)
-{
-    char text[SYMTUNER_ERROR_MAX];
-    symtuner_rules *rules = load(d, "SYMTUNER_RULES", text, sizeof text);
-    bool found = rules && symtuner_rules_lint(rules, 0, text, sizeof text);
-
-    snprintf(evidence, ST_EVIDENCE, "%s", text);
-    symtuner_rules_free(rules);
-    return found;
-}
-
-static bool rules_misfit(const struct st_doctor *d, char *evidence)
-{
-    char text[SYMTUNER_ERROR_MAX];
-    symtuner_rules *rules = load(d, "SYMTUNER_RULES", text, sizeof text);
-    bool found = rules && symtuner_rules_fit(rules, d->nccl, &d->machine, text, sizeof text) ==
-                              SYMTUNER_EMISMATCH;
-
-    snprintf(evidence, ST_EVIDENCE, "%s", text);
-    symtuner_rules_free(rules);
-    return found;
+    return wrong("SYMTUNER_RULE", d->rule_error, evidence);
 }
 
 static bool csv_wrong(const struct st_doctor *d, char *evidence)
 {
-    const struct st_setting *setting = st_doctor_get(d, "NCCL_TUNER_CONFIG_FILE");
-    char full[ST_PATH], error[SYMTUNER_ERROR_MAX] = "";
-    symtuner_rules *rules = NULL;
-    bool wrong = setting && setting->value[0] && st_doctor_path(d, setting->value, full) &&
-                 symtuner_rules_load_csv(full, &rules, error, sizeof error) != SYMTUNER_OK;
+    return wrong("NCCL_TUNER_CONFIG_FILE", d->csv_error, evidence);
+}
 
-    snprintf(evidence, ST_EVIDENCE, "NCCL_TUNER_CONFIG_FILE: %s", error);
-    symtuner_rules_free(rules);
-    return wrong;
+static bool rules_lint(const struct st_doctor *d, char *evidence)
+{
+    return d->rules && symtuner_rules_lint(d->rules, 0, evidence, ST_EVIDENCE);
+}
+
+static bool rules_misfit(const struct st_doctor *d, char *evidence)
+{
+    return d->rules && symtuner_rules_fit(d->rules, d->nccl, &d->machine, evidence, ST_EVIDENCE) ==
+                           SYMTUNER_EMISMATCH;
 }
 
 /* ---- releases -------------------------------------------------------------------------------- */

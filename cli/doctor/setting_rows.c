@@ -133,76 +133,16 @@ static bool conf_missing(const struct st_doctor *doctor, char *evidence)
     return doctor->conf_missing[0] != '\0';
 }
 
-/* Lines of the conf files that NCCL drops in silence, or reads as something else. */
 static bool conf_line(const struct st_doctor *doctor, char *evidence)
 {
-    static char text[65536];
-
-    for (int f = 0; f < doctor->confs; f++) {
-        char *line = text;
-
-        if (st_doctor_read(doctor, doctor->conf[f], text, sizeof text) < 0)
-            continue;
-        for (int number = 1; line; number++) {
-            char *next = strchr(line, '\n');
-            const char *wrong = NULL;
-            size_t name;
-
-            if (next)
-                *next++ = '\0';
-            name = strcspn(line, "=");
-            if (line[0] == '#' || line[0] == '\0')
-                wrong = NULL;
-            else if (strchr(line, '\r'))
-                wrong = "a carriage return becomes part of the value";
-            else if (line[name] != '=' && strspn(line, " \t") != strlen(line))
-                wrong = "no \"=\", so NCCL skips the line";
-            else if (strncmp(line, "export ", 7) == 0)
-                wrong = "this is not a shell script: \"export\" becomes part of the name";
-            else if (strcspn(line, " \t") < name || line[name + 1] == ' ')
-                wrong = "spaces become part of the name or of the value";
-            if (wrong) {
-                snprintf(evidence, ST_EVIDENCE, "%.300s:%d: \"%.60s\": %s", doctor->conf[f], number,
-                         line, wrong);
-                return true;
-            }
-            line = next;
-        }
-    }
-    return false;
+    snprintf(evidence, ST_EVIDENCE, "%s", doctor->conf_fault);
+    return doctor->conf_fault[0] != '\0';
 }
 
-/* The same variable in the environment and, with another value, in a conf file. */
 static bool conf_overridden(const struct st_doctor *doctor, char *evidence)
 {
-    static char text[65536];
-
-    for (int f = 0; f < doctor->confs; f++) {
-        char *line = text;
-
-        if (st_doctor_read(doctor, doctor->conf[f], text, sizeof text) < 0)
-            continue;
-        for (int number = 1; line; number++) {
-            char *next = strchr(line, '\n'), *equals;
-            const struct st_setting *setting;
-
-            if (next)
-                *next++ = '\0';
-            equals = line[0] == '#' ? NULL : strchr(line, '=');
-            if (equals) {
-                *equals = '\0';
-                setting = st_doctor_get(doctor, line);
-                if (setting && strcmp(setting->value, equals + 1) != 0) {
-                    snprintf(evidence, ST_EVIDENCE, "%s=%.100s (%s) wins over %.200s:%d: %.60s",
-                             setting->name, setting->value, setting->origin, doctor->conf[f],
-                             number, equals + 1);
-                    return true;
-                }
-            }
-            line = next;
-        }
-    }
-    return false;
+    snprintf(evidence, ST_EVIDENCE, "%s", doctor->conf_overridden);
+    return doctor->conf_overridden[0] != '\0';
 }
 
 static bool is_kernel_variable(const char *name)

@@ -37,26 +37,55 @@ static void add(struct st_doctor *doctor, const char *name, size_t length, const
     doctor->settings++;
 }
 
+/* Why NCCL skips a line of a conf file or reads it as something else; NULL: it does neither. */
+static const char *fault_of(const char *line)
+{
+    size_t name = strcspn(line, "=");
+
+    if (line[0] == '#' || line[0] == '\0')
+        return NULL;
+    if (strchr(line, '\r'))
+        return "a carriage return becomes part of the value";
+    if (line[name] != '=')
+        return strspn(line, " \t") == strlen(line) ? NULL : "no \"=\", so NCCL skips the line";
+    if (strncmp(line, "export ", 7) == 0)
+        return "this is not a shell script: \"export\" becomes part of the name";
+    if (strcspn(line, " \t") < name || line[name + 1] == ' ')
+        return "spaces become part of the name or of the value";
+    return NULL;
+}
+
+static void read_line(struct st_doctor *doctor, const char *path, int number, char *line)
+{
+    const struct st_setting *earlier;
+    const char *fault = fault_of(line);
+    char *value = strchr(line, '='), origin[300];
+
+    if (fault && !doctor->conf_fault[0])
+        snprintf(doctor->conf_fault, sizeof doctor->conf_fault, "%.300s:%d: \"%.60s\": %s", path,
+                 number, line, fault);
+    if (line[0] == '#' || !value)
+        return;
+    *value++ = '\0';
+    earlier = st_doctor_get(doctor, line);
+    if (earlier && strcmp(earlier->value, value) != 0 && !doctor->conf_overridden[0])
+        snprintf(doctor->conf_overridden, sizeof doctor->conf_overridden,
+                 "%s=%.100s (%s) wins over %.200s:%d: %.60s", line, earlier->value, earlier->origin,
+                 path, number, value);
+    snprintf(origin, sizeof origin, "%.280s:%d", path, number);
+    add(doctor, line, strlen(line), value, origin);
+}
+
 static bool read_conf(struct st_doctor *doctor, const char *path)
 {
     static char text[65536];
-    char *line = text, origin[300];
+    char *line, *rest = text;
 
     if (st_doctor_read(doctor, path, text, sizeof text) < 0)
         return false;
     snprintf(doctor->conf[doctor->confs++], ST_PATH, "%s", path);
-    for (int number = 1; line; number++) {
-        char *next = strchr(line, '\n'), *equals;
-
-        if (next)
-            *next++ = '\0';
-        equals = strchr(line, '=');
-        if (line[0] != '#' && equals) {
-            snprintf(origin, sizeof origin, "%.280s:%d", path, number);
-            add(doctor, line, (size_t)(equals - line), equals + 1, origin);
-        }
-        line = next;
-    }
+    for (int number = 1; (line = strsep(&rest, "\n")) != NULL; number++)
+        read_line(doctor, path, number, line);
     return true;
 }
 
