@@ -98,49 +98,53 @@ static uint64_t tuner_bytes(const struct symtuner_call *call)
 
 /* ---- counts ---------------------------------------------------------------------------------- */
 
-/* NCCL_SYM_CTAS of the rules: for good, and for the whole process. */
+static const char *plural(int n)
+{
+    return n == 1 ? "" : "s";
+}
+
+/* [process] sym-ctas of the rules becomes NCCL_SYM_CTAS for the whole life of the process. */
 static void hold_sym_ctas(const struct st_why *why, bool asks, struct st_here *here)
 {
-    int *count = &here->decision.process_ctas;
+    const struct symtuner_call *call = &why->call;
     const char *user = st_held_by_user(st_why_get, why);
+    int count = here->decision.process_ctas;
 
-    if (*count == 0)
+    if (count == 0)
         return;
+    here->decision.process_ctas = 0;
     if (user)
-        in_the_way(here, "%s is set, so [process] sym-ctas = %d is not given", user, *count);
+        in_the_way(here, "%s is set, so [process] sym-ctas = %d is not given", user, count);
     else if (!asks)
         in_the_way(here, "NCCL does not ask symtuner for variables here, so [process] sym-ctas = %d "
                          "is not given: NCCL_ENV_PLUGIN=libsymtuner.so, NCCL 2.28.7 and later",
-                   *count);
-    else if (why->call.nodes > 1)
+                   count);
+    else if (call->nodes > 1)
         in_the_way(here, "[process] sym-ctas = %d is not given to communicators of several nodes",
-                   *count);
-    else if (why->call.ranks != why->box.gpus)
+                   count);
+    else if (call->ranks != why->box.gpus)
         in_the_way(here, "[process] sym-ctas = %d is given only if the first communicator of every "
                          "process spans all GPUs of the box; this one has %d rank%s on %d GPU%s",
-                   *count, why->call.ranks, why->call.ranks == 1 ? "" : "s", why->box.gpus,
-                   why->box.gpus == 1 ? "" : "s");
+                   count, call->ranks, plural(call->ranks), why->box.gpus, plural(why->box.gpus));
     else
-        return;
-    *count = 0;
+        here->decision.process_ctas = count;
 }
 
-/* NCCL_MIN_CTAS, built in. */
+/* The built-in count becomes NCCL_MIN_CTAS. */
 static void hold_min_ctas(const struct st_why *why, bool asks, struct st_here *here)
 {
-    int *count = &here->decision.min_ctas;
     const char *held = st_held_default(st_why_get, why);
+    int count = here->decision.min_ctas;
 
-    if (*count == 0)
+    if (count == 0 || (asks && !held))
         return;
+    here->decision.min_ctas = 0;
     if (held)
-        in_the_way(here, "%s holds NCCL_MIN_CTAS=%d (built-in) back", held, *count);
-    else if (!asks)
-        in_the_way(here, "NCCL does not ask symtuner for variables here, so NCCL_MIN_CTAS=%d "
-                         "(built-in) is not given: NCCL_ENV_PLUGIN=libsymtuner.so", *count);
+        in_the_way(here, "%s holds NCCL_MIN_CTAS=%d (built-in) back", held, count);
     else
-        return;
-    *count = 0;
+        in_the_way(here, "NCCL does not ask symtuner for variables here, so NCCL_MIN_CTAS=%d "
+                         "(built-in) is not given: NCCL_ENV_PLUGIN=libsymtuner.so",
+                   count);
 }
 
 static bool steers(const struct st_why *why, struct st_here *here)
