@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* data.c - the measurements of symtuner tune: names, the raw file, taking over a unit. */
-#include <errno.h>
+/* data.c - the measurements of symtuner tune: names, places, and what a worker printed. */
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/text.h"
 #include "cli/tune/tune.h"
 #include "symtuner_why.h"
-
-const char st_tune_first_line[] = "# symtuner tune 1";
 
 int st_tune_sizes(const struct st_tune *tune)
 {
@@ -99,7 +95,7 @@ static int size_of(const struct st_tune *tune, uint64_t bytes)
     return -1;
 }
 
-static bool put(struct st_tune *tune, int round, int coll, int candidate, uint64_t bytes, double us)
+bool st_tune_put(struct st_tune *tune, int round, int coll, int candidate, uint64_t bytes, double us)
 {
     int size = size_of(tune, bytes);
 
@@ -131,7 +127,7 @@ int st_tune_way(struct st_tune *tune, int size, const char *name)
     return tune->ways[size]++;
 }
 
-static bool put_way(struct st_tune *tune, int round, const char *name, uint64_t bytes, double us)
+bool st_tune_put_way(struct st_tune *tune, int round, const char *name, uint64_t bytes, double us)
 {
     int size = size_of(tune, bytes), way = size < 0 ? -1 : st_tune_way(tune, size, name);
 
@@ -173,7 +169,7 @@ char *st_tune_ways(const struct st_tune *tune)
 
 /* ---- a unit ---------------------------------------------------------------------------------- */
 
-static bool wrong(char *error, size_t size, const char *what, const char *line)
+bool st_tune_wrong(char *error, size_t size, const char *what, const char *line)
 {
     snprintf(error, size, "%s: \"%.*s\"", what,
              (int)strcspn(line, "\n") < 80 ? (int)strcspn(line, "\n") : 80, line);
@@ -195,7 +191,7 @@ bool st_tune_take(struct st_tune *tune, int round, int coll, int setting, const 
 
         if (sscanf(line, "nccl %d", &release) == 1) {
             if (tune->nccl && tune->nccl != release)
-                return wrong(error, size, "NCCL is not the release that the earlier rounds ran on",
+                return st_tune_wrong(error, size, "NCCL is not the release that the earlier rounds ran on",
                              line);
             tune->nccl = release;
         } else if (sscanf(line, "floor %lf", &us) == 1) {
@@ -204,267 +200,22 @@ bool st_tune_take(struct st_tune *tune, int round, int coll, int setting, const 
         } else if (setting == tune->n_ctas) {
             if (sscanf(line, "k %llu %47[a-z0-9_/] %lf", &bytes, way, &us) != 3)
                 continue;
-            if (!put_way(tune, round, way, bytes, us))
-                return wrong(error, size, "a size, way or time that was not asked for", line);
+            if (!st_tune_put_way(tune, round, way, bytes, us))
+                return st_tune_wrong(error, size, "a size, way or time that was not asked for", line);
             rows++;
         } else if (setting > tune->n_ctas) {
             rows += put_ruled(tune, round, setting - tune->n_ctas - 1, line);
         } else if (sscanf(line, "%c %llu %lf", &mode, &bytes, &us) == 3 && strchr(modes, mode)) {
             candidate = mode == 'g' ? ST_GENERAL : mode == 'o' ? ST_OWN : ST_SYMMETRIC + setting;
-            if (!put(tune, round, coll, candidate, bytes, us))
-                return wrong(error, size, "a size or time that was not asked for", line);
+            if (!st_tune_put(tune, round, coll, candidate, bytes, us))
+                return st_tune_wrong(error, size, "a size or time that was not asked for", line);
             rows++;
         } /* anything else was printed by NCCL */
     }
     for (int z = 0; z < st_tune_sizes(tune); z++)
         ways += setting == tune->n_ctas ? tune->ways[z] ? tune->ways[z] : 1 : (int)strlen(modes);
     if (rows != ways)
-        return wrong(error, size, "the measuring process did not measure every size", output);
+        return st_tune_wrong(error, size, "the measuring process did not measure every size", output);
     tune->done[round][coll][setting] = true;
     return true;
-}
-
-/* ---- the raw file ---------------------------------------------------------------------------- */
-
-/* One line that holds the whole plan; only equal plans may be mixed. */
-static void plan_line(const struct st_tune *tune, char *text, size_t size)
-{
-    size_t at = st_text_add(text, size, 0,
-                            "# plan ranks=%d rounds=%d own=%d colls=%u low=%llu "
-                            "high=%llu dtype=%s ctas=",
-                            tune->ranks, tune->rounds, tune->own ? 1 + tune->search : 0,
-                            tune->colls, (unsigned long long)tune->low,
-                            (unsigned long long)tune->high, symtuner_dtype_name(tune->dtype));
-
-    for (int i = 0; i < tune->n_ctas; i++)
-        at = st_text_add(text, size, at, "%s%d", i ? "," : "", tune->ctas[i]);
-}
-
-static void write_unit(const struct st_tune *tune, int r, int c, int s, FILE *out)
-{
-    char name[48];
-
-    for (int k = 0; k < st_tune_candidates(tune); k++) {
-        if (k < ST_SYMMETRIC ? s != 0 : k != ST_SYMMETRIC + s)
-            continue;
-        for (int z = 0; z < st_tune_sizes(tune); z++)
-            if (tune->cell[c][k][z].us[r] > 0)
-                fprintf(out, "%d,%d,%s,%s,%llu,%.3f\n", r, s, symtuner_coll_name(c),
-                        st_tune_name(tune, k, name), (unsigned long long)st_tune_bytes(tune, z),
-                        tune->cell[c][k][z].us[r]);
-    }
-    for (int z = 0; z < st_tune_sizes(tune) && s == tune->n_ctas; z++)
-        for (int w = 0; w < tune->ways[z]; w++)
-            if (tune->way[z][w].cell.us[r] > 0)
-                fprintf(out, "%d,%d,%s,%s,%llu,%.3f\n", r, s, symtuner_coll_name(c),
-                        tune->way[z][w].name, (unsigned long long)st_tune_bytes(tune, z),
-                        tune->way[z][w].cell.us[r]);
-    fprintf(out, "done,%d,%d,%s\n", r, s, symtuner_coll_name(c));
-}
-
-bool st_tune_save(const struct st_tune *tune)
-{
-    char temporary[620], plan[300];
-    FILE *out;
-    bool good;
-
-    snprintf(temporary, sizeof temporary, "%s.part", tune->raw);
-    out = fopen(temporary, "w");
-    if (!out) {
-        fprintf(stderr, "symtuner tune: %s: %s\n", temporary, strerror(errno));
-        return false;
-    }
-    plan_line(tune, plan, sizeof plan);
-    fprintf(
-        out,
-        "%s\n%s\n# gpu %s\n# links %d multicast %d\n# nccl %d\n"
-        "# floor %.2f\n# date %s\n# bytes is NCCL's nBytes, us is per call, of the slowest rank\n"
-        "# KERNEL/CTAS/THREADS: symtuner's kernels; the first one of a size is the library's own "
-        "choice\n"
-        "round,setting,coll,candidate,bytes,us\n",
-        st_tune_first_line, plan, tune->machine.gpu, tune->machine.nvlink, tune->machine.multicast,
-        tune->nccl, tune->floor_gbps, tune->date);
-    for (int r = 0; r < tune->rounds; r++)
-        for (int c = 0; c < SYMTUNER_COLLS; c++)
-            for (int s = 0; s < st_tune_settings(tune); s++)
-                if (tune->done[r][c][s])
-                    write_unit(tune, r, c, s, out);
-    good = !ferror(out);
-    good = fclose(out) == 0 && good && rename(temporary, tune->raw) == 0;
-    if (!good)
-        fprintf(stderr, "symtuner tune: %s: %s\n", tune->raw, strerror(errno));
-    return good;
-}
-
-static bool read_plan(struct st_tune *tune, const char *line, char *error, size_t size)
-{
-    unsigned long long low, high;
-    int own, at = 0;
-    char dtype[8];
-    const char *next;
-
-    if (sscanf(line,
-               "# plan ranks=%d rounds=%d own=%d colls=%u low=%llu high=%llu "
-               "dtype=%7[a-z0-9] ctas=%n",
-               &tune->ranks, &tune->rounds, &own, &tune->colls, &low, &high, dtype, &at) != 7 ||
-        at == 0)
-        return wrong(error, size, "not a plan", line);
-    tune->dtype = symtuner_dtype_parse(dtype);
-    tune->own = own != 0;
-    tune->search = own == 2;
-    tune->low = low;
-    tune->high = high;
-    tune->n_ctas = 0;
-    for (next = line + at; *next && tune->n_ctas < ST_TUNE_CTAS; next += *next == ',') {
-        char *end;
-        long n = strtol(next, &end, 10);
-
-        if (end == next || n < 0 || n > 64 || (*end && *end != ','))
-            return wrong(error, size, "not a plan", line);
-        tune->ctas[tune->n_ctas++] = (int)n;
-        next = end;
-    }
-    if (tune->ranks < 2 || tune->ranks > 16 || tune->rounds < 1 || tune->rounds > ST_TUNE_ROUNDS ||
-        tune->n_ctas < 1 || tune->dtype < 0 || low < 64 || low > high ||
-        high > (uint64_t)64 << 30 || tune->colls >= 1u << SYMTUNER_COLLS)
-        return wrong(error, size, "a plan out of range", line);
-    return true;
-}
-
-static int candidate_of(const struct st_tune *tune, const char *word)
-{
-    char name[48];
-
-    for (int k = 0; k < st_tune_candidates(tune); k++)
-        if (strcmp(st_tune_name(tune, k, name), word) == 0)
-            return k;
-    return -1;
-}
-
-static bool read_row(struct st_tune *tune, const char *line, char *error, size_t size)
-{
-    char coll[32], word[48];
-    unsigned long long bytes;
-    double us;
-    int r, s, c;
-
-    if (sscanf(line, "done,%d,%d,%31[a-z]", &r, &s, coll) == 3) {
-        c = symtuner_coll_parse(coll);
-        if (c < 0 || r < 0 || r >= tune->rounds || s < 0 || !st_tune_has(tune, c, s))
-            return wrong(error, size, "a unit outside the plan", line);
-        tune->done[r][c][s] = true;
-        return true;
-    }
-    if (sscanf(line, "%d,%d,%31[a-z],%47[a-zA-Z0-9_/],%llu,%lf", &r, &s, coll, word, &bytes, &us) !=
-        6)
-        return wrong(error, size, "not a measurement", line);
-    if (!(us > 0 && us < 1e12)) /* nor NaN */
-        return wrong(error, size, "not a time", line);
-    c = symtuner_coll_parse(coll);
-    if (c >= 0 && r >= 0 && r < tune->rounds && s == tune->n_ctas && tune->search)
-        return put_way(tune, r, word, bytes, us) ||
-               wrong(error, size, "a measurement outside the plan", line);
-    if (c < 0 || r < 0 || r >= tune->rounds ||
-        !put(tune, r, c, candidate_of(tune, word), bytes, us))
-        return wrong(error, size, "a measurement outside the plan", line);
-    return true;
-}
-
-/* Rows of a unit that is not marked done are forgotten: it is measured again. */
-static void forget_unfinished(struct st_tune *tune)
-{
-    if (!tune->done[0][SYMTUNER_ALLREDUCE][tune->n_ctas])
-        memset(tune->ways, 0,
-               sizeof tune->ways); /* later rounds measure what the first one found */
-    for (int r = 0; r < tune->rounds; r++)
-        for (int z = 0; z < st_tune_sizes(tune); z++)
-            for (int w = 0; w < tune->ways[z]; w++)
-                if (!tune->done[r][SYMTUNER_ALLREDUCE][tune->n_ctas])
-                    tune->way[z][w].cell.us[r] = 0;
-    for (int r = 0; r < tune->rounds; r++)
-        for (int c = 0; c < SYMTUNER_COLLS; c++)
-            for (int k = 0; k < st_tune_candidates(tune); k++)
-                for (int z = 0; z < st_tune_sizes(tune); z++)
-                    if (!tune->done[r][c][k < ST_SYMMETRIC ? 0 : k - ST_SYMMETRIC])
-                        tune->cell[c][k][z].us[r] = 0;
-}
-
-static void take_rounds(struct st_tune *tune, const char *line)
-{
-    int rounds = 0;
-
-    if (sscanf(line, "# plan ranks=%*d rounds=%d", &rounds) == 1 && rounds >= 3 &&
-        rounds <= ST_TUNE_ROUNDS)
-        tune->rounds = rounds;
-}
-
-/* ${take_plan}: the plan is the file's; otherwise it must be the same as the caller's. */
-bool st_tune_load(struct st_tune *tune, bool take_plan, char *error, size_t size)
-{
-    FILE *file = fopen(tune->raw, "r");
-    char *line = NULL, mine[300], why[200] = "";
-    size_t room = 0;
-    int number = 0, links, multicast;
-    bool good = file != NULL, planned = false;
-
-    if (!file) {
-        snprintf(error, size, "%s: %s", tune->raw, strerror(errno));
-        return false;
-    }
-    plan_line(tune, mine, sizeof mine);
-    while (good && getline(&line, &room, file) >= 0) {
-        number++;
-        line[strcspn(line, "\r\n")] = '\0';
-        if (number == 1) {
-            good = strcmp(line, st_tune_first_line) == 0 ||
-                   wrong(why, sizeof why, "not the raw data of symtuner tune", line);
-        } else if (strncmp(line, "# plan ", 7) == 0) {
-            planned = true;
-            if (!take_plan &&
-                tune->budget_s) { /* an earlier run may have ended with fewer rounds */
-                take_rounds(tune, line);
-                plan_line(tune, mine, sizeof mine);
-            }
-            if (take_plan)
-                good = read_plan(tune, line, why, sizeof why);
-            else if (strcmp(line, mine) != 0)
-                good =
-                    wrong(why, sizeof why, "measured with another plan; --fresh starts over", line);
-        } else if (strncmp(line, "# gpu ", 6) == 0) {
-            if (take_plan)
-                snprintf(tune->machine.gpu, sizeof tune->machine.gpu, "%.95s", line + 6);
-            else if (strcmp(tune->machine.gpu, line + 6) != 0)
-                good = wrong(why, sizeof why, "measured on other GPUs; --fresh starts over", line);
-        } else if (sscanf(line, "# links %d multicast %d", &links, &multicast) == 2) {
-            if (take_plan) {
-                tune->machine.nvlink = links;
-                tune->machine.multicast = multicast;
-            }
-        } else if (sscanf(line, "# nccl %d", &links) == 1) {
-            tune->nccl = links;
-        } else if (strncmp(line, "# floor ", 8) == 0) {
-            tune->floor_gbps = strtod(line + 8, NULL);
-            if (!(tune->floor_gbps >= 0 && tune->floor_gbps < 1e9)) /* nor NaN */
-                good = wrong(why, sizeof why, "not a rate", line);
-        } else if (strncmp(line, "# date ", 7) == 0) {
-            snprintf(tune->date, sizeof tune->date, "%.31s", line + 7);
-        } else if (line[0] != '#' && line[0] && strncmp(line, "round,", 6) != 0) {
-            good = planned ? read_row(tune, line, why, sizeof why)
-                           : wrong(why, sizeof why, "no plan before", line);
-        }
-    }
-    if (ferror(file))
-        snprintf(why, sizeof why, "%s", strerror(errno));
-    else if (good && !planned)
-        snprintf(why, sizeof why, "the file ends before its plan");
-    good = good && planned && !ferror(file);
-    if (good)
-        forget_unfinished(tune);
-    else if (number)
-        snprintf(error, size, "%.400s:%d: %s", tune->raw, number, why);
-    else
-        snprintf(error, size, "%.400s: %s", tune->raw, why);
-    free(line);
-    fclose(file);
-    return good;
 }

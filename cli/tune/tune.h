@@ -88,7 +88,6 @@ struct st_tune {
 };
 
 /* data.c */
-extern const char st_tune_first_line[]; /* of raw data */
 int st_tune_sizes(const struct st_tune *tune);
 uint64_t st_tune_bytes(const struct st_tune *tune, int size);
 int st_tune_candidates(const struct st_tune *tune);
@@ -109,7 +108,14 @@ int st_tune_way(struct st_tune *tune, int size, const char *name);
 /* Take over what a worker printed for one unit. False, and the reason, when it makes no sense. */
 bool st_tune_take(struct st_tune *tune, int round, int coll, int setting, const char *output,
                   char *error, size_t size);
-/* The raw data file: write all complete units; read them back. A plan that differs is an error. */
+/* Store one measurement. False: its size, candidate, way or time is out of the plan. */
+bool st_tune_put(struct st_tune *tune, int round, int coll, int candidate, uint64_t bytes, double us);
+bool st_tune_put_way(struct st_tune *tune, int round, const char *name, uint64_t bytes, double us);
+/* error = "${what}: "${line}""; false, so that a reader can return it. */
+bool st_tune_wrong(char *error, size_t size, const char *what, const char *line);
+
+/* raw.c: the raw data file: write all complete units; read them back. A plan that differs is an error. */
+extern const char st_tune_first_line[];
 bool st_tune_save(const struct st_tune *tune);
 bool st_tune_load(struct st_tune *tune, bool take_plan, char *error, size_t size);
 
