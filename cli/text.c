@@ -137,12 +137,6 @@ void st_json_string(FILE *out, const char *text)
     fputc('"', out);
 }
 
-void st_json_field(FILE *out, bool first, const char *key, const char *text)
-{
-    fprintf(out, "%s\"%s\": ", first ? "" : ", ", key);
-    st_json_string(out, text);
-}
-
 size_t st_text_add(char *text, size_t size, size_t at, const char *format, ...)
 {
     va_list arguments;

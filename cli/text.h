@@ -40,9 +40,6 @@ void st_text_plain(FILE *out, const char *text);
 /* A JSON string; bytes that are not UTF-8 become \u00XX. NULL gives null. */
 void st_json_string(FILE *out, const char *text);
 
-/* , "key": "text"   without the comma when ${first}. */
-void st_json_field(FILE *out, bool first, const char *key, const char *text);
-
 /* Add to ${text} of ${size} at ${at}; returns the new end, never past size - 1. */
 size_t st_text_add(char *text, size_t size, size_t at, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Fill ${table}, an array of pointers in the order of ${symbol}, from ${file}. ${origin} says where to
- * get a file that is not there. */
+/* Fill ${table}, an array of pointers in the order of ${symbol}, from ${file}. ${origin} says where
+ * to get a file that is not there. */
 static bool load(const char *file, int flags, const char *origin, const char *const *symbol,
                  size_t count, void *table, char *error, size_t size)
 {
@@ -31,8 +31,8 @@ static bool load(const char *file, int flags, const char *origin, const char *co
 
 #define SYMBOL(member, symbol, result, arguments) symbol,
 #define LOAD(table, map, file, flags, origin)                                                      \
-    load(file, flags, origin, (const char *const[]){map(SYMBOL)}, sizeof *(table) / sizeof(void *), \
-         table, error, size)
+    load(file, flags, origin, (const char *const[]){map(SYMBOL)},                                  \
+         sizeof *(table) / sizeof(void *), table, error, size)
 
 bool st_cuda_load(struct st_cuda *cuda, int *gpus, char *error, size_t size)
 {

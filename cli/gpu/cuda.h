@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda.h - loads the CUDA driver, NCCL and libsymtuner_ar.so at run time. The command builds without
- * their headers and runs without them.
+ * cuda.h - loads the CUDA driver, NCCL and libsymtuner_ar.so at run time. The command builds
+ * without their headers and runs without them.
  *
- * Types are ours: a handle is a pointer, a device address is a 64-bit number, a result is an int and
- * 0 means success. That holds for all releases of these interfaces.
+ * Types are ours: a handle is a pointer, a device address is a 64-bit number, a result is an int
+ * and 0 means success. That holds for all releases of these interfaces.
  *
  * Units: bytes; CUDA's times are milliseconds. Threads: load from one; the loaded functions are as
  * thread-safe as their libraries. Errors: false, and a sentence in ${error}.

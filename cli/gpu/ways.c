@@ -16,12 +16,13 @@
 #include "cli/gpu/worker.h"
 
 enum {
-    MOST_CTAS = 128, /* leaves SMs of the largest GPUs to other kernels, as the library's table does:
-                      * a block that cannot start holds up every rank */
-    LOOKED_AT = 64,  /* ways that are timed briefly                                    */
-    REFINED = 3,     /* kernels that are also timed with other block and thread counts */
-    KEPT = 3,        /* ways that are measured in full, besides the library's choice   */
-    PIECES = 4,      /* a kernel that must cut the message into more is left out       */
+    /* As in the library's table, some SMs of the largest GPUs are left to other kernels: a block
+     * that cannot start holds up every rank. */
+    MOST_CTAS = 128,
+    LOOKED_AT = 64, /* ways that are timed briefly                                    */
+    REFINED = 3,    /* kernels that are also timed with other block and thread counts */
+    KEPT = 3,       /* ways that are measured in full, besides the library's choice   */
+    PIECES = 4,     /* a kernel that must cut the message into more is left out       */
     SUM = 0
 };
 static const double look_us = 1500;  /* of a brief timing                           */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * worker.c - the measuring process of tune, bench and doctor: one thread per GPU. People do not start
- * it; those commands do.
+ * worker.c - the measuring process of tune, bench and doctor: one thread per GPU. People do not
+ * start it; those commands do.
  *
  *   symtuner worker windows RANKS NCCL|-
  *   symtuner worker measure RANKS NCCL|- MODES COLL LOW HIGH SEED DTYPE [WAYS]
@@ -20,8 +20,8 @@
  *   MODE BYTES US          a line for each size and mode, but for k:
  *   k BYTES WAY US
  *
- * Each size and mode is checked on fresh random data with a poisoned output before it is timed. Then
- * a CUDA graph of calls is replayed for about 6 ms; the slowest rank counts.
+ * Each size and mode is checked on fresh random data with a poisoned output before it is timed.
+ * Then a CUDA graph of calls is replayed for about 6 ms; the slowest rank counts.
  */
 #include "cli/gpu/worker.h"
 
@@ -72,8 +72,8 @@ static float value(int rank, uint64_t i)
     return (float)((x ^ x >> 29) * 0x94d049bb133111ebull >> 61);
 }
 
-/* Write element ${i} of ${at} in the type of the job. bf16 is the upper half of an f32. f16 also has a
- * shorter exponent; only normal numbers and 0 occur here. */
+/* Write element ${i} of ${at} in the type of the job. bf16 is the upper half of an f32. f16 also
+ * has a shorter exponent; only normal numbers and 0 occur here. */
 static void put(void *at, uint64_t i, float f)
 {
     uint32_t bits;

@@ -2,8 +2,8 @@
 /*
  * worker.h - shared by the files of the measuring process: one job, one thread per rank.
  *
- * Threads: all ranks run the same steps. A time is that of the slowest rank, and every rank gets the
- * same number, so that all ranks choose alike. Errors: they end the process.
+ * Threads: all ranks run the same steps. A time is that of the slowest rank, and every rank gets
+ * the same number, so that all ranks choose alike. Errors: they end the process.
  */
 #ifndef ST_WORKER_H_
 #define ST_WORKER_H_

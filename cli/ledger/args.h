@@ -3,8 +3,8 @@
  * args.h - reads the ledgers that a command line names.
  *
  * The command's struct begins with struct st_ledger_args; in its st_command_line, .word is
- * st_ledger_word and .least_words is 1. A file that is not a ledger is reported on stderr and counted
- * in ${bad}; the others are read.
+ * st_ledger_word and .least_words is 1. A file that is not a ledger is reported on stderr and
+ * counted in ${bad}; the others are read.
  */
 #ifndef ST_LEDGER_ARGS_H_
 #define ST_LEDGER_ARGS_H_

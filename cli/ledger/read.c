@@ -111,8 +111,8 @@ static bool row_field(struct st_ledger_row *row, const char *name, const char *v
     return true;
 }
 
-/* Take the next "name=value" from ${rest}; ${value} is NULL if there is no "=". False at the end of the
- * line. */
+/* Take the next "name=value" from ${rest}; ${value} is NULL if there is no "=". False at the end of
+ * the line. */
 static bool next_field(char **rest, char **name, char **value)
 {
     *name = strtok_r(NULL, " \t\r", rest);
@@ -214,8 +214,8 @@ static bool read_line(struct reader *reader, char *line)
 
 enum { LINE_SIZE = 4096 }; /* the plugin's lines have about 300 bytes */
 
-/* Read a line without its newline. 1: done; 0: the file ends; -1: no line of a ledger. The limit is for
- * devices, whose lines may never end. */
+/* Read a line without its newline. 1: done; 0: the file ends; -1: no line of a ledger. The limit is
+ * for devices, whose lines may never end. */
 static int next_line(struct reader *reader, FILE *file, char line[LINE_SIZE])
 {
     int n = 0, c;

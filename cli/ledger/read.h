@@ -2,8 +2,8 @@
 /*
  * read.h - reads the ledgers that the plugin writes (docs/ledger.md).
  *
- * A block is one communicator of one process. Unknown lines and fields are skipped: later versions may
- * add some.
+ * A block is one communicator of one process. Unknown lines and fields are skipped: later versions
+ * may add some.
  *
  * Units: bytes are NCCL's nBytes. Ownership: st_ledgers_free frees what st_ledgers_read filled.
  * Errors: "file:line: what is wrong". A file that is not a ledger is an error, not an empty ledger.
@@ -16,8 +16,14 @@
 #include <stdint.h>
 
 enum st_row_kind { ST_ROW_ASKED, ST_ROW_PICKED, ST_ROW_RAN };
-enum { ST_COUNT_CALLED, ST_COUNT_CAPTURED, ST_COUNT_GENERAL, ST_COUNT_SYMMETRIC, ST_COUNT_CE,
-       ST_COUNTS };
+enum {
+    ST_COUNT_CALLED,
+    ST_COUNT_CAPTURED,
+    ST_COUNT_GENERAL,
+    ST_COUNT_SYMMETRIC,
+    ST_COUNT_CE,
+    ST_COUNTS
+};
 
 struct st_ledger_row {
     enum st_row_kind kind;
@@ -44,9 +50,9 @@ struct st_ledgers {
     int blocks;
 };
 
-/* Add the blocks of ${path}, up to the first error. A block replaces an earlier one of the same process
- * and communicator, because counters are never reset. Communicator id 0 means that there is no id; such
- * a block replaces nothing. */
+/* Add the blocks of ${path}, up to the first error. A block replaces an earlier one of the same
+ * process and communicator, because counters are never reset. Communicator id 0 means that there is
+ * no id; such a block replaces nothing. */
 bool st_ledgers_read(struct st_ledgers *ledgers, const char *path, char *error, size_t size);
 void st_ledgers_free(struct st_ledgers *ledgers);
 

@@ -144,9 +144,9 @@ static void print_block(const struct st_ledger_block *block, FILE *out)
 
     at = st_text_add(line, sizeof line, 0,
                      "communicator 0x%" PRIx64 ": %d rank%s on %d node%s, NCCL %s, rules 0x%" PRIx64
-                     ", mode %s", block->id, block->ranks, block->ranks == 1 ? "" : "s",
-                     block->nodes, block->nodes == 1 ? "" : "s", block->nccl, block->rules,
-                     block->mode);
+                     ", mode %s",
+                     block->id, block->ranks, block->ranks == 1 ? "" : "s", block->nodes,
+                     block->nodes == 1 ? "" : "s", block->nccl, block->rules, block->mode);
     if (block->sym_ctas)
         st_text_add(line, sizeof line, at, ", %d CTAs (%s)", block->sym_ctas, block->from);
     st_text_wrap(out, 0, line);
@@ -184,7 +184,8 @@ static void print_text(const struct st_ledgers *ledgers, const struct sums *sums
     }
     fputs("\nregistered: of the calls that NCCL asked the tuner about; it does not ask about calls "
           "that are\nsymmetric anyway. A dash: nobody counted; \"ran\" lines need the profiler "
-          "interface.\n", out);
+          "interface.\n",
+          out);
 }
 
 static void json_count(struct st_json *json, const char *key, uint64_t count)

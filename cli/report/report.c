@@ -14,8 +14,8 @@ __asm__(".pushsection .rodata\n"
         ".popsection\n");
 extern const char st_report_page[] __attribute__((visibility("hidden")));
 
-/* The page with the JSON text ${self} in the place of its empty object. "<" stands only in strings of
- * the JSON; escaped, it can neither end the script element nor begin a comment. */
+/* The page with the JSON text ${self} in the place of its empty object. "<" stands only in strings
+ * of the JSON; escaped, it can neither end the script element nor begin a comment. */
 static void print_page(const void *self, FILE *out)
 {
     const char *place = strstr(st_report_page, "{}</script>");

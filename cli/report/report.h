@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * report.h - writes report.html, which draws what symtuner tune and symtuner table found, with their
- * data inside: one file that needs nothing but a browser.
+ * report.h - writes report.html, which draws what symtuner tune and symtuner table found, with
+ * their data inside: one file that needs nothing but a browser.
  *
  * Errors: one line on stderr, and false. Threads: one.
  */

@@ -36,8 +36,8 @@ static void tell(struct check *check, const char *kind, const char *text, int *c
     ++*count;
 }
 
-/* Does the provenance fit this box? Without --nccl it is enough that it fits with any release that we
- * know. */
+/* Does the provenance fit this box? Without --nccl it is enough that it fits with any release that
+ * we know. */
 static void check_here(struct check *check, const symtuner_rules *rules, int *count)
 {
     struct symtuner_machine machine;

@@ -127,7 +127,7 @@ static bool of_all_ranks(const struct symtuner_query *query)
     return query->coll == SYMTUNER_ALLGATHER || query->coll == SYMTUNER_REDUCESCATTER;
 }
 
-/* Fill in what follows from several options. False, with the reason, if they do not fit together. */
+/* Fill in what follows from several options. False, with the reason, if they do not fit. */
 static bool complete(struct request *request, char error[ST_OPTION_ERROR])
 {
     struct symtuner_query *query = &request->query;
@@ -155,8 +155,8 @@ static enum symtuner_status load(const struct request *request, symtuner_rules *
                             getenv("NCCL_TUNER_CONFIG_FILE"), rules, error, size);
 }
 
-/* Drop rules that the plugin would refuse because they were made for another machine or release. If the
- * machine is unknown, keep them. */
+/* Drop rules that the plugin would refuse because they were made for another machine or release. If
+ * the machine is unknown, keep them. */
 static void refuse_misfits(struct request *request, symtuner_rules **rules)
 {
     const struct symtuner_machine *machine = &request->query.machine;
@@ -176,7 +176,8 @@ static void json_pick(struct st_json *json, const struct request *request, const
 
     if (symtuner_table_pick(request->query.nccl, table, SYMTUNER_ALGOS, SYMTUNER_PROTOS, &algo,
                             &proto))
-        st_json_format(json, key, "\"%s/%s\"", symtuner_algo_name(algo), symtuner_proto_name(proto));
+        st_json_format(json, key, "\"%s/%s\"", symtuner_algo_name(algo),
+                       symtuner_proto_name(proto));
 }
 
 static void print_json(const struct request *request, const struct symtuner_decision *decision,

@@ -15,8 +15,7 @@ struct report {
 static void detail(const struct symtuner_decision *d, char *text, size_t size)
 {
     char cell[ST_MAP_CELL], entries[320];
-    size_t at = st_text_add(text, size, 0, "%s",
-                            d->rule < 0 ? "no rule" : st_map_cell(d, cell));
+    size_t at = st_text_add(text, size, 0, "%s", d->rule < 0 ? "no rule" : st_map_cell(d, cell));
 
     if (d->channels)
         at = st_text_add(text, size, at, " %d channels", d->channels);
@@ -25,7 +24,7 @@ static void detail(const struct symtuner_decision *d, char *text, size_t size)
                     st_map_entries(d->forbid, entries, sizeof entries));
 }
 
-/* Print a range of sizes that the files decide differently: of ${coll}, or of our kernels if NULL. */
+/* Print a range of sizes that differs: of ${coll}, or of our kernels if NULL. */
 static void tell(struct report *report, const char *coll, int ranks, int registered, uint64_t lo,
                  uint64_t hi, const char *before, const char *after)
 {
@@ -75,8 +74,8 @@ static void compare(struct report *report, const struct st_column *a, const stru
         uint64_t hi = x->hi < y->hi ? x->hi : y->hi;
         bool differ = !st_map_alike(&x->decision, &y->decision);
 
-        if (old && (!differ || !st_map_alike(old, &x->decision) ||
-                    !st_map_alike(new, &y->decision))) {
+        if (old &&
+            (!differ || !st_map_alike(old, &x->decision) || !st_map_alike(new, &y->decision))) {
             change(report, a, from, lo - 1, old, new);
             old = NULL;
         }

@@ -2,9 +2,9 @@
 /*
  * map.h - the decisions of a rules file as a map: sizes by ranks, for plain and registered buffers.
  *
- * A column is one collective, number of ranks and kind of buffers. It is cut into runs: sizes that are
- * decided alike. A run shorter than 1/16 of its size may be missed; all other bounds are exact to the
- * byte.
+ * A column is one collective, number of ranks and kind of buffers. It is cut into runs: sizes that
+ * are decided alike. A run shorter than 1/16 of its size may be missed; all other bounds are exact
+ * to the byte.
  *
  * Units: bytes are NCCL's nBytes. Ownership: st_map_free. Errors: st_map_read and st_map_make print
  * them.
@@ -44,8 +44,8 @@ struct st_kernel_run {
 struct st_map_request {
     int nccl, nodes;
     struct symtuner_machine machine;
-    unsigned colls;           /* bit per collective */
-    int dtype, op;            /* for [kernels] rules */
+    unsigned colls; /* bit per collective */
+    int dtype, op;  /* for [kernels] rules */
     int ranks[16], n_ranks;
     uint64_t lo, hi;
     const char *file[2], *html, *machine_word;
@@ -80,7 +80,7 @@ int st_map_read(const struct st_command_line *line, int argc, char **argv,
 bool st_map_make(const struct st_map_request *request, const char *file, struct st_map *map_out);
 void st_map_free(struct st_map *map);
 
-/* The smallest size above ${at} and up to ${end} that ${alike} tells from ${at}; 0: there is none. */
+/* The smallest size above ${at}, up to ${end}, that is not ${alike} ${at}; 0: there is none. */
 uint64_t st_map_edge(uint64_t at, uint64_t end, bool (*alike)(void *, uint64_t, uint64_t),
                      void *with);
 
@@ -108,8 +108,8 @@ bool st_map_alike(const struct symtuner_decision *a, const struct symtuner_decis
 /* Do two columns of one collective decide every size alike, by the same rules? */
 bool st_map_same(const struct st_column *a, const struct st_column *b);
 
-/* Columns come in pairs, a plain and a registered one for each collective and number of ranks. ${pair}
- * is the plain one. Is it the first of the pairs that decide alike? */
+/* Columns come in pairs, a plain and a registered one for each collective and number of ranks.
+ * ${pair} is the plain one. Is it the first of the pairs that decide alike? */
 bool st_map_first(const struct st_map *map, int pair);
 
 /* "2,4,8 ranks": of ${pair} and the later pairs that decide as it does. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * map_kernels.c - what a decision map says about libsymtuner_ar.so: all-reduces of one type and
- * operator, with plain or registered buffers. Where no rule applies, the library's own table decides;
- * the map does not repeat that table.
+ * operator, with plain or registered buffers. Where no rule applies, the library's own table
+ * decides; the map does not repeat that table.
  */
 #include <string.h>
 
@@ -107,7 +107,8 @@ static bool runs_alike(const struct st_kernel_run *a, const struct st_kernel_run
                (b->decision[0].rule == b->decision[1].rule);
 }
 
-/* Print run ${i} and all like it with other numbers of ranks on one line, unless an earlier run did. */
+/* Print run ${i} and all like it with other numbers of ranks on one line, unless an earlier run
+ * did. */
 static void print_run(const struct st_map *map, int i, int registered, FILE *out)
 {
     const struct st_kernel_run *run = &map->kernel[i];

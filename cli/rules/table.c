@@ -150,9 +150,12 @@ static void print_text(const struct st_map_request *request, const struct st_map
             request->file[0], map->rules, map->rules == 1 ? "" : "s", map->hash,
             st_release_print(request->nccl, release, sizeof release),
             request->machine.gpu[0] ? request->machine.gpu : "any GPU",
-            request->machine.nvlink < 0 ? "links unknown" : request->machine.nvlink ? "NVLink"
-                                                                                    : "PCIe",
-            request->machine.multicast < 0 ? "unknown" : request->machine.multicast ? "yes" : "no",
+            request->machine.nvlink < 0 ? "links unknown"
+            : request->machine.nvlink   ? "NVLink"
+                                        : "PCIe",
+            request->machine.multicast < 0 ? "unknown"
+            : request->machine.multicast   ? "yes"
+                                           : "no",
             request->nodes, request->nodes == 1 ? "" : "s");
     if (map->process_ctas)
         fprintf(out, "process: symmetric kernels get %d CTAs\n", map->process_ctas);

@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * choose.c - what the measurements say, and when they say nothing.
+ * choose.c - chooses a CTA count and kernels from the measurements.
  *
- * A difference counts when it is more than two standard deviations of the rounds and more than a
- * share of the time. That share is 5 % for NCCL's CTA count, which is read once per process: one
- * count serves all sizes, the one with the least geometric mean among those that are nowhere
- * counted slower than NCCL's own choice. It is 2 % where each size can have a kernel of its own,
- * because rules shall be within 3 % of the best: the library's own choice stays unless another is
- * counted faster. A kind of kernel gives way to another one at a crossover only when that one stays
- * better at the next size, or is better by more than 3 %.
+ * A difference counts if it is more than two standard deviations of the rounds and more than a
+ * share of the time.
+ *
+ * That share is 5 % for NCCL's CTA count. NCCL reads the count once per process, so that one count
+ * serves all sizes: of those that are at no size slower than NCCL's own choice, the one with the
+ * smallest geometric mean.
+ *
+ * The share is 2 % for our kernels, which rules choose size by size and promise to be within 3 % of
+ * the best. The library's own choice stays unless another way is faster.
+ *
+ * The fastest kind of kernel changes from one size to the next if the new kind is also better at
+ * the size after that, or is better by more than 3 %.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -63,9 +68,11 @@ static bool faster(const struct st_cell *a, const struct st_cell *b, double shar
     return a->n && b->n && a->median < (1 - share) * b->median && b->median - a->median > 2 * noise;
 }
 
+/* Shares of the time: for one CTA count, for a choice at each size, for a change that does not
+ * last. */
 static const double whole = 0.05, each = 0.02, plain = 0.03;
 
-/* Mean of log(time / NCCL's own time) over all sizes; false when some size is counted slower. */
+/* The mean of log(time / time with NCCL's own count) over all sizes. False if a size is slower. */
 static bool compare_ctas(const struct st_tune *tune, int setting, double *mean_out)
 {
     double sum = 0;
@@ -87,14 +94,14 @@ static bool compare_ctas(const struct st_tune *tune, int setting, double *mean_o
     return n > 0;
 }
 
-/* The plan's first count is NCCL's own. 1 % is not worth more SMs, 2 % not worth a setting. */
+/* The first count of the plan is NCCL's own. A larger count must gain 1 %, any setting 2 %. */
 static void choose_ctas(struct st_tune *tune)
 {
     double least = 0, mean;
     int best = 0;
 
     if (tune->ctas[tune->n_ctas - 1] == ST_TUNE_PLUGIN) {
-        tune->chosen = tune->n_ctas - 1; /* bench has nothing to choose */
+        tune->chosen = tune->n_ctas - 1; /* bench chooses nothing */
         return;
     }
     for (int s = 1; s < tune->n_ctas; s++)
@@ -114,7 +121,7 @@ static void choose_ctas(struct st_tune *tune)
                  "being counted slower at some size");
 }
 
-/* The way that is symtuner's time at each size. */
+/* Pick the way that counts as symtuner's at each size. */
 static void choose_ways(struct st_tune *tune)
 {
     for (int z = 0; z < st_tune_sizes(tune); z++) {
@@ -131,8 +138,8 @@ static void choose_ways(struct st_tune *tune)
     }
 }
 
-/* What the rules say about our kernels: nothing where the library's own choice is as good. NCCL
- * takes registered buffers to its symmetric kernels, so those are what a rule "nccl" gets. */
+/* Choose what the rules ask for at each size: nothing where the library's own choice is as good. A
+ * rule "nccl" gets NCCL's symmetric kernels, because NCCL runs those for registered buffers. */
 static void choose_words(struct st_tune *tune)
 {
     for (int z = 0; z < st_tune_sizes(tune); z++) {

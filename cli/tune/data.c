@@ -43,23 +43,11 @@ const char *st_tune_name(const struct st_tune *tune, int candidate, char text[48
     return text;
 }
 
-/* Bytes that one rank must send, over those of the call. */
-static double factor(const struct st_tune *tune, int coll)
-{
-    double n = tune->ranks;
-
-    return coll == SYMTUNER_ALLREDUCE ? 2 * (n - 1) / n : (n - 1) / n;
-}
-
 double st_tune_busbw(const struct st_tune *tune, int coll, uint64_t bytes, double us)
 {
-    return us > 0 ? (double)bytes * factor(tune, coll) / us / 1e3 : 0;
-}
+    double n = tune->ranks, factor = coll == SYMTUNER_ALLREDUCE ? 2 * (n - 1) / n : (n - 1) / n;
 
-/* Microseconds that the bytes alone take at the copy engine's rate between two GPUs. */
-double st_tune_floor(const struct st_tune *tune, int coll, uint64_t bytes)
-{
-    return tune->floor_gbps > 0 ? (double)bytes * factor(tune, coll) / tune->floor_gbps / 1e3 : 0;
+    return us > 0 ? (double)bytes * factor / us / 1e3 : 0; /* what one rank must send */
 }
 
 int st_tune_settings(const struct st_tune *tune)
@@ -86,7 +74,7 @@ const char *st_tune_modes(const struct st_tune *tune, int coll, int setting)
     return tune->own && !tune->search && coll == SYMTUNER_ALLREDUCE ? "gso" : "gs";
 }
 
-/* The size with so many bytes, or -1. */
+/* The number of the size with ${bytes}, or -1. */
 static int size_of(const struct st_tune *tune, uint64_t bytes)
 {
     for (int z = 0; z < st_tune_sizes(tune); z++)
@@ -95,7 +83,8 @@ static int size_of(const struct st_tune *tune, uint64_t bytes)
     return -1;
 }
 
-bool st_tune_put(struct st_tune *tune, int round, int coll, int candidate, uint64_t bytes, double us)
+bool st_tune_put(struct st_tune *tune, int round, int coll, int candidate, uint64_t bytes,
+                 double us)
 {
     int size = size_of(tune, bytes);
 
@@ -107,7 +96,7 @@ bool st_tune_put(struct st_tune *tune, int round, int coll, int candidate, uint6
 
 /* ---- ways of our kernels --------------------------------------------------------------------- */
 
-/* "one_ll8/16/128" */
+/* Is it a way, such as "one_ll8/16/128"? */
 static bool good_way(const char *name)
 {
     int ctas, threads, end = 0;
@@ -137,7 +126,7 @@ bool st_tune_put_way(struct st_tune *tune, int round, const char *name, uint64_t
     return true;
 }
 
-/* "plan BYTES WAY RULES", then "o BYTES US"; the second counts. */
+/* Take "plan BYTES WAY RULES" or "o BYTES US"; true for the second, which is the measurement. */
 static bool put_ruled(struct st_tune *tune, int round, int rules, const char *line)
 {
     unsigned long long bytes;
@@ -191,8 +180,8 @@ bool st_tune_take(struct st_tune *tune, int round, int coll, int setting, const 
 
         if (sscanf(line, "nccl %d", &release) == 1) {
             if (tune->nccl && tune->nccl != release)
-                return st_tune_wrong(error, size, "NCCL is not the release that the earlier rounds ran on",
-                             line);
+                return st_tune_wrong(
+                    error, size, "NCCL is not the release that the earlier rounds ran on", line);
             tune->nccl = release;
         } else if (sscanf(line, "floor %lf", &us) == 1) {
             if (us > tune->floor_gbps)
@@ -201,7 +190,8 @@ bool st_tune_take(struct st_tune *tune, int round, int coll, int setting, const 
             if (sscanf(line, "k %llu %47[a-z0-9_/] %lf", &bytes, way, &us) != 3)
                 continue;
             if (!st_tune_put_way(tune, round, way, bytes, us))
-                return st_tune_wrong(error, size, "a size, way or time that was not asked for", line);
+                return st_tune_wrong(error, size, "a size, way or time that was not asked for",
+                                     line);
             rows++;
         } else if (setting > tune->n_ctas) {
             rows += put_ruled(tune, round, setting - tune->n_ctas - 1, line);
@@ -210,12 +200,13 @@ bool st_tune_take(struct st_tune *tune, int round, int coll, int setting, const 
             if (!st_tune_put(tune, round, coll, candidate, bytes, us))
                 return st_tune_wrong(error, size, "a size or time that was not asked for", line);
             rows++;
-        } /* anything else was printed by NCCL */
+        } /* NCCL printed anything else */
     }
     for (int z = 0; z < st_tune_sizes(tune); z++)
         ways += setting == tune->n_ctas ? tune->ways[z] ? tune->ways[z] : 1 : (int)strlen(modes);
     if (rows != ways)
-        return st_tune_wrong(error, size, "the measuring process did not measure every size", output);
+        return st_tune_wrong(error, size, "the measuring process did not measure every size",
+                             output);
     tune->done[round][coll][setting] = true;
     return true;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kernels.c - the [kernels] rules that tune writes.
+ * kernels.c - writes the [kernels] rules of tune.
  *
- * Nothing is written where the library's own choice is as good: its table, and later ones, may know
- * more than the sizes that were measured. A size speaks for three quarters to one and a half times
- * itself, which is half way to its neighbours.
+ * There is no rule where the library's own choice is as good: its table covers more than the
+ * measured sizes, and later tables may be better. A measured size stands for three quarters to one
+ * and a half times itself, which is half way to its neighbours.
  */
 #include <string.h>
 
@@ -12,7 +12,7 @@
 #include "cli/tune/tune.h"
 #include "symtuner_why.h"
 
-/* "one_ll8" of "one_ll8/16/128", with the blocks and threads. */
+/* Cut "one_ll8/16/128" into kernel, blocks and threads. */
 static void split(const char *way, char kernel[25], int *ctas, int *threads)
 {
     kernel[0] = '\0';
@@ -20,8 +20,8 @@ static void split(const char *way, char kernel[25], int *ctas, int *threads)
     sscanf(way, "%24[a-z0-9_]/%d/%d", kernel, ctas, threads);
 }
 
-/* Kernels that use the caller's buffers were measured on registered ones; the others copy anyway.
- */
+/* Does the kernel work on the caller's buffers? Those were registered when it was measured; the
+ * other kernels copy in any case. */
 static bool uses_buffers(const char *kernel)
 {
     return strncmp(kernel, "one_", 4) != 0 && strncmp(kernel, "two_", 4) != 0;
@@ -34,7 +34,7 @@ static bool alike(const struct st_tune *tune, int a, int b)
     return strcmp(tune->way[a][tune->say[a]].name, tune->way[b][tune->say[b]].name) == 0;
 }
 
-/* The time that the rule gives, and what it gives up. */
+/* A comment with the time of the rule and the time of what it replaces. */
 static void comment(const struct st_tune *tune, int z, FILE *out)
 {
     const struct st_cell *best = &tune->way[z][tune->pick[z]].cell, *table = &tune->way[z][0].cell;

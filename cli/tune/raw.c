@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* raw.c - the raw data file of symtuner tune: all complete units, written after each and read back. */
+/* raw.c - the raw data file of symtuner tune. It is written after each unit, so that the same
+ * command can go on after an interrupt. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 
 const char st_tune_first_line[] = "# symtuner tune 1";
 
-/* One line that holds the whole plan; only equal plans may be mixed. */
+/* The whole plan on one line. Data of different plans are not mixed. */
 static void plan_line(const struct st_tune *tune, char *text, size_t size)
 {
     size_t at = st_text_add(text, size, 0,
@@ -24,25 +25,26 @@ static void plan_line(const struct st_tune *tune, char *text, size_t size)
         at = st_text_add(text, size, at, "%s%d", i ? "," : "", tune->ctas[i]);
 }
 
+static void write_row(const struct st_tune *tune, int r, int c, int s, const char *name, int z,
+                      double us, FILE *out)
+{
+    if (us > 0)
+        fprintf(out, "%d,%d,%s,%s,%llu,%.3f\n", r, s, symtuner_coll_name(c), name,
+                (unsigned long long)st_tune_bytes(tune, z), us);
+}
+
 static void write_unit(const struct st_tune *tune, int r, int c, int s, FILE *out)
 {
     char name[48];
 
-    for (int k = 0; k < st_tune_candidates(tune); k++) {
-        if (k < ST_SYMMETRIC ? s != 0 : k != ST_SYMMETRIC + s)
-            continue;
-        for (int z = 0; z < st_tune_sizes(tune); z++)
-            if (tune->cell[c][k][z].us[r] > 0)
-                fprintf(out, "%d,%d,%s,%s,%llu,%.3f\n", r, s, symtuner_coll_name(c),
-                        st_tune_name(tune, k, name), (unsigned long long)st_tune_bytes(tune, z),
-                        tune->cell[c][k][z].us[r]);
-    }
+    for (int k = 0; k < st_tune_candidates(tune); k++)
+        if (k < ST_SYMMETRIC ? s == 0 : k == ST_SYMMETRIC + s)
+            for (int z = 0; z < st_tune_sizes(tune); z++)
+                write_row(tune, r, c, s, st_tune_name(tune, k, name), z, tune->cell[c][k][z].us[r],
+                          out);
     for (int z = 0; z < st_tune_sizes(tune) && s == tune->n_ctas; z++)
         for (int w = 0; w < tune->ways[z]; w++)
-            if (tune->way[z][w].cell.us[r] > 0)
-                fprintf(out, "%d,%d,%s,%s,%llu,%.3f\n", r, s, symtuner_coll_name(c),
-                        tune->way[z][w].name, (unsigned long long)st_tune_bytes(tune, z),
-                        tune->way[z][w].cell.us[r]);
+            write_row(tune, r, c, s, tune->way[z][w].name, z, tune->way[z][w].cell.us[r], out);
     fprintf(out, "done,%d,%d,%s\n", r, s, symtuner_coll_name(c));
 }
 
@@ -80,8 +82,21 @@ bool st_tune_save(const struct st_tune *tune)
     return good;
 }
 
-static bool read_plan(struct st_tune *tune, const char *line, char *error, size_t size)
+/* The file that is being read. */
+struct reader {
+    struct st_tune *tune;
+    bool take_plan, planned; /* the plan is the file's; it has been read */
+    char why[200];
+};
+
+static bool wrong(struct reader *reader, const char *what, const char *line)
 {
+    return st_tune_wrong(reader->why, sizeof reader->why, what, line);
+}
+
+static bool read_plan(struct reader *reader, const char *line)
+{
+    struct st_tune *tune = reader->tune;
     unsigned long long low, high;
     int own, at = 0;
     char dtype[8];
@@ -92,7 +107,7 @@ static bool read_plan(struct st_tune *tune, const char *line, char *error, size_
                "dtype=%7[a-z0-9] ctas=%n",
                &tune->ranks, &tune->rounds, &own, &tune->colls, &low, &high, dtype, &at) != 7 ||
         at == 0)
-        return st_tune_wrong(error, size, "not a plan", line);
+        return wrong(reader, "not a plan", line);
     tune->dtype = symtuner_dtype_parse(dtype);
     tune->own = own != 0;
     tune->search = own == 2;
@@ -104,14 +119,14 @@ static bool read_plan(struct st_tune *tune, const char *line, char *error, size_
         long n = strtol(next, &end, 10);
 
         if (end == next || n < 0 || n > 64 || (*end && *end != ','))
-            return st_tune_wrong(error, size, "not a plan", line);
+            return wrong(reader, "not a plan", line);
         tune->ctas[tune->n_ctas++] = (int)n;
         next = end;
     }
     if (tune->ranks < 2 || tune->ranks > 16 || tune->rounds < 1 || tune->rounds > ST_TUNE_ROUNDS ||
         tune->n_ctas < 1 || tune->dtype < 0 || low < 64 || low > high ||
         high > (uint64_t)64 << 30 || tune->colls >= 1u << SYMTUNER_COLLS)
-        return st_tune_wrong(error, size, "a plan out of range", line);
+        return wrong(reader, "a plan out of range", line);
     return true;
 }
 
@@ -125,8 +140,9 @@ static int candidate_of(const struct st_tune *tune, const char *word)
     return -1;
 }
 
-static bool read_row(struct st_tune *tune, const char *line, char *error, size_t size)
+static bool read_row(struct reader *reader, const char *line)
 {
+    struct st_tune *tune = reader->tune;
     char coll[32], word[48];
     unsigned long long bytes;
     double us;
@@ -135,31 +151,29 @@ static bool read_row(struct st_tune *tune, const char *line, char *error, size_t
     if (sscanf(line, "done,%d,%d,%31[a-z]", &r, &s, coll) == 3) {
         c = symtuner_coll_parse(coll);
         if (c < 0 || r < 0 || r >= tune->rounds || s < 0 || !st_tune_has(tune, c, s))
-            return st_tune_wrong(error, size, "a unit outside the plan", line);
+            return wrong(reader, "a unit outside the plan", line);
         tune->done[r][c][s] = true;
         return true;
     }
     if (sscanf(line, "%d,%d,%31[a-z],%47[a-zA-Z0-9_/],%llu,%lf", &r, &s, coll, word, &bytes, &us) !=
         6)
-        return st_tune_wrong(error, size, "not a measurement", line);
-    if (!(us > 0 && us < 1e12)) /* nor NaN */
-        return st_tune_wrong(error, size, "not a time", line);
+        return wrong(reader, "not a measurement", line);
+    if (!(us > 0 && us < 1e12)) /* false for NaN */
+        return wrong(reader, "not a time", line);
     c = symtuner_coll_parse(coll);
-    if (c >= 0 && r >= 0 && r < tune->rounds && s == tune->n_ctas && tune->search)
-        return st_tune_put_way(tune, r, word, bytes, us) ||
-               st_tune_wrong(error, size, "a measurement outside the plan", line);
-    if (c < 0 || r < 0 || r >= tune->rounds ||
-        !st_tune_put(tune, r, c, candidate_of(tune, word), bytes, us))
-        return st_tune_wrong(error, size, "a measurement outside the plan", line);
-    return true;
+    if (c >= 0 && r >= 0 && r < tune->rounds &&
+        (s == tune->n_ctas && tune->search
+             ? st_tune_put_way(tune, r, word, bytes, us)
+             : st_tune_put(tune, r, c, candidate_of(tune, word), bytes, us)))
+        return true;
+    return wrong(reader, "a measurement outside the plan", line);
 }
 
-/* Rows of a unit that is not marked done are forgotten: it is measured again. */
+/* Forget the rows of units that are not marked done; they are measured again. */
 static void forget_unfinished(struct st_tune *tune)
 {
-    if (!tune->done[0][SYMTUNER_ALLREDUCE][tune->n_ctas])
-        memset(tune->ways, 0,
-               sizeof tune->ways); /* later rounds measure what the first one found */
+    if (!tune->done[0][SYMTUNER_ALLREDUCE][tune->n_ctas]) /* the first round finds the ways */
+        memset(tune->ways, 0, sizeof tune->ways);
     for (int r = 0; r < tune->rounds; r++)
         for (int z = 0; z < st_tune_sizes(tune); z++)
             for (int w = 0; w < tune->ways[z]; w++)
@@ -173,6 +187,7 @@ static void forget_unfinished(struct st_tune *tune)
                         tune->cell[c][k][z].us[r] = 0;
 }
 
+/* With a budget, the earlier run may have ended after fewer rounds: those are the plan then. */
 static void take_rounds(struct st_tune *tune, const char *line)
 {
     int rounds = 0;
@@ -182,72 +197,83 @@ static void take_rounds(struct st_tune *tune, const char *line)
         tune->rounds = rounds;
 }
 
-/* ${take_plan}: the plan is the file's; otherwise it must be the same as the caller's. */
+static bool take_plan(struct reader *reader, const char *line)
+{
+    char plan[300];
+
+    reader->planned = true;
+    if (reader->take_plan)
+        return read_plan(reader, line);
+    if (reader->tune->budget_s)
+        take_rounds(reader->tune, line);
+    plan_line(reader->tune, plan, sizeof plan);
+    return strcmp(line, plan) == 0 ||
+           wrong(reader, "measured with another plan; --fresh starts over", line);
+}
+
+static bool read_line(struct reader *reader, const char *line)
+{
+    struct st_tune *tune = reader->tune;
+    int links, multicast;
+
+    if (strncmp(line, "# plan ", 7) == 0)
+        return take_plan(reader, line);
+    if (strncmp(line, "# gpu ", 6) == 0) {
+        if (reader->take_plan)
+            snprintf(tune->machine.gpu, sizeof tune->machine.gpu, "%.95s", line + 6);
+        return strcmp(tune->machine.gpu, line + 6) == 0 || reader->take_plan ||
+               wrong(reader, "measured on other GPUs; --fresh starts over", line);
+    }
+    if (sscanf(line, "# links %d multicast %d", &links, &multicast) == 2) {
+        if (reader->take_plan) {
+            tune->machine.nvlink = links;
+            tune->machine.multicast = multicast;
+        }
+    } else if (sscanf(line, "# nccl %d", &links) == 1) {
+        tune->nccl = links;
+    } else if (strncmp(line, "# floor ", 8) == 0) {
+        tune->floor_gbps = strtod(line + 8, NULL);
+        return (tune->floor_gbps >= 0 && tune->floor_gbps < 1e9) || /* false for NaN */
+               wrong(reader, "not a rate", line);
+    } else if (strncmp(line, "# date ", 7) == 0) {
+        snprintf(tune->date, sizeof tune->date, "%.31s", line + 7);
+    } else if (line[0] != '#' && line[0] && strncmp(line, "round,", 6) != 0) {
+        return reader->planned ? read_row(reader, line) : wrong(reader, "no plan before", line);
+    }
+    return true;
+}
+
 bool st_tune_load(struct st_tune *tune, bool take_plan, char *error, size_t size)
 {
+    struct reader reader = {.tune = tune, .take_plan = take_plan};
     FILE *file = fopen(tune->raw, "r");
-    char *line = NULL, mine[300], why[200] = "";
+    char *line = NULL;
     size_t room = 0;
-    int number = 0, links, multicast;
-    bool good = file != NULL, planned = false;
+    int number = 0;
+    bool good = file != NULL;
 
     if (!file) {
         snprintf(error, size, "%s: %s", tune->raw, strerror(errno));
         return false;
     }
-    plan_line(tune, mine, sizeof mine);
     while (good && getline(&line, &room, file) >= 0) {
-        number++;
         line[strcspn(line, "\r\n")] = '\0';
-        if (number == 1) {
-            good = strcmp(line, st_tune_first_line) == 0 ||
-                   st_tune_wrong(why, sizeof why, "not the raw data of symtuner tune", line);
-        } else if (strncmp(line, "# plan ", 7) == 0) {
-            planned = true;
-            if (!take_plan &&
-                tune->budget_s) { /* an earlier run may have ended with fewer rounds */
-                take_rounds(tune, line);
-                plan_line(tune, mine, sizeof mine);
-            }
-            if (take_plan)
-                good = read_plan(tune, line, why, sizeof why);
-            else if (strcmp(line, mine) != 0)
-                good =
-                    st_tune_wrong(why, sizeof why, "measured with another plan; --fresh starts over", line);
-        } else if (strncmp(line, "# gpu ", 6) == 0) {
-            if (take_plan)
-                snprintf(tune->machine.gpu, sizeof tune->machine.gpu, "%.95s", line + 6);
-            else if (strcmp(tune->machine.gpu, line + 6) != 0)
-                good = st_tune_wrong(why, sizeof why, "measured on other GPUs; --fresh starts over", line);
-        } else if (sscanf(line, "# links %d multicast %d", &links, &multicast) == 2) {
-            if (take_plan) {
-                tune->machine.nvlink = links;
-                tune->machine.multicast = multicast;
-            }
-        } else if (sscanf(line, "# nccl %d", &links) == 1) {
-            tune->nccl = links;
-        } else if (strncmp(line, "# floor ", 8) == 0) {
-            tune->floor_gbps = strtod(line + 8, NULL);
-            if (!(tune->floor_gbps >= 0 && tune->floor_gbps < 1e9)) /* nor NaN */
-                good = st_tune_wrong(why, sizeof why, "not a rate", line);
-        } else if (strncmp(line, "# date ", 7) == 0) {
-            snprintf(tune->date, sizeof tune->date, "%.31s", line + 7);
-        } else if (line[0] != '#' && line[0] && strncmp(line, "round,", 6) != 0) {
-            good = planned ? read_row(tune, line, why, sizeof why)
-                           : st_tune_wrong(why, sizeof why, "no plan before", line);
-        }
+        if (number++ > 0)
+            good = read_line(&reader, line);
+        else if (strcmp(line, st_tune_first_line) != 0)
+            good = wrong(&reader, "not the raw data of symtuner tune", line);
     }
     if (ferror(file))
-        snprintf(why, sizeof why, "%s", strerror(errno));
-    else if (good && !planned)
-        snprintf(why, sizeof why, "the file ends before its plan");
-    good = good && planned && !ferror(file);
+        snprintf(reader.why, sizeof reader.why, "%s", strerror(errno));
+    else if (good && !reader.planned)
+        snprintf(reader.why, sizeof reader.why, "the file ends before its plan");
+    good = good && reader.planned && !ferror(file);
     if (good)
         forget_unfinished(tune);
     else if (number)
-        snprintf(error, size, "%.400s:%d: %s", tune->raw, number, why);
+        snprintf(error, size, "%.400s:%d: %s", tune->raw, number, reader.why);
     else
-        snprintf(error, size, "%.400s: %s", tune->raw, why);
+        snprintf(error, size, "%.400s: %s", tune->raw, reader.why);
     free(line);
     fclose(file);
     return good;

@@ -74,7 +74,7 @@ static bool read_csv(const char *value, void *self, char error[ST_OPTION_ERROR])
            st_option_wrong(error, "--csv wants a shorter name", value);
 }
 
-/* Until now --nccl was the file. */
+/* --nccl was the name of --library. */
 static bool read_nccl(const char *value, void *self, char error[ST_OPTION_ERROR])
 {
     ((struct st_tune *)self)->nccl_file = value;
@@ -85,7 +85,7 @@ static bool read_nccl(const char *value, void *self, char error[ST_OPTION_ERROR]
                            value);
 }
 
-/* Collectives and sizes that a program used: sums and gathers of the ledger, from .. to. */
+/* Take collectives and sizes from the ledger of a program. */
 static bool read_ledger(const char *path, void *self, char error[ST_OPTION_ERROR])
 {
     struct st_tune *tune = self;

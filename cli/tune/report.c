@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report.c - what the page of tune draws: the result, and how its rules are used. */
+/* report.c - the data of the page of tune; cli/report/report.html draws them. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* run.c - the measuring of tune and bench: a process per setting and round, in turns. */
+/* run.c - measures for tune and bench: one process for each unit, in turns. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -40,7 +40,7 @@ static void progress(const struct st_tune *tune, double began, int measured, con
     memset(bar, '.', BAR);
     memset(bar, '#', (size_t)full);
     bar[BAR] = '\0';
-    if (terminal && write(2, "\r", 1) < 0) /* stderr lets none pass, and holds nothing back */
+    if (terminal && write(2, "\r", 1) < 0) /* not by stdio, which would turn it into "?" */
         return;
     fprintf(stderr, "[%s] %d of %d", bar, all - open, all);
     if (measured > 0 && open > 0) {
@@ -51,7 +51,7 @@ static void progress(const struct st_tune *tune, double began, int measured, con
     fprintf(stderr, "  %-28s%s", open ? what : "", terminal && open ? "" : "\n");
 }
 
-/* One process: one setting, one collective, all sizes. */
+/* Run one process: one setting and one collective at all sizes. */
 static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int setting,
                                   char *error, size_t size)
 {
@@ -72,8 +72,7 @@ static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int
                                dtype,
                                search ? ways : NULL,
                                NULL};
-    /* NCCL as it is: no plugin, and our CTA count instead of anybody else's; our kernels as they
-     * are */
+    /* Removed or set: what would load a plugin, change the CTA count, or force a kernel. */
     const char *set[] = {tuner,
                          rules,
                          ctas,
@@ -113,7 +112,7 @@ static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int
         const char *library = st_beside_command("libsymtuner.so", path, sizeof path);
 
         snprintf(tuner, sizeof tuner, "NCCL_TUNER_PLUGIN=%s", library);
-        snprintf(env, sizeof env, "NCCL_ENV_PLUGIN=%s", library); /* a CTA count goes this way only */
+        snprintf(env, sizeof env, "NCCL_ENV_PLUGIN=%s", library); /* the only way for a CTA count */
     }
     end = st_child_run(&child);
     free(ways);
@@ -125,7 +124,7 @@ static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int
     return end;
 }
 
-/* Is there time for one more round than three? If not, the rounds that there are were the plan. */
+/* Is there time for another round? If not, the rounds so far are the plan. There are at least 3. */
 static bool fits_budget(struct st_tune *tune, int round, double began, double *round_began)
 {
     double at = now(), last = *round_began > 0 ? at - *round_began : 0;
@@ -151,7 +150,7 @@ int st_tune_measure(struct st_tune *tune, const char *command)
             break;
         for (int c = SYMTUNER_COLLS - 1; c >= 0; c--)
             for (int i = 0; i < st_tune_settings(tune); i++) {
-                int s = (i + r) % st_tune_settings(tune); /* no setting is always first */
+                int s = (i + r) % st_tune_settings(tune); /* each round starts with another */
                 enum st_child_end end;
 
                 if (!st_tune_has(tune, c, s) || tune->done[r][c][s])
@@ -183,7 +182,6 @@ int st_tune_measure(struct st_tune *tune, const char *command)
     return ST_EXIT_FINE;
 }
 
-/* GPUs, NCCL and our kernels: -1 when they are here, else the exit status. */
 int st_tune_find_gpus(struct st_tune *tune, const char *command, bool kernels)
 {
     struct st_cuda cuda;

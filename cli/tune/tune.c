@@ -27,7 +27,7 @@ static const struct st_command_line line = {
     .row = st_tune_options + ST_BENCH_ALONE,
     .rows = ST_TUNE_OPTIONS - ST_BENCH_ALONE};
 
-/* Asked before anything is measured. Raw data of another run are resume()'s business. */
+/* May the files be written? Raw data may; resume() reads them. */
 static bool may_write(void)
 {
     return st_own_file_free("tune", tune.out, NULL, tune.force) &&
@@ -35,7 +35,7 @@ static bool may_write(void)
            (tune.from || st_own_file_free("tune", tune.raw, st_tune_first_line, tune.force));
 }
 
-/* Take over an earlier, interrupted run. */
+/* Take over what an interrupted run measured. */
 static bool resume(void)
 {
     char error[600];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * verify.c - do rules keep their promise? They are loaded by the plugin and by the library in
- * a process of their own and run beside everything that tune had compared for them, in turns, in
- * fresh processes. Alternatives that were far off in the raw data are left out.
+ * verify.c - tune --verify: are the rules of an earlier run still nowhere more than 3 % slower than
+ * the best? The plugin and the library load them in a process of their own. It runs in turns with
+ * fresh processes for all that tune compared, except what was far off in the raw data.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,18 +12,20 @@
 #include "cli/text.h"
 #include "cli/tune/tune.h"
 
-/* A setting of NCCL that was never within 15 % of the best cannot be the best now. */
+/* A CTA count that was at no size within 15 % of the best is far off. */
 static const double far_off = 1.15, promised = 1.03, agreed = 1.05;
 
-/* The plan and the ways of a rules file's raw data, FILE.csv. */
+/* Load the raw data of the rules in ${file}, FILE.csv. */
 static bool load(struct st_tune *tune, const char *file)
 {
     char error[600];
 
     snprintf(tune->raw, sizeof tune->raw, "%.500s.csv", file);
     if (!st_tune_load(tune, true, error, sizeof error)) {
-        fprintf(stderr, access(tune->raw, F_OK) == 0 ? "%s\n" :
-                        "%s: --verify wants rules as tune --out wrote them, with their FILE.csv\n",
+        fprintf(stderr,
+                access(tune->raw, F_OK) == 0
+                    ? "%s\n"
+                    : "%s: --verify wants rules as tune --out wrote them, with their FILE.csv\n",
                 error);
         return false;
     }
@@ -80,10 +82,10 @@ static void make_plan(struct st_tune *tune)
         for (int w = 0; w < tune->ways[z]; w++)
             memset(&tune->way[z][w].cell, 0, sizeof tune->way[z][w].cell);
     tune->colls = 1u << SYMTUNER_ALLREDUCE;
-    tune->raw[0] = '\0'; /* nothing to go on from */
+    tune->raw[0] = '\0'; /* no file to keep the measurements in */
 }
 
-/* What B compared beside A, as far as there is room. */
+/* Add the ways that B's run compared, as far as there is room. */
 static void add_ways(struct st_tune *tune, const struct st_tune *other)
 {
     for (int z = 0; z < st_tune_sizes(tune); z++)
@@ -102,7 +104,8 @@ static void head(const struct st_tune *tune, FILE *out)
     fprintf(out, " %8s %s\n", "best us", "of");
 }
 
-/* One line a size; the worst ratios of both rules to the best, and of one to the other. */
+/* Print a line for each size. ${worst}: of A and of B against the best, and of A and B against each
+ * other; ${at}: at which size. */
 static void print_sizes(const struct st_tune *tune, double worst[3], int at[3], FILE *out)
 {
     for (int z = 0; z < st_tune_sizes(tune); z++) {
@@ -156,7 +159,7 @@ static int report(struct st_tune *tune, bool json)
     return status;
 }
 
-/* Rules that plugin and library would refuse here need no run to be told. */
+/* Would plugin and library take these rules here? If not, say why without measuring. */
 static bool usable(const struct st_tune *tune, const char *file, int nccl)
 {
     char error[SYMTUNER_ERROR_MAX];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* write.c - what tune found: the rules file, the table in the terminal, JSON. */
+/* write.c - writes the result of tune: the rules, a table for the terminal, JSON. */
 #include <string.h>
 
 #include "cli/own_file.h"
@@ -8,7 +8,7 @@
 #include "nccl/release.h"
 #include "symtuner_why.h"
 
-/* Largest spread of the rounds, per cent of the median. */
+/* The largest standard deviation, in per cent of the median. */
 static double worst_spread(const struct st_tune *tune)
 {
     double worst = 0;
@@ -24,7 +24,8 @@ static double worst_spread(const struct st_tune *tune)
     return worst;
 }
 
-/* "# allreduce: 1 KiB .. 64 KiB symtuner, ..." : sizes that share a policy. */
+/* A comment line for each range of sizes with one fastest kind: "#   allreduce  1 KiB .. 64 KiB
+ * symtuner". */
 static void write_policy(const struct st_tune *tune, int coll, FILE *out)
 {
     int sizes = st_tune_sizes(tune);
@@ -49,7 +50,7 @@ static void rules_text(const void *self, FILE *out)
     const char *base = strrchr(tune->raw, '/');
 
     fputs("# symtuner rules 1\n# ", out);
-    st_text_plain(out, tune->command); /* a line feed in a name must not end the comment */
+    st_text_plain(out, tune->command); /* a newline in a file name must not end the comment */
     fprintf(out,
             "\n# %s, %d ranks, %s, %d rounds, largest standard deviation %.1f %%\n# raw data: ",
             tune->date, tune->ranks, symtuner_dtype_name(tune->dtype), tune->rounds,
@@ -96,7 +97,7 @@ static void cell_text(const struct st_cell *cell, char *text, size_t size)
                  cell->median < 100 ? 2 : 1, cell->sigma);
 }
 
-/* Pad by characters, not bytes: the plus-minus sign has two bytes. */
+/* Print ${text} to the right. ${width} counts characters: "±" has two bytes. */
 static void right(FILE *out, const char *text, int width)
 {
     int length = 0;
