@@ -138,7 +138,7 @@ check_links()
         done
     done
     # `folder/file.c` in a page is a file of the tree; notes on old runs may name old ones
-    for name in $(grep -ohE '`[a-z]+/[A-Za-z0-9_./-]+\.(c|h|cu|cuh|sh|py|md)`' README.md CONTRIBUTING.md docs/*.md | tr -d '`' | grep -v '^xla/' | sort -u); do
+    for name in $(grep -ohE '`[a-z]+/[A-Za-z0-9_./-]+\.(c|h|cu|cuh|sh|py|md)`' README.md CONTRIBUTING.md docs/*.md | tr -d '`' | grep -v '^xla/\|ROOM' | sort -u); do
         [ -e "$name" ] || [ -e "include/$name" ] || [ -e "plugin/$name" ] || fail "the pages name $name, which is no file"
     done
     fine "links between the pages lead somewhere, and the files that they name are there"
@@ -267,6 +267,12 @@ check_pictures()
     fine "the pictures are what their scripts draw"
 }
 
+check_places()
+{
+    sh test/places.sh "$built" > "$work/text" || { fail "places.sh, see below"; cat "$work/text"; }
+    fine "CONTRIBUTING.md says where things are"
+}
+
 check_includes()
 {
     sh test/includes.sh || fail "includes.sh, see above"
@@ -285,6 +291,7 @@ check_man_pages
 check_keys
 check_demo_data
 check_pictures
+check_places
 check_includes
 [ "$failed" = 0 ] && echo "docs: all fine"
 exit "$failed"

@@ -1,0 +1,150 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# places.sh BUILD - the table "Where things are" of CONTRIBUTING.md is true.
+#
+# A line names places as `file` `symbol`. Each file exists and holds the symbol. Then the check of its
+# topic asks whether this is the place that counts: the program uses those rows, and there is no
+# second table. In the repository root. Exit 1: which line is wrong, or has no check here.
+set -u
+build=$1
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+failed=0
+product="include nccl rules plugin kernels cli jax bench"
+
+wrong() { echo "FAIL CONTRIBUTING.md, $topic: $*"; failed=1; }
+same() # WHAT FILE FILE
+{
+    cmp -s "$2" "$3" || { wrong "$1"; diff "$2" "$3" | sed 's/^/    /'; }
+    [ -s "$2" ] || wrong "found nothing to compare: $1"
+}
+# The literals that begin the rows of a table, by the line that opens it.
+rows() # FILE OPENING-LINE
+{
+    awk -v open="$2" 'inside && /^}/ { exit } inside; index($0, open) { inside = 1 }' "$1" |
+        sed -nE 's/^ *(KEY\(|X\(|\{)"([^"]+)".*/\2/p'
+}
+
+check_model()
+{
+    grep -q 'symtuner_predict(' cli/why/*.c || wrong "symtuner why does not ask symtuner_predict"
+    ! grep -rl '"nccl/model/' plugin rules kernels || wrong "only the command may use the model"
+}
+
+check_release()
+{
+    grep -rlE 'struct st_era [a-z_]+\[\]' $product > "$work/tables"
+    [ "$(cat "$work/tables")" = nccl/release.c ] || wrong "other tables of eras: $(cat "$work/tables")"
+    grep -q 'return &eras\[' nccl/release.c || wrong "st_era_of does not answer from eras"
+}
+
+check_fault()
+{
+    sed -nE 's/^    X\("(nccl-[a-z-]+)".*/\1/p' nccl/hazards.h | sort > "$work/rows"
+    "$build/symtuner" doctor --list | grep -oE '^\| `nccl-[a-z-]+`' | tr -d '|` ' | sort > "$work/listed"
+    [ -z "$(comm -23 "$work/rows" "$work/listed")" ] || wrong "the doctor does not list $(comm -23 "$work/rows" "$work/listed")"
+    [ -s "$work/rows" ] || wrong "no rows in ST_HAZARD_MAP"
+    for row in $(cat "$work/rows"); do
+        for file in $(grep -rl "\"$row\"" $product | grep -v 'hazards\.h$\|\.pyc$'); do
+            # the package's copy is compared by test/nccl/hazards.py
+            [ "$file" = jax/symtuner/_check.py ] || wrong "$file names $row, too"
+        done
+    done
+}
+
+check_variable()
+{
+    sed -n '/^#define ST_OPTION_MAP/,/^$/p' plugin/options.h | grep -oE '"SYMTUNER_[A-Z_]+"' | tr -d '"' | sort > "$work/rows"
+    "$build/symtuner" env --markdown | grep -oE '^\| `SYMTUNER_[A-Z_]+`' | tr -d '|` ' | sort > "$work/listed"
+    same "symtuner env lists other variables than ST_OPTION_MAP" "$work/rows" "$work/listed"
+    for name in $(grep -rhoE 'getenv\("SYMTUNER_[A-Z_]+"' plugin rules nccl cli kernels | sed 's/.*"\(.*\)"/\1/' | grep -v SYMTUNER_AR_ | sort -u); do
+        grep -qx "$name" "$work/rows" || wrong "getenv reads $name, which is no row"
+    done
+}
+
+check_option()
+{
+    for command in $("$build/symtuner" --help | sed -n 's/^  \([a-z][a-z]*\) .*/\1/p'); do
+        for option in $("$build/symtuner" "$command" --help | sed -n 's/^  \(-h, \)\{0,1\}--\([a-z][a-z-]*\).*/\2/p'); do
+            [ "$option" = help ] || grep -rqF "{\"$option\"," cli || wrong "no row for --$option of $command"
+        done
+    done
+    # cli/gpu/worker.c is started by other commands only
+    ! grep -rlE 'getopt|strcmp\(argv' cli | grep -v cli/gpu/worker.c || wrong "a command reads its line by itself"
+}
+
+check_command()
+{
+    rows cli/main.c '} commands[] = {' | sort > "$work/rows"
+    "$build/symtuner" --help | sed -n 's/^  \([a-z][a-z]*\) .*/\1/p' | sort > "$work/listed"
+    [ -z "$(comm -13 "$work/rows" "$work/listed")" ] || wrong "no row for $(comm -13 "$work/rows" "$work/listed")"
+}
+
+check_key()
+{
+    rows rules/keys.c 'st_keys[] = {' > "$work/rows"
+    [ "$(wc -l < "$work/rows")" -ge 17 ] || wrong "found only these keys:" $(cat "$work/rows")
+    grep -q '= st_keys' rules/hash.c || wrong "the hash does not go by st_keys"
+    grep -rlE 'struct st_key [a-z_]+\[\]' $product | grep -v '\.h$' > "$work/tables"
+    [ "$(cat "$work/tables")" = rules/keys.c ] || wrong "other tables of keys: $(cat "$work/tables")"
+}
+
+check_tuner()
+{
+    ls plugin/abi/tuner_v*.c | sed 's/.*_\(v[0-9]*\)\.c/ncclTunerPlugin_\1/' | sort > "$work/files"
+    nm -D --defined-only "$build/libsymtuner.so" | grep -oE 'ncclTunerPlugin_v[0-9]+' | sort > "$work/exported"
+    same "files and exported tuner versions differ" "$work/files" "$work/exported"
+    grep -o 'ncclTunerPlugin_v[0-9]*' test/golden/symbols.txt | sort > "$work/golden"
+    same "test/golden/symbols.txt has other tuner versions" "$work/files" "$work/golden"
+    # what the page shows as replaced is there to be replaced
+    sed -n '/^```diff/,/^```/p' CONTRIBUTING.md | sed -n 's/^-  *//p' | grep -v '\.\.\.' > "$work/old"
+    while read -r line; do
+        grep -rqF -- "$line" plugin nccl include || wrong "no file has the line: $line"
+    done < "$work/old"
+}
+
+check_finding()
+{
+    for file in setting_rows plugin_rows box gpu_rows; do
+        sed -n '/^const struct st_finding st_findings/,/^};/p' "cli/doctor/$file.c"
+    done > "$work/tables"
+    for id in $("$build/symtuner" doctor --list | sed -nE 's/^\| `([a-z0-9-]+)`.*/\1/p'); do
+        [ "$(grep -cF "\"$id\"" "$work/tables")" = 1 ] || grep -qF "X(\"$id\"" nccl/hazards.h || wrong "no row for the finding $id"
+    done
+}
+
+check_default()
+{
+    sed -nE 's/^    X\([0-9]+, "([0-9.]+)", ([0-9]+)\).*/\2 x \1/p' plugin/defaults.c | sort > "$work/rows"
+    "$build/symtuner" env --defaults | sed -nE 's/^# +([0-9]+) x .*NCCL ([0-9.]+)$/\1 x \2/p' | sort > "$work/listed"
+    same "symtuner env --defaults prints other boxes than MEASURED" "$work/rows" "$work/listed"
+}
+
+# Suites are weak symbols: one that is named but not there, or there but not named, would not run.
+check_test()
+{
+    sed -n '/^#define PURE_SUITES/,/^#define DECLARE/p' test/suites.h | grep -oE 'X\([a-z_]+\)' | sed 's/X(\(.*\))/\1/' | sort > "$work/named"
+    cat test/nccl/check_*.c test/rules/check_*.c test/plugin/check_*.c | grep -oE '^(Suite \*)?[a-z_]+_suite\(void\)' | sed -E 's/^(Suite \*)?(.*)_suite.*/\2/' | sort > "$work/there"
+    same "suites of test/suites.h and of test/{nccl,rules,plugin}/ differ" "$work/named" "$work/there"
+}
+
+check_family()
+{
+    : family
+}
+
+sed -n '/^| topic |/,/^$/p' CONTRIBUTING.md | grep '^|' | sed '1,2d' > "$work/lines"
+[ "$(wc -l < "$work/lines")" -ge 10 ] || { echo "FAIL CONTRIBUTING.md has no table of places"; exit 1; }
+while IFS='|' read -r nothing topic question places; do
+    topic=$(echo $topic)
+    echo "$places" | grep -oE '`[^`]+` `[^`]+`' | tr -d '`' > "$work/places"
+    [ -s "$work/places" ] || wrong "the line names no place"
+    while read -r file symbol; do
+        [ -f "$file" ] || { wrong "there is no $file"; continue; }
+        grep -qw -- "$symbol" "$file" || wrong "$file has no $symbol"
+    done < "$work/places"
+    if command -v "check_$topic" > /dev/null; then "check_$topic"; else wrong "test/places.sh has no check_$topic"; fi
+done < "$work/lines"
+[ "$failed" = 0 ] && echo "places: $(wc -l < "$work/lines") lines of CONTRIBUTING.md are true"
+exit "$failed"
