@@ -2,11 +2,11 @@
 """symtuner: an all-reduce for GPUs that reach each other's memory, usable inside jax.jit.
 
     y = symtuner.all_reduce(x, "i")          # within jax.shard_map, like jax.lax.psum
-    symtuner.check()                         # what this machine and this jaxlib make of it
+    symtuner.check()                         # does it work on this machine with this jaxlib?
 
-The package ships no binary. It loads libsymtuner_ar.so and libsymtuner_ffi.so from the folder named
-by SYMTUNER_LIB_DIR, else from its own folder, else from the build/ folder of a source tree that it
-lies in.
+The package contains no binary. It loads libsymtuner_ar.so and libsymtuner_ffi.so from the folder
+named by SYMTUNER_LIB_DIR, else from its own folder, else from build/ of the source tree that it is
+part of.
 """
 
 from ._all_reduce import all_reduce

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m symtuner: print check()'s table. Exit status 1 when something is wrong."""
+"""python -m symtuner: print the report of check(). Exit status 1 if something is wrong."""
 
 import sys
 

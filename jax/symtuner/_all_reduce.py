@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""all_reduce: jax.lax's collective, with another lowering on GPUs.
+"""all_reduce: the collective of jax.lax with another lowering on GPUs.
 
-The call is traced as the jax.lax collective that it replaces; of that trace only the reduction
-itself is exchanged for a primitive of our own. So types, varying axes, constants, bools and vmapped
-axis names are jax.lax's business in every release, and what is left here is the lowering.
+We trace the jax.lax collective that the call replaces, and in that trace replace the reduction
+itself by a primitive of our own. So jax.lax handles types, varying axes, constants, bools and
+vmapped axis names in every release, and only the lowering is ours.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from ._groups import open_rows, spans_processes
 from ._library import SymtunerError, load
 from ._lowering import Groups
 
-OPS = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4}  # NCCL's numbers
+OPS = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4}  # ncclRedOp_t
 _LINEAR = ("sum", "avg")
 _DTYPES = frozenset(
     "int8 uint8 int32 uint32 int64 uint64 float16 float32 float64 bfloat16 "
     "float8_e4m3fn float8_e5m2 complex64 complex128".split()
 )
 _REDUCTIONS = ("psum", "psum2", "psum_invariant", "unreduced_psum", "pmax", "pmin")
-Axes = tuple[Any, ...]  # of jax.lax.psum: names, and numbers of the array's own axes
+Axes = tuple[Any, ...]  # as in jax.lax.psum: names, and numbers of the array's own axes
 
 
-# ---- jax.lax's way -------------------------------------------------------------------------------
+# ---- by jax.lax ----------------------------------------------------------------------------------
 def _lax_prod(x: Any, axes: Axes, *, axis_index_groups: Groups) -> Any:
-    """There is no lax.pprod. The sum of one rank's product has the type that a psum has: the same
-    on all ranks."""
+    """A product; there is no lax.pprod. It ends in a psum in which only one rank's term is not
+    zero, so that JAX knows that the result is the same on all ranks."""
     firsts = [0] if axis_index_groups is None else [group[0] for group in axis_index_groups]
     product = lax.all_gather(x, axes, axis_index_groups=axis_index_groups)
     product = product.prod(axis=0, dtype=x.dtype)
@@ -51,7 +51,7 @@ def _lax_all_reduce(x: Any, axes: Axes, op: str, groups: Groups) -> Any:
 
 
 # ---- the primitive -------------------------------------------------------------------------------
-# inner, inner_params: the jax.lax primitive that stands in its place, with its parameters
+# inner, inner_params: the jax.lax primitive that ours replaces, and its parameters
 all_reduce_p = Primitive("symtuner_all_reduce")
 
 
@@ -65,7 +65,7 @@ def _abstract(x: Any, *, inner: Any, inner_params: Any, **_: Any) -> Any:
 
 
 def _jvp(primals: Any, tangents: Any, *, op: str, **params: Any) -> Any:
-    (x,), (t,) = primals, tangents  # never a zero tangent: then JAX does not ask
+    (x,), (t,) = primals, tangents  # JAX does not call this for a zero tangent
     out = all_reduce_p.bind(x, op=op, **params)
     if op not in _LINEAR:
         raise NotImplementedError(
@@ -78,7 +78,7 @@ def _transpose(ct: Any, x: Any, **params: Any) -> Any:
     if type(ct) is ad.Zero:
         return (ad.Zero(x.aval),)
     inner = params["inner"]
-    if inner.name == "psum":  # its transpose is another sum
+    if inner.name == "psum":  # the transpose of a sum is another sum
         return (all_reduce_p.bind(ct, **params),)
     if params["op"] == "avg":
         ct = ct / _size_of(params["axes"], params["groups"])
@@ -96,23 +96,23 @@ batching.primitive_batchers[all_reduce_p] = _batch
 
 # ---- lowering ------------------------------------------------------------------------------------
 def _open_groups(ctx: Any, axes: tuple[str, ...], groups: Groups) -> tuple[dict[str, Any], bool]:
-    """Open the groups of this process; the attributes that tell the handler about all of them, and
-    whether any group spans processes."""
+    """Open the groups of this process. Returns the attributes that describe all groups to the
+    handler, and whether any group spans processes."""
     try:
         rows, places = _lowering.rows(ctx, axes, groups)
-    except (AttributeError, TypeError, ValueError) as e:  # a release of JAX with other names
+    except (AttributeError, TypeError, ValueError) as e:  # this release of JAX has other names
         raise SymtunerError(f"the devices of the groups cannot be found out: {e!r}") from e
     said = {
         "ranks": np.int32(len(rows[0])),
         "groups": np.array([[d.id for d in row] for row in rows], dtype=np.int64).reshape(-1),
     }
     across = any(spans_processes(row) for row in rows)
-    if rows[0][0].platform != "gpu":  # the program is lowered for a machine elsewhere
+    if rows[0][0].platform != "gpu":  # the program is lowered for another machine
         return said, across
-    # asked on every process, whatever rows it has: all must lower the same program
+    # every process asks, whatever groups it is in: all must lower the same program
     xla = all(spans_processes(row) for row in rows) and _xla.use()
     open_rows(rows, xla)
-    if xla:  # XLA counts in places, and psum is lowered with these
+    if xla:  # XLA names devices by their places, as in the lowering of psum
         said["flat"] = np.array(places, dtype=np.int64)
     return said, across
 
@@ -126,7 +126,7 @@ def _lower_lax(ctx: Any, x: Any, *, op: str, axes: Axes, groups: Groups, **_: An
 
 def _lower_cuda(ctx: Any, x: Any, *, op: str, axes: Axes, groups: Groups, **_: Any) -> Any:
     where = _say.line_of(ctx)
-    try:  # groups first: a process without the library says so to those that wait for it there
+    try:  # groups first: there a process without the library tells the others, which wait for it
         said, across = _open_groups(ctx, axes, groups)
         library = load()
     except SymtunerError as e:
@@ -171,7 +171,7 @@ def _why_not(leaf: Any, axes: Axes, op: str, groups: Groups) -> str | None:
 
 
 def _replace(leaf: Any, axes: Axes, op: str, groups: Groups) -> Any:
-    """Run jax.lax's trace of the call with our primitive in place of its reduction."""
+    """Run jax.lax's trace of the call, with our primitive in place of its reduction."""
     like = {"max": lax.pmax, "min": lax.pmin}.get(op, lax.psum)
     closed = jax.make_jaxpr(lambda v: like(v, axes, axis_index_groups=groups))(leaf)
     env = dict(zip(closed.jaxpr.invars, [leaf]))
@@ -200,8 +200,8 @@ def _replace(leaf: Any, axes: Axes, op: str, groups: Groups) -> Any:
 
 
 def _within(leaf: Any, axes: Axes, op: str) -> Any:
-    """Reduce over what lies within each device: the array's own axes, and those of jax.vmap. An
-    average is only added up."""
+    """Reduce over axes within each device: the array's own and those of jax.vmap. For an average
+    this only adds up; the caller divides."""
     own = tuple(a for a in axes if isinstance(a, int))
     vmapped = tuple(a for a in axes if not isinstance(a, int))
     by = {"sum": jnp.sum, "avg": jnp.sum, "max": jnp.max, "min": jnp.min, "prod": jnp.prod}
@@ -218,9 +218,9 @@ def _one(leaf: Any, axes: Axes, op: str, groups: Groups) -> Any:
     within = tuple(a for a in axes if a not in between)
     asks_lax = within and (groups is not None or (op == "avg" and not between))
     if not isinstance(leaf, jax.core.Tracer) or asks_lax:
-        return _lax_all_reduce(leaf, axes, op, groups)  # a constant: no communication
+        return _lax_all_reduce(leaf, axes, op, groups)  # constants need no communication
     if leaf.dtype == np.bool_ and op in ("sum", "avg", "prod"):
-        leaf = leaf.astype(np.int32)  # as psum
+        leaf = leaf.astype(np.int32)  # as psum does
     if within:
         leaf = _within(leaf, within, op)
     if not between:
@@ -231,7 +231,7 @@ def _one(leaf: Any, axes: Axes, op: str, groups: Groups) -> Any:
     integers = not np.issubdtype(leaf.dtype, np.inexact) and leaf.dtype.kind in "iu"
     reduce = _replace if why is None else _lax_all_reduce
     if op == "avg" and (within or (integers and why is None)):
-        return reduce(leaf, between, "sum", groups) / _size_of(axes, groups)  # as pmean
+        return reduce(leaf, between, "sum", groups) / _size_of(axes, groups)  # as pmean does
     return reduce(leaf, between, op, groups)
 
 
@@ -246,11 +246,11 @@ def all_reduce(
     ``jax.shard_map``.
 
     ``op`` is "sum" (lax.psum), "avg" (lax.pmean), "max", "min" or "prod". Axes and
-    ``axis_index_groups`` are those of the jax.lax function; of the axes, those of the mesh are
-    ours. float32 is rounded once, however many devices there are; smaller floats are added in
-    float32 and rounded to their type once. Every result is the same on every device, bit by bit.
-    Derivatives and vmap are those of the jax.lax function. Where the kernels cannot run, the
-    jax.lax function runs instead and one warning says why.
+    ``axis_index_groups`` are those of the jax.lax function. We reduce over axes of the mesh,
+    jax.lax over all others. float32 is rounded once, however many devices there are; smaller floats
+    are added in float32 and rounded to their type once. Every result has the same bits on every
+    device. Derivatives and vmap behave as for the jax.lax function. Where the kernels cannot run,
+    the jax.lax function runs instead and one warning says why.
     """
     if op not in OPS:
         raise ValueError(f"op={op!r} is unknown; write one of {', '.join(OPS)}")

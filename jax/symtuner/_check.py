@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""check(): one psum and one all_reduce on this machine's GPUs, and what they went through.
+"""check(): run one psum and one all_reduce on this machine's GPUs and report how they ran.
 
-The psum runs in a child process, with the caller's environment and NCCL's log turned on: NCCL reads
-its log settings once, and the caller's NCCL may be up already.
+The psum runs in a child process with the caller's environment and NCCL's log turned on: NCCL reads
+its log settings only once, and in this process it may have done so already.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sys
 import tempfile
 from typing import Any
 
-_PSUM_BYTES = 16 << 20  # XLA's own kernels end at 4 MiB; above NCCL is asked
+_PSUM_BYTES = 16 << 20  # above 4 MiB, where XLA's own kernels end and NCCL begins
 _REDUCE_BYTES = (8 << 10, 16 << 20)
 
 # (name, first release, last release, what is wrong and the cure): rows of nccl/hazards.h that the
@@ -49,7 +49,7 @@ XLA_COMM = {
 
 @dataclasses.dataclass
 class Report:
-    """What check() found. Fields that could not be found out are None."""
+    """What check() found. None: unknown."""
 
     jax: str = ""
     platform: str = ""
@@ -63,8 +63,8 @@ class Report:
     psum_right: bool | None = None
     all_reduce_right: bool | None = None
     path: str | None = None  # "peer-pointers", "own-nccl"; None: jax.lax
-    xla_comm: bool | None = None  # XLA would lend its communicators to calls across processes
-    zero_copy: bool | None = None  # the large call knew all ranks' buffers
+    xla_comm: bool | None = None  # XLA offers its communicators to calls across processes
+    zero_copy: bool | None = None  # the large call used all ranks' buffers directly
     alignment: int | None = None  # of XLA's buffers, in bytes
     kernels: dict[int, str] = dataclasses.field(default_factory=dict)  # bytes -> kernel
     command_buffers: bool = False  # XLA may record the small call into CUDA graphs
@@ -119,7 +119,7 @@ def _nccl_version() -> tuple[int, int, int] | None:
 
 
 def _run(reduce: Any, ranks: int, size: int) -> bool:
-    """Whether ``reduce`` adds up ``size`` bytes per rank of small integers."""
+    """Does ``reduce`` add up small integers, ``size`` bytes per rank, correctly?"""
     import jax
     import jax.numpy as jnp
     import numpy as np
@@ -143,7 +143,7 @@ def _run(reduce: Any, ranks: int, size: int) -> bool:
 
 
 def psum_child(ranks: int) -> int:
-    """What the child process does."""
+    """Run in the child process: one psum. Returns the exit status."""
     import jax
 
     return 0 if _run(jax.lax.psum, ranks, _PSUM_BYTES) else 1
@@ -231,8 +231,8 @@ def _look_at_all_reduce(report: Report) -> None:
 
 
 def check(verbose: bool = True) -> Report:
-    """Run one jitted psum and one all_reduce on all GPUs of this process; print and return the
-    findings."""
+    """Run one jitted psum and one all_reduce on all GPUs of this process. Prints and returns a
+    report."""
     import jax
 
     devices = jax.local_devices()

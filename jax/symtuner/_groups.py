@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups of devices: opened once per set of devices, kept until the process ends."""
+"""Groups of devices. A group is opened once and kept until close() or the end of the process."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from . import _processes
 from ._library import SymtunerError, load
 
 MAX_RANKS = 16
-CLOSE_S = 20  # a process that ends waits no longer than this for the others
-# A kernel gives up on a silent peer after this. One process launches all of its devices together,
-# so only a dead one is silent for long; processes may be apart by a compilation.
+CLOSE_S = 20  # a process that ends waits at most this long for the others
+# A kernel gives up on a silent peer after this time. One process starts the kernels of all its
+# devices together, so only a failed one is silent for long; processes may be as far apart as a
+# compilation.
 _TIMEOUT_MS = {"local": 20_000, "processes": 600_000}
-# Memory may be freed by others soon, so all processes of a group try again after so many seconds;
-# the groups of one process once more with a program that is lowered later.
+# Without memory all processes of a group try again after these pauses (seconds), since others may
+# free some. Groups within one process try once more with a program that is lowered LATER_S later.
 PAUSES_S = (1, 4)
 LATER_S = 30
 _FULL = re.compile("out of memory", re.IGNORECASE)
@@ -31,7 +32,7 @@ _FULL = re.compile("out of memory", re.IGNORECASE)
 _Ids = tuple[int, ...]
 _lock = threading.RLock()
 _open: set[tuple[_Ids, bool]] = set()
-# of the groups of a call: what is wrong, or nothing, and since when
+# the groups of a call -> (what is wrong with them or "", since when)
 _settled: dict[tuple[_Ids, ...], tuple[str, float]] = {}
 _closer: _processes.Standby | None = None
 _late: _processes.Standby
@@ -71,17 +72,17 @@ def _open_one(devices: Sequence[Any], xla: bool) -> None:
 
 
 def open_group(devices: Sequence[Any]) -> None:
-    """Make a group of these JAX devices ready; the order of ranks is that of their ids.
+    """Open the group of these JAX devices. Its ranks are in the order of the devices' ids.
 
     all_reduce does this by itself while a program is lowered. Only a program that was lowered in
-    another process (jax.export) needs the call. Every process with a device of the group must make
-    it.
+    another process (jax.export) needs this call; then every process with a device of the group must
+    make it.
     """
     open_for(devices, xla=False)
 
 
 def open_for(devices: Sequence[Any], xla: bool) -> None:
-    """open_group; with ``xla`` the group uses XLA's communicator, as its programs must."""
+    """open_group(), with ``xla`` on XLA's communicator; programs of the group must use it, too."""
     global _closer, _late
     devices = sorted(devices, key=lambda d: d.id)
     key = tuple(d.id for d in devices), xla
@@ -96,15 +97,16 @@ def open_for(devices: Sequence[Any], xla: bool) -> None:
 
 
 def _try_rows(rows: list[list[Any]], xla: bool) -> str:
-    """Open all groups of this process; what is wrong with one of them in any process, or nothing.
+    """Open all groups of this process. Returns what is wrong with one of them in any process, or
+    "".
 
-    One that fails does not end this: other processes wait in the others.
+    If one fails, the rest are opened all the same, because other processes wait in them.
     """
     problem, settings = "", ""
     for row in rows:
         try:
             open_for(row, xla)
-        except Exception as e:  # whatever it is, the others must hear of it
+        except Exception as e:  # whatever it is, the other processes must be told
             problem = problem or str(e) or repr(e)
     try:
         settings = f"{load().settings()}, communicator: {'xla' if xla else 'own'}"
@@ -117,11 +119,11 @@ def _try_rows(rows: list[list[Any]], xla: bool) -> str:
 
 
 def open_rows(rows: list[list[Any]], xla: bool) -> None:
-    """Open the groups that one call of a program needs, all or none: when one cannot be had in one
-    process, all processes lower jax.lax, for two of them must not run different programs.
+    """Open the groups that one call of a program needs, all or none. If one group cannot be opened
+    in one process, all processes lower jax.lax, since all must run the same program.
 
-    The verdict stays, as no process knows what the others lower next. It is tried again where all
-    hear the same: at once, when memory was short; after retry() or close().
+    The verdict is kept, as no process knows what the others lower next. The groups are tried again
+    only where all processes do so: at once, if memory was short; after retry() or close().
     """
     key = tuple(tuple(d.id for d in row) for row in rows)
     alone = len({d.process_index for row in rows for d in row}) == 1
@@ -134,7 +136,7 @@ def open_rows(rows: list[list[Any]], xla: bool) -> None:
             for pause in () if later else PAUSES_S:
                 if not _FULL.search(problem):
                     break
-                gc.collect()  # arrays in cycles, too, are memory
+                gc.collect()  # frees arrays in reference cycles, too
                 time.sleep(pause)
                 problem = _try_rows(rows, xla)
             _settled[key] = problem, time.monotonic()
@@ -143,9 +145,9 @@ def open_rows(rows: list[list[Any]], xla: bool) -> None:
 
 
 def retry() -> None:
-    """Let programs that are lowered from now on try again to open what could not be opened. Every
-    process must call it at the same place of its program; one that does not makes jax.lax run on
-    all. jax.clear_caches() lets programs be lowered again."""
+    """Try groups that could not be opened again, in programs that are lowered from now on. Every
+    process must call this at the same place of its program; if one does not, jax.lax runs on all.
+    jax.clear_caches() makes JAX lower programs again."""
     with _lock:
         for key in [key for key, (problem, _) in _settled.items() if problem]:
             del _settled[key]
@@ -160,13 +162,13 @@ def groups() -> list[str]:
 
 
 def describe(seat: int = 0) -> str | None:
-    """What the kernels' library has found out about the group of line ``seat`` of groups():
-    transport, limits, selection table. None when there is no such line."""
+    """What the kernels' library knows about the group of line ``seat`` of groups(): transport,
+    limits, selection table. None if there is no such line."""
     return load().text("describe", ctypes.c_int(seat), size=1 << 16)
 
 
 def plan(count: int, nccl_dtype: int, nccl_op: int, seat: int = 0) -> str | None:
-    """Which kernel runs a call of ${count} elements; None when no group is open."""
+    """Which kernel runs a call of ``count`` elements. None if no group is open."""
     return load().text(
         "plan",
         ctypes.c_int(seat),
@@ -179,17 +181,18 @@ def plan(count: int, nccl_dtype: int, nccl_op: int, seat: int = 0) -> str | None
 def _at_exit() -> None:
     try:
         load().ending()
-    except SymtunerError:  # then no group was opened
+    except SymtunerError:  # so no group was opened
         return
     _late.begin(_processes.watch_end)
     close()
 
 
 def close() -> None:
-    """Close all groups. Collective across processes; runs by itself at exit. Bounded by CLOSE_S."""
+    """Close all groups. Collective across processes. Runs by itself at exit. Each step takes at
+    most CLOSE_S seconds."""
     locked = _lock.acquire(timeout=CLOSE_S)
     try:
-        if not locked:  # in another thread, which may wait minutes for another process
+        if not locked:  # another thread opens a group, and may wait for other processes for minutes
             print(
                 "symtuner: a group is still being opened; it is not closed with the others",
                 file=sys.stderr,
@@ -204,9 +207,9 @@ def _close_open() -> None:
     known, settled = set(_open), list(_settled)
     closer = _closer if known else None
     if closer is not None:
-        load().settle(CLOSE_S)  # a goodbye means: all my calls are done
+        load().settle(CLOSE_S)  # wait, since a goodbye means that all our calls are done
         _processes.say_goodbye()
-    try:  # Ctrl-C up to here leaves the groups to another close
+    try:  # after a Ctrl-C before this line another close() can still close the groups
         if closer is not None:
             closer.bounded(CLOSE_S, lambda: load().call("close"), "closing the groups")
     except SymtunerError as e:

@@ -15,8 +15,9 @@ MEETING = TARGET + "_meeting"
 RECORDABLE = TARGET + "_recordable"
 XLA = TARGET + "_xla"
 XLA_RECORDABLE = XLA + "_recordable"
-# Custom calls, whether XLA may record them, and the stages that XLA is to call their handlers in:
-# for each call in a program, on each device, in each run, also where there is nothing to be done.
+# Custom call -> (may XLA record it, stages in which XLA calls its handler). XLA does so for each
+# call in a program, on each device and in each run, so a target names only the stages that it
+# needs.
 TARGETS = {
     TARGET: (False, ("execute",)),
     MEETING: (False, ("initialize", "execute")),
@@ -24,8 +25,8 @@ TARGETS = {
     XLA: (False, ("prepare", "initialize", "execute")),
     XLA_RECORDABLE: (True, ("prepare", "initialize", "execute")),
 }
-# Up to 12 MiB no kernel of the selection table for 2 to 4 ranks touches the peers' buffers
-# (kernels/choose/select.c), and the ranks need not meet before a run.
+# Up to 12 MiB no kernel of the selection table for 2 to 4 ranks accesses the peers' buffers
+# (kernels/choose/select.c), so the ranks need not meet before a run.
 _ZERO_COPY_FROM = (12 << 20) + 1
 _MODE = "command_buffer_scheduling_mode"
 _CONCURRENT = re.compile(_MODE + r"=[\"']?CONCURRENT", re.IGNORECASE)
@@ -35,7 +36,7 @@ _FFI, _AR = "libsymtuner_ffi.so", "libsymtuner_ar.so"
 
 
 class SymtunerError(RuntimeError):
-    """Something about symtuner itself: a library, a group, a setting."""
+    """Something is wrong with a library, a group or a setting of symtuner."""
 
 
 def _folders() -> list[pathlib.Path]:
@@ -56,7 +57,7 @@ def _find(name: str) -> pathlib.Path:
 
 
 def word(name: str, allowed: tuple[str, ...], default: str) -> str:
-    """An environment variable with a fixed set of values."""
+    """Read an environment variable that has a fixed set of values."""
     value = os.environ.get(name, default)
     if value not in allowed:
         raise SymtunerError(f"{name}={value!r} is unknown; write one of {', '.join(allowed)}")
@@ -64,23 +65,23 @@ def word(name: str, allowed: tuple[str, ...], default: str) -> str:
 
 
 def _record() -> str:
-    """Which calls XLA may record: "0" none, "auto" small ones within one process, "1" and any
-    across processes."""
+    """Which calls may XLA record? "0": none. "auto": small ones within one process. "1": those, and
+    any across processes."""
     record = word("SYMTUNER_JAX_COMMAND_BUFFERS", ("auto", "0", "1"), "auto")
-    # two calls of one group must not run at the same time, and these modes may let them
+    # these modes may run two calls of one group at the same time, which must not happen
     if record == "auto" and _CONCURRENT.search(os.environ.get("XLA_FLAGS", "")):
         return "0"
     return record
 
 
 def _concurrent(options: dict[str, Any]) -> bool:
-    """Whether the compiler is told to run recorded calls at the same time."""
+    """Is the compiler told that it may run recorded calls at the same time?"""
     modes = [str(v).upper() for name, v in options.items() if name.endswith(_MODE)]
     return any(mode not in _IN_ORDER for mode in modes)
 
 
 class Library:
-    """The functions of jax/symtuner_ffi.h; an error of theirs becomes a SymtunerError."""
+    """The functions of jax/symtuner_ffi.h. Their errors become a SymtunerError."""
 
     def __init__(self) -> None:
         self.path = _find(_FFI)
@@ -89,7 +90,7 @@ class Library:
             self._c = ctypes.CDLL(str(self.path))
         except OSError as e:
             raise SymtunerError(f"{self.path}: {e}") from None
-        self._c.symtuner_ffi_admit.restype = ctypes.c_int  # an older library has it not
+        self._c.symtuner_ffi_admit.restype = ctypes.c_int  # missing in an older library
         self.call("load", str(self.ar_path).encode())
 
     def call(self, name: str, *args: object) -> None:
@@ -98,7 +99,7 @@ class Library:
             raise SymtunerError(why.value.decode(errors="replace") or f"symtuner_ffi_{name} failed")
 
     def text(self, name: str, *args: object, size: int = 512) -> str | None:
-        """A function that fills a text; None when it fails."""
+        """Call a function that writes a text. None if it fails."""
         out = ctypes.create_string_buffer(size)
         bad = getattr(self._c, "symtuner_ffi_" + name)(*args, out, ctypes.c_size_t(len(out)))
         return None if bad else out.value.decode(errors="replace")
@@ -119,7 +120,7 @@ class Library:
         self.zero_copy_from = _ZERO_COPY_FROM if direct else 2**64 - 1
         self._c.symtuner_ffi_zero_copy_from(ctypes.c_size_t(self.zero_copy_from))
         self.record = _record()
-        # the handlers say themselves whether they may be recorded: jaxlib refuses traits given here
+        # the handlers report themselves whether they may be recorded; jaxlib refuses traits here
         plain = jax.ffi.pycapsule(self._c.symtuner_ffi_all_reduce)
         recordable = jax.ffi.pycapsule(self._c.symtuner_ffi_all_reduce_recordable)
         for target, (recorded, stages) in TARGETS.items():
@@ -127,13 +128,12 @@ class Library:
             jax.ffi.register_ffi_target(target, dict.fromkeys(stages, handler), platform="CUDA")
 
     def target(self, size: int, across: bool, xla: bool, options: dict[str, Any]) -> str:
-        """The custom call for ``size`` bytes per rank; ``across``: the ranks are in several
-        processes; ``xla``: on XLA's communicator; ``options``: the compiler's. Same answer on all
-        processes.
+        """The custom call for ``size`` bytes per rank; the same on all processes. ``across``: the
+        ranks are in several processes; ``xla``: on XLA's communicator; ``options``: the compiler's.
 
-        A call that may find all ranks' buffers is not recorded, because a recording would keep
-        addresses; nor is one across processes, unless asked for, because a kernel that waits for a
-        dead rank could not be told from one that has not begun.
+        Not recorded are calls whose ranks meet, because a recording would keep other ranks'
+        addresses; and, unless the user asks for it, calls across processes, because in a replay a
+        kernel that waits for a dead rank looks like one that has not started.
         """
         meets = not across and size >= self.zero_copy_from
         recorded = self.record == "1" or (self.record == "auto" and not across)
@@ -144,7 +144,7 @@ class Library:
         return RECORDABLE if recorded else MEETING if meets else TARGET
 
     def settings(self) -> str:
-        """What a lowering goes by, and must be the same on all processes."""
+        """What a lowering depends on; it must be the same on all processes."""
         strict = os.environ.get(STRICT, "0")
         return (
             f"XLA may record: {self.record}, calls meet from {self.zero_copy_from} bytes on, "
@@ -171,14 +171,14 @@ def _load() -> Library | SymtunerError:
         return library
     except SymtunerError as e:
         return e
-    except AttributeError as e:  # ctypes: a function is not in there
+    except AttributeError as e:  # ctypes: the library lacks a function
         return SymtunerError(
             f"{_find(_FFI)} is of another version of symtuner, build it again: {e}"
         )
 
 
 def load() -> Library:
-    """The libraries, loaded and registered once per process; SymtunerError when that failed."""
+    """The libraries, loaded and registered once per process. SymtunerError if that failed."""
     result = _load()
     if isinstance(result, SymtunerError):
         raise result

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a program will run, found out while JAX lowers it: the devices of each group.
+"""Find the devices of each group while JAX lowers a program.
 
-JAX gives a lowering rule less than it knows. What it keeps to itself is looked for in the frames of
-its own functions on the stack; a release in which it has another name there gives no answer, and
-then jax.lax runs, as it does where there is nothing to be found.
+JAX knows more than it passes to a lowering rule. We look for the rest among the local variables of
+its functions on the stack. Where a release has other names there, or the devices are not known yet,
+jax.lax runs instead.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Groups = tuple[tuple[int, ...], ...] | None  # axis_index_groups of jax.lax.psum
 
 
 def _local(name: str) -> Iterator[Any]:
-    """The local variables of that name, innermost function first."""
+    """The local variables of this name on the stack, innermost function first."""
     frame = sys._getframe(1)
     while frame is not None:
         if name in frame.f_code.co_varnames:
@@ -34,7 +34,7 @@ def _mesh_of(ctx: Any) -> Any:
 
 
 def _devices_of(mesh: Any) -> Any:
-    """The mesh's array of devices; None: it is abstract, or none at all."""
+    """The mesh's array of devices. None if the mesh is abstract or there is none."""
     try:
         return mesh.devices
     except (AttributeError, ValueError):
@@ -42,9 +42,10 @@ def _devices_of(mesh: Any) -> Any:
 
 
 def _mesh_and_devices(ctx: Any) -> tuple[Any, Any]:
-    """A shard_map without a mesh of its own is lowered with an abstract one; the jax.shard_map
-    around it, which is being lowered as well, knows the devices. Devices of the arguments are no
-    answer: JAX uses what it has lowered once for other devices, too, when the mesh is abstract.
+    """The mesh and its devices. A shard_map without a mesh of its own is lowered with an abstract
+    one; then the jax.shard_map around it, which is being lowered as well, knows the devices. We
+    cannot use the devices of the arguments: with an abstract mesh JAX uses one lowering for other
+    devices, too.
     """
     mesh = _mesh_of(ctx)
     if (devices := _devices_of(mesh)) is not None:
@@ -61,11 +62,11 @@ def _mesh_and_devices(ctx: Any) -> tuple[Any, Any]:
 
 
 def rows(ctx: Any, axes: tuple[str, ...], groups: Groups) -> tuple[list[list[Any]], list[int]]:
-    """The devices of each group, and all groups' places in the program's list of devices, one
-    after the other.
+    """The devices of each group, and the places of all of them in the program's list of devices,
+    group by group.
 
-    The order of ranks is that of the devices' ids: groups over the same devices are one group,
-    whatever the order of the axes or of the mesh, with the same bits in every sum.
+    Ranks are in the order of the devices' ids. So groups of the same devices are one group and give
+    the same bits, whatever the order of the axes or of the mesh.
     """
     mesh, devices = _mesh_and_devices(ctx)
     order = [mesh.axis_names.index(a) for a in axes]
@@ -82,8 +83,8 @@ def rows(ctx: Any, axes: tuple[str, ...], groups: Groups) -> tuple[list[list[Any
 
 
 def compiler_options() -> dict[str, Any]:
-    """What jax.jit was told besides XLA_FLAGS. Not all of it can be seen: JAX lowers a function
-    once for all of its jits, and Lowered.compile() takes options when it is too late."""
+    """The options of jax.jit, besides XLA_FLAGS. We cannot see all: JAX lowers a function once for
+    all of its jits, and Lowered.compile() takes options after the lowering."""
     found: dict[str, Any] = {}
     for options in _local("compiler_options_kvs"):
         found.update(options or ())

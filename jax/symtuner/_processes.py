@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups across processes: one GPU each, an NCCL communicator of our own, no XLA collective.
+"""Groups across processes: each has one GPU, and the group has an NCCL communicator of its own.
 
-The unique id goes through the key-value store of JAX's coordinator, which is plain RPC: an XLA
-collective here could wait for a program that waits for us. All ranks tell each other how each step
-went, so that all of them use the group or none does.
+The unique id goes through the key-value store of JAX's coordinator. We use no XLA collective, since
+it could wait for a program that waits for us. All ranks tell each other how each step went, so that
+either all use the group or none does.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from typing import Any
 from . import _xla
 from ._library import SymtunerError, load
 
-WAIT_S = 120  # for the slowest rank to lower the same program
-OPEN_WAITS = 3  # so many of them may pass until a group is opened: its ranks come, make it, agree
-LISTEN_S = 2  # for goodbyes that have been said already
+WAIT_S = 120  # longest wait for the slowest rank to lower the same program
+OPEN_WAITS = 3  # waits of this length to open a group: its ranks come, make it, agree
+LISTEN_S = 2  # longest wait for goodbyes that have been said already
 END_S = 15  # FFI_LIVENESS_END_MS of jax/liveness.h
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _Result = queue.SimpleQueue[BaseException | None]
@@ -45,7 +45,7 @@ def _client() -> Any:
 
 
 class _Talk:
-    """What the ranks of one group tell each other, step by step; at last, their goodbyes."""
+    """What the ranks of one group tell each other: how each step went, and at last goodbye."""
 
     def __init__(self, ids: tuple[int, ...], me: int) -> None:
         self.ids, self.me, self.ranks = ids, me, len(ids)
@@ -57,7 +57,8 @@ class _Talk:
         self.listener = threading.Thread(target=self._listen, daemon=True)
 
     def share(self, step: str, action: Callable[[], str]) -> list[str]:
-        """Everybody's result of ``action``; an error of one, or its silence, is an error of all."""
+        """Run ``action`` and return the results of all ranks. If one rank fails or does not answer,
+        it is an error on all."""
         try:
             mine = "+" + action()
         except SymtunerError as e:
@@ -82,7 +83,7 @@ class _Talk:
         return _first_to_say(self.client, f"{self.key}/{key}", word)
 
     def _hear_all(self, step: str, words: list[str]) -> str:
-        """Hear those that are missing in ``words``; what is wrong with them, or nothing."""
+        """Add to ``words`` the answers that it lacks. Returns what is wrong with one, or ""."""
         try:
             for r in range(len(words), self.ranks):
                 key = f"{self.key}/{step}/{r}"
@@ -96,23 +97,23 @@ class _Talk:
         return bad[0] if bad else ""
 
     def _decide(self, step: str, problem: str) -> str:
-        """The first verdict on a step is everybody's. One rank may have given up just before
-        another's answer came: then both go on, or neither."""
+        """Agree on the outcome of a step: the first verdict holds for all ranks. So if one rank
+        timed out just before another's answer came, both go on or neither does."""
         key = f"{step}/verdict"
         if self._say(key, "-" + problem if problem else "+"):
             return problem
         return self.client.blocking_key_value_get(f"{self.key}/{key}", WAIT_S * 1000)[1:]
 
-    # Goodbyes are numbered: left/0, left/1, ... A rank takes the next free number, and listens only
-    # until it hears itself: Python (to 3.13) ends a process with SIGABRT when one of its threads
-    # comes back from the client after the interpreter has gone.
+    # Goodbyes are numbered: left/0, left/1, ... A rank takes the next free number and listens only
+    # until it hears its own: Python up to 3.13 ends a process with SIGABRT if a thread returns from
+    # the client after the interpreter has ended.
     def say_goodbye(self) -> None:
         self.asked = time.monotonic()
         for number in range(self.heard, self.ranks):
             try:
                 if self._say(f"left/{number}", str(self.me)):
                     return
-            except Exception:  # the coordinator is gone; then the processes' ends are noticed
+            except Exception:  # the coordinator is gone; the watches notice that processes end
                 return
 
     def _listen(self) -> None:
@@ -135,7 +136,7 @@ class _Talk:
 
 # ---- all processes of a program ------------------------------------------------------------------
 def _first_to_say(client: Any, key: str, word: str) -> bool:
-    """Whether nobody has said it before."""
+    """Set ``key`` unless it is set. Returns whether we were the first."""
     try:
         client.key_value_set(key, word)
     except Exception as e:
@@ -146,7 +147,7 @@ def _first_to_say(client: Any, key: str, word: str) -> bool:
 
 
 def _judge(words: dict[int, str]) -> str:
-    """What is wrong when the processes say this, or nothing."""
+    """What is wrong with these answers of the processes, or ""."""
     if len(set(words.values())) == 1:
         word = next(iter(words.values()))
         return word[1:] if word.startswith("-") else ""
@@ -162,17 +163,18 @@ def _judge(words: dict[int, str]) -> str:
 
 
 def agree(ids: Sequence[int], processes: Sequence[int], problem: str, settings: str) -> str:
-    """What is wrong in any of the processes that run a program with these groups, or nothing; all
-    of them get the same answer.
+    """What is wrong in any of the processes that run a program with these groups, or "". All
+    processes get the same answer.
 
-    Each says how its groups are, and the first process decides. When it does not, the first that
-    loses patience decides against it, for all: two verdicts there are never.
+    Each process says how its groups are, and the first process decides for all. If it does not, the
+    first process that times out decides against the groups, also for all. There is only one
+    verdict.
     """
     import jax
 
     me, judge = jax.process_index(), processes[0]
     if me not in processes:
-        return problem  # a program for others
+        return problem  # the program runs in other processes
     name = hashlib.sha256(repr(list(ids)).encode()).hexdigest()[:32]
     _agreed[name] = _agreed.get(name, 0) + 1
     key = f"symtuner/rows/{name}/{_agreed[name]}"
@@ -205,7 +207,7 @@ def _hear_and_judge(client: Any, key: str, processes: Sequence[int]) -> str:
 
 
 def _hear_verdict(client: Any, key: str, judge: int) -> str:
-    limit = (OPEN_WAITS + 1) * WAIT_S  # its patience, and what its answer may take
+    limit = (OPEN_WAITS + 1) * WAIT_S  # as long as the judge waits, and time for its answer
     try:
         return client.blocking_key_value_get(key, limit * 1000)[1:]
     except Exception as e:
@@ -217,7 +219,8 @@ def _hear_verdict(client: Any, key: str, judge: int) -> str:
 
 # ---- the end -------------------------------------------------------------------------------------
 def say_goodbye() -> None:
-    """Tell the other ranks that this process makes no more calls, so that none waits for it."""
+    """Tell the other ranks that this process makes no more calls, so that they do not wait for
+    it."""
     talks = list(_talks)  # another thread may open a group meanwhile, which stays
     for talk in talks:
         talk.say_goodbye()
@@ -228,9 +231,9 @@ def say_goodbye() -> None:
 
 
 def watch_end() -> None:
-    """In a process that takes long to end: whether it waits in jax.distributed's shutdown, or has
-    yet to go there. That lets go of all processes at once, so one that has ended meanwhile, goodbye
-    or not, did not come there, and is waited for in vain."""
+    """In a process that takes long to end: tell the watches as long as it has not left
+    jax.distributed's shutdown. All processes leave that at the same moment. So a process that has
+    ended before, with a goodbye or without, never came there, and the others wait in vain."""
     from jax._src.distributed import global_state
 
     time.sleep(END_S)
@@ -242,8 +245,8 @@ def watch_end() -> None:
 
 
 class Standby:
-    """A thread that is there before it is needed: from Python 3.12 on a process that has begun to
-    end can start none. It runs one action after another."""
+    """A thread that is started before it is needed, since from Python 3.12 on a process that has
+    begun to end cannot start one. It runs actions one after another."""
 
     def __init__(self) -> None:
         self._todo: queue.SimpleQueue[tuple[Callable[[], None], _Result] | None]
@@ -268,8 +271,7 @@ class Standby:
         self._todo.put(None)
 
     def bounded(self, seconds: float, action: Callable[[], None], what: str) -> None:
-        """Run ``action``, but do not wait for it longer than that: NCCL has no time limit of its
-        own."""
+        """Run ``action`` and wait for it at most ``seconds``: NCCL has no time limit of its own."""
         result = self.begin(action)
         try:
             problem = result.get(timeout=seconds)
@@ -282,18 +284,19 @@ class Standby:
 
 
 def _place(me: int) -> str:
-    """Where a pid means the same process: the kernel that runs, and the name space in it. The first
-    name space has one inode number on every host."""
+    """In which pid name space this process is. Two processes with the same answer can use each
+    other's pids. It includes the boot id, since the first name space has the same inode number on
+    every host."""
     try:
         with open(_BOOT_ID) as f:
             return f"{f.read().strip()}:{os.stat('/proc/self/ns/pid').st_ino}"
     except OSError:
-        return f"unknown:{me}"  # nobody else's
+        return f"unknown:{me}"  # differs from all others
 
 
 def _facts(me: int, xla: bool) -> str:
-    """Rank 0's unique id, and where this process can be watched: its pid, and where that holds."""
-    load()  # one that cannot is an error of all
+    """Rank 0's unique id, and how to watch this process: its pid and its pid name space."""
+    load()  # if one process cannot, it is an error on all
     _xla.check(xla)
     unique = "xla" if xla else ""
     if me == 0 and not xla:
@@ -304,7 +307,7 @@ def _facts(me: int, xla: bool) -> str:
 
 
 def _agree(talk: _Talk, users: list[bool]) -> None:
-    """All of them or none may use XLA's communicator."""
+    """Check that all ranks use XLA's communicator or none does."""
     if len(set(users)) == 1:
         return
     reasons = talk.share("comm", lambda: _xla.reason(users[talk.me]))
@@ -320,7 +323,7 @@ def open_across(devices: Sequence[Any], timeout_ms: int, xla: bool) -> None:
 
     mine = [i for i, d in enumerate(devices) if d.process_index == jax.process_index()]
     if not mine:
-        return  # other processes' group
+        return  # a group of other processes
     if len(mine) > 1 or len({d.process_index for d in devices}) != len(devices):
         raise SymtunerError(
             "a group across processes needs one GPU in each process; start one process for each "
@@ -351,7 +354,7 @@ def open_across(devices: Sequence[Any], timeout_ms: int, xla: bool) -> None:
         talk.share("made", make)
         load().call("admit", ctypes.byref(ticket))
     except BaseException:
-        # by the opener, so when its opening has ended, which may be late; nobody waits for that
+        # in the opener's thread, so after the opening has ended, perhaps late; we do not wait
         opener.begin(lambda: load().call("give_up", ticket))
         raise
     finally:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the user is told about a call: once for each reason and line, at the line of the call."""
+"""Warnings about a call, shown at the line of the call, once for each reason and line."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _UNKNOWN = ("<unknown>", 0)
 _LINE = re.compile(r"(.+?):(\d+)(:\d+)? \(")  # file:line:column (function)
 _said: set[tuple[str, Line]] = set()
 
-# JAX then takes the line that calls us for the line of the call, here and in its own messages
+# so that JAX, in its own messages, too, takes the line that calls us for the line of the call
 source_info_util.register_exclusion(os.path.dirname(os.path.abspath(__file__)) + os.sep)
 
 
 def line_of(ctx: Any = None) -> Line:
-    """The line of the call that is being lowered; without ``ctx``, traced."""
+    """The line of the call that is being lowered or, without ``ctx``, traced."""
     source = source_info_util.current()
     if ctx is not None:
         source = source.replace(traceback=getattr(ctx, "traceback", None))
@@ -37,7 +37,7 @@ def _warn(text: str, line: Line) -> None:
 
 
 def falls_back(why: str, line: Line | None = None) -> None:
-    """jax.lax runs instead, unless the user would rather have an error."""
+    """Warn that jax.lax runs instead; with SYMTUNER_JAX_STRICT=1 raise an error."""
     line = line or line_of()
     if word(STRICT, ("0", "1"), "0") == "1":
         raise SymtunerError(
@@ -48,7 +48,8 @@ def falls_back(why: str, line: Line | None = None) -> None:
 
 
 def exported(target: str, line: Line) -> None:
-    """jax.export refuses the program when it has been lowered, and does not say what to do."""
+    """Warn that jax.export will refuse the program, and say what to do, which jax.export does
+    not."""
     _warn(
         "symtuner.all_reduce is a custom call, which jax.export refuses unless it is told "
         f"disabled_checks=[jax.export.DisabledSafetyCheck.custom_call({target!r})]; a process "

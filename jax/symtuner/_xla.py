@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""XLA's own communicators: whether this jaxlib offers them to custom calls, found out by asking.
+"""Does this jaxlib offer XLA's own communicators to custom calls?
 
-jaxlib 0.11.2 attaches its FFI extension "collectives" to every custom call on a GPU. Whether it is
-there is seen in the prepare stage only, so a program with one custom call that looks for it is run
-on one GPU of this process, once.
+jaxlib 0.11.2 attaches its FFI extension "collectives" to every custom call on a GPU. Only the
+prepare stage can see whether it is there. So we run, once, a small program on one GPU of this
+process, with a custom call that looks for it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import threading
 from ._library import SymtunerError, load, word
 
 _NAME = "SYMTUNER_JAX_COMM"
-PROBE_S = 60  # for one small compilation; no answer means no
+PROBE_S = 60  # for one small compilation; after that the answer is no
 
 
 def _run_probe(said: list[str]) -> None:
@@ -34,8 +34,8 @@ def _run_probe(said: list[str]) -> None:
 
 @functools.cache
 def why_not() -> str:
-    """Empty when groups across processes can use XLA's communicator. Programs are lowered while
-    this is asked, so the probe has a thread of its own."""
+    """Why groups across processes cannot use XLA's communicator; "" if they can. The probe has a
+    thread of its own, because this one is lowering a program."""
     said: list[str] = []
     thread = threading.Thread(target=_run_probe, args=(said,), daemon=True)
     thread.start()
@@ -43,16 +43,16 @@ def why_not() -> str:
     return said[0] if said else f"the probe did not end within {PROBE_S} s"
 
 
-# A process that failed by itself here would leave the others waiting for it, so all go on to the
-# group's first step, and what is wrong with one is an error of all (_processes).
+# No error is raised here, because other processes would wait for this one. All of them go on to the
+# group's first step, where an error of one is an error of all (_processes.py).
 def use() -> bool:
-    """Whether this process wants XLA's communicator for its groups."""
+    """Does this process want XLA's communicator for its groups?"""
     choice = os.environ.get(_NAME, "own")
     return choice == "xla" or (choice == "auto" and not why_not())
 
 
 def check(xla: bool) -> None:
-    """SymtunerError when the setting is unknown, or cannot be had."""
+    """SymtunerError if the setting is unknown or XLA's communicator is not offered."""
     if word(_NAME, ("own", "auto", "xla"), "own") == "xla" and xla and why_not():
         raise SymtunerError(
             f"{_NAME}=xla, but this jaxlib offers its communicators to no custom call "
@@ -61,7 +61,7 @@ def check(xla: bool) -> None:
 
 
 def reason(xla: bool) -> str:
-    """Why this process uses the one or the other."""
+    """Why this process uses XLA's communicator, or one of its own."""
     choice = os.environ.get(_NAME, "own")
     if xla or choice == "own":
         return f"{_NAME}={choice}"
