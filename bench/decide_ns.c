@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * decide_ns.c - what one getCollInfo and one CollApi event cost, beside a plugin that does nothing.
+ * decide_ns.c - what one getCollInfo and one CollApi event cost, compared with a plugin that does
+ * nothing.
  *
  *   decide_ns EMPTY.so LIBSYMTUNER.so [ROUNDS]
  *
- * The plugin reads its options once per process, so every variant is a copy of the library under a
- * name of its own, with its own state. All variants run in turns in one process on one CPU: a round
- * is 2000 single calls of each, over 64 different ones as a training step would repeat them, timed
- * by the time-stamp counter with fences around the call. What a timing of nothing shows is printed
- * as its own row and is part of every other row; "added" is against the empty plugin, in which it
- * cancels. mean90 is the mean of the cheapest nine tenths of the calls.
+ * The plugin reads its options once per process, so every variant is a copy of the library with a
+ * name and state of its own. All variants run in turns in one process on one CPU. A round is 2000
+ * single calls of each, which repeat 64 different calls as a training step would. Each call is
+ * timed by the time-stamp counter with fences around it. The first row times nothing at all; its
+ * time is part of every other row. "added" is the difference to the empty plugin, so it is not in
+ * there. mean90 is the mean of the cheapest nine tenths of the calls.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -76,12 +77,12 @@ static double ns_per_tick(void)
 
 struct variant {
     const char *name;
-    int rules;   /* -1: the empty plugin or nothing at all */
+    int rules; /* -1: the empty plugin, or nothing */
     int profiler;
     nccl_abi_get_coll_info ask;
     nccl_abi_result (*event)(void *ctx, void **handle, struct nccl_abi_event_v5 *event);
     void *ctx;
-    unsigned bin[BLOCKS][BINS]; /* ticks of single calls */
+    unsigned bin[BLOCKS][BINS]; /* histograms: ticks of single calls */
 };
 
 static struct variant variants[] = {
@@ -96,13 +97,13 @@ static struct variant variants[] = {
 };
 enum { VARIANTS = sizeof variants / sizeof *variants, NOTHING = 0, EMPTY = 1, EMPTY_EVENT = 6 };
 
-/* Rules as a sweep writes them: sizes cut into ranges, each with its best entry, for the three
- * collectives that matter; every call of the bench is covered by one. */
+/* Write rules as symtuner tune does: for each of three collectives a range of sizes with its best
+ * entry. Every call of this benchmark is covered by a rule. */
 static void write_rules(const char *path, int count)
 {
     static const char *const coll[] = {"allreduce", "allgather", "reducescatter"};
-    static const char *const prefer[] = {"general:ring/ll", "general:tree/ll128", "general:*/simple",
-                                         "general:ring/simple"};
+    static const char *const prefer[] = {"general:ring/ll", "general:tree/ll128",
+                                         "general:*/simple", "general:ring/simple"};
     FILE *file = fopen(path, "w");
 
     if (!file)
@@ -170,9 +171,9 @@ static void start(struct variant *variant, const char *so, const char *folder)
         wrong |= !(mask & NCCL_ABI_EV_COLL_API);
         variant->event = profiler->start_event;
     } else {
-        for (int rank = 0; rank < 8; rank++) /* rules act when all ranks are there; ask the last */
-            wrong |= tuner->init(&variant->ctx, 1 + (uint64_t)(variant - variants), 8, 1, NULL, NULL,
-                                 NULL);
+        for (int rank = 0; rank < 8; rank++) /* rules act once all ranks are there; keep the last */
+            wrong |= tuner->init(&variant->ctx, 1 + (uint64_t)(variant - variants), 8, 1, NULL,
+                                 NULL, NULL);
         variant->ask = tuner->get_coll_info;
     }
     if (wrong) {
@@ -195,7 +196,7 @@ static void make_pool(void)
     static const char *const name[] = {"AllGather", "ReduceScatter", "AllReduce"};
     struct t_random random = {t_seed()};
 
-    for (int i = 0; i < CELLS; i++) /* tree and ring in all protocols, nvls/simple */
+    for (int i = 0; i < CELLS; i++) /* tree and ring with all protocols, and nvls/simple */
         costs[i] = i < 6 ? 20.0f + (float)(i * 7 % 5) : i == 14 ? 24.5f : -1.0f;
     for (int i = 0; i < POOL; i++) {
         int coll = t_below(&random, 3);
@@ -203,8 +204,8 @@ static void make_pool(void)
         pool[i].func = 2 + coll;
         pool[i].bytes = (size_t)(t_next(&random) >> 34) >> t_below(&random, 22);
         pool[i].event.type = NCCL_ABI_EV_COLL_API;
-        pool[i].event.u.api = (struct nccl_abi_ev_coll_api){name[coll], pool[i].bytes / 4,
-                                                            "ncclFloat32", 0, NULL, false};
+        pool[i].event.u.api = (struct nccl_abi_ev_coll_api){
+            name[coll], pool[i].bytes / 4, "ncclFloat32", 0, NULL, false};
     }
 }
 
@@ -247,8 +248,8 @@ static double percentile(const struct variant *variant, int from, int to, double
     return BINS;
 }
 
-/* The mean of the cheapest nine tenths, in ticks. Some machines count in steps of 10 ns: there a
- * median moves by whole steps, and this mean does not. */
+/* The mean of the cheapest nine tenths, in ticks. On machines whose clock counts in steps of 10 ns
+ * a median moves by whole steps; this mean does not. */
 static double mean90(const struct variant *variant)
 {
     uint64_t total = 0, seen = 0, here;
@@ -290,7 +291,8 @@ static void report(double tick)
         else
             printf("%+9.1f %8.1f %+9.1f",
                    (p50 - percentile(&variants[base], 0, BLOCKS, 0.5)) * tick,
-                   mean90(&variants[v]) * tick, (mean90(&variants[v]) - mean90(&variants[base])) * tick);
+                   mean90(&variants[v]) * tick,
+                   (mean90(&variants[v]) - mean90(&variants[base])) * tick);
         printf("   %.1f .. %.1f\n", lo * tick, hi * tick);
     }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* empty_tuner.c - a plugin that does nothing, so that bench/decide_ns.c can show what ours adds. */
+/* empty_tuner.c - a plugin that does nothing; bench/decide_ns.c compares ours with it. */
 #include "nccl_abi/profiler.h"
 #include "nccl_abi/tuner.h"
 
@@ -55,8 +55,8 @@ static nccl_abi_result finalize(void *ctx)
 }
 
 extern const struct nccl_abi_tuner_v5 ncclTunerPlugin_v5;
-__attribute__((visibility("default"))) const struct nccl_abi_tuner_v5 ncclTunerPlugin_v5 = {
-    "empty", tuner_init, get_coll_info, finalize};
+__attribute__((visibility("default")))
+const struct nccl_abi_tuner_v5 ncclTunerPlugin_v5 = {"empty", tuner_init, get_coll_info, finalize};
 extern const struct nccl_abi_profiler_v5 ncclProfiler_v5;
 __attribute__((visibility("default"))) const struct nccl_abi_profiler_v5 ncclProfiler_v5 = {
     "empty", profiler_init, start_event, stop_event, record_event_state, finalize};

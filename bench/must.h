@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* must.h - CUDA and NCCL calls in programs that cannot go on without them. */
+/* must.h - CUDA and NCCL calls that end the program if they fail. */
 #ifndef BENCH_MUST_H_
 #define BENCH_MUST_H_
 

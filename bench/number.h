@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* number.h - numbers on command lines: the whole word, in decimal and within bounds, or not at all.
- * atoi() would make 0 of a typing error, and a test with 0 rounds is always right. */
+/* number.h - read decimal numbers on command lines, with bounds, and nothing after them. atoi()
+ * would read a typing error as 0, and a test with 0 rounds always passes. */
 #ifndef BENCH_NUMBER_H_
 #define BENCH_NUMBER_H_
 
@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A whole number in ${low} .. ${high}, none below 0; up to the end of ${text}, or with ${end} up to
- * where it is set. 1, or 0 and *value as it was. */
+/* Read a whole number from ${low} to ${high}, not below 0. It must end ${text}, unless ${end} is
+ * given: then that is set to what follows. Returns 1; or 0, and *value is unchanged. */
 static inline int number_before(const char *text, const char **end, long long low, long long high,
                                 long long *value)
 {
@@ -34,7 +34,7 @@ static inline int number_read(const char *text, long long low, long long high, l
     return number_before(text, NULL, low, high, value);
 }
 
-/* The value of option ${name} of ${program}; ends the program when it is none. */
+/* The value of option ${name} of ${program}. Ends the program if ${text} is not a number. */
 static inline int number_must(const char *program, const char *name, const char *text,
                               long long low, long long high)
 {
@@ -48,7 +48,7 @@ static inline int number_must(const char *program, const char *name, const char 
     return (int)value;
 }
 
-/* The place of ${text} among ${n} ${words}; ends the program when it is none of them. */
+/* The index of ${text} in ${words}. Ends the program if it is none of them. */
 static inline int word_must(const char *program, const char *name, const char *text,
                             const char *const *words, int n)
 {
@@ -62,7 +62,8 @@ static inline int word_must(const char *program, const char *name, const char *t
     exit(2);
 }
 
-/* Bytes: a whole number, and K, M or G behind it for 2^10, 2^20 or 2^30; up to ${high}. */
+/* Read a number of bytes from ${low} to ${high}; K, M or G after it stands for 2^10, 2^20 or
+ * 2^30. */
 static inline int number_bytes(const char *text, const char **end, size_t low, size_t high,
                                size_t *bytes)
 {

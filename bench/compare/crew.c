@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* crew.c - start the processes of a contender, talk to them, end them. */
+/* crew.c - start the processes of a crew, talk to them, end them. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -30,12 +30,11 @@ static int spawn(struct crew *c, char *const *argv, const char *const *env)
         return failed(c, "cannot fork");
     if (c->pid[k] == 0) {
         dup2(down[0], 0);
-        dup2(2, 1); /* what NCCL or torch print must not mix with the table */
+        dup2(2, 1); /* keep the output of NCCL and torch out of the table */
         if (up[1] != REPLY_FD)
             dup2(up[1], REPLY_FD);
-        for (int fd = REPLY_FD + 1; fd < 1024;
-             fd++) /* else a crew outlives its commands' end of file */
-            close(fd);
+        for (int fd = REPLY_FD + 1; fd < 1024; fd++)
+            close(fd); /* else other crews would not see the end of their commands */
         for (int i = 0; env != NULL && env[i] != NULL; i++)
             putenv((char *)(size_t)env[i]);
         execvp(argv[0], argv);
@@ -49,7 +48,7 @@ static int spawn(struct crew *c, char *const *argv, const char *const *env)
     return 1;
 }
 
-/* One line from process ${k}, without its end. */
+/* Read one line from process ${k}, without the newline. */
 static int hear(struct crew *c, int k, char *line, size_t size, int seconds)
 {
     for (size_t at = 0; at + 1 < size;) {
@@ -194,7 +193,7 @@ void crew_end(struct crew *c)
     for (int k = 0; k < c->n; k++) {
         close(c->to[k]);
         close(c->from[k]);
-        kill(c->pid[k], SIGKILL); /* workers have nothing to save */
+        kill(c->pid[k], SIGKILL); /* workers have nothing to clean up */
     }
     for (int k = 0; k < c->n; k++)
         waitpid(c->pid[k], NULL, 0);

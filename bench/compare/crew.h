@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* crew.h - the processes that run one or several contenders; protocol.h has the commands. */
+/* crew.h - the processes that run contenders; protocol.h has the commands. */
 #ifndef AR_COMPARE_CREW_H_
 #define AR_COMPARE_CREW_H_
 
@@ -10,12 +10,12 @@
 struct crew_kind {
     const char *name;
     int torch, host;
-    const char *const *env; /* "NAME=value", NULL-terminated; NULL: as it is */
-    const char *peer;       /* the library that it runs, else NULL */
+    const char *const *env; /* "NAME=value" to add, NULL at the end; NULL: none */
+    const char *peer;       /* the peer's library, or NULL */
 };
 
 struct crew_shape {
-    int ranks, apart; /* apart: one process per GPU, else one with threads */
+    int ranks, apart; /* apart: one process per GPU; else one process with threads */
     size_t most;
     char *self, *script; /* this program, torch_worker.py */
 };
@@ -23,13 +23,13 @@ struct crew_shape {
 struct crew {
     char name[48];
     int n, torch; /* n 0: not running */
-    int patience; /* seconds that an answer may take */
+    int patience; /* most seconds until an answer */
     pid_t pid[MOST_RANKS];
     int to[MOST_RANKS], from[MOST_RANKS];
 };
 
-/* All return 1, or 0 after saying why on stderr; the crew is then ended. Start several, then wait
- * for each with crew_ready: they start at the same time. */
+/* All return 1; or they say why not on stderr, end the crew, and return 0. Start all crews first
+ * and then wait for each with crew_ready(), so that they start up at the same time. */
 int crew_start(struct crew *c, const struct crew_kind *kind, const struct crew_shape *shape);
 int crew_ready(struct crew *c);
 int crew_ask(struct crew *c, char *answer, size_t size, const char *format, ...)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * floor.c - what no all-reduce without multicast can beat on this box: the speed of
- * plain copies while all GPUs copy at once, and the time that a kernel that does nothing takes in a
- * graph.
+ * floor.c - the limits of this box for any all-reduce without multicast: the speed of plain copies
+ * while all GPUs copy at once, and the time of an empty kernel in a graph.
  */
 #include <cuda_runtime.h>
 #include <stdio.h>
@@ -24,14 +23,7 @@ int floor_gpus(void)
 enum { NODES = 20, TRIES = 7 };
 #define BYTES ((size_t)256 << 20)
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-/* Every GPU pushes 4 x 256 MiB to the next; the slowest counts. */
+/* Every GPU copies 4 x 256 MiB to the next one; the slowest counts. */
 static double copy_gbps(int ranks)
 {
     char *from[MOST_RANKS], *to[MOST_RANKS];
@@ -43,7 +35,7 @@ static double copy_gbps(int ranks)
         CUDA(cudaSetDevice(r));
         for (int p = 0; p < ranks; p++)
             if (p != r && cudaDeviceEnablePeerAccess(p, 0) != cudaSuccess)
-                cudaGetLastError(); /* then the copy is staged, and that is this box's limit */
+                cudaGetLastError(); /* then the copy is staged, which is the limit here */
         CUDA(cudaMalloc((void **)&from[r], BYTES));
         CUDA(cudaMalloc((void **)&to[r], BYTES));
         CUDA(cudaStreamCreateWithFlags(&stream[r], cudaStreamNonBlocking));
@@ -53,7 +45,7 @@ static double copy_gbps(int ranks)
     for (int i = 0; i < TRIES; i++) {
         double worst = 0;
 
-        for (int c = 0; c < 6; c++) /* the first two absorb the skew of starting from one thread */
+        for (int c = 0; c < 6; c++) /* the first two are not timed: one thread starts all GPUs */
             for (int r = 0; r < ranks; r++) {
                 CUDA(cudaSetDevice(r));
                 if (c == 2)
@@ -73,8 +65,7 @@ static double copy_gbps(int ranks)
         }
         gbps[i] = 4.0 * (double)BYTES / worst / 1e6;
     }
-    qsort(gbps, TRIES, sizeof *gbps, ascending);
-    return gbps[TRIES / 2];
+    return table_median(gbps, TRIES);
 }
 
 static double node_us(void)
@@ -106,8 +97,7 @@ static double node_us(void)
         CUDA(cudaEventElapsedTime(&ms, mark[0], mark[1]));
         us[i] = (double)ms * 1000 / (4 * NODES);
     }
-    qsort(us, TRIES, sizeof *us, ascending);
-    return us[TRIES / 2];
+    return table_median(us, TRIES);
 }
 
 int floor_main(int argc, char **argv)

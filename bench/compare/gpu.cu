@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpu.cu - the two kernels of the comparison: fill a buffer, do nothing. */
+/* gpu.cu - two kernels for the comparison: one fills a buffer, one does nothing. */
 #include "bench/compare/protocol.h"
 
 static __global__ void fill(unsigned *p, unsigned word, size_t words)

@@ -1,39 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * main.c - libsymtuner_ar.so against NCCL and torch, all in one run, taking turns.
+ * main.c - compare libsymtuner_ar.so with NCCL, torch and others, in turns, in one run.
  *
  *   ar_compare [--quick] [--host] [--odd] [--odd-count] [--ranks 2,4] [--modes threads,procs]
  *              [--types bf16,f32] [--min 1K] [--max 512M] [--step 2] [--rounds 5] [--only NAME,...]
  *              [--cold 0|1] [--extra 0|1] [--limit SECONDS] [--peers FOLDER] [--out FILE.csv]
  *
  * Method: every contender captures the same call into a CUDA graph (20 calls; 8 above 32 MiB, 4
- * above 128 MiB). Then, in each of --rounds rounds, each contender in turn (the first one rotates)
- * replays it: unmeasured warm-up, then 3 samples (2 above 16 MiB), each the time of 1 to 4 graphs
- * on the slowest rank. The figure is the median of the rounds' medians. Out of place. Warm: the
- * same buffers in every call. Cold: buffers of its own for each call and 128 MiB overwritten before
- * each graph.
+ * above 128 MiB). In each of --rounds rounds the contenders replay their graphs in turn, and each
+ * round begins with the next one: first a warm-up that does not count, then 3 samples (2 above 16
+ * MiB), each the time of 1 to 4 graphs on the slowest rank. The result is the median of the rounds'
+ * medians. Calls are out of place. Warm: all calls use the same buffers. Cold: each call has
+ * buffers of its own, and 128 MiB are overwritten before each graph.
  *
- * Modes: "threads", one process with a thread per GPU; "procs", one process per GPU. Torch and the
- * peers have the second only; their figures stand in both tables. --extra: int32 and f64 sum, bf16
- * max and min, ours and NCCL general, 1 KiB to 4 MiB. --host: no peer memory: ours through pinned
- * host memory against NCCL with NCCL_P2P_DISABLE=1.
+ * Modes: "threads" is one process with a thread per GPU, "procs" one process per GPU. Torch and the
+ * peers run as processes only; both tables show their results. --extra: int32 and f64 sum, bf16 max
+ * and min, ours and NCCL's general kernels, 1 KiB to 4 MiB. --host: without peer memory: ours
+ * through pinned host memory against NCCL with NCCL_P2P_DISABLE=1.
  *
- * Peers: other projects' kernels, each from a shared library FOLDER/peer-NAME.so that its own
- * sources and a shim make (peer.h has the interface; none comes with this project; the
- * folder can also be AR_COMPARE_PEERS). NAME: nccl-tests (its device kernels, 16 CTAs of 512 as it
- * does by default: "lsa" and "vectorized"; the latter also with 64), vllm (custom all-reduce, its
- * own choice of kernel), trtllm (one-shot Lamport and two-shot, from FlashInfer), mscclpp (its
- * fastest). Which were found stands in the output. One that fails, hangs or is wrong is reported
- * and left out.
+ * Peers are other projects' kernels. Each is a shared library FOLDER/peer-NAME.so, built from that
+ * project's sources and a small adapter (peer.h has the interface); none comes with this project.
+ * AR_COMPARE_PEERS can name the folder, too. NAME: nccl-tests (its device kernels "lsa" and
+ * "vectorized", with 16 CTAs of 512 threads as it does by default; the latter also with 64), vllm
+ * (custom all-reduce, its own choice of kernel), trtllm (one-shot Lamport and two-shot, from
+ * FlashInfer), mscclpp (its fastest). The output says which were found. A peer that fails, hangs or
+ * gives wrong sums is reported and left out.
  *
- * --odd: ours and NCCL general with one element more than a power of two and all buffers one
- * element behind a multiple of 256 bytes, 1 KiB to 32 MiB in steps of 8, warm. NCCL's symmetric
- * kernels up to 2.29 sum such 16-bit buffers wrongly (nccl/hazards.c), which would end the run;
- * torch and the peers do not take them, or only by another way. --odd-count: the same with buffers
- * at multiples of 256 bytes; NCCL's symmetric kernels are right then, and take part.
+ * --odd: ours and NCCL's general kernels with one element more than a power of two, in buffers that
+ * begin one element after a multiple of 256 bytes; 1 KiB to 32 MiB in steps of 8, warm. NCCL's
+ * symmetric kernels up to 2.29 give wrong sums for such 16-bit buffers (nccl/hazards.h), which
+ * would end the run; torch and the peers do not accept them, or take another path. --odd-count: the
+ * same in buffers that begin at multiples of 256 bytes. There NCCL's symmetric kernels are right
+ * and take part.
  *
- * floor: 2 * bytes * (n - 1) / n over the copy limit, plus an empty kernel's time as a graph node,
- * both measured at the start of the same run. NVLink multicast is never used.
+ * floor: 2 * bytes * (n - 1) / n divided by the copy limit, plus the time of an empty kernel as a
+ * graph node. Both are measured at the start of the run. NVLink multicast is never used.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -65,9 +66,9 @@ static struct crew_kind kinds[CREWS] = {
 };
 
 static const struct {
-    const char *name, *what; /* what: the worker's word */
+    const char *name, *what; /* what: its name in the protocol */
     enum crew_id crew;
-    int slot, column, anything; /* anything: also types and operators beyond float sum */
+    int slot, column, anything; /* anything: not only float sums */
 } contenders[] = {
     {"ours", "zero-copy", FULL, 0, OURS, 1},      {"staged", "staged", FULL, 1, STAGED, 1},
     {"general", "general", FULL, 2, GENERAL, 1},  {"sym", "sym", FULL, 3, SYM, 0},
@@ -83,11 +84,11 @@ enum { CONTENDERS = sizeof contenders / sizeof contenders[0] };
 
 static const char *const mode_name[MODES] = {"threads", "procs"};
 
-static int peers, has_torch; /* found */
+static int peers, has_torch; /* those that were found */
 static struct crew crews[MODES][CREWS];
 static FILE *csv;
 static time_t started;
-static int lost; /* contenders that ended before their time, peers not among them */
+static int lost; /* contenders that failed, peers not included */
 
 static void interrupted(int number)
 {
@@ -99,7 +100,7 @@ static void interrupted(int number)
     _exit(1);
 }
 
-/* Torch and peers run as one process per GPU only. */
+/* Torch and the peers run as one process per GPU only. */
 static int guest(enum crew_id crew)
 {
     return crew == TORCH || crew >= NT;
@@ -109,7 +110,7 @@ static void lose(enum crew_id crew)
 {
     if (crew < NT) {
         lost++;
-    } else if (kinds[crew].peer != NULL) { /* a hang costs seconds: not again with more ranks */
+    } else if (kinds[crew].peer != NULL) { /* not again with more ranks: a hang costs seconds */
         printf("peer %s failed and is left out from here on, see stderr\n", kinds[crew].name);
         kinds[crew].peer = NULL;
     }
@@ -126,19 +127,6 @@ static int taking_part(int mode, int k)
     if ((crew == HOST) != option.host || !options_listed(option.only, contenders[k].name))
         return 0;
     return guest(crew) ? mode == 1 : options_listed(option.modes, mode_name[mode]);
-}
-
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-static double median(double *v, int n)
-{
-    qsort(v, (size_t)n, sizeof *v, ascending);
-    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
 static void start_crews(int ranks, char *self, char *script)
@@ -164,7 +152,7 @@ static void start_crews(int ranks, char *self, char *script)
                     lose((enum crew_id)c);
 }
 
-/* All contenders at one size, in turns. */
+/* Time all contenders at one size, in turns. */
 static void measure(int ranks, const struct floor *floor, const char *type, const char *op,
                     size_t bytes, int cold)
 {
@@ -207,13 +195,13 @@ static void measure(int ranks, const struct floor *floor, const char *type, cons
             if (!crew_time(&crews[m][contenders[k].crew], contenders[k].slot, launches, samples,
                            warmup, sample)) {
                 kernel[m][k][0] = 0;
-                for (int other = 0; other < CONTENDERS; other++) /* its crew is gone */
+                for (int other = 0; other < CONTENDERS; other++) /* its crew has ended */
                     if (contenders[other].crew == contenders[k].crew)
                         kernel[m][other][0] = 0;
                 lose(contenders[k].crew);
                 continue;
             }
-            us[m][k][round] = median(sample, samples);
+            us[m][k][round] = table_median(sample, samples);
             fprintf(csv, "%d,%s,%s,%s,%s,%s,%zu,%s,%d,%.3f,%.3f,%.3f\n", ranks, mode_name[m],
                     contenders[k].name, kernel[m][k], type, op, bytes, cold ? "cold" : "warm",
                     round, us[m][k][round], sample[0], sample[samples - 1]);
@@ -235,7 +223,7 @@ static void measure(int ranks, const struct floor *floor, const char *type, cons
             if (kernel[from][k][0] == 0)
                 continue;
             memcpy(copy, us[from][k], sizeof copy);
-            row.us[column] = median(copy, option.rounds);
+            row.us[column] = table_median(copy, option.rounds);
             row.spread[column] = (copy[option.rounds - 1] - copy[0]) / row.us[column];
             if (column == OURS)
                 snprintf(row.kernel, sizeof row.kernel, "%s", kernel[from][k]);
@@ -268,7 +256,7 @@ static void compare(int ranks, char *self, char *script)
         for (int cold = 0;
              cold <= (option.cold && t == 0) && options_listed(option.types, types[t]); cold++)
             for (size_t b = option.least; b <= option.most && !late(); b *= (size_t)option.step)
-                if (!cold || b <= (size_t)16 << 20) /* larger ones do not fit the L2 anyway */
+                if (!cold || b <= (size_t)16 << 20) /* larger ones do not fit into the L2 anyway */
                     measure(ranks, &floor, types[t], "sum", b + (option.odd ? sizes[t] : 0), cold);
     for (size_t e = 0; e < sizeof extra / sizeof extra[0] && option.extra; e++)
         for (size_t b = option.least; b <= (size_t)4 << 20 && b <= option.most && !late();
@@ -281,7 +269,7 @@ static void compare(int ranks, char *self, char *script)
     printf("n=%d done after %d s\n", ranks, (int)(time(NULL) - started));
 }
 
-/* Says which peers are there, and which are not. */
+/* Find the peers and print which are there. */
 static void find_peers(void)
 {
     static char path[CREWS][4096];
@@ -299,8 +287,8 @@ static void find_peers(void)
         printf("peers: none, --peers and AR_COMPARE_PEERS are not given\n");
 }
 
-/* Where torch_worker.py is: AR_COMPARE_PY, else beside this program's source, which is built into a
- * folder of the repository. Without it torch does not take part. */
+/* Find torch_worker.py: AR_COMPARE_PY, else in bench/compare/, since this program lies in a folder
+ * of the repository. Without it torch does not take part. */
 static int find_script(const char *self, char *script, size_t size)
 {
     const char *given = getenv("AR_COMPARE_PY");
@@ -317,7 +305,7 @@ static int find_script(const char *self, char *script, size_t size)
     return found;
 }
 
-/* Whether the words of the command line leave anything to do; says so if they do not. */
+/* Does the command line leave anything to do? Prints an error if not. */
 static int check_contenders(void)
 {
     int some = 0;

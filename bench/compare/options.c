@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* options.c - read the command line of ar_compare; nothing in it is passed over. */
+/* options.c - read the command line of ar_compare; a word that is not known is an error. */
 #include "bench/compare/options.h"
 
 #include <dirent.h>
@@ -42,7 +42,7 @@ static int wrong(const char *name, const char *value, const char *cure)
     return 0;
 }
 
-/* Every word of ${list} is one of ${words}. */
+/* Check that every word of ${list} is one of ${words}. */
 static int known_words(const char *name, const char *list, const char *const *words, int n)
 {
     const char *at = list;
@@ -97,7 +97,7 @@ static int folder(const char *path)
     return 1;
 }
 
-/* --quick, --host and --odd... set several; what is said behind them still counts. */
+/* --quick, --host and --odd set several options; options after them change these again. */
 static int shorthand(const char *name)
 {
     if (strcmp(name, "--quick") == 0) {

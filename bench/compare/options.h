@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* options.h - what the command line asks for; the head of main.c explains it. */
+/* options.h - the options of ar_compare; the head of main.c explains them. */
 #ifndef AR_COMPARE_OPTIONS_H_
 #define AR_COMPARE_OPTIONS_H_
 
@@ -8,18 +8,18 @@
 enum { MOST_ROUNDS = 25 };
 
 struct compare_options {
-    const char *ranks, *modes, *types, *only, *out, *peers; /* lists; only: NULL is everybody */
+    const char *ranks, *modes, *types, *only, *out, *peers; /* lists; only: NULL means all */
     size_t least, most;
     int step, rounds, cold, extra, host, limit, odd, shifted;
 };
 
 extern struct compare_options option;
 
-/* ${names}: the contenders, which may come more than once. 1, or 0 after saying on stderr which
- * word is wrong and what would be right. */
+/* Read the command line. ${names}: the contenders, some more than once. Returns 1; or says on
+ * stderr which word is wrong and what would be right, and returns 0. */
 int options_read(int argc, char **argv, const char *const *names, int n);
 
-/* Whether ${word} is in the comma-separated ${list}; NULL holds everything. */
+/* Is ${word} in the comma-separated ${list}? A list that is NULL holds every word. */
 int options_listed(const char *list, const char *word);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* peer.c - load somebody else's all-reduce from a shared library. */
+/* peer.c - load another project's all-reduce from a shared library. */
 #include <dlfcn.h>
 #include <stdio.h>
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * peer.h - what a shared library must export so that bench/compare/main.c --peers FOLDER
- * can measure somebody else's all-reduce kernels under the same conditions as ours.
+ * peer.h - what a shared library must export so that ar_compare --peers FOLDER can measure another
+ * project's all-reduce kernels under the same conditions as ours.
  *
- * None comes with this project. A peer is built beside it, from its own repository, by whoever
- * wants the comparison: FOLDER/peer-NAME.so with one function of C linkage, ar_compare_peer().
- * NAME is one of those that main.c lists. Each runs in processes of its own, one per GPU, so
- * that one that fails or hangs is left out and nothing else suffers.
+ * No peer comes with this project. Whoever wants the comparison builds FOLDER/peer-NAME.so from the
+ * other project's repository, with one function of C linkage, ar_compare_peer(). main.c lists the
+ * NAMEs. Each peer runs in processes of its own, one per GPU, so that one that fails or hangs is
+ * left out without harm to the rest.
  */
 #ifndef AR_COMPARE_PEER_H_
 #define AR_COMPARE_PEER_H_
@@ -17,15 +17,14 @@
 
 enum { PEER_VERSION = 1, PEER_KERNELS = 4 };
 
-/* One rank, alive as long as the peer is. Float sums only: ncclBfloat16, ncclFloat32, ncclFloat16.
- */
+/* One rank; valid as long as the peer. Only sums of ncclBfloat16, ncclFloat32 and ncclFloat16. */
 struct peer_rank {
     int rank, ranks;
     ncclComm_t comm;
     cudaStream_t stream;
-    char *buffer[2]; /* send, recv: ncclMemAlloc'ed, windows of all ranks */
+    char *buffer[2]; /* send, recv: from ncclMemAlloc, windows on all ranks */
     ncclWindow_t window[2];
-    size_t bytes; /* of each */
+    size_t bytes; /* of each buffer */
 };
 
 struct peer_api {
@@ -33,18 +32,18 @@ struct peer_api {
     const char *about;                /* project, version or commit */
     const char *kernel[PEER_KERNELS]; /* NULL ends the list */
 
-    /* Collective. NULL: does not work here, and ${why} says so. */
+    /* Collective. NULL: it does not work here; ${why} says why. */
     void *(*create)(const struct peer_rank *rank, char *why, size_t size);
 
-    /* Why kernel ${k} does not do this, the same on all ranks; NULL: it does. */
+    /* Why kernel ${k} cannot run this call, the same on all ranks; NULL: it can. */
     const char *(*refuses)(void *peer, int k, size_t bytes, ncclDataType_t type);
 
-    /* Out of place, buffer[0] + at to buffer[1] + at, on the rank's stream, also while that stream
-     * is being captured; NULL or what went wrong. ${at} is a multiple of 16, and other than 0 only
-     * while capturing. */
+    /* Reduce buffer[0] + at into buffer[1] + at on the rank's stream, which may be capturing.
+     * Returns NULL or what went wrong. ${at} is a multiple of 16, and 0 unless the stream is
+     * capturing. */
     const char *(*all_reduce)(void *peer, int k, size_t at, size_t bytes, ncclDataType_t type);
 
-    /* A capture has ended and its graph has not run yet. May be NULL. */
+    /* Called after a capture has ended and before its graph runs. May be NULL. */
     const char *(*captured)(void *peer);
 };
 
@@ -56,7 +55,7 @@ const struct peer_api *ar_compare_peer(void); /* exported by the peer */
 }
 #endif
 
-/* peer.c: NULL after saying why on stderr. */
+/* Load a peer. NULL: it cannot be loaded; says why on stderr. */
 const struct peer_api *peer_load(const char *path);
 
 #endif

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Draw what ar_compare measured as one SVG with a row of two panels for each (ranks, mode): on the left
-the time of each contender over the size per rank, on the right that time divided by ours (above 1: ours
-is faster). All axes are logarithmic; a point is the median of the rounds.
+"""Draw what ar_compare measured as one SVG with a row of two panels for each (ranks, mode): on the
+left the time of each contender over the size per rank, on the right that time divided by ours
+(above 1: ours is faster). All axes are logarithmic; a point is the median of the rounds.
 
     plot.py RESULTS.csv[.xz] OUT.svg [--type bf16] [--op sum] [--cache warm]
 
@@ -18,7 +18,7 @@ import statistics
 
 NAMES = ["ours", "staged", "general", "sym", "sym32", "sym64", "torch1", "torch2",
          "nt_lsa", "nt_vec", "nt_vec64", "vllm", "trt1", "trt2", "mscclpp"]
-GUESTS = NAMES[6:]  # measured as one process per GPU only
+GUESTS = NAMES[6:]  # only measured as one process per GPU
 COLOURS = dict(zip(NAMES, ["#c0392b", "#e59866", "#1f618d", "#7d3c98", "#a569bd", "#5b2c6f",
                            "#1e8449", "#52be80", "#7f8c8d", "#34495e", "#95a5a6",
                            "#d4ac0d", "#117864", "#45b39d", "#873600"]))
@@ -26,7 +26,7 @@ WIDTH, HEIGHT, GAP, LEFT = 440, 260, 70, 60
 
 
 def read(path, args):
-    """(ranks, mode) -> contender -> [(bytes, median us)], torch's figures in every mode."""
+    """(ranks, mode) -> contender -> [(bytes, median us)]; torch and the peers in every mode."""
     rounds = collections.defaultdict(list)
     with (lzma.open if path.endswith(".xz") else open)(path, "rt", newline="") as f:
         for row in csv.DictReader(f):
@@ -47,7 +47,7 @@ def size_name(size):
 
 
 class Panel:
-    """One pair of axes, both logarithmic."""
+    """A plot with two logarithmic axes."""
 
     def __init__(self, x, y, xs, ys, title, unit):
         self.x, self.y, self.out = x, y, []

@@ -20,12 +20,12 @@
 
 enum { REPLY_FD = 3, MOST_RANKS = 16, MOST_SLOTS = 4, MOST_SAMPLES = 8 };
 
-/* argv after "--worker": ranks, first rank, ranks in this process, most bytes, host transport
- * (0|1), and for a peer its library (peer.h). */
+/* argv after "--worker": ranks, first rank of this process, ranks in this process, most bytes, host
+ * transport (0 or 1), and for a peer its library (peer.h). */
 int worker_main(int argc, char **argv);
 
-/* Copy engines of all GPUs at once, each to its neighbour, GB/s per GPU; and an empty kernel as a
- * graph node, us. Prints "GBPS US" on REPLY_FD; argv after "--floor": ranks. */
+/* Write "GBPS US" to REPLY_FD: GB/s of each GPU while the copy engines of all GPUs copy to their
+ * neighbours, and us of an empty kernel as a graph node. argv after "--floor": ranks. */
 int floor_main(int argc, char **argv);
 
 #ifdef __cplusplus

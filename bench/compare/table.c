@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* table.c - rows as they come, then the figures that the claims are about. */
+/* table.c - print rows as they are measured, and a summary at the end. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "bench/compare/table.h"
@@ -13,6 +14,19 @@ static const char *const heads[COLUMNS] = {"ours",     "staged", "general", "sym
                                            "sym64",    "torch1", "torch2",  "nt_lsa", "nt_vec",
                                            "nt_vec64", "vllm",   "trt1",    "trt2",   "mscclpp"};
 
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+double table_median(double *v, int n)
+{
+    qsort(v, (size_t)n, sizeof *v, ascending);
+    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+}
+
 double floor_us(const struct floor *floor, int ranks, size_t bytes)
 {
     return floor->node_us + 2.0 * (double)bytes * (ranks - 1) / ranks / (floor->gbps * 1000);
@@ -23,7 +37,7 @@ static double busbw(const struct line *row)
     return 2.0 * (double)row->bytes * (row->ranks - 1) / row->ranks / row->us[OURS] / 1000;
 }
 
-/* The fastest of columns ${from} .. ${to}; 0 when none was measured. */
+/* The fastest time of columns ${from} .. ${to}; 0 if none was measured. */
 static double best(const struct line *row, int from, int to)
 {
     double t = 0;
@@ -80,7 +94,7 @@ static int same_table(const struct line *a, const struct line *b)
            strcmp(a->type, b->type) == 0 && strcmp(a->op, b->op) == 0;
 }
 
-/* One line for each (n, mode, type, op, cache). */
+/* Print the summary of all rows with the same n, mode, type, op and cache as ${first}. */
 static void summarise(const struct line *first)
 {
     double worst = 0, log_sym = 0, log_peer = 0, staged = 0, general = 0, slowest_gain = 1e9,

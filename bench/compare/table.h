@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* table.h - the table on stdout, and what it adds up to. */
+/* table.h - the table on stdout and its summary. */
 #ifndef AR_COMPARE_TABLE_H_
 #define AR_COMPARE_TABLE_H_
 
@@ -35,12 +35,13 @@ struct line {
     const char *mode, *type, *op;
     double floor, us[COLUMNS],
         spread[COLUMNS]; /* us 0: not measured; spread: (max - min) / median */
-    char kernel[64];     /* of OURS */
+    char kernel[64];     /* our kernel */
 };
 
+double table_median(double *v, int n); /* sorts v */
 double floor_us(const struct floor *floor, int ranks, size_t bytes);
 int floor_gpus(void); /* GPUs that this process sees; floor.c */
-/* ${peers}: also the columns from PEERS on. */
+/* ${peers}: print the columns from PEERS on, too. */
 void table_head(int ranks, const struct floor *floor, int seconds, int host, int peers);
 void table_line(const struct line *row);
 void table_summary(void);

@@ -62,7 +62,7 @@ def main():
         graphs[slot] = (graph, what, kind, cold, calls)
         torch.cuda.synchronize()
         dist.barrier(device_ids=[rank])
-        torch.cuda.synchronize()  # nothing of ours may be on the GPU in others' turns
+        torch.cuda.synchronize()  # leave nothing on the GPU while the others run
         return "ok " + what
 
     def time_it(slot, launches, samples, warmup):
@@ -70,7 +70,7 @@ def main():
         graph, what, kind, cold, calls = graphs[slot]
         marks = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
                  for _ in range(samples)]
-        # one stream for all: graph replay uses the current one
+        # graph.replay() runs on the current stream
         for _ in range(int(warmup)):
             graph.replay()
         for i, (begin, end) in enumerate(marks):
@@ -102,7 +102,7 @@ def main():
 
 try:
     main()
-except Exception as e:  # pylint: disable=broad-except; the reason must reach whoever started us
+except Exception as e:  # pylint: disable=broad-except; ar_compare must be told why
     reply.write("no " + repr(e).replace("\n", " ")[:150] + "\n")
     raise
 sys.stdout.flush()

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * worker.c - one process of a crew: libsymtuner_ar.so and NCCL on the same communicator,
- * or a peer (peer.h) on one of its own.
+ * worker.c - one process of a crew: runs libsymtuner_ar.so and NCCL on the same communicator, or a
+ * peer (peer.h) on a communicator of its own.
  *
- * One thread per rank of this process. Buffers: two windows (zero-copy, NCCL symmetric) and two
- * plain allocations (staged, NCCL general). Every prepared call is checked once: all ranks send the
- * same value and the head, middle and tail of the answer must be its exact sum (ar_fuzz does the
- * real checking).
+ * There is one thread per rank of this process. Buffers: two windows (for zero-copy and NCCL's
+ * symmetric kernels) and two plain allocations (for staged and NCCL's general kernels). Every
+ * prepared call is checked once: all ranks send the same value, and the head, middle and tail of
+ * the result must be its exact sum. ar_fuzz does the thorough checking.
  *
- * Warm: the same two buffers in every call. Cold: every call of a graph has buffers of its own, and
- * 128 MiB are overwritten before each graph, which is more than twice the 60 MB of an H200's L2.
+ * Warm: all calls use the same two buffers. Cold: every call of a graph has buffers of its own, and
+ * 128 MiB are overwritten before each graph, more than twice the 60 MB of an H200's L2.
  */
 #include <cuda_runtime.h>
 #include <nccl.h>
@@ -30,7 +30,7 @@ static const struct {
     const char *name;
     ncclDataType_t type;
     size_t bytes;
-    unsigned one; /* 32-bit pattern that every rank sends: 1, and for f64 something near it */
+    unsigned one; /* 32-bit pattern that every rank sends: 1; for f64 a value near 1 */
 } types[] = {
     {"bf16", ncclBfloat16, 2, 0x3f803f80u}, {"f32", ncclFloat32, 4, 0x3f800000u},
     {"f16", ncclFloat16, 2, 0x3c003c00u},   {"i32", ncclInt32, 4, 3},
@@ -48,7 +48,7 @@ static const char *const what_name[WHATS] = {"zero-copy", "staged", "general", "
 static struct {
     char verb[16];
     int slot, what, type, op, cold, calls, launches, samples, warmup;
-    size_t bytes, shift; /* shift: bytes between the buffers' beginning and the call's */
+    size_t bytes, shift; /* shift: where in its buffers the call begins */
     char said[200];
 } order;
 
@@ -56,7 +56,7 @@ static struct {
     int ranks, first, local, host;
     size_t most;
     ncclUniqueId id;
-    const struct peer_api *peer; /* or NULL; then this process runs nothing else */
+    const struct peer_api *peer; /* if not NULL, this process runs nothing else */
     pthread_barrier_t meet, done;
     double us[MOST_RANKS][MOST_SAMPLES];
 } job;
@@ -78,7 +78,7 @@ static size_t arena_bytes(void)
 {
     size_t least = (size_t)256 << 20;
 
-    return (job.most > least ? job.most : least) + 4096; /* the tail is for the barrier call */
+    return (job.most > least ? job.most : least) + 4096; /* the tail: a call as a barrier */
 }
 
 static void one_call(struct rank *r, int what, size_t at, size_t bytes, int type, ncclRedOp_t op)
@@ -103,7 +103,7 @@ static void one_call(struct rank *r, int what, size_t at, size_t bytes, int type
     }
 }
 
-/* Element i of the answer, as a double. */
+/* Element ${i} of the result as a double. */
 static double element(const char *p, int type, size_t i)
 {
     unsigned w;
@@ -174,7 +174,7 @@ static int check(struct rank *r)
     return 1;
 }
 
-/* Why the peer does not take this call, the same on all ranks, or NULL. */
+/* Why the peer cannot run this call, the same on all ranks, or NULL. */
 static const char *refused(struct rank *r)
 {
     int k = order.what - PEER;
@@ -221,7 +221,7 @@ static void prepare(struct rank *r)
             snprintf(order.said, sizeof order.said, "ok %s:%dx%d", plan.kernel, plan.ctas,
                      plan.threads);
     }
-    if (!check(r)) { /* a wrong peer is left out at this size */
+    if (!check(r)) { /* a peer that is wrong is left out at this size */
         if (job.peer == NULL)
             exit(1);
         snprintf(order.said, sizeof order.said, "no WRONG SUM");
@@ -254,7 +254,7 @@ static void time_it(struct rank *r)
     for (int i = 0; i < order.warmup; i++)
         CUDA(cudaGraphLaunch(r->graph[s], r->stream));
     for (int i = 0; i < order.samples; i++) {
-        if (r->cold[s]) { /* flush, then meet the other ranks in a call that is not timed */
+        if (r->cold[s]) { /* flush, then wait for the other ranks in a call that is not timed */
             CUDA(cudaMemsetAsync(r->flush, i, FLUSH, r->stream));
             one_call(r, job.peer == NULL ? r->what[s] : NCCL_SYM, arena_bytes() - 4096, 64,
                      r->filled, ncclSum);
@@ -366,7 +366,7 @@ static void *run_rank(void *arg)
 static void say(const char *text)
 {
     if (write(REPLY_FD, text, strlen(text)) < 0 || write(REPLY_FD, "\n", 1) < 0)
-        exit(1); /* whoever asked is gone */
+        exit(1); /* ar_compare has ended */
 }
 
 static void say_times(void)
@@ -383,7 +383,7 @@ static void say_times(void)
     say(text);
 }
 
-/* The index of ${word} among names that lie ${step} bytes apart. */
+/* The index of ${word} in an array of rows of ${step} bytes that begin with a name; or -1. */
 static int find(const char *word, const void *names, size_t step, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -412,7 +412,7 @@ static int understand(const char *line)
     return strcmp(order.verb, "drop") == 0;
 }
 
-/* Rank 0 makes the id; whoever started us hands it to the other processes. */
+/* Rank 0 makes the unique id; ar_compare passes it to the other processes. */
 static int share_id(void)
 {
     char hex[2 * sizeof job.id + 8] = "";
@@ -476,5 +476,5 @@ int worker_main(int argc, char **argv)
         else
             say(order.said);
     }
-    _exit(0); /* tearing NCCL down takes seconds and proves nothing here */
+    _exit(0); /* to destroy NCCL's communicators would take seconds for nothing */
 }
