@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""symtuner.all_reduce against lax.psum in each of its configurations, inside jit, interleaved.
+"""Compare symtuner.all_reduce with lax.psum in each of its configurations, inside jit, in turns.
 
-How it is timed, and what "best" and "all" are, is said in jax_workers.py. Sums are checked exactly
-before timing. Rounds end after --seconds (36), but there are 3 at least; with start and profiles
-that is about a minute for each number of GPUs.
+jax_workers.py says how calls are timed and what "best" and "all" mean. Sums are checked exactly
+before timing. There are 3 rounds, and more until --seconds (36) have passed; with start-up and
+profiles that takes about a minute for each number of GPUs.
 
 Modes  ar       symtuner.all_reduce, no flags
-       rec      the same, recorded: --xla_gpu_graph_min_graph_size=2 makes one CUDA graph of an
-                iteration's three kernels (without it XLA records five and more; with 1 also single
-                ones, which costs 3 us an iteration where all_reduce is not recorded)
+       rec      the same, recorded: --xla_gpu_graph_min_graph_size=2 makes one CUDA graph of the
+                three kernels of an iteration (without it XLA records five or more; with 1 single
+                ones, too, which costs 3 us an iteration where all_reduce is not recorded)
        staged   as ar, with SYMTUNER_JAX_ZERO_COPY=0
        xla      lax.psum, no flags: XLA's own kernels to 4 MiB, NCCL without registration above
-       xlarec   the same, recorded: as rec, and collectives are among what XLA records
-       nccl     lax.psum with XLA's own kernels off: NCCL, not registered
+       xlarec   the same, recorded: as rec, and XLA is told to record collectives, too
+       nccl     lax.psum with XLA's own kernels off: NCCL without registration
        sym      NCCL with XLA's symmetric buffers, XLA's own kernels off
        plugin   the same with NCCL_ENV_PLUGIN=libsymtuner.so
        plugrec  the same, recorded
@@ -55,13 +55,13 @@ def worker(mode, ranks, sizes, args):
 
     import symtuner
 
-    # no silent fallback to what it is compared with
+    # all_reduce must not fall back to what it is compared with
     warnings.simplefilter("error", UserWarning)
     return serve(lambda v: symtuner.all_reduce(v, "x"), ranks, sizes, args)
 
 
 def table(title, figure, spread, modes, sizes, ranks):
-    """us per call in each mode; the best psum over each of ours. Returns the lines."""
+    """The lines of a table: us per call in each mode, and the best psum divided by each of ours."""
     ours = [m for m in ("rec", "ar") if m in modes]
     psums = [m for m in modes if m not in OURS]
     head = [f"{m:>14}" for m in modes] + [f"{'psum/' + m:>9}" for m in ours if psums]
@@ -104,7 +104,7 @@ def report(times, modes, sizes, ranks, rounds, args):
 
 
 def profile(workers, sizes, ranks, args):
-    """GPU kernels of some modes and sizes: how much of the time is the kernel's."""
+    """Profile some modes and sizes: how much of the time do the GPU kernels take?"""
     sizes = [s for i, s in enumerate(sizes) if i % 2 == 0]
     with open(f"{args.out}.{ranks}.trace.txt", "w") as f:
         for size in sizes:

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What stock JAX's psum costs with and without symtuner, interleaved.
+"""Time stock JAX's psum with and without symtuner, in turns.
 
-How it is timed is said in jax_workers.py: medians over the rounds of a round's best timing are
-printed, every timing is in --out. Until 2026-11-21, 07:36 UTC, each call was waited for (--chain
-1). Sums are checked exactly before timing.
+jax_workers.py says how calls are timed. This prints the median over the rounds of each round's best
+timing; --out has every timing. Results until 2026-11-21, 07:36 UTC, were taken with --chain 1. Sums
+are checked exactly before timing.
 
-Modes: default (XLA's own choice, no registration), sym (XLA's symmetric buffers), tuner and env (sym
-with NCCL_TUNER_PLUGIN or NCCL_ENV_PLUGIN set and nothing else), ctas=N (sym with NCCL_SYM_CTAS).
+Modes: default (XLA's own choice, no registration), sym (XLA's symmetric buffers), tuner and env
+(sym with NCCL_TUNER_PLUGIN or NCCL_ENV_PLUGIN, nothing else), ctas=N (sym with NCCL_SYM_CTAS=N).
 """
 
 import argparse
@@ -68,7 +68,7 @@ def main():
     if args.worker:
         return worker(int(args.ranks), sizes, args)
     modes, times = args.modes.split(","), Times()
-    os.environ.pop("NCCL_SYM_CTAS", None)  # modes that set it say so
+    os.environ.pop("NCCL_SYM_CTAS", None)  # only modes that say so set it
     for ranks in map(int, args.ranks.split(",")):
         workers = {m: Worker(__file__, m, mode_env(m), ranks, args) for m in modes}
         for m in modes:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the GPUs did during a few calls, from JAX's profiler: kernels, their times, and the gaps.
+"""Profile a few calls with JAX's profiler: the GPU kernels, their times, and the gaps between them.
 
-A kernel of an all-reduce waits for the slowest rank, so its shortest times are its own and the rest
-is waiting. Profiling itself costs time between kernels.
+A kernel of an all-reduce waits for the slowest rank, so its shortest times show the kernel itself
+and longer ones include waiting. Profiling itself takes time between kernels.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def _quarters(values):
 
 
 def _events(folder):
-    """GPU plane -> [(start us, length us, name)] in order."""
+    """GPU plane -> [(start us, length us, name)], sorted by start."""
     import jax
 
     path = glob.glob(folder + "/**/*.xplane.pb", recursive=True)[0]
@@ -37,8 +37,9 @@ def _events(folder):
 
 
 def kernels(call, loop):
-    """One line: the three kernels with most time (0/25/50/75 % of their times, us), the gaps between
-    kernels, the longest gaps of a GPU, and the GPU's time for each all-reduce of the loop."""
+    """One line of text: the three kernels that took most time (0/25/50/75 % of their times, us),
+    the gaps between kernels, the longest gaps of one GPU, and its time for each all-reduce of the
+    loop."""
     import jax
 
     for _ in range(3):

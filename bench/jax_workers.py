@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Timing of all-reduces inside jit by worker processes: one per mode, asked in turn.
+"""Time all-reduces inside jit in worker processes, one for each mode, which take turns.
 
-A mode is an environment, so it needs a process. All workers stay up; a round asks each of them for
-each size, in an order drawn anew every time, since a worker is slower after some neighbours than
+A mode is an environment, so it needs its own process. All workers stay up. A round asks each of
+them for each size, in a new random order each time, since a worker is slower after some modes than
 after others. One timing: a jitted ``fori_loop`` of 30 all-reduces (bf16, shard_map, one process for
-all GPUs) is called CHAIN times in a row, each on the result of the one before, as a training loop
-does, then waited for once; the time is divided by 30 * CHAIN. Waiting for every single call costs
-all modes about 1 ms more a call from 2 MiB on (4 H200s, jax 0.11.2), which says nothing about
-all-reduce; --chain 1 does it.
+all GPUs) is called CHAIN times in a row, each on the result of the previous call, as a training
+loop does. Then we wait once; the time is divided by 30 * CHAIN. To wait for each call (--chain 1)
+would cost all modes about 1 ms more a call from 2 MiB on (4 H200s, jax 0.11.2), which says nothing
+about all-reduce.
 
-CHAIN and the number of timings depend on the size alone: every mode takes the best of equally many.
-XLA launches every iteration from the host, whose jitter only ever adds. Two figures come out:
-``best``, the median over the rounds of a round's best timing, and ``all``, the median of all.
+CHAIN and the number of timings depend only on the size, so every mode takes the best of the same
+number. XLA launches every iteration from the host, whose jitter only adds time. There are two
+results: ``best`` is the median over the rounds of each round's best timing, ``all`` the median of
+all timings.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ KIB, MIB = 1 << 10, 1 << 20
 
 
 def plan(size, chain=0, timings=0):
-    """(calls in a row, timings) of one measurement: about 30 ms, and 80 ms, on 4 H200s."""
+    """(calls in a row, timings) of one measurement; on 4 H200s they take about 30 ms and 80 ms."""
     call = LOOP * (15e-6 + size / 200e9)
     chain = chain or max(4, min(16, round(0.03 / call)))
     return chain, timings or max(3, min(10, round(0.08 / (chain * call))))
@@ -57,7 +58,7 @@ def serve(reduce, ranks, sizes, args):
         print("wrong number of devices:", len(jax.devices()), flush=True)
         return 1
     mesh = Mesh(np.array(jax.devices()[:ranks]), ("x",))
-    factor = jnp.bfloat16(1 / ranks)  # keeps the values in range; every mode pays for it alike
+    factor = jnp.bfloat16(1 / ranks)  # keeps the values in range, and costs every mode the same
     rng, run, data = np.random.default_rng(), {}, {}
 
     def smap(f):
@@ -91,7 +92,7 @@ def serve(reduce, ranks, sizes, args):
             print(kernels(lambda n: time_chain(run[size], data[size], n), LOOP), flush=True)
             continue
         chain, timings = plan(size, args.chain, args.timings)
-        time_chain(run[size], data[size], chain)  # not counted: wakes threads and caches
+        time_chain(run[size], data[size], chain)  # not counted: warms up threads and caches
         times = [time_chain(run[size], data[size], chain) for _ in range(timings)]
         print(" ".join(f"{t:.2f}" for t in times), flush=True)
     return 0
@@ -99,7 +100,7 @@ def serve(reduce, ranks, sizes, args):
 
 # ---- driver --------------------------------------------------------------------------------------
 class Worker:
-    """One mode's process: ``script --worker MODE --ranks N --sizes ...`` and so on."""
+    """The process of one mode: ``script --worker MODE --ranks N --sizes ...``."""
 
     def __init__(self, script, mode, env, ranks, args):
         self.mode = mode
@@ -143,7 +144,7 @@ class Worker:
 
 
 class Times:
-    """All timings of all measurements: the two figures of a cell, and the rows of the CSV."""
+    """All timings; they give the two results for each mode and size, and the rows of the CSV."""
 
     def __init__(self):
         self.rounds = collections.defaultdict(list)  # (ranks, size, mode) -> lists of us
@@ -160,7 +161,7 @@ class Times:
         return statistics.median(t for r in self.rounds[key] for t in r)
 
     def spread(self, *key):
-        """Half the range of the rounds' best timings, in per cent of their median."""
+        """Half the range of the rounds' best timings, in percent of their median."""
         bests = [min(r) for r in self.rounds[key]]
         return (max(bests) - min(bests)) / 2 / statistics.median(bests) * 100
 
@@ -171,7 +172,7 @@ class Times:
 
 
 def measure(workers, ranks, sizes, rounds, seconds, times):
-    """Ask all workers, ${rounds} times or for ${seconds}, whatever ends first; 3 times at least."""
+    """Ask all workers ``rounds`` times, or until ``seconds`` have passed, but at least 3 times."""
     modes, begin, longest = list(workers), time.monotonic(), 0.0
     order = random.Random(1)
     for turn in range(rounds):

@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How many CTAs should NCCL's symmetric kernels get? Alone and beside GEMMs, in one process.
+"""How many CTAs should NCCL's symmetric kernels get? Measures them alone and beside GEMMs.
 
     python3 -m torch.distributed.run --nproc_per_node 2 bench/nccl_beside.py --out rows.csv
 
-One communicator per CTA count (ncclConfig minCTAs = maxCTAs = N; 0 is NCCL's own count), so that all
-counts take turns in the same processes. Two measurements, both of the slowest rank:
+There is one communicator for each CTA count (ncclConfig minCTAs = maxCTAs = N; 0 is NCCL's own count),
+so that all counts take turns in the same processes. Two measurements, both of the slowest rank:
 
 alone    us per call: a CUDA graph of 20 calls, replayed
 beside   ms until 24 GEMMs of 8192^3 bf16 on one stream and a number of collectives on a second
          stream of higher priority are both done
 
-bytes is NCCL's nBytes: the bytes of all ranks together for all-gather and reduce-scatter. NCCL_LIBRARY
-names another libnccl.so.2 than the one that torch brings. The first count of --counts appears twice,
-the second time as "A/A": the difference is what this run cannot tell apart.
+bytes is NCCL's nBytes: for all-gather and reduce-scatter the bytes of all ranks together. NCCL_LIBRARY
+names another libnccl.so.2 than torch's. The first count of --counts is measured twice, the second
+time as "A/A": a difference between counts that is not larger than that between these two means
+nothing.
 """
 import argparse
 import collections
@@ -29,7 +30,7 @@ import torch.distributed as dist
 RANK, RANKS = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 COLLS = ["allreduce", "allgather", "reducescatter"]
 BF16, SUM, SYMMETRIC, UNDEFINED = 9, 0, 1, -(1 << 31)
-CALLS = {16 << 20: 200, 64 << 20: 60, 256 << 20: 16}    # beside: about as long as a third of the GEMMs
+CALLS = {16 << 20: 200, 64 << 20: 60, 256 << 20: 16}    # calls beside the GEMMs: a third of their time
 GEMMS, GRAPH, MOST = 24, 20, 256 << 20
 
 
@@ -58,7 +59,7 @@ def check(result, what):
 
 
 def communicator(nccl, ctas):
-    """A communicator whose symmetric kernels run ${ctas} CTAs, 0 for NCCL's own count."""
+    """A communicator whose symmetric kernels run ``ctas`` CTAs; 0: NCCL's own count."""
     ident = Id()
     if RANK == 0:
         check(nccl.ncclGetUniqueId(ctypes.byref(ident)), "ncclGetUniqueId")
@@ -76,7 +77,7 @@ def communicator(nccl, ctas):
 
 
 class Buffers:
-    """Send and receive memory in symmetric windows of every communicator."""
+    """Send and receive buffers, registered as symmetric windows of every communicator."""
 
     def __init__(self, nccl, comms):
         self.address = []
@@ -93,7 +94,7 @@ class Buffers:
 
 
 def collective(nccl, coll, comm, buffers, size):
-    """A function of a stream that starts one call of ${size} bytes (NCCL's nBytes)."""
+    """A function that starts one call of ``size`` bytes (NCCL's nBytes) on a stream."""
     send, receive = buffers.address
     whole, part = size // 2, size // 2 // RANKS
     if coll == "allreduce":
@@ -155,7 +156,7 @@ class Gemms:
 
 
 def summary(rows, names):
-    """Medians, and the median of the ratios to the first name of the same round."""
+    """Print medians, and medians of the ratios to the first count in the same round."""
     by_round = collections.defaultdict(dict)
     for what, coll, size, name, turn, value in rows:
         by_round[what, coll, size, turn][name] = value
@@ -233,7 +234,7 @@ def main():
         print(f"NCCL {version.value}, {RANKS} ranks, {args.rounds} rounds; GEMMs alone {gemm_ms:.2f} ms")
         summary(rows, names)
     dist.barrier()
-    os._exit(0)    # destroying eight communicators is not what is measured
+    os._exit(0)    # to destroy eight communicators takes long and measures nothing
 
 
 if __name__ == "__main__":
