@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * box.c - which GPUs this box has, by NVML and the CUDA driver, loaded only if they are there.
+ * box.c - find the GPUs of this box, through NVML and the CUDA driver where they are installed.
  *
  * Every rank must see the same machine, so nothing here depends on which GPUs the process may use:
- * NVML ignores CUDA_VISIBLE_DEVICES. A box whose GPUs differ counts as unknown.
+ * NVML ignores CUDA_VISIBLE_DEVICES. A box with different GPUs counts as unknown.
  */
 #include "rules/box.h"
 
@@ -93,7 +93,7 @@ static bool ask_nvml(struct symtuner_machine *machine)
     return found;
 }
 
-/* May NCCL use NVLink multicast? An attribute query only; no multicast object is created. */
+/* May NCCL use NVLink multicast? Queries an attribute and creates no multicast object. */
 static int ask_multicast(void)
 {
     static const char *const symbol[] = {"cuInit", "cuDeviceGet", "cuDeviceGetAttribute"};
@@ -138,7 +138,7 @@ bool st_machine_read(const char *text, struct symtuner_machine *machine, char *e
             *c = '\n';
     if (symtuner_rules_parse(lines, "SYMTUNER_MACHINE", &rules, wrong, sizeof wrong) !=
         SYMTUNER_OK) {
-        what = strstr(wrong, ": "); /* past the line and column, which nobody wrote */
+        what = strstr(wrong, ": "); /* skip line and column: this is no file */
         snprintf(error, size, "SYMTUNER_MACHINE%s", what ? what : "");
         return false;
     }

@@ -8,8 +8,8 @@
 
 #include "symtuner.h"
 
-/* SYMTUNER_MACHINE: keys of a [provenance] section, separated by semicolons. False, with what is
- * wrong in ${error} and an unknown machine, when it cannot be read. */
+/* Read the value of SYMTUNER_MACHINE: keys of a [provenance] section, separated by semicolons. If
+ * it is wrong: false, the reason in ${error}, and an unknown machine. */
 bool st_machine_read(const char *text, struct symtuner_machine *machine, char *error, size_t size);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kernels.c - rules for libsymtuner_ar.so: which one covers an all-reduce, and what is wrong with
- * one. */
+/* kernels.c - rules for libsymtuner_ar.so: which rule covers an all-reduce, and what is wrong with
+ * a rule. */
 #include <string.h>
 
 #include "nccl/names.h"
@@ -25,7 +25,7 @@ enum symtuner_status symtuner_kernel_decide(const symtuner_rules *rules,
                                             const struct symtuner_kernel_query *query,
                                             struct symtuner_kernel_decision *out)
 {
-    struct symtuner_kernel_query q = {0}; /* what an older caller's struct lacks is 0 */
+    struct symtuner_kernel_query q = {0}; /* members that an older caller lacks are 0 */
     struct symtuner_kernel_decision d = {.struct_size = sizeof d, .rule = -1};
 
     if (!query || !out || query->struct_size > sizeof q || out->struct_size > sizeof d)
@@ -56,7 +56,7 @@ enum symtuner_status symtuner_kernel_decide(const symtuner_rules *rules,
 
 #define BIT(number) (1u << (number))
 
-/* What each kernel wants of a call; docs/kernels.md says why. 0: everything will do. */
+/* What each kernel needs (docs/kernels.md says why). 0: any type, any operator. */
 static const struct {
     const char *kernel;
     bool nvlink, buffers, multicast;

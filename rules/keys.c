@@ -174,7 +174,7 @@ static bool key_bytes_per_rank(struct st_reader *reader, struct st_rule *rule,
     return read_span(reader, value, &rule->bytes, read_bytes);
 }
 
-/* The member of the rule that a row of the key table points at. */
+/* The member of the rule that this key sets. */
 static void *member(struct st_rule *rule, const struct st_key *key)
 {
     return (char *)rule + key->offset;
@@ -192,7 +192,7 @@ static bool key_nccl(struct st_reader *reader, struct st_rule *rule, struct st_t
     return read_span(reader, value, member(rule, key), read_release);
 }
 
-/* A word of a list whose last means "any": its number, or -1 for any. */
+/* One of the words of the key, whose last is "any": its number, or -1 for "any". */
 static bool key_word(struct st_reader *reader, struct st_rule *rule, struct st_text value,
                      const struct st_key *key)
 {
@@ -310,7 +310,7 @@ static bool key_kernel(struct st_reader *reader, struct st_rule *rule, struct st
            read_choice(reader, "kernel", value, key->words, &rule->launch.kernel);
 }
 
-/* The library reserves flags for 512 blocks; no GPU has as many multiprocessors. */
+/* The library reserves flags for 512 blocks; no GPU has that many multiprocessors. */
 static bool key_blocks(struct st_reader *reader, struct st_rule *rule, struct st_text value,
                        const struct st_key *key)
 {
@@ -324,7 +324,8 @@ static bool key_threads(struct st_reader *reader, struct st_rule *rule, struct s
 
     return read_or_leave(reader, value, 32, 1024, threads) &&
            (*threads % 32 == 0 ||
-            st_reader_fail(reader, value.at, "%d threads: a block has whole warps of 32", *threads));
+            st_reader_fail(reader, value.at, "%d threads: a block has whole warps of 32",
+                           *threads));
 }
 
 static bool key_made_by(struct st_reader *reader, struct st_rule *rule, struct st_text value,

@@ -29,8 +29,8 @@ static bool meet(struct st_span a, struct st_span b)
     return a.lo <= b.hi && b.lo <= a.hi;
 }
 
-/* Do the two share sizes at their edges, each with sizes of its own? The earlier one wins there,
- * which the later one's bounds deny: mostly "..64KiB" before "64KiB..". */
+/* Do two rules share some sizes, while each has others of its own, as "..64KiB" before "64KiB.."?
+ * The earlier rule wins there, although the later one claims them. */
 static bool overlaps(const struct st_rule *first, const struct st_rule *later)
 {
     return !first->process && !later->process && first->kernels == later->kernels &&
@@ -50,7 +50,7 @@ static bool overlaps(const struct st_rule *first, const struct st_rule *later)
     _Static_assert(sizeof first->launch == 12, "struct st_launch has grown: compare its members");
 }
 
-/* A condition that the provenance, which holds for all rules in force, excludes. */
+/* Does [provenance], which holds for all rules, exclude a condition of this one? */
 static bool never_here(const symtuner_rules *rules, const struct st_rule *rule)
 {
     const struct st_rule *box = &rules->provenance;
@@ -66,7 +66,7 @@ static bool acts(const struct st_action *act)
     return act->prefer != SYMTUNER_LEAVE || act->forbid || act->sym_ctas || act->channels;
 }
 
-/* One finding about one rule, or false. ${n} counts the findings of this rule. */
+/* Write the ${n}-th finding about one rule; false past the last. */
 static bool finding(const symtuner_rules *rules, int r, int n, char *text, size_t size)
 {
     const struct st_rule *rule = &rules->rule[r];

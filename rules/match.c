@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* All conditions but the size and the group's depth. */
+/* Do all conditions hold but those on bytes and pipe_ops? */
 static bool concerns(const struct st_rule *rule, const struct st_group *group, int coll, bool reg)
 {
     return !rule->process && !rule->kernels && rule->colls >> coll & 1 &&
@@ -43,7 +43,7 @@ static void cut(const struct st_index *index, struct st_lane *lane, int coll, bo
 
     lane->start[edges++] = 0;
     for (int i = 0; i < rules->count; i++) {
-        span[i] = (struct st_span){1, 0}; /* takes no size; its edges part nothing */
+        span[i] = (struct st_span){1, 0}; /* contains no size; its bounds do no harm */
         if (concerns(&rules->rule[i], &index->group, coll, reg))
             span[i] = st_rule_total_bytes(&rules->rule[i], coll, index->group.ranks);
         lane->start[edges++] = span[i].lo;

@@ -2,9 +2,9 @@
 /*
  * match.h - which rule applies to a call: by scan, and by an index built once per communicator.
  *
- * Both give the same answer for every call (test/rules/check_match.c compares them); the scan is the
- * definition, the index is for getCollInfo, which has nanoseconds. Pure: no I/O, no globals; only
- * st_index_build allocates.
+ * Both give the same answer for every call (test/rules/check_match.c compares them); the scan is
+ * the definition, the index is fast enough for getCollInfo, which NCCL calls for every collective.
+ * Pure: no I/O, no globals; only st_index_build allocates.
  *
  * Units      bytes are NCCL's nBytes.
  * Ownership  an index points into the rules it was built from and must not outlive them.
@@ -33,14 +33,15 @@ struct st_group {
 const struct st_rule *st_match(const symtuner_rules *rules, int from, const struct st_group *group,
                                const struct st_call *call);
 
-/* A lane holds one collective, registered or not: sizes cut into spans that have one first rule. */
+/* A lane is for one collective, with registered buffers or without. It cuts all sizes into spans;
+ * within a span the same rule comes first. */
 enum { ST_LANES = SYMTUNER_COLLS * 2, ST_SIZE_KEYS = 496 };
 
 struct st_lane {
     int spans;                   /* 0: no rule at all                       */
     uint64_t *start;             /* ascending; start[0] is 0                */
     const struct st_rule **rule; /* of the span, or NULL                    */
-    uint16_t first[ST_SIZE_KEYS + 1]; /* span that holds the smallest size of a key */
+    uint16_t first[ST_SIZE_KEYS + 1]; /* span of the smallest size with this key */
 };
 
 struct st_index {
@@ -49,8 +50,8 @@ struct st_index {
     struct st_lane lane[ST_LANES];
 };
 
-/* A size's key grows with the size and has eight steps to a doubling: the place of the highest bit
- * and the three bits after it. Below 8 the size is its own key; 495 is that of 2^64 - 1. */
+/* The key of a size: the position of its highest bit and the three bits below it. So keys ascend
+ * with the sizes, eight to each power of two. Below 8 the size is its own key; 2^64 - 1 has 495. */
 static inline unsigned st_size_key(uint64_t bytes)
 {
     unsigned shift = 60u - (unsigned)__builtin_clzll(bytes | 8);
@@ -61,7 +62,7 @@ static inline unsigned st_size_key(uint64_t bytes)
 /* NULL when out of memory. Freed with free(). */
 struct st_index *st_index_build(const symtuner_rules *rules, const struct st_group *group);
 
-/* As st_match from the first rule on. In the header because getCollInfo waits for it. */
+/* st_match from the first rule on, by the index. Inline, because getCollInfo must be fast. */
 static inline const struct st_rule *st_index_find(const struct st_index *index,
                                                   const struct st_call *call)
 {
@@ -86,7 +87,7 @@ static inline const struct st_rule *st_index_find(const struct st_index *index,
     if (!rule || (rule->pipe_ops.lo <= (uint64_t)call->pipe_ops &&
                   (uint64_t)call->pipe_ops <= rule->pipe_ops.hi))
         return rule;
-    /* rare: the first rule by size wants another group depth */
+    /* rare: the first rule for this size wants another pipe_ops */
     return st_match(index->rules, (int)(rule - index->rules->rule) + 1, &index->group, call);
 }
 

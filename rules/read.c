@@ -85,7 +85,7 @@ static bool open_section(struct st_reader *reader, struct st_section *section, s
                                            kind.at);
 }
 
-/* A # starts a comment at the start of a line or after a blank, outside quotes. */
+/* A # begins a comment at the start of a line or after a blank, but not within quotes. */
 static struct st_text strip_comment(struct st_text line)
 {
     bool quoted = false;
@@ -204,7 +204,7 @@ static enum symtuner_status read_with(parser *parse, struct st_text text, const 
     st_rule_clear(&rules->provenance);
     rules->sources = 1;
     snprintf(rules->source[0], sizeof rules->source[0], "%s", name);
-    if (text.len > SYMTUNER_TEXT_MAX) /* has no line to name */
+    if (text.len > SYMTUNER_TEXT_MAX) /* no line to point at */
         snprintf(error, reader.error_size, "%.200s: larger than 1 MiB", name);
     if (text.len > SYMTUNER_TEXT_MAX || !parse(&reader, text)) {
         free(rules);
@@ -230,7 +230,8 @@ enum symtuner_status symtuner_rules_inline(const char *text, symtuner_rules **ou
                 : is_null("text", error, error_size);
 }
 
-/* Up to ${size} bytes of a file; -1, and the reason in ${*why} unless errno says it. */
+/* Read up to ${size} bytes of a file. -1 on failure, with the reason in ${*why} or, if that stays
+ * NULL, in errno. */
 static ssize_t slurp(const char *path, bool any, char *text, size_t size, const char **why)
 {
     int fd = st_open_file(path, O_RDONLY), error;
@@ -244,16 +245,16 @@ static ssize_t slurp(const char *path, bool any, char *text, size_t size, const 
     fstat(fd, &file);
     end = (struct pollfd){fd, POLLIN, 0};
     if (any && S_ISFIFO(file.st_mode))
-        poll(&end, 1, 1000); /* who writes may have been started together with us */
+        poll(&end, 1, 1000); /* its writer may have been started just now, like us */
     if (!any && !S_ISREG(file.st_mode) && !S_ISDIR(file.st_mode) &&
-        file.st_rdev != makedev(1, 3)) /* /dev/null holds nobody up */
-        *why = "a pipe or a device, which could hold a job up; write the rules to a file";
+        file.st_rdev != makedev(1, 3)) /* /dev/null never blocks */
+        *why = "a pipe or a device could block the job; write the rules to a file";
     else
         while ((n = read(fd, text + done, size - done)) > 0)
             done += (size_t)n;
     error = errno;
     if (n == 0 && done == 0 && S_ISFIFO(file.st_mode) && poll(&end, 1, 0) == 0) {
-        *why = "a pipe to which nobody writes"; /* after a writer of nothing, poll says POLLHUP */
+        *why = "a pipe that nobody writes to"; /* or else poll returns POLLHUP */
         n = -1;
     }
     close(fd);
@@ -261,7 +262,7 @@ static ssize_t slurp(const char *path, bool any, char *text, size_t size, const 
     return n < 0 ? -1 : (ssize_t)done;
 }
 
-/* ${any}: a pipe will do, too. */
+/* ${any}: a pipe is allowed, too. */
 static enum symtuner_status load(parser *parse, const char *path, bool any, symtuner_rules **out,
                                  char *error, size_t error_size)
 {
@@ -289,7 +290,7 @@ static enum symtuner_status load(parser *parse, const char *path, bool any, symt
     return status;
 }
 
-/* The format that the name says. */
+/* The format, by the name of the file. */
 static parser *parser_of(const char *path)
 {
     size_t n = path ? strlen(path) : 0;

@@ -27,23 +27,23 @@ struct st_reader {
 bool st_reader_fail(struct st_reader *reader, const char *at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* As much of a text as a message shows, for "%.*s". */
+/* At most 40 bytes of a text, as two arguments for "%.*s". */
 #define ST_SHOWN(text) (int)((text).len > 40 ? 40 : (text).len), (text).at
 
-/* The same for a word that is not in ${words}: names the nearest spelling, or lists them all. */
+/* The same for a word that is not in ${words}; names the nearest one, or lists them all. */
 bool st_reader_unknown(struct st_reader *reader, const char *what, struct st_text word,
                        const struct st_words *words);
 
-/* Take the next line off ${*rest}, CR and LF removed; false at the end. Also refuses a line that is
- * too long or holds a NUL, by setting ${line_out->at} to NULL after reporting it. */
+/* Cut the next line off ${*rest}, without CR and LF; false at the end. A line that is too long or
+ * holds a NUL byte is reported, and ${line_out->at} is NULL. */
 bool st_reader_line(struct st_reader *reader, struct st_text *rest, struct st_text *line_out);
 
 struct st_text st_text_trim(struct st_text text);
 
-/* A new rule at the end of the list, cleared; NULL (reported at ${at}) when there are too many. */
+/* Append a cleared rule. NULL, reported at ${at}, if there are too many. */
 struct st_rule *st_reader_rule(struct st_reader *reader, const char *at);
 
-/* Cut ${*rest} at the first ${separator}: returns what stood before it, trimmed. */
+/* Cut ${*rest} at the first ${separator} and return what is before it, trimmed. */
 struct st_text st_text_cut(struct st_text *rest, char separator);
 
 bool st_text_is(struct st_text text, const char *word); /* ignoring case */
@@ -78,7 +78,7 @@ struct st_key {
     enum st_key_type type;
     size_t offset, size;          /* of the member of struct st_rule               */
     const struct st_words *words; /* legal words, where they are few               */
-    int gone_from;                /* sections in which it had a meaning, and then  */
+    int gone_from;                /* sections in which it no longer has one        */
     const char *cure;             /* why it is gone, and what to write instead     */
 };
 extern const struct st_key st_keys[]; /* ends with a row whose word is NULL */
@@ -87,7 +87,7 @@ extern const struct st_key st_keys[]; /* ends with a row whose word is NULL */
 bool st_key_read(struct st_reader *reader, struct st_section *section, struct st_text key,
                  struct st_text value);
 
-/* NCCL's example tuner CSV (rules/csv.c). */
+/* Read the CSV of NCCL's example tuner (rules/csv.c). */
 bool st_csv_read(struct st_reader *reader, struct st_text text);
 
 #endif

@@ -5,7 +5,7 @@
  * A rule is a set of conditions (all must hold) and an action. Three kinds share the struct: a rule
  * for calls; a [process] rule, whose only action is the CTA count that NCCL reads once per process
  * and whose conditions may therefore only name the machine and the release; and a [kernels] rule,
- * which is for libsymtuner_ar.so and which the plugin passes over.
+ * which is for libsymtuner_ar.so and which the plugin ignores.
  *
  * Units      bytes; spans are inclusive on both ends.
  * Ownership  one allocation per symtuner_rules; freed with symtuner_rules_free.
@@ -30,16 +30,16 @@ static inline bool st_span_has(struct st_span span, uint64_t value)
 
 struct st_action {
     enum symtuner_prefer prefer;
-    int algo, proto; /* of SYMTUNER_GENERAL; -1 any               */
+    int algo, proto; /* for SYMTUNER_GENERAL; -1 any              */
     uint32_t forbid; /* bit algo * 3 + proto                      */
-    int sym_ctas;    /* 1..64; 0 leave; of a [process] rule only  */
-    int channels;    /* 1..64; 0 leave                            */
+    int sym_ctas;    /* 1..64; 0: NCCL decides; in [process] only */
+    int channels;    /* 1..64; 0: NCCL decides                    */
 };
 
 /* What a [kernels] rule does to an all-reduce of libsymtuner_ar.so. */
 struct st_launch {
-    int kernel;        /* of st_kernel_words; -1 leave: the library's own table  */
-    int ctas, threads; /* blocks, at most; threads of a block; 0 leave           */
+    int kernel;        /* in st_kernel_words; -1: the library's table decides    */
+    int ctas, threads; /* most blocks; threads per block; 0: the table decides   */
 };
 
 enum { ST_REG_NO = 1, ST_REG_YES = 2, ST_REG_ANY = 3 };
@@ -48,17 +48,17 @@ enum { ST_SOURCES_MAX = 4 };
 struct st_rule {
     char name[SYMTUNER_NAME_MAX + 1];
     int source, line;  /* where it was written                      */
-    bool process, kernels; /* else a rule for calls                     */
+    bool process, kernels; /* neither: for calls                        */
     unsigned colls;    /* bit per collective                        */
     struct st_span bytes;
-    bool per_rank;     /* bytes counts the bytes of one rank        */
+    bool per_rank;     /* bytes are those of one rank               */
     struct st_span ranks, nodes, pipe_ops, nccl;
     unsigned reg;      /* ST_REG_*                                  */
     int links;         /* 1 nvlink, 0 pcie, -1 any                  */
     int multicast;     /* 1 yes, 0 no, -1 any                       */
     char gpu[SYMTUNER_GPU_MAX + 1]; /* pattern with *; "" any       */
     struct st_span gpus; /* of the box                              */
-    unsigned dtypes, ops; /* of a [kernels] rule: bit per NCCL's number */
+    unsigned dtypes, ops; /* [kernels] only: bit per NCCL number */
     struct st_action act;
     struct st_launch launch;
 };
@@ -66,13 +66,13 @@ struct st_rule {
 struct symtuner_rules {
     int count;
     bool has_provenance;
-    struct st_rule provenance; /* its conditions only               */
+    struct st_rule provenance; /* only conditions                   */
     char source[ST_SOURCES_MAX][256];
     int sources;
     struct st_rule rule[SYMTUNER_RULES_MAX];
 };
 
-/* Of how many ranks' bytes NCCL's nBytes consists: AllGather and ReduceScatter count per rank. */
+/* How many ranks' buffers NCCL's nBytes adds up: all for AllGather and ReduceScatter, else one. */
 static inline uint64_t st_coll_parts(int coll, int ranks)
 {
     return coll == SYMTUNER_ALLGATHER || coll == SYMTUNER_REDUCESCATTER ? (uint64_t)ranks : 1;
@@ -83,27 +83,27 @@ static inline uint64_t st_coll_parts(int coll, int ranks)
 uint64_t st_hash_value(uint64_t hash, uint64_t value);
 uint64_t st_hash_text(uint64_t hash, const char *text);
 
-/* A rule that matches everything and does nothing. */
+/* Make it a rule that matches everything and does nothing. */
 void st_rule_clear(struct st_rule *rule);
 
-/* Does the machine part of a rule's conditions hold? Unknown facts match only "any". */
+/* Do the rule's conditions on release and machine hold? What is unknown matches only "any". */
 bool st_rule_fits(const struct st_rule *rule, int nccl, const struct symtuner_machine *machine);
 
-/* A span of ${total} bytes for ${ranks} ranks, when the rule counts the bytes of one rank. */
+/* The rule's span in bytes of the whole call, even if the rule counts those of one rank. */
 struct st_span st_rule_total_bytes(const struct st_rule *rule, int coll, int ranks);
 
-/* A [kernels] rule: does its part about the group hold, and its part about the call? ${nccl} 0: a
- * group without NCCL, for which a condition on the release says nothing. */
+/* Do the conditions of a [kernels] rule on the group hold; and those on the call? ${nccl} is 0 for
+ * a group without NCCL: then any condition on the release holds. */
 bool st_kernels_concern(const struct st_rule *rule, int nccl, int ranks,
                         const struct symtuner_machine *machine);
 bool st_kernels_cover(const struct st_rule *rule, uint64_t bytes, int dtype, int op,
                       bool registered);
 
-/* The ${n}-th finding about a [kernels] rule by itself: why it cannot do what it says, or NULL. */
+/* The ${n}-th reason why a [kernels] rule, looked at alone, cannot do what it says; or NULL. */
 const char *st_kernels_lint(const struct st_rule *rule, int n);
 
-/* Add the rules of ${more} behind those of ${rules}, and take over its provenance when it has one;
- * false, and nothing added, when they would be too many. */
+/* Append the rules of ${more} to ${rules}, and take its provenance if it has one. False, with
+ * nothing added, if there would be too many rules or sources. */
 bool st_rules_append(symtuner_rules *rules, const symtuner_rules *more);
 
 /* The first [process] rule that fits, or NULL. */

@@ -2,8 +2,8 @@
 /*
  * sizes.h - byte counts as people write them: 4096, 64KiB, 1.5GB.
  *
- * KiB, MiB, GiB, TiB are powers of 1024; kB, MB, GB, TB powers of 1000; B or nothing is bytes. A
- * bare "K" or "KB" is refused because it means both. Pure; threads: any.
+ * KiB, MiB, GiB, TiB are powers of 1024; kB, MB, GB, TB powers of 1000; B or nothing is bytes. "K"
+ * and "KB" are refused because they could mean either. Pure; threads: any.
  */
 #ifndef ST_SIZES_H_
 #define ST_SIZES_H_

@@ -21,7 +21,7 @@ static const struct {
     {"/", "/: Is a directory"},
     {"", ": No such file or directory"},
     {"/dev/zero",
-     "/dev/zero: a pipe or a device, which could hold a job up; write the rules to a file"},
+     "/dev/zero: a pipe or a device could block the job; write the rules to a file"},
 };
 
 START_TEST(test_an_unreadable_file_says_why)
@@ -90,9 +90,9 @@ START_TEST(test_a_pipe_never_holds_a_job_up)
     unlink(path);
     ck_assert_int_eq(mkfifo(path, 0600), 0);
     ck_assert_int_eq(symtuner_rules_load(path, &rules, error, sizeof error), SYMTUNER_EIO);
-    ck_assert_ptr_nonnull(strstr(error, "a pipe or a device, which could hold a job up"));
+    ck_assert_ptr_nonnull(strstr(error, "a pipe or a device could block the job"));
     ck_assert_int_eq(st_rules_load_any(path, &rules, error, sizeof error), SYMTUNER_EIO);
-    ck_assert_ptr_nonnull(strstr(error, "a pipe to which nobody writes"));
+    ck_assert_ptr_nonnull(strstr(error, "a pipe that nobody writes to"));
     writer = open(path, O_RDWR); /* for Linux a reader and a writer at once */
     if (fork() == 0) {
         usleep(50000); /* the reader waits */
