@@ -10,7 +10,7 @@ enum symtuner_status symtuner_decide(const symtuner_rules *rules,
                                      const struct symtuner_query *query,
                                      struct symtuner_decision *out)
 {
-    struct symtuner_query q = {0}; /* what an older caller's struct lacks is 0 */
+    struct symtuner_query q = {0}; /* members that an older caller lacks are 0 */
     struct st_group group;
     struct st_call call;
     const struct st_rule *rule, *process;

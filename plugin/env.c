@@ -44,8 +44,8 @@ static const char *sym_ctas(const struct st_process *process)
     return count(st_agree_sym_ctas());
 }
 
-/* ${chains}: what the user named is loaded by us behind ours (plugin/next/open.h), so that the answer does
- * not take it away; "none" is kept. */
+/* ${chains}: we may answer although the user set the variable, since we load the library that it
+ * names behind ours (plugin/next/open.h); "none" stays as it is. */
 static const struct {
     const char *name;
     const char *(*answer)(const struct st_process *process);

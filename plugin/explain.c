@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* explain.c - a decision in words, and what its NCCL release can and cannot do about it. */
+/* explain.c - put a decision into words, and what the NCCL release lets it do. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,7 +28,7 @@ static const char *or_any(const char *name)
     return name ? name : "*";
 }
 
-/* What "prefer symmetric" can reach in the table of each kind of release. */
+/* What prefer = symmetric can do, by kind of release. */
 static const char *const symmetric_reach[] = {
     [ST_LL_KEEP] = ("two registered buffers run it already, nothing else can: the table stays as "
                     "it is"),

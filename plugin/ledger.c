@@ -22,8 +22,8 @@ static struct st_ledger *open_ledgers;
 
 /* ---- text ----------------------------------------------------------------------------------- */
 
-/* "%p" process, "%h" host, "%%" percent. False when it does not fit: a name that is cut is another
- * file's. */
+/* Replace %p by the process, %h by the host, %% by %. False if the result does not fit: a name cut
+ * short would be that of another file. */
 static bool expand(const char *pattern, const char *host, char *path, size_t size)
 {
     size_t at = 0;
@@ -52,7 +52,7 @@ static void write_size(FILE *out, int coll, int bucket)
             bucket ? 1ull << bucket : 0ull, (2ull << bucket) - 1);
 }
 
-/* The collectives that have symmetric kernels, in every release. */
+/* Does it have symmetric kernels? The same collectives do in every release. */
 static bool has_symmetric(int coll)
 {
     return coll == SYMTUNER_ALLREDUCE || coll == SYMTUNER_ALLGATHER ||
@@ -67,9 +67,9 @@ static void write_ran(FILE *out, const struct st_ledger *ledger, int coll, int b
         total += n[r] = st_ledger_read(&ledger->ran[coll][bucket][r]);
     if (total == 0)
         return;
-    /* Up to 2.30 a symmetric kernel shows no event of its own: a call outside capture that led to
-     * no general and no copy-engine event was one. A broadcast that led to none may have been sent
-     * as part of an AllGather (2.29 and later). */
+    /* Up to 2.30 symmetric kernels have no event: a call outside capture that led to no general and
+     * no copy-engine event ran one. That does not hold for Broadcast, which NCCL 2.29 and later may
+     * run as part of an AllGather. */
     if (has_symmetric(coll) && !st_era_shows_symmetric(st_process()->era) &&
         n[ST_RAN_CALLED] > n[ST_RAN_GENERAL] + n[ST_RAN_CE])
         n[ST_RAN_SYMMETRIC] = n[ST_RAN_CALLED] - n[ST_RAN_GENERAL] - n[ST_RAN_CE];
@@ -121,7 +121,7 @@ static void write_text(FILE *out, const struct st_ledger *ledger, const char *ho
     fputs("end\n", out);
 }
 
-/* The reader of a pipe gets this long for one text: it may never read again. */
+/* How long to wait, per text, for the reader of a full pipe: it may never read again. */
 enum { READER_MS = 2000 };
 
 static int64_t now_ms(void)
@@ -132,8 +132,8 @@ static int64_t now_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* Until there is room in a full pipe, or it is ${until}; false then, and errno stays EAGAIN.
- * Signals interrupt it, which is why there is a time of the clock. */
+/* Wait until a full pipe has room. False, with errno EAGAIN, if it has none by ${until}: a time,
+ * not a duration, because signals interrupt the wait. */
 static bool wait_for_room(int fd, int64_t until)
 {
     struct pollfd end = {.fd = fd, .events = POLLOUT};
@@ -146,8 +146,8 @@ static bool wait_for_room(int fd, int64_t until)
     return ready > 0;
 }
 
-/* How much was written; all, or errno says why not. A pipe whose reader has gone is EPIPE, and not
- * the signal that would end the job. */
+/* Write ${text} and return how much of it was written; if not all, errno says why. A pipe without a
+ * reader gives EPIPE, and not SIGPIPE, which would end the job. */
 static size_t write_all(int fd, const char *text, size_t size)
 {
     const struct timespec at_once = {0};
@@ -176,7 +176,8 @@ static size_t write_all(int fd, const char *text, size_t size)
     return done;
 }
 
-/* One write per communicator, appended: ranks that share a file do not tear each other's text. */
+/* Append the text of a communicator in one write, so that the texts of ranks that share a file do
+ * not mix. */
 static void dump(const struct st_ledger *ledger)
 {
     const char *pattern = st_process()->options.ledger;
@@ -325,7 +326,7 @@ static void *listen_thread(void *unused)
     for (;;) {
         while (sem_wait(&asked_for) != 0)
             ;
-        pthread_mutex_lock(&lock); /* a ledger under dump must not be freed */
+        pthread_mutex_lock(&lock); /* no ledger may be freed while it is written */
         for (const struct st_ledger *l = open_ledgers; l; l = l->next)
             dump(l);
         pthread_mutex_unlock(&lock);
@@ -343,7 +344,7 @@ static void listen_start(void)
     pthread_t thread;
 
     sem_init(&asked_for, 0, 0);
-    sigfillset(&all); /* the program's signals stay with the program's threads */
+    sigfillset(&all); /* signals are for the program's threads, not for this one */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     if (pthread_create(&thread, NULL, listen_thread, NULL) == 0) {
         pthread_detach(thread);

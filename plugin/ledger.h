@@ -2,16 +2,16 @@
 /*
  * ledger.h - what was asked, what was answered and what ran, counted per communicator.
  *
- * Counting is lock-free, allocates nothing and is safe from any thread. A ledger is shared by all
- * ranks of a communicator that live in this process and by the tuner and profiler interfaces: they
- * meet by communicator id. docs/ledger.md describes the text.
+ * Counting is lock-free, allocates nothing and is safe from any thread. All ranks of a communicator
+ * in this process share one ledger, and so do tuner and profiler: they find it by the communicator
+ * id. docs/ledger.md describes the text.
  *
- * A locked addition costs more than the decision that it counts. So the first thread that counts in
- * a ledger owns half of every counter and adds to it without a lock; all other threads share the
- * other half. No count is lost: each half has one kind of writer, a reader adds the two.
+ * An atomic addition costs more than the decision that it counts. So every counter has two halves:
+ * the first thread that counts in a ledger owns one and adds to it by a plain load and store; all
+ * other threads add to the other atomically. A reader adds the two, so no count is lost.
  *
  * Units      sizes are NCCL's nBytes, in powers of two: bucket b holds 2^b .. 2^(b+1)-1 bytes.
- * Ownership  st_ledger_open counts a user, st_ledger_close drops it; the last one writes the text.
+ * Ownership  every st_ledger_open needs an st_ledger_close; the last one writes the text and frees.
  */
 #ifndef ST_LEDGER_H_
 #define ST_LEDGER_H_
@@ -23,7 +23,7 @@
 #include "plugin/steer.h"
 
 enum { ST_BUCKETS = 48, ST_CELLS = SYMTUNER_ALGOS * SYMTUNER_PROTOS };
-enum { ST_VERDICTS_ROOM = 8 }; /* a power of two, so that a counter's place is a shift */
+enum { ST_VERDICTS_ROOM = 8 }; /* a power of two, to index by shifts */
 _Static_assert((int)ST_VERDICTS <= (int)ST_VERDICTS_ROOM, "one place per verdict");
 enum st_ran {
     ST_RAN_CALLED, ST_RAN_CAPTURED, ST_RAN_GENERAL, ST_RAN_SYMMETRIC, ST_RAN_CE, ST_RANS
@@ -34,25 +34,25 @@ struct st_counter {
 };
 
 struct st_ledger {
-    _Atomic uintptr_t owner; /* thread that counts without a lock; 0 none yet */
+    _Atomic uintptr_t owner; /* thread that owns a half; 0: none yet */
     struct st_ledger *next;
     int users;
     uint64_t comm_id;
     int ranks, nodes;
-    int local;                    /* ranks of this process so far           */
-    int tuners;                   /* of these, not closed yet               */
+    int local;                    /* tuners of this process so far          */
+    int tuners;                   /* tuners that are open                   */
     struct st_counter asked[SYMTUNER_COLLS][ST_BUCKETS][2][ST_VERDICTS_ROOM];
     struct st_counter picked[SYMTUNER_COLLS][ST_BUCKETS][ST_CELLS];
     struct st_counter ran[SYMTUNER_COLLS][ST_BUCKETS][ST_RANS];
 };
 
-/* Find or make the ledger of a communicator; id 0 (tuner v4 knows none) is never shared. NULL when
- * out of memory: count nothing. */
+/* Find or make the ledger of a communicator; id 0 (tuner v4 has no ids) is never shared. NULL if
+ * out of memory: then nothing is counted. */
 struct st_ledger *st_ledger_open(uint64_t comm_id, int ranks, int nodes);
 void st_ledger_close(struct st_ledger *ledger);
 
-/* A rank's tuner comes or goes: true for the first to come and for the last to go, who speaks for
- * the communicator. ${ledger} may be NULL: everybody speaks. */
+/* Count a tuner in or out. True for the first one in and the last one out: only that one logs. If
+ * ${ledger} is NULL, every tuner logs. */
 bool st_ledger_tuner_opens(struct st_ledger *ledger);
 bool st_ledger_tuner_closes(struct st_ledger *ledger);
 
@@ -63,8 +63,8 @@ static inline int st_ledger_bucket(uint64_t bytes)
     return bucket < ST_BUCKETS ? bucket : ST_BUCKETS - 1;
 }
 
-/* A number that no two living threads share. Not a _Thread_local's address: in a library that is
- * loaded late each of those costs a function call. */
+/* A number of its own for every living thread. Not the address of a _Thread_local: in a library
+ * loaded by dlopen reading that is a function call. */
 static inline uintptr_t st_thread(void)
 {
 #if defined(__x86_64__)
@@ -77,7 +77,7 @@ static inline uintptr_t st_thread(void)
 #endif
 }
 
-/* Any thread but the owner; becomes the owner when there is none. */
+/* Add from a thread that is not the owner; it becomes the owner if there is none. */
 void st_ledger_add_shared(struct st_ledger *ledger, struct st_counter *counter);
 
 static inline void st_ledger_add(struct st_ledger *ledger, struct st_counter *counter)
@@ -97,10 +97,11 @@ static inline uint64_t st_ledger_read(const struct st_counter *counter)
            atomic_load_explicit(&counter->shared, memory_order_relaxed);
 }
 
-/* Total of the calls that the tuner was asked about, and of those that it changed. */
+/* How many calls the tuner was asked about, and how many of them a rule changed. */
 void st_ledger_sums(const struct st_ledger *ledger, uint64_t *asked_out, uint64_t *steered_out);
 
-/* Start the thread that appends all open ledgers when SYMTUNER_LEDGER_SIGNAL arrives. Once. */
+/* Start the thread that writes all open ledgers when SYMTUNER_LEDGER_SIGNAL arrives. Later calls do
+ * nothing. */
 void st_ledger_listen(const struct st_options *options);
 
 #endif

@@ -26,8 +26,9 @@ void st_log_level(enum st_log level)
     atomic_store(&most, highest[level]);
 }
 
-/* Does NCCL's logger print a warning of all subsystems? It drops those above NCCL_DEBUG and those of
- * which no subsystem is on: a job would never learn of its typo. (debug.cc, 2.27.3 to 2.30.7) */
+/* Will NCCL's logger print a warning that belongs to all subsystems? It drops messages if
+ * NCCL_DEBUG is below their level or if all their subsystems are off, and then nobody would see the
+ * warning. (debug.cc, 2.27.3 to 2.30.7) */
 static bool nccl_prints_warnings(void)
 {
     static const char *const level[] = {"WARN", "INFO", "ABORT", "TRACE"};
@@ -48,7 +49,7 @@ static bool nccl_prints_warnings(void)
         if (!all_but && found >= 0)
             on = true;
         if (all_but && found == subsystems.count - 1)
-            on = false; /* all but all */
+            on = false; /* "^ALL" */
         list += n;
     }
     return on;

@@ -16,7 +16,7 @@ const char *const st_mode_word[] = {"steer", "observe", "off"};
 enum kind { TEXT, SWITCH, WORD };
 _Static_assert(sizeof(enum st_mode) == sizeof(int) && sizeof(enum st_signal) == sizeof(int) &&
                    sizeof(enum st_log) == sizeof(int),
-               "words are written as numbers");
+               "store() writes an enum as an int");
 
 #define KIND_OF(member)                                                                            \
     _Generic(((struct st_options *)0)->member, st_text_option : TEXT, bool : SWITCH, default : WORD)
@@ -33,7 +33,7 @@ static const struct {
 };
 enum { OPTIONS = sizeof table / sizeof *table };
 
-/* Variables that were taken out, and what to do instead. */
+/* Variables that no longer exist, and what to do instead. */
 static const struct {
     const char *name, *cure;
 } gone[] = {
@@ -64,7 +64,7 @@ static bool legal(const char *values, const char *value)
     return strcmp(values, "text") == 0 || st_word_listed(values, value, strncmp);
 }
 
-/* One more thing that is wrong; what does not fit is cut. */
+/* Append one error; what does not fit is cut off. */
 static void add_error(char *error, size_t error_size, const char *format, ...)
 {
     size_t used = strlen(error);
@@ -104,7 +104,7 @@ static bool find_strangers(char *error, size_t error_size)
     return found;
 }
 
-/* Which word of "steer|observe|off" ${value} is. It is one of them. */
+/* Which word of "steer|observe|off" is ${value}? It must be one of them. */
 static int word_number(const char *values, const char *value)
 {
     size_t len = strlen(value);

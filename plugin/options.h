@@ -2,9 +2,8 @@
 /*
  * options.h - the SYMTUNER_* variables: one row each, read once.
  *
- * `symtuner env` and docs/env.md are printed from the same rows. The last rows are those of the
- * doctor and of the JAX package: the plugin only knows that they exist, so that it does not call
- * them misspelt.
+ * `symtuner env` and docs/env.md are printed from the same rows. The last rows belong to the doctor
+ * and to the JAX package: the plugin knows their names only so as not to report them as misspelt.
  */
 #ifndef ST_OPTIONS_H_
 #define ST_OPTIONS_H_
@@ -12,7 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The words of a list, in its order. */
+/* For options whose value is a word: the words of the row, in its order. */
 enum st_mode { ST_MODE_STEER, ST_MODE_OBSERVE, ST_MODE_OFF };
 enum st_signal { ST_SIGNAL_NONE, ST_SIGNAL_USR1, ST_SIGNAL_USR2 };
 enum st_log { ST_LOG_INFO, ST_LOG_WARN, ST_LOG_OFF };
@@ -21,9 +20,9 @@ extern const char *const st_mode_word[];
 
 typedef const char *st_text_option;
 
-/* X(type, member, variable, default, legal values, help). The values are "text", which is taken as
- * it is, or words, which are checked: bool wants "1|0", an enum its words in its order, text with
- * words is one of them. */
+/* X(type, member, variable, default, legal values, help). The legal values are "text", which is
+ * taken as it is, or a list of words, one of which the value must be: "1|0" for bool, the words in
+ * the order of the enum for an enum. */
 #define ST_OPTION_MAP(X)                                                                           \
     X(enum st_mode, mode, "SYMTUNER_MODE", "steer", "steer|observe|off",                           \
       "steer: act; observe: count and report, change nothing; off: be silent")                     \
@@ -71,10 +70,10 @@ struct st_options {
 #undef ST_OPTION_MEMBER
 };
 
-/* Read all variables. A wrong value is replaced by the default and described in ${error}, as is a
- * SYMTUNER_ variable that does not exist or no longer does (SYMTUNER_AR_ belongs to the kernel
- * library); returns false then. Each is named, separated by "; ", as far as they fit. The strings
- * are the environment's: read once, early. */
+/* Read all variables. False if a value is wrong, for which the default is used, or if a SYMTUNER_
+ * variable does not exist or no longer exists; those of the kernel library, SYMTUNER_AR_, are not
+ * looked at. ${error} names each, separated by "; ", as far as they fit. Text options point into
+ * the environment: read once, early. */
 bool st_options_read(struct st_options *options, char *error, size_t error_size);
 
 #endif

@@ -18,11 +18,12 @@
 static struct st_process process = {.ctas_from = "not decided"};
 static pthread_once_t read_once = PTHREAD_ONCE_INIT, decide_once = PTHREAD_ONCE_INIT,
                       start_once = PTHREAD_ONCE_INIT;
-/* Of reading; said when a logger exists. */
+/* Errors from reading options and rules, logged once there is a logger. */
 static char option_error[SYMTUNER_ERROR_MAX], machine_error[SYMTUNER_ERROR_MAX],
     rules_error[SYMTUNER_ERROR_MAX];
 
-/* NCCL's example tuner and its kin read this file: it is theirs where one of them is behind ours. */
+/* The CSV of NCCL's example tuner; NULL if another tuner runs behind ours, as the file is then for
+ * that one. */
 static const char *config_file(void)
 {
     const char *file = getenv("NCCL_TUNER_CONFIG_FILE");
@@ -73,7 +74,7 @@ static const char *environment(const void *from, const char *name)
     return getenv(name);
 }
 
-/* What keeps the built-in count from being given; NULL: nothing. */
+/* Which setting holds the built-in count back? NULL: none. */
 static const char *holds_default(void)
 {
     if (process.options.mode != ST_MODE_STEER)
@@ -83,9 +84,9 @@ static const char *holds_default(void)
     return st_held_default(environment, NULL);
 }
 
-/* Both counts are read once per process and must be equal on all ranks, whatever communicator a
- * rank creates first: so they depend on the machine and the release only, and the built-in one on
- * no file either, which one rank may fail to read. */
+/* NCCL reads both counts once per process, and they must be equal on all ranks, whichever
+ * communicator a rank creates first. So they depend on machine and release only; and the built-in
+ * one on no file, which one rank might fail to read. */
 static void decide(void)
 {
     const struct st_rule *rule;
@@ -150,8 +151,9 @@ int st_process_call_rules(void)
     return count;
 }
 
-/* May another rank of this box be told the built-in count? It looks where this one was told what
- * to see, or it sees all GPUs where this one sees one (containers). */
+/* May another rank of this box get the built-in count? It may if it looks for the GPUs itself while
+ * this rank has SYMTUNER_MACHINE, or if it sees all GPUs while this rank, in a container, sees
+ * one. */
 static bool box_may_have_default(void)
 {
     return process.default_ctas || process.options.machine[0] ||
@@ -161,10 +163,10 @@ static bool box_may_have_default(void)
 bool st_process_wants_tuner(void)
 {
     if (process.env_interface && box_may_have_default())
-        return true; /* to see whether all ranks are told the same count */
+        return true; /* the tuner compares what the ranks got */
     if (process.options.mode == ST_MODE_OFF)
         return false;
-    /* a wrong setting is told through the tuner's init */
+    /* only the tuner's init can log that a setting is wrong */
     return st_process_call_rules() || process.sym_ctas || process.rules_wrong || option_error[0] ||
            machine_error[0] || st_process_wants_profiler();
 }
@@ -174,8 +176,8 @@ bool st_process_wants_profiler(void)
     return process.options.mode != ST_MODE_OFF && process.options.ledger[0];
 }
 
-/* The logger lives in NCCL: the library that holds it also has ncclGetVersion. This finds the very
- * NCCL that called us, however it was loaded. */
+/* Ask the library that the logger is in for ncclGetVersion: it is the NCCL that called us, however
+ * it was loaded. */
 static int ask_version(nccl_abi_logger logger)
 {
     int (*get_version)(int *) = NULL;
@@ -186,7 +188,7 @@ static int ask_version(nccl_abi_logger logger)
     if (!logger || !dladdr((void *)(uintptr_t)logger, &info) || !info.dli_fname)
         return 0;
     library = dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_LOCAL);
-    if (!library) /* statically linked into the program */
+    if (!library) /* NCCL is linked into the program */
         library = dlopen(NULL, RTLD_NOW | RTLD_LOCAL);
     if (library) {
         *(void **)&get_version = dlsym(library, "ncclGetVersion");
@@ -211,7 +213,7 @@ static void start(void)
     pthread_once(&decide_once, decide);
 }
 
-/* What becomes of the CTA count of symmetric kernels, where it is not just the rules' wish. */
+/* Log what happens to the CTA count of symmetric kernels, unless a rule simply sets it. */
 static void announce_ctas(const char *release)
 {
     const char *gpu = process.machine.gpu[0] ? process.machine.gpu : "this GPU";
@@ -232,13 +234,13 @@ static void announce_ctas(const char *release)
         st_info("no CTA count is known for \"%s\" with NCCL %s: NCCL's own is kept; measure one "
                 "with NCCL_SYM_CTAS, then write [process] sym-ctas", gpu, release);
     if (process.sym_ctas && !process.env_interface)
-        st_warn("[process] sym-ctas = %d reaches nobody: NCCL %s; %s", process.sym_ctas,
+        st_warn("[process] sym-ctas = %d has no effect: NCCL %s; %s", process.sym_ctas,
                 can_ask ? "does not ask symtuner for variables" : "has no env interface",
                 can_ask ? "set NCCL_ENV_PLUGIN=libsymtuner.so on all ranks"
                         : "set NCCL_SYM_CTAS yourself, on all ranks");
 }
 
-/* Said once per process, with no lock held: NCCL's logger takes its own. */
+/* Log what was found, once per process. Hold no lock: NCCL's logger takes one. */
 static void announce(void)
 {
     const struct st_hazard *hazard;

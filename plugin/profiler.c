@@ -13,7 +13,7 @@ struct st_profiler {
     struct st_next_profiler next;
 };
 
-/* What runs, by the number that NCCL has as the context: its place here, from 1. */
+/* The open profilers. The context that NCCL gets is the place in this list, from 1. */
 enum { CONTEXTS = 4096 };
 static _Atomic(struct st_profiler *) contexts[CONTEXTS];
 
@@ -60,8 +60,8 @@ nccl_abi_result st_profiler_open(const struct st_profiler_init *init, void **ctx
     return NCCL_ABI_SUCCESS;
 }
 
-/* "AllReduce" ... as NCCL spells them; -1 for what no tuner sees (SendRecv, AlltoAll ...). At most
- * two comparisons: this runs for every call. */
+/* The collective that NCCL calls "AllReduce" and so on; -1 for calls that no tuner sees (SendRecv,
+ * AlltoAll ...). At most two comparisons: this runs for every call. */
 static int parse_func(const char *func)
 {
     switch (func[0]) {
@@ -80,8 +80,8 @@ static int parse_func(const char *func)
     }
 }
 
-/* Bytes of "ncclFloat32" and the like by the first digit; 8-bit types and those that NCCL calls
- * "Unknown" (uint8) have one. */
+/* Bytes of one element, by the first digit in "ncclFloat32" and the like; 1 for 8-bit types and for
+ * uint8, which NCCL calls "Unknown". */
 static uint64_t parse_size(const char *datatype)
 {
     while (*datatype && (*datatype < '0' || *datatype > '9'))
@@ -111,13 +111,14 @@ static void call(struct st_profiler *profiler, const struct nccl_abi_ev_coll_api
           api->captured ? ST_RAN_CAPTURED : ST_RAN_CALLED);
 }
 
-/* From 2.31.2 symmetric kernels have Coll events; older interfaces show an empty protocol. */
+/* From 2.31.2 on symmetric kernels have Coll events; up to v6 of the interface their protocol is
+ * empty. */
 static bool symmetric(const struct nccl_abi_ev_coll *coll)
 {
     return st_era_shows_symmetric(st_process()->era) && coll->proto && !coll->proto[0];
 }
 
-/* The other one first: its handle is what NCCL shall know the event by. */
+/* Give the event to the profiler behind ours first: NCCL gets the handle that it returns. */
 static struct st_profiler *pass_on(void *ctx, int abi, uint64_t type, void *event, void **handle)
 {
     struct st_profiler *profiler = find(ctx);
@@ -145,7 +146,7 @@ static void count_v5(struct st_profiler *profiler, const struct nccl_abi_event_v
     else if (event->type == NCCL_ABI_EV_COLL)
         count(profiler, coll->func, coll->count, coll->datatype,
               symmetric(coll) ? ST_RAN_SYMMETRIC : ST_RAN_GENERAL);
-    else if (event->type == NCCL_ABI_EV_CE_COLL) /* its first members are those of coll */
+    else if (event->type == NCCL_ABI_EV_CE_COLL) /* it begins like coll */
         count(profiler, coll->func, coll->count, coll->datatype, ST_RAN_CE);
 }
 

@@ -3,8 +3,8 @@
  * profiler.h - one communicator as the profiler interface sees it: count calls and what ran.
  *
  * Only two or three event kinds are asked for, and none at all unless a ledger is wanted. A
- * profiler behind ours (plugin/next/profiler.h) asks for its own. The context that NCCL gets is a number,
- * not an address: its proxies may show that of another process.
+ * profiler behind ours (plugin/next/profiler.h) asks for its own. The context that NCCL gets is a
+ * number, not an address: its proxy threads may pass that of another process.
  */
 #ifndef ST_PROFILER_H_
 #define ST_PROFILER_H_

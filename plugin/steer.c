@@ -10,19 +10,19 @@ const char *const st_verdict_word[ST_VERDICTS] = {ST_VERDICT_MAP(ST_VERDICT_WORD
 
 enum { ANY = -1, NOTHING = -1 };
 
-/* A decision takes some 300 instructions: what NCCL asks for most is inlined, the rest is not. */
+/* A decision takes some 300 instructions. The usual path is inlined, the rest is not. */
 #define INLINE   inline __attribute__((always_inline))
 #define NOINLINE __attribute__((noinline))
 
-/* In a mixed competition every general entry is raised by this, so that a symmetric kernel wins and
- * NCCL's own order among the general ones stays; or one of them is lowered by it. Its size is a
- * convention, not a measurement. */
+/* Where general and symmetric kernels compete: to favour symmetric ones every entry is multiplied
+ * by this, which keeps NCCL's order among them; to favour an entry, its price is divided by it. The
+ * value is chosen, not measured. */
 static const float mixed_factor = 8.0f;
 
-/* The bits of floats that are not negative order as the floats do, and a set sign bit makes a dead
- * entry look larger than every live one: integers find the least in half the time. NaN and infinity
- * lie above FLT_MAX. -0.0 counts as negative; NCCL writes none. */
-static const uint32_t dead = 0x7f7fffff; /* of FLT_MAX: this and above is not live */
+/* Prices are compared by their bits, as unsigned integers, in half the time: floats >= 0 have the
+ * same order, and the sign bit puts negative, dead entries above all live ones, as are NaN and
+ * infinity. -0.0 counts as negative; NCCL writes none. */
+static const uint32_t dead = 0x7f7fffff; /* the bits of FLT_MAX: live entries are below */
 
 static inline uint32_t bits_of(float cost)
 {
@@ -55,11 +55,10 @@ static int cells_of(struct st_table table)
     return table.algos * table.protos;
 }
 
-/* Four entries at a time, in registers that every machine has. */
+/* Four entries at a time, in vector registers that every CPU has. */
 typedef int32_t four __attribute__((vector_size(16)));
 
-/* Flipping the sign makes the order of signed numbers, which is what vector registers compare, that
- * of unsigned ones. */
+/* Vector compares are signed: flip the sign bit so that they order unsigned values. */
 static inline four four_flipped(const float *cost)
 {
     const four flip = {INT32_MIN, INT32_MIN, INT32_MIN, INT32_MIN};
@@ -76,8 +75,8 @@ static inline four four_least(four a, four b)
     return (a & less) | (b & ~less);
 }
 
-/* The least entry as bits; dead or above when none is live. The tree of comparisons is as flat as
- * it can be: a decision waits for it. */
+/* The bits of the least entry; not below ${dead} if none is live. The tree of comparisons is as
+ * flat as possible: every decision waits for it. */
 static INLINE uint32_t least(struct st_table table)
 {
     enum { USUAL = SYMTUNER_ALGOS * SYMTUNER_PROTOS };
@@ -138,14 +137,14 @@ static INLINE int cheapest(struct st_table table, int algo, int proto)
     return live(table.cost[cell]) ? cell : NOTHING;
 }
 
-static const uint32_t twice = 1u << 23; /* one more in the exponent */
+static const uint32_t twice = 1u << 23; /* doubles a float: adds 1 to its exponent */
 
 static inline four four_from(uint32_t bits)
 {
     return (four){(int32_t)bits, (int32_t)bits, (int32_t)bits, (int32_t)bits};
 }
 
-/* Every entry that is not above ${own} becomes ${raised}. A dead one is above, see there. */
+/* Set every entry whose bits are not above ${own} to ${raised}. Dead ones are above. */
 static INLINE void raise_rivals(struct st_table table, uint32_t own, uint32_t raised)
 {
     enum { USUAL = SYMTUNER_ALGOS * SYMTUNER_PROTOS };
@@ -166,9 +165,9 @@ static INLINE void raise_rivals(struct st_table table, uint32_t own, uint32_t ra
             table.cost[i] = cost_of(raised);
 }
 
-/* Make live entry ${cell} the one that NCCL takes. It keeps NCCL's own price, which is what
- * ncclGroupSimulateEnd reports: the others that are not dearer get twice its price. Only a price
- * that NCCL would not take at all is lowered. */
+/* Make NCCL take live entry ${cell}. It keeps its price, which ncclGroupSimulateEnd reports; the
+ * entries that are not dearer get twice that price. Only a price so high that NCCL would not take
+ * it at all is lowered. */
 static INLINE void make_cheapest(struct st_table table, float limit, int cell)
 {
     const uint32_t picosecond = bits_of(1e-6f), infinite = bits_of(INFINITY);
@@ -176,15 +175,15 @@ static INLINE void make_cheapest(struct st_table table, float limit, int cell)
 
     if (__builtin_expect(own >= bits_of(limit), 0))
         own = bits_of(limit) - twice;
-    raised = least_of(own + twice, infinite); /* twice the largest is past it */
+    raised = least_of(own + twice, infinite); /* twice a large one can be above */
     raised = raised < picosecond ? picosecond : raised;
     raise_rivals(table, own, raised);
     table.cost[cell] = cost_of(own);
 }
 
-/* Where symmetric kernels compete, they are not in the table and cannot be raised: the entry gets an
- * eighth of the least price instead. Zeros are raised to a picosecond, as nothing above zero is
- * below them. */
+/* Symmetric kernels that compete are not in the table, so their price cannot be raised: the entry
+ * gets an eighth of the least price instead. Prices of 0 are raised to a picosecond before, since
+ * no positive price is below them. */
 static NOINLINE void undercut(struct st_table table, float limit, int cell)
 {
     const uint32_t picosecond = bits_of(1e-6f);
@@ -199,7 +198,8 @@ static NOINLINE void undercut(struct st_table table, float limit, int cell)
     table.cost[cell] = cost_of(least_of(floor, bits_of(limit))) / mixed_factor;
 }
 
-/* ${mask} of symtuner's numbering (algo * 3 + proto) in the numbering of this table. */
+/* Is entry ${cell} in ${mask}, whose bits are numbered algo * 3 + proto whatever the table's
+ * shape? */
 static bool masked(struct st_table table, uint32_t mask, int cell)
 {
     int algo = cell / table.protos, proto = cell % table.protos;
@@ -208,7 +208,7 @@ static bool masked(struct st_table table, uint32_t mask, int cell)
            mask >> (algo * SYMTUNER_PROTOS + proto) & 1;
 }
 
-/* Forbid the entries of ${mask}, unless nothing below ${limit} would be left to take. */
+/* Forbid the entries of ${mask}, unless no live entry below ${limit} would be left. */
 static bool forbid(struct st_table table, float limit, uint32_t mask)
 {
     bool left = false, changed = false;
@@ -237,8 +237,8 @@ static INLINE enum st_verdict prefer_entry(const struct st_era *era, struct st_t
     return ST_VERDICT_GENERAL;
 }
 
-/* Where NCCL keeps a picked LL symmetric kernel only if the general winner's protocol is LL, the
- * table can save it; elsewhere nothing in the table reaches symmetric kernels. */
+/* Some releases keep a picked LL symmetric kernel only if the cheapest general entry is LL: there
+ * the table can keep it. Elsewhere nothing in the table reaches symmetric kernels. */
 static NOINLINE enum st_verdict
 prefer_symmetric(const struct st_era *era, int pipe_ops, bool mixed, struct st_table table)
 {
@@ -261,16 +261,16 @@ prefer_symmetric(const struct st_era *era, int pipe_ops, bool mixed, struct st_t
     return ST_VERDICT_SYMMETRIC;
 }
 
-/* Forbidden entries and channels. */
+/* Apply forbid and channels. */
 static NOINLINE enum st_verdict
 limit(const struct st_era *era, const struct st_action *action, int coll, struct st_table table,
       int *channels)
 {
     bool limited = action->forbid && forbid(table, era->table_limit, action->forbid);
 
-    /* Before 2.31 a count replaces NCCL's. From 2.29 on several roots' broadcasts arrive as one
-     * AllGather whose count NCCL does not clamp: a count above the communicator's would touch
-     * channels that do not exist, so AllGather keeps NCCL's. */
+    /* Before 2.31 our channel count replaces NCCL's. From 2.29 on Broadcasts of several roots
+     * arrive as one AllGather, whose count NCCL does not clamp: one above the communicator's would
+     * touch channels that do not exist. So AllGather keeps NCCL's count there. */
     if (action->channels &&
         (era->channels_cap || !era->gather_unclamped || coll != SYMTUNER_ALLGATHER)) {
         *channels = action->channels;
@@ -286,7 +286,7 @@ static INLINE enum st_verdict steer(const struct st_era *era, const struct st_ac
     enum st_verdict verdict = ST_VERDICT_UNTOUCHED, preferred = ST_VERDICT_UNTOUCHED;
 
     if (st_is_probe(era, pipe_ops)) {
-        /* asks one thing only: would LL win? */
+        /* a probe asks only whether LL would win */
         if (action->prefer != SYMTUNER_SYMMETRIC)
             return ST_VERDICT_UNTOUCHED;
     } else if (__builtin_expect(action->forbid | (uint32_t)action->channels, 0)) {
@@ -311,7 +311,7 @@ static INLINE enum st_verdict steer(const struct st_era *era, const struct st_ac
 enum st_verdict st_steer(const struct st_era *era, const struct st_action *action, int coll,
                          int pipe_ops, bool mixed, struct st_table table, int *channels)
 {
-    /* NCCL's shape since 2.27, known to the compiler: a third less to run */
+    /* NCCL's shape since 2.27, as constants: a third fewer instructions */
     if (table.algos == SYMTUNER_ALGOS && table.protos == SYMTUNER_PROTOS)
         return steer(era, action, coll, pipe_ops, mixed,
                      (struct st_table){table.cost, SYMTUNER_ALGOS, SYMTUNER_PROTOS}, channels);

@@ -6,7 +6,7 @@
  *   - an entry that NCCL marked unavailable (negative) is never touched;
  *   - nothing <= 0 is ever written: from 2.31 on a negative entry wins; +infinity always forbids;
  *   - at least one entry stays selectable when one was;
- *   - SYMTUNER_LEAVE without limits changes no bit.
+ *   - SYMTUNER_LEAVE without forbid and channels changes no bit.
  * Pure. Units: microseconds. Threads: any.
  */
 #ifndef ST_STEER_H_
@@ -18,8 +18,8 @@
 /* What became of a call; the ledger counts them. X(id, word) */
 #define ST_VERDICT_MAP(X)                                                                          \
     X(NO_RULE, "no-rule")           /* no rule covers the call                            */       \
-    X(UNTOUCHED, "untouched")       /* a rule covers it, the release gives it no handle   */       \
-    X(SYMMETRIC, "symmetric")       /* the table was bent toward the symmetric kernel     */       \
+    X(UNTOUCHED, "untouched")       /* a rule covers it, but changed nothing              */       \
+    X(SYMMETRIC, "symmetric")       /* the table was changed to keep a symmetric kernel   */       \
     X(GENERAL, "general")           /* an algorithm or protocol was made the cheapest     */       \
     X(LIMITED, "limited")           /* only channels or forbidden entries changed         */       \
     X(UNAVAILABLE, "unavailable")   /* the rule's entry is not available for this call    */       \
@@ -35,24 +35,25 @@ struct st_table {
     int algos, protos;
 };
 
-/* ${mixed}: NCCL_ENQUEUE_REARCH_ENABLE=1, so that the table competes with symmetric kernels. */
+/* ${mixed}: NCCL_ENQUEUE_REARCH_ENABLE=1, so that the entries compete with symmetric kernels. */
 enum st_verdict st_steer(const struct st_era *era, const struct st_action *action, int coll,
                          int pipe_ops, bool mixed, struct st_table table, int *channels);
 
-/* Is this one of the extra questions of NCCL >= 2.31? A probe has no operations in its group. */
+/* Is this a probe, which NCCL 2.31 and later send besides calls? Probes have pipe_ops 0. */
 static inline bool st_is_probe(const struct st_era *era, int pipe_ops)
 {
     return pipe_ops == 0 && era->ll == ST_LL_ASK_VOID;
 }
 
-/* NCCL's nBytes as rules count it, the bytes of the whole call: probes count those of one rank. */
+/* NCCL's nBytes as bytes of the whole call, which rules count: in probes they are those of one
+ * rank. */
 static inline uint64_t st_whole_bytes(const struct st_era *era, int coll, uint64_t bytes, int ranks,
                                       int pipe_ops)
 {
     return st_is_probe(era, pipe_ops) ? bytes * st_coll_parts(coll, ranks) : bytes;
 }
 
-/* Does any entry have an algorithm behind it? */
+/* Is any entry live, that is, offered by NCCL? */
 bool st_table_live(struct st_table table);
 
 #endif

@@ -14,19 +14,19 @@
 
 struct st_tuner {
     const struct st_process *process;
-    const struct st_era *era; /* of the release                              */
-    bool mixed;               /* of the process                              */
-    _Atomic(struct st_index *) index; /* in force; NULL: no rule               */
-    struct st_index *wished;  /* in force once all ranks are known to agree  */
+    const struct st_era *era;
+    bool mixed;
+    _Atomic(struct st_index *) index; /* of the rules in force; NULL: none       */
+    struct st_index *wished;    /* in force once all ranks are known to agree    */
     struct st_agree *agree;
-    struct st_next_tuner *next; /* asked before our rules; NULL: none          */
-    struct st_ledger *ledger; /* NULL: out of memory, nothing is counted     */
+    struct st_next_tuner *next; /* asked before our rules; NULL: none            */
+    struct st_ledger *ledger;   /* NULL: out of memory, nothing is counted       */
     uint64_t comm_id;
     int ranks;
-    bool write;               /* steering, not only observing                */
-    bool pick;                /* a ledger is wanted: also count what NCCL takes */
-    atomic_bool slow;         /* pick, or the roll call was not read yet     */
-    bool settled;             /* it was; under the lock                      */
+    bool write;                 /* change the table, do not only observe         */
+    bool pick;                  /* a ledger is wanted: count what NCCL takes     */
+    atomic_bool slow;           /* take the slow path: pick, or not settled      */
+    bool settled;               /* the roll call was read; under settle's lock   */
 };
 
 nccl_abi_result st_tuner_open(const struct st_tuner_init *init, void **ctx_out)
@@ -56,7 +56,7 @@ nccl_abi_result st_tuner_open(const struct st_tuner_init *init, void **ctx_out)
                                      process->options.mode == ST_MODE_OFF);
     *ctx_out = tuner;
     if (process->options.mode == ST_MODE_OFF)
-        return NCCL_ABI_SUCCESS; /* it answers the roll call, and another tuner is asked */
+        return NCCL_ABI_SUCCESS; /* it answers the roll call and asks the tuner behind ours */
     if (rules)
         tuner->wished = st_index_build(process->rules, &group);
     if (!tuner->agree)
@@ -92,7 +92,8 @@ static void count_pick(struct st_tuner *tuner, int coll, int bucket, struct st_t
                       &tuner->ledger->picked[coll][bucket][algo * SYMTUNER_PROTOS + proto]);
 }
 
-/* From 2.31 on a negative price wins. A tuner that means "do not use" by it would undo our rule. */
+/* From 2.31 on NCCL takes a negative price. A tuner behind ours may mean "do not use" by one, which
+ * would override our rule: forbid those entries. */
 static void forbid_negatives(const struct st_era *era, const float *shown, struct st_table table)
 {
     for (int i = 0; era->negative_wins && i < table.algos * table.protos; i++)
@@ -100,8 +101,8 @@ static void forbid_negatives(const struct st_era *era, const float *shown, struc
             table.cost[i] = INFINITY;
 }
 
-/* Find the rule, apply it, count. The counter's place is known before the answer is. ${shown}: the
- * table as NCCL gave it, where another tuner has been at it; else NULL. */
+/* Find the rule, apply it, count. ${shown}: the table as NCCL gave it, if another tuner may have
+ * changed it; else NULL. */
 static inline __attribute__((always_inline)) void decide(struct st_tuner *tuner,
                                                          struct st_call call,
                                                          struct st_table table, int *n_channels,
@@ -132,8 +133,8 @@ static inline __attribute__((always_inline)) void decide(struct st_tuner *tuner,
         count_pick(tuner, call.coll, bucket, table, shown);
 }
 
-/* NCCL's barrier lies between the tuner inits and the first call: all ranks that will ever answer
- * the roll call have done so. */
+/* Read the roll call at the first call: NCCL has a barrier between the tuner inits and that call,
+ * so all ranks that take part have answered. */
 static void settle(struct st_tuner *tuner)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -148,7 +149,8 @@ static void settle(struct st_tuner *tuner)
     pthread_mutex_unlock(&lock);
 }
 
-/* First calls, probes and wanted ledgers: kept out of the way of everyone else's calls. */
+/* The slow path: first calls, probes, and calls with a ledger. Not inlined, so that other calls
+ * stay fast. */
 static __attribute__((noinline)) void decide_slowly(struct st_tuner *tuner, struct st_call call,
                                                     struct st_table table, int *n_channels,
                                                     const float *shown)
@@ -164,7 +166,8 @@ static __attribute__((noinline)) void decide_slowly(struct st_tuner *tuner, stru
            probe && !st_table_live(shown ? given : table), tuner->pick && !probe);
 }
 
-/* The other tuner first; then ours, on what it left. Its error is NCCL's (plugin/next/tuner.h). */
+/* Ask the other tuner, then apply our rules to the table that it left. NCCL gets its errors
+ * (plugin/next/tuner.h). */
 static __attribute__((noinline)) nccl_abi_result
 decide_behind(struct st_tuner *tuner, int func, size_t bytes, int pipe_ops, float **costs,
               int n_algo, int n_proto, int reg_buff, int *n_channels)
@@ -211,7 +214,7 @@ nccl_abi_result st_tuner_chunk(void *ctx, int func, size_t bytes, int algo, int 
 {
     struct st_tuner *tuner = ctx;
 
-    /* ${bytes} are those of one channel: no rule of ours could know the call by them */
+    /* ${bytes} are those of one channel: they do not tell which rule covers the call */
     return tuner && tuner->next ? st_next_tuner_chunk(tuner->next, func, bytes, algo, proto,
                                                       n_channels, chunk_size)
                                 : NCCL_ABI_SUCCESS;

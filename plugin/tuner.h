@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tuner.h - one communicator as the tuner interface sees it. The abi_tuner_v*.c files translate
- * NCCL's arguments and call these four functions.
+ * tuner.h - one communicator as the tuner interface sees it. The files plugin/abi/tuner_v*.c
+ * translate NCCL's arguments and call these four functions.
  *
- * Errors     st_tuner_open returns NULL when out of memory: every other function accepts NULL and
- *            then leaves everything to NCCL. Only SYMTUNER_STRICT=1 makes an init fail.
- * Threads    decisions may be asked from several threads at once.
+ * Errors     if out of memory, st_tuner_open gives a NULL context; the other functions accept it
+ *            and leave everything to NCCL. Only SYMTUNER_STRICT=1 makes an init fail.
+ * Threads    st_tuner_decide may run on several threads at once.
  */
 #ifndef ST_TUNER_H_
 #define ST_TUNER_H_

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* v1 has numbers for words. What NCCL would write for a word that is not listed comes last. */
+/* v1 has numbers where later versions have words. The last row is for all other words. */
 struct word {
     const char *text;
     uint8_t number;
@@ -85,7 +85,7 @@ void st_event_write(int version, int abi, int type, const struct nccl_abi_event_
         .type = (uint8_t)type, .parent = event->parent, .rank = event->rank};
     switch (type) {
     case NCCL_ABI_EV_COLL:
-        if (abi >= 5) /* their parent is the group; of v5 it is the API call */
+        if (abi >= 5) /* the older parent is the group; from v5 on it is the API call */
             old->parent = body->coll.parent_group;
         write_coll(version, &body->coll.head, old);
         break;

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * events.h - profiler events in the words of an older version of the interface. Pure.
+ * events.h - translate profiler events for older versions of the interface. Pure.
  *
- * What an older version does not have is dropped, and what it had and NCCL no longer says is zero,
- * both as NCCL does it for the profilers that it loads itself.
+ * Members that the older version lacks are dropped, and members that NCCL no longer fills are 0, as
+ * NCCL does it for the profilers that it loads itself.
  */
 #ifndef ST_NEXT_EVENTS_H_
 #define ST_NEXT_EVENTS_H_
 
 #include "nccl_abi/profiler_events.h"
 
-/* ${event}, in which NCCL speaks ${abi} (4 to 7: these start alike but for the width of the type,
- * hence ${type}), as ${version} (1 to 4) has it. */
+/* Translate ${event} from version ${abi} (4 to 7), which NCCL speaks, to ${version} (1 to 4).
+ * Events of versions 4 to 7 begin alike but for the width of the type, so ${type} is passed,
+ * too. */
 void st_event_write(int version, int abi, int type, const struct nccl_abi_event_v7 *event,
                     struct nccl_abi_event_old *old);
 
-/* Does ${version} (1 to 7) know this state? ${old}: its arguments for versions 1 to 3; later ones
- * take NCCL's own. */
+/* Does ${version} (1 to 7) know this state? ${old} gets the arguments for versions 1 to 3; later
+ * ones take NCCL's. */
 bool st_state_write(int version, int state, const union nccl_abi_state *args,
                     struct nccl_abi_state_old *old);
 

@@ -16,9 +16,9 @@ enum { FILE_MAX = 256, NAME_MAX_NCCL = 254 };
 
 static const struct {
     const char *what, *variable, *next, *prefix, *symbol;
-    int first, last; /* versions that can be chained                       */
-    int apart;       /* NCCL speaking less than this cannot serve more     */
-    int members;     /* of these many pointers after the name none is NULL */
+    int first, last; /* versions that can be chained                              */
+    int apart;       /* where NCCL speaks an older one, this and later cannot be  */
+    int members;     /* functions that must be there: the first so many           */
 } kinds[] = {
     [ST_NEXT_TUNER] = {"tuner", "NCCL_TUNER_PLUGIN", "SYMTUNER_NEXT_TUNER", "libnccl-tuner",
                        "ncclTunerPlugin", 2, 7, 5, 2},
@@ -28,7 +28,7 @@ static const struct {
 
 static struct search {
     struct st_next_library library;
-    int spoken;       /* for which it was                                   */
+    int spoken;       /* the version searched for                           */
     bool named, over; /* steps 1 to 3 are done; nothing more is to be tried */
     bool net;         /* step 4 is done                                     */
 } searches[ST_NEXT_KINDS];
@@ -42,7 +42,7 @@ bool st_next_file(const char *prefix, const char *name, int index, char *file)
         snprintf(file, FILE_MAX, "%s.so", prefix);
         return index == 0;
     }
-    if (index == 0) /* NCCL: any beginning of the word, in either case */
+    if (index == 0) /* as in NCCL: any beginning of the word, upper or lower case */
         snprintf(file, FILE_MAX, "%.*s", NAME_MAX_NCCL,
                  strncasecmp(name, "STATIC_PLUGIN", n) == 0 ? "" : name);
     else
@@ -81,7 +81,7 @@ static const void *find_table(enum st_next_kind kind, void *library, int version
     return dlsym(library, symbol);
 }
 
-/* What comes of a name or of a library: USED and REFUSED end the search. */
+/* The result of trying a name or a library: USED and REFUSED end the search. */
 enum found { USED, REFUSED, OURSELVES, MISSING };
 
 static enum found look(enum st_next_kind kind, void *library, const char *name, int spoken,
@@ -146,7 +146,7 @@ static void *load(const char *prefix, const char *name, int flags, char *note, s
     return library;
 }
 
-/* One name of the list; NULL is the default one. ${note} says what there is to say. */
+/* Try one name; NULL is the default. If it is not used, out->note may say why. */
 static enum found try_name(enum st_next_kind kind, const char *name, int spoken,
                            struct st_next_library *out)
 {
@@ -190,12 +190,12 @@ static void search_names(enum st_next_kind kind, const char *chosen, int spoken,
     }
     if (set && *set)
         found = try_name(kind, set, spoken, out);
-    if (found == OURSELVES) /* or unset: what NCCL would look for if nobody were named */
+    if (found == OURSELVES) /* or unset: the name that NCCL tries by default */
         found = try_name(kind, NULL, spoken, out);
     search->over = found == USED || found == REFUSED;
 }
 
-/* The library is used where NCCL has it loaded, and not loaded for our sake. */
+/* Look into the NET library if NCCL has loaded it; do not load it. */
 static void search_net(enum st_next_kind kind, int spoken, struct search *search)
 {
     const char *set = getenv("NCCL_NET_PLUGIN"), *name = set ? set : "libnccl-net.so";

@@ -2,16 +2,16 @@
 /*
  * open.h - find and load the tuner or profiler that NCCL would have loaded without us.
  *
- * NCCL takes one tuner and one profiler. Where we are that one, another may have been meant to be
- * there: it is put behind ours. Who comes first (docs/chaining.md has the same list):
+ * NCCL takes one tuner and one profiler. If that is ours, the one that the user meant to be there
+ * is put behind it. It is looked for in this order (docs/chaining.md has the same list):
  *
- *   1  SYMTUNER_NEXT_TUNER, when set: said to us and to nobody else; "none" chains nothing
- *   2  NCCL_TUNER_PLUGIN, as it is in the environment, when it names somebody else; "none" is none
+ *   1  SYMTUNER_NEXT_TUNER, if set; "none" chains nothing
+ *   2  NCCL_TUNER_PLUGIN of the environment, if it names another library; "none" chains nothing
  *   3  libnccl-tuner.so
  *   4  the NET library that NCCL has loaded (NCCL_NET_PLUGIN or libnccl-net.so)
  *
- * and likewise for the profiler. As in NCCL a library that loads and has no table ends the search;
- * one that cannot be loaded does not, unless 1 named it. We ourselves, by any name, are skipped.
+ * and likewise for the profiler. As in NCCL, a library that loads and has no table ends the search;
+ * one that cannot be loaded does not, unless 1 named it. symtuner itself, by any name, is skipped.
  *
  * Ownership  the library stays loaded until the process ends. Threads: any; one search runs at a
  *            time. Hazard: loads libraries, so never call it with a lock of NCCL's held.
@@ -25,31 +25,31 @@ enum st_next_kind { ST_NEXT_TUNER, ST_NEXT_PROFILER, ST_NEXT_KINDS };
 
 struct st_next_library {
     const void *table; /* NULL: nothing to chain                              */
-    int version;       /* of the interface that the table is of               */
+    int version;       /* of the interface                                    */
     char path[256];    /* of the library, for messages                        */
-    char note[512];    /* why something that was there is not used, or empty  */
-    bool wrong;        /* the note is the user's business (SYMTUNER_NEXT_*)   */
+    char note[512];    /* why a library that was found is not used, or ""     */
+    bool wrong;        /* the note is a warning: SYMTUNER_NEXT_* is wrong     */
 };
 
 /*
- * What is to be chained. ${chosen} is the value of SYMTUNER_NEXT_*, ${spoken} the version in which
- * NCCL speaks to us, ${net} whether to look into NCCL's NET library, which is only there once
- * a communicator is being made. The result is the same for the rest of the process, but that a
- * search without ${net} that found nothing is completed by one with it. Never NULL.
+ * Find what to chain. ${chosen} is the value of SYMTUNER_NEXT_*, ${spoken} the version that NCCL
+ * speaks to us, ${net} whether to look into NCCL's NET library, which is loaded only when a
+ * communicator is made. The result is kept for the rest of the process; but if a search without
+ * ${net} found nothing, the first one with it goes on from there. Never NULL.
  */
 const struct st_next_library *st_next_find(enum st_next_kind kind, const char *chosen, int spoken,
                                            bool net);
 
-/* Say once per process what is chained, or why something that was there is not. */
+/* Log once per process what is chained, or why a library that was found is not. */
 void st_next_say(enum st_next_kind kind, const struct st_next_library *library);
 
 /* The name in the plugin's table. */
 const char *st_next_name(const struct st_next_library *library);
 
 /*
- * How NCCL looks for a plugin called ${name}: the ${index}-th thing to load, written to ${file} of
- * 256 bytes. ${prefix} is "libnccl-tuner" and the like. False past the last; an empty ${file} is
- * the program itself (STATIC_PLUGIN). An empty or no name is the prefix with ".so".
+ * The files that NCCL tries to load for a plugin called ${name}: writes the ${index}-th to ${file},
+ * which has 256 bytes; false past the last. ${prefix} is "libnccl-tuner" and the like. If ${file}
+ * is empty, it is the program itself (STATIC_PLUGIN). Without a name it is the prefix and ".so".
  */
 bool st_next_file(const char *prefix, const char *name, int index, char *file);
 

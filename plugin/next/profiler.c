@@ -8,23 +8,24 @@
 #include "plugin/next/events.h"
 #include "plugin/next/open.h"
 
-/* The other's table, the same in all communicators: NCCL stops events without naming one. */
+/* The other profiler. One for all communicators: NCCL does not tell of which one it stops an
+ * event. */
 static _Atomic(const struct st_next_library *) other;
 
 static struct {
-    atomic_int own;      /* what we want                                            */
-    int theirs;          /* written by the other; used where we want something, too */
-    _Atomic(int *) nccl; /* NCCL's mask; NULL where the other writes it itself      */
+    atomic_int own;      /* what we want                                           */
+    int theirs;          /* written by the other, if we want something, too        */
+    _Atomic(int *) nccl; /* NCCL's mask; NULL if the other writes to it directly   */
 } masks;
 
-static char own_group; /* the handle of a Group event that nobody else took */
+static char own_group; /* our handle for a Group event that the other did not take */
 
 /* Events that each version knows. */
 static const int known[] = {
     [1] = 0x3f, [2] = 0x3f, [3] = 0xff, [4] = 0xff, [5] = 0xfff, [6] = 0x7fff, [7] = 0xffff};
 
-/* The events that NCCL gives for a bit of the mask: itself and everything around it. One row per
- * bit; 2.27 to 2.31.2 agree where they have the event. */
+/* Which bits of the mask make NCCL give an event: its own, and those of the events within it. One
+ * row per event, by its bit; 2.27 to 2.31.2 agree where they have the event. */
 enum {
     PHASE = NCCL_ABI_EV_KERNEL_PHASE,
     KERNEL = NCCL_ABI_EV_KERNEL_CH | PHASE,
@@ -52,8 +53,8 @@ static int theirs(const struct st_next_library *library)
     return __atomic_load_n(&masks.theirs, __ATOMIC_RELAXED) & known[library->version];
 }
 
-/* Written only where it changes, and never with less than what is wanted: other communicators read
- * it at the same time. */
+/* Write NCCL's mask only if it changes, and never with fewer bits than are wanted: other
+ * communicators read it at the same time. */
 static void carry_mask(const struct st_next_library *library)
 {
     int *nccl = atomic_load(&masks.nccl);
@@ -107,7 +108,7 @@ void st_next_profiler_open(struct st_next_profiler *next, const struct st_profil
             st_warn("the profiler of %s failed its init with error %d: this communicator goes on "
                     "without it",
                     library->path, result);
-        if (!own) /* NCCL, too, takes away what the version does not know */
+        if (!own) /* as NCCL does, drop what the version does not know */
             __atomic_fetch_and(mask, known[library->version], __ATOMIC_RELAXED);
     }
     if (own || library->table)
@@ -118,7 +119,7 @@ void st_next_profiler_open(struct st_next_profiler *next, const struct st_profil
 
 void st_next_profiler_close(struct st_next_profiler *next)
 {
-    const struct nccl_abi_profiler_v5 *table = next->table; /* one place in every version */
+    const struct nccl_abi_profiler_v5 *table = next->table; /* at the same place in every version */
 
     if (table && table->finalize)
         table->finalize(next->ctx);
@@ -168,7 +169,7 @@ void st_next_profiler_start(const struct st_next_profiler *next, int abi, uint64
                        head->parent == &own_group;
 
     if (library && !next && (type & proxy)) {
-        /* a proxy works for another process (PXN): the context is of that one, and nobody may look
+        /* a proxy works for another process (PXN), and the context is of that process: never look
          * into it */
         stray.table = library->table;
         next = &stray;

@@ -2,12 +2,13 @@
 /*
  * profiler.h - the profiler behind ours: one communicator of it, spoken to in its own version.
  *
- * It gets the events that NCCL would have given it alone, and NCCL gets its handles: so what comes
- * back as a handle or a parent is its own. We give out no handle but one (see start).
+ * It gets the events that NCCL would give it without us, and NCCL gets its handles: so the handles
+ * and parents that come back are its own. We give out one handle of ours only (see
+ * st_next_profiler_start).
  *
- * The activation mask is one number in NCCL for the whole process, and a profiler may write it at
- * any time. Where we want events, too, the other gets a number of its own instead, and every event
- * carries what it wrote there over to NCCL's.
+ * NCCL has one activation mask for the whole process, and a profiler may write it at any time. If
+ * we want events, too, the other profiler gets a mask of its own, and at every event we copy what
+ * it wrote there into NCCL's.
  *
  * Errors     an init that fails is a warning, and the communicator goes on without it. NCCL ignores
  *            what the other functions return.
@@ -31,14 +32,16 @@ struct st_next_profiler {
     void *ctx;
 };
 
-/* Open the other's side of a communicator and set NCCL's mask: ${own} is what we want. */
+/* Open a communicator in the other profiler and set NCCL's mask; ${own}: the events that we
+ * want. */
 void st_next_profiler_open(struct st_next_profiler *next, const struct st_profiler_init *init,
                            int own, const char *chosen, bool quiet);
 
 /*
- * An event of NCCL, which speaks ${abi} and whose ${type} is read already. The handle is the
- * other's, or NULL where it does not get the event. NCCL 2.27 gives no Coll event when the Group
- * event around it got no handle: if we want them and the other gave none, it gets one of ours.
+ * Pass on an event of NCCL, which speaks version ${abi}; ${type} is that of the event. The handle
+ * is the other's, or NULL if it does not get the event. NCCL 2.27 gives no Coll event if the Group
+ * event around it got no handle: if we want Coll events and the other gave none, the group gets our
+ * handle.
  */
 void st_next_profiler_start(const struct st_next_profiler *next, int abi, uint64_t type,
                             const void *event, void **handle);

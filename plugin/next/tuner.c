@@ -13,8 +13,7 @@ struct st_next_tuner {
     const void *table;
     int version;
     void *ctx;
-    /* Its cost constants where their shape is not NCCL's. Kept, as it may keep a pointer to them.
-     */
+    /* Cost constants in its layout, if that is not NCCL's. Kept: it may have a pointer to them. */
     union {
         struct nccl_abi_constants_v5 v5;
         struct nccl_abi_constants_v7 v7;
@@ -30,8 +29,8 @@ bool st_next_tuner_there(const char *chosen)
     return st_next_find(ST_NEXT_TUNER, chosen, 7, false)->table != NULL;
 }
 
-/* v7 has a row more in each of the five bandwidth arrays. Rows of 3 numbers, four of them common.
- */
+/* Copy the constants of one version to another. Rows have 3 numbers; each of the five bandwidth
+ * arrays has four rows, and a fifth from v7 on, which is not copied. */
 static void copy_constants(double *to, int to_rows, const double *from, int from_rows)
 {
     size_t head = offsetof(struct nccl_abi_constants_v5, ll_max_bw) / sizeof *to;
@@ -42,8 +41,8 @@ static void copy_constants(double *to, int to_rows, const double *from, int from
                4 * 3 * sizeof *to);
 }
 
-/* The constants in the shape that the other knows: NCCL's own where that is the same, so that what
- * it writes is in force at once. */
+/* The constants in the layout that the other knows: NCCL's own if it is the same, so that what the
+ * other writes takes effect at once. */
 static void *lend_constants(struct st_next_tuner *next, const struct st_tuner_init *init)
 {
     bool ours_7 = init->abi >= 7, theirs_7 = next->version >= 7;
@@ -110,8 +109,8 @@ struct st_next_tuner *st_next_tuner_open(const struct st_tuner_init *init, const
     return next;
 }
 
-/* v2 wants to know what is there instead of seeing prices, and its answer becomes the least one,
- * as NCCL does it. A negative price is an algorithm that is not there. */
+/* A v2 tuner is told what is available instead of seeing prices, and names one entry, which becomes
+ * the cheapest, as in NCCL. A negative price means: not available. */
 static nccl_abi_result ask_v2(const struct st_next_tuner *next, int func, size_t bytes,
                               int pipe_ops, float *table, int n_algo, int n_proto, int *n_channels)
 {
@@ -140,7 +139,7 @@ nccl_abi_result st_next_tuner_ask(const struct st_next_tuner *next, int func, si
     if (next->version == 3)
         return ((const struct nccl_abi_tuner_v3 *)next->table)
             ->get_coll_info(next->ctx, func, bytes, pipe_ops, table, n_algo, n_proto, n_channels);
-    /* one place and signature from v4 on */
+    /* same place and signature from v4 on */
     return ((const struct nccl_abi_tuner_v4 *)next->table)
         ->get_coll_info(next->ctx, func, bytes, pipe_ops, table, n_algo, n_proto, reg_buff,
                         n_channels);
@@ -160,8 +159,8 @@ void st_next_tuner_close(struct st_next_tuner *next)
 {
     const struct nccl_abi_tuner_v4 *table = next ? next->table : NULL;
 
-    /* destroy and finalize have one place in every version; NCCL would leak the communicator upon
-     * an error of it */
+    /* destroy, later finalize, is at the same place in every version; its error is not passed on,
+     * as NCCL would then leak the communicator */
     if (table && table->destroy)
         table->destroy(next->ctx);
     free(next);

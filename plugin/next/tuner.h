@@ -5,9 +5,9 @@
  * It is asked first, with NCCL's own arguments, and what it leaves in the cost table is what our
  * rules then start from. Where no rule covers the call, its answer reaches NCCL bit for bit.
  *
- * Errors     an init that fails is a warning, and the communicator goes on without it. An error of
- *            a later call is handed to NCCL, as it would have been without us: to swallow it on
- *            one rank could leave ranks with different algorithms.
+ * Errors     an init that fails is a warning, and the communicator goes on without it. NCCL gets
+ *            the error of a later call, as it would without us: swallowing it on one rank could
+ *            leave ranks with different algorithms.
  * Ownership  st_next_tuner_close frees. Threads: as NCCL calls, several at once per communicator.
  */
 #ifndef ST_NEXT_TUNER_H_
@@ -15,9 +15,9 @@
 
 #include "nccl_abi/tuner.h"
 
-/* What NCCL says in its init; ${domains} and ${constants} are NULL before v5. */
+/* What NCCL passes to init; ${domains} and ${constants} are NULL before v5. */
 struct st_tuner_init {
-    int abi; /* version of the interface; of the shape of ${constants}, too */
+    int abi; /* version of the interface, and of the layout of ${constants} */
     uint64_t comm_id;
     size_t ranks, nodes;
     nccl_abi_logger logger;
@@ -27,11 +27,12 @@ struct st_tuner_init {
 
 struct st_next_tuner;
 
-/* Will a tuner be chained? Loads it; ${chosen} is SYMTUNER_NEXT_TUNER. Early, so that the NET
- * library is not looked into. */
+/* Will a tuner be chained? Loads it; ${chosen} is SYMTUNER_NEXT_TUNER. Asked early, when NCCL has
+ * no NET library yet, so it does not look there. */
 bool st_next_tuner_there(const char *chosen);
 
-/* NULL: nothing to chain, or it failed. Says what is loaded once per process, unless ${quiet}. */
+/* NULL: nothing to chain, or its init failed. Logs once per process what is chained, unless
+ * ${quiet}. */
 struct st_next_tuner *st_next_tuner_open(const struct st_tuner_init *init, const char *chosen,
                                          bool quiet);
 

@@ -13,11 +13,11 @@ struct st_agree {
     struct st_roll *roll; /* NULL: no shared memory, no agreement */
     uint64_t comm_id;
     int ranks;
-    bool first;           /* communicator of this process         */
+    bool first;           /* communicator of the process          */
     struct st_roll_entry own;
 };
 
-/* Out of memory: nothing is known of the other ranks. */
+/* For a rank that is out of memory: it knows nothing of the others. */
 static struct st_agree nobody;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -25,11 +25,11 @@ static bool first_known;
 static uint64_t first_id;
 static _Atomic(struct st_roll *) first_roll; /* never freed: NCCL may ask at any time */
 
-/* ---- what is said ---------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 enum cause { RULES_DIFFER, RANKS_MISSING, MIN_DIFFERS, NO_SYM_CTAS, CAUSES };
 
-/* A cause is a warning once per process; later communicators say it at INFO, their ranks once. */
+/* Each cause is a warning once per process, and then an INFO line once per communicator. */
 static bool new_cause(const struct st_agree *agree, enum cause cause, bool *warn_out)
 {
     static atomic_bool said[CAUSES];
@@ -105,7 +105,7 @@ static void say_ctas(const struct st_agree *agree)
 
 /* ---- one rank -------------------------------------------------------------------------------- */
 
-/* Everything that takes part in a decision about a call; 0 where no rule would change any. */
+/* A hash of everything that decisions about calls depend on; 0 if rules change none. */
 static uint64_t decides(const struct st_process *process)
 {
     const struct symtuner_machine *machine = &process->machine;
@@ -135,7 +135,8 @@ static bool is_first(uint64_t comm_id)
     return first;
 }
 
-/* What of the first communicator alone forbids to answer the rules' count. */
+/* Why the rules' count cannot be given with this first communicator, whatever its other ranks say;
+ * NULL: it can. */
 static const char *no_sym_ctas(const struct st_process *process, const struct st_agree *agree,
                                int ranks, int nodes)
 {
@@ -181,13 +182,13 @@ struct st_agree *st_agree_open(const struct st_process *process, uint64_t comm_i
     bool first;
 
     if (ranks < 2)
-        return NULL; /* runs no kernel that others take part in */
+        return NULL; /* one rank has nobody to agree with */
     if (st_process_call_rules() && process->options.mode != ST_MODE_OFF &&
         (!comm_id || nodes > 1) && !atomic_exchange(&said_unchecked, true))
         st_info("%s: ranks are not compared, give all of them the same rules; `symtuner agree` "
                 "compares their ledgers",
                 comm_id ? "a communicator over several nodes"
-                        : "this NCCL tells a tuner no communicator");
+                        : "this NCCL gives a tuner no communicator id");
     first = is_first(comm_id);
     if (comm_id && nodes == 1)
         agree = join(process, comm_id, ranks, first);

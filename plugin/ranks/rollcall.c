@@ -31,9 +31,9 @@ static bool all_min_equal(const struct st_roll_entry *entry, int count)
     return true;
 }
 
-/* NCCL reads NCCL_SYM_CTAS once per process, for all its communicators. So ranks may be told a count
- * only if no rank with which any of them will ever meet on this host can be told another: the
- * communicator spans the whole box, and is the first of each of its processes. */
+/* NCCL reads NCCL_SYM_CTAS once per process, for all its communicators. So a count is given only if
+ * no other rank on this host can get a different one: the communicator spans the whole box and is
+ * the first of each of its processes. */
 int st_roll_judge_ctas(const struct st_roll_entry *entry, int count, int ranks)
 {
     bool wished = ranks > 0 && entry[0].sym_ctas > 0;
@@ -54,9 +54,9 @@ int st_roll_judge_ctas(const struct st_roll_entry *entry, int count, int ranks)
 
 enum { RANKS_MAX = 4096, NO_CTAS = -1 };
 
-/* All zeros is an empty board. */
+/* The shared object; empty, it is all zeros. */
 struct board {
-    _Atomic uint32_t joined;  /* places given out; above the ranks: not a roll call of one group */
+    _Atomic uint32_t joined;  /* entries handed out; more than ranks: two groups met */
     _Atomic uint32_t whole;   /* entries written                                                 */
     _Atomic uint32_t verdict; /* enum st_roll_verdict                                            */
     _Atomic int32_t ctas;     /* 0 not decided, NO_CTAS, or the count                            */
@@ -84,8 +84,9 @@ static bool lock(int fd, int how)
     return true;
 }
 
-/* An object of ours and of this size, empty if nobody alive holds it; false otherwise. The lock
- * that empties is held for the time of two calls, the shared one as long as the name exists. */
+/* Check that the object is ours, empty it if no living process holds it, and give it its size;
+ * false if that fails. The exclusive lock is held for two calls, the shared one as long as the name
+ * exists. */
 static bool prepare(int fd, size_t size)
 {
     struct stat file;
@@ -93,7 +94,7 @@ static bool prepare(int fd, size_t size)
     if (fstat(fd, &file) != 0 || !S_ISREG(file.st_mode) || file.st_uid != geteuid() ||
         (file.st_mode & 077) != 0)
         return false;
-    /* blocks are reserved: a store into a full /dev/shm would end the job by SIGBUS */
+    /* reserve memory: a store into a full /dev/shm would end the job by SIGBUS */
     if (flock(fd, LOCK_EX | LOCK_NB) == 0 &&
         (ftruncate(fd, 0) != 0 || posix_fallocate(fd, 0, (off_t)size) != 0))
         return false;
@@ -142,7 +143,8 @@ struct st_roll *st_roll_join(uint64_t comm_id, int ranks, const struct st_roll_e
     return roll;
 }
 
-/* How many entries there are. One too many means that two groups met: then none counts. */
+/* The number of entries. One more than there are ranks if two groups met: then no verdict is
+ * good. */
 static int present(const struct st_roll *roll)
 {
     if (atomic_load(&roll->board->joined) > (uint32_t)roll->ranks)

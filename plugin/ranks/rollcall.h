@@ -2,17 +2,17 @@
 /*
  * rollcall.h - do all ranks of a communicator on this host decide alike?
  *
- * Every rank joins, in its tuner init, a small object of shared memory that is named after user,
- * communicator and number of ranks, and writes down what it would decide by. Nobody waits: NCCL has
- * a barrier of its own between the tuner inits and the first call (2.28.3 to 2.30.7, init.cc,
- * bootstrapIntraNodeBarrier), so that who asks for a verdict sees every rank that will ever join.
- * Should a release have no such barrier, ranks still get one verdict: the first to ask writes it
- * down and all others take it; an incomplete roll call is a "no".
+ * In its tuner init every rank opens a small shared-memory object, which is named after user,
+ * communicator and number of ranks, and writes an entry: what its decisions depend on. Nobody
+ * waits: NCCL has a barrier between the tuner inits and the first call (2.28.3 to 2.30.7, init.cc,
+ * bootstrapIntraNodeBarrier), so a rank that asks for the verdict sees the entries of all. Even in
+ * a release without the barrier all ranks get one verdict: the first to ask stores it and the
+ * others read it; if entries are missing, there is no agreement.
  *
- * The object is unlinked by the last to join, by the first verdict, or by whoever leaves. One that a
- * killed process left behind is told by its missing locks (flock ends with its holder) and emptied.
+ * The object is unlinked by the last to join, by the first verdict, or by whoever leaves. One left
+ * behind by killed processes has no locks (flock ends with its holder): it is emptied.
  *
- * Errors     no shared memory is an answer: no roll call, hence no agreement. Nothing else fails.
+ * Errors     without shared memory there is no roll call, hence no agreement. Nothing else fails.
  * Threads    a verdict may be asked from several threads at once.
  * Hazard     st_roll_ctas runs under NCCL's mutexes: two loads and a compare-exchange, no calls.
  */
@@ -24,11 +24,11 @@
 
 /* What one rank says about itself. */
 struct st_roll_entry {
-    uint64_t rules;      /* hash of all that decides a cost table; 0: changes none            */
-    int32_t min_ctas;    /* what NCCL got for NCCL_MIN_CTAS; 0 nothing                        */
-    int32_t sym_ctas;    /* what it should get for NCCL_SYM_CTAS; 0 nothing                   */
+    uint64_t rules;      /* hash of what decisions depend on; 0: rules change none            */
+    int32_t min_ctas;    /* what NCCL got for NCCL_MIN_CTAS; 0: nothing                       */
+    int32_t sym_ctas;    /* what it should get for NCCL_SYM_CTAS; 0: nothing                  */
     int32_t gpus;        /* of the box; 0 unknown                                             */
-    bool asked;          /* NCCL asks this rank for NCCL_SYM_CTAS, and may still be told      */
+    bool asked;          /* NCCL asks us for NCCL_SYM_CTAS: the user did not set it           */
     bool first;          /* this is the first communicator of its process                     */
 };
 
@@ -36,34 +36,34 @@ enum st_roll_verdict {
     ST_ROLL_OPEN,    /* nobody has asked yet                                                  */
     ST_ROLL_ALIKE,   /* all ranks are there and say the same                                  */
     ST_ROLL_DIFFER,  /* all are there, and some differ                                        */
-    ST_ROLL_MISSING, /* some are not there, or more than there can be                         */
+    ST_ROLL_MISSING, /* ranks are missing, or there are too many                              */
 };
 
-/* Given to all ranks when NCCL_MIN_CTAS went to some of them only: about NCCL's own ceiling. */
+/* NCCL_SYM_CTAS for all ranks if they got different NCCL_MIN_CTAS: about NCCL's own maximum. */
 enum { ST_ROLL_REPAIR_CTAS = 8 };
 
 struct st_roll;
 
-/* NULL when there is no shared memory to meet in, or out of memory. */
+/* NULL if there is no shared memory, or out of memory. */
 struct st_roll *st_roll_join(uint64_t comm_id, int ranks, const struct st_roll_entry *entry);
 
-/* Of the rules. The first to ask decides for all ranks. ${present_out}: how many joined. */
+/* The verdict on the rules; the first to ask decides for all. ${present_out}: how many joined. */
 enum st_roll_verdict st_roll_rules(struct st_roll *roll, int *present_out);
 
-/* What every rank is told for NCCL_SYM_CTAS; 0 nothing. The first to ask decides for all. */
+/* What every rank gets for NCCL_SYM_CTAS; 0: nothing. The first to ask decides for all. */
 int st_roll_ctas(struct st_roll *roll);
 
-/* The same without deciding anything: 0 while nobody has asked. */
+/* The count that was decided; 0 while nobody has asked. */
 int st_roll_ctas_given(const struct st_roll *roll);
 
-/* Did NCCL_MIN_CTAS go to some ranks only? Asks for no verdict. */
+/* Did the ranks get different values of NCCL_MIN_CTAS? Decides nothing. */
 bool st_roll_min_differs(const struct st_roll *roll);
 
-/* Unlink the name: nobody who is not there by now will find it. Verdicts can still be asked for. */
+/* Unlink the name, so that nobody else can join. Verdicts can still be asked for. */
 void st_roll_hide(struct st_roll *roll);
 void st_roll_leave(struct st_roll *roll);
 
-/* The pure part: what follows from ${count} entries of ${ranks}. */
+/* Pure: the verdict and the count that follow from ${count} entries of ${ranks} ranks. */
 enum st_roll_verdict st_roll_judge(const struct st_roll_entry *entry, int count, int ranks);
 int st_roll_judge_ctas(const struct st_roll_entry *entry, int count, int ranks);
 

@@ -109,7 +109,7 @@ START_TEST(test_without_the_env_interface_the_rules_count_is_a_warning)
         nccl_comm_end(&comm);
     }
     ck_assert_int_eq(nccl_log.warnings, 1);
-    ck_assert_msg(strstr(nccl_log.text, "sym-ctas = 16 reaches nobody") &&
+    ck_assert_msg(strstr(nccl_log.text, "sym-ctas = 16 has no effect") &&
                       strstr(nccl_log.text, can_ask ? "set NCCL_ENV_PLUGIN=libsymtuner.so"
                                                     : "set NCCL_SYM_CTAS yourself"),
                   "%s", nccl_log.text);
