@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # docs.sh - the documentation is true: examples give what they show, generated pages are fresh,
-# man pages format without a warning, pictures of dependencies match the sources.
+# man pages format without a warning, pictures and places match the sources.
 #
 # usage: docs.sh BUILD_FOLDER        (in the repository root)
 #
-# In a page, ```ini NAME (or csv, or text) is written to the file NAME; in ```console each "$ command"
-# is run, in one shell per page and in a folder of its own with build, docs and test in it, and must
-# print the lines after it. A line "..." stands for any lines. Exit 1: something is wrong, and which; 77 never: what cannot be checked
-# here is named and the rest is.
+# In a page, ```ini NAME (or csv, or text) is written to the file NAME. In ```console each line "$ COMMAND"
+# is run and must print the lines after it; a line "..." stands for any lines. Each page has one shell, in
+# a folder of its own with build, docs and test in it.
+# Exit 1: something is wrong; the output says what. What cannot be checked here is named as skipped.
 set -u
 root=$PWD
 built=$1
@@ -152,7 +152,7 @@ check_env_page()
     else
         fail "docs/env.md is old: build/symtuner env --markdown > docs/env.md"
     fi
-    # what the JAX package reads is listed too, else the plugin warns of it
+    # variables of the JAX package are listed, too: the plugin warns of any other SYMTUNER_ variable
     for name in $(grep -oh 'SYMTUNER_[A-Z_]*[A-Z]' jax/symtuner/*.py | sort -u); do
         case $name in SYMTUNER_AR_*) continue ;; esac
         grep -q "^| \`$name\` |" "$work/env.md" ||
@@ -201,7 +201,7 @@ check_man_pages()
     fine "man pages format without a warning"
 }
 
-# The C program of docs/kernels.md compiles; where the library is, it is linked, and run on 2 GPUs.
+# The C program of docs/kernels.md compiles. If the library is built, it also links, and runs on 2 GPUs.
 check_c_example()
 {
     cuda=${CUDA_HOME:-/usr/local/cuda}
@@ -228,7 +228,7 @@ check_c_example()
     fine "use.c of docs/kernels.md compiles, links and runs ($(head -c 60 "$work/text" 2> /dev/null))"
 }
 
-# Each key of the rules language stands in its two references.
+# The two references of the rules language name each key.
 check_keys()
 {
     keys=$(sed -n '/^const struct st_key st_keys/,/^};/p' rules/keys.c | grep -v ST_KEY_GONE |

@@ -5,9 +5,9 @@
 # above it, no file of plugin/ a file of a higher layer, and no two files each other, directly or
 # through others.
 #
-# Reads two tables of the page: ```text rooms has, per line, a room and the rooms that it may include
-# (its own is always one of them; a file may be named instead of a room), ```text layers the layers of
-# plugin/. A file and its header count as one. In the repository root. Exit 1: which include is wrong.
+# It reads two tables of the page. A line of ```text rooms has a room and the rooms that it may include,
+# besides itself; a file may be named instead of a room. ```text layers has the layers of plugin/. A file
+# and its header count as one. Run it in the repository root. Exit 1: the output names the wrong include.
 set -u
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
@@ -18,7 +18,7 @@ table() # NAME
     sed -n '/^```text '"$1"'$/,/^```$/p' docs/design.md | sed '1d;$d'
 }
 
-# file included-file, of all rooms; a public header is named without its folder
+# "FILE INCLUDED" for all rooms; public headers are included without their folder
 git ls-files 'include/*.h' '*.c' '*.h' '*.cu' '*.cuh' 2> /dev/null | grep -v '^test/\|^examples/' > "$work/files"
 [ -s "$work/files" ] || find include nccl rules plugin kernels cli jax bench -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' > "$work/files"
 xargs grep -HE '^#include "' < "$work/files" | sed -E 's/^([^:]*):#include "([^"]*)".*/\1 \2/' > "$work/includes"
@@ -42,7 +42,7 @@ awk '
     END { exit bad }' "$work/rooms" "$work/includes" ||
     { echo "FAIL an include against the rooms of docs/design.md, see above"; failed=1; }
 
-# tsort says when there is a circle; .c and .h are one, and a header under include/ is found there
+# tsort reports circles. A .c and its .h are one; a name without a folder is a header of include/.
 awk '
     function stem(path) { sub(/\.(c|h|cu|cuh)$/, "", path); return path }
     { to = $2; if (to ~ /^nccl_abi\// || to !~ /\//) to = "include/" to }
