@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gates.c - walks the conditions in NCCL's order and says what comes out.
+ * gates.c - checks the conditions in NCCL's order and predicts what NCCL runs.
  *
- * Every gate is a function that looks at the call and answers pass, fail or idle ("this release
- * does not ask"). All are evaluated, so that a report can show the second obstacle as well; the
- * verdict is made by the first that fails.
+ * A gate is a function that looks at the call and returns pass, fail, or idle if this release does
+ * not check it. All gates are evaluated, so that a report can show every obstacle; the first gate
+ * that fails decides the verdict.
  */
-#include "nccl/model/gates.h"
-
 #include <string.h>
 
 #include "nccl/model/setting_list.h"
+#include "nccl/model/symmetric_cost.h"
+#include "symtuner_why.h"
 
 #define PASS SYMTUNER_GATE_PASS
 #define FAIL SYMTUNER_GATE_FAIL
@@ -68,7 +68,7 @@ static bool several_gpus(const struct symtuner_call *call)
     return call->one_process && call->ranks > 1 && !call->proc_reg;
 }
 
-struct st_sym_query st_sym_query_of(const struct symtuner_call *call)
+static struct st_sym_query query_of(const struct symtuner_call *call)
 {
     const struct st_era *era = st_era_of(call->nccl);
     bool mc = call->multicast && call->ranks >= era->multicast_ranks &&
@@ -181,8 +181,8 @@ static enum st_says says(const struct look *look, const char *list, const char *
     return st_list_says(list, symtuner_coll_name((int)look->call->coll), word);
 }
 
-/* From 2.31: NCCL_ALGO, all of it or "func:...", also removes the symmetric kernels of those
- * functions, unless NCCL_SYM_KERNEL puts some back. */
+/* From 2.31 on NCCL_ALGO also removes the symmetric kernels of the collectives that it names (all
+ * of them without a name), unless NCCL_SYM_KERNEL allows some again. */
 static enum symtuner_gate_state gate_algo_env(const struct look *look)
 {
     if (!look->era->algo_env_excludes)
@@ -233,7 +233,7 @@ static enum symtuner_gate_state gate_group(const struct look *look)
     return look->has_pick ? PASS : FAIL;
 }
 
-/* NCCL_SYM_KERNEL is taken as the user's will; 2.31 lost that. */
+/* Up to 2.30 a kernel that NCCL_SYM_KERNEL allows is used whatever the cost table says. */
 static bool forced(const struct look *look)
 {
     return look->env == ST_ENV_LIMITS && look->era->ll != ST_LL_ASK_VOID;
@@ -283,7 +283,7 @@ static enum symtuner_gate_state (*const gates[SYMTUNER_GATES])(const struct look
     gate_size,    gate_registered, gate_group,    gate_process, gate_ll_asked,
 };
 
-/* How NCCL answers a call whose first failing gate is ${gate}. */
+/* What NCCL does with a call whose first failing gate is ${gate}. */
 static enum symtuner_kind kind_behind(const struct look *look, enum symtuner_gate gate)
 {
     const struct st_era *era = look->era;
@@ -294,14 +294,15 @@ static enum symtuner_kind kind_behind(const struct look *look, enum symtuner_gat
     if (gate == SYMTUNER_GATE_FP8)
         return SYMTUNER_KIND_ERROR;
     if (list && look->env == ST_ENV_FATAL)
-        return SYMTUNER_KIND_ERROR; /* the communicator does not come up */
+        return SYMTUNER_KIND_ERROR; /* the communicator cannot be created */
     if (list && look->env == ST_ENV_LIMITS && !look->call->algo)
         return SYMTUNER_KIND_ERROR; /* the list has removed the general kernels as well */
-    /* 2.28 has taken the call from the general queue before it learns that no kernel is left. */
+    /* 2.28 takes the call off the queue of general kernels before it finds no symmetric one for
+     * it. */
     if (gate == SYMTUNER_GATE_GROUP && era->symmetric_groups && !era->symmetric_one_sided)
         return SYMTUNER_KIND_ERROR;
     if (look->nothing && gate != SYMTUNER_GATE_RANKS)
-        return SYMTUNER_KIND_ERROR; /* NCCL_ALGO and NCCL_PROTO exclude each other, say */
+        return SYMTUNER_KIND_ERROR; /* such as NCCL_ALGO=nvls with NCCL_PROTO=ll */
     return SYMTUNER_KIND_GENERAL;
 }
 
@@ -341,7 +342,7 @@ static bool unsure_pick(const struct look *look)
     }
 }
 
-/* How often NCCL asks its tuner before the call is launched. */
+/* How often NCCL calls the tuner before it launches the call; -1: not known. */
 static int count_tuner_calls(const struct look *look, const struct symtuner_verdict *out)
 {
     bool general = out->kind == SYMTUNER_KIND_GENERAL;
@@ -378,7 +379,7 @@ enum symtuner_status symtuner_predict(const struct symtuner_call *call,
     memset(out, 0, sizeof *out);
     out->struct_size = sizeof *out;
     look.era = st_era_of(call->nccl);
-    look.query = st_sym_query_of(call);
+    look.query = query_of(call);
     look.env = st_sym_kernel_env(look.era, call->sym_kernel, call->coll, &look.query.allowed);
     look.has_pick = st_sym_pick(&look.query, st_sym_mask_call(&look.query), &look.pick);
     look.nothing = call->table && !st_table_pick(look.era, call->table, NULL, SYMTUNER_ALGOS,

@@ -8,8 +8,9 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "nccl/model/gates.h"
 #include "nccl/model/setting_list.h"
+#include "nccl/model/symmetric_cost.h"
+#include "symtuner_why.h"
 #include "test/suites.h"
 
 /* A call that runs a symmetric kernel in every release from 2.28 on. */
