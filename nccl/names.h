@@ -28,7 +28,7 @@ extern const struct st_words st_reg_words;
  * test/kernels/check_rules.c compares. */
 extern const struct st_words st_kernel_words;
 
-/* The environment variables of libsymtuner_ar.so, whole; they have case. */
+/* The environment variables of libsymtuner_ar.so, in full. Case counts. */
 extern const struct st_words st_kernel_variables;
 
 /* The number of the word of ${len} bytes at ${text}, ignoring case; -1 when it is none. */

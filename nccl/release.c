@@ -6,8 +6,8 @@
 
 #include <float.h>
 
-/* What 2.27 to 2.30 share; a row names only what differs from it. C11 lets a later initialiser
- * of the same member win, which -Woverride-init (in -Wextra) dislikes: hence no such overlap. */
+/* What several rows share. No row sets a member twice: in C11 the last one would win, but
+ * -Woverride-init (in -Wextra) warns. */
 #define MODEL_1 .model = 1
 #define TABLE_1 .table_limit = 3600000000.0f
 #define TABLE_2 .table_limit = FLT_MAX
@@ -47,8 +47,9 @@ static const struct st_era eras[] = {
      .multicast_lazy = true, .ll = ST_LL_ASK_PARTLY, .tma = ST_TMA_OPT_IN, MODEL_1, TABLE_2},
     {.first = 23100, .name = "2.31", .tuner_abi = 6, .env_abi = 2, .profiler_abi = 7,
      SYMMETRIC_231, TABLE_3},
-    /* From here on the source was seen in part. The code of the released 2.32.3 picks as 2.31 does,
-     * but for those AllGathers; 2.32.6 was not seen: a development version has no CTA cap. */
+    /* From here on only part of the source was at hand. 2.32.3 picks as 2.31 does, except for the
+     * AllGathers of ST_UNSURE_GATHER. 2.32.6 was not at hand; a development version has no CTA
+     * cap. */
     {.first = 23200, .name = "2.32", .tuner_abi = 6, .env_abi = 2, .profiler_abi = 7,
      SYMMETRIC_231, .unsure = ST_UNSURE_GATHER, TABLE_3},
     {.first = 23204, .name = "2.32.6", .tuner_abi = 7, .env_abi = 2, .profiler_abi = 7,

@@ -2,9 +2,9 @@
 /*
  * release.h - what differs between NCCL releases, as data.
  *
- * NCCL changes its decision rules without changing its plugin interfaces. Everything here that
- * depends on a release asks one row of one table; no other file compares version numbers.
- * docs/steering.md says where each fact comes from.
+ * NCCL changes its decision rules without changing its plugin interfaces. Code that depends on the
+ * release reads a row of this table instead of comparing version numbers. docs/steering.md says
+ * where each fact comes from.
  *
  * Units      a release is NCCL's own code: 22809 is 2.28.9.
  * Ownership  rows are constants. Threads: any. Errors: -1, or the oldest row.
@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Peer access that symmetric memory wants between all local GPUs. */
+/* Which peer access symmetric memory needs between all local GPUs. */
 enum st_peer_rule {
     ST_PEER_TRANSPORT, /* NCCL's own P2P transport: obeys NCCL_P2P_LEVEL and _DISABLE */
     ST_PEER_RAW,       /* the driver's peer capability, whatever the distance         */
@@ -39,12 +39,12 @@ enum st_sym_kernel_rule {
 enum st_ce_rule {
     ST_CE_NEVER,
     ST_CE_POLICY_BOTH, /* NCCL_CTA_POLICY=2 and both buffers in symmetric windows           */
-    ST_CE_POLICY_RECV, /* same with the receive side alone; or a large one on sm_100+       */
+    ST_CE_POLICY_RECV, /* the same for the receive buffer alone; or a large one on sm_100+   */
 };
 
 enum st_tma_rule { ST_TMA_NONE, ST_TMA_OPT_IN, ST_TMA_ON };
 
-/* Symmetric picks whose rules could not be read. */
+/* Which symmetric picks follow rules that are not known. */
 enum st_unsure_rule {
     ST_UNSURE_NOTHING,
     ST_UNSURE_GATHER, /* single AllGathers on sm_100 to sm_119: priced by a fitted model      */
@@ -63,7 +63,7 @@ struct st_era {
     bool symmetric;           /* exist at all                                                 */
     bool symmetric_groups;    /* also for several calls in one group                          */
     bool symmetric_one_sided; /* also when only one buffer is in a symmetric window           */
-    bool symmetric_avg;       /* accepts avg; ReduceScatter has kernels for it, AllReduce not */
+    bool symmetric_avg;       /* accepts avg; only ReduceScatter has kernels for it          */
     bool needs_nvlink;        /* only when every pair of GPUs has direct NVLink               */
     bool fp8_needs_sm90;      /* below sm_90 even AllGather and Broadcast of fp8 are refused  */
     bool launch_by_cells;     /* never more CTAs than 1 KiB pieces of the per-rank count      */
@@ -85,10 +85,11 @@ struct st_era {
     bool gather_unclamped;    /* a tuner's channel count for AllGather may exceed NCCL's own  */
     bool channels_cap;        /* a tuner's channel count only lowers NCCL's; before: replaces */
     float table_limit;        /* an entry of this size or above is never taken                */
-    signed char general;      /* row of nccl/model/general_cost.c that computes the table; 0 is none */
+    signed char general;      /* the row of nccl/model/general_cost.c; 0 is none              */
 };
 
-/* Do symmetric kernels show Coll events of their own to a profiler? Before, only their absence. */
+/* Does a profiler get Coll events for symmetric kernels? In earlier releases it gets none for
+ * them. */
 static inline bool st_era_shows_symmetric(const struct st_era *era)
 {
     return era->profiler_abi >= 7;
@@ -97,7 +98,7 @@ static inline bool st_era_shows_symmetric(const struct st_era *era)
 /* The row that governs release ${version}: the oldest row for anything older. Never NULL. */
 const struct st_era *st_era_of(int version);
 
-/* The ${index}-th row, oldest first, or NULL past the last. */
+/* Row ${index}, oldest first, or NULL past the last. */
 const struct st_era *st_era_get(int index);
 
 /* "2.28.9", "2.28" (first known release of it), "22809" -> 22809; -1 when it is no release. */
@@ -111,11 +112,11 @@ int st_release_newest(void);
 
 /*
  * st_table_pick(era, table, shown, algos, protos, algo_out, proto_out):
- * The entry that NCCL takes from a cost table of ${algos} x ${protos} floats (microseconds), as
- * that era treats negative entries and ties. ${shown} is the table as NCCL gave it, before anyone
- * wrote into ${table}; NULL when nobody did. A negative entry there has no algorithm behind it:
- * eras before 2.31 take it all the same once it is raised (and hang), later ones ignore it.
- * Returns false when nothing can be taken.
+ * Find the entry that NCCL takes from a cost table of ${algos} x ${protos} floats (microseconds),
+ * with that era's treatment of negative entries and ties. ${shown} is the table that NCCL gave the
+ * tuner, NULL if no tuner changed it. A negative entry in ${shown} has no algorithm behind it:
+ * before 2.31 NCCL takes it all the same once a tuner raises it (and hangs), later releases ignore
+ * it. False if nothing can be taken.
  */
 bool st_table_pick(const struct st_era *era, const float *table, const float *shown, int algos,
                    int protos, int *algo_out, int *proto_out);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * general_cost.c - latency plus bytes over bandwidth, per algorithm and protocol; then channels.
+ * general_cost.c - the cost of a call, latency plus bytes over bandwidth, for each algorithm and
+ * protocol; then its channels.
  *
  * The bandwidths and channels of a machine were read off the recording in test/data; the formulas
- * are NCCL's and hold for one node. build/check-corpus compares every recorded table and
- * channel count.
+ * are NCCL's and hold for one node. build/check-corpus compares every recorded table and channel
+ * count.
  */
 #include "nccl/model/general_cost.h"
 
@@ -15,8 +16,8 @@
 #include "nccl/model/setting_list.h"
 #include "nccl/release.h"
 
-/* Bus bandwidths that NCCL found, GB/s. NVLS: of one of its ${ranks} channels, inside the node and
- * towards the switch. */
+/* Bus bandwidths that NCCL finds, GB/s. nvls_in and nvls_out are those of one of ${ranks} channels,
+ * inside the node and to the switch. */
 static const struct bus {
     const char *family;
     int ranks;
@@ -37,7 +38,8 @@ static const struct bus {
 };
 enum { BUSES = sizeof buses / sizeof *buses };
 
-/* What a GPU calls itself. "NVIDIA H200 NVL" has other links: only RTX PRO 6000 has editions. */
+/* GPUs by the name that they report. With ${editions} more words may follow; "NVIDIA H200 NVL" is
+ * another GPU, with other links. */
 static const struct {
     const char *gpu, *family;
     bool editions;
@@ -53,11 +55,11 @@ static const struct general {
     bool nvls_flat;         /* NVLS priced without its efficiency                            */
     bool first_tree;        /* tree bandwidths of ${tree_old}                                */
     bool any_window;        /* a window registers its buffer even where windows do not work  */
-    bool both_sides;        /* a ring uses registered buffers only when both sides are       */
-    bool least_a_channel;   /* a channel gets ${least} bytes of traffic at least             */
+    bool both_sides;        /* a ring uses registered buffers only if both are               */
+    bool least_a_channel;   /* each channel gets at least ${least} bytes of traffic          */
     signed char nvls_ranks; /* fewest ranks for NVLS                                         */
-    signed char batch;      /* calls of a group that one batch of work holds                 */
-    int least;              /* bytes of traffic that are worth a cell                        */
+    signed char batch;      /* how many calls of a group fit into a batch of work            */
+    int least;              /* bytes of traffic that a cell has at least                     */
     float ll128;            /* of a ring channel from sm_100 on, GB/s                        */
 } generals[] = {
     {0},
@@ -76,7 +78,7 @@ static const float step_us[2][2][3] = {                                      /* 
 };
 static const float nvls_us = 25.0f;
 
-/* How much of its bandwidth a tree reaches, by protocol and log2(bytes / 64). */
+/* The share of its bandwidth that a tree reaches, by protocol and log2(bytes / 64). */
 static const float tree_share[3][23] = {
     {1, 1, 1, 1, .9f, .8f, .7f, .7f, .7f, .7f, .6f, .5f, .4f, .4f, .5f, .6f, .7f, .8f, .9f, 1, 1, 1,
      1},
@@ -103,7 +105,7 @@ static const struct general *general_of(const struct symtuner_call *call)
     return &generals[st_era_of(call->nccl)->general];
 }
 
-/* The bandwidths, if it is known what NCCL would do, and no product overflows. */
+/* The machine's row; NULL if there is none, or if a byte count would overflow. */
 static const struct bus *find_bus(const struct symtuner_call *call, const char *family)
 {
     const uint64_t most = 1ull << 58;
@@ -128,7 +130,7 @@ static bool algo_allowed(const struct symtuner_call *call, const char *algo)
     return says_of(call, call->algo, algo) != ST_SAYS_NO;
 }
 
-/* LL128 is there by itself only over NVLink. */
+/* Unless NCCL_PROTO names it, LL128 is used only over NVLink. */
 static bool proto_allowed(const struct symtuner_call *call, int proto)
 {
     enum st_says says = says_of(call, call->proto, symtuner_proto_name(proto));
@@ -163,7 +165,7 @@ static float tree_bus(const struct symtuner_call *call, const struct bus *bus, i
                                       : simple;
 }
 
-/* Operations and types that multicast can reduce; copies need nothing. */
+/* Can multicast reduce this type with this operation? AllGather only copies. */
 static bool nvls_can(const struct symtuner_call *call)
 {
     bool sum = call->op == SYMTUNER_SUM;
@@ -186,7 +188,7 @@ static bool nvls_can(const struct symtuner_call *call)
     }
 }
 
-/* Bandwidth of the algorithm, after the ratio of bus to result. */
+/* Bandwidth of the algorithm, GB/s: bytes of the result, not bytes on the bus. */
 static float nvls_bw(const struct symtuner_call *call, const struct bus *bus)
 {
     float ranks = (float)call->ranks, share = (ranks - 1) / ranks;
@@ -228,7 +230,7 @@ bool st_general_table(const struct symtuner_call *call, const char *family,
 
     if (!bus)
         return false;
-    /* of a group: the calls that share a channel, and how many of them one batch of work holds */
+    /* how many calls of a group share a channel */
     pipe = up((uint64_t)call->group, (uint64_t)clamp_ctas(call, bus->channels));
     for (int i = 0; i < SYMTUNER_ALGOS * SYMTUNER_PROTOS; i++)
         table[i] = -1.0f;
@@ -264,7 +266,8 @@ bool st_general_table(const struct symtuner_call *call, const char *family,
 
 /* ---- channels ------------------------------------------------------------------------------- */
 
-/* Known to NCCL as registered: from 2.29 a window registers nothing where windows do not work. */
+/* Does NCCL count the buffer as registered? From 2.29 on a window counts only where windows
+ * work. */
 static bool registered(const struct symtuner_call *call, enum symtuner_reg reg)
 {
     bool windows = general_of(call)->any_window ||
@@ -278,7 +281,7 @@ bool st_general_registered(const struct symtuner_call *call)
     return call->graph || (registered(call, call->send) && registered(call, call->recv));
 }
 
-/* A ring that reads and writes peers' registered buffers itself. */
+/* Does a ring read and write the registered buffers of peers directly? */
 static bool ring_registers(const struct symtuner_call *call, int proto)
 {
     bool copies = call->coll == SYMTUNER_ALLGATHER || call->coll == SYMTUNER_BROADCAST ||
@@ -288,7 +291,8 @@ static bool ring_registers(const struct symtuner_call *call, int proto)
            (!general_of(call)->both_sides || call->graph || registered(call, call->send));
 }
 
-/* Multicast on registered buffers, which only one process a rank gets: fewer channels do. */
+/* The channels of NVLS. It needs fewer with registered buffers, which ranks that share a process do
+ * not have. */
 static int nvls_registered(const struct symtuner_call *call, int channels)
 {
     bool new_gpu = call->arch >= 100;
@@ -308,8 +312,8 @@ static int nvls_registered(const struct symtuner_call *call, int channels)
     return clamp_ctas(call, (share + call->ranks - 1) / call->ranks);
 }
 
-/* Cut ${bytes} into cells and deal them to at most ${most} channels, as NCCL's scheduler does with
- * the first of ${calls} equal calls. */
+/* How many channels get work when ${bytes} are cut into cells and dealt to at most ${most}
+ * channels, as NCCL's scheduler does with the first of ${calls} equal calls. */
 static int deal(const struct general *general, uint64_t bytes, int calls, uint64_t traffic_a_byte,
                 int wanted, int most, bool ll)
 {

@@ -2,9 +2,9 @@
 /*
  * general_cost.h - NCCL's cost table and channels of general kernels, for machines that are known.
  *
- * What NCCL shows a tuner plugin depends on the channels and bandwidths that it found in the
- * machine. For the machines below those are known, so the table can be computed without running
- * NCCL. Pure; threads: any.
+ * The cost table that NCCL gives a tuner depends on the channels and bandwidths that NCCL finds in
+ * the machine. For some machines these are known, so that the table can be computed without NCCL.
+ * Pure; threads: any.
  */
 #ifndef ST_GENERAL_MODEL_H_
 #define ST_GENERAL_MODEL_H_
@@ -13,21 +13,22 @@
 
 #include "symtuner_why.h"
 
-/* A kind of machine for st_general_table; NULL when it is not known how NCCL sees it. */
+/* The kind of machine, which the functions below want, for a machine's or a GPU's name. NULL if its
+ * bandwidths are not known. */
 const char *st_general_family(const char *machine_or_gpu);
 
 /*
  * st_general_table(call, family, table_out):
- * The 7 x 3 costs, microseconds, -1 not available. False when the machine, the number of ranks or
- * the release is not known: one node, 2.27 to 2.30.
+ * Compute the 7 x 3 costs in microseconds; -1: not available. False if the machine or its number of
+ * ranks is not known, for several nodes, and for releases other than 2.27 to 2.30.
  */
 bool st_general_table(const struct symtuner_call *call, const char *family,
                       float table_out[SYMTUNER_ALGOS * SYMTUNER_PROTOS]);
 
 /*
  * st_general_channels(call, family, algo, proto):
- * The channels that NCCL gives a call (of a group: its first) with that algorithm and protocol; 0
- * when not known: machines and releases other than above.
+ * How many channels NCCL gives a call, or the first call of a group, with that algorithm and
+ * protocol; 0 where st_general_table returns false, and for more than 512 calls in a group.
  */
 int st_general_channels(const struct symtuner_call *call, const char *family, int algo, int proto);
 

@@ -15,6 +15,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "nccl/names.h"
+
 #ifdef __clang__
 #pragma STDC FP_CONTRACT OFF
 #endif
@@ -95,13 +97,13 @@ uint32_t st_sym_mask_call(const struct st_sym_query *query)
     return copies_in ? mask : mask & ll; /* LL kernels bring their own buffers */
 }
 
-/* Near min(x, ceiling), without the corner. */
+/* A smooth min(x, ceiling). */
 static double soft_min(double x, double ceiling, double softness)
 {
     return ceiling - softness * log1p((exp(ceiling / softness) - 1) * exp(-x / softness));
 }
 
-/* Near max(0, x), without the corner. */
+/* A smooth max(0, x). */
 static double soft_plus(double x)
 {
     return 100.0 <= x ? x : log1p(exp(x));
@@ -110,7 +112,7 @@ static double soft_plus(double x)
 /* What one kernel costs as a function of its CTAs. */
 struct curve {
     uint64_t bus_bytes; /* the larger of sent and received                  */
-    double multiplier;  /* how much more bus a CTA fills than with stores   */
+    double multiplier;  /* bus bandwidth of a CTA relative to stores        */
     double latency_us;
     double cta_bw, peak_bw; /* bytes per microsecond                        */
 };
@@ -193,7 +195,7 @@ static void curve_speed(struct curve *curve, enum st_kernel kernel, int arch, bo
     }
 }
 
-/* 2.31: a TMA kernel must fill its deep loop once on every CTA. */
+/* 2.31: is there enough work for one round of a TMA kernel's unrolled loop on every CTA? */
 static bool tma_fits(const struct st_sym_query *query, enum st_kernel kernel, int ctas)
 {
     uint64_t need;
@@ -267,7 +269,7 @@ bool st_sym_price(const struct st_sym_query *query, enum st_kernel kernel,
     return true;
 }
 
-/* CTAs cut the call into equal runs of whole cells; the last runs may be empty. */
+/* CTAs get equal runs of whole cells. Those for which no cell is left are not launched. */
 static int launched(const struct st_sym_query *query, int ctas)
 {
     uint64_t cells = round_up(query->bytes) / ST_CELL_SIZE * (uint64_t)query->works;
@@ -299,23 +301,20 @@ bool st_sym_pick(const struct st_sym_query *query, uint32_t mask, struct st_sym_
     return found;
 }
 
-/* "func:name" in the list form of 2.31: -1 no prefix, -2 an unknown one; moves past the colon. */
+/* Read the collective of "func:name", the list form of 2.31, and move past the colon. -1: there is
+ * no prefix; -2: an unknown one. */
 static int read_prefix(const char **text, size_t *len)
 {
-    static const char *const func[] = {"broadcast", "reduce", "allgather", "reducescatter",
-                                       "allreduce"};
     const char *colon = memchr(*text, ':', *len);
     size_t n = colon ? (size_t)(colon - *text) : 0;
-    int coll = colon ? -2 : -1;
+    int coll;
 
-    for (int i = 0; colon && i < SYMTUNER_COLLS; i++)
-        if (strlen(func[i]) == n && strncasecmp(func[i], *text, n) == 0)
-            coll = i;
-    if (colon) {
-        *text += n + 1;
-        *len -= n + 1;
-    }
-    return coll;
+    if (!colon)
+        return -1;
+    coll = st_word_find(&st_colls, *text, n);
+    *text += n + 1;
+    *len -= n + 1;
+    return coll < 0 ? -2 : coll;
 }
 
 static int find_kernel(const char *name, size_t len, bool any_case)
@@ -327,7 +326,7 @@ static int find_kernel(const char *name, size_t len, bool any_case)
     return -1;
 }
 
-/* One ';' part of the list form. False when a word is no kernel. */
+/* Read one part of the list, which ";" ends. False if a word names no kernel. */
 static bool read_part(const char *text, size_t len, enum symtuner_coll coll, bool *touched,
                       uint32_t *allowed)
 {

@@ -20,7 +20,7 @@
 #include "nccl/release.h"
 #include "symtuner.h"
 
-/* In NCCL's order, which decides ties: id, name, collective, group of rules, flags. */
+/* id, name, collective, flags; in NCCL's order, which decides ties. */
 #define ST_KERNEL_MAP(X)                                                                           \
     X(AR_LL,      "AllReduce_AGxLL_R",           ALLREDUCE,     ST_KERNEL_LL)                      \
     X(AR_LLMC,    "AllReduce_AGxLLMC_R",         ALLREDUCE,     ST_KERNEL_LL | ST_KERNEL_STORE_MC) \
@@ -93,13 +93,14 @@ enum symtuner_coll st_kernel_coll(enum st_kernel kernel);
 unsigned st_kernel_flags(enum st_kernel kernel);
 
 /*
- * The kernels that may carry the call, one bit each. st_sym_mask knows the collective, multicast,
- * TMA, size and NCCL_SYM_KERNEL; st_sym_mask_call also registration and group.
+ * The kernels that may carry the call, one bit each. st_sym_mask looks at the collective,
+ * multicast, TMA, size and NCCL_SYM_KERNEL; st_sym_mask_call also at registration and group.
  */
 uint32_t st_sym_mask(const struct st_sym_query *query);
 uint32_t st_sym_mask_call(const struct st_sym_query *query);
 
-/* The least number of CTAs that is within 2.5 % of the fastest, and its time. False: not usable. */
+/* The price of a kernel with as few CTAs as come within 2.5 % of the time of the most CTAs. False:
+ * the kernel cannot be used. */
 bool st_sym_price(const struct st_sym_query *query, enum st_kernel kernel,
                   struct st_sym_price *price_out);
 

@@ -30,7 +30,7 @@ const char *symtuner_op_name(int op)
     return op >= 0 && op < SYMTUNER_OPS ? st_all_op_words.word[op] : NULL;
 }
 
-/* The types of jax, numpy and torch, and other names of NCCL's own, as NCCL carries them. */
+/* Types by the names of jax, numpy and torch, and by further names of NCCL's own. */
 static const struct {
     const char *word;
     enum symtuner_dtype dtype;
