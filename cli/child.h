@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * child.h - a process of its own, which is ended when it hangs: this command run once more to measure
- * (NCCL reads most of its settings once per process), or another program that is asked something.
+ * child.h - runs a child process with a time limit: this command once more, to measure (NCCL reads
+ * most of its settings once per process), or another program.
  *
  * Units      seconds. Ownership  the caller frees ${output}. Threads: one child at a time.
  */
@@ -17,7 +17,7 @@ enum { ST_CHILD_NOT_FOUND = 127 }; /* as a status: there is no such program */
 
 struct st_child {
     const char *program;          /* looked for in PATH; NULL is "symtuner worker"              */
-    const char *const *arguments; /* behind the program; NULL at the end                        */
+    const char *const *arguments; /* after the program; NULL at the end                         */
     const char *const *set;       /* NAME=VALUE, or NAME alone to remove it; NULL at the end    */
     int limit_s;
     char *output;                 /* what it printed on stdout                                  */
@@ -25,10 +25,10 @@ struct st_child {
     int status;                   /* its exit status                                            */
 };
 
-/* Run it to its end. STOPPED: SIGINT or SIGTERM came, and the child is gone. */
+/* Run it to its end. STOPPED: SIGINT or SIGTERM arrived, and the child was killed. */
 enum st_child_end st_child_run(struct st_child *child);
 
-/* From now on SIGINT and SIGTERM only ask to stop. */
+/* From now on SIGINT and SIGTERM only set what st_child_stop_asked returns. */
 void st_child_catch_signals(void);
 bool st_child_stop_asked(void);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * commands.h - the subcommands. Each gets argv from its own name on and returns the exit status:
- * 0 fine, 1 findings, 2 usage, 77 cannot test here. Results go to stdout, diagnostics to stderr.
+ * commands.h - the subcommands. Each gets argv from its own name on and returns the exit status: 0
+ * fine, 1 findings, 2 wrong usage, 77 cannot run here. Results go to stdout, errors to stderr.
  */
 #ifndef ST_COMMANDS_H_
 #define ST_COMMANDS_H_

@@ -9,7 +9,7 @@
 #include "cli/options.h"
 #include "symtuner.h"
 
-/* A list of words that begins with none: it may be unset, or set to nothing. */
+/* The first word of a list that begins with an empty one: the variable may be unset. */
 static const char *empty(const struct symtuner_option *row)
 {
     return row->values[0] == '|' ? "unset" : "";

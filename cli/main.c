@@ -26,7 +26,7 @@ static const struct {
     {"top", st_cmd_top, "what ran, from ledgers: sizes, kernels, registered or not"},
     {"tune", st_cmd_tune, "measure this box; write rules, raw data and a report"},
     {"why", st_cmd_why, "what NCCL does with one call, and what keeps it from a symmetric kernel"},
-    {"worker", st_cmd_worker, NULL}, /* the measuring process of doctor, tune and bench */
+    {"worker", st_cmd_worker, NULL}, /* measures for doctor, tune and bench */
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
@@ -41,7 +41,7 @@ static void usage(FILE *out)
             fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].what);
 }
 
-/* Output that a full disk swallowed must not look like success. */
+/* Lost output, on a full disk for example, must not look like success. */
 static int finish(int status)
 {
     errno = 0;

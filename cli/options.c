@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* options.c - the pure part: words of a command line into a command's struct. */
+/* options.c - parses a command line into a command's struct; prints nothing. */
 #include "cli/options.h"
 
 #include <string.h>
@@ -16,7 +16,7 @@ bool st_option_wrong(char error[ST_OPTION_ERROR], const char *wants, const char 
     return false;
 }
 
-/* Cut "pcie|nvlink" into words of ${buffer}. */
+/* Cut "pcie|nvlink" into words, which lie in ${buffer}. */
 static struct st_words choices(const char *list, char buffer[64], const char *word[CHOICES_MAX])
 {
     struct st_words words = {word, 0};
@@ -104,7 +104,7 @@ static void hint(const struct st_command_line *line, const struct st_option *row
                 line->command, row->instead, row->name);
 }
 
-/* One option, and its value when it has one: how many arguments it took; 0: it is wrong. */
+/* Read one option and its value. How many arguments it took; 0: an error. */
 static int read_option(const struct st_command_line *line, char **argv, void *self, bool early,
                        struct st_said *said)
 {
@@ -129,7 +129,7 @@ static int read_option(const struct st_command_line *line, char **argv, void *se
     if (!value || (taken == 2 && strncmp(value, "--", 2) == 0)) {
         snprintf(said->error, sizeof said->error, "a value is missing: --%s %s", row->name,
                  row->value);
-        if (value) /* it may be meant, for a file's name for example */
+        if (value) /* the value may really begin with dashes, like a file's name */
             st_text_add(said->error, sizeof said->error, strlen(said->error), ", or --%s=%.*s",
                         row->name, SHOWN, value);
         return 0;
@@ -151,7 +151,7 @@ static bool read_word(const struct st_command_line *line, int place, const char 
     return line->word(place, word, self, error);
 }
 
-/* All arguments once: the early options, or everything else. */
+/* One pass over all arguments, which reads either the early options or everything else. */
 static bool pass(const struct st_command_line *line, char **argv, void *self, bool early,
                  struct st_said *said, int *words)
 {
@@ -193,7 +193,7 @@ enum st_parsed st_line_parse(const struct st_command_line *line, int argc, char 
     if (asks_for_help(argv))
         return ST_PARSED_HELP;
     if (argc < 2 && line->least_words > 0)
-        return ST_PARSED_WRONG; /* nothing at all: the usage says more than a line */
+        return ST_PARSED_WRONG; /* no arguments: the help says more than an error */
     if (!pass(line, argv, self, true, said, &words))
         return ST_PARSED_WRONG;
     if (line->started && (said->status = line->started(self)) >= 0)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* options_help.c - what the table of options says to a person. */
+/* options_help.c - prints help and errors of a command line. */
 #include <string.h>
 
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/text.h"
 
-enum { COLUMN = 24 }; /* where the help of an option begins */
+enum { COLUMN = 24 }; /* in which the help of an option begins */
 
 static void print_row(const char *name, const char *value, const char *help, FILE *out)
 {

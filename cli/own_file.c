@@ -19,7 +19,7 @@ static uint64_t hash_of(const char *text, size_t size)
     return hash;
 }
 
-/* All of ${file}; NULL without memory. */
+/* All of ${file}; NULL if memory runs out. */
 static char *read_all(FILE *file, size_t *size_out)
 {
     char *text = NULL, *more;
@@ -66,7 +66,7 @@ bool st_own_file_free(const char *command, const char *path, const char *first, 
     bool ours;
 
     if (force || stat(path, &is) != 0 || !S_ISREG(is.st_mode) || is.st_size == 0)
-        return true; /* whether it can be written shows when it is */
+        return true; /* writing it shows whether that is possible */
     file = fopen(path, "r");
     text = file ? read_all(file, &size) : NULL;
     ours = text && is_ours(text, size, first);

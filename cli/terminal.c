@@ -24,7 +24,7 @@ size_t st_plain_filter(struct st_plain *plain, const char *in, size_t size, char
     for (size_t i = 0; i < size; i++) {
         bool broken = plain->holds && (in[i] & 0xc0) != 0x80, shown;
 
-        if (broken) { /* what is held began a character, and this byte does not go on with it */
+        if (broken) { /* the bytes held are no whole character, and this one does not continue it */
             *end++ = '?';
             plain->holds = 0;
         }
@@ -41,7 +41,7 @@ size_t st_plain_filter(struct st_plain *plain, const char *in, size_t size, char
     return (size_t)(end - out);
 }
 
-/* For fopencookie: all of it, or 0 and errno. */
+/* Writes for fopencookie: ${size}, or 0 with errno set. */
 static ssize_t put(void *cookie, const char *text, size_t size)
 {
     struct st_plain *plain = cookie;

@@ -68,7 +68,7 @@ bool st_text_number(const char *text, long least, long most, int *out)
     return true;
 }
 
-/* Length of the UTF-8 sequence at ${text}; 0 when it is none. */
+/* The length of the UTF-8 sequence at ${text}; 0 if it is none. */
 static int utf8_length(const unsigned char *text)
 {
     int more = text[0] >= 0xf0 && text[0] < 0xf5   ? 3

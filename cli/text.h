@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * text.h - what reports are made of: sizes, wrapped lines, JSON strings.
+ * text.h - text for reports: sizes, wrapped lines, characters that are safe to print.
  *
  * Units      columns are characters of a terminal; reports keep to ST_TEXT_WIDTH of them.
- * Ownership  callers give the buffers. Threads: any. Errors: none, texts are cut at the buffer.
+ * Ownership  callers give the buffers. Threads: any. Errors: none, texts are cut to fit.
  */
 #ifndef ST_TEXT_H_
 #define ST_TEXT_H_
@@ -15,26 +15,27 @@
 
 enum { ST_TEXT_WIDTH = 100, ST_TEXT_SIZE = 24 };
 
-/* 65536 -> "64 KiB", 1500 -> "1500 B", 1572864 -> "1.5 MiB": ${text}, which it returns. */
+/* Print 65536 as "64 KiB", 1500 as "1500 B", 1572864 as "1.5 MiB". Returns ${text}. */
 char *st_text_size(uint64_t bytes, char text[ST_TEXT_SIZE]);
 
-/* ${text} behind ${indent} columns that are already written; later lines start there as well. */
+/* Print ${text} after ${indent} columns that are already there; further lines are indented as
+ * far. */
 void st_text_wrap(FILE *out, int indent, const char *text);
 
 /* Does "steer|observe|off" hold "OFF"? Case does not count. */
 bool st_text_in_list(const char *list, const char *word);
 
-/* The same as the plugin compares its variables: it takes "off" and not "OFF". */
+/* The same, but case counts, as it does in the variables of the plugin. */
 bool st_text_is_legal(const char *list, const char *word);
 
-/* The whole number that ${text} is, when it is one from ${least} to ${most}. */
+/* Read a whole number from ${least} to ${most}. False if ${text} is none. */
 bool st_text_number(const char *text, long least, long most, int *out);
 
-/* How many bytes the character at ${text} has. False in ${shown_out}: it is none that a terminal or
- * a page should get, for it moves the cursor, turns the direction or is no UTF-8. */
+/* How many bytes the character at ${text} has. ${shown_out}: whether it is safe to print; control
+ * characters, changes of direction and bytes that are not UTF-8 are not. */
 int st_text_character(const char *text, bool *shown_out);
 
-/* ${text} on one line: what cannot be shown becomes "?". */
+/* Print ${text} on one line, with "?" for what is not safe to print. */
 void st_text_plain(FILE *out, const char *text);
 
 /* A JSON string; bytes that are not UTF-8 become \u00XX. NULL gives null. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * values.h - words of a command line as numbers: what the readers of all commands' options share.
+ * values.h - reads values of options that several commands have.
  *
- * Every function returns false, with the reason and the cure in ${error}, when ${value} is none.
- * Units: bytes. Ownership: nothing is kept. Threads: any; pure, but for st_read_machine.
+ * Every function returns false, with the reason and the cure in ${error}, if ${value} is wrong.
+ * Units: bytes. Ownership: nothing is kept. Threads: any; pure.
  */
 #ifndef ST_VALUES_H_
 #define ST_VALUES_H_
@@ -20,13 +20,13 @@
 
 bool st_read_coll(const char *value, enum symtuner_coll *out, char error[ST_OPTION_ERROR]);
 
-/* "allreduce,allgather", "all": a bit for each. */
+/* "allreduce,allgather" or "all" as a bit for each collective. */
 bool st_read_colls(const char *value, unsigned *out, char error[ST_OPTION_ERROR]);
 
 bool st_read_dtype(const char *value, int *out, char error[ST_OPTION_ERROR]);
 bool st_read_op(const char *value, int *out, char error[ST_OPTION_ERROR]);
 
-/* "2.28.9" as 22809. A file is another option's business, and the error says so. */
+/* "2.28.9" as 22809. For a file the error names --library. */
 bool st_read_release(const char *value, int *out, char error[ST_OPTION_ERROR]);
 
 /* "1KiB..1GiB"; a side that is left out stays as it is. */
@@ -40,15 +40,15 @@ bool st_read_numbers(const char *name, const char *value, int most, int room, in
 bool st_read_table(const char *value, float table[SYMTUNER_ALGOS * SYMTUNER_PROTOS],
                    char error[ST_OPTION_ERROR]);
 
-/* "sym", "none/window": how NCCL knows the send and the receive buffer. */
+/* "sym" or "none/window": how NCCL knows the send buffer and the receive buffer. */
 bool st_read_buffers(const char *value, enum symtuner_reg *send, enum symtuner_reg *recv,
                      char error[ST_OPTION_ERROR]);
 
-/* Whose bytes a size counts. They differ for AllGather and ReduceScatter only: NCCL's nBytes, which
- * rules and ledgers speak of, is the whole call; what a program passes is one rank's part. */
+/* Whether a size is one rank's part, which a program passes, or the whole call, NCCL's nBytes,
+ * which rules and ledgers mean. They differ only for AllGather and ReduceScatter. */
 enum st_whose { ST_WHOSE_UNSAID, ST_WHOSE_RANK, ST_WHOSE_CALL };
 
-/* "64KiB", "16384el" (elements), either with "/rank" or "/call" behind it. */
+/* "64KiB", or "16384el" for elements; either may end in "/rank" or "/call". */
 struct st_size {
     uint64_t number; /* bytes, or elements */
     bool elements;
@@ -56,7 +56,7 @@ struct st_size {
 };
 bool st_read_size(const char *value, struct st_size *out, char error[ST_OPTION_ERROR]);
 
-/* Can so many ranks be on so many nodes of ${gpus} GPUs each (0: not known)? */
+/* Do ${ranks} ranks fit on ${nodes} nodes of ${gpus} GPUs each (0: not known)? */
 bool st_ranks_fit(int ranks, int nodes, int gpus, char error[ST_OPTION_ERROR]);
 
 #endif
