@@ -1,27 +1,36 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # make test-full: two compilers with -Werror, AddressSanitizer and UBSan, ThreadSanitizer, valgrind,
-# libFuzzer. Each step prints its name, its time and its verdict; a missing tool is a failure here,
-# because this is the run that must not skip anything.
+# libFuzzer. Two steps run side by side, because most of a step is one process after the other. Each
+# step prints its name, its time and its verdict. A missing tool is a failure here: this run must not
+# skip anything.
 set -u
 jobs=${JOBS:-2}
-failed=
 started=$(date +%s)
+mkdir -p build
+failures=build/full-failures
+: >"$failures"
+sh test/need-check.sh || exit 1
+# steps share the cores: being slow is no failure
+export CK_TIMEOUT_MULTIPLIER=10
+
+log_of() # NAME
+{
+    echo "build/full-$(echo "$1" | tr ' /' '--').log"
+}
 
 step() # NAME COMMAND...
 {
     name=$1
     shift
-    log=build/full-$(echo "$name" | tr ' /' '--').log
-    mkdir -p build
+    log=$(log_of "$name")
     before=$(date +%s)
-    if "$@" >"$log" 2>&1; then
+    if ("$@") >"$log" 2>&1; then
         echo "ok    $name ($(($(date +%s) - before)) s)$(grep -h '^[0-9]*%: ' "$log" |
             sed 's/^/, /' | tr -d '\n')"
     else
-        failed="$failed '$name'"
-        echo "FAIL  $name: last lines of $log"
-        tail -n 40 "$log"
+        echo "$name" >>"$failures"
+        echo "FAIL  $name: see $log"
     fi
 }
 
@@ -31,22 +40,21 @@ strict() # compiler
         "build-$1/check" && "build-$1/check-host" "$PWD/build-$1/libsymtuner.so"
 }
 
-# a sanitizer's finding ends the test's process with its exit code: Check counts an error
+# A finding of a sanitizer ends the process of a test with an exit code, which Check counts as an error.
 memory()
 {
-    # every test is a fork, which costs what its parent holds: freed blocks are not kept for long
+    # Every test is a fork, which takes longer the more memory its parent holds: keep few freed blocks.
     ASAN_OPTIONS=quarantine_size_mb=8 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
-        make -j"$jobs" SAN=address,undefined CFLAGS='-O1 -g' test-core test-host
+        make -j"$jobs" -Otarget SAN=address,undefined CFLAGS='-O1 -g' test-core test-host
 }
 
-kernels() # what of them runs on the host
+kernels() # the part that runs on the host
 {
     make -j"$jobs" SAN=address,undefined CFLAGS='-O1 -g' build-address-undefined/check-ar &&
-        UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 CK_TIMEOUT_MULTIPLIER=10 \
-            build-address-undefined/check-ar
+        UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 build-address-undefined/check-ar
 }
 
-threads() # but for the tests of commands, which have one thread
+threads() # not the tests of commands, which have one thread
 {
     export TSAN_OPTIONS="halt_on_error=1:die_after_fork=0" TEST_ROUNDS=500
     export CK_EXCLUDE_TAGS=commands
@@ -56,7 +64,7 @@ threads() # but for the tests of commands, which have one thread
         done
 }
 
-heap() # the pure suites in one process; the others fork, and valgrind follows
+heap() # the pure suites run in one process; the others fork, and valgrind follows the children
 {
     make -j"$jobs" build/check || return 1
     CK_FORK=no CK_DEFAULT_TIMEOUT=0 CK_TIMEOUT_MULTIPLIER=20 TEST_ROUNDS=200 \
@@ -64,13 +72,22 @@ heap() # the pure suites in one process; the others fork, and valgrind follows
         --child-silent-after-fork=no build/check
 }
 
-step "gcc -Werror" strict gcc
-step "clang -Werror" strict clang
-step "address and undefined behaviour" memory
-step "kernels on the host" kernels
-step "threads" threads
-step "valgrind" heap
-step "fuzz" make fuzz FUZZ_SECONDS="${FUZZ_SECONDS:-20}"
-cat build/full-fuzz.log | grep '^fuzz'
-echo "test-full: $(($(date +%s) - started)) s${failed:+, failed:$failed}"
-[ -z "$failed" ]
+{
+    step "address and undefined behaviour" memory
+    step "kernels on the host" kernels
+} &
+{
+    step "gcc -Werror" strict gcc
+    step "clang -Werror" strict clang
+    step "threads" threads
+    step "valgrind" heap
+    step "fuzz" make -j"$jobs" fuzz FUZZ_SECONDS="${FUZZ_SECONDS:-20}"
+} &
+wait
+grep '^fuzz' build/full-fuzz.log
+while read -r name; do
+    echo "---- $name: the last lines of $(log_of "$name")"
+    tail -n 40 "$(log_of "$name")"
+done <"$failures"
+echo "test-full: $(($(date +%s) - started)) s$(sed "s/.*/, failed: &/" "$failures" | tr -d '\n')"
+[ ! -s "$failures" ]
