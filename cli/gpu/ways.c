@@ -25,8 +25,8 @@ enum {
     PIECES = 4,     /* a kernel that must cut the message into more is left out       */
     SUM = 0
 };
-static const double look_us = 1500;  /* of a brief timing                           */
-static const double hopeless = 1.25; /* times the best: is not refined              */
+static const double look_us = 1500;  /* how long a brief timing takes               */
+static const double hopeless = 1.25; /* as many times the best time: is not refined */
 
 struct way {
     char name[ST_WAY_SIZE];
@@ -61,8 +61,8 @@ static void force_way(struct st_rank *r, const char *way)
     force(r, kernel, ctas, threads);
 }
 
-/* Time a way briefly, unless it is known. The library may run less than it is asked to; what it
- * runs is the way. */
+/* Time a way briefly, unless that was done before. The way is what the library runs, which may be
+ * fewer blocks or threads than it is asked for. */
 static void look(struct st_rank *r, uint64_t bytes, const char *kernel, int ctas, int threads,
                  struct way *ways, int *n)
 {
@@ -122,7 +122,7 @@ static int search(struct st_rank *r, uint64_t bytes, char names[][ST_WAY_SIZE])
                 int blocks = c == 0 ? ctas : c == 1 ? ctas * 2 : (ctas + 1) / 2;
                 int size = t == 0 ? threads : t == 1 ? threads * 2 : threads / 2;
 
-                if (c && t && c == t) /* twice or half of both */
+                if (c && t && c == t) /* not twice or half of both */
                     continue;
                 look(r, bytes, name, blocks > MOST_CTAS ? MOST_CTAS : blocks,
                      size > 1024 ? 1024

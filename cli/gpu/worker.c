@@ -16,9 +16,9 @@
  * `windows` prints "windows real" or "windows null". `measure` prints
  *   nccl RELEASE
  *   floor GBPS
- *   plan BYTES WAY RULES   before each line of o; RULES is 1 if a rule chose
- *   MODE BYTES US          a line for each size and mode, but for k:
- *   k BYTES WAY US
+ *   plan BYTES WAY RULES   before each line of o; RULES is 1 if a rule chose the way
+ *   MODE BYTES US          for each size and each mode but k
+ *   k BYTES WAY US         for each size and way
  *
  * Each size and mode is checked on fresh random data with a poisoned output before it is timed.
  * Then a CUDA graph of calls is replayed for about 6 ms; the slowest rank counts.
@@ -143,7 +143,7 @@ static void fill(const struct st_rank *r, uint64_t count)
                  count * (uint64_t)job.size);
 }
 
-/* Checks up to three pieces of the result: head, middle, tail. */
+/* Check up to three pieces of the result: head, middle, tail. */
 void st_worker_check(struct st_rank *r, char mode, uint64_t bytes)
 {
     uint64_t size = (uint64_t)job.size, count = bytes / size, part = count / (uint64_t)job.ranks;
@@ -215,7 +215,7 @@ double st_worker_time(struct st_rank *r, char mode, uint64_t bytes, double least
     return worst;
 }
 
-/* Prints what the library would run, and whether a rule chose it. */
+/* Print what the library would run, and whether a rule chose it. */
 static void print_plan(struct st_rank *r, uint64_t bytes)
 {
     struct st_ar_plan plan;
@@ -226,7 +226,7 @@ static void print_plan(struct st_rank *r, uint64_t bytes)
                strncmp(plan.why, "rules: ", 7) == 0);
 }
 
-/* Prints the rate of the copy engine from rank 0 to rank 1, in GB/s: no collective moves its bytes
+/* Print the rate of the copy engine from rank 0 to rank 1, in GB/s: no collective moves its bytes
  * faster. */
 static void floor_rate(struct st_rank *r)
 {

@@ -34,7 +34,7 @@ static bool texts_differ(struct difference *d, const char *what, const char *a, 
     return true;
 }
 
-/* The built-in defaults have no hash; their CTA count shows in sym_ctas. */
+/* The hash does not cover the built-in defaults, but their CTA count is in sym_ctas. */
 static bool setups_differ(struct difference *d)
 {
     const struct st_ledger_block *a = d->one, *b = d->other;
@@ -67,7 +67,7 @@ static const uint64_t *counters(const struct st_ledger_block *block,
     return none;
 }
 
-/* Compares counts per rank: a process adds up those of all its ranks. */
+/* Compare counts per rank: a process adds up those of all its ranks. */
 static bool row_differs(struct difference *d, const struct st_ledger_row *row)
 {
     static const char *const ran[] = {"calls", "captured calls", "general kernels",
@@ -109,7 +109,8 @@ static bool decisions_differ(struct difference *d)
     return false;
 }
 
-/* Are both blocks of the same communicator? NCCL 2.27 gives no id; there, equal sizes count. */
+/* Are both blocks of the same communicator? NCCL 2.27 gives no id; then blocks with the same number
+ * of ranks are compared. */
 static bool together(const struct st_ledger_block *a, const struct st_ledger_block *b)
 {
     return a->id == b->id && (a->id || a->ranks == b->ranks);
@@ -184,8 +185,8 @@ static void compare(const struct st_ledgers *ledgers, int first, struct report *
 #define AT(member) offsetof(struct report, member)
 static const struct st_option rows[] = {
     {"setup", NULL,
-     "compare releases, rules and settings only: counters that SYMTUNER_LEDGER_SIGNAL "
-     "had written are not of one moment",
+     "compare only releases, rules and settings; for ledgers written on a signal, whose "
+     "counters are of different moments",
      ST_OPTION_FLAG, .at = AT(setup)},
     {"json", NULL, "for programs", ST_OPTION_FLAG, .at = AT(args.json)},
 };

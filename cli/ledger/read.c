@@ -214,8 +214,8 @@ static bool read_line(struct reader *reader, char *line)
 
 enum { LINE_SIZE = 4096 }; /* the plugin's lines have about 300 bytes */
 
-/* Read a line without its newline. 1: done; 0: the file ends; -1: no line of a ledger. The limit is
- * for devices, whose lines may never end. */
+/* Read a line without its newline. 1, or 0 at the end of the file, or -1 if it cannot be a line of
+ * a ledger. The length is limited because a device may never end a line. */
 static int next_line(struct reader *reader, FILE *file, char line[LINE_SIZE])
 {
     int n = 0, c;

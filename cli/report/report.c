@@ -6,7 +6,7 @@
 
 #include "cli/own_file.h"
 
-/* The compiler runs in the root of the repository. */
+/* The path is relative to the root of the repository, where the compiler runs. */
 __asm__(".pushsection .rodata\n"
         "st_report_page:\n"
         ".incbin \"cli/report/report.html\"\n"
@@ -14,8 +14,8 @@ __asm__(".pushsection .rodata\n"
         ".popsection\n");
 extern const char st_report_page[] __attribute__((visibility("hidden")));
 
-/* The page with the JSON text ${self} in the place of its empty object. "<" stands only in strings
- * of the JSON; escaped, it can neither end the script element nor begin a comment. */
+/* Print the page with the JSON text ${self} instead of its "{}". In JSON "<" occurs only in
+ * strings; escaped, it cannot end the script element or begin a comment. */
 static void print_page(const void *self, FILE *out)
 {
     const char *place = strstr(st_report_page, "{}</script>");

@@ -87,8 +87,8 @@ static const struct st_option rows[] = {
      .at = AT(query.ranks), .least = 1, .most = 1 << 20},
     {"nodes", "N", "(1)", ST_OPTION_NUMBER, .at = AT(query.nodes), .least = 1, .most = 1 << 20},
     {"buffers", "B|S/R",
-     "how NCCL knows them: none, comm, window or sym, one word for both, or "
-     "SEND/RECEIVE; rules count them as registered when both are (none)",
+     "how they are registered (none): none, comm, window or sym; one word for both, or "
+     "SEND/RECEIVE; rules count a call as registered if both buffers are",
      ST_OPTION_READ, .read = read_buffers},
     {"pipe-ops", "N", "operations in the group (1)", ST_OPTION_NUMBER, .at = AT(query.pipe_ops),
      .least = 0, .most = 1 << 20},

@@ -85,7 +85,7 @@ const char *st_map_cell(const struct symtuner_decision *decision, char text[ST_M
     return text;
 }
 
-/* Bounds are inclusive; rules are written with round numbers, one of which may be just outside. */
+/* Bounds are inclusive, so that the round number in a rule may be one byte outside the range. */
 const char *st_map_range(uint64_t lo, uint64_t hi, char *text, size_t size)
 {
     char low[ST_TEXT_SIZE], below[ST_TEXT_SIZE], high[ST_TEXT_SIZE], above[ST_TEXT_SIZE];

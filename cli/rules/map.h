@@ -80,7 +80,7 @@ int st_map_read(const struct st_command_line *line, int argc, char **argv,
 bool st_map_make(const struct st_map_request *request, const char *file, struct st_map *map_out);
 void st_map_free(struct st_map *map);
 
-/* The smallest size above ${at}, up to ${end}, that is not ${alike} ${at}; 0: there is none. */
+/* The smallest size above ${at}, at most ${end}, for which ${alike} is false; 0: there is none. */
 uint64_t st_map_edge(uint64_t at, uint64_t end, bool (*alike)(void *, uint64_t, uint64_t),
                      void *with);
 

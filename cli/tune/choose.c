@@ -94,7 +94,8 @@ static bool compare_ctas(const struct st_tune *tune, int setting, double *mean_o
     return n > 0;
 }
 
-/* The first count of the plan is NCCL's own. A larger count must gain 1 %, any setting 2 %. */
+/* The first count of the plan is NCCL's own. A larger one must be 1 % better than the best so far,
+ * and the best 2 % better than NCCL's own. */
 static void choose_ctas(struct st_tune *tune)
 {
     double least = 0, mean;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* data.c - the measurements of symtuner tune: names, places, and what a worker printed. */
+/* data.c - stores the measurements of tune by size and candidate, and reads them from a worker. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,9 +45,10 @@ const char *st_tune_name(const struct st_tune *tune, int candidate, char text[48
 
 double st_tune_busbw(const struct st_tune *tune, int coll, uint64_t bytes, double us)
 {
-    double n = tune->ranks, factor = coll == SYMTUNER_ALLREDUCE ? 2 * (n - 1) / n : (n - 1) / n;
+    double n = tune->ranks, steps = coll == SYMTUNER_ALLREDUCE ? 2 : 1;
+    double sent = (double)bytes * steps * (n - 1) / n; /* by each rank, at least */
 
-    return us > 0 ? (double)bytes * factor / us / 1e3 : 0; /* what one rank must send */
+    return us > 0 ? sent / us / 1e3 : 0;
 }
 
 int st_tune_settings(const struct st_tune *tune)

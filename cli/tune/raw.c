@@ -85,7 +85,8 @@ bool st_tune_save(const struct st_tune *tune)
 /* The file that is being read. */
 struct reader {
     struct st_tune *tune;
-    bool take_plan, planned; /* the plan is the file's; it has been read */
+    bool take_plan; /* from the file */
+    bool planned;   /* the plan was read */
     char why[200];
 };
 
@@ -187,7 +188,7 @@ static void forget_unfinished(struct st_tune *tune)
                         tune->cell[c][k][z].us[r] = 0;
 }
 
-/* With a budget, the earlier run may have ended after fewer rounds: those are the plan then. */
+/* With a budget, the earlier run may have ended after fewer rounds. Then those are the plan. */
 static void take_rounds(struct st_tune *tune, const char *line)
 {
     int rounds = 0;

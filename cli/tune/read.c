@@ -80,8 +80,7 @@ static bool read_nccl(const char *value, void *self, char error[ST_OPTION_ERROR]
     ((struct st_tune *)self)->nccl_file = value;
     return strchr(value, '/') || strstr(value, ".so") ||
            st_option_wrong(error,
-                           "tune and bench measure a library, which --library names, and no "
-                           "release",
+                           "tune and bench measure a library: --library wants its file",
                            value);
 }
 
@@ -151,7 +150,7 @@ const struct st_option st_tune_options[ST_TUNE_OPTIONS] = {
     {"from", "FILE.csv", "measure nothing: rules and report from raw data", ST_OPTION_TEXT,
      .at = AT(from)},
     {"verify", "A[,B]",
-     "load rules that tune wrote in a fresh run, beside all that it compared: "
-     "nowhere more than 3 % slower? B of a second run: nowhere 5 % apart?",
+     "measure again with the rules A of an earlier run, beside all that it compared: are "
+     "they at most 3 % slower? With B of another run: do they differ by at most 5 %?",
      ST_OPTION_TEXT, .at = AT(verify_files)},
 };

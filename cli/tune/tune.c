@@ -27,7 +27,7 @@ static const struct st_command_line line = {
     .row = st_tune_options + ST_BENCH_ALONE,
     .rows = ST_TUNE_OPTIONS - ST_BENCH_ALONE};
 
-/* May the files be written? Raw data may; resume() reads them. */
+/* May the files be written? Raw data of an earlier run may be there: resume() reads them. */
 static bool may_write(void)
 {
     return st_own_file_free("tune", tune.out, NULL, tune.force) &&

@@ -41,7 +41,7 @@ enum { ST_GENERAL, ST_OWN, ST_SYMMETRIC };
 struct st_cell {
     double us[ST_TUNE_ROUNDS]; /* 0: not measured */
     int n;
-    double median, sigma; /* of the rounds   */
+    double median, sigma; /* of the rounds */
 };
 
 /* One way to run symtuner's kernels at one size: "one_ll8/16/128". */
@@ -56,11 +56,11 @@ enum { ST_SAY_NCCL = -1, ST_SAY_NOTHING = 0 };
 struct st_tune {
     /* the plan */
     int ranks, rounds;
-    int ctas[ST_TUNE_CTAS], n_ctas; /* 0 CTAs: as NCCL chooses             */
-    bool own, search;               /* with symtuner's kernels; in several ways          */
-    unsigned colls;                 /* bit per collective                                */
-    int dtype;                      /* NCCL's number                                     */
-    int budget_s;                   /* time for rounds beyond the third; 0: no limit     */
+    int ctas[ST_TUNE_CTAS], n_ctas; /* 0 CTAs: as NCCL chooses                       */
+    bool own, search;               /* with symtuner's kernels; in several ways      */
+    unsigned colls;                 /* bit per collective                            */
+    int dtype;                      /* NCCL's number                                 */
+    int budget_s;                   /* time for rounds beyond the third; 0: no limit */
     uint64_t low, high;
     /* the box */
     struct symtuner_machine machine;

@@ -95,7 +95,7 @@ static void add_ways(struct st_tune *tune, const struct st_tune *other)
                     st_tune_way(tune, z, other->way[y][w].name);
 }
 
-/* At most 100 columns. */
+/* Print the head of the table. It is at most 100 columns wide. */
 static void head(const struct st_tune *tune, FILE *out)
 {
     fprintf(out, "%-9s %8s %-20s", "", "A us", "kernel");
@@ -104,8 +104,8 @@ static void head(const struct st_tune *tune, FILE *out)
     fprintf(out, " %8s %s\n", "best us", "of");
 }
 
-/* Print a line for each size. ${worst}: of A and of B against the best, and of A and B against each
- * other; ${at}: at which size. */
+/* Print a line for each size. ${worst} is the largest ratio of A to the best, of B to the best, and
+ * of A and B to each other; ${at} is where it occurs. */
 static void print_sizes(const struct st_tune *tune, double worst[3], int at[3], FILE *out)
 {
     for (int z = 0; z < st_tune_sizes(tune); z++) {

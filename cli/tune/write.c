@@ -24,8 +24,7 @@ static double worst_spread(const struct st_tune *tune)
     return worst;
 }
 
-/* A comment line for each range of sizes with one fastest kind: "#   allreduce  1 KiB .. 64 KiB
- * symtuner". */
+/* Print a comment line for each range of sizes with the same fastest kind. */
 static void write_policy(const struct st_tune *tune, int coll, FILE *out)
 {
     int sizes = st_tune_sizes(tune);
@@ -63,9 +62,9 @@ static void rules_text(const void *self, FILE *out)
             write_policy(tune, c, out);
     fprintf(
         out,
-        "# symtuner: libsymtuner_ar.so, kernels as below. Which of its sums have equal bits, and "
-        "how\n# they are rounded: docs/kernels.md, section 3. NCCL's kernels have orders of their "
-        "own: a\n# change of kind or of kernel may change last bits of sums.\n\n"
+        "# symtuner: libsymtuner_ar.so, kernels as below. docs/kernels.md, section 3, says which "
+        "of its\n# sums have equal bits and how they are rounded. NCCL's kernels add in other orders: "
+        "another\n# kind of kernel may change the last bits of a sum.\n\n"
         "[provenance]\nnccl      = %s\n",
         st_release_print(tune->nccl, release, sizeof release));
     if (tune->machine.gpu[0])
@@ -97,7 +96,7 @@ static void cell_text(const struct st_cell *cell, char *text, size_t size)
                  cell->median < 100 ? 2 : 1, cell->sigma);
 }
 
-/* Print ${text} to the right. ${width} counts characters: "±" has two bytes. */
+/* Print ${text} at the right of ${width} characters; "±" has two bytes. */
 static void right(FILE *out, const char *text, int width)
 {
     int length = 0;
@@ -160,7 +159,7 @@ void st_tune_print(const struct st_tune *tune, FILE *out)
     st_text_wrap(out, 0, tune->why);
 }
 
-/* Open an object of "cells"; the caller adds what tells kinds from ways, and closes it. */
+/* Open an element of "cells"; the caller adds the last members and closes it. */
 static void json_cell(struct st_json *json, const char *coll, uint64_t bytes, const char *candidate,
                       const struct st_cell *cell)
 {
