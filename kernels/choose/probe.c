@@ -9,22 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "kernels/shared/args.h"
-
-/* Traffic of each family in shares of S (n-1)/n, and what it costs besides: hops, barriers, engine
- * starts, in microseconds, roughly: at the sizes in question the links count. */
-static const struct cost {
-    int family;
-    double push, pull, copy; /* of a rank                */
-    int each;                /* 1: times n, as in one-shot */
-    double latency;
-} costs[] = {
-    {AR_ONE_LL8, 2, 0, 0, 1, 5},     {AR_TWO_LL8, 4, 0, 0, 0, 8},  {AR_ONE_LAMPORT, 1, 0, 0, 1, 5},
-    {AR_TWO_LAMPORT, 2, 0, 0, 0, 8}, {AR_CHUNKED, 2, 0, 0, 0, 12}, {AR_PULL, 1, 1, 0, 0, 12},
-    {AR_PULL_ONE, 0, 1, 0, 1, 12},   {AR_COPY, 0, 0, 2, 0, 60},
-};
-
-#define COSTS (sizeof costs / sizeof costs[0])
+#include "kernels/choose/families.h"
 
 static int figure(double share, uint32_t rate, double wire, double *time)
 {
@@ -38,22 +23,17 @@ static int figure(double share, uint32_t rate, double wire, double *time)
 
 double ar_probe_cost(const struct ar_probe *p, int family, int ranks, uint64_t bytes)
 {
-    double wire = (double)bytes * (ranks - 1) / ranks;
+    const struct ar_family_row *f = &ar_families[family];
+    double wire = (double)bytes * (ranks - 1) / ranks, time = f->latency;
 
-    for (size_t i = 0; i < COSTS; i++) {
-        const struct cost *c = &costs[i];
-        double time = c->latency;
-
-        if (c->family != family)
-            continue;
-        if (c->each)
-            wire *= ranks;
-        return figure(c->push, p->push, wire, &time) && figure(c->pull, p->pull, wire, &time) &&
-                       figure(c->copy, p->copy, wire, &time)
-                   ? time
-                   : -1;
-    }
-    return -1;
+    if (f->latency == 0)
+        return -1;
+    if (f->shots == 1)
+        wire *= ranks;
+    return figure(f->push, p->push, wire, &time) && figure(f->pull, p->pull, wire, &time) &&
+                   figure(f->copy, p->copy, wire, &time)
+               ? time
+               : -1;
 }
 
 int ar_probe_choose(const struct ar_probe *p, int family, unsigned can, int ranks, uint64_t bytes)
@@ -63,12 +43,12 @@ int ar_probe_choose(const struct ar_probe *p, int family, unsigned can, int rank
 
     if (own < 0)
         return family;
-    for (size_t i = 0; i < COSTS; i++) {
-        double time = ar_probe_cost(p, costs[i].family, ranks, bytes);
+    for (int f = 0; f < AR_FAMILIES; f++) {
+        double time = ar_probe_cost(p, f, ranks, bytes);
 
-        if ((can >> costs[i].family & 1) != 0 && time >= 0 && time < least) {
+        if ((can >> f & 1) != 0 && time >= 0 && time < least) {
             least = time;
-            best = costs[i].family;
+            best = f;
         }
     }
     return best;

@@ -5,35 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const names[AR_FAMILIES] = {
-    [AR_NCCL] = "nccl",
-    [AR_ONE_LL8] = "one_ll8",
-    [AR_ONE_LL128] = "one_ll128",
-    [AR_ONE_LAMPORT] = "one_lamport",
-    [AR_TWO_LL8] = "two_ll8",
-    [AR_TWO_LL128] = "two_ll128",
-    [AR_TWO_LAMPORT] = "two_lamport",
-    [AR_CHUNKED] = "chunked",
-    [AR_PULL] = "pull",
-    [AR_COPY] = "copy",
-    [AR_NVLS] = "nvls",
-    [AR_PULL_ONE] = "pull_one",
-    [AR_NVLS_ONE] = "nvls_one",
-};
-
-const char *ar_family_name(int family)
-{
-    return family < 0 || family >= AR_FAMILIES ? NULL : names[family];
-}
-
-int ar_family_by_name(const char *name)
-{
-    for (int f = 0; f < AR_FAMILIES; f++)
-        if (strcmp(names[f], name) == 0)
-            return f;
-    return -1;
-}
-
 #define KiB    (1ull << 10)
 #define MiB    (1ull << 20)
 #define NO_END UINT64_MAX
@@ -133,18 +104,6 @@ static const struct row table[] = {
 
 #define ROWS (sizeof table / sizeof table[0])
 
-static int family_form(int family)
-{
-    return family == AR_ONE_LL8 || family == AR_TWO_LL8       ? AR_LL8
-           : family == AR_ONE_LL128 || family == AR_TWO_LL128 ? AR_LL128
-                                                              : AR_LAMPORT;
-}
-
-static int family_region(int family)
-{
-    return family >= AR_CHUNKED ? AR_REGION_BULK : (int)AR_REGION_LL8 + family_form(family);
-}
-
 /* Payload that ${slots} equal slots in ${half} bytes hold, of which a message fills ${used}. */
 static uint64_t fits(int form, uint64_t half, int slots, int used)
 {
@@ -154,82 +113,60 @@ static uint64_t fits(int form, uint64_t half, int slots, int used)
            (uint64_t)used;
 }
 
+static bool can_run(const struct ar_ask *ask, unsigned needs)
+{
+    const struct {
+        unsigned need;
+        bool met;
+    } checks[] = {
+        {AR_NEEDS_NVLINK, ask->links == AR_LINKS_NVLINK},
+        {AR_NEEDS_PEERS, ask->links != AR_LINKS_HOST},
+        {AR_NEEDS_NAN_TYPE, ar_dtype_lamport(ask->dtype)},
+        {AR_NEEDS_SUM_AVG, ask->op == AR_SUM || ask->op == AR_AVG},
+        {AR_NEEDS_SUM, ask->op == AR_SUM},
+        {AR_NEEDS_RECV, ask->dst_mapped},
+        {AR_NEEDS_SEND, ask->src_mapped},
+        {AR_NEEDS_TWO_BUFS, !ask->in_place},
+        {AR_NEEDS_COPY, ask->has_copy},
+        {AR_NEEDS_MULTICAST, ask->has_nvls},
+        {AR_NEEDS_WORDS, ask->bytes % AR_WORD == 0},
+    };
+
+    for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++)
+        if ((needs & checks[i].need) != 0 && !checks[i].met)
+            return false;
+    return true;
+}
+
 uint64_t ar_capacity(const struct ar_ask *ask, int family)
 {
-    uint64_t half = family == AR_NCCL ? 0 : ask->half[family_region(family)];
+    const struct ar_family_row *f = &ar_families[family];
+    const int used = f->shots == 1 ? 1 : ask->ranks;
+    uint64_t bytes, staged, most;
 
-    switch (family) {
-    case AR_NCCL:
+    if (family == AR_NCCL)
         return ask->has_nccl ? UINT64_MAX : 0;
-    case AR_ONE_LL128:
-    case AR_TWO_LL128:
-        if (ask->links != AR_LINKS_NVLINK)
-            return 0;
-        break;
-    case AR_ONE_LAMPORT:
-    case AR_TWO_LAMPORT:
-        if (!ar_dtype_lamport(ask->dtype) || (ask->op != AR_SUM && ask->op != AR_AVG))
-            return 0;
-        break;
-    case AR_CHUNKED: {
-        uint64_t bytes = fits(AR_LAMPORT, half, ask->ranks, ask->ranks);
-        uint64_t staged = fits(AR_LAMPORT, ask->half[AR_REGION_GATHER], ask->ranks, ask->ranks);
-        uint64_t most = (uint64_t)AR_MAX_STEPS * 16 * 64; /* flag steps of the smallest tile */
-
-        if (ask->links == AR_LINKS_HOST)
-            return 0;
-        if (!ask->dst_mapped && staged < bytes)
-            bytes = staged;
-        return bytes < most ? bytes : most;
-    }
-    case AR_PULL_ONE:
-        if (ask->in_place)
-            return 0;
-        return ar_capacity(ask, AR_PULL);
-    case AR_NVLS_ONE:
-        if (ask->in_place)
-            return 0;
-        return ar_capacity(ask, AR_NVLS);
-    case AR_PULL:
-        return ask->links != AR_LINKS_HOST && ask->dst_mapped && ask->src_mapped ? 1ull << 40 : 0;
-    case AR_COPY:
-        return ask->has_copy && ask->dst_mapped ? fits(AR_LAMPORT, half, ask->ranks, ask->ranks)
-                                                : 0;
-    case AR_NVLS:
-        return ask->has_nvls && ask->dst_mapped && ask->src_mapped && ask->bytes % AR_WORD == 0 &&
-                       ar_dtype_lamport(ask->dtype) && ask->op == AR_SUM
-                   ? 1ull << 40
-                   : 0;
-    default:
-        break;
-    }
-    if (family <= AR_ONE_LAMPORT)
-        return fits(family_form(family), half, ask->ranks, 1);
-    return fits(family_form(family), half, 2 * ask->ranks, ask->ranks);
+    if (!can_run(ask, f->needs))
+        return 0;
+    if (f->slots == 0)
+        return 1ull << 40;
+    bytes = fits(f->form, ask->half[f->region], f->slots * ask->ranks, used);
+    if (!f->gathers)
+        return bytes;
+    staged = fits(f->form, ask->half[AR_REGION_GATHER], ask->ranks, used);
+    most = (uint64_t)AR_MAX_STEPS * 16 * 64; /* flag steps of the smallest tile */
+    if (!ask->dst_mapped && staged < bytes)
+        bytes = staged;
+    return bytes < most ? bytes : most;
 }
 
 /* When the table's kernel cannot run a call: the next best one that moves data the same way. */
 static int next_best(const struct ar_ask *ask, int family)
 {
-    static const signed char instead[AR_FAMILIES] = {
-        [AR_NCCL] = -1,
-        [AR_ONE_LL8] = -1, /* runs everything */
-        [AR_ONE_LL128] = AR_ONE_LAMPORT,
-        [AR_ONE_LAMPORT] = AR_ONE_LL128,
-        [AR_TWO_LL8] = AR_ONE_LL8,
-        [AR_TWO_LL128] = AR_TWO_LAMPORT,
-        [AR_TWO_LAMPORT] = AR_TWO_LL128,
-        [AR_CHUNKED] = AR_TWO_LL128,
-        [AR_PULL] = AR_CHUNKED,
-        [AR_COPY] = AR_CHUNKED,
-        [AR_NVLS] = AR_PULL,
-        [AR_PULL_ONE] = AR_PULL,
-        [AR_NVLS_ONE] = AR_NVLS,
-    };
-    bool two = family >= AR_TWO_LL8 && ask->ranks > 2;
+    bool two = ask->ranks > 2 && (ar_families[family].shots == 2 || ar_is_bulk(family));
 
     for (int tries = 0; tries < 4 && family >= 0; tries++) {
-        family = instead[family];
+        family = ar_families[family].fallback;
         if (family >= 0 && ar_capacity(ask, family) != 0)
             return family;
     }
@@ -241,35 +178,25 @@ static int next_best(const struct ar_ask *ask, int family)
 /* Blocks that have at least one word, tile or line to do. */
 static uint64_t useful_ctas(const struct ar_ask *ask, int family, uint64_t bytes, int threads)
 {
-    uint64_t per = (uint64_t)threads;
-    int form = family_form(family);
+    const struct ar_family_row *f = &ar_families[family];
+    uint64_t per = (uint64_t)threads, message = bytes;
 
-    switch (family) {
-    case AR_ONE_LL8:
-    case AR_ONE_LL128:
-    case AR_ONE_LAMPORT:
-        return ar_div_up(st_words(form, bytes), per);
-    case AR_TWO_LL8:
-    case AR_TWO_LL128:
-    case AR_TWO_LAMPORT:
-        return ar_div_up(st_words(form, ar_shard_stride(form, bytes, ask->ranks)), per);
-    case AR_PULL_ONE:
-    case AR_NVLS_ONE:
-        return ar_div_up(bytes, per * AR_WORD * AR_PULL_UNROLL);
-    default:
-        return ar_div_up(ar_bulk_stride(bytes, ask->ranks), per * AR_WORD * 2);
-    }
+    if (f->shots == 2)
+        message = ar_shard_stride(f->form, bytes, ask->ranks);
+    return ar_is_bulk(family) ? ar_div_up(message, per * AR_WORD * AR_PULL_UNROLL)
+                              : ar_div_up(ar_words(f->form, message), per);
 }
 
 /* The kernels' launch bounds: what counts ranks at run time, is unrolled for eight, or is two-shot
  * for more than two ranks needs the registers of 512 threads. */
 static int max_threads(const struct ar_ask *ask, int family)
 {
-    bool unrolled = (ask->ranks == 2 || ask->ranks == 4) &&
-                    ar_reducer_of(ask->dtype, ask->op) != AR_R_WIDE && family != AR_TWO_LL8;
+    const struct ar_family_row *f = &ar_families[family];
 
-    return unrolled && (family <= AR_ONE_LAMPORT || (family < AR_CHUNKED && ask->ranks == 2)) ? 1024
-                                                                                              : 512;
+    return f->many_threads && (ask->ranks == 2 || (ask->ranks == 4 && f->shots == 1)) &&
+                   ar_reducer_of(ask->dtype, ask->op) != AR_R_WIDE
+               ? 1024
+               : 512;
 }
 
 static const struct row *find_row(const struct ar_ask *ask)
@@ -290,13 +217,12 @@ static const struct row *find_row(const struct ar_ask *ask)
 /* What the start-up probe says to ${family}, for messages that are more than latency. */
 static int after_probe(const struct ar_ask *ask, int family)
 {
-    static const int others[] = {AR_CHUNKED, AR_PULL, AR_PULL_ONE, AR_COPY};
     unsigned can = 0;
 
     if (ask->links != AR_LINKS_PCIE || ask->bytes < 64 * KiB)
         return family;
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        can |= ar_capacity(ask, others[i]) != 0 ? 1u << others[i] : 0;
+    for (int f = 0; f < AR_FAMILIES; f++)
+        can |= ar_is_bulk(f) && ar_capacity(ask, f) != 0 ? 1u << f : 0;
     return ar_probe_choose(&ask->probe, family, can, ask->ranks, ask->bytes);
 }
 
@@ -368,7 +294,7 @@ int ar_select(const struct ar_ask *ask, const struct ar_force *force, struct ar_
 
 void ar_select_why(const struct ar_ask *ask, const struct ar_choice *choice, char *why, size_t size)
 {
-    const char *wanted = names[choice->wanted], *runs = names[choice->family];
+    const char *wanted = ar_family_name(choice->wanted), *runs = ar_family_name(choice->family);
 
     if (choice->because == AR_CANNOT_RUN)
         snprintf(why, size, "kernel %s cannot run this call (data type, op, registration or links)",
@@ -387,15 +313,9 @@ void ar_select_why(const struct ar_ask *ask, const struct ar_choice *choice, cha
 
 const char *ar_order_note(int family)
 {
-    switch (family) {
-    case AR_NCCL:
-        return "; NCCL adds in an order of its own";
-    case AR_NVLS:
-    case AR_NVLS_ONE:
-        return "; the switch adds, in an order of its own";
-    default:
-        return "";
-    }
+    const char *note = ar_families[family].order;
+
+    return note != NULL ? note : "";
 }
 
 size_t ar_select_print(int ranks, int links, char *text, size_t length)
@@ -412,7 +332,7 @@ size_t ar_select_print(int ranks, int links, char *text, size_t length)
         if (r->max_bytes != NO_END)
             snprintf(upto, sizeof upto, "%llu KiB", (unsigned long long)(r->max_bytes / KiB));
         n = snprintf(line, sizeof line, "  to %-10s %-12s at most %3d blocks of %4d%s  (%s)\n",
-                     upto, names[r->family], r->ctas, r->threads,
+                     upto, ar_family_name(r->family), r->ctas, r->threads,
                      r->need == UNMAPPED  ? ", recv unregistered"
                      : r->need == GENERIC ? ", other types and operators"
                                           : "",

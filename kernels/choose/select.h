@@ -10,6 +10,7 @@
 #define AR_SELECT_H_
 
 #include "kernels/shared/args.h"
+#include "kernels/choose/families.h"
 #include "kernels/choose/probe.h"
 
 enum ar_links { AR_LINKS_NVLINK, AR_LINKS_PCIE, AR_LINKS_HOST, AR_LINKS };
@@ -67,9 +68,6 @@ const char *ar_order_note(int family);
 
 /* Most payload bytes that one launch of ${family} can carry; 0: it cannot run this call at all. */
 uint64_t ar_capacity(const struct ar_ask *ask, int family);
-
-const char *ar_family_name(int family);
-int ar_family_by_name(const char *name); /* -1: unknown */
 
 /* Append the table that applies to (ranks, links) as text; returns the length needed. */
 size_t ar_select_print(int ranks, int links, char *text, size_t length);

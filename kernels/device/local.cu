@@ -88,7 +88,7 @@ __global__ void await(const __grid_constant__ ar_args args)
         (const void *)&ar::local<R>                                                                \
     }
 
-extern "C" const struct ar_kernel_row ar_kernels_local = {{
+extern "C" const struct ar_kernel_row ar_kernels_copy = {{
     AR_LOCAL(ar::sum_f32),
     AR_LOCAL(ar::sum_16bit<ar::half_codec>),
     AR_LOCAL(ar::sum_16bit<ar::bf16_codec>),

@@ -203,7 +203,7 @@ ncclResult_t symtuner_ar_query(const void *send, const void *recv, size_t count,
     plan->kernel = ar_family_name(choice.family);
     plan->ctas = choice.ctas;
     plan->threads = choice.threads;
-    plan->zero_copy = choice.family >= AR_CHUNKED && ask.dst_mapped;
+    plan->zero_copy = ar_is_bulk(choice.family) && ask.dst_mapped;
     plan->pieces = choice.pieces;
     gate = never_ours(h, ask.op);
     if (gate != NULL)
@@ -252,37 +252,20 @@ static void map_buffers(const symtuner_ar *h, const struct buffers *b, uint64_t 
 static void lay_out_piece(const symtuner_ar *h, const struct ar_choice *choice, bool mapped,
                           struct ar_args *args)
 {
-    int form = AR_LAMPORT, region = AR_REGION_BULK;
-    uint64_t tile = (uint64_t)choice->threads * AR_WORD;
+    const struct ar_family_row *f = &ar_families[choice->family];
+    const bool bulk = ar_is_bulk(choice->family);
+    uint64_t tile = (uint64_t)choice->threads * AR_WORD * (uint64_t)f->unroll;
 
-    switch (choice->family) {
-    case AR_ONE_LL8:
-    case AR_TWO_LL8:
-        form = AR_LL8, region = AR_REGION_LL8;
-        break;
-    case AR_ONE_LL128:
-    case AR_TWO_LL128:
-        form = AR_LL128, region = AR_REGION_LL128;
-        break;
-    case AR_ONE_LAMPORT:
-    case AR_TWO_LAMPORT:
-        region = AR_REGION_LAMPORT;
-        break;
-    default:
-        break;
-    }
-    args->region = h->layout.first[region];
-    args->half =
-        region == AR_REGION_BULK ? h->layout.first[AR_REGION_GATHER] : h->layout.half[region];
-    args->shard = choice->family >= AR_PULL_ONE ? ar_round_up(args->bytes, AR_LINE * AR_WORD)
-                                                : ar_shard_stride(form, args->bytes, h->ranks);
-    args->words = st_words(form, choice->family <= AR_ONE_LAMPORT ? args->bytes : args->shard);
-    args->staged = choice->family == AR_CHUNKED && !mapped;
-    if (choice->family >= AR_CHUNKED)
+    args->region = h->layout.first[f->region];
+    args->half = bulk ? h->layout.first[AR_REGION_GATHER] : h->layout.half[f->region];
+    args->shard = bulk && f->shots == 1 ? ar_round_up(args->bytes, AR_LINE * AR_WORD)
+                                        : ar_shard_stride(f->form, args->bytes, h->ranks);
+    args->words = ar_words(f->form, !bulk && f->shots == 1 ? args->bytes : args->shard);
+    args->staged = f->gathers && !mapped;
+    if (bulk)
         args->overlap = AR_SERIAL; /* no gap to speak of, and chunked lost 3 % with it (16 MiB) */
     args->lag = choice->lag > 0 ? choice->lag : 1;
-    tile *= choice->family == AR_CHUNKED ? AR_CHUNKED_UNROLL : AR_PULL_UNROLL;
-    args->tiles = ar_tiles_per_cta(args->shard, tile, choice->ctas);
+    args->tiles = bulk ? ar_tiles_per_cta(args->shard, tile, choice->ctas) : 0;
 }
 
 /*

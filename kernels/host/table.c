@@ -4,27 +4,16 @@
 
 #include "kernels/host/launch.h"
 
-static const struct ar_kernel_row *const rows[AR_FAMILIES] = {
-    [AR_ONE_LL8] = &ar_kernels_one_ll8,
-    [AR_ONE_LL128] = &ar_kernels_one_ll128,
-    [AR_ONE_LAMPORT] = &ar_kernels_one_lamport,
-    [AR_TWO_LL8] = &ar_kernels_two_ll8,
-    [AR_TWO_LL128] = &ar_kernels_two_ll128,
-    [AR_TWO_LAMPORT] = &ar_kernels_two_lamport,
-    [AR_CHUNKED] = &ar_kernels_chunked,
-    [AR_PULL] = &ar_kernels_pull,
-    [AR_COPY] = &ar_kernels_local,
-    [AR_NVLS] = &ar_kernels_nvls,
-    [AR_PULL_ONE] = &ar_kernels_pull_one,
-    [AR_NVLS_ONE] = &ar_kernels_nvls_one,
-};
+static const struct ar_kernel_row ar_kernels_nccl; /* it has none */
+#define X(family, name, ...) extern const struct ar_kernel_row ar_kernels_##name;
+AR_FAMILY_MAP(X)
+#undef X
 
-/* Widest access of a family to the user's buffers, bytes: a message of whole words starts and ends
- * at multiples of it. */
-static uint64_t grain(int family)
-{
-    return family == AR_ONE_LAMPORT || family == AR_TWO_LAMPORT ? AR_WORD : AR_UNIT;
-}
+static const struct ar_kernel_row *const rows[AR_FAMILIES] = {
+#define X(family, name, ...) [family] = &ar_kernels_##name,
+    AR_FAMILY_MAP(X)
+#undef X
+};
 
 const void *ar_kernel_find(int family, int reducer, const struct ar_args *args)
 {
@@ -32,13 +21,11 @@ const void *ar_kernel_find(int family, int reducer, const struct ar_args *args)
     static const unsigned char by_ranks[AR_MAX_RANKS + 1][2] = {
         [2] = {AR_N2_WHOLE, AR_N2}, [4] = {AR_N4_WHOLE, AR_N4}, [8] = {AR_N8_WHOLE}};
     const unsigned char *list = by_ranks[args->ranks];
-    bool odd =
-        ((uint64_t)args->in_align | (uint64_t)args->out_align | args->bytes) % grain(family) != 0;
-    const void *const *of;
+    /* the widest access of the kernels for whole words */
+    uint64_t widest = ar_families[family].form == AR_LAMPORT ? AR_WORD : AR_UNIT;
+    bool odd = ((uint64_t)args->in_align | (uint64_t)args->out_align | args->bytes) % widest != 0;
+    const void *const *of = rows[family]->of[reducer];
 
-    if (rows[family] == NULL)
-        return NULL;
-    of = rows[family]->of[reducer];
     for (int i = odd; i < 2; i++)
         if (of[list[i]] != NULL)
             return of[list[i]];
@@ -64,7 +51,7 @@ cudaError_t ar_kernels_load(int *arch)
     if (error == cudaSuccess)
         error = load_one(ar_kernel_probe, arch);
     for (int f = 0; f < AR_FAMILIES; f++)
-        for (int r = 0; r < AR_REDUCERS && rows[f] != NULL; r++)
+        for (int r = 0; r < AR_REDUCERS; r++)
             for (int c = 0; c < AR_CLASSES && error == cudaSuccess; c++)
                 error = load_one(rows[f]->of[r][c], arch);
     return error;

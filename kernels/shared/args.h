@@ -68,23 +68,6 @@ struct ar_args {
     uint32_t stall_ns; /* test builds: longest pause injected per block        */
 };
 
-enum ar_family {
-    AR_NCCL,
-    AR_ONE_LL8,
-    AR_ONE_LL128,
-    AR_ONE_LAMPORT,
-    AR_TWO_LL8,
-    AR_TWO_LL128,
-    AR_TWO_LAMPORT,
-    AR_CHUNKED,
-    AR_PULL,
-    AR_COPY,
-    AR_NVLS,
-    AR_PULL_ONE,
-    AR_NVLS_ONE,
-    AR_FAMILIES
-};
-
 /* Instantiations: AR_NX counts ranks at run time and does everything; 2 and 4 ranks have their own;
  * and for messages of whole words (kernels/host/table.c) 2, 4 and 8 ranks have a shorter one. */
 enum ar_class { AR_NX, AR_N2, AR_N4, AR_N2_WHOLE, AR_N4_WHOLE, AR_N8_WHOLE, AR_CLASSES };
@@ -96,10 +79,6 @@ struct ar_kernel_row {
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-extern const struct ar_kernel_row ar_kernels_one_ll8, ar_kernels_one_ll128, ar_kernels_one_lamport,
-    ar_kernels_two_ll8, ar_kernels_two_ll128, ar_kernels_two_lamport, ar_kernels_chunked,
-    ar_kernels_pull, ar_kernels_pull_one, ar_kernels_nvls, ar_kernels_nvls_one, ar_kernels_local;
 
 /* Helpers of the copy-engine schedule: tell the peers, wait for the peers. */
 extern const void *const ar_kernel_signal, *const ar_kernel_await;

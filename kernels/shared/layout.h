@@ -86,13 +86,13 @@ AR_HD uint64_t ar_line_payload(int form)
 }
 
 /* Words that carry ${bytes} of payload. LL128 always sends whole lines: the flag is in the last. */
-AR_HD uint64_t st_words(int form, uint64_t bytes)
+AR_HD uint64_t ar_words(int form, uint64_t bytes)
 {
     return form == AR_LL128 ? ar_div_up(bytes, 120) * AR_LINE
                             : ar_div_up(bytes, form == AR_LL8 ? AR_UNIT : AR_WORD);
 }
 
-/* Whether word ${w} belongs to a message of ${bytes}: w < st_words(form, bytes) without a division.
+/* Whether word ${w} belongs to a message of ${bytes}: w < ar_words(form, bytes) without a division.
  */
 AR_HD bool ar_word_wanted(int form, uint32_t w, uint32_t bytes)
 {
@@ -136,14 +136,14 @@ AR_HD uint32_t ar_shard_bytes32(uint32_t bytes, uint32_t stride, int s)
 /* Scratch that one half needs: one slot per rank, twice for two-shot (both hops). */
 AR_HD uint64_t ar_oneshot_scratch(int form, uint64_t bytes, int ranks)
 {
-    return ar_round_up(st_words(form, bytes), AR_LINE) * AR_WORD * (uint64_t)ranks;
+    return ar_round_up(ar_words(form, bytes), AR_LINE) * AR_WORD * (uint64_t)ranks;
 }
 
 AR_HD uint64_t ar_twoshot_scratch(int form, uint64_t bytes, int ranks)
 {
     uint64_t stride = ar_shard_stride(form, bytes, ranks);
 
-    return st_words(form, stride) * AR_WORD * 2 * (uint64_t)ranks;
+    return ar_words(form, stride) * AR_WORD * 2 * (uint64_t)ranks;
 }
 
 /* Chunked kernel and copy engines: plain 16-byte data, shards of whole 128-byte lines. */

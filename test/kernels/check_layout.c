@@ -19,7 +19,7 @@ START_TEST(test_words_cover_every_unit_once)
     static unsigned char seen[4096 / AR_UNIT + 32];
 
     for (uint64_t bytes = 0; bytes <= 4096; bytes++) {
-        uint64_t units = ar_div_up(bytes, AR_UNIT), words = st_words(forms[_i], bytes);
+        uint64_t units = ar_div_up(bytes, AR_UNIT), words = ar_words(forms[_i], bytes);
 
         memset(seen, 0, sizeof seen);
         for (uint64_t w = 0; w < words; w++) {
@@ -40,7 +40,7 @@ END_TEST
 START_TEST(test_wanted_agrees_with_the_number_of_words)
 {
     for (uint64_t bytes = 0; bytes <= 4096; bytes++) {
-        uint64_t words = st_words(forms[_i], bytes);
+        uint64_t words = ar_words(forms[_i], bytes);
 
         for (uint64_t w = 0; w < words + 20; w++)
             must(ar_word_wanted(forms[_i], w, bytes) == (w < words));
@@ -83,16 +83,16 @@ START_TEST(test_slots_do_not_overlap)
     for (int ranks = 1; ranks <= AR_MAX_RANKS; ranks++)
         for (uint64_t bytes = 1; bytes <= 40000; bytes += 37) {
             int form = forms[_i];
-            uint64_t stride = ar_round_up(st_words(form, bytes), AR_LINE) * AR_WORD;
+            uint64_t stride = ar_round_up(ar_words(form, bytes), AR_LINE) * AR_WORD;
             uint64_t shard = ar_shard_stride(form, bytes, ranks);
-            uint64_t slot = st_words(form, shard) * AR_WORD;
+            uint64_t slot = ar_words(form, shard) * AR_WORD;
 
             must(stride * (uint64_t)ranks <= ar_oneshot_scratch(form, bytes, ranks));
             must(2 * slot * (uint64_t)ranks <= ar_twoshot_scratch(form, bytes, ranks));
             must(stride % (AR_LINE * AR_WORD) == 0);
             must(slot % (AR_LINE * AR_WORD) == 0);
             for (int r = 0; r < ranks; r++)
-                must(st_words(form, ar_shard_bytes(bytes, shard, r)) * AR_WORD <= slot);
+                must(ar_words(form, ar_shard_bytes(bytes, shard, r)) * AR_WORD <= slot);
         }
 }
 END_TEST

@@ -8,8 +8,8 @@ AR_NONE   := no cuda_runtime_api.h or nccl.h under CUDA_HOME=$(CUDA_HOME), NCCL_
 AR_EMU    := $(wildcard test/kernels/emulated/*.c)
 AR_TEST   := $(if $(AR_API),$(wildcard test/kernels/*.c test/kernels/fake/*.c) $(AR_C), \
              $(patsubst %,test/kernels/%.c,main check_layout check_probe check_rules check_select \
-             fake/capture_stderr) $(patsubst %,kernels/%.c,choose/probe choose/rules choose/select \
-             host/options) $(BOTH))
+             fake/capture_stderr) $(patsubst %,kernels/%.c,choose/families choose/probe choose/rules \
+             choose/select host/options) $(BOTH))
 # The first two answer for a made-up NCCL (check_nccl.c), the last two are made to fail (check_call.c).
 AR_WRAPPED := $(if $(AR_API),dlopen dlsym pthread_create calloc)
 AR_CHECK  := $(patsubst %,$(B)/check-ar-obj/%.o,$(AR_TEST))

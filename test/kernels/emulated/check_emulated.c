@@ -295,6 +295,8 @@ START_TEST(test_two_handles_in_different_order_find_room)
 END_TEST
 
 /* A longer kernel than needed gives right bytes, too: only this test sees it. */
+extern const struct ar_kernel_row ar_kernels_two_ll128;
+
 START_TEST(test_the_shortest_kernel_that_does_it_is_taken)
 {
     static const struct {

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "kernels/choose/families.h"
+
 #ifdef ST_EMULATE
 #include "test/kernels/emulated/emulate.h"
 #define MULTIPROCESSORS 8 /* a thread of the CPU for each thread of a block is costly */
@@ -456,23 +458,12 @@ cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDeviceP2PAttr attr, i
 
 #ifndef ST_EMULATE
 /* One distinct address per kernel family stands in for the compiled kernels. */
-#define FAKE_ROW(name)                                                                             \
+#define X(family, name, ...)                                                                       \
     static const char name##_kernel;                                                               \
     const struct ar_kernel_row ar_kernels_##name = {                                               \
-        {{&name##_kernel}, {&name##_kernel}, {&name##_kernel}, {&name##_kernel}, {&name##_kernel}} \
-    }
-FAKE_ROW(one_ll8);
-FAKE_ROW(one_ll128);
-FAKE_ROW(one_lamport);
-FAKE_ROW(two_ll8);
-FAKE_ROW(two_ll128);
-FAKE_ROW(two_lamport);
-FAKE_ROW(chunked);
-FAKE_ROW(pull);
-FAKE_ROW(nvls);
-FAKE_ROW(pull_one);
-FAKE_ROW(nvls_one);
-FAKE_ROW(local);
+        {{&name##_kernel}, {&name##_kernel}, {&name##_kernel}, {&name##_kernel}, {&name##_kernel}}};
+AR_FAMILY_MAP(X)
+#undef X
 
 static const char signal_kernel, await_kernel, probe_kernel;
 const void *const ar_kernel_signal = &signal_kernel, *const ar_kernel_await = &await_kernel;

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * families.h - the families of kernels, one row each.
+ *
+ * A new family is one row here and one .cu file that defines ar_kernels_NAME. Its name also goes to
+ * nccl/names.c, which reads it in rules; a test compares the two lists.
+ */
+#ifndef AR_FAMILIES_H_
+#define AR_FAMILIES_H_
+
+#include <stdbool.h>
+
+#include "kernels/shared/layout.h"
+
+/* What a call must have before a family can run it. */
+enum ar_need {
+    AR_NEEDS_NVLINK = 1 << 0,
+    AR_NEEDS_PEERS = 1 << 1,     /* peer memory, not host memory */
+    AR_NEEDS_NAN_TYPE = 1 << 2,  /* f32, f16 or bf16: all ones is a NaN */
+    AR_NEEDS_SUM_AVG = 1 << 3,   /* sum or avg */
+    AR_NEEDS_SUM = 1 << 4,       /* sum only */
+    AR_NEEDS_RECV = 1 << 5,      /* peers can write recv */
+    AR_NEEDS_SEND = 1 << 6,      /* peers can read send */
+    AR_NEEDS_TWO_BUFS = 1 << 7,  /* not in place */
+    AR_NEEDS_COPY = 1 << 8,      /* copy engines */
+    AR_NEEDS_MULTICAST = 1 << 9, /* multicast addresses of both buffers */
+    AR_NEEDS_WORDS = 1 << 10,    /* whole 16-byte words */
+};
+
+struct ar_family_row {
+    const char *name;
+    int shots;         /* 1: each rank adds up the whole message; 2: one shard; 0: not ours */
+    enum ar_form form; /* AR_LAMPORT where words are plain data */
+    int region;        /* of scratch; AR_REGION_BULK: plain data and flags */
+    int slots;         /* in scratch, per rank; 0: it reads the ranks' buffers, of any length */
+    unsigned needs;    /* enum ar_need */
+    int fallback;      /* the next family to try if this one cannot run a call; -1: none */
+    bool gathers;      /* goes through AR_REGION_GATHER when peers cannot write recv */
+    bool many_threads; /* its kernels for few ranks take 1024 threads, not 512 */
+    int unroll;        /* words per thread and tile */
+    /* For the start-up probe: traffic of a rank in units of S (n-1)/n, n times that in one-shot, and
+     * about what hops, barriers and engine starts take, in microseconds. 0 us: unknown. */
+    double push, pull, copy, latency;
+    const char
+        *order; /* said of a family that does not add in the library's order; NULL: it does */
+};
+
+#define AR_NAN_SUMS (AR_NEEDS_NAN_TYPE | AR_NEEDS_SUM_AVG)
+#define AR_PULLS    (AR_NEEDS_PEERS | AR_NEEDS_RECV | AR_NEEDS_SEND)
+#define AR_MULTICAST                                                                               \
+    (AR_NEEDS_RECV | AR_NEEDS_SEND | AR_NEEDS_MULTICAST | AR_NEEDS_NAN_TYPE | AR_NEEDS_SUM |       \
+     AR_NEEDS_WORDS)
+#define AR_BY_SWITCH "; the switch adds, in an order of its own"
+
+/* X(family, name, fields of struct ar_family_row) */
+#define AR_FAMILY_MAP(X)                                                                           \
+    X(AR_NCCL, nccl, .fallback = -1, .order = "; NCCL adds in an order of its own")                \
+    X(AR_ONE_LL8, one_ll8, .shots = 1, .form = AR_LL8, .region = AR_REGION_LL8, .slots = 1,        \
+      .fallback = -1, .many_threads = true, .push = 2, .latency = 5)                               \
+    X(AR_ONE_LL128, one_ll128, .shots = 1, .form = AR_LL128, .region = AR_REGION_LL128,            \
+      .slots = 1, .needs = AR_NEEDS_NVLINK, .fallback = AR_ONE_LAMPORT, .many_threads = true)      \
+    X(AR_ONE_LAMPORT, one_lamport, .shots = 1, .form = AR_LAMPORT, .region = AR_REGION_LAMPORT,    \
+      .slots = 1, .needs = AR_NAN_SUMS, .fallback = AR_ONE_LL128, .many_threads = true, .push = 1, \
+      .latency = 5)                                                                                \
+    X(AR_TWO_LL8, two_ll8, .shots = 2, .form = AR_LL8, .region = AR_REGION_LL8, .slots = 2,        \
+      .fallback = AR_ONE_LL8, .push = 4, .latency = 8)                                             \
+    X(AR_TWO_LL128, two_ll128, .shots = 2, .form = AR_LL128, .region = AR_REGION_LL128,            \
+      .slots = 2, .needs = AR_NEEDS_NVLINK, .fallback = AR_TWO_LAMPORT, .many_threads = true)      \
+    X(AR_TWO_LAMPORT, two_lamport, .shots = 2, .form = AR_LAMPORT, .region = AR_REGION_LAMPORT,    \
+      .slots = 2, .needs = AR_NAN_SUMS, .fallback = AR_TWO_LL128, .many_threads = true, .push = 2, \
+      .latency = 8)                                                                                \
+    X(AR_CHUNKED, chunked, .shots = 2, .form = AR_LAMPORT, .region = AR_REGION_BULK, .slots = 1,   \
+      .needs = AR_NEEDS_PEERS, .fallback = AR_TWO_LL128, .gathers = true,                          \
+      .unroll = AR_CHUNKED_UNROLL, .push = 2, .latency = 12)                                       \
+    X(AR_PULL, pull, .shots = 2, .form = AR_LAMPORT, .region = AR_REGION_BULK, .needs = AR_PULLS,  \
+      .fallback = AR_CHUNKED, .unroll = AR_PULL_UNROLL, .push = 1, .pull = 1, .latency = 12)       \
+    X(AR_COPY, copy, .shots = 2, .form = AR_LAMPORT, .region = AR_REGION_BULK, .slots = 1,         \
+      .needs = AR_NEEDS_COPY | AR_NEEDS_RECV, .fallback = AR_CHUNKED, .unroll = AR_PULL_UNROLL,    \
+      .copy = 2, .latency = 60)                                                                    \
+    X(AR_NVLS, nvls, .shots = 2, .form = AR_LAMPORT, .region = AR_REGION_BULK,                     \
+      .needs = AR_MULTICAST, .fallback = AR_PULL, .unroll = AR_PULL_UNROLL, .order = AR_BY_SWITCH) \
+    X(AR_PULL_ONE, pull_one, .shots = 1, .form = AR_LAMPORT, .region = AR_REGION_BULK,             \
+      .needs = AR_PULLS | AR_NEEDS_TWO_BUFS, .fallback = AR_PULL, .unroll = AR_PULL_UNROLL,        \
+      .pull = 1, .latency = 12)                                                                    \
+    X(AR_NVLS_ONE, nvls_one, .shots = 1, .form = AR_LAMPORT, .region = AR_REGION_BULK,             \
+      .needs = AR_MULTICAST | AR_NEEDS_TWO_BUFS, .fallback = AR_NVLS, .unroll = AR_PULL_UNROLL,    \
+      .order = AR_BY_SWITCH)
+
+enum ar_family {
+#define X(family, name, ...) family,
+    AR_FAMILY_MAP(X)
+#undef X
+        AR_FAMILIES
+};
+
+extern const struct ar_family_row ar_families[AR_FAMILIES];
+
+const char *ar_family_name(int family);  /* NULL: there is none of that number */
+int ar_family_by_name(const char *name); /* -1: unknown */
+
+/* Families for long messages move plain data and raise flags about it. */
+static inline bool ar_is_bulk(int family)
+{
+    return ar_families[family].region == AR_REGION_BULK;
+}
+
+#endif
