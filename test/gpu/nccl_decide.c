@@ -4,11 +4,11 @@
  *
  *   nccl_decide [--ranks N] [--calls N] [--seed N] [--machine NAME] [--links nvlink|pcie] > rows
  *
- * The rows have the columns that build/check-corpus reads. NCCL's own log lines (TUNING) say the
- * kind, kernel, CTAs, algorithm and protocol; only they are trusted. One thread drives all ranks, so
- * the layout is "threads". NVLink multicast stays off (NCCL_NVLS_ENABLE=0). One setting of the
+ * The rows have the columns that build/check-corpus reads. They hold what NCCL's own log
+ * (TUNING) says: kind, kernel, CTAs, algorithm and protocol. One thread drives all ranks, so the
+ * layout is "threads". NVLink multicast stays off (NCCL_NVLS_ENABLE=0). One setting of the
  * environment goes into the column env: NCCL_SYM_CTAS, _MIN_CTAS, _MAX_CTAS or NCCL_SYM_KERNEL.
- * Results are not checked here, decisions are. Exit 0, 1 on an error, 77 with fewer GPUs than ranks.
+ * Sums are not checked. Exit 0, 1 on an error, 77 with fewer GPUs than ranks.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -58,7 +58,7 @@ static uint64_t draw(uint64_t below)
 
 /* ---- set-up --------------------------------------------------------------------------------- */
 
-/* Before the first NCCL call: its log is our only source, and multicast must stay off. */
+/* Turn on NCCL's log and keep multicast off, before the first NCCL call. */
 static void prepare_environment(void)
 {
     static const char *const settings[] = {"NCCL_SYM_CTAS", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS",
@@ -91,7 +91,7 @@ static void describe_machine(void)
     NCCL(ncclGetVersion(&job.version));
 }
 
-/* One buffer of each kind of registration, on every rank, in the same order on all. */
+/* Make one buffer of each kind of registration on every rank, in the same order on all. */
 static void make_buffers(void *buffer[MAX_RANKS][REGS], size_t bytes)
 {
     ncclWindow_t window[MAX_RANKS];
@@ -132,7 +132,7 @@ static struct row draw_row(void)
                       .group = draw(8) ? 1 : GROUP};
     size_t bytes = (size_t)256 << draw(18);
 
-    if (strstr(job.setting, "NCCL_SYM_KERNEL")) /* 2.28 refuses groups then, and the run would end */
+    if (strstr(job.setting, "NCCL_SYM_KERNEL")) /* then 2.28 refuses groups */
         row.group = 1;
     row.send = draw(3) ? 3 * (int)draw(2) : (int)draw(REGS);
     row.recv = draw(2) ? row.send : (int)draw(REGS);
@@ -169,7 +169,7 @@ static void call_once(const struct row *row, int rank)
     }
 }
 
-/* What the first line of a decision in ${log} says; kind "ce" when there is none. */
+/* Read the first line of a decision in ${log}; without one the kind is "ce". */
 static void print_decision(FILE *log)
 {
     char line[LINE], kernel[128], algo[32], proto[32];
@@ -191,7 +191,7 @@ static void print_decision(FILE *log)
     }
     if (feof(log))
         printf("ce,,,,\n");
-    while (fgets(line, sizeof line, log)) /* the lines of a group's other calls */
+    while (fgets(line, sizeof line, log)) /* skip the lines of a group's other calls */
         ;
 }
 
@@ -220,8 +220,10 @@ static void run_row(const struct row *row, FILE *log)
 
 static int usage(const char *word)
 {
-    fprintf(stderr, "nccl_decide: wrong argument \"%s\"\nusage: nccl_decide [--ranks N] [--calls N] "
-                    "[--seed N] [--machine NAME] [--links nvlink|pcie]\n", word);
+    fprintf(stderr,
+            "nccl_decide: wrong argument \"%s\"\nusage: nccl_decide [--ranks N] [--calls N] "
+            "[--seed N] [--machine NAME] [--links nvlink|pcie]\n",
+            word);
     return 2;
 }
 
@@ -265,9 +267,10 @@ int main(int argc, char **argv)
         fprintf(stderr, "nccl_decide: NCCL wrote no log to %s\n", job.log);
         return 1;
     }
-    while (fgets(line, sizeof line, log)) /* of the start-up */
+    while (fgets(line, sizeof line, log)) /* skip the lines of the start-up */
         ;
-    printf("nccl,machine,compute_cap,links,ranks,nodes,multicast,coll,dtype,op,count,send_reg,recv_reg,"
+    printf("nccl,machine,compute_cap,links,ranks,nodes,multicast,coll,dtype,op,count,send_reg,recv_"
+           "reg,"
            "group,env,layout,kind,algorithm,protocol,symmetric_kernel,channels\n");
     for (int i = 0; i < job.calls; i++) {
         struct row row = draw_row();

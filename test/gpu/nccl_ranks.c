@@ -2,12 +2,13 @@
 /*
  * nccl_ranks.c - NCCL's collectives with one process per GPU, each with an environment of its own.
  *
- *   nccl_ranks [--ranks N] [--limit SECONDS] [--max-ctas N] [--chdir RANK:FOLDER] [RANK:NAME=VALUE ...]
+ *   nccl_ranks [--ranks N] [--limit SECONDS] [--max-ctas N] [--chdir RANK:FOLDER] [RANK:NAME=VALUE
+ * ...]
  *
- * Two communicators per rank: all of it, and, after the first calls, one more. In each, sums and
- * gathers of 1 KiB, 64 KiB and 4 MiB, on symmetric windows and on plain memory, are checked. --max-ctas
- * is the first communicator's ncclConfig maxCTAs. Exit 0: all right; 1: wrong or failed; 3: not done
- * within the limit (a hang), all ranks are killed then; 77: no GPUs, or no symmetric windows.
+ * Each rank makes a communicator, and a second one after the first calls. In each it checks sums
+ * and gathers of 1 KiB, 64 KiB and 4 MiB, on symmetric windows and in plain memory. --max-ctas sets
+ * the first communicator's ncclConfig maxCTAs. Exit 0: all right; 1: wrong or failed; 3: not done
+ * within the limit (a hang), then all ranks are killed; 77: no GPUs, or no symmetric windows.
  */
 #include <signal.h>
 #include <stdint.h>
@@ -34,7 +35,7 @@ struct rank {
     float *send, *recv, *host;
 };
 
-/* Small integers: sums over 16 ranks are exact. */
+/* Small integers, so that sums over 16 ranks are exact. */
 static float value(int rank, size_t i)
 {
     return (float)((i * 7 + (size_t)rank * 13) % 64);
@@ -90,7 +91,7 @@ static void communicator(struct rank *r, ncclUniqueId id, int max_ctas)
     if (max_ctas)
         config.maxCTAs = max_ctas;
     NCCL(ncclCommInitRankConfig(&r->comm, job.ranks, id, r->me, &config));
-    run_all(r); /* not registered */
+    run_all(r); /* plain memory */
     NCCL(ncclCommWindowRegister(r->comm, r->send, MOST, &window[0], NCCL_WIN_COLL_SYMMETRIC));
     NCCL(ncclCommWindowRegister(r->comm, r->recv, MOST, &window[1], NCCL_WIN_COLL_SYMMETRIC));
     if (!window[0] || !window[1])
@@ -100,7 +101,7 @@ static void communicator(struct rank *r, ncclUniqueId id, int max_ctas)
     NCCL(ncclCommWindowDeregister(r->comm, window[1]));
 }
 
-/* "RANK:" in front of a word: the rank, else -1; ${rest} is what follows. */
+/* Read "RANK:" before a word. Returns the rank or -1; ${rest} is what follows. */
 static int rank_of(char *word, char **rest)
 {
     long rank = strtol(word, rest, 10);
@@ -111,7 +112,7 @@ static int rank_of(char *word, char **rest)
     return (int)rank;
 }
 
-/* The process of rank ${me}: nothing of CUDA or NCCL has run before. */
+/* The process of rank ${me}. It has not used CUDA or NCCL before. */
 static void be_rank(int me, int *from, int (*to)[2])
 {
     struct rank r = {.me = me};
@@ -175,7 +176,7 @@ static void read_options(int argc, char **argv)
     }
 }
 
-/* Wait for all, at most job.limit seconds; the worst exit status. */
+/* Wait for all ranks, at most job.limit seconds. Returns the worst exit status. */
 static int wait_all(pid_t *pid)
 {
     time_t end = time(NULL) + job.limit;

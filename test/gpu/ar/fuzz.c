@@ -1,30 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuzz.c - random all-reduces on real GPUs, every byte of every answer checked on the GPU.
+ * fuzz.c - random all-reduces on real GPUs; the GPU checks every byte of every result.
  *
  *   ar_fuzz [--ranks N] [--mode local|threads|procs] [--calls 100000] [--seed N] [--kernel NAME]
  *           [--host 0|1] [--gpus N] [--most BYTES] [--timeout MS] [--limit SECONDS] [--say 0|1]
  *           [--fork 0|1] [--nonblocking 0|1]
  *
- * local: symtuner_ar_create_local, a thread per rank; threads, procs: from an ncclComm_t, threads
- * of one process or one process per rank. --gpus: fewer GPUs than ranks, which share them (local
- * only). --fork 0: threads of this very process, for tools that lose sight of forked ones.
- * --nonblocking 1: communicators with blocking = 0, which the library gets while they are made.
+ * local: symtuner_ar_create_local, with a thread per rank. threads, procs: from an ncclComm_t, with
+ * threads of one process or one process per rank. --gpus: use fewer GPUs than ranks, which share
+ * them (local only). --fork 0: run the threads in this process, for tools that do not follow a
+ * fork. --nonblocking 1: communicators with blocking = 0, passed to the library while they are
+ * being made.
  *
- * Drawn at random, alike on all ranks: type, operator, count, placement (plain, registered, in
- * place, local: by lists of all ranks' addresses), alignment (of plain buffers each rank its own),
- * stream, one call or up to 4 right behind each other, eager or captured (up to 4 graphs of 1 to 28
- * calls alive, replayed in any order, odd and even times), kernel, blocks and threads.
- * Drawn by each rank for itself: pauses before a call, and kernels that take SMs away. What is
- * checked: fuzz.h, and that all ranks got the same bytes.
+ * Random, and the same on all ranks: type, operator, count, placement (plain, registered, in place,
+ * local: by lists of all ranks' addresses), alignment (of plain buffers: each rank its own),
+ * stream, one call or up to 4 in a row, eager or captured (up to 4 graphs of 1 to 28 calls at a
+ * time, replayed in any order), kernel, blocks and threads. Random on each rank: pauses before a
+ * call, and kernels that occupy SMs. fuzz.h says what is checked; besides, all ranks must get the
+ * same bytes.
  *
- * Phases: the mixture; counters that cross 2^32, and that start at the last value which
- * symtuner_ar_create() takes; a handle made for one stream, that then gets several; two groups on
- * the same GPUs at once (blocks bounded so that both fit: more than that no library can promise).
- * Scratch is full of NaN at the start of each.
- * The last line counts the calls by kernel. That none ran a kernel of ours, or with --kernel not
- * that one, is a failure; the transport is peer memory unless --host or SYMTUNER_AR_TRANSPORT say
- * other. Exit 0: all right, 1: wrong, 77: cannot run here.
+ * Phases: the mixture; counters that cross 2^32, and counters that start at the last value that
+ * symtuner_ar_create() accepts; a handle made for one stream that is used on several; two groups on
+ * the same GPUs at the same time, with so few blocks that both fit, since otherwise no library
+ * could work. Each phase begins with scratch full of NaN.
+ *
+ * The last line counts the calls by kernel. It is a failure if no call ran a kernel of ours, or
+ * with --kernel, not that one. The transport is peer memory unless --host or SYMTUNER_AR_TRANSPORT
+ * says otherwise. Exit 0: all right, 1: wrong, 77: cannot run here.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +52,7 @@ static const struct phase {
 
 struct team *team;
 char *buffer_of[2][2][MOST_RANKS];
-static symtuner_ar *handle_of[2][MOST_RANKS]; /* threads of one process only */
+static symtuner_ar *handle_of[2][MOST_RANKS]; /* only for threads of one process */
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
@@ -62,7 +64,7 @@ static void make_group(struct rank *r, int g, const struct phase *phase)
         .first_epoch = phase->first_epoch,
         .one_stream = phase->one_stream && option.gpus == option.ranks,
         .bulk_bytes = (size_t)48 << 20,
-        /* not AUTO: where the GPUs do not reach each other that would test something else */
+        /* not AUTO: it would test something else where the GPUs have no peer access */
         .transport = option.host                               ? SYMTUNER_AR_HOST
                      : getenv("SYMTUNER_AR_TRANSPORT") != NULL ? SYMTUNER_AR_AUTO
                                                                : SYMTUNER_AR_PEER};
@@ -112,7 +114,7 @@ static void end_group(struct rank *r, int g)
 
 /* ---- graphs ---------------------------------------------------------------------------------- */
 
-/* All work of the first group so far comes before what follows on lane ${to}. */
+/* Make lane ${to} wait for all work of the first group so far. */
 static void gather_lanes(struct rank *r, int to)
 {
     for (int l = 0; l < LANES - 1; l++)
@@ -122,7 +124,7 @@ static void gather_lanes(struct rank *r, int to)
         }
 }
 
-/* What follows on the other lanes comes after lane ${from}. */
+/* Make the other lanes wait for lane ${from}. */
 static void spread_lane(struct rank *r, int from)
 {
     CUDA(cudaEventRecord(r->event, r->stream[from]));
@@ -162,7 +164,7 @@ static void replay(struct rank *r, int slot)
 
 /* ---- checking -------------------------------------------------------------------------------- */
 
-/* Fetch what lane ${l} has recorded since the last look; its number of calls then. */
+/* Fetch what lane ${l} has recorded since last time. Returns its number of calls so far. */
 static unsigned long long fetch_lane(struct rank *r, int l)
 {
     unsigned long long counter, first = r->seen[l] % FUZZ_RING, n;
@@ -172,7 +174,7 @@ static unsigned long long fetch_lane(struct rank *r, int l)
     if (n > FUZZ_RING)
         team_fail(team, "rank %d: %llu calls since the last look, room for %d", r->me, n,
                   FUZZ_RING);
-    for (unsigned long long done = 0; done < n;) { /* once, or twice around the end of the ring */
+    for (unsigned long long done = 0; done < n;) { /* in two parts at the end of the ring */
         unsigned long long some = FUZZ_RING - first < n - done ? FUZZ_RING - first : n - done;
         struct fuzz_record *there = r->lane[l]->record + first;
 
@@ -230,7 +232,7 @@ static void run_phase(struct rank *r, const struct phase *phase)
 {
     long some = option.calls * phase->percent / 100, end = r->issued + some;
     long alone = r->issued + some / 2;
-    int one_stream = phase->one_stream; /* and no graph, for the first half */
+    int one_stream = phase->one_stream; /* and without graphs in the first half */
 
     for (int g = 0; g < phase->groups; g++)
         make_group(r, g, phase);
@@ -246,7 +248,7 @@ static void run_phase(struct rank *r, const struct phase *phase)
             one_stream = r->issued < alone;
             r->issued += fuzz_call_some(r, !one_stream, 0, 0);
         } else if (what < 3) {
-            capture(r, (int)slot); /* ordered by the library, also around eager calls elsewhere */
+            capture(r, (int)slot); /* the library orders it, also with eager calls on other lanes */
         } else if (what < 20 && r->graph[slot] != NULL) {
             replay(r, (int)slot);
         } else {
@@ -305,7 +307,8 @@ static void body(int me)
     team_meet(team);
 }
 
-/* The calls by kernel; 1 when the run is ${bad}, or what was to be tested did not run. */
+/* Print the calls by kernel. Returns 1 if the run is ${bad}, or the kernel under test did not
+ * run. */
 static int report_kernels(int bad)
 {
     unsigned long long wanted = 0;

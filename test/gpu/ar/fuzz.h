@@ -2,13 +2,12 @@
 /*
  * fuzz.h - what the host and the GPU side of the all-reduce test share.
  *
- * A call is tested by three launches on one stream: fuzz_prepare writes this rank's input and
- * poisons the output and its surroundings, then the all-reduce, then fuzz_verify, which first
- * overwrites the input and then compares the output, bit by bit, with what the inputs of all ranks
- * add up to in the one order of test/kernels/reference.h; any rank can compute every rank's input.
- * Several calls may be prepared, then run right behind each other, then verified in that order. The
- * salt of the data is a counter in device memory, so that replays of a graph get new data each
- * time.
+ * Three launches on one stream test a call. fuzz_prepare writes this rank's input and poisons the
+ * output and the bytes around it. The all-reduce follows. Then fuzz_verify overwrites the input and
+ * compares the output, bit by bit, with the sum of all ranks' inputs in the order of
+ * test/kernels/reference.h; every rank can compute the inputs of all. Several calls may be
+ * prepared, run in a row, and verified in that order. The data depend on a counter in device
+ * memory, so a graph gets new data in each replay.
  */
 #ifndef AR_FUZZ_H_
 #define AR_FUZZ_H_
@@ -18,8 +17,8 @@
 
 enum { FUZZ_GUARD = 64, FUZZ_RING = 8192 };
 
-/* What data: small integers that every type adds up exactly; any type of float's reals, of
- * exponents near each other and far apart; those, and -0 and NaN among them. */
+/* Data: small integers, which every type adds up exactly; reals of a float type, with exponents
+ * near each other and far apart; the same with -0 and NaN among them. */
 enum fuzz_data { FUZZ_EXACT, FUZZ_REAL, FUZZ_SPECIAL };
 
 struct fuzz_record {
@@ -32,7 +31,7 @@ struct fuzz_record {
 /* One per stream; device memory. */
 struct fuzz_lane {
     unsigned long long counter; /* verified calls                             */
-    unsigned leaving;           /* blocks that are through with the counter   */
+    unsigned leaving;           /* blocks that have read the counter          */
     unsigned lane;
     struct fuzz_record record[FUZZ_RING];
 };
@@ -42,7 +41,7 @@ struct fuzz_call {
     size_t count;
     int type, op, data, ranks, me, bytes; /* NCCL's numbers; bytes per element */
     unsigned tag;
-    unsigned ahead; /* calls of this lane that are prepared before this one and not yet verified */
+    unsigned ahead; /* calls of this lane that were prepared before this one and not verified yet */
     struct fuzz_lane *lane;
 };
 
@@ -52,9 +51,9 @@ extern "C" {
 /* All return a cudaError_t. */
 int fuzz_prepare(const struct fuzz_call *call, void *stream);
 int fuzz_verify(const struct fuzz_call *call, void *stream);
-int fuzz_stall(unsigned us, void *stream);              /* one thread, for a while        */
-int fuzz_occupy(int blocks, unsigned us, void *stream); /* blocks of 1024 threads         */
-int fuzz_load(void); /* load the kernels now: loading while a peer spins could wait for it */
+int fuzz_stall(unsigned us, void *stream);              /* keep one thread busy */
+int fuzz_occupy(int blocks, unsigned us, void *stream); /* keep blocks of 1024 threads busy */
+int fuzz_load(void); /* load the kernels now: later that could wait for a peer that spins */
 #ifdef __cplusplus
 }
 #endif

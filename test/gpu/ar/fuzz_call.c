@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuzz_call.c - draw a call, and launch it between the two that prepare and check it.
+ * fuzz_call.c - draw a random call, and launch it between the kernels that prepare and check it.
  *
- * Now and then several calls stand right behind each other, as in a program that reduces many
- * buffers: only then does a kernel of ours follow one of ours, and with SYMTUNER_AR_OVERLAP=2 may
- * start before that one has ended.
+ * Sometimes several calls run in a row, as in a program that reduces many buffers. Only then does
+ * one kernel of ours follow another and, with SYMTUNER_AR_OVERLAP=2, may start before that has
+ * ended.
  */
 #include <stdio.h>
 #include <string.h>
@@ -12,8 +12,8 @@
 #include "test/gpu/ar/fuzz_rank.h"
 
 enum { MOST_BEHIND = 4 };
-#define BEHIND_BYTES ((size_t)1 << 20)  /* most of a call that has others around it */
-#define BEHIND_STEP  ((size_t)16 << 20) /* from the buffers of one of them to the next one's */
+#define BEHIND_BYTES ((size_t)1 << 20)  /* largest call in a row of calls */
+#define BEHIND_STEP  ((size_t)16 << 20) /* distance between the buffers of two calls in a row */
 
 struct drawn {
     struct fuzz_call c;
@@ -28,8 +28,8 @@ unsigned fuzz_draw(unsigned long long *state, unsigned below)
     return (unsigned)(*state * 0x2545f4914f6cdd1dull >> 33) % below;
 }
 
-/* Half of the lengths are any number, the others are such that whole words, whole lines on every
- * rank, or powers of two come often: kernels have short cuts for those. */
+/* Half of the lengths are any number. The others are often multiples of words, or of lines on every
+ * rank, or powers of two, for which kernels have special cases. */
 static size_t draw_bytes(struct rank *r, size_t allowed)
 {
     unsigned p = fuzz_draw(&r->common, 1000), even = fuzz_draw(&r->common, 8);
@@ -72,15 +72,14 @@ static void ask(struct rank *r, symtuner_ar *h, struct drawn *d)
        h);
 }
 
-/* A kernel and a shape; or the table's kernel when the drawn one cannot run this call. */
+/* Draw a kernel and a grid. The table's kernel runs if the drawn one cannot run this call. */
 static void draw_kernel(struct rank *r, symtuner_ar *h, int bounded, struct drawn *d)
 {
     const struct fuzz_call *c = &d->c;
     int ctas = fuzz_draw(&r->common, 3) ? (int)fuzz_draw(&r->common, 132) + 1 : 0;
     int threads = fuzz_draw(&r->common, 3) ? 64 << fuzz_draw(&r->common, 5) : 0;
     int free_choice = fuzz_draw(&r->common, 3) == 0, names = 0;
-    /* no more than 64 words of 16 bytes for a thread, or one call would take the time of thousands
-     */
+    /* at most 64 words of 16 bytes for each thread, or one call would take as long as thousands */
     size_t least = c->count * (size_t)c->bytes / (1024 * (size_t)(threads == 0 ? 64 : threads));
     const char *name;
 
@@ -105,8 +104,8 @@ static void draw_kernel(struct rank *r, symtuner_ar *h, int bounded, struct draw
     ask(r, h, d);
 }
 
-/* Bytes between the addresses that a call may begin at. NCCL's own kernels before 2.30.3 give wrong
- * sums of small types off a multiple of 4 bytes (docs/steering.md): its fault is not looked for. */
+/* The alignment of a call in bytes. NCCL's own kernels before 2.30.3 give wrong sums of small types
+ * that do not begin at a multiple of 4 bytes (docs/steering.md); we do not test for that. */
 static unsigned address_step(int bytes)
 {
     int version = 0;
@@ -116,7 +115,7 @@ static unsigned address_step(int bytes)
     return ncclGetVersion(&version) == ncclSuccess && version < 23003 ? 4 : (unsigned)bytes;
 }
 
-/* ${k}: how many stand before it, of ${n} behind each other. */
+/* Draw call ${k} of ${n} in a row. */
 static void draw_call(struct rank *r, int lane, int lists, int k, int n, struct fuzz_call *c)
 {
     static const int sizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
@@ -131,7 +130,7 @@ static void draw_call(struct rank *r, int lane, int lists, int k, int n, struct 
     c->bytes = sizes[c->type];
     c->count = draw_bytes(r, n > 1 && option.most > BEHIND_BYTES ? BEHIND_BYTES : option.most) /
                (size_t)c->bytes;
-    reals = c->type >= 6; /* any float */
+    reals = c->type >= 6; /* f16, f32, f64, bf16, f8 */
     c->data = reals ? (int)fuzz_draw(&r->common, c->op == 0 || c->op == 4 ? 3 : 2) : FUZZ_EXACT;
     c->ranks = option.ranks;
     c->me = r->me;
@@ -151,7 +150,7 @@ static void draw_call(struct rank *r, int lane, int lists, int k, int n, struct 
     c->recv = in_place ? c->send : r->buffer[to][1] + at[1];
 }
 
-/* ${p} of this rank on rank ${peer}: the same place in the same buffer. */
+/* The address on rank ${peer} that corresponds to ${p} on this rank. */
 static char *same_place(const struct rank *r, const char *p, int peer)
 {
     for (int mapped = 0; mapped < 2; mapped++)
@@ -164,7 +163,7 @@ static char *same_place(const struct rank *r, const char *p, int peer)
     return NULL;
 }
 
-/* The call itself; ${lists}: with the addresses of all ranks. */
+/* Make the call; ${lists}: with the addresses of all ranks. */
 static ncclResult_t reduce(struct rank *r, const struct fuzz_call *c, int lists, symtuner_ar *h,
                            cudaStream_t stream)
 {
@@ -182,8 +181,8 @@ static ncclResult_t reduce(struct rank *r, const struct fuzz_call *c, int lists,
                                      (ncclRedOp_t)c->op, h, stream);
 }
 
-/* What the call is, for the report. One by lists is as if registered: where the table chose the
- * kernel, its zero-copy sibling may run. */
+/* Describe the call for the report. A call by lists runs as if registered, so if the table chooses,
+ * a zero-copy kernel may run. */
 static void take_note(struct rank *r, const struct drawn *d, int lane, int captured, int n)
 {
     static const char *const types[] = {"i8",  "u8",  "i32", "u32",  "i64",  "u64",
@@ -194,7 +193,7 @@ static void take_note(struct rank *r, const struct drawn *d, int lane, int captu
 
     for (*number = 0; strcmp(symtuner_ar_kernel_name(*number), d->plan.kernel) != 0;)
         ++*number;
-    if (c->count == 0) /* nothing runs; a number that no kernel has */
+    if (c->count == 0) /* nothing runs; the number of no kernel */
         *number = MOST_KERNELS - 1;
     snprintf(r->note[c->tag % NOTES], sizeof r->note[0],
              "%s %dx%d %s %s count %zu at %u/%u%s data %d lane %d%s%s, %u of %d", d->plan.kernel,
@@ -217,7 +216,7 @@ int fuzz_call_some(struct rank *r, int lane, int captured, int bounded)
         draw_call(r, lane, d->lists, k, n, &d->c);
         draw_kernel(r, h, bounded, d);
         if (strcmp(d->plan.kernel, "nccl") == 0 || strncmp(d->plan.kernel, "nvls", 4) == 0)
-            d->c.data = FUZZ_EXACT; /* NCCL, or the switch, adds in an order of its own */
+            d->c.data = FUZZ_EXACT; /* NCCL and the switch add in another order */
         take_note(r, d, lane, captured, n);
         CUDA(fuzz_prepare(&d->c, r->stream[lane]));
     }

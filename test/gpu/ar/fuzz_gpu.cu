@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_gpu.cu - make inputs, check outputs, stand in the way. */
+/* fuzz_gpu.cu - kernels that make inputs, check outputs, and keep the GPU busy. */
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
@@ -7,7 +7,7 @@
 #include "test/gpu/ar/fuzz.h"
 #include "test/kernels/reference.h"
 
-/* NCCL's numbers */
+/* ncclDataType_t and ncclRedOp_t */
 enum { I8, U8, I32, U32, I64, U64, F16, F32, F64, BF16, E4M3, E5M2 };
 enum { SUM, PROD, MAX, MIN, AVG };
 
@@ -40,7 +40,7 @@ static __device__ unsigned long long encode(int type, double v)
     }
 }
 
-/* Floats that FUZZ_REAL uses. */
+/* The float types of FUZZ_REAL. */
 static __device__ double decode(int type, unsigned long long bits)
 {
     switch (type) {
@@ -64,7 +64,7 @@ static __device__ unsigned long long low(unsigned long long v, int bytes)
     return bytes == 8 ? v : v & ((1ull << 8 * bytes) - 1);
 }
 
-/* Largest whole number that 16 ranks can add up exactly in each type. */
+/* For each type the largest integer that 16 ranks can add up exactly. */
 static __device__ int limit_of(int type)
 {
     return type == E4M3 || type == E5M2 ? 1 : type == I32 || type == F32 || type == F64 ? 99 : 4;
@@ -81,9 +81,9 @@ static __device__ double whole(const fuzz_call &c, int rank, unsigned h)
                      : (int)(h % (unsigned)(limit + 1));
 }
 
-/* Exponents that reals reach on either side of 0, far from each other's: a sum in another order, or
- * without what is small, has other bits. 16 ranks' products of f64 stay in range; others may end at
- * infinity, which is a result like any other. */
+/* The largest exponent of reals, positive or negative. They are so far apart that a sum in another
+ * order, or one that loses small terms, has other bits. Products of 16 ranks stay in range in f64;
+ * in other types they may become infinite, which is a result like any other. */
 static __device__ int exponents(int type, int op)
 {
     if (type == F64)
@@ -93,7 +93,7 @@ static __device__ int exponents(int type, int op)
     return type == F32 ? 50 : type == BF16 ? 40 : type == E4M3 ? 6 : 12;
 }
 
-/* Bits of this rank's element; ${h} depends on the position and the call. */
+/* The bits of this rank's element; ${h} depends on the position and the call. */
 static __device__ unsigned long long input(const fuzz_call &c, int rank, unsigned h)
 {
     if (c.data == FUZZ_EXACT)
@@ -107,12 +107,12 @@ static __device__ unsigned long long input(const fuzz_call &c, int rank, unsigne
     unsigned r = mix(h + (unsigned)rank * 0x9e3779b9u + 1), most = exponents(c.type, c.op);
     double v = ((int)(r & 0xffffff) - 0x800000) / 8388608.0;
 
-    if (h % 2) /* near each other */
+    if (h % 2) /* exponents near each other */
         return low(encode(c.type, v * (1 << (r >> 24 & 7))), c.bytes);
     return low(encode(c.type, ldexp(v, (int)(mix(r) % (2 * most + 1)) - (int)most)), c.bytes);
 }
 
-/* 1 when ${got} is right. */
+/* Is ${got} right? */
 static __device__ int right(const fuzz_call &c, unsigned h, unsigned long long got,
                             unsigned long long *want)
 {

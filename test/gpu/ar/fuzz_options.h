@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_options.h - what the command line asks for; the head of fuzz.c explains it. */
+/* fuzz_options.h - the options of ar_fuzz; the head of fuzz.c explains them. */
 #ifndef AR_FUZZ_OPTIONS_H_
 #define AR_FUZZ_OPTIONS_H_
 
@@ -15,7 +15,7 @@ struct fuzz_options {
 
 extern struct fuzz_options option;
 
-/* 1, or 0 after saying which word is wrong. */
+/* Returns 1; or says which word is wrong, and returns 0. */
 int fuzz_options_read(int argc, char **argv);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_rank.h - one rank of ar_fuzz: what it has, how it draws, how it fails. */
+/* fuzz_rank.h - one rank of ar_fuzz: its state, its random numbers, its errors. */
 #ifndef AR_FUZZ_RANK_H_
 #define AR_FUZZ_RANK_H_
 
@@ -18,7 +18,7 @@ struct rank {
     int me;
     ncclComm_t comm[2];
     symtuner_ar *handle[2];
-    unsigned long long common, own; /* random numbers: alike on all ranks, and this rank's */
+    unsigned long long common, own; /* random numbers: the same on all ranks, and this rank's own */
     char *buffer[2][2];             /* [plain, registered][send, recv] */
     struct fuzz_lane *lane[LANES];
     unsigned long long seen[LANES];
@@ -29,12 +29,11 @@ struct rank {
     int graph_calls[GRAPHS];
     unsigned tag;
     long issued;
-    char note[NOTES][112]; /* what call ${tag} was */
-    unsigned char
-        kernel[NOTES]; /* and which kernel ran it: a number for symtuner_ar_kernel_name() */
+    char note[NOTES][112];       /* describes call ${tag} */
+    unsigned char kernel[NOTES]; /* which kernel ran it: an index of symtuner_ar_kernel_name() */
 };
 
-/* Every rank's buffers; threads of one process only. */
+/* The buffers of all ranks; only for threads of one process. */
 extern char *buffer_of[2][2][MOST_RANKS];
 
 #define CUDA(call)                                                                                 \
@@ -55,11 +54,11 @@ extern char *buffer_of[2][2][MOST_RANKS];
             team_fail(team, "rank %d: %s: %s", r->me, #call, symtuner_ar_error(handle));           \
     } while (0)
 
-/* A number below ${below} from one of the rank's two sequences. */
+/* A random number below ${below} from one of the rank's two sequences. */
 unsigned fuzz_draw(unsigned long long *state, unsigned below);
 
-/* Put a random call, or up to four right behind each other, and the launches that check them, on
- * lane ${lane}; ${bounded}: few blocks. How many calls they were. */
+/* Launch a random call, or up to four in a row, with the kernels that check them, on lane ${lane}.
+ * ${bounded}: with few blocks. Returns the number of calls. */
 int fuzz_call_some(struct rank *r, int lane, int captured, int bounded);
 
 #endif

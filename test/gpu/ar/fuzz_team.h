@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_team.h - the ranks of one test, threads or processes alike: start, meet, fail together.
- */
+/* fuzz_team.h - start the ranks of a test as threads or processes, let them wait for each other,
+ * and end all if one fails. */
 #ifndef AR_FUZZ_TEAM_H_
 #define AR_FUZZ_TEAM_H_
 
@@ -15,31 +15,31 @@ struct team {
     int ranks, apart; /* apart: one process per rank */
     atomic_uint arrived, round, failed;
     ncclUniqueId id[2];
-    /* what every rank has found since the last meeting */
+    /* what each rank found since they last waited for each other */
     unsigned long long hash[MOST_RANKS][LANES][FUZZ_RING];
     unsigned long long verified;
-    unsigned long long ran[MOST_KERNELS]; /* of these, by symtuner_ar_kernel_name()'s numbers */
+    unsigned long long ran[MOST_KERNELS]; /* calls by kernel, as symtuner_ar_kernel_name() counts */
 };
 
 /* In memory that forked processes share. */
 struct team *team_make(int ranks, int apart);
 
-/* Wait for all ranks; ends this process when one has failed. */
+/* Wait for all ranks. Ends this process if one has failed. */
 void team_meet(struct team *t);
 
-/* Communicator ${g} of rank ${me}. With ${nonblocking} it may still be in progress, and is left so:
- * the library has to wait. What NCCL answered. */
+/* Make communicator ${g} of rank ${me} and return NCCL's result. With ${nonblocking} it may still
+ * be in progress, so that the library has to wait. */
 ncclResult_t team_comm(struct team *t, int g, int me, int nonblocking, ncclComm_t *comm_out);
 
-/* Say what is wrong and end everybody. */
+/* Say what is wrong and end all ranks. */
 void team_fail(struct team *t, const char *format, ...)
     __attribute__((format(printf, 2, 3), noreturn));
 
-/* Run ${body}(rank) on all ranks; with ${forked} the caller must not have used CUDA, without it all
- * are threads of this process. 0: all well, 1: not, or not within ${seconds}. */
+/* Run ${body}(rank) on all ranks: in processes if ${forked} (then the caller must not have used
+ * CUDA), else in threads. Returns 0, or 1 if one failed or not all ended within ${seconds}. */
 int team_run(struct team *t, void (*body)(int rank), int seconds, int forked);
 
-/* GPUs here; ${forked}: found by a child, so that this process stays free to fork. */
+/* The number of GPUs. ${forked}: a child counts them, so that this process can still fork. */
 int team_gpus(int forked);
 
 #endif

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kill.c - a peer that dies, stays away or aborts gives an error on the others, in time.
+ * kill.c - if a peer dies, stays away or aborts, the other ranks get an error in time.
  *
  *   ar_kill [--times 4] [--ranks 2] [--groups N] [--seed N]
  *
- * Times over: one process per GPU, a group made from an ncclComm_t with a time limit of TIMEOUT ms,
- * calls without end; then one process is killed with signal 9 at a random moment. Every other rank
- * must see an error within BOUND ms of the kill, refuse the next call, and destroy its handle
- * within BOUND ms. Groups run side by side: as many as GPUs allow, or N, which then share them.
+ * --times times: one process per GPU, in a group made from an ncclComm_t with a time limit of
+ * TIMEOUT ms, makes calls without end. Then one process is killed with signal 9 at a random moment.
+ * Every other rank must see an error within BOUND ms of the kill, refuse the next call, and destroy
+ * its handle within BOUND ms. Groups run side by side: as many as there are GPUs for, or N groups,
+ * which then share them.
+ *
  * Then, each in one process: a rank that never calls, and what is written to its buffers; a rank
- * that is aborted in the middle, in several kernels; two graphs of one handle at once; two groups
- * in different order; graphs that outlive their handles. Exit 0: all in time, 1: not, 77: cannot
- * run here.
+ * that is aborted during a call, in several kernels; two graphs of one handle at the same time; two
+ * groups called in different order; graphs that outlive their handles. Exit 0: all in time, 1: not,
+ * 77: cannot run here.
  */
 #include <cuda_runtime.h>
 #include <limits.h>
@@ -73,7 +75,7 @@ static unsigned draw(unsigned below)
         }                                                                                          \
     } while (0)
 
-/* One rank: calls until something is wrong, then what a program would do. */
+/* One rank: makes calls until one fails, then does what a program would do. */
 static void live(struct group *g, int me, int gpu, unsigned start)
 {
     struct symtuner_ar_config config = {
@@ -119,10 +121,10 @@ static void live(struct group *g, int me, int gpu, unsigned start)
                                                          stream) != ncclSuccess);
     symtuner_ar_destroy(&h, 1); /* may say that the peer is gone */
     atomic_store(&g->destroyed_ms[me], now_ms());
-    _exit(0); /* NCCL's own clean-up would wait for the dead peer */
+    _exit(0); /* NCCL's clean-up would wait for the dead peer */
 }
 
-/* Kill one rank of a group; 1 when the others behaved. */
+/* Kill one rank of a group. Returns 1 if the others behaved well. */
 static int one_kill(struct group *g, const pid_t *pid, int victim, long long *worst)
 {
     long long killed, begin = now_ms();
@@ -226,7 +228,7 @@ static int fill(struct pair *p, int r, float value)
     return cudaMemcpy(p->buffer[r], host, sizeof host, cudaMemcpyHostToDevice) == cudaSuccess;
 }
 
-/* Whether rank ${r}'s buffer holds ${value} everywhere. */
+/* Is rank ${r}'s buffer full of ${value}? */
 static int holds(struct pair *p, int r, float value)
 {
     float host[COUNT];
@@ -237,7 +239,7 @@ static int holds(struct pair *p, int r, float value)
     return right;
 }
 
-/* Rank 1 calls alone and gives up on demand, long before its time limit. */
+/* Rank 1 calls alone, and gives up when it is aborted, long before its time limit. */
 static int abort_waiting(struct pair *p)
 {
     int good = call(p, 1);
@@ -256,9 +258,10 @@ static int abort_waiting(struct pair *p)
 }
 
 /*
- * In a child. ${kernel} NULL: rank 1 never calls again. Otherwise rank 1 is aborted while it waits
- * in ${kernel}. It may have sent all its words of that call before, as in one-shot; then rank 0's
- * call has all it needs and must end with the right sum, and it is rank 0's next call that fails.
+ * Runs in a child. ${kernel} NULL: rank 1 never calls again. Otherwise rank 1 is aborted while it
+ * waits in ${kernel}. It may have sent all its data of that call before, as one-shot kernels do.
+ * Then rank 0's call has all it needs and must end with the right sum, and rank 0's next call
+ * fails.
  */
 static int silent_peer(const char *kernel)
 {
@@ -313,8 +316,8 @@ static int silent_peer(const char *kernel)
 }
 
 /*
- * In a child. Two graphs of the same handles replayed at the same time, which the header forbids:
- * an error or right bytes, in time; never wrong bytes.
+ * Runs in a child. Two graphs of the same handles are replayed at the same time, which the header
+ * forbids: the result must be an error or right bytes, in time, and never wrong bytes.
  */
 static int overlapping_graphs(const char *unused)
 {
@@ -386,7 +389,7 @@ static int in_child(int (*body)(const char *), const char *argument)
     if (child == 0) {
         int good;
 
-        alarm(60); /* what hangs has failed */
+        alarm(60); /* a hang is a failure */
         good = body(argument);
 
         fflush(stdout);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kill_one.c - see kill.h. */
+/* kill_one.c - the tests of ar_kill within one process. */
 #include "test/gpu/ar/kill.h"
 
 #include <cuda_runtime.h>
@@ -43,7 +43,7 @@ static int fill(float *device, float value)
     return good;
 }
 
-/* Elements that are not ${value}; -1: cannot say. */
+/* How many elements are not ${value}; -1: unknown. */
 static long others(const float *device, float value)
 {
     float *host = (float *)malloc(COUNT * sizeof *host);
@@ -142,7 +142,7 @@ int kill_different_order(const char *unused)
                 struct two *next = &t[r == 0 ? k : 1 - k];
 
                 MUST(cudaSetDevice(devices[r]), cudaSuccess);
-                /* in four of five rounds as wide as the handle may, else as the table has it */
+                /* in four of five rounds the widest grid allowed, else the table's */
                 MUST(symtuner_ar_force(next->handle[r], i % 5 ? "chunked" : NULL, i % 5 ? 512 : 0,
                                        0),
                      ncclSuccess);
@@ -177,7 +177,7 @@ static int capture(struct two *t, const char *kernel, cudaGraphExec_t *exec)
         MUST(call(t, r), ncclSuccess);
         MUST(cudaStreamEndCapture(t->stream[r], &graph), cudaSuccess);
         MUST(cudaGraphInstantiate(&exec[r], graph, 0), cudaSuccess);
-        MUST(cudaGraphDestroy(graph), cudaSuccess); /* the executable holds the call, too */
+        MUST(cudaGraphDestroy(graph), cudaSuccess); /* the executable graph still holds the call */
     }
     return 1;
 }
@@ -223,9 +223,9 @@ int kill_graph_of_local(const char *kernel)
     }
     for (int r = 0; r < RANKS; r++)
         MUST(cudaGraphExecDestroy(exec[r]), cudaSuccess);
-    /* CUDA lets go in a thread of its own; the next create or destroy frees */
+    /* CUDA releases it in another thread; the next create or destroy frees it */
     for (int i = 0; i < 100 && after < before + ((size_t)64 << 20); i++) {
-        symtuner_ar_destroy(t.handle, RANKS); /* of none: only sweeps */
+        symtuner_ar_destroy(t.handle, RANKS); /* of no handle: only frees what is left */
         MUST(cudaSetDevice(devices[0]), cudaSuccess);
         MUST(cudaDeviceSynchronize(), cudaSuccess);
         MUST(cudaMemGetInfo(&after, &total), cudaSuccess);

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * late.c - a rank that starts late costs its own delay and nothing after that.
+ * late.c - a rank that starts late costs its delay and no more.
  *
  *   ar_late [--ranks 2] [--stop 0|1]
  *
- * Waiting must not slow down the waiting GPU, or the other rank waits in turn and the group never
- * gets back to its speed. For several sizes and delays, on each rank's stream:
+ * Waiting must not slow down the GPU that waits: then the other rank would wait in turn, and the
+ * group would never get its speed back. For several sizes and delays each rank's stream gets:
  *
- *   hold until all streams are filled, rank 0 for the delay longer
+ *   a kernel that waits until all streams are filled, on rank 0 longer by the delay
  *   EARLY calls, mark, CALLS calls, mark
  *
- * with the calls in graphs. The GPUs get everything before anything runs, so a busy host cannot
- * matter. The time between the marks, slowest rank, may be at most half as long again as the best
- * without a delay. --stop 1: the first delay that costs more ends the test.
- * Exit 0: so it is, 1: not, 77: cannot run here.
+ * The calls are in graphs. The GPUs get all work before any of it runs, so a busy host does not
+ * matter. The time between the marks on the slowest rank may be at most 1.5 times the best without
+ * a delay. --stop 1: the first delay that costs more ends the test.
+ * Exit 0: all right, 1: a late start slowed down what followed, 77: cannot run here.
  */
 #include <cuda_runtime.h>
 #include <stdio.h>
@@ -61,7 +61,7 @@ static void capture(int r, size_t bytes, int calls, cudaGraphExec_t *exec)
     MUST(cudaStreamSynchronize(stream[r]), cudaSuccess);
 }
 
-/* Microseconds per call between the marks, slowest rank. */
+/* Microseconds per call between the marks on the slowest rank. */
 static double run(unsigned delay_us)
 {
     double worst = 0;
@@ -92,7 +92,7 @@ static double run(unsigned delay_us)
     return worst * 1000 / CALLS;
 }
 
-/* All delays for one size; 1 when a late start slowed down what followed. */
+/* Test all delays for one size. Returns 1 if a late start slowed down what followed. */
 static int one_size(size_t bytes)
 {
     static const unsigned delays[] = {100, 500, 2000, 12000, 20000};
@@ -144,7 +144,7 @@ int main(int argc, char **argv)
         printf("ar_late: skipped: needs %d GPUs, %d here\n", ranks, gpus);
         return 77;
     }
-    alarm(120); /* what hangs has failed */
+    alarm(120); /* a hang is a failure */
     for (int r = 0; r < ranks; r++)
         devices[r] = r;
     MUST(symtuner_ar_create_local(handle, devices, ranks, &config), ncclSuccess);

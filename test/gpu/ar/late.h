@@ -3,12 +3,12 @@
 #ifndef AR_LATE_H_
 #define AR_LATE_H_
 
-#define LATE_HOLD_MOST_NS 10000000000ull /* a gate that nobody opens */
+#define LATE_HOLD_MOST_NS 10000000000ull /* ends a gate that is never opened */
 
 /* One per rank, in pinned host memory. */
 struct late_gate {
     unsigned open;     /* the host has filled the streams of all ranks */
-    unsigned delay_us; /* of this rank, from then on                   */
+    unsigned delay_us; /* how long this rank waits after that          */
 };
 
 #ifdef __cplusplus

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * smoke.c - the first thing to run on a new box: does every kernel of libsymtuner_ar.so give the
+ * smoke.c - ar_smoke, to run first on a new box: does every kernel of libsymtuner_ar.so give the
  * right bytes here?
  *
  *   ar_smoke [-n ranks] [-g gpus] [-t auto|peer|host] [-s seed] [-r rounds]
  *   ar_smoke --huge [-n ranks] [-g gpus] [-t auto|peer|host]
  *
- * All ranks live in this process, rank i on GPU i modulo gpus, so one GPU is enough (-g 1). Each
- * round draws kernel, type, operator, count, alignment and placement at random; inputs are small
- * integers that differ per rank and position, so every type must hit the expected bytes exactly;
- * outputs are poisoned before and inputs overwritten right after. --huge: instead of the rounds
- * some calls of 2^32 + 5 elements; 8.6 GB of each rank's GPU. Exit 0: all right, 1: wrong, 77: no
- * GPU.
+ * All ranks are in this process, rank i on GPU i modulo gpus, so one GPU is enough (-g 1). Each
+ * round draws type, operator, count, alignment and placement at random. Inputs are small integers
+ * that differ by rank and position, so every type must give exactly the expected bytes. Outputs are
+ * poisoned before the call, and inputs overwritten right after it. --huge: a few calls of 2^32 + 5
+ * elements instead, with 8.6 GB of each rank's GPU. Exit 0: all right, 1: wrong, 77: no GPU.
  */
 #include <getopt.h>
 #include <limits.h>
@@ -101,7 +100,7 @@ struct rank {
     symtuner_ar *handle;
     int gpu;
     cudaStream_t stream;
-    char *plain[2], *mapped[2]; /* send, recv; not registered and registered */
+    char *plain[2], *mapped[2]; /* send and recv: plain, and registered */
     unsigned char *host;
 };
 
@@ -143,7 +142,7 @@ static void fill(const struct rank *k, char *send, int rank, int type, int op, s
     CUDA(cudaMemcpy(send, k->host, count * (size_t)types[type].bytes, cudaMemcpyHostToDevice));
 }
 
-/* One random call; 0 right, 1 wrong, 2 the kernel cannot run such a call. */
+/* Make one random call. 0: right, 1: wrong, 2: the kernel cannot run such a call. */
 static int one_round(struct rank *ranks, int n, const char *kernel, unsigned salt)
 {
     static const int spans[] = {40, 600, 5000, 70000, 600000, 4u << 20};
@@ -274,13 +273,13 @@ int main(int argc, char **argv)
         else if (option == 'r')
             rounds = number_must("ar_smoke", "-r", optarg, 1, 1000000);
         else
-            return 2; /* getopt has named it */
+            return 2; /* getopt has printed an error */
     }
     if (optind < argc) {
         fprintf(stderr, "ar_smoke: \"%s\" is no option\n", argv[optind]);
         return 2;
     }
-    /* Several ranks on one GPU: their streams must not share a hardware queue. */
+    /* The streams of ranks on the same GPU must not share a hardware queue. */
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     if (gpus == 0 && (cudaGetDeviceCount(&gpus) != cudaSuccess || gpus == 0)) {
         puts("ar_smoke: skipped, no GPU here");
@@ -307,7 +306,7 @@ int main(int argc, char **argv)
         printf("%-12s ranks %d: %d right, %d not for this kernel, %d wrong\n",
                kernel ? kernel : "(table)", n, ran, refused, bad);
         wrong += bad;
-        if (kernel == NULL && ran + bad == 0) { /* the table has a kernel for every call */
+        if (kernel == NULL && ran + bad == 0) { /* the table has a kernel for any call */
             printf("FAILED: not one call ran: %s\n", symtuner_ar_error(ranks[0].handle));
             wrong++;
         }

@@ -5,7 +5,7 @@
 
 #include "bench/must.h"
 
-/* One call of more than 2^32 elements; 0: every byte is right. smoke_huge.c. */
+/* smoke_huge.c: calls of more than 2^32 elements. 0: every byte is right. */
 int smoke_huge(int ranks, int gpus, int transport);
 
 #endif

@@ -2,10 +2,10 @@
 /*
  * smoke_huge.c - calls of 2^32 + 5 elements: where is an offset kept in 32 bits?
  *
- * int8 sum, out of place, on plain buffers and on registered ones; in the latter also with the
- * kernels that cut a long message in other ways. Every byte of every rank's answer is compared. The
- * input repeats itself after PERIOD bytes, which fits no power of two: what lands 2^31, 2^32 or a
- * whole piece away from its place is wrong there, and the host needs one period of the answer only.
+ * int8 sum, out of place, in plain buffers and in registered ones; in these also with the kernels
+ * that cut a long message in other ways. Every byte of every rank's result is compared. The input
+ * repeats after PERIOD bytes, which divides no power of two: data that land 2^31, 2^32 or a whole
+ * piece away from their place are wrong there, and the host needs only one period of the result.
  */
 #include <stdint.h>
 #include <string.h>
@@ -17,25 +17,25 @@
 #define COUNT  (((size_t)1 << 32) + 5)
 #define PERIOD (((size_t)64 << 20) + 7)
 #define GUARD  ((size_t)64)
-#define POISON 0x80 /* -128: no sum of what fill() writes */
+#define POISON 0x80 /* -128: not a sum of what fill() writes */
 
 struct rank {
     symtuner_ar *handle;
     int gpu;
     cudaStream_t stream;
-    char *send, *recv; /* GUARD bytes before and behind */
+    char *send, *recv; /* with GUARD bytes before and after */
 };
 
 static struct rank rank[SYMTUNER_AR_MAX_RANKS];
 static int n;
-static signed char *want, *some; /* one period: the answer, and room */
+static signed char *want, *some; /* one period of the result, and a buffer of the same size */
 
 static size_t part(size_t at)
 {
     return COUNT - at < PERIOD ? COUNT - at : PERIOD;
 }
 
-/* Every rank's input; want becomes their sum. */
+/* Write the input of all ranks, and their sum into want. */
 static void fill(void)
 {
     int limit = 120 / n;
@@ -86,7 +86,7 @@ static int check(int r)
     return check_guard(r, rank[r].recv - GUARD) + check_guard(r, rank[r].recv + COUNT);
 }
 
-/* One call with ${kernel}, NULL: the table's; 0 right, 1 wrong. */
+/* Make one call with ${kernel}; NULL: the table's. 0: right, 1: wrong. */
 static int one_call(const char *kernel, const char *buffers)
 {
     struct symtuner_ar_plan plan = {.size = sizeof plan};
