@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# compare.sh BUILD_DIR - bench/compare/main.c on GPUs made of host memory (fake_gpu.c): every contender
-# gets its rows, good peers take part, and bad ones are named and left out without ending the run.
+# compare.sh BUILD_DIR - ar_compare on fake GPUs (fake_gpu.c): every contender gets its rows, good
+# peers take part, and bad ones are named and left out without ending the run.
 set -eu
 build=$1
 folder=$(mktemp -d)
@@ -67,7 +67,7 @@ refuses 2 '[-]-limit: lacks a value' --limit
 refuses 2 '[-]-fast: there is no such option' --fast
 refuses 2 'cannot write /nowhere/rows' --only ours --out /nowhere/rows
 
-# torch's program is found from any folder; this python3 only writes down what it shall run
+# torch_worker.py is found from any folder; this python3 only writes down what it should run
 mkdir "$folder/bin"
 printf '#!/bin/sh\n[ -r "$1" ] && echo "$1" >"%s"\n' "$folder/script" >"$folder/bin/python3"
 chmod +x "$folder/bin/python3"
@@ -95,7 +95,7 @@ rows ours 36
 rows sym 36
 rows vllm 18
 rows nt_lsa 18
-rows nt_vec 12 # it refuses 4 KiB
+rows nt_vec 12 # this peer refuses 4 KiB
 
 compare --ranks 2,4 --max 4K --rounds 1 --types bf16 --cold 0 --extra 0 --modes procs \
     --only "ours,vllm,nt_lsa,trt1,mscclpp" --peers "$folder/bad"

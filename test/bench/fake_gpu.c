@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fake_gpu.c - as much of CUDA, NCCL and libsymtuner_ar.so as bench/compare/main.c calls, on host
- * memory, so that its processes, their protocol and its bookkeeping run without a GPU.
+ * fake_gpu.c - the parts of CUDA, NCCL and libsymtuner_ar.so that ar_compare calls, on host memory,
+ * so that its processes, their protocol and its tables can be tested without a GPU.
  *
- * Every rank sends the same values there, so a sum is the local buffer times the number of ranks
- * and needs no other rank. Graphs do nothing, and everything takes 100 us.
+ * In ar_compare every rank sends the same values. So a sum is the local buffer times the number of
+ * ranks and needs no other rank. Graphs do nothing, and each takes 100 us.
  */
 #include <cuda_runtime_api.h>
 #include <nccl.h>
@@ -14,7 +14,7 @@
 #include "bench/compare/protocol.h"
 #include "symtuner_ar.h"
 
-#define FILLED ((size_t)1 << 20) /* of each buffer; the test stays below it */
+#define FILLED ((size_t)1 << 20) /* bytes filled of each buffer; the test needs fewer */
 
 static __thread int capturing;
 static int ranks;
@@ -241,5 +241,5 @@ ncclResult_t symtuner_ar_query(const void *send, const void *recv, size_t count,
                                ncclDataType_t type, ncclRedOp_t op, symtuner_ar *handle,
                                struct symtuner_ar_plan *plan)
 {
-    return ncclInvalidUsage; /* ar_compare then prints its own word for the kernel */
+    return ncclInvalidUsage; /* so ar_compare prints its own name of the kernel */
 }

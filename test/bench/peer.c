@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * peer.c - peers for bench/compare/peer.h that behave (no macro) or do not: NO_CREATE, and at
- * HANG_AT, WRONG_AT or FAIL_AT bytes.
+ * peer.c - peers for bench/compare/peer.h: a good one without macros; one that cannot be made with
+ * NO_CREATE; one that hangs, is wrong or fails at HANG_AT, WRONG_AT or FAIL_AT bytes.
  */
 #include <stdio.h>
 #include <unistd.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_exchange.c - ranks as threads meet before a run: agree, differ, look alike, stay away. */
+/* check_exchange.c - ranks, as threads, meet before a run. They agree or differ, their sites look
+ * alike, or a rank stays away. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,7 +22,7 @@ static void expect(int right, const char *what)
         printf("FAILED: %s\n", what);
 }
 
-/* One rank's way through a run: what it offers at each site, and what it finds afterwards. */
+/* What one rank offers at each site of a run, and what it finds afterwards. */
 struct rank {
     pthread_t thread;
     int me, sites;
@@ -31,7 +32,7 @@ struct rank {
     struct ffi_site site[MANY];
 };
 
-static struct ffi_found latest[RANKS]; /* kept from run to run, as a member does */
+static struct ffi_found latest[RANKS]; /* kept from run to run, as a member keeps it */
 
 static void *walk(void *arg)
 {
@@ -39,7 +40,7 @@ static void *walk(void *arg)
 
     for (int i = 0; i < r->sites; i++)
         r->agreed[i] = ffi_exchange_come(exchange, r->run, r->me, &r->offer[i]);
-    for (int i = 0; i < 2 * r->sites; i++) { /* each site twice: looked up, then remembered */
+    for (int i = 0; i < 2 * r->sites; i++) { /* each site twice: the second time it is remembered */
         const struct ffi_site *site =
             ffi_exchange_look(exchange, r->run, r->me, &r->offer[i / 2], &latest[r->me]);
 
@@ -78,7 +79,7 @@ static void go(int n)
         pthread_join(ranks[r].thread, NULL);
 }
 
-/* Whether every rank found what it should: the first ${n} sites, and no other. */
+/* Did every rank find the first ${n} sites and no other? */
 static int found_first(int n)
 {
     for (int r = 0; r < RANKS; r++)
@@ -93,7 +94,7 @@ static int found_first(int n)
     return 1;
 }
 
-/* Whether every rank found what it should at each site: all of them, or none. */
+/* Did every rank find the right addresses at each site, or all ranks none? */
 static int all_found(int want)
 {
     return found_first(want ? ranks[0].sites : 0);
@@ -104,7 +105,7 @@ static void check_many(void)
     prepare(400, 160);
     go(RANKS);
     expect(all_found(1), "160 sites of one run all agree");
-    prepare(401, 160); /* what the run before has left is not seen */
+    prepare(401, 160); /* nothing of the previous run is seen */
     ranks[1].offer[100].count = 99;
     go(RANKS);
     expect(ranks[0].found[99] == 1 && ranks[0].found[100] == 0 && ranks[0].found[101] == 1,
@@ -117,7 +118,7 @@ static void check_many(void)
     expect(all_found(1), "the next run meets");
 }
 
-/* How long ranks 0 to 2 take, in milliseconds, when rank 3 does not come. */
+/* How many milliseconds ranks 0 to 2 take if rank 3 does not come. */
 static long go_without_last(void)
 {
     struct timespec from, to;
@@ -193,7 +194,7 @@ int main(void)
     ranks[3].offer[0].op = -1;
     go(RANKS);
     expect(all_found(0), "one rank cannot be reached: no rank agrees");
-    prepare(503, 2); /* both sites the same on rank 1, and only there */
+    prepare(503, 2); /* both sites look the same on rank 1, and only there */
     ranks[1].offer[1] = ranks[1].offer[0];
     go(RANKS);
     expect(all_found(0), "sites that one rank confuses");

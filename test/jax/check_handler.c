@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_handler.c FAKE_AR - drive the XLA handler with good and hostile call frames.
+ * check_handler.c FAKE_AR - call the XLA handler with good and with damaged call frames.
  *
  * FAKE_AR is the library of fake_ar.c. Run it built with -fsanitize=address,undefined.
  */
@@ -17,17 +17,9 @@
 #include "jax/peer_access.h"
 #include "jax/liveness.h"
 #include "jax/symtuner_ffi.h"
+#include "test/jax/fake_ar.h"
 #include "test/jax/frames.h"
 #include "test/jax/hostile.h"
-
-struct fake_call {
-    const void *send;
-    void *recv;
-    size_t count;
-    int dtype, op, device;
-    void *stream;
-    int calls, with_peers;
-};
 
 static struct fake_call *last;
 static int *alive, *asked;
@@ -106,7 +98,7 @@ static void check_good(void)
 
         frame_fill(&f);
         f.frame.stage = (XLA_FFI_ExecutionStage)stage;
-        f.frame.args.size = stage == 2; /* the others are not even read */
+        f.frame.args.size = stage == 2; /* other stages do not even read the frame */
         expect(run(&f) == NULL && last->calls == before, "stages before execute do nothing");
     }
     setenv("FAKE_AR_FAIL", "all_reduce", 1);
@@ -147,7 +139,7 @@ static void *run_device(void *arg)
     return handler(&f.frame) != NULL ? (void *)1 : NULL;
 }
 
-/* Whether the calls of one run knew each other's buffers; -1: a call failed. */
+/* Did the calls of one run know each other's buffers? -1: a call failed. */
 static int run_both(void)
 {
     static int64_t run;
@@ -228,8 +220,8 @@ static void check_metadata(void)
     struct XLA_FFI_Metadata metadata;
     XLA_FFI_CallFrame frame;
 
-    /* A runtime takes a handler that reports its own version or an older one. The answer is the
-     * same for every runtime: 0.3, the oldest that has all we use, whatever the header here is. */
+    /* A runtime accepts a handler that reports its own version or an older one. We always report
+     * 0.3, the oldest that has all we use, whatever header we were compiled with. */
     expect(XLA_FFI_API_MAJOR == 0 && XLA_FFI_API_MINOR >= 3, "this jax takes a handler of 0.3");
     for (int recordable = 0; recordable < 2; recordable++) {
         memset(&extension, 0, sizeof extension);
@@ -316,7 +308,8 @@ static void check_groups(const char *path)
            "a group of two");
 }
 
-/* A process that ends is noticed; without a GPU nobody waits for it, so this process lives on. */
+/* The end of a process is noticed. Without a GPU no kernel waits for it, so this process lives
+ * on. */
 static void check_watch(void)
 {
     static struct ffi_member member = {.ranks = 2, .me = 0};
@@ -353,7 +346,7 @@ static void check_xla(void)
 {
     static const int64_t ids[2] = {0, 1};
     void *ticket = NULL;
-    char first, second, why[512]; /* first, second: stand for communicators */
+    char first, second, why[512]; /* the addresses of first and second stand for communicators */
     ffi_handle *lost;
     struct frame f;
     int before = last->calls, handles = *alive;
@@ -413,7 +406,7 @@ static void check_xla(void)
     lost = ffi_member_at(6)->handle;
     expect(run_stage(&f, XLA_FFI_ExecutionStage_INITIALIZE) == NULL && *alive == handles + 2,
            "another communicator is another handle");
-    free(lost); /* what belonged to the first communicator is not given back */
+    free(lost); /* the handle on the first communicator is leaked on purpose */
     *alive -= 1;
     f.frame.attrs.size = 3;
     expect(run_stage(&f, XLA_FFI_ExecutionStage_EXECUTE) == NULL && last->device == 1,

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_liveness.c [WORD] - which rank's end ends this process, when, and with which words.
+ * check_liveness.c [WORD] - when does the end of another rank end this process, and what is said?
  *
- * Each case is a process of its own, rank 0 of a group of four, whose other ranks are processes
- * that only sleep. Compiled with limits of seconds; needs the libcuda.so.1 of fake_driver.c in the
- * library path. WORD: only the cases whose names have it.
+ * Each case runs in a process of its own, rank 0 of a group of four. The other ranks are processes
+ * that only sleep. Compiled with time limits of seconds. Needs the libcuda.so.1 of fake_driver.c in
+ * the library path. WORD: run only cases with this word in their names.
  */
 #include <dlfcn.h>
 #include <signal.h>
@@ -19,7 +19,7 @@
 #include "jax/liveness.h"
 
 #define RANKS   4
-#define LATE_MS (FFI_LIVENESS_END_MS + FFI_LIVENESS_LEAVE_MS + 1500) /* nothing may wait longer */
+#define LATE_MS (FFI_LIVENESS_END_MS + FFI_LIVENESS_LEAVE_MS + 1500) /* no case may take longer */
 
 static const int64_t ids[RANKS] = {10, 11, 12, 13};
 static int pids[RANKS];
@@ -39,7 +39,7 @@ static void say(const char *text)
 
 /* ---- what a case is made of ------------------------------------------------------------------ */
 
-/* A new group, in the first place of the table when there is none. */
+/* Open a new group; it gets the first place if the table is empty. */
 static struct ffi_member *open_group(void)
 {
     struct ffi_member member = {.ranks = RANKS, .across = 1, .calls = 1};
@@ -83,14 +83,14 @@ static int64_t now_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* A call whose kernel waits for ever. */
+/* A call whose kernel waits forever. */
 static void call(struct ffi_member *member)
 {
     setenv("FAKE_EVENT_PENDING", "1", 1);
     ffi_liveness_mark(member, NULL);
 }
 
-/* jax.distributed's shutdown, or whatever else takes long. */
+/* Something that takes long, like jax.distributed's shutdown. */
 static void take_long(void)
 {
     sleep_ms(LATE_MS);
@@ -142,7 +142,7 @@ static void all_leave(void)
     take_long();
 }
 
-/* Between the step in which it told its pid and the watch. */
+/* A rank dies after it told its pid and before it is watched. */
 static void lost_before_the_watch(void)
 {
     struct ffi_member *member;
@@ -183,7 +183,7 @@ static void lost_before_close(void)
     take_long();
 }
 
-/* Perhaps it has said goodbye. */
+/* We cannot know whether it has said goodbye. */
 static void lost_after_close(void)
 {
     open_group();
@@ -192,7 +192,7 @@ static void lost_after_close(void)
     take_long();
 }
 
-/* JAX waits for rank 2, which has said goodbye here, but not there. */
+/* JAX waits for rank 2, which said goodbye to us but not to JAX. */
 static void left_and_lost(void)
 {
     char why[256];
@@ -207,7 +207,7 @@ static void left_and_lost(void)
     say("not ended by the watch");
 }
 
-/* Rank 2 ended after JAX had let go. */
+/* Rank 2 ended after JAX had stopped waiting. */
 static void lost_after_the_wait(void)
 {
     char why[256];
@@ -231,7 +231,7 @@ static void slow_goodbye(void)
     take_long();
 }
 
-/* Counted from where the end began, not from the loss. */
+/* The time counts from the beginning of the end, not from the death. */
 static void lost_late_in_the_end(void)
 {
     open_group();
@@ -263,7 +263,7 @@ static void waits_after_one_left(void)
     hear(1);
     lose(1);
     sleep_ms(2 * FFI_LIVENESS_STUCK_MS);
-    call(member); /* was on its way when rank 1 left */
+    call(member); /* was running when rank 1 left */
     lose(2);
     take_long();
 }
@@ -281,7 +281,7 @@ static void calls_go_on(void)
     say("not ended by the watch");
 }
 
-/* The next group has the place of the one that is closed, but not its ranks. */
+/* The next group gets the place of the closed one, but has other ranks. */
 static void place_of_another(void)
 {
     struct ffi_member next = {.ranks = 2, .across = 1, .ids = {10, 20}};
@@ -297,7 +297,7 @@ static void place_of_another(void)
     take_long();
 }
 
-/* Closed and opened again, by all: the first watch has no more to do and gives its files back. */
+/* All ranks close the group and open it again: the first watch ends and closes its files. */
 static void opened_again(void)
 {
     int first, next;
@@ -322,7 +322,7 @@ static void opened_again(void)
     take_long();
 }
 
-/* No event is made for each call that fails. */
+/* Calls that fail do not make an event each. */
 static void cannot_mark(void)
 {
     struct ffi_member *member = open_group();
@@ -337,7 +337,7 @@ static void cannot_mark(void)
         say("not one event for all calls");
 }
 
-/* Its calls must fail all the same. */
+/* Its calls must fail nevertheless. */
 static void nobody_watches(void)
 {
     struct ffi_member member = {.ranks = RANKS, .across = 1};
@@ -421,7 +421,7 @@ static void start(size_t i)
     exit(0);
 }
 
-/* Whether it ended as it should: with the status, and with the words and no others. */
+/* Did it end with the right status, and say these words and no others? */
 static int judge(size_t i)
 {
     char text[2048];
@@ -455,6 +455,6 @@ int main(int argc, char **argv)
             passed += right;
             failed += !right;
         }
-    printf("jax watch: %d passed, %d failed\n", passed, failed);
+    printf("jax liveness: %d passed, %d failed\n", passed, failed);
     return failed != 0;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_open.c FAKE_AR - groups that are opened, given up and closed, while others call.
+ * check_open.c FAKE_AR - open groups, give them up and close them, while other threads make calls.
  *
- * FAKE_AR is the library of fake_ar.c; needs fake_driver.c's libcuda.so.1 and libnccl.so.2 in the
+ * FAKE_AR is the library of fake_ar.c. Needs fake_driver.c's libcuda.so.1 and libnccl.so.2 in the
  * library path. Run it built with -fsanitize=address,undefined and with -fsanitize=thread.
  */
 #include <dlfcn.h>
@@ -37,7 +37,7 @@ static XLA_FFI_Error *keep_message(XLA_FFI_Error_Create_Args *args)
     return (XLA_FFI_Error *)&runtime;
 }
 
-/* A call on ${gpu}: whether it went through. */
+/* Make a call on ${gpu}. Returns whether it succeeded. */
 static int call(int gpu)
 {
     struct frame f;
@@ -49,7 +49,7 @@ static int call(int gpu)
     return symtuner_ffi_all_reduce(&f.frame) == NULL;
 }
 
-/* It finds no group, and says so. */
+/* The call finds no group and says so. */
 static int refused(int gpu)
 {
     return !call(gpu) && strstr(message, "no group of 2 ranks is open") != NULL;
@@ -96,7 +96,7 @@ static void fill_table(void)
 
 /* ---- tickets --------------------------------------------------------------------------------- */
 
-/* Python may be interrupted behind an admission, and then gives up what it thinks it has. */
+/* Python may be interrupted right after admit, and then gives up a ticket that it no longer has. */
 static void check_spent_ticket(void)
 {
     void *ticket = open_comm(ids), *full;
@@ -161,7 +161,7 @@ static void check_tickets(void)
     unsetenv("FAKE_CUDA_FAIL");
 }
 
-/* It is an error of the opening, which all ranks share, not of the admission, which they do not. */
+/* A full table is an error when a group is opened, which all ranks hear of; not in admit. */
 static void check_full(void)
 {
     fill_table();
@@ -242,7 +242,7 @@ static void check_calls_meanwhile(void)
     for (int i = 0; i < 2; i++)
         pthread_create(&thread[i], NULL, keep_calling, (void *)(intptr_t)i);
     pthread_create(&thread[2], NULL, keep_asking, NULL);
-    for (int turn = 0; turn < TURNS; turn++) { /* the places change hands */
+    for (int turn = 0; turn < TURNS; turn++) { /* the places are used again */
         bad |= symtuner_ffi_open_local(turn % 2 ? others : ids, turn % 3 ? gpus : swapped, 2, 0,
                                        message, sizeof message);
         bad |= turn % 5 == 0 && !admit(open_comm(ids));

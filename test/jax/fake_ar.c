@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fake_ar.c - a libsymtuner_ar.so without GPUs: it remembers calls and fails on demand.
+ * fake_ar.c - a libsymtuner_ar.so without GPUs, which counts calls and fails on request.
  *
- * FAKE_AR_FAIL=create, destroy, all_reduce or status makes that function fail; FAKE_AR_SHORT=N
- * makes the first N creations fail for want of memory.
+ * FAKE_AR_FAIL=create, destroy, all_reduce or status makes that function fail. FAKE_AR_SHORT=N
+ * makes the first N creations fail without memory.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "jax/library.h"
+#include "test/jax/fake_ar.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -20,25 +21,16 @@ struct symtuner_ar {
     int device, rank, state;
 };
 
-struct fake_call {
-    const void *send;
-    void *recv;
-    size_t count;
-    int dtype, op, device;
-    void *stream;
-    int calls, with_peers;
-};
-
 EXPORT struct fake_call fake_last;
 
-EXPORT int fake_alive;     /* handles */
-EXPORT int fake_dead_uses; /* calls with a handle that is destroyed */
-EXPORT int fake_asked;     /* how often the state of a handle was asked for */
-EXPORT int fake_wait;      /* while it is set, destroy waits, as for a rank that does not come */
+EXPORT int fake_alive;     /* handles that exist */
+EXPORT int fake_dead_uses; /* calls with a destroyed handle */
+EXPORT int fake_asked;     /* calls of symtuner_ar_status */
+EXPORT int fake_wait;      /* destroy waits while this is set, as for a rank that does not come */
 
 static int fake_short, fake_tries;
 
-/* Meant for memory that may be freed; this library is built without sanitizers. */
+/* May read freed memory on purpose; this library is built without sanitizers. */
 static int is_dead(const ffi_handle *handle)
 {
     if (handle->state == ALIVE)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fake_driver.c - as much of libcuda.so.1 and libnccl.so.2 as opening a group across processes
- * needs.
+ * fake_driver.c - the parts of libcuda.so.1 and libnccl.so.2 that are needed to open a group across
+ * processes.
  *
- * FAKE_EVENT_PENDING=1: every event is pending for ever, as when a kernel waits for a dead rank.
+ * FAKE_EVENT_PENDING=1: every event stays pending, as if its kernel waited for a dead rank.
  * FAKE_RECORD_FAIL=1: no event can be recorded. FAKE_NCCL_FAIL=1: no communicator can be made.
- * FAKE_NCCL_SLOW=N: making one takes N s. FAKE_CUDA_FAIL=N: GPUs cannot be had, error N.
+ * FAKE_NCCL_SLOW=N: it takes N s to make one. FAKE_CUDA_FAIL=N: no GPU can be used, error N.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +17,8 @@ struct id {
     char internal[128];
 };
 
-EXPORT int fake_events; /* made */
-EXPORT int fake_comms;  /* made and not ended */
+EXPORT int fake_events; /* events that were made */
+EXPORT int fake_comms;  /* communicators that exist */
 
 EXPORT int cuDevicePrimaryCtxRetain(void **context, int device);
 EXPORT int cuCtxSetCurrent(void *context);
@@ -67,7 +67,7 @@ int ncclGetUniqueId(struct id *id)
     return 0;
 }
 
-/* ncclInProgress, where the communicator does not block. */
+/* ncclInProgress if the communicator does not block. */
 static int done(void)
 {
     return getenv("NCCL_COMM_BLOCKING") != NULL ? 7 : 0;

@@ -5,8 +5,8 @@
 
 #include "xla/ffi/api/c_api.h"
 
-/* A good frame: 6 x 7 float32, sum over ids {0, 1}, on ordinal 1 and stream 0x5000. Tests spoil it.
- */
+/* A good frame: 6 x 7 float32, sum over ids {0, 1}, on ordinal 1 and stream 0x5000. Tests damage
+ * it. */
 struct frame {
     XLA_FFI_CallFrame frame;
     XLA_FFI_Buffer in, out;
@@ -26,27 +26,27 @@ struct frame {
 
 enum { ATTR_GROUPS, ATTR_OP, ATTR_RANKS, ATTR_FLAT };
 
-/* The runtime: what it says and what it was told. */
+/* The runtime: what it answers and what it was told. */
 struct runtime {
     union {
         XLA_FFI_Api api;
-        char room[256]; /* for members that an older header lacks */
+        char room[256]; /* for members that an older header does not have */
     };
     int ordinal;
     int64_t run;
     void *stream;
     int refuse; /* DeviceOrdinal_Get fails */
-    int errors; /* that were made and not yet taken */
+    int errors; /* errors that were made and not taken yet */
     int code;
     char message[1024];
 };
 
 extern struct runtime runtime;
-extern _Thread_local int thread_ordinal; /* instead of runtime.ordinal; -1: none */
+extern _Thread_local int thread_ordinal; /* replaces runtime.ordinal; -1: does not */
 
 void frame_fill(struct frame *f);
 
-/* The groups once more, as places: the frame of a program that uses XLA's communicator. */
+/* Add the groups as places, as in the frame of a program that uses XLA's communicator. */
 void frame_add_flat(struct frame *f);
 
 /* A runtime of FFI 0.4 that has the collectives extension ${minor}. requests, gets: how often it

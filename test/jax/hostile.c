@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hostile.c - ways to spoil a good call frame, and the words that the handler must answer with. */
+/* hostile.c - ways to damage a good call frame, and the words that the handler must answer. */
 #include "test/jax/hostile.h"
 
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hostile.h - a table of spoiled call frames. */
+/* hostile.h - a table of damaged call frames. */
 #ifndef FFI_TEST_HOSTILE_H_
 #define FFI_TEST_HOSTILE_H_
 

@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# run.sh BUILD - the JAX path without a GPU: the handler under ASan and UBSan, meetings of ranks and
-# groups that come and go under ASan and TSan, the Python package on CPU devices, and what judges
-# processes on GPUs. In the repository root.
+# run.sh BUILD - test the JAX path without a GPU: the handler under ASan and UBSan; meetings of
+# ranks, and groups that are opened and closed, under ASan and TSan; the Python package on CPU
+# devices; and the checks of test/gpu/jax_procs.py. Run in the repository root.
 #
 # jax comes from JAX_PYTHON, else from a python3 that has it, else from PyPI into BUILD/jax-venv.
-# Exit 77 and the reason when no jax can be had; the meetings are tested all the same.
+# Exit 77 and the reason if there is no jax; the meetings are tested even then.
 set -u
 build=$1
 out=$build/jax-test
@@ -17,8 +17,8 @@ failed=0
 
 for san in "$asan" -fsanitize=thread; do
     # shellcheck disable=SC2086
-    $cc $san -DFFI_MEET_MS=300 -o "$out/check_meet" test/jax/check_exchange.c jax/exchange.c -lpthread &&
-        "$out/check_meet" || failed=1
+    $cc $san -DFFI_EXCHANGE_MS=300 -o "$out/check_exchange" test/jax/check_exchange.c \
+        jax/exchange.c -lpthread && "$out/check_exchange" || failed=1
 done
 
 has_jax() { "$1" -c 'import sys, jax; sys.exit(jax.__version_info__ < (0, 9, 2))' 2>/dev/null; }
@@ -42,7 +42,7 @@ fi
 has_jax "$python" || { echo "test-jax: $python has no jax 0.9.2 or later"; exit 1; }
 include=$("$python" -c 'import jax; print(jax.ffi.include_dir())') || exit 1
 
-lib=$out/lib # what the package loads here: the real handler, kernels that only take notes
+lib=$out/lib # what the package loads here: the real handler, and fake kernels that count calls
 mkdir -p "$lib"
 # shellcheck disable=SC2086
 $cc $asan -isystem "$include" -o "$out/check_handler" test/jax/check_handler.c test/jax/hostile.c \
@@ -64,8 +64,8 @@ for san in "$asan" -fsanitize=thread; do
 done
 # shellcheck disable=SC2086
 $cc $asan -DFFI_LIVENESS_STUCK_MS=1500 -DFFI_LIVENESS_LEAVE_MS=500 -DFFI_LIVENESS_END_MS=2000 \
-    -o "$out/check_watch" test/jax/check_liveness.c jax/liveness.c jax/groups.c jax/library.c \
-    -ldl -lpthread && LD_LIBRARY_PATH=$out/fake "$out/check_watch" || failed=1
+    -o "$out/check_liveness" test/jax/check_liveness.c jax/liveness.c jax/groups.c jax/library.c \
+    -ldl -lpthread && LD_LIBRARY_PATH=$out/fake "$out/check_liveness" || failed=1
 $cc -isystem "$include" -c -o "$out/same_abi.o" test/jax/same_abi.c ||
     { echo "FAILED: jax/xla_abi.h is not what XLA's headers are"; failed=1; }
 cuda=${CUDA_HOME:-/usr/local/cuda}/include

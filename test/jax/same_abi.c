@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* same_abi.c - jax/xla_abi.h says the same as XLA's headers of FFI 0.4; compiles or does not.
- * Beside an older jaxlib there is nothing to compare with. */
+/* same_abi.c - jax/xla_abi.h must agree with XLA's headers of FFI 0.4, or this does not compile.
+ * With an older jaxlib there is nothing to compare. */
 #include "jax/xla_abi.h"
 
 #if __has_include("xla/ffi/api/collectives_c_api.h")
@@ -46,4 +46,4 @@ _Static_assert(sizeof(struct ffi_collectives) == XLA_FFI_Collectives_Extension_S
                "extension");
 #endif
 
-int ffi_same_abi; /* a file that declares nothing is not C */
+int ffi_same_abi; /* C does not allow an empty file */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* same_types.c - jax/library.h says the same as include/symtuner_ar.h; compiles or does not. */
+/* same_types.c - jax/library.h must agree with include/symtuner_ar.h, or this does not compile. */
 #include "include/symtuner_ar.h"
 #include "jax/library.h"
 
@@ -36,8 +36,7 @@ _Static_assert(ncclInt8 == 0 && ncclUint8 == 1 && ncclInt32 == 2 && ncclUint32 =
                "data types");
 _Static_assert(NCCL_UNIQUE_ID_BYTES == 128, "unique id");
 
-/* pointers to the functions of one header initialised from the other: a changed argument list is a
- * warning that -Werror makes an error, but for the pointee types that differ on purpose */
+/* The functions that jax/library.h loads by name must exist in the other header. */
 #define X(result, name, args) (void)sizeof(symtuner_ar_##name);
 void ffi_same_functions(void);
 void ffi_same_functions(void)

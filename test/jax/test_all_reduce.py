@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""symtuner.all_reduce without a GPU: what it lowers to, and that it is jax.lax's function
-elsewhere.
+"""symtuner.all_reduce without a GPU: what it lowers to, and that elsewhere it is jax.lax's
+function.
 
-Four CPU devices stand for GPUs. Programs are lowered for CUDA and read, and run on the CPU, where
-jax.lax does the work.
+Four CPU devices stand for GPUs. Programs are lowered for CUDA, and the tests read the result; on
+the CPU they run by jax.lax.
 """
 
 import os
@@ -107,7 +107,7 @@ def test_groups_of_axes():
     assert "[0, 2, 1, 3]" in f("i") and "ranks = 2" in f("i")
     assert "[0, 1, 2, 3]" in f("j") and "ranks = 2" in f("j")
     assert "[0, 1, 2, 3]" in f("i", "j") and "ranks = 4" in f("i", "j")
-    # one group, and one order of addition, for the same devices
+    # the same devices make one group with one order of addition
     assert "[0, 1, 2, 3]" in f("j", "i") and "ranks = 4" in f("j", "i")
     backwards = Mesh(np.array(jax.devices()[::-1]).reshape(2, 2), ("i", "j"))
     lines = for_cuda(smap(lambda v: symtuner.all_reduce(v, "j"), backwards, P("i")), jnp.ones(4))
@@ -229,7 +229,7 @@ def test_varying_axes_as_psum():
     )
     assert f(jnp.arange(4.0)) == 6
     for op in LAX:
-        for dtype in (jnp.float32, jnp.int16):  # our call, and jax.lax from the start
+        for dtype in (jnp.float32, jnp.int16):  # by our call, and by jax.lax
             g = jax.shard_map(
                 lambda v: symtuner.all_reduce(v, "i", op), mesh=LINE, in_specs=P("i"), out_specs=P()
             )
@@ -248,7 +248,7 @@ def test_errors():
 
 
 def fresh(code, **env):
-    """A process of its own: settings are read once."""
+    """Each runs in a process of its own, since settings are read once."""
     script = (
         "import warnings; warnings.simplefilter('always')\n"
         + textwrap.dedent("""
@@ -272,7 +272,7 @@ def fresh(code, **env):
 
 
 def test_keys_are_no_numbers():
-    """jax.lax says what it says of them."""
+    """Errors are those of jax.lax."""
     f = smap(lambda v: symtuner.all_reduce(v, "i"))
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
@@ -292,7 +292,7 @@ def test_one_warning_says_why():
 
 
 def test_command_buffers():
-    """Which calls go to the handler that lets XLA record them."""
+    """Which calls may XLA record?"""
     script = (
         "from symtuner import _library\n"
         "made = _library.load()\n"
@@ -311,14 +311,14 @@ def test_command_buffers():
     assert which(SYMTUNER_JAX_COMMAND_BUFFERS="0") == "0 0 0 0 0 0 0".split()
     assert which(SYMTUNER_JAX_COMMAND_BUFFERS="1") == "1 1 0 1 1 1 1".split()
     assert which(SYMTUNER_JAX_ZERO_COPY="0") == "1 1 1 0 0 0 1".split()
-    saved = os.environ["XLA_FLAGS"]  # jax has read it
+    saved = os.environ["XLA_FLAGS"]  # jax has read it already
     try:
         for mode, record in ("CONCURRENT", "0"), ('"CONCURRENT_REGIONS"', "0"), ("LHS", "auto"):
             os.environ["XLA_FLAGS"] = f"--a=b --xla_gpu_command_buffer_scheduling_mode={mode}"
             assert _library._record() == record, mode
         os.environ["XLA_FLAGS"] = "--xla_gpu_command_buffer_scheduling_mode=CONCURRENT"
         os.environ["SYMTUNER_JAX_COMMAND_BUFFERS"] = "1"
-        assert _library._record() == "1"  # as told
+        assert _library._record() == "1"  # as the user asked
     finally:
         os.environ["XLA_FLAGS"] = saved
         os.environ.pop("SYMTUNER_JAX_COMMAND_BUFFERS", None)
@@ -337,7 +337,7 @@ def test_missing_library():
 
 def test_library_of_another_version():
     with tempfile.TemporaryDirectory() as folder:
-        for name in ("libsymtuner_ffi.so", "libsymtuner_ar.so"):  # one that has none of it
+        for name in ("libsymtuner_ffi.so", "libsymtuner_ar.so"):  # an empty library
             os.symlink(_library.load().ar_path.resolve(), os.path.join(folder, name))
         p = fresh(
             "text = f().trace(jnp.ones(4)).lower(lowering_platforms=('cuda',)).as_text()\n"
@@ -355,7 +355,7 @@ def test_wrong_setting():
 
 
 def test_xla_communicator():
-    """Which groups a program opens, and what it tells the handler about them."""
+    """Which groups does a program open, and what does it tell the handler about them?"""
 
     class Device:
         platform = "gpu"
@@ -398,7 +398,7 @@ def test_xla_communicator():
     (said, across), opened = lower([0, 0, 1, 1], (2, 2), ("i", "j"), ("j",), never)
     assert not across and "flat" not in said and len(opened) == 2
     os.environ["SYMTUNER_JAX_COMM"] = "xla"
-    try:  # without a GPU the probe cannot run, and that is said
+    try:  # the probe cannot run without a GPU and says so
         assert _xla.use() is True
         raises(symtuner.SymtunerError, "leave it at own: NOT_FOUND", _xla.check, True)
         os.environ["SYMTUNER_JAX_COMM"] = "auto"
@@ -414,7 +414,7 @@ def test_xla_communicator():
 
 
 def test_verdicts():
-    """A step of several processes ends for all in the same way, also when one has given up."""
+    """A step of several processes ends in the same way for all, even if one has timed out."""
 
     class Store:
         def __init__(self, *slow):
@@ -439,7 +439,7 @@ def test_verdicts():
 
     saved = _processes._client
     try:
-        store = Store("k/s/1")  # rank 1's word comes when rank 0 has no more patience
+        store = Store("k/s/1")  # rank 1's answer comes after rank 0 has timed out
         store.words = {"k/s/1": "+b", "k/s/verdict": "+"}
         assert talk(store, 0).share("s", lambda: "a") == ["a", "b"]
         store = Store("k/s/1")

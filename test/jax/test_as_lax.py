@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""symtuner.all_reduce where it could be used like jax.lax.psum: meshes without devices, axes of
-other kinds, groups of indices, unreduced values, exported programs; and what is said when it
-cannot.
+"""symtuner.all_reduce in all places where jax.lax.psum works: meshes without devices, other kinds
+of axes, groups of indices, unreduced values, exported programs; and its warnings where it cannot
+run.
 
 Four CPU devices stand for GPUs, as in test_all_reduce.py.
 """
@@ -11,7 +11,7 @@ import inspect
 import sys
 import warnings
 
-import test_all_reduce as base  # sets up jax, so first
+import test_all_reduce as base  # must be first: it sets up jax
 from test_all_reduce import LAX, LINE, SQUARE, for_cuda, fresh, raises, smap
 
 import jax  # noqa: E402
@@ -26,7 +26,7 @@ from symtuner import _groups, _library, _say  # noqa: E402
 
 
 def warned(f, *args):
-    """The result, and the warnings of ours."""
+    """The result and our warnings."""
     _say._said.clear()
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
@@ -35,7 +35,7 @@ def warned(f, *args):
 
 
 def is_here(warning, after, lines=1):
-    """Whether it points into this file, at one of the lines that follow line ``after``."""
+    """Does the warning point to this file, to one of the lines after line ``after``?"""
     return warning.filename == __file__ and after < warning.lineno <= after + lines
 
 
@@ -45,7 +45,7 @@ def line():
 
 # ---- meshes without devices ----------------------------------------------------------------------
 def nested(reduce, mesh):
-    """The inner shard_map has no mesh: it is lowered with an abstract one."""
+    """The inner shard_map has no mesh, so it is lowered with an abstract one."""
     inner = dict(in_specs=P("j"), out_specs=P(), axis_names={"j"}, check_vma=False)
     return jax.shard_map(
         lambda w: jax.shard_map(lambda u: reduce(u, "j"), **inner)(w),
@@ -129,7 +129,7 @@ def test_wrong_axis_index_groups():
     x = jnp.ones(8)
     f = lambda reduce, groups: smap(lambda v: reduce(v, "i", axis_index_groups=groups))
     raises(ValueError, "invalid literal", f(symtuner.all_reduce, [["a"]]), x)
-    raises(ValueError, "exactly once", f(symtuner.all_reduce, [[0, 1], [1, 2]]), x)  # lax's
+    raises(ValueError, "exactly once", f(symtuner.all_reduce, [[0, 1], [1, 2]]), x)  # by jax.lax
     for groups in ([[0, 1, 2]], [[1, 0]]):  # XLA refuses them later
         lines, said = warned(for_cuda, f(symtuner.all_reduce, groups), x)
         assert lines == [] and "each index of the axis once" in str(said[0].message), said
@@ -197,7 +197,8 @@ def test_unreduced():
 
 
 def test_unknown_reduction():
-    """A later jax may trace psum as something that we do not know: it is left alone, and said."""
+    """A later jax may trace psum in a way that we do not know: then jax.lax runs, with a
+    warning."""
     saved = base._all_reduce._REDUCTIONS
     base._all_reduce._REDUCTIONS = ("nothing",)
     try:
@@ -224,7 +225,7 @@ def test_warnings_name_the_line():
 
     def two(v):
         first = symtuner.all_reduce(v, "i")
-        return symtuner.all_reduce(v[None], "i") + first  # another shape: JAX lowers it, too
+        return symtuner.all_reduce(v[None], "i") + first  # another shape, so JAX lowers it, too
 
     _, said = warned(smap(two), jnp.ones(4))
     assert [w.lineno for w in said] == [at + 3, at + 4], said
@@ -258,7 +259,7 @@ def test_export():
     assert len(said) == 1 and is_here(said[0], at), said
     text = str(said[0].message)
     assert "symtuner.open_group(devices)" in text
-    checks = eval(text[text.index("[") : text.index("]") + 1])  # what it says works
+    checks = eval(text[text.index("[") : text.index("]") + 1])  # what the warning says works
     assert "@symtuner_all_reduce_recordable(" in export(disabled_checks=checks).mlir_module()
 
 
@@ -279,8 +280,8 @@ def test_compiler_options():
 
 
 def test_compiler_options_that_cannot_be_seen():
-    """JAX lowers a function once for all of its jits. docs/jax.md says so; should this fail, a jax
-    has changed it, and the page may say less."""
+    """JAX lowers a function once for all of its jits, as docs/jax.md says. If this fails, a release
+    of JAX has changed that, and the page needs an update."""
     f = jax.shard_map(
         lambda v: symtuner.all_reduce(v, "i"), mesh=LINE, in_specs=P("i"), out_specs=P("i")
     )
@@ -291,8 +292,8 @@ def test_compiler_options_that_cannot_be_seen():
 
 # ---- how often XLA calls the handlers ------------------------------------------------------------
 def test_stages():
-    """Of a program with 80 calls: one call of a handler before each run for each of them, where
-    something is to be looked at, and none else."""
+    """In a program with 80 calls XLA calls a handler before each run once for each call that needs
+    it, and no other."""
 
     def asked(size):
         f = smap(lambda v: [symtuner.all_reduce(v + k, "i") for k in range(80)])

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""test/gpu/jax_procs.py without GPUs and without jax: does it tell right groups from wrong ones?
+"""test/gpu/jax_procs.py without GPUs and jax: does it tell right groups from wrong ones?
 
-It starts this file as each rank (--child), which plays a rank of the case: rightly, or, as rank 3,
-with the fault that PLAY names.
+It starts this file as each rank (--child). That plays a rank of the case; as rank 3 with the fault
+that PLAY names.
 """
 
 import os
@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 PROCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../gpu/jax_procs.py")
 CASES = "two,kill,exit,raise,apart,values"
 
-# fault: cases, what must be said of it. "": none
+# fault: cases, what must be said about it. "": no fault
 PLAYS = {
     "": (CASES, ""),
     "ends with 0": ("kill,two", "a rank that lost another ended with 0"),
@@ -43,7 +43,7 @@ def child(words):
     if case == "values":
         return 0
     if case == "apart" or rank == 1 or (case == "two" and rank == 2):
-        time.sleep(0.3 * (case == "two" and rank == 2))  # the others name rank 1, which goes first
+        time.sleep(0.3 * (case == "two" and rank == 2))  # rank 1 goes first, and the others name it
         print(f"rank {rank} goes {time.time():.3f}", flush=True)
         if (rank, case) in ((1, "kill"), (2, "two")):
             os.kill(os.getpid(), signal.SIGKILL)

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Groups across processes without GPUs: agreement, goodbye, death, on fakes of CUDA and NCCL.
 
-Two or four processes join JAX's coordinator, open a group through its key-value store and go
-through one of the CASES; the parent compares what they print and how they end.
+Two or four processes join JAX's coordinator, open a group through its key-value store and run one
+of the CASES. The parent compares what they print and how they end.
 """
 
 import ctypes
@@ -25,8 +25,7 @@ class Device:  # what _groups reads of a JAX device
 
 
 def lower(devices, shape=None, names=("i",), axes=("i",)):
-    """What a call over these axes of a mesh of these devices becomes, and the warning that says
-    why."""
+    """What a call over these axes of a mesh of these devices is lowered to, and its warning."""
     import warnings
     from types import SimpleNamespace
 
@@ -52,7 +51,7 @@ def lower(devices, shape=None, names=("i",), axes=("i",)):
 
 
 def lower_twice(devices):
-    """Two calls; both become jax.lax's on all ranks, and the second waits for nobody."""
+    """Two calls: both become jax.lax's on all ranks, and the second does not wait."""
     (call, why), (second, same) = lower(devices), lower(devices)
     assert call == second == "lax" and why == same, (call, second, why, same)
     print(why, flush=True)
@@ -62,7 +61,8 @@ SQUARE = dict(shape=(2, 2), names=("dp", "tp"))
 
 
 def lower_square(devices, rank):
-    """One verdict for all groups of a program: rank 1's fails, {2, 3} lower the same as {0, 1}."""
+    """One verdict for all groups of a program: the group of rank 1 fails, and {2, 3} lower jax.lax,
+    too."""
     import symtuner
 
     if rank == 1:
@@ -79,7 +79,7 @@ def lower_square(devices, rank):
 
 
 def lower_local(devices, rank):
-    """The groups lie within the processes, and those of rank 1 cannot be had."""
+    """The groups are within the processes, and those of rank 1 cannot be opened."""
     both = [Device(rank) for rank in (0, 0, 1, 1)]
     for number, device in enumerate(both):
         device.id = 20 + number
@@ -89,12 +89,12 @@ def lower_local(devices, rank):
 
 
 def lower_otherwise(devices, rank):
-    """Rank 1 was told to let XLA record calls across processes."""
+    """Rank 1 alone is set to let XLA record calls across processes."""
     print(*lower(devices), flush=True)
 
 
 def lower_short(devices, rank):
-    """Rank 1 has no memory, at first: all try again until it has."""
+    """Rank 1 has no memory at first: all ranks try again until it has."""
     from symtuner import _groups
 
     _groups.PAUSES_S = (0, 0)
@@ -104,7 +104,7 @@ def lower_short(devices, rank):
 
 
 def lower_alone(devices, rank):
-    """Rank 1 does not lower the program in time; later it gets the verdict of the others."""
+    """Rank 1 does not lower the program in time. Later it gets the others' verdict."""
     from symtuner import _processes
 
     _processes.WAIT_S = 1
@@ -114,7 +114,7 @@ def lower_alone(devices, rank):
 
 
 def set_env(name, value):
-    """For the fakes, which read the C library's environment."""
+    """Set a variable for the fakes, which read the environment of the C library."""
     if value is None:
         ctypes.CDLL(None).unsetenv(name.encode())
     else:
@@ -122,7 +122,7 @@ def set_env(name, value):
 
 
 def left_over():
-    """Places, kernels' handles and communicators that this process holds."""
+    """How many places, handles and communicators this process holds."""
     from symtuner import _library, groups
 
     ar = ctypes.CDLL(str(_library.load().ar_path))
@@ -135,7 +135,7 @@ def left_over():
 
 
 def holds(want):
-    """Whether left_over() is that, now or in a moment: it is given back by another thread."""
+    """Is left_over() this, now or soon? Another thread frees it."""
     for _ in range(20):
         if left_over() == want:
             return True
@@ -145,7 +145,7 @@ def holds(want):
 
 
 def open_late(devices, rank):
-    """Rank 1 gives up an opening that succeeds all the same, after all have gone on."""
+    """Rank 1 gives up an opening that succeeds later, after all ranks have gone on."""
     import symtuner
     from symtuner import _processes
 
@@ -169,7 +169,7 @@ def open_late(devices, rank):
 
 
 def come_late(devices, rank):
-    """Rank 1 comes when rank 0 has given up waiting: it must not go on alone."""
+    """Rank 1 comes after rank 0 has timed out: it must not go on alone."""
     import symtuner
     from symtuner import _processes
 
@@ -208,7 +208,7 @@ def close_meanwhile(devices, rank):
 
 
 def exit_meanwhile(devices, rank):
-    """Rank 1 ends while its opening, which it has given up, goes on for longer than the test."""
+    """Rank 1 ends while an opening that it gave up goes on, for longer than the test."""
     import symtuner
     from symtuner import _processes
 
@@ -222,7 +222,7 @@ def exit_meanwhile(devices, rank):
 
 
 def interrupt(library, behind):
-    """Ctrl-C comes right behind that call."""
+    """Raise Ctrl-C right after that call."""
     call = library.call
 
     def interrupted(name, *args):
@@ -235,7 +235,7 @@ def interrupt(library, behind):
 
 
 def open_interrupted(devices, rank):
-    """Rank 0 is interrupted when its group is in the table: that is not given up."""
+    """Rank 0 is interrupted when its group is in the table already: the group stays."""
     import symtuner
     from symtuner import _library
 
@@ -251,8 +251,8 @@ def open_interrupted(devices, rank):
 
 
 def close_interrupted(devices, rank):
-    """Rank 0 is interrupted while its close waits for its calls; it closes once more. What another
-    thread opens meanwhile has its goodbye still to come."""
+    """Rank 0 is interrupted while its close waits for its calls, and closes again. A group that
+    another thread opens meanwhile still says its goodbye."""
     import symtuner
     from symtuner import _library, _processes
 
@@ -307,7 +307,7 @@ def child(case, rank, ranks, port):
     if case == "slow" and rank == 1:
         set_env("FAKE_NCCL_SLOW", "10")
         _processes.WAIT_S = 3
-    if case == "hosts" and rank == 1:  # another host's kernel; this one's is rank 0's
+    if case == "hosts" and rank == 1:  # rank 1 is on another host than rank 0
         _processes._BOOT_ID = "/proc/sys/kernel/random/uuid"
     if case == "missing":
         if rank == 1:
@@ -316,7 +316,7 @@ def child(case, rank, ranks, port):
     if case == "otherwise" and rank == 1:
         os.environ["SYMTUNER_JAX_COMMAND_BUFFERS"] = "1"
     if case in LATE:
-        jax.process_index(), _library.load()  # which wait for all ranks, the first time
+        jax.process_index(), _library.load()  # the first time these wait for all ranks
         return LATE[case](devices, rank)
     comm, offered = COMM.get(case, {}).get(rank, ("own", True))
     os.environ["SYMTUNER_JAX_COMM"] = comm
@@ -334,7 +334,7 @@ def child(case, rank, ranks, port):
         symtuner.open_group(devices)
         print("opened again", flush=True)
     if case in ("kill", "leave", "hosts"):
-        _library.load()._c.test_touch()  # a call: its event is pending for ever
+        _library.load()._c.test_touch()  # a call whose event stays pending
         if rank == 1:
             time.sleep(1)
             if case in ("kill", "hosts"):
@@ -344,16 +344,16 @@ def child(case, rank, ranks, port):
             time.sleep(20)
             os._exit(0)
         if case == "hosts":
-            time.sleep(13)  # what would end it takes 11
+            time.sleep(13)  # the exit watchdog would take 11
             print("not ended", flush=True)
             os._exit(0)
         time.sleep(30)
-    if case == "idle":  # nothing waits for the dead but jax.distributed itself
+    if case == "idle":  # only jax.distributed waits for the dead rank
         if rank == 1:
             os.kill(os.getpid(), 9)
         time.sleep(1)
         raise RuntimeError("rank 0 has noticed")
-    if case == "second":  # one leaves in order, another is killed
+    if case == "second":  # one rank leaves in order, another is killed
         if rank == 1:
             symtuner.close()
             os._exit(0)
@@ -362,11 +362,11 @@ def child(case, rank, ranks, port):
             os.kill(os.getpid(), 9)
         time.sleep(1)
         raise RuntimeError("the others have noticed")
-    if case == "late" and rank == 2:  # killed while the others wait in jax.distributed
+    if case == "late" and rank == 2:  # rank 2 is killed while the others wait in jax.distributed
         symtuner.close()
         time.sleep(3)
         os.kill(os.getpid(), 9)
-    if case == "cascade":  # one leaves, one waits in its kernel, two have errors and wait for both
+    if case == "cascade":  # one leaves, one waits in its kernel, two have errors and wait for these
         if rank == 3:
             _library.load()._c.test_touch()
             time.sleep(30)
@@ -376,7 +376,7 @@ def child(case, rank, ranks, port):
     print("end", flush=True)
 
 
-# case: of each rank SYMTUNER_JAX_COMM, and whether XLA offers its communicators there
+# case: for each rank SYMTUNER_JAX_COMM, and whether XLA offers its communicators there
 COMM = {
     "xla": {0: ("auto", True), 1: ("xla", True)},
     "mixed": {0: ("xla", True), 1: ("own", True)},
@@ -387,9 +387,9 @@ COMM = {
 
 LAX = "symtuner.all_reduce uses jax.lax instead:"
 NO_COMM = "rank 1: ncclCommInitRank: error 1; NCCL_DEBUG=WARN says more"
-EVERYWHERE = ("square", "local", "short", "alone", "missing")  # all ranks say these words
+EVERYWHERE = ("square", "local", "short", "alone", "missing")  # all ranks say this
 
-# case: exit of each rank, words of rank 0. None: the coordinator, in rank 0, has gone first, and
+# case: exit status of each rank, words of rank 0. None: the coordinator, in rank 0, went first, and
 # JAX ends the rank in its own way.
 CASES = {
     "open": ((0, 0), "rank=0 ranks=2 gpu=0 comm=own-nccl"),
@@ -436,7 +436,7 @@ CASES = {
     "short": ((0, 0), "symtuner_all_reduce \n"),
     "alone": ((0, 0), f"lax {LAX} rank 1 did not answer within 1 s"),
     "kill": ((71, -9), "rank 1 is gone while rank 0 waits for it"),
-    "hosts": ((0, -9), "not ended"),  # rank 1's pid says nothing on rank 0's host
+    "hosts": ((0, -9), "not ended"),  # rank 1's pid means nothing on rank 0's host
     "apart": ((0, 0, 0, 0), "rank=0 ranks=4 gpu=0 comm=own-nccl"),
     "second": ((71, 0, -9, None), "symtuner: rank 2 is gone, and 15 s after it began to end"),
     "late": ((71, None, -9, None), "symtuner: rank 2 is gone, and "),
@@ -450,7 +450,7 @@ CASES = {
 
 
 def run(case):
-    """Prints what was wrong with the case; returns whether nothing was."""
+    """Print what was wrong with the case. Returns whether all was right."""
     codes, words = CASES[case]
     ranks = len(codes)
     with socket.socket() as s:

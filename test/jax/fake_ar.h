@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fake_ar.h - what fake_ar.c remembers of calls. */
+#ifndef FFI_TEST_FAKE_AR_H_
+#define FFI_TEST_FAKE_AR_H_
+
+#include <stddef.h>
+
+/* The last call, and how many there were. */
+struct fake_call {
+    const void *send;
+    void *recv;
+    size_t count;
+    int dtype, op, device;
+    void *stream;
+    int calls, with_peers;
+};
+
+#endif
