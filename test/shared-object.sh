@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What the built libsymtuner.so ($1) shows to the outside: its exported names, what it needs at run
-# time, and that it is never unloaded. Prints one line per finding and fails.
+# shared-object.sh LIBRARY: checks which names libsymtuner.so exports, which libraries it needs, and that
+# it is never unloaded. Prints one line per finding and fails.
 so=$1
 wrong=0
 
@@ -12,7 +12,7 @@ if ! echo "$exported" | diff -u test/golden/symbols.txt - ; then
     wrong=1
 fi
 
-# libc, and what older glibc splits from it; a sanitizer build also needs its runtime
+# It may need libc and the parts that older glibc has as libraries; a sanitizer build needs its runtime, too.
 needed=$(readelf -d "$so" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
          grep -v -E '^(libc\.so\.6|libpthread\.so\.0|libdl\.so\.2|ld-linux[-a-z0-9_]*\.so\.[0-9]+|lib(asan|ubsan|tsan)\.so\.[0-9]+)$')
 if [ -n "$needed" ]; then
@@ -24,7 +24,7 @@ if ! readelf -d "$so" | grep -q NODELETE; then
     echo "$so: -z nodelete is missing: NCCL would keep pointers into an unloaded library"
     wrong=1
 fi
-# NCCL_TUNER_PLUGIN=symtuner and the like find it by these names
+# NCCL_TUNER_PLUGIN=symtuner and the variables for the other roles find it by these names.
 root=$(mktemp -d) || exit 2
 make -s install DESTDIR="$root" PREFIX=/usr B="$(dirname "$so")" > /dev/null || wrong=1
 for role in tuner env profiler; do

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cli_fuzz.c - wrong words and damaged files must end a command with a message, never with a crash.
+ * cli_fuzz.c - run a command with wrong words and damaged files: it may refuse, but not crash.
  *
  *   cli_fuzz SYMTUNER DICTIONARY SAMPLE ROUNDS [SEED]
  *
- * DICTIONARY: line 1 is how a command line begins, line 2 how one begins that reads a file from
- * stdin, every further line a word. Every second round runs random words after line 1; the others
- * feed SAMPLE, damaged, to line 2. Run a build with SAN=address,undefined: its findings exit with
- * 99. Exit statuses 0, 1, 2 and 77 are fine, anything else and more than 20 seconds are not: then
- * the command line is printed, the input is written to cli_fuzz.input, and the exit status is 1.
+ * Line 1 of DICTIONARY begins a command line, line 2 begins one that reads a file from stdin, every
+ * further line is a word. Every second round runs line 1 and random words; the others run line 2
+ * with a damaged copy of SAMPLE. In a build with SAN=address,undefined, findings exit with 99. The
+ * exit statuses 0, 1, 2 and 77 are right. After any other, or after 20 seconds, cli_fuzz prints the
+ * command line, writes the input to cli_fuzz.input and exits with 1.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -58,7 +58,7 @@ static int read_sample(const char *path)
     return sample_size > 0;
 }
 
-/* Insert, delete, replace or cut at a random place, a few times. */
+/* Copies the sample and inserts, deletes, replaces or cuts something at a few random places. */
 static void damage(void)
 {
     static const char odd[] = "0123456789,.\"\n-xe[]=#\\\0\xff";
@@ -85,7 +85,7 @@ static void damage(void)
     }
 }
 
-/* Split ${text} at spaces into ${args} from ${n} on; returns how many there are then. */
+/* Splits ${text} at spaces and appends the words to the ${n} in ${args}; returns the new count. */
 static int add_args(char *text, char **args, int n)
 {
     for (char *at = strtok(text, " "); at && n < ARGS_MAX - 1; at = strtok(NULL, " "))
@@ -112,7 +112,7 @@ static int run(char **args, int with_input)
             _exit(98);
         setenv("ASAN_OPTIONS", "exitcode=99", 1);
         setenv("UBSAN_OPTIONS", "halt_on_error=1:exitcode=99", 1);
-        alarm(SECONDS); /* survives exec and ends a command that hangs */
+        alarm(SECONDS); /* stays set after exec and ends a command that hangs */
         execv(args[0], args);
         _exit(98);
     }

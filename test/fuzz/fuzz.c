@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuzz.c - arbitrary bytes as rules, as a one-line rule or as NCCL's CSV: never a crash, and what
- * is accepted keeps its promises. Built three times, with FUZZ_rules, FUZZ_inline or FUZZ_csv.
+ * fuzz.c - read arbitrary bytes as rules, as a one-line rule or as NCCL's CSV. No parser may crash,
+ * and the rules that it accepts must satisfy every demand() below.
  *
- *   make fuzz FUZZ_SECONDS=20        inputs: test/golden/{rules,bad,fuzz}
+ *   make fuzz FUZZ_SECONDS=20
+ *
+ * builds it with FUZZ_rules, FUZZ_inline and FUZZ_csv and starts from the texts in test/golden.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,7 +61,7 @@ static symtuner_rules *read_text(char *text, size_t size, char *error)
 }
 #endif
 
-/* Every size at an edge of a rule, asked both ways. */
+/* Looks up each size at a border of a rule in the index and by a scan: they must agree. */
 static void compare_index_and_scan(const symtuner_rules *rules, const struct st_group *group)
 {
     struct st_index *index = st_index_build(rules, group);
@@ -124,7 +126,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     kernels.dtype = (int)(size % 12);
     kernels.op = (int)(size % 5);
     demand(symtuner_kernel_decide(rules, &kernels, &launch) == SYMTUNER_OK, "a kernel is decided");
-    demand(launch.rule < 0 || rules->rule[launch.rule].kernels, "only [kernels] rules choose kernels");
+    demand(launch.rule < 0 || rules->rule[launch.rule].kernels,
+           "only [kernels] rules choose kernels");
     demand(decision.rule < 0 || !rules->rule[decision.rule].kernels, "others only general ones");
     symtuner_rules_free(rules);
     return 0;

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# run.sh BUILD_FOLDER SECONDS: each parser under libFuzzer for so long, from the kept corpus. New
-# inputs stay in the build folder, as does the input of a crash.
+# run.sh BUILD SECONDS: run each parser under libFuzzer for SECONDS, starting from the kept inputs. New
+# inputs stay in BUILD/fuzz, and so does the input of a crash.
 set -u
 wrong=0
 mkdir -p "$1/fuzz/kept"

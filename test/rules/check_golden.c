@@ -72,7 +72,7 @@ static int read_cases(int set)
             if (sscanf(at, "--- %7s %63s", half->kind, half->name) != 2)
                 return -1;
         }
-        if (!half && count && *at != '\n') /* of the lines that are not blank the last one stays */
+        if (!half && count && *at != '\n') /* the last line that is not blank wins */
             cases[set][count - 1].want_end = next;
     }
     return half || !content[set] ? -1 : count;
@@ -172,7 +172,8 @@ static enum symtuner_status load_csv(const char *name, const char *text, symtune
     FILE *file = fdopen(mkstemps(file_name, 4), "w");
     enum symtuner_status status;
 
-    ck_assert_msg(file && fputs(text, file) >= 0 && fclose(file) == 0, "cannot write %s", file_name);
+    ck_assert_msg(file && fputs(text, file) >= 0 && fclose(file) == 0, "cannot write %s",
+                  file_name);
     status = symtuner_rules_load(file_name, rules, error, SYMTUNER_ERROR_MAX);
     unlink(file_name);
     if (status != SYMTUNER_OK) { /* the name of the case instead of the file's */
@@ -224,14 +225,15 @@ static void compare(int set, const struct golden *golden, const char *got)
     if (getenv("GOLDEN_UPDATE")) {
         FILE *file = fopen(path[set], "w");
 
-        ck_assert_msg(file && fwrite(content[set], 1, (size_t)(golden->want - content[set]), file) &&
-                          fputs(got, file) >= 0 && fputs(golden->want_end, file) >= 0 &&
-                          fclose(file) == 0, "cannot write %s", path[set]);
+        ck_assert_msg(
+            file && fwrite(content[set], 1, (size_t)(golden->want - content[set]), file) &&
+                fputs(got, file) >= 0 && fputs(golden->want_end, file) >= 0 && fclose(file) == 0,
+            "cannot write %s", path[set]);
         return;
     }
     ck_assert_msg((size_t)length == strlen(got) && strncmp(golden->want, got, strlen(got)) == 0,
-                  "%s:%d: %s wants\n%.*sbut came\n%s", path[set], golden->line, golden->name, length,
-                  golden->want, got);
+                  "%s:%d: %s wants\n%.*sbut came\n%s", path[set], golden->line, golden->name,
+                  length, golden->want, got);
 }
 
 static void run(int set, int i)
@@ -244,8 +246,8 @@ static void run(int set, int i)
     ck_assert_int_gt(read_cases(set), i);
     status = load(set, golden, &rules, error);
     if (set == BAD) {
-        ck_assert_msg(status == SYMTUNER_ESYNTAX, "%s:%d: %s was accepted, or unreadable", path[set],
-                      golden->line, golden->name);
+        ck_assert_msg(status == SYMTUNER_ESYNTAX, "%s:%d: %s was accepted, or unreadable",
+                      path[set], golden->line, golden->name);
         ck_assert_ptr_null(rules); /* outputs are written on success only */
         strcat(error, "\n");
         compare(set, golden, error);
