@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * accept.c - findings that the user knows and lives with: --accept ID,ID and
- * SYMTUNER_DOCTOR_ACCEPT. They are still shown, and do not count.
+ * accept.c - findings that the user accepts: --accept ID,ID and SYMTUNER_DOCTOR_ACCEPT. They are
+ * still printed, but do not count.
  */
 #include <string.h>
 #include <strings.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * box.c - driver, IOMMU, ACS and the container, read from /proc, /sys and /dev.
+ * box.c - findings about driver, IOMMU, ACS and the container, from /proc, /sys and /dev.
  */
 #include <ctype.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "cli/doctor/doctor.h"
 #include "cli/text.h"
 
-/* First word such as 580.159.04 in ${text}. */
+/* Find the first word such as 580.159.04 in ${text}. */
 static bool version_word(const char *text, char *out, size_t size)
 {
     while (*text) {
@@ -58,7 +58,7 @@ static bool driver_missing(const struct st_doctor *d, char *evidence)
     return d->gpus_on_bus > 0 && d->driver == 0;
 }
 
-/* libcuda.so.580.159.04 beside a kernel module of another version. */
+/* Is there a libcuda.so.580.159.04 and a kernel module of another version? */
 static bool driver_mismatch(const struct st_doctor *d, char *evidence)
 {
     char pattern[ST_PATH], found[ST_PATH], version[64];
@@ -92,7 +92,7 @@ static bool fabric_manager(const struct st_doctor *d, char *evidence)
            !st_doctor_exists(d, "/var/run/nvidia-fabricmanager/nv-fabricmanager.pid");
 }
 
-/* A GPU whose DMA is translated: peer traffic then goes through the root complex, or nowhere. */
+/* Is DMA of a GPU translated? Peer traffic then goes through the root complex, or is lost. */
 static bool iommu_on(const struct st_doctor *d, char *evidence)
 {
     char device[ST_PATH], path[ST_PATH], text[32];
@@ -110,7 +110,7 @@ static bool iommu_on(const struct st_doctor *d, char *evidence)
     return false;
 }
 
-/* The access control register of a bridge; -1 when it has none or cannot be read. */
+/* The access control register of a bridge; -1 if it has none or cannot be read. */
 static int acs_control(const unsigned char *config, long size)
 {
     long at = 0x100;
@@ -128,7 +128,8 @@ static int acs_control(const unsigned char *config, long size)
     return -1;
 }
 
-/* Request redirect, completion redirect and upstream forwarding send peer traffic to the root. */
+/* Does a bridge send peer traffic to the root complex? REDIRECTS: request redirect, completion
+ * redirect and upstream forwarding. */
 static bool acs_on(const struct st_doctor *d, char *evidence)
 {
     enum { REDIRECTS = 1 << 2 | 1 << 3 | 1 << 4 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * doctor.c - symtuner doctor: what on this box and in this environment stands in the way.
+ * doctor.c - symtuner doctor: finds what keeps NCCL and symtuner from working well on this box and
+ * in this environment.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,7 @@ struct found {
     const struct st_finding *row;
     bool accepted;
     int order;
-    unsigned judged; /* bit i: it holds for the i-th NCCL that programs would load */
+    unsigned judged; /* bit i: found for copy judged[i] of NCCL */
     char evidence[ST_EVIDENCE];
 };
 
@@ -54,7 +55,7 @@ static bool holds(const struct st_doctor *doctor, const struct st_finding *row, 
         return false;
     snprintf(evidence, ST_EVIDENCE, "%s=%s (%s)", setting->name, setting->value, setting->origin);
     if (strncmp(setting->name, "SYMTUNER_", 9) == 0)
-        in_list = st_text_is_legal; /* NCCL's words have no case, ours have */
+        in_list = st_text_is_legal; /* case counts in our variables, not in NCCL's */
     switch (row->when) {
     case ST_WHEN_SET: return setting->value[0] != '\0';
     case ST_WHEN_IS: return in_list(row->operand, setting->value);
@@ -63,7 +64,7 @@ static bool holds(const struct st_doctor *doctor, const struct st_finding *row, 
     }
 }
 
-/* Already found for another NCCL, with the same evidence. */
+/* The same finding with the same evidence, made for another NCCL; or NULL. */
 static struct found *same(struct found *found, int n, const struct found *one)
 {
     for (int i = 0; i < n; i++)
@@ -72,7 +73,7 @@ static struct found *same(struct found *found, int n, const struct found *one)
     return NULL;
 }
 
-/* Errors first, then as in the tables. */
+/* Errors first, then in the order of the tables. */
 static int compare(const void *a, const void *b)
 {
     const struct found *one = a, *other = b;
@@ -87,7 +88,7 @@ static void judge(struct st_doctor *doctor, int index)
     st_doctor_plugins(doctor);
 }
 
-/* All rows, for every NCCL that programs would load. */
+/* Check all rows, once for every NCCL that programs would load. */
 static int collect(struct st_doctor *doctor, struct found *found)
 {
     static struct found one; /* large */
@@ -109,7 +110,7 @@ static int collect(struct st_doctor *doctor, struct found *found)
         }
     }
     if (rounds > 1)
-        judge(doctor, 0); /* what is printed above the findings is about the first */
+        judge(doctor, 0); /* the facts above the findings are those of the first */
     for (int i = 0; i < n; i++)
         found[i].accepted = st_doctor_accepts(doctor->accept[0], found[i].row->id) ||
                             st_doctor_accepts(doctor->accept[1], found[i].row->id);
@@ -154,7 +155,7 @@ static void plugin_fact(const struct st_plugin *plugin, char *text, size_t size)
                  plugin->from_net ? ", the network plugin" : "");
 }
 
-/* "jax and torch load it (RPATH)" */
+/* ": loaded by jax (RPATH), torch (RPATH)" */
 static size_t loaders(const struct st_doctor *d, int copy, char *text, size_t size, size_t at)
 {
     int n = 0;
@@ -166,7 +167,7 @@ static size_t loaders(const struct st_doctor *d, int copy, char *text, size_t si
     return at;
 }
 
-/* The release that is judged, then every copy: who loads it? */
+/* The release that is checked, then every copy and who loads it. */
 static void print_nccl(const struct st_doctor *d, FILE *out)
 {
     char text[ST_EVIDENCE], release[16];
@@ -228,7 +229,7 @@ static void print_facts(const struct st_doctor *d, FILE *out)
                                     : ", PCIe");
 }
 
-/* Of several releases: with which of them is it so? "" when with all. */
+/* The releases for which a finding was made; "" if it was made for all. */
 static const char *with(const struct st_doctor *d, const struct found *one, char *text, size_t size)
 {
     unsigned all = d->judgeds > 1 ? (1u << d->judgeds) - 1 : one->judged;
@@ -358,7 +359,7 @@ static void print_json(const struct st_doctor *d, const struct found *found, int
 
 /* ---- command --------------------------------------------------------------------------------- */
 
-/* What the line says beside the patient. */
+/* The command line. */
 struct ask {
     struct st_doctor *doctor;
     const char *library;
@@ -417,13 +418,13 @@ static const struct st_option rows[] = {
 static const struct st_command_line line = {
     .command = "doctor",
     .usage = "[options]\n",
-    .about =
-        "Look at this box and this environment: is the plugin found, as this NCCL looks for it; which\n"
-        "variables and conf files fight it; known bugs of the release; driver, IOMMU, ACS; with GPUs\n"
-        "also peer access: do bytes arrive, how fast, are windows real. Changes nothing.\n",
+    .about = "Look at this box and this environment: is the plugin found, as this NCCL looks for "
+             "it; which\nvariables and conf files fight it; known bugs of the release; driver, "
+             "IOMMU, ACS; with GPUs\nalso peer access: do bytes arrive, how fast, are windows "
+             "real. Changes nothing.\n",
     .after =
-        "Exit 0: nothing found (notes and accepted findings do not count). 1: findings. docs/doctor.md\n"
-        "explains each.\n"
+        "Exit 0: nothing found (notes and accepted findings do not count). 1: findings. "
+        "docs/doctor.md\nexplains each.\n"
         "examples: symtuner doctor\n"
         "          symtuner doctor --nccl 2.28.9 --no-gpu\n",
     .row = rows,
@@ -440,8 +441,9 @@ int st_cmd_doctor(int argc, char **argv)
     if (status >= 0)
         return status;
     if (ask.file_by_nccl)
-        fputs("symtuner doctor: write --library FILE instead of --nccl FILE, which the next release "
-              "does not know\n", stderr);
+        fputs("symtuner doctor: write --library FILE instead of --nccl FILE, which the next "
+              "release does not know\n",
+              stderr);
     if (ask.list) {
         print_list();
         return ST_EXIT_FINE;

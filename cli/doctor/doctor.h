@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * doctor.h - what the files of `symtuner doctor` share: the patient, and the table of findings.
+ * doctor.h - what the files of `symtuner doctor` share: what is known about the box, and the table
+ * of findings.
  *
- * A finding is one row: what to look at, for which NCCL releases, how bad it is, and the cure.
- * Everything of the box is read through the functions below, under a root folder that tests
- * replace; nothing is written, started or loaded from there.
+ * A finding is one row: what to check, for which NCCL releases, how bad it is, and the cure. All
+ * files of the box are read through the functions below, under a root folder that tests replace;
+ * nothing there is written, started or loaded.
  *
  * Units      a release is NCCL's code (22809). Ownership  one struct st_doctor, static.
  * Errors     what cannot be looked at is not a finding: it is listed as not checked.
@@ -28,7 +29,7 @@ struct st_setting {
     char origin[300]; /* "environment" or "FILE:LINE" */
 };
 
-/* What becomes of NCCL_TUNER_PLUGIN and the like. */
+/* How NCCL resolves NCCL_TUNER_PLUGIN and the like. */
 struct st_plugin {
     const char *variable, *symbol; /* ncclTunerPlugin_v */
     int newest, oldest;            /* versions that this release looks up; newest 0: none    */
@@ -36,20 +37,20 @@ struct st_plugin {
     char tried[ST_EVIDENCE];       /* names, in order                                        */
     char path[ST_PATH];            /* the file that the loader takes; "" when none           */
     bool disabled, is_static, mangled, foreign, unreadable, by_env_plugin, from_net;
-    bool symtuner;                 /* the file is ours                                       */
-    int found;                     /* version that is used; 0: none of those looked up       */
+    bool symtuner;                 /* the file is libsymtuner.so                             */
+    int found;                     /* the version that NCCL uses; 0: none                    */
     char exports[200];             /* plugin symbols that the file does export               */
 };
 
 struct st_copy {
     char path[ST_PATH];
     int nccl;
-    int cuda; /* major version that it was built for, 0 unknown */
-    char package[128]; /* of pip, that has this file: "nvidia-nccl-cu12 2.28.9"; "" when none */
-    unsigned long device, inode; /* the same file under another name is the same copy */
+    int cuda;                    /* major version that it was built for, 0 unknown */
+    char package[128];           /* of pip: "nvidia-nccl-cu12 2.28.9"; "": none    */
+    unsigned long device, inode; /* of the file, which may have several names      */
 };
 
-/* What python3 would import that calls NCCL, and the copy that would then be loaded. */
+/* A package of python3 that calls NCCL, and the copy of NCCL that it would load. */
 struct st_framework {
     const char *name;   /* "jax"                                       */
     char file[ST_PATH]; /* the library that calls NCCL                 */
@@ -60,35 +61,35 @@ struct st_framework {
 struct st_doctor {
     const char *root;
     bool json, gpu;
-    const char *accept[2];     /* lists of findings that do not count: --accept, the variable */
+    const char *accept[2];              /* findings that do not count: --accept, the variable */
     struct st_setting setting[ST_SETTINGS_MAX];
     int settings;
-    char conf[3][ST_PATH];     /* files that NCCL reads, in order                */
+    char conf[3][ST_PATH];              /* files that NCCL reads, in order                    */
     int confs;
     char conf_missing[ST_PATH];
-    char conf_fault[600];      /* the first line of a conf file that NCCL misreads        */
-    char conf_overridden[800]; /* the first that an earlier setting overrides             */
-    symtuner_rules *rules;     /* of SYMTUNER_RULES; NULL: none, or wrong ones            */
+    char conf_fault[600];               /* the first line of a conf file that NCCL misreads   */
+    char conf_overridden[800];          /* the first that an earlier setting overrides        */
+    symtuner_rules *rules;              /* of SYMTUNER_RULES; NULL: none, or wrong ones       */
     char rules_error[SYMTUNER_ERROR_MAX], rule_error[SYMTUNER_ERROR_MAX];
-    char csv_error[SYMTUNER_ERROR_MAX]; /* "" when the file is right or not named         */
-    char dir[ST_DIRS_MAX][ST_PATH]; /* where the loader looks                    */
-    int dirs, dirs_configured; /* the first ones are LD_LIBRARY_PATH             */
-    struct st_copy copy[ST_COPIES_MAX]; /* of libnccl.so.2                       */
+    char csv_error[SYMTUNER_ERROR_MAX]; /* "" when the file is right or not named             */
+    char dir[ST_DIRS_MAX][ST_PATH];     /* where the loader looks                             */
+    int dirs, dirs_configured;          /* the first ones are LD_LIBRARY_PATH                 */
+    struct st_copy copy[ST_COPIES_MAX]; /* of libnccl.so.2                                    */
     int copies;
-    char python[ST_PATH];      /* version and path; "" when there is none, or it was not asked */
+    char python[ST_PATH];               /* version and path; "": none, or not asked           */
     struct st_framework framework[ST_FRAMEWORKS_MAX];
     int frameworks;
-    int judged[ST_JUDGED_MAX]; /* copies of different releases that programs would load */
+    int judged[ST_JUDGED_MAX];          /* copies to check for: one for each release          */
     int judgeds;
-    int used;                  /* the copy that is being judged; -1: a release without a file */
-    int nccl;                  /* its release                                           */
+    int used;                           /* the copy checked now; -1: a release only           */
+    int nccl;                           /* its release                                        */
     bool nccl_assumed;
     struct st_plugin tuner, env, profiler;
     struct symtuner_machine machine;
-    int driver;                /* major version; 0 unknown                       */
+    int driver;                         /* major version; 0 unknown                           */
     char driver_text[64];
     int gpus_on_bus;
-    struct st_gpu_report *gpus; /* NULL when no GPU could be asked               */
+    struct st_gpu_report *gpus;         /* NULL if no GPU answers                             */
     char unchecked[12][160];
     int uncheckeds;
 };
@@ -100,8 +101,8 @@ struct st_finding {
     const char *id;
     enum st_severity severity;
     int first, last;      /* releases; 0 and 0: all                              */
-    const char *variable; /* a setting ...                                       */
-    enum st_when when;    /* ... that is set, is one of "a|b", is none, is below */
+    const char *variable; /* a setting that ...                                  */
+    enum st_when when;    /* ... is set, is one of "a|b", is none of them, is below */
     const char *operand;
     bool (*check)(const struct st_doctor *doctor, char *evidence); /* ST_WHEN_CHECK */
     const char *what;     /* one sentence: what it does to NCCL                  */
@@ -114,20 +115,20 @@ extern const struct st_finding st_findings_settings[], st_findings_plugin[], st_
 extern const int st_findings_settings_count, st_findings_plugin_count, st_findings_box_count,
     st_findings_gpu_count;
 
-/* doctor.c: the ${index}-th row of all parts, NULL past the last. */
+/* doctor.c: row ${index} of all parts together, NULL past the last. */
 const struct st_finding *st_finding_get(int index);
 
-/* accept.c: ${list} is "id,id", or NULL. Check: false and why in ${error}, which begins with
- * ${source}, when a word is no finding. */
+/* accept.c: ${list} is "id,id", or NULL. The check returns false if a word is no finding; ${error}
+ * then begins with ${source}. */
 bool st_doctor_accept_check(const char *source, const char *list, char error[ST_OPTION_ERROR]);
 bool st_doctor_accepts(const char *list, const char *id);
 
 /* files.c: the box under the root */
 bool st_doctor_path(const struct st_doctor *doctor, const char *path, char full[ST_PATH]);
-/* Read at most size - 1 bytes, ended with 0; -1 when it cannot be read. */
+/* Read at most ${size} - 1 bytes and end them with a zero byte; -1 if the file cannot be read. */
 long st_doctor_read(const struct st_doctor *doctor, const char *path, char *text, size_t size);
 bool st_doctor_exists(const struct st_doctor *doctor, const char *path);
-/* The ${index}-th name that matches a glob pattern, without the root; false past the last. */
+/* Match ${index} of a glob pattern, without the root; false past the last. */
 bool st_doctor_glob(const struct st_doctor *doctor, const char *pattern, int index,
                     char out[ST_PATH]);
 void st_doctor_unchecked(struct st_doctor *doctor, const char *what);
@@ -139,7 +140,7 @@ const struct st_setting *st_doctor_get(const struct st_doctor *doctor, const cha
 /* rules.c: load what SYMTUNER_RULES, SYMTUNER_RULE and NCCL_TUNER_CONFIG_FILE name. */
 void st_doctor_rules(struct st_doctor *doctor);
 
-/* elf.c: files that are looked at, never loaded */
+/* elf.c: reads shared objects without loading them */
 struct st_elf {
     bool elf, same_machine;
     unsigned tuner, env, profiler, net; /* bit N: exports ncclTunerPlugin_vN ... */
@@ -147,9 +148,10 @@ struct st_elf {
 };
 /* False when the file cannot be read. */
 bool st_elf_look(const struct st_doctor *doctor, const char *path, struct st_elf *elf_out);
-/* "NCCL version 2.28.9+cuda13.0" in the file; false when there is none. */
+/* Find "NCCL version 2.28.9+cuda13.0" in the file; false if there is none. */
 bool st_elf_nccl(const struct st_doctor *doctor, const char *path, struct st_copy *copy_out);
-/* Where the loader looks for what this file needs: its RPATH (without a RUNPATH) or RUNPATH. */
+/* Where the loader looks for the libraries that this file needs: its RUNPATH, or without one its
+ * RPATH. */
 struct st_elf_search {
     char path[4096];
     bool runpath;    /* ${path} is a RUNPATH: LD_LIBRARY_PATH goes before it */
@@ -158,14 +160,15 @@ struct st_elf_search {
 bool st_elf_look_search(const struct st_doctor *doctor, const char *path,
                         struct st_elf_search *search_out);
 
-/* nccl.c: which NCCL. ${release} and ${file} are what the user says, 0 and NULL: nothing. */
+/* nccl.c: find the copies of NCCL. ${release} and ${file} are the user's, 0 and NULL if not
+ * given. */
 void st_doctor_copies(struct st_doctor *doctor, int release, const char *file);
-/* The ${index}-th of judged[] is what is looked at from now on. */
+/* Check for the copy judged[${index}] from now on. */
 void st_doctor_use(struct st_doctor *doctor, int index);
-/* The copy of that file, added when it is one and new; -1 when it is no NCCL. */
+/* Which copy the file is; a new one is added. -1 if the file is no NCCL. */
 int st_doctor_copy(struct st_doctor *doctor, const char *path);
 
-/* python.c: what jax and torch of this python3 would load. */
+/* python.c: find the NCCL that jax and torch of this python3 would load. */
 void st_doctor_python(struct st_doctor *doctor);
 
 /* plugin.c, box.c */
@@ -174,7 +177,7 @@ bool st_doctor_find_library(const struct st_doctor *doctor, const char *name, ch
 void st_doctor_plugins(struct st_doctor *doctor);
 void st_doctor_box(struct st_doctor *doctor);
 
-/* gpu.c: probes on real GPUs; does nothing where there are none. */
+/* gpu.c: measure on the GPUs; without any it does nothing. */
 void st_doctor_gpu(struct st_doctor *doctor);
 void st_doctor_gpu_print(const struct st_doctor *doctor, FILE *out);
 

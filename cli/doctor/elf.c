@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * elf.c - which plugin symbols a shared object exports, NCCL's release, and where a
- * library's own libraries are looked for, read from the file. Nothing is loaded: a library's
- * constructors are not the doctor's to run.
+ * elf.c - reads from a shared object which plugin symbols it exports, NCCL's release, and where the
+ * loader looks for the libraries that it needs. Nothing is loaded, because loading would run the
+ * constructors of the library.
  */
 #include <elf.h>
 #include <fcntl.h>
@@ -46,7 +46,7 @@ static void unmap(struct image *image)
         munmap((void *)image->at, image->size);
 }
 
-/* ${size} bytes at ${offset}, or NULL when the file is shorter. */
+/* ${size} bytes at ${offset}; NULL if the file is shorter. */
 static const void *part(const struct image *image, uint64_t offset, uint64_t size)
 {
     return offset <= image->size && size <= image->size - offset ? image->at + offset : NULL;
@@ -74,7 +74,7 @@ static bool usable(const Elf64_Ehdr *head)
            head->e_type == ET_DYN;
 }
 
-/* The ${index}-th section header; NULL past the last and where it leads out of the file. */
+/* Section header ${index}; NULL past the last, or if it lies outside of the file. */
 static const Elf64_Shdr *section(const struct image *image, const Elf64_Ehdr *head, int index)
 {
     if (index >= head->e_shnum || head->e_shentsize != sizeof(Elf64_Shdr))
@@ -166,7 +166,7 @@ bool st_elf_look(const struct st_doctor *doctor, const char *path, struct st_elf
     return true;
 }
 
-/* The tags of the dynamic section that say what else is loaded, and from where. */
+/* Read the tags of the dynamic section that say which libraries are loaded, and from where. */
 static void read_search(const struct image *image, const Elf64_Ehdr *head,
                         struct st_elf_search *search)
 {
@@ -228,7 +228,7 @@ static bool scan(const unsigned char *at, uint64_t size, struct st_copy *copy)
     return false;
 }
 
-/* The text is in .rodata; the rest of the file, hundreds of MiB of device code, is left unread. */
+/* Only .rodata, which has the text, is read: the file has hundreds of MiB of device code. */
 bool st_elf_nccl(const struct st_doctor *doctor, const char *path, struct st_copy *copy)
 {
     struct image image;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* files.c - files of the box, under a root that tests replace. */
+/* files.c - reads files of the box, under a root folder that tests replace. */
 #include <fcntl.h>
 #include <glob.h>
 #include <string.h>
@@ -21,7 +21,7 @@ long st_doctor_read(const struct st_doctor *doctor, const char *path, char *text
     size_t done = 0;
     int fd;
 
-    /* O_NONBLOCK: a named pipe in the place of a file must not make the doctor wait */
+    /* O_NONBLOCK: a named pipe in place of a file must not make doctor wait */
     if (!st_doctor_path(doctor, path, full) ||
         (fd = open(full, O_RDONLY | O_CLOEXEC | O_NONBLOCK)) < 0)
         return -1;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu.c - what only running GPUs can tell: do bytes that one GPU writes into another's
- * memory arrive, and how fast do kernels and the copy engine move them.
+ * gpu.c - measures on the GPUs: do bytes that one GPU writes into another's memory arrive, and how
+ * fast do kernels and the copy engine move them?
  *
- * Multicast is asked about as an attribute; no multicast object is ever made.
+ * Of multicast only the attribute is read; no multicast object is created.
  */
 #include "cli/doctor/gpu.h"
 
@@ -47,7 +47,7 @@ static const char ptx[] =
 
 static struct st_gpu_report report; /* large */
 
-/* One GPU as the probes use it. */
+/* What the measurements need of one GPU. */
 struct gpu {
     void *context, *stream, *start, *stop, *copy, *write, *chase;
     st_address here, there; /* two buffers of its own memory */
@@ -86,7 +86,7 @@ static bool start_gpu(struct bench *b, int i)
     return true;
 }
 
-/* Milliseconds of one copy started on GPU ${i}; least of ${times}, -1 when it fails. */
+/* Milliseconds of one copy that GPU ${i} starts, the least of three; -1 if it fails. */
 static double timed(struct bench *b, int i, st_address to, int to_gpu, st_address from,
                     int from_gpu, bool engine)
 {
@@ -119,7 +119,7 @@ static double gbps(double ms)
     return ms > 0 ? PROBE / ms / 1e6 : 0;
 }
 
-/* GPU ${i} writes into ${j}'s memory; what arrived? */
+/* GPU ${i} writes into the memory of GPU ${j}: did all of it arrive? */
 static bool verify(struct bench *b, int i, int j, bool engine)
 {
     struct st_cuda *c = &b->cuda;
@@ -195,7 +195,7 @@ static void probe_pair(struct bench *b, int i, int j)
     pair->latency_us = latency(b, i, j);
 }
 
-/* All GPUs write to their neighbour at once: some hosts' root complexes collapse then. */
+/* All GPUs write to their neighbours at once, which makes some hosts' root complexes collapse. */
 static void probe_together(struct bench *b)
 {
     struct st_cuda *c = &b->cuda;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu.h - what the probes of `symtuner doctor` measured.
+ * gpu.h - what `symtuner doctor` measures on the GPUs.
  *
  * Units      GB/s (10^9 bytes), microseconds; 0 is "not measured".
  */
@@ -30,7 +30,7 @@ struct st_gpu_report {
     char windows_text[300];
 };
 
-/* Register a window on all GPUs through NCCL, in a process of its own: it may hang or die. */
+/* Register a window on all GPUs through NCCL, in a child process, since NCCL may hang or crash. */
 void st_doctor_windows(struct st_doctor *doctor, struct st_gpu_report *report);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nccl.c - the copies of NCCL on this box, and which of them the findings are about.
+ * nccl.c - finds the copies of NCCL on this box, and decides for which of them to check.
  *
- * The user's word (--library, --nccl) goes first, then what jax and torch of this python3 would load, one
- * after the other when their releases differ; else what the loader finds, else any copy.
+ * That is the copy of --library or --nccl; else those that jax and torch of this python3 would
+ * load, both if their releases differ; else the one that the loader finds; else any copy.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +30,7 @@ int st_doctor_copy(struct st_doctor *doctor, const char *path)
     return doctor->copies++;
 }
 
-/* Folders of pip and of CUDA where copies are found that nobody may load. */
+/* Add the copies in folders of pip and CUDA, even if no program may load them. */
 static void add_others(struct st_doctor *doctor)
 {
     static const char *const pattern[] = {
@@ -57,7 +57,7 @@ static void add_others(struct st_doctor *doctor)
             st_doctor_copy(doctor, path);
 }
 
-/* One of each release: a second copy of the same release has the same findings. */
+/* Add a copy to judged[], unless that release is there: it would have the same findings. */
 static void judge(struct st_doctor *doctor, int copy)
 {
     for (int i = 0; i < doctor->judgeds; i++)

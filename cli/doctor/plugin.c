@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plugin.c - which file NCCL would load as a plugin, by the rules of its release. The dynamic
- * loader's search is followed by hand: LD_LIBRARY_PATH, the folders of /etc/ld.so.conf, the
- * system's own.
+ * plugin.c - finds the file that NCCL would load as a plugin, by the rules of its release. The
+ * search of the dynamic loader is repeated here: LD_LIBRARY_PATH, the folders of /etc/ld.so.conf,
+ * those of the system.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -163,7 +163,7 @@ static void resolve(const struct st_doctor *doctor, struct st_plugin *plugin, co
         look(doctor, plugin);
 }
 
-/* No file, or one without the symbols: NCCL looks into the network plugin as well. */
+/* Without a file, or without the symbols in it, NCCL also looks into the network plugin. */
 static void look_in_net(const struct st_doctor *doctor, struct st_plugin *plugin)
 {
     const struct st_setting *net = st_doctor_get(doctor, "NCCL_NET_PLUGIN");
@@ -207,7 +207,7 @@ void st_doctor_plugins(struct st_doctor *doctor)
     look_in_net(doctor, tuner);
     if (doctor->nccl >= 22800)
         look_in_net(doctor, profiler);
-    /* our env plugin answers for the two others where the user did not */
+    /* our env plugin names itself as tuner and profiler if the user names none */
     if (env->symtuner && env->found) {
         struct st_plugin *const other[] = {tuner, profiler};
 

@@ -140,7 +140,7 @@ static bool profiler_missing(const struct st_doctor *d, char *evidence)
            d->profiler.newest > 0;
 }
 
-/* The file is in a folder of ld.so.conf, but the cache was not rebuilt since. */
+/* Is the file in a folder of ld.so.conf, but not in the cache? */
 static bool cache_stale(const struct st_doctor *d, char *evidence)
 {
     static char cache[1 << 20];
@@ -220,8 +220,8 @@ static bool nccl_missing(const struct st_doctor *d, char *evidence)
     return d->nccl_assumed;
 }
 
-/* Two copies of different releases that one program may load: what jax and torch would load, or,
- * where neither is there, any two that are found. */
+/* Two copies of different releases that one program may load: those of jax and torch or, if neither
+ * is there, any two. */
 static bool nccl_copies(const struct st_doctor *d, char *evidence)
 {
     char one[16], other[16];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * python.c - which NCCL jax and torch of this python3 would load.
+ * python.c - finds the NCCL that jax and torch of this python3 would load.
  *
- * python3 says where its packages are; it imports neither jax nor torch. The library that calls
- * NCCL is then read as a file, and the loader's search is followed from it by hand:
+ * python3 prints where its packages are; it imports neither jax nor torch. Then the library that
+ * calls NCCL is read as a file, and the loader's search is repeated for it:
  *
  *   LD_PRELOAD     an NCCL that is loaded already serves every later libnccl.so.2
  *   by its path    jax loads the file of the package nvidia-nccl-cu* before its own library
@@ -20,7 +20,7 @@
 
 enum { PYTHON_LIMIT_S = 5 };
 
-/* The folder that -c puts in front of sys.path is not that of the user's program. */
+/* Without the folder that -c puts in front of sys.path, which the user's program does not have. */
 static const char script[] =
     "import sys, os, glob\n"
     "sys.path[:] = [p for p in sys.path if p]\n"
@@ -52,7 +52,7 @@ static const char script[] =
     "            say('torch', file)\n"
     "            break\n";
 
-/* What python3 said, cut into words. */
+/* What python3 printed, cut into words. */
 struct answer {
     char *line, *rest;
     char *word[3];
@@ -69,7 +69,7 @@ static bool next_line(struct answer *answer)
     return false;
 }
 
-/* The path under the root of the box; NULL when it is not there. */
+/* The part of ${path} below the root; NULL if it lies elsewhere. */
 static const char *under_root(const struct st_doctor *doctor, const char *path)
 {
     size_t n = strlen(doctor->root);
@@ -77,7 +77,7 @@ static const char *under_root(const struct st_doctor *doctor, const char *path)
     return strncmp(path, doctor->root, n) == 0 && path[n] == '/' ? path + n : NULL;
 }
 
-/* The same file without "..": folders are followed, the last name is kept. */
+/* Resolve ".." and links of the folders in ${path}; the last name stays. */
 static void shorten(const struct st_doctor *doctor, char path[ST_PATH])
 {
     char full[ST_PATH], real[PATH_MAX], root[PATH_MAX] = "", *name;
@@ -93,7 +93,7 @@ static void shorten(const struct st_doctor *doctor, char path[ST_PATH])
         snprintf(path, ST_PATH, "%.700s/%.200s", real + n, name);
 }
 
-/* libnccl.so.2 in one folder; -1 when there is none that can be loaded. */
+/* The copy libnccl.so.2 in a folder; -1 if there is none that can be loaded. */
 static int look_in(struct st_doctor *doctor, const char *folder)
 {
     char path[ST_PATH];
@@ -104,7 +104,7 @@ static int look_in(struct st_doctor *doctor, const char *folder)
     return st_doctor_copy(doctor, path);
 }
 
-/* The folders of an RPATH or RUNPATH, $ORIGIN being the folder of the file that has it. */
+/* Look in the folders of an RPATH or RUNPATH; $ORIGIN is the folder of ${file}. */
 static int look_in_path(struct st_doctor *doctor, const char *file, const char *list)
 {
     int origin = (int)(strrchr(file, '/') - file), copy = -1;
@@ -112,7 +112,9 @@ static int look_in_path(struct st_doctor *doctor, const char *file, const char *
 
     while (*list && copy < 0) {
         int n = (int)strcspn(list, ":");
-        int skip = strncmp(list, "$ORIGIN", 7) == 0 ? 7 : strncmp(list, "${ORIGIN}", 9) == 0 ? 9 : 0;
+        int skip = strncmp(list, "$ORIGIN", 7) == 0     ? 7
+                   : strncmp(list, "${ORIGIN}", 9) == 0 ? 9
+                                                        : 0;
 
         if (snprintf(folder, sizeof folder, "%.*s%.*s", skip ? origin : 0, file, n - skip,
                      list + skip) < ST_PATH && folder[0] == '/')
@@ -148,7 +150,7 @@ static int preloaded(struct st_doctor *doctor)
     return copy;
 }
 
-/* ${package}: the file that jax loads by its path, or NULL. */
+/* Find the NCCL that ${one} loads. ${package} is a file that it loads by its path, or NULL. */
 static void resolve(struct st_doctor *doctor, struct st_framework *one, const char *package)
 {
     struct st_elf_search search;
@@ -202,8 +204,8 @@ static void name_package(struct st_doctor *doctor, const char *package, const ch
                     package);
 }
 
-/* In three passes: jax needs the file of the package first, and what is loaded comes before what
- * only lies there. */
+/* In three passes, since each needs the one before: the package's file, the frameworks, the names
+ * of packages. */
 static void read_answer(struct st_doctor *doctor, const char *output)
 {
     char package[ST_PATH] = "";
@@ -232,7 +234,7 @@ static void read_answer(struct st_doctor *doctor, const char *output)
     }
 }
 
-/* Of a traceback: what went wrong. */
+/* The last line of a traceback, which says what went wrong. */
 static const char *last_line(char *text)
 {
     size_t n = strlen(text);

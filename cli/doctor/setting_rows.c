@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * setting_rows.c - what each variable does to symmetric kernels and to rules: the findings
- * about settings, wherever they were made.
+ * setting_rows.c - findings about settings: what each variable does to symmetric kernels and to
+ * rules.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +34,7 @@ static bool is_kernel(const char *word, size_t length, bool any_case)
     return false;
 }
 
-/* The first word of NCCL_SYM_KERNEL that names no kernel, as this release reads it. */
+/* The first word of NCCL_SYM_KERNEL that this release takes for no kernel, or NULL. */
 static const char *wrong_kernel(const struct st_doctor *doctor, const char *value, size_t *length)
 {
     bool list = st_era_of(doctor->nccl)->sym_kernel == ST_SYM_KERNEL_LIST;
@@ -84,7 +84,7 @@ static bool kernel_alone(const struct st_doctor *doctor, char *evidence)
     return true;
 }
 
-/* Variables that matter here; a name that is nearly one of them and none of them is a typo. */
+/* Variables that matter here. A name that is close to one of them, but is none, is a typo. */
 static const char *const known[] = {
     "NCCL_ALGO", "NCCL_PROTO", "NCCL_SYM_KERNEL", "NCCL_SYM_CTAS", "NCCL_SYM_NOWIN_ENABLE",
     "NCCL_SYM_TMA_ENABLE", "NCCL_SYM_CE_THRESHOLD", "NCCL_WIN_ENABLE", "NCCL_WIN_STRIDE",
@@ -197,7 +197,7 @@ static bool symtuner_value(const struct st_doctor *doctor, char *evidence)
     return at > 0;
 }
 
-/* NCCL takes a list for the whole truth: LL128 is then allowed whatever the machine is. */
+/* A list that allows LL128 allows it on every machine, even where NCCL itself would not use it. */
 static bool proto_ll128(const struct st_doctor *doctor, char *evidence)
 {
     const struct st_setting *setting = st_doctor_get(doctor, "NCCL_PROTO");
@@ -211,7 +211,7 @@ static bool proto_ll128(const struct st_doctor *doctor, char *evidence)
     return false;
 }
 
-/* ^LL128 is what we advise. */
+/* Any other value than ^LL128, which is our advice. */
 static bool proto_forced(const struct st_doctor *doctor, char *evidence)
 {
     const struct st_setting *setting = st_doctor_get(doctor, "NCCL_PROTO");
@@ -220,7 +220,7 @@ static bool proto_forced(const struct st_doctor *doctor, char *evidence)
            !proto_ll128(doctor, evidence);
 }
 
-/* A number out of what NCCL takes for a CTA count. */
+/* Is the CTA count outside of what NCCL accepts? */
 static bool sym_ctas_range(const struct st_doctor *doctor, char *evidence)
 {
     const struct st_setting *setting = st_doctor_get(doctor, "NCCL_SYM_CTAS");

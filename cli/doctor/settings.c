@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * settings.c - the variables that NCCL sees, from the environment and from its conf files.
+ * settings.c - collects the variables that NCCL sees, from the environment and from its conf files.
  *
  * NCCL reads the file of NCCL_CONF_FILE, or else ~/.nccl.conf, then /etc/nccl.conf; a variable that
- * is already there is never replaced.
+ * is already set is never replaced.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ const struct st_setting *st_doctor_get(const struct st_doctor *doctor, const cha
     return NULL;
 }
 
-/* ${length} bytes of name. The first one to set a variable wins. */
+/* Add a variable, of which the name has ${length} bytes, unless it is already there. */
 static void add(struct st_doctor *doctor, const char *name, size_t length, const char *value,
                 const char *origin)
 {
@@ -105,7 +105,7 @@ void st_doctor_settings(struct st_doctor *doctor)
     }
     file = st_doctor_get(doctor, "NCCL_CONF_FILE");
     if (file && file->value[0]) {
-        if (!read_conf(doctor, file->value)) /* not there, unreadable, a folder */
+        if (!read_conf(doctor, file->value)) /* it is missing, unreadable or a folder */
             snprintf(doctor->conf_missing, sizeof doctor->conf_missing, "%s", file->value);
     } else if (home) {
         snprintf(path, sizeof path, "%.1000s/.nccl.conf", home);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* windows.c - is a window that NCCL gives real, or NULL with a success beside it? */
+/* windows.c - does NCCL register a real window, or return success with a NULL window? */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,8 +10,9 @@
 void st_doctor_windows(struct st_doctor *doctor, struct st_gpu_report *report)
 {
     char ranks[12];
-    const char *arguments[] = {"windows", ranks, doctor->used >= 0 ? doctor->copy[doctor->used].path : "-", NULL};
-    /* NCCL would make multicast objects at init; a doctor does not */
+    const char *library = doctor->used >= 0 ? doctor->copy[doctor->used].path : "-";
+    const char *arguments[] = {"windows", ranks, library, NULL};
+    /* so that NCCL creates no multicast objects at init */
     const char *set[] = {"NCCL_NVLS_ENABLE=0", NULL};
     struct st_child child = {.arguments = arguments, .set = set, .limit_s = 22};
     enum st_child_end end;

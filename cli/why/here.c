@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * here.c - the end of symtuner why: the same call with symtuner loaded, as this environment
- * loads it. Rules are asked as the plugin asks them (symtuner_decide), and NCCL's model is asked
- * again with the counts that then reach it.
+ * here.c - the last part of symtuner why: the same call with symtuner loaded as this environment
+ * loads it. The rules decide as in the plugin (symtuner_decide); then NCCL's model predicts the
+ * call again with the counts that reach NCCL.
  */
 #include "cli/why/here.h"
 
@@ -32,8 +32,8 @@ static void in_the_way(struct st_here *here, const char *format, ...)
 
 /* ---- is it loaded? --------------------------------------------------------------------------- */
 
-/* Which interfaces of ours this environment gives NCCL. Without any the question is what would
- * happen with all of them, and the answer says that they are missing. */
+/* Does NCCL find our plugin in this environment, and does it ask the plugin for variables? If it
+ * does not find it, the answer is given as if it did, and says so. */
 static void look_for_plugin(const struct st_why *why, struct st_here *here, bool *asks_out)
 {
     static struct st_doctor doctor = {.root = ""}; /* large */
@@ -60,7 +60,8 @@ static void look_for_plugin(const struct st_why *why, struct st_here *here, bool
 
 /* ---- rules ----------------------------------------------------------------------------------- */
 
-/* As the plugin loads them: wrong ones, and those made for another machine, count as none. */
+/* Load the rules as the plugin does: rules with an error or made for another machine are not
+ * used. */
 static int load(const struct st_why *why, struct st_here *here, symtuner_rules **rules)
 {
     char error[SYMTUNER_ERROR_MAX];
@@ -86,7 +87,7 @@ static int load(const struct st_why *why, struct st_here *here, symtuner_rules *
     return ST_EXIT_FINE;
 }
 
-/* NCCL's nBytes: of all ranks together for AllGather and ReduceScatter, and of a whole group. */
+/* NCCL's nBytes: all ranks' bytes for AllGather and ReduceScatter, and those of a whole group. */
 static uint64_t tuner_bytes(const struct symtuner_call *call)
 {
     uint64_t bytes = call->count * (uint64_t)symtuner_dtype_size((int)call->dtype);
@@ -116,8 +117,9 @@ static void hold_sym_ctas(const struct st_why *why, bool asks, struct st_here *h
     if (user)
         in_the_way(here, "%s is set, so [process] sym-ctas = %d is not given", user, count);
     else if (!asks)
-        in_the_way(here, "NCCL does not ask symtuner for variables here, so [process] sym-ctas = %d "
-                         "is not given: NCCL_ENV_PLUGIN=libsymtuner.so, NCCL 2.28.7 and later",
+        in_the_way(here,
+                   "NCCL does not ask symtuner for variables here, so [process] sym-ctas = %d is "
+                   "not given: NCCL_ENV_PLUGIN=libsymtuner.so, NCCL 2.28.7 and later",
                    count);
     else if (call->nodes > 1)
         in_the_way(here, "[process] sym-ctas = %d is not given to communicators of several nodes",
@@ -186,14 +188,14 @@ static void ask(const struct st_why *why, const symtuner_rules *rules, bool stee
     symtuner_explain(rules, &query, &here->decision, here->text, sizeof here->text);
     if (here->decision.process_ctas)
         here->call.sym_ctas = here->decision.process_ctas;
-    if (here->decision.min_ctas) /* NCCL's own cut: never above the communicator's maximum */
+    if (here->decision.min_ctas) /* NCCL never exceeds the communicator's maximum */
         here->call.min_ctas = here->decision.min_ctas < call->max_ctas ? here->decision.min_ctas
                                                                        : call->max_ctas;
     here->call.tuner_ll |= here->decision.prefer == SYMTUNER_SYMMETRIC;
     if (!call->table)
         return;
     memcpy(here->table, call->table, sizeof here->table);
-    if (why->table_computed) /* the counts are part of what NCCL prices with */
+    if (why->table_computed) /* NCCL's prices depend on the counts */
         st_general_table(&here->call, why->family, here->table);
     symtuner_table_apply(&here->decision, &query, here->table, SYMTUNER_ALGOS, SYMTUNER_PROTOS,
                          &channels);

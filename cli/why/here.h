@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * here.h - what becomes of a call with symtuner loaded: rules, built-in counts, and what keeps
- * them from NCCL.
+ * here.h - what NCCL does with the call when symtuner is loaded: which rules and built-in counts
+ * reach NCCL, and what holds the others back.
  */
 #ifndef ST_WHY_HERE_H_
 #define ST_WHY_HERE_H_
@@ -27,7 +27,7 @@ struct st_here {
     bool changes;                      /* the verdict, or its CTAs                              */
 };
 
-/* 0, or an exit status with everything said: the rules of --rules cannot be read. */
+/* 0, or the exit status if the rules of --rules cannot be read; the reason is then on stderr. */
 int st_why_here(const struct st_why *why, const struct symtuner_verdict *now, struct st_here *here);
 
 #endif

@@ -45,7 +45,7 @@ static void print_question(const struct st_why *why, FILE *out)
     fputs(why->brief ? "\n" : "\n\n", out);
 }
 
-/* The cost that NCCL gives the general kernel it would take, microseconds; negative: not known. */
+/* NCCL's cost of the general kernel that it takes, microseconds; negative: not known. */
 static double general_cost(const struct st_why *why, const struct symtuner_verdict *verdict)
 {
     if (!why->table_computed || verdict->algo < 0)
@@ -53,7 +53,7 @@ static double general_cost(const struct st_why *why, const struct symtuner_verdi
     return (double)why->table[verdict->algo * SYMTUNER_PROTOS + verdict->proto];
 }
 
-/* Of the general kernel; 0: not known. ${here}: with symtuner loaded, or NULL. */
+/* Channels of the general kernel; 0: not known. ${here} is NULL without symtuner. */
 static int general_channels(const struct st_why *why, const struct symtuner_verdict *verdict,
                             const struct st_here *here)
 {
@@ -63,7 +63,7 @@ static int general_channels(const struct st_why *why, const struct symtuner_verd
                                verdict->proto);
 }
 
-/* A refusal because no general kernel is left, nothing else. */
+/* Does NCCL refuse the call only because no general kernel is left? */
 static bool no_general_left(const struct st_why *why, const struct symtuner_verdict *verdict)
 {
     bool left = !why->table_computed;
@@ -111,7 +111,8 @@ static void print_outcome(const struct st_why *why, const struct symtuner_verdic
               "reports success\n", out);
 }
 
-/* Why the verdict may be wrong: the release is newer than this program, or was read in part. */
+/* Why the verdict may be wrong: the release is newer than this program, or not all of its source
+ * was read. */
 static void print_doubts(const struct st_why *why, const struct symtuner_verdict *verdict,
                          FILE *out)
 {
@@ -125,7 +126,7 @@ static void print_doubts(const struct st_why *why, const struct symtuner_verdict
         fputs("  not sure: this release prices such calls by a model that was not readable\n", out);
 }
 
-/* Of the verdict, or of the cured call when nothing symmetric is in reach as it stands. */
+/* The candidates of the call, or of the cured call if the call itself gets no symmetric kernel. */
 static void print_candidates(const struct st_answer *answer, FILE *out)
 {
     bool cured = answer->now.gate != SYMTUNER_GATE_NONE && answer->cured;
@@ -142,14 +143,15 @@ static void print_candidates(const struct st_answer *answer, FILE *out)
                     (double)verdict->candidate[i].cost);
 }
 
-/* What rules can do about this verdict: the rest of a sentence that begins with "rules". */
+/* What rules can do about this verdict: continues a sentence that begins with "rules". */
 static const char *lever(const struct st_why *why, const struct symtuner_verdict *verdict)
 {
-    static const char ll_lever[] = "with prefer = symmetric make an LL entry the cheapest when NCCL "
-                                   "asks: the kernel is kept";
+    static const char ll_lever[] = "with prefer = symmetric make an LL entry the cheapest when "
+                                   "NCCL asks: the kernel is kept";
 
     if (verdict->broken)
-        return "can do nothing: the tuner is not asked. Use sum and scale, or set NCCL_WIN_ENABLE=0";
+        return "can do nothing: the tuner is not asked. Use sum and scale, or set "
+               "NCCL_WIN_ENABLE=0";
     switch (verdict->kind) {
     case SYMTUNER_KIND_SYMMETRIC:
         return "have no say in it but for its CTA count ([process] sym-ctas, NCCL_SYM_CTAS)";
@@ -195,7 +197,7 @@ static void print_sentence(const char *what, const char *text, FILE *out)
     st_text_wrap(out, 2, line);
 }
 
-/* The same call with symtuner loaded. In brief: only where something changes. */
+/* The same call with symtuner loaded; with --brief only if something changes. */
 static void print_here(const struct st_why *why, const struct st_answer *answer, FILE *out)
 {
     const struct st_here *here = &answer->here;

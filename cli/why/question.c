@@ -64,7 +64,7 @@ static bool read_arch(const char *value, void *self, char error[ST_OPTION_ERROR]
     struct st_why *why = self;
     int major, minor, end = 0;
 
-    why->family = NULL; /* another machine than the named one: its bandwidths are not known */
+    why->family = NULL; /* not the named machine any more: the bandwidths are not known */
     if (sscanf(value, "%2d.%1d%n", &major, &minor, &end) != 2 || value[end] || major < 1 ||
         minor < 0)
         return st_option_wrong(error, "--arch wants a compute capability such as 9.0", value);
@@ -109,7 +109,7 @@ static bool read_table(const char *value, void *self, char error[ST_OPTION_ERROR
     return st_read_table(value, why->table, error);
 }
 
-/* "ring/ll": a table in which nothing else exists. */
+/* "ring/ll": make a table that has only this entry. */
 static bool read_general(const char *value, void *self, char error[ST_OPTION_ERROR])
 {
     struct st_why *why = self;
@@ -151,7 +151,7 @@ const char *st_why_get(const void *from, const char *name)
 
 /* ---- this box -------------------------------------------------------------------------------- */
 
-/* The release of the NCCL that a program started here would load, or 0. */
+/* The release of the NCCL that a program started here would load; 0 if there is none. */
 static int installed_release(void)
 {
     void *library = dlopen("libnccl.so.2", RTLD_LAZY | RTLD_LOCAL);
@@ -175,13 +175,13 @@ static void use_named(struct st_why *why, const struct st_machine *machine)
     why->gpus = machine->gpus;
 }
 
-/* This box, or one that is described. False: nothing is known of it. */
+/* Take this box, or one that is described. False if nothing is known about it. */
 static bool use_found(struct st_why *why, bool described)
 {
     const struct st_machine *same = st_machine_of_gpu(why->box.gpu);
 
     if (why->box.arch <= 0 && same)
-        why->box.arch = same->arch; /* a description does not say */
+        why->box.arch = same->arch; /* a description names the GPU only */
     if (why->box.arch <= 0)
         return false;
     why->call.arch = why->box.arch;
@@ -229,7 +229,7 @@ static void use_environment(struct st_why *why)
     }
 }
 
-/* What the other options change: the release, the machine, its settings. */
+/* Set the release, the machine and its settings, which later options change. */
 static int started(void *self)
 {
     struct st_why *why = self;
@@ -238,7 +238,7 @@ static int started(void *self)
     why->release_assumed = release <= 0;
     symtuner_call_init(&why->call, release > 0 ? release : 22809);
     status = use_machine(why);
-    why->call.ranks = 0; /* until --ranks says it, or complete() */
+    why->call.ranks = 0; /* until --ranks or complete() sets it */
     why->links = why->call.nvlink;
     if (status < 0 && !why->no_env)
         use_environment(why);
@@ -278,13 +278,14 @@ static const struct st_option rows[] = {
      .read = read_peer},
     {"set", "NCCL_X=V", "an NCCL setting, repeatable; those of the environment count as well",
      ST_OPTION_READ, .read = read_setting},
-    {"no-env", NULL, "leave the environment out; symtuner counts as loaded", ST_OPTION_FLAG, .at = AT(no_env),
-     .early = true},
+    {"no-env", NULL, "leave the environment out; symtuner counts as loaded", ST_OPTION_FLAG,
+     .at = AT(no_env), .early = true},
     {"general", "A/P", "the general kernel that NCCL's cost table favours, for example ring/ll",
      ST_OPTION_READ, .read = read_general},
     {"table", "C,C,...", "or the whole table: 21 costs in us, tree/ll .. pat/simple, -1 none",
      ST_OPTION_READ, .read = read_table},
-    {"rules", "FILE", "these rules instead of those that the environment names", ST_OPTION_TEXT, .at = AT(rules)},
+    {"rules", "FILE", "these rules instead of those that the environment names", ST_OPTION_TEXT,
+     .at = AT(rules)},
     {"all", NULL, "also the conditions that this release or this call does not ask",
      ST_OPTION_FLAG, .at = AT(all)},
     {"brief", NULL, "only the verdict and the cure", ST_OPTION_FLAG, .at = AT(brief)},
@@ -294,14 +295,14 @@ static const struct st_option rows[] = {
 static const struct st_command_line line = {
     .command = "why",
     .usage = "COLL SIZE [DTYPE] [options]\n",
-    .about =
-        "What NCCL does with one call, the first condition that keeps it from a symmetric kernel, and\n"
-        "what happens with symtuner loaded. COLL is allreduce, allgather, reducescatter, broadcast or\n"
-        "reduce. SIZE is what one rank passes: count x element size; 16384el says elements, 1MiB/call\n"
-        "the whole call.\n" ST_TYPES_HELP,
+    .about = "What NCCL does with one call, the first condition that keeps it from a symmetric "
+             "kernel, and\nwhat happens with symtuner loaded. COLL is allreduce, allgather, "
+             "reducescatter, broadcast or\nreduce. SIZE is what one rank passes: count x element "
+             "size; 16384el says elements, 1MiB/call\nthe whole call.\n" ST_TYPES_HELP,
     .after =
         "examples: symtuner why allreduce 64KiB f32 --nccl 2.28.9 --machine h200x8\n"
-        "          symtuner why allgather 1MiB bf16 --buffers none/sym --nccl 2.29.7 --machine h200x4\n",
+        "          symtuner why allgather 1MiB bf16 --buffers none/sym --nccl 2.29.7 --machine "
+        "h200x4\n",
     .row = rows,
     .rows = sizeof rows / sizeof *rows,
     .word = read_word,
@@ -326,7 +327,7 @@ static bool read_size(struct st_why *why, char error[ST_OPTION_ERROR])
     return true;
 }
 
-/* The communicator's limits, where no variable overrides them. */
+/* Apply the communicator's limits, unless a variable overrides them. */
 static void limit_ctas(struct st_why *why)
 {
     if (why->max_ctas && !st_why_get(why, "NCCL_MAX_CTAS"))
@@ -337,7 +338,7 @@ static void limit_ctas(struct st_why *why)
         why->call.min_ctas = why->call.max_ctas;
 }
 
-/* What needs all options: -1, or an exit status with everything said. */
+/* What needs all options. -1: go on; else the exit status, with the reason on stderr. */
 static int complete(struct st_why *why)
 {
     char error[ST_OPTION_ERROR];
@@ -355,9 +356,9 @@ static int complete(struct st_why *why)
     why->call.first = why->first;
     why->call.one_process = why->one_process;
     if (!why->call.multicast && why->box.multicast == 1)
-        why->box.multicast = 0; /* NCCL_NVLS_ENABLE=0: the plugin asks as NCCL does */
+        why->box.multicast = 0; /* NCCL_NVLS_ENABLE=0 holds for the plugin, too */
     if (why->call.nvlink != why->links)
-        why->family = NULL; /* NCCL_P2P_DISABLE: it sees another machine */
+        why->family = NULL; /* NCCL_P2P_DISABLE: NCCL sees other links */
     if (!why->call.table && st_general_table(&why->call, why->family, why->table)) {
         why->call.table = why->table;
         why->table_computed = true;

@@ -21,7 +21,7 @@ struct st_why {
     int gpus;                                      /* of a node; 0: not known                     */
     bool table_computed;                           /* by us, rather than given with --table       */
     bool machine_assumed, release_assumed;         /* not given and not found here                */
-    const char *set[32];                           /* NCCL settings that apply, NAME=VALUE         */
+    const char *set[32];                           /* NCCL settings that apply, NAME=VALUE        */
     int sets;
     char set_text[32][160];                        /* room for those of the environment           */
     struct symtuner_machine box;                   /* the machine as rules see it                 */

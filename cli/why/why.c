@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * why.c - symtuner why: what NCCL does with one call, and the first thing that stands between it
- * and a symmetric kernel.
+ * why.c - symtuner why: what NCCL does with one call, and the first condition that keeps it from a
+ * symmetric kernel.
  */
 #include "cli/why/why.h"
 
@@ -10,7 +10,8 @@
 
 #include "cli/commands.h"
 
-/* What can be undone without changing the meaning of the program. False: nothing we know of. */
+/* Change ${call} so that it passes ${gate}, without changing what the program computes. False if no
+ * such change is known. */
 static bool undo(struct symtuner_call *call, enum symtuner_gate gate)
 {
     switch (gate) {

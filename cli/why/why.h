@@ -14,7 +14,7 @@
 
 enum { ST_WHY_CURES = 8 };
 
-/* The answer, what would come of the cures, and what comes of symtuner. */
+/* The verdict, the cures and what they lead to, and the same call with symtuner. */
 struct st_answer {
     struct symtuner_verdict now;
     enum symtuner_gate cure[ST_WHY_CURES]; /* in the order in which they must be applied      */
