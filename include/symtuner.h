@@ -2,27 +2,28 @@
 /*
  * symtuner.h - the rule engine of libsymtuner: load rules, ask for a decision, explain it.
  *
- * This is the same code that the plugin runs inside NCCL, without NCCL: what symtuner_decide says
- * here is what the plugin does there, because every decision is a pure function of the rules and
- * of the query. No function needs a GPU, NCCL or CUDA.
+ * The plugin runs the same code inside NCCL: every decision is a pure function of rules and query,
+ * so symtuner_decide says here what the plugin does there. No function needs a GPU, NCCL or CUDA.
  *
  * Units      sizes are bytes; "bytes" is NCCL's nBytes: count x element size for AllReduce,
  *            Broadcast and Reduce, count x ranks x element size for AllGather and ReduceScatter
  *            (where count is per rank). Costs are microseconds, as NCCL predicts them.
  * Numbers    collectives, algorithms and protocols carry NCCL's own numbers; an NCCL release is
  *            major * 10000 + minor * 100 + patch, as ncclGetVersion gives it (2.28.9 is 22809).
- * Ownership  symtuner_rules_load and _parse give an object that the caller frees with
- *            symtuner_rules_free. Nothing else is allocated for the caller.
- * Threads    rules are immutable once loaded: any function may run on any thread. The command and
- *            the plugin share no state through this header.
- * Errors     functions return enum symtuner_status; texts go to the buffer that the caller gives
- *            and are always terminated. Outputs are written on success only. NULL ${rules} hold
- *            no rule, a NULL ${error} wants no text. Any other NULL is SYMTUNER_EINVAL from a
- *            function with a status and -1 from one that reads a word; others need all of theirs.
- * Sizes      structs that may grow start with their size, set by the caller. One from an older
- *            header is shorter: what it lacks counts as 0 in a query and is not written in a
- *            decision. A size above the library's own is SYMTUNER_EINVAL.
- * Needs      any NCCL release or none: releases before 2.27 are refused with a clear text.
+ * Ownership  symtuner_rules_load, _load_csv, _parse and _inline give an object that the caller
+ *            frees with symtuner_rules_free. Returned strings are static.
+ * Threads    rules do not change once loaded, and any function may run on any thread;
+ *            symtuner_machine_find on one thread at a time.
+ * Errors     functions that can fail return enum symtuner_status; texts go to the buffer that the
+ *            caller gives and are always terminated. Outputs are written on success only. ${rules}
+ *            may be NULL, which is no rules, and so may ${error}. For any other NULL a function
+ *            with a status returns SYMTUNER_EINVAL and a function that reads a word -1; other
+ *            functions do not accept it.
+ * Sizes      structs that may grow begin with struct_size, which the caller sets to sizeof. One
+ *            from an older header is shorter: members that it lacks count as 0 in a query and are
+ *            not written in a decision. A size above the library's own is SYMTUNER_EINVAL.
+ * Needs      nothing installed. Queries are about NCCL 2.27 or later; an older release is
+ *            SYMTUNER_EINVAL.
  * Since      0.1, everything.
  */
 #ifndef SYMTUNER_H_
@@ -43,7 +44,7 @@ extern "C" {
 #define SYMTUNER_API
 #endif
 
-/* Limits of a rules text; each is tested at the limit. */
+/* Limits of a rules text. */
 enum {
     SYMTUNER_RULES_MAX = 256,  /* rules in one object                      */
     SYMTUNER_LINE_MAX  = 4096, /* bytes in a line, newline not counted     */
@@ -88,8 +89,8 @@ struct symtuner_machine {
     char gpu[SYMTUNER_GPU_MAX + 1]; /* "NVIDIA H200"; "" when unknown              */
     int arch;      /* 10 x compute capability: 90, 100; 0 unknown  */
     int nvlink;    /* 1 all GPUs have NVLink, 0 none, -1 unknown   */
-    int multicast; /* 1 NVLink multicast may be used by NCCL, 0 not, -1 unknown */
-    int gpus;      /* of the box; 0 unknown                                     */
+    int multicast; /* 1 NCCL may use NVLink multicast, 0 may not, -1 unknown */
+    int gpus;      /* in the box; 0 unknown                                     */
 };
 
 /* One call, as NCCL describes it to a tuner. */
@@ -121,9 +122,9 @@ struct symtuner_decision {
     enum symtuner_prefer prefer;
     int algo, proto;     /* for SYMTUNER_GENERAL; -1 is "any"                      */
     uint32_t forbid;     /* bit algo * 3 + proto: entries that must not be chosen  */
-    int process_ctas;    /* NCCL_SYM_CTAS that the rules want for the process; 0 leave */
-    int channels;        /* general kernels; 0 leave                               */
-    int min_ctas;        /* NCCL_MIN_CTAS, built in for this box and release; 0 leave */
+    int process_ctas;    /* NCCL_SYM_CTAS that the rules want for the process; 0 none */
+    int channels;        /* of general kernels; 0: NCCL's                          */
+    int min_ctas;        /* NCCL_MIN_CTAS, built in for this box and release; 0 none */
 };
 
 typedef struct symtuner_rules symtuner_rules;
@@ -131,10 +132,10 @@ typedef struct symtuner_rules symtuner_rules;
 /*
  * symtuner_rules_load(path, rules_out, error, error_size):
  * Read rules from a file: symtuner's own format (docs/rules.md), or the CSV of NCCL's example tuner
- * when the name ends in .csv. At most SYMTUNER_TEXT_MAX bytes. What is no plain file, a pipe for
- * example, is SYMTUNER_EIO: loading never waits. /dev/null is an empty text.
+ * when the name ends in .csv. At most SYMTUNER_TEXT_MAX bytes. A pipe or a device is SYMTUNER_EIO,
+ * so that loading never waits; /dev/null is an empty text.
  * symtuner_rules_load_csv reads that CSV whatever the file is called.
- * symtuner_rules_parse does the same for a text in memory; ${name} stands for the file in errors.
+ * symtuner_rules_parse reads symtuner's format from memory; ${name} stands for the file in errors.
  * symtuner_rules_inline reads the one-line form of SYMTUNER_RULE.
  * On failure ${error} holds "name:line:column: what is wrong; the cure".
  * Since 0.1.
@@ -152,18 +153,18 @@ SYMTUNER_API enum symtuner_status symtuner_rules_inline(const char *text,
                                                         size_t error_size);
 SYMTUNER_API void symtuner_rules_free(symtuner_rules *rules);
 
-/* The built-in CTA count and the boxes and releases that get it, for people to read. Since 0.1. */
+/* The built-in CTA count and the boxes and releases that get it, as text. Since 0.1. */
 SYMTUNER_API const char *symtuner_defaults_text(void);
 
-/* Number of rules, and a 64-bit hash of their meaning: the same on all ranks means equal rules. */
+/* Number of rules, and a 64-bit hash of their meaning: equal hashes on all ranks, equal rules. */
 SYMTUNER_API int symtuner_rules_count(const symtuner_rules *rules);
 SYMTUNER_API uint64_t symtuner_rules_hash(const symtuner_rules *rules);
 
 /*
  * symtuner_rules_lint(rules, index, text, size):
  * The ${index}-th finding about rules that are legal but cannot work: a rule that earlier rules
- * hide, an action that no release of its range can do, an LL128 preference where NCCL forbids it.
- * Returns 1 and the text, or 0 when there is no such finding.
+ * hide, an action that no release in its range can do, a preference for LL128 where NCCL does not
+ * offer it. Returns 1 and the text, or 0 when there is no such finding.
  */
 SYMTUNER_API int symtuner_rules_lint(const symtuner_rules *rules, int index, char *text,
                                      size_t size);
@@ -190,7 +191,7 @@ SYMTUNER_API enum symtuner_status symtuner_decide(const symtuner_rules *rules,
 /* One all-reduce of libsymtuner_ar.so, as its rules see it. */
 struct symtuner_kernel_query {
     size_t struct_size; /* see Sizes, as below                                            */
-    int nccl;           /* release; 0: a group without NCCL, any release condition holds  */
+    int nccl;           /* release; 0: a group without NCCL, which fits any release       */
     uint64_t bytes;
     int ranks, registered; /* 1: both buffers are registered with the library             */
     int dtype, op;      /* NCCL's numbers                                                 */
@@ -209,8 +210,8 @@ struct symtuner_kernel_decision {
 
 /*
  * symtuner_kernel_decide(rules, query, decision_out):
- * The first [kernels] rule, in file order, that covers ${query}: libsymtuner_ar.so tries it first.
- * SYMTUNER_EINVAL when the query is out of range. Since 0.1.
+ * The first [kernels] rule, in file order, that covers ${query}: what libsymtuner_ar.so tries
+ * first. SYMTUNER_EINVAL when the query is out of range. Since 0.1.
  */
 SYMTUNER_API enum symtuner_status symtuner_kernel_decide(
     const symtuner_rules *rules, const struct symtuner_kernel_query *query,
@@ -218,9 +219,10 @@ SYMTUNER_API enum symtuner_status symtuner_kernel_decide(
 
 /*
  * symtuner_table_apply(decision, query, table, n_algo, n_proto, channels):
- * Write into NCCL's cost table (n_algo x n_proto floats, microseconds, negative = not available)
- * and channel count what the plugin would write. Dead entries are never revived, nothing <= 0 is
- * written, at least one entry stays selectable. Returns 1 when anything changed.
+ * Write what the plugin would write into NCCL's cost table and channel count. Entry (a, p) is
+ * table[a * n_proto + p], in microseconds; a negative one is not available and stays so. Nothing
+ * below or equal to 0 is written, and at least one entry stays selectable if one was. Returns 1 if
+ * anything changed.
  */
 SYMTUNER_API int symtuner_table_apply(const struct symtuner_decision *decision,
                                       const struct symtuner_query *query, float *table, int n_algo,
@@ -228,16 +230,16 @@ SYMTUNER_API int symtuner_table_apply(const struct symtuner_decision *decision,
 
 /*
  * symtuner_table_pick(nccl, table, n_algo, n_proto, algo_out, proto_out):
- * What NCCL itself would take from the table: the smallest selectable entry, ties and negative
- * entries as that release treats them. Returns 0 when nothing is selectable.
+ * What NCCL itself would take from the table: the smallest selectable entry; ties and negative
+ * entries are treated as in that release. Returns 0 if nothing is selectable.
  */
 SYMTUNER_API int symtuner_table_pick(int nccl, const float *table, int n_algo, int n_proto,
                                      int *algo_out, int *proto_out);
 
 /*
  * symtuner_explain(rules, query, decision, text, size):
- * One paragraph for a person: which rule applies and where it stands, what the release lets it
- * change, what it does not. Returns the length that the whole text needs, as snprintf does.
+ * One paragraph for a person: which rule applies and where it is written, what the release lets it
+ * change and what not. Returns the length that the whole text needs, as snprintf does.
  */
 SYMTUNER_API int symtuner_explain(const symtuner_rules *rules, const struct symtuner_query *query,
                                   const struct symtuner_decision *decision, char *text,
@@ -249,8 +251,9 @@ struct symtuner_option {
 };
 SYMTUNER_API int symtuner_option_get(int index, struct symtuner_option *option_out);
 
-/* Find this box: GPU model, NVLink, multicast. Loads NVML and CUDA if they are there. Returns 0
- * when no GPU is visible; ${machine_out} then says "unknown". Not thread-safe against itself. */
+/* Find out what this box has: GPU model, NVLink, multicast. Loads NVML and CUDA if they are there.
+ * Returns 0 if there is no GPU; all of ${machine_out} is "unknown" then. On one thread at a
+ * time. */
 SYMTUNER_API int symtuner_machine_find(struct symtuner_machine *machine_out);
 
 /* Text <-> number, for programs that print or read: NULL or -1 when unknown. Case-insensitive. */

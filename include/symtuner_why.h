@@ -4,9 +4,9 @@
  *
  * NCCL 2.27 and later have two families of kernels. The general ones (ring, tree, NVLS) are priced
  * in a cost table that a tuner plugin sees. The symmetric ones work on windows that every GPU can
- * address; whether one of them runs is decided before and beside that table, by about twenty
- * conditions that differ from release to release. This header is those conditions: describe a
- * call and a machine, get the verdict and the first condition that fails. No GPU, no NCCL needed.
+ * address; whether one of them runs depends on about twenty conditions besides that table, which
+ * differ from release to release. This header is those conditions: describe a call and a machine,
+ * get the verdict and the first condition that fails. No GPU, no NCCL needed.
  *
  * It predicts every row of the recorded decisions in test/data (releases 2.27.7 to 2.30.7). For
  * 2.31 and 2.32 it follows their source as far as that could be read; "unsure" in the verdict says
@@ -19,8 +19,8 @@
  *            verdict are constants.
  * Threads    every function is pure and may run on any thread.
  * Errors     symtuner_predict returns SYMTUNER_EINVAL when a member is out of range.
- * Since      0.1, everything. Not installed: no library has these functions, the command and the
- *            tests are linked with them (nccl/model/symmetric_cost.c, gates.c, nccl/model/words.c).
+ * Since      0.1, everything. Not installed, and in no library: the command and the tests are
+ *            linked with nccl/model/, which has these functions.
  */
 #ifndef SYMTUNER_WHY_H_
 #define SYMTUNER_WHY_H_
@@ -90,7 +90,7 @@ struct symtuner_call {
     int group;                 /* identical calls in one ncclGroup, >= 1                        */
     int graph;                 /* issued under CUDA graph capture; changes no verdict           */
     int inplace;               /* send and receive buffer are one; changes no verdict           */
-    int first;                 /* nothing symmetric happened yet in this communicator           */
+    int first;                 /* no call of the communicator was symmetric so far              */
 
     /* the machine and the communicator */
     int ranks, nodes;
@@ -122,11 +122,12 @@ struct symtuner_call {
     const float *table;
 };
 
-/* Set every member to NCCL's default: one process a rank, 8 ranks, one node, sm_90 with NVLink,
+/* Set every member to NCCL's default: one process per rank, 8 ranks, one node, sm_90 with NVLink,
  * no multicast, no registration, an AllReduce of one f32. ${call->nccl} is ${nccl}. */
 SYMTUNER_API void symtuner_call_init(struct symtuner_call *call, int nccl);
 
-/* The conditions, in the order in which they bar the way: id, name, what must hold, the cure. */
+/* The conditions, in the order in which a verdict names them: id, name, what must hold, the
+ * cure. */
 #define SYMTUNER_GATE_MAP(X)                                                                       \
     X(RELEASE,  "release",  "NCCL is 2.27 or newer: older ones have no symmetric kernels",         \
       "install NCCL 2.28.9 or newer")                                                              \
@@ -177,7 +178,7 @@ enum symtuner_gate {
 enum symtuner_gate_state {
     SYMTUNER_GATE_PASS,
     SYMTUNER_GATE_FAIL,
-    SYMTUNER_GATE_IDLE,    /* this release, or this call, does not ask                */
+    SYMTUNER_GATE_IDLE,    /* has no meaning in this release or for this call         */
     SYMTUNER_GATE_UNKNOWN, /* depends on the cost table, which was not given          */
 };
 
@@ -194,7 +195,7 @@ enum symtuner_kind {
 struct symtuner_candidate {
     const char *name;
     int usable;     /* this call could run it, were it the cheapest                   */
-    int ctas;       /* that NCCL's model wants                                        */
+    int ctas;       /* that NCCL's model picks                                        */
     float time_us;  /* predicted                                                      */
     float cost;     /* compared between candidates: 2.5 % dearer for each CTA         */
 };
@@ -208,9 +209,9 @@ struct symtuner_verdict {
     int ctas;                  /* ... blocks launched, NCCL's log calls them nchannels        */
     float time_us;             /* ... predicted                                               */
     int algo, proto;           /* kind GENERAL with a table; else -1                          */
-    int tuner_calls;           /* how often getCollInfo is asked; -1 when not known           */
+    int tuner_calls;           /* how often NCCL calls getCollInfo; -1: not known             */
     int broken;                /* NCCL launches a kernel that does not exist (avg AllReduce)  */
-    int unsure;                /* the release's rules for such calls were not all readable    */
+    int unsure;                /* we do not know all that the release does with such calls    */
     int candidates;
     struct symtuner_candidate candidate[8];
 };

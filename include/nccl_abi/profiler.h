@@ -8,8 +8,8 @@
  *   v6     2.29, 2.30       as v5 for the members below (copy-engine events added)
  *   v7     2.31.2 +         Coll events of symmetric kernels too, told apart by is_sym
  *
- * An event is a head (type, parent, rank) and a union; only the two members that we ask for are
- * declared, so the structs end early on purpose: NCCL owns the object, we only read its start.
+ * An event is a head (type, parent, rank) and a union; only the members that we read are declared,
+ * so the structs end early on purpose: NCCL owns the object, and we read its beginning.
  */
 #ifndef NCCL_ABI_PROFILER_H_
 #define NCCL_ABI_PROFILER_H_

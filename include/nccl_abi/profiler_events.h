@@ -2,10 +2,11 @@
 /*
  * profiler_events.h - every event of NCCL's profiler interface, versions 1 to 7, in our own words.
  *
- * Needed to hand events on to a profiler that speaks another version than NCCL. An event is a head
- * (type, parent, rank) and a body at offset 24; the type has 8 bits up to v4 and 64 from v5 on.
+ * Needed to translate events for a profiler that speaks another version than NCCL. An event is a
+ * head (type, parent, rank) and a body at offset 24; the type has 8 bits up to v4 and 64 from v5
+ * on.
  *
- * version  body, against the version before
+ * version  what is new in the body
  *   v1     names and types are numbers, "op" and traffic bytes
  *   v2     names and types are text
  *   v3     no traffic bytes; KernelCh and NetPlugin events
@@ -14,7 +15,7 @@
  *   v6     copy-engine events
  *   v7     a user's tag at the end of five bodies; which kernel; KernelPhase events
  *
- * From v4 on a body is the start of the same body of a later version.
+ * From v4 on the body of a version is the beginning of the same body in later ones.
  */
 #ifndef NCCL_ABI_PROFILER_EVENTS_H_
 #define NCCL_ABI_PROFILER_EVENTS_H_
@@ -83,7 +84,7 @@ struct nccl_abi_ev_net_plugin {
     void *data;
 };
 
-struct nccl_abi_ev_coll_full { /* v5: up to parent_group */
+struct nccl_abi_ev_coll_full { /* v5 ends with parent_group */
     struct nccl_abi_ev_coll head;
     void *parent_group;
     const char *kernel_variant;
@@ -91,7 +92,7 @@ struct nccl_abi_ev_coll_full { /* v5: up to parent_group */
     uint64_t tag;
 };
 
-/* v7, the longest. All of an older event is the start of this one. */
+/* v7, the longest: an event of v5 or v6 is the beginning of this one. */
 struct nccl_abi_event_v7 {
     uint64_t type;
     void *parent;
@@ -105,7 +106,7 @@ struct nccl_abi_event_v7 {
         struct nccl_abi_ev_net_plugin net_plugin;
     } u;
 };
-enum { NCCL_ABI_EVENT_BYTES_V6 = 112 }; /* v5, too */
+enum { NCCL_ABI_EVENT_BYTES_V6 = 112 }; /* and of v5 */
 
 struct nccl_abi_ev_coll_v1 {
     const char *name;

@@ -5,7 +5,7 @@
  *
  * version  what differs from v4
  *   v2     no cost table: the tuner names one algorithm and protocol, or leaves -1 in both
- *   v3     the table, but no word about registered buffers
+ *   v3     the table, but no argument for registered buffers
  */
 #ifndef NCCL_ABI_TUNER_OLD_H_
 #define NCCL_ABI_TUNER_OLD_H_
