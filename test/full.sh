@@ -11,7 +11,9 @@ mkdir -p build
 failures=build/full-failures
 : >"$failures"
 sh test/need-check.sh || exit 1
-# steps share the cores: being slow is no failure
+# Steps in the background ignore Ctrl-C; end them with the script.
+trap 'trap - TERM; kill 0' INT
+# Steps share the cores: being slow is no failure.
 export CK_TIMEOUT_MULTIPLIER=10
 
 log_of() # NAME
