@@ -53,8 +53,26 @@ void st_json_gap(struct st_json *json, const char *gap)
 
 void st_json_text(struct st_json *json, const char *key, const char *text)
 {
+    FILE *out = json->out;
+
     lead(json, key);
-    st_json_string(json->out, text);
+    if (!text) {
+        fputs("null", out);
+        return;
+    }
+    fputc('"', out);
+    for (int length; *text; text += length ? length : 1) {
+        unsigned char byte = (unsigned char)*text;
+
+        length = st_text_utf8(text);
+        if (byte == '"' || byte == '\\')
+            fprintf(out, "\\%c", byte);
+        else if (byte < 0x20 || byte == 0x7f || length == 0)
+            fprintf(out, "\\u%04x", byte);
+        else
+            fwrite(text, 1, (size_t)length, out);
+    }
+    fputc('"', out);
 }
 
 void st_json_int(struct st_json *json, const char *key, int64_t value)

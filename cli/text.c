@@ -68,9 +68,9 @@ bool st_text_number(const char *text, long least, long most, int *out)
     return true;
 }
 
-/* The length of the UTF-8 sequence at ${text}; 0 if it is none. */
-static int utf8_length(const unsigned char *text)
+int st_text_utf8(const char *from)
 {
+    const unsigned char *text = (const unsigned char *)from;
     int more = text[0] >= 0xf0 && text[0] < 0xf5   ? 3
                : text[0] >= 0xe0 && text[0] < 0xf0 ? 2
                : text[0] >= 0xc2 && text[0] < 0xe0 ? 1
@@ -91,7 +91,7 @@ static int utf8_length(const unsigned char *text)
 int st_text_character(const char *text, bool *shown)
 {
     const unsigned char *at = (const unsigned char *)text;
-    int length = utf8_length(at);
+    int length = st_text_utf8(text);
 
     *shown = length == 1   ? *at >= 0x20 && *at != 0x7f
              : length == 2 ? *at != 0xc2 || at[1] >= 0xa0 /* U+0080 .. 9F are controls, too */
@@ -112,29 +112,6 @@ void st_text_plain(FILE *out, const char *text)
         length = st_text_character(text, &shown);
         fwrite(shown ? text : "?", 1, shown ? (size_t)length : 1, out);
     }
-}
-
-void st_json_string(FILE *out, const char *text)
-{
-    const unsigned char *at = (const unsigned char *)text;
-
-    if (!text) {
-        fputs("null", out);
-        return;
-    }
-    fputc('"', out);
-    while (*at) {
-        int length = utf8_length(at);
-
-        if (*at == '"' || *at == '\\')
-            fprintf(out, "\\%c", *at);
-        else if (*at < 0x20 || *at == 0x7f || length == 0)
-            fprintf(out, "\\u%04x", *at);
-        else
-            fwrite(at, 1, (size_t)length, out);
-        at += length ? length : 1;
-    }
-    fputc('"', out);
 }
 
 size_t st_text_add(char *text, size_t size, size_t at, const char *format, ...)

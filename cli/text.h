@@ -31,15 +31,15 @@ bool st_text_is_legal(const char *list, const char *word);
 /* Read a whole number from ${least} to ${most}. False if ${text} is none. */
 bool st_text_number(const char *text, long least, long most, int *out);
 
+/* The length of the UTF-8 sequence at ${text}; 0 if it is none. */
+int st_text_utf8(const char *text);
+
 /* How many bytes the character at ${text} has. ${shown_out}: whether it is safe to print; control
  * characters, changes of direction and bytes that are not UTF-8 are not. */
 int st_text_character(const char *text, bool *shown_out);
 
 /* Print ${text} on one line, with "?" for what is not safe to print. */
 void st_text_plain(FILE *out, const char *text);
-
-/* A JSON string; bytes that are not UTF-8 become \u00XX. NULL gives null. */
-void st_json_string(FILE *out, const char *text);
 
 /* Add to ${text} of ${size} at ${at}; returns the new end, never past size - 1. */
 size_t st_text_add(char *text, size_t size, size_t at, const char *format, ...)

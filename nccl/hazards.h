@@ -4,8 +4,8 @@
  * them. docs/steering.md has the evidence.
  *
  * The plugin logs its rows at INFO, since it cannot see whether the program does what triggers a
- * fault. libsymtuner_ar.so sees each call and warns. `symtuner doctor` reports every row, and
- * jax/symtuner/_check.py repeats some, which test/nccl/hazards.py compares.
+ * fault. libsymtuner_ar.so sees each call and warns. `symtuner doctor` reports every row.
+ * jax/symtuner/_check.py repeats some of them; test/nccl/hazards.py compares.
  *
  * Pure: constants only. Threads: any. Errors: NULL, no such row.
  */
@@ -15,9 +15,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Doctor's name, its severity, first and last release (0: all later ones), who says it beside
- * doctor; the operator that triggers it in a call (-1: any) and only if an address has one of these
- * bits (0: at any address); what goes wrong, and the cure. */
+/* Name and severity for doctor; first and last release (0: every later one); who else reports it;
+ * the operator of a call that triggers it (-1: any), and the bits of which its addresses have one
+ * (0: any address); what goes wrong; the cure. */
 #define ST_HAZARD_MAP(X)                                                                           \
     /* op128.h's loadPack shifts in a word that was never read; mended in 2.30.3 */                \
     X("nccl-ll-unaligned", ST_NOTE, 22703, 22999, ST_SAID_BY_PLUGIN | ST_SAID_BY_KERNELS,          \
