@@ -2,10 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stock JAX with XLA's symmetric buffers: psum, all_gather and psum_scatter on registered memory.
 
-Sets the flags that this jaxlib accepts (an unknown one would abort the process), runs the
-collectives in a child with NCCL's log on, and asserts that the numbers are right, that buffers were
-registered and that a symmetric kernel summed them. Then it prints which kernel NCCL took at which
-size.
+Sets the flags that this jaxlib knows (an unknown one would abort the process), runs the collectives
+in a child with NCCL's log on, and checks that the results are right, that buffers were registered
+and that a symmetric kernel ran. Then it prints which kernel NCCL used at which size.
 """
 
 import os
@@ -14,19 +13,18 @@ import subprocess
 import sys
 import tempfile
 
-# what each flag is for; the first is enough from jax 0.10.1 on
+# from jax 0.10.1 on the first flag is enough
 FLAGS = (
     "--xla_gpu_experimental_enable_nccl_symmetric_buffers=true",  # register collective buffers
-    "--xla_gpu_enable_nccl_user_buffers=true",  # older releases ask for both
+    "--xla_gpu_enable_nccl_user_buffers=true",  # older releases need both
     "--xla_gpu_unsupported_use_all_reduce_one_shot_kernel=false",
-)  # else XLA's own up to 4 MiB
+)  # else XLA's own kernels run up to 4 MiB
 SIZES = [1 << s for s in range(12, 29, 2)]  # bytes per rank
 IMPORTANT = FLAGS[0]
 
 
 def accepted(flags):
-    """Those of ``flags`` that the jaxlib here knows: XLA names the ones that it does not, and
-    aborts."""
+    """Those of ``flags`` that this jaxlib knows: XLA aborts and names the others."""
     flags = list(flags)
     while flags:
         p = subprocess.run(
@@ -59,7 +57,7 @@ def child(ranks):
         host = rng.integers(0, 7, (ranks, size // 4)).astype(np.float32)
         x = jax.device_put(host.reshape(-1), NamedSharding(mesh, P("i")))
         total = host.sum(0)
-        # + 0 in front: an argument of jit is not in collective memory itself
+        # first + 0: an argument of jit is not in collective memory itself
         got = np.asarray(smap(lambda v: lax.psum(v + 0, "i"))(x)).reshape(ranks, -1)
         assert (got == total).all(), f"psum of {size} bytes is wrong"
         got = np.asarray(smap(lambda v: lax.all_gather(v + 0, "i", tiled=True))(x)).reshape(

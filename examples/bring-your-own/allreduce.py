@@ -5,7 +5,7 @@
     allreduce.py --gpus 2                one process drives all GPUs
     allreduce.py --gpus 2 --processes    one process per GPU
 
-Each rank fills its part with its rank, so the sum is 0 + 1 + ... everywhere.
+Each rank fills its part with its rank number, so the sum is 0 + 1 + ... everywhere.
 """
 
 import argparse
@@ -27,7 +27,7 @@ def work(gpus, process=None):
 
     import symtuner
 
-    warnings.simplefilter("error", UserWarning)  # here a fallback to lax.psum is a failure
+    warnings.simplefilter("error", UserWarning)  # to fall back to lax.psum is a failure here
     if process is not None:
         rank, port = map(int, process.split(":"))
         jax.distributed.initialize(f"127.0.0.1:{port}", gpus, rank)
@@ -53,7 +53,7 @@ def work(gpus, process=None):
         )
     print(f"[rank {jax.process_index()}] {symtuner.groups()[0]}", flush=True)
     ways = [w for w in symtuner.describe().splitlines() if w.startswith("transport: ")]
-    if not ways:  # the line that stands in its place says why
+    if not ways:  # the warning says why
         print(f"FAILED: not this library's kernels: {symtuner.describe()}", flush=True)
         return 1
     print(f"[rank {jax.process_index()}] {ways[0]}", flush=True)
@@ -61,9 +61,9 @@ def work(gpus, process=None):
 
 
 def end_together():
-    """Orderly end of several processes: the groups, then this process's client, which watches the
-    coordinator, then the coordinator. Without it JAX ends them at exit too, but its client may
-    outlive the coordinator and log that as a warning."""
+    """End several processes in order: first the groups, then this process's client, which watches
+    the coordinator, then the coordinator. JAX would end them at exit, too, but its client may
+    outlive the coordinator and log a warning."""
     import jax
     from jax.extend.backend import clear_backends
 
@@ -71,7 +71,7 @@ def end_together():
 
     symtuner.close()
     clear_backends()
-    gc.collect()  # cycles keep the client alive
+    gc.collect()  # reference cycles keep the client alive
     jax.distributed.shutdown()
 
 

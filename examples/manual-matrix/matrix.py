@@ -7,8 +7,8 @@
     symmetric-peer      NCCL windows of a communicator of our own, one process per GPU
     multicast, symmetric-multicast   not run: they need NVLink multicast
 
-blocked: the host waits for each run. delayed: the last rank's GPU is busy for a second first, while
-the others wait in the kernel. attributes: operands_memory_spaces on the call, as in openxla/xla PR
+blocked: the host waits for each run. delayed: the last rank's GPU is first busy for a second, while
+the others wait in the kernel. attributes: the call has operands_memory_spaces, as in openxla/xla PR
 39742.
 """
 
@@ -22,7 +22,7 @@ import time
 import warnings
 
 COLUMNS = ("blocked", "delayed", "attributes")
-ROWS = {  # of which process model, and what symtuner.groups() must say
+ROWS = {  # its process model, and what symtuner.groups() must say
     "device": ("one", {"comm": "peer-pointers", "zero-copy": False}),
     "peer": ("one", {"comm": "peer-pointers", "zero-copy": True}),
     "symmetric-peer": ("each", {"comm": "own-nccl"}),
@@ -31,7 +31,7 @@ STALL_S = 1.0
 
 
 def stall(v, turns):
-    """Keep the GPU busy for that many products of matrices; the result is v."""
+    """Keep the GPU busy with this many matrix products. Returns v."""
     import jax.numpy as jnp
     from jax import lax
 
@@ -41,7 +41,7 @@ def stall(v, turns):
 
 
 def turns_for(seconds, device):
-    """How many products keep this GPU busy for so long."""
+    """How many matrix products keep this GPU busy for this long?"""
     import jax
     import jax.numpy as jnp
 
@@ -54,7 +54,7 @@ def turns_for(seconds, device):
 
 
 def run(how, gpus):
-    """The cell's all-reduce, a few times; returns how long the last one took."""
+    """Run the all-reduce of this cell a few times. Returns how long the last one took."""
     import jax
     import numpy as np
     from jax.experimental.xla_metadata import set_xla_metadata
@@ -66,8 +66,8 @@ def run(how, gpus):
     mesh = Mesh(np.array(jax.devices()[:gpus]), ("i",))
     place = NamedSharding(mesh, P("i"))
     n = 4 << 20  # 16 MiB per rank: large enough for the zero-copy kernels
-    turns = np.zeros(gpus, np.int32)  # per rank: only the last one is held back
-    if how == "delayed":  # measured in all processes: XLA may tune a program in all of them at once
+    turns = np.zeros(gpus, np.int32)  # per rank: only the last one is delayed
+    if how == "delayed":  # in all processes, because XLA may tune a program in all of them together
         turns[-1] = turns_for(STALL_S, jax.local_devices()[-1])
 
     def put(host):
@@ -98,7 +98,7 @@ def run(how, gpus):
 def cell(way, how, gpus, process=None):
     import symtuner
 
-    warnings.simplefilter("error", UserWarning)  # a fallback to jax.lax is a failure here
+    warnings.simplefilter("error", UserWarning)  # to fall back to jax.lax is a failure here
     if process is not None:
         import jax
 
@@ -127,7 +127,8 @@ def cell(way, how, gpus, process=None):
 
 
 def end_together():
-    """The groups first, then the client of the GPU, which watches the coordinator, then that."""
+    """End the groups, then the client of the GPU, which watches the coordinator, then the
+    coordinator."""
     import jax
     from jax.extend.backend import clear_backends
 
@@ -135,7 +136,7 @@ def end_together():
 
     symtuner.close()
     clear_backends()
-    gc.collect()  # cycles keep the client alive
+    gc.collect()  # reference cycles keep the client alive
     jax.distributed.shutdown()
 
 
@@ -159,7 +160,7 @@ def start(way, how, gpus):
 
 
 def right(way, how, gpus):
-    """Run a cell in processes of its own and print what they say."""
+    """Run a cell in processes of its own and print what they report."""
     children, said = start(way, how, gpus), []
     try:
         said = [c.communicate(timeout=120)[0] for c in children]

@@ -40,7 +40,7 @@ static ncclUniqueId id;
         }                                                                                          \
     } while (0)
 
-/* One size on one rank: sums of small integers, which float adds up exactly. */
+/* Reduce one size on one rank: small integers, which float adds up exactly. */
 static int reduce_one(int rank, ncclComm_t comm, cudaStream_t stream, size_t bytes)
 {
     size_t count = bytes / sizeof(float);
@@ -115,7 +115,7 @@ static int run_threads(void)
     return bad;
 }
 
-/* The processes are forked before any of them touches CUDA; rank 0's id reaches the others by
+/* Fork the processes before any of them uses CUDA. Rank 0 sends its unique id to the others through
  * pipes. */
 static int run_processes(void)
 {

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""nccl4py's registrations: register_buffer, register_window with each flag, closed by hand or with
-the communicator; every sum is checked, and symtuner's ledger says what NCCL ran.
+"""Register memory with nccl4py: register_buffer, and register_window with each flag, closed by hand
+or with the communicator. Every sum is checked, and symtuner's ledger says what NCCL ran.
 
-One process per GPU; the parent makes the unique id, which is plain bytes. Beside it torch's own
-way: a pool of NCCL's memory that is registered with the process group.
+There is one process per GPU; the parent makes the unique id, which is plain bytes. The example also
+shows torch's own way: a pool of NCCL's memory that is registered with the process group.
 """
 
 import datetime
@@ -29,7 +29,7 @@ def rank_main(rank, gpus, unique):
         ("register_window", getattr(nccl.WindowFlag, f))
         for f in ("DEFAULT", "COLL_SYMMETRIC", "STRICT_ORDERING")
     ]
-    kept = []  # closed by the communicator; the memory stays until then
+    kept = []  # closed with the communicator; the memory must live until then
     for what, flag in cases:
         for by_hand in (True, False):
             x = nccl_torch.empty(1 << 20, dtype=torch.float32, device=rank)
@@ -45,7 +45,7 @@ def rank_main(rank, gpus, unique):
                     else None
                 )
             except Exception as e:
-                # a flag that this NCCL does not take must say so, on every rank
+                # a flag that this NCCL does not accept must be an error on every rank
                 print(f"rank {rank}: {name}: refused: {e}", flush=True)
                 assert what == "register_window" and flag.name != "COLL_SYMMETRIC", name
                 continue
@@ -85,9 +85,9 @@ def assert_closed(handle, name, by):
     assert not handle.is_valid, f"{name}: the handle is valid after {by}"
     try:
         number = handle.handle
-    except RuntimeError:  # a buffer that is closed
+    except RuntimeError:  # the buffer is closed
         number = 0
-    # destroy() swallows NCCL's errors; a window that is still registered keeps its number
+    # destroy() hides NCCL's errors, but a window that is still registered keeps its number
     assert number == 0, f"{name}: the window is still registered after {by}"
 
 
@@ -95,11 +95,11 @@ WRONG = 3  # exit status: the sum is wrong
 
 
 class NotHere(Exception):
-    """This torch, or the NCCL that it brings, cannot do it."""
+    """This torch, or the NCCL that it comes with, cannot do this."""
 
 
 def torch_pool(rank, gpus, folder):
-    """The sum of a tensor from a pool that is registered with the group, right or not."""
+    """Is the sum of a tensor from a pool that is registered with the group right?"""
     import torch
     import torch.distributed as dist
 
@@ -111,7 +111,7 @@ def torch_pool(rank, gpus, folder):
         rank=rank,
         world_size=gpus,
         timeout=datetime.timedelta(seconds=40),
-        device_id=device,  # the communicator is made at once; a pool is registered with it
+        device_id=device,  # make the communicator now: the pool is registered with it
     )
     backend = dist.group.WORLD._get_backend(device)
     for owner, name in ((backend, "register_mem_pool"), (torch.cuda, "MemPool")):
@@ -140,7 +140,7 @@ def torch_pool(rank, gpus, folder):
 
 
 def torch_main(rank, gpus, folder):
-    """Exit status WRONG, or 77 and why when it did not come to a sum."""
+    """Exit status WRONG, or 77 and the reason if there was no sum."""
     try:
         return 0 if torch_pool(rank, gpus, folder) else WRONG
     except Exception as e:
@@ -150,7 +150,7 @@ def torch_main(rank, gpus, folder):
 
 
 def torch_beside(gpus):
-    """Run it in processes of its own: whatever torch does there, nccl4py's results stand."""
+    """Run torch's way in processes of its own, so that it cannot disturb nccl4py's results."""
     with tempfile.TemporaryDirectory() as folder:
         paths = [os.path.join(folder, f"out.{r}") for r in range(gpus)]
         env = dict(os.environ, SYMTUNER_LEDGER=os.path.join(folder, "ledger"))
@@ -180,7 +180,7 @@ def torch_beside(gpus):
 
 
 def read_ledger(path):
-    """What NCCL ran, as the plugin counted it; all ranks count the same."""
+    """What NCCL ran, as the plugin counted; all ranks count the same."""
     if not os.path.exists(path):
         return []
     with open(path) as f:

@@ -4,10 +4,10 @@
  *
  * usage: demo LIBRARY RECORDS RULES [LEDGER]     LEDGER keeps the ledger of part 2
  *
- * Nothing here computes what NCCL would do: "NCCL alone" is a recorded decision, and so is a
- * symmetric kernel with another NCCL_SYM_CTAS. What the plugin writes into a recorded cost table is
- * weighed by NCCL's rule for that release. Each part runs in a process of its own, because the
- * plugin and NCCL both read their settings once.
+ * The demo does not compute what NCCL would do: "NCCL alone" is a recorded decision, and so is a
+ * symmetric kernel with another NCCL_SYM_CTAS. Where the plugin changes a recorded cost table,
+ * NCCL's rule of that release picks from the table. Each part runs in a process of its own, because
+ * the plugin and NCCL read their settings only once.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,9 +22,10 @@ static struct record records[RECORDS_MAX];
 static int count;
 static const char *library, *rules, *whole_rules, *keep;
 
-/* ---- text -------------------------------------------------------------------------------------- */
+/* ---- text
+ * -------------------------------------------------------------------------------------- */
 
-/* Fold ${text} at blanks; lines after the first are indented. */
+/* Print ${text}, folded at blanks; lines after the first are indented. */
 static void print_folded(const char *first, const char *next, const char *text)
 {
     const char *indent = first;
@@ -44,7 +45,7 @@ static void print_folded(const char *first, const char *next, const char *text)
     }
 }
 
-/* All ranks live in this process and say the same: once is enough. */
+/* All ranks are in this process and say the same, so print it once. */
 static void print_log(const char *line)
 {
     static char last[2048];
@@ -85,7 +86,8 @@ static void describe(const struct outcome *outcome, char *text, size_t size)
                  17 - (int)strlen(algo_name[outcome->algo]), proto_name[outcome->proto], channels);
 }
 
-/* ---- parts ------------------------------------------------------------------------------------- */
+/* ---- parts
+ * ------------------------------------------------------------------------------------- */
 
 static struct outcome as_recorded(const struct record *call)
 {
@@ -106,8 +108,8 @@ static int compare(struct host *host, const struct record *call, char *before, c
     return 0;
 }
 
-/* All recorded calls of one release, kind and group that the demo shows. ${other}: the setting that
- * a symmetric kernel must have been recorded with, too. */
+/* Show all recorded calls of one release, kind and group. ${other}: symmetric kernels must have
+ * been recorded with this setting, too. */
 static int print_calls(struct host *host, const char *release, const char *dtype, bool windows,
                        int ranks, const char *other)
 {
@@ -144,7 +146,7 @@ static int part_default(void)
     return bad;
 }
 
-/* The largest recorded call of a release for which NCCL with 16 CTAs was recorded as well. */
+/* The largest call of a release that was recorded with 16 CTAs, too. */
 static const struct record *large_symmetric(const char *release)
 {
     const struct record *best = NULL;
@@ -159,7 +161,7 @@ static const struct record *large_symmetric(const char *release)
     return best;
 }
 
-/* What the ledger holds about answers that were changed, and about symmetric kernels. */
+/* Print what the ledger has about changed answers and about symmetric kernels. */
 static int print_ledger(const char *path)
 {
     FILE *file = fopen(path, "r");
@@ -203,7 +205,7 @@ static int part_rules(void)
     printf("  loaded: %s\n", host_interfaces(host));
     bad = print_calls(host, "2.28.9", "f32", false, 8, "") ||
           print_calls(host, "2.28.9", "i32", true, 8, "") ||
-          /* and one that NCCL does not ask about, for the ledger */
+          /* and a call that NCCL does not ask about, for the ledger */
           (symmetric && host_call(host, records, count, symmetric, &unshown) != 0);
     host_close(host);
     return print_ledger(ledger) || bad;
@@ -252,7 +254,7 @@ static int run(int (*part)(void))
             } else {
                 entry++;
             }
-        setenv("NCCL_DEBUG", "INFO", 1); /* this program shows the log: no copy on stderr */
+        setenv("NCCL_DEBUG", "INFO", 1); /* this program prints the log, so keep it off stderr */
         setenv("SYMTUNER_MACHINE", "gpu=NVIDIA H200; links=nvlink; multicast=no; gpus=8", 1);
         status = part();
         fflush(stdout);
@@ -277,7 +279,7 @@ int main(int argc, char **argv)
     library = argv[1];
     count = record_read(argv[2], records, RECORDS_MAX);
     rules = argv[3];
-    whole_rules = realpath(rules, NULL); /* ranks may have other working directories */
+    whole_rules = realpath(rules, NULL); /* ranks may have different working directories */
     if (!whole_rules) {
         fprintf(stderr, "demo: %s: %m\n", rules);
         return 1;

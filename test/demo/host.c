@@ -16,14 +16,14 @@ static const uint64_t comm_id = 0x5c1e0000cafeull;
 
 struct host {
     int nccl, ranks;
-    int env_abi, tuner_abi, profiler_abi; /* versions found; 0 none */
+    int env_abi, tuner_abi, profiler_abi; /* versions found; 0: none */
     void *env_library, *tuner_library, *profiler_library;
     const char *(*get_env)(const char *name);
     nccl_abi_result (*env_finalize)(void);
-    const struct nccl_abi_tuner_v4 *v4; /* of tuner v4 only */
+    const struct nccl_abi_tuner_v4 *v4; /* only for tuner v4 */
     nccl_abi_get_coll_info get_coll_info;
     nccl_abi_result (*finalize)(void *ctx);
-    const struct nccl_abi_profiler_v5 *profiler; /* v4 has the same members but for two arguments */
+    const struct nccl_abi_profiler_v5 *profiler; /* v4 has the same members; two arguments differ */
     void *tuner_ctx[RANKS_MAX], *profiler_ctx[RANKS_MAX];
     int mask;
     char sym_ctas[16], min_ctas[16];
@@ -31,12 +31,13 @@ struct host {
     char interfaces[64];
 };
 
-/* ---- what a plugin finds of NCCL --------------------------------------------------------------- */
+/* ---- what a plugin finds of NCCL
+ * --------------------------------------------------------------- */
 
 static void (*listener)(const char *line);
 static int nccl_version;
 
-/* A plugin learns the release from the library that its logger belongs to: here, this program. */
+/* A plugin asks the library of its logger for the release; here that is this program. */
 int ncclGetVersion(int *version);
 __attribute__((visibility("default"))) int ncclGetVersion(int *version)
 {
@@ -57,9 +58,10 @@ static void logger(int level, unsigned long flags, const char *file, int line, c
     listener(text);
 }
 
-/* ---- loading ----------------------------------------------------------------------------------- */
+/* ---- loading
+ * ----------------------------------------------------------------------------------- */
 
-/* The newest of the symbols PREFIXn that both sides have, as NCCL looks them up. */
+/* Find the newest symbol PREFIXn that both sides have, in the order in which NCCL looks. */
 static const void *newest(void *library, const char *prefix, int from, int to, int *version_out)
 {
     for (int v = from; v >= to; v--) {
@@ -85,7 +87,7 @@ static void *load(const char *path, const char *what)
     return library;
 }
 
-/* 2.28.7 has v1, 2.30.7 v2; NCCL_ENV_PLUGIN itself is read from the real environment. */
+/* 2.28.7 has v1, 2.30.7 has v2. NCCL reads NCCL_ENV_PLUGIN itself from the real environment. */
 static bool open_env(struct host *host)
 {
     const struct nccl_abi_env_v2 *env;
@@ -154,7 +156,7 @@ static bool open_tuner(struct host *host)
             fine = v4->init((size_t)host->ranks, 1, logger, &host->tuner_ctx[r]) == 0;
             host->get_coll_info = v4->get_coll_info;
             host->finalize = v4->destroy;
-        } else { /* v5 to v7: the same first members; they differ in the constants' size */
+        } else { /* v5 to v7 begin with the same members; the size of the constants differs */
             const struct nccl_abi_tuner_v5 *v5 = table;
             static struct nccl_abi_constants_v7 constants;
             struct nccl_abi_nvl_domains domains = {1, host->ranks, host->ranks};
@@ -167,7 +169,7 @@ static bool open_tuner(struct host *host)
     return fine;
 }
 
-/* NCCL reads it once per process, before the first communicator. */
+/* NCCL reads this once per process, before the first communicator. */
 static bool read_min_ctas(struct host *host)
 {
     const char *value = host->get_env("NCCL_MIN_CTAS");
@@ -216,9 +218,10 @@ const char *host_interfaces(const struct host *host)
     return host->interfaces;
 }
 
-/* ---- calls ------------------------------------------------------------------------------------- */
+/* ---- calls
+ * ------------------------------------------------------------------------------------- */
 
-/* NCCL caches the first answer for the life of the process. */
+/* NCCL keeps the first answer until the process ends. */
 const char *host_sym_ctas(struct host *host)
 {
     if (!host->sym_ctas_read) {
@@ -230,7 +233,7 @@ const char *host_sym_ctas(struct host *host)
     return host->sym_ctas;
 }
 
-/* Up to 2.30: algorithm by algorithm, the smallest entry that is not negative; ties to the first. */
+/* The rule up to 2.30: the smallest entry that is not negative, the first one in a tie. */
 static int smallest(const float *table)
 {
     int best = -1;
@@ -268,7 +271,7 @@ static void tell_profiler(struct host *host, int rank, const struct record *call
         return;
     if (host->mask & NCCL_ABI_EV_COLL_API)
         host->profiler->start_event(host->profiler_ctx[rank], &handle, &api);
-    /* up to 2.30 a symmetric kernel has no event of its own */
+    /* up to 2.30 symmetric kernels have no event of their own */
     if (general && host->mask & NCCL_ABI_EV_COLL)
         host->profiler->start_event(host->profiler_ctx[rank], &handle, &coll);
 }
@@ -288,7 +291,7 @@ static void decide_general(struct host *host, int rank, const struct record *cal
     cell = smallest(table);
     out->algo = cell / 3;
     out->proto = cell % 3;
-    /* NCCL derives its channel count from the choice; it is recorded for its own choice only */
+    /* NCCL derives the channel count from the choice, so it is only recorded for its own choice */
     out->channels = channels ? channels
                     : out->algo == call->algo && out->proto == call->proto ? call->channels
                                                                            : 0;

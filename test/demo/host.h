@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * host.h - NCCL's side of the plugin interfaces: loads libsymtuner.so as a given release would,
- * opens one communicator, and asks about calls in that release's order.
+ * host.h - NCCL's side of the plugin interfaces: load libsymtuner.so as a given release would, open
+ * a communicator, and ask about calls in that release's order.
  *
  *   2.28.7 and later   env init, profiler init, tuner init, [cost model], collectives
  *   2.27               profiler init, [cost model], tuner init, collectives
  *
- * The ranks are those of one process, as in JAX. One host per process: the plugin keeps state.
+ * All ranks are in one process, as in JAX. Use one host per process, because the plugin keeps
+ * state.
  */
 #ifndef DEMO_HOST_H_
 #define DEMO_HOST_H_
@@ -15,7 +16,7 @@
 
 struct host;
 
-/* What came out of one call. */
+/* The result of one call. */
 struct outcome {
     bool symmetric;
     const char *kernel;       /* of a symmetric kernel                                */
@@ -23,15 +24,16 @@ struct outcome {
     int channels;             /* channels or CTAs; 0: not recorded for this choice    */
 };
 
-/* Load ${library} as ${release} ("2.28.9") does, ${by_env}: with NCCL_ENV_PLUGIN set, else with
- * NCCL_TUNER_PLUGIN. ${heard} gets each line the plugin logs. NULL and a line on stderr on failure. */
+/* Load ${library} as ${release} ("2.28.9") does: with ${by_env} because of NCCL_ENV_PLUGIN, else of
+ * NCCL_TUNER_PLUGIN. ${heard} gets each line that the plugin logs. On failure returns NULL after a
+ * line on stderr. */
 struct host *host_open(const char *library, const char *release, bool by_env, int ranks,
                        void (*heard)(const char *line));
 
 /* "env v1, profiler v5, tuner v5" */
 const char *host_interfaces(const struct host *host);
 
-/* The value of NCCL_SYM_CTAS as NCCL reads it at the first symmetric pick; "" when unset. */
+/* The value of NCCL_SYM_CTAS as NCCL reads it at the first symmetric pick; "" if unset. */
 const char *host_sym_ctas(struct host *host);
 
 /* Play one recorded call on all ranks. Returns -1 when two ranks decided differently. */

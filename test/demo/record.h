@@ -16,14 +16,14 @@ enum { CELLS = 7 * 3 };
 struct record {
     char release[12]; /* "2.28.9" */
     char coll[16], dtype[8], op[8];
-    char env[40];     /* the one NCCL variable that was set, "" none */
+    char env[40];     /* the NCCL variable that was set; "": none */
     char kernel[40];  /* of a symmetric kernel */
     uint64_t bytes;
     int ranks;
     bool windows;     /* both buffers in symmetric windows */
-    bool symmetric;   /* a symmetric kernel ran, else a general one */
+    bool symmetric;   /* a symmetric kernel ran; else a general one */
     int algo, proto, channels;
-    /* what a tuner is shown */
+    /* what NCCL shows a tuner */
     int asked, reg_buff, pipe_ops;
     uint64_t tuner_bytes;
     float table[CELLS];

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# run.sh - what `make demo` runs: the stock-JAX benchmark where two GPUs and jax are there, else
-# recorded NCCL decisions without a GPU. GPU=0 forces the second.
+# run.sh - what `make demo` runs: with two GPUs and jax the stock-JAX benchmark, else a demo on recorded
+# NCCL decisions. GPU=0 forces the latter.
 #
 # usage: run.sh BUILD_FOLDER      (in the repository root)
 set -u

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# agree.sh BUILD - what may differ between two ranks, on real GPUs, one process each: rules files,
-# SYMTUNER_ variables, working folders. Every call must end with the right sums, with the same grid on
-# both ranks or with no steering at all; a hang is a failure. Exit 77 when this box cannot run it.
+# agree.sh BUILD - two ranks on real GPUs, one process each, with different rules files, SYMTUNER_
+# variables or working folders. Every call must give the right sums, with the same grid on both ranks
+# or without steering; a hang is a failure. Exit 77 if this box cannot run it.
 . "$(dirname "$0")/common.sh"
 need_gpus 2
 need_built nccl_ranks
@@ -17,7 +17,7 @@ prefer   = general:tree/simple
 END
 sed 's/tree/ring/; s/24/12/' "$work/my.rules" > "$work/other.rules"
 
-# the count of the built-in defaults for this box; empty when they do not cover it
+# the built-in CTA count for this box; empty if there is none
 ctas=$(NCCL_ENV_PLUGIN=$lib "$build/symtuner" decide allreduce 4MiB --ranks 2 | tr "\n" " " |
        sed -n 's/.*least \([0-9]*\) CTAs (built-in).*/\1/p' | head -n 1)
 

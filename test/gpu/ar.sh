@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # ar.sh BUILD - libsymtuner_ar.so on real GPUs: random calls in every mode, a rank that starts late,
-# peers that die. One GPU is enough for a part of it: the ranks then share it.
+# peers that die. With one GPU a part of it runs, on ranks that share the GPU.
 #   AR_CALLS  random calls of the longest run for each number of ranks (100000; in full 1000000)
 #   AR_KILLS  groups that lose a process (4; in full 50)
 #   AR_SEED   of the random calls (the clock)    AR_RANKS  numbers of ranks ("2 3 4 8")
-# Exit 77 with the reason when this box cannot run it.
+# Exit 77 with the reason if this box cannot run it.
 . "$(dirname "$0")/common.sh"
 calls=${AR_CALLS:-100000} kills=${AR_KILLS:-4} seed=${AR_SEED:-$(date +%s)}
 need_gpus 1
@@ -32,7 +32,7 @@ for ranks in ${AR_RANKS:-2 3 4 8}; do
     [ "$ranks" -ne 3 ] || continue
     fuzz "$ranks" local "$few"
     fuzz "$ranks" threads "$((few / 10))" --host 1 --most 1048576
-    for overlap in 0 2; do # a variable of the library, for these runs only
+    for overlap in 0 2; do # set a variable of the library for these runs only
         SYMTUNER_AR_OVERLAP=$overlap
         export SYMTUNER_AR_OVERLAP
         fuzz "$ranks" threads "$few"

@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # ar_controls.sh BUILD - negative controls: would the random calls notice if a guard were missing?
-# Each build of libsymtuner_ar.so below lacks one guard (-DST_BREAK_NAME in kernels/) and pauses in its
-# kernels where a race would show (-DST_TESTING). ar_fuzz must find every one of them (ar_late the last
-# one, which costs time, not bytes), and must find nothing with the pauses alone. Builds 18 libraries, a
-# minute of all cores, hence only with AR_CONTROLS=1 (AR_CONTROLS=build: only build them); otherwise, and
-# where this box cannot run it, exit 77 with the reason.
+# Each build of libsymtuner_ar.so below lacks one guard (-DST_BREAK_NAME in kernels/), and its kernels
+# pause where a race would show (-DST_TESTING). ar_fuzz must find every missing guard (ar_late finds the
+# last one, which costs time and not bytes), and must find nothing with the pauses alone. To build 18
+# libraries takes a minute of all cores, so it runs only with AR_CONTROLS=1 (AR_CONTROLS=build: only
+# build). Otherwise, and where this box cannot run it, exit 77 with the reason.
 #   AR_CONTROL_CALLS random calls (20000)   AR_STALL_US longest pause (30)   AR_CONTROL_ONLY some names
 #   of the list below, e.g. "plain SYNC"
 . "$(dirname "$0")/common.sh"
@@ -19,10 +19,11 @@ if [ "$what" != build ]; then
 fi
 command -v "${NVCC:-nvcc}" > /dev/null || skip "no nvcc"
 
-# NAME, kernel that ar_fuzz calls (any: mixed, a process per rank; /overlap: with SYMTUNER_AR_OVERLAP=2),
-# ranks, what is missing. PREVIOUS needs 2: with 1 the kernel in front has left when the next one starts,
-# and only its last stores might be missing. EPOCH lacks two guards, since either alone is
-# enough: a cleared LL8 slot holds no old flag, and an old flag is no new epoch.
+# NAME, kernel that ar_fuzz calls (any: mixed, a process per rank; /overlap: with
+# SYMTUNER_AR_OVERLAP=2), ranks, what is missing. PREVIOUS needs overlap 2: with 1 the previous kernel
+# has ended when the next one starts, and only its last stores might be missing. EPOCH lacks two guards,
+# since one of them is enough: a cleared LL8 slot has no old flag, and an old flag differs from that of
+# a new epoch.
 cat > "$work/list" <<END
 plain         one_lamport 2 nothing: pauses alone
 plain         one_ll8     2 nothing: pauses alone
@@ -68,8 +69,8 @@ awk -v only="${AR_CONTROL_ONLY:-}" 'BEGIN { n = split(only, w); for (i = 1; i <=
     n == 0 || $1 in want' "$work/list" > "$work/some"
 mv "$work/some" "$work/list"
 
-# make_one NAME: into a folder of its own, or side by side the makes would read each other's half
-# written dependency files
+# make_one NAME: build in a folder of its own, since parallel makes would read each other's unfinished
+# dependency files
 make_one() {
     defs=-DST_TESTING
     [ "$1" = plain ] || defs="$defs -DST_BREAK_$1"
@@ -111,7 +112,7 @@ run() {
     plain/0) echo "right: $said" ;;
     plain/*) echo "FAILED: $said" ;;
     */1)
-        case $said in # not merely a group that could not be made
+        case $said in # the fault, and not just a group that could not be made
         *WRONG* | *SLOW* | *"different bytes"* | *"waited for"* | *"at the same time"*) echo "caught: $said" ;;
         *) echo "NOT CAUGHT, failed otherwise: $said" ;;
         esac ;;
@@ -138,7 +139,7 @@ all() {
     done < "$work/list"
     wait
 }
-all | tee "$work/report" # line by line: what ended is known also where the time ran out
+all | tee "$work/report" # line by line, so that results are kept if the time runs out
 echo "controls: $(grep -c '^caught' "$work/report") caught, $(grep -c '^NOT CAUGHT' "$work/report") not," \
     "$(grep -c '^right' "$work/report") right with pauses alone, $(grep -c '^FAILED' "$work/report") not"
 ! grep -q '^NOT CAUGHT\|^FAILED' "$work/report"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# chain.sh BUILD [PEERS] - NCCL's example tuner and profiler behind ours, on two real GPUs: both are
-# asked as often as without us, whichever way ours is loaded. PEERS (.peer) has
+# chain.sh BUILD [PEERS] - NCCL's example tuner and profiler behind ours, on two real GPUs: NCCL asks
+# both as often as without us, in whichever way ours is loaded. PEERS (.peer) has
 # libnccl-tuner-example.so and libnccl-profiler-example.so of NCCL 2.28 or later; how to build them:
 #
 #   git -C NCCL archive v2.28.9-1 ext-tuner/example ext-profiler/example | tar x -C .peer
@@ -10,7 +10,7 @@
 #   g++ -O2 -fPIC -shared -I.peer/ext-profiler/example{,/nccl} \
 #       -o .peer/libnccl-profiler-example.so .peer/ext-profiler/example/*.cc
 #
-# Exit 77 with the reason when this box cannot run it.
+# Exit 77 with the reason if this box cannot run it.
 . "$(dirname "$0")/common.sh"
 peers=$(cd "${2:-.peer}" 2>/dev/null && pwd) || skip "no folder ${2:-.peer} with NCCL's examples"
 tuner=$peers/libnccl-tuner-example.so
@@ -22,10 +22,10 @@ mkdir "$work/default"
 ln -s "$tuner" "$work/default/libnccl-tuner.so"
 ln -s "$profiler" "$work/default/libnccl-profiler.so"
 
-# run NAME VARIABLE=VALUE...: three collectives, unregistered buffers (registered ones do not ask a
-# tuner). The example says one line per question where it has no rules, and writes down its events.
-# Its mask: Group, Coll, P2p and the API events; what a proxy or the GPU times is not the same twice.
-# A Coll event of the example has 755 MB (most of it never touched), so few calls and a small pool.
+# run NAME VARIABLE=VALUE...: three collectives on plain buffers (NCCL asks no tuner about registered
+# ones). The example tuner prints a line per question, and the example profiler writes down its events.
+# Its mask has Group, Coll, P2p and the API events; those of proxies and the GPU vary from run to run.
+# A Coll event of the example takes 755 MB (mostly unused), so there are few calls and a small pool.
 run() {
     name=$1
     shift
@@ -76,7 +76,7 @@ run env NCCL_ENV_PLUGIN="$lib" SYMTUNER_DEFAULTS=0 NCCL_TUNER_PLUGIN="$tuner" NC
     SYMTUNER_LEDGER="$work/env.ledger"
 same env "NCCL_ENV_PLUGIN, the examples named by the user"
 
-# The built-in CTA count is a reason for our tuner; without it there is none.
+# Our tuner is loaded for the built-in CTA count; without it there is no reason to.
 run idle NCCL_ENV_PLUGIN="$lib" SYMTUNER_DEFAULTS=0 \
     LD_LIBRARY_PATH="$work/default:${LD_LIBRARY_PATH:-}"
 same idle "NCCL_ENV_PLUGIN with nothing to do: NCCL loads the examples itself"

@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# jax.sh BUILD [PART...] - symtuner.all_reduce in stock JAX on 2 real GPUs, and 4 where there are 4.
+# jax.sh BUILD [PART...] - symtuner.all_reduce in stock JAX on 2 real GPUs, and on 4 if there are 4.
 #
 # Parts: run (values, types, many calls in one process), procs (one process per GPU, and one of them
-# goes; PROCS="--times 50 --limit 400" for more of it, then on all GPUs; its options stand in
-# jax_procs.py), check (symtuner.check()), examples (examples/*/run.sh; TORCH_PYTHON for nccl4py),
-# bench (a short table of times; with OUT=FOLDER its samples are kept there). Without PART: all.
-# JAX_GPUS="2" runs 2 GPUs only. Exit 77 with the reason when this box cannot run it.
+# dies or leaves; PROCS="--times 50 --limit 400" runs more of it on all GPUs, jax_procs.py explains the
+# options), check (symtuner.check()), examples (examples/*/run.sh; TORCH_PYTHON for nccl4py), bench (a
+# short table of times; with OUT=FOLDER its samples are kept there). Without PART: all.
+# JAX_GPUS="2": on 2 GPUs only. Exit 77 with the reason if this box cannot run it.
 here=$(cd "$(dirname "$0")/../.." && pwd) || exit 2
 [ $# -gt 0 ] || set -- "$here/build"
 . "$(dirname "$0")/common.sh"
@@ -17,20 +17,20 @@ need_gpus 2
 include=$("$python" -c 'import jax; print(jax.ffi.include_dir())' 2>/dev/null) ||
     skip "$python has no jax"
 [ -f "$build/libsymtuner_ar.so" ] || skip "$build/libsymtuner_ar.so is not built (make kernels)"
-# ended from outside: what the part had said until then, which nobody would see otherwise
+# if we are ended from outside: show what the part had printed until then
 trap 'kill "$running" 2> /dev/null; cat "$work/log"; echo "jax.sh: ended in $name"; exit 1' INT TERM
-# the handler is built here, against the header of the jax that runs it
+# build the handler with the header of the jax that runs it
 ${CC:-cc} -O2 -g -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden -Wall -Wextra -Werror \
     -isystem "$include" -shared -o "$work/libsymtuner_ffi.so" "$here"/jax/*.c -ldl -lpthread ||
     { echo "jax.sh: the handler does not compile against $include"; exit 1; }
 ln -s "$(readlink -f "$build/libsymtuner_ar.so")" "$work/libsymtuner_ar.so"
 export SYMTUNER_LIB_DIR="$work" PYTHONPATH="$here/jax${PYTHONPATH:+:$PYTHONPATH}"
 export XLA_PYTHON_CLIENT_MEM_FRACTION="${XLA_PYTHON_CLIENT_MEM_FRACTION:-0.3}"
-# where NVLink multicast may not be used, the caller has set this; it is never turned on here
+# NVLink multicast stays off unless the caller has set this
 export NCCL_NVLS_ENABLE="${NCCL_NVLS_ENABLE:-0}"
 status=0 ran=0
 
-part() { # part NAME RANKS COMMAND...: run it when asked for, on that many GPUs
+part() { # part NAME RANKS COMMAND...: run the part on that many GPUs, if asked for
     case " $parts " in *" $1 "*) ;; *) return ;; esac
     begun=$(date +%s) name=$1 ranks=$2
     shift 2
@@ -46,7 +46,7 @@ part() { # part NAME RANKS COMMAND...: run it when asked for, on that many GPUs
     wait "$running"
     code=$?
     case $code in
-    # a mesh in another order than the GPUs' makes XLA log this line at each compilation
+    # XLA logs this line at each compilation if the mesh is in another order than the GPUs
     0) grep -v 'only supports IOTA device assignment' "$work/log" ;;
     *) cat "$work/log" ;;
     esac

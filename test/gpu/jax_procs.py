@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""symtuner.all_reduce with one process per GPU (jax.distributed), and what happens when one goes.
+"""symtuner.all_reduce with one process per GPU (jax.distributed), also when one dies or leaves.
 
     jax_procs.py --ranks 2                  each case once
     jax_procs.py --ranks 2 --times 50       kill, exit and raise 50 times, 10 groups at a time on
                                             each 2 of the GPUs that CUDA_VISIBLE_DEVICES names
     jax_procs.py --ranks 4 --case values,apart --comm own,xla --side 4      over both communicators
 
-Cases: values (right sums, orderly end), kill, raise, exit (rank 1 goes in the middle), two (rank 1
-leaves and rank 2 is killed after it; 3 ranks or more), apart (all leave, seconds apart);
-jax_rank.py says more. After kill, raise, exit and two every rank that has not gone must end within
-30 s with an exit status other than 0 and name a rank that went, one of them the first that did.
-After apart all must end with status 0 within 30 s of the last. No process may stay, nor memory on
-the GPUs. Groups that share GPUs have a process, a communicator and a coordinator each.
+Cases: values (right sums, orderly end), kill, raise, exit (rank 1 goes while the others call), two
+(rank 1 leaves and then rank 2 is killed; 3 ranks or more), apart (all leave, seconds apart);
+jax_rank.py says more. After kill, raise, exit and two every other rank must end within 30 s with an
+exit status other than 0 and name a rank that went; one must name the first. After apart all must
+end with status 0 within 30 s of the last. No process and no memory on the GPUs may be left. Groups
+that share GPUs have processes, a communicator and a coordinator of their own.
 
 Exit status 0: all right. 1: something was wrong, or --limit seconds were over before the end.
 """
@@ -29,9 +29,9 @@ import sys
 import tempfile
 import time
 
-BOUND_S = 30  # after the rank went
-START_S = 150  # until it goes: many groups compile and open communicators side by side
-GOES = {  # which ranks do, of how many; the longest case first
+BOUND_S = 30  # most seconds after the rank has gone
+START_S = 150  # most seconds until it goes, since many groups start side by side
+GOES = {  # which ranks go, of how many; the longest case first
     "two": lambda ranks: (1, 2),
     "kill": lambda ranks: (1,),
     "exit": lambda ranks: (1,),
@@ -40,17 +40,17 @@ GOES = {  # which ranks do, of how many; the longest case first
     "values": lambda ranks: (),
 }
 ORDERLY = ("apart", "values")
-MANY = ("kill", "exit", "raise")  # what --times is for, unless --case says so
+MANY = ("kill", "exit", "raise")  # the cases of --times, unless --case names others
 COMMS = {"own": "own-nccl", "xla": "xla-nccl", "auto": r"\w+-nccl"}  # what jax_rank.py must say
 HERE = os.path.dirname(os.path.abspath(__file__))
 SAID = re.compile(r"rank (\d+)(?: of \d+)? (?:is gone|has closed)")
-LEFT_MIB = 256  # memory of a GPU that may be in use after all that was not before
+LEFT_MIB = 256  # memory of a GPU that may be in use at the end and was not before
 
 
 # ---- ports ---------------------------------------------------------------------------------------
 def ports():
-    """Ports for coordinators, none twice. Below those that the kernel hands out by itself, so that
-    no socket of another group can take one between here and its coordinator."""
+    """Ports for coordinators, each only once. They are below those that the kernel assigns itself,
+    so that no other socket takes one before its coordinator does."""
     try:
         with open("/proc/sys/net/ipv4/ip_local_port_range") as f:
             first = int(f.read().split()[0])
@@ -79,11 +79,11 @@ class Group:
     folder: str
     children: list = dataclasses.field(default_factory=list)
     started: float = 0
-    went: float = 0  # when the rank went, or the last of them
+    went: float = 0  # when the rank went; if several, the last
     first: int = -1  # the rank that went first
     ended: float = 0
     late: bool = False
-    why: str = ""  # it is wrong
+    why: str = ""  # why it is wrong
 
     def start(self, args, port):
         self.started = time.time()
@@ -104,7 +104,7 @@ class Group:
                         env=env,
                         stdout=out,
                         stderr=subprocess.STDOUT,
-                        start_new_session=True,  # what it leaves behind is found by its session
+                        start_new_session=True,  # to find processes that it leaves
                     )
                 )
 
@@ -119,7 +119,7 @@ class Group:
             return f.read()
 
     def look(self):
-        """True when all of its processes have ended, by themselves or because time was over."""
+        """Have all of its processes ended, by themselves or because their time was over?"""
         if not self.went and self.goers():
             goes = {
                 r: re.search(rf"^rank {r} goes ([\d.]+)$", self.said(r), re.M)
@@ -142,7 +142,7 @@ class Group:
                 os.killpg(c.pid, signal.SIGKILL)
 
     def left(self):
-        """Processes that its own have started and that are still there."""
+        """Processes that its processes have started and that still run."""
         sessions, found = {c.pid for c in self.children}, []
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
@@ -205,7 +205,7 @@ class Group:
 
 # ---- all groups ----------------------------------------------------------------------------------
 def ask_gpus(gpus, what):
-    """The numbers that nvidia-smi has for these GPUs; None where it cannot say."""
+    """nvidia-smi's numbers of these GPUs. None if it cannot say."""
     words = ["nvidia-smi", "-i", ",".join(gpus), what, "--format=csv,noheader,nounits"]
     try:
         p = subprocess.run(words, capture_output=True, text=True, timeout=60)
@@ -220,7 +220,7 @@ def gpu_memory(gpus):
 
 
 def memory_came_back(before, gpus):
-    """Whether the memory in use is what it was before; the driver takes a moment to free it."""
+    """Is the memory in use as before? The driver takes a moment to free it."""
     if before is None:
         print("  GPU memory: not looked at: nvidia-smi does not say")
         return True
@@ -232,7 +232,7 @@ def memory_came_back(before, gpus):
     else:
         line = f"GPU memory in use: {before} MiB before, {after} after"
         others = ask_gpus(gpus, "--query-compute-apps=pid")
-        if others:  # ours have ended
+        if others:  # all of ours have ended
             print(f"  {line}: not judged: in use by processes {sorted(set(others))}")
             return True
         print(f"  FAILED {line}")
@@ -242,8 +242,8 @@ def memory_came_back(before, gpus):
 
 
 def run_all(todo, teams, args, folder):
-    """Run all groups, some side by side; returns those that ended before the limit, and those that
-    were cut off by it."""
+    """Run all groups, some side by side. Returns those that ended before the time limit and those
+    that did not."""
     free = [team for _ in range(args.side) for team in teams]
     running, done, port = [], [], ports()
     deadline = time.time() + args.limit
@@ -270,7 +270,7 @@ def run_all(todo, teams, args, folder):
 
 
 def report(case, comm, done, args):
-    """One line for the case, details of the wrong groups and of the first right one."""
+    """Print one line for the case, and details of the wrong groups and of the first right one."""
     groups = [g for g in done if (g.case, g.comm) == (case, comm)]
     right = [g for g in groups if not g.why]
     line = f"{case}, {args.ranks} processes, communicator {comm}: "

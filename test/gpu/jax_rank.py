@@ -2,11 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """One rank of a group of processes with one GPU each: what jax_procs.py starts.
 
-values: right sums and the same bits, then an orderly end. kill, raise, exit: rank 1 is killed by
-signal 9 at a random moment, raises, or leaves by a normal exit, while the others go on calling.
-two: rank 1 leaves by a normal exit, and rank 2 is killed up to 6 s later, whatever it does by then.
-apart: all leave by a normal exit with a call in flight, one of them at once, the others seconds
-later.
+values: right sums with the same bits, then an orderly end. kill, raise, exit: rank 1 is killed by
+signal 9 at a random moment, raises an exception, or exits normally, while the others go on calling.
+two: rank 1 exits normally, and rank 2 is killed up to 6 s later, whatever it does then. apart: all
+exit normally with a call in flight, one of them at once, the others seconds later.
 
 A rank that is about to go prints `rank N goes` and the time.
 """
@@ -66,7 +65,7 @@ class Rank:
                 assert (self.mine(f(self.put(host))) == host.sum(0)).all(), (dtype, n)
 
     def looping(self, calls):
-        """A program of that many calls, and its argument: an average of ones stays one."""
+        """A program of this many calls and its argument. An average of ones stays one."""
         step = self.program(
             lambda v: lax.fori_loop(
                 0, calls, lambda i, u: symtuner.all_reduce(u, "i") / self.ranks, v
@@ -78,7 +77,8 @@ class Rank:
 
 
 def end_together():
-    """The groups first, then the client of the GPU, which watches the coordinator, then that."""
+    """End the groups, then the client of the GPU, which watches the coordinator, then the
+    coordinator."""
     from jax.extend.backend import clear_backends
 
     symtuner.close()
@@ -108,7 +108,7 @@ def until_it_goes(me, calls, case):
     start = time.time()
     if (me.rank, case) in ((1, "kill"), (2, "two")):
         killer = threading.Timer(me.moment + (me.later if case == "two" else 0), die)
-        killer.daemon = True  # the process may begin to end before
+        killer.daemon = True  # the process may end before it acts
         killer.start()
     for turn in range(1 << 30):
         x = step(x)
@@ -133,7 +133,7 @@ def main():
         values(me, args.calls)
         del me
         end_together()
-    else:  # the interpreter's own end
+    else:  # a normal exit
         until_it_goes(me, args.calls, args.case)
 
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """symtuner.all_reduce on real GPUs, one process: values, types, gradients, many calls, two meshes.
 
-Each check prints one line; the last line counts them. Exit status 1 when one failed.
+Each check prints one line; the last line counts them. Exit status 1 if one failed.
 """
 
 import argparse
@@ -52,7 +52,8 @@ def place(hosts, mesh):
 
 
 def run(hosts, tree, mesh, op):
-    """all_reduce of each array of the tree in one program; the results of every rank."""
+    """Run all_reduce of each array of the tree in one program. Returns the results of every
+    rank."""
     f = smap(lambda t: symtuner.all_reduce(t, "i", op), mesh)
     calls = f.lower(tree).as_text().count("custom_call @symtuner_all_reduce")
     check(
@@ -62,12 +63,12 @@ def run(hosts, tree, mesh, op):
 
 
 def parts(host):
-    """A complex array as one of real numbers, twice as long; others as they are."""
+    """A complex array as real numbers, twice as long. Other arrays unchanged."""
     return host.view(host.real.dtype) if host.dtype.kind == "c" else host
 
 
 def reference(host, op):
-    """What the reduction is, in a type so wide that its own roundings do not count."""
+    """The reduction in a type so wide that its rounding does not matter."""
     wide = host.astype(np.int64 if host.dtype.kind in "iu" else np.longdouble)
     if op == "avg":
         return wide.sum(0) / len(wide)
@@ -75,7 +76,7 @@ def reference(host, op):
 
 
 def in_order(add, rows):
-    """All rows by ``add``, in the one order of docs/kernels.md, section 3."""
+    """Combine all rows by ``add`` in the order of docs/kernels.md, section 3."""
     groups = []
     for r in range(0, len(rows), 4):
         four = rows[r : r + 4]
@@ -84,9 +85,9 @@ def in_order(add, rows):
 
 
 def rounded_once(host, op, want, nearest, got):
-    """Is what came as near to the reference as the type allows, which is ``nearest``? float64: is
-    it what float64 gives in the one order. Sums of less than 4 bytes here are exact in float32, and
-    so are products of float8 (to 6 ranks)."""
+    """Is the result ``nearest``, the value of its type nearest to the reference? For float64: is it
+    what float64 gives in the one order? Sums of types below 4 bytes are exact in float32 here, and
+    so are products of float8 with up to 6 ranks."""
     if op in ("max", "min"):
         return got.astype(np.longdouble) == want
     if host.dtype == np.float64:
@@ -96,7 +97,7 @@ def rounded_once(host, op, want, nearest, got):
     return np.abs(got.astype(np.longdouble) - want) <= room
 
 
-PERIOD = 99_991  # numbers repeat after so many: a prime, which no block or chunk size divides
+PERIOD = 99_991  # numbers repeat after this prime, which divides no block or chunk size
 
 
 def sample(name, ranks, n, rng):
@@ -113,7 +114,7 @@ def sample(name, ranks, n, rng):
 
 
 def values_of(size, mesh, ranks):
-    """All types and operators at one size: the same bits on all ranks, and the right ones."""
+    """All types and operators at one size: right, and the same bits on all ranks."""
     rng = np.random.default_rng(size)
     names = FLOATS + INTS + COMPLEX
     hosts = {k: sample(k, ranks, size // np.dtype(jnp.dtype(k)).itemsize + 3, rng) for k in names}
@@ -127,7 +128,7 @@ def values_of(size, mesh, ranks):
             same = all(got[r].tobytes() == got[0].tobytes() for r in range(ranks))
             check(f"{name} {op}, {size} bytes: the same bits on all ranks", same)
             host, got = parts(hosts[name]), parts(got[0])
-            n = len(got)  # looked at: the two ends and every 61st between, which meets every lane
+            n = len(got)  # check the ends and every 61st element between, so every lane
             some = np.r_[0 : min(n, 4096), min(n, 4096) : n : 61, max(n - 64, 0) : n]
             host, got = host[:, some], got[some]
             want = reference(host, op)
@@ -144,7 +145,7 @@ def values_of(size, mesh, ranks):
 
 
 def values(mesh, ranks):
-    for size in (4 << 10, 300 << 10, 13 << 20):  # the last one is above where zero copy begins
+    for size in (4 << 10, 300 << 10, 13 << 20):  # the last one is so large that zero copy is used
         values_of(size, mesh, ranks)
 
 
@@ -201,8 +202,8 @@ def transforms(mesh, ranks):
 
 
 def donation(mesh, ranks):
-    """Donated inputs, which XLA may reuse for the result, and others, which must stay as they are;
-    below and above the size from which kernels use XLA's buffers."""
+    """Donated inputs, which XLA may reuse for the result, and others, which must not change; below
+    and above the size from which kernels use XLA's buffers."""
     f = jax.shard_map(
         lambda v: symtuner.all_reduce(v, "i") + 1,
         mesh=mesh,
@@ -235,8 +236,8 @@ def donation(mesh, ranks):
 
 
 def many(mesh, ranks, calls):
-    """Sizes, types and operators in a random order within one program, against jax.lax on small
-    integers: no rounding in any type."""
+    """Sizes, types and operators in random order within one program, compared with jax.lax on small
+    integers, so that no type rounds."""
     rng = np.random.default_rng(3)
     sizes = [int(s) for s in np.exp(rng.uniform(0, np.log(1 << 21), 40))]
     names = list(rng.permutation((MANY * 4)[:40]))
@@ -249,7 +250,7 @@ def many(mesh, ranks, calls):
             out = []
             for v, op in zip(carry, ops):
                 total = reduce(v, op)
-                # stays a small integer: the remainder by 5, plus the rank's own contribution
+                # keep it a small integer: the remainder by 5, plus the rank's own number
                 own = (lax.axis_index("i") + i) % 4
                 out.append((total % 5 + own.astype(v.dtype)).astype(v.dtype))
             return out
@@ -274,21 +275,21 @@ def many(mesh, ranks, calls):
 
 
 def calls_so_far():
-    """Calls that the handler has launched or recorded, by one rank of each group."""
+    """How many calls the handler has launched or recorded, by one rank of each group."""
     lines = symtuner.groups()
     return sum(int(line.split("calls=")[1].split()[0]) for line in lines if "rank=0" in line)
 
 
 def recorded(mesh, ranks):
-    """A loop of few kernels, recorded and not, in turns: replays keep the kernels' counters in step
-    with launches, and addresses change from call to call."""
+    """A loop of few kernels, recorded and not, in turns: replays and launches must keep the
+    kernels' counters in step, with addresses that change from call to call."""
 
-    def loop(v):  # grows by one, whatever the number of ranks
+    def loop(v):  # grows by one for any number of ranks
         return lax.fori_loop(0, 30, lambda i, u: symtuner.all_reduce(u, "i") / ranks + 1, v)
 
     body = jax.shard_map(loop, mesh=mesh, in_specs=P("i"), out_specs=P("i"), check_vma=False)
     flags = {"xla_gpu_graph_min_graph_size": 1}
-    for n in (3, 5000, 70_000, 1_000_000, (1 << 22) + 1):  # the last is above what is recorded
+    for n in (3, 5000, 70_000, 1_000_000, (1 << 22) + 1):  # the last one is too large to be recorded
         x = jax.device_put(np.zeros(ranks * n, np.float32), NamedSharding(mesh, P("i")))
         replays = jax.jit(body, compiler_options=flags).lower(x).compile()
         launches = jax.jit(body).lower(x).compile()

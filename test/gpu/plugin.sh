@@ -1,29 +1,29 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# plugin.sh BUILD - stock NCCL loads libsymtuner.so by every documented way, on real GPUs: results are
-# right, what NCCL logs is what the ledger counts and what `symtuner decide` says.
-# Exit 77 with the reason when this box cannot run it.
+# plugin.sh BUILD - stock NCCL on real GPUs loads libsymtuner.so in every documented way. Results are
+# right, and NCCL's log, the ledger and `symtuner decide` agree.
+# Exit 77 with the reason if this box cannot run it.
 . "$(dirname "$0")/common.sh"
 need_gpus 2
 need_built nccl_coll
 
 # run NAME RANKS [nccl_coll arguments]; the environment comes from the caller
 run() {
-    rm -f "$work/$1.ledger" # it is appended to
+    rm -f "$work/$1.ledger" # since it would be appended to
     name=$1 ranks=$2
     shift 2
     NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,TUNING,ENV SYMTUNER_LEDGER=$work/$name.ledger \
         "$build/nccl_coll" --ranks "$ranks" "$@" > "$work/$name.log" 2>&1
 }
 
-# the built-in CTA count for this box, by the command; empty when there is none
+# the built-in CTA count for this box, from the command; empty if there is none
 ctas=$("$build/symtuner" decide allreduce 1MiB | tr '\n' ' ' | sed -n 's/.*at least \([0-9]*\) CTAs.*/\1/p')
 
 loaded() { # loaded NAME RANKS WAY
     ok "$3, $2 ranks: exit status" "$4"
     grep -q 'Using symtuner' "$work/$1.log"
     ok "$3, $2 ranks: NCCL says that it uses symtuner" $?
-    if [ -n "$ctas" ] && [ "$1" = env ]; then # NCCL asks nobody else for variables
+    if [ -n "$ctas" ] && [ "$1" = env ]; then # only the env plugin is asked for variables
         grep -q "\[Symmetric\].*4194304 Bytes.*nchannels $ctas " "$work/$1.log" ||
             grep -q "\[Symmetric\]: 4194304 Bytes.*nchannels $ctas " "$work/$1.log"
         ok "$3, $2 ranks: symmetric kernels run with $ctas CTAs" $?

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# run.sh BUILD - every GPU test; exit 0: all passed, 77: none could run here, 1: something failed.
+# run.sh BUILD - run every GPU test. Exit 0: all passed, 77: none could run here, 1: some failed.
 ran=0 failed=0
 for test in test/gpu/*.sh; do
     case $test in */run.sh | */common.sh) continue ;; esac

@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# tune.sh BUILD - symtuner tune on real GPUs. Short: a tiny run, interrupted, resumed; its rules load in
-# the plugin and in the library; a second run gives rules that are as fast, in a fresh run.
+# tune.sh BUILD - symtuner tune on real GPUs. By default a tiny run is interrupted and resumed, its rules
+# load in the plugin and in the library, and a second run gives rules that are as fast.
 #   TUNE_BYTES=1KiB..256MiB TUNE_OUT=DIR test/gpu/tune.sh BUILD    the full run, results kept in DIR
-#   TUNE_RANKS=N     GPUs to use (all, at most 8); two full runs go side by side where 2 N GPUs are
+#   TUNE_RANKS=N     GPUs to use (all, at most 8); with 2 N GPUs two full runs go side by side
 #   TUNE_VERIFY_ROUNDS=N   of the comparison (5)      TUNE_TINY=0   only the full run
-# Full: each of two runs ends in 240 s; their rules, loaded by plugin and library, are nowhere more than
-# 3 % slower than the best measured alternative in a fresh run, and within 5 % of each other.
+# The full run: each of two runs ends within 240 s. Their rules, loaded by plugin and library, are then
+# nowhere more than 3 % slower than the best alternative, and within 5 % of each other.
 # Exit 0: passed. 1: failed. 77: too few GPUs here, or no NCCL.
 . "$(dirname "$0")/common.sh"
 ranks=${TUNE_RANKS:-$gpus}
@@ -45,7 +45,7 @@ full_ended() { # full_ended LETTER STATUS
     echo "full run $1 on $ranks GPUs, $TUNE_BYTES: $took s"
 }
 if [ -n "${TUNE_BYTES:-}" ]; then
-    if [ "$gpus" -ge $((2 * ranks)) ]; then # side by side: a rank's links to its peers are its own
+    if [ "$gpus" -ge $((2 * ranks)) ]; then # side by side, since each pair of GPUs has its own links
         first=$(seq -s, 0 $((ranks - 1))) second=$(seq -s, "$ranks" $((2 * ranks - 1)))
         full a "$first" & one=$!
         full b "$second" & two=$!
@@ -73,10 +73,10 @@ if [ -n "${TUNE_BYTES:-}" ]; then
 fi
 
 # ---- tiny ----------------------------------------------------------------------------------------
-# interrupted as soon as something is measured, and resumed
+# interrupt it as soon as something is measured, and resume it
 [ "${TUNE_TINY:-1}" = 1 ] || { echo "tune.sh: $passed passed, $failed failed"; [ "$failed" -eq 0 ]; exit; }
 start=$(date +%s)
-(   # a function in the background would be a shell that takes the signal for itself
+(   # not a function: in the background that is a shell, which would take the signal
     exec "$build/symtuner" tune --library "$nccl" --ranks "$ranks" --bytes 64KiB..1MiB --ctas 16 \
         --out "$work/a.rules" > /dev/null 2> "$work/stop.err"
 ) &
@@ -112,7 +112,7 @@ if [ -x "$build/nccl_coll" ]; then
     fi
 fi
 
-# the library takes them: with a rule for one size, that size and no other runs the kernel it names
+# the library takes them: a rule for one size changes the kernel of that size and of no other
 mkdir "$work/ruled"
 cp "$work/a.rules.csv" "$work/ruled/one.rules.csv"
 {

@@ -2,19 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """mutants.py - break the code in one place at a time: does `make test` notice?
 
-usage: mutants.py [--seed N] [--count N] [--skip N] [--jobs N] [--files GLOB...] [--only FILE:LINE...]
-                  [--quick] [--work FOLDER] [--list]
+usage: mutants.py [--seed N] [--count N] [--skip N] [--jobs N] [--files GLOB...] [--only
+FILE:LINE...] [--quick] [--work FOLDER] [--list]
 
-A mutant is the tree with one small change: a comparison, && or ||, a constant, a returned value,
-or a statement left out. The lines are drawn at random, all lines of code alike, and the same tree,
-seed and compiler give the same mutants. One that does not compile, or whose object file is what it
-was, does not count; the next draw takes its place. Each mutant meets the suites of `make test` that
-run code of its file, the closest first, until one fails or takes too long. What is left has
-survived: a test is missing, code is not needed, or nobody could ever see the difference.
+A mutant is the tree with one small change: to a comparison, to && or ||, to a constant or to a
+returned value, or with a statement left out. Lines are drawn at random from all lines of code; the
+same tree, seed and compiler give the same mutants. A mutant that does not compile or gives the same
+object file does not count, and the next one takes its place. Each mutant runs the suites of `make
+test` that contain code of its file, the closest first, until one fails or takes too long. A mutant
+that passes all has survived: a test is missing, the code is not needed, or the change has no
+effect.
 
 Works in copies of the tree, in build-mutants/ unless told otherwise. Prints a line per mutant, then
-sums.
-Exit status: 0 when all were killed, 1 when some survived, 2 when the tree itself fails.
+totals.
+Exit status: 0 if all were killed, 1 if some survived, 2 if the tree itself fails.
 """
 import argparse
 import collections
@@ -57,12 +58,13 @@ def described(m):
 
 
 def blanked(text):
-    """The text with comments, strings, directives and asserts as spaces: nothing else moves."""
+    """The text with comments, strings, directives and asserts replaced by spaces of the same
+    length."""
     return BLANK.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), text)
 
 
 def statements(code):
-    """(start, end) of what stands between braces and semicolons, with the semicolon."""
+    """(start, end) of each statement between braces and semicolons, with its semicolon."""
     start, paren = 0, 0
     for at, c in enumerate(code):
         paren += (c == "(") - (c == ")")
@@ -75,7 +77,7 @@ BEFORE = re.compile(r"\s*(?:(?:if|for|while|switch)\s*(?=\()|else\b|do\b|case\b[
 
 
 def simple_statement(code, start, end):
-    """Where the statement itself starts, behind labels, if (...), for (...) and else."""
+    """Where the statement itself starts, after labels, if (...), for (...) and else."""
     while True:
         found = BEFORE.match(code, start, end)
         if not found:
@@ -95,14 +97,14 @@ def changes(file, text):
     code = blanked(text)
 
     def mutant(kind, start, end, new):
-        new += "\n" * text.count("\n", start, end)  # the lines below keep their numbers
+        new += "\n" * text.count("\n", start, end)  # so that the lines below keep their numbers
         return Mutant(file, text.count("\n", 0, start) + 1, kind, start, end, new,
                       " ".join(text[start:end].split()))
 
     for start, end in statements(code):
         whole = code[start:end]
         if DECLARES.match(whole) and "=" not in whole:
-            continue  # declares and says no value
+            continue  # a declaration without a value
         for m in TOKEN.finditer(code, start, end):
             token = m.group()
             if token in COMPARISON:
@@ -136,7 +138,8 @@ def changes(file, text):
 
 
 def draws(folder, files, seed):
-    """Mutants until there are no more: a line of code, a kind that it has, one of that kind."""
+    """All mutants in random order: draw a line of code, a kind that it has, and one of that
+    kind."""
     at = collections.defaultdict(list)
     for file in files:
         for m in changes(file, open(os.path.join(folder, file)).read()):
@@ -167,7 +170,7 @@ def suites_of(pattern):
 
 
 def all_steps():
-    """What `make test` runs, in pieces; reach: the files whose code a piece holds."""
+    """The suites of `make test`. reach: the files whose code a suite contains."""
     def program(name, pattern, args, reach):
         for suite, file in suites_of(pattern):
             if suite != "ar_kernels on the CPU":
@@ -194,7 +197,7 @@ def needs_of(step):
 
 
 def closest_first(file, steps, seconds):
-    """The suite with the file's name, then the others by what they take."""
+    """First the suite with the file's name, then the others, quickest first."""
     stem = os.path.basename(file).rsplit(".", 1)[0]
     return sorted((s for s in steps if file.startswith(s.reach)),
                   key=lambda s: (s.env.get("CK_RUN_SUITE") != stem, seconds.get(s.name, 0)))
@@ -207,7 +210,8 @@ def limits():
 
 
 def end_session(leader):
-    """libcheck gives each test a group of its own: only the session tells what is left."""
+    """End all processes of a session. libcheck gives each test a process group, so groups do not
+    help."""
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             if os.getsid(int(pid)) == leader:
@@ -217,7 +221,7 @@ def end_session(leader):
 
 
 def run(command, cwd, env, limit):
-    """(exit status, seconds); None: it took longer than the limit, and was ended."""
+    """(exit status, seconds). None: it was ended after the time limit."""
     began = time.time()
     with open(os.path.join(cwd, "out.txt"), "w") as out:
         child = subprocess.Popen(command, cwd=cwd, env=dict(os.environ, **env), preexec_fn=limits,
@@ -238,7 +242,7 @@ def make(cwd, targets, jobs=1):
 # ---- copies of the tree --------------------------------------------------------------------------
 
 def copy_tree(folder):
-    """The files that git knows or would add, and nothing that was built."""
+    """Copy the files that git knows or would add, and nothing that was built."""
     shutil.rmtree(folder, ignore_errors=True)
     names = subprocess.check_output(["git", "ls-files", "-co", "--exclude-standard", "-z"]).decode()
     for name in filter(os.path.lexists, names.split("\0")):
@@ -255,7 +259,7 @@ def listing(folder):
 
 
 def restore(base, folder, file):
-    """Undo: the file and what was built from it, time stamps too: make must see nothing to do."""
+    """Undo the change: restore the file and what was built from it, with time stamps for make."""
     shutil.copy2(os.path.join(base, file), os.path.join(folder, file))
     want, have = dict(listing(base + "/build")), dict(listing(folder + "/build"))
     for name in have:
@@ -273,7 +277,7 @@ def plant(folder, m):
 
 
 def objects_of(base, file):
-    """Objects that show whether a change changed anything."""
+    """The objects that show whether a change had an effect."""
     if file.endswith(".c"):
         return ["build/%s%s.o" % ("check-ar-obj/" if file.startswith("kernels/") else "", file)]
     return [os.path.relpath(d[:-2] + ".o", base) for folder in ("plugin", "rules", "test")
@@ -290,7 +294,7 @@ def machine_code(folder, objects):
 
 
 def counts(base, folder, m, known):
-    """Does it compile, and to something else?"""
+    """Does it compile, and to another object?"""
     objects = objects_of(base, m.file)
     if m.file not in known:
         known[m.file] = machine_code(base, objects)
@@ -315,7 +319,7 @@ def judge(base, folder, m, steps, seconds):
         limit = 30 + 10 * seconds[step.name]
         status, _ = run(command, folder, env, limit)
         if status not in (0, 77, None):
-            status, _ = run(command, folder, env, limit)  # not twice: a busy machine?
+            status, _ = run(command, folder, env, limit)  # again: the machine may have been busy
         if status not in (0, 77):
             verdict = "killed by " + step.name + (" (too long)" if status is None else "")
             break
@@ -324,12 +328,12 @@ def judge(base, folder, m, steps, seconds):
 
 
 def prepare(base, jobs, quick):
-    """Build a copy of the tree and run all of it once: does it pass, and in how many seconds?"""
+    """Build a copy of the tree and run all suites once: do they pass, and how long do they take?"""
     seconds, bad = {}, []
     copy_tree(base)
     os.makedirs(base + "/tmp")
     if os.path.isdir("build"):
-        shutil.copytree("build", base + "/build", symlinks=True)  # make knows what of it is old
+        shutil.copytree("build", base + "/build", symlinks=True)  # make will see what is out of date
     steps = [s for s in all_steps()
              if not quick or "CK_RUN_SUITE" in s.env or s.name == "test-golden"]
     targets = sorted({t for s in steps for t in needs_of(s)})
