@@ -1,17 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # run.sh [GPUS [BUILD]] - see README.md. Exit 77: cannot run here.
-here=$(cd "$(dirname "$0")" && pwd)
-skip() { echo "nccl-symmetric: skipped: $*"; exit 77; }
-case ${1:-2} in
-*[!0-9]* | 0* | 1 | ???*)
-    echo "nccl-symmetric: GPUS is '$1'; write a number from 2 to 99" >&2
-    exit 2
-    ;;
-esac
-build=${2:-$here/../../build}
-gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
-[ "$gpus" -ge "${1:-2}" ] || skip "needs ${1:-2} GPUs, $gpus here"
+. "$(dirname "$0")/../start.sh"
 cuda=${CUDA_HOME:-/usr/local/cuda}
 nccl=${NCCL_HOME:-$(python3 -c 'import nvidia.nccl as n; print(list(n.__path__)[0])' 2>/dev/null)}
 [ -f "$cuda/include/nccl.h" ] && nccl=$cuda

@@ -2,19 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # run.sh [GPUS [BUILD]] - see README.md. Exit 77: cannot run here.
 # TORCH_PYTHON: a Python with torch; WHEELS: a folder with wheels of nccl4py and cuda-* for it.
-here=$(cd "$(dirname "$0")" && pwd)
-skip() { echo "nccl4py: skipped: $*"; exit 77; }
-case ${1:-2} in
-*[!0-9]* | 0* | 1 | ???*)
-    echo "nccl4py: GPUS is '$1'; write a number from 2 to 99" >&2
-    exit 2
-    ;;
-esac
-build=${2:-$here/../../build}
+. "$(dirname "$0")/../start.sh"
 python=${TORCH_PYTHON:-python3}
 wheels=${WHEELS:-$here/../../.whl}
-gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
-[ "$gpus" -ge "${1:-2}" ] || skip "needs ${1:-2} GPUs, $gpus here"
 "$python" -c 'import torch' 2>/dev/null || skip "$python has no torch (TORCH_PYTHON)"
 work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
