@@ -129,12 +129,23 @@ check_page()
 
 # ---- the rest ------------------------------------------------------------------------------------
 
-# Every relative link of a page leads to a file.
+# The headings of a page, as GitHub names them in links.
+heads()
+{
+    sed -n 's/^#\{1,\} //p' "$1" | tr 'A-Z ' 'a-z-' | sed 's/[^a-z0-9_-]//g'
+}
+
+# Every relative link of a page leads to a file, and to a heading of it.
 check_links()
 {
     for page in *.md docs/*.md test/data/README.md bench/results/*.md bench/results/*/README.md; do
         for link in $(grep -oE '\]\([^)#]+' "$page" | sed 's/^](//' | grep -v '^http'); do
             [ -e "$(dirname "$page")/$link" ] || fail "$page: the link $link leads nowhere"
+        done
+        for link in $(grep -oE '\]\([^) ]*#[^)]+' "$page" | sed 's/^](//' | grep -v '^http'); do
+            target=${link%%#*}
+            heads "${target:+$(dirname "$page")/}${target:-$page}" | grep -qxF "${link#*#}" ||
+                fail "$page: the link $link leads to no heading"
         done
     done
     # `folder/file.c` in a page is a file of the tree; notes on old runs may name old ones
