@@ -72,7 +72,7 @@ static void run(const struct st_child *child, int out, int err)
     _exit(ST_CHILD_NOT_FOUND);
 }
 
-static double now(void)
+double st_child_now(void)
 {
     struct timespec t;
 
@@ -101,7 +101,7 @@ static void keep_tail(char *tail, size_t size, const char *more, size_t n)
 static enum st_child_end listen(struct st_child *child, pid_t pid, int out, int err)
 {
     struct pollfd file[2] = {{.fd = out, .events = POLLIN}, {.fd = err, .events = POLLIN}};
-    double end = now() + child->limit_s;
+    double end = st_child_now() + child->limit_s;
     size_t used = 0, room = 0;
     enum st_child_end how = ST_CHILD_DONE;
     int open = 2, status;
@@ -110,7 +110,7 @@ static enum st_child_end listen(struct st_child *child, pid_t pid, int out, int 
     while (open > 0 && how == ST_CHILD_DONE) {
         if (stop)
             how = ST_CHILD_STOPPED;
-        else if (now() > end)
+        else if (st_child_now() > end)
             how = ST_CHILD_TIMEOUT;
         else if (poll(file, 2, 200) <= 0)
             continue;

@@ -28,6 +28,9 @@ struct st_child {
 /* Run it to its end. STOPPED: SIGINT or SIGTERM arrived, and the child was killed. */
 enum st_child_end st_child_run(struct st_child *child);
 
+/* Seconds of a clock that only goes forward. */
+double st_child_now(void);
+
 /* From now on SIGINT and SIGTERM only set what st_child_stop_asked returns. */
 void st_child_catch_signals(void);
 bool st_child_stop_asked(void);

@@ -105,11 +105,6 @@ static void kernel_change(void *with, const struct st_kernel_run *range, int reg
     tell(with, NULL, range->ranks, registered, range->lo, range->hi, before, after);
 }
 
-static int started(void *self)
-{
-    return st_map_started("diff", self);
-}
-
 static const struct st_command_line line = {
     .command = "diff",
     .usage = "OLD NEW [options]\n",
@@ -122,7 +117,7 @@ static const struct st_command_line line = {
     .word = st_map_word,
     .least_words = 2,
     .most_words = 2,
-    .started = started};
+    .started = st_map_started};
 
 int st_cmd_diff(int argc, char **argv)
 {

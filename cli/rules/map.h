@@ -48,7 +48,7 @@ struct st_map_request {
     int dtype, op;  /* for [kernels] rules */
     int ranks[16], n_ranks;
     uint64_t lo, hi;
-    const char *file[2], *html, *machine_word;
+    const char *command, *file[2], *html, *machine_word;
     int gpus; /* of a node; 0: unknown */
     bool json, force;
 };
@@ -68,8 +68,8 @@ enum { ST_MAP_OPTIONS = 14 };
 extern const struct st_option st_map_options[ST_MAP_OPTIONS];
 bool st_map_word(int place, const char *word, void *self, char error[ST_OPTION_ERROR]);
 
-/* Find the machine of ${command}; for .started of its st_command_line. */
-int st_map_started(const char *command, struct st_map_request *request);
+/* Find the machine; .started of both commands. ${self} is the request. */
+int st_map_started(void *self);
 
 /* Read the arguments. request_out->colls is 0 if none were named. -1: go on. Otherwise the exit
  * status. */

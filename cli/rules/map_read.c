@@ -95,9 +95,12 @@ bool st_map_word(int place, const char *word, void *self, char error[ST_OPTION_E
     return true;
 }
 
-int st_map_started(const char *command, struct st_map_request *request)
+int st_map_started(void *self)
 {
-    return st_machine_start(command, request->machine_word, &request->machine, &request->gpus);
+    struct st_map_request *request = self;
+
+    return st_machine_start(request->command, request->machine_word, &request->machine,
+                            &request->gpus);
 }
 
 int st_map_read(const struct st_command_line *line, int argc, char **argv,
@@ -107,7 +110,8 @@ int st_map_read(const struct st_command_line *line, int argc, char **argv,
     bool given;
     int status;
 
-    *request = (struct st_map_request){.nccl = 22809,
+    *request = (struct st_map_request){.command = line->command,
+                                       .nccl = 22809,
                                        .nodes = 1,
                                        .dtype = SYMTUNER_BFLOAT16,
                                        .op = SYMTUNER_SUM,

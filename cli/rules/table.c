@@ -206,11 +206,6 @@ static void print_json(const struct st_map_request *request, const struct st_map
     st_json_close(&json);
 }
 
-static int started(void *self)
-{
-    return st_map_started("table", self);
-}
-
 static const struct st_command_line line = {
     .command = "table",
     .usage = "RULES [options]\n",
@@ -224,7 +219,7 @@ static const struct st_command_line line = {
     .word = st_map_word,
     .least_words = 1,
     .most_words = 1,
-    .started = started};
+    .started = st_map_started};
 
 int st_cmd_table(int argc, char **argv)
 {

@@ -2,7 +2,6 @@
 /* run.c - measures for tune and bench: one process for each unit, in turns. */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cli/child.h"
@@ -21,14 +20,6 @@ int st_tune_units(const struct st_tune *tune, bool only_open)
     return n;
 }
 
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static void progress(const struct st_tune *tune, double began, int measured, const char *what)
 {
     enum { BAR = 30 };
@@ -44,7 +35,7 @@ static void progress(const struct st_tune *tune, double began, int measured, con
         return;
     fprintf(stderr, "[%s] %d of %d", bar, all - open, all);
     if (measured > 0 && open > 0) {
-        int left = (int)((now() - began) / measured * open + 0.5);
+        int left = (int)((st_child_now() - began) / measured * open + 0.5);
 
         fprintf(stderr, ", %d:%02d left", left / 60, left % 60);
     }
@@ -55,23 +46,23 @@ static void progress(const struct st_tune *tune, double began, int measured, con
 static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int setting,
                                   char *error, size_t size)
 {
-    char ranks[12], low[24], high[24], number[12], seed[12], dtype[12], ctas[32] = "NCCL_SYM_CTAS";
-    char tuner[700] = "NCCL_TUNER_PLUGIN=none", rules[700] = "SYMTUNER_RULES";
-    char env[700] = "NCCL_ENV_PLUGIN";
+    enum { RANKS, COLL, LOW, HIGH, SEED, DTYPE, NUMBERS };
+    const uint64_t number[NUMBERS] = {
+        [RANKS] = (uint64_t)tune->ranks,
+        [COLL] = (uint64_t)coll,
+        [LOW] = tune->low,
+        [HIGH] = tune->high,
+        [SEED] = (uint64_t)(round * 131 + setting * 17 + coll + 1),
+        [DTYPE] = (uint64_t)tune->dtype,
+    };
+    char word[NUMBERS][24], ctas[32] = "NCCL_SYM_CTAS", rules[700] = "SYMTUNER_RULES";
+    char tuner[700] = "NCCL_TUNER_PLUGIN=none", env[700] = "NCCL_ENV_PLUGIN";
     char *ways = st_tune_ways(tune);
     bool search = setting == tune->n_ctas;
-    const char *with = tune->rules;
-    const char *arguments[] = {"measure",
-                               ranks,
-                               tune->nccl_file ? tune->nccl_file : "-",
-                               st_tune_modes(tune, coll, setting),
-                               number,
-                               low,
-                               high,
-                               seed,
-                               dtype,
-                               search ? ways : NULL,
-                               NULL};
+    const char *with = tune->rules, *nccl = tune->nccl_file ? tune->nccl_file : "-";
+    const char *modes = st_tune_modes(tune, coll, setting), *given = search ? ways : NULL;
+    const char *arguments[] = {"measure",  word[RANKS], nccl,        modes, word[COLL], word[LOW],
+                               word[HIGH], word[SEED],  word[DTYPE], given, NULL};
     /* Removed or set: what would load a plugin, change the CTA count, or force a kernel. */
     const char *set[] = {tuner,
                          rules,
@@ -90,12 +81,8 @@ static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int
     struct st_child child = {.arguments = arguments, .set = set, .limit_s = 180};
     enum st_child_end end;
 
-    snprintf(ranks, sizeof ranks, "%d", tune->ranks);
-    snprintf(number, sizeof number, "%d", coll);
-    snprintf(dtype, sizeof dtype, "%d", tune->dtype);
-    snprintf(low, sizeof low, "%llu", (unsigned long long)tune->low);
-    snprintf(high, sizeof high, "%llu", (unsigned long long)tune->high);
-    snprintf(seed, sizeof seed, "%u", (unsigned)(round * 131 + setting * 17 + coll + 1));
+    for (int i = 0; i < NUMBERS; i++)
+        snprintf(word[i], sizeof word[i], "%llu", (unsigned long long)number[i]);
     if (setting > tune->n_ctas)
         with = tune->verify[setting - tune->n_ctas - 1];
     if (with)
@@ -127,7 +114,7 @@ static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int
 /* Is there time for another round? If not, the rounds so far are the plan. There are at least 3. */
 static bool fits_budget(struct st_tune *tune, int round, double began, double *round_began)
 {
-    double at = now(), last = *round_began > 0 ? at - *round_began : 0;
+    double at = st_child_now(), last = *round_began > 0 ? at - *round_began : 0;
 
     *round_began = at;
     if (!tune->budget_s || round < 3 || at - began + last <= tune->budget_s)
@@ -141,7 +128,7 @@ static bool fits_budget(struct st_tune *tune, int round, double began, double *r
 int st_tune_measure(struct st_tune *tune, const char *command)
 {
     char error[400], what[48], name[48];
-    double began = now(), round_began = 0;
+    double began = st_child_now(), round_began = 0;
     int measured = 0;
 
     st_child_catch_signals();
