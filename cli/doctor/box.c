@@ -221,7 +221,7 @@ const struct st_finding st_findings_box[] = {
     ROW("driver-missing", ST_ERROR, driver_missing, "GPUs are here, their driver is not loaded",
         "load the nvidia module; in a container start it with GPU support"),
     ROW("driver-mismatch", ST_ERROR, driver_mismatch,
-        "the driver's library and its kernel module must be of one version",
+        "the driver's library and its kernel module must have the same version",
         "reboot after a driver update, or update the container's driver mount"),
     ROW("uvm-missing", ST_ERROR, uvm_missing, "CUDA cannot start without it",
         "modprobe nvidia-uvm, or give the device to the container"),
@@ -240,7 +240,7 @@ const struct st_finding st_findings_box[] = {
         "ulimit -l unlimited; in a container --ulimit memlock=-1"),
     ROW("p2p-module-off", ST_ERROR, p2p_module_off, "no peer access, whatever the topology",
         "remove that registry setting from the module's options"),
-    ROW("numa-balancing", ST_NOTE, numa_balancing, "pages that move make latencies jump",
+    ROW("numa-balancing", ST_NOTE, numa_balancing, "latency jumps when pages move",
         "sysctl kernel.numa_balancing=0"),
 };
 const int st_findings_box_count = sizeof st_findings_box / sizeof *st_findings_box;

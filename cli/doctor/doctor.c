@@ -419,9 +419,9 @@ static const struct st_command_line line = {
     .command = "doctor",
     .usage = "[options]\n",
     .about = "Look at this box and this environment: is the plugin found, as this NCCL looks for "
-             "it; which\nvariables and conf files fight it; known bugs of the release; driver, "
-             "IOMMU, ACS; with GPUs\nalso peer access: do bytes arrive, how fast, are windows "
-             "real. Changes nothing.\n",
+             "it; which\nvariables and conf files work against it; known faults of the release; "
+             "driver, IOMMU, ACS;\nwith GPUs also peer access: do bytes arrive, how fast, are "
+             "windows real. Changes nothing.\n",
     .after =
         "Exit 0: nothing found (notes and accepted findings do not count). 1: findings. "
         "docs/doctor.md\nexplains each.\n"

@@ -160,7 +160,7 @@ static bool multicast_unused(const struct st_doctor *d, char *evidence)
     {.id = id_, .severity = severity_, .check = check_, .what = what_, .cure = cure_}
 
 const struct st_finding st_findings_gpu[] = {
-    ROW("gpu-fails", ST_ERROR, gpu_fails, "nothing else about GPUs can be said",
+    ROW("gpu-fails", ST_ERROR, gpu_fails, "nothing else about the GPUs can be checked",
         "nvidia-smi; look into the kernel log for Xid lines"),
     ROW("gpus-differ", ST_WARNING, gpus_differ,
         "NCCL and rules plan for one kind of GPU; ranks may decide differently",
