@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tuner.h - one communicator as the tuner interface sees it. The files plugin/abi/tuner_v*.c
- * translate NCCL's arguments and call these four functions.
+ * tuner.h - one communicator as the tuner interface sees it. plugin/abi/tuner.c translates
+ * NCCL's arguments and calls these four functions.
  *
  * Errors     if out of memory, st_tuner_open gives a NULL context; the other functions accept it
  *            and leave everything to NCCL. Only SYMTUNER_STRICT=1 makes an init fail.

@@ -92,11 +92,11 @@ check_key()
 
 check_tuner()
 {
-    ls plugin/abi/tuner_v*.c | sed 's/.*_\(v[0-9]*\)\.c/ncclTunerPlugin_\1/' | sort > "$work/files"
+    sed -nE 's/^EXPORT\(([0-9]+),.*/ncclTunerPlugin_v\1/p' plugin/abi/tuner.c | sort > "$work/rows"
     nm -D --defined-only "$build/libsymtuner.so" | grep -oE 'ncclTunerPlugin_v[0-9]+' | sort > "$work/exported"
-    same "files and exported tuner versions differ" "$work/files" "$work/exported"
+    same "rows and exported tuner versions differ" "$work/rows" "$work/exported"
     grep -o 'ncclTunerPlugin_v[0-9]*' test/golden/symbols.txt | sort > "$work/golden"
-    same "test/golden/symbols.txt has other tuner versions" "$work/files" "$work/golden"
+    same "test/golden/symbols.txt has other tuner versions" "$work/rows" "$work/golden"
     # what the page shows as replaced is there to be replaced
     sed -n '/^```diff/,/^```/p' CONTRIBUTING.md | sed -n 's/^-  *//p' | grep -v '\.\.\.' > "$work/old"
     while read -r line; do
