@@ -105,17 +105,14 @@ static void count(struct st_profiler *profiler, const char *func, size_t element
             total_bytes(profiler, coll, elements, datatype))][what]);
 }
 
-static void call(struct st_profiler *profiler, const struct nccl_abi_ev_coll_api *api)
-{
-    count(profiler, api->func, api->count, api->datatype,
-          api->captured ? ST_RAN_CAPTURED : ST_RAN_CALLED);
-}
-
 /* From 2.31.2 on symmetric kernels have Coll events; up to v6 of the interface their protocol is
  * empty. */
-static bool symmetric(const struct nccl_abi_ev_coll *coll)
+static bool is_symmetric(int version, const struct nccl_abi_event_v5 *event)
 {
-    return st_era_shows_symmetric(st_process()->era) && coll->proto && !coll->proto[0];
+    const char *proto = event->u.coll.proto;
+
+    return version >= 7 ? event->u.coll_v7.is_sym
+                        : st_era_shows_symmetric(st_process()->era) && proto && !proto[0];
 }
 
 /* Give the event to the profiler behind ours first: NCCL gets the handle that it returns. */
@@ -137,15 +134,18 @@ nccl_abi_result st_profiler_event_v4(void *ctx, void **handle, struct nccl_abi_e
     return NCCL_ABI_SUCCESS;
 }
 
-static void count_v5(struct st_profiler *profiler, const struct nccl_abi_event_v5 *event)
+static inline void count_event(struct st_profiler *profiler, int version,
+                               const struct nccl_abi_event_v5 *event)
 {
     const struct nccl_abi_ev_coll *coll = &event->u.coll;
+    const struct nccl_abi_ev_coll_api *api = &event->u.api;
 
     if (event->type == NCCL_ABI_EV_COLL_API)
-        call(profiler, &event->u.api);
+        count(profiler, api->func, api->count, api->datatype,
+              api->captured ? ST_RAN_CAPTURED : ST_RAN_CALLED);
     else if (event->type == NCCL_ABI_EV_COLL)
         count(profiler, coll->func, coll->count, coll->datatype,
-              symmetric(coll) ? ST_RAN_SYMMETRIC : ST_RAN_GENERAL);
+              is_symmetric(version, event) ? ST_RAN_SYMMETRIC : ST_RAN_GENERAL);
     else if (event->type == NCCL_ABI_EV_CE_COLL) /* it begins like coll */
         count(profiler, coll->func, coll->count, coll->datatype, ST_RAN_CE);
 }
@@ -157,24 +157,12 @@ static void count_v5(struct st_profiler *profiler, const struct nccl_abi_event_v
         struct st_profiler *profiler = pass_on(ctx, version, event->type, event, handle);          \
                                                                                                    \
         if (profiler)                                                                              \
-            count_v5(profiler, event);                                                             \
+            count_event(profiler, version, event);                                                 \
         return NCCL_ABI_SUCCESS;                                                                   \
     }
 EVENT(5)
 EVENT(6)
-
-nccl_abi_result st_profiler_event_v7(void *ctx, void **handle, struct nccl_abi_event_v5 *event)
-{
-    const struct nccl_abi_ev_coll_v7 *coll = &event->u.coll_v7;
-    struct st_profiler *profiler = pass_on(ctx, 7, event->type, event, handle);
-
-    if (profiler && event->type == NCCL_ABI_EV_COLL)
-        count(profiler, coll->head.func, coll->head.count, coll->head.datatype,
-              coll->is_sym ? ST_RAN_SYMMETRIC : ST_RAN_GENERAL);
-    else if (profiler)
-        count_v5(profiler, event);
-    return NCCL_ABI_SUCCESS;
-}
+EVENT(7)
 
 nccl_abi_result st_profiler_stop(void *handle)
 {
