@@ -16,15 +16,13 @@ static const char *own_path(void)
     return dladdr((void *)(uintptr_t)own_path, &info) ? info.dli_fname : NULL;
 }
 
-static const char *tuner(const struct st_process *process)
+static const char *tuner(void)
 {
-    (void)process;
     return st_process_wants_tuner() ? own_path() : NULL;
 }
 
-static const char *profiler(const struct st_process *process)
+static const char *profiler(void)
 {
-    (void)process;
     return st_process_wants_profiler() ? own_path() : NULL;
 }
 
@@ -33,14 +31,13 @@ static const char *count(int ctas)
     return ctas ? st_ctas_text(ctas) : NULL;
 }
 
-static const char *min_ctas(const struct st_process *process)
+static const char *min_ctas(void)
 {
-    return count(process->min_ctas);
+    return count(st_process()->min_ctas);
 }
 
-static const char *sym_ctas(const struct st_process *process)
+static const char *sym_ctas(void)
 {
-    (void)process;
     return count(st_agree_sym_ctas());
 }
 
@@ -48,7 +45,7 @@ static const char *sym_ctas(const struct st_process *process)
  * names behind ours (plugin/next/open.h); "none" stays as it is. */
 static const struct {
     const char *name;
-    const char *(*answer)(const struct st_process *process);
+    const char *(*answer)(void);
     bool chains;
 } answers[] = {
     {"NCCL_TUNER_PLUGIN", tuner, true},
@@ -63,7 +60,9 @@ const char *st_env_get(const char *name)
 
     for (size_t i = 0; i < sizeof answers / sizeof *answers; i++)
         if (strcmp(answers[i].name, name) == 0 &&
-            (!value || (answers[i].chains && strcasecmp(value, "none") != 0)))
-            answer = answers[i].answer(st_process_asked());
+            (!value || (answers[i].chains && strcasecmp(value, "none") != 0))) {
+            st_process_asked();
+            answer = answers[i].answer();
+        }
     return answer ? answer : value;
 }
