@@ -155,29 +155,21 @@ static bool key_coll(struct st_reader *reader, struct st_rule *rule, struct st_t
     return read_set(reader, "collective", value, key->words, &rule->colls);
 }
 
-static bool key_bytes(struct st_reader *reader, struct st_rule *rule, struct st_text value,
-                     const struct st_key *key)
-{
-    (void)key;
-    if (rule->per_rank)
-        return st_reader_fail(reader, value.at, "bytes and bytes-per-rank exclude each other");
-    return read_span(reader, value, &rule->bytes, read_bytes);
-}
-
-static bool key_bytes_per_rank(struct st_reader *reader, struct st_rule *rule,
-                               struct st_text value, const struct st_key *key)
-{
-    (void)key;
-    if (rule->bytes.lo != 0 || rule->bytes.hi != UINT64_MAX)
-        return st_reader_fail(reader, value.at, "bytes and bytes-per-rank exclude each other");
-    rule->per_rank = true;
-    return read_span(reader, value, &rule->bytes, read_bytes);
-}
-
 /* The member of the rule that this key sets. */
 static void *member(struct st_rule *rule, const struct st_key *key)
 {
     return (char *)rule + key->offset;
+}
+
+/* "bytes", or "bytes-per-rank", whose member says that it is per rank. */
+static bool key_bytes(struct st_reader *reader, struct st_rule *rule, struct st_text value,
+                      const struct st_key *key)
+{
+    if (rule->per_rank || rule->bytes.lo != 0 || rule->bytes.hi != UINT64_MAX)
+        return st_reader_fail(reader, value.at, "bytes and bytes-per-rank exclude each other");
+    if (key->type == ST_KEY_BOOL)
+        *(bool *)member(rule, key) = true;
+    return read_span(reader, value, &rule->bytes, read_bytes);
 }
 
 static bool key_counts(struct st_reader *reader, struct st_rule *rule, struct st_text value,
@@ -355,7 +347,7 @@ _Static_assert(offsetof(struct st_action, proto) == offsetof(struct st_action, p
 const struct st_key st_keys[] = {
     KEY("coll", ST_IN_RULE, key_coll, AT(colls), &st_colls),
     KEY("bytes", CALL, key_bytes, AT(bytes), NULL),
-    KEY("bytes-per-rank", ST_IN_RULE, key_bytes_per_rank, AT(per_rank), NULL),
+    KEY("bytes-per-rank", ST_IN_RULE, key_bytes, AT(per_rank), NULL),
     KEY("ranks", CALL, key_counts, AT(ranks), NULL),
     KEY("nodes", ST_IN_RULE, key_counts, AT(nodes), NULL),
     KEY("pipe-ops", ST_IN_RULE, key_counts, AT(pipe_ops), NULL),
