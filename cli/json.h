@@ -44,7 +44,7 @@ struct st_json {
  * before ${key}: "\n {" starts a line. At most ST_JSON_DEPTH may be open. */
 void st_json_open(struct st_json *json, const char *key, const char *how);
 
-/* Close what was opened last. After the outermost bracket the line ends. */
+/* Close the innermost object or array. The document ends with a newline. */
 void st_json_close(struct st_json *json);
 
 /* White space to print before the next value or closing bracket. Without it there is one blank

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * names.h - words <-> numbers, and the nearest spelling of a wrong word.
+ * names.h - translates words into numbers and back, and finds the word nearest to a wrong one.
  *
  * Pure: tables only. Threads: any. Errors: -1 or NULL for "unknown".
  */
@@ -17,8 +17,8 @@ struct st_words {
 
 extern const struct st_words st_colls, st_algos, st_protos;
 
-/* NCCL's data types, and its operators: those that rules name, and all of them, that is with
- * premulsum, which stands for every operator made by an application. */
+/* NCCL's data types; the operators that rules may name; and all operators, which adds premulsum for
+ * those that an application makes. */
 extern const struct st_words st_dtype_words, st_op_words, st_all_op_words;
 
 /* How NCCL knows a buffer: enum symtuner_reg. */

@@ -80,7 +80,7 @@ int st_release_newest(void)
     return NEWEST_READ;
 }
 
-/* A number of at most 5 digits; moves ${text} past it. -1 when there is none. */
+/* Read a number of at most 5 digits and move ${text} past it. -1 if there is none. */
 static int read_number(const char **text)
 {
     int number = 0, digits = 0;

@@ -101,10 +101,10 @@ const struct st_era *st_era_of(int version);
 /* Row ${index}, oldest first, or NULL past the last. */
 const struct st_era *st_era_get(int index);
 
-/* "2.28.9", "2.28" (first known release of it), "22809" -> 22809; -1 when it is no release. */
+/* Read "2.28.9" or "22809", or "2.28" as its first known release. -1 if ${text} is no release. */
 int st_release_parse(const char *text);
 
-/* 22809 -> "2.28.9" in ${text}, which it returns; 16 bytes hold every release. */
+/* Print 22809 as "2.28.9". Returns ${text}; 16 bytes hold every release. */
 char *st_release_print(int version, char *text, size_t size);
 
 /* The newest release whose rules were read from its source. */

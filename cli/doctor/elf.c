@@ -115,7 +115,7 @@ struct table {
     uint64_t names_size;
 };
 
-/* The first section of that type. False if there is none, or if it leads out of the file. */
+/* Find the first section of that type. False if there is none, or if it exceeds the file. */
 static bool find_table(const struct image *image, const Elf64_Ehdr *head, uint32_t type,
                        struct table *table)
 {

@@ -132,7 +132,7 @@ static void look(const struct st_doctor *doctor, struct st_plugin *plugin)
                                  at ? ", " : "", word[k], v);
 }
 
-/* The rules of docs/doctor.md, "How NCCL finds a plugin". */
+/* Find the plugin by the rules of docs/doctor.md, "How NCCL finds a plugin". */
 static void resolve(const struct st_doctor *doctor, struct st_plugin *plugin, const char *stem)
 {
     const char *value;

@@ -20,7 +20,8 @@
 
 enum { PYTHON_LIMIT_S = 5 };
 
-/* Without the folder that -c puts in front of sys.path, which the user's program does not have. */
+/* Prints where packages are. sys.path loses the folder that -c adds, since the user's program does
+ * not have it. */
 static const char script[] =
     "import sys, os, glob\n"
     "sys.path[:] = [p for p in sys.path if p]\n"

@@ -211,7 +211,7 @@ static bool proto_ll128(const struct st_doctor *doctor, char *evidence)
     return false;
 }
 
-/* Any other value than ^LL128, which is our advice. */
+/* Is NCCL_PROTO anything but ^LL128, which we advise? */
 static bool proto_forced(const struct st_doctor *doctor, char *evidence)
 {
     const struct st_setting *setting = st_doctor_get(doctor, "NCCL_PROTO");

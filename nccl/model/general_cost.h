@@ -13,7 +13,7 @@
 
 #include "symtuner_why.h"
 
-/* The kind of machine, which the functions below want, for a machine's or a GPU's name. NULL if its
+/* The ${family} that the functions below take, for the name of a machine or a GPU. NULL if its
  * bandwidths are not known. */
 const char *st_general_family(const char *machine_or_gpu);
 

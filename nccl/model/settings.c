@@ -54,7 +54,7 @@ static int unknown_setting(const char *name, size_t len, char *error, size_t siz
     return -1;
 }
 
-/* NCCL lifts and caps the two CTA bounds: at most 64, the lower never above the upper. */
+/* Set one of the two CTA bounds as NCCL does: at most 64, and the lower never above the upper. */
 static void set_ctas(struct symtuner_call *call, size_t at, long long value)
 {
     int *bound = (int *)((char *)call + at);
@@ -65,7 +65,7 @@ static void set_ctas(struct symtuner_call *call, size_t at, long long value)
         call->min_ctas = call->max_ctas;
 }
 
-/* "ZERO", "EFFICIENCY|ZERO": names that NCCL takes from 2.29 on. False when a word is none. */
+/* Read "ZERO" or "EFFICIENCY|ZERO", names that NCCL knows from 2.29 on. 0 for any other word. */
 static int read_policy(const char *text, int *policy_out)
 {
     static const char *const word[] = {"DEFAULT", "EFFICIENCY", "ZERO"};
@@ -83,8 +83,8 @@ static int read_policy(const char *text, int *policy_out)
     return 1;
 }
 
-/* "[func:][^]word,word;func:...", as NCCL reads NCCL_ALGO and NCCL_PROTO. The first wrong word,
- * with its length, or NULL: with a wrong one NCCL creates no communicator. */
+/* The first wrong word, with its length, of a list such as NCCL_ALGO and NCCL_PROTO are:
+ * "[func:][^]word,word;func:...". NULL if there is none; with one NCCL creates no communicator. */
 static const char *wrong_in_list(const char *list, const struct st_words *words, size_t *len_out)
 {
     while (*list) {
@@ -160,7 +160,7 @@ int st_setting_apply(struct symtuner_call *call, const char *setting, char *erro
     case OFF_MULTICAST:
         call->multicast = call->multicast && number != 0;
         break;
-    case OFF_PEER: /* from 2.29 NCCL also sees no NVLink path any more */
+    case OFF_PEER: /* from 2.29 on NCCL finds no NVLink then, either */
         if (number)
             call->peer_nccl = call->nvlink = 0;
         break;
