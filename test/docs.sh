@@ -155,6 +155,20 @@ check_links()
     fine "links between the pages lead somewhere, and the files that they name are there"
 }
 
+# README and the manuals are for users: which tree ran at which time stands in bench/results/.
+check_notes()
+{
+    for page in README.md CONTRIBUTING.md docs/*.md; do
+        {
+            grep -n '[0-9] UTC' "$page"
+            # a commit: seven hexadecimal digits, letters and numbers among them
+            grep -nowE '[0-9a-f]{7}' "$page" | awk -F: '$2 ~ /[0-9]/ && $2 ~ /[a-f]/'
+        } > "$work/text"
+        [ -s "$work/text" ] && { fail "$page has notes on single runs; they belong to bench/results/"; cat "$work/text"; }
+    done
+    fine "README and the manuals have no notes on single runs"
+}
+
 check_env_page()
 {
     (unset SYMTUNER_MACHINE; "$build/symtuner" env --markdown) > "$work/env.md"
@@ -294,6 +308,7 @@ for page in README.md docs/rules.md docs/ledger.md docs/why.md docs/doctor.md do
     check_page "$page"
 done
 check_links
+check_notes
 check_c_example
 check_env_page
 check_doctor_page
