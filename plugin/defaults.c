@@ -52,7 +52,7 @@ static const char text[] =
     "# SYMTUNER_DEFAULTS=0. Measured 2026-11-22, driver 580.159.04, against NCCL's own count of 7 to\n"
     "# 10: 1.2 times as fast alone, 1.06 times beside GEMMs (bench/results/2026-11-22-h200x2b).\n";
 
-/* ${box}: this very box, and not just its GPU. */
+/* Was this box measured; or, if not ${box}, another with the same GPU? */
 static bool is_measured(int nccl, const struct symtuner_machine *machine, bool box)
 {
     for (size_t i = 0; i < sizeof measured / sizeof *measured; i++)

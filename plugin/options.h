@@ -70,10 +70,10 @@ struct st_options {
 #undef ST_OPTION_MEMBER
 };
 
-/* Read all variables. False if a value is wrong, for which the default is used, or if a SYMTUNER_
- * variable does not exist or no longer exists; those of the kernel library, SYMTUNER_AR_, are not
- * looked at. ${error} names each, separated by "; ", as far as they fit. Text options point into
- * the environment: read once, early. */
+/* Read all variables; a wrong value is replaced by the default. False if a value was wrong or if
+ * there is no such SYMTUNER_ variable (SYMTUNER_AR_ ones belong to the kernel library and are not
+ * checked). ${error} then names each, separated by "; ", as far as they fit. Text options point
+ * into the environment: read once, early. */
 bool st_options_read(struct st_options *options, char *error, size_t error_size);
 
 #endif

@@ -19,9 +19,9 @@ enum { ANY = -1, NOTHING = -1 };
  * value is chosen, not measured. */
 static const float mixed_factor = 8.0f;
 
-/* Prices are compared by their bits, as unsigned integers, in half the time: floats >= 0 have the
- * same order, and the sign bit puts negative, dead entries above all live ones, as are NaN and
- * infinity. -0.0 counts as negative; NCCL writes none. */
+/* Prices are compared by their bits, as unsigned integers, which takes half the time. Floats >= 0
+ * keep their order; negative entries, which are dead, NaN and infinity are above all live ones.
+ * -0.0 counts as negative; NCCL writes none. */
 static const uint32_t dead = 0x7f7fffff; /* the bits of FLT_MAX: live entries are below */
 
 static inline uint32_t bits_of(float cost)
@@ -175,7 +175,7 @@ static INLINE void make_cheapest(struct st_table table, float limit, int cell)
 
     if (__builtin_expect(own >= bits_of(limit), 0))
         own = bits_of(limit) - twice;
-    raised = least_of(own + twice, infinite); /* twice a large one can be above */
+    raised = least_of(own + twice, infinite); /* a large price doubled may be above it */
     raised = raised < picosecond ? picosecond : raised;
     raise_rivals(table, own, raised);
     table.cost[cell] = cost_of(own);

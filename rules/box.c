@@ -78,7 +78,7 @@ static bool ask_nvml(struct symtuner_machine *machine)
                 continue;
             nvlink = has_nvlink(&nvml, device);
             if (found && (strcmp(machine->gpu, name) != 0 || machine->nvlink != nvlink)) {
-                found = false; /* mixed */
+                found = false; /* different GPUs */
                 break;
             }
             found = true;

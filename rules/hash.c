@@ -16,7 +16,7 @@ uint64_t st_hash_text(uint64_t hash, const char *text)
     return hash;
 }
 
-/* What one key set in a rule. */
+/* Add what one key set in a rule. */
 static uint64_t hash_key(uint64_t hash, const struct st_key *key, const struct st_rule *rule)
 {
     const void *member = (const char *)rule + key->offset;

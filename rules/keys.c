@@ -323,7 +323,7 @@ static bool key_threads(struct st_reader *reader, struct st_rule *rule, struct s
 static bool key_made_by(struct st_reader *reader, struct st_rule *rule, struct st_text value,
                      const struct st_key *key)
 {
-    (void)reader, (void)rule, (void)value, (void)key; /* for people */
+    (void)reader, (void)rule, (void)value, (void)key; /* only for people */
     return true;
 }
 

@@ -254,7 +254,7 @@ static ssize_t slurp(const char *path, bool any, char *text, size_t size, const 
             done += (size_t)n;
     error = errno;
     if (n == 0 && done == 0 && S_ISFIFO(file.st_mode) && poll(&end, 1, 0) == 0) {
-        *why = "a pipe that nobody writes to"; /* or else poll returns POLLHUP */
+        *why = "a pipe that nobody writes to"; /* a writer that came and left gives POLLHUP */
         n = -1;
     }
     close(fd);

@@ -28,7 +28,7 @@ static const struct word types[] = {{"ncclInt8", 0},    {"ncclInt32", 2},    {"n
                                     {"ncclInt64", 4},   {"ncclUint64", 5},   {"ncclFloat16", 6},
                                     {"ncclFloat32", 7}, {"ncclBfloat16", 9}, {NULL, 8}};
 
-/* What versions 1 to 3 have alike, and the words that 2 and 3 have where 1 has numbers. */
+/* The members that versions 1 to 3 share, and those that are words in 2 and 3 but numbers in 1. */
 #define COLL_NUMBERS(coll)                                                                         \
     .seq = (coll)->seq, .send = (coll)->send, .recv = (coll)->recv, .count = (coll)->count,        \
     .root = (coll)->root, .channels = (coll)->channels, .warps = (coll)->warps
@@ -85,7 +85,7 @@ void st_event_write(int version, int abi, int type, const struct nccl_abi_event_
         .type = (uint8_t)type, .parent = event->parent, .rank = event->rank};
     switch (type) {
     case NCCL_ABI_EV_COLL:
-        if (abi >= 5) /* the older parent is the group; from v5 on it is the API call */
+        if (abi >= 5) /* up to v4 the parent is the group, from v5 on the API call */
             old->parent = body->coll.parent_group;
         write_coll(version, &body->coll.head, old);
         break;

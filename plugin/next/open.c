@@ -17,7 +17,7 @@ enum { FILE_MAX = 256, NAME_MAX_NCCL = 254 };
 static const struct {
     const char *what, *variable, *next, *prefix, *symbol;
     int first, last; /* versions that can be chained                              */
-    int apart;       /* where NCCL speaks an older one, this and later cannot be  */
+    int apart;       /* an NCCL that speaks an older one cannot serve this or later */
     int members;     /* functions that must be there: the first so many           */
 } kinds[] = {
     [ST_NEXT_TUNER] = {"tuner", "NCCL_TUNER_PLUGIN", "SYMTUNER_NEXT_TUNER", "libnccl-tuner",

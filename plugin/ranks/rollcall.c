@@ -143,8 +143,8 @@ struct st_roll *st_roll_join(uint64_t comm_id, int ranks, const struct st_roll_e
     return roll;
 }
 
-/* The number of entries. One more than there are ranks if two groups met: then no verdict is
- * good. */
+/* The number of entries. If two groups met it is one more than there are ranks, which no verdict
+ * accepts. */
 static int present(const struct st_roll *roll)
 {
     if (atomic_load(&roll->board->joined) > (uint32_t)roll->ranks)
