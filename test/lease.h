@@ -17,8 +17,8 @@ static void lease_ends(int signal)
     _exit(0);
 }
 
-/* ${kind}: F_RDLCK, against writers, or F_WRLCK. It ends when somebody wants the file. False where
- * the file system has no leases. */
+/* Take a lease: ${kind} F_RDLCK, against writers, or F_WRLCK. It ends when somebody wants the file.
+ * False if the file system has no leases. */
 static bool t_lease(const char *path, int kind)
 {
     char held = 0;
@@ -40,8 +40,8 @@ static bool t_lease(const char *path, int kind)
     return held;
 }
 
-/* For suites: whether files of /tmp can have leases; else a line that names the test that is not
- * run, and so does not count as passed. */
+/* For suites: can files in /tmp have leases? If not, prints which test is not run, since it does
+ * not count as passed. */
 static bool t_leases_here(const char *test)
 {
     char path[] = "/tmp/symtuner-check-XXXXXX";

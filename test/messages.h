@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* messages.h - a logger that keeps what it was told, for tests that read it. */
+/* messages.h - a logger that keeps its messages, for tests that read them. */
 #ifndef TEST_MESSAGES_H_
 #define TEST_MESSAGES_H_
 

@@ -2,8 +2,8 @@
 /*
  * suites.h - the suites of build/check, one per module.
  *
- * A new suite is a file test/ROOM/check_NAME.c that defines NAME_suite, and a line here. Every suite is
- * declared weak: a file that is not there is left out. X(name)
+ * A new suite is a file test/ROOM/check_NAME.c that defines NAME_suite, and its name here. Every
+ * suite is declared weak: a file that is not there is left out. X(name)
  */
 #ifndef TEST_SUITES_H_
 #define TEST_SUITES_H_
@@ -14,8 +14,8 @@
 #define t_add_rows(tcase, test, table)                                                             \
     tcase_add_loop_test(tcase, test, 0, (int)(sizeof table / sizeof *table))
 
-/* As ck_assert_msg, but costs nothing where it holds: ck_assert notes its line in a file each time,
- * which a loop of a million rounds feels. */
+/* As ck_assert_msg, but costs nothing if the condition holds: ck_assert writes its line to a file
+ * each time, which is slow in a loop of a million rounds. */
 #define t_check(condition, ...)                                                                    \
     do {                                                                                           \
         if (!(condition))                                                                          \
@@ -24,7 +24,7 @@
 
 /* Pure modules: these also run without fork (CK_FORK=no), for valgrind and gdb. */
 #define PURE_SUITES(X)                                                                             \
-    X(names) X(sizes) X(rules) X(files) X(kernels) X(lint) X(golden) X(match) X(symmodel) X(gates)         \
+    X(names) X(sizes) X(rules) X(files) X(kernels) X(lint) X(golden) X(match) X(symmodel) X(gates) \
     X(steer) X(options) X(machine) X(api) X(abi) X(next)
 
 /* Modules that find something once per process: every test has a process of its own. */

@@ -103,7 +103,7 @@ void *chain_open(void)
 
 const struct nccl_abi_profiler_v5 *chain_profiler(void)
 {
-    return plugin.profiler; /* the members have one place; events differ in their head only */
+    return plugin.profiler; /* same places in all versions; only the events' heads differ */
 }
 
 void *chain_start(void *ctx, struct nccl_abi_event_v7 *event)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * chain.h - what the chaining tests share: tuners and profilers of test/host/fakes behind ours, and
- * questions and events as NCCL puts them.
+ * calls and events as NCCL makes them.
  */
 #ifndef TEST_HOST_CHAIN_H_
 #define TEST_HOST_CHAIN_H_
@@ -19,7 +19,7 @@ struct tuner_record *chain_fake_version(int version);
 void chain_begin(const char *rule);
 void chain_said(const char *text); /* fails unless NCCL's log has it */
 
-/* NCCL's question, unlike nccl_ask with nothing checked. */
+/* Ask as NCCL does; unlike nccl_ask it checks nothing. */
 struct question chain_question(int func);
 int chain_ask(const struct comm *comm, struct question *question);
 
@@ -33,7 +33,7 @@ void chain_behind(int version, int mask, int ledger);
 void *chain_open(void);
 const struct nccl_abi_profiler_v5 *chain_profiler(void);
 
-/* An event of every kind, in the shape that the release has: what is past it is noise. */
+/* An event of every kind, in the layout of the release; the bytes behind it are noise. */
 struct nccl_abi_event_v7 chain_make(int type, void *parent, void *group);
 void *chain_start(void *ctx, struct nccl_abi_event_v7 *event);
 

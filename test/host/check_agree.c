@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_agree.c - ranks agree or nothing is steered: real processes, in NCCL's own call order, with
- * every input that could differ between them.
+ * check_agree.c - rules apply only if all ranks agree: real processes, in NCCL's order of calls,
+ * with every input that could differ between them.
  *
  * NCCL reads NCCL_MIN_CTAS before the first communicator and NCCL_SYM_CTAS at the first symmetric
- * pick, and keeps both for good. A grid of symmetric kernels follows from the two; it must be equal
- * on all ranks of a communicator, or they hang. So must the entry and the channels that win a table.
+ * pick, and keeps both for good. The two determine the grid of symmetric kernels, which must be
+ * equal on all ranks of a communicator, or they hang. So must the entry that wins a table and its
+ * channels.
  */
 #include <dirent.h>
 #include <pthread.h>
@@ -22,7 +23,7 @@
 
 enum { PROCESSES = 4, COMMS = 2 };
 
-/* What NCCL has after one rank's answers. */
+/* What NCCL knows after the answers of one rank. */
 struct told {
     char min_ctas[16], sym_ctas[16];
     float table[COMMS][T_CELLS];
@@ -67,8 +68,8 @@ static void keep(char *out, const char *value)
 static const float table[T_CELLS] = {8, 9, 10, 6, 7, 12, -1, -1, -1, -1, -1,
                                      -1, -1, -1, 5, -1, -1, -1, -1, -1, -1};
 
-/* One process: load, read NCCL_MIN_CTAS, create its communicators in its order, make a call on each,
- * then a symmetric pick. ${order}: sets of processes, 0 ends. */
+/* One process: load, read NCCL_MIN_CTAS, create the communicators in the given order, make a call
+ * on each, then a symmetric pick. ${order}: sets of processes, 0 ends. */
 static void live(const struct release *release, int how, struct told *told, const unsigned *order)
 {
     bool with_plugin = how >= 0;
@@ -138,7 +139,7 @@ static void run_ranks(const struct release *release, const struct rank *rank, in
     }
 }
 
-/* NCCL's rules for the grid: NCCL_SYM_CTAS fixes it, else NCCL_MIN_CTAS is its floor. */
+/* The grid by NCCL's rules: NCCL_SYM_CTAS sets it, else NCCL_MIN_CTAS is its minimum. */
 static bool same_grid(const struct told *a, const struct told *b)
 {
     if (*a->sym_ctas || *b->sym_ctas)
@@ -207,7 +208,7 @@ static const struct {
 
 START_TEST(test_two_processes_with_one_input_different_do_the_same)
 {
-    const int row = _i / 2, rank = _i % 2; /* the special one comes first or last */
+    const int row = _i / 2, rank = _i % 2; /* the rank with special variables comes first or last */
     struct rank ranks[2] = {{NULL, ENV_PLUGIN, {3}}, {NULL, ENV_PLUGIN, {3}}};
     const struct told *odd, *usual;
 
@@ -296,7 +297,7 @@ START_TEST(test_ranks_that_differ_are_steered_in_no_release_with_ids)
 
     set_usual("gpu=test box; gpus=2");
     run_ranks(&releases[_i], ranks, 2);
-    /* 2.27 tells a tuner no id: its ranks are not compared, and the log says so */
+    /* 2.27 gives a tuner no id: its ranks are not compared, and the log says so */
     ck_assert_int_eq(steered(&shared->told[0]), releases[_i].tuner == 4);
     ck_assert(!steered(&shared->told[1]));
     ck_assert_str_eq(shared->told[0].sym_ctas, "");

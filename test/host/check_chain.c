@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_chain.c - a tuner behind ours is asked as without us, and our rules come after it. */
+/* check_chain.c - a tuner behind ours is asked as it would be without us, and our rules come after
+ * it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,7 +55,7 @@ START_TEST(test_every_version_behind_every_release)
             ck_assert_msg(next->constant[i] == given, "constant %zu: %g, not %g", i,
                           next->constant[i], given);
         }
-        for (size_t i = 0; i < (n == 5 ? 159 : 144); i++) { /* what it wrote is NCCL's now */
+        for (size_t i = 0; i < (n == 5 ? 159 : 144); i++) { /* NCCL has what it wrote */
             int hidden = i >= 84 && n == 5 && version < 7 && (i - 84) % 15 >= 12;
 
             ck_assert_msg(nccl_constants.u.number[i] == 1 + (double)i + (hidden ? 0 : 0.25),

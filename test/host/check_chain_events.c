@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_chain_events.c - a profiler behind ours gets the events that it would have got alone. */
+/* check_chain_events.c - a profiler behind ours gets the events that it would get without us. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -146,7 +146,7 @@ START_TEST(test_a_group_that_nobody_took_still_brings_our_calls)
     ck_assert_int_eq(chain_next->events, _i);
     e = chain_make(NCCL_ABI_EV_COLL, NULL, group);
     ck_assert_ptr_null(chain_start(ctx, &e));
-    ck_assert_int_eq(chain_next->events, _i); /* alone it would not have got this one */
+    ck_assert_int_eq(chain_next->events, _i); /* without us it would not get this one */
     chain_profiler()->record_event_state(group, 8, NULL);
     chain_profiler()->stop_event(group);
     ck_assert_int_eq(chain_next->stops + chain_next->states, 0);

@@ -81,7 +81,7 @@ static void play(void *ctx)
         chain_profiler()->stop_event(api);
 }
 
-/* What it wrote down of it, but for the counter of all its events and the times. */
+/* What it recorded, without the counter of its events and the times. */
 static void tell(char *text, size_t size, const char *dump)
 {
     char path[4096];

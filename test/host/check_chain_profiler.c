@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_chain_profiler.c - events and states reach a profiler in the words of its own version. */
+/* check_chain_profiler.c - events and states reach a profiler in its own version. */
 #include <string.h>
 #include <unistd.h>
 
@@ -9,7 +9,7 @@ enum { VERSIONS = 7 };
 
 static const int known[] = {[1] = 6, [2] = 6, [3] = 8, [4] = 8, [5] = 12, [6] = 15, [7] = 16};
 
-/* What the fake of ${version} must have been told, in its own words. */
+/* What the fake of ${version} must have received, in its own version. */
 static void check_body(int version, int type, const struct seen_event *seen,
                        const struct nccl_abi_event_v7 *e, void *group)
 {

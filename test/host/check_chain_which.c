@@ -43,7 +43,8 @@ START_TEST(test_default_name)
 }
 END_TEST
 
-/* NCCL_TUNER_PLUGIN in the environment: 0 nobody of tuner2, tuner3, tuner4; else that one. */
+/* The environment has NCCL_TUNER_PLUGIN; the number is that of the tuner which is chained (tuner2,
+ * tuner3, tuner4), 0 for none. */
 static const struct {
     const char *plugin, *next;
     int loaded;

@@ -47,7 +47,7 @@ START_TEST(test_clean_up_without_a_communicator_works)
     nccl_comm_end(&none);                                /* before any init */
     ck_assert_int_eq(nccl_ask(&none, &question), 0);     /* and asked without one */
     ck_assert_int_eq(question.channels, 0);
-    ck_assert_int_eq(nccl_comm(&none, 1, 1, 1), 0);      /* one rank: never asked */
+    ck_assert_int_eq(nccl_comm(&none, 1, 1, 1), 0);      /* one rank: NCCL never asks */
     nccl_comm_end(&none);
     nccl_comm_end(&none);
 }
@@ -110,7 +110,8 @@ START_TEST(test_the_ledger_tells_what_was_asked_picked_and_ran)
 }
 END_TEST
 
-/* From 2.29 on several roots' broadcasts run as one AllGather: calls without kernels of their own. */
+/* From 2.29 on Broadcasts of several roots run as one AllGather: calls without kernels of their
+ * own. */
 START_TEST(test_only_collectives_that_have_symmetric_kernels_are_derived)
 {
     const struct release *release = &releases[_i];

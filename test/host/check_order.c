@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_order.c - every release's calls in its order, without any rule: nothing changes. */
+/* check_order.c - the calls of every release in its order, without rules: nothing changes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,7 +105,7 @@ START_TEST(test_a_communicator_gets_two_lines_and_a_call_none)
     setenv("SYMTUNER_RULE", "allreduce prefer=general:ring/ll; process sym-ctas=16", 1);
     nccl_load(&releases[_i], 0);
     ck_assert_int_eq(nccl_comm(&comm, 0xabc, 4, 1), 0);
-    nccl_comm_end(&comm); /* the first may add what is said once per process */
+    nccl_comm_end(&comm); /* the first one may also log what is logged once per process */
     memset(&nccl_log, 0, sizeof nccl_log);
     ck_assert_int_eq(nccl_comm(&comm, 0xabd, 4, 1), 0);
     after_init = nccl_log.infos;
@@ -122,7 +122,7 @@ START_TEST(test_a_communicator_gets_two_lines_and_a_call_none)
 }
 END_TEST
 
-/* What a release may do wrong is told to those who read the log, not shouted at everyone. */
+/* A fault of the release is in the log as INFO, not as a warning. */
 START_TEST(test_a_job_that_did_nothing_wrong_gets_no_warning)
 {
     struct comm comm;
@@ -141,7 +141,7 @@ START_TEST(test_no_logger_is_legal)
     struct comm comm;
 
     set_quiet_box();
-    ck_assert_ptr_nonnull(freopen("/dev/null", "w", stderr)); /* where warnings go without one */
+    ck_assert_ptr_nonnull(freopen("/dev/null", "w", stderr)); /* of warnings without a logger */
     nccl_load(&releases[_i], ENV_PLUGIN | QUIET);
     ck_assert_int_eq(nccl_comm(&comm, 1, 2, 1), 0);
     ask_without_effect(&comm, 10);

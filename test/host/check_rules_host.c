@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_rules_host.c - what the plugin answers is what the API says, asked in any order. */
+/* check_rules_host.c - the plugin answers as the API does, in whatever order it is asked. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -134,7 +134,7 @@ START_TEST(test_a_collective_of_each_release_ends_as_the_rules_say)
 }
 END_TEST
 
-/* NCCL passes the bytes of one channel: no rule could know the call by them. */
+/* NCCL passes the bytes of one channel, which do not tell the rule that covers the call. */
 START_TEST(test_chunk_sizes_stay_nccl_s)
 {
     const struct release *release = &releases[_i];

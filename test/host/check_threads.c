@@ -37,7 +37,7 @@ static void answer_pool(const struct comm *comm)
         nccl_ask(comm, &answer[i]);
 }
 
-/* Asserting is libcheck's business and not a thread's: threads count what differs. */
+/* Only the main thread may assert in libcheck: other threads count differences. */
 static uintptr_t ask_at_random(const struct comm *comm, uint64_t seed, long count)
 {
     struct t_random random = {seed};

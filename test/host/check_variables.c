@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_variables.c - NCCL_* variables: supplied where unset, once, and never over the user's. */
+/* check_variables.c - NCCL_* variables: answered if unset, once, and never instead of the user's
+ * value. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +28,8 @@ static size_t fingerprint_of_environment(void)
     return print;
 }
 
-/* A child would take what we wrote for its user's own wish, and setenv races with other threads. */
+/* The plugin writes no variable: a child process would take it for its user's wish, and setenv
+ * races with other threads. */
 START_TEST(test_nothing_of_ours_writes_the_environment)
 {
     struct comm comm;
@@ -120,7 +122,7 @@ END_TEST
 
 static const char measured_box[] = "gpu=NVIDIA H200; links=nvlink; multicast=no; gpus=2";
 
-/* A setting, what NCCL is then told for NCCL_MIN_CTAS, and who the log says holds it back. */
+/* A setting, the answer to NCCL_MIN_CTAS with it, and what the log says holds the count back. */
 static const struct {
     const char *name, *value, *min_ctas, *held_by;
 } held[] = {
@@ -141,7 +143,7 @@ static const struct {
     {"SYMTUNER_MACHINE", "gpu=NVIDIA H200; links=nvlink; multicast=no; gpus=8", NULL, NULL},
     {"SYMTUNER_MACHINE", "gpu=NVIDIA H200; links=nvlink; multicast=no", NULL, NULL},
     {"SYMTUNER_MACHINE", "gpu=NVIDIA H200; links=nvlink; multicast=yes; gpus=2", NULL, NULL},
-    /* and rules, right or wrong, change nothing about it */
+    /* and rules, right or wrong, do not change it */
     {"SYMTUNER_RULE", "process sym-ctas=24", "16", NULL},
     {"SYMTUNER_RULE", "process sym-ctas=", "16", NULL},
     {"SYMTUNER_RULE", "allredcue", "16", NULL},
@@ -222,7 +224,7 @@ END_TEST
 
 /* ---- other plugins' places ------------------------------------------------------------------- */
 
-/* A setting, and whether NCCL is then sent to us for a tuner and for a profiler. */
+/* A setting, and whether NCCL gets our path for the tuner and for the profiler with it. */
 static const struct {
     const char *name, *value;
     int tuner, profiler;
@@ -352,7 +354,7 @@ START_TEST(test_strict_fails_the_init_and_the_cleanup_after_it_works)
     setenv("SYMTUNER_STRICT", "1", 1);
     nccl_load(&releases[_i], 0);
     for (int i = 0; i < 3; i++) {
-        comm.tuner = &comm; /* NCCL's pointer must not stay as it was */
+        comm.tuner = &comm; /* NCCL's pointer must be overwritten */
         ck_assert_int_eq(nccl_comm(&comm, 1, 4, 1), NCCL_ABI_INVALID_USAGE);
         ck_assert_ptr_null(comm.tuner);
         nccl_comm_end(&comm);

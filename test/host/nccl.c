@@ -94,7 +94,7 @@ static void start_env(void)
         plugin.get_env = env->get_env;
         wrong = env->init(major, minor, patch, "+cuda13.0", quiet ? NULL : logger);
     }
-    ck_assert_int_eq(wrong, NCCL_ABI_SUCCESS); /* else NCCL is unusable */
+    ck_assert_int_eq(wrong, NCCL_ABI_SUCCESS); /* if not, NCCL is unusable */
 }
 
 void nccl_load(const struct release *release, int how)

@@ -3,11 +3,11 @@
  * nccl.h - a stand-in for NCCL: loads the built libsymtuner.so as a given release would, and calls
  * its tables in that release's order. No GPU, no NCCL.
  *
- * The order is that of field reading of NCCL's source: env plugin first, then profiler init, then
- * tuner init, per communicator; at its end tuner finalize, then profiler finalize. Every answer is
- * checked on its way: success, no dead entry revived, nothing <= 0 written.
+ * The order is that of NCCL's source: env plugin first, then profiler init, then tuner init, per
+ * communicator; at its end tuner finalize, then profiler finalize. Every answer is checked on its
+ * way: success, no dead entry revived, nothing <= 0 written.
  *
- * Each test runs in a process of its own, so that each meets a plugin that knows nothing yet.
+ * Each test runs in a process of its own, so that the plugin starts afresh.
  */
 #ifndef TEST_HOST_NCCL_H_
 #define TEST_HOST_NCCL_H_
@@ -64,8 +64,8 @@ struct comm {
     void *other[64]; /* tuners of the other ranks, when they live in this process, too */
 };
 
-/* The cost constants that NCCL has. Where they may change, the test sets and reads them; else they
- * are noise (zeros from 2.31 on) that nobody may touch. */
+/* The cost constants that NCCL has. If they may change, the test sets and reads them; else they are
+ * noise (zeros from 2.31 on) that must not change. */
 extern struct nccl_constants {
     int may_change;
     union {
@@ -77,8 +77,8 @@ extern struct nccl_constants {
 } nccl_constants;
 extern const nccl_abi_logger nccl_logger;
 
-/* Start and end one rank of a communicator; the constants must survive bit by bit. nccl_rank returns
- * the tuner's answer. Between the last nccl_rank and the first call NCCL has a barrier. */
+/* Start and end one rank of a communicator; the constants must not change by a bit. nccl_rank
+ * returns the tuner's answer. Between the last nccl_rank and the first call NCCL has a barrier. */
 int nccl_rank(struct comm *comm, uint64_t id, int ranks, int nodes);
 void nccl_comm_end(struct comm *comm);
 

@@ -68,7 +68,7 @@ FILE *__wrap_open_memstream(char **text, size_t *size)
     return refuse() ? NULL : __real_open_memstream(text, size);
 }
 
-/* The ${n}-th allocation from now on fails, and all after it. */
+/* Let the ${n}-th allocation from now on fail, and all after it. */
 static void refuse_from(int n)
 {
     left = n;
@@ -81,7 +81,7 @@ static int refused(void)
     return failed;
 }
 
-enum { ALLOCATIONS = 24 }; /* more than any life below makes: the last rounds refuse none */
+enum { ALLOCATIONS = 24 }; /* more than any test below makes: the last rounds refuse none */
 
 /* ---- tests ---------------------------------------------------------------------------------- */
 
@@ -120,8 +120,8 @@ START_TEST(test_loading_a_file_survives_every_refusal)
 }
 END_TEST
 
-/* A whole life of the plugin with ${_i} allocations granted: every answer is success, and a table
- * is either steered or untouched. */
+/* Run the plugin from init to finalize with only ${_i} allocations allowed: every call succeeds,
+ * and a table is either steered or untouched. */
 START_TEST(test_a_plugin_without_memory_lets_nccl_decide)
 {
     float table[21];
@@ -198,7 +198,7 @@ static void read_and_give_back(void)
     st_machine_read("gpus=1..4", &machine, NULL, 0);
 }
 
-/* Sanitizers count for themselves: theirs is 0 before and after. */
+/* Sanitizers have allocators of their own: this number is 0 before and after. */
 START_TEST(test_what_is_read_is_given_back)
 {
     size_t before;

@@ -103,7 +103,7 @@ START_TEST(test_an_older_caller_s_smaller_decision_is_not_overrun)
 }
 END_TEST
 
-/* Compiled before no_defaults was there: what lies behind its struct is not ours. */
+/* A caller compiled before no_defaults existed: do not read behind its struct. */
 START_TEST(test_an_older_caller_s_smaller_query_is_answered)
 {
     struct symtuner_query older = usual;
@@ -263,7 +263,7 @@ START_TEST(test_an_explanation_says_what_the_release_allows)
 }
 END_TEST
 
-/* The whole of it: what is said of one preference is not said of another. */
+/* The whole text: a sentence about one preference must not appear for another. */
 static const struct {
     const char *rule;
     int nccl;
@@ -379,7 +379,7 @@ START_TEST(test_each_release_names_its_own_hazards)
 }
 END_TEST
 
-/* Exactly what was measured, nothing beside it. */
+/* Only what was measured has a default. */
 static const struct {
     int nccl, ctas;
     struct symtuner_machine machine;
@@ -421,7 +421,7 @@ START_TEST(test_the_built_in_count_is_told_in_full)
 
     ck_assert_ptr_nonnull(strstr(text, "NCCL_MIN_CTAS=16"));
     ck_assert_ptr_nonnull(strstr(text, "2 x NVIDIA H200, NVLink, no multicast, NCCL 2.28.9\n"));
-    /* whoever takes it for a rules file gets no rule, and no error */
+    /* read as a rules file, it has no rule and no error */
     ck_assert_int_eq(symtuner_rules_parse(text, "t", &rules, error, sizeof error), SYMTUNER_OK);
     ck_assert_int_eq(symtuner_rules_count(rules), 0);
     symtuner_rules_free(rules);

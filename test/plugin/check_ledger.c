@@ -59,7 +59,7 @@ START_TEST(test_an_owner_that_left_leaves_its_counts)
     uint64_t asked, steered;
     pthread_t thread;
 
-    for (int i = 0; i < 3; i++) { /* the first owns; the next may get its thread pointer */
+    for (int i = 0; i < 3; i++) { /* the first owns; the next may have its thread pointer */
         ck_assert_int_eq(pthread_create(&thread, NULL, count_many, ledger), 0);
         pthread_join(thread, NULL);
     }
@@ -79,13 +79,13 @@ START_TEST(test_users_of_one_communicator_share_one_text)
     second = st_ledger_open(7, 2, 1);
     profiler = st_ledger_open(7, 2, 1);
     ck_assert(st_ledger_tuner_opens(tuner));
-    ck_assert(!st_ledger_tuner_opens(second)); /* says its line for both */
+    ck_assert(!st_ledger_tuner_opens(second)); /* the first one logs for both */
     other = st_ledger_open(8, 2, 1);
     nameless = st_ledger_open(0, 2, 1);
     ck_assert_ptr_eq(tuner, second);
     ck_assert_ptr_eq(tuner, profiler);
     ck_assert_ptr_ne(tuner, other);
-    ck_assert_ptr_ne(nameless, st_ledger_open(0, 2, 1)); /* v4 knows no id: never shared */
+    ck_assert_ptr_ne(nameless, st_ledger_open(0, 2, 1)); /* v4 has no id: never shared */
     ck_assert(!st_ledger_tuner_closes(tuner));
     ck_assert(st_ledger_tuner_closes(second));
     st_ledger_close(tuner);

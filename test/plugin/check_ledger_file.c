@@ -62,7 +62,7 @@ START_TEST(test_an_unwritable_file_is_a_warning)
 }
 END_TEST
 
-/* As on a full disk: one byte has room, then none. */
+/* As on a full disk: there is room for one byte, or for none. */
 START_TEST(test_a_text_that_is_cut_off_is_a_warning)
 {
     struct rlimit room, before;
@@ -84,8 +84,8 @@ START_TEST(test_a_text_that_is_cut_off_is_a_warning)
 }
 END_TEST
 
-/* 1023 bytes are taken, one more would have been cut: into the name of another file. So would the
- * number of the process. */
+/* A name of 1023 bytes is used. A longer one would be cut to the name of another file, and so would
+ * one whose process number does not fit. */
 START_TEST(test_a_name_that_is_too_long_is_a_warning_and_no_file)
 {
     char folder[] = "/tmp/symtuner-check-XXXXXX", name[1100], pid[16];
@@ -99,7 +99,7 @@ START_TEST(test_a_name_that_is_too_long_is_a_warning_and_no_file)
     name[1023 + _i] = '\0';
     if (_i == 2)
         strcpy(name + 1022, "%p");
-    if (_i == 3) /* with its number it has 1024 */
+    if (_i == 3) /* with the process number it has 1024 bytes */
         strcpy(name + 1024 - strlen(pid), "%p");
     setenv("SYMTUNER_LEDGER", name, 1);
     setenv("NCCL_DEBUG", "WARN", 1);
@@ -122,7 +122,7 @@ START_TEST(test_a_pipe_that_nobody_reads_is_a_warning)
     ck_assert_int_eq(mkfifo(path, 0600), 0);
     setenv("NCCL_DEBUG", "WARN", 1);
     st_log_use(keep_message);
-    alarm(10); /* where it waits for a reader */
+    alarm(10); /* in case it waits for a reader */
     st_ledger_close(st_ledger_open(1, 2, 1));
     alarm(0);
     ck_assert_int_eq(messages.warnings, 1);
@@ -130,7 +130,7 @@ START_TEST(test_a_pipe_that_nobody_reads_is_a_warning)
 }
 END_TEST
 
-enum { PAGE = 4096, PIPE = 16 * PAGE }; /* what a pipe of Linux takes */
+enum { PAGE = 4096, PIPE = 16 * PAGE }; /* what a pipe holds on Linux */
 
 /* The ledger's file is a pipe that has ${room} of its pages left. */
 static void want_ledger_in_pipe(int *ends, int room)
@@ -157,8 +157,8 @@ static __attribute__((noinline)) void soil_the_stack(void)
         soil[i] = 0xff;
 }
 
-/* The program may block the signal (1), and have one of its own coming (2), which stays; as does
- * any other. */
+/* The program may block SIGPIPE (1), and may have one pending (2), which stays pending, as does any
+ * other signal. */
 START_TEST(test_a_pipe_whose_reader_goes_does_not_end_the_job)
 {
     sigset_t sigpipe, pending, masked;
@@ -193,7 +193,7 @@ START_TEST(test_a_pipe_whose_reader_goes_does_not_end_the_job)
 }
 END_TEST
 
-/* Of several pages. */
+/* A ledger whose text takes several pages. */
 static struct st_ledger *long_ledger(void)
 {
     struct st_ledger *ledger = st_ledger_open(1, 2, 1);
@@ -209,7 +209,7 @@ static void ignore(int number)
     (void)number;
 }
 
-/* The pipe is full, or (1) takes the first page; a profiler's timer interrupts every call. */
+/* The pipe is full, or (1) has room for one page; a profiler's timer interrupts every call. */
 START_TEST(test_a_pipe_whose_reader_sleeps_does_not_hold_the_job_up)
 {
     const struct itimerval often = {{0, 100000}, {0, 100000}}, never = {0};

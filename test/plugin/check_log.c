@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_log.c - what is said, to whom, and when nothing is. */
+/* check_log.c - which messages go to NCCL's logger, which to stderr, and which nowhere. */
 #include <stdbool.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -26,7 +26,7 @@ START_TEST(test_a_level_lets_through_what_it_names)
 }
 END_TEST
 
-/* NCCL's logger prints what is neither above its level nor of subsystems that are all off. */
+/* NCCL's logger prints a message unless it is above its level or all its subsystems are off. */
 static int nccl_level, printed_by_nccl;
 static unsigned long nccl_mask;
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_next.c - what NCCL loads for a plugin's name, and events in the words of older versions. */
+/* check_next.c - which files NCCL tries for a plugin's name, and events translated for older
+ * versions. */
 #include <stdlib.h>
 #include <string.h>
 

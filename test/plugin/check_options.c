@@ -135,7 +135,7 @@ START_TEST(test_a_word_becomes_its_value)
 }
 END_TEST
 
-/* A default that nobody is told of is a silent one: the first is named as well as the last. */
+/* No default may be silent: every wrong value is named, the first as well as the last. */
 START_TEST(test_each_wrong_setting_is_named)
 {
     struct st_options options;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_rollcall.c - what follows from what ranks say of themselves, and where they say it. */
+/* check_rollcall.c - what follows from the entries of ranks, and the memory that holds them. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -71,7 +71,7 @@ START_TEST(test_the_first_verdict_is_everybody_s)
     ck_assert_int_eq(st_roll_rules(one, &present), ST_ROLL_MISSING);
     ck_assert_int_eq(present, 1);
     ck_assert_int_eq(st_roll_ctas(one), 0);
-    other = st_roll_join(id(), 2, &entry); /* late: NCCL's barrier forbids it */
+    other = st_roll_join(id(), 2, &entry); /* too late: NCCL's barrier prevents this */
     ck_assert_int_eq(st_roll_rules(other, &present), ST_ROLL_MISSING);
     ck_assert_int_eq(present, 2);
     ck_assert_int_eq(st_roll_ctas(other), 0);
@@ -127,11 +127,11 @@ START_TEST(test_another_communicator_or_size_is_another_roll_call)
         ck_assert_int_eq(present, 1);
         st_roll_leave(roll[i]);
     }
-    ck_assert_ptr_null(st_roll_join(id(), 1 << 20, &entry)); /* no host has as many */
+    ck_assert_ptr_null(st_roll_join(id(), 1 << 20, &entry)); /* no host has that many */
 }
 END_TEST
 
-/* What others may read, or what is no file of this size, is no place to meet. */
+/* An object that others may read, or that is no file of this size, is not used. */
 START_TEST(test_a_name_that_is_not_ours_is_not_used)
 {
     const struct st_roll_entry entry = LIKE;

@@ -30,7 +30,7 @@ static struct st_call random_call(struct t_random *random)
                             t_below(random, 2)};
 }
 
-/* The release can take this entry. */
+/* Can the release take this entry? */
 static int selectable(const struct st_era *era, float cost)
 {
     return cost >= 0.0f && cost < era->table_limit;

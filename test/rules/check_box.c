@@ -80,7 +80,7 @@ static const struct box {
     const char *fails;            /* a call that fails                   */
     const char *lacks;            /* a symbol or a library is not there  */
     const char *nvls;             /* NCCL_NVLS_ENABLE                    */
-    int multicast;                /* what the driver's attribute is      */
+    int multicast;                /* the driver's attribute              */
     struct symtuner_machine want; /* its name "": unknown; but for gpus  */
 } boxes[] = {
 #define H200(links) {"NVIDIA H200", 9, 0, links, 0, NULL}
@@ -125,7 +125,7 @@ static const struct box {
 static const struct box *box; /* NULL: the real one */
 static int nvml_running, nvml_loaded;
 
-/* 0, or NVML's and the driver's way to say that it went wrong. */
+/* 0, or an error as NVML and the driver return it. */
 static int goes(const char *call)
 {
     return box->fails && strcmp(box->fails, call) == 0 ? 999 : 0;
@@ -153,7 +153,7 @@ static int nvml_shutdown(void)
 
 static int nvml_count(unsigned *count)
 {
-    *count = (unsigned)box->gpus; /* also when it fails: nobody may look */
+    *count = (unsigned)box->gpus; /* even if it fails: nobody may read it */
     return goes("nvmlDeviceGetCount_v2");
 }
 

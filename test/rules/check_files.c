@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_files.c - rules from files that are none, pipes, and several sources at once. */
+/* check_files.c - rules from pipes, devices and missing files, and from several sources at once. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ START_TEST(test_an_unreadable_file_says_why)
 }
 END_TEST
 
-/* Some write SYMTUNER_RULES=/dev/null for none; what SYMTUNER_RULE says must not go with it. */
+/* Some people write SYMTUNER_RULES=/dev/null for no file; SYMTUNER_RULE must still count. */
 START_TEST(test_dev_null_is_an_empty_text_for_a_job)
 {
     symtuner_rules *rules = NULL;
@@ -79,7 +79,7 @@ START_TEST(test_too_many_rules_of_three_sources_are_none)
 }
 END_TEST
 
-/* A job would wait for ever, where a person who names a pipe has something in it. */
+/* A job would wait for ever; a person who names a pipe on a command line writes to it. */
 START_TEST(test_a_pipe_never_holds_a_job_up)
 {
     char path[] = "/tmp/symtuner-check-XXXXXX";
@@ -93,7 +93,7 @@ START_TEST(test_a_pipe_never_holds_a_job_up)
     ck_assert_ptr_nonnull(strstr(error, "a pipe or a device could block the job"));
     ck_assert_int_eq(st_rules_load_any(path, &rules, error, sizeof error), SYMTUNER_EIO);
     ck_assert_ptr_nonnull(strstr(error, "a pipe that nobody writes to"));
-    writer = open(path, O_RDWR); /* for Linux a reader and a writer at once */
+    writer = open(path, O_RDWR); /* for Linux, both a reader and a writer */
     if (fork() == 0) {
         usleep(50000); /* the reader waits */
         _exit(write(writer, "[rule a]\ncoll = any\n", 20) != 20);
@@ -107,7 +107,7 @@ START_TEST(test_a_pipe_never_holds_a_job_up)
 }
 END_TEST
 
-/* `generate > fifo & symtuner check fifo`, and what generates may have nothing to say. */
+/* `generate > fifo & symtuner check fifo`, and the generator may write nothing. */
 START_TEST(test_the_writer_of_a_pipe_may_come_later)
 {
     char path[] = "/tmp/symtuner-check-XXXXXX";
@@ -123,7 +123,7 @@ START_TEST(test_the_writer_of_a_pipe_may_come_later)
 
             usleep(100000);
             fd = open(path, O_WRONLY);
-            usleep(bytes ? 1100000 : 0); /* once it is there, it has all the time */
+            usleep(bytes ? 1100000 : 0); /* once it is there, it may take its time */
             _exit(write(fd, "[rule a]\ncoll = any\n", bytes) != bytes);
         }
         ck_assert_msg(st_rules_load_any(path, &rules, error, sizeof error) == SYMTUNER_OK, "%s",

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_golden.c - rules texts, each with what must come of it.
+ * check_golden.c - rules texts, each with the result that it must have.
  *
  * test/golden/rules/rules.test says what good texts mean, and their lint findings; bad/bad.test has
  * the one error of each bad text, with line and column. A case of these files is
  *
- *   --- KIND NAME      rules, csv or inline: the text follows; file: it is the file NAME beside
- *   the text
- *   --- means          or --- error
- *   what must come of it, up to blank lines and the next case
+ *   --- KIND NAME      rules, csv or inline: the text follows; file: it is the file NAME beside the
+ *   text --- means          or --- error the result, up to blank lines and the next case
  *
- * GOLDEN_UPDATE=1 rewrites what must come of the texts; read what git then shows.
+ * GOLDEN_UPDATE=1 rewrites the results; read what git then shows.
  */
 #include <stdio.h>
 #include <stdlib.h>

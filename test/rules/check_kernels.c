@@ -124,7 +124,7 @@ START_TEST(test_an_older_caller_s_smaller_kernel_query_is_answered)
 }
 END_TEST
 
-/* As if compiled before decisions had ctas; one with more than we know is refused. */
+/* As if compiled before decisions had ctas; one that is longer than ours is refused. */
 START_TEST(test_an_older_caller_s_smaller_kernel_decision_is_not_overrun)
 {
     struct symtuner_kernel_query query = {.struct_size = sizeof query, .ranks = 2};

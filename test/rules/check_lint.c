@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_lint.c - what check finds in rules that are legal: each finding, and what is none. */
+/* check_lint.c - what check finds in legal rules: each finding, and rules without any. */
 #include <stdio.h>
 #include <string.h>
 
@@ -39,7 +39,7 @@ static void findings_are(const char *text, const char *const *want)
 static const struct {
     const char *first, *later, *finding; /* NULL: none */
 } pairs[] = {
-    /* a rule that takes everything hides what comes after it, whatever that asks */
+    /* a rule that takes everything hides the rules after it, whatever their conditions */
     {RULE, LATER, HIDDEN},
     {RULE, LATER " bytes=1KiB", HIDDEN},
     {RULE, LATER " ranks=2", HIDDEN},
@@ -53,7 +53,7 @@ static const struct {
     {"any prefer=symmetric", LATER, HIDDEN},
     {ALL, KERNELS " dtype=f32", HIDDEN},
     {ALL, KERNELS " op=max", HIDDEN},
-    /* and does not when it leaves some of it */
+    /* but not if it leaves them some calls */
     {RULE " bytes=1KiB", LATER, NULL},
     {RULE " bytes=1KiB..4KiB", LATER " bytes=1KiB..4KiB", HIDDEN},
     {RULE " bytes=1KiB..4KiB", LATER " bytes=2KiB..8KiB", SHARES(2048, 4096)},
@@ -81,14 +81,14 @@ static const struct {
     {RULE " " LOW, LATER " " HIGH, SHARES(65536, 65536)},
     {RULE " " HIGH, LATER " " LOW, SHARES(65536, 65536)},
     {RULE " bytes=..65535", LATER " " HIGH, NULL},
-    {RULE " " LOW, RULE " " HIGH, NULL}, /* no matter */
+    {RULE " " LOW, RULE " " HIGH, NULL}, /* does not matter */
     {ALL " " LOW, KERNELS " " HIGH, SHARES(65536, 65536)},
     {ALL " " LOW, ALL " " HIGH, NULL},
     {ALL " " LOW, ALL " " HIGH " ctas=4", SHARES(65536, 65536)},
     {RULE " " LOW, RULE " " HIGH " channels=4", SHARES(65536, 65536)},
     {RULE " " LOW, KERNELS " " HIGH, NULL},
     {ALL " " LOW, LATER " " HIGH, NULL},
-    /* none of them where no call can meet both */
+    /* no finding if no call can match both */
     {RULE " " LOW " ranks=2", LATER " " HIGH " ranks=4", NULL},
     {RULE " " LOW " ranks=2..4", LATER " " HIGH " ranks=4..8", SHARES(65536, 65536)},
     {RULE " " LOW " nodes=1", LATER " " HIGH " nodes=2", NULL},

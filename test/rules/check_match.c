@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_match.c - the index answers as the scan does, and answers depend on nothing else. */
+/* check_match.c - the index answers as the scan does, and an answer depends on the call alone. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -139,7 +139,7 @@ static const struct {
     {"any bytes-per-rank=4096", SYMTUNER_BROADCAST, 4, 16384, 0},
     {"any bytes-per-rank=4096", SYMTUNER_ALLGATHER, 4, 16383, 0},
     {"any bytes-per-rank=4096", SYMTUNER_ALLGATHER, 4, 16384, 1},
-    {"any bytes-per-rank=4096", SYMTUNER_REDUCESCATTER, 4, 16387, 1}, /* 4096 and a rest */
+    {"any bytes-per-rank=4096", SYMTUNER_REDUCESCATTER, 4, 16387, 1}, /* 4096 and a remainder */
     {"any bytes-per-rank=4096", SYMTUNER_REDUCESCATTER, 4, 16388, 0},
     {"any bytes-per-rank=4096..", SYMTUNER_ALLGATHER, 8, UINT64_MAX, 1},
     {"any bytes-per-rank=9223372036854775808..", SYMTUNER_ALLGATHER, 8, UINT64_MAX, 0},
@@ -199,7 +199,7 @@ static struct {
     const struct st_rule *answer[ASKED];
 } shared;
 
-/* Ask everything in an order of the thread's own; 0 when all answers are the known ones. */
+/* Ask everything in an order of this thread's own; returns 0 if all answers are the known ones. */
 static void *ask_in_own_order(void *argument)
 {
     struct t_random random = {*(uint64_t *)argument};

@@ -237,7 +237,7 @@ START_TEST(test_equal_meaning_gives_an_equal_hash_and_only_that)
 }
 END_TEST
 
-/* Of [process] sections, what they ask and what they set. */
+/* Both conditions and actions of [process] sections. */
 START_TEST(test_process_sections_count_in_the_hash)
 {
     static const char *const text[] = {"[process]\nsym-ctas = 4\n", "[process]\nsym-ctas = 8\n",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * profiler.c - a profiler of interface version VERSION (1 to 7) that asks for the events that it is
- * told to and remembers all that it gets. Compiled once per version.
+ * profiler.c - a profiler of interface version VERSION (1 to 7) that asks for the events that a
+ * test sets and records all that it gets. Compiled once per version.
  */
 #include <string.h>
 

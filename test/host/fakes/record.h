@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * record.h - what the tuners and profilers of this folder tell the test that plays NCCL.
+ * record.h - the record that the tuners and profilers of this folder share with the test.
  *
- * Each library exports one of these: the test opens the very file that the plugin under test will
- * open, sets what the library is to do, and afterwards reads what it was told.
+ * Each library exports one. The test opens the file that the plugin under test will open, sets what
+ * the library is to do, and afterwards reads what it received.
  */
 #ifndef TEST_HOST_FAKES_RECORD_H_
 #define TEST_HOST_FAKES_RECORD_H_

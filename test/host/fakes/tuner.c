@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tuner.c - a tuner of interface version VERSION (2 to 7) that does what it is told and remembers
+ * tuner.c - a tuner of interface version VERSION (2 to 7) that does what a test sets and records
  * what it is asked. -DWITHOUT=1 has no init, 2 no getCollInfo. Compiled once per version.
  */
 #include <string.h>
