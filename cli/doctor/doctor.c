@@ -451,8 +451,6 @@ int st_cmd_doctor(int argc, char **argv)
     doctor.accept[1] = getenv("SYMTUNER_DOCTOR_ACCEPT");
     if (!st_doctor_accept_check("SYMTUNER_DOCTOR_ACCEPT", doctor.accept[1], error))
         return st_line_wrong(&line, error);
-    doctor.json = ask.json;
-    doctor.gpu = !ask.no_gpu;
     st_doctor_settings(&doctor);
     st_doctor_dirs(&doctor);
     st_doctor_copies(&doctor, ask.release, ask.library);
@@ -463,12 +461,12 @@ int st_cmd_doctor(int argc, char **argv)
         symtuner_machine_find(&doctor.machine);
     else
         doctor.machine = (struct symtuner_machine){.nvlink = -1, .multicast = -1};
-    if (doctor.gpu)
+    if (!ask.no_gpu)
         st_doctor_gpu(&doctor);
     else
         st_doctor_unchecked(&doctor, "GPUs");
     n = collect(&doctor, found);
-    (doctor.json ? print_json : print_text)(&doctor, found, n, stdout);
+    (ask.json ? print_json : print_text)(&doctor, found, n, stdout);
     for (int i = 0; i < n; i++)
         bad += found[i].row->severity != ST_NOTE && !found[i].accepted;
     return bad ? ST_EXIT_FINDINGS : ST_EXIT_FINE;

@@ -60,7 +60,6 @@ struct st_framework {
 
 struct st_doctor {
     const char *root;
-    bool json, gpu;
     const char *accept[2];              /* findings that do not count: --accept, the variable */
     struct st_setting setting[ST_SETTINGS_MAX];
     int settings;
@@ -142,7 +141,7 @@ void st_doctor_rules(struct st_doctor *doctor);
 
 /* elf.c: reads shared objects without loading them */
 struct st_elf {
-    bool elf, same_machine;
+    bool same_machine; /* a shared object of this machine */
     unsigned tuner, env, profiler, net; /* bit N: exports ncclTunerPlugin_vN ... */
     bool symtuner;
 };

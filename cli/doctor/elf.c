@@ -52,16 +52,8 @@ static const void *part(const struct image *image, uint64_t offset, uint64_t siz
     return offset <= image->size && size <= image->size - offset ? image->at + offset : NULL;
 }
 
+/* The header of a shared object of this machine; NULL if the file is none. */
 static const Elf64_Ehdr *header(const struct image *image)
-{
-    const Elf64_Ehdr *head = part(image, 0, sizeof *head);
-
-    if (!head || memcmp(head->e_ident, ELFMAG, SELFMAG) != 0)
-        return NULL;
-    return head;
-}
-
-static bool usable(const Elf64_Ehdr *head)
 {
 #if defined(__x86_64__)
     enum { MACHINE = EM_X86_64 };
@@ -70,14 +62,18 @@ static bool usable(const Elf64_Ehdr *head)
 #else
     enum { MACHINE = EM_NONE };
 #endif
-    return head->e_ident[EI_CLASS] == ELFCLASS64 && head->e_machine == MACHINE &&
-           head->e_type == ET_DYN;
+    const Elf64_Ehdr *head = part(image, 0, sizeof *head);
+    bool good = head && memcmp(head->e_ident, ELFMAG, SELFMAG) == 0 &&
+                head->e_ident[EI_CLASS] == ELFCLASS64 && head->e_machine == MACHINE &&
+                head->e_type == ET_DYN;
+
+    return good ? head : NULL;
 }
 
 /* Section header ${index}; NULL past the last, or if it lies outside of the file. */
 static const Elf64_Shdr *section(const struct image *image, const Elf64_Ehdr *head, int index)
 {
-    if (index >= head->e_shnum || head->e_shentsize != sizeof(Elf64_Shdr))
+    if (index >= head->e_shnum || head->e_shentsize != sizeof(Elf64_Shdr) || head->e_shoff % 8)
         return NULL;
     return part(image, head->e_shoff + (uint64_t)index * sizeof(Elf64_Shdr), sizeof(Elf64_Shdr));
 }
@@ -158,9 +154,8 @@ bool st_elf_look(const struct st_doctor *doctor, const char *path, struct st_elf
     if (!map_file(doctor, path, &image))
         return false;
     head = header(&image);
-    elf->elf = head != NULL;
-    elf->same_machine = head && usable(head);
-    if (elf->same_machine && head->e_shoff % 8 == 0)
+    elf->same_machine = head != NULL;
+    if (head)
         read_symbols(&image, head, elf);
     unmap(&image);
     return true;
@@ -199,7 +194,7 @@ bool st_elf_look_search(const struct st_doctor *doctor, const char *path,
     if (!map_file(doctor, path, &image))
         return false;
     head = header(&image);
-    if (head && usable(head) && head->e_shoff % 8 == 0)
+    if (head)
         read_search(&image, head, search);
     unmap(&image);
     return true;
@@ -238,7 +233,7 @@ bool st_elf_nccl(const struct st_doctor *doctor, const char *path, struct st_cop
     if (!map_file(doctor, path, &image))
         return false;
     head = header(&image);
-    if (head && usable(head) && head->e_shoff % 8 == 0) {
+    if (head) {
         const Elf64_Shdr *names = section(&image, head, head->e_shstrndx);
 
         for (int i = 0; i < head->e_shnum && names && !found; i++) {
