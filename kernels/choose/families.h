@@ -38,11 +38,10 @@ struct ar_family_row {
     bool gathers;      /* goes through AR_REGION_GATHER when peers cannot write recv */
     bool many_threads; /* its kernels for few ranks take 1024 threads, not 512 */
     int unroll;        /* words per thread and tile */
-    /* For the start-up probe: traffic of a rank in units of S (n-1)/n, n times that in one-shot, and
-     * about what hops, barriers and engine starts take, in microseconds. 0 us: unknown. */
+    /* For the start-up probe: traffic of a rank in units of S (n-1)/n, n times that in one-shot,
+     * and about what hops, barriers and engine starts take, in microseconds. 0 us: unknown. */
     double push, pull, copy, latency;
-    const char
-        *order; /* said of a family that does not add in the library's order; NULL: it does */
+    const char *order; /* a remark if it does not add in the library's order, else NULL */
 };
 
 #define AR_NAN_SUMS (AR_NEEDS_NAN_TYPE | AR_NEEDS_SUM_AVG)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* probe.c - what follows from the probe's figures, and the file that keeps them. */
+/* probe.c - choose a family by the probe's figures; read and write their file. */
 #include "kernels/choose/probe.h"
 
 #include <errno.h>
@@ -82,7 +82,7 @@ int ar_probe_read(const char *path, uint64_t key, struct ar_probe *p, char *why,
     int fields;
     FILE *f;
 
-    /* opening a pipe that nobody writes to would hold the job up for ever */
+    /* opening a pipe without a writer would block for ever */
     if (stat(path, &about) == 0 && !S_ISREG(about.st_mode)) {
         snprintf(why, why_size, "SYMTUNER_AR_PROBE_FILE=\"%s\" is no plain file", path);
         return -1;
@@ -116,7 +116,7 @@ int ar_probe_write(const char *path, uint64_t key, const struct ar_probe *p, cha
     FILE *f = NULL;
     int good;
 
-    /* a reader must never see half a line, although groups of other GPUs may write the same file */
+    /* write a new file and rename it: groups of other GPUs may read or write it meanwhile */
     if (snprintf(part, sizeof part, "%s.%ld.%" PRIx64, path, (long)getpid(), key) <
         (int)sizeof part)
         f = fopen(part, "we");

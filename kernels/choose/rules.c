@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rules.c - rules files as libsymtuner_ar.so reads them. */
+/* rules.c - read the [kernels] rules, apply them to a call, and show them. */
 #include "kernels/choose/rules.h"
 
 #include <pthread.h>
@@ -60,7 +60,7 @@ static void __attribute__((format(printf, 2, 3))) put_note(char *note, const cha
     va_end(args);
 }
 
-/* Threads of one process may create at once. */
+/* Threads of one process may create handles at the same time. */
 static void find_machine(struct symtuner_machine *machine)
 {
     static pthread_mutex_t looking = PTHREAD_MUTEX_INITIALIZER;
@@ -93,12 +93,12 @@ symtuner_rules *ar_rules_read(int nccl, int ranks, char note[AR_RULES_NOTE])
         put_note(note, "not read: SYMTUNER_MODE=%.40s", mode);
         return NULL;
     }
-    if (mode && strcmp(mode, "steer") != 0) { /* as the plugin takes it */
+    if (mode && strcmp(mode, "steer") != 0) { /* the plugin does the same */
         snprintf(error, sizeof error,
                  "SYMTUNER_MODE=%.60s: write one of steer|observe|off; using \"steer\"", mode);
         ar_rules_warn(error);
     }
-    /* NCCL's CSV knows no [kernels] */
+    /* NCCL's CSV format has no [kernels] rules, so its file is not read */
     if (st_rules_sources(getenv("SYMTUNER_RULE"), getenv("SYMTUNER_RULES"), NULL, &rules, error,
                          sizeof error) != SYMTUNER_OK) {
         put_note(note, "not used: %.220s", error);

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rules.h - the [kernels] rules of SYMTUNER_RULE and SYMTUNER_RULES, in front of the table.
+ * rules.h - the [kernels] rules of SYMTUNER_RULE and SYMTUNER_RULES, which go before the table.
  *
- * Ranks that decide differently wait for each other for ever. So a group uses rules only when the
- * hash of what is left of them for this group is the same on all ranks, and a rule sees nothing of
- * a call that could differ between ranks.
+ * Ranks that choose different kernels wait for each other for ever. So a group uses rules only if
+ * the hash of the rules that apply to it is the same on all ranks, and a rule depends on nothing
+ * that may differ between ranks.
  *
- * Ownership  the handle owns its rules. Threads  any. Errors  wrong or foreign rules are one
- * warning, and the table decides: they never fail a create. A SYMTUNER_MODE that is none is a
- * warning and means what it means to the plugin.
+ * Ownership  the handle owns its rules.
+ * Threads    any.
+ * Errors     wrong rules, or rules for another machine, give one warning and are ignored; creating
+ *            a group never fails because of them. An unknown SYMTUNER_MODE gives a warning and
+ *            means what it means to the plugin.
  */
 #ifndef AR_RULES_H_
 #define AR_RULES_H_
@@ -21,15 +23,15 @@
 enum { AR_RULES_NOTE = 240 };
 
 /*
- * ar_rules_read(nccl, ranks, note): the rules for a group of ${ranks} (${nccl} 0: without NCCL),
- * those of other groups and machines left out. NULL when none is left; ${note} says why when
- * somebody set a variable, else it is "". Freed with symtuner_rules_free.
+ * ar_rules_read(nccl, ranks, note): the rules that apply to a group of ${ranks} on this machine;
+ * ${nccl}: NCCL's version, 0 without NCCL. NULL if there is none. ${note} says what was read, or
+ * why not; it is "" if no variable is set. Free the result with symtuner_rules_free.
  */
 symtuner_rules *ar_rules_read(int nccl, int ranks, char note[AR_RULES_NOTE]);
 
-/* As ar_select and ar_select_why, but the first rule that covers the call comes before the table.
- * What is forced comes before the rule; a rule that asks for what cannot run gives way to the
- * table, and why says so. */
+/* Like ar_select and ar_select_why, but the first rule that covers the call goes before the table,
+ * and a forced kernel goes before the rule. If the rule's kernel cannot run the call, the table
+ * decides, and the reason says so. */
 int ar_rules_select(const symtuner_rules *rules, const struct ar_ask *ask,
                     const struct ar_force *force, struct ar_choice *choice);
 void ar_rules_why(const symtuner_rules *rules, const struct ar_ask *ask,
@@ -38,11 +40,11 @@ void ar_rules_why(const symtuner_rules *rules, const struct ar_ask *ask,
 /* Append one line per rule, as ar_select_print does for the table. */
 size_t ar_rules_print(const symtuner_rules *rules, const char *note, char *text, size_t length);
 
-/* One line on stderr, once in this process and for eight texts at most: all ranks of a process find
- * the same. SYMTUNER_LOG=off keeps it silent. */
+/* Print a warning on stderr, each text once per process, because all its ranks find the same; at
+ * most eight texts. SYMTUNER_LOG=off turns warnings off. */
 void ar_rules_warn(const char *text);
 
-/* Whether NCCL may use NVLink multicast on this machine, as far as the driver says. */
+/* Whether the driver says that NCCL may use NVLink multicast on this machine. */
 bool ar_multicast_here(void);
 
 #endif

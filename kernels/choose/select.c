@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* select.c - the selection table, its provenance, and the gates in front of it. */
+/* select.c - the selection table, where each row comes from, and how a row is applied. */
 #include "kernels/choose/select.h"
 
 #include <stdio.h>
@@ -23,12 +23,12 @@
 
 enum need { ANY, UNMAPPED, GENERIC, MULTICAST };
 
-/* First row that fits wins. ${ctas} is the most that a call of this row gets; short messages get as
- * many as they have words for. */
+/* The first row that fits wins. ${ctas} is the most blocks that a call of this row gets; a short
+ * message gets only as many as have words to move. */
 struct row {
     int links, min_ranks, max_ranks;
-    /* UNMAPPED: recv is not registered; GENERIC: not a sum of f32, f16 or bf16; MULTICAST: NCCL may
-     * use it, and we do not */
+    /* UNMAPPED: recv is not registered; GENERIC: not a sum or avg of f32, f16 or bf16; MULTICAST:
+     * NCCL may use NVLink multicast */
     enum need need;
     uint64_t max_bytes;
     int family, ctas, threads, lag;
@@ -36,8 +36,8 @@ struct row {
 };
 
 static const struct row table[] = {
-    /* NVLink, two ranks: one-shot moves no more than two-shot does. A few multiprocessors stay free
-     * for kernels of others: a block that cannot start holds up every rank. */
+    /* NVLink, two ranks: one-shot moves no more data than two-shot. A few multiprocessors stay free
+     * for other kernels, because a block that cannot start makes every rank wait. */
     {AR_LINKS_NVLINK, 2, 2, ANY, 16 * KiB, AR_ONE_LL8, 16, 128, 0, SWEEP},
     {AR_LINKS_NVLINK, 2, 2, GENERIC, 64 * KiB, AR_ONE_LL128, 64, 128, 0, SHAPE},
     {AR_LINKS_NVLINK, 2, 2, GENERIC, 128 * KiB, AR_ONE_LL128, 96, 128, 0, SHAPE},
@@ -84,7 +84,7 @@ static const struct row table[] = {
     {AR_LINKS_NVLINK, 5, 16, ANY, 64 * MiB, AR_CHUNKED, 128, 512, 1, RULE},
     {AR_LINKS_NVLINK, 5, 16, UNMAPPED, NO_END, AR_NCCL, 0, 0, 0, STAGED},
     {AR_LINKS_NVLINK, 5, 16, ANY, NO_END, AR_COPY, 64, 512, 0, RULE},
-    /* PCIe peer access: few blocks; a line of LL128 may arrive in parts, so it never runs here */
+    /* PCIe peer access: few blocks; no LL128, because its lines may arrive in parts */
     {AR_LINKS_PCIE, 2, 2, ANY, 4 * KiB, AR_ONE_LL8, 4, 128, 0, PCIE},
     {AR_LINKS_PCIE, 2, 2, ANY, 4 * MiB, AR_ONE_LAMPORT, 16, 128, 0, PCIE},
     {AR_LINKS_PCIE, 3, 16, ANY, 4 * KiB, AR_ONE_LL8, 4, 128, 0, PCIE},
@@ -104,7 +104,7 @@ static const struct row table[] = {
 
 #define ROWS (sizeof table / sizeof table[0])
 
-/* Payload that ${slots} equal slots in ${half} bytes hold, of which a message fills ${used}. */
+/* Most payload of a message that fills ${used} of the ${slots} equal slots in ${half} bytes. */
 static uint64_t fits(int form, uint64_t half, int slots, int used)
 {
     uint64_t lines = half / (AR_LINE * AR_WORD) / (uint64_t)slots;
@@ -160,7 +160,7 @@ uint64_t ar_capacity(const struct ar_ask *ask, int family)
     return bytes < most ? bytes : most;
 }
 
-/* When the table's kernel cannot run a call: the next best one that moves data the same way. */
+/* If the table's kernel cannot run a call: the next best one. */
 static int next_best(const struct ar_ask *ask, int family)
 {
     bool two = ask->ranks > 2 && (ar_families[family].shots == 2 || ar_is_bulk(family));
@@ -171,11 +171,11 @@ static int next_best(const struct ar_ask *ask, int family)
             return family;
     }
     if (ask->bytes > 64 * KiB && ar_capacity(ask, AR_CHUNKED) != 0)
-        return AR_CHUNKED; /* LL8's scratch would cut a long message in many pieces */
+        return AR_CHUNKED; /* LL8's small scratch would cut a long message into many pieces */
     return two ? AR_TWO_LL8 : AR_ONE_LL8;
 }
 
-/* Blocks that have at least one word, tile or line to do. */
+/* The number of blocks that would get at least one word or tile. */
 static uint64_t useful_ctas(const struct ar_ask *ask, int family, uint64_t bytes, int threads)
 {
     const struct ar_family_row *f = &ar_families[family];
@@ -187,8 +187,8 @@ static uint64_t useful_ctas(const struct ar_ask *ask, int family, uint64_t bytes
                               : ar_div_up(ar_words(f->form, message), per);
 }
 
-/* The kernels' launch bounds: what counts ranks at run time, is unrolled for eight, or is two-shot
- * for more than two ranks needs the registers of 512 threads. */
+/* The kernels' launch bounds. Kernels for any number of ranks, for eight ranks, and two-shot ones
+ * for more than two ranks need so many registers that only 512 threads fit. */
 static int max_threads(const struct ar_ask *ask, int family)
 {
     const struct ar_family_row *f = &ar_families[family];
@@ -211,10 +211,10 @@ static const struct row *find_row(const struct ar_ask *ask)
              (table[i].need == MULTICAST && ask->has_multicast)) &&
             (table[i].family != AR_NCCL || ask->has_nccl))
             return &table[i];
-    return &table[0]; /* one rank: no kernel runs at all */
+    return &table[0]; /* one rank: no kernel will run */
 }
 
-/* What the start-up probe says to ${family}, for messages that are more than latency. */
+/* The family after the start-up probe had its say, for messages where the links matter. */
 static int after_probe(const struct ar_ask *ask, int family)
 {
     unsigned can = 0;
@@ -226,7 +226,7 @@ static int after_probe(const struct ar_ask *ask, int family)
     return ar_probe_choose(&ask->probe, family, can, ask->ranks, ask->bytes);
 }
 
-/* Whole warps. */
+/* At most ${most}, and whole warps. */
 static int bounded(int threads, int most)
 {
     threads = threads > most ? most : threads;
@@ -280,7 +280,7 @@ int ar_select(const struct ar_ask *ask, const struct ar_force *force, struct ar_
         ctas > useful_ctas(ask, family, choice->piece, choice->threads))
         ctas = useful_ctas(ask, family, choice->piece, choice->threads);
     if (ctas > (uint64_t)ask->max_ctas) {
-        if (force->threads <= 0) /* fewer blocks are best with more threads (the sweep of SWEEP) */
+        if (force->threads <= 0) /* the sweep of SWEEP: fewer blocks do best with more threads */
             choice->threads = (int)((uint64_t)choice->threads * ctas / (uint64_t)ask->max_ctas);
         if (force->threads <= 0)
             choice->threads = bounded(choice->threads, max_threads(ask, family));

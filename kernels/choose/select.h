@@ -2,9 +2,9 @@
 /*
  * select.h - which kernel runs a call.
  *
- * Pure: the same question gets the same answer on every rank, which is what keeps ranks from
- * waiting for each other in different kernels. So a question holds nothing that may differ between
- * ranks: no pointer, no alignment of an unregistered buffer, no clock.
+ * Pure functions: all ranks must choose the same kernel, or they would wait for each other. So
+ * struct ar_ask holds nothing that may differ between ranks: no pointer, no alignment of an
+ * unregistered buffer, no time.
  */
 #ifndef AR_SELECT_H_
 #define AR_SELECT_H_
@@ -32,7 +32,7 @@ struct ar_ask {
     struct ar_probe probe;     /* all 0: there was none                                  */
 };
 
-/* What a choice follows; the table's kernel may have given way to one that can run the call. */
+/* Who decided. If the table's kernel cannot run the call, the table stands for its fallback. */
 enum ar_because { AR_TABLE_SAYS, AR_PROBE_SAYS, AR_RULE_SAYS, AR_FORCED, AR_CANNOT_RUN };
 
 struct ar_choice {
@@ -43,12 +43,12 @@ struct ar_choice {
     uint64_t piece; /* most bytes one launch takes; the last piece may be shorter  */
     int pieces;
     enum ar_because because;
-    int wanted;                 /* the family before it gave way                              */
+    int wanted;                 /* the family before any fallback */
     const char *source;         /* provenance of the row                                       */
     const struct st_rule *rule; /* that covers the call (rules.h), or NULL                  */
 };
 
-/* What the user forced; NULL and 0 mean free choice. */
+/* What the user forced; -1 and 0 leave the choice free. */
 struct ar_force {
     int family; /* -1: free */
     int ctas;
@@ -56,20 +56,20 @@ struct ar_force {
     int at_most; /* 1: ${ctas} is a limit, as the table's: short messages get fewer */
 };
 
-/* 0, or -1 when the forced kernel cannot run this call. */
+/* 0, or -1 if the forced kernel cannot run this call. */
 int ar_select(const struct ar_ask *ask, const struct ar_force *force, struct ar_choice *choice);
 
-/* The reason for what ar_select answered to ${ask}, as a sentence; apart, since calls need none. */
+/* The reason for the ${choice} of ar_select, as a sentence. */
 void ar_select_why(const struct ar_ask *ask, const struct ar_choice *choice, char *why,
                    size_t size);
 
-/* What to say after that of a family which does not add in the library's order; else "". */
+/* A remark to append if the family does not add in the library's order, else "". */
 const char *ar_order_note(int family);
 
-/* Most payload bytes that one launch of ${family} can carry; 0: it cannot run this call at all. */
+/* Most payload bytes that one launch of ${family} can take; 0: it cannot run this call at all. */
 uint64_t ar_capacity(const struct ar_ask *ask, int family);
 
-/* Append the table that applies to (ranks, links) as text; returns the length needed. */
+/* Write the rows for (ranks, links) as text; returns the length it takes. */
 size_t ar_select_print(int ranks, int links, char *text, size_t length);
 
 #endif

@@ -11,9 +11,9 @@
  * One hop, no barrier. First all words of a thread leave, then it waits for the same words of the
  * others; nothing a rank sends depends on what it receives, so no order of blocks can deadlock.
  *
- * Why a slot may be written again two calls later: see ar_half() in kernels/shared/layout.h. The reader's clear
- * of a slot comes before the end of its call e; its words of call e+1 come after that; a peer
- * starts call e+2 only when it has seen those words.
+ * Why a slot may be written again two calls later: see ar_half() in kernels/shared/layout.h. The
+ * reader's clear of a slot comes before the end of its call e; its words of call e+1 come after
+ * that; a peer starts call e+2 only when it has seen those words.
  */
 #ifndef AR_ONESHOT_CUH_
 #define AR_ONESHOT_CUH_

@@ -5,12 +5,12 @@
  * A reducer has an accumulator and four steps: start with one rank's unit, add another's, join two
  * accumulators, finish into a unit of the same type.
  *
- * The order is the same in every kernel, for every type and operator: ranks in groups of four,
- * ((0 + 1) + (2 + 3)), and the groups' sums one after the other; so ((0+1)+(2+3)) + ((4+5)+6) for
- * seven ranks. Ranks are numbered as in the group, whoever adds. Because x + y is y + x bit by bit,
- * a rank me of 2, 4 or 8 gets the same bits when it starts from itself, ((me + me^1) + (me^2 +
- * me^3)) + ..., and needs not look where in the order it stands. test/kernels/reference.h says the same
- * in plain C; nvls leaves the order to the switch.
+ * The order is the same in every kernel, for every type and operator. Ranks are
+ * added in groups of four, (0+1) + (2+3), and then the sums of the groups one after the other:
+ * ((0+1)+(2+3)) + ((4+5)+6) for seven ranks. The order goes by rank numbers, whichever rank adds.
+ * x+y and y+x have the same bits, so each rank "me" of 2, 4 or 8 may start from itself, ((me +
+ * me^1) + (me^2 + me^3)) + ..., and gets the same bits. test/kernels/reference.h has the same order
+ * in plain C. In nvls the switch decides the order.
  */
 #ifndef AR_REDUCE_CUH_
 #define AR_REDUCE_CUH_

@@ -173,7 +173,8 @@ __device__ __forceinline__ void store_for_word(char *p, uint32_t w, uint32_t end
     }
 }
 
-/* The same for messages of whole words (kernels/host/table.c): only the last line of LL128 may be short. */
+/* The same for messages of whole words (kernels/host/table.c): only the last line of LL128 may be
+ * short. */
 template <class F>
 __device__ __forceinline__ payload load_whole(const char *p, uint32_t w, uint32_t end)
 {

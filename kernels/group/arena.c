@@ -2,9 +2,9 @@
 /*
  * arena.c - scratch in pinned host memory, for GPUs that cannot reach each other.
  *
- * All ranks' arenas lie one behind the other in one mapping: anonymous memory in a local group, a
- * POSIX shared memory object between processes. Every GPU maps all of it, so the same kernels run,
- * only slower: their "peer" stores cross PCIe into host memory and the polls cross it back.
+ * The arenas of all ranks lie one after the other in one mapping: anonymous memory in a local
+ * group, a POSIX shared memory object between processes. Every GPU maps all of it, so the same
+ * kernels run, but slower: stores and polls cross PCIe to host memory.
  */
 #include "kernels/group/arena.h"
 
@@ -38,7 +38,7 @@ ncclResult_t ar_arena_host(symtuner_ar **handles, int n, const char *shared_name
     if (shared_name != NULL) {
         int cause = 0;
 
-        /* Reserve, not just size: writing past what /dev/shm can hold would kill the process. */
+        /* Reserve the memory: if /dev/shm were full, a later write would kill the process. */
         fd = shm_open(shared_name, create ? O_CREAT | O_EXCL | O_RDWR : O_RDWR, 0600);
         if (fd < 0)
             cause = errno;
@@ -63,7 +63,7 @@ ncclResult_t ar_arena_host(symtuner_ar **handles, int n, const char *shared_name
         munmap(map, bytes);
         return ar_fail_cuda(h, error, "pin host scratch");
     }
-    h->host_map = map; /* one owner in a local group: the first handle */
+    h->host_map = map; /* in a local group the first handle owns it */
     h->host_map_bytes = bytes;
     for (int i = 0; i < n; i++) {
         h = handles[i];
@@ -84,7 +84,7 @@ void ar_arena_free(symtuner_ar *h)
     if (h->arena_window != NULL)
         ar_window_drop(h, h->arena_window);
     if (h->endpoint.timed_out[0] != 0)
-        return; /* NCCL's thread may be at it */
+        return; /* NCCL's thread may still use it */
     h->arena_window = NULL;
     if (h->host_map != NULL) {
         cudaHostUnregister(h->host_map);

@@ -48,7 +48,7 @@ ncclResult_t ar_endpoint_open(struct ar_endpoint *endpoint, const struct ar_nccl
     }
     if (cudaStreamCreateWithFlags(&endpoint->stream, cudaStreamNonBlocking) != cudaSuccess) {
         cudaGetLastError();
-        endpoint->stream = NULL; /* the default one does, only not beside the caller's work */
+        endpoint->stream = NULL; /* the default stream works too, but waits for the caller's work */
     }
     return ncclSuccess;
 }
@@ -79,9 +79,9 @@ static cudaError_t say(struct ar_endpoint *endpoint, const void *mine, size_t by
     return error;
 }
 
-/* A communicator that does not block refuses every call after an error: the rank that had one is
- * not in this gather, which then never ends. Comes before any call that waits for the stream, and a
- * copy to memory that is not pinned is one. */
+/* Wait for the gather, with a limit. A nonblocking communicator refuses every call after an error,
+ * so a rank that had one is missing and the gather never ends. This must come before any call that
+ * waits for the stream without a limit, and a copy to memory that is not pinned is such a call. */
 static cudaError_t await(struct ar_endpoint *endpoint, const char *call)
 {
     cudaError_t error;
@@ -116,10 +116,10 @@ ncclResult_t ar_bootstrap_exchange(const struct ar_nccl *nccl, struct ar_endpoin
     cudaError_t error = cudaSuccess, latest;
     ncclResult_t result;
 
-    for (int i = 0; i < n; i++) /* a copy would wait for a gather that never ends */
+    for (int i = 0; i < n; i++) /* or the copy below waits for a gather that never ends */
         if (endpoints[i]->timed_out[0] != 0)
             return ar_comms_timed_out(endpoints, n, endpoints[i], why);
-    for (int i = 0; i < n; i++) { /* after an error, too: the others are in the gather */
+    for (int i = 0; i < n; i++) { /* also after an error: the other ranks wait in the gather */
         latest = say(endpoints[i], (const char *)mine + bytes * (size_t)i, bytes);
         error = error == cudaSuccess ? latest : error;
     }

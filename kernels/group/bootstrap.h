@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bootstrap.h - what the ranks of a communicator tell each other between calls.
+ * bootstrap.h - exchange data between the ranks of a communicator, outside of calls.
  *
- * A step that any rank may fail in (allocate, register, open) is followed by ar_bootstrap_agree: ranks
- * of which one went on to the next collective step and another gave up would wait for ever. So a
- * rank that failed comes to each meeting, too, until all know.
+ * After each step that a rank may fail in (allocate, register, open) all ranks call
+ * ar_bootstrap_agree. Otherwise one rank would give up while another waits for it in the next
+ * collective step, for ever. So a rank that failed still takes part until all know about it.
  */
 #ifndef AR_BOOTSTRAP_H_
 #define AR_BOOTSTRAP_H_
@@ -12,22 +12,23 @@
 #include "kernels/group/endpoint.h"
 #include "kernels/group/nccl.h"
 
-#define AR_INFO_BYTES 512 /* most that one rank says */
+#define AR_INFO_BYTES 512 /* most that one rank may send */
 
-/* Fails only for a communicator or a GPU of no use. */
+/* Fails only if the communicator or the GPU is unusable. */
 ncclResult_t ar_endpoint_open(struct ar_endpoint *endpoint, const struct ar_nccl *nccl,
                               ncclComm_t comm, uint64_t limit_ns, char *why);
-void ar_endpoint_close(struct ar_endpoint *endpoint); /* a late one keeps what it has */
+void ar_endpoint_close(struct ar_endpoint *endpoint); /* frees nothing after a timeout */
 
-/* Collective. ${mine}: ${bytes} of each of the ${n} ranks of this thread; ${all}: of each rank.
- * ${why}: AR_WHY bytes. */
+/* Collective: an all-gather. ${mine}: ${bytes} from each of the ${n} ranks of this thread; ${all}:
+ * ${bytes} from every rank. ${why}: AR_WHY bytes. */
 ncclResult_t ar_bootstrap_exchange(const struct ar_nccl *nccl, struct ar_endpoint *const *endpoints,
                                    int n, const void *mine, void *all, size_t bytes, char *why);
 
 /*
- * Collective. ${result} and ${why} are how it went here; ${alike} must be the same on all ranks.
- * When any rank failed, all get an error (their own, or ncclRemoteError) and the sentence of the
- * lowest rank that did, with its number; *met is false when even that could not be found out.
+ * Collective: agree on the outcome of a step. ${result} and ${why} are the outcome on this rank;
+ * ${alike} must be the same on all ranks. If any rank failed, all ranks return an error (their own,
+ * or ncclRemoteError), and ${why} names the lowest rank that failed and its reason. *met is false
+ * if the exchange itself failed.
  */
 ncclResult_t ar_bootstrap_agree(const struct ar_nccl *nccl, struct ar_endpoint *const *endpoints,
                                 int n, ncclResult_t result, uint64_t alike, char *why, bool *met);

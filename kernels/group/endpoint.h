@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* endpoint.h - one rank's end of the communicator, over which the ranks talk between calls. */
+/* endpoint.h - what one rank needs to exchange data with the other ranks of its communicator. */
 #ifndef AR_ENDPOINT_H_
 #define AR_ENDPOINT_H_
 
@@ -10,19 +10,19 @@
 
 #define AR_WHY 200 /* bytes of a sentence */
 
-/* What one rank needs to meet the others; made first, so that nothing later keeps it away. */
+/* Made before anything else, so that a rank that fails later can still tell the others. */
 struct ar_endpoint {
     ncclComm_t comm;
     int device, ranks;
     cudaStream_t stream;
-    char *memory; /* what this rank says, then what all said; NULL: none */
-    bool on_host; /* the GPU is full to the last page */
-    /* of a communicator that does not block (nccl_wait.h) */
-    bool threaded; /* it is one: a rank that failed cannot come to the next meeting */
+    char *memory; /* what this rank sends, then what all ranks sent; NULL: none yet */
+    bool on_host; /* ${memory} is pinned host memory: the GPU has none left */
+    /* for nonblocking communicators (nccl_wait.h) */
+    bool threaded; /* it is nonblocking: after an error this rank cannot take part any more */
     uint64_t limit_ns;
     const uint32_t *abort;  /* the host's abort word; NULL: none yet */
-    ncclWindow_t window;    /* where NCCL's thread writes the window that is being made */
-    char timed_out[AR_WHY]; /* what NCCL did not end in time; empty: nothing */
+    ncclWindow_t window;    /* NCCL's thread writes the new window here */
+    char timed_out[AR_WHY]; /* which NCCL call timed out; empty: none */
 };
 
 #endif

@@ -12,7 +12,7 @@ struct wait {
     pthread_mutex_t lock;
     pthread_cond_t ended;
     int device;
-    bool over, left; /* left: nobody asks any more, the thread frees this */
+    bool over, left; /* left: the caller timed out, so the thread frees this */
     cudaError_t error;
 };
 
@@ -75,7 +75,7 @@ cudaError_t ar_gpu_wait(int device, uint64_t limit_ns)
     struct timespec until;
     cudaError_t error;
 
-    if (w == NULL) /* no memory, no thread */
+    if (w == NULL) /* without the thread: wait without a limit */
         return synchronize(device);
     clock_gettime(CLOCK_MONOTONIC, &until);
     limit_ns += (uint64_t)until.tv_nsec;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu_wait.h - wait until a GPU is idle, but not for ever.
+ * gpu_wait.h - wait until a GPU is idle, up to a time limit.
  *
- * Our kernels leave by themselves when a peer is gone, NCCL's only when somebody aborts its
- * communicator. CUDA has no wait with a limit, so a thread waits, and is left to it after that;
- * for its sake the library is linked so that dlclose leaves it in memory (kernels/kernels.mk).
+ * Our kernels end by themselves when a peer is gone; NCCL's end only when its communicator is
+ * aborted. CUDA has no timed wait, so a helper thread waits and is abandoned on timeout. Because
+ * that thread may live on, the library is linked so that dlclose does not unload it (kernels.mk).
  */
 #ifndef AR_GPU_WAIT_H_
 #define AR_GPU_WAIT_H_

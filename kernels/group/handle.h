@@ -30,11 +30,11 @@ struct ar_window {
     bool ours;           /* registered by this library */
 };
 
-/* The stream of the latest call, and an event behind that call. Streams by the number that CUDA
- * gives each: another thread's cudaStreamPerThread, or a new stream, may have an old one's handle.
- */
+/* The stream of the latest call, and an event recorded after that call. Streams are told apart by
+ * the id that CUDA gives each, because different streams can have the same handle: a new stream
+ * that replaces a destroyed one, or cudaStreamPerThread in two threads. */
 struct ar_order {
-    unsigned long long capture; /* id of the capture it belongs to; 0: eager */
+    unsigned long long capture; /* id of the capture it belongs to; 0: calls outside of captures */
     bool used;
     unsigned long long stream;
     cudaEvent_t done;
@@ -44,15 +44,15 @@ struct ar_graph;
 
 struct symtuner_ar {
     int ranks, me, device;
-    uint64_t group;     /* the same in all handles of a group, and only there */
-    int sms, on_device; /* multiprocessors; ranks of this group that share them */
-    int budget;         /* blocks that these ranks may have, the same on all (ar_budget) */
-    int let_go;         /* blocks of the latest kernel, if it lets the next be set up beside it */
+    uint64_t group;     /* unique to the group, the same in all its handles */
+    int sms, on_device; /* multiprocessors; ranks of this group on this GPU */
+    int budget;         /* most blocks of these ranks together, the same on all (ar_budget) */
+    int let_go;         /* blocks of the latest kernel if the next may start beside it, else 0 */
     int links;
-    bool multicast;   /* NCCL may use it: so say all ranks */
-    const char *gate; /* why no kernel of ours can run here; NULL when they can */
+    bool multicast;   /* NCCL may use NVLink multicast: all ranks say so */
+    const char *gate; /* why all calls go to NCCL; NULL: our kernels can run */
     char gate_text[2 * AR_WHY];
-    char no_peer[AR_WHY]; /* why scratch is in host memory; empty: it is not, or was asked for */
+    char no_peer[AR_WHY]; /* why peer memory failed; empty: it did not, or host was asked for */
     ncclComm_t comm;      /* NULL in local groups */
     struct ar_endpoint endpoint;
     const struct ar_nccl *nccl;
@@ -67,33 +67,34 @@ struct symtuner_ar {
     struct ar_mailbox *mailbox_device;
     uint64_t timeout_ns;
     struct ar_window windows[AR_MAX_WINDOWS];
-    int windows_top; /* entries from here on were never taken: a call looks at few */
+    int windows_top; /* entries from here on were never used, so searches stop here */
     struct ar_force force;
-    symtuner_rules *rules; /* NULL: the table alone decides */
+    symtuner_rules *rules; /* NULL: only the built-in table decides */
     char rules_note[AR_RULES_NOTE];
     struct ar_probe probe;          /* the same on all ranks */
-    char probe_from[AR_PROBE_FROM]; /* empty: there was none */
-    bool stuck;     /* a kernel does not end, the probe's or NCCL's: to free anything would wait */
-    bool gave_nccl; /* some call went to NCCL */
+    char probe_from[AR_PROBE_FROM]; /* where its figures come from; empty: no probe ran */
+    bool stuck; /* a kernel of the probe or of NCCL does not end, so freeing would wait for ever */
+    bool gave_nccl; /* at least one call went to NCCL */
     uint32_t stall_ns;
     int lag;               /* 0: the table's */
-    enum ar_start overlap; /* as far as GPU, driver and NCCL allow: ar_start_of() */
-    struct ar_order eager; /* calls that are captured have an order for each capture, in graphs */
+    enum ar_start overlap; /* what GPU, driver and NCCL allow; see ar_start_of() */
+    struct ar_order eager; /* of calls outside of captures; ${graphs} has one per capture */
     struct ar_graph *graphs;
-    bool one_stream; /* no event lies behind the eager calls */
+    bool one_stream; /* the caller promised one stream: no event after each eager call */
     /* copy engines */
     cudaStream_t copy_stream;
-    cudaEvent_t copy_event[2]; /* both streams: begin, end */
+    cudaEvent_t copy_event[2]; /* where the streams fork and join */
     char error[256];
 };
 
-/* How its kernels start. Blocks that wait would take the places of another rank on the GPU. */
+/* How its kernels start: serially if ranks share the GPU, because blocks that wait early would take
+ * the room of another rank's. */
 static inline enum ar_start ar_start_of(const symtuner_ar *h)
 {
     return h->on_device == 1 ? h->overlap : AR_SERIAL;
 }
 
-/* Blocks of one call. */
+/* Most blocks of one call. */
 static inline int ar_most_ctas(const symtuner_ar *h)
 {
     int most = h->on_device > 1 ? ar_budget_together(h->sms, h->budget) : h->budget;

@@ -30,7 +30,7 @@ static int ask_nvml(const char *a, const char *b)
     if (init != NULL && by_bus != NULL && status != NULL && init() == 0 && by_bus(a, &first) == 0 &&
         by_bus(b, &second) == 0 && status(first, second, NVML_P2P_CAPS_NVLINK, &verdict) != 0)
         verdict = 1;
-    return verdict == 0 ? AR_LINKS_NVLINK : AR_LINKS_PCIE; /* NVML stays loaded: NCCL uses it too */
+    return verdict == 0 ? AR_LINKS_NVLINK : AR_LINKS_PCIE; /* NVML stays loaded; NCCL uses it too */
 }
 
 int ar_links_between(const char *a, const char *b)
@@ -45,6 +45,6 @@ int ar_links_between(const char *a, const char *b)
             cudaSuccess)
             return atomics ? AR_LINKS_NVLINK : AR_LINKS_PCIE;
     }
-    cudaGetLastError(); /* a GPU that this process does not see is no error */
+    cudaGetLastError(); /* it is no error if this process does not see a GPU */
     return ask_nvml(a, b);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* links.h - is it NVLink between two GPUs? */
+/* links.h - whether two GPUs are connected by NVLink or by PCIe. */
 #ifndef AR_LINKS_H_
 #define AR_LINKS_H_
 
@@ -7,8 +7,8 @@
 
 /*
  * ar_links_between(a, b): AR_LINKS_NVLINK or AR_LINKS_PCIE for the GPUs with these PCI bus ids.
- * Asks CUDA when this process sees both GPUs, else the driver's management library; when neither
- * knows, PCIe, which is the careful answer: no kernel for PCIe relies on what only NVLink promises.
+ * Asks CUDA if this process sees both GPUs, otherwise NVML. If neither knows, the answer is PCIe,
+ * which is safe: kernels for PCIe rely on no guarantee that only NVLink gives.
  */
 int ar_links_between(const char *a, const char *b);
 

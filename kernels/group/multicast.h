@@ -2,9 +2,10 @@
 /*
  * multicast.h - multicast addresses of windows, for the nvls kernels.
  *
- * From 2.29.7 on NCCL's getter makes the multicast team when there is none yet: it waits for the
- * other ranks at once, in ncclGroupStart, too. One thread must therefore not ask for one of its
- * ranks after the other. Each rank asks in a thread of its own; all ranks ask, or none.
+ * From 2.29.7 on, NCCL's getter creates the multicast team if there is none yet, and then waits for
+ * the other ranks, even between ncclGroupStart and ncclGroupEnd. So a thread that drives several
+ * ranks must not ask for them one after the other: each rank asks in a thread of its own. Either
+ * all ranks of the group ask, or none.
  */
 #ifndef AR_MULTICAST_H_
 #define AR_MULTICAST_H_
@@ -17,7 +18,7 @@ struct ar_multicast {
     int n; /* threads */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    int word; /* 0: wait; 1: ask; -1: do not */
+    int word; /* 0: wait; 1: ask; -1: end without asking */
     struct ar_multicast_rank {
         struct ar_multicast *all;
         pthread_t thread;
@@ -28,14 +29,16 @@ struct ar_multicast {
     } rank[AR_MAX_RANKS];
 };
 
-/* Whether windows of this group have any: two ranks gain nothing, old releases have no getter. */
+/* Whether to ask at all: two ranks gain nothing, and NCCL before 2.29 has no getter. */
 bool ar_multicast_wanted(const symtuner_ar *h);
 
-/* Threads for the ${n} ranks; may fail, which the other ranks must know before anybody asks. */
+/* Start a thread for each of the ${n} ranks. This may fail; all ranks must agree that it did not
+ * before any of them asks. */
 ncclResult_t ar_multicast_begin(struct ar_multicast *m, symtuner_ar **handles,
                                 const struct ar_window *windows, int n, char *why);
 
-/* ${ask}: every rank of the group does. Afterwards each rank[].found; NULL: this rank has none. */
+/* Let the threads ask if ${ask}, and wait for them. rank[i].found: the address, NULL if there is
+ * none. */
 void ar_multicast_end(struct ar_multicast *m, bool ask);
 
 #endif

@@ -19,7 +19,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void *find(void *library, const char *name)
 {
-    void *symbol = dlsym(RTLD_DEFAULT, name); /* the application's own NCCL goes first */
+    void *symbol = dlsym(RTLD_DEFAULT, name); /* prefer the NCCL that the application uses */
 
     return symbol != NULL || library == NULL ? symbol : dlsym(library, name);
 }
@@ -71,7 +71,7 @@ void ar_nccl_warn(int version, int dtype, int op, const void *send, const void *
     char text[400];
 
     if (dtype != AR_F16 && dtype != AR_F32 && dtype < AR_BF16)
-        return; /* no symmetric kernels; f32 is aligned, or check() refused it */
+        return; /* the faults are in symmetric kernels, which NCCL has for these types only */
     for (int i = 0; (hazard = st_hazard_of_call(version, op, (uintptr_t)send, (uintptr_t)recv, i));
          i++) {
         snprintf(text, sizeof text, "kernel nccl: NCCL %d.%d.%d: %s, or use another kernel",
@@ -120,7 +120,7 @@ ncclResult_t ar_nccl_window_peers(const struct ar_nccl *api, ncclWindow_t window
 
         if (cudaMemcpy(&head, window, sizeof head, cudaMemcpyDefault) != cudaSuccess ||
             head.flat == NULL || head.lsa_rank != me) {
-            cudaGetLastError(); /* not left for the application's next check */
+            cudaGetLastError(); /* or the application would find the error later */
             snprintf(why, why_size, "the window record of NCCL %d is not as known from 2.28",
                      api->version);
             return ncclInternalError;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nccl.h - the only door to NCCL: its functions, found at run time, and its window layout.
+ * nccl.h - NCCL's functions, found at run time, and the layout of its windows.
  *
- * The library is built against nccl.h for types but not linked with NCCL: one binary serves 2.28.3
- * to 2.32, and programs without NCCL can use symtuner_ar_create_local().
+ * The library uses the types of nccl.h but is not linked with NCCL. So one binary works with 2.28.3
+ * to 2.32, and programs without NCCL can call symtuner_ar_create_local().
  */
 #ifndef AR_NCCL_H_
 #define AR_NCCL_H_
@@ -37,13 +37,12 @@ struct ar_nccl {
 #define X(result, name, args) result(*name) args;
     AR_NCCL_MAP(X)
 #undef X
-    /* From 2.29; NULL before. */
+    /* From 2.29; NULL before. The second waits for all ranks (kernels/group/multicast.h). */
     ncclResult_t (*ncclGetLsaDevicePointer)(ncclWindow_t, size_t, int, void **);
-    ncclResult_t (*ncclGetLsaMultimemDevicePointer)(ncclWindow_t, size_t, void **); /* waits for
-                                                                  all ranks: kernels/group/multicast.h */
+    ncclResult_t (*ncclGetLsaMultimemDevicePointer)(ncclWindow_t, size_t, void **);
 };
 
-/* The functions, or NULL with the reason in ${why}. Looks once per process. */
+/* NCCL's functions, or NULL with the reason in ${why}. Loads them once per process. */
 const struct ar_nccl *ar_nccl_get(char *why, size_t why_size);
 
 /* Say so, once, where NCCL itself would go wrong with buffers that both lie in windows
@@ -52,8 +51,8 @@ void ar_nccl_warn(int version, int dtype, int op, const void *send, const void *
 
 /*
  * ar_nccl_window_peers(nccl, window, ranks, me, peers_out, ...):
- * Where the first byte of ${window} of every LSA rank lies in this rank's address space. Fails when
- * the window does not reach ${ranks} ranks by load and store. Waits for nobody.
+ * The address in this rank of the first byte of ${window} of each LSA rank. Fails if this rank
+ * cannot load from and store to the windows of all ${ranks} ranks. Does not wait for other ranks.
  */
 ncclResult_t ar_nccl_window_peers(const struct ar_nccl *nccl, ncclWindow_t window, int ranks,
                                   int me, char **peers_out, char *why, size_t why_size);

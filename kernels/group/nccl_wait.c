@@ -8,9 +8,9 @@
 #include <time.h>
 
 enum {
-    SPIN_NS = 1000000, /* a launch takes NCCL's thread well below 1 ms */
+    SPIN_NS = 1000000, /* NCCL's thread needs far less than 1 ms for a launch */
     NAP_NS = 50000,
-    ABORT_NS = 1000000000, /* NCCL may be well, and give windows back in that */
+    ABORT_NS = 1000000000, /* after an abort: time for a healthy NCCL to give windows back */
 };
 
 static uint64_t now_ns(void)
@@ -110,7 +110,8 @@ ncclResult_t ar_comms_timed_out(struct ar_endpoint *const *endpoints, int n,
 ncclResult_t ar_comms_end(const struct ar_nccl *nccl, struct ar_endpoint *const *endpoints, int n,
                           ncclResult_t result, const char *call, char *why)
 {
-    ncclResult_t ended = nccl->ncclGroupEnd(); /* always: or the caller's next call were in it */
+    ncclResult_t ended =
+        nccl->ncclGroupEnd(); /* always, or the caller's next call would be inside the group */
 
     if (result != ncclSuccess && result != ncclInProgress)
         snprintf(why, AR_WHY, "%s: %s", call, nccl->ncclGetErrorString(result));

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nccl_wait.h - communicators made with ncclConfig_t.blocking = 0: wait until NCCL is done.
+ * nccl_wait.h - wait for NCCL calls on nonblocking communicators (ncclConfig_t.blocking = 0).
  *
- * Such a communicator works in a thread of NCCL's. A call answers ncclInProgress, and until
- * ncclCommGetAsyncError answers something else its outputs are not there, and the next call would
- * fail and spoil the communicator. So every call of ours on a communicator is: wait, call, wait.
- * On a blocking one the first is a look and the second nothing.
+ * Such a communicator does its work in a thread of NCCL's. A call returns ncclInProgress. Until
+ * ncclCommGetAsyncError returns something else, the outputs of the call are not there, and another
+ * call would fail and break the communicator. So each of our calls waits before and after it. On a
+ * blocking communicator the first wait is one query and the second does nothing.
  *
- * A wait ends after the endpoint's time limit, or within a second of an abort. Then the communicator
- * is late, for ever: NCCL may still read and write what it was given, so nothing of that is freed,
- * and no further call is made. No CUDA in here: a stream of the caller's may be in capture.
+ * A wait ends after the endpoint's time limit, or within a second of an abort. From then on the
+ * communicator counts as timed out: NCCL may still read and write the memory it was given, so we
+ * do not free it, and we make no more calls. Nothing here calls CUDA, because one of the caller's
+ * streams may be capturing.
  */
 #ifndef AR_NCCL_WAIT_H_
 #define AR_NCCL_WAIT_H_
@@ -19,19 +20,19 @@
 
 /*
  * ar_comm_wait(nccl, voice, result, call, why):
- * ${result} of ${call}, once it is not ncclInProgress any more; before a call write
- * ncclInProgress. ${why}, AR_WHY bytes, becomes a sentence that names ${call} unless the answer is
- * ncclSuccess. ncclRemoteError: late. ncclInvalidUsage: late and aborted.
+ * Wait until ${call}, which returned ${result}, is done; pass ncclInProgress to wait before a call.
+ * Returns the final result: ncclRemoteError after a timeout, ncclInvalidUsage after an abort.
+ * Unless it is ncclSuccess, ${why} (AR_WHY bytes) says what went wrong and names ${call}.
  */
 ncclResult_t ar_comm_wait(const struct ar_nccl *nccl, struct ar_endpoint *endpoint,
                           ncclResult_t result, const char *call, char *why);
 
-/* One round of a loop that waits, *start 0 in the first: sleeps a little and answers
- * ncclInProgress, or makes the communicator late. */
+/* One round of a polling loop: sleeps a little and returns ncclInProgress, or marks the
+ * communicator as timed out and returns the error. *start must be 0 in the first round. */
 ncclResult_t ar_comm_poll(struct ar_endpoint *endpoint, uint64_t *start, const char *call);
 
-/* ncclGroupStart for calls on all of ${endpoints}; when it succeeds, ar_comms_end must follow. Inside
- * a group no call is waited for, ncclInProgress is as good as ncclSuccess. */
+/* ncclGroupStart for calls on all of ${endpoints}; if it succeeds, ar_comms_end must follow. Calls
+ * inside the group are not waited for: there ncclInProgress counts as success. */
 ncclResult_t ar_comms_start(const struct ar_nccl *nccl, struct ar_endpoint *const *endpoints, int n,
                             const char *call, char *why);
 
@@ -39,7 +40,7 @@ ncclResult_t ar_comms_start(const struct ar_nccl *nccl, struct ar_endpoint *cons
 ncclResult_t ar_comms_end(const struct ar_nccl *nccl, struct ar_endpoint *const *endpoints, int n,
                           ncclResult_t result, const char *call, char *why);
 
-/* ${first} is late, so all are: the calls of a group are one job of NCCL's thread. */
+/* Mark all endpoints as timed out because ${first} is: NCCL runs a group of calls as one job. */
 ncclResult_t ar_comms_timed_out(struct ar_endpoint *const *endpoints, int n,
                                 const struct ar_endpoint *first, char *why);
 

@@ -7,7 +7,7 @@
 #include "kernels/group/error.h"
 #include "kernels/group/nccl_wait.h"
 
-/* All of this thread's ranks in one NCCL group. */
+/* One NCCL group for all ranks of this thread. */
 ncclResult_t ar_windows_make(symtuner_ar **handles, void *const *buffers, int n, size_t bytes,
                              ncclWindow_t *windows, char *why)
 {
@@ -40,7 +40,7 @@ ncclResult_t ar_window_drop(symtuner_ar *h, ncclWindow_t window)
     char why[AR_WHY];
     ncclResult_t result = ar_comm_wait(h->nccl, &h->endpoint, ncclInProgress, call, why);
 
-    if (h->endpoint.timed_out[0] == 0) /* after an error, too: nothing is at the window any more */
+    if (h->endpoint.timed_out[0] == 0) /* also after an error: nothing uses the window any more */
         result = ar_comm_wait(h->nccl, &h->endpoint,
                               h->nccl->ncclCommWindowDeregister(h->comm, window), call, why);
     return result == ncclSuccess ? result : ar_fail(h, result, "%s", why);

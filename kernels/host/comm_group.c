@@ -2,8 +2,8 @@
 /*
  * comm_group.c - symtuner_ar_create: ranks of an NCCL communicator.
  *
- * The ranks first tell each other what they are (one small ncclAllGather), so that all of them take
- * the same way from there: peer memory through an NCCL window, pinned host memory, or plain NCCL.
+ * The ranks first exchange what they are (one small ncclAllGather), so that all of them decide
+ * alike: peer memory through an NCCL window, pinned host memory, or plain NCCL.
  */
 #include <fcntl.h>
 #include <stdarg.h>
@@ -21,14 +21,14 @@
 #include "kernels/host/create.h"
 #include "kernels/host/rank.h"
 
-/* What each rank says about itself. */
+/* What each rank tells the others about itself. */
 struct peer_info {
-    char host[64]; /* boot id: equal means that memory may be shared */
+    char host[64]; /* boot id: ranks with the same one can share memory */
     char bus[AR_BUS_ID_SIZE];
     int sms, budget, multicast, major, minor, links, transport, probe_mode, kernel, ctas;
     struct ar_probe probe;
-    uint64_t group;                /* rank 0's counts */
-    uint64_t bulk_bytes, bulk_own; /* as configured; what suits its GPU */
+    uint64_t group;                /* all use rank 0's */
+    uint64_t bulk_bytes, bulk_own; /* as configured; what suits its own GPU */
     uint64_t first_epoch, rules_hash;
 };
 
@@ -40,8 +40,8 @@ struct group {
     const struct ar_nccl *nccl;
     struct ar_endpoint endpoint[AR_MAX_RANKS], *endpoints[AR_MAX_RANKS];
     struct peer_info mine[AR_MAX_RANKS], all[AR_MAX_RANKS];
-    char why[AR_WHY]; /* the last step failed, here or on another rank */
-    bool lost;        /* no way to the other ranks any more */
+    char why[AR_WHY]; /* why the last step failed, here or on another rank */
+    bool lost;        /* the other ranks cannot be reached any more */
 };
 
 static void describe_host(char *text, size_t size)
@@ -66,7 +66,7 @@ fail(struct group *g, ncclResult_t result, const char *format, ...)
     return result;
 }
 
-/* All ranks' cards on every rank; also a barrier. */
+/* Exchange the info of all ranks; also a barrier. */
 static ncclResult_t exchange(struct group *g)
 {
     ncclResult_t result = ar_bootstrap_exchange(g->nccl, g->endpoints, g->n, g->mine, g->all,
@@ -76,7 +76,8 @@ static ncclResult_t exchange(struct group *g)
     return result;
 }
 
-/* How a step went, the same answer on all ranks; ${result} and g->why are how it went here. */
+/* Agree on the outcome of a step; the same result on every rank. ${result} and g->why are the
+ * outcome on this rank. */
 static ncclResult_t agree(struct group *g, ncclResult_t result)
 {
     bool met;
@@ -94,7 +95,7 @@ static void close_gate(struct group *g, const char *why)
     }
 }
 
-/* Ranks with different rules would run different kernels: then nobody uses any. */
+/* Ranks with different rules would choose different kernels, so then no rank uses rules. */
 static void compare_rules(struct group *g)
 {
     int other = 0;
@@ -105,7 +106,7 @@ static void compare_rules(struct group *g)
         ar_rules_drop(g->handles, g->n, other);
 }
 
-/* What two ranks must have alike and have not, or NULL. */
+/* The first setting in which two ranks differ though they must not, or NULL. */
 static const char *unlike(const struct peer_info *a, const struct peer_info *b)
 {
     return a->bulk_bytes != b->bulk_bytes     ? "config.bulk_bytes"
@@ -117,7 +118,7 @@ static const char *unlike(const struct peer_info *a, const struct peer_info *b)
                                               : NULL;
 }
 
-/* Same verdict on every rank: it looks at the common cards only. */
+/* Compare the info of all ranks, so the result is the same on every rank. */
 static ncclResult_t compare(struct group *g)
 {
     int ranks = g->endpoint[0].ranks;
@@ -210,7 +211,7 @@ static ncclResult_t open_windows(struct group *g)
     return result;
 }
 
-/* Scratch in a window. Failing here is not final: host memory may do. */
+/* Scratch in an NCCL window. If this fails, host memory may still work. */
 static ncclResult_t peer_arena(struct group *g, const struct symtuner_ar_config *config)
 {
     ncclResult_t result = agree(g, allocate(g, config));
@@ -221,11 +222,11 @@ static ncclResult_t peer_arena(struct group *g, const struct symtuner_ar_config 
     snprintf(text, sizeof text, "pinned host memory, which is slow, instead of peer memory: %s",
              g->why);
     if (g->handles[0]->me == 0 && config->transport == SYMTUNER_AR_AUTO)
-        ar_rules_warn(text); /* peers that cannot be reached are no news, a full GPU is */
+        ar_rules_warn(text); /* the user may not expect it, for instance when the GPU is full */
     return result;
 }
 
-/* The handles of rank 0, or of all others. */
+/* Open host memory for rank 0, which creates it, or for all other ranks. */
 static ncclResult_t open_host(struct group *g, const char *name, bool create)
 {
     for (int i = 0; i < g->n; i++) {
@@ -257,7 +258,7 @@ static ncclResult_t host_arena(struct group *g, const struct symtuner_ar_config 
     if (result == ncclSuccess)
         result = agree(g, open_host(g, name, false));
     if (maker)
-        shm_unlink(name); /* everybody has it open, or nobody will */
+        shm_unlink(name); /* all ranks have it open now, or none will */
     for (int i = 0; i < g->n && result != ncclSuccess; i++)
         ar_arena_free(g->handles[i]);
     return result;
@@ -285,7 +286,7 @@ static ncclResult_t probe(struct group *g, const struct ar_options *options)
     return ar_probe_run(g->handles, g->n, &group, options->probe_file);
 }
 
-/* Peer memory or host memory: the same on all ranks, and why not the other. */
+/* Share peer memory or host memory, the same on all ranks; keep the reason if not peer memory. */
 static ncclResult_t share_memory(struct group *g, const struct symtuner_ar_config *config,
                                  bool *host)
 {
@@ -316,7 +317,7 @@ static ncclResult_t share_memory(struct group *g, const struct symtuner_ar_confi
     return ncclSuccess;
 }
 
-/* As configured, the same on all ranks; else what suits every GPU. */
+/* Bulk scratch as configured, which is the same on all ranks, or else what suits every GPU. */
 static uint64_t bulk(const struct group *g)
 {
     uint64_t least = UINT64_MAX;
@@ -353,7 +354,7 @@ static ncclResult_t settle(struct group *g, const struct symtuner_ar_config *giv
     if (!ar_probe_wanted(g->handles[0], options))
         return ncclSuccess;
     result = probe(g, options);
-    if (result == ncclSuccess || g->lost) /* lost: g->why has the sentence */
+    if (result == ncclSuccess || g->lost) /* if lost, g->why already says why */
         return result;
     return fail(g, result, "%.*s", AR_WHY - 1, g->handles[0]->error);
 }
@@ -368,7 +369,7 @@ static ncclResult_t start_rank(struct group *g, int i, const struct symtuner_ar_
     if (h == NULL)
         return fail(g, ncclSystemError, "out of memory");
     g->handles[i] = h;
-    h->endpoint = g->endpoint[i]; /* it is the handle's from here on */
+    h->endpoint = g->endpoint[i]; /* the handle owns it from here on */
     g->endpoints[i] = &h->endpoint;
     h->comm = h->endpoint.comm;
     h->ranks = h->endpoint.ranks;
@@ -394,8 +395,8 @@ static ncclResult_t start_rank(struct group *g, int i, const struct symtuner_ar_
     info->budget = h->budget;
     info->multicast = h->multicast = h->ranks >= 4 && ar_multicast_here();
     info->transport = config->transport;
-    info->probe_mode = options->probe;    /* a rank that probes waits for the others to */
-    info->kernel = options->force.family; /* ranks in two kernels wait for each other */
+    info->probe_mode = options->probe;    /* a rank that probes waits for the others to probe */
+    info->kernel = options->force.family; /* ranks in different kernels would wait for each other */
     info->ctas = options->force.ctas;
     info->bulk_bytes = config->bulk_bytes;
     info->bulk_own = ar_scratch_bulk();
@@ -430,7 +431,7 @@ static ncclResult_t open_endpoints(struct group *g, const ncclComm_t *comms, uin
     return ncclSuccess;
 }
 
-/* NCCL may do everything only when nobody asked for one of our transports. */
+/* An error if the user asked for one of our transports but only NCCL can run. */
 static ncclResult_t insist(struct group *g, int transport)
 {
     static const char *const words[] = {"auto", "peer", "host"};

@@ -6,16 +6,16 @@
  *                     \            \          ^                    ^                     \
  *   main stream     await reduce0  add 0  signal | await reduce1  add 1  signal      await leave
  *
- * A copy cannot look whether the rank has given up: it runs when its stream comes to it. So copies
- * go where no rank's user can see them, or home. RS stores my words in the owners' slots; AG
- * fetches the owners' sums into my own recv. Were sums stored in the peers' recv instead, a rank
- * whose peers gave up waiting for it would lose what it keeps there. In return an owner waits until
- * all have fetched: its recv is read until then.
+ * A copy cannot check whether its rank has given up; it runs when its stream reaches it. So copies
+ * write only to scratch or to the own rank's recv. RS stores my words in the owners' slots; AG
+ * fetches the owners' sums into my recv. If owners stored sums in the peers' recv instead, a late
+ * copy could overwrite data of a rank that has already given up on the call. In return, an owner
+ * waits until all ranks have fetched, because they read its recv until then.
  *
- * Each shard is cut in two pieces so that adding up one hides behind moving the other. Operations
- * are submitted so that none waits for a later one: even a driver that runs both streams through
- * one queue cannot deadlock. Peers' slots are free when the call starts: the rank has finished its
- * previous call, for which every owner had emptied its slots.
+ * Each shard is cut into two pieces, so that adding up one overlaps with moving the other. No
+ * operation waits for one that is submitted later, so even a driver that runs both streams through
+ * one queue cannot deadlock. The peers' slots are free when the call starts: this rank has finished
+ * its previous call, and for that every owner had emptied its slots.
  */
 #include "kernels/group/error.h"
 #include "kernels/host/launch.h"
@@ -110,7 +110,7 @@ ncclResult_t ar_copy_guard(symtuner_ar *h, cudaStream_t stream)
     struct ar_args args;
 
     ar_args_start(h, &args);
-    args.ranks = 0; /* nobody is told anything */
+    args.ranks = 0; /* signal no peer */
     TRY(run_helper(ar_kernel_signal, &args, AR_FLAG_ENTER, 0, 0, stream));
     return ncclSuccess;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* describe.c - what a handle has found out about its group, as text. */
+/* describe.c - symtuner_ar_describe: what a handle knows about its group, as text. */
 #include <stdio.h>
 #include <string.h>
 

@@ -31,7 +31,7 @@ static bool any_live(symtuner_ar **handles, int n)
     return live;
 }
 
-/* Put off freeing these; false: no graph lives, free them now. */
+/* Free these later; false: no graph lives, so free them now. */
 static bool defer(symtuner_ar **handles, int n)
 {
     struct deferred *g;
@@ -40,7 +40,7 @@ static bool defer(symtuner_ar **handles, int n)
         return false;
     g = calloc(1, sizeof *g);
     if (g == NULL)
-        return true; /* nobody will free them */
+        return true; /* they are never freed */
     memcpy(g->handles, handles, (size_t)n * sizeof *handles);
     g->n = n;
     pthread_mutex_lock(&lock);
@@ -74,9 +74,8 @@ void ar_deferred_free(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* Nothing of ours waits longer than the time limit for a peer that has died. NCCL's kernels do, so
- * where a call was NCCL's the limit is kept here; 2 s at least, for what the application has queued
- * on the GPU. */
+/* Wait for this rank's calls. Our kernels give up on a dead peer by themselves; NCCL's do not. If
+ * NCCL ran a call, enforce the time limit here; at least 2 s, for other work queued on the GPU. */
 static ncclResult_t await_calls(symtuner_ar *h, bool another_is_stuck)
 {
     const uint64_t least = 2000000000;
@@ -105,7 +104,7 @@ static void drop_windows(symtuner_ar *h)
     ar_arena_free(h);
 }
 
-/* Handle ${i}, whose graphs may live, with the others of its local group. */
+/* Defer handle ${i}, with the others of its local group, if graphs with their calls live. */
 static bool defer_group(symtuner_ar **handles, int n, int i)
 {
     symtuner_ar *together[AR_MAX_RANKS], *h = handles[i];
@@ -117,7 +116,7 @@ static bool defer_group(symtuner_ar **handles, int n, int i)
             together[many++] = handles[k];
     if (!defer(together, many))
         return false;
-    if (h->comm != NULL) { /* which may end at once, and with it the way to the peers' memory */
+    if (h->comm != NULL) { /* it may end now, and with it the access to the peers' memory */
         cudaSetDevice(h->device);
         cudaMemcpy(&h->state->dead, &destroyed, sizeof destroyed, cudaMemcpyHostToDevice);
         drop_windows(h);
@@ -144,12 +143,12 @@ ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n)
         return result;
     cudaGetDevice(&device);
     ar_deferred_free();
-    /* When our own calls are done every peer's write to our scratch has been seen. */
+    /* Once our own calls are done, no peer writes to our scratch any more. */
     for (int i = 0; i < n; i++) {
         ncclResult_t latest;
 
         if (handles[i] == NULL || handles[i]->endpoint.timed_out[0] != 0)
-            continue; /* what NCCL has launched may never end */
+            continue; /* NCCL's kernels may never end */
         latest = await_calls(handles[i], stuck);
         result = latest != ncclSuccess ? latest : result;
         stuck = stuck || handles[i]->stuck;

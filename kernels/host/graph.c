@@ -7,7 +7,7 @@
 
 #include "kernels/group/error.h"
 
-/* In a thread of CUDA's, where no CUDA call is allowed. */
+/* CUDA calls this in a thread of its own, where CUDA calls are not allowed. */
 static void CUDART_CB let_go(void *record)
 {
     struct ar_graph *g = record;
@@ -42,11 +42,11 @@ static ncclResult_t make(symtuner_ar *h, unsigned long long id, cudaGraph_t grap
         *out = g;
         return ncclSuccess;
     }
-    cudaUserObjectRelease(held, 1); /* lets go, now or soon */
+    cudaUserObjectRelease(held, 1); /* calls let_go, now or soon */
     return ar_fail_cuda(h, error, "let the graph hold what its call needs");
 }
 
-/* The record of capture ${id}, which goes on in ${graph}; made where there is none yet. */
+/* The record of capture ${id}, which fills ${graph}; made if there is none yet. */
 static ncclResult_t find(symtuner_ar *h, unsigned long long id, cudaGraph_t graph,
                          struct ar_graph **out)
 {
@@ -92,9 +92,9 @@ bool ar_graphs_live(symtuner_ar *h, uint64_t windows, int wait_ms)
 /* ---- order ----------------------------------------------------------------------------------- */
 
 /*
- * Which capture, if any, and which stream. CUDA's number of a stream tells a stream from another
- * that was made where it had been, and cudaStreamPerThread of two threads; but asking for the number
- * of a stream that captures ends the capture, so there it is the handle, which stays as long.
+ * Which capture, if any, and which stream. CUDA's stream id tells apart streams that have the same
+ * handle (see struct ar_order). But asking for the id of a capturing stream would end the capture,
+ * so there we use the handle, which stays valid as long as the capture.
  */
 static cudaError_t look_at(cudaStream_t stream, unsigned long long *capture, cudaGraph_t *graph,
                            unsigned long long *number)
@@ -139,7 +139,7 @@ ncclResult_t ar_stream_enter(symtuner_ar *h, cudaStream_t stream, struct ar_orde
         *order_out = order = &(*graph_out)->order;
     }
     if (order->used && order->stream != number) {
-        /* with one_stream no event lies behind the last eager call, and its stream may be gone */
+        /* with one_stream there is no event after the last call, and its stream may be gone */
         error = h->one_stream && capture == 0 ? cudaDeviceSynchronize()
                                               : cudaStreamWaitEvent(stream, order->done, 0);
         if (error != cudaSuccess)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * graph.h - which call waits for which, and graphs that hold calls of a handle.
+ * graph.h - the order of a handle's calls, and the CUDA graphs that contain some of them.
  *
- * Each capture that a call goes into gets a record, of which the graph holds a reference (a CUDA
- * user object), and so do its clones and executables: the record is live until the last of them is
- * gone. It says behind which call of that capture the next one goes, and what must not be given
- * back.
+ * Each stream capture with calls of a handle has a record. The graph, its clones and its
+ * executables all hold a reference to it (a CUDA user object), so it lives until the last of them
+ * is gone. The record says which call of the capture the next one must follow, and which windows
+ * the graph uses, so that they are not deregistered.
  */
 #ifndef AR_GRAPH_H_
 #define AR_GRAPH_H_
@@ -15,24 +15,25 @@
 struct ar_graph {
     struct ar_graph *next;
     struct ar_order order;
-    uint64_t windows; /* bit w: some call goes through h->windows[w] */
-    uint32_t gone;    /* written by a thread of CUDA's when the graph is */
+    uint64_t windows; /* bit w: a call uses h->windows[w] */
+    uint32_t gone;    /* set by a thread of CUDA's once the graph is gone */
 };
 
 _Static_assert(AR_MAX_WINDOWS <= 64, "a bit for each window");
 
 /*
- * Calls of one handle share its counters, so a call on another stream waits for the one before: for
- * the last eager call when eager, for the last call of the same capture when captured. (A graph
- * cannot wait for work outside of it.) Enter before a call, leave behind it; *graph_out is the
- * record of the capture, or NULL.
+ * Calls of one handle share its counters and must not overlap. So a call on another stream waits
+ * for the previous one: a captured call for the last call of the same capture, any other call for
+ * the last call outside of captures. (A graph cannot wait for work outside of it.) Call enter
+ * before and leave after each call; *graph_out is the record of the capture, or NULL.
  */
 ncclResult_t ar_stream_enter(symtuner_ar *h, cudaStream_t stream, struct ar_order **order_out,
                              struct ar_graph **graph_out);
 ncclResult_t ar_stream_leave(symtuner_ar *h, cudaStream_t stream, struct ar_order *order);
 
-/* Whether a graph lives that goes through one of ${windows}; ~0: any graph. Forgets those that do
- * not. CUDA lets go of a graph some time after its last executable is destroyed: ${wait_ms}. */
+/* Whether a graph lives that uses one of ${windows}; ~0: any graph. Frees the records of graphs
+ * that are gone. CUDA releases a graph only some time after its last executable is destroyed, so
+ * this waits up to ${wait_ms}. */
 bool ar_graphs_live(symtuner_ar *h, uint64_t windows, int wait_ms);
 
 #endif

@@ -10,7 +10,7 @@
 #include "kernels/host/create.h"
 #include "kernels/host/rank.h"
 
-/* Whether every pair of different devices has peer access; enables it on the way. */
+/* Enable peer access between every pair of different GPUs; false if one pair has none. */
 static bool open_peers(symtuner_ar **handles, int n, int *links_out, char *why, size_t why_size)
 {
     *links_out = AR_LINKS_NVLINK;
@@ -64,7 +64,7 @@ static ncclResult_t peer_arenas(symtuner_ar **handles, int n,
     return ncclSuccess;
 }
 
-/* Ranks that share a GPU share its multiprocessors: all their blocks must be resident at once. */
+/* Count the ranks that share a GPU: all their blocks must be resident there at once. */
 static void count_neighbours(symtuner_ar **handles, int n)
 {
     int most = 1, sms = handles[0]->sms, budget = handles[0]->budget;
@@ -85,7 +85,7 @@ static void count_neighbours(symtuner_ar **handles, int n)
     }
 }
 
-/* What suits every GPU of the group. */
+/* Bulk scratch that suits every GPU of the group. */
 static uint64_t least_bulk(symtuner_ar **handles, int n)
 {
     uint64_t least = UINT64_MAX, own;
@@ -98,7 +98,7 @@ static uint64_t least_bulk(symtuner_ar **handles, int n)
     return least;
 }
 
-/* All ranks are this thread's. */
+/* This thread has all ranks. */
 struct local {
     symtuner_ar **handles;
     int n;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* options.c - parse SYMTUNER_AR_*; a word that is not understood is an error, never a default.
- */
+/* options.c - parse SYMTUNER_AR_*; a value that is not understood is an error, never a default. */
 #include "kernels/host/options.h"
 
 #include <errno.h>
@@ -13,7 +12,7 @@
 
 extern char **environ;
 
-/* A misspelt name is no reason to fail, and none to be silent. */
+/* Warn about unknown names: they are probably misspelt. */
 static void name_strangers(void)
 {
     const struct st_words *words = &st_kernel_variables;
@@ -44,7 +43,7 @@ static int read_number(const char *name, uint64_t lowest, uint64_t highest, uint
         return 0;
     errno = 0;
     v = strtoull(text, &end, 10);
-    /* strtoull takes spaces and signs, too */
+    /* strtoull would also accept spaces and signs */
     if (errno != 0 || *end != 0 || *text < '0' || *text > '9' || v < lowest || v > highest) {
         snprintf(why, why_size, "%s=\"%s\" is not a number from %llu to %llu", name, text,
                  (unsigned long long)lowest, (unsigned long long)highest);

@@ -16,13 +16,13 @@ struct ar_options {
     uint32_t stall_us;      /* test builds only                           */
     int max_ctas;           /* 0: not set                                 */
     int lag;                /* chunked; 0: the table's                    */
-    int overlap;            /* enum ar_start; -1: as far as it is safe  */
+    int overlap;            /* enum ar_start; -1: as far as is safe     */
     int probe;              /* 0 never, 1 always, -1 when links are PCIe  */
     const char *probe_file; /* NULL: keep nothing; lives as long as the environment */
 };
 
-/* 0, or -1 with a sentence in ${why} that names the variable, the word and the cure. A variable
- * that does not exist is one warning on stderr. */
+/* 0, or -1; then ${why} names the variable, its value and what to write instead. An unknown
+ * variable SYMTUNER_AR_* is a warning on stderr. */
 int ar_options_read(struct ar_options *options, char *why, size_t why_size);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* probe_run.c - the probe's steps on this thread's GPUs; kernels/choose/probe.h says what for. */
+/* probe_run.c - run the steps of the probe (kernels/choose/probe.h) on this thread's GPUs. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +14,7 @@ enum {
     THREADS = 256,
     STEP_NS = 10000000,
     COPIES = 4,
-    WAIT_MS = 5000, /* loads that never return have been seen */
+    WAIT_MS = 5000, /* on some hosts loads never return */
 };
 #define MOST_SLOT (16ull << 20)
 #define TILE      ((uint64_t)THREADS * AR_WORD * AR_PROBE_UNROLL)
@@ -112,13 +112,13 @@ static void note(symtuner_ar *h, int step, const struct ar_probe_seen *seen, dou
     else
         rate = wrong || ns == 0 ? 0 : (double)bytes * 1e3 / (double)ns;
     if (rate > 0 && rate < AR_PROBE_BROKEN + 1)
-        rate = AR_PROBE_BROKEN + 1; /* slow is not broken */
+        rate = AR_PROBE_BROKEN + 1; /* do not take a slow link for a broken one */
     *(step == AR_PROBE_PUSH   ? &h->probe.push
       : step == AR_PROBE_PULL ? &h->probe.pull
                               : &h->probe.copy) = rate < 4e9 ? (uint32_t)rate : 4000000000u;
 }
 
-/* Whatever frees or synchronises now would wait for ever, and so would what is queued behind. */
+/* The kernel does not end, so freeing or synchronizing would wait for ever: do neither. */
 static ncclResult_t leave_stuck(symtuner_ar **handles, int n)
 {
     ar_fail(handles[0], ncclUnhandledCudaError,
@@ -131,7 +131,7 @@ static ncclResult_t leave_stuck(symtuner_ar **handles, int n)
     return ncclUnhandledCudaError;
 }
 
-/* One step on all handles of this thread; what it finds is in h->probe. */
+/* Run one step on all handles of this thread; the result goes to h->probe. */
 static ncclResult_t run_step(symtuner_ar **handles, int n, int step)
 {
     struct ar_probe_seen seen[BLOCKS];
@@ -156,7 +156,8 @@ static ncclResult_t run_step(symtuner_ar **handles, int n, int step)
         if (error == cudaSuccess)
             error = start(handles[started], step, there[started]);
     }
-    for (int i = 0; i < started; i++) { /* after an error, too: what runs must not be freed */
+    for (int i = 0; i < started;
+         i++) { /* also after an error: nothing that still runs may be freed */
         cudaError_t ended = await_stream(handles[i]->copy_stream, begin + WAIT_MS * 1e3);
         double us = now_us() - begin;
 
@@ -182,8 +183,9 @@ bool ar_probe_wanted(const symtuner_ar *h, const struct ar_options *options)
            (options->probe < 0 ? h->links == AR_LINKS_PCIE : options->probe != 0);
 }
 
-/* All ranks' figures; a rank that failed has told the others by AR_PROBE_FAILED or _STUCK. When one
- * is stuck nobody frees: its kernel may be in anybody's memory, and NCCL may wait for all ranks. */
+/* Get the figures of all ranks; AR_PROBE_FAILED or AR_PROBE_STUCK in them says that a rank failed.
+ * If one is stuck, no rank frees anything: its kernel may still access the memory of any rank, and
+ * NCCL may wait for all ranks. */
 static ncclResult_t meet(symtuner_ar **handles, int n, const struct ar_probe_group *group,
                          struct ar_probe *all, ncclResult_t result)
 {

@@ -24,8 +24,8 @@ uint64_t ar_scratch_bulk(void)
                                                                                      : 256 * MiB;
 }
 
-/* Scratch per half. The small regions are sized so that the table's kernels take their messages in
- * one piece; bulk decides how large a piece of a long message is. */
+/* Scratch per half. The small regions are large enough for the messages that the table sends
+ * through them in one piece; the bulk region decides how long a piece of a long message is. */
 void ar_scratch_size(symtuner_ar *h, const struct symtuner_ar_config *config, bool host)
 {
     uint64_t half[AR_REGIONS] = {MiB / 2, 16 * MiB, 32 * MiB, config->bulk_bytes, 0};
@@ -41,11 +41,11 @@ void ar_scratch_size(symtuner_ar *h, const struct symtuner_ar_config *config, bo
 }
 
 /*
- * Programmatic dependent launch needs code for sm_90 or later that waits for the kernel in front,
- * and a driver of CUDA 12.3 or later, which can capture it (NCCL's enqueue.cc asks for that, too).
- * The kernel behind ours may be let go early only if it waits, too, when it is launched that way.
- * NCCL's symmetric kernels of 2.28.3 to 2.30.6 do not (fixed by its commit 2948185): not with them
- * and not with unknown releases.
+ * Programmatic dependent launch needs kernels compiled for sm_90 or later, which wait for the
+ * previous kernel, and a driver of CUDA 12.3 or later, which can capture it (NCCL's enqueue.cc
+ * checks this, too). Our kernel may let the next one start early only if that one waits as well.
+ * NCCL's symmetric kernels of 2.28.3 to 2.30.6 do not wait (fixed by its commit 2948185), so we do
+ * not do it with these releases, nor with unknown ones.
  */
 enum ar_start ar_overlap_choose(int asked, int arch, int driver, int nccl)
 {
@@ -69,7 +69,7 @@ ncclResult_t ar_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
                            const struct ar_options *options)
 {
     uint64_t first = config->first_epoch ? config->first_epoch : 1;
-    /* a test that starts near the end of the one counter soon sees the other's, too */
+    /* so a test that starts near the wrap of one counter also reaches that of the other */
     struct ar_state state = {.epoch = first, .base = (uint32_t)first, .arrived = (uint32_t)first};
     cudaError_t error = cudaSetDevice(h->device);
     int arch, driver;
@@ -120,8 +120,8 @@ uint64_t ar_group_number(const symtuner_ar *h)
            (uint32_t)time(NULL) ^ (uint32_t)((uintptr_t)h >> 12);
 }
 
-/* What every region holds before the first call: "nothing has come", and in tests NaN also where it
- * does not matter. */
+/* Fill every region with "nothing has arrived"; in tests also fill with NaN the regions whose
+ * contents do not matter. */
 cudaError_t ar_arena_fill(symtuner_ar *h, const struct symtuner_ar_config *config)
 {
     const struct ar_layout *l = &h->layout;
@@ -139,7 +139,7 @@ static void free_gpu(symtuner_ar *h)
     cudaSetDevice(h->device);
     ar_arena_free(h);
     if (h->endpoint.timed_out[0] != 0)
-        return; /* NCCL may have launched what never ends, and CUDA waits for that to free */
+        return; /* NCCL may have launched a kernel that never ends, and freeing would wait for it */
     ar_endpoint_close(&h->endpoint);
     if (h->copy_stream != NULL)
         cudaStreamDestroy(h->copy_stream);
@@ -160,5 +160,5 @@ void ar_rank_free(symtuner_ar *h)
         free_gpu(h);
     symtuner_rules_free(h->rules);
     if (h->endpoint.timed_out[0] == 0)
-        free(h); /* else NCCL may still write a window to it */
+        free(h); /* after a timeout NCCL may still write a window into it */
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* window.c - buffers that the peers may touch directly. */
+/* window.c - register buffers that the peers may read and write directly. */
 #include <stdio.h>
 #include <string.h>
 
@@ -17,14 +17,14 @@ static struct ar_window *find_base(symtuner_ar *h, const void *base)
     return NULL;
 }
 
-enum { GRAPH_MS = 1000 }; /* CUDA may be about to let go of one */
+enum { GRAPH_MS = 1000 }; /* CUDA may be about to release a graph */
 
 static uint64_t bit(const symtuner_ar *h, const struct ar_window *w)
 {
     return 1ull << (w - h->windows);
 }
 
-/* From now on calls find it. */
+/* Add it to the table, where calls find it. */
 static void show(symtuner_ar *h, const struct ar_window *seen)
 {
     struct ar_window *w = find_base(h, NULL);
@@ -35,7 +35,7 @@ static void show(symtuner_ar *h, const struct ar_window *seen)
         h->windows_top = place + 1;
 }
 
-/* Neither NCCL's calls nor kernels over host memory go through windows of ours. */
+/* NCCL's calls do not use our windows, and kernels over host memory do not either. */
 static bool needs_none(const symtuner_ar *h)
 {
     return h->gate != NULL || (h->comm != NULL && h->links == AR_LINKS_HOST);
@@ -58,7 +58,7 @@ static ncclResult_t check(symtuner_ar **handles, void *const *buffers, int n)
     return ar_handles_check(handles, n);
 }
 
-/* What may be wrong with a buffer on one rank only. */
+/* Checks that may fail on some ranks only. */
 static ncclResult_t check_buffer(symtuner_ar *h, const void *buffer, size_t bytes, int i, char *why)
 {
     const char *from = buffer;
@@ -91,7 +91,7 @@ static ncclResult_t check_buffer(symtuner_ar *h, const void *buffer, size_t byte
     return ncclSuccess;
 }
 
-/* How a step went on all ranks. */
+/* Agree on the outcome of a step on all ranks. */
 static ncclResult_t agree(symtuner_ar **handles, int n, ncclResult_t result, uint64_t alike,
                           char *why)
 {
@@ -105,7 +105,7 @@ static ncclResult_t agree(symtuner_ar **handles, int n, ncclResult_t result, uin
                : ar_bootstrap_agree(handles[0]->nccl, endpoints, n, result, alike, why, &met);
 }
 
-/* The windows as peers see them, in ${seen}. */
+/* Where the peers' buffers are mapped here, in ${seen}. */
 static ncclResult_t look_up(symtuner_ar **handles, void *const *buffers, int n, size_t bytes,
                             const ncclWindow_t *windows, bool ours, struct ar_window *seen,
                             char *why)
@@ -130,8 +130,8 @@ static ncclResult_t look_up(symtuner_ar **handles, void *const *buffers, int n, 
     return result;
 }
 
-/* All windows of the group can be reached. Multicast addresses in all of ${seen}, on all ranks; or
- * in none, for ranks in different kernels would wait for each other. */
+/* All windows of the group are mapped. Add multicast addresses to all of ${seen} on all ranks, or
+ * to none: ranks in different kernels would wait for each other. */
 static ncclResult_t add_multicast(symtuner_ar **handles, int n, struct ar_window *seen, char *why)
 {
     struct ar_endpoint *endpoints[AR_MAX_RANKS];
@@ -206,7 +206,7 @@ ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void *const *buffers,
         symtuner_ar *h = handles[i];
         struct ar_window *w = find_base(h, buffers[i]);
 
-        /* a local group's pointers, and windows of the application, stay as they are */
+        /* pointers of a local group and windows of the application stay valid */
         if (w->ours && ar_graphs_live(h, bit(h, w), GRAPH_MS))
             return ar_handles_fail(handles, n, ncclInvalidUsage,
                                    "buffers[%d]: a graph holds calls that use %p; destroy it, and "
@@ -219,7 +219,7 @@ ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void *const *buffers,
 
         w->base = NULL;
         for (struct ar_graph *g = h->graphs; g != NULL; g = g->next)
-            g->windows &= ~bit(h, w); /* the place is another's next */
+            g->windows &= ~bit(h, w); /* the entry may be used for another window */
         if (!w->ours)
             continue;
         latest = ar_window_drop(h, w->handle);

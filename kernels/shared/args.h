@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * args.h - what the host hands to a kernel, and the table of kernels.
+ * args.h - the arguments that the host passes to every kernel, and the tables of kernels.
  *
- * Kernels see raw pointers only: NCCL windows, peer access and pinned host memory all end up as
- * peer[] here.
+ * Kernels see only raw pointers: memory from NCCL windows, peer access or the pinned host mapping
+ * is the same peer[] to them.
  */
 #ifndef AR_ARGS_H_
 #define AR_ARGS_H_
@@ -15,30 +15,30 @@
 struct ar_state {
     uint64_t epoch;   /* of the next call                                                  */
     uint32_t base;    /* arrivals of all earlier calls, modulo 2^32                         */
-    uint32_t dead;    /* enum ar_verdict once the rank gave up; kernels then leave at once */
-    uint32_t arrived; /* blocks that have read the words above                              */
+    uint32_t dead;    /* enum ar_verdict once the rank gave up; then kernels end at once */
+    uint32_t arrived; /* blocks that have read the words above */
     uint32_t pad;
-    uint64_t looked; /* when a waiting thread last looked at the mailbox, ns              */
+    uint64_t looked; /* ns, when a waiting thread last read the mailbox */
 };
 
 /* Pinned host words shared with the kernels of one rank. */
 struct ar_mailbox {
-    uint32_t abort; /* host writes, kernels look at it while they wait */
-    uint32_t error; /* enum ar_verdict; kernels write                  */
+    uint32_t abort; /* the host writes it, waiting kernels read it */
+    uint32_t error; /* enum ar_verdict; kernels write it */
 };
 
 /* 16-byte words per thread and tile; host and kernel must agree on the length of a tile. */
 #define AR_CHUNKED_UNROLL 4
 #define AR_PULL_UNROLL    2
 
-/* When a kernel's grid is set up: after the kernel in front on its stream has ended; before that,
- * to wait for it; or so, and letting the kernel behind do the same. */
+/* How a kernel starts: serially; early, overlapping the previous kernel of its stream; or early,
+ * and letting the next kernel overlap it as well. */
 enum ar_start { AR_SERIAL, AR_EARLY, AR_EARLY_BOTH, AR_STARTS };
 
-/* DESTROYED: of the handle nothing else is there any more. */
+/* Why a rank gave up. DESTROYED: only these counters are left of the handle. */
 enum ar_verdict { AR_ALIVE, AR_TIMEOUT, AR_ABORTED, AR_OVERLAP, AR_DESTROYED };
 
-/* What every kernel touches first comes first: a launch starts with cold constant-cache lines. */
+/* Fields that kernels read first come first: at launch the constant cache is cold. */
 struct ar_args {
     const char *in;
     char *out;
@@ -68,19 +68,20 @@ struct ar_args {
     uint32_t stall_ns; /* test builds: longest pause injected per block        */
 };
 
-/* Instantiations: AR_NX counts ranks at run time and does everything; 2 and 4 ranks have their own;
- * and for messages of whole words (kernels/host/table.c) 2, 4 and 8 ranks have a shorter one. */
+/* Instances of a kernel: AR_NX takes any number of ranks; AR_N2 and AR_N4 are for 2 and 4 ranks;
+ * and the shorter AR_N*_WHOLE are for messages of whole words (kernels/host/table.c). */
 enum ar_class { AR_NX, AR_N2, AR_N4, AR_N2_WHOLE, AR_N4_WHOLE, AR_N8_WHOLE, AR_CLASSES };
 
 struct ar_kernel_row {
-    const void *of[AR_REDUCERS][AR_CLASSES]; /* NULL: the more general; AR_NX NULL: there is none */
+    const void
+        *of[AR_REDUCERS][AR_CLASSES]; /* NULL: use a more general one; AR_NX NULL: no kernel */
 };
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Helpers of the copy-engine schedule: tell the peers, wait for the peers. */
+/* Helpers of the copy-engine schedule: signal the peers, wait for the peers. */
 extern const void *const ar_kernel_signal, *const ar_kernel_await;
 
 extern const void *const ar_kernel_probe; /* kernels/choose/probe.h */

@@ -2,16 +2,16 @@
 /*
  * dtypes.h - data types and operators, and which reducer adds them up.
  *
- * One X-macro row per data type in NCCL's numbering. The three float types that carry almost all
- * traffic have a reducer of their own; everything else shares two slower-compiled ones, so that
- * only the arithmetic differs between types, never the way data moves.
+ * One X-macro row per data type, in NCCL's numbering. The three float types that carry almost all
+ * traffic have reducers of their own; all other types share two slower reducers. Types differ in
+ * arithmetic only; data moves the same way for all.
  */
 #ifndef AR_DTYPES_H_
 #define AR_DTYPES_H_
 
-/* name, NCCL's number, bytes, and whether its sums may travel as Lamport words: 32 bits of ones are
- * NaN in it, wherever they start, and with the last bit cleared they still are. (True of e5m2, too,
- * for which there are no such kernels.) */
+/* Name, NCCL's number, bytes, and whether sums may travel as Lamport words: 32 one bits are NaN
+ * wherever they start, and still NaN with the last bit cleared. (This holds for e5m2, too, but
+ * there are no such kernels for it.) */
 #define AR_DTYPE_MAP(X)                                                                            \
     X(I8, 0, 1, 0)                                                                                 \
     X(U8, 1, 1, 0)                                                                                 \
@@ -36,9 +36,9 @@ enum ar_dtype {
 /* NCCL's numbering. */
 enum ar_op { AR_SUM, AR_PROD, AR_MAX, AR_MIN, AR_AVG, AR_OPS };
 
-/* F32, F16, BF16: sum and avg. NATIVE: pairs in the type itself (integers, f64, any min and max).
- * WIDE: what accumulates in a wider type, out of line (fp8 sum, avg, prod; other floats' prod, but
- * for f64). */
+/* F32, F16, BF16: sum and avg of that type. NATIVE: adds in the type itself (integers, f64; min and
+ * max of all types). WIDE: accumulates in a wider type, out of line (sum, avg and prod of fp8; prod
+ * of f32, f16 and bf16). */
 enum ar_reducer { AR_R_F32, AR_R_F16, AR_R_BF16, AR_R_NATIVE, AR_R_WIDE, AR_REDUCERS };
 
 static inline int ar_dtype_bytes(int dtype)
@@ -75,7 +75,7 @@ static inline int ar_reducer_of(int dtype, int op)
                                                                                      : AR_R_NATIVE;
 }
 
-/* One number for kernels to switch on. */
+/* Data type and operator as one number, for kernels to switch on. */
 #define AR_KIND(dtype, op) ((dtype)*8 + (op))
 
 #endif

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * layout.h - the arithmetic of a message: words, shards, slots, halves, flags.
+ * layout.h - where the parts of a message lie: words, shards, slots, halves, flags.
  *
- * Pure and shared: the host, the kernels and test/kernels/check_layout.c compile this same file, so what the
- * tests prove for every count, rank number and alignment is what the kernels do.
+ * Pure. The host, the kernels and test/kernels/check_layout.c all compile this file, so the tests
+ * check exactly what the kernels compute, for every count, number of ranks and alignment.
  *
  * Vocabulary
  *   unit     8 bytes of payload; no element straddles two units, so ranks reduce unit by unit
  *   word     16 bytes as they lie in scratch and cross the link; one thread handles one word
- *   form     how a word carries its own proof of arrival (enum ar_form)
+ *   form     how a word shows that it has arrived (enum ar_form)
  *   shard    the part of a message that one rank reduces for all (two-shot kernels)
  *   half     scratch is split in two, used by even and odd epochs
  *
@@ -35,18 +35,19 @@
 #define AR_MAX_CTAS  512 /* flag rows reserved per flag kind */
 
 /*
- * LL8      4 data + 4 flag, twice per word: any data, half the link, needs 8-byte atomic stores.
- * LL128    7.5 words of data + 8 bytes of flag per line: any data, 94 %, needs that the eight
- * 16-byte stores of a line become visible together; true on NVLink, not promised over PCIe. LAMPORT
- * 16 data bytes; all-ones 32-bit words mean "not here yet" and never travel as data: full link,
- * only for types where all-ones is a NaN.
+ * LL8      twice per word, 4 bytes of data and 4 of flag: any data type, half of the link's rate,
+ *          relies on whole 8-byte stores
+ * LL128    per line, 7.5 words of data and 8 bytes of flag: any data type, 94 % of the rate, relies
+ *          on the eight 16-byte stores of a line becoming visible together, which NVLink promises
+ *          and PCIe does not
+ * LAMPORT  16 bytes of data; a 32-bit part of all ones means "not here yet" and is never sent as
+ *          data: the full rate, only for types in which all ones is a NaN
  */
 enum ar_form { AR_LL8, AR_LL128, AR_LAMPORT };
 
 /*
- * Word numbers and everything counted in words are 32 bits: these forms only carry pieces that fit
- * their scratch, which is far below 4 GiB, and 64-bit arithmetic would double the instructions
- * before the first store.
+ * Word numbers and counts are 32 bits wide: a piece fits its scratch, which is far below 4 GiB, and
+ * 64-bit arithmetic would double the instructions before the first store.
  */
 
 /* Payload units of the word at position ${lane} of its line. */
@@ -73,7 +74,7 @@ AR_HD uint64_t ar_round_up(uint64_t a, uint64_t b)
     return ar_div_up(a, b) * b;
 }
 
-/* To a power of two. */
+/* Round up to a multiple of ${b}, a power of two. */
 AR_HD uint32_t ar_round_up32(uint32_t a, uint32_t b)
 {
     return (a + b - 1) & ~(b - 1);
@@ -85,7 +86,7 @@ AR_HD uint64_t ar_line_payload(int form)
     return form == AR_LL8 ? 64 : form == AR_LAMPORT ? 128 : 120;
 }
 
-/* Words that carry ${bytes} of payload. LL128 always sends whole lines: the flag is in the last. */
+/* Words that carry ${bytes} of payload. LL128 sends whole lines: the flag is in the last word. */
 AR_HD uint64_t ar_words(int form, uint64_t bytes)
 {
     return form == AR_LL128 ? ar_div_up(bytes, 120) * AR_LINE
@@ -101,9 +102,9 @@ AR_HD bool ar_word_wanted(int form, uint32_t w, uint32_t bytes)
 }
 
 /*
- * Two-shot partition. All shards but the last non-empty one have the same length, a whole number of
- * lines, so that every rank derives the same bounds from (bytes, ranks) alone. Shards start at
- * multiples of 16 bytes, or wide loads would be misaligned: two lines of LL128 at a time.
+ * How two-shot divides a message. All shards but the last non-empty one have the same length, a
+ * whole number of lines, so that every rank derives the same bounds from (bytes, ranks). Shards
+ * start at multiples of 16 bytes, so that wide loads are aligned; this takes two lines of LL128.
  */
 AR_HD uint64_t ar_shard_grain(int form)
 {
@@ -117,7 +118,7 @@ AR_HD uint64_t ar_shard_stride(int form, uint64_t bytes, int ranks)
     return ar_div_up(ar_div_up(bytes, grain), (uint64_t)ranks) * grain;
 }
 
-/* Bytes in shard ${s}; 0 for shards past the end of a short message. */
+/* Bytes in shard ${s}; 0 past the end of a short message. */
 AR_HD uint64_t ar_shard_bytes(uint64_t bytes, uint64_t stride, int s)
 {
     uint64_t first = stride * (uint64_t)s;
@@ -125,7 +126,7 @@ AR_HD uint64_t ar_shard_bytes(uint64_t bytes, uint64_t stride, int s)
     return first >= bytes ? 0 : bytes - first < stride ? bytes - first : stride;
 }
 
-/* The same for a piece of a word form. */
+/* The same in 32 bits, for a piece of a word form. */
 AR_HD uint32_t ar_shard_bytes32(uint32_t bytes, uint32_t stride, int s)
 {
     uint32_t first = stride * (uint32_t)s;
@@ -133,7 +134,7 @@ AR_HD uint32_t ar_shard_bytes32(uint32_t bytes, uint32_t stride, int s)
     return first >= bytes ? 0 : bytes - first < stride ? bytes - first : stride;
 }
 
-/* Scratch that one half needs: one slot per rank, twice for two-shot (both hops). */
+/* Scratch of one half: one slot per rank; two per rank for two-shot, one for each hop. */
 AR_HD uint64_t ar_oneshot_scratch(int form, uint64_t bytes, int ranks)
 {
     return ar_round_up(ar_words(form, bytes), AR_LINE) * AR_WORD * (uint64_t)ranks;
@@ -152,24 +153,25 @@ AR_HD uint64_t ar_bulk_stride(uint64_t bytes, int ranks)
     return ar_shard_stride(AR_LAMPORT, bytes, ranks);
 }
 
-/* Slots to reduce from; as much again, elsewhere, to gather through when recv is not mapped. */
+/* Scratch for the slots to reduce from. Unless recv is mapped, the gather slots, which lie
+ * elsewhere, need as much again. */
 AR_HD uint64_t ar_bulk_scratch(uint64_t bytes, int ranks)
 {
     return ar_bulk_stride(bytes, ranks) * (uint64_t)ranks;
 }
 
-/* Tiles of ${tile} bytes that one block of ${ctas} handles per shard. Same on all ranks. */
+/* Tiles of ${tile} bytes that each of ${ctas} blocks handles per shard; the same on all ranks. */
 AR_HD uint64_t ar_tiles_per_cta(uint64_t stride, uint64_t tile, int ctas)
 {
     return ar_div_up(stride, tile * (uint64_t)ctas);
 }
 
 /*
- * Blocks that a handle may have at once on a GPU of ${sms}, one to a multiprocessor: ${asked}, 0 for
- * as many as are good, but never all. Waiting blocks keep their multiprocessors, so two handles
- * whose calls two ranks start in different order would wait for each other if the second found no
- * room at all. A few are enough: what a block sends and awaits concerns the same block of the peers,
- * so blocks of one call may run one after the other.
+ * Most blocks of a handle at once on a GPU with ${sms} multiprocessors, one on each: ${asked}, or 0
+ * for all that are useful, but never all of them. A waiting block keeps its multiprocessor. If two
+ * ranks start calls of two handles in different order, the second call must still find room, or the
+ * ranks wait for each other for ever. A little room is enough: a block exchanges data only with the
+ * same block of its peers, so the blocks of one call may run one after the other.
  */
 AR_HD int ar_budget(int sms, int asked)
 {
@@ -179,8 +181,8 @@ AR_HD int ar_budget(int sms, int asked)
     return budget > 1 ? budget : 1;
 }
 
-/* The same for ranks that share a GPU: block by block they wait for each other, so all of one call
- * must be resident, and those of two handles must find room beside each other. */
+/* The same for ranks that share a GPU. Their blocks wait for each other, so all blocks of a call
+ * must be resident at once, and two handles must fit side by side. */
 AR_HD int ar_budget_together(int sms, int budget)
 {
     int half = (sms - 1) / 2;
@@ -189,11 +191,10 @@ AR_HD int ar_budget_together(int sms, int budget)
     return budget < half ? budget : half;
 }
 
-/* ---- epochs ------------------------------------------------------------------------------------
- */
+/* ---- epochs ---------------------------------------------------------------------------------- */
 
-/* The half that epoch ${e} uses. A rank is at most one call ahead of any other, because finishing a
- * call needs words from everybody; so two halves are enough. */
+/* The half that epoch ${e} uses. Two halves are enough: to finish a call a rank needs words from
+ * all ranks, so it is at most one call ahead of any other. */
 AR_HD int ar_half(uint64_t e)
 {
 #ifdef ST_BREAK_HALF
@@ -203,15 +204,15 @@ AR_HD int ar_half(uint64_t e)
 #endif
 }
 
-/* LL8 has room for 32 bits and 0 means "cleared", so 0 is skipped. Slots are cleared after reading,
- * hence an old value 2^32 calls ago cannot be mistaken for a new one. */
+/* The flag of LL8: 32 bits of the epoch. 0 means "cleared", so it is skipped. Readers clear slots,
+ * so a value from 2^32 calls ago cannot be mistaken for a new one. */
 AR_HD uint32_t ar_flag32(uint64_t e)
 {
     return (uint32_t)e != 0 ? (uint32_t)e : 0x80000000u;
 }
 
-/* Flags of the chunked kernel: epoch and progress within the call, ever growing. 2^24 steps a call,
- * 2^40 calls. */
+/* Flags of the bulk kernels: epoch and step within the call, so they only grow. They hold 2^40
+ * calls of 2^24 steps. */
 AR_HD uint64_t ar_flag_step(uint64_t e, uint64_t step)
 {
     return (e << 24) + step;
@@ -219,19 +220,18 @@ AR_HD uint64_t ar_flag_step(uint64_t e, uint64_t step)
 
 #define AR_MAX_STEPS ((1u << 24) - 2)
 
-/* Wrap-safe "a has reached b". */
+/* Whether ${a} has reached ${b}; works when they wrap around. */
 AR_HD bool ar_reached(uint64_t a, uint64_t b)
 {
     return (int64_t)(a - b) >= 0;
 }
 
-/* ---- scratch layout, the same on all ranks ------------------------------------------------------
- */
+/* ---- scratch layout, the same on all ranks --------------------------------------------------- */
 
 /*
  * The word forms have two halves. BULK (slots to reduce from) and GATHER (sums on their way to a
- * recv that is not mapped) have one each, and must not share memory: a rank that is one call ahead
- * writes BULK while this one still empties GATHER.
+ * recv that is not mapped) have one each. They must not share memory: a rank that is one call ahead
+ * writes BULK while this rank still reads GATHER.
  */
 enum ar_region {
     AR_REGION_LL8,
@@ -242,7 +242,7 @@ enum ar_region {
     AR_REGIONS
 };
 
-/* Flags: one 128-byte row per (kind, block), one 8-byte word in it per writing rank. */
+/* Flags: a row of 128 bytes per kind and block, with 8 bytes for each rank that writes. */
 enum ar_flag_kind { AR_FLAG_REDUCE, AR_FLAG_GATHER, AR_FLAG_ENTER, AR_FLAG_LEAVE, AR_FLAG_KINDS };
 
 #define AR_FLAG_ROW   128
