@@ -77,13 +77,27 @@ const char *symtuner_ar_kernel_name(int i)
 
 /* ---- choose ---------------------------------------------------------------------------------- */
 
-/* One call's buffers: this rank's, and all ranks' when the caller gave them. */
+/* The buffers of one call: this rank's, and all ranks' if the caller passed them. */
 struct buffers {
     const char *send;
     char *recv;
-    const void *const *sends; /* NULL: look for windows */
+    const void *const *sends; /* NULL: use the windows */
     void *const *recvs;
+    const struct ar_window *from, *to; /* the windows that hold send and recv; NULL: none */
 };
+
+static void find_windows(const symtuner_ar *h, struct buffers *b, uint64_t bytes)
+{
+    b->from = ar_window_find(h, b->send, bytes);
+    b->to = ar_window_find(h, b->recv, bytes);
+}
+
+/* Whether peers can use multicast addresses for both buffers. */
+static bool has_multicast(const struct buffers *b)
+{
+    return b->sends == NULL && b->from != NULL && b->to != NULL && b->from->multicast != NULL &&
+           b->to->multicast != NULL;
+}
 
 static bool whole_words(const struct ar_window *w, const void *p)
 {
@@ -93,17 +107,14 @@ static bool whole_words(const struct ar_window *w, const void *p)
 static void ask_about(const symtuner_ar *h, const struct buffers *b, uint64_t bytes, int dtype,
                       int op, struct ar_ask *ask)
 {
-    const struct ar_window *from = ar_window_find(h, b->send, bytes);
-    const struct ar_window *to = ar_window_find(h, b->recv, bytes);
-
     ask->bytes = bytes;
     ask->ranks = h->ranks;
     ask->links = h->links;
     ask->dtype = dtype;
     ask->op = op;
-    ask->dst_mapped = whole_words(to, b->recv);
-    ask->src_mapped = whole_words(from, b->send);
-    ask->in_place = b->send == b->recv; /* with windows: on all ranks, or on none */
+    ask->dst_mapped = whole_words(b->to, b->recv);
+    ask->src_mapped = whole_words(b->from, b->send);
+    ask->in_place = b->send == b->recv; /* with windows: the same on all ranks */
     if (b->sends != NULL) {
         ask->dst_mapped = ask->src_mapped = 1;
         for (int r = 0; r < h->ranks; r++) {
@@ -111,18 +122,17 @@ static void ask_about(const symtuner_ar *h, const struct buffers *b, uint64_t by
             ask->src_mapped &= (uintptr_t)b->sends[r] % AR_WORD == 0;
             ask->in_place |= b->sends[r] == b->recvs[r];
         }
-        from = to = NULL; /* no multicast address is known */
     }
     ask->has_nccl = h->comm != NULL;
     ask->has_copy = h->on_device == 1 && h->links != AR_LINKS_HOST;
-    ask->has_nvls = from != NULL && to != NULL && from->multicast != NULL && to->multicast != NULL;
+    ask->has_nvls = has_multicast(b);
     ask->has_multicast = h->multicast;
     ask->max_ctas = ar_most_ctas(h);
     memcpy(ask->half, h->layout.half, sizeof ask->half);
     ask->probe = h->probe;
 }
 
-/* Everything that is wrong with the arguments, by name. */
+/* Check the arguments; the error names the one that is wrong. */
 static ncclResult_t check(symtuner_ar *h, const void *send, const void *recv, size_t count,
                           int dtype, int op)
 {
@@ -147,7 +157,7 @@ static ncclResult_t check(symtuner_ar *h, const void *send, const void *recv, si
     return ncclSuccess;
 }
 
-/* Why a call can only be NCCL's, or NULL. */
+/* Why only NCCL can run a call, or NULL. */
 static const char *never_ours(const symtuner_ar *h, int op)
 {
     return h->gate != NULL ? h->gate : op >= AR_OPS ? "user-defined operators are NCCL's" : NULL;
@@ -178,7 +188,8 @@ ncclResult_t symtuner_ar_query(const void *send, const void *recv, size_t count,
                                ncclDataType_t dtype, ncclRedOp_t op, symtuner_ar *h,
                                struct symtuner_ar_plan *plan)
 {
-    const struct buffers b = {.send = send, .recv = (char *)recv};
+    struct buffers b = {.send = send, .recv = (char *)recv};
+    size_t bytes;
     struct ar_ask ask;
     struct ar_choice choice;
     const char *gate;
@@ -196,7 +207,9 @@ ncclResult_t symtuner_ar_query(const void *send, const void *recv, size_t count,
     result = check(h, send, recv, count, (int)dtype, (int)op);
     if (result != ncclSuccess)
         return result;
-    ask_about(h, &b, count * (size_t)ar_dtype_bytes((int)dtype), (int)dtype, (int)op, &ask);
+    bytes = count * (size_t)ar_dtype_bytes((int)dtype);
+    find_windows(h, &b, bytes);
+    ask_about(h, &b, bytes, (int)dtype, (int)op, &ask);
     result = choose(h, &ask, &choice);
     if (result != ncclSuccess)
         return result;
@@ -227,28 +240,23 @@ static int alignment(const void *p)
 static void map_buffers(const symtuner_ar *h, const struct buffers *b, uint64_t at,
                         struct ar_args *args)
 {
-    const struct ar_window *from = ar_window_find(h, args->in, args->bytes);
-    const struct ar_window *to = ar_window_find(h, args->out, args->bytes);
-
-    for (int r = 0; r < h->ranks && b->sends != NULL; r++) {
-        args->src[r] = (const char *)b->sends[r] + at;
-        args->dst[r] = (char *)b->recvs[r] + at;
-    }
-    if (b->sends != NULL)
-        return;
     for (int r = 0; r < h->ranks; r++) {
-        if (from != NULL)
-            args->src[r] = from->peer[r] + (args->in - from->base);
-        if (to != NULL)
-            args->dst[r] = to->peer[r] + (args->out - to->base);
+        if (b->sends != NULL)
+            args->src[r] = (const char *)b->sends[r] + at;
+        else if (b->from != NULL)
+            args->src[r] = b->from->peer[r] + (args->in - b->from->base);
+        if (b->sends != NULL)
+            args->dst[r] = (char *)b->recvs[r] + at;
+        else if (b->to != NULL)
+            args->dst[r] = b->to->peer[r] + (args->out - b->to->base);
     }
-    if (from != NULL && to != NULL && from->multicast != NULL && to->multicast != NULL) {
-        args->multi_src = from->multicast + (args->in - from->base);
-        args->multi_dst = to->multicast + (args->out - to->base);
+    if (has_multicast(b)) {
+        args->multi_src = b->from->multicast + (args->in - b->from->base);
+        args->multi_dst = b->to->multicast + (args->out - b->to->base);
     }
 }
 
-/* Shape of one piece: who handles what, where in scratch. */
+/* Lay out one piece: which rank handles what, and where in scratch. */
 static void lay_out_piece(const symtuner_ar *h, const struct ar_choice *choice, bool mapped,
                           struct ar_args *args)
 {
@@ -263,15 +271,15 @@ static void lay_out_piece(const symtuner_ar *h, const struct ar_choice *choice, 
     args->words = ar_words(f->form, !bulk && f->shots == 1 ? args->bytes : args->shard);
     args->staged = f->gathers && !mapped;
     if (bulk)
-        args->overlap = AR_SERIAL; /* no gap to speak of, and chunked lost 3 % with it (16 MiB) */
+        args->overlap = AR_SERIAL; /* long calls gain nothing: chunked lost 3 % with it (16 MiB) */
     args->lag = choice->lag > 0 ? choice->lag : 1;
     args->tiles = bulk ? ar_tiles_per_cta(args->shard, tile, choice->ctas) : 0;
 }
 
 /*
- * Of one handle no more blocks than its budget, or two handles do not find room beside each other:
- * a kernel lets the next one be set up beside it if that may be as large, and is set up so itself
- * if there is room beside the one in front.
+ * Keep the blocks of this handle within its budget, also when kernels overlap, so that two handles
+ * fit side by side. A kernel lets the next one start early if two of its size fit the budget; it
+ * starts early itself if it fits beside the previous one.
  */
 static void keep_budget(symtuner_ar *h, struct ar_args *args, int ctas)
 {
@@ -344,7 +352,7 @@ static ncclResult_t call_nccl(symtuner_ar *h, const struct ar_ask *ask, const st
     ncclResult_t result = ar_comm_wait(h->nccl, &h->endpoint, ncclInProgress, call, why);
 
     if (result == ncclSuccess) {
-        if (ar_window_find(h, b->send, ask->bytes) && ar_window_find(h, b->recv, ask->bytes))
+        if (b->from != NULL && b->to != NULL)
             ar_nccl_warn(h->nccl->version, ask->dtype, ask->op, b->send, b->recv);
         h->gave_nccl = true;
         result = h->nccl->ncclAllReduce(b->send, b->recv, count, (ncclDataType_t)ask->dtype,
@@ -354,10 +362,8 @@ static ncclResult_t call_nccl(symtuner_ar *h, const struct ar_ask *ask, const st
     return result == ncclSuccess ? result : ar_fail(h, result, "%s", why);
 }
 
-static uint64_t window_bit(const symtuner_ar *h, const void *p, size_t bytes)
+static uint64_t window_bit(const symtuner_ar *h, const struct ar_window *w)
 {
-    const struct ar_window *w = ar_window_find(h, p, bytes);
-
     return w == NULL ? 0 : 1ull << (w - h->windows);
 }
 
@@ -382,7 +388,7 @@ static ncclResult_t run(symtuner_ar *h, const struct ar_ask *ask, const struct b
     }
     result = ar_stream_enter(h, stream, &order, &graph);
     if (result == ncclSuccess && graph != NULL)
-        graph->windows |= window_bit(h, b->send, ask->bytes) | window_bit(h, b->recv, ask->bytes);
+        graph->windows |= window_bit(h, b->from) | window_bit(h, b->to);
     if (result == ncclSuccess && graph != NULL && choice.family == AR_COPY)
         result = ar_copy_guard(h, stream);
     if (result == ncclSuccess)
@@ -390,10 +396,11 @@ static ncclResult_t run(symtuner_ar *h, const struct ar_ask *ask, const struct b
     return result == ncclSuccess ? ar_stream_leave(h, stream, order) : result;
 }
 
-static ncclResult_t all_reduce(const struct buffers *b, size_t count, int dtype, int op,
-                               symtuner_ar *h, cudaStream_t stream)
+static ncclResult_t all_reduce(struct buffers *b, size_t count, int dtype, int op, symtuner_ar *h,
+                               cudaStream_t stream)
 {
     struct ar_ask ask;
+    size_t bytes;
     int device = -1;
     ncclResult_t result = symtuner_ar_status(h);
 
@@ -401,7 +408,9 @@ static ncclResult_t all_reduce(const struct buffers *b, size_t count, int dtype,
         result = check(h, b->send, b->recv, count, dtype, op);
     if (result != ncclSuccess || count == 0)
         return result;
-    ask_about(h, b, count * (size_t)ar_dtype_bytes(dtype), dtype, op, &ask);
+    bytes = count * (size_t)ar_dtype_bytes(dtype);
+    find_windows(h, b, bytes);
+    ask_about(h, b, bytes, dtype, op, &ask);
     if (cudaGetDevice(&device) != cudaSuccess || device == h->device)
         return run(h, &ask, b, count, stream);
     cudaSetDevice(h->device);
@@ -414,7 +423,7 @@ ncclResult_t symtuner_ar_all_reduce(const void *send, void *recv, size_t count,
                                     ncclDataType_t dtype, ncclRedOp_t op, symtuner_ar *h,
                                     cudaStream_t stream)
 {
-    const struct buffers b = {.send = send, .recv = recv};
+    struct buffers b = {.send = send, .recv = recv};
 
     return h == NULL ? no_handle() : all_reduce(&b, count, (int)dtype, (int)op, h, stream);
 }
@@ -434,7 +443,7 @@ ncclResult_t symtuner_ar_all_reduce_at(const void *const *sends, void *const *re
         if (sends[r] == NULL || recvs[r] == NULL)
             return ar_fail(h, ncclInvalidArgument, "%s[%d] is NULL",
                            sends[r] == NULL ? "sends" : "recvs", r);
-    for (int r = 0; r < h->ranks; r++) { /* what one refuses, all must */
+    for (int r = 0; r < h->ranks; r++) { /* all ranks must refuse what one rank refuses */
         char why[sizeof h->error];
 
         result = check(h, sends[r], recvs[r], count, (int)dtype, (int)op);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_bootstrap.c - ranks that each have a thread, on test/kernels/fake/nccl.c: whatever fails on one of them, no
- * other waits for it for ever, and all learn why.
+ * check_bootstrap.c - ranks that each have a thread, on test/kernels/fake/nccl.c: whatever fails
+ * on one of them, no other waits for it for ever, and all learn why.
  */
 #include <check.h>
 #include <glob.h>
@@ -142,7 +142,8 @@ START_TEST(test_whatever_fails_on_one_rank_nobody_hangs)
 }
 END_TEST
 
-/* Files in memory that this process made (their names begin with its number) and nobody unlinked. */
+/* Files in memory that this process made (their names begin with its number) and nobody unlinked.
+ * */
 static int left_in_shm(void)
 {
     int left = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_comm.c - symtuner_ar_create on test/kernels/fake/nccl.c: two communicators that one thread drives.
- * Ranks of other processes read their own files, so here every rank gets rules of its own.
+ * check_comm.c - symtuner_ar_create on test/kernels/fake/nccl.c: two communicators that one thread
+ * drives. Ranks of other processes read their own files, so here every rank gets rules of its own.
  */
 #include <check.h>
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * check_graph.c - graphs that hold calls of a handle: what they need stays while they live, and
- * their calls wait for each other. On test/kernels/fake/cuda.c, where every stream is in capture fake.capture.
+ * their calls wait for each other. On test/kernels/fake/cuda.c, where every stream is in capture
+ * fake.capture.
  */
 #include <check.h>
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_nccl_wait.c - communicators with blocking = 0, on test/kernels/fake/nccl.c: whatever NCCL takes its time
- * for is waited for, not for ever, and nothing is done on a communicator that is in progress.
+ * check_nccl_wait.c - communicators with blocking = 0, on test/kernels/fake/nccl.c: whatever NCCL
+ * takes its time for is waited for, not for ever, and nothing is done on a communicator that is in
+ * progress.
  */
 #include <check.h>
 #include <pthread.h>

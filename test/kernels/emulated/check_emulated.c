@@ -214,7 +214,8 @@ START_TEST(test_no_kernel_touches_the_buffers_of_a_rank_that_never_calls)
 }
 END_TEST
 
-/* ---- two handles ------------------------------------------------------------------------------ */
+/* ---- two handles ------------------------------------------------------------------------------
+ * */
 
 static const char *wide; /* the kernel of both handles */
 

@@ -36,8 +36,8 @@ unsigned emulate_random(unsigned below);
 void emulate_yield(void);
 uint64_t emulate_now_ns(void);
 
-/* Run one grid on GPU ${device} to its end; ${kernel} takes a struct ar_args by value. Each block asks
- * for room before it starts and gives it back at its end. */
+/* Run one grid on GPU ${device} to its end; ${kernel} takes a struct ar_args by value. Each block
+ * asks for room before it starts and gives it back at its end. */
 struct ar_args;
 void emulate_launch(const void *kernel, const struct ar_args *args, int ctas, int threads,
                     int device);

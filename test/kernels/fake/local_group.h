@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * local_group.h - a local group of N ranks on the CUDA that runs nothing, with a buffer for each: the
- * fixture of several suites.
+ * local_group.h - a local group of N ranks on the CUDA that runs nothing, with a buffer for each:
+ * the fixture of several suites.
  */
 #ifndef ST_TEST_LOCAL_GROUP_H_
 #define ST_TEST_LOCAL_GROUP_H_
