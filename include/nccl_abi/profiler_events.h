@@ -128,37 +128,29 @@ struct nccl_abi_ev_coll_v1 {
     int is_nvls;
 };
 
-struct nccl_abi_ev_coll_v2 {
-    const char *name;
-    uint64_t hash;
-    uint64_t seq;
-    const char *func;
-    const void *send;
-    void *recv;
-    size_t count;
-    int root;
-    const char *datatype;
-    size_t traffic;
-    uint8_t channels;
-    uint8_t warps;
-    const char *algo;
+/* v2 has the traffic bytes, v3 has not. */
+#define NCCL_ABI_EV_COLL_MEMBERS(traffic_bytes)                                                    \
+    const char *name;                                                                              \
+    uint64_t hash;                                                                                 \
+    uint64_t seq;                                                                                  \
+    const char *func;                                                                              \
+    const void *send;                                                                              \
+    void *recv;                                                                                    \
+    size_t count;                                                                                  \
+    int root;                                                                                      \
+    const char *datatype;                                                                          \
+    traffic_bytes                                                                                  \
+    uint8_t channels;                                                                              \
+    uint8_t warps;                                                                                 \
+    const char *algo;                                                                              \
     const char *proto;
+
+struct nccl_abi_ev_coll_v2 {
+    NCCL_ABI_EV_COLL_MEMBERS(size_t traffic;)
 };
 
 struct nccl_abi_ev_coll_v3 {
-    const char *name;
-    uint64_t hash;
-    uint64_t seq;
-    const char *func;
-    const void *send;
-    void *recv;
-    size_t count;
-    int root;
-    const char *datatype;
-    uint8_t channels;
-    uint8_t warps;
-    const char *algo;
-    const char *proto;
+    NCCL_ABI_EV_COLL_MEMBERS()
 };
 
 struct nccl_abi_ev_p2p_v1 {

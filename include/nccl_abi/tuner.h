@@ -44,6 +44,10 @@ struct nccl_abi_constants_v7 {
     double nvls_tree_bw[5][3];
 };
 
+typedef nccl_abi_result (*nccl_abi_tuner_init_v5)(void **ctx, uint64_t comm_id, size_t ranks,
+                                                  size_t nodes, nccl_abi_logger logger,
+                                                  struct nccl_abi_nvl_domains *domains,
+                                                  struct nccl_abi_constants_v5 *constants);
 typedef nccl_abi_result (*nccl_abi_get_coll_info)(void *ctx, int func, size_t bytes, int pipe_ops,
                                                   float **table, int n_algo, int n_proto,
                                                   int reg_buff, int *n_channels);
@@ -59,18 +63,14 @@ struct nccl_abi_tuner_v4 {
 
 struct nccl_abi_tuner_v5 {
     const char *name;
-    nccl_abi_result (*init)(void **ctx, uint64_t comm_id, size_t ranks, size_t nodes,
-                            nccl_abi_logger logger, struct nccl_abi_nvl_domains *domains,
-                            struct nccl_abi_constants_v5 *constants);
+    nccl_abi_tuner_init_v5 init;
     nccl_abi_get_coll_info get_coll_info;
     nccl_abi_result (*finalize)(void *ctx);
 };
 
 struct nccl_abi_tuner_v6 {
     const char *name;
-    nccl_abi_result (*init)(void **ctx, uint64_t comm_id, size_t ranks, size_t nodes,
-                            nccl_abi_logger logger, struct nccl_abi_nvl_domains *domains,
-                            struct nccl_abi_constants_v5 *constants);
+    nccl_abi_tuner_init_v5 init;
     nccl_abi_get_coll_info get_coll_info;
     nccl_abi_result (*finalize)(void *ctx);
     nccl_abi_get_chunk_size get_chunk_size;
