@@ -51,21 +51,22 @@ bool st_doctor_exists(const struct st_doctor *doctor, const char *path)
 bool st_doctor_glob(const struct st_doctor *doctor, const char *pattern, int index,
                     char out[ST_PATH])
 {
+    static char last[ST_PATH]; /* callers ask for one match after the other */
+    static glob_t found;
     char full[ST_PATH];
-    glob_t found;
-    bool there = false;
 
     if (!st_doctor_path(doctor, pattern, full))
         return false;
-    if (glob(full, 0, NULL, &found) == 0) {
-        if ((size_t)index < found.gl_pathc) {
-            const char *name = found.gl_pathv[index] + strlen(doctor->root);
-
-            there = (size_t)snprintf(out, ST_PATH, "%s", name) < ST_PATH;
-        }
-        globfree(&found);
+    if (index == 0 || strcmp(full, last) != 0) {
+        if (last[0])
+            globfree(&found);
+        found = (glob_t){.gl_pathc = 0};
+        snprintf(last, sizeof last, "%s", full);
+        glob(full, 0, NULL, &found);
     }
-    return there;
+    return (size_t)index < found.gl_pathc &&
+           (size_t)snprintf(out, ST_PATH, "%s", found.gl_pathv[index] + strlen(doctor->root)) <
+               ST_PATH;
 }
 
 void st_doctor_unchecked(struct st_doctor *doctor, const char *what)
