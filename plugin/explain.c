@@ -30,8 +30,8 @@ static const char *or_any(const char *name)
 
 /* What prefer = symmetric can do, by kind of release. */
 static const char *const symmetric_reach[] = {
-    [ST_LL_KEEP] = ("two registered buffers run it already, nothing else can: the table stays as "
-                    "it is"),
+    [ST_LL_KEEP] = ("NCCL runs one if both buffers are registered, and else cannot: the table "
+                    "stays as it is"),
     [ST_LL_ASK_ALWAYS] = ("an LL entry is made the cheapest, which keeps a picked LL symmetric "
                           "kernel"),
     [ST_LL_ASK_PARTLY] = ("an LL entry is made the cheapest, which keeps a picked LL symmetric "

@@ -276,8 +276,8 @@ static const struct {
     {"allreduce", 22809,
      COVERS "On NCCL 2.28.9 it leaves algorithm and protocol alone." COUNT},
     {"allreduce prefer=symmetric", 22809,
-     COVERS "On NCCL 2.28.9 it prefers a symmetric kernel: two registered buffers run it already, "
-     "nothing else can: the table stays as it is." COUNT},
+     COVERS "On NCCL 2.28.9 it prefers a symmetric kernel: NCCL runs one if both buffers are "
+     "registered, and else cannot: the table stays as it is." COUNT},
     {"allreduce prefer=general:tree", 22809,
      COVERS "On NCCL 2.28.9 it makes tree/* the cheapest entry where NCCL offers it." COUNT},
     {"allreduce forbid=pat/ll,tree/simple", 22809,
