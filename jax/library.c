@@ -38,35 +38,37 @@ static int find_all(void *so, const char *path, char *why, size_t why_size)
     return 0;
 }
 
+static int open_library(const char *path, char *why, size_t why_size)
+{
+    void *so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+
+    if (so == NULL) {
+        snprintf(why, why_size, "%s", dlerror());
+        return -1;
+    }
+    if (find_all(so, path, why, why_size) != 0) {
+        dlclose(so);
+        return -1;
+    }
+    snprintf(loaded_path, sizeof loaded_path, "%s", path);
+    __atomic_store_n(&library, so, __ATOMIC_RELEASE);
+    return 0;
+}
+
 int ffi_ar_load(const char *path, char *why, size_t why_size)
 {
     int result = 0;
-    void *so;
 
     if (path == NULL || strlen(path) >= sizeof loaded_path) {
         snprintf(why, why_size, "no path to libsymtuner_ar.so, or a path of 512 bytes or more");
         return -1;
     }
     pthread_mutex_lock(&lock);
-    if (library != NULL) {
-        if (strcmp(path, loaded_path) != 0) {
-            snprintf(why, why_size, "%s is loaded already, not %s", loaded_path, path);
-            result = -1;
-        }
-    } else {
-        so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-        if (so == NULL) {
-            snprintf(why, why_size, "%s", dlerror());
-            result = -1;
-        } else {
-            result = find_all(so, path, why, why_size);
-            if (result == 0) {
-                snprintf(loaded_path, sizeof loaded_path, "%s", path);
-                __atomic_store_n(&library, so, __ATOMIC_RELEASE);
-            } else {
-                dlclose(so);
-            }
-        }
+    if (library == NULL) {
+        result = open_library(path, why, why_size);
+    } else if (strcmp(path, loaded_path) != 0) {
+        snprintf(why, why_size, "%s is loaded already, not %s", loaded_path, path);
+        result = -1;
     }
     pthread_mutex_unlock(&lock);
     return result;

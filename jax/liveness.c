@@ -61,7 +61,7 @@ struct watch {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct watch *watches; /* all watches; the list and their waking are under the lock */
+static struct watch *watches; /* take the lock to read or change it, or to wake one */
 static int64_t ending_since;  /* when this process began to end; 0: it has not */
 static int64_t waiting_at;    /* when it still waited for all others; 0: not known */
 
@@ -179,7 +179,7 @@ static void notice(struct watch *w)
     }
     if (w->how != NULL || (w->lost | left_of(w)) == 0)
         return;
-    /* both may be seen at once; then the goodbye is the better explanation */
+    /* if both are seen at the same time, the goodbye explains more */
     w->first = __builtin_ctz(left_of(w) != 0 ? left_of(w) : w->lost);
     w->how = left_of(w) != 0 ? "has closed the group or raised an exception" : "is gone";
     w->since = now_ms();
@@ -367,7 +367,8 @@ static int open_all(struct watch *w, const int *pids)
         if (r == w->me)
             continue;
         if (fd < 0 && errno == ESRCH)
-            fd = eventfd(1, EFD_CLOEXEC); /* gone already: readable at once, as its pidfd would be */
+            fd =
+                eventfd(1, EFD_CLOEXEC); /* gone already: readable at once, as its pidfd would be */
         if (fd < 0)
             return errno;
         add(w, (int)fd, r);

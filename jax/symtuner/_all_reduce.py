@@ -126,7 +126,7 @@ def _lower_lax(ctx: Any, x: Any, *, op: str, axes: Axes, groups: Groups, **_: An
 
 def _lower_cuda(ctx: Any, x: Any, *, op: str, axes: Axes, groups: Groups, **_: Any) -> Any:
     where = _say.line_of(ctx)
-    try:  # groups first: there a process without the library tells the others, which wait for it
+    try:  # groups first: there the other processes learn that this one has no library
         said, across = _open_groups(ctx, axes, groups)
         library = load()
     except SymtunerError as e:

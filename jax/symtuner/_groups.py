@@ -209,7 +209,7 @@ def _close_open() -> None:
     if closer is not None:
         load().settle(CLOSE_S)  # wait, since a goodbye means that all our calls are done
         _processes.say_goodbye()
-    try:  # after a Ctrl-C before this line another close() can still close the groups
+    try:  # a Ctrl-C up to here leaves the groups to another close()
         if closer is not None:
             closer.bounded(CLOSE_S, lambda: load().call("close"), "closing the groups")
     except SymtunerError as e:

@@ -221,7 +221,7 @@ def _hear_verdict(client: Any, key: str, judge: int) -> str:
 def say_goodbye() -> None:
     """Tell the other ranks that this process makes no more calls, so that they do not wait for
     it."""
-    talks = list(_talks)  # another thread may open a group meanwhile, which stays
+    talks = list(_talks)  # a copy: another thread may open a group meanwhile
     for talk in talks:
         talk.say_goodbye()
     deadline = time.monotonic() + LISTEN_S

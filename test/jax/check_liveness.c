@@ -322,7 +322,7 @@ static void opened_again(void)
     take_long();
 }
 
-/* Calls that fail do not make an event each. */
+/* An event that cannot be recorded is kept for the next call. */
 static void cannot_mark(void)
 {
     struct ffi_member *member = open_group();

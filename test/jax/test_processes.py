@@ -14,7 +14,9 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 
 class Device:  # what _groups reads of a JAX device
@@ -26,9 +28,6 @@ class Device:  # what _groups reads of a JAX device
 
 def lower(devices, shape=None, names=("i",), axes=("i",)):
     """What a call over these axes of a mesh of these devices is lowered to, and its warning."""
-    import warnings
-    from types import SimpleNamespace
-
     import jax
     import numpy as np
 
@@ -61,8 +60,7 @@ SQUARE = dict(shape=(2, 2), names=("dp", "tp"))
 
 
 def lower_square(devices, rank):
-    """One verdict for all groups of a program: the group of rank 1 fails, and {2, 3} lower jax.lax,
-    too."""
+    """One verdict for all groups of a program: rank 1's fails, and {2, 3} lower jax.lax, too."""
     import symtuner
 
     if rank == 1:
@@ -144,25 +142,34 @@ def holds(want):
     return False
 
 
-def open_late(devices, rank):
-    """Rank 1 gives up an opening that succeeds later, after all ranks have gone on."""
+def open_slowly(devices, rank, seconds):
+    """Open the group, which takes ``seconds`` on rank 1; it gives up after 1 s. Returns the error."""
     import symtuner
     from symtuner import _processes
 
     if rank == 1:
-        set_env("FAKE_NCCL_SLOW", "3")
+        set_env("FAKE_NCCL_SLOW", str(seconds))
         _processes.WAIT_S = 1
     try:
         symtuner.open_group(devices)
-        return print("opened in time", flush=True)
     except symtuner.SymtunerError as e:
-        assert "rank 1: opening the group" in str(e), e
+        print("error:", e, flush=True)
+        set_env("FAKE_NCCL_SLOW", None)
+        _processes.WAIT_S = 120
+        return str(e)
+    return ""
+
+
+def open_late(devices, rank):
+    """Rank 1 gives up an opening that succeeds later, after all ranks have gone on."""
+    import symtuner
+
+    problem = open_slowly(devices, rank, 3)
+    assert "rank 1: opening the group" in problem, problem
     assert holds((0, 0, 0)), "before the opening has ended"
     time.sleep(4)
     assert holds((0, 0, 0)), "after the opening has ended"
     symtuner.close()
-    set_env("FAKE_NCCL_SLOW", None)
-    _processes.WAIT_S = 120
     symtuner.open_group(devices)
     assert holds((1, 1, 1)), "after the second opening"
     print("opened again", flush=True)
@@ -209,16 +216,7 @@ def close_meanwhile(devices, rank):
 
 def exit_meanwhile(devices, rank):
     """Rank 1 ends while an opening that it gave up goes on, for longer than the test."""
-    import symtuner
-    from symtuner import _processes
-
-    if rank == 1:
-        set_env("FAKE_NCCL_SLOW", "100")
-        _processes.WAIT_S = 1
-    try:
-        symtuner.open_group(devices)
-    except symtuner.SymtunerError as e:
-        print("error:", e, flush=True)
+    open_slowly(devices, rank, 100)
 
 
 def interrupt(library, behind):
@@ -463,10 +461,7 @@ def run(case):
     children = [
         subprocess.Popen(
             [sys.executable, __file__, "--child", case, *map(str, (r, ranks, port))],
-            env=env,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )
         for r in range(ranks)
     ]
