@@ -12,15 +12,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* ncclResult_t: int-sized. Only the values that a plugin may return are named. */
+/* ncclResult_t: int-sized. Only the values that we return are named. */
 typedef int nccl_abi_result;
 enum {
     NCCL_ABI_SUCCESS       = 0,
-    NCCL_ABI_INTERNAL      = 3,
     NCCL_ABI_INVALID_USAGE = 5,
 };
 
-/* ncclDebugLogLevel and the sub-system bits that we use. */
+/* Of ncclDebugLogLevel and of the subsystem bits, those that we use. */
 enum {
     NCCL_ABI_LOG_WARN = 2,
     NCCL_ABI_LOG_INFO = 3,
@@ -28,20 +27,10 @@ enum {
 enum {
     NCCL_ABI_SUB_INIT   = 0x1,
     NCCL_ABI_SUB_TUNING = 0x40,
-    NCCL_ABI_SUB_ENV    = 0x80,
 };
 
 /* ncclDebugLogger_t. May be NULL: an interface that has no logger (env v1) passes none. */
 typedef void (*nccl_abi_logger)(int level, unsigned long flags, const char *file, int line,
                                 const char *fmt, ...);
-
-/* ncclFunc_t. Only 0..4 ever reach a tuner. */
-enum {
-    NCCL_ABI_BROADCAST     = 0,
-    NCCL_ABI_REDUCE        = 1,
-    NCCL_ABI_ALLGATHER     = 2,
-    NCCL_ABI_REDUCESCATTER = 3,
-    NCCL_ABI_ALLREDUCE     = 4,
-};
 
 #endif
