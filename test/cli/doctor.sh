@@ -16,7 +16,7 @@ trap 'rm -rf "$work"' EXIT
 command -v "$cc" > /dev/null || { echo "doctor.sh: skipped, no $cc here"; exit 77; }
 planted=" " failed=0 count=0
 
-# A python3 that knows of no package: the packages of this machine are none of the made-up boxes'.
+# A python3 without packages: those of this machine are not on the made-up boxes.
 python=$(python3 -c 'import sys; print(sys.executable)' 2> /dev/null)
 mkdir "$work/bin"
 printf '#!/bin/sh\nprintf "python\\t3.11.0\\t/usr/bin/python3\\n"\n' > "$work/bin/python3"
@@ -77,7 +77,7 @@ doctor() { # doctor ROOT ARGUMENTS -- ENVIRONMENT
 }
 ids() { sed -n 's/.*{"id": "\([a-z0-9-]*\)".*/\1/p'; }
 
-# no release is without a note; that of 2.27.7 is about wrong results
+# every release has a note; that of 2.27.7 is about wrong results
 found=$(doctor "$clean" | ids)
 [ "$found" = nccl-ll-unaligned ] || { echo "FAIL the clean box has other findings than its release's:" $found; failed=1; }
 doctor "$clean" > /dev/null || { echo "FAIL the clean box: exit status $?"; failed=1; }
@@ -105,7 +105,7 @@ plant() {
         failed=1
     fi
 }
-# evidence ID PATTERN ...: as plant, and what is said of it holds the pattern
+# evidence ID PATTERN ...: as plant, and the evidence matches the pattern
 evidence() {
     id=$1 pattern=$2
     shift 2
@@ -303,7 +303,7 @@ if [ -n "$python" ]; then
     printf '#!/bin/sh\nexec "%s" "$@"\n' "$python" > "$work/bin/python3"
     loads rpath "torch $pip RPATH" 'torch_rpath; package 12 2.28.9'
     judged rpath 2.28.9
-    # the system's 2.27.7 is there as well, is named, and is no second copy of one program
+    # the system's 2.27.7 is listed, but no program loads it
     echo "$out" | ids | grep -qx nccl-two-copies && { echo "FAIL rpath: nccl-two-copies"; failed=1; }
     echo "$out" | ids | grep -qx nccl-no-wait || { echo "FAIL rpath: no nccl-no-wait of 2.28.9"; failed=1; }
     echo "$out" | grep -q '"path": "/[a-z]*/*lib64/libnccl.so.2", "nccl": "2.27.7"' || { echo "FAIL rpath: the system's copy is not named"; failed=1; }
@@ -344,11 +344,11 @@ torch /usr/lib64/libnccl.so.2 the loader's folders" "$both"
     [ "$(echo "$out" | ids | sort | uniq -d)" = "" ] || { echo "FAIL both: findings twice"; failed=1; }
     env -i HOME=/home PATH="$python_path" PYTHONPATH="$work/box/$sp" "$symtuner" doctor --root "$work/box" |
         grep -q '^warning  nccl-no-wait with NCCL 2.28.9$' || { echo "FAIL both: not said with which release"; failed=1; }
-    # what the user says goes before
+    # options win over what is found
     out=$(env -i PATH="$python_path" PYTHONPATH="$work/box/$sp" "$symtuner" doctor --root "$work/box" --nccl 2.30.7 --json)
     judged asked 2.30.7
 fi
-# a python3 that fails, hangs, or is not there is said, and nothing else is lost
+# a python3 that fails, hangs or is missing is reported, and all else is still checked
 printf '#!/bin/sh\necho "Fatal Python error" >&2; exit 1\n' > "$work/bin/python3"
 doctor "$clean" | grep -q '"not_checked": .*python3 fails: Fatal Python error' || { echo "FAIL python3 that fails is not said"; failed=1; }
 printf '#!/bin/sh\nsleep 60\n' > "$work/bin/python3"

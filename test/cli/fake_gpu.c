@@ -212,7 +212,7 @@ EXPORT int cuGetErrorString(int e, const char **s) { (void)e; *s = "fake error";
 #endif
 
 #if defined(FAKE_NCCL) || defined(FAKE_AR)
-/* NCCL's numbers of f16, f32, bf16; f16 as far as small whole numbers need it. */
+/* NCCL's numbers for f16, f32 and bf16. f16 is right for small whole numbers only. */
 enum { F16 = 6, F32 = 7, BF16 = 9 };
 
 static size_t size_of(int type)
@@ -360,8 +360,8 @@ EXPORT int ncclReduceScatter(const void *s, void *r, size_t n, int t, int op, vo
 #endif
 
 #ifdef FAKE_AR
-/* The library's own selection and rules in front of made-up times: kernels/choose/select.c and kernels/choose/rules.c
- * are compiled in. */
+/* The selection and the rules are the library's own, kernels/choose/select.c and rules.c; only the
+ * times are made up. */
 struct handle {
     struct comm *comm;
     struct ar_force force;
@@ -399,7 +399,7 @@ static int choose(const struct handle *h, size_t bytes, int type, struct ar_choi
     return answer;
 }
 
-/* CTAs that the plugin would give NCCL. */
+/* The CTA count that the plugin would give NCCL. */
 static int plugin_ctas(void)
 {
     const struct symtuner_machine machine = {"NVIDIA Fake", 90, 1, 0, 0};

@@ -3,7 +3,7 @@
 #
 # files.sh BUILD - what the commands write is what its name says: pages, JSON, raw data and rules
 # go through parsers that the command does not know (parse.py, our own reader for rules), with names
-# of rules, GPUs, files and hosts that are as hostile as they may be.
+# of rules, GPUs, files and hosts that hold quotes, tags and escape sequences.
 # Exit 0: all right. 1: something is not. 77: no python3 here.
 set -u
 command -v python3 > /dev/null || { echo "files.sh: skipped, no python3 here"; exit 77; }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * corpus.c - predict recorded decisions of NCCL and compare: nccl/model against NCCL itself.
+ * corpus.c - compares what nccl/model predicts with recorded decisions of NCCL.
  *
  *   check-corpus FILE [SHOW]     list at most SHOW mismatches, 10 unless told
  *
@@ -23,7 +23,7 @@
 #include "symtuner_why.h"
 #include "test/corpus/file.h"
 
-/* What a row must tell, and what it may tell. */
+/* The columns: id, name, and whether the file must have it. */
 #define COLUMN_MAP(X)                                                                              \
     X(NCCL, "nccl", 1) X(MACHINE, "machine", 1) X(CC, "compute_cap", 1) X(LINKS, "links", 1)       \
     X(RANKS, "ranks", 1) X(NODES, "nodes", 1) X(MULTICAST, "multicast", 1) X(COLL, "coll", 1)      \
@@ -53,8 +53,8 @@ enum {
     FIELDS_MAX = 128,
     LINE_MAX_BYTES = 1 << 16,
     TABLE = SYMTUNER_ALGOS * SYMTUNER_PROTOS,
-    /* The recording opens a communicator, runs AllReduce first and sizes upwards from here: a row
-     * of this size is the first call of its communicator. */
+    /* The recorder opens a communicator and runs AllReduce first, from this size upwards: an
+     * AllReduce of this size is the first call of its communicator. */
     SWEEP_FIRST_BYTES = 256,
 };
 
@@ -178,7 +178,7 @@ static int read_machine(const struct corpus *corpus, char **field, struct symtun
     call->ranks = (int)ranks;
     call->nodes = (int)nodes;
     call->multicast = (int)multicast;
-    /* a machine that we do not know by name has peer access unless its name says otherwise */
+    /* a machine that is not in our table has peer access unless its name says otherwise */
     call->peer_raw = machine ? machine->peer_raw
                              : len < 6 || strcmp(name + len - 6, "-nop2p") != 0;
     call->peer_nccl = machine ? machine->peer_nccl : call->peer_raw;
@@ -284,13 +284,13 @@ static void check(struct corpus *corpus, enum miss miss, bool right, bool *wrong
     *wrong = true;
 }
 
-/* Six digits are recorded; two entries closer than that are a tie. */
+/* Costs are recorded with six digits; two that agree so far are equal. */
 static bool same_cost(float a, float b)
 {
     return fabsf(a - b) <= 2e-5f * fabsf(b);
 }
 
-/* The table that we compute against the one recorded, and the winner of each. */
+/* Compare the computed table with the recorded one, and the entries that win in them. */
 static void check_table(struct corpus *corpus, const struct symtuner_call *call, const float *ours,
                         bool *wrong, enum miss *first)
 {
@@ -332,7 +332,7 @@ static int compare_row(struct corpus *corpus, char **field)
     if (computed && call.table)
         check_table(corpus, &call, ours, &wrong, &first);
     else if (computed)
-        call.table = ours; /* the recorder had no tuner to look at the table */
+        call.table = ours; /* no table was recorded */
     if (symtuner_predict(&call, &verdict) != SYMTUNER_OK)
         return refuse(corpus, "a value is out of range in the row of", text_of(corpus, field,
                                                                                COL_MACHINE));
@@ -428,7 +428,7 @@ static int run(const char *path, int show)
             bad = compare_row(&corpus, field) != 0;
     }
     if (file && file != stdin)
-        fclose(file); /* before xz is waited for: it may still want to write */
+        fclose(file); /* before waiting for xz, which may still be writing */
     whole = corpus_close(path, child, bad);
     free(line);
     if (!bad && whole && corpus.rows == 0) {

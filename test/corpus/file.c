@@ -25,7 +25,7 @@ FILE *corpus_open(const char *path, long *child_out)
     file = fopen(path, "r");
     if (file && fstat(fileno(file), &about) == 0 && S_ISDIR(about.st_mode)) {
         fclose(file);
-        errno = EISDIR; /* opening one succeeds, reading it looks like an empty file */
+        errno = EISDIR; /* a folder can be opened, but reads like an empty file */
         return NULL;
     }
     if (!file || len < 3 || strcmp(path + len - 3, ".xz") != 0)

@@ -12,12 +12,12 @@
  * closes the stream first and calls corpus_close then. */
 FILE *corpus_open(const char *path, long *child_out);
 
-/* End the decompression. False when the file was not read whole; ${quiet} keeps the reason off
- * stderr, for a caller who stopped reading first. */
+/* End the decompression. False if it failed; the reason is on stderr, unless ${quiet}, for a caller
+ * that stopped reading early. */
 bool corpus_close(const char *path, long child, bool quiet);
 
-/* Cut a line into at most ${room} fields, in place; quotes as RFC 4180. The number of fields, -1 on
- * bad quoting or too many. */
+/* Cut a line into at most ${room} fields, in place, with quotes as in RFC 4180. The number of
+ * fields; -1 for bad quotes or too many fields. */
 int corpus_split(char *line, char **field, int room);
 
 #endif

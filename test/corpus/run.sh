@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# run.sh BUILD: check-corpus on the recorded decisions, on a sample, on one with three rows made wrong,
-# and on what is no corpus, prints expected.txt. UPDATE=1 writes it. Exit 1: something differs.
+# run.sh BUILD - check-corpus prints what expected.txt has, for the recorded decisions, a sample, a sample
+# with three wrong rows, and two paths that are no corpus. UPDATE=1 writes the file. Exit 1: it differs.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
 check=$1/check-corpus

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_gates.c - every gate fails first for some call, the cure opens it, and NCCL's releases
- * differ where they are known to differ.
+ * check_gates.c - every gate is the first to fail for some call, its cure lets the call pass, and
+ * releases differ where they should.
  */
 #include <check.h>
 #include <float.h>

@@ -78,7 +78,7 @@ START_TEST(test_a_misspelt_word_finds_the_word_that_was_meant)
 }
 END_TEST
 
-/* What only a prefix has in common is not near. */
+/* Words that share only a prefix are not near. */
 static const struct {
     const char *wrong, *meant;
 } misspelt_variables[] = {

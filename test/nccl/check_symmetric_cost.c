@@ -3,7 +3,7 @@
  * check_symmetric_cost.c - NCCL's model of symmetric kernels: what it picks, and on how many CTAs.
  *
  * The rows are decisions of NCCL itself: of real code in test/data (2.27 to 2.30), and of 2.31.2
- * and 2.32.3 run on a stub communicator. The recorded corpus as a whole is checked by build/check-corpus.
+ * and 2.32.3 run on a stub communicator. build/check-corpus checks the whole recorded corpus.
  */
 #include <check.h>
 #include <stdint.h>
