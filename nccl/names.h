@@ -25,7 +25,7 @@ extern const struct st_words st_dtype_words, st_op_words, st_all_op_words;
 extern const struct st_words st_reg_words;
 
 /* The kernels of libsymtuner_ar.so in the order of its enum ar_family, which
- * test/kernels/check_rules.c compares. */
+ * test/kernels/choose/check_rules.c compares. */
 extern const struct st_words st_kernel_words;
 
 /* The environment variables of libsymtuner_ar.so, in full. Case counts. */

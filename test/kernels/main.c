@@ -25,6 +25,8 @@ int main(void)
     int failed;
 
     srunner_add_suite(runner, st_suite_select());
+    srunner_add_suite(runner, st_suite_choices());
+    srunner_add_suite(runner, st_suite_options());
     srunner_add_suite(runner, st_suite_rules());
     srunner_add_suite(runner, st_suite_probe());
 #ifdef ST_AR_API

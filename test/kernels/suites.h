@@ -14,6 +14,8 @@
 
 Suite *st_suite_layout(void);
 Suite *st_suite_select(void);
+Suite *st_suite_choices(void);
+Suite *st_suite_options(void);
 Suite *st_suite_rules(void);
 Suite *st_suite_probe(void);
 Suite *st_suite_api(void); /* only where CUDA's headers are */

@@ -6,10 +6,10 @@ AR_API    := $(if $(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h),\
              $(wildcard $(NCCL_HOME)/include/nccl.h))
 AR_NONE   := no cuda_runtime_api.h or nccl.h under CUDA_HOME=$(CUDA_HOME), NCCL_HOME=$(NCCL_HOME)
 AR_EMU    := $(wildcard test/kernels/emulated/*.c)
-AR_TEST   := $(if $(AR_API),$(wildcard test/kernels/*.c test/kernels/fake/*.c) $(AR_C), \
-             $(patsubst %,test/kernels/%.c,main check_layout check_probe check_rules check_select \
-             fake/capture_stderr) $(patsubst %,kernels/%.c,choose/families choose/probe choose/rules \
-             choose/select host/options) $(BOTH))
+AR_TEST   := $(if $(AR_API),$(wildcard test/kernels/*.c test/kernels/choose/*.c test/kernels/fake/*.c) \
+             $(AR_C),$(wildcard test/kernels/choose/*.c) $(patsubst %,test/kernels/%.c,main \
+             check_layout check_options fake/capture_stderr) $(wildcard kernels/choose/*.c) \
+             kernels/host/options.c $(BOTH))
 # The first two answer for a made-up NCCL (check_nccl.c), the last two are made to fail (check_call.c).
 AR_WRAPPED := $(if $(AR_API),dlopen dlsym pthread_create calloc)
 AR_CHECK  := $(patsubst %,$(B)/check-ar-obj/%.o,$(AR_TEST))

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* check_choices.c - every choice of the built-in table, compared with a golden file. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "test/kernels/choose/ask.h"
+#include "test/kernels/suites.h"
+
+#define GOLDEN "test/golden/ar/choices.txt"
+
+/* Sizes that follow each other and go the same way, but for the number of blocks. */
+struct run {
+    unsigned long long first, last;
+    int few, many; /* blocks of the first and of the last */
+    char way[256];
+};
+
+static void print_run(FILE *out, const struct run *run)
+{
+    if (run->way[0] == 0)
+        return;
+    fprintf(out, "  %9llu..%-9llu ", run->first, run->last);
+    if (run->few == run->many)
+        fprintf(out, "%d blocks%s\n", run->few, run->way);
+    else
+        fprintf(out, "%d..%d blocks%s\n", run->few, run->many, run->way);
+}
+
+/* What is chosen for 2, 3, 5 and 15 times a power of two, and for a byte less and more. */
+static void print_choices(FILE *out, struct ar_ask ask, const struct ar_force *force)
+{
+    static const unsigned parts[] = {16, 20, 24, 30};
+    struct run run = {.way = ""};
+
+    for (uint64_t unit = 1; unit <= 32 << 20; unit *= 2)
+        for (int i = 0; i < 3 * 4; i++) {
+            struct run now = {.way = ""};
+            struct ar_choice c;
+            char why[200];
+            int n = 0;
+
+            ask.bytes = unit * parts[i / 3] + (uint64_t)(i % 3) - 1;
+            now.first = now.last = ask.bytes;
+            if (ar_select(&ask, force, &c) != 0)
+                continue; /* multicast takes whole words only */
+            now.few = now.many = c.ctas;
+            n = snprintf(now.way, sizeof now.way, " of %d: %s", c.threads,
+                         ar_family_name(c.family));
+            if (c.lag != 0)
+                n += snprintf(now.way + n, sizeof now.way - (size_t)n, " lag %d", c.lag);
+            if (c.pieces != 1)
+                n += snprintf(now.way + n, sizeof now.way - (size_t)n, " in pieces of %llu",
+                              (unsigned long long)c.piece);
+            ar_select_why(&ask, &c, why, sizeof why);
+            if (strstr(why, " (") != NULL)
+                *strstr(why, " (") = 0; /* who measured it is another matter */
+            snprintf(now.way + n, sizeof now.way - (size_t)n, "; %s", why);
+            if (strcmp(now.way, run.way) == 0) {
+                run.last = now.last;
+                run.many = now.many;
+                continue;
+            }
+            print_run(out, &run);
+            run = now;
+        }
+    print_run(out, &run);
+}
+
+static void print_free_choices(FILE *out)
+{
+    static const int ranks[] = {2, 3, 4, 5, 16};
+    static const char *const links[AR_LINKS] = {
+        [AR_LINKS_NVLINK] = "nvlink", [AR_LINKS_PCIE] = "pcie", [AR_LINKS_HOST] = "host"};
+
+    for (int l = 0; l < AR_LINKS; l++)
+        for (size_t r = 0; r < sizeof ranks / sizeof *ranks; r++)
+            for (int k = 0; k < 4; k++) {
+                static const char *const kind[] = {"bf16, registered", "i32, registered",
+                                                   "bf16, not registered",
+                                                   "bf16, not registered, no communicator"};
+                struct ar_ask ask = ask_for(ranks[r], l, 0, k == 1 ? AR_I32 : AR_BF16, AR_SUM);
+
+                ask.dst_mapped = ask.src_mapped = k < 2;
+                ask.has_nccl = k < 3;
+                fprintf(out, "%s, %d ranks, %s\n", links[l], ranks[r], kind[k]);
+                print_choices(out, ask, &free_choice);
+            }
+}
+
+/* As describe shows it. */
+static void print_tables(FILE *out)
+{
+    for (int links = 0; links < AR_LINKS; links++)
+        for (int ranks = 2; ranks <= 5; ranks++) {
+            char text[8192];
+
+            must(ar_select_print(ranks, links, text, sizeof text) < sizeof text);
+            fprintf(out, "links %d, %d ranks\n%s", links, ranks, text);
+        }
+}
+
+static void print_forced_choices(FILE *out)
+{
+    for (int f = 0; f < AR_FAMILIES; f++)
+        for (int k = 0; k < 4; k++) { /* in place or not, two ranks or five */
+            struct ar_ask ask = ask_for(k & 1 ? 5 : 2, AR_LINKS_NVLINK, 0, AR_F16, AR_SUM);
+            const struct ar_force force = {.family = f, .threads = k & 1 ? 1024 : 0};
+
+            ask.in_place = k / 2;
+            ask.has_nvls = ask.has_nccl = 1;
+            fprintf(out, "forced %s, %d ranks, %s\n", ar_family_name(f), ask.ranks,
+                    k / 2 ? "in place" : "out of place");
+            print_choices(out, ask, &force);
+        }
+}
+
+/* A slow push, a broken one, and a copy engine that is best. */
+static void print_probed_choices(FILE *out)
+{
+    static const struct ar_probe probes[] = {
+        {.push = 1000, .pull = 20000, .copy = 10000},
+        {.push = AR_PROBE_BROKEN, .pull = 20000, .copy = 10000},
+        {.push = 10000, .pull = 10000, .copy = 40000},
+    };
+
+    for (size_t p = 0; p < sizeof probes / sizeof *probes; p++)
+        for (int k = 0; k < 4; k++) {
+            struct ar_ask ask =
+                ask_for(k & 1 ? 4 : 2, AR_LINKS_PCIE, 0, k < 3 ? AR_F32 : AR_I8, AR_SUM);
+
+            ask.probe = probes[p];
+            ask.in_place = k / 2;
+            fprintf(out, "pcie, %d ranks, %s, %s, probe: push %u, pull %u, copy %u MB/s\n",
+                    ask.ranks, k < 3 ? "f32" : "i8", k / 2 ? "in place" : "out of place",
+                    probes[p].push, probes[p].pull, probes[p].copy);
+            print_choices(out, ask, &free_choice);
+        }
+}
+
+/* A change of the table shows here in full: GOLDEN_UPDATE=1 writes it anew; read the diff. */
+START_TEST(test_the_choices_are_those_of_the_golden_file)
+{
+    const char *update = getenv("GOLDEN_UPDATE");
+    char *now = NULL, *then;
+    size_t size = 0, at = 0;
+    FILE *out = open_memstream(&now, &size), *file;
+
+    print_tables(out);
+    print_free_choices(out);
+    print_forced_choices(out);
+    print_probed_choices(out);
+    fclose(out);
+    if (update != NULL && strcmp(update, "1") == 0) {
+        file = fopen(GOLDEN, "w");
+        ck_assert_uint_eq(fwrite(now, 1, size, file), size);
+        fclose(file);
+    }
+    then = calloc(1, size + 2);
+    file = fopen(GOLDEN, "r");
+    ck_assert_msg(file != NULL, "%s is not here: run it at the root of the repository", GOLDEN);
+    fread(then, 1, size + 1, file);
+    fclose(file);
+    while (now[at] != 0 && now[at] == then[at])
+        at++;
+    while (at > 0 && now[at - 1] != '\n')
+        at--;
+    ck_assert_msg(strcmp(now, then) == 0,
+                  "chosen now:\n%.200s\nin %s (GOLDEN_UPDATE=1 writes it anew):\n%.200s", now + at,
+                  GOLDEN, then + at);
+    free(then);
+    free(now);
+}
+END_TEST
+
+Suite *st_suite_choices(void)
+{
+    Suite *s = suite_create("ar_choices");
+    TCase *t = tcase_create("all");
+
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, test_the_choices_are_those_of_the_golden_file);
+    suite_add_tcase(s, t);
+    return s;
+}
