@@ -16,7 +16,7 @@
 struct st_process {
     struct st_options options;
     symtuner_rules *rules;  /* the user's; NULL if none or wrong            */
-    symtuner_rules *unfit;  /* the user's, if for another machine: kept     */
+    symtuner_rules *unfit;  /* the user's, if for another machine           */
     bool rules_wrong;       /* no rule applies; with SYMTUNER_STRICT: fail  */
     uint64_t rules_hash;    /* of the rules in force                        */
     bool env_interface;     /* NCCL asks us for its variables               */

@@ -165,9 +165,9 @@ static INLINE void raise_rivals(struct st_table table, uint32_t own, uint32_t ra
             table.cost[i] = cost_of(raised);
 }
 
-/* Make NCCL take live entry ${cell}. It keeps its price, which ncclGroupSimulateEnd reports; the
- * entries that are not dearer get twice that price. Only a price so high that NCCL would not take
- * it at all is lowered. */
+/* Make NCCL take entry ${cell}, which is live. It keeps its price, which ncclGroupSimulateEnd
+ * reports; the entries that are not dearer get twice that price. Only a price so high that NCCL
+ * would not take it at all is lowered. */
 static INLINE void make_cheapest(struct st_table table, float limit, int cell)
 {
     const uint32_t picosecond = bits_of(1e-6f), infinite = bits_of(INFINITY);

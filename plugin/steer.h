@@ -45,8 +45,8 @@ static inline bool st_is_probe(const struct st_era *era, int pipe_ops)
     return pipe_ops == 0 && era->ll == ST_LL_ASK_VOID;
 }
 
-/* NCCL's nBytes as bytes of the whole call, which rules count: in probes they are those of one
- * rank. */
+/* The bytes of the whole call, which rules count, from NCCL's nBytes: for a probe NCCL gives those
+ * of one rank. */
 static inline uint64_t st_whole_bytes(const struct st_era *era, int coll, uint64_t bytes, int ranks,
                                       int pipe_ops)
 {
