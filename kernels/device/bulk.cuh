@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bulk.cuh - pieces shared by the kernels that move plain data and raise flags about it.
+ * bulk.cuh - flags, for the kernels that move plain data.
  *
- * The ordering story, told once. A block stores data to a peer with all its threads;
- * __syncthreads() makes those stores happen before what thread r does next; thread r fences at
- * system scope and stores the flag word of rank r. The peer's thread polls its flag word with
- * acquire loads; its __syncthreads() passes that on to the block, which then reads the data. Every
- * flag word has a single writer and only grows, so no read-modify-write ever crosses a link, PCIe
- * included.
+ * Why the data is there when the flag is: all threads of a block store data to a peer.
+ * __syncthreads() orders these stores before what thread r does next: it fences at system scope and
+ * stores the flag word for rank r. The peer's thread polls that word with acquire loads, and its
+ * __syncthreads() passes the order on to its block, which then reads the data. Every flag word has
+ * a single writer and only grows, so no atomic operation ever crosses a link, not even PCIe.
  */
 #ifndef AR_BULK_CUH_
 #define AR_BULK_CUH_
@@ -18,7 +17,7 @@
 namespace ar
 {
 
-/* All threads of the block: tell every peer that this block has come to ${step}. */
+/* Called by all threads of the block: tell every peer that this block has reached ${value}. */
 __device__ __forceinline__ void raise_flags(const ar_args &args, int kind, uint64_t value)
 {
 #ifndef ST_BREAK_SYNC
@@ -32,8 +31,8 @@ __device__ __forceinline__ void raise_flags(const ar_args &args, int kind, uint6
     }
 }
 
-/* All threads of the block: wait until the same block of every peer has come to ${value}. Returns
- * false in all threads when the rank gave up. */
+/* Called by all threads of the block: wait until the same block of every peer has reached ${value}.
+ * Returns false in all threads if the rank gave up. */
 __device__ __forceinline__ bool await_flags(const ar_args &args, int kind, uint64_t value,
                                             spin_limit &wait)
 {

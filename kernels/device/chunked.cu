@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * chunked.cu - two-shot by plain pushes, tile by tile, for messages of several MiB.
+ * chunked.cu - two-shot by plain stores and flags, tile by tile, for messages of several MiB.
  *
  *   tile k      push in[shard o] to owner o's slot, raise REDUCE flag k
  *   tile k-lag  await the peers' REDUCE flag, add up, push the sum to every rank's recv
  *   end         raise GATHER, await the peers' GATHER: their sums are in my recv
  *
- * No barrier at the start: a peer writes my recv only after it has got my own words of this call,
+ * There is no barrier at the start: a peer writes my recv only after it has my words of this call,
  * so my stream has reached the call and earlier users of recv are done. In place is safe for the
- * same reason: the owner's sum of a tile can only come after my push of that tile, which has read
- * it. When recv is not mapped by the peers the sums go through scratch and one local copy
- * ("staged").
+ * same reason: an owner stores the sum of a tile only after my push of that tile, which has read
+ * it. If the peers do not map recv, the sums go through scratch and one local copy ("staged").
  *
- * One set of scratch is enough, but slots to reduce from and slots to gather through must not share
- * memory, whatever the sizes of successive calls. A rank that has ended the call has each owner's
- * GATHER flag, raised after the owner read its reduce slots, so those may be written again; but the
- * owner may still be emptying its gather slots, which only an owner that has this rank's words of
- * the next call writes, and those this rank sends when it has emptied them.
+ * One set of scratch is enough, but the reduce slots and the gather slots must not share memory. A
+ * rank that has finished the call has the GATHER flag of each owner, which raised it after reading
+ * its reduce slots; so these may be written again. But the owner may still be reading its gather
+ * slots. Those are safe: an owner writes a rank's gather slot only when it has that rank's words of
+ * the next call, and a rank sends these only after it has read its gather slots.
  */
 #include "kernels/device/bulk.cuh"
 
@@ -32,8 +31,8 @@ __device__ __forceinline__ void load_tile(payload (&v)[Unroll], const char *p, u
         v[u] = load_payload(p, at + (uint64_t)u * blockDim.x * AR_WORD, end, align);
 }
 
-/* The sums of ${Some} words that lie a block apart: own[u] from this rank, the others from their
- * slots in scratch. All of a group's loads leave before the first is added. */
+/* Add up ${Some} words that lie one block's width apart: v[u] is this rank's word, the others come
+ * from their slots in scratch. All loads for a group of ranks start before the first is added. */
 template <class R, int N, int Some>
 __device__ __forceinline__ void sum_words(const ar_args &args, const char *slot, uint64_t at,
                                           uint64_t end, payload *v)
@@ -114,7 +113,7 @@ __global__ void __launch_bounds__(512, 1) chunked(const __grid_constant__ ar_arg
         if (!alive)
             break;
 
-        constexpr int some = N ? Unroll : 2; /* sums at a time: what registers allow */
+        constexpr int some = N ? Unroll : 2; /* as many sums at a time as registers allow */
         payload sum[Unroll];
 
         load_tile<Unroll>(sum, args.in + shard * args.me, at, mine, args.in_align);

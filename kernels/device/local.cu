@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * local.cu - the kernels between the copy engines' transfers (schedule in kernels/host/copy.c).
+ * local.cu - the kernels that run between the copies of kernels/host/copy.c.
  *
- * local    add up one piece of my shard: my own words and the slots that the peers' copies filled
- * signal   tell every peer that the copies before me in the stream are complete
- * await    wait for the peers' signal; the last one of a call publishes the next epoch
+ * local    adds up one piece of my shard: my own words and the slots that the peers' copies filled
+ * signal   tells every peer that the previous copies of this stream are complete
+ * await    waits for the peers' signals; the last one of a call publishes the next epoch
  *
- * A copy is complete, at its destination, before the next operation of its stream starts; so the
- * signal needs no data fence of its own, but has one.
+ * A copy is complete at its destination before the next operation of its stream starts. So signal
+ * would not need a fence; it has one all the same.
  */
 #include "kernels/device/bulk.cuh"
 
 namespace ar
 {
 
-/* in, out: the piece; region: offset of rank 0's slot for it; shard: bytes from slot to slot. */
+/* Fields of args: in, out: the piece; region: offset of rank 0's slot for it; shard: bytes from
+ * slot to slot. */
 template <class R>
 __global__ void __launch_bounds__(512, 1) local(const __grid_constant__ ar_args args)
 {
@@ -46,7 +47,7 @@ __global__ void __launch_bounds__(512, 1) local(const __grid_constant__ ar_args 
     }
 }
 
-/* tiles: the step to announce; lag: enum ar_flag_kind. */
+/* Fields of args: tiles: the step to announce; lag: enum ar_flag_kind. */
 __global__ void signal(const __grid_constant__ ar_args args)
 {
     call_counters counters(args);
@@ -65,7 +66,7 @@ constexpr int left_out = AR_FLAG_GATHER;
 constexpr int left_out = -1;
 #endif
 
-/* staged != 0: last operation of the call. */
+/* args.staged != 0: this is the last operation of the call. */
 __global__ void await(const __grid_constant__ ar_args args)
 {
     spin_limit wait;

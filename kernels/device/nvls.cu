@@ -2,10 +2,9 @@
 /*
  * nvls.cu - the two-shot of pull.cuh with the adding done inside the NVSwitch.
  *
- * sm_90 and later; on older targets the kernels trap and the host never selects them. Addresses of
- * multicast memory are only ever touched with multimem instructions, as PTX demands. Messages of
- * whole 16-byte words only: the host takes other kernels for others. 16-bit types accumulate in f32
- * inside the switch.
+ * For sm_90 and later; on older targets the kernels trap, and the host never selects them.
+ * Multicast addresses are used in multimem instructions only, as PTX requires. The host selects
+ * these kernels only for messages of whole 16-byte words. The switch adds 16-bit types in f32.
  */
 #include "kernels/device/pull.cuh"
 

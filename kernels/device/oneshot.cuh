@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * oneshot.cuh - everybody sends everything to everybody, and adds up at home.
+ * oneshot.cuh - each rank sends its whole message to all ranks, and each adds up all messages.
  *
  *      rank 0            rank 1            rank 2
  *      in --+--> slot 0 of 1, slot 0 of 2
@@ -8,12 +8,12 @@
  *                        in --+--> slot 2 of 0, slot 2 of 1
  *      out = in0 + slot 1 + slot 2         (order: reduce.cuh)
  *
- * One hop, no barrier. First all words of a thread leave, then it waits for the same words of the
- * others; nothing a rank sends depends on what it receives, so no order of blocks can deadlock.
+ * One hop, no barrier. A thread first sends all its words, then waits for the same words of the
+ * others. What a rank sends never depends on what it receives, so no order of blocks can deadlock.
  *
- * Why a slot may be written again two calls later: see ar_half() in kernels/shared/layout.h. The
- * reader's clear of a slot comes before the end of its call e; its words of call e+1 come after
- * that; a peer starts call e+2 only when it has seen those words.
+ * Why a slot may be written again two calls later (see ar_half() in kernels/shared/layout.h): the
+ * reader clears the slot before its call e ends and sends its words of call e+1 after that. A peer
+ * starts call e+2 only after it has received those words.
  */
 #ifndef AR_ONESHOT_CUH_
 #define AR_ONESHOT_CUH_
@@ -47,19 +47,19 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) oneshot(const __grid_consta
     const uint32_t first_word = blockIdx.x * blockDim.x + threadIdx.x;
     const uint32_t my_slot = (uint32_t)args.region + args.me * stride;
     payload first = {};
-    char *slot[peers]; /* mine at each peer, even half, first word */
+    char *slot[peers]; /* my slot at each peer: even half, first word */
     spin_limit wait;
 
     await_previous_kernel(args);
 
-    /* The first load is on its way before the counters are read, and all that can be computed
-     * without them is: from the moment they arrive, every instruction counts. */
+    /* Start the first load before reading the counters, and compute now what does not need them:
+     * once they arrive, every instruction adds to the latency. */
     if (first_word < words)
         first = load_for_word<F>(args.in, first_word, bytes, args.in_align);
 
     call_counters counters(args);
 
-    first = F::canonical(first); /* not earlier: it would wait for the load */
+    first = F::canonical(first); /* here, because it waits for the load */
 
 #pragma unroll
     for (int i = 0; i < peers; i++) {
@@ -101,9 +101,9 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) oneshot(const __grid_consta
 }
 
 /*
- * The same for 2, 4 or 8 ranks and messages of whole words: straight code, about half as much, and
- * at these sizes the time of a call is the time to get through its instructions. Peers are taken as
- * me ^ i, which needs no wrapping and leaves the bits of the sum alone (reduce.cuh).
+ * The same for 2, 4 or 8 ranks and messages of whole words. It has about half as many instructions,
+ * and for short messages these take most of the time. Peer i is rank me ^ i, which needs no
+ * wrap-around and gives the same bits (reduce.cuh).
  */
 template <class F, class R, int N>
 __global__ void __launch_bounds__(N == 8 ? 512 : 1024, 1)
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(N == 8 ? 512 : 1024, 1)
     const uint32_t first_word = blockIdx.x * blockDim.x + threadIdx.x;
     const uint32_t region = (uint32_t)args.region + first_word * AR_WORD;
     payload v[N], first = {};
-    char *peer_slot[N]; /* my slot at rank me ^ i; even half, first word */
+    char *peer_slot[N]; /* my slot at rank me ^ i: even half, first word */
     spin_limit wait;
 
     await_previous_kernel(args);

@@ -2,9 +2,9 @@
 /*
  * packet.cuh - words that prove their own arrival.
  *
- * A form knows how to put payload units into a 16-byte word, how to see that a word has come, and
- * what to leave behind after reading. None of them needs a fence or a barrier: data and proof are
- * the same store, every 32-bit part that could arrive alone is checked.
+ * A form says how to put payload into a 16-byte word, how to see that a word has arrived, and what
+ * to leave in the slot after reading it. No form needs a fence or a barrier: data and proof are in
+ * the same store, and every part that could arrive alone is checked.
  */
 #ifndef AR_PACKET_CUH_
 #define AR_PACKET_CUH_
@@ -41,7 +41,7 @@ struct form_ll8 {
     }
     static __device__ __forceinline__ void clear(void *slot)
     {
-#if !defined(ST_BREAK_CLEAR) && !defined(ST_BREAK_EPOCH) /* either alone is enough */
+#if !defined(ST_BREAK_CLEAR) && !defined(ST_BREAK_EPOCH) /* either guard alone is enough */
         store_word(slot, make_uint4(0, 0, 0, 0));
 #endif
     }
@@ -54,7 +54,7 @@ struct form_ll8 {
 struct form_ll128 {
     static constexpr int id = AR_LL128;
     static constexpr int units = 2;
-    static constexpr bool warp_wide = true; /* eight lanes share one flag: a warp polls as one */
+    static constexpr bool warp_wide = true; /* eight lanes share a flag: a warp polls together */
 
     static __device__ __forceinline__ bool flag_lane()
     {
@@ -80,7 +80,7 @@ struct form_ll128 {
     }
     static __device__ __forceinline__ void clear(void *)
     {
-        /* 64-bit epochs never come back: an old line can stay. */
+        /* 64-bit epochs never repeat, so an old line can stay. */
     }
     static __device__ __forceinline__ payload canonical(payload p)
     {
@@ -98,7 +98,8 @@ struct form_lamport {
     static constexpr int units = 2;
     static constexpr bool warp_wide = false;
 
-    /* All-ones is one NaN (f32) or two (16-bit types); clearing the last bit keeps it one. */
+    /* All ones is a NaN (two in 16-bit types), and still is with its last bit cleared: send that.
+     * */
     static __device__ __forceinline__ uint32_t tame(uint32_t w)
     {
 #ifdef ST_BREAK_TAME
@@ -136,10 +137,11 @@ struct form_lamport {
 };
 
 /*
- * Before words are sent or awaited. The eight stores of an LL128 line become visible together when
- * one instruction makes them, and its flag speaks for the other lanes' loads when they are one
- * instruction. Loads and stores that take different ways (at the ends of a message) need not leave
- * the lanes in step. Senders: only those of a line, since others of the warp may have fewer words.
+ * Called before words are sent or awaited. The eight stores of an LL128 line become visible
+ * together only if one instruction makes them; likewise, its flag covers the loads of the other
+ * lanes only if one instruction makes those. After different branches (at the ends of a message)
+ * the lanes may be out of step. A sender synchronizes the lanes of its line only, because other
+ * lanes of the warp may have fewer words.
  */
 template <class F> __device__ __forceinline__ void line_in_step()
 {
@@ -149,7 +151,7 @@ template <class F> __device__ __forceinline__ void line_in_step()
 #endif
 }
 
-/* Where the whole warp is. */
+/* The same where the whole warp takes part. */
 template <class F> __device__ __forceinline__ void warp_in_step()
 {
 #ifndef ST_BREAK_STEP
@@ -158,8 +160,8 @@ template <class F> __device__ __forceinline__ void warp_in_step()
 #endif
 }
 
-/* One word to or from a slot. The eight lanes of an LL128 line go together: the hardware does that
- * by itself when they are in step, the emulation must be told. */
+/* Store a word to a slot, or load it. The eight lanes of an LL128 line go together: hardware does
+ * so if they are in step; the emulation must be told. */
 template <class F> __device__ __forceinline__ void send(void *slot, uint4 v)
 {
 #ifdef ST_EMULATE
@@ -180,7 +182,7 @@ template <class F> __device__ __forceinline__ uint4 receive(const void *slot)
 #endif
 }
 
-/* Both units of a word through one reducer; Ranks as far as it is known. */
+/* A reducer for both units of a word. Ranks: their number, 0 if known only at run time. */
 template <class R, int Units, int Ranks> struct pair {
     typename for_ranks<R, Ranks>::reducer lo, hi;
 
@@ -208,7 +210,7 @@ template <class R, int Units, int Ranks> struct pair {
     }
 };
 
-/* The sum of all ranks' words, of ${Units} units each. */
+/* The sum of all ranks' words, each of ${Units} units. */
 template <class R, int Units, int N> struct rank_sum {
     typename for_ranks<R, N>::reducer lo, hi;
 
@@ -236,10 +238,11 @@ template <class R, int Units, int N> struct rank_sum {
 };
 
 /*
- * Wait for the words at slot + r * stride of every rank r but this one, and reduce in the order of
- * reduce.cuh; ${own} stands in for this rank. N ranks at compile time, or a.ranks when N is 0,
- * then a few at a time. False: the rank gave up. For warp-wide forms the whole warp must be here
- * and ${valid} masks lanes past the end. Slots are not cleared: what depends on the sum goes first.
+ * Wait for the words at slot + r * stride of every other rank r, and add them up in the order of
+ * reduce.cuh; ${own} is this rank's word. N: the number of ranks, or 0 for args.ranks, which are
+ * taken four at a time. Returns false if the rank gave up. For warp-wide forms the whole warp must
+ * call this; ${valid} is false in lanes past the end. It does not clear the slots, so that the
+ * caller can send the sum first.
  */
 template <class F, class R, int N>
 __device__ __forceinline__ bool gather_word(const ar_args &args, const char *slot, uint32_t stride,
@@ -248,7 +251,7 @@ __device__ __forceinline__ bool gather_word(const ar_args &args, const char *slo
 {
     constexpr int batch = N ? N : 4;
     const int ranks = N ? N : args.ranks;
-    const uint4 mine = F::encode(own, epoch); /* looks arrived */
+    const uint4 mine = F::encode(own, epoch); /* counts as arrived */
     uint32_t polls = 0;
     rank_sum<R, F::units, N> sum;
 
@@ -297,7 +300,7 @@ __device__ __forceinline__ bool gather_word(const ar_args &args, const char *slo
     return true;
 }
 
-/* The same for 2, 4 or 8 ranks and whole words: v[i] is the word of rank me ^ i, v[0] the own. */
+/* Add up for 2, 4 or 8 ranks and whole words: v[i] is the word of rank me ^ i, v[0] this rank's. */
 template <class F, class R, int N>
 __device__ __forceinline__ payload reduce_whole(const ar_args &args, const payload *v)
 {
@@ -323,7 +326,7 @@ __device__ __forceinline__ payload reduce_whole(const ar_args &args, const paylo
     return acc[0].finish(args);
 }
 
-/* Poll slot[1..N-1] until all have arrived in v; false when the rank gave up. */
+/* Poll slot[1..N-1] until all words have arrived, then put them in v; false if the rank gave up. */
 template <class F, int N>
 __device__ __forceinline__ bool await_whole(const ar_args &args, char *const *slot, uint64_t epoch,
                                             spin_limit &wait, const bool *want, payload *v)
@@ -358,7 +361,7 @@ __device__ __forceinline__ bool await_whole(const ar_args &args, char *const *sl
     }
 }
 
-/* Make the words just gathered ready for the call after the next. */
+/* Clear the slots just read, for the call after the next. */
 template <class F, int N>
 __device__ __forceinline__ void clear_words(const ar_args &args, char *slot, uint32_t stride)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * probe.cu - store to all peers, or load from all peers, for a while.
+ * probe.cu - store to all peers, or load from all peers, for a given time.
  *
- * Slot r of an arena holds the mark of rank r: in its own arena a rank has put it there itself,
- * into the peers' arenas it pushes it.
+ * Slot r of every arena is to hold the mark of rank r. The host fills a rank's slot in its own
+ * arena; this kernel stores it in the peers' arenas.
  */
 #include "kernels/choose/probe.h"
 #include "kernels/device/ptx.cuh"
@@ -21,8 +21,8 @@ __device__ __forceinline__ bool differs(uint4 v, uint32_t w)
     return v.x != w || v.y != w || v.z != w || v.w != w;
 }
 
-/* lag: enum ar_probe_step; region: offset of slot 0; shard: bytes from slot to slot; timeout_ns:
- * how long; out: a struct ar_probe_seen for each block. */
+/* Fields of args: lag: enum ar_probe_step; region: offset of slot 0; shard: bytes from slot to
+ * slot; timeout_ns: how long to run; out: one struct ar_probe_seen per block. */
 __global__ void __launch_bounds__(256, 1) probe(const __grid_constant__ ar_args args)
 {
     constexpr int unroll = AR_PROBE_UNROLL;

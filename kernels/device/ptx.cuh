@@ -2,8 +2,8 @@
 /*
  * ptx.cuh - the memory accesses whose ordering the kernels rely on, and bounded waiting.
  *
- * All accesses to memory that peers write are "relaxed.sys" or stronger: never the read-only path,
- * never a plain load that the compiler may move or the L1 may serve from an old line.
+ * All accesses to memory that peers write are "relaxed.sys" or stronger. Plain loads are not
+ * enough: the compiler may move them, and the L1 may return an old line.
  */
 #ifndef AR_PTX_CUH_
 #define AR_PTX_CUH_
@@ -73,7 +73,7 @@ __device__ __forceinline__ void fence_sys()
 #endif
 }
 
-/* Bulk data in scratch, after an acquire: skip the L1, which nothing else invalidates for sure. */
+/* Bulk data in scratch, read after an acquire: skip the L1, which may hold old lines. */
 __device__ __forceinline__ uint4 load_bulk(const void *p)
 {
     uint4 v;
@@ -100,8 +100,8 @@ __device__ __forceinline__ uint64_t now_ns()
     return t;
 }
 
-/* The user's own buffers: plain accesses, 16 and 8 bytes. Volatile asm, because in place a thread
- * may store what the compiler would otherwise load again. */
+/* The user's buffers: plain accesses of 16 and 8 bytes. The asm is volatile so that the compiler
+ * does not repeat a load after a store: in place both are to the same address. */
 __device__ __forceinline__ uint4 load_local(const void *p)
 {
     uint4 v;
@@ -128,19 +128,20 @@ __device__ __forceinline__ void store_unit(char *p, uint2 u)
 #endif /* ST_EMULATE */
 
 /*
- * Bounded waiting. A thread counts its polls; now and then the slow part looks at the clock and at
- * the rank's own verdict (another thread may have given up). The first thread that gives up writes
- * the verdict for all.
+ * Waiting with a limit. A thread counts its polls. Every AR_POLLS_TO_LOOK polls it reads the clock
+ * and the rank's verdict, because another thread may have given up. The first thread that gives up
+ * writes the verdict for all.
  *
- * The host's abort word lies across PCIe, which serves a few reads per microsecond, fewer while
- * links are busy. Whoever looks at it holds up its block, hence the same block of every peer, which
- * then waits long enough to look in turn: a group that had once waited stayed slow for ever. So
- * nobody looks before a wait is far longer than any call, and then one thread per rank does.
+ * The host's abort word lies across PCIe, where only a few reads per microsecond are possible,
+ * fewer while links are busy. A thread that reads it delays its block, and so the same block of
+ * every peer, which then waits long enough to read it in turn: a group that had waited once stayed
+ * slow for ever. So no thread reads it until a wait is much longer than any call, and then only
+ * one thread per rank does.
  */
 #define AR_LOOK_AFTER_NS 10000000
 #define AR_LOOK_EVERY_NS 1000000
 
-#ifndef AR_SAME_IN_WARP /* the lanes of a warp load as one; in the emulation each by itself */
+#ifndef AR_SAME_IN_WARP /* the lanes of a warp load together; in the emulation each by itself */
 #define AR_SAME_IN_WARP(value) (value)
 #endif
 
@@ -152,7 +153,7 @@ struct spin_limit {
     uint64_t since = 0;
 };
 
-/* Whether a thread that has waited since ${since} shall look at the host's word now. */
+/* Whether a thread that has waited since ${since} is to read the host's abort word now. */
 static __device__ __forceinline__ bool turn_to_look(const ar_args *args, uint64_t since,
                                                     uint64_t now)
 {
@@ -189,17 +190,16 @@ static __device__ __noinline__ bool past_spin_limit(const ar_args *args, spin_li
     return true;
 }
 
-/* ${polls} is the caller's own count: it stays in a register, which p, having an address, would
- * not. */
+/* The caller keeps ${polls} so that it stays in a register. */
 __device__ __forceinline__ bool give_up(const ar_args &args, uint32_t &polls, spin_limit &p)
 {
     return (++polls & (AR_POLLS_TO_LOOK - 1)) == 0 && past_spin_limit(&args, &p);
 }
 
 /*
- * First statement of a kernel. With overlap the grid may have started while the kernel in front
- * still runs: nothing may be read or written before that one has ended and its stores are visible.
- * AR_EARLY_BOTH lets the kernel behind start early in turn; it must do the same.
+ * The first statement of a kernel. With overlap the grid may start while the previous kernel still
+ * runs; until that one has ended and its stores are visible, nothing may be read or written.
+ * AR_EARLY_BOTH lets the next kernel start early as well; that one must wait, too.
  */
 __device__ __forceinline__ void await_previous_kernel(const ar_args &args)
 {
@@ -215,8 +215,8 @@ __device__ __forceinline__ void await_previous_kernel(const ar_args &args)
     (void)args;
 }
 
-/* At the end of a call that has done nothing: is it of a graph that outlives its handle? That is an
- * error of the program, which shows where it is. */
+/* Called at the end of a call that did nothing. If its graph outlives the handle, that is an error
+ * in the program: trap, so that the program sees it. */
 static __device__ __noinline__ void refuse(const ar_args *args)
 {
     if (load_relaxed(&args->state->dead) == AR_DESTROYED)
@@ -224,12 +224,12 @@ static __device__ __noinline__ void refuse(const ar_args *args)
 }
 
 /*
- * One call's view of the rank's counters. Every thread reads them (one L1 line per SM); after the
- * block's last reader one thread books the block in, and the last block of the grid publishes the
- * next epoch. Nobody of this call reads the counters after that, and the next call starts after
- * this one has ended, so publishing early is safe. (To count blocks out as well, so that a call
- * that another graph starts too early always finds out, cost calls to 64 KiB 5 to 10 % of their
- * time: bench/results/2026-11-22-h200x2b.)
+ * One call's view of the rank's counters. Every thread reads them (one L1 line per SM). After all
+ * threads of a block have read them, one thread counts the block, and the last block of the grid
+ * publishes the next epoch. After that no thread of this call reads the counters, and the next
+ * call starts only after this one has ended, so publishing before the end is safe. Blocks are
+ * counted when they arrive, not when they end: so an overlapping call is found only if it
+ * starts before the other one publishes.
  */
 struct call_counters {
     uint64_t epoch;
@@ -246,7 +246,7 @@ struct call_counters {
         ticket = 0;
     }
 
-    /* All threads of the block; contains the block barrier. */
+    /* Called by all threads of the block, which it synchronizes: count the block. */
     __device__ __forceinline__ void book_in(const ar_args &args)
     {
         __syncthreads();
@@ -254,7 +254,7 @@ struct call_counters {
             ticket = atomicAdd(&args.state->arrived, 1u);
     }
 
-    /* Call it late: the atomic's answer then costs no waiting. */
+    /* Called late, so that the result of the atomic is there without waiting. */
     __device__ __forceinline__ void publish(const ar_args &args)
     {
         if (threadIdx.x != 0)

@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pull.cuh - two-shot in place: the owner reads its shard from every rank's send and writes the
- * sum into every rank's recv, between two barriers.
+ * pull.cuh - two-shot without scratch: the owner reads its shard from every rank's send and writes
+ * the sum to every rank's recv, between two barriers.
  *
  *   ENTER barrier   every rank's send is ready
  *   owner           sum = reduce(send[0..n-1][shard]); recv[0..n-1][shard] = sum
  *   LEAVE barrier   every sum has arrived; nobody reads my send any more
  *
- * One-shot (OneShot true): every rank reduces the whole message for itself and stores at home. Less
- * latency, n times the traffic, and not in place: peers still read send while the first ranks
- * store.
+ * One-shot (OneShot true): every rank adds up the whole message and stores it in its own recv. This
+ * has less latency and n times the traffic. It cannot run in place, because peers still read send
+ * while the first ranks store.
  *
- * The access is a template parameter with two values: "spread" walks over the ranks with plain
- * loads and stores, "nvls" lets the switch do both with one multimem instruction each. The body,
- * barriers included, is the same text, so what the tests prove with spread holds for nvls up to the
- * two instructions. nvls leaves the order of addition to the switch: in two-shot each element has
- * one owner, so all ranks still hold the same bits, but not necessarily those of spread; in
- * one-shot even that is up to the switch.
+ * The template parameter Access is one of two: "spread" loads from and stores to the ranks one by
+ * one; "nvls" lets the switch do so, with one multimem instruction each. The body and its barriers
+ * are shared, so tests of spread cover nvls but for these two instructions. With nvls the switch
+ * decides the order of addition. In two-shot each element has one owner, so all ranks get the same
+ * bits, though maybe not those of spread; in one-shot even that depends on the switch.
  */
 #ifndef AR_PULL_CUH_
 #define AR_PULL_CUH_

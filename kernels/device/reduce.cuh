@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * reduce.cuh - adding up one 8-byte unit per rank, in an order that is the same on every rank.
+ * reduce.cuh - add up one 8-byte unit per rank, in an order that is the same on every rank.
  *
- * A reducer has an accumulator and four steps: start with one rank's unit, add another's, join two
- * accumulators, finish into a unit of the same type.
+ * A reducer has an accumulator and four functions: start with one rank's unit, add another's, join
+ * two accumulators, and finish into a unit of the same type.
  *
  * The order is the same in every kernel, for every type and operator. Ranks are
  * added in groups of four, (0+1) + (2+3), and then the sums of the groups one after the other:
@@ -35,9 +35,9 @@ template <class To, class From> __device__ __forceinline__ To bits(From from)
 }
 
 /*
- * The order: u[0], u[1], ... are the units of ranks ${first}, ${first} + 1, ... of ${ranks};
- * ${first} grows by fours, and starts at 0. (Where there are never more than two ranks, two units
- * do.) ST_BREAK_PAIRS: one rank after the other, as in a loop.
+ * Add a group of ranks in that order: u[0], u[1], ... are the units of ranks ${first}, ${first} +
+ * 1, ... of ${ranks}; ${first} is 0, 4, 8, ... (Two units are enough for two ranks.)
+ * ST_BREAK_PAIRS adds one rank after the other, as a loop would.
  */
 template <class R, class Unit, int Most>
 __device__ __forceinline__ void add_in_order(R &acc, int first, int ranks, const Unit (&u)[Most],
@@ -97,13 +97,12 @@ struct pair_f32 {
 };
 
 /*
- * More ranks, and still one rounding: each sum is kept as two floats, what additions gave and what
- * their roundings dropped. Dekker's Fast2Sum finds the latter exactly, the larger operand first
- * (Numer. Math. 18, 1971); with that, it is the same from either order of the operands on every
- * rank. Knuth's TwoSum, which needs no order, is not: next to FLT_MAX one of its steps may overflow
- * though the sum does not, in one order only (Boldo, Graillat and Muller, ACM TOMS 44, 2017). Not
- * f64, which does the same in fewer words: sm_86, 89, 103 and 120 have one unit of it for 64 of
- * f32.
+ * More ranks, and still one rounding: each sum is kept as two floats, the rounded sum and what the
+ * roundings dropped. Dekker's Fast2Sum (Numer. Math. 18, 1971) finds the latter exactly if the
+ * larger operand comes first, and so it gives the same result for both orders of the operands.
+ * Knuth's TwoSum needs no order, but near FLT_MAX one of its steps may overflow in one order only,
+ * although the sum does not (Boldo, Graillat and Muller, ACM TOMS 44, 2017). f64 would be simpler,
+ * but sm_86, 89, 103 and 120 have one f64 unit for every 64 of f32.
  */
 struct sum_f32 {
     float2 acc, lost;
@@ -116,8 +115,8 @@ struct sum_f32 {
         lost += low - (s - high);
         sum = s;
     }
-    /* The sum, or for avg the quotient, rounded once. Where ${left} is no number, the sum was
-     * infinite or NaN before; where it is 0, adding it would turn -0 into 0. */
+    /* The sum, or for avg the quotient, rounded once. If ${left} is not finite, the sum was
+     * infinite or NaN already; if it is 0, adding it would turn -0 into 0. */
     static __device__ __forceinline__ float rounded(float sum, float lost, const ar_args &args)
     {
         float divisor = args.scale == 1.0f ? 1.0f : (float)args.ranks;
@@ -152,7 +151,7 @@ struct sum_f32 {
     }
 };
 
-/* What a kernel for so many ranks takes for R; 0: as many as there are. The same bits come out. */
+/* The reducer of a kernel for ${Ranks} ranks (0: any number) in place of R, with the same bits. */
 template <class R, int Ranks> struct for_ranks {
     using reducer = R;
 };
@@ -213,8 +212,7 @@ template <class Codec> struct sum_16bit {
     }
 };
 
-/* ---- everything else: out of line, one copy per kernel, so that code stays small ----------------
- */
+/* ---- everything else: out of line, one copy per kernel, to keep the code small --------------- */
 
 template <class T> __device__ __forceinline__ T combine(T x, T y, int op)
 {
@@ -230,7 +228,7 @@ template <class T> __device__ __forceinline__ T combine(T x, T y, int op)
     }
 }
 
-/* fmax and fmin drop a NaN when the other side is a number, as NCCL does. */
+/* If one operand is a NaN, fmax and fmin return the other, as NCCL does. */
 __device__ __forceinline__ float combine(float x, float y, int op)
 {
     return op == AR_PROD ? x * y : op == AR_MAX ? fmaxf(x, y) : op == AR_MIN ? fminf(x, y) : x + y;
@@ -264,7 +262,7 @@ static __device__ __noinline__ uint2 native_pair(uint2 u, uint2 v, int kind)
         return combine_all<int8_t, int>(u, v, op);
     case AR_U8:
         return combine_all<uint8_t, unsigned>(u, v, op);
-    case AR_I32: /* sums and products wrap; only the comparison knows the sign */
+    case AR_I32: /* sums and products wrap, so only max and min need the sign */
         return op == AR_MAX || op == AR_MIN ? combine_all<int, int>(u, v, op)
                                             : combine_all<unsigned, unsigned>(u, v, op);
     case AR_U32:
@@ -302,7 +300,7 @@ template <class T> __device__ __forceinline__ uint2 divide_all(uint2 u, int rank
     return u;
 }
 
-/* Average of integers: the wrapped sum divided with truncation, as NCCL does. */
+/* Average of integers: divide the wrapped sum and truncate, as NCCL does. */
 static __device__ __noinline__ uint2 native_divide(uint2 u, int kind, int ranks)
 {
     switch (kind >> 3) {
@@ -427,10 +425,10 @@ template <class T> struct as_f64 {
     }
 };
 
-/* Sums and products of fp8, as f32; and products of the wider types, as f64: those of some ranks
- * may leave the range of f32 where those of all are in it again. That f64 is slow on some GPUs is
- * accepted: products are rare. Half a unit has four numbers of fp8, two of 16 bits, or one of f32,
- * which then stands in both places. */
+/* Sums and products of fp8 in f32, and products of f32, f16 and bf16 in f64: a product of some
+ * ranks may exceed the range of f32 although the product of all does not. f64 is slow on some
+ * GPUs, but products are rare. Half a unit has four fp8 numbers, two of 16 bits, or one f32, which
+ * then is in both places. */
 struct wide {
     float4 lo, hi;
 
@@ -480,7 +478,7 @@ struct wide {
     }
 };
 
-/* Out of line, the ranks of a group at once. */
+/* All ranks of a group in one call out of line. */
 __device__ __forceinline__ void add_in_order(wide &acc, int first, int ranks, const uint2 (&u)[4],
                                              int kind)
 {

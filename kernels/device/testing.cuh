@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * testing.cuh - what builds with -DST_TESTING do to make races show: pauses, and torn words.
+ * testing.cuh - builds with -DST_TESTING provoke races: they add pauses and store words in parts.
  *
- * The kernels promise to be right however long any warp is held up anywhere, and in whatever order
- * those parts of a word arrive that its form allows to arrive apart. The hardware at hand is
- * kinder: NVLink delivers 16-byte stores whole, and the warps of a block run nearly in step. A
- * guard that is missing would not be noticed there. Without -DST_TESTING stall() is nothing, and
- * words are stored whole.
+ * The kernels must be right however long any warp pauses, and in whatever order the parts of a
+ * word arrive, as far as its form allows parts. Real hardware rarely shows an error there: NVLink
+ * delivers 16-byte stores whole, and the warps of a block run nearly in step, so a missing guard
+ * would not be noticed. Without -DST_TESTING stall() does nothing, and words are stored whole.
  */
 #ifndef AR_TESTING_CUH_
 #define AR_TESTING_CUH_
@@ -30,7 +29,8 @@ static __device__ __noinline__ void hold_up(uint32_t ns)
         __nanosleep(100);
 }
 
-/* Hold up this block, or some of its warps only, now and then; the same every time for one call. */
+/* Sometimes pause this block, or only some of its warps; the same call always pauses in the same
+ * way. */
 __device__ __forceinline__ void stall(const ar_args &args, uint64_t epoch, int where)
 {
     uint32_t h = scramble((uint32_t)epoch * 2654435761u ^
@@ -45,8 +45,8 @@ __device__ __forceinline__ void stall(const ar_args &args, uint64_t epoch, int w
         hold_up((h >> 2) % args.stall_ns);
 }
 
-/* The parts of a word that may arrive apart, in any order, now and then with a pause in between:
- * four for Lamport, two for LL8. A line of LL128 has to arrive whole. */
+/* Store a word in the parts that may arrive one by one, in any order, sometimes with a pause
+ * between them: four parts for Lamport, two for LL8. A line of LL128 must arrive whole. */
 template <int Form> __device__ __forceinline__ void store_torn(void *slot, uint4 v)
 {
     if constexpr (Form == AR_LL128) {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * twoshot.cuh - each rank reduces one shard and hands the result to all.
+ * twoshot.cuh - each rank adds up one shard and sends the sum to all.
  *
  *      hop 1   in[shard o]  of every rank  --> reduce slot of owner o
  *      owner   sum of its slots (order: reduce.cuh)
  *      hop 2   sum of shard o              --> gather slot o of every rank
  *
- * 2(n-1)/n of the message crosses each link instead of (n-1), for one more hop. Both hops use words
- * that prove their own arrival, so there is still no barrier. All of a thread's words of hop 1
- * leave before it waits for anything; what it sends in hop 2 depends on hop 1 only. An owner with
- * an empty shard waits for the others' sums, and those need its own words: everybody still needs
- * everybody, which is what two halves of scratch rely on.
+ * Each link carries 2(n-1)/n of the message instead of (n-1) times all of it, for one more hop.
+ * Both hops use words that prove their own arrival, so there is no barrier. A thread sends all its
+ * words of hop 1 before it waits; what it sends in hop 2 depends on hop 1 only. An owner with an
+ * empty shard still waits for the others' sums, and those need its words. So every rank needs
+ * words of every other, and two halves of scratch are enough.
  */
 #ifndef AR_TWOSHOT_CUH_
 #define AR_TWOSHOT_CUH_
@@ -21,12 +21,12 @@
 namespace ar
 {
 
-/* Word w of the shards of several peers: read from in, then stored at their owners. */
+/* Word w of the shards of several peers: read from in, then sent to their owners. */
 template <class F, int N> struct row {
     static constexpr int width = N ? N - 1 : 3;
     payload v[width];
-    char *peer_slot[width]; /* my slot at the owner, even half */
-    bool want[width];       /* the owner's shard has such a word */
+    char *peer_slot[width]; /* my slot at the owner: even half */
+    bool want[width];       /* whether the owner's shard has that word */
 
     __device__ __forceinline__ void fetch(const ar_args &args, uint32_t w, int first)
     {
@@ -78,8 +78,8 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
 
     await_previous_kernel(args);
 
-    /* As in one-shot: the thread's first words and the counters are fetched together, and addresses
-     * are ready before they arrive. */
+    /* As in one-shot: load the thread's first words and the counters together, and compute
+     * addresses before they arrive. */
     out.fetch(args, first_word, 0);
 #pragma unroll
     for (int i = 0; i < out.width; i++)
@@ -191,8 +191,8 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
 }
 
 /*
- * The same for 2, 4 or 8 ranks and messages of whole words (see oneshot_whole). Addresses of both
- * hops are ready before the first wait.
+ * The same for 2, 4 or 8 ranks and messages of whole words (see oneshot_whole). It computes the
+ * addresses of both hops before the first wait.
  */
 template <class F, class R, int N>
 __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * user.cuh - the user's buffers: any alignment, any length, no byte outside touched.
+ * user.cuh - load from and store to the user's buffers: any alignment, any length, and no access
+ * outside of them.
  */
 #ifndef AR_USER_CUH_
 #define AR_USER_CUH_
@@ -15,14 +16,14 @@ struct payload {
     uint2 lo, hi;
 };
 
-/* 16 bytes from byte ${by} (0..15) on of two words that follow each other in memory. */
+/* The 16 bytes that start at byte ${by} (0..15) of two consecutive words. */
 __device__ __forceinline__ uint4 across(uint4 v, uint4 w, int by)
 {
     uint64_t q[4] = {(uint64_t)v.y << 32 | v.x, (uint64_t)v.w << 32 | v.z,
                      (uint64_t)w.y << 32 | w.x, (uint64_t)w.w << 32 | w.z};
     bool far = by >= AR_UNIT;
     uint64_t a = far ? q[1] : q[0], b = far ? q[2] : q[1], c = far ? q[3] : q[2];
-    int right = by % AR_UNIT * 8, left = 63 - right; /* a shift by 64 is none */
+    int right = by % AR_UNIT * 8, left = 63 - right; /* 1 more comes apart: no shift by 64 */
     uint64_t lo = a >> right | b << 1 << left, hi = b >> right | c << 1 << left;
 
     return make_uint4((uint32_t)lo, (uint32_t)(lo >> 32), (uint32_t)hi, (uint32_t)(hi >> 32));
@@ -40,10 +41,10 @@ __device__ __forceinline__ int widest(const char *p, int n)
 }
 
 /*
- * ${n} (0..16) bytes at any address, the rest 0. Out of line, because kernels must stay short: for
- * the ends of a message, and for buffers that do not begin at a multiple of 16 bytes. ${inner}: the
- * two aligned words around p lie within the message, so two loads do; else as many as alignment
- * asks for (at most five). No byte outside the message is touched.
+ * Load ${n} (0..16) bytes from any address; the rest is 0. For the ends of a message, and for
+ * buffers that do not start at a multiple of 16 bytes; out of line to keep kernels short.
+ * ${inner}: the two aligned words around p lie within the message, so two loads are enough;
+ * otherwise it takes up to five, as alignment allows. No byte outside the message is read.
  */
 static __device__ __noinline__ uint4 load_slow(const char *p, int n, bool inner)
 {
@@ -96,7 +97,7 @@ static __device__ __noinline__ void store_slow(char *p, uint4 v, int n)
     }
 }
 
-/* The aligned words around the 16 bytes at ${at} lie within a message that ends at ${end}. */
+/* Whether the aligned words around the 16 bytes at ${at} lie within the message, up to ${end}. */
 template <class I> __device__ __forceinline__ bool inner(I at, I end)
 {
     return at >= AR_WORD && at + 2 * AR_WORD <= end;
@@ -118,7 +119,7 @@ __device__ __forceinline__ uint4 as_word(payload p)
     return make_uint4(p.lo.x, p.lo.y, p.hi.x, p.hi.y);
 }
 
-/* 16 bytes of payload at ${at} of a message that ends at ${end}; what lies beyond reads as 0. */
+/* 16 bytes of payload at ${at} of a message that ends at ${end}; bytes past the end are 0. */
 template <class I>
 __device__ __forceinline__ payload load_payload(const char *p, I at, I end, int align)
 {
