@@ -115,7 +115,7 @@ static int read_groups(const XLA_FFI_Attrs *attrs, struct ffi_call *call, char *
     }
     if (array->size == 0 || array->size % (size_t)call->ranks != 0 ||
         array->size / (size_t)call->ranks > MAX_ROWS) {
-        snprintf(why, why_size, "attribute \"groups\" has %zu ids, no multiple of %d ranks",
+        snprintf(why, why_size, "attribute \"groups\" has %zu ids, not a multiple of %d ranks",
                  array->size, call->ranks);
         return -1;
     }
@@ -201,7 +201,7 @@ int ffi_frame_read_flat(const XLA_FFI_CallFrame *frame, struct ffi_flat *flat, c
     if (array->dtype != XLA_FFI_DataType_S64 || array->data == NULL || array->size == 0 ||
         array->size % (size_t)flat->ranks != 0 ||
         array->size / (size_t)flat->ranks > FFI_FLAT_ROWS) {
-        snprintf(why, why_size, "attribute \"flat\" is no array of 1 to %d rows of %d int64",
+        snprintf(why, why_size, "attribute \"flat\" is not an array of 1 to %d rows of %d int64",
                  FFI_FLAT_ROWS, flat->ranks);
         return -1;
     }

@@ -203,7 +203,7 @@ static void give_up(const struct watch *w)
 {
     fprintf(stderr,
             "symtuner: rank %d %s while rank %d waits for it on GPU %d: the all-reduce is given "
-            "up and this process ends\n",
+            "up, and this process ends\n",
             w->first, w->how, w->me, w->ordinal);
     if (w->member->handle != NULL)
         ffi_ar_get()->abort(w->member->handle);
@@ -241,8 +241,8 @@ static int overdue(const struct watch *w)
 static void end_process(int rank)
 {
     fprintf(stderr,
-            "symtuner: rank %d is gone, and %d s after it began to end this process still waits, "
-            "as jax.distributed does for a lost process: it ends now\n",
+            "symtuner: rank %d is gone. This process began to end %d s ago and still waits, as "
+            "jax.distributed does for a lost process. It ends now.\n",
             rank, (int)((now_ms() - __atomic_load_n(&ending_since, __ATOMIC_ACQUIRE)) / 1000));
     _exit(FFI_LIVENESS_EXIT);
 }

@@ -254,7 +254,7 @@ int symtuner_ffi_admit(void **ticket, char *why, size_t why_size)
         return -1;
     }
     free(*ticket);
-    /* not left to Python: after a Ctrl-C just behind this call it would give up the group */
+    /* not left to Python, which would give up the group after a Ctrl-C right after this call */
     *ticket = NULL;
     return 0;
 }

@@ -69,7 +69,7 @@ def _jvp(primals: Any, tangents: Any, *, op: str, **params: Any) -> Any:
     out = all_reduce_p.bind(x, op=op, **params)
     if op not in _LINEAR:
         raise NotImplementedError(
-            f"symtuner.all_reduce(op={op!r}) has no derivative; sum and avg have"
+            f"symtuner.all_reduce(op={op!r}) has no derivative; only sum and avg have one"
         )
     return out, all_reduce_p.bind(t, op=op, **params)
 
@@ -157,7 +157,7 @@ def _size_of(axes: Axes, groups: Groups = None) -> int:
 
 def _why_not(leaf: Any, axes: Axes, op: str, groups: Groups) -> str | None:
     if jnp.issubdtype(leaf.dtype, jax.dtypes.extended):
-        return f"{leaf.dtype} is no type of numbers"
+        return f"{leaf.dtype} is not a type of numbers"
     name = np.dtype(leaf.dtype).name
     if name not in _DTYPES:
         return f"NCCL has no data type {name}"

@@ -173,7 +173,7 @@ def _load() -> Library | SymtunerError:
         return e
     except AttributeError as e:  # ctypes: the library lacks a function
         return SymtunerError(
-            f"{_find(_FFI)} is of another version of symtuner, build it again: {e}"
+            f"{_find(_FFI)} is of another version of symtuner; build it again: {e}"
         )
 
 

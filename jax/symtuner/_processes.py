@@ -67,7 +67,8 @@ class _Talk:
         try:
             if not self._say(f"{step}/{self.me}", mine):
                 raise SymtunerError(
-                    f"another process was rank {self.me} of this group before; start all anew"
+                    f"another process was rank {self.me} of this group before; "
+                    "restart all processes"
                 )
             problem = self._decide(step, self._hear_all(step, words))
             problem = problem or self._hear_all(step, words)
@@ -91,7 +92,7 @@ class _Talk:
         except Exception as e:
             return (
                 f"rank {len(words)} did not answer within {WAIT_S} s: {e}; all processes with "
-                "a GPU of the group must lower the same program, no further apart than that"
+                "a GPU of the group must lower the same program within that time"
             )
         bad = [f"rank {r}: {word[1:]}" for r, word in enumerate(words) if word.startswith("-")]
         return bad[0] if bad else ""
@@ -181,7 +182,7 @@ def agree(ids: Sequence[int], processes: Sequence[int], problem: str, settings: 
     try:
         client = _client()
         if not _first_to_say(client, f"{key}/{me}", "-" + problem if problem else "+" + settings):
-            return f"another process was process {me} of this program before; start all anew"
+            return f"another process was process {me} of this program before; restart all processes"
         if me == judge:
             verdict = problem or _hear_and_judge(client, key, processes)
             if _first_to_say(client, f"{key}/verdict", "+" + verdict):
@@ -201,7 +202,7 @@ def _hear_and_judge(client: Any, key: str, processes: Sequence[int]) -> str:
     except Exception as e:
         return (
             f"process {processes[len(words)]} did not answer within {OPEN_WAITS * WAIT_S} s: {e}; "
-            "all processes must lower the same programs, no further apart than that"
+            "all processes must lower the same programs within that time"
         )
     return _judge(words)
 

@@ -362,7 +362,7 @@ static void no_such_rank(void)
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-#define GONE(rank) "symtuner: rank " #rank " is gone, and "
+#define GONE(rank) "symtuner: rank " #rank " is gone. This process "
 
 static const struct {
     const char *name;

@@ -280,7 +280,7 @@ def test_keys_are_no_numbers():
             f(jax.random.split(jax.random.key(0), 4))
         except Exception as e:
             assert "symtuner" not in str(e), e
-    assert "is no type of numbers" in str(said[0].message), said
+    assert "is not a type of numbers" in str(said[0].message), said
 
 
 def test_one_warning_says_why():
@@ -447,7 +447,7 @@ def test_verdicts():
         raises(symtuner.SymtunerError, gave_up, talk(store, 0).share, "s", lambda: "a")
         raises(symtuner.SymtunerError, gave_up, talk(store, 1).share, "s", lambda: "b")
         assert store.words["k/s/1"] == "+b"
-        again = "another process was rank 1 of this group before; start all anew"
+        again = "another process was rank 1 of this group before; restart all processes"
         raises(symtuner.SymtunerError, again, talk(store, 1).share, "s", lambda: "b")
         gone = "the coordinator of jax.distributed does not answer: no words"
         store.key_value_set = lambda *_: (_ for _ in ()).throw(RuntimeError("no words"))

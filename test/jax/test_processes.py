@@ -436,10 +436,10 @@ CASES = {
     "kill": ((71, -9), "rank 1 is gone while rank 0 waits for it"),
     "hosts": ((0, -9), "not ended"),  # rank 1's pid means nothing on rank 0's host
     "apart": ((0, 0, 0, 0), "rank=0 ranks=4 gpu=0 comm=own-nccl"),
-    "second": ((71, 0, -9, None), "symtuner: rank 2 is gone, and 15 s after it began to end"),
-    "late": ((71, None, -9, None), "symtuner: rank 2 is gone, and "),
-    "cascade": ((71, 71, None, 71), "symtuner: rank 3 is gone, and "),
-    "idle": ((71, -9), "symtuner: rank 1 is gone, and 15 s after it began to end"),
+    "second": ((71, 0, -9, None), "symtuner: rank 2 is gone. This process began to end 15 s ago"),
+    "late": ((71, None, -9, None), "symtuner: rank 2 is gone. This process "),
+    "cascade": ((71, 71, None, 71), "symtuner: rank 3 is gone. This process "),
+    "idle": ((71, -9), "symtuner: rank 1 is gone. This process began to end 15 s ago"),
     "leave": (
         (71, None),
         "rank 1 has closed the group or raised an exception while rank 0 waits for it",

@@ -276,7 +276,7 @@ int main(int argc, char **argv)
             return 2; /* getopt has printed an error */
     }
     if (optind < argc) {
-        fprintf(stderr, "ar_smoke: \"%s\" is no option\n", argv[optind]);
+        fprintf(stderr, "ar_smoke: \"%s\" is not an option\n", argv[optind]);
         return 2;
     }
     /* The streams of ranks on the same GPU must not share a hardware queue. */

@@ -64,7 +64,7 @@ static int check_guard(int r, const char *guard)
     for (size_t i = 0; i < GUARD; i++)
         if ((unsigned char)some[i] != POISON) {
             printf("WROTE OUTSIDE: rank %d, %s the buffer\n", r,
-                   guard < rank[r].recv ? "before" : "behind");
+                   guard < rank[r].recv ? "before" : "after");
             return 1;
         }
     return 0;
