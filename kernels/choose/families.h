@@ -97,7 +97,7 @@ extern const struct ar_family_row ar_families[AR_FAMILIES];
 const char *ar_family_name(int family);  /* NULL: there is none of that number */
 int ar_family_by_name(const char *name); /* -1: unknown */
 
-/* Families for long messages move plain data and raise flags about it. */
+/* Whether it is a family for long messages, which moves plain data and sets flags. */
 static inline bool ar_is_bulk(int family)
 {
     return ar_families[family].region == AR_REGION_BULK;

@@ -44,7 +44,7 @@ struct ar_choice {
     int pieces;
     enum ar_because because;
     int wanted;                 /* the family before any fallback */
-    const char *source;         /* provenance of the row                                       */
+    const char *source;         /* where the row comes from */
     const struct st_rule *rule; /* that covers the call (rules.h), or NULL                  */
 };
 

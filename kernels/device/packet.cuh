@@ -69,7 +69,7 @@ struct form_ll128 {
     static __device__ __forceinline__ bool arrived(uint4 w, uint64_t epoch)
     {
 #ifdef ST_BREAK_LINE
-        return ((uint64_t)w.w << 32 | w.z) != ~epoch; /* believes every line */
+        return ((uint64_t)w.w << 32 | w.z) != ~epoch; /* takes every line for arrived */
 #else
         return !flag_lane() || ((uint64_t)w.w << 32 | w.z) == epoch;
 #endif

@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
     bool alive;
 
     row<F, N> out;
-    char *peer_slot[out.width]; /* out.there of the first word */
+    char *peer_slot[out.width]; /* out.peer_slot of the first word */
     payload first_own = {};
 
     await_previous_kernel(args);
@@ -116,8 +116,8 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
         alive = gather_word<F, R, N>(args, here, slot, !F::warp_wide || valid, p, counters.epoch,
                                      wait, &sum);
         if (alive && valid) {
-            uint32_t at =
-                half + ranks * slot + (w - first_word) * AR_WORD; /* from "there" to gather slot */
+            uint32_t at = half + ranks * slot +
+                          (w - first_word) * AR_WORD; /* from the reduce slot to the gather slot */
             uint4 v;
 
             sum = F::canonical(sum);
@@ -206,7 +206,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
     payload v[N], own = {};
     uint32_t bytes[N]; /* of the shard of rank me ^ i */
     bool want[N];
-    char *peer_slot[N]; /* my reduce slot at rank me ^ i; even half, word w0 */
+    char *peer_slot[N]; /* my reduce slot at rank me ^ i; even half, first word */
     spin_limit wait;
     bool alive;
 

@@ -45,8 +45,8 @@ struct ar_nccl {
 /* NCCL's functions, or NULL with the reason in ${why}. Loads them once per process. */
 const struct ar_nccl *ar_nccl_get(char *why, size_t why_size);
 
-/* Say so, once, where NCCL itself would go wrong with buffers that both lie in windows
- * (docs/steering.md, the faults by release). */
+/* Warn once if this NCCL has a fault in such a call when both buffers lie in windows
+ * (nccl/hazards.h). */
 void ar_nccl_warn(int version, int dtype, int op, const void *send, const void *recv);
 
 /*

@@ -53,7 +53,7 @@ static int read_number(const char *name, uint64_t lowest, uint64_t highest, uint
     return 0;
 }
 
-/* ${words}: space-separated; the value is the index of the word found. */
+/* *value becomes the index of the word found in ${words}. */
 static int read_word(const char *name, const char *const *words, int n, int *value, char *why,
                      size_t why_size)
 {

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* probe_run.c - run the steps of the probe (kernels/choose/probe.h) on this thread's GPUs. */
+/*
+ * probe_run.c - run the steps of the probe (kernels/choose/probe.h) on this thread's GPUs.
+ *
+ * The probe has run on NVLink and in tests, never on PCIe, where it is meant to run. It stays,
+ * because without it stores that never arrive would give wrong sums there, and it is not to grow
+ * before somebody has measured on PCIe.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 
 #include "kernels/host/launch.h"
 
-static const struct ar_kernel_row ar_kernels_nccl; /* it has none */
+static const struct ar_kernel_row ar_kernels_nccl; /* NCCL runs kernels of its own */
 #define X(family, name, ...) extern const struct ar_kernel_row ar_kernels_##name;
 AR_FAMILY_MAP(X)
 #undef X
