@@ -5,7 +5,7 @@
 #
 # A line names places as `file` `symbol`. Each file exists and holds the symbol. Then the check of its
 # topic asks whether this is the place that counts: the program uses those rows, and there is no
-# second table. In the repository root. Exit 1: which line is wrong, or has no check here.
+# second table. Last, no file and no folder is larger than the page allows. In the repository root. Exit 1: which line is wrong, or has no check here.
 set -u
 build=$1
 work=$(mktemp -d) || exit 1
@@ -153,5 +153,16 @@ while IFS='|' read -r nothing topic question places; do
     done < "$work/places"
     if command -v "check_$topic" > /dev/null; then "check_$topic"; else wrong "test/places.sh has no check_$topic"; fi
 done < "$work/lines"
+
+topic="size" # no file over 500 lines, no folder over 20 files, but for data
+git ls-files | grep -vE '^(bench/results|test/data|test/golden|test/fuzz)/' > "$work/files" 2> /dev/null
+if [ -s "$work/files" ]; then
+    grep -E '\.(c|h|cu|cuh|py|sh|js|html|mk|md)$' "$work/files" | grep -v '^CHANGELOG' | xargs wc -l |
+        awk '$1 > 500 && $2 != "total" { print $2 " has " $1 " lines" }' > "$work/large"
+    sed -n 's|/[^/]*$||p' "$work/files" | sort | uniq -c | awk '$1 > 20 { print $2 "/ has " $1 " files" }' >> "$work/large"
+    [ ! -s "$work/large" ] || wrong "$(cat "$work/large")"
+else
+    echo "skip sizes of files and folders: this is no git checkout"
+fi
 [ "$failed" = 0 ] && echo "places: $(wc -l < "$work/lines") lines of CONTRIBUTING.md are true"
 exit "$failed"
