@@ -264,7 +264,7 @@ static ncclResult_t host_arena(struct group *g, const struct symtuner_ar_config 
     return result;
 }
 
-static ncclResult_t meet(void *ranks, struct ar_probe *all)
+static ncclResult_t exchange_probes(void *ranks, struct ar_probe *all)
 {
     struct group *g = ranks;
     ncclResult_t result;
@@ -279,7 +279,7 @@ static ncclResult_t meet(void *ranks, struct ar_probe *all)
 
 static ncclResult_t probe(struct group *g, const struct ar_options *options)
 {
-    struct ar_probe_group group = {meet, g, ar_probe_key(0, g->all[0].host)};
+    struct ar_probe_group group = {exchange_probes, g, ar_probe_key(0, g->all[0].host)};
 
     for (int r = 0; r < g->handles[0]->ranks; r++)
         group.key = ar_probe_key(group.key, g->all[r].bus);

@@ -11,10 +11,10 @@
 ncclResult_t ar_config_check(const struct symtuner_ar_config *given,
                              struct symtuner_ar_config *config, struct ar_options *options);
 
-/* How the probe reaches the group: meet(ranks, all) waits for all ranks and returns the h->probe of
- * each. */
+/* How the probe reaches the group: exchange(ranks, all) waits for all ranks and returns the
+ * h->probe of each. */
 struct ar_probe_group {
-    ncclResult_t (*meet)(void *ranks, struct ar_probe *all);
+    ncclResult_t (*exchange)(void *ranks, struct ar_probe *all);
     void *ranks;
     uint64_t key; /* stands for the GPUs of the group */
 };

@@ -104,7 +104,7 @@ struct local {
     int n;
 };
 
-static ncclResult_t meet(void *ranks, struct ar_probe *all)
+static ncclResult_t exchange_probes(void *ranks, struct ar_probe *all)
 {
     const struct local *l = ranks;
 
@@ -116,7 +116,7 @@ static ncclResult_t meet(void *ranks, struct ar_probe *all)
 static ncclResult_t probe(symtuner_ar **handles, int n, const struct ar_options *options)
 {
     struct local ranks = {handles, n};
-    struct ar_probe_group group = {meet, &ranks, 0};
+    struct ar_probe_group group = {exchange_probes, &ranks, 0};
     char bus[AR_BUS_ID_SIZE] = "";
 
     for (int i = 0; i < n; i++) {

@@ -192,12 +192,12 @@ bool ar_probe_wanted(const symtuner_ar *h, const struct ar_options *options)
 /* Get the figures of all ranks; AR_PROBE_FAILED or AR_PROBE_STUCK in them says that a rank failed.
  * If one is stuck, no rank frees anything: its kernel may still access the memory of any rank, and
  * NCCL may wait for all ranks. */
-static ncclResult_t meet(symtuner_ar **handles, int n, const struct ar_probe_group *group,
-                         struct ar_probe *all, ncclResult_t result)
+static ncclResult_t exchange(symtuner_ar **handles, int n, const struct ar_probe_group *group,
+                             struct ar_probe *all, ncclResult_t result)
 {
     for (int i = 0; i < n && result != ncclSuccess; i++)
         handles[i]->probe.push = handles[i]->stuck ? AR_PROBE_STUCK : AR_PROBE_FAILED;
-    if (group->meet(group->ranks, all) != ncclSuccess)
+    if (group->exchange(group->ranks, all) != ncclSuccess)
         return ncclRemoteError;
     for (int r = 0; r < handles[0]->ranks; r++) {
         for (int i = 0; i < n; i++)
@@ -238,7 +238,7 @@ ncclResult_t ar_probe_run(symtuner_ar **handles, int n, const struct ar_probe_gr
     if (first != NULL && file != NULL &&
         ar_probe_read(file, group->key, &first->probe, why, sizeof why) < 0)
         result = ar_fail(handles[0], ncclInvalidUsage, "%s", why);
-    result = meet(handles, n, group, all, result);
+    result = exchange(handles, n, group, all, result);
     if (result != ncclSuccess)
         return result;
     if (all[0].push != 0) {
@@ -246,7 +246,7 @@ ncclResult_t ar_probe_run(symtuner_ar **handles, int n, const struct ar_probe_gr
         return ncclSuccess;
     }
     for (int step = 0; step < AR_PROBE_STEPS && result == ncclSuccess; step++)
-        result = meet(handles, n, group, all, run_step(handles, n, step));
+        result = exchange(handles, n, group, all, run_step(handles, n, step));
     if (result != ncclSuccess)
         return result;
     figures = all[0];

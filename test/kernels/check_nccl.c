@@ -266,10 +266,10 @@ START_TEST(test_a_fault_of_nccl_is_told_where_it_is_met)
     static char p[16] __attribute__((aligned(8)));
     const char *heard;
 
-    ear_open();
+    capture_stderr();
     ar_nccl_warn(faulty[_i].release, faulty[_i].dtype, faulty[_i].op, p + faulty[_i].send,
                  p + faulty[_i].recv);
-    heard = ear_heard();
+    heard = captured_stderr();
     ck_assert_msg(faulty[_i].says != NULL ? strstr(heard, faulty[_i].says) != NULL : *heard == 0,
                   "row %d: \"%s\"", _i, heard);
 }

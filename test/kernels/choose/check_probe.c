@@ -362,7 +362,7 @@ static ncclResult_t other_is_stuck(void *handle, struct ar_probe *all)
 START_TEST(test_where_another_rank_never_ends_nothing_is_freed)
 {
     symtuner_ar *handles[2];
-    struct ar_probe_group group = {.meet = other_is_stuck};
+    struct ar_probe_group group = {.exchange = other_is_stuck};
     int live;
 
     setenv("SYMTUNER_AR_PROBE", "0", 1);

@@ -235,10 +235,10 @@ START_TEST(test_a_mode_that_is_none_is_named_and_steers)
         symtuner_rules_free(rules);
     }
     setenv("SYMTUNER_MODE", "of", 1);
-    ear_open();
+    capture_stderr();
     for (int i = 0; i < 3; i++) /* as the ranks of a process do */
         ck_assert_ptr_null(rules_of("kernels kernel=nccl; x"));
-    ck_assert_str_eq(ear_heard(),
+    ck_assert_str_eq(captured_stderr(),
                      "symtuner_ar: warning: SYMTUNER_MODE=of: write one of steer|observe|off; "
                      "using \"steer\"\n"
                      "symtuner_ar: warning: SYMTUNER_RULE:1:22: unknown collective \"x\"; known: "
@@ -261,10 +261,10 @@ START_TEST(test_a_misspelt_variable_is_named_once)
     }
     setenv("SYMTUNER_AR_KERNL", "pull", 1);
     setenv("SYMTUNER_AR_QWERTZ", "1", 1);
-    ear_open();
+    capture_stderr();
     for (int i = 0; i < 3; i++)
         ck_assert_int_eq(ar_options_read(&options, why, sizeof why), 0);
-    ck_assert_str_eq(ear_heard(),
+    ck_assert_str_eq(captured_stderr(),
                      "symtuner_ar: warning: SYMTUNER_AR_KERNL=pull: there is no such variable; did "
                      "you mean SYMTUNER_AR_KERNEL?\n"
                      "symtuner_ar: warning: SYMTUNER_AR_QWERTZ=1: there is no such variable; "

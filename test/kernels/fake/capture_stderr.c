@@ -10,7 +10,7 @@
 static FILE *ear;
 static int mouth;
 
-void ear_open(void)
+void capture_stderr(void)
 {
     ear = tmpfile();
     ck_assert_ptr_nonnull(ear);
@@ -19,7 +19,7 @@ void ear_open(void)
     unsetenv("SYMTUNER_LOG");
 }
 
-const char *ear_heard(void)
+const char *captured_stderr(void)
 {
     static char text[2048];
 

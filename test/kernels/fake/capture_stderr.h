@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* capture_stderr.h - what the library says on stderr. */
+/* capture_stderr.h - capture what the library prints on stderr. */
 #ifndef ST_TEST_EAR_H_
 #define ST_TEST_EAR_H_
 
-void ear_open(void); /* from now on stderr is kept, and SYMTUNER_LOG unset */
+void capture_stderr(void); /* start; also unsets SYMTUNER_LOG */
 
-/* No longer. What was said meanwhile, until the next call. */
-const char *ear_heard(void);
+/* Stop, and return what was printed; valid until the next call. */
+const char *captured_stderr(void);
 
 #endif
