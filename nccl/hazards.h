@@ -43,7 +43,8 @@
       "reports success",                                                                           \
       "use ncclSum and scale, keep these buffers out of windows, or use NCCL 2.32")                \
     X("nccl-xla-pool", ST_NOTE, 23007, 23007, 0, -1, 0,                                            \
-      "two windows on XLA's one memory pool run out of address space (NCCL issue 2331)",           \
+      "registering two windows in XLA's one memory pool exhausts the address space (NCCL issue "    \
+      "2331)",                                                                                     \
       "leave XLA's symmetric flag off, or use another release")
 
 enum { ST_SAID_BY_PLUGIN = 1, ST_SAID_BY_KERNELS = 2 };

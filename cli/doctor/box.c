@@ -234,12 +234,14 @@ const struct st_finding st_findings_box[] = {
         "peer traffic over PCIe goes through the root complex instead of the switch",
         "switch ACS off for these bridges (BIOS, or setpci at boot), except in a virtual machine"),
     ROW("shm-small", ST_WARNING, shm_small,
-        "the container's default; NCCL needs more for its queues and stops with a bus error",
+        "/dev/shm has a container's default size; NCCL needs more for its queues and dies with a "
+        "bus error",
         "start the container with --shm-size=1g or --ipc=host"),
     ROW("memlock-low", ST_WARNING, memlock_low, "InfiniBand cannot register buffers",
         "ulimit -l unlimited; in a container --ulimit memlock=-1"),
-    ROW("p2p-module-off", ST_ERROR, p2p_module_off, "no peer access, whatever the topology",
-        "remove that registry setting from the module's options"),
+    ROW("p2p-module-off", ST_ERROR, p2p_module_off,
+        "the nvidia module was loaded with peer access switched off",
+        "remove ForceP2P and PeerMappingOverride from the module's options"),
     ROW("numa-balancing", ST_NOTE, numa_balancing, "latency jumps when pages move",
         "sysctl kernel.numa_balancing=0"),
 };

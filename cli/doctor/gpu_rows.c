@@ -176,7 +176,8 @@ const struct st_finding st_findings_gpu[] = {
         "NCCL's ring looks healthy, symmetric kernels do not", "update driver and board firmware; "
         "until then keep buffers out of windows"),
     ROW("write-collapse", ST_WARNING, collapse,
-        "posted writes collapse; kernels that push data are slow where kernels that read are not",
+        "the speed of posted writes collapses: kernels that push data are slow where "
+        "kernels that read are not",
         "kernels that only read (SYMTUNER_AR_KERNEL=pull_one; on PCIe libsymtuner_ar.so finds out "
         "by itself); move the GPUs to one switch or root complex"),
     ROW("slow-pair", ST_WARNING, slow_pair, "a collective is as slow as its slowest pair",

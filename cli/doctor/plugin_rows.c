@@ -324,7 +324,8 @@ const struct st_finding st_findings_plugin[] = {
     ROW("nccl-no-symmetric", ST_ERROR, 1, 22699, release_is,
         "no symmetric kernels before 2.27, and symtuner stays silent", "use NCCL 2.28.9 or newer"),
     ROW("nccl-unknown", ST_NOTE, 0, 0, nccl_unknown,
-        "newer than what symtuner was written for; it treats it as the newest it knows",
+        "this release is newer than what symtuner was written for, and counts as the newest that "
+        "symtuner knows",
         "look for a newer symtuner"),
 #define X(id, severity, first, last, said_by, op, bits, what, cure)                                \
     ROW(id, severity, first, last, release_is, what, cure),

@@ -35,7 +35,8 @@ _KNOWN = (
         "nccl-xla-pool",
         (2, 30, 7),
         (2, 30, 7),
-        "two windows on XLA's one memory pool run out of address space (NCCL issue 2331): leave "
+        "registering two windows in XLA's one memory pool exhausts the address space (NCCL issue "
+        "2331): leave "
         "XLA's symmetric flag off, or use another release",
     ),
 )
