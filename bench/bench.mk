@@ -4,9 +4,9 @@
 .PHONY: bench bench-gpu
 bench: $(B)/decide_ns $(B)/empty_tuner.so $(B)/libsymtuner.so
 	$(Q)$(B)/decide_ns $(B)/empty_tuner.so $(B)/libsymtuner.so
-$(B)/decide_ns: $(B)/bench/decide_ns.c.o
+$(B)/decide_ns: $(B)/test/bench/decide_ns.c.o
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -ldl
-$(B)/empty_tuner.so: $(B)/bench/empty_tuner.c.o
+$(B)/empty_tuner.so: $(B)/test/bench/empty_tuner.c.o
 	$(Q)$(CC) $(LDFLAGS) -shared -o $@ $^
 
 # To run first on a new box: are the results right?
