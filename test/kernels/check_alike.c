@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_alike.c - what may differ between ranks (in place or not, alignment, the GPU's memory) does
- * not reach the choice: ranks in different kernels, or with other shapes, wait for each other.
+ * check_alike.c - what may differ between ranks (in place or not, alignment, the GPU's memory) must
+ * not change the choice of a kernel: ranks that run different kernels, or one kernel with different
+ * shapes, would wait for each other for ever.
  */
 #include <check.h>
 #include <stdio.h>
@@ -25,7 +26,7 @@ static unsigned draw(unsigned below)
     return (state >> 9) % below;
 }
 
-/* What all ranks must do alike, of each launch of a call. */
+/* One launch of a call: everything that must be the same on all ranks. */
 struct deed {
     const void *kernel;
     int ctas, threads, lag, staged;
@@ -41,7 +42,8 @@ static int deeds_since(int first, struct deed *deeds)
     for (int i = 0; i < n; i++) {
         const struct fake_launch *l = &fake.launch[(first + i) % FAKE_LAUNCHES];
         const struct ar_args *a = &l->args;
-        /* the second stage of copy is of the rank's own shard */
+        /* the second launch of copy covers the rank's own shard, whose bytes and region may
+         * differ */
         bool own = a->bytes != fake.launch[first % FAKE_LAUNCHES].args.bytes;
 
         deeds[i] = (struct deed){
@@ -122,7 +124,7 @@ START_TEST(test_what_may_differ_does_not_reach_the_choice)
 }
 END_TEST
 
-/* What one rank refuses, the others must not wait for. */
+/* If one rank refuses a list of buffers, all must refuse it: nobody may wait for that rank. */
 START_TEST(test_a_bad_list_is_refused_by_all)
 {
     const void *sends[RANKS];

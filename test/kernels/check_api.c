@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_api.c - the public calls on a CUDA that runs nothing: refusals, cleanup, what is launched.
- */
+/* check_api.c - the public calls on a fake CUDA that runs nothing: what they refuse, what they
+ * free, and what they launch. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,7 +46,7 @@ START_TEST(test_create_refuses_bad_arguments_by_name)
     ck_assert_ptr_null(h[0]);
     ck_assert_int_eq(fake.live, 0);
     cudaGetDevice(&device);
-    ck_assert_int_eq(device, 0); /* the caller's, as before */
+    ck_assert_int_eq(device, 0); /* the device that the caller had set */
 }
 END_TEST
 
@@ -62,7 +62,7 @@ START_TEST(test_without_peers_host_memory_is_used)
     ck_assert_int_eq(symtuner_ar_create_local(h, devices, 2, &config), ncclSuccess);
     needed = symtuner_ar_describe(h[0], text, sizeof text);
     ck_assert_ptr_nonnull(strstr(text, "pinned host memory; no peer memory: GPU 0 cannot reach"));
-    for (size_t length = 0; length <= needed; length++) { /* as much as fits */
+    for (size_t length = 0; length <= needed; length++) { /* describe writes as much as fits */
         memset(part, '#', sizeof part);
         ck_assert_uint_eq(symtuner_ar_describe(h[0], part, length), needed);
         ck_assert_int_eq(part[length], '#');
@@ -71,7 +71,7 @@ START_TEST(test_without_peers_host_memory_is_used)
                               strncmp(part, text, strlen(part)) == 0,
                           "%zu of %zu bytes: %s", length, needed, part);
     }
-    for (int i = 0; i < 2; i++) /* one map, with a part for each rank, at one place for both */
+    for (int i = 0; i < 2; i++) /* one map for both handles, with a part for each rank */
         for (int r = 0; r < 2; r++)
             ck_assert_ptr_eq(h[i]->peer[r],
                              (char *)h[0]->host_map + h[0]->host_map_bytes / 2 * (size_t)r);
@@ -96,7 +96,8 @@ START_TEST(test_mixed_gpus_have_one_layout)
 }
 END_TEST
 
-/* Break the first, second, ... CUDA call: an error, nothing leaked, no handle handed out. */
+/* Make the first, second, ... CUDA call fail: creation must return an error, leak nothing, and
+ * return no handle. */
 START_TEST(test_create_cleans_up_whatever_fails)
 {
     struct symtuner_ar_config config = small();
@@ -128,7 +129,7 @@ START_TEST(test_create_cleans_up_whatever_fails)
 }
 END_TEST
 
-/* Pages of address space, as Linux counts them. */
+/* Return how many pages of address space this process has mapped, as Linux counts them. */
 static long mapped(void)
 {
     FILE *file = fopen("/proc/self/statm", "r");
@@ -154,11 +155,11 @@ START_TEST(test_memory_that_cannot_be_pinned_is_unmapped)
             before = mapped();
         ck_assert_int_ne(symtuner_ar_create_local(h, devices, 2, &config), ncclSuccess);
     }
-    ck_assert_int_lt(mapped() - before, 1000); /* one of them has more */
+    ck_assert_int_lt(mapped() - before, 1000); /* a single leaked map would have more pages */
 }
 END_TEST
 
-/* A rule reaches a call through create and query; a wrong one is no failed create. */
+/* A rule reaches a call through create and query; a wrong rule does not make create fail. */
 START_TEST(test_rules_are_read_at_create)
 {
     struct symtuner_ar_config config = small();
@@ -245,14 +246,14 @@ START_TEST(test_lists_of_buffers_must_be_complete)
         ck_assert_ptr_eq(fake.launch[0].args.src[r], memory[r]);
         ck_assert_ptr_eq(fake.launch[0].args.dst[r], memory[r]);
     }
-    recvs[3] = memory[3] + 4100; /* pull needs whole words on all ranks, whoever asks */
+    recvs[3] = memory[3] + 4100; /* pull needs whole words on all ranks: rank 1 refuses it, too */
     want_error(symtuner_ar_all_reduce_at(sends, recvs, 64, ncclFloat, ncclSum, h, NULL),
                ncclInvalidUsage, h, "pull");
 }
 END_TEST
 
-/* Sums go straight to the peers' recv exactly when the whole recv is registered at a word boundary.
- */
+/* Kernels write sums straight into the peers' recv if the whole recv is registered and begins at a
+ * word, and only then. */
 START_TEST(test_zero_copy_needs_recv_inside_a_window)
 {
     void *buffers[N] = {memory[0], memory[1], memory[2], memory[3]};
@@ -280,15 +281,15 @@ START_TEST(test_zero_copy_needs_recv_inside_a_window)
 }
 END_TEST
 
-/* A long message through little scratch: the launches cover it once, in order, and agree with
- * query. */
+/* A long message goes through little scratch in several launches: they must cover it once, in
+ * order, and agree with query. */
 START_TEST(test_pieces_cover_a_long_message_once)
 {
     static const char *const names[] = {"one_ll8",   "one_ll128",   "one_lamport", "two_ll8",
                                         "two_ll128", "two_lamport", "chunked"};
     struct symtuner_ar_plan plan = {.size = sizeof plan};
     symtuner_ar *h = handles[3];
-    char *m = (char *)(uintptr_t)0x100000000; /* never touched */
+    char *m = (char *)(uintptr_t)0x100000000; /* an address that nobody reads or writes */
     size_t count = (70u << 20) + 3;
     uint64_t covered = 0;
 
@@ -356,14 +357,14 @@ START_TEST(test_one_stream_has_no_events_until_there_is_another)
     ck_assert_int_eq(                                                                              \
         symtuner_ar_all_reduce(memory[0], memory[0], 8, ncclFloat, ncclSum, h[0], stream),         \
         ncclSuccess)
-    fake.capture = 4; /* the first call of all may be a captured one */
+    fake.capture = 4; /* the first call on a handle may be captured */
     ON(b);
     ck_assert_int_eq(fake.records, 1);
     fake.capture = 0;
     ON(a);
     ON(a);
     ck_assert_int_eq(fake.records, 1);
-    fake.capture = 5; /* captures on other streams have events, among themselves only */
+    fake.capture = 5; /* captured calls on different streams wait for each other by events */
     ON(b);
     ck_assert_int_eq(fake.waits, 0);
     ON(c);
@@ -371,13 +372,13 @@ START_TEST(test_one_stream_has_no_events_until_there_is_another)
     ck_assert_int_eq(fake.records, 3);
     ck_assert_int_eq(fake.idles, 0);
     fake.capture = 0;
-    ON(a); /* and change nothing for the eager calls */
+    ON(a); /* the captured calls change nothing for eager calls: still no event */
     ck_assert_int_eq(fake.records, 3);
-    ON(b); /* no event to wait for, so the GPU must be idle */
+    ON(b); /* stream a recorded no event to wait for, so the call waits until the GPU is idle */
     ck_assert_int_eq(fake.idles, 1);
     ck_assert_int_eq(fake.waits, 1);
     ck_assert_int_eq(fake.records, 4);
-    ON(a); /* from now on there is one */
+    ON(a); /* from now on every eager call records an event */
     ON(b);
     ck_assert_int_eq(fake.idles, 1);
     ck_assert_int_eq(fake.waits, 3);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_bootstrap.c - ranks that each have a thread, on test/kernels/fake/nccl.c: whatever fails
- * on one of them, no other waits for it for ever, and all learn why.
+ * check_bootstrap.c - each rank has a thread of its own, on test/kernels/fake/nccl.c: whatever
+ * fails on one rank, no other rank waits for it for ever, and all ranks learn why.
  */
 #include <check.h>
 #include <glob.h>
@@ -20,7 +20,7 @@ static struct {
     struct symtuner_ar_config config;
     symtuner_ar *handle;
     ncclResult_t result;
-    cudaError_t left; /* for the caller's next check */
+    cudaError_t left; /* what the caller's next cudaGetLastError would find */
     char error[256], text[8192];
     void *buffer;
     size_t bytes;
@@ -57,7 +57,7 @@ static void destroy(int r)
     symtuner_ar_destroy(&at[r].handle, 1);
 }
 
-/* With a sentence for whatever is not as it must be after every creation. */
+/* Return a sentence about something that is not as it must be after every creation, else NULL. */
 static const char *wrong(void)
 {
     for (int r = 0; r < RANKS; r++) {
@@ -81,7 +81,8 @@ static void finish(void)
     ck_assert_int_eq(fake_nccl.live, 0);
 }
 
-/* The result of ${rank} (-1: of every rank), what the others have then, and the sentence of all. */
+/* Check that rank ${rank} (-1: every rank) has result ${own}, that all other ranks have
+ * ncclRemoteError, and that the error of every rank contains ${reason}. */
 static void all_have(ncclResult_t own, int rank, const char *reason)
 {
     ck_assert(!fake_nccl.hung);
@@ -112,7 +113,8 @@ START_TEST(test_a_rank_that_cannot_start_tells_the_others)
 }
 END_TEST
 
-/* The first, second, ... CUDA call of rank 1: of creation, of a probe, of host memory. */
+/* Make the first, second, ... CUDA call of rank 1 fail: while it creates a handle, probes, or maps
+ * host memory. */
 START_TEST(test_whatever_fails_on_one_rank_nobody_hangs)
 {
     static const int transports[] = {SYMTUNER_AR_AUTO, SYMTUNER_AR_PEER, SYMTUNER_AR_HOST,
@@ -142,8 +144,8 @@ START_TEST(test_whatever_fails_on_one_rank_nobody_hangs)
 }
 END_TEST
 
-/* Files in memory that this process made (their names begin with its number) and nobody unlinked.
- * */
+/* Count this process's files in memory (their names begin with its process id) that nobody has
+ * unlinked. */
 static int left_in_shm(void)
 {
     int left = 0;
@@ -192,7 +194,8 @@ START_TEST(test_a_window_that_fails_on_one_rank_fails_on_all)
 }
 END_TEST
 
-/* A rank finds the regions of all arenas by its own layout. */
+/* Each rank finds the regions of all ranks' arenas by its own layout, so all layouts must be the
+ * same. */
 START_TEST(test_mixed_gpus_have_one_layout)
 {
     const uint64_t bulk = _i == 0 ? 64 << 20 : 1 << 20;
@@ -237,7 +240,7 @@ static void make_group(int transport)
     ck_assert_int_eq(at[0].result, ncclSuccess);
 }
 
-/* Whether calls in the buffers are zero-copy: on all ranks or on none. */
+/* Return whether calls in the registered buffers are zero-copy; all ranks must say the same. */
 static int zero_copy(void)
 {
     struct symtuner_ar_plan plan[RANKS];
@@ -299,7 +302,8 @@ START_TEST(test_host_memory_needs_no_windows)
 }
 END_TEST
 
-/* NCCL's calls of an open group end where the application closes its own. */
+/* In the application's group, NCCL would run the library's calls only when the application closes
+ * it. */
 START_TEST(test_no_error_leaves_a_group_open)
 {
     const ncclComm_t comms[RANKS] = {(ncclComm_t)1, (ncclComm_t)2, (ncclComm_t)3};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_call.c - the edges of a call: no handle, one rank, a CUDA that fails, another GPU in use;
- * and all that describe says of a handle.
+ * check_call.c - the edges of a call (no handle, one rank, a CUDA that fails, another GPU in use),
+ * and everything that describe says of a handle.
  */
 #include <check.h>
 #include <errno.h>
@@ -117,7 +117,7 @@ START_TEST(test_what_cuda_refuses_is_said_and_the_next_call_works)
     ck_assert_int_eq(symtuner_ar_all_reduce(m, m, 16, ncclFloat, ncclSum, h, NULL), ncclSuccess);
     fake.fails = failing[_i].call;
     want_error(REDUCE(h, m, m), ncclUnhandledCudaError, h, failing[_i].says);
-    ck_assert_int_eq(cudaGetLastError(), cudaSuccess); /* not left for the caller's next check */
+    ck_assert_int_eq(cudaGetLastError(), cudaSuccess); /* none is left for the caller */
     fake.fails = NULL;
     ck_assert_int_eq(REDUCE(h, m, m), ncclSuccess);
 }
@@ -141,7 +141,7 @@ START_TEST(test_a_call_leaves_the_gpu_in_use_as_it_was)
 }
 END_TEST
 
-/* Each rank reads the rules, and somebody may write the file meanwhile. */
+/* Each rank reads the rules for itself, and somebody may change the file between two reads. */
 START_TEST(test_rules_that_differ_in_a_local_group_are_not_used)
 {
     struct symtuner_ar_config config = small();
@@ -150,7 +150,7 @@ START_TEST(test_rules_that_differ_in_a_local_group_are_not_used)
     char text[8192];
 
     setenv("SYMTUNER_LOG", "off", 1);
-    for (int odd = 0; odd < 4; odd++) { /* 3: none */
+    for (int odd = 0; odd < 4; odd++) { /* odd = 3: no rank has another rule */
         for (int r = 0; r < 3; r++)
             fake.rule_of[r] = r == odd ? "kernels kernel=two_ll8 ctas=2" : "kernels kernel=two_ll8";
         ck_assert_int_eq(symtuner_ar_create_local(h, devices, 3, &config), ncclSuccess);
@@ -209,7 +209,8 @@ static void *end_work(void *unused)
     return unused;
 }
 
-/* It waits itself, as long as it takes; only the thread knows how to stop waiting. */
+/* Without its helper thread ar_gpu_wait waits for the GPU itself, however long that takes: only the
+ * thread makes it possible to give up. */
 START_TEST(test_without_a_thread_the_gpu_is_still_waited_for)
 {
     int idles = fake.idles;
@@ -222,7 +223,7 @@ START_TEST(test_without_a_thread_the_gpu_is_still_waited_for)
     fake.no_thread = 0;
     fake.busy = 2;
     ck_assert_int_eq(pthread_create(&thread, NULL, end_work, NULL), 0);
-    alarm(20); /* the end is seen when it comes, not when the time is over */
+    alarm(20); /* ar_gpu_wait must return when the work ends, not after its limit of 60 s */
     ck_assert_int_eq(ar_gpu_wait(1, 60000000000), cudaSuccess);
     alarm(0);
     pthread_join(thread, NULL);
@@ -261,7 +262,7 @@ START_TEST(test_without_memory_there_is_no_group_and_no_leak)
         ck_assert_int_eq(fake.live, live);
         ck_assert(!fake_nccl.hung);
     }
-    fake.no_calloc = 1; /* a thread that could stop waiting needs some */
+    fake.no_calloc = 1; /* no memory for the helper thread: ar_gpu_wait waits itself */
     ck_assert_int_eq(ar_gpu_wait(1, 1), cudaSuccess);
     unsetenv("SYMTUNER_LOG");
 }
@@ -340,7 +341,8 @@ END_TEST
 
 /* ---- describe -------------------------------------------------------------------------------- */
 
-/* Before the rules and the table, which have tests of their own: ${said}, the scratch, ${last}. */
+/* Check what describe prints before its rules and its table, which have tests of their own:
+ * ${said}, then the scratch, then ${last}. */
 static void describes(symtuner_ar *h, const char *said, const char *last)
 {
     char text[8192], want[2048], *end;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_comm.c - symtuner_ar_create on test/kernels/fake/nccl.c: two communicators that one thread
- * drives. Ranks of other processes read their own files, so here every rank gets rules of its own.
+ * check_comm.c - symtuner_ar_create on test/kernels/fake/nccl.c: one thread drives the
+ * communicators of both ranks. Ranks of different processes may read different rules, so the fake
+ * gives each rank its own.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -15,13 +16,15 @@
 #include "test/kernels/fake/nccl.h"
 #include "test/kernels/suites.h"
 
-enum { RANKS = 2, CARDS = 2 /* the gather that says what a rank is */ };
+enum { RANKS = 2, CARDS = 2 /* number of the gather that exchanges what each rank is */ };
 
-static int endless_at, keep, say, transport; /* of the fakes, and asked for, for the next group */
+static int endless_at, keep, say, transport; /* for the next group: three settings of the fakes, and
+                                                the transport to ask for */
 
-/* A kernel that is set up early waits for the one in front, which code before sm_90 cannot and
- * drivers before CUDA 12.3 do not capture, and takes room from another rank of its GPU; the one
- * behind is let go early only when no NCCL kernel that does not wait can be that one. */
+/* An early kernel is set up while the kernel in front of it still runs, and then waits for that
+ * kernel. Code for GPUs before sm_90 cannot wait so, drivers before CUDA 12.3 do not capture such a
+ * launch, and the early kernel takes room from another rank on its GPU. A kernel lets the one
+ * behind it begin early only if that cannot be a kernel of NCCL that does not wait. */
 static const struct start {
     const char *asked, *kernel;
     int arch, driver, nccl;
@@ -41,7 +44,7 @@ static const struct start {
     {"2", NULL, 80, 13000, 22809, false, AR_SERIAL},
     {"2", "chunked", 90, 13000, 22809, false, AR_SERIAL},
 };
-static const struct start *start; /* NULL: as the fakes have it */
+static const struct start *start; /* NULL: the defaults of the fakes */
 
 static bool no_pin, no_symmetric;
 
@@ -79,7 +82,7 @@ static void make_group(symtuner_ar **h, const char *first_rule, const char *seco
                   symtuner_ar_error(NULL));
 }
 
-/* The kernel and its reason, which must be the same on both ranks. */
+/* Return the plan of a call; its kernel and its reason must be the same on both ranks. */
 static struct symtuner_ar_plan plan_of(symtuner_ar **h)
 {
     struct symtuner_ar_plan plan[RANKS];
@@ -100,7 +103,7 @@ START_TEST(test_ranks_with_the_same_rules_use_them)
     static const char text[] = "kernels ranks=2 kernel=two_ll8; kernels ranks=8 kernel=nccl";
     symtuner_ar *h[RANKS];
 
-    make_group(h, text, "  kernels ranks=2   kernel=two_ll8"); /* same for this group */
+    make_group(h, text, "  kernels ranks=2   kernel=two_ll8"); /* same for 2 ranks */
     ck_assert_str_eq(plan_of(h).kernel, "two_ll8");
     symtuner_ar_destroy(h, RANKS);
 }
@@ -148,13 +151,13 @@ START_TEST(test_ranks_with_different_settings_are_told_which)
         ck_assert_ptr_nonnull(strstr(symtuner_ar_error(NULL), other[i][0]));
         ck_assert_int_eq(fake.live, 0);
     }
-    /* the same card */
+    /* with the settings of before, the card that the fake kept is rank 1's own */
     make_group(h, NULL, NULL);
     symtuner_ar_destroy(h, RANKS);
 }
 END_TEST
 
-/* The least that any rank may have, whatever each says. */
+/* All ranks take the least budget that any rank says. */
 START_TEST(test_ranks_agree_on_the_least_budget)
 {
     symtuner_ar *h[RANKS];
@@ -182,7 +185,7 @@ START_TEST(test_ranks_agree_on_the_least_budget)
 }
 END_TEST
 
-/* Kernels of one handle that are set up beside each other count together. */
+/* Kernels of one handle that may run at the same time share its budget of CTAs. */
 START_TEST(test_overlapped_kernels_keep_the_budget)
 {
     static char memory[1 << 14];
@@ -229,7 +232,7 @@ START_TEST(test_a_transport_that_is_asked_for_is_had_or_no_group)
         symtuner_ar_destroy(h, RANKS);
         keep = 0;
         say = CARDS;
-        fake_nccl.said[0] ^= 1; /* its host */
+        fake_nccl.said[0] ^= 1; /* the host in rank 1's card */
         if (transport == SYMTUNER_AR_AUTO) {
             make_group(h, NULL, NULL);
             symtuner_ar_describe(h[1], text, sizeof text);
@@ -379,7 +382,8 @@ START_TEST(test_faults_of_nccl_are_those_of_its_release)
 }
 END_TEST
 
-/* LeakSanitizer finds this name on the stack of what was made (main.c). */
+/* LeakSanitizer ignores what is allocated below this function: its name contains never_ends
+ * (main.c). */
 static __attribute__((noinline)) void make_what_never_ends(symtuner_ar **h)
 {
     static char memory[4096];
@@ -399,7 +403,7 @@ START_TEST(test_destroy_does_not_wait_for_ever_for_nccl)
 
     make_what_never_ends(h);
     live = fake.live;
-    __atomic_store_n(&fake.busy, 1, __ATOMIC_RELEASE); /* the GPU of rank 0 */
+    __atomic_store_n(&fake.busy, 1, __ATOMIC_RELEASE); /* GPU 0, which rank 0 uses */
     h[0]->timeout_ns = 1;
     ck_assert_int_eq(symtuner_ar_destroy(&h[0], 1), ncclRemoteError);
     ck_assert_ptr_nonnull(
@@ -410,7 +414,8 @@ START_TEST(test_destroy_does_not_wait_for_ever_for_nccl)
     ck_assert_int_eq(symtuner_ar_destroy(&h[1], 1), ncclSuccess); /* its GPU is idle */
     mine = live - fake.live;
     ck_assert_int_gt(mine, 0);
-    __atomic_store_n(&fake.busy, 0, __ATOMIC_RELEASE); /* ncclCommAbort has ended it: too late */
+    __atomic_store_n(&fake.busy, 0, __ATOMIC_RELEASE); /* the work ends, as after ncclCommAbort, but
+                                                          destroy has given up already */
     usleep(50000);
     ck_assert_int_eq(live - fake.live, mine);
 }
@@ -448,7 +453,7 @@ START_TEST(test_a_kernel_starts_early_where_that_is_safe)
     ck_assert_int_eq(l->args.overlap, row->want);
     ck_assert_int_eq(l->early, row->want != AR_SERIAL);
     symtuner_ar_describe(h[0], text, sizeof text);
-    if (row->kernel == NULL) /* that one is never early */
+    if (row->kernel == NULL) /* a row's kernel is never early, whatever describe says */
         ck_assert_msg(strstr(text, words[row->want]) != NULL, "%s", text);
     symtuner_ar_destroy(h, RANKS);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_graph.c - graphs that hold calls of a handle: what they need stays while they live, and
- * their calls wait for each other. On test/kernels/fake/cuda.c, where every stream is in capture
- * fake.capture.
+ * check_graph.c - graphs that hold calls of a handle: what the calls need stays while the graph
+ * lives, and calls of one graph wait for each other. Runs on test/kernels/fake/cuda.c, where every
+ * stream is in capture fake.capture.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static void call_on(symtuner_ar *h, const char *stream)
                   "%s", symtuner_ar_error(h));
 }
 
-/* Two captures by turns: in each the second call waits for the first of the same capture. */
+/* Two captures take turns: in each, the second call waits for the first call of that capture. */
 START_TEST(test_captures_by_turns_keep_their_order)
 {
     void *waited[2];
@@ -41,7 +41,8 @@ START_TEST(test_captures_by_turns_keep_their_order)
 }
 END_TEST
 
-/* A handle of a stream may come back for another: cudaStreamPerThread, or a stream made anew. */
+/* CUDA may use one cudaStream_t for several streams: cudaStreamPerThread, or a new stream after an
+ * old one was destroyed. */
 START_TEST(test_streams_are_told_apart_by_number)
 {
     call_on(handles[0], memory[1]);
@@ -75,12 +76,12 @@ START_TEST(test_a_graph_keeps_a_local_group_alive)
     ck_assert_int_eq(symtuner_ar_destroy(h, 2), ncclSuccess);
     ck_assert_ptr_null(h[0]);
     ck_assert_ptr_null(h[1]);
-    ck_assert_int_eq(fake.live, live); /* counters, scratch of both, all */
+    ck_assert_int_eq(fake.live, live); /* kept: counters, scratch of both ranks, all */
     ck_assert_int_eq(state->dead, AR_ALIVE);
     ck_assert_int_eq(symtuner_ar_create_local(other, pair, 2, &config), ncclSuccess);
     ck_assert_int_gt(fake.live, live);
     fake_graph_gone(7);
-    ck_assert_int_eq(symtuner_ar_destroy(other, 2), ncclSuccess); /* sweeps */
+    ck_assert_int_eq(symtuner_ar_destroy(other, 2), ncclSuccess); /* frees the graph's, too */
     ck_assert_int_eq(fake.live, before);
 }
 END_TEST
@@ -93,7 +94,7 @@ START_TEST(test_a_graph_that_is_gone_keeps_nothing)
     int before = fake.live;
 
     ck_assert_int_eq(symtuner_ar_create_local(h, pair, 2, &config), ncclSuccess);
-    for (unsigned capture = 11; capture < 211; capture++) { /* more than there is room for */
+    for (unsigned capture = 11; capture < 211; capture++) { /* more than fit at once */
         fake.capture = capture;
         call_on(h[0], memory[1]);
         fake_graph_gone(capture);
@@ -106,7 +107,7 @@ END_TEST
 
 START_TEST(test_a_capture_that_cannot_be_held_is_an_error)
 {
-    for (int at = 1; at <= 3; at++) { /* event, object, graph */
+    for (int at = 1; at <= 3; at++) { /* event, user object, graph: which call fails */
         int live = fake.live;
 
         fake.capture = 20 + (unsigned)at;
@@ -152,8 +153,8 @@ static void free_buffers(void)
             free(buffer[r][b]);
 }
 
-/* The communicator may end next, and with it the way to the peers: only the counters stay, which
- * say so to a kernel that is replayed all the same. */
+/* After destroy the communicator may end, and with it the access to the peers. So the graph keeps
+ * only the counters, which tell a kernel that is replayed nevertheless that its handle is gone. */
 START_TEST(test_of_a_communicators_handle_a_graph_keeps_the_counters)
 {
     symtuner_ar *h[RANKS];
@@ -165,7 +166,7 @@ START_TEST(test_of_a_communicators_handle_a_graph_keeps_the_counters)
     ck_assert_int_eq(
         symtuner_ar_all_reduce(buffer[0][0], buffer[0][1], 1000, ncclFloat, ncclSum, h[0], NULL),
         ncclSuccess);
-    /* in front of every copy, which cannot look: a kernel that can */
+    /* a copy cannot check whether the handle is gone: a kernel in front of all copies does */
     ck_assert_ptr_eq(fake.launch[0].kernel, ar_kernel_signal);
     ck_assert_int_eq(fake.launch[0].args.ranks, 0);
     ck_assert_ptr_eq(fake.launch[0].args.state, h[0]->state);
@@ -175,7 +176,7 @@ START_TEST(test_of_a_communicators_handle_a_graph_keeps_the_counters)
         state[r] = h[r]->state;
     ck_assert_int_eq(symtuner_ar_destroy(h, RANKS), ncclSuccess);
     ck_assert_ptr_null(h[0]);
-    ck_assert_int_eq(fake_nccl.live, 0); /* memory and windows */
+    ck_assert_int_eq(fake_nccl.live, 0); /* memory and windows of NCCL */
     ck_assert_int_gt(fake.live, 0);
     ck_assert_int_eq(state[0]->dead, AR_DESTROYED);
     fake_graph_gone(31);
@@ -213,7 +214,8 @@ START_TEST(test_a_buffer_in_a_graph_stays_registered)
 }
 END_TEST
 
-/* A window of the application may go while a graph lives; the next buffer in its place is free. */
+/* The application may deregister its window while a graph that used it lives. The graph must not
+ * hold the buffer that is registered next, in its place. */
 START_TEST(test_a_graph_does_not_hold_who_comes_after)
 {
     static char next[RANKS][4096] __attribute__((aligned(4096)));

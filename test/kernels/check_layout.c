@@ -12,8 +12,8 @@
 
 static const int forms[] = {AR_LL8, AR_LL128, AR_LAMPORT};
 
-/* Every unit of a message is carried by exactly one word, in order, and no word is empty but those
- * that fill up a line of LL128. */
+/* Exactly one word carries each unit of a message, in order. No word is empty, except those that
+ * fill up a line of LL128. */
 START_TEST(test_words_cover_every_unit_once)
 {
     static unsigned char seen[4096 / AR_UNIT + 32];
@@ -48,9 +48,9 @@ START_TEST(test_wanted_agrees_with_the_number_of_words)
 }
 END_TEST
 
-/* Counts 0..4096 of every element size, 1..16 ranks: shards tile the message, start where wide
- * loads may start, and every rank that has something to reduce comes before every rank that has
- * not. */
+/* Counts 0..4096 of every element size, 1..16 ranks: the shards tile the message, each begins where
+ * wide loads may begin, and ranks with an empty shard come after all ranks with something to
+ * reduce. */
 START_TEST(test_shards_tile_the_message)
 {
     static const int sizes[] = {1, 2, 4, 8};
@@ -77,7 +77,8 @@ START_TEST(test_shards_tile_the_message)
 }
 END_TEST
 
-/* The slots of all ranks, both hops, lie inside what the scratch functions ask for. */
+/* The slots of all ranks, in both hops, lie inside as much scratch as the scratch functions ask
+ * for. */
 START_TEST(test_slots_do_not_overlap)
 {
     for (int ranks = 1; ranks <= AR_MAX_RANKS; ranks++)
@@ -97,8 +98,7 @@ START_TEST(test_slots_do_not_overlap)
 }
 END_TEST
 
-/* What the chunked kernel walks over: tiles of all blocks together are the shard, no gap, no
- * overlap. */
+/* The tiles of all blocks of the chunked kernel together are the shard, without gap or overlap. */
 START_TEST(test_tiles_cover_a_shard)
 {
     for (int ctas = 1; ctas <= 9; ctas++)
@@ -160,7 +160,8 @@ START_TEST(test_regions_follow_each_other)
 }
 END_TEST
 
-/* A sentinel must be a NaN in every element it covers, or a user's number could hang the call. */
+/* Lamport kernels mark an empty word by ones in all bits. That must be a NaN in every element, else
+ * a call would wait for ever when a user's number looks like it. */
 START_TEST(test_lamport_only_where_all_ones_is_nan)
 {
     for (int t = 0; t < AR_DTYPES; t++) {
@@ -170,14 +171,14 @@ START_TEST(test_lamport_only_where_all_ones_is_nan)
                 ck_assert(ar_reducer_of(t, op) <= AR_R_BF16);
     }
     ck_assert(ar_dtype_lamport(AR_F32) && ar_dtype_lamport(AR_F16) && ar_dtype_lamport(AR_BF16));
-    ck_assert(!ar_dtype_lamport(AR_F64)); /* 0x3fefffffffffffff is the number below 1 */
+    ck_assert(!ar_dtype_lamport(AR_F64)); /* 0x3fefffffffffffff is the largest number below 1 */
     ck_assert(!ar_dtype_lamport(AR_I32)); /* -1 */
     ck_assert_int_eq(ar_dtype_bytes(AR_DTYPES), 0);
     ck_assert_int_eq(ar_dtype_bytes(-1), 0);
 }
 END_TEST
 
-/* docs/kernels.md, section 3, says the same. */
+/* docs/kernels.md, section 3, documents this order. */
 START_TEST(test_the_order_of_addition)
 {
     static const char *const want[] = {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_multicast.c - multicast: asking NCCL for it waits for all ranks, so one thread asks for its
- * ranks at once; and what it changes for calls that may go to NCCL.
+ * check_multicast.c - multicast. NCCL answers a rank that asks for its multicast address only when
+ * all ranks have asked, so a thread asks for all its ranks at once. And what multicast changes for
+ * calls that may go to NCCL.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -52,7 +53,7 @@ static void end(int ranks)
         free(buffer[r]);
 }
 
-/* How many ranks have a multicast address of the buffer. */
+/* Return how many ranks have a multicast address of the buffer. */
 static int have(int ranks)
 {
     int n = 0;
@@ -96,14 +97,15 @@ START_TEST(test_multicast_is_on_all_ranks_or_on_none)
 }
 END_TEST
 
-/* A rank whose machine has none, or that has said NCCL_NVLS_ENABLE=0, decides for all. */
+/* Ranks choose alike: one rank whose machine has no multicast, or that has NCCL_NVLS_ENABLE=0,
+ * keeps long messages of all ranks from NCCL. */
 START_TEST(test_long_messages_are_nccls_where_all_ranks_have_multicast)
 {
     static const char *const one_without[] = {NULL, NULL, "no"};
 
     for (int without = 0; without < 3; without++) {
         struct symtuner_ar_plan plan = {.size = sizeof plan};
-        char *m = (char *)(uintptr_t)0x100000000; /* never touched */
+        char *m = (char *)(uintptr_t)0x100000000; /* an address that nobody reads or writes */
 
         set_up_nccl(FAKE_RANKS);
         if (without == 1)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_nccl.c - libraries as they are found at run time: which NCCL is good enough, and what NVML
- * says of two GPUs. The linker replaces dlopen and dlsym (AR_WRAPPED in test.mk).
+ * check_nccl.c - libraries that are looked up at run time: which NCCL releases are good enough, and
+ * what NVML says about two GPUs. The linker replaces dlopen and dlsym (AR_WRAPPED in test.mk).
  */
 #include <check.h>
 #include <stdbool.h>
@@ -18,9 +18,9 @@
 #include "test/kernels/fake/nccl.h"
 #include "test/kernels/suites.h"
 
-static const char *lacks; /* a library or function that is not there */
-static bool no_nccl;      /* nor any libnccl.so.2                    */
-static bool made_up;      /* what is opened is the functions below   */
+static const char *lacks; /* a library or function that is missing */
+static bool no_nccl;      /* no libnccl.so.2, neither loaded nor on disk */
+static bool made_up;      /* dlopen and dlsym give the functions below */
 static int handle;
 
 void *__real_dlopen(const char *file, int flags);
@@ -32,9 +32,9 @@ void *__wrap_dlsym(void *library, const char *name);
 
 static const struct pair {
     const char *what, *a, *b;
-    int unseen;        /* CUDA sees GPUs below this one only                     */
-    bool atomics;      /* what CUDA says of the two; NVML says the opposite      */
-    const char *fails; /* a call of NVML                                         */
+    int unseen;        /* bus ids from this one on are unknown to CUDA */
+    bool atomics;      /* what CUDA says about the two; NVML says the opposite */
+    const char *fails; /* the NVML or CUDA call that fails */
     const char *lacks;
     int links;
 } pairs[] = {
@@ -81,7 +81,7 @@ static int nvml_status(const char *a, const char *b, int what, int *verdict)
     ck_assert_int_eq(what, 2); /* NVML_P2P_CAPS_INDEX_NVLINK */
     ck_assert_str_eq(a, pair->a);
     ck_assert_str_eq(b, pair->b);
-    *verdict = pair->atomics ? 4 /* not supported */ : 0; /* also when it fails */
+    *verdict = pair->atomics ? 4 /* not supported */ : 0; /* also set when the call fails */
     return goes("nvmlDeviceGetP2PStatus");
 }
 
@@ -141,11 +141,11 @@ static const struct {
     {NULL, 22802, "NCCL 2.28.2 " OLD},
     {NULL, 22707, "NCCL 2.27.7 " OLD},
     {"ncclGetVersion", 22809, "libnccl.so.2 is neither loaded nor in the library path"},
-    {"ncclGetVersion", 0, "NCCL 0.0.0 " OLD}, /* there, but no NCCL that we know */
+    {"ncclGetVersion", 0, "NCCL 0.0.0 " OLD}, /* exists, but is no NCCL that we know */
     {"ncclCommCount", 22809, "this NCCL has no ncclCommCount"},
     {"ncclCommWindowRegister", 22809, "this NCCL has no ncclCommWindowRegister"},
     {"ncclGetErrorString", 22809, "this NCCL has no ncclGetErrorString"},
-    {"ncclGetLsaDevicePointer", 22809, NULL}, /* came with 2.29 */
+    {"ncclGetLsaDevicePointer", 22809, NULL}, /* exists since 2.29 */
     {"ncclGetLsaMultimemDevicePointer", 22809, NULL},
 };
 
@@ -158,8 +158,8 @@ START_TEST(test_an_nccl_is_good_enough_or_says_why_not)
     fake_nccl.version = found[_i].version;
     lacks = found[_i].lacks;
     no_nccl = found[_i].version != 0;
-    made_up = !no_nccl;                       /* a library without any of its functions */
-    for (int again = 0; again < 2; again++) { /* looked for once, said as often as one asks */
+    made_up = !no_nccl;                       /* the library opens, but has none of its functions */
+    for (int again = 0; again < 2; again++) { /* one search, the same error each time */
         nccl = ar_nccl_get(why, sizeof why);
         ck_assert_msg((nccl != NULL) == (found[_i].why == NULL), "%s", why);
         ck_assert_str_eq(why, found[_i].why != NULL ? found[_i].why : "untouched");
@@ -175,7 +175,7 @@ END_TEST
 
 /* ---- windows --------------------------------------------------------------------------------- */
 
-/* As NCCL keeps it in device memory, by measured offsets. */
+/* A window in device memory as NCCL lays it out; the offsets were measured. */
 struct record {
     void *host;
     char *flat;
@@ -184,7 +184,8 @@ struct record {
 };
 
 static char memory[4][16];
-static int no_peer = -1; /* of this rank NCCL knows no address */
+static int no_peer = -1; /* of rank no_peer NCCL gives an error, of rank no_peer - 10 the address
+                            NULL */
 
 static ncclResult_t peer_pointer(ncclWindow_t window, size_t offset, int rank, void **out)
 {
@@ -203,7 +204,7 @@ START_TEST(test_a_window_is_asked_of_nccl_where_nccl_can_say)
     ck_assert_int_eq(ar_nccl_window_peers(&nccl, window, 4, 1, peers, why, sizeof why), 0);
     for (int r = 0; r < 4; r++)
         ck_assert_ptr_eq(peers[r], memory[r]);
-    for (no_peer = 0; no_peer < 14; no_peer += no_peer == 3 ? 7 : 1) { /* fails, or gives NULL */
+    for (no_peer = 0; no_peer < 14; no_peer += no_peer == 3 ? 7 : 1) { /* 10 and up: NULL */
         ck_assert_int_eq(ar_nccl_window_peers(&nccl, window, 4, 1, peers, why, sizeof why),
                          ncclInvalidUsage);
         snprintf(want, sizeof want, "NCCL maps no memory of rank %d into rank 1", no_peer % 10);
@@ -224,7 +225,7 @@ START_TEST(test_before_that_its_record_is_read)
 
     memset(&fake, 0, sizeof fake);
     ck_assert_int_eq(ar_nccl_window_peers(&nccl, window, 3, 1, peers, why, sizeof why), 0);
-    for (uint64_t r = 0; r < 3; r++) /* 12 GiB from one to the next */
+    for (uint64_t r = 0; r < 3; r++) /* 12 GiB from one rank's memory to the next */
         ck_assert_uint_eq((uintptr_t)peers[r], (uintptr_t)memory[0] + r * (12ull << 30));
     for (int wrong = 0; wrong < 3; wrong++) {
         record.flat = wrong == 0 ? NULL : memory[0];
@@ -243,7 +244,7 @@ END_TEST
 
 static const struct {
     int release, dtype, op;
-    size_t send, recv; /* behind a multiple of 8 bytes */
+    size_t send, recv; /* bytes behind a multiple of 8 */
     const char *says;  /* NULL: nothing                */
 } faulty[] = {
 #define ODD "wrong results for 8-bit and 16-bit types"

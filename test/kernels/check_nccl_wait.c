@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_nccl_wait.c - communicators with blocking = 0, on test/kernels/fake/nccl.c: whatever NCCL
- * takes its time for is waited for, not for ever, and nothing is done on a communicator that is in
- * progress.
+ * check_nccl_wait.c - communicators with blocking = 0, on test/kernels/fake/nccl.c: the library
+ * waits for what NCCL has not finished, but not for ever, and calls nothing on a communicator that
+ * is in progress.
  */
 #include <check.h>
 #include <pthread.h>
@@ -15,7 +15,7 @@
 #include "test/kernels/fake/nccl.h"
 #include "test/kernels/suites.h"
 
-enum { RANKS = 2, LIMIT_MS = 150, SLACK_MS = 5000 /* of a busy machine */ };
+enum { RANKS = 2, LIMIT_MS = 150, SLACK_MS = 5000 /* a busy machine may be late by so much */ };
 
 static char memory[RANKS][8192] __attribute__((aligned(4096)));
 static symtuner_ar *handle[RANKS];
@@ -25,9 +25,9 @@ static void *const buffer[RANKS] = {memory[0], memory[1]};
 
 static struct outcome {
     ncclResult_t result;
-    const char *step; /* the first that failed, else NULL */
+    const char *step; /* the first step that failed, NULL: none */
     char error[256];
-} of[RANKS]; /* a thread for each rank; else the first is of all */
+} of[RANKS]; /* one for each rank if each has a thread; else of[0] is for all ranks */
 
 static void reset(int polls)
 {
@@ -44,8 +44,9 @@ static void reset(int polls)
         .size = sizeof config, .bulk_bytes = 1 << 20, .timeout_ms = LIMIT_MS};
 }
 
-/* From now on the ${call}-th call on ${rank} ends like this: ncclInProgress never, an error as that
- * error, ncclSuccess but for the kernel of its gather, which never does. */
+/* Make the ${call}-th call on ${rank} from now on unusual. ${end} is ncclInProgress: the call never
+ * ends. An error: it ends with that error. ncclSuccess: the call ends well, but the kernel of its
+ * gather never ends. */
 static void odd(int rank, int call, ncclResult_t end)
 {
     fake_nccl.odd_rank = rank;
@@ -71,7 +72,8 @@ static void note(int rank, const char *step, ncclResult_t result, const symtuner
     strcpy(of[rank].error, symtuner_ar_error(h));
 }
 
-/* A life: ${n} ranks of one thread from ${first} on. After an error all that is left is its end. */
+/* Go through the whole life of ${n} handles from rank ${first} on, all in this thread. After an
+ * error only the destroy is left. */
 static void live(int first, int n)
 {
     symtuner_ar **h = &handle[first];
@@ -107,7 +109,8 @@ static void live_alone(int rank)
     live(rank, 1);
 }
 
-/* LeakSanitizer finds this name on the thread's stack (main.c). */
+/* LeakSanitizer ignores what is allocated below this function: its name contains never_ends
+ * (main.c). */
 static __attribute__((noinline)) void live_where_one_never_ends(int rank)
 {
     live(rank, 1);
@@ -143,7 +146,7 @@ START_TEST(test_ranks_of_threads_wait_for_every_call)
 }
 END_TEST
 
-/* The words that begin the error of each step. */
+/* Check that ${error} names an NCCL call that ${step} makes. */
 static void names_the_call(const char *step, const char *error)
 {
     static const char *const calls[][2] = {
@@ -159,7 +162,8 @@ static void names_the_call(const char *step, const char *error)
     ck_assert_msg(named, "%s: %s", step, error);
 }
 
-/* The first, second, ... call on the communicator of rank 1, until there are no more. */
+/* Make the first, second, ... call on the communicator of rank 1 hang, until a whole life has fewer
+ * calls. */
 START_TEST(test_a_call_that_never_ends_is_an_error_in_time)
 {
     int steps = 0;
@@ -179,7 +183,7 @@ START_TEST(test_a_call_that_never_ends_is_an_error_in_time)
         ck_assert_int_eq(fake_nccl.depth, 0);
         if (fake_nccl.calls < call)
             break;
-        fake_nccl.odd_end = ncclSuccess; /* NCCL ends it later, and writes what it was asked for */
+        fake_nccl.odd_end = ncclSuccess; /* NCCL ends the call later, and then writes its results */
         do
             must(ncclCommGetAsyncError(comm[1], &state) == ncclSuccess);
         while (state == ncclInProgress && fake_nccl.calls > 1);
@@ -235,7 +239,7 @@ START_TEST(test_an_error_that_comes_later_is_passed_on)
         ck_assert_int_eq(fake_nccl.live, 0);
         if (fake_nccl.calls < call)
             break;
-        if (of[0].step == NULL) /* the last of all: nothing is lost by it */
+        if (of[0].step == NULL) /* the last call of all: its error loses nothing */
             continue;
         ck_assert_int_eq(of[0].result, ncclRemoteError);
         ck_assert_msg(strstr(of[0].error, "fake remote") != NULL, "%s", of[0].error);
@@ -245,7 +249,8 @@ START_TEST(test_an_error_that_comes_later_is_passed_on)
 }
 END_TEST
 
-/* NCCL has launched its kernel and is ready, but another rank is not in the gather. */
+/* NCCL has launched the kernel of the gather and is ready, but the kernel waits for another
+ * rank. */
 START_TEST(test_a_gather_that_never_ends_is_an_error_in_time)
 {
     static const int gathers[] = {2, 3, 4, 5, 7};
@@ -261,7 +266,7 @@ START_TEST(test_a_gather_that_never_ends_is_an_error_in_time)
 }
 END_TEST
 
-/* It has no handle, only what it tells the others with. */
+/* The refused rank has no handle, only the buffer in which it tells the other ranks so. */
 START_TEST(test_a_refused_rank_frees_nothing_of_a_gather_that_never_ends)
 {
     reset(2);
@@ -301,9 +306,10 @@ START_TEST(test_after_a_call_that_never_ends_a_handle_answers_at_once)
     live_before = fake.live;
     odd(0, 1, ncclInProgress);
     ck_assert_int_eq(reduce(0), ncclRemoteError);
-    handle[0]->endpoint.limit_ns = 600000000000; /* nobody waits a second time */
+    handle[0]->endpoint.limit_ns = 600000000000; /* ten minutes: the test would notice a second
+                                                    wait */
     start = now_ms();
-    symtuner_ar_force(handle[0], NULL, 0, 0); /* kernels of ours neither */
+    symtuner_ar_force(handle[0], NULL, 0, 0); /* the group's own kernels are refused, too */
     ck_assert_int_eq(reduce(0), ncclRemoteError);
     ck_assert_int_eq(symtuner_ar_status(handle[0]), ncclRemoteError);
     ck_assert_ptr_nonnull(strstr(symtuner_ar_error(handle[0]), "ncclAllReduce: still in progress"));
@@ -312,7 +318,7 @@ START_TEST(test_after_a_call_that_never_ends_a_handle_answers_at_once)
         ncclSuccess);
     idles = fake.idles;
     ck_assert_int_eq(symtuner_ar_destroy(&handle[0], 1), ncclRemoteError);
-    ck_assert_int_eq(fake.idles, idles); /* that could be for ever */
+    ck_assert_int_eq(fake.idles, idles); /* waiting for the GPU could last for ever */
     ck_assert_ptr_nonnull(strstr(symtuner_ar_error(NULL), "rank 0 frees nothing: ncclAllReduce: "));
     ck_assert_int_eq(fake.live, live_before);
     ck_assert_int_eq(symtuner_ar_destroy(&handle[1], 1), ncclSuccess);
@@ -327,12 +333,13 @@ START_TEST(test_a_group_with_a_call_that_never_ends_is_late_as_a_whole)
 
     reset(2);
     make_group();
-    odd(1, 2, ncclInProgress); /* the window of the second rank; that of the first is made */
+    odd(1, 2, ncclInProgress); /* rank 1's window never comes; rank 0's does */
     for (int r = 0; r < RANKS; r++)
         handle[r]->endpoint.limit_ns = 1500000000;
     start = now_ms();
     ck_assert_int_eq(symtuner_ar_register(handle, buffer, NULL, RANKS, 4096), ncclRemoteError);
-    ck_assert(now_ms() - start < 2900); /* not one limit after the other */
+    ck_assert(now_ms() - start < 2900); /* both ranks wait within one time limit, not one after the
+                                           other */
     for (int r = 0; r < RANKS; r++) {
         ck_assert_int_eq(symtuner_ar_status(handle[r]), ncclRemoteError);
         ck_assert_ptr_nonnull(
@@ -368,7 +375,8 @@ START_TEST(test_an_abort_ends_a_wait_that_never_ends)
 }
 END_TEST
 
-/* An abort is about our kernels; NCCL, which is well, has a moment to take the windows back. */
+/* An abort stops the library's kernels only. NCCL is well, so destroy gives it a moment to take the
+ * windows back. */
 START_TEST(test_after_an_abort_a_destroy_frees_everything)
 {
     reset(_i);
@@ -385,7 +393,8 @@ START_TEST(test_after_an_abort_a_destroy_frees_everything)
 }
 END_TEST
 
-/* Nor does another registration put a copy behind the gather, which may wait for it. */
+/* Aborting ends the wait for a gather. A second registration then must not queue a copy behind that
+ * gather, since the copy could wait for it. */
 START_TEST(test_an_abort_ends_a_gather_that_never_ends)
 {
     pthread_t other;
@@ -429,7 +438,7 @@ START_TEST(test_every_call_waits_for_what_the_caller_asked_of_nccl)
 }
 END_TEST
 
-/* What NCCL does in a group begins at its end, and the caller waits for that. */
+/* In the caller's group NCCL begins its work at ncclGroupEnd, and the caller waits for it. */
 START_TEST(test_in_the_callers_group_nothing_is_waited_for)
 {
     ncclResult_t state;

@@ -65,7 +65,7 @@ START_TEST(test_registrations_do_not_overlap)
     ck_assert_int_eq(symtuner_ar_register(handles, buffers, NULL, N, 4096), ncclSuccess);
     for (int i = 1; i < N; i++)
         buffers[i] = memory[i] + 65536;
-    buffers[0] = memory[0] + 8176; /* its first word only */
+    buffers[0] = memory[0] + 8176; /* only its first word lies in the registered buffer */
     want_error(symtuner_ar_register(handles, buffers, NULL, N, 4096), ncclInvalidUsage, handles[3],
                "buffers[0]: ");
     buffers[0] = memory[0];

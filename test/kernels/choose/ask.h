@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ask.h - questions to the selection, as the tests put them. */
+/* ask.h - questions that the tests put to the selection. */
 #ifndef ST_TEST_AR_ASK_H_
 #define ST_TEST_AR_ASK_H_
 
@@ -9,7 +9,8 @@
 
 static const struct ar_force free_choice = {.family = -1};
 
-/* A call with both buffers registered, on GPUs of 132 multiprocessors, without a communicator. */
+/* Return the question about a call with both buffers registered, on GPUs of 132 multiprocessors,
+ * without a communicator. */
 static inline struct ar_ask ask_for(int ranks, int links, uint64_t bytes, int dtype, int op)
 {
     struct ar_ask ask = {.bytes = bytes,

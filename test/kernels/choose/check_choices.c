@@ -10,10 +10,10 @@
 
 #define GOLDEN "test/golden/ar/choices.txt"
 
-/* Sizes that follow each other and go the same way, but for the number of blocks. */
+/* Sizes in a row whose choices differ in the number of blocks at most. */
 struct run {
     unsigned long long first, last;
-    int few, many; /* blocks of the first and of the last */
+    int few, many; /* blocks at the first size and at the last */
     char way[256];
 };
 
@@ -28,7 +28,7 @@ static void print_run(FILE *out, const struct run *run)
         fprintf(out, "%d..%d blocks%s\n", run->few, run->many, run->way);
 }
 
-/* What is chosen for 2, 3, 5 and 15 times a power of two, and for a byte less and more. */
+/* Print what is chosen for 2, 3, 5 and 15 times a power of two, and for one byte less and more. */
 static void print_choices(FILE *out, struct ar_ask ask, const struct ar_force *force)
 {
     static const unsigned parts[] = {16, 20, 24, 30};
@@ -44,7 +44,7 @@ static void print_choices(FILE *out, struct ar_ask ask, const struct ar_force *f
             ask.bytes = unit * parts[i / 3] + (uint64_t)(i % 3) - 1;
             now.first = now.last = ask.bytes;
             if (ar_select(&ask, force, &c) != 0)
-                continue; /* multicast takes whole words only */
+                continue; /* NVLS takes whole words only */
             now.few = now.many = c.ctas;
             n = snprintf(now.way, sizeof now.way, " of %d: %s", c.threads,
                          ar_family_name(c.family));
@@ -55,7 +55,7 @@ static void print_choices(FILE *out, struct ar_ask ask, const struct ar_force *f
                               (unsigned long long)c.piece);
             ar_select_why(&ask, &c, why, sizeof why);
             if (strstr(why, " (") != NULL)
-                *strstr(why, " (") = 0; /* who measured it is another matter */
+                *strstr(why, " (") = 0; /* leave out who measured it */
             snprintf(now.way + n, sizeof now.way - (size_t)n, "; %s", why);
             if (strcmp(now.way, run.way) == 0) {
                 run.last = now.last;
@@ -89,7 +89,7 @@ static void print_free_choices(FILE *out)
             }
 }
 
-/* As describe shows it. */
+/* Print the tables as describe shows them. */
 static void print_tables(FILE *out)
 {
     for (int links = 0; links < AR_LINKS; links++)
@@ -116,7 +116,7 @@ static void print_forced_choices(FILE *out)
         }
 }
 
-/* A slow push, a broken one, and a copy engine that is best. */
+/* Print what is chosen when the probe found stores slow, stores broken, or the copy engine best. */
 static void print_probed_choices(FILE *out)
 {
     static const struct ar_probe probes[] = {
@@ -139,7 +139,8 @@ static void print_probed_choices(FILE *out)
         }
 }
 
-/* A change of the table shows here in full: GOLDEN_UPDATE=1 writes it anew; read the diff. */
+/* The golden file shows a change of the table in full: GOLDEN_UPDATE=1 rewrites it; read the
+ * diff. */
 START_TEST(test_the_choices_are_those_of_the_golden_file)
 {
     const char *update = getenv("GOLDEN_UPDATE");

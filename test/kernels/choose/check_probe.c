@@ -16,7 +16,8 @@
 
 static const unsigned all_bulk =
     1u << AR_CHUNKED | 1u << AR_PULL | 1u << AR_PULL_ONE | 1u << AR_COPY;
-/* PCIe 5 as it should be; several writers collapse (Turin behind a switch); loads do not work */
+/* in MB/s: PCIe 5 as it should be; stores of several writers collapse (Turin behind a switch);
+ * loads do not work */
 static const struct ar_probe even = {40000, 36000, 44000}, collapse = {2700, 40000, 2700},
                              no_loads = {12000, 0, 11000};
 static char path[64], why[200];
@@ -64,7 +65,7 @@ START_TEST(test_a_price_is_hops_and_bytes_over_what_was_measured)
 
     ck_assert_msg(us == priced[_i].us, "%s: %g us", ar_family_name(priced[_i].family), us);
     ck_assert(ar_probe_cost(&none, priced[_i].family, 4, MiB) == -1);
-    if (us < 0) /* what has no price is not replaced */
+    if (us < 0) /* a family without a price is never replaced */
         ck_assert_int_eq(ar_probe_choose(&even, priced[_i].family, all_bulk, 4, 64 * MiB),
                          priced[_i].family);
 }
@@ -75,7 +76,7 @@ START_TEST(test_where_stores_collapse_everybody_loads)
     for (int ranks = 2; ranks <= 8; ranks++)
         ck_assert_int_eq(ar_probe_choose(&collapse, AR_CHUNKED, all_bulk, ranks, 16 * MiB),
                          AR_PULL_ONE);
-    /* in place there is no pull_one; half of the traffic is still loads */
+    /* pull_one does not run in place; of pull's traffic half is still loads */
     ck_assert_int_eq(
         ar_probe_choose(&collapse, AR_COPY, all_bulk & ~(1u << AR_PULL_ONE), 4, 64 * MiB), AR_PULL);
     ck_assert_int_eq(ar_probe_choose(&collapse, AR_TWO_LAMPORT, all_bulk, 4, MiB), AR_PULL_ONE);
@@ -159,11 +160,11 @@ START_TEST(test_the_table_gives_way_on_pcie_only)
     ck_assert(c.ctas > 0 && c.ctas <= 16 && c.threads <= 512);
     ck_assert_int_eq(ar_select(&ask, &forced, &c), 0);
     ck_assert_int_eq(c.family, AR_CHUNKED);
-    ask.src_mapped = 0; /* what is not registered cannot be loaded */
+    ask.src_mapped = 0; /* loads need a registered buffer */
     ck_assert_int_eq(ar_select(&ask, &free_choice, &c), 0);
     ck_assert_int_eq(c.family, AR_CHUNKED);
     ask.src_mapped = 1;
-    ask.bytes = 1024; /* a message that is all latency */
+    ask.bytes = 1024; /* a message so short that only latency matters */
     ck_assert_int_eq(ar_select(&ask, &free_choice, &c), 0);
     ck_assert_int_eq(c.family, AR_ONE_LL8);
     ask.bytes = 8 * MiB;
@@ -296,7 +297,7 @@ START_TEST(test_only_pcie_is_probed_unless_asked)
         const struct ar_args *args = &fake.launch[i].args;
         const struct ar_layout *l = &handles[0]->layout;
 
-        ck_assert_uint_gt(args->shard, 0); /* a slot for each rank */
+        ck_assert_uint_gt(args->shard, 0); /* the slots of all ranks fit */
         ck_assert_uint_le(args->shard * 2, l->half[AR_REGION_BULK]);
         ck_assert_uint_eq(args->region, l->first[AR_REGION_BULK]);
         ck_assert_uint_eq(args->timeout_ns, fake.launch[0].args.timeout_ns);
@@ -332,7 +333,8 @@ START_TEST(test_a_probe_that_breaks_leaves_nothing_behind)
 }
 END_TEST
 
-/* Loads that never end: the fake ends the test when anything waits for them. Takes the 5 s. */
+/* The loads never end, and the fake aborts the test if anything waits for them.
+ * The test takes 5 s. */
 START_TEST(test_a_kernel_that_never_ends_is_an_error_and_not_waited_for)
 {
     symtuner_ar *handles[2];
@@ -343,12 +345,13 @@ START_TEST(test_a_kernel_that_never_ends_is_an_error_and_not_waited_for)
     memset(&fake, 0, sizeof fake);
     fake.devices = 2;
     fake.peers = 1;
-    fake.endless_at = 6; /* of rank 1, after push and check: pull */
+    fake.endless_at = 6; /* the sixth launch is rank 1's pull, after push and check */
     ck_assert_int_eq(symtuner_ar_create_local(handles, devices, 2, &config),
                      ncclUnhandledCudaError);
     ck_assert_ptr_nonnull(fake.endless);
     ck_assert_ptr_nonnull(strstr(symtuner_ar_error(NULL), "did not answer the probe"));
-    ck_assert_int_gt(fake.live, 0); /* freeing would have waited */
+    ck_assert_int_gt(fake.live, 0); /* nothing was freed: freeing would have waited for the
+                                       kernel */
 }
 END_TEST
 

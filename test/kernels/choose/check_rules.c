@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_rules.c - [kernels] rules in the library: which one acts, and when none may. */
+/* check_rules.c - [kernels] rules in the library: which rule acts, and when no rule may act. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,7 +82,7 @@ START_TEST(test_the_first_rule_that_covers_a_call_acts)
     ask = ask_for(8 << 10);
     ck_assert_int_eq(ar_rules_select(rules, &ask, &free_choice, &c), 0);
     ck_assert_int_eq(c.family, AR_NCCL);
-    ask = ask_for((64 << 10) + 2); /* past all rules */
+    ask = ask_for((64 << 10) + 2); /* longer than any rule allows */
     ck_assert_int_eq(ar_rules_select(rules, &ask, &free_choice, &c), 0);
     ck_assert_int_eq(ar_select(&ask, &free_choice, &table), 0);
     ck_assert_int_eq(memcmp(&c, &table, sizeof c), 0);
@@ -90,7 +90,7 @@ START_TEST(test_the_first_rule_that_covers_a_call_acts)
 }
 END_TEST
 
-/* A count in a rule is a limit, as in the table; one that is forced is exact. */
+/* A count of blocks in a rule is an upper limit, as in the table; a forced count is exact. */
 START_TEST(test_a_short_message_gets_no_idle_blocks_from_a_rule)
 {
     symtuner_rules *rules = rules_of("kernels kernel=one_ll8 ctas=64 threads=128");
@@ -103,7 +103,7 @@ START_TEST(test_a_short_message_gets_no_idle_blocks_from_a_rule)
     ck_assert_int_eq(ar_rules_select(rules, &ask, &forced, &c), 0);
     ck_assert_int_eq(c.family, AR_ONE_LL8);
     ck_assert_int_eq(c.ctas, 64);
-    forced.family = AR_TWO_LL8; /* SYMTUNER_AR_KERNEL goes before every rule */
+    forced.family = AR_TWO_LL8; /* SYMTUNER_AR_KERNEL wins over every rule */
     ck_assert_int_eq(ar_rules_select(rules, &ask, &forced, &c), 0);
     ck_assert_int_eq(c.family, AR_TWO_LL8);
     ck_assert_ptr_nonnull(strstr(why_of(rules, &ask, &c), "forced"));
@@ -163,7 +163,8 @@ START_TEST(test_conditions_on_the_call_hold)
 }
 END_TEST
 
-/* Every answer is one that the kernels can run: rules cannot break what check_select.c promises. */
+/* Every choice by rules is one that the kernels can run: rules cannot break what check_select.c
+ * promises. */
 START_TEST(test_whatever_the_rules_say_there_is_a_kernel)
 {
     for (int f = -1; f < AR_FAMILIES; f++) {
@@ -221,7 +222,8 @@ START_TEST(test_nothing_is_read_unless_asked_for)
 }
 END_TEST
 
-/* The plugin warns and steers; two that disagree would leave half of a rules file unread. */
+/* The plugin warns about an unknown mode, and steers. The library must do the same: if they
+ * disagreed, only one of them would follow the rules file. */
 START_TEST(test_a_mode_that_is_none_is_named_and_steers)
 {
     static const char *const modes[] = {"of", "OFF", ""};
@@ -246,7 +248,7 @@ START_TEST(test_a_mode_that_is_none_is_named_and_steers)
 }
 END_TEST
 
-/* Nobody reads it, and so nobody would say so. */
+/* Nothing reads a misspelt variable, so nothing else would name it. */
 START_TEST(test_a_misspelt_variable_is_named_once)
 {
     static const char *const real[] = {"KERNEL",     "CTAS",         "TRANSPORT", "LINKS",
@@ -318,7 +320,7 @@ START_TEST(test_only_rules_for_this_group_are_kept_and_hashed)
 }
 END_TEST
 
-/* Without NCCL its release cannot matter. */
+/* A local group has no NCCL, so its release cannot matter. */
 START_TEST(test_a_local_group_passes_over_the_release)
 {
     symtuner_rules *rules;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_select.c - the selection table: total, pure, and within what the kernels can do. */
+/* check_select.c - the selection table: it answers every call, always the same, and only with what
+ * the kernels can do. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,8 +9,8 @@
 #include "test/kernels/choose/ask.h"
 #include "test/kernels/suites.h"
 
-/* Whatever is asked, there is an answer of ours, it covers the message in pieces that fit scratch,
- * and pieces end on whole words. */
+/* Every question gets an answer other than NCCL. Its pieces cover the message, fit scratch, and end
+ * on whole words. */
 START_TEST(test_every_call_gets_a_kernel_that_can_run_it)
 {
     for (int ranks = 2; ranks <= AR_MAX_RANKS; ranks++)
@@ -74,11 +75,12 @@ START_TEST(test_pieces_fit_their_scratch)
 }
 END_TEST
 
-/* Ranks must choose alike, and each has asked other questions before, with other rubbish in its
- * choice: what one rank answers in order, another one must answer in any order. */
+/* Ranks must choose alike, although each has asked other questions before and has other garbage in
+ * its struct ar_choice. So the answers to questions in order must be the answers in any other
+ * order. */
 START_TEST(test_the_answer_knows_nothing_of_earlier_questions)
 {
-    enum { QUESTIONS = 1021, STEP = 389 }; /* prime, so that the steps come everywhere */
+    enum { QUESTIONS = 1021, STEP = 389 }; /* prime, so that the steps reach every question */
     static struct ar_ask ask[QUESTIONS];
     static struct ar_choice first[QUESTIONS];
     static const int links[] = {AR_LINKS_NVLINK, AR_LINKS_PCIE, AR_LINKS_HOST};
@@ -145,7 +147,7 @@ START_TEST(test_forced_kernel_that_cannot_run_is_refused_by_name)
     ck_assert_int_eq(ar_select(&ask, &force, &c), -1);
     ar_select_why(&ask, &c, why, sizeof why);
     ck_assert_ptr_nonnull(strstr(why, "one_lamport cannot run"));
-    force.family = AR_NVLS; /* no multicast address */
+    force.family = AR_NVLS; /* AR_NVLS cannot run: no multicast address */
     ck_assert_int_eq(ar_select(&ask, &force, &c), -1);
     force.family = AR_ONE_LL8;
     force.ctas = 7;
@@ -178,7 +180,8 @@ START_TEST(test_printed_table_fits_or_says_how_long_it_is)
 }
 END_TEST
 
-/* On every part that there is: never all; and two groups that share GPUs fit. */
+/* For every number of multiprocessors: a budget never takes them all, and two groups that share
+ * GPUs fit. */
 START_TEST(test_two_budgets_leave_room)
 {
     static const struct {
@@ -203,8 +206,8 @@ START_TEST(test_two_budgets_leave_room)
 }
 END_TEST
 
-/* Blocks that the budget takes away come back as threads, where the kernel has them and nobody has
- * said how many: so the sweep's best of 64 blocks. */
+/* When the budget allows fewer blocks, each block gets more threads, if the kernel has them and no
+ * number of threads is forced: this was best in the sweep with 64 blocks. */
 START_TEST(test_fewer_blocks_have_more_threads)
 {
     static const struct {
@@ -233,7 +236,8 @@ START_TEST(test_fewer_blocks_have_more_threads)
 }
 END_TEST
 
-/* Where NCCL may let the switch add, long messages of four ranks or more are NCCL's, unmeasured. */
+/* Where NCCL may use multicast, messages of more than 32 MiB go to NCCL from four ranks on. Nobody
+ * has measured this. */
 START_TEST(test_multicast_gives_long_messages_to_nccl)
 {
     for (int ranks = 2; ranks <= AR_MAX_RANKS; ranks++)
