@@ -44,7 +44,7 @@ static void run(const struct st_child *child, int out, int err)
         n = 1;
     }
 
-    setpgid(0, 0); /* Ctrl-C goes to the parent only */
+    setpgid(0, 0); /* so that Ctrl-C reaches the parent only */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     for (int i = 0; child->set && child->set[i]; i++) {
         char pair[1400], *equals;
@@ -80,7 +80,7 @@ double st_child_now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Append to ${tail}, of which only the last ${size} - 1 bytes are kept. */
+/* Append ${n} bytes to ${tail}, and keep only the last ${size} - 1 bytes of the result. */
 static void keep_tail(char *tail, size_t size, const char *more, size_t n)
 {
     size_t have = strlen(tail);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * child.h - runs a child process with a time limit: this command once more, to measure (NCCL reads
- * most of its settings once per process), or another program.
+ * child.h - runs a child process with a time limit. The child is another program or "symtuner
+ * worker", which measures in a process of its own because NCCL reads most of its settings once per
+ * process.
  *
  * Units      seconds. Ownership  the caller frees ${output}. Threads: one child at a time.
  */
@@ -13,25 +14,28 @@
 
 enum st_child_end { ST_CHILD_DONE, ST_CHILD_FAILED, ST_CHILD_TIMEOUT, ST_CHILD_STOPPED };
 
-enum { ST_CHILD_NOT_FOUND = 127 }; /* as a status: there is no such program */
+enum { ST_CHILD_NOT_FOUND = 127 }; /* the ${status} if there is no such program */
 
 struct st_child {
-    const char *program;          /* looked for in PATH; NULL is "symtuner worker"              */
-    const char *const *arguments; /* after the program; NULL at the end                         */
-    const char *const *set;       /* NAME=VALUE, or NAME alone to remove it; NULL at the end    */
-    int limit_s;
-    char *output;                 /* what it printed on stdout                                  */
-    char error[400];              /* the end of what it said on stderr                          */
-    int status;                   /* its exit status                                            */
+    const char *program;          /* looked up in PATH; NULL: run "symtuner worker"             */
+    const char *const *arguments; /* without the program's name; NULL at the end                */
+    const char *const *set;       /* variables: NAME=VALUE, or NAME to unset; NULL at the end   */
+    int limit_s;                  /* the child is killed after this many seconds                */
+    char *output;                 /* filled: all that the child printed on stdout               */
+    char error[400];              /* filled: the end of what the child printed on stderr        */
+    int status;                   /* filled: its exit status; 128 + the signal that killed it   */
 };
 
-/* Run it to its end. STOPPED: SIGINT or SIGTERM arrived, and the child was killed. */
+/* Run a child and wait for its end. Returns DONE for exit status 0; FAILED for any other end, or if
+ * the child could not be started; TIMEOUT if the child was killed because the limit had passed;
+ * STOPPED if it was killed because this process got SIGINT or SIGTERM. */
 enum st_child_end st_child_run(struct st_child *child);
 
-/* Seconds of a clock that only goes forward. */
+/* Return the seconds of a clock that only goes forward. */
 double st_child_now(void);
 
-/* From now on SIGINT and SIGTERM only set what st_child_stop_asked returns. */
+/* Catch SIGINT and SIGTERM from now on: they no longer end this process, but make
+ * st_child_stop_asked return true. */
 void st_child_catch_signals(void);
 bool st_child_stop_asked(void);
 

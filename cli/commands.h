@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * commands.h - the subcommands. Each gets argv from its own name on and returns the exit status: 0
- * fine, 1 findings, 2 wrong usage, 77 cannot run here. Results go to stdout, errors to stderr.
+ * commands.h - the subcommands. Each takes the part of argv that begins with its own name, and
+ * returns the exit status: 0 fine, 1 findings, 2 wrong usage, 77 cannot run here. A subcommand
+ * prints results on stdout and errors on stderr.
  */
 #ifndef ST_COMMANDS_H_
 #define ST_COMMANDS_H_

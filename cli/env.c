@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* env.c - symtuner env: the variables; --markdown prints docs/env.md. */
+/* env.c - symtuner env: lists the SYMTUNER_* variables; with --markdown it prints docs/env.md. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,8 @@
 #include "cli/options.h"
 #include "symtuner.h"
 
-/* The first word of a list that begins with an empty one: the variable may be unset. */
+/* Return "unset" if the list of legal values begins with an empty word ("|steer|off"): the variable
+ * may be unset. Returns "" otherwise. */
 static const char *empty(const struct symtuner_option *row)
 {
     return row->values[0] == '|' ? "unset" : "";

@@ -8,7 +8,7 @@
 
 #include "cli/text.h"
 
-/* What stands before a value: comma, white space, key. */
+/* Print what stands before a value: comma, white space, key. */
 static void lead(struct st_json *json, const char *key)
 {
     const char *usual = json->filled ? " " : "";

@@ -20,7 +20,8 @@
  *
  * ${key} is the name of a member of an object, and NULL for an element of an array and for the
  * document itself.
- * Ownership: nothing is kept but ${out}. Threads: one per writer. Errors: those of ${out}.
+ * Ownership: the writer keeps ${out}, and a gap until it is printed, but no other pointer.
+ * Threads: one per writer. Errors: the caller asks ${out} (ferror).
  */
 #ifndef ST_JSON_H_
 #define ST_JSON_H_
@@ -31,33 +32,34 @@
 
 enum { ST_JSON_DEPTH = 8 };
 
-/* Set ${out}, and zero the rest. */
+/* A writer. The caller sets ${out} and zeroes the other members. */
 struct st_json {
     FILE *out;
-    const char *gap;           /* before the next value or bracket; NULL: the usual one */
-    char close[ST_JSON_DEPTH]; /* the brackets that are still to come, outermost first  */
-    int depth;
-    bool filled;               /* the innermost object or array has a value             */
+    const char *gap;           /* white space before the next value; NULL: the usual   */
+    char close[ST_JSON_DEPTH]; /* the closing brackets still to print, outermost first */
+    int depth;                 /* how many objects and arrays are open                 */
+    bool filled;               /* the innermost object or array has a value            */
 };
 
-/* Open an object, ${how} is "{", or an array, "[". White space in front of the bracket is printed
- * before ${key}: "\n {" starts a line. At most ST_JSON_DEPTH may be open. */
+/* Open an object if ${how} is "{", or an array if it is "[". White space in front of the bracket is
+ * printed before ${key}, so "\n {" starts a line. At most ST_JSON_DEPTH objects and arrays may be
+ * open. */
 void st_json_open(struct st_json *json, const char *key, const char *how);
 
-/* Close the innermost object or array. The document ends with a newline. */
+/* Close the innermost object or array. Closing the outermost prints a newline, too. */
 void st_json_close(struct st_json *json);
 
-/* White space to print before the next value or closing bracket. Without it there is one blank
- * after a comma and nothing elsewhere. */
+/* Print ${gap}, white space, before the next value or closing bracket. Without a gap the writer
+ * prints one blank after a comma and nothing elsewhere. */
 void st_json_gap(struct st_json *json, const char *gap);
 
-/* A string; NULL becomes null. Bytes that are not UTF-8 become \u00XX. */
+/* Print a string, or null if ${text} is NULL. Bytes that are not UTF-8 become \u00XX. */
 void st_json_text(struct st_json *json, const char *key, const char *text);
 
 void st_json_int(struct st_json *json, const char *key, int64_t value);
 void st_json_bool(struct st_json *json, const char *key, bool value);
 
-/* Any other value, printed as ${format} says. The caller writes the quotes if it is a string. */
+/* Print any other value as ${format} says. For a string ${format} has the quotes. */
 void st_json_format(struct st_json *json, const char *key, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -11,7 +11,8 @@
 #include "nccl/model/machines.h"
 #include "nccl/names.h"
 
-/* error = "unknown machine ...", the nearest name and all names; false. */
+/* Set ${error} to "unknown machine ...", with the nearest name and all names. Returns false, so
+ * that a reader can return it. */
 static bool unknown(const char *value, char error[ST_OPTION_ERROR])
 {
     const char *name[32];

@@ -1,21 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * machines.h - the machine that a command works for: this box, or that of --machine.
+ * machines.h - finds the machine that a command works for: this box, or the one that --machine
+ * names or describes.
  *
- * Threads: one, st_machine_start sets a variable. Errors: a line on stderr.
+ * Threads: one, because st_machine_start sets an environment variable. Errors: a line on stderr.
  */
 #ifndef ST_MACHINES_H_
 #define ST_MACHINES_H_
 
 #include "symtuner.h"
 
-/* Find the machine that --machine ${word} means: NULL, this box; a name of nccl/model/machines.h; a
- * description, which becomes SYMTUNER_MACHINE of this process; or "list", which prints the names.
- * ${gpus_out}: how many GPUs it has, 0 if not known. -1: go on; else the exit status. */
+/*
+ * st_machine_start(command, word, machine_out, gpus_out):
+ * Find the machine that ${word}, the value of --machine, means: NULL is this box; else it is a name
+ * that nccl/model/machines.h knows, a description, or "list". A description becomes
+ * SYMTUNER_MACHINE of this process; "list" prints the names. Fills ${machine_out}, and ${gpus_out}
+ * with the number of GPUs (0: not known). Returns -1 if the command goes on, else its exit status.
+ */
 int st_machine_start(const char *command, const char *word, struct symtuner_machine *machine_out,
                      int *gpus_out);
 
-/* symtuner_machine_find, with a line on stderr if SYMTUNER_MACHINE cannot be read. */
+/* Call symtuner_machine_find and return its result; print a line on stderr if SYMTUNER_MACHINE is
+ * set and not understood. */
 int st_machine_here(struct symtuner_machine *machine_out);
 
 #endif

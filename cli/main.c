@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* main.c - the table of subcommands. */
+/* main.c - finds the subcommand that the first argument names, and runs it. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,7 +26,7 @@ static const struct {
     {"top", st_cmd_top, "what ran, from ledgers: sizes, kernels, registered or not"},
     {"tune", st_cmd_tune, "measure this box; write rules, raw data and a report"},
     {"why", st_cmd_why, "what NCCL does with one call, and what keeps it from a symmetric kernel"},
-    {"worker", st_cmd_worker, NULL}, /* measures for doctor, tune and bench */
+    {"worker", st_cmd_worker, NULL}, /* hidden: measures for doctor, tune and bench */
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
@@ -41,7 +41,8 @@ static void usage(FILE *out)
             fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].what);
 }
 
-/* Lost output, on a full disk for example, must not look like success. */
+/* Flush stdout and return ${status}, or a failure if output was lost, on a full disk for example:
+ * that must not look like success. */
 static int finish(int status)
 {
     errno = 0;
@@ -52,7 +53,7 @@ static int finish(int status)
     return status == ST_EXIT_FINE ? ST_EXIT_FINDINGS : status;
 }
 
-/* The command of that name, or NULL. */
+/* Return the function of the subcommand ${name}, or NULL if there is none. */
 static int (*find(const char *name))(int, char **)
 {
     for (int i = 0; i < COMMANDS; i++)

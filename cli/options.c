@@ -17,7 +17,7 @@ bool st_option_wrong(char error[ST_OPTION_ERROR], const char *wants, const char 
     return false;
 }
 
-/* Cut "pcie|nvlink" into words, which lie in ${buffer}. */
+/* Cut a list such as "pcie|nvlink" into words. They lie in ${buffer}, ${word} points to them. */
 static struct st_words choices(const char *list, char buffer[64], const char *word[CHOICES_MAX])
 {
     struct st_words words = {word, 0};
@@ -105,7 +105,8 @@ static void hint(const struct st_command_line *line, const struct st_option *row
                 line->command, row->instead, row->name);
 }
 
-/* Read one option and its value. How many arguments it took; 0: an error. */
+/* Read the option at argv[0], if its row's ${early} is the same as the argument ${early}; else skip
+ * it. Returns how many arguments the option and its value take, or 0 for an error. */
 static int read_option(const struct st_command_line *line, char **argv, void *self, bool early,
                        struct st_said *said)
 {
@@ -130,7 +131,7 @@ static int read_option(const struct st_command_line *line, char **argv, void *se
     if (!value || (taken == 2 && strncmp(value, "--", 2) == 0)) {
         snprintf(said->error, sizeof said->error, "a value is missing: --%s %s", row->name,
                  row->value);
-        if (value) /* the value may really begin with dashes, like a file's name */
+        if (value) /* a value may really begin with dashes, for example a file's name */
             st_text_add(said->error, sizeof said->error, strlen(said->error), ", or --%s=%.*s",
                         row->name, SHOWN, value);
         return 0;
@@ -152,7 +153,8 @@ static bool read_word(const struct st_command_line *line, int place, const char 
     return line->word(place, word, self, error);
 }
 
-/* One pass over all arguments, which reads either the early options or everything else. */
+/* Go through all arguments once, and read either the early options (${early}) or everything else.
+ * Fills ${words} with the number of words. Returns false for an error. */
 static bool pass(const struct st_command_line *line, char **argv, void *self, bool early,
                  struct st_said *said, int *words)
 {
@@ -210,7 +212,7 @@ enum st_parsed st_line_parse(const struct st_command_line *line, int argc, char 
 
 /* ---- help and errors ------------------------------------------------------------------------- */
 
-enum { COLUMN = 24 }; /* in which the help of an option begins */
+enum { COLUMN = 24 }; /* where the help text of an option begins */
 
 static void print_row(const char *name, const char *value, const char *help, FILE *out)
 {
@@ -249,7 +251,7 @@ int st_line_wrong(const struct st_command_line *line, const char *error)
     size_t length = strlen(error);
 
     fprintf(stderr, "symtuner %s: %s", line->command, error);
-    if (length == 0 || error[length - 1] != '?') /* a suggestion says enough */
+    if (length == 0 || error[length - 1] != '?') /* "did you mean --x?" says enough */
         fprintf(stderr, "; see symtuner %s --help", line->command);
     fputc('\n', stderr);
     return ST_EXIT_USAGE;

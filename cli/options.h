@@ -24,18 +24,19 @@
  *     if (status >= 0)
  *         return status;
  *
- * The reader knows -h, --help, "--ranks 4", "--ranks=4", words and options in any order, and "--"
- * before words that begin with a dash. It names the nearest option for a misspelt one, and prints
- * the help.
+ * A word is an argument that is no option, such as COLL above. The reader knows -h, --help,
+ * "--ranks 4", "--ranks=4", words and options in any order, and "--" before words that begin with a
+ * dash. It names the nearest option for a misspelt one, and prints the help.
  *
- * A row without ${help} works but is not shown. A row with ${instead} is an earlier spelling: it
- * works, and a line on stderr says what to write now. ${early} rows are read first and then
- * ${started} runs, which sets what the other rows change, such as a machine before --links.
- * ST_OPTION_READ calls a reader of the command; cli/values.h has readers for collectives, types,
- * sizes and so on for it to call.
+ * A row without ${help} works, but the help does not show it. A row with ${instead} is an earlier
+ * spelling of an option: it works, and a line on stderr says what to write now. The reader reads
+ * the ${early} options first, then calls ${started}, then reads the others. So ${started} can set
+ * what the others change: --machine is early, and --links changes that machine. A row of the kind
+ * ST_OPTION_READ names a function of the command, which may call cli/values.h to read collectives,
+ * types, sizes and so on.
  *
  * Units      none. Ownership  texts are borrowed from argv.
- * Errors     st_line_parse is pure and leaves them in ${said}; st_line_read prints them.
+ * Errors     st_line_parse prints nothing and puts errors into ${said}; st_line_read prints them.
  */
 #ifndef ST_OPTIONS_H_
 #define ST_OPTIONS_H_
@@ -46,61 +47,64 @@
 
 enum { ST_OPTION_ERROR = 700 };
 
-/* Reads ${value} into ${self}. False, with the reason in ${error}: --ranks wants 1 to 64, not
- * "x". */
+/* Read ${value} into ${self}. Returns false if the value is wrong, with the reason in ${error}, for
+ * example: --ranks wants 1 to 64, not "x". */
 typedef bool st_option_reader(const char *value, void *self, char error[ST_OPTION_ERROR]);
 
 enum st_option_kind {
-    ST_OPTION_FLAG,   /* bool: becomes true                               */
+    ST_OPTION_FLAG,   /* bool: set to true                                */
     ST_OPTION_TEXT,   /* const char *: the value as it is                 */
     ST_OPTION_NUMBER, /* int: ${least} to ${most}                         */
-    ST_OPTION_CHOICE, /* int: which word of ${value}, "pcie|nvlink", 0 .. */
-    ST_OPTION_READ,   /* ${read} is called, with "" if there is no value  */
+    ST_OPTION_CHOICE, /* int: index of a word of ${value}, "pcie|nvlink"  */
+    ST_OPTION_READ,   /* ${read} is called; "" if it has no value        */
 };
 
 struct st_option {
     const char *name;  /* without dashes                                            */
-    const char *value; /* what the help calls its value; NULL: it has none          */
-    const char *help;  /* NULL: hidden                                              */
+    const char *value; /* what the help calls the value; NULL: takes no value       */
+    const char *help;  /* NULL: the help does not show this option                  */
     enum st_option_kind kind;
-    size_t at; /* offset in the command's struct                            */
-    long least, most;
-    st_option_reader *read;
-    const char *instead; /* an earlier spelling: what to write now                  */
-    bool early;
+    size_t at;              /* offset in the command's struct                            */
+    long least, most;       /* of an ST_OPTION_NUMBER                                    */
+    st_option_reader *read; /* of an ST_OPTION_READ                                      */
+    const char *instead;    /* of an earlier spelling: what to write now; else NULL      */
+    bool early;             /* read before ${started} is called                          */
 };
 
 struct st_command_line {
     const char *command;
-    const char *usage; /* what follows "usage: symtuner COMMAND ", a line each           */
-    const char *about; /* lines before the options                                       */
-    const char *after; /* lines after the options: exit statuses, examples; or NULL      */
+    const char *usage; /* lines that the help prints after "symtuner COMMAND "          */
+    const char *about; /* lines that the help prints before the options                 */
+    const char *after; /* lines after the options: exit statuses, examples; or NULL     */
     const struct st_option *row;
     int rows;
-    /* Reads a word that is no option; ${place} counts from 0. NULL: the command has no words. */
+    /* Read word ${place}, from 0 on. NULL: the command takes no words. */
     bool (*word)(int place, const char *word, void *self, char error[ST_OPTION_ERROR]);
     int least_words, most_words; /* most_words 0: any number */
-    /* Called after the early rows, or NULL. -1: go on; else the exit status. */
+    /* Called between the early rows and the others; may be NULL. Returns -1 if the command goes on,
+     * else its exit status. */
     int (*started)(void *self);
 };
 
 enum st_parsed { ST_PARSED, ST_PARSED_HELP, ST_PARSED_WRONG, ST_PARSED_ENDED };
 
 struct st_said {
-    char error[ST_OPTION_ERROR]; /* ST_PARSED_WRONG; "": print the help            */
-    char hint[ST_OPTION_ERROR];  /* earlier spellings, a line each; "" for none    */
-    int status;                  /* ST_PARSED_ENDED: the exit status of ${started}    */
+    char error[ST_OPTION_ERROR]; /* for ST_PARSED_WRONG; "": print the help instead     */
+    char hint[ST_OPTION_ERROR];  /* a line for each earlier spelling used; "" for none  */
+    int status;                  /* for ST_PARSED_ENDED: the exit status of ${started}  */
 };
 
-/* Fill ${self}; argv[0] is the command. Pure, except for what the command's readers do. */
+/* Parse a command line, of which argv[0] is the command, into ${self}. Fills ${said}. Has no other
+ * effects than those of the command's own functions. */
 enum st_parsed st_line_parse(const struct st_command_line *line, int argc, char **argv, void *self,
                              struct st_said *said);
 
-/* The same, and print help, hints and errors. -1: go on; else the exit status. */
+/* Parse a command line into ${self}, and print help, hints and errors. Returns -1 if the command
+ * goes on, else its exit status. */
 int st_line_read(const struct st_command_line *line, int argc, char **argv, void *self);
 
-/* Print an error as the parser prints its own, for checks that need all options. Returns
- * ST_EXIT_USAGE. */
+/* Print ${error} on stderr as the parser prints its own errors. For checks that a command makes
+ * after all options are read. Returns ST_EXIT_USAGE. */
 int st_line_wrong(const struct st_command_line *line, const char *error);
 
 void st_line_help(const struct st_command_line *line, FILE *out);

@@ -9,7 +9,7 @@
 
 static const char mark[] = "symtuner wrote this file; what is above hashes to 0x";
 
-/* FNV-1a of 64 bits. */
+/* Return the 64-bit FNV-1a hash of ${size} bytes. */
 static uint64_t hash_of(const char *text, size_t size)
 {
     uint64_t hash = 0xcbf29ce484222325u;
@@ -19,7 +19,8 @@ static uint64_t hash_of(const char *text, size_t size)
     return hash;
 }
 
-/* All of ${file}; NULL if memory runs out. */
+/* Return the whole content of ${file}, which the caller frees. If memory runs out: what was read so
+ * far, or NULL. */
 static char *read_all(FILE *file, size_t *size_out)
 {
     char *text = NULL, *more;
@@ -66,7 +67,7 @@ bool st_own_file_free(const char *command, const char *path, const char *first, 
     bool ours;
 
     if (force || stat(path, &is) != 0 || !S_ISREG(is.st_mode) || is.st_size == 0)
-        return true; /* writing it shows whether that is possible */
+        return true; /* whether it can be written, the attempt will show */
     file = fopen(path, "r");
     text = file ? read_all(file, &size) : NULL;
     ours = text && is_ours(text, size, first);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * own_file.h - files that a command writes under a name that the user gave.
+ * own_file.h - writes files under names that the user gave, over symtuner's own files only.
  *
- * The last line of such a file is a comment with a hash of all lines before it. It shows whether
- * somebody else wrote or changed the file, which is then not overwritten without --force.
+ * The last line of a file written here is a comment with a hash of all lines before it. If the line
+ * is missing or the hash is wrong, somebody else wrote or changed the file, and the command
+ * overwrites it only with --force.
  *
  * Errors: one line on stderr, and false. Threads: one.
  */
@@ -13,11 +14,13 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* May ${path} be written? Yes if there is no such file, if it is empty or no regular file, or if it
- * is ours: it ends with that line or, for raw data, begins with ${first} (NULL: not raw data). */
+/* Return whether ${path} may be written: with ${force}, or if there is no such file, if the file is
+ * empty or no regular file, or if symtuner wrote it, that is, if it ends with the hash line or, for
+ * raw data, begins with ${first}. ${first} is NULL if ${path} is not for raw data. */
 bool st_own_file_free(const char *command, const char *path, const char *first, bool force);
 
-/* Write what ${write} prints and then that line: "# ..." or, for ${markup}, "<!-- ... -->". */
+/* Write what ${write} prints, and then the line with the hash: as "# ..." or, with ${markup}, as
+ * "<!-- ... -->". ${self} is passed to ${write}. */
 bool st_own_file_write(const char *command, const char *path, bool markup,
                        void (*write)(const void *self, FILE *out), const void *self);
 

@@ -11,7 +11,7 @@
 
 enum { CHUNK = 4096 };
 
-/* How many bytes the character that begins with ${first} has. */
+/* Return the length in bytes of a UTF-8 character that begins with the byte ${first}. */
 static int wants(unsigned char first)
 {
     return first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc0 ? 2 : 1;
@@ -24,7 +24,7 @@ size_t st_plain_filter(struct st_plain *plain, const char *in, size_t size, char
     for (size_t i = 0; i < size; i++) {
         bool broken = plain->holds && (in[i] & 0xc0) != 0x80, shown;
 
-        if (broken) { /* the bytes held are no whole character, and this one does not continue it */
+        if (broken) { /* the held character is incomplete, and this byte does not continue it */
             *end++ = '?';
             plain->holds = 0;
         }
@@ -41,7 +41,8 @@ size_t st_plain_filter(struct st_plain *plain, const char *in, size_t size, char
     return (size_t)(end - out);
 }
 
-/* Writes for fopencookie: ${size}, or 0 with errno set. */
+/* Filter and write ${size} bytes; the write function of fopencookie. Returns ${size}, or 0 for an
+ * error, with errno set. */
 static ssize_t put(void *cookie, const char *text, size_t size)
 {
     struct st_plain *plain = cookie;

@@ -81,7 +81,7 @@ int st_text_utf8(const char *from)
     for (int i = 1; i <= more; i++)
         if ((text[i] & 0xc0) != 0x80)
             return 0;
-    /* overlong forms and surrogates */
+    /* overlong forms, surrogates, and code points past U+10FFFF are not legal */
     if ((text[0] == 0xe0 && text[1] < 0xa0) || (text[0] == 0xed && text[1] > 0x9f) ||
         (text[0] == 0xf0 && text[1] < 0x90) || (text[0] == 0xf4 && text[1] > 0x8f))
         return 0;
@@ -94,13 +94,13 @@ int st_text_character(const char *text, bool *shown)
     int length = st_text_utf8(text);
 
     *shown = length == 1   ? *at >= 0x20 && *at != 0x7f
-             : length == 2 ? *at != 0xc2 || at[1] >= 0xa0 /* U+0080 .. 9F are controls, too */
+             : length == 2 ? *at != 0xc2 || at[1] >= 0xa0 /* U+0080 to U+009F: controls, too */
                            : length > 0;
-    if (length == 3 && at[0] == 0xe2) /* U+2028 .. 202E, U+2066 .. 2069: lines and directions */
+    if (length == 3 && at[0] == 0xe2) /* U+2028 .. 202E, U+2066 .. 2069: line breaks, directions */
         *shown = !(at[1] == 0x80 && at[2] >= 0xa8 && at[2] <= 0xae) &&
                  !(at[1] == 0x81 && at[2] >= 0xa6 && at[2] <= 0xa9);
     if (length == 3 && at[0] == 0xef && at[1] == 0xbf && at[2] >= 0xbe)
-        *shown = false; /* U+FFFE, U+FFFF are no characters, and not legal in XML */
+        *shown = false; /* U+FFFE and U+FFFF are no characters, and not legal in XML */
     return length ? length : 1;
 }
 

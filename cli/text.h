@@ -15,33 +15,37 @@
 
 enum { ST_TEXT_WIDTH = 100, ST_TEXT_SIZE = 24 };
 
-/* Print 65536 as "64 KiB", 1500 as "1500 B", 1572864 as "1.5 MiB". Returns ${text}. */
+/* Write ${bytes} into ${text}: "64 KiB" for 65536, "1500 B", "1.5 MiB". Returns ${text}. */
 char *st_text_size(uint64_t bytes, char text[ST_TEXT_SIZE]);
 
-/* Print ${text} after ${indent} columns that are already there; further lines are indented as
- * far. */
+/* Print ${text} and a newline; break lines between words, before column ST_TEXT_WIDTH. The first
+ * line already has ${indent} columns; the others are indented by as many. */
 void st_text_wrap(FILE *out, int indent, const char *text);
 
-/* Does "steer|observe|off" hold "OFF"? Case does not count. */
+/* Return whether ${list}, such as "steer|observe|off", has ${word}. "OFF" matches "off". */
 bool st_text_in_list(const char *list, const char *word);
 
-/* The same, but case counts, as it does in the variables of the plugin. */
+/* Return whether ${list} has ${word} in exactly this case. The plugin reads its variables so: "OFF"
+ * does not match "off". */
 bool st_text_is_legal(const char *list, const char *word);
 
-/* Read a whole number from ${least} to ${most}. False if ${text} is none. */
+/* Read a whole number from ${least} to ${most} into ${out}. Returns false if ${text} is none. */
 bool st_text_number(const char *text, long least, long most, int *out);
 
-/* The length of the UTF-8 sequence at ${text}; 0 if it is none. */
+/* Return the length in bytes of the UTF-8 character at ${text}, or 0 if there is none. */
 int st_text_utf8(const char *text);
 
-/* How many bytes the character at ${text} has. ${shown_out}: whether it is safe to print; control
- * characters, changes of direction and bytes that are not UTF-8 are not. */
+/* Return the length in bytes of the character at ${text}, and set ${shown_out} to whether it is
+ * safe to print. Not safe are control characters, characters that change the text direction, and
+ * bytes that are not UTF-8. */
 int st_text_character(const char *text, bool *shown_out);
 
-/* Print ${text} on one line, with "?" for what is not safe to print. */
+/* Print ${text}, with "?" for every character that is not safe to print. Newlines are not safe, so
+ * the text stays on one line. */
 void st_text_plain(FILE *out, const char *text);
 
-/* Add to ${text} of ${size} at ${at}; returns the new end, never past size - 1. */
+/* Print into the buffer ${text} of ${size} bytes, from offset ${at} on; cut what does not fit.
+ * Returns the offset of the new end, at most ${size} - 1. */
 size_t st_text_add(char *text, size_t size, size_t at, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 

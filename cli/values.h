@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * values.h - reads values of options that several commands have.
+ * values.h - reads the values of options and words that several commands share.
  *
- * Every function returns false, with the reason and the cure in ${error}, if ${value} is wrong.
+ * Every function returns true, or false if the value is wrong, with the reason and the cure in
+ * ${error}.
  * Units: bytes. Ownership: nothing is kept. Threads: any; pure.
  */
 #ifndef ST_VALUES_H_
@@ -13,50 +14,57 @@
 #include "cli/options.h"
 #include "symtuner_why.h"
 
-/* For help texts: the types that symtuner_dtype_parse knows. test/cli/options.sh tries them all. */
+/* Help text: the types that symtuner_dtype_parse knows. test/cli/options.sh tries them all. */
 #define ST_TYPES_HELP                                                                              \
     "types: i8 u8 i32 u32 i64 u64 f16 f32 f64 bf16 f8e4m3 f8e5m2, or in the words of jax, torch\n" \
     "and numpy: float32, bfloat16, half, fp16, float8_e4m3fn, torch.float16, ...\n"
 
 bool st_read_coll(const char *value, enum symtuner_coll *out, char error[ST_OPTION_ERROR]);
 
-/* "allreduce,allgather" or "all" as a bit for each collective. */
+/* Read "allreduce,allgather" or "all" into ${out}, which gets bit 1 << coll for each collective. */
 bool st_read_colls(const char *value, unsigned *out, char error[ST_OPTION_ERROR]);
 
 bool st_read_dtype(const char *value, int *out, char error[ST_OPTION_ERROR]);
 bool st_read_op(const char *value, int *out, char error[ST_OPTION_ERROR]);
 
-/* "2.28.9" as 22809. For a file the error names --library. */
+/* Read a release such as "2.28.9", which becomes 22809. If ${value} looks like a file, ${error}
+ * points to --library. */
 bool st_read_release(const char *value, int *out, char error[ST_OPTION_ERROR]);
 
-/* "1KiB..1GiB"; a side that is left out stays as it is. */
+/* Read a range of sizes such as "1KiB..1GiB". A side that is left out, as in "1KiB..", leaves
+ * ${low} or ${high} unchanged. */
 bool st_read_range(const char *value, uint64_t *low, uint64_t *high, char error[ST_OPTION_ERROR]);
 
-/* "2,4,8" for --${name}: at most ${room} numbers from 1 to ${most}. */
+/* Read a list such as "2,4,8", the value of option --${name}: at most ${room} numbers from 1 to
+ * ${most}, their count into ${n_out}. */
 bool st_read_numbers(const char *name, const char *value, int most, int room, int *out, int *n_out,
                      char error[ST_OPTION_ERROR]);
 
-/* 21 costs in microseconds from tree/ll to pat/simple. */
+/* Read a cost table: 21 costs in microseconds, separated by commas, from tree/ll to pat/simple, as
+ * NCCL orders them. */
 bool st_read_table(const char *value, float table[SYMTUNER_ALGOS * SYMTUNER_PROTOS],
                    char error[ST_OPTION_ERROR]);
 
-/* "sym" or "none/window": how NCCL knows the send buffer and the receive buffer. */
+/* Read how the buffers are registered with NCCL: one word for both, such as "sym", or SEND/RECEIVE,
+ * such as "none/window". */
 bool st_read_buffers(const char *value, enum symtuner_reg *send, enum symtuner_reg *recv,
                      char error[ST_OPTION_ERROR]);
 
-/* Whether a size is one rank's part, which a program passes, or the whole call, NCCL's nBytes,
- * which rules and ledgers mean. They differ only for AllGather and ReduceScatter. */
+/* What a size measures: one rank's part, as a program passes it to NCCL (RANK), or the whole call,
+ * NCCL's nBytes, as in rules and ledgers (CALL). The two differ only for AllGather and
+ * ReduceScatter. */
 enum st_whose { ST_WHOSE_UNSAID, ST_WHOSE_RANK, ST_WHOSE_CALL };
 
-/* "64KiB", or "16384el" for elements; either may end in "/rank" or "/call". */
+/* A size as the user writes it: "64KiB", or "16384el" for elements, with "/rank" or "/call". */
 struct st_size {
-    uint64_t number; /* bytes, or elements */
+    uint64_t number; /* of elements if ${elements}, else of bytes */
     bool elements;
-    enum st_whose whose;
+    enum st_whose whose; /* UNSAID: neither "/rank" nor "/call" was given */
 };
 bool st_read_size(const char *value, struct st_size *out, char error[ST_OPTION_ERROR]);
 
-/* Do ${ranks} ranks fit on ${nodes} nodes of ${gpus} GPUs each (0: not known)? */
+/* Check that ${ranks} ranks spread evenly over ${nodes} nodes, with a GPU for each rank. ${gpus} is
+ * the number of GPUs of a node, 0 if not known. */
 bool st_ranks_fit(int ranks, int nodes, int gpus, char error[ST_OPTION_ERROR]);
 
 #endif
