@@ -13,8 +13,8 @@
 #define BLOCK  64 /* meetings are allocated in blocks of this many and never move */
 #define BLOCKS (FFI_EXCHANGE_SITES / BLOCK)
 
-/* XLA starts the ranks of a run together. To wake a sleeping thread takes longer than everything
- * else in a meeting, so a rank first spins this long. */
+/* XLA starts all ranks of a run at about the same time. To wake a sleeping thread takes longer than
+ * everything else in a meeting, so a rank spins for so long before it sleeps. */
 #define SPIN_NS 200000
 
 enum verdict { OPEN, AGREED, REFUSED };
@@ -28,11 +28,11 @@ struct meeting {
 struct run {
     int64_t id;
     uint64_t age;
-    bool used, refused; /* refused: no site of this run is used */
+    bool used, refused; /* refused: all calls of this run are staged */
     bool over;          /* no more meetings in this run */
     int sites;
-    int next[FFI_EXCHANGE_RANKS]; /* the number of each rank's next meeting */
-    int look[FFI_EXCHANGE_RANKS]; /* the site that each rank will probably look up next */
+    int next[FFI_EXCHANGE_RANKS]; /* [r]: number of rank r's next meeting */
+    int look[FFI_EXCHANGE_RANKS]; /* [r]: meeting that rank r will probably look up next */
     struct meeting *block[BLOCKS];
 };
 
@@ -40,7 +40,7 @@ struct ffi_exchange {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int ranks;
-    int skip, pause; /* runs that skip their meetings: now, and after the next missed one */
+    int skip, pause; /* runs without meetings: left now; and after the next late rank */
     uint64_t clock, late;
     struct run run[RUNS];
 };
@@ -81,7 +81,8 @@ static struct run *find_run(struct ffi_exchange *m, int64_t id)
     return NULL;
 }
 
-/* The first rank to come makes the run, so what is decided here holds for all ranks. */
+/* Make the run, in place of the oldest one. The first rank that comes calls this, so all ranks of
+ * the run follow what is decided here. */
 static struct run *make_run(struct ffi_exchange *m, int64_t id)
 {
     struct run *oldest = &m->run[0];
@@ -105,7 +106,7 @@ static struct meeting *at(const struct run *run, int number)
     return &run->block[number / BLOCK][number % BLOCK];
 }
 
-/* Make a new meeting. Returns false without memory. */
+/* Add meeting ${number} to the run. Returns false if there is no memory for it. */
 static bool make_meeting(struct run *run, int number)
 {
     struct meeting **block = &run->block[number / BLOCK];
@@ -119,8 +120,8 @@ static bool make_meeting(struct run *run, int number)
     return true;
 }
 
-/* A rank did not come in time, perhaps just once, perhaps it never will. Try again, but after more
- * and more runs, since each try may take FFI_EXCHANGE_MS. */
+/* Note that a rank did not come in time. It may come to the next run or never again. So the ranks
+ * try again, but each time after twice as many runs, since each try may take FFI_EXCHANGE_MS. */
 static void miss(struct ffi_exchange *m, struct run *run)
 {
     run->over = true;
@@ -137,7 +138,7 @@ static bool is_part(const struct ffi_site *site, int r, const struct ffi_offer *
            site->count == offer->count && site->dtype == offer->dtype && site->op == offer->op;
 }
 
-/* Do two sites look like the same call on some ranks and like different calls on others? */
+/* Do two meetings look like the same call on some ranks and like different calls on others? */
 static bool confusing(const struct ffi_site *a, const struct ffi_site *b, int ranks)
 {
     int same = 0;
@@ -162,7 +163,7 @@ static int64_t now_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Wait a short time for the other ranks, without the lock. */
+/* Wait at most SPIN_NS for the other ranks. Drops the lock while it waits. */
 static void spin(struct ffi_exchange *m, const struct meeting *meeting)
 {
     int64_t until = now_ns() + SPIN_NS;
@@ -190,7 +191,8 @@ static void bring(struct meeting *meeting, int me, const struct ffi_offer *offer
     meeting->came++;
 }
 
-/* All ranks have come and wait here, so none has started a kernel of this run yet. */
+/* Decide a meeting to which all ranks have come. They all wait in it, so none has started a kernel
+ * of this run yet, and it is not too late to refuse the whole run. */
 static void conclude(struct ffi_exchange *m, struct run *run, struct meeting *meeting)
 {
     decide(meeting, AGREED);

@@ -2,22 +2,23 @@
 /*
  * exchange.h - the ranks of a local group tell each other the addresses of their buffers.
  *
- * XLA fixes all addresses of a run before its first kernel. It then calls the initialize stage of
- * each device's handlers, with one thread per device. There the ranks meet, once per call site and
- * run. When all have come, each knows all addresses, and the zero-copy kernels may use them.
- * What can go wrong, and what is done about it:
+ * XLA fixes the addresses of all buffers of a run (one execution of a program) before the run's
+ * first kernel. Then it calls the initialize stage of each custom call on each device, from one
+ * thread per device. In that stage the ranks of a group meet, once for each all-reduce in the
+ * program. When all ranks have come to a meeting, each knows the addresses of all, and the
+ * all-reduce may run a zero-copy kernel. What can go wrong, and what this file does about it:
  *
  *   the ranks decide differently  the decision is one word, set once under a lock: "agreed" by the
  *                                 last rank to come, "refused" by the first one that times out
- *   two sites look alike          a call is recognised by its rank's addresses; if that could pick
- *                                 different sites on two ranks, the whole run is staged
+ *   two calls look alike          each rank recognises a call by its own addresses; if two ranks
+ *                                 could take it for different calls, the whole run is staged
  *   a rank never comes            after FFI_EXCHANGE_MS the rest of the run is staged; the ranks
  *                                 meet again in the next run, and, as long as a rank stays late,
  *                                 after more and more runs, up to FFI_EXCHANGE_PAUSE
- *   no memory, too many sites     the remaining calls of the run are staged, on all ranks
+ *   no memory, too many calls     the remaining calls of the run are staged, on all ranks
  *
- * A staged call copies through the library's own memory. Nothing is kept between runs, so addresses
- * of donated or freed buffers are never used.
+ * A staged call copies through memory of libsymtuner_ar.so. No address is kept for the next run, so
+ * addresses of donated or freed buffers are never used.
  */
 #ifndef FFI_EXCHANGE_H_
 #define FFI_EXCHANGE_H_
@@ -30,9 +31,9 @@
 #define FFI_EXCHANGE_MS 5000
 #endif
 #define FFI_EXCHANGE_SITES 1024 /* most meetings in one run; further calls are staged */
-#define FFI_EXCHANGE_PAUSE 256  /* most runs without meetings after a rank missed one */
+#define FFI_EXCHANGE_PAUSE 256  /* most runs without meetings because a rank was late */
 
-/* One rank's buffers and call. */
+/* What one rank brings to a meeting: its buffers, and which all-reduce it calls. */
 struct ffi_offer {
     const void *send;
     void *recv;
@@ -40,7 +41,7 @@ struct ffi_offer {
     int dtype, op;
 };
 
-/* The buffers of all ranks at one call site. */
+/* The result of a meeting: the buffers of all ranks for one all-reduce. [r]: of rank r. */
 struct ffi_site {
     const void *sends[FFI_EXCHANGE_RANKS];
     void *recvs[FFI_EXCHANGE_RANKS];
@@ -48,32 +49,33 @@ struct ffi_site {
     int dtype, op;
 };
 
-/* All meetings of one group. */
+/* The meetings of one group, in all runs that are in flight. */
 struct ffi_exchange;
 
 struct ffi_exchange *ffi_exchange_new(int ranks);
 void ffi_exchange_free(struct ffi_exchange *m);
 
-/* Bring rank ${me}'s ${offer} to its next meeting of run ${run} and wait for the other ranks.
- * Returns whether they agreed. */
+/* Come to rank ${me}'s next meeting in run ${run} with ${offer}, and wait for the other ranks.
+ * Returns 1 if all ranks came and brought the same all-reduce, else 0. */
 int ffi_exchange_come(struct ffi_exchange *m, int64_t run, int me, const struct ffi_offer *offer);
 
-/* Find the agreed site of run ${run} in which rank ${me} brought ${offer}. Returns 0 if there is
- * none. The answer is the same on all ranks. */
+/* Look up the meeting of run ${run} that all ranks agreed in and to which rank ${me} brought
+ * ${offer}. Returns 1 and fills ${site}, or returns 0 if there is none; which of the two is the
+ * same on all ranks. */
 int ffi_exchange_find(struct ffi_exchange *m, int64_t run, int me, const struct ffi_offer *offer,
                       struct ffi_site *site);
 
-/* How the meetings have gone so far. */
+/* Counts of one group's meetings. */
 struct ffi_exchange_state {
-    uint64_t late; /* meetings that timed out because a rank did not come */
-    int skip;      /* runs that will do without meetings because of that */
+    uint64_t late; /* meetings that timed out, since the group was opened */
+    int skip;      /* how many of the next runs skip their meetings because of that */
 };
 
 void ffi_exchange_state(struct ffi_exchange *m, struct ffi_exchange_state *state);
 
-/* One rank's latest answer, kept because a loop looks up the same call again and again, on all
- * ranks at once. The answer is fixed before the run's first kernel, so the lock is taken only
- * once. */
+/* The last answer of ffi_exchange_find() to one rank. The answer is fixed before the run's first
+ * kernel, so a loop, which looks up the same call in each iteration, on all ranks at once, takes
+ * the lock only for the first one. */
 struct ffi_found {
     int64_t run;
     int known, agreed;
@@ -81,7 +83,8 @@ struct ffi_found {
     struct ffi_site site;
 };
 
-/* ffi_exchange_find() with the rank's own ${found} as a cache. NULL: the ranks have not agreed. */
+/* Do what ffi_exchange_find() does, with the rank's own ${found} as a cache. Returns the buffers of
+ * all ranks (inside ${found}), or NULL if the ranks have not agreed. */
 const struct ffi_site *ffi_exchange_look(struct ffi_exchange *m, int64_t run, int me,
                                          const struct ffi_offer *offer, struct ffi_found *found);
 

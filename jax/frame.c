@@ -59,7 +59,7 @@ int ffi_frame_is_metadata(const XLA_FFI_CallFrame *frame, uint32_t traits)
     return 1;
 }
 
-/* The number of elements of ${buffer}, or -1 if its shape is not valid. */
+/* Return the number of elements of ${buffer}, or -1 if its shape is not valid. */
 static int64_t count_elements(const XLA_FFI_Buffer *buffer)
 {
     int64_t count = 1;

@@ -2,8 +2,8 @@
 /*
  * frame.h - read an XLA call frame, with every field checked.
  *
- * Pure: no CUDA, no globals. XLA renamed some types between its FFI API 0.3 and 0.4; those names
- * are not used, so the file compiles with either header.
+ * Pure: no CUDA, no globals. XLA renamed some types between its FFI API 0.3 and 0.4; we do not use
+ * those types, so this file compiles with either header.
  */
 #ifndef FFI_FRAME_H_
 #define FFI_FRAME_H_
@@ -13,8 +13,8 @@
 
 #include "xla/ffi/api/c_api.h"
 
-/* The oldest FFI API that has everything used here. Our handlers report this version, since a
- * runtime refuses a handler that reports a newer one than its own. */
+/* The oldest FFI API that has everything that our handlers use. They report this version, since a
+ * runtime refuses a handler that reports a newer version than its own. */
 #define FFI_MAJOR 0
 #define FFI_MINOR 3
 
@@ -29,8 +29,8 @@ struct ffi_call {
     int rows, ranks;
 };
 
-/* The same groups as places in the program's list of devices, which is how XLA names devices. Only
- * programs that use XLA's communicator have them. */
+/* The groups of a call, given as places in the program's list of devices: so XLA's communicators
+ * name devices. Only programs that use XLA's communicator pass them. */
 struct ffi_flat {
     const int64_t *ids; /* NULL: the program does not use XLA's communicator */
     int rows, ranks;
@@ -38,19 +38,21 @@ struct ffi_flat {
 
 #define FFI_FLAT_ROWS 4096
 
-/* Does the frame only ask for the handler's metadata? If so, answer with our version and
- * ${traits}. */
+/* If the frame only asks for the handler's metadata, answer with our version and ${traits} and
+ * return 1; else return 0. */
 int ffi_frame_is_metadata(const XLA_FFI_CallFrame *frame, uint32_t traits);
 
-/* Fill ${call}. Returns 0, or -1 with a sentence in ${why} that names the fault. */
+/* Fill ${call} from the frame's attributes and buffers. Returns 0, or -1 with a sentence in ${why}
+ * that names the fault. */
 int ffi_frame_read(const XLA_FFI_CallFrame *frame, struct ffi_call *call, char *why,
                    size_t why_size);
 
-/* The same for ${flat}, from the attributes alone: a prepare stage has nothing else. */
+/* Fill ${flat} from the attributes alone, since a prepare stage has nothing else. Returns like
+ * ffi_frame_read(); without such groups in the frame it returns 0 and ${flat}->ids is NULL. */
 int ffi_frame_read_flat(const XLA_FFI_CallFrame *frame, struct ffi_flat *flat, char *why,
                         size_t why_size);
 
-/* Does the runtime have ${member} of XLA_FFI_Api? The table of an older runtime is shorter. */
+/* Does the runtime have ${member} of XLA_FFI_Api? An older runtime has a shorter table. */
 #define FFI_HAS(api, member)                                                                       \
     ((api) != NULL &&                                                                              \
      (api)->struct_size >= offsetof(XLA_FFI_Api, member) + sizeof((api)->member) &&                \

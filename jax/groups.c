@@ -7,8 +7,8 @@
 #include <time.h>
 
 static struct ffi_member members[FFI_GROUP_MEMBERS];
-static int gpus[FFI_GROUP_MEMBERS]; /* their devices, which may be read while a place is filled */
-static int used;                    /* places below this have or had a member */
+static int gpus[FFI_GROUP_MEMBERS]; /* [i]: CUDA device of members[i]; readable during a fill */
+static int used;                    /* places from 0 to used - 1 have or had a member */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static int is_open(const struct ffi_member *member)
@@ -22,8 +22,8 @@ void ffi_member_release(struct ffi_member *member)
         __atomic_fetch_sub(&member->held, 1, __ATOMIC_SEQ_CST);
 }
 
-/* Hold the member if it is open. We count ourselves first and look next; a close marks first and
- * looks at the count next: so one of the two always sees the other. */
+/* Hold the member if it is open. We first add to ${held} and then read ${open}; a close first
+ * clears ${open} and then reads ${held}. So either we see the close, or the close sees us. */
 static int hold(struct ffi_member *member)
 {
     __atomic_fetch_add(&member->held, 1, __ATOMIC_SEQ_CST);
@@ -60,8 +60,8 @@ static int has_row(const struct ffi_member *member, const int64_t *groups, int r
     return 0;
 }
 
-/* Holds members of the caller's own device only, so ranks do not write to each other's cache
- * lines. */
+/* Skip members of other devices without holding them, so that ranks do not write to each other's
+ * cache lines. */
 struct ffi_member *ffi_member_find(const int64_t *groups, int rows, int ranks, int ordinal, int xla)
 {
     int n = __atomic_load_n(&used, __ATOMIC_ACQUIRE);
@@ -82,8 +82,8 @@ int ffi_members_room(int n)
     return __atomic_load_n(&used, __ATOMIC_ACQUIRE) + n <= FFI_GROUP_MEMBERS;
 }
 
-/* Copy everything but ${lock}, ${open} and ${held}: a reader of the old member may still be
- * counting itself in ${held}. */
+/* Copy ${with} to ${member}, except ${lock}, ${open} and ${held}: a thread that looked for the
+ * place's old member may be changing ${held} right now. */
 static void fill(struct ffi_member *member, const struct ffi_member *with)
 {
     size_t from = offsetof(struct ffi_member, found);

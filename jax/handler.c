@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* handler.c - the XLA handler: read a call frame, start the kernels on its stream, return
- * errors. */
+/* handler.c - the XLA handler: it reads a call frame, starts the kernels on the frame's stream, and
+ * returns errors. */
 #include "jax/symtuner_ffi.h"
 
 #include <stdio.h>
@@ -37,7 +37,7 @@ struct job {
     struct ffi_member *member;
     struct ffi_offer offer;
     int ordinal;
-    int recordable; /* XLA may record the call or has recorded it */
+    int recordable; /* XLA may record this call into a command buffer (CUDA graph) */
     int64_t run;
     void *stream;
 };
@@ -62,8 +62,8 @@ static XLA_FFI_Error *ask_runtime(const XLA_FFI_CallFrame *frame, struct job *j)
     return error;
 }
 
-/* Fill ${j} and hold its member, or return what is wrong with the frame, the process or the
- * runtime. */
+/* Fill ${j} and hold its member. Returns NULL, or an error that says what is wrong with the frame,
+ * the process or the runtime. */
 static XLA_FFI_Error *read_job(const XLA_FFI_CallFrame *frame, struct job *j)
 {
     const XLA_FFI_Api *api = frame->api;
@@ -99,16 +99,16 @@ static XLA_FFI_Error *read_job(const XLA_FFI_CallFrame *frame, struct job *j)
 }
 
 /* May the ranks of this call exchange addresses? The answer is the same on all ranks, because it
- * depends on sizes and settings only. Not if the call may be recorded: it would keep addresses of
- * other ranks' buffers, which may change before it is replayed. */
+ * depends on sizes and settings only. It is no if XLA may record the call: the recording would keep
+ * addresses of other ranks' buffers, which may change before a replay. */
 static int may_exchange(const struct job *j)
 {
     return j->member->exchange != NULL && j->call.bytes >= zero_copy_from && !j->recordable;
 }
 
-/* Take XLA's communicator for the member, the first time or after XLA has made a new one.
- * Collective; every rank sees the same change in the same run. The old handle is leaked: freeing it
- * would need the old communicator, which is gone. */
+/* Get XLA's communicator, and make the member's handle on it if it is the first one or a new one.
+ * Collective: when XLA has made a new communicator, all ranks get it in the same run. The old
+ * handle is leaked: to destroy it we would need the old communicator, which is gone. */
 static XLA_FFI_Error *adopt_comm(const struct job *j, const XLA_FFI_CallFrame *frame)
 {
     const struct ffi_ar *ar = ffi_ar_get();
@@ -145,11 +145,11 @@ static void exchange(const struct job *j)
         return;
     if (!ffi_peer_access(offer.send, j->member->gpus, j->member->ranks) ||
         !ffi_peer_access(offer.recv, j->member->gpus, j->member->ranks))
-        offer.op = -1; /* no other rank offers this, so the meeting is refused */
+        offer.op = -1; /* no call has this operator: none finds the meeting, so all are staged */
     ffi_exchange_come(j->member->exchange, j->run, j->member->me, &offer);
 }
 
-/* The error if a rank of the group has gone. */
+/* Return an error if a rank of the group has gone, else NULL. */
 static XLA_FFI_Error *look_for_absent(const struct ffi_member *member, const XLA_FFI_Api *api)
 {
     int lost = __atomic_load_n(&member->lost, __ATOMIC_ACQUIRE);
@@ -164,9 +164,9 @@ static XLA_FFI_Error *look_for_absent(const struct ffi_member *member, const XLA
     return fail(api, XLA_FFI_Error_Code_UNAVAILABLE, why);
 }
 
-/* Before a run: find what an earlier replay of a recorded call left behind, a kernel that gave up
- * or a rank that has gone, because replays do not come through execute(). XLA calls this for each
- * call of a program; the first call of a run checks for all. */
+/* Before a run: return an error if an earlier replay of a recorded call failed, because its kernel
+ * gave up or a rank has gone. A replay runs without execute(), so nothing else would report it. XLA
+ * calls the initialize stage for each call of a program; only the first one of a run checks. */
 static XLA_FFI_Error *look_at_replays(const struct job *j, const XLA_FFI_Api *api)
 {
     const struct ffi_ar *ar = ffi_ar_get();
@@ -200,7 +200,8 @@ static XLA_FFI_Error *initialize(const struct job *j, const XLA_FFI_CallFrame *f
     return error == NULL && j->recordable ? look_at_replays(j, frame->api) : error;
 }
 
-/* Other threads read these at any time: the member's watch and symtuner_ffi_seat(). */
+/* Count a call of the member. The stores are atomic because other threads, the member's watch and
+ * symtuner_ffi_seat(), read these fields at any time. */
 static void count(struct ffi_member *member, const struct ffi_call *call, int zero_copy, int minor)
 {
     uintptr_t bits = member->address_bits | (uintptr_t)call->send | (uintptr_t)call->recv;
@@ -245,7 +246,8 @@ static XLA_FFI_Error *execute(const struct job *j, const XLA_FFI_Api *api)
     return result == 0 ? NULL : fail(api, XLA_FFI_Error_Code_INTERNAL, why);
 }
 
-/* Only this stage can request communicators. It has no buffers, and perhaps no device. */
+/* Request XLA's communicator if the call uses it, since only the prepare stage can. This stage has
+ * no buffers, and perhaps no device. */
 static XLA_FFI_Error *prepare(const XLA_FFI_CallFrame *frame)
 {
     struct ffi_flat flat;

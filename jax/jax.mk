@@ -13,8 +13,8 @@ $(B)/libsymtuner_ffi.so: $(wildcard jax/*.c jax/*.h)
 	$(Q)$(CC) $(filter-out -MMD -MP,$(CFLAGS)) $(LDFLAGS) -isystem $(FFI_INC) -shared \
 	    -Wl,-soname,$(@F) $(if $(SAN),,-Wl,-z,defs) -o $@ $(filter %.c,$^) -ldl -lpthread
 
-# The handler and the package without a GPU. Where no Python has jax, the script gets it from PyPI; if it
-# cannot, it exits 77.
+# Test the handler and the package without a GPU. Where no Python has jax, the script gets it from
+# PyPI; if it cannot, it exits 77.
 test-jax:
 	$(Q)JAX_PYTHON=$(if $(filter-out file default,$(origin JAX_PYTHON)),$(JAX_PYTHON)) \
 	    CC="$(CC)" CUDA_HOME=$(CUDA_HOME) sh test/jax/run.sh $(B)

@@ -33,7 +33,7 @@ struct ffi_ar_plan {
     char why[192];
 };
 
-/* Result, name without its prefix, arguments. NCCL's enums are int here. */
+/* Each function as X(result, name without "symtuner_ar_", arguments). NCCL's enums are int here. */
 #define FFI_AR_FUNCTIONS(X)                                                                        \
     X(int, create, (ffi_handle **, void *const *, int, const struct ffi_ar_config *))              \
     X(int, create_local, (ffi_handle **, const int *, int, const struct ffi_ar_config *))          \
@@ -55,11 +55,11 @@ struct ffi_ar {
 #undef X
 };
 
-/* Load ${path}. Returns 0, or -1 with a sentence in ${why}. To load another path later is an
- * error. */
+/* Load the library from ${path}. Returns 0, or -1 with a sentence in ${why}. Once a library is
+ * loaded, another path is an error. */
 int ffi_ar_load(const char *path, char *why, size_t why_size);
 
-/* The loaded library, or NULL. */
+/* Return the functions of the loaded library, or NULL before it is loaded. */
 const struct ffi_ar *ffi_ar_get(void);
 
 #endif

@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * liveness.c - one thread per group across processes. It sleeps until another rank goes.
+ * liveness.c - for each group across processes one thread, which sleeps until the process of
+ * another rank ends or says goodbye.
  *
- * A process may end after its last all-reduce, so a death alone ends nothing here: later calls of
- * the group fail with a sentence. Only if a call stays pending, because its kernel waits for the
- * dead rank, is that kernel told to give up.
+ * A process may end after its last all-reduce, so a death alone does not end this process: only
+ * later calls of the group fail, with a sentence. But if a call stays pending, because its kernel
+ * waits for the dead rank, we tell that kernel to give up.
  *
- * Then this process ends, with status 71. A library should not do that, and libsymtuner_ar.so never
- * does: its C callers get an error. In JAX there is no one to return it to: the handler returned
- * when the kernel was started, and XLA has no way to fail a running program. Its result is
- * undefined but looks valid, so whatever used it would go on with wrong numbers, or save them.
- * JAX's own coordinator ends a process, too, when it notices that another has died; but only after
- * a minute or more, and the kernel would wait for up to 600 s.
+ * In that case we also end this process, with status 71. A library should not do that, and
+ * libsymtuner_ar.so never does: its C callers get an error. In JAX nobody can be given the error:
+ * the handler returned when the kernel was started, and XLA has no way to fail a running program.
+ * The result of the all-reduce is undefined but looks valid, so the program would go on with wrong
+ * numbers, or save them. JAX's own coordinator ends a process, too, when it notices that another
+ * one has died, but only after a minute or more; and the kernel would wait for up to 600 s.
  *
- * The second case is a process that has begun to end. In jax.distributed's shutdown it would wait
- * for a dead rank for minutes; symtuner_ffi_ending() bounds that. There is nothing left to lose
- * then.
+ * We end this process in a second case: it has begun to end, and in jax.distributed's shutdown it
+ * would wait for a dead rank for minutes. symtuner_ffi_ending() limits that wait. At that point no
+ * results are left to lose.
  *
- * One rank may leave in order and another die after it, so a watch goes on after the first rank has
- * gone, and after its group is closed.
+ * One rank may say goodbye and another one die after it, so a watch goes on after the first rank
+ * has gone, and after its group was closed.
  */
 #include "jax/liveness.h"
 #include "jax/symtuner_ffi.h"
@@ -37,33 +38,33 @@
 #define CUDA_NOT_READY  600 /* CUDA_ERROR_NOT_READY */
 #define EVENT_NO_TIMING 2   /* CU_EVENT_DISABLE_TIMING */
 
-#define TICK_MS 100 /* between two checks, once a rank has gone */
+#define TICK_MS 100 /* ms between two checks, once a rank has gone */
 
-/* The watch of one group, open or closed. Its own thread alone writes what changes, except left and
- * told_at. */
+/* The watch of one group, which may be closed. Only its own thread writes the fields that change,
+ * except left and told_at. */
 struct watch {
     struct watch *next;
-    struct ffi_member *member; /* after a close it may belong to another group: is_mine() */
+    struct ffi_member *member; /* after a close it may serve another group: see is_mine() */
     int64_t ids[FFI_GROUP_RANKS];
     int ranks, me, ordinal;
     int wake; /* eventfd */
     int n;
     struct pollfd peer[FFI_GROUP_RANKS]; /* pidfds of the other ranks, and wake */
-    int rank[FFI_GROUP_RANKS];           /* whose pidfd; -1: wake */
+    int rank[FFI_GROUP_RANKS];           /* [i]: rank whose pidfd peer[i] is; -1: wake */
     uint32_t left; /* ranks that said goodbye, one bit each; set by any thread */
     uint32_t lost; /* ranks whose process has ended, one bit each */
     int64_t lost_at[FFI_GROUP_RANKS];
-    int64_t told_at; /* we hear of no goodbye after this; 0: of all; set by any thread */
-    const char *how; /* how the first rank went; NULL: none has gone */
+    int64_t told_at; /* ms; no goodbye is heard after this; 0: all are; set by any thread */
+    const char *how; /* how the first rank went, for messages; NULL: none has gone */
     int first;
-    uint64_t calls; /* the member's calls when one last made progress */
+    uint64_t calls; /* the member's calls, when we last saw progress */
     int64_t since;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct watch *watches; /* take the lock to read or change it, or to wake one */
-static int64_t ending_since;  /* when this process began to end; 0: it has not */
-static int64_t waiting_at;    /* when it still waited for all others; 0: not known */
+static struct watch *watches; /* list; take the lock to read or change it, or to wake a watch */
+static int64_t ending_since;  /* ms; when this process began to end; 0: it has not */
+static int64_t waiting_at;    /* ms; last time that it still waited for all others; 0: not known */
 
 static int64_t now_ms(void)
 {
@@ -109,11 +110,11 @@ void ffi_liveness_mark(struct ffi_member *member, void *stream)
     if (made == NULL) {
         if (event.create(&made, EVENT_NO_TIMING) != 0)
             return;
-        /* an event is not pending before it is recorded; it is kept for the next call if that
-         * fails */
+        /* a new event is not pending before it is recorded; if recording fails, the next call uses
+         * it */
         __atomic_store_n(&member->done, made, __ATOMIC_RELEASE);
     }
-    event.record(made, stream); /* if this fails, the call before it is watched */
+    event.record(made, stream); /* if this fails, the event still stands for the call before */
 }
 
 int ffi_liveness_pending(struct ffi_member *member)
@@ -138,8 +139,9 @@ int symtuner_ffi_settle(int limit_ms)
 
 /* ---- what a watch sees ----------------------------------------------------------------------- */
 
-/* Does the member still belong to this watch's group? After symtuner_ffi_close() it may be
- * another's. The eventfd stays open as long as the watch lives, so its number is unique. */
+/* Does the member still belong to this watch's group? After symtuner_ffi_close() its place may
+ * serve another group, whose watch has another eventfd. This watch keeps its eventfd open as long
+ * as it lives, so no other watch gets the same number. */
 static int is_mine(const struct watch *w)
 {
     return __atomic_load_n(&w->member->wake, __ATOMIC_ACQUIRE) == w->wake;
@@ -150,7 +152,8 @@ static uint32_t left_of(const struct watch *w)
     return __atomic_load_n(&w->left, __ATOMIC_ACQUIRE);
 }
 
-/* Only the first rank that goes is recorded: others may end because of it. */
+/* Set *place unless it is set: only the first rank that goes is recorded, since others may end
+ * because of it. */
 static void set_first(int *place, int value)
 {
     int none = 0;
@@ -179,15 +182,15 @@ static void notice(struct watch *w)
     }
     if (w->how != NULL || (w->lost | left_of(w)) == 0)
         return;
-    /* if both are seen at the same time, the goodbye explains more */
+    /* if we see a death and a goodbye at the same time, name the goodbye, which explains more */
     w->first = __builtin_ctz(left_of(w) != 0 ? left_of(w) : w->lost);
     w->how = left_of(w) != 0 ? "has closed the group or raised an exception" : "is gone";
     w->since = now_ms();
 }
 
-/* Has a call been pending for FFI_LIVENESS_STUCK_MS with no new one? A rank that leaves has
- * finished its own calls. So a call that still waits now is one that the first rank to go never
- * made, or died in; ranks that went later do not matter. */
+/* Has a call been pending for FFI_LIVENESS_STUCK_MS, and no new one been made? A rank that says
+ * goodbye has finished its own calls. So a call that still waits now is one that the first rank to
+ * go never made, or in which it died; ranks that went later do not matter. */
 static int stuck(struct watch *w)
 {
     uint64_t calls = __atomic_load_n(&w->member->calls, __ATOMIC_RELAXED);
@@ -222,8 +225,9 @@ static int missed(const struct watch *w, int r)
            ((left_of(w) >> r & 1) == 0 && (told == 0 || w->lost_at[r] < told));
 }
 
-/* The first rank for which this process, while it ends, has waited in vain too long; -1: none. We
- * wait a little after a death, since a goodbye may arrive after its process has ended. */
+/* Return the first dead rank for which this process, while it ends, has waited too long; -1 if
+ * there is none. We also wait FFI_LIVENESS_LEAVE_MS after a death, since a goodbye may arrive after
+ * its process has ended. */
 static int overdue(const struct watch *w)
 {
     int64_t began = __atomic_load_n(&ending_since, __ATOMIC_ACQUIRE), now = now_ms();
@@ -270,7 +274,7 @@ static void *keep_watch(void *arg)
     do {
         int rank;
 
-        /* once a rank has gone there are time limits to check */
+        /* before a rank has gone no time limit runs, so sleep until something happens */
         if (poll(w->peer, (nfds_t)w->n, w->how != NULL ? TICK_MS : -1) > 0)
             notice(w);
         if (w->how != NULL && is_mine(w) && stuck(w))
@@ -278,7 +282,7 @@ static void *keep_watch(void *arg)
         rank = overdue(w);
         if (rank >= 0)
             end_process(rank);
-    } while (is_mine(w)); /* else the member has another watch, perhaps of the same ranks */
+    } while (is_mine(w)); /* else another watch serves the member, perhaps of the same ranks */
     forget(w);
     return NULL;
 }
@@ -290,7 +294,7 @@ static void wake(const struct watch *w)
     uint64_t one = 1;
 
     if (write(w->wake, &one, sizeof one) < 0)
-        return; /* calls still fail because of member->left */
+        return; /* calls fail all the same, because of member->left */
 }
 
 static int same_ids(const int64_t *a, const int64_t *b, int ranks)
@@ -358,7 +362,7 @@ static void add(struct watch *w, int fd, int rank)
     w->rank[w->n++] = rank;
 }
 
-/* Open a pidfd for each other rank, and the eventfd. Returns 0 or an errno. */
+/* Open a pidfd for each other rank, and the eventfd. Returns 0 or an errno value. */
 static int open_all(struct watch *w, const int *pids)
 {
     for (int r = 0; r < w->ranks; r++) {
@@ -367,8 +371,7 @@ static int open_all(struct watch *w, const int *pids)
         if (r == w->me)
             continue;
         if (fd < 0 && errno == ESRCH)
-            fd =
-                eventfd(1, EFD_CLOEXEC); /* gone already: readable at once, as its pidfd would be */
+            fd = eventfd(1, EFD_CLOEXEC); /* ended already: readable at once, like its pidfd */
         if (fd < 0)
             return errno;
         add(w, (int)fd, r);
@@ -390,7 +393,7 @@ static int start(struct watch *w)
     __atomic_store_n(&w->member->wake, w->wake, __ATOMIC_RELEASE);
     for (struct watch *old = watches; old != NULL; old = old->next)
         if (old->member == w->member)
-            wake(old); /* a new watch has its member */
+            wake(old); /* the new watch serves the member, so the old one ends */
     w->next = watches;
     watches = w;
     pthread_mutex_unlock(&lock);

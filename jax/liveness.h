@@ -7,23 +7,23 @@
 #include "jax/symtuner_ffi.h"
 
 #ifndef FFI_LIVENESS_STUCK_MS /* tests set shorter times */
-/* after a rank has gone, a call that makes no progress for so long is given up */
+/* once a rank has gone, a call without progress for so long is given up */
 #define FFI_LIVENESS_STUCK_MS 5000
-/* then the process has so long to end by itself */
+/* after that this process gets so long to end by itself, before _exit() */
 #define FFI_LIVENESS_LEAVE_MS 5000
-/* an ending process may wait so long in jax.distributed for a rank that has died */
+/* a process that has begun to end waits so long in jax.distributed's shutdown for a dead rank */
 #define FFI_LIVENESS_END_MS 15000
 #endif
 #define FFI_LIVENESS_EXIT 71
 
-/* Watch the processes of the other ranks of ${member} until this process ends. Returns 0, or -1
- * with a sentence in ${why}. */
+/* Start a thread that watches the processes of the other ranks of ${member} until this process
+ * ends. ${pids}[i] is rank i's process. Returns 0, or -1 with a sentence in ${why}. */
 int ffi_liveness_watch(struct ffi_member *member, const int *pids, char *why, size_t why_size);
 
-/* Remember that a call was started on ${stream}. */
+/* Record an event on ${stream} after a call of ${member}, for ffi_liveness_pending(). */
 void ffi_liveness_mark(struct ffi_member *member, void *stream);
 
-/* Is the last call that was marked, or one before it, still running? */
+/* Is the last call that was marked still running on the GPU, or one before it? */
 int ffi_liveness_pending(struct ffi_member *member);
 
 #endif

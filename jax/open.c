@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* open.c - open and close groups, within this process or across processes on NCCL; and describe
- * them. */
+/* open.c - open, close and describe groups, within this process or, on NCCL, across processes. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,7 +65,7 @@ int symtuner_ffi_open_local(const int64_t *ids, const int *ordinals, int ranks, 
         members[i].me = i;
         members[i].ordinal = ordinals[i];
         members[i].handle = handles[i];
-        members[i].exchange = exchange; /* NULL without memory for it: all calls are staged */
+        members[i].exchange = exchange; /* NULL: no memory for it, so all calls are staged */
         memcpy(members[i].gpus, ordinals, sizeof *ordinals * (size_t)ranks);
     }
     if (ffi_members_add(members, ranks) != 0) {
@@ -80,7 +79,8 @@ int symtuner_ffi_open_local(const int64_t *ids, const int *ordinals, int ranks, 
 
 /* ---- NCCL ------------------------------------------------------------------------------------ */
 
-/* Find a function of the NCCL that this process uses. */
+/* Find a function of the NCCL library that this process uses. Returns NULL and says why if there is
+ * none. */
 static void *nccl(const char *name, char *why, size_t why_size)
 {
     void *library = dlopen("libnccl.so.2", RTLD_NOW);
@@ -109,8 +109,8 @@ int symtuner_ffi_unique_id(void *id, char *why, size_t why_size)
 
 static int set_device(int ordinal, char *why, size_t why_size)
 {
-    /* cudart is linked into libsymtuner_ar.so statically, so call the driver, which is always
-     * there */
+    /* libsymtuner_ar.so contains a static CUDA runtime, which we cannot call, so call the driver,
+     * whose library is always there */
     int (*retain)(void **, int) = NULL, (*current)(void *) = NULL, error;
     void *cuda = dlopen("libcuda.so.1", RTLD_NOW), *context = NULL;
 
@@ -133,14 +133,16 @@ static int set_device(int ordinal, char *why, size_t why_size)
     return error != 0 ? -1 : 0;
 }
 
-/* NCCL returns ncclInProgress (7) with NCCL_COMM_BLOCKING=0. That is fine: libsymtuner_ar.so waits
- * until a new communicator is ready, and an old one ends by itself. */
+/* Is this an error of NCCL? ncclInProgress (7), which NCCL returns with NCCL_COMM_BLOCKING=0, is
+ * none: libsymtuner_ar.so waits until a new communicator is ready, and a communicator that is being
+ * ended needs no wait. */
 static int is_error(int result)
 {
     return result != 0 && result != 7;
 }
 
-/* End a communicator. ${how}: "ncclCommDestroy", or "ncclCommAbort" if a rank may be missing. */
+/* End a communicator by the function ${how}: "ncclCommDestroy", or "ncclCommAbort" if a rank may be
+ * missing. */
 static int end_comm(void *comm, const char *how, char *why, size_t why_size)
 {
     int (*end)(void *), result;
@@ -163,7 +165,7 @@ static int end_handles(ffi_handle **handles, int n, char *why, size_t why_size)
     return result != 0 ? -1 : 0;
 }
 
-/* Make a member that is not in the table yet, or return NULL and say why. */
+/* Allocate a member outside of the table. Returns NULL and says why if that fails. */
 static struct ffi_member *new_member(const int64_t *ids, int ranks, int me, int ordinal, char *why,
                                      size_t why_size)
 {
@@ -171,8 +173,8 @@ static struct ffi_member *new_member(const int64_t *ids, int ranks, int me, int 
 
     if (need_ar(why, why_size) == NULL || check_ids(ids, ranks, why, why_size) != 0)
         return NULL;
-    /* check the table now, when all ranks still hear of the error; in symtuner_ffi_admit() only
-     * this rank would */
+    /* check for room now, when an error still reaches all ranks; symtuner_ffi_admit() would tell
+     * this rank only */
     if (ffi_members_room(1))
         member = aligned_alloc(FFI_CACHE_LINE, sizeof *member);
     if (member == NULL) {
@@ -188,7 +190,7 @@ static struct ffi_member *new_member(const int64_t *ids, int ranks, int me, int 
     return member;
 }
 
-/* Make the member's communicator and its handle, both or none. */
+/* Make the member's communicator and its handle. If the handle fails, end the communicator, too. */
 static int join(struct ffi_member *member, const void *unique_id, uint32_t timeout_ms, char *why,
                 size_t why_size)
 {
@@ -254,7 +256,8 @@ int symtuner_ffi_admit(void **ticket, char *why, size_t why_size)
         return -1;
     }
     free(*ticket);
-    /* not left to Python, which would give up the group after a Ctrl-C right after this call */
+    /* set here rather than in Python: a Ctrl-C right after this call would give up the open
+     * group */
     *ticket = NULL;
     return 0;
 }
@@ -268,14 +271,14 @@ int symtuner_ffi_give_up(void *ticket, char *why, size_t why_size)
         return 0; /* nothing was made */
     if (member->handle != NULL)
         bad = end_handles(&member->handle, 1, why, why_size);
-    if (member->comm != NULL) /* our own; we have not taken XLA's yet */
+    if (member->comm != NULL) /* our own: XLA's is only set in a run, after the group was opened */
         bad |= end_comm(member->comm, "ncclCommAbort", why, why_size);
     free(member);
     return bad;
 }
 
-/* The newest of our members in a group across processes. Two may be open side by side: one on our
- * own communicator and one on XLA's. */
+/* Return the member that was opened last of those of this group across processes, or NULL. There
+ * may be two of a group, one on our own communicator and one on XLA's. */
 static struct ffi_member *find_member_across(const int64_t *ids, int ranks)
 {
     struct ffi_member *member, *latest = NULL;
@@ -311,8 +314,9 @@ void symtuner_ffi_abort(void)
     }
 }
 
-/* A communicator with a dead rank cannot be destroyed, only aborted. Its memory is freed when the
- * process ends. */
+/* Destroy the handle and the communicator of a member across processes. A communicator with a dead
+ * rank can only be aborted, not destroyed; the memory of its handle is freed when the process
+ * ends. */
 static int close_comm(struct ffi_member *member, char *why, size_t why_size)
 {
     int lost = __atomic_load_n(&member->lost, __ATOMIC_ACQUIRE), bad = 0;
@@ -324,7 +328,8 @@ static int close_comm(struct ffi_member *member, char *why, size_t why_size)
     return end_comm(member->comm, lost ? "ncclCommAbort" : "ncclCommDestroy", why, why_size) | bad;
 }
 
-/* Close the group of ${n} members from place ${first} on. Calls cannot find them any more. */
+/* Destroy the handles of a group: of its ${n} members from place ${first} on. They are marked
+ * closed, so calls no longer find them. */
 static int close_group(int first, int n, char *why, size_t why_size)
 {
     struct ffi_member *members[FFI_GROUP_RANKS];
@@ -342,7 +347,7 @@ static int close_group(int first, int n, char *why, size_t why_size)
         ffi_exchange_free(members[0]->exchange);
     }
     for (int r = 0; r < n; r++)
-        members[r]->ranks = 0; /* closed, in case the place is not freed */
+        members[r]->ranks = 0; /* mark it destroyed, in case ffi_members_forget() keeps the place */
     return bad;
 }
 
@@ -353,7 +358,7 @@ int symtuner_ffi_close(char *why, size_t why_size)
     for (int i = 0; i < places; i += n) {
         const struct ffi_member *member = ffi_member_shut(i);
 
-        /* the members of a local group stand side by side */
+        /* the members of a local group are in neighbouring places */
         n = member->across || member->ranks == 0 ? 1 : member->ranks;
         if (member->ranks != 0)
             bad |= close_group(i, n, why, why_size);

@@ -2,10 +2,11 @@
 /*
  * peer_access.c - ask the CUDA driver which GPUs can access an address.
  *
- * It depends on XLA's allocator. Its own mapped pools list the GPUs that have access; memory of
- * cudaMalloc follows peer access; CUDA's stream-ordered pools
- * (XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async) do neither. The driver's functions are found by name, so
- * no CUDA header is needed; the constants and the structure are copied from cuda.h.
+ * Access depends on how XLA allocates. XLA's own mapped pools list the GPUs that have access;
+ * memory from cudaMalloc is accessible where peer access is enabled; in CUDA's stream-ordered pools
+ * (XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async) neither is so, and we answer no. We find the driver's
+ * functions by name, so that no CUDA header is needed; the constants and the structure are copied
+ * from cuda.h.
  */
 #include "jax/peer_access.h"
 
@@ -52,7 +53,7 @@ static int ask_driver(const void *p, const int *gpus, int n)
         struct location where = {LOCATION_DEVICE, gpus[i]};
 
         if (get_access(&flags, &where, at) != 0)
-            /* not mapped: plain memory follows peer access, a stream-ordered pool does not */
+            /* no list of GPUs: memory from cudaMalloc follows peer access; a pool's does not */
             return get_attribute(&pool, ATTRIBUTE_MEMPOOL, at) != 0 || pool == NULL;
         if (flags != ACCESS_READWRITE)
             return 0;

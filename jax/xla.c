@@ -21,7 +21,7 @@ static const struct ffi_collectives *find(const XLA_FFI_CallFrame *frame)
     if (ask == NULL)
         return NULL;
     error = ask(&args);
-    if (error != NULL) { /* a failed lookup just means that there is none */
+    if (error != NULL) { /* an error of the lookup just means that there is no such extension */
         struct XLA_FFI_Error_Destroy_Args done = {
             .struct_size = XLA_FFI_Error_Destroy_Args_STRUCT_SIZE, .error = error};
 
@@ -53,7 +53,8 @@ static XLA_FFI_Error *missing(const XLA_FFI_CallFrame *frame)
     return frame->api->XLA_FFI_Error_Create(&args);
 }
 
-/* The groups of ${flat}, listed in ${rows}, for arguments of ${size} bytes. */
+/* Return the head of request or get arguments of ${size} bytes, with the groups of ${flat}. ${rows}
+ * is the memory for the list of groups. */
 static struct ffi_request_args head_of(const struct ffi_flat *flat, struct ffi_replica_group *rows,
                                        size_t size)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * xla_abi.h - the layouts of XLA's FFI extension "collectives" 0.1 and of FFI 0.4's lookup of
- * extensions, declared by us.
+ * xla_abi.h - our own declarations of XLA's FFI extension "collectives" 0.1, and of the lookup of
+ * extensions in FFI 0.4.
  *
- * XLA's own header comes with jaxlib 0.11.2 and later only, and we compile with older ones, too.
+ * XLA's header for it comes only with jaxlib 0.11.2 and later, and we compile with older ones, too.
  * The layouts are part of XLA's FFI ABI; test/jax/same_abi.c compares them where the header exists.
  */
 #ifndef FFI_XLA_ABI_H_
@@ -25,7 +25,7 @@ struct ffi_find_extension_args {
     void *extension_start;
     void *ctx;
     int64_t type;
-    const void *extension; /* out; NULL: not attached */
+    const void *extension; /* set by XLA; NULL: the extension is not attached */
 };
 
 struct ffi_replica_group {
@@ -44,7 +44,7 @@ struct ffi_request_args {
 
 struct ffi_get_args {
     struct ffi_request_args head;
-    void *comm; /* out */
+    void *comm; /* set by XLA: an ncclComm_t */
 };
 
 struct ffi_collectives {

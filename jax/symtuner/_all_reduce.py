@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """all_reduce: the collective of jax.lax with another lowering on GPUs.
 
-We trace the jax.lax collective that the call replaces, and in that trace replace the reduction
-itself by a primitive of our own. So jax.lax handles types, varying axes, constants, bools and
-vmapped axis names in every release, and only the lowering is ours.
+We trace the jax.lax collective that the call replaces (psum for op="sum"). In that trace we put a
+primitive of our own in place of the reduction. So jax.lax handles types, varying axes, constants,
+bools and vmapped axis names, as it does in each release of JAX, and only the lowering is ours.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ Axes = tuple[Any, ...]  # as in jax.lax.psum: names, and numbers of the array's 
 
 # ---- by jax.lax ----------------------------------------------------------------------------------
 def _lax_prod(x: Any, axes: Axes, *, axis_index_groups: Groups) -> Any:
-    """A product; there is no lax.pprod. It ends in a psum in which only one rank's term is not
-    zero, so that JAX knows that the result is the same on all ranks."""
+    """Return the product over the ranks, which jax.lax has no function for. It ends in a psum in
+    which only one rank's term is not zero: from that JAX knows that the result is the same on all
+    ranks."""
     firsts = [0] if axis_index_groups is None else [group[0] for group in axis_index_groups]
     product = lax.all_gather(x, axes, axis_index_groups=axis_index_groups)
     product = product.prod(axis=0, dtype=x.dtype)
@@ -51,7 +52,8 @@ def _lax_all_reduce(x: Any, axes: Axes, op: str, groups: Groups) -> Any:
 
 
 # ---- the primitive -------------------------------------------------------------------------------
-# inner, inner_params: the jax.lax primitive that ours replaces, and its parameters
+# Its parameters inner and inner_params: the jax.lax primitive that it replaces, and that one's own
+# parameters.
 all_reduce_p = Primitive("symtuner_all_reduce")
 
 
@@ -96,11 +98,11 @@ batching.primitive_batchers[all_reduce_p] = _batch
 
 # ---- lowering ------------------------------------------------------------------------------------
 def _open_groups(ctx: Any, axes: tuple[str, ...], groups: Groups) -> tuple[dict[str, Any], bool]:
-    """Open the groups of this process. Returns the attributes that describe all groups to the
-    handler, and whether any group spans processes."""
+    """Open the groups that have a device of this process. Returns the attributes that describe all
+    groups to the handler, and whether any group spans processes."""
     try:
         rows, places = _lowering.rows(ctx, axes, groups)
-    except (AttributeError, TypeError, ValueError) as e:  # this release of JAX has other names
+    except (AttributeError, TypeError, ValueError) as e:  # internals of this JAX release differ
         raise SymtunerError(f"the devices of the groups cannot be found out: {e!r}") from e
     said = {
         "ranks": np.int32(len(rows[0])),
@@ -109,10 +111,11 @@ def _open_groups(ctx: Any, axes: tuple[str, ...], groups: Groups) -> tuple[dict[
     across = any(spans_processes(row) for row in rows)
     if rows[0][0].platform != "gpu":  # the program is lowered for another machine
         return said, across
-    # every process asks, whatever groups it is in: all must lower the same program
+    # ask on every process, also on one without a device of these groups: all must lower the same
+    # program
     xla = all(spans_processes(row) for row in rows) and _xla.use()
     open_rows(rows, xla)
-    if xla:  # XLA names devices by their places, as in the lowering of psum
+    if xla:  # XLA's communicators name devices by their places in the program's list
         said["flat"] = np.array(places, dtype=np.int64)
     return said, across
 
@@ -126,7 +129,7 @@ def _lower_lax(ctx: Any, x: Any, *, op: str, axes: Axes, groups: Groups, **_: An
 
 def _lower_cuda(ctx: Any, x: Any, *, op: str, axes: Axes, groups: Groups, **_: Any) -> Any:
     where = _say.line_of(ctx)
-    try:  # groups first: there the other processes learn that this one has no library
+    try:  # groups before load(): the other processes learn there if this one has no library
         said, across = _open_groups(ctx, axes, groups)
         library = load()
     except SymtunerError as e:
@@ -171,7 +174,8 @@ def _why_not(leaf: Any, axes: Axes, op: str, groups: Groups) -> str | None:
 
 
 def _replace(leaf: Any, axes: Axes, op: str, groups: Groups) -> Any:
-    """Run jax.lax's trace of the call, with our primitive in place of its reduction."""
+    """Trace the jax.lax collective and run the trace with our primitive in place of its
+    reduction."""
     like = {"max": lax.pmax, "min": lax.pmin}.get(op, lax.psum)
     closed = jax.make_jaxpr(lambda v: like(v, axes, axis_index_groups=groups))(leaf)
     env = dict(zip(closed.jaxpr.invars, [leaf]))
@@ -200,8 +204,8 @@ def _replace(leaf: Any, axes: Axes, op: str, groups: Groups) -> Any:
 
 
 def _within(leaf: Any, axes: Axes, op: str) -> Any:
-    """Reduce over axes within each device: the array's own and those of jax.vmap. For an average
-    this only adds up; the caller divides."""
+    """Reduce over the axes that lie within each device: the array's own and those of jax.vmap. For
+    an average this only adds up, and the caller divides."""
     own = tuple(a for a in axes if isinstance(a, int))
     vmapped = tuple(a for a in axes if not isinstance(a, int))
     by = {"sum": jnp.sum, "avg": jnp.sum, "max": jnp.max, "min": jnp.min, "prod": jnp.prod}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """check(): run one psum and one all_reduce on this machine's GPUs and report how they ran.
 
-The psum runs in a child process with the caller's environment and NCCL's log turned on: NCCL reads
-its log settings only once, and in this process it may have done so already.
+The psum runs in a child process, with the caller's environment and with NCCL's log turned on. NCCL
+reads its log settings only once, and in this process it may already have read them.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Any
 _PSUM_BYTES = 16 << 20  # above 4 MiB, where XLA's own kernels end and NCCL begins
 _REDUCE_BYTES = (8 << 10, 16 << 20)
 
-# (name, first release, last release, what is wrong and the cure): rows of nccl/hazards.h that the
-# user of this package can hit; test/nccl/hazards.py compares them
+# (name, first release, last release, what is wrong and the cure): the rows of nccl/hazards.h that
+# users of this package can meet; test/nccl/hazards.py compares the two tables
 _KNOWN = (
     (
         "nccl-no-wait",
@@ -50,7 +50,7 @@ XLA_COMM = {
 
 @dataclasses.dataclass
 class Report:
-    """What check() found. None: unknown."""
+    """The results of check(). A field that is None is unknown."""
 
     jax: str = ""
     platform: str = ""
@@ -120,7 +120,8 @@ def _nccl_version() -> tuple[int, int, int] | None:
 
 
 def _run(reduce: Any, ranks: int, size: int) -> bool:
-    """Does ``reduce`` add up small integers, ``size`` bytes per rank, correctly?"""
+    """Run ``reduce`` on small integers, ``size`` bytes per rank. Returns whether the sums are
+    right."""
     import jax
     import jax.numpy as jnp
     import numpy as np
@@ -144,7 +145,7 @@ def _run(reduce: Any, ranks: int, size: int) -> bool:
 
 
 def psum_child(ranks: int) -> int:
-    """Run in the child process: one psum. Returns the exit status."""
+    """Run one psum, in the child process. Returns the exit status."""
     import jax
 
     return 0 if _run(jax.lax.psum, ranks, _PSUM_BYTES) else 1

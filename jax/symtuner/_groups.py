@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups of devices. A group is opened once and kept until close() or the end of the process."""
+"""Groups of devices. A group is opened once and stays open until close() or the end of the
+process."""
 
 from __future__ import annotations
 
@@ -18,13 +19,14 @@ from . import _processes
 from ._library import SymtunerError, load
 
 MAX_RANKS = 16
-CLOSE_S = 20  # a process that ends waits at most this long for the others
-# A kernel gives up on a silent peer after this time. One process starts the kernels of all its
-# devices together, so only a failed one is silent for long; processes may be as far apart as a
-# compilation.
+CLOSE_S = 20  # seconds that a process that ends waits for the others, at most
+# A kernel gives up if a peer does not answer for this long (ms). Within one process the kernels of
+# all devices start together, so only a failed one does not answer for long. Between processes one
+# may start later by as much as a compilation takes.
 _TIMEOUT_MS = {"local": 20_000, "processes": 600_000}
-# Without memory all processes of a group try again after these pauses (seconds), since others may
-# free some. Groups within one process try once more with a program that is lowered LATER_S later.
+# If memory is short, all processes of a group try again after these pauses (seconds), since other
+# programs may free some. A group within one process is tried again by a program that is lowered
+# LATER_S seconds or more after the last attempt.
 PAUSES_S = (1, 4)
 LATER_S = 30
 _FULL = re.compile("out of memory", re.IGNORECASE)
@@ -32,7 +34,7 @@ _FULL = re.compile("out of memory", re.IGNORECASE)
 _Ids = tuple[int, ...]
 _lock = threading.RLock()
 _open: set[tuple[_Ids, bool]] = set()
-# the groups of a call -> (what is wrong with them or "", since when)
+# the groups of a call -> (what is wrong with them or "", time of that verdict)
 _settled: dict[tuple[_Ids, ...], tuple[str, float]] = {}
 _closer: _processes.Standby | None = None
 _late: _processes.Standby
@@ -82,7 +84,8 @@ def open_group(devices: Sequence[Any]) -> None:
 
 
 def open_for(devices: Sequence[Any], xla: bool) -> None:
-    """open_group(), with ``xla`` on XLA's communicator; programs of the group must use it, too."""
+    """Open a group as open_group() does; ``xla``: on XLA's communicator, which programs that use
+    the group must request, too."""
     global _closer, _late
     devices = sorted(devices, key=lambda d: d.id)
     key = tuple(d.id for d in devices), xla
@@ -97,10 +100,10 @@ def open_for(devices: Sequence[Any], xla: bool) -> None:
 
 
 def _try_rows(rows: list[list[Any]], xla: bool) -> str:
-    """Open all groups of this process. Returns what is wrong with one of them in any process, or
-    "".
+    """Open all those groups that have a device of this process. Returns what is wrong with one of
+    the groups in any process, or "".
 
-    If one fails, the rest are opened all the same, because other processes wait in them.
+    If one group fails, the others are opened all the same, because other processes wait in them.
     """
     problem, settings = "", ""
     for row in rows:
@@ -119,11 +122,12 @@ def _try_rows(rows: list[list[Any]], xla: bool) -> str:
 
 
 def open_rows(rows: list[list[Any]], xla: bool) -> None:
-    """Open the groups that one call of a program needs, all or none. If one group cannot be opened
-    in one process, all processes lower jax.lax, since all must run the same program.
+    """Open the groups that one call of a program needs. If one group cannot be opened in one
+    process, all processes lower the call to jax.lax, since all must run the same program.
 
-    The verdict is kept, as no process knows what the others lower next. The groups are tried again
-    only where all processes do so: at once, if memory was short; after retry() or close().
+    The verdict is kept, as no process knows what the others lower next. Groups that failed are
+    tried again only where all processes do so: at once, if memory was short, and after retry() or
+    close().
     """
     key = tuple(tuple(d.id for d in row) for row in rows)
     alone = len({d.process_index for row in rows for d in row}) == 1
@@ -145,16 +149,16 @@ def open_rows(rows: list[list[Any]], xla: bool) -> None:
 
 
 def retry() -> None:
-    """Try groups that could not be opened again, in programs that are lowered from now on. Every
-    process must call this at the same place of its program; if one does not, jax.lax runs on all.
-    jax.clear_caches() makes JAX lower programs again."""
+    """Let programs that are lowered from now on try again to open groups that could not be opened.
+    Every process must call this at the same place of its program; if one does not, jax.lax runs on
+    all. jax.clear_caches() makes JAX lower programs again."""
     with _lock:
         for key in [key for key, (problem, _) in _settled.items() if problem]:
             del _settled[key]
 
 
 def groups() -> list[str]:
-    """One line for each rank of each group that this process has open."""
+    """Return one line for each rank in this process of each open group."""
     library, lines = load(), list[str]()
     while (line := library.text("seat", ctypes.c_int(len(lines)))) is not None:
         lines.append(line)
@@ -162,13 +166,13 @@ def groups() -> list[str]:
 
 
 def describe(seat: int = 0) -> str | None:
-    """What the kernels' library knows about the group of line ``seat`` of groups(): transport,
+    """Return what libsymtuner_ar.so knows about the group of line ``seat`` of groups(): transport,
     limits, selection table. None if there is no such line."""
     return load().text("describe", ctypes.c_int(seat), size=1 << 16)
 
 
 def plan(count: int, nccl_dtype: int, nccl_op: int, seat: int = 0) -> str | None:
-    """Which kernel runs a call of ``count`` elements. None if no group is open."""
+    """Say which kernel runs a call of ``count`` elements. None if no group is open."""
     return load().text(
         "plan",
         ctypes.c_int(seat),
@@ -188,8 +192,8 @@ def _at_exit() -> None:
 
 
 def close() -> None:
-    """Close all groups. Collective across processes. Runs by itself at exit. Each step takes at
-    most CLOSE_S seconds."""
+    """Close all groups. Collective across processes. It runs by itself when the process ends. Each
+    step takes at most CLOSE_S seconds."""
     locked = _lock.acquire(timeout=CLOSE_S)
     try:
         if not locked:  # another thread opens a group, and may wait for other processes for minutes

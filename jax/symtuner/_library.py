@@ -15,9 +15,9 @@ MEETING = TARGET + "_meeting"
 RECORDABLE = TARGET + "_recordable"
 XLA = TARGET + "_xla"
 XLA_RECORDABLE = XLA + "_recordable"
-# Custom call -> (may XLA record it, stages in which XLA calls its handler). XLA does so for each
-# call in a program, on each device and in each run, so a target names only the stages that it
-# needs.
+# Custom call -> (may XLA record it, stages in which XLA calls its handler). XLA calls the handler
+# of each call in a program, on each device and in each run, so a target names only the stages that
+# it needs.
 TARGETS = {
     TARGET: (False, ("execute",)),
     MEETING: (False, ("initialize", "execute")),
@@ -25,8 +25,9 @@ TARGETS = {
     XLA: (False, ("prepare", "initialize", "execute")),
     XLA_RECORDABLE: (True, ("prepare", "initialize", "execute")),
 }
-# Up to 12 MiB no kernel of the selection table for 2 to 4 ranks accesses the peers' buffers
-# (kernels/choose/select.c), so the ranks need not meet before a run.
+# Bytes from which on the ranks meet before a run (jax/exchange.h). Below, no kernel in the
+# selection table for 2 to 4 ranks (kernels/choose/select.c) accesses the peers' buffers, so no
+# meeting is needed.
 _ZERO_COPY_FROM = (12 << 20) + 1
 _MODE = "command_buffer_scheduling_mode"
 _CONCURRENT = re.compile(_MODE + r"=[\"']?CONCURRENT", re.IGNORECASE)
@@ -57,7 +58,7 @@ def _find(name: str) -> pathlib.Path:
 
 
 def word(name: str, allowed: tuple[str, ...], default: str) -> str:
-    """Read an environment variable that has a fixed set of values."""
+    """Return the value of an environment variable that has a fixed set of values."""
     value = os.environ.get(name, default)
     if value not in allowed:
         raise SymtunerError(f"{name}={value!r} is unknown; write one of {', '.join(allowed)}")
@@ -65,8 +66,8 @@ def word(name: str, allowed: tuple[str, ...], default: str) -> str:
 
 
 def _record() -> str:
-    """Which calls may XLA record? "0": none. "auto": small ones within one process. "1": those, and
-    any across processes."""
+    """Which calls may XLA record into CUDA graphs? "0": none. "auto": small ones within one
+    process. "1": those, and calls of any size across processes."""
     record = word("SYMTUNER_JAX_COMMAND_BUFFERS", ("auto", "0", "1"), "auto")
     # these modes may run two calls of one group at the same time, which must not happen
     if record == "auto" and _CONCURRENT.search(os.environ.get("XLA_FLAGS", "")):
@@ -75,13 +76,13 @@ def _record() -> str:
 
 
 def _concurrent(options: dict[str, Any]) -> bool:
-    """Is the compiler told that it may run recorded calls at the same time?"""
+    """Do these options tell the compiler that recorded calls may run at the same time?"""
     modes = [str(v).upper() for name, v in options.items() if name.endswith(_MODE)]
     return any(mode not in _IN_ORDER for mode in modes)
 
 
 class Library:
-    """The functions of jax/symtuner_ffi.h. Their errors become a SymtunerError."""
+    """The functions of jax/symtuner_ffi.h. An error of one is raised as a SymtunerError."""
 
     def __init__(self) -> None:
         self.path = _find(_FFI)
@@ -120,7 +121,8 @@ class Library:
         self.zero_copy_from = _ZERO_COPY_FROM if direct else 2**64 - 1
         self._c.symtuner_ffi_zero_copy_from(ctypes.c_size_t(self.zero_copy_from))
         self.record = _record()
-        # the handlers report themselves whether they may be recorded; jaxlib refuses traits here
+        # no traits here, since jaxlib refuses them; each handler itself reports whether it may be
+        # recorded
         plain = jax.ffi.pycapsule(self._c.symtuner_ffi_all_reduce)
         recordable = jax.ffi.pycapsule(self._c.symtuner_ffi_all_reduce_recordable)
         for target, (recorded, stages) in TARGETS.items():
@@ -128,12 +130,13 @@ class Library:
             jax.ffi.register_ffi_target(target, dict.fromkeys(stages, handler), platform="CUDA")
 
     def target(self, size: int, across: bool, xla: bool, options: dict[str, Any]) -> str:
-        """The custom call for ``size`` bytes per rank; the same on all processes. ``across``: the
-        ranks are in several processes; ``xla``: on XLA's communicator; ``options``: the compiler's.
+        """Return the name of the custom call for ``size`` bytes per rank; it is the same on all
+        processes. ``across``: the ranks are in several processes; ``xla``: they use XLA's
+        communicator; ``options``: those of the compiler.
 
-        Not recorded are calls whose ranks meet, because a recording would keep other ranks'
-        addresses; and, unless the user asks for it, calls across processes, because in a replay a
-        kernel that waits for a dead rank looks like one that has not started.
+        XLA must not record calls whose ranks meet, because a recording would keep other ranks'
+        addresses. It records calls across processes only if the user asks for it, because in a
+        replay a kernel that waits for a dead rank looks like one that has not started.
         """
         meets = not across and size >= self.zero_copy_from
         recorded = self.record == "1" or (self.record == "auto" and not across)
@@ -144,7 +147,8 @@ class Library:
         return RECORDABLE if recorded else MEETING if meets else TARGET
 
     def settings(self) -> str:
-        """What a lowering depends on; it must be the same on all processes."""
+        """Describe the settings that a lowering depends on; they must be the same on all
+        processes."""
         strict = os.environ.get(STRICT, "0")
         return (
             f"XLA may record: {self.record}, calls meet from {self.zero_copy_from} bytes on, "
@@ -178,7 +182,8 @@ def _load() -> Library | SymtunerError:
 
 
 def load() -> Library:
-    """The libraries, loaded and registered once per process. SymtunerError if that failed."""
+    """Return the libraries, which are loaded and registered once per process. Raises SymtunerError,
+    each time, if that failed."""
     result = _load()
     if isinstance(result, SymtunerError):
         raise result

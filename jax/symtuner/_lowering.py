@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find the devices of each group while JAX lowers a program.
 
-JAX knows more than it passes to a lowering rule. We look for the rest among the local variables of
-its functions on the stack. Where a release has other names there, or the devices are not known yet,
-jax.lax runs instead.
+JAX does not pass a lowering rule all that it knows. We look for the rest among the local variables
+of JAX's functions on the stack. If a release of JAX has other names there, or the devices are not
+known yet, jax.lax runs instead.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Groups = tuple[tuple[int, ...], ...] | None  # axis_index_groups of jax.lax.psum
 
 
 def _local(name: str) -> Iterator[Any]:
-    """The local variables of this name on the stack, innermost function first."""
+    """Yield the values of all local variables ``name`` on the stack, innermost function first."""
     frame = sys._getframe(1)
     while frame is not None:
         if name in frame.f_code.co_varnames:
@@ -34,7 +34,7 @@ def _mesh_of(ctx: Any) -> Any:
 
 
 def _devices_of(mesh: Any) -> Any:
-    """The mesh's array of devices. None if the mesh is abstract or there is none."""
+    """Return the mesh's array of devices, or None if the mesh is abstract or there is none."""
     try:
         return mesh.devices
     except (AttributeError, ValueError):
@@ -42,10 +42,10 @@ def _devices_of(mesh: Any) -> Any:
 
 
 def _mesh_and_devices(ctx: Any) -> tuple[Any, Any]:
-    """The mesh and its devices. A shard_map without a mesh of its own is lowered with an abstract
-    one; then the jax.shard_map around it, which is being lowered as well, knows the devices. We
-    cannot use the devices of the arguments: with an abstract mesh JAX uses one lowering for other
-    devices, too.
+    """Return the mesh and its devices. A shard_map without a mesh of its own is lowered with an
+    abstract mesh; then the jax.shard_map around it, which is being lowered as well, knows the
+    devices. We cannot take the devices of the arguments: with an abstract mesh JAX may use the same
+    lowering for other devices, too.
     """
     mesh = _mesh_of(ctx)
     if (devices := _devices_of(mesh)) is not None:
@@ -62,11 +62,11 @@ def _mesh_and_devices(ctx: Any) -> tuple[Any, Any]:
 
 
 def rows(ctx: Any, axes: tuple[str, ...], groups: Groups) -> tuple[list[list[Any]], list[int]]:
-    """The devices of each group, and the places of all of them in the program's list of devices,
-    group by group.
+    """Return the devices of each group; and, for all groups in turn, the places of their devices in
+    the program's list of devices.
 
-    Ranks are in the order of the devices' ids. So groups of the same devices are one group and give
-    the same bits, whatever the order of the axes or of the mesh.
+    Ranks are in the order of the devices' ids. So two calls over the same devices use the same
+    group and give the same bits, whatever the order of the axes or of the mesh.
     """
     mesh, devices = _mesh_and_devices(ctx)
     order = [mesh.axis_names.index(a) for a in axes]
@@ -83,8 +83,9 @@ def rows(ctx: Any, axes: tuple[str, ...], groups: Groups) -> tuple[list[list[Any
 
 
 def compiler_options() -> dict[str, Any]:
-    """The options of jax.jit, besides XLA_FLAGS. We cannot see all: JAX lowers a function once for
-    all of its jits, and Lowered.compile() takes options after the lowering."""
+    """Return the compiler options that were passed to jax.jit; XLA_FLAGS is not among them. We
+    cannot see all options: JAX lowers a function once for all of its jits, and Lowered.compile()
+    takes options after the lowering."""
     found: dict[str, Any] = {}
     for options in _local("compiler_options_kvs"):
         found.update(options or ())

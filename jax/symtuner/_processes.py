@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups across processes: each has one GPU, and the group has an NCCL communicator of its own.
+"""Groups across processes: each process has one GPU of the group. The group has an NCCL
+communicator of its own, or uses XLA's.
 
-The unique id goes through the key-value store of JAX's coordinator. We use no XLA collective, since
-it could wait for a program that waits for us. All ranks tell each other how each step went, so that
-either all use the group or none does.
+Rank 0 sends the unique id through the key-value store of JAX's coordinator. We use no XLA
+collective for that, since it could wait for a program that waits for us. All ranks tell each other
+how each step went, so that either all use the group or none does.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from typing import Any
 from . import _xla
 from ._library import SymtunerError, load
 
-WAIT_S = 120  # longest wait for the slowest rank to lower the same program
-OPEN_WAITS = 3  # waits of this length to open a group: its ranks come, make it, agree
-LISTEN_S = 2  # longest wait for goodbyes that have been said already
-END_S = 15  # FFI_LIVENESS_END_MS of jax/liveness.h
+WAIT_S = 120  # seconds; longest wait for the slowest rank to lower the same program
+OPEN_WAITS = 3  # longest time to open a group, in units of WAIT_S: ranks come, make it, agree
+LISTEN_S = 2  # seconds; longest wait for goodbyes that other ranks have said already
+END_S = 15  # seconds; FFI_LIVENESS_END_MS of jax/liveness.h
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _Result = queue.SimpleQueue[BaseException | None]
 _opened: dict[tuple[int, ...], int] = {}
@@ -52,13 +53,13 @@ class _Talk:
         self.client = _client()
         _opened[ids] = _opened.get(ids, 0) + 1
         self.key = f"symtuner/{'.'.join(map(str, ids))}/{_opened[ids]}"
-        self.heard = 0  # goodbyes, in the order in which they were said
+        self.heard = 0  # how many goodbyes we have heard, our own included
         self.asked = 0.0
         self.listener = threading.Thread(target=self._listen, daemon=True)
 
     def share(self, step: str, action: Callable[[], str]) -> list[str]:
-        """Run ``action`` and return the results of all ranks. If one rank fails or does not answer,
-        it is an error on all."""
+        """Run ``action`` on each rank and return the results of all ranks. If one rank fails or
+        does not answer, all ranks raise an error."""
         try:
             mine = "+" + action()
         except SymtunerError as e:
@@ -84,7 +85,8 @@ class _Talk:
         return _first_to_say(self.client, f"{self.key}/{key}", word)
 
     def _hear_all(self, step: str, words: list[str]) -> str:
-        """Add to ``words`` the answers that it lacks. Returns what is wrong with one, or ""."""
+        """Append to ``words`` the answers of the ranks from number len(words) on. Returns what is
+        wrong with one, or ""."""
         try:
             for r in range(len(words), self.ranks):
                 key = f"{self.key}/{step}/{r}"
@@ -98,8 +100,8 @@ class _Talk:
         return bad[0] if bad else ""
 
     def _decide(self, step: str, problem: str) -> str:
-        """Agree on the outcome of a step: the first verdict holds for all ranks. So if one rank
-        timed out just before another's answer came, both go on or neither does."""
+        """Agree on the outcome of a step: the verdict that is set first holds for all ranks. So if
+        one rank timed out just before another's answer came, both ranks go on or neither does."""
         key = f"{step}/verdict"
         if self._say(key, "-" + problem if problem else "+"):
             return problem
@@ -137,7 +139,7 @@ class _Talk:
 
 # ---- all processes of a program ------------------------------------------------------------------
 def _first_to_say(client: Any, key: str, word: str) -> bool:
-    """Set ``key`` unless it is set. Returns whether we were the first."""
+    """Set ``key`` to ``word`` unless it is set. Returns whether we set it."""
     try:
         client.key_value_set(key, word)
     except Exception as e:
@@ -148,7 +150,7 @@ def _first_to_say(client: Any, key: str, word: str) -> bool:
 
 
 def _judge(words: dict[int, str]) -> str:
-    """What is wrong with these answers of the processes, or ""."""
+    """Return what is wrong with these answers of the processes, or ""."""
     if len(set(words.values())) == 1:
         word = next(iter(words.values()))
         return word[1:] if word.startswith("-") else ""
@@ -164,12 +166,12 @@ def _judge(words: dict[int, str]) -> str:
 
 
 def agree(ids: Sequence[int], processes: Sequence[int], problem: str, settings: str) -> str:
-    """What is wrong in any of the processes that run a program with these groups, or "". All
+    """Return what is wrong in any of the processes that run a program with these groups, or "". All
     processes get the same answer.
 
-    Each process says how its groups are, and the first process decides for all. If it does not, the
-    first process that times out decides against the groups, also for all. There is only one
-    verdict.
+    Each process says whether it could open its groups, and the first process decides for all. If it
+    does not decide in time, the first process that times out decides against the groups, also for
+    all. Only one verdict can be set.
     """
     import jax
 
@@ -208,7 +210,7 @@ def _hear_and_judge(client: Any, key: str, processes: Sequence[int]) -> str:
 
 
 def _hear_verdict(client: Any, key: str, judge: int) -> str:
-    limit = (OPEN_WAITS + 1) * WAIT_S  # as long as the judge waits, and time for its answer
+    limit = (OPEN_WAITS + 1) * WAIT_S  # the judge's limit, and WAIT_S for its verdict
     try:
         return client.blocking_key_value_get(key, limit * 1000)[1:]
     except Exception as e:
@@ -232,9 +234,10 @@ def say_goodbye() -> None:
 
 
 def watch_end() -> None:
-    """In a process that takes long to end: tell the watches as long as it has not left
-    jax.distributed's shutdown. All processes leave that at the same moment. So a process that has
-    ended before, with a goodbye or without, never came there, and the others wait in vain."""
+    """Run this in a process that has begun to end. Until it has left jax.distributed's shutdown,
+    tell the library each second that it still waits there. All processes leave that shutdown at the
+    same moment. So another process that has ended earlier, with or without a goodbye, never got
+    there, and this one waits in vain."""
     from jax._src.distributed import global_state
 
     time.sleep(END_S)
@@ -246,8 +249,8 @@ def watch_end() -> None:
 
 
 class Standby:
-    """A thread that is started before it is needed, since from Python 3.12 on a process that has
-    begun to end cannot start one. It runs actions one after another."""
+    """A thread that runs actions one after another. It is started before it is needed, since from
+    Python 3.12 on a process that has begun to end cannot start a thread."""
 
     def __init__(self) -> None:
         self._todo: queue.SimpleQueue[tuple[Callable[[], None], _Result] | None]
@@ -285,9 +288,9 @@ class Standby:
 
 
 def _place(me: int) -> str:
-    """In which pid name space this process is. Two processes with the same answer can use each
-    other's pids. It includes the boot id, since the first name space has the same inode number on
-    every host."""
+    """Name the pid name space of this process. Two processes with the same answer can use each
+    other's pids. The answer includes the boot id, since the first name space has the same inode
+    number on every host."""
     try:
         with open(_BOOT_ID) as f:
             return f"{f.read().strip()}:{os.stat('/proc/self/ns/pid').st_ino}"
@@ -296,8 +299,8 @@ def _place(me: int) -> str:
 
 
 def _facts(me: int, xla: bool) -> str:
-    """Rank 0's unique id, and how to watch this process: its pid and its pid name space."""
-    load()  # if one process cannot, it is an error on all
+    """Return rank 0's unique id, and how to watch this process: its pid and its pid name space."""
+    load()  # an error here becomes an error on all ranks
     _xla.check(xla)
     unique = "xla" if xla else ""
     if me == 0 and not xla:
@@ -355,7 +358,7 @@ def open_across(devices: Sequence[Any], timeout_ms: int, xla: bool) -> None:
         talk.share("made", make)
         load().call("admit", ctypes.byref(ticket))
     except BaseException:
-        # in the opener's thread, so after the opening has ended, perhaps late; we do not wait
+        # without waiting: the opener's thread does this once the opening has ended, perhaps late
         opener.begin(lambda: load().call("give_up", ticket))
         raise
     finally:

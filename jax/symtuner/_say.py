@@ -17,12 +17,13 @@ _UNKNOWN = ("<unknown>", 0)
 _LINE = re.compile(r"(.+?):(\d+)(:\d+)? \(")  # file:line:column (function)
 _said: set[tuple[str, Line]] = set()
 
-# so that JAX, in its own messages, too, takes the line that calls us for the line of the call
+# With this, JAX names the line that calls this package as the place of a call, also in its own
+# messages.
 source_info_util.register_exclusion(os.path.dirname(os.path.abspath(__file__)) + os.sep)
 
 
 def line_of(ctx: Any = None) -> Line:
-    """The line of the call that is being lowered or, without ``ctx``, traced."""
+    """Return the line of the call that is being lowered or, without ``ctx``, traced."""
     source = source_info_util.current()
     if ctx is not None:
         source = source.replace(traceback=getattr(ctx, "traceback", None))

@@ -2,8 +2,8 @@
 """Does this jaxlib offer XLA's own communicators to custom calls?
 
 jaxlib 0.11.2 attaches its FFI extension "collectives" to every custom call on a GPU. Only the
-prepare stage can see whether it is there. So we run, once, a small program on one GPU of this
-process, with a custom call that looks for it.
+prepare stage of a call can see whether the extension is there. So we run, once, a small program on
+one GPU of this process, with a custom call that looks for it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import threading
 from ._library import SymtunerError, load, word
 
 _NAME = "SYMTUNER_JAX_COMM"
-PROBE_S = 60  # for one small compilation; after that the answer is no
+PROBE_S = 60  # seconds for one small compilation; if it takes longer, the answer is no
 
 
 def _run_probe(said: list[str]) -> None:
@@ -28,14 +28,14 @@ def _run_probe(said: list[str]) -> None:
         with jax.default_device(jax.local_devices()[0]):
             jax.jit(lambda: call())().block_until_ready()
         said.append("" if load().probed() == 1 else "no such FFI extension")
-    except Exception as e:  # whatever it is, the answer is no
+    except Exception as e:  # whatever the error is, the answer is no
         said.append((str(e) or repr(e)).splitlines()[0][:200])
 
 
 @functools.cache
 def why_not() -> str:
-    """Why groups across processes cannot use XLA's communicator; "" if they can. The probe has a
-    thread of its own, because this one is lowering a program."""
+    """Return why groups across processes cannot use XLA's communicator; "" if they can. The probe
+    runs in a thread of its own, because the calling thread is lowering a program."""
     said: list[str] = []
     thread = threading.Thread(target=_run_probe, args=(said,), daemon=True)
     thread.start()
@@ -43,8 +43,8 @@ def why_not() -> str:
     return said[0] if said else f"the probe did not end within {PROBE_S} s"
 
 
-# No error is raised here, because other processes would wait for this one. All of them go on to the
-# group's first step, where an error of one is an error of all (_processes.py).
+# use() raises no error, because other processes would wait for this one. All processes go on to the
+# group's first step, where an error of one becomes an error of all (_processes.py).
 def use() -> bool:
     """Does this process want XLA's communicator for its groups?"""
     choice = os.environ.get(_NAME, "own")
@@ -52,7 +52,8 @@ def use() -> bool:
 
 
 def check(xla: bool) -> None:
-    """SymtunerError if the setting is unknown or XLA's communicator is not offered."""
+    """Raise SymtunerError if the setting is unknown, or if it asks for XLA's communicator and this
+    jaxlib does not offer it."""
     if word(_NAME, ("own", "auto", "xla"), "own") == "xla" and xla and why_not():
         raise SymtunerError(
             f"{_NAME}=xla, but this jaxlib offers its communicators to no custom call "
@@ -61,7 +62,7 @@ def check(xla: bool) -> None:
 
 
 def reason(xla: bool) -> str:
-    """Why this process uses XLA's communicator, or one of its own."""
+    """Return why this process uses XLA's communicator, or one of its own."""
     choice = os.environ.get(_NAME, "own")
     if xla or choice == "own":
         return f"{_NAME}={choice}"
