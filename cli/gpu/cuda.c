@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Fill ${table}, an array of pointers in the order of ${symbol}, from ${file}. ${origin} says where
- * to get a file that is not there. */
+/* Load ${file} and fill ${table} with the addresses of its ${count} symbols ${symbol}, in this
+ * order. ${origin} goes into the error message: where to get the file if it is missing. */
 static bool load(const char *file, int flags, const char *origin, const char *const *symbol,
                  size_t count, void *table, char *error, size_t size)
 {
@@ -53,7 +53,7 @@ bool st_cuda_load(struct st_cuda *cuda, int *gpus, char *error, size_t size)
 
 bool st_nccl_load(struct st_nccl *nccl, const char *path, char *error, size_t size)
 {
-    /* global: libsymtuner_ar.so looks for NCCL among the symbols that are loaded */
+    /* RTLD_GLOBAL, because libsymtuner_ar.so looks up NCCL's functions among the global symbols */
     return LOAD(nccl, ST_NCCL_MAP, path ? path : "libnccl.so.2", RTLD_NOW | RTLD_GLOBAL,
                 "--library FILE names another");
 }

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda.h - loads the CUDA driver, NCCL and libsymtuner_ar.so at run time. The command builds
- * without their headers and runs without them.
+ * cuda.h - loads the CUDA driver, NCCL and libsymtuner_ar.so at run time. So the command can be
+ * built without their headers, and can run where these libraries are missing.
  *
- * Types are ours: a handle is a pointer, a device address is a 64-bit number, a result is an int
- * and 0 means success. That holds for all releases of these interfaces.
+ * The prototypes do not use the libraries' own types: a handle is a pointer, a device address is a
+ * 64-bit number, a result is an int and 0 means success. That holds for all releases of these
+ * interfaces.
  *
- * Units: bytes; CUDA's times are milliseconds. Threads: load from one; the loaded functions are as
- * thread-safe as their libraries. Errors: false, and a sentence in ${error}.
+ * Units: bytes; CUDA's times are milliseconds. Threads: call the load functions from one thread;
+ * the loaded functions are as thread-safe as their libraries. Errors: the load functions return
+ * false, with a sentence in ${error}.
  */
 #ifndef ST_CUDA_H_
 #define ST_CUDA_H_
@@ -106,16 +108,19 @@ struct st_ar {
 };
 #undef ST_MEMBER
 
-/* Load and start the driver. ${gpus_out}: how many GPUs this process sees. */
+/* Load the CUDA driver and initialise it. ${gpus_out} becomes the number of GPUs that this process
+ * sees; 0 GPUs is an error. */
 bool st_cuda_load(struct st_cuda *cuda_out, int *gpus_out, char *error, size_t size);
 
 /* Load NCCL from ${path}; NULL means the libnccl.so.2 that the loader finds. */
 bool st_nccl_load(struct st_nccl *nccl_out, const char *path, char *error, size_t size);
 
-/* Load our kernels from beside the command, from ../lib, or from where the loader finds them. */
+/* Load libsymtuner_ar.so from the folder of this command, from ../lib, or from where the loader
+ * finds it. */
 bool st_ar_load(struct st_ar *ar_out, char *error, size_t size);
 
-/* The path of ${name} beside this command or in ../lib; ${name} itself if it is in neither. */
+/* Fill ${path} with the path of file ${name} in the folder of this command or in ../lib beside it,
+ * or with ${name} itself if neither has it. Returns ${path}. */
 const char *st_beside_command(const char *name, char *path, size_t size);
 
 #endif

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ways.c - mode k of the worker: our kernels in several ways, "KERNEL/CTAS/THREADS".
+ * ways.c - mode k of the worker: measures symtuner's kernels in several ways,
+ * "KERNEL/CTAS/THREADS".
  *
- * The first way of a size is what the library's own table chooses. The caller names the others, or
- * they are searched for here. Every kernel that can run the call is timed briefly, sized as the
- * library would size it; the fastest are also timed with half and twice the blocks and threads; the
- * best few of all are then measured in full. Multicast kernels are left out: they run only where a
- * rule or a variable asks for them.
+ * If the caller names the ways of a size, these are measured. Otherwise the worker searches for
+ * good ones. The first way is then what the library's own table chooses. The search times every
+ * kernel that can run the call briefly, with the CTAs and threads that the library would give it;
+ * then the fastest kernels with half and twice as many CTAs and threads. The best few of all these
+ * ways are measured in full. Multicast kernels are left out: they run only where a rule or a
+ * variable asks for them.
  */
 #include <math.h>
 #include <stdio.h>
@@ -16,22 +18,22 @@
 #include "cli/gpu/worker.h"
 
 enum {
-    /* As in the library's table, some SMs of the largest GPUs are left to other kernels: a block
-     * that cannot start holds up every rank. */
+    /* Fewer blocks than the largest GPUs have SMs, as in the library's table. The other SMs are
+     * left to other kernels: a block that cannot start holds up every rank. */
     MOST_CTAS = 128,
-    LOOKED_AT = 64, /* ways that are timed briefly                                    */
+    LOOKED_AT = 64, /* at most so many ways are timed briefly                         */
     REFINED = 3,    /* kernels that are also timed with other block and thread counts */
     KEPT = 3,       /* ways that are measured in full, besides the library's choice   */
-    PIECES = 4,     /* a kernel that must cut the message into more is left out       */
+    PIECES = 4,     /* a kernel that cuts the message into more pieces is left out    */
     SUM = 0
 };
-static const double look_us = 1500;  /* how long a brief timing takes               */
-static const double hopeless = 1.25; /* as many times the best time: is not refined */
+static const double look_us = 1500;  /* how long a brief timing takes                    */
+static const double hopeless = 1.25; /* a kernel is not refined above 1.25 times the best time */
 
 struct way {
     char name[ST_WAY_SIZE];
     double us;
-    bool base;
+    bool base; /* with the CTAs and threads that the library gives this kernel */
 };
 
 bool st_worker_plan(struct st_rank *r, uint64_t bytes, struct st_ar_plan *plan,
@@ -61,8 +63,8 @@ static void force_way(struct st_rank *r, const char *way)
     force(r, kernel, ctas, threads);
 }
 
-/* Time a way briefly, unless that was done before. The way is what the library runs, which may be
- * fewer blocks or threads than it is asked for. */
+/* Time a way briefly and add it to ${ways}, unless it is there already. Its name has the blocks and
+ * threads that the library runs, which may be fewer than ${ctas} and ${threads}. */
 static void look(struct st_rank *r, uint64_t bytes, const char *kernel, int ctas, int threads,
                  struct way *ways, int *n)
 {
@@ -87,7 +89,7 @@ static int by_time(const void *a, const void *b)
     return x->us != y->us ? (x->us > y->us) - (x->us < y->us) : strcmp(x->name, y->name);
 }
 
-/* Find the library's own way and the best others, in ${names}; returns how many. */
+/* Fill ${names} with the library's own choice, first, and the best other ways. Returns how many. */
 static int search(struct st_rank *r, uint64_t bytes, char names[][ST_WAY_SIZE])
 {
     struct way ways[LOOKED_AT + 1];
@@ -122,7 +124,7 @@ static int search(struct st_rank *r, uint64_t bytes, char names[][ST_WAY_SIZE])
                 int blocks = c == 0 ? ctas : c == 1 ? ctas * 2 : (ctas + 1) / 2;
                 int size = t == 0 ? threads : t == 1 ? threads * 2 : threads / 2;
 
-                if (c && t && c == t) /* not twice or half of both */
+                if (c && t && c == t) /* do not double both, or halve both */
                     continue;
                 look(r, bytes, name, blocks > MOST_CTAS ? MOST_CTAS : blocks,
                      size > 1024 ? 1024
@@ -138,7 +140,7 @@ static int search(struct st_rank *r, uint64_t bytes, char names[][ST_WAY_SIZE])
     return kept;
 }
 
-/* The ways that the caller names for this size. */
+/* Fill ${names} with the ways that the caller names for size ${bytes}. Returns how many. */
 static int given(uint64_t bytes, char names[][ST_WAY_SIZE], int most)
 {
     int n = 0;
@@ -163,7 +165,7 @@ void st_worker_ways(struct st_rank *r, uint64_t bytes)
     int n = *job.ways ? given(bytes, names, MOST) : search(r, bytes, names);
 
     for (int i = 0; i < n; i++) {
-        int w = (i + (int)(job.seed % 16)) % n; /* no way is always first */
+        int w = (i + (int)(job.seed % 16)) % n; /* the first way varies with the seed */
 
         force_way(r, names[w]);
         st_worker_check(r, 'k', bytes);

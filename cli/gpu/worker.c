@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * worker.c - the measuring process of tune, bench and doctor: one thread per GPU. People do not
- * start it; those commands do.
+ * worker.c - the measuring process, with one thread per GPU. The commands tune, bench and doctor
+ * start it; users do not.
  *
  *   symtuner worker windows RANKS NCCL|-
  *   symtuner worker measure RANKS NCCL|- MODES COLL LOW HIGH SEED DTYPE [WAYS]
  *
- * NCCL is a file, "-" the one that the loader finds. LOW and HIGH are NCCL's nBytes; COLL and DTYPE
- * are NCCL's numbers; the operator is sum. Each letter of MODES is measured at each size:
+ * NCCL is a file; "-" means the libnccl.so.2 that the loader finds. LOW and HIGH are NCCL's nBytes;
+ * COLL and DTYPE are NCCL's numbers; the operator is sum. Each letter of MODES is measured at each
+ * size:
  *   g  NCCL on plain buffers, general kernels
  *   s  NCCL on symmetric windows
- *   o  our kernel, as the library chooses
- *   k  our kernels in several ways (ways.c); WAYS names them
+ *   o  the kernel of libsymtuner_ar.so that the library chooses
+ *   k  kernels of libsymtuner_ar.so in several ways (ways.c); WAYS names them
  *
  * `windows` prints "windows real" or "windows null". `measure` prints
  *   nccl RELEASE
  *   floor GBPS
- *   plan BYTES WAY RULES   before each line of o; RULES is 1 if a rule chose the way
- *   MODE BYTES US          for each size and each mode but k
+ *   plan BYTES WAY RULES   before each line of mode o; RULES is 1 if a rule chose the way
+ *   MODE BYTES US          for each size and each mode except k
  *   k BYTES WAY US         for each size and way
  *
- * Each size and mode is checked on fresh random data with a poisoned output before it is timed.
- * Then a CUDA graph of calls is replayed for about 6 ms; the slowest rank counts.
+ * Before a size and mode is timed, the output buffer is filled with NaN, and one call on random data
+ * is checked. Then a CUDA graph of calls is replayed for about 6 ms. Times are of the slowest rank.
  */
 #include "cli/gpu/worker.h"
 
@@ -63,7 +64,8 @@ static void nccl_good(int result, const char *what)
 #define CUDA(function, ...) st_worker_cuda(job.cuda.function(__VA_ARGS__), #function)
 #define NCCL(function, ...) nccl_good(job.nccl.function(__VA_ARGS__), #function)
 
-/* Integers below 8, whose sums over 16 ranks are exact in every type. */
+/* Return element ${i} of the input of ${rank}: an integer below 8, so that sums over 16 ranks are
+ * exact in every type. */
 static float value(int rank, uint64_t i)
 {
     uint64_t x =
@@ -72,8 +74,9 @@ static float value(int rank, uint64_t i)
     return (float)((x ^ x >> 29) * 0x94d049bb133111ebull >> 61);
 }
 
-/* Write element ${i} of ${at} in the type of the job. bf16 is the upper half of an f32. f16 also
- * has a shorter exponent; only normal numbers and 0 occur here. */
+/* Write ${f} as element ${i} of ${at}, in the type of the job. bf16 is the upper half of an f32.
+ * f16 has a shorter exponent, whose bias is smaller by 112; only normal numbers and 0 occur
+ * here. */
 static void put(void *at, uint64_t i, float f)
 {
     uint32_t bits;
@@ -95,7 +98,7 @@ static float get(const void *at, uint64_t i)
     if (job.dtype == BF16)
         bits <<= 16;
     else if (job.dtype == F16 && bits)
-        bits = bits >= 0x7c00 ? 0x7fc00000 : (bits << 13) + (112u << 23); /* the poison: NaN */
+        bits = bits >= 0x7c00 ? 0x7fc00000 : (bits << 13) + (112u << 23); /* 0xffff is NaN */
     memcpy(&f, &bits, 4);
     return f;
 }
@@ -132,7 +135,7 @@ static float expected(const struct st_rank *r, uint64_t i, uint64_t part)
     return sum;
 }
 
-/* The same random input for plain buffers and for windows. */
+/* Fill the plain send buffer and the send window with the same random input. */
 static void fill(const struct st_rank *r, uint64_t count)
 {
     for (uint64_t i = 0; i < count; i++)
@@ -143,7 +146,7 @@ static void fill(const struct st_rank *r, uint64_t count)
                  count * (uint64_t)job.size);
 }
 
-/* Check up to three pieces of the result: head, middle, tail. */
+/* Check the head, the middle and the tail of a large result; check a small one whole. */
 void st_worker_check(struct st_rank *r, char mode, uint64_t bytes)
 {
     uint64_t size = (uint64_t)job.size, count = bytes / size, part = count / (uint64_t)job.ranks;
@@ -152,14 +155,14 @@ void st_worker_check(struct st_rank *r, char mode, uint64_t bytes)
     st_address recv = (st_address)(uintptr_t)r->recv[mode != 'g'];
     char text[80];
 
-    CUDA(fill, recv, 0xff, out * size); /* NaN */
+    CUDA(fill, recv, 0xff, out * size); /* all elements become NaN */
     CUDA(synchronize);
     pthread_barrier_wait(&job.barrier);
     call(r, mode, bytes);
     CUDA(stream_wait, r->stream);
     for (int third = 0; third < (out > WINDOW ? 3 : 1); third++) {
         uint64_t from = third == 0 ? 0 : third == 1 ? out / 2 - piece / 2 : out - piece;
-        char *got = r->host + job.high; /* after the copy of the input */
+        char *got = r->host + job.high; /* the input lies before it */
 
         CUDA(to_host, got, recv + from * size, piece * size);
         for (uint64_t i = 0; i < piece; i++)
@@ -190,12 +193,12 @@ double st_worker_time(struct st_rank *r, char mode, uint64_t bytes, double least
     void *graph, *exec;
     double worst = 0;
 
-    CUDA(capture_begin, r->stream, 1); /* of this thread only */
+    CUDA(capture_begin, r->stream, 1); /* CU_STREAM_CAPTURE_MODE_THREAD_LOCAL */
     for (int i = 0; i < calls; i++)
         call(r, mode, bytes);
     CUDA(capture_end, r->stream, &graph);
     CUDA(graph_make, &exec, graph, 0);
-    for (int pass = 0; pass < 3; pass++) { /* warm up, find how many launches, measure */
+    for (int pass = 0; pass < 3; pass++) { /* warm up; find how many launches are needed; measure */
         float ms;
 
         CUDA(stream_wait, r->stream);
@@ -215,7 +218,7 @@ double st_worker_time(struct st_rank *r, char mode, uint64_t bytes, double least
     return worst;
 }
 
-/* Print what the library would run, and whether a rule chose it. */
+/* Print the "plan" line: what the library would run, and whether a rule chose it. */
 static void print_plan(struct st_rank *r, uint64_t bytes)
 {
     struct st_ar_plan plan;
@@ -226,8 +229,8 @@ static void print_plan(struct st_rank *r, uint64_t bytes)
                strncmp(plan.why, "rules: ", 7) == 0);
 }
 
-/* Print the rate of the copy engine from rank 0 to rank 1, in GB/s: no collective moves its bytes
- * faster. */
+/* Print the rate in GB/s of a copy by the copy engine from rank 0 to rank 1. It serves as a bound:
+ * no collective is expected to send its bytes faster. */
 static void floor_rate(struct st_rank *r)
 {
     struct st_rank *other = &job.rank[1];
@@ -235,7 +238,7 @@ static void floor_rate(struct st_rank *r)
     double best = 0;
     float ms;
 
-    job.cuda.enable_peer(other->context, 0); /* or the copy would go through host memory */
+    job.cuda.enable_peer(other->context, 0); /* without it the copy goes through host memory */
     for (int i = 0; i < 4; i++) {
         CUDA(event_record, r->start, r->stream);
         CUDA(copy_peer, (st_address)(uintptr_t)other->recv[0], other->context,
@@ -308,7 +311,7 @@ static void *run_rank(void *argument)
 
         if (r->rank == 0)
             printf("windows %s\n", real ? "real" : "null");
-        return NULL; /* the process ends now; tearing down might hang */
+        return NULL; /* tearing down might hang, and the process ends anyway */
     }
     prepare(r);
     pthread_barrier_wait(&job.barrier);
@@ -392,5 +395,5 @@ int st_cmd_worker(int argc, char **argv)
     for (int k = 0; k < job.ranks; k++)
         pthread_join(thread[k], NULL);
     fflush(NULL);
-    _exit(0); /* without the destructors of NCCL and CUDA */
+    _exit(0); /* do not run the destructors of NCCL and CUDA */
 }

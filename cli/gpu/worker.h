@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * worker.h - shared by the files of the measuring process: one job, one thread per rank.
+ * worker.h - what the files of the measuring process share. It does one job, with a thread per
+ * rank.
  *
- * Threads: all ranks run the same steps. A time is that of the slowest rank, and every rank gets
- * the same number, so that all ranks choose alike. Errors: they end the process.
+ * Threads: all ranks run the same steps. A measured time is that of the slowest rank; every rank
+ * gets this same number, so that all ranks choose alike. Errors: they end the process.
  */
 #ifndef ST_WORKER_H_
 #define ST_WORKER_H_
@@ -27,15 +28,15 @@ struct st_job {
     struct st_nccl nccl;
     struct st_ar ar;
     int ranks, coll, dtype; /* as NCCL numbers them */
-    int size;               /* bytes of an element */
-    bool measure, own;
+    int size;               /* of an element, in bytes */
+    bool measure, own;      /* the command is `measure`; a mode needs libsymtuner_ar.so */
     const char *modes;
-    const char *ways; /* "BYTES:KERNEL/CTAS/THREADS,..."; "": search for good ones */
+    const char *ways; /* "BYTES:KERNEL/CTAS/THREADS,..."; "": search for good ways */
     uint64_t low, high;
     unsigned seed;
     struct st_nccl_id id;
     pthread_barrier_t barrier;
-    double us[ST_RANKS_MAX];
+    double us[ST_RANKS_MAX]; /* by rank; slowest() in worker.c compares them */
     struct st_rank rank[ST_RANKS_MAX];
 };
 
@@ -47,14 +48,16 @@ void st_worker_cuda(int result, const char *what);
 /* Run ${mode} once on fresh data and check the result; a wrong element ends the process. */
 void st_worker_check(struct st_rank *r, char mode, uint64_t bytes);
 
-/* Microseconds per call on the slowest rank, measured for at least ${least_us}. */
+/* Time ${mode} for about ${least_us} microseconds or longer. Returns microseconds per call on the
+ * slowest rank. */
 double st_worker_time(struct st_rank *r, char mode, uint64_t bytes, double least_us);
 
-/* What the library would run for this call, as "KERNEL/CTAS/THREADS"; false if it would refuse. */
+/* Ask the library what it would run for this call; fill ${plan_out}, and ${way} with
+ * "KERNEL/CTAS/THREADS". Returns false if the library would refuse the call. */
 bool st_worker_plan(struct st_rank *r, uint64_t bytes, struct st_ar_plan *plan_out,
                     char way[ST_WAY_SIZE]);
 
-/* Mode k for one size. */
+/* Run mode k for one size: measure the ways and print their times. */
 void st_worker_ways(struct st_rank *r, uint64_t bytes);
 
 #endif

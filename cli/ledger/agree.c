@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* agree.c - symtuner agree LEDGER...: the first difference between ranks of one communicator. */
+/* agree.c - symtuner agree LEDGER...: prints where the ranks of a communicator differ first. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -34,7 +34,8 @@ static bool texts_differ(struct difference *d, const char *what, const char *a, 
     return true;
 }
 
-/* The hash does not cover the built-in defaults, but their CTA count is in sym_ctas. */
+/* Compare releases, rules and settings. The hash of the rules does not cover the built-in defaults,
+ * but sym_ctas has the CTA count that these gave. */
 static bool setups_differ(struct difference *d)
 {
     const struct st_ledger_block *a = d->one, *b = d->other;
@@ -55,7 +56,7 @@ static bool same_cell(const struct st_ledger_row *a, const struct st_ledger_row 
            strcmp(a->algo, b->algo) == 0 && strcmp(a->proto, b->proto) == 0;
 }
 
-/* The counters of ${row} in ${block}; zeros if it has no such row. */
+/* Return the counters of the row of ${block} that is like ${row}; zeros if there is none. */
 static const uint64_t *counters(const struct st_ledger_block *block,
                                 const struct st_ledger_row *row)
 {
@@ -67,7 +68,8 @@ static const uint64_t *counters(const struct st_ledger_block *block,
     return none;
 }
 
-/* Compare counts per rank: a process adds up those of all its ranks. */
+/* Compare the counts of one row. A block holds the sums of all ranks of its process, so divide by
+ * the number of these ranks. */
 static bool row_differs(struct difference *d, const struct st_ledger_row *row)
 {
     static const char *const ran[] = {"calls", "captured calls", "general kernels",
@@ -109,8 +111,8 @@ static bool decisions_differ(struct difference *d)
     return false;
 }
 
-/* Are both blocks of the same communicator? NCCL 2.27 gives no id; then blocks with the same number
- * of ranks are compared. */
+/* Do both blocks belong to one communicator? NCCL 2.27 gives no id; there blocks with the same
+ * number of ranks are taken to belong together. */
 static bool together(const struct st_ledger_block *a, const struct st_ledger_block *b)
 {
     return a->id == b->id && (a->id || a->ranks == b->ranks);
@@ -146,7 +148,7 @@ static void print_difference(struct report *report, const struct difference *d)
             d->other->pid, d->other_has);
 }
 
-/* Compare block ${first} with the others of its communicator. */
+/* Compare block ${first} with all later blocks of its communicator. */
 static void compare(const struct st_ledgers *ledgers, int first, struct report *report)
 {
     const struct st_ledger_block *block = ledgers->block;
@@ -156,7 +158,7 @@ static void compare(const struct st_ledgers *ledgers, int first, struct report *
 
     for (int i = 0; i < first; i++)
         if (together(&block[i], &block[first]))
-            return; /* compared with the earlier one */
+            return; /* this communicator was compared before */
     report->communicators++;
     for (int pass = 0; pass < 2 && !found; pass++) {
         seen = block[first].local;

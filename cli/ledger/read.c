@@ -15,7 +15,7 @@ struct reader {
     struct st_ledger_block *open; /* the block that is being read, or NULL */
     const char *path;
     int line;
-    bool begun;                   /* the file has a block                  */
+    bool begun;                   /* a block has started in this file      */
     char *error;
     size_t size;
 };
@@ -111,8 +111,8 @@ static bool row_field(struct st_ledger_row *row, const char *name, const char *v
     return true;
 }
 
-/* Take the next "name=value" from ${rest}; ${value} is NULL if there is no "=". False at the end of
- * the line. */
+/* Cut the next "name=value" off ${rest}. ${value} becomes NULL if there is no "=". Returns false at
+ * the end of the line. */
 static bool next_field(char **rest, char **name, char **value)
 {
     *name = strtok_r(NULL, " \t\r", rest);
@@ -214,8 +214,8 @@ static bool read_line(struct reader *reader, char *line)
 
 enum { LINE_SIZE = 4096 }; /* the plugin's lines have about 300 bytes */
 
-/* Read a line without its newline. 1, or 0 at the end of the file, or -1 if it cannot be a line of
- * a ledger. The length is limited because a device may never end a line. */
+/* Read a line without its newline. Returns 1; 0 at the end of the file; -1 if the line cannot be
+ * one of a ledger. The length is limited because a device may never end a line. */
 static int next_line(struct reader *reader, FILE *file, char line[LINE_SIZE])
 {
     int n = 0, c;

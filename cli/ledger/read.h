@@ -2,8 +2,8 @@
 /*
  * read.h - reads the ledgers that the plugin writes (docs/ledger.md).
  *
- * A block is one communicator of one process. Unknown lines and fields are skipped: later versions
- * may add some.
+ * A block of a ledger describes one communicator of one process. Unknown lines and fields are
+ * skipped, because later versions of the plugin may add some.
  *
  * Units: bytes are NCCL's nBytes. Ownership: st_ledgers_free frees what st_ledgers_read filled.
  * Errors: "file:line: what is wrong". A file that is not a ledger is an error, not an empty ledger.
@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* NCCL asked the tuner; an entry of the tuner's table won; a collective ran. */
 enum st_row_kind { ST_ROW_ASKED, ST_ROW_PICKED, ST_ROW_RAN };
 enum {
     ST_COUNT_CALLED,
@@ -28,10 +29,10 @@ enum {
 struct st_ledger_row {
     enum st_row_kind kind;
     int coll;                  /* NCCL's number                           */
-    uint64_t lo, hi;           /* bytes                                   */
-    int registered;            /* of ST_ROW_ASKED                         */
-    char verdict[16];          /* of ST_ROW_ASKED                         */
-    char algo[16], proto[16];  /* of ST_ROW_PICKED                        */
+    uint64_t lo, hi;           /* bytes, both included                    */
+    int registered;            /* only in ST_ROW_ASKED                    */
+    char verdict[16];          /* only in ST_ROW_ASKED                    */
+    char algo[16], proto[16];  /* only in ST_ROW_PICKED                   */
     uint64_t count[ST_COUNTS]; /* only ST_ROW_RAN uses more than count[0] */
 };
 
@@ -50,9 +51,10 @@ struct st_ledgers {
     int blocks;
 };
 
-/* Add the blocks of ${path}, up to the first error. A block replaces an earlier one of the same
- * process and communicator, because counters are never reset. Communicator id 0 means that there is
- * no id; such a block replaces nothing. */
+/* Add the blocks of ${path} to ${ledgers}, up to the first error. The plugin never resets counters,
+ * so a block replaces an earlier block of the same process and communicator. Communicator id 0
+ * means that NCCL gave no id; such a block replaces nothing. Returns false, with ${error} set,
+ * after an error. */
 bool st_ledgers_read(struct st_ledgers *ledgers, const char *path, char *error, size_t size);
 void st_ledgers_free(struct st_ledgers *ledgers);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* top.c - symtuner top LEDGER...: what ran, added up over ledgers. */
+/* top.c - symtuner top LEDGER...: prints which collectives ran, added up over all ledgers. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,15 +12,15 @@
 
 enum { PICKS = SYMTUNER_ALGOS * SYMTUNER_PROTOS };
 
-/* One collective and size. */
+/* The sums for one collective and one range of sizes. */
 struct sum {
     int coll;
     uint64_t lo, hi;
     uint64_t ran[ST_COUNTS];
-    uint64_t asked[2]; /* [0] not registered, [1] registered  */
-    uint64_t steered;  /* asked, and a rule decided           */
-    uint64_t pick[PICKS];
-    bool seen; /* the profiler interface counted it           */
+    uint64_t asked[2];    /* [0] not registered, [1] registered          */
+    uint64_t steered;     /* how often NCCL asked and a rule decided     */
+    uint64_t pick[PICKS]; /* by algorithm * SYMTUNER_PROTOS + protocol   */
+    bool seen;            /* a ledger has a "ran" line for it            */
 };
 
 struct sums {
@@ -104,7 +104,7 @@ static int by_bytes(const void *a, const void *b)
     return x < y || x > y ? (x < y) - (x > y) : by_size(a, b);
 }
 
-/* "ring/ll 90%, tree/ll 10%": the three most frequent. */
+/* Fill ${text} with the three entries that were picked most often: "ring/ll 90%, tree/ll 10%". */
 static void picks_text(const struct sum *sum, char *text, size_t size)
 {
     uint64_t total = 0, left[PICKS];
@@ -177,7 +177,7 @@ static void print_text(const struct st_ledgers *ledgers, const struct sums *sums
         share(reg, sizeof reg, sum->asked[1], sum->asked[0] + sum->asked[1]);
         picks_text(sum, picks, sizeof picks);
         if (strlen(picks) > 16 && strchr(picks, ','))
-            *strchr(picks, ',') = '\0'; /* too long for the line: the first one only */
+            *strchr(picks, ',') = '\0'; /* too long for the line: keep only the first entry */
         fprintf(out, "%-13s %-20s %9" PRIu64 " %9s %8s %5s %10s  %s\n",
                 symtuner_coll_name(sum->coll), range, calls(sum), part[0], part[1], part[2], reg,
                 picks);

@@ -6,7 +6,7 @@
 
 #include "cli/own_file.h"
 
-/* The path is relative to the root of the repository, where the compiler runs. */
+/* Embed the page. The path is relative to the root of the repository, where the compiler runs. */
 __asm__(".pushsection .rodata\n"
         "st_report_page:\n"
         ".incbin \"cli/report/report.html\"\n"
@@ -14,8 +14,9 @@ __asm__(".pushsection .rodata\n"
         ".popsection\n");
 extern const char st_report_page[] __attribute__((visibility("hidden")));
 
-/* Print the page with the JSON text ${self} instead of its "{}". In JSON "<" occurs only in
- * strings; escaped, it cannot end the script element or begin a comment. */
+/* Print the page with the JSON text ${self} in place of its "{}". In JSON "<" occurs only inside
+ * strings. It is printed as \u003c, so that no string can end the script element or begin an HTML
+ * comment. */
 static void print_page(const void *self, FILE *out)
 {
     const char *place = strstr(st_report_page, "{}</script>");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * report.h - writes report.html, which draws what symtuner tune and symtuner table found, with
- * their data inside: one file that needs nothing but a browser.
+ * report.h - writes the page that draws the results of symtuner tune or symtuner table: report.html
+ * with the data inside. The page is one file and needs only a browser.
  *
  * Errors: one line on stderr, and false. Threads: one.
  */
@@ -12,7 +12,9 @@
 
 #include "cli/json.h"
 
-/* ${write} writes one JSON object; its member "page" is the script's function that draws it. */
+/* Write the page to ${path}. ${write} writes its data, one JSON object, whose member "page" names
+ * the function of the page's script that draws them. Returns false, with the error printed, if that
+ * fails. */
 bool st_report_write(const char *command, const char *path,
                      void (*write)(const void *self, struct st_json *json), const void *self);
 

@@ -22,7 +22,7 @@ struct check {
     struct st_json out;
 };
 
-/* Print an error or a finding of the file. */
+/* Print an error in the file, or a finding about it, and count it. */
 static void tell(struct check *check, const char *kind, const char *text, int *count)
 {
     if (check->json) {
@@ -36,8 +36,8 @@ static void tell(struct check *check, const char *kind, const char *text, int *c
     ++*count;
 }
 
-/* Does the provenance fit this box? Without --nccl it is enough that it fits with any release that
- * we know. */
+/* Report a finding if the [provenance] does not fit this box. Without --nccl it is enough that it
+ * fits some known release of NCCL. */
 static void check_here(struct check *check, const symtuner_rules *rules, int *count)
 {
     struct symtuner_machine machine;

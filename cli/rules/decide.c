@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* decide.c - symtuner decide: what the plugin would decide for one call, without NCCL. */
+/* decide.c - symtuner decide: prints what the plugin would decide for one call; needs no NCCL. */
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -127,7 +127,8 @@ static bool of_all_ranks(const struct symtuner_query *query)
     return query->coll == SYMTUNER_ALLGATHER || query->coll == SYMTUNER_REDUCESCATTER;
 }
 
-/* Fill in what follows from several options. False, with the reason, if they do not fit. */
+/* Fill in the parts of the query that depend on several options. Returns false, with the reason, if
+ * the options contradict each other. */
 static bool complete(struct request *request, char error[ST_OPTION_ERROR])
 {
     struct symtuner_query *query = &request->query;
@@ -235,7 +236,8 @@ static void print_table(const struct request *request, const struct symtuner_dec
         printf(", %d channels\n", channels);
 }
 
-/* Rules count the bytes of the whole call, programs those of one rank. */
+/* Print what one rank passes: sizes in rules are of the whole call, but a program passes a rank's
+ * share. */
 static void print_whose(const struct symtuner_query *query)
 {
     char whole[ST_TEXT_SIZE], part[ST_TEXT_SIZE];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* diff.c - symtuner diff A B: the sizes that two rules files decide differently. */
+/* diff.c - symtuner diff A B: prints the sizes for which two rules files decide differently. */
 #include "cli/commands.h"
 #include "cli/json.h"
 #include "cli/rules/map.h"
@@ -24,7 +24,8 @@ static void detail(const struct symtuner_decision *d, char *text, size_t size)
                     st_map_entries(d->forbid, entries, sizeof entries));
 }
 
-/* Print a range of sizes that differs: of ${coll}, or of our kernels if NULL. */
+/* Print a range of sizes for which the decisions differ. ${coll} is the collective; NULL: the
+ * decisions are for libsymtuner_ar.so. */
 static void tell(struct report *report, const char *coll, int ranks, int registered, uint64_t lo,
                  uint64_t hi, const char *before, const char *after)
 {
@@ -63,7 +64,7 @@ static void change(struct report *report, const struct st_column *column, uint64
          before, after);
 }
 
-/* Walk along both columns; neighbouring ranges with the same change are one line. */
+/* Compare two columns run by run; print neighbouring ranges with the same change on one line. */
 static void compare(struct report *report, const struct st_column *a, const struct st_column *b)
 {
     const struct st_run *x = a->run, *y = b->run, *last = a->run + a->runs;

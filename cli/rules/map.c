@@ -85,7 +85,8 @@ const char *st_map_cell(const struct symtuner_decision *decision, char text[ST_M
     return text;
 }
 
-/* Bounds are inclusive, so that the round number in a rule may be one byte outside the range. */
+/* The bounds are inclusive. A rule for sizes above 64 KiB starts at 65537 bytes; print the round
+ * number with ">" or "<" where it is shorter. */
 const char *st_map_range(uint64_t lo, uint64_t hi, char *text, size_t size)
 {
     char low[ST_TEXT_SIZE], below[ST_TEXT_SIZE], high[ST_TEXT_SIZE], above[ST_TEXT_SIZE];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * map_kernels.c - what a decision map says about libsymtuner_ar.so: all-reduces of one type and
- * operator, with plain or registered buffers. Where no rule applies, the library's own table
- * decides; the map does not repeat that table.
+ * map_kernels.c - the part of a decision map for libsymtuner_ar.so: what [kernels] rules decide for
+ * all-reduces of one type and operator, with plain or registered buffers. Where no rule applies,
+ * the library's own table decides; the map does not show what that table says.
  */
 #include <string.h>
 
@@ -96,7 +96,8 @@ const char *st_map_kernel(const struct symtuner_kernel_decision *decision, char 
     return text;
 }
 
-/* Are two runs decided alike, by the same rule, for one kind of buffers? */
+/* Do two runs cover the same sizes and get, for one kind of buffers, the same decision by the same
+ * rule? Both must also be printed alike, with or without the kind of buffers. */
 static bool runs_alike(const struct st_kernel_run *a, const struct st_kernel_run *b, int registered)
 {
     const struct symtuner_kernel_decision *x = &a->decision[registered],
@@ -107,8 +108,8 @@ static bool runs_alike(const struct st_kernel_run *a, const struct st_kernel_run
                (b->decision[0].rule == b->decision[1].rule);
 }
 
-/* Print run ${i} and all like it with other numbers of ranks on one line, unless an earlier run
- * did. */
+/* Print run ${i}, and on the same line the numbers of ranks of all later runs like it. Print
+ * nothing if an earlier run is like it. */
 static void print_run(const struct st_map *map, int i, int registered, FILE *out)
 {
     const struct st_kernel_run *run = &map->kernel[i];
@@ -170,7 +171,7 @@ void st_map_kernels_json(const struct st_map *map, struct st_json *json)
         }
 }
 
-/* The run for ${ranks} that holds ${lo}; NULL: the library's own table decides. */
+/* Return the run for ${ranks} that ${lo} falls into; NULL: the library's own table decides. */
 static const struct st_kernel_run *run_at(const struct st_map *map, int ranks, uint64_t lo)
 {
     for (int i = 0; i < map->kernels; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* map_page.c - the decision map as a page for a browser; cli/report/report.html draws it. */
+/* map_page.c - writes the decision map as a page for a browser; cli/report/report.html draws it. */
 #include <inttypes.h>
 
 #include "cli/report/report.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* table.c - symtuner table RULES: the decision map in the terminal and as JSON. */
+/* table.c - symtuner table RULES: prints the decision map as text or as JSON. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,8 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Find all sizes where one of ${n} columns changes. Returns how many; free ${edges_out}. */
+/* Fill ${edges_out} with the sizes at which a run of one of the ${n} columns begins, in order.
+ * Returns how many there are; 0: out of memory. The caller frees ${edges_out}. */
 static int edges(const struct st_map *map, const int *column, int n, uint64_t **edges_out)
 {
     int count = 0, unique = 0;
@@ -43,7 +44,8 @@ static int edges(const struct st_map *map, const int *column, int n, uint64_t **
     return unique;
 }
 
-/* Print ${text} in ${width} characters; 0 ends the line. No line ends with blanks. */
+/* Print ${text} in a field of ${width} characters; width 0 ends the line. Blanks are held back
+ * until the next text, so that no line ends with blanks. */
 static void put(FILE *out, const char *text, int width)
 {
     static int pending;
@@ -59,7 +61,7 @@ static void put(FILE *out, const char *text, int width)
     }
 }
 
-/* Print columns of one collective. */
+/* Print one grid: ${n} columns of one collective. */
 static void print_columns(const struct st_map *map, const int *column, int n, FILE *out)
 {
     uint64_t *edge = NULL;
@@ -87,11 +89,12 @@ static void print_columns(const struct st_map *map, const int *column, int n, FI
     free(edge);
 }
 
-/* Pairs that decide alike are printed once. A collective with more columns than fit gets another
- * grid. */
+/* Print one grid per collective, continued in a further grid if its columns do not fit the width.
+ * Columns come in pairs (plain, registered); of pairs with the same decisions only the first is
+ * printed. */
 static void print_grids(const struct st_map *map, FILE *out)
 {
-    enum { MOST = ACROSS - ACROSS % 2 }; /* pairs stay together */
+    enum { MOST = ACROSS - ACROSS % 2 }; /* even: a pair stays in one grid */
     int column[MOST], n = 0;
 
     for (int pair = 0; pair < map->columns; pair += 2) {
@@ -108,7 +111,7 @@ static void print_grids(const struct st_map *map, FILE *out)
         print_columns(map, column, n, out);
 }
 
-/* Print the rules that the map shows, in the order of their lines. */
+/* Print the rules that decide something in the map, in the order of their lines. */
 static void print_legend(const struct st_map *map, FILE *out)
 {
     char text[320];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench.c - symtuner bench: NCCL alone, NCCL with symtuner, symtuner's kernels, side by side. */
+/* bench.c - symtuner bench: times NCCL alone, NCCL with symtuner's plugin, and symtuner's
+ * kernels. */
 #include <time.h>
 
 #include "cli/commands.h"

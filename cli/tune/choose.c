@@ -2,18 +2,18 @@
 /*
  * choose.c - chooses a CTA count and kernels from the measurements.
  *
- * A difference counts if it is more than two standard deviations of the rounds and more than a
- * share of the time.
+ * One candidate is faster than another if the difference of their medians is more than two standard
+ * deviations and more than a share of the time. The share depends on what is chosen.
  *
- * That share is 5 % for NCCL's CTA count. NCCL reads the count once per process, so that one count
- * serves all sizes: of those that are at no size slower than NCCL's own choice, the one with the
- * smallest geometric mean.
+ * It is 5 % for NCCL's CTA count. NCCL reads the count once per process, so one count serves all
+ * sizes. Of the counts that are at no size slower than NCCL's own choice, the one with the smallest
+ * geometric mean of the times is chosen.
  *
- * The share is 2 % for our kernels, which rules choose size by size and promise to be within 3 % of
- * the best. The library's own choice stays unless another way is faster.
+ * It is 2 % for symtuner's kernels. Rules choose them size by size, and what they choose is to be
+ * within 3 % of the best. The library's own choice stays unless another way is faster.
  *
- * The fastest kind of kernel changes from one size to the next if the new kind is also better at
- * the size after that, or is better by more than 3 %.
+ * The fastest kind of kernel changes from one size to the next if the new kind is 2 % faster and at
+ * least as fast at the size after that, or if it is 3 % faster.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -68,11 +68,12 @@ static bool faster(const struct st_cell *a, const struct st_cell *b, double shar
     return a->n && b->n && a->median < (1 - share) * b->median && b->median - a->median > 2 * noise;
 }
 
-/* Shares of the time: for one CTA count, for a choice at each size, for a change that does not
- * last. */
+/* By which share of the time something must be faster: a CTA count for all sizes; a choice at one
+ * size; another kind of kernel at one size that is not faster at the next size, too. */
 static const double whole = 0.05, each = 0.02, plain = 0.03;
 
-/* The mean of log(time / time with NCCL's own count) over all sizes. False if a size is slower. */
+/* Compute the mean of log(time / time with NCCL's own count) over all sizes. Returns false if CTA
+ * count ${setting} is slower at some size, or if nothing was measured. */
 static bool compare_ctas(const struct st_tune *tune, int setting, double *mean_out)
 {
     double sum = 0;
@@ -94,8 +95,8 @@ static bool compare_ctas(const struct st_tune *tune, int setting, double *mean_o
     return n > 0;
 }
 
-/* The first count of the plan is NCCL's own. A larger one must be 1 % better than the best so far,
- * and the best 2 % better than NCCL's own. */
+/* Choose the CTA count. ctas[0] stands for NCCL's own count. A later count replaces the best so far
+ * if its mean is 1 % better; the best is chosen if it is 2 % better than NCCL's own. */
 static void choose_ctas(struct st_tune *tune)
 {
     double least = 0, mean;
@@ -122,7 +123,7 @@ static void choose_ctas(struct st_tune *tune)
                  "being counted slower at some size");
 }
 
-/* Pick the way that counts as symtuner's at each size. */
+/* Pick the best way at each size. Its times become those of candidate ST_OWN. */
 static void choose_ways(struct st_tune *tune)
 {
     for (int z = 0; z < st_tune_sizes(tune); z++) {
@@ -139,8 +140,9 @@ static void choose_ways(struct st_tune *tune)
     }
 }
 
-/* Choose what the rules ask for at each size: nothing where the library's own choice is as good. A
- * rule "nccl" gets NCCL's symmetric kernels, because NCCL runs those for registered buffers. */
+/* Choose what the rules ask for at each size: nothing where the library's own choice is as good,
+ * NCCL where NCCL's symmetric kernels are faster. The kernel "nccl" in a rule means these kernels,
+ * because NCCL runs them for registered buffers. */
 static void choose_words(struct st_tune *tune)
 {
     for (int z = 0; z < st_tune_sizes(tune); z++) {

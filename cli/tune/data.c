@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* data.c - stores the measurements of tune by size and candidate, and reads them from a worker. */
+/* data.c - parses a worker's output, and stores its times by candidate or way, size and round. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,7 +46,7 @@ const char *st_tune_name(const struct st_tune *tune, int candidate, char text[48
 double st_tune_busbw(const struct st_tune *tune, int coll, uint64_t bytes, double us)
 {
     double n = tune->ranks, steps = coll == SYMTUNER_ALLREDUCE ? 2 : 1;
-    double sent = (double)bytes * steps * (n - 1) / n; /* by each rank, at least */
+    double sent = (double)bytes * steps * (n - 1) / n; /* what each rank must send at least */
 
     return us > 0 ? sent / us / 1e3 : 0;
 }
@@ -75,7 +75,7 @@ const char *st_tune_modes(const struct st_tune *tune, int coll, int setting)
     return tune->own && !tune->search && coll == SYMTUNER_ALLREDUCE ? "gso" : "gs";
 }
 
-/* The number of the size with ${bytes}, or -1. */
+/* Return the index of the size ${bytes}, or -1. */
 static int size_of(const struct st_tune *tune, uint64_t bytes)
 {
     for (int z = 0; z < st_tune_sizes(tune); z++)
@@ -95,9 +95,9 @@ bool st_tune_put(struct st_tune *tune, int round, int coll, int candidate, uint6
     return true;
 }
 
-/* ---- ways of our kernels --------------------------------------------------------------------- */
+/* ---- ways to run symtuner's kernels ---------------------------------------------------------- */
 
-/* Is it a way, such as "one_ll8/16/128"? */
+/* Is ${name} a way, such as "one_ll8/16/128"? */
 static bool good_way(const char *name)
 {
     int ctas, threads, end = 0;
@@ -127,7 +127,8 @@ bool st_tune_put_way(struct st_tune *tune, int round, const char *name, uint64_t
     return true;
 }
 
-/* Take "plan BYTES WAY RULES" or "o BYTES US"; true for the second, which is the measurement. */
+/* Store a line "plan BYTES WAY RULES" or "o BYTES US" of the worker. Returns true only for the
+ * second kind, which holds the time. */
 static bool put_ruled(struct st_tune *tune, int round, int rules, const char *line)
 {
     unsigned long long bytes;
@@ -201,7 +202,7 @@ bool st_tune_take(struct st_tune *tune, int round, int coll, int setting, const 
             if (!st_tune_put(tune, round, coll, candidate, bytes, us))
                 return st_tune_wrong(error, size, "a size or time that was not asked for", line);
             rows++;
-        } /* NCCL printed anything else */
+        } /* other lines come from NCCL */
     }
     for (int z = 0; z < st_tune_sizes(tune); z++)
         ways += setting == tune->n_ctas ? tune->ways[z] ? tune->ways[z] : 1 : (int)strlen(modes);

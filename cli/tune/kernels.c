@@ -2,9 +2,9 @@
 /*
  * kernels.c - writes the [kernels] rules of tune.
  *
- * There is no rule where the library's own choice is as good: its table covers more than the
- * measured sizes, and later tables may be better. A measured size stands for three quarters to one
- * and a half times itself, which is half way to its neighbours.
+ * No rule is written where the library's own choice is as good: the library's table covers more
+ * than the measured sizes, and later releases may have better tables. A rule for a measured size
+ * covers 3/4 to 3/2 of it, half way to the neighbouring sizes.
  */
 #include <string.h>
 
@@ -20,8 +20,8 @@ static void split(const char *way, char kernel[25], int *ctas, int *threads)
     sscanf(way, "%24[a-z0-9_]/%d/%d", kernel, ctas, threads);
 }
 
-/* Does the kernel work on the caller's buffers? Those were registered when it was measured; the
- * other kernels copy in any case. */
+/* Does ${kernel} work on the caller's buffers directly? If so, its rule is for registered buffers
+ * only, because tune measured with those. Kernels one_* and two_* always copy. */
 static bool uses_buffers(const char *kernel)
 {
     return strncmp(kernel, "one_", 4) != 0 && strncmp(kernel, "two_", 4) != 0;
@@ -34,7 +34,7 @@ static bool alike(const struct st_tune *tune, int a, int b)
     return strcmp(tune->way[a][tune->say[a]].name, tune->way[b][tune->say[b]].name) == 0;
 }
 
-/* A comment with the time of the rule and the time of what it replaces. */
+/* Write a comment with the time of what the rule asks for and of the way that it replaces. */
 static void comment(const struct st_tune *tune, int z, FILE *out)
 {
     const struct st_cell *best = &tune->way[z][tune->pick[z]].cell, *table = &tune->way[z][0].cell;
@@ -50,7 +50,7 @@ static void comment(const struct st_tune *tune, int z, FILE *out)
             table->sigma);
 }
 
-/* "64KiB" */
+/* Fill ${name} with a size without a blank, such as "64KiB". */
 static const char *name_of(uint64_t bytes, char name[ST_TEXT_SIZE])
 {
     char *blank = strchr(st_text_size(bytes, name), ' ');

@@ -11,7 +11,8 @@
 
 const char st_tune_first_line[] = "# symtuner tune 1";
 
-/* The whole plan on one line. Data of different plans are not mixed. */
+/* Put the whole plan on one line. Runs compare this line, so that data of different plans are not
+ * mixed. */
 static void plan_line(const struct st_tune *tune, char *text, size_t size)
 {
     size_t at = st_text_add(text, size, 0,
@@ -82,10 +83,10 @@ bool st_tune_save(const struct st_tune *tune)
     return good;
 }
 
-/* The file that is being read. */
+/* The state of reading a file. */
 struct reader {
     struct st_tune *tune;
-    bool take_plan; /* from the file */
+    bool take_plan; /* take the plan from the file */
     bool planned;   /* the plan was read */
     char why[200];
 };
@@ -170,7 +171,7 @@ static bool read_row(struct reader *reader, const char *line)
     return wrong(reader, "a measurement outside the plan", line);
 }
 
-/* Forget the rows of units that are not marked done; they are measured again. */
+/* Forget the times of units that are not marked done, so that these units are measured again. */
 static void forget_unfinished(struct st_tune *tune)
 {
     if (!tune->done[0][SYMTUNER_ALLREDUCE][tune->n_ctas]) /* the first round finds the ways */
@@ -188,7 +189,8 @@ static void forget_unfinished(struct st_tune *tune)
                         tune->cell[c][k][z].us[r] = 0;
 }
 
-/* With a budget, the earlier run may have ended after fewer rounds. Then those are the plan. */
+/* Take the number of rounds from the file: with a budget, the earlier run may have planned fewer
+ * rounds than this run. */
 static void take_rounds(struct st_tune *tune, const char *line)
 {
     int rounds = 0;

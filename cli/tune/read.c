@@ -74,7 +74,7 @@ static bool read_csv(const char *value, void *self, char error[ST_OPTION_ERROR])
            st_option_wrong(error, "--csv wants a shorter name", value);
 }
 
-/* --nccl was the name of --library. */
+/* Read --nccl, the earlier name of --library. */
 static bool read_nccl(const char *value, void *self, char error[ST_OPTION_ERROR])
 {
     ((struct st_tune *)self)->nccl_file = value;
@@ -119,11 +119,11 @@ static bool read_ledger(const char *path, void *self, char error[ST_OPTION_ERROR
 
 #define AT(member) offsetof(struct st_tune, member)
 const struct st_option st_tune_options[ST_TUNE_OPTIONS] = {
-    /* of bench alone */
+    /* only bench has these */
     {"rules", "FILE", "rules for the plugin and symtuner's kernels (built-in defaults)",
      ST_OPTION_TEXT, .at = AT(rules)},
     {"csv", "FILE", "also write the raw data", ST_OPTION_READ, .read = read_csv},
-    /* of both */
+    /* bench and tune have these */
     {"ranks", "N", "GPUs to use (all)", ST_OPTION_NUMBER, .at = AT(ranks), .least = 2, .most = 16},
     {"coll", "C,C,...", "allreduce, allgather, reducescatter, or all (allreduce)", ST_OPTION_READ,
      .read = read_colls},
@@ -142,7 +142,7 @@ const struct st_option st_tune_options[ST_TUNE_OPTIONS] = {
     {"json", NULL, "print the result for programs", ST_OPTION_FLAG, .at = AT(json)},
     {"force", NULL, "overwrite files that symtuner did not write", ST_OPTION_FLAG, .at = AT(force)},
     {"nccl", "FILE", NULL, ST_OPTION_READ, .read = read_nccl, .instead = "--library FILE"},
-    /* of tune alone */
+    /* only tune has these */
     {"out", "FILE", "the rules to write (symtuner.rules)", ST_OPTION_TEXT, .at = AT(out)},
     {"ctas", "N,N,...", "CTA counts besides NCCL's own (8,16,32,64)", ST_OPTION_READ,
      .read = read_ctas},

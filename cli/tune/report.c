@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report.c - the data of the page of tune; cli/report/report.html draws them. */
+/* report.c - writes the page of tune: its data as JSON, which cli/report/report.html draws. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "cli/tune/tune.h"
 #include "symtuner_why.h"
 
-/* 'a'\''b': one word for a shell. Freed with free(). */
+/* Quote ${word} for a shell: a'b becomes 'a'\''b'. Free the result with free(). */
 static char *shell_word(const char *word)
 {
     static const char harmless[] =

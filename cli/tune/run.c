@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* run.c - measures for tune and bench: one process for each unit, in turns. */
+/* run.c - measures the units of tune and bench one after another, each in a process of its own. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -31,7 +31,7 @@ static void progress(const struct st_tune *tune, double began, int measured, con
     memset(bar, '.', BAR);
     memset(bar, '#', (size_t)full);
     bar[BAR] = '\0';
-    if (terminal && write(2, "\r", 1) < 0) /* our stderr would print "?" */
+    if (terminal && write(2, "\r", 1) < 0) /* stderr turns "\r" into "?" */
         return;
     fprintf(stderr, "[%s] %d of %d", bar, all - open, all);
     if (measured > 0 && open > 0) {
@@ -42,7 +42,7 @@ static void progress(const struct st_tune *tune, double began, int measured, con
     fprintf(stderr, "  %-28s%s", open ? what : "", terminal && open ? "" : "\n");
 }
 
-/* Run one process: one setting and one collective at all sizes. */
+/* Measure one unit, all sizes, in a process of its own, and store what it prints. */
 static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int setting,
                                   char *error, size_t size)
 {
@@ -63,7 +63,8 @@ static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int
     const char *modes = st_tune_modes(tune, coll, setting), *given = search ? ways : NULL;
     const char *arguments[] = {"measure",  word[RANKS], nccl,        modes, word[COLL], word[LOW],
                                word[HIGH], word[SEED],  word[DTYPE], given, NULL};
-    /* Removed or set: what would load a plugin, change the CTA count, or force a kernel. */
+    /* The variables that load a plugin, change the CTA count or force a kernel. A name without "="
+     * is removed from the environment. */
     const char *set[] = {tuner,
                          rules,
                          ctas,
@@ -99,7 +100,7 @@ static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int
         const char *library = st_beside_command("libsymtuner.so", path, sizeof path);
 
         snprintf(tuner, sizeof tuner, "NCCL_TUNER_PLUGIN=%s", library);
-        snprintf(env, sizeof env, "NCCL_ENV_PLUGIN=%s", library); /* a CTA count needs it */
+        snprintf(env, sizeof env, "NCCL_ENV_PLUGIN=%s", library); /* it passes on the CTA count */
     }
     end = st_child_run(&child);
     free(ways);
@@ -111,7 +112,8 @@ static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int
     return end;
 }
 
-/* Is there time for another round? If not, the rounds so far are the plan. There are at least 3. */
+/* Is there time for another round? The first 3 rounds always run. If there is no time, reduce the
+ * plan to the rounds that were measured. */
 static bool fits_budget(struct st_tune *tune, int round, double began, double *round_began)
 {
     double at = st_child_now(), last = *round_began > 0 ? at - *round_began : 0;
@@ -137,7 +139,7 @@ int st_tune_measure(struct st_tune *tune, const char *command)
             break;
         for (int c = SYMTUNER_COLLS - 1; c >= 0; c--)
             for (int i = 0; i < st_tune_settings(tune); i++) {
-                int s = (i + r) % st_tune_settings(tune); /* each round starts with another */
+                int s = (i + r) % st_tune_settings(tune); /* round r starts with setting r */
                 enum st_child_end end;
 
                 if (!st_tune_has(tune, c, s) || tune->done[r][c][s])

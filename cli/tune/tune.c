@@ -27,7 +27,8 @@ static const struct st_command_line line = {
     .row = st_tune_options + ST_BENCH_ALONE,
     .rows = ST_TUNE_OPTIONS - ST_BENCH_ALONE};
 
-/* May the files be written? Raw data of an earlier run may be there: resume() reads them. */
+/* May this run write its three files? Raw data of an earlier run are no obstacle: resume() reads
+ * them. */
 static bool may_write(void)
 {
     return st_own_file_free("tune", tune.out, NULL, tune.force) &&
@@ -35,7 +36,8 @@ static bool may_write(void)
            (tune.from || st_own_file_free("tune", tune.raw, st_tune_first_line, tune.force));
 }
 
-/* Take over what an interrupted run measured. */
+/* Load what an interrupted run measured, unless --fresh is given. Returns false, with the error
+ * printed, if that fails. */
 static bool resume(void)
 {
     char error[600];

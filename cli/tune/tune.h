@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tune.h - what symtuner tune and symtuner bench measure, and what tune makes of it.
+ * tune.h - the measurements of symtuner tune and symtuner bench, and what tune chooses from them.
  *
  * A candidate is one way to run a collective: NCCL's general kernels, its symmetric kernels with
- * some CTA count, or symtuner's kernels. The last ones run in several ways (kernel, blocks,
- * threads) at each size; the first way is the library's own choice.
+ * some CTA count, or symtuner's kernels. Symtuner's kernels run in several ways at each size. A way
+ * is a kernel with a number of blocks and of threads; way 0 is the library's own choice.
  *
- * A setting is what one process can measure: a CTA count is read once per process. A round measures
- * every setting once, each in a process of its own, in an order that rotates. A unit is one setting
- * and one collective in one round.
+ * NCCL reads its CTA count once per process. So a process measures one setting: a CTA count, the
+ * ways, or rules to verify. A round measures every setting once, and each round starts with another
+ * setting. A unit is one setting and one collective in one round; it has a process of its own.
  *
- * Units: bytes are NCCL's nBytes; times are microseconds per call on the slowest rank; GB/s are
- * 10^9. Ownership: one static struct st_tune. Errors: printed where they happen.
+ * Units: bytes are NCCL's nBytes; times are microseconds per call on the slowest rank; a GB is 10^9
+ * bytes. Ownership: one static struct st_tune. Errors: printed where they happen.
  */
 #ifndef ST_TUNE_H_
 #define ST_TUNE_H_
@@ -32,125 +32,139 @@ enum {
     ST_TUNE_RULES = 2
 };
 
-/* In place of a CTA count: NCCL with symtuner's plugin (symtuner bench). */
+/* Stands for a CTA count in ctas[]: NCCL with symtuner's plugin (symtuner bench). */
 enum { ST_TUNE_PLUGIN = -1 };
 
-/* Candidates. From ST_SYMMETRIC on: the CTA counts in the order of the plan. */
+/* Candidates: NCCL's general kernels, symtuner's kernels, and NCCL's symmetric kernels.
+ * ST_SYMMETRIC + i runs with CTA count ctas[i]. */
 enum { ST_GENERAL, ST_OWN, ST_SYMMETRIC };
 
 struct st_cell {
-    double us[ST_TUNE_ROUNDS]; /* 0: not measured */
-    int n;
-    double median, sigma; /* of the rounds */
+    double us[ST_TUNE_ROUNDS]; /* by round; 0: not measured */
+    int n;                     /* how many rounds measured it */
+    double median, sigma;      /* of the measured rounds, us */
 };
 
-/* One way to run symtuner's kernels at one size: "one_ll8/16/128". */
+/* One way to run symtuner's kernels at one size. The name is KERNEL/BLOCKS/THREADS, such as
+ * "one_ll8/16/128". */
 struct st_way {
     char name[48];
     struct st_cell cell;
 };
 
-/* What the rules ask for at one size; above 0, the number of a way. */
+/* What the rules ask for at one size: NCCL, or nothing. A number above 0 is an index into way[]. */
 enum { ST_SAY_NCCL = -1, ST_SAY_NOTHING = 0 };
 
 struct st_tune {
     /* the plan */
     int ranks, rounds;
-    int ctas[ST_TUNE_CTAS], n_ctas; /* 0 CTAs: as NCCL chooses                       */
-    bool own, search;               /* with symtuner's kernels; in several ways      */
+    int ctas[ST_TUNE_CTAS], n_ctas; /* a count of 0: NCCL chooses                    */
+    bool own, search;               /* measure symtuner's kernels; in several ways   */
     unsigned colls;                 /* bit per collective                            */
     int dtype;                      /* NCCL's number                                 */
-    int budget_s;                   /* time for rounds beyond the third; 0: no limit */
-    uint64_t low, high;
+    int budget_s;                   /* start no round after the third that would end
+                                     * later than this; 0: no limit                  */
+    uint64_t low, high;             /* the smallest and the largest size, powers of two */
     /* the box */
     struct symtuner_machine machine;
-    int nccl;
-    double floor_gbps;
+    int nccl;          /* release, 22809 is 2.28.9; 0: not known yet */
+    double floor_gbps; /* rate of the copy engine between two GPUs */
     char date[32];
     /* what was measured */
     struct st_cell cell[SYMTUNER_COLLS][ST_TUNE_CANDIDATES][ST_TUNE_SIZES];
-    struct st_way way[ST_TUNE_SIZES][ST_TUNE_WAYS]; /* all-reduce; [0] is the library's choice */
-    int ways[ST_TUNE_SIZES];
-    struct st_way ruled[ST_TUNE_RULES][ST_TUNE_SIZES]; /* --verify: what the rules chose */
+    struct st_way way[ST_TUNE_SIZES][ST_TUNE_WAYS];    /* all-reduce; way 0: the library's choice */
+    int ways[ST_TUNE_SIZES];                           /* how many ways there are at each size */
+    struct st_way ruled[ST_TUNE_RULES][ST_TUNE_SIZES]; /* --verify: the way that the rules chose */
+    /* [round][collective][setting]: the unit has been measured */
     bool done[ST_TUNE_ROUNDS][SYMTUNER_COLLS][ST_TUNE_CTAS + 1 + ST_TUNE_RULES];
     /* what was chosen */
-    int chosen;                                /* index into ctas                   */
-    int policy[SYMTUNER_COLLS][ST_TUNE_SIZES]; /* fastest kind: a candidate, or -1  */
-    int pick[ST_TUNE_SIZES];                   /* way that counts as ST_OWN         */
-    int say[ST_TUNE_SIZES];                    /* ST_SAY_..., or a way              */
-    char why[300];                             /* why that CTA count                */
+    int chosen;                                /* CTA count, as an index into ctas      */
+    int policy[SYMTUNER_COLLS][ST_TUNE_SIZES]; /* fastest candidate; -1: none measured  */
+    int pick[ST_TUNE_SIZES];                   /* the way whose times ST_OWN has        */
+    int say[ST_TUNE_SIZES];                    /* what the rules ask for: ST_SAY_...    */
+    char why[300];                             /* why this CTA count was chosen         */
     /* files */
     const char *out;                   /* rules to write */
     const char *rules;                 /* rules for ST_TUNE_PLUGIN, or NULL */
     const char *verify[ST_TUNE_RULES]; /* rules to verify, or NULL          */
     char raw[600], html[600];
-    const char *nccl_file; /* NULL: what the loader finds */
-    char command[400];
-    const char *from, *verify_files; /* options, or NULL */
+    const char *nccl_file; /* the libnccl.so.2 to measure; NULL: the one that the loader finds */
+    char command[400];     /* the command line */
+    const char *from, *verify_files; /* values of --from and --verify, or NULL */
     bool json, fresh, no_kernels, force;
 };
 
 /* data.c */
+/* Return the number of sizes, and the bytes of size ${size}: low << size. */
 int st_tune_sizes(const struct st_tune *tune);
 uint64_t st_tune_bytes(const struct st_tune *tune, int size);
 int st_tune_candidates(const struct st_tune *tune);
 const char *st_tune_name(const struct st_tune *tune, int candidate, char text[48]);
 double st_tune_busbw(const struct st_tune *tune, int coll, uint64_t bytes, double us);
-/* How many settings there are, and whether ${coll} is measured with ${setting}. The CTA counts come
- * first, then the ways of our kernels, then the rules to verify. */
+/* Return how many settings there are, and whether ${coll} is measured with ${setting}. The first
+ * n_ctas settings are the CTA counts; then come the ways, if they are compared, and the rules to
+ * verify. */
 int st_tune_settings(const struct st_tune *tune);
 bool st_tune_has(const struct st_tune *tune, int coll, int setting);
-/* The worker's modes for ${setting}. The first setting also measures general kernels, and our own
- * if no ways are compared. */
+/* Return the modes (cli/gpu/worker.c) in which the worker measures ${setting}. Setting 0 also
+ * measures general kernels and, if no ways are compared, symtuner's kernels. */
 const char *st_tune_modes(const struct st_tune *tune, int coll, int setting);
-/* "BYTES:WAY,...": what the first round found, for the later ones; "" before. Freed with free(). */
+/* Return "BYTES:WAY,...", the ways that the first round found, so that the later rounds measure the
+ * same; "" before. Free it with free(). NULL: out of memory. */
 char *st_tune_ways(const struct st_tune *tune);
-/* The number of a way at ${size}. A new way is added; -1 if there is no room or ${name} is none. */
+/* Return the index of the way ${name} at ${size}; add it if it is new. -1: there is no room, or
+ * ${name} is not a way. */
 int st_tune_way(struct st_tune *tune, int size, const char *name);
-/* Store what a worker printed for one unit. False, with the reason, if it is not what was asked
- * for. */
+/* Store the output of the worker that measured one unit. Returns false, with the reason in
+ * ${error}, if the output does not fit the plan. */
 bool st_tune_take(struct st_tune *tune, int round, int coll, int setting, const char *output,
                   char *error, size_t size);
-/* Store one measurement. False if its size, candidate, way or time is not in the plan. */
+/* Store one time of a candidate, or of a way. Return false if the size, candidate or way is not in
+ * the plan, or if the time is not above 0 and at most 1e9 us. */
 bool st_tune_put(struct st_tune *tune, int round, int coll, int candidate, uint64_t bytes,
                  double us);
 bool st_tune_put_way(struct st_tune *tune, int round, const char *name, uint64_t bytes, double us);
-/* error = "${what}: "${line}""; false, so that a reader can return it. */
+/* Set ${error} to: ${what}: "${line}". Returns false, so that a reader can return it. */
 bool st_tune_wrong(char *error, size_t size, const char *what, const char *line);
 
-/* raw.c: the raw data file. Write all complete units; read them back. With ${take_plan} the plan is
- * that of the file; without, another plan is an error. */
+/* raw.c: write all complete units to the raw data file, or read them back. With ${take_plan}, take
+ * the plan from the file; without it, a file with another plan is an error. */
 extern const char st_tune_first_line[];
 bool st_tune_save(const struct st_tune *tune);
 bool st_tune_load(struct st_tune *tune, bool take_plan, char *error, size_t size);
 
-/* read.c: bench has the first ST_BENCH_OPTIONS of them, tune all but the first ST_BENCH_ALONE. */
+/* read.c: the options. bench takes the first ST_BENCH_OPTIONS of them; tune takes all but the first
+ * ST_BENCH_ALONE. */
 enum { ST_TUNE_OPTIONS = 19, ST_BENCH_OPTIONS = 14, ST_BENCH_ALONE = 2 };
 extern const struct st_option st_tune_options[ST_TUNE_OPTIONS];
 
-/* run.c. Exit statuses; st_tune_find_gpus returns -1 if this box can measure. */
+/* run.c: find out whether this box can measure, and complete the plan. Returns -1 if it can, else
+ * the exit status. Without ${kernels}, leave out symtuner's kernels. */
 int st_tune_find_gpus(struct st_tune *tune, const char *command, bool kernels);
+/* Measure all units that are not done. Returns the exit status. */
 int st_tune_measure(struct st_tune *tune, const char *command);
+/* Return the number of units of the plan; with ${only_open}, of those that are not done. */
 int st_tune_units(const struct st_tune *tune, bool only_open);
 
-/* kernels.c: write [kernels] rules; neighbouring sizes with the same way share one. */
+/* kernels.c: write the [kernels] rules. Neighbouring sizes that get the same way share a rule. */
 void st_tune_write_kernels(const struct st_tune *tune, FILE *out);
 
-/* verify.c: measure rules again beside all that tune compared. The exit status. */
+/* verify.c: measure the rules in ${files}, "A" or "A,B", beside the candidates that the earlier run
+ * of tune compared, and print whether they are still good. Returns the exit status. */
 int st_tune_verify(struct st_tune *tune, const char *files, bool json);
 
-/* choose.c: medians and standard deviations; and from them one CTA count and one candidate per
- * size. */
+/* choose.c: st_tune_summarise computes medians and standard deviations; st_tune_choose also chooses
+ * a CTA count and, for each size, a candidate and what the rules ask for. */
 void st_tune_summarise(struct st_tune *tune);
 void st_tune_choose(struct st_tune *tune);
 
-/* write.c: write the result as rules, for a terminal and for programs. */
+/* write.c: write the result as rules, as text for a terminal, and as JSON. */
 bool st_tune_write_rules(const struct st_tune *tune);
 void st_tune_print(const struct st_tune *tune, FILE *out);
 void st_tune_print_json(const struct st_tune *tune, FILE *out);
 void st_tune_json(struct st_json *json, const char *key, const struct st_tune *tune);
 
-/* report.c: write it as a page. */
+/* report.c: write the result as a page for a browser. */
 bool st_tune_write_report(const struct st_tune *tune);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * verify.c - tune --verify: are the rules of an earlier run still nowhere more than 3 % slower than
- * the best? The plugin and the library load them in a process of their own. It runs in turns with
- * fresh processes for all that tune compared, except what was far off in the raw data.
+ * verify.c - tune --verify: are the rules of an earlier run at every size still at most 3 % slower
+ * than the best? A process with the plugin and the library, which load these rules, runs in turns
+ * with processes for what the earlier run compared: the ways and the CTA counts. CTA counts that
+ * were far off in its raw data are left out.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,10 +13,12 @@
 #include "cli/text.h"
 #include "cli/tune/tune.h"
 
-/* A CTA count that was at no size within 15 % of the best is far off. */
+/* As multiples of another time: a CTA count that was this much slower than the best at every size
+ * is left out; how much slower than the best the rules may be; how far apart A and B may be. */
 static const double far_off = 1.15, promised = 1.03, agreed = 1.05;
 
-/* Load the raw data of the rules in ${file}, FILE.csv. */
+/* Load the raw data of the rules in ${file}: ${file}.csv. Returns false, with the error printed, if
+ * that fails or if they hold no ways. */
 static bool load(struct st_tune *tune, const char *file)
 {
     char error[600];
@@ -60,7 +63,7 @@ static double best_of(const struct st_tune *tune, int z, char name[48])
     return best;
 }
 
-/* Keep the CTA counts that came near; forget what was measured. */
+/* Keep the CTA counts that were not far off; forget the times. */
 static void make_plan(struct st_tune *tune)
 {
     int kept = 0;
@@ -85,7 +88,7 @@ static void make_plan(struct st_tune *tune)
     tune->raw[0] = '\0'; /* no file to keep the measurements in */
 }
 
-/* Add the ways that B's run compared, as far as there is room. */
+/* Add the ways of ${other}, the run that wrote B, as far as there is room. */
 static void add_ways(struct st_tune *tune, const struct st_tune *other)
 {
     for (int z = 0; z < st_tune_sizes(tune); z++)
@@ -95,7 +98,7 @@ static void add_ways(struct st_tune *tune, const struct st_tune *other)
                     st_tune_way(tune, z, other->way[y][w].name);
 }
 
-/* Print the head of the table. It is at most 100 columns wide. */
+/* Print the head of the table. The table is at most 100 columns wide. */
 static void head(const struct st_tune *tune, FILE *out)
 {
     fprintf(out, "%-9s %8s %-20s", "", "A us", "kernel");
@@ -104,8 +107,9 @@ static void head(const struct st_tune *tune, FILE *out)
     fprintf(out, " %8s %s\n", "best us", "of");
 }
 
-/* Print a line for each size. ${worst} is the largest ratio of A to the best, of B to the best, and
- * of A and B to each other; ${at} is where it occurs. */
+/* Print a line for each size. Fill ${worst} with the largest ratios of times: [0] A to the best,
+ * [1] B to the best, [2] the slower of A and B to the faster; ${at} with the sizes where they
+ * occur. */
 static void print_sizes(const struct st_tune *tune, double worst[3], int at[3], FILE *out)
 {
     for (int z = 0; z < st_tune_sizes(tune); z++) {
@@ -159,7 +163,7 @@ static int report(struct st_tune *tune, bool json)
     return status;
 }
 
-/* Would plugin and library take these rules here? If not, say why without measuring. */
+/* Would the plugin and the library accept the rules in ${file} on this box? If not, print why. */
 static bool usable(const struct st_tune *tune, const char *file, int nccl)
 {
     char error[SYMTUNER_ERROR_MAX];
@@ -191,7 +195,7 @@ int st_tune_verify(struct st_tune *tune, const char *files, bool json)
                 name[1], other.ranks);
         return ST_EXIT_FINDINGS;
     }
-    st_tune_summarise(tune); /* medians of the raw data, to see what came near */
+    st_tune_summarise(tune); /* make_plan needs the medians */
     make_plan(tune);
     if (comma)
         add_ways(tune, &other);

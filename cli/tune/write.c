@@ -8,7 +8,7 @@
 #include "nccl/release.h"
 #include "symtuner_why.h"
 
-/* The largest standard deviation, in per cent of the median. */
+/* Return the largest standard deviation of any candidate at any size, in per cent of the median. */
 static double worst_spread(const struct st_tune *tune)
 {
     double worst = 0;
@@ -96,7 +96,7 @@ static void cell_text(const struct st_cell *cell, char *text, size_t size)
                  cell->median < 100 ? 2 : 1, cell->sigma);
 }
 
-/* Print ${text} at the right of ${width} characters; "±" has two bytes. */
+/* Print ${text} right-aligned in ${width} characters, not bytes: "±" has two bytes. */
 static void right(FILE *out, const char *text, int width)
 {
     int length = 0;
