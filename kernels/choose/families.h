@@ -2,8 +2,8 @@
 /*
  * families.h - the families of kernels, one row each.
  *
- * A new family is one row here and one .cu file that defines ar_kernels_NAME. Its name also goes to
- * nccl/names.c, which reads it in rules; a test compares the two lists.
+ * A new family is one row here and one .cu file that defines ar_kernels_NAME. Add its name also to
+ * nccl/names.c, where rules look it up; a test compares the two lists.
  */
 #ifndef AR_FAMILIES_H_
 #define AR_FAMILIES_H_
@@ -29,17 +29,18 @@ enum ar_need {
 
 struct ar_family_row {
     const char *name;
-    int shots;         /* 1: each rank adds up the whole message; 2: one shard; 0: not ours */
+    int shots;         /* 1: each rank adds up the whole message; 2: one shard; 0: NCCL */
     enum ar_form form; /* AR_LAMPORT where words are plain data */
     int region;        /* of scratch; AR_REGION_BULK: plain data and flags */
-    int slots;         /* in scratch, per rank; 0: it reads the ranks' buffers, of any length */
+    int slots;         /* per rank, in scratch; 0: none, the kernel reads buffers of any length */
     unsigned needs;    /* enum ar_need */
     int fallback;      /* the next family to try if this one cannot run a call; -1: none */
     bool gathers;      /* goes through AR_REGION_GATHER when peers cannot write recv */
     bool many_threads; /* its kernels for few ranks take 1024 threads, not 512 */
     int unroll;        /* words per thread and tile */
-    /* For the start-up probe: traffic of a rank in units of S (n-1)/n, n times that in one-shot,
-     * and about what hops, barriers and engine starts take, in microseconds. 0 us: unknown. */
+    /* For the start-up probe. push, pull, copy: bytes that a rank moves in this way, in units of
+     * S (n-1)/n for a message of S bytes on n ranks, in one-shot S (n-1). latency: about what hops,
+     * barriers and engine starts take, in microseconds; 0: unknown. */
     double push, pull, copy, latency;
     const char *order; /* a remark if it does not add in the library's order, else NULL */
 };
@@ -94,10 +95,10 @@ enum ar_family {
 
 extern const struct ar_family_row ar_families[AR_FAMILIES];
 
-const char *ar_family_name(int family);  /* NULL: there is none of that number */
+const char *ar_family_name(int family);  /* NULL: no such family */
 int ar_family_by_name(const char *name); /* -1: unknown */
 
-/* Whether it is a family for long messages, which moves plain data and sets flags. */
+/* Whether ${family} is for long messages: it moves plain data and sets flags. */
 static inline bool ar_is_bulk(int family)
 {
     return ar_families[family].region == AR_REGION_BULK;

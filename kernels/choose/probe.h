@@ -9,7 +9,8 @@
  * stores to all peers, then loads from all peers, then copies to all peers, for a few ms each, and
  * checks the bytes.
  *
- * Units      MB/s (bytes per microsecond) from one rank to all its peers together; slowest rank.
+ * Units      MB/s (bytes per microsecond) between one rank and all its peers together; of all ranks
+ *            the slowest counts.
  * Sharing    all ranks use the same figures; otherwise they would choose different kernels and
  *            wait for each other.
  */
@@ -20,12 +21,12 @@
 #include <stdint.h>
 
 struct ar_probe {
-    uint32_t push, pull, copy; /* 0: not measured, or the bytes were wrong */
+    uint32_t push, pull, copy; /* MB/s; 0: not measured, or the bytes were wrong */
 };
 
 #define AR_PROBE_BROKEN 1u  /* push: stores do not arrive as sent; less than any real rate */
 #define AR_PROBE_FAILED ~0u /* push: the rank could not probe */
-#define AR_PROBE_STUCK  ~1u /* push: ... because its kernel does not end */
+#define AR_PROBE_STUCK  ~1u /* push: the rank could not probe: its kernel does not end */
 
 #define AR_PROBE_FROM   160  /* bytes of the text that says where figures come from */
 #define AR_PROBE_MARK   0x40 /* plus the rank: the value of every byte in its slot */
@@ -43,30 +44,31 @@ enum ar_probe_step {
 /* What one block of the probe kernel measured. */
 struct ar_probe_seen {
     uint64_t bytes, ns;
-    uint64_t wrong; /* 1: a word was not what that rank wrote */
+    uint64_t wrong; /* 1: a word was not what the slot's rank wrote */
 };
 
-/* Estimated microseconds of an all-reduce of ${bytes}, from the rates of the links and a fixed
- * latency; < 0: the figures say nothing about ${family}, or that it does not work. */
+/* Estimate how many microseconds an all-reduce of ${bytes} takes, from the rates of the links and a
+ * fixed latency. Returns < 0 if the figures say nothing about ${family}, or that it does not work.
+ */
 double ar_probe_cost(const struct ar_probe *p, int family, int ranks, uint64_t bytes);
 
-/* The family to use where the table says ${family}: that one, unless a family in ${can} (bit f:
- * family f) takes less than four fifths of its time; then the fastest. */
+/* Return the family to use where the table says ${family}: the fastest of those in ${can} (bit f:
+ * family f) that take less than four fifths of the time of ${family}, or else ${family}. */
 int ar_probe_choose(const struct ar_probe *p, int family, unsigned can, int ranks, uint64_t bytes);
 
-/* For each figure the lower of the two. */
+/* Return the lower one of each figure of ${a} and ${b}. */
 struct ar_probe ar_probe_slower(struct ar_probe a, struct ar_probe b);
 
 /*
- * Read or write a file with the figures of the GPUs that ${key} stands for. Read: 1 if found, 0 if
- * there is no file or it is for other GPUs, -1 if it cannot be read or is not such a file. Write:
- * 0, or -1. After -1 ${why} says why.
+ * Read or write a file with the figures of the GPUs that ${key} stands for. ar_probe_read returns 1
+ * if it found them, 0 if there is no file or it is for other GPUs, -1 if the file cannot be read or
+ * holds something else. ar_probe_write returns 0, or -1. After -1 ${why} says why.
  */
 int ar_probe_read(const char *path, uint64_t key, struct ar_probe *p, char *why, size_t why_size);
 int ar_probe_write(const char *path, uint64_t key, const struct ar_probe *p, char *why,
                    size_t why_size);
 
-/* FNV-1a of ${text}, going on from ${key}; 0 starts. */
+/* Return the FNV-1a hash of ${text}, continued from ${key}; 0 starts a new hash. */
 uint64_t ar_probe_key(uint64_t key, const char *text);
 
 #endif

@@ -60,7 +60,7 @@ static void __attribute__((format(printf, 2, 3))) put_note(char *note, const cha
     va_end(args);
 }
 
-/* Threads of one process may create handles at the same time. */
+/* Calls symtuner_machine_find() under a lock: several threads may create handles at once. */
 static void find_machine(struct symtuner_machine *machine)
 {
     static pthread_mutex_t looking = PTHREAD_MUTEX_INITIALIZER;
@@ -167,7 +167,7 @@ int ar_rules_select(const symtuner_rules *rules, const struct ar_ask *ask,
     return answer;
 }
 
-/* "...end/of/path:12" */
+/* Write where ${rule} stands, such as "...end/of/path:12", to ${place} and return it. */
 static const char *place_of(const symtuner_rules *rules, const struct st_rule *rule, char place[64])
 {
     const char *file = rules->source[rule->source];

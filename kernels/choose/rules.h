@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rules.h - the [kernels] rules of SYMTUNER_RULE and SYMTUNER_RULES, which go before the table.
+ * rules.h - the [kernels] rules of SYMTUNER_RULE and SYMTUNER_RULES, which override the table.
  *
  * Ranks that choose different kernels wait for each other for ever. So a group uses rules only if
  * the hash of the rules that apply to it is the same on all ranks, and a rule depends on nothing
@@ -10,7 +10,7 @@
  * Threads    any.
  * Errors     wrong rules, or rules for another machine, give one warning and are ignored; creating
  *            a group never fails because of them. An unknown SYMTUNER_MODE gives a warning and
- *            means what it means to the plugin.
+ *            is treated as in the plugin: as "steer".
  */
 #ifndef AR_RULES_H_
 #define AR_RULES_H_
@@ -23,25 +23,26 @@
 enum { AR_RULES_NOTE = 240 };
 
 /*
- * ar_rules_read(nccl, ranks, note): the rules that apply to a group of ${ranks} on this machine;
- * ${nccl}: NCCL's version, 0 without NCCL. NULL if there is none. ${note} says what was read, or
- * why not; it is "" if no variable is set. Free the result with symtuner_rules_free.
+ * ar_rules_read(nccl, ranks, note): read the rules and return those that apply to a group of
+ * ${ranks} on this machine, or NULL if none does. ${nccl}: NCCL's version, 0 without NCCL. ${note}
+ * says what was read, or why not; it is "" if no variable is set. Free the result with
+ * symtuner_rules_free.
  */
 symtuner_rules *ar_rules_read(int nccl, int ranks, char note[AR_RULES_NOTE]);
 
-/* Like ar_select and ar_select_why, but the first rule that covers the call goes before the table,
- * and a forced kernel goes before the rule. If the rule's kernel cannot run the call, the table
+/* Like ar_select and ar_select_why, but the first rule that covers the call overrides the table,
+ * and a forced kernel overrides the rule. If the rule's kernel cannot run the call, the table
  * decides, and the reason says so. */
 int ar_rules_select(const symtuner_rules *rules, const struct ar_ask *ask,
                     const struct ar_force *force, struct ar_choice *choice);
 void ar_rules_why(const symtuner_rules *rules, const struct ar_ask *ask,
                   const struct ar_choice *choice, char *why, size_t size);
 
-/* Append one line per rule, as ar_select_print does for the table. */
+/* Write ${note} and one line per rule to ${text}; returns the length that takes. */
 size_t ar_rules_print(const symtuner_rules *rules, const char *note, char *text, size_t length);
 
-/* Print a warning on stderr, each text once per process, because all its ranks find the same; at
- * most eight texts. SYMTUNER_LOG=off turns warnings off. */
+/* Print a warning on stderr, each text only once per process, because every rank of the process
+ * would repeat it; at most eight texts. SYMTUNER_LOG=off turns warnings off. */
 void ar_rules_warn(const char *text);
 
 /* Whether the driver says that NCCL may use NVLink multicast on this machine. */

@@ -9,8 +9,8 @@
 #define MiB    (1ull << 20)
 #define NO_END UINT64_MAX
 
-/* bench/ar_sweep.c timed every grid; it is in the history (git show c985556:bench/ar_sweep.c).
- * Today symtuner tune searches. */
+/* bench/ar_sweep.c timed every grid. It is only in the history (git show c985556:bench/ar_sweep.c);
+ * today `symtuner tune` searches for the best grid. */
 #define SWEEP    "bench/ar_sweep on 4 H200, NVLink4, bf16, 2026-11-21"
 #define SHAPE    "grid of the bf16 sweep for this form, not swept with this type"
 #define RULE     "unmeasured: extrapolated from 4 ranks"
@@ -104,7 +104,8 @@ static const struct row table[] = {
 
 #define ROWS (sizeof table / sizeof table[0])
 
-/* Most payload of a message that fills ${used} of the ${slots} equal slots in ${half} bytes. */
+/* Return the payload bytes of the longest message that fits into ${used} slots, if ${slots} equal
+ * slots share ${half} bytes. */
 static uint64_t fits(int form, uint64_t half, int slots, int used)
 {
     uint64_t lines = half / (AR_LINE * AR_WORD) / (uint64_t)slots;
@@ -154,13 +155,13 @@ uint64_t ar_capacity(const struct ar_ask *ask, int family)
     if (!f->gathers)
         return bytes;
     staged = fits(f->form, ask->half[AR_REGION_GATHER], ask->ranks, used);
-    most = (uint64_t)AR_MAX_STEPS * 16 * 64; /* flag steps of the smallest tile */
+    most = (uint64_t)AR_MAX_STEPS * 16 * 64; /* bytes that flags can count in the smallest tiles */
     if (!ask->dst_mapped && staged < bytes)
         bytes = staged;
     return bytes < most ? bytes : most;
 }
 
-/* If the table's kernel cannot run a call: the next best one. */
+/* Return the next best family if ${family}, which the table names, cannot run the call. */
 static int next_best(const struct ar_ask *ask, int family)
 {
     bool two = ask->ranks > 2 && (ar_families[family].shots == 2 || ar_is_bulk(family));
@@ -175,7 +176,7 @@ static int next_best(const struct ar_ask *ask, int family)
     return two ? AR_TWO_LL8 : AR_ONE_LL8;
 }
 
-/* The number of blocks that would get at least one word or tile. */
+/* Return how many blocks would get at least one word or tile. */
 static uint64_t useful_ctas(const struct ar_ask *ask, int family, uint64_t bytes, int threads)
 {
     const struct ar_family_row *f = &ar_families[family];
@@ -187,8 +188,9 @@ static uint64_t useful_ctas(const struct ar_ask *ask, int family, uint64_t bytes
                               : ar_div_up(ar_words(f->form, message), per);
 }
 
-/* The kernels' launch bounds. Kernels for any number of ranks, for eight ranks, and two-shot ones
- * for more than two ranks need so many registers that only 512 threads fit. */
+/* Return the most threads per block, as in the kernels' launch bounds. Kernels for any number of
+ * ranks, kernels for eight ranks, and two-shot kernels for more than two ranks need so many
+ * registers that only 512 threads fit. */
 static int max_threads(const struct ar_ask *ask, int family)
 {
     const struct ar_family_row *f = &ar_families[family];
@@ -214,7 +216,8 @@ static const struct row *find_row(const struct ar_ask *ask)
     return &table[0]; /* one rank: no kernel will run */
 }
 
-/* The family after the start-up probe had its say, for messages where the links matter. */
+/* Return the family that the start-up probe's figures prefer to ${family}, or ${family} itself: on
+ * other links than PCIe, and for messages too short for the links to matter. */
 static int after_probe(const struct ar_ask *ask, int family)
 {
     unsigned can = 0;
@@ -226,7 +229,7 @@ static int after_probe(const struct ar_ask *ask, int family)
     return ar_probe_choose(&ask->probe, family, can, ask->ranks, ask->bytes);
 }
 
-/* At most ${most}, and whole warps. */
+/* Return ${threads}, limited to ${most} and rounded down to whole warps, at least one. */
 static int bounded(int threads, int most)
 {
     threads = threads > most ? most : threads;
@@ -280,7 +283,7 @@ int ar_select(const struct ar_ask *ask, const struct ar_force *force, struct ar_
         ctas > useful_ctas(ask, family, choice->piece, choice->threads))
         ctas = useful_ctas(ask, family, choice->piece, choice->threads);
     if (ctas > (uint64_t)ask->max_ctas) {
-        if (force->threads <= 0) /* the sweep of SWEEP: fewer blocks do best with more threads */
+        if (force->threads <= 0) /* SWEEP showed that fewer blocks do best with more threads */
             choice->threads = (int)((uint64_t)choice->threads * ctas / (uint64_t)ask->max_ctas);
         if (force->threads <= 0)
             choice->threads = bounded(choice->threads, max_threads(ask, family));

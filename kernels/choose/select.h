@@ -29,23 +29,24 @@ struct ar_ask {
     int has_multicast;         /* NCCL may use NVLink multicast                                 */
     int max_ctas;              /* blocks that a call may have (ar_budget), per rank             */
     uint64_t half[AR_REGIONS]; /* scratch per half, as in struct ar_layout               */
-    struct ar_probe probe;     /* all 0: there was none                                  */
+    struct ar_probe probe;     /* all 0: no probe ran                                    */
 };
 
-/* Who decided. If the table's kernel cannot run the call, the table stands for its fallback. */
+/* Who chose the kernel. AR_TABLE_SAYS also stands for the fallback if the table's kernel cannot run
+ * the call. */
 enum ar_because { AR_TABLE_SAYS, AR_PROBE_SAYS, AR_RULE_SAYS, AR_FORCED, AR_CANNOT_RUN };
 
 struct ar_choice {
     int family; /* enum ar_family                                              */
     int ctas;
     int threads;
-    int lag;        /* chunked                                                     */
+    int lag;        /* tiles between push and reduce, for chunked                  */
     uint64_t piece; /* most bytes one launch takes; the last piece may be shorter  */
     int pieces;
     enum ar_because because;
     int wanted;                 /* the family before any fallback */
-    const char *source;         /* where the row comes from */
-    const struct st_rule *rule; /* that covers the call (rules.h), or NULL                  */
+    const char *source;         /* where the table's row comes from */
+    const struct st_rule *rule; /* the rule that covers the call (rules.h), or NULL */
 };
 
 /* What the user forced; -1 and 0 leave the choice free. */
@@ -53,23 +54,24 @@ struct ar_force {
     int family; /* -1: free */
     int ctas;
     int threads;
-    int at_most; /* 1: ${ctas} is a limit, as the table's: short messages get fewer */
+    int at_most; /* 1: ${ctas} is a limit, as in the table: short messages get fewer */
 };
 
-/* 0, or -1 if the forced kernel cannot run this call. */
+/* Choose how to run ${ask}, in ${choice}. Returns 0, or -1 if the forced kernel cannot run it. */
 int ar_select(const struct ar_ask *ask, const struct ar_force *force, struct ar_choice *choice);
 
-/* The reason for the ${choice} of ar_select, as a sentence. */
+/* Write the reason for the ${choice} of ar_select to ${why}. */
 void ar_select_why(const struct ar_ask *ask, const struct ar_choice *choice, char *why,
                    size_t size);
 
-/* A remark to append if the family does not add in the library's order, else "". */
+/* Return a remark to append if ${family} does not add in the library's order, else "". */
 const char *ar_order_note(int family);
 
-/* Most payload bytes that one launch of ${family} can take; 0: it cannot run this call at all. */
+/* Return the most payload bytes that one launch of ${family} can take, 0 if it cannot run this call
+ * at all. */
 uint64_t ar_capacity(const struct ar_ask *ask, int family);
 
-/* Write the rows for (ranks, links) as text; returns the length it takes. */
+/* Write the rows for ${ranks} and ${links} to ${text}; returns the length that takes. */
 size_t ar_select_print(int ranks, int links, char *text, size_t length);
 
 #endif

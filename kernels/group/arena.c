@@ -84,7 +84,7 @@ void ar_arena_free(symtuner_ar *h)
     if (h->arena_window != NULL)
         ar_window_drop(h, h->arena_window);
     if (h->endpoint.timed_out[0] != 0)
-        return; /* NCCL's thread may still use it */
+        return; /* NCCL's thread may still use the scratch */
     h->arena_window = NULL;
     if (h->host_map != NULL) {
         cudaHostUnregister(h->host_map);

@@ -5,9 +5,11 @@
 
 #include "kernels/group/handle.h"
 
-/* Scratch of all ranks in one mapping of pinned host memory, for the ${n} ranks of this thread;
- * ${shared_name}: a POSIX shared memory object, NULL for ranks of one process only. */
+/* Map the scratch of all ranks, which is one block of pinned host memory, for the ${n} ranks of
+ * this thread, and set their h->peer. ${shared_name}: the POSIX shared memory object that holds
+ * it, to be created if ${create}; NULL if all ranks are in this process. */
 ncclResult_t ar_arena_host(symtuner_ar **handles, int n, const char *shared_name, bool create);
+/* Free the scratch of ${h}, whatever memory it is; after a timeout of NCCL, nothing. */
 void ar_arena_free(symtuner_ar *h);
 
 #endif

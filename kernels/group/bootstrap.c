@@ -80,8 +80,8 @@ static cudaError_t say(struct ar_endpoint *endpoint, const void *mine, size_t by
 }
 
 /* Wait for the gather, with a limit. A nonblocking communicator refuses every call after an error,
- * so a rank that had one is missing and the gather never ends. This must come before any call that
- * waits for the stream without a limit, and a copy to memory that is not pinned is such a call. */
+ * so a rank that had an error is missing in the gather, which then never ends. Call this before any
+ * call that waits for the stream without a limit, as a copy to memory that is not pinned does. */
 static cudaError_t await(struct ar_endpoint *endpoint, const char *call)
 {
     cudaError_t error;
@@ -116,7 +116,7 @@ ncclResult_t ar_bootstrap_exchange(const struct ar_nccl *nccl, struct ar_endpoin
     cudaError_t error = cudaSuccess, latest;
     ncclResult_t result;
 
-    for (int i = 0; i < n; i++) /* or the copy below waits for a gather that never ends */
+    for (int i = 0; i < n; i++) /* else the copy below would wait for a gather that never ends */
         if (endpoints[i]->timed_out[0] != 0)
             return ar_comms_timed_out(endpoints, n, endpoints[i], why);
     for (int i = 0; i < n; i++) { /* also after an error: the other ranks wait in the gather */

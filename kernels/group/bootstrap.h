@@ -14,7 +14,8 @@
 
 #define AR_INFO_BYTES 512 /* most that one rank may send */
 
-/* Fails only if the communicator or the GPU is unusable. */
+/* Fill ${endpoint} for ${comm}. Waits end after ${limit_ns}. Fails only if the communicator or the
+ * GPU is unusable; then ${why} (AR_WHY bytes) says why. */
 ncclResult_t ar_endpoint_open(struct ar_endpoint *endpoint, const struct ar_nccl *nccl,
                               ncclComm_t comm, uint64_t limit_ns, char *why);
 void ar_endpoint_close(struct ar_endpoint *endpoint); /* frees nothing after a timeout */

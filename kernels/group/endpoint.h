@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define AR_WHY 200 /* bytes of a sentence */
+#define AR_WHY 200 /* bytes of a text that says why something failed */
 
 /* Made before anything else, so that a rank that fails later can still tell the others. */
 struct ar_endpoint {
@@ -18,7 +18,7 @@ struct ar_endpoint {
     char *memory; /* what this rank sends, then what all ranks sent; NULL: none yet */
     bool on_host; /* ${memory} is pinned host memory: the GPU has none left */
     /* for nonblocking communicators (nccl_wait.h) */
-    bool threaded; /* it is nonblocking: after an error this rank cannot take part any more */
+    bool threaded; /* the communicator is nonblocking: after an error it refuses every call */
     uint64_t limit_ns;
     const uint32_t *abort;  /* the host's abort word; NULL: none yet */
     ncclWindow_t window;    /* NCCL's thread writes the new window here */

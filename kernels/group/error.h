@@ -13,7 +13,7 @@ ncclResult_t ar_fail(symtuner_ar *h, ncclResult_t result, const char *format, ..
     __attribute__((format(printf, 3, 4)));
 ncclResult_t ar_fail_cuda(symtuner_ar *h, cudaError_t error, const char *what);
 
-/* The same for all of ${handles} and for this thread. */
+/* Set the sentence of all ${n} handles and of this thread, and return ${result}. */
 ncclResult_t ar_handles_fail(symtuner_ar **handles, int n, ncclResult_t result, const char *format,
                              ...) __attribute__((format(printf, 4, 5)));
 

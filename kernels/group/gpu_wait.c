@@ -12,7 +12,7 @@ struct wait {
     pthread_mutex_t lock;
     pthread_cond_t ended;
     int device;
-    bool over, left; /* left: the caller timed out, so the thread frees this */
+    bool over, left; /* left: the caller timed out, so the thread frees this struct */
     cudaError_t error;
 };
 

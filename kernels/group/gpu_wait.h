@@ -12,7 +12,8 @@
 #include <cuda_runtime.h>
 #include <stdint.h>
 
-/* cudaSuccess, CUDA's error, or cudaErrorNotReady when ${device} is not idle within ${limit_ns}. */
+/* Wait until ${device} is idle. Returns cudaSuccess, CUDA's error, or cudaErrorNotReady if it is
+ * still busy after ${limit_ns}. */
 cudaError_t ar_gpu_wait(int device, uint64_t limit_ns);
 
 #endif

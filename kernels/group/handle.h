@@ -20,7 +20,7 @@
 
 #define AR_MAX_WINDOWS 64
 
-/* A registered buffer and where each rank's copy of it is mapped here. */
+/* A registered buffer. peer[r]: where rank r's buffer is mapped here. */
 struct ar_window {
     char *base; /* NULL: free entry */
     size_t bytes;
@@ -46,13 +46,13 @@ struct symtuner_ar {
     int ranks, me, device;
     uint64_t group;     /* unique to the group, the same in all its handles */
     int sms, on_device; /* multiprocessors; ranks of this group on this GPU */
-    int budget;         /* most blocks of these ranks together, the same on all (ar_budget) */
+    int budget;         /* most blocks on one GPU; the same on all ranks (ar_budget) */
     int let_go;         /* blocks of the latest kernel if the next may start beside it, else 0 */
     int links;
     bool multicast;   /* NCCL may use NVLink multicast: all ranks say so */
     const char *gate; /* why all calls go to NCCL; NULL: our kernels can run */
     char gate_text[2 * AR_WHY];
-    char no_peer[AR_WHY]; /* why peer memory failed; empty: it did not, or host was asked for */
+    char no_peer[AR_WHY]; /* why peer memory failed; empty: it works, or the user asked for host */
     ncclComm_t comm;      /* NULL in local groups */
     struct ar_endpoint endpoint;
     const struct ar_nccl *nccl;
@@ -76,9 +76,9 @@ struct symtuner_ar {
     bool stuck; /* a kernel of the probe or of NCCL does not end, so freeing would wait for ever */
     bool gave_nccl; /* at least one call went to NCCL */
     uint32_t stall_ns;
-    int lag;               /* 0: the table's */
+    int lag;               /* tiles, for chunked; 0: as the table says */
     enum ar_start overlap; /* what GPU, driver and NCCL allow; see ar_start_of() */
-    struct ar_order eager; /* of calls outside of captures; ${graphs} has one per capture */
+    struct ar_order eager; /* calls outside of captures; ${graphs} has one per capture */
     struct ar_graph *graphs;
     bool one_stream; /* the caller promised one stream: no event after each eager call */
     /* copy engines */
@@ -87,14 +87,14 @@ struct symtuner_ar {
     char error[256];
 };
 
-/* How its kernels start: serially if ranks share the GPU, because blocks that wait early would take
- * the room of another rank's. */
+/* Return how the kernels of ${h} start: serially if ranks share the GPU, because blocks that start
+ * early and wait would take the room that another rank's blocks need. */
 static inline enum ar_start ar_start_of(const symtuner_ar *h)
 {
     return h->on_device == 1 ? h->overlap : AR_SERIAL;
 }
 
-/* Most blocks of one call. */
+/* Return the most blocks that one call may have. */
 static inline int ar_most_ctas(const symtuner_ar *h)
 {
     int most = h->on_device > 1 ? ar_budget_together(h->sms, h->budget) : h->budget;
@@ -102,7 +102,7 @@ static inline int ar_most_ctas(const symtuner_ar *h)
     return most > h->on_device ? most / h->on_device : 1;
 }
 
-/* The window that holds ${bytes} at ${p}, or NULL. */
+/* Return the window that holds ${bytes} at ${p}, or NULL. */
 static inline const struct ar_window *ar_window_find(const symtuner_ar *h, const void *p,
                                                      size_t bytes)
 {

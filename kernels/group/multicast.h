@@ -32,13 +32,13 @@ struct ar_multicast {
 /* Whether to ask at all: two ranks gain nothing, and NCCL before 2.29 has no getter. */
 bool ar_multicast_wanted(const symtuner_ar *h);
 
-/* Start a thread for each of the ${n} ranks. This may fail; all ranks must agree that it did not
- * before any of them asks. */
+/* Start a thread for each of the ${n} ranks; it waits for ar_multicast_end(). If this fails on one
+ * rank, no rank may ask, so agree on the result before. */
 ncclResult_t ar_multicast_begin(struct ar_multicast *m, symtuner_ar **handles,
                                 const struct ar_window *windows, int n, char *why);
 
-/* Let the threads ask if ${ask}, and wait for them. rank[i].found: the address, NULL if there is
- * none. */
+/* Let the threads ask NCCL, or end without asking if ${ask} is false, and wait for them. Then
+ * rank[i].found is the address, NULL if there is none. */
 void ar_multicast_end(struct ar_multicast *m, bool ask);
 
 #endif

@@ -42,17 +42,18 @@ struct ar_nccl {
     ncclResult_t (*ncclGetLsaMultimemDevicePointer)(ncclWindow_t, size_t, void **);
 };
 
-/* NCCL's functions, or NULL with the reason in ${why}. Loads them once per process. */
+/* Return NCCL's functions, or NULL with the reason in ${why}. Loads them once per process. */
 const struct ar_nccl *ar_nccl_get(char *why, size_t why_size);
 
-/* Warn once if this NCCL has a fault in such a call when both buffers lie in windows
- * (nccl/hazards.h). */
+/* Warn once if NCCL ${version} has a fault in an all-reduce of this type and operator whose buffers
+ * both lie in windows (nccl/hazards.h). */
 void ar_nccl_warn(int version, int dtype, int op, const void *send, const void *recv);
 
 /*
  * ar_nccl_window_peers(nccl, window, ranks, me, peers_out, ...):
- * The address in this rank of the first byte of ${window} of each LSA rank. Fails if this rank
- * cannot load from and store to the windows of all ${ranks} ranks. Does not wait for other ranks.
+ * Set peers_out[r] to the address at which this rank maps the first byte of rank r's ${window}.
+ * Fails if this rank cannot load from and store to the windows of all ${ranks} ranks. Does not wait
+ * for other ranks.
  */
 ncclResult_t ar_nccl_window_peers(const struct ar_nccl *nccl, ncclWindow_t window, int ranks,
                                   int me, char **peers_out, char *why, size_t why_size);

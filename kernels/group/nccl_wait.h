@@ -19,7 +19,7 @@
 #include "kernels/group/nccl.h"
 
 /*
- * ar_comm_wait(nccl, voice, result, call, why):
+ * ar_comm_wait(nccl, endpoint, result, call, why):
  * Wait until ${call}, which returned ${result}, is done; pass ncclInProgress to wait before a call.
  * Returns the final result: ncclRemoteError after a timeout, ncclInvalidUsage after an abort.
  * Unless it is ncclSuccess, ${why} (AR_WHY bytes) says what went wrong and names ${call}.
@@ -27,16 +27,18 @@
 ncclResult_t ar_comm_wait(const struct ar_nccl *nccl, struct ar_endpoint *endpoint,
                           ncclResult_t result, const char *call, char *why);
 
-/* One round of a polling loop: sleeps a little and returns ncclInProgress, or marks the
- * communicator as timed out and returns the error. *start must be 0 in the first round. */
+/* Do one round of a polling loop: sleep a little and return ncclInProgress, or mark the
+ * communicator as timed out and return the error. *start must be 0 in the first round. */
 ncclResult_t ar_comm_poll(struct ar_endpoint *endpoint, uint64_t *start, const char *call);
 
-/* ncclGroupStart for calls on all of ${endpoints}; if it succeeds, ar_comms_end must follow. Calls
- * inside the group are not waited for: there ncclInProgress counts as success. */
+/* Wait for the earlier calls on all of ${endpoints}, then call ncclGroupStart. If that succeeds,
+ * ar_comms_end must follow. Do not wait for calls inside the group: there ncclInProgress is
+ * success. */
 ncclResult_t ar_comms_start(const struct ar_nccl *nccl, struct ar_endpoint *const *endpoints, int n,
                             const char *call, char *why);
 
-/* ncclGroupEnd; ${result} is the first error of the calls inside, or ncclSuccess. */
+/* Call ncclGroupEnd and wait until all calls of the group are done. ${result}: the first error of
+ * these calls, or what the last of them returned. Returns the first error, or ncclSuccess. */
 ncclResult_t ar_comms_end(const struct ar_nccl *nccl, struct ar_endpoint *const *endpoints, int n,
                           ncclResult_t result, const char *call, char *why);
 

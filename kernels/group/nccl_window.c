@@ -7,7 +7,7 @@
 #include "kernels/group/error.h"
 #include "kernels/group/nccl_wait.h"
 
-/* One NCCL group for all ranks of this thread. */
+/* Registers the buffers of all ranks of this thread in one NCCL group. */
 ncclResult_t ar_windows_make(symtuner_ar **handles, void *const *buffers, int n, size_t bytes,
                              ncclWindow_t *windows, char *why)
 {

@@ -5,10 +5,12 @@
 
 #include "kernels/group/handle.h"
 
-/* Collective. windows[i]: the window of buffers[i], NULL if NCCL made none. */
+/* Collective: register buffers[i], of ${bytes}, with the communicator of handles[i]. windows[i]
+ * becomes its window, NULL if NCCL made none. */
 ncclResult_t ar_windows_make(symtuner_ar **handles, void *const *buffers, int n, size_t bytes,
                              ncclWindow_t *windows, char *why);
-/* After a timeout this does nothing: the window stays, and its memory must stay, too. */
+/* Deregister ${window}. After a timeout this does nothing: the window stays, and its memory must
+ * stay, too. */
 ncclResult_t ar_window_drop(symtuner_ar *h, ncclWindow_t window);
 
 #endif
