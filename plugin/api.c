@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* api.c - include/symtuner.h over the same pure functions that the plugin runs. */
+/* api.c - symtuner_decide and symtuner_table_*, over the pure functions that the plugin runs. */
 #include <stdio.h>
 #include <string.h>
 
@@ -45,7 +45,7 @@ enum symtuner_status symtuner_decide(const symtuner_rules *rules,
     return SYMTUNER_OK;
 }
 
-/* A fingerprint of all bits of a table, to see whether any changed. */
+/* Return a hash of all bits of a table, by which a change shows. */
 static uint64_t fingerprint(const float *table, int cells)
 {
     uint64_t print = ST_HASH_START;

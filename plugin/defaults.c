@@ -3,10 +3,10 @@
  * defaults.c - the built-in CTA count: one number, and exactly the boxes and releases on which it
  * was measured, alone and beside other kernels.
  *
- * It is answered as NCCL_MIN_CTAS, which NCCL itself caps by what the application asked for
- * (maxCTAs of a communicator; from 2.31 on of a call) and by the limit of its multicast kernels.
- * NCCL reads it once per process, before the first communicator: so it depends on the box and the
- * release only, and rules cannot change it. To add a row: measure alone and beside GEMMs
+ * NCCL gets the count when it asks for NCCL_MIN_CTAS. NCCL itself caps it by what the application
+ * asked for (maxCTAs of a communicator; from 2.31 on of a call) and by the limit of its multicast
+ * kernels. NCCL reads it once per process, before the first communicator: so it depends on the box
+ * and the release only, and rules cannot change it. To add a row: measure alone and beside GEMMs
  * (bench/nccl_beside.py), commit the raw rows, name them here.
  */
 #include "plugin/process.h"
@@ -21,7 +21,8 @@ _Static_assert(CTAS % CLUSTER == 0, "whole clusters");
 #define TEXT_OF(number) #number
 #define TEXT(number)    TEXT_OF(number)
 
-/* X(code, release, GPUs) of H200s over NVLink without multicast. */
+/* The measured boxes, all with H200s over NVLink without multicast. X(release as a number, as text,
+ * number of GPUs) */
 #define MEASURED(X)                                                                                \
     X(22809, "2.28.9", 2)                                                                          \
     X(22907, "2.29.7", 2)                                                                          \
@@ -52,7 +53,7 @@ static const char text[] =
     "# SYMTUNER_DEFAULTS=0. Measured 2026-11-22, driver 580.159.04, against NCCL's own count of 7 to\n"
     "# 10: 1.2 times as fast alone, 1.06 times beside GEMMs (bench/results/2026-11-22-h200x2b).\n";
 
-/* Was this box measured; or, if not ${box}, another with the same GPU? */
+/* Was this box measured with this release? If ${box} is false: was any box with the same GPU? */
 static bool is_measured(int nccl, const struct symtuner_machine *machine, bool box)
 {
     for (size_t i = 0; i < sizeof measured / sizeof *measured; i++)

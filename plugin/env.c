@@ -41,8 +41,8 @@ static const char *sym_ctas(void)
     return count(st_agree_sym_ctas());
 }
 
-/* ${chains}: we may answer although the user set the variable, since we load the library that it
- * names behind ours (plugin/next/open.h); "none" stays as it is. */
+/* The variables that we answer for. ${chains}: we answer even if the user has set the variable,
+ * since we load the library that it names behind ours (plugin/next/open.h); but "none" stays. */
 static const struct {
     const char *name;
     const char *(*answer)(void);

@@ -10,7 +10,8 @@
 #ifndef ST_ENV_H_
 #define ST_ENV_H_
 
-/* The value that NCCL gets for ${name}; NULL: unset. A static string or one of the environment. */
+/* Return the value that NCCL gets for variable ${name}; NULL: unset. The string is static or
+ * belongs to the environment. */
 const char *st_env_get(const char *name);
 
 #endif

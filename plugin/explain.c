@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* explain.c - put a decision into words, and what the NCCL release lets it do. */
+/* explain.c - says in words what a decision is and what the NCCL release lets it do. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,7 +28,7 @@ static const char *or_any(const char *name)
     return name ? name : "*";
 }
 
-/* What prefer = symmetric can do, by kind of release. */
+/* What prefer = symmetric can do: [enum st_ll_rule of the release]. */
 static const char *const symmetric_reach[] = {
     [ST_LL_KEEP] = ("NCCL runs one if both buffers are registered, and else cannot: the table "
                     "stays as it is"),

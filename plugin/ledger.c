@@ -22,8 +22,8 @@ static struct st_ledger *open_ledgers;
 
 /* ---- text ----------------------------------------------------------------------------------- */
 
-/* Replace %p by the process, %h by the host, %% by %. False if the result does not fit: a name cut
- * short would be that of another file. */
+/* Expand ${pattern} into ${path}: %p becomes the process id, %h the host, %% a %. Returns false if
+ * the result does not fit: a shortened path would name another file. */
 static bool expand(const char *pattern, const char *host, char *path, size_t size)
 {
     size_t at = 0;
@@ -52,7 +52,7 @@ static void write_size(FILE *out, int coll, int bucket)
             bucket ? 1ull << bucket : 0ull, (2ull << bucket) - 1);
 }
 
-/* Does it have symmetric kernels? The same collectives do in every release. */
+/* Does this collective have symmetric kernels? The same three have them in every release. */
 static bool has_symmetric(int coll)
 {
     return coll == SYMTUNER_ALLREDUCE || coll == SYMTUNER_ALLGATHER ||
@@ -67,9 +67,9 @@ static void write_ran(FILE *out, const struct st_ledger *ledger, int coll, int b
         total += n[r] = st_ledger_read(&ledger->ran[coll][bucket][r]);
     if (total == 0)
         return;
-    /* Up to 2.30 symmetric kernels have no event: a call outside capture that led to no general and
-     * no copy-engine event ran one. That does not hold for Broadcast, which NCCL 2.29 and later may
-     * run as part of an AllGather. */
+    /* Up to NCCL 2.30 symmetric kernels have no event: so a call outside graph capture that led to
+     * neither a general nor a copy-engine event ran a symmetric kernel. That does not hold for
+     * Broadcast, which NCCL 2.29 and later may run as part of an AllGather. */
     if (has_symmetric(coll) && !st_era_shows_symmetric(st_process()->era) &&
         n[ST_RAN_CALLED] > n[ST_RAN_GENERAL] + n[ST_RAN_CE])
         n[ST_RAN_SYMMETRIC] = n[ST_RAN_CALLED] - n[ST_RAN_GENERAL] - n[ST_RAN_CE];
@@ -121,7 +121,8 @@ static void write_text(FILE *out, const struct st_ledger *ledger, const char *ho
     fputs("end\n", out);
 }
 
-/* How long to wait, per text, for the reader of a full pipe: it may never read again. */
+/* How many ms writing one text waits at most for the reader of a full pipe, which may never read
+ * again. */
 enum { READER_MS = 2000 };
 
 static int64_t now_ms(void)
@@ -132,8 +133,9 @@ static int64_t now_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* Wait until a full pipe has room. False, with errno EAGAIN, if it has none by ${until}: a time,
- * not a duration, because signals interrupt the wait. */
+/* Wait until a full pipe has room. Returns false, with errno EAGAIN, if it has none by ${until},
+ * which is a time as now_ms() gives it. A duration would not do, because signals interrupt the
+ * wait. */
 static bool wait_for_room(int fd, int64_t until)
 {
     struct pollfd end = {.fd = fd, .events = POLLOUT};
@@ -146,8 +148,9 @@ static bool wait_for_room(int fd, int64_t until)
     return ready > 0;
 }
 
-/* Write ${text} and return how much of it was written; if not all, errno says why. A pipe without a
- * reader gives EPIPE, and not SIGPIPE, which would end the job. */
+/* Write ${text} and return how many bytes of it were written; if not all, errno says why. For a
+ * pipe without a reader errno is EPIPE; the signal SIGPIPE, which would end the job, is blocked
+ * and removed. */
 static size_t write_all(int fd, const char *text, size_t size)
 {
     const struct timespec at_once = {0};
@@ -176,8 +179,8 @@ static size_t write_all(int fd, const char *text, size_t size)
     return done;
 }
 
-/* Append the text of a communicator in one write, so that the texts of ranks that share a file do
- * not mix. */
+/* Append a ledger's text to the file of SYMTUNER_LEDGER in one write, so that the texts of ranks
+ * that share a file do not mix. */
 static void dump(const struct st_ledger *ledger)
 {
     const char *pattern = st_process()->options.ledger;

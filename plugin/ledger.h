@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ledger.h - what was asked, what was answered and what ran, counted per communicator.
+ * ledger.h - counts, per communicator, what NCCL asked, what our tuner answered and what ran.
  *
  * Counting is lock-free, allocates nothing and is safe from any thread. All ranks of a communicator
  * in this process share one ledger, and so do tuner and profiler: they find it by the communicator
  * id. docs/ledger.md describes the text.
  *
- * An atomic addition costs more than the decision that it counts. So every counter has two halves:
- * the first thread that counts in a ledger owns one and adds to it by a plain load and store; all
- * other threads add to the other atomically. A reader adds the two, so no count is lost.
+ * An atomic addition costs more than the decision that it counts. So every counter has two halves.
+ * The first thread that counts in a ledger owns the half ${owned} of all its counters and adds to
+ * it by a plain load and store; all other threads add to the half ${shared} atomically. A reader
+ * adds up both halves, so no count is lost.
  *
- * Units      sizes are NCCL's nBytes, in powers of two: bucket b holds 2^b .. 2^(b+1)-1 bytes.
+ * Units      sizes are NCCL's nBytes: bucket b counts calls of 2^b .. 2^(b+1)-1 bytes.
  * Ownership  every st_ledger_open needs an st_ledger_close; the last one writes the text and frees.
  */
 #ifndef ST_LEDGER_H_
@@ -34,25 +35,28 @@ struct st_counter {
 };
 
 struct st_ledger {
-    _Atomic uintptr_t owner; /* thread that owns a half; 0: none yet */
+    _Atomic uintptr_t owner; /* thread that owns the half ${owned}; 0: none yet */
     struct st_ledger *next;
     int users;
     uint64_t comm_id;
     int ranks, nodes;
-    int local;                    /* tuners of this process so far          */
-    int tuners;                   /* tuners that are open                   */
+    int local;                    /* tuners opened in this process so far   */
+    int tuners;                   /* tuners that are open now               */
+    /* asked[collective][bucket][1: registered buffers][verdict]: what was answered;
+     * picked[collective][bucket][algo * SYMTUNER_PROTOS + proto]: what NCCL takes from the table;
+     * ran[collective][bucket][enum st_ran]: what the profiler saw */
     struct st_counter asked[SYMTUNER_COLLS][ST_BUCKETS][2][ST_VERDICTS_ROOM];
     struct st_counter picked[SYMTUNER_COLLS][ST_BUCKETS][ST_CELLS];
     struct st_counter ran[SYMTUNER_COLLS][ST_BUCKETS][ST_RANS];
 };
 
-/* Find or make the ledger of a communicator; id 0 (tuner v4 has no ids) is never shared. NULL if
- * out of memory: then nothing is counted. */
+/* Find or make the ledger of a communicator; one with id 0 (tuner v4 has no ids) is never shared.
+ * Returns NULL if out of memory; then nothing is counted. */
 struct st_ledger *st_ledger_open(uint64_t comm_id, int ranks, int nodes);
 void st_ledger_close(struct st_ledger *ledger);
 
-/* Count a tuner in or out. True for the first one in and the last one out: only that one logs. If
- * ${ledger} is NULL, every tuner logs. */
+/* Note that a tuner of this communicator opens or closes, and return whether it should log: the
+ * first one that opens and the last one that closes do, or every tuner if ${ledger} is NULL. */
 bool st_ledger_tuner_opens(struct st_ledger *ledger);
 bool st_ledger_tuner_closes(struct st_ledger *ledger);
 
@@ -63,8 +67,8 @@ static inline int st_ledger_bucket(uint64_t bytes)
     return bucket < ST_BUCKETS ? bucket : ST_BUCKETS - 1;
 }
 
-/* A number of its own for every living thread. Not the address of a _Thread_local: in a library
- * loaded by dlopen reading that is a function call. */
+/* Return a number that no other living thread has. The address of a _Thread_local is not used,
+ * because in a library loaded by dlopen it takes a function call. */
 static inline uintptr_t st_thread(void)
 {
 #if defined(__x86_64__)
@@ -77,7 +81,7 @@ static inline uintptr_t st_thread(void)
 #endif
 }
 
-/* Add from a thread that is not the owner; it becomes the owner if there is none. */
+/* Add 1 from a thread that is not the ledger's owner; it becomes the owner if there is none. */
 void st_ledger_add_shared(struct st_ledger *ledger, struct st_counter *counter);
 
 static inline void st_ledger_add(struct st_ledger *ledger, struct st_counter *counter)
@@ -97,7 +101,7 @@ static inline uint64_t st_ledger_read(const struct st_counter *counter)
            atomic_load_explicit(&counter->shared, memory_order_relaxed);
 }
 
-/* How many calls the tuner was asked about, and how many of them a rule changed. */
+/* Fill in how many calls the tuner was asked about, and how many of them a rule changed. */
 void st_ledger_sums(const struct st_ledger *ledger, uint64_t *asked_out, uint64_t *steered_out);
 
 /* Start the thread that writes all open ledgers when SYMTUNER_LEDGER_SIGNAL arrives. Later calls do

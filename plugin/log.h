@@ -2,9 +2,10 @@
 /*
  * log.h - messages through NCCL's own logger.
  *
- * WARN: the user must act, at most once per cause and process. INFO: two lines per communicator.
- * Nothing is ever logged per call. A NULL logger is legal. Hazard: NCCL's logger takes a mutex that
- * NCCL may hold while it asks the env interface, so nothing under get_env may log.
+ * A warning means that the user must act; each cause is a warning at most once per process. At INFO
+ * a communicator gets two lines. Nothing is ever logged per call. Without a logger (NULL) warnings
+ * go to stderr. Hazard: NCCL's logger takes a mutex that NCCL may hold while it asks the env
+ * interface, so nothing that get_env calls may log.
  */
 #ifndef ST_LOG_H_
 #define ST_LOG_H_

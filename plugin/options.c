@@ -104,7 +104,7 @@ static bool find_strangers(char *error, size_t error_size)
     return found;
 }
 
-/* Which word of "steer|observe|off" is ${value}? It must be one of them. */
+/* Return the index of ${value} in a list such as "steer|observe|off", which must contain it. */
 static int word_number(const char *values, const char *value)
 {
     size_t len = strlen(value);

@@ -22,8 +22,8 @@ static pthread_once_t read_once = PTHREAD_ONCE_INIT, decide_once = PTHREAD_ONCE_
 static char option_error[SYMTUNER_ERROR_MAX], machine_error[SYMTUNER_ERROR_MAX],
     rules_error[SYMTUNER_ERROR_MAX];
 
-/* The CSV of NCCL's example tuner; NULL if another tuner runs behind ours, as the file is then for
- * that one. */
+/* Return the path of the CSV for NCCL's example tuner; NULL if there is none, or if a tuner runs
+ * behind ours: the file is then meant for that tuner. */
 static const char *config_file(void)
 {
     const char *file = getenv("NCCL_TUNER_CONFIG_FILE");
@@ -74,7 +74,7 @@ static const char *environment(const void *from, const char *name)
     return getenv(name);
 }
 
-/* Which setting holds the built-in count back? NULL: none. */
+/* Return the name of the setting that keeps us from giving the built-in count; NULL: none does. */
 static const char *holds_default(void)
 {
     if (process.options.mode != ST_MODE_STEER)
@@ -84,9 +84,10 @@ static const char *holds_default(void)
     return st_held_default(environment, NULL);
 }
 
-/* NCCL reads both counts once per process, and they must be equal on all ranks, whichever
- * communicator a rank creates first. So they depend on machine and release only; and the built-in
- * one on no file, which one rank might fail to read. */
+/* Decide which counts to give NCCL as NCCL_MIN_CTAS (built in) and NCCL_SYM_CTAS (of [process]
+ * rules). NCCL reads both once per process, and they must be equal on all ranks, whichever
+ * communicator a rank creates first. So the conditions for both are on machine and release only;
+ * and the built-in count depends on no file, because one rank might fail to read it. */
 static void decide(void)
 {
     const struct st_rule *rule;
@@ -176,8 +177,9 @@ bool st_process_wants_profiler(void)
     return process.options.mode != ST_MODE_OFF && process.options.ledger[0];
 }
 
-/* Ask the library that the logger is in for ncclGetVersion: it is the NCCL that called us, however
- * it was loaded. */
+/* Return the release of the NCCL that called us, or 0 if it cannot be found out. It calls
+ * ncclGetVersion of the library that contains the logger: that is our NCCL, however it was
+ * loaded. */
 static int ask_version(nccl_abi_logger logger)
 {
     int (*get_version)(int *) = NULL;
@@ -240,7 +242,7 @@ static void announce_ctas(const char *release)
                         : "set NCCL_SYM_CTAS yourself, on all ranks");
 }
 
-/* Log what was found, once per process. Hold no lock: NCCL's logger takes one. */
+/* Log what was found, once per process. Call it without holding a lock: NCCL's logger takes one. */
 static void announce(void)
 {
     const struct st_hazard *hazard;

@@ -2,8 +2,9 @@
 /*
  * process.h - what the three interfaces share: options, rules, release, machine; one per process.
  *
- * Set up once, in the first init of any interface (pthread_once), and constant afterwards. The
- * library is linked with -z nodelete: strings given to NCCL outlive every communicator.
+ * The struct is set up once, in the first init of any interface (pthread_once), and constant
+ * afterwards. The library is linked with -z nodelete, so that strings given to NCCL outlive every
+ * communicator.
  */
 #ifndef ST_PROCESS_H_
 #define ST_PROCESS_H_
@@ -31,26 +32,28 @@ struct st_process {
                             /* that keeps us from giving a count            */
 };
 
-/* NCCL_MIN_CTAS for a box and release that was measured, 0 for any other (defaults.c). */
+/* Return the NCCL_MIN_CTAS that is built in for this box and release, 0 if they were not measured
+ * (defaults.c). */
 int st_default_ctas(int nccl, const struct symtuner_machine *machine);
 
-/* Would this GPU get such a count with this release if its box had the measured size? */
+/* Is a count built in for this release and GPU, in a box of whatever size and links? */
 bool st_default_gpu(int nccl, const struct symtuner_machine *machine);
 
-/* Options and rules; the first call reads them. Never NULL, never fails. */
+/* Return the process's options and rules, which the first call reads. Never NULL, never fails. */
 const struct st_process *st_process(void);
 
-/* The same, with release and machine: only for an init that NCCL calls after it has set up CUDA.
- * The tuner version, ${abi}, tells the release if nothing else does. */
+/* Return the same with release and machine filled in, and log once what was found. Call it only in
+ * an init that NCCL calls after it has set up CUDA. ${abi}, the version of the tuner interface,
+ * tells the release if nothing else does. */
 const struct st_process *st_process_start(nccl_abi_logger logger, int abi);
 
-/* For the env interface, before any other call: the release. */
+/* Store the release, and that NCCL asks us for variables. The env interface calls this first. */
 void st_process_env(int nccl);
 
-/* For the env interface, after st_process_env: as st_process_start, but logs nothing. */
+/* Do what st_process_start does, but log nothing. For the env interface, after st_process_env. */
 const struct st_process *st_process_asked(void);
 
-/* The number of rules for calls. */
+/* Return the number of rules that are for calls, not for [process] or [kernels]. */
 int st_process_call_rules(void);
 
 /* Does our tuner, or our profiler, have anything to do? If not, NCCL loads what it would have
@@ -58,7 +61,7 @@ int st_process_call_rules(void);
 bool st_process_wants_tuner(void);
 bool st_process_wants_profiler(void);
 
-/* ${ctas}, 1 to 64, as a static string. */
+/* Return ${ctas}, 1 to 64, as a static string. */
 const char *st_ctas_text(int ctas);
 
 #endif

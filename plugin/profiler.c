@@ -13,7 +13,7 @@ struct st_profiler {
     struct st_next_profiler next;
 };
 
-/* The open profilers. The context that NCCL gets is the place in this list, from 1. */
+/* The open profilers. The context that we give NCCL is the index in this array plus 1. */
 enum { CONTEXTS = 4096 };
 static _Atomic(struct st_profiler *) contexts[CONTEXTS];
 
@@ -60,8 +60,8 @@ nccl_abi_result st_profiler_open(const struct st_profiler_init *init, void **ctx
     return NCCL_ABI_SUCCESS;
 }
 
-/* The collective that NCCL calls "AllReduce" and so on; -1 for calls that no tuner sees (SendRecv,
- * AlltoAll ...). At most two comparisons: this runs for every call. */
+/* Return the collective of an event's "AllReduce" and the like; -1 for calls that no tuner sees
+ * (SendRecv, AlltoAll ...). Makes at most two comparisons, because it runs for every call. */
 static int parse_func(const char *func)
 {
     switch (func[0]) {
@@ -80,8 +80,8 @@ static int parse_func(const char *func)
     }
 }
 
-/* Bytes of one element, by the first digit in "ncclFloat32" and the like; 1 for 8-bit types and for
- * uint8, which NCCL calls "Unknown". */
+/* Return the bytes of one element, by the first digit in a name such as "ncclFloat32"; 1 for 8-bit
+ * types and for uint8, which NCCL calls "Unknown". */
 static uint64_t parse_size(const char *datatype)
 {
     while (*datatype && (*datatype < '0' || *datatype > '9'))
@@ -105,8 +105,8 @@ static void count(struct st_profiler *profiler, const char *func, size_t element
             total_bytes(profiler, coll, elements, datatype))][what]);
 }
 
-/* From 2.31.2 on symmetric kernels have Coll events; up to v6 of the interface their protocol is
- * empty. */
+/* Is this Coll event that of a symmetric kernel? Such kernels have Coll events from NCCL 2.31.2 on:
+ * v7 of the interface has a member that says so, up to v6 their protocol is empty. */
 static bool is_symmetric(int version, const struct nccl_abi_event_v5 *event)
 {
     const char *proto = event->u.coll.proto;
@@ -115,7 +115,8 @@ static bool is_symmetric(int version, const struct nccl_abi_event_v5 *event)
                         : st_era_shows_symmetric(st_process()->era) && proto && !proto[0];
 }
 
-/* Give the event to the profiler behind ours first: NCCL gets the handle that it returns. */
+/* Give the event to the profiler behind ours; NCCL gets the handle that it returns. Returns our own
+ * profiler of this communicator, NULL if there is none. */
 static struct st_profiler *pass_on(void *ctx, int abi, uint64_t type, void *event, void **handle)
 {
     struct st_profiler *profiler = find(ctx);
@@ -146,7 +147,7 @@ static inline void count_event(struct st_profiler *profiler, int version,
     else if (event->type == NCCL_ABI_EV_COLL)
         count(profiler, coll->func, coll->count, coll->datatype,
               is_symmetric(version, event) ? ST_RAN_SYMMETRIC : ST_RAN_GENERAL);
-    else if (event->type == NCCL_ABI_EV_CE_COLL) /* it begins like coll */
+    else if (event->type == NCCL_ABI_EV_CE_COLL) /* its body begins like that of coll */
         count(profiler, coll->func, coll->count, coll->datatype, ST_RAN_CE);
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * profiler.h - one communicator as the profiler interface sees it: count calls and what ran.
+ * profiler.h - one communicator as the profiler interface sees it: counts calls and what ran.
  *
- * Only two or three event kinds are asked for, and none at all unless a ledger is wanted. A
- * profiler behind ours (plugin/next/profiler.h) asks for its own. The context that NCCL gets is a
- * number, not an address: its proxy threads may pass that of another process.
+ * We ask NCCL for three kinds of events at most, and for none unless a ledger is wanted. A profiler
+ * behind ours (plugin/next/profiler.h) asks for events of its own. The context that we give NCCL is
+ * a number, not an address: NCCL's proxy threads may pass us the context of another process.
  */
 #ifndef ST_PROFILER_H_
 #define ST_PROFILER_H_

@@ -14,14 +14,14 @@ enum { ANY = -1, NOTHING = -1 };
 #define INLINE   inline __attribute__((always_inline))
 #define NOINLINE __attribute__((noinline))
 
-/* Where general and symmetric kernels compete: to favour symmetric ones every entry is multiplied
- * by this, which keeps NCCL's order among them; to favour an entry, its price is divided by it. The
- * value is chosen, not measured. */
+/* The factor where general and symmetric kernels compete by price. To favour symmetric kernels,
+ * every entry is multiplied by it, which keeps the entries in NCCL's order; to favour one entry,
+ * that entry gets the least price of the table divided by it. The value is chosen, not measured. */
 static const float mixed_factor = 8.0f;
 
-/* Prices are compared by their bits, as unsigned integers, which takes half the time. Floats >= 0
- * keep their order; negative entries, which are dead, NaN and infinity are above all live ones.
- * -0.0 counts as negative; NCCL writes none. */
+/* Prices are compared by their bits, as unsigned integers, which takes half the time. This orders
+ * floats >= 0 as before, and places dead entries (negative, NaN or infinite) above all live ones.
+ * -0.0 counts as negative; NCCL writes no -0.0. */
 static const uint32_t dead = 0x7f7fffff; /* the bits of FLT_MAX: live entries are below */
 
 static inline uint32_t bits_of(float cost)
@@ -55,7 +55,7 @@ static int cells_of(struct st_table table)
     return table.algos * table.protos;
 }
 
-/* Four entries at a time, in vector registers that every CPU has. */
+/* The bits of four entries, in a vector register of a size that every CPU has. */
 typedef int32_t four __attribute__((vector_size(16)));
 
 /* Vector compares are signed: flip the sign bit so that they order unsigned values. */
@@ -75,8 +75,8 @@ static inline four four_least(four a, four b)
     return (a & less) | (b & ~less);
 }
 
-/* The bits of the least entry; not below ${dead} if none is live. The tree of comparisons is as
- * flat as possible: every decision waits for it. */
+/* Return the bits of the least entry, which are ${dead} or above if no entry is live. The tree of
+ * comparisons is as flat as possible, because every decision waits for the result. */
 static INLINE uint32_t least(struct st_table table)
 {
     enum { USUAL = SYMTUNER_ALGOS * SYMTUNER_PROTOS };
@@ -106,7 +106,7 @@ bool st_table_live(struct st_table table)
     return least(table) < dead;
 }
 
-/* The cheapest live entry of an algorithm or a protocol, or of all (ANY, ANY); NOTHING if none. */
+/* Do the work of cheapest() if ${algo}, ${proto} or both are ANY. */
 static NOINLINE int search(struct st_table table, int algo, int proto)
 {
     int from = algo == ANY ? 0 : algo, to = algo == ANY ? table.algos : algo + 1;
@@ -125,7 +125,8 @@ static NOINLINE int search(struct st_table table, int algo, int proto)
     return cell;
 }
 
-/* The cheapest live entry of an algorithm and protocol (or ANY), or NOTHING. */
+/* Return the index of the cheapest live entry of an algorithm and a protocol, each of which may be
+ * ANY; NOTHING if there is none. */
 static INLINE int cheapest(struct st_table table, int algo, int proto)
 {
     int cell = algo * table.protos + proto;
@@ -144,7 +145,8 @@ static inline four four_from(uint32_t bits)
     return (four){(int32_t)bits, (int32_t)bits, (int32_t)bits, (int32_t)bits};
 }
 
-/* Set every entry whose bits are not above ${own} to ${raised}. Dead ones are above. */
+/* Set every entry whose bits are not above ${own} to ${raised}. Dead entries keep their bits, which
+ * are above. */
 static INLINE void raise_rivals(struct st_table table, uint32_t own, uint32_t raised)
 {
     enum { USUAL = SYMTUNER_ALGOS * SYMTUNER_PROTOS };
@@ -165,9 +167,9 @@ static INLINE void raise_rivals(struct st_table table, uint32_t own, uint32_t ra
             table.cost[i] = cost_of(raised);
 }
 
-/* Make NCCL take entry ${cell}, which is live. It keeps its price, which ncclGroupSimulateEnd
- * reports; the entries that are not dearer get twice that price. Only a price so high that NCCL
- * would not take it at all is lowered. */
+/* Make NCCL take the live entry ${cell}. It keeps its price, because ncclGroupSimulateEnd reports
+ * that price; all other entries that are not dearer get twice the price. Only if the price is
+ * ${limit} or above, which NCCL never takes, is it lowered. */
 static INLINE void make_cheapest(struct st_table table, float limit, int cell)
 {
     const uint32_t picosecond = bits_of(1e-6f), infinite = bits_of(INFINITY);
@@ -181,9 +183,9 @@ static INLINE void make_cheapest(struct st_table table, float limit, int cell)
     table.cost[cell] = cost_of(own);
 }
 
-/* Symmetric kernels that compete are not in the table, so their price cannot be raised: the entry
- * gets an eighth of the least price instead. Prices of 0 are raised to a picosecond before, since
- * no positive price is below them. */
+/* Make NCCL take entry ${cell} where symmetric kernels compete with it. Their prices are not in the
+ * table and cannot be raised, so the entry gets an eighth of the least price in the table. Prices
+ * below a picosecond are raised to one first, since no positive price is below 0. */
 static NOINLINE void undercut(struct st_table table, float limit, int cell)
 {
     const uint32_t picosecond = bits_of(1e-6f);
@@ -208,7 +210,8 @@ static bool masked(struct st_table table, uint32_t mask, int cell)
            mask >> (algo * SYMTUNER_PROTOS + proto) & 1;
 }
 
-/* Forbid the entries of ${mask}, unless no live entry below ${limit} would be left. */
+/* Forbid the entries of ${mask}, unless no live entry below ${limit} would be left. Returns whether
+ * an entry changed. */
 static bool forbid(struct st_table table, float limit, uint32_t mask)
 {
     bool left = false, changed = false;
@@ -237,8 +240,10 @@ static INLINE enum st_verdict prefer_entry(const struct st_era *era, struct st_t
     return ST_VERDICT_GENERAL;
 }
 
-/* Some releases keep a picked LL symmetric kernel only if the cheapest general entry is LL: there
- * the table can keep it. Elsewhere nothing in the table reaches symmetric kernels. */
+/* Favour symmetric kernels as far as the table can. Some releases keep an LL symmetric kernel that
+ * they picked only if the cheapest general entry is LL as well: there an LL entry is made the
+ * cheapest. From 2.31 on, with ${mixed}, all general entries are made dearer. In all other cases
+ * nothing in the table influences symmetric kernels. */
 static NOINLINE enum st_verdict
 prefer_symmetric(const struct st_era *era, int pipe_ops, bool mixed, struct st_table table)
 {
@@ -269,8 +274,9 @@ limit(const struct st_era *era, const struct st_action *action, int coll, struct
     bool limited = action->forbid && forbid(table, era->table_limit, action->forbid);
 
     /* Before 2.31 our channel count replaces NCCL's. From 2.29 on Broadcasts of several roots
-     * arrive as one AllGather, whose count NCCL does not clamp: one above the communicator's would
-     * touch channels that do not exist. So AllGather keeps NCCL's count there. */
+     * arrive as one AllGather, whose channel count NCCL does not clamp: a count above the
+     * communicator's would use channels that do not exist. So in 2.29 and 2.30 AllGather keeps
+     * NCCL's count. */
     if (action->channels &&
         (era->channels_cap || !era->gather_unclamped || coll != SYMTUNER_ALLGATHER)) {
         *channels = action->channels;
@@ -311,7 +317,7 @@ static INLINE enum st_verdict steer(const struct st_era *era, const struct st_ac
 enum st_verdict st_steer(const struct st_era *era, const struct st_action *action, int coll,
                          int pipe_ops, bool mixed, struct st_table table, int *channels)
 {
-    /* NCCL's shape since 2.27, as constants: a third fewer instructions */
+    /* the shape of NCCL's table since 2.27: as constants it saves a third of the instructions */
     if (table.algos == SYMTUNER_ALGOS && table.protos == SYMTUNER_PROTOS)
         return steer(era, action, coll, pipe_ops, mixed,
                      (struct st_table){table.cost, SYMTUNER_ALGOS, SYMTUNER_PROTOS}, channels);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * steer.h - an action written into NCCL's cost table, as far as the release allows.
+ * steer.h - writes a rule's action into NCCL's cost table, as far as the NCCL release allows.
  *
  * Invariants, whatever the action and the table (test/plugin/check_steer.c tries a million):
  *   - an entry that NCCL marked unavailable (negative) is never touched;
- *   - nothing <= 0 is ever written: from 2.31 on a negative entry wins; +infinity always forbids;
- *   - at least one entry stays selectable when one was;
- *   - SYMTUNER_LEAVE without forbid and channels changes no bit.
+ *   - every value written is above 0, because from 2.31 on NCCL takes a negative entry before all
+ *     others; +infinity forbids an entry in every release;
+ *   - if an entry was selectable before, at least one is selectable afterwards;
+ *   - an action with SYMTUNER_LEAVE, no forbidden entry and no channels changes no bit.
  * Pure. Units: microseconds. Threads: any.
  */
 #ifndef ST_STEER_H_
@@ -15,7 +16,7 @@
 #include "rules/match.h"
 #include "nccl/release.h"
 
-/* What became of a call; the ledger counts them. X(id, word) */
+/* What a decision did to the cost table; the ledger counts calls by it. X(id, word) */
 #define ST_VERDICT_MAP(X)                                                                          \
     X(NO_RULE, "no-rule")           /* no rule covers the call                            */       \
     X(UNTOUCHED, "untouched")       /* a rule covers it, but changed nothing              */       \
@@ -35,25 +36,29 @@ struct st_table {
     int algos, protos;
 };
 
-/* ${mixed}: NCCL_ENQUEUE_REARCH_ENABLE=1, so that the entries compete with symmetric kernels. */
+/* Apply ${action} to ${table} and ${*channels}, as far as the release of ${era} allows, and return
+ * what that changed. ${pipe_ops} is NCCL's number of operations in the group, 0 for a probe.
+ * ${mixed}: NCCL_ENQUEUE_REARCH_ENABLE=1 is set, with which NCCL compares the entries of the table
+ * with the prices of symmetric kernels. */
 enum st_verdict st_steer(const struct st_era *era, const struct st_action *action, int coll,
                          int pipe_ops, bool mixed, struct st_table table, int *channels);
 
-/* Is this a probe, which NCCL 2.31 and later send besides calls? Probes have pipe_ops 0. */
+/* Is this a probe? NCCL 2.31 and later ask the tuner not only about calls, but also, with pipe_ops
+ * 0, whether LL would win. */
 static inline bool st_is_probe(const struct st_era *era, int pipe_ops)
 {
     return pipe_ops == 0 && era->ll == ST_LL_ASK_VOID;
 }
 
-/* The bytes of the whole call, which rules count, from NCCL's nBytes: for a probe NCCL gives those
- * of one rank. */
+/* Return the bytes of the whole call, which sizes in rules refer to. ${bytes} is NCCL's nBytes: the
+ * same number for a call, but the bytes of one rank for a probe. */
 static inline uint64_t st_whole_bytes(const struct st_era *era, int coll, uint64_t bytes, int ranks,
                                       int pipe_ops)
 {
     return st_is_probe(era, pipe_ops) ? bytes * st_coll_parts(coll, ranks) : bytes;
 }
 
-/* Is any entry live, that is, offered by NCCL? */
+/* Has the table a live entry, that is, one from 0 to below FLT_MAX? */
 bool st_table_live(struct st_table table);
 
 #endif

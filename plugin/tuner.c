@@ -17,7 +17,7 @@ struct st_tuner {
     const struct st_era *era;
     bool mixed;
     _Atomic(struct st_index *) index; /* of the rules in force; NULL: none       */
-    struct st_index *wished;    /* in force once all ranks are known to agree    */
+    struct st_index *wished;    /* becomes ${index} once all ranks agree         */
     struct st_agree *agree;
     struct st_next_tuner *next; /* asked before our rules; NULL: none            */
     struct st_ledger *ledger;   /* NULL: out of memory, nothing is counted       */
@@ -26,7 +26,7 @@ struct st_tuner {
     bool write;                 /* change the table, do not only observe         */
     bool pick;                  /* a ledger is wanted: count what NCCL takes     */
     atomic_bool slow;           /* take the slow path: pick, or not settled      */
-    bool settled;               /* the roll call was read; under settle's lock   */
+    bool settled;               /* roll call was read; settle()'s lock guards it */
 };
 
 nccl_abi_result st_tuner_open(const struct st_tuner_init *init, void **ctx_out)
@@ -56,7 +56,7 @@ nccl_abi_result st_tuner_open(const struct st_tuner_init *init, void **ctx_out)
                                      process->options.mode == ST_MODE_OFF);
     *ctx_out = tuner;
     if (process->options.mode == ST_MODE_OFF)
-        return NCCL_ABI_SUCCESS; /* it answers the roll call and asks the tuner behind ours */
+        return NCCL_ABI_SUCCESS; /* we only answer the roll call and ask the tuner behind ours */
     if (rules)
         tuner->wished = st_index_build(process->rules, &group);
     if (!tuner->agree)
@@ -92,8 +92,8 @@ static void count_pick(struct st_tuner *tuner, int coll, int bucket, struct st_t
                       &tuner->ledger->picked[coll][bucket][algo * SYMTUNER_PROTOS + proto]);
 }
 
-/* From 2.31 on NCCL takes a negative price. A tuner behind ours may mean "do not use" by one, which
- * would override our rule: forbid those entries. */
+/* Forbid the entries that a tuner behind ours has made negative. By that it may mean "do not use",
+ * but from 2.31 on NCCL takes a negative entry before all others, which would override our rule. */
 static void forbid_negatives(const struct st_era *era, const float *shown, struct st_table table)
 {
     for (int i = 0; era->negative_wins && i < table.algos * table.protos; i++)
@@ -101,8 +101,10 @@ static void forbid_negatives(const struct st_era *era, const float *shown, struc
             table.cost[i] = INFINITY;
 }
 
-/* Find the rule, apply it, count. ${shown}: the table as NCCL gave it, if another tuner may have
- * changed it; else NULL. */
+/* Find the rule for ${call}, apply it to ${table} and ${*n_channels}, and count the call. ${shown}
+ * is the table as NCCL gave it if a tuner behind ours may have changed it, else NULL.
+ * ${empty_probe}: the table has nothing to choose from, and no rule is applied. ${pick}: count what
+ * NCCL will take as well. */
 static inline __attribute__((always_inline)) void decide(struct st_tuner *tuner,
                                                          struct st_call call,
                                                          struct st_table table, int *n_channels,
@@ -133,8 +135,9 @@ static inline __attribute__((always_inline)) void decide(struct st_tuner *tuner,
         count_pick(tuner, call.coll, bucket, table, shown);
 }
 
-/* Read the roll call at the first call: NCCL has a barrier between the tuner inits and that call,
- * so all ranks that take part have answered. */
+/* At the communicator's first call, read the roll call and put the rules in force if all ranks
+ * agree. All ranks that take part have answered by then, because NCCL has a barrier between the
+ * tuner inits and the first call. */
 static void settle(struct st_tuner *tuner)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -149,8 +152,8 @@ static void settle(struct st_tuner *tuner)
     pthread_mutex_unlock(&lock);
 }
 
-/* The slow path: first calls, probes, and calls with a ledger. Not inlined, so that other calls
- * stay fast. */
+/* Decide on the slow path: for first calls, probes, and every call while a ledger is wanted. Not
+ * inlined, so that other calls stay fast. */
 static __attribute__((noinline)) void decide_slowly(struct st_tuner *tuner, struct st_call call,
                                                     struct st_table table, int *n_channels,
                                                     const float *shown)
@@ -161,18 +164,18 @@ static __attribute__((noinline)) void decide_slowly(struct st_tuner *tuner, stru
     if (atomic_load_explicit(&tuner->slow, memory_order_relaxed))
         settle(tuner);
     call.bytes = st_whole_bytes(tuner->era, call.coll, call.bytes, tuner->ranks, call.pipe_ops);
-    /* NCCL >= 2.31 asks once with nothing to choose from, and does not use the answer */
+    /* NCCL >= 2.31 also sends a probe without a live entry, and does not use the answer */
     decide(tuner, call, table, n_channels, shown,
            probe && !st_table_live(shown ? given : table), tuner->pick && !probe);
 }
 
-/* Ask the other tuner, then apply our rules to the table that it left. NCCL gets its errors
- * (plugin/next/tuner.h). */
+/* Ask the tuner behind ours, then apply our rules to the table that it left. If that tuner fails,
+ * NCCL gets its error (plugin/next/tuner.h says why). */
 static __attribute__((noinline)) nccl_abi_result
 decide_behind(struct st_tuner *tuner, int func, size_t bytes, int pipe_ops, float **costs,
               int n_algo, int n_proto, int reg_buff, int *n_channels)
 {
-    enum { CELLS = 64 }; /* NCCL has 21 */
+    enum { CELLS = 64 }; /* NCCL's table has 21 entries */
     struct st_table table = {(float *)costs, n_algo, n_proto};
     struct st_call call = {func, bytes, pipe_ops, reg_buff != 0};
     int cells = n_algo * n_proto;
@@ -214,7 +217,8 @@ nccl_abi_result st_tuner_chunk(void *ctx, int func, size_t bytes, int algo, int 
 {
     struct st_tuner *tuner = ctx;
 
-    /* ${bytes} are those of one channel: they do not tell which rule covers the call */
+    /* ${bytes} are those of one channel: they do not tell which rule covers the call, so only the
+     * tuner behind ours can answer */
     return tuner && tuner->next ? st_next_tuner_chunk(tuner->next, func, bytes, algo, proto,
                                                       n_channels, chunk_size)
                                 : NCCL_ABI_SUCCESS;

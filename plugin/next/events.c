@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-/* v1 has numbers where later versions have words. The last row is for all other words. */
+/* A word of later interface versions, and the number that v1 has in its place. The last row of an
+ * array, without a text, is for all other words. */
 struct word {
     const char *text;
     uint8_t number;

@@ -16,8 +16,8 @@
 void st_event_write(int version, int abi, int type, const struct nccl_abi_event_v7 *event,
                     struct nccl_abi_event_old *old);
 
-/* Does ${version} (1 to 7) know this state? ${old} gets the arguments for versions 1 to 3; later
- * ones take NCCL's. */
+/* Return whether ${version} (1 to 7) knows this state. If so, fill ${old} with the arguments for
+ * versions 1 to 3; later versions take NCCL's own arguments. */
 bool st_state_write(int version, int state, const union nccl_abi_state *args,
                     struct nccl_abi_state_old *old);
 

@@ -17,8 +17,8 @@ enum { FILE_MAX = 256, NAME_MAX_NCCL = 254 };
 static const struct {
     const char *what, *variable, *next, *prefix, *symbol;
     int first, last; /* versions that can be chained                              */
-    int apart;       /* an NCCL that speaks an older one cannot serve this or later */
-    int members;     /* functions that must be there: the first so many           */
+    int apart;       /* this version or later needs an NCCL that speaks one of them */
+    int members;     /* how many functions, from the first on, must not be NULL   */
 } kinds[] = {
     [ST_NEXT_TUNER] = {"tuner", "NCCL_TUNER_PLUGIN", "SYMTUNER_NEXT_TUNER", "libnccl-tuner",
                        "ncclTunerPlugin", 2, 7, 5, 2},
@@ -28,9 +28,9 @@ static const struct {
 
 static struct search {
     struct st_next_library library;
-    int spoken;       /* the version searched for                           */
-    bool named, over; /* steps 1 to 3 are done; nothing more is to be tried */
-    bool net;         /* step 4 is done                                     */
+    int spoken;       /* interface version that NCCL speaks                 */
+    bool named, over; /* steps 1 to 3 of open.h are done; the search is over */
+    bool net;         /* step 4 of open.h is done                           */
 } searches[ST_NEXT_KINDS];
 
 bool st_next_file(const char *prefix, const char *name, int index, char *file)
@@ -42,7 +42,7 @@ bool st_next_file(const char *prefix, const char *name, int index, char *file)
         snprintf(file, FILE_MAX, "%s.so", prefix);
         return index == 0;
     }
-    if (index == 0) /* as in NCCL: any beginning of the word, upper or lower case */
+    if (index == 0) /* as NCCL does, accept any beginning of STATIC_PLUGIN, in any case */
         snprintf(file, FILE_MAX, "%.*s", NAME_MAX_NCCL,
                  strncasecmp(name, "STATIC_PLUGIN", n) == 0 ? "" : name);
     else
@@ -60,7 +60,8 @@ static const char *file_of(const void *address, const void **base)
     return info.dli_fname;
 }
 
-/* Is the table in our own library, or in a copy of it? A copy has the same API beside the table. */
+/* Is ${table} in our own library, or in a copy of it? A copy is known by our API beside the
+ * table. */
 static bool is_ours(void *library, const void *table)
 {
     const void *base = NULL, *own = NULL, *api_base = NULL;
@@ -90,8 +91,8 @@ static enum found look(enum st_next_kind kind, void *library, const char *name, 
     int first = kinds[kind].first, last = kinds[kind].last, unfit = 0;
     const void *base;
 
-    /* as NCCL does: the version that it speaks, then older ones; then newer ones, which it does not
-     * know and we can serve */
+    /* try, as NCCL does, the version that it speaks and then older ones; after these, newer ones,
+     * which NCCL does not know but we can serve */
     for (int i = 0; i <= last - first; i++) {
         int version = i <= spoken - first ? spoken - i : first + i;
         const void *const *table = find_table(kind, library, version);
@@ -128,7 +129,8 @@ static enum found look(enum st_next_kind kind, void *library, const char *name, 
     return REFUSED;
 }
 
-/* Load what NCCL would for ${name}; NULL with the reason in ${note} (empty: no such file). */
+/* Load the library that NCCL would load for ${name}. Returns NULL on failure, with the reason in
+ * ${note}, which is empty if there is no such file. */
 static void *load(const char *prefix, const char *name, int flags, char *note, size_t size)
 {
     char file[FILE_MAX];
@@ -146,7 +148,8 @@ static void *load(const char *prefix, const char *name, int flags, char *note, s
     return library;
 }
 
-/* Try one name; NULL is the default. If it is not used, out->note may say why. */
+/* Try the library called ${name}; NULL stands for NCCL's default name. If the library is not used,
+ * out->note may say why. */
 static enum found try_name(enum st_next_kind kind, const char *name, int spoken,
                            struct st_next_library *out)
 {
@@ -229,7 +232,7 @@ const struct st_next_library *st_next_find(enum st_next_kind kind, const char *c
     struct search *search = &searches[kind];
 
     pthread_mutex_lock(&lock);
-    if (search->spoken != spoken) /* asked early, before the release was known */
+    if (search->spoken != spoken) /* the last search was made before the release was known */
         *search = (struct search){.spoken = spoken};
     if (!search->named)
         search_names(kind, chosen, spoken, search);

@@ -2,16 +2,18 @@
 /*
  * open.h - find and load the tuner or profiler that NCCL would have loaded without us.
  *
- * NCCL takes one tuner and one profiler. If that is ours, the one that the user meant to be there
- * is put behind it. It is looked for in this order (docs/chaining.md has the same list):
+ * NCCL loads one tuner and one profiler. If NCCL loads ours, the one that it would have loaded
+ * without us is put behind ours: we load it and pass calls on to it, which is called chaining. A
+ * tuner is looked for in this order (docs/chaining.md has the same list):
  *
  *   1  SYMTUNER_NEXT_TUNER, if set; "none" chains nothing
  *   2  NCCL_TUNER_PLUGIN of the environment, if it names another library; "none" chains nothing
  *   3  libnccl-tuner.so
  *   4  the NET library that NCCL has loaded (NCCL_NET_PLUGIN or libnccl-net.so)
  *
- * and likewise for the profiler. As in NCCL, a library that loads and has no table ends the search;
- * one that cannot be loaded does not, unless 1 named it. symtuner itself, by any name, is skipped.
+ * and a profiler likewise. As in NCCL, a library that loads but has no plugin table ends the
+ * search; one that cannot be loaded does not, unless step 1 named it. symtuner itself, by any name,
+ * is skipped.
  *
  * Ownership  the library stays loaded until the process ends. Threads: any; one search runs at a
  *            time. Hazard: loads libraries, so never call it with a lock of NCCL's held.
@@ -35,7 +37,7 @@ struct st_next_library {
  * Find what to chain. ${chosen} is the value of SYMTUNER_NEXT_*, ${spoken} the version that NCCL
  * speaks to us, ${net} whether to look into NCCL's NET library, which is loaded only when a
  * communicator is made. The result is kept for the rest of the process; but if a search without
- * ${net} found nothing, the first one with it goes on from there. Never NULL.
+ * ${net} found nothing, the first search with ${net} continues it. Never NULL.
  */
 const struct st_next_library *st_next_find(enum st_next_kind kind, const char *chosen, int spoken,
                                            bool net);
@@ -43,13 +45,13 @@ const struct st_next_library *st_next_find(enum st_next_kind kind, const char *c
 /* Log once per process what is chained, or why a library that was found is not. */
 void st_next_say(enum st_next_kind kind, const struct st_next_library *library);
 
-/* The name in the plugin's table. */
+/* Return the name that the plugin's table gives. */
 const char *st_next_name(const struct st_next_library *library);
 
 /*
- * The files that NCCL tries to load for a plugin called ${name}: writes the ${index}-th to ${file},
- * which has 256 bytes; false past the last. ${prefix} is "libnccl-tuner" and the like. If ${file}
- * is empty, it is the program itself (STATIC_PLUGIN). Without a name it is the prefix and ".so".
+ * Write to ${file}, which has 256 bytes, the ${index}-th file that NCCL tries to load for a plugin
+ * called ${name}; false past the last. ${prefix} is "libnccl-tuner" and the like. An empty ${file}
+ * stands for the program itself (STATIC_PLUGIN). Without a name the file is the prefix and ".so".
  */
 bool st_next_file(const char *prefix, const char *name, int index, char *file);
 

@@ -8,24 +8,25 @@
 #include "plugin/next/events.h"
 #include "plugin/next/open.h"
 
-/* The other profiler. One for all communicators: NCCL does not tell of which one it stops an
- * event. */
+/* The profiler behind ours. There is one for all communicators: when NCCL stops an event, it does
+ * not say to which communicator the event belongs. */
 static _Atomic(const struct st_next_library *) other;
 
 static struct {
-    atomic_int own;      /* what we want                                           */
-    int theirs;          /* written by the other, if we want something, too        */
+    atomic_int own;      /* the events that we want                                */
+    int theirs;          /* written by the other profiler, if we want events, too  */
     _Atomic(int *) nccl; /* NCCL's mask; NULL if the other writes to it directly   */
 } masks;
 
 static char own_group; /* our handle for a Group event that the other did not take */
 
-/* Events that each version knows. */
+/* [v]: the events that version v of the interface knows, as bits of the mask. */
 static const int known[] = {
     [1] = 0x3f, [2] = 0x3f, [3] = 0xff, [4] = 0xff, [5] = 0xfff, [6] = 0x7fff, [7] = 0xffff};
 
-/* Which bits of the mask make NCCL give an event: its own, and those of the events within it. One
- * row per event, by its bit; 2.27 to 2.31.2 agree where they have the event. */
+/* Which bits of the mask make NCCL give an event: the event's own bit and those of the events
+ * within it. wanted_by[b] is for the event whose own bit is b. NCCL 2.27 to 2.31.2 agree on the
+ * events that they have. */
 enum {
     PHASE = NCCL_ABI_EV_KERNEL_PHASE,
     KERNEL = NCCL_ABI_EV_KERNEL_CH | PHASE,
@@ -53,8 +54,9 @@ static int theirs(const struct st_next_library *library)
     return __atomic_load_n(&masks.theirs, __ATOMIC_RELAXED) & known[library->version];
 }
 
-/* Write NCCL's mask only if it changes, and never with fewer bits than are wanted: other
- * communicators read it at the same time. */
+/* Set NCCL's mask to the events that we and the other profiler want. It is written only if it
+ * changes, and never with fewer bits than are wanted, because other communicators read it at the
+ * same time. */
 static void carry_mask(const struct st_next_library *library)
 {
     int *nccl = atomic_load(&masks.nccl);
@@ -108,7 +110,7 @@ void st_next_profiler_open(struct st_next_profiler *next, const struct st_profil
             st_warn("the profiler of %s failed its init with error %d: this communicator goes on "
                     "without it",
                     library->path, result);
-        if (!own) /* as NCCL does, drop what the version does not know */
+        if (!own) /* as NCCL does, drop the events that the version does not know */
             __atomic_fetch_and(mask, known[library->version], __ATOMIC_RELAXED);
     }
     if (own || library->table)
@@ -119,7 +121,7 @@ void st_next_profiler_open(struct st_next_profiler *next, const struct st_profil
 
 void st_next_profiler_close(struct st_next_profiler *next)
 {
-    const struct nccl_abi_profiler_v5 *table = next->table; /* at the same place in every version */
+    const struct nccl_abi_profiler_v5 *table = next->table; /* finalize: same place in every one */
 
     if (table && table->finalize)
         table->finalize(next->ctx);
@@ -134,7 +136,7 @@ static bool wants(const struct st_next_library *library, uint64_t type)
 
     if (bit >= EVENTS || !(known[library->version] & type))
         return false;
-    /* where we want nothing, NCCL gives what the other asked for */
+    /* if we want no events, NCCL gives only those that the other profiler asked for */
     return !atomic_load(&masks.nccl) || (theirs(library) & wanted_by[bit]);
 }
 
@@ -148,7 +150,7 @@ static void pass_on(const struct st_next_profiler *next, int version, int abi, u
 
         st_event_write(version, abi, (int)type, event, &old);
         ((const struct nccl_abi_profiler_old *)next->table)->start_event(next->ctx, handle, &old);
-    } else if (version == 7 && abi < 7) { /* theirs is longer: do not let it read past NCCL's */
+    } else if (version == 7 && abi < 7) { /* v7 reads more bytes than NCCL's event has */
         struct nccl_abi_event_v7 longer = {0};
 
         memcpy(&longer, event, NCCL_ABI_EVENT_BYTES_V6);
@@ -169,8 +171,8 @@ void st_next_profiler_start(const struct st_next_profiler *next, int abi, uint64
                        head->parent == &own_group;
 
     if (library && !next && (type & proxy)) {
-        /* a proxy works for another process (PXN), and the context is of that process: never look
-         * into it */
+        /* the proxy thread works for another process (PXN), and the context is a pointer of that
+         * process: never dereference it */
         stray.table = library->table;
         next = &stray;
     }

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * profiler.h - the profiler behind ours: one communicator of it, spoken to in its own version.
+ * profiler.h - one communicator in the profiler behind ours, called by the version that it speaks.
  *
- * It gets the events that NCCL would give it without us, and NCCL gets its handles: so the handles
- * and parents that come back are its own. We give out one handle of ours only (see
- * st_next_profiler_start).
+ * The other profiler gets the events that NCCL would give it without us, and NCCL gets its handles:
+ * so the handles and parents that NCCL passes later are that profiler's own. We give NCCL only one
+ * handle of ours (see st_next_profiler_start).
  *
  * NCCL has one activation mask for the whole process, and a profiler may write it at any time. If
  * we want events, too, the other profiler gets a mask of its own, and at every event we copy what
  * it wrote there into NCCL's.
  *
- * Errors     an init that fails is a warning, and the communicator goes on without it. NCCL ignores
- *            what the other functions return.
+ * Errors     if the other profiler's init fails, we warn, and the communicator goes on without that
+ *            profiler. NCCL ignores what the other functions return.
  */
 #ifndef ST_NEXT_PROFILER_H_
 #define ST_NEXT_PROFILER_H_
@@ -32,16 +32,16 @@ struct st_next_profiler {
     void *ctx;
 };
 
-/* Open a communicator in the other profiler and set NCCL's mask; ${own}: the events that we
- * want. */
+/* Open a communicator in the other profiler and set NCCL's mask. ${own}: the events that we want;
+ * ${chosen}: SYMTUNER_NEXT_PROFILER; ${quiet}: log nothing. */
 void st_next_profiler_open(struct st_next_profiler *next, const struct st_profiler_init *init,
                            int own, const char *chosen, bool quiet);
 
 /*
- * Pass on an event of NCCL, which speaks version ${abi}; ${type} is that of the event. The handle
- * is the other's, or NULL if it does not get the event. NCCL 2.27 gives no Coll event if the Group
- * event around it got no handle: if we want Coll events and the other gave none, the group gets our
- * handle.
+ * Pass ${event} of type ${type} from NCCL, which speaks version ${abi}, to the other profiler,
+ * which sets ${*handle}. If that profiler does not get the event, ${*handle} stays as it is. NCCL
+ * 2.27 gives no Coll event if the Group event around it got no handle: so if we want Coll events
+ * and the other profiler gave the group no handle, the group gets ours.
  */
 void st_next_profiler_start(const struct st_next_profiler *next, int abi, uint64_t type,
                             const void *event, void **handle);

@@ -13,7 +13,8 @@ struct st_next_tuner {
     const void *table;
     int version;
     void *ctx;
-    /* Cost constants in its layout, if that is not NCCL's. Kept: it may have a pointer to them. */
+    /* NCCL's cost constants in the layout of ${version}, if NCCL's own layout is another. They live
+     * as long as this struct, because the tuner may keep a pointer to them. */
     union {
         struct nccl_abi_constants_v5 v5;
         struct nccl_abi_constants_v7 v7;
@@ -29,8 +30,8 @@ bool st_next_tuner_there(const char *chosen)
     return st_next_find(ST_NEXT_TUNER, chosen, 7, false)->table != NULL;
 }
 
-/* Copy the constants of one version to another. Rows have 3 numbers; each of the five bandwidth
- * arrays has four rows, and a fifth from v7 on, which is not copied. */
+/* Copy cost constants from the layout of one version to that of another. Rows have 3 numbers; each
+ * of the five bandwidth arrays has four rows, and from v7 on a fifth one, which is not copied. */
 static void copy_constants(double *to, int to_rows, const double *from, int from_rows)
 {
     size_t head = offsetof(struct nccl_abi_constants_v5, ll_max_bw) / sizeof *to;
@@ -41,8 +42,8 @@ static void copy_constants(double *to, int to_rows, const double *from, int from
                4 * 3 * sizeof *to);
 }
 
-/* The constants in the layout that the other knows: NCCL's own if it is the same, so that what the
- * other writes takes effect at once. */
+/* Return the cost constants in the layout that the other tuner knows. If NCCL's layout is the same,
+ * they are NCCL's own, so that what the tuner writes takes effect at once. */
 static void *lend_constants(struct st_next_tuner *next, const struct st_tuner_init *init)
 {
     bool ours_7 = init->abi >= 7, theirs_7 = next->version >= 7;
@@ -67,7 +68,7 @@ static nccl_abi_result start(struct st_next_tuner *next, const struct st_tuner_i
     void *constants;
     nccl_abi_result result;
 
-    if (next->version < 5) /* v2 and v3: the same */
+    if (next->version < 5) /* v2 and v3 have the same init as v4 */
         return ((const struct nccl_abi_tuner_v4 *)next->table)
             ->init(init->ranks, init->nodes, init->logger, &next->ctx);
     constants = lend_constants(next, init);
@@ -75,7 +76,7 @@ static nccl_abi_result start(struct st_next_tuner *next, const struct st_tuner_i
         result = ((const struct nccl_abi_tuner_v7 *)next->table)
                      ->init(&next->ctx, init->comm_id, init->ranks, init->nodes, init->logger,
                             init->domains, constants);
-    else /* v6: the same */
+    else /* v6 has the same init as v5 */
         result = ((const struct nccl_abi_tuner_v5 *)next->table)
                      ->init(&next->ctx, init->comm_id, init->ranks, init->nodes, init->logger,
                             init->domains, constants);
@@ -109,8 +110,8 @@ struct st_next_tuner *st_next_tuner_open(const struct st_tuner_init *init, const
     return next;
 }
 
-/* A v2 tuner is told what is available instead of seeing prices, and names one entry, which becomes
- * the cheapest, as in NCCL. A negative price means: not available. */
+/* Ask a v2 tuner. It sees no prices, but is told whether CollNet and NVLS are available, and names
+ * one entry, which becomes the cheapest, as in NCCL. A negative price means: not available. */
 static nccl_abi_result ask_v2(const struct st_next_tuner *next, int func, size_t bytes,
                               int pipe_ops, float *table, int n_algo, int n_proto, int *n_channels)
 {
@@ -139,7 +140,7 @@ nccl_abi_result st_next_tuner_ask(const struct st_next_tuner *next, int func, si
     if (next->version == 3)
         return ((const struct nccl_abi_tuner_v3 *)next->table)
             ->get_coll_info(next->ctx, func, bytes, pipe_ops, table, n_algo, n_proto, n_channels);
-    /* same place and signature from v4 on */
+    /* get_coll_info has the same place and signature from v4 on */
     return ((const struct nccl_abi_tuner_v4 *)next->table)
         ->get_coll_info(next->ctx, func, bytes, pipe_ops, table, n_algo, n_proto, reg_buff,
                         n_channels);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tuner.h - the tuner behind ours: one communicator of it, spoken to in its own version.
+ * tuner.h - one communicator in the tuner behind ours, called by the version that it speaks.
  *
- * It is asked first, with NCCL's own arguments, and what it leaves in the cost table is what our
- * rules then start from. Where no rule covers the call, its answer reaches NCCL bit for bit.
+ * That tuner is asked first, with NCCL's own arguments; our rules then start from the cost table
+ * that it leaves. Where no rule covers the call, its answer reaches NCCL bit for bit.
  *
- * Errors     an init that fails is a warning, and the communicator goes on without it. NCCL gets
- *            the error of a later call, as it would without us: swallowing it on one rank could
- *            leave ranks with different algorithms.
- * Ownership  st_next_tuner_close frees. Threads: as NCCL calls, several at once per communicator.
+ * Errors     if the other tuner's init fails, we warn, and the communicator goes on without that
+ *            tuner. If a later call fails, NCCL gets the error, as it would without us: swallowing
+ *            it on one rank could leave ranks with different algorithms.
+ * Ownership  st_next_tuner_close frees. Threads: NCCL may ask on several at once.
  */
 #ifndef ST_NEXT_TUNER_H_
 #define ST_NEXT_TUNER_H_
@@ -27,12 +27,12 @@ struct st_tuner_init {
 
 struct st_next_tuner;
 
-/* Will a tuner be chained? Loads it; ${chosen} is SYMTUNER_NEXT_TUNER. Asked early, when NCCL has
- * no NET library yet, so it does not look there. */
+/* Return whether a tuner will be chained, and load it. ${chosen} is SYMTUNER_NEXT_TUNER. This is
+ * called early, when NCCL has loaded no NET library yet, so it does not search that library. */
 bool st_next_tuner_there(const char *chosen);
 
-/* NULL: nothing to chain, or its init failed. Logs once per process what is chained, unless
- * ${quiet}. */
+/* Open a communicator in the tuner behind ours. Returns NULL if there is no such tuner or its init
+ * failed. Logs once per process what is chained, unless ${quiet}. */
 struct st_next_tuner *st_next_tuner_open(const struct st_tuner_init *init, const char *chosen,
                                          bool quiet);
 

@@ -13,23 +13,27 @@ struct st_agree {
     struct st_roll *roll; /* NULL: no shared memory, no agreement */
     uint64_t comm_id;
     int ranks;
-    bool first;           /* communicator of the process          */
+    bool first;           /* the process's first communicator     */
     struct st_roll_entry own;
 };
 
-/* For a rank that is out of memory: it knows nothing of the others. */
+/* Stands for a rank that is out of memory. It cannot know whether the others agree with it, and
+ * applies no rules. */
 static struct st_agree nobody;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool first_known;
 static uint64_t first_id;
-static _Atomic(struct st_roll *) first_roll; /* never freed: NCCL may ask at any time */
+/* The roll call of the process's first communicator, which decides our answer for NCCL_SYM_CTAS. It
+ * is never freed, because NCCL may ask at any time. */
+static _Atomic(struct st_roll *) first_roll;
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
 enum cause { RULES_DIFFER, RANKS_MISSING, MIN_DIFFERS, NO_SYM_CTAS, CAUSES };
 
-/* Each cause is a warning once per process, and then an INFO line once per communicator. */
+/* Should ${cause} be logged now? It is logged once per process as a warning, and after that at INFO
+ * once per communicator. ${*warn_out}: whether it is the warning. */
 static bool new_cause(const struct st_agree *agree, enum cause cause, bool *warn_out)
 {
     static atomic_bool said[CAUSES];
@@ -105,7 +109,7 @@ static void say_ctas(const struct st_agree *agree)
 
 /* ---- one rank -------------------------------------------------------------------------------- */
 
-/* A hash of everything that decisions about calls depend on; 0 if rules change none. */
+/* Return a hash of everything that decisions about calls depend on; 0 if no rule changes one. */
 static uint64_t decides(const struct st_process *process)
 {
     const struct symtuner_machine *machine = &process->machine;
@@ -135,8 +139,8 @@ static bool is_first(uint64_t comm_id)
     return first;
 }
 
-/* Why the rules' count cannot be given with this first communicator, whatever its other ranks say;
- * NULL: it can. */
+/* Return the reason why NCCL cannot get the count of [process] rules if this is the first
+ * communicator, whatever its other ranks say; NULL if there is no such reason. */
 static const char *no_sym_ctas(const struct st_process *process, const struct st_agree *agree,
                                int ranks, int nodes)
 {

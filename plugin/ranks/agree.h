@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * agree.h - rules apply only if all ranks agree: what follows from the roll call (rollcall.h) for
- * the rules of a communicator, and for the CTA count that a process gets.
+ * agree.h - decides by the roll call (rollcall.h) whether a communicator's rules apply, which takes
+ * that all its ranks agree, and which CTA count NCCL gets in this process.
  *
- * Only communicators on one host that have an id are checked; ids come with tuner v5 (NCCL 2.28).
- * On NCCL 2.27, and over several nodes, rules apply unchecked.
+ * Only a communicator that is on one host and has an id is checked; NCCL gives a tuner an id from
+ * v5 of the interface on (NCCL 2.28). On NCCL 2.27, and over several nodes, rules apply unchecked.
  *
  * NCCL reads NCCL_SYM_CTAS once per process, when it first picks a symmetric kernel. So the count
  * of [process] rules is given only if the first communicator of every process spans all GPUs of
@@ -18,20 +18,22 @@
 
 struct st_agree;
 
-/* Enter a rank of a communicator; NULL: nothing is checked. Logs what cannot be applied. */
+/* Add this rank to the roll call of its communicator. Returns NULL if the communicator is not
+ * checked. Logs if ranks are not compared, or if [process] sym-ctas cannot be applied. */
 struct st_agree *st_agree_open(const struct st_process *process, uint64_t comm_id, int ranks,
                                int nodes);
 
-/* Do the rules apply? To be asked at the first call of a communicator, not before. Logs if not. */
+/* Do the rules apply to the communicator? Call this at its first call, not earlier: by then all its
+ * ranks have answered the roll call. If the rules do not apply, the reason is logged. */
 bool st_agree_rules(struct st_agree *agree);
 
 void st_agree_close(struct st_agree *agree);
 
-/* The answer when NCCL, under its mutexes, asks for NCCL_SYM_CTAS; 0: none. The first answer is
- * final. */
+/* Return our answer to NCCL's question for NCCL_SYM_CTAS; 0: no answer. NCCL asks with its mutexes
+ * held. The first answer is final. */
 int st_agree_sym_ctas(void);
 
-/* The answer that was given; 0 while NCCL has not asked. */
+/* Return the count that was decided for NCCL_SYM_CTAS; 0: none, or nobody has asked yet. */
 int st_agree_sym_ctas_given(void);
 
 #endif

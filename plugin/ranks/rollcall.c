@@ -33,7 +33,7 @@ static bool all_min_equal(const struct st_roll_entry *entry, int count)
 
 /* NCCL reads NCCL_SYM_CTAS once per process, for all its communicators. So a count is given only if
  * no other rank on this host can get a different one: the communicator spans the whole box and is
- * the first of each of its processes. */
+ * the first communicator of each of its processes. */
 int st_roll_judge_ctas(const struct st_roll_entry *entry, int count, int ranks)
 {
     bool wished = ranks > 0 && entry[0].sym_ctas > 0;
@@ -54,7 +54,7 @@ int st_roll_judge_ctas(const struct st_roll_entry *entry, int count, int ranks)
 
 enum { RANKS_MAX = 4096, NO_CTAS = -1 };
 
-/* The shared object; empty, it is all zeros. */
+/* The shared object. A new or emptied one is all zeros. */
 struct board {
     _Atomic uint32_t joined;  /* entries handed out; more than ranks: two groups met */
     _Atomic uint32_t whole;   /* entries written                                                 */
@@ -84,9 +84,9 @@ static bool lock(int fd, int how)
     return true;
 }
 
-/* Check that the object is ours, empty it if no living process holds it, and give it its size;
- * false if that fails. The exclusive lock is held for two calls, the shared one as long as the name
- * exists. */
+/* Check that the object belongs to our user, empty it if no living process holds a lock on it, and
+ * give it its size; false if that fails. The exclusive lock is held only while the object is
+ * emptied and sized, the shared lock until st_roll_hide. */
 static bool prepare(int fd, size_t size)
 {
     struct stat file;
@@ -143,8 +143,8 @@ struct st_roll *st_roll_join(uint64_t comm_id, int ranks, const struct st_roll_e
     return roll;
 }
 
-/* The number of entries. If two groups met it is one more than there are ranks, which no verdict
- * accepts. */
+/* Return the number of entries; if two groups of ranks met in the object, ${ranks} + 1, which every
+ * verdict takes for a failure. */
 static int present(const struct st_roll *roll)
 {
     if (atomic_load(&roll->board->joined) > (uint32_t)roll->ranks)

@@ -3,14 +3,15 @@
  * rollcall.h - do all ranks of a communicator on this host decide alike?
  *
  * In its tuner init every rank opens a small shared-memory object, which is named after user,
- * communicator and number of ranks, and writes an entry: what its decisions depend on. Nobody
+ * communicator and number of ranks, and writes an entry: what its decisions depend on. No rank
  * waits: NCCL has a barrier between the tuner inits and the first call (2.28.3 to 2.30.7, init.cc,
  * bootstrapIntraNodeBarrier), so a rank that asks for the verdict sees the entries of all. Even in
  * a release without the barrier all ranks get one verdict: the first to ask stores it and the
  * others read it; if entries are missing, there is no agreement.
  *
- * The object is unlinked by the last to join, by the first verdict, or by whoever leaves. One left
- * behind by killed processes has no locks (flock ends with its holder): it is emptied.
+ * The object is unlinked by the last rank that joins, by a rank that asks for the verdict, or by a
+ * rank that leaves. An object left behind by killed processes has no locks (flock ends with its
+ * holder), and the next rank that opens it empties it.
  *
  * Errors     without shared memory there is no roll call, hence no agreement. Nothing else fails.
  * Threads    a verdict may be asked from several threads at once.
@@ -39,31 +40,36 @@ enum st_roll_verdict {
     ST_ROLL_MISSING, /* ranks are missing, or there are too many                              */
 };
 
-/* NCCL_SYM_CTAS for all ranks if they got different NCCL_MIN_CTAS: about NCCL's own maximum. */
+/* The NCCL_SYM_CTAS that all ranks get if they got different values of NCCL_MIN_CTAS. It is about
+ * the largest count that NCCL picks itself. */
 enum { ST_ROLL_REPAIR_CTAS = 8 };
 
 struct st_roll;
 
-/* NULL if there is no shared memory, or out of memory. */
+/* Join the roll call of a communicator and write ${entry}. Returns NULL without shared memory, or
+ * if out of memory. */
 struct st_roll *st_roll_join(uint64_t comm_id, int ranks, const struct st_roll_entry *entry);
 
-/* The verdict on the rules; the first to ask decides for all. ${present_out}: how many joined. */
+/* Return the verdict on the rules; the first rank that asks decides it for all. ${*present_out}:
+ * how many ranks have joined. */
 enum st_roll_verdict st_roll_rules(struct st_roll *roll, int *present_out);
 
-/* What every rank gets for NCCL_SYM_CTAS; 0: nothing. The first to ask decides for all. */
+/* Return what every rank gets for NCCL_SYM_CTAS; 0: nothing. The first rank that asks decides it
+ * for all. */
 int st_roll_ctas(struct st_roll *roll);
 
-/* The count that was decided; 0 while nobody has asked. */
+/* Return the count that st_roll_ctas decided; 0: none, or no rank has asked yet. */
 int st_roll_ctas_given(const struct st_roll *roll);
 
-/* Did the ranks get different values of NCCL_MIN_CTAS? Decides nothing. */
+/* Have all ranks joined, and did they get different values of NCCL_MIN_CTAS? Decides nothing. */
 bool st_roll_min_differs(const struct st_roll *roll);
 
-/* Unlink the name, so that nobody else can join. Verdicts can still be asked for. */
+/* Unlink the object, so that no other rank can join. The verdict can still be asked for. */
 void st_roll_hide(struct st_roll *roll);
 void st_roll_leave(struct st_roll *roll);
 
-/* Pure: the verdict and the count that follow from ${count} entries of ${ranks} ranks. */
+/* Return the verdict on the rules, and the count for NCCL_SYM_CTAS, that follow from the ${count}
+ * entries of a communicator with ${ranks} ranks. Pure. */
 enum st_roll_verdict st_roll_judge(const struct st_roll_entry *entry, int count, int ranks);
 int st_roll_judge_ctas(const struct st_roll_entry *entry, int count, int ranks);
 
