@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * accept.c - findings that the user accepts: --accept ID,ID and SYMTUNER_DOCTOR_ACCEPT. They are
- * still printed, but do not count.
+ * accept.c - reads the lists of findings that the user accepts: --accept ID,ID and
+ * SYMTUNER_DOCTOR_ACCEPT. Accepted findings are printed, but do not change the exit status.
  */
 #include <string.h>
 #include <strings.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * box.c - findings about driver, IOMMU, ACS and the container, from /proc, /sys and /dev.
+ * box.c - findings about the driver, IOMMU, ACS and the container. Reads /proc, /sys and /dev.
  */
 #include <ctype.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "cli/doctor/doctor.h"
 #include "cli/text.h"
 
-/* Find the first word such as 580.159.04 in ${text}. */
+/* Copy the first word such as 580.159.04 in ${text} to ${out}. Returns false if there is none. */
 static bool version_word(const char *text, char *out, size_t size)
 {
     while (*text) {
@@ -58,7 +58,7 @@ static bool driver_missing(const struct st_doctor *d, char *evidence)
     return d->gpus_on_bus > 0 && d->driver == 0;
 }
 
-/* Is there a libcuda.so.580.159.04 and a kernel module of another version? */
+/* Does the loader find a libcuda.so.VERSION whose version is not the kernel module's? */
 static bool driver_mismatch(const struct st_doctor *d, char *evidence)
 {
     char pattern[ST_PATH], found[ST_PATH], version[64];
@@ -92,7 +92,8 @@ static bool fabric_manager(const struct st_doctor *d, char *evidence)
            !st_doctor_exists(d, "/var/run/nvidia-fabricmanager/nv-fabricmanager.pid");
 }
 
-/* Is DMA of a GPU translated? Peer traffic then goes through the root complex, or is lost. */
+/* Does the IOMMU translate a GPU's DMA? Peer traffic over PCIe then goes through the root complex,
+ * or is lost. */
 static bool iommu_on(const struct st_doctor *d, char *evidence)
 {
     char device[ST_PATH], path[ST_PATH], text[32];
@@ -110,7 +111,8 @@ static bool iommu_on(const struct st_doctor *d, char *evidence)
     return false;
 }
 
-/* The access control register of a bridge; -1 if it has none or cannot be read. */
+/* Return the ACS control register from the ${size} bytes of a PCIe bridge's configuration space, or
+ * -1 if they have none. */
 static int acs_control(const unsigned char *config, long size)
 {
     long at = 0x100;
@@ -128,8 +130,8 @@ static int acs_control(const unsigned char *config, long size)
     return -1;
 }
 
-/* Does a bridge send peer traffic to the root complex? REDIRECTS: request redirect, completion
- * redirect and upstream forwarding. */
+/* Does a bridge send peer traffic to the root complex? REDIRECTS are the bits of its ACS control
+ * register that make it do so: request redirect, completion redirect, upstream forwarding. */
 static bool acs_on(const struct st_doctor *d, char *evidence)
 {
     enum { REDIRECTS = 1 << 2 | 1 << 3 | 1 << 4 };
@@ -159,7 +161,7 @@ static bool acs_on(const struct st_doctor *d, char *evidence)
     return bridges > 0 && d->gpus_on_bus > 1;
 }
 
-/* "shm /dev/shm tmpfs rw,...,size=65536k 0 0" */
+/* Has /dev/shm at most 64 MiB? /proc/mounts says "shm /dev/shm tmpfs rw,...,size=65536k 0 0". */
 static bool shm_small(const struct st_doctor *d, char *evidence)
 {
     static char text[65536];

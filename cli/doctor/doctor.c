@@ -29,7 +29,7 @@ struct found {
     const struct st_finding *row;
     bool accepted;
     int order;
-    unsigned judged; /* bit i: found for copy judged[i] of NCCL */
+    unsigned judged; /* bit i: holds for NCCL copy[judged[i]] */
     char evidence[ST_EVIDENCE];
 };
 
@@ -55,7 +55,7 @@ static bool holds(const struct st_doctor *doctor, const struct st_finding *row, 
         return false;
     snprintf(evidence, ST_EVIDENCE, "%s=%s (%s)", setting->name, setting->value, setting->origin);
     if (strncmp(setting->name, "SYMTUNER_", 9) == 0)
-        in_list = st_text_is_legal; /* case counts in our variables, not in NCCL's */
+        in_list = st_text_is_legal; /* case matters in SYMTUNER_* variables, not in NCCL_* */
     switch (row->when) {
     case ST_WHEN_SET: return setting->value[0] != '\0';
     case ST_WHEN_IS: return in_list(row->operand, setting->value);
@@ -64,7 +64,8 @@ static bool holds(const struct st_doctor *doctor, const struct st_finding *row, 
     }
 }
 
-/* The same finding with the same evidence, made for another NCCL; or NULL. */
+/* Return the one of ${n} findings that has the row and the evidence of ${one}, but was made for
+ * another copy of NCCL; or NULL. */
 static struct found *same(struct found *found, int n, const struct found *one)
 {
     for (int i = 0; i < n; i++)
@@ -73,7 +74,7 @@ static struct found *same(struct found *found, int n, const struct found *one)
     return NULL;
 }
 
-/* Errors first, then in the order of the tables. */
+/* Order for qsort: by severity, errors first, then as in the tables. */
 static int compare(const void *a, const void *b)
 {
     const struct found *one = a, *other = b;
@@ -88,7 +89,8 @@ static void judge(struct st_doctor *doctor, int index)
     st_doctor_plugins(doctor);
 }
 
-/* Check all rows, once for every NCCL that programs would load. */
+/* Check all rows, once for each copy in judged[]. Fills ${found}, in the order in which it is
+ * printed; returns how many findings there are. */
 static int collect(struct st_doctor *doctor, struct found *found)
 {
     static struct found one; /* large */
@@ -110,7 +112,7 @@ static int collect(struct st_doctor *doctor, struct found *found)
         }
     }
     if (rounds > 1)
-        judge(doctor, 0); /* the facts above the findings are those of the first */
+        judge(doctor, 0); /* print_facts prints the plugins of the first copy */
     for (int i = 0; i < n; i++)
         found[i].accepted = st_doctor_accepts(doctor->accept[0], found[i].row->id) ||
                             st_doctor_accepts(doctor->accept[1], found[i].row->id);
@@ -155,7 +157,8 @@ static void plugin_fact(const struct st_plugin *plugin, char *text, size_t size)
                  plugin->from_net ? ", the network plugin" : "");
 }
 
-/* ": loaded by jax (RPATH), torch (RPATH)" */
+/* Add to ${text}, at offset ${at}, the frameworks that load ${copy}, if any: ": loaded by jax
+ * (RPATH), torch (RPATH)". Returns the offset of the new end. */
 static size_t loaders(const struct st_doctor *d, int copy, char *text, size_t size, size_t at)
 {
     int n = 0;
@@ -167,7 +170,8 @@ static size_t loaders(const struct st_doctor *d, int copy, char *text, size_t si
     return at;
 }
 
-/* The release that is checked, then every copy and who loads it. */
+/* Print the release that is checked if no copy has it; the copies, with the frameworks that load
+ * them; and python3. */
 static void print_nccl(const struct st_doctor *d, FILE *out)
 {
     char text[ST_EVIDENCE], release[16];
@@ -229,7 +233,8 @@ static void print_facts(const struct st_doctor *d, FILE *out)
                                     : ", PCIe");
 }
 
-/* The releases for which a finding was made; "" if it was made for all. */
+/* Write into ${text} for which releases a finding was made: " with NCCL 2.27.3, 2.28.9", or "" if
+ * for all. Returns ${text}. */
 static const char *with(const struct st_doctor *d, const struct found *one, char *text, size_t size)
 {
     unsigned all = d->judgeds > 1 ? (1u << d->judgeds) - 1 : one->judged;
@@ -283,7 +288,7 @@ static void json_plugin(struct st_json *json, const char *name, const struct st_
     st_json_close(json);
 }
 
-/* The copies of NCCL, and which of them jax and torch would load. */
+/* Print the copies of NCCL, and which of them jax and torch would load. */
 static void json_copies(struct st_json *json, const struct st_doctor *d)
 {
     char release[16];
@@ -315,7 +320,8 @@ static void json_copies(struct st_json *json, const struct st_doctor *d)
     st_json_close(json);
 }
 
-/* ${n} strings, ${stride} bytes apart, on a line of their own. */
+/* Print an array, on a line of its own, of ${n} strings: the first at ${text}, the next ${stride}
+ * bytes behind it, and so on. */
 static void json_texts(struct st_json *json, const char *key, const char *text, size_t stride,
                        int n)
 {
@@ -359,7 +365,7 @@ static void print_json(const struct st_doctor *d, const struct found *found, int
 
 /* ---- command --------------------------------------------------------------------------------- */
 
-/* The command line. */
+/* What the command line asks for. */
 struct ask {
     struct st_doctor *doctor;
     const char *library;
@@ -412,7 +418,7 @@ static const struct st_option rows[] = {
     {"no-gpu", NULL, "files and settings only", ST_OPTION_FLAG, .at = AT(no_gpu)},
     {"json", NULL, "for programs", ST_OPTION_FLAG, .at = AT(json)},
     {"list", NULL, "all findings, as a table in Markdown", ST_OPTION_FLAG, .at = AT(list)},
-    /* for tests: another box's files */
+    /* for tests: read another box's files, which lie in FOLDER */
     {"root", "FOLDER", NULL, ST_OPTION_READ, .read = read_root, .early = true},
 };
 static const struct st_command_line line = {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * elf.c - reads from a shared object which plugin symbols it exports, NCCL's release, and where the
- * loader looks for the libraries that it needs. Nothing is loaded, because loading would run the
- * constructors of the library.
+ * elf.c - reads from a shared object which plugin symbols it exports, which NCCL release it holds,
+ * and where the loader looks for the libraries that it needs. It only maps the file: to load it
+ * would run the constructors of the library.
  */
 #include <elf.h>
 #include <fcntl.h>
@@ -46,13 +46,13 @@ static void unmap(struct image *image)
         munmap((void *)image->at, image->size);
 }
 
-/* ${size} bytes at ${offset}; NULL if the file is shorter. */
+/* Return the ${size} bytes at ${offset}, or NULL if the file ends before. */
 static const void *part(const struct image *image, uint64_t offset, uint64_t size)
 {
     return offset <= image->size && size <= image->size - offset ? image->at + offset : NULL;
 }
 
-/* The header of a shared object of this machine; NULL if the file is none. */
+/* Return the ELF header, or NULL if the file is no shared object for this machine's CPU. */
 static const Elf64_Ehdr *header(const struct image *image)
 {
 #if defined(__x86_64__)
@@ -70,7 +70,7 @@ static const Elf64_Ehdr *header(const struct image *image)
     return good ? head : NULL;
 }
 
-/* Section header ${index}; NULL past the last, or if it lies outside of the file. */
+/* Return section header ${index}, or NULL past the last or if it lies outside of the file. */
 static const Elf64_Shdr *section(const struct image *image, const Elf64_Ehdr *head, int index)
 {
     if (index >= head->e_shnum || head->e_shentsize != sizeof(Elf64_Shdr) || head->e_shoff % 8)
@@ -111,7 +111,7 @@ struct table {
     uint64_t names_size;
 };
 
-/* Find the first section of that type. False if there is none, or if it exceeds the file. */
+/* Find the first section of ${type}. Returns false if there is none, or if it is not valid. */
 static bool find_table(const struct image *image, const Elf64_Ehdr *head, uint32_t type,
                        struct table *table)
 {
@@ -161,7 +161,7 @@ bool st_elf_look(const struct st_doctor *doctor, const char *path, struct st_elf
     return true;
 }
 
-/* Read the tags of the dynamic section that say which libraries are loaded, and from where. */
+/* Read from the dynamic section whether the file needs libnccl.so.2, and its RUNPATH or RPATH. */
 static void read_search(const struct image *image, const Elf64_Ehdr *head,
                         struct st_elf_search *search)
 {
@@ -223,7 +223,7 @@ static bool scan(const unsigned char *at, uint64_t size, struct st_copy *copy)
     return false;
 }
 
-/* Only .rodata, which has the text, is read: the file has hundreds of MiB of device code. */
+/* Reads only .rodata, which has the text, since the file has hundreds of MiB of device code. */
 bool st_elf_nccl(const struct st_doctor *doctor, const char *path, struct st_copy *copy)
 {
     struct image image;
