@@ -4,8 +4,8 @@
 
 #include "test/kernels/suites.h"
 
-/* LeakSanitizer asks: tests named never_ends leave to the process what a kernel that never ends
- * could still use. */
+/* LeakSanitizer calls these. Tests whose names contain never_ends free nothing that a kernel which
+ * never ends could still use. */
 __attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
 __attribute__((visibility("default"))) const char *__lsan_default_options(void);
 

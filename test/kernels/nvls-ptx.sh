@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# nvls-ptx.sh NVCC-COMMAND - the multicast kernels hold the instructions they are meant to, for sm_90
-# and sm_100, and nothing for older GPUs. Multicast itself is never used here, so this is all that is
-# tested of them beyond the emulation in kernels/device/pull.cu.
+# nvls-ptx.sh NVCC-COMMAND - checks that the multicast kernels have their instructions for sm_90 and
+# sm_100, and no code for older GPUs. Multicast is never used here, so besides the emulation in
+# kernels/device/pull.cu this is their only test.
 set -eu
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * reference.h - what an all-reduce of floats gives, bit by bit: the one order of addition, and how
- * each type is added. Apart from the kernels: they are tested against it. C, and CUDA's device
- * side.
+ * reference.h - the result of an all-reduce of floats, bit by bit: the one order of addition, and
+ * how each type is added. It shares no code with the kernels, which are tested against it. Compiles
+ * as C and for CUDA's device side.
  *
- * Units   numbers are doubles that the type can hold; so is the result, but for its rounding to the
- *         type, which is the caller's: once, to the nearest, ties to even.
+ * Units   all numbers are doubles that the type can hold. The result is exact but for the rounding
+ * to the type, which the caller does once: to the nearest, ties to even.
  */
 #ifndef ST_TEST_REFERENCE_H_
 #define ST_TEST_REFERENCE_H_
@@ -21,16 +21,17 @@
 #define ST_REFERENCE static inline
 #endif
 
-#define REFERENCE_MOST 16 /* ranks */
+#define REFERENCE_MOST 16 /* the most ranks */
 
 struct reference_step {
     int to, from;
 };
 
 /*
- * The one order, whatever the kernel: ranks in groups of four, (r0 + r1) + (r2 + r3), and the sums
- * of the groups one after the other. Step k of n - 1 adds what stands at ${from} to what stands at
- * ${to}; the last one leaves the sum at 0. Returns n - 1.
+ * Write the steps of the one order of addition for ${n} ranks into ${step} and return how many they
+ * are (n - 1). Ranks form groups of four, (r0 + r1) + (r2 + r3), whose sums are added one after the
+ * other. Each step adds the number at ${from} to the number at ${to}; the last step leaves the sum
+ * at 0.
  */
 ST_REFERENCE int reference_order(int n, struct reference_step *step)
 {
@@ -49,7 +50,7 @@ ST_REFERENCE int reference_order(int n, struct reference_step *step)
     return k;
 }
 
-/* f32: a sum is two floats, what additions gave and what their roundings dropped. */
+/* A sum in f32 is two floats: the rounded sum, and what its roundings dropped. */
 struct reference_f32 {
     float sum, lost;
 };
@@ -65,7 +66,8 @@ ST_REFERENCE struct reference_f32 reference_add_f32(struct reference_f32 x, stru
     return both;
 }
 
-/* What was dropped is added at the end; for avg, when the quotient is known. */
+/* Return the sum divided by ${divisor}, as one float. What the roundings dropped is added to the
+ * quotient. */
 ST_REFERENCE float reference_round_f32(struct reference_f32 x, int divisor)
 {
     float share = 1.0f / (float)divisor, near = x.sum * share;
@@ -87,8 +89,8 @@ ST_REFERENCE double reference_f32_of(const double *x, int n, int divisor)
     return reference_round_f32(v[0], divisor);
 }
 
-/* x and y by the operator, in the type in which the kernels add ${dtype}: f64 itself and products
- * of all but fp8 in f64, the others in f32. */
+/* Return x and y combined by ${op}, in the type in which the kernels add ${dtype}: in f64 for f64
+ * and for products of all types but fp8, else in f32. */
 ST_REFERENCE double reference_apply(int dtype, int op, double x, double y)
 {
     int small = dtype == AR_F8E4M3 || dtype == AR_F8E5M2;
@@ -100,7 +102,7 @@ ST_REFERENCE double reference_apply(int dtype, int op, double x, double y)
     return dtype == AR_F64 ? x + y : (double)((float)x + (float)y);
 }
 
-/* Of the numbers x[0..n-1] of n ranks, which are overwritten. */
+/* Return the reduction of x[0..n-1], one number per rank. Overwrites x. */
 ST_REFERENCE double reference_reduce(int dtype, int op, double *x, int n)
 {
     struct reference_step step[REFERENCE_MOST];

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# resources.sh [-u] NVCC-COMMAND - registers, stack and spills of every kernel on sm_90, compared with
-# test/kernels/resources.txt. -u writes the file. A change is no error by itself: look, then update. Every
-# release of nvcc has figures of its own; with another one than the file's nothing is compared, exit 77.
+# resources.sh [-u] NVCC-COMMAND - compares registers, stack and spills of every kernel on sm_90
+# with test/kernels/resources.txt; -u rewrites that file. A difference is not an error by itself:
+# look at it, then update. Each release of nvcc has other figures: with a release other than the
+# file's it compares nothing and exits with 77.
 set -eu
 update=0
 [ "$1" = -u ] && { update=1; shift; }

@@ -5,7 +5,7 @@
 
 #include <check.h>
 
-/* ck_assert for the inside of long loops: libcheck's also writes down each one that holds. */
+/* ck_assert for long loops: libcheck's own macro also records every assertion that holds. */
 #define must(condition)                                                                            \
     do {                                                                                           \
         if (!(condition))                                                                          \
@@ -18,7 +18,7 @@ Suite *st_suite_choices(void);
 Suite *st_suite_options(void);
 Suite *st_suite_rules(void);
 Suite *st_suite_probe(void);
-Suite *st_suite_api(void); /* only where CUDA's headers are */
+Suite *st_suite_api(void); /* only if CUDA's headers are installed */
 Suite *st_suite_comm(void);
 Suite *st_suite_bootstrap(void);
 Suite *st_suite_window(void);
@@ -29,6 +29,6 @@ Suite *st_suite_alike(void);
 Suite *st_suite_graph(void);
 Suite *st_suite_multicast(void);
 
-void st_add_emulated_tests(TCase *t); /* of check-ar-kernels */
+void st_add_emulated_tests(TCase *t); /* adds the tests of check-ar-kernels */
 
 #endif

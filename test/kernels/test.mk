@@ -10,7 +10,8 @@ AR_TEST   := $(if $(AR_API),$(wildcard test/kernels/*.c test/kernels/choose/*.c 
              $(AR_C),$(wildcard test/kernels/choose/*.c) $(patsubst %,test/kernels/%.c,main \
              check_layout check_options fake/capture_stderr) $(wildcard kernels/choose/*.c) \
              kernels/host/options.c $(BOTH))
-# The first two answer for a made-up NCCL (check_nccl.c), the last two are made to fail (check_call.c).
+# dlopen and dlsym answer for a made-up NCCL (check_nccl.c); pthread_create and calloc fail when a
+# test wants it (check_call.c).
 AR_WRAPPED := $(if $(AR_API),dlopen dlsym pthread_create calloc)
 AR_CHECK  := $(patsubst %,$(B)/check-ar-obj/%.o,$(AR_TEST))
 TEST_ALSO += test-ar

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * call_values.c - small integers for the integers; for floats numbers that show how often and in
- * which order a result was rounded. What must come out: reference.h, bit by bit.
+ * call_values.c - inputs of random calls: small integers for integer types, and for floats numbers
+ * that show how often and in which order a result was rounded. reference.h says, bit by bit, what
+ * must come out.
  */
 #include <float.h>
 #include <math.h>
@@ -21,8 +22,8 @@ static int value(const struct call *c, int rank, size_t i)
     return c->op == AR_PROD ? 1 + (int)h % 2 : (int)h % 4;
 }
 
-/* The small floats: bits of the exponent and of what follows the leading one; and the largest
- * number where conversions stop at it, else they go to infinity. */
+/* The floats below f32: bits of the exponent, bits behind the leading one, and the largest number
+ * if conversions saturate at it (0: they go to infinity). */
 static const struct format {
     int exponent, digits;
     double most;
@@ -33,7 +34,7 @@ static const struct format {
     [AR_F8E5M2] = {5, 2, 57344},
 };
 
-/* ${v} in such a format, to the nearest, ties to even. */
+/* Return the bits of ${v} in format ${f}, rounded to the nearest, ties to even. */
 static unsigned round_small(const struct format *f, double v)
 {
     int bias = (1 << (f->exponent - 1)) - 1, e;
@@ -53,7 +54,8 @@ static unsigned round_small(const struct format *f, double v)
     return sign | (n < infinite || f->most > 0 ? n : infinite);
 }
 
-/* Integers must fit. NaN: all ones. */
+/* Write ${v} as element ${i} at ${p}. An integer type must be able to hold it; NaN is written as
+ * ones in all bits. */
 static void put(const struct call *c, char *p, size_t i, double v)
 {
     size_t size = (size_t)ar_dtype_bytes(c->dtype);
@@ -77,7 +79,7 @@ static void put(const struct call *c, char *p, size_t i, double v)
     }
 }
 
-/* Is what stands at ${p} a NaN, of whatever payload? */
+/* Return whether the element at ${p} is a NaN, with any payload. */
 static bool is_nan(int dtype, const char *p)
 {
     const struct format *small = &formats[dtype];
@@ -121,13 +123,13 @@ static bool is_16bit(const struct call *c)
     return ar_dtype_bytes(c->dtype) == 2;
 }
 
-/* A number with all its digits, of either sign, and of an exponent so far from the other ranks'
- * that another order of addition gives other bits. Results may go beyond the range of small types.
- */
+/* Return a number with all the digits of its type, of either sign. Its exponent is so far from
+ * those of the other ranks that another order of addition gives other bits. Results may leave the
+ * range of small types. */
 static double far_apart(const struct call *c, unsigned random)
 {
     static const struct {
-        int digits, sum, prod; /* bits behind the leading one; largest exponents of either sign */
+        int digits, sum, prod; /* bits behind the leading one; largest exponents, up and down */
     } of[AR_DTYPES] = {
         [AR_F64] = {30, 60, 60}, [AR_F32] = {23, 50, 15},  [AR_BF16] = {7, 40, 15},
         [AR_F16] = {10, 14, 1},  [AR_F8E5M2] = {2, 14, 1}, [AR_F8E4M3] = {3, 6, 1},
@@ -140,14 +142,18 @@ static double far_apart(const struct call *c, unsigned random)
     return random & 1 ? -v : v;
 }
 
-/* What floats add. Of two elements one is far apart, the others are small integers, or with both
- * signs and sixteen powers of two in f32 and f64. Of 61 elements one is the NaN of all ones, which
- * Lamport words must not carry, on one rank, one is -0 on all, and some are numbers that were once
- * added or multiplied wrongly. 16 bits: what f32 adds up to something else in any other order; what
- * products in f32 cannot hold: of bf16 it has not the range, and of f16 it rounds these three and
- * these four to just between two numbers. f32, f64: one infinite on one rank; and as large as f32
- * gets, which cancels: FLT_MAX - 1.5 ulp is a tie, whose error TwoSum finds in one order of the two
- * only and overflows in the other. */
+/* Return element ${i} of ${rank}'s input to a float call. One of two elements is far_apart. The
+ * others are small integers; in f32 and f64 fractions of both signs times a power of two up to
+ * 2^15.
+ * Of 61 elements in a row some are special:
+ * - on one rank the NaN with ones in all bits, which Lamport words must not carry; -0 on all ranks;
+ * - 16 bits, but for products: numbers for which any other order of addition gives another result
+ * in f32;
+ * - 16 bits, products: f32 cannot hold what bf16 needs (range), and would round the products of
+ * these three and these four f16 numbers to just between two numbers of f16;
+ * - f32, f64: infinity on one rank; and, but for products, numbers as large as f32 gets, which
+ * cancel: FLT_MAX - 1.5 ulp is a tie, whose error TwoSum finds in one order of the two only, and
+ * overflows in the other. */
 static double rough(const struct call *c, int rank, size_t i)
 {
     unsigned h = (unsigned)i * 97u + (unsigned)c->salt;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_emulated.c - kernels on the CPU (emulate.h) one at a time: a rank that is aborted while it
- * waits, and which kernel of a family is taken.
+ * check_emulated.c - single calls of kernels on the CPU (emulate.h): what happens when a rank is
+ * aborted while it waits, and which kernel of a family is chosen.
  */
 #include <check.h>
 #include <pthread.h>
@@ -44,8 +44,9 @@ static void start_call(struct rank *k, pthread_t *thread)
 }
 
 /*
- * Rank 1 calls alone and is aborted. Then rank 0 calls alone: in one-shot it has all it needs and
- * must be right, and its next call ends in an error; elsewhere already this one does.
+ * Let rank 1 call alone and abort it. Then let rank 0 call alone. ${whole}: a one-shot kernel,
+ * which has received all that rank 0 needs, so that this call must be right and the next one an
+ * error. Other kernels must report an error at once.
  */
 static void abort_group(const char *kernel, bool whole)
 {
@@ -100,7 +101,8 @@ END_TEST
 /* ---- calls that overlap -----------------------------------------------------------------------
  */
 
-/* Its graph has outlived the handle: what the kernel would write to is another's by now. */
+/* A graph replays a kernel of a destroyed handle: the kernel must stop the program, since the
+ * memory that it would write to may belong to somebody else by now. */
 START_TEST(test_a_kernel_of_a_destroyed_handle_stops_the_program)
 {
     struct ar_state state = {.epoch = 1, .dead = AR_DESTROYED};
@@ -116,7 +118,7 @@ enum { MOST = 8, COUNT = 1000 };
 
 #define POISON 0x5a
 
-/* Each rank's send and recv, both registered. */
+/* The send and recv buffers of each rank, all registered. */
 struct absence {
     symtuner_ar *handles[MOST];
     struct rank k[MOST];
@@ -148,8 +150,8 @@ static void make_absence(struct absence *a, int ranks)
     }
 }
 
-/* As after a fresh start, one call later: what has been written to scratch carries older epochs, or
- * lies where the absent rank's words would. */
+/* Put ${h} into the state of a new handle, one call later: what its scratch holds carries older
+ * epochs, or lies where only the absent rank would write. */
 static void revive(symtuner_ar *h)
 {
     h->state->epoch += 2;
@@ -158,7 +160,7 @@ static void revive(symtuner_ar *h)
     h->mailbox->error = h->mailbox->abort = 0;
 }
 
-/* All but one call ${kernel}; none may write to the buffers of the one that is elsewhere. */
+/* Let all ranks but the absent one call ${kernel}; none may write to the absent rank's buffers. */
 static void call_without_it(struct absence *a, const char *kernel, bool abort)
 {
     pthread_t thread[MOST];
@@ -192,8 +194,8 @@ static void call_without_it(struct absence *a, const char *kernel, bool abort)
                       kernel, a->ranks, abort ? "aborted" : "too late", i, a->absent);
 }
 
-/* A rank that has not entered the call still uses what lies in its buffers. (Kernels of words know
- * nothing but scratch of the peers: few ranks will do for them.) */
+/* A rank that has not entered the call may still use its buffers. (Kernels that send words access
+ * only the scratch of their peers, so few ranks are enough for them.) */
 START_TEST(test_no_kernel_touches_the_buffers_of_a_rank_that_never_calls)
 {
     struct absence a;
@@ -219,7 +221,7 @@ END_TEST
 
 static const char *wide; /* the kernel of both handles */
 
-/* One call on the handle of ${k}, which takes as many blocks as it may. */
+/* Make one call on the handle of ${k}, with as many blocks as it may take. */
 static void *call_wide(void *p)
 {
     struct rank *k = p;
@@ -236,12 +238,12 @@ static void start_wide(struct rank *k, pthread_t *thread)
     pthread_create(thread, NULL, call_wide, k);
 }
 
-/* Blocks on GPU ${device}, once some are. */
+/* Wait until GPU ${device} runs blocks. */
 static void await_blocks(int device)
 {
     while (__atomic_load_n(&fake.taken[device], __ATOMIC_ACQUIRE) == 0)
         usleep(100);
-    usleep(5000); /* and the rest of them */
+    usleep(5000); /* time for the remaining blocks */
 }
 
 /* Two handles on the same two GPUs: rank 0 begins with one, rank 1 with the other, and both calls
@@ -295,7 +297,7 @@ START_TEST(test_two_handles_in_different_order_find_room)
 }
 END_TEST
 
-/* A longer kernel than needed gives right bytes, too: only this test sees it. */
+/* A longer kernel than needed is right, too, so no other test would notice it. */
 extern const struct ar_kernel_row ar_kernels_two_ll128;
 
 START_TEST(test_the_shortest_kernel_that_does_it_is_taken)

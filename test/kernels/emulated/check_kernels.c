@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_kernels.c - the library's own kernels and host code, run on the CPU (emulate.h), many calls
- * in a row, ranks drifting apart, every kernel, odd counts and alignments.
+ * check_kernels.c - the library's own kernels and host code on the CPU (emulate.h): many calls in a
+ * row, with every kernel, odd counts and alignments, on ranks that drift apart.
  *
- * Each rank is a host thread that makes the same list of random calls, now and then late. Inputs
- * differ per rank and position, outputs are poisoned, inputs are overwritten as soon as the call
- * returns. The epochs start so that they cross 2^32. What the numbers are: call_values.c.
+ * Each rank is a host thread that makes the same list of random calls, sometimes with a delay.
+ * Inputs differ by rank and position, outputs are filled with garbage first, and inputs are
+ * overwritten as soon as the call returns. The epochs begin shortly before 2^32, so that they
+ * overflow. The numbers are those of call_values.c.
  */
 #include <check.h>
 #include <pthread.h>
@@ -49,7 +50,7 @@ struct rank {
     symtuner_ar *handle;
     int me, ranks;
     const struct call *list;
-    char *send, *recv; /* what is not registered lies behind what is */
+    char *send, *recv; /* buffers that are not registered lie behind those that are */
     pthread_barrier_t *done;
     char wrong[200];
 };
@@ -77,8 +78,8 @@ static void check_output(struct rank *k, const struct call *c, const char *recv)
                      k->me, c->kernel, c->dtype, c->count);
 }
 
-/* Lock or open what lies around a buffer. The eight bytes that the message shares with its
- * surroundings at its start stay open: ASan cannot tell them apart. */
+/* Poison (${lock}) or unpoison the memory around a buffer. The up to eight bytes before it in the
+ * same ASan granule stay open: ASan cannot tell them from the message. */
 static void fence(const struct call *c, char *buffer, int lock)
 {
     size_t bytes = c->count * (size_t)ar_dtype_bytes(c->dtype);
@@ -92,7 +93,8 @@ static void fence(const struct call *c, char *buffer, int lock)
     }
 }
 
-/* Where the buffer of call ${c} is in ${memory}, the rank's ${which} of two. */
+/* Return the address of ${k}'s buffer for call ${c} in ${memory}. ${which}: 0 for send, 1 for
+ * recv. */
 static char *place(const struct rank *k, const struct call *c, char *memory, unsigned which)
 {
     size_t slot = (size_t)c->salt + (c->registered ? 0 : (size_t)calls);
@@ -109,14 +111,15 @@ static void *run_rank(void *p)
 
     for (int i = 0; i < calls; i++) {
         const struct call *c = &k->list[i];
-        /* peers write recv while this rank is elsewhere: each call has buffers of its own */
+        /* peers may write recv while this rank is not in the call: so no two calls share a
+         * buffer */
         int in_place = c->in_place && (!c->apart || (i + k->me) % 2 == 0);
         char *send = place(k, c, k->send, 0);
         char *recv = in_place ? send : place(k, c, k->recv, 1);
 
         if (draw(&mood, 8) == 0)
             usleep(draw(&mood, 3000));
-        for (size_t j = 0; j < c->count; j++) /* only now: who reads earlier reads rubbish */
+        for (size_t j = 0; j < c->count; j++) /* only now: a peer that is early reads garbage */
             values_put(c, send, k->me, j);
         fence(c, send, 1);
         fence(c, recv, 1);
@@ -137,7 +140,8 @@ static void *run_rank(void *p)
     return NULL;
 }
 
-/* Of 48 calls each 16 have the same lengths, in which buffers begin at every byte that they may. */
+/* Make ${c} one of 48 calls in three sets of 16, which differ in being in place and in whether
+ * ranks are aligned alike. In each set buffers begin at every byte at which they may. */
 static void align_every_way(struct call *c)
 {
     static const size_t counts[] = {15, 16, 17, 31, 47, 48, 64, 119, 120, 121, 240, 1000, 1013};
@@ -156,7 +160,7 @@ static const char *const names[] = {"one_ll8",   "one_ll128",   "one_lamport", "
                                     "pull",      "pull_one",    "copy"};
 enum { NAMES = sizeof names / sizeof *names };
 
-/* Each kernel in turn, and each type of float with a sum, an average or a product. */
+/* Take each kernel in turn, and each float type with a sum, an average or a product. */
 static void add_every_way(struct call *c)
 {
     static const int floats[] = {AR_F64, AR_F32, AR_BF16, AR_F16, AR_F8E5M2, AR_F8E4M3};
@@ -172,7 +176,8 @@ static void add_every_way(struct call *c)
     c->count += 16;
 }
 
-/* A list of calls that every kernel in it can run. */
+/* Fill ${list} with random calls, each with a kernel that can run it. ${only}: NULL, or the one
+ * kernel. */
 static void make_list(struct call *list, int ranks, const char *only)
 {
     unsigned state = seed * 2654435761u + (unsigned)ranks;
@@ -201,7 +206,7 @@ static void make_list(struct call *list, int ranks, const char *only)
         c->shift = aligned ? 0
                            : draw(&state, 16 / (unsigned)ar_dtype_bytes(c->dtype)) *
                                  (unsigned)ar_dtype_bytes(c->dtype);
-        if (draw(&state, 2)) { /* whole words: the shorter kernels */
+        if (draw(&state, 2)) { /* whole words take the shorter kernels */
             c->count = c->count < 16 ? 16 : c->count / 16 * 16;
             c->shift = 0;
         }
@@ -251,7 +256,7 @@ static void run_group(int ranks, int transport, const char *only)
         pthread_join(threads[r], NULL);
     for (int r = 0; r < ranks; r++)
         ck_assert_msg(k[r].wrong[0] == 0, "seed %u: %s", seed, k[r].wrong);
-    for (int r = 0; r < ranks; r++) /* every block has been counted */
+    for (int r = 0; r < ranks; r++) /* all blocks have counted themselves */
         ck_assert(handles[r]->state->arrived == handles[r]->state->base);
     symtuner_ar_destroy(handles, ranks);
     ck_assert_int_eq(fake.live, 0);
@@ -293,7 +298,7 @@ START_TEST(test_eight_ranks_through_peer_memory)
 }
 END_TEST
 
-/* The same bits from every kernel, at every length and address: those of reference.h. */
+/* Every kernel, at every length and address, gives the bits of reference.h. */
 START_TEST(test_one_order_of_addition)
 {
     int all = calls;
@@ -325,8 +330,8 @@ START_TEST(test_two_ranks_through_host_memory)
 }
 END_TEST
 
-/* The start-up probe moves real bytes here, too, and finds them right; calls after it are as right.
- */
+/* The start-up probe moves real bytes here, too, and must find them right; so must the calls after
+ * it. */
 START_TEST(test_the_probe_finds_stores_and_loads_in_order)
 {
     struct symtuner_ar_config config = {.size = sizeof config, .bulk_bytes = 1 << 20};
@@ -352,7 +357,7 @@ START_TEST(test_the_probe_finds_stores_and_loads_in_order)
 }
 END_TEST
 
-/* ROUNDS and SEED from the command line: check-ar-kernels [calls [seed]]. */
+/* Run as check-ar-kernels [CALLS [SEED]]. */
 int main(int argc, char **argv)
 {
     Suite *s = suite_create("ar_kernels on the CPU");

@@ -9,7 +9,8 @@
 
 #include "kernels/shared/args.h"
 
-/* A barrier that also ORs a value; threads yield while they wait, there are far more than cores. */
+/* A barrier that also ORs a value of each thread. Threads yield while they wait, since there are
+ * far more threads than cores. */
 struct team {
     int size;
     int arrived;
@@ -133,7 +134,7 @@ void emulate_launch(const void *kernel, const struct ar_args *args, int ctas, in
                                  .whole = &blocks[i / threads]};
         *(const void **)&seats[i].kernel = kernel;
         if (pthread_create(&people[i], &small, sit, &seats[i]) != 0)
-            abort(); /* half a block would wait for ever */
+            abort(); /* the threads that did start would wait for ever */
     }
     for (int i = 0; i < all; i++)
         pthread_join(people[i], NULL);

@@ -25,8 +25,8 @@ struct emulate_index {
 
 extern __thread struct emulate_index threadIdx, blockIdx, blockDim, gridDim;
 
-/* Whether the lanes of this line are known to be in step: from __syncwarp() to the next load from
- * the user's buffers, which may take different ways in them. */
+/* Whether the lanes of this line are known to be in step. They are from __syncwarp() until the next
+ * load from the user's buffers, where lanes may branch differently. */
 extern __thread int emulate_in_step;
 
 unsigned emulate_block_or(unsigned value); /* __syncthreads_or */
@@ -68,7 +68,7 @@ void emulate_give_room(int device);
 #define __grid_constant__
 
 #define AR_SAME_IN_WARP(value) (emulate_warp_or(value) != 0)
-#define AR_POLLS_TO_LOOK       16 /* hundreds of threads take turns: a poll may last milliseconds */
+#define AR_POLLS_TO_LOOK       16 /* with hundreds of threads a poll may last milliseconds */
 
 static inline void __trap()
 {
@@ -95,7 +95,7 @@ static inline int __all_sync(unsigned, int p)
     return emulate_warp_or(p == 0) == 0;
 }
 
-/* Of the lanes of a warp, or of a line of it. */
+/* Synchronize the lanes of a warp, or those of one line of it. */
 static inline void __syncwarp(unsigned mask)
 {
     if (mask == ~0u)
@@ -122,7 +122,7 @@ static inline unsigned long long atomicCAS(unsigned long long *p, unsigned long 
 namespace ar
 {
 
-/* 32-bit parts, each whole, in random order: no more than the forms rely on (LL8: 64 bits). */
+/* Store two 64-bit halves, each whole, in random order. No form relies on more (LL8: 64 bits). */
 static inline void store_word(void *p, uint4 v)
 {
     uint64_t part[2] = {(uint64_t)v.y << 32 | v.x, (uint64_t)v.w << 32 | v.z};
@@ -144,8 +144,8 @@ static inline uint4 load_word(const void *p)
     return make_uint4((uint32_t)lo, (uint32_t)(lo >> 32), (uint32_t)hi, (uint32_t)(hi >> 32));
 }
 
-/* A line that its lanes store in step becomes visible as a whole: its flag lane stores last, and
- * loads first. Else each lane stores and loads when it comes by. */
+/* A line that its lanes store in step becomes visible as a whole: the lane with the flag stores
+ * last and loads first. Otherwise each lane stores and loads on its own. */
 static inline void emulate_line_store(void *p, uint4 v, bool line)
 {
     line = line && emulate_in_step;

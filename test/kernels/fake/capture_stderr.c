@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* capture_stderr.c - stderr into a file and back. */
+/* capture_stderr.c - see capture_stderr.h. */
 #include "test/kernels/fake/capture_stderr.h"
 
 #include <check.h>

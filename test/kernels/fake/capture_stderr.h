@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* capture_stderr.h - capture what the library prints on stderr. */
+/* capture_stderr.h - collects what the library prints on stderr. */
 #ifndef ST_TEST_EAR_H_
 #define ST_TEST_EAR_H_
 
-void capture_stderr(void); /* start; also unsets SYMTUNER_LOG */
+void capture_stderr(void); /* begin; also unsets SYMTUNER_LOG */
 
-/* Stop, and return what was printed; valid until the next call. */
+/* End, and return what was printed. The text is valid until the next call. */
 const char *captured_stderr(void);
 
 #endif

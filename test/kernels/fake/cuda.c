@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuda.c - see cuda.h. Signatures are those of cuda_runtime_api.h, which the compiler
- * checks. */
+/* cuda.c - see cuda.h. The compiler compares the signatures with cuda_runtime_api.h. */
 #include "test/kernels/fake/cuda.h"
 
 #include <cuda_runtime_api.h>
@@ -13,7 +12,7 @@
 
 #ifdef ST_EMULATE
 #include "test/kernels/emulated/emulate.h"
-#define MULTIPROCESSORS 8 /* a thread of the CPU for each thread of a block is costly */
+#define MULTIPROCESSORS 8 /* each thread of a block is a thread of the CPU, which is costly */
 #else
 #define MULTIPROCESSORS 132
 #endif
@@ -22,7 +21,7 @@ struct fake_cuda fake = {.devices = 4, .peers = 1};
 
 static _Thread_local int current;
 
-/* Ranks may have a thread each. */
+/* Add ${more} to ${number} atomically, since each rank may be a thread, and return the sum. */
 static int count(int *number, int more)
 {
     return __atomic_add_fetch(number, more, __ATOMIC_RELAXED);
@@ -43,7 +42,8 @@ static cudaError_t named(const char *call)
     return ends(fails ? cudaErrorUnknown : cudaSuccess);
 }
 
-/* Every call that allocates or could break on a real machine asks here. */
+/* Return the error that the test wants. All calls that allocate or may fail on a real machine ask
+ * here. */
 static cudaError_t may_fail(void)
 {
     if (fake.fail_on != 0 && current != fake.fail_on - 1)
@@ -61,7 +61,8 @@ static cudaError_t make(void **out, size_t bytes)
     return cudaSuccess;
 }
 
-/* What waits for the kernels of a GPU would do so for ever behind one that never ends. */
+/* End the test if the host waits for a kernel that never ends. ${for_it}: this call would wait for
+ * it. */
 static void must_end(bool for_it)
 {
     if (fake.endless != NULL && for_it) {
@@ -179,7 +180,7 @@ cudaError_t cudaMemset(void *p, int value, size_t bytes)
 #ifdef ST_EMULATE
     memset(p, value, bytes);
 #else
-    (void)p, (void)value; /* hundreds of MiB that nobody reads */
+    (void)p, (void)value; /* do not write hundreds of MiB that nobody reads */
 #endif
     __atomic_add_fetch(&fake.filled, bytes, __ATOMIC_RELAXED);
     return may_fail();
@@ -261,7 +262,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     return named("cudaStreamWaitEvent");
 }
 
-/* As CUDA 13.0 on driver 580 does; there it also ends the capture. */
+/* The call fails in a capture, as in CUDA 13.0 with driver 580, which also ends the capture. */
 cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long *id)
 {
     if (fake.capture)
@@ -342,8 +343,8 @@ cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t stream, enum cudaStreamCapt
 }
 
 #ifdef ST_EMULATE
-/* As a GPU does it: blocks start in order, each when it finds room, and room is free again when all
- * threads of a block have ended. */
+/* Blocks start in order as on a GPU, each when there is room for it. A block's room is free again
+ * when all its threads have ended. */
 void emulate_take_room(int device)
 {
     for (bool mine = fake.sms == 0; !mine;) {
@@ -403,7 +404,7 @@ cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **p
                              size_t shared, cudaStream_t stream)
 {
     (void)shared;
-    if (grid.y * grid.z * block.y * block.z != 1) /* no kernel of ours has more dimensions */
+    if (grid.y * grid.z * block.y * block.z != 1) /* kernels here have one dimension */
         return ends(cudaErrorInvalidConfiguration);
     return remember(kernel, grid.x, block.x, 0, params, stream);
 }
@@ -411,7 +412,7 @@ cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **p
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
                             cudaStream_t stream)
 {
-    must_end(stream == fake.endless); /* staging may wait */
+    must_end(stream == fake.endless); /* the copy may be staged, and then waits */
     fake.copies_before_launch += fake.launches == 0 && kind == cudaMemcpyDefault;
 #ifdef ST_EMULATE
     (void)kind;

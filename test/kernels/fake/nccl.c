@@ -11,9 +11,9 @@
 
 #include "test/kernels/fake/cuda.h"
 
-#define EXPORT __attribute__((visibility("default"))) /* the library asks dlsym */
+#define EXPORT __attribute__((visibility("default"))) /* the library finds it by dlsym */
 
-/* nccl.h has these for other compilers or later releases only */
+/* nccl.h declares these only for other compilers, or in later releases */
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
 ncclResult_t ncclGetLsaDevicePointer(ncclWindow_t window, size_t offset, int rank, void **p);
@@ -25,19 +25,19 @@ enum kind { NONE, GATHER, WINDOW, REDUCE };
 
 struct op {
     enum kind kind;
-    const void *send; /* window: the memory */
+    const void *send; /* of a window: its memory */
     char *recv;
     size_t bytes;
     ncclWindow_t *window;
     cudaStream_t stream;
 };
 
-/* What a communicator with blocking = 0 is at. */
+/* The state of each rank's communicator with blocking = 0. */
 static struct {
-    bool made, busy, joined; /* joined: with all ranks, in round ${round} */
+    bool made, busy, joined; /* joined: waits for the other ranks in round ${round} */
     int left, round;
     ncclResult_t end;
-    struct op op; /* the caller's; NCCL's own has data and window below */
+    struct op op; /* as the caller gave it; until it ends, results are in data and window */
     char data[FAKE_RANKS * FAKE_CARD];
     ncclWindow_t window;
 } state_of[FAKE_RANKS];
@@ -51,7 +51,7 @@ static void *memory[FAKE_WINDOWS][FAKE_RANKS];
 static int windows;
 static int team; /* bit r: rank r has asked for the multicast team */
 
-static _Thread_local struct op mine[FAKE_RANKS]; /* of the open group */
+static _Thread_local struct op mine[FAKE_RANKS]; /* calls of the open group, by rank */
 static _Thread_local int depth;
 static _Thread_local bool refused;
 
@@ -69,9 +69,9 @@ void fake_nccl_reset(int ranks)
     windows = rounds = team = 0;
 }
 
-/* ---- blocking = 0; all with the lock --------------------------------------------------------- */
+/* ---- blocking = 0; these functions run with the lock held ------------------------------------ */
 
-/* The next call on the communicator of ${rank}. */
+/* Count a call on the communicator of ${rank}, and return whether it is the odd one. */
 static bool is_odd(int rank)
 {
     return rank == fake_nccl.odd_rank && ++fake_nccl.calls == fake_nccl.odd_call;
@@ -95,7 +95,8 @@ static void begin_once(int rank)
     state_of[rank].made = true;
 }
 
-/* With all ranks, but for one that never ends. */
+/* Begin a collective call of ${rank} and let it wait for the other ranks, unless it is to stay in
+ * progress for ever. */
 static void begin_op(int rank, struct op op)
 {
     bool endless = rank == fake_nccl.odd_rank && fake_nccl.calls + 1 == fake_nccl.odd_call &&
@@ -132,7 +133,7 @@ static void deliver(int rank, bool good)
 static ncclResult_t poll_one(int rank)
 {
     if (state_of[rank].left < 0 && fake_nccl.odd_end != ncclInProgress)
-        state_of[rank].left = 0; /* the test has it end after all */
+        state_of[rank].left = 0; /* the test now lets the call end */
     if (state_of[rank].left != 0) {
         state_of[rank].left -= state_of[rank].left > 0;
         return ncclInProgress;
@@ -147,7 +148,8 @@ static ncclResult_t poll_one(int rank)
     return state_of[rank].end;
 }
 
-/* A call comes: ncclSuccess when the communicator is free for it. */
+/* Begin a call: return ncclSuccess if ${comm} is free. A call while another one is in progress
+ * breaks the communicator, as in NCCL. */
 static ncclResult_t is_free(ncclComm_t comm)
 {
     int rank = (int)(uintptr_t)comm - 1;
@@ -168,7 +170,8 @@ static ncclResult_t is_free(ncclComm_t comm)
     return result;
 }
 
-/* The answer of a call that concerns its own rank only. */
+/* Return the result of a call that waits for no other rank here; begin it if ${comm} does not
+ * block. */
 static ncclResult_t alone(ncclComm_t comm)
 {
     int rank = (int)(uintptr_t)comm - 1;
@@ -210,7 +213,8 @@ static void do_windows(void)
     windows++;
 }
 
-/* With the lock: do what all have come for, or find out that they never will. */
+/* Run a collective call once all ranks have joined it. If that can no longer happen, since a rank
+ * has ended or joined another call, set ${hung}. Needs the lock. */
 static void look(void)
 {
     int here = 0, same = 0, left = 0;
@@ -279,7 +283,7 @@ static ncclResult_t submit(ncclComm_t comm, struct op op)
         return ncclInvalidArgument;
     }
     mine[(uintptr_t)comm - 1] = op;
-    if (depth > 0) /* either is no error; NCCL's releases say the second */
+    if (depth > 0) /* both mean success; releases of NCCL return ncclSuccess */
         return fake_nccl.polls % 2 != 0 ? ncclInProgress : ncclSuccess;
     return join();
 }
@@ -351,7 +355,8 @@ EXPORT ncclResult_t ncclCommCuDevice(const ncclComm_t c, int *d)
     return is_free(c);
 }
 
-/* Asked before the rank reads its rules: from here on we are in its process. */
+/* The library asks for the rank before it reads its rules, so from here on the environment is that
+ * of the rank's own process. */
 EXPORT ncclResult_t ncclCommUserRank(const ncclComm_t c, int *rank)
 {
     *rank = (int)(uintptr_t)c - 1;
@@ -404,7 +409,7 @@ EXPORT ncclResult_t ncclMemAlloc(void **p, size_t bytes)
 
 EXPORT ncclResult_t ncclMemFree(void *p)
 {
-    ck_assert_ptr_null(fake.endless); /* would wait for it */
+    ck_assert_ptr_null(fake.endless); /* NCCL would wait for it */
     __atomic_sub_fetch(&fake_nccl.live, 1, __ATOMIC_RELAXED);
     free(p);
     return ncclSuccess;
@@ -421,7 +426,7 @@ EXPORT ncclResult_t ncclCommWindowDeregister(ncclComm_t c, ncclWindow_t w)
 {
     (void)w;
     ck_assert_ptr_null(fake.endless);
-    is_free(c); /* counts; an error does not keep NCCL from it */
+    is_free(c); /* count the call; NCCL goes on even after an error */
     __atomic_sub_fetch(&fake_nccl.live, 1, __ATOMIC_RELAXED);
     return alone(c);
 }
@@ -432,8 +437,8 @@ EXPORT ncclResult_t ncclGetLsaDevicePointer(ncclWindow_t window, size_t offset, 
     return ncclSuccess;
 }
 
-/* As in 2.30.7: the first to ask makes the multicast team of the communicator, and waits until all
- * ranks do; at once, whatever group is open. */
+/* As in 2.30.7: the first rank that asks creates the communicator's multicast team, and waits until
+ * all ranks have asked. It does so at once, even in an open group. */
 EXPORT ncclResult_t ncclGetLsaMultimemDevicePointer(ncclWindow_t window, size_t offset, void **p)
 {
     struct timespec until;
@@ -443,7 +448,7 @@ EXPORT ncclResult_t ncclGetLsaMultimemDevicePointer(ncclWindow_t window, size_t 
     __atomic_add_fetch(&fake_nccl.asks, 1, __ATOMIC_RELAXED);
     if (!fake_nccl.multicast)
         return ncclSuccess;
-    cudaGetDevice(&rank); /* a rank per GPU here */
+    cudaGetDevice(&rank); /* each rank has a GPU of its own here */
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += 2;
     pthread_mutex_lock(&lock);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nccl.h - an NCCL of two pages: communicators 1, 2, ... of ranks 0, 1, ... on GPUs 0, 1, ...
+ * nccl.h - a small fake of NCCL. Communicators are the numbers 1, 2, ...; their ranks are 0, 1, ...
+ * on GPUs 0, 1, ...
  *
- * One thread may drive them all, or each rank a thread of its own. A collective call waits for the
- * other ranks, as NCCL's do. When it would do so for ever (a rank is in another collective call, or
- * has left) every rank gets an error and ${hung} says so.
+ * One thread may drive all ranks, or each rank may have a thread. A collective call waits for the
+ * other ranks, as in NCCL. If it would wait for ever, because a rank is in another collective call
+ * or has ended, all ranks get an error and ${hung} is set.
  *
- * With ${polls} the communicators do not block: what a call writes is garbage until
- * ncclCommGetAsyncError has said ncclInProgress that often.
+ * If ${polls} is set, the communicators do not block: the results of a call are garbage until
+ * ncclCommGetAsyncError has returned ncclInProgress that many times.
  */
 #ifndef ST_TEST_FAKE_NCCL_H_
 #define ST_TEST_FAKE_NCCL_H_
@@ -20,38 +21,39 @@ enum { FAKE_RANKS = 4, FAKE_WINDOWS = 8, FAKE_CARD = 4096 };
 struct fake_nccl {
     int ranks;
     int version;          /* 0: 2.29.1                                                   */
-    bool one_gpu;         /* the ranks share                                             */
-    int no_memory;        /* ncclMemAlloc fails on this rank; -1: on none               */
-    int no_window;        /* ncclCommWindowRegister comes to nothing on this rank       */
-    bool no_symmetric;    /* no peer access: success without a window                   */
-    bool refuses;         /* ncclAllGather, ncclCommWindowRegister fail at once         */
-    bool refuses_windows; /* ... the second only                                     */
-    bool multicast;       /* the box has it ...                                      */
-    int no_multicast;     /* ... but for this rank; -1: for all                        */
-    int asks;             /* ncclGetLsaMultimemDevicePointer so far                     */
+    bool one_gpu;         /* all ranks are on one GPU */
+    int no_memory;        /* ncclMemAlloc fails on this rank; -1: on none */
+    int no_window;        /* ncclCommWindowRegister gives this rank no window */
+    bool no_symmetric;    /* no peer access: registering succeeds without a window */
+    bool refuses;         /* ncclAllGather and ncclCommWindowRegister fail at once */
+    bool refuses_windows; /* only the second of these */
+    bool multicast;       /* the box has multicast ... */
+    int no_multicast;     /* ... but not for this rank; -1: all ranks have it */
+    int asks;             /* calls of ncclGetLsaMultimemDevicePointer */
     bool hung;
-    int depth;                       /* of ncclGroupStart, all threads                            */
-    int live;                        /* memory and windows that nobody gave back                  */
-    int gathers;                     /* collective calls so far                                   */
-    int reduces;                     /* ncclAllReduce so far                                      */
-    const char *rule_of[FAKE_RANKS]; /* what SYMTUNER_RULE holds in the process of each rank */
-    const char *machine_of_last;     /* "no": the last rank's has no multicast */
-    int keep, say;                   /* the n-th gather: keep what rank 1 says; say that instead */
+    int depth;                       /* groups open now, of all threads */
+    int live;                        /* memory and windows not given back */
+    int gathers;                     /* gathers so far */
+    int reduces;                     /* calls of ncclAllReduce so far */
+    const char *rule_of[FAKE_RANKS]; /* SYMTUNER_RULE in the process of each rank */
+    const char *machine_of_last;     /* "no": the last rank's machine has no multicast */
+    int keep, say;                   /* numbers of gathers. keep: store what rank 1 sends; say: send
+                                        that instead */
     char said[FAKE_CARD];
-    /* communicators with blocking = 0; their creation is the first call on them */
-    int polls;    /* ncclInProgress that often on each call; 0: they block */
-    int odd_rank; /* on this rank the odd_call-th call ends in odd_end: an error, for good, ... */
-    int odd_call; /* ... ncclInProgress: never, ncclSuccess: a gather's kernel never ends */
+    /* communicators with blocking = 0; creating one counts as the first call on it */
+    int polls;    /* each call is ncclInProgress this often; 0: calls block */
+    int odd_rank; /* on this rank the odd_call-th call ends with odd_end: an error; */
+    int odd_call; /* ncclInProgress: it never ends; ncclSuccess: its gather's kernel never ends */
     ncclResult_t odd_end;
-    int calls; /* on communicator odd_rank so far */
-    int early; /* calls on a communicator in progress, which NCCL does not forgive */
+    int calls; /* calls on the communicator of odd_rank so far */
+    int early; /* calls on a communicator in progress, which breaks it */
 };
 
 extern struct fake_nccl fake_nccl;
 
-void fake_nccl_reset(int ranks); /* keeps said */
+void fake_nccl_reset(int ranks); /* all fields but said */
 
-/* ${body}(rank) in a thread for each rank; it leaves when ${body} returns. */
+/* Run ${body}(rank) in a thread for each rank. A rank has left when ${body} returns. */
 void fake_nccl_threads(void (*body)(int rank));
 
 #endif
