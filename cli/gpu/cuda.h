@@ -23,7 +23,8 @@ struct st_nccl_id {
     char bytes[128];
 };
 
-/* X(member, symbol, result (arguments)) */
+/* For each function: X(member of the struct below, symbol in the library, result type,
+ * (arguments)) */
 #define ST_CUDA_MAP(X)                                                                             \
     X(init, "cuInit", int, (unsigned))                                                             \
     X(device_count, "cuDeviceGetCount", int, (int *))                                              \
@@ -88,7 +89,7 @@ struct st_nccl_id {
     X(kernel_name, "symtuner_ar_kernel_name", const char *, (int))                                 \
     X(error_text, "symtuner_ar_error", const char *, (const void *))
 
-/* A copy of struct symtuner_ar_plan: include/symtuner_ar.h needs CUDA's headers. */
+/* A copy of struct symtuner_ar_plan, whose header include/symtuner_ar.h needs CUDA's headers. */
 struct st_ar_plan {
     size_t size;
     const char *kernel;

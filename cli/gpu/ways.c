@@ -21,7 +21,7 @@ enum {
     /* Fewer blocks than the largest GPUs have SMs, as in the library's table. The other SMs are
      * left to other kernels: a block that cannot start holds up every rank. */
     MOST_CTAS = 128,
-    LOOKED_AT = 64, /* at most so many ways are timed briefly                         */
+    LOOKED_AT = 64, /* limit of the ways that are timed briefly                       */
     REFINED = 3,    /* kernels that are also timed with other block and thread counts */
     KEPT = 3,       /* ways that are measured in full, besides the library's choice   */
     PIECES = 4,     /* a kernel that cuts the message into more pieces is left out    */

@@ -18,7 +18,7 @@ enum { ST_RANKS_MAX = 16, ST_WAY_SIZE = 48 };
 struct st_rank {
     int rank, device;
     void *context, *stream, *start, *stop, *comm, *handle;
-    char *send[2], *recv[2]; /* [0] plain buffers, [1] windows */
+    char *send[2], *recv[2]; /* [0] plain buffers, [1] symmetric windows */
     void *window[2];
     char *host;
 };
@@ -27,7 +27,7 @@ struct st_job {
     struct st_cuda cuda;
     struct st_nccl nccl;
     struct st_ar ar;
-    int ranks, coll, dtype; /* as NCCL numbers them */
+    int ranks, coll, dtype; /* coll and dtype: NCCL's numbers */
     int size;               /* of an element, in bytes */
     bool measure, own;      /* the command is `measure`; a mode needs libsymtuner_ar.so */
     const char *modes;

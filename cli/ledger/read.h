@@ -15,8 +15,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* NCCL asked the tuner; an entry of the tuner's table won; a collective ran. */
+/* Kinds of rows: NCCL asked the tuner; an entry of the tuner's table won; collectives ran. */
 enum st_row_kind { ST_ROW_ASKED, ST_ROW_PICKED, ST_ROW_RAN };
+/* Counters of a ST_ROW_RAN: calls outside and inside CUDA graph capture; then general kernels,
+ * symmetric kernels and copy-engine collectives. */
 enum {
     ST_COUNT_CALLED,
     ST_COUNT_CAPTURED,

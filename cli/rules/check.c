@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check.c - symtuner check FILE...: errors and findings in rules files. */
+/* check.c - symtuner check FILE...: reports errors and findings in rules files. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

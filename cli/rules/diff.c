@@ -122,7 +122,7 @@ static const struct st_command_line line = {
 
 int st_cmd_diff(int argc, char **argv)
 {
-    static struct st_map one, other; /* large */
+    static struct st_map one, other; /* static because it is large */
     struct st_map_request request;
     struct report report = {.json.out = stdout};
     struct st_json *json = &report.json;

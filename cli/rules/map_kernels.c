@@ -187,7 +187,7 @@ void st_map_kernels_diff(const struct st_map *a, const struct st_map *b,
                          void *with)
 {
     static const struct symtuner_kernel_decision none = {.rule = -1};
-    const struct st_map *longer = a->kernels ? a : b; /* one of them may have no runs */
+    const struct st_map *longer = a->kernels ? a : b; /* take one that has runs */
     int last = -1;
 
     for (int i = 0; i < longer->kernels; i++) {

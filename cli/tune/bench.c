@@ -23,7 +23,7 @@ static const struct st_command_line line = {
 
 int st_cmd_bench(int argc, char **argv)
 {
-    static struct st_tune tune; /* large */
+    static struct st_tune tune; /* static because it is large */
     time_t today = time(NULL);
     int status;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tune.c - symtuner tune: measure this box, write rules, raw data and a report. */
+/* tune.c - symtuner tune: measures this box; writes rules, raw data and a report. */
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 #include "cli/tune/tune.h"
 #include "symtuner_why.h"
 
-static struct st_tune tune; /* large */
+static struct st_tune tune; /* static because it is large */
 
 static const struct st_command_line line = {
     .command = "tune",

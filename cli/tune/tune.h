@@ -71,6 +71,7 @@ struct st_tune {
     double floor_gbps; /* rate of the copy engine between two GPUs */
     char date[32];
     /* what was measured */
+    /* [collective][candidate][size] */
     struct st_cell cell[SYMTUNER_COLLS][ST_TUNE_CANDIDATES][ST_TUNE_SIZES];
     struct st_way way[ST_TUNE_SIZES][ST_TUNE_WAYS];    /* all-reduce; way 0: the library's choice */
     int ways[ST_TUNE_SIZES];                           /* how many ways there are at each size */
@@ -84,10 +85,10 @@ struct st_tune {
     int say[ST_TUNE_SIZES];                    /* what the rules ask for: ST_SAY_...    */
     char why[300];                             /* why this CTA count was chosen         */
     /* files */
-    const char *out;                   /* rules to write */
-    const char *rules;                 /* rules for ST_TUNE_PLUGIN, or NULL */
-    const char *verify[ST_TUNE_RULES]; /* rules to verify, or NULL          */
-    char raw[600], html[600];
+    const char *out;                   /* rules file to write              */
+    const char *rules;                 /* bench: rules to load, or NULL    */
+    const char *verify[ST_TUNE_RULES]; /* rules to verify, or NULL         */
+    char raw[600], html[600];          /* names of the raw data file and of the report */
     const char *nccl_file; /* the libnccl.so.2 to measure; NULL: the one that the loader finds */
     char command[400];     /* the command line */
     const char *from, *verify_files; /* values of --from and --verify, or NULL */
@@ -98,8 +99,11 @@ struct st_tune {
 /* Return the number of sizes, and the bytes of size ${size}: low << size. */
 int st_tune_sizes(const struct st_tune *tune);
 uint64_t st_tune_bytes(const struct st_tune *tune, int size);
+/* Return the number of candidates, and the name of one, such as "symmetric/16", which fills
+ * ${text}. */
 int st_tune_candidates(const struct st_tune *tune);
 const char *st_tune_name(const struct st_tune *tune, int candidate, char text[48]);
+/* Return the bus bandwidth in GB/s of a call of ${us} microseconds. */
 double st_tune_busbw(const struct st_tune *tune, int coll, uint64_t bytes, double us);
 /* Return how many settings there are, and whether ${coll} is measured with ${setting}. The first
  * n_ctas settings are the CTA counts; then come the ways, if they are compared, and the rules to

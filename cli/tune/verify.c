@@ -181,7 +181,7 @@ static bool usable(const struct st_tune *tune, const char *file, int nccl)
 
 int st_tune_verify(struct st_tune *tune, const char *files, bool json)
 {
-    static struct st_tune other; /* large */
+    static struct st_tune other; /* static because it is large */
     static char name[ST_TUNE_RULES][500];
     int rounds = tune->rounds, nccl, status;
     const char *comma = strchr(files, ',');
