@@ -114,7 +114,7 @@ static void ask_about(const symtuner_ar *h, const struct buffers *b, uint64_t by
     ask->op = op;
     ask->dst_mapped = whole_words(b->to, b->recv);
     ask->src_mapped = whole_words(b->from, b->send);
-    ask->in_place = b->send == b->recv; /* with windows: the same on all ranks */
+    ask->in_place = b->send == b->recv; /* with windows it is the same on all ranks */
     if (b->sends != NULL) {
         ask->dst_mapped = ask->src_mapped = 1;
         for (int r = 0; r < h->ranks; r++) {
@@ -157,7 +157,7 @@ static ncclResult_t check(symtuner_ar *h, const void *send, const void *recv, si
     return ncclSuccess;
 }
 
-/* Why only NCCL can run a call, or NULL. */
+/* Return why only NCCL can run a call, or NULL if our kernels may. */
 static const char *never_ours(const symtuner_ar *h, int op)
 {
     return h->gate != NULL ? h->gate : op >= AR_OPS ? "user-defined operators are NCCL's" : NULL;
@@ -256,7 +256,7 @@ static void map_buffers(const symtuner_ar *h, const struct buffers *b, uint64_t 
     }
 }
 
-/* Lay out one piece: which rank handles what, and where in scratch. */
+/* Set in ${args} which part of a piece each rank handles, and where in scratch the parts lie. */
 static void lay_out_piece(const symtuner_ar *h, const struct ar_choice *choice, bool mapped,
                           struct ar_args *args)
 {
@@ -271,15 +271,15 @@ static void lay_out_piece(const symtuner_ar *h, const struct ar_choice *choice, 
     args->words = ar_words(f->form, !bulk && f->shots == 1 ? args->bytes : args->shard);
     args->staged = f->gathers && !mapped;
     if (bulk)
-        args->overlap = AR_SERIAL; /* long calls gain nothing: chunked lost 3 % with it (16 MiB) */
+        args->overlap = AR_SERIAL; /* long calls gain nothing by it: chunked lost 3 % at 16 MiB */
     args->lag = choice->lag > 0 ? choice->lag : 1;
     args->tiles = bulk ? ar_tiles_per_cta(args->shard, tile, choice->ctas) : 0;
 }
 
 /*
  * Keep the blocks of this handle within its budget, also when kernels overlap, so that two handles
- * fit side by side. A kernel lets the next one start early if two of its size fit the budget; it
- * starts early itself if it fits beside the previous one.
+ * fit side by side: a kernel lets the next one start early only if two kernels of its size fit into
+ * the budget, and starts early itself only if it fits beside the previous one.
  */
 static void keep_budget(symtuner_ar *h, struct ar_args *args, int ctas)
 {

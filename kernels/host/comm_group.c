@@ -27,8 +27,8 @@ struct peer_info {
     char bus[AR_BUS_ID_SIZE];
     int sms, budget, multicast, major, minor, links, transport, probe_mode, kernel, ctas;
     struct ar_probe probe;
-    uint64_t group;                /* all use rank 0's */
-    uint64_t bulk_bytes, bulk_own; /* as configured; what suits its own GPU */
+    uint64_t group;                /* its own proposal; all ranks use rank 0's */
+    uint64_t bulk_bytes, bulk_own; /* as configured; as suits its own GPU */
     uint64_t first_epoch, rules_hash;
 };
 
@@ -66,7 +66,7 @@ fail(struct group *g, ncclResult_t result, const char *format, ...)
     return result;
 }
 
-/* Exchange the info of all ranks; also a barrier. */
+/* Send g->mine to all ranks, and receive g->all. It is also a barrier. */
 static ncclResult_t exchange(struct group *g)
 {
     ncclResult_t result = ar_bootstrap_exchange(g->nccl, g->endpoints, g->n, g->mine, g->all,
@@ -76,8 +76,8 @@ static ncclResult_t exchange(struct group *g)
     return result;
 }
 
-/* Agree on the outcome of a step; the same result on every rank. ${result} and g->why are the
- * outcome on this rank. */
+/* Agree on the outcome of a step: if it failed on any rank, all ranks return an error. ${result}
+ * and g->why are the outcome on this rank. */
 static ncclResult_t agree(struct group *g, ncclResult_t result)
 {
     bool met;
@@ -106,7 +106,7 @@ static void compare_rules(struct group *g)
         ar_rules_drop(g->handles, g->n, other);
 }
 
-/* The first setting in which two ranks differ though they must not, or NULL. */
+/* Return the first setting in which ranks a and b differ though they must not, or NULL. */
 static const char *unlike(const struct peer_info *a, const struct peer_info *b)
 {
     return a->bulk_bytes != b->bulk_bytes     ? "config.bulk_bytes"
@@ -118,7 +118,7 @@ static const char *unlike(const struct peer_info *a, const struct peer_info *b)
                                               : NULL;
 }
 
-/* Compare the info of all ranks, so the result is the same on every rank. */
+/* Compare the info of all ranks. Every rank has the same info, so all get the same result. */
 static ncclResult_t compare(struct group *g)
 {
     int ranks = g->endpoint[0].ranks;
@@ -211,7 +211,7 @@ static ncclResult_t open_windows(struct group *g)
     return result;
 }
 
-/* Scratch in an NCCL window. If this fails, host memory may still work. */
+/* Allocate scratch and register it as an NCCL window. If this fails, host memory may still work. */
 static ncclResult_t peer_arena(struct group *g, const struct symtuner_ar_config *config)
 {
     ncclResult_t result = agree(g, allocate(g, config));
@@ -226,7 +226,7 @@ static ncclResult_t peer_arena(struct group *g, const struct symtuner_ar_config 
     return result;
 }
 
-/* Open host memory for rank 0, which creates it, or for all other ranks. */
+/* If ${create}, let rank 0 create the shared host memory, else let all other ranks open it. */
 static ncclResult_t open_host(struct group *g, const char *name, bool create)
 {
     for (int i = 0; i < g->n; i++) {
@@ -258,7 +258,7 @@ static ncclResult_t host_arena(struct group *g, const struct symtuner_ar_config 
     if (result == ncclSuccess)
         result = agree(g, open_host(g, name, false));
     if (maker)
-        shm_unlink(name); /* all ranks have it open now, or none will */
+        shm_unlink(name); /* all ranks have opened it by now, or none will */
     for (int i = 0; i < g->n && result != ncclSuccess; i++)
         ar_arena_free(g->handles[i]);
     return result;
@@ -286,7 +286,8 @@ static ncclResult_t probe(struct group *g, const struct ar_options *options)
     return ar_probe_run(g->handles, g->n, &group, options->probe_file);
 }
 
-/* Share peer memory or host memory, the same on all ranks; keep the reason if not peer memory. */
+/* Share scratch in peer memory, or else in host memory (*host), the same on all ranks. If it is not
+ * peer memory, h->no_peer keeps the reason. */
 static ncclResult_t share_memory(struct group *g, const struct symtuner_ar_config *config,
                                  bool *host)
 {
@@ -317,7 +318,8 @@ static ncclResult_t share_memory(struct group *g, const struct symtuner_ar_confi
     return ncclSuccess;
 }
 
-/* Bulk scratch as configured, which is the same on all ranks, or else what suits every GPU. */
+/* Return the bytes of bulk scratch: as configured, which is the same on all ranks, or else as suits
+ * every GPU. */
 static uint64_t bulk(const struct group *g)
 {
     uint64_t least = UINT64_MAX;
@@ -431,7 +433,7 @@ static ncclResult_t open_endpoints(struct group *g, const ncclComm_t *comms, uin
     return ncclSuccess;
 }
 
-/* An error if the user asked for one of our transports but only NCCL can run. */
+/* Fail if the user asked for one of our transports but only NCCL can run. */
 static ncclResult_t insist(struct group *g, int transport)
 {
     static const char *const words[] = {"auto", "peer", "host"};

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * copy.c - two-shot with the copy engines as carriers, for the largest messages.
+ * copy.c - two-shot in which copy engines move the data, for the largest messages.
  *
  *   copy stream   RS0 signal | RS1 signal | await gather0  AG0 | await gather1  AG1 | signal leave
  *                     \            \          ^                    ^                     \
  *   main stream     await reduce0  add 0  signal | await reduce1  add 1  signal      await leave
  *
  * A copy cannot check whether its rank has given up; it runs when its stream reaches it. So copies
- * write only to scratch or to the own rank's recv. RS stores my words in the owners' slots; AG
+ * write only to scratch or to their own rank's recv. RS stores my words in the owners' slots; AG
  * fetches the owners' sums into my recv. If owners stored sums in the peers' recv instead, a late
  * copy could overwrite data of a rank that has already given up on the call. In return, an owner
  * waits until all ranks have fetched, because they read its recv until then.
@@ -63,7 +63,7 @@ static cudaError_t scatter(const struct ar_args *a, int q, int pieces, cudaStrea
     return error;
 }
 
-/* The sums of all other owners, from their recv to mine. */
+/* Copy piece ${q} of all other owners' sums from their recv to mine. */
 static cudaError_t gather(const struct ar_args *a, int q, int pieces, cudaStream_t stream)
 {
     cudaError_t error = cudaSuccess;

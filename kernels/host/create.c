@@ -44,7 +44,6 @@ ncclResult_t ar_config_check(const struct symtuner_ar_config *given,
     return ncclSuccess;
 }
 
-/* Free a group whose creation failed; keep the error of handle ${failed} for the caller. */
 ncclResult_t ar_create_undo(symtuner_ar **handles, int n, int failed, ncclResult_t result)
 {
     ar_fail(NULL, result, "%s", handles[failed]->error);

@@ -31,7 +31,7 @@ static bool any_live(symtuner_ar **handles, int n)
     return live;
 }
 
-/* Free these later; false: no graph lives, so free them now. */
+/* Leave these to ar_deferred_free(). Returns false if no graph lives: then free them now. */
 static bool defer(symtuner_ar **handles, int n)
 {
     struct deferred *g;
@@ -40,7 +40,7 @@ static bool defer(symtuner_ar **handles, int n)
         return false;
     g = calloc(1, sizeof *g);
     if (g == NULL)
-        return true; /* they are never freed */
+        return true; /* without a list entry they are never freed */
     memcpy(g->handles, handles, (size_t)n * sizeof *handles);
     g->n = n;
     pthread_mutex_lock(&lock);
@@ -74,8 +74,9 @@ void ar_deferred_free(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* Wait for this rank's calls. Our kernels give up on a dead peer by themselves; NCCL's do not. If
- * NCCL ran a call, enforce the time limit here; at least 2 s, for other work queued on the GPU. */
+/* Wait until this rank's calls have ended. Our kernels give up on a dead peer by themselves; NCCL's
+ * do not. So if NCCL ran a call, wait no longer than the time limit, but at least 2 s, because
+ * other work may be queued on the GPU. If another handle was stuck already, wait only these 2 s. */
 static ncclResult_t await_calls(symtuner_ar *h, bool another_is_stuck)
 {
     const uint64_t least = 2000000000;
@@ -104,7 +105,8 @@ static void drop_windows(symtuner_ar *h)
     ar_arena_free(h);
 }
 
-/* Defer handle ${i}, with the others of its local group, if graphs with their calls live. */
+/* If graphs with its calls live, defer handles[i], together with the others of a local group, set
+ * the deferred entries of ${handles} to NULL, and return true. */
 static bool defer_group(symtuner_ar **handles, int n, int i)
 {
     symtuner_ar *together[AR_MAX_RANKS], *h = handles[i];
@@ -116,7 +118,7 @@ static bool defer_group(symtuner_ar **handles, int n, int i)
             together[many++] = handles[k];
     if (!defer(together, many))
         return false;
-    if (h->comm != NULL) { /* it may end now, and with it the access to the peers' memory */
+    if (h->comm != NULL) { /* comm may end now, and with it the access to the peers' memory */
         cudaSetDevice(h->device);
         cudaMemcpy(&h->state->dead, &destroyed, sizeof destroyed, cudaMemcpyHostToDevice);
         drop_windows(h);
@@ -148,7 +150,7 @@ ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n)
         ncclResult_t latest;
 
         if (handles[i] == NULL || handles[i]->endpoint.timed_out[0] != 0)
-            continue; /* NCCL's kernels may never end */
+            continue; /* do not wait: NCCL's kernels may never end */
         latest = await_calls(handles[i], stuck);
         result = latest != ncclSuccess ? latest : result;
         stuck = stuck || handles[i]->stuck;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* destroy.h - handles that were destroyed while a graph held calls of theirs. */
+/* destroy.h - handles that were destroyed while a CUDA graph held some of their calls. */
 #ifndef AR_DESTROY_H_
 #define AR_DESTROY_H_
 
 /*
- * symtuner_ar_destroy() puts off freeing a handle while a CUDA graph with its calls lives. A local
- * group stays whole, so its graphs still work. Of a communicator, which may end before the graph,
- * everything is freed but the counters, in which a replayed kernel finds that it must not run (it
- * traps). This frees the handles whose graphs are gone; every create and destroy calls it.
+ * symtuner_ar_destroy() does not free a handle while a CUDA graph with its calls lives. A local
+ * group stays whole, so its graphs still work. A communicator may end before the graph; so its
+ * handles give back windows and scratch at once, but keep the counters: in these a replayed kernel
+ * reads that it must not run, and traps. ar_deferred_free() frees the handles whose graphs are
+ * gone; every create and destroy calls it.
  */
 void ar_deferred_free(void);
 

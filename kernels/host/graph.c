@@ -46,7 +46,7 @@ static ncclResult_t make(symtuner_ar *h, unsigned long long id, cudaGraph_t grap
     return ar_fail_cuda(h, error, "let the graph hold what its call needs");
 }
 
-/* The record of capture ${id}, which fills ${graph}; made if there is none yet. */
+/* Find the record of capture ${id}, which builds ${graph}; make one if there is none yet. */
 static ncclResult_t find(symtuner_ar *h, unsigned long long id, cudaGraph_t graph,
                          struct ar_graph **out)
 {
@@ -92,9 +92,10 @@ bool ar_graphs_live(symtuner_ar *h, uint64_t windows, int wait_ms)
 /* ---- order ----------------------------------------------------------------------------------- */
 
 /*
- * Which capture, if any, and which stream. CUDA's stream id tells apart streams that have the same
- * handle (see struct ar_order). But asking for the id of a capturing stream would end the capture,
- * so there we use the handle, which stays valid as long as the capture.
+ * Set *capture and *graph to the capture that ${stream} is in (0: none), and *number to a number
+ * that identifies the stream. CUDA's stream id tells apart streams that have the same handle (see
+ * struct ar_order). But asking for the id of a capturing stream would end the capture, so there
+ * *number is the handle, which stays valid as long as the capture.
  */
 static cudaError_t look_at(cudaStream_t stream, unsigned long long *capture, cudaGraph_t *graph,
                            unsigned long long *number)

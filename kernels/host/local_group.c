@@ -10,7 +10,7 @@
 #include "kernels/host/create.h"
 #include "kernels/host/rank.h"
 
-/* Enable peer access between every pair of different GPUs; false if one pair has none. */
+/* Enable peer access between every pair of different GPUs. Returns false if one pair has none. */
 static bool open_peers(symtuner_ar **handles, int n, int *links_out, char *why, size_t why_size)
 {
     *links_out = AR_LINKS_NVLINK;
@@ -64,7 +64,8 @@ static ncclResult_t peer_arenas(symtuner_ar **handles, int n,
     return ncclSuccess;
 }
 
-/* Count the ranks that share a GPU: all their blocks must be resident there at once. */
+/* Give all handles the same figures: how many ranks share a GPU, at most (all their blocks must be
+ * resident there at once), and the least multiprocessors and budget of any rank. */
 static void count_neighbours(symtuner_ar **handles, int n)
 {
     int most = 1, sms = handles[0]->sms, budget = handles[0]->budget;
@@ -85,7 +86,7 @@ static void count_neighbours(symtuner_ar **handles, int n)
     }
 }
 
-/* Bulk scratch that suits every GPU of the group. */
+/* Return the bytes of bulk scratch that suit every GPU of the group. */
 static uint64_t least_bulk(symtuner_ar **handles, int n)
 {
     uint64_t least = UINT64_MAX, own;
@@ -98,7 +99,7 @@ static uint64_t least_bulk(symtuner_ar **handles, int n)
     return least;
 }
 
-/* This thread has all ranks. */
+/* All ranks of the group; this thread has them all. */
 struct local {
     symtuner_ar **handles;
     int n;
@@ -176,7 +177,7 @@ ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out, const int *devi
     }
     if (result != ncclSuccess)
         return result;
-    for (int i = 1; i < nranks; i++) /* the file may change while the ranks read it */
+    for (int i = 1; i < nranks; i++) /* the file of rules may change between two reads */
         if (ar_rules_hash(handles[i]) != ar_rules_hash(handles[0])) {
             ar_rules_drop(handles, nranks, i);
             break;

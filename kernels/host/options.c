@@ -53,7 +53,7 @@ static int read_number(const char *name, uint64_t lowest, uint64_t highest, uint
     return 0;
 }
 
-/* *value becomes the index of the word found in ${words}. */
+/* Set *value to the index in ${words} of the word that the variable has, if it is set. */
 static int read_word(const char *name, const char *const *words, int n, int *value, char *why,
                      size_t why_size)
 {

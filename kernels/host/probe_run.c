@@ -189,9 +189,9 @@ bool ar_probe_wanted(const symtuner_ar *h, const struct ar_options *options)
            (options->probe < 0 ? h->links == AR_LINKS_PCIE : options->probe != 0);
 }
 
-/* Get the figures of all ranks; AR_PROBE_FAILED or AR_PROBE_STUCK in them says that a rank failed.
- * If one is stuck, no rank frees anything: its kernel may still access the memory of any rank, and
- * NCCL may wait for all ranks. */
+/* Get the figures of all ranks in ${all}; AR_PROBE_FAILED or AR_PROBE_STUCK in them says that a
+ * rank failed. If a rank is stuck, no rank frees anything: the stuck kernel may still access the
+ * memory of any rank, and NCCL, which frees scratch in windows, may wait for all ranks in it. */
 static ncclResult_t exchange(symtuner_ar **handles, int n, const struct ar_probe_group *group,
                              struct ar_probe *all, ncclResult_t result)
 {

@@ -24,8 +24,9 @@ uint64_t ar_scratch_bulk(void)
                                                                                      : 256 * MiB;
 }
 
-/* Scratch per half. The small regions are large enough for the messages that the table sends
- * through them in one piece; the bulk region decides how long a piece of a long message is. */
+/* Choose the bytes of one half of each region. The small regions are large enough for the messages
+ * that the table sends through them in one piece; the bulk region decides how long a piece of a
+ * long message is. */
 void ar_scratch_size(symtuner_ar *h, const struct symtuner_ar_config *config, bool host)
 {
     uint64_t half[AR_REGIONS] = {MiB / 2, 16 * MiB, 32 * MiB, config->bulk_bytes, 0};
@@ -44,8 +45,8 @@ void ar_scratch_size(symtuner_ar *h, const struct symtuner_ar_config *config, bo
  * Programmatic dependent launch needs kernels compiled for sm_90 or later, which wait for the
  * previous kernel, and a driver of CUDA 12.3 or later, which can capture it (NCCL's enqueue.cc
  * checks this, too). Our kernel may let the next one start early only if that one waits as well.
- * NCCL's symmetric kernels of 2.28.3 to 2.30.6 do not wait (fixed by its commit 2948185), so we do
- * not do it with these releases, nor with unknown ones.
+ * NCCL's symmetric kernels of 2.28.3 to 2.30.6 do not wait (fixed by its commit 2948185), so with
+ * these releases, and with unknown ones, our kernels do not let the next one start early.
  */
 enum ar_start ar_overlap_choose(int asked, int arch, int driver, int nccl)
 {
@@ -69,7 +70,7 @@ ncclResult_t ar_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
                            const struct ar_options *options)
 {
     uint64_t first = config->first_epoch ? config->first_epoch : 1;
-    /* so a test that starts near the wrap of one counter also reaches that of the other */
+    /* all start alike, so a test that starts near the wrap of one reaches the wraps of all */
     struct ar_state state = {.epoch = first, .base = (uint32_t)first, .arrived = (uint32_t)first};
     cudaError_t error = cudaSetDevice(h->device);
     int arch, driver;
@@ -120,8 +121,8 @@ uint64_t ar_group_number(const symtuner_ar *h)
            (uint32_t)time(NULL) ^ (uint32_t)((uintptr_t)h >> 12);
 }
 
-/* Fill every region with "nothing has arrived"; in tests also fill with NaN the regions whose
- * contents do not matter. */
+/* Fill every region with "nothing has arrived"; in tests (first_epoch != 0) also fill with NaN the
+ * regions whose contents do not matter. */
 cudaError_t ar_arena_fill(symtuner_ar *h, const struct symtuner_ar_config *config)
 {
     const struct ar_layout *l = &h->layout;

@@ -6,12 +6,13 @@
 #include "kernels/group/handle.h"
 #include "kernels/host/options.h"
 
-/* The time limit of a group. Also works with settings that were refused. */
+/* Return the time limit of a group, in ns. Also valid for settings that ar_config_check() rejected:
+ * opening the endpoints needs a limit even then. */
 uint64_t ar_timeout_ns(const struct symtuner_ar_config *config, const struct ar_options *options);
 
-/* How kernels may overlap. ${asked}: struct ar_options.overlap; ${arch}: what the kernels were
- * compiled for, 90 for sm_90; ${driver}: of cudaDriverGetVersion; ${nccl}: of ncclGetVersion, 0:
- * unknown. */
+/* Return how kernels may overlap. ${asked}: overlap in struct ar_options; ${arch}: what the kernels
+ * were compiled for, 90 for sm_90; ${driver}, ${nccl}: the versions that cudaDriverGetVersion and
+ * ncclGetVersion tell, 0 for an unknown NCCL. */
 enum ar_start ar_overlap_choose(int asked, int arch, int driver, int nccl);
 
 /* Allocate counters, mailbox, events and stream, and load all kernels. h->device and h->ranks must
@@ -19,14 +20,15 @@ enum ar_start ar_overlap_choose(int asked, int arch, int driver, int nccl);
 ncclResult_t ar_rank_start(symtuner_ar *h, const struct symtuner_ar_config *config,
                            const struct ar_options *options);
 
-/* A number for symtuner_ar.group that no other group on this machine has. The address of ${h} adds
- * some randomness. */
+/* Make a number for symtuner_ar.group that no other group on this machine has. The address of ${h}
+ * only adds some randomness. */
 uint64_t ar_group_number(const symtuner_ar *h);
 
-/* Bytes of bulk scratch that suit the current GPU. All ranks of a group need the same layout, so
- * they use the least of them; the functions below need config.bulk_bytes != 0. */
+/* Return the bytes of bulk scratch that suit the current GPU. All ranks of a group need the same
+ * layout, so they use the least that this returns on any of them. */
 uint64_t ar_scratch_bulk(void);
 
+/* Set h->layout; config->bulk_bytes must not be 0. ${host}: scratch will be host memory. */
 void ar_scratch_size(symtuner_ar *h, const struct symtuner_ar_config *config, bool host);
 cudaError_t ar_arena_fill(symtuner_ar *h, const struct symtuner_ar_config *config);
 void ar_rank_free(symtuner_ar *h);

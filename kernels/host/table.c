@@ -17,11 +17,11 @@ static const struct ar_kernel_row *const rows[AR_FAMILIES] = {
 
 const void *ar_kernel_find(int family, int reducer, const struct ar_args *args)
 {
-    /* first the kernel for whole words, then the one for any message; missing ones are AR_NX */
+    /* [n]: for n ranks, the class for whole words, then the class for any message; 0 is AR_NX */
     static const unsigned char by_ranks[AR_MAX_RANKS + 1][2] = {
         [2] = {AR_N2_WHOLE, AR_N2}, [4] = {AR_N4_WHOLE, AR_N4}, [8] = {AR_N8_WHOLE}};
     const unsigned char *list = by_ranks[args->ranks];
-    /* the width of accesses in kernels for whole words */
+    /* bytes of one access in the kernels for whole words */
     uint64_t widest = ar_families[family].form == AR_LAMPORT ? AR_WORD : AR_UNIT;
     bool odd = ((uint64_t)args->in_align | (uint64_t)args->out_align | args->bytes) % widest != 0;
     const void *const *of = rows[family]->of[reducer];

@@ -17,14 +17,14 @@ static struct ar_window *find_base(symtuner_ar *h, const void *base)
     return NULL;
 }
 
-enum { GRAPH_MS = 1000 }; /* CUDA may be about to release a graph */
+enum { GRAPH_MS = 1000 }; /* how long to wait for CUDA to release a graph */
 
 static uint64_t bit(const symtuner_ar *h, const struct ar_window *w)
 {
     return 1ull << (w - h->windows);
 }
 
-/* Add it to the table, where calls find it. */
+/* Add window ${seen} to the table of ${h}, where calls find it. */
 static void show(symtuner_ar *h, const struct ar_window *seen)
 {
     struct ar_window *w = find_base(h, NULL);
@@ -35,7 +35,8 @@ static void show(symtuner_ar *h, const struct ar_window *seen)
         h->windows_top = place + 1;
 }
 
-/* NCCL's calls do not use our windows, and kernels over host memory do not either. */
+/* Whether no call of ${h} uses windows: NCCL's do not use ours, and kernels over host memory have
+ * no use for any. */
 static bool needs_none(const symtuner_ar *h)
 {
     return h->gate != NULL || (h->comm != NULL && h->links == AR_LINKS_HOST);
@@ -58,7 +59,7 @@ static ncclResult_t check(symtuner_ar **handles, void *const *buffers, int n)
     return ar_handles_check(handles, n);
 }
 
-/* Checks that may fail on some ranks only. */
+/* Check what may be wrong on some ranks only. */
 static ncclResult_t check_buffer(symtuner_ar *h, const void *buffer, size_t bytes, int i, char *why)
 {
     const char *from = buffer;
@@ -105,7 +106,7 @@ static ncclResult_t agree(symtuner_ar **handles, int n, ncclResult_t result, uin
                : ar_bootstrap_agree(handles[0]->nccl, endpoints, n, result, alike, why, &met);
 }
 
-/* Where the peers' buffers are mapped here, in ${seen}. */
+/* Fill seen[i] with the addresses at which handles[i] reaches the buffers of all ranks. */
 static ncclResult_t look_up(symtuner_ar **handles, void *const *buffers, int n, size_t bytes,
                             const ncclWindow_t *windows, bool ours, struct ar_window *seen,
                             char *why)
@@ -130,8 +131,8 @@ static ncclResult_t look_up(symtuner_ar **handles, void *const *buffers, int n, 
     return result;
 }
 
-/* All windows of the group are mapped. Add multicast addresses to all of ${seen} on all ranks, or
- * to none: ranks in different kernels would wait for each other. */
+/* Called once all windows of the group are mapped: add multicast addresses to ${seen} on all ranks,
+ * or on none, because ranks that chose different kernels would wait for each other. */
 static ncclResult_t add_multicast(symtuner_ar **handles, int n, struct ar_window *seen, char *why)
 {
     struct ar_endpoint *endpoints[AR_MAX_RANKS];
@@ -206,7 +207,7 @@ ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void *const *buffers,
         symtuner_ar *h = handles[i];
         struct ar_window *w = find_base(h, buffers[i]);
 
-        /* pointers of a local group and windows of the application stay valid */
+        /* only our own windows end: plain pointers and the caller's windows stay valid */
         if (w->ours && ar_graphs_live(h, bit(h, w), GRAPH_MS))
             return ar_handles_fail(handles, n, ncclInvalidUsage,
                                    "buffers[%d]: a graph holds calls that use %p; destroy it, and "
