@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * chain.h - what the chaining tests share: tuners and profilers of test/host/fakes behind ours, and
- * calls and events as NCCL makes them.
+ * chain.h - what the chaining tests share: a tuner or profiler from test/host/fakes that symtuner
+ * calls in its turn (it is "behind" symtuner), and calls and events as NCCL makes them.
  */
 #ifndef TEST_HOST_CHAIN_H_
 #define TEST_HOST_CHAIN_H_
@@ -11,32 +11,36 @@
 
 extern const float chain_table[T_CELLS];
 
-/* The record of a fake, and of the one of ${version}, which SYMTUNER_NEXT_TUNER then names. */
+/* Open a fake tuner and return its record. chain_fake_version also sets SYMTUNER_NEXT_TUNER to the
+ * fake that speaks interface version ${version}. */
 struct tuner_record *chain_fake(const char *name);
 struct tuner_record *chain_fake_version(int version);
 
-/* A box, a rule or NULL, and cost constants 1, 2, 3 ... that may be changed. */
+/* Begin a test: set a box, the rule (NULL: none), and cost constants 1, 2, 3 ..., which may be
+ * changed. */
 void chain_begin(const char *rule);
-void chain_said(const char *text); /* fails unless NCCL's log has it */
+void chain_said(const char *text); /* fails unless ${text} is in NCCL's log */
 
-/* Ask as NCCL does; unlike nccl_ask it checks nothing. */
+/* Make NCCL's question about ${func}, and ask it. Unlike nccl_ask, chain_ask checks nothing. */
 struct question chain_question(int func);
 int chain_ask(const struct comm *comm, struct question *question);
 
-extern struct profiler_record *chain_next; /* of the profiler behind ours */
-extern int chain_mask;                     /* NCCL's one mask             */
+extern struct profiler_record *chain_next; /* the record of the profiler behind symtuner */
+extern int chain_mask;                     /* the mask of events that NCCL reads */
 
 void *chain_library(const char *fake);
 void chain_behind(int version, int mask, int ledger);
 
-/* A communicator of the profiler interface alone: the tuner's init comes later in NCCL. */
+/* Open a communicator for the profiler interface only: NCCL calls the tuner's init later. */
 void *chain_open(void);
 const struct nccl_abi_profiler_v5 *chain_profiler(void);
 
-/* An event of every kind, in the layout of the release; the bytes behind it are noise. */
+/* Return an event of any kind in the layout of the loaded release. The bytes behind its fields are
+ * noise. */
 struct nccl_abi_event_v7 chain_make(int type, void *parent, void *group);
 void *chain_start(void *ctx, struct nccl_abi_event_v7 *event);
 
-extern const int chain_kinds[]; /* how many kinds of events a version of NCCL has */
+extern const int chain_kinds[]; /* [v]: number of event types in version v of NCCL's profiler
+                                   interface */
 
 #endif

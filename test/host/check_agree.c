@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_agree.c - rules apply only if all ranks agree: real processes, in NCCL's order of calls,
- * with every input that could differ between them.
+ * check_agree.c - rules apply only if all ranks agree. Real processes make NCCL's calls in NCCL's
+ * order, with every input that may differ between them.
  *
  * NCCL reads NCCL_MIN_CTAS before the first communicator and NCCL_SYM_CTAS at the first symmetric
- * pick, and keeps both for good. The two determine the grid of symmetric kernels, which must be
- * equal on all ranks of a communicator, or they hang. So must the entry that wins a table and its
- * channels.
+ * pick, and keeps both for good. The two set the grid of symmetric kernels: if it differs between
+ * ranks of a communicator, they hang. The table entry that wins, and its channels, must not differ
+ * either.
  */
 #include <dirent.h>
 #include <pthread.h>
@@ -23,7 +23,7 @@
 
 enum { PROCESSES = 4, COMMS = 2 };
 
-/* What NCCL knows after the answers of one rank. */
+/* What NCCL knows after the plugin of one rank has answered. */
 struct told {
     char min_ctas[16], sym_ctas[16];
     float table[COMMS][T_CELLS];
@@ -50,7 +50,8 @@ static void make_shared(void)
                              (unsigned)__builtin_popcount(set));
 }
 
-/* A communicator is a set of processes; its id follows from the set, as NCCL's does. */
+/* Open a communicator of the processes in ${set} (one bit each). Its id depends on the set only, as
+ * ids of NCCL are the same on all ranks. */
 static void open_comm(struct comm *comm, unsigned set, bool with_plugin)
 {
     *comm = (struct comm){0};
@@ -68,8 +69,8 @@ static void keep(char *out, const char *value)
 static const float table[T_CELLS] = {8, 9, 10, 6, 7, 12, -1, -1, -1, -1, -1,
                                      -1, -1, -1, 5, -1, -1, -1, -1, -1, -1};
 
-/* One process: load, read NCCL_MIN_CTAS, create the communicators in the given order, make a call
- * on each, then a symmetric pick. ${order}: sets of processes, 0 ends. */
+/* Live as one process: load the plugin, read NCCL_MIN_CTAS, create the communicators of ${order}
+ * (sets of processes, ended by 0), make a call on each, then a symmetric pick. */
 static void live(const struct release *release, int how, struct told *told, const unsigned *order)
 {
     bool with_plugin = how >= 0;
@@ -102,10 +103,10 @@ static void live(const struct release *release, int how, struct told *told, cons
     }
 }
 
-/* A rank and what is special about it: variables, separated by "|". */
+/* What is special about a rank: its variables, how it loads the plugin, its communicators. */
 struct rank {
     const char *set; /* "NAME=value|NAME=value" */
-    int how;         /* ENV_PLUGIN, 0: tuner alone, -1: no plugin at all */
+    int how;         /* ENV_PLUGIN; 0: as tuner only; -1: no plugin at all */
     unsigned order[COMMS + 1];
 };
 
@@ -139,7 +140,8 @@ static void run_ranks(const struct release *release, const struct rank *rank, in
     }
 }
 
-/* The grid by NCCL's rules: NCCL_SYM_CTAS sets it, else NCCL_MIN_CTAS is its minimum. */
+/* Return whether both have the same grid by NCCL's rules: NCCL_SYM_CTAS sets it, otherwise
+ * NCCL_MIN_CTAS is its minimum. */
 static bool same_grid(const struct told *a, const struct told *b)
 {
     if (*a->sym_ctas || *b->sym_ctas)
@@ -171,9 +173,9 @@ static const char four[] = "gpu=NVIDIA H200; links=nvlink; multicast=no; gpus=4"
 
 enum { HOLE = 1, STEERED = 2 };
 static const struct {
-    const char *what, *set; /* of rank 1 */
+    const char *what, *set; /* variables of rank 1 */
     int how, expect;        /* HOLE: the grid may differ, and a warning says so */
-    const char *sym_ctas, *says; /* rank 0's warning */
+    const char *sym_ctas, *says; /* rank 0's NCCL_SYM_CTAS, and its warning */
 } differs[] = {
     {"nothing", "", ENV_PLUGIN, STEERED, "24", NULL},
     {"ledger", "SYMTUNER_LEDGER=/dev/null", ENV_PLUGIN, STEERED, "24", NULL},
@@ -227,11 +229,11 @@ START_TEST(test_two_processes_with_one_input_different_do_the_same)
                   usual->sym_ctas);
     ck_assert_msg(strcmp(usual->sym_ctas, differs[row].sym_ctas) == 0, "%s: NCCL_SYM_CTAS \"%s\"",
                   differs[row].what, usual->sym_ctas);
-    ck_assert_str_eq(usual->min_ctas, "16"); /* whatever the other rank has */
+    ck_assert_str_eq(usual->min_ctas, "16"); /* NCCL_MIN_CTAS does not depend on the other rank */
     ck_assert_msg(!differs[row].says ? usual->warnings == 0
                                      : strstr(usual->text, differs[row].says) != NULL,
                   "%s: %s", differs[row].what, usual->text);
-    if (strstr(usual->text, "different values of NCCL_MIN_CTAS")) /* and what comes of it */
+    if (strstr(usual->text, "different values of NCCL_MIN_CTAS")) /* and the consequence */
         ck_assert_msg(strstr(usual->text, strcmp(usual->sym_ctas, "8") == 0
                                               ? "; all are told NCCL_SYM_CTAS=8 instead; "
                                               : "; symmetric kernels may hang; "),
@@ -244,12 +246,12 @@ END_TEST
 
 /* ---- order of communicators ------------------------------------------------------------------ */
 
-/* Sets of processes of four: {0, 1} is 3, {2, 3} is 12, all is 15. */
+/* Sets of processes out of four, as bits: {0, 1} is 3, {2, 3} is 12, all four are 15. */
 static const struct {
     const char *what, *machine;
     unsigned order[PROCESSES][COMMS + 1];
-    const char *odd_set; /* of process 3 */
-    const char *sym_ctas; /* of all */
+    const char *odd_set; /* variables of process 3 */
+    const char *sym_ctas; /* the answer on all processes */
 } orders[] = {
     {"all first", four, {{15, 3}, {15, 3}, {15, 12}, {15, 12}}, "", "24"},
     {"pairs first", four, {{3, 15}, {3, 15}, {12, 15}, {12, 15}}, "", ""},
@@ -297,7 +299,8 @@ START_TEST(test_ranks_that_differ_are_steered_in_no_release_with_ids)
 
     set_usual("gpu=test box; gpus=2");
     run_ranks(&releases[_i], ranks, 2);
-    /* 2.27 gives a tuner no id: its ranks are not compared, and the log says so */
+    /* 2.27 gives its tuner no communicator id: the plugin cannot compare ranks there, and logs
+     * that */
     ck_assert_int_eq(steered(&shared->told[0]), releases[_i].tuner == 4);
     ck_assert(!steered(&shared->told[1]));
     ck_assert_str_eq(shared->told[0].sym_ctas, "");
@@ -308,7 +311,8 @@ START_TEST(test_ranks_that_differ_are_steered_in_no_release_with_ids)
 }
 END_TEST
 
-/* The second of two ranks never comes: a warning for the process, a line for each communicator. */
+/* The second of two ranks never comes. The plugin warns once in the process, and logs a line for
+ * each communicator. */
 START_TEST(test_a_missing_rank_is_one_warning_and_a_line_for_each_communicator)
 {
     struct question question = {SYMTUNER_ALLREDUCE, 4096, 1, 0, {0}, 0};
@@ -352,7 +356,8 @@ END_TEST
 
 /* ---- leftovers ------------------------------------------------------------------------------- */
 
-/* Names of communicator ${id} in /dev/shm: other runs of these tests have theirs there. */
+/* Return how many names of communicator ${id} are in /dev/shm. Other runs of these tests may have
+ * names of other communicators there. */
 static int left_in_shm(uint64_t id)
 {
     DIR *dir = opendir("/dev/shm");
@@ -368,8 +373,8 @@ static int left_in_shm(uint64_t id)
     return count;
 }
 
-/* A rank that was killed leaves a name behind; the next job with this id (NCCL_COMM_ID) starts
- * afresh. */
+/* A rank that was killed leaves a name in /dev/shm. The next job with the same id (NCCL_COMM_ID)
+ * must start afresh. */
 START_TEST(test_what_a_killed_job_left_is_emptied)
 {
     uint64_t id = nccl_id(0x1ef7);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_chain.c - a tuner behind ours is asked as it would be without us, and our rules come after
- * it. */
+/* check_chain.c - a tuner behind symtuner is asked as NCCL would ask it without symtuner, and
+ * symtuner applies its rules to that tuner's answer. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,7 +55,7 @@ START_TEST(test_every_version_behind_every_release)
             ck_assert_msg(next->constant[i] == given, "constant %zu: %g, not %g", i,
                           next->constant[i], given);
         }
-        for (size_t i = 0; i < (n == 5 ? 159 : 144); i++) { /* NCCL has what it wrote */
+        for (size_t i = 0; i < (n == 5 ? 159 : 144); i++) { /* NCCL keeps what it wrote */
             int hidden = i >= 84 && n == 5 && version < 7 && (i - 84) % 15 >= 12;
 
             ck_assert_msg(nccl_constants.u.number[i] == 1 + (double)i + (hidden ? 0 : 0.25),
@@ -261,7 +261,7 @@ START_TEST(test_an_error_of_a_question_is_handed_to_nccl)
     nccl_load(&releases[_i], 0);
     ck_assert_int_eq(nccl_comm(&comm, 1, 8, 1), 0);
     ck_assert_int_eq(chain_ask(&comm, &q), 5);
-    ck_assert(memcmp(q.table, chain_table, sizeof chain_table) == 0); /* no rule of ours on top */
+    ck_assert(memcmp(q.table, chain_table, sizeof chain_table) == 0); /* no rule applied on top */
     nccl_comm_end(&comm);
 }
 END_TEST

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_chain_events.c - a profiler behind ours gets the events that it would get without us. */
+/* check_chain_events.c - a profiler behind symtuner gets the events that it would get without
+ * symtuner. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,7 +83,7 @@ START_TEST(test_it_gets_what_it_asked_for_and_what_that_brings)
     chain_profiler()->finalize(ctx);
     ck_assert_int_eq(chain_next->wrong_handles, 0);
     ck_assert(strstr(nccl_read(getenv("SYMTUNER_LEDGER")), "general=1") ||
-              release->profiler == 7); /* ours are counted all the same */
+              release->profiler == 7); /* symtuner counts the event nevertheless */
 }
 END_TEST
 
@@ -102,7 +103,8 @@ START_TEST(test_a_mask_written_later_is_in_force_from_the_next_event_on)
     e = chain_make(NCCL_ABI_EV_COLL, NULL, NULL);
     chain_start(ctx, &e);
     ck_assert_int_eq(chain_mask, own | NCCL_ABI_EV_PROXY_CTRL);
-    ck_assert_int_eq(chain_next->events, 0); /* ours, not asked for */
+    ck_assert_int_eq(chain_next->events, 0); /* symtuner's own event, which this profiler did not
+                                                ask for */
     *chain_next->mask_at = 0;
     chain_start(ctx, &e);
     ck_assert_int_eq(chain_mask, own);
@@ -119,7 +121,7 @@ START_TEST(test_without_a_ledger_it_has_nccl_s_own_mask)
     ctx = chain_open();
     ck_assert_ptr_eq(chain_next->mask_at, &chain_mask);
     ck_assert_int_eq(chain_mask, NCCL_ABI_EV_COLL);
-    chain_mask = NCCL_ABI_EV_GROUP; /* it may, at any time */
+    chain_mask = NCCL_ABI_EV_GROUP; /* the profiler may change its mask at any time */
     second = chain_open();
     ck_assert_int_eq(chain_mask, NCCL_ABI_EV_GROUP);
     ck_assert_ptr_ne(ctx, second);
@@ -130,7 +132,8 @@ START_TEST(test_without_a_ledger_it_has_nccl_s_own_mask)
 }
 END_TEST
 
-/* 2.27 gives no Coll event inside a Group event without a handle. */
+/* 2.27 sends no Coll event inside a Group event to which the profiler gave no handle, so symtuner
+ * takes each Group event itself. */
 START_TEST(test_a_group_that_nobody_took_still_brings_our_calls)
 {
     struct nccl_abi_event_v7 e;
@@ -146,7 +149,8 @@ START_TEST(test_a_group_that_nobody_took_still_brings_our_calls)
     ck_assert_int_eq(chain_next->events, _i);
     e = chain_make(NCCL_ABI_EV_COLL, NULL, group);
     ck_assert_ptr_null(chain_start(ctx, &e));
-    ck_assert_int_eq(chain_next->events, _i); /* without us it would not get this one */
+    ck_assert_int_eq(chain_next->events, _i); /* without symtuner the profiler would not get this
+                                                 event */
     chain_profiler()->record_event_state(group, 8, NULL);
     chain_profiler()->stop_event(group);
     ck_assert_int_eq(chain_next->stops + chain_next->states, 0);
@@ -155,7 +159,8 @@ START_TEST(test_a_group_that_nobody_took_still_brings_our_calls)
 }
 END_TEST
 
-/* A proxy that works for another process (PXN) shows that process's context and parent. */
+/* A proxy may work for another process (PXN). Its events carry that process's context and parent,
+ * which are no pointers in this process. */
 START_TEST(test_events_of_another_process_are_passed_on_and_never_looked_into)
 {
     static void *const foreign[] = {(void *)(uintptr_t)0x7f1234567000, (void *)(uintptr_t)4000,
@@ -173,7 +178,8 @@ START_TEST(test_events_of_another_process_are_passed_on_and_never_looked_into)
     ck_assert_ptr_eq(handle, chain_next->event[0].handle);
     ck_assert_ptr_null(chain_next->event[0].ctx);
     ck_assert_ptr_eq(chain_next->event[0].parent, foreign[0]);
-    e = chain_make(NCCL_ABI_EV_COLL, NULL, NULL); /* cannot be: not ours, so nobody's */
+    e = chain_make(NCCL_ABI_EV_COLL, NULL, NULL); /* NCCL never sends this; the context is not
+                                                     symtuner's, so nobody takes it */
     ck_assert_ptr_null(chain_start(foreign[_i % 4], &e));
     chain_profiler()->stop_event(handle);
     chain_profiler()->finalize(foreign[_i % 4]);
@@ -223,8 +229,8 @@ static void remove_links(void)
     nccl_install("libnccl-net.so", NULL);
 }
 
-/* 0: libnccl-profiler.so; 1: the NET library, where NCCL looks from 2.28 on; 2: ourselves; 3: none
- */
+/* Profiler ${kind}: 0: libnccl-profiler.so; 1: the NET library, where NCCL looks from 2.28 on; 2:
+ * symtuner itself; 3: none. */
 START_TEST(test_which_one)
 {
     const struct release *release = &releases[_i / 4];

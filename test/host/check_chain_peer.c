@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_chain_peer.c - NCCL's example tuner and profiler behind ours. Only with CHECK_PEERS=FOLDER,
- * where they were built (test/gpu/chain.sh says how): nothing of NCCL is in this repository.
+ * check_chain_peer.c - NCCL's example tuner and profiler behind symtuner. Runs only with
+ * CHECK_PEERS=FOLDER, the folder with both libraries (test/gpu/chain.sh says how to build them):
+ * this repository has nothing of NCCL.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -32,7 +33,7 @@ static int count(const char *text, const char *word)
 
 START_TEST(test_the_example_tuner_is_asked_as_without_us)
 {
-    const struct release *release = &releases[2 + _i]; /* it speaks v5 */
+    const struct release *release = &releases[2 + _i]; /* the example speaks tuner v5 */
     struct comm comm;
 
     setenv("SYMTUNER_NEXT_TUNER", peer("libnccl-tuner-example.so"), 1);
@@ -44,7 +45,7 @@ START_TEST(test_the_example_tuner_is_asked_as_without_us)
         struct question q = chain_question(i % 5);
 
         ck_assert_int_eq(chain_ask(&comm, &q), 0);
-        ck_assert_int_eq(q.channels, 1); /* what the example always says */
+        ck_assert_int_eq(q.channels, 1); /* the example always answers 1 */
         ck_assert(memcmp(q.table, chain_table, sizeof q.table) == 0);
     }
     ck_assert_int_eq(count(nccl_log.text, "No matching config found"), 20);
@@ -52,7 +53,8 @@ START_TEST(test_the_example_tuner_is_asked_as_without_us)
 }
 END_TEST
 
-/* One group with two calls, as NCCL >= 2.28 tells it; events without a handle are not stopped. */
+/* Send the events of one group with two calls, as NCCL 2.28 and later do. NCCL does not stop an
+ * event without a handle. */
 static void play(void *ctx)
 {
     struct nccl_abi_event_v7 e = chain_make(NCCL_ABI_EV_GROUP_API, NULL, NULL);
@@ -81,7 +83,8 @@ static void play(void *ctx)
         chain_profiler()->stop_event(api);
 }
 
-/* What it recorded, without the counter of its events and the times. */
+/* Read what the example profiler recorded, without its event counter and the times, into
+ * ${text}. */
 static void tell(char *text, size_t size, const char *dump)
 {
     char path[4096];
@@ -109,7 +112,8 @@ START_TEST(test_the_example_profiler_is_told_what_it_is_told_alone)
 
     setenv("NCCL_PROFILE_DUMP_FILE", dump, 1);
     setenv("NCCL_PROFILE_EVENT_MASK", "770", 1); /* Coll, GroupApi, CollApi */
-    setenv("NCCL_PROFILE_COLL_POOL_SIZE", "4", 1); /* an element has 755 MB, hardly touched */
+    setenv("NCCL_PROFILE_COLL_POOL_SIZE", "4", 1); /* each element takes 755 MB of address space,
+                                                      hardly any of it touched */
     setenv("NCCL_PROFILE_P2P_POOL_SIZE", "4", 1);
     setenv("SYMTUNER_MACHINE", "gpu=test box", 1);
     setenv("SYMTUNER_NEXT_PROFILER", peer("libnccl-profiler-example.so"), 1);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_chain_profiler.c - events and states reach a profiler in its own version. */
+/* check_chain_profiler.c - a profiler behind symtuner gets events and states in its own interface
+ * version. */
 #include <string.h>
 #include <unistd.h>
 
@@ -9,7 +10,7 @@ enum { VERSIONS = 7 };
 
 static const int known[] = {[1] = 6, [2] = 6, [3] = 8, [4] = 8, [5] = 12, [6] = 15, [7] = 16};
 
-/* What the fake of ${version} must have received, in its own version. */
+/* Check what the fake of ${version} received, in the layout of that version. */
 static void check_body(int version, int type, const struct seen_event *seen,
                        const struct nccl_abi_event_v7 *e, void *group)
 {
@@ -22,7 +23,8 @@ static void check_body(int version, int type, const struct seen_event *seen,
     ck_assert_int_eq(seen->rank, 5);
     memcpy(&whole.u, seen->body, sizeof whole.u);
     old = &whole;
-    if (version >= 4 && !(version == 4 && abi > 4)) { /* the same shape, or longer: zeros */
+    if (version >= 4 && !(version == 4 && abi > 4)) { /* the same layout, or a longer one whose rest
+                                                         is zero */
         size_t given = abi == 7 ? 112 : abi == 4 ? 80 : 88;
 
         ck_assert_ptr_eq(seen->parent, e->parent);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_chain_which.c - which tuner is behind ours: names, NCCL's NET library, never ourselves. */
+/* check_chain_which.c - which tuner symtuner chains: by name, NCCL's NET library, never symtuner
+ * itself. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,8 +44,8 @@ START_TEST(test_default_name)
 }
 END_TEST
 
-/* The environment has NCCL_TUNER_PLUGIN; the number is that of the tuner which is chained (tuner2,
- * tuner3, tuner4), 0 for none. */
+/* plugin: NCCL_TUNER_PLUGIN in the environment; next: SYMTUNER_NEXT_TUNER; loaded: number of the
+ * fake that must be chained (tuner2, tuner3 or tuner4), 0 for none. */
 static const struct {
     const char *plugin, *next;
     int loaded;
@@ -54,11 +55,11 @@ static const struct {
     {"", NULL, 4, "(v4)"},
     {"mine", NULL, 3, "(v3)"}, /* libnccl-tuner-mine.so is tuner3 */
     {"libnccl-tuner-mine.so", NULL, 3, "(v3)"},
-    {"mine.so", NULL, 2, "(v2)"}, /* as given                        */
+    {"mine.so", NULL, 2, "(v2)"}, /* the file of that name */
     {"none", NULL, 0, NULL},
     {"NONE", NULL, 0, NULL},
-    {"nobody", NULL, 0, NULL}, /* NCCL does not try the default   */
-    {"SELF", NULL, 4, "(v4)"}, /* us: as if unset                 */
+    {"nobody", NULL, 0, NULL}, /* like NCCL: no default instead */
+    {"SELF", NULL, 4, "(v4)"}, /* symtuner itself: as if unset */
     {"COPY", NULL, 4, "(v4)"},
     {"mine", "libnccl-tuner.so", 4, "(v4)"},
     {"SELF", "mine", 3, "(v3)"},
@@ -80,7 +81,7 @@ static const char *meant(const char *word)
 
     if (word && strcmp(word, "SELF") == 0)
         return getenv("SO_UNDER_TEST");
-    if (word && strcmp(word, "COPY") == 0) { /* another file with the same bytes */
+    if (word && strcmp(word, "COPY") == 0) { /* a copy of symtuner in another file */
         char command[9000];
 
         snprintf(copy, sizeof copy, "%s/libcopy.so", getenv("CHECK_HOST_LIBRARIES"));
@@ -128,12 +129,12 @@ START_TEST(test_the_net_library_is_used_where_nccl_has_it_loaded)
         int open, loaded;
     } row[] = {
         {NULL, NULL, "libnccl-net.so", 1, 1},
-        {NULL, NULL, "libnccl-net.so", 0, 0}, /* there, but NCCL does not use it */
+        {NULL, NULL, "libnccl-net.so", 0, 0}, /* exists, but NCCL does not use it */
         {"ofi", NULL, "libnccl-net-ofi.so", 1, 1},
         {"nobody,ofi", NULL, "libnccl-net-ofi.so", 1, 1},
         {"none", NULL, "libnccl-net.so", 1, 0},
         {"ofi", NULL, "libnccl-net.so", 1, 0},
-        {NULL, "nobody", "libnccl-net.so", 1, 1}, /* as NCCL: the named one is missing */
+        {NULL, "nobody", "libnccl-net.so", 1, 1}, /* like NCCL: the named library is missing */
         {NULL, "none", "libnccl-net.so", 1, 0},
     };
     int r = _i / RELEASES;
@@ -169,7 +170,7 @@ END_TEST
 
 static const struct {
     const char *rule, *ledger, *set;
-    int ours_tuner, ours_profiler; /* our path is the answer; else what is set */
+    int ours_tuner, ours_profiler; /* 1: the answer is symtuner's path; 0: it is what is set */
 } asked[] = {
     {NULL, NULL, NULL, 0, 0},
     {NULL, NULL, "mine", 0, 0},
@@ -196,7 +197,7 @@ START_TEST(test_the_env_interface_displaces_nobody_for_nothing)
     int row = _i / (RELEASES - 3);
     const char *set = asked[row].set;
 
-    unsetenv("SYMTUNER_MACHINE"); /* no GPU, as far as the plugin can look */
+    unsetenv("SYMTUNER_MACHINE"); /* no GPU that the plugin could find */
     if (asked[row].rule)
         setenv("SYMTUNER_RULE", asked[row].rule, 1);
     if (asked[row].ledger)
@@ -208,7 +209,7 @@ START_TEST(test_the_env_interface_displaces_nobody_for_nothing)
     nccl_load(release, ENV_PLUGIN);
     check_answer("NCCL_TUNER_PLUGIN", asked[row].ours_tuner, set);
     check_answer("NCCL_PROFILER_PLUGIN", asked[row].ours_profiler, set);
-    if (set) /* and the environment is as the user left it */
+    if (set) /* the environment itself must not change */
         ck_assert_str_eq(getenv("NCCL_TUNER_PLUGIN"), set);
 }
 END_TEST

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_host.c - the built libsymtuner.so under a stand-in for every NCCL release. */
+/* check_host.c - runs the built libsymtuner.so with a stand-in for every NCCL release. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,8 +7,8 @@
 
 #include "test/host/nccl.h"
 
-/* The loader reads LD_LIBRARY_PATH at the start of a process only: start once more with a folder of
- * ours in it. */
+/* Make a folder, put it into LD_LIBRARY_PATH, and execute this program again: the loader reads that
+ * variable only when a process starts. */
 static void search_own_folder(char **argv)
 {
     static char folder[] = "/tmp/symtuner-libraries-XXXXXX";
@@ -35,7 +35,7 @@ int main(int argc, char **argv)
     search_own_folder(argv);
     runner = srunner_create(order_suite());
     setenv("SO_UNDER_TEST", argv[1], 1);
-    setenv("NCCL_DEBUG", "WARN", 1); /* else warnings go to stderr too */
+    setenv("NCCL_DEBUG", "WARN", 1); /* without it warnings also go to stderr */
     srunner_add_suite(runner, rules_host_suite());
     srunner_add_suite(runner, variables_suite());
     srunner_add_suite(runner, threads_suite());
@@ -48,7 +48,7 @@ int main(int argc, char **argv)
     if (getenv("CHECK_PEERS"))
         srunner_add_suite(runner, chain_peer_suite());
     srunner_add_suite(runner, why_suite());
-    srunner_set_fork_status(runner, CK_FORK); /* what the plugin finds once is per process */
+    srunner_set_fork_status(runner, CK_FORK); /* the plugin looks some things up once per process */
     srunner_run_all(runner, CK_ENV);
     failed = srunner_ntests_failed(runner);
     srunner_free(runner);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_life.c - loading, unloading, clean-up calls, and what the ledger says in the end. */
+/* check_life.c - loading, unloading, clean-up calls, and the finished ledger. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,17 +23,17 @@ START_TEST(test_a_thousand_loads_and_unloads_keep_state_and_answers)
         nccl_load(release, n == 0 ? ENV_PLUGIN : 0);
         ck_assert_int_eq(nccl_comm(&comm, (uint64_t)n + 1, 8, 1), 0);
         nccl_ask(&comm, &question);
-        ck_assert(question.table[3] == 6.0f && question.table[6] == 12.0f); /* zeros are raised */
+        ck_assert(question.table[3] == 6.0f && question.table[6] == 12.0f); /* 0 is raised, too */
         nccl_comm_end(&comm);
         if (n == 0) {
             known = (void *)(uintptr_t)plugin.tuner;
             kept = plugin.get_env ? plugin.get_env("NCCL_SYM_CTAS") : NULL;
         }
-        ck_assert_ptr_eq(plugin.tuner, known); /* -z nodelete: it never moved */
+        ck_assert_ptr_eq(plugin.tuner, known); /* -z nodelete: dlclose did not unload it */
         ck_assert_int_eq(dlclose(plugin.library), 0);
     }
     if (plugin.get_env)
-        ck_assert_str_eq(kept, "16"); /* strings that NCCL keeps stay where they are */
+        ck_assert_str_eq(kept, "16"); /* NCCL may keep the string: it must stay valid */
 }
 END_TEST
 
@@ -45,9 +45,9 @@ START_TEST(test_clean_up_without_a_communicator_works)
     setenv("SYMTUNER_MACHINE", "gpu=test box", 1);
     nccl_load(&releases[_i], 0);
     nccl_comm_end(&none);                                /* before any init */
-    ck_assert_int_eq(nccl_ask(&none, &question), 0);     /* and asked without one */
+    ck_assert_int_eq(nccl_ask(&none, &question), 0);     /* a call without a communicator */
     ck_assert_int_eq(question.channels, 0);
-    ck_assert_int_eq(nccl_comm(&none, 1, 1, 1), 0);      /* one rank: NCCL never asks */
+    ck_assert_int_eq(nccl_comm(&none, 1, 1, 1), 0);      /* one rank: NCCL asks nothing */
     nccl_comm_end(&none);
     nccl_comm_end(&none);
 }
@@ -110,8 +110,8 @@ START_TEST(test_the_ledger_tells_what_was_asked_picked_and_ran)
 }
 END_TEST
 
-/* From 2.29 on Broadcasts of several roots run as one AllGather: calls without kernels of their
- * own. */
+/* From 2.29 on, Broadcasts with several roots run as one AllGather. They are calls without kernels
+ * of their own. */
 START_TEST(test_only_collectives_that_have_symmetric_kernels_are_derived)
 {
     const struct release *release = &releases[_i];

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_order.c - the calls of every release in its order, without rules: nothing changes. */
+/* check_order.c - the calls of every release in its order, without rules: the plugin changes
+ * nothing. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "test/host/nccl.h"
 
-enum { TABLES = 100000 }; /* per release: over a million in all */
+enum { TABLES = 100000 }; /* per release, more than a million in all */
 
 static void set_quiet_box(void)
 {
     setenv("SYMTUNER_MACHINE", "gpu=test box; links=nvlink; multicast=no", 1);
 }
 
-/* Random tables, partial and empty ones among them; every function that a tuner could see. */
+/* Ask about ${tables} random tables, some of them partial or empty, for every function that a tuner
+ * could see. */
 static void ask_without_effect(const struct comm *comm, long tables)
 {
     struct t_random random = {t_seed()};
@@ -70,7 +72,7 @@ START_TEST(test_off_and_observe_change_nothing)
     ask_without_effect(&comm, t_rounds(TABLES / 10));
     nccl_comm_end(&comm);
     ck_assert_ptr_null(getenv("NCCL_SYM_CTAS"));
-    if (_i / RELEASES == 0) /* off is silent */
+    if (_i / RELEASES == 0) /* MODE=off logs nothing */
         ck_assert_str_eq(nccl_log.text, "");
 }
 END_TEST
@@ -105,7 +107,7 @@ START_TEST(test_a_communicator_gets_two_lines_and_a_call_none)
     setenv("SYMTUNER_RULE", "allreduce prefer=general:ring/ll; process sym-ctas=16", 1);
     nccl_load(&releases[_i], 0);
     ck_assert_int_eq(nccl_comm(&comm, 0xabc, 4, 1), 0);
-    nccl_comm_end(&comm); /* the first one may also log what is logged once per process */
+    nccl_comm_end(&comm); /* the first also logs what is logged once per process */
     memset(&nccl_log, 0, sizeof nccl_log);
     ck_assert_int_eq(nccl_comm(&comm, 0xabd, 4, 1), 0);
     after_init = nccl_log.infos;
@@ -117,12 +119,12 @@ START_TEST(test_a_communicator_gets_two_lines_and_a_call_none)
     ck_assert_int_eq(nccl_log.infos, 2);
     ck_assert_int_eq(nccl_log.warnings, 0);
     snprintf(id, sizeof id, "comm 0x%llx", (unsigned long long)nccl_id(0xabd));
-    if (releases[_i].tuner > 4) /* v4 knows no id */
+    if (releases[_i].tuner > 4) /* v4 gives the tuner no id */
         ck_assert_msg(strstr(nccl_log.text, id), "%s", nccl_log.text);
 }
 END_TEST
 
-/* A fault of the release is in the log as INFO, not as a warning. */
+/* A fault of the NCCL release is logged as INFO: the job did nothing to be warned of. */
 START_TEST(test_a_job_that_did_nothing_wrong_gets_no_warning)
 {
     struct comm comm;
@@ -141,7 +143,7 @@ START_TEST(test_no_logger_is_legal)
     struct comm comm;
 
     set_quiet_box();
-    ck_assert_ptr_nonnull(freopen("/dev/null", "w", stderr)); /* of warnings without a logger */
+    ck_assert_ptr_nonnull(freopen("/dev/null", "w", stderr)); /* for warnings without a logger */
     nccl_load(&releases[_i], ENV_PLUGIN | QUIET);
     ck_assert_int_eq(nccl_comm(&comm, 1, 2, 1), 0);
     ask_without_effect(&comm, 10);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_rules_host.c - the plugin answers as the API does, in whatever order it is asked. */
+/* check_rules_host.c - the plugin answers as the API does, whatever the order of the questions. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,7 +34,7 @@ static void random_question(struct t_random *random, struct question *question)
     t_table(random, question->table);
 }
 
-/* The same question put to include/symtuner.h. */
+/* Put the same question to the API of include/symtuner.h. */
 static void ask_api(const symtuner_rules *rules, const struct comm *comm, struct question *question)
 {
     struct symtuner_query query = {
@@ -123,10 +123,10 @@ START_TEST(test_a_collective_of_each_release_ends_as_the_rules_say)
     nccl_load(&releases[_i], ENV_PLUGIN);
     ck_assert_int_eq(nccl_comm(&comm, 0x77, 8, 1), 0);
     nccl_collective(&comm, SYMTUNER_ALLREDUCE, 4096, 0, table, 0, &last);
-    ck_assert(last.table[3] == 6.0f && last.table[14] == 12.0f); /* ring/ll; nvls/simple */
+    ck_assert(last.table[3] == 6.0f && last.table[14] == 12.0f); /* of ring/ll, nvls/simple */
     nccl_collective(&comm, SYMTUNER_ALLREDUCE, 2 << 20, 1, table, 0, &last);
-    ck_assert(last.table[0] == INFINITY && last.table[14] == INFINITY); /* tree, nvls */
-    ck_assert(last.table[5] == 12.0f && last.table[3] == 24.0f); /* ring/simple; ring/ll */
+    ck_assert(last.table[0] == INFINITY && last.table[14] == INFINITY); /* of tree, nvls */
+    ck_assert(last.table[5] == 12.0f && last.table[3] == 24.0f); /* of ring/simple, ring/ll */
     nccl_collective(&comm, SYMTUNER_REDUCE, 4096, 0, table, 0, &last);
     ck_assert((last.table[5] == INFINITY) == (releases[_i].nccl / 100 == 230 ||
                                               releases[_i].nccl / 100 == 231));
@@ -134,7 +134,8 @@ START_TEST(test_a_collective_of_each_release_ends_as_the_rules_say)
 }
 END_TEST
 
-/* NCCL passes the bytes of one channel, which do not tell the rule that covers the call. */
+/* NCCL passes the bytes of one channel. They do not tell which rule covers the call, so the plugin
+ * leaves chunk sizes alone. */
 START_TEST(test_chunk_sizes_stay_nccl_s)
 {
     const struct release *release = &releases[_i];
@@ -142,7 +143,7 @@ START_TEST(test_chunk_sizes_stay_nccl_s)
     struct comm comm;
 
     if (release->tuner < 6)
-        return; /* asks no such thing */
+        return; /* these versions ask for no chunk size */
     set_box();
     nccl_load(release, 0);
     tuner = plugin.tuner;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_threads.c - many threads and communicators at once. */
+/* check_threads.c - many threads and communicators at the same time. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +37,8 @@ static void answer_pool(const struct comm *comm)
         nccl_ask(comm, &answer[i]);
 }
 
-/* Only the main thread may assert in libcheck: other threads count differences. */
+/* Ask ${count} random questions and return how many answers differ from the expected ones. libcheck
+ * allows assertions only in the main thread. */
 static uintptr_t ask_at_random(const struct comm *comm, uint64_t seed, long count)
 {
     struct t_random random = {seed};
@@ -61,7 +62,7 @@ static void *share_one(void *argument)
 enum { GROUP = 8 }; /* threads that are the ranks of one communicator */
 static pthread_barrier_t barrier[THREADS / GROUP];
 
-/* Communicators come and go, each thread one rank of its own. */
+/* Create and end communicators one after the other; each thread is one rank. */
 static void *own_many(void *argument)
 {
     uintptr_t differ = 0, thread = (uintptr_t)argument, group = thread / GROUP;
@@ -70,7 +71,7 @@ static void *own_many(void *argument)
         struct comm comm;
 
         differ += nccl_rank(&comm, nccl_id(1 + n * THREADS + group), GROUP, 1) != 0;
-        pthread_barrier_wait(&barrier[group]); /* NCCL's own */
+        pthread_barrier_wait(&barrier[group]); /* NCCL has a barrier here */
         differ += ask_at_random(&comm, thread * 1000 + n * 2 + 1, rounds / 100);
         nccl_comm_end(&comm);
     }
@@ -152,7 +153,7 @@ START_TEST(test_64_first_inits_at_once_make_one_process)
     ck_assert_ptr_nonnull(at);
     for (int t = 0; t < THREADS; t++)
         nccl_comm_end(&comm[t]);
-    if (releases[_i].tuner > 4) { /* one communicator, 64 local ranks, one text */
+    if (releases[_i].tuner > 4) { /* all 64 local ranks of the communicator write one text */
         const char *text = nccl_read(getenv("SYMTUNER_LEDGER"));
 
         char line[80];

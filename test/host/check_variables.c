@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_variables.c - NCCL_* variables: answered if unset, once, and never instead of the user's
- * value. */
+/* check_variables.c - NCCL_* variables: the plugin answers only for those that the user has not
+ * set, and says the same each time. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,8 +28,8 @@ static size_t fingerprint_of_environment(void)
     return print;
 }
 
-/* The plugin writes no variable: a child process would take it for its user's wish, and setenv
- * races with other threads. */
+/* The plugin sets no variable: a child process would take it for the user's wish, and setenv races
+ * with other threads. */
 START_TEST(test_nothing_of_ours_writes_the_environment)
 {
     struct comm comm;
@@ -47,7 +47,7 @@ END_TEST
 /* ---- the count of [process] rules ------------------------------------------------------------ */
 
 static const struct {
-    const char *name, *value, *after; /* NCCL_SYM_CTAS afterwards */
+    const char *name, *value, *after; /* what NCCL_SYM_CTAS is afterwards */
 } kept[] = {
     {"NCCL_SYM_CTAS", "5", "5"},      {"NCCL_SYM_CTAS", "", ""},
     {"NCCL_MIN_CTAS", "8", NULL},     {"NCCL_MAX_CTAS", "8", NULL},
@@ -85,9 +85,9 @@ START_TEST(test_env_alone_answers_for_the_process)
     if (!plugin.get_env)
         return;
     check_answer("NCCL_TUNER_PLUGIN", getenv("SO_UNDER_TEST"));
-    check_answer("NCCL_PROFILER_PLUGIN", NULL); /* no ledger: there is nothing to count */
+    check_answer("NCCL_PROFILER_PLUGIN", NULL); /* no ledger, so there is nothing to count */
     check_answer("NCCL_NO_CACHE", NULL);
-    check_answer("NCCL_MIN_CTAS", NULL); /* rules never reach it */
+    check_answer("NCCL_MIN_CTAS", NULL); /* rules never set it */
     check_answer("NCCL_SYM_KERNEL", NULL);
     ck_assert_int_eq(nccl_comm(&comm, 1, 4, 1), 0);
     check_answer("NCCL_SYM_CTAS", "16");
@@ -95,7 +95,7 @@ START_TEST(test_env_alone_answers_for_the_process)
     ck_assert_int_eq(plugin.release->env == 1
                          ? ((const struct nccl_abi_env_v1 *)plugin.env)->finalize()
                          : ((const struct nccl_abi_env_v2 *)plugin.env)->finalize(), 0);
-    check_answer("NCCL_SYM_CTAS", "16"); /* strings outlive finalize */
+    check_answer("NCCL_SYM_CTAS", "16"); /* the string stays valid after finalize */
 }
 END_TEST
 
@@ -122,7 +122,8 @@ END_TEST
 
 static const char measured_box[] = "gpu=NVIDIA H200; links=nvlink; multicast=no; gpus=2";
 
-/* A setting, the answer to NCCL_MIN_CTAS with it, and what the log says holds the count back. */
+/* min_ctas: the answer for NCCL_MIN_CTAS with this setting. held_by: what, says the log, keeps the
+ * count back. */
 static const struct {
     const char *name, *value, *min_ctas, *held_by;
 } held[] = {
@@ -139,11 +140,11 @@ static const struct {
     {"NCCL_ENQUEUE_REARCH_ENABLE", "1", NULL, "NCCL_ENQUEUE_REARCH_ENABLE"},
     {"SYMTUNER_DEFAULTS", "0", NULL, "SYMTUNER_DEFAULTS"},
     {"SYMTUNER_MODE", "observe", NULL, "SYMTUNER_MODE"},
-    {"SYMTUNER_MODE", "off", NULL, NULL}, /* silent */
+    {"SYMTUNER_MODE", "off", NULL, NULL}, /* logs nothing */
     {"SYMTUNER_MACHINE", "gpu=NVIDIA H200; links=nvlink; multicast=no; gpus=8", NULL, NULL},
     {"SYMTUNER_MACHINE", "gpu=NVIDIA H200; links=nvlink; multicast=no", NULL, NULL},
     {"SYMTUNER_MACHINE", "gpu=NVIDIA H200; links=nvlink; multicast=yes; gpus=2", NULL, NULL},
-    /* and rules, right or wrong, do not change it */
+    /* rules, right or wrong, do not change the built-in count */
     {"SYMTUNER_RULE", "process sym-ctas=24", "16", NULL},
     {"SYMTUNER_RULE", "process sym-ctas=", "16", NULL},
     {"SYMTUNER_RULE", "allredcue", "16", NULL},
@@ -183,7 +184,7 @@ START_TEST(test_without_the_env_interface_the_built_in_count_is_one_line)
 }
 END_TEST
 
-/* A setting, and what the log says of the count: one line, or none. */
+/* says: the log's line about the count with this setting; NULL: there is none. */
 static const struct {
     const char *name, *value, *says;
 } announced[] = {
@@ -224,7 +225,8 @@ END_TEST
 
 /* ---- other plugins' places ------------------------------------------------------------------- */
 
-/* A setting, and whether NCCL gets our path for the tuner and for the profiler with it. */
+/* Whether the plugin's path is the answer for NCCL_TUNER_PLUGIN and NCCL_PROFILER_PLUGIN, with this
+ * setting. */
 static const struct {
     const char *name, *value;
     int tuner, profiler;
@@ -232,12 +234,12 @@ static const struct {
     {"UNRELATED", "1", 0, 0},
     {"SYMTUNER_RULE", "allreduce prefer=general:ring/ll", 1, 0},
     {"SYMTUNER_RULE", "process sym-ctas=16", 1, 0},
-    {"SYMTUNER_RULE", "kernels kernel=nccl", 0, 0}, /* of another library */
-    {"SYMTUNER_RULE", "allredcue", 1, 0},           /* must be told */
-    {"SYMTUNER_LOG", "loud", 1, 0},                 /* this, too */
+    {"SYMTUNER_RULE", "kernels kernel=nccl", 0, 0}, /* rules for the kernel library */
+    {"SYMTUNER_RULE", "allredcue", 1, 0},           /* a wrong rule: somebody must warn */
+    {"SYMTUNER_LOG", "loud", 1, 0},                 /* a wrong value, too */
     {"SYMTUNER_LEDGER", "/dev/null", 1, 1},
     {"SYMTUNER_MACHINE", "gpu=NVIDIA H200; links=nvlink; multicast=no; gpus=2", 1, 0},
-    {"SYMTUNER_MACHINE", "gpu=NVIDIA A100", 1, 0}, /* another rank may look itself */
+    {"SYMTUNER_MACHINE", "gpu=NVIDIA A100", 1, 0}, /* another rank may look for itself */
 };
 
 START_TEST(test_nccl_is_sent_to_us_only_where_there_is_something_to_do)
@@ -245,7 +247,7 @@ START_TEST(test_nccl_is_sent_to_us_only_where_there_is_something_to_do)
     int off = _i % 2, row = _i / 2;
     int box = strcmp(places[row].name, "SYMTUNER_MACHINE") == 0;
 
-    unsetenv("SYMTUNER_MACHINE"); /* no GPU, as far as the plugin can look */
+    unsetenv("SYMTUNER_MACHINE"); /* no GPU that the plugin could find */
     setenv(places[row].name, places[row].value, 1);
     if (off)
         setenv("SYMTUNER_MODE", "off", 1);
@@ -271,8 +273,8 @@ START_TEST(test_the_user_s_variables_pass_through_env)
     ck_assert_str_eq(plugin.get_env("NCCL_EMPTY"), "");
     ck_assert_str_eq(plugin.get_env("PATH"), getenv("PATH"));
     ck_assert_ptr_null(plugin.get_env("NCCL_NOT_SET"));
-    ck_assert_ptr_null(plugin.get_env("NCCL_SYM_CTAS")); /* nothing is known for this box */
-    setenv("NCCL_ALGO", "Tree", 1); /* nothing is cached */
+    ck_assert_ptr_null(plugin.get_env("NCCL_SYM_CTAS")); /* no count is known for this box */
+    setenv("NCCL_ALGO", "Tree", 1); /* the plugin keeps no old value */
     ck_assert_str_eq(plugin.get_env("NCCL_ALGO"), "Tree");
 }
 END_TEST
@@ -354,7 +356,7 @@ START_TEST(test_strict_fails_the_init_and_the_cleanup_after_it_works)
     setenv("SYMTUNER_STRICT", "1", 1);
     nccl_load(&releases[_i], 0);
     for (int i = 0; i < 3; i++) {
-        comm.tuner = &comm; /* NCCL's pointer must be overwritten */
+        comm.tuner = &comm; /* the plugin must overwrite NCCL's pointer */
         ck_assert_int_eq(nccl_comm(&comm, 1, 4, 1), NCCL_ABI_INVALID_USAGE);
         ck_assert_ptr_null(comm.tuner);
         nccl_comm_end(&comm);

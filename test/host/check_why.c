@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_why.c - three answers to one question: `symtuner decide`, `symtuner why`, and what the built
- * plugin does under a stand-in for NCCL. The questions are recorded calls of every machine of
- * test/data, asked of every release, with rules and without.
+ * check_why.c - compares three answers to one question: `symtuner decide`, `symtuner why`, and what
+ * the built plugin does with a stand-in for NCCL. The questions are recorded calls of every machine
+ * in test/data, put to every release, with rules and without.
  */
 #include <dlfcn.h>
 #include <libgen.h>
@@ -34,17 +34,18 @@ static const char *const column_name[] = {
 };
 static int column[N_COLUMNS];
 
-/* A machine with or without multicast; of each recorded release, ${KEPT} calls: two general ones
- * with their cost tables, a symmetric one. */
+/* A machine, with or without multicast, and ${KEPT} calls from each recorded release: two of
+ * general kernels with their cost tables, one of a symmetric kernel. */
 static struct box {
     char name[32], gpu[96];
     int multicast, nvlink, gpus;
     char line[RECORDED][KEPT][LINE_BYTES];
-    unsigned hash[RECORDED][KEPT]; /* the smallest of a kind is kept: any call, always the same */
+    unsigned hash[RECORDED][KEPT]; /* of each kind the call with the smallest hash is kept: any
+                                      call, but always the same */
 } boxes[BOXES_MAX];
 static int n_boxes;
 
-/* The recorded release whose calls a release is asked. */
+/* Return the index of the recorded release whose calls are put to release ${nccl}. */
 static const char *const recorded[RECORDED] = {"2.27.7", "2.28.9", "2.29.3", "2.29.7", "2.30.7"};
 static int recorded_for(int nccl)
 {
@@ -145,7 +146,8 @@ static const char *command(void)
     return path;
 }
 
-/* What it prints; the environment is this process's, but for the box, which its words describe. */
+/* Run the command with ${words} and store what it prints. It has the environment of this process,
+ * but no box: ${words} describe the box. */
 static bool run_it(char *output, size_t size, const char *words)
 {
     char line[2048];
@@ -164,7 +166,8 @@ static void run(char *output, size_t size, const char *words)
     ck_assert_msg(run_it(output, size, words), "symtuner %s: %s", words, output);
 }
 
-/* The value behind "key": in ${json}, without quotes; "null" when there is no such key. */
+/* Store the value of "key": in ${json} without quotes, or "null" if there is no such key, and
+ * return ${out}. */
 static const char *value(const char *json, const char *key, char out[64])
 {
     char name[64];
@@ -196,7 +199,8 @@ static void describe_boxes(void)
         snprintf(words, sizeof words, "why allreduce 4 --machine %.31s --nccl 2.28.9 --json",
                  boxes[i].name);
         if (!run_it(json, sizeof json, words))
-            fprintf(stderr, "symtuner %s fails\n", words); /* and so will the tests of the box */
+            fprintf(stderr, "symtuner %s fails\n", words); /* the tests of this box will fail,
+                                                              too */
         snprintf(boxes[i].gpu, sizeof boxes[i].gpu, "%s", value(json, "gpu", text));
         boxes[i].gpus = number(json, "gpus");
         boxes[i].nvlink = strcmp(value(json, "nvlink", text), "true") == 0;
@@ -213,7 +217,7 @@ static const char *const rules[] = {
     "# symtuner rules 1\n[rule wide]\nranks = 4..\nprefer = general:tree/simple\nchannels = 8\n"
     "[rule reductions]\ncoll = reducescatter\nforbid = ring/ll, ring/simple\n"
     "[rule rest]\nbytes = 64KiB..\nprefer = symmetric\n",
-    /* made for another box: the plugin refuses all of it */
+    /* rules made for another box: the plugin refuses them all */
     "# symtuner rules 1\n[provenance]\ngpu = NVIDIA A100*\n[process]\nsym-ctas = 24\n"
     "[rule all]\nprefer = general:tree/simple\n",
 };
@@ -243,7 +247,7 @@ static int told(const char *variable)
     return text ? atoi(text) : 0;
 }
 
-/* The options that `why` and `decide` share, for a recorded call. */
+/* Write the options that `why` and `decide` share for a recorded call. */
 static int common(char *words, size_t size, const struct box *box, char *field[FIELDS_MAX])
 {
     int nccl = plugin.release->nccl;
@@ -263,7 +267,8 @@ static void table_words(char *words, size_t size, char *field[FIELDS_MAX])
                                field[column[COL_tree_ll] + i]);
 }
 
-/* A general kernel: after the plugin wrote into the table, which entry does NCCL take? */
+/* For a general kernel: check which entry NCCL takes after the plugin has written into the
+ * table. */
 static void check_table(const struct comm *comm, const char *decide, const char *why,
                         char *field[FIELDS_MAX])
 {
@@ -287,14 +292,14 @@ static void check_table(const struct comm *comm, const char *decide, const char 
     snprintf(wrote, sizeof wrote, "%s/%s", algo_name(a), proto_name(p));
     ck_assert_str_eq(value(decide, "with_symtuner", said), wrote);
     if (strcmp(value(why, "kind", said), "general") != 0)
-        return; /* of another release than the recorded one: a symmetric kernel */
+        return; /* this release takes a symmetric kernel, unlike the recorded one */
     snprintf(said, sizeof said, "%s/%s", value(why, "algorithm", algo),
              value(why, "protocol", proto));
     ck_assert_str_eq(said, wrote);
 }
 
-/* A symmetric kernel: as many CTAs as when NCCL is told by hand what the plugin tells it. Without the
- * plugin an LL kernel can be lost that a rule keeps. */
+/* For a symmetric kernel: the number of CTAs must be the same as when the user sets by hand what
+ * the plugin answers. Without the plugin, NCCL may drop an LL kernel that a rule keeps. */
 static void check_count(const char *words, const char *decide, const char *why)
 {
     char by_hand[8192], line[2048], one[64], other[64];
@@ -336,7 +341,7 @@ static void check_call(const struct box *box, const char *line)
         table_words(table, sizeof table, field);
     ck_assert_int_eq(nccl_comm(&comm, 1, ranks, nodes), 0);
 
-    /* decide takes NCCL's word for what is registered, why finds it out */
+    /* decide is told what is registered, why works it out */
     at = snprintf(words, sizeof words, "decide %s %s --pipe-ops %s --buffers %s",
                   field[column[COL_coll]],
                   field[column[COL_tuner_bytes]][0] ? field[column[COL_tuner_bytes]] : "1024",
@@ -357,7 +362,7 @@ static void check_call(const struct box *box, const char *line)
     with = strstr(why, "\"with_symtuner\"");
     ck_assert_ptr_nonnull(with);
 
-    /* a count that an earlier, larger communicator was given stays; why answers for this one alone */
+    /* a count that an earlier, larger communicator got stays; why knows this communicator only */
     stays = told("NCCL_SYM_CTAS") && ranks != box->gpus;
     if (!stays)
         ck_assert_int_eq(number(with, "process_ctas"), told("NCCL_SYM_CTAS"));
@@ -383,7 +388,7 @@ START_TEST(test_why_decide_and_the_plugin_agree)
         setenv("NCCL_ENV_PLUGIN", getenv("SO_UNDER_TEST"), 1);
     setenv("NCCL_TUNER_PLUGIN", getenv("SO_UNDER_TEST"), 1);
     nccl_load(release, ENV_PLUGIN);
-    /* what NCCL is told once must not depend on which call comes first */
+    /* what NCCL asks once must not depend on which call comes first */
     for (int slot = _i % KEPT, n = 0; n < 2; n++, slot = (slot + 1) % KEPT)
         if (box->line[lines][slot][0])
             check_call(box, box->line[lines][slot]);
@@ -428,7 +433,7 @@ START_TEST(test_why_knows_what_holds_a_count_back)
     with = strstr(why, "\"with_symtuner\"");
     ck_assert_int_eq(number(with, "process_ctas"), told("NCCL_SYM_CTAS"));
     ck_assert_int_eq(number(with, "min_ctas"), told("NCCL_MIN_CTAS"));
-    if (_i / 2 == 0) /* the case is not empty: both counts are met */
+    if (_i / 2 == 0) /* both counts do occur */
         ck_assert_int_eq(told(_i % 2 ? "NCCL_SYM_CTAS" : "NCCL_MIN_CTAS"), _i % 2 ? 24 : 16);
     nccl_comm_end(&comm);
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * nccl.h - a stand-in for NCCL: loads the built libsymtuner.so as a given release would, and calls
- * its tables in that release's order. No GPU, no NCCL.
+ * its tables in that release's order. Needs neither GPU nor NCCL.
  *
- * The order is that of NCCL's source: env plugin first, then profiler init, then tuner init, per
- * communicator; at its end tuner finalize, then profiler finalize. Every answer is checked on its
- * way: success, no dead entry revived, nothing <= 0 written.
+ * The order is that of NCCL's source. First the env plugin; then for each communicator profiler
+ * init and tuner init, and at its end tuner finalize and profiler finalize. Every answer is
+ * checked: it is success, revives no dead entry, and writes nothing <= 0.
  *
  * Each test runs in a process of its own, so that the plugin starts afresh.
  */
@@ -24,7 +24,8 @@
 #include "test/tables.h"
 
 struct release {
-    int nccl, tuner, profiler, env; /* the interface versions it asks for; 0 none */
+    int nccl, tuner, profiler, env; /* NCCL's version; then the interface versions it asks for, 0:
+                                       none */
 };
 extern const struct release releases[];
 enum { RELEASES = 11 };
@@ -33,12 +34,12 @@ enum { RELEASES = 11 };
 #define t_rows(tcase, test, table)                                                                 \
     tcase_add_loop_test(tcase, test, 0, (int)(sizeof table / sizeof *table))
 
-/* The loaded plugin, as this release sees it, and its API. */
+/* The loaded plugin: the tables that this release finds in it, and its API. */
 extern struct plugin {
     const struct release *release;
     void *library;
     const void *tuner, *profiler, *env;
-    const char *(*get_env)(const char *name); /* NULL without an env interface */
+    const char *(*get_env)(const char *name); /* NULL if the release has no env interface */
     enum symtuner_status (*inline_rules)(const char *, symtuner_rules **, char *, size_t);
     void (*free_rules)(symtuner_rules *);
     enum symtuner_status (*decide)(const symtuner_rules *, const struct symtuner_query *,
@@ -49,23 +50,23 @@ extern struct plugin {
                    const struct symtuner_decision *, char *, size_t);
 } plugin;
 
-enum { ENV_PLUGIN = 1, QUIET = 2 }; /* QUIET: NCCL gives no logger */
+enum { ENV_PLUGIN = 1, QUIET = 2 }; /* QUIET: NCCL passes no logger */
 
-/* Load the library and find the tables that the release looks for; with ENV_PLUGIN (where the
- * release has it) also start its env interface. */
+/* Load the library and find the tables that the release looks for. With ENV_PLUGIN, also start its
+ * env interface, if the release has one. */
 void nccl_load(const struct release *release, int how);
 
 struct comm {
     uint64_t id;
     int ranks, nodes;
     void *tuner, *profiler;
-    int mask; /* events that the profiler wants */
+    int mask; /* the events that the profiler asks for */
     int others;
-    void *other[64]; /* tuners of the other ranks, when they live in this process, too */
+    void *other[64]; /* tuners of the other ranks, if those are in this process, too */
 };
 
-/* The cost constants that NCCL has. If they may change, the test sets and reads them; else they are
- * noise (zeros from 2.31 on) that must not change. */
+/* NCCL's cost constants. If ${may_change} is set, the test writes and reads them; otherwise they
+ * are noise (zeros from 2.31 on) that must not change. */
 extern struct nccl_constants {
     int may_change;
     union {
@@ -77,16 +78,19 @@ extern struct nccl_constants {
 } nccl_constants;
 extern const nccl_abi_logger nccl_logger;
 
-/* Start and end one rank of a communicator; the constants must not change by a bit. nccl_rank
- * returns the tuner's answer. Between the last nccl_rank and the first call NCCL has a barrier. */
+/* nccl_rank starts one rank of a communicator and returns the tuner's answer; nccl_comm_end ends it.
+ * No bit of the constants may change. NCCL has a barrier between the last nccl_rank and the first
+ * call. */
 int nccl_rank(struct comm *comm, uint64_t id, int ranks, int nodes);
 void nccl_comm_end(struct comm *comm);
 
-/* An id that no other run of these tests has: ranks meet under it in shared memory. */
+/* Return an id that no other run of these tests uses, because ranks meet under it in shared
+ * memory. */
 uint64_t nccl_id(uint64_t small);
 
-/* The same for all ranks of one node at once, in this process, under nccl_id(id); calls are then
- * asked of one of them. With tuner v4, which knows no communicators, it is one rank. */
+/* Start all ranks of one node at once in this process, under nccl_id(id), and return the tuner's
+ * answer. Only one of the ranks is asked about calls. Tuner v4 knows no communicators: there it
+ * starts one rank. */
 int nccl_comm(struct comm *comm, uint64_t id, int ranks, int nodes);
 
 struct question {
@@ -97,26 +101,28 @@ struct question {
     int channels;
 };
 
-/* One getCollInfo. Returns how many bits of the answer's table differ from the question's. */
+/* Call getCollInfo once. Returns how many entries of the table differ from the question's. */
 int nccl_ask(const struct comm *comm, struct question *question);
 
-/* A whole collective of ${bytes} per rank as the release plays it: CollApi event, probes, the real
- * question (in ${last}), Coll event. ${ran_symmetric}: what kernel NCCL then ran. */
+/* Make a whole collective of ${bytes} per rank as the release does: CollApi event, probes, the real
+ * question (kept in ${last}), Coll event. ${ran_symmetric}: whether NCCL then runs a symmetric
+ * kernel. */
 void nccl_collective(const struct comm *comm, int func, size_t bytes, int registered,
                      const float table[T_CELLS], int ran_symmetric, struct question *last);
 
-/* What NCCL's logger got. */
+/* What NCCL's logger received. */
 extern struct log {
     int warnings, infos;
     char text[16384];
 } nccl_log;
 
-/* A folder that the loader searches (LD_LIBRARY_PATH), empty when a test begins: put a link to
- * ${file} into it under ${name}. And one of the libraries of test/host/fakes. */
+/* Put a link to ${file} under ${name} into a folder that the loader searches (LD_LIBRARY_PATH) and
+ * that is empty when a test begins. nccl_fake returns the path of a library of test/host/fakes. */
 void nccl_install(const char *name, const char *file);
 const char *nccl_fake(const char *name);
 
-/* A temporary file name that is removed when the process ends well; and its content. */
+/* nccl_temp returns the name of a temporary file, which is removed when the process ends well;
+ * nccl_read returns a file's content. */
 const char *nccl_temp(void);
 const char *nccl_read(const char *path);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tuner.c - a tuner of interface version VERSION (2 to 7) that does what a test sets and records
- * what it is asked. -DWITHOUT=1 has no init, 2 no getCollInfo. Compiled once per version.
+ * tuner.c - a tuner of interface version VERSION (2 to 7). It does what a test wants and records
+ * what it is asked. -DWITHOUT=1 leaves init out, 2 getCollInfo. Compiled once per version.
  */
 #include <string.h>
 
@@ -17,7 +17,7 @@ extern struct tuner_record tuner_record;
 PUBLIC struct tuner_record tuner_record = {.algo = -1, .proto = -1};
 #define r tuner_record
 
-static int place[8]; /* contexts are addresses in here */
+static int place[8]; /* its addresses serve as contexts */
 
 static nccl_abi_result opened(size_t ranks, size_t nodes, nccl_abi_logger logger, void **ctx)
 {
