@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * chunked.cu - two-shot by plain stores and flags, tile by tile, for messages of several MiB.
+ * chunked.cu - two-shot with plain stores and flags, tile by tile, for messages of several MiB.
  *
  *   tile k      push in[shard o] to owner o's slot, raise REDUCE flag k
  *   tile k-lag  await the peers' REDUCE flag, add up, push the sum to every rank's recv
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(512, 1) chunked(const __grid_constant__ ar_arg
         if (!alive)
             break;
 
-        constexpr int some = N ? Unroll : 2; /* as many sums at a time as registers allow */
+        constexpr int some = N ? Unroll : 2; /* as many sums at once as the registers hold */
         payload sum[Unroll];
 
         load_tile<Unroll>(sum, args.in + shard * args.me, at, mine, args.in_align);

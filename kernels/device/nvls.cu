@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nvls.cu - the two-shot of pull.cuh with the adding done inside the NVSwitch.
+ * nvls.cu - the kernels of pull.cuh with the addition done inside the NVSwitch.
  *
  * For sm_90 and later; on older targets the kernels trap, and the host never selects them.
  * Multicast addresses are used in multimem instructions only, as PTX requires. The host selects

@@ -101,9 +101,9 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) oneshot(const __grid_consta
 }
 
 /*
- * The same for 2, 4 or 8 ranks and messages of whole words. It has about half as many instructions,
- * and for short messages these take most of the time. Peer i is rank me ^ i, which needs no
- * wrap-around and gives the same bits (reduce.cuh).
+ * oneshot() for 2, 4 or 8 ranks and messages of whole words. It has about half as many
+ * instructions, and for short messages these take most of the time. Peer i is rank me ^ i, which
+ * needs no wrap-around and gives the same bits (reduce.cuh).
  */
 template <class F, class R, int N>
 __global__ void __launch_bounds__(N == 8 ? 512 : 1024, 1)

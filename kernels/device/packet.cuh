@@ -98,8 +98,8 @@ struct form_lamport {
     static constexpr int units = 2;
     static constexpr bool warp_wide = false;
 
-    /* All ones is a NaN (two in 16-bit types), and still is with its last bit cleared: send that.
-     * */
+    /* All ones would mean "not here yet". It is a NaN (two in 16-bit types), and still is with its
+     * last bit cleared, so send that instead. */
     static __device__ __forceinline__ uint32_t tame(uint32_t w)
     {
 #ifdef ST_BREAK_TAME
@@ -151,7 +151,7 @@ template <class F> __device__ __forceinline__ void line_in_step()
 #endif
 }
 
-/* The same where the whole warp takes part. */
+/* Like line_in_step, where the whole warp takes part. */
 template <class F> __device__ __forceinline__ void warp_in_step()
 {
 #ifndef ST_BREAK_STEP
@@ -182,7 +182,7 @@ template <class F> __device__ __forceinline__ uint4 receive(const void *slot)
 #endif
 }
 
-/* A reducer for both units of a word. Ranks: their number, 0 if known only at run time. */
+/* A reducer for both units of a word. Ranks: how many there are, 0 if known only at run time. */
 template <class R, int Units, int Ranks> struct pair {
     typename for_ranks<R, Ranks>::reducer lo, hi;
 
@@ -210,7 +210,7 @@ template <class R, int Units, int Ranks> struct pair {
     }
 };
 
-/* The sum of all ranks' words, each of ${Units} units. */
+/* Adds up one word of ${Units} units of every rank. */
 template <class R, int Units, int N> struct rank_sum {
     typename for_ranks<R, N>::reducer lo, hi;
 
@@ -239,9 +239,9 @@ template <class R, int Units, int N> struct rank_sum {
 
 /*
  * Wait for the words at slot + r * stride of every other rank r, and add them up in the order of
- * reduce.cuh; ${own} is this rank's word. N: the number of ranks, or 0 for args.ranks, which are
- * taken four at a time. Returns false if the rank gave up. For warp-wide forms the whole warp must
- * call this; ${valid} is false in lanes past the end. It does not clear the slots, so that the
+ * reduce.cuh; ${own} is this rank's word. N: the number of ranks, or 0 for args.ranks; then four
+ * ranks are taken at a time. Returns false if the rank gave up. For warp-wide forms the whole warp
+ * must call this; ${valid} is false in lanes past the end. It does not clear the slots, so that the
  * caller can send the sum first.
  */
 template <class F, class R, int N>
@@ -251,7 +251,7 @@ __device__ __forceinline__ bool gather_word(const ar_args &args, const char *slo
 {
     constexpr int batch = N ? N : 4;
     const int ranks = N ? N : args.ranks;
-    const uint4 mine = F::encode(own, epoch); /* counts as arrived */
+    const uint4 mine = F::encode(own, epoch); /* passes F::arrived() */
     uint32_t polls = 0;
     rank_sum<R, F::units, N> sum;
 
@@ -300,7 +300,8 @@ __device__ __forceinline__ bool gather_word(const ar_args &args, const char *slo
     return true;
 }
 
-/* Add up for 2, 4 or 8 ranks and whole words: v[i] is the word of rank me ^ i, v[0] this rank's. */
+/* Return the sum of whole words of 2, 4 or 8 ranks: v[i] is the word of rank me ^ i, so v[0] is
+ * this rank's. */
 template <class F, class R, int N>
 __device__ __forceinline__ payload reduce_whole(const ar_args &args, const payload *v)
 {
@@ -326,7 +327,8 @@ __device__ __forceinline__ payload reduce_whole(const ar_args &args, const paylo
     return acc[0].finish(args);
 }
 
-/* Poll slot[1..N-1] until all words have arrived, then put them in v; false if the rank gave up. */
+/* Poll slot[i] for each i > 0 with want[i] until all these words have arrived, then put each in
+ * v[i]. Returns false if the rank gave up. */
 template <class F, int N>
 __device__ __forceinline__ bool await_whole(const ar_args &args, char *const *slot, uint64_t epoch,
                                             spin_limit &wait, const bool *want, payload *v)

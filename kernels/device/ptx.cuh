@@ -73,7 +73,7 @@ __device__ __forceinline__ void fence_sys()
 #endif
 }
 
-/* Bulk data in scratch, read after an acquire: skip the L1, which may hold old lines. */
+/* Load bulk data from scratch, after an acquire: skip the L1, which may hold old lines. */
 __device__ __forceinline__ uint4 load_bulk(const void *p)
 {
     uint4 v;
@@ -100,8 +100,8 @@ __device__ __forceinline__ uint64_t now_ns()
     return t;
 }
 
-/* The user's buffers: plain accesses of 16 and 8 bytes. The asm is volatile so that the compiler
- * does not repeat a load after a store: in place both are to the same address. */
+/* Plain accesses to the user's buffers, of 16 or 8 bytes. The asm is volatile so that the
+ * compiler does not repeat a load after a store: in place both are to the same address. */
 __device__ __forceinline__ uint4 load_local(const void *p)
 {
     uint4 v;
@@ -141,7 +141,7 @@ __device__ __forceinline__ void store_unit(char *p, uint2 u)
 #define AR_LOOK_AFTER_NS 10000000
 #define AR_LOOK_EVERY_NS 1000000
 
-#ifndef AR_SAME_IN_WARP /* the lanes of a warp load together; in the emulation each by itself */
+#ifndef AR_SAME_IN_WARP /* a warp loads at once; in the emulation each lane loads by itself */
 #define AR_SAME_IN_WARP(value) (value)
 #endif
 
@@ -190,16 +190,17 @@ static __device__ __noinline__ bool past_spin_limit(const ar_args *args, spin_li
     return true;
 }
 
-/* The caller keeps ${polls} so that it stays in a register. */
+/* Called after each poll: whether to stop waiting. The caller owns ${polls}, so that it stays in a
+ * register. */
 __device__ __forceinline__ bool give_up(const ar_args &args, uint32_t &polls, spin_limit &p)
 {
     return (++polls & (AR_POLLS_TO_LOOK - 1)) == 0 && past_spin_limit(&args, &p);
 }
 
 /*
- * The first statement of a kernel. With overlap the grid may start while the previous kernel still
- * runs; until that one has ended and its stores are visible, nothing may be read or written.
- * AR_EARLY_BOTH lets the next kernel start early as well; that one must wait, too.
+ * Every kernel that may overlap calls this first. With overlap the grid may start while the
+ * previous kernel still runs; until that one has ended and its stores are visible, nothing may be
+ * read or written. AR_EARLY_BOTH lets the next kernel start early as well; that one must wait, too.
  */
 __device__ __forceinline__ void await_previous_kernel(const ar_args &args)
 {
@@ -254,7 +255,8 @@ struct call_counters {
             ticket = atomicAdd(&args.state->arrived, 1u);
     }
 
-    /* Called late, so that the result of the atomic is there without waiting. */
+    /* If this is the last block, publish the next epoch. Called late, so that the result of
+     * book_in's atomic is there without waiting. */
     __device__ __forceinline__ void publish(const ar_args &args)
     {
         if (threadIdx.x != 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pull.cu - the two-shot with barriers over unicast pointers: registered buffers, any type. */
+/* pull.cu - the kernels of pull.cuh over unicast pointers: registered buffers, any type. */
 #include "kernels/device/pull.cuh"
 
 #define AR_PULL(R, one)                                                                            \

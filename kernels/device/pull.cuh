@@ -12,10 +12,10 @@
  * while the first ranks store.
  *
  * The template parameter Access is one of two: "spread" loads from and stores to the ranks one by
- * one; "nvls" lets the switch do so, with one multimem instruction each. The body and its barriers
- * are shared, so tests of spread cover nvls but for these two instructions. With nvls the switch
- * decides the order of addition. In two-shot each element has one owner, so all ranks get the same
- * bits, though maybe not those of spread; in one-shot even that depends on the switch.
+ * one; "nvls" lets the switch do so, with one multimem instruction each. Both share the body and
+ * its barriers, so tests of spread cover all of nvls but these two instructions. With nvls the
+ * switch decides the order of addition. In two-shot each element has one owner, so all ranks get
+ * the same bits, though maybe not those of spread; in one-shot even that depends on the switch.
  */
 #ifndef AR_PULL_CUH_
 #define AR_PULL_CUH_

@@ -5,8 +5,8 @@
  * A reducer has an accumulator and four functions: start with one rank's unit, add another's, join
  * two accumulators, and finish into a unit of the same type.
  *
- * The order is the same in every kernel, for every type and operator. Ranks are
- * added in groups of four, (0+1) + (2+3), and then the sums of the groups one after the other:
+ * The order is the same in every kernel, for every type and operator. Each group of four ranks is
+ * added as (0+1) + (2+3), and then the sums of the groups one after the other:
  * ((0+1)+(2+3)) + ((4+5)+6) for seven ranks. The order goes by rank numbers, whichever rank adds.
  * x+y and y+x have the same bits, so each rank "me" of 2, 4 or 8 may start from itself, ((me +
  * me^1) + (me^2 + me^3)) + ..., and gets the same bits. test/kernels/reference.h has the same order
@@ -35,8 +35,8 @@ template <class To, class From> __device__ __forceinline__ To bits(From from)
 }
 
 /*
- * Add a group of ranks in that order: u[0], u[1], ... are the units of ranks ${first}, ${first} +
- * 1, ... of ${ranks}; ${first} is 0, 4, 8, ... (Two units are enough for two ranks.)
+ * Add a group of ranks in the order above: u[0], u[1], ... are the units of ranks ${first},
+ * ${first} + 1, ... of ${ranks}; ${first} is 0, 4, 8, ... (Two units are enough for two ranks.)
  * ST_BREAK_PAIRS adds one rank after the other, as a loop would.
  */
 template <class R, class Unit, int Most>
@@ -70,7 +70,7 @@ __device__ __forceinline__ void add_in_order(R &acc, int first, int ranks, const
 #endif
 }
 
-/* Two ranks: one addition, one rounding. */
+/* Sums of two ranks need one addition, and so have one rounding. */
 struct pair_f32 {
     float2 acc;
 
@@ -97,12 +97,12 @@ struct pair_f32 {
 };
 
 /*
- * More ranks, and still one rounding: each sum is kept as two floats, the rounded sum and what the
- * roundings dropped. Dekker's Fast2Sum (Numer. Math. 18, 1971) finds the latter exactly if the
- * larger operand comes first, and so it gives the same result for both orders of the operands.
- * Knuth's TwoSum needs no order, but near FLT_MAX one of its steps may overflow in one order only,
- * although the sum does not (Boldo, Graillat and Muller, ACM TOMS 44, 2017). f64 would be simpler,
- * but sm_86, 89, 103 and 120 have one f64 unit for every 64 of f32.
+ * Sums of more ranks are also rounded only once: each sum is kept as two floats, the rounded sum
+ * and what the roundings dropped. Dekker's Fast2Sum (Numer. Math. 18, 1971) finds the latter
+ * exactly if the larger operand comes first, and so it gives the same result for both orders of the
+ * operands. Knuth's TwoSum needs no order, but near FLT_MAX one of its steps may overflow in one
+ * order only, although the sum does not (Boldo, Graillat and Muller, ACM TOMS 44, 2017). f64 would
+ * be simpler, but sm_86, 89, 103 and 120 have one f64 unit for every 64 of f32.
  */
 struct sum_f32 {
     float2 acc, lost;
@@ -151,7 +151,8 @@ struct sum_f32 {
     }
 };
 
-/* The reducer of a kernel for ${Ranks} ranks (0: any number) in place of R, with the same bits. */
+/* The reducer that replaces R in a kernel for ${Ranks} ranks (0: any number); the bits are the
+ * same. */
 template <class R, int Ranks> struct for_ranks {
     using reducer = R;
 };
@@ -478,7 +479,7 @@ struct wide {
     }
 };
 
-/* All ranks of a group in one call out of line. */
+/* Add all ranks of a group with one call of a function out of line. */
 __device__ __forceinline__ void add_in_order(wide &acc, int first, int ranks, const uint2 (&u)[4],
                                              int kind)
 {

@@ -8,9 +8,9 @@
  *
  * Each link carries 2(n-1)/n of the message instead of (n-1) times all of it, for one more hop.
  * Both hops use words that prove their own arrival, so there is no barrier. A thread sends all its
- * words of hop 1 before it waits; what it sends in hop 2 depends on hop 1 only. An owner with an
- * empty shard still waits for the others' sums, and those need its words. So every rank needs
- * words of every other, and two halves of scratch are enough.
+ * words of hop 1 before it waits; what it sends in hop 2 depends only on words of hop 1. An owner
+ * with an empty shard still waits for the others' sums, and those need its words. So every rank
+ * needs words of every other, and two halves of scratch are enough.
  */
 #ifndef AR_TWOSHOT_CUH_
 #define AR_TWOSHOT_CUH_
@@ -191,7 +191,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
 }
 
 /*
- * The same for 2, 4 or 8 ranks and messages of whole words (see oneshot_whole). It computes the
+ * twoshot() for 2, 4 or 8 ranks and messages of whole words (see oneshot_whole). It computes the
  * addresses of both hops before the first wait.
  */
 template <class F, class R, int N>

@@ -23,13 +23,13 @@ __device__ __forceinline__ uint4 across(uint4 v, uint4 w, int by)
                      (uint64_t)w.y << 32 | w.x, (uint64_t)w.w << 32 | w.z};
     bool far = by >= AR_UNIT;
     uint64_t a = far ? q[1] : q[0], b = far ? q[2] : q[1], c = far ? q[3] : q[2];
-    int right = by % AR_UNIT * 8, left = 63 - right; /* 1 more comes apart: no shift by 64 */
+    int right = by % AR_UNIT * 8, left = 63 - right; /* + 1 apart: never shifts by 64 */
     uint64_t lo = a >> right | b << 1 << left, hi = b >> right | c << 1 << left;
 
     return make_uint4((uint32_t)lo, (uint32_t)(lo >> 32), (uint32_t)hi, (uint32_t)(hi >> 32));
 }
 
-/* Bytes of the widest access at ${p} that fits its alignment and ${n} > 0: 1, 2, 4 or 8. */
+/* Return the bytes of the widest access that ${p}'s alignment and ${n} > 0 allow: 1, 2, 4 or 8. */
 __device__ __forceinline__ int widest(const char *p, int n)
 {
     int by = (int)((uintptr_t)p % AR_UNIT) | AR_UNIT;
@@ -119,7 +119,7 @@ __device__ __forceinline__ uint4 as_word(payload p)
     return make_uint4(p.lo.x, p.lo.y, p.hi.x, p.hi.y);
 }
 
-/* 16 bytes of payload at ${at} of a message that ends at ${end}; bytes past the end are 0. */
+/* Load 16 bytes at ${at} of a message that ends at ${end}; bytes past the end are 0. */
 template <class I>
 __device__ __forceinline__ payload load_payload(const char *p, I at, I end, int align)
 {
@@ -137,8 +137,8 @@ __device__ __forceinline__ void store_payload(char *p, I at, I end, int align, p
         store_slow(p + at, as_word(v), bytes_left(at, end, AR_WORD));
 }
 
-/* The payload of word ${w} in form F. LL128's lines are 120 bytes apart, so units of 8 are its
- * widest. */
+/* Load the payload of word ${w} in form F. LL128's lines are 120 bytes apart, so its widest loads
+ * have 8 bytes. */
 template <class F>
 __device__ __forceinline__ payload load_for_word(const char *p, uint32_t w, uint32_t end, int align)
 {
@@ -174,8 +174,8 @@ __device__ __forceinline__ void store_for_word(char *p, uint32_t w, uint32_t end
     }
 }
 
-/* The same for messages of whole words (kernels/host/table.c): only the last line of LL128 may be
- * short. */
+/* load_for_word for messages of whole words (kernels/host/table.c): only the last line of LL128 may
+ * be short. */
 template <class F>
 __device__ __forceinline__ payload load_whole(const char *p, uint32_t w, uint32_t end)
 {

@@ -14,9 +14,9 @@
 /* One rank's counters, in its own device memory: they survive graph replay. */
 struct ar_state {
     uint64_t epoch;   /* of the next call                                                  */
-    uint32_t base;    /* arrivals of all earlier calls, modulo 2^32                         */
+    uint32_t base;    /* blocks of all earlier calls, modulo 2^32                            */
     uint32_t dead;    /* enum ar_verdict once the rank gave up; then kernels end at once */
-    uint32_t arrived; /* blocks that have read the words above */
+    uint32_t arrived; /* blocks of all calls that have read the words above, modulo 2^32 */
     uint32_t pad;
     uint64_t looked; /* ns, when a waiting thread last read the mailbox */
 };
@@ -46,7 +46,7 @@ struct ar_args {
     uint64_t bytes;
     uint64_t region; /* offset of half 0 of the region in use                  */
     uint64_t half;   /* bytes of one half; chunked: offset of the gather slots   */
-    uint64_t words;  /* one-shot: of the message; two-shot: of one slot        */
+    uint64_t words;  /* in the message (one-shot) or in one slot (two-shot)    */
     uint64_t shard;  /* two-shot, chunked, pull: bytes from shard to shard     */
     int ranks;
     int me;
@@ -74,7 +74,7 @@ enum ar_class { AR_NX, AR_N2, AR_N4, AR_N2_WHOLE, AR_N4_WHOLE, AR_N8_WHOLE, AR_C
 
 struct ar_kernel_row {
     const void
-        *of[AR_REDUCERS][AR_CLASSES]; /* NULL: use a more general one; AR_NX NULL: no kernel */
+        *of[AR_REDUCERS][AR_CLASSES]; /* NULL: use a more general class; in AR_NX: no kernel */
 };
 
 #ifdef __cplusplus

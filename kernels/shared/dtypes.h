@@ -33,12 +33,12 @@ enum ar_dtype {
         AR_DTYPES
 };
 
-/* NCCL's numbering. */
+/* Operators, in NCCL's numbering. */
 enum ar_op { AR_SUM, AR_PROD, AR_MAX, AR_MIN, AR_AVG, AR_OPS };
 
-/* F32, F16, BF16: sum and avg of that type. NATIVE: adds in the type itself (integers, f64; min and
- * max of all types). WIDE: accumulates in a wider type, out of line (sum, avg and prod of fp8; prod
- * of f32, f16 and bf16). */
+/* F32, F16, BF16: sum and avg of that type. NATIVE: computes in the type itself (integers, f64; min
+ * and max of all types). WIDE: accumulates in a wider type, out of line (sum, avg and prod of fp8;
+ * prod of f32, f16 and bf16). */
 enum ar_reducer { AR_R_F32, AR_R_F16, AR_R_BF16, AR_R_NATIVE, AR_R_WIDE, AR_REDUCERS };
 
 static inline int ar_dtype_bytes(int dtype)
@@ -75,7 +75,7 @@ static inline int ar_reducer_of(int dtype, int op)
                                                                                      : AR_R_NATIVE;
 }
 
-/* Data type and operator as one number, for kernels to switch on. */
+/* One number for data type and operator, which kernels switch on. */
 #define AR_KIND(dtype, op) ((dtype)*8 + (op))
 
 #endif

@@ -2,8 +2,8 @@
 /*
  * layout.h - where the parts of a message lie: words, shards, slots, halves, flags.
  *
- * Pure. The host, the kernels and test/kernels/check_layout.c all compile this file, so the tests
- * check exactly what the kernels compute, for every count, number of ranks and alignment.
+ * Pure functions. The host, the kernels and test/kernels/check_layout.c all compile this file, so
+ * the tests check exactly what the kernels compute, for every count, number of ranks and alignment.
  *
  * Vocabulary
  *   unit     8 bytes of payload; no element straddles two units, so ranks reduce unit by unit
@@ -36,7 +36,7 @@
 
 /*
  * LL8      twice per word, 4 bytes of data and 4 of flag: any data type, half of the link's rate,
- *          relies on whole 8-byte stores
+ *          relies on 8-byte stores arriving whole
  * LL128    per line, 7.5 words of data and 8 bytes of flag: any data type, 94 % of the rate, relies
  *          on the eight 16-byte stores of a line becoming visible together, which NVLink promises
  *          and PCIe does not
@@ -126,7 +126,7 @@ AR_HD uint64_t ar_shard_bytes(uint64_t bytes, uint64_t stride, int s)
     return first >= bytes ? 0 : bytes - first < stride ? bytes - first : stride;
 }
 
-/* The same in 32 bits, for a piece of a word form. */
+/* ar_shard_bytes in 32 bits, for pieces in the word forms. */
 AR_HD uint32_t ar_shard_bytes32(uint32_t bytes, uint32_t stride, int s)
 {
     uint32_t first = stride * (uint32_t)s;
@@ -134,7 +134,7 @@ AR_HD uint32_t ar_shard_bytes32(uint32_t bytes, uint32_t stride, int s)
     return first >= bytes ? 0 : bytes - first < stride ? bytes - first : stride;
 }
 
-/* Scratch of one half: one slot per rank; two per rank for two-shot, one for each hop. */
+/* Bytes of one half of scratch. One-shot has a slot per rank, two-shot a slot per rank and hop. */
 AR_HD uint64_t ar_oneshot_scratch(int form, uint64_t bytes, int ranks)
 {
     return ar_round_up(ar_words(form, bytes), AR_LINE) * AR_WORD * (uint64_t)ranks;
@@ -147,31 +147,33 @@ AR_HD uint64_t ar_twoshot_scratch(int form, uint64_t bytes, int ranks)
     return ar_words(form, stride) * AR_WORD * 2 * (uint64_t)ranks;
 }
 
-/* Chunked kernel and copy engines: plain 16-byte data, shards of whole 128-byte lines. */
+/* Bytes from shard to shard for the chunked kernel and the copy engines, which move plain 16-byte
+ * words in shards of whole 128-byte lines. */
 AR_HD uint64_t ar_bulk_stride(uint64_t bytes, int ranks)
 {
     return ar_shard_stride(AR_LAMPORT, bytes, ranks);
 }
 
-/* Scratch for the slots to reduce from. Unless recv is mapped, the gather slots, which lie
- * elsewhere, need as much again. */
+/* Bytes of the reduce slots, where peers put what this rank adds up. If the peers do not map recv,
+ * the gather slots, which lie in another region, need as many bytes again. */
 AR_HD uint64_t ar_bulk_scratch(uint64_t bytes, int ranks)
 {
     return ar_bulk_stride(bytes, ranks) * (uint64_t)ranks;
 }
 
-/* Tiles of ${tile} bytes that each of ${ctas} blocks handles per shard; the same on all ranks. */
+/* Return how many tiles of ${tile} bytes each of ${ctas} blocks handles per shard, on all ranks. */
 AR_HD uint64_t ar_tiles_per_cta(uint64_t stride, uint64_t tile, int ctas)
 {
     return ar_div_up(stride, tile * (uint64_t)ctas);
 }
 
 /*
- * Most blocks of a handle at once on a GPU with ${sms} multiprocessors, one on each: ${asked}, or 0
- * for all that are useful, but never all of them. A waiting block keeps its multiprocessor. If two
- * ranks start calls of two handles in different order, the second call must still find room, or the
- * ranks wait for each other for ever. A little room is enough: a block exchanges data only with the
- * same block of its peers, so the blocks of one call may run one after the other.
+ * Return the most blocks of a handle at once on a GPU with ${sms} multiprocessors, one on each:
+ * ${asked}, or if that is 0 as many as are useful, but never one on every multiprocessor. A waiting
+ * block keeps its multiprocessor. If two ranks start calls of two handles in different order, the
+ * second call must still find room, or the ranks wait for each other for ever. A little room is
+ * enough: a block exchanges data only with the same block of its peers, so the blocks of one call
+ * may run one after the other.
  */
 AR_HD int ar_budget(int sms, int asked)
 {
@@ -181,7 +183,7 @@ AR_HD int ar_budget(int sms, int asked)
     return budget > 1 ? budget : 1;
 }
 
-/* The same for ranks that share a GPU. Their blocks wait for each other, so all blocks of a call
+/* The budget of ranks that share a GPU. Their blocks wait for each other, so all blocks of a call
  * must be resident at once, and two handles must fit side by side. */
 AR_HD int ar_budget_together(int sms, int budget)
 {
@@ -193,8 +195,8 @@ AR_HD int ar_budget_together(int sms, int budget)
 
 /* ---- epochs ---------------------------------------------------------------------------------- */
 
-/* The half that epoch ${e} uses. Two halves are enough: to finish a call a rank needs words from
- * all ranks, so it is at most one call ahead of any other. */
+/* Return the half that epoch ${e} uses. Two halves are enough: to finish a call a rank needs words
+ * from all ranks, so it is at most one call ahead of any other. */
 AR_HD int ar_half(uint64_t e)
 {
 #ifdef ST_BREAK_HALF
@@ -204,8 +206,8 @@ AR_HD int ar_half(uint64_t e)
 #endif
 }
 
-/* The flag of LL8: 32 bits of the epoch. 0 means "cleared", so it is skipped. Readers clear slots,
- * so a value from 2^32 calls ago cannot be mistaken for a new one. */
+/* The flag of LL8: 32 bits of the epoch. 0 means "cleared", so another value replaces it. Readers
+ * clear slots, so a value from 2^32 calls ago cannot be mistaken for a new one. */
 AR_HD uint32_t ar_flag32(uint64_t e)
 {
     return (uint32_t)e != 0 ? (uint32_t)e : 0x80000000u;
@@ -220,7 +222,7 @@ AR_HD uint64_t ar_flag_step(uint64_t e, uint64_t step)
 
 #define AR_MAX_STEPS ((1u << 24) - 2)
 
-/* Whether ${a} has reached ${b}; works when they wrap around. */
+/* Whether ${a} has reached ${b}, also when they wrap around. */
 AR_HD bool ar_reached(uint64_t a, uint64_t b)
 {
     return (int64_t)(a - b) >= 0;
@@ -229,9 +231,9 @@ AR_HD bool ar_reached(uint64_t a, uint64_t b)
 /* ---- scratch layout, the same on all ranks --------------------------------------------------- */
 
 /*
- * The word forms have two halves. BULK (slots to reduce from) and GATHER (sums on their way to a
- * recv that is not mapped) have one each. They must not share memory: a rank that is one call ahead
- * writes BULK while this rank still reads GATHER.
+ * The regions of the word forms have two halves. BULK (the reduce slots) and GATHER (sums on their
+ * way to a recv that is not mapped) have only one. They must not share memory: a rank that is one
+ * call ahead writes BULK while this rank still reads GATHER.
  */
 enum ar_region {
     AR_REGION_LL8,
@@ -242,7 +244,7 @@ enum ar_region {
     AR_REGIONS
 };
 
-/* Flags: a row of 128 bytes per kind and block, with 8 bytes for each rank that writes. */
+/* Flags: each kind and block has a row of 128 bytes, in which each rank that writes has 8 bytes. */
 enum ar_flag_kind { AR_FLAG_REDUCE, AR_FLAG_GATHER, AR_FLAG_ENTER, AR_FLAG_LEAVE, AR_FLAG_KINDS };
 
 #define AR_FLAG_ROW   128
