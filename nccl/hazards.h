@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hazards.h - faults of NCCL releases that users of symmetric kernels can hit: the only table of
- * them. docs/steering.md has the evidence.
+ * hazards.h - the table of faults of NCCL releases that users of symmetric kernels can hit.
+ * docs/steering.md has the evidence.
  *
- * The plugin logs its rows at INFO, since it cannot see whether the program does what triggers a
- * fault. libsymtuner_ar.so sees each call and warns. `symtuner doctor` reports every row.
- * jax/symtuner/_check.py repeats some of them; test/nccl/hazards.py compares.
+ * The plugin logs the rows with ST_SAID_BY_PLUGIN at INFO, since it cannot see whether the program
+ * does what triggers a fault. libsymtuner_ar.so sees each call and warns of those with
+ * ST_SAID_BY_KERNELS. `symtuner doctor` reports every row. jax/symtuner/_check.py repeats some
+ * rows; test/nccl/hazards.py compares them with these.
  *
- * Pure: constants only. Threads: any. Errors: NULL, no such row.
+ * Pure: constants only. Threads: any. Errors: NULL if there is no such row.
  */
 #ifndef ST_HAZARDS_H_
 #define ST_HAZARDS_H_
@@ -15,9 +16,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Name and severity for doctor; first and last release (0: every later one); who else reports it;
- * the operator of a call that triggers it (-1: any), and the bits of which its addresses have one
- * (0: any address); what goes wrong; the cure. */
+/* X(name and severity for doctor; first and last release, where last 0 means every later one; who
+ * else reports the fault; the operator of a call that triggers it, -1: any; a mask of low address
+ * bits: the fault needs a buffer address that has one of them set, 0: any address; what goes wrong;
+ * the cure) */
 #define ST_HAZARD_MAP(X)                                                                           \
     /* op128.h's loadPack shifts in a word that was never read; mended in 2.30.3 */                \
     X("nccl-ll-unaligned", ST_NOTE, 22703, 22999, ST_SAID_BY_PLUGIN | ST_SAID_BY_KERNELS,          \
@@ -57,11 +59,11 @@ struct st_hazard {
     const char *text; /* what goes wrong, and the cure */
 };
 
-/* Row ${index} of those that the plugin says of release ${nccl}; NULL past the last. */
+/* Return row ${index} of those that the plugin reports for release ${nccl}; NULL past the last. */
 const struct st_hazard *st_hazard_get(int nccl, int index);
 
-/* Row ${index} of those that a call with these buffers, both in windows, triggers; NULL past the
- * last. */
+/* Return row ${index} of the faults that a call with operator ${op} on these buffers, both in
+ * symmetric windows, triggers; NULL past the last. */
 const struct st_hazard *st_hazard_of_call(int nccl, int op, uintptr_t send, uintptr_t recv,
                                           int index);
 

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * held.h - which setting of the user keeps us from setting NCCL's CTA count.
+ * held.h - finds the setting by which the user keeps us from setting NCCL's CTA count.
  *
  * Used by the plugin and by `symtuner why`. Pure: ${get} returns the value of a variable, or NULL.
- * Threads: any. Errors: none; NULL means that no setting does.
+ * Threads: any. Errors: none. The functions return the setting's name, or NULL if there is none.
  */
 #ifndef ST_HELD_H_
 #define ST_HELD_H_
 
 typedef const char *st_get(const void *from, const char *name);
 
-/* The first of NCCL's CTA variables that is set: its user has chosen a count. */
+/* Return the first of NCCL's CTA variables that is set, by which the user has chosen a count. */
 const char *st_held_by_user(st_get *get, const void *from);
 
-/* The same, or another setting that the built-in count gives way to. */
+/* Return the same, or else another setting that the built-in count gives way to. */
 const char *st_held_default(st_get *get, const void *from);
 
 #endif

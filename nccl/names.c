@@ -106,8 +106,8 @@ int st_word_distance(const char *a, size_t na, const char *b, size_t nb)
     return row[na % 3][nb];
 }
 
-/* How many edits may lie between a typo and the word that was meant: about one in three letters.
- * The part up to the last "_" or "-" that both share does not count: NCCL_ALGO is no nearer to
+/* Return how many edits may lie between a typo and the word that was meant: about one in three
+ * letters, not counting the common beginning up to its last "_" or "-": NCCL_ALGO is no nearer to
  * NCCL_FOO than ALGO is to FOO. */
 static int edits_allowed(const char *text, size_t len, const char *word)
 {

@@ -17,33 +17,34 @@ struct st_words {
 
 extern const struct st_words st_colls, st_algos, st_protos;
 
-/* NCCL's data types; the operators that rules may name; and all operators, which adds premulsum for
- * those that an application makes. */
+/* NCCL's data types; the operators that rules may name; and these plus premulsum, which stands for
+ * every operator that an application makes. */
 extern const struct st_words st_dtype_words, st_op_words, st_all_op_words;
 
-/* How NCCL knows a buffer: enum symtuner_reg. */
+/* How a buffer is registered with NCCL: the words of enum symtuner_reg. */
 extern const struct st_words st_reg_words;
 
-/* The kernels of libsymtuner_ar.so in the order of its enum ar_family, which
- * test/kernels/choose/check_rules.c compares. */
+/* The kernels of libsymtuner_ar.so, in the order of its enum ar_family;
+ * test/kernels/choose/check_rules.c compares the two. */
 extern const struct st_words st_kernel_words;
 
 /* The environment variables of libsymtuner_ar.so, in full. Case counts. */
 extern const struct st_words st_kernel_variables;
 
-/* The number of the word of ${len} bytes at ${text}, ignoring case; -1 when it is none. */
+/* Return the index in ${words} of the ${len} bytes at ${text}, ignoring case; -1 if they are not
+ * one of the words. */
 int st_word_find(const struct st_words *words, const char *text, size_t len);
 
-/* Whether ${word} is one of a list such as "steer|observe|off". ${compare}: strncmp, or strncasecmp
- * where case does not count. */
+/* Is ${word} one of a list such as "steer|observe|off"? ${compare}: strncmp, or strncasecmp to
+ * ignore case. */
 bool st_word_listed(const char *list, const char *word,
                     int (*compare)(const char *, const char *, size_t));
 
-/* How many edits turn ${a} into ${b}, each a letter more, less or other, or two neighbours swapped;
- * case does not count. At least 32 if one of them has more than 32 letters. */
+/* Return how many edits turn ${a} into ${b}; an edit adds, removes or replaces a letter, or swaps
+ * two neighbours. Case is ignored. Returns 32 if ${a} or ${b} has more than 32 letters. */
 int st_word_distance(const char *a, size_t na, const char *b, size_t nb);
 
-/* The word nearest to ${text}, or NULL when none is near enough to be meant. */
+/* Return the word nearest to ${text}; NULL if none is so near that it was probably meant. */
 const char *st_word_nearest(const struct st_words *words, const char *text, size_t len);
 
 #endif

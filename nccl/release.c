@@ -6,8 +6,8 @@
 
 #include <float.h>
 
-/* What several rows share. No row sets a member twice: in C11 the last one would win, but
- * -Woverride-init (in -Wextra) warns. */
+/* Members that several rows share. No row may set a member twice: in C11 the last value would win,
+ * but -Woverride-init (part of -Wextra) warns. */
 #define MODEL_1 .model = 1
 #define TABLE_1 .table_limit = 3600000000.0f
 #define TABLE_2 .table_limit = FLT_MAX

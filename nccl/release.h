@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Which peer access symmetric memory needs between all local GPUs. */
+/* Which kind of peer access between all local GPUs symmetric memory needs. */
 enum st_peer_rule {
     ST_PEER_TRANSPORT, /* NCCL's own P2P transport: obeys NCCL_P2P_LEVEL and _DISABLE */
     ST_PEER_RAW,       /* the driver's peer capability, whatever the distance         */
@@ -25,8 +25,9 @@ enum st_peer_rule {
 enum st_ll_rule {
     ST_LL_KEEP,       /* always kept                                                        */
     ST_LL_ASK_ALWAYS, /* the general cost table is asked, both buffers registered or not    */
-    ST_LL_ASK_PARTLY, /* only when not both buffers are registered                          */
-    ST_LL_ASK_VOID,   /* as above, but priced without latency: LL does not win by itself    */
+    ST_LL_ASK_PARTLY, /* the table is asked only if not both buffers are registered         */
+    ST_LL_ASK_VOID,   /* as PARTLY, but with prices that lack latency, so that LL never wins
+                         unless a tuner or NCCL_PROTO makes it                              */
 };
 
 /* What NCCL_SYM_KERNEL means. */
@@ -39,12 +40,13 @@ enum st_sym_kernel_rule {
 enum st_ce_rule {
     ST_CE_NEVER,
     ST_CE_POLICY_BOTH, /* NCCL_CTA_POLICY=2 and both buffers in symmetric windows           */
-    ST_CE_POLICY_RECV, /* the same for the receive buffer alone; or a large one on sm_100+   */
+    ST_CE_POLICY_RECV, /* the same, but only the receive buffer need be in such a window; also
+                          a large receive buffer in one on sm_100+, whatever the policy      */
 };
 
 enum st_tma_rule { ST_TMA_NONE, ST_TMA_OPT_IN, ST_TMA_ON };
 
-/* Which symmetric picks follow rules that are not known. */
+/* For which calls we do not know for sure which symmetric kernel NCCL picks. */
 enum st_unsure_rule {
     ST_UNSURE_NOTHING,
     ST_UNSURE_GATHER, /* single AllGathers on sm_100 to sm_119: priced by a fitted model      */
@@ -56,11 +58,11 @@ struct st_era {
     int first;
     const char *name;
 
-    /* plugin interfaces: the newest version asked for; 0 is none */
+    /* plugin interfaces: the newest version that NCCL asks for; 0 is none */
     signed char tuner_abi, env_abi, profiler_abi;
 
     /* symmetric kernels */
-    bool symmetric;           /* exist at all                                                 */
+    bool symmetric;           /* symmetric kernels exist at all                               */
     bool symmetric_groups;    /* also for several calls in one group                          */
     bool symmetric_one_sided; /* also when only one buffer is in a symmetric window           */
     bool symmetric_avg;       /* accepts avg; only ReduceScatter has kernels for it          */
@@ -68,7 +70,7 @@ struct st_era {
     bool fp8_needs_sm90;      /* below sm_90 even AllGather and Broadcast of fp8 are refused  */
     bool launch_by_cells;     /* never more CTAs than 1 KiB pieces of the per-rank count      */
     bool multicast_lazy;      /* multicast is known only once symmetric state exists          */
-    bool ctas_even;           /* the model tries 1, 2, 4, 6 CTAs; before: 1, 2, 3, 4          */
+    bool ctas_even;           /* the model tries 1, 2, 4, 6 ... CTAs, not 1, 2, 3, 4 ...      */
     bool algo_env_excludes;   /* NCCL_ALGO also removes symmetric kernels                     */
     signed char multicast_ranks; /* fewest ranks for which multicast kernels are used         */
     enum st_peer_rule peer;
@@ -83,22 +85,22 @@ struct st_era {
     bool negative_wins;       /* a negative entry is the cheapest instead of "not available"  */
     bool tie_takes_last;      /* of equal entries the one with the highest number is taken    */
     bool gather_unclamped;    /* a tuner's channel count for AllGather may exceed NCCL's own  */
-    bool channels_cap;        /* a tuner's channel count only lowers NCCL's; before: replaces */
+    bool channels_cap;        /* a tuner's channel count can only lower NCCL's, not replace it */
     float table_limit;        /* an entry of this size or above is never taken                */
     signed char general;      /* the row of nccl/model/general_cost.c; 0 is none              */
 };
 
-/* Does a profiler get Coll events for symmetric kernels? In earlier releases it gets none for
- * them. */
+/* Does a profiler get Coll events for symmetric kernels in this release? */
 static inline bool st_era_shows_symmetric(const struct st_era *era)
 {
     return era->profiler_abi >= 7;
 }
 
-/* The row that governs release ${version}: the oldest row for anything older. Never NULL. */
+/* Return the row of release ${version}; for releases older than the table, the oldest row. Never
+ * NULL. */
 const struct st_era *st_era_of(int version);
 
-/* Row ${index}, oldest first, or NULL past the last. */
+/* Return row ${index}, oldest first, or NULL past the last. */
 const struct st_era *st_era_get(int index);
 
 /* Read "2.28.9" or "22809", or "2.28" as its first known release. -1 if ${text} is no release. */
@@ -107,7 +109,7 @@ int st_release_parse(const char *text);
 /* Print 22809 as "2.28.9". Returns ${text}; 16 bytes hold every release. */
 char *st_release_print(int version, char *text, size_t size);
 
-/* The newest release whose rules were read from its source. */
+/* Return the newest release of which source was read, at least in part. */
 int st_release_newest(void);
 
 /*

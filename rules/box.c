@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * box.c - find the GPUs of this box, through NVML and the CUDA driver where they are installed.
+ * box.c - finds the GPUs of this box, through NVML and the CUDA driver if they are installed.
  *
  * Every rank must see the same machine, so nothing here depends on which GPUs the process may use:
  * NVML ignores CUDA_VISIBLE_DEVICES. A box with different GPUs counts as unknown.
@@ -93,7 +93,8 @@ static bool ask_nvml(struct symtuner_machine *machine)
     return found;
 }
 
-/* May NCCL use NVLink multicast? Queries an attribute and creates no multicast object. */
+/* Ask whether NCCL may use NVLink multicast: 1 yes, 0 no, -1 unknown. Reads an attribute of GPU 0
+ * and creates no multicast object. */
 static int ask_multicast(void)
 {
     static const char *const symbol[] = {"cuInit", "cuDeviceGet", "cuDeviceGetAttribute"};

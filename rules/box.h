@@ -8,8 +8,9 @@
 
 #include "symtuner.h"
 
-/* Read the value of SYMTUNER_MACHINE: keys of a [provenance] section, separated by semicolons. If
- * it is wrong: false, the reason in ${error}, and an unknown machine. */
+/* Read ${text}, the value of SYMTUNER_MACHINE: keys of a [provenance] section, separated by
+ * semicolons. If it is wrong, return false with the reason in ${error}, and set ${machine} to
+ * unknown. */
 bool st_machine_read(const char *text, struct symtuner_machine *machine, char *error, size_t size);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hash.c - a hash of what rules mean: every key of the table (rules/keys.c) counts. */
+/* hash.c - a hash of what rules mean, taken over the keys in the table of rules/keys.c. */
 #include "rules/reader.h"
 
 uint64_t st_hash_value(uint64_t hash, uint64_t value)
@@ -16,7 +16,7 @@ uint64_t st_hash_text(uint64_t hash, const char *text)
     return hash;
 }
 
-/* Add what one key set in a rule. */
+/* Add to ${hash} what ${key} has set in ${rule}. */
 static uint64_t hash_key(uint64_t hash, const struct st_key *key, const struct st_rule *rule)
 {
     const void *member = (const char *)rule + key->offset;
@@ -48,7 +48,7 @@ static uint64_t hash_key(uint64_t hash, const struct st_key *key, const struct s
     return hash;
 }
 
-/* Names, comments, layout and line numbers do not count: they change no decision. */
+/* The hash leaves out names, comments, layout and line numbers, because they change no decision. */
 uint64_t symtuner_rules_hash(const symtuner_rules *rules)
 {
     uint64_t hash = ST_HASH_START;

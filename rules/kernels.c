@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kernels.c - rules for libsymtuner_ar.so: which rule covers an all-reduce, and what is wrong with
- * a rule. */
+/* kernels.c - [kernels] rules, which are for libsymtuner_ar.so: which of them covers an all-reduce,
+ * and what is wrong with one. */
 #include <string.h>
 
 #include "nccl/names.h"
@@ -56,7 +56,8 @@ enum symtuner_status symtuner_kernel_decide(const symtuner_rules *rules,
 
 #define BIT(number) (1u << (number))
 
-/* What each kernel needs (docs/kernels.md says why). 0: any type, any operator. */
+/* What each kernel needs (docs/kernels.md says why). If ${dtypes} or ${ops} is 0, the kernel takes
+ * all types or operators. */
 static const struct {
     const char *kernel;
     bool nvlink, buffers, multicast;

@@ -35,7 +35,8 @@ static bool read_number(struct st_reader *reader, struct st_text text, uint64_t 
     return true;
 }
 
-/* "2.28.9"; a missing patch is 0 at the low end of a span and 99 at the high end. */
+/* Read "2.28.9", or "2.28", whose missing patch is 0 at the low end of a span and 99 at the high
+ * end. */
 static bool read_release(struct st_reader *reader, struct st_text text, bool high, uint64_t *out)
 {
     struct st_text rest = text, part[3] = {{0}};
@@ -70,7 +71,7 @@ static bool read_count(struct st_reader *reader, struct st_text text, bool high,
     return read_number(reader, text, 0, 1u << 30, out);
 }
 
-/* A..B, A.., ..B or A; both ends included. */
+/* Read a span, A..B, A.., ..B or A, whose ends are part of it. ${read_end} reads one end. */
 static bool read_span(struct st_reader *reader, struct st_text text, struct st_span *out,
                       bool (*read_end)(struct st_reader *, struct st_text, bool, uint64_t *))
 {
@@ -97,7 +98,7 @@ static bool read_span(struct st_reader *reader, struct st_text text, struct st_s
     return true;
 }
 
-/* "ring/ll128", "ring", "nvls/ *": -1 stands for any. */
+/* Read "ring/ll128", "ring" or "nvls/ *" into ${*algo} and ${*proto}; -1 stands for any. */
 static bool read_pair(struct st_reader *reader, struct st_text text, int *algo, int *proto)
 {
     struct st_text rest = text, first = st_text_cut(&rest, '/');
@@ -128,7 +129,8 @@ static bool read_list_end(struct st_reader *reader, struct st_text list)
            st_reader_fail(reader, list.at + list.len - 1, "nothing follows the last comma");
 }
 
-/* A list of words as bits. "any" leaves ${set} as it is: every bit is set before a key is read. */
+/* Read a list of words and set a bit in ${*set} for each. "any" changes nothing, because every bit
+ * is set before a key is read. */
 static bool read_set(struct st_reader *reader, const char *what, struct st_text value,
                      const struct st_words *words, unsigned *set)
 {
@@ -155,13 +157,14 @@ static bool key_coll(struct st_reader *reader, struct st_rule *rule, struct st_t
     return read_set(reader, "collective", value, key->words, &rule->colls);
 }
 
-/* The member of the rule that this key sets. */
+/* Return the address of the rule's member that this key sets. */
 static void *member(struct st_rule *rule, const struct st_key *key)
 {
     return (char *)rule + key->offset;
 }
 
-/* "bytes", or "bytes-per-rank", whose member says that it is per rank. */
+/* Read "bytes" or "bytes-per-rank". Both set the rule's bytes; the member of "bytes-per-rank" is
+ * the flag that says that they are those of one rank. */
 static bool key_bytes(struct st_reader *reader, struct st_rule *rule, struct st_text value,
                       const struct st_key *key)
 {
@@ -184,7 +187,7 @@ static bool key_nccl(struct st_reader *reader, struct st_rule *rule, struct st_t
     return read_span(reader, value, member(rule, key), read_release);
 }
 
-/* One of the words of the key, whose last is "any": its number, or -1 for "any". */
+/* Read one of the key's words, of which the last is "any", and store its index, or -1 for "any". */
 static bool key_word(struct st_reader *reader, struct st_rule *rule, struct st_text value,
                      const struct st_key *key)
 {
@@ -196,7 +199,7 @@ static bool key_word(struct st_reader *reader, struct st_rule *rule, struct st_t
     return true;
 }
 
-/* A number from ${lo} to ${hi}, or 0 for "leave". */
+/* Read a number from ${lo} to ${hi}, or "leave", which is stored as 0. */
 static bool read_or_leave(struct st_reader *reader, struct st_text value, uint64_t lo, uint64_t hi,
                           int *out)
 {
@@ -208,7 +211,7 @@ static bool read_or_leave(struct st_reader *reader, struct st_text value, uint64
     return true;
 }
 
-/* 1..64: NCCL keeps channel counts in a signed byte and has at most 64 CTAs. */
+/* Read a count of 1..64: NCCL keeps channel counts in a signed byte and has at most 64 CTAs. */
 static bool key_ctas(struct st_reader *reader, struct st_rule *rule, struct st_text value,
                      const struct st_key *key)
 {
@@ -302,7 +305,8 @@ static bool key_kernel(struct st_reader *reader, struct st_rule *rule, struct st
            read_choice(reader, "kernel", value, key->words, &rule->launch.kernel);
 }
 
-/* The library reserves flags for 512 blocks; no GPU has that many multiprocessors. */
+/* Read a number of blocks. The kernel library reserves flags for 512; no GPU has that many
+ * multiprocessors. */
 static bool key_blocks(struct st_reader *reader, struct st_rule *rule, struct st_text value,
                        const struct st_key *key)
 {
@@ -343,7 +347,7 @@ _Static_assert(offsetof(struct st_action, proto) == offsetof(struct st_action, p
 #define CALL         (ST_IN_RULE | ST_IN_KERNELS)
 #define MACHINE      (CALL | ST_IN_PROCESS | ST_IN_PROVENANCE)
 #define KEY(word, where, read, at, words) {word, where, read, at, words, 0, NULL}
-/* The hash takes the rows in this order. */
+/* The hash (rules/hash.c) depends on the order of these rows. */
 const struct st_key st_keys[] = {
     KEY("coll", ST_IN_RULE, key_coll, AT(colls), &st_colls),
     KEY("bytes", CALL, key_bytes, AT(bytes), NULL),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lint.c - rules that are legal but cannot do what they say. */
+/* lint.c - finds rules that are legal but cannot do what they say. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,8 +29,9 @@ static bool meet(struct st_span a, struct st_span b)
     return a.lo <= b.hi && b.lo <= a.hi;
 }
 
-/* Do two rules share some sizes, while each has others of its own, as "..64KiB" before "64KiB.."?
- * The earlier rule wins there, although the later one claims them. */
+/* Do two rules share some sizes, while each also has sizes that the other lacks, as "..64KiB"
+ * before "64KiB.."? The earlier rule gets the shared sizes, although the later rule names them,
+ * too. */
 static bool overlaps(const struct st_rule *first, const struct st_rule *later)
 {
     return !first->process && !later->process && first->kernels == later->kernels &&
@@ -45,12 +46,13 @@ static bool overlaps(const struct st_rule *first, const struct st_rule *later)
            first->multicast == later->multicast) && strcmp(first->gpu, later->gpu) == 0 &&
            (memcmp(&first->act, &later->act, sizeof first->act) != 0 ||
             memcmp(&first->launch, &later->launch, sizeof first->launch) != 0);
-    /* no padding: the members are four bytes each */
+    /* memcmp is safe: all members have four bytes, so there is no padding */
     _Static_assert(sizeof first->act == 24, "struct st_action has grown: compare its members");
     _Static_assert(sizeof first->launch == 12, "struct st_launch has grown: compare its members");
 }
 
-/* Does [provenance], which holds for all rules, exclude a condition of this one? */
+/* Can a condition of this rule never hold, because [provenance], which applies to all rules,
+ * excludes it? */
 static bool never_here(const symtuner_rules *rules, const struct st_rule *rule)
 {
     const struct st_rule *box = &rules->provenance;
@@ -66,7 +68,7 @@ static bool acts(const struct st_action *act)
     return act->prefer != SYMTUNER_LEAVE || act->forbid || act->sym_ctas || act->channels;
 }
 
-/* Write the ${n}-th finding about one rule; false past the last. */
+/* Write the ${n}-th finding about rule ${r} to ${text}; return false past the last. */
 static bool finding(const symtuner_rules *rules, int r, int n, char *text, size_t size)
 {
     const struct st_rule *rule = &rules->rule[r];

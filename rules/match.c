@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* Do all conditions hold but those on bytes and pipe_ops? */
+/* Do all conditions of ${rule} hold, leaving aside those on bytes and pipe_ops? */
 static bool concerns(const struct st_rule *rule, const struct st_group *group, int coll, bool reg)
 {
     return !rule->process && !rule->kernels && rule->colls >> coll & 1 &&
@@ -34,7 +34,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Fill one lane; start and rule have room for 2 * count + 1 spans. */
+/* Fill one lane, whose arrays start and rule have room for 2 * rules->count + 1 spans. */
 static void cut(const struct st_index *index, struct st_lane *lane, int coll, bool reg)
 {
     const symtuner_rules *rules = index->rules;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * match.h - which rule applies to a call: by scan, and by an index built once per communicator.
+ * match.h - finds the rule for a call: by a scan, and by an index built once per communicator.
  *
- * Both give the same answer for every call (test/rules/check_match.c compares them); the scan is
- * the definition, the index is fast enough for getCollInfo, which NCCL calls for every collective.
+ * Both give the same answer for every call (test/rules/check_match.c compares them). The scan
+ * defines the answer; the index is fast enough for getCollInfo, which NCCL calls for every
+ * collective.
  * Pure: no I/O, no globals; only st_index_build allocates.
  *
  * Units      bytes are NCCL's nBytes.
@@ -29,19 +30,20 @@ struct st_group {
     struct symtuner_machine machine;
 };
 
-/* The first rule, from index ${from} on, that covers the call; NULL when none does. */
+/* Return the first rule, from index ${from} on, that covers the call; NULL if none does. */
 const struct st_rule *st_match(const symtuner_rules *rules, int from, const struct st_group *group,
                                const struct st_call *call);
 
-/* A lane is for one collective, with registered buffers or without. It cuts all sizes into spans;
- * within a span the same rule comes first. */
+/* A lane is for one collective, with registered buffers or without. It cuts the range of all sizes
+ * into spans, such that the first rule that matches is the same for all sizes of a span, as long as
+ * pipe_ops are left aside. */
 enum { ST_LANES = SYMTUNER_COLLS * 2, ST_SIZE_KEYS = 496 };
 
 struct st_lane {
     int spans;                   /* 0: no rule at all                       */
-    uint64_t *start;             /* ascending; start[0] is 0                */
-    const struct st_rule **rule; /* of the span, or NULL                    */
-    uint16_t first[ST_SIZE_KEYS + 1]; /* span of the smallest size with this key */
+    uint64_t *start;             /* [s]: least size of span s; start[0] is 0 */
+    const struct st_rule **rule; /* [s]: first rule for span s, or NULL     */
+    uint16_t first[ST_SIZE_KEYS + 1]; /* [key]: span of the least size that has this key */
 };
 
 struct st_index {
@@ -50,8 +52,9 @@ struct st_index {
     struct st_lane lane[ST_LANES];
 };
 
-/* The key of a size: the position of its highest bit and the three bits below it. So keys ascend
- * with the sizes, eight to each power of two. Below 8 the size is its own key; 2^64 - 1 has 495. */
+/* Return the key of a size, made of the position of its highest bit and the three bits below that.
+ * So keys ascend with the sizes, eight keys to each power of two. A size below 8 is its own key;
+ * the key of 2^64 - 1 is 495. */
 static inline unsigned st_size_key(uint64_t bytes)
 {
     unsigned shift = 60u - (unsigned)__builtin_clzll(bytes | 8);
@@ -59,10 +62,11 @@ static inline unsigned st_size_key(uint64_t bytes)
     return shift * 8 + (unsigned)(bytes >> shift);
 }
 
-/* NULL when out of memory. Freed with free(). */
+/* Build the index of ${rules} for one communicator; NULL if out of memory. Free it with free(). */
 struct st_index *st_index_build(const symtuner_rules *rules, const struct st_group *group);
 
-/* st_match from the first rule on, by the index. Inline, because getCollInfo must be fast. */
+/* Return what st_match does from the first rule on, but by the index. Inline, because getCollInfo
+ * must be fast. */
 static inline const struct st_rule *st_index_find(const struct st_index *index,
                                                   const struct st_call *call)
 {

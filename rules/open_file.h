@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* open_file.h - open a file that the user named, without waiting for the other end of a pipe. */
+/* open_file.h - opens a file that the user named, without waiting for the other end of a pipe. */
 #ifndef ST_OPEN_FILE_H_
 #define ST_OPEN_FILE_H_
 
-/* open(path, flags | O_CLOEXEC, 0644), but does not wait for the other end of a FIFO: without it, a
- * FIFO opened for reading is at its end, and opening it for writing fails. Later reads and writes
- * wait as usual, unless ${flags} have O_NONBLOCK. */
+/* Call open(path, flags | O_CLOEXEC, 0644), but do not wait until the other end of a FIFO is opened
+ * as well: if it is not, a FIFO opened for reading is at its end, and opening for writing fails.
+ * Later reads and writes wait as usual, unless ${flags} have O_NONBLOCK. */
 int st_open_file(const char *path, int flags);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * read.c - text to rules: the INI dialect of docs/rules.md and its one-line form.
+ * read.c - reads rules from a text: the INI dialect of docs/rules.md and its one-line form.
  *
- * Strict: an unknown section, key, word or unit is an error with its place and the nearest
- * spelling. A text is accepted whole or not at all.
+ * The reader is strict: an unknown section, key, word or unit is an error that names its place and
+ * the nearest known spelling. A text is accepted as a whole or not at all.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -36,7 +36,7 @@ static bool name_rule(struct st_reader *reader, struct st_rule *rule, struct st_
     return true;
 }
 
-/* A new rule of the kind that ${where} says. */
+/* Begin a new rule of the kind that ${where} names, and let ${section} point to it. */
 static bool start_rule(struct st_reader *reader, struct st_section *section, int where,
                        const char *at)
 {
@@ -47,7 +47,7 @@ static bool start_rule(struct st_reader *reader, struct st_section *section, int
         return false;
     rule->process = where == ST_IN_PROCESS;
     rule->kernels = where == ST_IN_KERNELS;
-    if (rule->kernels) /* the library has one collective */
+    if (rule->kernels) /* libsymtuner_ar.so has one collective */
         rule->colls = 1u << SYMTUNER_ALLREDUCE;
     return true;
 }
@@ -85,7 +85,8 @@ static bool open_section(struct st_reader *reader, struct st_section *section, s
                                            kind.at);
 }
 
-/* A # begins a comment at the start of a line or after a blank, but not within quotes. */
+/* Cut off a comment, which begins with a # at the start of a line or after a blank, but not within
+ * quotes. */
 static struct st_text strip_comment(struct st_text line)
 {
     bool quoted = false;
@@ -129,7 +130,7 @@ static bool rules_read(struct st_reader *reader, struct st_text rest)
     return true;
 }
 
-/* One word of the one-line form; blanks inside quotes belong to it. */
+/* Cut the next word off the one-line form; blanks inside quotes belong to the word. */
 static struct st_text next_word(struct st_text *rest)
 {
     bool quoted = false;
@@ -145,7 +146,8 @@ static struct st_text next_word(struct st_text *rest)
     return word;
 }
 
-/* "allreduce bytes=..64KiB prefer=general:ring/ll; process sym-ctas=16; kernels kernel=nccl" */
+/* Read the one-line form, such as
+ * "allreduce bytes=..64KiB prefer=general:ring/ll; process sym-ctas=16; kernels kernel=nccl" */
 static bool inline_read(struct st_reader *reader, struct st_text text)
 {
     reader->line = 1;
@@ -230,8 +232,8 @@ enum symtuner_status symtuner_rules_inline(const char *text, symtuner_rules **ou
                 : is_null("text", error, error_size);
 }
 
-/* Read up to ${size} bytes of a file. -1 on failure, with the reason in ${*why} or, if that stays
- * NULL, in errno. */
+/* Read up to ${size} bytes of a file into ${text} and return their number. Returns -1 on failure,
+ * with the reason in ${*why} or, if that stays NULL, in errno. ${any}: as for load(). */
 static ssize_t slurp(const char *path, bool any, char *text, size_t size, const char **why)
 {
     int fd = st_open_file(path, O_RDONLY), error;
@@ -245,7 +247,7 @@ static ssize_t slurp(const char *path, bool any, char *text, size_t size, const 
     fstat(fd, &file);
     end = (struct pollfd){fd, POLLIN, 0};
     if (any && S_ISFIFO(file.st_mode))
-        poll(&end, 1, 1000); /* its writer may have been started just now, like us */
+        poll(&end, 1, 1000); /* the writer may have been started just now, as we were */
     if (!any && !S_ISREG(file.st_mode) && !S_ISDIR(file.st_mode) &&
         file.st_rdev != makedev(1, 3)) /* /dev/null never blocks */
         *why = "a pipe or a device could block the job; write the rules to a file";
@@ -262,7 +264,7 @@ static ssize_t slurp(const char *path, bool any, char *text, size_t size, const 
     return n < 0 ? -1 : (ssize_t)done;
 }
 
-/* ${any}: a pipe is allowed, too. */
+/* Load rules from a file with reader ${parse}. ${any}: the file may also be a pipe or a device. */
 static enum symtuner_status load(parser *parse, const char *path, bool any, symtuner_rules **out,
                                  char *error, size_t error_size)
 {
@@ -290,7 +292,7 @@ static enum symtuner_status load(parser *parse, const char *path, bool any, symt
     return status;
 }
 
-/* The format, by the name of the file. */
+/* Return the reader for the format that the file's name tells. */
 static parser *parser_of(const char *path)
 {
     size_t n = path ? strlen(path) : 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * reader.h - what the two readers of rules (our format, NCCL's CSV) share: a place in a text, and
- * errors that name it.
+ * reader.h - what the two readers of rules (our format, NCCL's CSV) share: where in a text the
+ * reader is, and errors that name that place.
  */
 #ifndef ST_READER_H_
 #define ST_READER_H_
@@ -20,27 +20,30 @@ struct st_reader {
     const char *line_start;  /* column 1                   */
     char *error;             /* the first error wins       */
     size_t error_size;
-    symtuner_rules *rules;   /* being filled               */
+    symtuner_rules *rules;   /* filled by the reader       */
 };
 
-/* Write "name:line:column: message" and return false, so that a reader can return it. */
+/* Write "name:line:column: message" to reader->error and return false, which the caller can return
+ * in turn. ${at} is the place in the text. */
 bool st_reader_fail(struct st_reader *reader, const char *at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* At most 40 bytes of a text, as two arguments for "%.*s". */
 #define ST_SHOWN(text) (int)((text).len > 40 ? 40 : (text).len), (text).at
 
-/* The same for a word that is not in ${words}; names the nearest one, or lists them all. */
+/* Fail because ${word} is not one of ${words}: the error names the nearest word, or lists all. */
 bool st_reader_unknown(struct st_reader *reader, const char *what, struct st_text word,
                        const struct st_words *words);
 
-/* Cut the next line off ${*rest}, without CR and LF; false at the end. A line that is too long or
- * holds a NUL byte is reported, and ${line_out->at} is NULL. */
+/* Cut the next line off ${*rest}, without CR and LF; return false at the end of the text. If the
+ * line is too long or has a NUL byte or a byte order mark, the error is written and ${line_out->at}
+ * is NULL. */
 bool st_reader_line(struct st_reader *reader, struct st_text *rest, struct st_text *line_out);
 
 struct st_text st_text_trim(struct st_text text);
 
-/* Append a cleared rule. NULL, reported at ${at}, if there are too many. */
+/* Append a cleared rule to reader->rules and return it. If there are too many, write an error for
+ * place ${at} and return NULL. */
 struct st_rule *st_reader_rule(struct st_reader *reader, const char *at);
 
 /* Cut ${*rest} at the first ${separator} and return what is before it, trimmed. */
@@ -60,12 +63,12 @@ struct st_section {
 /* What a key sets in struct st_rule, for the hash. */
 enum st_key_type {
     ST_KEY_COMMENT,  /* nothing: it is for people                                  */
-    ST_KEY_GONE,     /* a removed key: counts as 0, so that other hashes stay      */
+    ST_KEY_GONE,     /* a removed key: hashed as 0, so that no hash changes by it  */
     ST_KEY_BOOL,
     ST_KEY_BITS,     /* unsigned                                                   */
     ST_KEY_INTS,     /* one int or several                                         */
     ST_KEY_SPAN,
-    ST_KEY_SET_SPAN, /* added later: a span that counts only when it is not "any"  */
+    ST_KEY_SET_SPAN, /* added later: a span that is hashed only if it is not "any" */
     ST_KEY_TEXT,
 };
 
@@ -78,12 +81,13 @@ struct st_key {
     enum st_key_type type;
     size_t offset, size;          /* of the member of struct st_rule               */
     const struct st_words *words; /* legal words, where they are few               */
-    int gone_from;                /* sections in which it no longer has one        */
+    int gone_from;                /* sections that no longer have this key         */
     const char *cure;             /* why it is gone, and what to write instead     */
 };
 extern const struct st_key st_keys[]; /* ends with a row whose word is NULL */
 
-/* Read one key of the section; reports and returns false when it is wrong. */
+/* Read one key of the section into section->rule; if it is wrong, write an error and return
+ * false. */
 bool st_key_read(struct st_reader *reader, struct st_section *section, struct st_text key,
                  struct st_text value);
 

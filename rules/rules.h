@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rules.h - what a rules text means, once read.
+ * rules.h - rules in memory, after a rules text has been read.
  *
  * A rule is a set of conditions (all must hold) and an action. Three kinds share the struct: a rule
  * for calls; a [process] rule, whose only action is the CTA count that NCCL reads once per process
@@ -72,7 +72,8 @@ struct symtuner_rules {
     struct st_rule rule[SYMTUNER_RULES_MAX];
 };
 
-/* How many ranks' buffers NCCL's nBytes adds up: all for AllGather and ReduceScatter, else one. */
+/* Return how many ranks' buffers NCCL's nBytes adds up: those of all ranks for AllGather and
+ * ReduceScatter, that of one rank for other collectives. */
 static inline uint64_t st_coll_parts(int coll, int ranks)
 {
     return coll == SYMTUNER_ALLGATHER || coll == SYMTUNER_REDUCESCATTER ? (uint64_t)ranks : 1;
@@ -83,30 +84,34 @@ static inline uint64_t st_coll_parts(int coll, int ranks)
 uint64_t st_hash_value(uint64_t hash, uint64_t value);
 uint64_t st_hash_text(uint64_t hash, const char *text);
 
-/* Make it a rule that matches everything and does nothing. */
+/* Set ${rule} to one that matches everything and does nothing. */
 void st_rule_clear(struct st_rule *rule);
 
-/* Do the rule's conditions on release and machine hold? What is unknown matches only "any". */
+/* Do the rule's conditions on release and machine hold? If a property of the machine is unknown,
+ * only "any" matches it. */
 bool st_rule_fits(const struct st_rule *rule, int nccl, const struct symtuner_machine *machine);
 
-/* The rule's span in bytes of the whole call, even if the rule counts those of one rank. */
+/* Return the rule's span of sizes in bytes of the whole call (NCCL's nBytes), even if the rule
+ * gives it in bytes of one rank. */
 struct st_span st_rule_total_bytes(const struct st_rule *rule, int coll, int ranks);
 
-/* Do the conditions of a [kernels] rule on the group hold; and those on the call? ${nccl} is 0 for
- * a group without NCCL: then any condition on the release holds. */
+/* Do the conditions of a [kernels] rule on the group of ranks hold (st_kernels_concern), and those
+ * on the call (st_kernels_cover)? ${nccl} is 0 for a group without NCCL, for which every condition
+ * on the release holds. */
 bool st_kernels_concern(const struct st_rule *rule, int nccl, int ranks,
                         const struct symtuner_machine *machine);
 bool st_kernels_cover(const struct st_rule *rule, uint64_t bytes, int dtype, int op,
                       bool registered);
 
-/* The ${n}-th reason why a [kernels] rule, looked at alone, cannot do what it says; or NULL. */
+/* Return the ${n}-th reason why a [kernels] rule, looked at alone, cannot do what it says; NULL
+ * past the last. */
 const char *st_kernels_lint(const struct st_rule *rule, int n);
 
 /* Append the rules of ${more} to ${rules}, and take its provenance if it has one. False, with
  * nothing added, if there would be too many rules or sources. */
 bool st_rules_append(symtuner_rules *rules, const symtuner_rules *more);
 
-/* The first [process] rule that fits, or NULL. */
+/* Return the first [process] rule that fits release and machine, or NULL. */
 const struct st_rule *st_rules_process(const symtuner_rules *rules, int nccl,
                                        const struct symtuner_machine *machine);
 
