@@ -1,6 +1,6 @@
 # bench.mk - build and run the benchmarks.
 
-# What one decision costs, in ns, beside a plugin that does nothing.
+# bench: time one decision in ns, and print it beside that of a plugin that does nothing.
 .PHONY: bench bench-gpu
 bench: $(B)/decide_ns $(B)/empty_tuner.so $(B)/libsymtuner.so
 	$(Q)$(B)/decide_ns $(B)/empty_tuner.so $(B)/libsymtuner.so
@@ -9,7 +9,7 @@ $(B)/decide_ns: $(B)/test/bench/decide_ns.c.o
 $(B)/empty_tuner.so: $(B)/test/bench/empty_tuner.c.o
 	$(Q)$(CC) $(LDFLAGS) -shared -o $@ $^
 
-# To run first on a new box: are the results right?
+# ar_smoke: the program to run first on a new box. Are the results right?
 ar-tools: $(B)/ar_smoke
 
 $(B)/ar_smoke: $(wildcard test/gpu/ar/smoke*.c) test/gpu/ar/smoke.h bench/must.h bench/number.h kernels
@@ -17,8 +17,8 @@ $(B)/ar_smoke: $(wildcard test/gpu/ar/smoke*.c) test/gpu/ar/smoke.h bench/must.h
 	$(Q)$(CC) $(CFLAGS) $(AR_INC) -o $@ $(filter %.c,$^) -L$(B) -lsymtuner_ar -Wl,-rpath,'$$ORIGIN' \
 	    -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lpthread -lrt -lm
 
-# Programs for real GPUs, those of test/gpu among them. They link libnccl.so.2 by its path, because pip's
-# package has no libnccl.so.
+# Programs for real GPUs; the tests in test/gpu use them, too. They link libnccl.so.2 by its path,
+# because pip's package has no libnccl.so.
 NCCL_SO = $(firstword $(wildcard $(NCCL_HOME)/lib64/libnccl.so.2 $(NCCL_HOME)/lib/libnccl.so.2))
 
 NCCL_PROG := nccl_coll nccl_decide nccl_ranks
@@ -44,7 +44,8 @@ $(GPU_PROG:%=$(B)/%): $(B)/%: $$(GPU_SRC) bench/number.h $$(wildcard bench/compa
 	    --cudart shared -lpthread -lm -ldl -Xlinker --no-as-needed,$(NCCL_SO) \
 	    -Xlinker -rpath,$(dir $(NCCL_SO)),-rpath,'$$ORIGIN',-rpath,$(CUDA_HOME)/lib64
 
-# Our kernels, NCCL's and torch's in turns. BENCH="--quick": options; bench/compare/main.c lists them.
+# bench-gpu: time our kernels, NCCL's and torch's in turns. BENCH="--quick" passes options;
+# bench/compare/main.c lists them.
 bench-gpu: $(if $(NCCL_SO),$(B)/ar_compare)
 	$(if $(NCCL_SO),$(Q)$(B)/ar_compare --out $(B)/ar_compare.csv $(BENCH),@echo \
 	    "bench-gpu: skipped: no libnccl.so.2 under NCCL_HOME=$(NCCL_HOME)"; exit 77)

@@ -55,13 +55,14 @@ def worker(mode, ranks, sizes, args):
 
     import symtuner
 
-    # all_reduce must not fall back to what it is compared with
+    # all_reduce must not fall back to lax.psum, with which it is compared
     warnings.simplefilter("error", UserWarning)
     return serve(lambda v: symtuner.all_reduce(v, "x"), ranks, sizes, args)
 
 
 def table(title, figure, spread, modes, sizes, ranks):
-    """The lines of a table: us per call in each mode, and the best psum divided by each of ours."""
+    """Return the lines of a table: us per call in each mode, and the best psum's time divided by
+    that of each of our modes."""
     ours = [m for m in ("rec", "ar") if m in modes]
     psums = [m for m in modes if m not in OURS]
     head = [f"{m:>14}" for m in modes] + [f"{'psum/' + m:>9}" for m in ours if psums]
@@ -104,7 +105,7 @@ def report(times, modes, sizes, ranks, rounds, args):
 
 
 def profile(workers, sizes, ranks, args):
-    """Profile some modes and sizes: how much of the time do the GPU kernels take?"""
+    """Profile some modes and sizes, to see how much of the time the GPU kernels take."""
     sizes = [s for i, s in enumerate(sizes) if i % 2 == 0]
     with open(f"{args.out}.{ranks}.trace.txt", "w") as f:
         for size in sizes:

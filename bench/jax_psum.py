@@ -68,7 +68,7 @@ def main():
     if args.worker:
         return worker(int(args.ranks), sizes, args)
     modes, times = args.modes.split(","), Times()
-    os.environ.pop("NCCL_SYM_CTAS", None)  # only modes that say so set it
+    os.environ.pop("NCCL_SYM_CTAS", None)  # only the modes ctas=N set it
     for ranks in map(int, args.ranks.split(",")):
         workers = {m: Worker(__file__, m, mode_env(m), ranks, args) for m in modes}
         for m in modes:

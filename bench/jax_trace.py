@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Profile a few calls with JAX's profiler: the GPU kernels, their times, and the gaps between them.
 
-A kernel of an all-reduce waits for the slowest rank, so its shortest times show the kernel itself
-and longer ones include waiting. Profiling itself takes time between kernels.
+An all-reduce kernel waits for the slowest rank, so its shortest times show the kernel itself;
+longer ones include waiting. Profiling itself takes time between kernels.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import collections
 import glob
 import tempfile
 
-CALLS = 3  # in a row, profiled
+CALLS = 3  # how many calls in a row are profiled
 
 
 def _quarters(values):
@@ -20,7 +20,7 @@ def _quarters(values):
 
 
 def _events(folder):
-    """GPU plane -> [(start us, length us, name)], sorted by start."""
+    """Read the trace: GPU plane -> [(start us, length us, name)], sorted by start."""
     import jax
 
     path = glob.glob(folder + "/**/*.xplane.pb", recursive=True)[0]

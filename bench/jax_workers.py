@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time all-reduces inside jit in worker processes, one for each mode, which take turns.
+"""Time all-reduces inside jit in worker processes, which take turns, one for each mode.
 
-A mode is an environment, so it needs its own process. All workers stay up. A round asks each of
-them for each size, in a new random order each time, since a worker is slower after some modes than
-after others. One timing: a jitted ``fori_loop`` of 30 all-reduces (bf16, shard_map, one process for
-all GPUs) is called CHAIN times in a row, each on the result of the previous call, as a training
-loop does. Then we wait once; the time is divided by 30 * CHAIN. To wait for each call (--chain 1)
-would cost all modes about 1 ms more a call from 2 MiB on (4 H200s, jax 0.11.2), which says nothing
-about all-reduce.
+A mode is a set of environment variables, so it needs its own process. All workers live until the
+end. In a round each worker is asked for each size, in a new random order each time, since a worker
+is slower after some modes than after others. For one timing, a jitted ``fori_loop`` of 30
+all-reduces (bf16, shard_map, one process for all GPUs) is called CHAIN times in a row, each time on
+the result of the call before, as a training loop does. Then we wait once, and divide the time by 30
+* CHAIN. To wait for each call (--chain 1) would add about 1 ms to each call from 2 MiB on, in all
+modes (4 H200s, jax 0.11.2); that says nothing about all-reduce.
 
-CHAIN and the number of timings depend only on the size, so every mode takes the best of the same
-number. XLA launches every iteration from the host, whose jitter only adds time. There are two
-results: ``best`` is the median over the rounds of each round's best timing, ``all`` the median of
-all timings.
+CHAIN and the number of timings depend only on the size, so the best is taken of the same number of
+timings in every mode. XLA launches every iteration from the host, and jitter of the host only adds
+time. There are two results: ``best`` is the median over the rounds of each round's best timing,
+``all`` the median of all timings.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def plan(size, chain=0, timings=0):
 
 # ---- worker --------------------------------------------------------------------------------------
 def time_chain(run, x, chain):
-    """Microseconds for each all-reduce of ${chain} calls in a row."""
+    """Return the microseconds for each all-reduce of ${chain} calls in a row."""
     start = time.perf_counter()
     for _ in range(chain):
         x = run(x)
@@ -48,7 +48,8 @@ def time_chain(run, x, chain):
 
 
 def serve(reduce, ranks, sizes, args):
-    """Check sums, compile, say "ready", then answer each "SIZE" on stdin with microseconds."""
+    """Run in a worker: check sums, compile, say "ready", then answer each "SIZE" on stdin with the
+    microseconds of all timings."""
     import jax
     import jax.numpy as jnp
     import numpy as np
@@ -144,7 +145,7 @@ class Worker:
 
 
 class Times:
-    """All timings; they give the two results for each mode and size, and the rows of the CSV."""
+    """All timings: they give the two results for each mode and size, and the rows of the CSV."""
 
     def __init__(self):
         self.rounds = collections.defaultdict(list)  # (ranks, size, mode) -> lists of us
@@ -161,7 +162,7 @@ class Times:
         return statistics.median(t for r in self.rounds[key] for t in r)
 
     def spread(self, *key):
-        """Half the range of the rounds' best timings, in percent of their median."""
+        """Return half the range of the rounds' best timings, in percent of their median."""
         bests = [min(r) for r in self.rounds[key]]
         return (max(bests) - min(bests)) / 2 / statistics.median(bests) * 100
 

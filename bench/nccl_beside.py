@@ -5,7 +5,7 @@
     python3 -m torch.distributed.run --nproc_per_node 2 bench/nccl_beside.py --out rows.csv
 
 There is one communicator for each CTA count (ncclConfig minCTAs = maxCTAs = N; 0 is NCCL's own count),
-so that all counts take turns in the same processes. Two measurements, both of the slowest rank:
+so that all counts take turns in the same processes. It measures two things, on the slowest rank:
 
 alone    us per call: a CUDA graph of 20 calls, replayed
 beside   ms until 24 GEMMs of 8192^3 bf16 on one stream and a number of collectives on a second
@@ -13,8 +13,8 @@ beside   ms until 24 GEMMs of 8192^3 bf16 on one stream and a number of collecti
 
 bytes is NCCL's nBytes: for all-gather and reduce-scatter the bytes of all ranks together. NCCL_LIBRARY
 names another libnccl.so.2 than torch's. The first count of --counts is measured twice, the second
-time as "A/A": a difference between counts that is not larger than that between these two means
-nothing.
+time as "A/A": two counts only differ if they differ by more than these two measurements of the same
+count do.
 """
 import argparse
 import collections
@@ -59,7 +59,7 @@ def check(result, what):
 
 
 def communicator(nccl, ctas):
-    """A communicator whose symmetric kernels run ``ctas`` CTAs; 0: NCCL's own count."""
+    """Make a communicator whose symmetric kernels run ``ctas`` CTAs; 0: NCCL's own count."""
     ident = Id()
     if RANK == 0:
         check(nccl.ncclGetUniqueId(ctypes.byref(ident)), "ncclGetUniqueId")
@@ -94,7 +94,7 @@ class Buffers:
 
 
 def collective(nccl, coll, comm, buffers, size):
-    """A function that starts one call of ``size`` bytes (NCCL's nBytes) on a stream."""
+    """Return a function that starts one call of ``size`` bytes (NCCL's nBytes) on a stream."""
     send, receive = buffers.address
     whole, part = size // 2, size // 2 // RANKS
     if coll == "allreduce":
@@ -156,7 +156,8 @@ class Gemms:
 
 
 def summary(rows, names):
-    """Print medians, and medians of the ratios to the first count in the same round."""
+    """Print medians of the times, and medians of each count's time divided by that of the first
+    count in the same round."""
     by_round = collections.defaultdict(dict)
     for what, coll, size, name, turn, value in rows:
         by_round[what, coll, size, turn][name] = value
@@ -234,7 +235,7 @@ def main():
         print(f"NCCL {version.value}, {RANKS} ranks, {args.rounds} rounds; GEMMs alone {gemm_ms:.2f} ms")
         summary(rows, names)
     dist.barrier()
-    os._exit(0)    # to destroy eight communicators takes long and measures nothing
+    os._exit(0)    # skip destroying eight communicators, which takes long
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* number.h - read decimal numbers on command lines, with bounds, and nothing after them. atoi()
- * would read a typing error as 0, and a test with 0 rounds always passes. */
+/* number.h - read decimal numbers on command lines, within bounds and with nothing after them.
+ * atoi() would read a typing error as 0, and a test of 0 rounds always passes. */
 #ifndef BENCH_NUMBER_H_
 #define BENCH_NUMBER_H_
 
@@ -9,8 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Read a whole number from ${low} to ${high}, not below 0. It must end ${text}, unless ${end} is
- * given: then that is set to what follows. Returns 1; or 0, and *value is unchanged. */
+/* Read a whole number from ${low} to ${high}; negative numbers are not read. If ${end} is NULL,
+ * ${text} must end there; else *end is set to what follows the number. Returns 1; or 0, and *value
+ * is unchanged. */
 static inline int number_before(const char *text, const char **end, long long low, long long high,
                                 long long *value)
 {
@@ -34,7 +35,8 @@ static inline int number_read(const char *text, long long low, long long high, l
     return number_before(text, NULL, low, high, value);
 }
 
-/* The value of option ${name} of ${program}. Ends the program if ${text} is not a number. */
+/* Return the value of option ${name} of ${program}. End the program if ${text} is not a number from
+ * ${low} to ${high}. */
 static inline int number_must(const char *program, const char *name, const char *text,
                               long long low, long long high)
 {
@@ -48,7 +50,7 @@ static inline int number_must(const char *program, const char *name, const char 
     return (int)value;
 }
 
-/* The index of ${text} in ${words}. Ends the program if it is none of them. */
+/* Return the index of ${text} in ${words}. End the program if it is none of them. */
 static inline int word_must(const char *program, const char *name, const char *text,
                             const char *const *words, int n)
 {
@@ -62,8 +64,8 @@ static inline int word_must(const char *program, const char *name, const char *t
     exit(2);
 }
 
-/* Read a number of bytes from ${low} to ${high}; K, M or G after it stands for 2^10, 2^20 or
- * 2^30. */
+/* Read a number of bytes from ${low} to ${high}; a K, M or G after it multiplies by 2^10, 2^20 or
+ * 2^30. ${end} and the result are as in number_before(). */
 static inline int number_bytes(const char *text, const char **end, size_t low, size_t high,
                                size_t *bytes)
 {

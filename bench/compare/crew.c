@@ -34,7 +34,7 @@ static int spawn(struct crew *c, char *const *argv, const char *const *env)
         if (up[1] != REPLY_FD)
             dup2(up[1], REPLY_FD);
         for (int fd = REPLY_FD + 1; fd < 1024; fd++)
-            close(fd); /* else other crews would not see the end of their commands */
+            close(fd); /* else this crew keeps others' pipes open, and they miss the end */
         for (int i = 0; env != NULL && env[i] != NULL; i++)
             putenv((char *)(size_t)env[i]);
         execvp(argv[0], argv);
@@ -48,7 +48,7 @@ static int spawn(struct crew *c, char *const *argv, const char *const *env)
     return 1;
 }
 
-/* Read one line from process ${k}, without the newline. */
+/* Read one line from process ${k}, without the newline, within ${seconds}. */
 static int hear(struct crew *c, int k, char *line, size_t size, int seconds)
 {
     for (size_t at = 0; at + 1 < size;) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* crew.h - the processes that run contenders; protocol.h has the commands. */
+/* crew.h - the processes that run contenders; protocol.h lists the commands. */
 #ifndef AR_COMPARE_CREW_H_
 #define AR_COMPARE_CREW_H_
 
@@ -11,25 +11,26 @@ struct crew_kind {
     const char *name;
     int torch, host;
     const char *const *env; /* "NAME=value" to add, NULL at the end; NULL: none */
-    const char *peer;       /* the peer's library, or NULL */
+    const char *peer;       /* path of the peer's library, or NULL */
 };
 
 struct crew_shape {
-    int ranks, apart; /* apart: one process per GPU; else one process with threads */
+    int ranks, apart; /* apart: 1: one process per GPU; 0: one process with a thread per GPU */
     size_t most;
-    char *self, *script; /* this program, torch_worker.py */
+    char *self, *script; /* paths of this program and of torch_worker.py */
 };
 
 struct crew {
     char name[48];
     int n, torch; /* n 0: not running */
-    int patience; /* most seconds until an answer */
+    int patience; /* longest wait for an answer, in seconds */
     pid_t pid[MOST_RANKS];
     int to[MOST_RANKS], from[MOST_RANKS];
 };
 
-/* All return 1; or they say why not on stderr, end the crew, and return 0. Start all crews first
- * and then wait for each with crew_ready(), so that they start up at the same time. */
+/* All of these return 1. On failure they print why to stderr, end the crew, and return 0. To let
+ * all crews start up at the same time, start all first, and then wait for each with
+ * crew_ready(). */
 int crew_start(struct crew *c, const struct crew_kind *kind, const struct crew_shape *shape);
 int crew_ready(struct crew *c);
 int crew_ask(struct crew *c, char *answer, size_t size, const char *format, ...)

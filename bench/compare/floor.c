@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * floor.c - the limits of this box for any all-reduce without multicast: the speed of plain copies
- * while all GPUs copy at once, and the time of an empty kernel in a graph.
+ * floor.c - measure the limits of this box for any all-reduce without multicast: the speed of plain
+ * copies while all GPUs copy at once, and the time of an empty kernel in a graph.
  */
 #include <cuda_runtime.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ int floor_gpus(void)
 enum { NODES = 20, TRIES = 7 };
 #define BYTES ((size_t)256 << 20)
 
-/* Every GPU copies 4 x 256 MiB to the next one; the slowest counts. */
+/* Return GB/s of the slowest GPU while every GPU copies 4 x 256 MiB to the next one. */
 static double copy_gbps(int ranks)
 {
     char *from[MOST_RANKS], *to[MOST_RANKS];
@@ -35,7 +35,7 @@ static double copy_gbps(int ranks)
         CUDA(cudaSetDevice(r));
         for (int p = 0; p < ranks; p++)
             if (p != r && cudaDeviceEnablePeerAccess(p, 0) != cudaSuccess)
-                cudaGetLastError(); /* then the copy is staged, which is the limit here */
+                cudaGetLastError(); /* no peer access: this box stages the copy */
         CUDA(cudaMalloc((void **)&from[r], BYTES));
         CUDA(cudaMalloc((void **)&to[r], BYTES));
         CUDA(cudaStreamCreateWithFlags(&stream[r], cudaStreamNonBlocking));

@@ -1,40 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * main.c - compare libsymtuner_ar.so with NCCL, torch and others, in turns, in one run.
+ * main.c - compare libsymtuner_ar.so with NCCL, torch and other projects' kernels, all in one run
+ * and in turns.
  *
  *   ar_compare [--quick] [--host] [--odd] [--odd-count] [--ranks 2,4] [--modes threads,procs]
  *              [--types bf16,f32] [--min 1K] [--max 512M] [--step 2] [--rounds 5] [--only NAME,...]
  *              [--cold 0|1] [--extra 0|1] [--limit SECONDS] [--peers FOLDER] [--out FILE.csv]
  *
- * Method: every contender captures the same call into a CUDA graph (20 calls; 8 above 32 MiB, 4
- * above 128 MiB). In each of --rounds rounds the contenders replay their graphs in turn, and each
- * round begins with the next one: first a warm-up that does not count, then 3 samples (2 above 16
- * MiB), each the time of 1 to 4 graphs on the slowest rank. The result is the median of the rounds'
- * medians. Calls are out of place. Warm: all calls use the same buffers. Cold: each call has
- * buffers of its own, and 128 MiB are overwritten before each graph.
+ * Method: every contender captures the same call into a CUDA graph (20 times; 8 above 32 MiB, 4
+ * above 128 MiB). In each of --rounds rounds the contenders replay their graphs in turn; the next
+ * round starts with the next contender. A turn is a warm-up that is not timed, then 3 samples (2
+ * above 16 MiB); a sample is the time of 1 to 4 graphs on the slowest rank. The result is the
+ * median over the rounds of each round's median. Calls are out of place. Warm: all calls use the
+ * same buffers. Cold: each call has buffers of its own, and 128 MiB are overwritten before each
+ * graph.
  *
  * Modes: "threads" is one process with a thread per GPU, "procs" one process per GPU. Torch and the
- * peers run as processes only; both tables show their results. --extra: int32 and f64 sum, bf16 max
- * and min, ours and NCCL's general kernels, 1 KiB to 4 MiB. --host: without peer memory: ours
- * through pinned host memory against NCCL with NCCL_P2P_DISABLE=1.
+ * peers run only with one process per GPU; the tables of both modes show those results. --extra
+ * adds int32 and f64 sums and bf16 max and min, of our kernels and NCCL's general ones, from 1 KiB
+ * to 4 MiB. --host measures without peer memory: our kernels through pinned host memory against
+ * NCCL with NCCL_P2P_DISABLE=1.
  *
- * Peers are other projects' kernels. Each is a shared library FOLDER/peer-NAME.so, built from that
- * project's sources and a small adapter (peer.h has the interface); none comes with this project.
- * AR_COMPARE_PEERS can name the folder, too. NAME: nccl-tests (its device kernels "lsa" and
- * "vectorized", with 16 CTAs of 512 threads as it does by default; the latter also with 64), vllm
- * (custom all-reduce, its own choice of kernel), trtllm (one-shot Lamport and two-shot, from
- * FlashInfer), mscclpp (its fastest). The output says which were found. A peer that fails, hangs or
- * gives wrong sums is reported and left out.
+ * Peers are other projects' kernels. Each is a shared library FOLDER/peer-NAME.so, which its user
+ * builds from that project's sources and a small adapter (peer.h has the interface); this project
+ * contains no peer. AR_COMPARE_PEERS can name the folder, too. The NAMEs: nccl-tests (its device
+ * kernels "lsa" and "vectorized", with 16 CTAs of 512 threads as by default there; the latter also
+ * with 64), vllm (custom all-reduce, which chooses its kernel itself), trtllm (one-shot Lamport and
+ * two-shot, from FlashInfer), mscclpp (its fastest). The output says which peers were found. A peer
+ * that fails, hangs or gives wrong sums is reported and left out.
  *
- * --odd: ours and NCCL's general kernels with one element more than a power of two, in buffers that
- * begin one element after a multiple of 256 bytes; 1 KiB to 32 MiB in steps of 8, warm. NCCL's
- * symmetric kernels up to 2.29 give wrong sums for such 16-bit buffers (nccl/hazards.h), which
- * would end the run; torch and the peers do not accept them, or take another path. --odd-count: the
- * same in buffers that begin at multiples of 256 bytes. There NCCL's symmetric kernels are right
- * and take part.
+ * --odd measures our kernels and NCCL's general ones with one element more than a power of two, in
+ * buffers that begin one element after a multiple of 256 bytes; from 1 KiB to 32 MiB in steps of 8,
+ * warm. NCCL's symmetric kernels up to 2.29 give wrong sums for such 16-bit buffers
+ * (nccl/hazards.h), which would end the run; torch and the peers do not accept such buffers, or
+ * take another path. --odd-count uses the same counts in buffers that begin at multiples of 256
+ * bytes. There NCCL's symmetric kernels are right, so they take part.
  *
- * floor: 2 * bytes * (n - 1) / n divided by the copy limit, plus the time of an empty kernel as a
- * graph node. Both are measured at the start of the run. NVLink multicast is never used.
+ * The column floor is 2 * bytes * (n - 1) / n divided by the copy limit, plus the time of an empty
+ * kernel as a graph node, on n GPUs. Both are measured at the start of the run. NVLink multicast is
+ * never used.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -68,7 +72,7 @@ static struct crew_kind kinds[CREWS] = {
 static const struct {
     const char *name, *what; /* what: its name in the protocol */
     enum crew_id crew;
-    int slot, column, anything; /* anything: not only float sums */
+    int slot, column, anything; /* anything: 1: any type and operator; 0: only sums of floats */
 } contenders[] = {
     {"ours", "zero-copy", FULL, 0, OURS, 1},      {"staged", "staged", FULL, 1, STAGED, 1},
     {"general", "general", FULL, 2, GENERAL, 1},  {"sym", "sym", FULL, 3, SYM, 0},
@@ -88,7 +92,7 @@ static int peers, has_torch; /* those that were found */
 static struct crew crews[MODES][CREWS];
 static FILE *csv;
 static time_t started;
-static int lost; /* contenders that failed, peers not included */
+static int lost; /* contenders that failed, without the peers */
 
 static void interrupted(int number)
 {
@@ -100,7 +104,7 @@ static void interrupted(int number)
     _exit(1);
 }
 
-/* Torch and the peers run as one process per GPU only. */
+/* Is this a crew that can only run as one process per GPU: torch or a peer? */
 static int guest(enum crew_id crew)
 {
     return crew == TORCH || crew >= NT;
@@ -256,7 +260,7 @@ static void compare(int ranks, char *self, char *script)
         for (int cold = 0;
              cold <= (option.cold && t == 0) && options_listed(option.types, types[t]); cold++)
             for (size_t b = option.least; b <= option.most && !late(); b *= (size_t)option.step)
-                if (!cold || b <= (size_t)16 << 20) /* larger ones do not fit into the L2 anyway */
+                if (!cold || b <= (size_t)16 << 20) /* larger ones miss the L2 anyway */
                     measure(ranks, &floor, types[t], "sum", b + (option.odd ? sizes[t] : 0), cold);
     for (size_t e = 0; e < sizeof extra / sizeof extra[0] && option.extra; e++)
         for (size_t b = option.least; b <= (size_t)4 << 20 && b <= option.most && !late();
@@ -269,7 +273,7 @@ static void compare(int ranks, char *self, char *script)
     printf("n=%d done after %d s\n", ranks, (int)(time(NULL) - started));
 }
 
-/* Find the peers and print which are there. */
+/* Look for each peer's library and print which ones are there. */
 static void find_peers(void)
 {
     static char path[CREWS][4096];
@@ -287,8 +291,9 @@ static void find_peers(void)
         printf("peers: none, --peers and AR_COMPARE_PEERS are not given\n");
 }
 
-/* Find torch_worker.py: AR_COMPARE_PY, else in bench/compare/, since this program lies in a folder
- * of the repository. Without it torch does not take part. */
+/* Find torch_worker.py: the file that AR_COMPARE_PY names, else the one in bench/compare/, which is
+ * found from this program's place in a folder of the repository. Without it torch does not take
+ * part. */
 static int find_script(const char *self, char *script, size_t size)
 {
     const char *given = getenv("AR_COMPARE_PY");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* options.c - read the command line of ar_compare; a word that is not known is an error. */
+/* options.c - read the command line of ar_compare; an unknown word is an error. */
 #include "bench/compare/options.h"
 
 #include <dirent.h>
@@ -97,7 +97,8 @@ static int folder(const char *path)
     return 1;
 }
 
-/* --quick, --host and --odd set several options; options after them change these again. */
+/* Apply --quick, --host or --odd, each of which sets several options. Options that come later on
+ * the command line can change these again. */
 static int shorthand(const char *name)
 {
     if (strcmp(name, "--quick") == 0) {

@@ -15,8 +15,8 @@ struct compare_options {
 
 extern struct compare_options option;
 
-/* Read the command line. ${names}: the contenders, some more than once. Returns 1; or says on
- * stderr which word is wrong and what would be right, and returns 0. */
+/* Read the command line. ${names}: the contenders, some of them more than once. Returns 1; or 0
+ * after a line on stderr that says which word is wrong and what would be right. */
 int options_read(int argc, char **argv, const char *const *names, int n);
 
 /* Is ${word} in the comma-separated ${list}? A list that is NULL holds every word. */

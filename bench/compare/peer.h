@@ -3,10 +3,10 @@
  * peer.h - what a shared library must export so that ar_compare --peers FOLDER can measure another
  * project's all-reduce kernels under the same conditions as ours.
  *
- * No peer comes with this project. Whoever wants the comparison builds FOLDER/peer-NAME.so from the
- * other project's repository, with one function of C linkage, ar_compare_peer(). main.c lists the
- * NAMEs. Each peer runs in processes of its own, one per GPU, so that one that fails or hangs is
- * left out without harm to the rest.
+ * This project contains no peer. To make one, build FOLDER/peer-NAME.so from the other project's
+ * repository, with one function of C linkage, ar_compare_peer(). main.c lists the NAMEs. Each peer
+ * runs in processes of its own, one per GPU, so a peer that fails or hangs is left out without harm
+ * to the other contenders.
  */
 #ifndef AR_COMPARE_PEER_H_
 #define AR_COMPARE_PEER_H_
@@ -17,25 +17,28 @@
 
 enum { PEER_VERSION = 1, PEER_KERNELS = 4 };
 
-/* One rank; valid as long as the peer. Only sums of ncclBfloat16, ncclFloat32 and ncclFloat16. */
+/* One rank; it stays valid as long as the peer. A peer is only asked for sums of ncclBfloat16,
+ * ncclFloat32 and ncclFloat16. */
 struct peer_rank {
     int rank, ranks;
     ncclComm_t comm;
     cudaStream_t stream;
-    char *buffer[2]; /* send, recv: from ncclMemAlloc, windows on all ranks */
+    char *buffer[2]; /* [send, recv], from ncclMemAlloc, registered as windows on all ranks */
     ncclWindow_t window[2];
     size_t bytes; /* of each buffer */
 };
 
 struct peer_api {
     int version;
-    const char *about;                /* project, version or commit */
-    const char *kernel[PEER_KERNELS]; /* NULL ends the list */
+    const char *about;                /* name of the project, and its version or commit */
+    const char *kernel[PEER_KERNELS]; /* names of its kernels; NULL ends the list */
 
-    /* Collective. NULL: it does not work here; ${why} says why. */
+    /* Make the peer's state for this rank. Collective. NULL: the peer does not work here, and
+     * ${why} says why. */
     void *(*create)(const struct peer_rank *rank, char *why, size_t size);
 
-    /* Why kernel ${k} cannot run this call, the same on all ranks; NULL: it can. */
+    /* Return why kernel ${k} cannot run this call, or NULL if it can. All ranks must get the same
+     * answer. */
     const char *(*refuses)(void *peer, int k, size_t bytes, ncclDataType_t type);
 
     /* Reduce buffer[0] + at into buffer[1] + at on the rank's stream, which may be capturing.
@@ -55,7 +58,7 @@ const struct peer_api *ar_compare_peer(void); /* exported by the peer */
 }
 #endif
 
-/* Load a peer. NULL: it cannot be loaded; says why on stderr. */
+/* Load a peer. Returns NULL after a line on stderr if that fails. */
 const struct peer_api *peer_load(const char *path);
 
 #endif

@@ -18,7 +18,7 @@ import statistics
 
 NAMES = ["ours", "staged", "general", "sym", "sym32", "sym64", "torch1", "torch2",
          "nt_lsa", "nt_vec", "nt_vec64", "vllm", "trt1", "trt2", "mscclpp"]
-GUESTS = NAMES[6:]  # only measured as one process per GPU
+GUESTS = NAMES[6:]  # measured only with one process per GPU, and shown in every mode
 COLOURS = dict(zip(NAMES, ["#c0392b", "#e59866", "#1f618d", "#7d3c98", "#a569bd", "#5b2c6f",
                            "#1e8449", "#52be80", "#7f8c8d", "#34495e", "#95a5a6",
                            "#d4ac0d", "#117864", "#45b39d", "#873600"]))
@@ -26,7 +26,8 @@ WIDTH, HEIGHT, GAP, LEFT = 440, 260, 70, 60
 
 
 def read(path, args):
-    """(ranks, mode) -> contender -> [(bytes, median us)]; torch and the peers in every mode."""
+    """Read the file: (ranks, mode) -> contender -> [(bytes, median us)]. Torch and the peers are in
+    every mode."""
     rounds = collections.defaultdict(list)
     with (lzma.open if path.endswith(".xz") else open)(path, "rt", newline="") as f:
         for row in csv.DictReader(f):

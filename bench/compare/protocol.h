@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * protocol.h - what ar_compare and its workers say to each other.
+ * protocol.h - the commands and answers between ar_compare and its workers.
  *
- * The program starts "crews": long-lived processes that wait on a pipe, so that workers with
+ * ar_compare starts "crews": groups of processes that live long and wait on a pipe. So workers with
  * different environments (NCCL's CTA count is fixed per process) can take turns within
- * milliseconds. A command is one line on the worker's stdin, its answer one line on descriptor 3:
+ * milliseconds. A command is one line on the worker's stdin, the answer is one line on its
+ * descriptor 3:
  *
  *   prepare SLOT WHAT BYTES TYPE OP COLD CALLS SHIFT    ok KERNEL | no REASON
  *   time SLOT LAUNCHES SAMPLES WARMUP                   us T T T ...   microseconds per call, of
  *                                                                      this process's slowest rank
  *   drop                                                ok
  *
- * Workers: worker.c (ours, NCCL and peers) and torch_worker.py (torch symmetric memory).
+ * There are two workers: worker.c (our kernels, NCCL's and peers) and torch_worker.py (torch's
+ * symmetric memory).
  */
 #ifndef AR_COMPARE_PROTOCOL_H_
 #define AR_COMPARE_PROTOCOL_H_
@@ -20,12 +22,14 @@
 
 enum { REPLY_FD = 3, MOST_RANKS = 16, MOST_SLOTS = 4, MOST_SAMPLES = 8 };
 
-/* argv after "--worker": ranks, first rank of this process, ranks in this process, most bytes, host
- * transport (0 or 1), and for a peer its library (peer.h). */
+/* Run a worker. ${argv} after "--worker": ranks, first rank of this process, ranks in this process,
+ * bytes of the largest call, host transport (0 or 1), and for a peer the path of its library
+ * (peer.h). */
 int worker_main(int argc, char **argv);
 
-/* Write "GBPS US" to REPLY_FD: GB/s of each GPU while the copy engines of all GPUs copy to their
- * neighbours, and us of an empty kernel as a graph node. argv after "--floor": ranks. */
+/* Write "GBPS US" to REPLY_FD: the GB/s of each GPU while the copy engines of all GPUs copy to
+ * their neighbours, and the microseconds of an empty kernel as a graph node. ${argv} after
+ * "--floor": ranks. */
 int floor_main(int argc, char **argv);
 
 #ifdef __cplusplus

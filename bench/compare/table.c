@@ -37,7 +37,7 @@ static double busbw(const struct line *row)
     return 2.0 * (double)row->bytes * (row->ranks - 1) / row->ranks / row->us[OURS] / 1000;
 }
 
-/* The fastest time of columns ${from} .. ${to}; 0 if none was measured. */
+/* Return the shortest time in columns ${from} to ${to}; 0 if none was measured. */
 static double best(const struct line *row, int from, int to)
 {
     double t = 0;

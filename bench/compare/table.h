@@ -34,13 +34,13 @@ struct line {
     size_t bytes;
     const char *mode, *type, *op;
     double floor, us[COLUMNS],
-        spread[COLUMNS]; /* us 0: not measured; spread: (max - min) / median */
-    char kernel[64];     /* our kernel */
+        spread[COLUMNS]; /* us: 0 if not measured; spread: (max - min) / median */
+    char kernel[64];     /* name of our kernel that ran */
 };
 
 double table_median(double *v, int n); /* sorts v */
 double floor_us(const struct floor *floor, int ranks, size_t bytes);
-int floor_gpus(void); /* GPUs that this process sees; floor.c */
+int floor_gpus(void); /* returns how many GPUs this process sees; in floor.c */
 /* ${peers}: print the columns from PEERS on, too. */
 void table_head(int ranks, const struct floor *floor, int seconds, int host, int peers);
 void table_line(const struct line *row);

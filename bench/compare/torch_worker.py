@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Torch's symmetric-memory all-reduces, as a worker of ar_compare (protocol.h has the commands).
-ar_compare starts one process per GPU. Multicast (multimem) is never used.
+"""A worker of ar_compare that runs torch's symmetric-memory all-reduces (protocol.h lists the
+commands). ar_compare starts one such process per GPU. Multicast (multimem) is never used.
 
 argv: ranks rank port most_bytes
 """
@@ -62,7 +62,7 @@ def main():
         graphs[slot] = (graph, what, kind, cold, calls)
         torch.cuda.synchronize()
         dist.barrier(device_ids=[rank])
-        torch.cuda.synchronize()  # leave nothing on the GPU while the others run
+        torch.cuda.synchronize()  # leave no work on the GPU while other contenders run
         return "ok " + what
 
     def time_it(slot, launches, samples, warmup):

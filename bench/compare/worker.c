@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * worker.c - one process of a crew: runs libsymtuner_ar.so and NCCL on the same communicator, or a
- * peer (peer.h) on a communicator of its own.
+ * worker.c - one process of a crew. It runs libsymtuner_ar.so and NCCL on the same communicator, or
+ * a peer (peer.h) on a communicator of its own.
  *
- * There is one thread per rank of this process. Buffers: two windows (for zero-copy and NCCL's
- * symmetric kernels) and two plain allocations (for staged and NCCL's general kernels). Every
+ * There is one thread per rank of this process. Each rank has two buffers in windows (for zero-copy
+ * and NCCL's symmetric kernels) and two plain ones (for staged and NCCL's general kernels). Every
  * prepared call is checked once: all ranks send the same value, and the head, middle and tail of
- * the result must be its exact sum. ar_fuzz does the thorough checking.
+ * the result must be the exact sum. ar_fuzz does the thorough checking.
  *
  * Warm: all calls use the same two buffers. Cold: every call of a graph has buffers of its own, and
  * 128 MiB are overwritten before each graph, more than twice the 60 MB of an H200's L2.
@@ -48,7 +48,7 @@ static const char *const what_name[WHATS] = {"zero-copy", "staged", "general", "
 static struct {
     char verb[16];
     int slot, what, type, op, cold, calls, launches, samples, warmup;
-    size_t bytes, shift; /* shift: where in its buffers the call begins */
+    size_t bytes, shift; /* shift: offset of the call in its buffers, in bytes */
     char said[200];
 } order;
 
@@ -78,7 +78,7 @@ static size_t arena_bytes(void)
 {
     size_t least = (size_t)256 << 20;
 
-    return (job.most > least ? job.most : least) + 4096; /* the tail: a call as a barrier */
+    return (job.most > least ? job.most : least) + 4096; /* the last 4096: the barrier's call */
 }
 
 static void one_call(struct rank *r, int what, size_t at, size_t bytes, int type, ncclRedOp_t op)
@@ -103,7 +103,7 @@ static void one_call(struct rank *r, int what, size_t at, size_t bytes, int type
     }
 }
 
-/* Element ${i} of the result as a double. */
+/* Return element ${i} of the result as a double. */
 static double element(const char *p, int type, size_t i)
 {
     unsigned w;
@@ -174,7 +174,7 @@ static int check(struct rank *r)
     return 1;
 }
 
-/* Why the peer cannot run this call, the same on all ranks, or NULL. */
+/* Return why the peer cannot run this call, the same on all ranks, or NULL if it can. */
 static const char *refused(struct rank *r)
 {
     int k = order.what - PEER;
@@ -221,7 +221,7 @@ static void prepare(struct rank *r)
             snprintf(order.said, sizeof order.said, "ok %s:%dx%d", plan.kernel, plan.ctas,
                      plan.threads);
     }
-    if (!check(r)) { /* a peer that is wrong is left out at this size */
+    if (!check(r)) { /* a peer with a wrong sum is left out at this size */
         if (job.peer == NULL)
             exit(1);
         snprintf(order.said, sizeof order.said, "no WRONG SUM");
@@ -254,7 +254,7 @@ static void time_it(struct rank *r)
     for (int i = 0; i < order.warmup; i++)
         CUDA(cudaGraphLaunch(r->graph[s], r->stream));
     for (int i = 0; i < order.samples; i++) {
-        if (r->cold[s]) { /* flush, then wait for the other ranks in a call that is not timed */
+        if (r->cold[s]) { /* flush the L2; then an untimed call waits for the other ranks */
             CUDA(cudaMemsetAsync(r->flush, i, FLUSH, r->stream));
             one_call(r, job.peer == NULL ? r->what[s] : NCCL_SYM, arena_bytes() - 4096, 64,
                      r->filled, ncclSum);
@@ -383,7 +383,8 @@ static void say_times(void)
     say(text);
 }
 
-/* The index of ${word} in an array of rows of ${step} bytes that begin with a name; or -1. */
+/* Return the index of ${word} in an array of ${n} rows, each of ${step} bytes and beginning with
+ * its name; -1 if it is not there. */
 static int find(const char *word, const void *names, size_t step, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -412,7 +413,7 @@ static int understand(const char *line)
     return strcmp(order.verb, "drop") == 0;
 }
 
-/* Rank 0 makes the unique id; ar_compare passes it to the other processes. */
+/* Share NCCL's unique id: rank 0 makes it, and ar_compare passes it to the other processes. */
 static int share_id(void)
 {
     char hex[2 * sizeof job.id + 8] = "";
@@ -476,5 +477,5 @@ int worker_main(int argc, char **argv)
         else
             say(order.said);
     }
-    _exit(0); /* to destroy NCCL's communicators would take seconds for nothing */
+    _exit(0); /* NCCL would take seconds to destroy its communicators, for no benefit */
 }

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * decide_ns.c - what one getCollInfo and one CollApi event cost, compared with a plugin that does
+ * decide_ns.c - time one getCollInfo and one CollApi event of our plugin, beside a plugin that does
  * nothing.
  *
  *   decide_ns EMPTY.so LIBSYMTUNER.so [ROUNDS]
  *
  * The plugin reads its options once per process, so every variant is a copy of the library with a
- * name and state of its own. All variants run in turns in one process on one CPU. A round is 2000
- * single calls of each, which repeat 64 different calls as a training step would. Each call is
- * timed by the time-stamp counter with fences around it. The first row times nothing at all; its
- * time is part of every other row. "added" is the difference to the empty plugin, so it is not in
- * there. mean90 is the mean of the cheapest nine tenths of the calls.
+ * name and state of its own. All variants run in turns in one process on one CPU. In a round each
+ * variant gets 2000 single calls, which repeat 64 different calls as a training step would. Each
+ * call is timed by the time-stamp counter with fences around it. The first row times nothing at
+ * all; its time is part of every other row. The column "added" is the difference to the empty
+ * plugin, so it does not contain that time. mean90 is the mean of the cheapest nine tenths of the
+ * calls.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -171,7 +172,7 @@ static void start(struct variant *variant, const char *so, const char *folder)
         wrong |= !(mask & NCCL_ABI_EV_COLL_API);
         variant->event = profiler->start_event;
     } else {
-        for (int rank = 0; rank < 8; rank++) /* rules act once all ranks are there; keep the last */
+        for (int rank = 0; rank < 8; rank++) /* rules need all ranks; keep the last tuner */
             wrong |= tuner->init(&variant->ctx, 1 + (uint64_t)(variant - variants), 8, 1, NULL,
                                  NULL, NULL);
         variant->ask = tuner->get_coll_info;
@@ -231,7 +232,7 @@ static void run(struct variant *variant, int round, int block)
     }
 }
 
-/* The ${share} percentile of blocks ${from} .. ${to} - 1, in ticks. */
+/* Return the ${share} percentile of blocks ${from} to ${to} - 1, in ticks. */
 static double percentile(const struct variant *variant, int from, int to, double share)
 {
     uint64_t total = 0, seen = 0;
@@ -248,8 +249,8 @@ static double percentile(const struct variant *variant, int from, int to, double
     return BINS;
 }
 
-/* The mean of the cheapest nine tenths, in ticks. On machines whose clock counts in steps of 10 ns
- * a median moves by whole steps; this mean does not. */
+/* Return the mean of the cheapest nine tenths, in ticks. Where the clock counts in steps of 10 ns a
+ * median moves by whole steps; this mean does not. */
 static double mean90(const struct variant *variant)
 {
     uint64_t total = 0, seen = 0, here;
@@ -332,7 +333,7 @@ int main(int argc, char **argv)
     for (int v = 1; v < VARIANTS; v++)
         start(&variants[v], argv[variants[v].rules < 0 ? 1 : 2], folder);
     tick = ns_per_tick();
-    for (int v = 0; v < VARIANTS; v++) { /* warm up; not counted */
+    for (int v = 0; v < VARIANTS; v++) { /* warm up, without counting */
         run(&variants[v], 0, 0);
         memset(variants[v].bin, 0, sizeof variants[v].bin);
     }

@@ -6,27 +6,28 @@
  *           [--host 0|1] [--gpus N] [--most BYTES] [--timeout MS] [--limit SECONDS] [--say 0|1]
  *           [--fork 0|1] [--nonblocking 0|1]
  *
- * local: symtuner_ar_create_local, with a thread per rank. threads, procs: from an ncclComm_t, with
- * threads of one process or one process per rank. --gpus: use fewer GPUs than ranks, which share
- * them (local only). --fork 0: run the threads in this process, for tools that do not follow a
- * fork. --nonblocking 1: communicators with blocking = 0, passed to the library while they are
- * being made.
+ * --mode local makes groups with symtuner_ar_create_local and runs a thread per rank. --mode
+ * threads and procs make groups from an ncclComm_t and run threads of one process, or one process
+ * per rank. --gpus: use fewer GPUs than ranks, so that ranks share them (local only). --fork 0: run
+ * the threads in this process, for tools that do not follow a fork. --nonblocking 1: make
+ * communicators with blocking = 0, and pass them to the library while NCCL is still making them.
  *
- * Random, and the same on all ranks: type, operator, count, placement (plain, registered, in place,
- * local: by lists of all ranks' addresses), alignment (of plain buffers: each rank its own),
- * stream, one call or up to 4 in a row, eager or captured (up to 4 graphs of 1 to 28 calls at a
- * time, replayed in any order), kernel, blocks and threads. Random on each rank: pauses before a
- * call, and kernels that occupy SMs. fuzz.h says what is checked; besides, all ranks must get the
- * same bytes.
+ * Drawn at random, and the same on all ranks: type, operator, count, placement (plain, registered,
+ * in place, local: by lists of all ranks' addresses), alignment (in plain buffers it differs by
+ * rank), stream, one call or up to 4 in a row, eager or captured (up to 4 graphs at a time, of 1 to
+ * 28 calls, replayed in any order), kernel, blocks and threads. Drawn by each rank for itself:
+ * pauses before a call, and kernels that occupy SMs. fuzz.h says how a rank checks a call; besides,
+ * all ranks must get the same bytes.
  *
- * Phases: the mixture; counters that cross 2^32, and counters that start at the last value that
- * symtuner_ar_create() accepts; a handle made for one stream that is used on several; two groups on
- * the same GPUs at the same time, with so few blocks that both fit, since otherwise no library
- * could work. Each phase begins with scratch full of NaN.
+ * The phases: everything mixed; counters that cross 2^32; counters that start at the last value
+ * that symtuner_ar_create() accepts; a handle made for one stream but used on several; two groups
+ * on the same GPUs at the same time. In the last one calls have so few blocks that the kernels of
+ * both groups fit on a GPU together, since otherwise no library could work. Each phase begins with
+ * scratch memory full of NaN.
  *
- * The last line counts the calls by kernel. It is a failure if no call ran a kernel of ours, or
- * with --kernel, not that one. The transport is peer memory unless --host or SYMTUNER_AR_TRANSPORT
- * says otherwise. Exit 0: all right, 1: wrong, 77: cannot run here.
+ * The last line counts the calls by kernel. The run fails if no call ran a kernel of ours, or with
+ * --kernel if that kernel did not run. The transport is peer memory unless --host or
+ * SYMTUNER_AR_TRANSPORT says otherwise. Exit 0: all right, 1: wrong, 77: cannot run here.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,7 +53,7 @@ static const struct phase {
 
 struct team *team;
 char *buffer_of[2][2][MOST_RANKS];
-static symtuner_ar *handle_of[2][MOST_RANKS]; /* only for threads of one process */
+static symtuner_ar *handle_of[2][MOST_RANKS]; /* [group][rank]; only for threads of one process */
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
@@ -64,7 +65,7 @@ static void make_group(struct rank *r, int g, const struct phase *phase)
         .first_epoch = phase->first_epoch,
         .one_stream = phase->one_stream && option.gpus == option.ranks,
         .bulk_bytes = (size_t)48 << 20,
-        /* not AUTO: it would test something else where the GPUs have no peer access */
+        /* not AUTO, which uses another transport where the GPUs have no peer access */
         .transport = option.host                               ? SYMTUNER_AR_HOST
                      : getenv("SYMTUNER_AR_TRANSPORT") != NULL ? SYMTUNER_AR_AUTO
                                                                : SYMTUNER_AR_PEER};
@@ -164,7 +165,8 @@ static void replay(struct rank *r, int slot)
 
 /* ---- checking -------------------------------------------------------------------------------- */
 
-/* Fetch what lane ${l} has recorded since last time. Returns its number of calls so far. */
+/* Fetch the records that lane ${l} has written since the last fetch. Returns the number of calls
+ * that the lane has verified so far. */
 static unsigned long long fetch_lane(struct rank *r, int l)
 {
     unsigned long long counter, first = r->seen[l] % FUZZ_RING, n;
@@ -232,7 +234,9 @@ static void run_phase(struct rank *r, const struct phase *phase)
 {
     long some = option.calls * phase->percent / 100, end = r->issued + some;
     long alone = r->issued + some / 2;
-    int one_stream = phase->one_stream; /* and without graphs in the first half */
+    /* such a phase starts with one stream and no graphs; its second half uses all streams, and
+     * graphs */
+    int one_stream = phase->one_stream;
 
     for (int g = 0; g < phase->groups; g++)
         make_group(r, g, phase);
@@ -307,8 +311,8 @@ static void body(int me)
     team_meet(team);
 }
 
-/* Print the calls by kernel. Returns 1 if the run is ${bad}, or the kernel under test did not
- * run. */
+/* Print the number of calls by kernel. Returns 1 if the run is ${bad}, or if the kernel under test
+ * did not run; else 0. */
 static int report_kernels(int bad)
 {
     unsigned long long wanted = 0;
@@ -336,7 +340,7 @@ int main(int argc, char **argv)
 
     if (!fuzz_options_read(argc, argv))
         return 2;
-    setenv("NCCL_NVLS_ENABLE", "0", 1); /* no multicast, ever */
+    setenv("NCCL_NVLS_ENABLE", "0", 1); /* never use multicast */
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     gpus = team_gpus(option.fork);
     if (gpus < option.gpus) {

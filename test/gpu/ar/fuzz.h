@@ -2,11 +2,11 @@
 /*
  * fuzz.h - what the host and the GPU side of the all-reduce test share.
  *
- * Three launches on one stream test a call. fuzz_prepare writes this rank's input and poisons the
- * output and the bytes around it. The all-reduce follows. Then fuzz_verify overwrites the input and
- * compares the output, bit by bit, with the sum of all ranks' inputs in the order of
- * test/kernels/reference.h; every rank can compute the inputs of all. Several calls may be
- * prepared, run in a row, and verified in that order. The data depend on a counter in device
+ * Three launches on one stream test a call. fuzz_prepare writes this rank's input, and poisons the
+ * output and the bytes around it. The all-reduce follows. Then fuzz_verify overwrites the input,
+ * and compares the output, bit by bit, with the sum of all ranks' inputs in the order of
+ * test/kernels/reference.h; every rank can compute the inputs of all ranks. Several calls may be
+ * prepared, then run in a row, then verified in that order. The data depend on a counter in device
  * memory, so a graph gets new data in each replay.
  */
 #ifndef AR_FUZZ_H_
@@ -17,20 +17,21 @@
 
 enum { FUZZ_GUARD = 64, FUZZ_RING = 8192 };
 
-/* Data: small integers, which every type adds up exactly; reals of a float type, with exponents
- * near each other and far apart; the same with -0 and NaN among them. */
+/* FUZZ_EXACT: small integers, which every type adds up exactly. FUZZ_REAL: numbers of a float type,
+ * some with exponents near each other, some far apart. FUZZ_SPECIAL: such numbers with -0 and NaN
+ * among them. */
 enum fuzz_data { FUZZ_EXACT, FUZZ_REAL, FUZZ_SPECIAL };
 
 struct fuzz_record {
     unsigned long long hash;             /* of the output bytes                          */
-    unsigned wrong;                      /* elements, or bytes around the output         */
-    unsigned tag;                        /* of the call                                  */
+    unsigned wrong;                      /* wrong elements, or bytes around the output */
+    unsigned tag;                        /* number of the call */
     unsigned long long first, got, want; /* one wrong element                  */
 };
 
-/* One per stream; device memory. */
+/* A rank's lane: one per stream, in device memory. */
 struct fuzz_lane {
-    unsigned long long counter; /* verified calls                             */
+    unsigned long long counter; /* number of verified calls */
     unsigned leaving;           /* blocks that have read the counter          */
     unsigned lane;
     struct fuzz_record record[FUZZ_RING];
@@ -39,7 +40,7 @@ struct fuzz_lane {
 struct fuzz_call {
     char *send, *recv; /* equal: in place */
     size_t count;
-    int type, op, data, ranks, me, bytes; /* NCCL's numbers; bytes per element */
+    int type, op, data, ranks, me, bytes; /* type, op: NCCL's numbers; bytes: of one element */
     unsigned tag;
     unsigned ahead; /* calls of this lane that were prepared before this one and not verified yet */
     struct fuzz_lane *lane;

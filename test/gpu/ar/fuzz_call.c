@@ -3,8 +3,8 @@
  * fuzz_call.c - draw a random call, and launch it between the kernels that prepare and check it.
  *
  * Sometimes several calls run in a row, as in a program that reduces many buffers. Only then does
- * one kernel of ours follow another and, with SYMTUNER_AR_OVERLAP=2, may start before that has
- * ended.
+ * one kernel of ours directly follow another and may, with SYMTUNER_AR_OVERLAP=2, start before the
+ * other one has ended.
  */
 #include <stdio.h>
 #include <string.h>
@@ -12,8 +12,8 @@
 #include "test/gpu/ar/fuzz_rank.h"
 
 enum { MOST_BEHIND = 4 };
-#define BEHIND_BYTES ((size_t)1 << 20)  /* largest call in a row of calls */
-#define BEHIND_STEP  ((size_t)16 << 20) /* distance between the buffers of two calls in a row */
+#define BEHIND_BYTES ((size_t)1 << 20)  /* most bytes of a call with others in a row */
+#define BEHIND_STEP  ((size_t)16 << 20) /* bytes between the buffers of two calls in a row */
 
 struct drawn {
     struct fuzz_call c;
@@ -28,8 +28,9 @@ unsigned fuzz_draw(unsigned long long *state, unsigned below)
     return (unsigned)(*state * 0x2545f4914f6cdd1dull >> 33) % below;
 }
 
-/* Half of the lengths are any number. The others are often multiples of words, or of lines on every
- * rank, or powers of two, for which kernels have special cases. */
+/* Draw a length up to ${allowed} bytes. Half of the lengths are any number. The others are often
+ * multiples of words, or of lines on every rank, or powers of two, for which kernels have special
+ * cases. */
 static size_t draw_bytes(struct rank *r, size_t allowed)
 {
     unsigned p = fuzz_draw(&r->common, 1000), even = fuzz_draw(&r->common, 8);
@@ -104,8 +105,9 @@ static void draw_kernel(struct rank *r, symtuner_ar *h, int bounded, struct draw
     ask(r, h, d);
 }
 
-/* The alignment of a call in bytes. NCCL's own kernels before 2.30.3 give wrong sums of small types
- * that do not begin at a multiple of 4 bytes (docs/steering.md); we do not test for that. */
+/* Return the alignment of a call in bytes. NCCL's own kernels before 2.30.3 give wrong sums of
+ * small types that do not begin at a multiple of 4 bytes (docs/steering.md); we do not test for
+ * that. */
 static unsigned address_step(int bytes)
 {
     int version = 0;
@@ -150,7 +152,7 @@ static void draw_call(struct rank *r, int lane, int lists, int k, int n, struct 
     c->recv = in_place ? c->send : r->buffer[to][1] + at[1];
 }
 
-/* The address on rank ${peer} that corresponds to ${p} on this rank. */
+/* Return the address on rank ${peer} that corresponds to ${p} on this rank. */
 static char *same_place(const struct rank *r, const char *p, int peer)
 {
     for (int mapped = 0; mapped < 2; mapped++)
@@ -163,7 +165,7 @@ static char *same_place(const struct rank *r, const char *p, int peer)
     return NULL;
 }
 
-/* Make the call; ${lists}: with the addresses of all ranks. */
+/* Call the all-reduce. ${lists}: pass the addresses of all ranks. */
 static ncclResult_t reduce(struct rank *r, const struct fuzz_call *c, int lists, symtuner_ar *h,
                            cudaStream_t stream)
 {
@@ -181,8 +183,8 @@ static ncclResult_t reduce(struct rank *r, const struct fuzz_call *c, int lists,
                                      (ncclRedOp_t)c->op, h, stream);
 }
 
-/* Describe the call for the report. A call by lists runs as if registered, so if the table chooses,
- * a zero-copy kernel may run. */
+/* Write the call's description for the report. A call by lists counts as one on registered buffers,
+ * so where the table chooses, it may get a zero-copy kernel. */
 static void take_note(struct rank *r, const struct drawn *d, int lane, int captured, int n)
 {
     static const char *const types[] = {"i8",  "u8",  "i32", "u32",  "i64",  "u64",
@@ -193,7 +195,7 @@ static void take_note(struct rank *r, const struct drawn *d, int lane, int captu
 
     for (*number = 0; strcmp(symtuner_ar_kernel_name(*number), d->plan.kernel) != 0;)
         ++*number;
-    if (c->count == 0) /* nothing runs; the number of no kernel */
+    if (c->count == 0) /* an empty call runs no kernel, and gets this number */
         *number = MOST_KERNELS - 1;
     snprintf(r->note[c->tag % NOTES], sizeof r->note[0],
              "%s %dx%d %s %s count %zu at %u/%u%s data %d lane %d%s%s, %u of %d", d->plan.kernel,

@@ -40,7 +40,7 @@ static __device__ unsigned long long encode(int type, double v)
     }
 }
 
-/* The float types of FUZZ_REAL. */
+/* Return the value of these bits of a float type. */
 static __device__ double decode(int type, unsigned long long bits)
 {
     switch (type) {
@@ -64,7 +64,7 @@ static __device__ unsigned long long low(unsigned long long v, int bytes)
     return bytes == 8 ? v : v & ((1ull << 8 * bytes) - 1);
 }
 
-/* For each type the largest integer that 16 ranks can add up exactly. */
+/* Return a type's largest integer of which the sum over 16 ranks is exact. */
 static __device__ int limit_of(int type)
 {
     return type == E4M3 || type == E5M2 ? 1 : type == I32 || type == F32 || type == F64 ? 99 : 4;
@@ -81,9 +81,10 @@ static __device__ double whole(const fuzz_call &c, int rank, unsigned h)
                      : (int)(h % (unsigned)(limit + 1));
 }
 
-/* The largest exponent of reals, positive or negative. They are so far apart that a sum in another
- * order, or one that loses small terms, has other bits. Products of 16 ranks stay in range in f64;
- * in other types they may become infinite, which is a result like any other. */
+/* Return the largest exponent of FUZZ_REAL numbers, positive or negative. Exponents are so far
+ * apart that a sum in another order, or one that loses small terms, has other bits. Products of 16
+ * ranks stay in range in f64; in other types they may become infinite, which is a result like any
+ * other. */
 static __device__ int exponents(int type, int op)
 {
     if (type == F64)
@@ -93,7 +94,8 @@ static __device__ int exponents(int type, int op)
     return type == F32 ? 50 : type == BF16 ? 40 : type == E4M3 ? 6 : 12;
 }
 
-/* The bits of this rank's element; ${h} depends on the position and the call. */
+/* Return the bits of rank ${rank}'s input element; ${h} depends on the element's position and on
+ * the call. */
 static __device__ unsigned long long input(const fuzz_call &c, int rank, unsigned h)
 {
     if (c.data == FUZZ_EXACT)
@@ -112,7 +114,7 @@ static __device__ unsigned long long input(const fuzz_call &c, int rank, unsigne
     return low(encode(c.type, ldexp(v, (int)(mix(r) % (2 * most + 1)) - (int)most)), c.bytes);
 }
 
-/* Is ${got} right? */
+/* Is the output element ${got} right? */
 static __device__ int right(const fuzz_call &c, unsigned h, unsigned long long got,
                             unsigned long long *want)
 {

@@ -15,7 +15,7 @@ struct fuzz_options {
 
 extern struct fuzz_options option;
 
-/* Returns 1; or says which word is wrong, and returns 0. */
+/* Read the command line. Returns 1; or 0 after a line that says which word is wrong. */
 int fuzz_options_read(int argc, char **argv);
 
 #endif

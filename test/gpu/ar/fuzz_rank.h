@@ -29,11 +29,12 @@ struct rank {
     int graph_calls[GRAPHS];
     unsigned tag;
     long issued;
-    char note[NOTES][112];       /* describes call ${tag} */
+    char note[NOTES][112];       /* [tag % NOTES]: describes the call */
     unsigned char kernel[NOTES]; /* which kernel ran it: an index of symtuner_ar_kernel_name() */
 };
 
-/* The buffers of all ranks; only for threads of one process. */
+/* [plain, registered][send, recv][rank]: the buffers of all ranks; only for threads of one
+ * process. */
 extern char *buffer_of[2][2][MOST_RANKS];
 
 #define CUDA(call)                                                                                 \
@@ -54,11 +55,11 @@ extern char *buffer_of[2][2][MOST_RANKS];
             team_fail(team, "rank %d: %s: %s", r->me, #call, symtuner_ar_error(handle));           \
     } while (0)
 
-/* A random number below ${below} from one of the rank's two sequences. */
+/* Draw a random number below ${below} from one of the rank's two sequences. */
 unsigned fuzz_draw(unsigned long long *state, unsigned below);
 
-/* Launch a random call, or up to four in a row, with the kernels that check them, on lane ${lane}.
- * ${bounded}: with few blocks. Returns the number of calls. */
+/* Launch a random call, or up to four in a row, on lane ${lane}, together with the kernels that
+ * check them. ${bounded}: use few blocks. Returns the number of calls. */
 int fuzz_call_some(struct rank *r, int lane, int captured, int bounded);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_team.c - the ranks of a test as threads or processes; if one fails, all end. */
+/* fuzz_team.c - run the ranks of a test as threads or processes; if one rank fails, end all. */
 #include <cuda_runtime_api.h>
 #include <pthread.h>
 #include <sched.h>
@@ -133,7 +133,7 @@ int team_run(struct team *t, void (*body)(int rank), int seconds, int forked)
                     kill(child[k], SIGKILL);
         } else if (bad && end > time(NULL) + 5) {
             atomic_store(&t->failed, 1);
-            end = time(NULL) + 5; /* the others should notice the failure */
+            end = time(NULL) + 5; /* leave the others 5 s to notice the failure */
         }
         nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
     }

@@ -12,7 +12,7 @@
 enum { MOST_RANKS = 16, LANES = 4, MOST_KERNELS = 32 };
 
 struct team {
-    int ranks, apart; /* apart: one process per rank */
+    int ranks, apart; /* apart: 1: one process per rank; 0: threads */
     atomic_uint arrived, round, failed;
     ncclUniqueId id[2];
     /* what each rank found since they last waited for each other */
@@ -21,25 +21,26 @@ struct team {
     unsigned long long ran[MOST_KERNELS]; /* calls by kernel, as symtuner_ar_kernel_name() counts */
 };
 
-/* In memory that forked processes share. */
+/* Make a team, in memory that forked processes share. */
 struct team *team_make(int ranks, int apart);
 
 /* Wait for all ranks. Ends this process if one has failed. */
 void team_meet(struct team *t);
 
-/* Make communicator ${g} of rank ${me} and return NCCL's result. With ${nonblocking} it may still
- * be in progress, so that the library has to wait. */
+/* Make communicator ${g} of rank ${me}. Returns NCCL's result. With ${nonblocking} the communicator
+ * may still be in progress, so that the library has to wait for it. */
 ncclResult_t team_comm(struct team *t, int g, int me, int nonblocking, ncclComm_t *comm_out);
 
 /* Say what is wrong and end all ranks. */
 void team_fail(struct team *t, const char *format, ...)
     __attribute__((format(printf, 2, 3), noreturn));
 
-/* Run ${body}(rank) on all ranks: in processes if ${forked} (then the caller must not have used
- * CUDA), else in threads. Returns 0, or 1 if one failed or not all ended within ${seconds}. */
+/* Run ${body}(rank) for all ranks: in processes if ${forked} (then the caller must not have used
+ * CUDA), else in threads. Returns 0, or 1 if a rank failed or not all ended within ${seconds}. */
 int team_run(struct team *t, void (*body)(int rank), int seconds, int forked);
 
-/* The number of GPUs. ${forked}: a child counts them, so that this process can still fork. */
+/* Return the number of GPUs. ${forked}: count them in a child process, so that this process can
+ * still fork. */
 int team_gpus(int forked);
 
 #endif

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kill.c - if a peer dies, stays away or aborts, the other ranks get an error in time.
+ * kill.c - when a peer dies, stays away or aborts, do the other ranks get an error in time?
  *
  *   ar_kill [--times 4] [--ranks 2] [--groups N] [--seed N]
  *
- * --times times: one process per GPU, in a group made from an ncclComm_t with a time limit of
- * TIMEOUT ms, makes calls without end. Then one process is killed with signal 9 at a random moment.
+ * First, --times times: a group made from an ncclComm_t, with one process per GPU and a time limit
+ * of TIMEOUT ms, makes calls without end. At a random moment one process is killed with signal 9.
  * Every other rank must see an error within BOUND ms of the kill, refuse the next call, and destroy
  * its handle within BOUND ms. Groups run side by side: as many as there are GPUs for, or N groups,
- * which then share them.
+ * which then share the GPUs.
  *
- * Then, each in one process: a rank that never calls, and what is written to its buffers; a rank
- * that is aborted during a call, in several kernels; two graphs of one handle at the same time; two
- * groups called in different order; graphs that outlive their handles. Exit 0: all in time, 1: not,
- * 77: cannot run here.
+ * Then these tests, each in one process: a rank never calls, and nothing may be written to its
+ * buffers; a rank is aborted during a call, in several kernels; two graphs of one handle run at the
+ * same time; two groups are called in different order; graphs outlive their handles. Exit 0: all in
+ * time, 1: not, 77: cannot run here.
  */
 #include <cuda_runtime.h>
 #include <limits.h>
@@ -75,7 +75,7 @@ static unsigned draw(unsigned below)
         }                                                                                          \
     } while (0)
 
-/* One rank: makes calls until one fails, then does what a program would do. */
+/* Run one rank: make calls until one fails, then do what a program would do. */
 static void live(struct group *g, int me, int gpu, unsigned start)
 {
     struct symtuner_ar_config config = {
@@ -119,12 +119,12 @@ static void live(struct group *g, int me, int gpu, unsigned start)
     fprintf(stderr, "  rank %d: %s\n", me, symtuner_ar_error(h));
     atomic_store(&g->refused[me], symtuner_ar_all_reduce(send, recv, 16, ncclFloat32, ncclSum, h,
                                                          stream) != ncclSuccess);
-    symtuner_ar_destroy(&h, 1); /* may say that the peer is gone */
+    symtuner_ar_destroy(&h, 1); /* may fail because the peer is gone */
     atomic_store(&g->destroyed_ms[me], now_ms());
     _exit(0); /* NCCL's clean-up would wait for the dead peer */
 }
 
-/* Kill one rank of a group. Returns 1 if the others behaved well. */
+/* Kill one rank of a group. Returns 1 if the others did what they must. */
 static int one_kill(struct group *g, const pid_t *pid, int victim, long long *worst)
 {
     long long killed, begin = now_ms();
@@ -206,7 +206,8 @@ static int call(struct pair *p, int r)
                                   p->handle[r], p->stream[r]) == ncclSuccess;
 }
 
-/* Milliseconds from ${begin} until rank ${r} has an error; -1: none within twice the bound. */
+/* Return the milliseconds from ${begin} until rank ${r} has an error; -1 if it has none within
+ * twice the bound. */
 static long long error_after(struct pair *p, int r, long long begin)
 {
     while (now_ms() - begin < 2 * BOUND) {
@@ -239,7 +240,7 @@ static int holds(struct pair *p, int r, float value)
     return right;
 }
 
-/* Rank 1 calls alone, and gives up when it is aborted, long before its time limit. */
+/* Let rank 1 call alone and abort it: it must give up long before its time limit. */
 static int abort_waiting(struct pair *p)
 {
     int good = call(p, 1);
@@ -259,9 +260,9 @@ static int abort_waiting(struct pair *p)
 
 /*
  * Runs in a child. ${kernel} NULL: rank 1 never calls again. Otherwise rank 1 is aborted while it
- * waits in ${kernel}. It may have sent all its data of that call before, as one-shot kernels do.
- * Then rank 0's call has all it needs and must end with the right sum, and rank 0's next call
- * fails.
+ * waits in ${kernel}. By then it may have sent all its data of that call, as one-shot kernels do.
+ * Then rank 0's call has all that it needs and must end with the right sum, and rank 0's next call
+ * must fail.
  */
 static int silent_peer(const char *kernel)
 {
@@ -343,7 +344,7 @@ static int overlapping_graphs(const char *unused)
             cudaStreamCreateWithFlags(&stream[r][k], cudaStreamNonBlocking);
             cudaMalloc((void **)&buffer[r][k], LONG * sizeof *host);
             cudaMemcpy(buffer[r][k], host, LONG * sizeof *host, cudaMemcpyHostToDevice);
-            symtuner_ar_force(h[r], "one_ll8", 16, 128); /* slow and small: both fit the GPU */
+            symtuner_ar_force(h[r], "one_ll8", 16, 128); /* slow, and few blocks: both fit */
             cudaStreamBeginCapture(stream[r][k], cudaStreamCaptureModeThreadLocal);
             good &= symtuner_ar_all_reduce(buffer[r][k], buffer[r][k], LONG, ncclFloat32, ncclSum,
                                            h[r], stream[r][k]) == ncclSuccess;

@@ -43,7 +43,7 @@ static int fill(float *device, float value)
     return good;
 }
 
-/* How many elements are not ${value}; -1: unknown. */
+/* Return how many elements are not ${value}; -1 if that cannot be found out. */
 static long others(const float *device, float value)
 {
     float *host = (float *)malloc(COUNT * sizeof *host);
@@ -142,7 +142,7 @@ int kill_different_order(const char *unused)
                 struct two *next = &t[r == 0 ? k : 1 - k];
 
                 MUST(cudaSetDevice(devices[r]), cudaSuccess);
-                /* in four of five rounds the widest grid allowed, else the table's */
+                /* in four of five rounds use the widest grid that is allowed, else the table's */
                 MUST(symtuner_ar_force(next->handle[r], i % 5 ? "chunked" : NULL, i % 5 ? 512 : 0,
                                        0),
                      ncclSuccess);

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * late.c - a rank that starts late costs its delay and no more.
+ * late.c - check that a rank that starts late costs the group its delay and no more.
  *
  *   ar_late [--ranks 2] [--stop 0|1]
  *
- * Waiting must not slow down the GPU that waits: then the other rank would wait in turn, and the
- * group would never get its speed back. For several sizes and delays each rank's stream gets:
+ * A rank that waits must not slow down its own GPU: else the other ranks would wait for it in turn,
+ * and the group would never get its speed back. For several sizes and delays each rank's stream
+ * gets:
  *
  *   a kernel that waits until all streams are filled, on rank 0 longer by the delay
  *   EARLY calls, mark, CALLS calls, mark
  *
  * The calls are in graphs. The GPUs get all work before any of it runs, so a busy host does not
- * matter. The time between the marks on the slowest rank may be at most 1.5 times the best without
- * a delay. --stop 1: the first delay that costs more ends the test.
- * Exit 0: all right, 1: a late start slowed down what followed, 77: cannot run here.
+ * matter. On the slowest rank the time between the marks may be at most 1.5 times the best time
+ * without a delay. --stop 1: end the test at the first delay that costs more.
  */
 #include <cuda_runtime.h>
 #include <stdio.h>
@@ -61,7 +61,7 @@ static void capture(int r, size_t bytes, int calls, cudaGraphExec_t *exec)
     MUST(cudaStreamSynchronize(stream[r]), cudaSuccess);
 }
 
-/* Microseconds per call between the marks on the slowest rank. */
+/* Return the microseconds per call between the marks on the slowest rank. */
 static double run(unsigned delay_us)
 {
     double worst = 0;

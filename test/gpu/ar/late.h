@@ -3,18 +3,18 @@
 #ifndef AR_LATE_H_
 #define AR_LATE_H_
 
-#define LATE_HOLD_MOST_NS 10000000000ull /* ends a gate that is never opened */
+#define LATE_HOLD_MOST_NS 10000000000ull /* a gate that is never opened ends after this time */
 
 /* One per rank, in pinned host memory. */
 struct late_gate {
-    unsigned open;     /* the host has filled the streams of all ranks */
+    unsigned open;     /* 1: the host has filled the streams of all ranks */
     unsigned delay_us; /* how long this rank waits after that          */
 };
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* Returns a cudaError_t. */
+/* Launch the kernel that holds back ${stream} as ${gate} says. Returns a cudaError_t. */
 int late_hold(const struct late_gate *gate, void *stream);
 #ifdef __cplusplus
 }

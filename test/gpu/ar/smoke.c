@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * smoke.c - ar_smoke, to run first on a new box: does every kernel of libsymtuner_ar.so give the
- * right bytes here?
+ * smoke.c - ar_smoke, the program to run first on a new box: does every kernel of libsymtuner_ar.so
+ * give the right bytes here?
  *
  *   ar_smoke [-n ranks] [-g gpus] [-t auto|peer|host] [-s seed] [-r rounds]
  *   ar_smoke --huge [-n ranks] [-g gpus] [-t auto|peer|host]
  *
- * All ranks are in this process, rank i on GPU i modulo gpus, so one GPU is enough (-g 1). Each
- * round draws type, operator, count, alignment and placement at random. Inputs are small integers
- * that differ by rank and position, so every type must give exactly the expected bytes. Outputs are
- * poisoned before the call, and inputs overwritten right after it. --huge: a few calls of 2^32 + 5
- * elements instead, with 8.6 GB of each rank's GPU. Exit 0: all right, 1: wrong, 77: no GPU.
+ * All ranks are in this process, rank i on GPU i modulo the number of GPUs, so one GPU is enough
+ * (-g 1). Each round draws type, operator, count, alignment and placement at random. Inputs are
+ * small integers that differ by rank and position, so every type must give exactly the expected
+ * bytes. Outputs are poisoned before the call, and inputs are overwritten right after it. --huge
+ * makes a few calls of 2^32 + 5 elements instead, with 8.6 GB of each rank's GPU. Exit 0: all
+ * right, 1: wrong, 77: no GPU.
  */
 #include <getopt.h>
 #include <limits.h>
@@ -45,7 +46,7 @@ static unsigned draw(unsigned below)
     return (unsigned)(rng >> 33) % below;
 }
 
-/* The bits of a value that the type holds exactly. */
+/* Return the bits of a value that the type holds exactly. */
 static unsigned long long encode(int type, double v)
 {
     int e = 0, m = types[type].mantissa, bias = (1 << (types[type].exponent - 1)) - 1;
@@ -100,7 +101,7 @@ struct rank {
     symtuner_ar *handle;
     int gpu;
     cudaStream_t stream;
-    char *plain[2], *mapped[2]; /* send and recv: plain, and registered */
+    char *plain[2], *mapped[2]; /* [send, recv]: plain buffers, and registered ones */
     unsigned char *host;
 };
 
@@ -142,7 +143,7 @@ static void fill(const struct rank *k, char *send, int rank, int type, int op, s
     CUDA(cudaMemcpy(send, k->host, count * (size_t)types[type].bytes, cudaMemcpyHostToDevice));
 }
 
-/* Make one random call. 0: right, 1: wrong, 2: the kernel cannot run such a call. */
+/* Make one random call. Returns 0: right, 1: wrong, 2: the kernel cannot run such a call. */
 static int one_round(struct rank *ranks, int n, const char *kernel, unsigned salt)
 {
     static const int spans[] = {40, 600, 5000, 70000, 600000, 4u << 20};

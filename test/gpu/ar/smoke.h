@@ -5,7 +5,7 @@
 
 #include "bench/must.h"
 
-/* smoke_huge.c: calls of more than 2^32 elements. 0: every byte is right. */
+/* Make calls of more than 2^32 elements. Returns 0 if every byte is right. */
 int smoke_huge(int ranks, int gpus, int transport);
 
 #endif

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * smoke_huge.c - calls of 2^32 + 5 elements: where is an offset kept in 32 bits?
+ * smoke_huge.c - make calls of 2^32 + 5 elements, to find offsets that are kept in 32 bits.
  *
- * int8 sum, out of place, in plain buffers and in registered ones; in these also with the kernels
- * that cut a long message in other ways. Every byte of every rank's result is compared. The input
- * repeats after PERIOD bytes, which divides no power of two: data that land 2^31, 2^32 or a whole
- * piece away from their place are wrong there, and the host needs only one period of the result.
+ * The calls are int8 sums, out of place, in plain buffers and in registered ones; in registered
+ * ones also with each of the kernels that cut a long message in other ways. Every byte of every
+ * rank's result is compared. The input repeats after PERIOD bytes, which divides no power of two.
+ * So data that land 2^31, 2^32 or a whole piece away from their place are wrong there, and the host
+ * needs only one period of the right result.
  */
 #include <stdint.h>
 #include <string.h>
@@ -86,7 +87,7 @@ static int check(int r)
     return check_guard(r, rank[r].recv - GUARD) + check_guard(r, rank[r].recv + COUNT);
 }
 
-/* Make one call with ${kernel}; NULL: the table's. 0: right, 1: wrong. */
+/* Make one call with ${kernel}; NULL: with the table's. Returns 0: right, 1: wrong. */
 static int one_call(const char *kernel, const char *buffers)
 {
     struct symtuner_ar_plan plan = {.size = sizeof plan};
