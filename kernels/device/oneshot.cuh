@@ -9,7 +9,8 @@
  *      out = in0 + slot 1 + slot 2         (order: reduce.cuh)
  *
  * One hop, no barrier. A thread first sends all its words, then waits for the same words of the
- * others. What a rank sends never depends on what it receives, so no order of blocks can deadlock.
+ * other ranks. What a rank sends never depends on what it receives, so no order of blocks can
+ * deadlock.
  *
  * Why a slot may be written again two calls later (see ar_half() in kernels/shared/layout.h): the
  * reader clears the slot before its call e ends and sends its words of call e+1 after that. A peer

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * user.cuh - load from and store to the user's buffers: any alignment, any length, and no access
- * outside of them.
+ * user.cuh - load from and store to the user's buffers, of any alignment and length, without any
+ * access outside of them.
  */
 #ifndef AR_USER_CUH_
 #define AR_USER_CUH_

@@ -10,7 +10,7 @@
 
 #define AR_WHY 200 /* bytes of a text that says why something failed */
 
-/* Made before anything else, so that a rank that fails later can still tell the others. */
+/* Made before anything else, so that a rank that fails later can still tell the other ranks. */
 struct ar_endpoint {
     ncclComm_t comm;
     int device, ranks;

@@ -33,7 +33,7 @@ struct ar_multicast {
 bool ar_multicast_wanted(const symtuner_ar *h);
 
 /* Start a thread for each of the ${n} ranks; it waits for ar_multicast_end(). If this fails on one
- * rank, no rank may ask, so agree on the result before. */
+ * rank, no rank may ask: agree on the result first. */
 ncclResult_t ar_multicast_begin(struct ar_multicast *m, symtuner_ar **handles,
                                 const struct ar_window *windows, int n, char *why);
 

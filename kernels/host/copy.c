@@ -9,13 +9,13 @@
  * A copy cannot check whether its rank has given up; it runs when its stream reaches it. So copies
  * write only to scratch or to their own rank's recv. RS stores my words in the owners' slots; AG
  * fetches the owners' sums into my recv. If owners stored sums in the peers' recv instead, a late
- * copy could overwrite data of a rank that has already given up on the call. In return, an owner
- * waits until all ranks have fetched, because they read its recv until then.
+ * copy could overwrite data of a rank that has already given up on the call. The price: an
+ * owner waits until all ranks have fetched, because they read its recv until then.
  *
  * Each shard is cut into two pieces, so that adding up one overlaps with moving the other. No
  * operation waits for one that is submitted later, so even a driver that runs both streams through
  * one queue cannot deadlock. The peers' slots are free when the call starts: this rank has finished
- * its previous call, and for that every owner had emptied its slots.
+ * its previous call, which ended only after every owner had read its slots.
  */
 #include "kernels/group/error.h"
 #include "kernels/host/launch.h"

@@ -145,7 +145,7 @@ ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n)
         return result;
     cudaGetDevice(&device);
     ar_deferred_free();
-    /* Once our own calls are done, no peer writes to our scratch any more. */
+    /* Wait for our own calls: once these are done, no peer writes to our scratch any more. */
     for (int i = 0; i < n; i++) {
         ncclResult_t latest;
 

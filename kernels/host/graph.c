@@ -140,7 +140,7 @@ ncclResult_t ar_stream_enter(symtuner_ar *h, cudaStream_t stream, struct ar_orde
         *order_out = order = &(*graph_out)->order;
     }
     if (order->used && order->stream != number) {
-        /* with one_stream there is no event after the last call, and its stream may be gone */
+        /* with one_stream no event follows the last call, and its stream may be gone: wait here */
         error = h->one_stream && capture == 0 ? cudaDeviceSynchronize()
                                               : cudaStreamWaitEvent(stream, order->done, 0);
         if (error != cudaSuccess)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* launch.h - find the kernel for a piece of a call and fill its arguments, or copy the piece. */
+/* launch.h - find the kernel for a piece of a call and fill its arguments, or run it by copies. */
 #ifndef AR_LAUNCH_H_
 #define AR_LAUNCH_H_
 

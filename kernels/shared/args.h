@@ -69,7 +69,7 @@ struct ar_args {
 };
 
 /* Instances of a kernel: AR_NX takes any number of ranks; AR_N2 and AR_N4 are for 2 and 4 ranks;
- * and the shorter AR_N*_WHOLE are for messages of whole words (kernels/host/table.c). */
+ * AR_N*_WHOLE have less code and are for messages of whole words only (kernels/host/table.c). */
 enum ar_class { AR_NX, AR_N2, AR_N4, AR_N2_WHOLE, AR_N4_WHOLE, AR_N8_WHOLE, AR_CLASSES };
 
 struct ar_kernel_row {

@@ -9,8 +9,8 @@
 #ifndef AR_DTYPES_H_
 #define AR_DTYPES_H_
 
-/* Name, NCCL's number, bytes, and whether sums may travel as Lamport words: 32 one bits are NaN
- * wherever they start, and still NaN with the last bit cleared. (This holds for e5m2, too, but
+/* Name, NCCL's number, bytes, and whether sums may travel as Lamport words: 32 one bits are NaNs
+ * wherever they start, and still are with the last bit cleared. (This holds for e5m2, too, but
  * there are no such kernels for it.) */
 #define AR_DTYPE_MAP(X)                                                                            \
     X(I8, 0, 1, 0)                                                                                 \
