@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lease.h - another process holds a lease on a file, as an NFS or Samba server does. */
+/* lease.h - lets another process hold a lease on a file, as an NFS or Samba server does. */
 #ifndef TEST_LEASE_H_
 #define TEST_LEASE_H_
 
@@ -13,12 +13,13 @@
 static void lease_ends(int signal)
 {
     (void)signal;
-    usleep(50000); /* what wants the file must wait */
+    usleep(50000); /* so that whoever opens the file has to wait */
     _exit(0);
 }
 
-/* Take a lease: ${kind} F_RDLCK, against writers, or F_WRLCK. It ends when somebody wants the file.
- * False if the file system has no leases. */
+/* Take a lease on ${path} in another process. ${kind}: F_RDLCK, which keeps writers waiting, or
+ * F_WRLCK. The lease ends when somebody opens the file. Returns false if the file system has no
+ * leases. */
 static bool t_lease(const char *path, int kind)
 {
     char held = 0;
@@ -40,8 +41,8 @@ static bool t_lease(const char *path, int kind)
     return held;
 }
 
-/* For suites: can files in /tmp have leases? If not, prints which test is not run, since it does
- * not count as passed. */
+/* Return whether files in /tmp can have leases. If not, print which test is skipped, so that it
+ * does not seem to have passed. */
 static bool t_leases_here(const char *test)
 {
     char path[] = "/tmp/symtuner-check-XXXXXX";
@@ -49,7 +50,7 @@ static bool t_leases_here(const char *test)
     bool can;
 
     close(mkstemp(path));
-    fd = open(path, O_RDONLY); /* a file that is open for writing can have none */
+    fd = open(path, O_RDONLY); /* a file that is open for writing cannot have this lease */
     can = fcntl(fd, F_SETLEASE, F_RDLCK) == 0;
     close(fd);
     unlink(path);

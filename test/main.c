@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* main.c - run every suite of suites.h; exit 1 when a test failed. */
+/* main.c - runs every suite of suites.h; exits with 1 if a test failed. */
 #include "test/suites.h"
 
 typedef Suite *(*suite_of)(void);

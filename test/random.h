@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * random.h - random numbers that repeat: the seed is printed when a property fails.
+ * random.h - random numbers that can be repeated: a test that fails prints the seed.
  *
- * SYMTUNER_TEST_SEED and SYMTUNER_TEST_ROUNDS are not the plugin's variables; tests read TEST_SEED
- * and TEST_ROUNDS so that the plugin's own check for unknown SYMTUNER_* names stays quiet.
+ * The variables are named TEST_SEED and TEST_ROUNDS, without SYMTUNER_, because the plugin warns
+ * about unknown variables SYMTUNER_*.
  */
 #ifndef TEST_RANDOM_H_
 #define TEST_RANDOM_H_
@@ -22,7 +22,7 @@ static inline uint64_t t_seed(void)
     return text ? strtoull(text, NULL, 0) | 1 : 0x9e3779b97f4a7c15ull;
 }
 
-/* How often a property is tried: ${usual} times, or TEST_ROUNDS (valgrind needs fewer). */
+/* Return how often to try a property: ${usual} times, or TEST_ROUNDS (valgrind needs fewer). */
 static inline long t_rounds(long usual)
 {
     const char *text = getenv("TEST_ROUNDS");
@@ -38,13 +38,14 @@ static inline uint64_t t_next(struct t_random *random) /* xorshift64* */
     return random->state * 0x2545f4914f6cdd1dull;
 }
 
-/* 0 .. n - 1 */
+/* Return a random number from 0 to n - 1. */
 static inline int t_below(struct t_random *random, int n)
 {
     return (int)(t_next(random) >> 33) % n;
 }
 
-/* A size with a uniformly distributed exponent, so that small and huge sizes are equally likely. */
+/* Return a size whose exponent is uniformly distributed, so that small and huge sizes are equally
+ * likely. */
 static inline uint64_t t_size(struct t_random *random)
 {
     return t_next(random) >> t_below(random, 64);

@@ -10,24 +10,24 @@
 
 #include <check.h>
 
-/* One test per row of a table. */
+/* Run ${test} once for each row of ${table}; _i is the row. */
 #define t_add_rows(tcase, test, table)                                                             \
     tcase_add_loop_test(tcase, test, 0, (int)(sizeof table / sizeof *table))
 
-/* As ck_assert_msg, but costs nothing if the condition holds: ck_assert writes its line to a file
- * each time, which is slow in a loop of a million rounds. */
+/* Like ck_assert_msg, but free if the condition holds: ck_assert writes its line to a file each
+ * time, which is slow in a million rounds. */
 #define t_check(condition, ...)                                                                    \
     do {                                                                                           \
         if (!(condition))                                                                          \
             ck_abort_msg(__VA_ARGS__);                                                             \
     } while (0)
 
-/* Pure modules: these also run without fork (CK_FORK=no), for valgrind and gdb. */
+/* Modules without state: these suites also run without fork (CK_FORK=no), for valgrind and gdb. */
 #define PURE_SUITES(X)                                                                             \
     X(names) X(sizes) X(rules) X(files) X(kernels) X(lint) X(golden) X(match) X(symmodel) X(gates) \
     X(steer) X(options) X(machine) X(api) X(abi) X(next)
 
-/* Modules that find something once per process: every test has a process of its own. */
+/* Modules that look something up once per process: each test has a process of its own. */
 #define PROCESS_SUITES(X) X(rollcall) X(log) X(profiler) X(ledger) X(ledger_file) X(alloc)
 
 #define DECLARE(name) Suite *name##_suite(void) __attribute__((weak));

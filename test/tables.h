@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tables.h - random cost tables, with every kind of entry that NCCL or a bug can put into one. */
+/* tables.h - random cost tables with every kind of entry that NCCL, or a bug, can put into them. */
 #ifndef TEST_TABLES_H_
 #define TEST_TABLES_H_
 

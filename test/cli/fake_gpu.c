@@ -59,7 +59,7 @@ static int number(const char *name, int fallback)
     return text ? atoi(text) : fallback;
 }
 
-/* Each process and call differs a little, as on a real box. */
+/* Return ${us} with a small random error, different in each process and call, as on a real box. */
 static double noisy(double us)
 {
     static __thread unsigned x;
@@ -83,7 +83,7 @@ static void charge(struct stream *stream, double us)
 #ifdef FAKE_CUDA
 static __thread struct context *current;
 
-/* One context per GPU, made on the first use. */
+/* Return the context of GPU ${device}, made on the first use. */
 static struct context *context_of(int device)
 {
     static struct context contexts[RANKS];
@@ -242,7 +242,7 @@ static void put(void *at, size_t i, float f, int type)
             (uint16_t)(type == BF16 ? bits >> 16 : bits ? (bits - (112u << 23)) >> 13 : 0);
 }
 
-/* out[i] = sum over ranks of in[from + i]. */
+/* Set out[i] to the sum of in[from + i] over all ranks. */
 static void add_up(struct comm *comm, const void *send, void *out, size_t from, size_t n, int type)
 {
     struct group *group = comm->group;
@@ -360,8 +360,8 @@ EXPORT int ncclReduceScatter(const void *s, void *r, size_t n, int t, int op, vo
 #endif
 
 #ifdef FAKE_AR
-/* The selection and the rules are the library's own, kernels/choose/select.c and rules.c; only the
- * times are made up. */
+/* Selection and rules are the library's own code (kernels/choose/select.c and rules.c); only the
+ * times are invented. */
 struct handle {
     struct comm *comm;
     struct ar_force force;
@@ -383,7 +383,7 @@ EXPORT int symtuner_ar_create(void **h, void *const *comms, int n, const void *c
 }
 EXPORT int symtuner_ar_destroy(void **h, int n) { (void)n; free(*h); return 0; }
 
-/* why: NULL, or where the sentence goes */
+/* why: NULL, or where to write the reason */
 static int choose(const struct handle *h, size_t bytes, int type, struct ar_choice *choice,
                   char why[160])
 {
@@ -399,7 +399,7 @@ static int choose(const struct handle *h, size_t bytes, int type, struct ar_choi
     return answer;
 }
 
-/* The CTA count that the plugin would give NCCL. */
+/* Return the CTA count that the plugin would give NCCL. */
 static int plugin_ctas(void)
 {
     const struct symtuner_machine machine = {"NVIDIA Fake", 90, 1, 0, 0};
@@ -418,8 +418,8 @@ static int plugin_ctas(void)
     return ctas ? ctas : 7;
 }
 
-/* FAKE_BEST=FAMILY is the fastest from 16 KiB on, with 32 blocks of 256 threads; else the library's
- * choice is as good as any. */
+/* Return a time for ${choice} in us. FAKE_BEST=FAMILY is the fastest from 16 KiB on, with 32 blocks
+ * of 256 threads; otherwise all choices are equally good. */
 static double time_of(const struct ar_choice *choice, size_t bytes)
 {
     const char *best = getenv("FAKE_BEST");

@@ -53,7 +53,7 @@ enum {
     FIELDS_MAX = 128,
     LINE_MAX_BYTES = 1 << 16,
     TABLE = SYMTUNER_ALGOS * SYMTUNER_PROTOS,
-    /* The recorder opens a communicator and runs AllReduce first, from this size upwards: an
+    /* The recorder opens a communicator and begins with AllReduce, from this size upwards: so an
      * AllReduce of this size is the first call of its communicator. */
     SWEEP_FIRST_BYTES = 256,
 };
@@ -67,10 +67,10 @@ static const char *const miss_name[] = {"kind", "kernel", "ctas", "algorithm/pro
 struct corpus {
     const char *path;
     long line;
-    int where[COLUMNS]; /* field number of a column, -1 absent */
+    int where[COLUMNS]; /* [column]: its field number, -1: absent */
     int fields;
     long rows, checked[MISSES], missed[MISSES], rows_missed;
-    long kinds[SYMTUNER_KINDS][SYMTUNER_KINDS]; /* recorded, predicted */
+    long kinds[SYMTUNER_KINDS][SYMTUNER_KINDS]; /* [recorded][predicted]: number of rows */
     long gates[SYMTUNER_GATES + 1][SYMTUNER_KINDS];
     int show;
 };
@@ -130,7 +130,7 @@ static int word_of(const struct corpus *corpus, const char *text, const char *co
     return refuse(corpus, "unknown word", text);
 }
 
-/* "9.0" -> 90 */
+/* Read a compute capability: "9.0" gives 90. */
 static int read_arch(const struct corpus *corpus, const char *text, int *arch)
 {
     int major, minor, end = 0;
@@ -178,7 +178,7 @@ static int read_machine(const struct corpus *corpus, char **field, struct symtun
     call->ranks = (int)ranks;
     call->nodes = (int)nodes;
     call->multicast = (int)multicast;
-    /* a machine that is not in our table has peer access unless its name says otherwise */
+    /* a machine without a row in the table has peer access, unless its name says otherwise */
     call->peer_raw = machine ? machine->peer_raw
                              : len < 6 || strcmp(name + len - 6, "-nop2p") != 0;
     call->peer_nccl = machine ? machine->peer_nccl : call->peer_raw;
@@ -284,13 +284,13 @@ static void check(struct corpus *corpus, enum miss miss, bool right, bool *wrong
     *wrong = true;
 }
 
-/* Costs are recorded with six digits; two that agree so far are equal. */
+/* Return whether two costs are equal to the six digits that are recorded. */
 static bool same_cost(float a, float b)
 {
     return fabsf(a - b) <= 2e-5f * fabsf(b);
 }
 
-/* Compare the computed table with the recorded one, and the entries that win in them. */
+/* Compare the computed table with the recorded one, and the winning entries of both. */
 static void check_table(struct corpus *corpus, const struct symtuner_call *call, const float *ours,
                         bool *wrong, enum miss *first)
 {

@@ -78,9 +78,9 @@ extern struct nccl_constants {
 } nccl_constants;
 extern const nccl_abi_logger nccl_logger;
 
-/* nccl_rank starts one rank of a communicator and returns the tuner's answer; nccl_comm_end ends it.
- * No bit of the constants may change. NCCL has a barrier between the last nccl_rank and the first
- * call. */
+/* nccl_rank starts one rank of a communicator and returns the tuner's answer; nccl_comm_end ends
+ * the rank. No bit of the constants may change. NCCL has a barrier between the last nccl_rank and
+ * the first call. */
 int nccl_rank(struct comm *comm, uint64_t id, int ranks, int nodes);
 void nccl_comm_end(struct comm *comm);
 

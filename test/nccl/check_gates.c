@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_gates.c - every gate is the first to fail for some call, its cure lets the call pass, and
- * releases differ where they should.
+ * check_gates.c - for every gate there is a call that fails at it first, and the cure of the gate
+ * lets that call pass. Releases differ where they should.
  */
 #include <check.h>
 #include <float.h>
@@ -13,7 +13,7 @@
 #include "symtuner_why.h"
 #include "test/suites.h"
 
-/* A call that runs a symmetric kernel in every release from 2.28 on. */
+/* Return a call that runs a symmetric kernel in every release from 2.28 on. */
 static struct symtuner_call good(int nccl)
 {
     struct symtuner_call call;
@@ -62,7 +62,8 @@ static void spoil_ll(struct symtuner_call *c)
     c->table = simple;
 }
 
-/* In gate order, for release 2.29.7 unless the spoiler says otherwise. */
+/* [gate]: a change that makes a good call fail at this gate, in release 2.29.7 unless the change
+ * sets another one. */
 static const struct {
     void (*spoil)(struct symtuner_call *);
     enum symtuner_kind kind;
@@ -170,7 +171,7 @@ START_TEST(test_copy_engine_threshold_counts_elements)
     ck_assert_int_eq(predict(&call).kind, SYMTUNER_KIND_CE);
     call.dtype = SYMTUNER_INT8;
     ck_assert_int_eq(predict(&call).kind, SYMTUNER_KIND_CE);
-    call.nccl = 23102; /* TMA kernels lift it fourfold */
+    call.nccl = 23102; /* TMA kernels raise the limit fourfold */
     ck_assert_int_eq(predict(&call).kind, SYMTUNER_KIND_SYMMETRIC);
     call.multicast = 1;
     ck_assert_int_eq(predict(&call).kind, SYMTUNER_KIND_CE);
@@ -229,9 +230,9 @@ START_TEST(test_without_a_cost_table_an_ll_question_stays_open)
     call.tuner_ll = 1;
     ck_assert_int_eq(predict(&call).kind, SYMTUNER_KIND_SYMMETRIC);
     call.tuner_ll = 0;
-    call.nccl = 23102; /* priced without latency, LL does not win */
+    call.nccl = 23102; /* priced without latency, an LL kernel does not win */
     ck_assert_int_eq(predict(&call).gate, SYMTUNER_GATE_LL_ASKED);
-    call.proto = "allgather:simple;allreduce:LL"; /* nothing else is left */
+    call.proto = "allgather:simple;allreduce:LL"; /* no other kernel is left */
     ck_assert_int_eq(predict(&call).kind, SYMTUNER_KIND_SYMMETRIC);
     call.proto = "^simple";
     ck_assert_int_eq(predict(&call).gate, SYMTUNER_GATE_LL_ASKED);
@@ -263,12 +264,12 @@ START_TEST(test_a_cost_table_without_any_entry_is_a_refusal_unless_symmetric)
         table[i] = -1.0f;
     call.table = table;
     ck_assert_int_eq(predict(&call).kind, SYMTUNER_KIND_SYMMETRIC);
-    call.recv = SYMTUNER_REG_NONE; /* an LL kernel, and the table is asked */
+    call.recv = SYMTUNER_REG_NONE; /* now an LL kernel, and NCCL asks the table */
     ck_assert_int_eq(predict(&call).kind, SYMTUNER_KIND_ERROR);
     ck_assert_int_eq(predict(&call).gate, SYMTUNER_GATE_LL_ASKED);
     call.send = SYMTUNER_REG_NONE;
     ck_assert_int_eq(predict(&call).kind, SYMTUNER_KIND_ERROR);
-    call.ranks = 1; /* a copy asks no table */
+    call.ranks = 1; /* one rank: NCCL copies, and asks no table */
     ck_assert_int_eq(predict(&call).kind, SYMTUNER_KIND_GENERAL);
 }
 END_TEST
@@ -289,7 +290,7 @@ START_TEST(test_doubts_are_told_where_a_rule_was_not_read)
     ck_assert_int_eq(predict(&call).unsure, 0);
     call.multicast = 1;
     ck_assert_int_eq(predict(&call).unsure, 1);
-    call.send = call.recv = SYMTUNER_REG_NONE; /* general, whatever the picks */
+    call.send = call.recv = SYMTUNER_REG_NONE; /* a general kernel, whatever the model picks */
     ck_assert_int_eq(predict(&call).unsure, 0);
     call.nccl = 23300;
     ck_assert_int_eq(predict(&call).unsure, 1);
@@ -391,7 +392,8 @@ START_TEST(test_releases_print_as_they_parse)
 
     ck_assert_str_eq(st_release_print(22809, text, sizeof text), "2.28.9");
     ck_assert_str_eq(st_release_print(23010, text, sizeof text), "2.30.10");
-    for (size_t size = 0; size < sizeof text; size++) { /* cut, as snprintf does, and no further */
+    for (size_t size = 0; size < sizeof text; size++) { /* the text is cut as by snprintf, and
+                                                           nothing is written behind it */
         memset(text, 'z', sizeof text);
         st_release_print(23010, text, size);
         ck_assert_int_eq(text[size], 'z');
@@ -430,8 +432,8 @@ START_TEST(test_cheapest_entry_is_taken_as_the_release_does)
     ck_assert(algo == 0 && proto == 1);
     ck_assert(st_table_pick(new, shown, NULL, 2, 3, &algo, &proto));
     ck_assert(algo == 1 && proto == 0);
-    table[0] = -1; /* written by a tuner: forbids in old releases, wins in new ones */
-    table[2] = 0;  /* raises an entry without an algorithm: old releases take it */
+    table[0] = -1; /* a tuner's -1: old releases do not take the entry, new ones prefer it */
+    table[2] = 0;  /* a tuner's 0 in an entry without algorithm: old releases take it */
     ck_assert(st_table_pick(old, table, shown, 2, 3, &algo, &proto));
     ck_assert(algo == 0 && proto == 2);
     ck_assert(st_table_pick(new, table, shown, 2, 3, &algo, &proto));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_names.c - words, numbers, and the nearest spelling. */
+/* check_names.c - words and their numbers, and the nearest spelling of a wrong word. */
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>
@@ -48,7 +48,7 @@ START_TEST(test_every_name_reads_back_in_any_case)
 END_TEST
 
 static const struct {
-    const char *wrong, *meant; /* NULL: nothing is near enough */
+    const char *wrong, *meant; /* NULL: no word is near enough */
 } misspelt[] = {
     {"allredcue", "allreduce"},
     {"all-reduce", "allreduce"},
@@ -78,7 +78,7 @@ START_TEST(test_a_misspelt_word_finds_the_word_that_was_meant)
 }
 END_TEST
 
-/* Words that share only a prefix are not near. */
+/* Words that share only a prefix are not near each other. */
 static const struct {
     const char *wrong, *meant;
 } misspelt_variables[] = {

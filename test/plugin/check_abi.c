@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_abi.c - sizes and offsets of every interface struct, against numbers measured with NCCL's
- * own headers (2.27.3 to 2.32.6) on a 64-bit machine, and the tables that the library exports.
+ * check_abi.c - sizes and offsets of every interface struct, compared with numbers measured on a
+ * 64-bit machine with NCCL's own headers (2.27.3 to 2.32.6); and the tables that the library
+ * exports.
  *
- * The asserts of include/nccl_abi hold when anything includes them; these repeat the numbers as a
- * list that can be read beside NCCL's headers, member by member.
+ * The asserts in include/nccl_abi hold wherever the headers are included. This file repeats the
+ * numbers as a list that can be read beside NCCL's headers, member by member.
  */
 #include "nccl_abi/env.h"
 #include "nccl_abi/profiler.h"
@@ -145,8 +146,8 @@ START_TEST(test_no_exported_table_has_a_hole)
 }
 END_TEST
 
-/* The newest version of each interface that a release speaks; 0: it has none. First and last of
- * each era, published or not. */
+/* The newest version of each interface that a release speaks; 0: none. The rows are the first and
+ * the last release number of each era, whether published or not. */
 static const struct {
     int release;
     const char *era;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_alloc.c - every allocation of the plugin fails once, in turn: nothing crashes, nothing
- * fails a job.
+ * check_alloc.c - makes every allocation of the plugin fail once, in turn: nothing may crash, and
+ * no job may fail.
  *
- * The linker replaces malloc, calloc, open and open_memstream (WRAPPED in test/test.mk); the
- * replacements fail when told to, which is only during a call into the plugin.
+ * The linker replaces malloc, calloc, open and open_memstream (WRAPPED in test/test.mk). The
+ * replacements fail when a test wants it, and only during a call into the plugin.
  */
 #include <errno.h>
 #include <malloc.h>
@@ -68,7 +68,7 @@ FILE *__wrap_open_memstream(char **text, size_t *size)
     return refuse() ? NULL : __real_open_memstream(text, size);
 }
 
-/* Let the ${n}-th allocation from now on fail, and all after it. */
+/* Let the ${n}-th allocation from now on fail, and all that follow. */
 static void refuse_from(int n)
 {
     left = n;
@@ -81,7 +81,8 @@ static int refused(void)
     return failed;
 }
 
-enum { ALLOCATIONS = 24 }; /* more than any test below makes: the last rounds refuse none */
+enum { ALLOCATIONS = 24 }; /* more than any test makes, so that no allocation fails in the last
+                              rounds */
 
 /* ---- tests ---------------------------------------------------------------------------------- */
 
@@ -120,14 +121,14 @@ START_TEST(test_loading_a_file_survives_every_refusal)
 }
 END_TEST
 
-/* Run the plugin from init to finalize with only ${_i} allocations allowed: every call succeeds,
- * and a table is either steered or untouched. */
+/* Run the plugin from init to finalize with only ${_i} allocations: every call must succeed, and
+ * the table must be either steered or untouched. */
 START_TEST(test_a_plugin_without_memory_lets_nccl_decide)
 {
     float table[21];
     int channels = 0, mask = 0, wrong = 0, missing;
     void *tuner[2] = {&table, &table}, *profiler = &table;
-    uint64_t id = (uint64_t)getpid(); /* of no other run of these tests */
+    uint64_t id = (uint64_t)getpid(); /* an id that no other run of these tests uses */
     struct st_tuner_init init = {.abi = 5, .comm_id = id, .ranks = 2, .nodes = 1};
     struct st_profiler_init events = {.abi = 5, .comm_id = id, .ranks = 2, .nodes = 1,
                                       .mask = &mask};
@@ -145,7 +146,7 @@ START_TEST(test_a_plugin_without_memory_lets_nccl_decide)
     setenv("SYMTUNER_RULE", "allreduce prefer=general:ring/ll", 1);
     setenv("SYMTUNER_RULES", "test/golden/rules/per_rank.rules", 1);
 
-    refuse_from(_i); /* libcheck allocates too: assert only after refused() */
+    refuse_from(_i); /* libcheck allocates, too: assert only after refused() */
     wrong |= st_profiler_open(&events, &profiler);
     for (int rank = 0; rank < 2; rank++)
         wrong |= st_tuner_open(&init, &tuner[rank]);
@@ -161,7 +162,7 @@ START_TEST(test_a_plugin_without_memory_lets_nccl_decide)
     ck_assert_int_eq(wrong, NCCL_ABI_SUCCESS);
     ck_assert_int_eq(channels, 0);
     ck_assert_ptr_null(handle);
-    for (int i = 0; i < 21; i++) /* ring/ll is entry 3: those before it were cheaper */
+    for (int i = 0; i < 21; i++) /* ring/ll is entry 3; the entries before it were cheaper */
         ck_assert_msg(table[i] == (float)(i + 1) || (i < 3 && table[i] == 8.0f),
                       "entry %d became %f", i, (double)table[i]);
     if (missing == 0)
@@ -198,12 +199,12 @@ static void read_and_give_back(void)
     st_machine_read("gpus=1..4", &machine, NULL, 0);
 }
 
-/* Sanitizers have allocators of their own: this number is 0 before and after. */
+/* Sanitizers have their own allocators: with them mallinfo2 gives 0 before and after. */
 START_TEST(test_what_is_read_is_given_back)
 {
     size_t before;
 
-    read_and_give_back(); /* what libc keeps for itself */
+    read_and_give_back(); /* the first run lets libc allocate what it keeps */
     before = mallinfo2().uordblks + mallinfo2().hblkhd;
     for (int i = 0; i < 20; i++)
         read_and_give_back();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_api.c - include/symtuner.h: decisions, tables, explanations, hazards. */
+/* check_api.c - the API of include/symtuner.h: decisions, tables, explanations, hazards. */
 #include <string.h>
 
 #include "nccl/hazards.h"
@@ -97,13 +97,14 @@ START_TEST(test_an_older_caller_s_smaller_decision_is_not_overrun)
     ck_assert_int_eq(symtuner_decide(rules, &usual, &d), SYMTUNER_OK);
     ck_assert_int_eq(d.prefer, SYMTUNER_SYMMETRIC);
     ck_assert_int_eq(d.channels, 99);
-    d.struct_size = sizeof d + 1; /* a newer one's is refused */
+    d.struct_size = sizeof d + 1; /* a struct newer than the library is refused */
     ck_assert_int_eq(symtuner_decide(rules, &usual, &d), SYMTUNER_EINVAL);
     symtuner_rules_free(rules);
 }
 END_TEST
 
-/* A caller compiled before no_defaults existed: do not read behind its struct. */
+/* A caller that was compiled before no_defaults existed has a smaller struct: do not read beyond
+ * it. */
 START_TEST(test_an_older_caller_s_smaller_query_is_answered)
 {
     struct symtuner_query older = usual;
@@ -130,8 +131,8 @@ START_TEST(test_a_probe_counts_the_bytes_of_one_rank)
     query.nccl = 23102;
     query.pipe_ops = 0;
     symtuner_decide(rules, &query, &d);
-    ck_assert_int_eq(d.rule, 0); /* 4096 of each of 8 ranks */
-    query.nccl = 22907; /* has no such probe */
+    ck_assert_int_eq(d.rule, 0); /* 4096 bytes from each of 8 ranks */
+    query.nccl = 22907; /* this release does not ask that way */
     symtuner_decide(rules, &query, &d);
     ck_assert_int_eq(d.rule, -1);
     symtuner_rules_free(rules);
@@ -145,7 +146,7 @@ static const struct {
     {"allreduce prefer=general:ring/ll", 1}, {"allreduce channels=4", 1},
     {"allreduce forbid=tree/ll", 1},         {"allreduce forbid=pat/simple", 1},
     {"allreduce", 0},                        {"reduce channels=4", 0},
-    {"allreduce forbid=nvls", 0}, /* not offered */
+    {"allreduce forbid=nvls", 0}, /* NVLS is not offered in the table */
 };
 
 START_TEST(test_apply_says_of_each_kind_that_it_changed_something)
@@ -178,7 +179,7 @@ START_TEST(test_apply_says_whether_anything_changed)
     ck_assert(table[3] == 6.0f && table[6] == 12.0f);
     ck_assert_int_eq(channels, 4);
     ck_assert_int_eq(symtuner_table_apply(&d, &usual, table, T_ALGOS, T_PROTOS, &channels), 0);
-    ck_assert(table[3] == 6.0f && table[6] == 12.0f); /* asked twice, answered once */
+    ck_assert(table[3] == 6.0f && table[6] == 12.0f); /* applying twice changes nothing more */
     symtuner_rules_free(rules);
 }
 END_TEST
@@ -200,7 +201,7 @@ START_TEST(test_pick_takes_what_the_release_takes)
     int algo = -7, proto = -7;
     float none[T_CELLS];
 
-    if (_i == 0) { /* nothing to take */
+    if (_i == 0) { /* no entry that NCCL could take */
         for (int i = 0; i < T_CELLS; i++)
             none[i] = i % 2 ? -1.0f : INFINITY;
         ck_assert_int_eq(symtuner_table_pick(22809, none, T_ALGOS, T_PROTOS, &algo, &proto), 0);
@@ -263,7 +264,7 @@ START_TEST(test_an_explanation_says_what_the_release_allows)
 }
 END_TEST
 
-/* The whole text: a sentence about one preference must not appear for another. */
+/* These compare the whole text: a sentence about one preference must not appear for another. */
 static const struct {
     const char *rule;
     int nccl;
@@ -340,7 +341,7 @@ START_TEST(test_null_is_an_answer_and_never_a_crash)
     ck_assert_int_eq(symtuner_rules_parse(NULL, "t", &rules, error, 9), SYMTUNER_EINVAL);
     ck_assert_int_eq(symtuner_rules_parse("", NULL, &rules, error, 9), SYMTUNER_EINVAL);
     ck_assert_int_eq(symtuner_rules_inline(NULL, &rules, error, 9), SYMTUNER_EINVAL);
-    /* no text wanted, whatever the size says */
+    /* the caller wants no text, whatever the size */
     ck_assert_int_eq(symtuner_rules_load("/nonexistent", &rules, NULL, 99), SYMTUNER_EIO);
     ck_assert_int_eq(symtuner_rules_inline("x", &rules, NULL, 99), SYMTUNER_ESYNTAX);
     ck_assert_ptr_null(rules);
@@ -379,7 +380,7 @@ START_TEST(test_each_release_names_its_own_hazards)
 }
 END_TEST
 
-/* Only what was measured has a default. */
+/* Only boxes that were measured have a default. */
 static const struct {
     int nccl, ctas;
     struct symtuner_machine machine;
@@ -421,7 +422,7 @@ START_TEST(test_the_built_in_count_is_told_in_full)
 
     ck_assert_ptr_nonnull(strstr(text, "NCCL_MIN_CTAS=16"));
     ck_assert_ptr_nonnull(strstr(text, "2 x NVIDIA H200, NVLink, no multicast, NCCL 2.28.9\n"));
-    /* read as a rules file, it has no rule and no error */
+    /* as a rules file the text has no rule and no error */
     ck_assert_int_eq(symtuner_rules_parse(text, "t", &rules, error, sizeof error), SYMTUNER_OK);
     ck_assert_int_eq(symtuner_rules_count(rules), 0);
     symtuner_rules_free(rules);

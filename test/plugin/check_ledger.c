@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_ledger.c - counting from many threads, sharing, what the text says, the signal. */
+/* check_ledger.c - counting from many threads, sharing a ledger, its text, and the signal that
+ * writes it. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -59,7 +60,7 @@ START_TEST(test_an_owner_that_left_leaves_its_counts)
     uint64_t asked, steered;
     pthread_t thread;
 
-    for (int i = 0; i < 3; i++) { /* the first owns; the next may have its thread pointer */
+    for (int i = 0; i < 3; i++) { /* a later thread may get the owner's thread pointer */
         ck_assert_int_eq(pthread_create(&thread, NULL, count_many, ledger), 0);
         pthread_join(thread, NULL);
     }
@@ -85,13 +86,13 @@ START_TEST(test_users_of_one_communicator_share_one_text)
     ck_assert_ptr_eq(tuner, second);
     ck_assert_ptr_eq(tuner, profiler);
     ck_assert_ptr_ne(tuner, other);
-    ck_assert_ptr_ne(nameless, st_ledger_open(0, 2, 1)); /* v4 has no id: never shared */
+    ck_assert_ptr_ne(nameless, st_ledger_open(0, 2, 1)); /* tuner v4 gives no id: never shared */
     ck_assert(!st_ledger_tuner_closes(tuner));
     ck_assert(st_ledger_tuner_closes(second));
     st_ledger_close(tuner);
     st_ledger_close(second);
     ck_assert_str_eq(content(), "");
-    st_ledger_close(profiler); /* the last one writes */
+    st_ledger_close(profiler); /* the last to close writes */
     ck_assert_int_eq(occurrences(content(), "comm id=0x0000000000000007 ranks=2 nodes=1 local=2"),
                      1);
     st_ledger_close(other);
@@ -110,7 +111,7 @@ START_TEST(test_the_signal_appends_the_counters_at_once)
     ledger = st_ledger_open(5, 2, 1);
     st_ledger_add(ledger, &ledger->asked[SYMTUNER_ALLREDUCE][3][0][ST_VERDICT_NO_RULE]);
     st_ledger_listen(&st_process()->options);
-    st_ledger_listen(&st_process()->options); /* once is enough */
+    st_ledger_listen(&st_process()->options); /* a second call changes nothing */
     sigaction(SIGUSR1, NULL, &action);
     ck_assert(action.sa_handler != SIG_DFL);
     raise(SIGUSR1);
@@ -124,7 +125,7 @@ START_TEST(test_the_signal_appends_the_counters_at_once)
 }
 END_TEST
 
-/* A table of a later NCCL, whose last cell we have no name for; and one with nothing to take. */
+/* Tables of a later NCCL, whose last cells have no name here, and one with no entry to take. */
 START_TEST(test_a_pick_that_has_no_name_is_not_counted)
 {
     enum { ALGOS = SYMTUNER_ALGOS + 1, PROTOS = SYMTUNER_PROTOS + 1, CELLS = ALGOS * PROTOS };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_ledger_file.c - where the ledger's text goes: names, files that fail, pipes. */
+/* check_ledger_file.c - where the ledger's text goes: file names, files that fail, pipes. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@
 
 static const struct {
     const char *pattern;
-    int with_pid; /* -1: the pattern is the name */
+    int with_pid; /* 1: the name has the process id; -1: the pattern is the name */
 } names[] = {{"%p", 1}, {"a%%p", -1}, {"x%h%p", 1}, {"100%", -1}};
 
 START_TEST(test_a_file_name_may_hold_process_and_host)
@@ -62,7 +62,7 @@ START_TEST(test_an_unwritable_file_is_a_warning)
 }
 END_TEST
 
-/* As on a full disk: there is room for one byte, or for none. */
+/* As on a full disk, the file has room for one byte or none. */
 START_TEST(test_a_text_that_is_cut_off_is_a_warning)
 {
     struct rlimit room, before;
@@ -84,8 +84,8 @@ START_TEST(test_a_text_that_is_cut_off_is_a_warning)
 }
 END_TEST
 
-/* A name of 1023 bytes is used. A longer one would be cut to the name of another file, and so would
- * one whose process number does not fit. */
+/* A name of 1023 bytes is used. A longer one is not, since cutting it would name another file; the
+ * same holds when only the process id makes it too long. */
 START_TEST(test_a_name_that_is_too_long_is_a_warning_and_no_file)
 {
     char folder[] = "/tmp/symtuner-check-XXXXXX", name[1100], pid[16];
@@ -99,7 +99,7 @@ START_TEST(test_a_name_that_is_too_long_is_a_warning_and_no_file)
     name[1023 + _i] = '\0';
     if (_i == 2)
         strcpy(name + 1022, "%p");
-    if (_i == 3) /* with the process number it has 1024 bytes */
+    if (_i == 3) /* with the process id the name has 1024 bytes */
         strcpy(name + 1024 - strlen(pid), "%p");
     setenv("SYMTUNER_LEDGER", name, 1);
     setenv("NCCL_DEBUG", "WARN", 1);
@@ -122,7 +122,7 @@ START_TEST(test_a_pipe_that_nobody_reads_is_a_warning)
     ck_assert_int_eq(mkfifo(path, 0600), 0);
     setenv("NCCL_DEBUG", "WARN", 1);
     st_log_use(keep_message);
-    alarm(10); /* in case it waits for a reader */
+    alarm(10); /* ends the test if it waits for a reader */
     st_ledger_close(st_ledger_open(1, 2, 1));
     alarm(0);
     ck_assert_int_eq(messages.warnings, 1);
@@ -130,9 +130,9 @@ START_TEST(test_a_pipe_that_nobody_reads_is_a_warning)
 }
 END_TEST
 
-enum { PAGE = 4096, PIPE = 16 * PAGE }; /* what a pipe holds on Linux */
+enum { PAGE = 4096, PIPE = 16 * PAGE }; /* bytes that a pipe holds on Linux */
 
-/* The ledger's file is a pipe that has ${room} of its pages left. */
+/* Make a pipe with ${room} free pages the ledger's file. */
 static void want_ledger_in_pipe(int *ends, int room)
 {
     static char much[PIPE];
@@ -148,7 +148,7 @@ static void want_ledger_in_pipe(int *ends, int room)
     st_log_use(keep_message);
 }
 
-/* Fill the stack, so that what the plugin leaves uninitialised is not zero by luck. */
+/* Fill the stack, so that variables that the plugin leaves uninitialised are not zero by luck. */
 static __attribute__((noinline)) void soil_the_stack(void)
 {
     volatile unsigned char soil[1 << 14];
@@ -157,8 +157,8 @@ static __attribute__((noinline)) void soil_the_stack(void)
         soil[i] = 0xff;
 }
 
-/* The program may block SIGPIPE (1), and may have one pending (2), which stays pending, as does any
- * other signal. */
+/* The program may block SIGPIPE (1), and may have one pending (2). A pending SIGPIPE must stay
+ * pending, and so must any other signal. */
 START_TEST(test_a_pipe_whose_reader_goes_does_not_end_the_job)
 {
     sigset_t sigpipe, pending, masked;
@@ -175,7 +175,7 @@ START_TEST(test_a_pipe_whose_reader_goes_does_not_end_the_job)
     if (_i == 2)
         raise(SIGPIPE);
     want_ledger_in_pipe(ends, 0);
-    if (fork() == 0) { /* the only reader leaves while the ledger is being written */
+    if (fork() == 0) { /* the only reader leaves while the plugin writes */
         usleep(200000);
         _exit(0);
     }
@@ -193,7 +193,7 @@ START_TEST(test_a_pipe_whose_reader_goes_does_not_end_the_job)
 }
 END_TEST
 
-/* A ledger whose text takes several pages. */
+/* Open a ledger whose text takes several pages. */
 static struct st_ledger *long_ledger(void)
 {
     struct st_ledger *ledger = st_ledger_open(1, 2, 1);
@@ -209,7 +209,8 @@ static void ignore(int number)
     (void)number;
 }
 
-/* The pipe is full, or (1) has room for one page; a profiler's timer interrupts every call. */
+/* The pipe is full, or (1) has room for one page. A timer, as of a profiler, interrupts every
+ * call. */
 START_TEST(test_a_pipe_whose_reader_sleeps_does_not_hold_the_job_up)
 {
     const struct itimerval often = {{0, 100000}, {0, 100000}}, never = {0};
@@ -220,7 +221,7 @@ START_TEST(test_a_pipe_whose_reader_sleeps_does_not_hold_the_job_up)
     want_ledger_in_pipe(ends, _i);
     ledger = long_ledger();
     sigaction(SIGALRM, &handler, NULL);
-    setitimer(ITIMER_REAL, &often, NULL); /* Check ends a test that waits for ever */
+    setitimer(ITIMER_REAL, &often, NULL); /* if it waits for ever, Check ends the test */
     st_ledger_close(ledger);
     setitimer(ITIMER_REAL, &never, NULL);
     ck_assert_int_eq(messages.warnings, 1);
@@ -232,7 +233,7 @@ END_TEST
 START_TEST(test_a_slow_reader_of_a_pipe_gets_the_whole_text)
 {
     static char text[1 << 20];
-    size_t size = 0, before = PIPE - PAGE; /* bytes that were in the pipe */
+    size_t size = 0, before = PIPE - PAGE; /* bytes in the pipe before the ledger's */
     int ends[2], got[2], code;
     struct st_ledger *ledger;
     ssize_t n;
@@ -240,7 +241,7 @@ START_TEST(test_a_slow_reader_of_a_pipe_gets_the_whole_text)
     want_ledger_in_pipe(ends, 1);
     ledger = long_ledger();
     ck_assert_int_eq(pipe(got), 0);
-    if (fork() == 0) { /* reads a page each 20 ms, and tells how it ends */
+    if (fork() == 0) { /* reads a page every 20 ms, and reports how the text ends */
         close(ends[1]);
         while ((n = read(ends[0], text + size, PAGE)) > 0) {
             size += (size_t)n;

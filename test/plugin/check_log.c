@@ -26,7 +26,8 @@ START_TEST(test_a_level_lets_through_what_it_names)
 }
 END_TEST
 
-/* NCCL's logger prints a message unless it is above its level or all its subsystems are off. */
+/* NCCL's logger prints a message, unless the message is above the logger's level or all of its
+ * subsystems are off. */
 static int nccl_level, printed_by_nccl;
 static unsigned long nccl_mask;
 
@@ -37,7 +38,7 @@ static void as_nccl(int level, unsigned long flags, const char *file, int line, 
     printed_by_nccl += level == NCCL_ABI_LOG_WARN && level <= nccl_level && (flags & nccl_mask) != 0;
 }
 
-/* A setting, and the level and mask that NCCL makes of it. */
+/* NCCL_DEBUG and NCCL_DEBUG_SUBSYS, and the level and mask that NCCL makes of them. */
 enum { USUAL = 0x1 | 0x80 | 0x1000, COLL = 0x2, NET = 0x10 };
 static const struct {
     const char *debug, *subsys;
@@ -88,7 +89,7 @@ START_TEST(test_a_warning_is_seen_once)
         st_log_use(as_nccl);
     st_log_level(ST_LOG_INFO);
     st_warn("w");
-    st_info("i"); /* never on stderr */
+    st_info("i"); /* an info never goes to stderr */
     fflush(stderr);
     file = fopen(path, "r");
     text[fread(text, 1, sizeof text - 1, file)] = '\0';

@@ -52,7 +52,7 @@ START_TEST(test_without_variables_the_defaults_hold)
 END_TEST
 
 static const struct {
-    const char *name, *value, *error; /* NULL: fine */
+    const char *name, *value, *error; /* NULL: none */
 } settings[] = {
     {"SYMTUNER_MODE", "observe", NULL},
     {"SYMTUNER_MODE", "off", NULL},
@@ -65,8 +65,8 @@ static const struct {
     {"SYMTUNER_LEDGER_SIGNAL", "9", "SYMTUNER_LEDGER_SIGNAL=9: write one of |USR1|USR2; using "
                                     "\"\""},
     {"SYMTUNER_RULES", "any text at all", NULL},
-    {"SYMTUNER_AR_ANYTHING", "1", NULL}, /* the kernel library's */
-    {"SYMTUNER_LIB_DIR", "build", NULL}, /* the JAX package's */
+    {"SYMTUNER_AR_ANYTHING", "1", NULL}, /* a variable of the kernel library */
+    {"SYMTUNER_LIB_DIR", "build", NULL}, /* a variable of the JAX package */
     {"SYMTUNER_JAX_COMMAND_BUFFERS", "1", NULL},
     {"SYMTUNER_JAX_ZERO_CPOY", "0", "SYMTUNER_JAX_ZERO_CPOY: no such variable; did you mean "
                                     "SYMTUNER_JAX_ZERO_COPY; `symtuner env` lists them"},
@@ -135,7 +135,8 @@ START_TEST(test_a_word_becomes_its_value)
 }
 END_TEST
 
-/* No default may be silent: every wrong value is named, the first as well as the last. */
+/* The plugin must not fall back to a default silently: it names every wrong value, the first and
+ * the last. */
 START_TEST(test_each_wrong_setting_is_named)
 {
     struct st_options options;

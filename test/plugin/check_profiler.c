@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_profiler.c - events of every interface version, counted under the right name and size. */
+/* check_profiler.c - events of every interface version must be counted under the right collective
+ * and size. */
 #include <stdlib.h>
 
 #include "plugin/ledger.h"
@@ -25,11 +26,11 @@ static uint64_t ran(const struct st_ledger *ledger, int coll, uint64_t bytes, en
     return st_ledger_read(&ledger->ran[coll][st_ledger_bucket(bytes)][what]);
 }
 
-/* As NCCL 2.27 to 2.32 spell functions and types. */
+/* The names of functions and types as NCCL 2.27 to 2.32 write them. */
 static const struct {
     const char *func, *datatype;
     size_t count;
-    int coll; /* -1: no tuner sees it */
+    int coll; /* -1: NCCL asks no tuner about it */
     uint64_t bytes;
 } calls[] = {
     {"AllReduce", "ncclFloat32", 1024, SYMTUNER_ALLREDUCE, 4096},
@@ -96,7 +97,8 @@ START_TEST(test_a_call_is_counted_under_its_name_and_size)
 }
 END_TEST
 
-/* NCCL reads the mask as the set of events to send; each version knows more kinds. */
+/* [v]: the events to ask for in interface version v. NCCL sends only events in the mask, and later
+ * versions have more types. */
 static const int masks[] = {
     [4] = NCCL_ABI_EV_COLL,
     [5] = NCCL_ABI_EV_COLL | NCCL_ABI_EV_COLL_API,
@@ -159,7 +161,7 @@ START_TEST(test_kinds_of_events_are_told_apart)
     event.u.api = (struct nccl_abi_ev_coll_api){"AllReduce", 1024, "ncclFloat32", 0, NULL, true};
     st_profiler_event_v7(profiler, &handle, &event);
     ck_assert_uint_eq(ran(ledger, SYMTUNER_ALLREDUCE, 4096, ST_RAN_CAPTURED), 1);
-    event.type = 1; /* Group: never asked for, never counted */
+    event.type = 1; /* a Group event: not asked for, and not counted */
     st_profiler_event_v7(profiler, &handle, &event);
     ck_assert_uint_eq(ran_at_all(ledger), 6);
     st_ledger_close(ledger);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_rollcall.c - what follows from the entries of ranks, and the memory that holds them. */
+/* check_rollcall.c - what the plugin concludes from the entries of ranks, and the shared memory
+ * that holds these entries. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -71,7 +72,7 @@ START_TEST(test_the_first_verdict_is_everybody_s)
     ck_assert_int_eq(st_roll_rules(one, &present), ST_ROLL_MISSING);
     ck_assert_int_eq(present, 1);
     ck_assert_int_eq(st_roll_ctas(one), 0);
-    other = st_roll_join(id(), 2, &entry); /* too late: NCCL's barrier prevents this */
+    other = st_roll_join(id(), 2, &entry); /* too late; NCCL's barrier prevents this */
     ck_assert_int_eq(st_roll_rules(other, &present), ST_ROLL_MISSING);
     ck_assert_int_eq(present, 2);
     ck_assert_int_eq(st_roll_ctas(other), 0);
@@ -95,7 +96,7 @@ START_TEST(test_all_there_and_alike)
     ck_assert_int_eq(st_roll_ctas_given(one), 24);
     ck_assert_int_eq(st_roll_ctas(one), 24);
     ck_assert(!st_roll_min_differs(one));
-    st_roll_leave(other); /* one is still there */
+    st_roll_leave(other); /* ${one} has not left yet */
     ck_assert_int_eq(st_roll_ctas(one), 24);
     st_roll_leave(one);
     st_roll_leave(NULL);
@@ -127,11 +128,12 @@ START_TEST(test_another_communicator_or_size_is_another_roll_call)
         ck_assert_int_eq(present, 1);
         st_roll_leave(roll[i]);
     }
-    ck_assert_ptr_null(st_roll_join(id(), 1 << 20, &entry)); /* no host has that many */
+    ck_assert_ptr_null(st_roll_join(id(), 1 << 20, &entry)); /* no host has so many ranks */
 }
 END_TEST
 
-/* An object that others may read, or that is no file of this size, is not used. */
+/* An object that other users may read, or that is not a file of the right size, must not be
+ * used. */
 START_TEST(test_a_name_that_is_not_ours_is_not_used)
 {
     const struct st_roll_entry entry = LIKE;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_steer.c - what is written into a cost table, release by release, and what never is. */
+/* check_steer.c - what the plugin writes into a cost table in each release, and what it never
+ * writes. */
 #include <stdio.h>
 #include <string.h>
 
@@ -30,7 +31,7 @@ static struct st_call random_call(struct t_random *random)
                             t_below(random, 2)};
 }
 
-/* Can the release take this entry? */
+/* Return whether the release can take an entry with this cost. */
 static int selectable(const struct st_era *era, float cost)
 {
     return cost >= 0.0f && cost < era->table_limit;
@@ -106,7 +107,8 @@ START_TEST(test_a_preferred_entry_is_what_nccl_then_takes)
 
         t_table(&random, table);
         for (int i = 0; i < T_CELLS; i++)
-            table[i] += 0.0f; /* -0.0 becomes 0.0: NCCL writes none, we read it as unavailable */
+            table[i] += 0.0f; /* -0.0 becomes 0.0: NCCL writes no -0.0, and the plugin reads it as
+                                 unavailable */
         memcpy(shown, table, sizeof table);
         if (st_steer(era, &action, SYMTUNER_ALLREDUCE, 1, false,
                      (struct st_table){table, T_ALGOS, T_PROTOS}, &channels) != ST_VERDICT_GENERAL)
@@ -118,7 +120,8 @@ START_TEST(test_a_preferred_entry_is_what_nccl_then_takes)
             ck_abort_msg("seed 0x%llx round %ld, NCCL %s: wanted %d/%d, NCCL takes %d/%d",
                          (unsigned long long)t_seed(), n, era->name, action.algo, action.proto,
                          algo, proto);
-        /* what ncclGroupSimulateEnd reports is NCCL's own price, unless NCCL would not take it */
+        /* ncclGroupSimulateEnd must report NCCL's own price, unless NCCL would not take that
+         * entry */
         cell = algo * T_PROTOS + proto;
         if (selectable(era, shown[cell]) && table[cell] != shown[cell])
             ck_abort_msg("seed 0x%llx round %ld, NCCL %s: the price %g became %g",
@@ -170,7 +173,7 @@ static const struct row {
     struct st_action action;
     int pipe_ops, mixed, coll;
     float table[T_CELLS], want[T_CELLS];
-    int channels; /* 0 on entry */
+    int channels; /* after the call; 0 before it */
     enum st_verdict verdict;
 } rows[] = {
     {"ring/ll keeps its price, and the cheaper ones get twice that", 22809,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_box.c - a box described by SYMTUNER_MACHINE, one without GPUs, and boxes made up here.
+ * check_box.c - a box that SYMTUNER_MACHINE describes, one without GPUs, and boxes invented here.
  *
- * The linker replaces dlopen, dlsym and dlclose (WRAPPED in test/test.mk): while a test has a
- * box, NVML and the driver are the functions below.
+ * The linker replaces dlopen, dlsym and dlclose (WRAPPED in test/test.mk). While a test has an
+ * invented box, NVML and the driver are the functions below.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "test/suites.h"
 
 static const struct {
-    const char *text, *error; /* NULL: fine */
+    const char *text, *error; /* NULL: none */
     struct symtuner_machine machine;
 } described[] = {
     {"gpu=NVIDIA H200; links=nvlink; multicast=no", NULL, {"NVIDIA H200", 0, 1, 0, 0}},
@@ -68,20 +68,20 @@ END_TEST
 struct gpu {
     const char *name;
     int major, minor;
-    unsigned links;   /* bit: this link is on        */
-    unsigned unknown; /* bit: NVML has no such link  */
-    const char *lost; /* the call that fails for it  */
+    unsigned links;   /* bit i: link i is on */
+    unsigned unknown; /* bit i: NVML has no link i */
+    const char *lost; /* the call that fails for this GPU */
 };
 
 static const struct box {
     const char *what;
     struct gpu gpu[3];
     int gpus;
-    const char *fails;            /* a call that fails                   */
-    const char *lacks;            /* a symbol or a library is not there  */
+    const char *fails;            /* the call that fails */
+    const char *lacks;            /* the missing symbol or library */
     const char *nvls;             /* NCCL_NVLS_ENABLE                    */
     int multicast;                /* the driver's attribute              */
-    struct symtuner_machine want; /* its name "": unknown; but for gpus  */
+    struct symtuner_machine want; /* all but gpus; name "": unknown */
 } boxes[] = {
 #define H200(links) {"NVIDIA H200", 9, 0, links, 0, NULL}
 #define LOST(call) {"gone", 0, 0, 0, 0, call}
@@ -122,10 +122,10 @@ static const struct box {
      .want = KNOWN(1, -1)},
 };
 
-static const struct box *box; /* NULL: the real one */
+static const struct box *box; /* NULL: the real box */
 static int nvml_running, nvml_loaded;
 
-/* 0, or an error as NVML and the driver return it. */
+/* Return 0, or an error as NVML and the driver return it. */
 static int goes(const char *call)
 {
     return box->fails && strcmp(box->fails, call) == 0 ? 999 : 0;
@@ -133,7 +133,7 @@ static int goes(const char *call)
 
 static int goes_for(const struct gpu *gpu, const char *call)
 {
-    ck_assert_int_eq(nvml_running, 1); /* between init and shutdown only */
+    ck_assert_int_eq(nvml_running, 1); /* calls come only between init and shutdown */
     return gpu->lost && strcmp(gpu->lost, call) == 0 ? 999 : 0;
 }
 
@@ -153,7 +153,7 @@ static int nvml_shutdown(void)
 
 static int nvml_count(unsigned *count)
 {
-    *count = (unsigned)box->gpus; /* even if it fails: nobody may read it */
+    *count = (unsigned)box->gpus; /* also if the call fails: nobody may read it */
     return goes("nvmlDeviceGetCount_v2");
 }
 
@@ -217,7 +217,7 @@ static const struct {
     {"cuDeviceGetAttribute", (void (*)(void))cu_attribute},
 };
 
-static char libraries[2]; /* what the made-up handles point to: NVML, driver */
+static char libraries[2]; /* the handles of invented libraries: NVML, driver */
 
 void *__real_dlopen(const char *file, int flags);
 void *__real_dlsym(void *library, const char *name);

@@ -35,7 +35,7 @@ START_TEST(test_an_unreadable_file_says_why)
 }
 END_TEST
 
-/* Some people write SYMTUNER_RULES=/dev/null for no file; SYMTUNER_RULE must still count. */
+/* Some people write SYMTUNER_RULES=/dev/null for "no file". Then SYMTUNER_RULE must still apply. */
 START_TEST(test_dev_null_is_an_empty_text_for_a_job)
 {
     symtuner_rules *rules = NULL;
@@ -79,7 +79,8 @@ START_TEST(test_too_many_rules_of_three_sources_are_none)
 }
 END_TEST
 
-/* A job would wait for ever; a person who names a pipe on a command line writes to it. */
+/* A job must not wait for a pipe's writer, since it might wait for ever. A person who names a pipe
+ * on a command line also writes to it. */
 START_TEST(test_a_pipe_never_holds_a_job_up)
 {
     char path[] = "/tmp/symtuner-check-XXXXXX";
@@ -93,9 +94,9 @@ START_TEST(test_a_pipe_never_holds_a_job_up)
     ck_assert_ptr_nonnull(strstr(error, "a pipe or a device could block the job"));
     ck_assert_int_eq(st_rules_load_any(path, &rules, error, sizeof error), SYMTUNER_EIO);
     ck_assert_ptr_nonnull(strstr(error, "a pipe that nobody writes to"));
-    writer = open(path, O_RDWR); /* for Linux, both a reader and a writer */
+    writer = open(path, O_RDWR); /* on Linux this is both a reader and a writer */
     if (fork() == 0) {
-        usleep(50000); /* the reader waits */
+        usleep(50000); /* so that the reader has to wait */
         _exit(write(writer, "[rule a]\ncoll = any\n", 20) != 20);
     }
     close(writer);
@@ -107,7 +108,7 @@ START_TEST(test_a_pipe_never_holds_a_job_up)
 }
 END_TEST
 
-/* `generate > fifo & symtuner check fifo`, and the generator may write nothing. */
+/* As in `generate > fifo & symtuner check fifo`. The generator may write nothing. */
 START_TEST(test_the_writer_of_a_pipe_may_come_later)
 {
     char path[] = "/tmp/symtuner-check-XXXXXX";
@@ -123,7 +124,7 @@ START_TEST(test_the_writer_of_a_pipe_may_come_later)
 
             usleep(100000);
             fd = open(path, O_WRONLY);
-            usleep(bytes ? 1100000 : 0); /* once it is there, it may take its time */
+            usleep(bytes ? 1100000 : 0); /* a writer that has opened the pipe may be slow */
             _exit(write(fd, "[rule a]\ncoll = any\n", bytes) != bytes);
         }
         ck_assert_msg(st_rules_load_any(path, &rules, error, sizeof error) == SYMTUNER_OK, "%s",
@@ -142,7 +143,7 @@ START_TEST(test_the_writer_of_a_pipe_may_come_later)
 }
 END_TEST
 
-/* A job that has closed its standard input gets 0 for the file. */
+/* A job that has closed its standard input gets file descriptor 0 for the rules file. */
 START_TEST(test_a_file_may_be_number_0)
 {
     symtuner_rules *rules = NULL;
@@ -151,7 +152,7 @@ START_TEST(test_a_file_may_be_number_0)
     ck_assert_msg(symtuner_rules_load("docs/example.rules", &rules, error, sizeof error) ==
                       SYMTUNER_OK, "%s", error);
     symtuner_rules_free(rules);
-    ck_assert_int_eq(open("/dev/null", O_RDONLY), 0); /* and it was closed */
+    ck_assert_int_eq(open("/dev/null", O_RDONLY), 0); /* 0 is free again: the file was closed */
 }
 END_TEST
 

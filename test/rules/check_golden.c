@@ -24,14 +24,14 @@ static const char *const folder[] = {"test/golden/rules", "test/golden/bad"};
 static const char *const path[] = {"test/golden/rules/rules.test", "test/golden/bad/bad.test"};
 static const char *const middle[] = {"--- means\n", "--- error\n"};
 
-static char *content[2]; /* of path[] */
+static char *content[2]; /* [set]: the content of path[set] */
 static struct golden {
     char kind[8], name[64];
     int line;
-    const char *text, *text_end, *want, *want_end; /* in content[] */
+    const char *text, *text_end, *want, *want_end; /* pointers into content[set] */
 } cases[2][CASES_MAX];
 
-/* The whole file, terminated; NULL when it cannot be read. */
+/* Return the whole file with a 0 at its end, or NULL if it cannot be read. */
 static char *read_file(const char *name)
 {
     FILE *file = fopen(name, "r");
@@ -46,11 +46,11 @@ static char *read_file(const char *name)
     return text;
 }
 
-/* Reads path[set]; the number of cases, -1 if it is malformed. */
+/* Read path[set]. Returns the number of cases, or -1 if the file is malformed. */
 static int read_cases(int set)
 {
     int count = 0, line = 1;
-    struct golden *half = NULL; /* a case whose middle line is still to come */
+    struct golden *half = NULL; /* a case whose middle line has not come yet */
 
     free(content[set]);
     content[set] = read_file(path[set]);
@@ -70,7 +70,7 @@ static int read_cases(int set)
             if (sscanf(at, "--- %7s %63s", half->kind, half->name) != 2)
                 return -1;
         }
-        if (!half && count && *at != '\n') /* the last line that is not blank wins */
+        if (!half && count && *at != '\n') /* blank lines at the end do not count */
             cases[set][count - 1].want_end = next;
     }
     return half || !content[set] ? -1 : count;
@@ -174,7 +174,7 @@ static enum symtuner_status load_csv(const char *name, const char *text, symtune
                   file_name);
     status = symtuner_rules_load(file_name, rules, error, SYMTUNER_ERROR_MAX);
     unlink(file_name);
-    if (status != SYMTUNER_OK) { /* the name of the case instead of the file's */
+    if (status != SYMTUNER_OK) { /* put the name of the case for the name of the file */
         ck_assert_msg(strncmp(error, file_name, length) == 0, "no file name: %s", error);
         strcpy(rest, error + length);
         ck_assert_int_lt(snprintf(error, SYMTUNER_ERROR_MAX, "%s.csv%s", name, rest),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_kernels.c - [kernels] rules: libsymtuner_ar.so asks for them, the plugin does not. */
+/* check_kernels.c - [kernels] rules: they apply to questions of libsymtuner_ar.so, not to the
+ * plugin's. */
 #include <stdio.h>
 #include <string.h>
 
@@ -105,7 +106,7 @@ START_TEST(test_a_kernel_query_out_of_range_is_refused)
 }
 END_TEST
 
-/* As if compiled before queries had a machine. */
+/* A caller that was compiled before queries had a machine. */
 START_TEST(test_an_older_caller_s_smaller_kernel_query_is_answered)
 {
     struct symtuner_kernel_query query = {
@@ -124,7 +125,8 @@ START_TEST(test_an_older_caller_s_smaller_kernel_query_is_answered)
 }
 END_TEST
 
-/* As if compiled before decisions had ctas; one that is longer than ours is refused. */
+/* A caller that was compiled before decisions had ctas. A struct longer than the library's is
+ * refused. */
 START_TEST(test_an_older_caller_s_smaller_kernel_decision_is_not_overrun)
 {
     struct symtuner_kernel_query query = {.struct_size = sizeof query, .ranks = 2};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_lint.c - what check finds in legal rules: each finding, and rules without any. */
+/* check_lint.c - what `symtuner check` finds in legal rules: each finding, and rules without a
+ * finding. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,7 +9,8 @@
 
 enum { FINDINGS = 5 };
 
-/* Reads ${text} and compares its findings; each begins with a place and the rule's name. */
+/* Read ${text} and compare its findings with ${want}. Each finding begins with a place and the
+ * rule's name. */
 static void findings_are(const char *text, const char *const *want)
 {
     char found[SYMTUNER_ERROR_MAX], wrong[SYMTUNER_ERROR_MAX] = "";
@@ -37,7 +39,7 @@ static void findings_are(const char *text, const char *const *want)
 #define KERNELS "kernels kernel=two_ll8"
 
 static const struct {
-    const char *first, *later, *finding; /* NULL: none */
+    const char *first, *later, *finding; /* NULL: no finding */
 } pairs[] = {
     /* a rule that takes everything hides the rules after it, whatever their conditions */
     {RULE, LATER, HIDDEN},
@@ -77,11 +79,11 @@ static const struct {
     {"process sym-ctas=8", LATER, NULL},
     {"process sym-ctas=8", "process sym-ctas=16", HIDDEN},
     {"process nccl=2.28 sym-ctas=8", "process sym-ctas=16", NULL},
-    /* rules that share an edge: who takes it? */
+    /* rules that share an edge: the finding says which of them takes it */
     {RULE " " LOW, LATER " " HIGH, SHARES(65536, 65536)},
     {RULE " " HIGH, LATER " " LOW, SHARES(65536, 65536)},
     {RULE " bytes=..65535", LATER " " HIGH, NULL},
-    {RULE " " LOW, RULE " " HIGH, NULL}, /* does not matter */
+    {RULE " " LOW, RULE " " HIGH, NULL}, /* both do the same, so it does not matter */
     {ALL " " LOW, KERNELS " " HIGH, SHARES(65536, 65536)},
     {ALL " " LOW, ALL " " HIGH, NULL},
     {ALL " " LOW, ALL " " HIGH " ctas=4", SHARES(65536, 65536)},

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_match.c - the index answers as the scan does, and an answer depends on the call alone. */
+/* check_match.c - index and scan give the same answer, and an answer depends on nothing but the
+ * call. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,7 +66,8 @@ static struct st_group random_group(struct t_random *random)
     return group;
 }
 
-/* Sizes at, below and above an edge of some rule are the ones that an index gets wrong. */
+/* Return a size at, just below or just above an edge of some rule: a wrong index fails there
+ * first. */
 static uint64_t random_bytes(struct t_random *random, const symtuner_rules *rules)
 {
     const struct st_rule *rule = &rules->rule[t_below(random, rules->count)];
@@ -128,7 +130,7 @@ static const struct {
     {"any bytes=4096..8192", SYMTUNER_ALLREDUCE, 2, 8193, 0},
     {"any bytes=0", SYMTUNER_ALLREDUCE, 2, 0, 1},
     {"any bytes=0", SYMTUNER_ALLREDUCE, 2, 1, 0},
-    {"any bytes=16777217", SYMTUNER_ALLREDUCE, 2, 16777216, 0}, /* equal as floats */
+    {"any bytes=16777217", SYMTUNER_ALLREDUCE, 2, 16777216, 0}, /* equal to 16777217 as a float */
     {"any bytes=16777217", SYMTUNER_ALLREDUCE, 2, 16777217, 1},
     {"any bytes=16777217", SYMTUNER_ALLREDUCE, 2, 16777218, 0},
     {"any bytes=18446744073709551615", SYMTUNER_ALLREDUCE, 2, UINT64_MAX, 1},
@@ -199,7 +201,7 @@ static struct {
     const struct st_rule *answer[ASKED];
 } shared;
 
-/* Ask everything in an order of this thread's own; returns 0 if all answers are the known ones. */
+/* Ask all questions in this thread's own order; return NULL if all answers are the known ones. */
 static void *ask_in_own_order(void *argument)
 {
     struct t_random random = {*(uint64_t *)argument};

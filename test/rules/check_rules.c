@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_rules.c - rules texts at their limits, their hash, and rules from several sources. */
+/* check_rules.c - rules texts at their limits, the hash of rules, and rules from several
+ * sources. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +37,7 @@ static void refused(const char *text, const char *want)
 
 /* ---- limits --------------------------------------------------------------------------------- */
 
-/* ${count} rules of 16 bytes or so each. */
+/* Return a text with ${count} rules of about 16 bytes each. */
 static char *many_rules(int count)
 {
     char *text = malloc((size_t)count * 32 + 1), *at = text;
@@ -62,7 +63,7 @@ START_TEST(test_256_rules_are_read_and_257_are_not)
 }
 END_TEST
 
-/* "[rule a]\n" and one comment line of ${length} bytes. */
+/* Return "[rule a]\n" and a comment line of ${length} bytes. */
 static char *long_line(size_t length)
 {
     char *text = malloc(length + 16);
@@ -113,7 +114,7 @@ START_TEST(test_a_gpu_of_95_bytes_is_kept_and_one_of_96_is_refused)
 }
 END_TEST
 
-/* Comment lines up to ${size} bytes in all. */
+/* Return comment lines of ${size} bytes in all. */
 static char *large_text(size_t size)
 {
     char *text = malloc(size + 1);
@@ -187,7 +188,7 @@ START_TEST(test_every_error_fits_the_buffer_that_the_header_names)
     ck_assert_int_eq(symtuner_rules_parse(text, name, &rules, error, sizeof error),
                      SYMTUNER_ESYNTAX);
     ck_assert_uint_lt(strlen(error), SYMTUNER_ERROR_MAX - 1); /* nothing was cut off */
-    for (size_t size = 0; size < 64; size++) { /* and a small one is never overrun */
+    for (size_t size = 0; size < 64; size++) { /* a small buffer is never overrun */
         memset(error, 'z', sizeof error);
         symtuner_rules_parse(text, "t", &rules, error, size);
         ck_assert_int_eq(error[size], 'z');
@@ -202,7 +203,7 @@ static const char base[] = "[rule a]\ncoll = allreduce\nbytes = 1KiB..1MiB\npref
 
 static const struct {
     const char *text;
-    int same; /* as base */
+    int same; /* 1: the same hash as base */
 } hashed[] = {
     {"# other layout\n[rule b]\nprefer=symmetric\nbytes=1024..1048576\ncoll=allreduce", 1},
     {"[provenance]\nmade-by = me\n[rule a]\ncoll = allreduce\nbytes = 1KiB..1MiB\n"
@@ -237,7 +238,7 @@ START_TEST(test_equal_meaning_gives_an_equal_hash_and_only_that)
 }
 END_TEST
 
-/* Both conditions and actions of [process] sections. */
+/* Both the conditions and the actions of [process] sections change the hash. */
 START_TEST(test_process_sections_count_in_the_hash)
 {
     static const char *const text[] = {"[process]\nsym-ctas = 4\n", "[process]\nsym-ctas = 8\n",
@@ -258,7 +259,7 @@ START_TEST(test_process_sections_count_in_the_hash)
 }
 END_TEST
 
-/* Two values of every key but "made-by". */
+/* Two values for every key except "made-by". */
 static const struct {
     const char *key, *value[2];
 } values[] = {
@@ -285,7 +286,7 @@ static const struct {
     {"threads", {"64", "96"}},
 };
 
-/* The hash of "${head}", or of that and "${key} = ${value}". */
+/* Return the hash of "${head}", with the line "${key} = ${value}" unless ${value} is NULL. */
 static uint64_t hash_with(const char *head, const char *key, const char *value)
 {
     char text[200];
@@ -392,7 +393,7 @@ static const struct {
     {"gpus = 2", 22809, {"", 0, -1, -1, 3}, 0},
     {"gpus = ..4", 22809, {"", 0, -1, -1, 4}, 1},
     {"gpus = ..4", 22809, {"", 0, -1, -1, 5}, 0},
-    {"gpus = ..4", 22809, {"", 0, -1, -1, 0}, 0}, /* unknown is not "few" */
+    {"gpus = ..4", 22809, {"", 0, -1, -1, 0}, 0}, /* an unknown number is not a small one */
     {"gpus = 4..", 22809, {"", 0, -1, -1, 8}, 1},
     {"gpus = 4..", 22809, {"", 0, -1, -1, 0}, 0},
     {"multicast = no", 22809, {"", 0, -1, 0, 0}, 1},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_sizes.c - byte counts as people write them. */
+/* check_sizes.c - byte counts in the forms in which people write them. */
 #include <stdio.h>
 #include <string.h>
 
