@@ -2,9 +2,9 @@
 /*
  * gates.c - checks the conditions in NCCL's order and predicts what NCCL runs.
  *
- * A gate is a function that looks at the call and returns pass, fail, or idle if this release does
- * not check it. All gates are evaluated, so that a report can show every obstacle; the first gate
- * that fails decides the verdict.
+ * A gate is a function for one condition: it looks at the call and returns pass, fail, idle if the
+ * condition has no meaning for this release or call, or unknown. All gates are evaluated, so that a
+ * report can show every obstacle; the first gate that fails decides the verdict.
  */
 #include <string.h>
 
@@ -24,7 +24,7 @@ struct look {
     enum st_sym_kernel_env env;
     bool has_pick;
     struct st_sym_pick pick;
-    int algo, proto; /* cheapest general entry, -1 when there is no table */
+    int algo, proto; /* of the cheapest general entry; -1: no table       */
     bool nothing;    /* there is a table, and nothing in it can be taken  */
 };
 
@@ -46,7 +46,7 @@ static bool is_reduction(const struct symtuner_call *call)
     return call->coll != SYMTUNER_ALLGATHER && call->coll != SYMTUNER_BROADCAST;
 }
 
-/* Types that symmetric kernels and multicast loads can sum. */
+/* Is the call's type one that symmetric kernels and multicast loads can sum? */
 static bool is_small_float(const struct symtuner_call *call)
 {
     return call->dtype == SYMTUNER_FLOAT32 || call->dtype == SYMTUNER_FLOAT16 ||
@@ -181,8 +181,8 @@ static enum st_says says(const struct look *look, const char *list, const char *
     return st_list_says(list, symtuner_coll_name((int)look->call->coll), word);
 }
 
-/* From 2.31 on NCCL_ALGO also removes the symmetric kernels of the collectives that it names (all
- * of them without a name), unless NCCL_SYM_KERNEL allows some again. */
+/* From 2.31 on NCCL_ALGO also removes the symmetric kernels of the collectives that it names, or of
+ * all collectives if it names none, unless NCCL_SYM_KERNEL allows some of them again. */
 static enum symtuner_gate_state gate_algo_env(const struct look *look)
 {
     if (!look->era->algo_env_excludes)
@@ -283,7 +283,7 @@ static enum symtuner_gate_state (*const gates[SYMTUNER_GATES])(const struct look
     gate_size,    gate_registered, gate_group,    gate_process, gate_ll_asked,
 };
 
-/* What NCCL does with a call whose first failing gate is ${gate}. */
+/* Return what NCCL does with a call whose first failing gate is ${gate}. */
 static enum symtuner_kind kind_behind(const struct look *look, enum symtuner_gate gate)
 {
     const struct st_era *era = look->era;
@@ -342,7 +342,7 @@ static bool unsure_pick(const struct look *look)
     }
 }
 
-/* How often NCCL calls the tuner before it launches the call; -1: not known. */
+/* Return how often NCCL asks the tuner before it launches the call; -1: not known. */
 static int count_tuner_calls(const struct look *look, const struct symtuner_verdict *out)
 {
     bool general = out->kind == SYMTUNER_KIND_GENERAL;

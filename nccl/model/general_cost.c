@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * general_cost.c - the cost of a call, latency plus bytes over bandwidth, for each algorithm and
- * protocol; then its channels.
+ * general_cost.c - computes the cost of a call, latency plus bytes over bandwidth, for each
+ * algorithm and protocol, and then the call's channels.
  *
- * The bandwidths and channels of a machine were read off the recording in test/data; the formulas
- * are NCCL's and hold for one node. build/check-corpus compares every recorded table and channel
- * count.
+ * The bandwidths and channels of each machine were read off the recordings in test/data; the
+ * formulas are NCCL's and hold for one node. build/check-corpus compares the results with every
+ * recorded table and channel count.
  */
 #include "nccl/model/general_cost.h"
 
@@ -16,8 +16,9 @@
 #include "nccl/model/setting_list.h"
 #include "nccl/release.h"
 
-/* Bus bandwidths that NCCL finds, GB/s. nvls_in and nvls_out are those of one of ${ranks} channels,
- * inside the node and to the switch. */
+/* The bus bandwidths, in GB/s, and the numbers of channels that NCCL finds in a machine.
+ * nvls_in and nvls_out are the bandwidths of one of ${ranks} channels, inside the node and to
+ * the switch. */
 static const struct bus {
     const char *family;
     int ranks;
@@ -38,8 +39,8 @@ static const struct bus {
 };
 enum { BUSES = sizeof buses / sizeof *buses };
 
-/* GPUs by the name that they report. With ${editions} more words may follow; "NVIDIA H200 NVL" is
- * another GPU, with other links. */
+/* GPUs by the name that they report. If ${editions}, more words may follow the name. The H200 has
+ * none: "NVIDIA H200 NVL" is another GPU, with other links. */
 static const struct {
     const char *gpu, *family;
     bool editions;
@@ -50,17 +51,17 @@ static const struct {
     {"NVIDIA RTX PRO 6000", "rtxpro6000", true},
 };
 
-/* What differs between releases; a row is st_era.general. */
+/* What differs between releases; st_era.general is the index of the release's row. */
 static const struct general {
-    bool nvls_flat;         /* NVLS priced without its efficiency                            */
-    bool first_tree;        /* tree bandwidths of ${tree_old}                                */
+    bool nvls_flat;         /* NCCL prices NVLS without an efficiency factor                 */
+    bool first_tree;        /* trees have the bandwidth ${tree_old}                          */
     bool any_window;        /* a window registers its buffer even where windows do not work  */
-    bool both_sides;        /* a ring uses registered buffers only if both are               */
+    bool both_sides;        /* a ring uses registered buffers only if both are registered    */
     bool least_a_channel;   /* each channel gets at least ${least} bytes of traffic          */
     signed char nvls_ranks; /* fewest ranks for NVLS                                         */
     signed char batch;      /* how many calls of a group fit into a batch of work            */
     int least;              /* bytes of traffic that a cell has at least                     */
-    float ll128;            /* of a ring channel from sm_100 on, GB/s                        */
+    float ll128;            /* LL128 bandwidth of a ring channel from sm_100 on, GB/s        */
 } generals[] = {
     {0},
     {true, true, true, true, true, 3, 10, 16 << 10, 73.4f},      /* 2.27    */
@@ -71,14 +72,16 @@ static const struct general {
     {false, false, false, false, false, 2, 8, 32 << 10, 40.0f},  /* 2.30    */
 };
 
+/* Latencies in us: base_us[0: tree, 1: ring][protocol] of a call,
+ * step_us[0: PCIe, 1: NVLink][0: tree, 1: ring][protocol] of each hop. */
 static const float base_us[2][3] = {{6.8f, 14.0f, 8.4f}, {6.6f, 14.0f, 8.4f}}; /* tree, ring */
-static const float step_us[2][2][3] = {                                      /* per hop    */
+static const float step_us[2][2][3] = {
     {{1.0f, 1.9f, 4.0f}, {1.0f, 2.5f, 5.7f}}, /* PCIe   */
     {{0.6f, 1.25f, 4.0f}, {0.6f, 1.9f, 3.4f}}, /* NVLink */
 };
 static const float nvls_us = 25.0f;
 
-/* The share of its bandwidth that a tree reaches, by protocol and log2(bytes / 64). */
+/* [protocol][log2(bytes / 64)]: the share of its bandwidth that a tree reaches. */
 static const float tree_share[3][23] = {
     {1, 1, 1, 1, .9f, .8f, .7f, .7f, .7f, .7f, .6f, .5f, .4f, .4f, .5f, .6f, .7f, .8f, .9f, 1, 1, 1,
      1},
@@ -105,7 +108,8 @@ static const struct general *general_of(const struct symtuner_call *call)
     return &generals[st_era_of(call->nccl)->general];
 }
 
-/* The machine's row; NULL if there is none, or if a byte count would overflow. */
+/* Return the row of ${buses} for the machine and the number of ranks; NULL if there is none, if the
+ * release is not modelled, or if a byte count would overflow. */
 static const struct bus *find_bus(const struct symtuner_call *call, const char *family)
 {
     const uint64_t most = 1ull << 58;
@@ -188,7 +192,7 @@ static bool nvls_can(const struct symtuner_call *call)
     }
 }
 
-/* Bandwidth of the algorithm, GB/s: bytes of the result, not bytes on the bus. */
+/* Return NVLS's bandwidth in GB/s, which counts bytes of the result, not bytes on the bus. */
 static float nvls_bw(const struct symtuner_call *call, const struct bus *bus)
 {
     float ranks = (float)call->ranks, share = (ranks - 1) / ranks;
@@ -266,7 +270,7 @@ bool st_general_table(const struct symtuner_call *call, const char *family,
 
 /* ---- channels ------------------------------------------------------------------------------- */
 
-/* Does NCCL count the buffer as registered? From 2.29 on a window counts only where windows
+/* Does NCCL take the buffer as registered? From 2.29 on it takes a window so only where windows
  * work. */
 static bool registered(const struct symtuner_call *call, enum symtuner_reg reg)
 {
@@ -291,8 +295,8 @@ static bool ring_registers(const struct symtuner_call *call, int proto)
            (!general_of(call)->both_sides || call->graph || registered(call, call->send));
 }
 
-/* The channels of NVLS. It needs fewer with registered buffers, which ranks that share a process do
- * not have. */
+/* Return the channels that NVLS uses out of ${channels}. It needs fewer with registered buffers,
+ * which ranks that share a process do not have. */
 static int nvls_registered(const struct symtuner_call *call, int channels)
 {
     bool new_gpu = call->arch >= 100;
@@ -312,8 +316,8 @@ static int nvls_registered(const struct symtuner_call *call, int channels)
     return clamp_ctas(call, (share + call->ranks - 1) / call->ranks);
 }
 
-/* How many channels get work when ${bytes} are cut into cells and dealt to at most ${most}
- * channels, as NCCL's scheduler does with the first of ${calls} equal calls. */
+/* Return how many channels get work if ${bytes} are cut into cells and dealt to at most ${most}
+ * channels, as NCCL's scheduler does it for the first of ${calls} equal calls. */
 static int deal(const struct general *general, uint64_t bytes, int calls, uint64_t traffic_a_byte,
                 int wanted, int most, bool ll)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * general_cost.h - NCCL's cost table and channels of general kernels, for machines that are known.
+ * general_cost.h - NCCL's cost table and channel counts of general kernels, for known machines.
  *
  * The cost table that NCCL gives a tuner depends on the channels and bandwidths that NCCL finds in
  * the machine. For some machines these are known, so that the table can be computed without NCCL.
@@ -13,8 +13,8 @@
 
 #include "symtuner_why.h"
 
-/* The ${family} that the functions below take, for the name of a machine or a GPU. NULL if its
- * bandwidths are not known. */
+/* Return the ${family} that the functions below take, for the name of a machine or a GPU; NULL if
+ * its bandwidths are not known. */
 const char *st_general_family(const char *machine_or_gpu);
 
 /*
@@ -27,7 +27,7 @@ bool st_general_table(const struct symtuner_call *call, const char *family,
 
 /*
  * st_general_channels(call, family, algo, proto):
- * How many channels NCCL gives a call, or the first call of a group, with that algorithm and
+ * Return how many channels NCCL gives a call, or the first call of a group, with that algorithm and
  * protocol; 0 where st_general_table returns false, and for more than 512 calls in a group.
  */
 int st_general_channels(const struct symtuner_call *call, const char *family, int algo, int proto);

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-/* Four L40S under two switches have the driver's peer access between all pairs, but not NCCL's P2P
- * transport. */
+/* On the machine with four L40S under two switches, the driver allows peer access between all
+ * pairs, but NCCL does not use its P2P transport between all of them. */
 static const struct st_machine machines[] = {
     {"h200x2", "2 x H200, NVLink", "NVIDIA H200", 90, 2, 1, 1, 1, 1},
     {"h200x4", "4 x H200, NVSwitch", "NVIDIA H200", 90, 4, 1, 1, 1, 1},

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* setting_list.c - NCCL_ALGO and NCCL_PROTO, word by word. */
+/* setting_list.c - reads the lists in NCCL_ALGO and NCCL_PROTO. */
 #include "nccl/model/setting_list.h"
 
 #include <stdbool.h>
 #include <string.h>
 #include <strings.h>
 
-/* "[^]word,word" up to ${end}. */
+/* Does a part of a list, "[^]word,word" up to ${end}, allow ${word}? */
 static bool part_allows(const char *at, const char *end, const char *word)
 {
     bool invert = at < end && *at == '^', named = false;

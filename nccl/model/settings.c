@@ -54,7 +54,8 @@ static int unknown_setting(const char *name, size_t len, char *error, size_t siz
     return -1;
 }
 
-/* Set one of the two CTA bounds as NCCL does: at most 64, and the lower never above the upper. */
+/* Set one of the two CTA bounds as NCCL does: to at most 64, and the lower never above the
+ * upper. */
 static void set_ctas(struct symtuner_call *call, size_t at, long long value)
 {
     int *bound = (int *)((char *)call + at);
@@ -65,7 +66,8 @@ static void set_ctas(struct symtuner_call *call, size_t at, long long value)
         call->min_ctas = call->max_ctas;
 }
 
-/* Read "ZERO" or "EFFICIENCY|ZERO", names that NCCL knows from 2.29 on. 0 for any other word. */
+/* Read a policy by name, such as "ZERO" or "EFFICIENCY|ZERO"; NCCL knows these names from 2.29 on.
+ * Returns 0 if a word is not such a name. */
 static int read_policy(const char *text, int *policy_out)
 {
     static const char *const word[] = {"DEFAULT", "EFFICIENCY", "ZERO"};
@@ -83,8 +85,9 @@ static int read_policy(const char *text, int *policy_out)
     return 1;
 }
 
-/* The first wrong word, with its length, of a list such as NCCL_ALGO and NCCL_PROTO are:
- * "[func:][^]word,word;func:...". NULL if there is none; with one NCCL creates no communicator. */
+/* Return the first wrong word of a list such as NCCL_ALGO and NCCL_PROTO hold,
+ * "[func:][^]word,word;func:...", and its length; NULL if there is none. With a wrong word NCCL
+ * creates no communicator. */
 static const char *wrong_in_list(const char *list, const struct st_words *words, size_t *len_out)
 {
     while (*list) {
@@ -160,11 +163,11 @@ int st_setting_apply(struct symtuner_call *call, const char *setting, char *erro
     case OFF_MULTICAST:
         call->multicast = call->multicast && number != 0;
         break;
-    case OFF_PEER: /* from 2.29 on NCCL finds no NVLink then, either */
+    case OFF_PEER: /* without P2P, NCCL finds no NVLink either from 2.29 on */
         if (number)
             call->peer_nccl = call->nvlink = 0;
         break;
-    case CUMEM: /* -2 is automatic */
+    case CUMEM: /* -2, automatic, counts as on */
         call->cumem_enable = number != 0;
         break;
     default:

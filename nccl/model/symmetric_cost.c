@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * symmetric_cost.c - the price of a symmetric kernel and the choice among them.
+ * symmetric_cost.c - the prices of symmetric kernels, and the choice among the kernels.
  *
  * The order of operations below is part of the result. Prices are double up to the time of one
  * kernel, float from there on; byte counts are truncated to integers where NCCL truncates them.
- * Build without contraction into fused multiply-adds (gcc -std=c11 does that, clang by the pragma
- * below): it would break ties. NCCL itself may be contracted on machines whose compilers do so by
- * default, such as AArch64; there, exact ties can go the other way.
+ * Build without contraction into fused multiply-adds, which would break ties: gcc -std=c11 does not
+ * contract, and the pragma below keeps clang from it. NCCL itself may be built with contraction on
+ * machines whose compilers contract by default, such as AArch64; there, exact ties can go the other
+ * way.
  */
 #include "nccl/model/symmetric_cost.h"
 
@@ -109,7 +110,7 @@ static double soft_plus(double x)
     return 100.0 <= x ? x : log1p(exp(x));
 }
 
-/* What one kernel costs as a function of its CTAs. */
+/* The parameters of a kernel's time as a function of its CTAs (curve_time). */
 struct curve {
     uint64_t bus_bytes; /* the larger of sent and received                  */
     double multiplier;  /* bus bandwidth of a CTA relative to stores        */
@@ -195,7 +196,8 @@ static void curve_speed(struct curve *curve, enum st_kernel kernel, int arch, bo
     }
 }
 
-/* 2.31: is there enough work for one round of a TMA kernel's unrolled loop on every CTA? */
+/* Is there enough work that every CTA of a TMA kernel runs its unrolled loop once? NCCL 2.31 asks
+ * so. */
 static bool tma_fits(const struct st_sym_query *query, enum st_kernel kernel, int ctas)
 {
     uint64_t need;
@@ -269,7 +271,8 @@ bool st_sym_price(const struct st_sym_query *query, enum st_kernel kernel,
     return true;
 }
 
-/* CTAs get equal runs of whole cells. Those for which no cell is left are not launched. */
+/* Return how many of ${ctas} CTAs NCCL launches. It gives CTAs equal runs of whole cells, and
+ * launches no CTA for which no cell is left. */
 static int launched(const struct st_sym_query *query, int ctas)
 {
     uint64_t cells = round_up(query->bytes) / ST_CELL_SIZE * (uint64_t)query->works;
@@ -301,8 +304,8 @@ bool st_sym_pick(const struct st_sym_query *query, uint32_t mask, struct st_sym_
     return found;
 }
 
-/* Read the collective of "func:name", the list form of 2.31, and move past the colon. -1: there is
- * no prefix; -2: an unknown one. */
+/* Read the collective of "func:name", the list form of 2.31, and move past the colon. Returns -1 if
+ * there is no prefix, -2 if it names no collective. */
 static int read_prefix(const char **text, size_t *len)
 {
     const char *colon = memchr(*text, ':', *len);
@@ -326,7 +329,8 @@ static int find_kernel(const char *name, size_t len, bool any_case)
     return -1;
 }
 
-/* Read one part of the list, which ";" ends. False if a word names no kernel. */
+/* Read one part of the list, which ends before a ";". Returns false if a word names no kernel or
+ * the prefix no collective. */
 static bool read_part(const char *text, size_t len, enum symtuner_coll coll, bool *touched,
                       uint32_t *allowed)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * symmetric_cost.h - which symmetric-memory kernel NCCL would run, and on how many CTAs.
+ * symmetric_cost.h - predicts which symmetric-memory kernel NCCL runs, and on how many CTAs.
  *
  * NCCL prices each of its symmetric kernels with a small formula and takes the cheapest; no tuner
- * sees these prices. This is that arithmetic, release by release. Times are kept in single
- * precision exactly where NCCL keeps them so: with many CTAs two kernels saturate, tie to the last
- * bit, and the order of the list decides.
+ * sees these prices. The functions below do the same arithmetic, release by release. Times are kept
+ * in single precision exactly where NCCL keeps them so: with many CTAs two kernels can saturate and
+ * tie to the last bit, and then their order in the list below decides.
  *
  * Pure: no I/O, no allocation, no globals. Same inputs give the same pick on every rank.
  * Units      bytes of one call per rank (count x element size), microseconds, CTAs.
@@ -20,7 +20,7 @@
 #include "nccl/release.h"
 #include "symtuner.h"
 
-/* id, name, collective, flags; in NCCL's order, which decides ties. */
+/* X(id, name, collective, flags), in NCCL's order, which decides ties. */
 #define ST_KERNEL_MAP(X)                                                                           \
     X(AR_LL,      "AllReduce_AGxLL_R",           ALLREDUCE,     ST_KERNEL_LL)                      \
     X(AR_LLMC,    "AllReduce_AGxLLMC_R",         ALLREDUCE,     ST_KERNEL_LL | ST_KERNEL_STORE_MC) \
@@ -51,11 +51,11 @@ enum {
     ST_KERNEL_LL       = 1, /* low latency: data and flag in one store         */
     ST_KERNEL_STORE_MC = 2, /* stores through NVLink multicast                 */
     ST_KERNEL_LOAD_MC  = 4, /* reduces in the switch: multicast loads as well  */
-    ST_KERNEL_TMA      = 8, /* bulk copies of sm_100 and later                 */
+    ST_KERNEL_TMA      = 8, /* bulk copies, which sm_100 and later have        */
 };
 
 enum {
-    ST_CTAS_MAX  = 64,   /* of any symmetric kernel                                       */
+    ST_CTAS_MAX  = 64,   /* most CTAs of any symmetric kernel                             */
     ST_CELL_SIZE = 1024, /* bytes; a CTA works on whole cells, except in 2.27             */
 };
 
@@ -67,8 +67,8 @@ struct st_sym_query {
     int ranks;
     int arch;             /* 10 x compute capability: 90, 100, 120                         */
     bool store_mc;        /* multicast may be used at all                                  */
-    bool load_mc;         /* ... and can reduce this type                                  */
-    bool send_window, recv_window; /* in a symmetric window                                */
+    bool load_mc;         /* multicast may be used, and can reduce this type               */
+    bool send_window, recv_window; /* the buffer is in a symmetric window                  */
     bool tma;             /* TMA kernels may be used                                       */
     int min_ctas, max_ctas; /* NCCL_MIN_CTAS, _MAX_CTAS or the communicator's; 1 and 64    */
     int sym_ctas;         /* NCCL_SYM_CTAS; 0 leaves the count to the model                */
@@ -78,8 +78,8 @@ struct st_sym_query {
 
 struct st_sym_price {
     float time_us; /* of the kernel, as NCCL predicts it                     */
-    float cost;    /* what is compared: 2.5 % dearer for each CTA            */
-    int ctas;      /* that the model wants; the launch may use fewer         */
+    float cost;    /* time plus 2.5 % for each CTA; the least cost wins      */
+    int ctas;      /* CTAs that the model wants; the launch may use fewer    */
 };
 
 struct st_sym_pick {
@@ -93,18 +93,19 @@ enum symtuner_coll st_kernel_coll(enum st_kernel kernel);
 unsigned st_kernel_flags(enum st_kernel kernel);
 
 /*
- * The kernels that may carry the call, one bit each. st_sym_mask looks at the collective,
- * multicast, TMA, size and NCCL_SYM_KERNEL; st_sym_mask_call also at registration and group.
+ * Return the kernels that may carry the call, one bit each. st_sym_mask looks at the collective,
+ * multicast, TMA, size and NCCL_SYM_KERNEL; st_sym_mask_call looks also at the windows and at how
+ * many calls are joined.
  */
 uint32_t st_sym_mask(const struct st_sym_query *query);
 uint32_t st_sym_mask_call(const struct st_sym_query *query);
 
-/* The price of a kernel with as few CTAs as come within 2.5 % of the time of the most CTAs. False:
- * the kernel cannot be used. */
+/* Compute the price of a kernel with the fewest CTAs whose time is within 2.5 % of the time with as
+ * many CTAs as allowed. Returns false if the kernel cannot be used. */
 bool st_sym_price(const struct st_sym_query *query, enum st_kernel kernel,
                   struct st_sym_price *price_out);
 
-/* The cheapest kernel of ${mask}; false when there is none. */
+/* Find the cheapest kernel of ${mask}; false if there is none. */
 bool st_sym_pick(const struct st_sym_query *query, uint32_t mask, struct st_sym_pick *pick_out);
 
 /*
@@ -112,8 +113,8 @@ bool st_sym_pick(const struct st_sym_query *query, uint32_t mask, struct st_sym_
  * Read NCCL_SYM_KERNEL as ${era} does. ${text} NULL is "not set".
  */
 enum st_sym_kernel_env {
-    ST_ENV_UNSET,   /* or naming every kernel                                        */
-    ST_ENV_LIMITS,  /* only the kernels of *allowed_out, of this collective          */
+    ST_ENV_UNSET,   /* not set, or without effect on this collective                 */
+    ST_ENV_LIMITS,  /* only the kernels in *allowed_out may run for this collective  */
     ST_ENV_FATAL,   /* the communicator cannot be created: a word is no kernel       */
 };
 enum st_sym_kernel_env st_sym_kernel_env(const struct st_era *era, const char *text,
