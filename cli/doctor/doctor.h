@@ -102,7 +102,7 @@ struct st_doctor {
 };
 
 enum st_severity { ST_ERROR, ST_WARNING, ST_NOTE };
-/* When a finding holds. CHECK: if ${check} returns true. The others hold only if ${variable} is set.
+/* When a finding holds. CHECK: if ${check} returns true. The others need ${variable} to be set.
  * SET: if it is not empty. IS, IS_NOT: if it is one of the words in ${operand}, or none of them.
  * BELOW: if it is a number below ${operand}. */
 enum st_when { ST_WHEN_CHECK, ST_WHEN_SET, ST_WHEN_IS, ST_WHEN_IS_NOT, ST_WHEN_BELOW };

@@ -14,8 +14,9 @@
 
 enum { BLOCKS = 64, THREADS = 512, PROBE = 64 << 20, VERIFY = 1 << 20, CHASES = 2000 };
 
-/* st_copy: 16-byte loads and stores; st_write: word k becomes k * 0x9e3779b1 + seed;
- * st_chase: loads that each wait for the one before (the memory holds zeros). */
+/* st_copy copies with 16-byte loads and stores. st_write sets the 32-bit word k to k * 0x9e3779b1 +
+ * seed. st_chase loads n times; each load waits for the one before, because its address is the last
+ * one plus the value loaded, which is 0. */
 static const char ptx[] =
     ".version 7.0\n.target sm_70\n.address_size 64\n"
     ".visible .entry st_copy(.param .u64 d, .param .u64 s, .param .u64 n)\n{\n"
@@ -47,10 +48,10 @@ static const char ptx[] =
 
 static struct st_gpu_report report; /* large */
 
-/* What the measurements need of one GPU. */
+/* What the measurements keep for one GPU. */
 struct gpu {
     void *context, *stream, *start, *stop, *copy, *write, *chase;
-    st_address here, there; /* two buffers of its own memory */
+    st_address here, there; /* two buffers in this GPU's memory, of PROBE bytes each */
 };
 
 struct bench {
@@ -86,7 +87,8 @@ static bool start_gpu(struct bench *b, int i)
     return true;
 }
 
-/* Milliseconds of one copy that GPU ${i} starts, the least of three; -1 if it fails. */
+/* Time a copy of PROBE bytes that GPU ${i} starts, by copy engine (${engine}) or by kernel. Returns
+ * the least of three times in milliseconds, or -1 if a copy fails. */
 static double timed(struct bench *b, int i, st_address to, int to_gpu, st_address from,
                     int from_gpu, bool engine)
 {
@@ -108,7 +110,7 @@ static double timed(struct bench *b, int i, st_address to, int to_gpu, st_addres
         c->event_record(gpu->stop, gpu->stream);
         if (!good || c->stream_wait(gpu->stream) || c->event_elapsed(&ms, gpu->start, gpu->stop))
             return -1;
-        if (t && (best < 0 || (double)ms < best)) /* the first one warms up */
+        if (t && (best < 0 || (double)ms < best)) /* the first copy is a warm-up */
             best = (double)ms;
     }
     return best;
@@ -119,7 +121,8 @@ static double gbps(double ms)
     return ms > 0 ? PROBE / ms / 1e6 : 0;
 }
 
-/* GPU ${i} writes into the memory of GPU ${j}: did all of it arrive? */
+/* Let GPU ${i} write VERIFY bytes into the memory of GPU ${j}, by copy engine (${engine}) or by
+ * kernel. Returns whether all of them arrived. */
 static bool verify(struct bench *b, int i, int j, bool engine)
 {
     struct st_cuda *c = &b->cuda;
@@ -195,7 +198,8 @@ static void probe_pair(struct bench *b, int i, int j)
     pair->latency_us = latency(b, i, j);
 }
 
-/* All GPUs write to their neighbours at once, which makes some hosts' root complexes collapse. */
+/* Let all GPUs write to their neighbours at once, because the bandwidth of some hosts' root
+ * complexes collapses then. Keeps each GPU's best bandwidth of two rounds. */
 static void probe_together(struct bench *b)
 {
     struct st_cuda *c = &b->cuda;

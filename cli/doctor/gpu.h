@@ -2,7 +2,7 @@
 /*
  * gpu.h - what `symtuner doctor` measures on the GPUs.
  *
- * Units      GB/s (10^9 bytes), microseconds; 0 is "not measured".
+ * Units      bandwidth in GB/s (10^9 bytes per second), latency in microseconds; 0: not measured.
  */
 #ifndef ST_DOCTOR_GPU_H_
 #define ST_DOCTOR_GPU_H_
@@ -12,25 +12,28 @@
 
 enum { ST_GPUS_MAX = 16 };
 
+/* What was measured when GPU i uses the memory of GPU j. ${peer}: kernels can access it.
+ * ${arrives}, ${engine_arrives}: all bytes that a kernel or the copy engine wrote arrived. */
 struct st_pair {
     bool peer, arrives, engine_arrives;
-    double store, load, engine; /* kernel stores, kernel loads, copy engine */
-    double latency_us;          /* of a load                                */
+    double store, load, engine; /* bandwidth of kernel stores, kernel loads, copy engine */
+    double latency_us;          /* of a load by a kernel                                 */
 };
 
 enum st_windows { ST_WINDOWS_UNKNOWN, ST_WINDOWS_REAL, ST_WINDOWS_NULL, ST_WINDOWS_FAILED };
 
 struct st_gpu_report {
-    int gpus, failed; /* failed: the first GPU that does not start, from 1 */
+    int gpus, failed; /* failed: 1 + the first GPU that does not start; 0: none */
     char name[ST_GPUS_MAX][96];
-    int multicast[ST_GPUS_MAX];
-    struct st_pair pair[ST_GPUS_MAX][ST_GPUS_MAX];
-    double together[ST_GPUS_MAX];
+    int multicast[ST_GPUS_MAX];                    /* [i]: 1 supported, 0 not, -1 unknown      */
+    struct st_pair pair[ST_GPUS_MAX][ST_GPUS_MAX]; /* [i][j]: GPU i uses the memory of GPU j   */
+    double together[ST_GPUS_MAX];                  /* [i]: store bandwidth when all GPUs write */
     enum st_windows windows;
     char windows_text[300];
 };
 
-/* Register a window on all GPUs through NCCL, in a child process, since NCCL may hang or crash. */
+/* Let NCCL register a window on all GPUs, in a child process, since NCCL may hang or crash. Fills
+ * ${report}'s windows, and windows_text if that fails. */
 void st_doctor_windows(struct st_doctor *doctor, struct st_gpu_report *report);
 
 #endif

@@ -2,8 +2,9 @@
 /*
  * nccl.c - finds the copies of NCCL on this box, and decides for which of them to check.
  *
- * That is the copy of --library or --nccl; else those that jax and torch of this python3 would
- * load, both if their releases differ; else the one that the loader finds; else any copy.
+ * It checks for the file of --library or a copy of the release of --nccl. Without these options it
+ * checks for the copies that jax and torch of this python3 would load (both if their releases
+ * differ); without such copies for the one that the loader finds; else for the first other copy.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +31,7 @@ int st_doctor_copy(struct st_doctor *doctor, const char *path)
     return doctor->copies++;
 }
 
-/* Add the copies in folders of pip and CUDA, even if no program may load them. */
+/* Add the copies in the folders of pip and CUDA, whether or not a program would load them. */
 static void add_others(struct st_doctor *doctor)
 {
     static const char *const pattern[] = {
@@ -57,7 +58,8 @@ static void add_others(struct st_doctor *doctor)
             st_doctor_copy(doctor, path);
 }
 
-/* Add a copy to judged[], unless that release is there: it would have the same findings. */
+/* Add ${copy} to judged[], unless a copy of the same release is there: both would get the same
+ * findings. */
 static void judge(struct st_doctor *doctor, int copy)
 {
     for (int i = 0; i < doctor->judgeds; i++)

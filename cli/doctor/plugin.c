@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plugin.c - finds the file that NCCL would load as a plugin, by the rules of its release. The
- * search of the dynamic loader is repeated here: LD_LIBRARY_PATH, the folders of /etc/ld.so.conf,
- * those of the system.
+ * plugin.c - finds the file that NCCL would load as a plugin, by the rules of its release. It
+ * repeats the search of the dynamic loader: LD_LIBRARY_PATH, then the folders of /etc/ld.so.conf,
+ * then the system's own folders.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -22,8 +22,8 @@ static void add_dir(struct st_doctor *doctor, const char *dir, size_t length)
     }
 }
 
-/* ld.so.conf: a folder per line, "include PATTERN", "#" to the end of the line. Included files come
- * last. */
+/* Add the folders that an ld.so.conf names. A line of it has a folder or "include PATTERN"; "#"
+ * begins a comment. The folders of included files come after those of the file itself. */
 static void read_ld_conf(struct st_doctor *doctor, const char *path, int depth)
 {
     static const char include[] = "include ";
@@ -163,7 +163,8 @@ static void resolve(const struct st_doctor *doctor, struct st_plugin *plugin, co
         look(doctor, plugin);
 }
 
-/* Without a file, or without the symbols in it, NCCL also looks into the network plugin. */
+/* Look into the network plugin, as NCCL does if it finds no file for ${plugin}, or no symbol in
+ * that file. */
 static void look_in_net(const struct st_doctor *doctor, struct st_plugin *plugin)
 {
     const struct st_setting *net = st_doctor_get(doctor, "NCCL_NET_PLUGIN");
@@ -207,7 +208,7 @@ void st_doctor_plugins(struct st_doctor *doctor)
     look_in_net(doctor, tuner);
     if (doctor->nccl >= 22800)
         look_in_net(doctor, profiler);
-    /* our env plugin names itself as tuner and profiler if the user names none */
+    /* symtuner's env plugin names its own file as tuner and profiler if the user names none */
     if (env->symtuner && env->found) {
         struct st_plugin *const other[] = {tuner, profiler};
 

@@ -140,7 +140,7 @@ static bool profiler_missing(const struct st_doctor *d, char *evidence)
            d->profiler.newest > 0;
 }
 
-/* Is the file in a folder of ld.so.conf, but not in the cache? */
+/* Is the tuner's file in a folder that ld.so.conf names, but not in /etc/ld.so.cache? */
 static bool cache_stale(const struct st_doctor *d, char *evidence)
 {
     static char cache[1 << 20];
@@ -220,8 +220,8 @@ static bool nccl_missing(const struct st_doctor *d, char *evidence)
     return d->nccl_assumed;
 }
 
-/* Two copies of different releases that one program may load: those of jax and torch or, if neither
- * is there, any two. */
+/* Are there two copies of different releases that one program may load? Compares the copies of jax
+ * and torch or, if python3 has neither, all copies. */
 static bool nccl_copies(const struct st_doctor *d, char *evidence)
 {
     char one[16], other[16];

@@ -2,13 +2,14 @@
 /*
  * python.c - finds the NCCL that jax and torch of this python3 would load.
  *
- * python3 prints where its packages are; it imports neither jax nor torch. Then the library that
- * calls NCCL is read as a file, and the loader's search is repeated for it:
+ * python3 runs a script that prints where its packages are; the script imports neither jax nor
+ * torch. Then this file reads, without loading it, the framework's library that calls NCCL, and
+ * repeats the dynamic loader's search for the libnccl.so.2 of that library, in this order:
  *
- *   LD_PRELOAD     an NCCL that is loaded already serves every later libnccl.so.2
+ *   LD_PRELOAD     an NCCL that is preloaded serves every later request for libnccl.so.2
  *   by its path    jax loads the file of the package nvidia-nccl-cu* before its own library
- *   inside         a torch that does not need libnccl.so.2 has NCCL linked in
- *   RPATH, LD_LIBRARY_PATH, RUNPATH, ld.so.conf and the system's folders, in this order
+ *   linked in      a torch that does not need libnccl.so.2 has NCCL inside
+ *   RPATH, LD_LIBRARY_PATH, RUNPATH, ld.so.conf and the system's folders
  */
 #include <limits.h>
 #include <stdlib.h>
@@ -20,8 +21,8 @@
 
 enum { PYTHON_LIMIT_S = 5 };
 
-/* Prints where packages are. sys.path loses the folder that -c adds, since the user's program does
- * not have it. */
+/* The script that prints where packages are. It removes from sys.path the entry "", which python3
+ * -c adds, since the user's program does not have it. */
 static const char script[] =
     "import sys, os, glob\n"
     "sys.path[:] = [p for p in sys.path if p]\n"
@@ -53,7 +54,7 @@ static const char script[] =
     "            say('torch', file)\n"
     "            break\n";
 
-/* What python3 printed, cut into words. */
+/* What python3 printed: the lines not read yet, and the words of the current line. */
 struct answer {
     char *line, *rest;
     char *word[3];
@@ -70,7 +71,7 @@ static bool next_line(struct answer *answer)
     return false;
 }
 
-/* The part of ${path} below the root; NULL if it lies elsewhere. */
+/* Return ${path} without the root folder, or NULL if it lies outside of the root. */
 static const char *under_root(const struct st_doctor *doctor, const char *path)
 {
     size_t n = strlen(doctor->root);
@@ -78,7 +79,7 @@ static const char *under_root(const struct st_doctor *doctor, const char *path)
     return strncmp(path, doctor->root, n) == 0 && path[n] == '/' ? path + n : NULL;
 }
 
-/* Resolve ".." and links of the folders in ${path}; the last name stays. */
+/* If ${path} has a "..", resolve it and all links to folders; the file's own name stays. */
 static void shorten(const struct st_doctor *doctor, char path[ST_PATH])
 {
     char full[ST_PATH], real[PATH_MAX], root[PATH_MAX] = "", *name;
@@ -94,7 +95,7 @@ static void shorten(const struct st_doctor *doctor, char path[ST_PATH])
         snprintf(path, ST_PATH, "%.700s/%.200s", real + n, name);
 }
 
-/* The copy libnccl.so.2 in a folder; -1 if there is none that can be loaded. */
+/* Return the index in copy[] of the libnccl.so.2 in ${folder}, or -1 if there is none to load. */
 static int look_in(struct st_doctor *doctor, const char *folder)
 {
     char path[ST_PATH];
@@ -105,7 +106,8 @@ static int look_in(struct st_doctor *doctor, const char *folder)
     return st_doctor_copy(doctor, path);
 }
 
-/* Look in the folders of an RPATH or RUNPATH; $ORIGIN is the folder of ${file}. */
+/* Look for libnccl.so.2 in the folders of ${list}, the RPATH or RUNPATH of ${file}; $ORIGIN means
+ * the folder of ${file}. Returns an index into copy[], or -1. */
 static int look_in_path(struct st_doctor *doctor, const char *file, const char *list)
 {
     int origin = (int)(strrchr(file, '/') - file), copy = -1;
@@ -151,7 +153,8 @@ static int preloaded(struct st_doctor *doctor)
     return copy;
 }
 
-/* Find the NCCL that ${one} loads. ${package} is a file that it loads by its path, or NULL. */
+/* Find the NCCL that the framework ${one} loads: sets its ${copy} and ${how}. ${package} is an NCCL
+ * that it loads by its path, or NULL. */
 static void resolve(struct st_doctor *doctor, struct st_framework *one, const char *package)
 {
     struct st_elf_search search;
@@ -191,7 +194,7 @@ static void add_framework(struct st_doctor *doctor, const char *name, const char
     resolve(doctor, one, package);
     for (int i = 0; i < doctor->frameworks; i++)
         if (doctor->framework[i].name == name && doctor->framework[i].copy == one->copy)
-            return; /* the plugins of CUDA 12 and 13 side by side */
+            return; /* jax plugins for CUDA 12 and 13, side by side, share a copy */
     doctor->frameworks++;
 }
 
@@ -205,8 +208,8 @@ static void name_package(struct st_doctor *doctor, const char *package, const ch
                     package);
 }
 
-/* In three passes, since each needs the one before: the package's file, the frameworks, the names
- * of packages. */
+/* Read what python3 printed, in three passes, since each needs the one before: first the file of
+ * the NCCL package, then the frameworks, which add copies, and then the packages' names. */
 static void read_answer(struct st_doctor *doctor, const char *output)
 {
     char package[ST_PATH] = "";
@@ -235,7 +238,7 @@ static void read_answer(struct st_doctor *doctor, const char *output)
     }
 }
 
-/* The last line of a traceback, which says what went wrong. */
+/* Return the last line of a traceback, which says what went wrong. */
 static const char *last_line(char *text)
 {
     size_t n = strlen(text);

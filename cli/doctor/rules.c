@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rules.c - the rules that the environment and the conf files name, each file read once. */
+/* rules.c - loads the rules that the environment and the conf files name. */
 #include "cli/doctor/doctor.h"
 
-/* The file that ${variable} names, under the root; false if it names none. */
+/* Set ${full} to the file that ${variable} names, under the root; return false if it names none. */
 static bool named(const struct st_doctor *doctor, const char *variable, char full[ST_PATH])
 {
     const struct st_setting *setting = st_doctor_get(doctor, variable);

@@ -16,7 +16,7 @@
 
 /* ---- checks that need more than a comparison ------------------------------------------------- */
 
-/* Kernels over the network, which nccl/model does not know. */
+/* NCCL's symmetric kernels that use the network. nccl/model does not know them. */
 static const char *const network_kernel[] = {
     "AllReduce_RSxNet_ARxMC_AGxNet", "AllGather_GinHier_MCRing", "AllGather_RailRing_LsaSTMC",
     "ReduceScatter_RailA2A_LsaLD", "ReduceScatter_RailA2A_LsaLDMC"};
@@ -34,7 +34,8 @@ static bool is_kernel(const char *word, size_t length, bool any_case)
     return false;
 }
 
-/* The first word of NCCL_SYM_KERNEL that this release takes for no kernel, or NULL. */
+/* Return the first word of ${value}, that of NCCL_SYM_KERNEL, that is no kernel in this release,
+ * and its ${length}; NULL if there is no such word. */
 static const char *wrong_kernel(const struct st_doctor *doctor, const char *value, size_t *length)
 {
     bool list = st_era_of(doctor->nccl)->sym_kernel == ST_SYM_KERNEL_LIST;
@@ -84,7 +85,7 @@ static bool kernel_alone(const struct st_doctor *doctor, char *evidence)
     return true;
 }
 
-/* Variables that matter here. A name that is close to one of them, but is none, is a typo. */
+/* NCCL's variables that matter here. A name close to one of them, but equal to none, is a typo. */
 static const char *const known[] = {
     "NCCL_ALGO", "NCCL_PROTO", "NCCL_SYM_KERNEL", "NCCL_SYM_CTAS", "NCCL_SYM_NOWIN_ENABLE",
     "NCCL_SYM_TMA_ENABLE", "NCCL_SYM_CE_THRESHOLD", "NCCL_WIN_ENABLE", "NCCL_WIN_STRIDE",
@@ -197,7 +198,8 @@ static bool symtuner_value(const struct st_doctor *doctor, char *evidence)
     return at > 0;
 }
 
-/* A list that allows LL128 allows it on every machine, even where NCCL itself would not use it. */
+/* Does NCCL_PROTO allow LL128? NCCL then allows it on every machine, even where NCCL itself would
+ * not use it. */
 static bool proto_ll128(const struct st_doctor *doctor, char *evidence)
 {
     const struct st_setting *setting = st_doctor_get(doctor, "NCCL_PROTO");
@@ -211,7 +213,8 @@ static bool proto_ll128(const struct st_doctor *doctor, char *evidence)
     return false;
 }
 
-/* Is NCCL_PROTO anything but ^LL128, which we advise? */
+/* Does NCCL_PROTO have another value than ^LL128, which the finding proto-ll128 advises? Values
+ * that allow LL128 belong to that finding. */
 static bool proto_forced(const struct st_doctor *doctor, char *evidence)
 {
     const struct st_setting *setting = st_doctor_get(doctor, "NCCL_PROTO");
@@ -220,7 +223,7 @@ static bool proto_forced(const struct st_doctor *doctor, char *evidence)
            !proto_ll128(doctor, evidence);
 }
 
-/* Is the CTA count outside of what NCCL accepts? */
+/* Is NCCL_SYM_CTAS no number, or a number that NCCL does not accept? */
 static bool sym_ctas_range(const struct st_doctor *doctor, char *evidence)
 {
     const struct st_setting *setting = st_doctor_get(doctor, "NCCL_SYM_CTAS");

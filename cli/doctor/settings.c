@@ -2,8 +2,8 @@
 /*
  * settings.c - collects the variables that NCCL sees, from the environment and from its conf files.
  *
- * NCCL reads the file of NCCL_CONF_FILE, or else ~/.nccl.conf, then /etc/nccl.conf; a variable that
- * is already set is never replaced.
+ * NCCL reads the file that NCCL_CONF_FILE names, or without that variable ~/.nccl.conf, and then
+ * /etc/nccl.conf. It never replaces a variable that is already set.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ const struct st_setting *st_doctor_get(const struct st_doctor *doctor, const cha
     return NULL;
 }
 
-/* Add a variable, of which the name has ${length} bytes, unless it is already there. */
+/* Add a variable, unless it is already there. Its name is the first ${length} bytes of ${name}. */
 static void add(struct st_doctor *doctor, const char *name, size_t length, const char *value,
                 const char *origin)
 {
@@ -37,7 +37,8 @@ static void add(struct st_doctor *doctor, const char *name, size_t length, const
     doctor->settings++;
 }
 
-/* Why NCCL skips a line of a conf file or reads it as something else; NULL: it does neither. */
+/* Return why NCCL skips a line of a conf file, or takes it for something else than its writer
+ * meant; NULL if the line has no fault. */
 static const char *fault_of(const char *line)
 {
     size_t name = strcspn(line, "=");
@@ -105,7 +106,7 @@ void st_doctor_settings(struct st_doctor *doctor)
     }
     file = st_doctor_get(doctor, "NCCL_CONF_FILE");
     if (file && file->value[0]) {
-        if (!read_conf(doctor, file->value)) /* it is missing, unreadable or a folder */
+        if (!read_conf(doctor, file->value)) /* the file is missing, unreadable or a folder */
             snprintf(doctor->conf_missing, sizeof doctor->conf_missing, "%s", file->value);
     } else if (home) {
         snprintf(path, sizeof path, "%.1000s/.nccl.conf", home);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* windows.c - does NCCL register a real window, or return success with a NULL window? */
+/* windows.c - finds out whether NCCL registers a real window, or a NULL window with success. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@ void st_doctor_windows(struct st_doctor *doctor, struct st_gpu_report *report)
     char ranks[12];
     const char *library = doctor->used >= 0 ? doctor->copy[doctor->used].path : "-";
     const char *arguments[] = {"windows", ranks, library, NULL};
-    /* so that NCCL creates no multicast objects at init */
+    /* keep NCCL from creating multicast objects when the communicator starts */
     const char *set[] = {"NCCL_NVLS_ENABLE=0", NULL};
     struct st_child child = {.arguments = arguments, .set = set, .limit_s = 22};
     enum st_child_end end;

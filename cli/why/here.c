@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * here.c - the last part of symtuner why: the same call with symtuner loaded as this environment
- * loads it. The rules decide as in the plugin (symtuner_decide); then NCCL's model predicts the
- * call again with the counts that reach NCCL.
+ * here.c - the last part of symtuner why: what NCCL does with the call when symtuner is loaded as
+ * this environment says. symtuner_decide applies the rules as the plugin does; then the model of
+ * NCCL predicts the call again, with the CTA counts that reach NCCL.
  */
 #include "cli/why/here.h"
 
@@ -32,8 +32,9 @@ static void in_the_way(struct st_here *here, const char *format, ...)
 
 /* ---- is it loaded? --------------------------------------------------------------------------- */
 
-/* Does NCCL find our plugin in this environment, and does it ask the plugin for variables? If it
- * does not find it, the answer is given as if it did, and says so. */
+/* Set ${here}'s missing if NCCL does not find symtuner in this environment, and ${asks_out} to
+ * whether NCCL asks symtuner for the values of variables. If NCCL does not find symtuner, the rest
+ * of the answer assumes that it does. */
 static void look_for_plugin(const struct st_why *why, struct st_here *here, bool *asks_out)
 {
     static struct st_doctor doctor = {.root = ""}; /* large */
@@ -60,8 +61,8 @@ static void look_for_plugin(const struct st_why *why, struct st_here *here, bool
 
 /* ---- rules ----------------------------------------------------------------------------------- */
 
-/* Load the rules as the plugin does: rules with an error or made for another machine are not
- * used. */
+/* Load the rules as the plugin does, which does not use rules with an error or for another machine.
+ * Returns ST_EXIT_FINE, or ST_EXIT_FINDINGS if the file of --rules cannot be read. */
 static int load(const struct st_why *why, struct st_here *here, symtuner_rules **rules)
 {
     char error[SYMTUNER_ERROR_MAX];
@@ -87,7 +88,8 @@ static int load(const struct st_why *why, struct st_here *here, symtuner_rules *
     return ST_EXIT_FINE;
 }
 
-/* NCCL's nBytes: all ranks' bytes for AllGather and ReduceScatter, and those of a whole group. */
+/* Return NCCL's nBytes: for AllGather and ReduceScatter the bytes of all ranks, and for a group the
+ * bytes of all its calls. */
 static uint64_t tuner_bytes(const struct symtuner_call *call)
 {
     uint64_t bytes = call->count * (uint64_t)symtuner_dtype_size((int)call->dtype);
@@ -104,7 +106,8 @@ static const char *plural(int n)
     return n == 1 ? "" : "s";
 }
 
-/* [process] sym-ctas of the rules becomes NCCL_SYM_CTAS for the whole life of the process. */
+/* Drop [process] sym-ctas of the rules from the decision, and say why, unless it reaches NCCL. It
+ * would become NCCL_SYM_CTAS for the whole life of the process. */
 static void hold_sym_ctas(const struct st_why *why, bool asks, struct st_here *here)
 {
     const struct symtuner_call *call = &why->call;
@@ -132,7 +135,7 @@ static void hold_sym_ctas(const struct st_why *why, bool asks, struct st_here *h
         here->decision.process_ctas = count;
 }
 
-/* The built-in count becomes NCCL_MIN_CTAS. */
+/* Drop the built-in CTA count, and say why, unless it reaches NCCL as NCCL_MIN_CTAS. */
 static void hold_min_ctas(const struct st_why *why, bool asks, struct st_here *here)
 {
     const char *held = st_held_default(st_why_get, why);
@@ -195,7 +198,7 @@ static void ask(const struct st_why *why, const symtuner_rules *rules, bool stee
     if (!call->table)
         return;
     memcpy(here->table, call->table, sizeof here->table);
-    if (why->table_computed) /* NCCL's prices depend on the counts */
+    if (why->table_computed) /* NCCL's costs depend on the CTA counts */
         st_general_table(&here->call, why->family, here->table);
     symtuner_table_apply(&here->decision, &query, here->table, SYMTUNER_ALGOS, SYMTUNER_PROTOS,
                          &channels);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * here.h - what NCCL does with the call when symtuner is loaded: which rules and built-in counts
- * reach NCCL, and what holds the others back.
+ * here.h - what NCCL does with the call when symtuner is loaded: which rules and built-in CTA
+ * counts reach NCCL, and what keeps the others from reaching it.
  */
 #ifndef ST_WHY_HERE_H_
 #define ST_WHY_HERE_H_
@@ -14,20 +14,21 @@
 enum { ST_HERE_WAYS = 6 };
 
 struct st_here {
-    bool applies;                      /* false: the release has no interface for us            */
-    struct symtuner_decision decision; /* of the rules, and the counts that reach NCCL          */
-    bool missing;                      /* NCCL would load no plugin of ours here, and the cure  */
-    const char *missing_cure;
-    char way[ST_HERE_WAYS][700];       /* what stands in the way, a sentence each               */
+    bool applies;                      /* false: symtuner cannot decide for this release        */
+    struct symtuner_decision decision; /* what the rules say; only counts that reach NCCL       */
+    bool missing;                      /* NCCL would not load symtuner in this environment      */
+    const char *missing_cure;          /* what to do if ${missing}                              */
+    char way[ST_HERE_WAYS][700];       /* [i]: a sentence: what does not reach NCCL, and why    */
     int ways;
-    char text[2048];                   /* symtuner_explain                                      */
-    struct symtuner_call call;         /* as NCCL then sees it                                  */
+    char text[2048];                   /* what symtuner_explain says                            */
+    struct symtuner_call call;         /* the call with the counts and answers of symtuner      */
     float table[SYMTUNER_ALGOS * SYMTUNER_PROTOS]; /* what call.table points to                 */
-    struct symtuner_verdict verdict;
-    bool changes;                      /* the verdict, or its CTAs                              */
+    struct symtuner_verdict verdict;   /* what NCCL does with ${call}                           */
+    bool changes;                      /* ${verdict} differs from the one without symtuner      */
 };
 
-/* 0, or the exit status if the rules of --rules cannot be read; the reason is then on stderr. */
+/* Fill ${here}. ${now} is the verdict without symtuner. Returns 0, or the exit status if the rules
+ * of --rules cannot be read, with the reason on stderr. */
 int st_why_here(const struct st_why *why, const struct symtuner_verdict *now, struct st_here *here);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * print.c - the answer of symtuner why, for a person (at most 100 columns) and as JSON.
+ * print.c - prints the answer of symtuner why, for a person (at most 100 columns) or as JSON.
  */
 #include <string.h>
 
@@ -45,7 +45,7 @@ static void print_question(const struct st_why *why, FILE *out)
     fputs(why->brief ? "\n" : "\n\n", out);
 }
 
-/* NCCL's cost of the general kernel that it takes, microseconds; negative: not known. */
+/* Return NCCL's cost in microseconds of the verdict's general kernel; negative: not known. */
 static double general_cost(const struct st_why *why, const struct symtuner_verdict *verdict)
 {
     if (!why->table_computed || verdict->algo < 0)
@@ -53,7 +53,8 @@ static double general_cost(const struct st_why *why, const struct symtuner_verdi
     return (double)why->table[verdict->algo * SYMTUNER_PROTOS + verdict->proto];
 }
 
-/* Channels of the general kernel; 0: not known. ${here} is NULL without symtuner. */
+/* Return how many channels NCCL gives the verdict's general kernel; 0: not known. ${here} is NULL
+ * for the call without symtuner. */
 static int general_channels(const struct st_why *why, const struct symtuner_verdict *verdict,
                             const struct st_here *here)
 {
@@ -111,8 +112,8 @@ static void print_outcome(const struct st_why *why, const struct symtuner_verdic
               "reports success\n", out);
 }
 
-/* Why the verdict may be wrong: the release is newer than this program, or not all of its source
- * was read. */
+/* Print why the verdict may be wrong: symtuner does not know so new a release, or its authors could
+ * not read how the release prices such calls. */
 static void print_doubts(const struct st_why *why, const struct symtuner_verdict *verdict,
                          FILE *out)
 {
@@ -126,7 +127,8 @@ static void print_doubts(const struct st_why *why, const struct symtuner_verdict
         fputs("  not sure: this release prices such calls by a model that was not readable\n", out);
 }
 
-/* The candidates of the call, or of the cured call if the call itself gets no symmetric kernel. */
+/* Print the symmetric kernels among which NCCL chooses: for the call or, if a gate stops it,
+ * for the cured call. */
 static void print_candidates(const struct st_answer *answer, FILE *out)
 {
     bool cured = answer->now.gate != SYMTUNER_GATE_NONE && answer->cured;
@@ -143,7 +145,7 @@ static void print_candidates(const struct st_answer *answer, FILE *out)
                     (double)verdict->candidate[i].cost);
 }
 
-/* What rules can do about this verdict: continues a sentence that begins with "rules". */
+/* Return what rules can do about this verdict: the rest of a sentence that begins with "rules". */
 static const char *lever(const struct st_why *why, const struct symtuner_verdict *verdict)
 {
     static const char ll_lever[] = "with prefer = symmetric make an LL entry the cheapest when "
@@ -197,7 +199,7 @@ static void print_sentence(const char *what, const char *text, FILE *out)
     st_text_wrap(out, 2, line);
 }
 
-/* The same call with symtuner loaded; with --brief only if something changes. */
+/* Print what NCCL does when symtuner is loaded; with --brief only if that makes a difference. */
 static void print_here(const struct st_why *why, const struct st_answer *answer, FILE *out)
 {
     const struct st_here *here = &answer->here;

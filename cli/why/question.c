@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * question.c - the command line of symtuner why, the environment, and this box.
+ * question.c - reads what symtuner why is asked: its command line, the environment, and this box.
  */
 #include "cli/why/question.h"
 
@@ -64,7 +64,7 @@ static bool read_arch(const char *value, void *self, char error[ST_OPTION_ERROR]
     struct st_why *why = self;
     int major, minor, end = 0;
 
-    why->family = NULL; /* not the named machine any more: the bandwidths are not known */
+    why->family = NULL; /* not a known machine any more: bandwidths are not known */
     if (sscanf(value, "%2d.%1d%n", &major, &minor, &end) != 2 || value[end] || major < 1 ||
         minor < 0)
         return st_option_wrong(error, "--arch wants a compute capability such as 9.0", value);
@@ -109,7 +109,7 @@ static bool read_table(const char *value, void *self, char error[ST_OPTION_ERROR
     return st_read_table(value, why->table, error);
 }
 
-/* "ring/ll": make a table that has only this entry. */
+/* Read a word such as "ring/ll", and make a cost table in which only this entry is available. */
 static bool read_general(const char *value, void *self, char error[ST_OPTION_ERROR])
 {
     struct st_why *why = self;
@@ -151,7 +151,7 @@ const char *st_why_get(const void *from, const char *name)
 
 /* ---- this box -------------------------------------------------------------------------------- */
 
-/* The release of the NCCL that a program started here would load; 0 if there is none. */
+/* Return the release of the NCCL that a program started here would load, or 0 if there is none. */
 static int installed_release(void)
 {
     void *library = dlopen("libnccl.so.2", RTLD_LAZY | RTLD_LOCAL);
@@ -175,7 +175,8 @@ static void use_named(struct st_why *why, const struct st_machine *machine)
     why->gpus = machine->gpus;
 }
 
-/* Take this box, or one that is described. False if nothing is known about it. */
+/* Use the machine in ${why}'s box: this box, or the one that SYMTUNER_MACHINE describes. Returns
+ * false if its compute capability is not known. */
 static bool use_found(struct st_why *why, bool described)
 {
     const struct st_machine *same = st_machine_of_gpu(why->box.gpu);
@@ -194,7 +195,8 @@ static bool use_found(struct st_why *why, bool described)
     return true;
 }
 
-/* -1: go on; else the exit status. */
+/* Use the machine of --machine, or this box; assume h200x8 if nothing is known about it. Returns -1
+ * if the command goes on, else its exit status. */
 static int use_machine(struct st_why *why)
 {
     const char *name = why->machine_name;
@@ -229,7 +231,8 @@ static void use_environment(struct st_why *why)
     }
 }
 
-/* Set the release, the machine and its settings, which later options change. */
+/* Set the release, the machine and the settings of the environment, before the reader reads the
+ * options that change them. Returns -1 if the command goes on, else its exit status. */
 static int started(void *self)
 {
     struct st_why *why = self;
@@ -327,7 +330,7 @@ static bool read_size(struct st_why *why, char error[ST_OPTION_ERROR])
     return true;
 }
 
-/* Apply the communicator's limits, unless a variable overrides them. */
+/* Apply --min-ctas and --max-ctas, unless NCCL_MIN_CTAS or NCCL_MAX_CTAS overrides them. */
 static void limit_ctas(struct st_why *why)
 {
     if (why->max_ctas && !st_why_get(why, "NCCL_MAX_CTAS"))
@@ -338,7 +341,8 @@ static void limit_ctas(struct st_why *why)
         why->call.min_ctas = why->call.max_ctas;
 }
 
-/* What needs all options. -1: go on; else the exit status, with the reason on stderr. */
+/* Check and set what depends on several options. Returns -1 if the command goes on, else the exit
+ * status, with the reason on stderr. */
 static int complete(struct st_why *why)
 {
     char error[ST_OPTION_ERROR];
@@ -356,9 +360,9 @@ static int complete(struct st_why *why)
     why->call.first = why->first;
     why->call.one_process = why->one_process;
     if (!why->call.multicast && why->box.multicast == 1)
-        why->box.multicast = 0; /* NCCL_NVLS_ENABLE=0 holds for the plugin, too */
+        why->box.multicast = 0; /* a setting such as NCCL_NVLS_ENABLE=0 holds for rules, too */
     if (why->call.nvlink != why->links)
-        why->family = NULL; /* NCCL_P2P_DISABLE: NCCL sees other links */
+        why->family = NULL; /* a setting such as NCCL_P2P_DISABLE hides the links from NCCL */
     if (!why->call.table && st_general_table(&why->call, why->family, why->table)) {
         why->call.table = why->table;
         why->table_computed = true;

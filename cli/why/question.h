@@ -16,32 +16,33 @@ struct st_why {
     struct symtuner_call call;
     float table[SYMTUNER_ALGOS * SYMTUNER_PROTOS]; /* what call.table points to, if anything      */
     const char *machine;                           /* the machine in words                        */
-    const char *family;                            /* for st_general_table, or NULL               */
+    const char *family;                            /* of st_general_family; NULL: no costs known  */
     int links;                                     /* call.nvlink before any setting changed it   */
-    int gpus;                                      /* of a node; 0: not known                     */
-    bool table_computed;                           /* by us, rather than given with --table       */
+    int gpus;                                      /* GPUs of a node; 0: not known                */
+    bool table_computed;                           /* ${table} is computed, not from --table      */
     bool machine_assumed, release_assumed;         /* not given and not found here                */
     const char *set[32];                           /* NCCL settings that apply, NAME=VALUE        */
     int sets;
-    char set_text[32][160];                        /* room for those of the environment           */
+    char set_text[32][160];                        /* texts of the settings of the environment    */
     struct symtuner_machine box;                   /* the machine as rules see it                 */
-    const char *machine_name;                      /* --machine                                   */
-    const char *rules;
-    const char *size_text;
+    const char *machine_name;                      /* --machine; NULL: not given                  */
+    const char *rules;                             /* --rules; NULL: not given                    */
+    const char *size_text;                         /* SIZE as the user wrote it                   */
     struct st_size size;
-    int release;
-    int min_ctas, max_ctas; /* of the communicator's config; 0: not given */
+    int release;                                   /* --nccl; 0: not given                        */
+    int min_ctas, max_ctas; /* of the communicator's config; 0: not set */
     bool json, no_env;
     bool graph, in_place, first, one_process;
     bool all;   /* also print the conditions that do not apply */
     bool brief; /* print only the verdict and the cure         */
 };
 
-/* Read the command line. -1: go on; else the exit status, with the reason on stderr. */
+/* Read the command line into ${why}. Returns -1 if the command goes on, else the exit status, with
+ * the reason on stderr. */
 int st_why_read(int argc, char **argv, struct st_why *why);
 
-/* The value of a variable: that of --set, else that of the environment unless --no-env. ${why} is a
- * struct st_why. */
+/* Return the value of a variable: from --set, else from the environment (not with --no-env); NULL
+ * if it is not set. ${why} points to a struct st_why. */
 const char *st_why_get(const void *why, const char *name);
 
 #endif

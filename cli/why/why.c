@@ -10,8 +10,8 @@
 
 #include "cli/commands.h"
 
-/* Change ${call} so that it passes ${gate}, without changing what the program computes. False if no
- * such change is known. */
+/* Change ${call} so that it passes ${gate}, without changing what the program computes. Returns
+ * false if no such change is known. */
 static bool undo(struct symtuner_call *call, enum symtuner_gate gate)
 {
     switch (gate) {
@@ -71,7 +71,7 @@ void st_why_cure(const struct symtuner_call *call, struct st_answer *answer)
 
 int st_cmd_why(int argc, char **argv)
 {
-    static struct st_why why; /* large, and filled once in a process */
+    static struct st_why why; /* static, since it is large */
     static struct st_answer answer;
     int status = st_why_read(argc, argv, &why);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * why.h - what the files of `symtuner why` share: the answer, its cures, and printing it.
+ * why.h - what the files of `symtuner why` share: the answer, finding its cures, and printing it.
  */
 #ifndef ST_WHY_H_
 #define ST_WHY_H_
@@ -14,17 +14,18 @@
 
 enum { ST_WHY_CURES = 8 };
 
-/* The verdict, the cures and what they lead to, and the same call with symtuner. */
+/* The answer to one question. */
 struct st_answer {
-    struct symtuner_verdict now;
-    enum symtuner_gate cure[ST_WHY_CURES]; /* in the order in which they must be applied      */
+    struct symtuner_verdict now;           /* of the call as it is                            */
+    enum symtuner_gate cure[ST_WHY_CURES]; /* the gates to cure, in this order                */
     int cures;
-    bool cured;                            /* they lead to a symmetric kernel                 */
-    struct symtuner_verdict after;
-    struct st_here here;                   /* with symtuner loaded                            */
+    bool cured;                            /* the cures lead to a symmetric kernel            */
+    struct symtuner_verdict after;         /* of the call with all cures applied              */
+    struct st_here here;                   /* what happens with symtuner loaded               */
 };
 
-/* Follow the cures from gate to gate until a symmetric kernel runs or nothing more can be done. */
+/* Starting with ${answer}'s now, cure one gate after the other, until a symmetric kernel runs or no
+ * cure is known. Fills the cures and what comes after them. */
 void st_why_cure(const struct symtuner_call *call, struct st_answer *answer);
 
 void st_why_print(const struct st_why *why, const struct st_answer *answer, FILE *out);
