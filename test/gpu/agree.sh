@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# agree.sh BUILD - two ranks on real GPUs, one process each, with different rules files, SYMTUNER_
-# variables or working folders. Every call must give the right sums, with the same grid on both ranks
-# or without steering; a hang is a failure. Exit 77 if this box cannot run it.
+# agree.sh BUILD - run two ranks on real GPUs, one process each, with different rules files,
+# SYMTUNER_ variables or working folders. Every call must give the right sums, and either have the
+# same grid on both ranks or not be steered at all; a hang is a failure. Exit 77 if this box cannot
+# run it.
 . "$(dirname "$0")/common.sh"
 need_gpus 2
 need_built nccl_ranks

@@ -1,10 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# ar.sh BUILD - libsymtuner_ar.so on real GPUs: random calls in every mode, a rank that starts late,
-# peers that die. With one GPU a part of it runs, on ranks that share the GPU.
-#   AR_CALLS  random calls of the longest run for each number of ranks (100000; in full 1000000)
-#   AR_KILLS  groups that lose a process (4; in full 50)
-#   AR_SEED   of the random calls (the clock)    AR_RANKS  numbers of ranks ("2 3 4 8")
+# ar.sh BUILD - test libsymtuner_ar.so on real GPUs: random calls in every mode, a rank that starts
+# late, peers that die. With one GPU only a part of this runs, on ranks that share the GPU.
+#   AR_CALLS  number of random calls in the longest run, for each number of ranks (100000; in a full
+#             test 1000000)
+#   AR_KILLS  number of groups that lose a process (4; in a full test 50)
+#   AR_SEED   seed of the random calls (the clock)    AR_RANKS  numbers of ranks ("2 3 4 8")
 # Exit 77 with the reason if this box cannot run it.
 . "$(dirname "$0")/common.sh"
 calls=${AR_CALLS:-100000} kills=${AR_KILLS:-4} seed=${AR_SEED:-$(date +%s)}

@@ -1,13 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # ar_controls.sh BUILD - negative controls: would the random calls notice if a guard were missing?
-# Each build of libsymtuner_ar.so below lacks one guard (-DST_BREAK_NAME in kernels/), and its kernels
-# pause where a race would show (-DST_TESTING). ar_fuzz must find every missing guard (ar_late finds the
-# last one, which costs time and not bytes), and must find nothing with the pauses alone. To build 18
-# libraries takes a minute of all cores, so it runs only with AR_CONTROLS=1 (AR_CONTROLS=build: only
-# build). Otherwise, and where this box cannot run it, exit 77 with the reason.
-#   AR_CONTROL_CALLS random calls (20000)   AR_STALL_US longest pause (30)   AR_CONTROL_ONLY some names
-#   of the list below, e.g. "plain SYNC"
+# Each build of libsymtuner_ar.so below lacks one guard (-DST_BREAK_NAME in kernels/), and its
+# kernels pause where a race would show (-DST_TESTING). ar_fuzz must fail with every build that
+# lacks a guard, and must pass with the build that only has the pauses. The last guard, LOOK, costs
+# time when it is missing, not wrong bytes, so ar_late must find that. To build 18 libraries takes
+# all cores a minute, so this runs only with AR_CONTROLS=1 (AR_CONTROLS=build: only build).
+# Otherwise, and where this box cannot run it, exit 77 with the reason.
+#   AR_CONTROL_CALLS  random calls (20000)    AR_STALL_US  longest pause in us (30)
+#   AR_CONTROL_ONLY   run only these names of the list below, e.g. "plain SYNC"
 . "$(dirname "$0")/common.sh"
 what=${AR_CONTROLS:-0}
 arch=${AR_ARCHS:-90}
@@ -19,11 +20,11 @@ if [ "$what" != build ]; then
 fi
 command -v "${NVCC:-nvcc}" > /dev/null || skip "no nvcc"
 
-# NAME, kernel that ar_fuzz calls (any: mixed, a process per rank; /overlap: with
-# SYMTUNER_AR_OVERLAP=2), ranks, what is missing. PREVIOUS needs overlap 2: with 1 the previous kernel
-# has ended when the next one starts, and only its last stores might be missing. EPOCH lacks two guards,
-# since one of them is enough: a cleared LL8 slot has no old flag, and an old flag differs from that of
-# a new epoch.
+# Columns: NAME, kernel that ar_fuzz calls (any: all kernels, with a process per rank; /overlap:
+# with SYMTUNER_AR_OVERLAP=2), ranks, what is missing. PREVIOUS shows only with overlap 2: with 1
+# the next kernel starts after the previous one has ended, of which only the last stores might be
+# missing. EPOCH lacks two guards, since each of them alone is enough: a cleared LL8 slot has no old
+# flag, and an old flag differs from that of a new epoch.
 cat > "$work/list" <<END
 plain         one_lamport 2 nothing: pauses alone
 plain         one_ll8     2 nothing: pauses alone
@@ -69,8 +70,8 @@ awk -v only="${AR_CONTROL_ONLY:-}" 'BEGIN { n = split(only, w); for (i = 1; i <=
     n == 0 || $1 in want' "$work/list" > "$work/some"
 mv "$work/some" "$work/list"
 
-# make_one NAME: build in a folder of its own, since parallel makes would read each other's unfinished
-# dependency files
+# make_one NAME: build NAME's library in a folder of its own, since parallel makes would read each
+# other's unfinished dependency files
 make_one() {
     defs=-DST_TESTING
     [ "$1" = plain ] || defs="$defs -DST_BREAK_$1"
@@ -83,7 +84,8 @@ done
 wait
 [ "$what" != build ] || { ls "$build"/controls; exit 0; }
 
-# run GPUS NAME KERNEL RANKS WHAT...: one line of the report to stdout
+# run GPUS NAME KERNEL RANKS WHAT...: run one line of the list, and write one line of the report to
+# stdout
 run() {
     here=$1 name=$2 kernel=${3%/overlap} ranks=$4 number=$calls
     overlap=$([ "$kernel" = "$3" ] || echo SYMTUNER_AR_OVERLAP=2)
@@ -120,7 +122,7 @@ run() {
     esac
 }
 
-# two at a time where there are two pairs of GPUs
+# run two lines at a time where there are two pairs of GPUs
 pairs=$((gpus >= 4 ? 2 : 1)) at=0
 all() {
     while read -r name kernel ranks missing; do

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# chain.sh BUILD [PEERS] - NCCL's example tuner and profiler behind ours, on two real GPUs: NCCL asks
-# both as often as without us, in whichever way ours is loaded. PEERS (.peer) has
-# libnccl-tuner-example.so and libnccl-profiler-example.so of NCCL 2.28 or later; how to build them:
+# chain.sh BUILD [PEERS] - load our plugin, which in turn loads NCCL's example tuner and profiler,
+# on two real GPUs. In whichever way NCCL loads ours, both examples must be asked as often as
+# without it. The folder PEERS (.peer) has libnccl-tuner-example.so and libnccl-profiler-example.so
+# of NCCL 2.28 or later; how to build them:
 #
 #   git -C NCCL archive v2.28.9-1 ext-tuner/example ext-profiler/example | tar x -C .peer
 #   gcc -O2 -fPIC -shared -I.peer/ext-tuner/example{,/nccl} \
@@ -22,10 +23,11 @@ mkdir "$work/default"
 ln -s "$tuner" "$work/default/libnccl-tuner.so"
 ln -s "$profiler" "$work/default/libnccl-profiler.so"
 
-# run NAME VARIABLE=VALUE...: three collectives on plain buffers (NCCL asks no tuner about registered
-# ones). The example tuner prints a line per question, and the example profiler writes down its events.
-# Its mask has Group, Coll, P2p and the API events; those of proxies and the GPU vary from run to run.
-# A Coll event of the example takes 755 MB (mostly unused), so there are few calls and a small pool.
+# run NAME VARIABLE=VALUE...: run three collectives on plain buffers (NCCL asks no tuner about
+# registered ones). The example tuner prints a line per question, and the example profiler writes
+# down its events. The profiler's mask selects Group, Coll, P2p and the API events; the number of
+# proxy and GPU events differs from run to run. A Coll event of the example takes 755 MB (mostly
+# unused), so there are few calls and a small pool.
 run() {
     name=$1
     shift
@@ -76,7 +78,7 @@ run env NCCL_ENV_PLUGIN="$lib" SYMTUNER_DEFAULTS=0 NCCL_TUNER_PLUGIN="$tuner" NC
     SYMTUNER_LEDGER="$work/env.ledger"
 same env "NCCL_ENV_PLUGIN, the examples named by the user"
 
-# Our tuner is loaded for the built-in CTA count; without it there is no reason to.
+# Our tuner is loaded because of the built-in CTA count; without that there is no reason to load it.
 run idle NCCL_ENV_PLUGIN="$lib" SYMTUNER_DEFAULTS=0 \
     LD_LIBRARY_PATH="$work/default:${LD_LIBRARY_PATH:-}"
 same idle "NCCL_ENV_PLUGIN with nothing to do: NCCL loads the examples itself"

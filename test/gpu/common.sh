@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# common.sh - the beginning of every GPU test of this folder: . test/gpu/common.sh. It sets
-#   build   the folder with what was built, the test's first argument (build)
+# common.sh - every GPU test of this folder begins with it: . test/gpu/common.sh. It sets
+#   build   the folder of the built files: the test's first argument (build)
 #   lib     libsymtuner.so in it
 #   gpus    how many GPUs are here
 #   work    an empty folder, which is removed when the test ends
-#   passed, failed   0; ok() counts
+#   passed, failed   0; ok() counts them up
 set -u
 skip() { # skip REASON
     echo "$(basename "$0"): skipped: $*"
@@ -30,6 +30,6 @@ build=$(cd "${1:-build}" && pwd) || exit 2
 lib=$build/libsymtuner.so
 gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
 work=$(mktemp -d) || exit 2
-# shellcheck disable=SC2064 # this folder, even if a test sets work later
+# shellcheck disable=SC2064 # remove this folder, even if a test sets work to another one later
 trap "rm -rf '$work'" EXIT
 passed=0 failed=0

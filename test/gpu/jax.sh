@@ -1,11 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# jax.sh BUILD [PART...] - symtuner.all_reduce in stock JAX on 2 real GPUs, and on 4 if there are 4.
+# jax.sh BUILD [PART...] - test symtuner.all_reduce in stock JAX on 2 real GPUs, and on 4 if there
+# are 4.
 #
 # Parts: run (values, types, many calls in one process), procs (one process per GPU, and one of them
-# dies or leaves; PROCS="--times 50 --limit 400" runs more of it on all GPUs, jax_procs.py explains the
-# options), check (symtuner.check()), examples (examples/*/run.sh; TORCH_PYTHON for nccl4py), bench (a
-# short table of times; with OUT=FOLDER its samples are kept there). Without PART: all.
+# dies or leaves; PROCS="--times 50 --limit 400" runs more of it on all GPUs, jax_procs.py explains
+# the options), check (symtuner.check()), examples (examples/*/run.sh; TORCH_PYTHON for nccl4py),
+# bench (a short table of times; with OUT=FOLDER its samples are kept there). Without PART: all.
 # JAX_GPUS="2": on 2 GPUs only. Exit 77 with the reason if this box cannot run it.
 here=$(cd "$(dirname "$0")/../.." && pwd) || exit 2
 [ $# -gt 0 ] || set -- "$here/build"
@@ -17,7 +18,7 @@ need_gpus 2
 include=$("$python" -c 'import jax; print(jax.ffi.include_dir())' 2>/dev/null) ||
     skip "$python has no jax"
 [ -f "$build/libsymtuner_ar.so" ] || skip "$build/libsymtuner_ar.so is not built (make kernels)"
-# if we are ended from outside: show what the part had printed until then
+# if a signal ends this script: show what the part has printed so far
 trap 'kill "$running" 2> /dev/null; cat "$work/log"; echo "jax.sh: ended in $name"; exit 1' INT TERM
 # build the handler with the header of the jax that runs it
 ${CC:-cc} -O2 -g -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden -Wall -Wextra -Werror \
@@ -46,7 +47,7 @@ part() { # part NAME RANKS COMMAND...: run the part on that many GPUs, if asked 
     wait "$running"
     code=$?
     case $code in
-    # XLA logs this line at each compilation if the mesh is in another order than the GPUs
+    # drop a line that XLA logs at each compilation if the mesh is in another order than the GPUs
     0) grep -v 'only supports IOTA device assignment' "$work/log" ;;
     *) cat "$work/log" ;;
     esac

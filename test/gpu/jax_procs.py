@@ -44,13 +44,13 @@ MANY = ("kill", "exit", "raise")  # the cases of --times, unless --case names ot
 COMMS = {"own": "own-nccl", "xla": "xla-nccl", "auto": r"\w+-nccl"}  # what jax_rank.py must say
 HERE = os.path.dirname(os.path.abspath(__file__))
 SAID = re.compile(r"rank (\d+)(?: of \d+)? (?:is gone|has closed)")
-LEFT_MIB = 256  # memory of a GPU that may be in use at the end and was not before
+LEFT_MIB = 256  # MiB; so much more memory of a GPU may be in use at the end than at the start
 
 
 # ---- ports ---------------------------------------------------------------------------------------
 def ports():
-    """Ports for coordinators, each only once. They are below those that the kernel assigns itself,
-    so that no other socket takes one before its coordinator does."""
+    """Yield ports for coordinators, each only once. They are below those that the kernel assigns
+    itself, so that no other socket takes one before its coordinator does."""
     try:
         with open("/proc/sys/net/ipv4/ip_local_port_range") as f:
             first = int(f.read().split()[0])
@@ -79,11 +79,11 @@ class Group:
     folder: str
     children: list = dataclasses.field(default_factory=list)
     started: float = 0
-    went: float = 0  # when the rank went; if several, the last
+    went: float = 0  # time when the rank went; of several ranks, the last one
     first: int = -1  # the rank that went first
     ended: float = 0
     late: bool = False
-    why: str = ""  # why it is wrong
+    why: str = ""  # what is wrong with the group; "": nothing
 
     def start(self, args, port):
         self.started = time.time()
@@ -119,7 +119,7 @@ class Group:
             return f.read()
 
     def look(self):
-        """Have all of its processes ended, by themselves or because their time was over?"""
+        """Have all processes of the group ended, by themselves or because their time was over?"""
         if not self.went and self.goers():
             goes = {
                 r: re.search(rf"^rank {r} goes ([\d.]+)$", self.said(r), re.M)
@@ -142,7 +142,7 @@ class Group:
                 os.killpg(c.pid, signal.SIGKILL)
 
     def left(self):
-        """Processes that its processes have started and that still run."""
+        """Return the processes that the group's processes have started and that still run."""
         sessions, found = {c.pid for c in self.children}, []
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
@@ -205,7 +205,7 @@ class Group:
 
 # ---- all groups ----------------------------------------------------------------------------------
 def ask_gpus(gpus, what):
-    """nvidia-smi's numbers of these GPUs. None if it cannot say."""
+    """Return nvidia-smi's numbers for these GPUs; None if nvidia-smi fails."""
     words = ["nvidia-smi", "-i", ",".join(gpus), what, "--format=csv,noheader,nounits"]
     try:
         p = subprocess.run(words, capture_output=True, text=True, timeout=60)
@@ -215,12 +215,12 @@ def ask_gpus(gpus, what):
 
 
 def gpu_memory(gpus):
-    """MiB in use on each GPU."""
+    """Return the MiB in use on each GPU."""
     return ask_gpus(gpus, "--query-gpu=memory.used")
 
 
 def memory_came_back(before, gpus):
-    """Is the memory in use as before? The driver takes a moment to free it."""
+    """Is as much memory in use as before? The driver takes a moment to free it."""
     if before is None:
         print("  GPU memory: not looked at: nvidia-smi does not say")
         return True
@@ -242,8 +242,8 @@ def memory_came_back(before, gpus):
 
 
 def run_all(todo, teams, args, folder):
-    """Run all groups, some side by side. Returns those that ended before the time limit and those
-    that did not."""
+    """Run all groups, some of them side by side. Returns the groups that ended before the time
+    limit and those that did not."""
     free = [team for _ in range(args.side) for team in teams]
     running, done, port = [], [], ports()
     deadline = time.time() + args.limit

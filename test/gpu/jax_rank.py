@@ -65,7 +65,7 @@ class Rank:
                 assert (self.mine(f(self.put(host))) == host.sum(0)).all(), (dtype, n)
 
     def looping(self, calls):
-        """A program of this many calls and its argument. An average of ones stays one."""
+        """Return a program of ``calls`` calls, and its argument. An average of ones stays one."""
         step = self.program(
             lambda v: lax.fori_loop(
                 0, calls, lambda i, u: symtuner.all_reduce(u, "i") / self.ranks, v
@@ -108,7 +108,7 @@ def until_it_goes(me, calls, case):
     start = time.time()
     if (me.rank, case) in ((1, "kill"), (2, "two")):
         killer = threading.Timer(me.moment + (me.later if case == "two" else 0), die)
-        killer.daemon = True  # the process may end before it acts
+        killer.daemon = True  # the process may end before the killer acts
         killer.start()
     for turn in range(1 << 30):
         x = step(x)

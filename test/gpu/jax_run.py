@@ -46,7 +46,7 @@ def smap(f, mesh, out=P("i")):
 
 
 def place(hosts, mesh):
-    """Each host[rank] on its device."""
+    """Put each host[rank] on its device."""
     sharding = NamedSharding(mesh, P("i"))
     return {k: jax.device_put(h.reshape((-1,) + h.shape[2:]), sharding) for k, h in hosts.items()}
 
@@ -63,12 +63,12 @@ def run(hosts, tree, mesh, op):
 
 
 def parts(host):
-    """A complex array as real numbers, twice as long. Other arrays unchanged."""
+    """Return a complex array as real numbers, twice as long; another array unchanged."""
     return host.view(host.real.dtype) if host.dtype.kind == "c" else host
 
 
 def reference(host, op):
-    """The reduction in a type so wide that its rounding does not matter."""
+    """Return the reduction, made in a type so wide that its rounding does not matter."""
     wide = host.astype(np.int64 if host.dtype.kind in "iu" else np.longdouble)
     if op == "avg":
         return wide.sum(0) / len(wide)
@@ -114,7 +114,8 @@ def sample(name, ranks, n, rng):
 
 
 def values_of(size, mesh, ranks):
-    """All types and operators at one size: right, and the same bits on all ranks."""
+    """Check all types and operators at one size: results are right and have the same bits on all
+    ranks."""
     rng = np.random.default_rng(size)
     names = FLOATS + INTS + COMPLEX
     hosts = {k: sample(k, ranks, size // np.dtype(jnp.dtype(k)).itemsize + 3, rng) for k in names}
@@ -202,8 +203,8 @@ def transforms(mesh, ranks):
 
 
 def donation(mesh, ranks):
-    """Donated inputs, which XLA may reuse for the result, and others, which must not change; below
-    and above the size from which kernels use XLA's buffers."""
+    """Check donated inputs, which XLA may reuse for the result, and kept inputs, which must not
+    change; at sizes below and above the one from which kernels use XLA's buffers."""
     f = jax.shard_map(
         lambda v: symtuner.all_reduce(v, "i") + 1,
         mesh=mesh,
@@ -236,8 +237,8 @@ def donation(mesh, ranks):
 
 
 def many(mesh, ranks, calls):
-    """Sizes, types and operators in random order within one program, compared with jax.lax on small
-    integers, so that no type rounds."""
+    """Run sizes, types and operators in random order within one program, and compare with jax.lax
+    on small integers, so that no type rounds."""
     rng = np.random.default_rng(3)
     sizes = [int(s) for s in np.exp(rng.uniform(0, np.log(1 << 21), 40))]
     names = list(rng.permutation((MANY * 4)[:40]))
@@ -275,14 +276,15 @@ def many(mesh, ranks, calls):
 
 
 def calls_so_far():
-    """How many calls the handler has launched or recorded, by one rank of each group."""
+    """Return how many calls the handler has launched or recorded, as one rank of each group counts
+    them."""
     lines = symtuner.groups()
     return sum(int(line.split("calls=")[1].split()[0]) for line in lines if "rank=0" in line)
 
 
 def recorded(mesh, ranks):
-    """A loop of few kernels, recorded and not, in turns: replays and launches must keep the
-    kernels' counters in step, with addresses that change from call to call."""
+    """Run a loop of few kernels, recorded and not recorded in turns. Replays and launches must keep
+    the kernels' counters in step, while addresses change from call to call."""
 
     def loop(v):  # grows by one for any number of ranks
         return lax.fori_loop(0, 30, lambda i, u: symtuner.all_reduce(u, "i") / ranks + 1, v)

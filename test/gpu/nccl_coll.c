@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nccl_coll.c - check NCCL's collectives, one thread per GPU: every power of two from --min to
- * --max, on symmetric windows or (--windows 0) on plain memory.
+ * nccl_coll.c - check NCCL's collectives with one thread per GPU, at every power of two from --min
+ * to --max, on symmetric windows or, with --windows 0, on plain memory.
  *
  * Sizes are NCCL's nBytes: for AllGather and ReduceScatter the bytes of all ranks together. Inputs
  * are fresh random data, outputs are poisoned before each call. Exit 0: all right. 1: a wrong
@@ -28,7 +28,7 @@ static struct {
     pthread_barrier_t barrier;
 } job = {.ranks = 2, .windows = 1, .least = 1 << 10, .most = 256 << 20, .colls = 7};
 
-/* A bf16 integer below 8, so that a sum over 16 ranks is exact. */
+/* Return an integer below 8 as bf16, so that a sum over 16 ranks is exact. */
 static uint16_t value(int rank, size_t i, unsigned seed)
 {
     uint64_t x = (i + 1) * 0x9e3779b97f4a7c15ull + (uint64_t)rank * 0xbf58476d1ce4e5b9ull + seed;
@@ -69,7 +69,7 @@ static void call(struct rank *r, int coll, size_t bytes)
         NCCL(ncclReduceScatter(r->send, r->recv, part, ncclBfloat16, ncclSum, r->comm, r->stream));
 }
 
-/* The right value of element ${i} of this rank's result. */
+/* Return the right value of element ${i} of this rank's result. */
 static float expected(int rank, int coll, size_t i, size_t part, unsigned seed)
 {
     float sum = 0;
@@ -83,7 +83,7 @@ static float expected(int rank, int coll, size_t i, size_t part, unsigned seed)
     return sum;
 }
 
-/* Checks whole buffers up to 1 MiB, and the first and last 512 KiB of larger ones. */
+/* Check one call. Of buffers above 1 MiB only the first and last 512 KiB are checked. */
 static void check(struct rank *r, int coll, size_t bytes, unsigned seed)
 {
     size_t count = bytes / 2, part = count / (size_t)job.ranks, window = 1 << 18;

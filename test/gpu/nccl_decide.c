@@ -5,10 +5,10 @@
  *   nccl_decide [--ranks N] [--calls N] [--seed N] [--machine NAME] [--links nvlink|pcie] > rows
  *
  * The rows have the columns that build/check-corpus reads. They hold what NCCL's own log
- * (TUNING) says: kind, kernel, CTAs, algorithm and protocol. One thread drives all ranks, so the
- * layout is "threads". NVLink multicast stays off (NCCL_NVLS_ENABLE=0). One setting of the
- * environment goes into the column env: NCCL_SYM_CTAS, _MIN_CTAS, _MAX_CTAS or NCCL_SYM_KERNEL.
- * Sums are not checked. Exit 0, 1 on an error, 77 with fewer GPUs than ranks.
+ * (NCCL_DEBUG_SUBSYS=TUNING) says: kind, kernel, CTAs, algorithm and protocol. One thread drives
+ * all ranks, so the column layout is "threads". NVLink multicast stays off (NCCL_NVLS_ENABLE=0). If
+ * one of NCCL_SYM_CTAS, NCCL_MIN_CTAS, NCCL_MAX_CTAS and NCCL_SYM_KERNEL is set, it goes into the
+ * column env. Sums are not checked. Exit 0, 1 on an error, 77 with fewer GPUs than ranks.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@
 #include "bench/must.h"
 
 enum { MAX_RANKS = 16, REGS = 4, GROUP = 4, LINE = 2048 };
-static const size_t most = 32u << 20; /* bytes of one call and rank */
+static const size_t most = 32u << 20; /* largest call, in bytes per rank */
 
 enum coll { ALLREDUCE, ALLGATHER, REDUCESCATTER, BROADCAST, REDUCE, COLLS };
 static const char *const coll_name[COLLS] = {"AllReduce", "AllGather", "ReduceScatter", "Broadcast",
@@ -132,7 +132,7 @@ static struct row draw_row(void)
                       .group = draw(8) ? 1 : GROUP};
     size_t bytes = (size_t)256 << draw(18);
 
-    if (strstr(job.setting, "NCCL_SYM_KERNEL")) /* then 2.28 refuses groups */
+    if (strstr(job.setting, "NCCL_SYM_KERNEL")) /* with this setting 2.28 refuses groups */
         row.group = 1;
     row.send = draw(3) ? 3 * (int)draw(2) : (int)draw(REGS);
     row.recv = draw(2) ? row.send : (int)draw(REGS);
@@ -169,7 +169,7 @@ static void call_once(const struct row *row, int rank)
     }
 }
 
-/* Read the first line of a decision in ${log}; without one the kind is "ce". */
+/* Read the first line of a decision in ${log} and print it; if there is none, the kind is "ce". */
 static void print_decision(FILE *log)
 {
     char line[LINE], kernel[128], algo[32], proto[32];

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nccl_ranks.c - NCCL's collectives with one process per GPU, each with an environment of its own.
+ * nccl_ranks.c - check NCCL's collectives with one process per GPU, each of which has an
+ * environment of its own.
  *
  *   nccl_ranks [--ranks N] [--limit SECONDS] [--max-ctas N] [--chdir RANK:FOLDER] [RANK:NAME=VALUE
  * ...]
  *
- * Each rank makes a communicator, and a second one after the first calls. In each it checks sums
- * and gathers of 1 KiB, 64 KiB and 4 MiB, on symmetric windows and in plain memory. --max-ctas sets
- * the first communicator's ncclConfig maxCTAs. Exit 0: all right; 1: wrong or failed; 3: not done
- * within the limit (a hang), then all ranks are killed; 77: no GPUs, or no symmetric windows.
+ * Each rank makes a communicator, and after the first calls a second one. With each communicator it
+ * checks sums and gathers of 1 KiB, 64 KiB and 4 MiB, on symmetric windows and in plain memory.
+ * --max-ctas sets ncclConfig's maxCTAs for the first communicator. Exit 0: all right; 1: wrong or
+ * failed; 3: not done within the limit (a hang), and all ranks were killed; 77: no GPUs, or no
+ * symmetric windows.
  */
 #include <signal.h>
 #include <stdint.h>
@@ -35,7 +37,7 @@ struct rank {
     float *send, *recv, *host;
 };
 
-/* Small integers, so that sums over 16 ranks are exact. */
+/* Return a small integer, so that sums over 16 ranks are exact. */
 static float value(int rank, size_t i)
 {
     return (float)((i * 7 + (size_t)rank * 13) % 64);
@@ -101,7 +103,7 @@ static void communicator(struct rank *r, ncclUniqueId id, int max_ctas)
     NCCL(ncclCommWindowDeregister(r->comm, window[1]));
 }
 
-/* Read "RANK:" before a word. Returns the rank or -1; ${rest} is what follows. */
+/* Read "RANK:" at the start of a word. Returns the rank, or -1; ${rest} is set to what follows. */
 static int rank_of(char *word, char **rest)
 {
     long rank = strtol(word, rest, 10);
@@ -112,7 +114,7 @@ static int rank_of(char *word, char **rest)
     return (int)rank;
 }
 
-/* The process of rank ${me}. It has not used CUDA or NCCL before. */
+/* Run rank ${me}, in a process that has not used CUDA or NCCL before. */
 static void be_rank(int me, int *from, int (*to)[2])
 {
     struct rank r = {.me = me};

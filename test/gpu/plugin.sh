@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# plugin.sh BUILD - stock NCCL on real GPUs loads libsymtuner.so in every documented way. Results are
-# right, and NCCL's log, the ledger and `symtuner decide` agree.
-# Exit 77 with the reason if this box cannot run it.
+# plugin.sh BUILD - load libsymtuner.so into stock NCCL on real GPUs in every documented way.
+# Results must be right, and NCCL's log, the ledger and `symtuner decide` must agree. Exit 77 with
+# the reason if this box cannot run it.
 . "$(dirname "$0")/common.sh"
 need_gpus 2
 need_built nccl_coll
@@ -16,7 +16,7 @@ run() {
         "$build/nccl_coll" --ranks "$ranks" "$@" > "$work/$name.log" 2>&1
 }
 
-# the built-in CTA count for this box, from the command; empty if there is none
+# ask the command for this box's built-in CTA count; empty if there is none
 ctas=$("$build/symtuner" decide allreduce 1MiB | tr '\n' ' ' | sed -n 's/.*at least \([0-9]*\) CTAs.*/\1/p')
 
 loaded() { # loaded NAME RANKS WAY
@@ -44,7 +44,7 @@ for ranks in 2 4; do
     loaded conf "$ranks" "NCCL_CONF_FILE" $?
     NCCL_ENV_PLUGIN=$lib run env "$ranks" --colls 7 --max 4M
     loaded env "$ranks" "NCCL_ENV_PLUGIN=/path/libsymtuner.so" $?
-    # both buffers registered, a sum: every eager call must have been symmetric, none general
+    # a sum with both buffers registered: each eager call must have been symmetric
     awk -F'[ =]' '/^ran/ { n++; for (i = 1; i < NF; i++) v[$i] = $(i + 1);
                            if (v["general"] != 0 || v["symmetric"] != v["called"] || v["called"] == 0) bad = 1 }
                   END { exit bad || n == 0 }' "$work/env.ledger"
@@ -63,7 +63,7 @@ for ranks in 2 4; do
         ok "rule $pair, $ranks ranks: decide says so" $?
         logged=$(grep -c "AllReduce: .* -> Algo $(echo "${pair%/*}" | tr a-z A-Z) proto $(echo "${pair#*/}" | tr a-z A-Z) " "$work/rule.log")
         any=$(grep -c 'AllReduce: .* -> Algo ' "$work/rule.log")
-        # the ledger adds up all ranks of the process, NCCL logs rank 0
+        # the ledger counts the calls of all ranks of the process, NCCL logs those of rank 0
         counted=$(awk -F'[ =]' -v r="$ranks" -v a="${pair%/*}" -v p="${pair#*/}" \
                   '/^picked/ && $7 == a && $9 == p { n += $NF } END { print n / r }' "$work/rule.ledger")
         [ "$any" -gt 0 ] && [ "$logged" -eq "$any" ] && [ "$counted" = "$logged" ]

@@ -1,14 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# tune.sh BUILD - symtuner tune on real GPUs. By default a tiny run is interrupted and resumed, its rules
-# load in the plugin and in the library, and a second run gives rules that are as fast.
+# tune.sh BUILD - run symtuner tune on real GPUs. By default a tiny run is interrupted and resumed,
+# its rules must load in the plugin and in the library, and a second run must give rules that are as
+# fast.
 #   TUNE_BYTES=1KiB..256MiB TUNE_OUT=DIR test/gpu/tune.sh BUILD    the full run, results kept in DIR
 #   TUNE_RANKS=N     GPUs to use (all, at most 8); with 2 N GPUs two full runs go side by side
-#   TUNE_VERIFY_ROUNDS=N   of the comparison (5)      TUNE_TINY=0   only the full run
-# The full run: each of two runs ends within 240 s. Their rules, loaded by plugin and library, are then
-# nowhere more than 3 % slower than the best alternative, and within 5 % of each other.
-# Exit 0: passed. 1: failed. 77: too few GPUs here, or no NCCL.
+#   TUNE_VERIFY_ROUNDS=N   rounds of the comparison (5)      TUNE_TINY=0   only the full run
+# The full run: two runs, each of which must end within 240 s. Their rules, loaded by plugin and
+# library, must nowhere be more than 3 % slower than the best alternative, and be within 5 % of each
+# other. Exit 0: passed. 1: failed. 77: too few GPUs here, or no NCCL.
 . "$(dirname "$0")/common.sh"
 ranks=${TUNE_RANKS:-$gpus}
 [ "$ranks" -le 8 ] || ranks=8
@@ -73,7 +74,7 @@ if [ -n "${TUNE_BYTES:-}" ]; then
 fi
 
 # ---- tiny ----------------------------------------------------------------------------------------
-# interrupt it as soon as something is measured, and resume it
+# interrupt the run as soon as something is measured, and resume it
 [ "${TUNE_TINY:-1}" = 1 ] || { echo "tune.sh: $passed passed, $failed failed"; [ "$failed" -eq 0 ]; exit; }
 start=$(date +%s)
 (   # not a function: in the background that is a shell, which would take the signal
@@ -97,7 +98,7 @@ cat "$work/a.out"
 fits "$work/a.rules"
 ok "its rules are legal and fit this box" $?
 
-# the plugin takes them
+# the plugin loads these rules
 if [ -x "$build/nccl_coll" ]; then
     ctas=$(sed -n 's/^sym-ctas *= //p' "$work/a.rules")
     NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,TUNING NCCL_TUNER_PLUGIN=$lib \
@@ -112,7 +113,7 @@ if [ -x "$build/nccl_coll" ]; then
     fi
 fi
 
-# the library takes them: a rule for one size changes the kernel of that size and of no other
+# the library loads them: a rule for one size changes the kernel of that size and of no other
 mkdir "$work/ruled"
 cp "$work/a.rules.csv" "$work/ruled/one.rules.csv"
 {
@@ -123,7 +124,7 @@ cp "$work/a.rules.csv" "$work/ruled/one.rules.csv"
 [ "$(grep -c ' two_ll8/' "$work/ruled/out")" = 1 ] && grep -q '^128 KiB  *[0-9.]* two_ll8/' "$work/ruled/out"
 ok "the library runs the kernel that a rule names, there only" $?
 
-# a second run: its rules are as fast
+# a second run must give rules that are as fast
 tune "$work/b.rules" 64KiB..1MiB --ctas 16 > /dev/null 2>&1
 ok "second run: exit status" $?
 "$build/symtuner" tune --library "$nccl" --verify "$work/a.rules,$work/b.rules" 2> "$work/v.err"

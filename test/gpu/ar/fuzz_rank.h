@@ -30,7 +30,7 @@ struct rank {
     unsigned tag;
     long issued;
     char note[NOTES][112];       /* [tag % NOTES]: describes the call */
-    unsigned char kernel[NOTES]; /* which kernel ran it: an index of symtuner_ar_kernel_name() */
+    unsigned char kernel[NOTES]; /* [tag % NOTES]: its number for symtuner_ar_kernel_name() */
 };
 
 /* [plain, registered][send, recv][rank]: the buffers of all ranks; only for threads of one
