@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# commits.sh - subjects of the commits since the rule was made: at most 60 characters, a capital letter
-# first, no full stop at the end, and a body that says why. A clone without that history is not judged.
+# commits.sh - checks the commits since this rule was made: a subject of at most 60 characters that
+# begins with a capital letter and has no full stop at its end, and a body that says why. Without
+# that history in the clone it checks nothing and exits with 77.
 set -eu
 since=c985556
 cd "$(dirname "$0")/.."

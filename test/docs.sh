@@ -27,7 +27,7 @@ fail()
     bad=1
 }
 
-# End of a check: say what holds, unless something failed.
+# End a check: print what holds, unless something failed.
 fine()
 {
     [ "$bad" = 0 ] && echo "ok   $*"
@@ -73,7 +73,7 @@ page_script()
     ' "$1"
 }
 
-# Do the lines of $1 (with "...") and $2 agree?
+# Return whether the lines of $1 (which may have "...") and of $2 agree.
 lines_agree()
 {
     awk '
@@ -129,13 +129,13 @@ check_page()
 
 # ---- the rest ------------------------------------------------------------------------------------
 
-# The headings of a page, as GitHub names them in links.
+# Print the headings of a page as GitHub names them in links.
 heads()
 {
     sed -n 's/^#\{1,\} //p' "$1" | tr 'A-Z ' 'a-z-' | sed 's/[^a-z0-9_-]//g'
 }
 
-# Every relative link of a page leads to a file, and to a heading of it.
+# Check that every relative link of a page leads to a file, and to a heading in it.
 check_links()
 {
     for page in *.md docs/*.md test/data/README.md bench/results/*.md bench/results/*/README.md; do
@@ -148,14 +148,14 @@ check_links()
                 fail "$page: the link $link leads to no heading"
         done
     done
-    # `folder/file.c` in a page is a file of the tree; notes on old runs may name old ones
+    # `folder/file.c` in a page must exist; notes on old runs may name old files
     for name in $(grep -ohE '`[a-z]+/[A-Za-z0-9_./-]+\.(c|h|cu|cuh|sh|py|md)`' README.md CONTRIBUTING.md docs/*.md | tr -d '`' | grep -v '^xla/\|[A-Z]\{4\}' | sort -u); do
         [ -e "$name" ] || [ -e "include/$name" ] || [ -e "plugin/$name" ] || fail "the pages name $name, which is no file"
     done
     fine "links between the pages lead somewhere, and the files that they name are there"
 }
 
-# README and the manuals are for users: which tree ran at which time stands in bench/results/.
+# README and the manuals are for users. Which tree ran at what time belongs in bench/results/.
 check_notes()
 {
     for page in README.md CONTRIBUTING.md docs/*.md; do
@@ -177,7 +177,8 @@ check_env_page()
     else
         fail "docs/env.md is old: build/symtuner env --markdown > docs/env.md"
     fi
-    # variables of the JAX package are listed, too: the plugin warns of any other SYMTUNER_ variable
+    # it lists variables of the JAX package, too, because the plugin warns about any other SYMTUNER_
+    # variable
     for name in $(grep -oh 'SYMTUNER_[A-Z_]*[A-Z]' jax/symtuner/*.py | sort -u); do
         case $name in SYMTUNER_AR_*) continue ;; esac
         grep -q "^| \`$name\` |" "$work/env.md" ||
@@ -226,7 +227,8 @@ check_man_pages()
     fine "man pages format without a warning"
 }
 
-# The C program of docs/kernels.md compiles. If the library is built, it also links, and runs on 2 GPUs.
+# Check that the C program of docs/kernels.md compiles. If the library is built, the program must
+# also link, and run on 2 GPUs.
 check_c_example()
 {
     cuda=${CUDA_HOME:-/usr/local/cuda}
@@ -253,7 +255,7 @@ check_c_example()
     fine "use.c of docs/kernels.md compiles, links and runs ($(head -c 60 "$work/text" 2> /dev/null))"
 }
 
-# The two references of the rules language name each key.
+# Check that both references of the rules language name each key.
 check_keys()
 {
     keys=$(sed -n '/^const struct st_key st_keys/,/^};/p' rules/keys.c | grep -v ST_KEY_GONE |
@@ -279,7 +281,7 @@ check_demo_data()
     bad=0
 }
 
-# Each picture is what its script draws.
+# Check that each picture is what its script draws.
 check_pictures()
 {
     for script in docs/*.sh; do

@@ -11,9 +11,9 @@ mkdir -p build
 failures=build/full-failures
 : >"$failures"
 sh test/need-check.sh || exit 1
-# Steps in the background ignore Ctrl-C; end them with the script.
+# Steps in the background ignore Ctrl-C: end them with the script.
 trap 'trap - TERM; kill 0' INT
-# Steps share the cores: being slow is no failure.
+# Steps share the cores, so a slow test is not a failure.
 export CK_TIMEOUT_MULTIPLIER=10
 
 log_of() # NAME
@@ -42,7 +42,8 @@ strict() # compiler
         "build-$1/check" && "build-$1/check-host" "$PWD/build-$1/libsymtuner.so"
 }
 
-# A finding of a sanitizer ends the process of a test with an exit code, which Check counts as an error.
+# A sanitizer that finds something ends the test's process with an exit code that Check counts as an
+# error.
 memory()
 {
     # Every test is a fork, which takes longer the more memory its parent holds: keep few freed blocks.

@@ -25,8 +25,8 @@ cd "$(dirname "$0")/.." || exit 2
 work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
 
-# split FILE: case N becomes N.command, N.want, N.line and N.before (all lines up to its output) in
-# $work. What follows the last case becomes one more .before. Prints the number of cases.
+# split FILE: write case N to $work as N.command, N.want, N.line and N.before (all lines up to its
+# output). What follows the last case becomes one more .before. Prints the number of cases.
 split()
 {
     awk -v work="$work" '

@@ -18,7 +18,7 @@ table() # NAME
     sed -n '/^```text '"$1"'$/,/^```$/p' docs/design.md | sed '1d;$d'
 }
 
-# "FILE INCLUDED" for all rooms; public headers are included without their folder
+# print "FILE INCLUDED" for all rooms; public headers are included without their folder
 git ls-files 'include/*.h' '*.c' '*.h' '*.cu' '*.cuh' 2> /dev/null | grep -v '^test/\|^examples/' > "$work/files"
 [ -s "$work/files" ] || find include nccl rules plugin kernels cli jax bench -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' > "$work/files"
 xargs grep -HE '^#include "' < "$work/files" | sed -E 's/^([^:]*):#include "([^"]*)".*/\1 \2/' > "$work/includes"
@@ -42,7 +42,8 @@ awk '
     END { exit bad }' "$work/rooms" "$work/includes" ||
     { echo "FAIL an include against the rooms of docs/design.md, see above"; failed=1; }
 
-# tsort reports circles. A .c and its .h are one; a name without a folder is a header of include/.
+# tsort reports circles. A .c and its .h count as one file. A name without a folder is a header of
+# include/.
 awk '
     function stem(path) { sub(/\.(c|h|cu|cuh)$/, "", path); return path }
     { to = $2; if (to ~ /^nccl_abi\// || to !~ /\//) to = "include/" to }

@@ -1,11 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# places.sh BUILD - the table "Where things are" of CONTRIBUTING.md is true.
+# places.sh BUILD - checks the table "Where things are" of CONTRIBUTING.md.
 #
-# A line names places as `file` `symbol`. Each file exists and holds the symbol. Then the check of its
-# topic asks whether this is the place that counts: the program uses those rows, and there is no
-# second table. Last, no file and no folder is larger than the page allows. In the repository root. Exit 1: which line is wrong, or has no check here.
+# A line of the table names places as `file` `symbol`. Each file must exist and hold the symbol.
+# Then the check of the line's topic asks whether this is the real place: the program uses those
+# rows, and there is no second table. Last, no file and no folder may be larger than the page
+# allows. Run it in the repository root. Exit 1: the output says which line is wrong, or has no
+# check here.
 set -u
 build=$1
 work=$(mktemp -d) || exit 1
@@ -19,7 +21,7 @@ same() # WHAT FILE FILE
     cmp -s "$2" "$3" || { wrong "$1"; diff "$2" "$3" | sed 's/^/    /'; }
     [ -s "$2" ] || wrong "found nothing to compare: $1"
 }
-# The literals that begin the rows of a table, by the line that opens it.
+# Print the literals that begin the rows of a table, which begins after the line OPENING-LINE.
 rows() # FILE OPENING-LINE
 {
     awk -v open="$2" 'inside && /^}/ { exit } inside; index($0, open) { inside = 1 }' "$1" |
@@ -47,7 +49,7 @@ check_fault()
     [ -s "$work/rows" ] || wrong "no rows in ST_HAZARD_MAP"
     for row in $(cat "$work/rows"); do
         for file in $(grep -rl "\"$row\"" $product | grep -v 'hazards\.h$\|\.pyc$'); do
-            # the package's copy is compared by test/nccl/hazards.py
+            # test/nccl/hazards.py compares the copy in the JAX package
             [ "$file" = jax/symtuner/_check.py ] || wrong "$file names $row, too"
         done
     done
@@ -70,7 +72,7 @@ check_option()
             [ "$option" = help ] || grep -rqF "{\"$option\"," cli || wrong "no row for --$option of $command"
         done
     done
-    # cli/gpu/worker.c is started by other commands only
+    # only other commands start cli/gpu/worker.c
     ! grep -rlE 'getopt|strcmp\(argv' cli | grep -v cli/gpu/worker.c || wrong "a command reads its line by itself"
 }
 
@@ -97,7 +99,7 @@ check_tuner()
     same "rows and exported tuner versions differ" "$work/rows" "$work/exported"
     grep -o 'ncclTunerPlugin_v[0-9]*' test/golden/symbols.txt | sort > "$work/golden"
     same "test/golden/symbols.txt has other tuner versions" "$work/rows" "$work/golden"
-    # what the page shows as replaced is there to be replaced
+    # every line that the page shows as removed must still be there
     sed -n '/^```diff/,/^```/p' CONTRIBUTING.md | sed -n 's/^-  *//p' | grep -v '\.\.\.' > "$work/old"
     while read -r line; do
         grep -rqF -- "$line" plugin nccl include || wrong "no file has the line: $line"
@@ -121,7 +123,8 @@ check_default()
     same "symtuner env --defaults prints other boxes than MEASURED" "$work/rows" "$work/listed"
 }
 
-# Suites are weak symbols: one that is named but not there, or there but not named, would not run.
+# Suites are weak symbols: a suite that is named but not defined, or defined but not named, would
+# not run.
 check_test()
 {
     sed -n '/^#define PURE_SUITES/,/^#define DECLARE/p' test/suites.h | grep -oE 'X\([a-z_]+\)' | sed 's/X(\(.*\))/\1/' | sort > "$work/named"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# completion.sh BUILD - what bash would offer after a few beginnings of a line.
+# completion.sh BUILD - checks what bash would offer after some beginnings of a command line.
 # Exit 0: all right. 1: something is missing. 77: no bash here.
 set -u
 command -v bash > /dev/null || { echo "completion.sh: skipped, no bash here"; exit 77; }

@@ -16,7 +16,7 @@ trap 'rm -rf "$work"' EXIT
 command -v "$cc" > /dev/null || { echo "doctor.sh: skipped, no $cc here"; exit 77; }
 planted=" " failed=0 count=0
 
-# A python3 without packages: those of this machine are not on the made-up boxes.
+# A python3 without packages, because the invented boxes do not have the packages of this machine.
 python=$(python3 -c 'import sys; print(sys.executable)' 2> /dev/null)
 mkdir "$work/bin"
 printf '#!/bin/sh\nprintf "python\\t3.11.0\\t/usr/bin/python3\\n"\n' > "$work/bin/python3"
@@ -77,12 +77,13 @@ doctor() { # doctor ROOT ARGUMENTS -- ENVIRONMENT
 }
 ids() { sed -n 's/.*{"id": "\([a-z0-9-]*\)".*/\1/p'; }
 
-# every release has a note; that of 2.27.7 is about wrong results
+# every release has a note; the note of 2.27.7 is about wrong results
 found=$(doctor "$clean" | ids)
 [ "$found" = nccl-ll-unaligned ] || { echo "FAIL the clean box has other findings than its release's:" $found; failed=1; }
 doctor "$clean" > /dev/null || { echo "FAIL the clean box: exit status $?"; failed=1; }
 
-# plant ID [-n RELEASE] [-s COMMANDS] [NAME=VALUE ...]: commands run in the root of a fresh box
+# plant ID [-n RELEASE] [-s COMMANDS] [NAME=VALUE ...]: run the commands in the root of a fresh box;
+# the doctor must then report finding ID
 plant() {
     id=$1 release= commands=:
     shift
@@ -105,7 +106,7 @@ plant() {
         failed=1
     fi
 }
-# evidence ID PATTERN ...: as plant, and the evidence matches the pattern
+# evidence ID PATTERN ...: like plant, and the evidence of the finding must match the pattern
 evidence() {
     id=$1 pattern=$2
     shift 2
@@ -113,7 +114,7 @@ evidence() {
     echo "$out" | grep "\"id\": \"$id\"" | grep -q "$pattern" ||
         { echo "FAIL $id does not say \"$pattern\": $out"; failed=1; }
 }
-# spare ID ...: as plant, but the finding must not be there
+# spare ID ...: like plant, but the doctor must not report the finding
 spare() {
     before=$failed
     kept=$planted
@@ -187,7 +188,7 @@ done
 env -i NCCL_SYM_CTAS=8x "$symtuner" why allreduce 4KiB --machine h200x8 2>&1 > /dev/null |
     grep -q 'NCCL_SYM_CTAS of the environment is ignored: .*8x' ||
     { echo "FAIL symtuner why does not say what is wrong with NCCL_SYM_CTAS=8x"; failed=1; }
-# the plugin's sources, all three and in its order
+# the plugin reads rules from three sources; the doctor must read all three in the same order
 echo '[rule file]
 coll = reduce
 channels = 9' > "$work/file.rules"
@@ -284,7 +285,8 @@ package() { # package CUDA RELEASE [VERSION]: what pip leaves of nvidia-nccl-cu1
     printf 'Metadata-Version: 2.1\nName: nvidia-nccl-cu%s\nVersion: %s\n' "$1" "${3:-$2}" \
         > "$sp/nvidia_nccl_cu$1-${3:-$2}.dist-info/METADATA"
 }
-# loads NAME WANTED COMMANDS [NAME=VALUE ...]: "torch RELEASE HOW" or so, one line a framework
+# loads NAME WANTED COMMANDS [NAME=VALUE ...]: WANTED has one line for each framework, such as
+# "torch RELEASE HOW"
 loads() {
     name=$1 wanted=$2 commands=$3
     shift 3
@@ -330,11 +332,12 @@ torch /opt/libnccl.so.2 LD_PRELOAD" "torch_rpath; jax_plugin; package 12 2.28.9;
     loads nothing-found "torch null null" 'torch_plain; rm usr/lib64/libnccl.so.2'
     # neither jax nor torch is imported, and a package of the current folder is not the program's
     loads not-imported "torch $pip RPATH" "torch_rpath; package 12 2.28.9; echo 'raise SystemExit(9)' > $sp/torch/__init__.py; mkdir -p $sp/jax; echo 'raise SystemExit(9)' > $sp/jax/__init__.py"
-    # two packages, one file: what is in the file counts
+    # two packages installed the same file: the release in the file is what matters
     loads two-packages "torch $pip RPATH" 'torch_rpath; package 13 2.29.7; package 12 2.28.9'
     judged two-packages 2.28.9
     echo "$out" | grep -q '"nvidia-nccl-cu12 2.28.9, nvidia-nccl-cu13 2.29.7"' || { echo "FAIL two-packages: not both are named"; failed=1; }
-    # jax and torch load different releases: the findings of both, and that they differ
+    # jax and torch load different releases: the doctor reports the findings of both, and that they
+    # differ
     both="torch_plain; jax_plugin; package 12 2.28.9; cp $work/nccl/2.31.2 usr/lib64/libnccl.so.2"
     loads both "jax $pip by its path
 torch /usr/lib64/libnccl.so.2 the loader's folders" "$both"
@@ -360,7 +363,7 @@ env -i PATH="$work/empty" "$symtuner" doctor --root "$clean" --json |
     grep -q '"not_checked": .*there is no python3 in PATH' || { echo "FAIL no python3, and it is not said"; failed=1; }
 printf '#!/bin/sh\n' > "$work/bin/python3"
 
-# the user's file; --nccl FILE is the earlier spelling of it
+# a library that the user names; --nccl FILE is the old spelling
 for option in --library --nccl; do
     out=$(env -i PATH="$python_path" "$symtuner" doctor --root "$clean" $option /usr/lib64/libnccl.so.2 --json 2> "$work/err")
     judged $option 2.27.7
@@ -371,7 +374,8 @@ env -i "$symtuner" doctor --root "$clean" --library /etc/ld.so.conf > /dev/null 
 [ $? = 2 ] && grep -q -- '--library wants a libnccl.so.2, not "/etc/ld.so.conf"' "$work/err" || { echo "FAIL --library takes any file"; failed=1; }
 
 # ---- findings that the user knows ----------------------------------------------------------------
-# accepted NAME STATUS IDS ARGUMENT [NAME=VALUE]: with that option, on NCCL 2.28.9 with two warnings
+# accepted NAME STATUS IDS ARGUMENT [NAME=VALUE]: run with that option on NCCL 2.28.9 with two
+# warnings
 rm -rf "$work/box" && cp -r "$clean" "$work/box"
 cp "$work/nccl/2.28.9" "$work/box/usr/lib64/libnccl.so.2"
 accepted() {

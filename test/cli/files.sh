@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# files.sh BUILD - what the commands write is what its name says: pages, JSON, raw data and rules
-# go through parsers that the command does not know (parse.py, our own reader for rules), with names
-# of rules, GPUs, files and hosts that hold quotes, tags and escape sequences.
+# files.sh BUILD - checks that the files which commands write are valid: pages, JSON and raw data
+# go through parsers that share no code with the command (parse.py), rules through symtuner's own
+# reader. Names of rules, GPUs, files and hosts hold quotes, tags and escape sequences.
 # Exit 0: all right. 1: something is not. 77: no python3 here, or no node to draw the pages with.
 set -u
 command -v python3 > /dev/null || { echo "files.sh: skipped, no python3 here"; exit 77; }
@@ -21,7 +21,7 @@ symtuner=$build/symtuner
 esc=$(printf '\033') feed='
 '
 parse() { python3 "$root/test/cli/parse.py" "$@"; }
-# What the script of each page shows, as PAGE.drawn.html; a fresh Debian has no node.
+# Store what the script of each page shows as PAGE.drawn.html. A fresh Debian has no node.
 draw() {
     parse "$@" || return 1
     command -v node > /dev/null || return 0

@@ -1,9 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# gpu.sh BUILD - doctor, tune and bench on GPUs made of host memory (test/cli/fake_gpu.c): findings
-# about GPUs are planted, a tune run is interrupted and resumed, wrong results and hangs are noticed.
-# Says nothing about real GPUs; test/gpu/doctor.sh and test/gpu/tune.sh do.
+# gpu.sh BUILD - runs doctor, tune and bench on GPUs made of host memory (test/cli/fake_gpu.c):
+# plants faults for the findings about GPUs, interrupts and resumes a tune run, and checks that
+# wrong results and hangs are noticed. It says nothing about real GPUs; test/gpu/doctor.sh and
+# test/gpu/tune.sh do.
 # Exit 0: all right. 1: something failed. 77: no C compiler here to make the libraries with.
 
 set -u
@@ -82,7 +83,7 @@ cp "$work/a.rules.csv" "$work/whole.csv"
 ! grep -q '^kernel  *= [^n]' "$work/a.rules" && [ "$(grep -c ',5,allreduce,.*,1024,' "$work/a.rules.csv")" -ge 6 ]
 ok "tune: no rule for a kernel where the library's own choice is as good as the others" $?
 
-# another kernel is faster: rules for the library, which hold in a fresh run
+# another kernel is faster: tune writes rules for the library, and they hold in a fresh run
 run FAKE_GPUS=4 FAKE_BEST=two_ll128 "$symtuner" tune --bytes 1KiB..4MiB --out "$work/k.rules" > "$work/k.out" 2>&1
 ok "tune: other kernels: exit status: $(tail -2 "$work/k.out")" $?
 "$symtuner" check "$work/k.rules" > "$work/k.check" && grep -q '^kernel     = two_ll128' "$work/k.rules"

@@ -1,9 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# install.sh BUILD - what make install puts together fits together: every function that an installed
-# header declares is exported by an installed library. And make kernels says in one line what a box
-# lacks. Exit 0: all right. 1: something is not.
+# install.sh BUILD - checks what make install has installed: an installed library exports every
+# function that an installed header declares. And make kernels must say in one line what a box
+# lacks.
+# Exit 0: all right. 1: something is not.
 set -u
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
@@ -14,7 +15,7 @@ make -s install B="$1" PREFIX=/usr DESTDIR="$work/root" > "$work/log" 2>&1 || fa
 for library in "$work"/root/usr/lib/*.so; do nm -D --defined-only "$library"; done |
     awk '{ sub(/@.*/, "", $3); print $3 }' | sort -u > "$work/exported"
 for header in "$work"/root/usr/include/*.h; do
-    # a declaration may go over several lines
+    # a declaration may take several lines
     grep -v '^#define' "$header" | tr '\n' ' ' | grep -oE 'SYMTUNER(_AR)?_API [^(;]*\(' | sed -E 's/.*[ *]([a-z_0-9]+)\($/\1/' > "$work/declared"
     [ -s "$work/declared" ] || fail "${header##*/} declares no function"
     for name in $(grep -vxF -f "$work/exported" "$work/declared"); do

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# options.sh BUILD - every command reads its line in the same way, and help text, man page and bash
-# completion name the same options.
-# Exit 0: all right. 1: something is not. Parts that cannot run here say so.
+# options.sh BUILD - checks that every command reads its command line in the same way, and that help
+# text, man page and bash completion name the same options.
+# Exit 0: all right. 1: something is not. A part that cannot run here is named as skipped.
 set -u
 symtuner=$(cd "$1" && pwd)/symtuner
 work=$(mktemp -d) || exit 1
@@ -30,7 +30,7 @@ for command in $commands; do
     [ $? = 2 ] && grep -q 'no such option: "--no-such-thing"' "$work/out"
     ok "$command: an option that there is not" $?
 
-    # the options of the help text, and those of the man page's section
+    # the options of the help text must be those of the section in the man page
     sed -n 's/^  \(-h, \)\{0,1\}--\([a-z][a-z-]*\).*/\2/p' "$work/help" | sort > "$work/options"
     [ -s "$work/options" ]
     ok "$command --help lists options" $?
@@ -54,7 +54,7 @@ for command in $commands; do
     done
 done
 
-# the types that the help texts name are types
+# every type that the help texts name must be a type
 types=$("$symtuner" table --help | sed -n 's/^types: \(.*\), or in the words.*/\1/p')
 [ "$(echo $types | wc -w)" = 12 ]
 ok "table --help names the twelve types" $?
@@ -68,7 +68,7 @@ done
 [ $? = 2 ]
 ok "--dtype float16x is no type" $?
 
-# both ways to write a value; an early option behind the words
+# both ways to write a value, and an early option after the words
 for pair in "decide allreduce 1MiB|--ranks|4" "table docs/example.rules|--machine|h200x2" \
     "top test/data/ledger/rank0.ledger|--sort|size" "check docs/example.rules|--nccl|2.28.9"; do
     begin=${pair%%|*} value=${pair##*|} option=${pair#*|} option=${option%|*}

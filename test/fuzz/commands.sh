@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# commands.sh BUILD ROUNDS: run each command but why, bench and env with random words and damaged files.
-# It works in a folder of its own, because some commands write files. Exit 1: one crashed or hung.
+# commands.sh BUILD ROUNDS: runs each command except why, bench and env with random words and
+# damaged files. It works in a folder of its own, because some commands write files. Exit 1: a
+# command crashed or hung.
 set -u
 build=$(cd "$1" && pwd)
 root=$PWD
@@ -24,8 +25,8 @@ one decide docs/example.rules
 one table test/data/kernels.rules
 one check test/data/kernels.rules
 one tune test/data/tune.csv
-# The doctor asks python3 where torch is. This python3 says nothing; the next names stdin, which is then
-# read as torch's library, with folders to search.
+# The doctor asks python3 where torch is. This python3 prints nothing. The next one prints the name
+# of stdin, which the doctor then reads as torch's library, with folders to search.
 mkdir bin && printf '#!/bin/sh\n' > bin/python3 && chmod +x bin/python3
 PATH=$PWD/bin:$PATH
 NCCL_CONF_FILE=/dev/stdin one doctor test/fuzz/nccl.conf

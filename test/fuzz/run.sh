@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# run.sh BUILD SECONDS: run each parser under libFuzzer for SECONDS, starting from the kept inputs. New
-# inputs stay in BUILD/fuzz, and so does the input of a crash.
+# run.sh BUILD SECONDS: runs each parser under libFuzzer for SECONDS, starting from the inputs kept
+# so far. New inputs stay in BUILD/fuzz, and so does an input that crashes a parser.
 set -u
 wrong=0
 mkdir -p "$1/fuzz/kept"
