@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * symtuner.h - the rule engine of libsymtuner: load rules, ask for a decision, explain it.
+ * symtuner.h - the rule engine of libsymtuner: loads rules, decides about a call, explains why.
  *
  * The plugin runs the same code inside NCCL: every decision is a pure function of rules and query,
  * so symtuner_decide says here what the plugin does there. No function needs a GPU, NCCL or CUDA.
@@ -16,14 +16,15 @@
  *            symtuner_machine_find on one thread at a time.
  * Errors     functions that can fail return enum symtuner_status; texts go to the buffer that the
  *            caller gives and are always terminated. Outputs are written on success only. ${rules}
- *            may be NULL, which is no rules, and so may ${error}. For any other NULL a function
- *            with a status returns SYMTUNER_EINVAL and a function that reads a word -1; other
- *            functions do not accept it.
- * Sizes      structs that may grow begin with struct_size, which the caller sets to sizeof. One
- *            from an older header is shorter: members that it lacks count as 0 in a query and are
- *            not written in a decision. A size above the library's own is SYMTUNER_EINVAL.
- * Needs      nothing installed. Queries are about NCCL 2.27 or later; an older release is
+ *            may be NULL, which means no rules, and ${error} may be NULL. If another pointer is
+ *            NULL, a function with a status returns SYMTUNER_EINVAL and a function that reads a
+ *            word returns -1; other functions do not accept NULL.
+ * Sizes      structs that may grow begin with struct_size, which the caller sets to sizeof. The
+ *            struct of a caller with an older header is shorter: members that it lacks are taken as
+ *            0 in a query and are not written in a decision. A size above the library's own is
  *            SYMTUNER_EINVAL.
+ * Needs      nothing installed. Queries are about NCCL 2.27 or later; for an older release the
+ *            result is SYMTUNER_EINVAL.
  * Since      0.1, everything.
  */
 #ifndef SYMTUNER_H_
@@ -113,7 +114,7 @@ enum symtuner_prefer {
     SYMTUNER_GENERAL,    /* the algorithm and protocol given                       */
 };
 
-/* What the rules say about one query. */
+/* What the rules decide about one query. */
 struct symtuner_decision {
     size_t struct_size;  /* set by the caller, see Sizes                           */
     int rule;            /* index of the rule that applies; -1: none, NCCL decides */
@@ -132,8 +133,8 @@ typedef struct symtuner_rules symtuner_rules;
 /*
  * symtuner_rules_load(path, rules_out, error, error_size):
  * Read rules from a file: symtuner's own format (docs/rules.md), or the CSV of NCCL's example tuner
- * when the name ends in .csv. At most SYMTUNER_TEXT_MAX bytes. A pipe or a device is SYMTUNER_EIO,
- * so that loading never waits; /dev/null is an empty text.
+ * when the name ends in .csv. The file may have SYMTUNER_TEXT_MAX bytes. For a pipe or a device the
+ * result is SYMTUNER_EIO, so that loading never waits; /dev/null is an empty text.
  * symtuner_rules_load_csv reads that CSV whatever the file is called.
  * symtuner_rules_parse reads symtuner's format from memory; ${name} stands for the file in errors.
  * symtuner_rules_inline reads the one-line form of SYMTUNER_RULE.
@@ -153,26 +154,28 @@ SYMTUNER_API enum symtuner_status symtuner_rules_inline(const char *text,
                                                         size_t error_size);
 SYMTUNER_API void symtuner_rules_free(symtuner_rules *rules);
 
-/* The built-in CTA count and the boxes and releases that get it, as text. Since 0.1. */
+/* Return, as text, the built-in CTA count and the boxes and releases that get it. Since 0.1. */
 SYMTUNER_API const char *symtuner_defaults_text(void);
 
-/* Number of rules, and a 64-bit hash of their meaning: equal hashes on all ranks, equal rules. */
+/* Return the number of rules, and a 64-bit hash of their meaning: if all ranks have equal hashes,
+ * they have equal rules. */
 SYMTUNER_API int symtuner_rules_count(const symtuner_rules *rules);
 SYMTUNER_API uint64_t symtuner_rules_hash(const symtuner_rules *rules);
 
 /*
  * symtuner_rules_lint(rules, index, text, size):
- * The ${index}-th finding about rules that are legal but cannot work: a rule that earlier rules
- * hide, an action that no release in its range can do, a preference for LL128 where NCCL does not
- * offer it. Returns 1 and the text, or 0 when there is no such finding.
+ * Write the ${index}-th finding about rules that are legal but cannot work: a rule that earlier
+ * rules hide, an action that no release in its range can do, a preference for LL128 where NCCL does
+ * not offer it. Returns 1, or 0 if there are not so many findings.
  */
 SYMTUNER_API int symtuner_rules_lint(const symtuner_rules *rules, int index, char *text,
                                      size_t size);
 
 /*
  * symtuner_rules_fit(rules, nccl, machine, error, error_size):
- * SYMTUNER_OK when the [provenance] section matches this release and machine, or is absent;
- * SYMTUNER_EMISMATCH and a text otherwise. The plugin refuses rules that do not fit.
+ * Check whether the [provenance] section matches this release and machine. Returns SYMTUNER_OK if
+ * it does or is absent, else SYMTUNER_EMISMATCH with a text in ${error}. The plugin refuses rules
+ * that do not fit.
  */
 SYMTUNER_API enum symtuner_status symtuner_rules_fit(const symtuner_rules *rules, int nccl,
                                                      const struct symtuner_machine *machine,
@@ -180,9 +183,9 @@ SYMTUNER_API enum symtuner_status symtuner_rules_fit(const symtuner_rules *rules
 
 /*
  * symtuner_decide(rules, query, decision_out):
- * The first rule, in file order, that covers ${query}. ${rules} NULL: built-in defaults only.
- * SYMTUNER_EINVAL when the query is out of range (ranks or nodes < 1, pipe_ops < 0, unknown
- * collective, release < 2.27).
+ * Decide by the first rule, in file order, that covers ${query}. If ${rules} is NULL, only the
+ * built-in defaults decide. Returns SYMTUNER_EINVAL if the query is out of range (ranks or nodes <
+ * 1, pipe_ops < 0, unknown collective, release < 2.27).
  */
 SYMTUNER_API enum symtuner_status symtuner_decide(const symtuner_rules *rules,
                                                   const struct symtuner_query *query,
@@ -190,7 +193,7 @@ SYMTUNER_API enum symtuner_status symtuner_decide(const symtuner_rules *rules,
 
 /* One all-reduce of libsymtuner_ar.so, as its rules see it. */
 struct symtuner_kernel_query {
-    size_t struct_size; /* see Sizes, as below                                            */
+    size_t struct_size; /* set by the caller, see Sizes; also in the struct below         */
     int nccl;           /* release; 0: a group without NCCL, which fits any release       */
     uint64_t bytes;
     int ranks, registered; /* 1: both buffers are registered with the library             */
@@ -198,20 +201,20 @@ struct symtuner_kernel_query {
     struct symtuner_machine machine;
 };
 
-/* What the [kernels] rules say about it. */
+/* What the [kernels] rules decide about an all-reduce of libsymtuner_ar.so. */
 struct symtuner_kernel_decision {
     size_t struct_size;
     int rule;           /* index; -1: none, the library's own table decides               */
     int line;
     char name[SYMTUNER_NAME_MAX + 1];
-    const char *kernel; /* as symtuner_ar_kernel_name(); NULL: the table's                */
-    int ctas, threads;  /* 0: the table's                                                 */
+    const char *kernel; /* a name of symtuner_ar_kernel_name(); NULL: the table decides   */
+    int ctas, threads;  /* 0: the table decides                                           */
 };
 
 /*
  * symtuner_kernel_decide(rules, query, decision_out):
- * The first [kernels] rule, in file order, that covers ${query}: what libsymtuner_ar.so tries
- * first. SYMTUNER_EINVAL when the query is out of range. Since 0.1.
+ * Decide by the first [kernels] rule, in file order, that covers ${query}; libsymtuner_ar.so tries
+ * that decision first. Returns SYMTUNER_EINVAL if the query is out of range. Since 0.1.
  */
 SYMTUNER_API enum symtuner_status symtuner_kernel_decide(
     const symtuner_rules *rules, const struct symtuner_kernel_query *query,
@@ -230,33 +233,35 @@ SYMTUNER_API int symtuner_table_apply(const struct symtuner_decision *decision,
 
 /*
  * symtuner_table_pick(nccl, table, n_algo, n_proto, algo_out, proto_out):
- * What NCCL itself would take from the table: the smallest selectable entry; ties and negative
- * entries are treated as in that release. Returns 0 if nothing is selectable.
+ * Find the entry that NCCL would take from the table: the smallest selectable one; ties and
+ * negative entries are treated as release ${nccl} does. Returns 0 if nothing is selectable.
  */
 SYMTUNER_API int symtuner_table_pick(int nccl, const float *table, int n_algo, int n_proto,
                                      int *algo_out, int *proto_out);
 
 /*
  * symtuner_explain(rules, query, decision, text, size):
- * One paragraph for a person: which rule applies and where it is written, what the release lets it
- * change and what not. Returns the length that the whole text needs, as snprintf does.
+ * Write one paragraph for a person: which rule applies and where it is written, what the release
+ * lets it change and what not. Returns the length that the whole text needs, as snprintf does.
  */
 SYMTUNER_API int symtuner_explain(const symtuner_rules *rules, const struct symtuner_query *query,
                                   const struct symtuner_decision *decision, char *text,
                                   size_t size);
 
-/* One row per SYMTUNER_* variable. Returns 0 when ${index} is past the last. */
+/* A SYMTUNER_* variable. symtuner_option_get fills in the ${index}-th and returns 1, or 0 past the
+ * last. */
 struct symtuner_option {
     const char *name, *fallback, *values, *help;
 };
 SYMTUNER_API int symtuner_option_get(int index, struct symtuner_option *option_out);
 
-/* Find out what this box has: GPU model, NVLink, multicast. Loads NVML and CUDA if they are there.
+/* Find out what this box has: GPU model, NVLink, multicast. Loads NVML and CUDA if installed.
  * Returns 0 if there is no GPU; all of ${machine_out} is "unknown" then. On one thread at a
  * time. */
 SYMTUNER_API int symtuner_machine_find(struct symtuner_machine *machine_out);
 
-/* Text <-> number, for programs that print or read: NULL or -1 when unknown. Case-insensitive. */
+/* Translate numbers into words and back, for programs that print or read. Return NULL or -1 if the
+ * number or word is unknown. Words are case-insensitive. */
 SYMTUNER_API const char *symtuner_coll_name(int coll);
 SYMTUNER_API const char *symtuner_algo_name(int algo);
 SYMTUNER_API const char *symtuner_proto_name(int proto);
@@ -265,7 +270,8 @@ SYMTUNER_API int symtuner_algo_parse(const char *text);
 SYMTUNER_API int symtuner_proto_parse(const char *text);
 SYMTUNER_API const char *symtuner_status_text(enum symtuner_status status);
 
-/* "64KiB", "1.5GB", "4096": bytes. Returns 0, or -1 with the reason in ${error}. */
+/* Read a size in bytes, such as "64KiB", "1.5GB" or "4096". Returns 0, or -1 with the reason in
+ * ${error}. */
 SYMTUNER_API int symtuner_size_parse(const char *text, uint64_t *bytes_out, char *error,
                                      size_t error_size);
 

@@ -17,17 +17,17 @@
  *            recorded in captures only. If an eager call comes on another stream all the same, it
  *            waits on the host until the GPU is idle, and from then on events are recorded.
  *            Graphs that hold calls of the same handle must not run at the same time. It is an
- *            error as soon as the library sees two kernels of a handle run at once; but if the
- *            second graph starts while the last blocks of the first end, the library may not see
- *            it, and the result may be wrong.
+ *            error if the library sees two kernels of a handle run at once; but if the second graph
+ *            starts while the last blocks of the first end, the library may not see it, and the
+ *            result may be wrong.
  * Blocks     the blocks of a call wait for the peers, and occupy their multiprocessors while they
  *            do. A call never takes all: by default all but four, in multiples of 4 (128 of 132).
  *            So two ranks may start the calls of two handles in different order, on streams of
  *            their own: the blocks of the second call still get to run. Of k handles that may all
  *            wait at once, each may take (multiprocessors - 1) / (k - 1): set config.max_ctas.
  *            Ranks of a local group that share a GPU share half of it.
- * Devices    a stream is one of the handle's GPU. Which GPU is current does not matter, and no
- *            function changes that.
+ * Devices    a stream must belong to the handle's GPU. Which GPU is current does not matter, and no
+ *            function changes the current GPU.
  * Graphs     every call may be captured. Counters are in device memory, so graphs may be replayed
  *            many times, between other graphs and eager calls, in the same order on every rank.
  *            A graph, its clones and its executables keep what their calls need, even after
@@ -40,8 +40,8 @@
  * Rules      SYMTUNER_RULES may name the kernel of a call (docs/rules.md; symtuner tune writes such
  *            rules). If the rules are wrong, differ between ranks or are for another machine, there
  *            is one warning, and the library's own table decides.
- * Progress   communicators made with ncclConfig_t.blocking = 0 work like the others, if all that
- *            are passed to a function are such. No function returns ncclInProgress: each waits
+ * Progress   communicators made with ncclConfig_t.blocking = 0 work like blocking ones, but do not
+ *            pass both kinds to one function. No function returns ncclInProgress: each waits
  *            until NCCL is done, also with creating the communicator and with the caller's earlier
  *            calls. Only symtuner_ar_all_reduce between ncclGroupStart and ncclGroupEnd does not
  *            wait; as always, wait after ncclGroupEnd. While a function runs, no other thread may
@@ -188,10 +188,10 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_all_reduce(const void *send, void *recv
 
 /*
  * symtuner_ar_all_reduce_at(sends, recvs, count, dtype, op, handle, stream):
- * The same when the caller knows all ranks' buffers: sends[r] and recvs[r] are rank r's, as
- * addresses that this handle's GPU can use (in a local group: plain pointers). The call runs as if
- * both were registered, and the handle remembers nothing. All ranks must pass the same lists; some
- * ranks may be in place and others not.
+ * As symtuner_ar_all_reduce, if the caller knows all ranks' buffers: sends[r] and recvs[r] are
+ * those of rank r, as addresses that this handle's GPU can use (in a local group: plain pointers).
+ * The call runs as if both were registered, and the handle remembers nothing. All ranks must pass
+ * the same lists; some ranks may be in place and others not.
  * Zero-copy kernels need all recvs (pull: all sends, too) on 16-byte boundaries; if they are not,
  * other kernels are used. Since 0.1.
  */
@@ -200,7 +200,7 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_all_reduce_at(const void *const *sends,
                                                        ncclRedOp_t op, symtuner_ar *handle,
                                                        cudaStream_t stream);
 
-/* What one call would do. ${size} must be set by the caller. */
+/* How the library would run one call. The caller must set ${size} to sizeof. */
 struct symtuner_ar_plan {
     size_t size;
     const char *kernel; /* a name that SYMTUNER_AR_KERNEL accepts; static storage            */
@@ -231,7 +231,8 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_query(const void *send, const void *rec
 SYMTUNER_AR_API ncclResult_t symtuner_ar_force(symtuner_ar *handle, const char *kernel, int ctas,
                                                int threads);
 
-/* symtuner_ar_kernel_name(i): the i-th name for symtuner_ar_force; NULL past the end. */
+/* symtuner_ar_kernel_name(i): return the i-th name that symtuner_ar_force accepts; NULL past the
+ * last. */
 SYMTUNER_AR_API const char *symtuner_ar_kernel_name(int i);
 
 /* symtuner_ar_describe(handle, text, length): write transport, limits, rules and the selection
@@ -263,12 +264,12 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_status(symtuner_ar *handle);
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_abort(symtuner_ar *handle);
 
-/* symtuner_ar_error(handle): the last error as one sentence; NULL handle: of the last create,
- * destroy, register or call without a handle that failed in this thread. Never NULL; valid until
- * the next call on the handle. */
+/* symtuner_ar_error(handle): return the last error as one sentence. If ${handle} is NULL, that is
+ * the error of the last create, destroy, register or call without a handle that failed in this
+ * thread. The result is never NULL, and valid until the next call on the handle. */
 SYMTUNER_AR_API const char *symtuner_ar_error(const symtuner_ar *handle);
 
-/* symtuner_ar_version(): SYMTUNER_AR_VERSION of the library that is loaded. */
+/* symtuner_ar_version(): return SYMTUNER_AR_VERSION of the library that is loaded. */
 SYMTUNER_AR_API int symtuner_ar_version(void);
 
 #ifdef __cplusplus

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * symtuner_why.h - what NCCL will do with one call, and why not a symmetric kernel.
+ * symtuner_why.h - predicts what NCCL does with a call, and why it runs no symmetric kernel.
  *
  * NCCL 2.27 and later have two families of kernels. The general ones (ring, tree, NVLS) are priced
  * in a cost table that a tuner plugin sees. The symmetric ones work on windows that every GPU can
  * address; whether one of them runs depends on about twenty conditions besides that table, which
- * differ from release to release. This header is those conditions: describe a call and a machine,
- * get the verdict and the first condition that fails. No GPU, no NCCL needed.
+ * differ from release to release. symtuner_predict checks these conditions: it takes a description
+ * of a call and a machine, and gives the verdict and the first condition that fails. It needs no
+ * GPU and no NCCL.
  *
  * It predicts every row of the recorded decisions in test/data (releases 2.27.7 to 2.30.7). For
- * 2.31 and 2.32 it follows their source as far as that could be read; "unsure" in the verdict says
- * where not. Not modelled: symmetric kernels over the network (several nodes, from 2.29), NVLink
- * domains of several hosts (MNNVL), and what a tuner plugin other than symtuner writes.
+ * 2.31 and 2.32 it follows their source as far as that could be read; where it could not, the
+ * verdict is "unsure". Not modelled: symmetric kernels over the network (several nodes, from 2.29),
+ * NVLink domains of several hosts (MNNVL), and what a tuner plugin other than symtuner writes.
  *
  * Units      bytes and elements are those of the call as it is issued: per rank for AllGather and
  *            ReduceScatter. Times are microseconds as NCCL predicts them, not as they will be.
@@ -31,7 +32,8 @@
 extern "C" {
 #endif
 
-/* NCCL's own numbers: name, number, bytes of one element, text. */
+/* Data types and operators by NCCL's own numbers. X(name, number, bytes of one element, text), and
+ * for operators X(name, number, text) */
 #define SYMTUNER_DTYPE_MAP(X)                                                                      \
     X(INT8,    0, 1, "i8")                                                                         \
     X(UINT8,   1, 1, "u8")                                                                         \
@@ -90,7 +92,7 @@ struct symtuner_call {
     int group;                 /* identical calls in one ncclGroup, >= 1                        */
     int graph;                 /* issued under CUDA graph capture; changes no verdict           */
     int inplace;               /* send and receive buffer are one; changes no verdict           */
-    int first;                 /* no call of the communicator was symmetric so far              */
+    int first;                 /* no earlier call of the communicator ran a symmetric kernel    */
 
     /* the machine and the communicator */
     int ranks, nodes;
@@ -126,8 +128,8 @@ struct symtuner_call {
  * no multicast, no registration, an AllReduce of one f32. ${call->nccl} is ${nccl}. */
 SYMTUNER_API void symtuner_call_init(struct symtuner_call *call, int nccl);
 
-/* The conditions, in the order in which a verdict names them: id, name, what must hold, the
- * cure. */
+/* The conditions. If several fail, the verdict names the first in this order. X(id, name, what must
+ * hold, the cure) */
 #define SYMTUNER_GATE_MAP(X)                                                                       \
     X(RELEASE,  "release",  "NCCL is 2.27 or newer: older ones have no symmetric kernels",         \
       "install NCCL 2.28.9 or newer")                                                              \
@@ -206,9 +208,9 @@ struct symtuner_verdict {
     enum symtuner_gate gate;   /* the first that fails; SYMTUNER_GATE_NONE for a symmetric kernel */
     enum symtuner_gate_state state[SYMTUNER_GATES];
     const char *kernel;        /* kind SYMMETRIC and OPEN: in NCCL_SYM_KERNEL's spelling; or NULL */
-    int ctas;                  /* ... blocks launched, NCCL's log calls them nchannels        */
-    float time_us;             /* ... predicted                                               */
-    int algo, proto;           /* kind GENERAL with a table; else -1                          */
+    int ctas;                  /* of that kernel: blocks launched; nchannels in NCCL's log    */
+    float time_us;             /* of that kernel: predicted time                              */
+    int algo, proto;           /* of kind GENERAL if the call has a table; else -1            */
     int tuner_calls;           /* how often NCCL calls getCollInfo; -1: not known             */
     int broken;                /* NCCL launches a kernel that does not exist (avg AllReduce)  */
     int unsure;                /* we do not know all that the release does with such calls    */
@@ -218,21 +220,22 @@ struct symtuner_verdict {
 
 /*
  * symtuner_predict(call, verdict_out):
- * What NCCL does with ${call}. Pure: the same call gives the same verdict on every rank.
- * SYMTUNER_EINVAL when a member is out of range (ranks < 1, count 0, unknown type ...).
+ * Predict what NCCL does with ${call}. Pure: the same call gives the same verdict on every rank.
+ * Returns SYMTUNER_EINVAL if a member is out of range (ranks < 1, count 0, unknown type ...).
  * Since 0.1.
  */
 SYMTUNER_API enum symtuner_status symtuner_predict(const struct symtuner_call *call,
                                                    struct symtuner_verdict *verdict_out);
 
-/* Texts of a gate; NULL when it is none. */
+/* Return the texts of a gate, and the name of a kind; NULL if the number is no gate or kind. */
 SYMTUNER_API const char *symtuner_gate_name(enum symtuner_gate gate);
 SYMTUNER_API const char *symtuner_gate_text(enum symtuner_gate gate);
 SYMTUNER_API const char *symtuner_gate_cure(enum symtuner_gate gate);
 SYMTUNER_API const char *symtuner_kind_name(enum symtuner_kind kind);
 
-/* Bytes of one element, 0 when unknown; "f32" and "sum" <-> numbers, NULL or -1 when unknown. Types
- * are also read as frameworks write them: "float32", "torch.bfloat16", "half", "float8_e4m3fn". */
+/* Return the bytes of one element, 0 if the type is unknown; the name of a number, such as "f32" or
+ * "sum", or NULL; the number of a name, or -1. Types are also read as frameworks write them:
+ * "float32", "torch.bfloat16", "half", "float8_e4m3fn". */
 SYMTUNER_API int symtuner_dtype_size(int dtype);
 SYMTUNER_API const char *symtuner_dtype_name(int dtype);
 SYMTUNER_API const char *symtuner_op_name(int op);

@@ -19,7 +19,7 @@ enum {
     NCCL_ABI_INVALID_USAGE = 5,
 };
 
-/* Of ncclDebugLogLevel and of the subsystem bits, those that we use. */
+/* The values of ncclDebugLogLevel and the subsystem bits that we use. */
 enum {
     NCCL_ABI_LOG_WARN = 2,
     NCCL_ABI_LOG_INFO = 3,

@@ -40,7 +40,8 @@ enum {
     NCCL_ABI_EV_KERNEL_PHASE = 1 << 15,
 };
 
-/* States of recordEventState: the first and last that each version added. */
+/* States of recordEventState: the first and last states of two groups that take arguments, and the
+ * last state that each version knows. */
 enum {
     NCCL_ABI_STATE_STEP_FIRST = 8,  /* ... 12: a proxy step waits; transferred bytes from v4 on */
     NCCL_ABI_STATE_CTRL_FIRST = 13, /* ... 18: what the proxy thread does; appended operations  */
@@ -62,7 +63,7 @@ struct nccl_abi_ev_p2p {
 };
 
 struct nccl_abi_ev_proxy_op {
-    pid_t pid; /* of the process that ordered it: its parent pointer may be of another process */
+    pid_t pid; /* of the process that ordered the operation; the parent may be its pointer */
     uint8_t channel;
     int peer;
     int steps;
@@ -76,7 +77,7 @@ struct nccl_abi_ev_proxy_step {
 
 struct nccl_abi_ev_kernel_ch {
     uint8_t channel;
-    uint64_t timer; /* ns of the GPU, v4 */
+    uint64_t timer; /* the GPU's clock in ns; from v4 on */
 };
 
 struct nccl_abi_ev_net_plugin {
@@ -128,7 +129,7 @@ struct nccl_abi_ev_coll_v1 {
     int is_nvls;
 };
 
-/* v2 has the traffic bytes, v3 has not. */
+/* The members of Coll in v2 and v3, of which only v2 has the traffic bytes. */
 #define NCCL_ABI_EV_COLL_MEMBERS(traffic_bytes)                                                    \
     const char *name;                                                                              \
     uint64_t hash;                                                                                 \

@@ -16,14 +16,15 @@
 
 #include "nccl_abi/base.h"
 
-/* How many NVLink domains, and the fewest and most ranks in one. */
+/* How many NVLink domains there are, and the fewest and most ranks in one of them. */
 struct nccl_abi_nvl_domains {
     int domains;
     int min_ranks;
     int max_ranks;
 };
 
-/* Latencies in us, bandwidths in GB/s; live NCCL state that we never write. */
+/* NCCL's cost constants: latencies in us, bandwidths in GB/s. NCCL uses these very numbers later;
+ * our rules never write them, but a tuner behind ours may. */
 struct nccl_abi_constants_v5 {
     double base_latency[7][3];
     double hw_latency[3][7][3];
