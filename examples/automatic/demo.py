@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stock JAX with XLA's symmetric buffers: psum, all_gather and psum_scatter on registered memory.
 
-Sets the flags that this jaxlib knows (an unknown one would abort the process), runs the collectives
-in a child with NCCL's log on, and checks that the results are right, that buffers were registered
-and that a symmetric kernel ran. Then it prints which kernel NCCL used at which size.
+The example sets those flags that this jaxlib knows (an unknown one would abort the process), runs
+the collectives in a child process with NCCL's log on, and checks that the results are right, that
+buffers were registered and that a symmetric kernel ran. Then it prints which kernel NCCL used at
+which size.
 """
 
 import os
@@ -24,7 +25,7 @@ IMPORTANT = FLAGS[0]
 
 
 def accepted(flags):
-    """Those of ``flags`` that this jaxlib knows: XLA aborts and names the others."""
+    """Return those of ``flags`` that this jaxlib knows: XLA aborts and names the others."""
     flags = list(flags)
     while flags:
         p = subprocess.run(

@@ -61,9 +61,9 @@ def work(gpus, process=None):
 
 
 def end_together():
-    """End several processes in order: first the groups, then this process's client, which watches
-    the coordinator, then the coordinator. JAX would end them at exit, too, but its client may
-    outlive the coordinator and log a warning."""
+    """End several processes in order: first close the groups, then this process's client, which
+    watches the coordinator, then the coordinator. JAX would end them at exit, too, but the client
+    may outlive the coordinator and log a warning."""
     import jax
     from jax.extend.backend import clear_backends
 

@@ -8,8 +8,8 @@
     multicast, symmetric-multicast   not run: they need NVLink multicast
 
 blocked: the host waits for each run. delayed: the last rank's GPU is first busy for a second, while
-the others wait in the kernel. attributes: the call has operands_memory_spaces, as in openxla/xla PR
-39742.
+the other ranks wait in the kernel. attributes: the call has operands_memory_spaces, as in
+openxla/xla PR 39742.
 """
 
 import gc
@@ -41,7 +41,7 @@ def stall(v, turns):
 
 
 def turns_for(seconds, device):
-    """How many matrix products keep this GPU busy for this long?"""
+    """Return how many matrix products keep this GPU busy for this long."""
     import jax
     import jax.numpy as jnp
 
@@ -141,7 +141,7 @@ def end_together():
 
 
 def start(way, how, gpus):
-    """The processes of a cell."""
+    """Start the processes of a cell."""
     words = [sys.executable, __file__, str(gpus), way, how]
     env = dict(os.environ, SYMTUNER_JAX_ZERO_COPY="1" if way == "peer" else "0")
     pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

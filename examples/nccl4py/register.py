@@ -180,7 +180,7 @@ def torch_beside(gpus):
 
 
 def read_ledger(path):
-    """What NCCL ran, as the plugin counted; all ranks count the same."""
+    """Return what NCCL ran, as the plugin counted it; all ranks count the same."""
     if not os.path.exists(path):
         return []
     with open(path) as f:

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# compare.sh BUILD_DIR - ar_compare on fake GPUs (fake_gpu.c): every contender gets its rows, good
-# peers take part, and bad ones are named and left out without ending the run.
+# compare.sh BUILD_DIR - run ar_compare on fake GPUs (fake_gpu.c): every contender must get its
+# rows, good peers must take part, and bad peers must be named and left out without ending the run.
 set -eu
 build=$1
 folder=$(mktemp -d)

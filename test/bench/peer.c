@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * peer.c - peers for bench/compare/peer.h: a good one without macros; one that cannot be made with
- * NO_CREATE; one that hangs, is wrong or fails at HANG_AT, WRONG_AT or FAIL_AT bytes.
+ * peer.c - peers for bench/compare/peer.h, chosen by macro: without one a good peer; with NO_CREATE
+ * one that cannot be made; with HANG_AT, WRONG_AT or FAIL_AT one that hangs, gives wrong sums or
+ * fails at that number of bytes.
  */
 #include <stdio.h>
 #include <unistd.h>

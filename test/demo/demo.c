@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * demo.c - `make demo`: recorded NCCL decisions, before and after libsymtuner.so.
+ * demo.c - `make demo`: show recorded NCCL decisions before and after libsymtuner.so.
  *
  * usage: demo LIBRARY RECORDS RULES [LEDGER]     LEDGER keeps the ledger of part 2
  *
@@ -45,7 +45,8 @@ static void print_folded(const char *first, const char *next, const char *text)
     }
 }
 
-/* All ranks are in this process and say the same, so print it once. */
+/* Print a line that the plugin logs. All ranks are in this process and log the same lines, so print
+ * each only once. */
 static void print_log(const char *line)
 {
     static char last[2048];
@@ -146,7 +147,7 @@ static int part_default(void)
     return bad;
 }
 
-/* The largest call of a release that was recorded with 16 CTAs, too. */
+/* Return the largest call of a release that was recorded with 16 CTAs, too. */
 static const struct record *large_symmetric(const char *release)
 {
     const struct record *best = NULL;
@@ -161,7 +162,7 @@ static const struct record *large_symmetric(const char *release)
     return best;
 }
 
-/* Print what the ledger has about changed answers and about symmetric kernels. */
+/* Print the ledger's lines about changed answers and about symmetric kernels. */
 static int print_ledger(const char *path)
 {
     FILE *file = fopen(path, "r");

@@ -169,7 +169,7 @@ static bool open_tuner(struct host *host)
     return fine;
 }
 
-/* NCCL reads this once per process, before the first communicator. */
+/* Read NCCL_MIN_CTAS, as NCCL does once per process, before the first communicator. */
 static bool read_min_ctas(struct host *host)
 {
     const char *value = host->get_env("NCCL_MIN_CTAS");
@@ -221,7 +221,7 @@ const char *host_interfaces(const struct host *host)
 /* ---- calls
  * ------------------------------------------------------------------------------------- */
 
-/* NCCL keeps the first answer until the process ends. */
+/* Ask for NCCL_SYM_CTAS once and keep the answer, as NCCL does until the process ends. */
 const char *host_sym_ctas(struct host *host)
 {
     if (!host->sym_ctas_read) {
@@ -233,7 +233,8 @@ const char *host_sym_ctas(struct host *host)
     return host->sym_ctas;
 }
 
-/* The rule up to 2.30: the smallest entry that is not negative, the first one in a tie. */
+/* Return the smallest entry that is not negative, and the first one in a tie: NCCL's rule up to
+ * 2.30. */
 static int smallest(const float *table)
 {
     int best = -1;

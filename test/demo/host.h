@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * host.h - NCCL's side of the plugin interfaces: load libsymtuner.so as a given release would, open
- * a communicator, and ask about calls in that release's order.
+ * host.h - play NCCL's side of the plugin interfaces: load libsymtuner.so as a given release would,
+ * open a communicator, and ask about calls in that release's order.
  *
  *   2.28.7 and later   env init, profiler init, tuner init, [cost model], collectives
  *   2.27               profiler init, [cost model], tuner init, collectives
@@ -30,13 +30,14 @@ struct outcome {
 struct host *host_open(const char *library, const char *release, bool by_env, int ranks,
                        void (*heard)(const char *line));
 
-/* "env v1, profiler v5, tuner v5" */
+/* Return the interfaces that are in use, such as "env v1, profiler v5, tuner v5". */
 const char *host_interfaces(const struct host *host);
 
-/* The value of NCCL_SYM_CTAS as NCCL reads it at the first symmetric pick; "" if unset. */
+/* Return the value of NCCL_SYM_CTAS that NCCL reads when it first picks a symmetric kernel; "" if
+ * unset. */
 const char *host_sym_ctas(struct host *host);
 
-/* Play one recorded call on all ranks. Returns -1 when two ranks decided differently. */
+/* Play one recorded call on all ranks. Returns 0, or -1 when two ranks decided differently. */
 int host_call(struct host *host, const struct record *all, int count, const struct record *call,
               struct outcome *outcome_out);
 

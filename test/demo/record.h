@@ -23,7 +23,7 @@ struct record {
     bool windows;     /* both buffers in symmetric windows */
     bool symmetric;   /* a symmetric kernel ran; else a general one */
     int algo, proto, channels;
-    /* what NCCL shows a tuner */
+    /* what NCCL passes to a tuner */
     int asked, reg_buff, pipe_ops;
     uint64_t tuner_bytes;
     float table[CELLS];
@@ -32,7 +32,7 @@ struct record {
 /* Read at most ${max} records; returns how many, or -1. */
 int record_read(const char *path, struct record *record_out, int max);
 
-/* The record of the same call with another setting of the environment, or NULL. */
+/* Return the record of the same call with another setting of the environment, or NULL. */
 const struct record *record_with(const struct record *all, int count, const struct record *call,
                                  const char *env);
 

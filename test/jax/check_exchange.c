@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_exchange.c - ranks, as threads, meet before a run. They agree or differ, their sites look
- * alike, or a rank stays away. */
+/* check_exchange.c - let ranks, as threads, meet before a run: they agree or differ, their sites
+ * look alike, or a rank stays away. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,7 +32,7 @@ struct rank {
     struct ffi_site site[MANY];
 };
 
-static struct ffi_found latest[RANKS]; /* kept from run to run, as a member keeps it */
+static struct ffi_found latest[RANKS]; /* [rank]; lives from run to run, as in a member */
 
 static void *walk(void *arg)
 {
@@ -94,7 +94,7 @@ static int found_first(int n)
     return 1;
 }
 
-/* Did every rank find the right addresses at each site, or all ranks none? */
+/* Did every rank find the right addresses at each site (${want} 1), or no rank any (0)? */
 static int all_found(int want)
 {
     return found_first(want ? ranks[0].sites : 0);
@@ -105,7 +105,7 @@ static void check_many(void)
     prepare(400, 160);
     go(RANKS);
     expect(all_found(1), "160 sites of one run all agree");
-    prepare(401, 160); /* nothing of the previous run is seen */
+    prepare(401, 160); /* nothing of the previous run is found */
     ranks[1].offer[100].count = 99;
     go(RANKS);
     expect(ranks[0].found[99] == 1 && ranks[0].found[100] == 0 && ranks[0].found[101] == 1,
@@ -118,7 +118,7 @@ static void check_many(void)
     expect(all_found(1), "the next run meets");
 }
 
-/* How many milliseconds ranks 0 to 2 take if rank 3 does not come. */
+/* Return the milliseconds that ranks 0 to 2 take if rank 3 does not come. */
 static long go_without_last(void)
 {
     struct timespec from, to;

@@ -2,7 +2,8 @@
 /*
  * check_handler.c FAKE_AR - call the XLA handler with good and with damaged call frames.
  *
- * FAKE_AR is the library of fake_ar.c. Run it built with -fsanitize=address,undefined.
+ * FAKE_AR is the library built from fake_ar.c. Build this program with
+ * -fsanitize=address,undefined.
  */
 #include <dlfcn.h>
 #include <signal.h>
@@ -125,7 +126,7 @@ static int only_first_gpu(const void *p, const int *gpus, int n)
 
 static XLA_FFI_Error *(*handler)(XLA_FFI_CallFrame *) = symtuner_ffi_all_reduce;
 
-/* One device: initialize, then execute, as XLA does for each run. */
+/* Run one device: initialize, then execute, as XLA does in each run. */
 static void *run_device(void *arg)
 {
     struct frame f;
@@ -139,7 +140,8 @@ static void *run_device(void *arg)
     return handler(&f.frame) != NULL ? (void *)1 : NULL;
 }
 
-/* Did the calls of one run know each other's buffers? -1: a call failed. */
+/* Run both devices once. Returns whether their calls knew each other's buffers; -1: a call
+ * failed. */
 static int run_both(void)
 {
     static int64_t run;
@@ -308,8 +310,8 @@ static void check_groups(const char *path)
            "a group of two");
 }
 
-/* The end of a process is noticed. Without a GPU no kernel waits for it, so this process lives
- * on. */
+/* Check that the end of a process is noticed. Without a GPU no kernel waits for it, so this process
+ * lives on. */
 static void check_watch(void)
 {
     static struct ffi_member member = {.ranks = 2, .me = 0};

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_liveness.c [WORD] - when does the end of another rank end this process, and what is said?
+ * check_liveness.c [WORD] - does the end of another rank end this process when it should, and with
+ * the right words?
  *
- * Each case runs in a process of its own, rank 0 of a group of four. The other ranks are processes
- * that only sleep. Compiled with time limits of seconds. Needs the libcuda.so.1 of fake_driver.c in
- * the library path. WORD: run only cases with this word in their names.
+ * Each case runs in a process of its own, which is rank 0 of a group of four. The other ranks are
+ * processes that only sleep. Compile this program with time limits of seconds, and put the
+ * libcuda.so.1 of fake_driver.c into the library path. WORD: run only the cases with this word in
+ * their names.
  */
 #include <dlfcn.h>
 #include <signal.h>
@@ -39,7 +41,7 @@ static void say(const char *text)
 
 /* ---- what a case is made of ------------------------------------------------------------------ */
 
-/* Open a new group; it gets the first place if the table is empty. */
+/* Open a new group. If the table is empty, it gets the first place. */
 static struct ffi_member *open_group(void)
 {
     struct ffi_member member = {.ranks = RANKS, .across = 1, .calls = 1};
@@ -83,14 +85,14 @@ static int64_t now_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* A call whose kernel waits forever. */
+/* Make a call whose kernel waits forever. */
 static void call(struct ffi_member *member)
 {
     setenv("FAKE_EVENT_PENDING", "1", 1);
     ffi_liveness_mark(member, NULL);
 }
 
-/* Something that takes long, like jax.distributed's shutdown. */
+/* Do something that takes long, like jax.distributed's shutdown. */
 static void take_long(void)
 {
     sleep_ms(LATE_MS);
@@ -142,7 +144,7 @@ static void all_leave(void)
     take_long();
 }
 
-/* A rank dies after it told its pid and before it is watched. */
+/* A rank dies after it has sent its pid and before it is watched. */
 static void lost_before_the_watch(void)
 {
     struct ffi_member *member;
@@ -183,7 +185,7 @@ static void lost_before_close(void)
     take_long();
 }
 
-/* We cannot know whether it has said goodbye. */
+/* A rank dies after we closed the group: we cannot know whether it has said goodbye. */
 static void lost_after_close(void)
 {
     open_group();
@@ -231,7 +233,7 @@ static void slow_goodbye(void)
     take_long();
 }
 
-/* The time counts from the beginning of the end, not from the death. */
+/* The time limit counts from when this process began to end, not from the death. */
 static void lost_late_in_the_end(void)
 {
     open_group();
@@ -263,7 +265,7 @@ static void waits_after_one_left(void)
     hear(1);
     lose(1);
     sleep_ms(2 * FFI_LIVENESS_STUCK_MS);
-    call(member); /* was running when rank 1 left */
+    call(member); /* this call was running when rank 1 left */
     lose(2);
     take_long();
 }
@@ -337,7 +339,7 @@ static void cannot_mark(void)
         say("not one event for all calls");
 }
 
-/* Its calls must fail nevertheless. */
+/* A group without a watch: its calls must fail nevertheless. */
 static void nobody_watches(void)
 {
     struct ffi_member member = {.ranks = RANKS, .across = 1};
@@ -421,7 +423,7 @@ static void start(size_t i)
     exit(0);
 }
 
-/* Did it end with the right status, and say these words and no others? */
+/* Did the case end with the right status, and print these words and no others? */
 static int judge(size_t i)
 {
     char text[2048];

@@ -2,8 +2,9 @@
 /*
  * check_open.c FAKE_AR - open groups, give them up and close them, while other threads make calls.
  *
- * FAKE_AR is the library of fake_ar.c. Needs fake_driver.c's libcuda.so.1 and libnccl.so.2 in the
- * library path. Run it built with -fsanitize=address,undefined and with -fsanitize=thread.
+ * FAKE_AR is the library built from fake_ar.c. The library path must have the libcuda.so.1 and the
+ * libnccl.so.2 of fake_driver.c. Build this program with -fsanitize=address,undefined and with
+ * -fsanitize=thread.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -49,7 +50,7 @@ static int call(int gpu)
     return symtuner_ffi_all_reduce(&f.frame) == NULL;
 }
 
-/* The call finds no group and says so. */
+/* Make a call on ${gpu}. Returns whether it failed because no group is open, and said so. */
 static int refused(int gpu)
 {
     return !call(gpu) && strstr(message, "no group of 2 ranks is open") != NULL;
@@ -96,7 +97,8 @@ static void fill_table(void)
 
 /* ---- tickets --------------------------------------------------------------------------------- */
 
-/* Python may be interrupted right after admit, and then gives up a ticket that it no longer has. */
+/* Check a ticket that is given up after it was admitted: Python does so if it is interrupted right
+ * after admit. */
 static void check_spent_ticket(void)
 {
     void *ticket = open_comm(ids), *full;
@@ -161,7 +163,8 @@ static void check_tickets(void)
     unsetenv("FAKE_CUDA_FAIL");
 }
 
-/* A full table is an error when a group is opened, which all ranks hear of; not in admit. */
+/* Check that a full table is an error of opening a group, which all ranks hear of, and not of
+ * admit. */
 static void check_full(void)
 {
     fill_table();

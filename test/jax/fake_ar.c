@@ -3,7 +3,7 @@
  * fake_ar.c - a libsymtuner_ar.so without GPUs, which counts calls and fails on request.
  *
  * FAKE_AR_FAIL=create, destroy, all_reduce or status makes that function fail. FAKE_AR_SHORT=N
- * makes the first N creations fail without memory.
+ * makes the first N calls of create fail for lack of memory.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +30,8 @@ EXPORT int fake_wait;      /* destroy waits while this is set, as for a rank tha
 
 static int fake_short, fake_tries;
 
-/* May read freed memory on purpose; this library is built without sanitizers. */
+/* Is this handle destroyed? Reads freed memory on purpose, so this library is built without
+ * sanitizers. */
 static int is_dead(const ffi_handle *handle)
 {
     if (handle->state == ALIVE)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fake_ar.h - what fake_ar.c remembers of calls. */
+/* fake_ar.h - what fake_ar.c records of calls. */
 #ifndef FFI_TEST_FAKE_AR_H_
 #define FFI_TEST_FAKE_AR_H_
 

@@ -5,7 +5,8 @@
  *
  * FAKE_EVENT_PENDING=1: every event stays pending, as if its kernel waited for a dead rank.
  * FAKE_RECORD_FAIL=1: no event can be recorded. FAKE_NCCL_FAIL=1: no communicator can be made.
- * FAKE_NCCL_SLOW=N: it takes N s to make one. FAKE_CUDA_FAIL=N: no GPU can be used, error N.
+ * FAKE_NCCL_SLOW=N: to make one takes N s. FAKE_CUDA_FAIL=N: no GPU can be used, and the driver
+ * returns error N.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -67,7 +68,7 @@ int ncclGetUniqueId(struct id *id)
     return 0;
 }
 
-/* ncclInProgress if the communicator does not block. */
+/* Return ncclInProgress if communicators do not block, else ncclSuccess. */
 static int done(void)
 {
     return getenv("NCCL_COMM_BLOCKING") != NULL ? 7 : 0;

@@ -26,7 +26,7 @@ struct frame {
 
 enum { ATTR_GROUPS, ATTR_OP, ATTR_RANKS, ATTR_FLAT };
 
-/* The runtime: what it answers and what it was told. */
+/* The fake runtime: what it answers, and what it was told. */
 struct runtime {
     union {
         XLA_FFI_Api api;
@@ -42,15 +42,16 @@ struct runtime {
 };
 
 extern struct runtime runtime;
-extern _Thread_local int thread_ordinal; /* replaces runtime.ordinal; -1: does not */
+extern _Thread_local int thread_ordinal; /* used in place of runtime.ordinal; -1: not used */
 
 void frame_fill(struct frame *f);
 
-/* Add the groups as places, as in the frame of a program that uses XLA's communicator. */
+/* Add the attribute "flat", as in the frame of a program that uses XLA's communicator. */
 void frame_add_flat(struct frame *f);
 
-/* A runtime of FFI 0.4 that has the collectives extension ${minor}. requests, gets: how often it
- * was asked; comm: what it gives; seen: the places that it was asked for last. */
+/* The collectives extension of a fake runtime with FFI 0.4. minor: its version 0.${minor};
+ * requests, gets: how often each was called; comm: the communicator that it gives; seen: the places
+ * that it was last asked for. */
 struct offer {
     int minor, requests, gets, fails;
     void *comm;

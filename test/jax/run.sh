@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# run.sh BUILD - test the JAX path without a GPU: the handler under ASan and UBSan; meetings of
-# ranks, and groups that are opened and closed, under ASan and TSan; the Python package on CPU
-# devices; and the checks of test/gpu/jax_procs.py. Run in the repository root.
+# run.sh BUILD - test the JAX path without a GPU: the handler under ASan and UBSan; the meetings of
+# ranks, and opening and closing groups, under ASan and TSan; the Python package on CPU devices; and
+# the checks that test/gpu/jax_procs.py makes. Run it in the repository root.
 #
 # jax comes from JAX_PYTHON, else from a python3 that has it, else from PyPI into BUILD/jax-venv.
 # Exit 77 and the reason if there is no jax; the meetings are tested even then.

@@ -3,8 +3,8 @@
 """symtuner.all_reduce without a GPU: what it lowers to, and that elsewhere it is jax.lax's
 function.
 
-Four CPU devices stand for GPUs. Programs are lowered for CUDA, and the tests read the result; on
-the CPU they run by jax.lax.
+Four CPU devices stand for GPUs. Programs are lowered for CUDA, and the tests read the result. When
+a program runs on the CPU, jax.lax runs it.
 """
 
 import os
@@ -248,7 +248,7 @@ def test_errors():
 
 
 def fresh(code, **env):
-    """Each runs in a process of its own, since settings are read once."""
+    """Run ``code`` in a process of its own, since settings are read once."""
     script = (
         "import warnings; warnings.simplefilter('always')\n"
         + textwrap.dedent("""
@@ -272,7 +272,7 @@ def fresh(code, **env):
 
 
 def test_keys_are_no_numbers():
-    """Errors are those of jax.lax."""
+    """Our errors are the same as those of jax.lax."""
     f = smap(lambda v: symtuner.all_reduce(v, "i"))
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")

@@ -26,7 +26,7 @@ from symtuner import _groups, _library, _say  # noqa: E402
 
 
 def warned(f, *args):
-    """The result and our warnings."""
+    """Run f. Returns its result and our warnings."""
     _say._said.clear()
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """test/gpu/jax_procs.py without GPUs and jax: does it tell right groups from wrong ones?
 
-It starts this file as each rank (--child). That plays a rank of the case; as rank 3 with the fault
-that PLAY names.
+jax_procs.py starts this file as each rank (--child). It plays a rank of the case, and as rank 3 it
+has the fault that PLAY names.
 """
 
 import os

@@ -27,7 +27,7 @@ class Device:  # what _groups reads of a JAX device
 
 
 def lower(devices, shape=None, names=("i",), axes=("i",)):
-    """What a call over these axes of a mesh of these devices is lowered to, and its warning."""
+    """Return what a call over these axes of these devices is lowered to, and its warning."""
     import jax
     import numpy as np
 
@@ -50,7 +50,7 @@ def lower(devices, shape=None, names=("i",), axes=("i",)):
 
 
 def lower_twice(devices):
-    """Two calls: both become jax.lax's on all ranks, and the second does not wait."""
+    """Two calls: both become jax.lax's on all ranks, and the second one does not wait."""
     (call, why), (second, same) = lower(devices), lower(devices)
     assert call == second == "lax" and why == same, (call, second, why, same)
     print(why, flush=True)
@@ -60,7 +60,7 @@ SQUARE = dict(shape=(2, 2), names=("dp", "tp"))
 
 
 def lower_square(devices, rank):
-    """One verdict for all groups of a program: rank 1's fails, and {2, 3} lower jax.lax, too."""
+    """One verdict for all groups of a program: rank 1's fails, so {2, 3} lower jax.lax, too."""
     import symtuner
 
     if rank == 1:
@@ -120,7 +120,7 @@ def set_env(name, value):
 
 
 def left_over():
-    """How many places, handles and communicators this process holds."""
+    """Return how many places, handles and communicators this process holds."""
     from symtuner import _library, groups
 
     ar = ctypes.CDLL(str(_library.load().ar_path))
@@ -133,7 +133,7 @@ def left_over():
 
 
 def holds(want):
-    """Is left_over() this, now or soon? Another thread frees it."""
+    """Does left_over() become ``want``? Another thread frees what is left."""
     for _ in range(20):
         if left_over() == want:
             return True
