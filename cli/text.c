@@ -100,7 +100,7 @@ int st_text_character(const char *text, bool *shown)
         *shown = !(at[1] == 0x80 && at[2] >= 0xa8 && at[2] <= 0xae) &&
                  !(at[1] == 0x81 && at[2] >= 0xa6 && at[2] <= 0xa9);
     if (length == 3 && at[0] == 0xef && at[1] == 0xbf && at[2] >= 0xbe)
-        *shown = false; /* U+FFFE and U+FFFF are no characters, and not legal in XML */
+        *shown = false; /* U+FFFE and U+FFFF are noncharacters, and not legal in XML */
     return length ? length : 1;
 }
 

@@ -10,7 +10,8 @@
 
 typedef const char *st_get(const void *from, const char *name);
 
-/* Return the first of NCCL's CTA variables that is set, by which the user has chosen a count. */
+/* Return the name of the first NCCL variable that is set and with which the user chose the number
+ * of CTAs; NULL: none is set. */
 const char *st_held_by_user(st_get *get, const void *from);
 
 /* Return the same, or else another setting that the built-in count gives way to. */

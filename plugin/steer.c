@@ -19,8 +19,9 @@ enum { ANY = -1, NOTHING = -1 };
  * that entry gets the least price of the table divided by it. The value is chosen, not measured. */
 static const float mixed_factor = 8.0f;
 
-/* Prices are compared by their bits, as unsigned integers, which takes half the time. This orders
- * floats >= 0 as before, and places dead entries (negative, NaN or infinite) above all live ones.
+/* Prices are compared by their bits, as unsigned integers, which takes half as long as comparing
+ * floats. For floats >= 0 the order is the same; dead entries (negative, NaN or infinite) come
+ * above all live ones.
  * -0.0 counts as negative; NCCL writes no -0.0. */
 static const uint32_t dead = 0x7f7fffff; /* the bits of FLT_MAX: live entries are below */
 

@@ -72,8 +72,8 @@ struct symtuner_rules {
     struct st_rule rule[SYMTUNER_RULES_MAX];
 };
 
-/* Return how many ranks' buffers NCCL's nBytes adds up: those of all ranks for AllGather and
- * ReduceScatter, that of one rank for other collectives. */
+/* Return NCCL's nBytes divided by the bytes of one rank's part: the number of ranks for AllGather
+ * and ReduceScatter, 1 for other collectives. */
 static inline uint64_t st_coll_parts(int coll, int ranks)
 {
     return coll == SYMTUNER_ALLGATHER || coll == SYMTUNER_REDUCESCATTER ? (uint64_t)ranks : 1;
@@ -95,9 +95,9 @@ bool st_rule_fits(const struct st_rule *rule, int nccl, const struct symtuner_ma
  * gives it in bytes of one rank. */
 struct st_span st_rule_total_bytes(const struct st_rule *rule, int coll, int ranks);
 
-/* Do the conditions of a [kernels] rule on the group of ranks hold (st_kernels_concern), and those
- * on the call (st_kernels_cover)? ${nccl} is 0 for a group without NCCL, for which every condition
- * on the release holds. */
+/* st_kernels_concern: whether the conditions of a [kernels] rule on the group of ranks hold.
+ * st_kernels_cover: whether its conditions on the call hold. ${nccl} is 0 if the group does not use
+ * NCCL; then every condition on the release holds. */
 bool st_kernels_concern(const struct st_rule *rule, int nccl, int ranks,
                         const struct symtuner_machine *machine);
 bool st_kernels_cover(const struct st_rule *rule, uint64_t bytes, int dtype, int op,

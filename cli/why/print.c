@@ -53,8 +53,9 @@ static double general_cost(const struct st_why *why, const struct symtuner_verdi
     return (double)why->table[verdict->algo * SYMTUNER_PROTOS + verdict->proto];
 }
 
-/* Return how many channels NCCL gives the verdict's general kernel; 0: not known. ${here} is NULL
- * for the call without symtuner. */
+/* Return how many channels NCCL itself chooses for the verdict's general kernel; 0 if that is not
+ * known, if the rules set the count, or if the verdict is no general kernel. ${here} is NULL for
+ * the call without symtuner. */
 static int general_channels(const struct st_why *why, const struct symtuner_verdict *verdict,
                             const struct st_here *here)
 {

@@ -247,7 +247,7 @@ struct call_counters {
         ticket = 0;
     }
 
-    /* Called by all threads of the block, which it synchronizes: count the block. */
+    /* Count this block as arrived. All threads of the block must call it: it synchronizes them. */
     __device__ __forceinline__ void book_in(const ar_args &args)
     {
         __syncthreads();

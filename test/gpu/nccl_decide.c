@@ -91,7 +91,8 @@ static void describe_machine(void)
     NCCL(ncclGetVersion(&job.version));
 }
 
-/* Make one buffer of each kind of registration on every rank, in the same order on all. */
+/* On every rank, allocate one buffer for each kind of registration (the first: none), in the same
+ * order on all ranks. */
 static void make_buffers(void *buffer[MAX_RANKS][REGS], size_t bytes)
 {
     ncclWindow_t window[MAX_RANKS];

@@ -262,7 +262,7 @@ START_TEST(test_without_memory_there_is_no_group_and_no_leak)
         ck_assert_int_eq(fake.live, live);
         ck_assert(!fake_nccl.hung);
     }
-    fake.no_calloc = 1; /* no memory for the helper thread: ar_gpu_wait waits itself */
+    fake.no_calloc = 1; /* no memory for the helper thread: the calling thread waits */
     ck_assert_int_eq(ar_gpu_wait(1, 1), cudaSuccess);
     unsetenv("SYMTUNER_LOG");
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_graph.c - graphs that hold calls of a handle: what the calls need stays while the graph
- * lives, and calls of one graph wait for each other. Runs on test/kernels/fake/cuda.c, where every
- * stream is in capture fake.capture.
+ * check_graph.c - CUDA graphs that hold calls of a handle: the memory that the calls use is kept as
+ * long as the graph exists, and the calls of one graph run one after the other. Runs on
+ * test/kernels/fake/cuda.c, where every stream belongs to the capture with the id fake.capture.
  */
 #include <check.h>
 #include <stdlib.h>

@@ -117,7 +117,7 @@ static unsigned address_step(int bytes)
     return ncclGetVersion(&version) == ncclSuccess && version < 23003 ? 4 : (unsigned)bytes;
 }
 
-/* Draw call ${k} of ${n} in a row. */
+/* Choose at random call ${k} of a sequence of ${n} calls. */
 static void draw_call(struct rank *r, int lane, int lists, int k, int n, struct fuzz_call *c)
 {
     static const int sizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
