@@ -33,7 +33,8 @@ const struct st_hazard *st_hazard_of_call(int nccl, int op, uintptr_t send, uint
     for (int i = 0; i < HAZARDS; i++) {
         unsigned bits = hazards[i].address_bits;
 
-        if (applies(&hazards[i], nccl, ST_SAID_BY_KERNELS) && hazards[i].op == op &&
+        if (applies(&hazards[i], nccl, ST_SAID_BY_KERNELS) &&
+            (hazards[i].op < 0 || hazards[i].op == op) &&
             (bits == 0 || ((send | recv) & bits) != 0) && index-- == 0)
             return &hazards[i];
     }
