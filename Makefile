@@ -34,9 +34,11 @@ say      = $(if $(V),,@printf '  %-5s %s\n' $(1) $@)
 
 # ---- plugin and command --------------------------------------------------------------------------
 # MODEL: what NCCL would decide; in the command and the tests.  BOTH: in the plugin and the kernels.
+# TALLY: how a job counts its NCCL calls; in the drop-in and the command.
 MODEL := $(wildcard nccl/model/*.c)
 BOTH  := $(wildcard nccl/*.c rules/*.c)
 CORE  := $(BOTH) $(wildcard plugin/*.c plugin/*/*.c)
+TALLY := dropin/tally.c
 CLI   := $(MODEL) $(wildcard cli/*.c cli/*/*.c)
 obj    = $(patsubst %,$(B)/%.o,$(1))
 
@@ -47,7 +49,7 @@ $(B)/libsymtuner.so: $(call obj,$(CORE)) plugin/symtuner.map
 	$(Q)$(CC) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,--version-script=plugin/symtuner.map \
 	    -Wl,-z,nodelete $(if $(SAN),,-Wl,-z,defs) -o $@ $(filter %.o,$^)
 
-$(B)/symtuner: $(call obj,$(CORE) $(CLI))
+$(B)/symtuner: $(call obj,$(CORE) $(CLI) $(TALLY))
 	$(call say,LD)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lm -ldl -lpthread
 

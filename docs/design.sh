@@ -11,7 +11,7 @@
 set -u
 
 { git ls-files '*.c' '*.h' '*.cu' '*.cuh' 2> /dev/null || find . -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' | sed 's|^\./||'; } |
-    grep '^\(include\|nccl\|rules\|plugin\|kernels\|cli\|jax\|bench\)/' > "${TMPDIR:-/tmp}/design.$$"
+    grep '^\(include\|nccl\|rules\|plugin\|kernels\|dropin\|cli\|jax\|bench\)/' > "${TMPDIR:-/tmp}/design.$$"
 trap 'rm -f "${TMPDIR:-/tmp}/design.$$"' EXIT
 {
     sed 's/$/ -/' "${TMPDIR:-/tmp}/design.$$"
@@ -97,7 +97,7 @@ trap 'rm -f "${TMPDIR:-/tmp}/design.$$"' EXIT
     END {
         delete rooms["jax/symtuner"]
         uses["jax", "kernels"] = 1 # for its place only
-        place = "cli 10 266;kernels 290 250;plugin 554 236;nccl/model 120 190;rules 430 200;nccl 290 190;bench 604 186;include 290 220;jax 290 250"
+        place = "cli 10 266;kernels 290 250;plugin 554 236;nccl/model 120 190;rules 430 200;dropin 650 140;nccl 290 190;bench 604 186;include 290 220;jax 290 250"
         count = split(place, row, ";")
         for (i = 1; i <= count; i++) { split(row[i], part, " "); left[part[1]] = part[2]; width[part[1]] = part[3] }
         for (i = 1; i <= boxes; i++)
@@ -116,6 +116,7 @@ trap 'rm -f "${TMPDIR:-/tmp}/design.$$"' EXIT
         draw_box("plugin", "libsymtuner.so, loaded by NCCL")
         draw_box("nccl/model", "what NCCL would decide")
         draw_box("rules", "the rules language, the box")
+        draw_box("dropin", "libsymtuner_nccl.so")
         draw_box("nccl", "NCCL as data")
         draw_box("bench", "programs that measure")
         draw_box("include", "public headers")

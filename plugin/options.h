@@ -2,8 +2,8 @@
 /*
  * options.h - the SYMTUNER_* variables: one row each, read once.
  *
- * `symtuner env` and docs/env.md are printed from the same rows. The last rows belong to the doctor
- * and to the JAX package: the plugin knows their names only so as not to report them as misspelt.
+ * `symtuner env` and docs/env.md are printed from the same rows. The last rows belong to the drop-in,
+ * the doctor and the JAX package: the plugin knows their names only so as not to report them as misspelt.
  */
 #ifndef ST_OPTIONS_H_
 #define ST_OPTIONS_H_
@@ -51,6 +51,8 @@ typedef const char *st_text_option;
     X(st_text_option, machine, "SYMTUNER_MACHINE", "", "text",                                     \
       "describe the box instead of looking: \"gpu=NVIDIA H200; gpus=2; links=nvlink; "             \
       "multicast=no\"")                                                                            \
+    X(st_text_option, run_file, "SYMTUNER_RUN_FILE", "", "text",                                   \
+      "drop-in: file of a job's counters; `symtuner run` creates it and sets this")                \
     X(st_text_option, doctor_accept, "SYMTUNER_DOCTOR_ACCEPT", "", "text",                         \
       "symtuner doctor: findings that you know, as ID,ID: shown, but they do not count")           \
     X(st_text_option, lib_dir, "SYMTUNER_LIB_DIR", "", "text",                                     \

@@ -28,7 +28,8 @@
     X(steer) X(options) X(machine) X(api) X(abi) X(next)
 
 /* Modules that look something up once per process: each test has a process of its own. */
-#define PROCESS_SUITES(X) X(rollcall) X(log) X(profiler) X(ledger) X(ledger_file) X(alloc)
+#define PROCESS_SUITES(X) X(rollcall) X(log) X(profiler) X(ledger) X(ledger_file) X(alloc) \
+    X(tally)
 
 #define DECLARE(name) Suite *name##_suite(void) __attribute__((weak));
 PURE_SUITES(DECLARE)

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tally.h - a file in which the processes of one job count their NCCL calls.
+ *
+ * `symtuner run` creates the file and names it in SYMTUNER_RUN_FILE. Each process that makes an
+ * NCCL communicator under libsymtuner_nccl.so claims a slot of its own and adds to the counters
+ * there. Every process maps the file, so what was counted is in it even after SIGKILL. A forked
+ * child has no slot until it makes a communicator itself.
+ *
+ * Units      bytes are the size of the larger buffer of a call: count x element size, for
+ *            reduce-scatter and all-gather times the ranks. A process that drives several ranks
+ *            counts the call of each. A captured call counts once, however often its graph runs.
+ * Threads    any thread of any process may add and read at any time; the additions are atomic and
+ *            relaxed. A reader sees calls and bytes of one cell at slightly different times.
+ * Ownership  st_tally_close unmaps what st_tally_create and st_tally_open mapped. Whoever created
+ *            the file removes it.
+ */
+#ifndef ST_TALLY_H_
+#define ST_TALLY_H_
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define ST_TALLY_VARIABLE "SYMTUNER_RUN_FILE"
+#define ST_TALLY_MAGIC    UINT64_C(0x796c6c6174747973) /* "styttally", read as a number */
+
+enum { ST_TALLY_VERSION = 1, ST_TALLY_SLOTS = 64, ST_TALLY_SIZES = 48 };
+
+/* The NCCL functions that are counted: X(name in lower case, as SYMTUNER_ONLY and rules write it,
+ * NCCL's name). The last one stands for all further functions that the drop-in knows. */
+#define ST_TALLY_COLL_MAP(X)                                                                       \
+    X(ALL_REDUCE, "allreduce", "ncclAllReduce")                                                    \
+    X(REDUCE_SCATTER, "reducescatter", "ncclReduceScatter")                                        \
+    X(ALL_GATHER, "allgather", "ncclAllGather")                                                    \
+    X(BROADCAST, "broadcast", "ncclBroadcast")                                                     \
+    X(REDUCE, "reduce", "ncclReduce")                                                              \
+    X(SEND, "send", "ncclSend")                                                                    \
+    X(RECV, "recv", "ncclRecv")                                                                    \
+    X(OTHER, "other", "other NCCL calls")
+
+/* Who runs a call, and if it is NCCL, why: X(name, text). The first row means our kernels. The
+ * rows up to COMMS are also reasons why a whole communicator is NCCL's. New rows go to the end, and
+ * change ST_TALLY_VERSION. */
+#define ST_TALLY_WHY_MAP(X)                                                                        \
+    X(OURS, "our kernels")                                                                         \
+    X(OBSERVE, "SYMTUNER_MODE is observe")                                                         \
+    X(SETTINGS, "a SYMTUNER_ variable has a wrong value")                                          \
+    X(OLD_NCCL, "this NCCL is older than 2.28.3")                                                  \
+    X(NO_KERNELS, "libsymtuner_ar.so could not be loaded")                                         \
+    X(NONBLOCKING, "the communicator is non-blocking")                                             \
+    X(ONE_RANK, "the communicator has one rank")                                                   \
+    X(NOT_ONE_BOX, "the communicator has more ranks than this box has GPUs")                       \
+    X(MISSING, "not all ranks have the drop-in, or not with the same settings")                    \
+    X(CREATE, "the kernels cannot run between these GPUs")                                         \
+    X(COMMS, "the process has too many communicators")                                             \
+    X(UNFOLLOWED, "the communicator was made by a call that the drop-in does not follow")          \
+    X(ONLY, "SYMTUNER_ONLY leaves this collective out")                                            \
+    X(COLLECTIVE, "there is no kernel for this collective")                                        \
+    X(OPERATOR, "there is no kernel for this operator or type")                                    \
+    X(SLOWER, "NCCL is faster, or no kernel takes this call")                                      \
+    X(GROUP, "the group also holds other calls")                                                   \
+    X(ARGUMENTS, "an argument is wrong or unusual")                                                \
+    X(CAPTURE, "scratch memory would have to grow during a capture")                               \
+    X(FAILED, "a kernel failed or the communicator was aborted")                                   \
+    X(MISMATCH, "a verified call had another result than NCCL's")
+
+enum st_tally_coll {
+#define X(name, word, function) ST_TALLY_##name,
+    ST_TALLY_COLL_MAP(X)
+#undef X
+    ST_TALLY_COLLS
+};
+
+enum st_tally_why {
+#define X(name, text) ST_WHY_##name,
+    ST_TALLY_WHY_MAP(X)
+#undef X
+    ST_WHYS
+};
+
+struct st_tally_cell {
+    _Atomic uint64_t calls, bytes;
+};
+
+/* One process. The slot belongs to it from the moment that ${pid} is not 0. */
+struct st_tally_slot {
+    _Atomic int32_t pid;
+    _Atomic int32_t nccl;          /* release of the first communicator's NCCL, as 22809 */
+    char program[64];              /* name of the program, without its folder           */
+    char library[192];             /* path of that NCCL                                 */
+    char note[256];                /* the first warning of the drop-in; empty: none     */
+    _Atomic uint32_t noted;        /* 1: somebody writes ${note}, 2: it is written      */
+    _Atomic int32_t rank, ranks;   /* of the first communicator                         */
+    _Atomic uint32_t unused;
+    _Atomic uint64_t comms[ST_WHYS];    /* communicators: [0] with a handle of ours, else why not */
+    _Atomic uint64_t verified, differed; /* calls that SYMTUNER_VERIFY ran both ways; bad ones     */
+    _Atomic uint64_t captured;           /* calls by our kernels that went into a CUDA graph       */
+    struct st_tally_cell call[ST_TALLY_COLLS][ST_WHYS];
+    /* calls by our kernels of 2^b .. 2^(b+1)-1 bytes */
+    _Atomic uint64_t ours[ST_TALLY_COLLS][ST_TALLY_SIZES];
+};
+
+/* The whole file. */
+struct st_tally {
+    uint64_t magic;
+    uint32_t version, slots;
+    uint64_t slot_size;
+    _Atomic uint32_t claimed; /* slots handed out; if it exceeds ${slots}, the rest got none */
+    uint32_t unused;
+    struct st_tally_slot slot[];
+};
+_Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "shared between processes");
+
+/*
+ * st_tally_create(path, error, size):
+ * Make the file, which must not exist, with room for ST_TALLY_SLOTS processes, for this user only.
+ * Memory is reserved at once: a counter never meets a full disk. Returns NULL with the reason in
+ * ${error}.
+ */
+struct st_tally *st_tally_create(const char *path, char *error, size_t size);
+
+/* Map a file that st_tally_create has made and that belongs to this user. Returns NULL, with the
+ * reason in ${error}, if it is none or comes from another version. */
+struct st_tally *st_tally_open(const char *path, char *error, size_t size);
+void st_tally_close(struct st_tally *tally);
+
+/* Return a slot for this process, or NULL if none is left. Call it once per process. */
+struct st_tally_slot *st_tally_claim(struct st_tally *tally, const char *program);
+
+/* Return how many slots are in use. */
+int st_tally_used(const struct st_tally *tally);
+
+/* Keep ${text} as the slot's note if it is the first one. */
+void st_tally_note(struct st_tally_slot *slot, const char *text);
+/* Return the slot's note, "" if there is none. */
+const char *st_tally_noted(const struct st_tally_slot *slot);
+
+const char *st_tally_coll_word(int coll); /* "allreduce"     */
+const char *st_tally_coll_name(int coll); /* "ncclAllReduce" */
+const char *st_tally_why_text(int why);
+
+/* Count a call; a NULL ${slot} is fine. */
+static inline void st_tally_count(struct st_tally_slot *slot, enum st_tally_coll coll,
+                                  enum st_tally_why why, uint64_t bytes)
+{
+    if (!slot)
+        return;
+    atomic_fetch_add_explicit(&slot->call[coll][why].calls, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&slot->call[coll][why].bytes, bytes, memory_order_relaxed);
+    if (why == ST_WHY_OURS) {
+        int size = 63 - __builtin_clzll(bytes | 1);
+
+        atomic_fetch_add_explicit(
+            &slot->ours[coll][size < ST_TALLY_SIZES ? size : ST_TALLY_SIZES - 1], 1,
+            memory_order_relaxed);
+    }
+}
+
+static inline void st_tally_add(struct st_tally_slot *slot, _Atomic uint64_t *counter)
+{
+    if (slot)
+        atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+}
+
+#endif
