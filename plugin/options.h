@@ -51,6 +51,12 @@ typedef const char *st_text_option;
     X(st_text_option, machine, "SYMTUNER_MACHINE", "", "text",                                     \
       "describe the box instead of looking: \"gpu=NVIDIA H200; gpus=2; links=nvlink; "             \
       "multicast=no\"")                                                                            \
+    X(st_text_option, only, "SYMTUNER_ONLY", "", "text",                                           \
+      "drop-in: the collectives that may run on our kernels, as allreduce,allgather; unset: all")  \
+    X(st_text_option, verify, "SYMTUNER_VERIFY", "0", "text",                                      \
+      "drop-in: run the first N calls of each collective both ways and compare the results")       \
+    X(st_text_option, max_comms, "SYMTUNER_MAX_COMMS", "8", "text",                                \
+      "drop-in: how many communicators of a process may use our kernels at a time")                \
     X(st_text_option, run_file, "SYMTUNER_RUN_FILE", "", "text",                                   \
       "drop-in: file of a job's counters; `symtuner run` creates it and sets this")                \
     X(st_text_option, doctor_accept, "SYMTUNER_DOCTOR_ACCEPT", "", "text",                         \
