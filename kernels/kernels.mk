@@ -19,6 +19,9 @@ AR_C      := $(wildcard kernels/*/*.c) $(BOTH)
 AR_CU     := $(wildcard kernels/device/*.cu)
 AR_OBJ    := $(patsubst %,$(AR_B)/%.o,$(AR_C) $(AR_CU))
 
+# Programs that link the library find it by this name: the major version of the C API.
+AR_SONAME := libsymtuner_ar.so.$(firstword $(subst ., ,$(VERSION)))
+
 # What the build lacks. need-cuda says it in one line, before a compiler fails with many.
 AR_LACKS = $(strip $(if $(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h),,cuda_runtime_api.h in \
            CUDA_HOME=$(CUDA_HOME);) \
@@ -31,12 +34,13 @@ need-cuda:
 $(AR_OBJ): | need-cuda
 
 kernels: $(AR_B)/libsymtuner_ar.so
-	$(if $(AR_DEFS),,$(Q)ln -sf $(patsubst $(B)/%,%,$<) $(B)/libsymtuner_ar.so)
+	$(if $(AR_DEFS),,$(Q)for l in libsymtuner_ar.so $(AR_SONAME); do ln -sf $(patsubst $(B)/%,%,$<) $(B)/$$l; done)
 
 $(AR_B)/libsymtuner_ar.so: $(AR_OBJ) kernels/symtuner_ar.map
 	$(call say,LD)
-	$(Q)$(CC) -shared -Wl,-soname,libsymtuner_ar.so -Wl,--version-script=kernels/symtuner_ar.map \
+	$(Q)$(CC) -shared -Wl,-soname,$(AR_SONAME) -Wl,--version-script=kernels/symtuner_ar.map \
 	    -Wl,-z,defs -Wl,-z,nodelete -o $@ $(AR_OBJ) -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lpthread -lrt
+	$(Q)ln -sf $(@F) $(@D)/$(AR_SONAME)
 
 $(AR_B)/%.c.o: %.c
 	@mkdir -p $(@D)
