@@ -10,7 +10,7 @@
 #   make mutants     SEED=1 COUNT=20: break the code at random, which tests notice?
 #   make test-gpu    tests on real GPUs; where there are none it says so (the script exits 77, make 2)
 #   make bench       what one decision costs;  make bench-gpu  the kernels against NCCL and torch
-#   make install     PREFIX=/usr/local DESTDIR=
+#   make install     PREFIX=/usr/local LIBDIR=PREFIX/lib DESTDIR=;  make uninstall takes it away
 #
 #   V=1 shows commands.  SAN=address,undefined builds with sanitizers into a folder of its own.
 
@@ -59,31 +59,13 @@ $(B)/%.c.o: %.c
 	$(Q)$(CC) $(CFLAGS) -c -o $@ $<
 $(B)/cli/report/report.c.o: cli/report/report.html
 
-# ---- install -------------------------------------------------------------------------------------
-LIB_DIR := $(DESTDIR)$(PREFIX)/lib
-install: all
-	install -D -m 755 $(B)/libsymtuner.so $(LIB_DIR)/libsymtuner.so
-	for role in tuner env profiler; do \
-	    ln -sf libsymtuner.so $(LIB_DIR)/libnccl-$$role-symtuner.so; done # NCCL_ENV_PLUGIN=symtuner
-	for l in libsymtuner_ar.so libsymtuner_ffi.so; do \
-	    if [ -f $(B)/$$l ]; then install -m 755 $(B)/$$l $(LIB_DIR)/$$l; fi; done # kernels, jax
-	# only headers of installed libraries; symtuner_why.h belongs to the command
-	install -D -m 755 $(B)/symtuner $(DESTDIR)$(PREFIX)/bin/symtuner
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include include/symtuner.h \
-	    $(if $(wildcard $(B)/libsymtuner_ar.so),include/symtuner_ar.h)
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 docs/symtuner.1
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man5 docs/symtuner-rules.5
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/symtuner docs/example.rules
-	install -D -m 644 cli/completion.bash \
-	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions/symtuner
-	$(if $(DESTDIR),,ldconfig 2>/dev/null || true) # so that a bare libsymtuner.so is found
-
+# ---- the rest ------------------------------------------------------------------------------------
 clean:
 	rm -rf build build-*
 
-.PHONY: all kernels jax test-jax demo install test-gpu clean
+.PHONY: all kernels jax test-jax demo test-gpu clean
 
 # ---- the rooms -----------------------------------------------------------------------------------
 # test/test.mk comes last, because the files before it add their tests to TEST_ALSO.
-include kernels/kernels.mk jax/jax.mk bench/bench.mk test/kernels/test.mk test/test.mk
+include kernels/kernels.mk jax/jax.mk packaging/packaging.mk bench/bench.mk test/kernels/test.mk test/test.mk
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

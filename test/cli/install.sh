@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # install.sh BUILD - checks what make install has installed: an installed library exports every
-# function that an installed header declares. And make kernels must say in one line what a box
-# lacks.
+# function that an installed header declares, pkg-config tells a compiler where they are, the command
+# runs, and make uninstall leaves nothing. And make kernels must say in one line what a box lacks.
 # Exit 0: all right. 1: something is not.
 set -u
 work=$(mktemp -d) || exit 1
@@ -11,8 +11,10 @@ trap 'rm -rf "$work"' EXIT
 failed=0
 fail() { echo "FAIL $*"; failed=1; }
 unset MAKEFLAGS MAKELEVEL MFLAGS
-make -s install B="$1" PREFIX=/usr DESTDIR="$work/root" > "$work/log" 2>&1 || fail "make install: $(cat "$work/log")"
-for library in "$work"/root/usr/lib/*.so; do nm -D --defined-only "$library"; done |
+places="PREFIX=/usr LIBDIR=/usr/lib/there DESTDIR=$work/root"
+# shellcheck disable=SC2086
+make -s install B="$1" $places > "$work/log" 2>&1 || fail "make install: $(cat "$work/log")"
+for library in "$work"/root/usr/lib/there/*.so; do nm -D --defined-only "$library"; done |
     awk '{ sub(/@.*/, "", $3); print $3 }' | sort -u > "$work/exported"
 for header in "$work"/root/usr/include/*.h; do
     # a declaration may take several lines
@@ -23,6 +25,41 @@ for header in "$work"/root/usr/include/*.h; do
     done
 done
 [ -f "$work/root/usr/include/symtuner.h" ] || fail "symtuner.h is not installed"
+for role in tuner env profiler; do # NCCL_ENV_PLUGIN=symtuner
+    [ "$(readlink -e "$work/root/usr/lib/there/libnccl-$role-symtuner.so")" = "$work/root/usr/lib/there/libsymtuner.so" ] ||
+        fail "libnccl-$role-symtuner.so does not lead to libsymtuner.so"
+done
+[ "$("$work/root/usr/bin/symtuner" --version)" = "$("$1/symtuner" --version)" ] || fail "the installed command does not run"
+
+program() # NAME: the program on standard input compiles and links as pkg-config says, and runs
+{
+    command -v pkg-config > /dev/null || { echo "skip $1.pc: no pkg-config here"; return; }
+    # shellcheck disable=SC2086
+    cc -o "$work/use" -xc - $cuda $(PKG_CONFIG_PATH=$work/root/usr/lib/there/pkgconfig \
+        PKG_CONFIG_SYSROOT_DIR=$work/root pkg-config --cflags --libs "$1") ||
+        { fail "a program does not compile and link as $1.pc says"; return; }
+    LD_LIBRARY_PATH=$work/root/usr/lib/there "$work/use" || fail "a program that was linked as $1.pc says does not run"
+}
+cuda=
+if nm -D "$1/libsymtuner.so" | grep -q ' U __asan'; then
+    echo "skip pkg-config: a library with sanitizers links into no ordinary program"
+else
+    program symtuner << 'END'
+#include <symtuner.h>
+int main(void) { return symtuner_defaults_text() == 0; }
+END
+fi
+cuda=-I${CUDA_HOME:-/usr/local/cuda}/include
+if [ -f "$1/libsymtuner_ar.so" ] && echo '#include <nccl.h>' | cc $cuda -fsyntax-only -xc - 2> /dev/null; then
+    program symtuner_ar << 'END'
+#include <symtuner_ar.h>
+int main(void) { return symtuner_ar_version() == 0; }
+END
+fi
+# shellcheck disable=SC2086
+make -s uninstall B="$1" $places > "$work/log" 2>&1 || fail "make uninstall: $(cat "$work/log")"
+left=$(find "$work/root" ! -type d -o -name symtuner)
+[ -z "$left" ] || fail "make uninstall left:" $left
 
 kernels() { # kernels WANT VARIABLE=VALUE ...
     want=$1

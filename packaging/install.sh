@@ -1,0 +1,83 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# install.sh install|uninstall|list BUILD - put what was built and its docs where a system looks for
+# them, or take exactly that away again. make calls it with PREFIX, LIBDIR, DESTDIR and VERSION.
+#
+# files() is the only list of what is installed. A file of BUILD that was not built is left out.
+# Uninstalling also removes the folders that only symtuner has.
+set -u
+build=$2
+: "${PREFIX:=/usr/local}" "${DESTDIR:=}" "${VERSION:?}"
+: "${LIBDIR:=$PREFIX/lib}"
+share=$PREFIX/share
+ar=libsymtuner_ar.so
+
+# MODE FILE PLACE, or "link" TARGET PLACE; a place that ends in / is a folder
+files()
+{
+    cat << END
+755  $build/symtuner           $PREFIX/bin/
+755  $build/libsymtuner.so     $LIBDIR/
+link libsymtuner.so            $LIBDIR/libnccl-tuner-symtuner.so
+link libsymtuner.so            $LIBDIR/libnccl-env-symtuner.so
+link libsymtuner.so            $LIBDIR/libnccl-profiler-symtuner.so
+644  include/symtuner.h        $PREFIX/include/
+644  $build/symtuner.pc        $LIBDIR/pkgconfig/
+755  $build/$ar                $LIBDIR/$ar.$VERSION
+link $ar.$VERSION              $LIBDIR/$ar.${VERSION%%.*}
+link $ar.$VERSION              $LIBDIR/$ar
+644  include/symtuner_ar.h     $PREFIX/include/
+644  $build/symtuner_ar.pc     $LIBDIR/pkgconfig/
+755  $build/libsymtuner_ffi.so $LIBDIR/
+755  $build/libsymtuner_nccl.so $LIBDIR/
+644  docs/symtuner.1           $share/man/man1/
+644  docs/symtuner-rules.5     $share/man/man5/
+644  cli/completion.bash       $share/bash-completion/completions/symtuner
+END
+    for file in README.md CHANGELOG.md LICENSE docs/*.md docs/*.svg docs/example.rules; do
+        echo "644 $file $share/doc/symtuner/$file"
+    done
+}
+
+# What belongs to the kernels is installed only where they were built.
+wanted() # FILE
+{
+    case $1 in
+    include/symtuner_ar.h | */symtuner_ar.pc) [ -f "$build/$ar" ] ;;
+    $ar.*) [ -f "$build/$ar" ] ;;
+    "$build"/*) [ -f "$1" ] ;;
+    esac
+}
+
+# Call the function $1 with MODE FILE PLACE for each file; the place is a file and has DESTDIR.
+each()
+{
+    files | while read -r mode file place; do
+        case $place in */) place=$place${file##*/} ;; esac
+        "$1" "$mode" "$file" "$DESTDIR$place" || exit 1
+    done
+}
+
+put()
+{
+    wanted "$2" || return 0
+    mkdir -p "${3%/*}" || return 1
+    case $1 in
+    link) ln -sf "$2" "$3" ;;
+    *) install -m "$1" "$2" "$3" ;;
+    esac
+}
+show() { if wanted "$2"; then echo "$3"; fi; }
+take() { rm -f "$3"; }
+
+case $1 in
+install) each put ;;
+list) each show ;;
+uninstall)
+    each take && for folder in docs ""; do
+        folder=$DESTDIR$share/doc/symtuner/$folder
+        [ ! -d "$folder" ] || rmdir "$folder" || exit 1
+    done ;;
+*) echo "usage: install.sh install|uninstall|list BUILD" >&2; exit 2 ;;
+esac
