@@ -65,7 +65,7 @@ static bool read_value(const struct st_option *row, const char *value, void *sel
         return st_text_number(value, row->least, row->most, to) ||
                st_option_wrong(error, wants, value);
     default:
-        return row->read(value, self, error);
+        return row->read(value, to, error);
     }
 }
 
@@ -146,21 +146,20 @@ static int read_option(const struct st_command_line *line, char **argv, void *se
 static bool read_word(const struct st_command_line *line, int place, const char *word, void *self,
                       char *error)
 {
-    if (!line->word || (line->most_words && place >= line->most_words)) {
-        snprintf(error, ST_OPTION_ERROR, "one word too many: \"%.*s\"", SHOWN, word);
-        return false;
-    }
-    return line->word(place, word, self, error);
+    if (place < line->most_words)
+        return !line->word || line->word(place, word, self, error);
+    snprintf(error, ST_OPTION_ERROR, "one word too many: \"%.*s\"", SHOWN, word);
+    return false;
 }
 
 /* Go through all arguments once, and read either the early options (${early}) or everything else.
- * Fills ${words} with the number of words. Returns false for an error. */
+ * The words then move to the front of ${argv}. Returns false for an error. */
 static bool pass(const struct st_command_line *line, char **argv, void *self, bool early,
-                 struct st_said *said, int *words)
+                 struct st_said *said)
 {
+    char **first = argv + 1, **end = first; /* of the words so far */
     bool options = true;
 
-    *words = 0;
     for (argv++; *argv;) {
         int taken = 1;
 
@@ -168,14 +167,16 @@ static bool pass(const struct st_command_line *line, char **argv, void *self, bo
             options = false;
         else if (options && (*argv)[0] == '-' && (*argv)[1])
             taken = read_option(line, argv, self, early, said);
-        else if (!early && !read_word(line, *words, *argv, self, said->error))
-            taken = 0;
-        else
-            ++*words;
+        else if (!early) {
+            taken = read_word(line, (int)(end - first), *argv, self, said->error);
+            *end++ = *argv;
+        }
         if (taken == 0)
             return false;
         argv += taken;
     }
+    if (!early)
+        *end = NULL;
     return true;
 }
 
@@ -190,19 +191,21 @@ static bool asks_for_help(char **argv)
 enum st_parsed st_line_parse(const struct st_command_line *line, int argc, char **argv, void *self,
                              struct st_said *said)
 {
-    int words;
+    int words = 0;
 
     *said = (struct st_said){.status = -1};
     if (asks_for_help(argv))
         return ST_PARSED_HELP;
     if (argc < 2 && line->least_words > 0)
         return ST_PARSED_WRONG; /* no arguments: the help says more than an error */
-    if (!pass(line, argv, self, true, said, &words))
+    if (!pass(line, argv, self, true, said))
         return ST_PARSED_WRONG;
     if (line->started && (said->status = line->started(self)) >= 0)
         return ST_PARSED_ENDED;
-    if (!pass(line, argv, self, false, said, &words))
+    if (!pass(line, argv, self, false, said))
         return ST_PARSED_WRONG;
+    while (argv[1 + words])
+        words++;
     if (words >= line->least_words)
         return ST_PARSED;
     snprintf(said->error, sizeof said->error, "a word is missing: symtuner %s %.*s", line->command,

@@ -7,8 +7,6 @@
  *     struct ask { int ranks, coll; bool json; const char *rules; };
  *     #define AT(member) offsetof(struct ask, member)
  *
- *     static bool read_word(int place, const char *word, void *ask, char *error);
- *
  *     static const struct st_option rows[] = {
  *         {"rules", "FILE", "rules to ask", ST_OPTION_TEXT, .at = AT(rules)},
  *         {"ranks", "N", "of the communicator (8)", ST_OPTION_NUMBER, .at = AT(ranks), .most = 64},
@@ -17,23 +15,23 @@
  *     };
  *     static const struct st_command_line line = {
  *         .command = "ask", .usage = "COLL [options]\n", .about = "Ask for a collective.\n",
- *         .row = rows, .rows = sizeof rows / sizeof *rows,
- *         .word = read_word, .least_words = 1, .most_words = 1};
+ *         .row = rows, .rows = sizeof rows / sizeof *rows, .least_words = 1, .most_words = 1};
  *
  *     int status = st_line_read(&line, argc, argv, &ask);
  *     if (status >= 0)
  *         return status;
  *
- * A word is an argument that is no option, such as COLL above. The reader knows -h, --help,
- * "--ranks 4", "--ranks=4", words and options in any order, and "--" before words that begin with a
- * dash. It names the nearest option for a misspelt one, and prints the help.
+ * A word is an argument that is no option, such as COLL above. The reader leaves the words in argv,
+ * from argv[1] on, with a NULL behind the last. It knows -h, --help, "--ranks 4", "--ranks=4", words
+ * and options in any order, and "--" before words that begin with a dash. It names the nearest option
+ * for a misspelt one, and prints the help.
  *
  * A row without ${help} works, but the help does not show it. A row with ${instead} is an earlier
  * spelling of an option: it works, and a line on stderr says what to write now. The reader reads
  * the ${early} options first, then calls ${started}, then reads the others. So ${started} can set
  * what the others change: --machine is early, and --links changes that machine. A row of the kind
- * ST_OPTION_READ names a function of the command, which may call cli/values.h to read collectives,
- * types, sizes and so on.
+ * ST_OPTION_READ names a function that reads the value: one of cli/values.h, for collectives, types
+ * and so on, or one of the command.
  *
  * Units      none. Ownership  texts are borrowed from argv.
  * Errors     st_line_parse prints nothing and puts errors into ${said}; st_line_read prints them.
@@ -45,11 +43,11 @@
 #include <stddef.h>
 #include <stdio.h>
 
-enum { ST_OPTION_ERROR = 700 };
+enum { ST_OPTION_ERROR = 700, ST_ANY_WORDS = 1 << 30 };
 
-/* Read ${value} into ${self}. Returns false if the value is wrong, with the reason in ${error}, for
+/* Read ${value} into ${to}, the place that the row's ${at} names. Returns false if the value is wrong, with the reason in ${error}, for
  * example: --ranks wants 1 to 64, not "x". */
-typedef bool st_option_reader(const char *value, void *self, char error[ST_OPTION_ERROR]);
+typedef bool st_option_reader(const char *value, void *to, char error[ST_OPTION_ERROR]);
 
 enum st_option_kind {
     ST_OPTION_FLAG,   /* bool: set to true                                */
@@ -78,9 +76,9 @@ struct st_command_line {
     const char *after; /* lines after the options: exit statuses, examples; or NULL     */
     const struct st_option *row;
     int rows;
-    /* Read word ${place}, from 0 on. NULL: the command takes no words. */
+    /* Check or read word ${place}, from 0 on; may be NULL */
     bool (*word)(int place, const char *word, void *self, char error[ST_OPTION_ERROR]);
-    int least_words, most_words; /* most_words 0: any number */
+    int least_words, most_words; /* ST_ANY_WORDS: no limit */
     /* Called between the early rows and the others; may be NULL. Returns -1 if the command goes on,
      * else its exit status. */
     int (*started)(void *self);

@@ -33,13 +33,14 @@ bool st_read_coll(const char *value, enum symtuner_coll *out, char error[ST_OPTI
     return coll >= 0 || unknown("collective", &st_colls, value, error);
 }
 
-bool st_read_colls(const char *value, unsigned *out, char error[ST_OPTION_ERROR])
+bool st_read_colls(const char *value, void *out, char error[ST_OPTION_ERROR])
 {
+    unsigned *colls = out;
     char word[32];
 
-    *out = 0;
+    *colls = 0;
     if (strcmp(value, "all") == 0) {
-        *out = (1u << SYMTUNER_COLLS) - 1;
+        *colls = (1u << SYMTUNER_COLLS) - 1;
         return true;
     }
     for (;; value++) {
@@ -49,35 +50,54 @@ bool st_read_colls(const char *value, unsigned *out, char error[ST_OPTION_ERROR]
         snprintf(word, sizeof word, "%.*s", (int)(length < 31 ? length : 31), value);
         if (!st_read_coll(word, &coll, error))
             return false;
-        *out |= 1u << coll;
+        *colls |= 1u << coll;
         value += length;
         if (*value == '\0')
             return true;
     }
 }
 
-bool st_read_dtype(const char *value, int *out, char error[ST_OPTION_ERROR])
+_Static_assert(sizeof(enum symtuner_dtype) == sizeof(int) && sizeof(enum symtuner_op) == sizeof(int),
+               "readers store an enum as an int");
+
+bool st_read_dtype(const char *value, void *out, char error[ST_OPTION_ERROR])
 {
-    *out = symtuner_dtype_parse(value);
-    return *out >= 0 || unknown("type", &st_dtype_words, value, error);
+    int *dtype = out;
+
+    *dtype = symtuner_dtype_parse(value);
+    return *dtype >= 0 || unknown("type", &st_dtype_words, value, error);
 }
 
-bool st_read_op(const char *value, int *out, char error[ST_OPTION_ERROR])
+bool st_read_op(const char *value, void *out, char error[ST_OPTION_ERROR])
 {
-    *out = symtuner_op_parse(value);
-    return *out >= 0 || unknown("operator", &st_all_op_words, value, error);
+    int *op = out;
+
+    *op = symtuner_op_parse(value);
+    return *op >= 0 || unknown("operator", &st_all_op_words, value, error);
 }
 
-bool st_read_release(const char *value, int *out, char error[ST_OPTION_ERROR])
+bool st_read_release(const char *value, void *out, char error[ST_OPTION_ERROR])
 {
-    *out = st_release_parse(value);
-    if (*out > 0)
+    int *release = out;
+
+    *release = st_release_parse(value);
+    if (*release > 0)
         return true;
     return st_option_wrong(error,
                            strchr(value, '/') || strstr(value, ".so")
                                ? "--nccl wants a release such as 2.28.9, --library a file"
                                : "--nccl wants a release such as 2.28.9",
                            value);
+}
+
+bool st_read_gpu(const char *value, void *out, char error[ST_OPTION_ERROR])
+{
+    struct symtuner_machine *machine = out;
+
+    if (strlen(value) >= sizeof machine->gpu)
+        return st_option_wrong(error, "--gpu wants the name of a GPU", value);
+    strcpy(machine->gpu, value);
+    return true;
 }
 
 bool st_read_range(const char *value, uint64_t *low, uint64_t *high, char error[ST_OPTION_ERROR])

@@ -19,17 +19,25 @@
     "types: i8 u8 i32 u32 i64 u64 f16 f32 f64 bf16 f8e4m3 f8e5m2, or in the words of jax, torch\n" \
     "and numpy: float32, bfloat16, half, fp16, float8_e4m3fn, torch.float16, ...\n"
 
+/* ---- readers for rows of the kind ST_OPTION_READ; ${out} is what the row's ${at} names ---------- */
+
+/* Read "allreduce,allgather" or "all" into an unsigned, which gets bit 1 << coll for each
+ * collective. */
+st_option_reader st_read_colls;
+
+/* Read a type, or an operator, into an int or an enum. */
+st_option_reader st_read_dtype, st_read_op;
+
+/* Read a release such as "2.28.9", which becomes the int 22809. If the value looks like a file, the
+ * error points to --library. */
+st_option_reader st_read_release;
+
+/* Read the name of a GPU into a struct symtuner_machine. */
+st_option_reader st_read_gpu;
+
+/* ---- other readers --------------------------------------------------------------------------- */
+
 bool st_read_coll(const char *value, enum symtuner_coll *out, char error[ST_OPTION_ERROR]);
-
-/* Read "allreduce,allgather" or "all" into ${out}, which gets bit 1 << coll for each collective. */
-bool st_read_colls(const char *value, unsigned *out, char error[ST_OPTION_ERROR]);
-
-bool st_read_dtype(const char *value, int *out, char error[ST_OPTION_ERROR]);
-bool st_read_op(const char *value, int *out, char error[ST_OPTION_ERROR]);
-
-/* Read a release such as "2.28.9", which becomes 22809. If ${value} looks like a file, ${error}
- * points to --library. */
-bool st_read_release(const char *value, int *out, char error[ST_OPTION_ERROR]);
 
 /* Read a range of sizes such as "1KiB..1GiB". A side that is left out, as in "1KiB..", leaves
  * ${low} or ${high} unchanged. */

@@ -203,8 +203,8 @@ static const struct st_command_line line = {
         "compared.\nexample: symtuner agree rank*.ledger\n",
     .row = rows,
     .rows = sizeof rows / sizeof *rows,
-    .word = st_ledger_word,
-    .least_words = 1};
+    .least_words = 1,
+    .most_words = ST_ANY_WORDS};
 
 int st_cmd_agree(int argc, char **argv)
 {
@@ -236,6 +236,6 @@ int st_cmd_agree(int argc, char **argv)
                ledgers->blocks == 1 ? "" : "s", read, read == 1 ? "" : "s");
     }
     status = report.args.bad ? ST_EXIT_USAGE : report.differing ? ST_EXIT_FINDINGS : ST_EXIT_FINE;
-    st_ledger_args_free(&report.args);
+    st_ledgers_free(&report.args.ledgers);
     return status;
 }

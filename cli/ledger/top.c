@@ -270,8 +270,8 @@ static const struct st_command_line line = {
              "example: symtuner top /tmp/symtuner.*\n",
     .row = rows,
     .rows = sizeof rows / sizeof *rows,
-    .word = st_ledger_word,
-    .least_words = 1};
+    .least_words = 1,
+    .most_words = ST_ANY_WORDS};
 
 int st_cmd_top(int argc, char **argv)
 {
@@ -291,6 +291,6 @@ int st_cmd_top(int argc, char **argv)
     (request.args.json ? print_json : print_text)(ledgers, &sums, stdout);
     status = request.args.bad ? ST_EXIT_USAGE : ST_EXIT_FINE;
     free(sums.sum);
-    st_ledger_args_free(&request.args);
+    st_ledgers_free(&request.args.ledgers);
     return status;
 }

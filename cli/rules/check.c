@@ -2,7 +2,6 @@
 /* check.c - symtuner check FILE...: reports errors and findings in rules files. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/commands.h"
@@ -17,8 +16,6 @@
 struct check {
     bool json, here;
     int nccl;
-    const char **file;
-    int files;
     struct st_json out;
 };
 
@@ -71,7 +68,7 @@ static int check_file(struct check *check, const char *path)
     } else {
         for (int i = 0; symtuner_rules_lint(rules, i, text, sizeof text); i++)
             tell(check, "lint", text, &findings);
-        if (check->here)
+        if (check->here || check->nccl)
             check_here(check, rules, &findings);
     }
     if (check->json) {
@@ -91,30 +88,12 @@ static int check_file(struct check *check, const char *path)
     return findings != 0;
 }
 
-static bool read_release(const char *value, void *self, char error[ST_OPTION_ERROR])
-{
-    struct check *check = self;
-
-    check->here = true;
-    return st_read_release(value, &check->nccl, error);
-}
-
-static bool read_file(int place, const char *word, void *self, char error[ST_OPTION_ERROR])
-{
-    struct check *check = self;
-
-    (void)error;
-    check->file[place] = word;
-    check->files = place + 1;
-    return true;
-}
-
 #define AT(member) offsetof(struct check, member)
 static const struct st_option rows[] = {
     {"here", NULL, "also: does the [provenance] fit this box? (SYMTUNER_MACHINE may describe one)",
      ST_OPTION_FLAG, .at = AT(here)},
     {"nccl", "X.Y.Z", "the release to compare the provenance with (implies --here)", ST_OPTION_READ,
-     .read = read_release},
+     .read = st_read_release, .at = AT(nccl)},
     {"json", NULL, "one object, for programs", ST_OPTION_FLAG, .at = AT(json)},
 };
 static const struct st_command_line line = {
@@ -129,29 +108,27 @@ static const struct st_command_line line = {
              "          symtuner check --nccl 2.28.9 my.rules\n",
     .row = rows,
     .rows = sizeof rows / sizeof *rows,
-    .word = read_file,
-    .least_words = 1};
+    .least_words = 1,
+    .most_words = ST_ANY_WORDS};
 
 int st_cmd_check(int argc, char **argv)
 {
-    struct check check = {.file = calloc((size_t)argc, sizeof *check.file), .out.out = stdout};
-    int status, bad = 0;
+    struct check check = {.out.out = stdout};
+    int status = st_line_read(&line, argc, argv, &check), bad = 0;
 
-    if (!check.file)
-        return st_line_wrong(&line, "out of memory");
-    status = st_line_read(&line, argc, argv, &check);
-    if (status < 0 && check.json) {
+    if (status >= 0)
+        return status;
+    if (check.json) {
         st_json_open(&check.out, NULL, "{");
         st_json_open(&check.out, "files", "[");
     }
-    for (int i = 0; status < 0 && i < check.files; i++)
-        bad |= check_file(&check, check.file[i]);
-    if (status < 0 && check.json) {
+    for (char **file = argv + 1; *file; file++)
+        bad |= check_file(&check, *file);
+    if (check.json) {
         st_json_close(&check.out);
         st_json_gap(&check.out, "\n ");
         st_json_bool(&check.out, "fine", !bad);
         st_json_close(&check.out);
     }
-    free(check.file);
-    return status >= 0 ? status : bad ? ST_EXIT_FINDINGS : ST_EXIT_FINE;
+    return bad ? ST_EXIT_FINDINGS : ST_EXIT_FINE;
 }

@@ -40,11 +40,6 @@ static bool read_word(int place, const char *word, void *self, char error[ST_OPT
            st_option_wrong(error, "rules know bytes and no types: write bytes", word);
 }
 
-static bool read_release(const char *value, void *self, char error[ST_OPTION_ERROR])
-{
-    return st_read_release(value, &((struct request *)self)->query.nccl, error);
-}
-
 static bool read_table(const char *value, void *self, char error[ST_OPTION_ERROR])
 {
     struct request *request = self;
@@ -58,16 +53,6 @@ static bool read_buffers(const char *value, void *self, char error[ST_OPTION_ERR
     struct request *request = self;
 
     return st_read_buffers(value, &request->send, &request->recv, error);
-}
-
-static bool read_gpu(const char *value, void *self, char error[ST_OPTION_ERROR])
-{
-    struct symtuner_machine *machine = &((struct request *)self)->query.machine;
-
-    if (strlen(value) >= sizeof machine->gpu)
-        return st_option_wrong(error, "--gpu wants the name of a GPU", value);
-    strcpy(machine->gpu, value);
-    return true;
 }
 
 static int started(void *self)
@@ -92,7 +77,8 @@ static const struct st_option rows[] = {
      ST_OPTION_READ, .read = read_buffers},
     {"pipe-ops", "N", "operations in the group (1)", ST_OPTION_NUMBER, .at = AT(query.pipe_ops),
      .least = 0, .most = 1 << 20},
-    {"nccl", "X.Y.Z", "release (2.28.9)", ST_OPTION_READ, .read = read_release},
+    {"nccl", "X.Y.Z", "release (2.28.9)", ST_OPTION_READ, .read = st_read_release,
+     .at = AT(query.nccl)},
     {"machine", "NAME",
      "h200x8, b200x8, rtxpro6000x2, ...: --machine list; or a description as in "
      "SYMTUNER_MACHINE (this box)",
@@ -104,7 +90,8 @@ static const struct st_option rows[] = {
     {"table", "C,C,...", "21 costs in us, tree/ll, tree/ll128, ... pat/simple; -1 not available",
      ST_OPTION_READ, .read = read_table},
     {"json", NULL, "for programs", ST_OPTION_FLAG, .at = AT(json)},
-    {"gpu", "NAME", NULL, ST_OPTION_READ, .read = read_gpu, .instead = "--machine \"gpu=NAME\""},
+    {"gpu", "NAME", NULL, ST_OPTION_READ, .read = st_read_gpu, .at = AT(query.machine),
+     .instead = "--machine \"gpu=NAME\""},
     {"registered", NULL, NULL, ST_OPTION_FLAG, .at = AT(registered), .instead = "--buffers comm"},
 };
 static const struct st_command_line line = {

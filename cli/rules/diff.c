@@ -115,7 +115,6 @@ static const struct st_command_line line = {
                       "example: symtuner diff old.rules new.rules --ranks 8 --machine h200x8\n",
     .row = st_map_options,
     .rows = ST_MAP_OPTIONS - 2,
-    .word = st_map_word,
     .least_words = 2,
     .most_words = 2,
     .started = st_map_started};

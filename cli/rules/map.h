@@ -67,7 +67,6 @@ struct st_map {
 /* The options of symtuner table. symtuner diff has all but the last two, --html and --force. */
 enum { ST_MAP_OPTIONS = 14 };
 extern const struct st_option st_map_options[ST_MAP_OPTIONS];
-bool st_map_word(int place, const char *word, void *self, char error[ST_OPTION_ERROR]);
 
 /* Find the machine. It is the .started of both commands' st_command_line; ${self} is the
  * request. */

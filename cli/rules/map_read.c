@@ -13,11 +13,6 @@ static bool read_ranks(const char *value, void *self, char error[ST_OPTION_ERROR
     return st_read_numbers("ranks", value, 1 << 20, 16, request->ranks, &request->n_ranks, error);
 }
 
-static bool read_colls(const char *value, void *self, char error[ST_OPTION_ERROR])
-{
-    return st_read_colls(value, &((struct st_map_request *)self)->colls, error);
-}
-
 static bool read_bytes(const char *value, void *self, char error[ST_OPTION_ERROR])
 {
     struct st_map_request *request = self;
@@ -27,48 +22,33 @@ static bool read_bytes(const char *value, void *self, char error[ST_OPTION_ERROR
             st_option_wrong(error, "--bytes wants the smaller size first", value));
 }
 
-static bool read_release(const char *value, void *self, char error[ST_OPTION_ERROR])
+static bool read_release(const char *value, void *to, char error[ST_OPTION_ERROR])
 {
-    struct st_map_request *request = self;
+    int *nccl = to;
 
-    return st_read_release(value, &request->nccl, error) &&
-           (request->nccl >= 22700 ||
+    return st_read_release(value, nccl, error) &&
+           (*nccl >= 22700 ||
             st_option_wrong(error, "--nccl wants a release from 2.27 on, such as 2.28.9", value));
 }
 
-static bool read_dtype(const char *value, void *self, char error[ST_OPTION_ERROR])
+static bool read_op(const char *value, void *to, char error[ST_OPTION_ERROR])
 {
-    return st_read_dtype(value, &((struct st_map_request *)self)->dtype, error);
-}
+    int *op = to;
 
-static bool read_op(const char *value, void *self, char error[ST_OPTION_ERROR])
-{
-    struct st_map_request *request = self;
-
-    return st_read_op(value, &request->op, error) &&
-           (request->op <= SYMTUNER_AVG ||
+    return st_read_op(value, op, error) &&
+           (*op <= SYMTUNER_AVG ||
             st_option_wrong(error, "--op wants sum, prod, max, min or avg", value));
-}
-
-static bool read_gpu(const char *value, void *self, char error[ST_OPTION_ERROR])
-{
-    struct symtuner_machine *machine = &((struct st_map_request *)self)->machine;
-
-    if (strlen(value) >= sizeof machine->gpu)
-        return st_option_wrong(error, "--gpu wants the name of a GPU", value);
-    strcpy(machine->gpu, value);
-    return true;
 }
 
 #define AT(member) offsetof(struct st_map_request, member)
 const struct st_option st_map_options[ST_MAP_OPTIONS] = {
     {"coll", "C,C,...", "collectives, or all (table: allreduce; diff: all)", ST_OPTION_READ,
-     .read = read_colls},
+     .read = st_read_colls, .at = AT(colls)},
     {"ranks", "N,N,...", "(2,4,8, those that fit)", ST_OPTION_READ, .read = read_ranks},
     {"bytes", "LOW..HIGH", "of the whole call, NCCL's nBytes (256..8GiB)", ST_OPTION_READ,
      .read = read_bytes},
     {"nodes", "N", "(1)", ST_OPTION_NUMBER, .at = AT(nodes), .least = 1, .most = 1 << 20},
-    {"nccl", "X.Y.Z", "release (2.28.9)", ST_OPTION_READ, .read = read_release},
+    {"nccl", "X.Y.Z", "release (2.28.9)", ST_OPTION_READ, .read = read_release, .at = AT(nccl)},
     {"machine", "NAME",
      "h200x8, b200x8, rtxpro6000x2, ...: --machine list; or a description as in "
      "SYMTUNER_MACHINE (this box)",
@@ -77,23 +57,15 @@ const struct st_option st_map_options[ST_MAP_OPTIONS] = {
     {"multicast", "no|yes", "other than that machine", ST_OPTION_CHOICE,
      .at = AT(machine.multicast)},
     {"dtype", "T", "type of all-reduces, for [kernels] rules (bf16)", ST_OPTION_READ,
-     .read = read_dtype},
-    {"op", "O", "their operator (sum)", ST_OPTION_READ, .read = read_op},
+     .read = st_read_dtype, .at = AT(dtype)},
+    {"op", "O", "their operator (sum)", ST_OPTION_READ, .read = read_op, .at = AT(op)},
     {"json", NULL, "exact ranges, for programs", ST_OPTION_FLAG, .at = AT(json)},
-    {"gpu", "NAME", NULL, ST_OPTION_READ, .read = read_gpu, .instead = "--machine \"gpu=NAME\""},
+    {"gpu", "NAME", NULL, ST_OPTION_READ, .read = st_read_gpu, .at = AT(machine),
+     .instead = "--machine \"gpu=NAME\""},
     {"html", "FILE", "also draw the map, as a page for a browser", ST_OPTION_TEXT, .at = AT(html)},
     {"force", NULL, "overwrite a FILE that symtuner did not write", ST_OPTION_FLAG,
      .at = AT(force)},
 };
-
-bool st_map_word(int place, const char *word, void *self, char error[ST_OPTION_ERROR])
-{
-    struct st_map_request *request = self;
-
-    (void)error;
-    request->file[place] = word;
-    return true;
-}
 
 int st_map_started(void *self)
 {
@@ -118,6 +90,8 @@ int st_map_read(const struct st_command_line *line, int argc, char **argv,
                                        .lo = 256,
                                        .hi = (uint64_t)8 << 30};
     status = st_line_read(line, argc, argv, request);
+    for (int i = 0; status < 0 && i < line->most_words; i++)
+        request->file[i] = argv[1 + i];
     given = request->n_ranks > 0;
     for (int ranks = 2; status < 0 && !given && ranks <= 8; ranks *= 2)
         if (st_ranks_fit(ranks, request->nodes, request->gpus, error))

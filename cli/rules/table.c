@@ -219,7 +219,6 @@ static const struct st_command_line line = {
     "          symtuner table my.rules --coll all --ranks 8 --machine h200x8 --html map.html\n",
     .row = st_map_options,
     .rows = ST_MAP_OPTIONS,
-    .word = st_map_word,
     .least_words = 1,
     .most_words = 1,
     .started = st_map_started};

@@ -19,9 +19,9 @@ static bool read_ctas(const char *value, void *self, char error[ST_OPTION_ERROR]
     return true;
 }
 
-static bool read_colls(const char *value, void *self, char error[ST_OPTION_ERROR])
+static bool read_colls(const char *value, void *to, char error[ST_OPTION_ERROR])
 {
-    unsigned *colls = &((struct st_tune *)self)->colls;
+    unsigned *colls = to;
     const unsigned symmetric =
         1u << SYMTUNER_ALLREDUCE | 1u << SYMTUNER_ALLGATHER | 1u << SYMTUNER_REDUCESCATTER;
 
@@ -47,9 +47,9 @@ static bool read_bytes(const char *value, void *self, char error[ST_OPTION_ERROR
            st_option_wrong(error, "--bytes wants powers of two from 256 to 4GiB", value);
 }
 
-static bool read_dtype(const char *value, void *self, char error[ST_OPTION_ERROR])
+static bool read_dtype(const char *value, void *to, char error[ST_OPTION_ERROR])
 {
-    int *dtype = &((struct st_tune *)self)->dtype;
+    int *dtype = to;
 
     return st_read_dtype(value, dtype, error) &&
            (*dtype == SYMTUNER_BFLOAT16 || *dtype == SYMTUNER_FLOAT16 ||
@@ -75,9 +75,9 @@ static bool read_csv(const char *value, void *self, char error[ST_OPTION_ERROR])
 }
 
 /* Read --nccl, the earlier name of --library. */
-static bool read_nccl(const char *value, void *self, char error[ST_OPTION_ERROR])
+static bool read_nccl(const char *value, void *file, char error[ST_OPTION_ERROR])
 {
-    ((struct st_tune *)self)->nccl_file = value;
+    *(const char **)file = value;
     return strchr(value, '/') || strstr(value, ".so") ||
            st_option_wrong(error,
                            "tune and bench measure a library: --library wants its file",
@@ -126,8 +126,8 @@ const struct st_option st_tune_options[ST_TUNE_OPTIONS] = {
     /* bench and tune have these */
     {"ranks", "N", "GPUs to use (all)", ST_OPTION_NUMBER, .at = AT(ranks), .least = 2, .most = 16},
     {"coll", "C,C,...", "allreduce, allgather, reducescatter, or all (allreduce)", ST_OPTION_READ,
-     .read = read_colls},
-    {"dtype", "T", "bf16, f16 or f32 (bf16)", ST_OPTION_READ, .read = read_dtype},
+     .read = read_colls, .at = AT(colls)},
+    {"dtype", "T", "bf16, f16 or f32 (bf16)", ST_OPTION_READ, .read = read_dtype, .at = AT(dtype)},
     {"bytes", "LOW..HIGH", "powers of two, of the whole call, NCCL's nBytes (1KiB..256MiB)",
      ST_OPTION_READ, .read = read_bytes},
     {"ledger", "FILE", "collectives and sizes that a program used, instead of the two above",
@@ -141,7 +141,8 @@ const struct st_option st_tune_options[ST_TUNE_OPTIONS] = {
      .at = AT(nccl_file)},
     {"json", NULL, "print the result for programs", ST_OPTION_FLAG, .at = AT(json)},
     {"force", NULL, "overwrite files that symtuner did not write", ST_OPTION_FLAG, .at = AT(force)},
-    {"nccl", "FILE", NULL, ST_OPTION_READ, .read = read_nccl, .instead = "--library FILE"},
+    {"nccl", "FILE", NULL, ST_OPTION_READ, .read = read_nccl, .at = AT(nccl_file),
+     .instead = "--library FILE"},
     /* only tune has these */
     {"out", "FILE", "the rules to write (symtuner.rules)", ST_OPTION_TEXT, .at = AT(out)},
     {"ctas", "N,N,...", "CTA counts besides NCCL's own (8,16,32,64)", ST_OPTION_READ,

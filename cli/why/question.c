@@ -23,40 +23,20 @@
 static bool read_word(int place, const char *word, void *self, char error[ST_OPTION_ERROR])
 {
     struct st_why *why = self;
-    int dtype;
 
     if (place == 0)
         return st_read_coll(word, &why->call.coll, error);
-    if (place == 1) {
-        why->size_text = word;
-        return st_read_size(word, &why->size, error);
-    }
-    if (!st_read_dtype(word, &dtype, error))
-        return false;
-    why->call.dtype = (enum symtuner_dtype)dtype;
-    return true;
+    if (place == 2)
+        return st_read_dtype(word, &why->call.dtype, error);
+    why->size_text = word;
+    return st_read_size(word, &why->size, error);
 }
 
-static bool read_buffers(const char *value, void *self, char error[ST_OPTION_ERROR])
+static bool read_buffers(const char *value, void *to, char error[ST_OPTION_ERROR])
 {
-    struct symtuner_call *call = &((struct st_why *)self)->call;
+    struct symtuner_call *call = to;
 
     return st_read_buffers(value, &call->send, &call->recv, error);
-}
-
-static bool read_op(const char *value, void *self, char error[ST_OPTION_ERROR])
-{
-    int op;
-
-    if (!st_read_op(value, &op, error))
-        return false;
-    ((struct st_why *)self)->call.op = (enum symtuner_op)op;
-    return true;
-}
-
-static bool read_release(const char *value, void *self, char error[ST_OPTION_ERROR])
-{
-    return st_read_release(value, &((struct st_why *)self)->release, error);
 }
 
 static bool read_arch(const char *value, void *self, char error[ST_OPTION_ERROR])
@@ -92,9 +72,9 @@ static bool read_multicast(const char *value, void *self, char error[ST_OPTION_E
            st_option_wrong(error, "--multicast wants no or yes", value);
 }
 
-static bool read_peer(const char *value, void *self, char error[ST_OPTION_ERROR])
+static bool read_peer(const char *value, void *to, char error[ST_OPTION_ERROR])
 {
-    struct symtuner_call *call = &((struct st_why *)self)->call;
+    struct symtuner_call *call = to;
 
     call->peer_raw = call->peer_nccl = strcmp(value, "yes") == 0;
     return call->peer_raw || strcmp(value, "no") == 0 ||
@@ -253,8 +233,10 @@ static int started(void *self)
 #define AT(member) offsetof(struct st_why, member)
 static const struct st_option rows[] = {
     {"buffers", "B|S/R", "how NCCL knows them: none, comm, window or sym, one word for both, or "
-                         "SEND/RECEIVE (none)", ST_OPTION_READ, .read = read_buffers},
-    {"op", "OP", "sum, prod, max, min, avg, premulsum (sum)", ST_OPTION_READ, .read = read_op},
+                         "SEND/RECEIVE (none)", ST_OPTION_READ, .read = read_buffers,
+     .at = AT(call)},
+    {"op", "OP", "sum, prod, max, min, avg, premulsum (sum)", ST_OPTION_READ, .read = st_read_op,
+     .at = AT(call.op)},
     {"ranks", "N", "GPUs of the communicator (all of the machine)", ST_OPTION_NUMBER,
      .at = AT(call.ranks), .least = 1, .most = 1 << 20},
     {"nodes", "N", "(1)", ST_OPTION_NUMBER, .at = AT(call.nodes), .least = 1, .most = 1 << 16},
@@ -266,7 +248,7 @@ static const struct st_option rows[] = {
     {"one-process", NULL, "several GPUs of the communicator belong to one process",
      ST_OPTION_FLAG, .at = AT(one_process)},
     {"nccl", "X.Y.Z", "release (the libnccl.so.2 found here, else 2.28.9)", ST_OPTION_READ,
-     .read = read_release, .early = true},
+     .read = st_read_release, .at = AT(release), .early = true},
     {"machine", "NAME", "h200x8, b200x8, rtxpro6000x2, ...: --machine list; or a description as in "
                         "SYMTUNER_MACHINE (this box)", ST_OPTION_TEXT, .at = AT(machine_name),
      .early = true},
@@ -278,7 +260,7 @@ static const struct st_option rows[] = {
     {"links", "pcie|nvlink", "other than that machine", ST_OPTION_READ, .read = read_links},
     {"multicast", "no|yes", "other than that machine", ST_OPTION_READ, .read = read_multicast},
     {"peer", "no|yes", "peer access between all GPUs, other than that machine", ST_OPTION_READ,
-     .read = read_peer},
+     .read = read_peer, .at = AT(call)},
     {"set", "NCCL_X=V", "an NCCL setting, repeatable; those of the environment count as well",
      ST_OPTION_READ, .read = read_setting},
     {"no-env", NULL, "leave the environment out; symtuner counts as loaded", ST_OPTION_FLAG,
@@ -293,7 +275,8 @@ static const struct st_option rows[] = {
      ST_OPTION_FLAG, .at = AT(all)},
     {"brief", NULL, "only the verdict and the cure", ST_OPTION_FLAG, .at = AT(brief)},
     {"json", NULL, "for programs", ST_OPTION_FLAG, .at = AT(json)},
-    {"reg", "R|S/R", NULL, ST_OPTION_READ, .read = read_buffers, .instead = "--buffers"},
+    {"reg", "R|S/R", NULL, ST_OPTION_READ, .read = read_buffers, .at = AT(call),
+     .instead = "--buffers"},
 };
 static const struct st_command_line line = {
     .command = "why",
