@@ -95,20 +95,10 @@ static bool no_such_option(const struct st_command_line *line, const char *word,
     return false;
 }
 
-static void hint(const struct st_command_line *line, const struct st_option *row,
-                 struct st_said *said)
-{
-    size_t at = strlen(said->hint);
-
-    st_text_add(said->hint, sizeof said->hint, at,
-                "symtuner %s: write %s instead of --%s, which the next release does not know\n",
-                line->command, row->instead, row->name);
-}
-
 /* Read the option at argv[0], if its row's ${early} is the same as the argument ${early}; else skip
  * it. Returns how many arguments the option and its value take, or 0 for an error. */
 static int read_option(const struct st_command_line *line, char **argv, void *self, bool early,
-                       struct st_said *said)
+                       char *error)
 {
     const char *name = argv[0] + 2, *value = "";
     size_t length = strcspn(name, "=");
@@ -116,9 +106,9 @@ static int read_option(const struct st_command_line *line, char **argv, void *se
     int taken = 1;
 
     if (!row)
-        return no_such_option(line, argv[0], said->error);
+        return no_such_option(line, argv[0], error);
     if (!row->value && name[length] == '=') {
-        snprintf(said->error, sizeof said->error, "--%s takes no value: \"%.*s\"", row->name, SHOWN,
+        snprintf(error, ST_OPTION_ERROR, "--%s takes no value: \"%.*s\"", row->name, SHOWN,
                  argv[0]);
         return 0;
     }
@@ -129,18 +119,19 @@ static int read_option(const struct st_command_line *line, char **argv, void *se
         taken = 2;
     }
     if (!value || (taken == 2 && strncmp(value, "--", 2) == 0)) {
-        snprintf(said->error, sizeof said->error, "a value is missing: --%s %s", row->name,
-                 row->value);
+        snprintf(error, ST_OPTION_ERROR, "a value is missing: --%s %s", row->name, row->value);
         if (value) /* a value may really begin with dashes, for example a file's name */
-            st_text_add(said->error, sizeof said->error, strlen(said->error), ", or --%s=%.*s",
-                        row->name, SHOWN, value);
+            st_text_add(error, ST_OPTION_ERROR, strlen(error), ", or --%s=%.*s", row->name, SHOWN,
+                        value);
         return 0;
     }
     if (row->early != early)
         return taken;
     if (row->instead)
-        hint(line, row, said);
-    return read_value(row, value, self, said->error) ? taken : 0;
+        fprintf(stderr,
+                "symtuner %s: write %s instead of --%s, which the next release does not know\n",
+                line->command, row->instead, row->name);
+    return read_value(row, value, self, error) ? taken : 0;
 }
 
 static bool read_word(const struct st_command_line *line, int place, const char *word, void *self,
@@ -155,7 +146,7 @@ static bool read_word(const struct st_command_line *line, int place, const char 
 /* Go through all arguments once, and read either the early options (${early}) or everything else.
  * The words then move to the front of ${argv}. Returns false for an error. */
 static bool pass(const struct st_command_line *line, char **argv, void *self, bool early,
-                 struct st_said *said)
+                 char *error)
 {
     char **first = argv + 1, **end = first; /* of the words so far */
     bool options = true;
@@ -166,9 +157,9 @@ static bool pass(const struct st_command_line *line, char **argv, void *self, bo
         if (options && strcmp(*argv, "--") == 0)
             options = false;
         else if (options && (*argv)[0] == '-' && (*argv)[1])
-            taken = read_option(line, argv, self, early, said);
+            taken = read_option(line, argv, self, early, error);
         else if (!early) {
-            taken = read_word(line, (int)(end - first), *argv, self, said->error);
+            taken = read_word(line, (int)(end - first), *argv, self, error);
             *end++ = *argv;
         }
         if (taken == 0)
@@ -186,31 +177,6 @@ static bool asks_for_help(char **argv)
         if (strcmp(*argv, "--help") == 0 || strcmp(*argv, "-h") == 0)
             return true;
     return false;
-}
-
-enum st_parsed st_line_parse(const struct st_command_line *line, int argc, char **argv, void *self,
-                             struct st_said *said)
-{
-    int words = 0;
-
-    *said = (struct st_said){.status = -1};
-    if (asks_for_help(argv))
-        return ST_PARSED_HELP;
-    if (argc < 2 && line->least_words > 0)
-        return ST_PARSED_WRONG; /* no arguments: the help says more than an error */
-    if (!pass(line, argv, self, true, said))
-        return ST_PARSED_WRONG;
-    if (line->started && (said->status = line->started(self)) >= 0)
-        return ST_PARSED_ENDED;
-    if (!pass(line, argv, self, false, said))
-        return ST_PARSED_WRONG;
-    while (argv[1 + words])
-        words++;
-    if (words >= line->least_words)
-        return ST_PARSED;
-    snprintf(said->error, sizeof said->error, "a word is missing: symtuner %s %.*s", line->command,
-             (int)strcspn(line->usage, "\n"), line->usage);
-    return ST_PARSED_WRONG;
 }
 
 /* ---- help and errors ------------------------------------------------------------------------- */
@@ -262,22 +228,25 @@ int st_line_wrong(const struct st_command_line *line, const char *error)
 
 int st_line_read(const struct st_command_line *line, int argc, char **argv, void *self)
 {
-    struct st_said said;
-    enum st_parsed parsed = st_line_parse(line, argc, argv, self, &said);
+    bool help = asks_for_help(argv);
+    char error[ST_OPTION_ERROR];
+    int status, words = 0;
 
-    fputs(said.hint, stderr);
-    switch (parsed) {
-    case ST_PARSED:
-        return -1;
-    case ST_PARSED_ENDED:
-        return said.status;
-    case ST_PARSED_HELP:
-        st_line_help(line, stdout);
-        return ST_EXIT_FINE;
-    default:
-        if (said.error[0])
-            return st_line_wrong(line, said.error);
-        st_line_help(line, stderr);
-        return ST_EXIT_USAGE;
+    if (help || (argc < 2 && line->least_words > 0)) { /* the help says more than an error */
+        st_line_help(line, help ? stdout : stderr);
+        return help ? ST_EXIT_FINE : ST_EXIT_USAGE;
     }
+    if (!pass(line, argv, self, true, error))
+        return st_line_wrong(line, error);
+    if (line->started && (status = line->started(self)) >= 0)
+        return status;
+    if (!pass(line, argv, self, false, error))
+        return st_line_wrong(line, error);
+    while (argv[1 + words])
+        words++;
+    if (words >= line->least_words)
+        return -1;
+    snprintf(error, sizeof error, "a word is missing: symtuner %s %.*s", line->command,
+             (int)strcspn(line->usage, "\n"), line->usage);
+    return st_line_wrong(line, error);
 }

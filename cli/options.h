@@ -22,9 +22,9 @@
  *         return status;
  *
  * A word is an argument that is no option, such as COLL above. The reader leaves the words in argv,
- * from argv[1] on, with a NULL behind the last. It knows -h, --help, "--ranks 4", "--ranks=4", words
- * and options in any order, and "--" before words that begin with a dash. It names the nearest option
- * for a misspelt one, and prints the help.
+ * from argv[1] on, with a NULL behind the last. It knows -h, --help, "--ranks 4", "--ranks=4",
+ * words and options in any order, and "--" before words that begin with a dash. It names the nearest
+ * option for a misspelt one, and prints the help.
  *
  * A row without ${help} works, but the help does not show it. A row with ${instead} is an earlier
  * spelling of an option: it works, and a line on stderr says what to write now. The reader reads
@@ -34,7 +34,7 @@
  * and so on, or one of the command.
  *
  * Units      none. Ownership  texts are borrowed from argv.
- * Errors     st_line_parse prints nothing and puts errors into ${said}; st_line_read prints them.
+ * Errors     st_line_read prints them.
  */
 #ifndef ST_OPTIONS_H_
 #define ST_OPTIONS_H_
@@ -45,8 +45,8 @@
 
 enum { ST_OPTION_ERROR = 700, ST_ANY_WORDS = 1 << 30 };
 
-/* Read ${value} into ${to}, the place that the row's ${at} names. Returns false if the value is wrong, with the reason in ${error}, for
- * example: --ranks wants 1 to 64, not "x". */
+/* Read ${value} into ${to}, the place that the row's ${at} names. Returns false if the value is
+ * wrong, with the reason in ${error}, for example: --ranks wants 1 to 64, not "x". */
 typedef bool st_option_reader(const char *value, void *to, char error[ST_OPTION_ERROR]);
 
 enum st_option_kind {
@@ -83,19 +83,6 @@ struct st_command_line {
      * else its exit status. */
     int (*started)(void *self);
 };
-
-enum st_parsed { ST_PARSED, ST_PARSED_HELP, ST_PARSED_WRONG, ST_PARSED_ENDED };
-
-struct st_said {
-    char error[ST_OPTION_ERROR]; /* for ST_PARSED_WRONG; "": print the help instead     */
-    char hint[ST_OPTION_ERROR];  /* a line for each earlier spelling used; "" for none  */
-    int status;                  /* for ST_PARSED_ENDED: the exit status of ${started}  */
-};
-
-/* Parse a command line, of which argv[0] is the command, into ${self}. Fills ${said}. Has no other
- * effects than those of the command's own functions. */
-enum st_parsed st_line_parse(const struct st_command_line *line, int argc, char **argv, void *self,
-                             struct st_said *said);
 
 /* Parse a command line into ${self}, and print help, hints and errors. Returns -1 if the command
  * goes on, else its exit status. */

@@ -57,8 +57,8 @@ bool st_read_colls(const char *value, void *out, char error[ST_OPTION_ERROR])
     }
 }
 
-_Static_assert(sizeof(enum symtuner_dtype) == sizeof(int) && sizeof(enum symtuner_op) == sizeof(int),
-               "readers store an enum as an int");
+_Static_assert(sizeof(enum symtuner_dtype) == sizeof(int), "st_read_dtype stores an int");
+_Static_assert(sizeof(enum symtuner_op) == sizeof(int), "st_read_op stores an int");
 
 bool st_read_dtype(const char *value, void *out, char error[ST_OPTION_ERROR])
 {

@@ -19,7 +19,7 @@
     "types: i8 u8 i32 u32 i64 u64 f16 f32 f64 bf16 f8e4m3 f8e5m2, or in the words of jax, torch\n" \
     "and numpy: float32, bfloat16, half, fp16, float8_e4m3fn, torch.float16, ...\n"
 
-/* ---- readers for rows of the kind ST_OPTION_READ; ${out} is what the row's ${at} names ---------- */
+/* ---- readers for rows of the kind ST_OPTION_READ --------------------------------------------- */
 
 /* Read "allreduce,allgather" or "all" into an unsigned, which gets bit 1 << coll for each
  * collective. */

@@ -2,8 +2,8 @@
 /*
  * args.h - reads the ledgers that a command line names.
  *
- * To use it, a command puts struct st_ledger_args first in the struct that st_line_read fills. A file
- * that is not a ledger is reported on stderr and counted in ${bad}; the other files are read.
+ * To use it, a command puts struct st_ledger_args first in the struct that st_line_read fills. A
+ * file that is not a ledger is reported on stderr and counted in ${bad}; the other files are read.
  */
 #ifndef ST_LEDGER_ARGS_H_
 #define ST_LEDGER_ARGS_H_
