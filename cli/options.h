@@ -23,8 +23,8 @@
  *
  * A word is an argument that is no option, such as COLL above. The reader leaves the words in argv,
  * from argv[1] on, with a NULL behind the last. It knows -h, --help, "--ranks 4", "--ranks=4",
- * words and options in any order, and "--" before words that begin with a dash. It names the nearest
- * option for a misspelt one, and prints the help.
+ * words and options in any order, and "--" before words that begin with a dash. It names the
+ * nearest option for a misspelt one, and prints the help.
  *
  * A row without ${help} works, but the help does not show it. A row with ${instead} is an earlier
  * spelling of an option: it works, and a line on stderr says what to write now. The reader reads

@@ -52,10 +52,9 @@ void st_doctor_box(struct st_doctor *d)
 
 static bool driver_missing(const struct st_doctor *d, char *evidence)
 {
-    snprintf(evidence, ST_EVIDENCE,
-             "%d NVIDIA GPU%s on the PCI bus, no /proc/driver/nvidia/version", d->gpus_on_bus,
-             d->gpus_on_bus == 1 ? "" : "s");
-    return d->gpus_on_bus > 0 && d->driver == 0;
+    return d->gpus_on_bus > 0 && d->driver == 0 &&
+           st_found(evidence, "%d NVIDIA GPU%s on the PCI bus, no /proc/driver/nvidia/version",
+                    d->gpus_on_bus, d->gpus_on_bus == 1 ? "" : "s");
 }
 
 /* Does the loader find a libcuda.so.VERSION whose version is not the kernel module's? */
@@ -67,29 +66,25 @@ static bool driver_mismatch(const struct st_doctor *d, char *evidence)
         snprintf(pattern, sizeof pattern, "%.900s/libcuda.so.[0-9]*.*", d->dir[i]);
         for (int n = 0; st_doctor_glob(d, pattern, n, found); n++)
             if (version_word(strstr(found, "libcuda.so.") + 11, version, sizeof version) &&
-                strcmp(version, d->driver_text) != 0) {
-                snprintf(evidence, ST_EVIDENCE, "%s, kernel module %s", found, d->driver_text);
-                return true;
-            }
+                strcmp(version, d->driver_text) != 0)
+                return st_found(evidence, "%s, kernel module %s", found, d->driver_text);
     }
     return false;
 }
 
 static bool uvm_missing(const struct st_doctor *d, char *evidence)
 {
-    snprintf(evidence, ST_EVIDENCE, "driver %s is loaded, /dev/nvidia-uvm is not there",
-             d->driver_text);
-    return d->driver && !st_doctor_exists(d, "/dev/nvidia-uvm");
+    return d->driver && !st_doctor_exists(d, "/dev/nvidia-uvm") &&
+           st_found(evidence, "driver %s is loaded, /dev/nvidia-uvm is not there", d->driver_text);
 }
 
 static bool fabric_manager(const struct st_doctor *d, char *evidence)
 {
-    snprintf(evidence, ST_EVIDENCE,
-             "NVSwitches are here (/proc/driver/nvidia-nvswitch), the fabric "
-             "manager's pid file is not");
     return st_doctor_exists(d, "/proc/driver/nvidia-nvswitch/devices") &&
            !st_doctor_exists(d, "/run/nvidia-fabricmanager/nv-fabricmanager.pid") &&
-           !st_doctor_exists(d, "/var/run/nvidia-fabricmanager/nv-fabricmanager.pid");
+           !st_doctor_exists(d, "/var/run/nvidia-fabricmanager/nv-fabricmanager.pid") &&
+           st_found(evidence, "NVSwitches are here (/proc/driver/nvidia-nvswitch), the fabric "
+                              "manager's pid file is not");
 }
 
 /* Does the IOMMU translate a GPU's DMA? Peer traffic over PCIe then goes through the root complex,
@@ -104,8 +99,7 @@ static bool iommu_on(const struct st_doctor *d, char *evidence)
         snprintf(path, sizeof path, "%.900s/iommu_group/type", device);
         if (st_doctor_read(d, path, text, sizeof text) > 0 && strncmp(text, "DMA", 3) == 0) {
             text[strcspn(text, "\n")] = '\0';
-            snprintf(evidence, ST_EVIDENCE, "%s: IOMMU domain %s", device, text);
-            return true;
+            return st_found(evidence, "%s: IOMMU domain %s", device, text);
         }
     }
     return false;
@@ -177,8 +171,8 @@ static bool shm_small(const struct st_doctor *d, char *evidence)
         sscanf(size, "size=%llu%c", &number, &unit) < 1)
         return false;
     number <<= unit == 'k' ? 10 : unit == 'm' ? 20 : unit == 'g' ? 30 : 0;
-    snprintf(evidence, ST_EVIDENCE, "/dev/shm has %llu MiB", number >> 20);
-    return number <= (unsigned long long)64 << 20;
+    return number <= (unsigned long long)64 << 20 &&
+           st_found(evidence, "/dev/shm has %llu MiB", number >> 20);
 }
 
 static bool memlock_low(const struct st_doctor *d, char *evidence)
@@ -191,29 +185,28 @@ static bool memlock_low(const struct st_doctor *d, char *evidence)
         !(line = strstr(text, "Max locked memory")) ||
         sscanf(line, "Max locked memory %llu", &bytes) != 1)
         return false;
-    snprintf(evidence, ST_EVIDENCE, "locked memory is limited to %llu KiB, and InfiniBand is here",
-             bytes >> 10);
     return bytes < (unsigned long long)1 << 30 && st_doctor_exists(d, "/sys/class/infiniband/.") &&
-           d->gpus_on_bus > 0;
+           d->gpus_on_bus > 0 &&
+           st_found(evidence, "locked memory is limited to %llu KiB, and InfiniBand is here",
+                    bytes >> 10);
 }
 
 static bool numa_balancing(const struct st_doctor *d, char *evidence)
 {
     char text[16];
 
-    snprintf(evidence, ST_EVIDENCE, "/proc/sys/kernel/numa_balancing is not 0");
     return d->gpus_on_bus > 0 &&
            st_doctor_read(d, "/proc/sys/kernel/numa_balancing", text, sizeof text) > 0 &&
-           text[0] != '0';
+           text[0] != '0' && st_found(evidence, "/proc/sys/kernel/numa_balancing is not 0");
 }
 
 static bool p2p_module_off(const struct st_doctor *d, char *evidence)
 {
     char text[256];
 
-    snprintf(evidence, ST_EVIDENCE, "the kernel module was loaded with P2P switched off");
     return st_doctor_read(d, "/proc/driver/nvidia/params", text, sizeof text) >= 0 &&
-           (strstr(text, "ForceP2P=0x11") || strstr(text, "PeerMappingOverride=0"));
+           (strstr(text, "ForceP2P=0x11") || strstr(text, "PeerMappingOverride=0")) &&
+           st_found(evidence, "the kernel module was loaded with P2P switched off");
 }
 
 #define ROW(id_, severity_, check_, what_, cure_)                                                  \
@@ -246,5 +239,5 @@ const struct st_finding st_findings_box[] = {
         "remove ForceP2P and PeerMappingOverride from the module's options"),
     ROW("numa-balancing", ST_NOTE, numa_balancing, "latency jumps when pages move",
         "sysctl kernel.numa_balancing=0"),
+    {.id = NULL},
 };
-const int st_findings_box_count = sizeof st_findings_box / sizeof *st_findings_box;

@@ -3,6 +3,7 @@
  * doctor.c - symtuner doctor: finds what keeps NCCL and symtuner from working well on this box and
  * in this environment.
  */
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,13 +15,8 @@
 #include "cli/values.h"
 #include "nccl/release.h"
 
-static const struct {
-    const struct st_finding *row;
-    const int *count;
-} parts[] = {{st_findings_settings, &st_findings_settings_count},
-             {st_findings_plugin, &st_findings_plugin_count},
-             {st_findings_box, &st_findings_box_count},
-             {st_findings_gpu, &st_findings_gpu_count}};
+static const struct st_finding *const parts[] = {st_findings_settings, st_findings_plugin,
+                                                 st_findings_box, st_findings_gpu};
 enum { PARTS = sizeof parts / sizeof *parts, FOUND_MAX = 128 };
 
 static const char *const severity_word[] = {"error", "warning", "note"};
@@ -35,10 +31,26 @@ struct found {
 
 const struct st_finding *st_finding_get(int index)
 {
-    for (int p = 0; p < PARTS; index -= *parts[p++].count)
-        if (index < *parts[p].count)
-            return &parts[p].row[index];
+    for (int p = 0; p < PARTS; p++)
+        for (const struct st_finding *row = parts[p]; row->id; row++)
+            if (index-- == 0)
+                return row;
     return NULL;
+}
+
+bool st_found(char *evidence, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(evidence, ST_EVIDENCE, format, arguments);
+    va_end(arguments);
+    return true;
+}
+
+bool st_found_setting(char *evidence, const struct st_setting *setting)
+{
+    return st_found(evidence, "%s=%s (%s)", setting->name, setting->value, setting->origin);
 }
 
 static bool holds(const struct st_doctor *doctor, const struct st_finding *row, char *evidence)
@@ -50,10 +62,12 @@ static bool holds(const struct st_doctor *doctor, const struct st_finding *row, 
         return false;
     if (row->when == ST_WHEN_CHECK)
         return row->check(doctor, evidence);
+    if (row->when == ST_WHEN_TEXT)
+        return st_found(evidence, "%s", (const char *)doctor + row->at) && evidence[0];
     setting = st_doctor_get(doctor, row->variable);
     if (!setting)
         return false;
-    snprintf(evidence, ST_EVIDENCE, "%s=%s (%s)", setting->name, setting->value, setting->origin);
+    st_found_setting(evidence, setting);
     if (strncmp(setting->name, "SYMTUNER_", 9) == 0)
         in_list = st_text_is_legal; /* case matters in SYMTUNER_* variables, not in NCCL_* */
     switch (row->when) {
@@ -122,21 +136,19 @@ static int collect(struct st_doctor *doctor, struct found *found)
 
 static void print_list(void)
 {
-    printf("| finding | severity | NCCL | meaning | cure |\n|---|---|---|---|---|\n");
-    for (int p = 0; p < PARTS; p++)
-        for (int i = 0; i < *parts[p].count; i++) {
-            const struct st_finding *row = &parts[p].row[i];
-            char first[16], last[16];
+    const struct st_finding *row;
+    char release[16];
 
-            printf("| `%s` | %s | ", row->id, severity_word[row->severity]);
-            if (row->first > 1)
-                printf("%s..", st_release_print(row->first, first, sizeof first));
-            if (row->last)
-                printf("%s%s", row->first > 1 ? "" : "..",
-                       st_release_print(row->last, last, sizeof last));
-            printf("%s | %s | %s |\n", row->first > 1 || row->last ? "" : "all", row->what,
-                   row->cure);
-        }
+    printf("| finding | severity | NCCL | meaning | cure |\n|---|---|---|---|---|\n");
+    for (int i = 0; (row = st_finding_get(i)); i++) {
+        printf("| `%s` | %s | ", row->id, severity_word[row->severity]);
+        if (row->first > 1)
+            printf("%s..", st_release_print(row->first, release, sizeof release));
+        if (row->last)
+            printf("%s%s", row->first > 1 ? "" : "..",
+                   st_release_print(row->last, release, sizeof release));
+        printf("%s | %s | %s |\n", row->first > 1 || row->last ? "" : "all", row->what, row->cure);
+    }
 }
 
 /* ---- what was looked at ---------------------------------------------------------------------- */

@@ -72,13 +72,12 @@ struct st_doctor {
     int settings;
     char conf[3][ST_PATH];              /* the conf files that NCCL reads, in order           */
     int confs;
-    char conf_missing[ST_PATH];         /* NCCL_CONF_FILE if it cannot be read; else ""       */
+    char conf_missing[ST_PATH];         /* NCCL_CONF_FILE cannot be read; "": it can          */
     char conf_fault[600];               /* the first line of a conf file that NCCL misreads   */
     char conf_overridden[800];          /* the first line that an earlier setting overrides   */
     symtuner_rules *rules;              /* of SYMTUNER_RULES; NULL: none, or with an error    */
     /* what is wrong with SYMTUNER_RULES, SYMTUNER_RULE and NCCL_TUNER_CONFIG_FILE; "": nothing */
-    char rules_error[SYMTUNER_ERROR_MAX], rule_error[SYMTUNER_ERROR_MAX];
-    char csv_error[SYMTUNER_ERROR_MAX];
+    char rules_error[3][SYMTUNER_ERROR_MAX + 32];
     char dir[ST_DIRS_MAX][ST_PATH];     /* the folders in which the loader looks, in order    */
     int dirs, dirs_configured;          /* the first dirs_configured are LD_LIBRARY_PATH's    */
     struct st_copy copy[ST_COPIES_MAX]; /* the copies of NCCL that were found                 */
@@ -104,8 +103,10 @@ struct st_doctor {
 enum st_severity { ST_ERROR, ST_WARNING, ST_NOTE };
 /* When a finding holds. CHECK: if ${check} returns true. The others need ${variable} to be set.
  * SET: if it is not empty. IS, IS_NOT: if it is one of the words in ${operand}, or none of them.
- * BELOW: if it is a number below ${operand}. */
-enum st_when { ST_WHEN_CHECK, ST_WHEN_SET, ST_WHEN_IS, ST_WHEN_IS_NOT, ST_WHEN_BELOW };
+ * BELOW: if it is a number below ${operand}. TEXT: if the text at ${at} in struct st_doctor, which
+ * is the evidence, is not empty. */
+enum st_when { ST_WHEN_CHECK, ST_WHEN_SET, ST_WHEN_IS, ST_WHEN_IS_NOT, ST_WHEN_BELOW,
+               ST_WHEN_TEXT };
 
 struct st_finding {
     const char *id;
@@ -116,15 +117,18 @@ struct st_finding {
     const char *operand;  /* words "a|b", or a number                            */
     /* for ST_WHEN_CHECK: fills ST_EVIDENCE bytes and returns whether the finding holds */
     bool (*check)(const struct st_doctor *doctor, char *evidence);
+    size_t at;            /* of an ST_WHEN_TEXT                                  */
     const char *what;     /* one sentence: what the finding does to NCCL         */
     const char *cure;
 };
 
-/* The table of findings, in four parts. */
+/* The table of findings, in four parts. A row without an id ends a part. */
 extern const struct st_finding st_findings_settings[], st_findings_plugin[], st_findings_box[],
     st_findings_gpu[];
-extern const int st_findings_settings_count, st_findings_plugin_count, st_findings_box_count,
-    st_findings_gpu_count;
+
+/* Print the evidence of a finding. Returns true, so that a check can return it. */
+bool st_found(char *evidence, const char *format, ...) __attribute__((format(printf, 2, 3)));
+bool st_found_setting(char *evidence, const struct st_setting *setting); /* NAME=VALUE (ORIGIN) */
 
 /* doctor.c: return row ${index} of the four parts in sequence, or NULL past the last. */
 const struct st_finding *st_finding_get(int index);

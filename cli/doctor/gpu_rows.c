@@ -6,32 +6,30 @@
 #include "cli/doctor/gpu.h"
 #include "cli/text.h"
 
-#define EACH_PAIR(r, i, j)                                                                         \
-    for (int i = 0; i < (r)->gpus; i++)                                                            \
-        for (int j = 0; j < (r)->gpus; j++)                                                        \
+/* Return how many GPUs were measured with each other; 0 if one of them fails. */
+static int measured(const struct st_doctor *d)
+{
+    return d->gpus && !d->gpus->failed ? d->gpus->gpus : 0;
+}
+
+#define EACH_PAIR(d, i, j)                                                                         \
+    for (int i = 0; i < measured(d); i++)                                                          \
+        for (int j = 0; j < measured(d); j++)                                                      \
             if (i != j)
 
 static bool gpu_fails(const struct st_doctor *d, char *evidence)
 {
-    snprintf(evidence, ST_EVIDENCE, "GPU %d: no context, memory or kernel",
-             d->gpus ? d->gpus->failed - 1 : 0);
-    return d->gpus && d->gpus->failed;
+    return d->gpus && d->gpus->failed &&
+           st_found(evidence, "GPU %d: no context, memory or kernel", d->gpus->failed - 1);
 }
 
 static bool gpus_differ(const struct st_doctor *d, char *evidence)
 {
     for (int i = 1; d->gpus && i < d->gpus->gpus; i++)
-        if (strcmp(d->gpus->name[0], d->gpus->name[i]) != 0) {
-            snprintf(evidence, ST_EVIDENCE, "GPU 0 is %s, GPU %d is %s", d->gpus->name[0], i,
-                     d->gpus->name[i]);
-            return true;
-        }
+        if (strcmp(d->gpus->name[0], d->gpus->name[i]) != 0)
+            return st_found(evidence, "GPU 0 is %s, GPU %d is %s", d->gpus->name[0], i,
+                            d->gpus->name[i]);
     return false;
-}
-
-static bool measured(const struct st_doctor *d)
-{
-    return d->gpus && !d->gpus->failed && d->gpus->gpus > 1;
 }
 
 static bool peer_missing(const struct st_doctor *d, char *evidence)
@@ -39,9 +37,7 @@ static bool peer_missing(const struct st_doctor *d, char *evidence)
     int pairs = 0;
     size_t at = 0;
 
-    if (!measured(d))
-        return false;
-    EACH_PAIR (d->gpus, i, j)
+    EACH_PAIR (d, i, j)
         if (!d->gpus->pair[i][j].peer && pairs++ < 6)
             at = st_text_add(evidence, ST_EVIDENCE, at, "%s%d to %d", at ? ", " : "GPU ", i, j);
     if (pairs > 6)
@@ -51,58 +47,44 @@ static bool peer_missing(const struct st_doctor *d, char *evidence)
 
 static bool write_lost(const struct st_doctor *d, char *evidence)
 {
-    if (!measured(d))
-        return false;
-    EACH_PAIR (d->gpus, i, j) {
+    EACH_PAIR (d, i, j) {
         const struct st_pair *pair = &d->gpus->pair[i][j];
 
-        if (!pair->engine_arrives || (pair->peer && !pair->arrives)) {
-            snprintf(evidence, ST_EVIDENCE, "what GPU %d wrote by %s into GPU %d's memory is not "
-                     "what was read there", i, pair->engine_arrives ? "kernel" : "copy engine", j);
-            return true;
-        }
+        if (!pair->engine_arrives || (pair->peer && !pair->arrives))
+            return st_found(evidence,
+                            "what GPU %d wrote by %s into GPU %d's memory is not what was read "
+                            "there",
+                            i, pair->engine_arrives ? "kernel" : "copy engine", j);
     }
     return false;
 }
 
 static bool staged(const struct st_doctor *d, char *evidence)
 {
-    if (!measured(d))
-        return false;
-    EACH_PAIR (d->gpus, i, j) {
+    EACH_PAIR (d, i, j) {
         const struct st_pair *pair = &d->gpus->pair[i][j];
         double kernel = pair->store > pair->load ? pair->store : pair->load;
 
-        if (pair->peer && kernel > 0 && kernel * 5 < pair->engine) {
-            snprintf(evidence, ST_EVIDENCE,
-                     "GPU %d to %d: kernels %.1f GB/s, copy engine %.1f GB/s", i, j, kernel,
-                     pair->engine);
-            return true;
-        }
+        if (pair->peer && kernel > 0 && kernel * 5 < pair->engine)
+            return st_found(evidence, "GPU %d to %d: kernels %.1f GB/s, copy engine %.1f GB/s", i,
+                            j, kernel, pair->engine);
     }
     return false;
 }
 
 static bool collapse(const struct st_doctor *d, char *evidence)
 {
-    if (!measured(d))
-        return false;
-    EACH_PAIR (d->gpus, i, j) {
+    EACH_PAIR (d, i, j) {
         const struct st_pair *pair = &d->gpus->pair[i][j];
+        double together = d->gpus->together[i];
 
-        if (pair->peer && pair->store > 0 && pair->store * 3 < pair->load) {
-            snprintf(evidence, ST_EVIDENCE, "GPU %d to %d: stores %.1f GB/s, loads %.1f GB/s", i, j,
-                     pair->store, pair->load);
-            return true;
-        }
-        if (j == (i + 1) % d->gpus->gpus && pair->peer && d->gpus->together[i] > 0 &&
-            d->gpus->together[i] * 3 < pair->store) {
-            snprintf(evidence, ST_EVIDENCE,
-                     "GPU %d to %d: stores %.1f GB/s alone, %.1f GB/s when all "
-                     "GPUs write",
-                     i, j, pair->store, d->gpus->together[i]);
-            return true;
-        }
+        if (pair->peer && pair->store > 0 && pair->store * 3 < pair->load)
+            return st_found(evidence, "GPU %d to %d: stores %.1f GB/s, loads %.1f GB/s", i, j,
+                            pair->store, pair->load);
+        if (j == (i + 1) % d->gpus->gpus && pair->peer && together > 0 &&
+            together * 3 < pair->store)
+            return st_found(evidence, "GPU %d to %d: stores %.1f GB/s alone, %.1f GB/s when all "
+                            "GPUs write", i, j, pair->store, together);
     }
     return false;
 }
@@ -119,41 +101,39 @@ static bool slow_pair(const struct st_doctor *d, char *evidence)
     double all[ST_GPUS_MAX * ST_GPUS_MAX];
     int n = 0;
 
-    if (!measured(d) || d->gpus->gpus < 3)
+    if (measured(d) < 3)
         return false;
-    EACH_PAIR (d->gpus, i, j)
+    EACH_PAIR (d, i, j)
         all[n++] = d->gpus->pair[i][j].engine;
     qsort(all, (size_t)n, sizeof *all, by_value);
-    EACH_PAIR (d->gpus, i, j)
-        if (d->gpus->pair[i][j].engine < 0.6 * all[n / 2]) {
-            snprintf(evidence, ST_EVIDENCE, "GPU %d to %d: %.1f GB/s, the median pair has %.1f", i,
-                     j, d->gpus->pair[i][j].engine, all[n / 2]);
-            return true;
-        }
+    EACH_PAIR (d, i, j)
+        if (d->gpus->pair[i][j].engine < 0.6 * all[n / 2])
+            return st_found(evidence, "GPU %d to %d: %.1f GB/s, the median pair has %.1f", i, j,
+                            d->gpus->pair[i][j].engine, all[n / 2]);
     return false;
 }
 
 static bool window_null(const struct st_doctor *d, char *evidence)
 {
-    snprintf(evidence, ST_EVIDENCE, "ncclCommWindowRegister on all %d GPUs: success, and a NULL "
-             "window", d->gpus ? d->gpus->gpus : 0);
-    return d->gpus && d->gpus->windows == ST_WINDOWS_NULL;
+    return d->gpus && d->gpus->windows == ST_WINDOWS_NULL &&
+           st_found(evidence, "ncclCommWindowRegister on all %d GPUs: success, and a NULL window",
+                    d->gpus->gpus);
 }
 
 static bool window_failed(const struct st_doctor *d, char *evidence)
 {
-    snprintf(evidence, ST_EVIDENCE, "%s", d->gpus ? d->gpus->windows_text : "");
-    return d->gpus && d->gpus->windows == ST_WINDOWS_FAILED;
+    return d->gpus && d->gpus->windows == ST_WINDOWS_FAILED &&
+           st_found(evidence, "%s", d->gpus->windows_text);
 }
 
 static bool multicast_unused(const struct st_doctor *d, char *evidence)
 {
     const struct st_setting *nvls = st_doctor_get(d, "NCCL_NVLS_ENABLE");
 
-    snprintf(evidence, ST_EVIDENCE, "the GPUs say that they support multicast (attribute only; not "
-             "tried), NCCL_NVLS_ENABLE=0");
     return d->gpus && d->gpus->gpus > 1 && d->gpus->multicast[0] == 1 && nvls &&
-           strcmp(nvls->value, "0") == 0;
+           strcmp(nvls->value, "0") == 0 &&
+           st_found(evidence, "the GPUs say that they support multicast (attribute only; not "
+                              "tried), NCCL_NVLS_ENABLE=0");
 }
 
 #define ROW(id_, severity_, check_, what_, cure_)                                                  \
@@ -191,8 +171,8 @@ const struct st_finding st_findings_gpu[] = {
     ROW("multicast-unused", ST_NOTE, multicast_unused,
         "multicast kernels are switched off; on a box where multicast works they are the fastest",
         "unset NCCL_NVLS_ENABLE where multicast is known to work"),
+    {.id = NULL},
 };
-const int st_findings_gpu_count = sizeof st_findings_gpu / sizeof *st_findings_gpu;
 
 void st_doctor_gpu_print(const struct st_doctor *d, FILE *out)
 {

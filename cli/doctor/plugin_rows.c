@@ -99,9 +99,9 @@ static bool tuner_none_old(const struct st_doctor *d, char *evidence)
 
 static bool tuner_long(const struct st_doctor *d, char *evidence)
 {
-    snprintf(evidence, ST_EVIDENCE, "NCCL_TUNER_PLUGIN has %zu bytes",
-             asked(&d->tuner) ? strlen(d->tuner.asked->value) : 0);
-    return asked(&d->tuner) && strlen(d->tuner.asked->value) > 254;
+    size_t length = asked(&d->tuner) ? strlen(d->tuner.asked->value) : 0;
+
+    return length > 254 && st_found(evidence, "NCCL_TUNER_PLUGIN has %zu bytes", length);
 }
 
 static bool tuner_other(const struct st_doctor *d, char *evidence)
@@ -114,9 +114,9 @@ static bool tuner_other(const struct st_doctor *d, char *evidence)
 
 static bool tuner_old_abi(const struct st_doctor *d, char *evidence)
 {
-    snprintf(evidence, ST_EVIDENCE, "%s is used as %s%d, the release has %d", d->tuner.path,
-             d->tuner.symbol, d->tuner.found, d->tuner.newest);
-    return d->tuner.found && d->tuner.found < d->tuner.newest && d->tuner.found < 4;
+    return d->tuner.found && d->tuner.found < d->tuner.newest && d->tuner.found < 4 &&
+           st_found(evidence, "%s is used as %s%d, the release has %d", d->tuner.path,
+                    d->tuner.symbol, d->tuner.found, d->tuner.newest);
 }
 
 static bool env_lost(const struct st_doctor *d, char *evidence)
@@ -156,34 +156,14 @@ static bool cache_stale(const struct st_doctor *d, char *evidence)
             bool configured = i >= d->dirs_configured && strncmp(d->dir[i], "/lib", 4) != 0 &&
                               strncmp(d->dir[i], "/usr/lib", 8) != 0;
 
-            snprintf(evidence, ST_EVIDENCE, "%s is not in /etc/ld.so.cache", d->tuner.path);
-            return configured && !memmem(cache, (size_t)size, d->tuner.path, strlen(d->tuner.path));
+            return configured &&
+                   !memmem(cache, (size_t)size, d->tuner.path, strlen(d->tuner.path)) &&
+                   st_found(evidence, "%s is not in /etc/ld.so.cache", d->tuner.path);
         }
     return false;
 }
 
 /* ---- rules ----------------------------------------------------------------------------------- */
-
-static bool wrong(const char *variable, const char *error, char *evidence)
-{
-    snprintf(evidence, ST_EVIDENCE, "%s: %s", variable, error);
-    return error[0] != '\0';
-}
-
-static bool rules_wrong(const struct st_doctor *d, char *evidence)
-{
-    return wrong("SYMTUNER_RULES", d->rules_error, evidence);
-}
-
-static bool rule_wrong(const struct st_doctor *d, char *evidence)
-{
-    return wrong("SYMTUNER_RULE", d->rule_error, evidence);
-}
-
-static bool csv_wrong(const struct st_doctor *d, char *evidence)
-{
-    return wrong("NCCL_TUNER_CONFIG_FILE", d->csv_error, evidence);
-}
 
 static bool rules_lint(const struct st_doctor *d, char *evidence)
 {
@@ -202,10 +182,9 @@ static bool release_is(const struct st_doctor *d, char *evidence)
 {
     char release[16];
 
-    snprintf(evidence, ST_EVIDENCE, "NCCL %s (%s)",
-             st_release_print(d->nccl, release, sizeof release),
-             d->used >= 0 ? d->copy[d->used].path : "as --nccl says");
-    return !d->nccl_assumed;
+    return !d->nccl_assumed &&
+           st_found(evidence, "NCCL %s (%s)", st_release_print(d->nccl, release, sizeof release),
+                    d->used >= 0 ? d->copy[d->used].path : "as --nccl says");
 }
 
 static bool nccl_unknown(const struct st_doctor *d, char *evidence)
@@ -215,9 +194,9 @@ static bool nccl_unknown(const struct st_doctor *d, char *evidence)
 
 static bool nccl_missing(const struct st_doctor *d, char *evidence)
 {
-    snprintf(evidence, ST_EVIDENCE, "no libnccl.so.2 where the loader and pip keep libraries; "
-             "2.28.9 is assumed below");
-    return d->nccl_assumed;
+    return d->nccl_assumed &&
+           st_found(evidence, "no libnccl.so.2 where the loader and pip keep libraries; 2.28.9 is "
+                              "assumed below");
 }
 
 /* Are there two copies of different releases that one program may load? Compares the copies of jax
@@ -231,20 +210,18 @@ static bool nccl_copies(const struct st_doctor *d, char *evidence)
 
         if (a->copy < 0 || b->copy < 0 || d->copy[a->copy].nccl == d->copy[b->copy].nccl)
             continue;
-        snprintf(evidence, ST_EVIDENCE, "%s loads %.400s, which is %s, %s loads %.400s, which is "
-                 "%s", a->name, d->copy[a->copy].path,
-                 st_release_print(d->copy[a->copy].nccl, one, sizeof one), b->name,
-                 d->copy[b->copy].path,
-                 st_release_print(d->copy[b->copy].nccl, other, sizeof other));
-        return true;
+        return st_found(evidence,
+                        "%s loads %.400s, which is %s, %s loads %.400s, which is %s", a->name,
+                        d->copy[a->copy].path,
+                        st_release_print(d->copy[a->copy].nccl, one, sizeof one), b->name,
+                        d->copy[b->copy].path,
+                        st_release_print(d->copy[b->copy].nccl, other, sizeof other));
     }
     for (int i = 1; i < d->copies && d->frameworks == 0; i++)
-        if (d->copy[i].nccl != d->copy[0].nccl) {
-            snprintf(evidence, ST_EVIDENCE, "%.400s is %s, %.400s is %s", d->copy[0].path,
-                     st_release_print(d->copy[0].nccl, one, sizeof one), d->copy[i].path,
-                     st_release_print(d->copy[i].nccl, other, sizeof other));
-            return true;
-        }
+        if (d->copy[i].nccl != d->copy[0].nccl)
+            return st_found(evidence, "%.400s is %s, %.400s is %s", d->copy[0].path,
+                            st_release_print(d->copy[0].nccl, one, sizeof one), d->copy[i].path,
+                            st_release_print(d->copy[i].nccl, other, sizeof other));
     return false;
 }
 
@@ -256,17 +233,19 @@ static bool driver_old(const struct st_doctor *d, char *evidence)
 
     for (size_t i = 0; i < sizeof need / sizeof *need; i++)
         if (d->used >= 0 && d->copy[d->used].cuda == need[i].cuda && d->driver &&
-            d->driver < need[i].driver) {
-            snprintf(evidence, ST_EVIDENCE, "%s is built for CUDA %d, which needs driver %d; here "
-                     "is %s", d->copy[d->used].path, need[i].cuda, need[i].driver, d->driver_text);
-            return true;
-        }
+            d->driver < need[i].driver)
+            return st_found(evidence, "%s is built for CUDA %d, which needs driver %d; here is %s",
+                            d->copy[d->used].path, need[i].cuda, need[i].driver, d->driver_text);
     return false;
 }
 
 #define ROW(id_, severity_, first_, last_, check_, what_, cure_)                                   \
     {.id = id_, .severity = severity_, .first = first_, .last = last_, .check = check_,            \
      .what = what_, .cure = cure_}
+/* A finding that holds if loading rules[${i}] gave an error. */
+#define RULES(id_, i, what_, cure_)                                                                \
+    {.id = id_, .severity = ST_ERROR, .when = ST_WHEN_TEXT,                                        \
+     .at = offsetof(struct st_doctor, rules_error[i]), .what = what_, .cure = cure_}
 
 const struct st_finding st_findings_plugin[] = {
     ROW("tuner-not-asked", ST_WARNING, 22700, 0, tuner_not_asked,
@@ -308,17 +287,16 @@ const struct st_finding st_findings_plugin[] = {
         "NCCL_PROFILER_PLUGIN=libsymtuner.so as well"),
     ROW("ldcache-stale", ST_WARNING, 0, 0, cache_stale,
         "the loader uses its cache and does not find the file", "run ldconfig"),
-    ROW("rules-wrong", ST_ERROR, 0, 0, rules_wrong, "the plugin runs without these rules",
-        "correct the file; symtuner check FILE says whether it is right"),
-    ROW("rule-wrong", ST_ERROR, 0, 0, rule_wrong, "the plugin runs without this rule",
-        "correct the line"),
+    RULES("rules-wrong", 0, "the plugin runs without these rules",
+          "correct the file; symtuner check FILE says whether it is right"),
+    RULES("rule-wrong", 1, "the plugin runs without this rule", "correct the line"),
     ROW("rules-lint", ST_WARNING, 0, 0, rules_lint, "a rule that cannot do what it says",
         "symtuner check FILE lists all"),
     ROW("rules-misfit", ST_ERROR, 0, 0, rules_misfit,
         "the plugin refuses rules that were measured on another machine or release",
         "symtuner tune measures this one"),
-    ROW("csv-wrong", ST_ERROR, 0, 0, csv_wrong, "the plugin runs without these rules",
-        "correct the file, or unset NCCL_TUNER_CONFIG_FILE"),
+    RULES("csv-wrong", 2, "the plugin runs without these rules",
+          "correct the file, or unset NCCL_TUNER_CONFIG_FILE"),
     ROW("nccl-missing", ST_NOTE, 0, 0, nccl_missing, "most findings depend on the release",
         "give --nccl X.Y.Z or the file"),
     ROW("nccl-no-symmetric", ST_ERROR, 1, 22699, release_is,
@@ -336,5 +314,5 @@ const struct st_finding st_findings_plugin[] = {
         "remove one, or make LD_LIBRARY_PATH lead to the one that the framework ships"),
     ROW("driver-too-old", ST_ERROR, 0, 0, driver_old, "CUDA and NCCL fail to start",
         "update the driver, or use NCCL built for an older CUDA"),
+    {.id = NULL},
 };
-const int st_findings_plugin_count = sizeof st_findings_plugin / sizeof *st_findings_plugin;

@@ -2,27 +2,31 @@
 /* rules.c - loads the rules that the environment and the conf files name. */
 #include "cli/doctor/doctor.h"
 
-/* Set ${full} to the file that ${variable} names, under the root; return false if it names none. */
-static bool named(const struct st_doctor *doctor, const char *variable, char full[ST_PATH])
-{
-    const struct st_setting *setting = st_doctor_get(doctor, variable);
-
-    return setting && setting->value[0] && st_doctor_path(doctor, setting->value, full);
-}
-
 void st_doctor_rules(struct st_doctor *doctor)
 {
-    const struct st_setting *rule = st_doctor_get(doctor, "SYMTUNER_RULE");
-    symtuner_rules *other = NULL;
-    char full[ST_PATH];
+    static const struct {
+        const char *variable;
+        enum symtuner_status (*load)(const char *, symtuner_rules **, char *, size_t);
+        bool file; /* the variable names a file */
+    } source[] = {{"SYMTUNER_RULES", symtuner_rules_load, true},
+                  {"SYMTUNER_RULE", symtuner_rules_inline, false},
+                  {"NCCL_TUNER_CONFIG_FILE", symtuner_rules_load_csv, true}};
 
-    if (named(doctor, "SYMTUNER_RULES", full))
-        symtuner_rules_load(full, &doctor->rules, doctor->rules_error, SYMTUNER_ERROR_MAX);
-    if (rule && rule->value[0])
-        symtuner_rules_inline(rule->value, &other, doctor->rule_error, SYMTUNER_ERROR_MAX);
-    symtuner_rules_free(other);
-    other = NULL;
-    if (named(doctor, "NCCL_TUNER_CONFIG_FILE", full))
-        symtuner_rules_load_csv(full, &other, doctor->csv_error, SYMTUNER_ERROR_MAX);
-    symtuner_rules_free(other);
+    for (int i = 0; i < 3; i++) {
+        const struct st_setting *setting = st_doctor_get(doctor, source[i].variable);
+        char full[ST_PATH], error[SYMTUNER_ERROR_MAX];
+        symtuner_rules *rules = NULL;
+
+        if (!setting || !setting->value[0] ||
+            (source[i].file && !st_doctor_path(doctor, setting->value, full)))
+            continue;
+        if (source[i].load(source[i].file ? full : setting->value, &rules, error, sizeof error) !=
+            SYMTUNER_OK)
+            snprintf(doctor->rules_error[i], sizeof doctor->rules_error[i], "%s: %s",
+                     source[i].variable, error);
+        if (i == 0)
+            doctor->rules = rules;
+        else
+            symtuner_rules_free(rules);
+    }
 }

@@ -66,11 +66,8 @@ static bool kernel_typo(const struct st_doctor *doctor, char *evidence)
     size_t length;
     const char *word = setting ? wrong_kernel(doctor, setting->value, &length) : NULL;
 
-    if (!word)
-        return false;
-    snprintf(evidence, ST_EVIDENCE, "NCCL_SYM_KERNEL=%s (%s): no kernel is called \"%.*s\"",
-             setting->value, setting->origin, (int)length, word);
-    return true;
+    return word && st_found(evidence, "NCCL_SYM_KERNEL=%s (%s): no kernel is called \"%.*s\"",
+                            setting->value, setting->origin, (int)length, word);
 }
 
 static bool kernel_alone(const struct st_doctor *doctor, char *evidence)
@@ -78,11 +75,8 @@ static bool kernel_alone(const struct st_doctor *doctor, char *evidence)
     const struct st_setting *setting = st_doctor_get(doctor, "NCCL_SYM_KERNEL");
     size_t length;
 
-    if (!setting || setting->value[0] == '\0' || setting->value[0] == '^' ||
-        wrong_kernel(doctor, setting->value, &length))
-        return false;
-    snprintf(evidence, ST_EVIDENCE, "NCCL_SYM_KERNEL=%s (%s)", setting->value, setting->origin);
-    return true;
+    return setting && setting->value[0] != '\0' && setting->value[0] != '^' &&
+           !wrong_kernel(doctor, setting->value, &length) && st_found_setting(evidence, setting);
 }
 
 /* NCCL's variables that matter here. A name close to one of them, but equal to none, is a typo. */
@@ -118,32 +112,11 @@ static bool variable_typo(const struct st_doctor *doctor, char *evidence)
             if (edits <= (length > 12 ? 2 : 1))
                 near = known[k];
         }
-        if (near) {
-            snprintf(evidence, ST_EVIDENCE, "%s=%s (%s): did you mean %s?", setting->name,
-                     setting->value, setting->origin, near);
-            return true;
-        }
+        if (near)
+            return st_found(evidence, "%s=%s (%s): did you mean %s?", setting->name, setting->value,
+                            setting->origin, near);
     }
     return false;
-}
-
-static bool conf_missing(const struct st_doctor *doctor, char *evidence)
-{
-    snprintf(evidence, ST_EVIDENCE, "NCCL_CONF_FILE=%s: cannot be read; ~/.nccl.conf is not read "
-             "either", doctor->conf_missing);
-    return doctor->conf_missing[0] != '\0';
-}
-
-static bool conf_line(const struct st_doctor *doctor, char *evidence)
-{
-    snprintf(evidence, ST_EVIDENCE, "%s", doctor->conf_fault);
-    return doctor->conf_fault[0] != '\0';
-}
-
-static bool conf_overridden(const struct st_doctor *doctor, char *evidence)
-{
-    snprintf(evidence, ST_EVIDENCE, "%s", doctor->conf_overridden);
-    return doctor->conf_overridden[0] != '\0';
 }
 
 static bool is_kernel_variable(const char *name)
@@ -204,12 +177,9 @@ static bool proto_ll128(const struct st_doctor *doctor, char *evidence)
 {
     const struct st_setting *setting = st_doctor_get(doctor, "NCCL_PROTO");
 
-    if (!setting)
-        return false;
-    snprintf(evidence, ST_EVIDENCE, "NCCL_PROTO=%s (%s)", setting->value, setting->origin);
-    for (int coll = 0; coll < SYMTUNER_COLLS; coll++)
+    for (int coll = 0; setting && coll < SYMTUNER_COLLS; coll++)
         if (st_list_says(setting->value, symtuner_coll_name(coll), "LL128") == ST_SAYS_YES)
-            return true;
+            return st_found_setting(evidence, setting);
     return false;
 }
 
@@ -220,7 +190,7 @@ static bool proto_forced(const struct st_doctor *doctor, char *evidence)
     const struct st_setting *setting = st_doctor_get(doctor, "NCCL_PROTO");
 
     return setting && !st_text_in_list("|^LL128", setting->value) &&
-           !proto_ll128(doctor, evidence);
+           !proto_ll128(doctor, evidence) && st_found_setting(evidence, setting);
 }
 
 /* Is NCCL_SYM_CTAS no number, or a number that NCCL does not accept? */
@@ -233,33 +203,31 @@ static bool sym_ctas_range(const struct st_doctor *doctor, char *evidence)
     if (!setting)
         return false;
     n = strtol(setting->value, &end, 10);
-    snprintf(evidence, ST_EVIDENCE, "NCCL_SYM_CTAS=%s (%s)", setting->value, setting->origin);
-    return *end || end == setting->value || n < 0 || n > 64;
+    return (*end || end == setting->value || n < 0 || n > 64) &&
+           st_found_setting(evidence, setting);
 }
+
+static const char xla_symmetric[] =
+    "--xla_gpu_experimental_enable_nccl_symmetric_buffers=true";
 
 static bool xla_starved(const struct st_doctor *doctor, char *evidence)
 {
     const struct st_setting *flags = st_doctor_get(doctor, "XLA_FLAGS");
 
-    if (!flags ||
-        !strstr(flags->value, "--xla_gpu_experimental_enable_nccl_symmetric_buffers=true") ||
-        st_doctor_get(doctor, "NCCL_SYM_CTAS") || doctor->tuner.symtuner || doctor->env.symtuner)
-        return false;
-    snprintf(evidence, ST_EVIDENCE,
-             "XLA_FLAGS turns symmetric buffers on, and neither symtuner nor "
-             "NCCL_SYM_CTAS raises their CTA count");
-    return true;
+    return flags && strstr(flags->value, xla_symmetric) &&
+           !st_doctor_get(doctor, "NCCL_SYM_CTAS") && !doctor->tuner.symtuner &&
+           !doctor->env.symtuner &&
+           st_found(evidence, "XLA_FLAGS turns symmetric buffers on, and neither symtuner nor "
+                              "NCCL_SYM_CTAS raises their CTA count");
 }
 
 static bool xla_half(const struct st_doctor *doctor, char *evidence)
 {
     const struct st_setting *flags = st_doctor_get(doctor, "XLA_FLAGS");
 
-    snprintf(evidence, ST_EVIDENCE, "XLA_FLAGS has "
-             "--xla_gpu_experimental_enable_nccl_symmetric_buffers=true alone");
-    return flags &&
-           strstr(flags->value, "--xla_gpu_experimental_enable_nccl_symmetric_buffers=true") &&
-           !strstr(flags->value, "--xla_gpu_enable_nccl_user_buffers=true");
+    return flags && strstr(flags->value, xla_symmetric) &&
+           !strstr(flags->value, "--xla_gpu_enable_nccl_user_buffers=true") &&
+           st_found(evidence, "XLA_FLAGS has %s alone", xla_symmetric);
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */
@@ -270,6 +238,9 @@ static bool xla_half(const struct st_doctor *doctor, char *evidence)
 #define CHECK(id_, severity_, first_, last_, check_, what_, cure_)                                 \
     {.id = id_, .severity = severity_, .first = first_, .last = last_, .check = check_,            \
      .what = what_, .cure = cure_}
+#define CONF(id_, severity_, text_, what_, cure_)                                                  \
+    {.id = id_, .severity = severity_, .when = ST_WHEN_TEXT,                                       \
+     .at = offsetof(struct st_doctor, text_), .what = what_, .cure = cure_}
 
 const struct st_finding st_findings_settings[] = {
     CHECK("sym-kernel-typo", ST_ERROR, 0, 23099, kernel_typo,
@@ -364,12 +335,12 @@ const struct st_finding st_findings_settings[] = {
             "prints several lines per call; timings are not reliable", "NCCL_DEBUG=WARN"),
     CHECK("variable-typo", ST_WARNING, 0, 0, variable_typo,
           "NCCL reads no such variable and does not say so", "correct the name"),
-    CHECK("conf-file-missing", ST_WARNING, 0, 0, conf_missing,
-          "NCCL goes on without it, and without a message", "correct NCCL_CONF_FILE, or unset it"),
-    CHECK("conf-line", ST_WARNING, 0, 0, conf_line, "the line does not do what it says",
-          "write NAME=VALUE, without spaces"),
-    CHECK("conf-overridden", ST_NOTE, 0, 0, conf_overridden,
-          "a variable that is already set is not taken from a file", "remove one of the two"),
+    CONF("conf-file-missing", ST_WARNING, conf_missing,
+         "NCCL goes on without it, and without a message", "correct NCCL_CONF_FILE, or unset it"),
+    CONF("conf-line", ST_WARNING, conf_fault, "the line does not do what it says",
+         "write NAME=VALUE, without spaces"),
+    CONF("conf-overridden", ST_NOTE, conf_overridden,
+         "a variable that is already set is not taken from a file", "remove one of the two"),
     CHECK("symtuner-variable", ST_WARNING, 0, 0, symtuner_variable, "no program reads it",
           "symtuner env lists the variables, docs/kernels.md those of the kernels"),
     CHECK("symtuner-value", ST_ERROR, 0, 0, symtuner_value, "the value is not understood",
@@ -384,5 +355,5 @@ const struct st_finding st_findings_settings[] = {
           "NCCL_ENV_PLUGIN=libsymtuner.so, or NCCL_SYM_CTAS=32"),
     CHECK("xla-half", ST_NOTE, 0, 0, xla_half, "XLA registers buffers only when both flags are on",
           "add --xla_gpu_enable_nccl_user_buffers=true"),
+    {.id = NULL},
 };
-const int st_findings_settings_count = sizeof st_findings_settings / sizeof *st_findings_settings;

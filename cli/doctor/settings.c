@@ -107,7 +107,9 @@ void st_doctor_settings(struct st_doctor *doctor)
     file = st_doctor_get(doctor, "NCCL_CONF_FILE");
     if (file && file->value[0]) {
         if (!read_conf(doctor, file->value)) /* the file is missing, unreadable or a folder */
-            snprintf(doctor->conf_missing, sizeof doctor->conf_missing, "%s", file->value);
+            snprintf(doctor->conf_missing, sizeof doctor->conf_missing,
+                     "NCCL_CONF_FILE=%s: cannot be read; ~/.nccl.conf is not read either",
+                     file->value);
     } else if (home) {
         snprintf(path, sizeof path, "%.1000s/.nccl.conf", home);
         read_conf(doctor, path);
