@@ -158,7 +158,11 @@ static bool pass(const struct st_command_line *line, char **argv, void *self, bo
             options = false;
         else if (options && (*argv)[0] == '-' && (*argv)[1])
             taken = read_option(line, argv, self, early, error);
-        else if (!early) {
+        else if (options && line->words_last) {
+            snprintf(error, ST_OPTION_ERROR, "write -- before \"%.*s\": symtuner %s %.*s", SHOWN,
+                     *argv, line->command, (int)strcspn(line->usage, "\n"), line->usage);
+            return false;
+        } else if (!early) {
             taken = read_word(line, (int)(end - first), *argv, self, error);
             *end++ = *argv;
         }

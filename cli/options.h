@@ -79,6 +79,7 @@ struct st_command_line {
     /* Check or read word ${place}, from 0 on; may be NULL */
     bool (*word)(int place, const char *word, void *self, char error[ST_OPTION_ERROR]);
     int least_words, most_words; /* ST_ANY_WORDS: no limit */
+    bool words_last;             /* words come behind "--" only */
     /* Called between the early rows and the others; may be NULL. Returns -1 if the command goes on,
      * else its exit status. */
     int (*started)(void *self);
