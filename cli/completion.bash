@@ -14,11 +14,17 @@ _symtuner()
         COMPREPLY=($(compgen -W "$words" -- "$current"))
         return
     fi
+    if [ "$command" = run ] && [[ " ${COMP_WORDS[*]:2:COMP_CWORD-2} " == *" -- "* ]]; then
+        words=$([ "$before" = -- ] && compgen -c -- "$current"; compgen -f -- "$current")
+        COMPREPLY=($words) # the user's program and its files
+        return
+    fi
     help=$("$program" "$command" --help 2>/dev/null)
     case $before in
     --coll) COMPREPLY=($(compgen -W "$colls all" -- "$current")); return ;;
     --dtype) COMPREPLY=($(compgen -W "i8 u8 i32 u32 i64 u64 f16 f32 f64 bf16 f8e4m3 f8e5m2" -- "$current")); return ;;
     --op) COMPREPLY=($(compgen -W "sum prod max min avg premulsum" -- "$current")); return ;;
+    --only) COMPREPLY=($(compgen -W "plugin dropin jax allreduce reducescatter allgather" -- "$current")); return ;;
     --buffers) COMPREPLY=($(compgen -W "none comm window sym" -- "$current")); return ;;
     --machine)
         words=$("$program" why --machine list 2>/dev/null | awk '{ print $1 }')

@@ -22,6 +22,7 @@ static const struct {
     {"diff", st_cmd_diff, "what another rules file would change"},
     {"doctor", st_cmd_doctor, "what on this box and in this environment stands in the way"},
     {"env", st_cmd_env, "the SYMTUNER_* variables, their values here and their meaning"},
+    {"run", st_cmd_run, "run a program with plugin, drop-in and JAX route; say what they did"},
     {"table", st_cmd_table, "the decision map of a rules file, in the terminal or as a page"},
     {"top", st_cmd_top, "what ran, from ledgers: sizes, kernels, registered or not"},
     {"tune", st_cmd_tune, "measure this box; write rules, raw data and a report"},

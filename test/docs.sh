@@ -306,7 +306,7 @@ check_includes()
     fine "includes point the way docs/design.md draws them"
 }
 
-for page in README.md docs/rules.md docs/ledger.md docs/why.md docs/doctor.md docs/tune.md; do
+for page in README.md docs/rules.md docs/ledger.md docs/why.md docs/doctor.md docs/tune.md docs/run.md; do
     check_page "$page"
 done
 check_links

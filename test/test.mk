@@ -37,7 +37,7 @@ test-cli-fuzz: $(B)/symtuner $(B)/check-corpus $(B)/test/fuzz/cli_fuzz.c.o
 	$(Q)$(B)/cli_fuzz $(B)/check-corpus test/fuzz/corpus.words test/corpus/sample.csv $(or $(ROUNDS),300)
 
 # The commands on made-up boxes (files, settings, libraries) and on fake GPUs in host memory; then all but
-# why with random words and damaged files. files.sh exits 77 where it has no compiler for its libraries.
+# why with random words and damaged files. Scripts exit 77 where a tool for a part of them is missing.
 TEST_ALSO += test-commands
 test-commands: all test-cli-fuzz
 	$(Q)sh test/cli/doctor.sh $(B)
@@ -46,6 +46,7 @@ test-commands: all test-cli-fuzz
 	$(Q)sh test/cli/options.sh $(B)
 	$(Q)sh test/cli/install.sh $(B)
 	$(Q)sh test/cli/files.sh $(B) || [ $$? = 77 ]
+	$(Q)sh test/cli/run.sh $(B) || [ $$? = 77 ]
 	$(Q)sh test/fuzz/commands.sh $(B) $(or $(ROUNDS),200)
 
 # To add a test: write test/ROOM/check_NAME.c and a line in test/suites.h, or a target of your own and

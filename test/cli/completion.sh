@@ -33,6 +33,10 @@ offers window symtuner decide allreduce 1KiB --buffers w
 offers docs/example.rules symtuner decide allreduce 1KiB --rules docs/exa
 offers decide symtuner help dec
 offers docs/example.rules symtuner check docs/exa
+offers dropin symtuner run --only d
+offers --print symtuner run --quiet --pr
+offers env symtuner run --off -- en
+offers docs/example.rules symtuner run -- cat docs/exa
 COMP_WORDS=(symtuner w) COMP_CWORD=1
 _symtuner
 case " ${COMPREPLY[*]} " in *" worker "*) echo "FAIL the hidden worker is offered"; failed=1 ;; esac

@@ -14,7 +14,7 @@ ok() { # ok WHAT STATUS
     [ "$2" -eq 0 ] || { echo "FAIL $1"; failed=1; }
 }
 commands=$("$symtuner" --help | sed -n 's/^  \([a-z][a-z]*\) .*/\1/p')
-[ "$(echo "$commands" | wc -l)" -ge 11 ]
+[ "$(echo "$commands" | wc -l)" -ge 12 ]
 ok "symtuner --help names the commands" $?
 
 for command in $commands; do

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/run/job.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { TRIES = 200 }; /* of 1 ms */
+
+static void wait_a_moment(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+/* Did a launcher start this process as one of several ranks? */
+static bool is_rank(void)
+{
+    static const char *const variable[] = {"OMPI_COMM_WORLD_LOCAL_RANK",
+                                           "PMIX_RANK",
+                                           "PMI_RANK",
+                                           "MPI_LOCALRANKID",
+                                           "MV2_COMM_WORLD_LOCAL_RANK",
+                                           "SLURM_PROCID",
+                                           "PALS_LOCAL_RANKID",
+                                           "LOCAL_RANK"}; /* torchrun */
+
+    for (size_t i = 0; i < sizeof variable / sizeof *variable; i++)
+        if (getenv(variable[i]))
+            return true;
+    return false;
+}
+
+/* Return when our parent was started, in ticks since the box was; 0 if that is not known. */
+static unsigned long long parent_began(void)
+{
+    char name[40], text[1024], *at;
+    unsigned long long ticks = 0;
+    FILE *file;
+    size_t n;
+
+    snprintf(name, sizeof name, "/proc/%d/stat", (int)getppid());
+    if (!(file = fopen(name, "re")))
+        return 0;
+    n = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[n] = '\0';
+    at = strrchr(text, ')'); /* behind the program's name, which is field 2 */
+    for (int field = 2; at && field < 22; field++)
+        at = strchr(at + 1, ' ');
+    if (at)
+        sscanf(at, "%llu", &ticks);
+    return ticks;
+}
+
+static const char *folder(int index)
+{
+    const char *temporary = getenv("TMPDIR");
+    const char *const list[] = {"/dev/shm", temporary && *temporary ? temporary : "/tmp", "/tmp"};
+
+    return index < 3 ? list[index] : NULL;
+}
+
+/* Remove the files in ${in} that runs of this user left behind when they were killed. */
+static void sweep(const char *in)
+{
+    char pattern[ST_RUN_PATH];
+    struct stat file;
+    glob_t found;
+
+    snprintf(pattern, sizeof pattern, "%.300s/symtuner-run-%u-*", in, (unsigned)geteuid());
+    if (glob(pattern, GLOB_NOSORT, NULL, &found) != 0)
+        return;
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        int fd = open(found.gl_pathv[i], O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+
+        if (fd >= 0 && fstat(fd, &file) == 0 && file.st_uid == geteuid() && S_ISREG(file.st_mode) &&
+            flock(fd, LOCK_EX | LOCK_NB) == 0)
+            unlink(found.gl_pathv[i]);
+        if (fd >= 0)
+            close(fd);
+    }
+    globfree(&found);
+}
+
+/* Lock the file of ${job}. Returns false if it has been removed meanwhile. */
+static bool lock(struct st_run_job *job)
+{
+    struct stat file;
+
+    job->lock = open(job->path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (job->lock >= 0 && flock(job->lock, LOCK_SH) == 0 && fstat(job->lock, &file) == 0 &&
+        file.st_nlink > 0)
+        return true;
+    if (job->lock >= 0)
+        close(job->lock);
+    return false;
+}
+
+/* Make or, if ranks share it, find the file job->path; lock and map it. */
+static bool take(struct st_run_job *job, char error[ST_RUN_ERROR])
+{
+    for (int i = 0; i < TRIES; i++) {
+        struct st_tally *made = st_tally_create(job->path, error, ST_RUN_ERROR);
+
+        if (!made && errno != EEXIST)
+            return false;
+        st_tally_close(made);
+        job->first = made != NULL;
+        /* map it once it is locked: until then another run may remove it and a third make it anew */
+        if ((made || job->shared) && lock(job)) {
+            if ((job->tally = st_tally_open(job->path, error, ST_RUN_ERROR)))
+                return true;
+            close(job->lock);
+        }
+        wait_a_moment();
+    }
+    return false;
+}
+
+bool st_run_job_begin(struct st_run_job *job, char error[ST_RUN_ERROR])
+{
+    const char *outer = getenv(ST_TALLY_VARIABLE), *in;
+    struct timespec now;
+
+    *job = (struct st_run_job){.lock = -1};
+    if (outer && (job->tally = st_tally_open(outer, error, ST_RUN_ERROR))) {
+        st_tally_close(job->tally);
+        job->tally = NULL;
+        error[0] = '\0';
+        return false;
+    }
+    clock_gettime(CLOCK_REALTIME, &now);
+    job->shared = is_rank();
+    for (int i = 0; (in = folder(i)); i++) {
+        sweep(in);
+        if (job->shared)
+            snprintf(job->path, sizeof job->path, "%.300s/symtuner-run-%u-of-%d-%llu", in,
+                     (unsigned)geteuid(), (int)getppid(), parent_began());
+        else
+            snprintf(job->path, sizeof job->path, "%.300s/symtuner-run-%u-%d-%lld%09ld", in,
+                     (unsigned)geteuid(), (int)getpid(), (long long)now.tv_sec, now.tv_nsec);
+        if (take(job, error))
+            return true;
+    }
+    return false;
+}
+
+void st_run_job_end(struct st_run_job *job, void (*print)(const struct st_tally *tally))
+{
+    if (!job->tally)
+        return;
+    /* of several ranks that try this at once, only the last one to give up its own lock succeeds */
+    if (!job->shared || flock(job->lock, LOCK_EX | LOCK_NB) == 0) {
+        print(job->tally);
+        unlink(job->path);
+    }
+    close(job->lock);
+    st_tally_close(job->tally);
+    job->tally = NULL;
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/run/plan.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "cli/text.h"
+
+const char *const st_run_part_word[ST_RUN_PARTS] = {"plugin", "dropin", "jax"};
+
+struct making {
+    const struct st_run_ask *ask;
+    st_run_getter *get;
+    const void *from;
+    struct st_run_plan *plan;
+    char parts[60], notes[1000]; /* what the plan's ${said} is made of */
+};
+
+/* Return the value of a variable, "" if it is not set. */
+static const char *now(const struct making *making, const char *name)
+{
+    const char *value = making->get(making->from, name);
+
+    return value ? value : "";
+}
+
+static void part(struct making *making, const char *name)
+{
+    size_t at = strlen(making->parts);
+
+    st_text_add(making->parts, sizeof making->parts, at, "%s%s", at ? ", " : "", name);
+}
+
+static void note(struct making *making, const char *what, const char *name, const char *value)
+{
+    size_t at = strlen(making->notes);
+
+    st_text_add(making->notes, sizeof making->notes, at, "; %s%s%s%.200s", what, name,
+                name[0] ? "=" : "", value);
+}
+
+static void set(struct making *making, const char *name, const char *value)
+{
+    struct st_run_plan *plan = making->plan;
+
+    if (strcmp(now(making, name), value) == 0)
+        return;
+    plan->set[plan->sets].name = name;
+    snprintf(plan->set[plan->sets++].value, ST_RUN_VALUE, "%s", value);
+}
+
+static void set_number(struct making *making, const char *name, int number)
+{
+    char text[16];
+
+    snprintf(text, sizeof text, "%d", number);
+    if (number)
+        set(making, name, text);
+}
+
+/* ---- plugin -------------------------------------------------------------------------------------- */
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* Does NCCL take ${value} for symtuner's plugin? "symtuner" is libnccl-tuner-symtuner.so. */
+static bool names_symtuner(const char *value)
+{
+    return strcmp(value, "symtuner") == 0 || strcmp(value, "libsymtuner.so") == 0 ||
+           ends_with(value, "/libsymtuner.so") || ends_with(value, "-symtuner.so");
+}
+
+/* Make ${variable} name the plugin. A plugin that it names already goes behind ours: it is named in
+ * ${next}, unless that is set. */
+static void put_in_front(struct making *making, const char *variable, const char *next,
+                         const char *plugin)
+{
+    const char *value = now(making, variable);
+
+    if (names_symtuner(value))
+        return;
+    if (strcasecmp(value, "none") == 0 || (value[0] && now(making, next)[0])) {
+        note(making, "kept: ", variable, value);
+        return;
+    }
+    if (value[0]) {
+        note(making, "behind the plugin: ", variable, value);
+        set(making, next, value);
+    }
+    set(making, variable, plugin);
+}
+
+/* NCCL 2.28.7 and later read NCCL_ENV_PLUGIN, and the plugin then names itself as tuner and
+ * profiler where it is needed. Earlier releases read only the other two. */
+static void plan_plugin(struct making *making, const char *plugin)
+{
+    const char *env = now(making, "NCCL_ENV_PLUGIN");
+
+    part(making, "plugin");
+    if (!env[0])
+        set(making, "NCCL_ENV_PLUGIN", plugin);
+    else if (!names_symtuner(env))
+        note(making, "kept: ", "NCCL_ENV_PLUGIN", env);
+    put_in_front(making, "NCCL_TUNER_PLUGIN", "SYMTUNER_NEXT_TUNER", plugin);
+    if (now(making, "SYMTUNER_LEDGER")[0])
+        put_in_front(making, "NCCL_PROFILER_PLUGIN", "SYMTUNER_NEXT_PROFILER", plugin);
+}
+
+/* ---- drop-in ------------------------------------------------------------------------------------- */
+
+/* Does LD_PRELOAD name the drop-in, in whatever folder? */
+static bool preloads_dropin(const char *list)
+{
+    static const char name[] = "libsymtuner_nccl.so";
+
+    while (*list) {
+        size_t n = strcspn(list, " :"), own = sizeof name - 1;
+
+        if (n >= own && strncmp(list + n - own, name, own) == 0 &&
+            (n == own || list[n - own - 1] == '/'))
+            return true;
+        list += n + (list[n] != '\0');
+    }
+    return false;
+}
+
+/* Our drop-in comes first: a library in front of it that defines NCCL's functions, as NCCL itself,
+ * would hide it. */
+static void plan_dropin(struct making *making, const char *dropin)
+{
+    const char *list = now(making, "LD_PRELOAD");
+    char value[ST_RUN_VALUE];
+
+    if (preloads_dropin(list)) {
+        part(making, "drop-in");
+    } else if (strpbrk(dropin, " :")) { /* LD_PRELOAD knows no quotes */
+        note(making, "no drop-in, since its path has a space or colon: ", "", dropin);
+        return;
+    } else if (snprintf(value, sizeof value, "%s%s%s", dropin, list[0] ? ":" : "", list) >=
+               ST_RUN_VALUE) {
+        note(making, "no drop-in, since LD_PRELOAD is too long", "", "");
+        return;
+    } else {
+        part(making, "drop-in");
+        set(making, "LD_PRELOAD", value);
+    }
+    making->plan->counts = true;
+    if (making->ask->colls[0])
+        set(making, "SYMTUNER_ONLY", making->ask->colls);
+    set_number(making, "SYMTUNER_VERIFY", making->ask->verify);
+}
+
+void st_run_plan(const struct st_run_ask *ask, const struct st_run_libraries *libraries,
+                 st_run_getter *get, const void *from, struct st_run_plan *plan)
+{
+    struct making making = {.ask = ask, .get = get, .from = from, .plan = plan};
+    bool plugin = ask->part[ST_RUN_PLUGIN], dropin = ask->part[ST_RUN_DROPIN];
+
+    *plan = (struct st_run_plan){.sets = 0};
+    if (plugin && libraries->plugin)
+        plan_plugin(&making, libraries->plugin);
+    if (dropin && libraries->dropin)
+        plan_dropin(&making, libraries->dropin);
+    if (ask->part[ST_RUN_JAX]) {
+        part(&making, "JAX route");
+        if (!now(&making, "SYMTUNER_JAX")[0])
+            set(&making, "SYMTUNER_JAX", "1");
+    }
+    set_number(&making, "SYMTUNER_AR_MAX_CTAS", ask->max_ctas);
+    if (ask->off)
+        set(&making, "SYMTUNER_MODE", "off");
+    if (ask->off || strcmp(now(&making, "SYMTUNER_MODE"), "off") == 0) {
+        plan->counts = false;
+        note(&making, "all of it off: ", "SYMTUNER_MODE", "off");
+    }
+    if (plugin && !libraries->plugin)
+        note(&making, "no plugin: libsymtuner.so is not beside symtuner", "", "");
+    if (dropin && !libraries->dropin)
+        note(&making, "no drop-in: libsymtuner_nccl.so is not beside symtuner", "", "");
+    snprintf(plan->said, sizeof plan->said, "%s%s", making.parts[0] ? making.parts : "nothing",
+             making.notes);
+}
+
+bool st_run_quote(const char *value, char *text, size_t size)
+{
+    size_t at = 0;
+
+    if (size < 3)
+        return false;
+    text[at++] = '\'';
+    for (; *value; value++) {
+        const char *piece = "'\\''";
+        size_t n = *value == '\'' ? 4 : 1;
+
+        if (at + n + 2 > size)
+            return false;
+        memcpy(text + at, n == 4 ? piece : value, n);
+        at += n;
+    }
+    memcpy(text + at, "'", 2);
+    return true;
+}

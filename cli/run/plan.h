@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * plan.h - which variables `symtuner run` sets, from its options, its libraries and the environment.
+ *
+ * Pure, and it looks at neither GPUs nor NCCL: ranks that are started with the same options and
+ * environment get the same variables, also where one command starts the ranks of several boxes.
+ * Who finds no use for a variable ignores it.
+ *
+ * Units      none. Ownership  the plan holds copies. Threads: any.
+ * Errors     what cannot be set is left out, and st_run_plan::said says so.
+ */
+#ifndef ST_RUN_PLAN_H_
+#define ST_RUN_PLAN_H_
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { ST_RUN_SETTINGS = 12, ST_RUN_VALUE = 4096 };
+
+/* The parts of --only. */
+enum st_run_part { ST_RUN_PLUGIN, ST_RUN_DROPIN, ST_RUN_JAX, ST_RUN_PARTS };
+extern const char *const st_run_part_word[ST_RUN_PARTS];
+
+struct st_run_ask {
+    bool part[ST_RUN_PARTS];
+    char colls[120]; /* collectives of the drop-in, "allreduce,allgather"; "": all that it knows */
+    bool off;
+    int verify, max_ctas; /* 0: not given */
+};
+
+/* The paths of our libraries; NULL: there is none beside the command. */
+struct st_run_libraries {
+    const char *plugin, *dropin;
+};
+
+struct st_run_setting {
+    const char *name;
+    char value[ST_RUN_VALUE];
+};
+
+struct st_run_plan {
+    struct st_run_setting set[ST_RUN_SETTINGS]; /* differs from the environment */
+    int sets;
+    bool counts; /* the drop-in is loaded and counts calls */
+    /* one line: "plugin, drop-in, JAX route; NCCL_ENV_PLUGIN=libx.so is kept" */
+    char said[1200];
+};
+
+/* Return the value that a program started now would see, or NULL if the variable is not set. */
+typedef const char *st_run_getter(const void *from, const char *name);
+
+void st_run_plan(const struct st_run_ask *ask, const struct st_run_libraries *libraries,
+                 st_run_getter *get, const void *from, struct st_run_plan *plan_out);
+
+/* Write ${value} into ${text} as a word for sh. Returns false if it does not fit. */
+bool st_run_quote(const char *value, char *text, size_t size);
+
+#endif

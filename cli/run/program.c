@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * program.c - fork, exec, signals.
+ *
+ * The program stays in our process group. So what the terminal sends (Ctrl-C, Ctrl-Z) reaches it
+ * without us, and passing it on would deliver it twice; what another process sends to us is passed
+ * on. While the program runs, all signals are blocked here and taken with sigwaitinfo.
+ */
+#include "cli/run/program.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* What the program gets back as it was before us. */
+struct inherited {
+    sigset_t blocked;
+    struct sigaction child;
+};
+
+static void become(char *const argv[], const struct inherited *inherited, pid_t parent, int report)
+{
+    int reason;
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* who kills the job with SIGKILL means the program */
+    if (getppid() != parent)
+        _exit(ST_RUN_NOT_EXECUTABLE);
+    sigaction(SIGCHLD, &inherited->child, NULL);
+    sigprocmask(SIG_SETMASK, &inherited->blocked, NULL);
+    execvp(argv[0], argv);
+    reason = errno;
+    while (write(report, &reason, sizeof reason) < 0 && errno == EINTR)
+        ;
+    _exit(ST_RUN_NOT_EXECUTABLE);
+}
+
+/* Does the terminal send this signal to a whole group of processes? */
+static bool of_terminal(const siginfo_t *info)
+{
+    static const int sent[] = {SIGINT, SIGQUIT, SIGTSTP, SIGTTIN, SIGTTOU, SIGWINCH};
+
+    for (size_t i = 0; i < sizeof sent / sizeof *sent; i++)
+        if (info->si_signo == sent[i])
+            return info->si_code > 0; /* by the kernel */
+    return false;
+}
+
+/* Pass on one signal to the program ${pid}. */
+static void pass(const siginfo_t *info, pid_t pid)
+{
+    bool stops =
+        info->si_signo == SIGTSTP || info->si_signo == SIGTTIN || info->si_signo == SIGTTOU;
+    bool by_program = info->si_code <= 0 && info->si_pid == pid;
+
+    if (by_program)
+        return; /* it signals its parent, and must not get that back */
+    if (!of_terminal(info) || getpgid(pid) != getpgrp())
+        kill(pid, info->si_signo);
+    if (stops)
+        kill(getpid(), SIGSTOP);
+}
+
+/* Collect children that have ended; as the first process of a container we also inherit others'.
+ * Returns true, with ${status_out}, once the program is among them. */
+static bool ended(pid_t pid, int *status_out)
+{
+    int status;
+    pid_t one;
+
+    while ((one = waitpid(-1, &status, WNOHANG)) > 0)
+        if (one == pid) {
+            *status_out = status;
+            return true;
+        }
+    return false;
+}
+
+static int wait_for(pid_t pid, const sigset_t *all)
+{
+    siginfo_t info;
+    int status;
+
+    for (;;) {
+        int number = sigwaitinfo(all, &info); /* fails with EINTR after a stop */
+
+        if (number == SIGCHLD && ended(pid, &status))
+            return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+        if (number > 0 && number != SIGCHLD)
+            pass(&info, pid);
+    }
+}
+
+static bool not_started(const char *name, int reason, int *status)
+{
+    fprintf(stderr, "symtuner run: %s: %s\n", name, strerror(reason));
+    *status = reason == ENOENT ? ST_RUN_NOT_FOUND : ST_RUN_NOT_EXECUTABLE;
+    return false;
+}
+
+bool st_run_program(char *const argv[], int *status)
+{
+    struct sigaction normal = {.sa_handler = SIG_DFL};
+    struct inherited inherited;
+    int report[2], reason = 0;
+    pid_t parent = getpid(), pid;
+    sigset_t all;
+
+    sigfillset(&all);
+    if (pipe2(report, O_CLOEXEC) != 0)
+        return not_started(argv[0], errno, status);
+    sigprocmask(SIG_BLOCK, &all, &inherited.blocked);
+    sigaction(SIGCHLD, &normal, &inherited.child); /* if it was ignored, no status would be kept */
+    fflush(NULL);
+    pid = fork();
+    if (pid == 0)
+        become(argv, &inherited, parent, report[1]);
+    if (pid < 0)
+        reason = errno;
+    close(report[1]);
+    while (pid > 0 && read(report[0], &reason, sizeof reason) < 0 && errno == EINTR)
+        ;
+    close(report[0]);
+    if (reason) {
+        if (pid > 0)
+            waitpid(pid, NULL, 0);
+        return not_started(argv[0], reason, status);
+    }
+    *status = wait_for(pid, &all);
+    return true;
+}

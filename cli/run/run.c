@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * run.c - symtuner run: starts a program with plugin, drop-in and JAX route, and says at its end
+ * what they did.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "cli/doctor/doctor.h"
+#include "cli/gpu/cuda.h"
+#include "cli/options.h"
+#include "cli/run/job.h"
+#include "cli/run/plan.h"
+#include "cli/run/program.h"
+#include "cli/run/summary.h"
+#include "cli/text.h"
+#include "nccl/names.h"
+
+enum { VERIFY_MAX = 1000000, CTAS_MAX = 512 }; /* as SYMTUNER_AR_MAX_CTAS */
+
+struct request {
+    struct st_run_ask ask;
+    bool print, quiet;
+};
+
+/* ---- command line -------------------------------------------------------------------------------- */
+
+/* Read a list such as "dropin,allreduce": if it names parts, the others are left out; if it names
+ * collectives, the drop-in leaves the others to NCCL. */
+static bool read_only(const char *value, void *to, char error[ST_OPTION_ERROR])
+{
+    static const char *const word[] = {"plugin",    "dropin",        "jax",
+                                       "allreduce", "reducescatter", "allgather"};
+    static const struct st_words words = {word, sizeof word / sizeof *word};
+    struct st_run_ask *ask = to;
+    bool given[sizeof word / sizeof *word] = {false}, parts = false;
+
+    for (const char *at = value;; at++) {
+        size_t n = strcspn(at, ",");
+        int index = st_word_find(&words, at, n);
+
+        if (index < 0)
+            return st_option_wrong(error, "--only wants words of plugin, dropin, jax, allreduce, "
+                                          "reducescatter and allgather, joined by commas",
+                                   value);
+        given[index] = true;
+        parts |= index < ST_RUN_PARTS;
+        at += n;
+        if (*at == '\0')
+            break;
+    }
+    ask->colls[0] = '\0';
+    for (int i = 0; i < words.count; i++)
+        if (i < ST_RUN_PARTS)
+            ask->part[i] = given[i] || !parts;
+        else if (given[i])
+            st_text_add(ask->colls, sizeof ask->colls, strlen(ask->colls), "%s%s",
+                        ask->colls[0] ? "," : "", word[i]);
+    return true;
+}
+
+#define AT(member) offsetof(struct request, member)
+static const struct st_option rows[] = {
+    {"only", "WHAT", "plugin, dropin, jax: only these parts; allreduce, reducescatter, allgather: "
+                     "the drop-in takes only these; several with commas", ST_OPTION_READ,
+     .read = read_only, .at = AT(ask)},
+    {"max-ctas", "N", "our kernels use at most N CTAs each (SYMTUNER_AR_MAX_CTAS)",
+     ST_OPTION_NUMBER, .at = AT(ask.max_ctas), .least = 1, .most = CTAS_MAX},
+    {"verify", "N", "run the first N calls of each kind by our kernels and by NCCL, and compare "
+                    "(SYMTUNER_VERIFY)", ST_OPTION_NUMBER, .at = AT(ask.verify), .least = 1,
+     .most = VERIFY_MAX},
+    {"off", NULL, "load everything, but leave every call to NCCL (SYMTUNER_MODE=off)",
+     ST_OPTION_FLAG, .at = AT(ask.off)},
+    {"print", NULL, "print what it would set, as lines for sh; run nothing", ST_OPTION_FLAG,
+     .at = AT(print)},
+    {"quiet", NULL, "neither the line at the start nor the summary", ST_OPTION_FLAG,
+     .at = AT(quiet)},
+};
+static const struct st_command_line line = {
+    .command = "run",
+    .usage = "[options] -- PROGRAM [ARGUMENT...]\n--print [options]\n",
+    .about = "Run a program with symtuner's plugin, drop-in and JAX route. One line on stderr says "
+             "what is set;\nat the end a summary says which collectives ran, and which of them by "
+             "our kernels. Variables that\nare set stay: other plugins go behind ours, other "
+             "preloaded libraries behind the drop-in.\n",
+    .after = "Exit: the program's status, or 128 + the signal that killed it; 126: it cannot be "
+             "executed; 127: it\nis not found; 2: wrong usage. docs/run.md says more.\n"
+             "examples: symtuner run -- torchrun --nproc-per-node 8 train.py\n"
+             "          symtuner run --print >> job.sh\n",
+    .row = rows,
+    .rows = sizeof rows / sizeof *rows,
+    .most_words = ST_ANY_WORDS,
+    .words_last = true};
+
+/* ---- the edge ------------------------------------------------------------------------------------ */
+
+/* The value that the program will see: that of the environment or else, for NCCL's variables, of
+ * NCCL's conf files, which a variable of ours would override. */
+static const char *value_of(const void *doctor, const char *name)
+{
+    const char *value = getenv(name);
+    const struct st_setting *setting = value ? NULL : st_doctor_get(doctor, name);
+
+    return setting && strncmp(name, "NCCL_", 5) == 0 ? setting->value : value;
+}
+
+static const char *find(const char *name, char path[ST_PATH])
+{
+    return strchr(st_beside_command(name, path, ST_PATH), '/') ? path : NULL;
+}
+
+static void make_plan(const struct st_run_ask *ask, struct st_run_plan *plan)
+{
+    static struct st_doctor doctor = {.root = ""}; /* large */
+    char plugin[ST_PATH], dropin[ST_PATH];
+    struct st_run_libraries libraries = {find("libsymtuner.so", plugin),
+                                         find("libsymtuner_nccl.so", dropin)};
+
+    st_doctor_settings(&doctor);
+    st_run_plan(ask, &libraries, value_of, &doctor, plan);
+}
+
+static int print_plan(const struct st_run_plan *plan)
+{
+    char word[2 * ST_RUN_VALUE];
+    bool shown;
+
+    printf("# symtuner run: %s\n", plan->said);
+    for (int i = 0; i < plan->sets; i++) {
+        const char *value = plan->set[i].value;
+
+        for (const char *at = value; *at; at += st_text_character(at, &shown))
+            if (st_text_character(at, &shown), !shown)
+                value = NULL;
+        if (!value || !st_run_quote(value, word, sizeof word)) {
+            fprintf(stderr,
+                    "symtuner run: %s cannot be printed: its value has a control character "
+                    "or is too long\n",
+                    plan->set[i].name);
+            return ST_EXIT_FINDINGS;
+        }
+        printf("export %s=%s\n", plan->set[i].name, word);
+    }
+    return ST_EXIT_FINE;
+}
+
+/* Return whether the loader will ignore LD_PRELOAD because ${program} runs with other rights than
+ * its caller's. */
+static bool ignores_preload(const char *program)
+{
+    const char *path = getenv("PATH");
+    char file[ST_PATH];
+    struct stat status;
+
+    for (const char *at = strchr(program, '/') || !path ? "" : path;; at++) {
+        int n = (int)strcspn(at, ":");
+
+        snprintf(file, sizeof file, "%.*s%s%.500s", n < 500 ? n : 0, at, n ? "/" : "", program);
+        if (stat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_mode & 0111)
+            return ((status.st_mode & S_ISUID) && status.st_uid != geteuid()) ||
+                   ((status.st_mode & S_ISGID) && status.st_gid != getegid());
+        at += n;
+        if (*at == '\0')
+            return false;
+    }
+}
+
+static void say(const struct st_run_plan *plan, const char *program, const char *error)
+{
+    fprintf(stderr, "symtuner run: %s%s%s%s\n", plan->said, error[0] ? "; no summary: " : "", error,
+            plan->counts && ignores_preload(program)
+                ? "; the program is setuid or setgid, and so runs without the drop-in"
+                : "");
+}
+
+static void print_summary(const struct st_tally *tally)
+{
+    st_run_summary(tally, stderr);
+}
+
+static void print_nothing(const struct st_tally *tally)
+{
+    (void)tally;
+}
+
+int st_cmd_run(int argc, char **argv)
+{
+    static struct st_run_plan plan; /* large */
+    struct request request = {.ask.part = {true, true, true}};
+    struct st_run_job job = {.tally = NULL};
+    char error[ST_RUN_ERROR] = "";
+    char **program = argv + 1; /* what followed "--" */
+    bool outermost, ran;
+    int status;
+
+    status = st_line_read(&line, argc, argv, &request);
+    if (status >= 0)
+        return status;
+    if (!request.print && !*program)
+        return st_line_wrong(&line, "a program is missing: symtuner run [options] -- PROGRAM");
+    make_plan(&request.ask, &plan);
+    if (request.print)
+        return print_plan(&plan);
+
+    outermost = !getenv(ST_TALLY_VARIABLE);
+    if (plan.counts) {
+        outermost = st_run_job_begin(&job, error) || error[0];
+        if (job.tally)
+            setenv(ST_TALLY_VARIABLE, job.path, 1);
+    }
+    for (int i = 0; i < plan.sets; i++)
+        setenv(plan.set[i].name, plan.set[i].value, 1);
+    if (!request.quiet && outermost && (job.first || !job.tally))
+        say(&plan, program[0], error);
+    ran = st_run_program(program, &status);
+    st_run_job_end(&job, ran && !request.quiet ? print_summary : print_nothing);
+    return status;
+}

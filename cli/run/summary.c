@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/run/summary.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/text.h"
+#include "nccl/release.h"
+
+enum { REASONS = 4, RELEASES = 4, WORD = 24 };
+
+struct count {
+    uint64_t calls, bytes;
+};
+
+struct sums {
+    struct count call[ST_TALLY_COLLS][ST_WHYS];
+    uint64_t comms[ST_WHYS];
+    uint64_t verified, differed, captured;
+    int processes;
+};
+
+static void add(struct sums *sums, const struct st_tally_slot *slot)
+{
+    sums->processes++;
+    for (int c = 0; c < ST_TALLY_COLLS; c++)
+        for (int w = 0; w < ST_WHYS; w++) {
+            sums->call[c][w].calls += slot->call[c][w].calls;
+            sums->call[c][w].bytes += slot->call[c][w].bytes;
+        }
+    for (int w = 0; w < ST_WHYS; w++)
+        sums->comms[w] += slot->comms[w];
+    sums->verified += slot->verified;
+    sums->differed += slot->differed;
+    sums->captured += slot->captured;
+}
+
+/* Write ${bytes} with two or three digits, "4.1 GiB". Returns ${text}. */
+static const char *size(uint64_t bytes, char text[WORD])
+{
+    static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    double value = (double)bytes;
+    int u = 0;
+
+    while (value >= 1000 && u < 6) {
+        value /= 1024;
+        u++;
+    }
+    snprintf(text, WORD, value < 10 && u ? "%.1f %s" : "%.0f %s", value, unit[u]);
+    return text;
+}
+
+/* "1 call", "2 calls" */
+static const char *number(uint64_t count, const char *what, char text[WORD * 2])
+{
+    snprintf(text, WORD * 2, "%" PRIu64 " %s%s", count, what,
+             count == 1                      ? ""
+             : what[strlen(what) - 1] == 's' ? "es"
+                                             : "s");
+    return text;
+}
+
+/* ---- parts of the summary ------------------------------------------------------------------------ */
+
+static void print_head(const struct st_tally *tally, const struct sums *sums, FILE *out)
+{
+    int used = st_tally_used(tally), release[RELEASES], releases = 0;
+    char text[WORD * 2];
+
+    fprintf(out, "symtuner run: %s", number((uint64_t)sums->processes, "process", text));
+    for (int i = 0; i < used; i++) {
+        int r = 0, nccl = tally->slot[i].nccl;
+
+        while (r < releases && release[r] != nccl)
+            r++;
+        if (nccl <= 0 || r < releases || releases == RELEASES)
+            continue;
+        release[releases++] = nccl;
+        fprintf(out, "%s%s", releases > 1 ? ", " : " called NCCL ",
+                st_release_print(nccl, text, sizeof text));
+    }
+    if (tally->claimed > (uint32_t)ST_TALLY_SLOTS)
+        fprintf(out, " (more are not counted)");
+    fputc('\n', out);
+}
+
+static void print_coll(const struct sums *sums, int coll, FILE *out)
+{
+    const struct count *ours = &sums->call[coll][ST_WHY_OURS];
+    struct count all = {0, 0};
+    char calls[WORD * 2], bytes[WORD];
+
+    for (int w = 0; w < ST_WHYS; w++) {
+        all.calls += sums->call[coll][w].calls;
+        all.bytes += sums->call[coll][w].bytes;
+    }
+    if (all.calls == 0)
+        return;
+    fprintf(out, "  %-13s %14s %8s", st_tally_coll_word(coll), number(all.calls, "call", calls),
+            size(all.bytes, bytes));
+    if (ours->calls == 0)
+        fprintf(out, "   none by our kernels\n");
+    else if (ours->calls == all.calls)
+        fprintf(out, "   all by our kernels\n");
+    else /* a whole percentage, but never 0 or 100 */
+        fprintf(out, "   %" PRIu64 " by our kernels (%d %%), %s\n", ours->calls,
+                1 + (int)((double)ours->calls / (double)all.calls * 99), size(ours->bytes, bytes));
+}
+
+/* How often each reason holds, and what it is a reason for. */
+struct reason {
+    uint64_t times;
+    int why;
+};
+
+static int by_times(const void *a, const void *b)
+{
+    const struct reason *one = a, *other = b;
+
+    return one->times != other->times ? (one->times < other->times ? 1 : -1)
+                                      : one->why - other->why;
+}
+
+/* Print the most frequent reasons in ${times}; [ST_WHY_OURS] is none. */
+static void print_reasons(const uint64_t times[ST_WHYS], const char *what, FILE *out)
+{
+    struct reason reason[ST_WHYS];
+    uint64_t others = 0;
+    char text[WORD * 2];
+
+    for (int w = 0; w < ST_WHYS; w++)
+        reason[w] = (struct reason){w == ST_WHY_OURS ? 0 : times[w], w};
+    qsort(reason, ST_WHYS, sizeof *reason, by_times);
+    for (int i = 0; i < ST_WHYS; i++) {
+        if (i >= REASONS)
+            others += reason[i].times;
+        else if (reason[i].times)
+            fprintf(out, "  NCCL ran %s: %s\n", number(reason[i].times, what, text),
+                    st_tally_why_text(reason[i].why));
+    }
+    if (others)
+        fprintf(out, "  NCCL ran %s for other reasons\n", number(others, what, text));
+}
+
+static void print_whys(const struct sums *sums, FILE *out)
+{
+    uint64_t calls[ST_WHYS] = {0}, total = 0;
+
+    for (int c = 0; c < ST_TALLY_COLLS; c++)
+        for (int w = 0; w < ST_WHYS; w++) {
+            calls[w] += sums->call[c][w].calls;
+            total += sums->call[c][w].calls;
+        }
+    if (total)
+        print_reasons(calls, "call", out);
+    else /* then the communicators say why */
+        print_reasons(sums->comms, "communicator", out);
+}
+
+static void print_notes(const struct st_tally *tally, const struct sums *sums, FILE *out)
+{
+    int used = st_tally_used(tally);
+    char text[WORD * 2];
+
+    if (sums->captured)
+        fprintf(out,
+                "  %s by our kernels went into CUDA graphs, and count once however often these "
+                "run\n",
+                number(sums->captured, "call", text));
+    if (sums->verified)
+        fprintf(out, "  %s ran both ways, and %" PRIu64 " differed\n",
+                number(sums->verified, "call", text), sums->differed);
+    for (int i = 0; i < used; i++) { /* all ranks have the same one: print the first */
+        const struct st_tally_slot *slot = &tally->slot[i];
+        const char *note = st_tally_noted(slot);
+
+        if (!note[0])
+            continue;
+        fprintf(out, "  %.63s (%d): %.255s\n", slot->program, (int)slot->pid, note);
+        break;
+    }
+}
+
+void st_run_summary(const struct st_tally *tally, FILE *out)
+{
+    struct sums sums = {.processes = 0};
+    int used = st_tally_used(tally);
+
+    for (int i = 0; i < used; i++)
+        if (tally->slot[i].pid)
+            add(&sums, &tally->slot[i]);
+    if (sums.processes == 0) {
+        fprintf(out, "symtuner run: no process made an NCCL communicator under the drop-in\n");
+        return;
+    }
+    print_head(tally, &sums, out);
+    for (int c = 0; c < ST_TALLY_COLLS; c++)
+        print_coll(&sums, c, out);
+    print_whys(&sums, out);
+    print_notes(tally, &sums, out);
+}

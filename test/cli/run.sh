@@ -1,0 +1,322 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# run.sh BUILD - symtuner run without a GPU: what it sets and keeps, how signals and ends of the
+# program come through, and the summary, with a program that counts as the drop-in does
+# (run_program.c). It says nothing about the drop-in itself.
+# Exit 0: all right. 1: something failed. 77: no C compiler here to make the program with, or no
+# python3 for a terminal (the rest was run).
+set -u
+build=$(cd "$1" && pwd)
+cc=${CC:-cc}
+command -v "$cc" > /dev/null || { echo "run.sh: skipped, no $cc here"; exit 77; }
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+failed=0 checked=0
+ok() { # ok WHAT STATUS
+    checked=$((checked + 1))
+    [ "$2" -eq 0 ] || { echo "FAIL $1"; failed=1; }
+}
+# An installed tree; the drop-in in it has no content, so that the loader takes it for any program.
+mkdir -p "$work/bin" "$work/lib" "$work/empty/bin"
+cp "$build/symtuner" "$work/bin/" && cp "$build/symtuner" "$work/empty/bin/" || exit 1
+cp "$build/libsymtuner.so" "$work/lib/" && : | "$cc" -shared -fPIC -x c -o "$work/lib/libsymtuner_nccl.so" - || exit 1
+"$cc" -std=c11 -D_GNU_SOURCE -I. -Iinclude -o "$work/program" test/cli/run_program.c dropin/tally.c || exit 1
+symtuner=$work/bin/symtuner program=$work/program
+cd "$work" || exit 1
+clean="env -i PATH=$PATH LC_ALL=C HOME=$work ASAN_OPTIONS=detect_leaks=0"
+run() { # run [NAME=VALUE ...] ARGUMENTS: with an environment of its own
+    $clean "$@"
+}
+has() { # has VARIABLE VALUE: the file env has it so; VALUE may be a pattern
+    got=$(sed -n "s/^$1=//p" env)
+    case $got in $2) true ;; *) false ;; esac
+    ok "$what: $1=$got, not $2" $?
+}
+none() { ! grep -q "^$1=" env; ok "$what: $1 is set: $(grep "^$1=" env)" $?; }
+sets() { # sets WHAT [NAME=VALUE ...] [--OPTION]: leave the program's environment in env
+    what=$1
+    shift
+    settings= options=
+    while [ $# -gt 0 ]; do
+        case $1 in --*) options="$options $1" ;; *) settings="$settings $1" ;; esac
+        shift
+    done
+    # shellcheck disable=SC2086
+    run $settings "$symtuner" run $options -- env > env 2> err
+    ok "$what: $(cat err)" $?
+}
+plugin=$(cd lib/.. && pwd)/bin/../lib/libsymtuner.so
+dropin=$(cd lib/.. && pwd)/bin/../lib/libsymtuner_nccl.so
+
+# ---- what it sets, and keeps ---------------------------------------------------------------------
+sets plain
+has NCCL_ENV_PLUGIN "$plugin"
+has NCCL_TUNER_PLUGIN "$plugin"
+has LD_PRELOAD "$dropin"
+has SYMTUNER_JAX 1
+has SYMTUNER_RUN_FILE '/*/symtuner-run-*'
+for name in NCCL_PROFILER_PLUGIN SYMTUNER_MODE SYMTUNER_NEXT_TUNER SYMTUNER_VERIFY SYMTUNER_ONLY SYMTUNER_AR_MAX_CTAS; do
+    none $name
+done
+[ "$(head -1 err)" = "symtuner run: plugin, drop-in, JAX route" ]
+ok "the line says: $(head -1 err)" $?
+sets ledger SYMTUNER_LEDGER=/tmp/l
+has NCCL_PROFILER_PLUGIN "$plugin"
+sets other NCCL_TUNER_PLUGIN=libfoo.so SYMTUNER_LEDGER=/tmp/l NCCL_PROFILER_PLUGIN=inspector LD_PRELOAD="$work/lib/libsymtuner.so"
+has NCCL_TUNER_PLUGIN "$plugin"
+has SYMTUNER_NEXT_TUNER libfoo.so
+has SYMTUNER_NEXT_PROFILER inspector
+has LD_PRELOAD "$dropin:$work/lib/libsymtuner.so"
+grep -q 'behind the plugin: NCCL_TUNER_PLUGIN=libfoo.so' err
+ok "the line says what goes behind: $(cat err)" $?
+sets none NCCL_TUNER_PLUGIN=none NCCL_ENV_PLUGIN=/opt/libother.so SYMTUNER_JAX=0
+has NCCL_TUNER_PLUGIN none
+has NCCL_ENV_PLUGIN /opt/libother.so
+has SYMTUNER_JAX 0
+grep -q 'kept: NCCL_ENV_PLUGIN=/opt/libother.so; kept: NCCL_TUNER_PLUGIN=none' err
+ok "the line says what is kept: $(cat err)" $?
+sets next NCCL_TUNER_PLUGIN=libfoo.so SYMTUNER_NEXT_TUNER=libbar.so
+has NCCL_TUNER_PLUGIN libfoo.so
+has SYMTUNER_NEXT_TUNER libbar.so
+sets named NCCL_TUNER_PLUGIN=symtuner NCCL_ENV_PLUGIN=libsymtuner.so LD_PRELOAD="/none/a.so:$dropin"
+has NCCL_TUNER_PLUGIN symtuner
+has NCCL_ENV_PLUGIN libsymtuner.so
+has LD_PRELOAD "/none/a.so:$dropin"
+echo NCCL_TUNER_PLUGIN=libconf.so > "$work/.nccl.conf"
+sets conf
+has NCCL_TUNER_PLUGIN "$plugin"
+has SYMTUNER_NEXT_TUNER libconf.so
+rm "$work/.nccl.conf"
+sets options --off --max-ctas=16 --verify=3 --only=dropin,allgather,allreduce,allgather
+has SYMTUNER_MODE off
+has SYMTUNER_AR_MAX_CTAS 16
+has SYMTUNER_VERIFY 3
+has SYMTUNER_ONLY allreduce,allgather
+none NCCL_ENV_PLUGIN
+none SYMTUNER_JAX
+none SYMTUNER_RUN_FILE
+[ "$(cat err)" = "symtuner run: drop-in; all of it off: SYMTUNER_MODE=off" ]
+ok "off: $(cat err)" $?
+sets collectives --only=allreduce
+has SYMTUNER_JAX 1
+sets plugin --only=plugin
+none LD_PRELOAD
+none SYMTUNER_RUN_FILE
+[ "$(cat err)" = "symtuner run: plugin" ]
+ok "only the plugin: $(cat err)" $?
+run "$work/empty/bin/symtuner" run -- env > env 2> err
+what=missing
+none LD_PRELOAD
+none NCCL_ENV_PLUGIN
+[ "$(cat err)" = "symtuner run: JAX route; no plugin: libsymtuner.so is not beside symtuner; no drop-in: libsymtuner_nccl.so is not beside symtuner" ]
+ok "libraries that are missing: $(cat err)" $?
+mkdir "with space" && cp "$build/symtuner" lib/*.so "with space/" && run "with space/symtuner" run -- env > env 2> err
+what="a path with a space"
+none LD_PRELOAD
+has NCCL_ENV_PLUGIN "$work/with space/libsymtuner.so"
+grep -q 'no drop-in, since its path has a space or colon: ' err
+ok "$what: $(cat err)" $?
+
+# ---- twice, and --print --------------------------------------------------------------------------
+plain() { grep -v '^SYMTUNER_RUN_FILE=\|^_=\|^PWD=\|^SHLVL=\|^OLDPWD=' "$1" | sort; }
+cat > print.sh <<'X'
+lines=$("$1" run --print) && eval "$lines"
+"$1" run --print > again
+env
+X
+for settings in A=1 "NCCL_TUNER_PLUGIN=it's \"odd\"" 'LD_PRELOAD=/none/$HOME`x`:/none/é'; do
+    run "$settings" "$symtuner" run --quiet -- env > once 2> err
+    run "$settings" "$symtuner" run -- "$symtuner" run -- env > twice 2> err
+    run "$settings" sh print.sh "$symtuner" > printed 2> err
+    plain once > one
+    plain twice | cmp -s - one
+    ok "twice is once, with $settings" $?
+    plain printed | cmp -s - one
+    ok "sh reads --print, with $settings" $?
+    ! grep -q '^export' again
+    ok "a second --print has nothing to set, with $settings: $(cat again)" $?
+done
+run LD_PRELOAD="$(printf '/none/\033[31m')" "$symtuner" run --print > out 2> err
+[ $? = 1 ] && grep -q 'LD_PRELOAD cannot be printed' err
+ok "--print and a control character: $(cat -v err)" $?
+
+# ---- the program's end ---------------------------------------------------------------------------
+ends() { # ends STATUS ARGUMENTS
+    want=$1
+    shift
+    run "$symtuner" run --quiet -- "$@" > out 2> err
+    got=$?
+    [ "$got" = "$want" ]
+    ok "exit status of $* is $got, not $want: $(cat err)" $?
+}
+ends 0 true
+[ ! -s err ]
+ok "--quiet: $(cat err)" $?
+ends 3 "$program" exit 3
+ends 7 "$program" _exit 7
+ends 137 "$program" kill 9
+ends 143 "$program" kill 15
+ends 139 sh -c 'ulimit -c 0; kill -SEGV $$'
+ends 127 no-such-program
+grep -qx 'symtuner run: no-such-program: No such file or directory' err
+ok "not found: $(cat err)" $?
+ends 127 /none/program
+ends 127 ""
+echo text > text
+ends 126 ./text
+ends 126 "$work"
+ends 0 echo -- --help --only
+[ "$(cat out)" = "-- --help --only" ]
+ok "the program's arguments: $(cat out)" $?
+[ "$(echo in | run "$symtuner" run --quiet -- cat)" = in ]
+ok "stdin reaches the program" $?
+(trap '' CHLD && run "$symtuner" run --quiet -- sh -c 'exit 5')
+[ $? = 5 ]
+ok "a status, although SIGCHLD is ignored" $?
+cp "$(command -v env)" setuid && chmod 755 setuid
+if [ "$(id -u)" = 0 ] && chown 65534 setuid && chmod u+s setuid; then
+    run "$symtuner" run -- ./setuid > env 2> err
+    grep -q '; the program is setuid or setgid, and so runs without the drop-in$' err
+    ok "a setuid program is named: $(cat err)" $?
+fi
+
+# In the background a function would run in a shell of its own, which would get the signals: $clean
+# becomes symtuner itself.
+# ---- signals -------------------------------------------------------------------------------------
+until_file() { i=0; while [ ! -e "$1" ] && [ $i -lt 200 ]; do sleep 0.05; i=$((i + 1)); done; }
+for signal in TERM HUP USR1 USR2 INT QUIT ALRM; do
+    rm -f ready
+    # python3 and sh start background jobs with SIGINT and SIGQUIT ignored; env gives them back
+    $clean "$symtuner" run --quiet -- env --default-signal=INT,QUIT sh -c \
+        "trap 'exit 9' $signal; : > ready; while :; do sleep 0.05; done" &
+    pid=$!
+    until_file ready
+    kill -s $signal $pid
+    wait $pid 2> /dev/null
+    [ $? = 9 ]
+    ok "SIG$signal reaches the program" $?
+done
+rm -f ready
+run "$symtuner" run --quiet -- sh -c 'trap "exit 9" USR1; kill -s USR1 $PPID; sleep 0.3; exit 4'
+[ $? = 4 ]
+ok "the program does not get back what it sends to its parent" $?
+rm -f ready
+$clean "$symtuner" run --quiet -- sh -c 'echo $$ > pid; : > ready; exec sleep 30' &
+pid=$!
+until_file ready
+state() { sed -n 's/^State:[^A-Z]*\([A-Z]\).*/\1/p' "/proc/$1/status" 2> /dev/null; }
+in_state() { i=0; while ! case $(state "$1") in $2) true ;; *) false ;; esac && [ $i -lt 100 ]; do sleep 0.02; i=$((i + 1)); done; case $(state "$1") in $2) ;; *) false ;; esac; }
+kill -s TSTP $pid
+in_state $pid T && in_state "$(cat pid)" T
+ok "SIGTSTP stops both" $?
+kill -s CONT $pid
+in_state $pid S && in_state "$(cat pid)" S
+ok "SIGCONT continues both" $?
+kill -s KILL $pid
+wait $pid 2> /dev/null
+in_state "$(cat pid)" '[XZ]' || [ -z "$(state "$(cat pid)")" ]
+ok "SIGKILL of symtuner run ends the program, too" $?
+
+# ---- the summary ---------------------------------------------------------------------------------
+mkdir -p shm
+summary() { grep -v '^symtuner run: plugin, drop-in, JAX route$' "$1"; }
+once() { # once WHAT FILE: exactly one summary
+    [ "$(grep -c '^symtuner run: .* process' "$2")" = 1 ]
+    ok "$1: not one summary: $(cat "$2")" $?
+}
+cat > want <<'X'
+symtuner run: 1 process called NCCL 2.28.9
+  allreduce          102 calls  102 MiB   99 by our kernels (97 %), 99 MiB
+  allgather             1 call  1.5 KiB   all by our kernels
+  broadcast             1 call      7 B   none by our kernels
+  NCCL ran 3 calls: the group also holds other calls
+  NCCL ran 1 call: there is no kernel for this collective
+X
+for end in 'exit 0' '_exit 3' 'kill 9' 'fork kill 15'; do
+    # shellcheck disable=SC2086
+    run "$symtuner" run -- "$program" fork count 99 more 2 $end 2> err
+    summary err | diff want - > difference
+    ok "the summary after $end: $(cat difference)" $?
+done
+run "$symtuner" run -- "$program" comm 2> err
+cat > want <<'X'
+symtuner run: 1 process called NCCL 2.28.9
+  NCCL ran 1 communicator: not all ranks have the drop-in, or not with the same settings
+X
+summary err | sed 's/([0-9]*)/(N)/' > got
+{ cat want; echo '  run_program (N): rank 1 has no drop-in'; } | diff - got > difference
+ok "a communicator that stays with NCCL: $(cat difference)" $?
+run "$symtuner" run -- true 2> err
+[ "$(summary err)" = "symtuner run: no process made an NCCL communicator under the drop-in" ]
+ok "no call: $(cat err)" $?
+run "$symtuner" run -- sh -c "'$program' count 1 kill 9; '$symtuner' run -- '$program' count 1; '$program' count 1 & wait" 2> err
+once nested err
+grep -q '^symtuner run: 3 processes called NCCL 2.28.9$' err && grep -q ' 6 calls .* 3 by our kernels (50 %)' err
+ok "three processes: $(cat err)" $?
+# ranks of a launcher: the last one to end prints for all, even if another was killed
+for n in 0 1 2; do
+    $clean LOCAL_RANK=$n "$symtuner" run -- "$program" count 1 made up$n wait up0 wait up1 wait up2 wait go$n &
+    eval "pid$n=\$!"
+done 2> err
+until_file up0 && until_file up1 && until_file up2
+kill -s KILL $pid1
+: > go1; : > go0
+wait $pid0
+: > go2
+wait $pid2 $pid1 2> /dev/null
+once "three ranks" err
+grep -q '^symtuner run: 3 processes called NCCL 2.28.9$' err
+ok "three ranks: $(cat err)" $?
+[ "$(grep -c 'plugin, drop-in, JAX route' err)" = 1 ]
+ok "one rank says what is set: $(cat err)" $?
+# files: the last ones are gone; one that is left over by a kill goes with the next run
+left() { ls /dev/shm /tmp 2> /dev/null | grep -c "^symtuner-run-$(id -u)-$pid-"; }
+rm -f ready
+$clean "$symtuner" run --quiet -- sh -c ': > ready; exec sleep 30' &
+pid=$!
+until_file ready
+kill -s KILL $pid
+wait $pid 2> /dev/null
+run "$symtuner" run --quiet -- true && [ "$(left)" = 0 ]
+ok "the next run removes the file of a run that was killed" $?
+run "$symtuner" run --quiet -- sh -c 'test -f "$SYMTUNER_RUN_FILE" && echo "$SYMTUNER_RUN_FILE"' > name
+[ -s name ] && [ ! -e "$(cat name)" ]
+ok "the file is removed: $(cat name)" $?
+run SYMTUNER_RUN_FILE=/none/file "$symtuner" run -- "$program" count 1 2> err
+once "the file of another box" err
+
+# ---- a terminal ----------------------------------------------------------------------------------
+if command -v python3 > /dev/null; then
+    cat > terminal.py <<'X'
+import os, pty, sys, time
+pid, terminal = pty.fork()
+if pid == 0:
+    os.execv(sys.argv[1], [sys.argv[1], "run", "--quiet", "--", sys.executable, "-c", """
+import signal, sys, time
+count = 0
+def got(*_):
+    global count
+    count += 1
+signal.signal(signal.SIGINT, got)
+print("ready", flush=True)
+while not count:
+    time.sleep(0.02)
+time.sleep(0.5)
+print("got", count, flush=True)
+sys.exit(40 + count)
+"""])
+text = b""
+while b"ready" not in text:
+    text += os.read(terminal, 100)
+os.write(terminal, b"\x03")
+status = os.waitpid(pid, 0)[1]
+sys.exit(os.waitstatus_to_exitcode(status))
+X
+    run python3 terminal.py "$symtuner"
+    [ $? = 41 ]
+    ok "Ctrl-C reaches the program once" $?
+fi
+[ "$failed" = 0 ] || exit 1
+command -v python3 > /dev/null || { echo "run: $checked checks fine; skipped: a terminal, no python3 here"; exit 77; }
+echo "run: $checked checks, all fine"

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * run_program.c - plays a program under `symtuner run`: it counts NCCL calls as the drop-in does,
+ * and ends in many ways. Its arguments are steps:
+ *
+ *   count N    claim a slot; count N all-reduces of 1 MiB by our kernels, and one of each other kind
+ *   more N     count N more all-reduces, which NCCL runs because of the group
+ *   comm       count a communicator that stays with NCCL, and keep a note
+ *   fork       a data loader: a child that only ends
+ *   wait FILE  wait until there is such a file, 20 s at most
+ *   made FILE  make the file
+ *   exit N, _exit N, kill N    end
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "dropin/tally.h"
+
+static struct st_tally_slot *slot;
+
+static void claim(void)
+{
+    const char *path = getenv(ST_TALLY_VARIABLE);
+    char error[600];
+    struct st_tally *tally = path ? st_tally_open(path, error, sizeof error) : NULL;
+
+    if (tally && !slot && (slot = st_tally_claim(tally, "run_program"))) {
+        slot->nccl = 22809;
+        slot->comms[ST_WHY_OURS]++;
+    }
+}
+
+static void count(int n)
+{
+    claim();
+    for (int i = 0; i < n; i++)
+        st_tally_count(slot, ST_TALLY_ALL_REDUCE, ST_WHY_OURS, 1 << 20);
+    st_tally_count(slot, ST_TALLY_ALL_REDUCE, ST_WHY_GROUP, 1 << 20);
+    st_tally_count(slot, ST_TALLY_ALL_GATHER, ST_WHY_OURS, 1500);
+    st_tally_count(slot, ST_TALLY_BROADCAST, ST_WHY_COLLECTIVE, 7);
+}
+
+static void wait_for(const char *file)
+{
+    for (int i = 0; i < 2000 && access(file, F_OK) != 0; i++)
+        usleep(10000);
+}
+
+int main(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        const char *step = argv[i], *value = i + 1 < argc ? argv[i + 1] : "";
+        bool takes = strcmp(step, "comm") != 0 && strcmp(step, "fork") != 0;
+
+        if (strcmp(step, "count") == 0)
+            count(atoi(value));
+        for (int n = strcmp(step, "more") == 0 ? atoi(value) : 0; n > 0; n--)
+            st_tally_count(slot, ST_TALLY_ALL_REDUCE, ST_WHY_GROUP, 1 << 20);
+        if (strcmp(step, "comm") == 0) {
+            claim();
+            st_tally_add(slot, &slot->comms[ST_WHY_MISSING]);
+            st_tally_note(slot, "rank 1 has no drop-in");
+        }
+        if (strcmp(step, "fork") == 0) {
+            if (fork() == 0)
+                exit(0);
+            wait(NULL);
+        }
+        if (strcmp(step, "wait") == 0)
+            wait_for(value);
+        if (strcmp(step, "made") == 0)
+            fclose(fopen(value, "w"));
+        if (strcmp(step, "exit") == 0)
+            exit(atoi(value));
+        if (strcmp(step, "_exit") == 0)
+            _exit(atoi(value));
+        if (strcmp(step, "kill") == 0)
+            raise(atoi(value));
+        i += takes;
+    }
+    return 0;
+}
