@@ -33,7 +33,9 @@ link $ar.$VERSION              $LIBDIR/$ar
 755  $build/libsymtuner_nccl.so $LIBDIR/
 644  docs/symtuner.1           $share/man/man1/
 644  docs/symtuner-rules.5     $share/man/man5/
-644  cli/completion.bash       $share/bash-completion/completions/symtuner
+644  packaging/completion.bash $share/bash-completion/completions/symtuner
+644  packaging/completion.zsh  $share/zsh/site-functions/_symtuner
+644  packaging/completion.fish $share/fish/vendor_completions.d/symtuner.fish
 END
     for file in README.md CHANGELOG.md LICENSE docs/*.md docs/*.svg docs/example.rules; do
         echo "644 $file $share/doc/symtuner/$file"

@@ -1,44 +1,92 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# completion.sh BUILD - checks what bash would offer after some beginnings of a command line.
+#
+# completion.sh BUILD - checks what bash, zsh and fish would offer after some beginnings of a command
+# line. The files lie as make install puts them, since those of zsh and fish read that of bash.
 # Exit 0: all right. 1: something is missing. 77: no bash here.
 set -u
 command -v bash > /dev/null || { echo "completion.sh: skipped, no bash here"; exit 77; }
-PATH=$(cd "$1" && pwd):$PATH bash -u -c '
-. cli/completion.bash
-failed=0
-offers() { # offers WANTED WORD ...
-    wanted=$1; shift
-    COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+unset MAKEFLAGS MAKELEVEL MFLAGS
+make -s install B="$1" PREFIX=/usr DESTDIR="$work" > /dev/null || exit 1
+share=$work/usr/share
+PATH=$(cd "$1" && pwd):$PATH
+export share PATH
+
+# what must be offered, and the words so far, of which the last is incomplete; _ is an empty word
+cat > "$work/cases" <<'END'
+doctor symtuner do
+why symtuner _
+--version symtuner --v
+--rounds symtuner tune --ro
+--json symtuner agree -
+allgather symtuner why allg
+allgather symtuner table my.rules --coll allg
+bf16 symtuner table my.rules --dtype b
+--verify symtuner tune --ver
+pcie symtuner decide allreduce 1KiB --links p
+nvlink symtuner decide allreduce 1KiB --links n
+calls symtuner top --sort c
+h200x8 symtuner decide allreduce 1KiB --machine h
+window symtuner decide allreduce 1KiB --buffers w
+docs/example.rules symtuner decide allreduce 1KiB --rules docs/exa
+decide symtuner help dec
+docs/example.rules symtuner check docs/exa
+dropin symtuner run --only d
+--print symtuner run --quiet --pr
+env symtuner run --off -- en
+docs/example.rules symtuner run -- cat docs/exa
+END
+
+# Each prints, for a line of words on standard input, a line of offers.
+cat > "$work/bash" <<'END'
+. "$share/bash-completion/completions/symtuner"
+set -u
+while read -ra COMP_WORDS; do
+    COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+    COMP_WORDS[COMP_CWORD]=${COMP_WORDS[COMP_CWORD]#_}
     _symtuner
-    case " ${COMPREPLY[*]:-} " in
-    *" $wanted "*) ;;
-    *) echo "FAIL $*: no $wanted among: ${COMPREPLY[*]:-}"; failed=1 ;;
+    echo "${COMPREPLY[*]:-}"
+done
+END
+cat > "$work/zsh" <<'END'
+fpath=("$share/zsh/site-functions" $fpath)
+autoload -Uz compinit && compinit -D -u
+compadd() { got+=("$@") } # zsh itself leaves out what does not begin like the word
+words=(symtuner '') CURRENT=2
+_symtuner # reads bash's file
+while read -rA words; do
+    CURRENT=$#words words[-1]=${words[-1]#_} PREFIX=${words[-1]#_} got=()
+    _bash_complete -F _symtuner
+    echo $got
+done
+END
+cat > "$work/fish" <<'END'
+source $share/fish/vendor_completions.d/symtuner.fish
+while read line
+    echo (complete -C (string replace -r '_$' '' -- $line))
+end
+END
+failed=0
+for shell in bash zsh fish; do
+    case $shell in
+    zsh) options=-f ;;
+    fish) options=--no-config ;;
+    *) options= ;;
     esac
-}
-offers doctor symtuner do
-offers why symtuner ""
-offers --version symtuner --v
-offers --rounds symtuner tune --ro
-offers --json symtuner agree -
-offers allgather symtuner why allg
-offers allgather symtuner table my.rules --coll allg
-offers bf16 symtuner table my.rules --dtype b
-offers --verify symtuner tune --ver
-offers pcie symtuner decide allreduce 1KiB --links p
-offers nvlink symtuner decide allreduce 1KiB --links n
-offers calls symtuner top --sort c
-offers h200x8 symtuner decide allreduce 1KiB --machine h
-offers window symtuner decide allreduce 1KiB --buffers w
-offers docs/example.rules symtuner decide allreduce 1KiB --rules docs/exa
-offers decide symtuner help dec
-offers docs/example.rules symtuner check docs/exa
-offers dropin symtuner run --only d
-offers --print symtuner run --quiet --pr
-offers env symtuner run --off -- en
-offers docs/example.rules symtuner run -- cat docs/exa
-COMP_WORDS=(symtuner w) COMP_CWORD=1
-_symtuner
-case " ${COMPREPLY[*]} " in *" worker "*) echo "FAIL the hidden worker is offered"; failed=1 ;; esac
+    command -v $shell > /dev/null || { echo "skip completion for $shell: it is not here"; continue; }
+    cut -d' ' -f2- "$work/cases" | $shell $options "$work/$shell" > "$work/$shell.offers"
+    [ "$(wc -l < "$work/$shell.offers")" = "$(wc -l < "$work/cases")" ] || { echo "FAIL $shell: it stopped"; failed=1; }
+    paste -d'|' "$work/cases" "$work/$shell.offers" | while IFS='|' read -r line offers; do
+        case " $offers " in
+        *" ${line%% *} "*) ;;
+        *) echo "FAIL $shell: ${line#* }: no ${line%% *} among: $offers" ;;
+        esac
+        case " $offers " in *" worker "*) echo "FAIL $shell: the hidden worker is offered" ;; esac
+    done > "$work/wrong"
+    cat "$work/wrong"
+    [ -s "$work/wrong" ] && failed=1
+done
 [ $failed = 0 ] && echo "completion: fine"
-exit $failed'
+exit $failed

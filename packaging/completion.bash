@@ -14,7 +14,7 @@ _symtuner()
         COMPREPLY=($(compgen -W "$words" -- "$current"))
         return
     fi
-    if [ "$command" = run ] && [[ " ${COMP_WORDS[*]:2:COMP_CWORD-2} " == *" -- "* ]]; then
+    if [ "$command" = run ] && [[ " ${COMP_WORDS[*]:2:$((COMP_CWORD - 2))} " == *" -- "* ]]; then
         words=$([ "$before" = -- ] && compgen -c -- "$current"; compgen -f -- "$current")
         COMPREPLY=($words) # the user's program and its files
         return
