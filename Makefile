@@ -24,6 +24,9 @@ CFLAGS  ?= -O2 -g
 TUNE    := $(if $(filter x86_64,$(shell uname -m)),-mtune=haswell)
 comma   := ,
 B       := build$(if $(SAN),-$(subst $(comma),-,$(SAN)))
+# Where linked files go, and what links them; packaging/ links the same objects for older systems.
+OUT     := $(B)
+LINK    := $(CC)
 
 override CFLAGS  += $(TUNE) -std=c11 -D_GNU_SOURCE -Iinclude -I. -MMD -MP -fPIC -fvisibility=hidden \
                     -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
@@ -42,16 +45,16 @@ TALLY := dropin/tally.c
 CLI   := $(MODEL) $(wildcard cli/*.c cli/*/*.c)
 obj    = $(patsubst %,$(B)/%.o,$(1))
 
-all: $(B)/libsymtuner.so $(B)/symtuner
+all: $(OUT)/libsymtuner.so $(OUT)/symtuner
 
-$(B)/libsymtuner.so: $(call obj,$(CORE)) plugin/symtuner.map
+$(OUT)/libsymtuner.so: $(call obj,$(CORE)) plugin/symtuner.map
 	$(call say,LD)
-	$(Q)$(CC) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,--version-script=plugin/symtuner.map \
+	$(Q)$(LINK) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,--version-script=plugin/symtuner.map \
 	    -Wl,-z,nodelete $(if $(SAN),,-Wl,-z,defs) -o $@ $(filter %.o,$^)
 
-$(B)/symtuner: $(call obj,$(CORE) $(CLI) $(TALLY))
+$(OUT)/symtuner: $(call obj,$(CORE) $(CLI) $(TALLY))
 	$(call say,LD)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lm -ldl -lpthread
+	$(Q)$(LINK) $(LDFLAGS) -o $@ $^ -lm -ldl -lpthread
 
 $(B)/%.c.o: %.c
 	@mkdir -p $(@D)
@@ -68,4 +71,4 @@ clean:
 # ---- the rooms -----------------------------------------------------------------------------------
 # test/test.mk comes last, because the files before it add their tests to TEST_ALSO.
 include kernels/kernels.mk jax/jax.mk packaging/packaging.mk bench/bench.mk test/kernels/test.mk test/test.mk
--include $(shell find $(B) -name '*.d' 2>/dev/null)
+-include $(shell find $(B) -type f -name '*.d' 2>/dev/null)

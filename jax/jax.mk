@@ -5,12 +5,12 @@
 JAX_PYTHON ?= $(firstword $(wildcard $(B)/jax-venv/bin/python) python3)
 FFI_INC     = $(shell $(JAX_PYTHON) -c 'import jax; print(jax.ffi.include_dir())' 2>/dev/null)
 
-jax: $(B)/libsymtuner_ffi.so
-$(B)/libsymtuner_ffi.so: $(wildcard jax/*.c jax/*.h)
+jax: $(OUT)/libsymtuner_ffi.so
+$(OUT)/libsymtuner_ffi.so: $(wildcard jax/*.c jax/*.h)
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(if $(FFI_INC),,$(error $(JAX_PYTHON) has no jax; JAX_PYTHON=... names one that has))
-	$(Q)$(CC) $(filter-out -MMD -MP,$(CFLAGS)) $(LDFLAGS) -isystem $(FFI_INC) -shared \
+	$(Q)$(LINK) $(filter-out -MMD -MP,$(CFLAGS)) $(LDFLAGS) -isystem $(FFI_INC) -shared \
 	    -Wl,-soname,$(@F) $(if $(SAN),,-Wl,-z,defs) -o $@ $(filter %.c,$^) -ldl -lpthread
 
 # Test the handler and the package without a GPU. Where no Python has jax, the script gets it from

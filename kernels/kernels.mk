@@ -12,6 +12,7 @@ NCCL_HOME ?= $(if $(wildcard $(CUDA_HOME)/include/nccl.h),$(CUDA_HOME),$(shell p
 AR_ARCHS  ?= 90
 AR_DEFS   ?=
 AR_B      := $(B)/ar$(subst $(eval ) ,,$(AR_DEFS))-$(subst $(eval ) ,-,$(strip $(AR_ARCHS)))
+AR_OUT    := $(if $(filter-out $(B),$(OUT)),$(OUT),$(AR_B))
 AR_INC    := -Iinclude -I. -isystem $(CUDA_HOME)/include -isystem $(NCCL_HOME)/include
 GENCODE   := $(foreach a,$(AR_ARCHS),-gencode arch=compute_$a,code=sm_$a) \
              $(foreach a,$(lastword $(AR_ARCHS)),-gencode arch=compute_$a,code=compute_$a)
@@ -33,12 +34,12 @@ need-cuda:
 	$(if $(AR_LACKS),@echo 'make kernels: there is no $(AR_LACKS) $(AR_CURE)' >&2; exit 1)
 $(AR_OBJ): | need-cuda
 
-kernels: $(AR_B)/libsymtuner_ar.so
-	$(if $(AR_DEFS),,$(Q)for l in libsymtuner_ar.so $(AR_SONAME); do ln -sf $(patsubst $(B)/%,%,$<) $(B)/$$l; done)
+kernels: $(AR_OUT)/libsymtuner_ar.so
+	$(if $(AR_DEFS)$(filter-out $(AR_B),$(AR_OUT)),,$(Q)for l in libsymtuner_ar.so $(AR_SONAME); do ln -sf $(patsubst $(B)/%,%,$<) $(B)/$$l; done)
 
-$(AR_B)/libsymtuner_ar.so: $(AR_OBJ) kernels/symtuner_ar.map
+$(AR_OUT)/libsymtuner_ar.so: $(AR_OBJ) kernels/symtuner_ar.map
 	$(call say,LD)
-	$(Q)$(CC) -shared -Wl,-soname,$(AR_SONAME) -Wl,--version-script=kernels/symtuner_ar.map \
+	$(Q)$(LINK) -shared -Wl,-soname,$(AR_SONAME) -Wl,--version-script=kernels/symtuner_ar.map \
 	    -Wl,-z,defs -Wl,-z,nodelete -o $@ $(AR_OBJ) -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lpthread -lrt
 	$(Q)ln -sf $(@F) $(@D)/$(AR_SONAME)
 
