@@ -4,15 +4,23 @@
     y = symtuner.all_reduce(x, "i")          # within jax.shard_map, like jax.lax.psum
     symtuner.check()                         # does it work on this machine with this jaxlib?
 
-The package contains no binary. It loads libsymtuner_ar.so and libsymtuner_ffi.so from the folder
-named by SYMTUNER_LIB_DIR, else from its own folder, else from build/ of the source tree that it is
-part of.
+It loads libsymtuner_ar.so and libsymtuner_ffi.so from the folder named by SYMTUNER_LIB_DIR, else
+from its own folder, else from build/ of the source tree that it is part of.
+
+Importing it imports no jax: the command symtuner starts here, too, where there is no jax or before a
+program has chosen its settings.
 """
 
-from ._all_reduce import all_reduce
-from ._check import Report, check
-from ._groups import close, describe, groups, open_group, retry
-from ._library import SymtunerError
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ._all_reduce import all_reduce
+    from ._check import Report, check
+    from ._groups import close, describe, groups, open_group, retry
+    from ._library import SymtunerError
 
 __version__ = "0.1.0"
 __all__ = [
@@ -26,3 +34,27 @@ __all__ = [
     "open_group",
     "retry",
 ]
+
+_MODULE = {
+    "Report": "_check",
+    "SymtunerError": "_library",
+    "all_reduce": "_all_reduce",
+    "check": "_check",
+    "close": "_groups",
+    "describe": "_groups",
+    "groups": "_groups",
+    "open_group": "_groups",
+    "retry": "_groups",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module("." + _MODULE[name], __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_MODULE])

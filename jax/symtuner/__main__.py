@@ -1,13 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m symtuner: print the report of check(). Exit status 1 if something is wrong."""
+"""python -m symtuner: print the report of check(). Exit status 1 if something is wrong.
+
+python -m symtuner env: print what a job script must export. Other words go to the command symtuner.
+"""
 
 import sys
 
+from . import _command
 from ._check import check, psum_child
 
 if __name__ == "__main__":
     if len(sys.argv) == 3 and sys.argv[1] == "psum":
         sys.exit(psum_child(int(sys.argv[2])))
+    if sys.argv[1:] == ["env"]:
+        _command.run("run", "--print")
     if len(sys.argv) > 1:
-        sys.exit(f"usage: python -m symtuner   ({sys.argv[1]!r} is unknown)")
+        _command.run(*sys.argv[1:])
     sys.exit(0 if check().ok else 1)

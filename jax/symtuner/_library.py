@@ -10,6 +10,8 @@ import pathlib
 import re
 from typing import Any
 
+from . import _command
+
 TARGET = "symtuner_all_reduce"
 MEETING = TARGET + "_meeting"
 RECORDABLE = TARGET + "_recordable"
@@ -44,8 +46,7 @@ def _folders() -> list[pathlib.Path]:
     given = os.environ.get("SYMTUNER_LIB_DIR")
     if given:
         return [pathlib.Path(given)]
-    here = pathlib.Path(__file__).resolve().parent
-    return [here, here.parent.parent / "build"]
+    return _command.folders("lib")
 
 
 def _find(name: str) -> pathlib.Path:

@@ -296,7 +296,7 @@ def child(case, rank, ranks, port):
     import jax
 
     import symtuner
-    from symtuner import _library, _processes, _xla
+    from symtuner import _groups, _library, _processes, _xla
 
     jax.distributed.initialize(f"127.0.0.1:{port}", ranks, rank)
     devices = [Device(r) for r in range(ranks)]
@@ -320,7 +320,7 @@ def child(case, rank, ranks, port):
     os.environ["SYMTUNER_JAX_COMM"] = comm
     _xla.why_not = lambda: "" if offered else "no such FFI extension"
     try:
-        symtuner._groups.open_for(devices, _xla.use())
+        _groups.open_for(devices, _xla.use())
     except symtuner.SymtunerError as e:
         print("error:", e, flush=True)
         os._exit(3 if holds((0, 0, 0)) else 1)

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command symtuner. It is a program in C, which a wheel has beside its libraries."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import sys
+
+
+def folders(kind: str) -> list[pathlib.Path]:
+    """Return where files of a ``kind``, "bin" or "lib", are: in the installed package, or in build/
+    of the source tree that this package is part of."""
+    here = pathlib.Path(__file__).resolve().parent
+    return [here / kind, here.parent.parent / "build"]
+
+
+def run(*words: str) -> None:
+    """Become the command; does not return."""
+    for folder in folders("bin"):
+        if os.access(folder / "symtuner", os.X_OK):
+            os.execv(folder / "symtuner", ["symtuner", *words])
+    where = ", ".join(map(str, folders("bin")))
+    sys.exit(f"symtuner: the command is not in {where}; build it (make)")
+
+
+def main() -> None:
+    run(*sys.argv[1:])
