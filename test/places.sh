@@ -108,7 +108,7 @@ check_tuner()
 
 check_finding()
 {
-    for file in setting_rows plugin_rows box gpu_rows; do
+    for file in setting_rows plugin_rows dropin box gpu_rows; do
         sed -n '/^const struct st_finding st_findings/,/^};/p' "cli/doctor/$file.c"
     done > "$work/tables"
     for id in $("$build/symtuner" doctor --list | sed -nE 's/^\| `([a-z0-9-]+)`.*/\1/p'); do

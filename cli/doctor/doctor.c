@@ -16,7 +16,8 @@
 #include "nccl/release.h"
 
 static const struct st_finding *const parts[] = {st_findings_settings, st_findings_plugin,
-                                                 st_findings_box, st_findings_gpu};
+                                                 st_findings_dropin, st_findings_box,
+                                                 st_findings_gpu};
 enum { PARTS = sizeof parts / sizeof *parts, FOUND_MAX = 128 };
 
 static const char *const severity_word[] = {"error", "warning", "note"};
@@ -231,6 +232,7 @@ static void print_facts(const struct st_doctor *d, FILE *out)
         plugin_fact(plugin[i], text, sizeof text);
         st_text_wrap(out, 11, text);
     }
+    st_doctor_dropin_print(d, out);
     fprintf(out, "%-11s", "conf files");
     text[0] = '\0';
     at = 0;
@@ -358,6 +360,7 @@ static void print_json(const struct st_doctor *d, const struct found *found, int
     json_plugin(&json, "tuner", &d->tuner);
     json_plugin(&json, "env", &d->env);
     json_plugin(&json, "profiler", &d->profiler);
+    st_doctor_dropin_json(&json, d);
     json_texts(&json, "conf_files", d->conf[0], sizeof d->conf[0], d->confs);
     st_json_open(&json, "findings", "\n [");
     for (int i = 0; i < n; i++) {
@@ -471,6 +474,7 @@ int st_cmd_doctor(int argc, char **argv)
         return st_line_wrong(&line, error);
     st_doctor_settings(&doctor);
     st_doctor_dirs(&doctor);
+    st_doctor_preloads(&doctor);
     st_doctor_copies(&doctor, ask.release, ask.library);
     st_doctor_plugins(&doctor);
     st_doctor_box(&doctor);

@@ -17,11 +17,12 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "cli/json.h"
 #include "cli/options.h"
 #include "symtuner.h"
 
 enum { ST_SETTINGS_MAX = 256, ST_DIRS_MAX = 48, ST_COPIES_MAX = 8, ST_FRAMEWORKS_MAX = 4,
-       ST_JUDGED_MAX = ST_FRAMEWORKS_MAX, ST_EVIDENCE = 4096, ST_PATH = 1024 };
+       ST_JUDGED_MAX = ST_FRAMEWORKS_MAX, ST_PRELOADS_MAX = 8, ST_EVIDENCE = 4096, ST_PATH = 1024 };
 
 /* One variable that NCCL sees, and where it comes from. */
 struct st_setting {
@@ -65,6 +66,23 @@ struct st_framework {
     const char *how;    /* how it finds that copy: "LD_PRELOAD"        */
 };
 
+/* What a shared object exports; elf.c reads it without loading the file. */
+struct st_elf {
+    bool same_machine; /* the file is a shared object for this machine's CPU */
+    unsigned tuner, env, profiler, net; /* bit N: exports version N: ncclTunerPlugin_vN ... */
+    bool symtuner;                      /* exports symtuner_decide */
+    bool defines_nccl, defines_dlsym;   /* exports ncclAllReduce, dlsym */
+};
+
+/* A library that the loader loads into every program. */
+struct st_preload {
+    char asked[ST_PATH], path[ST_PATH]; /* as it is named; the file, "": there is none   */
+    const char *from;                   /* "LD_PRELOAD" or "/etc/ld.so.preload"          */
+    bool loads;                         /* the file is a shared object of this machine   */
+    bool dropin;                        /* it is called libsymtuner_nccl.so              */
+    struct st_elf elf;
+};
+
 struct st_doctor {
     const char *root;
     const char *accept[2];              /* ids that do not count: --accept, the variable      */
@@ -82,6 +100,8 @@ struct st_doctor {
     int dirs, dirs_configured;          /* the first dirs_configured are LD_LIBRARY_PATH's    */
     struct st_copy copy[ST_COPIES_MAX]; /* the copies of NCCL that were found                 */
     int copies;
+    struct st_preload preload[ST_PRELOADS_MAX]; /* in the order of the loader                 */
+    int preloads;
     char python[ST_PATH];               /* version and path; "": no python3, or not run       */
     struct st_framework framework[ST_FRAMEWORKS_MAX];
     int frameworks;
@@ -122,15 +142,15 @@ struct st_finding {
     const char *cure;
 };
 
-/* The table of findings, in four parts. A row without an id ends a part. */
-extern const struct st_finding st_findings_settings[], st_findings_plugin[], st_findings_box[],
-    st_findings_gpu[];
+/* The table of findings, in five parts. A row without an id ends a part. */
+extern const struct st_finding st_findings_settings[], st_findings_plugin[], st_findings_dropin[],
+    st_findings_box[], st_findings_gpu[];
 
 /* Print the evidence of a finding. Returns true, so that a check can return it. */
 bool st_found(char *evidence, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool st_found_setting(char *evidence, const struct st_setting *setting); /* NAME=VALUE (ORIGIN) */
 
-/* doctor.c: return row ${index} of the four parts in sequence, or NULL past the last. */
+/* doctor.c: return row ${index} of the five parts in sequence, or NULL past the last. */
 const struct st_finding *st_finding_get(int index);
 
 /* accept.c: ${list} is "id,id", or NULL. st_doctor_accept_check returns false if a word is no
@@ -159,13 +179,7 @@ const struct st_setting *st_doctor_get(const struct st_doctor *doctor, const cha
 /* rules.c: load what SYMTUNER_RULES, SYMTUNER_RULE and NCCL_TUNER_CONFIG_FILE name. */
 void st_doctor_rules(struct st_doctor *doctor);
 
-/* elf.c: reads shared objects without loading them. */
-struct st_elf {
-    bool same_machine; /* the file is a shared object for this machine's CPU */
-    unsigned tuner, env, profiler, net; /* bit N: exports version N: ncclTunerPlugin_vN ... */
-    bool symtuner;                      /* exports symtuner_decide */
-};
-/* Fill ${elf_out}. Returns false if the file cannot be read. */
+/* elf.c: fill ${elf_out}. Returns false if the file cannot be read. */
 bool st_elf_look(const struct st_doctor *doctor, const char *path, struct st_elf *elf_out);
 /* Find a text such as "NCCL version 2.28.9+cuda13.0" in the file, and fill ${copy_out}'s path, nccl
  * and cuda. Returns false if the file has no such text. */
@@ -175,6 +189,7 @@ struct st_elf_search {
     char path[4096]; /* the file's RUNPATH, or without one its RPATH */
     bool runpath;    /* ${path} is a RUNPATH: the loader searches LD_LIBRARY_PATH first */
     bool needs_nccl; /* a DT_NEEDED entry names libnccl.so.2 */
+    bool symbolic;   /* it calls its own functions directly (-Bsymbolic) */
 };
 bool st_elf_look_search(const struct st_doctor *doctor, const char *path,
                         struct st_elf_search *search_out);
@@ -186,6 +201,14 @@ void st_doctor_copies(struct st_doctor *doctor, int release, const char *file);
 void st_doctor_use(struct st_doctor *doctor, int index);
 /* Return the index in copy[] of this file, which is added if it is new; -1 if it holds no NCCL. */
 int st_doctor_copy(struct st_doctor *doctor, const char *path);
+
+/* dropin.c: list the libraries that are preloaded; before st_doctor_copies. Print which of them is
+ * the drop-in. */
+void st_doctor_preloads(struct st_doctor *doctor);
+void st_doctor_dropin_print(const struct st_doctor *doctor, FILE *out);
+void st_doctor_dropin_json(struct st_json *json, const struct st_doctor *doctor);
+/* Does ${file} run with other rights than its caller's, so that the loader ignores LD_PRELOAD? */
+bool st_doctor_secure(const char *file);
 
 /* python.c: find the NCCL that jax and torch of this python3 would load. */
 void st_doctor_python(struct st_doctor *doctor);

@@ -99,8 +99,9 @@ static void note_symbol(const char *name, size_t room, struct st_elf *elf)
         if (version > 0 && version < 32)
             *kind[k].bits |= 1u << version;
     }
-    if (room > sizeof "symtuner_decide" && strcmp(name, "symtuner_decide") == 0)
-        elf->symtuner = true;
+    elf->symtuner |= strcmp(name, "symtuner_decide") == 0;
+    elf->defines_nccl |= strcmp(name, "ncclAllReduce") == 0;
+    elf->defines_dlsym |= strcmp(name, "dlsym") == 0;
 }
 
 /* A section with entries, and the string table that belongs to it. */
@@ -174,6 +175,8 @@ static void read_search(const struct image *image, const Elf64_Ehdr *head,
     for (uint64_t e = 0; e < table.size / sizeof *entry; e++) {
         uint64_t at = entry[e].d_un.d_val;
 
+        search->symbolic |= entry[e].d_tag == DT_SYMBOLIC ||
+                            (entry[e].d_tag == DT_FLAGS && at & DF_SYMBOLIC);
         if (at >= table.names_size)
             continue;
         if (entry[e].d_tag == DT_RUNPATH || (entry[e].d_tag == DT_RPATH && !search->runpath))

@@ -138,18 +138,11 @@ static int look_in_dirs(struct st_doctor *doctor, int from, int to)
 
 static int preloaded(struct st_doctor *doctor)
 {
-    const char *list = getenv("LD_PRELOAD");
-    char name[ST_PATH], path[ST_PATH];
     int copy = -1;
 
-    while (list && *list && copy < 0) {
-        int n = (int)strcspn(list, " :");
-
-        snprintf(name, sizeof name, "%.*s", n, list);
-        if (n > 0 && n < ST_PATH && st_doctor_find_library(doctor, name, path))
-            copy = st_doctor_copy(doctor, path);
-        list += n + (list[n] != '\0');
-    }
+    for (int i = 0; i < doctor->preloads && copy < 0; i++)
+        if (doctor->preload[i].path[0])
+            copy = st_doctor_copy(doctor, doctor->preload[i].path);
     return copy;
 }
 

@@ -5,7 +5,6 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/commands.h"
@@ -153,15 +152,13 @@ static bool ignores_preload(const char *program)
 {
     const char *path = getenv("PATH");
     char file[ST_PATH];
-    struct stat status;
 
     for (const char *at = strchr(program, '/') || !path ? "" : path;; at++) {
         int n = (int)strcspn(at, ":");
 
         snprintf(file, sizeof file, "%.*s%s%.500s", n < 500 ? n : 0, at, n ? "/" : "", program);
-        if (stat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_mode & 0111)
-            return ((status.st_mode & S_ISUID) && status.st_uid != geteuid()) ||
-                   ((status.st_mode & S_ISGID) && status.st_gid != getegid());
+        if (access(file, X_OK) == 0)
+            return st_doctor_secure(file);
         at += n;
         if (*at == '\0')
             return false;

@@ -262,6 +262,41 @@ spare nccl-xla-pool -n 2.31.2
 plant nccl-two-copies -s 'd=home/.local/lib/python3.12/site-packages/nvidia/nccl/lib; mkdir -p $d; cp '"$work"'/nccl/2.28.9 $d/libnccl.so.2'
 plant driver-too-old -s 'echo "Kernel Module  535.54.03  x" > proc/driver/nvidia/version; rm usr/lib64/libcuda.so.580.159.04'
 
+# ---- the drop-in (the loader says on stderr that this box has no such files) ---------------------
+drop='lib opt/libsymtuner_nccl.so "int ncclAllReduce, dlsym;"; : > opt/libsymtuner_ar.so'
+other='lib opt/libother.so "int ncclAllReduce;"; lib opt/libdl.so "int dlsym;"; lib opt/libplain.so "int plain;"'
+own=/opt/libsymtuner_nccl.so
+{
+    plant dropin-not-loaded LD_PRELOAD=$own
+    plant dropin-not-loaded -s 'mkdir opt; echo text > opt/libsymtuner_nccl.so' LD_PRELOAD=/opt/libother.so:$own
+    evidence dropin-not-loaded '/etc/ld.so.preload names /none/libsymtuner_nccl.so' \
+        -s 'printf "/lib/a.so /lib/b.so\n/none/libsymtuner_nccl.so\n" > etc/ld.so.preload'
+    spare dropin-not-loaded -s "$drop" LD_PRELOAD=$own
+    spare dropin-not-loaded LD_PRELOAD=/opt/libother.so
+    plant dropin-nccl-old -n 2.27.7 -s "$drop" LD_PRELOAD=$own
+    spare dropin-nccl-old -n 2.28.3 -s "$drop" LD_PRELOAD=$own
+    spare dropin-nccl-old -n 2.27.7
+    plant dropin-no-kernels -s "$drop; rm opt/libsymtuner_ar.so" LD_PRELOAD=$own
+    spare dropin-no-kernels -s "$drop" LD_PRELOAD=$own
+    spare dropin-no-kernels -s "$drop; mv opt/*.so usr/lib64" LD_PRELOAD=libsymtuner_nccl.so
+    evidence dropin-hidden '/opt/libother.so (LD_PRELOAD) defines ncclAllReduce' -s "$drop; $other" LD_PRELOAD="/opt/libother.so $own"
+    evidence dropin-hidden '/opt/libdl.so (LD_PRELOAD) defines dlsym' -s "$drop; $other" LD_PRELOAD=/opt/libplain.so:/opt/libdl.so:$own
+    spare dropin-hidden -s "$drop; $other" LD_PRELOAD=/opt/libplain.so:$own:/opt/libdl.so:/opt/libother.so
+    plant dropin-hides -s "$drop; $other" LD_PRELOAD=$own:/opt/libother.so
+    spare dropin-hides -s "$drop; $other" LD_PRELOAD=/opt/libother.so:$own:/opt/libdl.so
+    spare dropin-hides -s "$other" LD_PRELOAD=/opt/libother.so
+    if [ "$(id -u)" = 0 ]; then
+        plant dropin-ignored -s "$drop; mkdir usr/bin; : > usr/bin/python3; chown 65534 usr/bin/python3; chmod 4755 usr/bin/python3" LD_PRELOAD=$own
+    else
+        planted="$planted dropin-ignored "
+    fi
+    spare dropin-ignored -s "$drop; mkdir usr/bin; : > usr/bin/python3; chmod 4755 usr/bin/python3" LD_PRELOAD=$own
+    rm -rf "$work/box" && cp -r "$clean" "$work/box" && (cd "$work/box" && eval "$drop")
+    doctor "$work/box" -- LD_PRELOAD=$own | grep -q '^ "dropin": "/opt/libsymtuner_nccl.so",$' ||
+        { echo "FAIL the doctor does not say which drop-in is loaded"; failed=1; }
+    doctor "$work/box" | grep -q '^ "dropin": null,$' || { echo "FAIL the doctor names a drop-in that is not preloaded"; failed=1; }
+} 2> /dev/null
+
 # ---- which NCCL: what jax and torch of this python3 would load -------------------------------------
 sp=home/site
 framework() { # framework FILE FLAGS: a library that needs libnccl.so.2
@@ -347,6 +382,11 @@ torch /usr/lib64/libnccl.so.2 the loader's folders" "$both"
     [ "$(echo "$out" | ids | sort | uniq -d)" = "" ] || { echo "FAIL both: findings twice"; failed=1; }
     env -i HOME=/home PATH="$python_path" PYTHONPATH="$work/box/$sp" "$symtuner" doctor --root "$work/box" |
         grep -q '^warning  nccl-no-wait with NCCL 2.28.9$' || { echo "FAIL both: not said with which release"; failed=1; }
+    # a torch with NCCL inside calls the drop-in only if the loader binds its calls
+    inside="lib $sp/torch/lib/libtorch_cuda.so 'const char version[] = \"NCCL version 2.29.2+cuda13.0\"; int ncclGetVersion, AllReduce;'; : > $sp/torch/__init__.py"
+    { plant dropin-nccl-inside -s "$drop; $inside" LD_PRELOAD=$own PYTHONPATH="$work/box/$sp"
+      spare dropin-nccl-inside -s "$drop; $(echo "$inside" | sed 's/ AllReduce/ ncclAllReduce/')" LD_PRELOAD=$own PYTHONPATH="$work/box/$sp"
+      spare dropin-nccl-inside -s "$inside" PYTHONPATH="$work/box/$sp"; } 2> /dev/null
     # options win over what is found
     out=$(env -i PATH="$python_path" PYTHONPATH="$work/box/$sp" "$symtuner" doctor --root "$work/box" --nccl 2.30.7 --json)
     judged asked 2.30.7

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * dropin.c - the libraries that are loaded into every program (LD_PRELOAD, /etc/ld.so.preload), and
+ * findings about the drop-in among them.
+ *
+ * The drop-in takes NCCL's calls because its functions come first where the loader looks, and, for
+ * programs that open NCCL with dlopen, because its dlsym does. A library that is opened with
+ * RTLD_DEEPBIND and calls an NCCL of its own goes past it; no file tells that.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "cli/doctor/doctor.h"
+#include "cli/text.h"
+#include "nccl/release.h"
+
+static const char dropin_name[] = "libsymtuner_nccl.so", kernels_name[] = "libsymtuner_ar.so";
+
+static const char *name_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+/* Add the libraries of ${list}, which spaces, colons and newlines separate. */
+static void add(struct st_doctor *doctor, const char *list, const char *from)
+{
+    while (list && *list && doctor->preloads < ST_PRELOADS_MAX) {
+        struct st_preload *one = &doctor->preload[doctor->preloads];
+        int n = (int)strcspn(list, " :\t\n");
+
+        if (n > 0 && n < ST_PATH) {
+            snprintf(one->asked, sizeof one->asked, "%.*s", n, list);
+            one->from = from;
+            one->dropin = strcmp(name_of(one->asked), dropin_name) == 0;
+            if (!st_doctor_find_library(doctor, one->asked, one->path))
+                one->path[0] = '\0';
+            one->loads =
+                one->path[0] && st_elf_look(doctor, one->path, &one->elf) && one->elf.same_machine;
+            doctor->preloads++;
+        }
+        list += n + (list[n] != '\0');
+    }
+}
+
+void st_doctor_preloads(struct st_doctor *doctor)
+{
+    char text[4096];
+
+    add(doctor, getenv("LD_PRELOAD"), "LD_PRELOAD");
+    if (st_doctor_read(doctor, "/etc/ld.so.preload", text, sizeof text) > 0)
+        add(doctor, text, "/etc/ld.so.preload");
+}
+
+bool st_doctor_secure(const char *file)
+{
+    struct stat status;
+
+    return stat(file, &status) == 0 && S_ISREG(status.st_mode) &&
+           ((status.st_mode & S_ISUID && status.st_uid != geteuid()) ||
+            (status.st_mode & S_ISGID && status.st_gid != getegid()) ||
+            (geteuid() != 0 && getxattr(file, "security.capability", NULL, 0) > 0));
+}
+
+/* Return the drop-in, or NULL if it is not preloaded. ${loads}: or if the loader cannot load it. */
+static const struct st_preload *dropin(const struct st_doctor *d, bool loads)
+{
+    for (int i = 0; i < d->preloads; i++)
+        if (d->preload[i].dropin)
+            return d->preload[i].loads || !loads ? &d->preload[i] : NULL;
+    return NULL;
+}
+
+void st_doctor_dropin_print(const struct st_doctor *d, FILE *out)
+{
+    const struct st_preload *one = dropin(d, true);
+    char text[ST_EVIDENCE];
+    size_t at;
+
+    fprintf(out, "%-11s", "drop-in");
+    if (!one) {
+        st_text_wrap(out, 11,
+                     dropin(d, false) ? "not loaded, see below"
+                                      : "not preloaded; symtuner run -- symtuner doctor says what "
+                                        "would be in its way");
+        return;
+    }
+    at = st_text_add(text, sizeof text, 0, "%.900s (%s), in front of ", one->path, one->from);
+    for (int i = 0; i < d->frameworks; i++)
+        at = st_text_add(text, sizeof text, at, "%s%s", i ? ", " : "the NCCL of ",
+                         d->framework[i].name);
+    if (d->frameworks == 0)
+        st_text_add(text, sizeof text, at, "any NCCL that a program loads");
+    st_text_wrap(out, 11, text);
+}
+
+void st_doctor_dropin_json(struct st_json *json, const struct st_doctor *d)
+{
+    const struct st_preload *one = dropin(d, true);
+
+    st_json_gap(json, "\n ");
+    st_json_text(json, "dropin", one ? one->path : NULL);
+}
+
+/* ---- findings ------------------------------------------------------------------------------------ */
+
+static bool not_loaded(const struct st_doctor *d, char *evidence)
+{
+    const struct st_preload *one = dropin(d, false);
+
+    return one && !one->loads &&
+           st_found(evidence, "%s names %s, %s", one->from, one->asked,
+                    one->path[0] ? "which is no shared object of this machine, or not readable"
+                                 : "and there is no such file");
+}
+
+static bool nccl_old(const struct st_doctor *d, char *evidence)
+{
+    char release[16];
+
+    return dropin(d, true) && !d->nccl_assumed &&
+           st_found(evidence, "NCCL %s", st_release_print(d->nccl, release, sizeof release));
+}
+
+static bool no_kernels(const struct st_doctor *d, char *evidence)
+{
+    const struct st_preload *one = dropin(d, true);
+    char path[ST_PATH];
+
+    if (!one)
+        return false;
+    snprintf(path, sizeof path, "%.*s%s", (int)(name_of(one->path) - one->path), one->path,
+             kernels_name);
+    return !st_doctor_exists(d, path) && st_found(evidence, "there is no %s", path);
+}
+
+/* Find a preloaded library other than the drop-in that defines one of NCCL's functions, or dlsym,
+ * through which programs find these: in front of the drop-in or ${behind} it. */
+static bool other(const struct st_doctor *d, bool behind, char *evidence)
+{
+    const struct st_preload *own = dropin(d, true);
+
+    for (const struct st_preload *one = d->preload; own && one < d->preload + d->preloads; one++) {
+        bool defines = one->elf.defines_nccl || (one->elf.defines_dlsym && !behind);
+
+        if (one->loads && !one->dropin && defines && (one > own) == behind)
+            return st_found(evidence, "%s (%s) defines %s", one->path, one->from,
+                            one->elf.defines_nccl ? "ncclAllReduce" : "dlsym");
+    }
+    return false;
+}
+
+static bool hidden(const struct st_doctor *d, char *evidence)
+{
+    return other(d, false, evidence);
+}
+
+static bool hides(const struct st_doctor *d, char *evidence)
+{
+    return other(d, true, evidence);
+}
+
+/* Has a framework its NCCL inside, where its calls do not pass the loader? */
+static bool nccl_inside(const struct st_doctor *d, char *evidence)
+{
+    for (int i = 0; i < d->frameworks && dropin(d, true); i++) {
+        const char *file = d->framework[i].file;
+        struct st_elf_search search;
+        struct st_elf elf;
+
+        if (strcmp(d->framework[i].how, "linked in") == 0 && st_elf_look(d, file, &elf) &&
+            st_elf_look_search(d, file, &search) && (!elf.defines_nccl || search.symbolic))
+            return st_found(evidence, "%s of %s has NCCL inside and %s", file, d->framework[i].name,
+                            elf.defines_nccl ? "is linked with -Bsymbolic" : "does not export it");
+    }
+    return false;
+}
+
+static bool ignored(const struct st_doctor *d, char *evidence)
+{
+    const struct st_preload *one = dropin(d, false);
+    const char *python = strchr(d->python, '/');
+    char full[ST_PATH];
+
+    return one && strcmp(one->from, "LD_PRELOAD") == 0 && python &&
+           st_doctor_path(d, python, full) && st_doctor_secure(full) &&
+           st_found(evidence, "%s is setuid or setgid, or has capabilities", python);
+}
+
+#define ROW(id_, severity_, last_, check_, what_, cure_)                                           \
+    {                                                                                              \
+        .id = id_, .severity = severity_, .last = last_, .check = check_, .what = what_,           \
+        .cure = cure_                                                                              \
+    }
+
+const struct st_finding st_findings_dropin[] = {
+    ROW("dropin-not-loaded", ST_ERROR, 0, not_loaded,
+        "every program starts with an error of the loader, and without the drop-in",
+        "correct LD_PRELOAD; symtuner run --print gives the line"),
+    ROW("dropin-nccl-old", ST_WARNING, 22802, nccl_old,
+        "the drop-in leaves every call to an NCCL before 2.28.3", "use NCCL 2.28.3 or newer"),
+    ROW("dropin-no-kernels", ST_WARNING, 0, no_kernels,
+        "the drop-in looks for the kernels in its own folder; without them every call stays with "
+        "NCCL",
+        "make kernels, and install both into one folder"),
+    ROW("dropin-hidden", ST_WARNING, 0, hidden,
+        "programs call that function instead of the drop-in's",
+        "name libsymtuner_nccl.so first in LD_PRELOAD"),
+    ROW("dropin-hides", ST_NOTE, 0, hides,
+        "calls that our kernels take do not reach that library, all others do",
+        "SYMTUNER_MODE=off, or SYMTUNER_ONLY, while you use that library"),
+    ROW("dropin-nccl-inside", ST_WARNING, 0, nccl_inside, "these calls do not reach the drop-in",
+        "use a build that loads libnccl.so.2"),
+    ROW("dropin-ignored", ST_WARNING, 0, ignored, "the loader ignores LD_PRELOAD for such programs",
+        "use a python3 without these bits"),
+    {.id = NULL},
+};
