@@ -74,6 +74,7 @@ static const struct {
     {"pull", .buffers = true},
     {"pull_one", .buffers = true},
     {"copy", .buffers = true},
+    {"tma", .buffers = true},
     {"nvls", .buffers = true, .multicast = true, .ops = BIT(SYMTUNER_SUM),
      .dtypes = BIT(SYMTUNER_FLOAT16) | BIT(SYMTUNER_FLOAT32) | BIT(SYMTUNER_BFLOAT16)},
     {"nvls_one", .buffers = true, .multicast = true, .ops = BIT(SYMTUNER_SUM),

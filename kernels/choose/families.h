@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 #include "kernels/shared/layout.h"
+#include "kernels/shared/tma.h"
 
 /* What a call must have before a family can run it. */
 enum ar_need {
@@ -25,6 +26,7 @@ enum ar_need {
     AR_NEEDS_COPY = 1 << 8,      /* copy engines */
     AR_NEEDS_MULTICAST = 1 << 9, /* multicast addresses of both buffers */
     AR_NEEDS_WORDS = 1 << 10,    /* whole 16-byte words */
+    AR_NEEDS_TMA = 1 << 11,      /* bulk copies, and room for their stages: sm_90 or later */
 };
 
 struct ar_family_row {
@@ -38,6 +40,9 @@ struct ar_family_row {
     bool gathers;      /* goes through AR_REGION_GATHER when peers cannot write recv */
     bool many_threads; /* its kernels for few ranks take 1024 threads, not 512 */
     int unroll;        /* words per thread and tile */
+    int movers;        /* warps that only move data; a block has at least one more */
+    int shared;        /* bytes of shared memory of a block */
+    int ctas;          /* if a row of the table for another family applies; 0: that row's */
     /* For the start-up probe. push, pull, copy: bytes that a rank moves in this way, in units of
      * S (n-1)/n for a message of S bytes on n ranks, in one-shot S (n-1). latency: about what hops,
      * barriers and engine starts take, in microseconds; 0: unknown. */
@@ -84,7 +89,13 @@ struct ar_family_row {
       .pull = 1, .latency = 12)                                                                    \
     X(AR_NVLS_ONE, nvls_one, .shots = 1, .form = AR_LAMPORT, .region = AR_REGION_BULK,             \
       .needs = AR_MULTICAST | AR_NEEDS_TWO_BUFS, .fallback = AR_NVLS, .unroll = AR_PULL_UNROLL,    \
-      .order = AR_BY_SWITCH)
+      .order = AR_BY_SWITCH)                                                                       \
+    X(AR_TMA, tma, .shots = 2, .form = AR_LAMPORT, .region = AR_REGION_BULK,                       \
+      .needs = AR_PULLS | AR_NEEDS_TMA, .fallback = AR_PULL, .unroll = AR_PULL_UNROLL,             \
+      .movers = 1, .shared = AR_TMA_SHARED, .ctas = 8)                                             \
+    X(AR_TMA_STAGED, tma_staged, .shots = 2, .form = AR_LAMPORT, .region = AR_REGION_BULK,         \
+      .slots = 1, .needs = AR_NEEDS_PEERS | AR_NEEDS_TMA, .fallback = AR_CHUNKED, .gathers = true, \
+      .unroll = AR_PULL_UNROLL, .movers = 3, .shared = AR_TMA_SHARED, .ctas = 16)
 
 enum ar_family {
 #define X(family, name, ...) family,

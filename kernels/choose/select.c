@@ -131,6 +131,7 @@ static bool can_run(const struct ar_ask *ask, unsigned needs)
         {AR_NEEDS_COPY, ask->has_copy},
         {AR_NEEDS_MULTICAST, ask->has_nvls},
         {AR_NEEDS_WORDS, ask->bytes % AR_WORD == 0},
+        {AR_NEEDS_TMA, ask->has_tma},
     };
 
     for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++)
@@ -195,6 +196,8 @@ static int max_threads(const struct ar_ask *ask, int family)
 {
     const struct ar_family_row *f = &ar_families[family];
 
+    if (f->movers != 0)
+        return AR_TMA_THREADS;
     return f->many_threads && (ask->ranks == 2 || (ask->ranks == 4 && f->shots == 1)) &&
                    ar_reducer_of(ask->dtype, ask->op) != AR_R_WIDE
                ? 1024
@@ -229,11 +232,14 @@ static int after_probe(const struct ar_ask *ask, int family)
     return ar_probe_choose(&ask->probe, family, can, ask->ranks, ask->bytes);
 }
 
-/* Return ${threads}, limited to ${most} and rounded down to whole warps, at least one. */
-static int bounded(int threads, int most)
+/* Return ${threads}, limited to what the kernel may have and rounded down to whole warps: at least
+ * one that adds. */
+static int bounded(const struct ar_ask *ask, int family, int threads)
 {
+    const int most = max_threads(ask, family), least = 32 * (ar_families[family].movers + 1);
+
     threads = threads > most ? most : threads;
-    return threads < 32 ? 32 : threads / 32 * 32;
+    return threads < least ? least : threads / 32 * 32;
 }
 
 int ar_select(const struct ar_ask *ask, const struct ar_force *force, struct ar_choice *choice)
@@ -265,6 +271,10 @@ int ar_select(const struct ar_ask *ask, const struct ar_force *force, struct ar_
         ctas = 16;
     }
     choice->family = family;
+    if (family != row->family && ar_families[family].ctas != 0) {
+        choice->threads = AR_TMA_THREADS;
+        ctas = (uint64_t)ar_families[family].ctas;
+    }
     if (family == AR_NCCL) {
         choice->pieces = 1;
         choice->piece = ask->bytes;
@@ -276,7 +286,7 @@ int ar_select(const struct ar_ask *ask, const struct ar_force *force, struct ar_
     choice->pieces = ask->bytes == 0 ? 0 : (int)ar_div_up(ask->bytes, choice->piece);
     if (force->threads > 0)
         choice->threads = force->threads;
-    choice->threads = bounded(choice->threads, max_threads(ask, family));
+    choice->threads = bounded(ask, family, choice->threads);
     if (force->ctas > 0)
         ctas = (uint64_t)force->ctas;
     if ((force->ctas <= 0 || force->at_most) &&
@@ -286,7 +296,7 @@ int ar_select(const struct ar_ask *ask, const struct ar_force *force, struct ar_
         if (force->threads <= 0) /* SWEEP showed that fewer blocks do best with more threads */
             choice->threads = (int)((uint64_t)choice->threads * ctas / (uint64_t)ask->max_ctas);
         if (force->threads <= 0)
-            choice->threads = bounded(choice->threads, max_threads(ask, family));
+            choice->threads = bounded(ask, family, choice->threads);
         ctas = (uint64_t)ask->max_ctas;
     }
     if (ctas > AR_MAX_CTAS)

@@ -27,6 +27,7 @@ struct ar_ask {
     int has_copy;              /* copy engines usable: one rank per GPU, peer transport         */
     int has_nvls;              /* multicast address known, sm_90 or later                       */
     int has_multicast;         /* NCCL may use NVLink multicast                                 */
+    int has_tma;               /* AR_NEEDS_TMA                                                  */
     int max_ctas;              /* blocks that a call may have (ar_budget), per rank             */
     uint64_t half[AR_REGIONS]; /* scratch per half, as in struct ar_layout               */
     struct ar_probe probe;     /* all 0: no probe ran                                    */

@@ -127,6 +127,7 @@ static void ask_about(const symtuner_ar *h, const struct buffers *b, uint64_t by
     ask->has_copy = h->on_device == 1 && h->links != AR_LINKS_HOST;
     ask->has_nvls = has_multicast(b);
     ask->has_multicast = h->multicast;
+    ask->has_tma = h->tma;
     ask->max_ctas = ar_most_ctas(h);
     memcpy(ask->half, h->layout.half, sizeof ask->half);
     ask->probe = h->probe;
@@ -270,7 +271,7 @@ static void lay_out_piece(const symtuner_ar *h, const struct ar_choice *choice, 
                                         : ar_shard_stride(f->form, args->bytes, h->ranks);
     args->words = ar_words(f->form, !bulk && f->shots == 1 ? args->bytes : args->shard);
     args->staged = f->gathers && !mapped;
-    if (bulk)
+    if (bulk && f->movers == 0)
         args->overlap = AR_SERIAL; /* long calls gain nothing by it: chunked lost 3 % at 16 MiB */
     args->lag = choice->lag > 0 ? choice->lag : 1;
     args->tiles = bulk ? ar_tiles_per_cta(args->shard, tile, choice->ctas) : 0;
@@ -292,14 +293,15 @@ static void keep_budget(symtuner_ar *h, struct ar_args *args, int ctas)
     h->let_go = args->overlap == AR_EARLY_BOTH ? ctas : 0;
 }
 
-static ncclResult_t launch(symtuner_ar *h, const void *kernel, const struct ar_args *args, int ctas,
-                           int threads, cudaStream_t stream)
+static ncclResult_t launch(symtuner_ar *h, const void *kernel, const struct ar_args *args,
+                           const struct ar_choice *choice, cudaStream_t stream)
 {
     cudaLaunchAttribute early = {.id = cudaLaunchAttributeProgrammaticStreamSerialization,
                                  .val.programmaticStreamSerializationAllowed = 1};
     cudaLaunchConfig_t config = {
-        .gridDim = {(unsigned)ctas, 1, 1},
-        .blockDim = {(unsigned)threads, 1, 1},
+        .gridDim = {(unsigned)choice->ctas, 1, 1},
+        .blockDim = {(unsigned)choice->threads, 1, 1},
+        .dynamicSmemBytes = (size_t)ar_families[choice->family].shared,
         .stream = stream,
         .attrs = &early,
         .numAttrs = args->overlap != AR_SERIAL ? 1 : 0,
@@ -339,7 +341,7 @@ static ncclResult_t run_pieces(symtuner_ar *h, const struct ar_ask *ask,
         keep_budget(h, &args, choice->ctas);
         result = choice->family == AR_COPY
                      ? ar_copy_run(h, &args, kernel, choice->ctas, choice->threads, stream)
-                     : launch(h, kernel, &args, choice->ctas, choice->threads, stream);
+                     : launch(h, kernel, &args, choice, stream);
     }
     return result;
 }

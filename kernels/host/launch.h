@@ -15,7 +15,7 @@ const void *ar_kernel_find(int family, int reducer, const struct ar_args *args);
 /* Load every kernel now. Loading one later, while a peer's kernel spins, would deadlock ranks that
  * share a GPU, and is not allowed in a stream capture. *arch: what they were compiled for, 90 for
  * sm_90. */
-cudaError_t ar_kernels_load(int *arch);
+cudaError_t ar_kernels_load(int *arch, bool *tma);
 
 /* ar_copy_run runs one piece by copy engines (copy.c). In a stream capture call ar_copy_guard
  * before it: if the graph outlives the handle, the guard's kernel stops it before any copy runs. */

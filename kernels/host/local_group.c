@@ -65,10 +65,12 @@ static ncclResult_t peer_arenas(symtuner_ar **handles, int n,
 }
 
 /* Give all handles the same figures: how many ranks share a GPU, at most (all their blocks must be
- * resident there at once), and the least multiprocessors and budget of any rank. */
+ * resident there at once), the least multiprocessors and budget of any rank, and
+ * whether all GPUs have TMA. */
 static void count_neighbours(symtuner_ar **handles, int n)
 {
     int most = 1, sms = handles[0]->sms, budget = handles[0]->budget;
+    bool tma = true;
 
     for (int i = 0; i < n; i++) {
         int same = 0;
@@ -78,11 +80,13 @@ static void count_neighbours(symtuner_ar **handles, int n)
         most = same > most ? same : most;
         sms = handles[i]->sms < sms ? handles[i]->sms : sms;
         budget = handles[i]->budget < budget ? handles[i]->budget : budget;
+        tma = tma && handles[i]->tma;
     }
     for (int i = 0; i < n; i++) {
         handles[i]->on_device = most;
         handles[i]->sms = sms;
         handles[i]->budget = budget;
+        handles[i]->tma = tma;
     }
 }
 

@@ -87,7 +87,7 @@ ncclResult_t ar_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
         error = cudaDeviceGetAttribute(&h->sms, cudaDevAttrMultiProcessorCount, h->device);
     h->budget = ar_budget(h->sms, config->max_ctas != 0 ? config->max_ctas : options->max_ctas);
     if (error == cudaSuccess)
-        error = ar_kernels_load(&arch);
+        error = ar_kernels_load(&arch, &h->tma);
     if (error == cudaSuccess)
         error = cudaDriverGetVersion(&driver);
     if (error != cudaSuccess)

@@ -42,7 +42,26 @@ static cudaError_t load_one(const void *kernel, int *arch)
     return error;
 }
 
-cudaError_t ar_kernels_load(int *arch)
+/* Allow the kernels that use more shared memory than usual to do so, if the GPU can: then ${tma}. */
+static cudaError_t allow_shared(int arch, bool *tma)
+{
+    int device = 0, most = 0;
+    cudaError_t error = cudaGetDevice(&device);
+
+    if (error == cudaSuccess)
+        error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    *tma = arch >= 90 && most >= AR_TMA_SHARED;
+    for (int f = 0; f < AR_FAMILIES && *tma; f++)
+        for (int r = 0; r < AR_REDUCERS && ar_families[f].shared != 0; r++)
+            for (int c = 0; c < AR_CLASSES && error == cudaSuccess; c++)
+                if (rows[f]->of[r][c] != NULL)
+                    error = cudaFuncSetAttribute(rows[f]->of[r][c],
+                                                 cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                 ar_families[f].shared);
+    return error;
+}
+
+cudaError_t ar_kernels_load(int *arch, bool *tma)
 {
     cudaError_t error = load_one(ar_kernel_signal, arch);
 
@@ -54,7 +73,7 @@ cudaError_t ar_kernels_load(int *arch)
         for (int r = 0; r < AR_REDUCERS; r++)
             for (int c = 0; c < AR_CLASSES && error == cudaSuccess; c++)
                 error = load_one(rows[f]->of[r][c], arch);
-    return error;
+    return error == cudaSuccess ? allow_shared(*arch, tma) : error;
 }
 
 void ar_args_start(const symtuner_ar *h, struct ar_args *args)

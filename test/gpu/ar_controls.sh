@@ -33,6 +33,8 @@ plain         two_lamport 2 nothing: pauses alone
 plain         two_ll128   2 nothing: pauses alone
 plain         chunked     2 nothing: pauses alone
 plain         pull        2 nothing: pauses alone
+plain         tma         2 nothing: pauses alone
+plain         tma_staged  2 nothing: pauses alone
 plain         copy        2 nothing: pauses alone
 plain         any         2 nothing: pauses alone
 plain         any         4 nothing: pauses alone
@@ -57,6 +59,14 @@ SYNC          chunked     2 the flag is raised before all threads have stored
 AWAIT         pull        2 no wait for any flag
 ENTER         pull        2 no barrier at the start
 LEAVE         pull        2 no barrier at the end
+REDUCE        tma_staged  2 no wait for the chunks of the peers
+GATHER        tma_staged  2 no wait for the sums of the owners
+ENTER         tma         2 no barrier at the start
+LEAVE         tma         2 no barrier at the end
+FULL          tma         2 the threads add before the tiles are there
+DONE          tma         2 the sum is stored before it is there
+STAGE         tma         2 a stage is filled again before it has been read
+PENDING       tma_staged  2 the flag is raised before the chunk has arrived
 FENCE         chunked     2 no fence between data and flag
 ALLWORDS      one_lamport 2 one of the four 32-bit words of a packet is looked at
 ORDER         one_lamport 4 own input first instead of the common order

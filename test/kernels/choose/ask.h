@@ -21,6 +21,7 @@ static inline struct ar_ask ask_for(int ranks, int links, uint64_t bytes, int dt
                          .dst_mapped = 1,
                          .src_mapped = 1,
                          .has_copy = links != AR_LINKS_HOST,
+                         .has_tma = 1,
                          .max_ctas = 132};
     uint64_t half[AR_REGIONS] = {1 << 19, 16 << 20, 32 << 20, 256 << 20, 64 << 20};
 

@@ -136,6 +136,7 @@ static void make_absence(struct absence *a, int ranks)
     memset(&fake, 0, sizeof fake);
     fake.devices = MOST;
     fake.peers = 1;
+    fake.arch = 90;
     *a = (struct absence){.ranks = ranks, .absent = ranks % 2 == 0 ? ranks - 1 : 0, .bytes = 4096};
     ck_assert_int_eq(symtuner_ar_create_local(a->handles, devices, ranks, &config), ncclSuccess);
     for (int b = 0; b < 2; b++) {

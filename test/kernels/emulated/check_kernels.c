@@ -156,8 +156,9 @@ static void align_every_way(struct call *c)
 }
 
 static const char *const names[] = {"one_ll8",   "one_ll128",   "one_lamport", "two_ll8",
-                                    "two_ll128", "two_lamport", "chunked", /* at any address */
-                                    "pull",      "pull_one",    "copy"};
+                                    "two_ll128", "two_lamport", "chunked",
+                                    "tma_staged", /* these take buffers at any address */
+                                    "pull",      "pull_one",    "copy",        "tma"};
 enum { NAMES = sizeof names / sizeof *names };
 
 /* Take each kernel in turn, and each float type with a sum, an average or a product. */
@@ -188,7 +189,7 @@ static void make_list(struct call *list, int ranks, const char *only)
 
         c->kernel = only != NULL ? only : names[every_sum ? i % NAMES : (int)draw(&state, NAMES)];
         aligned = strcmp(c->kernel, "pull") == 0 || strcmp(c->kernel, "pull_one") == 0 ||
-                  strcmp(c->kernel, "copy") == 0;
+                  strcmp(c->kernel, "copy") == 0 || strcmp(c->kernel, "tma") == 0;
         c->dtype = draw(&state, 3) ? (int)draw(&state, AR_DTYPES) : AR_F32; /* it rounds */
         c->op = (int)draw(&state, AR_OPS);
         if (strstr(c->kernel, "lamport") != NULL) {
@@ -198,7 +199,7 @@ static void make_list(struct call *list, int ranks, const char *only)
             c->op = draw(&state, 2) ? AR_AVG : AR_SUM;
         }
         c->ctas = 1 + (int)draw(&state, 2);
-        c->threads = 32 << draw(&state, 2);
+        c->threads = (strncmp(c->kernel, "tma", 3) == 0 ? 128 : 32) << draw(&state, 2);
         c->count = 1 + draw(&state, draw(&state, 3) ? 1000 : MAX_BYTES / 8);
         c->salt = i;
         if (every_sum)
@@ -236,6 +237,7 @@ static void run_group(int ranks, int transport, const char *only)
     memset(&fake, 0, sizeof fake);
     fake.devices = MAX_RANKS;
     fake.peers = 1;
+    fake.arch = 90;
     ck_assert_int_eq(symtuner_ar_create_local(handles, devices, ranks, &config), ncclSuccess);
     make_list(list, ranks, only);
     for (int r = 0; r < ranks; r++) {
@@ -375,7 +377,7 @@ int main(int argc, char **argv)
     tcase_add_test(t, test_four_ranks_through_peer_memory);
     tcase_add_test(t, test_eight_ranks_through_peer_memory);
     tcase_add_loop_test(t, test_one_order_of_addition, 2, MAX_RANKS + 1);
-    tcase_add_loop_test(t, test_buffers_that_begin_anywhere, 0, 14);
+    tcase_add_loop_test(t, test_buffers_that_begin_anywhere, 0, 16);
     tcase_add_test(t, test_two_ranks_through_host_memory);
     tcase_add_test(t, test_the_probe_finds_stores_and_loads_in_order);
     tcase_set_timeout(one, 600);

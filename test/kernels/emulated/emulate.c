@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* emulate.c - grids as teams of POSIX threads; see emulate.h. */
 #include "test/kernels/emulated/emulate.h"
+#include "test/kernels/emulated/emulate_tma.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -23,6 +24,7 @@ struct seat {
     int thread, block, threads, ctas, device;
     int *left; /* threads of the block that still run */
     struct team *line, *warp, *whole;
+    struct emulate_memory *memory;
 };
 
 __thread struct emulate_index threadIdx, blockIdx, blockDim, gridDim;
@@ -92,8 +94,10 @@ static void *sit(void *p)
     my_line = s->line;
     my_warp = s->warp;
     my_block = s->whole;
+    emulate_memory_use(s->memory);
     random_state = (uint32_t)emulate_now_ns() ^ (uint32_t)(s->thread * 7919 + s->block * 104729);
     s->kernel(*s->args);
+    emulate_memory_leave();
     if (__atomic_sub_fetch(s->left, 1, __ATOMIC_ACQ_REL) == 0)
         emulate_give_room(s->device);
     return NULL;
@@ -108,6 +112,7 @@ void emulate_launch(const void *kernel, const struct ar_args *args, int ctas, in
     struct team *warps = calloc((size_t)all / 32, sizeof *warps);
     struct team *blocks = calloc((size_t)ctas, sizeof *blocks);
     pthread_t *people = calloc((size_t)all, sizeof *people);
+    struct emulate_memory **memory = calloc((size_t)ctas, sizeof *memory);
     int *left = calloc((size_t)ctas, sizeof *left);
     pthread_attr_t small;
 
@@ -119,6 +124,8 @@ void emulate_launch(const void *kernel, const struct ar_args *args, int ctas, in
         warps[i].size = 32;
     for (int i = 0; i < ctas; i++)
         blocks[i].size = left[i] = threads;
+    for (int i = 0; i < ctas; i++)
+        memory[i] = emulate_memory_new();
     for (int i = 0; i < all; i++) {
         if (i % threads == 0)
             emulate_take_room(device);
@@ -131,15 +138,19 @@ void emulate_launch(const void *kernel, const struct ar_args *args, int ctas, in
                                  .left = &left[i / threads],
                                  .line = &lines[i / 8],
                                  .warp = &warps[i / 32],
-                                 .whole = &blocks[i / threads]};
+                                 .whole = &blocks[i / threads],
+                                 .memory = memory[i / threads]};
         *(const void **)&seats[i].kernel = kernel;
         if (pthread_create(&people[i], &small, sit, &seats[i]) != 0)
             abort(); /* the threads that did start would wait for ever */
     }
     for (int i = 0; i < all; i++)
         pthread_join(people[i], NULL);
+    for (int i = 0; i < ctas; i++)
+        emulate_memory_free(memory[i]);
     pthread_attr_destroy(&small);
     free(people);
+    free(memory);
     free(left);
     free(blocks);
     free(warps);

@@ -252,6 +252,8 @@ static inline uint64_t now_ns()
 }
 
 } // namespace ar
+
+#include "test/kernels/emulated/emulate_tma.h"
 #endif
 
 #endif

@@ -102,9 +102,10 @@ cudaError_t cudaGetDevice(int *device)
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int device)
 {
     (void)device;
-    *value = attr != cudaDevAttrMultiProcessorCount ? 9
-             : fake.sms != 0                        ? fake.sms
-                                                    : MULTIPROCESSORS;
+    *value = attr == cudaDevAttrMaxSharedMemoryPerBlockOptin ? 227 << 10
+             : attr != cudaDevAttrMultiProcessorCount        ? 9
+             : fake.sms != 0                                 ? fake.sms
+                                                             : MULTIPROCESSORS;
     return may_fail();
 }
 
@@ -114,6 +115,14 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attr, const void *f
     memset(attr, 0, sizeof *attr);
     attr->ptxVersion = fake.arch;
     return cudaSuccess;
+}
+
+cudaError_t cudaFuncSetAttribute(const void *func, enum cudaFuncAttribute attr, int value)
+{
+    (void)func;
+    return attr == cudaFuncAttributeMaxDynamicSharedMemorySize && value <= 227 << 10
+               ? may_fail()
+               : ends(cudaErrorInvalidValue);
 }
 
 cudaError_t cudaDriverGetVersion(int *version)

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tma_ptx.cuh - bulk copies between global and shared memory, and the barriers that count them.
+ *
+ * Bulk copies go through the "async proxy", a path to memory of its own. fence_async() stands
+ * between ordinary accesses and the bulk copies that follow them; after a bulk copy nothing is
+ * needed, because whoever sees that it is complete also sees its bytes (PTX ISA, "async proxy").
+ * Addresses and sizes are multiples of 16 bytes.
+ */
+#ifndef AR_TMA_PTX_CUH_
+#define AR_TMA_PTX_CUH_
+
+#include "kernels/device/user.cuh"
+#include "kernels/shared/tma.h"
+
+namespace ar
+{
+
+#ifndef ST_EMULATE /* test/kernels/emulated/emulate_tma.h has its own */
+#define AR_SHARED(name) extern __shared__ __align__(128) char name[]
+
+#if __CUDA_ARCH__ >= 900
+#define AR_TMA_ASM(...) asm volatile(__VA_ARGS__)
+#else
+#define AR_TMA_ASM(...) __trap() /* the host never launches these kernels on older GPUs */
+#endif
+
+__device__ __forceinline__ uint32_t shared_address(const void *p)
+{
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
+
+__device__ __forceinline__ void barrier_init(uint64_t *barrier, int arrivals)
+{
+    AR_TMA_ASM("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
+               "r"(arrivals)
+               : "memory");
+}
+
+/* Arrive, and expect ${bytes} more from bulk copies before the barrier's phase ends. */
+__device__ __forceinline__ void barrier_expect(uint64_t *barrier, uint32_t bytes)
+{
+    AR_TMA_ASM("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
+                   shared_address(barrier)),
+               "r"(bytes)
+               : "memory");
+}
+
+__device__ __forceinline__ void barrier_arrive(uint64_t *barrier)
+{
+    AR_TMA_ASM("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+
+/* Whether the phase of this parity has ended; waits a moment for it. */
+__device__ __forceinline__ bool barrier_ended(uint64_t *barrier, uint32_t parity)
+{
+    uint32_t ended = 1;
+
+    AR_TMA_ASM("{\n"
+               ".reg .pred p;\n"
+               "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+               "selp.u32 %0, 1, 0, p;\n"
+               "}"
+               : "=r"(ended)
+               : "r"(shared_address(barrier)), "r"(parity)
+               : "memory");
+    return ended != 0;
+}
+
+/* Whether the phase of this parity has ended; does not wait. */
+__device__ __forceinline__ bool barrier_has_ended(uint64_t *barrier, uint32_t parity)
+{
+    uint32_t ended = 1;
+
+    AR_TMA_ASM("{\n"
+               ".reg .pred p;\n"
+               "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+               "selp.u32 %0, 1, 0, p;\n"
+               "}"
+               : "=r"(ended)
+               : "r"(shared_address(barrier)), "r"(parity)
+               : "memory");
+    return ended != 0;
+}
+
+/* Order this thread's earlier accesses before its later bulk copies. */
+__device__ __forceinline__ void fence_async()
+{
+    AR_TMA_ASM("fence.proxy.async;" ::: "memory");
+}
+
+__device__ __forceinline__ void bulk_load(void *shared, const void *from, uint32_t bytes,
+                                          uint64_t *barrier)
+{
+    AR_TMA_ASM("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+               "[%0], [%1], %2, [%3];" ::"r"(shared_address(shared)),
+               "l"(from), "r"(bytes), "r"(shared_address(barrier))
+               : "memory");
+}
+
+__device__ __forceinline__ void bulk_store(void *to, const void *shared, uint32_t bytes)
+{
+    AR_TMA_ASM("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to),
+               "r"(shared_address(shared)), "r"(bytes)
+               : "memory");
+}
+
+/* End a group: the stores of this thread since the last one. */
+__device__ __forceinline__ void bulk_commit()
+{
+    AR_TMA_ASM("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+/* Wait until all groups of this thread but the latest ${Pending} have read shared memory. */
+template <int Pending> __device__ __forceinline__ void bulk_wait_read()
+{
+    AR_TMA_ASM("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");
+}
+
+/* Wait until all groups of this thread but the latest ${Pending} are complete. */
+template <int Pending> __device__ __forceinline__ void bulk_wait()
+{
+    AR_TMA_ASM("cp.async.bulk.wait_group %0;" ::"n"(Pending) : "memory");
+}
+#endif /* ST_EMULATE */
+
+__device__ __forceinline__ void barrier_wait(uint64_t *barrier, uint32_t parity)
+{
+    while (!barrier_ended(barrier, parity))
+        ;
+}
+
+__device__ __forceinline__ uint4 load_shared(const char *p)
+{
+    return *reinterpret_cast<const uint4 *>(p);
+}
+
+__device__ __forceinline__ void store_shared(char *p, uint4 v)
+{
+    *reinterpret_cast<uint4 *>(p) = v;
+}
+
+/*
+ * A ring of ${Stages} stages. Tile k uses stage k % Stages. ${full} ends a phase when the bytes of a
+ * tile are in shared memory, ${done} when the warps that add have written the sum there.
+ */
+template <int Stages> struct tma_ring {
+    char *stages;
+    uint32_t bytes; /* of a stage */
+    uint64_t *full_, *done_;
+
+    __device__ __forceinline__ char *stage(uint64_t k) const
+    {
+        return stages + k % Stages * bytes;
+    }
+    __device__ __forceinline__ uint64_t *full(uint64_t k) const
+    {
+        return full_ + k % Stages;
+    }
+    __device__ __forceinline__ uint64_t *done(uint64_t k) const
+    {
+        return done_ + k % Stages;
+    }
+    static __device__ __forceinline__ uint32_t parity(uint64_t k)
+    {
+        return (uint32_t)(k / Stages) & 1;
+    }
+    __device__ __forceinline__ void init(int adders) const
+    {
+        for (int s = 0; s < Stages; s++) {
+            barrier_init(full_ + s, 1);
+            if (adders > 0)
+                barrier_init(done_ + s, adders);
+        }
+    }
+};
+
+} // namespace ar
+
+#endif

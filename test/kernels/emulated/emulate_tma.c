@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * emulate_tma.c - bulk copies between global and shared memory; see emulate_tma.h.
+ *
+ * A load that a kernel has started happens when some thread of the block waits, in any order. A
+ * store reads shared memory, and writes global memory, each either at once or as late as the
+ * kernel allows, which is when it waits for the store's group.
+ */
+#include "test/kernels/emulated/emulate_tma.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/shared/tma.h"
+#include "test/kernels/emulated/emulate.h"
+
+struct load {
+    struct load *next;
+    void *to;
+    const void *from;
+    uint32_t bytes;
+    struct barrier *barrier;
+};
+
+struct emulate_memory {
+    pthread_mutex_t lock; /* of loads and barriers */
+    char *shared;
+    struct load *loads;
+};
+
+/* As large as an mbarrier. */
+struct barrier {
+    uint16_t arrivals : 15;
+    uint16_t phase : 1;
+    int16_t pending;
+    int32_t bytes; /* expected and not here yet; may fall below 0 for a moment */
+};
+_Static_assert(sizeof(struct barrier) == 8, "an mbarrier has 8 bytes");
+
+struct store {
+    struct store *next;
+    void *to;
+    const void *from;
+    uint32_t bytes;
+    int group;
+    bool read, written;
+    char data[];
+};
+
+static __thread struct emulate_memory *mine;
+static __thread struct store *stores; /* of this thread, latest first */
+static __thread int groups;
+
+struct emulate_memory *emulate_memory_new(void)
+{
+    struct emulate_memory *m = calloc(1, sizeof *m);
+
+    pthread_mutex_init(&m->lock, NULL);
+    m->shared = aligned_alloc(128, (AR_TMA_SHARED + 127) / 128 * 128);
+    memset(m->shared, 0xa5, AR_TMA_SHARED);
+    return m;
+}
+
+void emulate_memory_free(struct emulate_memory *m)
+{
+    if (m->loads != NULL)
+        abort(); /* the block ended while a copy still wrote to its shared memory */
+    pthread_mutex_destroy(&m->lock);
+    free(m->shared);
+    free(m);
+}
+
+void emulate_memory_use(struct emulate_memory *m)
+{
+    mine = m;
+    stores = NULL;
+    groups = 0;
+}
+
+char *emulate_shared(void)
+{
+    return mine->shared;
+}
+
+static void check(const void *global, const void *shared, uint32_t bytes)
+{
+    size_t at = (size_t)((const char *)shared - mine->shared);
+
+    if ((uintptr_t)global % 16 != 0 || at % 16 != 0 || bytes % 16 != 0 || bytes == 0 ||
+        at + bytes > AR_TMA_STAGES * AR_TMA_TILES)
+        abort();
+}
+
+/* Called with the lock held. */
+static void may_end_phase(struct barrier *b)
+{
+    if (b->pending != 0 || b->bytes != 0)
+        return;
+    b->phase ^= 1;
+    b->pending = (int16_t)b->arrivals;
+}
+
+void emulate_barrier_init(void *barrier, int arrivals)
+{
+    struct barrier *b = barrier;
+
+    *b = (struct barrier){.arrivals = (uint16_t)arrivals & 0x7fff, .pending = (int16_t)arrivals};
+}
+
+void emulate_barrier_arrive(void *barrier, uint32_t bytes)
+{
+    struct barrier *b = barrier;
+
+    pthread_mutex_lock(&mine->lock);
+    b->bytes += (int32_t)bytes;
+    if (b->pending-- == 0)
+        abort(); /* more arrivals than the phase has */
+    may_end_phase(b);
+    pthread_mutex_unlock(&mine->lock);
+}
+
+static void run_one_load(void)
+{
+    unsigned skip = emulate_random(4);
+    struct load **at = &mine->loads, *load;
+
+    if (*at == NULL)
+        return;
+    while (skip-- > 0 && (*at)->next != NULL)
+        at = &(*at)->next;
+    load = *at;
+    *at = load->next;
+    memcpy(load->to, load->from, load->bytes);
+    load->barrier->bytes -= (int32_t)load->bytes;
+    may_end_phase(load->barrier);
+    free(load);
+}
+
+int emulate_barrier_ended(void *barrier, unsigned parity)
+{
+    struct barrier *b = barrier;
+    int ended;
+
+    pthread_mutex_lock(&mine->lock);
+    ended = b->phase != parity;
+    if (!ended)
+        run_one_load();
+    pthread_mutex_unlock(&mine->lock);
+    if (!ended)
+        emulate_yield();
+    return ended;
+}
+
+void emulate_bulk_load(void *shared, const void *from, uint32_t bytes, void *barrier)
+{
+    struct load *load = malloc(sizeof *load);
+
+    check(from, shared, bytes);
+    pthread_mutex_lock(&mine->lock);
+    *load = (struct load){mine->loads, shared, from, bytes, barrier};
+    mine->loads = load;
+    pthread_mutex_unlock(&mine->lock);
+}
+
+static void read_store(struct store *s)
+{
+    if (!s->read)
+        memcpy(s->data, s->from, s->bytes);
+    s->read = true;
+}
+
+static void write_store(struct store *s)
+{
+    read_store(s);
+    if (!s->written)
+        memcpy(s->to, s->data, s->bytes);
+    s->written = true;
+}
+
+void emulate_bulk_store(void *to, const void *shared, uint32_t bytes)
+{
+    struct store *s = malloc(sizeof *s + bytes);
+
+    check(to, shared, bytes);
+    *s = (struct store){stores, to, shared, bytes, groups, false, false};
+    stores = s;
+    if (emulate_random(3) == 0)
+        read_store(s);
+    if (emulate_random(6) == 0)
+        write_store(s);
+}
+
+void emulate_bulk_commit(void)
+{
+    groups++;
+}
+
+void emulate_bulk_wait(int pending, int only_read)
+{
+    struct store **at = &stores;
+
+    while (*at != NULL) {
+        struct store *s = *at;
+
+        if (s->group >= groups - pending) {
+            at = &s->next;
+        } else if (only_read) {
+            read_store(s);
+            at = &s->next;
+        } else {
+            write_store(s);
+            *at = s->next;
+            free(s);
+        }
+    }
+}
+
+void emulate_memory_leave(void)
+{
+    if (stores != NULL)
+        abort(); /* the thread ended before its stores were complete */
+}
