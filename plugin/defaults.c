@@ -7,7 +7,7 @@
  * asked for (maxCTAs of a communicator; from 2.31 on of a call) and by the limit of its multicast
  * kernels. NCCL reads it once per process, before the first communicator: so it depends on the box
  * and the release only, and rules cannot change it. To add a row: measure alone and beside GEMMs
- * (bench/nccl_beside.py), commit the raw rows, name them here.
+ * (bench/beside.py), commit the raw rows, name them here.
  */
 #include "plugin/process.h"
 

@@ -1,0 +1,335 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""How fast are NCCL's and our kernels alone and beside GEMMs, and with how many CTAs?
+
+    python3 -m torch.distributed.run --nproc_per_node 2 bench/beside.py --out rows.csv
+    ... bench/beside.py --library build/libsymtuner_ar.so --with own,16,general,ours,ours:tma:8,staged:chunked
+
+The contenders of --with take turns in the same processes:
+
+N, own       NCCL with registered buffers and N CTAs (ncclConfig minCTAs = maxCTAs = N), or with its own
+             count; general: with buffers that are not registered
+ours         libsymtuner_ar.so with registered buffers, as it chooses; ours:KERNEL:CTAS forces a kernel
+             and perhaps a number of CTAs; staged: the same with buffers that are not registered
+
+It measures two things, on the slowest rank:
+
+alone    us per call: a CUDA graph of 20 calls, replayed
+beside   ms until 24 GEMMs of 8192^3 bf16 on one stream and a number of collectives on a second
+         stream of higher priority are both done
+
+bytes is NCCL's nBytes: for all-gather and reduce-scatter the bytes of all ranks together. NCCL_LIBRARY
+names another libnccl.so.2 than torch's. The first contender is measured twice, the second time as
+"A/A": two of them only differ if they differ by more than these two measurements do. Before the times,
+every contender's all-reduce of random numbers is compared with the first one's.
+"""
+import argparse
+import collections
+import ctypes
+import glob
+import os
+import statistics
+import time
+
+import torch
+import torch.distributed as dist
+
+RANK, RANKS = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+COLLS = ["allreduce", "allgather", "reducescatter"]
+BF16, SUM, SYMMETRIC, UNDEFINED = 9, 0, 1, -(1 << 31)
+CALLS = {16 << 20: 200, 64 << 20: 60, 256 << 20: 16}    # calls beside the GEMMs: a third of their time
+GEMMS, GRAPH, MOST = 24, 20, 256 << 20
+
+
+class Id(ctypes.Structure):
+    _fields_ = [("bytes", ctypes.c_char * 128)]
+
+
+class Config(ctypes.Structure):    # ncclConfig_t of NCCL 2.28; later releases accept it
+    _fields_ = [("size", ctypes.c_size_t), ("magic", ctypes.c_uint), ("version", ctypes.c_uint)] + [
+        (name, ctypes.c_int) for name in ("blocking", "cluster", "min_ctas", "max_ctas")] + [
+        ("net", ctypes.c_void_p), ("split", ctypes.c_int), ("traffic", ctypes.c_int),
+        ("name", ctypes.c_void_p)] + [(name, ctypes.c_int) for name in (
+            "collnet", "policy", "shrink", "nvls_ctas", "per_net_peer", "nvlink_centric")]
+
+
+def load():
+    import nvidia.nccl
+    found = os.environ.get("NCCL_LIBRARY") or glob.glob(
+        list(nvidia.nccl.__path__)[0] + "/lib/libnccl.so.2")[0]
+    return ctypes.CDLL(found)
+
+
+def check(result, what):
+    if result:
+        raise SystemExit(f"{what}: NCCL says {result}")
+
+
+def communicator(nccl, ctas):
+    """Make a communicator whose symmetric kernels run ``ctas`` CTAs; 0: NCCL's own count."""
+    ident = Id()
+    if RANK == 0:
+        check(nccl.ncclGetUniqueId(ctypes.byref(ident)), "ncclGetUniqueId")
+    text = torch.tensor(list(ctypes.string_at(ctypes.byref(ident), 128)), dtype=torch.uint8)
+    dist.broadcast(text, 0)
+    ctypes.memmove(ctypes.byref(ident), bytes(text.tolist()), 128)
+    undefined = {name: UNDEFINED for name, kind in Config._fields_ if kind is ctypes.c_int}
+    config = Config(size=ctypes.sizeof(Config), magic=0xcafebeef, version=22809, **undefined)
+    if ctas:
+        config.min_ctas = config.max_ctas = ctas
+    comm = ctypes.c_void_p()
+    check(nccl.ncclCommInitRankConfig(ctypes.byref(comm), RANKS, ident, RANK, ctypes.byref(config)),
+          "ncclCommInitRankConfig")
+    return comm
+
+
+def allocate(nccl):
+    """Return the addresses of a send and a receive buffer that can be registered."""
+    both = []
+    for _ in range(2):
+        address = ctypes.c_void_p()
+        check(nccl.ncclMemAlloc(ctypes.byref(address), ctypes.c_size_t(MOST)), "ncclMemAlloc")
+        both.append(address)
+    return both
+
+
+class Nccl:
+    """NCCL with ``ctas`` CTAs; 0: its own count. If ``symmetric``, the buffers are registered."""
+
+    def __init__(self, nccl, buffers, ctas, symmetric=True):
+        self.all_reduce, self.all_gather = nccl.ncclAllReduce, nccl.ncclAllGather
+        self.reduce_scatter = nccl.ncclReduceScatter
+        self.context = communicator(nccl, ctas)
+        for address in buffers if symmetric else []:
+            window = ctypes.c_void_p()
+            check(nccl.ncclCommWindowRegister(self.context, address, ctypes.c_size_t(MOST),
+                                              ctypes.byref(window), SYMMETRIC), "window")
+            if not window.value:
+                raise SystemExit("no symmetric window: the general kernels would run")
+
+    def check(self, result):
+        check(result, "a collective")
+
+
+class Ours:
+    """libsymtuner_ar.so on a communicator of its own; ``force`` is [], [KERNEL] or [KERNEL, CTAS]."""
+
+    def __init__(self, nccl, library, buffers, force, symmetric):
+        self.library, self.context = library, ctypes.c_void_p()
+        comm = communicator(nccl, 0)
+        self.check(library.symtuner_ar_create(ctypes.byref(self.context), ctypes.byref(comm), 1, None))
+        for address in buffers if symmetric else []:
+            self.check(library.symtuner_ar_register(
+                ctypes.byref(self.context), ctypes.byref(address), None, 1, ctypes.c_size_t(MOST)))
+        if force:
+            self.check(library.symtuner_ar_force(self.context, force[0].encode(),
+                                                 int(force[1]) if force[1:] else 0, 0))
+        self.all_reduce = library.symtuner_ar_all_reduce
+        self.all_gather = getattr(library, "symtuner_ar_all_gather", None)
+        self.reduce_scatter = getattr(library, "symtuner_ar_reduce_scatter", None)
+
+    def check(self, result):
+        if result:
+            self.library.symtuner_ar_error.restype = ctypes.c_char_p
+            raise SystemExit(self.library.symtuner_ar_error(self.context).decode())
+
+
+def contender(nccl, library, buffers, word):
+    """Return what the ``word`` of --with means."""
+    way, _, force = word.partition(":")
+    if way in ("ours", "staged"):
+        if library is None:
+            raise SystemExit(f"{word}: name the library with --library")
+        return Ours(nccl, library, buffers, force.split(":") if force else [], way == "ours")
+    if way == "general":
+        return Nccl(nccl, buffers, 0, symmetric=False)
+    if way != "own" and not way.isdigit():
+        raise SystemExit(f"--with {word}: write a number of CTAs, own, general, ours or staged")
+    return Nccl(nccl, buffers, 0 if way == "own" else int(way))
+
+
+def collective(who, coll, buffers, size):
+    """Return a function that starts one call of ``size`` bytes (NCCL's nBytes) on a stream."""
+    send, receive = buffers
+    whole, part = size // 2, size // 2 // RANKS
+    if coll == "allreduce":
+        return lambda s: who.check(who.all_reduce(send, receive, whole, BF16, SUM, who.context, s))
+    if coll == "allgather":
+        return lambda s: who.check(who.all_gather(send, receive, part, BF16, who.context, s))
+    return lambda s: who.check(who.reduce_scatter(send, receive, part, BF16, SUM, who.context, s))
+
+
+class Memory:
+    """A device buffer as torch sees it."""
+
+    def __init__(self, address, size):
+        self.__cuda_array_interface__ = {"data": (address.value, False), "shape": (size // 2,),
+                                         "typestr": "<i2", "version": 3}
+
+
+def compare(who, names, buffers, size):
+    """End the program if the all-reduce of ``size`` bytes of random numbers differs between two."""
+    send, receive = (torch.as_tensor(Memory(b, size), device="cuda").view(torch.bfloat16)
+                     for b in buffers)
+    torch.manual_seed(RANK + size)
+    send.copy_(torch.randn(size // 2, device="cuda"))
+    first = None
+    for one, name in zip(who, names):
+        receive.fill_(float("nan"))
+        torch.cuda.synchronize()
+        dist.barrier()
+        collective(one, "allreduce", buffers, size)(
+            ctypes.c_void_p(torch.cuda.current_stream().cuda_stream))
+        torch.cuda.synchronize()
+        got = receive.float()
+        first = got if first is None else first
+        worst = ((got - first).abs() / first.abs().clamp(min=0.1)).max().item()
+        if not worst < 0.05:
+            raise SystemExit(f"{name} differs from {names[0]} at {size} bytes: {worst}")
+
+
+def slowest(value):
+    worst = torch.tensor(value)
+    dist.all_reduce(worst, op=dist.ReduceOp.MAX)
+    return worst.item()
+
+
+def graph_of(call):
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        call(ctypes.c_void_p(side.cuda_stream))
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=side):
+        for _ in range(GRAPH):
+            call(ctypes.c_void_p(side.cuda_stream))
+    return graph
+
+
+def alone_us(graph, replays):
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    dist.barrier()
+    torch.cuda.synchronize()
+    graph.replay()
+    begin.record()
+    for _ in range(replays):
+        graph.replay()
+    end.record()
+    torch.cuda.synchronize()
+    return slowest(begin.elapsed_time(end) * 1e3 / replays / GRAPH)
+
+
+class Gemms:
+    def __init__(self):
+        self.stream, self.high = torch.cuda.Stream(), torch.cuda.Stream(priority=-1)
+        self.a, self.b = (torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+                          for _ in range(2))
+        self.c = torch.empty_like(self.a)
+
+    def makespan_ms(self, call, calls, gemms):
+        dist.barrier()
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(calls):
+            call(ctypes.c_void_p(self.high.cuda_stream))
+        with torch.cuda.stream(self.stream):
+            for _ in range(gemms):
+                torch.mm(self.a, self.b, out=self.c)
+        torch.cuda.synchronize()
+        return slowest((time.perf_counter() - start) * 1e3)
+
+
+def summary(rows, names):
+    """Print medians of the times, and medians of each contender's time divided by that of the first
+    one in the same round."""
+    by_round = collections.defaultdict(dict)
+    for what, coll, size, name, turn, value in rows:
+        by_round[what, coll, size, turn][name] = value
+    cells = collections.defaultdict(list)
+    for (what, coll, size, _), values in sorted(by_round.items()):
+        for name in names:
+            cells[what, coll, size, name].append((values[name], values[name] / values[names[0]]))
+    print(f"{'':<7} {'coll':<13} {'bytes':>10} " + " ".join(f"{n:>14}" for n in names))
+    for what, coll, size in dict.fromkeys(key[:3] for key in cells):
+        line = [f"{statistics.median(v for v, _ in cells[what, coll, size, n]):8.2f} "
+                f"{statistics.median(r for _, r in cells[what, coll, size, n]):5.3f}"
+                for n in names]
+        print(f"{what:<7} {coll:<13} {size:>10} " + " ".join(line))
+    print(f"cells: median (us alone, ms beside), median ratio to {names[0]} of the same round")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--with", dest="who", default="own,8,12,16,20,24,32")
+    parser.add_argument("--library", help="libsymtuner_ar.so, for ours and staged")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--least", type=int, default=1 << 10, help="bytes of the smallest call alone")
+    parser.add_argument("--step", type=int, default=2, help="each size alone is so many times the last")
+    parser.add_argument("--colls", default=",".join(COLLS))
+    parser.add_argument("--what", default="alone,beside")
+    parser.add_argument("--out", default="beside.csv")
+    args = parser.parse_args()
+    words = args.who.split(",")
+    names = words + ["A/A"]
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    dist.init_process_group("gloo")
+    nccl = load()
+    library = ctypes.CDLL(os.path.abspath(args.library)) if args.library else None
+    nccl.ncclCommInitRankConfig.argtypes = [ctypes.c_void_p, ctypes.c_int, Id, ctypes.c_int,
+                                            ctypes.c_void_p]
+    kinds = {"p": ctypes.c_void_p, "z": ctypes.c_size_t, "i": ctypes.c_int}
+    for of, name, arguments in (
+            (nccl, "ncclAllReduce", "ppziipp"), (nccl, "ncclAllGather", "ppzipp"),
+            (nccl, "ncclReduceScatter", "ppziipp"), (library, "symtuner_ar_all_reduce", "ppziipp"),
+            (library, "symtuner_ar_all_gather", "ppzipp"),
+            (library, "symtuner_ar_reduce_scatter", "ppziipp"), (library, "symtuner_ar_force", "ppii")):
+        if hasattr(of, name):
+            getattr(of, name).argtypes = [kinds[c] for c in arguments]
+    buffers = allocate(nccl)
+    who = [contender(nccl, library, buffers, word) for word in words]
+    for size in (1 << 20, 16 << 20):
+        compare(who, words, buffers, size)
+    who.append(who[0])
+    rows = []
+
+    def turns(what, coll, size, measure):
+        for turn in range(args.rounds):
+            order = list(range(len(who)))
+            for i in order[turn % len(order):] + order[:turn % len(order)]:
+                rows.append((what, coll, size, names[i], turn, measure(i)))
+
+    for coll in args.colls.split(","):
+        size = args.least
+        while "alone" in args.what and size <= MOST:
+            graphs = [graph_of(collective(w, coll, buffers, size)) for w in who]
+            first = alone_us(graphs[0], 1)
+            replays = max(1, min(20, int(4000 / first / GRAPH)))
+            turns("alone", coll, size, lambda i: alone_us(graphs[i], replays))
+            size *= args.step
+    gemms = Gemms()
+    idle = collective(who[0], "allreduce", buffers, 1 << 20)
+    for _ in range(2):
+        gemm_ms = gemms.makespan_ms(idle, 0, GEMMS)
+    for coll in args.colls.split(","):
+        for size, calls in CALLS.items():
+            if "beside" not in args.what:
+                continue
+            every = [collective(w, coll, buffers, size) for w in who]
+            gemms.makespan_ms(every[0], calls, GEMMS)
+            turns("beside", coll, size,
+                  lambda i: gemms.makespan_ms(every[i], calls, GEMMS))
+    if RANK == 0:
+        version = ctypes.c_int()
+        nccl.ncclGetVersion(ctypes.byref(version))
+        with open(args.out, "w") as f:
+            f.write("nccl,ranks,what,coll,bytes,contender,round,value\n")
+            for what, coll, size, name, turn, value in rows:
+                f.write(f"{version.value},{RANKS},{what},{coll},{size},{name},{turn},{value:.4g}\n")
+        print(f"NCCL {version.value}, {RANKS} ranks, {args.rounds} rounds; GEMMs alone {gemm_ms:.2f} ms")
+        summary(rows, names)
+    dist.barrier()
+    os._exit(0)    # skip destroying eight communicators, which takes long
+
+
+if __name__ == "__main__":
+    main()
