@@ -200,6 +200,34 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_all_reduce_at(const void *const *sends,
                                                        ncclRedOp_t op, symtuner_ar *handle,
                                                        cudaStream_t stream);
 
+/*
+ * symtuner_ar_reduce_scatter(send, recv, recv_count, dtype, op, handle, stream):
+ * As ncclReduceScatter: ${send} holds a part of ${recv_count} elements for each rank, and recv[j] =
+ * op over all ranks' send[rank * recv_count + j]. These are the bits of an all-reduce of ${send}.
+ * In place (recv == send + rank * recv_count) or disjoint; types, operators and alignment as in
+ * symtuner_ar_all_reduce. So far it has run in the emulation on CPUs only, not on GPUs. Since 0.1.
+ */
+SYMTUNER_AR_API ncclResult_t symtuner_ar_reduce_scatter(const void *send, void *recv,
+                                                        size_t recv_count, ncclDataType_t dtype,
+                                                        ncclRedOp_t op, symtuner_ar *handle,
+                                                        cudaStream_t stream);
+
+/*
+ * symtuner_ar_all_gather(send, recv, send_count, dtype, handle, stream):
+ * As ncclAllGather: recv[r * send_count + j] = rank r's send[j], bit for bit. In place (send ==
+ * recv + rank * send_count) or disjoint. So far it has run in the emulation on CPUs only. Since
+ * 0.1.
+ */
+SYMTUNER_AR_API ncclResult_t symtuner_ar_all_gather(const void *send, void *recv, size_t send_count,
+                                                    ncclDataType_t dtype, symtuner_ar *handle,
+                                                    cudaStream_t stream);
+
+enum symtuner_ar_coll {
+    SYMTUNER_AR_ALL_REDUCE = 0,
+    SYMTUNER_AR_REDUCE_SCATTER = 1,
+    SYMTUNER_AR_ALL_GATHER = 2,
+};
+
 /* How the library would run one call. The caller must set ${size} to sizeof. */
 struct symtuner_ar_plan {
     size_t size;
@@ -218,6 +246,13 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_query(const void *send, const void *rec
                                                ncclDataType_t dtype, ncclRedOp_t op,
                                                symtuner_ar *handle,
                                                struct symtuner_ar_plan *plan_out);
+
+/* symtuner_ar_query_coll(coll, ...): the same for any collective (enum symtuner_ar_coll). ${count}
+ * is that of the call: recv_count or send_count. All-gather ignores ${op}. Since 0.1. */
+SYMTUNER_AR_API ncclResult_t symtuner_ar_query_coll(int coll, const void *send, const void *recv,
+                                                    size_t count, ncclDataType_t dtype,
+                                                    ncclRedOp_t op, symtuner_ar *handle,
+                                                    struct symtuner_ar_plan *plan_out);
 
 /*
  * symtuner_ar_force(handle, kernel, ctas, threads):

@@ -399,7 +399,7 @@ START_TEST(test_a_handle_is_described_line_by_line)
     describes(
         h[1],
         "rank 1 of 2 on GPU 1, 132 multiprocessors, of which calls take at most 128 for 1 rank\n"
-        "every call goes to ncclAllReduce: the ranks run on different GPU models\n"
+        "every call goes to NCCL: the ranks run on different GPU models\n"
         "start-up probe: each rank to all others at once, MB/s: push 1, pull 20, copy 300 "
         "(measured)\n",
         "0, none");

@@ -320,7 +320,7 @@ START_TEST(test_the_shortest_kernel_that_does_it_is_taken)
                                .out_align = 16,
                                .bytes = want[i].bytes};
 
-        ck_assert_ptr_eq(ar_kernel_find(AR_TWO_LL128, want[i].reducer, &args),
+        ck_assert_ptr_eq(ar_kernel_find(AR_ALL_REDUCE, AR_TWO_LL128, want[i].reducer, &args),
                          ar_kernels_two_ll128.of[want[i].reducer][want[i].class]);
     }
 }

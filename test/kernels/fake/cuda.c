@@ -470,9 +470,24 @@ cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDeviceP2PAttr attr, i
 /* One distinct address per kernel family stands in for the compiled kernels. */
 #define X(family, name, ...)                                                                       \
     static const char name##_kernel;                                                               \
-    const struct ar_kernel_row ar_kernels_##name = {                                               \
-        {{&name##_kernel}, {&name##_kernel}, {&name##_kernel}, {&name##_kernel}, {&name##_kernel}}};
+    const struct ar_kernel_row ar_kernels_##name = {{{&name##_kernel},                             \
+                                                     {&name##_kernel},                             \
+                                                     {&name##_kernel},                             \
+                                                     {&name##_kernel},                             \
+                                                     {&name##_kernel}}};
 AR_FAMILY_MAP(X)
+#undef X
+
+#define X(family, name)                                                                            \
+    const struct ar_kernel_row ar_scatter_##name = {{{&name##_kernel},                             \
+                                                     {&name##_kernel},                             \
+                                                     {&name##_kernel},                             \
+                                                     {&name##_kernel},                             \
+                                                     {&name##_kernel}}};
+AR_SCATTER_MAP(X)
+#undef X
+#define X(family, name) const struct ar_kernel_row ar_gather_##name = {{{&name##_kernel}}};
+AR_GATHER_MAP(X)
 #undef X
 
 static const char signal_kernel, await_kernel, probe_kernel;

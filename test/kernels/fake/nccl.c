@@ -473,6 +473,14 @@ EXPORT ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, nc
         (struct op){.kind = GATHER, .send = send, .recv = recv, .bytes = count, .stream = stream});
 }
 
+EXPORT ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count,
+                                      ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+                                      cudaStream_t stream)
+{
+    __atomic_add_fetch(&fake_nccl.scatters, 1, __ATOMIC_RELAXED);
+    return ncclAllReduce(send, recv, count, type, op, comm, stream);
+}
+
 EXPORT ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type,
                                   ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
 {
