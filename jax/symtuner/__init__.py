@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """symtuner: an all-reduce for GPUs that reach each other's memory, usable inside jax.jit.
 
-    y = symtuner.all_reduce(x, "i")          # within jax.shard_map, like jax.lax.psum
+    symtuner.install()                       # psum, pmean, pmax, pmin of unchanged programs
+    y = symtuner.all_reduce(x, "i")          # or by name, within jax.shard_map, like jax.lax.psum
     symtuner.check()                         # does it work on this machine with this jaxlib?
 
 It loads libsymtuner_ar.so and libsymtuner_ffi.so from the folder named by SYMTUNER_LIB_DIR, else
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from ._all_reduce import all_reduce
     from ._check import Report, check
     from ._groups import close, describe, groups, open_group, retry
+    from ._install import disabled, install, uninstall
     from ._library import SymtunerError
+    from ._report import report
 
 __version__ = "0.1.0"
 __all__ = [
@@ -30,9 +33,13 @@ __all__ = [
     "check",
     "close",
     "describe",
+    "disabled",
     "groups",
+    "install",
     "open_group",
+    "report",
     "retry",
+    "uninstall",
 ]
 
 _MODULE = {
@@ -42,9 +49,13 @@ _MODULE = {
     "check": "_check",
     "close": "_groups",
     "describe": "_groups",
+    "disabled": "_install",
     "groups": "_groups",
+    "install": "_install",
     "open_group": "_groups",
+    "report": "_report",
     "retry": "_groups",
+    "uninstall": "_install",
 }
 
 

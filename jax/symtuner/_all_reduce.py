@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
+
+import jax
+from jax import lax
 
 from . import _lowering, _say, _xla
 from ._groups import open_rows, spans_processes
@@ -127,20 +128,27 @@ def _lower_lax(ctx: Any, x: Any, *, op: str, axes: Axes, groups: Groups, **_: An
     return mlir.lower_fun(reference, multiple_results=False)(ctx, x)
 
 
+def custom_call(ctx: Any, x: Any, op: str, axes: Axes, groups: Groups) -> tuple[Any, str]:
+    """Lower one reduction to our custom call. Returns the result and the name of the call's target.
+    Raises SymtunerError if the groups or the library cannot be had."""
+    # groups before load(): the other processes learn there if this one has no library
+    said, across = _open_groups(ctx, axes, groups)
+    aval = ctx.avals_in[0]
+    size = aval.size * aval.dtype.itemsize
+    target = load().target(size, across, "flat" in said, _lowering.compiler_options())
+    return jax.ffi.ffi_lowering(target)(ctx, x, op=np.int32(OPS[op]), **said), target
+
+
 def _lower_cuda(ctx: Any, x: Any, *, op: str, axes: Axes, groups: Groups, **_: Any) -> Any:
     where = _say.line_of(ctx)
-    try:  # groups before load(): the other processes learn there if this one has no library
-        said, across = _open_groups(ctx, axes, groups)
-        library = load()
+    try:
+        out, target = custom_call(ctx, x, op, axes, groups)
     except SymtunerError as e:
         _say.falls_back(str(e), where)
         return _lower_lax(ctx, x, op=op, axes=axes, groups=groups)
-    aval = ctx.avals_in[0]
-    size = aval.size * aval.dtype.itemsize
-    target = library.target(size, across, "flat" in said, _lowering.compiler_options())
     if getattr(ctx.module_context.lowering_parameters, "for_export", False):
         _say.exported(target, where)
-    return jax.ffi.ffi_lowering(target)(ctx, x, op=np.int32(OPS[op]), **said)
+    return out
 
 
 def _lower_other(ctx: Any, x: Any, **params: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import warnings
 from typing import Any
 
@@ -35,6 +36,13 @@ def _warn(text: str, line: Line) -> None:
     if (text, line) not in _said:
         _said.add((text, line))
         warnings.warn_explicit(text, UserWarning, *line)
+
+
+def once(text: str) -> None:
+    """Print a line that belongs to no line of the user's, once."""
+    if (text, _UNKNOWN) not in _said:
+        _said.add((text, _UNKNOWN))
+        print(f"symtuner: {text}", file=sys.stderr)
 
 
 def falls_back(why: str, line: Line | None = None) -> None:

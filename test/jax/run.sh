@@ -80,7 +80,7 @@ fi
 # give the pool more threads, and dispatch one program after the other. If XLA hangs all the same, it
 # ends the process; then run the test once more.
 export NPROC=16 JAX_CPU_ENABLE_ASYNC_DISPATCH=0
-for test in all_reduce as_lax; do
+for test in all_reduce as_lax install; do
     for try in 1 2; do
         SYMTUNER_LIB_DIR=$lib PYTHONPATH=jax "$python" test/jax/test_$test.py 2>"$out/$test.err"
         code=$?

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JAX's persistent compile cache, while install() is in force.
+
+A program that XLA partitions looks the same to JAX with and without us. So the key of each entry
+says that we are there, and which devices the program is for, since our calls name devices. A
+program from the cache was not compiled in this process: its groups must be opened before it runs.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from jax.experimental.xla_metadata import set_xla_metadata
+
+import jax
+
+from . import _groups, _lowering, _say
+from ._library import TARGET, XLA, SymtunerError, load
+
+_MARK = {"symtuner": "off"}  # what disabled() writes into JAX's metadata
+_CALL = re.compile(rf'custom_call_target="({TARGET}\w*)"[^\n]*')
+_GROUPS = re.compile(r"groups = (?:dense<\[?|array<i64: )([-\d, ]+)")
+_RANKS = re.compile(r"ranks = (\d+)")
+_saved: dict[str, Any] = {}
+
+
+def off() -> Any:
+    """A context: what is traced in it is marked, and so are the keys of JAX's caches."""
+    return set_xla_metadata(**_MARK)
+
+
+def is_off(metadata: Any) -> bool:
+    """Was an operation with this metadata traced within off()?"""
+    return _MARK.items() <= dict(metadata or ()).items()
+
+
+def _in_key() -> str:
+    from jax._src import xla_metadata_lib
+
+    before = _saved["custom_hook"]()
+    if is_off(xla_metadata_lib.current_xla_metadata()):
+        return before
+    devices = next((d.flat for d in _lowering._local("devices") if hasattr(d, "flat")), ())
+    ids = ",".join(str(d.id) for d in devices)
+    try:
+        settings = load().settings()
+    except SymtunerError:
+        settings = "no library"
+    return f"{before} symtuner: {settings}; devices {ids}"
+
+
+def groups_in(text: str) -> list[tuple[bool, list[list[int]]]]:
+    """Return what our calls in a compiled program need: whether they use XLA's communicator, and
+    the device ids of their groups."""
+    found = []
+    for call in _CALL.finditer(text):
+        ids, ranks = _GROUPS.search(call[0]), _RANKS.search(call[0])
+        if ids is None or ranks is None:
+            raise SymtunerError("a program of the compile cache has a call without groups")
+        flat, n = [int(i) for i in ids[1].split(",")], int(ranks[1])
+        rows = [flat[i : i + n] for i in range(0, len(flat), n)]
+        entry = (call[1].startswith(XLA), rows)
+        if entry not in found:
+            found.append(entry)
+    return found
+
+
+def _open_groups_of(executable: Any) -> None:
+    devices = {d.id: d for d in jax.devices()}
+    for module in executable.hlo_modules():
+        for xla, rows in groups_in(module.to_string()):
+            if jax.devices()[0].platform == "gpu":
+                _groups.open_rows([[devices[i] for i in row] for row in rows], xla)
+
+
+def _read(*args: Any, **more: Any) -> Any:
+    """Read an entry; report a miss if its groups cannot be opened, so that XLA compiles it."""
+    executable, seconds = _saved["get_executable_and_time"](*args, **more)
+    if executable is not None:
+        try:
+            _open_groups_of(executable)
+        except Exception as e:
+            _say.once(f"a program of the compile cache cannot run, so XLA compiles it again: {e}")
+            return None, None
+    return executable, seconds
+
+
+def guard() -> None:
+    """Take charge of the cache; turn it off if this JAX does not let us."""
+    from jax._src import cache_key, compilation_cache
+
+    if _saved:
+        return
+    try:
+        _saved["custom_hook"] = cache_key.custom_hook
+        _saved["get_executable_and_time"] = compilation_cache.get_executable_and_time
+    except AttributeError as e:
+        _saved.clear()
+        jax.config.update("jax_enable_compilation_cache", False)
+        _say.once(f"JAX's persistent compile cache is turned off: jax {jax.__version__} has {e}")
+        return
+    cache_key.custom_hook, compilation_cache.get_executable_and_time = _in_key, _read
+
+
+def release() -> None:
+    from jax._src import cache_key, compilation_cache
+
+    if _saved:
+        cache_key.custom_hook = _saved.pop("custom_hook")
+        compilation_cache.get_executable_and_time = _saved.pop("get_executable_and_time")

@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""install(): psum, pmean, pmax and pmin reach our kernels, without a change to the program.
+
+Each of them ends in a primitive of JAX. We register a lowering rule for these primitives on CUDA,
+which comes before JAX's own rule. Where our rule does not understand all of a call, it runs JAX's
+rule. The backward pass consists of the same primitives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+from jax.interpreters import mlir
+
+from . import _all_reduce, _cache, _floats, _lowering, _report, _say
+from ._library import STRICT, SymtunerError, word
+
+# JAX's primitives, by their names in jax._src.lax.parallel; the operator that each applies. A
+# release of JAX may lack some.
+PRIMITIVES = {
+    "psum_p": "sum",
+    "psum_invariant_p": "sum",  # of shard_map(check_vma=True), and of its backward pass
+    "unreduced_psum_p": "sum",
+    "pmax_p": "max",
+    "pmin_p": "min",
+}
+_PLATFORM = "cuda"
+
+_lock = threading.RLock()
+_own_rules: dict[Any, Any] = {}  # primitive -> JAX's own rule, while we are installed
+_strict = False
+_listening = False
+
+
+# ---- one call ------------------------------------------------------------------------------------
+class _Left(Exception):
+    """The call stays with XLA. ``fine``: as it should, so strict mode has nothing against it."""
+
+    def __init__(self, why: str, fine: bool = False) -> None:
+        super().__init__(why)
+        self.fine = fine
+
+
+def _refuse_context(ctx: Any) -> None:
+    eqn = ctx.jaxpr_eqn_ctx
+    if eqn is not None and _cache.is_off(eqn.xla_metadata):
+        raise _Left("symtuner.disabled()", fine=True)
+    if eqn is not None and eqn.compute_type is not None:
+        raise _Left(f"compute_on({eqn.compute_type!r}) places it")
+    if getattr(ctx.module_context.lowering_parameters, "for_export", False):
+        raise _Left("jax.export refuses custom calls", fine=True)
+
+
+def _refuse_axes(ctx: Any, axes: tuple[Any, ...], groups: Any) -> None:
+    if any(isinstance(axis, int) for axis in axes):
+        raise _Left("it reduces axes of the array, too")
+    context = ctx.module_context.axis_context
+    mesh = getattr(context, "mesh", None)
+    if mesh is None:
+        raise _Left("its axes are not those of a mesh")
+    sizes = dict(mesh.shape)
+    auto = [a for a in sizes if a not in context.manual_axes and sizes[a] > 1]
+    if context.manual_axes and auto:
+        # XLA's partitioner would gather the operand of a custom call from all devices of these axes
+        raise _Left(f"XLA partitions the program over {', '.join(map(str, auto))}")
+    ranks = 1
+    for axis in axes:
+        ranks *= sizes[axis]
+    if ranks == 1:
+        raise _Left("one device", fine=True)
+    if groups is None:
+        return
+    if sorted(i for group in groups for i in group) != list(range(ranks)):
+        raise _Left("axis_index_groups does not have each index of the axis once")
+    if len({len(group) for group in groups}) > 1:
+        raise _Left("the groups of axis_index_groups have different sizes")
+    if len(groups[0]) == 1:
+        raise _Left("one device in each group", fine=True)
+
+
+def _refuse_type(aval: Any, op: str) -> None:
+    if aval.size == 0:
+        raise _Left("the array is empty", fine=True)
+    name = str(aval.dtype)
+    if name not in _all_reduce._DTYPES:
+        raise _Left(f"NCCL has no data type {name}")
+    if op != "sum" and aval.dtype.kind not in "iu" and name not in _floats.TYPES:
+        raise _Left(f"no {op} of {name} that keeps a NaN")
+
+
+def _refuse_devices(rows: list[list[Any]]) -> None:
+    """A program can be lowered for devices that are described only, of another machine."""
+    if not {d for row in rows for d in row} <= set(jax.devices(rows[0][0].platform)):
+        raise _Left("it is lowered for devices of another machine")
+
+
+def _program(ctx: Any) -> str:
+    try:
+        return ctx.module_context.module.operation.attributes["sym_name"].value
+    except (AttributeError, KeyError):
+        return "a program"
+
+
+def _what(name: str, aval: Any, axes: tuple[Any, ...], groups: Any) -> str:
+    within = f" in groups of {len(groups[0])}" if groups else ""
+    shape = ",".join(map(str, aval.shape))
+    return f"{name} {aval.dtype}[{shape}] over {','.join(map(str, axes))}{within}"
+
+
+def _replace(ctx: Any, x: Any, op: str, params: dict[str, Any]) -> Any:
+    axes, groups = params["axes"], params.get("axis_index_groups")
+    aval = ctx.avals_in[0]
+    _refuse_context(ctx)
+    _refuse_axes(ctx, axes, groups)
+    _refuse_type(aval, op)
+    rows, _ = _lowering.rows(ctx, axes, groups)
+    _refuse_devices(rows)
+
+    def emit(ctx: Any, x: Any) -> Any:
+        return _all_reduce.custom_call(ctx, x, op, axes, groups)[0]
+
+    if op == "sum" or aval.dtype.kind in "iu":
+        return emit(ctx, x)
+    return _floats.lower(ctx, x, op, emit)
+
+
+def _rule(name: str, op: str, own: Any) -> Any:
+    def rule(ctx: Any, *args: Any, **params: Any) -> Any:
+        axes, groups = params.get("axes", ()), params.get("axis_index_groups")
+        if all(isinstance(axis, int) for axis in axes):
+            return own(ctx, *args, **params)  # nothing between devices
+        where, fine = _say.line_of(ctx), False
+        try:
+            if set(params) - {"axes", "axis_index_groups"} or len(args) != 1:
+                raise _Left(f"this jax gives {name} parameters that are not known here")
+            out, why = _replace(ctx, args[0], op, params), ""
+        except _Left as e:
+            why, fine = str(e), e.fine
+        except SymtunerError as e:
+            why = str(e)
+        except Exception as e:  # internals of this JAX release differ
+            why = f"{type(e).__name__}: {e}"
+        _report.say(_program(ctx), _what(name, ctx.avals_in[0], axes, groups), not why, why, where)
+        if not why:
+            return out
+        if _strict and not fine:
+            raise SymtunerError(
+                f"{where[0]}:{where[1]}: {name} cannot be replaced here, and strict forbids to "
+                f"leave it to XLA: {why}"
+            )
+        return own(ctx, *args, **params)
+
+    return rule
+
+
+# ---- programs that XLA partitions ----------------------------------------------------------------
+# The transformation of partitioned programs can be registered only when JAX's backends are up, and
+# we must not start them: jax.distributed.initialize() may come after install(). JAX reports each
+# program that it has lowered, before it compiles it. The first such report is the moment.
+_LOWERED = "/jax/core/compile/jaxpr_to_mlir_module_duration"
+_hlo: Any = None
+
+
+def _on_event(event: str, *_: Any, **__: Any) -> None:
+    global _hlo
+    if event != _LOWERED or not _own_rules or _hlo is not None:
+        return
+    with _lock:
+        if _hlo is not None or not _own_rules:
+            return
+        if jax.default_backend() != "gpu" or importlib.util.find_spec("symtuner._hlo") is None:
+            _hlo = False
+            return
+        _hlo = importlib.import_module("symtuner._hlo")
+        _hlo.install(_report.say)
+
+
+# ---- the functions -------------------------------------------------------------------------------
+def _rules_of_jax() -> dict[str, tuple[Any, Any]]:
+    """Return the primitives of PRIMITIVES that this JAX has, by name, with JAX's own rules."""
+    try:
+        from jax._src.interpreters.mlir import _lowerings
+        from jax._src.lax import parallel  # has primitives that jax.lax does not name
+
+        found = {n: getattr(parallel, n) for n in PRIMITIVES if hasattr(parallel, n)}
+        return {name: (p, _lowerings[p].rule) for name, p in found.items()}
+    except (ImportError, AttributeError, KeyError) as e:
+        raise SymtunerError(
+            f"jax {jax.__version__} keeps its own rules where symtuner does not find them ({e!r}), "
+            "so nothing is replaced; use symtuner.all_reduce"
+        ) from e
+
+
+def install(*, strict: bool | None = None) -> None:
+    """From now on psum, pmean, pmax and pmin run on our kernels, in every program that JAX lowers
+    for CUDA, and so do the all-reduces that XLA's partitioner makes. Where that is not possible,
+    XLA runs them, and report() says why. ``strict``: an error at the line of the call instead;
+    without it, SYMTUNER_JAX_STRICT decides.
+
+    Every process of a program calls this at the same place. Programs that were lowered before are
+    lowered again; those of ``jit(f).lower().compile()`` stay as they are.
+    """
+    global _strict, _listening
+    with _lock:
+        _strict = word(STRICT, ("0", "1"), "0") == "1" if strict is None else strict
+        if _own_rules:
+            return
+        for name, (primitive, own) in _rules_of_jax().items():
+            rule = _rule(name.removesuffix("_p"), PRIMITIVES[name], own)
+            mlir.register_lowering(primitive, rule, platform=_PLATFORM)
+            _own_rules[primitive] = own
+        _cache.guard()
+        if not _listening:
+            jax.monitoring.register_event_duration_secs_listener(_on_event)
+            _listening = True
+        _forget_programs()
+        _report.forget()
+
+
+def uninstall() -> None:
+    """Undo install(), for programs that JAX lowers from now on."""
+    global _hlo
+    with _lock:
+        if not _own_rules:
+            return
+        for primitive, rule in _own_rules.items():
+            mlir.register_lowering(primitive, rule, platform=_PLATFORM)
+        _own_rules.clear()
+        _cache.release()
+        if _hlo:
+            _hlo.uninstall()
+        _hlo = None
+        _forget_programs()
+
+
+def _forget_programs() -> None:
+    """Let JAX lower all programs again, but only if it can have any: this must start no backend."""
+    from jax._src import xla_bridge
+
+    if getattr(xla_bridge, "_backends", None):
+        jax.clear_caches()
+
+
+@contextlib.contextmanager
+def disabled() -> Iterator[None]:
+    """Leave the reductions that are traced within this context to XLA. The context encloses the
+    reductions themselves, or the call of the jitted function."""
+    with _cache.off():
+        yield
+
+
+def install_as_asked() -> None:
+    """Follow SYMTUNER_JAX. An error is one line, as JAX would print a traceback."""
+    try:
+        if word("SYMTUNER_JAX", ("0", "1"), "0") == "1":
+            install()
+    except SymtunerError as e:
+        _say.once(f"symtuner.install() did not succeed, so XLA reduces as always: {e}")

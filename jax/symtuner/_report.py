@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What install() replaced, in which program and at which line of the user's source, and what it
+left to XLA and why."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+
+from ._say import Line
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """One kind of reduction in one program. JAX lowers equal reductions of a program once, so that
+    the line is that of the first of them."""
+
+    program: str
+    what: str  # such as "psum float32[8,4096] over i"
+    replaced: bool
+    why: str  # why not, if it was not replaced
+    where: Line | None
+
+    def __str__(self) -> str:
+        place = f"{self.where[0]}:{self.where[1]}" if self.where else ""
+        fate = "replaced" if self.replaced else f"left to XLA: {self.why}"
+        return ": ".join(word for word in (self.program, place, self.what, fate) if word)
+
+
+class Replaced(list[Call]):
+    """The calls, in the order in which JAX lowered them. Printed, it is one line for each."""
+
+    def __str__(self) -> str:
+        done = sum(call.replaced for call in self)
+        head = f"symtuner: {done} replaced, {len(self) - done} left to XLA"
+        return "\n".join([head, *map(str, self)])
+
+
+_lock = threading.Lock()
+_calls: dict[Call, None] = {}  # in order, each once: a program may be lowered several times
+
+
+def say(
+    program: str, instruction: str, replaced: bool, why: str = "", where: Line | None = None
+) -> None:
+    """Record the fate of one reduction. ``instruction`` describes it in one line."""
+    with _lock:
+        _calls[Call(program, instruction, replaced, why, where)] = None
+
+
+def report() -> Replaced:
+    """Return what install() did in the programs that were lowered or compiled since then, one Call
+    for each reduction. ``print(symtuner.report())`` shows one line for each."""
+    with _lock:
+        return Replaced(_calls)
+
+
+def forget() -> None:
+    with _lock:
+        _calls.clear()

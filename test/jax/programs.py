@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random programs with reductions of jax.lax in them; and what a lowered program consists of."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+
+# mesh, its axes, and groups of indices of its first axis
+_SHAPES = (
+    ((4,), ("i",), ([[0, 1], [2, 3]], [[0, 3], [2, 1]], [[3, 1, 0, 2]])),
+    ((2,), ("i",), ([[1, 0]],)),
+    ((3,), ("i",), ([[2, 0, 1]],)),
+    ((2, 2), ("i", "j"), ([[0, 1]],)),
+)
+_FLOATS = ("float32", "float64", "bfloat16", "float16")
+ROUNDED = _FLOATS + ("complex64",)
+_TYPES = _FLOATS + ("int32", "int64", "uint32", "int8", "int16", "complex64", "bool")
+KEPT = ("i16", "i1")  # NCCL lacks these: XLA's all-reduce stays
+
+
+class Program:
+    """The program of a number: the same one each time."""
+
+    def __init__(self, number):
+        self.number = number
+        self.rng = np.random.default_rng(number)
+        shape, names, groups = self.one(_SHAPES)
+        devices = np.array(jax.devices()[: int(np.prod(shape))])
+        if self.rng.random() < 0.4:
+            devices = self.rng.permutation(devices)
+        self.mesh = Mesh(devices.reshape(shape), names)
+        self.names, self.vma = names, bool(self.rng.random() < 0.5)
+        self.pmap = len(names) == 1 and self.rng.random() < 0.15
+        self.type = str(self.one(_TYPES))
+        self.groups = None
+        if not self.vma and self.rng.random() < 0.3:
+            self.groups = self.one(groups)
+        self.exact = self.rng.random() < 0.5  # whole numbers, whose sums are exact
+        self.plan = [
+            (self.one(self._reductions()), self.one(self._around()), self._axes())
+            for _ in range(self.rng.integers(1, 4))
+        ]
+        self.shape = tuple(int(n) for n in self.rng.integers(1, 5, self.rng.integers(1, 3)))
+        self.grad = self.type in _FLOATS and self._is_linear() and self.rng.random() < 0.6
+
+    def one(self, among):
+        return among[self.rng.integers(len(among))]
+
+    def _reductions(self):
+        return {"complex64": ("psum", "pmean"), "bool": ("pmax", "pmin", "psum")}.get(
+            self.type, ("psum", "psum", "pmean", "pmax", "pmin")
+        )
+
+    def _around(self):
+        return ("plain", "plain", "scan", "remat", "cond", "vmap", "while", "jit")
+
+    def _axes(self):
+        if self.groups is not None:
+            return self.names[0]
+        return self.one([*self.names, tuple(self.names), tuple(reversed(self.names))])
+
+    def _is_linear(self):
+        return all(reduction in ("psum", "pmean") for reduction, _, _ in self.plan)
+
+    def _reduce(self, reduction, axes, v):
+        by = getattr(lax, reduction)
+        more = {} if self.groups is None else {"axis_index_groups": self.groups}
+        out = by(v, axes, **more)
+        return _vary(out, axes) if self.vma and not self.pmap else out
+
+    def _step(self, reduction, around, axes, flag, v):
+        def f(u):
+            twice = u if u.dtype.kind == "b" else u + u
+            if not self.exact and self.type in ROUNDED:
+                twice = jnp.sin(twice)
+            return self._reduce(reduction, axes, twice).astype(u.dtype)
+
+        if around == "scan":
+            return lax.scan(lambda c, _: (f(c), None), v, None, length=2)[0]
+        if around == "while":
+            return lax.fori_loop(0, 2, lambda _, c: f(c), v)
+        if around == "remat":
+            return jax.checkpoint(f)(v)
+        if around == "jit":
+            return jax.jit(f)(v) if self.vma else f(f(v))
+        if around == "vmap":
+            return jax.vmap(f)(v)
+        if around == "cond":
+            return lax.cond(flag > 0, f, lambda u: u, v)
+        return f(v)
+
+    def _body(self, flag, v):
+        for reduction, around, axes in self.plan:
+            if self.grad and around == "while":
+                around = "scan"  # has a derivative
+            v = self._step(reduction, around, axes, flag, v)
+        return v
+
+    def function(self):
+        """Return a function to be jitted, and its arguments."""
+        body = self._body
+        if self.grad:
+
+            def body(flag, v):
+                loss = lambda u: self._body(flag, u).astype(jnp.float32).sum()
+                return jax.grad(loss)(v)
+
+        each = (self.mesh.devices.size, *self.shape)
+        if self.exact or self.type not in ROUNDED:
+            x = self.rng.integers(0, 3, each)
+        else:
+            x = self.rng.uniform(-1, 1, each)
+        x = np.asarray(x).astype(jnp.dtype(self.type))
+        if self.pmap:
+            if self.mesh.devices.size != len(jax.devices()):
+                devices = list(self.mesh.devices.flat)
+            else:
+                devices = None
+                self.mesh = Mesh(np.array(jax.devices()), self.names)
+            f = jax.pmap(body, axis_name=self.names[0], in_axes=(None, 0), devices=devices)
+            return f, (np.int32(1), x)
+        spec = P(self.names)
+
+        def local(flag, v):
+            return body(flag, v[0])[None]
+
+        f = jax.shard_map(
+            local, mesh=self.mesh, in_specs=(P(), spec), out_specs=spec, check_vma=self.vma
+        )
+        return jax.jit(f), (np.int32(1), x)
+
+
+def _vary(v, axes):
+    """Give a sum, which is the same on all devices, the type of what was summed."""
+    axes = axes if isinstance(axes, tuple) else (axes,)
+    cast = getattr(lax, "pcast", None)
+    return cast(v, axes, to="varying") if cast else lax.pvary(v, axes)
+
+
+def operations(lowered):
+    """Yield all operations of a lowered program."""
+
+    def within(operation):
+        for region in operation.regions:
+            for block in region.blocks:
+                for inner in block.operations:
+                    yield inner
+                    yield from within(inner.operation)
+
+    return within(lowered.compiler_ir("stablehlo").operation)
+
+
+def reductions(f, args):
+    """Lower for CUDA. Returns the element types of XLA's all-reduces, sorted, and the number of our
+    calls."""
+    f = f if hasattr(f, "trace") else jax.jit(f)  # jax.pmap
+    lowered = f.trace(*args).lower(lowering_platforms=("cuda",))
+    types, ours = [], 0
+    for op in operations(lowered):
+        if op.operation.name == "stablehlo.all_reduce":
+            types.append(str(op.operation.results[0].type.element_type))
+        elif op.operation.name == "stablehlo.custom_call":
+            ours += "symtuner_all_reduce" in str(op.operation.attributes["call_target_name"])
+    return sorted(types), ours

@@ -1,0 +1,439 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""symtuner.install() without a GPU.
+
+Four CPU devices stand for GPUs. Random programs are lowered for CUDA, with and without install(),
+and the tests read what became of their reductions. Then the same programs run. For that our rule is
+registered for the CPU, and a stand-in reads our custom call, its groups and its operator, and puts
+an all-reduce of XLA's over just these devices in its place. So a wrong group, operator, operand or
+type gives a wrong value.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import textwrap
+
+import test_all_reduce as base  # must be first: it sets up jax
+from programs import KEPT, Program, reductions
+from test_all_reduce import LINE, SQUARE, raises, smap
+
+import jax  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
+import numpy as np  # noqa: E402
+from jax import lax  # noqa: E402
+from jax.extend.mlir import ir  # noqa: E402
+from jax.extend.mlir.dialects import stablehlo as hlo  # noqa: E402
+from jax.sharding import Mesh  # noqa: E402
+from jax.sharding import PartitionSpec as P  # noqa: E402
+
+import symtuner  # noqa: E402
+from symtuner import _all_reduce, _cache, _install, _lowering, _report  # noqa: E402
+
+jax.config.update("jax_disable_most_optimizations", True)  # XLA compiles faster
+PROGRAMS = int(os.environ.get("CK_PROGRAMS", "200"))
+APPLY = {0: hlo.AddOp, 1: hlo.MulOp, 2: hlo.MaxOp, 3: hlo.MinOp}
+
+
+# ---- our call, run by XLA on the CPU -------------------------------------------------------------
+class OnCpu:
+    """install() for CPU devices. ``mesh``: that of the program that is lowered next. XLA's
+    all-reduce names devices by their places in it, our call by their ids."""
+
+    mesh = None
+
+    def __enter__(self):
+        self.saved = _install._PLATFORM, _all_reduce.custom_call
+        _install._PLATFORM, _all_reduce.custom_call = "cpu", self.stand_in
+        self.ran = 0
+        symtuner.install()
+        return self
+
+    def __exit__(self, *_):
+        symtuner.uninstall()
+        _install._PLATFORM, _all_reduce.custom_call = self.saved
+
+    def stand_in(self, ctx, x, op, axes, groups):
+        out, target = self.saved[1](ctx, x, op, axes, groups)
+        call = out[0].owner
+        said = call.attributes["mhlo.backend_config"]
+        ids = np.array(ir.DenseIntElementsAttr(said["groups"]))
+        place = {d.id: i for i, d in enumerate(self.mesh.devices.flat)}
+        rows = np.array([place[i] for i in ids]).reshape(-1, ir.IntegerAttr(said["ranks"]).value)
+        (operand,) = call.operands
+        made = hlo.AllReduceOp(
+            [call.results[0].type],
+            [operand],
+            replica_groups=ir.DenseIntElementsAttr.get(np.ascontiguousarray(rows, np.int64)),
+            channel_handle=hlo.ChannelHandle.get(1, 1),
+            use_global_device_ids=ir.BoolAttr.get(True),
+        )
+        scalar = ir.RankedTensorType.get([], operand.type.element_type)
+        block = made.regions[0].blocks.append(scalar, scalar)
+        with ir.InsertionPoint(block):
+            hlo.return_([APPLY[ir.IntegerAttr(said["op"]).value](*block.arguments).result])
+        call.erase()
+        self.ran += 1
+        return [made.results[0]], target
+
+
+def same(a, b, tolerance=0.0):
+    a, b = np.asarray(a), np.asarray(b)
+    wide = a.astype(np.complex128), b.astype(np.complex128)
+    return a.dtype == b.dtype and np.allclose(*wide, rtol=tolerance, atol=0, equal_nan=True)
+
+
+# XLA's devices on the CPU add up in the order in which they come, which differs between runs. Only
+# whole numbers have the same sums in any order, as long as the type holds them.
+ROUNDS = {"float64": 1e-13, "float32": 1e-5, "bfloat16": 0.06, "float16": 0.01, "complex64": 1e-5}
+
+
+def test_random_programs():
+    """Installed and not installed, 200 programs give the same values; all reductions of types that
+    our kernels have are replaced, and no other."""
+    want, before = {}, {}
+    for n in range(PROGRAMS):
+        f, args = Program(n).function()
+        before[n], ours = reductions(f, args)
+        assert ours == 0, n
+        want[n] = f(*args)
+    symtuner.install(strict=False)
+    replaced = kept = 0
+    try:
+        for n in range(PROGRAMS):
+            f, args = Program(n).function()
+            left, ours = reductions(f, args)
+            stays = [t for t in before[n] if t in KEPT]
+            assert left == stays and ours == len(before[n]) - len(stays), (n, before[n], left, ours)
+            replaced, kept = replaced + ours, kept + len(left)
+    finally:
+        symtuner.uninstall()
+    with OnCpu() as cpu:
+        for n in range(PROGRAMS):
+            program = Program(n)
+            f, args = program.function()
+            cpu.mesh = program.mesh
+            exact = program.exact and program.type not in ("bfloat16", "float16")
+            tolerance = 0.0 if exact else ROUNDS.get(program.type, 0.0)
+            got = f(*args)
+            assert same(got, want[n], tolerance), (n, vars(program), got, want[n])
+        assert cpu.ran > PROGRAMS / 2, cpu.ran
+    assert replaced > PROGRAMS and kept > PROGRAMS / 100, (replaced, kept)
+
+
+def test_a_wrong_group_gives_a_wrong_value():
+    """So the test above would notice one."""
+    f = lambda: smap(lambda v: lax.psum(v, "i"), SQUARE, P("i", "j"), P("i", "j"))
+    x = jnp.arange(16.0).reshape(4, 4)
+    want, rows = f()(x), _lowering.rows
+    with OnCpu() as cpu:
+        cpu.mesh = SQUARE
+        assert same(f()(x), want) and cpu.ran == 1
+        _lowering.rows = lambda ctx, axes, groups: rows(ctx, ("j",), groups)
+        try:
+            assert not same(f()(x), want) and cpu.ran == 2
+        finally:
+            _lowering.rows = rows
+
+
+def test_max_keeps_what_is_no_number():
+    """As the maximum of XLA does. XLA's own all-reduce drops a NaN where it is NCCL's or the
+    CPU's."""
+    specials = [1.5, -2.0, float("inf"), -float("inf"), float("nan"), 0.0, -1e-30, 3e38]
+    for name in ("float32", "float64", "bfloat16", "float16"):
+        x = np.array([specials, specials[::-1], [-1.0] * 8, [-1.0] * 8]).astype(jnp.dtype(name))
+        for by in (lax.pmax, lax.pmin):
+            f = lambda: smap(lambda v: by(v, "i"))
+            want = np.maximum.reduce(x) if by is lax.pmax else np.minimum.reduce(x)
+            with OnCpu() as cpu:
+                cpu.mesh = LINE
+                got = f()(x)
+                assert same(got[0], want) and cpu.ran == 1, (name, by.__name__, got, want)
+    assert reductions(smap(lambda v: lax.pmax(v, "i")), (np.ones(4, "complex64"),))[1] == 0
+
+
+# ---- what is replaced, and what is said about it -------------------------------------------------
+class Installed:
+    def __init__(self, **how):
+        self.how = how
+
+    def __enter__(self):
+        symtuner.install(**self.how)
+
+    def __exit__(self, *_):
+        symtuner.uninstall()
+
+
+def fate(f, *args):
+    """Return how many reductions are ours and XLA's in this program, and the report's reasons."""
+    _report.forget()
+    left, ours = reductions(f, args)
+    return ours, len(left), [call.why for call in symtuner.report() if not call.replaced]
+
+
+def test_where():
+    x, two = np.ones(8, np.float32), np.ones((4, 2), np.float32)
+    inner = dict(in_specs=P("j"), out_specs=P(), axis_names={"j"}, check_vma=False)
+    outer = dict(in_specs=P("i"), out_specs=P("i"), axis_names={"i"}, check_vma=False)
+    partly = jax.shard_map(lambda v: lax.psum(v, "i"), mesh=SQUARE, **outer)
+    nested = jax.shard_map(
+        lambda w: jax.shard_map(lambda u: lax.psum(u, "j"), **inner)(w), mesh=SQUARE, **outer
+    )
+    single = Mesh(np.array(jax.devices()).reshape(4, 1), ("i", "j"))
+    loss = lambda w, v: (lax.psum(jnp.sin(v * w), "i") ** 2).sum()
+    step = jax.shard_map(jax.grad(loss), mesh=LINE, in_specs=(P(), P("i")), out_specs=P())
+    psum = lambda **more: lambda v: lax.psum(v, "i", **more)
+    uneven = [[0, 1, 2], [3]]
+
+    def half(v):
+        with symtuner.disabled():
+            first = lax.psum(v, "i")
+        return first + lax.psum(2 * v, "i")
+
+    with Installed():
+        assert fate(smap(psum(), vma=True, outs=P()), x) == (1, 0, [])
+        assert fate(smap(psum()), x) == (1, 0, [])
+        assert fate(smap(lambda v: symtuner.all_reduce(v, "i")), x) == (1, 0, [])
+        assert fate(jax.pmap(psum(), axis_name="i"), two) == (1, 0, [])
+        # backward: the weight is the same on all devices, its gradient is a sum that JAX adds
+        assert fate(jax.jit(step), np.float32(2), x) == (2, 0, [])
+        ours, left, why = fate(jax.jit(nested), x)
+        assert (ours, left) == (1, 0) or why == ["XLA partitions the program over i"]  # jax 0.9.2
+        assert fate(jax.jit(partly), x) == (0, 1, ["XLA partitions the program over j"])
+        assert fate(smap(lambda v: lax.psum(v, "j"), single), x) == (0, 1, ["one device"])
+        assert fate(smap(lambda v: lax.psum(v, ("i", 0))), two)[2] == [
+            "it reduces axes of the array, too"
+        ]
+        why = "the groups of axis_index_groups have different sizes"
+        assert fate(smap(psum(axis_index_groups=uneven)), x) == (0, 1, [why])
+        alone = [[0], [1], [2], [3]]
+        assert fate(smap(psum(axis_index_groups=alone)), x)[2] == ["one device in each group"]
+        assert fate(smap(psum()), np.ones((4, 0), np.float32)) == (0, 1, ["the array is empty"])
+        assert fate(smap(psum()), np.ones(4, np.int16))[2] == ["NCCL has no data type int16"]
+        assert fate(smap(half), x) == (1, 1, ["symtuner.disabled()"])
+        with symtuner.disabled():
+            assert fate(smap(psum()), x) == (0, 1, ["symtuner.disabled()"])
+    assert fate(smap(psum()), x) == (0, 1, [])
+
+
+def test_disabled_is_part_of_the_key_of_jit():
+    f = smap(lambda v: lax.psum(v, "i"))
+    with OnCpu() as cpu:
+        cpu.mesh = LINE
+        for _ in range(2):
+            f(np.ones(4))
+            with symtuner.disabled():
+                f(np.ones(4))
+        fates = [call.replaced for call in symtuner.report()]
+        assert cpu.ran == 1 and fates == [True, False], fates
+
+
+def test_programs_of_before_are_lowered_again():
+    f = smap(lambda v: lax.psum(v, "i"))
+    want = f(np.ones(4))
+    with OnCpu() as cpu:
+        cpu.mesh = LINE
+        assert same(f(np.ones(4)), want) and cpu.ran == 1
+    assert same(f(np.ones(4)), want) and cpu.ran == 1
+
+
+def test_report():
+    with Installed():
+        at = sys._getframe().f_lineno
+        f = smap(lambda v: lax.psum(v, "i") + lax.pmax(v > 0, "i"))
+        reductions(f, (np.ones((4, 2), np.float32),))
+        (done, left) = symtuner.report()
+        assert done.where == left.where == (__file__, at + 1), done
+        assert done.replaced and done.what == "psum float32[1,2] over i", done
+        assert not left.replaced and left.why == "NCCL has no data type bool", left
+        text = str(symtuner.report()).splitlines()
+        assert text[0] == "symtuner: 1 replaced, 1 left to XLA" and len(text) == 3, text
+        assert text[2].endswith("left to XLA: NCCL has no data type bool"), text
+
+
+def test_strict():
+    x = np.ones(4, np.float32)
+    with Installed(strict=True):
+        psum = smap(lambda v: lax.psum(v, "i"))
+        assert fate(psum, x) == (1, 0, [])
+        bad = smap(lambda v: lax.psum(v, "i"))
+        raises(symtuner.SymtunerError, "no data type int16", reductions, bad, (x.astype("i2"),))
+        single = Mesh(np.array(jax.devices()).reshape(4, 1), ("i", "j"))
+        assert fate(smap(lambda v: lax.psum(v, "j"), single), x)[:2] == (0, 1)  # nothing to do
+        with symtuner.disabled():
+            assert fate(smap(lambda v: lax.psum(v, "i")), x)[:2] == (0, 1)
+
+
+def test_without_a_library():
+    p = fresh(
+        """
+        symtuner.install()
+        print(reductions(f, x), symtuner.report()[0].why)
+        try:
+            symtuner.uninstall(), symtuner.install(strict=True)
+            reductions(f, x)
+        except symtuner.SymtunerError as e:
+            print(e)
+        """,
+        SYMTUNER_LIB_DIR="/nonexistent",
+    )
+    first, second = p.stdout.splitlines()
+    assert first.startswith("(['f32'], 0) libsymtuner_ffi.so is not in /nonexistent"), p
+    assert "psum cannot be replaced here" in second and "<string>:" in second, p
+
+
+def test_devices_of_another_machine():
+    class Described:
+        platform, id = "cpu", 0
+
+    raises(_install._Left, "another machine", _install._refuse_devices, [[Described()]])
+
+
+def test_jax_that_hides_its_rules():
+    from jax._src.interpreters import mlir as internals
+
+    rules, internals._lowerings = internals._lowerings, {}
+    try:
+        raises(symtuner.SymtunerError, "so nothing is replaced", symtuner.install)
+    finally:
+        internals._lowerings = rules
+    assert not _install._own_rules
+
+
+# ---- the persistent compile cache ----------------------------------------------------------------
+def fresh(code, **env):
+    script = """
+        import sys
+        sys.path.insert(0, 'test/jax')
+        import jax, jax.numpy as jnp, numpy as np
+        import symtuner
+        from programs import reductions as count
+        from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+        mesh = Mesh(np.array(jax.devices()), ('i',))
+        g = lambda v: jax.lax.psum(v, 'i')
+        f = jax.jit(jax.shard_map(g, mesh=mesh, in_specs=P('i'), out_specs=P(), check_vma=False))
+        x = np.ones(4, np.float32)
+        reductions = lambda f, *args: count(f, args)
+        """
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script) + textwrap.dedent(code)],
+        env=dict(os.environ, **env),
+        text=True,
+        capture_output=True,
+        timeout=300,
+    )
+
+
+def compiled(folder, code):
+    """Run a program that lowers to the same text with and without us. Returns the hits and misses
+    of JAX's compile cache."""
+    before, after = (
+        "events = []\n"
+        "jax.monitoring.register_event_listener(lambda e, **_: events.append(e.split('/')[-1]))\n",
+        "\nwhole = jax.device_put(np.ones((4, 4)), NamedSharding(mesh, P('i')))\n"
+        "g = jax.jit(lambda v: v.sum(0), out_shardings=NamedSharding(mesh, P()))\n"
+        "events.clear()\n"
+        "got = np.asarray(g(whole))\n"
+        "print((got == 4).all(), events.count('cache_hits'), events.count('cache_misses'))\n",
+    )
+    p = fresh(
+        before + code + after,
+        JAX_COMPILATION_CACHE_DIR=folder,
+        JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0",
+        JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES="-1",
+    )
+    assert p.returncode == 0, p.stderr
+    return p.stdout.split()
+
+
+def test_compile_cache():
+    """An entry that was written with us is not read without us, or the other way round."""
+    hit, miss = ["True", "1", "0"], ["True", "0", "1"]
+    without, ours = "", "symtuner.install()"
+    away = "symtuner.install(); symtuner.uninstall()"
+    off = "symtuner.install(); context = symtuner.disabled(); context.__enter__()"
+    other = "symtuner.install(); mesh = Mesh(np.array(jax.devices()[::-1]), ('i',))"
+    with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
+        assert compiled(first, without) == miss and compiled(second, ours) == miss
+        assert compiled(first, without) == hit and compiled(second, ours) == hit
+        assert compiled(first, ours) == miss and compiled(second, without) == miss
+        assert compiled(first, away) == hit and compiled(first, ours) == hit
+        assert compiled(first, other) == miss, "our calls name devices"
+        assert compiled(first, off) == miss and compiled(first, off) == hit
+
+
+_TEXT = """
+  %a = f32[4]{0} custom-call(%p), custom_call_target="symtuner_all_reduce_recordable", \
+api_version=API_VERSION_TYPED_FFI, backend_config={groups = dense<[0, 2, 1, 3]> : tensor<4xi64>, \
+op = 0 : i32, ranks = 2 : i32}
+  %b = f32[4]{0} custom-call(%a), custom_call_target="symtuner_all_reduce_xla", \
+backend_config={flat = array<i64: 0, 1>, groups = array<i64: 5, 6>, op = 0 : i32, ranks = 2 : i32}
+  %c = f32[4]{0} custom-call(%b), custom_call_target="other", backend_config={groups = dense<7>}
+""".replace("\\\n", "")
+
+
+def test_groups_of_a_cached_program():
+    assert _cache.groups_in(_TEXT) == [(False, [[0, 2], [1, 3]]), (True, [[5, 6]])]
+    assert _cache.groups_in(_TEXT.splitlines()[3]) == []
+    bad = 'custom_call_target="symtuner_all_reduce"'
+    raises(symtuner.SymtunerError, "without groups", _cache.groups_in, bad)
+
+
+def test_a_cached_program_whose_groups_cannot_be_opened():
+    class Executable:
+        def hlo_modules(self):
+            raise symtuner.SymtunerError("no group")
+
+    _cache._saved["get_executable_and_time"] = lambda key: (Executable(), 3)
+    try:
+        assert _cache._read("key") == (None, None)
+        Executable.hlo_modules = lambda self: []
+        assert _cache._read("key")[1] == 3
+    finally:
+        _cache._saved.clear()
+
+
+# ---- the entry point -----------------------------------------------------------------------------
+def test_entry_point():
+    """SYMTUNER_JAX=1 and the package installed: nothing is imported or called by the program."""
+    script = """
+        import jax, numpy as np, sys
+        jax.devices()
+        print('symtuner._install' in sys.modules)
+        if 'symtuner._install' in sys.modules:
+            import symtuner
+            symtuner.install(strict=True)  # changes nothing: it is installed
+            mesh = jax.sharding.Mesh(np.array(jax.devices()), ('i',))
+            f = jax.jit(jax.shard_map(lambda v: jax.lax.psum(v, 'i'), in_specs=jax.P('i'),
+                mesh=mesh, out_specs=jax.P(), check_vma=False))
+            f.trace(np.ones(4)).lower(lowering_platforms=('cuda',))
+            print(symtuner.report()[0].replaced)
+        """
+    with open("jax/pyproject.toml", encoding="utf-8") as f:
+        said = f.read().split("[project.entry-points.jax_plugins]\n")[1].splitlines()[0]
+    with tempfile.TemporaryDirectory() as folder:
+        info = os.path.join(folder, "symtuner-0.1.0.dist-info")
+        os.mkdir(info)
+        with open(os.path.join(info, "METADATA"), "w", encoding="utf-8") as f:
+            f.write("Metadata-Version: 2.1\nName: symtuner\nVersion: 0.1.0\n")
+        with open(os.path.join(info, "entry_points.txt"), "w", encoding="utf-8") as f:
+            f.write(f"[jax_plugins]\n{said.replace(chr(34), '')}\n")
+
+        def run(**env):
+            path = f"{folder}:{os.environ['PYTHONPATH']}"
+            env = {**os.environ, "PYTHONPATH": path, **env}
+            command = [sys.executable, "-c", textwrap.dedent(script)]
+            p = subprocess.run(command, env=env, text=True, capture_output=True, timeout=300)
+            assert p.returncode == 0, p.stderr
+            return p.stdout.split(), p.stderr
+
+        assert run() == (["False"], "") and run(SYMTUNER_JAX="0")[0] == ["False"]
+        assert run(SYMTUNER_JAX="1")[0] == ["True", "True"]
+        words, said = run(SYMTUNER_JAX="yes")
+        assert "SYMTUNER_JAX='yes' is unknown; write one of 0, 1" in said, said
+        assert said.count("\n") == 1 and words == ["True", "True"], said
+
+
+if __name__ == "__main__":
+    sys.exit(base.main(globals()))
