@@ -17,7 +17,7 @@ AR_INC    := -Iinclude -I. -isystem $(CUDA_HOME)/include -isystem $(NCCL_HOME)/i
 GENCODE   := $(foreach a,$(AR_ARCHS),-gencode arch=compute_$a,code=sm_$a) \
              $(foreach a,$(lastword $(AR_ARCHS)),-gencode arch=compute_$a,code=compute_$a)
 AR_C      := $(wildcard kernels/*/*.c) $(BOTH)
-AR_CU     := $(wildcard kernels/device/*.cu)
+AR_CU     := $(wildcard kernels/device/*.cu kernels/device/*/*.cu)
 AR_OBJ    := $(patsubst %,$(AR_B)/%.o,$(AR_C) $(AR_CU))
 
 # Programs that link the library find it by this name: the major version of the C API.

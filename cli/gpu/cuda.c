@@ -68,16 +68,16 @@ bool st_ar_load(struct st_ar *ar, char *error, size_t size)
 
 const char *st_beside_command(const char *name, char *path, size_t size)
 {
-    static const char *const place[] = {"", "../lib/"};
+    static const char *const place[] = {"", "/lib", "/lib64"}; /* the last two: beside its folder */
     char self[512];
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     char *slash;
 
     self[length > 0 ? length : 0] = '\0';
-    slash = strrchr(self, '/');
-    for (int i = 0; slash && i < 2; i++) {
-        slash[1] = '\0';
-        if ((size_t)snprintf(path, size, "%s%s%s", self, place[i], name) < size &&
+    for (int i = 0; i < 3; i++) {
+        if (i < 2 && (slash = strrchr(self, '/')))
+            *slash = '\0';
+        if ((size_t)snprintf(path, size, "%s%s/%s", self, place[i], name) < size &&
             access(path, R_OK) == 0)
             return path;
     }

@@ -116,12 +116,11 @@ bool st_cuda_load(struct st_cuda *cuda_out, int *gpus_out, char *error, size_t s
 /* Load NCCL from ${path}; NULL means the libnccl.so.2 that the loader finds. */
 bool st_nccl_load(struct st_nccl *nccl_out, const char *path, char *error, size_t size);
 
-/* Load libsymtuner_ar.so from the folder of this command, from ../lib, or from where the loader
- * finds it. */
+/* Load libsymtuner_ar.so from where st_beside_command finds it, or else the loader. */
 bool st_ar_load(struct st_ar *ar_out, char *error, size_t size);
 
-/* Fill ${path} with the path of file ${name} in the folder of this command or in ../lib beside it,
- * or with ${name} itself if neither has it. Returns ${path}. */
+/* Fill ${path} with the path of file ${name} in the folder of this command, or in ../lib or ../lib64
+ * beside it, or with ${name} itself if none has it. Returns ${path}. */
 const char *st_beside_command(const char *name, char *path, size_t size);
 
 #endif

@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 
+#include "kernels/shared/coll.h"
 #include "kernels/shared/layout.h"
 #include "kernels/shared/tma.h"
 
@@ -27,6 +28,7 @@ enum ar_need {
     AR_NEEDS_MULTICAST = 1 << 9, /* multicast addresses of both buffers */
     AR_NEEDS_WORDS = 1 << 10,    /* whole 16-byte words */
     AR_NEEDS_TMA = 1 << 11,      /* bulk copies, and room for their stages: sm_90 or later */
+    AR_RUNS = 1 << 12,           /* nothing: there are kernels */
 };
 
 struct ar_family_row {
@@ -35,7 +37,9 @@ struct ar_family_row {
     enum ar_form form; /* AR_LAMPORT where words are plain data */
     int region;        /* of scratch; AR_REGION_BULK: plain data and flags */
     int slots;         /* per rank, in scratch; 0: none, the kernel reads buffers of any length */
-    unsigned needs;    /* enum ar_need */
+    unsigned needs;    /* enum ar_need, of all-reduce */
+    unsigned scatter;  /* of reduce-scatter: AR_RUNS and enum ar_need; 0: it has no such kernels */
+    unsigned gather;   /* of all-gather, likewise */
     int fallback;      /* the next family to try if this one cannot run a call; -1: none */
     bool gathers;      /* goes through AR_REGION_GATHER when peers cannot write recv */
     bool many_threads; /* its kernels for few ranks take 1024 threads, not 512 */
@@ -59,14 +63,17 @@ struct ar_family_row {
 
 /* X(family, name, fields of struct ar_family_row) */
 #define AR_FAMILY_MAP(X)                                                                           \
-    X(AR_NCCL, nccl, .fallback = -1, .order = "; NCCL adds in an order of its own")                \
+    X(AR_NCCL, nccl, .fallback = -1, .scatter = AR_RUNS, .gather = AR_RUNS,                        \
+      .order = "; NCCL adds in an order of its own")                                               \
     X(AR_ONE_LL8, one_ll8, .shots = 1, .form = AR_LL8, .region = AR_REGION_LL8, .slots = 1,        \
-      .fallback = -1, .many_threads = true, .push = 2, .latency = 5)                               \
-    X(AR_ONE_LL128, one_ll128, .shots = 1, .form = AR_LL128, .region = AR_REGION_LL128,            \
-      .slots = 1, .needs = AR_NEEDS_NVLINK, .fallback = AR_ONE_LAMPORT, .many_threads = true)      \
-    X(AR_ONE_LAMPORT, one_lamport, .shots = 1, .form = AR_LAMPORT, .region = AR_REGION_LAMPORT,    \
-      .slots = 1, .needs = AR_NAN_SUMS, .fallback = AR_ONE_LL128, .many_threads = true, .push = 1, \
+      .fallback = -1, .many_threads = true, .scatter = AR_RUNS, .gather = AR_RUNS, .push = 2,      \
       .latency = 5)                                                                                \
+    X(AR_ONE_LL128, one_ll128, .shots = 1, .form = AR_LL128, .region = AR_REGION_LL128,            \
+      .slots = 1, .needs = AR_NEEDS_NVLINK, .scatter = AR_NEEDS_NVLINK, .gather = AR_NEEDS_NVLINK, \
+      .fallback = AR_ONE_LAMPORT, .many_threads = true)                                            \
+    X(AR_ONE_LAMPORT, one_lamport, .shots = 1, .form = AR_LAMPORT, .region = AR_REGION_LAMPORT,    \
+      .slots = 1, .needs = AR_NAN_SUMS, .scatter = AR_NAN_SUMS, .fallback = AR_ONE_LL128,          \
+      .many_threads = true, .push = 1, .latency = 5)                                               \
     X(AR_TWO_LL8, two_ll8, .shots = 2, .form = AR_LL8, .region = AR_REGION_LL8, .slots = 2,        \
       .fallback = AR_ONE_LL8, .push = 4, .latency = 8)                                             \
     X(AR_TWO_LL128, two_ll128, .shots = 2, .form = AR_LL128, .region = AR_REGION_LL128,            \
@@ -75,13 +82,15 @@ struct ar_family_row {
       .slots = 2, .needs = AR_NAN_SUMS, .fallback = AR_TWO_LL128, .many_threads = true, .push = 2, \
       .latency = 8)                                                                                \
     X(AR_CHUNKED, chunked, .shots = 2, .form = AR_LAMPORT, .region = AR_REGION_BULK, .slots = 1,   \
-      .needs = AR_NEEDS_PEERS, .fallback = AR_TWO_LAMPORT, .gathers = true,                        \
-      .unroll = AR_CHUNKED_UNROLL, .push = 2, .latency = 12)                                       \
+      .needs = AR_NEEDS_PEERS, .scatter = AR_NEEDS_PEERS, .gather = AR_NEEDS_PEERS,                \
+      .fallback = AR_TWO_LL128, .gathers = true, .unroll = AR_CHUNKED_UNROLL, .push = 2,           \
+      .latency = 12)                                                                               \
     X(AR_PULL, pull, .shots = 2, .form = AR_LAMPORT, .region = AR_REGION_BULK, .needs = AR_PULLS,  \
+      .scatter = AR_NEEDS_PEERS | AR_NEEDS_SEND, .gather = AR_NEEDS_PEERS | AR_NEEDS_RECV,         \
       .fallback = AR_CHUNKED, .unroll = AR_PULL_UNROLL, .push = 1, .pull = 1, .latency = 12)       \
     X(AR_COPY, copy, .shots = 2, .form = AR_LAMPORT, .region = AR_REGION_BULK, .slots = 1,         \
-      .needs = AR_NEEDS_COPY | AR_NEEDS_RECV, .fallback = AR_CHUNKED, .unroll = AR_PULL_UNROLL,    \
-      .copy = 2, .latency = 60)                                                                    \
+      .needs = AR_NEEDS_COPY | AR_NEEDS_RECV, .gather = AR_NEEDS_COPY | AR_NEEDS_SEND,             \
+      .fallback = AR_CHUNKED, .unroll = AR_PULL_UNROLL, .copy = 2, .latency = 60)                  \
     X(AR_NVLS, nvls, .shots = 2, .form = AR_LAMPORT, .region = AR_REGION_BULK,                     \
       .needs = AR_MULTICAST, .fallback = AR_PULL, .unroll = AR_PULL_UNROLL, .order = AR_BY_SWITCH) \
     X(AR_PULL_ONE, pull_one, .shots = 1, .form = AR_LAMPORT, .region = AR_REGION_BULK,             \
@@ -97,6 +106,21 @@ struct ar_family_row {
       .slots = 1, .needs = AR_NEEDS_PEERS | AR_NEEDS_TMA, .fallback = AR_CHUNKED, .gathers = true, \
       .unroll = AR_PULL_UNROLL, .movers = 3, .shared = AR_TMA_SHARED, .ctas = 16)
 
+/* The families with kernels for reduce-scatter and for all-gather (kernels/device/halves): those
+ * that say above what they need for it. The kernels are ar_scatter_NAME and ar_gather_NAME. */
+#define AR_SCATTER_MAP(X)                                                                          \
+    X(AR_ONE_LL8, one_ll8)                                                                         \
+    X(AR_ONE_LL128, one_ll128)                                                                     \
+    X(AR_ONE_LAMPORT, one_lamport)                                                                 \
+    X(AR_CHUNKED, chunked)                                                                         \
+    X(AR_PULL, pull)
+#define AR_GATHER_MAP(X)                                                                           \
+    X(AR_ONE_LL8, one_ll8)                                                                         \
+    X(AR_ONE_LL128, one_ll128)                                                                     \
+    X(AR_CHUNKED, chunked)                                                                         \
+    X(AR_PULL, pull)                                                                               \
+    X(AR_COPY, copy)
+
 enum ar_family {
 #define X(family, name, ...) family,
     AR_FAMILY_MAP(X)
@@ -108,6 +132,16 @@ extern const struct ar_family_row ar_families[AR_FAMILIES];
 
 const char *ar_family_name(int family);  /* NULL: no such family */
 int ar_family_by_name(const char *name); /* -1: unknown */
+
+/* Return what ${family} needs for ${coll}, 0 if it has no kernels for it. */
+static inline unsigned ar_family_needs(int family, int coll)
+{
+    const struct ar_family_row *f = &ar_families[family];
+
+    return coll == AR_REDUCE_SCATTER ? f->scatter
+           : coll == AR_ALL_GATHER   ? f->gather
+                                     : f->needs | AR_RUNS;
+}
 
 /* Whether ${family} is for long messages: it moves plain data and sets flags. */
 static inline bool ar_is_bulk(int family)

@@ -135,6 +135,8 @@ symtuner_rules *ar_rules_read(int nccl, int ranks, char note[AR_RULES_NOTE])
 
 static const struct st_rule *find(const symtuner_rules *rules, const struct ar_ask *ask)
 {
+    if (ask->coll != AR_ALL_REDUCE)
+        return NULL; /* such rules were found by timing all-reduces */
     for (int i = 0; rules && i < rules->count; i++)
         if (st_kernels_cover(&rules->rule[i], ask->bytes, ask->dtype, ask->op,
                              ask->dst_mapped && ask->src_mapped))

@@ -21,16 +21,18 @@
     "unmeasured: multicast is there, and NCCL's NVLS is published with 480 GB/s, ours with 389"
 #define STAGED "recv not registered: NCCL's ring does without our extra local copy"
 
-enum need { ANY, UNMAPPED, GENERIC, MULTICAST };
+#define HALVES "not measured: from the rows of all-reduce"
+
+enum need { ANY, UNMAPPED, GENERIC, MULTICAST, GATHERS };
 
 /* The first row that fits wins. ${ctas} is the most blocks that a call of this row gets; a short
  * message gets only as many as have words to move. */
 struct row {
     int links, min_ranks, max_ranks;
-    /* UNMAPPED: recv is not registered; GENERIC: not a sum or avg of f32, f16 or bf16; MULTICAST:
-     * NCCL may use NVLink multicast */
+    /* UNMAPPED: recv is not registered (reduce-scatter: send); GENERIC: not a sum or avg of f32, f16 or bf16; MULTICAST:
+     * NCCL may use NVLink multicast; GATHERS: an all-gather */
     enum need need;
-    uint64_t max_bytes;
+    uint64_t max_bytes; /* of the message; of one part in the table of the halves */
     int family, ctas, threads, lag;
     const char *source;
 };
@@ -102,7 +104,38 @@ static const struct row table[] = {
     {AR_LINKS_HOST, 3, 16, ANY, NO_END, AR_TWO_LAMPORT, 32, 256, 0, HOSTMEM},
 };
 
-#define ROWS (sizeof table / sizeof table[0])
+/* Reduce-scatter and all-gather; all-gather has the rows for other types, too. A part goes to each
+ * peer, as a message of one-shot does, so the grids are those of one-shot for the same bytes. */
+static const struct row halves[] = {
+    {AR_LINKS_NVLINK, 2, 2, ANY, 16 * KiB, AR_ONE_LL8, 16, 128, 0, HALVES},
+    {AR_LINKS_NVLINK, 3, 16, ANY, 8 * KiB, AR_ONE_LL8, 16, 128, 0, HALVES},
+    {AR_LINKS_NVLINK, 2, 16, GENERIC, 64 * KiB, AR_ONE_LL128, 64, 128, 0, HALVES},
+    {AR_LINKS_NVLINK, 2, 16, GENERIC, 128 * KiB, AR_ONE_LL128, 96, 128, 0, HALVES},
+    {AR_LINKS_NVLINK, 2, 16, GENERIC, 512 * KiB, AR_ONE_LL128, 96, 256, 0, HALVES},
+    {AR_LINKS_NVLINK, 2, 16, GENERIC, 1 * MiB, AR_ONE_LL128, 96, 512, 0, HALVES},
+    {AR_LINKS_NVLINK, 2, 16, ANY, 64 * KiB, AR_ONE_LAMPORT, 64, 64, 0, HALVES},
+    {AR_LINKS_NVLINK, 2, 16, ANY, 128 * KiB, AR_ONE_LAMPORT, 64, 128, 0, HALVES},
+    {AR_LINKS_NVLINK, 2, 16, ANY, 512 * KiB, AR_ONE_LAMPORT, 128, 256, 0, HALVES},
+    {AR_LINKS_NVLINK, 2, 16, ANY, 2 * MiB, AR_ONE_LAMPORT, 128, 512, 0, HALVES},
+    {AR_LINKS_NVLINK, 2, 16, UNMAPPED, 64 * MiB, AR_CHUNKED, 128, 512, 1, HALVES},
+    {AR_LINKS_NVLINK, 2, 16, UNMAPPED, NO_END, AR_NCCL, 0, 0, 0, HALVES},
+    {AR_LINKS_NVLINK, 2, 16, ANY, 64 * MiB, AR_PULL, 128, 512, 0, HALVES},
+    {AR_LINKS_NVLINK, 2, 16, GATHERS, NO_END, AR_COPY, 1, 32, 0, HALVES},
+    {AR_LINKS_NVLINK, 2, 16, ANY, NO_END, AR_PULL, 128, 512, 0, HALVES},
+    {AR_LINKS_PCIE, 2, 16, ANY, 4 * KiB, AR_ONE_LL8, 4, 128, 0, HALVES},
+    {AR_LINKS_PCIE, 2, 16, GATHERS, 32 * KiB, AR_ONE_LL8, 16, 128, 0, HALVES},
+    {AR_LINKS_PCIE, 2, 16, ANY, 2 * MiB, AR_ONE_LAMPORT, 16, 128, 0, HALVES},
+    {AR_LINKS_PCIE, 2, 16, GATHERS, NO_END, AR_COPY, 1, 32, 0, HALVES},
+    {AR_LINKS_PCIE, 2, 16, ANY, NO_END, AR_CHUNKED, 16, 512, 1, HALVES},
+    {AR_LINKS_HOST, 2, 16, ANY, 4 * KiB, AR_ONE_LL8, 8, 128, 0, HALVES},
+    {AR_LINKS_HOST, 2, 16, GATHERS, 32 * KiB, AR_ONE_LL8, 32, 128, 0, HALVES},
+    {AR_LINKS_HOST, 2, 16, ANY, 1 * MiB, AR_ONE_LAMPORT, 32, 256, 0, HALVES},
+    {AR_LINKS_HOST, 2, 16, ANY, NO_END, AR_NCCL, 0, 0, 0, HOSTSEEN}, /* with a communicator */
+    {AR_LINKS_HOST, 2, 16, ANY, NO_END, AR_ONE_LAMPORT, 32, 256, 0, HOSTMEM},
+};
+
+#define ROWS        (sizeof table / sizeof table[0])
+#define HALVES_ROWS (sizeof halves / sizeof halves[0])
 
 /* Return the payload bytes of the longest message that fits into ${used} slots, if ${slots} equal
  * slots share ${half} bytes. */
@@ -114,8 +147,9 @@ static uint64_t fits(int form, uint64_t half, int slots, int used)
            (uint64_t)used;
 }
 
-static bool can_run(const struct ar_ask *ask, unsigned needs)
+static bool can_run(const struct ar_ask *ask, int family)
 {
+    const unsigned needs = ar_family_needs(family, ask->coll);
     const struct {
         unsigned need;
         bool met;
@@ -137,23 +171,25 @@ static bool can_run(const struct ar_ask *ask, unsigned needs)
     for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++)
         if ((needs & checks[i].need) != 0 && !checks[i].met)
             return false;
-    return true;
+    return needs != 0;
 }
 
 uint64_t ar_capacity(const struct ar_ask *ask, int family)
 {
     const struct ar_family_row *f = &ar_families[family];
-    const int used = f->shots == 1 ? 1 : ask->ranks;
+    const int parts = ar_coll_parts(ask->coll, ask->ranks);
+    const int slots = parts == 1 ? f->slots : 1;
+    const int used = parts > 1 || f->shots == 1 ? 1 : ask->ranks;
     uint64_t bytes, staged, most;
 
     if (family == AR_NCCL)
         return ask->has_nccl ? UINT64_MAX : 0;
-    if (!can_run(ask, f->needs))
+    if (!can_run(ask, family))
         return 0;
-    if (f->slots == 0)
-        return 1ull << 40;
-    bytes = fits(f->form, ask->half[f->region], f->slots * ask->ranks, used);
-    if (!f->gathers)
+    if (f->slots == 0 || (parts > 1 && family == AR_COPY))
+        return (1ull << 40) * (uint64_t)parts;
+    bytes = fits(f->form, ask->half[f->region], slots * ask->ranks, used) * (uint64_t)parts;
+    if (!f->gathers || parts > 1)
         return bytes;
     staged = fits(f->form, ask->half[AR_REGION_GATHER], ask->ranks, used);
     most = (uint64_t)AR_MAX_STEPS * 16 * 64; /* bytes that flags can count in the smallest tiles */
@@ -177,16 +213,36 @@ static int next_best(const struct ar_ask *ask, int family)
     return two ? AR_TWO_LL8 : AR_ONE_LL8;
 }
 
+/* Likewise, for reduce-scatter and all-gather. */
+static int next_best_half(const struct ar_ask *ask, int family)
+{
+    static const int order[] = {AR_PULL, AR_CHUNKED, AR_ONE_LAMPORT, AR_ONE_LL128};
+    const bool lengthy = ar_is_bulk(family) || ar_part_bytes(ask) > 64 * KiB;
+
+    for (size_t i = 0; i < sizeof order / sizeof order[0]; i++)
+        if ((lengthy || !ar_is_bulk(order[i])) && ar_capacity(ask, order[i]) != 0)
+            return order[i];
+    return AR_ONE_LL8;
+}
+
 /* Return how many blocks would get at least one word or tile. */
 static uint64_t useful_ctas(const struct ar_ask *ask, int family, uint64_t bytes, int threads)
 {
     const struct ar_family_row *f = &ar_families[family];
-    uint64_t per = (uint64_t)threads, message = bytes;
+    uint64_t per = (uint64_t)threads;
+    uint64_t message = bytes / (uint64_t)ar_coll_parts(ask->coll, ask->ranks);
 
-    if (f->shots == 2)
+    if (ask->coll == AR_ALL_REDUCE && f->shots == 2)
         message = ar_shard_stride(f->form, bytes, ask->ranks);
     return ar_is_bulk(family) ? ar_div_up(message, per * AR_WORD * AR_PULL_UNROLL)
                               : ar_div_up(ar_words(f->form, message), per);
+}
+
+/* Whether the call has one of the slower reducers. All-gather has none, and copies all types in the
+ * same way. */
+static bool is_generic(const struct ar_ask *ask)
+{
+    return ask->coll != AR_ALL_GATHER && ar_reducer_of(ask->dtype, ask->op) > AR_R_BF16;
 }
 
 /* Return the most threads per block, as in the kernels' launch bounds. Kernels for any number of
@@ -198,6 +254,8 @@ static int max_threads(const struct ar_ask *ask, int family)
 
     if (f->movers != 0)
         return AR_TMA_THREADS;
+    if (ask->coll != AR_ALL_REDUCE)
+        return f->many_threads && ask->ranks == 2 && !is_generic(ask) ? 1024 : 512;
     return f->many_threads && (ask->ranks == 2 || (ask->ranks == 4 && f->shots == 1)) &&
                    ar_reducer_of(ask->dtype, ask->op) != AR_R_WIDE
                ? 1024
@@ -206,17 +264,23 @@ static int max_threads(const struct ar_ask *ask, int family)
 
 static const struct row *find_row(const struct ar_ask *ask)
 {
-    bool generic = ar_reducer_of(ask->dtype, ask->op) > AR_R_BF16;
+    const bool half = ask->coll != AR_ALL_REDUCE, gathers = ask->coll == AR_ALL_GATHER;
+    const bool met[] = {
+        [ANY] = true,
+        [UNMAPPED] = ask->coll == AR_REDUCE_SCATTER ? !ask->src_mapped : !ask->dst_mapped,
+        [GENERIC] = gathers || is_generic(ask),
+        [MULTICAST] = ask->has_multicast,
+        [GATHERS] = gathers,
+    };
+    const struct row *rows = half ? halves : table;
+    const size_t count = half ? HALVES_ROWS : ROWS;
 
-    for (size_t i = 0; i < ROWS; i++)
-        if (table[i].links == ask->links && ask->ranks >= table[i].min_ranks &&
-            ask->ranks <= table[i].max_ranks && ask->bytes <= table[i].max_bytes &&
-            (table[i].need == ANY || (table[i].need == UNMAPPED && !ask->dst_mapped) ||
-             (table[i].need == GENERIC && generic) ||
-             (table[i].need == MULTICAST && ask->has_multicast)) &&
-            (table[i].family != AR_NCCL || ask->has_nccl))
-            return &table[i];
-    return &table[0]; /* one rank: no kernel will run */
+    for (size_t i = 0; i < count; i++)
+        if (rows[i].links == ask->links && ask->ranks >= rows[i].min_ranks &&
+            ask->ranks <= rows[i].max_ranks && ar_part_bytes(ask) <= rows[i].max_bytes &&
+            met[rows[i].need] && (rows[i].family != AR_NCCL || ask->has_nccl))
+            return &rows[i];
+    return &rows[0]; /* one rank: no kernel will run */
 }
 
 /* Return the family that the start-up probe's figures prefer to ${family}, or ${family} itself: on
@@ -225,8 +289,8 @@ static int after_probe(const struct ar_ask *ask, int family)
 {
     unsigned can = 0;
 
-    if (ask->links != AR_LINKS_PCIE || ask->bytes < 64 * KiB)
-        return family;
+    if (ask->coll != AR_ALL_REDUCE || ask->links != AR_LINKS_PCIE || ask->bytes < 64 * KiB)
+        return family; /* the figures say how long an all-reduce takes */
     for (int f = 0; f < AR_FAMILIES; f++)
         can |= ar_is_bulk(f) && ar_capacity(ask, f) != 0 ? 1u << f : 0;
     return ar_probe_choose(&ask->probe, family, can, ask->ranks, ask->bytes);
@@ -260,7 +324,7 @@ int ar_select(const struct ar_ask *ask, const struct ar_force *force, struct ar_
         if (choice->because == AR_CANNOT_RUN)
             return -1;
     } else if (ar_capacity(ask, family) == 0) {
-        family = next_best(ask, family);
+        family = ask->coll == AR_ALL_REDUCE ? next_best(ask, family) : next_best_half(ask, family);
     }
     probed = force->family < 0 ? after_probe(ask, family) : family;
     if (probed != family) {
@@ -333,22 +397,30 @@ const char *ar_order_note(int family)
 
 size_t ar_select_print(int ranks, int links, char *text, size_t length)
 {
+    static const char head[] = "reduce-scatter and all-gather, by the bytes of one part:\n";
     size_t need = 0;
 
-    for (size_t i = 0; i < ROWS; i++) {
-        const struct row *r = &table[i];
+    for (size_t i = 0; i < ROWS + HALVES_ROWS; i++) {
+        const struct row *r = i < ROWS ? &table[i] : &halves[i - ROWS];
         char line[200], upto[32] = "any size";
         int n;
 
+        if (i == ROWS && need + sizeof head <= length)
+            memcpy(text + need, head, sizeof head);
+        need += i == ROWS ? sizeof head - 1 : 0;
         if (r->links != links || ranks < r->min_ranks || ranks > r->max_ranks)
             continue;
         if (r->max_bytes != NO_END)
             snprintf(upto, sizeof upto, "%llu KiB", (unsigned long long)(r->max_bytes / KiB));
         n = snprintf(line, sizeof line, "  to %-10s %-12s at most %3d blocks of %4d%s  (%s)\n",
                      upto, ar_family_name(r->family), r->ctas, r->threads,
-                     r->need == UNMAPPED  ? ", recv unregistered"
-                     : r->need == GENERIC ? ", other types and operators"
-                                          : "",
+                     r->need == UNMAPPED && i >= ROWS ? ", not registered"
+                     : r->need == GENERIC && i >= ROWS
+                         ? ", all-gather, and other types and operators"
+                     : r->need == UNMAPPED ? ", recv unregistered"
+                     : r->need == GENERIC  ? ", other types and operators"
+                     : r->need == GATHERS  ? ", all-gather"
+                                           : "",
                      r->source);
         if (need + (size_t)n < length)
             memcpy(text + need, line, (size_t)n + 1);

@@ -16,7 +16,8 @@
 enum ar_links { AR_LINKS_NVLINK, AR_LINKS_PCIE, AR_LINKS_HOST, AR_LINKS };
 
 struct ar_ask {
-    uint64_t bytes;
+    int coll;       /* enum ar_coll                                                 */
+    uint64_t bytes; /* of the message: of all parts, see ar_coll_parts()            */
     int ranks;
     int links;      /* enum ar_links                                                */
     int dtype, op;  /* NCCL's numbers                                               */
@@ -29,8 +30,7 @@ struct ar_ask {
     int has_multicast;         /* NCCL may use NVLink multicast                                 */
     int has_tma;               /* AR_NEEDS_TMA                                                  */
     int max_ctas;              /* blocks that a call may have (ar_budget), per rank             */
-    uint64_t half[AR_REGIONS]; /* scratch per half: the most that a call may use         */
-    unsigned without;          /* bit a: without arena a (kernels/choose/arenas.h)      */
+    uint64_t half[AR_REGIONS]; /* scratch per half, as in struct ar_layout               */
     struct ar_probe probe;     /* all 0: no probe ran                                    */
 };
 
@@ -69,9 +69,15 @@ void ar_select_why(const struct ar_ask *ask, const struct ar_choice *choice, cha
 /* Return a remark to append if ${family} does not add in the library's order, else "". */
 const char *ar_order_note(int family);
 
-/* Return the most payload bytes that one launch of ${family} can take, 0 if it cannot run this call
- * at all. */
+/* Return the most payload bytes of a message that one launch of ${family} can take, 0 if it cannot
+ * run this call at all. */
 uint64_t ar_capacity(const struct ar_ask *ask, int family);
+
+/* Return the bytes of one part of the message: all of it in all-reduce. */
+static inline uint64_t ar_part_bytes(const struct ar_ask *ask)
+{
+    return ask->bytes / (uint64_t)ar_coll_parts(ask->coll, ask->ranks);
+}
 
 /* Write the rows for ${ranks} and ${links} to ${text}; returns the length that takes. */
 size_t ar_select_print(int ranks, int links, char *text, size_t length);

@@ -22,47 +22,6 @@
 namespace ar
 {
 
-template <int Unroll>
-__device__ __forceinline__ void load_tile(payload (&v)[Unroll], const char *p, uint64_t at,
-                                          uint64_t end, int align)
-{
-#pragma unroll
-    for (int u = 0; u < Unroll; u++)
-        v[u] = load_payload(p, at + (uint64_t)u * blockDim.x * AR_WORD, end, align);
-}
-
-/* Add up ${Some} words that lie one block's width apart: v[u] is this rank's word, the others come
- * from their slots in scratch. All loads for a group of ranks start before the first is added. */
-template <class R, int N, int Some>
-__device__ __forceinline__ void sum_words(const ar_args &args, const char *slot, uint64_t at,
-                                          uint64_t end, payload *v)
-{
-    constexpr int batch = N ? N : 4;
-    const int ranks = N ? N : args.ranks;
-    rank_sum<R, 2, N> sum[Some];
-
-    for (int first = 0; first < ranks; first += batch) {
-        payload w[Some][batch];
-
-#pragma unroll
-        for (int i = 0; i < batch; i++)
-#pragma unroll
-            for (int u = 0; u < Some; u++) {
-                uint64_t x = at + (uint64_t)u * blockDim.x * AR_WORD;
-
-                w[u][i] = v[u];
-                if (first + i < ranks && first + i != args.me && x < end)
-                    w[u][i] = as_payload(load_bulk(slot + (first + i) * args.shard + x));
-            }
-#pragma unroll
-        for (int u = 0; u < Some; u++)
-            sum[u].take(first, ranks, w[u], args.kind);
-    }
-#pragma unroll
-    for (int u = 0; u < Some; u++)
-        v[u] = sum[u].finish(args);
-}
-
 template <class R, int N, int Unroll>
 __global__ void __launch_bounds__(512, 1) chunked(const __grid_constant__ ar_args args)
 {

@@ -62,6 +62,8 @@ __global__ void signal(const __grid_constant__ ar_args args)
 constexpr int left_out = AR_FLAG_REDUCE;
 #elif defined(ST_BREAK_GATHER)
 constexpr int left_out = AR_FLAG_GATHER;
+#elif defined(ST_BREAK_FETCH)
+constexpr int left_out = AR_FLAG_ENTER;
 #else
 constexpr int left_out = -1;
 #endif
@@ -96,6 +98,9 @@ extern "C" const struct ar_kernel_row ar_kernels_copy = {{
     AR_LOCAL(ar::native),
     AR_LOCAL(ar::wide),
 }};
+
+/* All-gather by copies adds nothing up. */
+extern "C" const struct ar_kernel_row ar_gather_copy = {{{(const void *)&ar::signal}}};
 
 extern "C" const void *const ar_kernel_signal = (const void *)&ar::signal;
 extern "C" const void *const ar_kernel_await = (const void *)&ar::await;

@@ -13,7 +13,7 @@ namespace ar
 
 enum nvls_type { NVLS_F32, NVLS_F16, NVLS_BF16 };
 
-template <int Type> struct nvls {
+template <int Type> struct nvls : keep {
     static __device__ __forceinline__ payload load_reduce(const ar_args &args, uint64_t at,
                                                           uint64_t)
     {

@@ -25,7 +25,16 @@
 namespace ar
 {
 
-template <class R> struct spread {
+/* One-shot: each rank keeps what it has added up. */
+struct keep {
+    static __device__ __forceinline__ void store_whole(const ar_args &args, uint64_t at,
+                                                       uint64_t end, payload v)
+    {
+        store_payload(args.out, at, end, args.out_align, v);
+    }
+};
+
+template <class R> struct spread : keep {
     static __device__ __forceinline__ payload load_reduce(const ar_args &args, uint64_t at,
                                                           uint64_t end)
     {
@@ -87,8 +96,7 @@ __global__ void __launch_bounds__(512, 1) pull(const __grid_constant__ ar_args a
         for (int u = 0; u < unroll; u++)
             if (at + (uint64_t)u * blockDim.x * AR_WORD < end) {
                 if (OneShot)
-                    store_payload(args.out, at + (uint64_t)u * blockDim.x * AR_WORD, end,
-                                  args.out_align, v[u]);
+                    Access::store_whole(args, at + (uint64_t)u * blockDim.x * AR_WORD, end, v[u]);
                 else
                     Access::store(args, at + (uint64_t)u * blockDim.x * AR_WORD, end, v[u]);
             }

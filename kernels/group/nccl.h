@@ -30,6 +30,8 @@
       (const void *, void *, size_t, ncclDataType_t, ncclComm_t, cudaStream_t))                    \
     X(ncclResult_t, ncclAllReduce,                                                                 \
       (const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t, cudaStream_t))       \
+    X(ncclResult_t, ncclReduceScatter,                                                             \
+      (const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t, cudaStream_t))       \
     X(const char *, ncclGetErrorString, (ncclResult_t))
 
 struct ar_nccl {

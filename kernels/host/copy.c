@@ -16,6 +16,9 @@
  * operation waits for one that is submitted later, so even a driver that runs both streams through
  * one queue cannot deadlock. The peers' slots are free when the call starts: this rank has finished
  * its previous call, which ended only after every owner had read its slots.
+ *
+ * All-gather: each rank fetches the parts of the others from their send buffers, between two
+ * barriers of a signal and an await each. It writes to its own recv only, for the reason above.
  */
 #include "kernels/group/error.h"
 #include "kernels/host/launch.h"
@@ -109,7 +112,7 @@ ncclResult_t ar_copy_guard(symtuner_ar *h, cudaStream_t stream)
 {
     struct ar_args args;
 
-    ar_args_start(h, AR_ARENA_SMALL, &args);
+    ar_args_start(h, &args);
     args.ranks = 0; /* signal no peer */
     TRY(run_helper(ar_kernel_signal, &args, AR_FLAG_ENTER, 0, 0, stream));
     return ncclSuccess;
@@ -140,5 +143,34 @@ ncclResult_t ar_copy_run(symtuner_ar *h, const struct ar_args *args, const void 
     TRY(cudaEventRecord(h->copy_event[1], side));
     TRY(cudaStreamWaitEvent(stream, h->copy_event[1], 0));
     TRY(run_helper(ar_kernel_await, args, AR_FLAG_LEAVE, 1, 1, stream));
+    return ncclSuccess;
+}
+
+/* Copy this rank's own part to its place in recv, unless it is there already. */
+static cudaError_t keep_own(const struct ar_args *a, cudaStream_t stream)
+{
+    char *to = a->out + (uint64_t)a->me * a->stride;
+
+    return to == a->in ? cudaSuccess
+                       : cudaMemcpyAsync(to, a->in, a->bytes, cudaMemcpyDefault, stream);
+}
+
+ncclResult_t ar_copy_gather(symtuner_ar *h, const struct ar_args *a, cudaStream_t stream)
+{
+    TRY(cudaEventRecord(h->copy_event[0], stream));
+    TRY(cudaStreamWaitEvent(h->copy_stream, h->copy_event[0], 0));
+    TRY(keep_own(a, h->copy_stream));
+    TRY(cudaEventRecord(h->copy_event[1], h->copy_stream));
+    TRY(run_helper(ar_kernel_signal, a, AR_FLAG_ENTER, 1, 0, stream));
+    TRY(run_helper(ar_kernel_await, a, AR_FLAG_ENTER, 1, 0, stream));
+    for (int i = 1; i < a->ranks; i++) {
+        int from = (a->me + i) % a->ranks;
+
+        TRY(cudaMemcpyAsync(a->out + (uint64_t)from * a->stride, a->src[from], a->bytes,
+                            cudaMemcpyDefault, stream));
+    }
+    TRY(run_helper(ar_kernel_signal, a, AR_FLAG_LEAVE, 1, 0, stream));
+    TRY(cudaStreamWaitEvent(stream, h->copy_event[1], 0));
+    TRY(run_helper(ar_kernel_await, a, AR_FLAG_LEAVE, 1, 1, stream));
     return ncclSuccess;
 }

@@ -1,32 +1,76 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* describe.c - symtuner_ar_describe: what a handle knows about its group, as text. */
+/* describe.c - what a handle knows of its group and of itself, and what the user tells it. */
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/scratch/grow.h"
+#include "kernels/group/error.h"
+#include "kernels/group/handle.h"
 
-/* Write a line about an arena, if this handle ever has it. Returns the length. */
-static int describe_arena(const symtuner_ar *h, int arena, char *text, size_t size)
+static const char *const verdicts[] = {
+    [AR_ALIVE] = "no error",
+    [AR_TIMEOUT] = "a kernel waited for a peer past the time limit",
+    [AR_ABORTED] = "the handle was aborted",
+    [AR_OVERLAP] = "two calls of this handle ran at the same time",
+    [AR_DESTROYED] = "the handle was destroyed",
+};
+
+static ncclResult_t no_handle(void)
 {
-    static const char *const regions[AR_REGIONS] = {"ll8", "ll128", "lamport", "bulk", "gather"};
-    const struct ar_layout *l = &h->arena[arena].layout;
-    enum ar_phase phase = ar_grow_phase(h, arena);
-    int n;
+    return ar_fail(NULL, ncclInvalidArgument, "handle is NULL");
+}
 
-    if (l->bytes == 0)
-        return 0;
-    n = snprintf(text, size, "scratch: %s%llu KiB of %s memory:",
-                 phase == AR_HERE  ? ""
-                 : phase > AR_HERE ? "refused for good: "
-                                   : "once a call needs it: ",
-                 (unsigned long long)(l->bytes >> 10),
-                 h->links == AR_LINKS_HOST ? "pinned host" : "GPU");
-    for (int r = 0; r < AR_REGIONS; r++)
-        if (l->half[r] != 0)
-            n += snprintf(text + n, size - (size_t)n, " %s %llu KiB%s,", regions[r],
-                          (unsigned long long)(l->half[r] >> 10), r >= AR_REGION_BULK ? "" : " x2");
-    text[n - 1] = '\n'; /* instead of the last comma */
-    return n;
+ncclResult_t symtuner_ar_status(symtuner_ar *h)
+{
+    uint32_t verdict;
+
+    if (h == NULL)
+        return no_handle();
+    verdict = __atomic_load_n(&h->mailbox->error, __ATOMIC_RELAXED);
+    if (verdict == AR_ALIVE && __atomic_load_n(&h->mailbox->abort, __ATOMIC_RELAXED) != 0)
+        return ar_fail(h, ncclInvalidUsage, "%s; destroy it", verdicts[AR_ABORTED]);
+    if (verdict == AR_ALIVE)
+        return h->endpoint.timed_out[0] == 0
+                   ? ncclSuccess
+                   : ar_fail(h, ncclRemoteError, "%s", h->endpoint.timed_out);
+    return ar_fail(h, verdict == AR_TIMEOUT ? ncclRemoteError : ncclInvalidUsage,
+                   "%s; destroy the handles of all ranks and create them again",
+                   verdict < sizeof verdicts / sizeof verdicts[0] ? verdicts[verdict]
+                                                                  : "unknown error");
+}
+
+ncclResult_t symtuner_ar_abort(symtuner_ar *h)
+{
+    if (h == NULL)
+        return no_handle();
+    __atomic_store_n(&h->mailbox->abort, 1, __ATOMIC_RELAXED);
+    return ncclSuccess;
+}
+
+ncclResult_t symtuner_ar_force(symtuner_ar *h, const char *kernel, int ctas, int threads)
+{
+    int family = -1;
+
+    if (h == NULL)
+        return no_handle();
+    if (kernel != NULL) {
+        family = ar_family_by_name(kernel);
+        if (family < 0)
+            return ar_fail(h, ncclInvalidArgument,
+                           "kernel \"%s\" is unknown; symtuner_ar_kernel_name() lists the names",
+                           kernel);
+    }
+    if (ctas < 0 || ctas > AR_MAX_CTAS || threads < 0 || threads > 1024)
+        return ar_fail(h, ncclInvalidArgument, "%d blocks of %d threads; at most %d of 1024", ctas,
+                       threads, AR_MAX_CTAS);
+    h->force.family = family;
+    h->force.ctas = ctas;
+    h->force.threads = threads;
+    return ncclSuccess;
+}
+
+const char *symtuner_ar_kernel_name(int i)
+{
+    return ar_family_name(i);
 }
 
 size_t symtuner_ar_describe(symtuner_ar *h, char *text, size_t length)
@@ -35,6 +79,7 @@ size_t symtuner_ar_describe(symtuner_ar *h, char *text, size_t length)
                                                 "pinned host memory"};
     static const char *const overlaps[AR_STARTS] = {"0, none", "1, in front",
                                                     "2, in front and behind"};
+    static const char *const regions[AR_REGIONS] = {"ll8", "ll128", "lamport", "bulk", "gather"};
     char head[2048];
     int n;
     size_t rest;
@@ -49,8 +94,7 @@ size_t symtuner_ar_describe(symtuner_ar *h, char *text, size_t length)
         "rank%s\n",
         h->me, h->ranks, h->device, h->sms, h->budget, h->on_device, h->on_device == 1 ? "" : "s");
     if (h->gate != NULL)
-        n += snprintf(head + n, sizeof head - (size_t)n, "every call goes to ncclAllReduce: %s\n",
-                      h->gate);
+        n += snprintf(head + n, sizeof head - (size_t)n, "every call goes to NCCL: %s\n", h->gate);
     else
         n += snprintf(head + n, sizeof head - (size_t)n, "transport: %s%s%s\n", links[h->links],
                       h->no_peer[0] != 0 ? "; no peer memory: " : "", h->no_peer);
@@ -66,10 +110,16 @@ size_t symtuner_ar_describe(symtuner_ar *h, char *text, size_t length)
         n +=
             snprintf(head + n, sizeof head - (size_t)n, "NCCL %d.%d.%d\n", h->nccl->version / 10000,
                      h->nccl->version / 100 % 100, h->nccl->version % 100);
-    n += snprintf(head + n, sizeof head - (size_t)n, "time limit %llu ms\n",
-                  (unsigned long long)(h->timeout_ns / 1000000));
-    for (int a = 0; a < AR_ARENAS && h->gate == NULL; a++)
-        n += describe_arena(h, a, head + n, sizeof head - (size_t)n);
+    n += snprintf(
+        head + n, sizeof head - (size_t)n, "time limit %llu ms, scratch %llu MiB of %s memory:",
+        (unsigned long long)(h->timeout_ns / 1000000), (unsigned long long)(h->layout.bytes >> 20),
+        h->links == AR_LINKS_HOST ? "pinned host" : "GPU");
+    for (int r = 0; r < AR_REGIONS; r++)
+        n += snprintf(head + n, sizeof head - (size_t)n, " %s %llu KiB%s", regions[r],
+                      (unsigned long long)(h->layout.half[r] >> 10),
+                      r == AR_REGION_GATHER ? "\n"
+                      : r == AR_REGION_BULK ? ","
+                                            : " x2,");
     n += snprintf(head + n, sizeof head - (size_t)n, "overlapped launches: %s\n",
                   overlaps[ar_start_of(h)]);
     if (length != 0)

@@ -1,26 +1,61 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* launch.h - find the kernel for a piece of a call and fill its arguments, or run it by copies. */
+/* launch.h - the buffers of a call, and how it is run: in pieces, each by a kernel or by copies. */
 #ifndef AR_LAUNCH_H_
 #define AR_LAUNCH_H_
 
 #include "kernels/group/handle.h"
 
-/* Clear ${args} and fill the fields that do not depend on the call. ${arena}: enum ar_arena_kind. */
-void ar_args_start(const symtuner_ar *h, int arena, struct ar_args *args);
+/* The buffers of one call: this rank's, and all ranks' if the caller passed them. */
+struct ar_buffers {
+    int coll;      /* enum ar_coll */
+    uint64_t part; /* bytes of each rank's part; of the message in all-reduce */
+    const char *send;
+    char *recv;
+    const void *const *sends; /* NULL: use the windows */
+    void *const *recvs;
+    const struct ar_window *from, *to; /* the windows that hold send and recv; NULL: none */
+};
+
+/* How many parts lie in send, and in recv. */
+static inline uint64_t ar_parts_sent(const symtuner_ar *h, int coll)
+{
+    return coll == AR_REDUCE_SCATTER ? (uint64_t)h->ranks : 1;
+}
+
+static inline uint64_t ar_parts_received(const symtuner_ar *h, int coll)
+{
+    return coll == AR_ALL_GATHER ? (uint64_t)h->ranks : 1;
+}
+
+/* Whether peers can use multicast addresses for both buffers. */
+static inline bool ar_has_multicast(const struct ar_buffers *b)
+{
+    return b->sends == NULL && b->from != NULL && b->to != NULL && b->from->multicast != NULL &&
+           b->to->multicast != NULL;
+}
+
+/* Run ${ask} as ${choice} says. */
+ncclResult_t ar_pieces_run(symtuner_ar *h, const struct ar_ask *ask, const struct ar_choice *choice,
+                           const struct ar_buffers *b, cudaStream_t stream);
+
+/* Clear ${args} and fill the fields that do not depend on the call. */
+void ar_args_start(const symtuner_ar *h, struct ar_args *args);
 
 /* Return the kernel that runs a piece of a call, NULL if there is none. Reads only the fields
  * ranks, bytes, in_align and out_align of ${args}. */
-const void *ar_kernel_find(int family, int reducer, const struct ar_args *args);
+const void *ar_kernel_find(int coll, int family, int reducer, const struct ar_args *args);
 
 /* Load every kernel now. Loading one later, while a peer's kernel spins, would deadlock ranks that
  * share a GPU, and is not allowed in a stream capture. *arch: what they were compiled for, 90 for
  * sm_90. */
 cudaError_t ar_kernels_load(int *arch, bool *tma);
 
-/* ar_copy_run runs one piece by copy engines (copy.c). In a stream capture call ar_copy_guard
- * before it: if the graph outlives the handle, the guard's kernel stops it before any copy runs. */
+/* ar_copy_run runs one piece of an all-reduce by copy engines, ar_copy_gather one of an all-gather
+ * (copy.c). In a stream capture call ar_copy_guard before them: if the graph outlives the handle,
+ * the guard's kernel stops it before any copy runs. */
 ncclResult_t ar_copy_guard(symtuner_ar *h, cudaStream_t stream);
 ncclResult_t ar_copy_run(symtuner_ar *h, const struct ar_args *args, const void *kernel, int ctas,
                          int threads, cudaStream_t stream);
+ncclResult_t ar_copy_gather(symtuner_ar *h, const struct ar_args *args, cudaStream_t stream);
 
 #endif

@@ -9,13 +9,35 @@ static const struct ar_kernel_row ar_kernels_nccl; /* NCCL runs kernels of its o
 AR_FAMILY_MAP(X)
 #undef X
 
-static const struct ar_kernel_row *const rows[AR_FAMILIES] = {
-#define X(family, name, ...) [family] = &ar_kernels_##name,
-    AR_FAMILY_MAP(X)
+#define X(family, name) extern const struct ar_kernel_row ar_scatter_##name;
+AR_SCATTER_MAP(X)
 #undef X
+#define X(family, name) extern const struct ar_kernel_row ar_gather_##name;
+AR_GATHER_MAP(X)
+#undef X
+
+static const struct ar_kernel_row *const rows[AR_COLLS][AR_FAMILIES] = {
+    [AR_ALL_REDUCE] =
+        {
+#define X(family, name, ...) [family] = &ar_kernels_##name,
+            AR_FAMILY_MAP(X)
+#undef X
+        },
+    [AR_REDUCE_SCATTER] =
+        {
+#define X(family, name) [family] = &ar_scatter_##name,
+            AR_SCATTER_MAP(X)
+#undef X
+        },
+    [AR_ALL_GATHER] =
+        {
+#define X(family, name) [family] = &ar_gather_##name,
+            AR_GATHER_MAP(X)
+#undef X
+        },
 };
 
-const void *ar_kernel_find(int family, int reducer, const struct ar_args *args)
+const void *ar_kernel_find(int coll, int family, int reducer, const struct ar_args *args)
 {
     /* [n]: for n ranks, the class for whole words, then the class for any message; 0 is AR_NX */
     static const unsigned char by_ranks[AR_MAX_RANKS + 1][2] = {
@@ -24,7 +46,8 @@ const void *ar_kernel_find(int family, int reducer, const struct ar_args *args)
     /* bytes of one access in the kernels for whole words */
     uint64_t widest = ar_families[family].form == AR_LAMPORT ? AR_WORD : AR_UNIT;
     bool odd = ((uint64_t)args->in_align | (uint64_t)args->out_align | args->bytes) % widest != 0;
-    const void *const *of = rows[family]->of[reducer];
+    const struct ar_kernel_row *row = rows[coll][family];
+    const void *const *of = row->of[coll == AR_ALL_GATHER ? 0 : reducer];
 
     for (int i = odd; i < 2; i++)
         if (of[list[i]] != NULL)
@@ -54,8 +77,8 @@ static cudaError_t allow_shared(int arch, bool *tma)
     for (int f = 0; f < AR_FAMILIES && *tma; f++)
         for (int r = 0; r < AR_REDUCERS && ar_families[f].shared != 0; r++)
             for (int c = 0; c < AR_CLASSES && error == cudaSuccess; c++)
-                if (rows[f]->of[r][c] != NULL)
-                    error = cudaFuncSetAttribute(rows[f]->of[r][c],
+                if (rows[AR_ALL_REDUCE][f]->of[r][c] != NULL)
+                    error = cudaFuncSetAttribute(rows[AR_ALL_REDUCE][f]->of[r][c],
                                                  cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                  ar_families[f].shared);
     return error;
@@ -69,17 +92,19 @@ cudaError_t ar_kernels_load(int *arch, bool *tma)
         error = load_one(ar_kernel_await, arch);
     if (error == cudaSuccess)
         error = load_one(ar_kernel_probe, arch);
-    for (int f = 0; f < AR_FAMILIES; f++)
-        for (int r = 0; r < AR_REDUCERS; r++)
-            for (int c = 0; c < AR_CLASSES && error == cudaSuccess; c++)
-                error = load_one(rows[f]->of[r][c], arch);
+    for (int i = 0; i < AR_COLLS * AR_FAMILIES; i++) {
+        const struct ar_kernel_row *row = rows[i / AR_FAMILIES][i % AR_FAMILIES];
+
+        for (int k = 0; k < AR_REDUCERS * AR_CLASSES && row != NULL && error == cudaSuccess; k++)
+            error = load_one(row->of[k / AR_CLASSES][k % AR_CLASSES], arch);
+    }
     return error == cudaSuccess ? allow_shared(*arch, tma) : error;
 }
 
-void ar_args_start(const symtuner_ar *h, int arena, struct ar_args *args)
+void ar_args_start(const symtuner_ar *h, struct ar_args *args)
 {
     memset(args, 0, sizeof *args);
-    memcpy(args->peer, h->arena[arena].peer, sizeof args->peer);
+    memcpy(args->peer, h->peer, sizeof args->peer);
     args->state = h->state;
     args->mailbox = h->mailbox_device;
     args->timeout_ns = h->timeout_ns;

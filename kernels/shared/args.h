@@ -8,6 +8,7 @@
 #ifndef AR_ARGS_H_
 #define AR_ARGS_H_
 
+#include "kernels/shared/coll.h"
 #include "kernels/shared/dtypes.h"
 #include "kernels/shared/layout.h"
 
@@ -66,6 +67,7 @@ struct ar_args {
     char *multi_dst;               /* NVLS: multicast address of recv and send    */
     const char *multi_src;
     uint32_t stall_ns; /* test builds: longest pause injected per block        */
+    uint64_t stride;   /* reduce-scatter, all-gather: bytes from part to part of the message */
 };
 
 /* Instances of a kernel: AR_NX takes any number of ranks; AR_N2 and AR_N4 are for 2 and 4 ranks;

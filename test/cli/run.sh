@@ -10,7 +10,7 @@ set -u
 build=$(cd "$1" && pwd)
 cc=${CC:-cc}
 command -v "$cc" > /dev/null || { echo "run.sh: skipped, no $cc here"; exit 77; }
-work=$(mktemp -d) || exit 1
+work=$(mktemp -d) && work=$(cd "$work" && pwd -P) || exit 1
 trap 'rm -rf "$work"' EXIT
 failed=0 checked=0
 ok() { # ok WHAT STATUS
@@ -24,7 +24,7 @@ cp "$build/libsymtuner.so" "$work/lib/" && : | "$cc" -shared -fPIC -x c -o "$wor
 "$cc" -std=c11 -D_GNU_SOURCE -I. -Iinclude -o "$work/program" test/cli/run_program.c dropin/tally.c || exit 1
 symtuner=$work/bin/symtuner program=$work/program
 cd "$work" || exit 1
-clean="env -i PATH=$PATH LC_ALL=C HOME=$work ASAN_OPTIONS=detect_leaks=0"
+clean="env -i PATH=$PATH LC_ALL=C HOME=$work ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0"
 run() { # run [NAME=VALUE ...] ARGUMENTS: with an environment of its own
     $clean "$@"
 }
@@ -46,8 +46,7 @@ sets() { # sets WHAT [NAME=VALUE ...] [--OPTION]: leave the program's environmen
     run $settings "$symtuner" run $options -- env > env 2> err
     ok "$what: $(cat err)" $?
 }
-plugin=$(cd lib/.. && pwd)/bin/../lib/libsymtuner.so
-dropin=$(cd lib/.. && pwd)/bin/../lib/libsymtuner_nccl.so
+plugin=$work/lib/libsymtuner.so dropin=$work/lib/libsymtuner_nccl.so
 
 # ---- what it sets, and keeps ---------------------------------------------------------------------
 sets plain
@@ -111,6 +110,11 @@ none LD_PRELOAD
 none NCCL_ENV_PLUGIN
 [ "$(cat err)" = "symtuner run: JAX route; no plugin: libsymtuner.so is not beside symtuner; no drop-in: libsymtuner_nccl.so is not beside symtuner" ]
 ok "libraries that are missing: $(cat err)" $?
+mkdir lib64 && mv lib/*.so lib64/ && run "$symtuner" run -- env > env 2> err
+what=lib64
+has LD_PRELOAD "$work/lib64/libsymtuner_nccl.so"
+has NCCL_ENV_PLUGIN "$work/lib64/libsymtuner.so"
+mv lib64/*.so lib/ || exit 1
 mkdir "with space" && cp "$build/symtuner" lib/*.so "with space/" && run "with space/symtuner" run -- env > env 2> err
 what="a path with a space"
 none LD_PRELOAD

@@ -15,7 +15,7 @@ if [ $update = 0 ] && [ "$release" != "$recorded" ]; then
 fi
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT
-for f in kernels/device/*.cu; do
+for f in kernels/device/*.cu kernels/device/*/*.cu; do
     "$@" -O3 -std=c++17 -gencode arch=compute_90,code=sm_90 -Xptxas -v -c -o /dev/null "$f" 2>&1
 done | awk '
     /Compiling entry function/ { name = $0; sub(/.*function \047/, "", name); sub(/\047.*/, "", name) }

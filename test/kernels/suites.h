@@ -28,8 +28,7 @@ Suite *st_suite_nccl_wait(void);
 Suite *st_suite_alike(void);
 Suite *st_suite_graph(void);
 Suite *st_suite_multicast(void);
-Suite *st_suite_grow(void);
-Suite *st_suite_grow_local(void);
+Suite *st_suite_halves(void);
 
 void st_add_emulated_tests(TCase *t); /* adds the tests of check-ar-kernels */
 

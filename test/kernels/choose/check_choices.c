@@ -42,6 +42,7 @@ static void print_choices(FILE *out, struct ar_ask ask, const struct ar_force *f
             int n = 0;
 
             ask.bytes = unit * parts[i / 3] + (uint64_t)(i % 3) - 1;
+            ask.bytes *= (uint64_t)ar_coll_parts(ask.coll, ask.ranks);
             now.first = now.last = ask.bytes;
             if (ar_select(&ask, force, &c) != 0)
                 continue; /* NVLS takes whole words only */
@@ -87,6 +88,29 @@ static void print_free_choices(FILE *out)
                 fprintf(out, "%s, %d ranks, %s\n", links[l], ranks[r], kind[k]);
                 print_choices(out, ask, &free_choice);
             }
+}
+
+/* Print what is chosen for reduce-scatter and all-gather; sizes are of all parts. */
+static void print_choices_of_halves(FILE *out)
+{
+    static const int ranks[] = {2, 4, 16};
+    static const char *const links[AR_LINKS] = {
+        [AR_LINKS_NVLINK] = "nvlink", [AR_LINKS_PCIE] = "pcie", [AR_LINKS_HOST] = "host"};
+
+    for (int l = 0; l < AR_LINKS; l++)
+        for (int i = 0; i < 3 * 2 * 4; i++) {
+            const int coll = AR_REDUCE_SCATTER + i % 2, k = i / 2 % 4;
+            struct ar_ask ask = ask_for(ranks[i / 8], l, 0, k == 1 ? AR_I32 : AR_BF16, AR_SUM);
+
+            ask.coll = coll;
+            ask.dst_mapped = ask.src_mapped = k < 2;
+            ask.has_nccl = k < 3;
+            fprintf(out, "%s, %s, %d ranks, %s, %s%s\n",
+                    coll == AR_REDUCE_SCATTER ? "reduce-scatter" : "all-gather", links[l],
+                    ask.ranks, k == 1 ? "i32" : "bf16", k < 2 ? "registered" : "not registered",
+                    k < 3 ? "" : ", no communicator");
+            print_choices(out, ask, &free_choice);
+        }
 }
 
 /* Print the tables as describe shows them. */
@@ -152,6 +176,7 @@ START_TEST(test_the_choices_are_those_of_the_golden_file)
     print_free_choices(out);
     print_forced_choices(out);
     print_probed_choices(out);
+    print_choices_of_halves(out);
     fclose(out);
     if (update != NULL && strcmp(update, "1") == 0) {
         file = fopen(GOLDEN, "w");

@@ -192,7 +192,15 @@ void values_put(const struct call *c, char *p, int rank, size_t i)
     put(c, p, i, is_float(c) ? rough(c, rank, i) : value(c, rank, i));
 }
 
-int values_right(const struct call *c, int ranks, const char *recv, size_t i)
+int values_same(const struct call *c, const char *p, int rank, size_t i)
+{
+    char want[8];
+
+    put(c, want, 0, is_float(c) ? rough(c, rank, i) : value(c, rank, i));
+    return memcmp(p, want, (size_t)ar_dtype_bytes(c->dtype)) == 0;
+}
+
+int values_right(const struct call *c, int ranks, const char *p, size_t i)
 {
     size_t size = (size_t)ar_dtype_bytes(c->dtype);
     double x[REFERENCE_MOST] = {0}, sum;
@@ -202,7 +210,7 @@ int values_right(const struct call *c, int ranks, const char *recv, size_t i)
         x[r] = is_float(c) ? rough(c, r, i) : 0;
     sum = is_float(c) ? reference_reduce(c->dtype, c->op, x, ranks) : expected(c, ranks, i);
     if (isnan(sum))
-        return is_nan(c->dtype, recv + i * size);
+        return is_nan(c->dtype, p);
     put(c, want, 0, sum);
-    return memcmp(recv + i * size, want, size) == 0;
+    return memcmp(p, want, size) == 0;
 }

@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 struct call {
+    int coll; /* enum ar_coll; ${count} is that of the part in reduce-scatter and all-gather */
     const char *kernel;
     int dtype, op, ctas, threads;
     size_t count, shift;
@@ -16,7 +17,11 @@ struct call {
 /* Write element ${i} of rank ${rank}'s input into the message at ${p}. */
 void values_put(const struct call *c, char *p, int rank, size_t i);
 
-/* Return whether element ${i} of the message at ${recv} is the right result for ${ranks} ranks. */
-int values_right(const struct call *c, int ranks, const char *recv, size_t i);
+/* Return whether the element at ${p} is the sum (or product, ...) of element ${i} of the inputs of
+ * ${ranks} ranks. */
+int values_right(const struct call *c, int ranks, const char *p, size_t i);
+
+/* Return whether the element at ${p} is element ${i} of rank ${rank}'s input, bit by bit. */
+int values_same(const struct call *c, const char *p, int rank, size_t i);
 
 #endif

@@ -44,6 +44,7 @@
 
 static int calls = 60;
 static bool every_way, every_sum;
+static bool three_colls; /* else all-reduces only */
 static unsigned seed = 1;
 
 struct rank {
@@ -61,29 +62,62 @@ static unsigned draw(unsigned *state, unsigned below)
     return (*state >> 9) % below;
 }
 
-static void check_output(struct rank *k, const struct call *c, const char *recv)
+static size_t part_bytes(const struct call *c)
 {
-    size_t size = (size_t)ar_dtype_bytes(c->dtype);
+    return c->count * (size_t)ar_dtype_bytes(c->dtype);
+}
 
-    for (size_t i = 0; i < c->count && k->wrong[0] == 0; i++)
-        if (!values_right(c, k->ranks, recv, i))
+static size_t send_bytes(const struct call *c, int ranks)
+{
+    return part_bytes(c) * (size_t)(c->coll == AR_REDUCE_SCATTER ? ranks : 1);
+}
+
+static size_t recv_bytes(const struct call *c, int ranks)
+{
+    return part_bytes(c) * (size_t)(c->coll == AR_ALL_GATHER ? ranks : 1);
+}
+
+/* Whether element ${i} of what the call has left at ${recv} is right. */
+static bool is_right(const struct rank *k, const struct call *c, const char *recv, size_t i)
+{
+    const char *p = recv + i * (size_t)ar_dtype_bytes(c->dtype);
+
+    return c->coll == AR_ALL_GATHER
+               ? values_same(c, p, (int)(i / c->count), i % c->count)
+               : values_right(c, k->ranks, p,
+                              i + (c->coll == AR_REDUCE_SCATTER ? (size_t)k->me * c->count : 0));
+}
+
+/* Check what the call has left at ${recv}. The memory around the longest buffer, ${bytes} at
+ * ${around}, must be untouched, and in a reduce-scatter in place the other ranks' parts of it. */
+static void check_output(struct rank *k, const struct call *c, const char *recv, const char *around,
+                         size_t bytes)
+{
+    size_t size = (size_t)ar_dtype_bytes(c->dtype), mine = (size_t)k->me * c->count;
+    bool in_send = c->coll == AR_REDUCE_SCATTER && around != recv;
+
+    for (size_t i = 0; i < recv_bytes(c, k->ranks) / size && k->wrong[0] == 0; i++)
+        if (!is_right(k, c, recv, i))
             snprintf(k->wrong, sizeof k->wrong,
-                     "rank %d of %d: call %d, %s dtype %d op %d count %zu shift %zu, %d x %d, %s: "
-                     "element %zu is wrong",
-                     k->me, k->ranks, c->salt, c->kernel, c->dtype, c->op, c->count, c->shift,
-                     c->ctas, c->threads, c->in_place ? "in place" : "out of place", i);
+                     "rank %d of %d: call %d, coll %d %s dtype %d op %d count %zu shift %zu, %d x "
+                     "%d, %s: element %zu is wrong",
+                     k->me, k->ranks, c->salt, c->coll, c->kernel, c->dtype, c->op, c->count,
+                     c->shift, c->ctas, c->threads, c->in_place ? "in place" : "out of place", i);
+    for (size_t i = 0; in_send && i < bytes / size && k->wrong[0] == 0; i++)
+        if ((i < mine || i >= mine + c->count) && !values_same(c, around + i * size, k->me, i))
+            snprintf(k->wrong, sizeof k->wrong, "rank %d: coll %d %s writes to send", k->me,
+                     c->coll, c->kernel);
     for (size_t i = 1; i <= GUARD && k->wrong[0] == 0; i++)
-        if (recv[-(long)i] != 0x5a || recv[c->count * size + i - 1] != 0x5a)
-            snprintf(k->wrong, sizeof k->wrong, "rank %d: %s dtype %d count %zu writes outside",
-                     k->me, c->kernel, c->dtype, c->count);
+        if (around[-(long)i] != 0x5a || around[bytes + i - 1] != 0x5a)
+            snprintf(k->wrong, sizeof k->wrong,
+                     "rank %d: coll %d %s dtype %d count %zu writes outside", k->me, c->coll,
+                     c->kernel, c->dtype, c->count);
 }
 
 /* Poison (${lock}) or unpoison the memory around a buffer. The up to eight bytes before it in the
  * same ASan granule stay open: ASan cannot tell them from the message. */
-static void fence(const struct call *c, char *buffer, int lock)
+static void fence(char *buffer, size_t bytes, int lock)
 {
-    size_t bytes = c->count * (size_t)ar_dtype_bytes(c->dtype);
-
     if (lock) {
         __asan_poison_memory_region(buffer - GUARD, GUARD);
         __asan_poison_memory_region(buffer + bytes, GUARD);
@@ -104,6 +138,19 @@ static char *place(const struct rank *k, const struct call *c, char *memory, uns
     return memory + slot * BUFFER + GUARD + (c->apart ? shift : c->shift);
 }
 
+static ncclResult_t make_call(const struct rank *k, const struct call *c, const char *send,
+                              char *recv)
+{
+    const ncclDataType_t dtype = (ncclDataType_t)c->dtype;
+    const ncclRedOp_t op = (ncclRedOp_t)c->op;
+
+    return c->coll == AR_ALL_REDUCE
+               ? symtuner_ar_all_reduce(send, recv, c->count, dtype, op, k->handle, NULL)
+           : c->coll == AR_REDUCE_SCATTER
+               ? symtuner_ar_reduce_scatter(send, recv, c->count, dtype, op, k->handle, NULL)
+               : symtuner_ar_all_gather(send, recv, c->count, dtype, k->handle, NULL);
+}
+
 static void *run_rank(void *p)
 {
     struct rank *k = p;
@@ -111,31 +158,37 @@ static void *run_rank(void *p)
 
     for (int i = 0; i < calls; i++) {
         const struct call *c = &k->list[i];
+        const size_t sent = send_bytes(c, k->ranks), got = recv_bytes(c, k->ranks);
         /* peers may write recv while this rank is not in the call: so no two calls share a
          * buffer */
         int in_place = c->in_place && (!c->apart || (i + k->me) % 2 == 0);
-        char *send = place(k, c, k->send, 0);
-        char *recv = in_place ? send : place(k, c, k->recv, 1);
+        char *first = place(k, c, k->send, 0), *second = place(k, c, k->recv, 1);
+        char *send = first, *recv = second;
+
+        if (in_place) { /* the shorter buffer lies in the longer one */
+            second = first;
+            recv = first + (c->coll == AR_REDUCE_SCATTER ? (size_t)k->me * part_bytes(c) : 0);
+            send = first + (c->coll == AR_ALL_GATHER ? (size_t)k->me * part_bytes(c) : 0);
+        }
 
         if (draw(&mood, 8) == 0)
             usleep(draw(&mood, 3000));
-        for (size_t j = 0; j < c->count; j++) /* only now: a peer that is early reads garbage */
-            values_put(c, send, k->me, j);
-        fence(c, send, 1);
-        fence(c, recv, 1);
+        for (size_t j = 0; j < sent / (size_t)ar_dtype_bytes(c->dtype); j++)
+            values_put(c, send, k->me, j); /* only now: a peer that is early reads garbage */
+        fence(first, in_place && got > sent ? got : sent, 1);
+        fence(second, in_place && sent > got ? sent : got, 1);
         symtuner_ar_force(k->handle, c->kernel, c->ctas, c->threads);
-        if (symtuner_ar_all_reduce(send, recv, c->count, (ncclDataType_t)c->dtype,
-                                   (ncclRedOp_t)c->op, k->handle, NULL) != ncclSuccess ||
+        if (make_call(k, c, send, recv) != ncclSuccess ||
             symtuner_ar_status(k->handle) != ncclSuccess) {
             snprintf(k->wrong, sizeof k->wrong, "%.60s: %.120s", c->kernel,
                      symtuner_ar_error(k->handle));
             return NULL;
         }
-        fence(c, send, 0);
-        fence(c, recv, 0);
-        check_output(k, c, recv);
-        if (!in_place)
-            memset(send, 0xee, c->count * (size_t)ar_dtype_bytes(c->dtype));
+        fence(first, in_place && got > sent ? got : sent, 0);
+        fence(second, in_place && sent > got ? sent : got, 0);
+        check_output(k, c, recv, second, in_place && sent > got ? sent : got);
+        if (!in_place || c->coll == AR_REDUCE_SCATTER)
+            memset(send, 0xee, sent);
     }
     return NULL;
 }
@@ -160,6 +213,19 @@ static const char *const names[] = {"one_ll8",   "one_ll128",   "one_lamport", "
                                     "tma_staged", /* these take buffers at any address */
                                     "pull",      "pull_one",    "copy",        "tma"};
 enum { NAMES = sizeof names / sizeof *names };
+
+/* The kernels of the two halves of all-reduce. */
+static const char *const scatters[] = {"one_ll8", "one_ll128", "one_lamport", "chunked", "pull"};
+static const char *const gathers[] = {"one_ll8", "one_ll128", "chunked", "pull", "copy"};
+enum { HALVES = sizeof scatters / sizeof *scatters };
+
+/* Let two of three calls be reduce-scatters and all-gathers. */
+static void draw_coll(struct call *c, unsigned *state)
+{
+    c->coll = (int)draw(state, AR_COLLS);
+    if (c->coll != AR_ALL_REDUCE)
+        c->kernel = (c->coll == AR_REDUCE_SCATTER ? scatters : gathers)[draw(state, HALVES)];
+}
 
 /* Take each kernel in turn, and each float type with a sum, an average or a product. */
 static void add_every_way(struct call *c)
@@ -188,6 +254,8 @@ static void make_list(struct call *list, int ranks, const char *only)
         int aligned;
 
         c->kernel = only != NULL ? only : names[every_sum ? i % NAMES : (int)draw(&state, NAMES)];
+        if (three_colls)
+            draw_coll(c, &state);
         aligned = strcmp(c->kernel, "pull") == 0 || strcmp(c->kernel, "pull_one") == 0 ||
                   strcmp(c->kernel, "copy") == 0 || strcmp(c->kernel, "tma") == 0;
         c->dtype = draw(&state, 3) ? (int)draw(&state, AR_DTYPES) : AR_F32; /* it rounds */
@@ -214,6 +282,8 @@ static void make_list(struct call *list, int ranks, const char *only)
         c->registered = aligned || draw(&state, 2);
         c->in_place = strcmp(c->kernel, "pull_one") != 0 && draw(&state, 3) == 0;
         c->apart = !c->registered && draw(&state, 2);
+        if (c->coll != AR_ALL_REDUCE)
+            c->count = (c->count + (size_t)ranks - 1) / (size_t)ranks;
         if (every_way)
             align_every_way(c);
     }
@@ -284,6 +354,19 @@ END_TEST
 START_TEST(test_four_ranks_through_peer_memory)
 {
     run_group(4, SYMTUNER_AR_PEER, NULL);
+}
+END_TEST
+
+/* Reduce-scatters and all-gathers between all-reduces, which share scratch and flags with them. */
+START_TEST(test_three_collectives_in_any_order)
+{
+    int all = calls;
+
+    three_colls = true;
+    calls = _i > 4 ? (calls + 1) / 2 : 2 * calls;
+    run_group(_i, SYMTUNER_AR_PEER, NULL);
+    calls = all;
+    three_colls = false;
 }
 END_TEST
 
@@ -375,6 +458,7 @@ int main(int argc, char **argv)
     tcase_add_test(t, test_two_ranks_through_peer_memory);
     tcase_add_test(t, test_three_ranks_through_peer_memory);
     tcase_add_test(t, test_four_ranks_through_peer_memory);
+    tcase_add_loop_test(t, test_three_collectives_in_any_order, 2, 7);
     tcase_add_test(t, test_eight_ranks_through_peer_memory);
     tcase_add_loop_test(t, test_one_order_of_addition, 2, MAX_RANKS + 1);
     tcase_add_loop_test(t, test_buffers_that_begin_anywhere, 0, 16);

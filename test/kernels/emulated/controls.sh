@@ -6,7 +6,8 @@
 # with each change of the lines around it, and twenty patches would be longer than the twenty
 # #ifdefs.
 bad=0
-for guard in CLEAR HALF LINE STEP ALLWORDS TAME ORDER PAIRS REDUCE GATHER SYNC ENTER LEAVE AWAIT EPOCH FULL DONE STAGE PENDING; do
+for guard in CLEAR HALF LINE STEP ALLWORDS TAME ORDER PAIRS REDUCE GATHER SYNC ENTER LEAVE AWAIT EPOCH \
+    FULL DONE STAGE PENDING PARTS SLOTS FETCH; do
     make -s build/check-ar-kernels-DST_BREAK_$guard AR_BREAK=-DST_BREAK_$guard >/dev/null || exit 1
     caught=no
     for seed in 1 2 3 4 5 6; do

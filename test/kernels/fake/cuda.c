@@ -378,11 +378,9 @@ static cudaError_t remember(const void *kernel, unsigned ctas, unsigned threads,
                             void **params, cudaStream_t stream)
 {
 #ifdef ST_EMULATE
-    if (fake.capture == 0) { /* else only note it below; the test replays it */
-        emulate_launch(kernel, params[0], (int)ctas, (int)threads, current);
-        return cudaSuccess;
-    }
-#endif
+    (void)early, (void)stream;
+    emulate_launch(kernel, params[0], (int)ctas, (int)threads, current);
+#else
     int number = count(&fake.launches, 1);
     struct fake_launch *l = &fake.launch[(number - 1) % FAKE_LAUNCHES];
 
@@ -395,6 +393,7 @@ static cudaError_t remember(const void *kernel, unsigned ctas, unsigned threads,
     memcpy(&l->args, params[0], sizeof l->args);
     if (number == fake.endless_at)
         fake.endless = stream;
+#endif
     return cudaSuccess;
 }
 
@@ -477,6 +476,18 @@ cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDeviceP2PAttr attr, i
                                                      {&name##_kernel},                             \
                                                      {&name##_kernel}}};
 AR_FAMILY_MAP(X)
+#undef X
+
+#define X(family, name)                                                                            \
+    const struct ar_kernel_row ar_scatter_##name = {{{&name##_kernel},                             \
+                                                     {&name##_kernel},                             \
+                                                     {&name##_kernel},                             \
+                                                     {&name##_kernel},                             \
+                                                     {&name##_kernel}}};
+AR_SCATTER_MAP(X)
+#undef X
+#define X(family, name) const struct ar_kernel_row ar_gather_##name = {{{&name##_kernel}}};
+AR_GATHER_MAP(X)
 #undef X
 
 static const char signal_kernel, await_kernel, probe_kernel;

@@ -388,8 +388,7 @@ EXPORT ncclResult_t ncclGroupEnd(void)
     bool bad = refused;
 
     __atomic_sub_fetch(&fake_nccl.depth, 1, __ATOMIC_RELAXED);
-    if (--depth > 0)
-        return ncclSuccess;
+    depth--;
     refused = false;
     if (bad)
         memset(mine, 0, sizeof mine);
@@ -472,6 +471,14 @@ EXPORT ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, nc
     return submit(
         comm,
         (struct op){.kind = GATHER, .send = send, .recv = recv, .bytes = count, .stream = stream});
+}
+
+EXPORT ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count,
+                                      ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+                                      cudaStream_t stream)
+{
+    __atomic_add_fetch(&fake_nccl.scatters, 1, __ATOMIC_RELAXED);
+    return ncclAllReduce(send, recv, count, type, op, comm, stream);
 }
 
 EXPORT ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type,

@@ -34,7 +34,8 @@ struct fake_nccl {
     int depth;                       /* groups open now, of all threads */
     int live;                        /* memory and windows not given back */
     int gathers;                     /* gathers so far */
-    int reduces;                     /* calls of ncclAllReduce so far */
+    int reduces;                     /* calls of ncclAllReduce and ncclReduceScatter so far */
+    int scatters;                    /* calls of ncclReduceScatter so far */
     const char *rule_of[FAKE_RANKS]; /* SYMTUNER_RULE in the process of each rank */
     const char *machine_of_last;     /* "no": the last rank's machine has no multicast */
     int keep, say;                   /* numbers of gathers. keep: store what rank 1 sends; say: send

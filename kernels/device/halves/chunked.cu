@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * chunked.cu - the two halves of ../chunked.cu, for long messages in buffers that are not
+ * registered.
+ *
+ *   tile k      reduce-scatter: push in[part o] to owner o's slot; all-gather: push in to my slot at
+ *               every rank; raise REDUCE flag k
+ *   tile k-lag  await the peers' REDUCE flag, then add up my part, or copy each part to recv
+ *   end         raise GATHER, await the peers' GATHER: they have read their slots
+ *
+ * The last line is there for the next call. The slots exist once, not for even and odd calls, and
+ * any rank may write them as soon as its own next call begins. All-reduce has the same promise:
+ * when it ends on any rank, all ranks have read their reduce slots. Therefore all-gather uses the
+ * reduce slots, too, and not the gather slots, which a rank may still be reading then.
+ *
+ * In place is safe: a rank writes its own recv only, which it does not send or has sent. The peers
+ * see none of the user's buffers.
+ */
+#include "kernels/device/bulk.cuh"
+
+namespace ar
+{
+
+/* Called by all threads of the block: tell the peers that the slots here are free for their next
+ * calls, and wait until theirs are. */
+__device__ __forceinline__ void leave_slots(const ar_args &args, call_counters &counters,
+                                            bool alive, spin_limit &wait)
+{
+    counters.book_in(args);
+#ifndef ST_BREAK_SLOTS
+    if (alive) {
+        raise_flags(args, AR_FLAG_GATHER, ar_flag_step(counters.epoch, 1));
+        await_flags(args, AR_FLAG_GATHER, ar_flag_step(counters.epoch, 1), wait);
+    }
+#endif
+    counters.publish(args);
+}
+
+template <class R, int N, int Unroll>
+__global__ void __launch_bounds__(512, 1) scatter_tiles(const __grid_constant__ ar_args args)
+{
+    constexpr int some = N ? Unroll : 2; /* as many sums at once as the registers hold */
+    const int ranks = N ? N : args.ranks;
+    const uint64_t tile = (uint64_t)blockDim.x * AR_WORD * Unroll;
+    spin_limit wait;
+
+    await_previous_kernel(args);
+
+    call_counters counters(args);
+    bool alive = !__syncthreads_or(counters.dead);
+
+    for (uint64_t k = 0; alive && k < args.tiles + args.lag; k++) {
+        if (k < args.tiles) {
+            const uint64_t at = (k * gridDim.x + blockIdx.x) * tile + threadIdx.x * AR_WORD;
+
+            stall(args, counters.epoch, (int)k);
+            for (int i = 1; i < ranks; i++) {
+                int to = args.me + i < ranks ? args.me + i : args.me + i - ranks;
+                payload v[Unroll];
+
+                load_tile<Unroll>(v, args.in + args.stride * to, at, args.bytes, args.in_align);
+#pragma unroll
+                for (int u = 0; u < Unroll; u++) {
+                    uint64_t x = at + (uint64_t)u * blockDim.x * AR_WORD;
+
+                    if (x < args.bytes)
+                        store_bulk(args.peer[to] + args.region + args.me * args.shard + x,
+                                   as_word(v[u]));
+                }
+            }
+            raise_flags(args, AR_FLAG_REDUCE, ar_flag_step(counters.epoch, k + 1));
+        }
+        if (k < (uint64_t)args.lag)
+            continue;
+
+        const uint64_t done = k - args.lag;
+        const uint64_t at = (done * gridDim.x + blockIdx.x) * tile + threadIdx.x * AR_WORD;
+        payload sum[Unroll];
+
+#ifndef ST_BREAK_PARTS
+        alive = await_flags(args, AR_FLAG_REDUCE, ar_flag_step(counters.epoch, done + 1), wait);
+#endif
+        if (!alive)
+            break;
+        load_tile<Unroll>(sum, args.in + args.stride * args.me, at, args.bytes, args.in_align);
+#pragma unroll
+        for (int u = 0; u < Unroll; u += some)
+            sum_words<R, N, some>(args, args.peer[args.me] + args.region,
+                                  at + (uint64_t)u * blockDim.x * AR_WORD, args.bytes, sum + u);
+#pragma unroll
+        for (int u = 0; u < Unroll; u++) {
+            uint64_t x = at + (uint64_t)u * blockDim.x * AR_WORD;
+
+            if (x < args.bytes)
+                store_payload(args.out, x, args.bytes, args.out_align, sum[u]);
+        }
+    }
+    leave_slots(args, counters, alive, wait);
+}
+
+template <int Unroll>
+__global__ void __launch_bounds__(512, 1) gather_tiles(const __grid_constant__ ar_args args)
+{
+    const int ranks = args.ranks;
+    const uint64_t tile = (uint64_t)blockDim.x * AR_WORD * Unroll;
+    char *const own = args.out + args.stride * args.me;
+    spin_limit wait;
+
+    await_previous_kernel(args);
+
+    call_counters counters(args);
+    bool alive = !__syncthreads_or(counters.dead);
+
+    for (uint64_t k = 0; alive && k < args.tiles + args.lag; k++) {
+        if (k < args.tiles) {
+            const uint64_t at = (k * gridDim.x + blockIdx.x) * tile + threadIdx.x * AR_WORD;
+            payload v[Unroll];
+
+            stall(args, counters.epoch, (int)k);
+            load_tile<Unroll>(v, args.in, at, args.bytes, args.in_align);
+#pragma unroll
+            for (int u = 0; u < Unroll; u++) {
+                uint64_t x = at + (uint64_t)u * blockDim.x * AR_WORD;
+
+                if (x >= args.bytes)
+                    continue;
+                for (int i = 1; i < ranks; i++) {
+                    int to = args.me + i < ranks ? args.me + i : args.me + i - ranks;
+
+                    store_bulk(args.peer[to] + args.region + args.me * args.shard + x,
+                               as_word(v[u]));
+                }
+                if (own != args.in)
+                    store_payload(own, x, args.bytes, args.out_align, v[u]);
+            }
+            raise_flags(args, AR_FLAG_REDUCE, ar_flag_step(counters.epoch, k + 1));
+        }
+        if (k < (uint64_t)args.lag)
+            continue;
+
+        const uint64_t done = k - args.lag;
+        const uint64_t at = (done * gridDim.x + blockIdx.x) * tile + threadIdx.x * AR_WORD;
+
+#ifndef ST_BREAK_PARTS
+        alive = await_flags(args, AR_FLAG_REDUCE, ar_flag_step(counters.epoch, done + 1), wait);
+#endif
+        for (int i = 1; alive && i < ranks; i++) {
+            int from = args.me + i < ranks ? args.me + i : args.me + i - ranks;
+            const char *slot = args.peer[args.me] + args.region + from * args.shard;
+            uint4 v[Unroll];
+
+#pragma unroll
+            for (int u = 0; u < Unroll; u++) {
+                uint64_t x = at + (uint64_t)u * blockDim.x * AR_WORD;
+
+                if (x < args.bytes)
+                    v[u] = load_bulk(slot + x);
+            }
+#pragma unroll
+            for (int u = 0; u < Unroll; u++) {
+                uint64_t x = at + (uint64_t)u * blockDim.x * AR_WORD;
+
+                if (x < args.bytes)
+                    store_payload(args.out + args.stride * from, x, args.bytes, args.out_align,
+                                  as_payload(v[u]));
+            }
+        }
+    }
+    leave_slots(args, counters, alive, wait);
+}
+
+} // namespace ar
+
+#define AR_TILES_FAST(R)                                                                           \
+    {                                                                                              \
+        (const void *)&ar::scatter_tiles<R, 0, AR_CHUNKED_UNROLL>,                                 \
+            (const void *)&ar::scatter_tiles<R, 2, AR_CHUNKED_UNROLL>,                             \
+            (const void *)&ar::scatter_tiles<R, 4, AR_CHUNKED_UNROLL>                              \
+    }
+#define AR_TILES_SMALL(R)                                                                          \
+    {                                                                                              \
+        (const void *)&ar::scatter_tiles<R, 0, AR_CHUNKED_UNROLL>                                  \
+    }
+
+extern "C" const struct ar_kernel_row ar_scatter_chunked = {{
+    AR_TILES_FAST(ar::sum_f32),
+    AR_TILES_FAST(ar::sum_16bit<ar::half_codec>),
+    AR_TILES_FAST(ar::sum_16bit<ar::bf16_codec>),
+    AR_TILES_SMALL(ar::native),
+    AR_TILES_SMALL(ar::wide),
+}};
+
+extern "C" const struct ar_kernel_row ar_gather_chunked = {
+    {{(const void *)&ar::gather_tiles<AR_CHUNKED_UNROLL>}}};

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pull.cu - reduce-scatter and all-gather between the two barriers of pull.cuh, without scratch.
+ *
+ *   reduce-scatter   each rank loads its part of every rank's send, and adds up
+ *   all-gather       each rank stores its send in every rank's recv
+ *
+ * src[r] is this rank's part of rank r's send, dst[r] the place of this rank's part in rank r's
+ * recv. Parts begin anywhere: in_align and out_align hold on all ranks.
+ */
+#include "kernels/device/pull.cuh"
+
+namespace ar
+{
+
+template <class R> struct my_part : keep {
+    static __device__ __forceinline__ payload load_reduce(const ar_args &args, uint64_t at,
+                                                          uint64_t end)
+    {
+        rank_sum<R, 2, 0> sum;
+        payload v[4];
+
+        for (int first = 0; first < args.ranks; first += 4) {
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                if (first + i < args.ranks)
+                    v[i] = load_payload(args.src[first + i], at, end, args.in_align);
+            sum.take(first, args.ranks, v, args.kind);
+        }
+        return sum.finish(args);
+    }
+    static __device__ __forceinline__ void store(const ar_args &, uint64_t, uint64_t, payload)
+    {
+    }
+};
+
+struct to_all {
+    static __device__ __forceinline__ payload load_reduce(const ar_args &args, uint64_t at,
+                                                          uint64_t end)
+    {
+        return load_payload(args.in, at, end, args.in_align);
+    }
+    static __device__ __forceinline__ void store_whole(const ar_args &args, uint64_t at,
+                                                       uint64_t end, payload v)
+    {
+        for (int i = args.dst[args.me] == args.in; i < args.ranks; i++) {
+            int to = args.me + i < args.ranks ? args.me + i : args.me + i - args.ranks;
+
+            store_payload(args.dst[to], at, end, args.out_align, v);
+        }
+    }
+    static __device__ __forceinline__ void store(const ar_args &, uint64_t, uint64_t, payload)
+    {
+    }
+};
+
+} // namespace ar
+
+#define AR_MY_PART(R)                                                                              \
+    {                                                                                              \
+        (const void *)&ar::pull<ar::my_part<R>, true>                                              \
+    }
+
+extern "C" const struct ar_kernel_row ar_scatter_pull = {{
+    AR_MY_PART(ar::sum_f32),
+    AR_MY_PART(ar::sum_16bit<ar::half_codec>),
+    AR_MY_PART(ar::sum_16bit<ar::bf16_codec>),
+    AR_MY_PART(ar::native),
+    AR_MY_PART(ar::wide),
+}};
+
+extern "C" const struct ar_kernel_row ar_gather_pull = {
+    {{(const void *)&ar::pull<ar::to_all, true>}}};

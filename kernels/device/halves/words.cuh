@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * words.cuh - reduce-scatter and all-gather by words that prove their own arrival.
+ *
+ *   reduce-scatter   in[part o] of every rank  --> slot of owner o; owner: sum of its slots
+ *   all-gather       in of rank r              --> slot r of every rank, which stores it
+ *
+ * One hop each, no barrier: the first half of twoshot.cuh, and oneshot.cuh with a receiver that
+ * stores words instead of adding them up. All parts have the same length, so each rank needs words
+ * of every other rank. Therefore two halves of scratch are enough here, too (ar_half() in
+ * kernels/shared/layout.h), and calls of all collectives may follow each other in any order.
+ *
+ * Fields of args: bytes: of one part; stride: bytes from part to part in the user's buffer; words:
+ * in a slot; in_align, out_align: hold for every part.
+ */
+#ifndef AR_WORDS_CUH_
+#define AR_WORDS_CUH_
+
+#include "kernels/device/oneshot.cuh"
+
+namespace ar
+{
+
+/* The rank that comes ${i} after this one, 0 < i < ranks. */
+__device__ __forceinline__ int next_rank(int me, int i, int ranks)
+{
+    return me + i < ranks ? me + i : me + i - ranks;
+}
+
+/* Word w of the parts of several peers: read from in, then sent to their owners. */
+template <class F, int N> struct outgoing {
+    static constexpr int width = N ? N - 1 : 3;
+    payload v[width];
+    char *slot[width]; /* my slot at the owner: even half */
+
+    __device__ __forceinline__ void fetch(const ar_args &args, uint32_t w, int first)
+    {
+        const uint32_t mine = ar_round_up32((uint32_t)args.words, AR_LINE) * args.me;
+        const int ranks = N ? N : args.ranks;
+
+#pragma unroll
+        for (int i = 0; i < width; i++)
+            if (N || first + i < ranks - 1) {
+                const int to = next_rank(args.me, 1 + first + i, ranks);
+
+                v[i] = load_for_word<F>(args.in + args.stride * to, w, (uint32_t)args.bytes,
+                                        args.in_align);
+                slot[i] = args.peer[to] + ((uint32_t)args.region + (mine + w) * AR_WORD);
+            }
+    }
+    __device__ __forceinline__ void send(int left, uint32_t half, uint64_t epoch)
+    {
+        line_in_step<F>();
+#pragma unroll
+        for (int i = 0; i < width; i++)
+            if (N || i < left)
+                ar::send<F>(slot[i] + half, F::encode(F::canonical(v[i]), epoch));
+    }
+};
+
+template <class F, class R, int N>
+__global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
+    reduce_scatter(const __grid_constant__ ar_args args)
+{
+    const int ranks = N ? N : args.ranks;
+    const uint32_t bytes = (uint32_t)args.bytes, words = (uint32_t)args.words;
+    const uint32_t rounded = ar_round_up32(words, 32); /* warps stay whole */
+    const uint32_t slot = ar_round_up32(words, AR_LINE) * AR_WORD;
+    const uint32_t step = gridDim.x * blockDim.x;
+    const uint32_t first_word = blockIdx.x * blockDim.x + threadIdx.x;
+    outgoing<F, N> out;
+    payload first_own = {};
+    spin_limit wait;
+
+    await_previous_kernel(args);
+
+    /* As in one-shot: load the thread's first words and the counters together. */
+    const char *const own = args.in + args.stride * args.me;
+
+    if (first_word < words) {
+        out.fetch(args, first_word, 0);
+        first_own = load_for_word<F>(own, first_word, bytes, args.in_align);
+    }
+
+    call_counters counters(args);
+    const uint32_t half = ar_half(counters.epoch) * (uint32_t)args.half;
+
+    stall(args, counters.epoch, 1);
+    if (!counters.dead)
+        for (uint32_t w = first_word; w < words; w += step)
+            for (int i = 0; i < ranks - 1; i += out.width) {
+                if (w != first_word || i != 0)
+                    out.fetch(args, w, i);
+                out.send(ranks - 1 - i, half, counters.epoch);
+            }
+    counters.book_in(args);
+    stall(args, counters.epoch, 2);
+    if (!counters.dead)
+        for (uint32_t w = first_word; w < (F::warp_wide ? rounded : words); w += step) {
+            char *here = args.peer[args.me] + ((uint32_t)args.region + w * AR_WORD) + half;
+            const bool valid = !F::warp_wide || w < words;
+            payload p = first_own, sum;
+
+            if (w != first_word && valid)
+                p = load_for_word<F>(own, w, bytes, args.in_align);
+            if (!gather_word<F, R, N>(args, here, slot, valid, F::canonical(p), counters.epoch,
+                                      wait, &sum))
+                break;
+            if (valid) {
+                store_for_word<F>(args.out, w, bytes, args.out_align, sum);
+                clear_words<F, N>(args, here, slot);
+            }
+        }
+    counters.publish(args);
+}
+
+/* Wait for word w of the other ranks, ${here} + r * slot, and store each in its part of out.
+ * Returns false if the rank gave up. For warp-wide forms the whole warp must call this; ${valid} is
+ * false in lanes past the end. */
+template <class F, int N>
+__device__ __forceinline__ bool store_words(const ar_args &args, char *here, uint32_t slot,
+                                            bool valid, uint32_t w, uint64_t epoch,
+                                            spin_limit &wait)
+{
+    constexpr int batch = N ? N - 1 : 4;
+    const int ranks = N ? N : args.ranks;
+    uint32_t polls = 0;
+
+    for (int first = 1; first < ranks; first += batch) {
+        uint4 v[batch];
+
+        warp_in_step<F>();
+        for (;;) {
+            bool all = true, stop;
+
+#pragma unroll
+            for (int i = 0; i < batch; i++)
+                if (valid && (N || first + i < ranks))
+                    v[i] = receive<F>(here + next_rank(args.me, first + i, ranks) * slot);
+#pragma unroll
+            for (int i = 0; i < batch; i++)
+                if (valid && (N || first + i < ranks))
+                    all = F::arrived(v[i], epoch) && all;
+            if (F::warp_wide)
+                all = __all_sync(~0u, all);
+            if (all)
+                break;
+            stop = give_up(args, polls, wait);
+            if (F::warp_wide)
+                stop = __any_sync(~0u, stop);
+            if (stop)
+                return false;
+        }
+#pragma unroll
+        for (int i = 0; i < batch; i++)
+            if (valid && (N || first + i < ranks)) {
+                const int from = next_rank(args.me, first + i, ranks);
+
+                store_for_word<F>(args.out + args.stride * from, w, (uint32_t)args.bytes,
+                                  args.out_align, F::decode(v[i]));
+                F::clear(here + from * slot);
+            }
+    }
+    return true;
+}
+
+template <class F, int N>
+__global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
+    all_gather(const __grid_constant__ ar_args args)
+{
+    constexpr int peers = N ? N - 1 : AR_MAX_RANKS - 1;
+    const int ranks = N ? N : args.ranks;
+    const uint32_t bytes = (uint32_t)args.bytes, words = (uint32_t)args.words;
+    const uint32_t rounded = ar_round_up32(words, 32); /* warps stay whole */
+    const uint32_t stride = ar_round_up32(words, AR_LINE) * AR_WORD;
+    const uint32_t step = gridDim.x * blockDim.x;
+    const uint32_t first_word = blockIdx.x * blockDim.x + threadIdx.x;
+    const uint32_t my_slot = (uint32_t)args.region + args.me * stride;
+    payload first = {};
+    char *slot[peers]; /* my slot at each peer: even half, first word */
+    spin_limit wait;
+
+    await_previous_kernel(args);
+    if (first_word < words)
+        first = load_for_word<F>(args.in, first_word, bytes, args.in_align);
+
+    call_counters counters(args);
+
+#pragma unroll
+    for (int i = 0; i < peers; i++)
+        if (N || i < ranks - 1)
+            slot[i] =
+                args.peer[next_rank(args.me, 1 + i, ranks)] + (my_slot + first_word * AR_WORD);
+
+    const uint32_t half = ar_half(counters.epoch) * (uint32_t)args.half;
+    char *const own = args.out + args.stride * args.me;
+
+    stall(args, counters.epoch, 1);
+    if (!counters.dead)
+        for (uint32_t w = first_word; w < words; w += step) {
+            payload p = first;
+
+            if (w != first_word)
+                p = load_for_word<F>(args.in, w, bytes, args.in_align);
+            send_word<F, N>(args, slot, half + (w - first_word) * AR_WORD,
+                            F::encode(p, counters.epoch));
+            if (own != args.in)
+                store_for_word<F>(own, w, bytes, args.out_align, p);
+        }
+    counters.book_in(args);
+    stall(args, counters.epoch, 2);
+    if (!counters.dead)
+        for (uint32_t w = first_word; w < (F::warp_wide ? rounded : words); w += step)
+            if (!store_words<F, N>(
+                    args, args.peer[args.me] + ((uint32_t)args.region + w * AR_WORD + half), stride,
+                    !F::warp_wide || w < words, w, counters.epoch, wait))
+                break;
+    counters.publish(args);
+}
+
+} // namespace ar
+
+#define AR_SCATTER_FAST(F, R)                                                                      \
+    {                                                                                              \
+        (const void *)&ar::reduce_scatter<F, R, 0>, (const void *)&ar::reduce_scatter<F, R, 2>,    \
+            (const void *)&ar::reduce_scatter<F, R, 4>                                             \
+    }
+#define AR_SCATTER_SMALL(F, R)                                                                     \
+    {                                                                                              \
+        (const void *)&ar::reduce_scatter<F, R, 0>                                                 \
+    }
+#define AR_GATHER(F)                                                                               \
+    {                                                                                              \
+        (const void *)&ar::all_gather<F, 0>, (const void *)&ar::all_gather<F, 2>,                  \
+            (const void *)&ar::all_gather<F, 4>                                                    \
+    }
+
+#endif

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pieces.c - cut a call into pieces that fit scratch, lay out each of them, and launch it. */
+#include <string.h>
+
+#include "kernels/group/error.h"
+#include "kernels/host/launch.h"
+
+static int alignment(const void *p)
+{
+    uintptr_t lowest = (uintptr_t)p & -(uintptr_t)p;
+
+    return lowest == 0 || lowest > AR_WORD ? AR_WORD : (int)lowest;
+}
+
+/* Return the alignment of ${p}, or of all parts from there on if there are ${parts} of ${part}
+ * bytes. */
+static int part_alignment(const void *p, uint64_t part, uint64_t parts)
+{
+    return alignment((const void *)((uintptr_t)p | (parts > 1 ? (uintptr_t)part : 0)));
+}
+
+/* Set in ${args} where this rank's part lies in every rank's buffers. All-gather by copies needs
+ * src[r], which is where the part of rank r lies. */
+static void map_parts(const symtuner_ar *h, const struct ar_buffers *b, struct ar_args *args)
+{
+    const uint64_t mine = (uint64_t)h->me * b->part;
+    const bool fetches = b->coll == AR_ALL_GATHER;
+    const bool inside = fetches && args->in == args->out + mine; /* send lies in recv */
+
+    for (int r = 0; r < h->ranks; r++) {
+        if (inside && b->to != NULL)
+            args->src[r] = b->to->peer[r] + (args->out - b->to->base) + (uint64_t)r * b->part;
+        else if (b->from != NULL)
+            args->src[r] = b->from->peer[r] + (args->in - b->from->base) + (fetches ? 0 : mine);
+        if (b->to != NULL)
+            args->dst[r] = b->to->peer[r] + (args->out - b->to->base) + mine;
+    }
+}
+
+static void map_buffers(const symtuner_ar *h, const struct ar_buffers *b, uint64_t at,
+                        struct ar_args *args)
+{
+    for (int r = 0; r < h->ranks; r++) {
+        if (b->sends != NULL)
+            args->src[r] = (const char *)b->sends[r] + at;
+        else if (b->from != NULL)
+            args->src[r] = b->from->peer[r] + (args->in - b->from->base);
+        if (b->sends != NULL)
+            args->dst[r] = (char *)b->recvs[r] + at;
+        else if (b->to != NULL)
+            args->dst[r] = b->to->peer[r] + (args->out - b->to->base);
+    }
+    if (ar_has_multicast(b)) {
+        args->multi_src = b->from->multicast + (args->in - b->from->base);
+        args->multi_dst = b->to->multicast + (args->out - b->to->base);
+    }
+}
+
+/* Set in ${args} which part of a piece each rank handles, and where in scratch the parts lie. */
+static void lay_out_piece(const symtuner_ar *h, const struct ar_choice *choice, bool mapped,
+                          struct ar_args *args)
+{
+    const struct ar_family_row *f = &ar_families[choice->family];
+    const bool bulk = ar_is_bulk(choice->family);
+    const bool whole = args->stride != 0 || f->shots == 1; /* not cut into shards */
+    uint64_t tile = (uint64_t)choice->threads * AR_WORD * (uint64_t)f->unroll;
+
+    args->region = h->layout.first[f->region];
+    args->half = bulk ? h->layout.first[AR_REGION_GATHER] : h->layout.half[f->region];
+    args->shard = bulk && whole ? ar_round_up(args->bytes, AR_LINE * AR_WORD)
+                                : ar_shard_stride(f->form, args->bytes, h->ranks);
+    args->words = ar_words(f->form, !bulk && whole ? args->bytes : args->shard);
+    args->staged = f->gathers && !mapped;
+    if (bulk && f->movers == 0)
+        args->overlap = AR_SERIAL; /* long calls gain nothing by it: chunked lost 3 % at 16 MiB */
+    args->lag = choice->lag > 0 ? choice->lag : 1;
+    args->tiles = bulk ? ar_tiles_per_cta(args->shard, tile, choice->ctas) : 0;
+}
+
+/*
+ * Keep the blocks of this handle within its budget, also when kernels overlap, so that two handles
+ * fit side by side: a kernel lets the next one start early only if two kernels of its size fit into
+ * the budget, and starts early itself only if it fits beside the previous one.
+ */
+static void keep_budget(symtuner_ar *h, struct ar_args *args, int ctas)
+{
+    int most = ar_most_ctas(h);
+
+    if (args->overlap == AR_EARLY_BOTH && 2 * ctas > most)
+        args->overlap = AR_EARLY;
+    if (h->let_go + ctas > most)
+        args->overlap = AR_SERIAL;
+    h->let_go = args->overlap == AR_EARLY_BOTH ? ctas : 0;
+}
+
+static ncclResult_t launch(symtuner_ar *h, const void *kernel, const struct ar_args *args,
+                           const struct ar_choice *choice, cudaStream_t stream)
+{
+    cudaLaunchAttribute early = {.id = cudaLaunchAttributeProgrammaticStreamSerialization,
+                                 .val.programmaticStreamSerializationAllowed = 1};
+    cudaLaunchConfig_t config = {
+        .gridDim = {(unsigned)choice->ctas, 1, 1},
+        .blockDim = {(unsigned)choice->threads, 1, 1},
+        .dynamicSmemBytes = (size_t)ar_families[choice->family].shared,
+        .stream = stream,
+        .attrs = &early,
+        .numAttrs = args->overlap != AR_SERIAL ? 1 : 0,
+    };
+    void *params[] = {(void *)args};
+    cudaError_t error = cudaLaunchKernelExC(&config, kernel, params);
+
+    return error == cudaSuccess ? ncclSuccess : ar_fail_cuda(h, error, "launch the kernel");
+}
+
+ncclResult_t ar_pieces_run(symtuner_ar *h, const struct ar_ask *ask, const struct ar_choice *choice,
+                           const struct ar_buffers *b, cudaStream_t stream)
+{
+    const uint64_t piece = choice->piece / (uint64_t)ar_coll_parts(b->coll, h->ranks);
+    int reducer = ar_reducer_of(ask->dtype, ask->op);
+    ncclResult_t result = ncclSuccess;
+
+    for (uint64_t at = 0; at < b->part && result == ncclSuccess; at += piece) {
+        struct ar_args args;
+        const void *kernel;
+
+        ar_args_start(h, &args);
+        args.in = b->send + at;
+        args.out = b->recv + at;
+        args.bytes = b->part - at < piece ? b->part - at : piece;
+        args.stride = b->coll == AR_ALL_REDUCE ? 0 : b->part;
+        args.in_align = part_alignment(args.in, b->part, ar_parts_sent(h, b->coll));
+        args.out_align = part_alignment(args.out, b->part, ar_parts_received(h, b->coll));
+        args.kind = AR_KIND(ask->dtype, ask->op);
+        kernel = ar_kernel_find(b->coll, choice->family, reducer, &args);
+        if (kernel == NULL)
+            return ar_fail(h, ncclInternalError, "no kernel %s for data type %d, op %d",
+                           ar_family_name(choice->family), ask->dtype, ask->op);
+        if (ask->op == AR_AVG && reducer != AR_R_NATIVE)
+            args.scale = 1.0f / (float)h->ranks;
+        if (b->coll == AR_ALL_REDUCE)
+            map_buffers(h, b, at, &args);
+        else
+            map_parts(h, b, &args);
+        lay_out_piece(h, choice, ask->dst_mapped, &args);
+        keep_budget(h, &args, choice->ctas);
+        result = choice->family == AR_COPY && b->coll == AR_ALL_GATHER
+                     ? ar_copy_gather(h, &args, stream)
+                 : choice->family == AR_COPY
+                     ? ar_copy_run(h, &args, kernel, choice->ctas, choice->threads, stream)
+                     : launch(h, kernel, &args, choice, stream);
+    }
+    return result;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * coll.h - the collectives.
+ *
+ * A message of reduce-scatter and of all-gather has one part per rank, all of the same length: the
+ * part of rank r begins at r times that length. The two are the halves of an all-reduce: the first
+ * adds up a part on each rank, the second sends each part to all.
+ */
+#ifndef AR_COLL_H_
+#define AR_COLL_H_
+
+enum ar_coll { AR_ALL_REDUCE, AR_REDUCE_SCATTER, AR_ALL_GATHER, AR_COLLS };
+
+/* Parts of a message whose length the caller gives per part. */
+static inline int ar_coll_parts(int coll, int ranks)
+{
+    return coll == AR_ALL_REDUCE ? 1 : ranks;
+}
+
+#endif
