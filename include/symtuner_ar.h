@@ -117,6 +117,15 @@ struct symtuner_ar_config {
 };
 
 /*
+ * symtuner_ar_use_nccl(library):
+ * Use the NCCL that ${library} is, a handle of dlopen, for all communicators of this process. Call
+ * it before the first symtuner_ar_create, if the names of NCCL's functions lead elsewhere: to a
+ * library that stands in front of NCCL and may call this one, or to another copy. It is an error if
+ * the process uses another NCCL already. Since 0.1.
+ */
+SYMTUNER_AR_API ncclResult_t symtuner_ar_use_nccl(void *library);
+
+/*
  * symtuner_ar_create(handles_out, comms, n, config):
  * Make one handle for each of the ${n} communicators that this thread drives: n = 1 with one
  * process or one thread per GPU, n = all local ranks when a single thread drives several GPUs.

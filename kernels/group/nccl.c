@@ -17,18 +17,41 @@ static struct ar_nccl nccl;
 static char failure[160];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
+/* Given to symtuner_ar_use_nccl; NULL: search for one. */
+static void *chosen;
+static bool loaded;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+bool ar_nccl_choose(void *library)
+{
+    bool late;
+
+    pthread_mutex_lock(&lock);
+    late = library != chosen && (loaded || chosen != NULL);
+    if (!late)
+        chosen = library;
+    pthread_mutex_unlock(&lock);
+    return !late;
+}
+
 static void *find(void *library, const char *name)
 {
-    void *symbol = dlsym(RTLD_DEFAULT, name); /* prefer the NCCL that the application uses */
+    void *symbol = NULL;
 
+    if (chosen == NULL)
+        symbol = dlsym(RTLD_DEFAULT, name); /* prefer the NCCL that the application uses */
     return symbol != NULL || library == NULL ? symbol : dlsym(library, name);
 }
 
 static void load(void)
 {
-    void *library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_NOLOAD);
     const char *missing = NULL;
+    void *library;
 
+    pthread_mutex_lock(&lock);
+    loaded = true;
+    pthread_mutex_unlock(&lock);
+    library = chosen != NULL ? chosen : dlopen("libnccl.so.2", RTLD_NOW | RTLD_NOLOAD);
     if (library == NULL && dlsym(RTLD_DEFAULT, "ncclGetVersion") == NULL)
         library = dlopen("libnccl.so.2", RTLD_NOW);
     if (library == NULL && dlsym(RTLD_DEFAULT, "ncclGetVersion") == NULL) {

@@ -9,6 +9,7 @@
 #define AR_NCCL_H_
 
 #include <nccl.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -46,6 +47,9 @@ struct ar_nccl {
 
 /* Return NCCL's functions, or NULL with the reason in ${why}. Loads them once per process. */
 const struct ar_nccl *ar_nccl_get(char *why, size_t why_size);
+
+/* Let ar_nccl_get load NCCL from ${library}, a handle of dlopen; false if it already uses another. */
+bool ar_nccl_choose(void *library);
 
 /* Warn once if NCCL ${version} has a fault in an all-reduce of this type and operator whose buffers
  * both lie in windows (nccl/hazards.h). */

@@ -6,12 +6,22 @@
 #include <string.h>
 
 #include "kernels/group/error.h"
+#include "kernels/group/nccl.h"
 #include "kernels/host/destroy.h"
 #include "kernels/host/rank.h"
 
 int symtuner_ar_version(void)
 {
     return SYMTUNER_AR_VERSION;
+}
+
+ncclResult_t symtuner_ar_use_nccl(void *library)
+{
+    if (library == NULL)
+        return ar_fail(NULL, ncclInvalidArgument, "library is NULL");
+    return ar_nccl_choose(library)
+               ? ncclSuccess
+               : ar_fail(NULL, ncclInvalidUsage, "this process already uses another NCCL");
 }
 
 ncclResult_t ar_config_check(const struct symtuner_ar_config *given,

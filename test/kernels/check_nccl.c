@@ -4,6 +4,7 @@
  * what NVML says about two GPUs. The linker replaces dlopen and dlsym (AR_WRAPPED in test.mk).
  */
 #include <check.h>
+#include <dlfcn.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -16,10 +17,12 @@
 #include "test/kernels/fake/capture_stderr.h"
 #include "test/kernels/fake/cuda.h"
 #include "test/kernels/fake/nccl.h"
+#include "symtuner_ar.h"
 #include "test/kernels/suites.h"
 
 static const char *lacks; /* a library or function that is missing */
 static bool no_nccl;      /* no libnccl.so.2, neither loaded nor on disk */
+static bool no_default;   /* dlsym(RTLD_DEFAULT) finds nothing */
 static bool made_up;      /* dlopen and dlsym give the functions below */
 static int handle;
 
@@ -101,7 +104,7 @@ void *__wrap_dlsym(void *library, const char *name)
                 {"nvmlDeviceGetHandleByPciBusId_v2", (void (*)(void))nvml_by_bus},
                 {"nvmlDeviceGetP2PStatus", (void (*)(void))nvml_status}};
 
-    if (lacks != NULL && strcmp(name, lacks) == 0)
+    if ((lacks != NULL && strcmp(name, lacks) == 0) || (no_default && library == RTLD_DEFAULT))
         return NULL;
     if (library != &handle)
         return __real_dlsym(library, name);
@@ -170,6 +173,39 @@ START_TEST(test_an_nccl_is_good_enough_or_says_why_not)
     ck_assert_ptr_eq(*(void **)&nccl->ncclGetLsaDevicePointer,
                      __wrap_dlsym(NULL, "ncclGetLsaDevicePointer"));
     ck_assert_ptr_eq(*(void **)&nccl->ncclAllReduce, __wrap_dlsym(NULL, "ncclAllReduce"));
+}
+END_TEST
+
+/* Its functions come from that library only: the other way to look for them finds nothing here. */
+START_TEST(test_a_chosen_nccl_is_used)
+{
+    const struct ar_nccl *nccl;
+    void *chosen = dlopen(NULL, RTLD_NOW);
+    char why[160] = "";
+
+    fake_nccl_reset(2);
+    fake_nccl.version = 22809;
+    ck_assert_int_eq(symtuner_ar_use_nccl(NULL), ncclInvalidArgument);
+    ck_assert_int_eq(symtuner_ar_use_nccl(chosen), ncclSuccess);
+    ck_assert_int_eq(symtuner_ar_use_nccl(chosen), ncclSuccess);
+    ck_assert_int_eq(symtuner_ar_use_nccl(&handle), ncclInvalidUsage);
+    ck_assert_str_eq(symtuner_ar_error(NULL), "this process already uses another NCCL");
+    no_default = true;
+    nccl = ar_nccl_get(why, sizeof why);
+    ck_assert_msg(nccl != NULL, "%s", why);
+    ck_assert_ptr_eq(*(void **)&nccl->ncclAllReduce, __wrap_dlsym(chosen, "ncclAllReduce"));
+    ck_assert_int_eq(symtuner_ar_use_nccl(chosen), ncclSuccess);
+}
+END_TEST
+
+START_TEST(test_it_is_too_late_to_choose)
+{
+    char why[160] = "";
+
+    fake_nccl_reset(2);
+    fake_nccl.version = 22809;
+    ck_assert_ptr_nonnull(ar_nccl_get(why, sizeof why));
+    ck_assert_int_eq(symtuner_ar_use_nccl(dlopen(NULL, RTLD_NOW)), ncclInvalidUsage);
 }
 END_TEST
 
@@ -285,6 +321,8 @@ Suite *st_suite_nccl(void)
                         (int)(sizeof pairs / sizeof *pairs));
     tcase_add_loop_test(nccl, test_an_nccl_is_good_enough_or_says_why_not, 0,
                         (int)(sizeof found / sizeof *found));
+    tcase_add_test(nccl, test_a_chosen_nccl_is_used);
+    tcase_add_test(nccl, test_it_is_too_late_to_choose);
     tcase_add_test(nccl, test_a_window_is_asked_of_nccl_where_nccl_can_say);
     tcase_add_test(nccl, test_before_that_its_record_is_read);
     tcase_add_loop_test(nccl, test_a_fault_of_nccl_is_told_where_it_is_met, 0,
