@@ -45,7 +45,7 @@ TALLY := dropin/tally.c
 CLI   := $(MODEL) $(wildcard cli/*.c cli/*/*.c)
 obj    = $(patsubst %,$(B)/%.o,$(1))
 
-all: $(OUT)/libsymtuner.so $(OUT)/symtuner
+all: $(OUT)/libsymtuner.so $(OUT)/libsymtuner_nccl.so $(OUT)/symtuner
 
 $(OUT)/libsymtuner.so: $(call obj,$(CORE)) plugin/symtuner.map
 	$(call say,LD)
@@ -70,5 +70,5 @@ clean:
 
 # ---- the rooms -----------------------------------------------------------------------------------
 # test/test.mk comes last, because the files before it add their tests to TEST_ALSO.
-include kernels/kernels.mk jax/jax.mk packaging/packaging.mk bench/bench.mk test/kernels/test.mk test/test.mk
+include kernels/kernels.mk dropin/dropin.mk jax/jax.mk packaging/packaging.mk bench/bench.mk test/kernels/test.mk test/dropin/test.mk test/test.mk
 -include $(shell find $(B) -type f -name '*.d' 2>/dev/null)

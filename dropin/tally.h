@@ -62,22 +62,20 @@ enum { ST_TALLY_VERSION = 1, ST_TALLY_SLOTS = 64, ST_TALLY_SIZES = 48 };
     X(SLOWER, "NCCL is faster, or no kernel takes this call")                                      \
     X(GROUP, "the group also holds other calls")                                                   \
     X(ARGUMENTS, "an argument is wrong or unusual")                                                \
-    X(CAPTURE, "scratch memory would have to grow during a capture")                               \
-    X(FAILED, "a kernel failed or the communicator was aborted")                                   \
-    X(MISMATCH, "a verified call had another result than NCCL's")
+    X(FAILED, "a kernel failed or the communicator was aborted")
 
 enum st_tally_coll {
 #define X(name, word, function) ST_TALLY_##name,
     ST_TALLY_COLL_MAP(X)
 #undef X
-    ST_TALLY_COLLS
+        ST_TALLY_COLLS
 };
 
 enum st_tally_why {
 #define X(name, text) ST_WHY_##name,
     ST_TALLY_WHY_MAP(X)
 #undef X
-    ST_WHYS
+        ST_WHYS
 };
 
 struct st_tally_cell {
@@ -87,16 +85,17 @@ struct st_tally_cell {
 /* One process. The slot belongs to it from the moment that ${pid} is not 0. */
 struct st_tally_slot {
     _Atomic int32_t pid;
-    _Atomic int32_t nccl;          /* release of the first communicator's NCCL, as 22809 */
-    char program[64];              /* name of the program, without its folder           */
-    char library[192];             /* path of that NCCL                                 */
-    char note[256];                /* the first warning of the drop-in; empty: none     */
-    _Atomic uint32_t noted;        /* 1: somebody writes ${note}, 2: it is written      */
-    _Atomic int32_t rank, ranks;   /* of the first communicator                         */
+    _Atomic int32_t nccl;        /* release of the first communicator's NCCL, as 22809 */
+    char program[64];            /* name of the program, without its folder           */
+    char library[192];           /* path of that NCCL                                 */
+    char note[256];              /* the first warning of the drop-in; empty: none     */
+    _Atomic uint32_t noted;      /* 1: somebody writes ${note}, 2: it is written      */
+    _Atomic int32_t rank, ranks; /* of the first communicator                         */
     _Atomic uint32_t unused;
-    _Atomic uint64_t comms[ST_WHYS];    /* communicators: [0] with a handle of ours, else why not */
-    _Atomic uint64_t verified, differed; /* calls that SYMTUNER_VERIFY ran both ways; bad ones     */
-    _Atomic uint64_t captured;           /* calls by our kernels that went into a CUDA graph       */
+    _Atomic uint64_t comms[ST_WHYS]; /* communicators: [0] with a handle of ours, else why not */
+    _Atomic uint64_t verified,
+        differed;              /* calls that SYMTUNER_VERIFY ran both ways; bad ones     */
+    _Atomic uint64_t captured; /* calls by our kernels that went into a CUDA graph       */
     struct st_tally_cell call[ST_TALLY_COLLS][ST_WHYS];
     /* calls by our kernels of 2^b .. 2^(b+1)-1 bytes */
     _Atomic uint64_t ours[ST_TALLY_COLLS][ST_TALLY_SIZES];

@@ -123,6 +123,20 @@ check_default()
     same "symtuner env --defaults prints other boxes than MEASURED" "$work/rows" "$work/listed"
 }
 
+check_forwarded()
+{
+    sed -nE 's/^    X\(([A-Z][A-Za-z]+)[,)].*/nccl\1/p' dropin/entry/known.h | sort > "$work/rows"
+    nm -D --defined-only "$build/libsymtuner_nccl.so" | grep -oE '\bnccl[A-Za-z]+$' | sort > "$work/exported"
+    same "libsymtuner_nccl.so exports other functions than the maps have rows" "$work/rows" "$work/exported"
+}
+
+check_reason()
+{
+    for reason in $(sed -n '/^#define ST_TALLY_WHY_MAP/,/^$/p' dropin/tally.h | sed -nE 's/^    X\(([A-Z_]+),.*/\1/p'); do
+        grep -rqw "ST_WHY_$reason" --include='*.c' dropin || wrong "nothing gives the reason $reason"
+    done
+}
+
 # Suites are weak symbols: a suite that is named but not defined, or defined but not named, would
 # not run.
 check_test()

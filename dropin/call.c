@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "dropin/call.h"
+
+#include <string.h>
+
+#include "dropin/life.h"
+#include "dropin/window.h"
+
+static size_t bytes_of(const struct st_comm *c, size_t count, int dtype, bool per_rank)
+{
+    static const unsigned char size[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1}; /* ncclDataType_t */
+    size_t one = dtype >= 0 && dtype < (int)sizeof size ? size[dtype] : 0;
+
+    return count * one * (size_t)(per_rank && c ? c->ranks : 1);
+}
+
+static size_t call_bytes(const struct st_comm *c, const struct st_call *call)
+{
+    return bytes_of(c, call->count, call->dtype, call->coll != ST_TALLY_ALL_REDUCE);
+}
+
+static nccl_abi_result run_nccl(const struct st_real *real, const struct st_call *call)
+{
+    const struct st_functions *f = &real->call;
+
+    switch (call->coll) {
+    case ST_TALLY_ALL_REDUCE:
+        return f->AllReduce(call->send, call->recv, call->count, call->dtype, call->op, call->comm,
+                            call->stream);
+    case ST_TALLY_REDUCE_SCATTER:
+        return f->ReduceScatter(call->send, call->recv, call->count, call->dtype, call->op,
+                                call->comm, call->stream);
+    default:
+        return f->AllGather(call->send, call->recv, call->count, call->dtype, call->comm,
+                            call->stream);
+    }
+}
+
+/* ---- who runs a call? ------------------------------------------------------------------------ */
+
+/* Ask the library, which looks at the buffers as well. */
+static bool ask(struct st_comm *c, struct symtuner_ar *handle, const struct st_call *call)
+{
+    struct st_plan plan = {.size = sizeof plan};
+    int result;
+
+    st_inside++;
+    result = c->kernels->query_coll_
+                 ? c->kernels->query_coll_(call->coll, call->send, call->recv, call->count,
+                                           call->dtype, call->op, handle, &plan)
+                 : c->kernels->query_(call->send, call->recv, call->count, call->dtype, call->op,
+                                      handle, &plan);
+    st_inside--;
+    return result == NCCL_ABI_SUCCESS && strcmp(plan.kernel, "nccl") != 0;
+}
+
+static uint64_t mix(uint64_t h, uint64_t v)
+{
+    h = (h ^ v) * UINT64_C(0x9e3779b97f4a7c15);
+    return h ^ h >> 32;
+}
+
+/* Would the library run it? Remembers the answers, because a question takes longer than a forwarded
+ * call may. The answer depends on the key only. */
+static bool ours(struct st_comm *c, struct symtuner_ar *handle, const struct st_call *call)
+{
+    size_t bytes = call_bytes(c, call);
+    size_t in = call->coll == ST_TALLY_ALL_GATHER ? bytes / (size_t)c->ranks : bytes;
+    size_t out = call->coll == ST_TALLY_REDUCE_SCATTER ? bytes / (size_t)c->ranks : bytes;
+    uint64_t key = mix(call->count, (uint64_t)call->coll << 32 | (uint64_t)call->dtype << 16 |
+                                        (uint64_t)call->op << 8 |
+                                        (uint64_t)st_window_holds(c, call->send, in) << 2 |
+                                        (uint64_t)st_window_holds(c, call->recv, out) << 1);
+    uint64_t *set;
+
+    key = (mix(key, UINT64_C(0x5bd1e995)) | 2) & ~UINT64_C(1); /* not 0, as an unused place is */
+    set = c->answers[key >> 32 & (ST_SETS - 1)];
+    for (int i = 0; i < ST_WAYS; i++)
+        if ((set[i] & ~UINT64_C(1)) == key)
+            return set[i] & 1;
+    memmove(set + 1, set, (ST_WAYS - 1) * sizeof *set); /* the oldest goes */
+    set[0] = key | ask(c, handle, call);
+    return set[0] & 1;
+}
+
+static enum st_tally_why judge(struct st_comm *c, const struct st_call *call)
+{
+    struct symtuner_ar *handle = atomic_load_explicit(&c->handle, memory_order_acquire);
+
+    if (!handle)
+        return (enum st_tally_why)atomic_load_explicit(&c->why, memory_order_relaxed);
+    if (!(st_settings()->only >> call->coll & 1))
+        return ST_WHY_ONLY;
+    if ((call->coll == ST_TALLY_REDUCE_SCATTER && !c->kernels->reduce_scatter_) ||
+        (call->coll == ST_TALLY_ALL_GATHER && !c->kernels->all_gather_) ||
+        (call->coll != ST_TALLY_ALL_REDUCE && !c->kernels->query_coll_))
+        return ST_WHY_COLLECTIVE;
+    if (call->op < 0 || call->op >= NCCL_ABI_BUILT_IN_OPS)
+        return ST_WHY_OPERATOR;
+    if (!call->send || !call->recv || call_bytes(c, call) == 0)
+        return ST_WHY_ARGUMENTS;
+    return ours(c, handle, call) ? ST_WHY_OURS : ST_WHY_SLOWER;
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+static nccl_abi_result run_ours(struct st_comm *c, const struct st_call *call)
+{
+    struct symtuner_ar *handle = atomic_load_explicit(&c->handle, memory_order_acquire);
+    const struct st_kernels *k = c->kernels;
+    nccl_abi_result result;
+
+    if (!handle || atomic_load(&c->comm) != call->comm)
+        return NCCL_ABI_INVALID_USAGE; /* another thread has aborted the communicator */
+    st_inside++;
+    switch (call->coll) {
+    case ST_TALLY_ALL_REDUCE:
+        result = k->all_reduce_(call->send, call->recv, call->count, call->dtype, call->op, handle,
+                                call->stream);
+        break;
+    case ST_TALLY_REDUCE_SCATTER:
+        result = k->reduce_scatter_(call->send, call->recv, call->count, call->dtype, call->op,
+                                    handle, call->stream);
+        break;
+    default:
+        result =
+            k->all_gather_(call->send, call->recv, call->count, call->dtype, handle, call->stream);
+    }
+    st_inside--;
+    if (result == NCCL_ABI_SUCCESS)
+        st_tally_count(st_slot(), call->coll, ST_WHY_OURS, call_bytes(c, call));
+    else
+        st_warn_once("%s: %s", st_tally_coll_name(call->coll), k->error_(handle));
+    return result;
+}
+
+/* Count this collective in the communicator's part of the open group. */
+static void note(struct st_group *g, struct st_comm *c, bool by_us)
+{
+    if (c->group != g || c->group_number != g->number) {
+        c->group = g;
+        c->group_number = g->number;
+        c->group_ours = c->group_others = 0;
+    }
+    if (by_us)
+        c->group_ours++;
+    else
+        c->group_others++;
+}
+
+void st_call_forwarded(struct st_comm *c, struct st_real *real, enum st_tally_coll coll,
+                       bool collective, size_t count, int dtype, bool per_rank)
+{
+    struct st_group *g = st_group_of(real);
+
+    if (g->depth > 0 && c && collective)
+        note(g, c, false);
+    if (c)
+        st_tally_count(st_slot(), coll, ST_WHY_COLLECTIVE, bytes_of(c, count, dtype, per_rank));
+}
+
+void st_call_failed(struct st_real *real)
+{
+    struct st_group *g = st_group_of(real);
+
+    g->failed |= g->depth > 0;
+}
+
+nccl_abi_result st_call(struct st_from from, const struct st_call *call)
+{
+    struct st_comm *c = st_comm_find(call->comm);
+    struct st_real *real = c ? c->real : st_real_of(from);
+    enum st_tally_why why;
+    struct st_call *queued;
+    nccl_abi_result result;
+    struct st_group *g;
+
+    if (!real)
+        return st_no_nccl();
+    if (!c || st_passes(from, real))
+        return run_nccl(real, call);
+    g = st_group_of(real);
+    why = judge(c, call);
+    if (why == ST_WHY_OURS && g->depth == 0)
+        return run_ours(c, call);
+    if (why == ST_WHY_OURS) {
+        queued = st_group_more((void **)&g->call, g->calls, &g->calls_room, sizeof *g->call);
+        if (!queued)
+            return NCCL_ABI_INTERNAL_ERROR;
+        *queued = *call;
+        g->calls++;
+        note(g, c, true);
+        return NCCL_ABI_SUCCESS;
+    }
+    if (g->depth > 0)
+        note(g, c, false);
+    st_tally_count(st_slot(), call->coll, why, call_bytes(c, call));
+    result = run_nccl(real, call);
+    if (result != NCCL_ABI_SUCCESS)
+        st_call_failed(real);
+    return result;
+}
+
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+/* Give NCCL the waiting calls of communicators that have other collectives in this group, or too
+ * many; ${all}: all of them. Keeps their order, and the others in the queue. */
+static nccl_abi_result give_back(struct st_real *real, struct st_group *g, bool all)
+{
+    nccl_abi_result result = NCCL_ABI_SUCCESS;
+    int left = 0;
+
+    for (int i = 0; i < g->calls; i++) {
+        struct st_call *call = &g->call[i];
+        struct st_comm *c = st_comm_find(call->comm);
+
+        if (!all && c && c->group_others == 0 && c->group_ours <= ST_GROUP_MOST) {
+            g->call[left++] = *call;
+            continue;
+        }
+        if (c)
+            st_tally_count(st_slot(), call->coll, ST_WHY_GROUP, call_bytes(c, call));
+        if (result == NCCL_ABI_SUCCESS)
+            result = run_nccl(real, call);
+    }
+    g->calls = left;
+    return result;
+}
+
+static nccl_abi_result run_queue(struct st_group *g)
+{
+    nccl_abi_result result = NCCL_ABI_SUCCESS, latest;
+    int calls = g->calls;
+
+    g->calls = 0;
+    for (int i = 0; i < calls; i++) {
+        struct st_comm *c = st_comm_find(g->call[i].comm);
+
+        latest = c ? run_ours(c, &g->call[i]) : NCCL_ABI_INVALID_USAGE;
+        if (result == NCCL_ABI_SUCCESS)
+            result = latest;
+    }
+    return result;
+}
+
+nccl_abi_result st_group_start(struct st_from from)
+{
+    struct st_real *real = st_real_of(from);
+    struct st_group *g;
+    nccl_abi_result result;
+
+    if (!real)
+        return st_no_nccl();
+    result = real->call.GroupStart();
+    if (result != NCCL_ABI_SUCCESS || st_passes(from, real))
+        return result;
+    g = st_group_of(real);
+    if (g->depth++ == 0) {
+        g->number++;
+        g->failed = false;
+        g->calls = g->mades = g->seens = 0;
+    }
+    return result;
+}
+
+nccl_abi_result st_group_end(struct st_from from)
+{
+    struct st_real *real = st_real_of(from);
+    nccl_abi_result before = NCCL_ABI_SUCCESS, result;
+    struct st_group *g;
+
+    if (!real)
+        return st_no_nccl();
+    g = st_group_of(real);
+    if (st_passes(from, real))
+        return real->call.GroupEnd();
+    if (g->depth != 1) {
+        g->depth -= g->depth > 0;
+        return real->call.GroupEnd();
+    }
+    if (g->calls)
+        before = give_back(real, g, false);
+    g->depth = 0;
+    result = real->call.GroupEnd();
+    for (int i = 0; i < g->mades && result == NCCL_ABI_IN_PROGRESS; i++)
+        g->made[i].blocking = false;
+    if (g->mades && (result == NCCL_ABI_SUCCESS || result == NCCL_ABI_IN_PROGRESS))
+        st_made_settle(real, g->made, g->mades);
+    if (result != NCCL_ABI_SUCCESS || before != NCCL_ABI_SUCCESS)
+        return result != NCCL_ABI_SUCCESS ? result : before;
+    if (g->calls && !g->failed)
+        before = run_queue(g);
+    if (g->seens)
+        st_seen_settle(g->seen, g->seens);
+    return before;
+}
+
+nccl_abi_result st_group_simulate(struct st_from from, void *info)
+{
+    struct st_real *real = st_real_of(from);
+    struct st_group *g;
+
+    if (!real)
+        return st_no_nccl();
+    g = st_group_of(real);
+    if (!st_passes(from, real) && g->depth > 0 && --g->depth == 0)
+        give_back(real, g, true); /* NCCL only estimates their time */
+    return real->call.GroupSimulateEnd ? real->call.GroupSimulateEnd(info) : st_no_nccl();
+}

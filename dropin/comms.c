@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "dropin/comms.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+_Atomic(struct st_comm *) st_comm_table[ST_COMM_PLACES];
+atomic_int st_comm_handles;
+
+/* Stands where a communicator has ended, so that a search goes on behind it. */
+static struct st_comm gone;
+static struct st_comm *free_list;
+static int used; /* places that are not NULL */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct st_comm *record(void)
+{
+    struct st_comm *c = free_list;
+
+    if (!c)
+        return calloc(1, sizeof *c);
+    free_list = c->next_free;
+    memset((char *)c + sizeof c->comm, 0, sizeof *c - sizeof c->comm);
+    return c;
+}
+
+struct st_comm *st_comm_add(void *comm, struct st_real *real)
+{
+    unsigned place = st_comm_place(comm);
+    struct st_comm *c = NULL, *old;
+
+    pthread_mutex_lock(&lock);
+    while ((old = st_comm_table[place]) && old != &gone)
+        place = (place + 1) % ST_COMM_PLACES;
+    if (old || used < ST_COMM_PLACES / 2)
+        c = record();
+    if (c) {
+        c->real = real;
+        atomic_store_explicit(&c->comm, comm, memory_order_release);
+        used += old == NULL;
+        atomic_store_explicit(&st_comm_table[place], c, memory_order_release);
+    }
+    pthread_mutex_unlock(&lock);
+    return c;
+}
+
+void st_comm_remove(struct st_comm *c)
+{
+    unsigned place = st_comm_place(c->comm);
+
+    pthread_mutex_lock(&lock);
+    while (st_comm_table[place] != c)
+        place = (place + 1) % ST_COMM_PLACES;
+    atomic_store_explicit(&c->comm, NULL, memory_order_release);
+    atomic_store(&st_comm_table[place], &gone);
+    /* nothing behind: no search needs the marks here */
+    while (!st_comm_table[(place + 1) % ST_COMM_PLACES] && st_comm_table[place] == &gone) {
+        atomic_store(&st_comm_table[place], NULL);
+        used--;
+        place = (place + ST_COMM_PLACES - 1) % ST_COMM_PLACES;
+    }
+    c->next_free = free_list;
+    free_list = c;
+    pthread_mutex_unlock(&lock);
+}

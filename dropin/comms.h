@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * comms.h - what the drop-in knows of each communicator.
+ *
+ * Threads    st_comm_find takes no lock and runs on every call. A record is never freed but used
+ *            again, so a thread that asks about one communicator while another thread ends a second
+ *            one reads valid memory. Using a communicator that ended is an error, as in NCCL.
+ */
+#ifndef ST_COMMS_H_
+#define ST_COMMS_H_
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "dropin/kernels.h"
+#include "dropin/tally.h"
+
+enum { ST_WINDOWS = 64, ST_SETS = 64, ST_WAYS = 4 };
+
+struct st_comm {
+    _Atomic(void *) comm; /* NCCL's pointer; NULL: the record is free            */
+    struct st_real *real; /* the NCCL that made it                               */
+    const struct st_kernels *kernels;
+    _Atomic(struct symtuner_ar *) handle; /* NULL: all calls go to NCCL          */
+    _Atomic int why;                      /* enum st_tally_why: why they do                      */
+    int rank, ranks;
+    bool blocking;
+    uint64_t key;      /* the same on all ranks, 0: unknown                   */
+    uint32_t children; /* communicators made from this one                    */
+    /* The application's windows that the kernels know, by NCCL's window handle. */
+    struct {
+        void *window, *base;
+        size_t bytes;
+    } windows[ST_WINDOWS];
+    int windows_top;
+    /* Answers of the library's query: a hash of the call, with the lowest bit for "ours". */
+    uint64_t answers[ST_SETS][ST_WAYS];
+    /* Collectives of this communicator in the group that ${group} and ${group_number} tell. */
+    const void *group;
+    uint64_t group_number;
+    int group_ours, group_others; /* by who could run them */
+    struct st_comm *next_free;
+};
+
+extern _Atomic(struct st_comm *) st_comm_table[];
+enum { ST_COMM_PLACES = 4096 }; /* a power of two */
+
+static inline unsigned st_comm_place(const void *comm)
+{
+    return (unsigned)(((uint64_t)(uintptr_t)comm * UINT64_C(0x9e3779b97f4a7c15)) >> 52);
+}
+_Static_assert(ST_COMM_PLACES == 1 << (64 - 52), "st_comm_place");
+
+/* Return the record of ${comm}, or NULL if the drop-in has not seen it being made. */
+static inline struct st_comm *st_comm_find(const void *comm)
+{
+    unsigned place = st_comm_place(comm);
+
+    for (unsigned i = 0; i < ST_COMM_PLACES; i++) {
+        struct st_comm *c = atomic_load_explicit(&st_comm_table[(place + i) % ST_COMM_PLACES],
+                                                 memory_order_acquire);
+
+        if (!c)
+            return NULL;
+        if (atomic_load_explicit(&c->comm, memory_order_acquire) == comm)
+            return c;
+    }
+    return NULL;
+}
+
+/* Add a record, all zeros but for these two; NULL if there is no room: then NCCL runs all calls. */
+struct st_comm *st_comm_add(void *comm, struct st_real *real);
+void st_comm_remove(struct st_comm *c);
+
+/* How many communicators have a handle. */
+extern atomic_int st_comm_handles;
+
+#endif

@@ -1,0 +1,15 @@
+# dropin.mk - libsymtuner_nccl.so, which is loaded before NCCL by LD_PRELOAD.
+
+DROPIN_C := $(wildcard dropin/*.c dropin/*/*.c) plugin/options.c nccl/names.c
+# Thread-local variables cost one instruction, because the library is loaded at start.
+DROPIN_OBJ := $(patsubst %,$(B)/dropin-obj/%.o,$(DROPIN_C))
+
+$(B)/dropin-obj/%.c.o: %.c
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(CC) $(CFLAGS) -ftls-model=initial-exec -c -o $@ $<
+
+$(OUT)/libsymtuner_nccl.so: $(DROPIN_OBJ) dropin/entry/symtuner_nccl.map
+	$(call say,LD)
+	$(Q)$(LINK) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,--version-script=dropin/entry/symtuner_nccl.map \
+	    -Wl,-z,nodelete $(if $(SAN),,-Wl,-z,defs) -o $@ $(DROPIN_OBJ) -ldl -lpthread -lrt

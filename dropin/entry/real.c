@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "dropin/entry/real.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+const char *const st_known_name[ST_KNOWN] = {
+#define X(name) "nccl" #name,
+    ST_PLAIN_MAP(X)
+#undef X
+#define X(name, params, args) "nccl" #name,
+        ST_KNOWN_MAP(X)
+#undef X
+#define X(name, coll, collective, factor, params, args) "nccl" #name,
+            ST_FORWARDED_MAP(X)
+#undef X
+};
+
+int st_known_find(const char *name)
+{
+    if (strncmp(name, "nccl", 4) != 0)
+        return -1;
+    for (int i = 0; i < ST_KNOWN; i++)
+        if (strcmp(name + 4, st_known_name[i] + 4) == 0)
+            return i;
+    return -1;
+}
+
+st_dlsym *st_real_dlsym(void)
+{
+    static const char *const version[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
+    static _Atomic(void *) found;
+    void *symbol = atomic_load_explicit(&found, memory_order_acquire);
+    st_dlsym *function;
+
+    for (size_t i = 0; !symbol && i < sizeof version / sizeof *version; i++)
+        symbol = dlvsym(RTLD_NEXT, "dlsym", version[i]);
+    atomic_store_explicit(&found, symbol, memory_order_release);
+    *(void **)&function = symbol;
+    return function;
+}
+
+/* ---- entries --------------------------------------------------------------------------------- */
+
+struct st_real st_reals[ST_REALS];
+static atomic_int real_count;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Functions that every NCCL has and that nobody puts a wrapper around. They tell an NCCL from other
+ * libraries, and its own code from that of a library that stands in front of it. */
+#define LANDMARK "ncclGetErrorString"
+static const char *const others_of_nccl[] = {"ncclGetUniqueId", "ncclCommInitRank",
+                                             "ncclGroupStart"};
+
+static const void *base_of(const void *symbol)
+{
+    Dl_info info;
+
+    return symbol && dladdr(symbol, &info) ? info.dli_fbase : NULL;
+}
+
+/* dl_iterate_phdr: note where the code of the library lies. */
+static int find_text(struct dl_phdr_info *info, size_t size, void *self)
+{
+    struct st_real *real = self;
+    uintptr_t here = (uintptr_t)real->base;
+    bool ours = false;
+
+    (void)size;
+    for (int i = 0; i < info->dlpi_phnum; i++)
+        ours |= info->dlpi_phdr[i].p_type == PT_LOAD &&
+                here - (info->dlpi_addr + info->dlpi_phdr[i].p_vaddr) < info->dlpi_phdr[i].p_memsz;
+    for (int i = 0; i < info->dlpi_phnum && ours; i++) {
+        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+
+        if (part->p_type != PT_LOAD || !(part->p_flags & PF_X))
+            continue;
+        real->text = info->dlpi_addr + part->p_vaddr;
+        real->text_end = real->text + part->p_memsz;
+    }
+    return ours;
+}
+
+/* Fill an entry with the functions that ${scope} has: the library, or RTLD_NEXT. */
+static void fill(struct st_real *real, void *scope)
+{
+    st_dlsym *find = st_real_dlsym();
+    int (*version)(int *) = NULL;
+
+    for (int i = 0; i < ST_KNOWN; i++)
+        real->function[i] = find(scope, st_known_name[i]);
+    *(void **)&real->comm_count = find(real->library, "ncclCommCount");
+    *(void **)&real->comm_rank = find(real->library, "ncclCommUserRank");
+    *(void **)&version = find(real->library, "ncclGetVersion");
+    if (!version || version(&real->version) != 0)
+        real->version = 0;
+    dl_iterate_phdr(find_text, real);
+}
+
+static struct st_real *known(const void *base)
+{
+    int count = atomic_load_explicit(&real_count, memory_order_acquire);
+
+    for (int i = 0; i < count; i++)
+        if (st_reals[i].base == base)
+            return &st_reals[i];
+    return NULL;
+}
+
+/* Return the entry of the NCCL that ${landmark} lies in. ${next}: the program reaches it through
+ * the global scope, where other libraries may stand in front of it. */
+static struct st_real *entry_at(const void *landmark, bool next)
+{
+    struct st_real *real;
+    Dl_info info;
+
+    if (!landmark || !dladdr(landmark, &info))
+        return NULL;
+    real = known(info.dli_fbase);
+    if (real)
+        return real;
+    pthread_mutex_lock(&lock);
+    real = known(info.dli_fbase);
+    if (!real && real_count < ST_REALS) {
+        real = &st_reals[real_count];
+        real->index = real_count;
+        real->base = info.dli_fbase;
+        real->library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+        real->path = strdup(info.dli_fname);
+        if (!real->library) /* the program itself, linked with a static NCCL */
+            real->library = dlopen(NULL, RTLD_LAZY);
+        fill(real, next ? RTLD_NEXT : real->library);
+        atomic_fetch_add_explicit(&real_count, 1, memory_order_release);
+    }
+    pthread_mutex_unlock(&lock);
+    return real;
+}
+
+struct st_real *st_real_at(const void *symbol)
+{
+    st_dlsym *find = st_real_dlsym();
+    const void *base = base_of(symbol), *landmark = NULL;
+    struct st_real *real = base ? known(base) : NULL;
+    void *library;
+    Dl_info info;
+
+    if (real || !base || !dladdr(symbol, &info))
+        return real;
+    library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    if (!library)
+        return NULL;
+    landmark = find(library, LANDMARK);
+    if (base_of(landmark) != base)
+        landmark = NULL;
+    for (size_t i = 0; landmark && i < sizeof others_of_nccl / sizeof *others_of_nccl; i++)
+        if (base_of(find(library, others_of_nccl[i])) != base)
+            landmark = NULL;
+    real = landmark ? entry_at(landmark, false) : NULL;
+    dlclose(library);
+    return real;
+}
+
+/* ---- callers --------------------------------------------------------------------------------- */
+
+enum { CALLERS = 1024, TRIES = 8 }; /* CALLERS: a power of two */
+
+/* Which NCCL the code at ${caller} calls; ${real} is written first. */
+static struct {
+    _Atomic(const void *) caller;
+    _Atomic(struct st_real *) real;
+} callers[CALLERS];
+
+static size_t place_of(const void *caller)
+{
+    return (size_t)(((uint64_t)(uintptr_t)caller * UINT64_C(0x9e3779b97f4a7c15)) >> 40) % CALLERS;
+}
+
+static void remember(const void *caller, struct st_real *real)
+{
+    size_t place = place_of(caller);
+
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < TRIES; i++, place = (place + 1) % CALLERS) {
+        if (callers[place].caller)
+            continue;
+        atomic_store_explicit(&callers[place].real, real, memory_order_relaxed);
+        atomic_store_explicit(&callers[place].caller, caller, memory_order_release);
+        break;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* What the dynamic linker would have bound the caller to, if we were not there. */
+static struct st_real *look_up(const void *caller)
+{
+    st_dlsym *find = st_real_dlsym();
+    void *landmark = find(RTLD_NEXT, LANDMARK), *library;
+    struct link_map *map = NULL;
+    Dl_info info;
+
+    if (landmark)
+        return entry_at(landmark, true);
+    if (dladdr1(caller, &info, (void **)&map, RTLD_DL_LINKMAP) && map) {
+        library = dlopen(*map->l_name ? map->l_name : NULL, RTLD_LAZY | RTLD_NOLOAD);
+        landmark = library ? find(library, LANDMARK) : NULL;
+        if (library)
+            dlclose(library);
+        if (landmark)
+            return entry_at(landmark, false);
+    }
+    library = dlopen("libnccl.so.2", RTLD_LAZY | RTLD_NOLOAD);
+    if (library)
+        return entry_at(find(library, LANDMARK), false);
+    return atomic_load(&real_count) ? &st_reals[0] : NULL;
+}
+
+struct st_real *st_real_of(struct st_from from)
+{
+    size_t place = place_of(from.caller);
+    struct st_real *real;
+
+    if (from.real)
+        return from.real;
+    for (int i = 0; i < TRIES; i++, place = (place + 1) % CALLERS) {
+        const void *caller = atomic_load_explicit(&callers[place].caller, memory_order_acquire);
+
+        if (caller == from.caller)
+            return atomic_load_explicit(&callers[place].real, memory_order_relaxed);
+        if (!caller)
+            break;
+    }
+    real = look_up(from.caller);
+    if (real)
+        remember(from.caller, real);
+    return real;
+}

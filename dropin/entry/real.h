@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * real.h - finds the NCCL that a program would have called without the drop-in.
+ *
+ * A process may hold several copies of NCCL. Each gets an entry when it is first met, and keeps it:
+ * the drop-in holds a reference, so a copy is never unloaded. Which copy a caller gets is what the
+ * dynamic linker would have answered: first the global scope behind the drop-in, where other
+ * preloaded libraries stand as well, then the libraries that the caller is linked with.
+ *
+ * Threads    all functions; finding an entry that is known takes no lock.
+ */
+#ifndef ST_REAL_H_
+#define ST_REAL_H_
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "dropin/entry/known.h"
+
+enum { ST_REALS = 4 }; /* copies of NCCL in a process; programs go to further ones directly */
+
+struct st_real {
+    int index;
+    void *library; /* handle of dlopen */
+    const void *base;
+    const char *path;
+    int version;              /* as 22809 */
+    uintptr_t text, text_end; /* its code lies between these */
+    nccl_abi_result (*comm_count)(void *comm, int *ranks);
+    nccl_abi_result (*comm_rank)(void *comm, int *rank);
+    union {
+        struct st_functions call;
+        void *function[ST_KNOWN];
+    };
+};
+
+extern struct st_real st_reals[ST_REALS];
+
+/* Where a call comes from: from a function that stands for one NCCL (${real}), or from ${caller},
+ * a return address, if the dynamic linker bound the program to our symbol. */
+struct st_from {
+    struct st_real *real;
+    const void *caller;
+};
+
+/* Return the NCCL that a call is for; NULL if there is none. */
+struct st_real *st_real_of(struct st_from from);
+
+/* Return the NCCL that ${symbol} lies in; NULL if it lies in none, or in a fifth one. */
+struct st_real *st_real_at(const void *symbol);
+
+/* Did NCCL ${real} itself make this call? */
+static inline bool st_real_calls(const struct st_real *real, const void *caller)
+{
+    return (uintptr_t)caller - real->text < real->text_end - real->text;
+}
+
+/* dlsym as the C library has it, whoever else defines one. */
+typedef void *st_dlsym(void *library, const char *name);
+st_dlsym *st_real_dlsym(void);
+
+/* Return the number of the function with this name; -1 if we do not stand in front of it. */
+int st_known_find(const char *name);
+extern const char *const st_known_name[ST_KNOWN];
+
+#endif

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * symbols.c - dlsym, for programs that open NCCL with dlopen.
+ *
+ * XLA, cupy, nccl4py and vLLM's pynccl ask dlsym for NCCL's functions. If the answer is one that we
+ * stand in front of, in a library that is an NCCL, they get our function for that NCCL instead.
+ *
+ * The C library's dlsym looks at its return address, to know which library asks for RTLD_NEXT or
+ * RTLD_DEFAULT. So for all names but ours we jump to it, as if it had been called directly.
+ */
+#include <dlfcn.h>
+
+#include "dropin/group.h"
+#include "dropin/settings.h"
+#include "dropin/entry/wrap.h"
+
+/* Both come back in registers. */
+struct st_answer {
+    void *value;
+    void *jump; /* not NULL: go to this function with the same arguments */
+};
+
+__attribute__((used)) struct st_answer st_symbol(void *library, const char *name,
+                                                 const void *caller);
+
+struct st_answer st_symbol(void *library, const char *name, const void *caller)
+{
+    st_dlsym *find = st_real_dlsym();
+    struct st_answer answer = {NULL, NULL};
+    struct st_real *real;
+    int known;
+
+    if (!find) /* there is no C library that we know; nothing is as it seems */
+        return answer;
+    known = st_off || st_inside || !name ? -1 : st_known_find(name);
+    if (known < 0 || library == RTLD_NEXT) {
+        *(st_dlsym **)&answer.jump = find;
+        return answer;
+    }
+    answer.value = find(library, name);
+    if (!answer.value)
+        return answer;
+    if (st_wrapper_is_export(answer.value, known)) {
+        /* the global scope: without us there may be no such function in it */
+        real = st_real_of((struct st_from){NULL, caller});
+        if (!real || !real->function[known])
+            answer.value = find(RTLD_NEXT, name); /* sets dlerror as well */
+        return answer;
+    }
+    real = st_real_at(answer.value);
+    if (real)
+        answer.value = st_wrapper(real, known);
+    return answer;
+}
+
+#if defined(__x86_64__)
+__asm__(".text\n"
+        ".globl dlsym\n"
+        ".type dlsym, @function\n"
+        "dlsym:\n"
+        "    .cfi_startproc\n"
+        "    endbr64\n"
+        "    push %rdi\n"
+        "    .cfi_adjust_cfa_offset 8\n"
+        "    push %rsi\n"
+        "    .cfi_adjust_cfa_offset 8\n"
+        "    sub $8, %rsp\n" /* the ABI aligns the stack to 16 bytes at calls */
+        "    .cfi_adjust_cfa_offset 8\n"
+        "    mov 24(%rsp), %rdx\n" /* our return address */
+        "    call st_symbol\n"
+        "    mov %rdx, %r11\n"
+        "    add $8, %rsp\n"
+        "    .cfi_adjust_cfa_offset -8\n"
+        "    pop %rsi\n"
+        "    .cfi_adjust_cfa_offset -8\n"
+        "    pop %rdi\n"
+        "    .cfi_adjust_cfa_offset -8\n"
+        "    test %r11, %r11\n"
+        "    jz 1f\n"
+        "    jmp *%r11\n"
+        "1:  ret\n"
+        "    .cfi_endproc\n"
+        ".size dlsym, . - dlsym\n");
+#elif defined(__aarch64__)
+__asm__(".text\n"
+        ".globl dlsym\n"
+        ".type dlsym, %function\n"
+        "dlsym:\n"
+        "    .cfi_startproc\n"
+        "    hint #34\n" /* bti c */
+        "    stp x29, x30, [sp, #-32]!\n"
+        "    .cfi_def_cfa_offset 32\n"
+        "    .cfi_offset 29, -32\n"
+        "    .cfi_offset 30, -24\n"
+        "    stp x0, x1, [sp, #16]\n"
+        "    mov x29, sp\n"
+        "    mov x2, x30\n" /* our return address */
+        "    bl st_symbol\n"
+        "    mov x16, x1\n"
+        "    cbz x16, 1f\n"
+        "    ldp x0, x1, [sp, #16]\n"
+        "    ldp x29, x30, [sp], #32\n"
+        "    br x16\n"
+        "1:  ldp x29, x30, [sp], #32\n"
+        "    ret\n"
+        "    .cfi_endproc\n"
+        ".size dlsym, . - dlsym\n");
+#endif

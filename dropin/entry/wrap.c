@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "dropin/entry/wrap.h"
+
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "dropin/call.h"
+#include "dropin/life.h"
+#include "dropin/settings.h"
+#include "dropin/window.h"
+
+/* The communicator's own NCCL if we have seen it being made, else the caller's. */
+static struct st_real *real_for(struct st_from from, const struct st_comm *c)
+{
+    return c ? c->real : st_real_of(from);
+}
+
+/* ---- collectives ----------------------------------------------------------------------------- */
+
+static nccl_abi_result in_AllReduce(struct st_from from, const void *send, void *recv, size_t count,
+                                    int dtype, int op, void *comm, void *stream)
+{
+    const struct st_call call = {comm, ST_TALLY_ALL_REDUCE, send, recv, count, dtype, op, stream};
+
+    return st_call(from, &call);
+}
+
+static nccl_abi_result in_ReduceScatter(struct st_from from, const void *send, void *recv,
+                                        size_t count, int dtype, int op, void *comm, void *stream)
+{
+    const struct st_call call = {comm,  ST_TALLY_REDUCE_SCATTER, send, recv, count, dtype, op,
+                                 stream};
+
+    return st_call(from, &call);
+}
+
+static nccl_abi_result in_AllGather(struct st_from from, const void *send, void *recv, size_t count,
+                                    int dtype, void *comm, void *stream)
+{
+    const struct st_call call = {comm, ST_TALLY_ALL_GATHER, send, recv, count, dtype, 0, stream};
+
+    return st_call(from, &call);
+}
+
+/* ST_FORWARDED_MAP says how many times count the larger buffer holds. */
+enum { TIMES_1 = 0, TIMES_ranks = 1 };
+#define UNPACK(...) __VA_ARGS__
+#define X(name, coll, collective, factor, params, args)                                            \
+    static nccl_abi_result in_##name(struct st_from from, UNPACK params)                           \
+    {                                                                                              \
+        struct st_comm *c = st_comm_find(comm);                                                    \
+        struct st_real *real = real_for(from, c);                                                  \
+        nccl_abi_result result;                                                                    \
+                                                                                                   \
+        if (!real || !real->call.name)                                                             \
+            return st_no_nccl();                                                                   \
+        if (!st_passes(from, real))                                                                \
+            st_call_forwarded(c, real, ST_TALLY_##coll, collective, count, dtype, TIMES_##factor); \
+        result = real->call.name args;                                                             \
+        if (result != NCCL_ABI_SUCCESS)                                                            \
+            st_call_failed(real);                                                                  \
+        return result;                                                                             \
+    }
+ST_FORWARDED_MAP(X)
+#undef X
+
+static nccl_abi_result in_GroupStart(struct st_from from)
+{
+    return st_group_start(from);
+}
+
+static nccl_abi_result in_GroupEnd(struct st_from from)
+{
+    return st_group_end(from);
+}
+
+static nccl_abi_result in_GroupSimulateEnd(struct st_from from, void *info)
+{
+    return st_group_simulate(from, info);
+}
+
+/* ---- communicators --------------------------------------------------------------------------- */
+
+/* NCCL takes an unset value for blocking. A child whose caller gives no configuration inherits. */
+static bool is_blocking(const void *config, const struct st_comm *parent)
+{
+    const struct nccl_abi_config *c = config;
+
+    if (!c)
+        return !parent || parent->blocking;
+    return c->size < sizeof *c || c->blocking != 0;
+}
+
+static nccl_abi_result made(struct st_from from, struct st_real *real, nccl_abi_result result,
+                            struct st_made made)
+{
+    made.blocking &= result == NCCL_ABI_SUCCESS; /* NCCL_COMM_BLOCKING=0 */
+    if (!st_passes(from, real) && (result == NCCL_ABI_SUCCESS || result == NCCL_ABI_IN_PROGRESS))
+        st_made(real, made);
+    return result;
+}
+
+/* NCCL's function ${name} for this call, or return with an error. */
+#define REAL(name, c)                                                                              \
+    struct st_real *real = real_for(from, c);                                                      \
+                                                                                                   \
+    if (!real || !real->call.name)                                                                 \
+    return st_no_nccl()
+
+static nccl_abi_result in_CommInitRank(struct st_from from, void **comm, int ranks,
+                                       struct nccl_abi_id id, int rank)
+{
+    REAL(CommInitRank, NULL);
+    return made(from, real, real->call.CommInitRank(comm, ranks, id, rank),
+                (struct st_made){.comm = comm, .key = st_life_key(&id, 1), .blocking = true});
+}
+
+static nccl_abi_result in_CommInitRankConfig(struct st_from from, void **comm, int ranks,
+                                             struct nccl_abi_id id, int rank, void *config)
+{
+    REAL(CommInitRankConfig, NULL);
+    return made(from, real, real->call.CommInitRankConfig(comm, ranks, id, rank, config),
+                (struct st_made){.comm = comm,
+                                 .key = st_life_key(&id, 1),
+                                 .blocking = is_blocking(config, NULL)});
+}
+
+static nccl_abi_result in_CommInitRankScalable(struct st_from from, void **comm, int ranks,
+                                               int rank, int ids, struct nccl_abi_id *id,
+                                               void *config)
+{
+    uint64_t key = id && ids > 0 ? st_life_key(id, ids) : 0;
+
+    REAL(CommInitRankScalable, NULL);
+    return made(from, real, real->call.CommInitRankScalable(comm, ranks, rank, ids, id, config),
+                (struct st_made){.comm = comm, .key = key, .blocking = is_blocking(config, NULL)});
+}
+
+/* All ranks are in this thread, so the key need only differ from others of this host. */
+static nccl_abi_result in_CommInitAll(struct st_from from, void **comms, int n, const int *devices)
+{
+    static atomic_uint number;
+    struct st_made all[16];
+    nccl_abi_result result;
+    uint64_t key;
+
+    REAL(CommInitAll, NULL);
+    result = real->call.CommInitAll(comms, n, devices);
+    if (st_passes(from, real) || result != NCCL_ABI_SUCCESS)
+        return result;
+    key = (uint64_t)getpid() << 32 | atomic_fetch_add(&number, 1) << 1 | 1;
+    for (int i = 0; i < n && n <= 16; i++)
+        all[i] = (struct st_made){.comm = &comms[i], .key = key, .blocking = true};
+    if (n <= 16)
+        st_made_settle(real, all, n);
+    return result;
+}
+
+static nccl_abi_result in_CommSplit(struct st_from from, void *comm, int color, int key,
+                                    void **child, void *config)
+{
+    struct st_comm *c = st_comm_find(comm);
+    nccl_abi_result result;
+
+    REAL(CommSplit, c);
+    result = real->call.CommSplit(comm, color, key, child, config);
+    if (color == NCCL_ABI_NO_COLOR) {
+        if (c && !st_passes(from, real))
+            st_life_child(c, color); /* count it as the other ranks do */
+        return result;
+    }
+    return made(from, real, result,
+                (struct st_made){.comm = child,
+                                 .key = c && !st_passes(from, real) ? st_life_child(c, color) : 0,
+                                 .blocking = is_blocking(config, c)});
+}
+
+static nccl_abi_result in_CommShrink(struct st_from from, void *comm, int *without, int n,
+                                     void **child, void *config, int flags)
+{
+    struct st_comm *c = st_comm_find(comm);
+    nccl_abi_result result;
+
+    REAL(CommShrink, c);
+    if (c && flags & NCCL_ABI_SHRINK_ABORT && !st_passes(from, real))
+        st_life_abort(c);
+    result = real->call.CommShrink(comm, without, n, child, config, flags);
+    return made(from, real, result,
+                (struct st_made){.comm = child,
+                                 .key = c && !st_passes(from, real) ? st_life_child(c, -2) : 0,
+                                 .blocking = is_blocking(config, c)});
+}
+
+/* Ranks that join do not know the parent, so there is no key that all ranks can tell. */
+static nccl_abi_result in_CommGrow(struct st_from from, void *comm, int ranks,
+                                   const struct nccl_abi_id *id, int rank, void **child,
+                                   void *config)
+{
+    struct st_comm *c = comm ? st_comm_find(comm) : NULL;
+
+    REAL(CommGrow, c);
+    return made(from, real, real->call.CommGrow(comm, ranks, id, rank, child, config),
+                (struct st_made){
+                    .comm = child, .why = ST_WHY_UNFOLLOWED, .blocking = is_blocking(config, c)});
+}
+
+static nccl_abi_result in_CommFinalize(struct st_from from, void *comm)
+{
+    struct st_comm *c = st_comm_find(comm);
+
+    REAL(CommFinalize, c);
+    if (c && !st_passes(from, real))
+        st_life_end(c);
+    return real->call.CommFinalize(comm);
+}
+
+/* The record goes first: once NCCL has freed the communicator, another one may get its address. */
+static nccl_abi_result in_CommDestroy(struct st_from from, void *comm)
+{
+    struct st_comm *c = st_comm_find(comm);
+
+    REAL(CommDestroy, c);
+    if (c && !st_passes(from, real)) {
+        st_life_end(c);
+        st_comm_remove(c);
+    }
+    return real->call.CommDestroy(comm);
+}
+
+static nccl_abi_result in_CommAbort(struct st_from from, void *comm)
+{
+    struct st_comm *c = st_comm_find(comm);
+
+    REAL(CommAbort, c);
+    if (c && !st_passes(from, real)) {
+        st_life_abort(c);
+        st_comm_remove(c);
+    }
+    return real->call.CommAbort(comm);
+}
+
+static nccl_abi_result in_CommRevoke(struct st_from from, void *comm, int flags)
+{
+    struct st_comm *c = st_comm_find(comm);
+
+    REAL(CommRevoke, c);
+    if (c && !st_passes(from, real))
+        st_life_abort(c);
+    return real->call.CommRevoke(comm, flags);
+}
+
+/* NCCL may take away memory that our kernels use, so they do not run again after it. */
+static nccl_abi_result in_CommSuspend(struct st_from from, void *comm, int flags)
+{
+    struct st_comm *c = st_comm_find(comm);
+
+    REAL(CommSuspend, c);
+    if (c && !st_passes(from, real))
+        st_life_end(c);
+    return real->call.CommSuspend(comm, flags);
+}
+
+static nccl_abi_result in_CommGetAsyncError(struct st_from from, void *comm, int *error)
+{
+    struct st_comm *c = st_comm_find(comm);
+    struct symtuner_ar *handle = c ? atomic_load(&c->handle) : NULL;
+    nccl_abi_result result;
+
+    REAL(CommGetAsyncError, c);
+    result = real->call.CommGetAsyncError(comm, error);
+    /* NCCL asks itself, too, and would then refuse to abort */
+    if (handle && !st_passes(from, real) && result == NCCL_ABI_SUCCESS &&
+        *error == NCCL_ABI_SUCCESS && c->kernels->status_(handle) != NCCL_ABI_SUCCESS)
+        *error = NCCL_ABI_REMOTE_ERROR;
+    return result;
+}
+
+/* ---- windows --------------------------------------------------------------------------------- */
+
+static nccl_abi_result in_CommWindowRegister(struct st_from from, void *comm, void *buffer,
+                                             size_t bytes, void **window, int flags)
+{
+    struct st_comm *c = st_comm_find(comm);
+    nccl_abi_result result;
+
+    REAL(CommWindowRegister, c);
+    result = real->call.CommWindowRegister(comm, buffer, bytes, window, flags);
+    if (result == NCCL_ABI_SUCCESS && c && !st_passes(from, real) &&
+        flags & NCCL_ABI_WINDOW_SYMMETRIC && atomic_load(&c->handle))
+        st_seen(c, (struct st_seen){comm, buffer, bytes, window});
+    return result;
+}
+
+static nccl_abi_result in_CommWindowDeregister(struct st_from from, void *comm, void *window)
+{
+    struct st_comm *c = st_comm_find(comm);
+
+    REAL(CommWindowDeregister, c);
+    if (c && !st_passes(from, real))
+        st_window_forget(c, window);
+    return real->call.CommWindowDeregister(comm, window);
+}
+
+/* ---- the functions of both kinds ------------------------------------------------------------- */
+
+/* DEFINE(name, parameters, ", arguments" in brackets): the exported function and those of each NCCL */
+#define ONE(linkage, symbol, name, params, args, where)                                            \
+    linkage nccl_abi_result symbol params                                                          \
+    {                                                                                              \
+        return in_##name((struct st_from){where, __builtin_return_address(0)} UNPACK args);        \
+    }
+#define DEFINE(name, params, args)                                                                 \
+    __attribute__((visibility("default"))) nccl_abi_result nccl##name params;                      \
+    ONE(, nccl##name, name, params, args, NULL)                                                    \
+    ONE(static, of0_##name, name, params, args, &st_reals[0])                                      \
+    ONE(static, of1_##name, name, params, args, &st_reals[1])                                      \
+    ONE(static, of2_##name, name, params, args, &st_reals[2])                                      \
+    ONE(static, of3_##name, name, params, args, &st_reals[3])
+_Static_assert(ST_REALS == 4, "one line per NCCL");
+
+#define X(name) DEFINE(name, (void), ())
+ST_PLAIN_MAP(X)
+#undef X
+#define X(name, params, args) DEFINE(name, params, (, UNPACK args))
+ST_KNOWN_MAP(X)
+#undef X
+#define X(name, coll, collective, factor, params, args) DEFINE(name, params, (, UNPACK args))
+ST_FORWARDED_MAP(X)
+#undef X
+
+/* One row per function: the exported one, then those of each NCCL. */
+static void *const wrapper[ST_KNOWN][1 + ST_REALS] = {
+#define ROW(name) {nccl##name, of0_##name, of1_##name, of2_##name, of3_##name},
+#define X(name)   ROW(name)
+    ST_PLAIN_MAP(X)
+#undef X
+#define X(name, params, args) ROW(name)
+        ST_KNOWN_MAP(X)
+#undef X
+#define X(name, coll, collective, factor, params, args) ROW(name)
+            ST_FORWARDED_MAP(X)
+#undef X
+};
+
+void *st_wrapper(const struct st_real *real, int known)
+{
+    return wrapper[known][1 + real->index];
+}
+
+bool st_wrapper_is_export(const void *symbol, int known)
+{
+    return symbol == wrapper[known][0];
+}

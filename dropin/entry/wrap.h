@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * wrap.h - the functions that programs call in NCCL's place.
+ *
+ * There are two kinds. The exported ones serve programs that are linked with NCCL, and find the
+ * NCCL by their caller. st_wrapper has one more of each per copy of NCCL, for programs that ask
+ * dlsym for a function of one copy.
+ */
+#ifndef ST_WRAP_H_
+#define ST_WRAP_H_
+
+#include "dropin/entry/real.h"
+
+/* Return the function that stands for number ${known} of NCCL ${real}. */
+void *st_wrapper(const struct st_real *real, int known);
+
+/* Is ${symbol} our exported function number ${known}? */
+bool st_wrapper_is_export(const void *symbol, int known);
+
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * group.h - what waits for the end of an open group of NCCL.
+ *
+ * Threads    groups are of one thread, as in NCCL.
+ */
+#ifndef ST_GROUP_H_
+#define ST_GROUP_H_
+
+#include "dropin/comms.h"
+#include "dropin/settings.h"
+
+/* One of the three collectives that may run on our kernels. */
+struct st_call {
+    void *comm; /* NCCL's pointer */
+    enum st_tally_coll coll;
+    const void *send;
+    void *recv;
+    size_t count;
+    int dtype, op;
+    void *stream;
+};
+
+/* What waits for the end of a group besides calls: life.c and window.c. */
+struct st_made;
+struct st_seen;
+
+struct st_group {
+    int depth;
+    uint64_t number; /* of this thread's group */
+    bool failed;     /* one of them failed, so NCCL will run none        */
+    struct st_call *call;
+    int calls, calls_room;
+    struct st_made *made;
+    int mades, mades_room;
+    struct st_seen *seen;
+    int seens, seens_room;
+};
+
+/* Return this thread's group of NCCL ${real}. */
+struct st_group *st_group_of(const struct st_real *real);
+
+/* Return room for one more element at the end of an array of ${count} that has ${room} places, or
+ * NULL if memory is short. */
+void *st_group_more(void **array, int count, int *room, size_t size);
+
+/* 1: we are in a call of libsymtuner_ar.so, whose NCCL calls go straight to NCCL. */
+extern _Thread_local int st_inside;
+
+/* Does a call go to NCCL unseen? So do calls of our kernels, and those that NCCL makes itself
+ * through its exported names: ncclBcast calls ncclBroadcast, ncclCommAbort ncclCommGetAsyncError. */
+static inline bool st_passes(struct st_from from, const struct st_real *real)
+{
+    return st_inside || st_off || st_real_calls(real, from.caller);
+}
+
+#endif

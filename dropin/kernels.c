@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "dropin/kernels.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "dropin/settings.h"
+
+static struct st_kernels kernels;
+static bool loaded;
+static const struct st_real *user; /* the NCCL that the kernels use */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* The path of the library beside this one. */
+static bool beside(char *path, size_t size)
+{
+    static const char name[] = "libsymtuner_ar.so";
+    const char *slash;
+    Dl_info info;
+
+    if (!dladdr((void *)(uintptr_t)st_kernels_for, &info) ||
+        !(slash = strrchr(info.dli_fname, '/')))
+        return false;
+    return snprintf(path, size, "%.*s/%s", (int)(slash - info.dli_fname), info.dli_fname, name) <
+           (int)size;
+}
+
+static bool load(void)
+{
+    st_dlsym *find = st_real_dlsym();
+    const char *missing = NULL;
+    char path[PATH_MAX];
+    void *library;
+
+    if (!beside(path, sizeof path))
+        return false;
+    library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+        st_warn_once("no kernels, so NCCL runs all calls: %s", dlerror());
+        return false;
+    }
+#define X(name, result, params) *(void **)&kernels.name##_ = find(library, "symtuner_ar_" #name);
+    ST_KERNELS_LATER_MAP(X)
+#undef X
+#define X(name, result, params)                                                                    \
+    *(void **)&kernels.name##_ = find(library, "symtuner_ar_" #name);                              \
+    if (!kernels.name##_)                                                                          \
+        missing = "symtuner_ar_" #name;
+    ST_KERNELS_MAP(X)
+#undef X
+    if (missing)
+        st_warn_once("%s has no %s, so NCCL runs all calls: install one version of symtuner", path,
+                     missing);
+    return !missing;
+}
+
+const struct st_kernels *st_kernels_for(const struct st_real *real)
+{
+    static bool tried;
+
+    pthread_mutex_lock(&lock);
+    if (!tried) {
+        tried = true;
+        loaded = load();
+        if (loaded && kernels.use_nccl_(real->library) == NCCL_ABI_SUCCESS)
+            user = real;
+    }
+    pthread_mutex_unlock(&lock);
+    return loaded && user == real ? &kernels : NULL;
+}

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "dropin/life.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dropin/meet.h"
+#include "dropin/settings.h"
+
+enum { OLDEST = 22803 }; /* the first release with the windows that our kernels use */
+enum { MOST = 16 };      /* communicators of one key in a thread: SYMTUNER_AR_MAX_RANKS */
+
+/* ---- keys ------------------------------------------------------------------------------------ */
+
+static uint64_t hash(uint64_t h, const void *data, size_t size)
+{
+    for (const unsigned char *c = data; size > 0; c++, size--)
+        h = (h ^ *c) * UINT64_C(0x100000001b3);
+    return h ^ h >> 29;
+}
+
+uint64_t st_life_key(const struct nccl_abi_id *id, int ids)
+{
+    return hash(UINT64_C(0xcbf29ce484222325), id, (size_t)ids * sizeof *id) | 1;
+}
+
+uint64_t st_life_child(struct st_comm *parent, int color)
+{
+    uint32_t number = parent->children++;
+    uint64_t h = hash(parent->key, &number, sizeof number);
+
+    return parent->key ? hash(h, &color, sizeof color) | 1 : 0;
+}
+
+nccl_abi_result st_no_nccl(void)
+{
+    st_warn_once("the program calls an NCCL function, but no NCCL that has it is loaded");
+    return NCCL_ABI_INVALID_USAGE;
+}
+
+/* ---- making ---------------------------------------------------------------------------------- */
+
+/* Return the number of GPUs of this box; 0 if the driver does not tell. */
+static int gpus_here(void)
+{
+    const char *machine = getenv("SYMTUNER_MACHINE"),
+               *gpus = machine ? strstr(machine, "gpus=") : NULL;
+    DIR *folder;
+    int count = 0;
+
+    if (gpus)
+        return atoi(gpus + 5);
+    folder = opendir("/proc/driver/nvidia/gpus");
+    for (struct dirent *entry; folder && (entry = readdir(folder));)
+        count += entry->d_name[0] != '.';
+    if (folder)
+        closedir(folder);
+    return count;
+}
+
+/* Return why NCCL runs all calls of this communicator, as far as all ranks find the same. */
+static enum st_tally_why shared_reason(const struct st_comm *c, const struct st_made *made)
+{
+    int gpus = gpus_here();
+
+    if (made->why != ST_WHY_OURS)
+        return made->why;
+    if (!made->blocking)
+        return ST_WHY_NONBLOCKING;
+    if (c->ranks == 1)
+        return ST_WHY_ONE_RANK;
+    if (c->ranks > MOST || (gpus && c->ranks > gpus))
+        return ST_WHY_NOT_ONE_BOX;
+    if (c->real->version < OLDEST)
+        return ST_WHY_OLD_NCCL;
+    return made->key ? ST_WHY_OURS : ST_WHY_UNFOLLOWED;
+}
+
+/* Return why this rank alone cannot use our kernels. */
+static enum st_tally_why own_reason(const struct st_real *real, int handles)
+{
+    const struct st_settings *settings = st_settings();
+
+    if (settings->wrong)
+        return ST_WHY_SETTINGS;
+    if (settings->observe)
+        return ST_WHY_OBSERVE;
+    if (atomic_load(&st_comm_handles) + handles > settings->max_comms)
+        return ST_WHY_COMMS;
+    return st_kernels_for(real) ? ST_WHY_OURS : ST_WHY_NO_KERNELS;
+}
+
+static struct st_comm *record(struct st_real *real, const struct st_made *made)
+{
+    struct st_comm *c = st_comm_find(*made->comm);
+
+    if (c) /* NCCL ended it by itself, for example after an error */
+        st_comm_remove(c);
+    c = st_comm_add(*made->comm, real);
+    if (!c)
+        return NULL;
+    c->key = made->key;
+    c->blocking = made->blocking;
+    c->why = ST_WHY_UNFOLLOWED;
+    if (!made->blocking) /* NCCL may still be making it, and its size is unknown until then */
+        c->ranks = 1;
+    else if (!real->comm_count || real->comm_count(*made->comm, &c->ranks) != NCCL_ABI_SUCCESS ||
+             !real->comm_rank || real->comm_rank(*made->comm, &c->rank) != NCCL_ABI_SUCCESS)
+        c->ranks = 1;
+    st_slot_claim(c->rank, c->ranks, real->version, real->path);
+    c->why = (int)shared_reason(c, made);
+    return c;
+}
+
+static void decide(struct st_comm *c, enum st_tally_why why)
+{
+    struct st_tally_slot *slot = st_slot();
+
+    c->why = (int)why;
+    if (slot)
+        st_tally_add(slot, &slot->comms[why]);
+}
+
+/* The ranks of one communicator that this thread drives. */
+struct party {
+    struct st_comm *c[MOST];
+    int n;
+    enum st_tally_why own;
+    struct st_meet *meet;
+};
+
+static void make_handles(struct party *p)
+{
+    const struct st_kernels *kernels = st_kernels_for(p->c[0]->real);
+    struct symtuner_ar *handle[MOST] = {NULL};
+    void *comm[MOST];
+    bool made;
+    int result;
+
+    for (int i = 0; i < p->n; i++)
+        comm[i] = p->c[i]->comm;
+    st_inside++;
+    result = kernels->create_(handle, comm, p->n, NULL);
+    made = result == NCCL_ABI_SUCCESS;
+    if (!st_meet_done(p->meet, p->n, made, ST_MEET_MS) && made) {
+        for (int i = 0; i < p->n; i++)
+            kernels->abort_(handle[i]);
+        made = false;
+    }
+    st_inside--;
+    if (!made && st_meet_first(p->meet))
+        st_warn_once("NCCL runs all calls of a communicator of %d ranks: %s", p->c[0]->ranks,
+                     result == NCCL_ABI_SUCCESS ? "another rank has got no handle"
+                                                : kernels->error_(NULL));
+    for (int i = 0; i < p->n; i++) {
+        p->c[i]->kernels = kernels;
+        decide(p->c[i], made ? ST_WHY_OURS : ST_WHY_CREATE);
+        if (!made)
+            continue;
+        atomic_fetch_add(&st_comm_handles, 1);
+        atomic_store_explicit(&p->c[i]->handle, handle[i], memory_order_release);
+    }
+}
+
+static void meet(struct party *p)
+{
+    enum st_meet_answer answer = p->meet ? st_meet_wait(p->meet, ST_MEET_MS) : ST_MEET_MISSING;
+    int ranks = p->c[0]->ranks;
+
+    if (answer == ST_MEET_ALL) {
+        make_handles(p);
+    } else {
+        enum st_tally_why why = p->own != ST_WHY_OURS ? p->own : ST_WHY_MISSING;
+
+        /* a rank that cannot use the kernels says so itself */
+        if (why == ST_WHY_COMMS)
+            st_warn_once("NCCL runs all calls of a further communicator of %d ranks: %d have "
+                         "handles; raise SYMTUNER_MAX_COMMS",
+                         ranks, st_settings()->max_comms);
+        else if (why == ST_WHY_MISSING && answer != ST_MEET_UNABLE &&
+                 (!p->meet || st_meet_first(p->meet)))
+            st_warn_once("NCCL runs all calls of a communicator of %d ranks: %s", ranks,
+                         answer == ST_MEET_DIFFER
+                             ? "its ranks have different SYMTUNER_ variables or versions"
+                             : "not all of its ranks run under symtuner on this host");
+        for (int i = 0; i < p->n; i++)
+            decide(p->c[i], why);
+    }
+    st_meet_leave(p->meet);
+}
+
+static int by_key(const void *a, const void *b)
+{
+    const struct st_made *x = a, *y = b;
+
+    return (x->key > y->key) - (x->key < y->key);
+}
+
+/* All ranks take the communicators of a group in the order of their keys, because making a handle
+ * waits for the other ranks. */
+void st_made_settle(struct st_real *real, struct st_made *made, int n)
+{
+    struct party *party = calloc((size_t)n, sizeof *party);
+    int parties = 0;
+
+    qsort(made, (size_t)n, sizeof *made, by_key);
+    for (int i = 0; i < n && party; i++) {
+        struct st_comm *c = *made[i].comm ? record(real, &made[i]) : NULL;
+        struct party *last = parties ? &party[parties - 1] : NULL;
+
+        if (!c)
+            continue;
+        if (c->why != ST_WHY_OURS) {
+            decide(c, (enum st_tally_why)c->why);
+            continue;
+        }
+        if (!last || last->c[0]->key != c->key || last->n == MOST)
+            last = &party[parties++];
+        last->c[last->n++] = c;
+        c->why = ST_WHY_UNFOLLOWED;
+    }
+    for (int i = 0; i < parties; i++) { /* come to all before waiting for one */
+        struct party *p = &party[i];
+        struct st_meet_entry entry = {.settings = st_settings()->hash};
+
+        p->own = own_reason(real, p->n);
+        entry.able = p->own == ST_WHY_OURS;
+        p->meet = st_meet_come(p->c[0]->key, p->c[0]->ranks, p->n, &entry);
+    }
+    for (int i = 0; i < parties; i++)
+        meet(&party[i]);
+    free(party);
+}
+
+void st_made(struct st_real *real, struct st_made made)
+{
+    struct st_group *g = st_group_of(real);
+    struct st_made *waiting;
+
+    if (g->depth == 0) {
+        st_made_settle(real, &made, 1);
+        return;
+    }
+    waiting = st_group_more((void **)&g->made, g->mades, &g->mades_room, sizeof *g->made);
+    if (!waiting)
+        return;
+    *waiting = made;
+    g->mades++;
+}
+
+/* ---- ending ---------------------------------------------------------------------------------- */
+
+void st_life_end(struct st_comm *c)
+{
+    struct symtuner_ar *handle = atomic_exchange(&c->handle, NULL);
+
+    if (!handle)
+        return;
+    c->why = ST_WHY_FAILED;
+    atomic_fetch_sub(&st_comm_handles, 1);
+    st_inside++;
+    c->kernels->destroy_(&handle, 1);
+    st_inside--;
+}
+
+/* The handle's memory is lost: freeing it would wait for the GPU, which NCCL's abort does not. */
+void st_life_abort(struct st_comm *c)
+{
+    struct symtuner_ar *handle = atomic_exchange(&c->handle, NULL);
+
+    if (!handle)
+        return;
+    c->why = ST_WHY_FAILED;
+    atomic_fetch_sub(&st_comm_handles, 1);
+    st_inside++;
+    c->kernels->abort_(handle);
+    st_inside--;
+}

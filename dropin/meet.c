@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "dropin/meet.h"
+
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { RANKS_MAX = 64 };
+
+enum st_meet_answer st_meet_judge(const struct st_meet_entry *entry, int count, int ranks)
+{
+    if (count != ranks)
+        return ST_MEET_MISSING;
+    for (int i = 0; i < count; i++)
+        if (entry[i].settings != entry[0].settings)
+            return ST_MEET_DIFFER;
+    for (int i = 0; i < count; i++)
+        if (!entry[i].able)
+            return ST_MEET_UNABLE;
+    return ST_MEET_ALL;
+}
+
+/* The shared object; a new one is all zeros. */
+struct board {
+    _Atomic uint32_t joined; /* places handed out; more than ranks: two groups met */
+    _Atomic uint32_t whole;  /* entries written                                    */
+    _Atomic uint32_t answer; /* enum st_meet_answer                                */
+    _Atomic uint32_t done;   /* ranks that have a handle                           */
+    _Atomic uint32_t undone; /* ranks that have none                               */
+    _Atomic uint32_t both;   /* the second answer: 0 open, 1 all have one, 2 no    */
+    struct st_meet_entry entry[RANKS_MAX];
+};
+
+struct st_meet {
+    struct board *board;
+    int ranks;
+    bool first;
+    uint64_t since; /* ms */
+    char name[64];
+};
+
+static uint64_t now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/* Sleep shorter at first: ranks leave ncclCommInitRank almost together. */
+static void doze(int round)
+{
+    struct timespec t = {.tv_nsec = round < 50 ? 20000 : 1000000};
+
+    nanosleep(&t, NULL);
+}
+
+static struct board *map(const char *name)
+{
+    int fd = shm_open(name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    struct stat file;
+    void *at = MAP_FAILED;
+
+    if (fd < 0)
+        return NULL;
+    /* reserve memory: a store into a full /dev/shm would end the job by SIGBUS */
+    if (fstat(fd, &file) == 0 && S_ISREG(file.st_mode) && file.st_uid == geteuid() &&
+        posix_fallocate(fd, 0, sizeof(struct board)) == 0)
+        at = mmap(NULL, sizeof(struct board), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    return at == MAP_FAILED ? NULL : at;
+}
+
+struct st_meet *st_meet_come(uint64_t key, int ranks, int count, const struct st_meet_entry *entry)
+{
+    struct st_meet *meet = ranks <= RANKS_MAX ? calloc(1, sizeof *meet) : NULL;
+    uint32_t own;
+
+    if (!meet)
+        return NULL;
+    meet->ranks = ranks;
+    meet->since = now();
+    snprintf(meet->name, sizeof meet->name, "/symtuner-nccl-1-%u-%016llx-%d", (unsigned)geteuid(),
+             (unsigned long long)key, ranks);
+    meet->board = map(meet->name);
+    if (!meet->board) {
+        free(meet);
+        return NULL;
+    }
+    own = atomic_fetch_add(&meet->board->joined, (uint32_t)count);
+    meet->first = own == 0;
+    for (uint32_t i = own; i < own + (uint32_t)count && i < (uint32_t)ranks; i++)
+        meet->board->entry[i] = *entry;
+    atomic_fetch_add_explicit(&meet->board->whole, (uint32_t)count, memory_order_release);
+    if (own + (uint32_t)count >= (uint32_t)ranks)
+        shm_unlink(meet->name);
+    return meet;
+}
+
+/* Write ${mine} into ${word} unless somebody else was faster; return what stands there now. */
+static uint32_t decide(_Atomic uint32_t *word, uint32_t mine)
+{
+    uint32_t open = 0;
+
+    return atomic_compare_exchange_strong(word, &open, mine) ? mine : open;
+}
+
+enum st_meet_answer st_meet_wait(struct st_meet *meet, int ms)
+{
+    struct board *board = meet->board;
+
+    for (int round = 0;; round++) {
+        uint32_t answer = atomic_load(&board->answer);
+        int come = (int)atomic_load_explicit(&board->whole, memory_order_acquire);
+
+        if (answer != ST_MEET_OPEN)
+            return (enum st_meet_answer)answer;
+        if (come >= meet->ranks || now() - meet->since >= (uint64_t)ms) {
+            answer = decide(&board->answer, st_meet_judge(board->entry, come, meet->ranks));
+            if (come < meet->ranks)
+                shm_unlink(meet->name);
+            return (enum st_meet_answer)answer;
+        }
+        doze(round);
+    }
+}
+
+bool st_meet_done(struct st_meet *meet, int count, bool done, int ms)
+{
+    struct board *board = meet->board;
+    uint64_t since = now();
+
+    atomic_fetch_add(done ? &board->done : &board->undone, (uint32_t)count);
+    for (int round = 0;; round++) {
+        uint32_t have = atomic_load(&board->done), none = atomic_load(&board->undone);
+        uint32_t both = atomic_load(&board->both);
+
+        if (both)
+            return both == 1;
+        if ((int)have == meet->ranks)
+            return decide(&board->both, 1) == 1;
+        if (none || now() - since >= (uint64_t)ms)
+            return decide(&board->both, 2) == 1;
+        doze(round);
+    }
+}
+
+bool st_meet_first(const struct st_meet *meet)
+{
+    return meet->first;
+}
+
+void st_meet_leave(struct st_meet *meet)
+{
+    if (!meet)
+        return;
+    munmap(meet->board, sizeof *meet->board);
+    free(meet);
+}

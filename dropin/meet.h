@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * meet.h - do all ranks of a communicator have the drop-in, and are they on one host?
+ *
+ * The ranks meet in shared memory that is named after the communicator. A rank without the drop-in
+ * never comes, and a rank on another host comes to another object. So no NCCL call is needed that
+ * such a rank would have to join. One word of the object holds the answer; it is written once, by
+ * compare and exchange, so all ranks read the same one.
+ *
+ * Units      times are milliseconds.
+ * Ownership  st_meet_leave frees what st_meet_come returned. The object loses its name when all
+ *            ranks have come or the first one stops waiting, so nothing stays in /dev/shm.
+ */
+#ifndef ST_MEET_H_
+#define ST_MEET_H_
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { ST_MEET_MS = 5000 };
+
+/* What one rank says. */
+struct st_meet_entry {
+    uint64_t settings; /* must be the same on all ranks: version and options          */
+    uint32_t able;     /* 1: this rank could use our kernels                          */
+    uint32_t unused;
+};
+
+enum st_meet_answer { ST_MEET_OPEN, ST_MEET_ALL, ST_MEET_MISSING, ST_MEET_UNABLE, ST_MEET_DIFFER };
+
+struct st_meet;
+
+/* Add ${count} ranks with the same ${entry} to the meeting of ${ranks} ranks that ${key} names.
+ * Does not wait. Returns NULL if there is no shared memory. */
+struct st_meet *st_meet_come(uint64_t key, int ranks, int count, const struct st_meet_entry *entry);
+
+/* Wait until all ranks have come or ${ms} have passed since st_meet_come; return the answer, which
+ * is the same on all ranks. */
+enum st_meet_answer st_meet_wait(struct st_meet *meet, int ms);
+
+/* The second question: did each rank get its handle? Every rank calls it after ST_MEET_ALL, for all
+ * its ${count} ranks; false on all ranks if one said no or did not come within ${ms}. */
+bool st_meet_done(struct st_meet *meet, int count, bool done, int ms);
+
+/* Has this rank come first? It speaks for all in warnings. */
+bool st_meet_first(const struct st_meet *meet);
+
+void st_meet_leave(struct st_meet *meet);
+
+/* What the entries say when ${count} of ${ranks} have come. Pure. */
+enum st_meet_answer st_meet_judge(const struct st_meet_entry *entry, int count, int ranks);
+
+#endif

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "dropin/settings.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nccl/names.h"
+#include "symtuner.h"
+
+bool st_off;
+
+static struct st_settings settings;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static bool silent;
+static _Atomic(struct st_tally_slot *) slot;
+
+__attribute__((constructor)) static void load(void)
+{
+    const char *mode = getenv("SYMTUNER_MODE");
+
+    st_off = mode && strcmp(mode, "off") == 0;
+}
+
+/* ---- the warning ----------------------------------------------------------------------------- */
+
+void st_warn_once(const char *format, ...)
+{
+    static atomic_flag warned = ATOMIC_FLAG_INIT;
+    char text[480];
+    va_list args;
+
+    if (atomic_flag_test_and_set(&warned))
+        return;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    st_tally_note(st_slot(), text);
+    if (!silent)
+        fprintf(stderr, "symtuner: warning: %s\n", text);
+}
+
+/* ---- variables ------------------------------------------------------------------------------- */
+
+static void wrong(const char *name, const char *value, const char *cure)
+{
+    settings.wrong = true;
+    st_warn_once("%s=%.60s: write %s; NCCL runs all calls until then", name, value, cure);
+}
+
+/* Return the value of a variable that takes one of a list of words. */
+static const char *word_of(const char *name)
+{
+    const char *value = getenv(name);
+    struct symtuner_option row;
+
+    for (int i = 0; symtuner_option_get(i, &row); i++) {
+        if (strcmp(row.name, name) != 0)
+            continue;
+        if (!value)
+            return row.fallback;
+        if (st_word_listed(row.values, value, strncmp))
+            return value;
+        wrong(name, value, row.values);
+        return row.fallback;
+    }
+    return "";
+}
+
+static long number_of(const char *name, long fallback, long most)
+{
+    const char *value = getenv(name);
+    char *end;
+    long number;
+
+    if (!value || !*value)
+        return fallback;
+    errno = 0;
+    number = strtol(value, &end, 10);
+    if (errno == 0 && *end == '\0' && number >= 0 && number <= most)
+        return number;
+    wrong(name, value, "a number from 0 on");
+    return fallback;
+}
+
+static unsigned colls_of(const char *list)
+{
+    unsigned colls = 0;
+
+    if (!list || !*list)
+        return ~0u;
+    for (const char *at = list; *at; at += *at == ',') {
+        size_t n = strcspn(at, ",");
+        int coll = 0;
+
+        while (coll <= ST_TALLY_ALL_GATHER && (strlen(st_tally_coll_word(coll)) != n ||
+                                               strncmp(st_tally_coll_word(coll), at, n) != 0))
+            coll++;
+        if (coll > ST_TALLY_ALL_GATHER) {
+            wrong("SYMTUNER_ONLY", list, "some of allreduce,reducescatter,allgather");
+            return 0;
+        }
+        colls |= 1u << coll;
+        at += n;
+    }
+    return colls;
+}
+
+static void read_all(void)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+    silent = strcmp(word_of("SYMTUNER_LOG"), "off") == 0;
+    settings.observe = strcmp(word_of("SYMTUNER_MODE"), "observe") == 0;
+    settings.only = colls_of(getenv("SYMTUNER_ONLY"));
+    settings.verify = (uint32_t)number_of("SYMTUNER_VERIFY", 0, 1000000);
+    settings.max_comms = (int)number_of("SYMTUNER_MAX_COMMS", 8, 4096);
+    for (const char *c = SYMTUNER_VERSION; *c; c++)
+        hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
+    hash = (hash ^ settings.only) * UINT64_C(0x100000001b3);
+    settings.hash = (hash ^ settings.verify) * UINT64_C(0x100000001b3);
+}
+
+const struct st_settings *st_settings(void)
+{
+    pthread_once(&once, read_all);
+    return &settings;
+}
+
+/* ---- counters -------------------------------------------------------------------------------- */
+
+struct st_tally_slot *st_slot(void)
+{
+    return atomic_load_explicit(&slot, memory_order_acquire);
+}
+
+/* A forked child does not count in its parent's slot; its own first communicator claims one. */
+static void forget(void)
+{
+    atomic_store(&slot, NULL);
+}
+
+void st_slot_claim(int rank, int ranks, int nccl, const char *library)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static bool watches_fork, failed;
+    static struct st_tally *tally;
+    const char *path = getenv(ST_TALLY_VARIABLE);
+    struct st_tally_slot *mine;
+    char error[256];
+
+    if (!path || !*path || st_slot())
+        return;
+    pthread_mutex_lock(&lock);
+    if (!tally && !failed) {
+        tally = st_tally_open(path, error, sizeof error);
+        failed = !tally;
+        if (failed)
+            st_warn_once("%s: nothing is counted", error);
+    }
+    if (tally && !st_slot() && (mine = st_tally_claim(tally, program_invocation_short_name))) {
+        mine->rank = rank;
+        mine->ranks = ranks;
+        snprintf(mine->library, sizeof mine->library, "%s", library);
+        mine->nccl = nccl;
+        if (!watches_fork)
+            watches_fork = pthread_atfork(NULL, NULL, forget) == 0;
+        atomic_store_explicit(&slot, mine, memory_order_release);
+    }
+    pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "dropin/window.h"
+
+#include <string.h>
+
+enum { MOST = 16 };
+
+bool st_window_holds(const struct st_comm *c, const void *buffer, size_t bytes)
+{
+    for (int i = 0; i < c->windows_top; i++) {
+        uintptr_t at = (uintptr_t)buffer - (uintptr_t)c->windows[i].base;
+
+        if (at < c->windows[i].bytes && bytes <= c->windows[i].bytes - at)
+            return true;
+    }
+    return false;
+}
+
+/* Register one window with all its ranks of this thread: seen[0] and those of ${seen} that follow
+ * it, of the same communicator but other ranks. Marks them by a NULL communicator. */
+static void settle(struct st_seen *seen, int n)
+{
+    struct symtuner_ar *handle[MOST];
+    void *buffer[MOST], *window[MOST];
+    struct st_comm *c[MOST] = {st_comm_find(seen->comm)};
+    size_t bytes = seen->bytes;
+    int ranks = 0, result;
+
+    for (int i = 0; i < n && ranks < MOST; i++) {
+        struct st_comm *other = seen[i].comm ? st_comm_find(seen[i].comm) : NULL;
+        bool again = false;
+
+        if (!other || !c[0] || other->key != c[0]->key || !atomic_load(&other->handle))
+            continue;
+        for (int k = 0; k < ranks; k++)
+            again |= c[k] == other; /* its second window has a turn of its own */
+        if (again)
+            continue;
+        c[ranks] = other;
+        handle[ranks] = other->handle;
+        buffer[ranks] = seen[i].buffer;
+        window[ranks++] = *seen[i].window;
+        seen[i].comm = NULL;
+    }
+    seen->comm = NULL;
+    if (ranks == 0)
+        return;
+    st_inside++;
+    result = c[0]->kernels->register_(handle, buffer, window, ranks, bytes);
+    st_inside--;
+    /* what fails on one rank fails on all: the buffers are staged then */
+    for (int i = 0; i < ranks && result == NCCL_ABI_SUCCESS; i++) {
+        int place = 0;
+
+        while (place < c[i]->windows_top && c[i]->windows[place].base)
+            place++;
+        if (place == ST_WINDOWS)
+            continue;
+        if (place == c[i]->windows_top)
+            c[i]->windows_top++;
+        c[i]->windows[place].window = window[i];
+        c[i]->windows[place].base = buffer[i];
+        c[i]->windows[place].bytes = bytes;
+    }
+}
+
+void st_seen_settle(struct st_seen *seen, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (seen[i].comm)
+            settle(seen + i, n - i);
+}
+
+void st_seen(struct st_comm *c, struct st_seen seen)
+{
+    struct st_group *g = st_group_of(c->real);
+    struct st_seen *waiting;
+
+    if (g->depth == 0) {
+        st_seen_settle(&seen, 1);
+        return;
+    }
+    waiting = st_group_more((void **)&g->seen, g->seens, &g->seens_room, sizeof *g->seen);
+    if (!waiting)
+        return;
+    *waiting = seen;
+    g->seens++;
+}
+
+void st_window_forget(struct st_comm *c, void *window)
+{
+    struct symtuner_ar *handle = atomic_load(&c->handle);
+
+    for (int i = 0; i < c->windows_top && window; i++) {
+        if (c->windows[i].window != window)
+            continue;
+        if (handle) {
+            st_inside++;
+            c->kernels->deregister_(&handle, &c->windows[i].base, 1);
+            st_inside--;
+        }
+        memset(&c->windows[i], 0, sizeof c->windows[i]);
+    }
+}

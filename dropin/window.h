@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* window.h - the windows that the application registers with NCCL, made known to our kernels. */
+#ifndef ST_WINDOW_H_
+#define ST_WINDOW_H_
+
+#include "dropin/group.h"
+
+/* A window that NCCL is making. */
+struct st_seen {
+    void *comm, *buffer;
+    size_t bytes;
+    void **window; /* where NCCL writes it */
+};
+
+/* Note a symmetric window: in a group until its end, else at once. Waits for the other ranks, as
+ * ncclCommWindowRegister does. */
+void st_seen(struct st_comm *c, struct st_seen seen);
+void st_seen_settle(struct st_seen *seen, int n);
+
+/* The application is about to deregister ${window}. */
+void st_window_forget(struct st_comm *c, void *window);
+
+/* Does one window of ${c} hold these bytes? */
+bool st_window_holds(const struct st_comm *c, const void *buffer, size_t bytes);
+
+#endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * calls.h - what libsymtuner_nccl.so must know of NCCL's own functions, in our own words.
+ *
+ * Communicators, windows and streams are opaque pointers. The layout is that of NCCL 2.27 to 2.32
+ * on 64-bit Linux.
+ */
+#ifndef NCCL_ABI_CALLS_H_
+#define NCCL_ABI_CALLS_H_
+
+#include <stddef.h>
+
+/* ncclUniqueId, which is passed by value. */
+struct nccl_abi_id {
+    char bytes[128];
+};
+_Static_assert(sizeof(struct nccl_abi_id) == 128, "ncclUniqueId");
+
+/* The head of ncclConfig_t, which grows at its end only. */
+struct nccl_abi_config {
+    size_t size;
+    unsigned magic, version;
+    int blocking; /* 0: non-blocking; 1 or NCCL_ABI_UNSET: blocking */
+};
+_Static_assert(offsetof(struct nccl_abi_config, blocking) == 16, "ncclConfig_t: blocking");
+
+enum {
+    NCCL_ABI_UNSET = -0x7fffffff - 1, /* a member of ncclConfig_t that the caller has not set */
+    NCCL_ABI_NO_COLOR = -1,           /* ncclCommSplit: this rank gets no communicator     */
+    NCCL_ABI_SHRINK_ABORT = 1,        /* ncclCommShrink: end the parent's work first       */
+    NCCL_ABI_WINDOW_SYMMETRIC = 1,    /* ncclCommWindowRegister: same offsets on all ranks */
+    NCCL_ABI_BUILT_IN_OPS = 5,        /* ncclSum .. ncclAvg; higher numbers are made by users */
+};
+
+/* More values of ncclResult_t. */
+enum {
+    NCCL_ABI_INTERNAL_ERROR = 3,
+    NCCL_ABI_REMOTE_ERROR = 6,
+    NCCL_ABI_IN_PROGRESS = 7,
+};
+
+#endif

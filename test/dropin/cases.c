@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cases.c - a program that uses NCCL, and checks who ran its calls.
+ *
+ * usage: cases CASE linked|PATH     PATH: open that NCCL with dlopen and ask dlsym
+ *
+ * It runs with LD_PRELOAD=libsymtuner_nccl.so on the fake NCCL and the fake kernels, which write
+ * down their calls. One thread drives both ranks of a communicator. Exit 1: stderr says which line.
+ */
+#include <string.h>
+#include <unistd.h>
+
+#include "test/dropin/play.h"
+
+static struct nccl n;
+static float a[64], b[64];
+
+/* What the kernels do with NCCL while handles are made for two ranks. */
+#define MADE "AllGather:1 WindowRegister:4096 AllGather:1 WindowRegister:4096 "
+
+static void make(void **comm)
+{
+    MUST(n.f.CommInitAll(comm, 2, NULL) == 0);
+    MUST(kernels() != NULL);
+    SAID(n.record, MADE);
+    SAID(kernels(), "create:2 ");
+}
+
+static void reduce(void *comm, size_t count)
+{
+    MUST(n.f.AllReduce(a, b, count, F32, SUM, comm, NULL) == 0);
+}
+
+static void end(void **comm)
+{
+    for (int i = 0; i < 2; i++)
+        MUST(n.f.CommDestroy(comm[i]) == 0);
+    SAID(kernels(), "destroy:1 destroy:1 ");
+    SAID(n.record, "Destroy Destroy ");
+    MUST(kernels()->handles == 0);
+}
+
+static void calls(void)
+{
+    void *comm[2];
+
+    make(comm);
+    for (int i = 0; i < 2; i++)
+        reduce(comm[i], 16);
+    SAID(kernels(), "query all_reduce:16 query all_reduce:16 ");
+    reduce(comm[0], 16); /* the answer is remembered */
+    MUST(n.f.ReduceScatter(a, b, 4, F32, SUM, comm[0], NULL) == 0);
+    MUST(n.f.AllGather(a, b, 4, F32, comm[0], NULL) == 0);
+    SAID(kernels(), "all_reduce:16 query reduce_scatter:4 query all_gather:4 ");
+    SAID(n.record, "");
+    reduce(comm[0], 1 << 20);
+    reduce(comm[0], 1 << 20);
+    SAID(kernels(), "query ");
+    SAID(n.record, "AllReduce:1048576 AllReduce:1048576 ");
+    /* an operator of the user, no elements, no buffer, a type that nobody knows */
+    MUST(n.f.AllReduce(a, b, 1, F32, 5, comm[0], NULL) == 0);
+    MUST(n.f.AllReduce(a, b, 0, F32, SUM, comm[0], NULL) == 0);
+    MUST(n.f.AllReduce(NULL, b, 2, F32, SUM, comm[0], NULL) == 0);
+    MUST(n.f.AllReduce(a, b, 3, 99, SUM, comm[0], NULL) == 0);
+    n.record->fail = 4;
+    MUST(n.f.AllReduce(a, b, 4, -1, SUM, comm[0], NULL) == 4);
+    MUST(n.f.AllReduceConfig(a, b, 5, F32, SUM, comm[0], NULL, NULL) == 0);
+    MUST(n.f.Bcast(a, 6, F32, 0, comm[0], NULL) == 0);
+    SAID(n.record, "AllReduce:1 AllReduce:0 AllReduce:2 AllReduce:3 AllReduce:4 "
+                   "AllReduceConfig:5 Broadcast:6 ");
+    SAID(kernels(), "");
+    MUST(n.future(7) == 0);
+    SAID(n.record, "FromTheFuture:7 ");
+    end(comm);
+}
+
+static void groups(void)
+{
+    void *comm[2], *other[2];
+
+    make(comm);
+    make(other);
+    reduce(comm[0], 16);
+    reduce(comm[1], 16);
+    reduce(other[0], 16);
+    said(kernels());
+    /* only ours: NCCL's group is empty */
+    n.f.GroupStart();
+    n.f.GroupStart();
+    reduce(comm[0], 16);
+    n.f.GroupEnd();
+    reduce(comm[1], 16);
+    SAID(kernels(), "");
+    MUST(n.f.GroupEnd() == 0);
+    SAID(kernels(), "all_reduce:16 all_reduce:16 ");
+    SAID(n.record, "GroupStart GroupStart GroupEnd GroupEnd ");
+    /* a send changes nothing, for other ranks may have none; nor does another communicator */
+    n.f.GroupStart();
+    reduce(comm[0], 16);
+    n.f.Send(a, 3, F32, 1, comm[0], NULL);
+    n.f.Broadcast(a, a, 5, F32, 0, other[0], NULL);
+    n.f.GroupEnd();
+    SAID(kernels(), "all_reduce:16 ");
+    SAID(n.record, "GroupStart Send:3 Broadcast:5 GroupEnd ");
+    /* a collective on the same communicator takes the others with it, in order */
+    n.f.GroupStart();
+    reduce(comm[0], 16);
+    reduce(other[0], 16);
+    n.f.Broadcast(a, a, 5, F32, 0, comm[0], NULL);
+    reduce(comm[0], 1 << 20);
+    n.f.GroupEnd();
+    SAID(n.record, "GroupStart Broadcast:5 AllReduce:1048576 AllReduce:16 GroupEnd ");
+    SAID(kernels(), "query all_reduce:16 ");
+    /* five on one communicator are NCCL's, which needs one kernel for them */
+    n.f.GroupStart();
+    for (int i = 0; i < 5; i++)
+        reduce(comm[0], 16);
+    for (int i = 0; i < 4; i++)
+        reduce(comm[1], 16);
+    n.f.GroupEnd();
+    SAID(n.record, "GroupStart AllReduce:16 AllReduce:16 AllReduce:16 AllReduce:16 AllReduce:16 "
+                   "GroupEnd ");
+    SAID(kernels(), "all_reduce:16 all_reduce:16 all_reduce:16 all_reduce:16 ");
+    /* NCCL runs nothing of a group in which a call failed */
+    n.f.GroupStart();
+    reduce(comm[0], 16);
+    n.record->fail = 4;
+    MUST(n.f.Send(a, 3, F32, 1, comm[0], NULL) == 4);
+    n.f.GroupEnd();
+    SAID(kernels(), "");
+    SAID(n.record, "GroupStart Send:3 GroupEnd ");
+    /* what is only estimated is not run */
+    n.f.GroupStart();
+    reduce(comm[0], 16);
+    n.f.GroupSimulateEnd(NULL);
+    SAID(kernels(), "");
+    SAID(n.record, "GroupStart AllReduce:16 GroupSimulateEnd ");
+    /* a new function in a group, and an end without a start */
+    n.f.GroupStart();
+    reduce(comm[0], 16);
+    n.future(1);
+    n.f.GroupEnd();
+    SAID(kernels(), "all_reduce:16 ");
+    SAID(n.record, "GroupStart FromTheFuture:1 GroupEnd ");
+    MUST(n.f.GroupEnd() == 5);
+    SAID(n.record, "GroupEnd ");
+    for (int i = 0; i < 2; i++)
+        MUST(n.f.CommDestroy(other[i]) == 0);
+    said(kernels());
+    said(n.record);
+    end(comm);
+}
+
+static void life(void)
+{
+    struct nccl_abi_config blocking = {.size = sizeof blocking, .blocking = NCCL_ABI_UNSET},
+                           fast = {.size = sizeof fast, .blocking = 0};
+    struct nccl_abi_id id;
+    void *comm[2], *child[2] = {NULL}, *one;
+    int error = 0;
+
+    n.id(&id);
+    n.f.GroupStart();
+    for (int i = 0; i < 2; i++)
+        MUST(n.f.CommInitRankConfig(&comm[i], 2, id, i, &blocking) == 0);
+    MUST(n.f.GroupEnd() == 0);
+    SAID(kernels(), "create:2 ");
+    SAID(n.record, "GroupStart GroupEnd " MADE);
+    n.f.GroupStart();
+    for (int i = 0; i < 2; i++)
+        MUST(n.f.CommSplit(comm[i], i ? -1 : 0, 0, &child[i], NULL) == 0);
+    said(n.record);
+    n.id(&id);
+    MUST(n.f.CommInitRankScalable(&one, 1, 0, 1, &id, NULL) == 0);
+    MUST(n.f.GroupEnd() == 0);
+    SAID(kernels(), ""); /* the other rank of the child has not come: it waited in vain */
+    MUST(child[0] && !child[1] && one);
+    reduce(child[0], 8);
+    reduce(one, 9);
+    SAID(n.record, "GroupEnd AllReduce:8 AllReduce:9 ");
+    MUST(n.f.CommDestroy(child[0]) == 0 && n.f.CommDestroy(one) == 0);
+    n.f.GroupStart();
+    for (int i = 0; i < 2; i++)
+        MUST(n.f.CommSplit(comm[i], 3, 0, &child[i], NULL) == 0);
+    said(n.record);
+    MUST(n.f.GroupEnd() == 0);
+    SAID(kernels(), "create:2 ");
+    SAID(n.record, "GroupEnd " MADE);
+    /* errors of our kernels show where NCCL's would, but NCCL does not see them */
+    MUST(n.f.CommGetAsyncError(child[0], &error) == 0 && error == 0);
+    kernels()->status = 6;
+    MUST(n.f.CommGetAsyncError(child[0], &error) == 0 && error == 6);
+    for (int i = 0; i < 2; i++)
+        MUST(n.f.CommAbort(child[i]) == 0);
+    SAID(kernels(), "abort abort ");
+    SAID(n.record, "Abort:0 Abort:0 ");
+    n.record->async = 2;
+    MUST(n.f.CommGetAsyncError(comm[0], &error) == 0 && error == 2);
+    n.record->async = kernels()->status = 0;
+    /* finalize frees, destroy does not again; a revoked communicator is NCCL's */
+    for (int i = 0; i < 2; i++)
+        MUST(n.f.CommFinalize(comm[i]) == 0);
+    SAID(kernels(), "destroy:1 destroy:1 ");
+    for (int i = 0; i < 2; i++)
+        MUST(n.f.CommDestroy(comm[i]) == 0);
+    SAID(kernels(), "");
+    SAID(n.record, "Finalize Finalize Destroy Destroy ");
+    make(comm);
+    MUST(n.f.CommRevoke(comm[0], 0) == 0 && n.f.CommSuspend(comm[1], 0) == 0);
+    SAID(kernels(), "abort destroy:1 ");
+    reduce(comm[0], 8);
+    reduce(comm[1], 8);
+    SAID(n.record, "Revoke Suspend AllReduce:8 AllReduce:8 ");
+    MUST(n.f.CommShrink(comm[0], NULL, 1, &one, NULL, 0) == 0);
+    reduce(one, 8);
+    MUST(n.f.CommGrow(comm[0], 2, NULL, 0, &child[0], NULL) == 0);
+    reduce(child[0], 8);
+    SAID(n.record, "Shrink:0 AllReduce:8 AllReduce:8 ");
+    MUST(n.f.CommInitRankConfig(&child[1], 2, id, 0, &fast) == NCCL_ABI_IN_PROGRESS);
+    reduce(child[1], 8);
+    SAID(n.record, "AllReduce:8 ");
+    SAID(kernels(), "");
+}
+
+static void windows(void)
+{
+    void *comm[2], *window[3];
+
+    make(comm);
+    n.f.GroupStart();
+    for (int i = 0; i < 2; i++)
+        MUST(n.f.CommWindowRegister(comm[i], a, sizeof a, &window[i], 1) == 0);
+    SAID(kernels(), "");
+    n.f.GroupEnd();
+    SAID(kernels(), "register:2x256 ");
+    SAID(n.record, "GroupStart WindowRegister:256 WindowRegister:256 GroupEnd ");
+    reduce(comm[0], 16);
+    reduce(comm[0], 16);
+    SAID(kernels(), "query all_reduce:16 all_reduce:16 ");
+    /* the same base again, and one that is not symmetric */
+    MUST(n.f.CommWindowRegister(comm[0], a, 128, &window[2], 1) == 0);
+    SAID(kernels(), "register:1x128 ");
+    MUST(n.f.CommWindowDeregister(comm[0], window[0]) == 0);
+    MUST(n.f.CommWindowDeregister(comm[0], window[0]) == 0);
+    SAID(kernels(), "deregister:1 ");
+    MUST(n.f.CommWindowRegister(comm[0], b, 64, &window[0], 0) == 0);
+    MUST(n.f.CommWindowDeregister(comm[0], window[0]) == 0);
+    MUST(n.f.CommWindowDeregister(comm[0], window[2]) == 0);
+    SAID(kernels(), "deregister:1 ");
+    said(n.record);
+    reduce(comm[0], 16); /* no window any more: another question */
+    SAID(kernels(), "query all_reduce:16 ");
+    end(comm);
+}
+
+/* A second NCCL: its communicators are NCCL's, and a call goes to the copy that made its
+ * communicator, whichever copy's function is called. */
+static void two(void)
+{
+    struct nccl first = n, second;
+    void *comm[2], *foreign[2];
+
+    make(comm);
+    nccl_opened(&second, dlopen(getenv("SECOND"), RTLD_NOW | RTLD_LOCAL));
+    MUST(second.record != first.record);
+    MUST(second.f.CommInitAll(foreign, 2, NULL) == 0);
+    SAID(kernels(), "");
+    reduce(foreign[0], 8);
+    SAID(n.record, "");
+    SAID(second.record, "AllReduce:8 ");
+    MUST(second.f.AllReduce(a, b, 16, F32, SUM, comm[0], NULL) == 0);
+    SAID(kernels(), "query all_reduce:16 ");
+    MUST(second.f.AllReduce(a, b, 1 << 20, F32, SUM, comm[0], NULL) == 0);
+    MUST(second.f.Broadcast(a, b, 4, F32, 0, comm[0], NULL) == 0);
+    SAID(second.record, "");
+    SAID(n.record, "AllReduce:1048576 Broadcast:4 ");
+    second.f.GroupStart();
+    SAID(kernels(), "query ");
+    reduce(comm[0], 16); /* the group is the other copy's */
+    SAID(kernels(), "all_reduce:16 ");
+    second.f.GroupEnd();
+    SAID(second.record, "GroupStart GroupEnd ");
+    MUST(second.future(3) == 0);
+    SAID(second.record, "FromTheFuture:3 ");
+    MUST(second.f.CommDestroy(foreign[0]) == 0);
+    SAID(second.record, "Destroy ");
+    end(comm);
+}
+
+/* 500 communicators come and go, nine at a time; the last one is one too many. */
+static void many(void)
+{
+    void *comm[9][2];
+
+    for (int round = 0; round < 56; round++) {
+        for (int i = 0; i < 9; i++)
+            MUST(n.f.CommInitAll(comm[i], 2, NULL) == 0);
+        MUST(kernels()->handles == 8);
+        said(n.record);
+        reduce(comm[8][0], 5);
+        reduce(comm[1][0], 5);
+        SAID(n.record, "AllReduce:5 ");
+        for (int i = 0; i < 9; i++)
+            MUST(n.f.CommDestroy(comm[i][0]) == 0 && n.f.CommDestroy(comm[i][1]) == 0);
+        MUST(kernels()->handles == 0);
+        said(kernels());
+    }
+}
+
+/* SYMTUNER_MODE=off: NCCL's record is that of a run without the drop-in, which the script compares. */
+static void trace(void)
+{
+    void *comm[2], *child[2], *window;
+
+    MUST(n.f.CommInitAll(comm, 2, NULL) == 0);
+    n.f.GroupStart();
+    reduce(comm[0], 16);
+    n.f.Send(a, 3, F32, 1, comm[0], NULL);
+    reduce(comm[1], 16);
+    n.f.GroupEnd();
+    n.f.CommSplit(comm[0], 1, 0, &child[0], NULL);
+    n.f.CommSplit(comm[1], -1, 0, &child[1], NULL);
+    n.f.CommWindowRegister(comm[0], a, sizeof a, &window, 1);
+    n.f.AllGather(a, b, 4, F32, child[0], NULL);
+    n.f.CommWindowDeregister(comm[0], window);
+    n.future(2);
+    n.f.CommRevoke(comm[1], 0);
+    n.f.CommFinalize(comm[0]);
+    n.f.CommDestroy(comm[0]);
+    n.f.CommAbort(comm[1]);
+    printf("%s\n", said(n.record));
+    printf("kernels: %s\n", kernels() ? "opened" : "not opened");
+}
+
+/* dlsym is the C library's for all other names, and sees who asks. */
+static void symbols(void)
+{
+    MUST(dlsym(RTLD_DEFAULT, "getpid") == (void *)getpid);
+    MUST(dlsym(RTLD_NEXT, "main") == NULL && dlerror() != NULL);
+    MUST(dlsym(RTLD_DEFAULT, "ncclNoSuchFunction") == NULL && dlerror() != NULL);
+    MUST(dlsym(dlopen("libc.so.6", RTLD_NOW), "ncclAllReduce") == NULL);
+    MUST(dlerror() != NULL && dlerror() == NULL);
+    MUST(dlsym(RTLD_DEFAULT, "ncclCommInitAll") != NULL);
+    /* the drop-in has these, but this NCCL has not */
+    MUST(dlsym(RTLD_DEFAULT, "ncclGatherConfig") == NULL && dlerror() != NULL);
+    MUST(dlsym(dlopen(NULL, RTLD_NOW), "ncclScatter") == NULL && dlerror() != NULL);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } cases[] = {{"calls", calls}, {"groups", groups}, {"life", life},   {"windows", windows},
+                 {"two", two},     {"many", many},     {"trace", trace}, {"symbols", symbols}};
+
+    MUST(argc == 3);
+    if (strcmp(argv[2], "linked") == 0)
+        nccl_linked(&n);
+    else
+        nccl_opened(&n, dlopen(argv[2], RTLD_NOW | RTLD_LOCAL));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if (strcmp(cases[i].name, argv[1]) == 0) {
+            cases[i].run();
+            return 0;
+        }
+    fprintf(stderr, "no case %s\n", argv[1]);
+    return 1;
+}

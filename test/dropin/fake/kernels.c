@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kernels.c - a libsymtuner_ar.so that only writes down its calls.
+ *
+ * As the real one it calls NCCL while it makes and frees handles, through the library that
+ * symtuner_ar_use_nccl was given; its dlsym is the drop-in's. Messages of record.nccl_from bytes
+ * or more are NCCL's.
+ */
+#include <dlfcn.h>
+#include <stdlib.h>
+
+#include "dropin/kernels.h"
+#include "test/dropin/fake/record.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+struct symtuner_ar {
+    void *comm;
+    int aborted;
+};
+
+static struct record record = {.lock = PTHREAD_MUTEX_INITIALIZER, .nccl_from = 1 << 20};
+
+EXPORT struct record *fake_kernels(void);
+EXPORT struct record *fake_kernels(void)
+{
+    return &record;
+}
+
+#define X(name, result, params) EXPORT result symtuner_ar_##name params;
+ST_KERNELS_MAP(X)
+ST_KERNELS_LATER_MAP(X)
+#undef X
+
+int symtuner_ar_use_nccl(void *library)
+{
+    if (record.nccl && record.nccl != library)
+        return 5;
+    record.nccl = library;
+    return 0;
+}
+
+/* Call NCCL as the real library does. If this reached the drop-in, it would never end. */
+static void call_nccl(void *comm)
+{
+    int (*gather)(const void *, void *, size_t, int, void *, void *);
+    int (*window)(void *, void *, size_t, void **, int);
+    void *made;
+
+    *(void **)&gather = dlsym(record.nccl, "ncclAllGather");
+    *(void **)&window = dlsym(record.nccl, "ncclCommWindowRegister");
+    gather(&record, &record, 1, 0, comm, NULL);
+    window(comm, &record, 4096, &made, 1);
+}
+
+int symtuner_ar_create(struct symtuner_ar **handles, void *const *comms, int n, const void *config)
+{
+    (void)config;
+    record_add(&record, "create:%d ", n);
+    for (int i = 0; i < n; i++)
+        call_nccl(comms[i]);
+    if (record.create)
+        return record.create;
+    for (int i = 0; i < n; i++) {
+        handles[i] = calloc(1, sizeof **handles);
+        handles[i]->comm = comms[i];
+        __atomic_add_fetch(&record.handles, 1, __ATOMIC_RELAXED);
+    }
+    return 0;
+}
+
+int symtuner_ar_destroy(struct symtuner_ar **handles, int n)
+{
+    record_add(&record, "destroy:%d ", n);
+    for (int i = 0; i < n; i++) {
+        free(handles[i]);
+        handles[i] = NULL;
+        __atomic_sub_fetch(&record.handles, 1, __ATOMIC_RELAXED);
+    }
+    return 0;
+}
+
+int symtuner_ar_register(struct symtuner_ar **handles, void *const *buffers, void *const *windows,
+                         int n, size_t bytes)
+{
+    (void)handles, (void)buffers, (void)windows;
+    record_add(&record, "register:%dx%zu ", n, bytes);
+    return 0;
+}
+
+int symtuner_ar_deregister(struct symtuner_ar **handles, void *const *buffers, int n)
+{
+    (void)handles, (void)buffers;
+    record_add(&record, "deregister:%d ", n);
+    return 0;
+}
+
+static int run(const char *name, size_t count, struct symtuner_ar *handle)
+{
+    __atomic_add_fetch(&record.collectives, 1, __ATOMIC_RELAXED);
+    record_add(&record, "%s:%zu ", name, count);
+    return handle->aborted ? 5 : 0;
+}
+
+int symtuner_ar_all_reduce(const void *send, void *recv, size_t count, int dtype, int op,
+                           struct symtuner_ar *handle, void *stream)
+{
+    (void)send, (void)recv, (void)dtype, (void)op, (void)stream;
+    return run("all_reduce", count, handle);
+}
+
+int symtuner_ar_reduce_scatter(const void *send, void *recv, size_t count, int dtype, int op,
+                               struct symtuner_ar *handle, void *stream)
+{
+    (void)send, (void)recv, (void)dtype, (void)op, (void)stream;
+    return run("reduce_scatter", count, handle);
+}
+
+int symtuner_ar_all_gather(const void *send, void *recv, size_t count, int dtype,
+                           struct symtuner_ar *handle, void *stream)
+{
+    (void)send, (void)recv, (void)dtype, (void)stream;
+    return run("all_gather", count, handle);
+}
+
+int symtuner_ar_query_coll(int coll, const void *send, const void *recv, size_t count, int dtype,
+                           int op, struct symtuner_ar *handle, struct st_plan *plan)
+{
+    (void)coll, (void)send, (void)recv, (void)dtype, (void)op, (void)handle;
+    record_add(&record, "query ");
+    plan->kernel = count * 4 >= record.nccl_from ? "nccl" : "two_lamport";
+    return plan->size == sizeof *plan ? 0 : 5;
+}
+
+int symtuner_ar_query(const void *send, const void *recv, size_t count, int dtype, int op,
+                      struct symtuner_ar *handle, struct st_plan *plan)
+{
+    return symtuner_ar_query_coll(0, send, recv, count, dtype, op, handle, plan);
+}
+
+int symtuner_ar_status(struct symtuner_ar *handle)
+{
+    (void)handle;
+    return record.status;
+}
+
+int symtuner_ar_abort(struct symtuner_ar *handle)
+{
+    record_add(&record, "abort ");
+    handle->aborted = 1;
+    __atomic_sub_fetch(&record.handles, 1, __ATOMIC_RELAXED);
+    return 0;
+}
+
+const char *symtuner_ar_error(const struct symtuner_ar *handle)
+{
+    (void)handle;
+    return "the fake kernels fail";
+}
+
+int symtuner_ar_version(void)
+{
+    return 100;
+}

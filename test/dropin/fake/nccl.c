@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * nccl.c - an NCCL that only writes down its calls. Compiled with -DVERSION=22809.
+ *
+ * It exports functions of NCCL, and ncclFromTheFuture, which nobody knows. Like NCCL it calls
+ * itself through its exported names in places: ncclBcast calls ncclBroadcast, ncclCommAbort asks
+ * ncclCommGetAsyncError. ncclGroupEnd makes the communicators that were asked for in the group.
+ */
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "dropin/entry/known.h"
+#include "test/dropin/fake/record.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+struct fake_comm {
+    int ranks, rank;
+};
+
+static struct record record = {.lock = PTHREAD_MUTEX_INITIALIZER};
+static _Thread_local int depth, pending;
+static _Thread_local struct {
+    void **where;
+    void *what;
+} later[64];
+
+EXPORT struct record *fake_record(void);
+EXPORT struct record *fake_record(void)
+{
+    return &record;
+}
+
+static int give(void **where, int ranks, int rank)
+{
+    struct fake_comm *comm = malloc(sizeof *comm);
+
+    comm->ranks = ranks;
+    comm->rank = rank;
+    if (depth == 0) {
+        *where = comm;
+        return 0;
+    }
+    later[pending].where = where;
+    later[pending++].what = comm;
+    return 0;
+}
+
+EXPORT int ncclGetVersion(int *version);
+EXPORT int ncclGetVersion(int *version)
+{
+    *version = VERSION;
+    return 0;
+}
+
+EXPORT const char *ncclGetErrorString(int result);
+EXPORT const char *ncclGetErrorString(int result)
+{
+    return result ? "an error" : "no error";
+}
+
+EXPORT int ncclGetUniqueId(struct nccl_abi_id *id);
+EXPORT int ncclGetUniqueId(struct nccl_abi_id *id)
+{
+    FILE *file = fopen("/dev/urandom", "r");
+    size_t read = fread(id, sizeof *id, 1, file);
+
+    fclose(file);
+    return read == 1 ? 0 : 3;
+}
+
+EXPORT int ncclFromTheFuture(int x);
+EXPORT int ncclFromTheFuture(int x)
+{
+    record_add(&record, "FromTheFuture:%d ", x);
+    return 0;
+}
+
+EXPORT int ncclCommCount(struct fake_comm *comm, int *count);
+EXPORT int ncclCommCount(struct fake_comm *comm, int *count)
+{
+    *count = comm->ranks;
+    return 0;
+}
+
+EXPORT int ncclCommUserRank(struct fake_comm *comm, int *rank);
+EXPORT int ncclCommUserRank(struct fake_comm *comm, int *rank)
+{
+    *rank = comm->rank;
+    return 0;
+}
+
+#define X(name) EXPORT int nccl##name(void);
+ST_PLAIN_MAP(X)
+#undef X
+#define X(name, params, args) EXPORT int nccl##name params;
+ST_KNOWN_MAP(X)
+#undef X
+#define X(name, coll, collective, factor, params, args) EXPORT int nccl##name params;
+ST_FORWARDED_MAP(X)
+#undef X
+
+int ncclGroupStart(void)
+{
+    record_add(&record, "GroupStart ");
+    depth++;
+    return 0;
+}
+
+int ncclGroupEnd(void)
+{
+    record_add(&record, "GroupEnd ");
+    if (depth == 0)
+        return 5;
+    if (--depth == 0)
+        while (pending > 0) {
+            pending--;
+            *later[pending].where = later[pending].what;
+        }
+    return 0;
+}
+
+int ncclGroupSimulateEnd(void *info)
+{
+    (void)info;
+    record_add(&record, "GroupSimulateEnd ");
+    depth--;
+    return 0;
+}
+
+int ncclCommInitRank(void **comm, int ranks, struct nccl_abi_id id, int rank)
+{
+    (void)id;
+    return give(comm, ranks, rank);
+}
+
+int ncclCommInitRankConfig(void **comm, int ranks, struct nccl_abi_id id, int rank, void *config)
+{
+    struct nccl_abi_config *c = config;
+    int result = ncclCommInitRank(comm, ranks, id, rank);
+
+    return c && c->blocking == 0 ? NCCL_ABI_IN_PROGRESS : result;
+}
+
+int ncclCommInitRankScalable(void **comm, int ranks, int rank, int ids, struct nccl_abi_id *id,
+                             void *config)
+{
+    (void)ids, (void)config, (void)id;
+    return give(comm, ranks, rank);
+}
+
+int ncclCommInitAll(void **comms, int n, const int *devices)
+{
+    (void)devices;
+    for (int i = 0; i < n; i++)
+        give(&comms[i], n, i);
+    return 0;
+}
+
+/* Every color gets half of the ranks. */
+int ncclCommSplit(void *comm, int color, int key, void **made, void *config)
+{
+    struct fake_comm *c = comm;
+
+    (void)key, (void)config;
+    *made = NULL;
+    return color < 0 ? 0 : give(made, c->ranks > 2 ? c->ranks / 2 : c->ranks, c->rank / 2);
+}
+
+int ncclCommShrink(void *comm, int *without, int n, void **made, void *config, int flags)
+{
+    struct fake_comm *c = comm;
+
+    (void)without, (void)config;
+    record_add(&record, "Shrink:%d ", flags);
+    return give(made, c->ranks - n, c->rank);
+}
+
+int ncclCommGrow(void *comm, int ranks, const struct nccl_abi_id *id, int rank, void **made,
+                 void *config)
+{
+    (void)comm, (void)id, (void)config;
+    return give(made, ranks, rank);
+}
+
+int ncclCommFinalize(void *comm)
+{
+    (void)comm;
+    record_add(&record, "Finalize ");
+    return 0;
+}
+
+int ncclCommDestroy(void *comm)
+{
+    record_add(&record, "Destroy ");
+    free(comm);
+    return 0;
+}
+
+int ncclCommAbort(void *comm)
+{
+    int error = 0;
+
+    ncclCommGetAsyncError(comm, &error);
+    record_add(&record, "Abort:%d ", error);
+    free(comm);
+    return 0;
+}
+
+int ncclCommRevoke(void *comm, int flags)
+{
+    (void)comm, (void)flags;
+    record_add(&record, "Revoke ");
+    return 0;
+}
+
+int ncclCommSuspend(void *comm, int flags)
+{
+    (void)comm, (void)flags;
+    record_add(&record, "Suspend ");
+    return 0;
+}
+
+int ncclCommGetAsyncError(void *comm, int *error)
+{
+    (void)comm;
+    *error = record.async;
+    return 0;
+}
+
+int ncclCommWindowRegister(void *comm, void *buffer, size_t bytes, void **window, int flags)
+{
+    static atomic_long number;
+
+    (void)comm, (void)buffer, (void)flags;
+    record_add(&record, "WindowRegister:%zu ", bytes);
+    if (depth == 0) {
+        *window = (void *)(uintptr_t)(0x1000 + atomic_fetch_add(&number, 16));
+        return 0;
+    }
+    later[pending].where = window;
+    later[pending++].what = (void *)(uintptr_t)(0x1000 + atomic_fetch_add(&number, 16));
+    return 0;
+}
+
+int ncclCommWindowDeregister(void *comm, void *window)
+{
+    (void)comm, (void)window;
+    record_add(&record, "WindowDeregister ");
+    return 0;
+}
+
+int ncclBcast(void *buffer, size_t count, int dtype, int root, void *comm, void *stream)
+{
+    return ncclBroadcast(buffer, buffer, count, dtype, root, comm, stream);
+}
+
+static int run(const char *name, size_t count)
+{
+    int result = __atomic_load_n(&record.fail, __ATOMIC_RELAXED);
+
+    __atomic_add_fetch(&record.collectives, 1, __ATOMIC_RELAXED);
+    record_add(&record, "%s:%zu ", name, count);
+    if (result)
+        __atomic_store_n(&record.fail, 0, __ATOMIC_RELAXED);
+    return result;
+}
+
+/* What no drop-in stands in front of, to measure against. */
+EXPORT int fake_direct(const void *send, void *recv, size_t count, int dtype, int op, void *comm,
+                       void *stream);
+EXPORT int fake_direct(const void *send, void *recv, size_t count, int dtype, int op, void *comm,
+                       void *stream)
+{
+    (void)send, (void)recv, (void)dtype, (void)op, (void)comm, (void)stream;
+    return run("direct", count);
+}
+
+int ncclAllReduce(const void *send, void *recv, size_t count, int dtype, int op, void *comm,
+                  void *stream)
+{
+    (void)send, (void)recv, (void)dtype, (void)op, (void)comm, (void)stream;
+    return run("AllReduce", count);
+}
+
+int ncclReduceScatter(const void *send, void *recv, size_t count, int dtype, int op, void *comm,
+                      void *stream)
+{
+    (void)send, (void)recv, (void)dtype, (void)op, (void)comm, (void)stream;
+    return run("ReduceScatter", count);
+}
+
+int ncclAllGather(const void *send, void *recv, size_t count, int dtype, void *comm, void *stream)
+{
+    (void)send, (void)recv, (void)dtype, (void)comm, (void)stream;
+    return run("AllGather", count);
+}
+
+int ncclBroadcast(const void *send, void *recv, size_t count, int dtype, int root, void *comm,
+                  void *stream)
+{
+    (void)send, (void)recv, (void)dtype, (void)root, (void)comm, (void)stream;
+    return run("Broadcast", count);
+}
+
+int ncclReduce(const void *send, void *recv, size_t count, int dtype, int op, int root, void *comm,
+               void *stream)
+{
+    (void)send, (void)recv, (void)dtype, (void)op, (void)root, (void)comm, (void)stream;
+    return run("Reduce", count);
+}
+
+int ncclSend(const void *send, size_t count, int dtype, int peer, void *comm, void *stream)
+{
+    (void)send, (void)dtype, (void)peer, (void)comm, (void)stream;
+    return run("Send", count);
+}
+
+int ncclRecv(void *recv, size_t count, int dtype, int peer, void *comm, void *stream)
+{
+    (void)recv, (void)dtype, (void)peer, (void)comm, (void)stream;
+    return run("Recv", count);
+}
+
+int ncclAlltoAll(const void *send, void *recv, size_t count, int dtype, void *comm, void *stream)
+{
+    (void)send, (void)recv, (void)dtype, (void)comm, (void)stream;
+    return run("AlltoAll", count);
+}
+
+int ncclAllReduceConfig(const void *send, void *recv, size_t count, int dtype, int op, void *comm,
+                        void *stream, const void *config)
+{
+    (void)send, (void)recv, (void)dtype, (void)op, (void)comm, (void)stream, (void)config;
+    return run("AllReduceConfig", count);
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * record.h - what the fake NCCL and the fake kernels write down, for a test to read.
+ *
+ * Each copy of the fake NCCL has a record of its own, which fake_record() returns; so have the
+ * kernels. A record is a text of one word per call, such as "AllReduce:64 GroupEnd ".
+ */
+#ifndef TEST_DROPIN_RECORD_H_
+#define TEST_DROPIN_RECORD_H_
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+struct record {
+    pthread_mutex_t lock;
+    bool quiet; /* count only, for many calls */
+    long collectives;
+    char text[8192];
+    /* what the test wants of the fake library */
+    int fail;         /* results of the next collective call         */
+    int status;       /* of symtuner_ar_status                       */
+    size_t nccl_from; /* messages of so many bytes are NCCL's        */
+    int create;       /* result of symtuner_ar_create                */
+    int async;        /* what ncclCommGetAsyncError says             */
+    void *nccl;       /* what symtuner_ar_use_nccl was given         */
+    long handles;     /* handles that live                           */
+};
+
+static inline void record_add(struct record *r, const char *format, ...)
+{
+    va_list args;
+    size_t used;
+
+    if (__atomic_load_n(&r->quiet, __ATOMIC_RELAXED))
+        return;
+    pthread_mutex_lock(&r->lock);
+    used = strlen(r->text);
+    if (used < sizeof r->text - 64) {
+        va_start(args, format);
+        vsnprintf(r->text + used, sizeof r->text - used, format, args);
+        va_end(args);
+    }
+    pthread_mutex_unlock(&r->lock);
+}
+
+#endif

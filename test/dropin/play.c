@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "test/dropin/play.h"
+
+#include <string.h>
+
+#define X(name) int nccl##name(void);
+ST_PLAIN_MAP(X)
+#undef X
+#define X(name, params, args) int nccl##name params;
+ST_KNOWN_MAP(X)
+#undef X
+#define X(name, coll, collective, factor, params, args)                                            \
+    int nccl##name params __attribute__((weak)); /* the fake lacks some, as an old NCCL does */
+ST_FORWARDED_MAP(X)
+#undef X
+int ncclFromTheFuture(int x);
+int ncclGetUniqueId(struct nccl_abi_id *id);
+struct record *fake_record(void);
+
+void nccl_linked(struct nccl *nccl)
+{
+#define X(name) nccl->f.name = nccl##name;
+    ST_PLAIN_MAP(X)
+#undef X
+#define X(name, params, args) nccl->f.name = nccl##name;
+    ST_KNOWN_MAP(X)
+#undef X
+#define X(name, coll, collective, factor, params, args) nccl->f.name = nccl##name;
+    ST_FORWARDED_MAP(X)
+#undef X
+    nccl->future = ncclFromTheFuture;
+    nccl->id = ncclGetUniqueId;
+    nccl->record = fake_record();
+}
+
+void nccl_opened(struct nccl *nccl, void *library)
+{
+    struct record *(*record)(void);
+
+#define X(name) *(void **)&nccl->f.name = dlsym(library, "nccl" #name);
+    ST_PLAIN_MAP(X)
+#undef X
+#define X(name, params, args) *(void **)&nccl->f.name = dlsym(library, "nccl" #name);
+    ST_KNOWN_MAP(X)
+#undef X
+#define X(name, coll, collective, factor, params, args)                                            \
+    *(void **)&nccl->f.name = dlsym(library, "nccl" #name);
+    ST_FORWARDED_MAP(X)
+#undef X
+    *(void **)&nccl->future = dlsym(library, "ncclFromTheFuture");
+    *(void **)&nccl->id = dlsym(library, "ncclGetUniqueId");
+    *(void **)&record = dlsym(library, "fake_record");
+    nccl->record = record();
+}
+
+struct record *kernels(void)
+{
+    void *library = dlopen("libsymtuner_ar.so", RTLD_NOW | RTLD_NOLOAD);
+    struct record *(*record)(void) = NULL;
+
+    if (library)
+        *(void **)&record = dlsym(library, "fake_kernels");
+    return record ? record() : NULL;
+}
+
+const char *said(struct record *record)
+{
+    static _Thread_local char text[sizeof record->text];
+
+    memcpy(text, record->text, sizeof text);
+    record->text[0] = '\0';
+    return text;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* play.h - what the programs that play with the drop-in share. */
+#ifndef TEST_DROPIN_PLAY_H_
+#define TEST_DROPIN_PLAY_H_
+
+#include <dlfcn.h>
+#include <stdlib.h>
+
+#include "dropin/entry/known.h"
+#include "test/dropin/fake/record.h"
+
+#define MUST(condition)                                                                            \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+/* One NCCL as the program sees it. */
+struct nccl {
+    struct st_functions f;
+    int (*future)(int);
+    int (*id)(struct nccl_abi_id *);
+    struct record *record;
+};
+
+/* The functions that the dynamic linker gave this program. */
+void nccl_linked(struct nccl *nccl);
+/* The functions that dlsym gives for a library. */
+void nccl_opened(struct nccl *nccl, void *library);
+
+/* The record of the fake kernels; NULL while the drop-in has not opened them. */
+struct record *kernels(void);
+
+/* Return and empty the text of a record. */
+const char *said(struct record *record);
+#define SAID(record, text)                                                                         \
+    do {                                                                                           \
+        const char *heard = said(record);                                                          \
+                                                                                                   \
+        if (strcmp(heard, text) != 0) {                                                            \
+            fprintf(stderr, "%s:%d: heard \"%s\"\n         want \"%s\"\n", __FILE__, __LINE__,     \
+                    heard, text);                                                                  \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+enum { F32 = 7, SUM = 0 };
+
+#endif

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ranks.c - one process per rank, and who then runs its calls.
+ *
+ * usage: ranks SEED RANKS RANK    SEED names the communicator; prints "ours" or "nccl", and the
+ *                                 seconds that making it took
+ *        ranks none               makes no communicator and starts sh
+ *        ranks count FILE         creates FILE as `symtuner run` does, starts "ranks loader" with
+ *                                 it, which forks and dies by SIGKILL, and checks what was counted
+ */
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "dropin/tally.h"
+#include "test/dropin/play.h"
+
+static struct nccl n;
+static float a[16], b[16];
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void call(void *comm)
+{
+    said(n.record);
+    MUST(n.f.AllReduce(a, b, 16, F32, SUM, comm, NULL) == 0);
+}
+
+/* Makes a communicator, and a child that uses it without having made one, as data loaders do. */
+static void load(void)
+{
+    void *comm[2];
+
+    MUST(n.f.CommInitAll(comm, 2, NULL) == 0);
+    call(comm[0]);
+    if (fork() == 0) {
+        call(comm[0]);
+        _exit(0);
+    }
+    MUST(wait(NULL) > 0);
+    MUST(n.f.Broadcast(a, b, 8, F32, 0, comm[1], NULL) == 0);
+    raise(SIGKILL);
+}
+
+static void count(const char *program, const char *path)
+{
+    char error[256];
+    struct st_tally *tally = st_tally_create(path, error, sizeof error);
+    struct st_tally_slot *slot;
+    pid_t child;
+    int status;
+
+    MUST(tally != NULL);
+    child = fork();
+    if (child == 0) {
+        setenv(ST_TALLY_VARIABLE, path, 1);
+        execl(program, program, "loader", "", (char *)NULL);
+        _exit(127);
+    }
+    MUST(waitpid(child, &status, 0) == child && WIFSIGNALED(status));
+    MUST(st_tally_used(tally) == 1);
+    slot = &tally->slot[0];
+    MUST(slot->pid == child && slot->nccl == 22809 && slot->ranks == 2);
+    MUST(strcmp(slot->program, "ranks") == 0 && strstr(slot->library, "first/libnccl.so.2"));
+    MUST(slot->comms[ST_WHY_OURS] == 2);
+    MUST(slot->call[ST_TALLY_ALL_REDUCE][ST_WHY_OURS].calls == 1);
+    MUST(slot->call[ST_TALLY_ALL_REDUCE][ST_WHY_OURS].bytes == 64);
+    MUST(slot->call[ST_TALLY_BROADCAST][ST_WHY_COLLECTIVE].calls == 1);
+    MUST(unlink(path) == 0);
+}
+
+int main(int argc, char **argv)
+{
+    struct nccl_abi_id id = {{0}};
+    void *comm;
+    double start = now();
+
+    if (argc == 2)
+        return execlp("sh", "sh", "-c", "echo child", (char *)NULL);
+    if (argc == 3 && strcmp(argv[1], "count") == 0) {
+        count(argv[0], argv[2]);
+        return 0;
+    }
+    nccl_linked(&n);
+    if (argc == 3)
+        load();
+    MUST(argc == 4);
+    snprintf(id.bytes, sizeof id.bytes, "%s", argv[1]);
+    MUST(n.f.CommInitRank(&comm, atoi(argv[2]), id, atoi(argv[3])) == 0);
+    start = now() - start;
+    call(comm);
+    printf("%s %.1f\n", *n.record->text ? "nccl" : "ours", start);
+    MUST(n.f.CommDestroy(comm) == 0);
+    return 0;
+}

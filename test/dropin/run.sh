@@ -1,0 +1,125 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# run.sh BUILD - plays programs on a fake NCCL and fake kernels, with the drop-in preloaded.
+#
+# Without a GPU. NCCL_WHEELS=DIR: look below DIR for real libnccl.so.2 as well; without it the one of
+# the Python package nvidia-nccl is used, if there is one. Exit 1: the output says what differs.
+set -u
+here=$PWD/$1/dropin-test
+so=$here/libsymtuner_nccl.so
+failed=0
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+case $1 in *-*) san=1 ;; *) san=0 ;; esac
+# a sanitizer's library must not be the first one then; fake communicators leak on purpose
+ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0
+export ASAN_OPTIONS SECOND="$here/second/libnccl.so.2"
+unset LD_PRELOAD LD_LIBRARY_PATH
+
+fail() { echo "FAIL dropin: $*"; failed=1; }
+# Run a command under the drop-in; FIRST names the NCCL that programs are linked with.
+under() { LD_LIBRARY_PATH=$here/${FIRST:-first} LD_PRELOAD=${PRELOAD:-$so} "$@"; }
+bare() { LD_LIBRARY_PATH=$here/first "$@"; }
+
+for how in linked "$here/first/libnccl.so.2"; do
+    for what in calls groups life windows two many symbols; do
+        under "$here/cases" $what "$how" 2> "$work/err" || { fail "case $what $how"; cat "$work/err"; }
+    done
+done
+
+# --- ranks in processes of their own ---------------------------------------------------------------
+# ranks RANKS WANT [WITHOUT...]: rank i runs without the drop-in if WITHOUT has bare:i, with
+# variables if it has i:NAME=VALUE. WANT is what every rank must print, and "warned" how often it warns.
+number=0
+ranks()
+{
+    count=$1 want=$2 warned=$3
+    shift 3
+    number=$((number + 1))
+    i=0
+    pids=
+    while [ $i -lt "$count" ]; do
+        how=under variable=NOTHING=1
+        for word; do
+            case $word in bare:$i) how=bare ;; $i:*) variable=${word#*:} ;; esac
+        done
+        ( export "$variable"; exec 2> "$work/err.$i"; $how "$here/ranks" "$$-$number" "$count" $i > "$work/out.$i" ) &
+        pids="$pids $!"
+        i=$((i + 1))
+    done
+    for pid in $pids; do wait "$pid" || fail "a rank of $count ended with an error ($*)"; done
+    i=0 lines=0
+    while [ $i -lt "$count" ]; do
+        [ "$(cut -d' ' -f1 "$work/out.$i")" = "$want" ] || { fail "rank $i of $count is not $want ($*)"; cat "$work/err.$i"; }
+        [ "$(cut -d' ' -f2 "$work/out.$i" | cut -d. -f1)" -le 5 ] || fail "rank $i waited $(cat "$work/out.$i") s ($*)"
+        lines=$((lines + $(grep -c . < "$work/err.$i")))
+        i=$((i + 1))
+    done
+    [ $lines = "$warned" ] || { fail "$lines lines on stderr, not $warned ($*)"; cat "$work"/err.*; }
+}
+objects() { find /dev/shm -name "symtuner-nccl-1-$(id -u)-*" 2> /dev/null | sort; }
+objects > "$work/before"
+ranks 2 ours 0
+ranks 4 ours 0
+ranks 2 nccl 1 bare:0
+ranks 4 nccl 1 bare:2
+ranks 2 nccl 1 1:SYMTUNER_MODE=off
+ranks 2 nccl 1 0:SYMTUNER_ONLY=allreduce
+ranks 2 nccl 1 1:SYMTUNER_MAX_COMMS=0
+ranks 2 nccl 1 0:SYMTUNER_VERIFY=some
+ranks 2 nccl 0 0:SYMTUNER_MODE=observe 1:SYMTUNER_MODE=observe
+ranks 2 nccl 0 0:SYMTUNER_MACHINE=gpus=1 1:SYMTUNER_MACHINE=gpus=1
+FIRST=old ranks 2 nccl 0
+mkdir "$work/alone" && cp "$here/libsymtuner_nccl.so" "$work/alone/"
+PRELOAD=$work/alone/libsymtuner_nccl.so ranks 2 nccl 2 # each says that it has no kernels
+objects > "$work/after"
+cmp -s "$work/before" "$work/after" || { fail "shared memory is left behind"; diff "$work/before" "$work/after"; }
+
+# --- inert -----------------------------------------------------------------------------------------
+for how in linked "$here/first/libnccl.so.2"; do
+    bare "$here/cases" trace "$how" > "$work/bare"
+    SYMTUNER_MODE=off under "$here/cases" trace "$how" > "$work/off" 2>&1
+    cmp -s "$work/bare" "$work/off" || { fail "SYMTUNER_MODE=off changes NCCL's calls"; diff "$work/bare" "$work/off"; }
+    grep -q 'AllReduce:16' "$work/bare" || fail "the trace is empty"
+done
+if [ $san = 0 ]; then
+    [ "$(under "$here/ranks" none 2>&1)" = child ] || fail "a child without NCCL notices the drop-in"
+    PRELOAD=/no/such/libsymtuner_nccl.so under "$here/ranks" none 2> "$work/err" | grep -q child ||
+        fail "a wrong path breaks the program"
+fi
+
+# --- beside another preload ------------------------------------------------------------------------
+# In front of ours it sees every call, behind ours only those that are NCCL's.
+PRELOAD="$here/preload.so $so" under "$here/ranks" "$$-p1" 1 0 > "$work/out" 2>&1
+grep -q preload:16 "$work/out" || fail "a preload in front of the drop-in is passed by"
+PRELOAD="$so $here/preload.so" under "$here/ranks" "$$-p2" 1 0 > "$work/out" 2>&1
+grep -q preload:16 "$work/out" || fail "a preload behind the drop-in is passed by"
+
+# --- counting, threads, cost -----------------------------------------------------------------------
+under "$here/ranks" count "$work/tally" || fail "counting"
+SYMTUNER_MAX_COMMS=200 under "$here/threads" "${ROUNDS:-20}" || fail "threads"
+if [ $san = 0 ]; then
+    under "$here/cost" "$here/first/libnccl.so.2" > "$work/out" || fail "cost"
+    cat "$work/out"
+    awk '{ for (i = 1; i <= NF; i++) if ($i ~ /^\+/ && $i + 0 > 100) exit 1 }' "$work/out" ||
+        fail "more than 100 ns for a forwarded call"
+fi
+
+# --- real NCCLs ------------------------------------------------------------------------------------
+real=0
+if [ $san = 0 ]; then
+    for library in $(find "${NCCL_WHEELS:-/nonexistent}" -name libnccl.so.2 2> /dev/null || true) \
+        $(python3 -c 'import nvidia.nccl as n; print(list(n.__path__)[0] + "/lib/libnccl.so.2")' 2> /dev/null); do
+        python3 test/dropin/wheels.py "$library" > "$work/bare" 2>&1 || fail "$library cannot be called"
+        LD_PRELOAD=$so python3 test/dropin/wheels.py "$library" > "$work/out" 2>&1
+        [ "$(grep -v '^stands' "$work/bare")" = "$(grep -v '^stands' "$work/out")" ] ||
+            { fail "$library answers otherwise under the drop-in"; diff "$work/bare" "$work/out"; }
+        grep -q '^stands in front of AllReduce ReduceScatter AllGather .* CommDestroy' "$work/out" ||
+            fail "$library is passed by: $(grep ^stands "$work/out")"
+        real=$((real + 1))
+    done
+fi
+[ $failed = 0 ] && echo "dropin: linked, dlopen, ranks, threads are right; $real real NCCL$([ $real = 1 ] || echo s)$(
+    [ $real -gt 0 ] || echo ' (NCCL_WHEELS=DIR names some)')"
+exit $failed

@@ -1,0 +1,37 @@
+# test.mk - the drop-in on a fake NCCL and fake kernels.
+
+DI := $(B)/dropin-test
+DI_CC = $(CC) $(filter-out -MMD -MP,$(CFLAGS)) $(LDFLAGS)
+
+# Copies of a fake NCCL: two of one release, one that is too old for the kernels.
+$(DI)/first/libnccl.so.2 $(DI)/second/libnccl.so.2: DI_VERSION := 22809
+$(DI)/old/libnccl.so.2: DI_VERSION := 22707
+DI_NCCL := $(patsubst %,$(DI)/%/libnccl.so.2,first second old)
+$(DI_NCCL): test/dropin/fake/nccl.c test/dropin/fake/record.h dropin/entry/known.h
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(DI_CC) -DVERSION=$(DI_VERSION) -shared \
+	    -Wl,-soname,libnccl.so.2 -o $@ $<
+$(DI)/libsymtuner_ar.so: test/dropin/fake/kernels.c test/dropin/fake/record.h dropin/kernels.h
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(DI_CC) -shared -Wl,-soname,libsymtuner_ar.so -o $@ $<
+$(DI)/preload.so: test/dropin/fake/preload.c
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(DI_CC) -shared -o $@ $< -ldl
+# The drop-in looks for the kernels beside the path that it is loaded by.
+$(DI)/libsymtuner_nccl.so: $(B)/libsymtuner_nccl.so
+	@mkdir -p $(@D)
+	$(Q)ln -sf ../$(<F) $@
+DI_PROGRAMS := $(patsubst %,$(DI)/%,cases ranks threads cost)
+$(DI_PROGRAMS): $(DI)/%: test/dropin/%.c test/dropin/play.c test/dropin/play.h $(TALLY) \
+                $(DI)/first/libnccl.so.2
+	$(call say,CC)
+	$(Q)$(DI_CC) -o $@ test/dropin/$*.c test/dropin/play.c $(TALLY) \
+	    $(DI)/first/libnccl.so.2 -ldl -lpthread
+
+TEST_ALSO += test-dropin
+test-dropin: $(DI_NCCL) $(DI)/libsymtuner_ar.so $(DI)/libsymtuner_nccl.so $(DI)/preload.so \
+             $(DI_PROGRAMS)
+	$(Q)sh test/dropin/run.sh $(B)

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * threads.c - 64 threads with communicators of their own make random calls, while another thread
+ * asks about all of them and ends some, as torch's watchdog does. For ThreadSanitizer, too.
+ *
+ * usage: threads ROUNDS
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "test/dropin/play.h"
+
+enum { THREADS = 64 };
+
+static struct nccl n;
+static int rounds;
+static float a[16], b[16];
+static atomic_long ours, theirs; /* calls that must reach the kernels and NCCL */
+static _Atomic(void *) watched[THREADS];
+static atomic_bool stop;
+
+static void *work(void *self)
+{
+    _Atomic(void *) *mine = self;
+    unsigned seed = (unsigned)(mine - watched) * 2654435761u + 1;
+
+    for (int round = 0; round < rounds; round++) {
+        void *comm[2];
+        int calls;
+
+        MUST(n.f.CommInitAll(comm, 2, NULL) == 0);
+        atomic_fetch_add(&theirs, 2); /* one all-gather of the kernels for each handle */
+        atomic_store(mine, comm[0]);
+        for (int i = 0; i < 50; i++) {
+            bool mixed = rand_r(&seed) % 4 == 0;
+
+            calls = (int)(rand_r(&seed) % 4u);
+            n.f.GroupStart();
+            for (int k = 0; k < calls; k++)
+                MUST(n.f.AllReduce(a, b, 16, F32, SUM, comm[k & 1], NULL) == 0);
+            if (mixed) {
+                n.f.Broadcast(a, b, 4, F32, 0, comm[0], NULL);
+                n.f.Broadcast(a, b, 4, F32, 0, comm[1], NULL);
+            }
+            MUST(n.f.GroupEnd() == 0);
+            atomic_fetch_add(mixed ? &theirs : &ours, calls);
+            MUST(n.f.AllReduce(a, b, 16, F32, 5, comm[0], NULL) == 0);
+            atomic_fetch_add(&theirs, 1 + 2 * mixed);
+        }
+        while (atomic_exchange(mine, NULL) != comm[0])
+            ; /* the other thread asks about it just now */
+        for (int i = 0; i < 2; i++)
+            MUST((round % 2 ? n.f.CommDestroy : n.f.CommAbort)(comm[i]) == 0);
+    }
+    return NULL;
+}
+
+static void *watch(void *self)
+{
+    (void)self;
+    while (!atomic_load(&stop))
+        for (int i = 0; i < THREADS; i++) {
+            void *comm = atomic_exchange(&watched[i], NULL);
+            int error = 0;
+
+            if (!comm)
+                continue;
+            MUST(n.f.CommGetAsyncError(comm, &error) == 0 && error == 0);
+            atomic_store(&watched[i], comm);
+        }
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    pthread_t thread[THREADS], watchdog;
+    void *first[2];
+    long nccl_before, ours_before;
+
+    MUST(argc == 2);
+    rounds = atoi(argv[1]);
+    nccl_linked(&n);
+    MUST(n.f.CommInitAll(first, 2, NULL) == 0);
+    n.record->quiet = kernels()->quiet = true;
+    nccl_before = n.record->collectives;
+    ours_before = kernels()->collectives;
+    MUST(pthread_create(&watchdog, NULL, watch, NULL) == 0);
+    for (int i = 0; i < THREADS; i++)
+        MUST(pthread_create(&thread[i], NULL, work, &watched[i]) == 0);
+    for (int i = 0; i < THREADS; i++)
+        MUST(pthread_join(thread[i], NULL) == 0);
+    atomic_store(&stop, true);
+    MUST(pthread_join(watchdog, NULL) == 0);
+    MUST(kernels()->collectives - ours_before == ours);
+    MUST(n.record->collectives - nccl_before == theirs);
+    MUST(kernels()->handles == 2);
+    printf("threads: %ld calls by the kernels, %ld by NCCL\n", (long)ours, (long)theirs);
+    return 0;
+}

@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""wheels.py LIBRARY - calls a real NCCL by ctypes and prints what it answers, without a GPU.
+
+run.sh compares what it prints with and without the drop-in: they must be the same, but for the
+line "stands in front of", which lists the functions whose address is not in NCCL.
+"""
+import ctypes
+import os
+import sys
+
+path = sys.argv[1]
+nccl = ctypes.CDLL(path)
+
+
+def owner(function):
+    """Return the name of the library that a function lies in."""
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    for line in open("/proc/self/maps"):
+        span = line.split()[0].split("-")
+        if int(span[0], 16) <= address < int(span[1], 16):
+            return os.path.basename(line.split()[-1])
+    return "?"
+
+
+version = ctypes.c_int()
+print("version", nccl.ncclGetVersion(ctypes.byref(version)), version.value)
+names = ["AllReduce", "ReduceScatter", "AllGather", "Broadcast", "Send", "GroupStart", "GroupEnd",
+         "CommInitRank", "CommInitRankConfig", "CommInitAll", "CommSplit", "CommShrink", "CommGrow",
+         "CommDestroy", "CommAbort", "CommRevoke", "CommSuspend", "CommWindowRegister", "AlltoAll",
+         "AllReduceConfig", "GetErrorString", "GetUniqueId", "MemAlloc", "ParamBind"]
+there = [name for name in names if hasattr(nccl, "nccl" + name)]
+print("has", *there)
+print("stands in front of", *(name for name in there
+                              if owner(getattr(nccl, "nccl" + name)) != "libnccl.so.2"))
+print("group", nccl.ncclGroupStart(), nccl.ncclGroupStart(), nccl.ncclGroupEnd(),
+      nccl.ncclGroupEnd(), nccl.ncclGroupEnd())
+buffer = (ctypes.c_float * 4)()
+null = ctypes.c_void_p()
+count = ctypes.c_size_t(4)
+print("no communicator", nccl.ncclAllReduce(buffer, buffer, count, 7, 0, null, null),
+      nccl.ncclBroadcast(buffer, buffer, count, 7, 0, null, null),
+      nccl.ncclCommDestroy(null), nccl.ncclCommAbort(null),
+      nccl.ncclCommGetAsyncError(null, ctypes.byref(version)))
+comm = (ctypes.c_void_p * 2)()
+print("no GPU", nccl.ncclCommInitAll(comm, 2, None) != 0)
+identity = (ctypes.c_char * 128)()
+nccl.ncclGroupStart()
+print("in a group", nccl.ncclAllGather(buffer, buffer, count, 7, null, null))
+print("end", nccl.ncclGroupEnd() != 0)
