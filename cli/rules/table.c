@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* table.c - symtuner table RULES: prints the decision map as text or as JSON. */
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/commands.h"
@@ -13,35 +12,20 @@
 
 enum { LABEL = 22, CELL = 12, ACROSS = (ST_TEXT_WIDTH - LABEL) / (CELL + 1) };
 
-static int by_value(const void *a, const void *b)
+/* Return the smallest size above ${at} at which a run of one of the ${n} columns begins; 0: there
+ * is none. */
+static uint64_t next_edge(const struct st_map *map, const int *column, int n, uint64_t at)
 {
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    uint64_t next = UINT64_MAX;
 
-    return (x > y) - (x < y);
-}
+    for (int i = 0; i < n; i++) {
+        const struct st_column *one = &map->column[column[i]];
 
-/* Fill ${edges_out} with the sizes at which a run of one of the ${n} columns begins, in order.
- * Returns how many there are; 0: out of memory. The caller frees ${edges_out}. */
-static int edges(const struct st_map *map, const int *column, int n, uint64_t **edges_out)
-{
-    int count = 0, unique = 0;
-    uint64_t *edge;
-
-    for (int i = 0; i < n; i++)
-        count += map->column[column[i]].runs;
-    edge = malloc((size_t)count * sizeof *edge);
-    if (!edge)
-        return 0;
-    count = 0;
-    for (int i = 0; i < n; i++)
-        for (int r = 0; r < map->column[column[i]].runs; r++)
-            edge[count++] = map->column[column[i]].run[r].lo;
-    qsort(edge, (size_t)count, sizeof *edge, by_value);
-    for (int i = 0; i < count; i++)
-        if (i == 0 || edge[i] != edge[unique - 1])
-            edge[unique++] = edge[i];
-    *edges_out = edge;
-    return unique;
+        for (int r = 0; r < one->runs; r++)
+            if (one->run[r].lo > at && one->run[r].lo < next)
+                next = one->run[r].lo;
+    }
+    return next == UINT64_MAX ? 0 : next;
 }
 
 /* Print ${text} in a field of ${width} characters; width 0 ends the line. Blanks are held back
@@ -64,8 +48,7 @@ static void put(FILE *out, const char *text, int width)
 /* Print one grid: ${n} columns of one collective. */
 static void print_columns(const struct st_map *map, const int *column, int n, FILE *out)
 {
-    uint64_t *edge = NULL;
-    int rows = edges(map, column, n, &edge);
+    uint64_t at = map->column[column[0]].run[0].lo, next; /* all columns begin alike */
     char text[64], cell[ST_MAP_CELL];
 
     put(out, "", 0);
@@ -77,16 +60,15 @@ static void print_columns(const struct st_map *map, const int *column, int n, FI
     for (int i = 0; i < n; i++)
         put(out, map->column[column[i]].registered ? "registered" : "plain", CELL + 1);
     put(out, "", 0);
-    for (int r = 0; r < rows; r++) {
-        uint64_t last = r + 1 < rows ? edge[r + 1] - 1 : UINT64_MAX;
-
-        put(out, st_map_range(edge[r], last, text, sizeof text), LABEL);
+    do {
+        next = next_edge(map, column, n, at);
+        put(out, st_map_range(at, next ? next - 1 : UINT64_MAX, text, sizeof text), LABEL);
         for (int i = 0; i < n; i++)
-            put(out, st_map_cell(&st_map_at(&map->column[column[i]], edge[r])->decision, cell),
+            put(out, st_map_cell(&st_map_at(&map->column[column[i]], at)->decision, cell),
                 CELL + 1);
         put(out, "", 0);
-    }
-    free(edge);
+        at = next;
+    } while (at);
 }
 
 /* Print one grid per collective, continued in a further grid if its columns do not fit the width.
