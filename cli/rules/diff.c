@@ -6,7 +6,12 @@
 #include "cli/text.h"
 #include "cli/values.h"
 
+/* Two maps, and the part of them that is compared: a column, or what [kernels] rules decide for one
+ * number of ranks and kind of buffers. */
 struct report {
+    const struct st_map *map[2]; /* of the old rules, of the new rules     */
+    int column;                  /* its index in both maps; -1: the kernels */
+    int ranks, registered;
     bool as_json;
     struct st_json json;
     int changes;
@@ -24,86 +29,98 @@ static void detail(const struct symtuner_decision *d, char *text, size_t size)
                     st_map_entries(d->forbid, entries, sizeof entries));
 }
 
-/* Print a range of sizes for which the decisions differ. ${coll} is the collective; NULL: the
- * decisions are for libsymtuner_ar.so. */
-static void tell(struct report *report, const char *coll, int ranks, int registered, uint64_t lo,
-                 uint64_t hi, const char *before, const char *after)
+/* Return what map[${side}] says about ${bytes}: a struct symtuner_decision or, for the kernels, a
+ * struct symtuner_kernel_decision. It holds up to ${hi_out}. */
+static const void *decision_at(const struct report *report, int side, uint64_t bytes,
+                               uint64_t *hi_out)
 {
-    char range[64], line[1200];
+    static const struct symtuner_kernel_decision none = {.rule = -1};
+    const struct st_map *map = report->map[side];
+
+    if (report->column >= 0) {
+        const struct st_run *run = st_map_at(&map->column[report->column], bytes);
+
+        *hi_out = run->hi;
+        return &run->decision;
+    } else {
+        const struct st_kernel_run *run = st_map_kernels_at(map, report->ranks, bytes);
+
+        *hi_out = run ? run->hi : UINT64_MAX;
+        return run ? &run->decision[report->registered] : &none;
+    }
+}
+
+static bool alike(const struct report *report, const void *a, const void *b)
+{
+    return report->column < 0 ? st_map_kernels_alike(a, b) : st_map_alike(a, b);
+}
+
+static void put_into_words(const struct report *report, const void *decision, char *text,
+                           size_t size)
+{
+    if (report->column < 0)
+        st_map_kernel(decision, text, size);
+    else
+        detail(decision, text, size);
+}
+
+/* Print a range of sizes for which the decisions differ. */
+static void tell(struct report *report, uint64_t lo, uint64_t hi, const void *old, const void *new)
+{
+    const char *coll = report->column < 0
+                           ? NULL
+                           : symtuner_coll_name((int)report->map[0]->column[report->column].coll);
+    char range[64], before[480], after[480], line[1200];
     struct st_json *json = &report->json;
 
     report->changes++;
+    put_into_words(report, old, before, sizeof before);
+    put_into_words(report, new, after, sizeof after);
     if (report->as_json) {
         st_json_open(json, NULL, "\n {");
         if (coll)
             st_json_text(json, "coll", coll);
         else
             st_json_bool(json, "kernels", true);
-        st_json_int(json, "ranks", ranks);
-        st_json_bool(json, "registered", registered);
+        st_json_int(json, "ranks", report->ranks);
+        st_json_bool(json, "registered", report->registered);
         st_map_json_range(json, lo, hi);
         st_json_text(json, "old", before);
         st_json_text(json, "new", after);
         st_json_close(json);
         return;
     }
-    printf("%-13s %2d rank%s %-10s %-21s ", coll ? coll : "kernels", ranks, ranks == 1 ? " " : "s",
-           registered ? "registered" : "plain", st_map_range(lo, hi, range, sizeof range));
+    printf("%-13s %2d rank%s %-10s %-21s ", coll ? coll : "kernels", report->ranks,
+           report->ranks == 1 ? " " : "s", report->registered ? "registered" : "plain",
+           st_map_range(lo, hi, range, sizeof range));
     snprintf(line, sizeof line, "%s -> %s", before, after);
     st_text_wrap(stdout, 56, line);
 }
 
-static void change(struct report *report, const struct st_column *column, uint64_t lo, uint64_t hi,
-                   const struct symtuner_decision *old, const struct symtuner_decision *new)
+/* Compare from size ${lo} on; print neighbouring ranges with the same change on one line. */
+static void compare(struct report *report, uint64_t lo)
 {
-    char before[480], after[480];
+    const void *old = NULL, *new = NULL; /* the change that began at ${from}, if any */
+    uint64_t from = lo, hi, end;
 
-    detail(old, before, sizeof before);
-    detail(new, after, sizeof after);
-    tell(report, symtuner_coll_name((int)column->coll), column->ranks, column->registered, lo, hi,
-         before, after);
-}
+    for (;; lo = hi + 1) {
+        const void *x = decision_at(report, 0, lo, &hi), *y = decision_at(report, 1, lo, &end);
 
-/* Compare two columns run by run; print neighbouring ranges with the same change on one line. */
-static void compare(struct report *report, const struct st_column *a, const struct st_column *b)
-{
-    const struct st_run *x = a->run, *y = b->run, *last = a->run + a->runs;
-    const struct symtuner_decision *old = NULL, *new = NULL;
-    uint64_t from = 0, lo = x->lo;
-
-    while (x < last) {
-        uint64_t hi = x->hi < y->hi ? x->hi : y->hi;
-        bool differ = !st_map_alike(&x->decision, &y->decision);
-
-        if (old &&
-            (!differ || !st_map_alike(old, &x->decision) || !st_map_alike(new, &y->decision))) {
-            change(report, a, from, lo - 1, old, new);
+        hi = end < hi ? end : hi;
+        if (old && (!alike(report, old, x) || !alike(report, new, y))) {
+            tell(report, from, lo - 1, old, new);
             old = NULL;
         }
-        if (differ && !old) {
+        if (!old && !alike(report, x, y)) {
             from = lo;
-            old = &x->decision;
-            new = &y->decision;
+            old = x;
+            new = y;
         }
         if (hi == UINT64_MAX)
             break;
-        x += x->hi == hi;
-        y += y->hi == hi;
-        lo = hi + 1;
     }
     if (old)
-        change(report, a, from, UINT64_MAX, old, new);
-}
-
-static void kernel_change(void *with, const struct st_kernel_run *range, int registered,
-                          const struct symtuner_kernel_decision *old,
-                          const struct symtuner_kernel_decision *new)
-{
-    char before[80], after[80];
-
-    st_map_kernel(old, before, sizeof before);
-    st_map_kernel(new, after, sizeof after);
-    tell(with, NULL, range->ranks, registered, range->lo, range->hi, before, after);
+        tell(report, from, UINT64_MAX, old, new);
 }
 
 static const struct st_command_line line = {
@@ -123,7 +140,7 @@ int st_cmd_diff(int argc, char **argv)
 {
     static struct st_map one, other; /* static because it is large */
     struct st_map_request request;
-    struct report report = {.json.out = stdout};
+    struct report report = {.map = {&one, &other}, .json.out = stdout};
     struct st_json *json = &report.json;
     int status = st_map_read(&line, argc, argv, &request);
 
@@ -142,10 +159,17 @@ int st_cmd_diff(int argc, char **argv)
         st_json_open(json, NULL, "{");
         st_json_open(json, "changes", "[");
     }
-    for (int c = 0; c < one.columns; c++)
-        compare(&report, &one.column[c], &other.column[c]);
-    if (request.colls >> SYMTUNER_ALLREDUCE & 1)
-        st_map_kernels_diff(&one, &other, kernel_change, &report);
+    for (report.column = 0; report.column < one.columns; report.column++) {
+        report.ranks = one.column[report.column].ranks;
+        report.registered = one.column[report.column].registered;
+        compare(&report, request.lo);
+    }
+    report.column = -1;
+    for (int r = 0; r < 2 * request.n_ranks; r++) {
+        report.ranks = request.ranks[r / 2];
+        report.registered = r % 2;
+        compare(&report, request.lo);
+    }
     if (request.json) {
         st_json_close(json);
         st_json_open(json, "process_ctas", "\n {");

@@ -91,24 +91,20 @@ uint64_t st_map_edge(uint64_t at, uint64_t end, bool (*alike)(void *, uint64_t, 
  * or number of ranks, there are no runs. Runs beyond ST_MAP_KERNELS are left out. */
 void st_map_kernels(const struct st_map_request *request, const symtuner_rules *rules,
                     struct st_map *map);
-bool st_map_kernels_alike(const struct symtuner_kernel_decision *a,
-                          const struct symtuner_kernel_decision *b);
 /* Put a decision into words: "one_lamport, 64 CTAs of 128 threads", or "own table" if no rule
  * applies. Returns ${text}. */
 const char *st_map_kernel(const struct symtuner_kernel_decision *decision, char *text, size_t size);
 void st_map_kernels_print(const struct st_map_request *request, const struct st_map *map,
                           FILE *out);
 void st_map_kernels_json(const struct st_map *map, struct st_json *json);
-/* Call ${tell} for each range of sizes for which two maps of the same request have different kernel
- * decisions. */
-void st_map_kernels_diff(const struct st_map *a, const struct st_map *b,
-                         void (*tell)(void *with, const struct st_kernel_run *range, int registered,
-                                      const struct symtuner_kernel_decision *old,
-                                      const struct symtuner_kernel_decision *new),
-                         void *with);
+/* Return the run for ${ranks} that ${bytes} falls into; NULL: the library's own table decides. */
+const struct st_kernel_run *st_map_kernels_at(const struct st_map *map, int ranks, uint64_t bytes);
 
-/* Do both decisions have the same effect on NCCL, even if they come from different rules? */
+/* Do both decisions have the same effect on NCCL, or on libsymtuner_ar.so, even if they come from
+ * different rules? */
 bool st_map_alike(const struct symtuner_decision *a, const struct symtuner_decision *b);
+bool st_map_kernels_alike(const struct symtuner_kernel_decision *a,
+                          const struct symtuner_kernel_decision *b);
 
 /* Do two columns have the same collective and, at every size, the same decision by the same
  * rule? */

@@ -171,58 +171,11 @@ void st_map_kernels_json(const struct st_map *map, struct st_json *json)
         }
 }
 
-/* Return the run for ${ranks} that ${lo} falls into; NULL: the library's own table decides. */
-static const struct st_kernel_run *run_at(const struct st_map *map, int ranks, uint64_t lo)
+const struct st_kernel_run *st_map_kernels_at(const struct st_map *map, int ranks, uint64_t bytes)
 {
     for (int i = 0; i < map->kernels; i++)
-        if (map->kernel[i].ranks == ranks && map->kernel[i].lo <= lo && lo <= map->kernel[i].hi)
+        if (map->kernel[i].ranks == ranks && map->kernel[i].lo <= bytes &&
+            bytes <= map->kernel[i].hi)
             return &map->kernel[i];
     return NULL;
-}
-
-void st_map_kernels_diff(const struct st_map *a, const struct st_map *b,
-                         void (*tell)(void *with, const struct st_kernel_run *range, int registered,
-                                      const struct symtuner_kernel_decision *old,
-                                      const struct symtuner_kernel_decision *new),
-                         void *with)
-{
-    static const struct symtuner_kernel_decision none = {.rule = -1};
-    const struct st_map *longer = a->kernels ? a : b; /* take one that has runs */
-    int last = -1;
-
-    for (int i = 0; i < longer->kernels; i++) {
-        int ranks = longer->kernel[i].ranks;
-
-        if (ranks == last)
-            continue;
-        last = ranks;
-        for (int registered = 0; registered < 2; registered++) {
-            struct st_kernel_run range = {.ranks = ranks};
-            const struct symtuner_kernel_decision *old = NULL, *new = NULL;
-
-            for (uint64_t lo = longer->kernel[i].lo;;) {
-                const struct st_kernel_run *x = run_at(a, ranks, lo), *y = run_at(b, ranks, lo);
-                const struct symtuner_kernel_decision *p = x ? &x->decision[registered] : &none,
-                                                      *q = y ? &y->decision[registered] : &none;
-                uint64_t hi = x ? x->hi : UINT64_MAX;
-
-                hi = y && y->hi < hi ? y->hi : hi;
-                if (old && st_map_kernels_alike(old, p) && st_map_kernels_alike(new, q)) {
-                    range.hi = hi;
-                } else {
-                    if (old)
-                        tell(with, &range, registered, old, new);
-                    old = st_map_kernels_alike(p, q) ? NULL : p;
-                    new = q;
-                    range.lo = lo;
-                    range.hi = hi;
-                }
-                if (hi == UINT64_MAX)
-                    break;
-                lo = hi + 1;
-            }
-            if (old)
-                tell(with, &range, registered, old, new);
-        }
-    }
 }
