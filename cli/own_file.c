@@ -19,28 +19,7 @@ static uint64_t hash_of(const char *text, size_t size)
     return hash;
 }
 
-/* Return the whole content of ${file}, which the caller frees. If memory runs out: what was read so
- * far, or NULL. */
-static char *read_all(FILE *file, size_t *size_out)
-{
-    char *text = NULL, *more;
-    size_t room = 0, size = 0, n;
-
-    do {
-        if (room - size < 2) {
-            more = realloc(text, room = room * 2 + 65536);
-            if (!more)
-                break;
-            text = more;
-        }
-        n = fread(text + size, 1, room - size - 1, file);
-        size += n;
-        text[size] = '\0';
-    } while (n > 0);
-    *size_out = size;
-    return text;
-}
-
+/* Is the text that of a file written by symtuner? It ends with a zero byte. */
 static bool is_ours(const char *text, size_t size, const char *first)
 {
     const char *line = NULL, *found;
@@ -63,14 +42,13 @@ bool st_own_file_free(const char *command, const char *path, const char *first, 
     struct stat is;
     FILE *file;
     char *text;
-    size_t size;
     bool ours;
 
     if (force || stat(path, &is) != 0 || !S_ISREG(is.st_mode) || is.st_size == 0)
         return true; /* whether it can be written, the attempt will show */
     file = fopen(path, "r");
-    text = file ? read_all(file, &size) : NULL;
-    ours = text && is_ours(text, size, first);
+    text = calloc(1, (size_t)is.st_size + 1);
+    ours = file && text && is_ours(text, fread(text, 1, (size_t)is.st_size, file), first);
     if (!ours)
         fprintf(stderr,
                 "symtuner %s: %s is there, and was not written by symtuner or changed since; name "

@@ -40,12 +40,6 @@ static bool map_file(const struct st_doctor *doctor, const char *path, struct im
     return at != MAP_FAILED;
 }
 
-static void unmap(struct image *image)
-{
-    if (image->size)
-        munmap((void *)image->at, image->size);
-}
-
 /* Return the ${size} bytes at ${offset}, or NULL if the file ends before. */
 static const void *part(const struct image *image, uint64_t offset, uint64_t size)
 {
@@ -133,11 +127,13 @@ static bool find_table(const struct image *image, const Elf64_Ehdr *head, uint32
     return false;
 }
 
-static void read_symbols(const struct image *image, const Elf64_Ehdr *head, struct st_elf *elf)
+static void read_symbols(const struct image *image, const Elf64_Ehdr *head, void *out)
 {
+    struct st_elf *elf = out;
     struct table table;
     const Elf64_Sym *symbol;
 
+    elf->same_machine = true;
     if (!find_table(image, head, SHT_DYNSYM, &table))
         return;
     symbol = table.entries;
@@ -146,26 +142,35 @@ static void read_symbols(const struct image *image, const Elf64_Ehdr *head, stru
             note_symbol(table.names + symbol[s].st_name, table.names_size - symbol[s].st_name, elf);
 }
 
-bool st_elf_look(const struct st_doctor *doctor, const char *path, struct st_elf *elf)
+/* Let ${read} fill ${out} from the file if it is a shared object for this machine's CPU. Returns
+ * false if the file cannot be read. */
+static bool look_into(const struct st_doctor *doctor, const char *path,
+                      void (*read)(const struct image *image, const Elf64_Ehdr *head, void *out),
+                      void *out)
 {
     struct image image;
     const Elf64_Ehdr *head;
 
-    *elf = (struct st_elf){0};
     if (!map_file(doctor, path, &image))
         return false;
     head = header(&image);
-    elf->same_machine = head != NULL;
     if (head)
-        read_symbols(&image, head, elf);
-    unmap(&image);
+        read(&image, head, out);
+    if (image.size)
+        munmap((void *)image.at, image.size);
     return true;
 }
 
-/* Read from the dynamic section whether the file needs libnccl.so.2, and its RUNPATH or RPATH. */
-static void read_search(const struct image *image, const Elf64_Ehdr *head,
-                        struct st_elf_search *search)
+bool st_elf_look(const struct st_doctor *doctor, const char *path, struct st_elf *elf)
 {
+    *elf = (struct st_elf){0};
+    return look_into(doctor, path, read_symbols, elf);
+}
+
+/* Read from the dynamic section whether the file needs libnccl.so.2, and its RUNPATH or RPATH. */
+static void read_search(const struct image *image, const Elf64_Ehdr *head, void *out)
+{
+    struct st_elf_search *search = out;
     struct table table;
     const Elf64_Dyn *entry;
 
@@ -190,17 +195,8 @@ static void read_search(const struct image *image, const Elf64_Ehdr *head,
 bool st_elf_look_search(const struct st_doctor *doctor, const char *path,
                         struct st_elf_search *search)
 {
-    struct image image;
-    const Elf64_Ehdr *head;
-
     *search = (struct st_elf_search){.runpath = false};
-    if (!map_file(doctor, path, &image))
-        return false;
-    head = header(&image);
-    if (head)
-        read_search(&image, head, search);
-    unmap(&image);
-    return true;
+    return look_into(doctor, path, read_search, search);
 }
 
 static bool scan(const unsigned char *at, uint64_t size, struct st_copy *copy)
@@ -227,33 +223,30 @@ static bool scan(const unsigned char *at, uint64_t size, struct st_copy *copy)
 }
 
 /* Reads only .rodata, which has the text, since the file has hundreds of MiB of device code. */
+static void read_nccl(const struct image *image, const Elf64_Ehdr *head, void *copy)
+{
+    const Elf64_Shdr *names = section(image, head, head->e_shstrndx);
+
+    for (int i = 0; i < head->e_shnum && names; i++) {
+        const Elf64_Shdr *one = section(image, head, i);
+        const char *name = one && one->sh_name < names->sh_size
+                               ? part(image, names->sh_offset + one->sh_name, 8)
+                               : NULL;
+        const unsigned char *bytes;
+
+        if (!name || memcmp(name, ".rodata", 8) != 0 || one->sh_type != SHT_PROGBITS)
+            continue;
+        bytes = part(image, one->sh_offset, one->sh_size);
+        if (bytes && scan(bytes, one->sh_size, copy))
+            return;
+    }
+}
+
 bool st_elf_nccl(const struct st_doctor *doctor, const char *path, struct st_copy *copy)
 {
-    struct image image;
-    const Elf64_Ehdr *head;
-    bool found = false;
-
-    if (!map_file(doctor, path, &image))
+    copy->nccl = 0;
+    if (!look_into(doctor, path, read_nccl, copy) || !copy->nccl)
         return false;
-    head = header(&image);
-    if (head) {
-        const Elf64_Shdr *names = section(&image, head, head->e_shstrndx);
-
-        for (int i = 0; i < head->e_shnum && names && !found; i++) {
-            const Elf64_Shdr *one = section(&image, head, i);
-            const char *name = one && one->sh_name < names->sh_size
-                                   ? part(&image, names->sh_offset + one->sh_name, 8)
-                                   : NULL;
-            const unsigned char *bytes;
-
-            if (!name || memcmp(name, ".rodata", 8) != 0 || one->sh_type != SHT_PROGBITS)
-                continue;
-            bytes = part(&image, one->sh_offset, one->sh_size);
-            found = bytes && scan(bytes, one->sh_size, copy);
-        }
-    }
-    unmap(&image);
-    if (found)
-        snprintf(copy->path, sizeof copy->path, "%s", path);
-    return found;
+    snprintf(copy->path, sizeof copy->path, "%s", path);
+    return true;
 }

@@ -45,7 +45,7 @@ void st_worker_stop(const char *what, const char *why)
     _exit(1);
 }
 
-void st_worker_cuda(int result, const char *what)
+static void cuda_good(int result, const char *what)
 {
     const char *text = NULL;
 
@@ -61,7 +61,7 @@ static void nccl_good(int result, const char *what)
         st_worker_stop(what, job.nccl.error_text(result));
 }
 
-#define CUDA(function, ...) st_worker_cuda(job.cuda.function(__VA_ARGS__), #function)
+#define CUDA(function, ...) cuda_good(job.cuda.function(__VA_ARGS__), #function)
 #define NCCL(function, ...) nccl_good(job.nccl.function(__VA_ARGS__), #function)
 
 /* Return element ${i} of the input of ${rank}: an integer below 8, so that sums over 16 ranks are

@@ -43,7 +43,6 @@ struct st_job {
 extern struct st_job job;
 
 void st_worker_stop(const char *what, const char *why) __attribute__((noreturn));
-void st_worker_cuda(int result, const char *what);
 
 /* Run ${mode} once on fresh data and check the result; a wrong element ends the process. */
 void st_worker_check(struct st_rank *r, char mode, uint64_t bytes);
