@@ -9,18 +9,9 @@
 
 enum { ST_EXIT_FINE = 0, ST_EXIT_FINDINGS = 1, ST_EXIT_USAGE = 2, ST_EXIT_CANNOT = 77 };
 
-int st_cmd_agree(int argc, char **argv);
-int st_cmd_bench(int argc, char **argv);
-int st_cmd_check(int argc, char **argv);
-int st_cmd_decide(int argc, char **argv);
-int st_cmd_diff(int argc, char **argv);
-int st_cmd_doctor(int argc, char **argv);
-int st_cmd_env(int argc, char **argv);
-int st_cmd_run(int argc, char **argv);
-int st_cmd_table(int argc, char **argv);
-int st_cmd_top(int argc, char **argv);
-int st_cmd_tune(int argc, char **argv);
-int st_cmd_why(int argc, char **argv);
-int st_cmd_worker(int argc, char **argv);
+typedef int st_command(int argc, char **argv);
+
+st_command st_cmd_agree, st_cmd_bench, st_cmd_check, st_cmd_decide, st_cmd_diff, st_cmd_doctor,
+    st_cmd_env, st_cmd_run, st_cmd_table, st_cmd_top, st_cmd_tune, st_cmd_why, st_cmd_worker;
 
 #endif

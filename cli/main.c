@@ -11,7 +11,7 @@
 
 static const struct {
     const char *name;
-    int (*run)(int argc, char **argv);
+    st_command *run;
     const char *what;
 } commands[] = {
     {"agree", st_cmd_agree, "compare the ledgers of all ranks: the first difference, or \"agree\""},
@@ -55,7 +55,7 @@ static int finish(int status)
 }
 
 /* Return the function of the subcommand ${name}, or NULL if there is none. */
-static int (*find(const char *name))(int, char **)
+static st_command *find(const char *name)
 {
     for (int i = 0; i < COMMANDS; i++)
         if (strcmp(commands[i].name, name) == 0)
@@ -82,7 +82,7 @@ static int unknown(const char *name)
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "--help";
-    int (*run)(int, char **);
+    st_command *run;
 
     st_terminal_guard();
     if (strcmp(name, "help") == 0 && argc > 2) { /* help COMMAND */

@@ -11,13 +11,22 @@
 
 enum { CHUNK = 4096 };
 
+/* The state of the filter of one stream. */
+struct filter {
+    int fd;       /* the filtered text goes here                     */
+    char held[5]; /* the first bytes of a character still incomplete */
+    int holds;    /* how many bytes ${held} has                      */
+};
+
 /* Return the length in bytes of a UTF-8 character that begins with the byte ${first}. */
 static int wants(unsigned char first)
 {
     return first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc0 ? 2 : 1;
 }
 
-size_t st_plain_filter(struct st_plain *plain, const char *in, size_t size, char *out)
+/* Filter ${size} bytes of ${in} into ${out}, which has room for ${size} + 4 bytes. Returns the
+ * number of bytes written to ${out}. */
+static size_t filter(struct filter *plain, const char *in, size_t size, char *out)
 {
     char *end = out;
 
@@ -45,14 +54,14 @@ size_t st_plain_filter(struct st_plain *plain, const char *in, size_t size, char
  * error, with errno set. */
 static ssize_t put(void *cookie, const char *text, size_t size)
 {
-    struct st_plain *plain = cookie;
+    struct filter *plain = cookie;
     char out[CHUNK + 4];
 
     for (size_t at = 0, n; at < size; at += n) {
         size_t left, done = 0;
 
         n = size - at < CHUNK ? size - at : CHUNK;
-        left = st_plain_filter(plain, text + at, n, out);
+        left = filter(plain, text + at, n, out);
         while (left > 0) {
             ssize_t written = write(plain->fd, out + done, left);
 
@@ -67,7 +76,7 @@ static ssize_t put(void *cookie, const char *text, size_t size)
     return (ssize_t)size;
 }
 
-static FILE *guarded(struct st_plain *plain, FILE *plain_stream, int buffer)
+static FILE *guarded(struct filter *plain, FILE *plain_stream, int buffer)
 {
     cookie_io_functions_t functions = {.write = put};
     FILE *stream = fopencookie(plain, "w", functions);
@@ -80,7 +89,7 @@ static FILE *guarded(struct st_plain *plain, FILE *plain_stream, int buffer)
 
 void st_terminal_guard(void)
 {
-    static struct st_plain out = {.fd = STDOUT_FILENO}, error = {.fd = STDERR_FILENO};
+    static struct filter out = {.fd = STDOUT_FILENO}, error = {.fd = STDERR_FILENO};
 
     stdout = guarded(&out, stdout, isatty(STDOUT_FILENO) ? _IOLBF : _IOFBF);
     stderr = guarded(&error, stderr, _IONBF);

@@ -49,7 +49,9 @@ static bool undo(struct symtuner_call *call, enum symtuner_gate gate)
     }
 }
 
-void st_why_cure(const struct symtuner_call *call, struct st_answer *answer)
+/* Starting with ${answer}'s now, cure one gate after the other, until a symmetric kernel runs or no
+ * cure is known. Fills the cures and what comes after them. */
+static void find_cures(const struct symtuner_call *call, struct st_answer *answer)
 {
     struct symtuner_call better = *call;
     enum symtuner_gate gate = answer->now.gate;
@@ -82,7 +84,7 @@ int st_cmd_why(int argc, char **argv)
         fprintf(stderr, "symtuner why: a value is out of range; see symtuner why --help\n");
         return ST_EXIT_USAGE;
     }
-    st_why_cure(&why.call, &answer);
+    find_cures(&why.call, &answer);
     status = st_why_here(&why, &answer.now, &answer.here);
     if (status != ST_EXIT_FINE)
         return status;

@@ -24,10 +24,6 @@ struct st_answer {
     struct st_here here;                   /* what happens with symtuner loaded               */
 };
 
-/* Starting with ${answer}'s now, cure one gate after the other, until a symmetric kernel runs or no
- * cure is known. Fills the cures and what comes after them. */
-void st_why_cure(const struct symtuner_call *call, struct st_answer *answer);
-
 void st_why_print(const struct st_why *why, const struct st_answer *answer, FILE *out);
 void st_why_print_json(const struct st_why *why, const struct st_answer *answer, FILE *out);
 
