@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* frame.c - read and check an XLA call frame. */
 #include "jax/frame.h"
+#include "jax/hlo/types.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -11,37 +12,10 @@
 #define OP_AVG    4
 #define OPS       5
 
-/* The element types that XLA and NCCL share. */
-static const struct kind {
-    int xla;
-    int nccl;
-    int size;  /* bytes of one XLA element */
-    int parts; /* NCCL elements in one XLA element */
-    const char *name;
-} kinds[] = {
-    {XLA_FFI_DataType_S8, 0, 1, 1, "int8"},
-    {XLA_FFI_DataType_U8, 1, 1, 1, "uint8"},
-    {XLA_FFI_DataType_S32, 2, 4, 1, "int32"},
-    {XLA_FFI_DataType_U32, 3, 4, 1, "uint32"},
-    {XLA_FFI_DataType_S64, 4, 8, 1, "int64"},
-    {XLA_FFI_DataType_U64, 5, 8, 1, "uint64"},
-    {XLA_FFI_DataType_F16, 6, 2, 1, "float16"},
-    {XLA_FFI_DataType_F32, 7, 4, 1, "float32"},
-    {XLA_FFI_DataType_F64, 8, 8, 1, "float64"},
-    {XLA_FFI_DataType_BF16, 9, 2, 1, "bfloat16"},
-    {XLA_FFI_DataType_F8E4M3FN, 10, 1, 1, "float8_e4m3fn"},
-    {XLA_FFI_DataType_F8E5M2, 11, 1, 1, "float8_e5m2"},
-    {XLA_FFI_DataType_C64, 7, 8, 2, "complex64"},
-    {XLA_FFI_DataType_C128, 8, 16, 2, "complex128"},
-};
-
-static const struct kind *find_kind(int xla)
-{
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
-        if (kinds[i].xla == xla)
-            return &kinds[i];
-    return NULL;
-}
+/* hlo_type_find() takes numbers of xla_data.proto. */
+_Static_assert(XLA_FFI_DataType_S8 == 2 && XLA_FFI_DataType_F8E4M3FN == 20 &&
+                   XLA_FFI_DataType_C128 == 18,
+               "XLA_FFI_DataType has the numbers of PrimitiveType");
 
 int ffi_frame_is_metadata(const XLA_FFI_CallFrame *frame, uint32_t traits)
 {
@@ -128,7 +102,7 @@ static int read_buffers(const XLA_FFI_CallFrame *frame, struct ffi_call *call, c
                         size_t why_size)
 {
     const XLA_FFI_Buffer *in, *out;
-    const struct kind *kind;
+    const struct hlo_type *type;
     int64_t count;
 
     if (frame->args.size != 1 || frame->rets.size != 1 || frame->args.args == NULL ||
@@ -145,8 +119,8 @@ static int read_buffers(const XLA_FFI_CallFrame *frame, struct ffi_call *call, c
     }
     in = frame->args.args[0];
     out = frame->rets.rets[0];
-    kind = find_kind((int)in->dtype);
-    if (kind == NULL) {
+    type = hlo_type_find((int)in->dtype);
+    if (type == NULL) {
         snprintf(why, why_size, "XLA's element type %d is not one that NCCL has", (int)in->dtype);
         return -1;
     }
@@ -159,8 +133,8 @@ static int read_buffers(const XLA_FFI_CallFrame *frame, struct ffi_call *call, c
         snprintf(why, why_size, "%lld elements are too many", (long long)count);
         return -1;
     }
-    if (kind->parts == 2 && call->op != OP_SUM && call->op != OP_AVG) {
-        snprintf(why, why_size, "%s can be summed and averaged only", kind->name);
+    if (type->parts == 2 && call->op != OP_SUM && call->op != OP_AVG) {
+        snprintf(why, why_size, "%s can be summed and averaged only", type->name);
         return -1;
     }
     if (count > 0 && (in->data == NULL || out->data == NULL)) {
@@ -169,9 +143,9 @@ static int read_buffers(const XLA_FFI_CallFrame *frame, struct ffi_call *call, c
     }
     call->send = in->data;
     call->recv = out->data;
-    call->count = (size_t)count * (size_t)kind->parts;
-    call->bytes = (size_t)count * (size_t)kind->size;
-    call->dtype = kind->nccl;
+    call->count = (size_t)count * (size_t)type->parts;
+    call->bytes = (size_t)count * (size_t)type->size;
+    call->dtype = type->nccl;
     return 0;
 }
 

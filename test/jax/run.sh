@@ -46,9 +46,10 @@ lib=$out/lib # what the package loads here: the real handler, and fake kernels t
 mkdir -p "$lib"
 # shellcheck disable=SC2086
 $cc $asan -isystem "$include" -o "$out/check_handler" test/jax/check_handler.c test/jax/hostile.c \
-    test/jax/frames.c jax/*.c -ldl -lpthread &&
+    test/jax/frames.c jax/*.c jax/hlo/*.c -ldl -lpthread &&
     $cc -fPIC -shared -fvisibility=hidden -o "$lib/libsymtuner_ar.so" test/jax/fake_ar.c &&
-    $cc -fPIC -shared -fvisibility=hidden -isystem "$include" -o "$lib/libsymtuner_ffi.so" jax/*.c \
+    $cc -fPIC -shared -fvisibility=hidden -isystem "$include" -o "$lib/libsymtuner_ffi.so" \
+        jax/*.c jax/hlo/*.c \
         test/jax/touch.c -ldl -lpthread &&
     mkdir -p "$out/fake" &&
     $cc -fPIC -shared -fvisibility=hidden -Wl,-soname,libcuda.so.1 -o "$out/fake/libcuda.so.1" \
@@ -59,7 +60,7 @@ $cc $asan -isystem "$include" -o "$out/check_handler" test/jax/check_handler.c t
 for san in "$asan" -fsanitize=thread; do
     # shellcheck disable=SC2086
     $cc $san -isystem "$include" -o "$out/check_open" test/jax/check_open.c test/jax/frames.c \
-        jax/*.c -ldl -lpthread &&
+        jax/*.c jax/hlo/*.c -ldl -lpthread &&
         LD_LIBRARY_PATH=$out/fake "$out/check_open" "$lib/libsymtuner_ar.so" || failed=1
 done
 # shellcheck disable=SC2086
