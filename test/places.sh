@@ -28,6 +28,12 @@ rows() # FILE OPENING-LINE
         sed -nE 's/^ *(KEY\(|X\(|\{)"([^"]+)".*/\2/p'
 }
 
+check_collective()
+{
+    grep -rlE '"(all-reduce|all-gather|reduce-scatter)' jax --include=*.c > "$work/tables"
+    [ "$(cat "$work/tables")" = jax/hlo/call.c ] || wrong "others name them, too: $(cat "$work/tables")"
+}
+
 check_model()
 {
     grep -q 'symtuner_predict(' cli/why/*.c || wrong "symtuner why does not ask symtuner_predict"

@@ -106,12 +106,16 @@ mutants:
 
 FUZZ_SECONDS ?= 20
 FUZZ_FLAGS   := -std=c11 -D_GNU_SOURCE -Iinclude -I. -g -O1 -fsanitize=fuzzer,address,undefined
-fuzz: $(B)/fuzz-rules $(B)/fuzz-inline $(B)/fuzz-csv
+fuzz: $(B)/fuzz-rules $(B)/fuzz-inline $(B)/fuzz-csv $(B)/fuzz-hlo
 	$(Q)sh test/fuzz/run.sh $(B) $(FUZZ_SECONDS)
 $(B)/fuzz-%: test/fuzz/fuzz.c $(CORE)
 	@mkdir -p $(B)/fuzz
 	$(call say,FUZZ)
 	$(Q)clang $(FUZZ_FLAGS) -DFUZZ_$* -o $@ $^ -lpthread -ldl
+$(B)/fuzz-hlo: test/fuzz/fuzz_hlo.c $(wildcard jax/hlo/*.c)
+	@mkdir -p $(B)/fuzz
+	$(call say,FUZZ)
+	$(Q)clang $(FUZZ_FLAGS) -o $@ $^
 
 # Runs every test/gpu/*.sh. 77 means "cannot run here" and never counts as passed.
 test-gpu: all $(B)/check-corpus $(if $(NCCL_SO),$(NCCL_PROG:%=$(B)/%) \

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* call.c - which instructions can become calls of ours, and what such a call is. */
+#include "jax/hlo/call.h"
+#include "jax/hlo/fields.h"
+#include "jax/hlo/reduction.h"
+#include "jax/hlo/shape.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the collectives ------------------------------------------------------------------------ */
+typedef const char *judge(const struct hlo_module *module,
+                          const struct hlo_computation *computation,
+                          const struct hlo_instruction *in, struct hlo_call *call);
+static judge judge_all_reduce;
+
+static const struct kind {
+    const char *opcode;
+    judge *judge;    /* NULL: all stay XLA's */
+    const char *why; /* and this is why */
+} kinds[] = {
+    {"all-reduce", judge_all_reduce, NULL},
+    {"all-reduce-start", NULL, "XLA runs it beside other work"},
+    {"all-gather", NULL, "symtuner replaces no all-gather yet"},
+    {"all-gather-start", NULL, "XLA runs it beside other work"},
+    {"reduce-scatter", NULL, "symtuner replaces no reduce-scatter yet"},
+};
+
+static const struct kind *find_kind(const struct hlo_instruction *in)
+{
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (hlo_is(in->opcode, kinds[i].opcode))
+            return &kinds[i];
+    return NULL;
+}
+
+int hlo_call_is(const struct hlo_instruction *in)
+{
+    return find_kind(in) != NULL;
+}
+
+/* Does an asynchronous instruction run this computation? */
+static int is_async(const struct hlo_module *module, const struct hlo_computation *computation)
+{
+    for (size_t i = 0; i < module->instruction_count; i++) {
+        const struct hlo_instruction *in = &module->instructions[i];
+
+        if (in->called_count > 0 && in->called == computation->id && in->opcode.size > 6 &&
+            memcmp(in->opcode.at, "async-", 6) == 0)
+            return 1;
+    }
+    return computation->has_thread;
+}
+
+/* The attributes that say only where an instruction comes from. */
+static int has_wishes(struct hlo_bytes rest)
+{
+    struct hlo_field entry, field;
+
+    while (hlo_next(&rest, &entry) == 1) {
+        struct hlo_bytes pair = entry.bytes;
+
+        if (hlo_next(&pair, &field) != 1 || !hlo_is(field.bytes, "is_spmd_generated"))
+            return 1;
+    }
+    return 0;
+}
+
+static const char *judge_all_reduce(const struct hlo_module *module,
+                                    const struct hlo_computation *computation,
+                                    const struct hlo_instruction *in, struct hlo_call *call)
+{
+    const struct hlo_instruction *operand;
+    struct hlo_shape result, input;
+    const char *why;
+
+    if (in->newer)
+        return "it has a field that only a newer XLA has";
+    if (in->operand_count != 1)
+        return "it has several operands";
+    if (in->constrains_layout)
+        return "it constrains its layout";
+    if (has_wishes(in->attributes))
+        return "it has frontend attributes, which may say how to run it";
+    if (in->called_count != 1)
+        return "it does not name its reduction";
+    why = hlo_shape_read(in->shape, &result);
+    if (why != NULL)
+        return why;
+    operand = hlo_instruction_find(module, computation, in->operands[0]);
+    if (operand == NULL || hlo_shape_read(operand->shape, &input) != NULL ||
+        !hlo_shape_same(&result, &input))
+        return "its operand has another shape or layout";
+    call->bytes = result.bytes;
+    why = hlo_reduction_read(module, in->called, result.type, &call->op);
+    if (why != NULL)
+        return why;
+    if (computation->is_fusion)
+        return "it is part of a fusion";
+    return is_async(module, computation) ? "XLA runs it beside other work" : NULL;
+}
+
+void hlo_call_judge(const struct hlo_module *module, const struct hlo_computation *computation,
+                    const struct hlo_instruction *in, const struct hlo_devices *devices,
+                    const char *no_devices, struct hlo_call *call)
+{
+    const struct kind *kind = find_kind(in);
+
+    memset(call, 0, sizeof *call);
+    call->in = in;
+    call->why = kind->judge != NULL ? kind->judge(module, computation, in, call) : kind->why;
+    if (call->why == NULL)
+        call->why = no_devices;
+    if (call->why == NULL)
+        call->why = hlo_groups_read(in, devices, &call->groups);
+}
+
+/* ---- the call ------------------------------------------------------------------------------- */
+static int is_dropped(uint32_t number)
+{
+    static const uint32_t dropped[] = {
+        HLO_INSTRUCTION_OPCODE,
+        HLO_INSTRUCTION_CHANNEL_ID,
+        HLO_INSTRUCTION_CALLED_COMPUTATION_IDS,
+        HLO_INSTRUCTION_BACKEND_CONFIG,
+        HLO_INSTRUCTION_ALL_REDUCE_ID,
+        HLO_INSTRUCTION_REPLICA_GROUPS,
+        HLO_INSTRUCTION_USE_GLOBAL_DEVICE_IDS,
+        HLO_INSTRUCTION_COLLECTIVE_DEVICE_LIST,
+        HLO_INSTRUCTION_IOTA_COLLECTIVE_DEVICE_LIST,
+        HLO_INSTRUCTION_MESH_AXES_REPLICA_GROUP_LIST,
+        HLO_INSTRUCTION_BACKEND_CONFIG_PAYLOAD,
+    };
+
+    for (size_t i = 0; i < sizeof dropped / sizeof dropped[0]; i++)
+        if (dropped[i] == number)
+            return 1;
+    return 0;
+}
+
+static void put_ids(struct hlo_out *out, const char *name, const int64_t *ids, int count)
+{
+    char text[64];
+
+    hlo_put_text(out, name);
+    hlo_put_text(out, " = dense<[");
+    for (int i = 0; i < count; i++) {
+        snprintf(text, sizeof text, i > 0 ? ", %lld" : "%lld", (long long)ids[i]);
+        hlo_put_text(out, text);
+    }
+    snprintf(text, sizeof text, "]> : tensor<%dxi64>", count);
+    hlo_put_text(out, text);
+}
+
+/* The attributes as jax.ffi writes them (see _all_reduce.py), and frame.c reads them. */
+static void put_attributes(struct hlo_out *out, const struct hlo_call *call, int flat)
+{
+    const struct hlo_groups *groups = &call->groups;
+    char text[64];
+
+    hlo_put_text(out, "{");
+    if (flat) {
+        put_ids(out, "flat", groups->places, groups->rows * groups->ranks);
+        hlo_put_text(out, ", ");
+    }
+    put_ids(out, "groups", groups->ids, groups->rows * groups->ranks);
+    snprintf(text, sizeof text, ", op = %d : i32, ranks = %d : i32}", call->op, groups->ranks);
+    hlo_put_text(out, text);
+}
+
+static struct hlo_bytes text_bytes(const char *text)
+{
+    return (struct hlo_bytes){(const uint8_t *)text, strlen(text)};
+}
+
+void hlo_call_put(const struct hlo_call *call, const char *target, int flat, struct hlo_out *out)
+{
+    struct hlo_bytes rest = call->in->body;
+    struct hlo_out attributes = {0};
+    struct hlo_field field;
+
+    while (hlo_next(&rest, &field) == 1)
+        if (!is_dropped(field.number))
+            hlo_put(out, field.whole);
+    put_attributes(&attributes, call, flat);
+    hlo_put_bytes_field(out, HLO_INSTRUCTION_OPCODE, text_bytes("custom-call"));
+    hlo_put_bytes_field(out, HLO_INSTRUCTION_CUSTOM_CALL_TARGET, text_bytes(target));
+    hlo_put_bytes_field(out, HLO_INSTRUCTION_BACKEND_CONFIG,
+                        (struct hlo_bytes){attributes.at, attributes.size});
+    hlo_put_int_field(out, HLO_INSTRUCTION_CONSTRAIN_LAYOUT, 1);
+    hlo_put_bytes_field(out, HLO_INSTRUCTION_OPERAND_SHAPES_WITH_LAYOUT, call->in->shape);
+    hlo_put_int_field(out, HLO_INSTRUCTION_CUSTOM_CALL_API_VERSION, HLO_API_VERSION_TYPED_FFI);
+    out->failed |= attributes.failed;
+    free(attributes.at);
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* call.h - which instructions can become calls of ours, and what such a call is. */
+#ifndef HLO_CALL_H_
+#define HLO_CALL_H_
+
+#include "jax/hlo/groups.h"
+
+struct hlo_call {
+    const struct hlo_instruction *in;
+    struct hlo_groups groups;
+    int64_t bytes;   /* of the operand */
+    int op;          /* ncclRedOp_t */
+    const char *why; /* why it stays XLA's; NULL: it can be replaced */
+};
+
+/* Is this a collective, one that we replace or one that we report? */
+int hlo_call_is(const struct hlo_instruction *in);
+
+/* Fill ${call} for an instruction of ${computation} that is a collective. ${no_devices}: why
+ * ${devices} is not known, or NULL. */
+void hlo_call_judge(const struct hlo_module *module, const struct hlo_computation *computation,
+                    const struct hlo_instruction *in, const struct hlo_devices *devices,
+                    const char *no_devices, struct hlo_call *call);
+
+/* Write the instruction as a custom call of ${target}. ${flat}: the call also gives its groups as
+ * places in the program's list of devices. */
+void hlo_call_put(const struct hlo_call *call, const char *target, int flat, struct hlo_out *out);
+
+#endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * groups.h - the replica groups of a collective, as groups of device ids.
+ *
+ * A program runs on replicas x partitions places, and place replica * partitions + partition is the
+ * device that the module's device assignment names. A collective names replicas or places, in one
+ * of several forms. The order within a group means nothing to an all-reduce, so we sort it; an
+ * all-gather or reduce-scatter will need the order that the instruction gives.
+ */
+#ifndef HLO_GROUPS_H_
+#define HLO_GROUPS_H_
+
+#include "jax/hlo/module.h"
+
+#define HLO_PLACES    65536
+#define HLO_MAX_RANKS 16 /* of frame.c and of libsymtuner_ar.so */
+
+struct hlo_devices {
+    int64_t *ids; /* [place] */
+    int64_t replicas, partitions;
+};
+
+struct hlo_groups {
+    int64_t *ids, *places; /* ${rows} rows of ${ranks}, sorted by the devices' ids */
+    int rows, ranks;
+};
+
+/* Read a DeviceAssignmentProto. Returns NULL, or why it cannot be used. */
+const char *hlo_devices_read(struct hlo_bytes bytes, struct hlo_devices *devices);
+void hlo_devices_free(struct hlo_devices *devices);
+
+/* Returns NULL, or why the groups of ${in} cannot be used. */
+const char *hlo_groups_read(const struct hlo_instruction *in, const struct hlo_devices *devices,
+                            struct hlo_groups *groups);
+void hlo_groups_free(struct hlo_groups *groups);
+
+/* forms.c: set ${group}[id] to a number that all members of id's group share, for ids from 0 to
+ * ${count} - 1. Returns NULL, or why the groups cannot be read or do not have each id once. */
+const char *hlo_forms_read(const struct hlo_instruction *in, int64_t *group, int64_t count);
+
+#endif

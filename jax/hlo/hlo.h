@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hlo.h - replace collectives in a serialized HloModuleProto by the custom calls of symtuner_ffi.h.
+ *
+ * jax/symtuner/_hlo.py calls these functions by ctypes, while XLA compiles a program. It opens the
+ * module, asks for each collective, says which ones to replace by which custom call, and writes the
+ * module again. What the editor does not understand it copies byte for byte; any bytes may come in.
+ */
+#ifndef HLO_HLO_H_
+#define HLO_HLO_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SYMTUNER_HLO_API __attribute__((visibility("default")))
+
+struct symtuner_hlo;
+
+/* One collective of a module. */
+struct symtuner_hlo_call {
+    char name[128];
+    char where[512]; /* "file:line" of the program; "" if the module does not say it */
+    char why
+        [128]; /* why it stays XLA's; "" if it can be replaced, and then all that follows is set */
+    int64_t bytes; /* of the operand, on each rank */
+    int32_t op;    /* ncclRedOp_t */
+    int32_t rows, ranks;
+    const int64_t *groups; /* ${rows} rows of ${ranks} device ids */
+    const int64_t *places; /* the same devices as places in the program's list of devices */
+};
+
+/* Read a module. ${bytes} must live until symtuner_ffi_hlo_close(). Returns 0, or -1 with a
+ * sentence in ${why}. */
+SYMTUNER_HLO_API int symtuner_ffi_hlo_open(const void *bytes, size_t size,
+                                           struct symtuner_hlo **module, char *why,
+                                           size_t why_size);
+
+/* Write the module's name. Returns 0. */
+SYMTUNER_HLO_API int symtuner_ffi_hlo_name(const struct symtuner_hlo *module, char *text,
+                                           size_t size);
+
+/* Fill ${call}, whose pointers are valid until the module is closed. Returns 0, or -1 if there are
+ * only ${i} collectives. */
+SYMTUNER_HLO_API int symtuner_ffi_hlo_call(const struct symtuner_hlo *module, int i,
+                                           struct symtuner_hlo_call *call);
+
+/* Replace collective ${i} by a call of ${target}. ${flat}: with the attribute "flat". Returns 0, or
+ * -1 if it cannot be replaced. */
+SYMTUNER_HLO_API int symtuner_ffi_hlo_replace(struct symtuner_hlo *module, int i,
+                                              const char *target, int flat);
+
+/* Write the edited module to *bytes, which are valid until the module is closed. Returns like
+ * symtuner_ffi_hlo_open(). */
+SYMTUNER_HLO_API int symtuner_ffi_hlo_write(struct symtuner_hlo *module, const void **bytes,
+                                            size_t *size, char *why, size_t why_size);
+
+/* NULL: does nothing. */
+SYMTUNER_HLO_API void symtuner_ffi_hlo_close(struct symtuner_hlo *module);
+
+#endif

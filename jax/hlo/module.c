@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* module.c - read a HloModuleProto. */
+#include "jax/hlo/module.h"
+#include "jax/hlo/fields.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char no_message[] = "the module cannot be read";
+static const char no_memory[] = "memory is short";
+
+/* Make room for one more element of ${size} bytes, all zero. Returns NULL if memory is short. */
+static void *grow(void *array, size_t *count, size_t *room, size_t size)
+{
+    char *all = *(char **)array;
+
+    if (*count == *room) {
+        *room = *room > 0 ? 2 * *room : 64;
+        all = realloc(all, *room * size);
+        if (all == NULL) {
+            *room = *count;
+            return NULL;
+        }
+        *(char **)array = all;
+    }
+    return memset(all + (*count)++ * size, 0, size);
+}
+
+/* Keep the first ${room} ids of a repeated field and count all. */
+static int read_ids(const struct hlo_field *field, int64_t *ids, size_t room, size_t *count)
+{
+    struct hlo_numbers numbers = {0};
+    int result = hlo_numbers_read(&numbers, field);
+
+    for (size_t i = 0; result == 0 && i < numbers.count; i++, (*count)++)
+        if (*count < room)
+            ids[*count] = numbers.at[i];
+    free(numbers.at);
+    return result;
+}
+
+static int read_instruction_field(const struct hlo_field *field, struct hlo_instruction *in)
+{
+    switch (field->number) {
+    case HLO_INSTRUCTION_NAME:
+        in->name = field->bytes;
+        break;
+    case HLO_INSTRUCTION_OPCODE:
+        in->opcode = field->bytes;
+        break;
+    case HLO_INSTRUCTION_SHAPE:
+        in->shape = field->bytes;
+        break;
+    case HLO_INSTRUCTION_METADATA:
+        in->metadata = field->bytes;
+        break;
+    case HLO_INSTRUCTION_FRONTEND_ATTRIBUTES:
+        in->attributes = field->bytes;
+        break;
+    case HLO_INSTRUCTION_CUSTOM_CALL_TARGET:
+        in->target = field->bytes;
+        break;
+    case HLO_INSTRUCTION_ID:
+        in->id = (int64_t)field->value;
+        break;
+    case HLO_INSTRUCTION_CHANNEL_ID:
+        in->channel = (int64_t)field->value;
+        break;
+    case HLO_INSTRUCTION_PARAMETER_NUMBER:
+        in->parameter = (int64_t)field->value;
+        break;
+    case HLO_INSTRUCTION_USE_GLOBAL_DEVICE_IDS:
+        in->global_ids = field->value != 0;
+        break;
+    case HLO_INSTRUCTION_CONSTRAIN_LAYOUT:
+        in->constrains_layout = field->value != 0;
+        break;
+    case HLO_INSTRUCTION_OPERAND_IDS:
+        return read_ids(field, in->operands, 2, &in->operand_count);
+    case HLO_INSTRUCTION_CALLED_COMPUTATION_IDS:
+        return read_ids(field, &in->called, 1, &in->called_count);
+    default:
+        in->newer |= field->number > HLO_INSTRUCTION_NEWEST;
+    }
+    return 0;
+}
+
+static const char *read_instruction(struct hlo_bytes body, struct hlo_module *module)
+{
+    struct hlo_instruction *in = grow(&module->instructions, &module->instruction_count,
+                                      &module->instruction_room, sizeof *in);
+    struct hlo_bytes rest = body;
+    struct hlo_field field;
+    int more;
+
+    if (in == NULL)
+        return no_memory;
+    in->body = body;
+    while ((more = hlo_next(&rest, &field)) != 0)
+        if (more < 0 || read_instruction_field(&field, in) != 0)
+            return no_message;
+    return NULL;
+}
+
+static const char *read_computation(struct hlo_bytes rest, struct hlo_module *module)
+{
+    struct hlo_computation *computation = grow(&module->computations, &module->computation_count,
+                                               &module->computation_room, sizeof *computation);
+    struct hlo_field field;
+    const char *why = NULL;
+    int more;
+
+    if (computation == NULL)
+        return no_memory;
+    computation->first = module->instruction_count;
+    while (why == NULL && (more = hlo_next(&rest, &field)) != 0) {
+        if (more < 0)
+            why = no_message;
+        else if (field.number == HLO_COMPUTATION_INSTRUCTIONS)
+            why = field.type == HLO_BYTES ? read_instruction(field.bytes, module) : no_message;
+        else if (field.number == HLO_COMPUTATION_ID)
+            computation->id = (int64_t)field.value;
+        else if (field.number == HLO_COMPUTATION_ROOT_ID)
+            computation->root = (int64_t)field.value;
+        else if (field.number == HLO_COMPUTATION_IS_FUSION_COMPUTATION)
+            computation->is_fusion = field.value != 0;
+        else if (field.number == HLO_COMPUTATION_EXECUTION_THREAD)
+            computation->has_thread = field.bytes.size > 0 && !hlo_is(field.bytes, "main");
+    }
+    computation->count = module->instruction_count - computation->first;
+    return why;
+}
+
+const char *hlo_module_read(struct hlo_bytes bytes, struct hlo_module *module)
+{
+    struct hlo_bytes rest = bytes;
+    struct hlo_field field;
+    const char *why = NULL;
+    int more;
+
+    memset(module, 0, sizeof *module);
+    module->bytes = bytes;
+    while (why == NULL && (more = hlo_next(&rest, &field)) != 0) {
+        if (more < 0)
+            why = no_message;
+        else if (field.number == HLO_MODULE_COMPUTATIONS)
+            why = field.type == HLO_BYTES ? read_computation(field.bytes, module) : no_message;
+        else if (field.number == HLO_MODULE_NAME)
+            module->name = field.bytes;
+        else if (field.number == HLO_MODULE_DEVICE_ASSIGNMENT)
+            module->devices = field.bytes;
+        else if (field.number == HLO_MODULE_STACK_FRAME_INDEX)
+            module->frames = field.bytes;
+    }
+    return why;
+}
+
+void hlo_module_free(struct hlo_module *module)
+{
+    free(module->computations);
+    free(module->instructions);
+    memset(module, 0, sizeof *module);
+}
+
+const struct hlo_computation *hlo_computation_find(const struct hlo_module *module, int64_t id)
+{
+    for (size_t i = 0; i < module->computation_count; i++)
+        if (module->computations[i].id == id)
+            return &module->computations[i];
+    return NULL;
+}
+
+/* Newer releases put the computation's id into the upper half of an instruction's id, and not in
+ * each place. Within a computation the lower half is unique. */
+const struct hlo_instruction *hlo_instruction_find(const struct hlo_module *module,
+                                                   const struct hlo_computation *computation,
+                                                   int64_t id)
+{
+    for (size_t i = 0; i < computation->count; i++)
+        if ((uint32_t)module->instructions[computation->first + i].id == (uint32_t)id)
+            return &module->instructions[computation->first + i];
+    return NULL;
+}

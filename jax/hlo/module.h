@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * module.h - a HloModuleProto, read as far as the editor needs it.
+ *
+ * All pieces point into the caller's bytes, which must live as long as the module.
+ */
+#ifndef HLO_MODULE_H_
+#define HLO_MODULE_H_
+
+#include "jax/hlo/wire.h"
+
+struct hlo_instruction {
+    struct hlo_bytes body;
+    struct hlo_bytes name, opcode, shape, metadata, attributes, target;
+    int64_t id, channel, parameter;
+    int64_t operands[2], called; /* the first ones */
+    size_t operand_count, called_count;
+    int global_ids, constrains_layout;
+    int newer; /* it has a field that we know nothing about */
+};
+
+struct hlo_computation {
+    int64_t id, root;
+    int is_fusion, has_thread; /* ${has_thread}: it runs on another thread than the main one */
+    size_t first, count;       /* in hlo_module.instructions */
+};
+
+struct hlo_module {
+    struct hlo_bytes bytes, name, devices, frames;
+    struct hlo_computation *computations;
+    size_t computation_count, computation_room;
+    struct hlo_instruction *instructions;
+    size_t instruction_count, instruction_room;
+};
+
+/* Returns NULL, or why ${bytes} cannot be read. Then, too, call hlo_module_free(). */
+const char *hlo_module_read(struct hlo_bytes bytes, struct hlo_module *module);
+void hlo_module_free(struct hlo_module *module);
+
+/* Find by id; NULL if there is none. */
+const struct hlo_computation *hlo_computation_find(const struct hlo_module *module, int64_t id);
+const struct hlo_instruction *hlo_instruction_find(const struct hlo_module *module,
+                                                   const struct hlo_computation *computation,
+                                                   int64_t id);
+
+#endif

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* reduction.h - recognise what a computation reduces by, from its instructions. */
+#ifndef HLO_REDUCTION_H_
+#define HLO_REDUCTION_H_
+
+#include "jax/hlo/module.h"
+#include "jax/hlo/types.h"
+
+/* Set *op to the ncclRedOp_t that equals the computation called ${id} for elements of ${type}.
+ * Returns NULL, or why there is none. */
+const char *hlo_reduction_read(const struct hlo_module *module, int64_t id,
+                               const struct hlo_type *type, int *op);
+
+#endif

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* shape.h - read a ShapeProto: arrays of a fixed size in rows, and nothing else. */
+#ifndef HLO_SHAPE_H_
+#define HLO_SHAPE_H_
+
+#include "jax/hlo/types.h"
+#include "jax/hlo/wire.h"
+
+#define HLO_DIMENSIONS 32
+
+struct hlo_shape {
+    const struct hlo_type *type;
+    int rank;
+    int64_t dimensions[HLO_DIMENSIONS];
+    int64_t bytes;
+};
+
+/* Returns NULL, or why the shape is not one that the kernels can reduce. */
+const char *hlo_shape_read(struct hlo_bytes bytes, struct hlo_shape *shape);
+
+int hlo_shape_same(const struct hlo_shape *a, const struct hlo_shape *b);
+
+#endif

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fuzz_hlo.c - read arbitrary bytes as a HloModuleProto, replace whatever can be replaced, and read
+ * the result again. The editor may not crash, and must keep every demand() below.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "jax/hlo/hlo.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void demand(int condition, const char *what)
+{
+    if (!condition) {
+        fprintf(stderr, "broken promise: %s\n", what);
+        abort();
+    }
+}
+
+static void check_groups(const struct symtuner_hlo_call *call)
+{
+    demand(call->ranks >= 2 && call->ranks <= 16 && call->rows >= 1, "groups have 2 to 16 ranks");
+    demand(call->op >= 0 && call->op <= 3 && call->bytes >= 0, "the operator is one of NCCL's");
+    for (int row = 0; row < call->rows; row++)
+        for (int i = 1; i < call->ranks; i++) {
+            const int64_t *id = &call->groups[row * call->ranks + i];
+
+            demand(id[0] > id[-1] && id[-1] >= 0, "a group is sorted and has each device once");
+        }
+}
+
+/* Returns how many of the collectives can be replaced, and marks all of them. */
+static int replace_all(struct symtuner_hlo *module, int *collectives)
+{
+    struct symtuner_hlo_call call;
+    int replaced = 0;
+
+    for (*collectives = 0; symtuner_ffi_hlo_call(module, *collectives, &call) == 0;
+         (*collectives)++) {
+        int can = call.why[0] == '\0';
+
+        if (can)
+            check_groups(&call);
+        demand((symtuner_ffi_hlo_replace(module, *collectives, "target", can) == 0) == can,
+               "what has a reason is not replaced");
+        replaced += can;
+    }
+    return replaced;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct symtuner_hlo *module = NULL, *again = NULL;
+    char why[256] = "", name[64];
+    const void *bytes;
+    size_t written;
+    int before, after, replaced;
+
+    if (symtuner_ffi_hlo_open(data, size, &module, why, sizeof why) != 0) {
+        demand(module == NULL && why[0] != '\0', "a refusal has a reason");
+        return 0;
+    }
+    symtuner_ffi_hlo_name(module, name, sizeof name);
+    demand(symtuner_ffi_hlo_write(module, &bytes, &written, why, sizeof why) == 0 &&
+               written == size && (size == 0 || memcmp(bytes, data, size) == 0),
+           "a module without edits is written as it was");
+    replaced = replace_all(module, &before);
+    demand(symtuner_ffi_hlo_write(module, &bytes, &written, why, sizeof why) == 0,
+           "an edited module can be written");
+    demand(symtuner_ffi_hlo_open(bytes, written, &again, why, sizeof why) == 0,
+           "an edited module can be read");
+    demand(replace_all(again, &after) == 0 && after == before - replaced,
+           "nothing is left to replace, and nothing else is gone");
+    symtuner_ffi_hlo_close(again);
+    symtuner_ffi_hlo_close(module);
+    return 0;
+}
