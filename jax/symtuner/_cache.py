@@ -18,7 +18,7 @@ import jax
 from . import _groups, _lowering, _say
 from ._library import TARGET, XLA, SymtunerError, load
 
-_MARK = {"symtuner": "off"}  # what disabled() writes into JAX's metadata
+MARK = {"symtuner": "off"}  # what disabled() writes into JAX's metadata
 _CALL = re.compile(rf'custom_call_target="({TARGET}\w*)"[^\n]*')
 _GROUPS = re.compile(r"groups = (?:dense<\[?|array<i64: )([-\d, ]+)")
 _RANKS = re.compile(r"ranks = (\d+)")
@@ -27,12 +27,12 @@ _saved: dict[str, Any] = {}
 
 def off() -> Any:
     """A context: what is traced in it is marked, and so are the keys of JAX's caches."""
-    return set_xla_metadata(**_MARK)
+    return set_xla_metadata(**MARK)
 
 
 def is_off(metadata: Any) -> bool:
     """Was an operation with this metadata traced within off()?"""
-    return _MARK.items() <= dict(metadata or ()).items()
+    return MARK.items() <= dict(metadata or ()).items()
 
 
 def _in_key() -> str:

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replace the all-reduces of compiled programs, also those that XLA's partitioner inserted.
+
+jax.extend.xla.register_hlo_module_transformation lets us see each program after partitioning, in
+the middle of XLA's compilation, as a serialized HloModuleProto. jax/hlo/ edits it. An all-reduce
+that we do not understand, or whose groups cannot be opened, stays as it is, and the report sink is
+told why.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+
+from . import _cache, _xla
+from ._groups import open_rows, spans_processes
+from ._library import SymtunerError, load
+from ._say import Line
+
+# program, instruction, was it replaced, if not why, line of the user's program
+Say = Callable[[str, str, bool, str, Line | None], None]
+_Row = tuple[str, str, bool, str, Line | None]
+
+_say: Say | None = None
+_platforms: set[str] = set()
+_lock = threading.Lock()
+# what symtuner.disabled() leaves in a program: an entry of a map, with its key and value
+_OFF = b"".join(
+    b"\n%c%s\x12%c%s" % (len(k), k.encode(), len(v), v.encode()) for k, v in _cache.MARK.items()
+)
+
+
+class _Call(ctypes.Structure):  # struct symtuner_hlo_call of jax/hlo/hlo.h
+    _fields_ = (
+        ("name", ctypes.c_char * 128),
+        ("where", ctypes.c_char * 512),
+        ("why", ctypes.c_char * 128),
+        ("bytes", ctypes.c_int64),
+        ("op", ctypes.c_int32),
+        ("rows", ctypes.c_int32),
+        ("ranks", ctypes.c_int32),
+        ("groups", ctypes.POINTER(ctypes.c_int64)),
+        ("places", ctypes.POINTER(ctypes.c_int64)),
+    )
+
+
+class _Module:
+    """A module that is open in the editor."""
+
+    def __init__(self, c: Any, handle: ctypes.c_void_p) -> None:
+        self._c, self._handle = c, handle
+        name = ctypes.create_string_buffer(256)
+        c.symtuner_ffi_hlo_name(handle, name, ctypes.c_size_t(len(name)))
+        self.name = name.value.decode(errors="replace")
+
+    def calls(self) -> Iterator[tuple[int, _Call]]:
+        number, call = 0, _Call()
+        while self._c.symtuner_ffi_hlo_call(self._handle, number, ctypes.byref(call)) == 0:
+            yield number, call
+            number += 1
+
+    def replace(self, number: int, target: str, flat: bool) -> bool:
+        """Mark a call to be replaced. Returns whether it can be."""
+        arguments = self._handle, ctypes.c_int(number), target.encode(), ctypes.c_int(flat)
+        return self._c.symtuner_ffi_hlo_replace(*arguments) == 0
+
+    def write(self) -> bytes:
+        at, size = ctypes.c_void_p(), ctypes.c_size_t()
+        load().call("hlo_write", self._handle, ctypes.byref(at), ctypes.byref(size))
+        return ctypes.string_at(at, size.value)
+
+
+@contextlib.contextmanager
+def _open(module: bytes) -> Iterator[_Module]:
+    handle, library = ctypes.c_void_p(), load()
+    library.call("hlo_open", module, ctypes.c_size_t(len(module)), ctypes.byref(handle))
+    try:
+        yield _Module(library._c, handle)
+    finally:
+        library._c.symtuner_ffi_hlo_close(handle)
+
+
+# ---- groups --------------------------------------------------------------------------------------
+def _open_groups(platform: str, ids: list[int], ranks: int) -> tuple[bool, bool]:
+    """Open the groups of a call. Returns whether one spans processes, and whether all use XLA's
+    communicator."""
+    devices = {d.id: d for d in jax.devices(platform)}
+    missing = [i for i in ids if i not in devices]
+    if missing:
+        raise SymtunerError(f"device {missing[0]} of the program is not one of jax.devices()")
+    rows = [[devices[i] for i in ids[at : at + ranks]] for at in range(0, len(ids), ranks)]
+    across = [spans_processes(row) for row in rows]
+    xla = all(across) and _xla.use()
+    open_rows(rows, xla)
+    return any(across), xla
+
+
+def _compiler_options() -> dict[str, Any]:
+    """Return the options that all threads pass to the compiler. XLA may call us in a thread of its
+    own, so we do not know which of them waits for this program."""
+    found: dict[str, Any] = {}
+    for thread, top in sys._current_frames().items():
+        frame = top
+        while frame is not None:
+            if "compiler_options_kvs" in frame.f_code.co_varnames:
+                options = dict(frame.f_locals.get("compiler_options_kvs") or ())
+                found.update({f"{thread}_{name}": value for name, value in options.items()})
+                found[f"{thread}_"] = ""
+            frame = frame.f_back
+    # where they are not known, the two calls of a program might run at the same time
+    return found or {"unknown_command_buffer_scheduling_mode": "unknown"}
+
+
+# ---- a program -----------------------------------------------------------------------------------
+def _line(where: str) -> Line | None:
+    name, _, number = where.rpartition(":")
+    return (name, int(number)) if name else None
+
+
+def _replace(platform: str, module: _Module, number: int, call: _Call) -> str:
+    """Replace a call if possible. Returns why it stays XLA's, or ""."""
+    try:
+        ids = call.groups[: call.rows * call.ranks]
+        across, xla = _open_groups(platform, ids, call.ranks)
+        target = load().target(call.bytes, across, xla, _compiler_options())
+    except SymtunerError as e:
+        return str(e)
+    return "" if module.replace(number, target, xla) else "the editor refuses to replace it"
+
+
+def _edit(platform: str, proto: bytes) -> tuple[bytes | None, list[_Row]]:
+    """Return the edited program, or None if it stays as it is, and what became of each collective.
+    """
+    rows: list[_Row] = []
+    off = "symtuner.disabled() is in force in the program" if _OFF in proto else ""
+    with _open(proto) as module:
+        for number, call in module.calls():
+            why = call.why.decode() or off or _replace(platform, module, number, call)
+            name, where = (text.decode(errors="replace") for text in (call.name, call.where))
+            rows.append((module.name, name, not why, why, _line(where)))
+        return module.write() if any(row[2] for row in rows) else None, rows
+
+
+def _transform(platform: str, proto: bytes) -> bytes | None:
+    """What XLA calls. An exception would end the compilation, so only ``say`` may raise one."""
+    say = _say
+    if say is None or not (b"all-" in proto or b"reduce-scatter" in proto):
+        return None
+    try:
+        edited, rows = _edit(platform, proto)
+    except Exception as e:
+        edited, rows = None, [("", "", False, f"a program stays as it is: {e}", None)]
+    for row in rows:
+        say(*row)
+    return edited
+
+
+# ---- registration --------------------------------------------------------------------------------
+def _register(platform: str) -> None:
+    """Register with XLA, once per process: uninstall() only makes the transformation do nothing."""
+    from jax.extend import xla
+
+    with _lock:
+        if platform not in _platforms:
+            transform = functools.partial(_transform, platform)
+            xla.register_hlo_module_transformation(transform, name="symtuner", platforms=platform)
+            _platforms.add(platform)
+
+
+def install(say: Say, platform: str = "cuda") -> None:
+    """Replace the all-reduces of programs that are compiled from now on, and tell ``say`` about
+    each. Call this when JAX's backends are up: jax 0.11.0 to 0.12.0 start them here."""
+    global _say
+    _say = say
+    try:
+        _register(platform)
+    except ImportError:
+        say("", "", False, f"jax {jax.__version__} has no jax.extend.xla; 0.10.2 has", None)
+    except Exception as e:  # no such plugin, or jaxlib is older than jax
+        say("", "", False, f"XLA takes no transformation: {(str(e) or repr(e))[:200]}", None)
+
+
+def uninstall() -> None:
+    """Leave programs that are compiled from now on as they are."""
+    global _say
+    _say = None

@@ -1,0 +1,273 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""GSPMD programs: what becomes of the all-reduces that XLA's partitioner inserts, and the results.
+
+jax compiles for four CPU devices, and shows us each program as it would on GPUs. A fake of the
+custom call reduces on the CPU. All sums are exact, so the results must be equal bit by bit.
+"""
+
+import collections
+import ctypes
+import os
+import re
+import sys
+
+from test_hlo import edit, made, run, show  # must be first: it sets up jax
+
+import jax  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
+import numpy as np  # noqa: E402
+from jax.experimental.xla_metadata import set_xla_metadata  # noqa: E402
+from jax.extend import xla  # noqa: E402
+from jax.sharding import Mesh, NamedSharding  # noqa: E402
+from jax.sharding import PartitionSpec as P  # noqa: E402
+
+from symtuner import _hlo, _library  # noqa: E402
+
+jax.config.update("jax_enable_x64", True)
+DEVICES = jax.devices()
+
+
+# ---- real programs -------------------------------------------------------------------------------
+def integers(shape, dtype, seed=0):
+    return np.random.default_rng(seed).integers(-3, 4, shape).astype(dtype)
+
+
+def place(mesh, x, *spec):
+    return jax.device_put(x, NamedSharding(mesh, P(*spec)))
+
+
+def programs():
+    """name: (mesh -> function and arguments), all with sums that are exact in float32."""
+    flat = Mesh(np.array(DEVICES), ("a",))
+    turned = Mesh(np.array(DEVICES)[[2, 0, 3, 1]].reshape(2, 2), ("a", "b"))
+    square = Mesh(np.array(DEVICES).reshape(2, 2), ("a", "b"))
+
+    def mlp(mesh, axis, dtype=np.float32):
+        x = place(mesh, integers((8, 16), dtype))
+        up, down = integers((16, 32), dtype, 1), integers((32, 16), dtype, 2)
+        args = x, place(mesh, up, None, axis), place(mesh, down, axis, None)
+        return jax.jit(lambda x, u, d: jnp.maximum(x @ u, 0) @ d), args
+
+    def step(mesh):
+        f, (x, u, d) = mlp(mesh, "b")
+        loss = lambda u, d, x: (f(x, u, d) ** 2).sum() / 64
+        x = place(mesh, np.asarray(x), "a", None)
+        return jax.jit(jax.grad(loss, (0, 1))), (u, d, x)
+
+    def scan(mesh):
+        w = place(mesh, np.eye(16, dtype=np.float32) * 2, "a", None)
+        x = place(mesh, integers((4, 16), np.float32), None, "a")
+        body = lambda c, _: (jax.lax.with_sharding_constraint(c @ w, NamedSharding(mesh, P())), 0)
+        return jax.jit(lambda x, w: jax.lax.scan(body, x, None, length=5)[0]), (x, w)
+
+    def statistics(mesh):
+        x = place(mesh, integers((8, 12), np.int32), "a", "b")
+        f = lambda x: (x.sum(), x.max(0), x.min(1), x.prod(), (x > 2).any(), x.sum(0) * x.max())
+        return jax.jit(f), (x,)
+
+    def branches(mesh):
+        x, w = place(mesh, integers((4, 8), np.float32), None, "a"), integers((8, 4), np.float32, 3)
+        f = lambda x, w, n: jax.lax.cond(n > 0, lambda: x @ w, lambda: (x * 2) @ w)
+        return jax.jit(f), (x, place(mesh, w, "a", None), 1)
+
+    return {
+        "mlp": mlp(flat, "a"),
+        "mlp of f64": mlp(square, "b", np.float64),
+        "mlp on turned devices": mlp(turned, "b"),
+        "mlp over two axes": mlp(turned, ("a", "b")),
+        "mlp of two devices": mlp(Mesh(np.array(DEVICES)[[3, 1]], ("a",)), "a"),
+        "training step": step(turned),
+        "scan": scan(flat),
+        "statistics": statistics(turned),
+        "branches": branches(flat),
+    }
+
+
+PROGRAMS = programs()
+modules = []  # what XLA showed since the last clear
+
+
+def capture(proto):
+    modules.append(proto)
+
+
+xla.register_hlo_module_transformation(capture, name="capture", platforms="cpu")
+
+
+def compiled(name):
+    """The module of a program, before an edit."""
+    f, args = PROGRAMS[name]
+    jax.clear_caches()
+    modules.clear()
+    f.lower(*args).compile()
+    return max((m for m in modules if b"all-reduce" in m), key=len)
+
+
+COLLECTIVE = " all-reduce("
+
+
+def key(line):
+    return line.split(" = ")[0].split("%")[1]
+
+
+def test_real_modules():
+    """Only the lines of the replaced instructions change, each to a custom call."""
+    replaced = 0
+    for name in PROGRAMS:
+        before = compiled(name)
+        edited, rows = edit(before)
+        # XLA prints a computation before those that call it, so their order may change
+        old, new = (collections.Counter(show(m).splitlines()) for m in (before, edited or before))
+        calls = {key(line): line for line in new - old}
+        gone = {key(line): line for line in old - new}
+        assert calls.keys() == gone.keys() == {row[1] for row in rows if row[2]}, (name, rows)
+        assert {key(line) for line in old if COLLECTIVE in line} == {row[1] for row in rows}, name
+        for _, instruction, done, reason, where in rows:
+            assert done != bool(reason) and where and where[0] == __file__, (name, instruction)
+        for instruction, line in gone.items():
+            head, operand = re.match(r"(.*) all-reduce\((.*?)\)", line).groups()
+            want = f'{head} custom-call({operand}), custom_call_target="symtuner_all_reduce'
+            assert calls[instruction].startswith(want), (want, calls[instruction])
+        replaced += len(calls)
+    assert replaced > 8, replaced
+
+
+def test_lines_of_the_user():
+    first = test_lines_of_the_user.__code__.co_firstlineno
+    x = place(Mesh(np.array(DEVICES), ("a",)), integers((4, 8), np.int32), None, "a")
+    modules.clear()
+    jax.jit(
+        lambda x: x.sum(1)  # this line
+    ).lower(x).compile()
+    rows = [row for m in modules if b"all-reduce" in m for row in edit(m)[1]]
+    assert [row[4] for row in rows] == [(__file__, first + 5)], (rows, first)
+
+
+# ---- values --------------------------------------------------------------------------------------
+fake = ctypes.CDLL(os.path.join(os.environ["SYMTUNER_LIB_DIR"], "libfake_reduce.so"))
+for target in _library.TARGETS:
+    jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(fake.fake_reduce), platform="cpu")
+
+
+def values(f, args):
+    jax.clear_caches()
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(f(*args))]
+
+
+def compare(f, args):
+    """Run a program without us and with us. Returns the rows of the report."""
+    rows = []
+    want = values(f, args)
+    before = fake.fake_reduce_calls()
+    _hlo.install(lambda *row: rows.append(row), "cpu")
+    try:
+        got = values(f, args)
+    finally:
+        _hlo.uninstall()
+    for a, b in zip(want, got, strict=True):
+        assert a.dtype == b.dtype and a.tobytes() == b.tobytes(), (a, b)
+    done = sum(row[2] for row in rows)
+    assert (fake.fake_reduce_calls() > before) == (done > 0), rows
+    return rows
+
+
+def test_values():
+    for name, (f, args) in PROGRAMS.items():
+        rows = compare(f, args)
+        assert any(row[2] for row in rows), (name, rows)
+
+
+def test_values_of_random_programs():
+    """Products of matrices and sums, over random axes of random meshes."""
+    rng = np.random.default_rng(1)
+    done = 0
+    for seed in range(25):
+        n = int(rng.choice([2, 4]))
+        shape = (n,) if n < 4 or rng.random() < 0.3 else (2, 2)
+        devices = np.array(rng.permutation(DEVICES)[:n]).reshape(shape)
+        mesh = Mesh(devices, ("a", "b")[: len(shape)])
+        axes = [None, "a"] + ["b", ("a", "b"), ("b", "a")] * (len(shape) > 1)
+        pick = lambda: axes[rng.integers(len(axes))]
+        dtype = rng.choice(["float32", "float64", "int32", "int64"])
+        inner = pick()
+        x = place(mesh, integers((8, 16), dtype, seed), None, inner)
+        w = place(mesh, integers((16, 8), dtype, seed + 99), inner, None)
+        v = place(mesh, integers((8, 4), dtype, seed + 999), pick(), None)
+        f = jax.jit(lambda x, w, v: (x @ w @ v, (x * 2).sum(1), jnp.abs(v).max(0)))
+        done += sum(row[2] for row in compare(f, (x, w, v)))
+    assert done > 15, done
+
+
+def test_uninstalled():
+    f, args = PROGRAMS["mlp"]
+    _hlo.install(print, "cpu")
+    _hlo.uninstall()
+    before = fake.fake_reduce_calls()
+    values(f, args)
+    assert fake.fake_reduce_calls() == before
+
+
+def test_concurrent_recording():
+    """A target that XLA may record, unless an option of the compiler forbids it."""
+    seen = []
+    library = _library.load()
+    choose = library.target
+    library.target = lambda size, *more: seen.append(choose(size, *more)) or seen[-1]
+    f, args = PROGRAMS["mlp"]
+    try:
+        rows = compare(f, args)
+        assert set(seen) == {_library.RECORDABLE}, (seen, rows)
+        seen.clear()
+        compiler_options_kvs = tuple({"xla_command_buffer_scheduling_mode": "CONCURRENT"}.items())
+        edit(made())
+        assert set(seen) == {_library.TARGET}, (seen, compiler_options_kvs)
+    finally:
+        library.target = choose
+
+
+def test_jax_without_transformations():
+    rows = []
+    module = sys.modules.pop("jax.extend.xla")
+    attribute = jax.extend.__dict__.pop("xla")
+    sys.modules["jax.extend.xla"] = None
+    try:
+        _hlo.install(lambda *row: rows.append(row), "tpu")
+    finally:
+        sys.modules["jax.extend.xla"], jax.extend.xla = module, attribute
+        _hlo.uninstall()
+    assert len(rows) == 1 and rows[0][3].endswith("has no jax.extend.xla; 0.10.2 has"), rows
+
+
+def test_disabled():
+    """Nothing is replaced in a program that symtuner.disabled() has marked."""
+    f, args = PROGRAMS["mlp"]
+    with set_xla_metadata(symtuner="off"):
+        rows = compare(jax.jit(lambda *a: f(*a)), args)
+    assert rows and not any(row[2] for row in rows), rows
+    assert {row[3] for row in rows} <= {
+        "symtuner.disabled() is in force in the program",
+        "it has frontend attributes, which may say how to run it",
+    }, rows
+
+
+def test_say_in_strict_mode():
+    """An exception of the report sink ends the compilation; none of ours does."""
+
+    def strict(*row):
+        raise RuntimeError("strict forbids")
+
+    f, args = PROGRAMS["mlp"]
+    _hlo.install(strict, "cpu")
+    try:
+        values(f, args)
+    except Exception as e:
+        assert "strict forbids" in str(e), e
+    else:
+        raise AssertionError("no error")
+    finally:
+        _hlo.uninstall()
+
+
+if __name__ == "__main__":
+    sys.exit(run(globals()))
