@@ -5,15 +5,49 @@ PUT     = PREFIX='$(PREFIX)' LIBDIR='$(LIBDIR)' DESTDIR='$(DESTDIR)' VERSION=$(V
           sh packaging/install.sh
 
 # What pkg-config says to programs that use a library.
-$(B)/symtuner.pc $(B)/symtuner_ar.pc: $(B)/%.pc: packaging/%.pc.in FORCE
+$(OUT)/symtuner.pc $(OUT)/symtuner_ar.pc: $(OUT)/%.pc: packaging/%.pc.in FORCE
 	$(Q)sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR:$(PREFIX)/%=$${prefix}/%)|; s|@VERSION@|$(VERSION)|' $< > $@
 .PHONY: FORCE install uninstall
 
 # ldconfig: so that the loader finds a bare libsymtuner.so
 LDCONFIG = $(if $(DESTDIR),,$(Q)ldconfig 2> /dev/null || true)
-install: all $(B)/symtuner.pc $(B)/symtuner_ar.pc
-	$(Q)$(PUT) install $(B)
+install: all $(OUT)/symtuner.pc $(OUT)/symtuner_ar.pc
+	$(Q)$(PUT) install $(OUT)
 	$(LDCONFIG)
 uninstall:
-	$(Q)$(PUT) uninstall $(B)
+	$(Q)$(PUT) uninstall $(OUT)
 	$(LDCONFIG)
+
+# ---- wheel ---------------------------------------------------------------------------------------
+# wheel-tree: what a wheel contains, as make install installs it, in the folder TREE. With kernels for
+# all generations, where nvcc is; AR_ARCHS=90 for one, AR_ARCHS= for none. The ordinary build's objects
+# are linked once more, by WHEEL_LINK into WHEEL_OUT.
+WHEEL_ARCHS := $(if $(filter file,$(origin AR_ARCHS)),80 90 100 120,$(AR_ARCHS))
+WHEEL_LINK  := $(CC)
+WHEEL_FOR   := this-box
+WHEEL_OUT    = $(B)/wheel/$(WHEEL_FOR)-$(subst $(eval ) ,-,$(strip $(WHEEL_ARCHS)))
+TREE         = $(abspath $(WHEEL_OUT))/tree
+WHEEL_PARTS  = all $(if $(strip $(WHEEL_ARCHS)),$(if $(AR_LACKS),,kernels $(if $(FFI_INC),jax)))
+WHEEL_MAKE   = $(MAKE) --no-print-directory B=$(B) OUT=$(WHEEL_OUT) LINK="$(WHEEL_LINK)" \
+               AR_ARCHS="$(WHEEL_ARCHS)"
+.PHONY: wheel-tree wheel
+wheel-tree:
+	$(Q)mkdir -p $(WHEEL_OUT)
+	$(Q)$(WHEEL_MAKE) $(WHEEL_PARTS)
+	$(Q)$(WHEEL_MAKE) install DESTDIR=$(dir $(TREE)) PREFIX=/$(notdir $(TREE)) LIBDIR=/$(notdir $(TREE))/lib
+
+# wheel: what a release has, for systems with glibc 2.28 and later. zig links for them; it and the other
+# tools come from PyPI.
+MANYLINUX      := manylinux_2_28_$(shell uname -m)
+WHEEL_PYTHON   := $(B)/wheel-tools/bin/python
+ZIG             = $(abspath $(WHEEL_PYTHON)) -m ziglang cc -target $(shell uname -m)-linux-gnu.2.28
+wheel: WHEEL_FOR  := $(MANYLINUX)
+wheel: WHEEL_LINK  = $(ZIG)
+wheel: $(WHEEL_PYTHON)
+	$(Q)rm -rf $(TREE)
+	$(Q)$(MAKE) --no-print-directory wheel-tree WHEEL_FOR=$(WHEEL_FOR) WHEEL_LINK="$(WHEEL_LINK)"
+	$(Q)SYMTUNER_WHEEL_TREE=$(TREE) SYMTUNER_WHEEL_PLATFORM=$(MANYLINUX) \
+	    $< -m hatchling build -t wheel -d $(B)/dist
+	$(Q)sh packaging/look.sh $< $(B)/dist/symtuner-$(VERSION)-py3-none-$(MANYLINUX).whl
+$(WHEEL_PYTHON):
+	$(Q)python3 -m venv $(B)/wheel-tools && $@ -m pip -q install hatchling ziglang auditwheel

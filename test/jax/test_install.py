@@ -410,7 +410,7 @@ def test_entry_point():
             f.trace(np.ones(4)).lower(lowering_platforms=('cuda',))
             print(symtuner.report()[0].replaced)
         """
-    with open("jax/pyproject.toml", encoding="utf-8") as f:
+    with open("pyproject.toml", encoding="utf-8") as f:
         said = f.read().split("[project.entry-points.jax_plugins]\n")[1].splitlines()[0]
     with tempfile.TemporaryDirectory() as folder:
         info = os.path.join(folder, "symtuner-0.1.0.dist-info")

@@ -1,0 +1,21 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# look.sh PYTHON WHEEL - check that a wheel runs where its name says: auditwheel finds no newer symbol
+# of glibc than the platform tag allows, and no library that a system may lack.
+# Exit 0: so it is, and what the wheel contains is printed. 1: not.
+set -u
+wheel=$2
+tag=${wheel##*-py3-none-}
+tag=${tag%.whl}
+said=$("$1" -m auditwheel show "$wheel") || { echo "FAIL auditwheel: $said"; exit 1; }
+case $(echo "$said" | tr '\n' ' ') in
+*"consistent with the following platform tag: \"manylinux_2_"[0-9]*) ;;
+*) echo "FAIL $wheel: $said"; exit 1 ;;
+esac
+oldest=$(echo "$said" | tr '\n' ' ' | sed -n 's/.*platform tag: "manylinux_2_\([0-9]*\)_.*/\1/p')
+allowed=$(echo "$tag" | sed -n 's/manylinux_2_\([0-9]*\)_.*/\1/p')
+[ "$oldest" -le "$allowed" ] || { echo "FAIL $wheel needs glibc 2.$oldest"; exit 1; }
+echo "$wheel"
+"$1" -m zipfile -l "$wheel" | awk '/\/lib\/|\/bin\// { printf "  %-40s %9d bytes\n", $1, $NF }'
+echo "  runs from glibc 2.$oldest on"
