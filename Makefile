@@ -11,6 +11,7 @@
 #   make test-gpu    tests on real GPUs; where there are none it says so (the script exits 77, make 2)
 #   make bench       what one decision costs;  make bench-gpu  the kernels against NCCL and torch
 #   make install     PREFIX=/usr/local LIBDIR=PREFIX/lib DESTDIR=;  make uninstall takes it away
+#   make wheel       also dist, sdist, deb: packages, in build/dist;  make test-packages uses them
 #
 #   V=1 shows commands.  SAN=address,undefined builds with sanitizers into a folder of its own.
 

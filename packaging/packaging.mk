@@ -51,3 +51,29 @@ wheel: $(WHEEL_PYTHON)
 	$(Q)sh packaging/look.sh $< $(B)/dist/symtuner-$(VERSION)-py3-none-$(MANYLINUX).whl
 $(WHEEL_PYTHON):
 	$(Q)python3 -m venv $(B)/wheel-tools && $@ -m pip -q install hatchling ziglang auditwheel
+
+# ---- tarball, Debian package ---------------------------------------------------------------------
+# dist: the sources of the last commit; the same bytes whenever it is made.
+DIST := symtuner-$(VERSION)
+.PHONY: dist sdist deb
+dist:
+	$(Q)mkdir -p $(B)/dist
+	$(Q)git -c tar.umask=0022 archive --prefix=$(DIST)/ HEAD | gzip -9n > $(B)/dist/$(DIST).tar.gz
+	@echo $(B)/dist/$(DIST).tar.gz
+
+# deb: what was built, for this release of Debian or a later one.
+DEBIAN_FROM = $(shell git log -1 --format='%an <%ae>' 2> /dev/null)
+DEB_TREE := $(B)/deb
+DEB_LIB   = /usr/lib/$(shell dpkg-architecture -qDEB_HOST_MULTIARCH 2> /dev/null || $(CC) -print-multiarch)
+deb: all
+	$(Q)rm -rf $(DEB_TREE) && mkdir -p $(B)/dist
+	$(Q)$(MAKE) --no-print-directory install DESTDIR=$(abspath $(DEB_TREE)) PREFIX=/usr LIBDIR=$(DEB_LIB)
+	$(Q)VERSION=$(VERSION) DATE=$$(git log -1 --format=%ct 2> /dev/null || echo 0) \
+	    DEBIAN_FROM="$(DEBIAN_FROM)" sh packaging/deb.sh $(DEB_TREE) $(B)/dist
+sdist: $(WHEEL_PYTHON)
+	$(Q)$< -m hatchling build -t sdist -d $(B)/dist
+
+# Makes all of these, and uses them. Exit status 77: no wheel could be made here.
+.PHONY: test-packages
+test-packages: all
+	$(Q)sh test/cli/packages.sh $(B)

@@ -1,0 +1,127 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# packages.sh BUILD - makes each kind of package, and uses it as somebody does who has only the package.
+#
+#   tarball   the same bytes twice; it has every file of the commit
+#   Debian    has all that make install installs; its command runs; lintian finds no error
+#   wheel     runs from glibc 2.28 on; in a new venv its command, module and libraries are found with no
+#             variable set; the check of the wheel notices one that was linked for a newer glibc
+#   sdist     builds without nvcc
+#
+# The wheel has the kernels that BUILD has. Wheels need tools from PyPI, which are kept in
+# BUILD/wheel-tools. Exit 0: all right. 1: something is not. 77: no tools, so no wheel was made.
+set -u
+build=$(cd "$1" && pwd) || exit 2
+work=$(mktemp -d) || exit 2
+trap 'rm -rf "$work"' EXIT
+failed=0 bad=0
+fail() { echo "FAIL $*"; failed=1 bad=1; }
+fine() { [ $bad = 1 ] || echo "ok   $*"; bad=0; }
+unset MAKEFLAGS MAKELEVEL MFLAGS PYTHONPATH SYMTUNER_LIB_DIR
+export DEBIAN_FROM="Jo Maker <jo@debian.org>"
+version=$("$build/symtuner" --version | cut -d' ' -f2)
+name=symtuner-$version
+
+tarball()
+{
+    git rev-parse HEAD > /dev/null 2>&1 || { echo "skip the tarball: this is no git checkout"; return; }
+    for time in 1 2; do
+        make -s dist B="$work/$time" > "$work/log" 2>&1 || { fail "make dist: $(cat "$work/log")"; return; }
+        sleep 1.1 # gzip and tar write times in seconds
+    done
+    cmp "$work/1/dist/$name.tar.gz" "$work/2/dist/$name.tar.gz" || fail "make dist makes other bytes a second later"
+    tar tzf "$work/1/dist/$name.tar.gz" | grep -v '/$' | sed "s|^$name/||" | sort > "$work/packed"
+    git ls-tree -r --name-only HEAD | sort | diff - "$work/packed" || fail "the tarball has other files than the commit"
+    fine "the tarball has $(wc -l < "$work/packed") files, and the same bytes twice"
+}
+
+debian()
+{
+    command -v dpkg-deb > /dev/null || { echo "skip the Debian package: no dpkg-deb here"; return; }
+    make -s deb B="$build" > "$work/log" 2>&1 || { fail "make deb: $(cat "$work/log")"; return; }
+    deb=$(ls "$build/dist/symtuner_${version}_"*.deb)
+    dpkg-deb -x "$deb" "$work/deb" || fail "$deb cannot be unpacked"
+    [ "$("$work/deb/usr/bin/symtuner" --version)" = "symtuner $version" ] || fail "the command of $deb does not run"
+    library=$(find "$work/deb" -name libsymtuner.so)
+    VERSION=$version PREFIX=/usr LIBDIR=${library%/*} sh packaging/install.sh list "$build" |
+        sed "s|^$work/deb||; s|\(/man/.*\)|\1.gz|; /LICENSE$/d" | while read -r file; do
+        [ -e "$work/deb$file" ] || [ -L "$work/deb$file" ] || echo "$file"
+    done > "$work/lacks"
+    [ -s "$work/lacks" ] && fail "the Debian package lacks" $(cat "$work/lacks")
+    if command -v lintian > /dev/null; then
+        lintian --allow-root "$deb" > "$work/log" 2>&1
+        grep '^E:' "$work/log" && fail "lintian finds an error in $deb"
+    else
+        echo "skip lintian: it is not here"
+    fi
+    fine "the Debian package has what make install installs"
+}
+
+wheel()
+{
+    # the kernels that BUILD has, in the folder ar-80-90-100-120 for example
+    archs=$(readlink "$build/libsymtuner_ar.so" | sed -n 's|^ar-\([0-9-]*\)/.*|\1|p' | tr - ' ')
+    make -s wheel B="$build" AR_ARCHS="$archs" > "$work/log" 2>&1 || { fail "make wheel: $(tail -5 "$work/log")"; return; }
+    wheel=$(ls "$build/dist/$name"-py3-none-manylinux*.whl)
+    python3 -m venv "$work/venv" && "$work/venv/bin/pip" -q install --no-index "$wheel" || fail "$wheel cannot be installed"
+
+    # nothing set, and not in the source tree
+    alone="env -i PATH=$work/venv/bin:/usr/bin:/bin HOME=$work"
+    libraries=$(cd "$work/venv"/lib/python3*/site-packages/symtuner/lib && pwd -P)
+    (
+        cd "$work" || exit 1
+        [ "$($alone symtuner --version)" = "symtuner $version" ] || fail "symtuner --version"
+        $alone symtuner doctor --json > "$work/doctor" || [ $? = 1 ] || fail "symtuner doctor"
+        $alone python3 -c 'import json, sys; json.load(sys.stdin)' < "$work/doctor" || fail "what symtuner doctor prints"
+        [ "$($alone python3 -c 'import symtuner; print(symtuner.__version__)')" = "$version" ] || fail "import symtuner"
+        [ "$($alone python3 -m symtuner --version)" = "symtuner $version" ] || fail "python -m symtuner"
+        $alone python3 -m symtuner env > "$work/env" || fail "python -m symtuner env"
+        (. "$work/env" && [ -f "$NCCL_ENV_PLUGIN" ] && [ "$(cd "${NCCL_ENV_PLUGIN%/*}" && pwd -P)" = "$libraries" ]) ||
+            fail "python -m symtuner env exports no path into the wheel: $(cat "$work/env")"
+        if [ -n "$archs" ]; then
+            $alone python3 -c 'from symtuner import _library as l; print(l._find(l._AR))' > "$work/log" 2>&1
+            [ "$(cat "$work/log")" = "$libraries/libsymtuner_ar.so" ] || fail "the package finds $(tail -1 "$work/log")"
+        fi
+        man=$($alone man -w symtuner 2> /dev/null)
+        [ ! -x /usr/bin/man ] || [ "$man" = "$work/venv/share/man/man1/symtuner.1" ] || fail "man symtuner: $man"
+        exit $bad
+    ) || failed=1 bad=1
+    sh test/shared-object.sh "$libraries/libsymtuner.so" > "$work/log" || fail "the wheel's plugin: $(cat "$work/log")"
+    make -s "$build/check-host" B="$build" > "$work/log" 2>&1
+    mkdir "$work/host" && cp "$libraries/libsymtuner.so" "$libraries/../bin/symtuner" "$work/host" &&
+        ln -s "$build/fakes" "$work/host/fakes"
+    "$build/check-host" "$work/host/libsymtuner.so" > "$work/log" 2>&1 || fail "the wheel's plugin: $(tail -5 "$work/log")"
+
+    # The control: files that were linked for this box must not pass, unless this box is as old.
+    make -s install B="$build" DESTDIR="$work" PREFIX=/tree > "$work/log" || fail "make install: $(cat "$work/log")"
+    SYMTUNER_WHEEL_TREE=$work/tree SYMTUNER_WHEEL_PLATFORM=$(basename "$wheel" .whl | sed 's/.*-//') \
+        "$python" -m hatchling build -t wheel -d "$work/dist" > "$work/log" 2>&1 || fail "hatchling: $(cat "$work/log")"
+    if objdump -T "$work/tree/lib/libsymtuner.so" | grep -qE 'GLIBC_2\.(29|[3-9][0-9])'; then
+        sh packaging/look.sh "$python" "$work"/dist/*.whl > "$work/log" && fail "a wheel for a newer glibc passes"
+    fi
+    fine "the wheel runs in a new venv: $(basename "$wheel")"
+}
+
+sdist()
+{
+    "$python" -m hatchling build -t sdist -d "$work/sdist" > "$work/log" 2>&1 || { fail "sdist: $(cat "$work/log")"; return; }
+    AR_ARCHS='' "$python" -m pip -q install --no-build-isolation --no-index --no-deps --prefix "$work/from" \
+        "$work/sdist/$name.tar.gz" > "$work/log" 2>&1 || { fail "the sdist does not build: $(tail -5 "$work/log")"; return; }
+    [ "$(PYTHONPATH=$(echo "$work"/from/lib/python3*/site-packages) "$python" -m symtuner --version)" = "symtuner $version" ] ||
+        fail "what the sdist built does not run"
+    fine "the sdist builds"
+}
+
+tarball
+debian
+python=$build/wheel-tools/bin/python
+if make -s "$python" B="$build" > "$work/log" 2>&1; then
+    wheel
+    sdist
+    [ $failed = 0 ] && echo "packages: fine"
+    exit $failed
+fi
+[ $failed = 0 ] || exit 1
+echo "packages.sh: no wheel was made, no tools from PyPI: $(tail -1 "$work/log")"
+exit 77
