@@ -9,6 +9,9 @@ $(B)/dropin-obj/%.c.o: %.c
 	$(call say,CC)
 	$(Q)$(CC) $(CFLAGS) -ftls-model=initial-exec -c -o $@ $<
 
+# A sanitizer calls dlsym before it is ready to watch anything.
+$(if $(SAN),$(B)/dropin-obj/dropin/entry/symbols.c.o: override CFLAGS += -fno-sanitize=all)
+
 $(OUT)/libsymtuner_nccl.so: $(DROPIN_OBJ) dropin/entry/symtuner_nccl.map
 	$(call say,LD)
 	$(Q)$(LINK) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,--version-script=dropin/entry/symtuner_nccl.map \

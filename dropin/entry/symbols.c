@@ -9,10 +9,48 @@
  * RTLD_DEFAULT. So for all names but ours we jump to it, as if it had been called directly.
  */
 #include <dlfcn.h>
+#include <stdatomic.h>
+#include <string.h>
 
 #include "dropin/group.h"
 #include "dropin/settings.h"
 #include "dropin/entry/wrap.h"
+
+const char *const st_known_name[ST_KNOWN] = {
+#define X(name) "nccl" #name,
+    ST_PLAIN_MAP(X)
+#undef X
+#define X(name, params, args) "nccl" #name,
+        ST_KNOWN_MAP(X)
+#undef X
+#define X(name, coll, collective, factor, params, args) "nccl" #name,
+            ST_FORWARDED_MAP(X)
+#undef X
+};
+
+int st_known_find(const char *name)
+{
+    if (strncmp(name, "nccl", 4) != 0)
+        return -1;
+    for (int i = 0; i < ST_KNOWN; i++)
+        if (strcmp(name + 4, st_known_name[i] + 4) == 0)
+            return i;
+    return -1;
+}
+
+st_dlsym *st_real_dlsym(void)
+{
+    static const char *const version[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
+    static _Atomic(void *) found;
+    void *symbol = atomic_load_explicit(&found, memory_order_acquire);
+    st_dlsym *function;
+
+    for (size_t i = 0; !symbol && i < sizeof version / sizeof *version; i++)
+        symbol = dlvsym(RTLD_NEXT, "dlsym", version[i]);
+    atomic_store_explicit(&found, symbol, memory_order_release);
+    *(void **)&function = symbol;
+    return function;
+}
 
 /* Both come back in registers. */
 struct st_answer {

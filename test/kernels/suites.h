@@ -29,6 +29,7 @@ Suite *st_suite_alike(void);
 Suite *st_suite_graph(void);
 Suite *st_suite_multicast(void);
 Suite *st_suite_halves(void);
+Suite *st_suite_dropin(void);
 
 void st_add_emulated_tests(TCase *t); /* adds the tests of check-ar-kernels */
 
