@@ -4,20 +4,9 @@
 #include <string.h>
 
 #include "dropin/life.h"
+#include "dropin/verify/cuda.h"
+#include "dropin/verify/verify.h"
 #include "dropin/window.h"
-
-static size_t bytes_of(const struct st_comm *c, size_t count, int dtype, bool per_rank)
-{
-    static const unsigned char size[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1}; /* ncclDataType_t */
-    size_t one = dtype >= 0 && dtype < (int)sizeof size ? size[dtype] : 0;
-
-    return count * one * (size_t)(per_rank && c ? c->ranks : 1);
-}
-
-static size_t call_bytes(const struct st_comm *c, const struct st_call *call)
-{
-    return bytes_of(c, call->count, call->dtype, call->coll != ST_TALLY_ALL_REDUCE);
-}
 
 static nccl_abi_result run_nccl(const struct st_real *real, const struct st_call *call)
 {
@@ -64,7 +53,7 @@ static uint64_t mix(uint64_t h, uint64_t v)
  * call may. The answer depends on the key only. */
 static bool ours(struct st_comm *c, struct symtuner_ar *handle, const struct st_call *call)
 {
-    size_t bytes = call_bytes(c, call);
+    size_t bytes = st_call_bytes(c, call);
     size_t in = call->coll == ST_TALLY_ALL_GATHER ? bytes / (size_t)c->ranks : bytes;
     size_t out = call->coll == ST_TALLY_REDUCE_SCATTER ? bytes / (size_t)c->ranks : bytes;
     uint64_t key = mix(call->count, (uint64_t)call->coll << 32 | (uint64_t)call->dtype << 16 |
@@ -87,7 +76,7 @@ static enum st_tally_why judge(struct st_comm *c, const struct st_call *call)
 {
     struct symtuner_ar *handle = atomic_load_explicit(&c->handle, memory_order_acquire);
 
-    if (!handle)
+    if (!handle || c->distrusted)
         return (enum st_tally_why)atomic_load_explicit(&c->why, memory_order_relaxed);
     if (!(st_settings()->only >> call->coll & 1))
         return ST_WHY_ONLY;
@@ -97,14 +86,14 @@ static enum st_tally_why judge(struct st_comm *c, const struct st_call *call)
         return ST_WHY_COLLECTIVE;
     if (call->op < 0 || call->op >= NCCL_ABI_BUILT_IN_OPS)
         return ST_WHY_OPERATOR;
-    if (!call->send || !call->recv || call_bytes(c, call) == 0)
+    if (!call->send || !call->recv || st_call_bytes(c, call) == 0)
         return ST_WHY_ARGUMENTS;
     return ours(c, handle, call) ? ST_WHY_OURS : ST_WHY_SLOWER;
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-static nccl_abi_result run_ours(struct st_comm *c, const struct st_call *call)
+static nccl_abi_result by_kernels(struct st_comm *c, const struct st_call *call)
 {
     struct symtuner_ar *handle = atomic_load_explicit(&c->handle, memory_order_acquire);
     const struct st_kernels *k = c->kernels;
@@ -127,10 +116,27 @@ static nccl_abi_result run_ours(struct st_comm *c, const struct st_call *call)
             k->all_gather_(call->send, call->recv, call->count, call->dtype, handle, call->stream);
     }
     st_inside--;
-    if (result == NCCL_ABI_SUCCESS)
-        st_tally_count(st_slot(), call->coll, ST_WHY_OURS, call_bytes(c, call));
-    else
+    if (result != NCCL_ABI_SUCCESS)
         st_warn_once("%s: %s", st_tally_coll_name(call->coll), k->error_(handle));
+    return result;
+}
+
+static nccl_abi_result by_nccl(struct st_comm *c, const struct st_call *call)
+{
+    return run_nccl(c->real, call);
+}
+
+static nccl_abi_result run_ours(struct st_comm *c, const struct st_call *call)
+{
+    struct st_tally_slot *slot = st_slot();
+    nccl_abi_result result =
+        st_verify_wanted(c, call) ? st_verify(c, call, by_kernels, by_nccl) : by_kernels(c, call);
+
+    if (!slot || result != NCCL_ABI_SUCCESS)
+        return result;
+    st_tally_count(slot, call->coll, ST_WHY_OURS, st_call_bytes(c, call));
+    if (st_cuda_captures(st_cuda(), call->stream))
+        st_tally_add(slot, &slot->captured);
     return result;
 }
 
@@ -156,7 +162,7 @@ void st_call_forwarded(struct st_comm *c, struct st_real *real, enum st_tally_co
     if (g->depth > 0 && c && collective)
         note(g, c, false);
     if (c)
-        st_tally_count(st_slot(), coll, ST_WHY_COLLECTIVE, bytes_of(c, count, dtype, per_rank));
+        st_tally_count(st_slot(), coll, ST_WHY_COLLECTIVE, st_bytes(c, count, dtype, per_rank));
 }
 
 void st_call_failed(struct st_real *real)
@@ -194,7 +200,7 @@ nccl_abi_result st_call(struct st_from from, const struct st_call *call)
     }
     if (g->depth > 0)
         note(g, c, false);
-    st_tally_count(st_slot(), call->coll, why, call_bytes(c, call));
+    st_tally_count(st_slot(), call->coll, why, st_call_bytes(c, call));
     result = run_nccl(real, call);
     if (result != NCCL_ABI_SUCCESS)
         st_call_failed(real);
@@ -219,7 +225,7 @@ static nccl_abi_result give_back(struct st_real *real, struct st_group *g, bool 
             continue;
         }
         if (c)
-            st_tally_count(st_slot(), call->coll, ST_WHY_GROUP, call_bytes(c, call));
+            st_tally_count(st_slot(), call->coll, ST_WHY_GROUP, st_call_bytes(c, call));
         if (result == NCCL_ABI_SUCCESS)
             result = run_nccl(real, call);
     }

@@ -17,6 +17,8 @@
 
 enum { ST_WINDOWS = 64, ST_SETS = 64, ST_WAYS = 4 };
 
+struct st_meet;
+
 struct st_comm {
     _Atomic(void *) comm; /* NCCL's pointer; NULL: the record is free            */
     struct st_real *real; /* the NCCL that made it                               */
@@ -25,7 +27,10 @@ struct st_comm {
     _Atomic int why;                      /* enum st_tally_why: why they do                      */
     int rank, ranks;
     bool blocking;
-    uint64_t key;      /* the same on all ranks, 0: unknown                   */
+    uint64_t key;         /* the same on all ranks, 0: unknown                   */
+    struct st_meet *meet; /* for votes, if calls are verified; else NULL          */
+    uint32_t verified[ST_TALLY_ALL_GATHER + 1]; /* calls of each collective       */
+    bool distrusted;   /* a verified call was wrong                            */
     uint32_t children; /* communicators made from this one                    */
     /* The application's windows that the kernels know, by NCCL's window handle. */
     struct {

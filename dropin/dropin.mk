@@ -1,5 +1,7 @@
 # dropin.mk - libsymtuner_nccl.so, which is loaded before NCCL by LD_PRELOAD.
 
+# What the tests link without the rest.
+DROPIN_PURE := dropin/verify/compare.c
 DROPIN_C := $(wildcard dropin/*.c dropin/*/*.c) plugin/options.c nccl/names.c
 # Thread-local variables cost one instruction, because the library is loaded at start.
 DROPIN_OBJ := $(patsubst %,$(B)/dropin-obj/%.o,$(DROPIN_C))
@@ -15,4 +17,4 @@ $(if $(SAN),$(B)/dropin-obj/dropin/entry/symbols.c.o: override CFLAGS += -fno-sa
 $(OUT)/libsymtuner_nccl.so: $(DROPIN_OBJ) dropin/entry/symtuner_nccl.map
 	$(call say,LD)
 	$(Q)$(LINK) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,--version-script=dropin/entry/symtuner_nccl.map \
-	    -Wl,-z,nodelete $(if $(SAN),,-Wl,-z,defs) -o $@ $(DROPIN_OBJ) -ldl -lpthread -lrt
+	    -Wl,-z,nodelete $(if $(SAN),,-Wl,-z,defs) -o $@ $(DROPIN_OBJ) -ldl -lpthread -lrt -lm

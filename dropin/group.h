@@ -21,6 +21,11 @@ struct st_call {
     void *stream;
 };
 
+/* Return the bytes of ${count} elements, for ${per_rank} times the ranks; 0 if the type is unknown. */
+size_t st_bytes(const struct st_comm *c, size_t count, int dtype, bool per_rank);
+/* Return the bytes of the call's larger buffer; 0 if the type is unknown. */
+size_t st_call_bytes(const struct st_comm *c, const struct st_call *call);
+
 /* What waits for the end of a group besides calls: life.c and window.c. */
 struct st_made;
 struct st_seen;

@@ -187,7 +187,10 @@ static void meet(struct party *p)
         for (int i = 0; i < p->n; i++)
             decide(p->c[i], why);
     }
-    st_meet_leave(p->meet);
+    if (p->c[0]->handle && st_settings()->verify && st_meet_single(p->meet))
+        p->c[0]->meet = p->meet;
+    else
+        st_meet_leave(p->meet);
 }
 
 static int by_key(const void *a, const void *b)
@@ -226,6 +229,7 @@ void st_made_settle(struct st_real *real, struct st_made *made, int n)
 
         p->own = own_reason(real, p->n);
         entry.able = p->own == ST_WHY_OURS;
+        entry.single = p->n == 1;
         p->meet = st_meet_come(p->c[0]->key, p->c[0]->ranks, p->n, &entry);
     }
     for (int i = 0; i < parties; i++)
@@ -251,28 +255,39 @@ void st_made(struct st_real *real, struct st_made made)
 
 /* ---- ending ---------------------------------------------------------------------------------- */
 
-void st_life_end(struct st_comm *c)
+/* Take the handle away, so that later calls are NCCL's. */
+static struct symtuner_ar *take(struct st_comm *c)
 {
     struct symtuner_ar *handle = atomic_exchange(&c->handle, NULL);
 
     if (!handle)
-        return;
+        return NULL;
     c->why = ST_WHY_FAILED;
     atomic_fetch_sub(&st_comm_handles, 1);
+    return handle;
+}
+
+void st_life_end(struct st_comm *c)
+{
+    struct symtuner_ar *handle = take(c);
+
+    if (!handle)
+        return;
     st_inside++;
     c->kernels->destroy_(&handle, 1);
     st_inside--;
+    st_meet_leave(c->meet);
+    c->meet = NULL;
 }
 
-/* The handle's memory is lost: freeing it would wait for the GPU, which NCCL's abort does not. */
+/* The handle's memory is lost: freeing it would wait for the GPU, which NCCL's abort does not. So
+ * is the place of votes, where another thread may be waiting. */
 void st_life_abort(struct st_comm *c)
 {
-    struct symtuner_ar *handle = atomic_exchange(&c->handle, NULL);
+    struct symtuner_ar *handle = take(c);
 
     if (!handle)
         return;
-    c->why = ST_WHY_FAILED;
-    atomic_fetch_sub(&st_comm_handles, 1);
     st_inside++;
     c->kernels->abort_(handle);
     st_inside--;

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -34,11 +35,15 @@ struct board {
     _Atomic uint32_t undone; /* ranks that have none                               */
     _Atomic uint32_t both;   /* the second answer: 0 open, 1 all have one, 2 no    */
     struct st_meet_entry entry[RANKS_MAX];
+    struct {
+        _Atomic uint32_t yes, no, answer; /* answer: 0 open, 1 yes, 2 no */
+        _Atomic uint64_t most; /* the bits of a double: those of a larger one are larger */
+    } vote[ST_MEET_VOTES];
 };
 
 struct st_meet {
     struct board *board;
-    int ranks;
+    int ranks, votes;
     bool first;
     uint64_t since; /* ms */
     char name[64];
@@ -130,24 +135,58 @@ enum st_meet_answer st_meet_wait(struct st_meet *meet, int ms)
     }
 }
 
-bool st_meet_done(struct st_meet *meet, int count, bool done, int ms)
+/* Wait until ${yes} has reached the number of ranks, ${no} is not 0, or ${ms} have passed. */
+static bool count(const struct st_meet *meet, _Atomic uint32_t *yes, _Atomic uint32_t *no,
+                  _Atomic uint32_t *answer, int ms)
 {
-    struct board *board = meet->board;
     uint64_t since = now();
 
-    atomic_fetch_add(done ? &board->done : &board->undone, (uint32_t)count);
     for (int round = 0;; round++) {
-        uint32_t have = atomic_load(&board->done), none = atomic_load(&board->undone);
-        uint32_t both = atomic_load(&board->both);
-
-        if (both)
-            return both == 1;
-        if ((int)have == meet->ranks)
-            return decide(&board->both, 1) == 1;
-        if (none || now() - since >= (uint64_t)ms)
-            return decide(&board->both, 2) == 1;
+        if (atomic_load(answer))
+            return atomic_load(answer) == 1;
+        if ((int)atomic_load(yes) == meet->ranks)
+            return decide(answer, 1) == 1;
+        if (atomic_load(no) || now() - since >= (uint64_t)ms)
+            return decide(answer, 2) == 1;
         doze(round);
     }
+}
+
+bool st_meet_done(struct st_meet *meet, int ranks, bool done, int ms)
+{
+    struct board *board = meet->board;
+
+    atomic_fetch_add(done ? &board->done : &board->undone, (uint32_t)ranks);
+    return count(meet, &board->done, &board->undone, &board->both, ms);
+}
+
+bool st_meet_vote(struct st_meet *meet, bool yes, double *most, int ms)
+{
+    uint64_t mine, highest = 0;
+    int v = meet->votes++;
+    bool all;
+
+    if (v >= ST_MEET_VOTES)
+        return false;
+    memcpy(&mine, most, sizeof mine);
+    highest = atomic_load(&meet->board->vote[v].most);
+    while (highest < mine &&
+           !atomic_compare_exchange_weak(&meet->board->vote[v].most, &highest, mine))
+        ;
+    atomic_fetch_add(yes ? &meet->board->vote[v].yes : &meet->board->vote[v].no, 1);
+    all = count(meet, &meet->board->vote[v].yes, &meet->board->vote[v].no,
+                &meet->board->vote[v].answer, ms);
+    highest = atomic_load(&meet->board->vote[v].most);
+    memcpy(most, &highest, sizeof highest);
+    return all;
+}
+
+bool st_meet_single(const struct st_meet *meet)
+{
+    for (int i = 0; i < meet->ranks; i++)
+        if (!meet->board->entry[i].single)
+            return false;
+    return true;
 }
 
 bool st_meet_first(const struct st_meet *meet)

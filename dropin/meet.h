@@ -17,13 +17,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { ST_MEET_MS = 5000 };
+enum { ST_MEET_MS = 5000, ST_MEET_VOTES = 3000 };
 
 /* What one rank says. */
 struct st_meet_entry {
     uint64_t settings; /* must be the same on all ranks: version and options          */
     uint32_t able;     /* 1: this rank could use our kernels                          */
-    uint32_t unused;
+    uint32_t single;   /* 1: its thread drives no other rank of the communicator       */
 };
 
 enum st_meet_answer { ST_MEET_OPEN, ST_MEET_ALL, ST_MEET_MISSING, ST_MEET_UNABLE, ST_MEET_DIFFER };
@@ -39,11 +39,22 @@ struct st_meet *st_meet_come(uint64_t key, int ranks, int count, const struct st
 enum st_meet_answer st_meet_wait(struct st_meet *meet, int ms);
 
 /* The second question: did each rank get its handle? Every rank calls it after ST_MEET_ALL, for all
- * its ${count} ranks; false on all ranks if one said no or did not come within ${ms}. */
-bool st_meet_done(struct st_meet *meet, int count, bool done, int ms);
+ * its ${ranks} ranks; false on all ranks if one said no or did not come within ${ms}. */
+bool st_meet_done(struct st_meet *meet, int ranks, bool done, int ms);
+
+/*
+ * st_meet_vote(meet, yes, most, ms):
+ * Vote once more, and wait for all ranks; each rank calls it as often as the others, at most
+ * ST_MEET_VOTES times, with one call per rank. Returns true if all said yes within ${ms}, on all
+ * ranks alike; then sets ${most} to the largest one of all ranks, none of which is negative.
+ */
+bool st_meet_vote(struct st_meet *meet, bool yes, double *most, int ms);
 
 /* Has this rank come first? It speaks for all in warnings. */
 bool st_meet_first(const struct st_meet *meet);
+
+/* After ST_MEET_ALL: has each rank a thread of its own? */
+bool st_meet_single(const struct st_meet *meet);
 
 void st_meet_leave(struct st_meet *meet);
 

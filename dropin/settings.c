@@ -74,7 +74,7 @@ static const char *word_of(const char *name)
 static long number_of(const char *name, long fallback, long most)
 {
     const char *value = getenv(name);
-    char *end;
+    char *end, cure[60];
     long number;
 
     if (!value || !*value)
@@ -83,7 +83,8 @@ static long number_of(const char *name, long fallback, long most)
     number = strtol(value, &end, 10);
     if (errno == 0 && *end == '\0' && number >= 0 && number <= most)
         return number;
-    wrong(name, value, "a number from 0 on");
+    snprintf(cure, sizeof cure, "a number from 0 to %ld", most);
+    wrong(name, value, cure);
     return fallback;
 }
 
@@ -117,7 +118,7 @@ static void read_all(void)
     silent = strcmp(word_of("SYMTUNER_LOG"), "off") == 0;
     settings.observe = strcmp(word_of("SYMTUNER_MODE"), "observe") == 0;
     settings.only = colls_of(getenv("SYMTUNER_ONLY"));
-    settings.verify = (uint32_t)number_of("SYMTUNER_VERIFY", 0, 1000000);
+    settings.verify = (uint32_t)number_of("SYMTUNER_VERIFY", 0, 500);
     settings.max_comms = (int)number_of("SYMTUNER_MAX_COMMS", 8, 4096);
     for (const char *c = SYMTUNER_VERSION; *c; c++)
         hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001b3);

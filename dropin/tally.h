@@ -60,9 +60,10 @@ enum { ST_TALLY_VERSION = 1, ST_TALLY_SLOTS = 64, ST_TALLY_SIZES = 48 };
     X(COLLECTIVE, "there is no kernel for this collective")                                        \
     X(OPERATOR, "there is no kernel for this operator or type")                                    \
     X(SLOWER, "NCCL is faster, or no kernel takes this call")                                      \
-    X(GROUP, "the group also holds other calls")                                                   \
+    X(GROUP, "the group has more collectives of this communicator")                                \
     X(ARGUMENTS, "an argument is wrong or unusual")                                                \
-    X(FAILED, "a kernel failed or the communicator was aborted")
+    X(FAILED, "a kernel failed or the communicator was aborted")                                   \
+    X(MISMATCH, "a verified call had another result than NCCL's")
 
 enum st_tally_coll {
 #define X(name, word, function) ST_TALLY_##name,

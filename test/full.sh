@@ -48,7 +48,7 @@ memory()
 {
     # Every test is a fork, which takes longer the more memory its parent holds: keep few freed blocks.
     ASAN_OPTIONS=quarantine_size_mb=8 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
-        make -j"$jobs" -Otarget SAN=address,undefined CFLAGS='-O1 -g' test-core test-host
+        make -j"$jobs" -Otarget SAN=address,undefined CFLAGS='-O1 -g' test-core test-host test-dropin
 }
 
 kernels() # the part that runs on the host
@@ -61,7 +61,7 @@ threads() # not the tests of commands, which have one thread
 {
     export TSAN_OPTIONS="halt_on_error=1:die_after_fork=0" TEST_ROUNDS=500
     export CK_EXCLUDE_TAGS=commands
-    make -j"$jobs" SAN=thread CFLAGS='-O1 -g' build-thread/check test-host &&
+    make -j"$jobs" SAN=thread CFLAGS='-O1 -g' build-thread/check test-host test-dropin &&
         for suite in ledger 'ledger file' match; do
             CK_RUN_SUITE=$suite build-thread/check || return 1
         done

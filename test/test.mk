@@ -61,7 +61,7 @@ $(call obj,$(SUITES) $(HOST)): | need-check
 need-check:
 	$(Q)sh test/need-check.sh
 
-$(B)/check: $(call obj,$(CORE) $(MODEL) $(TALLY) $(SUITES))
+$(B)/check: $(call obj,$(CORE) $(MODEL) $(TALLY) $(DROPIN_PURE) $(SUITES))
 	$(call say,LD)
 	$(Q)$(CC) $(LDFLAGS) $(WRAPPED:%=-Wl,--wrap=%) -o $@ $^ $(CHECK_LIBS) -lm -ldl -lpthread
 

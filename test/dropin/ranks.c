@@ -4,6 +4,9 @@
  *
  * usage: ranks SEED RANKS RANK    SEED names the communicator; prints "ours" or "nccl", and the
  *                                 seconds that making it took
+ *                                 with VERIFY=1 it makes four calls in place instead, the third
+ *                                 in a capture, and prints who ran each; with VERIFY=wrong the
+ *                                 kernels of this rank compute something else
  *        ranks none               makes no communicator and starts sh
  *        ranks count FILE         creates FILE as `symtuner run` does, starts "ranks loader" with
  *                                 it, which forks and dies by SIGKILL, and checks what was counted
@@ -76,6 +79,23 @@ static void count(const char *program, const char *path)
     MUST(unlink(path) == 0);
 }
 
+/* Make a call in place and return who ran it. */
+static const char *verified(void *comm, void *stream)
+{
+    static const char *const who[] = {"nobody", "nccl", "ours", "both"};
+    struct record *ours = kernels();
+    int found;
+
+    said(n.record);
+    said(ours);
+    a[0] = 3;
+    MUST(n.f.AllReduce(a, a, 16, F32, SUM, comm, stream) == 0);
+    found =
+        (strstr(n.record->text, "AllReduce") != NULL) | 2 * (strstr(ours->text, "all_r") != NULL);
+    MUST(a[0] == 6 || (found == 2 && ours->wrong));
+    return who[found];
+}
+
 int main(int argc, char **argv)
 {
     struct nccl_abi_id id = {{0}};
@@ -89,12 +109,20 @@ int main(int argc, char **argv)
         return 0;
     }
     nccl_linked(&n);
+    dlopen("libcuda.so.1", RTLD_NOW);
     if (argc == 3)
         load();
     MUST(argc == 4);
     snprintf(id.bytes, sizeof id.bytes, "%s", argv[1]);
     MUST(n.f.CommInitRank(&comm, atoi(argv[2]), id, atoi(argv[3])) == 0);
     start = now() - start;
+    if (getenv("VERIFY")) {
+        kernels()->wrong = strcmp(getenv("VERIFY"), "wrong") == 0;
+        for (uintptr_t i = 0; i < 4; i++)
+            printf("%s%s", i ? "-" : "", verified(comm, (void *)i));
+        printf(" %.1f\n", start);
+        return 0;
+    }
     call(comm);
     printf("%s %.1f\n", *n.record->text ? "nccl" : "ours", start);
     MUST(n.f.CommDestroy(comm) == 0);

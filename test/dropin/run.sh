@@ -56,7 +56,7 @@ ranks()
         lines=$((lines + $(grep -c . < "$work/err.$i")))
         i=$((i + 1))
     done
-    [ $lines = "$warned" ] || { fail "$lines lines on stderr, not $warned ($*)"; cat "$work"/err.*; }
+    [ "$lines" = "$warned" ] || { fail "$lines lines on stderr, not $warned ($*)"; cat "$work"/err.*; }
 }
 objects() { find /dev/shm -name "symtuner-nccl-1-$(id -u)-*" 2> /dev/null | sort; }
 objects > "$work/before"
@@ -68,6 +68,12 @@ ranks 2 nccl 1 1:SYMTUNER_MODE=off
 ranks 2 nccl 1 0:SYMTUNER_ONLY=allreduce
 ranks 2 nccl 1 1:SYMTUNER_MAX_COMMS=0
 ranks 2 nccl 1 0:SYMTUNER_VERIFY=some
+export SYMTUNER_VERIFY=2
+ranks 2 both-both-ours-ours 0 0:VERIFY=1 1:VERIFY=1
+ranks 2 both-nccl-nccl-nccl 1 0:VERIFY=1 1:VERIFY=wrong
+NO_MEMORY=1 ranks 2 ours-ours-ours-ours 0 0:VERIFY=1 1:VERIFY=1
+SYMTUNER_VERIFY=4 ranks 2 both-both-ours-both 0 0:VERIFY=1 1:VERIFY=1 # the third is captured
+unset SYMTUNER_VERIFY
 ranks 2 nccl 0 0:SYMTUNER_MODE=observe 1:SYMTUNER_MODE=observe
 ranks 2 nccl 0 0:SYMTUNER_MACHINE=gpus=1 1:SYMTUNER_MACHINE=gpus=1
 FIRST=old ranks 2 nccl 0

@@ -20,6 +20,10 @@ $(DI)/preload.so: test/dropin/fake/preload.c
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(DI_CC) -shared -o $@ $< -ldl
+$(DI)/first/libcuda.so.1: test/dropin/fake/cuda.c dropin/verify/cuda.h
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(DI_CC) -shared -Wl,-soname,libcuda.so.1 -o $@ $<
 # The drop-in looks for the kernels beside the path that it is loaded by.
 $(DI)/libsymtuner_nccl.so: $(B)/libsymtuner_nccl.so
 	@mkdir -p $(@D)
@@ -32,6 +36,6 @@ $(DI_PROGRAMS): $(DI)/%: test/dropin/%.c test/dropin/play.c test/dropin/play.h $
 	    $(DI)/first/libnccl.so.2 -ldl -lpthread
 
 TEST_ALSO += test-dropin
-test-dropin: $(DI_NCCL) $(DI)/libsymtuner_ar.so $(DI)/libsymtuner_nccl.so $(DI)/preload.so \
+test-dropin: $(DI_NCCL) $(DI)/libsymtuner_ar.so $(DI)/libsymtuner_nccl.so $(DI)/preload.so $(DI)/first/libcuda.so.1 \
              $(DI_PROGRAMS)
 	$(Q)sh test/dropin/run.sh $(B)

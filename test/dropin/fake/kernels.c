@@ -105,7 +105,10 @@ static int run(const char *name, size_t count, struct symtuner_ar *handle)
 int symtuner_ar_all_reduce(const void *send, void *recv, size_t count, int dtype, int op,
                            struct symtuner_ar *handle, void *stream)
 {
-    (void)send, (void)recv, (void)dtype, (void)op, (void)stream;
+    (void)stream;
+    sum_of_two(send, recv, count, dtype, op);
+    if (record.wrong)
+        *(float *)recv += 0.5f;
     return run("all_reduce", count, handle);
 }
 

@@ -280,7 +280,8 @@ EXPORT int fake_direct(const void *send, void *recv, size_t count, int dtype, in
 int ncclAllReduce(const void *send, void *recv, size_t count, int dtype, int op, void *comm,
                   void *stream)
 {
-    (void)send, (void)recv, (void)dtype, (void)op, (void)comm, (void)stream;
+    (void)comm, (void)stream;
+    sum_of_two(send, recv, count, dtype, op);
     return run("AllReduce", count);
 }
 

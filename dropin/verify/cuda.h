@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cuda.h - the few functions of the CUDA driver that the drop-in uses, if the program has loaded it. */
+#ifndef ST_CUDA_H_
+#define ST_CUDA_H_
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { ST_CUDA_RELAXED = 2 }; /* CU_STREAM_CAPTURE_MODE_RELAXED */
+
+/* X(our name, the driver's name, parameters). All return 0 for success. */
+#define ST_CUDA_MAP(X)                                                                             \
+    X(capturing, "cuStreamIsCapturing", (void *stream, int *status))                               \
+    X(capture_mode, "cuThreadExchangeStreamCaptureMode", (int *mode))                              \
+    X(context_of, "cuPointerGetAttribute", (void *value, int attribute, uint64_t pointer))         \
+    X(push, "cuCtxPushCurrent_v2", (void *context))                                                \
+    X(pop, "cuCtxPopCurrent_v2", (void **context))                                                 \
+    X(alloc, "cuMemAlloc_v2", (uint64_t * pointer, size_t bytes))                                  \
+    X(free, "cuMemFree_v2", (uint64_t pointer))                                                    \
+    X(copy, "cuMemcpyAsync", (uint64_t to, uint64_t from, size_t bytes, void *stream))             \
+    X(wait, "cuStreamSynchronize", (void *stream))
+
+struct st_cuda {
+#define X(name, symbol, params) int(*name) params;
+    ST_CUDA_MAP(X)
+#undef X
+};
+
+/* Return the functions, or NULL if the driver is not loaded or lacks one. Threads: any. */
+const struct st_cuda *st_cuda(void);
+
+/* Is ${stream} being captured into a graph? */
+static inline bool st_cuda_captures(const struct st_cuda *cuda, void *stream)
+{
+    int status = 0;
+
+    return cuda && cuda->capturing(stream, &status) == 0 && status != 0;
+}
+
+#endif

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * verify.h - SYMTUNER_VERIFY=N: the first N calls of each collective run by both, and are compared.
+ *
+ * The program gets NCCL's result. If the two differ on one rank, all ranks leave every later call
+ * of the communicator to NCCL. A verified call waits for the GPU and, in shared memory, for the
+ * other ranks. Not verified are calls that are captured, and communicators of which one thread
+ * drives several ranks.
+ */
+#ifndef ST_VERIFY_H_
+#define ST_VERIFY_H_
+
+#include "dropin/group.h"
+
+typedef nccl_abi_result st_run(struct st_comm *c, const struct st_call *call);
+
+/* Is this one of the calls to verify? */
+bool st_verify_wanted(struct st_comm *c, const struct st_call *call);
+
+/* Run a call by ${ours} and by ${nccl}, and compare. */
+nccl_abi_result st_verify(struct st_comm *c, const struct st_call *call, st_run *ours,
+                          st_run *nccl);
+
+#endif

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cuda.c - the few functions of the CUDA driver that the drop-in uses, in host memory. The stream 2
+ * is being captured. With NO_MEMORY in the environment there is none. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dropin/verify/cuda.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+EXPORT int cuStreamIsCapturing(void *stream, int *status);
+EXPORT int cuThreadExchangeStreamCaptureMode(int *mode);
+EXPORT int cuPointerGetAttribute(void *value, int attribute, uint64_t pointer);
+EXPORT int cuCtxPushCurrent_v2(void *context);
+EXPORT int cuCtxPopCurrent_v2(void **context);
+EXPORT int cuMemAlloc_v2(uint64_t *pointer, size_t bytes);
+EXPORT int cuMemFree_v2(uint64_t pointer);
+EXPORT int cuMemcpyAsync(uint64_t to, uint64_t from, size_t bytes, void *stream);
+EXPORT int cuStreamSynchronize(void *stream);
+
+static int mode_now;
+
+int cuStreamIsCapturing(void *stream, int *status)
+{
+    *status = (uintptr_t)stream == 2;
+    return 0;
+}
+
+int cuThreadExchangeStreamCaptureMode(int *mode)
+{
+    int before = mode_now;
+
+    mode_now = *mode;
+    *mode = before;
+    return 0;
+}
+
+int cuPointerGetAttribute(void *value, int attribute, uint64_t pointer)
+{
+    *(uint64_t *)value = pointer;
+    return attribute != 1;
+}
+
+int cuCtxPushCurrent_v2(void *context)
+{
+    return context == NULL;
+}
+
+int cuCtxPopCurrent_v2(void **context)
+{
+    *context = NULL;
+    return 0;
+}
+
+int cuMemAlloc_v2(uint64_t *pointer, size_t bytes)
+{
+    *pointer = (uint64_t)(uintptr_t)malloc(bytes);
+    return mode_now != ST_CUDA_RELAXED || getenv("NO_MEMORY");
+}
+
+int cuMemFree_v2(uint64_t pointer)
+{
+    free((void *)(uintptr_t)pointer);
+    return 0;
+}
+
+int cuMemcpyAsync(uint64_t to, uint64_t from, size_t bytes, void *stream)
+{
+    (void)stream;
+    memcpy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
+    return 0;
+}
+
+int cuStreamSynchronize(void *stream)
+{
+    (void)stream;
+    return 0;
+}
