@@ -142,7 +142,7 @@ def _edit(platform: str, proto: bytes) -> tuple[bytes | None, list[_Row]]:
     off = "symtuner.disabled() is in force in the program" if _OFF in proto else ""
     with _open(proto) as module:
         for number, call in module.calls():
-            why = call.why.decode() or off or _replace(platform, module, number, call)
+            why = off or call.why.decode() or _replace(platform, module, number, call)
             name, where = (text.decode(errors="replace") for text in (call.name, call.where))
             rows.append((module.name, name, not why, why, _line(where)))
         return module.write() if any(row[2] for row in rows) else None, rows

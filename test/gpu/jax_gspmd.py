@@ -1,0 +1,186 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""symtuner.install() on GSPMD programs on real GPUs, one process: values, groups, cache, speed.
+
+Each check prints one line; the last line counts them. Exit status 1 if one failed, 77 if this jax
+shows nobody its programs.
+"""
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental.compilation_cache import compilation_cache
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import symtuner
+
+passed = failed = 0
+
+
+def check(name, ok, note=""):
+    global passed, failed
+    passed, failed = passed + bool(ok), failed + (not ok)
+    print(f"  {'ok    ' if ok else 'FAILED'} {name} {note}", flush=True)
+
+
+def place(mesh, x, *spec):
+    return jax.device_put(x, NamedSharding(mesh, P(*spec)))
+
+
+def integers(shape, dtype, seed=0):
+    return np.random.default_rng(seed).integers(-3, 4, shape).astype(dtype)
+
+
+def stack(mesh, batch, hidden, inner, layers, dtype, different=4):
+    """A stack of MLPs: the partitioner puts one all-reduce at the end of each. ``different``: after
+    so many layers the weights are those of the first again."""
+    weights = [
+        (
+            place(mesh, integers((hidden, inner), dtype, 2 * i), None, "a"),
+            place(mesh, integers((inner, hidden), dtype, 2 * i + 1), "a", None),
+        )
+        for i in range(min(layers, different))
+    ]
+
+    def f(x, weights):
+        for i in range(layers):
+            up, down = weights[i % different]
+            x = jnp.clip(jnp.clip(x @ up, 0, 1) @ down, -2, 2)  # sums that bfloat16 holds
+        return x
+
+    return jax.jit(f), (place(mesh, integers((batch, hidden), dtype), None, None), weights)
+
+
+def programs(devices):
+    """name: (function, arguments, how many all-reduces are replaced at least); sums are exact."""
+    n = len(devices)
+    line, turned = Mesh(devices, ("a",)), Mesh(devices[::-1], ("a",))
+
+    def step(mesh):
+        f, args = stack(mesh, 8, 64, 128, 2, np.float32)
+        x = place(mesh, integers((8, 64), np.float32, 9), None, None)
+        return jax.jit(jax.grad(lambda w, x: (f(x, w) ** 2).sum() / 64)), (args[1], x)
+
+    def scan(mesh):
+        w = place(mesh, np.eye(64, dtype=np.float32), "a", None)
+        x = place(mesh, integers((4, 64), np.float32), None, "a")
+        whole = NamedSharding(mesh, P())
+        body = lambda c, _: (jax.lax.with_sharding_constraint(c @ w, whole), 0)
+        return jax.jit(lambda x, w: jax.lax.scan(body, x, None, length=8)[0]), (x, w)
+
+    sums = jax.jit(lambda x: (x.sum(1), x.max(1), x.prod(1), (x > 2).any(1)))
+    found = {
+        "mlp": (*stack(line, 8, 64, 128, 3, np.float32), 3),
+        "mlp, bfloat16": (*stack(line, 8, 64, 128, 3, jnp.bfloat16), 3),
+        "mlp, 16 MiB": (*stack(line, 4096, 1024, 256, 1, np.float32), 1),
+        "mlp on turned devices": (*stack(turned, 8, 64, 128, 3, np.float32), 3),
+        "training step": (*step(line), 1),
+        "scan": (*scan(line), 1),
+        "reductions": (sums, (place(line, integers((16, 64), np.int32), None, "a"),), 1),
+    }
+    if n == 4:
+        square = Mesh(np.array([devices[i] for i in (2, 0, 3, 1)]).reshape(2, 2), ("b", "a"))
+        found["mlp in groups"] = (*stack(square, 8, 64, 128, 3, np.float32), 3)
+    return found
+
+
+def run(f, args):
+    jax.clear_caches()
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(f(*args))]
+
+
+def values(all_programs):
+    before = {name: run(f, args) for name, (f, args, _) in all_programs.items()}
+    symtuner.install()
+    for name, (f, args, least) in all_programs.items():
+        known = len(symtuner.report())
+        after = run(f, args)
+        rows = list(symtuner.report())[known:]
+        same = all(
+            a.dtype == b.dtype and a.tobytes() == b.tobytes()
+            for a, b in zip(before[name], after, strict=True)
+        )
+        calls = f.lower(*args).compile().as_text().count('"symtuner_all_reduce')
+        left = "; ".join(sorted({row.why for row in rows if row.why}))
+        check(f"{name}: same bits", same)
+        check(f"{name}: {calls} calls", calls >= least, f"left to XLA: {left}" if left else "")
+
+
+def cached(f, args):
+    """A program from the cache on disk opens its groups."""
+    with tempfile.TemporaryDirectory() as folder:
+        jax.config.update("jax_compilation_cache_dir", folder)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+        compilation_cache.reset_cache()  # JAX looks at these settings only once
+        want = run(f, args)
+        files = len(os.listdir(folder))
+        jax.clear_caches()
+        symtuner.close()  # as in a new process
+        got = run(f, args)
+        same = all(a.tobytes() == b.tobytes() for a, b in zip(want, got, strict=True))
+        check("from the cache: same bits", same and files, f"{files} files")
+        check("from the cache: the groups are open", len(symtuner.groups()) > 0)
+        jax.config.update("jax_compilation_cache_dir", None)
+        compilation_cache.reset_cache()
+
+
+def time_of(f, args, repetitions=50):
+    for _ in range(5):
+        out = f(*args)
+    jax.block_until_ready(out)
+    begin = time.perf_counter()
+    for _ in range(repetitions):
+        out = f(*args)
+    jax.block_until_ready(out)
+    return (time.perf_counter() - begin) / repetitions * 1e6
+
+
+def speed(devices):
+    """32 MLPs of a decoder, batch 32: the program of docs/jax.md."""
+    f, args = stack(Mesh(devices, ("a",)), 32, 4096, 14336, 32, jnp.bfloat16)
+    symtuner.uninstall()
+    theirs = f.lower(*args).compile()
+    symtuner.install()
+    ours = f.lower(*args).compile()
+    ratios = []
+    for _ in range(5):
+        xla, us = time_of(theirs, args), time_of(ours, args)
+        ratios.append(xla / us)
+        print(f"  32 MLPs: XLA {xla:.0f} us, installed {us:.0f} us")
+    calls = ours.as_text().count('"symtuner_all_reduce')
+    check(f"32 MLPs: {calls} calls", calls == 32)
+    print(f"  32 MLPs: {statistics.median(ratios):.3f} times as fast, {min(ratios):.3f} at least")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--ranks", type=int, default=2)
+    ranks = parser.parse_args().ranks
+    try:
+        from jax.extend import xla  # noqa: F401
+    except ImportError:
+        print(f"jax {jax.__version__} shows nobody its programs; 0.10.2 does")
+        return 77
+    if len(jax.devices()) < ranks:
+        print(f"{ranks} GPUs are needed")
+        return 77
+    devices = np.array(jax.devices()[:ranks])
+    made = programs(devices)
+    values(made)
+    cached(*made["mlp"][:2])
+    speed(devices)
+    print(f"jax {jax.__version__}, {ranks} GPUs: {passed} passed, {failed} failed")
+    return failed > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
