@@ -62,9 +62,13 @@ wheel()
 {
     # the kernels that BUILD has, in the folder ar-80-90-100-120 for example
     archs=$(readlink "$build/libsymtuner_ar.so" | sed -n 's|^ar-\([0-9-]*\)/.*|\1|p' | tr - ' ')
-    make -s wheel B="$build" AR_ARCHS="$archs" > "$work/log" 2>&1 || { fail "make wheel: $(tail -5 "$work/log")"; return; }
+    make -s wheel B="$build" AR_ARCHS="$archs" > "$work/wheel.log" 2>&1 || { fail "make wheel: $(tail -5 "$work/wheel.log")"; return; }
     wheel=$(ls "$build/dist/$name"-py3-none-manylinux*.whl)
     python3 -m venv "$work/venv" && "$work/venv/bin/pip" -q install --no-index "$wheel" || fail "$wheel cannot be installed"
+
+    for file in "$build"/libsymtuner*.so; do
+        [ -f "$work"/venv/lib/python3*/site-packages/symtuner/lib/"${file##*/}" ] || fail "the wheel lacks ${file##*/}"
+    done
 
     # nothing set, and not in the source tree
     alone="env -i PATH=$work/venv/bin:/usr/bin:/bin HOME=$work"
@@ -80,25 +84,25 @@ wheel()
         (. "$work/env" && [ -f "$NCCL_ENV_PLUGIN" ] && [ "$(cd "${NCCL_ENV_PLUGIN%/*}" && pwd -P)" = "$libraries" ]) ||
             fail "python -m symtuner env exports no path into the wheel: $(cat "$work/env")"
         if [ -n "$archs" ]; then
-            $alone python3 -c 'from symtuner import _library as l; print(l._find(l._AR))' > "$work/log" 2>&1
-            [ "$(cat "$work/log")" = "$libraries/libsymtuner_ar.so" ] || fail "the package finds $(tail -1 "$work/log")"
+            $alone python3 -c 'from symtuner import _library as l; print(l._find(l._AR))' > "$work/wheel.log" 2>&1
+            [ "$(cat "$work/wheel.log")" = "$libraries/libsymtuner_ar.so" ] || fail "the package finds $(tail -1 "$work/wheel.log")"
         fi
         man=$($alone man -w symtuner 2> /dev/null)
         [ ! -x /usr/bin/man ] || [ "$man" = "$work/venv/share/man/man1/symtuner.1" ] || fail "man symtuner: $man"
         exit $bad
     ) || failed=1 bad=1
-    sh test/shared-object.sh "$libraries/libsymtuner.so" > "$work/log" || fail "the wheel's plugin: $(cat "$work/log")"
-    make -s "$build/check-host" B="$build" > "$work/log" 2>&1
+    sh test/shared-object.sh "$libraries/libsymtuner.so" > "$work/wheel.log" || fail "the wheel's plugin: $(cat "$work/wheel.log")"
+    make -s "$build/check-host" B="$build" > "$work/wheel.log" 2>&1
     mkdir "$work/host" && cp "$libraries/libsymtuner.so" "$libraries/../bin/symtuner" "$work/host" &&
         ln -s "$build/fakes" "$work/host/fakes"
-    "$build/check-host" "$work/host/libsymtuner.so" > "$work/log" 2>&1 || fail "the wheel's plugin: $(tail -5 "$work/log")"
+    "$build/check-host" "$work/host/libsymtuner.so" > "$work/wheel.log" 2>&1 || fail "the wheel's plugin: $(tail -5 "$work/wheel.log")"
 
     # The control: files that were linked for this box must not pass, unless this box is as old.
-    make -s install B="$build" DESTDIR="$work" PREFIX=/tree > "$work/log" || fail "make install: $(cat "$work/log")"
+    make -s install B="$build" DESTDIR="$work" PREFIX=/tree > "$work/wheel.log" || fail "make install: $(cat "$work/wheel.log")"
     SYMTUNER_WHEEL_TREE=$work/tree SYMTUNER_WHEEL_PLATFORM=$(basename "$wheel" .whl | sed 's/.*-//') \
-        "$python" -m hatchling build -t wheel -d "$work/dist" > "$work/log" 2>&1 || fail "hatchling: $(cat "$work/log")"
+        "$python" -m hatchling build -t wheel -d "$work/dist" > "$work/wheel.log" 2>&1 || fail "hatchling: $(cat "$work/wheel.log")"
     if objdump -T "$work/tree/lib/libsymtuner.so" | grep -qE 'GLIBC_2\.(29|[3-9][0-9])'; then
-        sh packaging/look.sh "$python" "$work"/dist/*.whl > "$work/log" && fail "a wheel for a newer glibc passes"
+        sh packaging/look.sh "$python" "$work"/dist/*.whl > "$work/wheel.log" && fail "a wheel for a newer glibc passes"
     fi
     fine "the wheel runs in a new venv: $(basename "$wheel")"
 }
@@ -117,8 +121,9 @@ tarball
 debian
 python=$build/wheel-tools/bin/python
 if make -s "$python" B="$build" > "$work/log" 2>&1; then
-    wheel
+    (wheel; exit $failed) & # beside the other, which mostly compiles
     sdist
+    wait $! || failed=1
     [ $failed = 0 ] && echo "packages: fine"
     exit $failed
 fi
