@@ -7,7 +7,7 @@
 # Exit 0: all right. 1: something failed. 77: no C compiler here to make the program with, or no
 # python3 for a terminal (the rest was run).
 set -u
-build=$(cd "$1" && pwd)
+build=$(cd "$1" && pwd) root=$PWD
 cc=${CC:-cc}
 command -v "$cc" > /dev/null || { echo "run.sh: skipped, no $cc here"; exit 77; }
 work=$(mktemp -d) && work=$(cd "$work" && pwd -P) || exit 1
@@ -97,6 +97,15 @@ none SYMTUNER_JAX
 none SYMTUNER_RUN_FILE
 [ "$(cat err)" = "symtuner run: drop-in; all of it off: SYMTUNER_MODE=off" ]
 ok "off: $(cat err)" $?
+# a variable that nobody knows would be reported as misspelt
+run SYMTUNER_LEDGER=/tmp/l NCCL_TUNER_PLUGIN=a NCCL_PROFILER_PLUGIN=b \
+    "$symtuner" run --print --off --max-ctas 1 --verify 1 --only plugin,dropin,jax,allgather > print
+[ "$(grep -c ^export print)" = 11 ]
+ok "all settings: $(cat print)" $?
+for name in $(sed -n 's/^export \(SYMTUNER_[A-Z_]*\)=.*/\1/p' print); do
+    "$symtuner" env --json | grep -q "\"$name\"" || grep -q "\"$name\"" "$root"/nccl/names.c "$root"/kernels/host/options.c
+    ok "$name is a variable" $?
+done
 sets collectives --only=allreduce
 has SYMTUNER_JAX 1
 sets plugin --only=plugin
@@ -210,7 +219,7 @@ $clean "$symtuner" run --quiet -- sh -c 'echo $$ > pid; : > ready; exec sleep 30
 pid=$!
 until_file ready
 state() { sed -n 's/^State:[^A-Z]*\([A-Z]\).*/\1/p' "/proc/$1/status" 2> /dev/null; }
-in_state() { i=0; while ! case $(state "$1") in $2) true ;; *) false ;; esac && [ $i -lt 100 ]; do sleep 0.02; i=$((i + 1)); done; case $(state "$1") in $2) ;; *) false ;; esac; }
+in_state() { i=0; while ! case $(state "$1") in $2) true ;; *) false ;; esac && [ $i -lt 500 ]; do sleep 0.02; i=$((i + 1)); done; case $(state "$1") in $2) ;; *) false ;; esac; }
 kill -s TSTP $pid
 in_state $pid T && in_state "$(cat pid)" T
 ok "SIGTSTP stops both" $?
