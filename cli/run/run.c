@@ -18,7 +18,7 @@
 #include "cli/text.h"
 #include "nccl/names.h"
 
-enum { VERIFY_MAX = 1000000, CTAS_MAX = 512 }; /* as SYMTUNER_AR_MAX_CTAS */
+enum { VERIFY_MAX = 500, CTAS_MAX = 512 }; /* as in the libraries */
 
 struct request {
     struct st_run_ask ask;
