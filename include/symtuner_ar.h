@@ -35,6 +35,17 @@
  *            handle made from a communicator it is the counters: a replay is then a launch failure,
  *            which ends the CUDA context, before anything is written. The caller's buffers, and
  *            windows that the caller has registered, must outlive the graphs.
+ * Scratch    a handle begins with 14 MiB on its GPU, enough for messages of 1 MiB, sums of f32, f16
+ *            and bf16 of 2 MiB, and zero-copy kernels. The first eager call that needs more makes
+ *            it: 96 MiB for messages of several MiB, and 5/4 of config.bulk_bytes for longer ones
+ *            that are not zero-copy from end to end. It is never moved or freed before the handle.
+ *            All ranks do so in the same call. Those of a communicator wait for each other on the
+ *            host for that, up to 0.2 s; if not all have come by then, the call does without, and
+ *            later ones try again. If memory is short on a rank, there is one warning, and long
+ *            messages are cut into short pieces on all ranks, which is slower. The same happens,
+ *            for good, if a graph captures such a call before the scratch is there: call
+ *            symtuner_ar_reserve before. If one thread drives several handles of a communicator, or
+ *            the ranks share no /dev/shm, or there is a start-up probe, all of it is made at once.
  * Errors     ncclResult_t, so that NCCL check macros work; symtuner_ar_error() has the sentence.
  *            Functions write their outputs on success only.
  * Rules      SYMTUNER_RULES may name the kernel of a call (docs/rules.md; symtuner tune writes such
@@ -105,9 +116,9 @@ struct symtuner_ar_config {
     int transport;        /* enum symtuner_ar_transport                                           */
     uint32_t timeout_ms;  /* how long a kernel waits for a silent peer, and a function for NCCL
                              with blocking = 0; 0: 600000, or SYMTUNER_AR_TIMEOUT_MS           */
-    size_t bulk_bytes;    /* scratch for messages of several MiB; 0: 256 MiB, or 64 MiB if a GPU
-                             of the group has less than 24 GiB. From the start a handle takes
-                             97 MiB and 5/4 of this on its GPU, 417 MiB by default            */
+    size_t bulk_bytes;    /* scratch for messages of many MiB, once a call needs it: the longest
+                             piece of a message; 0: 256 MiB, or 64 MiB if a GPU of the group has
+                             less than 24 GiB. See Scratch above                               */
     uint64_t first_epoch; /* for tests: counters start here (below 2^38), scratch is full of NaN;
                              0: they start at 1                                               */
     int one_stream;       /* 1: no event behind each call; see Streams above. Since 0.1           */
@@ -183,6 +194,17 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *c
  * nothing: destroy the graphs of all ranks before. Since 0.1. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void *const *buffers,
                                                     int n);
+
+/*
+ * symtuner_ar_reserve(handles, n, bytes):
+ * Make now the scratch (see above) that messages of up to ${bytes} need by the kernels that are
+ * chosen for them now, so that no call waits for it and graphs may capture such calls. Collective,
+ * same ${bytes} on all ranks; SIZE_MAX means all. Of a local group pass all handles at once, while
+ * no other thread calls. Not while the stream of a call is captured, nor between ncclGroupStart and
+ * ncclGroupEnd. If a rank lacks the memory, it is an error on all ranks, and the handles work on.
+ * Since 0.1.
+ */
+SYMTUNER_AR_API ncclResult_t symtuner_ar_reserve(symtuner_ar **handles, int n, size_t bytes);
 
 /*
  * symtuner_ar_all_reduce(send, recv, count, dtype, op, handle, stream):

@@ -83,7 +83,7 @@ struct ar_family_row {
       .latency = 8)                                                                                \
     X(AR_CHUNKED, chunked, .shots = 2, .form = AR_LAMPORT, .region = AR_REGION_BULK, .slots = 1,   \
       .needs = AR_NEEDS_PEERS, .scatter = AR_NEEDS_PEERS, .gather = AR_NEEDS_PEERS,                \
-      .fallback = AR_TWO_LL128, .gathers = true, .unroll = AR_CHUNKED_UNROLL, .push = 2,           \
+      .fallback = AR_TWO_LAMPORT, .gathers = true, .unroll = AR_CHUNKED_UNROLL, .push = 2,         \
       .latency = 12)                                                                               \
     X(AR_PULL, pull, .shots = 2, .form = AR_LAMPORT, .region = AR_REGION_BULK, .needs = AR_PULLS,  \
       .scatter = AR_NEEDS_PEERS | AR_NEEDS_SEND, .gather = AR_NEEDS_PEERS | AR_NEEDS_RECV,         \

@@ -30,7 +30,8 @@ struct ar_ask {
     int has_multicast;         /* NCCL may use NVLink multicast                                 */
     int has_tma;               /* AR_NEEDS_TMA                                                  */
     int max_ctas;              /* blocks that a call may have (ar_budget), per rank             */
-    uint64_t half[AR_REGIONS]; /* scratch per half, as in struct ar_layout               */
+    uint64_t half[AR_REGIONS]; /* scratch per half: the most that a call may use         */
+    unsigned without;          /* bit a: without arena a (kernels/choose/arenas.h)      */
     struct ar_probe probe;     /* all 0: no probe ran                                    */
 };
 

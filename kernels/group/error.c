@@ -65,3 +65,19 @@ ncclResult_t ar_handles_check(symtuner_ar **handles, int n)
     }
     return ncclSuccess;
 }
+
+ncclResult_t ar_handles_of_group(symtuner_ar **handles, int n)
+{
+    if (handles == NULL)
+        return ar_fail(NULL, ncclInvalidArgument, "handles is NULL");
+    if (n < 1 || n > AR_MAX_RANKS)
+        return ar_fail(NULL, ncclInvalidArgument, "%d handles; write 1 to %d", n, AR_MAX_RANKS);
+    for (int i = 0; i < n; i++) {
+        if (handles[i] == NULL)
+            return ar_fail(NULL, ncclInvalidArgument, "handles[%d] is NULL", i);
+        if (handles[i]->group != handles[0]->group)
+            return ar_handles_fail(handles, n, ncclInvalidUsage,
+                                   "handles[%d] and handles[0] are of different groups", i);
+    }
+    return ar_handles_check(handles, n);
+}

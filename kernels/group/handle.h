@@ -16,9 +16,23 @@
 #include "kernels/group/nccl.h"
 #include "kernels/choose/probe.h"
 #include "kernels/choose/rules.h"
+#include "kernels/choose/arenas.h"
 #include "kernels/choose/select.h"
 
 #define AR_MAX_WINDOWS 64
+
+/*
+ * A part of a rank's scratch. All ranks have the same layout. A kernel uses one arena, so each has
+ * flags of its own. The small one is there from the start; the others may be made later
+ * (kernels/scratch/grow.h). None is ever moved or freed before the handle, since captured kernels hold
+ * their addresses.
+ */
+struct ar_arena {
+    struct ar_layout layout;  /* bytes 0: this handle never has it */
+    char *peer[AR_MAX_RANKS]; /* that of every rank, as this rank maps it */
+    void *memory; /* what to free; NULL: none yet, or this arena lies in the memory of an earlier */
+    ncclWindow_t window; /* of ${memory} */
+};
 
 /* A registered buffer. peer[r]: where rank r's buffer is mapped here. */
 struct ar_window {
@@ -41,6 +55,8 @@ struct ar_order {
 };
 
 struct ar_graph;
+struct ar_local;
+struct ar_meeting;
 
 struct symtuner_ar {
     int ranks, me, device;
@@ -57,11 +73,13 @@ struct symtuner_ar {
     ncclComm_t comm;      /* NULL in local groups */
     struct ar_endpoint endpoint;
     const struct ar_nccl *nccl;
-    struct ar_layout layout;
-    char *arena;
-    char *peer[AR_MAX_RANKS];
-    ncclWindow_t arena_window;
-    void *host_map; /* host transport: what to unmap */
+    struct ar_arena arena[AR_ARENAS];
+    struct ar_meeting *meeting; /* NULL: all arenas of this handle were made with it */
+    struct ar_local *local;     /* in a local group that grows; see kernels/scratch/grow.c */
+    uint32_t wanted[AR_ARENAS]; /* eager calls that needed the arena before it was there */
+    uint32_t tries[AR_ARENAS];  /* to make it; the same on all ranks */
+    bool nan_scratch;           /* for tests: scratch whose contents do not matter is full of NaN */
+    void *host_map;             /* host transport: what to unmap */
     size_t host_map_bytes;
     struct ar_state *state;
     struct ar_mailbox *mailbox;

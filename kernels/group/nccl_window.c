@@ -9,7 +9,7 @@
 
 /* Registers the buffers of all ranks of this thread in one NCCL group. */
 ncclResult_t ar_windows_make(symtuner_ar **handles, void *const *buffers, int n, size_t bytes,
-                             ncclWindow_t *windows, char *why)
+                             ncclWindow_t *const *windows, char *why)
 {
     const struct ar_nccl *nccl = handles[0]->nccl;
     struct ar_endpoint *endpoints[AR_MAX_RANKS];
@@ -19,19 +19,15 @@ ncclResult_t ar_windows_make(symtuner_ar **handles, void *const *buffers, int n,
     snprintf(call, sizeof call, "ncclCommWindowRegister of %zu bytes", bytes);
     for (int i = 0; i < n; i++) {
         endpoints[i] = &handles[i]->endpoint;
-        endpoints[i]->window = NULL;
+        *windows[i] = NULL;
     }
     result = ar_comms_start(nccl, endpoints, n, call, why);
     if (result != ncclSuccess)
         return result;
     for (int i = 0; i < n && (result == ncclSuccess || result == ncclInProgress); i++)
-        result = nccl->ncclCommWindowRegister(handles[i]->comm, buffers[i], bytes,
-                                              &endpoints[i]->window, NCCL_WIN_COLL_SYMMETRIC);
-    result = ar_comms_end(nccl, endpoints, n, result, call, why);
-    for (int i = 0; i < n; i++)
-        if (endpoints[i]->timed_out[0] == 0)
-            windows[i] = endpoints[i]->window;
-    return result;
+        result = nccl->ncclCommWindowRegister(handles[i]->comm, buffers[i], bytes, windows[i],
+                                              NCCL_WIN_COLL_SYMMETRIC);
+    return ar_comms_end(nccl, endpoints, n, result, call, why);
 }
 
 ncclResult_t ar_window_drop(symtuner_ar *h, ncclWindow_t window)

@@ -7,6 +7,7 @@
 #include "kernels/group/nccl_wait.h"
 #include "kernels/host/graph.h"
 #include "kernels/host/launch.h"
+#include "kernels/scratch/grow.h"
 
 static ncclResult_t no_handle(void)
 {
@@ -39,10 +40,9 @@ static bool whole_words(const struct ar_window *w, const void *p)
 static void ask_about(const symtuner_ar *h, const struct ar_buffers *b, int dtype, int op,
                       struct ar_ask *ask)
 {
+    ar_grow_ask(h, ask);
     ask->coll = b->coll;
     ask->bytes = b->part * (uint64_t)ar_coll_parts(b->coll, h->ranks);
-    ask->ranks = h->ranks;
-    ask->links = h->links;
     ask->dtype = dtype;
     ask->op = op;
     ask->dst_mapped = whole_words(b->to, b->recv);
@@ -61,14 +61,7 @@ static void ask_about(const symtuner_ar *h, const struct ar_buffers *b, int dtyp
             ask->in_place |= b->sends[r] == b->recvs[r];
         }
     }
-    ask->has_nccl = h->comm != NULL;
-    ask->has_copy = h->on_device == 1 && h->links != AR_LINKS_HOST;
     ask->has_nvls = ar_has_multicast(b);
-    ask->has_multicast = h->multicast;
-    ask->has_tma = h->tma;
-    ask->max_ctas = ar_most_ctas(h);
-    memcpy(ask->half, h->layout.half, sizeof ask->half);
-    ask->probe = h->probe;
 }
 
 /* Check the arguments; the error names the one that is wrong. */
@@ -222,13 +215,41 @@ static uint64_t window_bit(const symtuner_ar *h, const struct ar_window *w)
     return w == NULL ? 0 : 1ull << (w - h->windows);
 }
 
-static ncclResult_t run(symtuner_ar *h, const struct ar_ask *ask, const struct ar_buffers *b,
+/* Choose how to run ${ask} and in which arena, which is made if it is not there yet. If it cannot
+ * be made, choose again without it. All ranks do so alike. */
+static ncclResult_t choose_arena(symtuner_ar *h, struct ar_ask *ask, cudaStream_t stream,
+                                 struct ar_choice *choice, int *arena)
+{
+    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+
+    for (;;) {
+        ncclResult_t result = choose(h, ask, choice);
+
+        *arena = AR_ARENA_SMALL;
+        if (result != ncclSuccess || choice->family == AR_NCCL || h->ranks == 1)
+            return result;
+        *arena = ar_grow_arena_of(h, ask, choice);
+        if (ar_grow_phase(h, *arena) == AR_OPEN) {
+            cudaError_t error = cudaStreamIsCapturing(stream, &status);
+
+            if (error != cudaSuccess)
+                return ar_fail_cuda(h, error, "look at the stream");
+        }
+        if (ar_grow_use(h, *arena, status != cudaStreamCaptureStatusNone, h->force.family >= 0))
+            return ncclSuccess;
+        ask->without |= 1u << *arena;
+        ar_grow_halves(h, ask);
+    }
+}
+
+static ncclResult_t run(symtuner_ar *h, struct ar_ask *ask, const struct ar_buffers *b,
                         size_t count, cudaStream_t stream)
 {
     struct ar_choice choice;
     struct ar_order *order = NULL;
     struct ar_graph *graph = NULL;
-    ncclResult_t result = choose(h, ask, &choice);
+    int arena;
+    ncclResult_t result = choose_arena(h, ask, stream, &choice, &arena);
 
     if (result != ncclSuccess)
         return result;
@@ -247,7 +268,7 @@ static ncclResult_t run(symtuner_ar *h, const struct ar_ask *ask, const struct a
     if (result == ncclSuccess && graph != NULL && choice.family == AR_COPY)
         result = ar_copy_guard(h, stream);
     if (result == ncclSuccess)
-        result = ar_pieces_run(h, ask, &choice, b, stream);
+        result = ar_pieces_run(h, ask, &choice, arena, b, stream);
     return result == ncclSuccess ? ar_stream_leave(h, stream, order) : result;
 }
 

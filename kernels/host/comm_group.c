@@ -5,6 +5,7 @@
  * The ranks first exchange what they are (one small ncclAllGather), so that all of them decide
  * alike: peer memory through an NCCL window, pinned host memory, or plain NCCL.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,12 +14,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "kernels/group/arena.h"
+#include "kernels/scratch/arena.h"
 #include "kernels/group/bootstrap.h"
 #include "kernels/group/error.h"
 #include "kernels/group/links.h"
-#include "kernels/group/nccl_window.h"
 #include "kernels/host/create.h"
+#include "kernels/scratch/grow.h"
+#include "kernels/scratch/peer_arena.h"
 #include "kernels/host/rank.h"
 
 /* What each rank tells the others about itself. */
@@ -42,6 +44,7 @@ struct group {
     struct peer_info mine[AR_MAX_RANKS], all[AR_MAX_RANKS];
     char why[AR_WHY]; /* why the last step failed, here or on another rank */
     bool lost;        /* the other ranks cannot be reached any more */
+    bool probes;      /* there will be a start-up probe, unless scratch is host memory */
 };
 
 static void describe_host(char *text, size_t size)
@@ -164,61 +167,32 @@ static void ask_links(struct group *g, int forced)
     }
 }
 
-static ncclResult_t allocate(struct group *g, const struct symtuner_ar_config *config)
+static ncclResult_t allocate(struct group *g, int last)
 {
-    for (int i = 0; i < g->n; i++) {
-        symtuner_ar *h = g->handles[i];
-        void *memory = NULL;
-        cudaError_t error = cudaSetDevice(h->device);
-        ncclResult_t result;
+    ncclResult_t result = ncclSuccess;
 
-        ar_scratch_size(h, config, false);
-        result = g->nccl->ncclMemAlloc(&memory, h->layout.bytes);
-        if (result != ncclSuccess)
-            return fail(g, result, "%llu MiB of scratch from ncclMemAlloc: %s",
-                        (unsigned long long)(h->layout.bytes >> 20),
-                        g->nccl->ncclGetErrorString(result));
-        h->arena = memory;
-        if (error == cudaSuccess)
-            error = ar_arena_fill(h, config);
-        if (error != cudaSuccess) {
-            cudaGetLastError();
-            return fail(g, ncclUnhandledCudaError, "fill scratch: %s", cudaGetErrorString(error));
-        }
-    }
-    return ncclSuccess;
-}
-
-static ncclResult_t open_windows(struct group *g)
-{
-    ncclWindow_t windows[AR_MAX_RANKS] = {NULL};
-    void *arenas[AR_MAX_RANKS];
-    size_t bytes = g->handles[0]->layout.bytes;
-    ncclResult_t result;
-
-    for (int i = 0; i < g->n; i++)
-        arenas[i] = g->handles[i]->arena;
-    result = ar_windows_make(g->handles, arenas, g->n, bytes, windows, g->why);
-    for (int i = 0; i < g->n; i++) {
-        symtuner_ar *h = g->handles[i];
-
-        h->arena_window = windows[i];
-        cudaSetDevice(h->device);
-        if (result == ncclSuccess)
-            result = ar_nccl_window_peers(g->nccl, h->arena_window, h->ranks, h->me, h->peer,
-                                          g->why, sizeof g->why);
-    }
+    for (int i = 0; i < g->n && result == ncclSuccess; i++)
+        result = ar_comm_arena_make(g->handles[i], 0, last, g->why);
     return result;
 }
 
 /* Allocate scratch and register it as an NCCL window. If this fails, host memory may still work. */
 static ncclResult_t peer_arena(struct group *g, const struct symtuner_ar_config *config)
 {
-    ncclResult_t result = agree(g, allocate(g, config));
+    bool met = true, grows = g->n == 1 && g->handles[0]->ranks > 1 && !g->probes &&
+                             ar_grow_in_comm(g->handles[0], &met, g->why);
+    const int last = grows ? AR_ARENA_SMALL + 1 : AR_ARENAS;
+    ncclResult_t result;
     char text[AR_WHY + 80];
 
+    g->lost = g->lost || !met;
+    if (g->lost)
+        return ncclRemoteError;
+    for (int i = 0; i < g->n; i++)
+        ar_arena_sizes(g->handles[i], config, false);
+    result = agree(g, allocate(g, last));
     if (result == ncclSuccess)
-        return agree(g, open_windows(g));
+        return agree(g, ar_comm_arena_link(g->handles, g->n, 0, last, g->why));
     snprintf(text, sizeof text, "pinned host memory, which is slow, instead of peer memory: %s",
              g->why);
     if (g->handles[0]->me == 0 && config->transport == SYMTUNER_AR_AUTO)
@@ -249,9 +223,10 @@ static ncclResult_t host_arena(struct group *g, const struct symtuner_ar_config 
 
     snprintf(name, sizeof name, "/symtuner-ar-%016llx", (unsigned long long)g->all[0].group);
     for (int i = 0; i < g->n; i++) {
-        ar_arena_free(g->handles[i]);
+        ar_arena_free(g->handles[i], 0);
+        ar_grow_end(g->handles[i]);
         cudaSetDevice(g->handles[i]->device);
-        ar_scratch_size(g->handles[i], config, true);
+        ar_arena_sizes(g->handles[i], config, true);
         maker |= g->handles[i]->me == 0;
     }
     result = agree(g, open_host(g, name, true));
@@ -260,7 +235,7 @@ static ncclResult_t host_arena(struct group *g, const struct symtuner_ar_config 
     if (maker)
         shm_unlink(name); /* all ranks have opened it by now, or none will */
     for (int i = 0; i < g->n && result != ncclSuccess; i++)
-        ar_arena_free(g->handles[i]);
+        ar_arena_free(g->handles[i], 0);
     return result;
 }
 
@@ -329,6 +304,17 @@ static uint64_t bulk(const struct group *g)
     return g->all[0].bulk_bytes != 0 ? g->all[0].bulk_bytes : least;
 }
 
+/* NVLink only if every rank says so. */
+static void set_links(struct group *g)
+{
+    for (int i = 0; i < g->n; i++) {
+        g->handles[i]->links = AR_LINKS_NVLINK;
+        for (int r = 0; r < g->handles[i]->ranks; r++)
+            if (g->all[r].links == AR_LINKS_PCIE)
+                g->handles[i]->links = AR_LINKS_PCIE;
+    }
+}
+
 static ncclResult_t settle(struct group *g, const struct symtuner_ar_config *given,
                            const struct ar_options *options)
 {
@@ -343,17 +329,16 @@ static ncclResult_t settle(struct group *g, const struct symtuner_ar_config *giv
     ask_links(g, options->links);
     config.bulk_bytes = bulk(g);
     result = exchange(g);
-    if (result == ncclSuccess)
-        result = share_memory(g, &config, &host);
+    if (result != ncclSuccess)
+        return result;
+    set_links(g);
+    g->probes = ar_probe_wanted(g->handles[0], options);
+    result = share_memory(g, &config, &host);
     if (result != ncclSuccess || g->handles[0]->gate != NULL)
         return result;
-    for (int i = 0; i < g->n; i++) {
-        g->handles[i]->links = host ? AR_LINKS_HOST : AR_LINKS_NVLINK;
-        for (int r = 0; r < g->handles[i]->ranks && !host; r++)
-            if (g->all[r].links == AR_LINKS_PCIE)
-                g->handles[i]->links = AR_LINKS_PCIE;
-    }
-    if (!ar_probe_wanted(g->handles[0], options))
+    for (int i = 0; i < g->n && host; i++)
+        g->handles[i]->links = AR_LINKS_HOST;
+    if (!g->probes || host)
         return ncclSuccess;
     result = probe(g, options);
     if (result == ncclSuccess || g->lost) /* if lost, g->why already says why */

@@ -112,7 +112,7 @@ ncclResult_t ar_copy_guard(symtuner_ar *h, cudaStream_t stream)
 {
     struct ar_args args;
 
-    ar_args_start(h, &args);
+    ar_args_start(h, AR_ARENA_SMALL, &args);
     args.ranks = 0; /* signal no peer */
     TRY(run_helper(ar_kernel_signal, &args, AR_FLAG_ENTER, 0, 0, stream));
     return ncclSuccess;

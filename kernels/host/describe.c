@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "kernels/group/error.h"
-#include "kernels/group/handle.h"
+#include "kernels/scratch/grow.h"
 
 static const char *const verdicts[] = {
     [AR_ALIVE] = "no error",
@@ -73,13 +73,36 @@ const char *symtuner_ar_kernel_name(int i)
     return ar_family_name(i);
 }
 
+/* Write a line about an arena, if this handle ever has it. Returns the length. */
+static int describe_arena(const symtuner_ar *h, int arena, char *text, size_t size)
+{
+    static const char *const regions[AR_REGIONS] = {"ll8", "ll128", "lamport", "bulk", "gather"};
+    const struct ar_layout *l = &h->arena[arena].layout;
+    enum ar_phase phase = ar_grow_phase(h, arena);
+    int n;
+
+    if (l->bytes == 0)
+        return 0;
+    n = snprintf(text, size, "scratch: %s%llu KiB of %s memory:",
+                 phase == AR_HERE  ? ""
+                 : phase > AR_HERE ? "refused for good: "
+                                   : "once a call needs it: ",
+                 (unsigned long long)(l->bytes >> 10),
+                 h->links == AR_LINKS_HOST ? "pinned host" : "GPU");
+    for (int r = 0; r < AR_REGIONS; r++)
+        if (l->half[r] != 0)
+            n += snprintf(text + n, size - (size_t)n, " %s %llu KiB%s,", regions[r],
+                          (unsigned long long)(l->half[r] >> 10), r >= AR_REGION_BULK ? "" : " x2");
+    text[n - 1] = '\n'; /* instead of the last comma */
+    return n;
+}
+
 size_t symtuner_ar_describe(symtuner_ar *h, char *text, size_t length)
 {
     static const char *const links[AR_LINKS] = {"NVLink peer memory", "PCIe peer memory",
                                                 "pinned host memory"};
     static const char *const overlaps[AR_STARTS] = {"0, none", "1, in front",
                                                     "2, in front and behind"};
-    static const char *const regions[AR_REGIONS] = {"ll8", "ll128", "lamport", "bulk", "gather"};
     char head[2048];
     int n;
     size_t rest;
@@ -110,16 +133,10 @@ size_t symtuner_ar_describe(symtuner_ar *h, char *text, size_t length)
         n +=
             snprintf(head + n, sizeof head - (size_t)n, "NCCL %d.%d.%d\n", h->nccl->version / 10000,
                      h->nccl->version / 100 % 100, h->nccl->version % 100);
-    n += snprintf(
-        head + n, sizeof head - (size_t)n, "time limit %llu ms, scratch %llu MiB of %s memory:",
-        (unsigned long long)(h->timeout_ns / 1000000), (unsigned long long)(h->layout.bytes >> 20),
-        h->links == AR_LINKS_HOST ? "pinned host" : "GPU");
-    for (int r = 0; r < AR_REGIONS; r++)
-        n += snprintf(head + n, sizeof head - (size_t)n, " %s %llu KiB%s", regions[r],
-                      (unsigned long long)(h->layout.half[r] >> 10),
-                      r == AR_REGION_GATHER ? "\n"
-                      : r == AR_REGION_BULK ? ","
-                                            : " x2,");
+    n += snprintf(head + n, sizeof head - (size_t)n, "time limit %llu ms\n",
+                  (unsigned long long)(h->timeout_ns / 1000000));
+    for (int a = 0; a < AR_ARENAS && h->gate == NULL; a++)
+        n += describe_arena(h, a, head + n, sizeof head - (size_t)n);
     n += snprintf(head + n, sizeof head - (size_t)n, "overlapped launches: %s\n",
                   overlaps[ar_start_of(h)]);
     if (length != 0)

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/group/arena.h"
+#include "kernels/scratch/arena.h"
 #include "kernels/group/error.h"
 #include "kernels/group/gpu_wait.h"
 #include "kernels/group/nccl_window.h"
@@ -102,7 +102,7 @@ static void drop_windows(symtuner_ar *h)
     for (int w = 0; w < AR_MAX_WINDOWS; w++)
         if (h->windows[w].base != NULL && h->windows[w].ours)
             ar_window_drop(h, h->windows[w].handle);
-    ar_arena_free(h);
+    ar_arena_free(h, 0);
 }
 
 /* If graphs with its calls live, defer handles[i], together with the others of a local group, set

@@ -34,12 +34,12 @@ static inline bool ar_has_multicast(const struct ar_buffers *b)
            b->to->multicast != NULL;
 }
 
-/* Run ${ask} as ${choice} says. */
+/* Run ${ask} as ${choice} says, with scratch in ${arena}. */
 ncclResult_t ar_pieces_run(symtuner_ar *h, const struct ar_ask *ask, const struct ar_choice *choice,
-                           const struct ar_buffers *b, cudaStream_t stream);
+                           int arena, const struct ar_buffers *b, cudaStream_t stream);
 
-/* Clear ${args} and fill the fields that do not depend on the call. */
-void ar_args_start(const symtuner_ar *h, struct ar_args *args);
+/* Clear ${args} and fill the fields that do not depend on the call. ${arena}: enum ar_arena_kind. */
+void ar_args_start(const symtuner_ar *h, int arena, struct ar_args *args);
 
 /* Return the kernel that runs a piece of a call, NULL if there is none. Reads only the fields
  * ranks, bytes, in_align and out_align of ${args}. */

@@ -4,10 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/group/arena.h"
+#include "kernels/scratch/arena.h"
 #include "kernels/group/error.h"
 #include "kernels/group/links.h"
 #include "kernels/host/create.h"
+#include "kernels/scratch/grow.h"
+#include "kernels/scratch/peer_arena.h"
 #include "kernels/host/rank.h"
 
 /* Enable peer access between every pair of different GPUs. Returns false if one pair has none. */
@@ -44,24 +46,19 @@ static bool open_peers(symtuner_ar **handles, int n, int *links_out, char *why, 
     return true;
 }
 
+/* ${grows}: make only the small arena now. */
 static ncclResult_t peer_arenas(symtuner_ar **handles, int n,
-                                const struct symtuner_ar_config *config)
+                                const struct symtuner_ar_config *config, bool grows)
 {
-    for (int i = 0; i < n; i++) {
-        symtuner_ar *h = handles[i];
-        cudaError_t error = cudaSetDevice(h->device);
+    char why[AR_WHY];
+    ncclResult_t result;
 
-        ar_scratch_size(h, config, false);
-        if (error == cudaSuccess)
-            error = cudaMalloc((void **)&h->arena, h->layout.bytes);
-        if (error == cudaSuccess)
-            error = ar_arena_fill(h, config);
-        if (error != cudaSuccess)
-            return ar_fail_cuda(handles[0], error, "allocate scratch");
-        for (int j = 0; j < n; j++)
-            handles[j]->peer[i] = h->arena;
-    }
-    return ncclSuccess;
+    if (grows && !ar_grow_local(handles, n))
+        return ar_fail(handles[0], ncclSystemError, "out of memory");
+    for (int i = 0; i < n; i++)
+        ar_arena_sizes(handles[i], config, false);
+    result = ar_local_arena_make(handles, n, 0, grows ? AR_ARENA_SMALL + 1 : AR_ARENAS, why);
+    return result == ncclSuccess ? result : ar_fail(handles[0], result, "%s", why);
 }
 
 /* Give all handles the same figures: how many ranks share a GPU, at most (all their blocks must be
@@ -195,20 +192,23 @@ ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out, const int *devi
         ar_fail(handles[0], ncclInvalidUsage, "%s", why);
         return undo(handles, nranks, 0, ncclInvalidUsage, device);
     }
-    if (peer) {
-        result = peer_arenas(handles, nranks, &config);
-    } else {
+    if (!peer)
         links = AR_LINKS_HOST;
+    else if (options.links >= 0)
+        links = options.links;
+    for (int i = 0; i < nranks; i++)
+        handles[i]->links = links;
+    if (peer) {
+        result = peer_arenas(handles, nranks, &config, !ar_probe_wanted(handles[0], &options));
+    } else {
         for (int i = 0; i < nranks; i++) {
-            ar_scratch_size(handles[i], &config, true);
+            ar_arena_sizes(handles[i], &config, true);
             snprintf(handles[i]->no_peer, sizeof handles[i]->no_peer, "%s", why);
         }
         result = ar_arena_host(handles, nranks, NULL, true);
     }
     if (result != ncclSuccess)
         return undo(handles, nranks, 0, result, device);
-    for (int i = 0; i < nranks; i++)
-        handles[i]->links = peer && options.links >= 0 ? options.links : links;
     if (ar_probe_wanted(handles[0], &options))
         result = probe(handles, nranks, &options);
     if (result != ncclSuccess)

@@ -56,17 +56,17 @@ static void map_buffers(const symtuner_ar *h, const struct ar_buffers *b, uint64
     }
 }
 
-/* Set in ${args} which part of a piece each rank handles, and where in scratch the parts lie. */
+/* Set in ${args} which part of a piece each rank handles, and where in ${l} the parts lie. */
 static void lay_out_piece(const symtuner_ar *h, const struct ar_choice *choice, bool mapped,
-                          struct ar_args *args)
+                          const struct ar_layout *l, struct ar_args *args)
 {
     const struct ar_family_row *f = &ar_families[choice->family];
     const bool bulk = ar_is_bulk(choice->family);
     const bool whole = args->stride != 0 || f->shots == 1; /* not cut into shards */
     uint64_t tile = (uint64_t)choice->threads * AR_WORD * (uint64_t)f->unroll;
 
-    args->region = h->layout.first[f->region];
-    args->half = bulk ? h->layout.first[AR_REGION_GATHER] : h->layout.half[f->region];
+    args->region = l->first[f->region];
+    args->half = bulk ? l->first[AR_REGION_GATHER] : l->half[f->region];
     args->shard = bulk && whole ? ar_round_up(args->bytes, AR_LINE * AR_WORD)
                                 : ar_shard_stride(f->form, args->bytes, h->ranks);
     args->words = ar_words(f->form, !bulk && whole ? args->bytes : args->shard);
@@ -113,7 +113,7 @@ static ncclResult_t launch(symtuner_ar *h, const void *kernel, const struct ar_a
 }
 
 ncclResult_t ar_pieces_run(symtuner_ar *h, const struct ar_ask *ask, const struct ar_choice *choice,
-                           const struct ar_buffers *b, cudaStream_t stream)
+                           int arena, const struct ar_buffers *b, cudaStream_t stream)
 {
     const uint64_t piece = choice->piece / (uint64_t)ar_coll_parts(b->coll, h->ranks);
     int reducer = ar_reducer_of(ask->dtype, ask->op);
@@ -123,7 +123,7 @@ ncclResult_t ar_pieces_run(symtuner_ar *h, const struct ar_ask *ask, const struc
         struct ar_args args;
         const void *kernel;
 
-        ar_args_start(h, &args);
+        ar_args_start(h, arena, &args);
         args.in = b->send + at;
         args.out = b->recv + at;
         args.bytes = b->part - at < piece ? b->part - at : piece;
@@ -141,7 +141,7 @@ ncclResult_t ar_pieces_run(symtuner_ar *h, const struct ar_ask *ask, const struc
             map_buffers(h, b, at, &args);
         else
             map_parts(h, b, &args);
-        lay_out_piece(h, choice, ask->dst_mapped, &args);
+        lay_out_piece(h, choice, ask->dst_mapped, &h->arena[arena].layout, &args);
         keep_budget(h, &args, choice->ctas);
         result = choice->family == AR_COPY && b->coll == AR_ALL_GATHER
                      ? ar_copy_gather(h, &args, stream)

@@ -25,9 +25,15 @@ enum {
 #define MOST_SLOT (16ull << 20)
 #define TILE      ((uint64_t)THREADS * AR_WORD * AR_PROBE_UNROLL)
 
+/* The slots lie in the bulk region, so a group that probes has all its scratch from the start. */
+static const struct ar_arena *arena_of(const symtuner_ar *h)
+{
+    return &h->arena[AR_ARENA_BULK];
+}
+
 static uint64_t slot_of(const symtuner_ar *h)
 {
-    uint64_t slot = h->layout.half[AR_REGION_BULK] / (uint64_t)h->ranks / TILE * TILE;
+    uint64_t slot = arena_of(h)->layout.half[AR_REGION_BULK] / (uint64_t)h->ranks / TILE * TILE;
 
     return slot < MOST_SLOT ? slot : MOST_SLOT;
 }
@@ -63,7 +69,8 @@ static cudaError_t await_stream(cudaStream_t stream, double end)
 static cudaError_t fill(symtuner_ar *h)
 {
     uint64_t slot = slot_of(h);
-    char *first = h->arena + h->layout.first[AR_REGION_BULK];
+    const struct ar_arena *a = arena_of(h);
+    char *first = a->peer[h->me] + a->layout.first[AR_REGION_BULK];
     cudaError_t error = cudaMemset(first, 0, slot * (uint64_t)h->ranks);
 
     if (error == cudaSuccess)
@@ -76,20 +83,21 @@ static cudaError_t start(symtuner_ar *h, int step, void *seen)
     struct ar_args args;
     void *params[] = {&args};
     cudaError_t error = cudaSuccess;
-    uint64_t slot = slot_of(h), mine = h->layout.first[AR_REGION_BULK] + slot * (uint64_t)h->me;
+    const struct ar_arena *a = arena_of(h);
+    uint64_t slot = slot_of(h), mine = a->layout.first[AR_REGION_BULK] + slot * (uint64_t)h->me;
 
     for (int i = 0; i < COPIES * (h->ranks - 1) && step == AR_PROBE_COPY; i++) {
         int to = (h->me + 1 + i % (h->ranks - 1)) % h->ranks;
 
         if (error == cudaSuccess)
-            error = cudaMemcpyAsync(h->peer[to] + mine, h->arena + mine, slot, cudaMemcpyDefault,
-                                    h->copy_stream);
+            error = cudaMemcpyAsync(a->peer[to] + mine, a->peer[h->me] + mine, slot,
+                                    cudaMemcpyDefault, h->copy_stream);
     }
     if (step == AR_PROBE_COPY)
         return error;
-    ar_args_start(h, &args);
+    ar_args_start(h, AR_ARENA_BULK, &args);
     args.lag = step;
-    args.region = h->layout.first[AR_REGION_BULK];
+    args.region = a->layout.first[AR_REGION_BULK];
     args.shard = slot;
     args.timeout_ns = STEP_NS;
     args.out = seen;

@@ -9,9 +9,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "kernels/group/arena.h"
+#include "kernels/scratch/arena.h"
 #include "kernels/group/bootstrap.h"
 #include "kernels/group/error.h"
+#include "kernels/scratch/grow.h"
 #include "kernels/host/launch.h"
 
 #define MiB (1ull << 20)
@@ -22,23 +23,6 @@ uint64_t ar_scratch_bulk(void)
 
     return cudaMemGetInfo(&free_bytes, &total) == cudaSuccess && total < 24ull << 30 ? 64 * MiB
                                                                                      : 256 * MiB;
-}
-
-/* Choose the bytes of one half of each region. The small regions are large enough for the messages
- * that the table sends through them in one piece; the bulk region decides how long a piece of a
- * long message is. */
-void ar_scratch_size(symtuner_ar *h, const struct symtuner_ar_config *config, bool host)
-{
-    uint64_t half[AR_REGIONS] = {MiB / 2, 16 * MiB, 32 * MiB, config->bulk_bytes, 0};
-
-    if (host) {
-        half[AR_REGION_LL8] = MiB;
-        half[AR_REGION_LL128] = half[AR_REGION_BULK] = 0;
-        half[AR_REGION_LAMPORT] =
-            (h->ranks < 8 ? 16 / (uint64_t)h->ranks : 2) * MiB; /* of 64 MiB */
-    }
-    half[AR_REGION_GATHER] = half[AR_REGION_BULK] / 4;
-    ar_layout_fill(&h->layout, half);
 }
 
 /*
@@ -81,6 +65,7 @@ ncclResult_t ar_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
     h->lag = options->lag;
     h->one_stream = config->one_stream != 0;
     h->on_device = 1;
+    h->nan_scratch = config->first_epoch != 0;
     h->rules = ar_rules_read(h->nccl != NULL ? h->nccl->version : 0, h->ranks, h->rules_note);
     snprintf(h->error, sizeof h->error, "no error");
     if (error == cudaSuccess)
@@ -121,24 +106,10 @@ uint64_t ar_group_number(const symtuner_ar *h)
            (uint32_t)time(NULL) ^ (uint32_t)((uintptr_t)h >> 12);
 }
 
-/* Fill every region with "nothing has arrived"; in tests (first_epoch != 0) also fill with NaN the
- * regions whose contents do not matter. */
-cudaError_t ar_arena_fill(symtuner_ar *h, const struct symtuner_ar_config *config)
-{
-    const struct ar_layout *l = &h->layout;
-    uint64_t first = l->first[AR_REGION_LAMPORT];
-    uint64_t end = config->first_epoch != 0 ? l->bytes : first + 2 * l->half[AR_REGION_LAMPORT];
-    cudaError_t error = cudaMemset(h->arena, 0, first);
-
-    if (error == cudaSuccess)
-        error = cudaMemset(h->arena + first, 0xff, end - first);
-    return error == cudaSuccess ? cudaDeviceSynchronize() : error;
-}
-
 static void free_gpu(symtuner_ar *h)
 {
     cudaSetDevice(h->device);
-    ar_arena_free(h);
+    ar_arena_free(h, 0);
     if (h->endpoint.timed_out[0] != 0)
         return; /* NCCL may have launched a kernel that never ends, and freeing would wait for it */
     ar_endpoint_close(&h->endpoint);
@@ -160,6 +131,7 @@ void ar_rank_free(symtuner_ar *h)
     if (!h->stuck)
         free_gpu(h);
     symtuner_rules_free(h->rules);
+    ar_grow_end(h);
     if (h->endpoint.timed_out[0] == 0)
         free(h); /* after a timeout NCCL may still write a window into it */
 }

@@ -28,12 +28,6 @@ uint64_t ar_group_number(const symtuner_ar *h);
  * layout, so they use the least that this returns on any of them. */
 uint64_t ar_scratch_bulk(void);
 
-/* Set h->layout; config->bulk_bytes must not be 0. ${host}: scratch will be host memory. */
-void ar_scratch_size(symtuner_ar *h, const struct symtuner_ar_config *config, bool host);
-
-/* Fill scratch in GPU memory with its start values, and wait until they are there. */
-cudaError_t ar_arena_fill(symtuner_ar *h, const struct symtuner_ar_config *config);
-
 /* Free ${h} and what it owns, but nothing that a stuck kernel or NCCL may still use. */
 void ar_rank_free(symtuner_ar *h);
 

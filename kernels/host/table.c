@@ -101,10 +101,10 @@ cudaError_t ar_kernels_load(int *arch, bool *tma)
     return error == cudaSuccess ? allow_shared(*arch, tma) : error;
 }
 
-void ar_args_start(const symtuner_ar *h, struct ar_args *args)
+void ar_args_start(const symtuner_ar *h, int arena, struct ar_args *args)
 {
     memset(args, 0, sizeof *args);
-    memcpy(args->peer, h->peer, sizeof args->peer);
+    memcpy(args->peer, h->arena[arena].peer, sizeof args->peer);
     args->state = h->state;
     args->mailbox = h->mailbox_device;
     args->timeout_ns = h->timeout_ns;

@@ -44,19 +44,9 @@ static bool needs_none(const symtuner_ar *h)
 
 static ncclResult_t check(symtuner_ar **handles, void *const *buffers, int n)
 {
-    if (handles == NULL || buffers == NULL)
-        return ar_fail(NULL, ncclInvalidArgument, "%s is NULL",
-                       handles == NULL ? "handles" : "buffers");
-    if (n < 1 || n > AR_MAX_RANKS)
-        return ar_fail(NULL, ncclInvalidArgument, "%d handles; write 1 to %d", n, AR_MAX_RANKS);
-    for (int i = 0; i < n; i++) {
-        if (handles[i] == NULL)
-            return ar_fail(NULL, ncclInvalidArgument, "handles[%d] is NULL", i);
-        if (handles[i]->group != handles[0]->group)
-            return ar_handles_fail(handles, n, ncclInvalidUsage,
-                                   "handles[%d] and handles[0] are of different groups", i);
-    }
-    return ar_handles_check(handles, n);
+    if (buffers == NULL)
+        return ar_fail(NULL, ncclInvalidArgument, "buffers is NULL");
+    return ar_handles_of_group(handles, n);
 }
 
 /* Check what may be wrong on some ranks only. */
@@ -160,7 +150,7 @@ static ncclResult_t add_multicast(symtuner_ar **handles, int n, struct ar_window
 ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *const *buffers,
                                   const ncclWindow_t *windows, int n, size_t bytes)
 {
-    ncclWindow_t made[AR_MAX_RANKS] = {NULL};
+    ncclWindow_t made[AR_MAX_RANKS] = {NULL}, *at[AR_MAX_RANKS];
     struct ar_window seen[AR_MAX_RANKS];
     ncclResult_t result = check(handles, buffers, n);
     char why[AR_WHY];
@@ -174,8 +164,13 @@ ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *const *buffers,
         result = check_buffer(handles[i], buffers[i], bytes, i, why);
     result = agree(handles, n, result, 2 * (uint64_t)bytes + ours, why);
     if (result == ncclSuccess) {
-        if (ours && handles[0]->comm != NULL)
-            result = ar_windows_make(handles, buffers, n, bytes, made, why);
+        if (ours && handles[0]->comm != NULL) {
+            for (int i = 0; i < n; i++)
+                at[i] = &handles[i]->endpoint.window;
+            result = ar_windows_make(handles, buffers, n, bytes, at, why);
+            for (int i = 0; i < n; i++)
+                made[i] = handles[i]->endpoint.timed_out[0] == 0 ? *at[i] : NULL;
+        }
         if (result == ncclSuccess)
             result = look_up(handles, buffers, n, bytes, ours ? made : windows, ours, seen, why);
         result = agree(handles, n, result, 0, why);

@@ -73,9 +73,9 @@ START_TEST(test_without_peers_host_memory_is_used)
     }
     for (int i = 0; i < 2; i++) /* one map for both handles, with a part for each rank */
         for (int r = 0; r < 2; r++)
-            ck_assert_ptr_eq(h[i]->peer[r],
+            ck_assert_ptr_eq(h[i]->arena[0].peer[r],
                              (char *)h[0]->host_map + h[0]->host_map_bytes / 2 * (size_t)r);
-    ck_assert_uint_ge(h[0]->host_map_bytes, 2 * h[0]->layout.bytes);
+    ck_assert_uint_ge(h[0]->host_map_bytes, 2 * h[0]->arena[0].layout.bytes);
     symtuner_ar_destroy(h, 2);
     ck_assert_int_eq(fake.live, 0);
 }
@@ -90,8 +90,11 @@ START_TEST(test_mixed_gpus_have_one_layout)
     fake.peers = 1;
     fake.small = 2;
     ck_assert_int_eq(symtuner_ar_create_local(h, devices, 2, NULL), ncclSuccess);
-    ck_assert_int_eq(h[0]->layout.half[AR_REGION_BULK], 64 << 20);
-    ck_assert_int_eq(memcmp(&h[0]->layout, &h[1]->layout, sizeof h[0]->layout), 0);
+    ck_assert_int_eq(h[0]->arena[AR_ARENA_BULK].layout.half[AR_REGION_BULK], 64 << 20);
+    for (int a = 0; a < AR_ARENAS; a++)
+        ck_assert_int_eq(
+            memcmp(&h[0]->arena[a].layout, &h[1]->arena[a].layout, sizeof h[0]->arena[a].layout),
+            0);
     symtuner_ar_destroy(h, 2);
 }
 END_TEST

@@ -176,7 +176,7 @@ START_TEST(test_a_full_gpu_is_no_hang_and_no_secret)
         }
         ck_assert_int_eq(at[0].result, ncclSuccess);
         ck_assert_ptr_nonnull(strstr(at[0].text, "pinned host memory; no peer memory: rank 2: "));
-        ck_assert_ptr_nonnull(strstr(at[0].text, "98 MiB of scratch from ncclMemAlloc"));
+        ck_assert_ptr_nonnull(strstr(at[0].text, "14 MiB of scratch from ncclMemAlloc"));
         ck_assert_int_eq(left_in_shm(), 0);
         finish();
     }
@@ -207,9 +207,11 @@ START_TEST(test_mixed_gpus_have_one_layout)
     fake_nccl_threads(create);
     for (int r = 0; r < RANKS; r++) {
         ck_assert_int_eq(at[r].result, ncclSuccess);
-        ck_assert_int_eq(at[r].handle->layout.half[AR_REGION_BULK], bulk);
-        ck_assert_int_eq(
-            memcmp(&at[r].handle->layout, &at[0].handle->layout, sizeof at[0].handle->layout), 0);
+        ck_assert_int_eq(at[r].handle->arena[AR_ARENA_BULK].layout.half[AR_REGION_BULK], bulk);
+        for (int a = 0; a < AR_ARENAS; a++)
+            ck_assert_int_eq(memcmp(&at[r].handle->arena[a].layout, &at[0].handle->arena[a].layout,
+                                    sizeof at[0].handle->arena[a].layout),
+                             0);
     }
     finish();
 }

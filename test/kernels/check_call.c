@@ -185,7 +185,10 @@ START_TEST(test_scratch_is_filled_before_the_first_call)
         ck_assert_int_eq(comm ? symtuner_ar_create(h, comms, 2, &config)
                               : symtuner_ar_create_local(h, devices, 2, &config),
                          ncclSuccess);
-        want = h[0]->layout.first[AR_REGION_LAMPORT] + 2 * h[0]->layout.half[AR_REGION_LAMPORT];
+        want = 0;
+        for (int a = 0; a <= (comm ? AR_ARENA_BULK : AR_ARENA_SMALL); a++)
+            want += h[0]->arena[a].layout.first[AR_REGION_LAMPORT] +
+                    2 * h[0]->arena[a].layout.half[AR_REGION_LAMPORT];
         ck_assert_uint_eq(fake.filled, 2 * want);
         symtuner_ar_destroy(h, 2);
     }
@@ -345,19 +348,16 @@ END_TEST
  * ${said}, then the scratch, then ${last}. */
 static void describes(symtuner_ar *h, const char *said, const char *last)
 {
+    static const char *const scratch[] = {
+        "scratch: 14592 KiB of GPU memory: ll8 512 KiB x2, ll128 2560 KiB x2, lamport 4096 KiB x2\n"
+        "scratch: once a call needs it: 98560 KiB of GPU memory: ll128 16384 KiB x2, lamport 32768 "
+        "KiB x2\n"
+        "scratch: once a call needs it: 1536 KiB of GPU memory: bulk 1024 KiB, gather 256 KiB\n",
+        "scratch: 12544 KiB of pinned host memory: ll8 1024 KiB x2, lamport 5120 KiB x2\n", ""};
     char text[8192], want[2048], *end;
-    uint64_t half[AR_REGIONS];
 
-    for (int r = 0; r < AR_REGIONS; r++)
-        half[r] = h->layout.half[r] / 1024;
-    snprintf(
-        want, sizeof want,
-        "%stime limit 1500 ms, scratch %llu MiB of %s memory: ll8 %llu KiB x2, ll128 %llu KiB x2, "
-        "lamport %llu KiB x2, bulk %llu KiB, gather %llu KiB\noverlapped launches: %s\n",
-        said, (unsigned long long)(h->layout.bytes / (1 << 20)),
-        h->links == AR_LINKS_HOST ? "pinned host" : "GPU", (unsigned long long)half[0],
-        (unsigned long long)half[1], (unsigned long long)half[2], (unsigned long long)half[3],
-        (unsigned long long)half[4], last);
+    snprintf(want, sizeof want, "%stime limit 1500 ms\n%soverlapped launches: %s\n", said,
+             scratch[h->gate != NULL ? 2 : h->links == AR_LINKS_HOST], last);
     ck_assert_uint_lt(symtuner_ar_describe(h, text, sizeof text), sizeof text);
     end = strstr(text, "\noverlapped launches: ");
     ck_assert_ptr_nonnull(end);

@@ -105,9 +105,12 @@ START_TEST(test_pieces_cut_all_parts_alike)
     ck_assert_int_eq(plan.pieces, fake.launches);
     for (int i = 0; i < fake.launches; i++) {
         const struct fake_launch *l = &fake.launch[i];
-        const uint64_t end = ar_is_bulk(ar_family_by_name(name))
-                                 ? h->layout.half[AR_REGION_BULK]
-                                 : h->layout.half[ar_families[ar_family_by_name(name)].region];
+        const int region = ar_families[ar_family_by_name(name)].region;
+        uint64_t end = 0;
+
+        for (int a = 0; a < AR_ARENAS; a++)
+            if (memcmp(l->args.peer, h->arena[a].peer, sizeof l->args.peer) == 0)
+                end = h->arena[a].layout.half[region];
 
         ck_assert_ptr_eq(l->args.in, m + covered);
         ck_assert_ptr_eq(l->args.out, other + covered);

@@ -30,6 +30,8 @@ Suite *st_suite_graph(void);
 Suite *st_suite_multicast(void);
 Suite *st_suite_halves(void);
 Suite *st_suite_dropin(void);
+Suite *st_suite_grow(void);
+Suite *st_suite_grow_local(void);
 
 void st_add_emulated_tests(TCase *t); /* adds the tests of check-ar-kernels */
 

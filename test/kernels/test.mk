@@ -6,13 +6,14 @@ AR_API    := $(if $(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h),\
              $(wildcard $(NCCL_HOME)/include/nccl.h))
 AR_NONE   := no cuda_runtime_api.h or nccl.h under CUDA_HOME=$(CUDA_HOME), NCCL_HOME=$(NCCL_HOME)
 AR_EMU    := $(wildcard test/kernels/emulated/*.c)
-AR_TEST   := $(if $(AR_API),$(wildcard test/kernels/*.c test/kernels/choose/*.c test/kernels/fake/*.c) \
+AR_TEST   := $(if $(AR_API),$(wildcard test/kernels/*.c test/kernels/choose/*.c \
+             test/kernels/scratch/*.c test/kernels/fake/*.c) \
              $(AR_C),$(wildcard test/kernels/choose/*.c) $(patsubst %,test/kernels/%.c,main \
              check_layout check_options fake/capture_stderr) $(wildcard kernels/choose/*.c) \
              kernels/host/options.c $(BOTH))
-# dlopen and dlsym answer for a made-up NCCL (check_nccl.c); pthread_create and calloc fail when a
-# test wants it (check_call.c).
-AR_WRAPPED := $(if $(AR_API),dlopen dlsym pthread_create calloc)
+# dlopen and dlsym answer for a made-up NCCL (check_nccl.c); pthread_create, calloc and shm_open
+# fail when a test wants it (check_call.c, scratch/check_grow.c).
+AR_WRAPPED := $(if $(AR_API),dlopen dlsym pthread_create calloc shm_open)
 AR_CHECK  := $(patsubst %,$(B)/check-ar-obj/%.o,$(AR_TEST))
 TEST_ALSO += test-ar
 
@@ -52,7 +53,7 @@ test-compare: $(if $(AR_API),$(B)/ar_compare_fake $(CMP_PEERS:%=$(B)/peer_%.so))
 
 # The kernels themselves, compiled as C++ and run on threads of the CPU (test/kernels/emulated/emulate.h).
 AR_EMU_OBJ := $(patsubst %,$(B)/check-ar-emu$(AR_BREAK)/%.o,\
-              $(AR_EMU) test/kernels/fake/cuda.c $(AR_C) $(AR_CU))
+              $(AR_EMU) $(patsubst %,test/kernels/fake/%.c,cuda capture) $(AR_C) $(AR_CU))
 $(AR_EMU_OBJ): | need-check
 $(B)/check-ar-emu$(AR_BREAK)/%.c.o: %.c
 	@mkdir -p $(@D)

@@ -295,7 +295,7 @@ START_TEST(test_only_pcie_is_probed_unless_asked)
     ck_assert_int_eq(fake.launches, 6); /* two ranks: push, check, pull */
     for (int i = 0; i < 6; i++) {
         const struct ar_args *args = &fake.launch[i].args;
-        const struct ar_layout *l = &handles[0]->layout;
+        const struct ar_layout *l = &handles[0]->arena[AR_ARENA_BULK].layout;
 
         ck_assert_uint_gt(args->shard, 0); /* the slots of all ranks fit */
         ck_assert_uint_le(args->shard * 2, l->half[AR_REGION_BULK]);

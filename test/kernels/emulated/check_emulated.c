@@ -298,6 +298,105 @@ START_TEST(test_two_handles_in_different_order_find_room)
 }
 END_TEST
 
+/* ---- scratch that grows -----------------------------------------------------------------------
+ */
+
+enum { GROWN = 560000 }; /* f32, more than the small arena takes in one piece */
+
+/* One rank of a group that replays a graph between eager calls. */
+struct grower {
+    symtuner_ar *handle;
+    int me, count, round;             /* of the next call */
+    const struct fake_launch *replay; /* instead of a call, if not NULL */
+    float *send, *recv;
+};
+
+static void *grow_one(void *p)
+{
+    struct grower *g = p;
+
+    for (int i = 0; i < g->count; i++)
+        g->send[i] = (float)(g->me + 1 + g->round % 7 + i % 5);
+    memset(g->recv, 0xff, (size_t)g->count * sizeof *g->recv);
+    cudaSetDevice(g->me);
+    if (g->replay != NULL)
+        emulate_launch(g->replay->kernel, &g->replay->args, g->replay->ctas, g->replay->threads,
+                       g->me);
+    else if (symtuner_ar_all_reduce(g->send, g->recv, (size_t)g->count, ncclFloat32, ncclSum,
+                                    g->handle, NULL) != ncclSuccess)
+        g->round = -1;
+    return NULL;
+}
+
+/* Let both ranks call ${kernel}, or replay, and check the sums. */
+static void grow_both(struct grower *g, const char *kernel, int count, int round, bool replay)
+{
+    pthread_t thread[2];
+
+    for (int r = 0; r < 2; r++) {
+        g[r].count = count;
+        g[r].round = round;
+        g[r].replay = replay ? &fake.launch[r] : NULL;
+        ck_assert_int_eq(symtuner_ar_force(g[r].handle, kernel, 1, 128), ncclSuccess);
+        pthread_create(&thread[r], NULL, grow_one, &g[r]);
+    }
+    for (int r = 0; r < 2; r++) {
+        pthread_join(thread[r], NULL);
+        ck_assert_msg(g[r].round == round && symtuner_ar_status(g[r].handle) == ncclSuccess,
+                      "%s, round %d: %s", kernel, round, symtuner_ar_error(g[r].handle));
+        for (int i = 0; i < count; i++)
+            ck_assert_msg(g[r].recv[i] == (float)(3 + 2 * (round % 7 + i % 5)),
+                          "%s, round %d, rank %d, element %d: %f", kernel, round, r, i,
+                          (double)g[r].recv[i]);
+    }
+}
+
+/* A graph was captured while there was only the small arena. The group grows, and the graph replays
+ * between calls in all arenas, which share the counters: odd and even numbers of calls between two
+ * replays, so that each half is used after each. */
+START_TEST(test_a_graph_from_before_the_growth_is_right_after_it)
+{
+    static const char *const kernel[] = {"one_ll8", "one_ll128", "one_lamport", "two_lamport"};
+    static float memory[2][2][GROWN];
+    struct symtuner_ar_config config = {
+        .size = sizeof config, .bulk_bytes = 1 << 20, .first_epoch = ((uint64_t)1 << 32) - 9};
+    static const int devices[2] = {0, 1};
+    symtuner_ar *handles[2];
+    struct grower g[2];
+
+    memset(&fake, 0, sizeof fake);
+    fake.devices = 2;
+    fake.peers = 1;
+    ck_assert_int_eq(symtuner_ar_create_local(handles, devices, 2, &config), ncclSuccess);
+    fake.capture = 3;
+    for (int r = 0; r < 2; r++) {
+        g[r] = (struct grower){.handle = handles[r],
+                               .me = r,
+                               .count = 1000,
+                               .send = memory[r][0],
+                               .recv = memory[r][1]};
+        ck_assert_int_eq(symtuner_ar_force(handles[r], kernel[_i], 1, 128), ncclSuccess);
+        grow_one(&g[r]);
+    }
+    fake.capture = 0;
+    ck_assert_int_eq(fake.launches, 2);
+    grow_both(g, kernel[_i], 1000, 1, true);
+    grow_both(g, "chunked", 1000, 2, false); /* grows */
+    grow_both(g, kernel[_i], 1000, 3, true);
+    grow_both(g, "one_lamport", GROWN, 4, false); /* grows */
+    for (int round = 5; round < 24; round++) {
+        grow_both(g, kernel[_i], 1000, round, true);
+        for (int i = 0; i < round % 4; i++)
+            grow_both(g, i == 1 ? kernel[_i] : "chunked", 1000, round + i, false);
+    }
+    grow_both(g, "one_lamport", GROWN, 30, false);
+    grow_both(g, kernel[_i], 1000, 31, true);
+    fake_graph_gone(3);
+    ck_assert_int_eq(symtuner_ar_destroy(handles, 2), ncclSuccess);
+    ck_assert_int_eq(fake.live, 0);
+}
+END_TEST
+
 /* A longer kernel than needed is right, too, so no other test would notice it. */
 extern const struct ar_kernel_row ar_kernels_two_ll128;
 
@@ -333,5 +432,6 @@ void st_add_emulated_tests(TCase *t)
                         MOST + 1);
     tcase_add_loop_test(t, test_two_handles_in_different_order_find_room, 0, 5 * 4);
     tcase_add_test_raise_signal(t, test_a_kernel_of_a_destroyed_handle_stops_the_program, SIGILL);
+    tcase_add_loop_test(t, test_a_graph_from_before_the_growth_is_right_after_it, 0, 4);
     tcase_add_test(t, test_the_shortest_kernel_that_does_it_is_taken);
 }

@@ -388,7 +388,8 @@ EXPORT ncclResult_t ncclGroupEnd(void)
     bool bad = refused;
 
     __atomic_sub_fetch(&fake_nccl.depth, 1, __ATOMIC_RELAXED);
-    depth--;
+    if (--depth > 0)
+        return ncclSuccess;
     refused = false;
     if (bad)
         memset(mine, 0, sizeof mine);

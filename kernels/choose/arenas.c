@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* arenas.c - see arenas.h. */
+#include "kernels/choose/arenas.h"
+
+#include <string.h>
+
+#define KiB (1ull << 10)
+#define MiB (1ull << 20)
+
+uint64_t ar_scratch_half(int arena, int region, int ranks, uint64_t bulk, bool host)
+{
+    /* SMALL: one_lamport of two ranks has 2 MiB, two_ll128 of any number of ranks 1.1 MiB. WORDS:
+     * 12 MiB of two_lamport, the longest message that the table sends in words, in one piece. */
+    static const uint64_t of[AR_ARENAS][AR_REGIONS] = {
+        [AR_ARENA_SMALL] = {[AR_REGION_LL8] = 512 * KiB,
+                            [AR_REGION_LL128] = 2560 * KiB,
+                            [AR_REGION_LAMPORT] = 4 * MiB},
+        [AR_ARENA_WORDS] = {[AR_REGION_LL128] = 16 * MiB, [AR_REGION_LAMPORT] = 32 * MiB},
+    };
+
+    if (host)
+        return arena != AR_ARENA_SMALL       ? 0
+               : region == AR_REGION_LL8     ? MiB
+               : region != AR_REGION_LAMPORT ? 0
+               : ranks < 8                   ? 16 / (uint64_t)ranks * MiB /* of 64 MiB */
+                                             : 2 * MiB;
+    if (arena == AR_ARENA_BULK)
+        return region == AR_REGION_BULK ? bulk : region == AR_REGION_GATHER ? bulk / 4 : 0;
+    return of[arena][region];
+}
+
+int ar_scratch_of(const struct ar_ask *ask, const struct ar_choice *choice,
+                  const uint64_t *const halves[AR_ARENAS])
+{
+    struct ar_ask in = *ask;
+
+    for (int a = 0; a < AR_ARENAS; a++) {
+        memcpy(in.half, halves[a], sizeof in.half);
+        if (ar_capacity(&in, choice->family) >= choice->piece)
+            return a;
+    }
+    return AR_ARENA_SMALL; /* not reached: the piece was cut to fit into one of them */
+}

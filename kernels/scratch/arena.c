@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * arena.c - the memory of a rank's scratch.
+ *
+ * GPUs that cannot reach each other use pinned host memory. The arenas of all ranks lie one after
+ * the other in one mapping: anonymous memory in a local group, a POSIX shared memory object between
+ * processes. Every GPU maps all of it, so the same kernels run, but slower: stores and polls cross
+ * PCIe to host memory.
+ */
+#include "kernels/scratch/arena.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "kernels/group/error.h"
+#include "kernels/group/nccl_window.h"
+
+void ar_arena_sizes(symtuner_ar *h, const struct symtuner_ar_config *config, bool host)
+{
+    for (int a = 0; a < AR_ARENAS; a++) {
+        uint64_t half[AR_REGIONS], all = 0;
+
+        for (int r = 0; r < AR_REGIONS; r++)
+            all += half[r] = ar_scratch_half(a, r, h->ranks, config->bulk_bytes, host);
+        ar_layout_fill(&h->arena[a].layout, half);
+        if (all == 0 || (h->ranks == 1 && a > 0))
+            h->arena[a].layout.bytes = 0;
+    }
+}
+
+uint64_t ar_arena_bytes(const symtuner_ar *h, int first, int last)
+{
+    uint64_t bytes = 0;
+
+    for (int a = first; a < last; a++)
+        bytes += h->arena[a].layout.bytes;
+    return bytes;
+}
+
+/* In tests (h->nan_scratch) also fill with NaN the regions whose contents do not matter. */
+static cudaError_t fill(const symtuner_ar *h, char *memory, int first, int last,
+                        cudaStream_t stream)
+{
+    cudaError_t error = cudaSuccess;
+
+    for (int a = first; a < last; a++) {
+        const struct ar_layout *l = &h->arena[a].layout;
+        uint64_t words = l->first[AR_REGION_LAMPORT];
+        uint64_t end = h->nan_scratch ? l->bytes : words + 2 * l->half[AR_REGION_LAMPORT];
+
+        if (error == cudaSuccess)
+            error = cudaMemsetAsync(memory, 0, words, stream);
+        if (error == cudaSuccess && end > words)
+            error = cudaMemsetAsync(memory + words, 0xff, end - words, stream);
+        memory += l->bytes;
+    }
+    return error == cudaSuccess ? cudaStreamSynchronize(stream) : error;
+}
+
+/* Uses a stream of its own: every other stream may be in a capture. */
+cudaError_t ar_arena_fill(const symtuner_ar *h, char *memory, int first, int last)
+{
+    cudaStream_t stream;
+    cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+
+    if (error != cudaSuccess)
+        return error;
+    error = fill(h, memory, first, last, stream);
+    cudaStreamDestroy(stream);
+    return error;
+}
+
+void ar_arena_map(symtuner_ar *h, int r, char *memory, int first, int last)
+{
+    for (int a = first; a < last; a++) {
+        h->arena[a].peer[r] = memory;
+        memory += h->arena[a].layout.bytes;
+    }
+}
+
+static void fill_host(symtuner_ar *h, char *arena)
+{
+    const struct ar_layout *l = &h->arena[AR_ARENA_SMALL].layout;
+
+    memset(arena, 0, l->first[AR_REGION_LAMPORT]);
+    memset(arena + l->first[AR_REGION_LAMPORT], 0xff, 2 * l->half[AR_REGION_LAMPORT]);
+}
+
+ncclResult_t ar_arena_host(symtuner_ar **handles, int n, const char *shared_name, bool create)
+{
+    symtuner_ar *h = handles[0];
+    size_t each = ar_round_up(h->arena[AR_ARENA_SMALL].layout.bytes, 1 << 16);
+    size_t bytes = each * (size_t)h->ranks;
+    int fd = -1;
+    char *map;
+    void *seen;
+    cudaError_t error;
+
+    if (shared_name != NULL) {
+        int cause = 0;
+
+        /* Reserve the memory: if /dev/shm were full, a later write would kill the process. */
+        fd = shm_open(shared_name, create ? O_CREAT | O_EXCL | O_RDWR : O_RDWR, 0600);
+        if (fd < 0)
+            cause = errno;
+        else if (create)
+            cause = posix_fallocate(fd, 0, (off_t)bytes);
+        if (cause != 0) {
+            if (fd >= 0)
+                close(fd);
+            return ar_fail(h, ncclSystemError, "shared memory %s of %zu bytes: %s", shared_name,
+                           bytes, strerror(cause));
+        }
+    }
+    map = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+               fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
+    if (fd >= 0)
+        close(fd);
+    if (map == MAP_FAILED)
+        return ar_fail(h, ncclSystemError, "map %zu bytes of host memory: %s", bytes,
+                       strerror(errno));
+    error = cudaHostRegister(map, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
+    if (error != cudaSuccess) {
+        munmap(map, bytes);
+        return ar_fail_cuda(h, error, "pin host scratch");
+    }
+    h->host_map = map; /* in a local group the first handle owns it */
+    h->host_map_bytes = bytes;
+    for (int i = 0; i < n; i++) {
+        h = handles[i];
+        error = cudaSetDevice(h->device);
+        if (error == cudaSuccess)
+            error = cudaHostGetDevicePointer(&seen, map, 0);
+        if (error != cudaSuccess)
+            return ar_fail_cuda(handles[0], error, "map host scratch into the GPU");
+        for (int r = 0; r < h->ranks; r++)
+            ar_arena_map(h, r, (char *)seen + each * (size_t)r, 0, 1);
+        fill_host(h, map + each * (size_t)h->me);
+    }
+    return ncclSuccess;
+}
+
+void ar_arena_free(symtuner_ar *h, int first)
+{
+    for (int a = first; a < AR_ARENAS; a++) {
+        struct ar_arena *arena = &h->arena[a];
+
+        if (arena->window != NULL)
+            ar_window_drop(h, arena->window);
+        if (h->endpoint.timed_out[0] != 0)
+            return; /* NCCL's thread may still use the scratch */
+        arena->window = NULL;
+        if (arena->memory != NULL && h->comm != NULL)
+            h->nccl->ncclMemFree(arena->memory);
+        else if (arena->memory != NULL)
+            cudaFree(arena->memory);
+        arena->memory = NULL;
+    }
+    if (h->host_map != NULL) {
+        cudaHostUnregister(h->host_map);
+        munmap(h->host_map, h->host_map_bytes);
+        h->host_map = NULL;
+    }
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* arena.h - the memory of a rank's scratch, peer memory or pinned host memory. One allocation holds
+ * one arena, or several in a row: those from ${first} to ${last} - 1. */
+#ifndef AR_ARENA_H_
+#define AR_ARENA_H_
+
+#include "kernels/group/handle.h"
+
+/* Set the layouts of all arenas; config->bulk_bytes must not be 0. ${host}: scratch will be host
+ * memory. */
+void ar_arena_sizes(symtuner_ar *h, const struct symtuner_ar_config *config, bool host);
+uint64_t ar_arena_bytes(const symtuner_ar *h, int first, int last);
+
+/* Fill arenas in GPU memory at ${memory} with "nothing has arrived", and wait until that is there.
+ * Waits for no other work of the GPU. */
+cudaError_t ar_arena_fill(const symtuner_ar *h, char *memory, int first, int last);
+
+/* Tell ${h} that the arenas of rank ${r} begin at ${memory}. */
+void ar_arena_map(symtuner_ar *h, int r, char *memory, int first, int last);
+
+/* Map the scratch of all ranks, which is one block of pinned host memory, for the ${n} ranks of
+ * this thread. ${shared_name}: the POSIX shared memory object that holds
+ * it, to be created if ${create}; NULL if all ranks are in this process. */
+ncclResult_t ar_arena_host(symtuner_ar **handles, int n, const char *shared_name, bool create);
+/* Free the scratch of ${h} from arena ${first} on, whatever memory it is; after a timeout of NCCL,
+ * nothing. */
+void ar_arena_free(symtuner_ar *h, int first);
+
+#endif

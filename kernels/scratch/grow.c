@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* grow.c - see grow.h. */
+#include "kernels/scratch/grow.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "kernels/group/bootstrap.h"
+#include "kernels/scratch/arena.h"
+#include "kernels/group/error.h"
+#include "kernels/scratch/peer_arena.h"
+
+/* What the ranks of a local group share; several threads may call for different ranks at once. */
+struct ar_local {
+    struct ar_meeting meeting;
+    pthread_mutex_t lock; /* held while an arena is made or refused */
+    symtuner_ar *handles[AR_MAX_RANKS];
+    int n, left; /* handles; those that are not freed yet */
+};
+
+/* ---- look ------------------------------------------------------------------------------------ */
+
+int ar_grow_arena_of(const symtuner_ar *h, const struct ar_ask *ask, const struct ar_choice *choice)
+{
+    const uint64_t *halves[AR_ARENAS];
+
+    for (int a = 0; a < AR_ARENAS; a++)
+        halves[a] = h->arena[a].layout.half;
+    return ar_scratch_of(ask, choice, halves);
+}
+
+/* Each region is as long as in the arena, of those that the call may use, that has most of it. */
+void ar_grow_halves(const symtuner_ar *h, struct ar_ask *ask)
+{
+    memset(ask->half, 0, sizeof ask->half);
+    for (int a = 0; a < AR_ARENAS; a++)
+        for (int r = 0; r < AR_REGIONS && (ask->without >> a & 1) == 0; r++)
+            if (h->arena[a].layout.half[r] > ask->half[r])
+                ask->half[r] = h->arena[a].layout.half[r];
+}
+
+enum ar_phase ar_grow_phase(const symtuner_ar *h, int arena)
+{
+    return arena == AR_ARENA_SMALL || h->meeting == NULL ? AR_HERE
+                                                         : ar_meeting_phase(h->meeting, arena);
+}
+
+void ar_grow_ask(const symtuner_ar *h, struct ar_ask *ask)
+{
+    ask->ranks = h->ranks;
+    ask->links = h->links;
+    ask->has_nccl = h->comm != NULL;
+    ask->has_copy = h->on_device == 1 && h->links != AR_LINKS_HOST;
+    ask->has_multicast = h->multicast;
+    ask->has_tma = h->tma;
+    ask->max_ctas = ar_most_ctas(h);
+    ask->probe = h->probe;
+    ask->without = 0;
+    for (int a = 0; a < AR_ARENAS; a++)
+        ask->without |= ar_grow_phase(h, a) > AR_HERE ? 1u << a : 0;
+    ar_grow_halves(h, ask);
+}
+
+/* ---- ranks of a communicator ------------------------------------------------------------------ */
+
+/* Say why long messages run in pieces from now on. Only the rank that ended the growth does, so
+ * that the group says it once. */
+static void say_refused(const symtuner_ar *h, const char *why)
+{
+    char text[AR_WHY + 120];
+
+    snprintf(text, sizeof text, "rank %d: %s; long messages are cut into short pieces instead",
+             h->me, why);
+    ar_rules_warn(text);
+}
+
+/* Allocating and mapping are not allowed while a thread captures in another mode than relaxed, even
+ * though nothing of this belongs to the capture. */
+static enum cudaStreamCaptureMode capture_mode(enum cudaStreamCaptureMode mode)
+{
+    cudaThreadExchangeStreamCaptureMode(&mode);
+    return mode;
+}
+
+/* After a failed mapping nothing is freed before the handle: between ncclGroupStart and
+ * ncclGroupEnd NCCL has only noted it, and will map the memory at the end of the group. */
+static void make_in_comm(symtuner_ar *h, int arena)
+{
+    const struct ar_patience patience = {h->timeout_ns, &h->mailbox->abort};
+    char why[AR_WHY] = "the other ranks did not follow in time";
+    ncclResult_t result = ar_comm_arena_make(h, arena, arena + 1, why);
+    bool broke;
+    enum ar_phase phase = ar_meeting_step(h->meeting, arena, h->ranks, AR_MET,
+                                          result == ncclSuccess, &patience, &broke);
+
+    if (phase == AR_REFUSED) {
+        ar_arena_free(h, arena);
+    } else {
+        result = ar_comm_arena_link(&h, 1, arena, arena + 1, why);
+        phase = ar_meeting_step(h->meeting, arena, h->ranks, AR_MADE, result == ncclSuccess,
+                                &patience, &broke);
+    }
+    if (broke)
+        say_refused(h, why);
+}
+
+static void grow_comm(symtuner_ar *h, int arena, uint64_t limit_ns)
+{
+    const struct ar_patience patience = {limit_ns, &h->mailbox->abort};
+    enum ar_phase phase = ar_meeting_come(h->meeting, arena, h->ranks, h->tries[arena], &patience);
+
+    h->tries[arena]++;
+    if (phase == AR_MET)
+        make_in_comm(h, arena);
+}
+
+bool ar_grow_in_comm(symtuner_ar *h, bool *met, char *why)
+{
+    struct ar_endpoint *endpoint = &h->endpoint;
+    ncclResult_t result = ncclSuccess;
+    char name[64];
+
+    snprintf(name, sizeof name, "/symtuner-ar-%016llx-grow", (unsigned long long)h->group);
+    for (int create = 1; create >= 0 && result == ncclSuccess; create--) {
+        bool mine = (h->me == 0) == create;
+
+        if (mine)
+            h->meeting = ar_meeting_share(name, create);
+        if (mine && h->meeting == NULL) {
+            result = ncclSystemError;
+            snprintf(why, AR_WHY, "shared memory %s", name);
+        }
+        result = ar_bootstrap_agree(h->nccl, &endpoint, 1, result, 0, why, met);
+    }
+    if (h->me == 0)
+        shm_unlink(name); /* all ranks have opened it by now, or none will */
+    if (result != ncclSuccess)
+        ar_grow_end(h);
+    return result == ncclSuccess;
+}
+
+/* ---- a local group ---------------------------------------------------------------------------- */
+
+/* Check that there is room before anything is allocated: cudaFree would wait for kernels, which may
+ * wait for peers whose thread needs CUDA's lock to launch theirs. */
+static ncclResult_t check_room(const struct ar_local *l, int arena, char *why)
+{
+    for (int i = 0; i < l->n; i++) {
+        const symtuner_ar *h = l->handles[i];
+        uint64_t bytes = ar_arena_bytes(h, arena, arena + 1) * (uint64_t)h->on_device;
+        size_t room = 0, total;
+
+        cudaSetDevice(h->device);
+        if (cudaMemGetInfo(&room, &total) == cudaSuccess && room >= bytes)
+            continue;
+        cudaGetLastError();
+        snprintf(why, AR_WHY, "%llu MiB of scratch, but GPU %d has %zu MiB free",
+                 (unsigned long long)(bytes >> 20), h->device, room >> 20);
+        return ncclSystemError;
+    }
+    return ncclSuccess;
+}
+
+static void grow_local(symtuner_ar *h, int arena)
+{
+    struct ar_local *l = h->local;
+    char why[AR_WHY];
+
+    pthread_mutex_lock(&l->lock);
+    if (ar_grow_phase(h, arena) == AR_OPEN) {
+        ncclResult_t result = check_room(l, arena, why);
+
+        if (result == ncclSuccess)
+            result = ar_local_arena_make(l->handles, l->n, arena, arena + 1, why);
+        cudaSetDevice(h->device);
+        ar_meeting_set(&l->meeting, arena, result == ncclSuccess ? AR_HERE : AR_REFUSED);
+        if (result != ncclSuccess)
+            say_refused(h, why);
+    }
+    pthread_mutex_unlock(&l->lock);
+}
+
+bool ar_grow_local(symtuner_ar *const *handles, int n)
+{
+    struct ar_local *l = calloc(1, sizeof *l);
+
+    if (l == NULL)
+        return false;
+    pthread_mutex_init(&l->lock, NULL);
+    memcpy(l->handles, handles, (size_t)n * sizeof *handles);
+    l->n = l->left = n;
+    for (int i = 0; i < n; i++) {
+        handles[i]->local = l;
+        handles[i]->meeting = &l->meeting;
+    }
+    return true;
+}
+
+void ar_grow_end(symtuner_ar *h)
+{
+    if (h->local == NULL) {
+        if (h->meeting != NULL)
+            ar_meeting_unshare(h->meeting);
+    } else if (--h->local->left == 0) {
+        pthread_mutex_destroy(&h->local->lock);
+        free(h->local);
+    }
+    h->local = NULL;
+    h->meeting = NULL;
+}
+
+/* ---- a call ----------------------------------------------------------------------------------- */
+
+void ar_grow_now(symtuner_ar *h, int arena, uint64_t limit_ns)
+{
+    enum cudaStreamCaptureMode mode = capture_mode(cudaStreamCaptureModeRelaxed);
+
+    if (h->local != NULL)
+        grow_local(h, arena);
+    else
+        grow_comm(h, arena, limit_ns);
+    capture_mode(mode);
+}
+
+/* A capture came first. */
+static void refuse(symtuner_ar *h, int arena)
+{
+    char why[AR_WHY];
+    bool refused;
+
+    if (h->local != NULL)
+        pthread_mutex_lock(&h->local->lock); /* wait for a thread that is making it */
+    refused = ar_meeting_refuse(h->meeting, arena);
+    if (h->local != NULL)
+        pthread_mutex_unlock(&h->local->lock);
+    if (!refused)
+        return;
+    snprintf(why, sizeof why,
+             "a graph captured a call for which %llu MiB of scratch were not there yet "
+             "(symtuner_ar_reserve before the capture makes them)",
+             (unsigned long long)(h->arena[arena].layout.bytes >> 20));
+    say_refused(h, why);
+}
+
+bool ar_grow_use(symtuner_ar *h, int arena, bool captured, bool forced)
+{
+    uint32_t number;
+
+    if (ar_grow_phase(h, arena) != AR_OPEN)
+        return ar_grow_phase(h, arena) == AR_HERE;
+    number = ++h->wanted[arena];
+    if (captured)
+        refuse(h, arena);
+    else if (forced || h->local != NULL || (number & (number - 1)) == 0)
+        ar_grow_now(h, arena, forced ? h->timeout_ns : AR_GROW_WAIT_MS * 1000000ull);
+    return ar_grow_phase(h, arena) == AR_HERE;
+}

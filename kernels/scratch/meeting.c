@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* meeting.c - see meeting.h. */
+#include "kernels/scratch/meeting.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    SPIN_NS = 1000000, /* ranks mostly come within less */
+    NAP_NS = 50000,
+};
+
+static uint64_t word_of(uint64_t number, enum ar_phase phase)
+{
+    return number << 32 | (uint64_t)phase << 16;
+}
+
+static enum ar_phase phase_of(uint64_t word)
+{
+    return (enum ar_phase)(word >> 16 & 0xffff);
+}
+
+static uint64_t load(const struct ar_meeting *m, int arena)
+{
+    return __atomic_load_n(&m->word[arena], __ATOMIC_ACQUIRE);
+}
+
+/* Replace the word if it is still *seen; else set *seen to what it is. */
+static bool swap(struct ar_meeting *m, int arena, uint64_t *seen, uint64_t next)
+{
+    return __atomic_compare_exchange_n(&m->word[arena], seen, next, false, __ATOMIC_ACQ_REL,
+                                       __ATOMIC_ACQUIRE);
+}
+
+/* Count this rank in, as long as number and phase in the word are those of ${now}; the last rank
+ * moves the word on to ${next}. Returns whether this rank was counted. */
+static bool join(struct ar_meeting *m, int arena, int ranks, uint64_t now, uint64_t next)
+{
+    uint64_t seen = load(m, arena);
+
+    while (seen >> 16 == now >> 16)
+        if (swap(m, arena, &seen, (seen & 0xffff) + 1 == (uint64_t)ranks ? next : seen + 1))
+            return true;
+    return false;
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* Wait until number or phase differ from ${now}. When the patience ends, move the word on to
+ * ${next}; returns whether that was so. */
+static bool outwait(struct ar_meeting *m, int arena, uint64_t now, uint64_t next,
+                    const struct ar_patience *patience)
+{
+    uint64_t start = now_ns(), seen;
+
+    while ((seen = load(m, arena)) >> 16 == now >> 16) {
+        uint64_t waited = now_ns() - start;
+
+        if (waited >= patience->limit_ns || __atomic_load_n(patience->abort, __ATOMIC_RELAXED)) {
+            if (swap(m, arena, &seen, next))
+                return true;
+        } else if (waited < SPIN_NS) {
+            sched_yield();
+        } else {
+            nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+        }
+    }
+    return false;
+}
+
+enum ar_phase ar_meeting_come(struct ar_meeting *m, int arena, int ranks, uint32_t number,
+                              const struct ar_patience *patience)
+{
+    const uint64_t now = word_of(number, AR_OPEN);
+    uint64_t seen;
+
+    if (join(m, arena, ranks, now, word_of(number, AR_MET)))
+        outwait(m, arena, now, word_of(number + 1ull, AR_OPEN), patience);
+    seen = load(m, arena);
+    return seen >> 32 == number ? phase_of(seen) : AR_OPEN;
+}
+
+enum ar_phase ar_meeting_step(struct ar_meeting *m, int arena, int ranks, enum ar_phase phase,
+                              bool well, const struct ar_patience *patience, bool *broke)
+{
+    const uint64_t now = word_of(load(m, arena) >> 32, phase);
+    const uint64_t next = word_of(now >> 32, phase + 1);
+    const uint64_t end = word_of(now >> 32, phase == AR_MADE ? AR_UNMAPPED : AR_REFUSED);
+    uint64_t seen = now;
+
+    *broke = false;
+    if (well && join(m, arena, ranks, now, next))
+        *broke = outwait(m, arena, now, end, patience);
+    while (!well && !*broke && (seen = load(m, arena)) >> 16 == now >> 16)
+        *broke = swap(m, arena, &seen, end);
+    return ar_meeting_phase(m, arena);
+}
+
+bool ar_meeting_refuse(struct ar_meeting *m, int arena)
+{
+    uint64_t seen = load(m, arena);
+
+    while (phase_of(seen) == AR_OPEN)
+        if (swap(m, arena, &seen, word_of(seen >> 32, AR_REFUSED)))
+            return true;
+    return false;
+}
+
+void ar_meeting_set(struct ar_meeting *m, int arena, enum ar_phase phase)
+{
+    __atomic_store_n(&m->word[arena], word_of(0, phase), __ATOMIC_RELEASE);
+}
+
+struct ar_meeting *ar_meeting_share(const char *name, bool create)
+{
+    int fd = shm_open(name, create ? O_CREAT | O_EXCL | O_RDWR : O_RDWR, 0600);
+    void *map = MAP_FAILED;
+
+    if (fd < 0)
+        return NULL;
+    /* reserve the memory: if /dev/shm were full, a later write would kill the process */
+    if (!create || posix_fallocate(fd, 0, sizeof(struct ar_meeting)) == 0)
+        map = mmap(NULL, sizeof(struct ar_meeting), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    return map != MAP_FAILED ? map : NULL; /* begins with zeros: AR_OPEN, no tries */
+}
+
+void ar_meeting_unshare(struct ar_meeting *m)
+{
+    munmap(m, sizeof *m);
+}

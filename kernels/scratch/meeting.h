@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * meeting.h - memory in which the ranks of a group agree, during calls, that they make an arena.
+ *
+ * No call of NCCL and none of CUDA: a rank may be between ncclGroupStart and ncclGroupEnd, or in a
+ * stream capture, and it may give up. Each arena has one 64-bit word, which changes atomically:
+ *
+ *   OPEN ---all ranks came---> MET ---all have memory---> MADE ---all have mapped it---> HERE
+ *    |  \                       |                           |
+ *    |   a rank waited too      a rank failed               a rank failed
+ *    |   long: the next try     v                           v
+ *    +---a graph was first----> REFUSED                     UNMAPPED
+ *
+ * A try that ranks give up is given up for all of them: a rank that comes later sees a higher
+ * number of tries in the word. So either all ranks grow in a call, or none does. After REFUSED and
+ * UNMAPPED no rank ever gets the arena. They are two states, since from MADE on every rank must
+ * join the collective mapping, even if another one has failed.
+ */
+#ifndef AR_MEETING_H_
+#define AR_MEETING_H_
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/choose/arenas.h"
+
+enum ar_phase { AR_OPEN, AR_MET, AR_MADE, AR_HERE, AR_REFUSED, AR_UNMAPPED };
+
+struct ar_meeting {
+    uint64_t word[AR_ARENAS]; /* number of tries, enum ar_phase, ranks that came in this phase */
+};
+
+/* How long a rank waits for the others, and the host's abort word, which ends its wait. */
+struct ar_patience {
+    uint64_t limit_ns;
+    const uint32_t *abort;
+};
+
+static inline enum ar_phase ar_meeting_phase(const struct ar_meeting *m, int arena)
+{
+    return (enum ar_phase)(__atomic_load_n(&m->word[arena], __ATOMIC_ACQUIRE) >> 16 & 0xffff);
+}
+
+/* Wait for all ${ranks} in try ${number}, which counts from 0 and is the same on all ranks. Returns
+ * AR_OPEN if the try was given up. */
+enum ar_phase ar_meeting_come(struct ar_meeting *m, int arena, int ranks, uint32_t number,
+                              const struct ar_patience *patience);
+
+/* Report whether this rank's step of ${phase}, AR_MET or AR_MADE, went ${well}, and wait until all
+ * ranks have. Returns a later phase. *broke: this rank ended the attempt, by failing or because it
+ * waited too long. */
+enum ar_phase ar_meeting_step(struct ar_meeting *m, int arena, int ranks, enum ar_phase phase,
+                              bool well, const struct ar_patience *patience, bool *broke);
+
+/* Refuse the arena if nobody has it yet. Returns whether this call did it. */
+bool ar_meeting_refuse(struct ar_meeting *m, int arena);
+
+/* Set the phase of an arena that only this thread decides about. */
+void ar_meeting_set(struct ar_meeting *m, int arena, enum ar_phase phase);
+
+/* Map a meeting that processes share; rank 0 creates it first. Returns NULL if that fails. */
+struct ar_meeting *ar_meeting_share(const char *name, bool create);
+void ar_meeting_unshare(struct ar_meeting *m);
+
+#endif

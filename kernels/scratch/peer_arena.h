@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* peer_arena.h - make arenas from ${first} to ${last} - 1 in GPU memory that the peers can reach:
+ * when a group is created, and when its scratch grows. */
+#ifndef AR_PEER_ARENA_H_
+#define AR_PEER_ARENA_H_
+
+#include "kernels/group/handle.h"
+
+/* Allocate and fill the memory of one rank of a communicator. Waits for no other rank. ${why}
+ * (AR_WHY bytes) says what failed. */
+ncclResult_t ar_comm_arena_make(symtuner_ar *h, int first, int last, char *why);
+
+/* Collective: show this memory to all ranks, and map theirs. All ranks must have made theirs. */
+ncclResult_t ar_comm_arena_link(symtuner_ar **handles, int n, int first, int last, char *why);
+
+/* Allocate and fill the memory of all ranks of a local group, and map it. */
+ncclResult_t ar_local_arena_make(symtuner_ar *const *handles, int n, int first, int last,
+                                 char *why);
+
+#endif

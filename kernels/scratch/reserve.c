@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* reserve.c - symtuner_ar_reserve: make scratch before a call needs it. */
+#include "kernels/group/error.h"
+#include "kernels/scratch/grow.h"
+
+/* Return the arena of the call, as a bit; 0 if no kernel of ours runs it. */
+static unsigned arena_of_call(const symtuner_ar *h, int coll, uint64_t bytes, int dtype, int mapped)
+{
+    struct ar_ask ask = {.coll = coll, .bytes = bytes, .dtype = dtype, .op = AR_SUM};
+    struct ar_choice choice;
+
+    ar_grow_ask(h, &ask);
+    ask.without = 0; /* also what was refused, so that it is an error */
+    ar_grow_halves(h, &ask);
+    ask.dst_mapped = ask.src_mapped = mapped;
+    if (ar_rules_select(h->rules, &ask, &h->force, &choice) != 0 || choice.family == AR_NCCL)
+        return 0;
+    return 1u << ar_grow_arena_of(h, &ask, &choice);
+}
+
+/* Return the arenas of calls up to ${bytes}: of all collectives, both classes of types, registered
+ * and not. */
+static unsigned arenas_up_to(const symtuner_ar *h, uint64_t bytes)
+{
+    unsigned arenas = 0;
+
+    for (; bytes != 0; bytes /= 2)
+        for (int i = 0; i < 2 * AR_COLLS; i++)
+            arenas |= arena_of_call(h, i / 2, bytes, AR_BF16, i % 2) |
+                      arena_of_call(h, i / 2, bytes, AR_F64, i % 2);
+    return arenas;
+}
+
+static ncclResult_t reserve(symtuner_ar *h, uint64_t bytes)
+{
+    unsigned arenas = arenas_up_to(h, bytes) | arenas_up_to(h, bytes / 4 * 3);
+    ncclResult_t result = symtuner_ar_status(h);
+
+    for (int a = 0; a < AR_ARENAS && result == ncclSuccess; a++) {
+        if ((arenas >> a & 1) == 0)
+            continue;
+        if (ar_grow_phase(h, a) == AR_OPEN)
+            ar_grow_now(h, a, h->timeout_ns);
+        if (ar_grow_phase(h, a) == AR_OPEN)
+            result = ar_fail(h, ncclRemoteError,
+                             "not all ranks came to symtuner_ar_reserve within %llu ms",
+                             (unsigned long long)(h->timeout_ns / 1000000));
+        else if (ar_grow_phase(h, a) != AR_HERE)
+            result = ar_fail(h, ncclSystemError,
+                             "no scratch for such messages: a rank lacks memory, or a graph "
+                             "captured such a call before");
+    }
+    return result;
+}
+
+ncclResult_t symtuner_ar_reserve(symtuner_ar **handles, int n, size_t bytes)
+{
+    const uint64_t longest = 1ull << 40;
+    ncclResult_t result = ar_handles_of_group(handles, n);
+    int device = -1;
+
+    if (result != ncclSuccess)
+        return result;
+    cudaGetDevice(&device);
+    for (int i = 0; i < n && result == ncclSuccess; i++)
+        if (handles[i]->gate == NULL && handles[i]->ranks > 1)
+            result = reserve(handles[i], bytes < longest ? bytes : longest);
+    if (device >= 0)
+        cudaSetDevice(device);
+    return result;
+}

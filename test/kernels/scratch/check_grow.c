@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * check_grow.c - scratch that grows by need, with a thread for each rank of a communicator: all
+ * ranks grow in the same call or none does, whatever comes late, fails, or is captured first;
+ * nobody waits for ever.
+ */
+#include <check.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "kernels/scratch/grow.h"
+#include "test/kernels/fake/capture_stderr.h"
+#include "test/kernels/fake/cuda.h"
+#include "test/kernels/fake/local_group.h"
+#include "test/kernels/fake/nccl.h"
+#include "test/kernels/scratch/ranks.h"
+#include "test/kernels/suites.h"
+
+static int no_shm;
+
+int __real_shm_open(const char *, int, mode_t);
+int __wrap_shm_open(const char *, int, mode_t);
+
+int __wrap_shm_open(const char *name, int flags, mode_t mode)
+{
+    return no_shm ? -1 : __real_shm_open(name, flags, mode);
+}
+
+static uint64_t now_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+static void create(int r)
+{
+    const ncclComm_t comm = (ncclComm_t)(uintptr_t)(r + 1);
+    struct symtuner_ar_config config = small();
+
+    config.timeout_ms = 2000;
+    config.bulk_bytes = 8 << 20;
+    at[r].result = symtuner_ar_create(&at[r].handle, &comm, 1, &config);
+}
+
+static void make_group(void)
+{
+    memset(at, 0, sizeof at);
+    memset(&fake, 0, sizeof fake);
+    fake.devices = RANKS;
+    fake.peers = 1;
+    fake_nccl_reset(RANKS);
+    fake_nccl_threads(create);
+    for (int r = 0; r < RANKS; r++)
+        ck_assert_int_eq(at[r].result, ncclSuccess);
+}
+
+static void destroy(int r)
+{
+    symtuner_ar_destroy(&at[r].handle, 1);
+}
+
+static void end_group(void)
+{
+    ck_assert(!fake_nccl.hung);
+    fake_nccl_threads(destroy);
+    ck_assert_int_eq(fake.live, 0);
+    ck_assert_int_eq(fake_nccl.live, 0);
+}
+
+static void reserve(int r)
+{
+    at[r].reserved = symtuner_ar_reserve(&at[r].handle, 1, SIZE_MAX);
+}
+
+START_TEST(test_all_ranks_grow_in_the_same_call)
+{
+    make_group();
+    calls((int[]){SHORT, 0});
+    phases(AR_OPEN, AR_OPEN);
+    at[1].late_ms = 20;
+    calls((int[]){SHORT, MIDDLE, SHORT, 0});
+    phases(AR_HERE, AR_OPEN);
+    ck_assert_int_eq(last_arena(), AR_ARENA_SMALL); /* short calls stay where they were */
+    calls((int[]){MIDDLE, 0});
+    ck_assert_int_eq(last_arena(), AR_ARENA_WORDS);
+    calls((int[]){LONG, MIDDLE, LONG, 0});
+    ck_assert_int_eq(last_arena(), AR_ARENA_BULK);
+    phases(AR_HERE, AR_HERE);
+    end_group();
+}
+END_TEST
+
+/* A rank that comes too late finds that the others do without, and does so, too. Calls 2 and 4 try
+ * again. */
+START_TEST(test_a_late_rank_does_as_the_others)
+{
+    uint64_t start;
+
+    make_group();
+    at[2].late_ms = 3 * AR_GROW_WAIT_MS;
+    ck_assert_int_gt(calls((int[]){MIDDLE, 0}), 1);
+    phases(AR_OPEN, AR_OPEN);
+    at[0].late_ms = 3 * AR_GROW_WAIT_MS;
+    calls((int[]){MIDDLE, MIDDLE, 0});
+    phases(AR_OPEN, AR_OPEN);
+    start = now_ms();
+    call_one(1, SHORT);
+    ck_assert_uint_lt(now_ms() - start, AR_GROW_WAIT_MS);
+    calls((int[]){MIDDLE, 0});
+    phases(AR_HERE, AR_OPEN);
+    end_group();
+}
+END_TEST
+
+/* One thread that calls for all ranks, one after the other, is slow at first but gets through. */
+START_TEST(test_one_thread_for_all_ranks_does_not_hang)
+{
+    int launches[RANKS];
+
+    make_group();
+    for (int i = 0; i < 5; i++)
+        for (int r = 0; r < RANKS; r++) {
+            int first = fake.launches;
+
+            call_one(r, MIDDLE);
+            ck_assert_int_eq(at[r].result, ncclSuccess);
+            launches[r] = fake.launches - first;
+            ck_assert_int_eq(launches[r], launches[0]);
+        }
+    phases(AR_OPEN, AR_OPEN);
+    end_group();
+}
+END_TEST
+
+/* Rank 1 captures a call that another rank may make eagerly. Both must run the same kernels, and no
+ * rank may wait. */
+START_TEST(test_a_capture_before_the_scratch_refuses_it)
+{
+    const char *said;
+    int pieces;
+    uint64_t start = now_ms();
+
+    make_group();
+    capture_stderr();
+    for (int turn = 0; turn < 2; turn++)
+        for (int i = 0; i < RANKS; i++) {
+            int r = (i + 1) % RANKS, first = fake.launches;
+
+            fake.capture = i == turn ? 5 : 0;
+            call_one(r, LONG);
+            ck_assert_int_eq(at[r].result, ncclSuccess);
+            if (turn == 0 && i == 0)
+                pieces = fake.launches - first;
+            ck_assert_int_gt(pieces, 1);
+            ck_assert_int_eq(fake.launches - first, pieces);
+        }
+    fake.capture = 0;
+    said = captured_stderr();
+    ck_assert_ptr_nonnull(strstr(said, "rank 1: a graph captured a call for which 10 MiB"));
+    ck_assert_ptr_nonnull(strstr(said, "rank 1: a graph captured a call for which 96 MiB"));
+    ck_assert_ptr_null(strstr(said, "rank 2"));
+    phases(AR_REFUSED, AR_REFUSED);
+    fake_nccl_threads(reserve);
+    ck_assert_int_eq(at[2].reserved, ncclSystemError);
+    ck_assert_ptr_nonnull(strstr(symtuner_ar_error(at[2].handle), "a graph captured such a call"));
+    ck_assert_uint_lt(now_ms() - start, AR_GROW_WAIT_MS * 10);
+    fake_graph_gone(5);
+    end_group();
+}
+END_TEST
+
+START_TEST(test_captures_find_reserved_scratch)
+{
+    make_group();
+    fake_nccl_threads(reserve);
+    phases(AR_HERE, AR_HERE);
+    fake.capture = 5;
+    call_one(1, LONG);
+    fake.capture = 0;
+    ck_assert_int_eq(last_arena(), AR_ARENA_BULK);
+    for (int r = 0; r < RANKS; r++)
+        ck_assert_int_eq(at[r].reserved, ncclSuccess);
+    fake_graph_gone(5);
+    end_group();
+}
+END_TEST
+
+START_TEST(test_reserve_does_not_wait_for_ever)
+{
+    make_group();
+    at[0].handle->timeout_ns = 50000000;
+    reserve(0);
+    ck_assert_int_eq(at[0].reserved, ncclRemoteError);
+    ck_assert_ptr_nonnull(strstr(symtuner_ar_error(at[0].handle), "within 50 ms"));
+    end_group();
+}
+END_TEST
+
+/* Memory fails on one rank (0), its mapping (1), or NCCL refuses both ranks (2): all do without,
+ * one says so, and no memory is lost. */
+START_TEST(test_what_fails_on_one_rank_fails_on_all)
+{
+    const char *said;
+    int live;
+
+    make_group();
+    live = fake_nccl.live;
+    if (_i == 0)
+        fake_nccl.no_memory = 1;
+    else if (_i == 1)
+        fake_nccl.no_window = 1;
+    else
+        fake_nccl.refuses_windows = true;
+    capture_stderr();
+    ck_assert_int_gt(calls((int[]){MIDDLE, 0}), 1);
+    said = captured_stderr();
+    ck_assert_ptr_nonnull(strstr(said, "; long messages are cut into short pieces instead\n"));
+    ck_assert_ptr_null(strstr(strchr(said, '\n') + 1, "\n")); /* one line */
+    if (_i < 2)
+        ck_assert_ptr_nonnull(strstr(said, "rank 1: "));
+    phases(_i == 0 ? AR_REFUSED : AR_UNMAPPED, AR_OPEN);
+    if (_i == 0)
+        ck_assert_int_eq(fake_nccl.live, live);
+    ck_assert_int_gt(calls((int[]){MIDDLE, MIDDLE, 0}), 2);
+    end_group();
+}
+END_TEST
+
+/* Between ncclGroupStart and ncclGroupEnd NCCL only notes the window, and maps it afterwards. */
+START_TEST(test_a_group_of_nccl_calls_is_no_hang)
+{
+    make_group();
+    setenv("SYMTUNER_LOG", "off", 1);
+    for (int r = 0; r < RANKS; r++)
+        at[r].in_group = r != _i; /* rank _i is in no group */
+    calls((int[]){MIDDLE, 0});
+    unsetenv("SYMTUNER_LOG");
+    phases(AR_UNMAPPED, AR_OPEN);
+    ck_assert_ptr_nonnull(at[1].handle->arena[AR_ARENA_WORDS].window);
+    end_group();
+}
+END_TEST
+
+START_TEST(test_handles_that_cannot_wait_have_all_from_the_start)
+{
+    const ncclComm_t comms[] = {(ncclComm_t)1, (ncclComm_t)2, (ncclComm_t)3};
+    struct symtuner_ar_config config = small();
+    symtuner_ar *h[RANKS];
+
+    no_shm = _i;
+    if (_i != 0) {
+        make_group();
+    } else {
+        memset(&fake, 0, sizeof fake);
+        fake.devices = RANKS;
+        fake.peers = 1;
+        fake_nccl_reset(RANKS);
+        ck_assert_int_eq(symtuner_ar_create(h, comms, RANKS, &config), ncclSuccess);
+        for (int r = 0; r < RANKS; r++)
+            at[r].handle = h[r];
+    }
+    no_shm = 0;
+    phases(AR_HERE, AR_HERE);
+    call_one(0, LONG);
+    ck_assert_int_eq(last_arena(), AR_ARENA_BULK);
+    call_one(0, MIDDLE);
+    ck_assert_int_eq(last_arena(), AR_ARENA_WORDS);
+    end_group();
+}
+END_TEST
+
+START_TEST(test_a_forced_kernel_waits_for_its_scratch)
+{
+    make_group();
+    for (int r = 0; r < RANKS; r++)
+        ck_assert_int_eq(symtuner_ar_force(at[r].handle, "chunked", 0, 0), ncclSuccess);
+    at[1].late_ms = 2 * AR_GROW_WAIT_MS;
+    calls((int[]){SHORT, 0});
+    phases(AR_OPEN, AR_HERE);
+    end_group();
+}
+END_TEST
+
+Suite *st_suite_grow(void)
+{
+    Suite *suite = suite_create("ar_grow");
+    TCase *t = tcase_create("communicator");
+
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, test_all_ranks_grow_in_the_same_call);
+    tcase_add_test(t, test_a_late_rank_does_as_the_others);
+    tcase_add_test(t, test_one_thread_for_all_ranks_does_not_hang);
+    tcase_add_test(t, test_a_capture_before_the_scratch_refuses_it);
+    tcase_add_test(t, test_captures_find_reserved_scratch);
+    tcase_add_test(t, test_reserve_does_not_wait_for_ever);
+    tcase_add_loop_test(t, test_what_fails_on_one_rank_fails_on_all, 0, 3);
+    tcase_add_loop_test(t, test_a_group_of_nccl_calls_is_no_hang, 0, 4);
+    tcase_add_loop_test(t, test_handles_that_cannot_wait_have_all_from_the_start, 0, 2);
+    tcase_add_test(t, test_a_forced_kernel_waits_for_its_scratch);
+    suite_add_tcase(suite, t);
+    return suite;
+}
