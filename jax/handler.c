@@ -127,6 +127,7 @@ static XLA_FFI_Error *adopt_comm(const struct job *j, const XLA_FFI_CallFrame *f
     if (comm != member->comm) {
         result = ar->create(&handle, &comm, 1, &config);
         if (result == 0) {
+            ffi_ar_reserve(ar, &handle, 1);
             member->comm = comm;
             __atomic_store_n(&member->handle, handle, __ATOMIC_RELEASE);
         } else {

@@ -38,6 +38,7 @@ struct ffi_ar_plan {
     X(int, create, (ffi_handle **, void *const *, int, const struct ffi_ar_config *))              \
     X(int, create_local, (ffi_handle **, const int *, int, const struct ffi_ar_config *))          \
     X(int, destroy, (ffi_handle **, int))                                                          \
+    X(int, reserve, (ffi_handle **, int, size_t))                                                  \
     X(int, all_reduce, (const void *, void *, size_t, int, int, ffi_handle *, void *))             \
     X(int, all_reduce_at,                                                                          \
       (const void *const *, void *const *, size_t, int, int, ffi_handle *, void *))                \
@@ -58,6 +59,16 @@ struct ffi_ar {
 /* Load the library from ${path}. Returns 0, or -1 with a sentence in ${why}. Once a library is
  * loaded, another path is an error. */
 int ffi_ar_load(const char *path, char *why, size_t why_size);
+
+/*
+ * Make all scratch of new handles now. XLA captures calls at times of its own, on one rank and not
+ * on another, and a capture before the scratch is there would refuse it for good. If there is no
+ * memory for it, the library has said so, and cuts long messages into short pieces.
+ */
+static inline void ffi_ar_reserve(const struct ffi_ar *ar, ffi_handle **handles, int n)
+{
+    (void)ar->reserve(handles, n, SIZE_MAX);
+}
 
 /* Return the functions of the loaded library, or NULL before it is loaded. */
 const struct ffi_ar *ffi_ar_get(void);

@@ -57,6 +57,7 @@ int symtuner_ffi_open_local(const int64_t *ids, const int *ordinals, int ranks, 
         snprintf(why, why_size, "%s", ar->error(NULL));
         return -1;
     }
+    ffi_ar_reserve(ar, handles, ranks);
     exchange = ffi_exchange_new(ranks);
     memset(members, 0, sizeof members);
     for (int i = 0; i < ranks; i++) {
@@ -217,6 +218,7 @@ static int join(struct ffi_member *member, const void *unique_id, uint32_t timeo
         end_comm(member->comm, "ncclCommAbort", ignored, sizeof ignored);
         return -1;
     }
+    ffi_ar_reserve(ffi_ar_get(), &member->handle, 1);
     return 0;
 }
 

@@ -18,7 +18,7 @@
 #define ALIVE 0x600d
 
 struct symtuner_ar {
-    int device, rank, state;
+    int device, rank, state, full; /* full: a capture finds all scratch there */
 };
 
 EXPORT struct fake_call fake_last;
@@ -52,6 +52,7 @@ EXPORT int symtuner_ar_create_local(ffi_handle **out, const int *devices, int n,
 EXPORT int symtuner_ar_create(ffi_handle **out, void *const *comms, int n,
                               const struct ffi_ar_config *config);
 EXPORT int symtuner_ar_destroy(ffi_handle **handles, int n);
+EXPORT int symtuner_ar_reserve(ffi_handle **handles, int n, size_t bytes);
 EXPORT int symtuner_ar_all_reduce(const void *send, void *recv, size_t count, int dtype, int op,
                                   ffi_handle *handle, void *stream);
 EXPORT int symtuner_ar_all_reduce_at(const void *const *sends, void *const *recvs, size_t count,
@@ -91,6 +92,14 @@ int symtuner_ar_create(ffi_handle **out, void *const *comms, int n,
     return symtuner_ar_create_local(out, devices, n, config);
 }
 
+int symtuner_ar_reserve(ffi_handle **handles, int n, size_t bytes)
+{
+    for (int i = 0; i < n; i++)
+        if (!is_dead(handles[i]))
+            handles[i]->full = bytes == SIZE_MAX;
+    return 0;
+}
+
 int symtuner_ar_destroy(ffi_handle **handles, int n)
 {
     int result = fails("destroy") ? 1 : 0;
@@ -111,7 +120,7 @@ int symtuner_ar_destroy(ffi_handle **handles, int n)
 int symtuner_ar_all_reduce(const void *send, void *recv, size_t count, int dtype, int op,
                            ffi_handle *handle, void *stream)
 {
-    if (fails("all_reduce") || is_dead(handle))
+    if (fails("all_reduce") || is_dead(handle) || !handle->full)
         return 6;
     fake_last = (struct fake_call){
         send, recv, count, dtype, op, handle->device, stream, fake_last.calls + 1, 0};
