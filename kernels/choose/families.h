@@ -26,7 +26,7 @@ enum ar_need {
     AR_NEEDS_TWO_BUFS = 1 << 7,  /* not in place */
     AR_NEEDS_COPY = 1 << 8,      /* copy engines */
     AR_NEEDS_MULTICAST = 1 << 9, /* multicast addresses of both buffers */
-    AR_NEEDS_WORDS = 1 << 10,    /* whole 16-byte words */
+    AR_NEEDS_WORDS = 1 << 10,    /* whole 16-byte words; so are the parts of the message */
     AR_NEEDS_TMA = 1 << 11,      /* bulk copies, and room for their stages: sm_90 or later */
     AR_RUNS = 1 << 12,           /* nothing: there are kernels */
 };
@@ -59,6 +59,7 @@ struct ar_family_row {
 #define AR_MULTICAST                                                                               \
     (AR_NEEDS_RECV | AR_NEEDS_SEND | AR_NEEDS_MULTICAST | AR_NEEDS_NAN_TYPE | AR_NEEDS_SUM |       \
      AR_NEEDS_WORDS)
+#define AR_TMA_PARTS (AR_NEEDS_PEERS | AR_NEEDS_TMA | AR_NEEDS_WORDS)
 #define AR_BY_SWITCH "; the switch adds, in an order of its own"
 
 /* X(family, name, fields of struct ar_family_row) */
@@ -100,11 +101,14 @@ struct ar_family_row {
       .needs = AR_MULTICAST | AR_NEEDS_TWO_BUFS, .fallback = AR_NVLS, .unroll = AR_PULL_UNROLL,    \
       .order = AR_BY_SWITCH)                                                                       \
     X(AR_TMA, tma, .shots = 2, .form = AR_LAMPORT, .region = AR_REGION_BULK,                       \
-      .needs = AR_PULLS | AR_NEEDS_TMA, .fallback = AR_PULL, .unroll = AR_PULL_UNROLL,             \
+      .needs = AR_PULLS | AR_NEEDS_TMA, .scatter = AR_TMA_PARTS | AR_NEEDS_SEND,                   \
+      .gather = AR_TMA_PARTS | AR_NEEDS_RECV, .fallback = AR_PULL, .unroll = AR_PULL_UNROLL,       \
       .movers = 1, .shared = AR_TMA_SHARED, .ctas = 8)                                             \
     X(AR_TMA_STAGED, tma_staged, .shots = 2, .form = AR_LAMPORT, .region = AR_REGION_BULK,         \
-      .slots = 1, .needs = AR_NEEDS_PEERS | AR_NEEDS_TMA, .fallback = AR_CHUNKED, .gathers = true, \
-      .unroll = AR_PULL_UNROLL, .movers = 3, .shared = AR_TMA_SHARED, .ctas = 16)
+      .slots = 1, .needs = AR_NEEDS_PEERS | AR_NEEDS_TMA,                                          \
+      .scatter = AR_NEEDS_PEERS | AR_NEEDS_TMA, .gather = AR_NEEDS_PEERS | AR_NEEDS_TMA,           \
+      .fallback = AR_CHUNKED, .gathers = true, .unroll = AR_PULL_UNROLL, .movers = 3,              \
+      .shared = AR_TMA_SHARED, .ctas = 16)
 
 /* The families with kernels for reduce-scatter and for all-gather (kernels/device/halves): those
  * that say above what they need for it. The kernels are ar_scatter_NAME and ar_gather_NAME. */
@@ -113,13 +117,17 @@ struct ar_family_row {
     X(AR_ONE_LL128, one_ll128)                                                                     \
     X(AR_ONE_LAMPORT, one_lamport)                                                                 \
     X(AR_CHUNKED, chunked)                                                                         \
-    X(AR_PULL, pull)
+    X(AR_PULL, pull)                                                                               \
+    X(AR_TMA, tma)                                                                                 \
+    X(AR_TMA_STAGED, tma_staged)
 #define AR_GATHER_MAP(X)                                                                           \
     X(AR_ONE_LL8, one_ll8)                                                                         \
     X(AR_ONE_LL128, one_ll128)                                                                     \
     X(AR_CHUNKED, chunked)                                                                         \
     X(AR_PULL, pull)                                                                               \
-    X(AR_COPY, copy)
+    X(AR_COPY, copy)                                                                               \
+    X(AR_TMA, tma)                                                                                 \
+    X(AR_TMA_STAGED, tma_staged)
 
 enum ar_family {
 #define X(family, name, ...) family,

@@ -164,7 +164,7 @@ static bool can_run(const struct ar_ask *ask, int family)
         {AR_NEEDS_TWO_BUFS, !ask->in_place},
         {AR_NEEDS_COPY, ask->has_copy},
         {AR_NEEDS_MULTICAST, ask->has_nvls},
-        {AR_NEEDS_WORDS, ask->bytes % AR_WORD == 0},
+        {AR_NEEDS_WORDS, ar_part_bytes(ask) % AR_WORD == 0},
         {AR_NEEDS_TMA, ask->has_tma},
     };
 

@@ -40,15 +40,16 @@ __device__ __forceinline__ void barrier_init(uint64_t *barrier, int arrivals)
 /* Arrive, and expect ${bytes} more from bulk copies before the barrier's phase ends. */
 __device__ __forceinline__ void barrier_expect(uint64_t *barrier, uint32_t bytes)
 {
-    AR_TMA_ASM("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
-                   shared_address(barrier)),
-               "r"(bytes)
-               : "memory");
+    AR_TMA_ASM(
+        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+        "r"(bytes)
+        : "memory");
 }
 
 __device__ __forceinline__ void barrier_arrive(uint64_t *barrier)
 {
-    AR_TMA_ASM("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+    AR_TMA_ASM("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier))
+               : "memory");
 }
 
 /* Whether the phase of this parity has ended; waits a moment for it. */

@@ -63,6 +63,7 @@ START_TEST(test_a_kernel_without_code_for_the_collective_is_refused)
     char *m = memory[2];
 
     ck_assert_int_eq(symtuner_ar_register(handles, buffers, NULL, N, 1 << 20), ncclSuccess);
+    h->tma = true;
     for (int i = 0; i < 2 * AR_FAMILIES; i++) {
         const int f = i / 2, coll = AR_REDUCE_SCATTER + i % 2;
 

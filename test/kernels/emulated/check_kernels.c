@@ -215,8 +215,10 @@ static const char *const names[] = {"one_ll8",   "one_ll128",   "one_lamport", "
 enum { NAMES = sizeof names / sizeof *names };
 
 /* The kernels of the two halves of all-reduce. */
-static const char *const scatters[] = {"one_ll8", "one_ll128", "one_lamport", "chunked", "pull"};
-static const char *const gathers[] = {"one_ll8", "one_ll128", "chunked", "pull", "copy"};
+static const char *const scatters[] = {"one_ll8", "one_ll128", "one_lamport", "chunked",
+                                       "pull",    "tma",       "tma_staged"};
+static const char *const gathers[] = {"one_ll8", "one_ll128", "chunked",   "pull",
+                                      "copy",    "tma",       "tma_staged"};
 enum { HALVES = sizeof scatters / sizeof *scatters };
 
 /* Let two of three calls be reduce-scatters and all-gathers. */
@@ -284,6 +286,8 @@ static void make_list(struct call *list, int ranks, const char *only)
         c->apart = !c->registered && draw(&state, 2);
         if (c->coll != AR_ALL_REDUCE)
             c->count = (c->count + (size_t)ranks - 1) / (size_t)ranks;
+        if (c->coll != AR_ALL_REDUCE && strcmp(c->kernel, "tma") == 0)
+            c->count = (c->count + 15) / 16 * 16; /* parts of whole words */
         if (every_way)
             align_every_way(c);
     }
