@@ -75,5 +75,5 @@ test-ar-controls:
 
 # What nvcc made of the kernels: PTX, registers, spills. Needs no GPU.
 test-kernels:
-	$(Q)sh test/kernels/nvls-ptx.sh $(NVCC) $(AR_INC)
-	$(Q)sh test/kernels/resources.sh $(NVCC) $(AR_INC) || [ $$? = 77 ]
+	$(Q)sh test/kernels/compiled/nvls-ptx.sh $(NVCC) $(AR_INC)
+	$(Q)sh test/kernels/compiled/resources.sh $(NVCC) $(AR_INC) || [ $$? = 77 ]

@@ -1,16 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # resources.sh [-u] NVCC-COMMAND - compares registers, stack and spills of every kernel on sm_90
-# with test/kernels/resources.txt; -u rewrites that file. A difference is not an error by itself:
+# with test/kernels/compiled/resources.txt; -u rewrites that file. A difference is not an error by itself:
 # look at it, then update. Each release of nvcc has other figures: with a release other than the
 # file's it compares nothing and exits with 77.
 set -eu
 update=0
 [ "$1" = -u ] && { update=1; shift; }
 release=$("$@" --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p')
-recorded=$(sed -n '1s/^# nvcc //p' test/kernels/resources.txt)
+recorded=$(sed -n '1s/^# nvcc //p' test/kernels/compiled/resources.txt)
 if [ $update = 0 ] && [ "$release" != "$recorded" ]; then
-    echo "resources: skipped: test/kernels/resources.txt is of nvcc $recorded, this is $release"
+    echo "resources: skipped: test/kernels/compiled/resources.txt is of nvcc $recorded, this is $release"
     exit 77
 fi
 out=$(mktemp)
@@ -27,10 +27,10 @@ done | awk '
 [ -s "$out" ] || { echo "resources: ptxas said nothing"; exit 1; }
 sed -i "1i # nvcc $release" "$out"
 if [ $update = 1 ]; then
-    cp "$out" test/kernels/resources.txt
-    chmod 644 test/kernels/resources.txt
-elif ! diff -u test/kernels/resources.txt "$out"; then
-    echo "resources: kernels changed; if that is meant: sh test/kernels/resources.sh -u ..."
+    cp "$out" test/kernels/compiled/resources.txt
+    chmod 644 test/kernels/compiled/resources.txt
+elif ! diff -u test/kernels/compiled/resources.txt "$out"; then
+    echo "resources: kernels changed; if that is meant: sh test/kernels/compiled/resources.sh -u ..."
     exit 1
 else
     echo "resources: $(grep -vc '^#' "$out") kernels as recorded with nvcc $release"
