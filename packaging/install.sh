@@ -31,8 +31,8 @@ link $ar.$VERSION              $LIBDIR/$ar
 644  $build/symtuner_ar.pc     $LIBDIR/pkgconfig/
 755  $build/libsymtuner_ffi.so $LIBDIR/
 755  $build/libsymtuner_nccl.so $LIBDIR/
-644  docs/symtuner.1           $share/man/man1/
-644  docs/symtuner-rules.5     $share/man/man5/
+644  docs/man/symtuner.1       $share/man/man1/
+644  docs/man/symtuner-rules.5 $share/man/man5/
 644  packaging/completion.bash $share/bash-completion/completions/symtuner
 644  packaging/completion.zsh  $share/zsh/site-functions/_symtuner
 644  packaging/completion.fish $share/fish/vendor_completions.d/symtuner.fish

@@ -219,7 +219,7 @@ check_man_pages()
         echo "skip man pages: neither mandoc nor groff is here (apt-get install groff)"
         return
     fi
-    for page in docs/*.[1-8]; do
+    for page in docs/man/*.[1-8]; do
         grep -q "\"symtuner $version\"" "$page" || fail "$page is not of version $version"
         lint "$page" > "$work/text" 2>&1
         [ -s "$work/text" ] && { fail "$page"; sed 's/^/    /' "$work/text"; }
@@ -263,10 +263,10 @@ check_keys()
     [ "$(echo "$keys" | wc -l)" -ge 17 ] || fail "rules/keys.c: found only these keys:" $keys
     for key in $keys; do
         grep -q "\`$key\`" docs/rules.md || fail "docs/rules.md does not name the key $key"
-        sed 's/\\-/-/g' docs/symtuner-rules.5 | grep -qE "(^|[\" .])$key " ||
-            fail "docs/symtuner-rules.5 does not name the key $key"
+        sed 's/\\-/-/g' docs/man/symtuner-rules.5 | grep -qE "(^|[\" .])$key " ||
+            fail "docs/man/symtuner-rules.5 does not name the key $key"
     done
-    fine "docs/rules.md and docs/symtuner-rules.5 name all keys"
+    fine "docs/rules.md and docs/man/symtuner-rules.5 name all keys"
 }
 
 check_demo_data()

@@ -36,21 +36,21 @@ for command in $commands; do
     ok "$command --help lists options" $?
     awk -v command="$command" '
         /^\.S[SH] / { inside = ($2 == "symtuner" && $3 == command) }
-        inside' docs/symtuner.1 | sed 's/\\-/-/g' > "$work/section"
+        inside' docs/man/symtuner.1 | sed 's/\\-/-/g' > "$work/section"
     [ -s "$work/section" ]
-    ok "docs/symtuner.1 has a section for $command" $?
+    ok "docs/man/symtuner.1 has a section for $command" $?
     case $command in # these two name the options of another one
-    diff) awk '/^\.S[SH] /{inside = ($3 == "table")} inside' docs/symtuner.1 ;;
-    bench) awk '/^\.S[SH] /{inside = ($3 == "tune")} inside' docs/symtuner.1 ;;
+    diff) awk '/^\.S[SH] /{inside = ($3 == "table")} inside' docs/man/symtuner.1 ;;
+    bench) awk '/^\.S[SH] /{inside = ($3 == "tune")} inside' docs/man/symtuner.1 ;;
     esac | sed 's/\\-/-/g' >> "$work/section"
     for option in $(grep -vx help "$work/options"); do
         grep -qE -- "^\.[BT][A-Z]* --$option( |\$)" "$work/section"
-        ok "docs/symtuner.1 names --$option of $command" $?
+        ok "docs/man/symtuner.1 names --$option of $command" $?
     done
     case $command in diff | bench) continue ;; esac
     for option in $(sed -nE 's/^\.B[A-Z]* --([a-z-]+).*/\1/p' "$work/section" | sort -u); do
         grep -qx -- "$option" "$work/options"
-        ok "$command --help names --$option of docs/symtuner.1" $?
+        ok "$command --help names --$option of docs/man/symtuner.1" $?
     done
 done
 
