@@ -61,6 +61,8 @@ static inline struct st_comm *st_comm_find(const void *comm)
 {
     unsigned place = st_comm_place(comm);
 
+    if (!comm)
+        return NULL;
     for (unsigned i = 0; i < ST_COMM_PLACES; i++) {
         struct st_comm *c = atomic_load_explicit(&st_comm_table[(place + i) % ST_COMM_PLACES],
                                                  memory_order_acquire);

@@ -67,7 +67,14 @@ const struct st_kernels *st_kernels_for(const struct st_real *real)
         loaded = load();
         if (loaded && kernels.use_nccl_(real->library) == NCCL_ABI_SUCCESS)
             user = real;
+        else if (loaded)
+            st_warn_once("NCCL runs all calls: %s", kernels.error_(NULL));
     }
     pthread_mutex_unlock(&lock);
     return loaded && user == real ? &kernels : NULL;
+}
+
+bool st_kernels_loaded(void)
+{
+    return loaded;
 }

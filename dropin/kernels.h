@@ -3,7 +3,7 @@
  * kernels.h - libsymtuner_ar.so, opened when the first communicator of a process is made.
  *
  * The drop-in is built without CUDA's and NCCL's headers, so it declares what it uses of
- * include/symtuner_ar.h itself; test/kernels/check_dropin.c compares the two.
+ * include/symtuner_ar.h itself; test/dropin/headers.c compares the two.
  */
 #ifndef ST_KERNELS_H_
 #define ST_KERNELS_H_
@@ -65,5 +65,8 @@ struct st_kernels {
 /* Return the functions of the library that lies beside this one, told to use NCCL ${real}; NULL,
  * with one warning, if it cannot be loaded, and NULL for a second copy of NCCL. Threads: any. */
 const struct st_kernels *st_kernels_for(const struct st_real *real);
+
+/* Has st_kernels_for loaded the library? */
+bool st_kernels_loaded(void);
 
 #endif

@@ -8,8 +8,9 @@
 #include "dropin/meet.h"
 #include "dropin/settings.h"
 
-enum { OLDEST = 22803 }; /* the first release with the windows that our kernels use */
-enum { MOST = 16 };      /* communicators of one key in a thread: SYMTUNER_AR_MAX_RANKS */
+enum { OLDEST = 22803 };  /* the first release with the windows that our kernels use */
+enum { DONE_MS = 60000 }; /* how long one rank may be slower than another to make its handle */
+enum { MOST = 16 };       /* communicators of one key in a thread: SYMTUNER_AR_MAX_RANKS */
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
@@ -88,7 +89,9 @@ static enum st_tally_why own_reason(const struct st_real *real, int handles)
         return ST_WHY_OBSERVE;
     if (atomic_load(&st_comm_handles) + handles > settings->max_comms)
         return ST_WHY_COMMS;
-    return st_kernels_for(real) ? ST_WHY_OURS : ST_WHY_NO_KERNELS;
+    if (st_kernels_for(real))
+        return ST_WHY_OURS;
+    return st_kernels_loaded() ? ST_WHY_OTHER_NCCL : ST_WHY_NO_KERNELS;
 }
 
 static struct st_comm *record(struct st_real *real, const struct st_made *made)
@@ -143,7 +146,7 @@ static void make_handles(struct party *p)
     st_inside++;
     result = kernels->create_(handle, comm, p->n, NULL);
     made = result == NCCL_ABI_SUCCESS;
-    if (!st_meet_done(p->meet, p->n, made, ST_MEET_MS) && made) {
+    if (!st_meet_done(p->meet, p->n, made, DONE_MS) && made) {
         for (int i = 0; i < p->n; i++)
             kernels->abort_(handle[i]);
         made = false;

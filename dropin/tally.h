@@ -49,6 +49,7 @@ enum { ST_TALLY_VERSION = 1, ST_TALLY_SLOTS = 64, ST_TALLY_SIZES = 48 };
     X(SETTINGS, "a SYMTUNER_ variable has a wrong value")                                          \
     X(OLD_NCCL, "this NCCL is older than 2.28.3")                                                  \
     X(NO_KERNELS, "libsymtuner_ar.so could not be loaded")                                         \
+    X(OTHER_NCCL, "the kernels serve another NCCL of this process")                                \
     X(NONBLOCKING, "the communicator is non-blocking")                                             \
     X(ONE_RANK, "the communicator has one rank")                                                   \
     X(NOT_ONE_BOX, "the communicator has more ranks than this box has GPUs")                       \

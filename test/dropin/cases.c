@@ -74,6 +74,26 @@ static void calls(void)
     end(comm);
 }
 
+/* No communicator, or one that has ended, is NCCL's business. */
+static void strangers(void)
+{
+    void *comm[2], *stranger = &comm;
+    int error = 0;
+
+    for (int i = 0; i < 2; i++) {
+        MUST(n.f.AllReduce(a, b, 8, F32, SUM, NULL, NULL) == 0);
+        MUST(n.f.Broadcast(a, b, 8, F32, 0, NULL, NULL) == 0);
+        MUST(n.f.CommGetAsyncError(NULL, &error) == 0);
+        n.f.GroupStart();
+        MUST(n.f.AllReduce(a, b, 9, F32, SUM, stranger, NULL) == 0);
+        MUST(n.f.Send(a, 9, F32, 0, stranger, NULL) == 0);
+        n.f.GroupEnd();
+        SAID(n.record, "AllReduce:8 Broadcast:8 GroupStart AllReduce:9 Send:9 GroupEnd ");
+        make(comm);
+        end(comm);
+    }
+}
+
 static void groups(void)
 {
     void *comm[2], *other[2];
@@ -351,8 +371,9 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } cases[] = {{"calls", calls}, {"groups", groups}, {"life", life},   {"windows", windows},
-                 {"two", two},     {"many", many},     {"trace", trace}, {"symbols", symbols}};
+    } cases[] = {{"calls", calls}, {"strangers", strangers}, {"groups", groups},
+                 {"life", life},   {"windows", windows},     {"two", two},
+                 {"many", many},   {"trace", trace},         {"symbols", symbols}};
 
     MUST(argc == 3);
     if (strcmp(argv[2], "linked") == 0)

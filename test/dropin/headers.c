@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_dropin.c - what the drop-in declares of include/symtuner_ar.h by itself is the same. */
+/* headers.c, of check-ar - what the drop-in declares of include/symtuner_ar.h by itself is the same. */
 #include <check.h>
 #include <nccl.h>
 
@@ -13,7 +13,8 @@
                        sizeof(((ours *)0)->our_member) == sizeof(((theirs *)0)->member),           \
                    #theirs "." #member)
 
-_Static_assert(sizeof(struct st_plan) == sizeof(struct symtuner_ar_plan), "struct symtuner_ar_plan");
+_Static_assert(sizeof(struct st_plan) == sizeof(struct symtuner_ar_plan),
+               "struct symtuner_ar_plan");
 SAME(struct st_plan, size, struct symtuner_ar_plan, size);
 SAME(struct st_plan, kernel, struct symtuner_ar_plan, kernel);
 SAME(struct st_plan, why, struct symtuner_ar_plan, why);
