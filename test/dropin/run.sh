@@ -95,6 +95,59 @@ if [ $san = 0 ]; then
         fail "a wrong path breaks the program"
 fi
 
+# --- symtuner run ----------------------------------------------------------------------------------
+mkdir "$work/bin" "$work/lib" && cp "$here/../symtuner" "$work/bin/" && cp "$so" "$here/libsymtuner_ar.so" "$work/lib/"
+# job WHAT STATUS OPTIONS -- PROGRAM: the lines of stdin must be the whole of stderr
+job()
+{
+    what=$1 status=$2
+    shift 2
+    LD_LIBRARY_PATH=$here/first "$work/bin/symtuner" run --only dropin "$@" > "$work/out" 2> "$work/err"
+    got=$?
+    sed 's/([0-9]*)/(N)/' "$work/err" | diff "$work/want" - || fail "symtuner run: $what"
+    [ $got = "$status" ] || fail "symtuner run: $what: exit status $got, not $status"
+}
+cat > "$work/two" <<'X'
+for rank in 0 1; do "$1" "$2" 2 $rank & done
+wait
+X
+cat > "$work/want" <<'X'
+symtuner run: drop-in
+symtuner run: 2 processes called NCCL 2.28.9
+  allreduce            2 calls    128 B   all by our kernels
+X
+job 'two ranks' 0 -- sh "$work/two" "$here/ranks" "$$-r1"
+cat > "$work/want" <<'X'
+symtuner run: drop-in
+symtuner run: 1 process called NCCL 2.28.9
+  allreduce             1 call     64 B   all by our kernels
+  broadcast             1 call     32 B   none by our kernels
+  NCCL ran 1 call: there is no kernel for this collective
+X
+job 'a loader, and SIGKILL' 137 -- "$here/ranks" loader ''
+cat > "$work/want" <<'X'
+symtuner run: drop-in
+symtuner run: 2 processes called NCCL 2.28.9
+  allreduce            2 calls    128 B   none by our kernels
+  NCCL ran 2 calls: SYMTUNER_ONLY leaves this collective out
+X
+job 'other collectives only' 0 --only dropin,allgather -- sh "$work/two" "$here/ranks" "$$-r2"
+echo 'symtuner run: drop-in; all of it off: SYMTUNER_MODE=off' > "$work/want"
+job 'off' 0 --off -- sh "$work/two" "$here/ranks" "$$-r3"
+cat > "$work/want" <<'X'
+symtuner run: drop-in
+symtuner run: 2 processes called NCCL 2.28.9
+  allreduce            8 calls    512 B   all by our kernels
+  2 calls by our kernels went into CUDA graphs, and count once however often these run
+  4 calls ran both ways, and 0 differed
+X
+VERIFY=1 job 'verify' 0 --verify 2 -- sh "$work/two" "$here/ranks" "$$-r4"
+cat > "$work/want" <<'X'
+symtuner run: drop-in
+symtuner run: no process made an NCCL communicator under the drop-in
+X
+job 'no NCCL' 0 -- "$here/ranks" none
+
 # --- beside another preload ------------------------------------------------------------------------
 # In front of ours it sees every call, behind ours only those that are NCCL's.
 PRELOAD="$here/preload.so $so" under "$here/ranks" "$$-p1" 1 0 > "$work/out" 2>&1

@@ -37,5 +37,5 @@ $(DI_PROGRAMS): $(DI)/%: test/dropin/%.c test/dropin/play.c test/dropin/play.h $
 
 TEST_ALSO += test-dropin
 test-dropin: $(DI_NCCL) $(DI)/libsymtuner_ar.so $(DI)/libsymtuner_nccl.so $(DI)/preload.so $(DI)/first/libcuda.so.1 \
-             $(DI_PROGRAMS)
+             $(DI_PROGRAMS) $(B)/symtuner
 	$(Q)sh test/dropin/run.sh $(B)
