@@ -284,7 +284,7 @@ check_demo_data()
 # Check that each picture is what its script draws.
 check_pictures()
 {
-    for script in docs/design.sh bench/gain.sh; do
+    for script in test/design.sh bench/gain.sh; do
         picture=docs/$(basename "$script" .sh).svg
         [ "$picture" = docs/gain.svg ] && ! command -v xz > /dev/null &&
             { echo "skip $picture: no xz here"; continue; }

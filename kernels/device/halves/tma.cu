@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tma.cu - the reduce-scatter and the all-gather of tma.cuh. Parts are whole words, and begin at
  * multiples of 16 bytes in the registered buffers. */
-#include "kernels/device/tma.cuh"
+#include "kernels/device/tma/tma.cuh"
 
 extern "C" const struct ar_kernel_row ar_scatter_tma = {{
     AR_TMA_FAST(ar::sum_f32, AR_REDUCE_SCATTER),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * emulate_tma.h - shared memory, barriers and bulk copies for the emulation (emulate.h): what
- * kernels/device/tma_ptx.cuh has for GPUs. Copies happen as late, and in as odd an order, as the
+ * kernels/device/tma/tma_ptx.cuh has for GPUs. Copies happen as late, and in as odd an order, as the
  * kernel's waits allow. Missing proxy fences do not show.
  */
 #ifndef ST_TEST_EMULATE_TMA_H_

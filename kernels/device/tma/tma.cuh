@@ -20,7 +20,7 @@
 #define AR_TMA_CUH_
 
 #include "kernels/device/pull.cuh"
-#include "kernels/device/tma_ptx.cuh"
+#include "kernels/device/tma/tma_ptx.cuh"
 
 namespace ar
 {

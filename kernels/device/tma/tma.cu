@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tma.cu - the all-reduce of tma.cuh. */
-#include "kernels/device/tma.cuh"
+#include "kernels/device/tma/tma.cuh"
 
 extern "C" const struct ar_kernel_row ar_kernels_tma = {{
     AR_TMA_FAST(ar::sum_f32, AR_ALL_REDUCE),

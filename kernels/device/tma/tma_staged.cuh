@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tma_staged.cuh - chunked.cu's kernels for few blocks: TMA moves the data, and most threads only
+ * add. They need no registered buffer.
+ *
+ *   push    warp 0   chunk of in[shard o] -> shared -> slot at owner o, then REDUCE flag
+ *   own     warp 1   REDUCE flags; my tile and those in my slots -> shared
+ *           warps 3+ add them up
+ *           warp 1   sum -> out, and -> every rank's gather slot (or recv, if the peers map it),
+ *                    then GATHER flag
+ *   fetch   warp 2   GATHER flag; chunk of my gather slot -> shared -> out
+ *
+ * That is an all-reduce. A reduce-scatter has no fetch and no GATHER flag. In an all-gather there is
+ * nothing to add: each rank pushes its part to all peers, and fetches theirs after the REDUCE flags.
+ * Both end with a barrier, so that no rank pushes data of the next call into a slot that is still
+ * read; in an all-reduce the GATHER flags say that.
+ *
+ * One thread of each of these warps moves data, through a ring of its own. Flags count chunks. To
+ * raise one, a thread waits until its copies are complete; so it does that for several chunks at a
+ * time, and for copies that are some time ago. Why one set of scratch is enough, and why it works
+ * in place, is as in chunked.cu.
+ *
+ * TMA needs addresses at multiples of 16 bytes. Where this rank's in or out has another alignment,
+ * warps load and store what TMA cannot, also the last bytes of a message. The other ranks do
+ * not notice.
+ */
+#ifndef AR_TMA_STAGED_CUH_
+#define AR_TMA_STAGED_CUH_
+
+#include "kernels/device/tma/staged_fetch.cuh"
+#include "kernels/device/tma/staged_own.cuh"
+#include "kernels/device/tma/staged_push.cuh"
+
+namespace ar
+{
+
+template <class R, int N, int Coll>
+__global__ void __launch_bounds__(AR_TMA_THREADS, 1)
+    tma_staged(const __grid_constant__ ar_args args)
+{
+    AR_SHARED(shared);
+    const int warp = (int)threadIdx.x / 32;
+    const bool lane0 = threadIdx.x % 32 == 0;
+    char *const moves = shared + AR_TMA_SUMS * AR_TMA_TILES;
+    uint64_t *const barriers = (uint64_t *)(shared + AR_TMA_STAGES * AR_TMA_TILES);
+    volatile uint32_t *const stop = (volatile uint32_t *)(barriers + AR_TMA_BARRIERS / 8 - 1);
+    const sum_ring sums = {shared, AR_TMA_TILES, barriers, barriers + AR_TMA_SUMS};
+    const move_ring out = {moves, AR_TMA_CHUNK, barriers + 2 * AR_TMA_SUMS, NULL};
+    const move_ring in = {moves + AR_TMA_MOVES * AR_TMA_CHUNK, AR_TMA_CHUNK,
+                          barriers + 2 * AR_TMA_SUMS + AR_TMA_MOVES, NULL};
+    spin_limit wait;
+
+    if (threadIdx.x == 0) {
+        *stop = 0;
+        sums.init((int)blockDim.x / 32 - 3);
+        out.init(0);
+        in.init(0);
+    }
+    await_previous_kernel(args);
+
+    call_counters counters(args);
+    const staged_call<Coll> call(args, counters.epoch);
+    const bool alive = !__syncthreads_or(counters.dead);
+
+    stall(args, counters.epoch, 1 + warp);
+    if (alive && warp == 0) {
+        fence_async();
+        push(call, out);
+    } else if (alive && warp == 1 && lane0 && Coll != AR_ALL_GATHER) {
+        fence_async();
+        if (!own<R>(call, sums, wait))
+            *stop = 1;
+    } else if (alive && warp == 2 && Coll != AR_REDUCE_SCATTER) {
+        const bool fetches = Coll == AR_ALL_GATHER || args.staged;
+        bool right = true;
+
+        if (fetches && args.out_align != AR_WORD)
+            right = fetch_slowly(call, wait);
+        else if (fetches && lane0)
+            right = fetch(call, in, wait);
+        if (lane0 && !(right && fetch_tail(call, wait)))
+            *stop = 1;
+    } else if (alive && warp >= 3) {
+        if constexpr (Coll == AR_ALL_GATHER)
+            keep_own(call);
+        else
+            add<R, N>(call, sums, stop);
+    }
+    counters.book_in(args);
+#ifndef ST_BREAK_LEAVE
+    if (Coll != AR_ALL_REDUCE && alive && *stop == 0) {
+        raise_flags(args, AR_FLAG_LEAVE, ar_flag_step(counters.epoch, 1));
+        await_flags(args, AR_FLAG_LEAVE, ar_flag_step(counters.epoch, 1), wait);
+    }
+#endif
+    counters.publish(args);
+}
+
+} // namespace ar
+
+/* The kernels of one reducer. */
+#define AR_TMA_STAGED_FAST(R, coll)                                                                \
+    {                                                                                              \
+        (const void *)&ar::tma_staged<R, 0, coll>, (const void *)&ar::tma_staged<R, 2, coll>,      \
+            (const void *)&ar::tma_staged<R, 4, coll>                                              \
+    }
+#define AR_TMA_STAGED_SMALL(R, coll)                                                               \
+    {                                                                                              \
+        (const void *)&ar::tma_staged<R, 0, coll>                                                  \
+    }
+
+#endif
