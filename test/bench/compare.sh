@@ -117,6 +117,17 @@ compare --ranks 2 --max 1K --rounds 1 --types bf16 --cold 0 --extra 1 --modes th
 said "peers: none"
 rows ours 5 # bf16 sum, i32, f64, max, min
 
+for coll in reduce_scatter all_gather; do
+    compare --coll $coll --extra 0 --cold 0 --ranks 2,4 --max 8K --rounds 1 --types bf16 --only "$own,vllm" \
+        --peers "$folder/good" --modes threads
+    said "2 t bf16 $coll warm 8K |"
+    said "4 t bf16 $coll warm 1K |"
+    rows ours 8
+    rows sym 8
+    rows vllm 0 # peers reduce only
+done
+refuses 2 '[-]-coll all_gather: takes one collective, and goes without --extra' --coll all_gather
+refuses 2 '"scan" is none of reduce_scatter all_gather' --coll scan --extra 0
 compare --odd --ranks 2 --max 8K --rounds 1 --types bf16 --modes procs --only ours,staged,general
 said "2 p bf16 sum warm 1K+2 |"
 said "2 p bf16 sum warm 8K+2 |"

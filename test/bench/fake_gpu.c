@@ -70,6 +70,14 @@ static void reduce(const void *send, void *recv, size_t count, ncclDataType_t ty
     }
 }
 
+static void gather(const void *send, void *recv, size_t count, ncclDataType_t type)
+{
+    size_t bytes = count * (type == ncclBfloat16 ? 2 : 4);
+
+    for (int r = 0; r < ranks && !capturing; r++)
+        memcpy((char *)recv + (size_t)r * bytes, send, bytes);
+}
+
 /* ---- CUDA ---- */
 #define DOES_NOTHING(name, ...)                                                                    \
     cudaError_t name(__VA_ARGS__)                                                                  \
@@ -206,6 +214,20 @@ ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataT
     return ncclSuccess;
 }
 
+ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count, ncclDataType_t type,
+                               ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
+{
+    reduce(send, recv, count, type, op);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, ncclDataType_t type,
+                           ncclComm_t comm, cudaStream_t stream)
+{
+    gather(send, recv, count, type);
+    return ncclSuccess;
+}
+
 /* ---- libsymtuner_ar.so ---- */
 ncclResult_t symtuner_ar_create(symtuner_ar **handles, const ncclComm_t *comms, int n,
                                 const struct symtuner_ar_config *config)
@@ -232,14 +254,29 @@ ncclResult_t symtuner_ar_all_reduce(const void *send, void *recv, size_t count, 
     return ncclSuccess;
 }
 
+ncclResult_t symtuner_ar_reduce_scatter(const void *send, void *recv, size_t count,
+                                        ncclDataType_t type, ncclRedOp_t op, symtuner_ar *handle,
+                                        cudaStream_t stream)
+{
+    reduce(send, recv, count, type, op);
+    return ncclSuccess;
+}
+
+ncclResult_t symtuner_ar_all_gather(const void *send, void *recv, size_t count, ncclDataType_t type,
+                                    symtuner_ar *handle, cudaStream_t stream)
+{
+    gather(send, recv, count, type);
+    return ncclSuccess;
+}
+
 ncclResult_t symtuner_ar_status(symtuner_ar *handle)
 {
     return ncclSuccess;
 }
 
-ncclResult_t symtuner_ar_query(const void *send, const void *recv, size_t count,
-                               ncclDataType_t type, ncclRedOp_t op, symtuner_ar *handle,
-                               struct symtuner_ar_plan *plan)
+ncclResult_t symtuner_ar_query_coll(int coll, const void *send, const void *recv, size_t count,
+                                    ncclDataType_t type, ncclRedOp_t op, symtuner_ar *handle,
+                                    struct symtuner_ar_plan *plan)
 {
     return ncclInvalidUsage; /* so ar_compare prints its own name of the kernel */
 }

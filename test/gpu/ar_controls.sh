@@ -4,7 +4,7 @@
 # Each build of libsymtuner_ar.so below lacks one guard (-DST_BREAK_NAME in kernels/), and its
 # kernels pause where a race would show (-DST_TESTING). ar_fuzz must fail with every build that
 # lacks a guard, and must pass with the build that only has the pauses. The last guard, LOOK, costs
-# time when it is missing, not wrong bytes, so ar_late must find that. To build 18 libraries takes
+# time when it is missing, not wrong bytes, so ar_late must find that. To build 25 libraries takes
 # all cores a minute, so this runs only with AR_CONTROLS=1 (AR_CONTROLS=build: only build).
 # Otherwise, and where this box cannot run it, exit 77 with the reason.
 #   AR_CONTROL_CALLS  random calls (20000)    AR_STALL_US  longest pause in us (30)
@@ -21,9 +21,9 @@ fi
 command -v "${NVCC:-nvcc}" > /dev/null || skip "no nvcc"
 
 # Columns: NAME, kernel that ar_fuzz calls (any: all kernels, with a process per rank; /overlap:
-# with SYMTUNER_AR_OVERLAP=2), ranks, what is missing. PREVIOUS shows only with overlap 2: with 1
-# the next kernel starts after the previous one has ended, of which only the last stores might be
-# missing. EPOCH lacks two guards, since each of them alone is enough: a cleared LL8 slot has no old
+# with SYMTUNER_AR_OVERLAP=2; /COLLECTIVE: another one than all_reduce), ranks, what is missing.
+# PREVIOUS shows only with overlap 2: with 1 the next kernel starts after the previous one has
+# ended, of which only the last stores might be missing. EPOCH lacks two guards, since each of them alone is enough: a cleared LL8 slot has no old
 # flag, and an old flag differs from that of a new epoch.
 cat > "$work/list" <<END
 plain         one_lamport 2 nothing: pauses alone
@@ -36,6 +36,9 @@ plain         pull        2 nothing: pauses alone
 plain         tma         2 nothing: pauses alone
 plain         tma_staged  2 nothing: pauses alone
 plain         copy        2 nothing: pauses alone
+plain         chunked/reduce_scatter 2 nothing: pauses alone
+plain         chunked/all_gather 2 nothing: pauses alone
+plain         copy/all_gather 2 nothing: pauses alone
 plain         any         2 nothing: pauses alone
 plain         any         4 nothing: pauses alone
 plain         one_lamport 4 nothing: pauses alone
@@ -67,6 +70,11 @@ FULL          tma         2 the threads add before the tiles are there
 DONE          tma         2 the sum is stored before it is there
 STAGE         tma         2 a stage is filled again before it has been read
 PENDING       tma_staged  2 the flag is raised before the chunk has arrived
+PARTS         chunked/reduce_scatter 2 no wait for the peers' parts
+PARTS         chunked/all_gather 2 no wait for the peers' parts
+SLOTS         chunked/reduce_scatter 2 no wait until all slots have been read
+SLOTS         chunked/all_gather 2 no wait until all slots have been read
+FETCH         copy/all_gather 2 no wait until the peers' send is ready
 FENCE         chunked     2 no fence between data and flag
 ALLWORDS      one_lamport 2 one of the four 32-bit words of a packet is looked at
 ORDER         one_lamport 4 own input first instead of the common order
@@ -97,8 +105,11 @@ wait
 # run GPUS NAME KERNEL RANKS WHAT...: run one line of the list, and write one line of the report to
 # stdout
 run() {
-    here=$1 name=$2 kernel=${3%/overlap} ranks=$4 number=$calls
-    overlap=$([ "$kernel" = "$3" ] || echo SYMTUNER_AR_OVERLAP=2)
+    here=$1 name=$2 kernel=${3%/*} ranks=$4 number=$calls overlap='' coll=all_reduce
+    case $3 in
+    */overlap) overlap=SYMTUNER_AR_OVERLAP=2 ;;
+    */*) coll=${3#*/} ;;
+    esac
     shift 4
     lib=$(find "$build/controls/$name" -name libsymtuner_ar.so | head -1)
     [ -n "$lib" ] || { echo "NOT CAUGHT: $name ($*): no such build"; return; }
@@ -109,7 +120,7 @@ run() {
         stall=0
         set -- "$*" ar_late --ranks "$ranks" --stop 1 ;;
     any) set -- "$*" ar_fuzz --mode procs --ranks "$ranks" --calls "$((calls / 2))" --limit 60 --say 0 ;;
-    *) set -- "$*" ar_fuzz --mode local --kernel "$kernel" --ranks "$ranks" --calls "$number" \
+    *) set -- "$*" ar_fuzz --mode local --kernel "$kernel" --coll "$coll" --ranks "$ranks" --calls "$number" \
         --most 1048576 --timeout 1000 --limit 60 --say 0 ;;
     esac
     missing=$1 program=$2
@@ -119,7 +130,7 @@ run() {
         LD_LIBRARY_PATH="$(dirname "$lib"):${LD_LIBRARY_PATH:-}" "$build/$program" "$@" 2>&1)
     status=$?
     said=$(echo "$said" | grep SLOW || echo "$said")
-    said="$name, $kernel${overlap:+ with overlap}, $ranks ranks ($missing): $(echo "$said" | head -1 | cut -c1-220)"
+    said="$name, $kernel${overlap:+ with overlap}, $coll, $ranks ranks ($missing): $(echo "$said" | head -1 | cut -c1-220)"
     case $name/$status in
     plain/0) echo "right: $said" ;;
     plain/*) echo "FAILED: $said" ;;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuzz.c - random all-reduces on real GPUs; the GPU checks every byte of every result.
+ * fuzz.c - random calls on real GPUs; the GPU checks every byte of every result.
  *
  *   ar_fuzz [--ranks N] [--mode local|threads|procs] [--calls 100000] [--seed N] [--kernel NAME]
  *           [--host 0|1] [--gpus N] [--most BYTES] [--timeout MS] [--limit SECONDS] [--say 0|1]
  *           [--fork 0|1] [--nonblocking 0|1]
+ *           [--coll all|all_reduce|reduce_scatter|all_gather]
  *
  * --mode local makes groups with symtuner_ar_create_local and runs a thread per rank. --mode
  * threads and procs make groups from an ncclComm_t and run threads of one process, or one process
@@ -12,12 +13,12 @@
  * the threads in this process, for tools that do not follow a fork. --nonblocking 1: make
  * communicators with blocking = 0, and pass them to the library while NCCL is still making them.
  *
- * Drawn at random, and the same on all ranks: type, operator, count, placement (plain, registered,
+ * Drawn at random, and the same on all ranks: collective, type, operator, count, placement (plain, registered,
  * in place, local: by lists of all ranks' addresses), alignment (in plain buffers it differs by
  * rank), stream, one call or up to 4 in a row, eager or captured (up to 4 graphs at a time, of 1 to
  * 28 calls, replayed in any order), kernel, blocks and threads. Drawn by each rank for itself:
  * pauses before a call, and kernels that occupy SMs. fuzz.h says how a rank checks a call; besides,
- * all ranks must get the same bytes.
+ * all ranks must get the same bytes, but of a reduce-scatter.
  *
  * The phases: everything mixed; counters that cross 2^32; counters that start at the last value
  * that symtuner_ar_create() accepts; a handle made for one stream but used on several; two groups

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuzz.h - what the host and the GPU side of the all-reduce test share.
+ * fuzz.h - what the host and the GPU side of the test of random calls share.
  *
  * Three launches on one stream test a call. fuzz_prepare writes this rank's input, and poisons the
- * output and the bytes around it. The all-reduce follows. Then fuzz_verify overwrites the input,
- * and compares the output, bit by bit, with the sum of all ranks' inputs in the order of
- * test/kernels/reference.h; every rank can compute the inputs of all ranks. Several calls may be
+ * output and the bytes around it. The call follows. Then fuzz_verify overwrites the input, and
+ * compares the output, bit by bit, with the sum of all ranks' inputs in the order of
+ * test/kernels/reference.h, or in an all-gather with the inputs themselves; every rank can compute
+ * the inputs of all ranks. Several calls may be
  * prepared, then run in a row, then verified in that order. The data depend on a counter in device
  * memory, so a graph gets new data in each replay.
  */
@@ -38,8 +39,11 @@ struct fuzz_lane {
 };
 
 struct fuzz_call {
-    char *send, *recv; /* equal: in place */
-    size_t count;
+    char *send, *recv;
+    int coll;     /* enum symtuner_ar_coll */
+    int in_place; /* the shorter buffer is a part of the longer one, or both are the same */
+    size_t count; /* of one part; of the message in all-reduce */
+    size_t sent, received;                /* elements of send, of recv */
     int type, op, data, ranks, me, bytes; /* type, op: NCCL's numbers; bytes: of one element */
     unsigned tag;
     unsigned ahead; /* calls of this lane that were prepared before this one and not verified yet */

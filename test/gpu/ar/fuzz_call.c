@@ -60,16 +60,16 @@ static void ask(struct rank *r, symtuner_ar *h, struct drawn *d)
 
     d->plan.size = sizeof d->plan;
     AR(symtuner_ar_force(h, d->kernel, d->ctas, d->threads), h);
-    if (symtuner_ar_query(c->send, c->recv, c->count, (ncclDataType_t)c->type, (ncclRedOp_t)c->op,
-                          h, &d->plan) == ncclSuccess) {
+    if (symtuner_ar_query_coll(c->coll, c->send, c->recv, c->count, (ncclDataType_t)c->type,
+                               (ncclRedOp_t)c->op, h, &d->plan) == ncclSuccess) {
         if (d->kernel != NULL && strcmp(d->plan.kernel, d->kernel) != 0)
             team_fail(team, "%s would run where %s was asked for", d->plan.kernel, d->kernel);
         return;
     }
     d->kernel = NULL;
     AR(symtuner_ar_force(h, NULL, d->ctas, d->threads), h);
-    AR(symtuner_ar_query(c->send, c->recv, c->count, (ncclDataType_t)c->type, (ncclRedOp_t)c->op, h,
-                         &d->plan),
+    AR(symtuner_ar_query_coll(c->coll, c->send, c->recv, c->count, (ncclDataType_t)c->type,
+                              (ncclRedOp_t)c->op, h, &d->plan),
        h);
 }
 
@@ -81,7 +81,8 @@ static void draw_kernel(struct rank *r, symtuner_ar *h, int bounded, struct draw
     int threads = fuzz_draw(&r->common, 3) ? 64 << fuzz_draw(&r->common, 5) : 0;
     int free_choice = fuzz_draw(&r->common, 3) == 0, names = 0;
     /* at most 64 words of 16 bytes for each thread, or one call would take as long as thousands */
-    size_t least = c->count * (size_t)c->bytes / (1024 * (size_t)(threads == 0 ? 64 : threads));
+    size_t least = (c->sent > c->received ? c->sent : c->received) * (size_t)c->bytes /
+                   (1024 * (size_t)(threads == 0 ? 64 : threads));
     const char *name;
 
     while (symtuner_ar_kernel_name(names) != NULL)
@@ -129,9 +130,19 @@ static void draw_call(struct rank *r, int lane, int lists, int k, int n, struct 
     if (fuzz_draw(&r->common, 2))
         c->type = fuzz_draw(&r->common, 2) ? 9 : 7; /* bf16, f32 */
     c->op = fuzz_draw(&r->common, 2) ? (int)fuzz_draw(&r->common, 5) : 0;
+    c->coll = lists ? SYMTUNER_AR_ALL_REDUCE : option.coll;
+    if (c->coll < 0)
+        c->coll = (int)fuzz_draw(&r->common, 3);
+    if (c->coll == SYMTUNER_AR_ALL_GATHER)
+        c->op = 0;
+    c->in_place = in_place;
     c->bytes = sizes[c->type];
     c->count = draw_bytes(r, n > 1 && option.most > BEHIND_BYTES ? BEHIND_BYTES : option.most) /
                (size_t)c->bytes;
+    if (c->coll != SYMTUNER_AR_ALL_REDUCE)
+        c->count /= (size_t)option.ranks;
+    c->sent = c->count * (size_t)(c->coll == SYMTUNER_AR_REDUCE_SCATTER ? option.ranks : 1);
+    c->received = c->count * (size_t)(c->coll == SYMTUNER_AR_ALL_GATHER ? option.ranks : 1);
     reals = c->type >= 6; /* f16, f32, f64, bf16, f8 */
     c->data = reals ? (int)fuzz_draw(&r->common, c->op == 0 || c->op == 4 ? 3 : 2) : FUZZ_EXACT;
     c->ranks = option.ranks;
@@ -150,6 +161,10 @@ static void draw_call(struct rank *r, int lane, int lists, int k, int n, struct 
     }
     c->send = r->buffer[from][0] + at[0];
     c->recv = in_place ? c->send : r->buffer[to][1] + at[1];
+    if (in_place && c->coll == SYMTUNER_AR_REDUCE_SCATTER)
+        c->recv += (size_t)r->me * c->count * (size_t)c->bytes;
+    if (in_place && c->coll == SYMTUNER_AR_ALL_GATHER)
+        c->send += (size_t)r->me * c->count * (size_t)c->bytes;
 }
 
 /* Return the address on rank ${peer} that corresponds to ${p} on this rank. */
@@ -165,13 +180,19 @@ static char *same_place(const struct rank *r, const char *p, int peer)
     return NULL;
 }
 
-/* Call the all-reduce. ${lists}: pass the addresses of all ranks. */
-static ncclResult_t reduce(struct rank *r, const struct fuzz_call *c, int lists, symtuner_ar *h,
-                           cudaStream_t stream)
+/* Make the call. ${lists}: pass the addresses of all ranks. */
+static ncclResult_t make(struct rank *r, const struct fuzz_call *c, int lists, symtuner_ar *h,
+                         cudaStream_t stream)
 {
     const void *sends[MOST_RANKS];
     void *recvs[MOST_RANKS];
 
+    if (c->coll == SYMTUNER_AR_REDUCE_SCATTER)
+        return symtuner_ar_reduce_scatter(c->send, c->recv, c->count, (ncclDataType_t)c->type,
+                                          (ncclRedOp_t)c->op, h, stream);
+    if (c->coll == SYMTUNER_AR_ALL_GATHER)
+        return symtuner_ar_all_gather(c->send, c->recv, c->count, (ncclDataType_t)c->type, h,
+                                      stream);
     if (!lists)
         return symtuner_ar_all_reduce(c->send, c->recv, c->count, (ncclDataType_t)c->type,
                                       (ncclRedOp_t)c->op, h, stream);
@@ -190,6 +211,7 @@ static void take_note(struct rank *r, const struct drawn *d, int lane, int captu
     static const char *const types[] = {"i8",  "u8",  "i32", "u32",  "i64",  "u64",
                                         "f16", "f32", "f64", "bf16", "e4m3", "e5m2"};
     static const char *const ops[] = {"sum", "prod", "max", "min", "avg"};
+    static const char *const colls[] = {"all-reduce", "reduce-scatter", "all-gather"};
     const struct fuzz_call *c = &d->c;
     unsigned char *number = &r->kernel[c->tag % NOTES];
 
@@ -198,10 +220,10 @@ static void take_note(struct rank *r, const struct drawn *d, int lane, int captu
     if (c->count == 0) /* an empty call runs no kernel, and gets this number */
         *number = MOST_KERNELS - 1;
     snprintf(r->note[c->tag % NOTES], sizeof r->note[0],
-             "%s %dx%d %s %s count %zu at %u/%u%s data %d lane %d%s%s, %u of %d", d->plan.kernel,
-             d->plan.ctas, d->plan.threads, types[c->type], ops[c->op], c->count,
+             "%s %s %dx%d %s %s count %zu at %u/%u%s data %d lane %d%s%s, %u of %d", colls[c->coll],
+             d->plan.kernel, d->plan.ctas, d->plan.threads, types[c->type], ops[c->op], c->count,
              (unsigned)(uintptr_t)c->send % 16, (unsigned)(uintptr_t)c->recv % 16,
-             c->send == c->recv ? " in place" : "", c->data, lane, captured ? " in a graph" : "",
+             c->in_place ? " in place" : "", c->data, lane, captured ? " in a graph" : "",
              d->lists ? " by lists" : "", c->ahead + 1, n);
 }
 
@@ -217,7 +239,8 @@ int fuzz_call_some(struct rank *r, int lane, int captured, int bounded)
         d->lists = option.local && !option.host && fuzz_draw(&r->common, 4) == 0;
         draw_call(r, lane, d->lists, k, n, &d->c);
         draw_kernel(r, h, bounded, d);
-        if (strcmp(d->plan.kernel, "nccl") == 0 || strncmp(d->plan.kernel, "nvls", 4) == 0)
+        if (d->c.coll != SYMTUNER_AR_ALL_GATHER &&
+            (strcmp(d->plan.kernel, "nccl") == 0 || strncmp(d->plan.kernel, "nvls", 4) == 0))
             d->c.data = FUZZ_EXACT; /* NCCL and the switch add in another order */
         take_note(r, d, lane, captured, n);
         CUDA(fuzz_prepare(&d->c, r->stream[lane]));
@@ -228,7 +251,7 @@ int fuzz_call_some(struct rank *r, int lane, int captured, int bounded)
         AR(symtuner_ar_force(h, d->kernel, d->ctas, d->threads), h);
         if (fuzz_draw(&r->own, 12) == 0)
             CUDA(fuzz_stall(fuzz_draw(&r->own, 40), r->stream[lane]));
-        AR(reduce(r, &d->c, d->lists, h, r->stream[lane]), h);
+        AR(make(r, &d->c, d->lists, h, r->stream[lane]), h);
     }
     for (int k = 0; k < n; k++)
         CUDA(fuzz_verify(&drawn[k].c, r->stream[lane]));

@@ -10,6 +10,8 @@
 /* ncclDataType_t and ncclRedOp_t */
 enum { I8, U8, I32, U32, I64, U64, F16, F32, F64, BF16, E4M3, E5M2 };
 enum { SUM, PROD, MAX, MIN, AVG };
+/* enum symtuner_ar_coll */
+enum { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER };
 
 static __device__ unsigned mix(unsigned h)
 {
@@ -183,20 +185,45 @@ static __device__ unsigned long long get(const char *p, int bytes, size_t i)
                         : ((const unsigned long long *)p)[i];
 }
 
+/* The buffer around which no byte may change: recv, or what it is a part of. */
+static __device__ char *guarded(const fuzz_call &c)
+{
+    return c.in_place && c.coll == REDUCE_SCATTER ? c.send : c.recv;
+}
+
+static __device__ size_t guarded_bytes(const fuzz_call &c)
+{
+    return (c.in_place && c.coll == REDUCE_SCATTER ? c.sent : c.received) * c.bytes;
+}
+
+/* In place: whether element ${i} of recv is input. */
+static __device__ bool is_send(const fuzz_call &c, size_t i)
+{
+    return c.coll != ALL_GATHER || i / c.count == (size_t)c.me;
+}
+
+/* All-gather: is element ${i} of the output, ${got}, the bits that were sent? */
+static __device__ bool same(const fuzz_call &c, unsigned seed, size_t i, unsigned long long got,
+                            unsigned long long *want)
+{
+    *want = input(c, (int)(i / c.count), place(seed, i % c.count));
+    return got == *want;
+}
+
 static __global__ void prepare(const __grid_constant__ fuzz_call c)
 {
     size_t at = blockIdx.x * (size_t)blockDim.x + threadIdx.x,
            step = gridDim.x * (size_t)blockDim.x;
     unsigned seed = seed_of(c, c.lane->counter + c.ahead);
 
-    for (size_t i = at; i < c.count; i += step)
+    for (size_t i = at; i < c.sent; i += step)
         put(c.send, c.bytes, i, input(c, c.me, place(seed, i)));
-    if (c.send != c.recv)
-        for (size_t i = at; i < c.count; i += step)
+    for (size_t i = at; i < c.received; i += step)
+        if (!c.in_place || !is_send(c, i))
             put(c.recv, c.bytes, i, ~0ull);
     if (at < FUZZ_GUARD) {
-        c.recv[-1 - (long)at] = (char)0xff;
-        c.recv[c.count * c.bytes + at] = (char)0xff;
+        guarded(c)[-1 - (long)at] = (char)0xff;
+        guarded(c)[guarded_bytes(c) + at] = (char)0xff;
     }
 }
 
@@ -208,20 +235,23 @@ static __global__ void verify(const __grid_constant__ fuzz_call c)
     fuzz_record *record = &c.lane->record[counter % FUZZ_RING];
     unsigned seed = seed_of(c, counter), wrong = 0;
 
-    if (c.send != c.recv)
-        for (size_t i = at; i < c.count; i += step)
+    for (size_t i = at; i < c.sent; i += step)
+        if (!c.in_place || (c.coll == REDUCE_SCATTER && i / c.count != (size_t)c.me))
             put(c.send, c.bytes, i, 0xeeeeeeeeeeeeeeeeull);
-    for (size_t i = at; i < c.count; i += step) {
+    for (size_t i = at; i < c.received; i += step) {
         unsigned long long got = get(c.recv, c.bytes, i), want = 0;
+        const size_t in_message = c.coll == REDUCE_SCATTER ? i + c.me * c.count : i;
 
-        hash += (got + 1) * 0x9e3779b97f4a7c15ull ^ ((i + 1) * 0xbf58476d1ce4e5b9ull);
-        if (!right(c, place(seed, i), got, &want)) {
+        if (c.coll != REDUCE_SCATTER) /* there each rank has another part */
+            hash += (got + 1) * 0x9e3779b97f4a7c15ull ^ ((i + 1) * 0xbf58476d1ce4e5b9ull);
+        if (c.coll == ALL_GATHER ? !same(c, seed, i, got, &want)
+                                 : !right(c, place(seed, in_message), got, &want)) {
             wrong++;
             record->first = i, record->got = got, record->want = want;
         }
     }
-    if (at < FUZZ_GUARD &&
-        (c.recv[-1 - (long)at] != (char)0xff || c.recv[c.count * c.bytes + at] != (char)0xff)) {
+    if (at < FUZZ_GUARD && (guarded(c)[-1 - (long)at] != (char)0xff ||
+                            guarded(c)[guarded_bytes(c) + at] != (char)0xff)) {
         wrong++;
         record->first = ~0ull;
     }
@@ -258,7 +288,8 @@ static __global__ void spin(unsigned us)
 
 static int blocks_for(const struct fuzz_call *call)
 {
-    size_t blocks = call->count / 1024 + 1;
+    size_t most = call->sent > call->received ? call->sent : call->received;
+    size_t blocks = most / 1024 + 1;
 
     return blocks > 1056 ? 1056 : (int)blocks;
 }

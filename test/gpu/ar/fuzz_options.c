@@ -17,6 +17,7 @@ struct fuzz_options option = {.ranks = 2,
                               .seed = 1,
                               .fork = 1,
                               .most = (size_t)64 << 20,
+                              .coll = -1,
                               .mode = "threads"};
 
 static int wrong(const char *word, const char *why)
@@ -58,6 +59,15 @@ int fuzz_options_read(int argc, char **argv)
             *numbers[k].number = (int)value;
         } else if (strcmp(o, "--mode") == 0) {
             option.mode = v;
+        } else if (strcmp(o, "--coll") == 0) { /* in the order of enum symtuner_ar_coll, from -1 */
+            static const char *const colls[] = {"all", "all_reduce", "reduce_scatter",
+                                                "all_gather"};
+
+            for (k = 0; k < 4 && strcmp(v, colls[k]) != 0;)
+                k++;
+            if (k == 4)
+                return wrong(v, "is not all, all_reduce, reduce_scatter or all_gather");
+            option.coll = (int)k - 1;
         } else if (strcmp(o, "--kernel") == 0) {
             for (option.kernel = NULL, k = 0; symtuner_ar_kernel_name((int)k) != NULL; k++)
                 if (strcmp(v, symtuner_ar_kernel_name((int)k)) == 0)

@@ -11,6 +11,7 @@ struct fuzz_options {
     unsigned seed;
     size_t most;
     const char *kernel, *mode;
+    int coll; /* enum symtuner_ar_coll; -1: all */
 };
 
 extern struct fuzz_options option;

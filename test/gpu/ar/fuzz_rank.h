@@ -29,7 +29,7 @@ struct rank {
     int graph_calls[GRAPHS];
     unsigned tag;
     long issued;
-    char note[NOTES][112];       /* [tag % NOTES]: describes the call */
+    char note[NOTES][128];       /* [tag % NOTES]: describes the call */
     unsigned char kernel[NOTES]; /* [tag % NOTES]: its number for symtuner_ar_kernel_name() */
 };
 

@@ -7,14 +7,15 @@
  *   ar_smoke --huge [-n ranks] [-g gpus] [-t auto|peer|host]
  *
  * All ranks are in this process, rank i on GPU i modulo the number of GPUs, so one GPU is enough
- * (-g 1). Each round draws type, operator, count, alignment and placement at random. Inputs are
- * small integers that differ by rank and position, so every type must give exactly the expected
- * bytes. Outputs are poisoned before the call, and inputs are overwritten right after it. --huge
- * makes a few calls of 2^32 + 5 elements instead, with 8.6 GB of each rank's GPU. Exit 0: all
- * right, 1: wrong, 77: no GPU.
+ * (-g 1). Each round draws collective, type, operator, count, alignment and placement at random.
+ * Inputs are small integers that differ by rank and position, so every type must give exactly the
+ * expected bytes. Outputs are poisoned before the call, and inputs are overwritten right after it.
+ * --huge makes a few calls of 2^32 + 5 elements instead, with 8.6 GB of each rank's GPU. Exit 0:
+ * all right, 1: wrong, 77: no GPU.
  */
 #include <getopt.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,24 +106,77 @@ struct rank {
     unsigned char *host;
 };
 
-static int check_rank(const struct rank *k, const char *recv, int type, int op, int ranks,
-                      size_t count, unsigned salt, const char *label)
+/* One random call. */
+struct round {
+    int coll, type, op, place; /* place 0: plain buffers, 1: registered, 2: registered, in place */
+    size_t count, shift;       /* count: of a part in reduce-scatter and all-gather */
+    unsigned salt;
+};
+
+static size_t part_bytes(const struct round *c)
 {
-    size_t bytes = count * (size_t)types[type].bytes, wrong = 0;
+    return c->count * (size_t)types[c->type].bytes;
+}
+
+/* Elements of send, and of recv. */
+static size_t sent(const struct round *c, int n)
+{
+    return c->count * (size_t)(c->coll == SYMTUNER_AR_REDUCE_SCATTER ? n : 1);
+}
+
+static size_t received(const struct round *c, int n)
+{
+    return c->count * (size_t)(c->coll == SYMTUNER_AR_ALL_GATHER ? n : 1);
+}
+
+static char *send_of(const struct rank *k, const struct round *c, int me)
+{
+    char *first = (c->place == 0 ? k->plain : k->mapped)[0] + GUARD + c->shift;
+
+    return c->place == 2 && c->coll == SYMTUNER_AR_ALL_GATHER ? first + (size_t)me * part_bytes(c)
+                                                              : first;
+}
+
+static char *recv_of(const struct rank *k, const struct round *c, int me)
+{
+    char *const *from = c->place == 0 ? k->plain : k->mapped;
+    char *first = from[c->place != 2] + GUARD + c->shift;
+
+    return c->place == 2 && c->coll == SYMTUNER_AR_REDUCE_SCATTER
+               ? first + (size_t)me * part_bytes(c)
+               : first;
+}
+
+/* Return what element ${i} of rank ${me}'s output must be. */
+static unsigned long long wanted(const struct round *c, int n, int me, size_t i)
+{
+    return c->coll == SYMTUNER_AR_ALL_GATHER
+               ? encode(c->type, value(c->type, c->op, (int)(i / c->count), i % c->count, c->salt))
+           : c->coll == SYMTUNER_AR_REDUCE_SCATTER
+               ? expected(c->type, c->op, n, (size_t)me * c->count + i, c->salt)
+               : expected(c->type, c->op, n, i, c->salt);
+}
+
+static int check_rank(const struct rank *k, const struct round *c, int n, int me, const char *label)
+{
+    size_t count = received(c, n), size = (size_t)types[c->type].bytes, wrong = 0;
+    /* in place, what lies around a part of send are other parts */
+    bool alone = c->place != 2 || c->coll != SYMTUNER_AR_REDUCE_SCATTER;
 
     CUDA(cudaSetDevice(k->gpu));
-    CUDA(cudaMemcpy(k->host, recv - GUARD, bytes + 2 * GUARD, cudaMemcpyDeviceToHost));
-    for (size_t i = 0; i < GUARD; i++)
-        wrong += k->host[i] != 0xff || k->host[GUARD + bytes + i] != 0xff;
+    CUDA(cudaMemcpy(k->host, recv_of(k, c, me) - GUARD, count * size + 2 * GUARD,
+                    cudaMemcpyDeviceToHost));
+    for (size_t i = 0; i < GUARD && alone; i++)
+        wrong += k->host[i] != 0xff || k->host[GUARD + count * size + i] != 0xff;
     if (wrong != 0) {
         printf("WROTE OUTSIDE %s\n", label);
         return 1;
     }
     for (size_t i = 0; i < count; i++) {
-        unsigned long long want = expected(type, op, ranks, i, salt), got = 0;
-        unsigned long long mask = ~0ull >> (64 - 8 * types[type].bytes);
+        unsigned long long want = wanted(c, n, me, i), got = 0;
+        unsigned long long mask = ~0ull >> (64 - 8 * size);
 
-        memcpy(&got, k->host + GUARD + i * (size_t)types[type].bytes, (size_t)types[type].bytes);
+        memcpy(&got, k->host + GUARD + i * size, size);
         if ((want & mask) != got) {
             if (wrong++ == 0)
                 printf("WRONG %s: element %zu is %llx, expected %llx\n", label, i, got,
@@ -132,68 +186,88 @@ static int check_rank(const struct rank *k, const char *recv, int type, int op, 
     return wrong != 0;
 }
 
-static void fill(const struct rank *k, char *send, int rank, int type, int op, size_t count,
-                 unsigned salt)
+/* Poison recv and the bytes around it, then write the input. */
+static void fill(const struct rank *k, const struct round *c, int n, int me)
 {
-    for (size_t i = 0; i < count; i++) {
-        unsigned long long v = encode(type, value(type, op, rank, i, salt));
+    size_t size = (size_t)types[c->type].bytes;
 
-        memcpy(k->host + i * (size_t)types[type].bytes, &v, (size_t)types[type].bytes);
+    CUDA(cudaSetDevice(k->gpu));
+    CUDA(cudaMemset(recv_of(k, c, me) - GUARD, 0xff, received(c, n) * size + 2 * GUARD));
+    for (size_t i = 0; i < sent(c, n); i++) {
+        unsigned long long v = encode(c->type, value(c->type, c->op, me, i, c->salt));
+
+        memcpy(k->host + i * size, &v, size);
     }
-    CUDA(cudaMemcpy(send, k->host, count * (size_t)types[type].bytes, cudaMemcpyHostToDevice));
+    CUDA(cudaMemcpy(send_of(k, c, me), k->host, sent(c, n) * size, cudaMemcpyHostToDevice));
+    CUDA(cudaDeviceSynchronize());
+}
+
+static ncclResult_t call(const struct rank *k, const struct round *c, int me)
+{
+    const char *send = send_of(k, c, me);
+    char *recv = recv_of(k, c, me);
+    ncclDataType_t type = (ncclDataType_t)c->type;
+    ncclRedOp_t op = (ncclRedOp_t)c->op;
+
+    return c->coll == SYMTUNER_AR_ALL_REDUCE
+               ? symtuner_ar_all_reduce(send, recv, c->count, type, op, k->handle, k->stream)
+           : c->coll == SYMTUNER_AR_REDUCE_SCATTER
+               ? symtuner_ar_reduce_scatter(send, recv, c->count, type, op, k->handle, k->stream)
+               : symtuner_ar_all_gather(send, recv, c->count, type, k->handle, k->stream);
+}
+
+static struct round draw_round(int n, unsigned salt)
+{
+    static const int spans[] = {40, 600, 5000, 70000, 600000, 4u << 20};
+    struct round c = {.coll = (int)draw(3),
+                      .type = (int)draw(12),
+                      .op = (int)draw(5),
+                      .place = (int)draw(3),
+                      .salt = salt};
+    size_t size = (size_t)types[c.type].bytes;
+
+    c.count = 1 + draw((unsigned)spans[draw(6)]) / size;
+    if (c.coll != SYMTUNER_AR_ALL_REDUCE)
+        c.count = (c.count + (size_t)n - 1) / (size_t)n;
+    c.shift = draw(2) ? draw(16 / (unsigned)size) * size : 0;
+    if (c.op == ncclAvg && (n & (n - 1)) != 0)
+        c.op = ncclSum;
+    return c;
 }
 
 /* Make one random call. Returns 0: right, 1: wrong, 2: the kernel cannot run such a call. */
 static int one_round(struct rank *ranks, int n, const char *kernel, unsigned salt)
 {
-    static const int spans[] = {40, 600, 5000, 70000, 600000, 4u << 20};
-    int type = (int)draw(12), op = (int)draw(5), place = (int)draw(3), bad = 0;
-    size_t size = (size_t)types[type].bytes;
-    size_t count = 1 + draw((unsigned)spans[draw(6)]) / size;
-    size_t shift = draw(2) ? draw(16 / (unsigned)size) * size : 0;
-    int ctas = draw(3) ? 0 : 1 + (int)draw(16), threads = 64 << draw(4);
+    static const char *const colls[] = {"all-reduce", "reduce-scatter", "all-gather"};
+    const struct round c = draw_round(n, salt);
+    int ctas = draw(3) ? 0 : 1 + (int)draw(16), threads = 64 << draw(4), bad = 0;
     char label[256];
     const char *name = kernel;
 
-    if (op == ncclAvg && (n & (n - 1)) != 0)
-        op = ncclSum;
+    for (int r = 0; r < n; r++)
+        fill(&ranks[r], &c, n, r);
     for (int r = 0; r < n; r++) {
-        char *send = (place == 0 ? ranks[r].plain : ranks[r].mapped)[0] + GUARD + shift;
-        char *recv =
-            place == 2 ? send : (place == 0 ? ranks[r].plain : ranks[r].mapped)[1] + GUARD + shift;
-
-        CUDA(cudaSetDevice(ranks[r].gpu));
-        CUDA(cudaMemset(recv - GUARD, 0xff, count * size + 2 * GUARD));
-        fill(&ranks[r], send, r, type, op, count, salt);
-        CUDA(cudaDeviceSynchronize());
-    }
-    for (int r = 0; r < n; r++) {
-        char *send = (place == 0 ? ranks[r].plain : ranks[r].mapped)[0] + GUARD + shift;
-        char *recv =
-            place == 2 ? send : (place == 0 ? ranks[r].plain : ranks[r].mapped)[1] + GUARD + shift;
         struct symtuner_ar_plan plan = {.size = sizeof plan};
 
         symtuner_ar_force(ranks[r].handle, kernel, ctas, threads);
-        if (symtuner_ar_query(send, recv, count, (ncclDataType_t)type, (ncclRedOp_t)op,
-                              ranks[r].handle, &plan) != ncclSuccess)
+        if (symtuner_ar_query_coll(c.coll, send_of(&ranks[r], &c, r), recv_of(&ranks[r], &c, r),
+                                   c.count, (ncclDataType_t)c.type, (ncclRedOp_t)c.op,
+                                   ranks[r].handle, &plan) != ncclSuccess)
             return 2;
         name = plan.kernel;
     }
-    snprintf(label, sizeof label, "%s %s %s count %zu shift %zu place %d ctas %d x %d ranks %d",
-             name, types[type].name, op_names[op], count, shift, place, ctas, threads, n);
+    snprintf(label, sizeof label, "%s %s %s %s count %zu shift %zu place %d ctas %d x %d ranks %d",
+             colls[c.coll], name, types[c.type].name, op_names[c.op], c.count, c.shift, c.place,
+             ctas, threads, n);
     for (int r = 0; r < n; r++) {
-        char *send = (place == 0 ? ranks[r].plain : ranks[r].mapped)[0] + GUARD + shift;
-        char *recv =
-            place == 2 ? send : (place == 0 ? ranks[r].plain : ranks[r].mapped)[1] + GUARD + shift;
-
         CUDA(cudaSetDevice(ranks[r].gpu));
-        if (symtuner_ar_all_reduce(send, recv, count, (ncclDataType_t)type, (ncclRedOp_t)op,
-                                   ranks[r].handle, ranks[r].stream) != ncclSuccess) {
+        if (call(&ranks[r], &c, r) != ncclSuccess) {
             printf("FAILED %s: %s\n", label, symtuner_ar_error(ranks[r].handle));
             return 1;
         }
-        if (place != 2)
-            CUDA(cudaMemsetAsync(send, 0xee, count * size, ranks[r].stream));
+        if (c.place != 2)
+            CUDA(cudaMemsetAsync(send_of(&ranks[r], &c, r), 0xee,
+                                 sent(&c, n) * (size_t)types[c.type].bytes, ranks[r].stream));
     }
     for (int r = 0; r < n; r++) {
         CUDA(cudaSetDevice(ranks[r].gpu));
@@ -203,13 +277,8 @@ static int one_round(struct rank *ranks, int n, const char *kernel, unsigned sal
             bad = 1;
         }
     }
-    for (int r = 0; r < n && !bad; r++) {
-        char *send = (place == 0 ? ranks[r].plain : ranks[r].mapped)[0] + GUARD + shift;
-        char *recv =
-            place == 2 ? send : (place == 0 ? ranks[r].plain : ranks[r].mapped)[1] + GUARD + shift;
-
-        bad |= check_rank(&ranks[r], recv, type, op, n, count, salt, label);
-    }
+    for (int r = 0; r < n && !bad; r++)
+        bad |= check_rank(&ranks[r], &c, n, r, label);
     return bad;
 }
 

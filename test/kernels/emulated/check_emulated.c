@@ -21,7 +21,7 @@
 
 struct rank {
     symtuner_ar *handle;
-    int me;
+    int me, coll;
     char *send, *recv;
     char wrong[200];
 };
@@ -29,9 +29,16 @@ struct rank {
 static void *call_once(void *p)
 {
     struct rank *k = p;
+    size_t part = 1000 / (size_t)k->handle->ranks;
+    ncclResult_t result =
+        k->coll == AR_ALL_REDUCE
+            ? symtuner_ar_all_reduce(k->send, k->recv, 1000, ncclFloat32, ncclSum, k->handle, NULL)
+        : k->coll == AR_REDUCE_SCATTER
+            ? symtuner_ar_reduce_scatter(k->send, k->recv, part, ncclFloat32, ncclSum, k->handle,
+                                         NULL)
+            : symtuner_ar_all_gather(k->send, k->recv, part, ncclFloat32, k->handle, NULL);
 
-    if (symtuner_ar_all_reduce(k->send, k->recv, 1000, ncclFloat32, ncclSum, k->handle, NULL) !=
-        ncclSuccess)
+    if (result != ncclSuccess)
         snprintf(k->wrong, sizeof k->wrong, "%s", symtuner_ar_error(k->handle));
     return NULL;
 }
@@ -162,7 +169,7 @@ static void revive(symtuner_ar *h)
 }
 
 /* Let all ranks but the absent one call ${kernel}; none may write to the absent rank's buffers. */
-static void call_without_it(struct absence *a, const char *kernel, bool abort)
+static void call_without_it(struct absence *a, int coll, const char *kernel, bool abort)
 {
     pthread_t thread[MOST];
 
@@ -171,6 +178,7 @@ static void call_without_it(struct absence *a, const char *kernel, bool abort)
 
         revive(k->handle);
         k->wrong[0] = 0;
+        k->coll = coll;
         memset(k->send, POISON, a->bytes);
         memset(k->recv, r == a->absent ? POISON : ~POISON, a->bytes);
         ck_assert_int_eq(symtuner_ar_force(k->handle, kernel, 1, 32), ncclSuccess);
@@ -191,8 +199,9 @@ static void call_without_it(struct absence *a, const char *kernel, bool abort)
     }
     for (size_t i = 0; i < a->bytes; i++)
         ck_assert_msg(a->k[a->absent].send[i] == POISON && a->k[a->absent].recv[i] == POISON,
-                      "%s, %d ranks, %s: byte %zu of rank %d, which never called, was written",
-                      kernel, a->ranks, abort ? "aborted" : "too late", i, a->absent);
+                      "coll %d, %s, %d ranks, %s: byte %zu of rank %d, which never called, was "
+                      "written",
+                      coll, kernel, a->ranks, abort ? "aborted" : "too late", i, a->absent);
 }
 
 /* A rank that has not entered the call may still use its buffers. (Kernels that send words access
@@ -202,11 +211,15 @@ START_TEST(test_no_kernel_touches_the_buffers_of_a_rank_that_never_calls)
     struct absence a;
 
     make_absence(&a, _i);
-    for (int f = AR_NCCL + 1; f < AR_FAMILIES; f++)
-        if (f != AR_NVLS && f != AR_NVLS_ONE && (f >= AR_CHUNKED || _i <= 4)) {
-            call_without_it(&a, ar_family_name(f), false);
-            call_without_it(&a, ar_family_name(f), true);
+    for (int i = 0; i < AR_COLLS * AR_FAMILIES; i++) {
+        const int coll = i / AR_FAMILIES, f = i % AR_FAMILIES;
+
+        if (f != AR_NCCL && f != AR_NVLS && f != AR_NVLS_ONE && ar_family_needs(f, coll) != 0 &&
+            (f >= AR_CHUNKED || _i <= 4)) {
+            call_without_it(&a, coll, ar_family_name(f), false);
+            call_without_it(&a, coll, ar_family_name(f), true);
         }
+    }
     for (int r = 0; r < a.ranks; r++) {
         revive(a.handles[r]);
         free(a.k[r].send);
