@@ -6,6 +6,7 @@
  *   ar_compare [--quick] [--host] [--odd] [--odd-count] [--ranks 2,4] [--modes threads,procs]
  *              [--types bf16,f32] [--min 1K] [--max 512M] [--step 2] [--rounds 5] [--only NAME,...]
  *              [--cold 0|1] [--extra 0|1] [--limit SECONDS] [--peers FOLDER] [--out FILE.csv]
+ *              [--coll reduce_scatter|all_gather]
  *
  * Method: every contender captures the same call into a CUDA graph (20 times; 8 above 32 MiB, 4
  * above 128 MiB). In each of --rounds rounds the contenders replay their graphs in turn; the next
@@ -36,7 +37,10 @@
  * take another path. --odd-count uses the same counts in buffers that begin at multiples of 256
  * bytes. There NCCL's symmetric kernels are right, so they take part.
  *
- * The column floor is 2 * bytes * (n - 1) / n divided by the copy limit, plus the time of an empty
+ * --coll measures another collective than all-reduce, of our kernels and NCCL's; it needs --extra 0.
+ * The size is that of the longer buffer: send of a reduce-scatter, recv of an all-gather.
+ *
+ * The column floor is 2 * bytes * (n - 1) / n (--coll: half of that) divided by the copy limit, plus the time of an empty
  * kernel as a graph node, on n GPUs. Both are measured at the start of the run. NVLink multicast is
  * never used.
  */
@@ -124,6 +128,8 @@ static int taking_part(int mode, int k)
 {
     enum crew_id crew = contenders[k].crew;
 
+    if (option.coll != NULL && guest(crew))
+        return 0;
     if (option.odd && (guest(crew) || (option.shifted && strcmp(contenders[k].what, "sym") == 0)))
         return 0;
     if ((crew >= NT && kinds[crew].peer == NULL) || (crew == TORCH && !has_torch))
@@ -160,7 +166,9 @@ static void start_crews(int ranks, char *self, char *script)
 static void measure(int ranks, const struct floor *floor, const char *type, const char *op,
                     size_t bytes, int cold)
 {
-    int plain_sum = strcmp(op, "sum") == 0 && (type[0] == 'b' || strcmp(type, "f32") == 0);
+    int hops = op == option.coll ? 1 : 2;
+    int plain_sum = (strcmp(op, "sum") == 0 || op == option.coll) &&
+                    (type[0] == 'b' || strcmp(type, "f32") == 0);
     int calls = bytes > (size_t)128 << 20 ? 4 : bytes > (size_t)32 << 20 ? 8 : 20;
     int samples = bytes > (size_t)16 << 20 ? 2 : 3;
     int launches = cold || bytes > (size_t)4 << 20 ? 1 : bytes > 512 << 10 ? 2 : 4;
@@ -173,7 +181,8 @@ static void measure(int ranks, const struct floor *floor, const char *type, cons
                        .type = type,
                        .op = op,
                        .cold = cold,
-                       .floor = floor_us(floor, ranks, bytes)};
+                       .hops = hops,
+                       .floor = floor_us(floor, hops, ranks, bytes)};
 
     for (int m = 0; m < MODES; m++)
         for (int k = 0; k < CONTENDERS; k++) {
@@ -261,7 +270,8 @@ static void compare(int ranks, char *self, char *script)
              cold <= (option.cold && t == 0) && options_listed(option.types, types[t]); cold++)
             for (size_t b = option.least; b <= option.most && !late(); b *= (size_t)option.step)
                 if (!cold || b <= (size_t)16 << 20) /* larger ones miss the L2 anyway */
-                    measure(ranks, &floor, types[t], "sum", b + (option.odd ? sizes[t] : 0), cold);
+                    measure(ranks, &floor, types[t], option.coll != NULL ? option.coll : "sum",
+                            b + (option.odd ? sizes[t] : 0), cold);
     for (size_t e = 0; e < sizeof extra / sizeof extra[0] && option.extra; e++)
         for (size_t b = option.least; b <= (size_t)4 << 20 && b <= option.most && !late();
              b *= (size_t)option.step)

@@ -121,13 +121,17 @@ static int shorthand(const char *name)
 static int check(const char *const *names, int n)
 {
     static const char *const modes[] = {"threads", "procs"}, *const types[] = {"bf16", "f32"};
+    static const char *const colls[] = {"reduce_scatter", "all_gather"};
 
     if (option.odd && (option.cold || option.extra))
         return wrong("--odd and --odd-count", "", "are without --cold 1 and --extra 1");
     if (option.most < option.least)
         return wrong("--min and --max", "", "the first is above the second");
+    if (option.coll != NULL && (option.extra || strchr(option.coll, ',') != NULL))
+        return wrong("--coll", option.coll, "takes one collective, and goes without --extra 1");
     return known_ranks(option.ranks) && known_words("--modes", option.modes, modes, 2) &&
            known_words("--types", option.types, types, 2) &&
+           (option.coll == NULL || known_words("--coll", option.coll, colls, 2)) &&
            (option.only == NULL || known_words("--only", option.only, names, n)) &&
            (option.peers == NULL || option.host || folder(option.peers));
 }
@@ -145,6 +149,7 @@ int options_read(int argc, char **argv, const char *const *names, int n)
         {.name = "--types", .text = &option.types},
         {.name = "--only", .text = &option.only},
         {.name = "--out", .text = &option.out},
+        {.name = "--coll", .text = &option.coll},
         {.name = "--peers", .text = &option.peers},
         {.name = "--rounds", .number = &option.rounds, .low = 1, .high = MOST_ROUNDS},
         {.name = "--cold", .number = &option.cold, .low = 0, .high = 1},

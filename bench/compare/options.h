@@ -9,6 +9,7 @@ enum { MOST_ROUNDS = 25 };
 
 struct compare_options {
     const char *ranks, *modes, *types, *only, *out, *peers; /* lists; only: NULL means all */
+    const char *coll;                                       /* a word of compare_ops, or NULL */
     size_t least, most;
     int step, rounds, cold, extra, host, limit, odd, shifted;
 };

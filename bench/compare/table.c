@@ -27,14 +27,14 @@ double table_median(double *v, int n)
     return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
-double floor_us(const struct floor *floor, int ranks, size_t bytes)
+double floor_us(const struct floor *floor, int hops, int ranks, size_t bytes)
 {
-    return floor->node_us + 2.0 * (double)bytes * (ranks - 1) / ranks / (floor->gbps * 1000);
+    return floor->node_us + hops * (double)bytes * (ranks - 1) / ranks / (floor->gbps * 1000);
 }
 
 static double busbw(const struct line *row)
 {
-    return 2.0 * (double)row->bytes * (row->ranks - 1) / row->ranks / row->us[OURS] / 1000;
+    return row->hops * (double)row->bytes * (row->ranks - 1) / row->ranks / row->us[OURS] / 1000;
 }
 
 /* Return the shortest time in columns ${from} to ${to}; 0 if none was measured. */

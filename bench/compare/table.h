@@ -31,6 +31,7 @@ struct floor {
 
 struct line {
     int ranks, cold;
+    int hops; /* how often the message crosses a link: 2 in an all-reduce, else 1 */
     size_t bytes;
     const char *mode, *type, *op;
     double floor, us[COLUMNS],
@@ -39,7 +40,7 @@ struct line {
 };
 
 double table_median(double *v, int n); /* sorts v */
-double floor_us(const struct floor *floor, int ranks, size_t bytes);
+double floor_us(const struct floor *floor, int hops, int ranks, size_t bytes);
 int floor_gpus(void); /* returns how many GPUs this process sees; in floor.c */
 /* ${peers}: print the columns from PEERS on, too. */
 void table_head(int ranks, const struct floor *floor, int seconds, int host, int peers);

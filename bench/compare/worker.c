@@ -19,6 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bench/compare/coll.h"
 #include "bench/compare/protocol.h"
 #include "bench/compare/peer.h"
 #include "bench/must.h"
@@ -36,11 +37,6 @@ static const struct {
     {"f16", ncclFloat16, 2, 0x3c003c00u},   {"i32", ncclInt32, 4, 3},
     {"f64", ncclFloat64, 8, 0x3ff00000u},
 };
-static const struct {
-    const char *name;
-    ncclRedOp_t op;
-} ops[] = {{"sum", ncclSum}, {"max", ncclMax}, {"min", ncclMin}};
-
 enum what { OURS_ZC, OURS_STAGED, NCCL_GENERAL, NCCL_SYM, PEER, WHATS = PEER + PEER_KERNELS };
 static const char *const what_name[WHATS] = {"zero-copy", "staged", "general", "sym",
                                              "peer0",     "peer1",  "peer2",   "peer3"};
@@ -81,11 +77,17 @@ static size_t arena_bytes(void)
     return (job.most > least ? job.most : least) + 4096; /* the last 4096: the barrier's call */
 }
 
-static void one_call(struct rank *r, int what, size_t at, size_t bytes, int type, ncclRedOp_t op)
+static struct compare_call call_of(int op, int type, size_t bytes)
+{
+    return (struct compare_call){&compare_ops[op], job.ranks, types[type].type, types[type].bytes,
+                                 bytes};
+}
+
+static void one_call(struct rank *r, int what, size_t at, size_t bytes, int type, int op)
 {
     int plain = what == OURS_STAGED || what == NCCL_GENERAL;
     char *send = r->buffer[plain][0] + at, *recv = r->buffer[plain][1] + at;
-    size_t count = bytes / types[type].bytes;
+    const struct compare_call c = call_of(op, type, bytes);
 
     if (what >= PEER) {
         const char *why = job.peer->all_reduce(r->peer, what - PEER, at, bytes, types[type].type);
@@ -95,9 +97,8 @@ static void one_call(struct rank *r, int what, size_t at, size_t bytes, int type
             exit(1);
         }
     } else if (what == NCCL_GENERAL || what == NCCL_SYM) {
-        NCCL(ncclAllReduce(send, recv, count, types[type].type, op, r->comm, r->stream));
-    } else if (symtuner_ar_all_reduce(send, recv, count, types[type].type, op, r->handle,
-                                      r->stream) != ncclSuccess) {
+        NCCL(compare_nccl(&c, send, recv, r->comm, r->stream));
+    } else if (compare_ours(&c, send, recv, r->handle, r->stream) != ncclSuccess) {
         fprintf(stderr, "ar_compare: rank %d: %s\n", r->me, symtuner_ar_error(r->handle));
         exit(1);
     }
@@ -144,30 +145,31 @@ static const char *called(int what)
 
 static int check(struct rank *r)
 {
-    size_t chunk = order.bytes < 4096 ? order.bytes : 4096, size = types[order.type].bytes;
+    const struct compare_call c = call_of(order.op, order.type, order.bytes);
+    size_t size = c.size, bytes = compare_received(&c) * size, chunk = bytes < 4096 ? bytes : 4096;
     int plain = order.what == OURS_STAGED || order.what == NCCL_GENERAL;
     char *recv = r->buffer[plain][1] + order.shift;
     double want;
 
     CUDA(cudaMemcpyAsync(r->host, r->buffer[plain][0] + order.shift, 8, cudaMemcpyDeviceToHost,
                          r->stream));
-    CUDA(cudaMemsetAsync(recv, 0xff, order.bytes, r->stream));
+    CUDA(cudaMemsetAsync(recv, 0xff, bytes, r->stream));
     CUDA(cudaStreamSynchronize(r->stream));
-    want = element(r->host, order.type, 0) * (ops[order.op].op == ncclSum ? job.ranks : 1);
-    one_call(r, order.what, order.shift, order.bytes, order.type, ops[order.op].op);
+    want = element(r->host, order.type, 0) * compare_times(&c);
+    one_call(r, order.what, order.shift, order.bytes, order.type, order.op);
     CUDA(cudaStreamSynchronize(r->stream));
     for (int part = 0; part < 3; part++) {
-        size_t at = (order.bytes - chunk) / 2 * (size_t)part / 256 * 256;
+        size_t at = (bytes - chunk) / 2 * (size_t)part / 256 * 256;
 
         if (part == 2)
-            at = order.bytes - chunk;
+            at = bytes - chunk;
         CUDA(cudaMemcpy(r->host, recv + at, chunk, cudaMemcpyDeviceToHost));
         for (size_t i = 0; i < chunk / size; i++)
             if (element(r->host, order.type, i) != want) {
                 fprintf(stderr,
                         "ar_compare: %s %s %s %zu bytes, rank %d: element %zu is %g, not %g\n",
-                        called(order.what), types[order.type].name, ops[order.op].name, order.bytes,
-                        r->me, at / size + i, element(r->host, order.type, i), want);
+                        called(order.what), types[order.type].name, compare_ops[order.op].name,
+                        order.bytes, r->me, at / size + i, element(r->host, order.type, i), want);
                 return 0;
             }
     }
@@ -186,7 +188,7 @@ static const char *refused(struct rank *r)
     for (int i = 0; i <= k; i++)
         if (job.peer->kernel[i] == NULL)
             return "no such kernel";
-    if (ops[order.op].op != ncclSum || types[order.type].type == ncclInt32 ||
+    if (strcmp(compare_ops[order.op].name, "sum") != 0 || types[order.type].type == ncclInt32 ||
         types[order.type].type == ncclFloat64)
         return "float sums only";
     return job.peer->refuses(r->peer, k, order.bytes, types[order.type].type);
@@ -211,13 +213,14 @@ static void prepare(struct rank *r)
     }
     if (r->me == job.first) {
         struct symtuner_ar_plan plan = {.size = sizeof plan};
+        const struct compare_call c = call_of(order.op, order.type, order.bytes);
         int plain = order.what == OURS_STAGED;
 
         snprintf(order.said, sizeof order.said, "ok %s", called(order.what));
         if (order.what <= OURS_STAGED &&
-            symtuner_ar_query(r->buffer[plain][0] + order.shift, r->buffer[plain][1] + order.shift,
-                              order.bytes / types[order.type].bytes, types[order.type].type,
-                              ops[order.op].op, r->handle, &plan) == ncclSuccess)
+            symtuner_ar_query_coll(c.op->coll, r->buffer[plain][0] + order.shift,
+                                   r->buffer[plain][1] + order.shift, compare_count(&c), c.type,
+                                   c.op->op, r->handle, &plan) == ncclSuccess)
             snprintf(order.said, sizeof order.said, "ok %s:%dx%d", plan.kernel, plan.ctas,
                      plan.threads);
     }
@@ -231,7 +234,7 @@ static void prepare(struct rank *r)
     CUDA(cudaStreamBeginCapture(r->stream, cudaStreamCaptureModeThreadLocal));
     for (int i = 0; i < order.calls; i++)
         one_call(r, order.what, order.shift + (size_t)i % slots * order.bytes, order.bytes,
-                 order.type, ops[order.op].op);
+                 order.type, order.op);
     CUDA(cudaStreamEndCapture(r->stream, &graph));
     if (order.what >= PEER && job.peer->captured != NULL &&
         (why = job.peer->captured(r->peer)) != NULL) {
@@ -257,7 +260,7 @@ static void time_it(struct rank *r)
         if (r->cold[s]) { /* flush the L2; then an untimed call waits for the other ranks */
             CUDA(cudaMemsetAsync(r->flush, i, FLUSH, r->stream));
             one_call(r, job.peer == NULL ? r->what[s] : NCCL_SYM, arena_bytes() - 4096, 64,
-                     r->filled, ncclSum);
+                     r->filled, 0);
         }
         CUDA(cudaEventRecord(r->mark[2 * i], r->stream));
         for (int l = 0; l < order.launches; l++)
@@ -402,7 +405,7 @@ static int understand(const char *line)
         strcmp(order.verb, "prepare") == 0) {
         order.what = find(what, what_name, sizeof what_name[0], WHATS);
         order.type = find(type, types, sizeof types[0], sizeof types / sizeof types[0]);
-        order.op = find(op, ops, sizeof ops[0], sizeof ops / sizeof ops[0]);
+        order.op = find(op, compare_ops, sizeof compare_ops[0], OPS);
         return order.what >= 0 && order.type >= 0 && order.op >= 0 && order.slot < MOST_SLOTS &&
                order.bytes + order.shift <= job.most;
     }

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * coll.h - what a call does: an all-reduce by some operator, a reduce-scatter or an all-gather.
+ *
+ * The size of a call is that of its longer buffer: send of a reduce-scatter, recv of an all-gather.
+ */
+#ifndef AR_COMPARE_COLL_H_
+#define AR_COMPARE_COLL_H_
+
+#include <nccl.h>
+#include <stddef.h>
+
+#include "symtuner_ar.h"
+
+enum { OPS = 5 };
+
+struct compare_op {
+    const char *name; /* the word OP of the protocol */
+    int coll;         /* enum symtuner_ar_coll */
+    ncclRedOp_t op;
+};
+
+extern const struct compare_op compare_ops[OPS];
+
+/* One call: ${op} on ${bytes} of elements of ${size} bytes each. */
+struct compare_call {
+    const struct compare_op *op;
+    int ranks;
+    ncclDataType_t type;
+    size_t size, bytes;
+};
+
+/* Return the count that the call is given, and how many elements it leaves in recv. */
+size_t compare_count(const struct compare_call *c);
+size_t compare_received(const struct compare_call *c);
+
+/* How many times one rank's value the result is, if all ranks send the same. */
+int compare_times(const struct compare_call *c);
+
+/* Make the call with NCCL, or with our library. */
+ncclResult_t compare_nccl(const struct compare_call *c, const void *send, void *recv,
+                          ncclComm_t comm, cudaStream_t stream);
+ncclResult_t compare_ours(const struct compare_call *c, const void *send, void *recv,
+                          symtuner_ar *handle, cudaStream_t stream);
+
+#endif
