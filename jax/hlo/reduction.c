@@ -25,8 +25,8 @@ static int is_scalar(const struct hlo_instruction *in, const struct hlo_type *ty
     return hlo_shape_read(in->shape, &shape) == NULL && shape.rank == 0 && shape.type == type;
 }
 
-/* The computation is nothing but an operation on its two parameters, all of the operand's type.
- * XLA's own promotions (to float32 and back) are more than that, and keep their own rounding. */
+/* The result is one operation on the two parameters, all of the operand's type. XLA's own promotions
+ * (to float32 and back) are more than that, and keep their own rounding. */
 static const struct hlo_instruction *find_operation(const struct hlo_module *module, int64_t id,
                                                     const struct hlo_type *type)
 {
@@ -34,7 +34,7 @@ static const struct hlo_instruction *find_operation(const struct hlo_module *mod
     const struct hlo_instruction *root, *in;
     int parameters = 0;
 
-    if (computation == NULL || computation->count != 3)
+    if (computation == NULL)
         return NULL;
     root = hlo_instruction_find(module, computation, computation->root);
     if (root == NULL || root->operand_count != 2 || !is_scalar(root, type))

@@ -325,6 +325,19 @@ START = "%s = f32[4]{0} all-reduce-start(%p), " + FLAT + "to_apply=%sum\n"
 TWO = "%s = (f32[4]{0}, f32[4]{0}) all-reduce(%p, %p), " + FLAT + "to_apply=%sum\n"
 GATHER = "%s = f32[16]{0} all-gather(%p), dimensions={0}, " + FLAT[:-2] + "\n"
 PART = "ROOT %g = f32[4]{0} "
+TURNED = """
+  %t = f32[3,5]{{0,1}} copy(%p)
+  ROOT %ar = {shape} all-reduce(%t)"""
+WITHIN = """%within (x: f32[4]) -> f32[4] {{
+  %x = f32[4]{{0}} parameter(0)
+  ROOT %ar = f32[4]{{0}} all-reduce(%x), {more}to_apply=%sum
+}}
+
+ENTRY"""
+INNER = PAIR.replace("ENTRY", WITHIN)
+FUSION = PART + "fusion(%p), kind=kLoop, calls=%within"
+ASYNC = "%s = ((f32[4]{0}), f32[4]{0}) async-start(%p), calls=%within\n" + PART + "async-done(%s)"
+PROMOTED = MODULE.replace("-> {type}[] {{", "-> f32[] {{").replace("%c = {type}", "%c = f32")
 REFUSED = {  # why it stays XLA's: a module
     "it has no channel id": made(more="replica_groups={{0,1,2,3}}, ", ids=[[0], [1], [2], [3]]),
     "each of its groups has one device": made(more=FLAT.replace("0,1,2,3", "0},{1},{2},{3")),
@@ -339,12 +352,18 @@ REFUSED = {  # why it stays XLA's: a module
     "it has frontend attributes": made(more=FLAT + 'frontend_attributes={{_x="1"}}, '.format()),
     "NCCL has no such type": made(type="s16"),
     "NCCL has no such type ": made(type="pred", op="or"),
-    "XLA runs it beside": made(
+    "XLA runs it beside other": made(
         text=PAIR, body=START + PART + "all-reduce-done(%s)"
     ),
     "it has several operands": made(
         text=PAIR, body=TWO + PART + "get-tuple-element(%s), index=0"
     ),
+    "its operand has another shape or layout": made(
+        text=MODULE.replace("\n  ROOT %ar = {shape} all-reduce(%p)", TURNED)
+    ),
+    "its reduction is not a sum": made(type="bf16", text=PROMOTED),
+    "it is part of a fusion": made(text=INNER, body=FUSION),
+    "XLA runs it beside other work": made(text=INNER, body=ASYNC),
     "symtuner replaces no all-gather": made(
         text=PAIR, body=GATHER + PART + "slice(%s), slice={[0:4]}"
     ),
