@@ -292,13 +292,14 @@ nccl_abi_result st_group_end(struct st_from from)
         g->made[i].blocking = false;
     if (g->mades && (result == NCCL_ABI_SUCCESS || result == NCCL_ABI_IN_PROGRESS))
         st_made_settle(real, g->made, g->mades);
-    if (result != NCCL_ABI_SUCCESS || before != NCCL_ABI_SUCCESS)
+    if ((result != NCCL_ABI_SUCCESS && result != NCCL_ABI_IN_PROGRESS) ||
+        before != NCCL_ABI_SUCCESS)
         return result != NCCL_ABI_SUCCESS ? result : before;
     if (g->calls && !g->failed)
         before = run_queue(g);
     if (g->seens)
         st_seen_settle(g->seen, g->seens);
-    return before;
+    return before != NCCL_ABI_SUCCESS ? before : result;
 }
 
 nccl_abi_result st_group_simulate(struct st_from from, void *info)

@@ -10,17 +10,24 @@ atomic_int st_comm_handles;
 
 /* Stands where a communicator has ended, so that a search goes on behind it. */
 static struct st_comm gone;
-static struct st_comm *free_list;
 static int used; /* places that are not NULL */
+
+/* Records of ended communicators, oldest first. They rest until RESTING others have ended, because
+ * a thread may still be in a call on a communicator that a watchdog thread aborts. */
+enum { RESTING = 64 };
+static struct st_comm *oldest, **newest = &oldest;
+static int resting;
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct st_comm *record(void)
 {
-    struct st_comm *c = free_list;
+    struct st_comm *c = oldest;
 
-    if (!c)
+    if (resting <= RESTING)
         return calloc(1, sizeof *c);
-    free_list = c->next_free;
+    oldest = c->next_free;
+    resting--;
     memset((char *)c + sizeof c->comm, 0, sizeof *c - sizeof c->comm);
     return c;
 }
@@ -60,7 +67,9 @@ void st_comm_remove(struct st_comm *c)
         used--;
         place = (place + ST_COMM_PLACES - 1) % ST_COMM_PLACES;
     }
-    c->next_free = free_list;
-    free_list = c;
+    c->next_free = NULL;
+    *newest = c;
+    newest = &c->next_free;
+    resting++;
     pthread_mutex_unlock(&lock);
 }

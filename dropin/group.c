@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "dropin/group.h"
 
+#include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 _Thread_local int st_inside;
 
@@ -18,15 +20,36 @@ size_t st_call_bytes(const struct st_comm *c, const struct st_call *call)
     return st_bytes(c, call->count, call->dtype, call->coll != ST_TALLY_ALL_REDUCE);
 }
 
+static _Thread_local struct st_group groups[ST_REALS];
+static pthread_key_t key;
+
+/* A thread ends. */
+static void free_groups(void *self)
+{
+    struct st_group *group = self;
+
+    for (int i = 0; i < ST_REALS; i++) {
+        free(group[i].call);
+        free(group[i].made);
+        free(group[i].seen);
+    }
+    memset(group, 0, ST_REALS * sizeof *group);
+}
+
+static void make_key(void)
+{
+    if (pthread_key_create(&key, free_groups) != 0)
+        key = (pthread_key_t)-1; /* pthread_setspecific fails then, and a thread leaks its arrays */
+}
+
 struct st_group *st_group_of(const struct st_real *real)
 {
-    static _Thread_local struct st_group groups[ST_REALS];
-
     return &groups[real->index];
 }
 
 void *st_group_more(void **array, int count, int *room, size_t size)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     void *larger;
 
     if (count == *room) {
@@ -35,6 +58,8 @@ void *st_group_more(void **array, int count, int *room, size_t size)
             return NULL;
         *array = larger;
         *room = *room * 2 + 8;
+        pthread_once(&once, make_key);
+        pthread_setspecific(key, groups);
     }
     return (char *)*array + (size_t)count * size;
 }

@@ -236,6 +236,15 @@ static void life(void)
     MUST(n.f.CommGrow(comm[0], 2, NULL, 0, &child[0], NULL) == 0);
     reduce(child[0], 8);
     SAID(n.record, "Shrink:0 AllReduce:8 AllReduce:8 ");
+    /* the others in a group with a non-blocking one run as ever */
+    make(comm);
+    n.f.GroupStart();
+    reduce(comm[0], 8);
+    n.record->end = NCCL_ABI_IN_PROGRESS;
+    MUST(n.f.GroupEnd() == NCCL_ABI_IN_PROGRESS);
+    SAID(kernels(), "query all_reduce:8 ");
+    said(n.record);
+    end(comm);
     MUST(n.f.CommInitRankConfig(&child[1], 2, id, 0, &fast) == NCCL_ABI_IN_PROGRESS);
     reduce(child[1], 8);
     SAID(n.record, "AllReduce:8 ");

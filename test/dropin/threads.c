@@ -14,7 +14,7 @@ enum { THREADS = 64 };
 
 static struct nccl n;
 static int rounds;
-static float a[16], b[16];
+static _Thread_local float a[16], b[16];
 static atomic_long ours, theirs; /* calls that must reach the kernels and NCCL */
 static _Atomic(void *) watched[THREADS];
 static atomic_bool stop;
@@ -71,6 +71,33 @@ static void *watch(void *self)
     return NULL;
 }
 
+/* Calls on a communicator until another thread has aborted it: then an error, or NCCL has them. */
+static void *call_on(void *comm)
+{
+    while (!atomic_load(&stop))
+        n.f.AllReduce(a, b, 16, F32, SUM, comm, NULL);
+    return NULL;
+}
+
+static void abort_50(void)
+{
+    for (int i = 0; i < 50; i++) {
+        pthread_t caller;
+        void *comm[2];
+
+        MUST(n.f.CommInitAll(comm, 2, NULL) == 0);
+        atomic_store(&stop, false);
+        MUST(pthread_create(&caller, NULL, call_on, comm[0]) == 0);
+        for (volatile int spin = 0; spin < i * 1000; spin++)
+            ;
+        for (int k = 0; k < 2; k++)
+            MUST(n.f.CommAbort(comm[k]) == 0);
+        atomic_store(&stop, true);
+        MUST(pthread_join(caller, NULL) == 0);
+        MUST(kernels()->handles == 2);
+    }
+}
+
 int main(int argc, char **argv)
 {
     pthread_t thread[THREADS], watchdog;
@@ -94,6 +121,7 @@ int main(int argc, char **argv)
     MUST(kernels()->collectives - ours_before == ours);
     MUST(n.record->collectives - nccl_before == theirs);
     MUST(kernels()->handles == 2);
+    abort_50();
     printf("threads: %ld calls by the kernels, %ld by NCCL\n", (long)ours, (long)theirs);
     return 0;
 }

@@ -99,7 +99,7 @@ static int run(const char *name, size_t count, struct symtuner_ar *handle)
 {
     __atomic_add_fetch(&record.collectives, 1, __ATOMIC_RELAXED);
     record_add(&record, "%s:%zu ", name, count);
-    return handle->aborted ? 5 : 0;
+    return __atomic_load_n(&handle->aborted, __ATOMIC_RELAXED) ? 5 : 0;
 }
 
 int symtuner_ar_all_reduce(const void *send, void *recv, size_t count, int dtype, int op,
@@ -150,7 +150,7 @@ int symtuner_ar_status(struct symtuner_ar *handle)
 int symtuner_ar_abort(struct symtuner_ar *handle)
 {
     record_add(&record, "abort ");
-    handle->aborted = 1;
+    __atomic_store_n(&handle->aborted, 1, __ATOMIC_RELAXED);
     __atomic_sub_fetch(&record.handles, 1, __ATOMIC_RELAXED);
     return 0;
 }

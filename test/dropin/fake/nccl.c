@@ -110,6 +110,8 @@ int ncclGroupStart(void)
 
 int ncclGroupEnd(void)
 {
+    int result = __atomic_exchange_n(&record.end, 0, __ATOMIC_RELAXED);
+
     record_add(&record, "GroupEnd ");
     if (depth == 0)
         return 5;
@@ -118,7 +120,7 @@ int ncclGroupEnd(void)
             pending--;
             *later[pending].where = later[pending].what;
         }
-    return 0;
+    return result;
 }
 
 int ncclGroupSimulateEnd(void *info)

@@ -21,6 +21,7 @@ struct record {
     char text[8192];
     /* what the test wants of the fake library */
     int fail;         /* results of the next collective call         */
+    int end;          /* result of the next ncclGroupEnd             */
     int status;       /* of symtuner_ar_status                       */
     size_t nccl_from; /* messages of so many bytes are NCCL's        */
     int wrong;        /* the kernels compute something else          */
