@@ -106,7 +106,9 @@ static void plan_plugin(struct making *making, const char *plugin)
         set(making, "NCCL_ENV_PLUGIN", plugin);
     else if (!names_symtuner(env))
         note(making, "kept: ", "NCCL_ENV_PLUGIN", env);
-    put_in_front(making, "NCCL_TUNER_PLUGIN", "SYMTUNER_NEXT_TUNER", plugin);
+    /* with any tuner NCCL skips what NCCL_CTA_POLICY=1 prefers, so do not add the first one */
+    if (now(making, "NCCL_TUNER_PLUGIN")[0] || !now(making, "NCCL_CTA_POLICY")[0])
+        put_in_front(making, "NCCL_TUNER_PLUGIN", "SYMTUNER_NEXT_TUNER", plugin);
     if (now(making, "SYMTUNER_LEDGER")[0])
         put_in_front(making, "NCCL_PROFILER_PLUGIN", "SYMTUNER_NEXT_PROFILER", plugin);
 }

@@ -75,6 +75,9 @@ has NCCL_ENV_PLUGIN /opt/libother.so
 has SYMTUNER_JAX 0
 grep -q 'kept: NCCL_ENV_PLUGIN=/opt/libother.so; kept: NCCL_TUNER_PLUGIN=none' err
 ok "the line says what is kept: $(cat err)" $?
+sets policy NCCL_CTA_POLICY=1
+none NCCL_TUNER_PLUGIN
+has NCCL_ENV_PLUGIN "$plugin"
 sets next NCCL_TUNER_PLUGIN=libfoo.so SYMTUNER_NEXT_TUNER=libbar.so
 has NCCL_TUNER_PLUGIN libfoo.so
 has SYMTUNER_NEXT_TUNER libbar.so
