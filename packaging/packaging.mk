@@ -53,13 +53,13 @@ $(WHEEL_PYTHON):
 	$(Q)python3 -m venv $(B)/wheel-tools && $@ -m pip -q install hatchling ziglang auditwheel
 
 # ---- tarball, Debian package ---------------------------------------------------------------------
-# dist: the sources of the last commit; the same bytes whenever it is made.
+# dist: the sources of the last commit; the same bytes whenever it is made.  sdist: what pip builds from.
 DIST := symtuner-$(VERSION)
 .PHONY: dist sdist deb
 dist:
 	$(Q)mkdir -p $(B)/dist
-	$(Q)git -c tar.umask=0022 archive --prefix=$(DIST)/ HEAD | gzip -9n > $(B)/dist/$(DIST).tar.gz
-	@echo $(B)/dist/$(DIST).tar.gz
+	$(Q)git -c tar.umask=0022 archive --prefix=$(DIST)/ HEAD | xz -9 > $(B)/dist/$(DIST).tar.xz
+	@echo $(B)/dist/$(DIST).tar.xz
 
 # deb: what was built, for this release of Debian or a later one.
 DEBIAN_FROM = $(shell git log -1 --format='%an <%ae>' 2> /dev/null)

@@ -7,7 +7,7 @@
 #   Debian    has all that make install installs; its command runs; lintian finds no error
 #   wheel     runs from glibc 2.28 on; in a new venv its command, module and libraries are found with no
 #             variable set; the check of the wheel notices one that was linked for a newer glibc
-#   sdist     builds without nvcc
+#   sdist     in it, README.md's first commands run as printed, without nvcc
 #
 # The wheel has the kernels that BUILD has. Wheels need tools from PyPI, which are kept in
 # BUILD/wheel-tools. Exit 0: all right. 1: something is not. 77: no tools, so no wheel was made.
@@ -28,10 +28,10 @@ tarball()
     git rev-parse HEAD > /dev/null 2>&1 || { echo "skip the tarball: this is no git checkout"; return; }
     for time in 1 2; do
         make -s dist B="$work/$time" > "$work/log" 2>&1 || { fail "make dist: $(cat "$work/log")"; return; }
-        sleep 1.1 # gzip and tar write times in seconds
+        sleep 1.1 # tar write times in seconds
     done
-    cmp "$work/1/dist/$name.tar.gz" "$work/2/dist/$name.tar.gz" || fail "make dist makes other bytes a second later"
-    tar tzf "$work/1/dist/$name.tar.gz" | grep -v '/$' | sed "s|^$name/||" | sort > "$work/packed"
+    cmp "$work/1/dist/$name.tar.xz" "$work/2/dist/$name.tar.xz" || fail "make dist makes other bytes a second later"
+    tar tJf "$work/1/dist/$name.tar.xz" | grep -v '/$' | sed "s|^$name/||" | sort > "$work/packed"
     git ls-tree -r --name-only HEAD | sort | diff - "$work/packed" || fail "the tarball has other files than the commit"
     fine "the tarball has $(wc -l < "$work/packed") files, and the same bytes twice"
 }
@@ -66,13 +66,12 @@ wheel()
     wheel=$(ls "$build/dist/$name"-py3-none-manylinux*.whl)
     python3 -m venv "$work/venv" && "$work/venv/bin/pip" -q install --no-index "$wheel" || fail "$wheel cannot be installed"
 
-    for file in "$build"/libsymtuner*.so; do
-        [ -f "$work"/venv/lib/python3*/site-packages/symtuner/lib/"${file##*/}" ] || fail "the wheel lacks ${file##*/}"
-    done
-
     # nothing set, and not in the source tree
     alone="env -i PATH=$work/venv/bin:/usr/bin:/bin HOME=$work"
     libraries=$(cd "$work/venv"/lib/python3*/site-packages/symtuner/lib && pwd -P)
+    for file in "$build"/libsymtuner*.so; do
+        [ -f "$libraries/${file##*/}" ] || fail "the wheel lacks ${file##*/}"
+    done
     (
         cd "$work" || exit 1
         [ "$($alone symtuner --version)" = "symtuner $version" ] || fail "symtuner --version"
@@ -110,11 +109,20 @@ wheel()
 sdist()
 {
     "$python" -m hatchling build -t sdist -d "$work/sdist" > "$work/log" 2>&1 || { fail "sdist: $(cat "$work/log")"; return; }
-    AR_ARCHS='' "$python" -m pip -q install --no-build-isolation --no-index --no-deps --prefix "$work/from" \
-        "$work/sdist/$name.tar.gz" > "$work/log" 2>&1 || { fail "the sdist does not build: $(tail -5 "$work/log")"; return; }
-    [ "$(PYTHONPATH=$(echo "$work"/from/lib/python3*/site-packages) "$python" -m symtuner --version)" = "symtuner $version" ] ||
-        fail "what the sdist built does not run"
-    fine "the sdist builds"
+    tar xzf "$work/sdist/$name.tar.gz" -C "$work" && python3 -m venv "$work/new" || { fail "the sdist"; return; }
+    echo 'print("trained")' > "$work/$name/train.py"
+    sed -n '/^```sh$/,/^```$/p' README.md | sed '1d; /^```$/,$d; s/ *#.*//' > "$work/commands"
+    [ "$(wc -l < "$work/commands")" = 3 ] || fail "README.md does not begin with three commands"
+    while read -r command; do
+        (cd "$work/$name" && AR_ARCHS='' PATH=$work/new/bin:$PATH sh -c "$command") > "$work/log" 2>&1 < /dev/null
+        code=$?
+        [ $code = 0 ] && continue
+        grep -q 'No matching distribution found for hatchling' "$work/log" &&
+            { echo "skip README.md's commands: no PyPI here"; return; }
+        [ "$command $code" = "symtuner doctor 1" ] || fail "README.md: $command: $(tail -5 "$work/log")" # 1: findings
+    done < "$work/commands"
+    grep -q '^trained$' "$work/log" || fail "README.md: train.py did not run: $(cat "$work/log")"
+    fine "README.md's first commands run in what the sdist has"
 }
 
 tarball
