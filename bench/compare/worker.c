@@ -330,6 +330,10 @@ static void start(struct rank *r)
         fprintf(stderr, "ar_compare: rank %d: create: %s\n", r->me, symtuner_ar_error(NULL));
         exit(1);
     }
+    if (symtuner_ar_reserve(&r->handle, 1, SIZE_MAX) != ncclSuccess) { /* calls are captured */
+        fprintf(stderr, "ar_compare: rank %d: reserve: %s\n", r->me, symtuner_ar_error(r->handle));
+        exit(1);
+    }
     for (int b = 0; b < 2 && !job.host; b++) {
         ncclWindow_t window = NULL;
         void *p = r->buffer[0][b];

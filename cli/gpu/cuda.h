@@ -79,6 +79,7 @@ struct st_nccl_id {
 #define ST_AR_MAP(X)                                                                               \
     X(create, "symtuner_ar_create", int, (void **, void *const *, int, const void *))              \
     X(destroy, "symtuner_ar_destroy", int, (void **, int))                                         \
+    X(reserve, "symtuner_ar_reserve", int, (void **, int, size_t))                                 \
     X(add_buffers, "symtuner_ar_register", int,                                                    \
       (void **, void *const *, void *const *, int, size_t))                                        \
     X(all_reduce, "symtuner_ar_all_reduce", int,                                                   \

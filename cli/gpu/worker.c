@@ -289,6 +289,8 @@ static void prepare(struct st_rank *r)
     if (job.own) {
         if (job.ar.create(&r->handle, &r->comm, 1, NULL))
             st_worker_stop("symtuner_ar_create", job.ar.error_text(NULL));
+        if (job.ar.reserve(&r->handle, 1, SIZE_MAX)) /* calls are captured */
+            st_worker_stop("symtuner_ar_reserve", job.ar.error_text(r->handle));
         for (int i = 0; i < 2; i++) {
             void *buffer = i ? r->recv[1] : r->send[1];
 

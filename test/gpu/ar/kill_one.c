@@ -206,7 +206,10 @@ int kill_graph_of_local(const char *kernel)
     size_t before = 0, held = 0, after = 0, total;
     int good = 1;
 
-    if (!make_local(&t) || !register_both(&t) || !capture(&t, kernel, exec))
+    if (!make_local(&t) || !register_both(&t))
+        return 0;
+    MUST(symtuner_ar_reserve(t.handle, RANKS, SIZE_MAX), ncclSuccess); /* a capture makes none */
+    if (!capture(&t, kernel, exec))
         return 0;
     MUST(cudaSetDevice(devices[0]), cudaSuccess);
     MUST(cudaMemGetInfo(&before, &total), cudaSuccess);
