@@ -239,6 +239,11 @@ static ncclResult_t choose_arena(symtuner_ar *h, struct ar_ask *ask, cudaStream_
         }
         if (ar_grow_use(h, *arena, status != cudaStreamCaptureStatusNone, h->force.family >= 0))
             return ncclSuccess;
+        if (h->force.family >= 0 && ar_grow_phase(h, *arena) == AR_OPEN)
+            return ar_fail(h, ncclRemoteError,
+                           "not all ranks came within %llu ms, to make the scratch of kernel %s",
+                           (unsigned long long)(h->timeout_ns / 1000000),
+                           ar_family_name(choice->family));
         ask->without |= 1u << *arena;
         ar_grow_halves(h, ask);
     }

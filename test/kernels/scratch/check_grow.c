@@ -283,6 +283,13 @@ START_TEST(test_a_forced_kernel_waits_for_its_scratch)
     calls((int[]){SHORT, 0});
     phases(AR_OPEN, AR_HERE);
     end_group();
+    make_group();
+    at[0].handle->timeout_ns = 50000000;
+    ck_assert_int_eq(symtuner_ar_force(at[0].handle, "chunked", 0, 0), ncclSuccess);
+    call_one(0, SHORT);
+    ck_assert_int_eq(at[0].result, ncclRemoteError);
+    ck_assert_ptr_nonnull(strstr(symtuner_ar_error(at[0].handle), "within 50 ms"));
+    end_group();
 }
 END_TEST
 
