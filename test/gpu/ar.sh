@@ -30,8 +30,10 @@ for ranks in ${AR_RANKS:-2 3 4 8}; do
     [ "$gpus" -ge "$ranks" ] || { echo "ar.sh: $ranks ranks not run: $gpus GPUs here"; continue; }
     fuzz "$ranks" procs "$calls" --limit "${AR_LIMIT:-280}"
     fuzz "$ranks" threads "$few"
+    fuzz "$ranks" procs "$((few / 2))" --reserve 0
     [ "$ranks" -ne 3 ] || continue
     fuzz "$ranks" local "$few"
+    fuzz "$ranks" local "$((few / 2))" --reserve 0
     fuzz "$ranks" threads "$((few / 10))" --host 1 --most 1048576
     for overlap in 0 2; do # set a variable of the library for these runs only
         SYMTUNER_AR_OVERLAP=$overlap

@@ -4,7 +4,7 @@
  *
  *   ar_fuzz [--ranks N] [--mode local|threads|procs] [--calls 100000] [--seed N] [--kernel NAME]
  *           [--host 0|1] [--gpus N] [--most BYTES] [--timeout MS] [--limit SECONDS] [--say 0|1]
- *           [--fork 0|1] [--nonblocking 0|1]
+ *           [--fork 0|1] [--nonblocking 0|1] [--reserve 0|1]
  *           [--coll all|all_reduce|reduce_scatter|all_gather]
  *
  * --mode local makes groups with symtuner_ar_create_local and runs a thread per rank. --mode
@@ -12,6 +12,8 @@
  * per rank. --gpus: use fewer GPUs than ranks, so that ranks share them (local only). --fork 0: run
  * the threads in this process, for tools that do not follow a fork. --nonblocking 1: make
  * communicators with blocking = 0, and pass them to the library while NCCL is still making them.
+ * Scratch grows by need until some step, at which all ranks reserve the rest; graphs are captured
+ * from there on. --reserve 0: they do not, so scratch grows by need, or a capture refuses it.
  *
  * Drawn at random, and the same on all ranks: collective, type, operator, count, placement (plain, registered,
  * in place, local: by lists of all ranks' addresses), alignment (in plain buffers it differs by
@@ -112,6 +114,18 @@ static void end_group(struct rank *r, int g)
         AR(symtuner_ar_destroy(handle_of[g], option.ranks), NULL);
     team_meet(team);
     CUDA(cudaSetDevice(r->me % option.gpus));
+}
+
+static void reserve(struct rank *r, int g)
+{
+    if (!option.local) {
+        AR(symtuner_ar_reserve(&r->handle[g], 1, SIZE_MAX), r->handle[g]);
+        return;
+    }
+    team_meet(team);
+    if (r->me == 0)
+        AR(symtuner_ar_reserve(handle_of[g], option.ranks, SIZE_MAX), handle_of[g][0]);
+    team_meet(team);
 }
 
 /* ---- graphs ---------------------------------------------------------------------------------- */
@@ -238,6 +252,7 @@ static void run_phase(struct rank *r, const struct phase *phase)
     /* such a phase starts with one stream and no graphs; its second half uses all streams, and
      * graphs */
     int one_stream = phase->one_stream;
+    int reserve_at = option.reserve ? (int)fuzz_draw(&r->common, 200) : -1;
 
     for (int g = 0; g < phase->groups; g++)
         make_group(r, g, phase);
@@ -245,6 +260,8 @@ static void run_phase(struct rank *r, const struct phase *phase)
         unsigned what = fuzz_draw(&r->common, 100), slot = fuzz_draw(&r->common, GRAPHS);
         int lane = fuzz_draw(&r->common, 4) ? 0 : (int)fuzz_draw(&r->common, LANES - 1);
 
+        for (int g = 0; g < phase->groups && step == reserve_at; g++)
+            reserve(r, g);
         if (fuzz_draw(&r->own, 150) == 0)
             CUDA(fuzz_occupy(1 + (int)fuzz_draw(&r->own, 100), fuzz_draw(&r->own, 200), r->aside));
         if (phase->groups == 2) {
@@ -252,7 +269,7 @@ static void run_phase(struct rank *r, const struct phase *phase)
         } else if (one_stream) {
             one_stream = r->issued < alone;
             r->issued += fuzz_call_some(r, !one_stream, 0, 0);
-        } else if (what < 3) {
+        } else if (what < 3 && step >= reserve_at) {
             capture(r, (int)slot); /* the library orders it, also with eager calls on other lanes */
         } else if (what < 20 && r->graph[slot] != NULL) {
             replay(r, (int)slot);

@@ -73,8 +73,9 @@ static void ask(struct rank *r, symtuner_ar *h, struct drawn *d)
        h);
 }
 
-/* Draw a kernel and a grid. The table's kernel runs if the drawn one cannot run this call. */
-static void draw_kernel(struct rank *r, symtuner_ar *h, int bounded, struct drawn *d)
+/* Draw a kernel and a grid. The table's kernel runs if the drawn one cannot run this call, or might
+ * lack scratch in a capture. */
+static void draw_kernel(struct rank *r, symtuner_ar *h, int captured, int bounded, struct drawn *d)
 {
     const struct fuzz_call *c = &d->c;
     int ctas = fuzz_draw(&r->common, 3) ? (int)fuzz_draw(&r->common, 132) + 1 : 0;
@@ -91,6 +92,8 @@ static void draw_kernel(struct rank *r, symtuner_ar *h, int bounded, struct draw
     if (option.kernel != NULL)
         name = option.kernel;
     else if (free_choice || strcmp(name, "nccl") == 0)
+        name = NULL;
+    if (captured && !option.reserve)
         name = NULL;
     if (free_choice)
         ctas = threads = 0;
@@ -238,7 +241,7 @@ int fuzz_call_some(struct rank *r, int lane, int captured, int bounded)
 
         d->lists = option.local && !option.host && fuzz_draw(&r->common, 4) == 0;
         draw_call(r, lane, d->lists, k, n, &d->c);
-        draw_kernel(r, h, bounded, d);
+        draw_kernel(r, h, captured, bounded, d);
         if (d->c.coll != SYMTUNER_AR_ALL_GATHER &&
             (strcmp(d->plan.kernel, "nccl") == 0 || strncmp(d->plan.kernel, "nvls", 4) == 0))
             d->c.data = FUZZ_EXACT; /* NCCL and the switch add in another order */

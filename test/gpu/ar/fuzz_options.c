@@ -16,6 +16,7 @@ struct fuzz_options option = {.ranks = 2,
                               .limit = 280,
                               .seed = 1,
                               .fork = 1,
+                              .reserve = 1,
                               .most = (size_t)64 << 20,
                               .coll = -1,
                               .mode = "threads"};
@@ -41,6 +42,7 @@ int fuzz_options_read(int argc, char **argv)
         {"--say", &option.say, 0, 1},
         {"--fork", &option.fork, 0, 1},
         {"--nonblocking", &option.nonblocking, 0, 1},
+        {"--reserve", &option.reserve, 0, 1},
     };
     size_t known = sizeof numbers / sizeof numbers[0];
 

@@ -267,7 +267,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 {
     (void)stream, (void)flags;
     count(&fake.waits, 1);
-    fake.waited = event;
+    __atomic_store_n(&fake.waited, event, __ATOMIC_RELAXED);
     return named("cudaStreamWaitEvent");
 }
 
@@ -386,7 +386,7 @@ static cudaError_t remember(const void *kernel, unsigned ctas, unsigned threads,
     int number = count(&fake.launches, 1);
     struct fake_launch *l = &fake.launch[(number - 1) % FAKE_LAUNCHES];
 
-    fake.launched_on = current;
+    __atomic_store_n(&fake.launched_on, current, __ATOMIC_RELAXED);
     l->kernel = kernel;
     l->ctas = (int)ctas;
     l->threads = (int)threads;
