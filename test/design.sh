@@ -97,7 +97,7 @@ trap 'rm -f "${TMPDIR:-/tmp}/design.$$"' EXIT
     END {
         delete rooms["jax/symtuner"]
         uses["jax", "kernels"] = 1 # for its place only
-        place = "cli 10 266;kernels 290 250;plugin 554 236;nccl/model 120 190;rules 430 200;dropin 650 140;nccl 290 190;bench 604 186;include 290 220;jax 290 250"
+        place = "cli 10 266;kernels 290 250;plugin 554 236;nccl/model 120 190;rules 430 200;dropin 636 160;nccl 290 190;bench 604 186;include 290 220;jax 290 250"
         count = split(place, row, ";")
         for (i = 1; i <= count; i++) { split(row[i], part, " "); left[part[1]] = part[2]; width[part[1]] = part[3] }
         for (i = 1; i <= boxes; i++)

@@ -88,6 +88,7 @@ struct st_answer st_symbol(void *library, const char *name, const void *caller)
     real = st_real_at(answer.value);
     if (real)
         answer.value = st_wrapper(real, known);
+    dlerror(); /* programs ask it whether dlsym has failed; our own questions may have */
     return answer;
 }
 

@@ -33,18 +33,27 @@ void nccl_linked(struct nccl *nccl)
     nccl->record = fake_record();
 }
 
+/* dlerror says whether dlsym has failed, and nothing of what the drop-in asked meanwhile. */
+static void *look_up(void *library, const char *name)
+{
+    void *symbol = dlsym(library, name);
+
+    MUST((dlerror() == NULL) == (symbol != NULL));
+    return symbol;
+}
+
 void nccl_opened(struct nccl *nccl, void *library)
 {
     struct record *(*record)(void);
 
-#define X(name) *(void **)&nccl->f.name = dlsym(library, "nccl" #name);
+#define X(name) *(void **)&nccl->f.name = look_up(library, "nccl" #name);
     ST_PLAIN_MAP(X)
 #undef X
-#define X(name, params, args) *(void **)&nccl->f.name = dlsym(library, "nccl" #name);
+#define X(name, params, args) *(void **)&nccl->f.name = look_up(library, "nccl" #name);
     ST_KNOWN_MAP(X)
 #undef X
 #define X(name, coll, collective, factor, params, args)                                            \
-    *(void **)&nccl->f.name = dlsym(library, "nccl" #name);
+    *(void **)&nccl->f.name = look_up(library, "nccl" #name);
     ST_FORWARDED_MAP(X)
 #undef X
     *(void **)&nccl->future = dlsym(library, "ncclFromTheFuture");

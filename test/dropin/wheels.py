@@ -42,6 +42,10 @@ print("no communicator", nccl.ncclAllReduce(buffer, buffer, count, 7, 0, null, n
       nccl.ncclBroadcast(buffer, buffer, count, 7, 0, null, null),
       nccl.ncclCommDestroy(null), nccl.ncclCommAbort(null),
       nccl.ncclCommGetAsyncError(null, ctypes.byref(version)))
+world = ctypes.CDLL(None)  # the global scope, as for a program that is linked with NCCL
+ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+print("linked", world.ncclGroupStart(), world.ncclGroupEnd(), world.ncclGroupEnd(),
+      world.ncclAllReduce(buffer, buffer, count, 7, 0, null, null))
 comm = (ctypes.c_void_p * 2)()
 print("no GPU", nccl.ncclCommInitAll(comm, 2, None) != 0)
 identity = (ctypes.c_char * 128)()
