@@ -8,8 +8,10 @@ rule. The backward pass consists of the same primitives.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib.util
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -257,7 +259,10 @@ def disabled() -> Iterator[None]:
 def install_as_asked() -> None:
     """Follow SYMTUNER_JAX. An error is one line, as JAX would print a traceback."""
     try:
-        if word("SYMTUNER_JAX", ("0", "1"), "0") == "1":
+        asked = word("SYMTUNER_JAX", ("0", "1", "report"), "0")
+        if asked != "0":
             install()
+        if asked == "report":
+            atexit.register(lambda: print(_report.report(), file=sys.stderr))
     except SymtunerError as e:
         _say.once(f"symtuner.install() did not succeed, so XLA reduces as always: {e}")

@@ -32,7 +32,10 @@ class Replaced(list[Call]):
 
     def __str__(self) -> str:
         done = sum(call.replaced for call in self)
-        head = f"symtuner: {done} replaced, {len(self) - done} left to XLA"
+        head = (
+            f"symtuner: {done} kinds of reduction replaced, {len(self) - done} left to XLA; "
+            "equal ones of a program are one line"
+        )
         return "\n".join([head, *map(str, self)])
 
 
