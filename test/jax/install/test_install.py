@@ -15,6 +15,7 @@ import sys
 import tempfile
 import textwrap
 
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import test_all_reduce as base  # must be first: it sets up jax
 from programs import KEPT, Program, reductions
 from test_all_reduce import LINE, SQUARE, raises, smap
@@ -305,7 +306,7 @@ def test_jax_that_hides_its_rules():
 def fresh(code, **env):
     script = """
         import sys
-        sys.path.insert(0, 'test/jax')
+        sys.path.insert(0, 'test/jax/install')
         import jax, jax.numpy as jnp, numpy as np
         import symtuner
         from programs import reductions as count
