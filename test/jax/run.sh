@@ -82,7 +82,7 @@ fi
 # give the pool more threads, and dispatch one program after the other. If XLA hangs all the same, it
 # ends the process; then run the test once more.
 export NPROC=16 JAX_CPU_ENABLE_ASYNC_DISPATCH=0
-for test in test_all_reduce test_as_lax install/test_install hlo/test_hlo \
+for test in test_all_reduce test_as_lax install/test_install ../bench/test_jax_tp hlo/test_hlo \
     hlo/test_gspmd; do
     err=$out/${test##*/}.err
     for try in 1 2; do
