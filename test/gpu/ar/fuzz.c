@@ -9,7 +9,8 @@
  *
  * --mode local makes groups with symtuner_ar_create_local and runs a thread per rank. --mode
  * threads and procs make groups from an ncclComm_t and run threads of one process, or one process
- * per rank. --gpus: use fewer GPUs than ranks, so that ranks share them (local only). --fork 0: run
+ * per rank. --gpus: use fewer GPUs than ranks, so that ranks share them (local only; with --most
+ * 4194304, because longer calls may be cut into more launches than CUDA queues). --fork 0: run
  * the threads in this process, for tools that do not follow a fork. --nonblocking 1: make
  * communicators with blocking = 0, and pass them to the library while NCCL is still making them.
  * Scratch grows by need until some step, at which all ranks reserve the rest; graphs are captured
@@ -39,7 +40,10 @@
 
 #include "test/gpu/ar/fuzz_rank.h"
 
-enum { BATCH = 400, REPLAYS_MOST = 6 };
+/* Steps between two looks at the results. A launch waits when about 1000 are queued on its stream.
+ * Ranks that share a GPU share CUDA's context, so such a launch may keep a peer's thread from the
+ * launch that all wait for; these ranks look before that many are queued. */
+enum { BATCH = 400, BATCH_SHARED = 4, REPLAYS_MOST = 6 };
 
 static const struct phase {
     const char *name;
@@ -252,6 +256,7 @@ static void run_phase(struct rank *r, const struct phase *phase)
     /* such a phase starts with one stream and no graphs; its second half uses all streams, and
      * graphs */
     int one_stream = phase->one_stream;
+    int batch = option.gpus < option.ranks ? BATCH_SHARED : BATCH;
     int reserve_at = option.reserve ? (int)fuzz_draw(&r->common, 200) : -1;
 
     for (int g = 0; g < phase->groups; g++)
@@ -276,7 +281,7 @@ static void run_phase(struct rank *r, const struct phase *phase)
         } else {
             r->issued += fuzz_call_some(r, lane, 0, 0);
         }
-        if (step % BATCH == BATCH - 1 || r->issued >= end)
+        if (step % batch == batch - 1 || r->issued >= end)
             look(r, phase->groups);
     }
     for (int s = 0; s < GRAPHS; s++) {
