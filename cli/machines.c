@@ -76,8 +76,7 @@ int st_machine_start(const char *command, const char *word, struct symtuner_mach
         return list();
     if (read_machine(word, machine, gpus, error))
         return -1;
-    fprintf(stderr, "symtuner %s: %s\n", command, error);
-    return ST_EXIT_USAGE;
+    return st_fail(ST_EXIT_USAGE, "symtuner %s: %s\n", command, error);
 }
 
 int st_machine_here(struct symtuner_machine *machine_out)

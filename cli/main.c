@@ -73,10 +73,9 @@ static int unknown(const char *name)
         if (commands[i].what)
             word[words.count++] = commands[i].name;
     nearest = st_word_nearest(&words, name, strlen(name));
-    fprintf(stderr, "symtuner: %s \"%.60s\"; %s%s%s`symtuner --help` lists them\n",
-            name[0] == '-' ? "no such option:" : "unknown command", name,
-            nearest ? "did you mean " : "", nearest ? nearest : "", nearest ? "? " : "");
-    return ST_EXIT_USAGE;
+    return st_fail(ST_EXIT_USAGE, "symtuner: %s \"%.60s\"; %s%s%s`symtuner --help` lists them\n",
+                   name[0] == '-' ? "no such option:" : "unknown command", name,
+                   nearest ? "did you mean " : "", nearest ? nearest : "", nearest ? "? " : "");
 }
 
 int main(int argc, char **argv)

@@ -2,6 +2,7 @@
 /* options.c - parses a command line into a command's struct, and prints its help and errors. */
 #include "cli/options.h"
 
+#include <stdarg.h>
 #include <string.h>
 
 #include "cli/commands.h"
@@ -217,6 +218,16 @@ void st_line_help(const struct st_command_line *line, FILE *out)
     print_row("-h, --help", NULL, "this text", out);
     if (line->after)
         fputs(line->after, out);
+}
+
+int st_fail(int status, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    return status;
 }
 
 int st_line_wrong(const struct st_command_line *line, const char *error)

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "cli/commands.h"
+
 static const char mark[] = "symtuner wrote this file; what is above hashes to 0x";
 
 /* Return the 64-bit FNV-1a hash of ${size} bytes. */
@@ -71,19 +73,16 @@ bool st_own_file_write(const char *command, const char *path, bool markup,
     if (memory)
         write(self, memory);
     if (!memory || ferror(memory) | fclose(memory)) {
-        fprintf(stderr, "symtuner %s: %s: out of memory\n", command, path);
         free(text);
-        return false;
+        return st_fail(false, "symtuner %s: %s: out of memory\n", command, path);
     }
     file = fopen(path, "w");
     good = file && fwrite(text, 1, size, file) == size;
     if (good)
         fprintf(file, "%s%s%016" PRIx64 "%s\n", markup ? "<!-- " : "# ", mark, hash_of(text, size),
                 markup ? " -->" : "");
-    if (!file || ferror(file) | fclose(file)) {
-        good = false;
-        fprintf(stderr, "symtuner %s: %s: %s\n", command, path, strerror(errno));
-    }
+    if (!file || ferror(file) | fclose(file))
+        good = st_fail(false, "symtuner %s: %s: %s\n", command, path, strerror(errno));
     free(text);
     return good;
 }

@@ -354,10 +354,8 @@ int st_cmd_worker(int argc, char **argv)
     int gpus = 0;
 
     job.measure = (argc == 10 || argc == 11) && strcmp(argv[1], "measure") == 0;
-    if (!job.measure && !(argc == 4 && strcmp(argv[1], "windows") == 0)) {
-        fprintf(stderr, "symtuner worker is started by tune, bench and doctor\n");
-        return ST_EXIT_USAGE;
-    }
+    if (!job.measure && !(argc == 4 && strcmp(argv[1], "windows") == 0))
+        return st_fail(ST_EXIT_USAGE, "symtuner worker is started by tune, bench and doctor\n");
     job.ranks = atoi(argv[2]);
     if (job.measure) {
         job.modes = argv[4];
@@ -379,14 +377,10 @@ int st_cmd_worker(int argc, char **argv)
         return ST_EXIT_USAGE;
     if (!st_cuda_load(&job.cuda, &gpus, error, sizeof error) ||
         !st_nccl_load(&job.nccl, strcmp(argv[3], "-") == 0 ? NULL : argv[3], error, sizeof error) ||
-        (job.own && !st_ar_load(&job.ar, error, sizeof error))) {
-        fprintf(stderr, "%s\n", error);
-        return ST_EXIT_CANNOT;
-    }
-    if (gpus < job.ranks) {
-        fprintf(stderr, "%d GPUs asked for, %d here\n", job.ranks, gpus);
-        return ST_EXIT_CANNOT;
-    }
+        (job.own && !st_ar_load(&job.ar, error, sizeof error)))
+        return st_fail(ST_EXIT_CANNOT, "%s\n", error);
+    if (gpus < job.ranks)
+        return st_fail(ST_EXIT_CANNOT, "%d GPUs asked for, %d here\n", job.ranks, gpus);
     NCCL(unique_id, &job.id);
     pthread_barrier_init(&job.barrier, NULL, (unsigned)job.ranks);
     for (int k = 0; k < job.ranks; k++) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/commands.h"
 #include "cli/own_file.h"
 
 /* Embed the page. The path is relative to the root of the repository, where the compiler runs. */
@@ -41,9 +42,8 @@ bool st_report_write(const char *command, const char *path,
     if (json.out)
         write(self, &json);
     if (!json.out || ferror(json.out) | fclose(json.out)) {
-        fprintf(stderr, "symtuner %s: %s: out of memory\n", command, path);
         free(text);
-        return false;
+        return st_fail(false, "symtuner %s: %s: out of memory\n", command, path);
     }
     good = st_own_file_write(command, path, true, print_page, text);
     free(text);

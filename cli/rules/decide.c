@@ -251,16 +251,13 @@ int st_cmd_decide(int argc, char **argv)
     if (!complete(&request, text))
         return st_line_wrong(&line, text);
     request.query.no_defaults = defaults && strcmp(defaults, "0") == 0;
-    if (load(&request, &rules, text, sizeof text) != SYMTUNER_OK) {
-        fprintf(stderr, "%s\n", text);
-        return ST_EXIT_FINDINGS;
-    }
+    if (load(&request, &rules, text, sizeof text) != SYMTUNER_OK)
+        return st_fail(ST_EXIT_FINDINGS, "%s\n", text);
     refuse_misfits(&request, &rules);
     if (symtuner_decide(rules, &request.query, &decision) != SYMTUNER_OK) {
-        fprintf(stderr, "symtuner decide: symmetric kernels and this interface need NCCL 2.27 or "
-                        "later\n");
         symtuner_rules_free(rules);
-        return ST_EXIT_USAGE;
+        return st_fail(ST_EXIT_USAGE, "symtuner decide: symmetric kernels and this interface need "
+                                      "NCCL 2.27 or later\n");
     }
     symtuner_explain(rules, &request.query, &decision, text, sizeof text);
     if (request.json) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/commands.h"
 #include "cli/text.h"
 #include "rules/sources.h"
 
@@ -219,10 +220,8 @@ bool st_map_make(const struct st_map_request *request, const char *file, struct 
                                         .machine = request->machine}};
 
     *map = (struct st_map){0};
-    if (st_rules_load_any(file, &rules, error, sizeof error) != SYMTUNER_OK) {
-        fprintf(stderr, "%s\n", error);
-        return false;
-    }
+    if (st_rules_load_any(file, &rules, error, sizeof error) != SYMTUNER_OK)
+        return st_fail(false, "%s\n", error);
     decider.rules = rules;
     map->rules = symtuner_rules_count(rules);
     map->hash = symtuner_rules_hash(rules);
@@ -241,10 +240,9 @@ bool st_map_make(const struct st_map_request *request, const char *file, struct 
                 decider.query.registered = registered;
                 map->columns++;
                 if (!fill(&decider, request, column)) {
-                    fprintf(stderr, "symtuner: out of memory\n");
                     symtuner_rules_free(rules);
                     st_map_free(map);
-                    return false;
+                    return st_fail(false, "symtuner: out of memory\n");
                 }
                 map->process_ctas = column->run[0].decision.process_ctas;
             }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/commands.h"
 #include "cli/text.h"
 #include "cli/tune/tune.h"
 #include "symtuner_why.h"
@@ -57,10 +58,8 @@ bool st_tune_save(const struct st_tune *tune)
 
     snprintf(temporary, sizeof temporary, "%s.part", tune->raw);
     out = fopen(temporary, "w");
-    if (!out) {
-        fprintf(stderr, "symtuner tune: %s: %s\n", temporary, strerror(errno));
-        return false;
-    }
+    if (!out)
+        return st_fail(false, "symtuner tune: %s: %s\n", temporary, strerror(errno));
     plan_line(tune, plan, sizeof plan);
     fprintf(
         out,
@@ -78,9 +77,7 @@ bool st_tune_save(const struct st_tune *tune)
                     write_unit(tune, r, c, s, out);
     good = !ferror(out);
     good = fclose(out) == 0 && good && rename(temporary, tune->raw) == 0;
-    if (!good)
-        fprintf(stderr, "symtuner tune: %s: %s\n", tune->raw, strerror(errno));
-    return good;
+    return good || st_fail(false, "symtuner tune: %s: %s\n", tune->raw, strerror(errno));
 }
 
 /* The state of reading a file. */

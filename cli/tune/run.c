@@ -151,17 +151,13 @@ int st_tune_measure(struct st_tune *tune, const char *command)
                 progress(tune, began, measured, what);
                 end = st_child_stop_asked() ? ST_CHILD_STOPPED
                                             : run_unit(tune, r, c, s, error, sizeof error);
-                if (end == ST_CHILD_STOPPED) {
-                    fprintf(stderr, "\nstopped%s%s%s\n",
-                            tune->raw[0] ? "; the same command goes on from here (" : "", tune->raw,
-                            tune->raw[0] ? ")" : "");
-                    return ST_EXIT_FINDINGS;
-                }
-                if (end != ST_CHILD_DONE) {
-                    fprintf(stderr, "\nsymtuner %s: %s, round %d: %s\n", command, what, r + 1,
-                            error);
-                    return ST_EXIT_FINDINGS;
-                }
+                if (end == ST_CHILD_STOPPED)
+                    return st_fail(ST_EXIT_FINDINGS, "\nstopped%s%s%s\n",
+                                   tune->raw[0] ? "; the same command goes on from here (" : "",
+                                   tune->raw, tune->raw[0] ? ")" : "");
+                if (end != ST_CHILD_DONE)
+                    return st_fail(ST_EXIT_FINDINGS, "\nsymtuner %s: %s, round %d: %s\n", command,
+                                   what, r + 1, error);
                 measured++;
                 if (tune->raw[0] && !st_tune_save(tune))
                     return ST_EXIT_FINDINGS;
@@ -178,17 +174,14 @@ int st_tune_find_gpus(struct st_tune *tune, const char *command, bool kernels)
     char error[400];
     int gpus = 0;
 
-    if (!st_cuda_load(&cuda, &gpus, error, sizeof error)) {
-        fprintf(stderr, "symtuner %s: cannot measure here: %s\n", command, error);
-        return ST_EXIT_CANNOT;
-    }
+    if (!st_cuda_load(&cuda, &gpus, error, sizeof error))
+        return st_fail(ST_EXIT_CANNOT, "symtuner %s: cannot measure here: %s\n", command, error);
     if (tune->ranks == 0)
         tune->ranks = gpus > 16 ? 16 : gpus;
-    if (gpus < 2 || gpus < tune->ranks) {
-        fprintf(stderr, "symtuner %s: cannot measure here: %d ranks need %d GPUs, %d here\n",
-                command, tune->ranks, tune->ranks < 2 ? 2 : tune->ranks, gpus);
-        return ST_EXIT_CANNOT;
-    }
+    if (gpus < 2 || gpus < tune->ranks)
+        return st_fail(ST_EXIT_CANNOT,
+                       "symtuner %s: cannot measure here: %d ranks need %d GPUs, %d here\n",
+                       command, tune->ranks, tune->ranks < 2 ? 2 : tune->ranks, gpus);
     symtuner_machine_find(&tune->machine);
     if (!tune->machine.gpu[0])
         fprintf(stderr,
@@ -196,9 +189,7 @@ int st_tune_find_gpus(struct st_tune *tune, const char *command, bool kernels)
                 "they are\n",
                 command);
     tune->own = kernels && tune->colls >> SYMTUNER_ALLREDUCE & 1;
-    if (tune->own && !st_ar_load(&ar, error, sizeof error)) {
-        fprintf(stderr, "symtuner %s: without symtuner's kernels: %s\n", command, error);
-        tune->own = false;
-    }
+    if (tune->own && !st_ar_load(&ar, error, sizeof error))
+        tune->own = st_fail(false, "symtuner %s: without symtuner's kernels: %s\n", command, error);
     return -1;
 }

@@ -44,10 +44,8 @@ static bool resume(void)
 
     if (tune.fresh || access(tune.raw, F_OK) != 0)
         return true;
-    if (!st_tune_load(&tune, false, error, sizeof error)) {
-        fprintf(stderr, "%s\n", error);
-        return false;
-    }
+    if (!st_tune_load(&tune, false, error, sizeof error))
+        return st_fail(false, "%s\n", error);
     fprintf(stderr, "%s: %d of %d measurements are there already\n", tune.raw,
             st_tune_units(&tune, false) - st_tune_units(&tune, true), st_tune_units(&tune, false));
     return true;
@@ -93,17 +91,13 @@ int st_cmd_tune(int argc, char **argv)
         return ST_EXIT_USAGE;
     if (tune.from) {
         snprintf(tune.raw, sizeof tune.raw, "%.590s", tune.from);
-        if (!st_tune_load(&tune, true, error, sizeof error)) {
-            fprintf(stderr, "%s\n", error);
-            return ST_EXIT_FINDINGS;
-        }
-        if (st_tune_units(&tune, true)) {
-            fprintf(stderr,
-                    "symtuner tune: %s is of a run that was not finished: %d of %d "
-                    "measurements are missing\n",
-                    tune.raw, st_tune_units(&tune, true), st_tune_units(&tune, false));
-            return ST_EXIT_FINDINGS;
-        }
+        if (!st_tune_load(&tune, true, error, sizeof error))
+            return st_fail(ST_EXIT_FINDINGS, "%s\n", error);
+        if (st_tune_units(&tune, true))
+            return st_fail(ST_EXIT_FINDINGS,
+                           "symtuner tune: %s is of a run that was not finished: %d of %d "
+                           "measurements are missing\n",
+                           tune.raw, st_tune_units(&tune, true), st_tune_units(&tune, false));
         return finish();
     }
     if (tune.verify_files)

@@ -24,20 +24,16 @@ static bool load(struct st_tune *tune, const char *file)
     char error[600];
 
     snprintf(tune->raw, sizeof tune->raw, "%.500s.csv", file);
-    if (!st_tune_load(tune, true, error, sizeof error)) {
-        fprintf(stderr,
-                access(tune->raw, F_OK) == 0
-                    ? "%s\n"
-                    : "%s: --verify wants rules as tune --out wrote them, with their FILE.csv\n",
-                error);
-        return false;
-    }
-    if (!tune->search || !(tune->colls >> SYMTUNER_ALLREDUCE & 1)) {
-        fprintf(stderr, "symtuner tune: %s compared no kernels of symtuner's: nothing to verify\n",
-                tune->raw);
-        return false;
-    }
-    return true;
+    if (!st_tune_load(tune, true, error, sizeof error))
+        return st_fail(false, access(tune->raw, F_OK) == 0
+                                  ? "%s\n"
+                                  : "%s: --verify wants rules as tune --out wrote them, with their "
+                                    "FILE.csv\n",
+                       error);
+    return (tune->search && tune->colls >> SYMTUNER_ALLREDUCE & 1) ||
+           st_fail(false,
+                   "symtuner tune: %s compared no kernels of symtuner's: nothing to verify\n",
+                   tune->raw);
 }
 
 static double best_of(const struct st_tune *tune, int z, char name[48])
@@ -174,9 +170,7 @@ static bool usable(const struct st_tune *tune, const char *file, int nccl)
         good = symtuner_rules_fit(rules, nccl, &tune->machine, error, sizeof error) == SYMTUNER_OK;
         symtuner_rules_free(rules);
     }
-    if (!good)
-        fprintf(stderr, "%s\n", error);
-    return good;
+    return good || st_fail(false, "%s\n", error);
 }
 
 int st_tune_verify(struct st_tune *tune, const char *files, bool json)
@@ -190,11 +184,9 @@ int st_tune_verify(struct st_tune *tune, const char *files, bool json)
     snprintf(name[1], sizeof name[1], "%s", comma ? comma + 1 : "");
     if (!load(tune, name[0]) || (comma && !load(&other, name[1])))
         return ST_EXIT_FINDINGS;
-    if (comma && other.ranks != tune->ranks) {
-        fprintf(stderr, "symtuner tune: %s is of %d ranks, %s of %d\n", name[0], tune->ranks,
-                name[1], other.ranks);
-        return ST_EXIT_FINDINGS;
-    }
+    if (comma && other.ranks != tune->ranks)
+        return st_fail(ST_EXIT_FINDINGS, "symtuner tune: %s is of %d ranks, %s of %d\n", name[0],
+                       tune->ranks, name[1], other.ranks);
     st_tune_summarise(tune); /* make_plan needs the medians */
     make_plan(tune);
     if (comma)

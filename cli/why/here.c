@@ -69,10 +69,8 @@ static int load(const struct st_why *why, struct st_here *here, symtuner_rules *
 
     *rules = NULL;
     if (why->rules) {
-        if (st_rules_load_any(why->rules, rules, error, sizeof error) != SYMTUNER_OK) {
-            fprintf(stderr, "%s\n", error);
-            return ST_EXIT_FINDINGS;
-        }
+        if (st_rules_load_any(why->rules, rules, error, sizeof error) != SYMTUNER_OK)
+            return st_fail(ST_EXIT_FINDINGS, "%s\n", error);
     } else if (st_rules_sources(st_why_get(why, "SYMTUNER_RULE"), st_why_get(why, "SYMTUNER_RULES"),
                                 st_why_get(why, "NCCL_TUNER_CONFIG_FILE"), rules, error,
                                 sizeof error) != SYMTUNER_OK) {

@@ -80,10 +80,9 @@ int st_cmd_why(int argc, char **argv)
     if (status >= 0)
         return status;
     answer.now.struct_size = answer.after.struct_size = sizeof answer.now;
-    if (symtuner_predict(&why.call, &answer.now) != SYMTUNER_OK) {
-        fprintf(stderr, "symtuner why: a value is out of range; see symtuner why --help\n");
-        return ST_EXIT_USAGE;
-    }
+    if (symtuner_predict(&why.call, &answer.now) != SYMTUNER_OK)
+        return st_fail(ST_EXIT_USAGE,
+                       "symtuner why: a value is out of range; see symtuner why --help\n");
     find_cures(&why.call, &answer);
     status = st_why_here(&why, &answer.now, &answer.here);
     if (status != ST_EXIT_FINE)
