@@ -91,18 +91,10 @@ int crew_start(struct crew *c, const struct crew_kind *kind, const struct crew_s
     memset(c, 0, sizeof *c);
     snprintf(c->name, sizeof c->name, "%s/%s", kind->name, shape->apart ? "procs" : "threads");
     for (int k = 0; k < processes; k++) {
-        char *ours[] = {shape->self, (char *)(size_t) "--worker",
-                        numbers[0],  numbers[1],
-                        numbers[2],  numbers[3],
-                        numbers[4],  peer,
-                        NULL};
-        char *torch[] = {(char *)(size_t) "python3",
-                         shape->script,
-                         numbers[0],
-                         numbers[1],
-                         numbers[2],
-                         numbers[3],
-                         NULL};
+        char *ours[] = {shape->self, (char *)(size_t) "--worker", numbers[0], numbers[1],
+                        numbers[2],  numbers[3], numbers[4], peer, NULL};
+        char *torch[] = {(char *)(size_t) "python3", shape->script, numbers[0], numbers[1],
+                         numbers[2], numbers[3], NULL};
 
         c->patience = kind->peer != NULL ? 8 : 40;
         snprintf(numbers[0], sizeof numbers[0], "%d", shape->ranks);

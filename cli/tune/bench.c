@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bench.c - symtuner bench: times NCCL alone, NCCL with symtuner's plugin, and symtuner's
  * kernels. */
-#include <time.h>
-
 #include "cli/commands.h"
 #include "cli/own_file.h"
 #include "cli/tune/tune.h"
@@ -23,20 +21,10 @@ static const struct st_command_line line = {
 
 int st_cmd_bench(int argc, char **argv)
 {
-    static struct st_tune tune; /* static because it is large */
-    time_t today = time(NULL);
+    static struct st_tune tune = {.ctas = {0, ST_TUNE_PLUGIN}, .n_ctas = 2, .out = ""}; /* large */
     int status;
 
-    tune = (struct st_tune){.rounds = 3,
-                            .dtype = SYMTUNER_BFLOAT16,
-                            .ctas = {0, ST_TUNE_PLUGIN},
-                            .n_ctas = 2,
-                            .out = "",
-                            .colls = 1u << SYMTUNER_ALLREDUCE,
-                            .low = 1 << 10,
-                            .high = 256 << 20,
-                            .machine = {.nvlink = -1, .multicast = -1}};
-    strftime(tune.date, sizeof tune.date, "%Y-%m-%d", gmtime(&today));
+    st_tune_defaults(&tune);
     status = st_line_read(&line, argc, argv, &tune);
     if (status >= 0)
         return status;

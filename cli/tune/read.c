@@ -1,12 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* read.c - the options that symtuner tune and symtuner bench share. */
 #include <string.h>
+#include <time.h>
 
 #include "cli/ledger/read.h"
 #include "cli/text.h"
 #include "cli/tune/tune.h"
 #include "cli/values.h"
 #include "symtuner_why.h"
+
+void st_tune_defaults(struct st_tune *tune)
+{
+    time_t today = time(NULL);
+
+    tune->rounds = 3;
+    tune->dtype = SYMTUNER_BFLOAT16;
+    tune->colls = 1u << SYMTUNER_ALLREDUCE;
+    tune->low = 1 << 10;
+    tune->high = 256 << 20;
+    tune->machine.nvlink = tune->machine.multicast = -1;
+    strftime(tune->date, sizeof tune->date, "%Y-%m-%d", gmtime(&today));
+}
 
 static bool read_ctas(const char *value, void *self, char error[ST_OPTION_ERROR])
 {

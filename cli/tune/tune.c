@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tune.c - symtuner tune: measures this box; writes rules, raw data and a report. */
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cli/commands.h"
@@ -10,7 +9,9 @@
 #include "cli/tune/tune.h"
 #include "symtuner_why.h"
 
-static struct st_tune tune; /* static because it is large */
+/* static because it is large */
+static struct st_tune tune = {
+    .search = true, .ctas = {0, 8, 16, 32, 64}, .n_ctas = 5, .out = "symtuner.rules"};
 
 static const struct st_command_line line = {
     .command = "tune",
@@ -64,20 +65,10 @@ static int finish(void)
 int st_cmd_tune(int argc, char **argv)
 {
     char error[600];
-    time_t today = time(NULL);
     size_t at;
     int status;
 
-    tune = (struct st_tune){.rounds = 3,
-                            .search = true,
-                            .dtype = SYMTUNER_BFLOAT16,
-                            .ctas = {0, 8, 16, 32, 64},
-                            .n_ctas = 5,
-                            .colls = 1u << SYMTUNER_ALLREDUCE,
-                            .low = 1 << 10,
-                            .high = 256 << 20,
-                            .out = "symtuner.rules",
-                            .machine = {.nvlink = -1, .multicast = -1}};
+    st_tune_defaults(&tune);
     at = st_text_add(tune.command, sizeof tune.command, 0, "symtuner");
     for (int i = 0; i < argc; i++)
         at = st_text_add(tune.command, sizeof tune.command, at, " %.100s", argv[i]);
@@ -86,7 +77,6 @@ int st_cmd_tune(int argc, char **argv)
         return status;
     snprintf(tune.raw, sizeof tune.raw, "%.500s.csv", tune.out);
     snprintf(tune.html, sizeof tune.html, "%.500s.html", tune.out);
-    strftime(tune.date, sizeof tune.date, "%Y-%m-%d", gmtime(&today));
     if (!tune.verify_files && !may_write())
         return ST_EXIT_USAGE;
     if (tune.from) {

@@ -141,6 +141,8 @@ bool st_tune_load(struct st_tune *tune, bool take_plan, char *error, size_t size
  * ST_BENCH_ALONE. */
 enum { ST_TUNE_OPTIONS = 19, ST_BENCH_OPTIONS = 14, ST_BENCH_ALONE = 2 };
 extern const struct st_option st_tune_options[ST_TUNE_OPTIONS];
+/* Set the defaults that both commands share, and today's date. */
+void st_tune_defaults(struct st_tune *tune);
 
 /* run.c: find out whether this box can measure, and complete the plan. Returns -1 if it can, else
  * the exit status. Without ${kernels}, leave out symtuner's kernels. */
