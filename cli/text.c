@@ -4,9 +4,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-
-#include "nccl/names.h"
 
 char *st_text_size(uint64_t bytes, char text[ST_TEXT_SIZE])
 {
@@ -45,16 +42,6 @@ void st_text_wrap(FILE *out, int indent, const char *text)
         text += strspn(text, " ");
     }
     fputc('\n', out);
-}
-
-bool st_text_in_list(const char *list, const char *word)
-{
-    return st_word_listed(list, word, strncasecmp);
-}
-
-bool st_text_is_legal(const char *list, const char *word)
-{
-    return st_word_listed(list, word, strncmp);
 }
 
 bool st_text_number(const char *text, long least, long most, int *out)

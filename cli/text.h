@@ -22,13 +22,6 @@ char *st_text_size(uint64_t bytes, char text[ST_TEXT_SIZE]);
  * line already has ${indent} columns; the others are indented by as many. */
 void st_text_wrap(FILE *out, int indent, const char *text);
 
-/* Return whether ${list}, such as "steer|observe|off", has ${word}. "OFF" matches "off". */
-bool st_text_in_list(const char *list, const char *word);
-
-/* Return whether ${list} has ${word} in exactly this case. The plugin reads its variables so: "OFF"
- * does not match "off". */
-bool st_text_is_legal(const char *list, const char *word);
-
 /* Read a whole number from ${least} to ${most} into ${out}. Returns false if ${text} is none. */
 bool st_text_number(const char *text, long least, long most, int *out);
 

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "cli/commands.h"
 #include "cli/doctor/doctor.h"
@@ -13,6 +14,7 @@
 #include "cli/options.h"
 #include "cli/text.h"
 #include "cli/values.h"
+#include "nccl/names.h"
 #include "nccl/release.h"
 
 static const struct st_finding *const parts[] = {st_findings_settings, st_findings_plugin,
@@ -56,7 +58,7 @@ bool st_found_setting(char *evidence, const struct st_setting *setting)
 
 static bool holds(const struct st_doctor *doctor, const struct st_finding *row, char *evidence)
 {
-    bool (*in_list)(const char *, const char *) = st_text_in_list;
+    int (*compare)(const char *, const char *, size_t) = strncasecmp;
     const struct st_setting *setting;
 
     if (doctor->nccl < row->first || (row->last && doctor->nccl > row->last))
@@ -70,11 +72,11 @@ static bool holds(const struct st_doctor *doctor, const struct st_finding *row, 
         return false;
     st_found_setting(evidence, setting);
     if (strncmp(setting->name, "SYMTUNER_", 9) == 0)
-        in_list = st_text_is_legal; /* case matters in SYMTUNER_* variables, not in NCCL_* */
+        compare = strncmp; /* case matters in SYMTUNER_* variables, not in NCCL_* */
     switch (row->when) {
     case ST_WHEN_SET: return setting->value[0] != '\0';
-    case ST_WHEN_IS: return in_list(row->operand, setting->value);
-    case ST_WHEN_IS_NOT: return !in_list(row->operand, setting->value);
+    case ST_WHEN_IS: return st_word_listed(row->operand, setting->value, compare);
+    case ST_WHEN_IS_NOT: return !st_word_listed(row->operand, setting->value, compare);
     default: return setting->value[0] && atoi(setting->value) < atoi(row->operand);
     }
 }

@@ -157,7 +157,7 @@ static bool symtuner_value(const struct st_doctor *doctor, char *evidence)
         const struct st_setting *setting = st_doctor_get(doctor, row.name);
 
         if (setting && strcmp(row.values, "text") != 0 &&
-            !st_text_is_legal(row.values, setting->value))
+            !st_word_listed(row.values, setting->value, strncmp))
             at = st_text_add(evidence, ST_EVIDENCE, at, "%s%s=%s (%s): legal are %s; %s\"%s\"",
                              at ? "; " : "", row.name, setting->value, setting->origin, row.values,
                              strncmp(row.help, "JAX package", 11) == 0 ? "JAX stops here, default "
@@ -189,7 +189,7 @@ static bool proto_forced(const struct st_doctor *doctor, char *evidence)
 {
     const struct st_setting *setting = st_doctor_get(doctor, "NCCL_PROTO");
 
-    return setting && !st_text_in_list("|^LL128", setting->value) &&
+    return setting && !st_word_listed("|^LL128", setting->value, strncasecmp) &&
            !proto_ll128(doctor, evidence) && st_found_setting(evidence, setting);
 }
 

@@ -5,7 +5,8 @@
 
 #include "cli/commands.h"
 #include "cli/json.h"
-#include "cli/ledger/args.h"
+#include "cli/ledger/read.h"
+#include "cli/options.h"
 #include "cli/text.h"
 #include "symtuner.h"
 
@@ -119,8 +120,8 @@ static bool together(const struct st_ledger_block *a, const struct st_ledger_blo
 }
 
 struct report {
-    struct st_ledger_args args;
-    bool setup;
+    struct st_ledgers ledgers;
+    bool as_json, setup;
     struct st_json json;
     int communicators, differing, incomplete;
 };
@@ -130,7 +131,7 @@ static void print_difference(struct report *report, const struct difference *d)
     struct st_json *json = &report->json;
     FILE *out = stdout;
 
-    if (report->args.json) {
+    if (report->as_json) {
         st_json_open(json, NULL, "\n {");
         st_json_format(json, "id", "\"0x%" PRIx64 "\"", d->one->id);
         st_json_text(json, "what", d->what);
@@ -178,7 +179,7 @@ static void compare(const struct st_ledgers *ledgers, int first, struct report *
         print_difference(report, &d);
     } else if (seen < block[first].ranks) {
         report->incomplete++;
-        if (!report->args.json)
+        if (!report->as_json)
             printf("communicator 0x%" PRIx64 ": ledgers of %d of its %d ranks were given\n",
                    block[first].id, seen, block[first].ranks);
     }
@@ -190,7 +191,7 @@ static const struct st_option rows[] = {
      "compare only releases, rules and settings; for ledgers written on a signal, whose "
      "counters are of different moments",
      ST_OPTION_FLAG, .at = AT(setup)},
-    {"json", NULL, "for programs", ST_OPTION_FLAG, .at = AT(args.json)},
+    {"json", NULL, "for programs", ST_OPTION_FLAG, .at = AT(as_json)},
 };
 static const struct st_command_line line = {
     .command = "agree",
@@ -209,33 +210,34 @@ static const struct st_command_line line = {
 int st_cmd_agree(int argc, char **argv)
 {
     struct report report = {.json.out = stdout};
-    const struct st_ledgers *ledgers = &report.args.ledgers;
+    struct st_ledgers *ledgers = &report.ledgers;
     struct st_json *json = &report.json;
-    int status = st_ledger_args_read(&line, argc, argv, &report.args), read;
+    int status = st_line_read(&line, argc, argv, &report);
 
     if (status >= 0)
         return status;
-    read = report.args.files - report.args.bad;
-    if (report.args.json) {
+    if (!st_ledgers_read_all(ledgers, argv + 1))
+        return ST_EXIT_USAGE;
+    if (report.as_json) {
         st_json_open(json, NULL, "{");
         st_json_open(json, "differences", "[");
     }
     for (int b = 0; b < ledgers->blocks; b++)
         compare(ledgers, b, &report);
-    if (report.args.json) {
+    if (report.as_json) {
         st_json_close(json);
         st_json_int(json, "communicators", report.communicators);
         st_json_int(json, "incomplete", report.incomplete);
-        st_json_int(json, "unread", report.args.bad);
-        st_json_bool(json, "agree", !report.differing && !report.args.bad);
+        st_json_int(json, "unread", ledgers->bad);
+        st_json_bool(json, "agree", !report.differing && !ledgers->bad);
         st_json_close(json);
     } else if (report.differing == 0) {
         printf("%s: %d communicator%s, %d block%s of %d file%s\n",
-               report.args.bad ? "no difference among the others" : "agree", report.communicators,
+               ledgers->bad ? "no difference among the others" : "agree", report.communicators,
                report.communicators == 1 ? "" : "s", ledgers->blocks,
-               ledgers->blocks == 1 ? "" : "s", read, read == 1 ? "" : "s");
+               ledgers->blocks == 1 ? "" : "s", ledgers->files, ledgers->files == 1 ? "" : "s");
     }
-    status = report.args.bad ? ST_EXIT_USAGE : report.differing ? ST_EXIT_FINDINGS : ST_EXIT_FINE;
-    st_ledgers_free(&report.args.ledgers);
+    status = ledgers->bad ? ST_EXIT_USAGE : report.differing ? ST_EXIT_FINDINGS : ST_EXIT_FINE;
+    st_ledgers_free(ledgers);
     return status;
 }

@@ -271,6 +271,22 @@ bool st_ledgers_read(struct st_ledgers *ledgers, const char *path, char *error, 
     return good;
 }
 
+bool st_ledgers_read_all(struct st_ledgers *ledgers, char **paths)
+{
+    char error[SYMTUNER_ERROR_MAX];
+
+    for (; *paths; paths++)
+        if (st_ledgers_read(ledgers, *paths, error, sizeof error)) {
+            ledgers->files++;
+        } else {
+            fprintf(stderr, "%s\n", error);
+            ledgers->bad++;
+        }
+    if (ledgers->blocks == 0)
+        st_ledgers_free(ledgers);
+    return ledgers->blocks > 0;
+}
+
 void st_ledgers_free(struct st_ledgers *ledgers)
 {
     for (int i = 0; i < ledgers->blocks; i++)

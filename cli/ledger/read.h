@@ -51,6 +51,7 @@ struct st_ledger_block {
 struct st_ledgers {
     struct st_ledger_block *block;
     int blocks;
+    int files, bad; /* files that were read, and files that were no ledgers */
 };
 
 /* Add the blocks of ${path} to ${ledgers}, up to the first error. The plugin never resets counters,
@@ -58,6 +59,10 @@ struct st_ledgers {
  * means that NCCL gave no id; such a block replaces nothing. Returns false, with ${error} set,
  * after an error. */
 bool st_ledgers_read(struct st_ledgers *ledgers, const char *path, char *error, size_t size);
+
+/* Read all files of ${paths}, behind which is a NULL. A file that is not a ledger is reported on
+ * stderr; the others are read. Returns false if there is no block in any of them. */
+bool st_ledgers_read_all(struct st_ledgers *ledgers, char **paths);
 void st_ledgers_free(struct st_ledgers *ledgers);
 
 #endif

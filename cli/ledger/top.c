@@ -6,7 +6,8 @@
 
 #include "cli/commands.h"
 #include "cli/json.h"
-#include "cli/ledger/args.h"
+#include "cli/ledger/read.h"
+#include "cli/options.h"
 #include "cli/text.h"
 #include "symtuner.h"
 
@@ -248,7 +249,7 @@ static void print_json(const struct st_ledgers *ledgers, const struct sums *sums
 }
 
 struct request {
-    struct st_ledger_args args;
+    bool json;
     int sort;
 };
 
@@ -257,7 +258,7 @@ static const struct st_option rows[] = {
     {"sort", "bytes|calls|size",
      "by bytes moved, by calls, most first; by collective and size (bytes)", ST_OPTION_CHOICE,
      .at = AT(sort)},
-    {"json", NULL, "for programs", ST_OPTION_FLAG, .at = AT(args.json)},
+    {"json", NULL, "for programs", ST_OPTION_FLAG, .at = AT(json)},
 };
 static const struct st_command_line line = {
     .command = "top",
@@ -278,19 +279,21 @@ int st_cmd_top(int argc, char **argv)
     static int (*const order[])(const void *, const void *) = {by_bytes, by_calls, by_size};
     struct request request = {.sort = 0};
     struct sums sums = {.count = 0};
-    const struct st_ledgers *ledgers = &request.args.ledgers;
-    int status = st_ledger_args_read(&line, argc, argv, &request.args);
+    struct st_ledgers ledgers = {.blocks = 0};
+    int status = st_line_read(&line, argc, argv, &request);
 
     if (status >= 0)
         return status;
-    for (int b = 0; b < ledgers->blocks; b++)
-        for (int r = 0; r < ledgers->block[b].rows; r++)
-            add(&sums, &ledgers->block[b].row[r]);
+    if (!st_ledgers_read_all(&ledgers, argv + 1))
+        return ST_EXIT_USAGE;
+    for (int b = 0; b < ledgers.blocks; b++)
+        for (int r = 0; r < ledgers.block[b].rows; r++)
+            add(&sums, &ledgers.block[b].row[r]);
     if (sums.count)
         qsort(sums.sum, (size_t)sums.count, sizeof *sums.sum, order[request.sort]);
-    (request.args.json ? print_json : print_text)(ledgers, &sums, stdout);
-    status = request.args.bad ? ST_EXIT_USAGE : ST_EXIT_FINE;
+    (request.json ? print_json : print_text)(&ledgers, &sums, stdout);
+    status = ledgers.bad ? ST_EXIT_USAGE : ST_EXIT_FINE;
     free(sums.sum);
-    st_ledgers_free(&request.args.ledgers);
+    st_ledgers_free(&ledgers);
     return status;
 }
