@@ -70,6 +70,12 @@ struct rank {
     int cold[MOST_SLOTS], calls[MOST_SLOTS], what[MOST_SLOTS];
 };
 
+static void stop(const struct rank *r, const char *what, const char *why)
+{
+    fprintf(stderr, "ar_compare: rank %d: %s: %s\n", r->me, what, why);
+    exit(1);
+}
+
 static size_t arena_bytes(void)
 {
     size_t least = (size_t)256 << 20;
@@ -92,10 +98,8 @@ static void one_call(struct rank *r, int what, size_t at, size_t bytes, int type
     if (what >= PEER) {
         const char *why = job.peer->all_reduce(r->peer, what - PEER, at, bytes, types[type].type);
 
-        if (why != NULL) {
-            fprintf(stderr, "ar_compare: rank %d: %s: %s\n", r->me, job.peer->about, why);
-            exit(1);
-        }
+        if (why != NULL)
+            stop(r, job.peer->about, why);
     } else if (what == NCCL_GENERAL || what == NCCL_SYM) {
         NCCL(compare_nccl(&c, send, recv, r->comm, r->stream));
     } else if (compare_ours(&c, send, recv, r->handle, r->stream) != ncclSuccess) {
@@ -107,35 +111,28 @@ static void one_call(struct rank *r, int what, size_t at, size_t bytes, int type
 /* Return element ${i} of the result as a double. */
 static double element(const char *p, int type, size_t i)
 {
-    unsigned w;
-    float f;
-    int v;
-    double d;
+    union {
+        double f64;
+        float f32;
+        int i32;
+        unsigned word; /* a 16-bit element is its lower half */
+    } x = {.f64 = 0};
 
-    if (types[type].type == ncclFloat64) {
-        memcpy(&d, p + 8 * i, 8);
-        return d;
+    memcpy(&x, p + types[type].bytes * i, types[type].bytes);
+    switch (types[type].type) {
+    case ncclFloat64: return x.f64;
+    case ncclInt32: return x.i32;
+    case ncclFloat16:
+        return x.word == 0x3c00   ? 1
+               : x.word == 0x4000 ? 2
+               : x.word == 0x4400 ? 4
+               : x.word == 0x4800 ? 8
+                                  : -1;
+    case ncclBfloat16: /* the upper half of an f32 */
+        x.word <<= 16;
+        return x.f32;
+    default: return x.f32;
     }
-    if (types[type].type == ncclInt32) {
-        memcpy(&v, p + 4 * i, 4);
-        return v;
-    }
-    if (types[type].type == ncclFloat16) {
-        unsigned short h;
-
-        memcpy(&h, p + 2 * i, 2);
-        return h == 0x3c00 ? 1 : h == 0x4000 ? 2 : h == 0x4400 ? 4 : h == 0x4800 ? 8 : -1;
-    }
-    if (types[type].type == ncclBfloat16) {
-        unsigned short h;
-
-        memcpy(&h, p + 2 * i, 2);
-        w = (unsigned)h << 16;
-    } else {
-        memcpy(&w, p + 4 * i, 4);
-    }
-    memcpy(&f, &w, 4);
-    return f;
 }
 
 static const char *called(int what)
@@ -237,10 +234,8 @@ static void prepare(struct rank *r)
                  order.type, order.op);
     CUDA(cudaStreamEndCapture(r->stream, &graph));
     if (order.what >= PEER && job.peer->captured != NULL &&
-        (why = job.peer->captured(r->peer)) != NULL) {
-        fprintf(stderr, "ar_compare: rank %d: %s: %s\n", r->me, job.peer->about, why);
-        exit(1);
-    }
+        (why = job.peer->captured(r->peer)) != NULL)
+        stop(r, job.peer->about, why);
     CUDA(cudaGraphInstantiate(&r->graph[s], graph, 0));
     CUDA(cudaGraphDestroy(graph));
     CUDA(cudaGraphUpload(r->graph[s], r->stream));
@@ -297,10 +292,8 @@ static void start_peer(struct rank *r)
         snprintf(why, sizeof why, "NCCL has no symmetric windows here");
     else
         r->peer = job.peer->create(&view, why, sizeof why);
-    if (r->peer == NULL) {
-        fprintf(stderr, "ar_compare: rank %d: %s: %s\n", r->me, job.peer->about, why);
-        exit(1);
-    }
+    if (r->peer == NULL)
+        stop(r, job.peer->about, why);
 }
 
 static void start(struct rank *r)
@@ -326,25 +319,18 @@ static void start(struct rank *r)
     }
     if (job.peer != NULL)
         return start_peer(r);
-    if (symtuner_ar_create(&r->handle, &r->comm, 1, &config) != ncclSuccess) {
-        fprintf(stderr, "ar_compare: rank %d: create: %s\n", r->me, symtuner_ar_error(NULL));
-        exit(1);
-    }
-    if (symtuner_ar_reserve(&r->handle, 1, SIZE_MAX) != ncclSuccess) { /* calls are captured */
-        fprintf(stderr, "ar_compare: rank %d: reserve: %s\n", r->me, symtuner_ar_error(r->handle));
-        exit(1);
-    }
+    if (symtuner_ar_create(&r->handle, &r->comm, 1, &config) != ncclSuccess)
+        stop(r, "create", symtuner_ar_error(NULL));
+    if (symtuner_ar_reserve(&r->handle, 1, SIZE_MAX) != ncclSuccess) /* calls are captured */
+        stop(r, "reserve", symtuner_ar_error(r->handle));
     for (int b = 0; b < 2 && !job.host; b++) {
         ncclWindow_t window = NULL;
         void *p = r->buffer[0][b];
 
         NCCL(ncclCommWindowRegister(r->comm, p, arena_bytes(), &window, NCCL_WIN_COLL_SYMMETRIC));
         if (window == NULL ||
-            symtuner_ar_register(&r->handle, &p, &window, 1, arena_bytes()) != ncclSuccess) {
-            fprintf(stderr, "ar_compare: rank %d: register: %s\n", r->me,
-                    symtuner_ar_error(r->handle));
-            exit(1);
-        }
+            symtuner_ar_register(&r->handle, &p, &window, 1, arena_bytes()) != ncclSuccess)
+            stop(r, "register", symtuner_ar_error(r->handle));
     }
 }
 
