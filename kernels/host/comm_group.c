@@ -223,7 +223,7 @@ static ncclResult_t host_arena(struct group *g, const struct symtuner_ar_config 
 
     snprintf(name, sizeof name, "/symtuner-ar-%016llx", (unsigned long long)g->all[0].group);
     for (int i = 0; i < g->n; i++) {
-        ar_arena_free(g->handles[i], 0);
+        ar_arenas_free(g->handles[i]);
         ar_grow_end(g->handles[i]);
         cudaSetDevice(g->handles[i]->device);
         ar_arena_sizes(g->handles[i], config, true);
@@ -235,7 +235,7 @@ static ncclResult_t host_arena(struct group *g, const struct symtuner_ar_config 
     if (maker)
         shm_unlink(name); /* all ranks have opened it by now, or none will */
     for (int i = 0; i < g->n && result != ncclSuccess; i++)
-        ar_arena_free(g->handles[i], 0);
+        ar_arenas_free(g->handles[i]);
     return result;
 }
 

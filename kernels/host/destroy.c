@@ -102,7 +102,7 @@ static void drop_windows(symtuner_ar *h)
     for (int w = 0; w < AR_MAX_WINDOWS; w++)
         if (h->windows[w].base != NULL && h->windows[w].ours)
             ar_window_drop(h, h->windows[w].handle);
-    ar_arena_free(h, 0);
+    ar_arenas_free(h);
 }
 
 /* If graphs with its calls live, defer handles[i], together with the others of a local group, set

@@ -109,7 +109,7 @@ uint64_t ar_group_number(const symtuner_ar *h)
 static void free_gpu(symtuner_ar *h)
 {
     cudaSetDevice(h->device);
-    ar_arena_free(h, 0);
+    ar_arenas_free(h);
     if (h->endpoint.timed_out[0] != 0)
         return; /* NCCL may have launched a kernel that never ends, and freeing would wait for it */
     ar_endpoint_close(&h->endpoint);

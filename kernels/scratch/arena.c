@@ -143,25 +143,29 @@ ncclResult_t ar_arena_host(symtuner_ar **handles, int n, const char *shared_name
     return ncclSuccess;
 }
 
-void ar_arena_free(symtuner_ar *h, int first)
+void ar_arena_free(symtuner_ar *h, int arena)
 {
-    for (int a = first; a < AR_ARENAS; a++) {
-        struct ar_arena *arena = &h->arena[a];
+    struct ar_arena *a = &h->arena[arena];
 
-        if (arena->window != NULL)
-            ar_window_drop(h, arena->window);
-        if (h->endpoint.timed_out[0] != 0)
-            return; /* NCCL's thread may still use the scratch */
-        arena->window = NULL;
-        if (arena->memory != NULL && h->comm != NULL)
-            h->nccl->ncclMemFree(arena->memory);
-        else if (arena->memory != NULL)
-            cudaFree(arena->memory);
-        arena->memory = NULL;
-    }
-    if (h->host_map != NULL) {
-        cudaHostUnregister(h->host_map);
-        munmap(h->host_map, h->host_map_bytes);
-        h->host_map = NULL;
-    }
+    if (a->window != NULL)
+        ar_window_drop(h, a->window);
+    if (h->endpoint.timed_out[0] != 0)
+        return;
+    a->window = NULL;
+    if (a->memory != NULL && h->comm != NULL)
+        h->nccl->ncclMemFree(a->memory);
+    else if (a->memory != NULL)
+        cudaFree(a->memory);
+    a->memory = NULL;
+}
+
+void ar_arenas_free(symtuner_ar *h)
+{
+    for (int a = 0; a < AR_ARENAS; a++)
+        ar_arena_free(h, a);
+    if (h->endpoint.timed_out[0] != 0 || h->host_map == NULL)
+        return;
+    cudaHostUnregister(h->host_map);
+    munmap(h->host_map, h->host_map_bytes);
+    h->host_map = NULL;
 }

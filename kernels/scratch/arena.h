@@ -22,8 +22,9 @@ void ar_arena_map(symtuner_ar *h, int r, char *memory, int first, int last);
  * this thread. ${shared_name}: the POSIX shared memory object that holds
  * it, to be created if ${create}; NULL if all ranks are in this process. */
 ncclResult_t ar_arena_host(symtuner_ar **handles, int n, const char *shared_name, bool create);
-/* Free the scratch of ${h} from arena ${first} on, whatever memory it is; after a timeout of NCCL,
- * nothing. */
-void ar_arena_free(symtuner_ar *h, int first);
+/* Free the memory of one arena, or all scratch of ${h}, whatever memory it is; after a timeout of
+ * NCCL nothing, because NCCL's thread may still use it. */
+void ar_arena_free(symtuner_ar *h, int arena);
+void ar_arenas_free(symtuner_ar *h);
 
 #endif

@@ -231,6 +231,25 @@ START_TEST(test_what_fails_on_one_rank_fails_on_all)
 }
 END_TEST
 
+/* What one arena lacks does not take another away. */
+START_TEST(test_an_arena_that_is_there_stays)
+{
+    int live;
+
+    make_group();
+    setenv("SYMTUNER_LOG", "off", 1);
+    calls((int[]){LONG, 0});
+    live = fake_nccl.live;
+    fake_nccl.no_memory = 1;
+    calls((int[]){MIDDLE, LONG, 0});
+    unsetenv("SYMTUNER_LOG");
+    phases(AR_REFUSED, AR_HERE);
+    ck_assert_int_eq(last_arena(), AR_ARENA_BULK);
+    ck_assert_int_eq(fake_nccl.live, live);
+    end_group();
+}
+END_TEST
+
 /* Between ncclGroupStart and ncclGroupEnd NCCL only notes the window, and maps it afterwards. */
 START_TEST(test_a_group_of_nccl_calls_is_no_hang)
 {
@@ -306,6 +325,7 @@ Suite *st_suite_grow(void)
     tcase_add_test(t, test_captures_find_reserved_scratch);
     tcase_add_test(t, test_reserve_does_not_wait_for_ever);
     tcase_add_loop_test(t, test_what_fails_on_one_rank_fails_on_all, 0, 3);
+    tcase_add_test(t, test_an_arena_that_is_there_stays);
     tcase_add_loop_test(t, test_a_group_of_nccl_calls_is_no_hang, 0, 4);
     tcase_add_loop_test(t, test_handles_that_cannot_wait_have_all_from_the_start, 0, 2);
     tcase_add_test(t, test_a_forced_kernel_waits_for_its_scratch);
