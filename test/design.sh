@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# design.sh - draws docs/design.svg, the picture of docs/design.md, from the includes of the sources.
+# design.sh - draws docs/pictures/design.svg, the picture of docs/design.md, from the includes of the sources.
 #
-# usage: test/design.sh > docs/design.svg      (in the repository root)
+# usage: test/design.sh > docs/pictures/design.svg      (in the repository root)
 #
 # A box is a top folder with its rooms; a room stands above the rooms of its box that it includes. A
 # full arrow is an include. An arrow that follows from two others is left out. A dashed arrow is a

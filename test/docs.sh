@@ -285,8 +285,8 @@ check_demo_data()
 check_pictures()
 {
     for script in test/design.sh bench/gain.sh; do
-        picture=docs/$(basename "$script" .sh).svg
-        [ "$picture" = docs/gain.svg ] && ! command -v xz > /dev/null &&
+        picture=docs/pictures/$(basename "$script" .sh).svg
+        [ "$picture" = docs/pictures/gain.svg ] && ! command -v xz > /dev/null &&
             { echo "skip $picture: no xz here"; continue; }
         sh "$script" > "$work/picture" || fail "$script ends with an error"
         cmp -s "$picture" "$work/picture" || fail "$picture is old: sh $script > $picture"

@@ -160,7 +160,7 @@ check_family()
     sed -nE 's/^    X\(AR_[A-Z0-9_]+, ([a-z0-9_]+),.*/\1/p' kernels/choose/families.h | sort > "$work/rows"
     same "the rows of AR_FAMILY_MAP are not the kernels of nccl/names.c" "$work/rows" "$work/words"
     for name in $(grep -vx nccl "$work/rows"); do
-        grep -qw "ar_kernels_$name" kernels/device/*.cu || wrong "no file of kernels/device/ defines ar_kernels_$name"
+        grep -qw "ar_kernels_$name" kernels/device/*.cu kernels/device/*/*.cu || wrong "no file of kernels/device/ defines ar_kernels_$name"
     done
 }
 
