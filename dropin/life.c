@@ -87,7 +87,7 @@ static enum st_tally_why own_reason(const struct st_real *real, int handles)
         return ST_WHY_SETTINGS;
     if (settings->observe)
         return ST_WHY_OBSERVE;
-    if (atomic_load(&st_comm_handles) + handles > settings->max_comms)
+    if (atomic_load(&st_comm_handles) + handles > settings->max_comms * handles)
         return ST_WHY_COMMS;
     if (st_kernels_for(real))
         return ST_WHY_OURS;
@@ -166,27 +166,35 @@ static void make_handles(struct party *p)
     }
 }
 
+/* One rank speaks for all. */
+static void warn(const struct party *p, enum st_tally_why why, enum st_meet_answer answer)
+{
+    static const char *const text[] = {
+        [ST_MEET_OPEN] = "there is no shared memory to meet the other ranks in",
+        [ST_MEET_MISSING] = "not all of its ranks run under symtuner on this host",
+        [ST_MEET_UNABLE] = "another rank cannot use our kernels",
+        [ST_MEET_DIFFER] = "its ranks have different SYMTUNER_ variables or versions"};
+
+    if (why == ST_WHY_COMMS)
+        st_warn_once("NCCL runs all calls of a further communicator of %d ranks: our kernels serve "
+                     "%d at a time; bound SYMTUNER_AR_MAX_CTAS or raise SYMTUNER_MAX_COMMS",
+                     p->c[0]->ranks, st_settings()->max_comms);
+    else if (why == ST_WHY_MISSING)
+        st_warn_once("NCCL runs all calls of a communicator of %d ranks: %s", p->c[0]->ranks,
+                     text[answer]);
+}
+
 static void meet(struct party *p)
 {
-    enum st_meet_answer answer = p->meet ? st_meet_wait(p->meet, ST_MEET_MS) : ST_MEET_MISSING;
-    int ranks = p->c[0]->ranks;
+    enum st_meet_answer answer = p->meet ? st_meet_wait(p->meet, ST_MEET_MS) : ST_MEET_OPEN;
 
     if (answer == ST_MEET_ALL) {
         make_handles(p);
     } else {
         enum st_tally_why why = p->own != ST_WHY_OURS ? p->own : ST_WHY_MISSING;
 
-        /* a rank that cannot use the kernels says so itself */
-        if (why == ST_WHY_COMMS)
-            st_warn_once("NCCL runs all calls of a further communicator of %d ranks: %d have "
-                         "handles; raise SYMTUNER_MAX_COMMS",
-                         ranks, st_settings()->max_comms);
-        else if (why == ST_WHY_MISSING && answer != ST_MEET_UNABLE &&
-                 (!p->meet || st_meet_first(p->meet)))
-            st_warn_once("NCCL runs all calls of a communicator of %d ranks: %s", ranks,
-                         answer == ST_MEET_DIFFER
-                             ? "its ranks have different SYMTUNER_ variables or versions"
-                             : "not all of its ranks run under symtuner on this host");
+        if (!p->meet || st_meet_first(p->meet))
+            warn(p, why, answer);
         for (int i = 0; i < p->n; i++)
             decide(p->c[i], why);
     }

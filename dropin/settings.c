@@ -88,6 +88,19 @@ static long number_of(const char *name, long fallback, long most)
     return fallback;
 }
 
+/*
+ * Ranks may start the calls of k communicators in different orders. Then no rank hangs only if the
+ * blocks of k - 1 waiting calls leave a multiprocessor free: by default a call takes all but four,
+ * which is enough for two (include/symtuner_ar.h, Blocks). 100: the GPUs that we know have more.
+ */
+static long comms_that_fit(void)
+{
+    const char *text = getenv("SYMTUNER_AR_MAX_CTAS");
+    int ctas = text ? atoi(text) : 0;
+
+    return ctas > 0 && ctas < 100 ? 1 + 100 / ctas : 2;
+}
+
 static unsigned colls_of(const char *list)
 {
     unsigned colls = 0;
@@ -119,7 +132,7 @@ static void read_all(void)
     settings.observe = strcmp(word_of("SYMTUNER_MODE"), "observe") == 0;
     settings.only = colls_of(getenv("SYMTUNER_ONLY"));
     settings.verify = (uint32_t)number_of("SYMTUNER_VERIFY", 0, 500);
-    settings.max_comms = (int)number_of("SYMTUNER_MAX_COMMS", 8, 4096);
+    settings.max_comms = (int)number_of("SYMTUNER_MAX_COMMS", comms_that_fit(), 4096);
     for (const char *c = SYMTUNER_VERSION; *c; c++)
         hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
     hash = (hash ^ settings.only) * UINT64_C(0x100000001b3);

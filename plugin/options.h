@@ -55,8 +55,9 @@ typedef const char *st_text_option;
       "drop-in: the collectives that may run on our kernels, as allreduce,allgather; unset: all")  \
     X(st_text_option, verify, "SYMTUNER_VERIFY", "0", "text",                                      \
       "drop-in: run the first N calls of each collective both ways and compare the results")       \
-    X(st_text_option, max_comms, "SYMTUNER_MAX_COMMS", "8", "text",                                \
-      "drop-in: how many communicators of a process may use our kernels at a time")                \
+    X(st_text_option, max_comms, "SYMTUNER_MAX_COMMS", "", "text",                                 \
+      "drop-in: how many communicators of a process may use our kernels at a time; unset: 2, or "  \
+      "1 + 100 / SYMTUNER_AR_MAX_CTAS, so that calls of all of them fit on a GPU side by side")    \
     X(st_text_option, run_file, "SYMTUNER_RUN_FILE", "", "text",                                   \
       "drop-in: file of a job's counters; `symtuner run` creates it and sets this")                \
     X(st_text_option, doctor_accept, "SYMTUNER_DOCTOR_ACCEPT", "", "text",                         \

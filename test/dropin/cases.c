@@ -316,7 +316,7 @@ static void two(void)
     end(comm);
 }
 
-/* 500 communicators come and go, nine at a time; the last one is one too many. */
+/* 500 communicators come and go, nine at a time; with a limit of 8 the last one is too many. */
 static void many(void)
 {
     void *comm[9][2];
@@ -324,10 +324,10 @@ static void many(void)
     for (int round = 0; round < 56; round++) {
         for (int i = 0; i < 9; i++)
             MUST(n.f.CommInitAll(comm[i], 2, NULL) == 0);
-        MUST(kernels()->handles == 8);
+        MUST(kernels()->handles == 16);
         said(n.record);
         reduce(comm[8][0], 5);
-        reduce(comm[1][0], 5);
+        reduce(comm[7][0], 5);
         SAID(n.record, "AllReduce:5 ");
         for (int i = 0; i < 9; i++)
             MUST(n.f.CommDestroy(comm[i][0]) == 0 && n.f.CommDestroy(comm[i][1]) == 0);

@@ -79,6 +79,24 @@ static void count(const char *program, const char *path)
     MUST(unlink(path) == 0);
 }
 
+/* Wait until all ranks have started, as NCCL does in ncclCommInitRank. They meet as files in the
+ * folder that READY names. */
+static void wait_for_all(const char *seed, int ranks, int rank)
+{
+    const char *folder = getenv("READY");
+    char path[512];
+
+    if (!folder)
+        return;
+    snprintf(path, sizeof path, "%s/%s-%d", folder, seed, rank);
+    fclose(fopen(path, "w"));
+    for (int r = 0; r < ranks; r++) {
+        snprintf(path, sizeof path, "%s/%s-%d", folder, seed, r);
+        while (access(path, F_OK) != 0)
+            usleep(1000);
+    }
+}
+
 /* Make a call in place and return who ran it. */
 static const char *verified(void *comm, void *stream)
 {
@@ -100,7 +118,7 @@ int main(int argc, char **argv)
 {
     struct nccl_abi_id id = {{0}};
     void *comm;
-    double start = now();
+    double start;
 
     if (argc == 2)
         return execlp("sh", "sh", "-c", "echo child", (char *)NULL);
@@ -113,6 +131,8 @@ int main(int argc, char **argv)
     if (argc == 3)
         load();
     MUST(argc == 4);
+    wait_for_all(argv[1], atoi(argv[2]), atoi(argv[3]));
+    start = now();
     snprintf(id.bytes, sizeof id.bytes, "%s", argv[1]);
     MUST(n.f.CommInitRank(&comm, atoi(argv[2]), id, atoi(argv[3])) == 0);
     start = now() - start;

@@ -15,6 +15,8 @@ case $1 in *-*) san=1 ;; *) san=0 ;; esac
 # a sanitizer's library must not be the first one then; fake communicators leak on purpose
 ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0
 export ASAN_OPTIONS SECOND="$here/second/libnccl.so.2"
+mkdir "$work/ready"
+export READY="$work/ready"
 unset LD_PRELOAD LD_LIBRARY_PATH
 
 fail() { echo "FAIL dropin: $*"; failed=1; }
@@ -24,7 +26,7 @@ bare() { LD_LIBRARY_PATH=$here/first "$@"; }
 
 for how in linked "$here/first/libnccl.so.2"; do
     for what in calls strangers groups life windows two many symbols; do
-        under "$here/cases" $what "$how" 2> "$work/err" || { fail "case $what $how"; cat "$work/err"; }
+        SYMTUNER_MAX_COMMS=8 under "$here/cases" $what "$how" 2> "$work/err" || { fail "case $what $how"; cat "$work/err"; }
     done
 done
 
@@ -52,11 +54,11 @@ ranks()
     i=0 lines=0
     while [ $i -lt "$count" ]; do
         [ "$(cut -d' ' -f1 "$work/out.$i")" = "$want" ] || { fail "rank $i of $count is not $want ($*)"; cat "$work/err.$i"; }
-        [ "$(cut -d' ' -f2 "$work/out.$i" | cut -d. -f1)" -le 5 ] || fail "rank $i waited $(cat "$work/out.$i") s ($*)"
+        [ "$(cut -d' ' -f2 "$work/out.$i" | cut -d. -f1)" -le 6 ] || fail "rank $i waited $(cat "$work/out.$i") s ($*)"
         lines=$((lines + $(grep -c . < "$work/err.$i")))
         i=$((i + 1))
     done
-    [ "$lines" = "$warned" ] || { fail "$lines lines on stderr, not $warned ($*)"; cat "$work"/err.*; }
+    [ "${warned#*"$lines"}" != "$warned" ] || { fail "$lines lines on stderr, not $warned ($*)"; cat "$work"/err.*; }
 }
 objects() { find /dev/shm -name "symtuner-nccl-1-$(id -u)-*" 2> /dev/null | sort; }
 objects > "$work/before"
@@ -67,7 +69,8 @@ ranks 4 nccl 1 bare:2
 ranks 2 nccl 1 1:SYMTUNER_MODE=off
 ranks 2 nccl 1 0:SYMTUNER_ONLY=allreduce
 ranks 2 nccl 1 1:SYMTUNER_MAX_COMMS=0
-ranks 2 nccl 1 0:SYMTUNER_VERIFY=some
+ranks 2 ours 0 0:SYMTUNER_AR_MAX_CTAS=32
+ranks 2 nccl 1,2 0:SYMTUNER_VERIFY=some # the first one to come speaks, too
 export SYMTUNER_VERIFY=2
 ranks 2 both-both-ours-ours 0 0:VERIFY=1 1:VERIFY=1
 ranks 2 both-nccl-nccl-nccl 1 0:VERIFY=1 1:VERIFY=wrong
@@ -163,10 +166,7 @@ grep -q preload:16 "$work/out" || fail "a preload behind the drop-in is passed b
 under "$here/ranks" count "$work/tally" || fail "counting"
 SYMTUNER_MAX_COMMS=200 under "$here/threads" "${ROUNDS:-20}" || fail "threads"
 if [ $san = 0 ]; then
-    under "$here/cost" "$here/first/libnccl.so.2" > "$work/out" || fail "cost"
-    cat "$work/out"
-    awk '{ for (i = 1; i <= NF; i++) if ($i ~ /^\+/ && $i + 0 > 100) exit 1 }' "$work/out" ||
-        fail "more than 100 ns for a forwarded call"
+    under "$here/cost" "$here/first/libnccl.so.2" || fail "more than 100 ns for a forwarded call"
 fi
 
 # --- real NCCLs ------------------------------------------------------------------------------------
