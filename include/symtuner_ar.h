@@ -272,7 +272,8 @@ struct symtuner_ar_plan {
                            order of addition it has, if not ours                              */
 };
 
-/* symtuner_ar_query(...): fill ${plan_out} for a call with these arguments. Launches nothing. */
+/* symtuner_ar_query(...): fill ${plan_out} for a call with these arguments, as it runs once its
+ * scratch is there. Launches nothing. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_query(const void *send, const void *recv, size_t count,
                                                ncclDataType_t dtype, ncclRedOp_t op,
                                                symtuner_ar *handle,
