@@ -49,6 +49,10 @@ def options():
     for name, default in {**sizes, "ranks": 2, "rounds": 5, "steps": 32}.items():
         p.add_argument("--" + name.replace("_", "-"), type=int, default=default)
     p.add_argument("--processes", action="store_true", help="one for each GPU")
+    half = (
+        "which half of install() acts: psum's lowering, or the edit of XLA's partitioned programs"
+    )
+    p.add_argument("--half", choices=["both", "lowering", "hlo"], default="both", help=half)
     p.add_argument("--cpu", action="store_true", help="on CPU devices: nothing is replaced there")
     p.add_argument("--out", help="write the lines to this file, too")
     p.add_argument("--rank", help=argparse.SUPPRESS)
@@ -246,12 +250,17 @@ class Bench:
 def measure(bench, program, batch, say):
     """Compile and time one program. Returns whether all is right."""
     import symtuner
+    from symtuner import _install
 
     a = bench.a
     ws, x, caches = bench.arguments(program, batch)
     pos = bench.jax.device_put(bench.jnp.int32(0), bench.on(bench.P()))
     runs = {way: bench.compile(program, way, (ws, x, caches, pos)) for way in ("xla", "none")}
+    if a.half == "hlo":
+        _install.PRIMITIVES = {}
     symtuner.install()
+    if a.half == "lowering":
+        _install._hlo = False
     runs["symtuner"] = bench.compile(program, "symtuner", (ws, x, caches, pos))
     report = symtuner.report()
     symtuner.uninstall()
@@ -295,6 +304,7 @@ def measure(bench, program, batch, say):
         differs=differs,
         ranks=a.ranks,
         processes=bench.jax.process_count(),
+        half=a.half,
         layers=a.layers if program in ("decode", "prefill", "gspmd") else a.train_layers,
         hidden=a.hidden,
         seq=a.seq,

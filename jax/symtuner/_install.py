@@ -34,6 +34,7 @@ PRIMITIVES = {
 _PLATFORM = "cuda"
 
 _lock = threading.RLock()
+_installed = False
 _own_rules: dict[Any, Any] = {}  # primitive -> JAX's own rule, while we are installed
 _strict = False
 _listening = False
@@ -170,10 +171,10 @@ _hlo: Any = None
 
 def _on_event(event: str, *_: Any, **__: Any) -> None:
     global _hlo
-    if event != _LOWERED or not _own_rules or _hlo is not None:
+    if event != _LOWERED or not _installed or _hlo is not None:
         return
     with _lock:
-        if _hlo is not None or not _own_rules:
+        if _hlo is not None or not _installed:
             return
         if jax.default_backend() != "gpu" or importlib.util.find_spec("symtuner._hlo") is None:
             _hlo = False
@@ -207,15 +208,16 @@ def install(*, strict: bool | None = None) -> None:
     Every process of a program calls this at the same place. Programs that were lowered before are
     lowered again; those of ``jit(f).lower().compile()`` stay as they are.
     """
-    global _strict, _listening
+    global _installed, _strict, _listening
     with _lock:
         _strict = word(STRICT, ("0", "1"), "0") == "1" if strict is None else strict
-        if _own_rules:
+        if _installed:
             return
         for name, (primitive, own) in _rules_of_jax().items():
             rule = _rule(name.removesuffix("_p"), PRIMITIVES[name], own)
             mlir.register_lowering(primitive, rule, platform=_PLATFORM)
             _own_rules[primitive] = own
+        _installed = True
         _cache.guard()
         if not _listening:
             jax.monitoring.register_event_duration_secs_listener(_on_event)
@@ -226,10 +228,11 @@ def install(*, strict: bool | None = None) -> None:
 
 def uninstall() -> None:
     """Undo install(), for programs that JAX lowers from now on."""
-    global _hlo
+    global _installed, _hlo
     with _lock:
-        if not _own_rules:
+        if not _installed:
             return
+        _installed = False
         for primitive, rule in _own_rules.items():
             mlir.register_lowering(primitive, rule, platform=_PLATFORM)
         _own_rules.clear()

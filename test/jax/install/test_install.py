@@ -299,7 +299,7 @@ def test_jax_that_hides_its_rules():
         raises(symtuner.SymtunerError, "so nothing is replaced", symtuner.install)
     finally:
         internals._lowerings = rules
-    assert not _install._own_rules
+    assert not _install._installed
 
 
 # ---- the persistent compile cache ----------------------------------------------------------------
