@@ -4,7 +4,6 @@
 #include "jax/hlo/fields.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static const char no_message[] = "its replica groups cannot be read";
 static const char not_once[] = "its replica groups do not have each device once";
@@ -322,7 +321,7 @@ const char *hlo_forms_read(const struct hlo_instruction *in, int64_t *group, int
                 why = field.type == HLO_BYTES ? readers[i].read(&forms, field.bytes) : no_message;
     for (int64_t i = 0; i < count; i++)
         joined += group[i] != NOBODY;
-    if (why == NULL && joined == 0) /* no groups: all in one */
-        memset(group, 0, (size_t)count * sizeof *group);
-    return why != NULL || joined == 0 || joined == count ? why : not_once;
+    if (joined == 0) /* without groups all ids are in one, of whatever number */
+        return why;
+    return why != NULL || joined == count ? why : not_once;
 }

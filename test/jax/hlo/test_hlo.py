@@ -37,7 +37,7 @@ _hlo.open_rows = record  # there are no GPUs to open
 
 # ---- modules from text ---------------------------------------------------------------------------
 def varint(n):
-    out = b""
+    n, out = n & (1 << 64) - 1, b""
     while n > 127:
         out, n = out + bytes([n & 127 | 128]), n >> 7
     return out + bytes([n])
@@ -124,6 +124,42 @@ def test_one_call():
         "ranks = 4 : i32}"
     ), line
     assert opened.pop() == [[0, 1, 2, 3]]
+
+
+def numbers(proto):
+    """The field numbers of the last instruction of the module."""
+    found = [content for number, content in fields(proto) if number == 3]
+    found = [content for number, content in fields(found[-1]) if number == 2]
+    return {number for number, _ in fields(found[-1])}
+
+
+def test_fields():
+    """What belongs to an all-reduce goes, what belongs to a custom call comes."""
+    proto = made(more=FLAT + 'backend_config="xla", ')
+    before, after = numbers(proto), numbers(edit(proto)[0])
+    assert before - after == {26, 38, 71, 87}, before - after
+    assert after - before == {28, 56, 57, 77}, after - before
+
+
+def test_two_computations():
+    """An all-reduce that stays XLA's does not hide one in a later computation."""
+    body = "%s = s16[4]{0} convert(%p)\n %c = s16[4]{0} call(%s), to_apply=%within\n"
+    text = INNER.replace("f32[4]{{0}} all-reduce(%x)", "s16[4]{{0}} all-reduce(%x)")
+    text = text.replace("(x: f32[4]) -> f32[4]", "(x: s16[4]) -> s16[4]")
+    text = text.replace("%x = f32[4]", "%x = s16[4]")
+    proto = made(text=text, body=body + PART.replace("%g", "%last") + "all-reduce(%p), "
+                 + FLAT + "to_apply=%sum")
+    edited, rows = edit(proto)
+    assert [row[1:3] for row in rows] == [("ar", False), ("last", True)], rows
+    assert show(edited).count("custom-call(") == 1
+
+
+def test_halves_of_ids():
+    """Some releases write only the lower half of an id, in some places."""
+    full = field(36, varint(1 << 32))
+    proto = made()
+    assert proto.count(full) == 1
+    assert look(replace_in(proto, [3, 2], full, field(36, b"\0")))[0] == 0
 
 
 def test_flat():
@@ -280,6 +316,16 @@ def replace_in(proto, path, old, new):
     return out
 
 
+def fields(proto):
+    at = 0
+    while at < len(proto):
+        tag, at = take(proto, at)
+        content, at = take(proto, at)
+        if tag & 7 == 2:
+            content, at = proto[at : at + content], at + content
+        yield tag >> 3, content
+
+
 def take(proto, at):
     value = shift = 0
     while True:
@@ -345,6 +391,7 @@ REFUSED = {  # why it stays XLA's: a module
     "its replica groups do not have each device once": made(more=FLAT.replace("0,1,2,3", "0,1")),
     "the module does not say which devices": made(ids=None),
     "the module's device assignment does not name each": made(ids=[[0, 1, 2, 2]]),
+    "the module's device assignment does not name each device": made(ids=[[0, 1, 2, -1]]),
     "its layout is not the default": made(shape="f32[3,5]{0,1}"),
     "its layout is not the default one": made(shape="f32[3,5]{1,0:S(1)}"),
     "it has a dynamic dimension": made(shape="f32[<=3,5]{1,0}"),
@@ -361,6 +408,9 @@ REFUSED = {  # why it stays XLA's: a module
     "its operand has another shape or layout": made(
         text=MODULE.replace("\n  ROOT %ar = {shape} all-reduce(%p)", TURNED)
     ),
+    "its operand has another shape": made(text=MODULE.replace("(%p)", "(%t)").replace(
+        "  ROOT %ar", "  %t = f32[15]{{0}} reshape(%p)\n  ROOT %ar"
+    )),
     "its reduction is not a sum": made(type="bf16", text=PROMOTED),
     "it is part of a fusion": made(text=INNER, body=FUSION),
     "XLA runs it beside other work": made(text=INNER, body=ASYNC),
