@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * symtuner_ar.h - an all-reduce for GPUs that can reach each other's memory.
+ * symtuner_ar.h - an all-reduce, a reduce-scatter and an all-gather for GPUs that can reach each
+ * other's memory.
  *
  * The library sums (or averages, multiplies, takes the minimum or maximum of) one buffer per rank
  * over all ranks of one node, with kernels that write straight into the peers' memory. As in NCCL,
@@ -54,7 +55,7 @@
  * Progress   communicators made with ncclConfig_t.blocking = 0 work like blocking ones, but do not
  *            pass both kinds to one function. No function returns ncclInProgress: each waits
  *            until NCCL is done, also with creating the communicator and with the caller's earlier
- *            calls. Only symtuner_ar_all_reduce between ncclGroupStart and ncclGroupEnd does not
+ *            calls. Only a collective call between ncclGroupStart and ncclGroupEnd does not
  *            wait; as always, wait after ncclGroupEnd. While a function runs, no other thread may
  *            ask NCCL about its communicator: ncclCommGetAsyncError is not thread-safe.
  *            A wait ends after timeout_ms, which includes waiting for other ranks to come, and at
@@ -142,7 +143,7 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_use_nccl(void *library);
  * process or one thread per GPU, n = all local ranks when a single thread drives several GPUs.
  * Collective over the communicator. Needs NCCL 2.28.3 or later, already loaded or found as
  * libnccl.so.2. If the ranks span several nodes or GPU models, are more than 16, or cannot share
- * memory, the handle still works: every call goes to ncclAllReduce, and symtuner_ar_query() says
+ * memory, the handle still works: every call goes to NCCL, and symtuner_ar_query() says
  * why. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_create(symtuner_ar **handles_out, const ncclComm_t *comms,
@@ -184,7 +185,8 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n);
  * effect.
  * As with NCCL's own windows, a call must then use registered memory on all ranks or on none: send
  * within one registration, recv within one (or the same), each at the same offset on all ranks. So
- * such a call is in place on all ranks or on none; an unregistered one need not be. Since 0.1.
+ * such a call is in place on all ranks or on none; an unregistered one need not be. In place, the
+ * shorter buffer of a reduce-scatter or an all-gather lies where this rank's part does. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *const *buffers,
                                                   const ncclWindow_t *windows, int n, size_t bytes);
