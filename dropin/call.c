@@ -49,6 +49,13 @@ static uint64_t mix(uint64_t h, uint64_t v)
     return h ^ h >> 32;
 }
 
+/* What the library asks of a buffer: does it lie in a window, and at a multiple of 16 bytes? Of one
+ * that does not, nothing may count, since other ranks' buffers lie elsewhere. */
+static uint64_t place(const struct st_comm *c, const void *buffer, size_t bytes)
+{
+    return !st_window_holds(c, buffer, bytes) ? 0 : (uintptr_t)buffer % 16 == 0 ? 1 : 2;
+}
+
 /* Would the library run it? Remembers the answers, because a question takes longer than a forwarded
  * call may. The answer depends on the key only. */
 static bool ours(struct st_comm *c, struct symtuner_ar *handle, const struct st_call *call)
@@ -58,8 +65,8 @@ static bool ours(struct st_comm *c, struct symtuner_ar *handle, const struct st_
     size_t out = call->coll == ST_TALLY_REDUCE_SCATTER ? bytes / (size_t)c->ranks : bytes;
     uint64_t key = mix(call->count, (uint64_t)call->coll << 32 | (uint64_t)call->dtype << 16 |
                                         (uint64_t)call->op << 8 |
-                                        (uint64_t)st_window_holds(c, call->send, in) << 2 |
-                                        (uint64_t)st_window_holds(c, call->recv, out) << 1);
+                                        place(c, call->send, in) << 4 |
+                                        place(c, call->recv, out) << 2);
     uint64_t *set;
 
     key = (mix(key, UINT64_C(0x5bd1e995)) | 2) & ~UINT64_C(1); /* not 0, as an unused place is */

@@ -266,6 +266,9 @@ static void windows(void)
     reduce(comm[0], 16);
     reduce(comm[0], 16);
     SAID(kernels(), "query all_reduce:16 all_reduce:16 ");
+    /* elsewhere in the window, where loads of 16 bytes do not work: another question */
+    MUST(n.f.AllReduce((char *)a + 4, b, 16, F32, SUM, comm[0], NULL) == 0);
+    SAID(kernels(), "query all_reduce:16 ");
     /* the same base again, and one that is not symmetric */
     MUST(n.f.CommWindowRegister(comm[0], a, 128, &window[2], 1) == 0);
     SAID(kernels(), "register:1x128 ");
