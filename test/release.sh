@@ -54,6 +54,12 @@ case $? in
 *) fail "make test-packages" ;;
 esac
 
+if docker info > /dev/null 2>&1; then
+    docker build -q -f packaging/Dockerfile . > "$work/log" 2>&1 && fine "docker build" || fail "docker build: $(tail -3 "$work/log")"
+else
+    skip "docker build: no docker daemon here"
+fi
+
 # A wheel with all that a release has, for all GPUs. In the fat binary, kind 2 is code for one
 # generation and kind 1 is PTX.
 wheel=$(ls build/dist/*-manylinux_2_28_*.whl 2> /dev/null) || fail "no wheel was made"

@@ -7,6 +7,7 @@
 #   Debian    has all that make install installs; its command runs; lintian finds no error
 #   wheel     runs from glibc 2.28 on; in a new venv its command, module and libraries are found with no
 #             variable set; the check of the wheel notices one that was linked for a newer glibc
+#   Dockerfile  is read by hadolint (test/release.sh builds it where docker runs)
 #   sdist     in it, README.md's first commands run as printed, without nvcc
 #
 # The wheel has the kernels that BUILD has. Wheels need tools from PyPI, which are kept in
@@ -125,10 +126,19 @@ sdist()
     fine "README.md's first commands run in what the sdist has"
 }
 
+dockerfile()
+{
+    hadolint=$build/wheel-tools/bin/hadolint
+    [ -x "$hadolint" ] || { echo "skip the Dockerfile: no hadolint in $build/wheel-tools"; return; }
+    "$hadolint" packaging/Dockerfile || fail "hadolint finds something in packaging/Dockerfile"
+    fine "hadolint finds nothing in packaging/Dockerfile"
+}
+
 tarball
 debian
 python=$build/wheel-tools/bin/python
 if make -s "$python" B="$build" > "$work/log" 2>&1; then
+    dockerfile
     (wheel; exit $failed) & # beside the other, which mostly compiles
     sdist
     wait $! || failed=1
