@@ -63,7 +63,7 @@ $(B)/check-ar-emu$(AR_BREAK)/%.cu.o: %.cu
 	@mkdir -p $(@D)
 	$(call say,CXX)
 	$(Q)$(CXX) -O1 -g -std=c++17 $(AR_INC) -I. -DST_EMULATE $(AR_BREAK) \
-	    -include test/kernels/emulated/emulate.h -MMD -Wall -Wno-unknown-pragmas -Wno-class-memaccess \
+	    -include test/kernels/emulated/emulate.h -MMD -MP -Wall -Wno-unknown-pragmas -Wno-class-memaccess \
 	    -Wno-maybe-uninitialized $(if $(SAN),-fsanitize=$(SAN)) -x c++ -c -o $@ $<
 $(B)/check-ar-kernels$(AR_BREAK): $(AR_EMU_OBJ)
 	$(call say,LD)
