@@ -2,6 +2,7 @@
 #include "dropin/settings.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -106,7 +107,7 @@ static unsigned colls_of(const char *list)
     unsigned colls = 0;
 
     if (!list || !*list)
-        return ~0u;
+        return 1u << ST_TALLY_ALL_REDUCE;
     for (const char *at = list; *at; at += *at == ',') {
         size_t n = strcspn(at, ",");
         int coll = 0;
@@ -131,11 +132,13 @@ static void read_all(void)
     silent = strcmp(word_of("SYMTUNER_LOG"), "off") == 0;
     settings.observe = strcmp(word_of("SYMTUNER_MODE"), "observe") == 0;
     settings.only = colls_of(getenv("SYMTUNER_ONLY"));
+    settings.max_bytes = (size_t)number_of("SYMTUNER_MAX_BYTES", 4 << 20, LONG_MAX);
     settings.verify = (uint32_t)number_of("SYMTUNER_VERIFY", 0, 500);
     settings.max_comms = (int)number_of("SYMTUNER_MAX_COMMS", comms_that_fit(), 4096);
     for (const char *c = SYMTUNER_VERSION; *c; c++)
         hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
     hash = (hash ^ settings.only) * UINT64_C(0x100000001b3);
+    hash = (hash ^ settings.max_bytes) * UINT64_C(0x100000001b3);
     settings.hash = (hash ^ settings.verify) * UINT64_C(0x100000001b3);
 }
 

@@ -61,6 +61,7 @@ enum { ST_TALLY_VERSION = 1, ST_TALLY_SLOTS = 64, ST_TALLY_SIZES = 48 };
     X(COLLECTIVE, "there is no kernel for this collective")                                        \
     X(OPERATOR, "there is no kernel for this operator or type")                                    \
     X(SLOWER, "NCCL is faster, or no kernel takes this call")                                      \
+    X(LONG, "the call is longer than SYMTUNER_MAX_BYTES")                                          \
     X(GROUP, "the group has more collectives of this communicator")                                \
     X(ARGUMENTS, "an argument is wrong or unusual")                                                \
     X(FAILED, "a kernel failed or the communicator was aborted")                                   \

@@ -285,6 +285,23 @@ static void windows(void)
     end(comm);
 }
 
+/* Without settings: all-reduces to 4 MiB. */
+static void defaults(void)
+{
+    void *comm[2];
+
+    make(comm);
+    reduce(comm[0], 16);
+    SAID(kernels(), "query all_reduce:16 ");
+    said(n.record);
+    reduce(comm[0], (1 << 20) + 1);
+    MUST(n.f.ReduceScatter(a, b, 16, F32, SUM, comm[0], NULL) == 0);
+    MUST(n.f.AllGather(a, b, 16, F32, comm[0], NULL) == 0);
+    SAID(kernels(), "");
+    SAID(n.record, "AllReduce:1048577 ReduceScatter:16 AllGather:16 ");
+    end(comm);
+}
+
 /* A second NCCL: its communicators are NCCL's, and a call goes to the copy that made its
  * communicator, whichever copy's function is called. */
 static void two(void)
@@ -383,9 +400,10 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } cases[] = {{"calls", calls}, {"strangers", strangers}, {"groups", groups},
-                 {"life", life},   {"windows", windows},     {"two", two},
-                 {"many", many},   {"trace", trace},         {"symbols", symbols}};
+    } cases[] = {{"calls", calls},    {"strangers", strangers}, {"groups", groups},
+                 {"life", life},      {"defaults", defaults},   {"windows", windows},
+                 {"two", two},        {"many", many},           {"trace", trace},
+                 {"symbols", symbols}};
 
     MUST(argc == 3);
     if (strcmp(argv[2], "linked") == 0)

@@ -17,7 +17,8 @@ ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0
 export ASAN_OPTIONS SECOND="$here/second/libnccl.so.2"
 mkdir "$work/ready"
 export READY="$work/ready"
-unset LD_PRELOAD LD_LIBRARY_PATH
+unset LD_PRELOAD LD_LIBRARY_PATH SYMTUNER_MAX_BYTES
+export SYMTUNER_ONLY=allreduce,reducescatter,allgather
 
 fail() { echo "FAIL dropin: $*"; failed=1; }
 # Run a command under the drop-in; FIRST names the NCCL that programs are linked with.
@@ -28,6 +29,7 @@ for how in linked "$here/first/libnccl.so.2"; do
     for what in calls strangers groups life windows two many symbols; do
         SYMTUNER_MAX_COMMS=8 under "$here/cases" $what "$how" 2> "$work/err" || { fail "case $what $how"; cat "$work/err"; }
     done
+    (unset SYMTUNER_ONLY && under "$here/cases" defaults "$how") || fail "case defaults $how"
 done
 
 # --- ranks in processes of their own ---------------------------------------------------------------
@@ -68,6 +70,7 @@ ranks 2 nccl 1 bare:0
 ranks 4 nccl 1 bare:2
 ranks 2 nccl 1 1:SYMTUNER_MODE=off
 ranks 2 nccl 1 0:SYMTUNER_ONLY=allreduce
+ranks 2 nccl 1 1:SYMTUNER_MAX_BYTES=32
 ranks 2 nccl 1 1:SYMTUNER_MAX_COMMS=0
 ranks 2 ours 0 0:SYMTUNER_AR_MAX_CTAS=32
 ranks 2 nccl 1,2 0:SYMTUNER_VERIFY=some # the first one to come speaks, too

@@ -29,7 +29,7 @@ $(DI)/libsymtuner_nccl.so: $(B)/libsymtuner_nccl.so
 	@mkdir -p $(@D)
 	$(Q)ln -sf ../$(<F) $@
 DI_PROGRAMS := $(patsubst %,$(DI)/%,cases ranks threads cost)
-$(DI_PROGRAMS): $(DI)/%: test/dropin/%.c test/dropin/play.c test/dropin/play.h $(TALLY) \
+$(DI_PROGRAMS): $(DI)/%: test/dropin/%.c test/dropin/play.c test/dropin/play.h $(TALLY) dropin/tally.h \
                 $(DI)/first/libnccl.so.2
 	$(call say,CC)
 	$(Q)$(DI_CC) -o $@ test/dropin/$*.c test/dropin/play.c $(TALLY) \
