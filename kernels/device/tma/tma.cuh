@@ -79,16 +79,17 @@ template <int Coll> struct tma_tiles {
     }
     __device__ __forceinline__ void store(const add_ring &ring, uint64_t k) const
     {
-        if (Coll == AR_REDUCE_SCATTER) {
+        if constexpr (Coll == AR_REDUCE_SCATTER) {
             if (args.out_align == AR_WORD) /* else the threads have stored it */
                 bulk_store(args.out + offset(k), ring.stage(k), length(k));
-            return;
-        }
-        for (int i = 1; i <= args.ranks; i++) {
-            int r = peer(i);
+        } else {
+            for (int i = 1; i <= args.ranks; i++) {
+                int r = peer(i);
 
-            if (Coll != AR_ALL_GATHER || args.dst[r] != args.in) /* else in place: it is there */
-                bulk_store(args.dst[r] + first + offset(k), ring.stage(k), length(k));
+                if (Coll != AR_ALL_GATHER ||
+                    args.dst[r] != args.in) /* else in place: it is there */
+                    bulk_store(args.dst[r] + first + offset(k), ring.stage(k), length(k));
+            }
         }
     }
 };
