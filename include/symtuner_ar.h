@@ -39,10 +39,10 @@
  * Scratch    a handle begins with 14 MiB on its GPU, enough for messages of 1 MiB, sums of f32, f16
  *            and bf16 of 2 MiB, and zero-copy kernels. The first eager call that needs more makes
  *            it: 96 MiB for messages of several MiB, and 5/4 of config.bulk_bytes for longer ones
- *            that are not zero-copy from end to end. It is never moved or freed before the handle.
- *            All ranks do so in the same call. Those of a communicator wait for each other on the
- *            host for that, up to 0.2 s; if not all have come by then, the call does without, and
- *            later ones try again. If memory is short on a rank, there is one warning, and long
+ *            that are not zero-copy from end to end. It is not moved, and is freed with the handle.
+ *            All ranks make it in the same call. Those of a communicator wait for each other on the
+ *            host for that, up to 0.2 s; if not all have come by then, this call runs without it,
+ *            and later ones try again. If memory is short on a rank, there is one warning, and long
  *            messages are cut into short pieces on all ranks, which is slower. The same happens,
  *            for good, if a graph captures such a call before the scratch is there: call
  *            symtuner_ar_reserve before. If one thread drives several handles of a communicator, or
@@ -130,8 +130,8 @@ struct symtuner_ar_config {
 
 /*
  * symtuner_ar_use_nccl(library):
- * Use the NCCL that ${library} is, a handle of dlopen, for all communicators of this process. Call
- * it before the first symtuner_ar_create, if the names of NCCL's functions lead elsewhere: to a
+ * Use the NCCL of ${library}, a handle from dlopen, for all communicators of this process. Call it
+ * before the first symtuner_ar_create, if the names of NCCL's functions lead elsewhere: to a
  * library that stands in front of NCCL and may call this one, or to another copy. It is an error if
  * the process uses another NCCL already. Since 0.1.
  */
@@ -199,12 +199,12 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void 
 
 /*
  * symtuner_ar_reserve(handles, n, bytes):
- * Make now the scratch (see above) that messages of up to ${bytes} need by the kernels that are
+ * Make the scratch (see above) that messages of up to ${bytes} need with the kernels that are
  * chosen for them now, so that no call waits for it and graphs may capture such calls. Collective,
  * same ${bytes} on all ranks; SIZE_MAX means all. Of a local group pass all handles at once, while
  * no other thread calls. Not while the stream of a call is captured, nor between ncclGroupStart and
- * ncclGroupEnd. If a rank lacks the memory, it is an error on all ranks, and the handles work on.
- * Since 0.1.
+ * ncclGroupEnd. If a rank lacks the memory, it is an error on all ranks, and the handles stay
+ * usable. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_reserve(symtuner_ar **handles, int n, size_t bytes);
 
