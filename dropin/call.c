@@ -49,15 +49,17 @@ static uint64_t mix(uint64_t h, uint64_t v)
     return h ^ h >> 32;
 }
 
-/* What the library asks of a buffer: does it lie in a window, and at a multiple of 16 bytes? Of one
- * that does not, nothing may count, since other ranks' buffers lie elsewhere. */
+/* Return what the library looks at in a buffer: 0: it lies in no window; 1: it lies in one, at a
+ * multiple of 16 bytes; 2: elsewhere in one. Outside of windows the address must not count, because
+ * the other ranks have other addresses. */
 static uint64_t place(const struct st_comm *c, const void *buffer, size_t bytes)
 {
     return !st_window_holds(c, buffer, bytes) ? 0 : (uintptr_t)buffer % 16 == 0 ? 1 : 2;
 }
 
-/* Would the library run it? Remembers the answers, because a question takes longer than a forwarded
- * call may. The answer depends on the key only. */
+/* Would the library run the call on our kernels? Remembers its answers by a hash of the call,
+ * because asking takes longer than a forwarded call may take. Calls with the same hash share an
+ * answer. */
 static bool ours(struct st_comm *c, struct symtuner_ar *handle, const struct st_call *call)
 {
     size_t bytes = st_call_bytes(c, call);
@@ -218,8 +220,8 @@ nccl_abi_result st_call(struct st_from from, const struct st_call *call)
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-/* Give NCCL the waiting calls of communicators that have other collectives in this group, or too
- * many; ${all}: all of them. Keeps their order, and the others in the queue. */
+/* Hand waiting calls to NCCL, in their order: those of communicators that have other collectives in
+ * this group, or too many; if ${all}, every call. The rest stay in the queue. */
 static nccl_abi_result give_back(struct st_real *real, struct st_group *g, bool all)
 {
     nccl_abi_result result = NCCL_ABI_SUCCESS;

@@ -21,10 +21,11 @@
 enum { ST_GROUP_MOST = 4 };
 
 nccl_abi_result st_call(struct st_from from, const struct st_call *call);
-/* A call that is always NCCL's is about to go there. */
+/* Count a call that NCCL always runs, just before it goes there; if it is a collective, also in the
+ * open group. ${per_rank}: the call's larger buffer has ${count} elements for each rank. */
 void st_call_forwarded(struct st_comm *c, struct st_real *real, enum st_tally_coll coll,
                        bool collective, size_t count, int dtype, bool per_rank);
-/* Note that it failed. */
+/* Note that NCCL refused a call: if a group is open, our kernels run none of it. */
 void st_call_failed(struct st_real *real);
 
 nccl_abi_result st_group_start(struct st_from from);

@@ -61,7 +61,7 @@ void st_comm_remove(struct st_comm *c)
         place = (place + 1) % ST_COMM_PLACES;
     atomic_store_explicit(&c->comm, NULL, memory_order_release);
     atomic_store(&st_comm_table[place], &gone);
-    /* nothing behind: no search needs the marks here */
+    /* the next place is empty, so no search needs the marks before it */
     while (!st_comm_table[(place + 1) % ST_COMM_PLACES] && st_comm_table[place] == &gone) {
         atomic_store(&st_comm_table[place], NULL);
         used--;

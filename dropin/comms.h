@@ -40,7 +40,7 @@ struct st_comm {
     int windows_top;
     /* Answers of the library's query: a hash of the call, with the lowest bit for "ours". */
     uint64_t answers[ST_SETS][ST_WAYS];
-    /* Collectives of this communicator in the group that ${group} and ${group_number} tell. */
+    /* How many collectives of this communicator the group has that these two name. */
     const void *group;
     uint64_t group_number;
     int group_ours, group_others; /* by who could run them */
@@ -77,6 +77,7 @@ static inline struct st_comm *st_comm_find(const void *comm)
 
 /* Add a record, all zeros but for these two; NULL if there is no room: then NCCL runs all calls. */
 struct st_comm *st_comm_add(void *comm, struct st_real *real);
+/* Take a record out of the table. It must be there: call this once for each communicator. */
 void st_comm_remove(struct st_comm *c);
 
 /* How many communicators have a handle. */

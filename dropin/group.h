@@ -21,19 +21,19 @@ struct st_call {
     void *stream;
 };
 
-/* Return the bytes of ${count} elements, for ${per_rank} times the ranks; 0 if the type is unknown. */
+/* Return the bytes of ${count} elements, times the ranks if ${per_rank}; 0: unknown type. */
 size_t st_bytes(const struct st_comm *c, size_t count, int dtype, bool per_rank);
 /* Return the bytes of the call's larger buffer; 0 if the type is unknown. */
 size_t st_call_bytes(const struct st_comm *c, const struct st_call *call);
 
-/* What waits for the end of a group besides calls: life.c and window.c. */
+/* What waits for the end of a group besides calls: see life.h and window.h. */
 struct st_made;
 struct st_seen;
 
 struct st_group {
     int depth;
     uint64_t number; /* of this thread's group */
-    bool failed;     /* one of them failed, so NCCL will run none        */
+    bool failed;     /* NCCL refused a call, so it will run none of them */
     struct st_call *call;
     int calls, calls_room;
     struct st_made *made;
@@ -52,8 +52,8 @@ void *st_group_more(void **array, int count, int *room, size_t size);
 /* 1: we are in a call of libsymtuner_ar.so, whose NCCL calls go straight to NCCL. */
 extern _Thread_local int st_inside;
 
-/* Does a call go to NCCL unseen? So do calls of our kernels, and those that NCCL makes itself
- * through its exported names: ncclBcast calls ncclBroadcast, ncclCommAbort ncclCommGetAsyncError. */
+/* Does a call go to NCCL uncounted? Those of our kernels do, and those that NCCL makes itself by
+ * its exported names: ncclBcast calls ncclBroadcast, ncclCommAbort calls ncclCommGetAsyncError. */
 static inline bool st_passes(struct st_from from, const struct st_real *real)
 {
     return st_inside || st_off || st_real_calls(real, from.caller);

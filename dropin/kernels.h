@@ -24,8 +24,8 @@ struct st_plan {
     char why[192];
 };
 
-/* X(function without symtuner_ar_, result, parameters). The library must have the first map; an
- * older one may lack the second. */
+/* X(function without symtuner_ar_, result, parameters). The library must have the functions of the
+ * first map; an older one may lack those of the second. */
 #define ST_KERNELS_MAP(X)                                                                          \
     X(use_nccl, int, (void *library))                                                              \
     X(create, int, (struct symtuner_ar * *handles, void *const *comms, int n, const void *config)) \

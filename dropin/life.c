@@ -60,7 +60,8 @@ static int gpus_here(void)
     return count;
 }
 
-/* Return why NCCL runs all calls of this communicator, as far as all ranks find the same. */
+/* Return a reason that every rank finds for leaving all calls of this communicator to NCCL;
+ * ST_WHY_OURS: there is none. */
 static enum st_tally_why shared_reason(const struct st_comm *c, const struct st_made *made)
 {
     int gpus = gpus_here();
@@ -78,7 +79,7 @@ static enum st_tally_why shared_reason(const struct st_comm *c, const struct st_
     return made->key ? ST_WHY_OURS : ST_WHY_UNFOLLOWED;
 }
 
-/* Return why this rank alone cannot use our kernels. */
+/* Return why this rank cannot use our kernels, though others may; ST_WHY_OURS: it can. */
 static enum st_tally_why own_reason(const struct st_real *real, int handles)
 {
     const struct st_settings *settings = st_settings();
@@ -166,7 +167,7 @@ static void make_handles(struct party *p)
     }
 }
 
-/* One rank speaks for all. */
+/* Say why NCCL runs all calls. If the ranks could meet, only the first one calls this. */
 static void warn(const struct party *p, enum st_tally_why why, enum st_meet_answer answer)
 {
     static const char *const text[] = {
@@ -291,8 +292,8 @@ void st_life_end(struct st_comm *c)
     c->meet = NULL;
 }
 
-/* The handle's memory is lost: freeing it would wait for the GPU, which NCCL's abort does not. So
- * is the place of votes, where another thread may be waiting. */
+/* The handle's memory is never freed, because that would wait for the GPU, and NCCL's abort does
+ * not wait. The memory of the votes stays mapped, too: another thread may be waiting in it. */
 void st_life_abort(struct st_comm *c)
 {
     struct symtuner_ar *handle = take(c);

@@ -24,7 +24,7 @@
 #include <stdint.h>
 
 #define ST_TALLY_VARIABLE "SYMTUNER_RUN_FILE"
-#define ST_TALLY_MAGIC    UINT64_C(0x796c6c6174747973) /* "styttally", read as a number */
+#define ST_TALLY_MAGIC    UINT64_C(0x796c6c6174747973) /* the bytes "syttally" */
 
 enum { ST_TALLY_VERSION = 1, ST_TALLY_SLOTS = 64, ST_TALLY_SIZES = 48 };
 
@@ -41,8 +41,8 @@ enum { ST_TALLY_VERSION = 1, ST_TALLY_SLOTS = 64, ST_TALLY_SIZES = 48 };
     X(OTHER, "other", "other NCCL calls")
 
 /* Who runs a call, and if it is NCCL, why: X(name, text). The first row means our kernels. The
- * rows up to COMMS are also reasons why a whole communicator is NCCL's. New rows go to the end, and
- * change ST_TALLY_VERSION. */
+ * rows up to UNFOLLOWED are also reasons why NCCL runs all calls of a communicator. New rows go to
+ * the end, and change ST_TALLY_VERSION. */
 #define ST_TALLY_WHY_MAP(X)                                                                        \
     X(OURS, "our kernels")                                                                         \
     X(OBSERVE, "SYMTUNER_MODE is observe")                                                         \
@@ -124,7 +124,7 @@ _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "shared between processes");
 struct st_tally *st_tally_create(const char *path, char *error, size_t size);
 
 /* Map a file that st_tally_create has made and that belongs to this user. Returns NULL, with the
- * reason in ${error}, if it is none or comes from another version. */
+ * reason in ${error}, if it is another kind of file or another version made it. */
 struct st_tally *st_tally_open(const char *path, char *error, size_t size);
 void st_tally_close(struct st_tally *tally);
 

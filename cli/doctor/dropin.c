@@ -106,7 +106,7 @@ void st_doctor_dropin_json(struct st_json *json, const struct st_doctor *d)
     st_json_text(json, "dropin", one ? one->path : NULL);
 }
 
-/* ---- findings ------------------------------------------------------------------------------------ */
+/* ---- findings -------------------------------------------------------------------------------- */
 
 static bool not_loaded(const struct st_doctor *d, char *evidence)
 {

@@ -113,7 +113,7 @@ static bool take(struct st_run_job *job, char error[ST_RUN_ERROR])
             return false;
         st_tally_close(made);
         job->first = made != NULL;
-        /* map it once it is locked: until then another run may remove it and a third make it anew */
+        /* map it once it is locked: before, another run may remove it and a third make it anew */
         if ((made || job->shared) && lock(job)) {
             if ((job->tally = st_tally_open(job->path, error, ST_RUN_ERROR)))
                 return true;

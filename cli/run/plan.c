@@ -59,7 +59,7 @@ static void set_number(struct making *making, const char *name, int number)
         set(making, name, text);
 }
 
-/* ---- plugin -------------------------------------------------------------------------------------- */
+/* ---- plugin ---------------------------------------------------------------------------------- */
 
 static bool ends_with(const char *text, const char *end)
 {
@@ -113,7 +113,7 @@ static void plan_plugin(struct making *making, const char *plugin)
         put_in_front(making, "NCCL_PROFILER_PLUGIN", "SYMTUNER_NEXT_PROFILER", plugin);
 }
 
-/* ---- drop-in ------------------------------------------------------------------------------------- */
+/* ---- drop-in --------------------------------------------------------------------------------- */
 
 /* Does LD_PRELOAD name the drop-in, in whatever folder? */
 static bool preloads_dropin(const char *list)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plan.h - which variables `symtuner run` sets, from its options, its libraries and the environment.
+ * plan.h - which variables `symtuner run` sets, given its options, libraries and environment.
  *
  * Pure, and it looks at neither GPUs nor NCCL: ranks that are started with the same options and
  * environment get the same variables, also where one command starts the ranks of several boxes.
- * Who finds no use for a variable ignores it.
+ * A program that has no use for a variable ignores it.
  *
  * Units      none. Ownership  the plan holds copies. Threads: any.
  * Errors     what cannot be set is left out, and st_run_plan::said says so.

@@ -25,7 +25,7 @@ struct request {
     bool print, quiet;
 };
 
-/* ---- command line -------------------------------------------------------------------------------- */
+/* ---- command line ---------------------------------------------------------------------------- */
 
 /* Read a list such as "dropin,allreduce": if it names parts, the others are left out; if it names
  * collectives, the drop-in leaves the others to NCCL. */
@@ -94,7 +94,7 @@ static const struct st_command_line line = {
     .most_words = ST_ANY_WORDS,
     .words_last = true};
 
-/* ---- the edge ------------------------------------------------------------------------------------ */
+/* ---- the edge -------------------------------------------------------------------------------- */
 
 /* The value that the program will see: that of the environment or else, for NCCL's variables, of
  * NCCL's conf files, which a variable of ours would override. */

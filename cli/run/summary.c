@@ -61,7 +61,7 @@ static const char *number(uint64_t count, const char *what, char text[WORD * 2])
     return text;
 }
 
-/* ---- parts of the summary ------------------------------------------------------------------------ */
+/* ---- parts of the summary -------------------------------------------------------------------- */
 
 static void print_head(const struct st_tally *tally, const struct sums *sums, FILE *out)
 {

@@ -7,7 +7,7 @@
  * dynamic linker would have answered: first the global scope behind the drop-in, where other
  * preloaded libraries stand as well, then the libraries that the caller is linked with.
  *
- * Threads    all functions; finding an entry that is known takes no lock.
+ * Threads    any, for all functions; finding an entry that is known takes no lock.
  */
 #ifndef ST_REAL_H_
 #define ST_REAL_H_

@@ -82,7 +82,7 @@ static nccl_abi_result in_GroupSimulateEnd(struct st_from from, void *info)
 
 /* ---- communicators --------------------------------------------------------------------------- */
 
-/* NCCL takes an unset value for blocking. A child whose caller gives no configuration inherits. */
+/* NCCL takes an unset value for blocking. A child without a configuration inherits its parent's. */
 static bool is_blocking(const void *config, const struct st_comm *parent)
 {
     const struct nccl_abi_config *c = config;
@@ -269,7 +269,7 @@ static nccl_abi_result in_CommGetAsyncError(struct st_from from, void *comm, int
 
     REAL(CommGetAsyncError, c);
     result = real->call.CommGetAsyncError(comm, error);
-    /* NCCL asks itself, too, and would then refuse to abort */
+    /* not for NCCL's own calls: it would refuse to abort after an error */
     if (handle && !st_passes(from, real) && result == NCCL_ABI_SUCCESS &&
         *error == NCCL_ABI_SUCCESS && c->kernels->status_(handle) != NCCL_ABI_SUCCESS)
         *error = NCCL_ABI_REMOTE_ERROR;
@@ -304,7 +304,8 @@ static nccl_abi_result in_CommWindowDeregister(struct st_from from, void *comm, 
 
 /* ---- the functions of both kinds ------------------------------------------------------------- */
 
-/* DEFINE(name, parameters, ", arguments" in brackets): the exported function and those of each NCCL */
+/* DEFINE(name, parameters, ", arguments" in brackets): the exported function, and one more for each
+ * NCCL. */
 #define ONE(linkage, symbol, name, params, args, where)                                            \
     linkage nccl_abi_result symbol params                                                          \
     {                                                                                              \

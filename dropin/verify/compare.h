@@ -12,9 +12,9 @@ double st_compare_most(const void *numbers, size_t count, int dtype);
 /*
  * st_compare_alike(a, b, count, dtype, op, ranks, most, where_out):
  * Compare the results ${a} and ${b} of operator ${op} over ${ranks} ranks, whose inputs have
- * magnitudes of at most ${most}. Integers must be equal (averages within 1), floats as near as
- * ranks - 1 additions or multiplications in any order, each rounded to the type, can differ. Returns
- * false, with the index in ${where_out}, if a number is further off.
+ * magnitudes of at most ${most}. Integers must be equal; averages of them may differ by 1. Floats
+ * may differ as much as the order of the additions or multiplications can make them, each rounded
+ * to the type. Returns false, with the index in ${where_out}, if a number differs more.
  */
 bool st_compare_alike(const void *a, const void *b, size_t count, int dtype, int op, int ranks,
                       double most, size_t *where_out);

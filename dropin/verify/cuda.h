@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuda.h - the few functions of the CUDA driver that the drop-in uses, if the program has loaded it. */
+/* cuda.h - the functions of the CUDA driver that the drop-in uses, if the program has loaded it. */
 #ifndef ST_CUDA_H_
 #define ST_CUDA_H_
 

@@ -7,7 +7,7 @@
 #include "dropin/verify/compare.h"
 #include "dropin/verify/cuda.h"
 
-enum { PATIENCE_MS = 60000 }; /* a rank may come to its call later by a compilation */
+enum { PATIENCE_MS = 60000 }; /* a rank may come late to its call, because it compiles first */
 enum { ATTRIBUTE_CONTEXT = 1 };
 
 bool st_verify_wanted(struct st_comm *c, const struct st_call *call)
@@ -71,7 +71,7 @@ static nccl_abi_result both(struct st_comm *c, const struct st_call *call, struc
     if (call->coll == ST_TALLY_REDUCE_SCATTER)
         most = st_compare_most(k->given, call->count * (size_t)c->ranks, call->dtype);
     if (!st_meet_vote(c->meet, ready, &most, PATIENCE_MS)) {
-        c->verified[call->coll] = UINT32_MAX; /* memory is short on a rank: trust it unseen */
+        c->verified[call->coll] = UINT32_MAX; /* a rank lacks memory or is late: verify no more */
         return ours(c, call);
     }
     result = ours(c, call);
@@ -108,7 +108,7 @@ nccl_abi_result st_verify(struct st_comm *c, const struct st_call *call, st_run 
     struct copies k = {.cuda = st_cuda()};
     size_t one =
         st_call_bytes(c, call) / (call->coll == ST_TALLY_ALL_REDUCE ? 1 : (size_t)c->ranks);
-    int mode = ST_CUDA_RELAXED; /* or memory could not be had while another thread captures */
+    int mode = ST_CUDA_RELAXED; /* else cuMemAlloc fails while another thread captures */
     void *context = NULL;
     nccl_abi_result result;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * verify.h - SYMTUNER_VERIFY=N: the first N calls of each collective run by both, and are compared.
+ * verify.h - SYMTUNER_VERIFY=N: run the first N calls of each collective of a communicator on our
+ * kernels and by NCCL, and compare the results.
  *
  * The program gets NCCL's result. If the two differ on one rank, all ranks leave every later call
  * of the communicator to NCCL. A verified call waits for the GPU and, in shared memory, for the

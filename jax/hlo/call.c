@@ -53,7 +53,7 @@ static int is_async(const struct hlo_module *module, const struct hlo_computatio
     return computation->has_thread;
 }
 
-/* The attributes that say only where an instruction comes from. */
+/* Has it frontend attributes other than is_spmd_generated, which says only where it comes from? */
 static int has_wishes(struct hlo_bytes rest)
 {
     struct hlo_field entry, field;

@@ -154,9 +154,9 @@ static const char *seat_all(const int64_t *group, int by_place, const struct hlo
     return why;
 }
 
-/* What the groups of an all-reduce count (CollectiveOpGroupMode of xla_data.proto): places, if it
- * uses global device ids; else replicas, and a group has all partitions of its replicas. Without a
- * channel each partition would have groups of its own. */
+/* The groups of an all-reduce name places if it uses global device ids; else they name replicas,
+ * and a group has all partitions of its replicas (CollectiveOpGroupMode of xla_data.proto). Without
+ * a channel each partition would have groups of its own. */
 const char *hlo_groups_read(const struct hlo_instruction *in, const struct hlo_devices *devices,
                             struct hlo_groups *groups)
 {

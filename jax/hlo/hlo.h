@@ -20,8 +20,8 @@ struct symtuner_hlo;
 struct symtuner_hlo_call {
     char name[128];
     char where[512]; /* "file:line" of the program; "" if the module does not say it */
-    char why
-        [128]; /* why it stays XLA's; "" if it can be replaced, and then all that follows is set */
+    /* why it stays XLA's; "" if it can be replaced, and then all that follows is set */
+    char why[128];
     int64_t bytes; /* of the operand, on each rank */
     int32_t op;    /* ncclRedOp_t */
     int32_t rows, ranks;

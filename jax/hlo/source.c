@@ -36,7 +36,8 @@ static uint64_t find_int(struct hlo_bytes rest, uint32_t number)
     return 0;
 }
 
-/* An instruction names a frame, that its location, and that its file, all counted from 1. */
+/* An instruction names a stack frame, the frame a location, and the location a file. All are
+ * counted from 1. Without a frame the instruction itself names file and line. */
 void hlo_source_line(const struct hlo_module *module, const struct hlo_instruction *in, char *text,
                      size_t size)
 {

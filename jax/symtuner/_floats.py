@@ -2,7 +2,7 @@
 """max and min of floats, with a NaN wherever one rank has a NaN, as XLA's have.
 
 Our kernels, like NCCL's, drop a NaN if the other operand is a number. So floats are reduced as
-integers in the same order, in which each NaN comes last.
+integers in the same order, in which a NaN wins over every number.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@
 #include "kernels/choose/select.h"
 
 /*
- * SMALL  everything for messages of at least 1 MiB, whatever the type: 14.25 MiB
+ * SMALL  short messages; over NVLink 1 MiB of any type fits in one piece: 14.25 MiB
  * WORDS  longer messages of kernels that send words: 96.25 MiB
  * BULK   the kernels that send plain data: 5/4 of config.bulk_bytes
  */

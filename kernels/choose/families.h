@@ -26,9 +26,9 @@ enum ar_need {
     AR_NEEDS_TWO_BUFS = 1 << 7,  /* not in place */
     AR_NEEDS_COPY = 1 << 8,      /* copy engines */
     AR_NEEDS_MULTICAST = 1 << 9, /* multicast addresses of both buffers */
-    AR_NEEDS_WORDS = 1 << 10,    /* whole 16-byte words; so are the parts of the message */
+    AR_NEEDS_WORDS = 1 << 10,    /* the message, or each of its parts, is whole 16-byte words */
     AR_NEEDS_TMA = 1 << 11,      /* bulk copies, and room for their stages: sm_90 or later */
-    AR_RUNS = 1 << 12,           /* nothing: there are kernels */
+    AR_RUNS = 1 << 12,           /* needs nothing; only says that there are kernels */
 };
 
 struct ar_family_row {
@@ -46,7 +46,7 @@ struct ar_family_row {
     int unroll;        /* words per thread and tile */
     int movers;        /* warps that only move data; a block has at least one more */
     int shared;        /* bytes of shared memory of a block */
-    int ctas;          /* if a row of the table for another family applies; 0: that row's */
+    int ctas;          /* blocks if the table's row names another family; 0: as in that row */
     /* For the start-up probe. push, pull, copy: bytes that a rank moves in this way, in units of
      * S (n-1)/n for a message of S bytes on n ranks, in one-shot S (n-1). latency: about what hops,
      * barriers and engine starts take, in microseconds; 0: unknown. */

@@ -29,8 +29,8 @@ enum need { ANY, UNMAPPED, GENERIC, MULTICAST, GATHERS };
  * message gets only as many as have words to move. */
 struct row {
     int links, min_ranks, max_ranks;
-    /* UNMAPPED: recv is not registered (reduce-scatter: send); GENERIC: not a sum or avg of f32, f16 or bf16; MULTICAST:
-     * NCCL may use NVLink multicast; GATHERS: an all-gather */
+    /* UNMAPPED: recv is not registered (reduce-scatter: send); GENERIC: not a sum or avg of f32,
+     * f16 or bf16; MULTICAST: NCCL may use NVLink multicast; GATHERS: an all-gather */
     enum need need;
     uint64_t max_bytes; /* of the message; of one part in the table of the halves */
     int family, ctas, threads, lag;
@@ -104,8 +104,9 @@ static const struct row table[] = {
     {AR_LINKS_HOST, 3, 16, ANY, NO_END, AR_TWO_LAMPORT, 32, 256, 0, HOSTMEM},
 };
 
-/* Reduce-scatter and all-gather; all-gather has the rows for other types, too. A part goes to each
- * peer, as a message of one-shot does, so the grids are those of one-shot for the same bytes. */
+/* Reduce-scatter and all-gather. An all-gather of any type also takes the GENERIC rows. A part goes
+ * to each peer, as a message of one-shot does, so the grids are those of one-shot for the same
+ * bytes. */
 static const struct row halves[] = {
     {AR_LINKS_NVLINK, 2, 2, ANY, 16 * KiB, AR_ONE_LL8, 16, 128, 0, HALVES},
     {AR_LINKS_NVLINK, 3, 16, ANY, 8 * KiB, AR_ONE_LL8, 16, 128, 0, HALVES},

@@ -32,7 +32,7 @@ int ar_grow_arena_of(const symtuner_ar *h, const struct ar_ask *ask, const struc
     return ar_scratch_of(ask, choice, halves);
 }
 
-/* Each region is as long as in the arena, of those that the call may use, that has most of it. */
+/* Of each region the call gets the longest half that an arena has which it may use. */
 void ar_grow_halves(const symtuner_ar *h, struct ar_ask *ask)
 {
     memset(ask->half, 0, sizeof ask->half);
@@ -64,7 +64,7 @@ void ar_grow_ask(const symtuner_ar *h, struct ar_ask *ask)
     ar_grow_halves(h, ask);
 }
 
-/* ---- ranks of a communicator ------------------------------------------------------------------ */
+/* ---- ranks of a communicator ----------------------------------------------------------------- */
 
 /* Say why long messages run in pieces from now on. Only the rank that ended the growth does, so
  * that the group says it once. */
@@ -142,7 +142,7 @@ bool ar_grow_in_comm(symtuner_ar *h, bool *met, char *why)
     return result == ncclSuccess;
 }
 
-/* ---- a local group ---------------------------------------------------------------------------- */
+/* ---- a local group --------------------------------------------------------------------------- */
 
 /* Check that there is room before anything is allocated: cudaFree would wait for kernels, which may
  * wait for peers whose thread needs CUDA's lock to launch theirs. */
@@ -212,7 +212,7 @@ void ar_grow_end(symtuner_ar *h)
     h->meeting = NULL;
 }
 
-/* ---- a call ----------------------------------------------------------------------------------- */
+/* ---- a call ---------------------------------------------------------------------------------- */
 
 void ar_grow_now(symtuner_ar *h, int arena, uint64_t limit_ns)
 {
@@ -225,7 +225,7 @@ void ar_grow_now(symtuner_ar *h, int arena, uint64_t limit_ns)
     capture_mode(mode);
 }
 
-/* A capture came first. */
+/* Refuse the arena for good, because a graph captures a call that needs it. */
 static void refuse(symtuner_ar *h, int arena)
 {
     char why[AR_WHY];

@@ -3,11 +3,11 @@
  * grow.h - scratch that grows by need.
  *
  * A handle begins with AR_ARENA_SMALL. The first eager call that needs another arena makes it, on
- * all ranks in the same call. The ranks of a communicator meet for that (kernels/scratch/meeting.h):
- * each waits on the host for the others, but only AR_GROW_WAIT_MS, so that ranks which call two
- * handles in different order, or one thread that calls all of them, are held up but do not hang. If
- * not all come in time, the call does without on all ranks, and calls 2, 4, 8, ... of this kind try
- * again. In a local group the first rank makes the arena for all and waits for nobody.
+ * all ranks in the same call. The ranks of a communicator meet for that, see meeting.h: each waits
+ * on the host for the others, but only AR_GROW_WAIT_MS. So nothing hangs, only waits that long, if
+ * ranks call two handles in different order, or if one thread calls all ranks. If not all come in
+ * time, the call runs without the arena on all ranks, and calls 2, 4, 8, ... of this kind try
+ * again. In a local group the first rank makes the arena for all, and waits for nobody.
  *
  * If a graph captures such a call first, the arena is refused for good, since other ranks may
  * replay a graph that does without when this rank captures anew or calls eagerly, and both must run
@@ -21,14 +21,15 @@
 
 enum { AR_GROW_WAIT_MS = 200 };
 
-/* Fill the fields of ${ask} that do not depend on the call; scratch is all that may still come. */
+/* Fill the fields of ${ask} that do not depend on the call. Arenas that may still be made count as
+ * scratch. */
 void ar_grow_ask(const symtuner_ar *h, struct ar_ask *ask);
 
 /* Return the arena that ${choice} needs. */
 int ar_grow_arena_of(const symtuner_ar *h, const struct ar_ask *ask,
                      const struct ar_choice *choice);
 
-/* Return whether the arena is there (AR_HERE), may come, or never comes. */
+/* Return AR_HERE if the arena is there; a lower phase: it may come; a higher one: it never will. */
 enum ar_phase ar_grow_phase(const symtuner_ar *h, int arena);
 
 /* Set ask->half according to ask->without. */
@@ -44,8 +45,8 @@ void ar_grow_now(symtuner_ar *h, int arena, uint64_t limit_ns);
 /*
  * ar_grow_in_comm(h, met, why):
  * Collective: let the ranks of a communicator grow, this thread's only rank ${h} with them. Returns
- * false, on all ranks, if they share no memory of this machine; then make all arenas at once. *met
- * is false if the ranks could not even agree on that, and ${why} (AR_WHY bytes) says why.
+ * false, on all ranks, if they share no memory of this machine; then the caller makes all arenas at
+ * once. *met is false if the ranks could not even agree on that; ${why} (AR_WHY bytes) says why.
  */
 bool ar_grow_in_comm(symtuner_ar *h, bool *met, char *why);
 

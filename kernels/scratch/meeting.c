@@ -56,7 +56,7 @@ static uint64_t now_ns(void)
 }
 
 /* Wait until number or phase differ from ${now}. When the patience ends, move the word on to
- * ${next}; returns whether that was so. */
+ * ${next}. Returns whether this rank did so. */
 static bool outwait(struct ar_meeting *m, int arena, uint64_t now, uint64_t next,
                     const struct ar_patience *patience)
 {

@@ -11,7 +11,7 @@
 
 enum ar_coll { AR_ALL_REDUCE, AR_REDUCE_SCATTER, AR_ALL_GATHER, AR_COLLS };
 
-/* Parts of a message whose length the caller gives per part. */
+/* Return how many parts a message has: one in an all-reduce, else one per rank. */
 static inline int ar_coll_parts(int coll, int ranks)
 {
     return coll == AR_ALL_REDUCE ? 1 : ranks;

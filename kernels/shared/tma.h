@@ -11,8 +11,8 @@
 
 #include "kernels/shared/layout.h"
 
-#ifdef ST_EMULATE /* short messages must go around the rings several times */
-#define AR_TMA_TILES  256 /* bytes of the tiles of all ranks, if their number is a power of two */
+#ifdef ST_EMULATE         /* short messages must go around the rings several times */
+#define AR_TMA_TILES  256 /* bytes of a stage: a tile of each rank */
 #define AR_TMA_STAGES 6
 #else
 #define AR_TMA_TILES  16384
@@ -25,7 +25,7 @@
 #define AR_TMA_MOVES (AR_TMA_STAGES / 2)
 #define AR_TMA_CHUNK (AR_TMA_TILES / 2) /* bytes; a whole number of tiles */
 
-#define AR_TMA_THREADS 384 /* the most per block, so that no kernel lacks registers */
+#define AR_TMA_THREADS 384 /* the most per block: with more, some kernel would lack registers */
 
 /* Barriers in shared memory, 8 bytes each, behind the stages; and one word for "stop". */
 #define AR_TMA_BARRIERS 512
@@ -42,7 +42,7 @@ AR_HD uint32_t ar_tma_tile(int ranks)
     return AR_TMA_CHUNK >> ar_tma_parts(ranks);
 }
 
-/* Return how many tiles block ${cta} of ${ctas} moves of ${bytes}: every ${ctas}-th, from its own. */
+/* Return how many tiles of ${bytes} block ${cta} moves: tile ${cta}, then every ${ctas}-th. */
 AR_HD uint64_t ar_tma_count(uint64_t bytes, uint32_t tile, int cta, int ctas)
 {
     uint64_t tiles = ar_div_up(bytes, tile);

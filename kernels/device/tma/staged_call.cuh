@@ -90,7 +90,7 @@ template <int Coll> struct staged_call {
     {
         return args.peer[at] + region + (uint64_t)writer * args.shard;
     }
-    /* Tell all peers that ${chunks} chunks are there; chunks + 1: and the last bytes. */
+    /* Tell all peers that ${count} chunks are there; chunks + 1: the last bytes are, too. */
     __device__ __forceinline__ void raise(int kind, uint64_t count) const
     {
         fence_sys();
@@ -125,7 +125,7 @@ template <int Coll> struct staged_call {
     }
 };
 
-/* The next chunk of the next peer. */
+/* One copy of a ring: chunk ${k} to or from the ${i}-th peer after this rank. */
 struct job {
     uint64_t k;
     int i;

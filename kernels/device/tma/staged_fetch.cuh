@@ -28,7 +28,7 @@ __device__ __forceinline__ bool fetch_load(const staged_call<Coll> &c, const mov
     return true;
 }
 
-/* By TMA, lane 0 only. */
+/* Fetch all chunks by TMA, in lane 0 only. Returns false if the rank gave up. */
 template <int Coll>
 static __device__ __forceinline__ bool fetch(const staged_call<Coll> &c, const move_ring &ring,
                                              spin_limit &wait)
@@ -66,7 +66,7 @@ static __device__ __forceinline__ bool fetch(const staged_call<Coll> &c, const m
     return alive;
 }
 
-/* By the threads of the warp, because out is not aligned. All lanes call it. */
+/* Fetch them by loads and stores, because out is not aligned. All lanes of the warp call it. */
 template <int Coll>
 static __device__ __noinline__ bool fetch_slowly(const staged_call<Coll> &c, spin_limit &wait)
 {
@@ -101,7 +101,8 @@ static __device__ __forceinline__ bool fetch_tail(const staged_call<Coll> &c, sp
     return true;
 }
 
-/* What the warps behind the third one do, unless the part is in its place already. */
+/* Copy this rank's part of an all-gather to recv, unless it is there already. All warps from the
+ * fourth on call it. */
 template <int Coll> static __device__ __forceinline__ void keep_own(const staged_call<Coll> &c)
 {
     const char *from = c.in(c.args.me);

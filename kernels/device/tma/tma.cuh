@@ -7,10 +7,10 @@
  *                 0's tile
  *   thread 0      stores the sum to every rank's recv, and refills the stage
  *
- * That is an all-reduce, in which each rank adds up its shard. In a reduce-scatter the shard is this
- * rank's part, and the sum goes to its own recv only. In an all-gather nothing is added: thread 0
- * alone moves this rank's part. TMA needs addresses at multiples of 16 bytes. Where this rank's own
- * buffer has another alignment, the other warps load or store it.
+ * That is an all-reduce, in which each rank adds up its shard. In a reduce-scatter the shard is the
+ * part of this rank, and the sum goes to its own recv only. In an all-gather nothing is added, and
+ * thread 0 alone moves this rank's part. TMA needs addresses at multiples of 16 bytes. Where this
+ * rank's own buffer has another alignment, the other warps load or store it.
  *
  * Both barriers are those of pull.cuh, and so is the reason why it works in place: only the owner
  * of a shard touches it, and it loads a tile before it stores the sum. With 12 stages a block keeps
@@ -64,7 +64,7 @@ template <int Coll> struct tma_tiles {
         const uint32_t n = length(k);
 
         if (Coll == AR_ALL_GATHER) {
-            barrier_expect(ring.full(k), moves_alone() ? n : 0); /* 0: the threads may fill it */
+            barrier_expect(ring.full(k), moves_alone() ? n : 0); /* 0: the threads fill it */
             if (moves_alone())
                 bulk_load(ring.stage(k), args.in + offset(k), n, ring.full(k));
             return;

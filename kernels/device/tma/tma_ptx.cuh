@@ -142,8 +142,8 @@ __device__ __forceinline__ void store_shared(char *p, uint4 v)
 }
 
 /*
- * A ring of ${Stages} stages. Tile k uses stage k % Stages. ${full} ends a phase when the bytes of a
- * tile are in shared memory, ${done} when the warps that add have written the sum there.
+ * A ring of ${Stages} stages. Tile k uses stage k % Stages. ${full} ends a phase when the bytes of
+ * a tile are in shared memory, ${done} when the warps that add have written the sum there.
  */
 template <int Stages> struct tma_ring {
     char *stages;

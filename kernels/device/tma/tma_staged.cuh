@@ -10,10 +10,10 @@
  *                    then GATHER flag
  *   fetch   warp 2   GATHER flag; chunk of my gather slot -> shared -> out
  *
- * That is an all-reduce. A reduce-scatter has no fetch and no GATHER flag. In an all-gather there is
- * nothing to add: each rank pushes its part to all peers, and fetches theirs after the REDUCE flags.
- * Both end with a barrier, so that no rank pushes data of the next call into a slot that is still
- * read; in an all-reduce the GATHER flags say that.
+ * That is an all-reduce. A reduce-scatter has no fetch and no GATHER flag. In an all-gather there
+ * is nothing to add: each rank pushes its part to all peers, and fetches theirs after the REDUCE
+ * flags. These two end with a barrier, so that no rank pushes data of the next call into a slot
+ * that a peer still reads. In an all-reduce the GATHER flags say that the slots have been read.
  *
  * One thread of each of these warps moves data, through a ring of its own. Flags count chunks. To
  * raise one, a thread waits until its copies are complete; so it does that for several chunks at a
@@ -21,8 +21,8 @@
  * in place, is as in chunked.cu.
  *
  * TMA needs addresses at multiples of 16 bytes. Where this rank's in or out has another alignment,
- * warps load and store what TMA cannot, also the last bytes of a message. The other ranks do
- * not notice.
+ * the threads of the warps load and store instead of TMA; so they do with the last bytes of a
+ * message. Nothing changes for the other ranks.
  */
 #ifndef AR_TMA_STAGED_CUH_
 #define AR_TMA_STAGED_CUH_

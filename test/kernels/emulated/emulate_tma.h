@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * emulate_tma.h - shared memory, barriers and bulk copies for the emulation (emulate.h): what
- * kernels/device/tma/tma_ptx.cuh has for GPUs. Copies happen as late, and in as odd an order, as the
- * kernel's waits allow. Missing proxy fences do not show.
+ * kernels/device/tma/tma_ptx.cuh has for GPUs. Copies happen as late, and in as odd an order, as
+ * the kernel's waits allow. A missing proxy fence is not noticed here.
  */
 #ifndef ST_TEST_EMULATE_TMA_H_
 #define ST_TEST_EMULATE_TMA_H_
