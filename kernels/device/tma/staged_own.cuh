@@ -85,10 +85,10 @@ static __device__ __noinline__ void own_tail(const staged_call<Coll> &c)
             store_payload(args.dst[c.peer(i)] + shard, at, end, AR_WORD, all);
 }
 
-/* What lane 0 of warp 1 does. Returns false if the rank gave up. */
+/* What lane 0 of warp 1 does. Returns false if the rank gave up, which ${stop} says of warp 2. */
 template <class R, int Coll>
 static __device__ __forceinline__ bool own(const staged_call<Coll> &c, const sum_ring &ring,
-                                           spin_limit &wait)
+                                           spin_limit &wait, const volatile uint32_t *stop)
 {
     constexpr int lag = AR_TMA_SUMS / 3;
     const uint32_t tile = ar_tma_tile(c.args.ranks), parts = ar_tma_parts(c.args.ranks);
@@ -135,14 +135,13 @@ static __device__ __forceinline__ bool own(const staged_call<Coll> &c, const sum
                 }
             }
         }
-        if (idle && loaded == stored) { /* waits for peers */
-            if (stored >> parts > told) {
-                bulk_wait<0>();
-                told = stored >> parts;
-                c.raise_sums(told);
-            }
-            alive = !give_up(c.args, polls, wait);
+        if (idle && loaded == stored && stored >> parts > told) { /* waits for peers */
+            bulk_wait<0>();
+            told = stored >> parts;
+            c.raise_sums(told);
         }
+        if (idle) /* if warp 2 has given up, the warps that add may have left */
+            alive = *stop == 0 && !give_up(c.args, polls, wait);
     }
     for (uint64_t q = stored; q < loaded; q++) /* gave up: no copy may outlive the block */
         barrier_wait(ring.full(q), ring.parity(q));

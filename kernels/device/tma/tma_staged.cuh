@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(AR_TMA_THREADS, 1)
         push(call, out);
     } else if (alive && warp == 1 && lane0 && Coll != AR_ALL_GATHER) {
         fence_async();
-        if (!own<R>(call, sums, wait))
+        if (!own<R>(call, sums, wait, stop))
             *stop = 1;
     } else if (alive && warp == 2 && Coll != AR_REDUCE_SCATTER) {
         const bool fetches = Coll == AR_ALL_GATHER || args.staged;

@@ -67,6 +67,7 @@ static void abort_group(const char *kernel, bool whole)
     memset(&fake, 0, sizeof fake);
     fake.devices = 2;
     fake.peers = 1;
+    fake.arch = 90;
     ck_assert_int_eq(symtuner_ar_create_local(handles, devices, 2, &config), ncclSuccess);
     for (int r = 0; r < 2; r++) {
         k[r] = (struct rank){.handle = handles[r], .me = r};
@@ -102,6 +103,7 @@ START_TEST(test_peers_of_an_aborted_rank_get_right_bytes_or_an_error)
     abort_group("one_ll8", true);
     abort_group("two_ll128", false);
     abort_group("chunked", false);
+    abort_group("tma_staged", false);
 }
 END_TEST
 
