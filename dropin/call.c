@@ -65,7 +65,7 @@ static bool ours(struct st_comm *c, struct symtuner_ar *handle, const struct st_
     size_t bytes = st_call_bytes(c, call);
     size_t in = call->coll == ST_TALLY_ALL_GATHER ? bytes / (size_t)c->ranks : bytes;
     size_t out = call->coll == ST_TALLY_REDUCE_SCATTER ? bytes / (size_t)c->ranks : bytes;
-    uint64_t key = mix(call->count, (uint64_t)call->coll << 32 | (uint64_t)call->dtype << 16 |
+    uint64_t key = mix(mix(0, call->count), (uint64_t)call->coll << 32 | (uint64_t)call->dtype << 16 |
                                         (uint64_t)call->op << 8 |
                                         place(c, call->send, in) << 4 |
                                         place(c, call->recv, out) << 2);

@@ -54,9 +54,14 @@ struct st_comm *st_comm_add(void *comm, struct st_real *real)
 
 void st_comm_remove(struct st_comm *c)
 {
-    unsigned place = st_comm_place(c->comm);
+    unsigned place;
 
     pthread_mutex_lock(&lock);
+    if (!c->comm) { /* another thread has ended it */
+        pthread_mutex_unlock(&lock);
+        return;
+    }
+    place = st_comm_place(c->comm);
     while (st_comm_table[place] != c)
         place = (place + 1) % ST_COMM_PLACES;
     atomic_store_explicit(&c->comm, NULL, memory_order_release);

@@ -2,6 +2,7 @@
 #include "dropin/life.h"
 
 #include <dirent.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -285,6 +286,8 @@ void st_life_end(struct st_comm *c)
 
     if (!handle)
         return;
+    while (atomic_load(&c->readers) > 0)
+        sched_yield();
     st_inside++;
     c->kernels->destroy_(&handle, 1);
     st_inside--;

@@ -264,15 +264,19 @@ static nccl_abi_result in_CommSuspend(struct st_from from, void *comm, int flags
 static nccl_abi_result in_CommGetAsyncError(struct st_from from, void *comm, int *error)
 {
     struct st_comm *c = st_comm_find(comm);
-    struct symtuner_ar *handle = c ? atomic_load(&c->handle) : NULL;
+    struct symtuner_ar *handle;
     nccl_abi_result result;
 
     REAL(CommGetAsyncError, c);
     result = real->call.CommGetAsyncError(comm, error);
     /* not for NCCL's own calls: it would refuse to abort after an error */
-    if (handle && !st_passes(from, real) && result == NCCL_ABI_SUCCESS &&
-        *error == NCCL_ABI_SUCCESS && c->kernels->status_(handle) != NCCL_ABI_SUCCESS)
+    if (!c || st_passes(from, real) || result != NCCL_ABI_SUCCESS || *error != NCCL_ABI_SUCCESS)
+        return result;
+    atomic_fetch_add(&c->readers, 1); /* st_life_end waits: a watchdog may ask during finalize */
+    handle = atomic_load(&c->handle);
+    if (handle && c->kernels->status_(handle) != NCCL_ABI_SUCCESS)
         *error = NCCL_ABI_REMOTE_ERROR;
+    atomic_fetch_sub(&c->readers, 1);
     return result;
 }
 

@@ -63,21 +63,20 @@ static nccl_abi_result both(struct st_comm *c, const struct st_call *call, struc
                             st_run *ours, st_run *nccl)
 {
     struct st_tally_slot *slot = st_slot();
-    double most = st_compare_most(k->given, call->count, call->dtype);
+    const size_t parts = call->coll == ST_TALLY_REDUCE_SCATTER ? (size_t)c->ranks : 1;
     bool ready = k->send != 0, alike;
+    double most = ready ? st_compare_most(k->given, call->count * parts, call->dtype) : 0;
     nccl_abi_result result;
     size_t where = 0;
 
-    if (call->coll == ST_TALLY_REDUCE_SCATTER)
-        most = st_compare_most(k->given, call->count * (size_t)c->ranks, call->dtype);
     if (!st_meet_vote(c->meet, ready, &most, PATIENCE_MS)) {
         c->verified[call->coll] = UINT32_MAX; /* a rank lacks memory or is late: verify no more */
         return ours(c, call);
     }
-    result = ours(c, call);
-    if (result != NCCL_ABI_SUCCESS)
-        return result;
-    alike = fetch(k, k->ours, call->recv, k->out, call->stream) && restore(k, call);
+    /* Where ours fails, NCCL runs it all the same, because the other ranks wait for this one there. */
+    alike = ours(c, call) == NCCL_ABI_SUCCESS &&
+            fetch(k, k->ours, call->recv, k->out, call->stream);
+    alike = restore(k, call) && alike;
     result = nccl(c, call);
     if (result != NCCL_ABI_SUCCESS)
         return result;
