@@ -74,11 +74,11 @@
  *                                                        ((r4 + r5) + (r6 + r7))
  *            and products alike. Sums and averages of f32 are rounded once; those of f16, bf16 and
  *            fp8 are made in f32; products are made in f64, of fp8 in f32; the result is rounded to
- *            its type once; f64 is rounded after each step (docs/kernels.md, section 3, has the
+ *            its type once; f64 is rounded after each step (docs/reference/sums.md has the
  *            bounds). Sums keep -0 and NaN; of a NaN and a number, max and min are the number. The
  *            payload of a NaN is not kept and may differ between ranks.
  *            There are exceptions, which symtuner_ar_query() names in plan.why. Calls that go to
- *            NCCL (kernel "nccl"; docs/kernels.md, section 4, says from which length on) are added
+ *            NCCL (kernel "nccl"; docs/kernels.md says from which length on) are added
  *            as NCCL does it. Kernels "nvls" and "nvls_one", which run only when named, leave the
  *            order to the switch, nvls_one on each rank.
  */

@@ -37,7 +37,7 @@ link $ar.$VERSION              $LIBDIR/$ar
 644  packaging/completion.zsh  $share/zsh/site-functions/_symtuner
 644  packaging/completion.fish $share/fish/vendor_completions.d/symtuner.fish
 END
-    for file in README.md CHANGELOG.md LICENSE docs/*.md docs/pictures/*.svg docs/example.rules; do
+    for file in README.md CHANGELOG.md LICENSE docs/*.md docs/*/*.md docs/pictures/*.svg docs/example.rules; do
         echo "644 $file $share/doc/symtuner/$file"
     done
 }
@@ -77,7 +77,7 @@ case $1 in
 install) each put ;;
 list) each show ;;
 uninstall)
-    each take && for folder in docs/pictures docs ""; do
+    each take && for folder in docs/pictures docs/reference docs/design docs ""; do
         folder=$DESTDIR$share/doc/symtuner/$folder
         [ ! -d "$folder" ] || rmdir "$folder" || exit 1
     done ;;

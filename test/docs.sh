@@ -19,6 +19,7 @@ trap 'rm -rf "$work"' EXIT
 failed=0
 
 bad=0 # of the check that runs
+pages=$(echo README.md CONTRIBUTING.md docs/*.md docs/*/*.md)
 
 fail()
 {
@@ -138,7 +139,7 @@ heads()
 # Check that every relative link of a page leads to a file, and to a heading in it.
 check_links()
 {
-    for page in *.md docs/*.md test/data/README.md bench/results/*.md bench/results/*/README.md; do
+    for page in *.md docs/*.md docs/*/*.md test/data/README.md bench/results/*.md bench/results/*/README.md; do
         for link in $(grep -oE '\]\([^)#]+' "$page" | sed 's/^](//' | grep -v '^http'); do
             [ -e "$(dirname "$page")/$link" ] || fail "$page: the link $link leads nowhere"
         done
@@ -149,8 +150,12 @@ check_links()
         done
     done
     # `folder/file.c` in a page must exist; notes on old runs may name old files
-    for name in $(grep -ohE '`[a-z]+/[A-Za-z0-9_./-]+\.(c|h|cu|cuh|sh|py|md)`' README.md CONTRIBUTING.md docs/*.md | tr -d '`' | grep -v '^xla/\|[A-Z]\{4\}' | sort -u); do
+    for name in $(grep -ohE '`[a-z]+/[A-Za-z0-9_./-]+\.(c|h|cu|cuh|sh|py|md)`' $pages | tr -d '`' | grep -v '^xla/\|[A-Z]\{4\}' | sort -u); do
         [ -e "$name" ] || [ -e "include/$name" ] || [ -e "plugin/$name" ] || fail "the pages name $name, which is no file"
+    done
+    # code, messages, headers and man pages cite pages by path
+    for name in $(git ls-files | grep -v '^bench/results/' | xargs grep -ohE 'docs/[a-z/-]+\.(md|rules)' 2> /dev/null | sort -u); do
+        [ -e "$name" ] || fail "the sources name $name, which is no page: $(git grep -lF "$name" | tr '\n' ' ')"
     done
     fine "links between the pages lead somewhere, and the files that they name are there"
 }
@@ -158,7 +163,7 @@ check_links()
 # README and the manuals are for users. Which tree ran at what time belongs in bench/results/.
 check_notes()
 {
-    for page in README.md CONTRIBUTING.md docs/*.md; do
+    for page in $pages; do
         {
             grep -n '[0-9] UTC' "$page"
             # a commit: seven hexadecimal digits, letters and numbers among them

@@ -62,8 +62,8 @@ static void rules_text(const void *self, FILE *out)
             write_policy(tune, c, out);
     fprintf(
         out,
-        "# symtuner: libsymtuner_ar.so, kernels as below. docs/kernels.md, section 3, says which "
-        "of its\n# sums have equal bits and how they are rounded. NCCL's kernels add in other orders: "
+        "# symtuner: libsymtuner_ar.so, kernels as below. docs/reference/sums.md says which of "
+        "its\n# sums have equal bits and how they are rounded. NCCL's kernels add in other orders: "
         "another\n# kind of kernel may change the last bits of a sum.\n\n"
         "[provenance]\nnccl      = %s\n",
         st_release_print(tune->nccl, release, sizeof release));

@@ -76,7 +76,7 @@ def reference(host, op):
 
 
 def in_order(add, rows):
-    """Combine all rows by ``add`` in the order of docs/kernels.md, section 3."""
+    """Combine all rows by ``add`` in the order of docs/reference/sums.md."""
     groups = []
     for r in range(0, len(rows), 4):
         four = rows[r : r + 4]

@@ -178,7 +178,7 @@ START_TEST(test_lamport_only_where_all_ones_is_nan)
 }
 END_TEST
 
-/* docs/kernels.md, section 3, documents this order. */
+/* docs/reference/sums.md documents this order. */
 START_TEST(test_the_order_of_addition)
 {
     static const char *const want[] = {
