@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * hazards.h - the table of faults of NCCL releases that users of symmetric kernels can hit.
- * docs/steering.md has the evidence.
+ * docs/reference/steering.md has the evidence.
  *
  * The plugin logs the rows with ST_SAID_BY_PLUGIN at INFO, since it cannot see whether the program
  * does what triggers a fault. libsymtuner_ar.so sees each call and warns of those with

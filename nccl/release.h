@@ -3,8 +3,8 @@
  * release.h - what differs between NCCL releases, as data.
  *
  * NCCL changes its decision rules without changing its plugin interfaces. Code that depends on the
- * release reads a row of this table instead of comparing version numbers. docs/steering.md says
- * where each fact comes from.
+ * release reads a row of this table instead of comparing version numbers.
+ * docs/reference/steering.md says where each fact comes from.
  *
  * Units      a release is NCCL's own code: 22809 is 2.28.9.
  * Ownership  rows are constants. Threads: any. Errors: -1, or the oldest row.

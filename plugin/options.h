@@ -38,10 +38,10 @@ typedef const char *st_text_option;
       "1: wrong rules fail communicator creation on this rank; for CI, not for jobs")              \
     X(st_text_option, next_tuner, "SYMTUNER_NEXT_TUNER", "", "text",                               \
       "tuner to put behind this one, named as for NCCL_TUNER_PLUGIN; none: no tuner; unset: the "  \
-      "one that NCCL would have loaded (docs/chaining.md)")                                        \
+      "one that NCCL would have loaded (docs/reference/chaining.md)")                              \
     X(st_text_option, next_profiler, "SYMTUNER_NEXT_PROFILER", "", "text",                         \
       "profiler to put behind this one, as for NCCL_PROFILER_PLUGIN; none: no profiler; unset: "   \
-      "the one that NCCL would have loaded (docs/chaining.md)")                                    \
+      "the one that NCCL would have loaded (docs/reference/chaining.md)")                          \
     X(st_text_option, ledger, "SYMTUNER_LEDGER", "", "text",                                       \
       "file that gets the counters when a communicator ends; %p is the process, %h the host")      \
     X(enum st_signal, ledger_signal, "SYMTUNER_LEDGER_SIGNAL", "", "|USR1|USR2",                   \

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * read.c - reads rules from a text: the INI dialect of docs/rules.md and its one-line form.
+ * read.c - reads rules from a text: the INI dialect of docs/reference/rules-language.md and its
+ * one-line form.
  *
  * The reader is strict: an unknown section, key, word or unit is an error that names its place and
  * the nearest known spelling. A text is accepted as a whole or not at all.

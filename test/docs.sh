@@ -195,11 +195,11 @@ check_env_page()
 check_doctor_page()
 {
     "$build/symtuner" doctor --list > "$work/list"
-    sed -n '/^| finding/,$p' docs/doctor.md > "$work/page"
+    sed -n '/^| finding/,$p' docs/reference/findings.md > "$work/page"
     if diff -u "$work/page" "$work/list"; then
-        fine "docs/doctor.md ends with what symtuner doctor --list prints"
+        fine "docs/reference/findings.md ends with what symtuner doctor --list prints"
     else
-        fail "docs/doctor.md is old: its table is what build/symtuner doctor --list prints"
+        fail "docs/reference/findings.md is old: its table is what build/symtuner doctor --list prints"
     fi
     bad=0
 }
@@ -267,11 +267,11 @@ check_keys()
            sed -nE 's/^    (KEY\(|\{)"([a-z-]+)", .*/\2/p')
     [ "$(echo "$keys" | wc -l)" -ge 17 ] || fail "rules/keys.c: found only these keys:" $keys
     for key in $keys; do
-        grep -q "\`$key\`" docs/rules.md || fail "docs/rules.md does not name the key $key"
+        grep -q "\`$key\`" docs/reference/rules-language.md || fail "docs/reference/rules-language.md does not name the key $key"
         sed 's/\\-/-/g' docs/man/symtuner-rules.5 | grep -qE "(^|[\" .])$key " ||
             fail "docs/man/symtuner-rules.5 does not name the key $key"
     done
-    fine "docs/rules.md and docs/man/symtuner-rules.5 name all keys"
+    fine "docs/reference/rules-language.md and docs/man/symtuner-rules.5 name all keys"
 }
 
 check_demo_data()
@@ -311,7 +311,8 @@ check_includes()
     fine "includes point the way docs/design.md draws them"
 }
 
-for page in README.md docs/rules.md docs/ledger.md docs/why.md docs/doctor.md docs/tune.md docs/run.md; do
+for page in README.md docs/rules.md docs/reference/rules-language.md docs/ledger.md docs/why.md \
+    docs/design/nccl-model.md docs/doctor.md docs/tune.md docs/run.md; do
     check_page "$page"
 done
 check_links

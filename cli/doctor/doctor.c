@@ -446,8 +446,8 @@ static const struct st_command_line line = {
              "driver, IOMMU, ACS;\nwith GPUs also peer access: do bytes arrive, how fast, are "
              "windows real. Changes nothing.\n",
     .after =
-        "Exit 0: nothing found (notes and accepted findings do not count). 1: findings. "
-        "docs/doctor.md\nexplains each.\n"
+        "Exit 0: nothing found (notes and accepted findings do not count). 1: findings.\n"
+        "docs/reference/findings.md explains each.\n"
         "examples: symtuner doctor\n"
         "          symtuner doctor --nccl 2.28.9 --no-gpu\n",
     .row = rows,

@@ -4,7 +4,7 @@
  *
  * NCCL loads one tuner and one profiler. If NCCL loads ours, the one that it would have loaded
  * without us is put behind ours: we load it and pass calls on to it, which is called chaining. A
- * tuner is looked for in this order (docs/chaining.md has the same list):
+ * tuner is looked for in this order (docs/reference/chaining.md has the same list):
  *
  *   1  SYMTUNER_NEXT_TUNER, if set; "none" chains nothing
  *   2  NCCL_TUNER_PLUGIN of the environment, if it names another library; "none" chains nothing

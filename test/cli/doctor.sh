@@ -460,7 +460,7 @@ plant numa-balancing -s 'echo 1 > proc/sys/kernel/numa_balancing'
 gpu=" gpu-fails gpus-differ peer-missing write-lost peer-staged write-collapse slow-pair window-null window-failed multicast-unused "
 for id in $("$symtuner" doctor --list | sed -n 's/^| `\([a-z0-9-]*\)` .*/\1/p'); do
     case $planted$gpu in *" $id "*) ;; *) echo "FAIL no fault is planted for $id"; failed=1 ;; esac
-    grep -q "\`$id\`" docs/doctor.md || { echo "FAIL docs/doctor.md does not name $id"; failed=1; }
+    grep -q "\`$id\`" docs/reference/findings.md || { echo "FAIL docs/reference/findings.md does not name $id"; failed=1; }
 done
 [ -z "$python" ] || "$python" test/nccl/hazards.py "$symtuner" || failed=1
 start=$(date +%s)

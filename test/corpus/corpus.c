@@ -4,8 +4,8 @@
  *
  *   check-corpus FILE [SHOW]     list at most SHOW mismatches, 10 unless told
  *
- * FILE is CSV with a header line, its columns in any order; docs/why.md describes them under "A
- * corpus". It may end in .xz, which the xz program then decompresses, or be "-" for stdin.
+ * FILE is CSV with a header line, its columns in any order; docs/design/nccl-model.md
+ * describes them under "A corpus". It may end in .xz, which the xz program then decompresses, or be "-" for stdin.
  * Exit status: 0 no mismatch, 1 mismatches, 2 the file cannot be used.
  */
 #include <errno.h>

@@ -283,7 +283,7 @@ static void decide_general(struct host *host, int rank, const struct record *cal
     float table[CELLS];
     int channels = 0, cell;
 
-    for (int i = 0; i < call->asked; i++) { /* 2.29.3 asks twice: see docs/steering.md */
+    for (int i = 0; i < call->asked; i++) { /* 2.29.3 asks twice: docs/reference/nccl-releases.md */
         memcpy(table, call->table, sizeof table);
         channels = 0;
         host->get_coll_info(host->tuner_ctx[rank], func_of(call->coll), call->tuner_bytes,

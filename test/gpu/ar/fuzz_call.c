@@ -110,8 +110,8 @@ static void draw_kernel(struct rank *r, symtuner_ar *h, int captured, int bounde
 }
 
 /* Return the alignment of a call in bytes. NCCL's own kernels before 2.30.3 give wrong sums of
- * small types that do not begin at a multiple of 4 bytes (docs/steering.md); we do not test for
- * that. */
+ * small types that do not begin at a multiple of 4 bytes (docs/reference/steering.md); we do not
+ * test for that. */
 static unsigned address_step(int bytes)
 {
     int version = 0;
