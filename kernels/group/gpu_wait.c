@@ -2,18 +2,19 @@
 /* gpu_wait.c - see gpu_wait.h. */
 #include "kernels/group/gpu_wait.h"
 
-#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <time.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
+#include "kernels/group/nccl_wait.h"
+
+/* What the thread owns: its own descriptor of an eventfd, so that it may outlive the caller. */
 struct wait {
-    pthread_mutex_t lock;
-    pthread_cond_t ended;
-    int device;
-    bool over, left; /* left: the caller timed out, so the thread frees this struct */
-    cudaError_t error;
+    int device, ended;
 };
 
 static cudaError_t synchronize(int device)
@@ -23,71 +24,52 @@ static cudaError_t synchronize(int device)
     return error == cudaSuccess ? cudaDeviceSynchronize() : error;
 }
 
-static void end(struct wait *w)
-{
-    pthread_cond_destroy(&w->ended);
-    pthread_mutex_destroy(&w->lock);
-    free(w);
-}
-
 static void *wait_for_it(void *p)
 {
-    struct wait *w = p;
-    cudaError_t error = synchronize(w->device);
-    bool left;
+    struct wait w = *(struct wait *)p;
 
-    pthread_mutex_lock(&w->lock);
-    w->error = error;
-    w->over = true;
-    left = w->left;
-    pthread_cond_signal(&w->ended);
-    pthread_mutex_unlock(&w->lock);
-    if (left)
-        end(w);
+    free(p);
+    eventfd_write(w.ended, 1 + (eventfd_t)synchronize(w.device));
+    close(w.ended);
     return NULL;
 }
 
-static struct wait *begin(int device)
+static bool begin(int device, int ended)
 {
     struct wait *w = calloc(1, sizeof *w);
-    pthread_condattr_t clock;
     pthread_t thread;
 
     if (w == NULL)
-        return NULL;
-    w->device = device;
-    pthread_mutex_init(&w->lock, NULL);
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&w->ended, &clock);
-    pthread_condattr_destroy(&clock);
-    if (pthread_create(&thread, NULL, wait_for_it, w) == 0) {
+        return false;
+    *w = (struct wait){device, fcntl(ended, F_DUPFD_CLOEXEC, 0)};
+    if (w->ended >= 0 && pthread_create(&thread, NULL, wait_for_it, w) == 0) {
         pthread_detach(thread);
-        return w;
+        return true;
     }
-    end(w);
-    return NULL;
+    close(w->ended);
+    free(w);
+    return false;
 }
 
 cudaError_t ar_gpu_wait(int device, uint64_t limit_ns)
 {
-    struct wait *w = begin(device);
-    struct timespec until;
-    cudaError_t error;
+    struct pollfd ended = {.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), .events = POLLIN};
+    uint64_t until = ar_now_ns() + limit_ns;
+    bool begun = begin(device, ended.fd);
+    cudaError_t error = cudaErrorNotReady;
+    eventfd_t value;
 
-    if (w == NULL) /* without the thread: wait without a limit */
-        return synchronize(device);
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    limit_ns += (uint64_t)until.tv_nsec;
-    until.tv_sec += (time_t)(limit_ns / 1000000000);
-    until.tv_nsec = (long)(limit_ns % 1000000000);
-    pthread_mutex_lock(&w->lock);
-    while (!w->over && pthread_cond_timedwait(&w->ended, &w->lock, &until) != ETIMEDOUT)
-        ;
-    error = w->over ? w->error : cudaErrorNotReady;
-    w->left = !w->over;
-    pthread_mutex_unlock(&w->lock);
-    if (error != cudaErrorNotReady)
-        end(w);
+    for (uint64_t now; begun && (now = ar_now_ns()) < until;) {
+        struct timespec left = {.tv_sec = (time_t)((until - now) / 1000000000),
+                                .tv_nsec = (long)((until - now) % 1000000000)};
+
+        if (ppoll(&ended, 1, &left, NULL) > 0)
+            break;
+    }
+    if (!begun) /* without the thread: wait without a limit */
+        error = synchronize(device);
+    else if (eventfd_read(ended.fd, &value) == 0)
+        error = (cudaError_t)(value - 1);
+    close(ended.fd);
     return error;
 }

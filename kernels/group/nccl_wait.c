@@ -8,17 +8,25 @@
 #include <time.h>
 
 enum {
-    SPIN_NS = 1000000, /* NCCL's thread needs far less than 1 ms for a launch */
+    SPIN_NS = 1000000, /* other ranks and NCCL's thread mostly need less */
     NAP_NS = 50000,
     ABORT_NS = 1000000000, /* after an abort: time for a healthy NCCL to give windows back */
 };
 
-static uint64_t now_ns(void)
+uint64_t ar_now_ns(void)
 {
     struct timespec t;
 
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+void ar_pause(uint64_t waited_ns)
+{
+    if (waited_ns < SPIN_NS)
+        sched_yield();
+    else
+        nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
 }
 
 static bool aborted(const struct ar_endpoint *endpoint)
@@ -33,7 +41,7 @@ static ncclResult_t timeout_result(const struct ar_endpoint *endpoint)
 
 ncclResult_t ar_comm_poll(struct ar_endpoint *endpoint, uint64_t *start, const char *call)
 {
-    uint64_t now = now_ns(), waited;
+    uint64_t now = ar_now_ns(), waited;
 
     *start = *start == 0 ? now : *start;
     waited = now - *start;
@@ -50,10 +58,7 @@ ncclResult_t ar_comm_poll(struct ar_endpoint *endpoint, uint64_t *start, const c
                  call, (unsigned long long)(endpoint->limit_ns / 1000000));
         return timeout_result(endpoint);
     }
-    if (waited < SPIN_NS)
-        sched_yield();
-    else
-        nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+    ar_pause(waited);
     return ncclInProgress;
 }
 

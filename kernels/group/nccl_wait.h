@@ -18,6 +18,12 @@
 #include "kernels/group/endpoint.h"
 #include "kernels/group/nccl.h"
 
+/* Return the nanoseconds of the monotonic clock. */
+uint64_t ar_now_ns(void);
+
+/* Let others run before the next look at what has been waited for for ${waited_ns}. */
+void ar_pause(uint64_t waited_ns);
+
 /*
  * ar_comm_wait(nccl, endpoint, result, call, why):
  * Wait until ${call}, which returned ${result}, is done; pass ncclInProgress to wait before a call.

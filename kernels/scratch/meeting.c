@@ -3,15 +3,10 @@
 #include "kernels/scratch/meeting.h"
 
 #include <fcntl.h>
-#include <sched.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
-enum {
-    SPIN_NS = 1000000, /* ranks mostly come within less */
-    NAP_NS = 50000,
-};
+#include "kernels/group/nccl_wait.h"
 
 static uint64_t word_of(uint64_t number, enum ar_phase phase)
 {
@@ -47,31 +42,21 @@ static bool join(struct ar_meeting *m, int arena, int ranks, uint64_t now, uint6
     return false;
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
 /* Wait until number or phase differ from ${now}. When the patience ends, move the word on to
  * ${next}. Returns whether this rank did so. */
 static bool outwait(struct ar_meeting *m, int arena, uint64_t now, uint64_t next,
                     const struct ar_patience *patience)
 {
-    uint64_t start = now_ns(), seen;
+    uint64_t start = ar_now_ns(), seen;
 
     while ((seen = load(m, arena)) >> 16 == now >> 16) {
-        uint64_t waited = now_ns() - start;
+        uint64_t waited = ar_now_ns() - start;
 
         if (waited >= patience->limit_ns || __atomic_load_n(patience->abort, __ATOMIC_RELAXED)) {
             if (swap(m, arena, &seen, next))
                 return true;
-        } else if (waited < SPIN_NS) {
-            sched_yield();
         } else {
-            nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+            ar_pause(waited);
         }
     }
     return false;

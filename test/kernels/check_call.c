@@ -5,10 +5,12 @@
  */
 #include <check.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "kernels/group/handle.h"
@@ -212,27 +214,78 @@ static void *end_work(void *unused)
     return unused;
 }
 
+/* The helper thread of ar_gpu_wait counts, too. */
+static int idles_now(void)
+{
+    return __atomic_load_n(&fake.idles, __ATOMIC_ACQUIRE);
+}
+
 /* Without its helper thread ar_gpu_wait waits for the GPU itself, however long that takes: only the
  * thread makes it possible to give up. */
 START_TEST(test_without_a_thread_the_gpu_is_still_waited_for)
 {
-    int idles = fake.idles;
+    int idles = idles_now();
     pthread_t thread;
 
     fake.no_thread = 1;
     ck_assert_int_eq(ar_gpu_wait(1, 1), cudaSuccess);
-    ck_assert_int_eq(fake.idles, idles + 1);
+    ck_assert_int_eq(idles_now(), idles + 1);
     ck_assert_int_eq(ar_gpu_wait(99, 1), cudaErrorInvalidDevice);
     fake.no_thread = 0;
-    fake.busy = 2;
+    __atomic_store_n(&fake.busy, 2, __ATOMIC_RELEASE);
     ck_assert_int_eq(pthread_create(&thread, NULL, end_work, NULL), 0);
     alarm(20); /* ar_gpu_wait must return when the work ends, not after its limit of 60 s */
     ck_assert_int_eq(ar_gpu_wait(1, 60000000000), cudaSuccess);
     alarm(0);
     pthread_join(thread, NULL);
-    ck_assert_int_eq(fake.idles, idles + 2);
+    ck_assert_int_eq(idles_now(), idles + 2);
     ck_assert_int_eq(ar_gpu_wait(99, 1000000000), cudaErrorInvalidDevice);
     cudaGetLastError();
+}
+END_TEST
+
+static int lowest_free(void)
+{
+    int fd = open("/dev/null", O_RDONLY);
+
+    ck_assert_int_eq(close(fd), 0);
+    return fd;
+}
+
+/* The caller has closed descriptor ${first}; the next one is the thread's. */
+static void thread_closes(int first)
+{
+    ck_assert_int_eq(lowest_free(), first);
+    for (int i = 0; i < 2000 && fcntl(first + 1, F_GETFD) >= 0; i++)
+        usleep(5000);
+    ck_assert_int_eq(fcntl(first + 1, F_GETFD), -1);
+}
+
+/* The helper thread and its caller close their descriptors, also if the caller gives up. If there is
+ * no descriptor left for one of them, the caller waits for the GPU itself. */
+START_TEST(test_waiting_for_a_gpu_leaves_no_descriptor)
+{
+    struct rlimit old, few;
+    int first = lowest_free(), idles = idles_now();
+
+    ck_assert_int_eq(ar_gpu_wait(1, 60000000000), cudaSuccess);
+    thread_closes(first);
+    __atomic_store_n(&fake.busy, 2, __ATOMIC_RELEASE);
+    ck_assert_int_eq(ar_gpu_wait(1, 1000000), cudaErrorNotReady);
+    __atomic_store_n(&fake.busy, 0, __ATOMIC_RELEASE);
+    thread_closes(first);
+    ck_assert_int_eq(idles_now(), idles + 2);
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &old), 0);
+    for (int room = 0; room < 3; room++) {
+        few = (struct rlimit){(rlim_t)(first + room), old.rlim_max};
+        fake.no_thread = room == 2;
+        ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
+        ck_assert_int_eq(ar_gpu_wait(1, 1), cudaSuccess); /* with the thread it would be late */
+        ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &old), 0);
+        thread_closes(first);
+    }
+    fake.no_thread = 0;
+    ck_assert_int_eq(idles_now(), idles + 5);
 }
 END_TEST
 
@@ -434,6 +487,7 @@ Suite *st_suite_call(void)
     tcase_add_test(calls, test_rules_that_differ_in_a_local_group_are_not_used);
     tcase_add_test(calls, test_scratch_is_filled_before_the_first_call);
     tcase_add_test(calls, test_without_a_thread_the_gpu_is_still_waited_for);
+    tcase_add_test(calls, test_waiting_for_a_gpu_leaves_no_descriptor);
     tcase_add_test(calls, test_without_memory_there_is_no_group_and_no_leak);
     tcase_add_test(calls, test_no_call_of_ours_changes_the_gpu_in_use);
     tcase_add_test(calls, test_more_ranks_than_kernels_take_are_nccls);

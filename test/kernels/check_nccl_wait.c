@@ -463,6 +463,7 @@ START_TEST(test_waiting_in_a_capture_asks_cuda_nothing)
     struct fake_cuda before;
 
     reset(100);
+    config.timeout_ms = 0;
     make_group();
     fake.capture = 7;
     before = fake;
