@@ -2,10 +2,12 @@
 #include "cli/own_file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/commands.h"
 
@@ -22,13 +24,11 @@ static uint64_t hash_of(const char *text, size_t size)
 }
 
 /* Is the text that of a file written by symtuner? It ends with a zero byte. */
-static bool is_ours(const char *text, size_t size, const char *first)
+static bool is_ours(const char *text, size_t size)
 {
     const char *line = NULL, *found;
     uint64_t hash;
 
-    if (first && size >= strlen(first) && memcmp(text, first, strlen(first)) == 0)
-        return true;
     for (found = text; (found = strstr(found, mark)) != NULL; found++)
         line = found;
     if (!line || sscanf(line + strlen(mark), "%" SCNx64, &hash) != 1)
@@ -39,7 +39,7 @@ static bool is_ours(const char *text, size_t size, const char *first)
     return found && found + 1 == text + size && hash_of(text, (size_t)(line - text)) == hash;
 }
 
-bool st_own_file_free(const char *command, const char *path, const char *first, bool force)
+bool st_own_file_free(const char *command, const char *path, bool force)
 {
     struct stat is;
     FILE *file;
@@ -50,7 +50,7 @@ bool st_own_file_free(const char *command, const char *path, const char *first, 
         return true; /* whether it can be written, the attempt will show */
     file = fopen(path, "r");
     text = calloc(1, (size_t)is.st_size + 1);
-    ours = file && text && is_ours(text, fread(text, 1, (size_t)is.st_size, file), first);
+    ours = file && text && is_ours(text, fread(text, 1, (size_t)is.st_size, file));
     if (!ours)
         fprintf(stderr,
                 "symtuner %s: %s is there, and was not written by symtuner or changed since; name "
@@ -62,27 +62,73 @@ bool st_own_file_free(const char *command, const char *path, const char *first, 
     return ours;
 }
 
-bool st_own_file_write(const char *command, const char *path, bool markup,
+/* Open the file to write: one beside ${path}, which then takes its place, so that nobody meets half
+ * a file; ${path} itself if it is no regular file, or if its folder takes no new file. ${beside}
+ * becomes the name to free, or NULL. */
+static int open_out(const char *path, char **beside)
+{
+    struct stat is;
+    bool there = lstat(path, &is) == 0;
+    mode_t mask = umask(0);
+    size_t size = strlen(path) + sizeof ".XXXXXX";
+    int fd = -1;
+
+    umask(mask);
+    *beside = there && !S_ISREG(is.st_mode) ? NULL : malloc(size);
+    if (*beside) {
+        snprintf(*beside, size, "%s.XXXXXX", path);
+        fd = mkstemp(*beside);
+    }
+    if (fd >= 0 && fchmod(fd, there ? is.st_mode & 07777 : 0666 & ~mask) == 0)
+        return fd;
+    if (fd >= 0) {
+        unlink(*beside);
+        close(fd);
+    }
+    free(*beside);
+    *beside = NULL;
+    return open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+}
+
+/* Write ${size} bytes of ${text} as the file ${path}. Returns false, with errno set, on failure. */
+static bool put(const char *path, const char *text, size_t size)
+{
+    char *beside;
+    int fd = open_out(path, &beside), why;
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
+    bool good = file && fwrite(text, 1, size, file) == size;
+
+    good = file && fclose(file) == 0 && good;
+    good = good && (!beside || rename(beside, path) == 0);
+    why = errno;
+    if (beside && !good)
+        unlink(beside);
+    free(beside);
+    errno = why;
+    return good;
+}
+
+bool st_own_file_write(const char *command, const char *path, bool force, bool markup,
                        void (*write)(const void *self, FILE *out), const void *self)
 {
     char *text = NULL;
     size_t size = 0;
-    FILE *memory = open_memstream(&text, &size), *file;
+    FILE *memory = open_memstream(&text, &size);
     bool good;
 
-    if (memory)
+    if (memory) {
         write(self, memory);
+        fflush(memory); /* sets text and size */
+        fprintf(memory, "%s%s%016" PRIx64 "%s\n", markup ? "<!-- " : "# ", mark,
+                hash_of(text, size), markup ? " -->" : "");
+    }
     if (!memory || ferror(memory) | fclose(memory)) {
         free(text);
         return st_fail(false, "symtuner %s: %s: out of memory\n", command, path);
     }
-    file = fopen(path, "w");
-    good = file && fwrite(text, 1, size, file) == size;
-    if (good)
-        fprintf(file, "%s%s%016" PRIx64 "%s\n", markup ? "<!-- " : "# ", mark, hash_of(text, size),
-                markup ? " -->" : "");
-    if (!file || ferror(file) | fclose(file))
-        good = st_fail(false, "symtuner %s: %s: %s\n", command, path, strerror(errno));
+    good = st_own_file_free(command, path, force) &&
+           (put(path, text, size) ||
+            st_fail(false, "symtuner %s: %s: %s\n", command, path, strerror(errno)));
     free(text);
     return good;
 }

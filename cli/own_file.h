@@ -15,13 +15,14 @@
 #include <stdio.h>
 
 /* Return whether ${path} may be written: with ${force}, or if there is no such file, if the file is
- * empty or no regular file, or if symtuner wrote it, that is, if it ends with the hash line or, for
- * raw data, begins with ${first}. ${first} is NULL if ${path} is not for raw data. */
-bool st_own_file_free(const char *command, const char *path, const char *first, bool force);
+ * empty or no regular file, or if symtuner wrote it, that is, if it ends with the hash line. If not,
+ * print why. A command that measures first asks this before it begins. */
+bool st_own_file_free(const char *command, const char *path, bool force);
 
 /* Write what ${write} prints, and then the line with the hash: as "# ..." or, with ${markup}, as
- * "<!-- ... -->". ${self} is passed to ${write}. */
-bool st_own_file_write(const char *command, const char *path, bool markup,
+ * "<!-- ... -->". A regular file is replaced in one step. ${self} is passed to ${write}. Asks
+ * st_own_file_free() once more, because the file may have changed since. */
+bool st_own_file_write(const char *command, const char *path, bool force, bool markup,
                        void (*write)(const void *self, FILE *out), const void *self);
 
 #endif

@@ -31,7 +31,7 @@ static void print_page(const void *self, FILE *out)
     fputs(place + 2, out);
 }
 
-bool st_report_write(const char *command, const char *path,
+bool st_report_write(const char *command, const char *path, bool force,
                      void (*write)(const void *self, struct st_json *json), const void *self)
 {
     char *text = NULL;
@@ -45,7 +45,7 @@ bool st_report_write(const char *command, const char *path,
         free(text);
         return st_fail(false, "symtuner %s: %s: out of memory\n", command, path);
     }
-    good = st_own_file_write(command, path, true, print_page, text);
+    good = st_own_file_write(command, path, force, true, print_page, text);
     free(text);
     return good;
 }

@@ -15,7 +15,7 @@
 /* Write the page to ${path}. ${write} writes its data, one JSON object, whose member "page" names
  * the function of the page's script that draws them. Returns false, with the error printed, if that
  * fails. */
-bool st_report_write(const char *command, const char *path,
+bool st_report_write(const char *command, const char *path, bool force,
                      void (*write)(const void *self, struct st_json *json), const void *self);
 
 #endif

@@ -69,5 +69,5 @@ bool st_map_write_page(const struct st_map_request *request, const struct st_map
 {
     struct picture picture = {request, map};
 
-    return st_report_write("table", request->html, page, &picture);
+    return st_report_write("table", request->html, request->force, page, &picture);
 }

@@ -215,7 +215,7 @@ int st_cmd_table(int argc, char **argv)
         return status;
     if (!request.colls)
         request.colls = 1u << SYMTUNER_ALLREDUCE;
-    if (request.html && !st_own_file_free("table", request.html, NULL, request.force))
+    if (request.html && !st_own_file_free("table", request.html, request.force))
         return ST_EXIT_USAGE;
     if (!st_map_make(&request, request.file[0], &map))
         return ST_EXIT_FINDINGS;

@@ -28,7 +28,7 @@ int st_cmd_bench(int argc, char **argv)
     status = st_line_read(&line, argc, argv, &tune);
     if (status >= 0)
         return status;
-    if (tune.raw[0] && !st_own_file_free("bench", tune.raw, st_tune_first_line, tune.force))
+    if (tune.raw[0] && !st_own_file_free("bench", tune.raw, tune.force))
         return ST_EXIT_USAGE;
     status = st_tune_find_gpus(&tune, "bench", !tune.no_kernels);
     if (status < 0)

@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/commands.h"
+#include "cli/own_file.h"
 #include "cli/text.h"
 #include "cli/tune/tune.h"
 #include "symtuner_why.h"
 
-const char st_tune_first_line[] = "# symtuner tune 1";
+static const char first_line[] = "# symtuner tune 1";
 
 /* Put the whole plan on one line. Runs compare this line, so that data of different plans are not
  * mixed. */
@@ -50,16 +50,11 @@ static void write_unit(const struct st_tune *tune, int r, int c, int s, FILE *ou
     fprintf(out, "done,%d,%d,%s\n", r, s, symtuner_coll_name(c));
 }
 
-bool st_tune_save(const struct st_tune *tune)
+static void raw_text(const void *self, FILE *out)
 {
-    char temporary[620], plan[300];
-    FILE *out;
-    bool good;
+    const struct st_tune *tune = self;
+    char plan[300];
 
-    snprintf(temporary, sizeof temporary, "%s.part", tune->raw);
-    out = fopen(temporary, "w");
-    if (!out)
-        return st_fail(false, "symtuner tune: %s: %s\n", temporary, strerror(errno));
     plan_line(tune, plan, sizeof plan);
     fprintf(
         out,
@@ -68,16 +63,18 @@ bool st_tune_save(const struct st_tune *tune)
         "# KERNEL/CTAS/THREADS: symtuner's kernels; the first one of a size is the library's own "
         "choice\n"
         "round,setting,coll,candidate,bytes,us\n",
-        st_tune_first_line, plan, tune->machine.gpu, tune->machine.nvlink, tune->machine.multicast,
+        first_line, plan, tune->machine.gpu, tune->machine.nvlink, tune->machine.multicast,
         tune->nccl, tune->floor_gbps, tune->date);
     for (int r = 0; r < tune->rounds; r++)
         for (int c = 0; c < SYMTUNER_COLLS; c++)
             for (int s = 0; s < st_tune_settings(tune); s++)
                 if (tune->done[r][c][s])
                     write_unit(tune, r, c, s, out);
-    good = !ferror(out);
-    good = fclose(out) == 0 && good && rename(temporary, tune->raw) == 0;
-    return good || st_fail(false, "symtuner tune: %s: %s\n", tune->raw, strerror(errno));
+}
+
+bool st_tune_save(const struct st_tune *tune)
+{
+    return st_own_file_write("tune", tune->raw, tune->force, false, raw_text, tune);
 }
 
 /* The state of reading a file. */
@@ -260,7 +257,7 @@ bool st_tune_load(struct st_tune *tune, bool take_plan, char *error, size_t size
         line[strcspn(line, "\r\n")] = '\0';
         if (number++ > 0)
             good = read_line(&reader, line);
-        else if (strcmp(line, st_tune_first_line) != 0)
+        else if (strcmp(line, first_line) != 0)
             good = wrong(&reader, "not the raw data of symtuner tune", line);
     }
     if (ferror(file))

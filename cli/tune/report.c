@@ -58,5 +58,5 @@ static void page(const void *self, struct st_json *json)
 
 bool st_tune_write_report(const struct st_tune *tune)
 {
-    return st_report_write("tune", tune->html, page, tune);
+    return st_report_write("tune", tune->html, tune->force, page, tune);
 }

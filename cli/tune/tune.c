@@ -32,9 +32,9 @@ static const struct st_command_line line = {
  * them. */
 static bool may_write(void)
 {
-    return st_own_file_free("tune", tune.out, NULL, tune.force) &&
-           st_own_file_free("tune", tune.html, NULL, tune.force) &&
-           (tune.from || st_own_file_free("tune", tune.raw, st_tune_first_line, tune.force));
+    return st_own_file_free("tune", tune.out, tune.force) &&
+           st_own_file_free("tune", tune.html, tune.force) &&
+           (tune.from || st_own_file_free("tune", tune.raw, tune.force));
 }
 
 /* Load what an interrupted run measured, unless --fresh is given. Returns false, with the error

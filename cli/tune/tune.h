@@ -133,7 +133,6 @@ bool st_tune_wrong(char *error, size_t size, const char *what, const char *line)
 
 /* raw.c: write all complete units to the raw data file, or read them back. With ${take_plan}, take
  * the plan from the file; without it, a file with another plan is an error. */
-extern const char st_tune_first_line[];
 bool st_tune_save(const struct st_tune *tune);
 bool st_tune_load(struct st_tune *tune, bool take_plan, char *error, size_t size);
 

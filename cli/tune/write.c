@@ -84,7 +84,7 @@ static void rules_text(const void *self, FILE *out)
 
 bool st_tune_write_rules(const struct st_tune *tune)
 {
-    return st_own_file_write("tune", tune->out, false, rules_text, tune);
+    return st_own_file_write("tune", tune->out, tune->force, false, rules_text, tune);
 }
 
 static void cell_text(const struct st_cell *cell, char *text, size_t size)

@@ -150,6 +150,21 @@ ok "no rules are written then" $?
 rm -f new.rules.html; echo 1,2,3 > new.rules.csv
 kept "tune keeps data that it did not write" new.rules.csv 2 tune --fresh --out new.rules
 kept "bench keeps data that it did not write" new.rules.csv 2 bench --csv new.rules.csv
+sed 's/,9.105$/,9.5/' "$sample" > changed.csv
+kept "bench keeps data in tune's form that it did not write" changed.csv 2 bench --csv changed.csv
+mkfifo late.csv
+"$symtuner" tune --from late.csv --out late.rules > /dev/null 2> err &
+exec 3> late.csv # opens when tune reads, and it has asked before
+echo mine > late.rules && cat "$sample" >&3 && exec 3>&-
+wait $!
+[ $? = 1 ] && grep -q -- '--force' err && [ "$(cat late.rules)" = mine ] && [ ! -e late.rules.html ]
+ok "tune keeps a file that somebody wrote while it worked: $(cat err)" $?
+ln -s plain.rules link.rules
+"$symtuner" tune --from "$sample" --out link.rules > /dev/null 2>&1 && [ -L link.rules ]
+ok "a link stays one" $?
+chmod 640 plain.rules && "$symtuner" tune --from "$sample" --out plain.rules > /dev/null 2>&1 &&
+    [ "$(stat -c %a plain.rules)" = 640 ] && ! ls -- *.rules.?????? 2> /dev/null
+ok "a file that is written again keeps its mode, and nothing lies beside it" $?
 echo picture > map.html
 kept "table keeps a picture that it did not write" map.html 2 table odd.rules --html map.html
 "$symtuner" tune --from "$sample" --out mine.rules --force > /dev/null 2>&1 && "$symtuner" check mine.rules > check.out &&
