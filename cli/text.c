@@ -101,6 +101,13 @@ void st_text_plain(FILE *out, const char *text)
     }
 }
 
+const char *st_text_base(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
 size_t st_text_add(char *text, size_t size, size_t at, const char *format, ...)
 {
     va_list arguments;

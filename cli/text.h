@@ -37,6 +37,9 @@ int st_text_character(const char *text, bool *shown_out);
  * the text stays on one line. */
 void st_text_plain(FILE *out, const char *text);
 
+/* Return what stands behind the last "/" of ${path}, within ${path}: a name without its folders. */
+const char *st_text_base(const char *path);
+
 /* Print into the buffer ${text} of ${size} bytes, from offset ${at} on; cut what does not fit.
  * Returns the offset of the new end, at most ${size} - 1. */
 size_t st_text_add(char *text, size_t size, size_t at, const char *format, ...)

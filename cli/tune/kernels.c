@@ -20,11 +20,9 @@ static void split(const char *way, char kernel[25], int *ctas, int *threads)
     sscanf(way, "%24[a-z0-9_]/%d/%d", kernel, ctas, threads);
 }
 
-/* Does ${kernel} work on the caller's buffers directly? If so, its rule is for registered buffers
- * only, because tune measured with those. Kernels one_* and two_* always copy. */
-static bool uses_buffers(const char *kernel)
+bool st_tune_copies(const char *way)
 {
-    return strncmp(kernel, "one_", 4) != 0 && strncmp(kernel, "two_", 4) != 0;
+    return strncmp(way, "one_", 4) == 0 || strncmp(way, "two_", 4) == 0;
 }
 
 static bool alike(const struct st_tune *tune, int a, int b)
@@ -76,7 +74,7 @@ static void write_rule(const struct st_tune *tune, int from, int to, FILE *out)
             "op         = sum\n",
             name_of(st_tune_bytes(tune, from), name), (unsigned long long)low,
             (unsigned long long)high, tune->ranks, symtuner_dtype_name(tune->dtype));
-    if (uses_buffers(kernel))
+    if (!st_tune_copies(kernel))
         fputs("registered = yes\n", out);
     fprintf(out, "kernel     = %s\n", kernel);
     if (ctas)

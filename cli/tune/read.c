@@ -93,8 +93,7 @@ static bool read_nccl(const char *value, void *file, char error[ST_OPTION_ERROR]
 {
     *(const char **)file = value;
     return strchr(value, '/') || strstr(value, ".so") ||
-           st_option_wrong(error,
-                           "tune and bench measure a library: --library wants its file",
+           st_option_wrong(error, "tune and bench measure a library: --library wants its file",
                            value);
 }
 
@@ -102,17 +101,17 @@ static bool read_nccl(const char *value, void *file, char error[ST_OPTION_ERROR]
 static bool read_ledger(const char *path, void *self, char error[ST_OPTION_ERROR])
 {
     struct st_tune *tune = self;
-    struct st_ledgers ledgers = {0};
+    struct st_ledgers *ledgers = &tune->ledger;
     uint64_t low = UINT64_MAX, high = 0, most = (uint64_t)4 << 30;
 
-    if (!st_ledgers_read(&ledgers, path, error, ST_OPTION_ERROR)) {
-        st_ledgers_free(&ledgers);
+    st_ledgers_free(ledgers); /* of an earlier --ledger */
+    if (!st_ledgers_read(ledgers, path, error, ST_OPTION_ERROR))
         return false;
-    }
+    tune->ledger_file = path;
     tune->colls = 0;
-    for (int b = 0; b < ledgers.blocks; b++)
-        for (int r = 0; r < ledgers.block[b].rows; r++) {
-            const struct st_ledger_row *row = &ledgers.block[b].row[r];
+    for (int b = 0; b < ledgers->blocks; b++)
+        for (int r = 0; r < ledgers->block[b].rows; r++) {
+            const struct st_ledger_row *row = &ledgers->block[b].row[r];
 
             if (row->coll < SYMTUNER_ALLGATHER)
                 continue;
@@ -120,7 +119,6 @@ static bool read_ledger(const char *path, void *self, char error[ST_OPTION_ERROR
             low = row->lo < low ? row->lo : low;
             high = row->hi > high ? row->hi : high;
         }
-    st_ledgers_free(&ledgers);
     if (!tune->colls)
         return st_option_wrong(
             error, "--ledger wants one with allreduce, allgather or reducescatter", path);
@@ -144,7 +142,9 @@ const struct st_option st_tune_options[ST_TUNE_OPTIONS] = {
     {"dtype", "T", "bf16, f16 or f32 (bf16)", ST_OPTION_READ, .read = read_dtype, .at = AT(dtype)},
     {"bytes", "LOW..HIGH", "powers of two, of the whole call, NCCL's nBytes (1KiB..256MiB)",
      ST_OPTION_READ, .read = read_bytes},
-    {"ledger", "FILE", "collectives and sizes that a program used, instead of the two above",
+    {"ledger", "FILE",
+     "collectives and sizes that a program used, instead of the two above; at the end: what its "
+     "calls gain",
      ST_OPTION_READ, .read = read_ledger},
     {"rounds", "N", "3 to 9 (3)", ST_OPTION_NUMBER, .at = AT(rounds), .least = 3,
      .most = ST_TUNE_ROUNDS},

@@ -65,10 +65,20 @@ static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int
                                word[HIGH], word[SEED],  word[DTYPE], given, NULL};
     /* The variables that load a plugin, change the CTA count or force a kernel. A name without "="
      * is removed from the environment. */
-    const char *set[] = {
-        tuner, rules, ctas, env, "NCCL_PROFILER_PLUGIN", "NCCL_SYM_KERNEL", "NCCL_ALGO",
-        "NCCL_PROTO", "SYMTUNER_RULE", "SYMTUNER_MODE", "SYMTUNER_AR_KERNEL", "SYMTUNER_AR_CTAS",
-        "SYMTUNER_AR_LAG", NULL};
+    const char *set[] = {tuner,
+                         rules,
+                         ctas,
+                         env,
+                         "NCCL_PROFILER_PLUGIN",
+                         "NCCL_SYM_KERNEL",
+                         "NCCL_ALGO",
+                         "NCCL_PROTO",
+                         "SYMTUNER_RULE",
+                         "SYMTUNER_MODE",
+                         "SYMTUNER_AR_KERNEL",
+                         "SYMTUNER_AR_CTAS",
+                         "SYMTUNER_AR_LAG",
+                         NULL};
     struct st_child child = {.arguments = arguments, .set = set, .limit_s = 180};
     enum st_child_end end;
 

@@ -20,6 +20,7 @@
 #include <stdio.h>
 
 #include "cli/json.h"
+#include "cli/ledger/read.h"
 #include "cli/options.h"
 #include "symtuner.h"
 
@@ -92,6 +93,8 @@ struct st_tune {
     const char *nccl_file; /* the libnccl.so.2 to measure; NULL: the one that the loader finds */
     char command[400];     /* the command line */
     const char *from, *verify_files; /* values of --from and --verify, or NULL */
+    struct st_ledgers ledger;        /* of --ledger                            */
+    const char *ledger_file;         /* its name, or NULL                      */
     bool json, fresh, no_kernels, force;
 };
 
@@ -153,6 +156,9 @@ int st_tune_units(const struct st_tune *tune, bool only_open);
 
 /* kernels.c: write the [kernels] rules. Neighbouring sizes that get the same way share a rule. */
 void st_tune_write_kernels(const struct st_tune *tune, FILE *out);
+/* Does the kernel of ${way} copy the caller's buffers in any case? If not, its times and its rule
+ * are for registered buffers only, because tune measures with those. */
+bool st_tune_copies(const char *way);
 
 /* verify.c: measure the rules in ${files}, "A" or "A,B", beside the candidates that the earlier run
  * of tune compared, and print whether they are still good. Returns the exit status. */
@@ -162,6 +168,22 @@ int st_tune_verify(struct st_tune *tune, const char *files, bool json);
  * a CTA count and, for each size, a candidate and what the rules ask for. */
 void st_tune_summarise(struct st_tune *tune);
 void st_tune_choose(struct st_tune *tune);
+
+/* gain.c */
+enum { ST_GAIN_PLUGIN, ST_GAIN_KERNELS, ST_GAINS };
+/* What the calls of a ledger gain with the plugin, and with symtuner's kernels as well. */
+struct st_gain {
+    uint64_t calls, left;     /* calls whose times were measured; all others         */
+    double before;            /* us, of these calls together, by NCCL's own choice   */
+    double after[ST_GAINS];   /* us                                                  */
+    double percent[ST_GAINS]; /* less time than before                               */
+    double spread[ST_GAINS];  /* standard deviation of percent                       */
+    bool own;                 /* symtuner's kernels would run some of them           */
+};
+struct st_gain st_tune_gain(const struct st_tune *tune, const struct st_ledgers *ledgers);
+/* Print the gain of --ledger, or write it as member "gain". */
+void st_tune_print_gain(const struct st_tune *tune, FILE *out);
+void st_tune_json_gain(struct st_json *json, const struct st_tune *tune);
 
 /* write.c: write the result as rules, as text for a terminal, and as JSON. */
 bool st_tune_write_rules(const struct st_tune *tune);

@@ -25,10 +25,11 @@ static bool load(struct st_tune *tune, const char *file)
 
     snprintf(tune->raw, sizeof tune->raw, "%.500s.csv", file);
     if (!st_tune_load(tune, true, error, sizeof error))
-        return st_fail(false, access(tune->raw, F_OK) == 0
-                                  ? "%s\n"
-                                  : "%s: --verify wants rules as tune --out wrote them, with their "
-                                    "FILE.csv\n",
+        return st_fail(false,
+                       access(tune->raw, F_OK) == 0
+                           ? "%s\n"
+                           : "%s: --verify wants rules as tune --out wrote them, with their "
+                             "FILE.csv\n",
                        error);
     return (tune->search && tune->colls >> SYMTUNER_ALLREDUCE & 1) ||
            st_fail(false,

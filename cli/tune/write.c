@@ -46,7 +46,6 @@ static void rules_text(const void *self, FILE *out)
 {
     const struct st_tune *tune = self;
     char release[16];
-    const char *base = strrchr(tune->raw, '/');
 
     fputs("# symtuner rules 1\n# ", out);
     st_text_plain(out, tune->command); /* a newline in a file name must not end the comment */
@@ -54,7 +53,7 @@ static void rules_text(const void *self, FILE *out)
             "\n# %s, %d ranks, %s, %d rounds, largest standard deviation %.1f %%\n# raw data: ",
             tune->date, tune->ranks, symtuner_dtype_name(tune->dtype), tune->rounds,
             worst_spread(tune));
-    st_text_plain(out, base ? base + 1 : tune->raw);
+    st_text_plain(out, st_text_base(tune->raw));
     fputs("\n#\n# Fastest kind of kernel by size, for registered buffers (2 sigma and 2 %):\n",
           out);
     for (int c = SYMTUNER_COLLS - 1; c >= 0; c--)
@@ -152,11 +151,13 @@ void st_tune_print(const struct st_tune *tune, FILE *out)
     for (int c = SYMTUNER_COLLS - 1; c >= 0; c--)
         if (tune->colls >> c & 1)
             print_coll(tune, c, out);
-    if (tune->ctas[tune->chosen] == ST_TUNE_PLUGIN)
-        return;
-    fprintf(out, "\nCTAs of symmetric kernels: %d%s\n", tune->ctas[tune->chosen],
-            tune->ctas[tune->chosen] ? "" : " (NCCL's own choice)");
-    st_text_wrap(out, 0, tune->why);
+    if (tune->ctas[tune->chosen] != ST_TUNE_PLUGIN) {
+        fprintf(out, "\nCTAs of symmetric kernels: %d%s\n", tune->ctas[tune->chosen],
+                tune->ctas[tune->chosen] ? "" : " (NCCL's own choice)");
+        st_text_wrap(out, 0, tune->why);
+    }
+    if (tune->ledger_file)
+        st_tune_print_gain(tune, out);
 }
 
 /* Open an element of "cells"; the caller adds the last members and closes it. */
@@ -189,6 +190,8 @@ void st_tune_json(struct st_json *json, const char *key, const struct st_tune *t
     st_json_text(json, "date", tune->date);
     st_json_text(json, "rules", tune->out[0] ? tune->out : NULL);
     st_json_text(json, "raw", tune->raw[0] ? tune->raw : NULL);
+    if (tune->ledger_file)
+        st_tune_json_gain(json, tune);
     st_json_open(json, "cells", "\n [");
     for (int c = 0; c < SYMTUNER_COLLS; c++)
         for (int z = 0; z < st_tune_sizes(tune); z++)

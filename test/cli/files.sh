@@ -118,6 +118,19 @@ word = json.loads(re.search("\"data\">(.*?)</script>", page, re.S).group(1))["ru
 print(f"export SYMTUNER_RULES={word}")' > export.sh
 case "$(unset SYMTUNER_RULES; . ./export.sh; echo "$SYMTUNER_RULES")" in "$(pwd -P)/out$name") true ;; *) false ;; esac
 ok "a shell reads the export line: $(cat -v export.sh)" $?
+cp "$root/test/data/tune.csv" .
+"$symtuner" tune --from tune.csv --ledger "$root/test/data/ledger/mix.ledger" --out mix.rules > mix.txt 2> err
+ok "tune --from --ledger: $(cat err)" $?
+"$symtuner" tune --from tune.csv --ledger "$root/test/data/ledger/mix.ledger" --out mix.rules --json > mix.json 2> err &&
+    python3 "$root/test/cli/gain.py" tune.csv "$root/test/data/ledger/mix.ledger" mix.json mix.txt
+ok "the gain on a ledger's mix is what the raw data say" $?
+"$symtuner" tune --from tune.csv --ledger "$root/test/data/ledger/rank0.ledger" --out none.rules > none.txt 2> err &&
+    grep -q '^No call of rank0.ledger was measured: none has these 4 ranks' none.txt
+ok "a ledger of other ranks gains nothing, and why" $?
+sed 's/,symmetric\/\(8\|16\|32\|64\),\([0-9]*\),.*/,symmetric\/\1,\2,9999.0/' tune.csv > slow.csv
+"$symtuner" tune --from slow.csv --ledger "$root/test/data/ledger/mix.ledger" --out slow.rules > slow.txt 2> err &&
+    grep -q '^You gain nothing that is more than noise (0.0 ±0.0 %) on the mix' slow.txt
+ok "where NCCL's own count stays, the plugin gains nothing" $?
 ! grep -qi 'rank order' plain.rules && grep -q 'docs/reference/sums.md' plain.rules &&
     grep -q 'There is one order of addition' "$root/docs/reference/sums.md"
 ok "tuned rules say of sums what docs/reference/sums.md says, by pointing there" $?

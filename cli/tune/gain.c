@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gain.c - what the calls of a program's ledger gain from what tune found, by the measured times.
+ *
+ * Before: each call takes as long as the kind of kernel that it ran on, with NCCL's own CTA count.
+ * With the plugin, calls that ran on symmetric kernels take as long as with the chosen count. With
+ * symtuner's kernels as well, an all-reduce takes as long as the kernel that the rules ask for, but
+ * where its buffers were not registered only if that kernel copies them in any case: the others
+ * were measured with registered buffers.
+ *
+ * A ledger says in which range of sizes a call was, from one power of two to the next, and not of
+ * which type. So a call is counted with the time at the start of its range, of the measured type.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "cli/text.h"
+#include "cli/tune/tune.h"
+#include "symtuner_why.h"
+
+/* Return the cell of an all-reduce on symtuner's kernels, as the rules ask for it; NULL if they ask
+ * for NCCL, or if it was not measured for such buffers. */
+static const struct st_cell *own_cell(const struct st_tune *tune, int z, bool registered)
+{
+    const struct st_cell *own = &tune->cell[SYMTUNER_ALLREDUCE][ST_OWN][z];
+    const char *way = tune->ways[z] ? tune->way[z][tune->pick[z]].name : "";
+
+    return own->n && tune->say[z] != ST_SAY_NCCL && (registered || st_tune_copies(way)) ? own
+                                                                                        : NULL;
+}
+
+/* Add ${calls} calls of one collective and size, which ran on general or symmetric kernels. Returns
+ * false if they were not measured. */
+static bool add(struct st_gain *gain, const struct st_tune *tune, int coll, int z, bool symmetric,
+                uint64_t calls)
+{
+    const struct st_cell(*cells)[ST_TUNE_SIZES] = tune->cell[coll];
+    const struct st_cell *before = &cells[symmetric ? ST_SYMMETRIC : ST_GENERAL][z];
+    const struct st_cell *plugin = &cells[symmetric ? ST_SYMMETRIC + tune->chosen : ST_GENERAL][z];
+    const struct st_cell *own = coll == SYMTUNER_ALLREDUCE ? own_cell(tune, z, symmetric) : NULL;
+    const struct st_cell *after[ST_GAINS] = {plugin, own ? own : plugin};
+    double n = (double)calls;
+
+    if (!before->n || !plugin->n)
+        return false;
+    gain->calls += calls;
+    gain->before += n * before->median;
+    for (int i = 0; i < ST_GAINS; i++) {
+        gain->after[i] += n * after[i]->median;
+        if (after[i] != before) /* the variance of the difference */
+            gain->spread[i] +=
+                n * n * (before->sigma * before->sigma + after[i]->sigma * after[i]->sigma);
+    }
+    gain->own |= own != NULL;
+    return true;
+}
+
+struct st_gain st_tune_gain(const struct st_tune *tune, const struct st_ledgers *ledgers)
+{
+    struct st_gain gain = {0};
+
+    for (int b = 0; b < ledgers->blocks; b++)
+        for (int r = 0; r < ledgers->block[b].rows; r++) {
+            const struct st_ledger_block *block = &ledgers->block[b];
+            const struct st_ledger_row *row = &block->row[r];
+            const uint64_t *count = row->count, general = count[ST_COUNT_GENERAL],
+                           symmetric = count[ST_COUNT_SYMMETRIC];
+            uint64_t called = count[ST_COUNT_CALLED] + count[ST_COUNT_CAPTURED],
+                     ran = general + symmetric + count[ST_COUNT_CE], had = gain.calls;
+            int z = 0;
+
+            if (row->kind != ST_ROW_RAN)
+                continue;
+            while (z < st_tune_sizes(tune) && st_tune_bytes(tune, z) != row->lo)
+                z++;
+            if (block->ranks == tune->ranks && block->nodes <= 1 && z < st_tune_sizes(tune)) {
+                add(&gain, tune, row->coll, z, false, general);
+                add(&gain, tune, row->coll, z, true, symmetric);
+            }
+            called = called > ran ? called : ran;
+            gain.left += called - (gain.calls - had);
+        }
+    for (int i = 0; i < ST_GAINS && gain.calls; i++) {
+        gain.percent[i] = 100 * (1 - gain.after[i] / gain.before);
+        gain.spread[i] = 100 * sqrt(gain.spread[i]) / gain.before;
+    }
+    return gain;
+}
+
+/* Put "You gain 16.5 ±0.4 %" into ${text}; a difference within two standard deviations is none. */
+static void gain_text(const struct st_gain *gain, int which, char *text, size_t size)
+{
+    double percent = gain->percent[which], spread = gain->spread[which];
+
+    snprintf(text, size,
+             percent > 2 * spread && percent >= 0.05
+                 ? "You gain %.1f ±%.1f %%"
+                 : "You gain nothing that is more than noise (%.1f ±%.1f %%)",
+             percent, spread);
+}
+
+void st_tune_print_gain(const struct st_tune *tune, FILE *out)
+{
+    const struct st_gain gain = st_tune_gain(tune, &tune->ledger);
+    const char *file = st_text_base(tune->ledger_file);
+    double n = (double)gain.calls;
+    char line[600], text[100];
+
+    if (gain.calls) {
+        gain_text(&gain, ST_GAIN_PLUGIN, text, sizeof text);
+        snprintf(
+            line, sizeof line,
+            "%s on the mix of %.200s with the plugin: a call takes %.2f us instead of %.2f us, "
+            "the mean of %llu calls, timed as %s.",
+            text, file, gain.after[ST_GAIN_PLUGIN] / n, gain.before / n,
+            (unsigned long long)gain.calls, symtuner_dtype_name(tune->dtype));
+    } else {
+        snprintf(line, sizeof line,
+                 "No call of %.200s was measured: none has these %d ranks, sizes and collectives.",
+                 file, tune->ranks);
+    }
+    fputc('\n', out);
+    st_text_wrap(out, 0, line);
+    if (gain.own) {
+        gain_text(&gain, ST_GAIN_KERNELS, text, sizeof text);
+        snprintf(line, sizeof line,
+                 "%s if symtuner's kernels run its all-reduces as well: %.2f us.", text,
+                 gain.after[ST_GAIN_KERNELS] / n);
+        st_text_wrap(out, 0, line);
+    }
+    if (gain.calls && gain.left) {
+        snprintf(line, sizeof line,
+                 "Not counted: %llu calls of other ranks, sizes, collectives or kernels than were "
+                 "measured.",
+                 (unsigned long long)gain.left);
+        st_text_wrap(out, 0, line);
+    }
+}
+
+void st_tune_json_gain(struct st_json *json, const struct st_tune *tune)
+{
+    static const char *const name[ST_GAINS] = {"plugin", "kernels"};
+    const struct st_gain gain = st_tune_gain(tune, &tune->ledger);
+
+    st_json_open(json, "gain", "\n {");
+    st_json_text(json, "ledger", st_text_base(tune->ledger_file));
+    st_json_int(json, "calls", (int64_t)gain.calls);
+    st_json_int(json, "not_counted", (int64_t)gain.left);
+    if (gain.calls)
+        st_json_format(json, "before_us", "%.6f", gain.before / (double)gain.calls);
+    for (int i = 0; i < ST_GAINS && gain.calls; i++) {
+        if (i == ST_GAIN_KERNELS && !gain.own)
+            continue;
+        st_json_open(json, name[i], "{");
+        st_json_format(json, "us", "%.6f", gain.after[i] / (double)gain.calls);
+        st_json_format(json, "percent", "%.3f", gain.percent[i]);
+        st_json_format(json, "sigma", "%.3f", gain.spread[i]);
+        st_json_close(json);
+    }
+    st_json_close(json);
+}
