@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/report/report.h"
+#include "cli/text.h"
 #include "cli/tune/tune.h"
 #include "symtuner_why.h"
 
@@ -34,8 +35,7 @@ static void page(const void *self, struct st_json *json)
 {
     const struct st_tune *tune = self;
     int nvlink = tune->machine.nvlink, multicast = tune->machine.multicast;
-    char *path = realpath(tune->out, NULL); /* the rules are written before the report */
-    char *word = shell_word(path ? path : tune->out);
+    char *word = shell_word(st_text_base(tune->out)); /* the page names no folder of its maker */
 
     st_json_open(json, NULL, "{");
     st_json_text(json, "page", "tune");
@@ -50,10 +50,9 @@ static void page(const void *self, struct st_json *json)
             st_json_int(json, NULL, (int64_t)st_tune_bytes(tune, z));
     st_json_close(json);
     st_json_gap(json, "\n ");
-    st_tune_json(json, "result", tune);
+    st_tune_json(json, "result", tune, false);
     st_json_close(json);
     free(word);
-    free(path);
 }
 
 bool st_tune_write_report(const struct st_tune *tune)

@@ -62,6 +62,18 @@ static int finish(void)
     return ST_EXIT_FINE;
 }
 
+/* Add an argument to the command that rules and report quote, without the folders of an absolute
+ * path: they are nobody else's business. Returns the new length. */
+static size_t add_argument(size_t at, const char *argument)
+{
+    const char *equals = argument[0] == '-' ? strchr(argument, '=') : NULL;
+    const char *value = equals ? equals + 1 : argument;
+
+    return st_text_add(tune.command, sizeof tune.command, at, " %.*s%.100s",
+                       (int)(value - argument), argument,
+                       value[0] == '/' ? st_text_base(value) : value);
+}
+
 int st_cmd_tune(int argc, char **argv)
 {
     char error[600];
@@ -71,7 +83,7 @@ int st_cmd_tune(int argc, char **argv)
     st_tune_defaults(&tune);
     at = st_text_add(tune.command, sizeof tune.command, 0, "symtuner");
     for (int i = 0; i < argc; i++)
-        at = st_text_add(tune.command, sizeof tune.command, at, " %.100s", argv[i]);
+        at = add_argument(at, argv[i]);
     status = st_line_read(&line, argc, argv, &tune);
     if (status >= 0)
         return status;

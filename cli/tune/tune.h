@@ -189,7 +189,8 @@ void st_tune_json_gain(struct st_json *json, const struct st_tune *tune);
 bool st_tune_write_rules(const struct st_tune *tune);
 void st_tune_print(const struct st_tune *tune, FILE *out);
 void st_tune_print_json(const struct st_tune *tune, FILE *out);
-void st_tune_json(struct st_json *json, const char *key, const struct st_tune *tune);
+/* ${files}: with the names of the files, as the user gave them */
+void st_tune_json(struct st_json *json, const char *key, const struct st_tune *tune, bool files);
 
 /* report.c: write the result as a page for a browser. */
 bool st_tune_write_report(const struct st_tune *tune);

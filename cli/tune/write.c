@@ -173,7 +173,7 @@ static void json_cell(struct st_json *json, const char *coll, uint64_t bytes, co
     st_json_int(json, "rounds", cell->n);
 }
 
-void st_tune_json(struct st_json *json, const char *key, const struct st_tune *tune)
+void st_tune_json(struct st_json *json, const char *key, const struct st_tune *tune, bool files)
 {
     char release[16], name[48];
 
@@ -188,8 +188,10 @@ void st_tune_json(struct st_json *json, const char *key, const struct st_tune *t
     }
     st_json_text(json, "gpu", tune->machine.gpu[0] ? tune->machine.gpu : NULL);
     st_json_text(json, "date", tune->date);
-    st_json_text(json, "rules", tune->out[0] ? tune->out : NULL);
-    st_json_text(json, "raw", tune->raw[0] ? tune->raw : NULL);
+    if (files) {
+        st_json_text(json, "rules", tune->out[0] ? tune->out : NULL);
+        st_json_text(json, "raw", tune->raw[0] ? tune->raw : NULL);
+    }
     if (tune->ledger_file)
         st_tune_json_gain(json, tune);
     st_json_open(json, "cells", "\n [");
@@ -219,5 +221,5 @@ void st_tune_print_json(const struct st_tune *tune, FILE *out)
 {
     struct st_json json = {.out = out};
 
-    st_tune_json(&json, NULL, tune);
+    st_tune_json(&json, NULL, tune, true);
 }

@@ -106,8 +106,8 @@ for bad in 's/^# floor .*/# floor nan/' 's/^# floor .*/# floor 1e999/' 's/,9.105
 done
 for word in '<b class="plugin">plugin</b> (libsymtuner.so) NCCL' 'on 32 CTAs' \
     'allreduce: <b>1.28 times</b> as fast as with NCCL' '<b class="library">library</b> (libsymtuner_ar.so)' \
-    'as fast as the fastest of NCCL' '>with plugin, 32 CTAs</text>' '>libsymtuner_ar.so</text>' \
-    "export SYMTUNER_RULES=$(pwd -P)/plain.rules" 'export NCCL_ENV_PLUGIN=libsymtuner.so'; do
+    'as fast as the fastest of NCCL' '</i>with plugin, 32 CTAs</span>' '</i>libsymtuner_ar.so</span>' \
+    'export SYMTUNER_RULES=&#34;$PWD&#34;/plain.rules' 'export NCCL_ENV_PLUGIN=libsymtuner.so'; do
     shows plain.rules.html "$word"
     ok "the report says: $word" $?
 done
@@ -115,21 +115,29 @@ python3 -c '
 import json, re
 page = open("tuned.html", encoding="utf-8").read()
 word = json.loads(re.search("\"data\">(.*?)</script>", page, re.S).group(1))["rules_word"]
-print(f"export SYMTUNER_RULES={word}")' > export.sh
-case "$(unset SYMTUNER_RULES; . ./export.sh; echo "$SYMTUNER_RULES")" in "$(pwd -P)/out$name") true ;; *) false ;; esac
+print(f"export SYMTUNER_RULES=\"$PWD\"/{word}")' > export.sh
+case "$(unset SYMTUNER_RULES; . ./export.sh; echo "$SYMTUNER_RULES")" in "$PWD/out$name") true ;; *) false ;; esac
 ok "a shell reads the export line: $(cat -v export.sh)" $?
-cp "$root/test/data/tune.csv" .
-"$symtuner" tune --from tune.csv --ledger "$root/test/data/ledger/mix.ledger" --out mix.rules > mix.txt 2> err
+cp "$root/test/data/tune.csv" . && "$symtuner" tune --from "$PWD/tune.csv" --ledger "$root/test/data/ledger/mix.ledger" \
+    --out="$PWD/mix.rules" > mix.txt 2> err
 ok "tune --from --ledger: $(cat err)" $?
+draw mix.rules.html && ! grep -qF "$PWD" mix.rules.html && ! grep -qF "$root" mix.rules.html && ! grep -qF "$PWD" mix.rules
+ok "report and rules name no folder of whoever made them" $?
 "$symtuner" tune --from tune.csv --ledger "$root/test/data/ledger/mix.ledger" --out mix.rules --json > mix.json 2> err &&
     python3 "$root/test/cli/gain.py" tune.csv "$root/test/data/ledger/mix.ledger" mix.json mix.txt
 ok "the gain on a ledger's mix is what the raw data say" $?
+for word in 'You gain 16.5' 'on the mix of mix.ledger with the plugin, 57.9' '<div class="big">57.9' \
+    'Not counted: 55 calls'; do
+    shows mix.rules.html "$word"
+    ok "the report of a ledger says: $word" $?
+done
 "$symtuner" tune --from tune.csv --ledger "$root/test/data/ledger/rank0.ledger" --out none.rules > none.txt 2> err &&
-    grep -q '^No call of rank0.ledger was measured: none has these 4 ranks' none.txt
+    grep -q '^No call of rank0.ledger was measured: none has these 4 ranks' none.txt && draw none.rules.html
 ok "a ledger of other ranks gains nothing, and why" $?
 sed 's/,symmetric\/\(8\|16\|32\|64\),\([0-9]*\),.*/,symmetric\/\1,\2,9999.0/' tune.csv > slow.csv
 "$symtuner" tune --from slow.csv --ledger "$root/test/data/ledger/mix.ledger" --out slow.rules > slow.txt 2> err &&
-    grep -q '^You gain nothing that is more than noise (0.0 ±0.0 %) on the mix' slow.txt
+    grep -q '^You gain nothing that is more than noise (0.0 ±0.0 %) on the mix' slow.txt && draw slow.rules.html &&
+    shows slow.rules.html 'You gain nothing on the mix of mix.ledger with the plugin'
 ok "where NCCL's own count stays, the plugin gains nothing" $?
 ! grep -qi 'rank order' plain.rules && grep -q 'docs/reference/sums.md' plain.rules &&
     grep -q 'There is one order of addition' "$root/docs/reference/sums.md"
