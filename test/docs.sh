@@ -174,6 +174,26 @@ check_notes()
     fine "README and the manuals have no notes on single runs"
 }
 
+# No page is longer than 1,800 words, except tables that a command prints.
+check_lengths()
+{
+    for page in $pages; do
+        case $page in docs/env.md | docs/reference/findings.md | docs/how-jax-works.md) continue ;; esac
+        words=$(wc -w < "$page")
+        [ "$words" -le 1800 ] || fail "$page has $words words; split it by reader and task, 1,800 is the limit"
+    done
+    fine "no page has more than 1,800 words but the generated ones"
+}
+
+# Check that docs/README.md has every page.
+check_index()
+{
+    for page in docs/*.md docs/*/*.md; do
+        [ "$page" = docs/README.md ] || grep -qF "](${page#docs/})" docs/README.md || fail "docs/README.md does not list $page"
+    done
+    fine "docs/README.md lists every page"
+}
+
 check_env_page()
 {
     (unset SYMTUNER_MACHINE; "$build/symtuner" env --markdown) > "$work/env.md"
@@ -289,9 +309,9 @@ check_demo_data()
 # Check that each picture is what its script draws.
 check_pictures()
 {
-    for script in test/design.sh bench/gain.sh; do
+    for script in test/design.sh docs/pictures/*.sh; do
         picture=docs/pictures/$(basename "$script" .sh).svg
-        [ "$picture" = docs/pictures/gain.svg ] && ! command -v xz > /dev/null &&
+        [ "$script" != test/design.sh ] && ! command -v xz > /dev/null &&
             { echo "skip $picture: no xz here"; continue; }
         sh "$script" > "$work/picture" || fail "$script ends with an error"
         cmp -s "$picture" "$work/picture" || fail "$picture is old: sh $script > $picture"
@@ -317,6 +337,8 @@ for page in README.md docs/rules.md docs/reference/rules-language.md docs/ledger
 done
 check_links
 check_notes
+check_lengths
+check_index
 check_c_example
 check_env_page
 check_doctor_page

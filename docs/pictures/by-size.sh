@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# gain.sh - draws docs/pictures/gain.svg, the picture of README.md, from measured rows. Needs xz.
+# by-size.sh - draws docs/pictures/by-size.svg, a picture of docs/measurements.md, from measured rows. Needs xz.
 #
-# usage: bench/gain.sh > docs/pictures/gain.svg      (in the repository root)
+# usage: docs/pictures/by-size.sh > docs/pictures/by-size.svg      (in the repository root)
 #
 # Left: NCCL's own collectives on symmetric windows, speed with the plugin over speed without, by size.
 # A point is the median of five rounds. Right: stock jax.lax.psum; a bar is the median over four rounds of
