@@ -40,7 +40,7 @@ say      = $(if $(V),,@printf '  %-5s %s\n' $(1) $@)
 # MODEL: what NCCL would decide; in the command and the tests.  BOTH: in the plugin and the kernels.
 # TALLY: how a job counts its NCCL calls; in the drop-in and the command.
 MODEL := $(wildcard nccl/model/*.c)
-BOTH  := $(wildcard nccl/*.c rules/*.c)
+BOTH  := $(wildcard base/*.c nccl/*.c rules/*.c)
 CORE  := $(BOTH) $(wildcard plugin/*.c plugin/*/*.c)
 TALLY := dropin/tally.c
 CLI   := $(MODEL) $(wildcard cli/*.c cli/*/*.c)

@@ -9,19 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "cli/commands.h"
 
 static const char mark[] = "symtuner wrote this file; what is above hashes to 0x";
-
-/* Return the 64-bit FNV-1a hash of ${size} bytes. */
-static uint64_t hash_of(const char *text, size_t size)
-{
-    uint64_t hash = 0xcbf29ce484222325u;
-
-    for (size_t i = 0; i < size; i++)
-        hash = (hash ^ (unsigned char)text[i]) * 0x100000001b3u;
-    return hash;
-}
 
 /* Is the text that of a file written by symtuner? It ends with a zero byte. */
 static bool is_ours(const char *text, size_t size)
@@ -36,7 +27,8 @@ static bool is_ours(const char *text, size_t size)
     while (line > text && line[-1] != '\n')
         line--;
     found = strchr(line, '\n');
-    return found && found + 1 == text + size && hash_of(text, (size_t)(line - text)) == hash;
+    return found && found + 1 == text + size &&
+           st_hash(ST_HASH_START, text, (size_t)(line - text)) == hash;
 }
 
 bool st_own_file_free(const char *command, const char *path, bool force)
@@ -120,7 +112,7 @@ bool st_own_file_write(const char *command, const char *path, bool force, bool m
         write(self, memory);
         fflush(memory); /* sets text and size */
         fprintf(memory, "%s%s%016" PRIx64 "%s\n", markup ? "<!-- " : "# ", mark,
-                hash_of(text, size), markup ? " -->" : "");
+                st_hash(ST_HASH_START, text, size), markup ? " -->" : "");
     }
     if (!memory || ferror(memory) | fclose(memory)) {
         free(text);

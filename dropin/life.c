@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "dropin/meet.h"
 #include "dropin/settings.h"
 
@@ -15,24 +16,17 @@ enum { MOST = 16 };       /* communicators of one key in a thread: SYMTUNER_AR_M
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-static uint64_t hash(uint64_t h, const void *data, size_t size)
-{
-    for (const unsigned char *c = data; size > 0; c++, size--)
-        h = (h ^ *c) * UINT64_C(0x100000001b3);
-    return h ^ h >> 29;
-}
-
 uint64_t st_life_key(const struct nccl_abi_id *id, int ids)
 {
-    return hash(UINT64_C(0xcbf29ce484222325), id, (size_t)ids * sizeof *id) | 1;
+    return st_hash(ST_HASH_START, id, (size_t)ids * sizeof *id) | 1;
 }
 
 uint64_t st_life_child(struct st_comm *parent, int color)
 {
     uint32_t number = parent->children++;
-    uint64_t h = hash(parent->key, &number, sizeof number);
+    uint64_t h = st_hash(parent->key, &number, sizeof number);
 
-    return parent->key ? hash(h, &color, sizeof color) | 1 : 0;
+    return parent->key ? st_hash(h, &color, sizeof color) | 1 : 0;
 }
 
 nccl_abi_result st_no_nccl(void)

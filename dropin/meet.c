@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "dropin/meet.h"
 
-#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "base/board.h"
 
 enum { RANKS_MAX = 64 };
 
@@ -43,10 +42,10 @@ struct board {
 
 struct st_meet {
     struct board *board;
+    struct st_board shared;
     int ranks, votes;
     bool first;
     uint64_t since; /* ms */
-    char name[64];
 };
 
 static uint64_t now(void)
@@ -65,45 +64,30 @@ static void doze(int round)
     nanosleep(&t, NULL);
 }
 
-static struct board *map(const char *name)
-{
-    int fd = shm_open(name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    struct stat file;
-    void *at = MAP_FAILED;
-
-    if (fd < 0)
-        return NULL;
-    /* reserve memory: a store into a full /dev/shm would end the job by SIGBUS */
-    if (fstat(fd, &file) == 0 && S_ISREG(file.st_mode) && file.st_uid == geteuid() &&
-        posix_fallocate(fd, 0, sizeof(struct board)) == 0)
-        at = mmap(NULL, sizeof(struct board), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    close(fd);
-    return at == MAP_FAILED ? NULL : at;
-}
-
 struct st_meet *st_meet_come(uint64_t key, int ranks, int count, const struct st_meet_entry *entry)
 {
     struct st_meet *meet = ranks <= RANKS_MAX ? calloc(1, sizeof *meet) : NULL;
+    char name[64];
     uint32_t own;
 
     if (!meet)
         return NULL;
     meet->ranks = ranks;
     meet->since = now();
-    snprintf(meet->name, sizeof meet->name, "/symtuner-nccl-1-%u-%016llx-%d", (unsigned)geteuid(),
+    snprintf(name, sizeof name, "/symtuner-nccl-1-%u-%016llx-%d", (unsigned)geteuid(),
              (unsigned long long)key, ranks);
-    meet->board = map(meet->name);
-    if (!meet->board) {
+    if (!st_board_join(&meet->shared, name, sizeof *meet->board)) {
         free(meet);
         return NULL;
     }
+    meet->board = meet->shared.at;
     own = atomic_fetch_add(&meet->board->joined, (uint32_t)count);
     meet->first = own == 0;
     for (uint32_t i = own; i < own + (uint32_t)count && i < (uint32_t)ranks; i++)
         meet->board->entry[i] = *entry;
     atomic_fetch_add_explicit(&meet->board->whole, (uint32_t)count, memory_order_release);
     if (own + (uint32_t)count >= (uint32_t)ranks)
-        shm_unlink(meet->name);
+        st_board_hide(&meet->shared);
     return meet;
 }
 
@@ -128,7 +112,7 @@ enum st_meet_answer st_meet_wait(struct st_meet *meet, int ms)
         if (come >= meet->ranks || now() - meet->since >= (uint64_t)ms) {
             answer = decide(&board->answer, st_meet_judge(board->entry, come, meet->ranks));
             if (come < meet->ranks)
-                shm_unlink(meet->name);
+                st_board_hide(&meet->shared);
             return (enum st_meet_answer)answer;
         }
         doze(round);
@@ -198,6 +182,6 @@ void st_meet_leave(struct st_meet *meet)
 {
     if (!meet)
         return;
-    munmap(meet->board, sizeof *meet->board);
+    st_board_leave(&meet->shared);
     free(meet);
 }

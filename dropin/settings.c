@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "nccl/names.h"
 #include "symtuner.h"
 
@@ -127,7 +128,7 @@ static unsigned colls_of(const char *list)
 
 static void read_all(void)
 {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    uint64_t hash = st_hash(ST_HASH_START, SYMTUNER_VERSION, sizeof SYMTUNER_VERSION);
 
     silent = strcmp(word_of("SYMTUNER_LOG"), "off") == 0;
     settings.observe = strcmp(word_of("SYMTUNER_MODE"), "observe") == 0;
@@ -135,11 +136,9 @@ static void read_all(void)
     settings.max_bytes = (size_t)number_of("SYMTUNER_MAX_BYTES", 4 << 20, LONG_MAX);
     settings.verify = (uint32_t)number_of("SYMTUNER_VERIFY", 0, 500);
     settings.max_comms = (int)number_of("SYMTUNER_MAX_COMMS", comms_that_fit(), 4096);
-    for (const char *c = SYMTUNER_VERSION; *c; c++)
-        hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
-    hash = (hash ^ settings.only) * UINT64_C(0x100000001b3);
-    hash = (hash ^ settings.max_bytes) * UINT64_C(0x100000001b3);
-    settings.hash = (hash ^ settings.verify) * UINT64_C(0x100000001b3);
+    hash = st_hash(hash, &settings.only, sizeof settings.only);
+    hash = st_hash(hash, &settings.max_bytes, sizeof settings.max_bytes);
+    settings.hash = st_hash(hash, &settings.verify, sizeof settings.verify);
 }
 
 const struct st_settings *st_settings(void)

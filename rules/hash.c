@@ -4,9 +4,7 @@
 
 uint64_t st_hash_value(uint64_t hash, uint64_t value)
 {
-    for (int i = 0; i < 8; i++, value >>= 8)
-        hash = (hash ^ (value & 255)) * 0x100000001b3ull;
-    return hash;
+    return st_hash(hash, &value, sizeof value); /* little-endian */
 }
 
 uint64_t st_hash_text(uint64_t hash, const char *text)

@@ -17,6 +17,7 @@
 
 #include <stdbool.h>
 
+#include "base/hash.h"
 #include "symtuner.h"
 
 struct st_span {
@@ -79,8 +80,7 @@ static inline uint64_t st_coll_parts(int coll, int ranks)
     return coll == SYMTUNER_ALLGATHER || coll == SYMTUNER_REDUCESCATTER ? (uint64_t)ranks : 1;
 }
 
-/* FNV-1a, 64 bits: add the eight bytes of a value, or every character of a text. */
-#define ST_HASH_START 0xcbf29ce484222325ull
+/* Add the eight bytes of a value, or every character of a text, to a hash. */
 uint64_t st_hash_value(uint64_t hash, uint64_t value);
 uint64_t st_hash_text(uint64_t hash, const char *text);
 

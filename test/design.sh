@@ -11,7 +11,7 @@
 set -u
 
 { git ls-files '*.c' '*.h' '*.cu' '*.cuh' 2> /dev/null || find . -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' | sed 's|^\./||'; } |
-    grep '^\(include\|nccl\|rules\|plugin\|kernels\|dropin\|cli\|jax\|bench\)/' > "${TMPDIR:-/tmp}/design.$$"
+    grep '^\(include\|base\|nccl\|rules\|plugin\|kernels\|dropin\|cli\|jax\|bench\)/' > "${TMPDIR:-/tmp}/design.$$"
 trap 'rm -f "${TMPDIR:-/tmp}/design.$$"' EXIT
 {
     sed 's/$/ -/' "${TMPDIR:-/tmp}/design.$$"
@@ -21,7 +21,7 @@ trap 'rm -f "${TMPDIR:-/tmp}/design.$$"' EXIT
 } | LC_ALL=C sort -u | awk '
     function folder(path) { sub(/\/?[^\/]*$/, "", path); return path }
     function box_of(room) { if (room != "nccl/model") sub(/\/.*/, "", room); return room }
-    function row_y(level) { return level == 4 ? 16 : level == 3 ? 100 : level == 2 ? 316 : level == 1 ? 426 : 566 }
+    function row_y(level) { return level == 4 ? 16 : level == 3 ? 150 : level == 2 ? 366 : level == 1 ? 476 : 616 }
     function leaf(room) { sub(/.*\//, "", room); return room }
 
     # How far a box stands above the lowest one: the longest way down. -1 while a circle is looked at.
@@ -97,13 +97,13 @@ trap 'rm -f "${TMPDIR:-/tmp}/design.$$"' EXIT
     END {
         delete rooms["jax/symtuner"]
         uses["jax", "kernels"] = 1 # for its place only
-        place = "cli 10 266;kernels 290 250;plugin 554 236;nccl/model 120 190;rules 430 200;dropin 636 160;nccl 290 190;bench 604 186;include 290 220;jax 290 250"
+        place = "cli 10 266;kernels 290 250;plugin 554 236;nccl/model 120 190;rules 430 200;dropin 636 160;nccl 290 190;bench 10 190;include 290 220;base 604 186;jax 290 250"
         count = split(place, row, ";")
         for (i = 1; i <= count; i++) { split(row[i], part, " "); left[part[1]] = part[2]; width[part[1]] = part[3] }
         for (i = 1; i <= boxes; i++)
             if (!(name[i] in left)) { print "design.sh: say where the box " name[i] " stands" > "/dev/stderr"; exit 1 }
 
-        print "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 800 662\" font-family=\"sans-serif\" font-size=\"12\">"
+        print "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 800 712\" font-family=\"sans-serif\" font-size=\"12\">"
         print "<title>The rooms of the source, and which includes which</title>"
         print "<defs><marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"8\" markerHeight=\"8\" orient=\"auto\"><path class=\"tip\" d=\"M0 0L8 4L0 8z\"/></marker></defs>"
         print "<style>"
@@ -120,9 +120,10 @@ trap 'rm -f "${TMPDIR:-/tmp}/design.$$"' EXIT
         draw_box("nccl", "NCCL as data")
         draw_box("bench", "programs that measure")
         draw_box("include", "public headers")
+        draw_box("base", "hash, shared memory")
         draw_box("jax", "JAX package, libsymtuner_ffi.so")
-        printf "<text x=\"%d\" y=\"46\" class=\"head\">NCCL</text>\n", middle("plugin")
-        arrow("load", middle("plugin"), 54, middle("plugin"), row_y(3) - 2)
+        printf "<text x=\"%d\" y=\"96\" class=\"head\">NCCL</text>\n", middle("plugin")
+        arrow("load", middle("plugin"), 104, middle("plugin"), row_y(3) - 2)
         for (i = 1; i <= boxes; i++)
             for (j = 1; j <= boxes; j++) {
                 from = name[i]; to = name[j]

@@ -20,7 +20,7 @@ table() # NAME
 
 # print "FILE INCLUDED" for all rooms; public headers are included without their folder
 git ls-files 'include/*.h' '*.c' '*.h' '*.cu' '*.cuh' 2> /dev/null | grep -v '^test/\|^examples/' > "$work/files"
-[ -s "$work/files" ] || find include nccl rules plugin kernels dropin cli jax bench -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' > "$work/files"
+[ -s "$work/files" ] || find include base nccl rules plugin kernels dropin cli jax bench -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' > "$work/files"
 xargs grep -HE '^#include "' < "$work/files" | sed -E 's/^([^:]*):#include "([^"]*)".*/\1 \2/' > "$work/includes"
 [ "$(wc -l < "$work/includes")" -gt 300 ] || { echo "FAIL includes.sh found hardly any include"; exit 1; }
 

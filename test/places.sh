@@ -13,7 +13,7 @@ build=$1
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 failed=0
-product="include nccl rules plugin kernels dropin cli jax bench"
+product="include base nccl rules plugin kernels dropin cli jax bench"
 
 wrong() { echo "FAIL CONTRIBUTING.md, $topic: $*"; failed=1; }
 same() # WHAT FILE FILE
@@ -148,8 +148,8 @@ check_reason()
 check_test()
 {
     sed -n '/^#define PURE_SUITES/,/^#define DECLARE/p' test/suites.h | grep -oE 'X\([a-z_]+\)' | sed 's/X(\(.*\))/\1/' | sort > "$work/named"
-    cat test/nccl/check_*.c test/rules/check_*.c test/plugin/check_*.c test/dropin/check_*.c | grep -oE '^(Suite \*)?[a-z_]+_suite\(void\)' | sed -E 's/^(Suite \*)?(.*)_suite.*/\2/' | sort > "$work/there"
-    same "suites of test/suites.h and of test/{nccl,rules,plugin,dropin}/ differ" "$work/named" "$work/there"
+    cat test/base/check_*.c test/nccl/check_*.c test/rules/check_*.c test/plugin/check_*.c test/dropin/check_*.c | grep -oE '^(Suite \*)?[a-z_]+_suite\(void\)' | sed -E 's/^(Suite \*)?(.*)_suite.*/\2/' | sort > "$work/there"
+    same "suites of test/suites.h and of test/{base,nccl,rules,plugin,dropin}/ differ" "$work/named" "$work/there"
 }
 
 check_family()

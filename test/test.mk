@@ -52,7 +52,7 @@ test-commands: all test-cli-fuzz
 # To add a test: write test/ROOM/check_NAME.c and a line in test/suites.h, or a target of your own and
 # append its name to TEST_ALSO above this line. Where it cannot run, append the reason to TEST_NOT instead.
 CHECK_LIBS ?= $(shell pkg-config --libs check 2>/dev/null)
-SUITES     := $(wildcard test/main.c test/nccl/*.c test/rules/*.c test/plugin/*.c test/dropin/check_*.c)
+SUITES     := $(wildcard test/main.c test/base/*.c test/nccl/*.c test/rules/*.c test/plugin/*.c test/dropin/check_*.c)
 HOST       := $(wildcard test/host/*.c)
 # The tests make the first four fail, one call at a time. The others answer for made-up libraries.
 WRAPPED    := malloc calloc open open_memstream dlopen dlsym dlclose

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "kernels/choose/families.h"
 
 static int figure(double share, uint32_t rate, double wire, double *time)
@@ -62,11 +63,7 @@ struct ar_probe ar_probe_slower(struct ar_probe a, struct ar_probe b)
 
 uint64_t ar_probe_key(uint64_t key, const char *text)
 {
-    if (key == 0)
-        key = 0xcbf29ce484222325u;
-    for (; *text != 0; text++)
-        key = (key ^ (unsigned char)*text) * 0x100000001b3u;
-    return key;
+    return st_hash(key ? key : ST_HASH_START, text, strlen(text));
 }
 
 #define LINE                                                                                       \

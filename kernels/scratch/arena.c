@@ -10,11 +10,10 @@
 #include "kernels/scratch/arena.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
+#include "base/board.h"
 #include "kernels/group/error.h"
 #include "kernels/group/nccl_window.h"
 
@@ -94,34 +93,19 @@ ncclResult_t ar_arena_host(symtuner_ar **handles, int n, const char *shared_name
     symtuner_ar *h = handles[0];
     size_t each = ar_round_up(h->arena[AR_ARENA_SMALL].layout.bytes, 1 << 16);
     size_t bytes = each * (size_t)h->ranks;
-    int fd = -1;
-    char *map;
-    void *seen;
     cudaError_t error;
+    void *map, *seen;
+    int cause = 0;
 
-    if (shared_name != NULL) {
-        int cause = 0;
-
-        /* Reserve the memory: if /dev/shm were full, a later write would kill the process. */
-        fd = shm_open(shared_name, create ? O_CREAT | O_EXCL | O_RDWR : O_RDWR, 0600);
-        if (fd < 0)
-            cause = errno;
-        else if (create)
-            cause = posix_fallocate(fd, 0, (off_t)bytes);
-        if (cause != 0) {
-            if (fd >= 0)
-                close(fd);
-            return ar_fail(h, ncclSystemError, "shared memory %s of %zu bytes: %s", shared_name,
-                           bytes, strerror(cause));
-        }
-    }
-    map = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-               fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
-    if (fd >= 0)
-        close(fd);
-    if (map == MAP_FAILED)
-        return ar_fail(h, ncclSystemError, "map %zu bytes of host memory: %s", bytes,
-                       strerror(errno));
+    if (shared_name != NULL)
+        cause = st_board_map(shared_name, bytes, create, &map);
+    else if ((map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) ==
+             MAP_FAILED)
+        cause = errno;
+    if (cause != 0)
+        return ar_fail(h, ncclSystemError, "shared memory %s of %zu bytes: %s",
+                       shared_name != NULL ? shared_name : "of this process", bytes,
+                       strerror(cause));
     error = cudaHostRegister(map, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
     if (error != cudaSuccess) {
         munmap(map, bytes);
@@ -138,7 +122,7 @@ ncclResult_t ar_arena_host(symtuner_ar **handles, int n, const char *shared_name
             return ar_fail_cuda(handles[0], error, "map host scratch into the GPU");
         for (int r = 0; r < h->ranks; r++)
             ar_arena_map(h, r, (char *)seen + each * (size_t)r, 0, 1);
-        fill_host(h, map + each * (size_t)h->me);
+        fill_host(h, (char *)map + each * (size_t)h->me);
     }
     return ncclSuccess;
 }

@@ -2,10 +2,9 @@
 /* meeting.c - see meeting.h. */
 #include "kernels/scratch/meeting.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
+#include "base/board.h"
 #include "kernels/group/nccl_wait.h"
 
 static uint64_t word_of(uint64_t number, enum ar_phase phase)
@@ -107,16 +106,9 @@ void ar_meeting_set(struct ar_meeting *m, int arena, enum ar_phase phase)
 
 struct ar_meeting *ar_meeting_share(const char *name, bool create)
 {
-    int fd = shm_open(name, create ? O_CREAT | O_EXCL | O_RDWR : O_RDWR, 0600);
-    void *map = MAP_FAILED;
+    void *m; /* begins with zeros: AR_OPEN, no tries */
 
-    if (fd < 0)
-        return NULL;
-    /* reserve the memory: if /dev/shm were full, a later write would kill the process */
-    if (!create || posix_fallocate(fd, 0, sizeof(struct ar_meeting)) == 0)
-        map = mmap(NULL, sizeof(struct ar_meeting), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    close(fd);
-    return map != MAP_FAILED ? map : NULL; /* begins with zeros: AR_OPEN, no tries */
+    return st_board_map(name, sizeof(struct ar_meeting), create, &m) == 0 ? m : NULL;
 }
 
 void ar_meeting_unshare(struct ar_meeting *m)

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/ranks/rollcall.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/file.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
+
+#include "base/board.h"
 
 /* ---- pure ------------------------------------------------------------------------------------ */
 
@@ -54,7 +51,7 @@ int st_roll_judge_ctas(const struct st_roll_entry *entry, int count, int ranks)
 
 enum { RANKS_MAX = 4096, NO_CTAS = -1 };
 
-/* The shared object. A new or emptied one is all zeros. */
+/* The shared object; a new one is all zeros. */
 struct board {
     _Atomic uint32_t joined;  /* entries handed out; more than ranks: two groups met */
     _Atomic uint32_t whole;   /* entries written                                                 */
@@ -66,73 +63,32 @@ _Static_assert(ATOMIC_INT_LOCK_FREE == 2, "shared between processes");
 
 struct st_roll {
     struct board *board;
-    size_t size;
-    int ranks, fd; /* fd: -1 once the name is gone */
-    char name[64];
+    struct st_board shared;
+    int ranks;
 };
-
-static size_t size_of(int ranks)
-{
-    return sizeof(struct board) + (size_t)ranks * sizeof(struct st_roll_entry);
-}
-
-static bool lock(int fd, int how)
-{
-    while (flock(fd, how) != 0)
-        if (errno != EINTR)
-            return false;
-    return true;
-}
-
-/* Check that the object belongs to our user, empty it if no living process holds a lock on it, and
- * give it its size; false if that fails. The exclusive lock is held only while the object is
- * emptied and sized, the shared lock until st_roll_hide. */
-static bool prepare(int fd, size_t size)
-{
-    struct stat file;
-
-    if (fstat(fd, &file) != 0 || !S_ISREG(file.st_mode) || file.st_uid != geteuid() ||
-        (file.st_mode & 077) != 0)
-        return false;
-    /* reserve memory: a store into a full /dev/shm would end the job by SIGBUS */
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0 &&
-        (ftruncate(fd, 0) != 0 || posix_fallocate(fd, 0, (off_t)size) != 0))
-        return false;
-    return lock(fd, LOCK_SH) && fstat(fd, &file) == 0 && file.st_size == (off_t)size &&
-           file.st_nlink > 0;
-}
 
 void st_roll_hide(struct st_roll *roll)
 {
-    if (roll->fd < 0)
-        return;
-    shm_unlink(roll->name);
-    close(roll->fd);
-    roll->fd = -1;
+    st_board_hide(&roll->shared);
 }
 
 struct st_roll *st_roll_join(uint64_t comm_id, int ranks, const struct st_roll_entry *entry)
 {
     struct st_roll *roll = ranks <= RANKS_MAX ? calloc(1, sizeof *roll) : NULL;
-    void *at = MAP_FAILED;
+    char name[64];
     uint32_t own;
 
     if (!roll)
         return NULL;
     roll->ranks = ranks;
-    roll->size = size_of(ranks);
-    snprintf(roll->name, sizeof roll->name, "/symtuner-1-%u-%016llx-%d", (unsigned)geteuid(),
+    snprintf(name, sizeof name, "/symtuner-1-%u-%016llx-%d", (unsigned)geteuid(),
              (unsigned long long)comm_id, ranks);
-    roll->fd = shm_open(roll->name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (roll->fd >= 0 && prepare(roll->fd, roll->size))
-        at = mmap(NULL, roll->size, PROT_READ | PROT_WRITE, MAP_SHARED, roll->fd, 0);
-    if (at == MAP_FAILED) {
-        if (roll->fd >= 0)
-            close(roll->fd);
+    if (!st_board_join(&roll->shared, name,
+                       sizeof *roll->board + (size_t)ranks * sizeof *roll->board->entry)) {
         free(roll);
         return NULL;
     }
-    roll->board = at;
+    roll->board = roll->shared.at;
     own = atomic_fetch_add(&roll->board->joined, 1);
     if (own < (uint32_t)ranks) {
         roll->board->entry[own] = *entry;
@@ -190,7 +146,6 @@ void st_roll_leave(struct st_roll *roll)
 {
     if (!roll)
         return;
-    st_roll_hide(roll);
-    munmap(roll->board, roll->size);
+    st_board_leave(&roll->shared);
     free(roll);
 }

@@ -10,8 +10,7 @@
  * others read it; if entries are missing, there is no agreement.
  *
  * The object is unlinked by the last rank that joins, by a rank that asks for the verdict, or by a
- * rank that leaves. An object left behind by killed processes has no locks (flock ends with its
- * holder), and the next rank that opens it empties it.
+ * rank that leaves. One that killed processes have left behind begins anew (base/board.h).
  *
  * Errors     without shared memory there is no roll call, hence no agreement. Nothing else fails.
  * Threads    a verdict may be asked from several threads at once.

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/board.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Return 0 if the object is ours alone, linked, and has ${size} bytes; any size if that is 0. */
+static int judge(int fd, size_t size)
+{
+    struct stat file;
+
+    if (fstat(fd, &file) != 0)
+        return errno;
+    if (!S_ISREG(file.st_mode) || file.st_uid != geteuid() || (file.st_mode & 077) != 0)
+        return EACCES;
+    return size && (file.st_size != (off_t)size || file.st_nlink == 0) ? ENOENT : 0;
+}
+
+static int map(int fd, size_t size, void **at)
+{
+    *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return *at == MAP_FAILED ? errno : 0;
+}
+
+int st_board_map(const char *name, size_t size, bool create, void **at)
+{
+    int fd =
+        shm_open(name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | (create ? O_CREAT | O_EXCL : 0), 0600);
+    int failed = fd < 0 ? errno : judge(fd, create ? 0 : size);
+
+    if (!failed && create && (failed = posix_fallocate(fd, 0, (off_t)size)) != 0)
+        shm_unlink(name);
+    if (!failed)
+        failed = map(fd, size, at);
+    if (fd >= 0)
+        close(fd);
+    return failed;
+}
+
+static bool lock(int fd, int how)
+{
+    while (flock(fd, how) != 0)
+        if (errno != EINTR)
+            return false;
+    return true;
+}
+
+/* Empty the object and give it its size, unless a living process has a lock on it. The exclusive
+ * lock is held only meanwhile, the shared lock until st_board_hide. */
+static bool prepare(int fd, size_t size)
+{
+    if (judge(fd, 0) != 0)
+        return false;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+        (ftruncate(fd, 0) != 0 || posix_fallocate(fd, 0, (off_t)size) != 0))
+        return false;
+    return lock(fd, LOCK_SH) && judge(fd, size) == 0;
+}
+
+bool st_board_join(struct st_board *board, const char *name, size_t size)
+{
+    *board = (struct st_board){.size = size};
+    snprintf(board->name, sizeof board->name, "%s", name);
+    board->fd = shm_open(name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (board->fd < 0)
+        return false;
+    if (prepare(board->fd, size) && map(board->fd, size, &board->at) == 0)
+        return true;
+    close(board->fd);
+    *board = (struct st_board){.fd = -1};
+    return false;
+}
+
+void st_board_hide(struct st_board *board)
+{
+    if (board->fd < 0)
+        return;
+    shm_unlink(board->name);
+    close(board->fd);
+    board->fd = -1;
+}
+
+void st_board_leave(struct st_board *board)
+{
+    st_board_hide(board);
+    munmap(board->at, board->size);
+    board->at = NULL;
+}

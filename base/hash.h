@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hash.h - 64-bit FNV-1a, for all that symtuner compares by a hash. Pure. */
+#ifndef ST_HASH_H_
+#define ST_HASH_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define ST_HASH_START UINT64_C(0xcbf29ce484222325)
+
+/* Return ${hash}, ST_HASH_START at first, with ${size} more bytes in it. */
+static inline uint64_t st_hash(uint64_t hash, const void *data, size_t size)
+{
+    for (const unsigned char *at = data; size > 0; at++, size--)
+        hash = (hash ^ *at) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+#endif

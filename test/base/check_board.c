@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* check_board.c - shared memory in which processes meet, and the hash. */
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/board.h"
+#include "base/hash.h"
+#include "test/suites.h"
+
+enum { SIZE = 5000 };
+
+static char name[64];
+
+static void setup(void)
+{
+    snprintf(name, sizeof name, "/symtuner-check-board-%d", (int)getpid());
+}
+
+static void teardown(void)
+{
+    shm_unlink(name);
+}
+
+/* Make the object with another size or mode than a board has. */
+static void make(int mode, off_t size)
+{
+    int fd = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
+
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(fchmod(fd, (mode_t)mode), 0);
+    ck_assert_int_eq(ftruncate(fd, size), 0);
+    close(fd);
+}
+
+START_TEST(test_all_who_join_see_one_board_until_it_is_hidden)
+{
+    struct st_board one, two, three;
+
+    ck_assert(st_board_join(&one, name, SIZE));
+    ck_assert_int_eq(((char *)one.at)[SIZE - 1], 0);
+    ((char *)one.at)[SIZE - 1] = 7;
+    ck_assert(st_board_join(&two, name, SIZE));
+    ck_assert_int_eq(((char *)two.at)[SIZE - 1], 7);
+    st_board_hide(&one);
+    st_board_hide(&one);
+    ck_assert(st_board_join(&three, name, SIZE));
+    ck_assert_int_eq(((char *)three.at)[SIZE - 1], 0);
+    st_board_leave(&three);
+    st_board_leave(&two);
+    st_board_leave(&one);
+    ck_assert_int_eq(shm_open(name, O_RDWR, 0), -1);
+}
+END_TEST
+
+START_TEST(test_what_a_killed_process_left_begins_anew)
+{
+    struct st_board board;
+    pid_t child = fork();
+    int status;
+
+    if (child == 0) {
+        if (st_board_join(&board, name, SIZE + 1))
+            ((char *)board.at)[0] = 7;
+        raise(SIGKILL);
+    }
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_ge(shm_open(name, O_RDWR, 0), 0);
+    ck_assert(st_board_join(&board, name, SIZE));
+    ck_assert_int_eq(((char *)board.at)[0], 0);
+    st_board_leave(&board);
+}
+END_TEST
+
+START_TEST(test_what_is_not_ours_alone_is_not_used)
+{
+    struct st_board board;
+    void *at;
+
+    make(0644, SIZE);
+    ck_assert(!st_board_join(&board, name, SIZE));
+    ck_assert_int_eq(st_board_map(name, SIZE, false, &at), EACCES);
+    teardown();
+    make(0600, SIZE);
+    ck_assert_int_eq(st_board_map(name, SIZE + 1, false, &at), ENOENT);
+    ck_assert_int_eq(st_board_map(name, SIZE, true, &at), EEXIST);
+    teardown();
+    ck_assert_int_eq(symlink("/tmp", "/dev/shm/symtuner-check-link") == 0 &&
+                         st_board_join(&board, "/symtuner-check-link", SIZE),
+                     0);
+    unlink("/dev/shm/symtuner-check-link");
+}
+END_TEST
+
+START_TEST(test_one_makes_a_board_and_others_find_it)
+{
+    void *one, *two;
+
+    ck_assert_int_eq(st_board_map(name, SIZE, false, &one), ENOENT);
+    ck_assert_int_eq(st_board_map(name, SIZE, true, &one), 0);
+    ((char *)one)[SIZE - 1] = 7;
+    ck_assert_int_eq(st_board_map(name, SIZE, false, &two), 0);
+    ck_assert_int_eq(((char *)two)[SIZE - 1], 7);
+    munmap(one, SIZE);
+    munmap(two, SIZE);
+    teardown();
+    /* more than any /dev/shm has: nothing is left behind */
+    ck_assert_int_ne(st_board_map(name, (size_t)1 << 60, true, &one), 0);
+    ck_assert_int_eq(st_board_map(name, SIZE, false, &one), ENOENT);
+}
+END_TEST
+
+/* Published values of 64-bit FNV-1a. */
+START_TEST(test_the_hash_is_fnv_1a)
+{
+    ck_assert(st_hash(ST_HASH_START, "", 0) == UINT64_C(0xcbf29ce484222325));
+    ck_assert(st_hash(ST_HASH_START, "a", 1) == UINT64_C(0xaf63dc4c8601ec8c));
+    ck_assert(st_hash(st_hash(ST_HASH_START, "foo", 3), "bar", 3) == UINT64_C(0x85944171f73967e8));
+}
+END_TEST
+
+Suite *board_suite(void)
+{
+    Suite *suite = suite_create("board");
+    TCase *tcase = tcase_create("board");
+
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, test_all_who_join_see_one_board_until_it_is_hidden);
+    tcase_add_test(tcase, test_what_a_killed_process_left_begins_anew);
+    tcase_add_test(tcase, test_what_is_not_ours_alone_is_not_used);
+    tcase_add_test(tcase, test_one_makes_a_board_and_others_find_it);
+    tcase_add_test(tcase, test_the_hash_is_fnv_1a);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
