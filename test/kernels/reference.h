@@ -14,6 +14,9 @@
 #include <math.h>
 
 #include "kernels/shared/dtypes.h"
+#ifdef ST_EMULATE
+#include "test/kernels/emulated/emulate.h" /* fmax and fmin as on a GPU */
+#endif
 
 #ifdef __CUDACC__
 #define ST_REFERENCE static __host__ __device__ inline

@@ -202,6 +202,7 @@ static void open_rank(struct rank *k)
 {
     ncclWindow_t window;
 
+    MUST(cudaSetDevice(k->rank) == cudaSuccess);
     for (int i = 0; i < 2; i++)
         MUST(ncclCommInitRank(&k->comm[i], ranks, ids[i], k->rank) == ncclSuccess);
     MUST(ncclCommSplit(k->comm[0], k->rank / 2, -k->rank, &k->comm[2], NULL) == ncclSuccess);
@@ -236,6 +237,7 @@ static void *body(void *p)
             make(k, &call[i]);
         if (calls > 1)
             MUST(ncclGroupEnd() == ncclSuccess);
+        MUST(cudaStreamSynchronize(NULL) == cudaSuccess);
         for (int i = 0; i < calls; i++)
             check(k, &call[i]);
     }

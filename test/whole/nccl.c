@@ -2,9 +2,10 @@
 /*
  * nccl.c - an NCCL that works, for ranks that are threads of one process and GPUs in host memory.
  *
- * It is the libnccl.so.2 of test/whole/calls.c. A rank's operations wait in a queue, and run when
- * all ranks of the communicator have put theirs there. They end before the call (or ncclGroupEnd)
- * returns, whatever the stream. Values are numbers that a double holds exactly.
+ * It is the libnccl.so.2 of the programs here. A rank's operations wait in a queue, and run when all
+ * ranks of the communicator have put theirs there. A call waits for its stream and ends before it
+ * (or ncclGroupEnd) returns; real ones return at once. Values are numbers that a double holds
+ * exactly.
  */
 #include <cuda_runtime_api.h>
 #include <nccl.h>
@@ -33,7 +34,7 @@ struct op {
     const void *send;
     void *recv; /* of a window or a split: where its handle goes */
     size_t count;
-    int type, reduction, color, key;
+    int type, reduction, color, key, device;
 };
 
 struct team {
@@ -46,8 +47,7 @@ struct team {
 
 struct ncclComm {
     struct team *team;
-    int rank;
-    ncclConfig_t config;
+    int rank, device;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -164,11 +164,11 @@ static void window(const struct op *const *op, int ranks)
     }
 }
 
-static ncclComm_t comm_of(struct team *team, int rank)
+static ncclComm_t comm_of(struct team *team, int rank, int device)
 {
     ncclComm_t comm = calloc(1, sizeof *comm);
 
-    *comm = (struct ncclComm){.team = team, .rank = rank};
+    *comm = (struct ncclComm){.team = team, .rank = rank, .device = device};
     return comm;
 }
 
@@ -191,7 +191,7 @@ static void split(const struct op *const *op, int ranks)
         if (team == NULL)
             team = calloc(1, sizeof *team);
         team->ranks = ++team->joined;
-        *(ncclComm_t *)op[r]->recv = comm_of(team, before);
+        *(ncclComm_t *)op[r]->recv = comm_of(team, before, op[r]->device);
     }
 }
 
@@ -255,6 +255,11 @@ static ncclResult_t submit(ncclComm_t comm, struct op op)
     return ncclSuccess;
 }
 
+static ncclResult_t submit_on(cudaStream_t stream, ncclComm_t comm, struct op op)
+{
+    return cudaStreamSynchronize(stream) == cudaSuccess ? submit(comm, op) : ncclUnhandledCudaError;
+}
+
 EXPORT ncclResult_t ncclGroupStart(void)
 {
     depth++;
@@ -299,7 +304,9 @@ EXPORT ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 EXPORT ncclResult_t ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank)
 {
     struct team *team;
+    int device;
 
+    cudaGetDevice(&device);
     pthread_mutex_lock(&lock);
     for (team = teams; team != NULL && memcmp(team->id, &id, sizeof id) != 0;)
         team = team->next;
@@ -312,7 +319,7 @@ EXPORT ncclResult_t ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId i
     }
     team->joined++;
     pthread_cond_broadcast(&changed);
-    *comm = comm_of(team, rank);
+    *comm = comm_of(team, rank, device);
     will_wait(team, 0);
     pthread_mutex_unlock(&lock);
     return ncclSuccess;
@@ -329,7 +336,9 @@ EXPORT ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_
                                   ncclConfig_t *config)
 {
     (void)config;
-    return submit(comm, (struct op){.kind = SPLIT, .recv = made, .color = color, .key = key});
+    return submit(
+        comm, (struct op){
+                  .kind = SPLIT, .recv = made, .color = color, .key = key, .device = comm->device});
 }
 
 EXPORT ncclResult_t ncclCommDestroy(ncclComm_t comm)
@@ -363,7 +372,7 @@ EXPORT ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *rank)
 
 EXPORT ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int *device)
 {
-    *device = comm->rank;
+    *device = comm->device;
     return ncclSuccess;
 }
 
@@ -420,21 +429,21 @@ EXPORT ncclResult_t ncclGetLsaMultimemDevicePointer(ncclWindow_t made, size_t of
 EXPORT ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type,
                                   ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
 {
-    (void)stream;
-    return submit(comm, (struct op){ALL_REDUCE, send, recv, count, (int)type, (int)op, 0, 0});
+    return submit_on(stream, comm,
+                     (struct op){ALL_REDUCE, send, recv, count, (int)type, (int)op, 0, 0, 0});
 }
 
 EXPORT ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count,
                                       ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
                                       cudaStream_t stream)
 {
-    (void)stream;
-    return submit(comm, (struct op){REDUCE_SCATTER, send, recv, count, (int)type, (int)op, 0, 0});
+    return submit_on(stream, comm,
+                     (struct op){REDUCE_SCATTER, send, recv, count, (int)type, (int)op, 0, 0, 0});
 }
 
 EXPORT ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, ncclDataType_t type,
                                   ncclComm_t comm, cudaStream_t stream)
 {
-    (void)stream;
-    return submit(comm, (struct op){ALL_GATHER, send, recv, count, (int)type, 0, 0, 0});
+    return submit_on(stream, comm,
+                     (struct op){ALL_GATHER, send, recv, count, (int)type, 0, 0, 0, 0});
 }

@@ -1,9 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# run.sh BUILD - random calls of a program that knows NCCL only, under symtuner run, for each kernel.
+# run.sh BUILD - the whole path on the CPU, for each kernel: random calls of a program that knows NCCL
+# only, under symtuner run; and ar_fuzz, which calls the library.
 #
-#   WHOLE_ROUNDS  rounds of each run (20)    WHOLE_SEED  seed of the first run (1)
+#   WHOLE_ROUNDS  rounds of each run (20), three calls of ar_fuzz each    WHOLE_SEED  first seed (1)
 # Exit 1: the output says what is wrong.
 set -u
 cd "$1/whole" || exit 1
@@ -12,7 +13,7 @@ failed=0
 # Each thread of a block is a thread of the CPU here, so blocks are few and small.
 grid="ctas=2 threads=64"
 export LD_LIBRARY_PATH="$PWD" SYMTUNER_MAX_COMMS=12 SYMTUNER_ONLY=allreduce,reducescatter,allgather
-unset LD_PRELOAD SYMTUNER_MAX_BYTES SYMTUNER_AR_KERNEL SYMTUNER_AR_CTAS
+unset LD_PRELOAD SYMTUNER_MAX_BYTES SYMTUNER_AR_KERNEL SYMTUNER_AR_CTAS SYMTUNER_RULE
 
 fail() { echo "FAIL whole: $*"; cat out; failed=1; }
 
@@ -26,6 +27,17 @@ for run in "2 one_lamport" "3 two_ll128" "4 chunked" "4 pull" "2 tma" "3 tma_sta
     for coll in allreduce reducescatter allgather; do
         grep -q "^  $coll .* \(all\|[0-9]*\) by our kernels" out || fail "$coll: none by our kernels"
     done
+done
+
+for run in "2 local --reserve 1" "3 local --reserve 0" "2 threads --reserve 0" "2 threads --host 1"; do
+    seed=$((seed + 1))
+    # shellcheck disable=SC2086
+    set -- $run
+    ranks=$1 mode=$2
+    shift 2
+    SYMTUNER_AR_MAX_CTAS=2 ./ar_fuzz --ranks "$ranks" --mode "$mode" "$@" --calls $((rounds * 3)) \
+        --most 65536 --threads 64 --timeout 60000 --seed "$seed" --fork 0 > out 2>&1 ||
+        fail "ar_fuzz $run, seed $seed"
 done
 [ $failed -eq 0 ] && echo "whole: $rounds rounds on 2, 3 and 4 ranks, each result right"
 exit $failed

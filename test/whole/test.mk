@@ -3,24 +3,40 @@
 
 WH := $(B)/whole
 WH_CC = $(CC) $(filter-out -MMD -MP -fvisibility=hidden,$(CFLAGS)) $(AR_INC) $(LDFLAGS)
-WH_OBJ := $(filter-out $(B)/check-ar-emu/test/kernels/emulated/c%,$(AR_EMU_OBJ))
+WH_OBJ := $(patsubst %,$(B)/check-ar-emu/%.o,$(AR_C) $(AR_CU))
+WH_SO   = -L$(WH) -lwhole_cuda -Wl,-rpath,'$$ORIGIN' -lm -ldl -lpthread -lrt
 
-$(WH)/libsymtuner_ar.so: $(WH_OBJ)
-	@mkdir -p $(@D)
-	$(call say,LD)
-	$(Q)$(CXX) $(LDFLAGS) -shared -Wl,-soname,$(@F) -o $@ $^ -lm -ldl -lpthread -lrt
-$(WH)/libnccl.so.2: test/whole/nccl.c
+# CUDA's runtime, with streams, events and graphs, in host memory
+$(WH)/libwhole_cuda.so: test/whole/cuda.c $(wildcard test/kernels/emulated/emulate*.[ch] test/whole/*.h)
 	@mkdir -p $(@D)
 	$(call say,CC)
-	$(Q)$(WH_CC) -fvisibility=hidden -shared -Wl,-soname,$(@F) -o $@ $<
+	$(Q)$(WH_CC) -DST_EMULATE -shared -Wl,-soname,$(@F) -o $@ $(filter %.c,$^)
+$(WH)/libsymtuner_ar.so: $(WH_OBJ) $(WH)/libwhole_cuda.so
+	$(call say,LD)
+	$(Q)$(CXX) $(LDFLAGS) -shared -Wl,-soname,$(@F) -o $@ $(WH_OBJ) $(WH_SO)
+$(WH)/libnccl.so.2: test/whole/nccl.c $(WH)/libwhole_cuda.so
+	$(call say,CC)
+	$(Q)$(WH_CC) -fvisibility=hidden -shared -Wl,-soname,$(@F) -o $@ $< $(WH_SO)
 # The command looks for the drop-in, and this for the kernels, beside the path that it is started by.
 $(WH)/libsymtuner_nccl.so $(WH)/symtuner: $(WH)/%: $(B)/%
 	@mkdir -p $(@D)
 	$(Q)ln -f $< $@
 $(WH)/calls: test/whole/calls.c $(WH)/libnccl.so.2
 	$(call say,CC)
-	$(Q)$(WH_CC) -o $@ $< $(WH)/libnccl.so.2 -lpthread
+	$(Q)$(WH_CC) -o $@ $< $(WH)/libnccl.so.2 $(WH_SO)
+
+# ar_fuzz on these GPUs. Its GPU side is compiled as C++.
+WH_FUZZ := $(wildcard test/gpu/ar/fuzz*.c)
+$(WH)/fuzz_gpu.o: test/gpu/ar/fuzz_gpu.cu test/gpu/ar/fuzz.h test/whole/launch.h test/kernels/reference.h
+	@mkdir -p $(@D)
+	$(call say,CXX)
+	$(Q)$(CXX) -O1 -g -std=c++17 -fPIC $(AR_INC) -I. -DST_EMULATE -include test/kernels/emulated/emulate.h \
+	    -Wall -Wno-unknown-pragmas -x c++ -c -o $@ $<
+$(WH)/ar_fuzz: $(WH_FUZZ) $(WH)/fuzz_gpu.o $(WH)/libsymtuner_ar.so $(WH)/libnccl.so.2 \
+               $(wildcard test/gpu/ar/fuzz*.h bench/number.h)
+	$(call say,CC)
+	$(Q)$(WH_CC) -o $@ $(WH_FUZZ) $(WH)/fuzz_gpu.o -L$(WH) -lsymtuner_ar $(WH)/libnccl.so.2 $(WH_SO) -lstdc++
 
 TEST_ALSO += $(if $(AR_API),test-whole)
-test-whole: $(patsubst %,$(WH)/%,libsymtuner_ar.so libsymtuner_nccl.so symtuner calls)
+test-whole: $(patsubst %,$(WH)/%,libsymtuner_ar.so libsymtuner_nccl.so symtuner calls ar_fuzz)
 	$(Q)sh test/whole/run.sh $(B)

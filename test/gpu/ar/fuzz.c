@@ -4,7 +4,7 @@
  *
  *   ar_fuzz [--ranks N] [--mode local|threads|procs] [--calls 100000] [--seed N] [--kernel NAME]
  *           [--host 0|1] [--gpus N] [--most BYTES] [--timeout MS] [--limit SECONDS] [--say 0|1]
- *           [--fork 0|1] [--nonblocking 0|1] [--reserve 0|1]
+ *           [--fork 0|1] [--nonblocking 0|1] [--reserve 0|1] [--threads MOST]
  *           [--coll all|all_reduce|reduce_scatter|all_gather]
  *
  * --mode local makes groups with symtuner_ar_create_local and runs a thread per rank. --mode
@@ -13,6 +13,7 @@
  * 4194304, because longer calls may be cut into more launches than CUDA queues). --fork 0: run
  * the threads in this process, for tools that do not follow a fork. --nonblocking 1: make
  * communicators with blocking = 0, and pass them to the library while NCCL is still making them.
+ * --threads: most threads of a block, for GPUs on the CPU (test/whole/cuda.c).
  * Scratch grows by need until some step, at which all ranks reserve the rest; graphs are captured
  * from there on. --reserve 0: they do not, so scratch grows by need, or a capture refuses it.
  *

@@ -103,6 +103,8 @@ static void draw_kernel(struct rank *r, symtuner_ar *h, int captured, int bounde
         ctas = ctas % 32 + 1;
         threads = threads == 0 || threads > 512 ? 512 : threads;
     }
+    if (option.threads != 0 && (threads == 0 || threads > option.threads))
+        threads = option.threads;
     d->kernel = name;
     d->ctas = ctas;
     d->threads = threads;

@@ -7,6 +7,13 @@
 #include "test/gpu/ar/fuzz.h"
 #include "test/kernels/reference.h"
 
+#ifdef ST_EMULATE
+#include "test/whole/launch.h"
+#else
+#define START(kernel, blocks, threads, stream, args)                                               \
+    kernel<<<blocks, threads, 0, (cudaStream_t)(stream)>>>(args)
+#endif
+
 /* ncclDataType_t and ncclRedOp_t */
 enum { I8, U8, I32, U32, I64, U64, F16, F32, F64, BF16, E4M3, E5M2 };
 enum { SUM, PROD, MAX, MIN, AVG };
@@ -274,10 +281,14 @@ static __global__ void verify(const __grid_constant__ fuzz_call c)
 
 static __device__ unsigned long long now()
 {
+#ifdef ST_EMULATE
+    return emulate_now_ns();
+#else
     unsigned long long ns;
 
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));
     return ns;
+#endif
 }
 
 static __global__ void spin(unsigned us)
@@ -296,34 +307,34 @@ static int blocks_for(const struct fuzz_call *call)
 
 extern "C" int fuzz_prepare(const struct fuzz_call *call, void *stream)
 {
-    prepare<<<blocks_for(call), 256, 0, (cudaStream_t)stream>>>(*call);
+    START(prepare, blocks_for(call), 256, stream, *call);
     return (int)cudaGetLastError();
 }
 
 extern "C" int fuzz_verify(const struct fuzz_call *call, void *stream)
 {
-    verify<<<blocks_for(call), 256, 0, (cudaStream_t)stream>>>(*call);
+    START(verify, blocks_for(call), 256, stream, *call);
     return (int)cudaGetLastError();
 }
 
 extern "C" int fuzz_stall(unsigned us, void *stream)
 {
-    spin<<<1, 1, 0, (cudaStream_t)stream>>>(us);
+    START(spin, 1, 1, stream, us);
     return (int)cudaGetLastError();
 }
 
 extern "C" int fuzz_occupy(int blocks, unsigned us, void *stream)
 {
-    spin<<<blocks, 1024, 0, (cudaStream_t)stream>>>(us);
+    START(spin, blocks, 1024, stream, us);
     return (int)cudaGetLastError();
 }
 
 extern "C" int fuzz_load(void)
 {
     struct cudaFuncAttributes a;
-    cudaError_t e = cudaFuncGetAttributes(&a, prepare);
+    cudaError_t e = cudaFuncGetAttributes(&a, (const void *)prepare);
 
     if (e == cudaSuccess)
-        e = cudaFuncGetAttributes(&a, verify);
-    return (int)(e == cudaSuccess ? cudaFuncGetAttributes(&a, spin) : e);
+        e = cudaFuncGetAttributes(&a, (const void *)verify);
+    return (int)(e == cudaSuccess ? cudaFuncGetAttributes(&a, (const void *)spin) : e);
 }

@@ -43,6 +43,7 @@ int fuzz_options_read(int argc, char **argv)
         {"--fork", &option.fork, 0, 1},
         {"--nonblocking", &option.nonblocking, 0, 1},
         {"--reserve", &option.reserve, 0, 1},
+        {"--threads", &option.threads, 32, 1024},
     };
     size_t known = sizeof numbers / sizeof numbers[0];
 

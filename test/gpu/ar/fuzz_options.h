@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 struct fuzz_options {
-    int ranks, gpus, local, apart, host, timeout, limit, say, fork, nonblocking, reserve;
+    int ranks, gpus, local, apart, host, timeout, limit, say, fork, nonblocking, reserve, threads;
     long calls;
     unsigned seed;
     size_t most;

@@ -46,8 +46,20 @@ void emulate_give_room(int device);
 
 #ifdef __cplusplus
 }
+#endif
 
+/* C leaves open whether fmax(-0, +0) is -0. PTX says that +0 is the larger one (max, min). */
 #include <math.h>
+static inline double emulate_max(double x, double y)
+{
+    return x == 0 && y == 0 ? (signbit(x) ? y : x) : fmax(x, y);
+}
+static inline double emulate_min(double x, double y)
+{
+    return x == 0 && y == 0 ? (signbit(x) ? x : y) : fmin(x, y);
+}
+
+#ifdef __cplusplus
 #include <cuda_bf16.h> /* before the #undefs: CUDA's headers define these words */
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
@@ -255,5 +267,10 @@ static inline uint64_t now_ns()
 
 #include "test/kernels/emulated/emulate_tma.h"
 #endif
+
+#define fmax(x, y)  emulate_max(x, y)
+#define fmin(x, y)  emulate_min(x, y)
+#define fmaxf(x, y) ((float)emulate_max(x, y))
+#define fminf(x, y) ((float)emulate_min(x, y))
 
 #endif
