@@ -8,7 +8,8 @@
 #   wheel     runs from glibc 2.28 on; in a new venv its command, module and libraries are found with no
 #             variable set; the check of the wheel notices one that was linked for a newer glibc
 #   Dockerfile  is read by hadolint (test/release.sh builds it where docker runs)
-#   sdist     in it, README.md's first commands run as printed, without nvcc
+#   sdist     in it, README.md's commands run as printed, without nvcc
+#   pages     the commands of README.md and of pages run as printed, in a clean clone (printed.sh)
 #
 # The wheel has the kernels that BUILD has. Wheels need tools from PyPI, which are kept in
 # BUILD/wheel-tools. Exit 0: all right. 1: something is not. 77: no tools, so no wheel was made.
@@ -110,20 +111,18 @@ wheel()
 sdist()
 {
     "$python" -m hatchling build -t sdist -d "$work/sdist" > "$work/log" 2>&1 || { fail "sdist: $(cat "$work/log")"; return; }
-    tar xzf "$work/sdist/$name.tar.gz" -C "$work" && python3 -m venv "$work/new" || { fail "the sdist"; return; }
-    echo 'print("trained")' > "$work/$name/train.py"
-    sed -n '/^```sh$/,/^```$/p' README.md | sed '1d; /^```$/,$d; s/ *#.*//' > "$work/commands"
-    [ "$(wc -l < "$work/commands")" = 3 ] || fail "README.md does not begin with three commands"
-    while read -r command; do
-        (cd "$work/$name" && AR_ARCHS='' PATH=$work/new/bin:$PATH sh -c "$command") > "$work/log" 2>&1 < /dev/null
-        code=$?
-        [ $code = 0 ] && continue
-        grep -q 'No matching distribution found for hatchling' "$work/log" &&
-            { echo "skip README.md's commands: no PyPI here"; return; }
-        [ "$command $code" = "symtuner doctor 1" ] || fail "README.md: $command: $(tail -5 "$work/log")" # 1: findings
-    done < "$work/commands"
-    grep -q '^trained$' "$work/log" || fail "README.md: train.py did not run: $(cat "$work/log")"
-    fine "README.md's first commands run in what the sdist has"
+    tar xzf "$work/sdist/$name.tar.gz" -C "$work" || { fail "the sdist"; return; }
+    sh test/cli/printed.sh "$work/$name" README.md > "$work/log" 2>&1 || fail "$(cat "$work/log")"
+    grep '^skip' "$work/log"
+    fine "README.md's commands run in what the sdist has"
+}
+
+pages()
+{
+    git rev-parse HEAD > /dev/null 2>&1 || { echo "skip the pages' commands: this is no git checkout"; return; }
+    sh test/cli/printed.sh > "$work/pages" 2>&1 || fail "$(cat "$work/pages")"
+    grep '^skip' "$work/pages"
+    fine "$(grep -c '^ok' "$work/pages") commands of README.md and docs/ run as printed, in a clean clone"
 }
 
 dockerfile()
@@ -141,6 +140,7 @@ if make -s "$python" B="$build" > "$work/log" 2>&1; then
     dockerfile
     (wheel; exit $failed) & # beside the other, which mostly compiles
     sdist
+    pages
     wait $! || failed=1
     [ $failed = 0 ] && echo "packages: fine"
     exit $failed
