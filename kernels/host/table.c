@@ -74,13 +74,15 @@ static cudaError_t allow_shared(int arch, bool *tma)
     if (error == cudaSuccess)
         error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
     *tma = arch >= 90 && most >= AR_TMA_SHARED;
-    for (int f = 0; f < AR_FAMILIES && *tma; f++)
-        for (int r = 0; r < AR_REDUCERS && ar_families[f].shared != 0; r++)
-            for (int c = 0; c < AR_CLASSES && error == cudaSuccess; c++)
-                if (rows[AR_ALL_REDUCE][f]->of[r][c] != NULL)
-                    error = cudaFuncSetAttribute(rows[AR_ALL_REDUCE][f]->of[r][c],
-                                                 cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                 ar_families[f].shared);
+    for (int i = 0; i < AR_COLLS * AR_FAMILIES && *tma; i++) {
+        const struct ar_kernel_row *row = rows[i / AR_FAMILIES][i % AR_FAMILIES];
+        int shared = ar_families[i % AR_FAMILIES].shared;
+
+        for (int k = 0; k < AR_REDUCERS * AR_CLASSES && row != NULL && shared != 0; k++)
+            if (row->of[k / AR_CLASSES][k % AR_CLASSES] != NULL && error == cudaSuccess)
+                error = cudaFuncSetAttribute(row->of[k / AR_CLASSES][k % AR_CLASSES],
+                                             cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+    }
     return error;
 }
 

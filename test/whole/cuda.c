@@ -24,6 +24,10 @@
 #include "test/kernels/emulated/emulate.h"
 
 enum { DEVICES = 4, MULTIPROCESSORS = 8, OBJECTS_OF_GRAPH = 4096 };
+enum {
+    SHARED_ALWAYS = 48 << 10,
+    SHARED_MOST = 227 << 10
+}; /* bytes a block may have unasked, at all */
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
@@ -201,8 +205,39 @@ static cudaError_t launch(const void *kernel, unsigned ctas, unsigned threads, v
     return put(stream, op);
 }
 
+/* The kernels that may have more shared memory than usual. In the emulation kernels use less than on
+ * a GPU, so a kernel must be here if it uses any that is given at the launch. */
+static const void *large[1024];
+
+static bool is_large(const void *kernel)
+{
+    bool found = false;
+
+    pthread_mutex_lock(&lock);
+    for (int i = 0; large[i] != NULL && !found; i++)
+        found = large[i] == kernel;
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+cudaError_t cudaFuncSetAttribute(const void *func, enum cudaFuncAttribute attr, int value)
+{
+    int i = 0;
+
+    if (attr != cudaFuncAttributeMaxDynamicSharedMemorySize || value > SHARED_MOST)
+        return ends(cudaErrorInvalidValue);
+    pthread_mutex_lock(&lock);
+    while (large[i] != NULL && large[i] != func)
+        i++;
+    large[i] = func;
+    pthread_mutex_unlock(&lock);
+    return cudaSuccess;
+}
+
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *kernel, void **params)
 {
+    if (config->dynamicSmemBytes != 0 && !is_large(kernel))
+        return ends(cudaErrorInvalidValue);
     return launch(kernel, config->gridDim.x, config->blockDim.x, params, config->stream);
 }
 
@@ -615,7 +650,7 @@ cudaError_t cudaGetDevice(int *device)
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int device)
 {
     (void)device;
-    *value = attr == cudaDevAttrMaxSharedMemoryPerBlockOptin ? 227 << 10
+    *value = attr == cudaDevAttrMaxSharedMemoryPerBlockOptin ? SHARED_MOST
              : attr == cudaDevAttrMultiProcessorCount        ? MULTIPROCESSORS
              : attr == cudaDevAttrComputeCapabilityMinor     ? 0
                                                              : 9;
@@ -627,12 +662,6 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attr, const void *f
     (void)func;
     memset(attr, 0, sizeof *attr);
     attr->ptxVersion = 90;
-    return cudaSuccess;
-}
-
-cudaError_t cudaFuncSetAttribute(const void *func, enum cudaFuncAttribute attr, int value)
-{
-    (void)func, (void)attr, (void)value;
     return cudaSuccess;
 }
 
