@@ -34,7 +34,7 @@ $(NCCL_PROG:%=$(B)/%): $(B)/%: test/gpu/%.c bench/must.h
 # library. They link CUDA's shared runtime, as NCCL's users do.
 GPU_PROG  := ar_compare ar_fuzz ar_kill ar_late
 GPU_SRC    = $(wildcard $(if $(filter ar_compare,$*),bench/compare/*.c bench/compare/*.cu,\
-             $(patsubst ar_%,test/gpu/ar/%.c test/gpu/ar/%_*.c test/gpu/ar/%_*.cu,$*)))
+             $(patsubst %,test/gpu/ar/$(*:ar_%=%)%,.c _*.c _*.cu)))
 
 $(GPU_PROG:%=$(B)/%): $(B)/%: $$(GPU_SRC) bench/number.h $$(wildcard bench/compare/*.h test/gpu/ar/*.h) | kernels
 	@mkdir -p $(@D)
