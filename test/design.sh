@@ -81,6 +81,11 @@ trap 'rm -f "${TMPDIR:-/tmp}/design.$$"' EXIT
         printf "<path class=\"%s\" d=\"M%d %dL%d %d\" marker-end=\"url(#tip)\"/>\n", class, x1, y1, x2, y2
     }
     function middle(box) { return left[box] + width[box] / 2 }
+    # The place nearest to x at which an arrow may touch a box.
+    function inside(box, x) {
+        if (x < left[box] + 10) return left[box] + 10
+        return x > left[box] + width[box] - 10 ? left[box] + width[box] - 10 : x
+    }
 
     {
         here = folder($1)
@@ -97,7 +102,7 @@ trap 'rm -f "${TMPDIR:-/tmp}/design.$$"' EXIT
     END {
         delete rooms["jax/symtuner"]
         uses["jax", "kernels"] = 1 # for its place only
-        place = "cli 10 266;kernels 290 250;plugin 554 236;nccl/model 120 190;rules 430 200;dropin 636 160;nccl 290 190;bench 10 190;include 290 220;base 604 186;jax 290 250"
+        place = "cli 10 266;kernels 290 250;plugin 554 236;nccl/model 120 190;rules 430 174;dropin 612 184;nccl 290 190;bench 10 190;include 290 220;base 604 186;jax 290 250"
         count = split(place, row, ";")
         for (i = 1; i <= count; i++) { split(row[i], part, " "); left[part[1]] = part[2]; width[part[1]] = part[3] }
         for (i = 1; i <= boxes; i++)
@@ -112,7 +117,7 @@ trap 'rm -f "${TMPDIR:-/tmp}/design.$$"' EXIT
         print "@media(prefers-color-scheme:dark){text{fill:#e6edf3}.dim{fill:#9198a1}.box{fill:#161b22;stroke:#9198a1}.room{fill:#0c2d6b;stroke:#1f6feb}.line,.load{stroke:#9198a1}.tip{fill:#9198a1}}"
         print "</style>"
         draw_box("cli", "the command symtuner")
-        draw_box("kernels", "libsymtuner_ar.so, all-reduce kernels")
+        draw_box("kernels", "libsymtuner_ar.so")
         draw_box("plugin", "libsymtuner.so, loaded by NCCL")
         draw_box("nccl/model", "what NCCL would decide")
         draw_box("rules", "the rules language, the box")
@@ -128,8 +133,8 @@ trap 'rm -f "${TMPDIR:-/tmp}/design.$$"' EXIT
             for (j = 1; j <= boxes; j++) {
                 from = name[i]; to = name[j]
                 if (!((from, to) in uses) || from == "jax" || detour(from, to)) continue
-                arrow("line", middle(from) + (middle(to) - middle(from)) / 8, row_y(level(from)) + height[from],
-                    middle(to) + (middle(from) - middle(to)) / 4, row_y(level(to)) - 2)
+                arrow("line", inside(from, middle(from) + (middle(to) - middle(from)) / 8), row_y(level(from)) + height[from],
+                    inside(to, middle(to) + (middle(from) - middle(to)) / 4), row_y(level(to)) - 2)
             }
         if ("jax" in loads) arrow("load", middle("jax"), row_y(4) + height["jax"], middle("kernels"), row_y(3) - 2)
         if ("cli" in loads) arrow("load", left["cli"] + width["cli"], row_y(3) + 28, left["kernels"] - 2, row_y(3) + 28)

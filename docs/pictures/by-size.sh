@@ -5,8 +5,8 @@
 #
 # usage: docs/pictures/by-size.sh > docs/pictures/by-size.svg      (in the repository root)
 #
-# Left: NCCL's own collectives on symmetric windows, speed with the plugin over speed without, by size.
-# A point is the median of five rounds. Right: stock jax.lax.psum; a bar is the median over four rounds of
+# Above: NCCL's own collectives on symmetric windows, speed with the plugin over speed without, by size.
+# A point is the median of five rounds. Below: stock jax.lax.psum; a bar is the median over four rounds of
 # the best call of a round, as bench/jax_psum.py prints it.
 set -u
 folder=bench/results/2026-11-22-h200x2b
@@ -41,7 +41,7 @@ folder=bench/results/2026-11-22-h200x2b
         return (value[key, int((n + 1) / 2)] + value[key, int(n / 2) + 1]) / 2
     }
     END {
-        print "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 800 330\" font-family=\"sans-serif\" font-size=\"12\">"
+        print "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"550\" height=\"787\" viewBox=\"0 0 440 630\" font-family=\"sans-serif\" font-size=\"12\">"
         print "<title>Speed with symtuner against speed without it, 2 H200s, 2026-11-22</title>"
         print "<style>"
         print "text{fill:#1f2328}.dim{fill:#59636e}.end{text-anchor:end}.mid,.num{text-anchor:middle}.head{font-weight:bold;font-size:13px}.num{font-size:10px}"
@@ -71,7 +71,8 @@ folder=bench/results/2026-11-22-h200x2b
         for (i = 1; i <= 5; i++) text(x_of(tick[i]), 280, "mid", name[i])
         text(240, 297, "mid dim", "bytes (NCCL\047s nBytes)")
 
-        text(466, 20, "head", "stock jax.lax.psum: speed, XLA default = 1")
+        print "<g transform=\"translate(-434 305)\">"
+        text(490, 20, "head", "stock jax.lax.psum: speed, XLA default = 1")
         grid(490, 790)
         split("sym env", mode, " ")
         split("XLA on symmetric buffers,the same with symtuner", word, ",")
@@ -91,6 +92,7 @@ folder=bench/results/2026-11-22-h200x2b
             text(618, 41 + 17 * m, "", word[m])
         }
         text(640, 297, "mid dim", "bf16 bytes on each GPU")
-        text(56, 321, "dim", "2 x H200, NVLink multicast off, NCCL 2.28.9, 2026-11-22; medians of 5 rounds (left) and 4 (right)")
+        print "</g>"
+        text(56, 621, "dim", "2 x H200, no multicast, NCCL 2.28.9, 2026-11-22")
         print "</svg>"
     }'
