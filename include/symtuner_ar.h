@@ -87,8 +87,16 @@
 
 #include <stddef.h>
 #include <stdint.h>
+
+/* Define SYMTUNER_AR_PLAIN_TYPES to build without the headers of CUDA and NCCL: their enums are then
+ * int, and their handles void *. */
+#ifdef SYMTUNER_AR_PLAIN_TYPES
+typedef int ncclResult_t, ncclDataType_t, ncclRedOp_t;
+typedef void *ncclComm_t, *ncclWindow_t, *cudaStream_t;
+#else
 #include <cuda_runtime_api.h>
 #include <nccl.h>
+#endif
 
 #ifdef __cplusplus
 extern "C" {

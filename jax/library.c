@@ -19,7 +19,7 @@ static int find_all(void *so, const char *path, char *why, size_t why_size)
 {
     const char *missing = NULL;
 
-#define X(result, name, args)                                                                      \
+#define X(name)                                                                                    \
     *(void **)&table.name = dlsym(so, "symtuner_ar_" #name);                                       \
     if (table.name == NULL)                                                                        \
         missing = "symtuner_ar_" #name;

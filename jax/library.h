@@ -2,56 +2,34 @@
 /*
  * library.h - libsymtuner_ar.so, loaded at run time and called by function pointers.
  *
- * The types repeat those of include/symtuner_ar.h without CUDA's and NCCL's headers, so that the
- * XLA handler needs only a C compiler and XLA's header. test/jax/same_types.c compares the two.
+ * The XLA handler needs only a C compiler and XLA's header, neither CUDA's nor NCCL's.
+ * test/jax/same_types.c checks that their types are passed as the plain ones are.
  */
 #ifndef FFI_AR_H_
 #define FFI_AR_H_
 
-#include <stddef.h>
-#include <stdint.h>
+#define SYMTUNER_AR_PLAIN_TYPES
+#include "include/symtuner_ar.h"
 
-typedef struct symtuner_ar ffi_handle;
+typedef symtuner_ar ffi_handle;
 
-struct ffi_ar_config {
-    size_t size;
-    int transport;
-    uint32_t timeout_ms;
-    size_t bulk_bytes;
-    uint64_t first_epoch;
-    int one_stream;
-    int max_ctas;
-};
-
-struct ffi_ar_plan {
-    size_t size;
-    const char *kernel;
-    int ctas;
-    int threads;
-    int zero_copy;
-    int pieces;
-    char why[192];
-};
-
-/* Each function as X(result, name without "symtuner_ar_", arguments). NCCL's enums are int here. */
+/* The functions that we use, without "symtuner_ar_". */
 #define FFI_AR_FUNCTIONS(X)                                                                        \
-    X(int, create, (ffi_handle **, void *const *, int, const struct ffi_ar_config *))              \
-    X(int, create_local, (ffi_handle **, const int *, int, const struct ffi_ar_config *))          \
-    X(int, destroy, (ffi_handle **, int))                                                          \
-    X(int, reserve, (ffi_handle **, int, size_t))                                                  \
-    X(int, all_reduce, (const void *, void *, size_t, int, int, ffi_handle *, void *))             \
-    X(int, all_reduce_at,                                                                          \
-      (const void *const *, void *const *, size_t, int, int, ffi_handle *, void *))                \
-    X(int, query,                                                                                  \
-      (const void *, const void *, size_t, int, int, ffi_handle *, struct ffi_ar_plan *))          \
-    X(size_t, describe, (ffi_handle *, char *, size_t))                                            \
-    X(int, status, (ffi_handle *))                                                                 \
-    X(int, abort, (ffi_handle *))                                                                  \
-    X(const char *, error, (const ffi_handle *))                                                   \
-    X(int, version, (void))
+    X(create)                                                                                      \
+    X(create_local)                                                                                \
+    X(destroy)                                                                                     \
+    X(reserve)                                                                                     \
+    X(all_reduce)                                                                                  \
+    X(all_reduce_at)                                                                               \
+    X(query)                                                                                       \
+    X(describe)                                                                                    \
+    X(status)                                                                                      \
+    X(abort)                                                                                       \
+    X(error)                                                                                       \
+    X(version)
 
 struct ffi_ar {
-#define X(result, name, args) result(*name) args;
+#define X(name) __typeof__(symtuner_ar_##name) *name;
     FFI_AR_FUNCTIONS(X)
 #undef X
 };

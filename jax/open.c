@@ -45,7 +45,7 @@ int symtuner_ffi_open_local(const int64_t *ids, const int *ordinals, int ranks, 
                             char *why, size_t why_size)
 {
     const struct ffi_ar *ar = need_ar(why, why_size);
-    struct ffi_ar_config config = {
+    struct symtuner_ar_config config = {
         .size = sizeof config, .timeout_ms = timeout_ms, .one_stream = 1};
     ffi_handle *handles[FFI_GROUP_RANKS] = {NULL};
     struct ffi_member members[FFI_GROUP_RANKS];
@@ -195,7 +195,7 @@ static struct ffi_member *new_member(const int64_t *ids, int ranks, int me, int 
 static int join(struct ffi_member *member, const void *unique_id, uint32_t timeout_ms, char *why,
                 size_t why_size)
 {
-    struct ffi_ar_config config = {
+    struct symtuner_ar_config config = {
         .size = sizeof config, .timeout_ms = timeout_ms, .one_stream = 1};
     ffi_unique_id id;
     int (*init)(void **, int, ffi_unique_id, int);
@@ -372,7 +372,7 @@ int symtuner_ffi_close(char *why, size_t why_size)
 static int plan_of(ffi_handle *handle, size_t count, int dtype, int op, char *text, size_t size)
 {
     const struct ffi_ar *ar = ffi_ar_get();
-    struct ffi_ar_plan plan = {.size = sizeof plan};
+    struct symtuner_ar_plan plan = {.size = sizeof plan};
     char *buffers = (char *)4096; /* never accessed: a query looks at addresses only */
 
     if (ar->query(buffers, buffers, count, dtype, op, handle, &plan) != 0) {

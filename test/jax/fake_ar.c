@@ -47,26 +47,8 @@ static int fails(const char *what)
     return word != NULL && strcmp(word, what) == 0;
 }
 
-EXPORT int symtuner_ar_create_local(ffi_handle **out, const int *devices, int n,
-                                    const struct ffi_ar_config *config);
-EXPORT int symtuner_ar_create(ffi_handle **out, void *const *comms, int n,
-                              const struct ffi_ar_config *config);
-EXPORT int symtuner_ar_destroy(ffi_handle **handles, int n);
-EXPORT int symtuner_ar_reserve(ffi_handle **handles, int n, size_t bytes);
-EXPORT int symtuner_ar_all_reduce(const void *send, void *recv, size_t count, int dtype, int op,
-                                  ffi_handle *handle, void *stream);
-EXPORT int symtuner_ar_all_reduce_at(const void *const *sends, void *const *recvs, size_t count,
-                                     int dtype, int op, ffi_handle *handle, void *stream);
-EXPORT int symtuner_ar_query(const void *send, const void *recv, size_t count, int dtype, int op,
-                             ffi_handle *handle, struct ffi_ar_plan *plan);
-EXPORT size_t symtuner_ar_describe(ffi_handle *handle, char *text, size_t length);
-EXPORT int symtuner_ar_status(ffi_handle *handle);
-EXPORT int symtuner_ar_abort(ffi_handle *handle);
-EXPORT const char *symtuner_ar_error(const ffi_handle *handle);
-EXPORT int symtuner_ar_version(void);
-
 int symtuner_ar_create_local(ffi_handle **out, const int *devices, int n,
-                             const struct ffi_ar_config *config)
+                             const struct symtuner_ar_config *config)
 {
     const char *without = getenv("FAKE_AR_SHORT");
 
@@ -84,7 +66,7 @@ int symtuner_ar_create_local(ffi_handle **out, const int *devices, int n,
 }
 
 int symtuner_ar_create(ffi_handle **out, void *const *comms, int n,
-                       const struct ffi_ar_config *config)
+                       const struct symtuner_ar_config *config)
 {
     int devices[16] = {0};
 
@@ -138,7 +120,7 @@ int symtuner_ar_all_reduce_at(const void *const *sends, void *const *recvs, size
 }
 
 int symtuner_ar_query(const void *send, const void *recv, size_t count, int dtype, int op,
-                      ffi_handle *handle, struct ffi_ar_plan *plan)
+                      ffi_handle *handle, struct symtuner_ar_plan *plan)
 {
     (void)send, (void)recv, (void)dtype, (void)op, (void)handle;
     if (plan->size != sizeof *plan)

@@ -73,9 +73,9 @@ $cc -isystem "$include" -c -o "$out/same_abi.o" test/jax/same_abi.c ||
 cuda=${CUDA_HOME:-/usr/local/cuda}/include
 if [ -f "$cuda/nccl.h" ]; then
     $cc -Iinclude -isystem "$cuda" -c -o "$out/same_types.o" test/jax/same_types.c ||
-        { echo "FAILED: jax/library.h is not what include/symtuner_ar.h is"; failed=1; }
+        { echo "FAILED: NCCL's types are not what jax/library.h takes them for"; failed=1; }
 else
-    echo "test-jax: jax/library.h not compared with include/symtuner_ar.h: no $cuda/nccl.h"
+    echo "test-jax: jax/library.h not compared with NCCL's types: no $cuda/nccl.h"
 fi
 # In a collective, each of XLA's CPU devices holds a thread of XLA's pool until all have come. With as
 # many threads as devices, which is what jax has on a small machine, the four once waited for good:
