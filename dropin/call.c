@@ -30,7 +30,7 @@ static nccl_abi_result run_nccl(const struct st_real *real, const struct st_call
 /* Ask the library, which looks at the buffers as well. */
 static bool ask(struct st_comm *c, struct symtuner_ar *handle, const struct st_call *call)
 {
-    struct st_plan plan = {.size = sizeof plan};
+    struct symtuner_ar_plan plan = {.size = sizeof plan};
     int result;
 
     st_inside++;

@@ -42,10 +42,10 @@ static bool load(void)
         st_warn_once("no kernels, so NCCL runs all calls: %s", dlerror());
         return false;
     }
-#define X(name, result, params) *(void **)&kernels.name##_ = find(library, "symtuner_ar_" #name);
+#define X(name) *(void **)&kernels.name##_ = find(library, "symtuner_ar_" #name);
     ST_KERNELS_LATER_MAP(X)
 #undef X
-#define X(name, result, params)                                                                    \
+#define X(name)                                                                                    \
     *(void **)&kernels.name##_ = find(library, "symtuner_ar_" #name);                              \
     if (!kernels.name##_)                                                                          \
         missing = "symtuner_ar_" #name;

@@ -2,61 +2,40 @@
 /*
  * kernels.h - libsymtuner_ar.so, opened when the first communicator of a process is made.
  *
- * The drop-in is built without CUDA's and NCCL's headers, so it declares what it uses of
- * include/symtuner_ar.h itself; test/dropin/headers.c compares the two.
+ * The drop-in is built without CUDA's and NCCL's headers; test/dropin/headers.c checks that their
+ * types are passed as the plain ones are.
  */
 #ifndef ST_KERNELS_H_
 #define ST_KERNELS_H_
 
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "dropin/entry/real.h"
 
-struct symtuner_ar;
+#define SYMTUNER_AR_PLAIN_TYPES
+#include "symtuner_ar.h"
 
-/* struct symtuner_ar_plan */
-struct st_plan {
-    size_t size;
-    const char *kernel;
-    int ctas, threads, zero_copy, pieces;
-    char why[192];
-};
-
-/* X(function without symtuner_ar_, result, parameters). The library must have the functions of the
- * first map; an older one may lack those of the second. */
+/* X(function without symtuner_ar_). The library must have the functions of the first map; an older
+ * one may lack those of the second. */
 #define ST_KERNELS_MAP(X)                                                                          \
-    X(use_nccl, int, (void *library))                                                              \
-    X(create, int, (struct symtuner_ar * *handles, void *const *comms, int n, const void *config)) \
-    X(destroy, int, (struct symtuner_ar * *handles, int n))                                        \
-    X(register, int,                                                                               \
-      (struct symtuner_ar * *handles, void *const *buffers, void *const *windows, int n,           \
-       size_t bytes))                                                                              \
-    X(deregister, int, (struct symtuner_ar * *handles, void *const *buffers, int n))               \
-    X(all_reduce, int,                                                                             \
-      (const void *send, void *recv, size_t count, int dtype, int op, struct symtuner_ar *handle,  \
-       void *stream))                                                                              \
-    X(query, int,                                                                                  \
-      (const void *send, const void *recv, size_t count, int dtype, int op,                        \
-       struct symtuner_ar *handle, struct st_plan *plan))                                          \
-    X(status, int, (struct symtuner_ar * handle))                                                  \
-    X(abort, int, (struct symtuner_ar * handle))                                                   \
-    X(error, const char *, (const struct symtuner_ar *handle))                                     \
-    X(version, int, (void))
+    X(use_nccl)                                                                                    \
+    X(create)                                                                                      \
+    X(destroy)                                                                                     \
+    X(register)                                                                                    \
+    X(deregister)                                                                                  \
+    X(all_reduce)                                                                                  \
+    X(query)                                                                                       \
+    X(status)                                                                                      \
+    X(abort)                                                                                       \
+    X(error)                                                                                       \
+    X(version)
 #define ST_KERNELS_LATER_MAP(X)                                                                    \
-    X(reduce_scatter, int,                                                                         \
-      (const void *send, void *recv, size_t count, int dtype, int op, struct symtuner_ar *handle,  \
-       void *stream))                                                                              \
-    X(all_gather, int,                                                                             \
-      (const void *send, void *recv, size_t count, int dtype, struct symtuner_ar *handle,          \
-       void *stream))                                                                              \
-    X(query_coll, int,                                                                             \
-      (int coll, const void *send, const void *recv, size_t count, int dtype, int op,              \
-       struct symtuner_ar *handle, struct st_plan *plan))
+    X(reduce_scatter)                                                                              \
+    X(all_gather)                                                                                  \
+    X(query_coll)
 
 struct st_kernels {
-#define X(name, result, params) result(*name##_) params;
+#define X(name) __typeof__(symtuner_ar_##name) *name##_;
     ST_KERNELS_MAP(X)
     ST_KERNELS_LATER_MAP(X)
 #undef X

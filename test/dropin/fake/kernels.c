@@ -27,11 +27,6 @@ EXPORT struct record *fake_kernels(void)
     return &record;
 }
 
-#define X(name, result, params) EXPORT result symtuner_ar_##name params;
-ST_KERNELS_MAP(X)
-ST_KERNELS_LATER_MAP(X)
-#undef X
-
 int symtuner_ar_use_nccl(void *library)
 {
     if (record.nccl && record.nccl != library)
@@ -53,7 +48,8 @@ static void call_nccl(void *comm)
     window(comm, &record, 4096, &made, 1);
 }
 
-int symtuner_ar_create(struct symtuner_ar **handles, void *const *comms, int n, const void *config)
+int symtuner_ar_create(struct symtuner_ar **handles, void *const *comms, int n,
+                       const struct symtuner_ar_config *config)
 {
     (void)config;
     record_add(&record, "create:%d ", n);
@@ -127,7 +123,7 @@ int symtuner_ar_all_gather(const void *send, void *recv, size_t count, int dtype
 }
 
 int symtuner_ar_query_coll(int coll, const void *send, const void *recv, size_t count, int dtype,
-                           int op, struct symtuner_ar *handle, struct st_plan *plan)
+                           int op, struct symtuner_ar *handle, struct symtuner_ar_plan *plan)
 {
     (void)coll, (void)send, (void)recv, (void)dtype, (void)op, (void)handle;
     record_add(&record, "query ");
@@ -136,7 +132,7 @@ int symtuner_ar_query_coll(int coll, const void *send, const void *recv, size_t 
 }
 
 int symtuner_ar_query(const void *send, const void *recv, size_t count, int dtype, int op,
-                      struct symtuner_ar *handle, struct st_plan *plan)
+                      struct symtuner_ar *handle, struct symtuner_ar_plan *plan)
 {
     return symtuner_ar_query_coll(0, send, recv, count, dtype, op, handle, plan);
 }
