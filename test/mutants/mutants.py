@@ -3,15 +3,15 @@
 """mutants.py - break the code in one place at a time: does `make test` notice?
 
 usage: mutants.py [--seed N] [--count N] [--skip N] [--jobs N] [--files GLOB...] [--only
-FILE:LINE...] [--quick] [--work FOLDER] [--list]
+FILE:LINE...] [--longest SECONDS] [--again] [--work FOLDER] [--list]
 
 A mutant is the tree with one small change: to a comparison, to && or ||, to a constant or to a
 returned value, or with a statement left out. Lines are drawn at random from all lines of code; the
-same tree, seed and compiler give the same mutants. A mutant that does not compile or gives the same
-object file does not count, and the next one takes its place. Each mutant runs the suites of `make
-test` that contain code of its file, the closest first, until one fails or takes too long. A mutant
-that passes all has survived: a test is missing, the code is not needed, or the change has no
-effect.
+same tree, files, seed and compiler give the same mutants. A mutant that does not compile or gives
+the same object file does not count, and the next one takes its place. Each mutant runs the suites
+of `make test` that contain code of its file, the closest first, until one fails or takes too long;
+one of jax/hlo runs the tests of that folder, which need jax. A mutant that passes all has survived:
+a test is missing, the code is not needed, or the change has no effect.
 
 Works in copies of the tree, in build-mutants/ unless told otherwise. Prints a line per mutant, then
 totals.
@@ -21,6 +21,7 @@ import argparse
 import collections
 import concurrent.futures
 import glob
+import json
 import os
 import queue
 import random
@@ -30,9 +31,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 
-FILES = ["nccl/*.[ch]", "rules/*.[ch]", "plugin/*.[ch]", "plugin/*/*.[ch]", "kernels/*/*.c"]
+FILES = ["nccl/*.[ch]", "rules/*.[ch]", "plugin/*.[ch]", "plugin/*/*.[ch]", "kernels/*/*.c",
+         "dropin/*.c", "dropin/*/*.c", "cli/run/*.c", "jax/hlo/*.c"]
 
 # ---- where a mutant can be -----------------------------------------------------------------------
 
@@ -164,13 +167,13 @@ FAKE_AR = RULES + tuple("kernels/choose/%s.c" % n for n in ("select", "rules", "
 
 
 def suites_of(pattern):
-    for file in sorted(glob.glob(pattern)):
+    for file in sorted(glob.glob(pattern, recursive=True)):
         for suite in re.findall(r'suite_create\("([^"]*)"\)', open(file).read()):
             yield suite, file
 
 
-def all_steps():
-    """The suites of `make test`. reach: the files whose code a suite contains."""
+def steps_of_tests():
+    """List the suites of `make test`, and of jax/hlo. reach: the files whose code a suite contains."""
     def program(name, pattern, args, reach):
         for suite, file in suites_of(pattern):
             if suite != "ar_kernels on the CPU":
@@ -179,14 +182,28 @@ def all_steps():
 
     here = os.path.realpath(".")
     plugin = ["build/libsymtuner.so", "build/symtuner"]
+    dropin = ("dropin/",)
     yield from program("check", "test/[nrp]*/check_*.c", [], CORE)
-    yield from program("check-ar", "test/kernels/check_*.c", [], RULES + ("kernels/",))
+    yield from program("check", "test/dropin/check_*.c", [],
+                       ("dropin/tally.c", "dropin/verify/compare.c"))
+    yield from program("check-ar", "test/kernels/**/check_*.c", [], RULES + ("kernels/",))
     yield from program("check-host", "test/host/check_*.c", [here + "/build/libsymtuner.so"], CORE)
     yield Step("test-so", plugin[:1], ["sh", "test/shared-object.sh", plugin[0]], {}, CORE)
-    yield Step("test-golden", plugin, ["sh", "test/golden.sh", "build/symtuner"], {}, CORE)
+    yield Step("test-golden", plugin, ["sh", "test/golden.sh", "build/symtuner"], {},
+               CORE + ("cli/run/",))
+    yield Step("test-corpus", ["build/check-corpus"], ["sh", "test/corpus/run.sh", "build"], {},
+               ("nccl/",))
     yield Step("test-commands, doctor", plugin, ["sh", "test/cli/doctor.sh", "build"], {}, CORE)
     yield Step("test-docs", plugin + ["build/test/demo/demo"], ["sh", "test/docs.sh", "build"], {},
                CORE)
+    yield Step("test-commands, options", plugin, ["sh", "test/cli/options.sh", "build"], {},
+               CORE + ("cli/run/",))
+    yield Step("test-commands, run", plugin, ["sh", "test/cli/run.sh", "build"], {},
+               ("cli/run/", "dropin/tally.c"))
+    yield Step("test-dropin", plugin[1:] + ["build/libsymtuner_nccl.so"],
+               ["make", "-s", "test-dropin"], {}, dropin + ("cli/run/",))
+    yield Step("test-jax, hlo", ["build/libsymtuner_ffi.so"], ["sh", "test/mutants/hlo.sh", "build"],
+               {}, ("jax/hlo/",))
     yield Step("test-commands, gpu", plugin, ["sh", "test/cli/gpu.sh", "build"], {}, CORE + FAKE_AR)
     yield Step("test-ar, emulated", ["build/check-ar-kernels"], ["build/check-ar-kernels"], {},
                RULES + ("kernels/",))
@@ -205,6 +222,7 @@ def closest_first(file, steps, seconds):
 
 def limits():
     os.setsid()
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it, and test/cli/run.sh sends it
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 30, 1 << 30))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
@@ -248,6 +266,8 @@ def copy_tree(folder):
     for name in filter(os.path.lexists, names.split("\0")):
         os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
         shutil.copy2(name, os.path.join(folder, name), follow_symlinks=False)
+    for words in (["init", "-q"], ["add", "-A"]):  # test-docs asks git which files there are
+        subprocess.check_call(["git", "-C", folder] + words)
 
 
 def listing(folder):
@@ -267,7 +287,8 @@ def restore(base, folder, file):
             os.unlink(os.path.join(folder, "build", name))
         elif have[name] != want[name]:
             os.unlink(os.path.join(folder, "build", name))
-            shutil.copy2(os.path.join(base, "build", name), os.path.join(folder, "build", name))
+            shutil.copy2(os.path.join(base, "build", name), os.path.join(folder, "build", name),
+                         follow_symlinks=False)
 
 
 def plant(folder, m):
@@ -278,9 +299,12 @@ def plant(folder, m):
 
 def objects_of(base, file):
     """The objects that show whether a change had an effect."""
+    if file.startswith("jax/"):
+        return ["build/libsymtuner_ffi.so"]
     if file.endswith(".c"):
-        return ["build/%s%s.o" % ("check-ar-obj/" if file.startswith("kernels/") else "", file)]
-    return [os.path.relpath(d[:-2] + ".o", base) for folder in ("plugin", "rules", "test")
+        folder = {"kernels": "check-ar-obj/", "dropin": "dropin-obj/"}.get(file.split("/")[0], "")
+        return ["build/%s%s.o" % (folder, file)]
+    return [os.path.relpath(d[:-2] + ".o", base) for folder in ("plugin", "rules", "nccl", "test")
             for d in sorted(glob.glob("%s/build/%s/*.d" % (base, folder)))
             if " %s" % file in open(d).read()]
 
@@ -288,7 +312,7 @@ def objects_of(base, file):
 def machine_code(folder, objects):
     code, bare = [], folder + "/stripped.o"
     for name in objects:
-        subprocess.check_call(["strip", "-g", "-o", bare, os.path.join(folder, name)])
+        subprocess.check_call(["strip", "-g", "-R", ".note.gnu.build-id", "-o", bare, os.path.join(folder, name)])
         code.append(open(bare, "rb").read())
     return code
 
@@ -306,6 +330,30 @@ def counts(base, folder, m, known):
 
 # ---- all together --------------------------------------------------------------------------------
 
+ONE_AT_A_TIME = threading.Lock()
+
+
+def status_of(step, folder, seconds):
+    command = [c.replace(os.path.realpath("."), os.path.realpath(folder)) for c in step.command]
+    env = dict(step.env, TMPDIR=os.path.realpath(folder) + "/tmp", CK_TIMEOUT_MULTIPLIER="4")
+    return run(command, folder, env, 30 + 10 * seconds[step.name])[0]
+
+
+def fails(step, base, folder, seconds):
+    """False, or how it fails. On a busy machine the tree itself may fail, too: a suite has to fail
+    twice, a long one once, while the tree passes."""
+    for again in range(4):
+        status = status_of(step, folder, seconds)
+        if status in (0, 77):
+            return False
+        if status is not None and not again and seconds[step.name] < 20:
+            continue
+        with ONE_AT_A_TIME:
+            if status_of(step, base, seconds) in (0, 77):
+                break
+    return "too long" if status is None else "failed"
+
+
 def judge(base, folder, m, steps, seconds):
     plant(folder, m)
     verdict, made = "survived", set()
@@ -314,28 +362,22 @@ def judge(base, folder, m, steps, seconds):
             verdict = "does not link"
             break
         made.update(needs_of(step))
-        command = [c.replace(os.path.realpath("."), os.path.realpath(folder)) for c in step.command]
-        env = dict(step.env, TMPDIR=os.path.realpath(folder) + "/tmp", CK_TIMEOUT_MULTIPLIER="4")
-        limit = 30 + 10 * seconds[step.name]
-        status, _ = run(command, folder, env, limit)
-        if status not in (0, 77, None):
-            status, _ = run(command, folder, env, limit)  # again: the machine may have been busy
-        if status not in (0, 77):
-            verdict = "killed by " + step.name + (" (too long)" if status is None else "")
+        how = fails(step, base, folder, seconds)
+        if how:
+            verdict = "killed by " + step.name + (" (too long)" if how == "too long" else "")
             break
     restore(base, folder, m.file)
     return verdict
 
 
-def prepare(base, jobs, quick):
+def prepare(base, jobs):
     """Build a copy of the tree and run all suites once: do they pass, and how long do they take?"""
     seconds, bad = {}, []
     copy_tree(base)
     os.makedirs(base + "/tmp")
     if os.path.isdir("build"):
         shutil.copytree("build", base + "/build", symlinks=True)  # make will see what is out of date
-    steps = [s for s in all_steps()
-             if not quick or "CK_RUN_SUITE" in s.env or s.name == "test-golden"]
+    steps = list(steps_of_tests())
     targets = sorted({t for s in steps for t in needs_of(s)})
     if not make(base, targets, jobs):
         print("mutants: the tree does not build, see %s/out.txt" % base, file=sys.stderr)
@@ -345,12 +387,18 @@ def prepare(base, jobs, quick):
         env = dict(step.env, CK_TIMEOUT_MULTIPLIER="4")
         status, seconds[step.name] = run(command, base, env, 1200)
         if status not in (0, 77):
+            status, seconds[step.name] = run(command, base, env, 1200)  # the machine may be busy
+        if status == 77:
+            print("not run to its end here: %s: %s" %
+                  (step.name, open(base + "/out.txt").read().strip().split("\n")[-1]))
+        elif status != 0:
             bad.append(step.name)
             print(open(base + "/out.txt").read()[-2000:])
     if bad:
         print("mutants: the tree itself fails: " + "; ".join(bad), file=sys.stderr)
         sys.exit(2)
-    return steps, seconds
+    json.dump(seconds, open(base + "/seconds.json", "w"))
+    return seconds
 
 
 def main():
@@ -362,7 +410,9 @@ def main():
     ask.add_argument("--files", nargs="+", default=FILES, metavar="GLOB")
     ask.add_argument("--only", nargs="+", metavar="FILE:LINE", help="all mutants of these lines")
     ask.add_argument("--work", default="build-mutants", metavar="FOLDER", help="where copies go")
-    ask.add_argument("--quick", action="store_true", help="only check, check-ar, check-host, golden")
+    ask.add_argument("--longest", type=float, default=1e9, metavar="SECONDS",
+                     help="leave out suites that take longer")
+    ask.add_argument("--again", action="store_true", help="the copies of the last run, as built then")
     ask.add_argument("--list", action="store_true", help="print what would be drawn, build nothing")
     args = ask.parse_args()
     files = sorted({f for pattern in args.files for f in glob.glob(pattern)})
@@ -377,7 +427,8 @@ def main():
             print(described(m))
         return 0
 
-    steps, seconds = prepare(base, args.jobs, args.quick)
+    seconds = json.load(open(base + "/seconds.json")) if args.again else prepare(base, args.jobs)
+    steps = [s for s in list(steps_of_tests()) if seconds[s.name] <= args.longest]
     idle, pick, chosen, known, passed = queue.Queue(), args.work + "/pick", [], {}, 0
     for folder in [pick] + ["%s/%d" % (args.work, i) for i in range(args.jobs)]:
         shutil.rmtree(folder, ignore_errors=True)
