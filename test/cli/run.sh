@@ -259,6 +259,34 @@ for end in 'exit 0' '_exit 3' 'kill 9' 'fork kill 15'; do
     summary err | diff want - > difference
     ok "the summary after $end: $(cat difference)" $?
 done
+run "$symtuner" run -- "$program" whys 2 2> err
+cat > want <<X
+symtuner run: 1 process called NCCL 2.28.9
+  reduce              27 calls     27 B   none by our kernels
+  NCCL ran 7 calls: $(why ARGUMENTS)
+  NCCL ran 6 calls: $(why GROUP)
+  NCCL ran 5 calls: $(why LONG)
+  NCCL ran 4 calls: $(why SLOWER)
+  NCCL ran 5 calls for other reasons
+X
+summary err | diff want - > difference
+ok "the reasons that come next are added up: $(cat difference)" $?
+while read -r bytes text; do
+    run "$symtuner" run -- "$program" sent "$bytes" 2> err
+    grep -q "^  send  *1 call *$text   all by our kernels$" err
+    ok "$bytes bytes are $text: $(cat err)" $?
+done <<'X'
+0 0 B
+999 999 B
+1000 1.0 KiB
+10000 9.8 KiB
+10240 10 KiB
+1048575999 1000 MiB
+5000000000000000 4.4 PiB
+X
+run "$symtuner" run -- sh -c "for n in 22809 23007 22809 23200 23301 23402; do '$program' nccl \$n; done" 2> err
+[ "$(head -2 err | tail -1)" = "symtuner run: 6 processes called NCCL 2.28.9, 2.30.7, 2.32.0, 2.33.1" ]
+ok "the first four releases of a job: $(cat err)" $?
 run "$symtuner" run -- "$program" comm 2> err
 cat > want <<X
 symtuner run: 1 process called NCCL 2.28.9

@@ -5,6 +5,9 @@
  *
  *   count N    claim a slot; count N all-reduces of 1 MiB by our kernels, and one of each other kind
  *   more N     count N more all-reduces, which NCCL runs because of the group
+ *   nccl N     claim a slot, with NCCL release N
+ *   sent N     claim a slot; count a send of N bytes by our kernels
+ *   whys N     claim a slot; count N reduces that NCCL runs for one reason, N + 1 for the next, to N + 5
  *   comm       count a communicator that stays with NCCL, and keep a note
  *   fork       a data loader: a child that only ends
  *   wait FILE  wait until there is such a file, 20 s at most
@@ -44,6 +47,17 @@ static void count(int n)
     st_tally_count(slot, ST_TALLY_BROADCAST, ST_WHY_COLLECTIVE, 7);
 }
 
+static void whys(uint32_t n)
+{
+    static const int why[] = {ST_WHY_ONLY, ST_WHY_OPERATOR, ST_WHY_SLOWER,
+                              ST_WHY_LONG, ST_WHY_GROUP,    ST_WHY_ARGUMENTS};
+
+    claim();
+    for (uint32_t w = 0; w < sizeof why / sizeof *why; w++)
+        for (uint32_t i = 0; i < n + w; i++)
+            st_tally_count(slot, ST_TALLY_REDUCE, why[w], 1);
+}
+
 static void wait_for(const char *file)
 {
     for (int i = 0; i < 2000 && access(file, F_OK) != 0; i++)
@@ -58,6 +72,16 @@ int main(int argc, char **argv)
 
         if (strcmp(step, "count") == 0)
             count(atoi(value));
+        if (strcmp(step, "nccl") == 0) {
+            claim();
+            slot->nccl = atoi(value);
+        }
+        if (strcmp(step, "sent") == 0) {
+            claim();
+            st_tally_count(slot, ST_TALLY_SEND, ST_WHY_OURS, strtoull(value, NULL, 10));
+        }
+        if (strcmp(step, "whys") == 0)
+            whys((uint32_t)atoi(value));
         for (int n = strcmp(step, "more") == 0 ? atoi(value) : 0; n > 0; n--)
             st_tally_count(slot, ST_TALLY_ALL_REDUCE, ST_WHY_GROUP, 1 << 20);
         if (strcmp(step, "comm") == 0) {
