@@ -185,13 +185,14 @@ check_lengths()
     fine "no page has more than 1,800 words but the generated ones"
 }
 
-# Check that docs/README.md has every page.
+# Check that docs/README.md has every page, and that a page says in its first lines whom it is for.
 check_index()
 {
     for page in docs/*.md docs/*/*.md; do
+        [ "$page" = docs/env.md ] || sed 6q "$page" | grep -q '^For ' || fail "$page does not say for whom it is: \"For ...\" in its first lines"
         [ "$page" = docs/README.md ] || grep -qF "](${page#docs/})" docs/README.md || fail "docs/README.md does not list $page"
     done
-    fine "docs/README.md lists every page"
+    fine "docs/README.md lists every page, and each page says for whom it is"
 }
 
 check_env_page()
