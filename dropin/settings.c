@@ -18,7 +18,6 @@ bool st_off;
 
 static struct st_settings settings;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static bool silent;
 static _Atomic(struct st_tally_slot *) slot;
 
 __attribute__((constructor)) static void load(void)
@@ -33,6 +32,7 @@ __attribute__((constructor)) static void load(void)
 void st_warn_once(const char *format, ...)
 {
     static atomic_flag warned = ATOMIC_FLAG_INIT;
+    const char *log = getenv("SYMTUNER_LOG"); /* the settings may not have been read yet */
     char text[480];
     va_list args;
 
@@ -42,7 +42,7 @@ void st_warn_once(const char *format, ...)
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     st_tally_note(st_slot(), text);
-    if (!silent)
+    if (!log || strcmp(log, "off") != 0)
         fprintf(stderr, "symtuner: warning: %s\n", text);
 }
 
@@ -130,7 +130,7 @@ static void read_all(void)
 {
     uint64_t hash = st_hash(ST_HASH_START, SYMTUNER_VERSION, sizeof SYMTUNER_VERSION);
 
-    silent = strcmp(word_of("SYMTUNER_LOG"), "off") == 0;
+    word_of("SYMTUNER_LOG"); /* is it a word that there is? */
     settings.observe = strcmp(word_of("SYMTUNER_MODE"), "observe") == 0;
     settings.only = colls_of(getenv("SYMTUNER_ONLY"));
     settings.max_bytes = (size_t)number_of("SYMTUNER_MAX_BYTES", 4 << 20, LONG_MAX);

@@ -381,6 +381,12 @@ static void trace(void)
     printf("kernels: %s\n", kernels() ? "opened" : "not opened");
 }
 
+/* A function that this NCCL lacks: a warning before the drop-in has read its settings. */
+static void lacking(void)
+{
+    MUST(n.f.GatherConfig(a, b, 1, F32, 0, NULL, NULL, NULL) == 5);
+}
+
 /* dlsym is the C library's for all other names, and sees who asks. */
 static void symbols(void)
 {
@@ -403,7 +409,7 @@ int main(int argc, char **argv)
     } cases[] = {{"calls", calls},    {"strangers", strangers}, {"groups", groups},
                  {"life", life},      {"defaults", defaults},   {"windows", windows},
                  {"two", two},        {"many", many},           {"trace", trace},
-                 {"symbols", symbols}};
+                 {"symbols", symbols}, {"lacking", lacking}};
 
     MUST(argc == 3);
     if (strcmp(argv[2], "linked") == 0)

@@ -32,6 +32,11 @@ for how in linked "$here/first/libnccl.so.2"; do
     (unset SYMTUNER_ONLY && under "$here/cases" defaults "$how") || fail "case defaults $how"
 done
 
+under "$here/cases" lacking linked 2> "$work/err" || fail "case lacking"
+grep -q 'warning: the program calls an NCCL function' "$work/err" || fail "no warning: $(cat "$work/err")"
+SYMTUNER_LOG=off under "$here/cases" lacking linked 2> "$work/err"
+[ -s "$work/err" ] && fail "SYMTUNER_LOG=off, but: $(cat "$work/err")"
+
 # --- ranks in processes of their own ---------------------------------------------------------------
 # ranks RANKS WANT [WITHOUT...]: rank i runs without the drop-in if WITHOUT has bare:i, with
 # variables if it has i:NAME=VALUE. WANT is what every rank must print, and "warned" how often it warns.
