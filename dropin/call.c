@@ -275,6 +275,7 @@ nccl_abi_result st_group_start(struct st_from from)
     if (g->depth++ == 0) {
         g->number++;
         g->failed = false;
+        st_made_drop(g->made, g->mades); /* NCCL has only estimated the last group's time */
         g->calls = g->mades = g->seens = 0;
     }
     return result;
@@ -303,6 +304,9 @@ nccl_abi_result st_group_end(struct st_from from)
         g->made[i].blocking = false;
     if (g->mades && (result == NCCL_ABI_SUCCESS || result == NCCL_ABI_IN_PROGRESS))
         st_made_settle(real, g->made, g->mades);
+    else
+        st_made_drop(g->made, g->mades);
+    g->mades = 0;
     if ((result != NCCL_ABI_SUCCESS && result != NCCL_ABI_IN_PROGRESS) ||
         before != NCCL_ABI_SUCCESS)
         return result != NCCL_ABI_SUCCESS ? result : before;

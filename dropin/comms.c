@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dropin/meet.h"
+
 _Atomic(struct st_comm *) st_comm_table[ST_COMM_PLACES];
 atomic_int st_comm_handles;
 
@@ -28,6 +30,7 @@ static struct st_comm *record(void)
         return calloc(1, sizeof *c);
     oldest = c->next_free;
     resting--;
+    st_meet_leave(c->meet); /* of an aborted or revoked communicator */
     memset((char *)c + sizeof c->comm, 0, sizeof *c - sizeof c->comm);
     return c;
 }

@@ -25,11 +25,12 @@ struct st_comm {
     const struct st_kernels *kernels;
     _Atomic(struct symtuner_ar *) handle; /* NULL: all calls go to NCCL          */
     _Atomic int readers; /* threads that read the handle in ncclCommGetAsyncError */
-    _Atomic int why;                      /* enum st_tally_why: why they do                      */
+    _Atomic int why;     /* enum st_tally_why: why they do                      */
     int rank, ranks;
     bool blocking;
     uint64_t key;         /* the same on all ranks, 0: unknown                   */
-    struct st_meet *meet; /* for votes, if calls are verified; else NULL          */
+    struct st_meet *meet; /* for votes, if calls are verified; else NULL. After an abort it is left
+                           * when the record is used again */
     uint32_t verified[ST_TALLY_ALL_GATHER + 1]; /* calls of each collective       */
     bool distrusted;   /* a verified call was wrong                            */
     uint32_t children; /* communicators made from this one                    */

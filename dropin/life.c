@@ -40,14 +40,9 @@ nccl_abi_result st_no_nccl(void)
 /* Return the number of GPUs of this box; 0 if the driver does not tell. */
 static int gpus_here(void)
 {
-    const char *machine = getenv("SYMTUNER_MACHINE"),
-               *gpus = machine ? strstr(machine, "gpus=") : NULL;
-    DIR *folder;
+    DIR *folder = opendir("/proc/driver/nvidia/gpus");
     int count = 0;
 
-    if (gpus)
-        return atoi(gpus + 5);
-    folder = opendir("/proc/driver/nvidia/gpus");
     for (struct dirent *entry; folder && (entry = readdir(folder));)
         count += entry->d_name[0] != '.';
     if (folder)
@@ -55,9 +50,10 @@ static int gpus_here(void)
     return count;
 }
 
-/* Return a reason that every rank finds for leaving all calls of this communicator to NCCL;
- * ST_WHY_OURS: there is none. */
-static enum st_tally_why shared_reason(const struct st_comm *c, const struct st_made *made)
+/* Return a reason that every rank finds for leaving all calls of this communicator of ${ranks}
+ * ranks (0: not known yet) to NCCL; ST_WHY_OURS: there is none. */
+static enum st_tally_why shared_reason(const struct st_real *real, const struct st_made *made,
+                                       int ranks)
 {
     int gpus = gpus_here();
 
@@ -65,13 +61,19 @@ static enum st_tally_why shared_reason(const struct st_comm *c, const struct st_
         return made->why;
     if (!made->blocking)
         return ST_WHY_NONBLOCKING;
-    if (c->ranks == 1)
+    if (ranks == 1)
         return ST_WHY_ONE_RANK;
-    if (c->ranks > MOST || (gpus && c->ranks > gpus))
+    if (ranks > MOST || (gpus && ranks > gpus))
         return ST_WHY_NOT_ONE_BOX;
-    if (c->real->version < OLDEST)
+    if (real->version < OLDEST)
         return ST_WHY_OLD_NCCL;
     return made->key ? ST_WHY_OURS : ST_WHY_UNFOLLOWED;
+}
+
+struct st_meet *st_made_enter(const struct st_real *real, const struct st_made *made, int ranks,
+                              int count)
+{
+    return shared_reason(real, made, ranks) == ST_WHY_OURS ? st_meet_enter(made->key, count) : NULL;
 }
 
 /* Return why this rank cannot use our kernels, though others may; ST_WHY_OURS: it can. */
@@ -108,7 +110,7 @@ static struct st_comm *record(struct st_real *real, const struct st_made *made)
              !real->comm_rank || real->comm_rank(*made->comm, &c->rank) != NCCL_ABI_SUCCESS)
         c->ranks = 1;
     st_slot_claim(c->rank, c->ranks, real->version, real->path);
-    c->why = (int)shared_reason(c, made);
+    c->why = (int)shared_reason(real, made, c->ranks);
     return c;
 }
 
@@ -143,8 +145,9 @@ static void make_handles(struct party *p)
     result = kernels->create_(handle, comm, p->n, NULL);
     made = result == NCCL_ABI_SUCCESS;
     if (!st_meet_done(p->meet, p->n, made, DONE_MS) && made) {
-        for (int i = 0; i < p->n; i++)
+        for (int i = 0; i < p->n; i++) /* to be freed soon even if the other rank has died */
             kernels->abort_(handle[i]);
+        kernels->destroy_(handle, p->n);
         made = false;
     }
     st_inside--;
@@ -219,16 +222,20 @@ void st_made_settle(struct st_real *real, struct st_made *made, int n)
         struct st_comm *c = *made[i].comm ? record(real, &made[i]) : NULL;
         struct party *last = parties ? &party[parties - 1] : NULL;
 
-        if (!c)
-            continue;
-        if (c->why != ST_WHY_OURS) {
+        if (c && c->why == ST_WHY_OURS) {
+            if (!last || last->c[0]->key != c->key || last->n == MOST)
+                last = &party[parties++];
+            if (last->n == 0)
+                last->meet = made[i].meet;
+            else if (made[i].meet) /* the first one comes for all ranks of this thread */
+                st_meet_come(made[i].meet, c->ranks, 0, NULL);
+            if (last->n == 0)
+                made[i].meet = NULL;
+            last->c[last->n++] = c;
+            c->why = ST_WHY_UNFOLLOWED;
+        } else if (c) {
             decide(c, (enum st_tally_why)c->why);
-            continue;
         }
-        if (!last || last->c[0]->key != c->key || last->n == MOST)
-            last = &party[parties++];
-        last->c[last->n++] = c;
-        c->why = ST_WHY_UNFOLLOWED;
     }
     for (int i = 0; i < parties; i++) { /* come to all before waiting for one */
         struct party *p = &party[i];
@@ -237,11 +244,19 @@ void st_made_settle(struct st_real *real, struct st_made *made, int n)
         p->own = own_reason(real, p->n);
         entry.able = p->own == ST_WHY_OURS;
         entry.single = p->n == 1;
-        p->meet = st_meet_come(p->c[0]->key, p->c[0]->ranks, p->n, &entry);
+        if (p->meet)
+            st_meet_come(p->meet, p->c[0]->ranks, p->n, &entry);
     }
     for (int i = 0; i < parties; i++)
         meet(&party[i]);
+    st_made_drop(made, n);
     free(party);
+}
+
+void st_made_drop(struct st_made *made, int n)
+{
+    for (int i = 0; i < n; i++)
+        st_meet_leave(made[i].meet);
 }
 
 void st_made(struct st_real *real, struct st_made made)
@@ -254,8 +269,10 @@ void st_made(struct st_real *real, struct st_made made)
         return;
     }
     waiting = st_group_more((void **)&g->made, g->mades, &g->mades_room, sizeof *g->made);
-    if (!waiting)
+    if (!waiting) {
+        st_made_drop(&made, 1);
         return;
+    }
     *waiting = made;
     g->mades++;
 }
@@ -290,13 +307,15 @@ void st_life_end(struct st_comm *c)
 }
 
 /* The handle's memory is never freed, because that would wait for the GPU, and NCCL's abort does
- * not wait. The memory of the votes stays mapped, too: another thread may be waiting in it. */
+ * not wait. Another thread may still be in a vote, so its memory stays as long as the record. */
 void st_life_abort(struct st_comm *c)
 {
     struct symtuner_ar *handle = take(c);
 
     if (!handle)
         return;
+    if (c->meet)
+        st_meet_give_up(c->meet);
     st_inside++;
     c->kernels->abort_(handle);
     st_inside--;

@@ -3,7 +3,7 @@
  * life.h - communicators that are made and that end, and the handles of our kernels.
  *
  * Handles are made at the end of a blocking ncclCommInit* or ncclCommSplit, in a group at the
- * outermost ncclGroupEnd, after all ranks have met (meet.h).
+ * outermost ncclGroupEnd, after all ranks have met (meet.h), for which they enter before NCCL's call.
  */
 #ifndef ST_LIFE_H_
 #define ST_LIFE_H_
@@ -16,11 +16,18 @@ struct st_made {
     uint64_t key;          /* the same on all its ranks and no other; 0: unknown */
     enum st_tally_why why; /* NCCL runs its calls for this reason; ST_WHY_OURS: none yet */
     bool blocking;
+    struct st_meet *meet; /* entered; NULL: not */
 };
 
+/* Enter the meeting of a communicator that NCCL is about to make, unless it is plain that NCCL runs
+ * its calls. ${ranks}: of the communicator, 0 unknown; ${count}: of these in this call. */
+struct st_meet *st_made_enter(const struct st_real *real, const struct st_made *made, int ranks,
+                              int count);
 /* Note a communicator: in a group until its end, else settle it at once. */
 void st_made(struct st_real *real, struct st_made made);
 void st_made_settle(struct st_real *real, struct st_made *made, int n);
+/* Forget communicators that NCCL did not make. */
+void st_made_drop(struct st_made *made, int n);
 
 /* Free the handle, because the communicator is about to end. */
 void st_life_end(struct st_comm *c);

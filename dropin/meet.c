@@ -27,12 +27,14 @@ enum st_meet_answer st_meet_judge(const struct st_meet_entry *entry, int count, 
 
 /* The shared object; a new one is all zeros. */
 struct board {
-    _Atomic uint32_t joined; /* places handed out; more than ranks: two groups met */
-    _Atomic uint32_t whole;  /* entries written                                    */
-    _Atomic uint32_t answer; /* enum st_meet_answer                                */
-    _Atomic uint32_t done;   /* ranks that have a handle                           */
-    _Atomic uint32_t undone; /* ranks that have none                               */
-    _Atomic uint32_t both;   /* the second answer: 0 open, 1 all have one, 2 no    */
+    _Atomic uint32_t entered; /* ranks that were about to make the communicator    */
+    _Atomic uint32_t gone;    /* of these: NCCL made none, or not one for our kernels */
+    _Atomic uint32_t joined;  /* places handed out; more than ranks: two groups met */
+    _Atomic uint32_t whole;   /* entries written                                    */
+    _Atomic uint32_t answer;  /* enum st_meet_answer                                */
+    _Atomic uint32_t done;    /* ranks that have a handle                           */
+    _Atomic uint32_t undone;  /* ranks that have none                               */
+    _Atomic uint32_t both;    /* the second answer: 0 open, 1 all have one, 2 no    */
     struct st_meet_entry entry[RANKS_MAX];
     struct {
         _Atomic uint32_t yes, no, answer; /* answer: 0 open, 1 yes, 2 no */
@@ -43,8 +45,9 @@ struct board {
 struct st_meet {
     struct board *board;
     struct st_board shared;
-    int ranks, votes;
+    int count, ranks, votes; /* ranks: 0 before st_meet_come */
     bool first;
+    atomic_bool given_up;
     uint64_t since; /* ms */
 };
 
@@ -64,31 +67,36 @@ static void doze(int round)
     nanosleep(&t, NULL);
 }
 
-struct st_meet *st_meet_come(uint64_t key, int ranks, int count, const struct st_meet_entry *entry)
+struct st_meet *st_meet_enter(uint64_t key, int count)
 {
-    struct st_meet *meet = ranks <= RANKS_MAX ? calloc(1, sizeof *meet) : NULL;
+    struct st_meet *meet = calloc(1, sizeof *meet);
     char name[64];
-    uint32_t own;
 
     if (!meet)
         return NULL;
-    meet->ranks = ranks;
-    meet->since = now();
-    snprintf(name, sizeof name, "/symtuner-nccl-1-%u-%016llx-%d", (unsigned)geteuid(),
-             (unsigned long long)key, ranks);
+    snprintf(name, sizeof name, "/symtuner-nccl-2-%u-%016llx", (unsigned)geteuid(),
+             (unsigned long long)key);
     if (!st_board_join(&meet->shared, name, sizeof *meet->board)) {
         free(meet);
         return NULL;
     }
     meet->board = meet->shared.at;
-    own = atomic_fetch_add(&meet->board->joined, (uint32_t)count);
+    meet->count = count;
+    atomic_fetch_add(&meet->board->entered, (uint32_t)count);
+    return meet;
+}
+
+void st_meet_come(struct st_meet *meet, int ranks, int count, const struct st_meet_entry *entry)
+{
+    uint32_t own = atomic_fetch_add(&meet->board->joined, (uint32_t)count);
+
+    meet->ranks = ranks;
+    meet->since = now();
     meet->first = own == 0;
-    for (uint32_t i = own; i < own + (uint32_t)count && i < (uint32_t)ranks; i++)
+    for (uint32_t i = own; i < own + (uint32_t)count && i < RANKS_MAX; i++)
         meet->board->entry[i] = *entry;
     atomic_fetch_add_explicit(&meet->board->whole, (uint32_t)count, memory_order_release);
-    if (own + (uint32_t)count >= (uint32_t)ranks)
-        st_board_hide(&meet->shared);
-    return meet;
+    st_board_hide(&meet->shared); /* every rank that will ever come has entered */
 }
 
 /* Write ${mine} into ${word} unless somebody else was faster; return what stands there now. */
@@ -109,12 +117,10 @@ enum st_meet_answer st_meet_wait(struct st_meet *meet, int ms)
 
         if (answer != ST_MEET_OPEN)
             return (enum st_meet_answer)answer;
-        if (come >= meet->ranks || now() - meet->since >= (uint64_t)ms) {
-            answer = decide(&board->answer, st_meet_judge(board->entry, come, meet->ranks));
-            if (come < meet->ranks)
-                st_board_hide(&meet->shared);
-            return (enum st_meet_answer)answer;
-        }
+        if (come >= meet->ranks || (int)atomic_load(&board->entered) < meet->ranks ||
+            atomic_load(&board->gone) > 0 || now() - meet->since >= (uint64_t)ms)
+            return (enum st_meet_answer)decide(&board->answer,
+                                               st_meet_judge(board->entry, come, meet->ranks));
         doze(round);
     }
 }
@@ -130,7 +136,7 @@ static bool count(const struct st_meet *meet, _Atomic uint32_t *yes, _Atomic uin
             return atomic_load(answer) == 1;
         if ((int)atomic_load(yes) == meet->ranks)
             return decide(answer, 1) == 1;
-        if (atomic_load(no) || now() - since >= (uint64_t)ms)
+        if (atomic_load(no) || atomic_load(&meet->given_up) || now() - since >= (uint64_t)ms)
             return decide(answer, 2) == 1;
         doze(round);
     }
@@ -178,10 +184,17 @@ bool st_meet_first(const struct st_meet *meet)
     return meet->first;
 }
 
+void st_meet_give_up(struct st_meet *meet)
+{
+    atomic_store(&meet->given_up, true);
+}
+
 void st_meet_leave(struct st_meet *meet)
 {
     if (!meet)
         return;
+    if (meet->ranks == 0)
+        atomic_fetch_add(&meet->board->gone, (uint32_t)meet->count);
     st_board_leave(&meet->shared);
     free(meet);
 }

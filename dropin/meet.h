@@ -7,9 +7,15 @@
  * such a rank would have to join. One word of the object holds the answer; it is written once, by
  * compare and exchange, so all ranks read the same one.
  *
+ * Each rank enters before NCCL makes the communicator, and comes after. NCCL makes none, also not by
+ * split or shrink, before it has heard of all ranks (init.cc has an all-gather of its own for that,
+ * 2.27.3 to 2.30.7). So whoever comes knows at once if some rank never will, and waits only for
+ * those that will.
+ *
  * Units      times are milliseconds.
- * Ownership  st_meet_leave frees what st_meet_come returned. The object loses its name when all
- *            ranks have come or the first one stops waiting, so nothing stays in /dev/shm.
+ * Ownership  st_meet_leave frees what st_meet_enter returned. The object loses its name when the
+ *            first rank comes or leaves, so it stays in /dev/shm only if all ranks are killed
+ *            while NCCL makes the communicator.
  */
 #ifndef ST_MEET_H_
 #define ST_MEET_H_
@@ -30,12 +36,16 @@ enum st_meet_answer { ST_MEET_OPEN, ST_MEET_ALL, ST_MEET_MISSING, ST_MEET_UNABLE
 
 struct st_meet;
 
-/* Add ${count} ranks with the same ${entry} to the meeting of ${ranks} ranks that ${key} names.
- * Does not wait. Returns NULL if there is no shared memory. */
-struct st_meet *st_meet_come(uint64_t key, int ranks, int count, const struct st_meet_entry *entry);
+/* Say that ${count} ranks are about to make the communicator that ${key} names. Does not wait.
+ * Returns NULL if there is no shared memory. */
+struct st_meet *st_meet_enter(uint64_t key, int count);
 
-/* Wait until all ranks have come or ${ms} have passed since st_meet_come; return the answer, which
- * is the same on all ranks. */
+/* NCCL has made the communicator, of ${ranks} ranks: ${count} of them, which this thread drives and
+ * which have entered, say ${entry}. Does not wait. */
+void st_meet_come(struct st_meet *meet, int ranks, int count, const struct st_meet_entry *entry);
+
+/* Wait until all ranks have come, it is known that one never will, or ${ms} have passed since
+ * st_meet_come; return the answer, which is the same on all ranks. */
 enum st_meet_answer st_meet_wait(struct st_meet *meet, int ms);
 
 /* The second question: did each rank get its handle? Every rank calls it after ST_MEET_ALL, for all
@@ -56,6 +66,10 @@ bool st_meet_first(const struct st_meet *meet);
 /* After ST_MEET_ALL: has each rank a thread of its own? */
 bool st_meet_single(const struct st_meet *meet);
 
+/* Let a thread that waits in a vote give it up; every later one is lost, too. Threads: any. */
+void st_meet_give_up(struct st_meet *meet);
+
+/* Leave. Before st_meet_come: no other rank need wait for this one. ${meet} may be NULL. */
 void st_meet_leave(struct st_meet *meet);
 
 /* What the entries say when ${count} of ${ranks} have come. Pure. */

@@ -92,12 +92,23 @@ static bool is_blocking(const void *config, const struct st_comm *parent)
     return c->size < sizeof *c || c->blocking != 0;
 }
 
+/* Just before NCCL makes a communicator: enter its meeting. */
+static struct st_made making(struct st_from from, struct st_real *real, int ranks,
+                             struct st_made made)
+{
+    if (!st_passes(from, real))
+        made.meet = st_made_enter(real, &made, ranks, 1);
+    return made;
+}
+
 static nccl_abi_result made(struct st_from from, struct st_real *real, nccl_abi_result result,
                             struct st_made made)
 {
     made.blocking &= result == NCCL_ABI_SUCCESS; /* NCCL_COMM_BLOCKING=0 */
     if (!st_passes(from, real) && (result == NCCL_ABI_SUCCESS || result == NCCL_ABI_IN_PROGRESS))
         st_made(real, made);
+    else
+        st_made_drop(&made, 1);
     return result;
 }
 
@@ -111,30 +122,35 @@ static nccl_abi_result made(struct st_from from, struct st_real *real, nccl_abi_
 static nccl_abi_result in_CommInitRank(struct st_from from, void **comm, int ranks,
                                        struct nccl_abi_id id, int rank)
 {
+    struct st_made m = {.comm = comm, .key = st_life_key(&id, 1), .blocking = true};
+
     REAL(CommInitRank, NULL);
-    return made(from, real, real->call.CommInitRank(comm, ranks, id, rank),
-                (struct st_made){.comm = comm, .key = st_life_key(&id, 1), .blocking = true});
+    m = making(from, real, ranks, m);
+    return made(from, real, real->call.CommInitRank(comm, ranks, id, rank), m);
 }
 
 static nccl_abi_result in_CommInitRankConfig(struct st_from from, void **comm, int ranks,
                                              struct nccl_abi_id id, int rank, void *config)
 {
+    struct st_made m = {
+        .comm = comm, .key = st_life_key(&id, 1), .blocking = is_blocking(config, NULL)};
+
     REAL(CommInitRankConfig, NULL);
-    return made(from, real, real->call.CommInitRankConfig(comm, ranks, id, rank, config),
-                (struct st_made){.comm = comm,
-                                 .key = st_life_key(&id, 1),
-                                 .blocking = is_blocking(config, NULL)});
+    m = making(from, real, ranks, m);
+    return made(from, real, real->call.CommInitRankConfig(comm, ranks, id, rank, config), m);
 }
 
 static nccl_abi_result in_CommInitRankScalable(struct st_from from, void **comm, int ranks,
                                                int rank, int ids, struct nccl_abi_id *id,
                                                void *config)
 {
-    uint64_t key = id && ids > 0 ? st_life_key(id, ids) : 0;
+    struct st_made m = {.comm = comm,
+                        .key = id && ids > 0 ? st_life_key(id, ids) : 0,
+                        .blocking = is_blocking(config, NULL)};
 
     REAL(CommInitRankScalable, NULL);
-    return made(from, real, real->call.CommInitRankScalable(comm, ranks, rank, ids, id, config),
-                (struct st_made){.comm = comm, .key = key, .blocking = is_blocking(config, NULL)});
+    m = making(from, real, ranks, m);
+    return made(from, real, real->call.CommInitRankScalable(comm, ranks, rank, ids, id, config), m);
 }
 
 /* All ranks are in this thread, so the key need only differ from others of this host. */
@@ -152,9 +168,23 @@ static nccl_abi_result in_CommInitAll(struct st_from from, void **comms, int n, 
     key = (uint64_t)getpid() << 32 | atomic_fetch_add(&number, 1) << 1 | 1;
     for (int i = 0; i < n && n <= 16; i++)
         all[i] = (struct st_made){.comm = &comms[i], .key = key, .blocking = true};
-    if (n <= 16)
+    if (n > 0 && n <= 16) {
+        all[0].meet = st_made_enter(real, &all[0], n, n);
         st_made_settle(real, all, n);
+    }
     return result;
+}
+
+/* Return what is to be noted of a child of ${c}, which may be NULL. Every rank counts the children,
+ * also those that it gets none of. */
+static struct st_made child_of(struct st_from from, struct st_real *real, struct st_comm *c,
+                               int color, void **child, const void *config)
+{
+    struct st_made m = {.comm = child, .blocking = is_blocking(config, c)};
+
+    if (c && !st_passes(from, real))
+        m.key = st_life_child(c, color);
+    return color == NCCL_ABI_NO_COLOR ? m : making(from, real, 0, m);
 }
 
 static nccl_abi_result in_CommSplit(struct st_from from, void *comm, int color, int key,
@@ -162,34 +192,25 @@ static nccl_abi_result in_CommSplit(struct st_from from, void *comm, int color, 
 {
     struct st_comm *c = st_comm_find(comm);
     nccl_abi_result result;
+    struct st_made m;
 
     REAL(CommSplit, c);
+    m = child_of(from, real, c, color, child, config);
     result = real->call.CommSplit(comm, color, key, child, config);
-    if (color == NCCL_ABI_NO_COLOR) {
-        if (c && !st_passes(from, real))
-            st_life_child(c, color); /* count it as the other ranks do */
-        return result;
-    }
-    return made(from, real, result,
-                (struct st_made){.comm = child,
-                                 .key = c && !st_passes(from, real) ? st_life_child(c, color) : 0,
-                                 .blocking = is_blocking(config, c)});
+    return color == NCCL_ABI_NO_COLOR ? result : made(from, real, result, m);
 }
 
 static nccl_abi_result in_CommShrink(struct st_from from, void *comm, int *without, int n,
                                      void **child, void *config, int flags)
 {
     struct st_comm *c = st_comm_find(comm);
-    nccl_abi_result result;
+    struct st_made m;
 
     REAL(CommShrink, c);
     if (c && flags & NCCL_ABI_SHRINK_ABORT && !st_passes(from, real))
         st_life_abort(c);
-    result = real->call.CommShrink(comm, without, n, child, config, flags);
-    return made(from, real, result,
-                (struct st_made){.comm = child,
-                                 .key = c && !st_passes(from, real) ? st_life_child(c, -2) : 0,
-                                 .blocking = is_blocking(config, c)});
+    m = child_of(from, real, c, -2, child, config);
+    return made(from, real, real->call.CommShrink(comm, without, n, child, config, flags), m);
 }
 
 /* Ranks that join do not know the parent, so there is no key that all ranks can tell. */

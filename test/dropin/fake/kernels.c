@@ -69,6 +69,7 @@ int symtuner_ar_destroy(struct symtuner_ar **handles, int n)
 {
     record_add(&record, "destroy:%d ", n);
     for (int i = 0; i < n; i++) {
+        __atomic_sub_fetch(&record.aborted, handles[i]->aborted, __ATOMIC_RELAXED);
         free(handles[i]);
         handles[i] = NULL;
         __atomic_sub_fetch(&record.handles, 1, __ATOMIC_RELAXED);
@@ -147,7 +148,7 @@ int symtuner_ar_abort(struct symtuner_ar *handle)
 {
     record_add(&record, "abort ");
     __atomic_store_n(&handle->aborted, 1, __ATOMIC_RELAXED);
-    __atomic_sub_fetch(&record.handles, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&record.aborted, 1, __ATOMIC_RELAXED);
     return 0;
 }
 

@@ -5,11 +5,18 @@
  * It exports functions of NCCL, and ncclFromTheFuture, which nobody knows. Like NCCL it calls
  * itself through its exported names in places: ncclBcast calls ncclBroadcast, ncclCommAbort asks
  * ncclCommGetAsyncError. ncclGroupEnd makes the communicators that were asked for in the group.
+ *
+ * With READY=FOLDER in the environment, ranks in processes of their own wait for each other in
+ * ncclCommInitRank, as they do in NCCL; INIT=fail makes it fail then, INIT=kill ends the process.
  */
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
 
+#include "base/hash.h"
 #include "dropin/entry/known.h"
 #include "test/dropin/fake/record.h"
 
@@ -30,6 +37,28 @@ EXPORT struct record *fake_record(void);
 EXPORT struct record *fake_record(void)
 {
     return &record;
+}
+
+/* The ranks announce themselves by files. */
+static int wait_for_all(const struct nccl_abi_id *id, int ranks, int rank)
+{
+    const char *folder = getenv("READY"), *init = getenv("INIT");
+    unsigned long long key = st_hash(ST_HASH_START, id, sizeof *id);
+    char path[512];
+
+    if (!folder)
+        return 0;
+    snprintf(path, sizeof path, "%s/%016llx-%d", folder, key, rank);
+    fclose(fopen(path, "w"));
+    for (int r = 0; r < ranks; r++) {
+        snprintf(path, sizeof path, "%s/%016llx-%d", folder, key, r);
+        while (access(path, F_OK) != 0)
+            usleep(1000);
+    }
+    clock_gettime(CLOCK_MONOTONIC, &record.met);
+    if (init && strcmp(init, "kill") == 0)
+        raise(SIGKILL);
+    return init && strcmp(init, "fail") == 0 ? 3 : 0;
 }
 
 static int give(void **where, int ranks, int rank)
@@ -133,15 +162,17 @@ int ncclGroupSimulateEnd(void *info)
 
 int ncclCommInitRank(void **comm, int ranks, struct nccl_abi_id id, int rank)
 {
-    (void)id;
-    return give(comm, ranks, rank);
+    int result = depth == 0 ? wait_for_all(&id, ranks, rank) : 0;
+
+    return result ? result : give(comm, ranks, rank);
 }
 
 int ncclCommInitRankConfig(void **comm, int ranks, struct nccl_abi_id id, int rank, void *config)
 {
     struct nccl_abi_config *c = config;
-    int result = ncclCommInitRank(comm, ranks, id, rank);
+    int result = give(comm, ranks, rank);
 
+    (void)id;
     return c && c->blocking == 0 ? NCCL_ABI_IN_PROGRESS : result;
 }
 

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 struct record {
     pthread_mutex_t lock;
@@ -28,7 +29,9 @@ struct record {
     int create;       /* result of symtuner_ar_create                */
     int async;        /* what ncclCommGetAsyncError says             */
     void *nccl;       /* what symtuner_ar_use_nccl was given         */
-    long handles;     /* handles that live                           */
+    long handles;     /* handles that were not destroyed             */
+    long aborted;     /* of these: aborted                           */
+    struct timespec met; /* when all ranks had come to ncclCommInitRank */
 };
 
 static inline void record_add(struct record *r, const char *format, ...)
