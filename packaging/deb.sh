@@ -47,7 +47,8 @@ Installed-Size: $(du -sk "$tree/usr" | cut -f1)
 Description: faster NCCL collectives on symmetric memory
  A plugin for NCCL that gives its kernels on symmetric memory the CTA counts
  that were measured to be fast, or follows rules. With it come a command that
- explains NCCL's choices and a library of all-reduce kernels.
+ explains NCCL's choices and a library of kernels for all-reduce,
+ reduce-scatter and all-gather.
 END
 echo "libsymtuner_ar ${VERSION%%.*} symtuner (>= $VERSION)" > "$tree/DEBIAN/shlibs"
 echo "activate-noawait ldconfig" > "$tree/DEBIAN/triggers"
