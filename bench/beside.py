@@ -60,6 +60,20 @@ def load():
     return ctypes.CDLL(found)
 
 
+def prototypes(nccl, library):
+    """Tell ctypes the arguments of the functions that are called; ``library`` may be None."""
+    nccl.ncclCommInitRankConfig.argtypes = [ctypes.c_void_p, ctypes.c_int, Id, ctypes.c_int,
+                                            ctypes.c_void_p]
+    kinds = {"p": ctypes.c_void_p, "z": ctypes.c_size_t, "i": ctypes.c_int}
+    for of, name, arguments in (
+            (nccl, "ncclAllReduce", "ppziipp"), (nccl, "ncclAllGather", "ppzipp"),
+            (nccl, "ncclReduceScatter", "ppziipp"), (library, "symtuner_ar_all_reduce", "ppziipp"),
+            (library, "symtuner_ar_all_gather", "ppzipp"),
+            (library, "symtuner_ar_reduce_scatter", "ppziipp"), (library, "symtuner_ar_force", "ppii")):
+        if hasattr(of, name):
+            getattr(of, name).argtypes = [kinds[c] for c in arguments]
+
+
 def check(result, what):
     if result:
         raise SystemExit(f"{what}: NCCL says {result}")
@@ -148,15 +162,16 @@ def contender(nccl, library, buffers, word):
     return Nccl(nccl, buffers, 0 if way == "own" else int(way))
 
 
-def collective(who, coll, buffers, size):
-    """Return a function that starts one call of ``size`` bytes (NCCL's nBytes) on a stream."""
+def collective(who, coll, buffers, size, kind=BF16, width=2):
+    """Return a function that starts one call of ``size`` bytes (NCCL's nBytes) on a stream. ``kind`` is
+    NCCL's number of the type, ``width`` the bytes of an element."""
     send, receive = buffers
-    whole, part = size // 2, size // 2 // RANKS
+    whole, part = size // width, size // width // RANKS
     if coll == "allreduce":
-        return lambda s: who.check(who.all_reduce(send, receive, whole, BF16, SUM, who.context, s))
+        return lambda s: who.check(who.all_reduce(send, receive, whole, kind, SUM, who.context, s))
     if coll == "allgather":
-        return lambda s: who.check(who.all_gather(send, receive, part, BF16, who.context, s))
-    return lambda s: who.check(who.reduce_scatter(send, receive, part, BF16, SUM, who.context, s))
+        return lambda s: who.check(who.all_gather(send, receive, part, kind, who.context, s))
+    return lambda s: who.check(who.reduce_scatter(send, receive, part, kind, SUM, who.context, s))
 
 
 class Memory:
@@ -275,16 +290,7 @@ def main():
     dist.init_process_group("gloo")
     nccl = load()
     library = ctypes.CDLL(os.path.abspath(args.library)) if args.library else None
-    nccl.ncclCommInitRankConfig.argtypes = [ctypes.c_void_p, ctypes.c_int, Id, ctypes.c_int,
-                                            ctypes.c_void_p]
-    kinds = {"p": ctypes.c_void_p, "z": ctypes.c_size_t, "i": ctypes.c_int}
-    for of, name, arguments in (
-            (nccl, "ncclAllReduce", "ppziipp"), (nccl, "ncclAllGather", "ppzipp"),
-            (nccl, "ncclReduceScatter", "ppziipp"), (library, "symtuner_ar_all_reduce", "ppziipp"),
-            (library, "symtuner_ar_all_gather", "ppzipp"),
-            (library, "symtuner_ar_reduce_scatter", "ppziipp"), (library, "symtuner_ar_force", "ppii")):
-        if hasattr(of, name):
-            getattr(of, name).argtypes = [kinds[c] for c in arguments]
+    prototypes(nccl, library)
     buffers = allocate(nccl)
     who = [contender(nccl, library, buffers, word) for word in words]
     for size in (1 << 20, 16 << 20):

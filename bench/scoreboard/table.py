@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of times, and what they say: pure functions. A row is
+
+    (ranks, what, coll, type, bytes, contender, round, us)
+
+where ``what`` is "alone", the microseconds per call, or "beside", the microseconds until the calls and
+the GEMMs beside them were both done, and us is that of the slowest rank.
+"""
+import collections
+import statistics
+
+import plan
+
+HEAD = "ranks,what,coll,type,bytes,contender,round,us"
+LIMIT = 1.005    # ours may take so much of the best rival's time
+
+
+def text(rows):
+    return "".join(["%s\n" % HEAD] + ["%d,%s,%s,%s,%d,%s,%d,%.4g\n" % row for row in rows])
+
+
+def read(lines):
+    """Return the rows that text() wrote."""
+    lines = iter(lines)
+    if next(lines, "").strip() != HEAD:
+        raise ValueError(f"not rows of scoreboard.py: the first line is not {HEAD}")
+    rows = []
+    for number, line in enumerate(lines, 2):
+        try:
+            ranks, what, coll, kind, size, who, rnd, us = line.strip().split(",")
+            rows.append((int(ranks), what, coll, kind, int(size), who, int(rnd), float(us)))
+        except ValueError:
+            raise ValueError(f"line {number} is not a row: {line.strip()[:80]}") from None
+    return rows
+
+
+def paired(mine, other):
+    """The median of the ratios of two contenders' times in the same round; None without such a round."""
+    ratios = [mine[r] / other[r] for r in mine if r in other]
+    return statistics.median(ratios) if ratios else None
+
+
+def compare(times):
+    """What one size says. ``times`` maps contenders to {round: us}.
+
+    Returns {"us", "best": {group: (ratio, contender, us)}, "rival": (ratio, contender, us) of the group
+    to which ours compares worst, or None, "aa": the spread of the A/A measurement, or None}. A ratio is
+    the median of ours over theirs, round by round. The spread is the median distance of a round's A/A
+    ratio from 1: so far apart are two equal contenders."""
+    ours, groups = times[plan.OURS], {}
+    for contender in plan.CONTENDERS:
+        other = times.get(contender.name)
+        ratio = paired(ours, other) if other and contender.group != "symtuner" else None
+        if ratio is not None and ratio > groups.get(contender.group, (0,))[0]:
+            groups[contender.group] = (ratio, contender.name, statistics.median(other.values()))
+    again = times.get(plan.AGAIN, {})
+    spread = [abs(again[r] / ours[r] - 1) for r in ours if r in again]
+    return {"us": statistics.median(ours.values()), "best": groups,
+            "rival": max(groups.values(), default=None),
+            "aa": statistics.median(spread) if spread else None}
+
+
+def tables(rows):
+    """Return {(ranks, what, coll, type): {bytes: compare()}} of all sizes at which ours was measured."""
+    times = collections.defaultdict(lambda: collections.defaultdict(dict))
+    for ranks, what, coll, kind, size, who, rnd, us in rows:
+        times[ranks, what, coll, kind, size][who][rnd] = us
+    out = collections.defaultdict(dict)
+    for (*key, size), who in sorted(times.items()):
+        if plan.OURS in who:
+            out[tuple(key)][size] = compare(who)
+    return dict(out)
+
+
+def size_name(size):
+    for unit, word in ((1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size >= unit and size % unit == 0:
+            return f"{size // unit} {word}"
+    return f"{size} B"
+
+
+def behind(line):
+    """Is ours slower than the best rival by more than LIMIT, widened by the spread of A/A?"""
+    return line["rival"] is not None and line["rival"][0] > LIMIT + (line["aa"] or 0)
+
+
+def markdown(rows):
+    """Return the tables as Markdown, and how many sizes ours is behind at."""
+    out, lost = [], 0
+    for (ranks, what, coll, kind), lines in tables(rows).items():
+        groups = list(dict.fromkeys(c.group for c in plan.CONTENDERS
+                                    if any(c.group in line["best"] for line in lines.values())))
+        out += [f"### {coll}, {kind}, {ranks} GPUs, {what}", "",
+                "| size | ours, us | " + " | ".join(groups) + " | best rival | ours to it | A/A |  |",
+                "|---" * (len(groups) + 6) + "|"]
+        for size, line in lines.items():
+            cells = [f"{line['best'][g][2]:.2f}" if g in line["best"] else "-" for g in groups]
+            rival, mark = ("-", "-"), "alone here"
+            if line["rival"]:
+                rival = (line["rival"][1], f"{line['rival'][0]:.3f}")
+                mark = "**behind**" if behind(line) else ""
+            lost += behind(line)
+            spread = f"{100 * line['aa']:.1f} %" if line["aa"] is not None else "-"
+            out.append(f"| {size_name(size)} | {line['us']:.2f} | " + " | ".join([*cells, *rival, spread, mark])
+                       + " |")
+        rivals = [line["rival"][0] for line in lines.values() if line["rival"]]
+        if rivals:
+            out += ["", f"Ours to the best rival: geometric mean {statistics.geometric_mean(rivals):.3f}, at worst "
+                    f"{max(rivals):.3f}; behind by more than {100 * (LIMIT - 1):.1f} % and the A/A spread at "
+                    f"{sum(behind(line) for line in lines.values())} of {len(lines)} sizes."]
+        out.append("")
+    return "\n".join(out), lost
