@@ -225,20 +225,32 @@ static int missed(const struct watch *w, int r)
            ((left_of(w) >> r & 1) == 0 && (told == 0 || w->lost_at[r] < told));
 }
 
-/* Return the first dead rank for which this process, while it ends, has waited too long; -1 if
- * there is none. We also wait FFI_LIVENESS_LEAVE_MS after a death, since a goodbye may arrive after
- * its process has ended. */
+/* Name dead rank ${a} rather than ${b}? One without a goodbye was lost; one that said goodbye may
+ * have ended in order, and we cannot know whether it also left jax.distributed. Of two alike the
+ * first to die is named. */
+static int is_worse(const struct watch *w, int a, int b)
+{
+    uint32_t left = left_of(w);
+
+    if ((left >> a & 1) != (left >> b & 1))
+        return (left >> b & 1) != 0;
+    return w->lost_at[a] < w->lost_at[b];
+}
+
+/* Return the dead rank to name if this process, while it ends, has waited for it too long; else -1.
+ * We also wait FFI_LIVENESS_LEAVE_MS after a death, since a goodbye may arrive after its process
+ * has ended. */
 static int overdue(const struct watch *w)
 {
     int64_t began = __atomic_load_n(&ending_since, __ATOMIC_ACQUIRE), now = now_ms();
-    int first = -1;
+    int worst = -1;
 
     for (int r = 0; r < w->ranks; r++)
-        if (missed(w, r) && (first < 0 || w->lost_at[r] < w->lost_at[first]))
-            first = r;
-    return began != 0 && first >= 0 && now - began >= FFI_LIVENESS_END_MS &&
-                   now - w->lost_at[first] >= FFI_LIVENESS_LEAVE_MS
-               ? first
+        if (missed(w, r) && (worst < 0 || is_worse(w, r, worst)))
+            worst = r;
+    return began != 0 && worst >= 0 && now - began >= FFI_LIVENESS_END_MS &&
+                   now - w->lost_at[worst] >= FFI_LIVENESS_LEAVE_MS
+               ? worst
                : -1;
 }
 

@@ -68,7 +68,8 @@ SYMTUNER_FFI_API int symtuner_ffi_give_up(void *ticket, char *why, size_t why_si
 SYMTUNER_FFI_API struct XLA_FFI_Error *symtuner_ffi_probe(struct XLA_FFI_CallFrame *frame);
 SYMTUNER_FFI_API int symtuner_ffi_probed(void);
 
-/* Watch this group for ranks whose process ends. ${pids}[i] is rank i's process. */
+/* Watch this group for ranks whose process ends. ${pids}[i] is rank i's process. A watch does not
+ * know goodbyes that came before it. */
 SYMTUNER_FFI_API int symtuner_ffi_watch(const int64_t *ids, int ranks, const int *pids, char *why,
                                         size_t why_size);
 

@@ -364,14 +364,16 @@ def open_across(devices: Sequence[Any], timeout_ms: int, xla: bool) -> None:
     finally:
         opener.end()
     _talks.append(talk)
-    talk.listener.start()
-    if len({f[2] for f in facts}) == 1:
-        try:
+    try:
+        if len({f[2] for f in facts}) == 1:
             load().call(
                 "watch",
                 c_ids,
                 ctypes.c_int(ranks),
                 (ctypes.c_int * ranks)(*[int(f[1]) for f in facts]),
             )
-        except SymtunerError as e:
-            print(f"symtuner: {e}", file=sys.stderr)
+    except SymtunerError as e:
+        print(f"symtuner: {e}", file=sys.stderr)
+    finally:
+        # after the watch, which would take a goodbye that it has not heard for a death without one
+        talk.listener.start()

@@ -209,6 +209,23 @@ static void left_and_lost(void)
     say("not ended by the watch");
 }
 
+/* Rank 1 left in order and never came to JAX's shutdown, and rank 2 died after we had closed the
+ * group. JAX waits for both; the one without a goodbye is named, though it went later. */
+static void one_left_another_lost_late(void)
+{
+    char why[256];
+
+    open_group();
+    hear(1);
+    lose(1);
+    close_group();
+    lose(2);
+    sleep_ms(FFI_LIVENESS_END_MS);
+    symtuner_ffi_waiting(now_ms(), why, sizeof why);
+    sleep_ms(FFI_LIVENESS_LEAVE_MS + 1000);
+    say("not ended by the watch");
+}
+
 /* Rank 2 ended after JAX had stopped waiting. */
 static void lost_after_the_wait(void)
 {
@@ -381,6 +398,8 @@ static const struct {
     {"lost before the close", lost_before_close, FFI_LIVENESS_EXIT, GONE(2)},
     {"lost after the close", lost_after_close, 0, ""},
     {"left, and lost while JAX waits", left_and_lost, FFI_LIVENESS_EXIT, GONE(2)},
+    {"one left, another lost after the close", one_left_another_lost_late, FFI_LIVENESS_EXIT,
+     GONE(2)},
     {"lost after JAX waited", lost_after_the_wait, 0, ""},
     {"a goodbye slower than the end", slow_goodbye, 0, ""},
     {"lost late in the end", lost_late_in_the_end, FFI_LIVENESS_EXIT, GONE(2)},

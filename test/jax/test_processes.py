@@ -9,6 +9,7 @@ of the CASES. The parent compares what they print and how they end.
 import ctypes
 import io
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -22,8 +23,8 @@ from types import SimpleNamespace
 class Device:  # what _groups reads of a JAX device
     platform = "gpu"
 
-    def __init__(self, process):
-        self.id, self.process_index, self.local_hardware_id = 10 + process, process, 0
+    def __init__(self, process, id=None):
+        self.id, self.process_index, self.local_hardware_id = id or 10 + process, process, 0
 
 
 def lower(devices, shape=None, names=("i",), axes=("i",)):
@@ -78,9 +79,7 @@ def lower_square(devices, rank):
 
 def lower_local(devices, rank):
     """The groups are within the processes, and those of rank 1 cannot be opened."""
-    both = [Device(rank) for rank in (0, 0, 1, 1)]
-    for number, device in enumerate(both):
-        device.id = 20 + number
+    both = [Device(number // 2, 20 + number) for number in range(4)]
     if rank == 1:
         set_env("FAKE_AR_FAIL", "create")
     print(*lower(both, axes=("tp",), **SQUARE), flush=True)
@@ -117,6 +116,15 @@ def set_env(name, value):
         ctypes.CDLL(None).unsetenv(name.encode())
     else:
         ctypes.CDLL(None).setenv(name.encode(), value.encode(), 1)
+
+
+def one_dies(client, me):
+    """Kill this process if ``me``; else wait until that one has ended, and raise an error."""
+    if me:
+        client.key_value_set("dies", str(os.getpid()))
+        os.kill(os.getpid(), 9)
+    select.select([os.pidfd_open(int(client.blocking_key_value_get("dies", 60000)))], [], [])
+    raise RuntimeError("the others have noticed")
 
 
 def left_over():
@@ -313,6 +321,9 @@ def child(case, rank, ranks, port):
         return lower_twice(devices)
     if case == "otherwise" and rank == 1:
         os.environ["SYMTUNER_JAX_COMMAND_BUFFERS"] = "1"
+    if case == "second" and rank == 0:  # rank 1 has left before rank 0 watches it
+        slow = _library.load()
+        slow.call = lambda name, *a: (time.sleep(name == "watch"), type(slow).call(slow, name, *a))
     if case in LATE:
         jax.process_index(), _library.load()  # the first time these wait for all ranks
         return LATE[case](devices, rank)
@@ -347,19 +358,14 @@ def child(case, rank, ranks, port):
             os._exit(0)
         time.sleep(30)
     if case == "idle":  # only jax.distributed waits for the dead rank
-        if rank == 1:
-            os.kill(os.getpid(), 9)
-        time.sleep(1)
-        raise RuntimeError("rank 0 has noticed")
+        one_dies(_processes._client(), rank == 1)
     if case == "second":  # one rank leaves in order, another is killed
         if rank == 1:
             symtuner.close()
             os._exit(0)
-        time.sleep(1)
-        if rank == 2:
-            os.kill(os.getpid(), 9)
-        time.sleep(1)
-        raise RuntimeError("the others have noticed")
+        talk = _processes._talks[0]
+        talk.client.blocking_key_value_get(f"{talk.key}/left/0", 60000)
+        one_dies(talk.client, rank == 2)
     if case == "late" and rank == 2:  # rank 2 is killed while the others wait in jax.distributed
         symtuner.close()
         time.sleep(3)
@@ -368,10 +374,7 @@ def child(case, rank, ranks, port):
         if rank == 3:
             _library.load()._c.test_touch()
             time.sleep(30)
-        time.sleep(rank != 1)
-    if case == "apart":
-        time.sleep(rank)
-    print("end", flush=True)
+    time.sleep({"cascade": rank != 1, "apart": rank}.get(case, 0))
 
 
 # case: for each rank SYMTUNER_JAX_COMM, and whether XLA offers its communicators there
@@ -436,10 +439,10 @@ CASES = {
     "kill": ((71, -9), "rank 1 is gone while rank 0 waits for it"),
     "hosts": ((0, -9), "not ended"),  # rank 1's pid means nothing on rank 0's host
     "apart": ((0, 0, 0, 0), "rank=0 ranks=4 gpu=0 comm=own-nccl"),
-    "second": ((71, 0, -9, None), "symtuner: rank 2 is gone. This process began to end 15 s ago"),
+    "second": ((71, 0, -9, None), "symtuner: rank 2 is gone. This process began to end 1"),
     "late": ((71, None, -9, None), "symtuner: rank 2 is gone. This process "),
     "cascade": ((71, 71, None, 71), "symtuner: rank 3 is gone. This process "),
-    "idle": ((71, -9), "symtuner: rank 1 is gone. This process began to end 15 s ago"),
+    "idle": ((71, -9), "symtuner: rank 1 is gone. This process began to end 1"),
     "leave": (
         (71, None),
         "rank 1 has closed the group or raised an exception while rank 0 waits for it",
@@ -478,17 +481,14 @@ def run(case):
         right &= not any(bad in "".join(outs) for bad in ("symtuner: ", "Traceback"))
     if not right:
         lines = [f"FAILED: {case}: exit {got}, {time.time() - start:.1f} s"]
-        for r in range(ranks):
-            lines += [f"    {r}: {line[:200]}" for line in outs[r].splitlines()[-12:]]
+        lines += [f"    {r}: {x[:200]}" for r, out in enumerate(outs) for x in out.splitlines()[-12:]]
         print("\n".join(lines))
     return right
 
 
 def main():
-    cases = sys.argv[1:] or list(CASES)
     with ThreadPoolExecutor(4) as pool:  # they mostly sleep
-        right = list(pool.map(run, cases))
-    right = [ok or run(case) for ok, case in zip(right, cases)]  # once more, alone
+        right = list(pool.map(run, sys.argv[1:] or CASES))
     print(f"jax processes: {sum(right)} passed, {len(right) - sum(right)} failed")
     return not all(right)
 
