@@ -76,6 +76,19 @@ static int read_int(const XLA_FFI_Attrs *attrs, const char *name, int lowest, in
     return 0;
 }
 
+/* Calls of an all-reduce, the only collective that there once was, do not name it. */
+static int read_coll(const XLA_FFI_Attrs *attrs, int *coll, char *why, size_t why_size)
+{
+    for (int64_t i = 0; i < attrs->size; i++) {
+        const XLA_FFI_ByteSpan *span = attrs->names[i];
+
+        if (span != NULL && span->len == 4 && memcmp(span->ptr, "coll", 4) == 0)
+            return read_int(attrs, "coll", 0, SYMTUNER_AR_ALL_GATHER, coll, why, why_size);
+    }
+    *coll = SYMTUNER_AR_ALL_REDUCE;
+    return 0;
+}
+
 static int read_groups(const XLA_FFI_Attrs *attrs, struct ffi_call *call, char *why,
                        size_t why_size)
 {
@@ -98,12 +111,24 @@ static int read_groups(const XLA_FFI_Attrs *attrs, struct ffi_call *call, char *
     return 0;
 }
 
+/* Is the shorter buffer a rank's part of the longer one, or of an all-reduce as long? */
+static int do_fit(const struct ffi_call *call, int64_t in, int64_t out)
+{
+    int64_t shorter = call->coll == SYMTUNER_AR_ALL_GATHER ? in : out;
+    int64_t longer = call->coll == SYMTUNER_AR_ALL_GATHER ? out : in;
+
+    if (call->coll != SYMTUNER_AR_ALL_REDUCE &&
+        __builtin_mul_overflow(shorter, call->ranks, &shorter))
+        return 0;
+    return in >= 0 && out >= 0 && shorter == longer;
+}
+
 static int read_buffers(const XLA_FFI_CallFrame *frame, struct ffi_call *call, char *why,
                         size_t why_size)
 {
     const XLA_FFI_Buffer *in, *out;
     const struct hlo_type *type;
-    int64_t count;
+    int64_t count, most;
 
     if (frame->args.size != 1 || frame->rets.size != 1 || frame->args.args == NULL ||
         frame->rets.rets == NULL || frame->args.types == NULL || frame->rets.types == NULL) {
@@ -125,12 +150,23 @@ static int read_buffers(const XLA_FFI_CallFrame *frame, struct ffi_call *call, c
         return -1;
     }
     count = count_elements(in);
-    if (out->dtype != in->dtype || count < 0 || count_elements(out) != count) {
-        snprintf(why, why_size, "operand and result differ in type or shape, or have no valid one");
+    most = count_elements(out);
+    if (out->dtype != in->dtype || !do_fit(call, count, most)) {
+        snprintf(why, why_size,
+                 call->coll == SYMTUNER_AR_ALL_REDUCE
+                     ? "operand and result differ in type or shape, or have no valid one"
+                     : "operand and result differ in type, or one is not the parts of %d ranks",
+                 call->ranks);
         return -1;
     }
-    if (count > INT64_MAX / 64) {
-        snprintf(why, why_size, "%lld elements are too many", (long long)count);
+    if (count > most) {
+        int64_t longer = count;
+
+        count = most;
+        most = longer;
+    }
+    if (most > INT64_MAX / 64) {
+        snprintf(why, why_size, "%lld elements are too many", (long long)most);
         return -1;
     }
     if (type->parts == 2 && call->op != OP_SUM && call->op != OP_AVG) {
@@ -144,7 +180,7 @@ static int read_buffers(const XLA_FFI_CallFrame *frame, struct ffi_call *call, c
     call->send = in->data;
     call->recv = out->data;
     call->count = (size_t)count * (size_t)type->parts;
-    call->bytes = (size_t)count * (size_t)type->size;
+    call->bytes = (size_t)most * (size_t)type->size;
     call->dtype = type->nccl;
     return 0;
 }
@@ -191,6 +227,7 @@ int ffi_frame_read(const XLA_FFI_CallFrame *frame, struct ffi_call *call, char *
 
     memset(call, 0, sizeof *call);
     if (check_attributes(attrs, why, why_size) != 0 ||
+        read_coll(attrs, &call->coll, why, why_size) != 0 ||
         read_int(attrs, "op", 0, OPS - 1, &call->op, why, why_size) != 0 ||
         read_groups(attrs, call, why, why_size) != 0 ||
         read_buffers(frame, call, why, why_size) != 0)

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "jax/library.h"
 #include "xla/ffi/api/c_api.h"
 
 /* The oldest FFI API that has everything that our handlers use. They report this version, since a
@@ -19,12 +20,13 @@
 #define FFI_MINOR 3
 
 struct ffi_call {
+    int coll; /* enum symtuner_ar_coll */
     const void *send;
     void *recv;
-    size_t count; /* of NCCL's elements: a complex number counts as two */
-    size_t bytes;
-    int dtype; /* ncclDataType_t */
-    int op;    /* ncclRedOp_t */
+    size_t count; /* of NCCL's elements in the shorter buffer: a complex number counts as two */
+    size_t bytes; /* of the longer buffer */
+    int dtype;    /* ncclDataType_t */
+    int op;       /* ncclRedOp_t; an all-gather has none */
     const int64_t *groups;
     int rows, ranks;
 };

@@ -100,10 +100,12 @@ static XLA_FFI_Error *read_job(const XLA_FFI_CallFrame *frame, struct job *j)
 
 /* May the ranks of this call exchange addresses? The answer is the same on all ranks, because it
  * depends on sizes and settings only. It is no if XLA may record the call: the recording would keep
- * addresses of other ranks' buffers, which may change before a replay. */
+ * addresses of other ranks' buffers, which may change before a replay. Only an all-reduce can be
+ * told all addresses. */
 static int may_exchange(const struct job *j)
 {
-    return j->member->exchange != NULL && j->call.bytes >= zero_copy_from && !j->recordable;
+    return j->member->exchange != NULL && j->call.bytes >= zero_copy_from && !j->recordable &&
+           j->call.coll == SYMTUNER_AR_ALL_REDUCE;
 }
 
 /* Get XLA's communicator, and make the member's handle on it if it is the first one or a new one.
@@ -213,9 +215,27 @@ static void count(struct ffi_member *member, const struct ffi_call *call, int ze
     __atomic_store_n(&member->minor, minor, __ATOMIC_RELAXED);
 }
 
-static XLA_FFI_Error *execute(const struct job *j, const XLA_FFI_Api *api)
+/* Start the kernels. ${site}: all ranks' buffers, or NULL if they are not known. */
+static int launch(const struct job *j, const struct ffi_site *site)
 {
     const struct ffi_ar *ar = ffi_ar_get();
+    const struct ffi_call *call = &j->call;
+    ffi_handle *handle = j->member->handle;
+
+    if (call->coll == SYMTUNER_AR_ALL_GATHER)
+        return ar->all_gather(call->send, call->recv, call->count, call->dtype, handle, j->stream);
+    if (call->coll == SYMTUNER_AR_REDUCE_SCATTER)
+        return ar->reduce_scatter(call->send, call->recv, call->count, call->dtype, call->op,
+                                  handle, j->stream);
+    if (site != NULL)
+        return ar->all_reduce_at(site->sends, site->recvs, call->count, call->dtype, call->op,
+                                 handle, j->stream);
+    return ar->all_reduce(call->send, call->recv, call->count, call->dtype, call->op, handle,
+                          j->stream);
+}
+
+static XLA_FFI_Error *execute(const struct job *j, const XLA_FFI_Api *api)
+{
     struct ffi_member *member = j->member;
     const struct ffi_site *site = NULL;
     XLA_FFI_Error *error = look_for_absent(member, api);
@@ -230,19 +250,14 @@ static XLA_FFI_Error *execute(const struct job *j, const XLA_FFI_Api *api)
     pthread_mutex_lock(&member->lock);
     if (may_exchange(j))
         site = ffi_exchange_look(member->exchange, j->run, member->me, &j->offer, &member->found);
-    if (site != NULL)
-        result = ar->all_reduce_at(site->sends, site->recvs, j->call.count, j->call.dtype,
-                                   j->call.op, member->handle, j->stream);
-    else
-        result = ar->all_reduce(j->call.send, j->call.recv, j->call.count, j->call.dtype,
-                                j->call.op, member->handle, j->stream);
+    result = launch(j, site);
     if (result == 0)
         count(member, &j->call, site != NULL, api->api_version.minor_version);
     if (result == 0 && member->across && !j->recordable)
         ffi_liveness_mark(member, j->stream);
     if (result != 0)
         snprintf(why, sizeof why, "rank %d of %d on GPU %d: %s", member->me, member->ranks,
-                 j->ordinal, ar->error(member->handle));
+                 j->ordinal, ffi_ar_get()->error(member->handle));
     pthread_mutex_unlock(&member->lock);
     return result == 0 ? NULL : fail(api, XLA_FFI_Error_Code_INTERNAL, why);
 }

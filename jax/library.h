@@ -21,6 +21,8 @@ typedef symtuner_ar ffi_handle;
     X(reserve)                                                                                     \
     X(all_reduce)                                                                                  \
     X(all_reduce_at)                                                                               \
+    X(reduce_scatter)                                                                              \
+    X(all_gather)                                                                                  \
     X(query)                                                                                       \
     X(describe)                                                                                    \
     X(status)                                                                                      \

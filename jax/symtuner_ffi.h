@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * symtuner_ffi.h - libsymtuner_ffi.so: the all-reduce of libsymtuner_ar.so as an XLA custom call.
+ * symtuner_ffi.h - libsymtuner_ffi.so: the collectives of libsymtuner_ar.so as XLA custom calls.
  *
  * The Python package symtuner (jax/symtuner) calls these functions by ctypes. Those that return an
  * int return 0, or -1 with one sentence in ${why}, unless they say otherwise.
@@ -16,7 +16,9 @@
 struct XLA_FFI_CallFrame;
 
 /* The handler, with one operand and one result. Its attributes are "op" (int32, an ncclRedOp_t),
- * "ranks" (int32) and "groups" (int64 array: rows of ${ranks} JAX device ids). */
+ * "ranks" (int32), "groups" (int64 array: rows of ${ranks} JAX device ids), and "coll" (int32, an
+ * enum symtuner_ar_coll; without it the call is an all-reduce). The ranks of a reduce-scatter and
+ * of an all-gather are in the order of the row. */
 SYMTUNER_FFI_API struct XLA_FFI_Error *symtuner_ffi_all_reduce(struct XLA_FFI_CallFrame *frame);
 
 /* The handler for calls that XLA may record into command buffers (CUDA graphs). Such calls never

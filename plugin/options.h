@@ -52,8 +52,8 @@ typedef const char *st_text_option;
       "describe the box instead of looking: \"gpu=NVIDIA H200; gpus=2; links=nvlink; "             \
       "multicast=no\"")                                                                            \
     X(st_text_option, only, "SYMTUNER_ONLY", "allreduce", "text",                                  \
-      "drop-in: the collectives that may run on our kernels, as allreduce,reducescatter,"          \
-      "allgather; the kernels of the other two have not run on GPUs yet")                          \
+      "drop-in, JAX package: the collectives that may run on our kernels, as "                     \
+      "allreduce,reducescatter,allgather; the kernels of the other two have not run on GPUs yet")  \
     X(st_text_option, max_bytes, "SYMTUNER_MAX_BYTES", "4194304", "text",                          \
       "drop-in: longer calls stay NCCL's, because beside GEMMs our kernels for them were slower")  \
     X(st_text_option, verify, "SYMTUNER_VERIFY", "0", "text",                                      \

@@ -9,22 +9,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER }; /* enum symtuner_ar_coll */
+
 /* ---- the collectives ------------------------------------------------------------------------ */
 typedef const char *judge(const struct hlo_module *module,
                           const struct hlo_computation *computation,
                           const struct hlo_instruction *in, struct hlo_call *call);
-static judge judge_all_reduce;
+static judge judge_all_reduce, judge_reduce_scatter, judge_all_gather;
 
 static const struct kind {
     const char *opcode;
+    int coll;        /* enum symtuner_ar_coll */
     judge *judge;    /* NULL: all stay XLA's */
     const char *why; /* and this is why */
 } kinds[] = {
-    {"all-reduce", judge_all_reduce, NULL},
-    {"all-reduce-start", NULL, "XLA runs it beside other work"},
-    {"all-gather", NULL, "symtuner replaces no all-gather yet"},
-    {"all-gather-start", NULL, "XLA runs it beside other work"},
-    {"reduce-scatter", NULL, "symtuner replaces no reduce-scatter yet"},
+    {"all-reduce", ALL_REDUCE, judge_all_reduce, NULL},
+    {"all-reduce-start", ALL_REDUCE, NULL, "XLA runs it beside other work"},
+    {"reduce-scatter", REDUCE_SCATTER, judge_reduce_scatter, NULL},
+    {"all-gather", ALL_GATHER, judge_all_gather, NULL},
+    {"all-gather-start", ALL_GATHER, NULL, "XLA runs it beside other work"},
 };
 
 static const struct kind *find_kind(const struct hlo_instruction *in)
@@ -67,12 +70,12 @@ static int has_wishes(struct hlo_bytes rest)
     return 0;
 }
 
-static const char *judge_all_reduce(const struct hlo_module *module,
-                                    const struct hlo_computation *computation,
-                                    const struct hlo_instruction *in, struct hlo_call *call)
+/* What all collectives must be; the shapes of result and operand. */
+static const char *judge_any(const struct hlo_module *module,
+                             const struct hlo_computation *computation,
+                             const struct hlo_instruction *in, struct hlo_call *call,
+                             struct hlo_shape *result, struct hlo_shape *input)
 {
-    const struct hlo_instruction *operand;
-    struct hlo_shape result, input;
     const char *why;
 
     if (in->newer)
@@ -83,22 +86,90 @@ static const char *judge_all_reduce(const struct hlo_module *module,
         return "it constrains its layout";
     if (has_wishes(in->attributes))
         return "it has frontend attributes, which may say how to run it";
-    if (in->called_count != 1)
-        return "it does not name its reduction";
-    why = hlo_shape_read(in->shape, &result);
-    if (why != NULL)
-        return why;
-    operand = hlo_instruction_find(module, computation, in->operands[0]);
-    if (operand == NULL || hlo_shape_read(operand->shape, &input) != NULL ||
-        !hlo_shape_same(&result, &input))
-        return "its operand has another shape or layout";
-    call->bytes = result.bytes;
-    why = hlo_reduction_read(module, in->called, result.type, &call->op);
-    if (why != NULL)
-        return why;
     if (computation->is_fusion)
         return "it is part of a fusion";
-    return is_async(module, computation) ? "XLA runs it beside other work" : NULL;
+    if (is_async(module, computation))
+        return "XLA runs it beside other work";
+    why = hlo_shape_read(in->shape, result);
+    if (why != NULL)
+        return why;
+    call->operand = hlo_instruction_find(module, computation, in->operands[0]);
+    if (call->operand == NULL || hlo_shape_read(call->operand->shape, input) != NULL)
+        return "its operand has another layout";
+    call->bytes = input->bytes;
+    return NULL;
+}
+
+static const char *judge_reduction(const struct hlo_module *module,
+                                   const struct hlo_instruction *in, const struct hlo_type *type,
+                                   int *op)
+{
+    return in->called_count == 1 ? hlo_reduction_read(module, in->called, type, op)
+                                 : "it does not name its reduction";
+}
+
+static const char *judge_all_reduce(const struct hlo_module *module,
+                                    const struct hlo_computation *computation,
+                                    const struct hlo_instruction *in, struct hlo_call *call)
+{
+    struct hlo_shape result, input;
+    const char *why = judge_any(module, computation, in, call, &result, &input);
+
+    if (why == NULL && !hlo_shape_same(&result, &input))
+        why = "its operand has another shape";
+    return why != NULL ? why : judge_reduction(module, in, result.type, &call->op);
+}
+
+/* A rank's part is one piece of memory only if the dimension that is cut comes first, but for
+ * dimensions of size 1. For any other XLA copies, and chooses layouts for it. */
+static const char *judge_cut(const struct hlo_instruction *in, const struct hlo_shape *longer,
+                             const struct hlo_shape *shorter, int64_t *parts)
+{
+    struct hlo_shape one = *shorter;
+    int d = (int)in->dimension;
+
+    if (in->dimension_count != 1 || in->dimension < 0 || in->dimension >= longer->rank ||
+        shorter->rank != longer->rank || shorter->dimensions[d] < 1)
+        return "its dimension is not one of its shape";
+    *parts = longer->dimensions[d] / shorter->dimensions[d];
+    one.dimensions[d] = longer->dimensions[d];
+    if (!hlo_shape_same(&one, longer) || *parts * shorter->dimensions[d] != longer->dimensions[d])
+        return "its operand has another shape";
+    for (int i = 0; i < d; i++)
+        if (longer->dimensions[i] != 1)
+            return "it cuts another dimension than the first, which takes a copy";
+    return NULL;
+}
+
+static const char *judge_reduce_scatter(const struct hlo_module *module,
+                                        const struct hlo_computation *computation,
+                                        const struct hlo_instruction *in, struct hlo_call *call)
+{
+    struct hlo_shape result, input;
+    const char *why = judge_any(module, computation, in, call, &result, &input);
+
+    if (why == NULL)
+        why = judge_cut(in, &input, &result, &call->parts);
+    return why != NULL ? why : judge_reduction(module, in, result.type, &call->op);
+}
+
+static const char *judge_all_gather(const struct hlo_module *module,
+                                    const struct hlo_computation *computation,
+                                    const struct hlo_instruction *in, struct hlo_call *call)
+{
+    struct hlo_shape result, input;
+    const char *why = judge_any(module, computation, in, call, &result, &input);
+
+    return why != NULL ? why : judge_cut(in, &result, &input, &call->parts);
+}
+
+/* In a reduce-scatter and an all-gather each rank has a place. */
+static const char *judge_places(const struct hlo_call *call)
+{
+    if (call->parts != call->groups.ranks)
+        return "it has not one part for each rank";
+    return call->groups.in_order ? NULL
+                                 : "the ranks of its groups are not in the order of device ids";
 }
 
 void hlo_call_judge(const struct hlo_module *module, const struct hlo_computation *computation,
@@ -109,11 +180,14 @@ void hlo_call_judge(const struct hlo_module *module, const struct hlo_computatio
 
     memset(call, 0, sizeof *call);
     call->in = in;
+    call->coll = kind->coll;
     call->why = kind->judge != NULL ? kind->judge(module, computation, in, call) : kind->why;
     if (call->why == NULL)
         call->why = no_devices;
     if (call->why == NULL)
         call->why = hlo_groups_read(in, devices, &call->groups);
+    if (call->why == NULL && call->coll != ALL_REDUCE)
+        call->why = judge_places(call);
 }
 
 /* ---- the call ------------------------------------------------------------------------------- */
@@ -121,6 +195,7 @@ static int is_dropped(uint32_t number)
 {
     static const uint32_t dropped[] = {
         HLO_INSTRUCTION_OPCODE,
+        HLO_INSTRUCTION_DIMENSIONS,
         HLO_INSTRUCTION_CHANNEL_ID,
         HLO_INSTRUCTION_CALLED_COMPUTATION_IDS,
         HLO_INSTRUCTION_BACKEND_CONFIG,
@@ -160,6 +235,10 @@ static void put_attributes(struct hlo_out *out, const struct hlo_call *call, int
     char text[64];
 
     hlo_put_text(out, "{");
+    if (call->coll != ALL_REDUCE) {
+        snprintf(text, sizeof text, "coll = %d : i32, ", call->coll);
+        hlo_put_text(out, text);
+    }
     if (flat) {
         put_ids(out, "flat", groups->places, groups->rows * groups->ranks);
         hlo_put_text(out, ", ");
@@ -189,7 +268,7 @@ void hlo_call_put(const struct hlo_call *call, const char *target, int flat, str
     hlo_put_bytes_field(out, HLO_INSTRUCTION_BACKEND_CONFIG,
                         (struct hlo_bytes){attributes.at, attributes.size});
     hlo_put_int_field(out, HLO_INSTRUCTION_CONSTRAIN_LAYOUT, 1);
-    hlo_put_bytes_field(out, HLO_INSTRUCTION_OPERAND_SHAPES_WITH_LAYOUT, call->in->shape);
+    hlo_put_bytes_field(out, HLO_INSTRUCTION_OPERAND_SHAPES_WITH_LAYOUT, call->operand->shape);
     hlo_put_int_field(out, HLO_INSTRUCTION_CUSTOM_CALL_API_VERSION, HLO_API_VERSION_TYPED_FFI);
     out->failed |= attributes.failed;
     free(attributes.at);

@@ -12,8 +12,10 @@ static const char no_memory[] = "memory is short";
 #define NOBODY (-1)
 
 struct forms {
-    int64_t *group;
+    int64_t *group, *order;
     int64_t count, next; /* ${next}: the number of the next group of a list */
+    int64_t joined;      /* how many ids are in a group so far */
+    int disordered;      /* the order in which they joined is not that of the groups */
 };
 
 static const char *join(struct forms *forms, int64_t id, int64_t group)
@@ -21,6 +23,7 @@ static const char *join(struct forms *forms, int64_t id, int64_t group)
     if (id < 0 || id >= forms->count || forms->group[id] != NOBODY)
         return not_once;
     forms->group[id] = group;
+    forms->order[id] = ++forms->joined;
     return NULL;
 }
 
@@ -137,6 +140,8 @@ struct mesh {
     struct hlo_numbers sizes; /* of the axes */
     int64_t *ids;             /* [position]: the id there */
     int64_t *group;           /* [position]: the first position of its group */
+    int64_t last;             /* step of the last axis; 0: none yet */
+    int disordered;           /* an axis came before one that counts slower */
 };
 
 static const char *read_axis(struct mesh *mesh, struct hlo_bytes rest)
@@ -258,6 +263,8 @@ static const char *read_axis_ref(struct mesh *mesh, struct hlo_bytes rest, int64
         return no_message;
     after = mesh->sizes.at[axis] / product;
     step = after * stride;
+    mesh->disordered |= mesh->last != 0 && step >= mesh->last;
+    mesh->last = step;
     for (int64_t i = 0; i < count; i++)
         mesh->group[i] -= mesh->group[i] / step % size * step;
     return NULL;
@@ -288,6 +295,7 @@ static const char *read_mesh_axes(struct forms *forms, struct hlo_bytes rest)
         why = no_message;
     for (int64_t i = 0; why == NULL && i < forms->count; i++)
         why = join(forms, mesh.ids[i], mesh.group[i]);
+    forms->disordered |= mesh.disordered;
     free(mesh.sizes.at);
     free(mesh.ids);
     free(mesh.group);
@@ -305,23 +313,25 @@ static const struct {
     {HLO_INSTRUCTION_MESH_AXES_REPLICA_GROUP_LIST, read_mesh_axes},
 };
 
-const char *hlo_forms_read(const struct hlo_instruction *in, int64_t *group, int64_t count)
+const char *hlo_forms_read(const struct hlo_instruction *in, int64_t *group, int64_t *order,
+                           int64_t count)
 {
-    struct forms forms = {group, count, 0};
+    struct forms forms = {.group = group, .order = order, .count = count};
     struct hlo_bytes rest = in->body;
     struct hlo_field field;
     const char *why = NULL;
-    int64_t joined = 0;
 
-    for (int64_t i = 0; i < count; i++)
+    for (int64_t i = 0; i < count; i++) {
         group[i] = NOBODY;
+        order[i] = i; /* if there are no groups */
+    }
     while (why == NULL && hlo_next(&rest, &field) == 1)
         for (size_t i = 0; why == NULL && i < sizeof readers / sizeof readers[0]; i++)
             if (field.number == readers[i].field)
                 why = field.type == HLO_BYTES ? readers[i].read(&forms, field.bytes) : no_message;
-    for (int64_t i = 0; i < count; i++)
-        joined += group[i] != NOBODY;
-    if (joined == 0) /* without groups all ids are in one, of whatever number */
+    for (int64_t i = 0; forms.disordered && i < count; i++)
+        order[i] = 0;
+    if (forms.joined == 0) /* without groups all ids are in one, of whatever number */
         return why;
-    return why != NULL || joined == count ? why : not_once;
+    return why != NULL || forms.joined == count ? why : not_once;
 }

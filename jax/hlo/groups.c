@@ -93,7 +93,7 @@ void hlo_devices_free(struct hlo_devices *devices)
 
 /* ---- groups --------------------------------------------------------------------------------- */
 struct seat {
-    int64_t group, device, place;
+    int64_t group, device, place, order;
 };
 
 static int compare_seats(const void *a, const void *b)
@@ -128,11 +128,15 @@ static const char *arrange(struct seat *seats, int64_t count, struct hlo_groups 
     qsort(seats, (size_t)count, sizeof *seats, compare_seats);
     groups->ranks = (int)ranks;
     groups->rows = (int)(count / ranks);
+    groups->in_order = 1;
+    for (int64_t i = 0; i < count; i++)
+        if (i % ranks != 0 && seats[i].order <= seats[i - 1].order)
+            groups->in_order = 0;
     return NULL;
 }
 
-static const char *seat_all(const int64_t *group, int by_place, const struct hlo_devices *devices,
-                            struct hlo_groups *groups)
+static const char *seat_all(const int64_t *group, const int64_t *order, int by_place,
+                            const struct hlo_devices *devices, struct hlo_groups *groups)
 {
     int64_t count = devices->replicas * devices->partitions;
     struct seat *seats = malloc((size_t)count * sizeof *seats);
@@ -141,9 +145,11 @@ static const char *seat_all(const int64_t *group, int by_place, const struct hlo
     groups->ids = malloc((size_t)count * sizeof *groups->ids);
     groups->places = malloc((size_t)count * sizeof *groups->places);
     if (seats != NULL && groups->ids != NULL && groups->places != NULL) {
-        for (int64_t i = 0; i < count; i++)
-            seats[i] =
-                (struct seat){group[by_place ? i : i / devices->partitions], devices->ids[i], i};
+        for (int64_t i = 0; i < count; i++) {
+            int64_t id = by_place ? i : i / devices->partitions;
+
+            seats[i] = (struct seat){group[id], devices->ids[i], i, by_place ? order[id] : 0};
+        }
         why = arrange(seats, count, groups);
         for (int64_t i = 0; why == NULL && i < count; i++) {
             groups->ids[i] = seats[i].device;
@@ -154,27 +160,28 @@ static const char *seat_all(const int64_t *group, int by_place, const struct hlo
     return why;
 }
 
-/* The groups of an all-reduce name places if it uses global device ids; else they name replicas,
- * and a group has all partitions of its replicas (CollectiveOpGroupMode of xla_data.proto). Without
- * a channel each partition would have groups of its own. */
+/* The groups of a collective name places if it uses global device ids; else they name replicas, and
+ * a group has all partitions of its replicas (CollectiveOpGroupMode of xla_data.proto), in an order
+ * that we do not need to know. Without a channel each partition would have groups of its own. */
 const char *hlo_groups_read(const struct hlo_instruction *in, const struct hlo_devices *devices,
                             struct hlo_groups *groups)
 {
     int by_place = in->global_ids;
     int64_t count = by_place ? devices->replicas * devices->partitions : devices->replicas;
-    int64_t *group;
-    const char *why;
+    int64_t *group, *order;
+    const char *why = no_memory;
 
     memset(groups, 0, sizeof *groups);
     if (in->channel <= 0)
         return "it has no channel id, as those of jax.pmap";
     group = malloc((size_t)count * sizeof *group);
-    if (group == NULL)
-        return no_memory;
-    why = hlo_forms_read(in, group, count);
+    order = malloc((size_t)count * sizeof *order);
+    if (group != NULL && order != NULL)
+        why = hlo_forms_read(in, group, order, count);
     if (why == NULL)
-        why = seat_all(group, by_place, devices, groups);
+        why = seat_all(group, order, by_place, devices, groups);
     free(group);
+    free(order);
     return why;
 }
 

@@ -4,8 +4,9 @@
  *
  * A program runs on replicas x partitions places, and place replica * partitions + partition is the
  * device that the module's device assignment names. A collective names replicas or places, in one
- * of several forms. The order within a group means nothing to an all-reduce, so we sort it; an
- * all-gather or reduce-scatter will need the order that the instruction gives.
+ * of several forms. We sort each group by the ids: its order means nothing to an all-reduce. An
+ * all-gather or reduce-scatter can be replaced only if that is the order which the instruction
+ * gives.
  */
 #ifndef HLO_GROUPS_H_
 #define HLO_GROUPS_H_
@@ -23,6 +24,7 @@ struct hlo_devices {
 struct hlo_groups {
     int64_t *ids, *places; /* ${rows} rows of ${ranks}, sorted by the devices' ids */
     int rows, ranks;
+    int in_order; /* the instruction lists each group in this order, too */
 };
 
 /* Read a DeviceAssignmentProto. Returns NULL, or why it cannot be used. */
@@ -35,7 +37,10 @@ const char *hlo_groups_read(const struct hlo_instruction *in, const struct hlo_d
 void hlo_groups_free(struct hlo_groups *groups);
 
 /* forms.c: set ${group}[id] to a number that all members of id's group share, for ids from 0 to
- * ${count} - 1. Returns NULL, or why the groups cannot be read or do not have each id once. */
-const char *hlo_forms_read(const struct hlo_instruction *in, int64_t *group, int64_t count);
+ * ${count} - 1. Within a group ${order} grows in the order of the instruction; it is 0 for all ids
+ * if that order is not understood. Returns NULL, or why the groups cannot be read or do not have
+ * each id once. */
+const char *hlo_forms_read(const struct hlo_instruction *in, int64_t *group, int64_t *order,
+                           int64_t count);
 
 #endif

@@ -101,6 +101,7 @@ int symtuner_ffi_hlo_call(const struct symtuner_hlo *hlo, int i, struct symtuner
     hlo_source_line(&hlo->module, from->in, call->where, sizeof call->where);
     snprintf(call->why, sizeof call->why, "%s", from->why != NULL ? from->why : "");
     call->bytes = from->bytes;
+    call->coll = from->coll;
     call->op = from->op;
     call->rows = from->groups.rows;
     call->ranks = from->groups.ranks;

@@ -23,6 +23,7 @@ struct symtuner_hlo_call {
     /* why it stays XLA's; "" if it can be replaced, and then all that follows is set */
     char why[128];
     int64_t bytes; /* of the operand, on each rank */
+    int32_t coll;  /* enum symtuner_ar_coll; set even if it stays XLA's */
     int32_t op;    /* ncclRedOp_t */
     int32_t rows, ranks;
     const int64_t *groups; /* ${rows} rows of ${ranks} device ids */

@@ -77,6 +77,8 @@ static int read_instruction_field(const struct hlo_field *field, struct hlo_inst
         break;
     case HLO_INSTRUCTION_OPERAND_IDS:
         return read_ids(field, in->operands, 2, &in->operand_count);
+    case HLO_INSTRUCTION_DIMENSIONS:
+        return read_ids(field, &in->dimension, 1, &in->dimension_count);
     case HLO_INSTRUCTION_CALLED_COMPUTATION_IDS:
         return read_ids(field, &in->called, 1, &in->called_count);
     default:

@@ -13,8 +13,8 @@ struct hlo_instruction {
     struct hlo_bytes body;
     struct hlo_bytes name, opcode, shape, metadata, attributes, target;
     int64_t id, channel, parameter;
-    int64_t operands[2], called; /* the first ones */
-    size_t operand_count, called_count;
+    int64_t operands[2], called, dimension; /* the first ones */
+    size_t operand_count, called_count, dimension_count;
     int global_ids, constrains_layout;
     int newer; /* it has a field that we know nothing about */
 };

@@ -21,7 +21,7 @@ from jax import lax
 
 from . import _lowering, _say, _xla
 from ._groups import open_rows, spans_processes
-from ._library import SymtunerError, load
+from ._library import COLLS, SymtunerError, load
 from ._lowering import Groups
 
 OPS = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4}  # ncclRedOp_t
@@ -128,15 +128,21 @@ def _lower_lax(ctx: Any, x: Any, *, op: str, axes: Axes, groups: Groups, **_: An
     return mlir.lower_fun(reference, multiple_results=False)(ctx, x)
 
 
-def custom_call(ctx: Any, x: Any, op: str, axes: Axes, groups: Groups) -> tuple[Any, str]:
-    """Lower one reduction to our custom call. Returns the result and the name of the call's target.
-    Raises SymtunerError if the groups or the library cannot be had."""
+def custom_call(
+    ctx: Any, x: Any, op: str, axes: Axes, groups: Groups, coll: str = "all_reduce", **layouts: Any
+) -> tuple[Any, str]:
+    """Lower one collective to our custom call. ``layouts``: those of jax.ffi.ffi_lowering. Returns
+    the result and the name of the call's target. Raises SymtunerError if the groups or the library
+    cannot be had."""
     # groups before load(): the other processes learn there if this one has no library
     said, across = _open_groups(ctx, axes, groups)
     aval = ctx.avals_in[0]
     size = aval.size * aval.dtype.itemsize
-    target = load().target(size, across, "flat" in said, _lowering.compiler_options())
-    return jax.ffi.ffi_lowering(target)(ctx, x, op=np.int32(OPS[op]), **said), target
+    target = load().target(size, across, "flat" in said, _lowering.compiler_options(), coll)
+    if coll != "all_reduce":
+        said["coll"] = np.int32(list(COLLS).index(coll))
+    lower = jax.ffi.ffi_lowering(target, **layouts)
+    return lower(ctx, x, op=np.int32(OPS[op]), **said), target
 
 
 def _lower_cuda(ctx: Any, x: Any, *, op: str, axes: Axes, groups: Groups, **_: Any) -> Any:

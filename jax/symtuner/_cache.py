@@ -16,10 +16,10 @@ from jax.experimental.xla_metadata import set_xla_metadata
 import jax
 
 from . import _groups, _lowering, _say
-from ._library import TARGET, XLA, SymtunerError, load
+from ._library import COLLS, SymtunerError, load
 
 MARK = {"symtuner": "off"}  # what disabled() writes into JAX's metadata
-_CALL = re.compile(rf'custom_call_target="({TARGET}\w*)"[^\n]*')
+_CALL = re.compile(rf'custom_call_target="symtuner_(?:{"|".join(COLLS)})(_xla)?\w*"[^\n]*')
 _GROUPS = re.compile(r"groups = (?:dense<\[?|array<i64: )([-\d, ]+)")
 _RANKS = re.compile(r"ranks = (\d+)")
 _saved: dict[str, Any] = {}
@@ -60,7 +60,7 @@ def groups_in(text: str) -> list[tuple[bool, list[list[int]]]]:
             raise SymtunerError("a program of the compile cache has a call without groups")
         flat, n = [int(i) for i in ids[1].split(",")], int(ranks[1])
         rows = [flat[i : i + n] for i in range(0, len(flat), n)]
-        entry = (call[1].startswith(XLA), rows)
+        entry = (call[1] is not None, rows)
         if entry not in found:
             found.append(entry)
     return found

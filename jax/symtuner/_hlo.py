@@ -21,7 +21,7 @@ import jax
 
 from . import _cache, _xla
 from ._groups import open_rows, spans_processes
-from ._library import SymtunerError, load
+from ._library import COLLS, SymtunerError, load
 from ._say import Line
 
 # program, instruction, was it replaced, if not why, line of the user's program
@@ -43,6 +43,7 @@ class _Call(ctypes.Structure):  # struct symtuner_hlo_call of jax/hlo/hlo.h
         ("where", ctypes.c_char * 512),
         ("why", ctypes.c_char * 128),
         ("bytes", ctypes.c_int64),
+        ("coll", ctypes.c_int32),
         ("op", ctypes.c_int32),
         ("rows", ctypes.c_int32),
         ("ranks", ctypes.c_int32),
@@ -126,10 +127,13 @@ def _line(where: str) -> Line | None:
 
 def _replace(platform: str, module: _Module, number: int, call: _Call) -> str:
     """Replace a call if possible. Returns why it stays XLA's, or ""."""
+    coll = list(COLLS)[call.coll]
     try:
+        if coll not in load().only:
+            return f"SYMTUNER_ONLY does not name {COLLS[coll]}"
         ids = call.groups[: call.rows * call.ranks]
         across, xla = _open_groups(platform, ids, call.ranks)
-        target = load().target(call.bytes, across, xla, _compiler_options())
+        target = load().target(call.bytes, across, xla, _compiler_options(), coll)
     except SymtunerError as e:
         return str(e)
     return "" if module.replace(number, target, xla) else "the editor refuses to replace it"

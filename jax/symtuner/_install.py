@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""install(): psum, pmean, pmax and pmin reach our kernels, without a change to the program.
+"""install(): psum, pmean, pmax and pmin reach our kernels, without a change to the program; so do
+psum_scatter and all_gather if SYMTUNER_ONLY names them.
 
 Each of them ends in a primitive of JAX. We register a lowering rule for these primitives on CUDA,
 which comes before JAX's own rule. Where our rule does not understand all of a call, it runs JAX's
@@ -20,16 +21,30 @@ import jax
 from jax.interpreters import mlir
 
 from . import _all_reduce, _cache, _floats, _lowering, _report, _say
-from ._library import STRICT, SymtunerError, word
+from ._library import COLLS, STRICT, SymtunerError, only, word
 
-# JAX's primitives, by their names in jax._src.lax.parallel; the operator that each applies. A
-# release of JAX may lack some.
+# JAX's primitives, by their names in jax._src.lax.parallel; the collective that each is, and the
+# operator that it applies. A release of JAX may lack some. Those called invariant are of
+# shard_map(check_vma=True), and of its backward pass.
 PRIMITIVES = {
-    "psum_p": "sum",
-    "psum_invariant_p": "sum",  # of shard_map(check_vma=True), and of its backward pass
-    "unreduced_psum_p": "sum",
-    "pmax_p": "max",
-    "pmin_p": "min",
+    "psum_p": ("all_reduce", "sum"),
+    "psum_invariant_p": ("all_reduce", "sum"),
+    "unreduced_psum_p": ("all_reduce", "sum"),
+    "pmax_p": ("all_reduce", "max"),
+    "pmin_p": ("all_reduce", "min"),
+    "reduce_scatter_p": ("reduce_scatter", "sum"),
+    "unreduced_reduce_scatter_p": ("reduce_scatter", "sum"),
+    "all_gather_p": ("all_gather", "sum"),
+    "all_gather_invariant_p": ("all_gather", "sum"),
+    "all_gather_reduced_p": ("all_gather", "sum"),
+}
+_DIMENSION = {"reduce_scatter": "scatter_dimension", "all_gather": "all_gather_dimension"}
+_PARAMETERS = {
+    "all_reduce": {"axes", "axis_index_groups"},
+    **{
+        coll: {name, "axis_name", "axis_index_groups", "axis_size", "tiled"}
+        for coll, name in _DIMENSION.items()
+    },
 }
 _PLATFORM = "cuda"
 
@@ -37,6 +52,7 @@ _lock = threading.RLock()
 _installed = False
 _own_rules: dict[Any, Any] = {}  # primitive -> JAX's own rule, while we are installed
 _strict = False
+_only: frozenset[str] = frozenset()
 _listening = False
 
 
@@ -115,14 +131,48 @@ def _what(name: str, aval: Any, axes: tuple[Any, ...], groups: Any) -> str:
     return f"{name} {aval.dtype}[{shape}] over {','.join(map(str, axes))}{within}"
 
 
-def _replace(ctx: Any, x: Any, op: str, params: dict[str, Any]) -> Any:
-    axes, groups = params["axes"], params.get("axis_index_groups")
+def _refuse_order(rows: list[list[Any]], made: list[list[Any]]) -> None:
+    """In a reduce-scatter and an all-gather each rank has a place, and our ranks are in the order
+    of the devices' ids."""
+    if sorted(made, key=lambda row: [d.id for d in row]) != rows:
+        raise _Left("its ranks are not in the order of the devices' ids")
+
+
+def _layouts(coll: str, ctx: Any, params: dict[str, Any]) -> dict[str, Any]:
+    """Return the layouts of operand and result in which each rank's part is one piece of memory:
+    the dimension that is cut counts slowest. XLA chooses the same for its own collectives."""
+    cut = params[_DIMENSION[coll]]
+
+    def layout(aval: Any, is_longer: bool) -> list[int]:
+        order = list(range(aval.ndim))
+        if is_longer or params["tiled"]:
+            order.insert(0, order.pop(cut))
+        return order[::-1]
+
+    operand = layout(ctx.avals_in[0], coll == "reduce_scatter")
+    result = layout(ctx.avals_out[0], coll == "all_gather")
+    return {"operand_layouts": [operand], "result_layouts": [result]}
+
+
+def _axes_of(params: dict[str, Any]) -> tuple[Any, ...]:
+    axes = params.get("axes", params.get("axis_name", ()))
+    return tuple(axes) if isinstance(axes, (tuple, list)) else (axes,)
+
+
+def _replace(ctx: Any, x: Any, coll: str, op: str, params: dict[str, Any]) -> Any:
+    axes, groups = _axes_of(params), params.get("axis_index_groups")
     aval = ctx.avals_in[0]
+    if coll not in _only:
+        raise _Left(f"SYMTUNER_ONLY does not name {COLLS[coll]}", fine=True)
     _refuse_context(ctx)
     _refuse_axes(ctx, axes, groups)
     _refuse_type(aval, op)
     rows, _ = _lowering.rows(ctx, axes, groups)
     _refuse_devices(rows)
+    if coll != "all_reduce":
+        _refuse_order(rows, _lowering.listed(ctx, axes, groups))
+        layouts = _layouts(coll, ctx, params)
+        return _all_reduce.custom_call(ctx, x, op, axes, groups, coll, **layouts)[0]
 
     def emit(ctx: Any, x: Any) -> Any:
         return _all_reduce.custom_call(ctx, x, op, axes, groups)[0]
@@ -132,16 +182,16 @@ def _replace(ctx: Any, x: Any, op: str, params: dict[str, Any]) -> Any:
     return _floats.lower(ctx, x, op, emit)
 
 
-def _rule(name: str, op: str, own: Any) -> Any:
+def _rule(name: str, coll: str, op: str, own: Any) -> Any:
     def rule(ctx: Any, *args: Any, **params: Any) -> Any:
-        axes, groups = params.get("axes", ()), params.get("axis_index_groups")
+        axes, groups = _axes_of(params), params.get("axis_index_groups")
         if all(isinstance(axis, int) for axis in axes):
             return own(ctx, *args, **params)  # nothing between devices
         where, fine = _say.line_of(ctx), False
         try:
-            if set(params) - {"axes", "axis_index_groups"} or len(args) != 1:
+            if set(params) - _PARAMETERS[coll] or len(args) != 1:
                 raise _Left(f"this jax gives {name} parameters that are not known here")
-            out, why = _replace(ctx, args[0], op, params), ""
+            out, why = _replace(ctx, args[0], coll, op, params), ""
         except _Left as e:
             why, fine = str(e), e.fine
         except SymtunerError as e:
@@ -201,20 +251,21 @@ def _rules_of_jax() -> dict[str, tuple[Any, Any]]:
 
 def install(*, strict: bool | None = None) -> None:
     """From now on psum, pmean, pmax and pmin run on our kernels, in every program that JAX lowers
-    for CUDA, and so do the all-reduces that XLA's partitioner makes. Where that is not possible,
-    XLA runs them, and report() says why. ``strict``: an error at the line of the call instead;
-    without it, SYMTUNER_JAX_STRICT decides.
+    for CUDA, and so do the all-reduces that XLA's partitioner makes; SYMTUNER_ONLY can add
+    psum_scatter and all_gather. Where that is not possible, XLA runs them, and report() says why.
+    ``strict``: an error at the line of the call instead; without it, SYMTUNER_JAX_STRICT decides.
 
     Every process of a program calls this at the same place. Programs that were lowered before are
     lowered again; those of ``jit(f).lower().compile()`` stay as they are.
     """
-    global _installed, _strict, _listening
+    global _installed, _strict, _only, _listening
     with _lock:
+        _only = only()
         _strict = word(STRICT, ("0", "1"), "0") == "1" if strict is None else strict
         if _installed:
             return
         for name, (primitive, own) in _rules_of_jax().items():
-            rule = _rule(name.removesuffix("_p"), PRIMITIVES[name], own)
+            rule = _rule(name.removesuffix("_p"), *PRIMITIVES[name], own)
             mlir.register_lowering(primitive, rule, platform=_PLATFORM)
             _own_rules[primitive] = own
         _installed = True

@@ -17,15 +17,27 @@ MEETING = TARGET + "_meeting"
 RECORDABLE = TARGET + "_recordable"
 XLA = TARGET + "_xla"
 XLA_RECORDABLE = XLA + "_recordable"
+# The collectives in the order of enum symtuner_ar_coll, with their words in SYMTUNER_ONLY.
+COLLS = {
+    "all_reduce": "allreduce",
+    "reduce_scatter": "reducescatter",
+    "all_gather": "allgather",
+}
 # Custom call -> (may XLA record it, stages in which XLA calls its handler). XLA calls the handler
 # of each call in a program, on each device and in each run, so a target names only the stages that
-# it needs.
-TARGETS = {
+# it needs. Each has a name for each collective; only the ranks of an all-reduce meet.
+_STAGES = {
     TARGET: (False, ("execute",)),
     MEETING: (False, ("initialize", "execute")),
     RECORDABLE: (True, ("initialize", "execute")),
     XLA: (False, ("prepare", "initialize", "execute")),
     XLA_RECORDABLE: (True, ("prepare", "initialize", "execute")),
+}
+TARGETS = {
+    name.replace("all_reduce", coll): kind
+    for coll in COLLS
+    for name, kind in _STAGES.items()
+    if name != MEETING or coll == "all_reduce"
 }
 # Bytes from which on the ranks meet before a run (jax/exchange.h). Below, no kernel in the
 # selection table for 2 to 4 ranks (kernels/choose/select.c) accesses the peers' buffers, so no
@@ -64,6 +76,19 @@ def word(name: str, allowed: tuple[str, ...], default: str) -> str:
     if value not in allowed:
         raise SymtunerError(f"{name}={value!r} is unknown; write one of {', '.join(allowed)}")
     return value
+
+
+def only() -> frozenset[str]:
+    """Return the collectives that install() may replace. Only all-reduces are measured on GPUs, so
+    the others have to be asked for, as for the drop-in."""
+    asked = os.environ.get("SYMTUNER_ONLY") or "allreduce"
+    names = {word: coll for coll, word in COLLS.items()}
+    wrong = [word for word in asked.split(",") if word not in names]
+    if wrong:
+        raise SymtunerError(
+            f"SYMTUNER_ONLY={asked!r}: {wrong[0]!r} is unknown; write some of {','.join(names)}"
+        )
+    return frozenset(names[word] for word in asked.split(","))
 
 
 def _record() -> str:
@@ -121,7 +146,7 @@ class Library:
         direct = word("SYMTUNER_JAX_ZERO_COPY", ("0", "1"), "1") == "1"
         self.zero_copy_from = _ZERO_COPY_FROM if direct else 2**64 - 1
         self._c.symtuner_ffi_zero_copy_from(ctypes.c_size_t(self.zero_copy_from))
-        self.record = _record()
+        self.record, self.only = _record(), only()
         # no traits here, since jaxlib refuses them; each handler itself reports whether it may be
         # recorded
         plain = jax.ffi.pycapsule(self._c.symtuner_ffi_all_reduce)
@@ -130,7 +155,9 @@ class Library:
             handler = recordable if recorded else plain
             jax.ffi.register_ffi_target(target, dict.fromkeys(stages, handler), platform="CUDA")
 
-    def target(self, size: int, across: bool, xla: bool, options: dict[str, Any]) -> str:
+    def target(
+        self, size: int, across: bool, xla: bool, options: dict[str, Any], coll: str = "all_reduce"
+    ) -> str:
         """Return the name of the custom call for ``size`` bytes per rank; it is the same on all
         processes. ``across``: the ranks are in several processes; ``xla``: they use XLA's
         communicator; ``options``: those of the compiler.
@@ -139,13 +166,15 @@ class Library:
         addresses. It records calls across processes only if the user asks for it, because in a
         replay a kernel that waits for a dead rank looks like one that has not started.
         """
-        meets = not across and size >= self.zero_copy_from
+        meets = coll == "all_reduce" and not across and size >= self.zero_copy_from
         recorded = self.record == "1" or (self.record == "auto" and not across)
         if meets or (self.record == "auto" and _concurrent(options)):
             recorded = False
         if xla:
-            return XLA_RECORDABLE if recorded else XLA
-        return RECORDABLE if recorded else MEETING if meets else TARGET
+            name = XLA_RECORDABLE if recorded else XLA
+        else:
+            name = RECORDABLE if recorded else MEETING if meets else TARGET
+        return name.replace("all_reduce", coll)
 
     def settings(self) -> str:
         """Describe the settings that a lowering depends on; they must be the same on all
@@ -153,7 +182,7 @@ class Library:
         strict = os.environ.get(STRICT, "0")
         return (
             f"XLA may record: {self.record}, calls meet from {self.zero_copy_from} bytes on, "
-            f"strict: {strict}"
+            f"collectives: {' '.join(sorted(self.only))}, strict: {strict}"
         )
 
     def register_probe(self) -> str:

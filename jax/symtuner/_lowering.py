@@ -61,6 +61,25 @@ def _mesh_and_devices(ctx: Any) -> tuple[Any, Any]:
     )
 
 
+def _places(
+    mesh: Any, devices: Any, axes: tuple[str, ...], groups: Groups
+) -> list[list[int]]:
+    """Return the places of each group's devices in the mesh, in the order of the axes or groups."""
+    order = [mesh.axis_names.index(a) for a in axes]
+    rest = [i for i in range(devices.ndim) if i not in order]
+    ranks = int(np.prod([devices.shape[i] for i in order]))
+    places = np.arange(devices.size).reshape(devices.shape)
+    made = places.transpose(rest + order).reshape(-1, ranks).tolist()
+    return made if groups is None else [[row[i] for i in group] for row in made for group in groups]
+
+
+def listed(ctx: Any, axes: tuple[str, ...], groups: Groups) -> list[list[Any]]:
+    """Return the devices of each group, in the order of the axes or of axis_index_groups."""
+    mesh, devices = _mesh_and_devices(ctx)
+    flat = devices.reshape(-1).tolist()
+    return [[flat[p] for p in row] for row in _places(mesh, devices, axes, groups)]
+
+
 def rows(ctx: Any, axes: tuple[str, ...], groups: Groups) -> tuple[list[list[Any]], list[int]]:
     """Return the devices of each group; and, for all groups in turn, the places of their devices in
     the program's list of devices.
@@ -69,14 +88,8 @@ def rows(ctx: Any, axes: tuple[str, ...], groups: Groups) -> tuple[list[list[Any
     group and give the same bits, whatever the order of the axes or of the mesh.
     """
     mesh, devices = _mesh_and_devices(ctx)
-    order = [mesh.axis_names.index(a) for a in axes]
-    rest = [i for i in range(devices.ndim) if i not in order]
-    ranks = int(np.prod([devices.shape[i] for i in order]))
-    places = np.arange(devices.size).reshape(devices.shape)
-    made = places.transpose(rest + order).reshape(-1, ranks).tolist()
-    if groups is not None:
-        made = [[row[i] for i in group] for row in made for group in groups]
     flat = devices.reshape(-1).tolist()
+    made = _places(mesh, devices, axes, groups)
     made = [sorted(row, key=lambda p: flat[p].id) for row in made]
     made.sort(key=lambda row: [flat[p].id for p in row])
     return [[flat[p] for p in row] for row in made], [p for row in made for p in row]

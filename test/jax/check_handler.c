@@ -102,6 +102,14 @@ static void check_good(void)
         f.frame.args.size = stage == 2; /* other stages do not even read the frame */
         expect(run(&f) == NULL && last->calls == before, "stages before execute do nothing");
     }
+    for (int coll = 0; coll < 3; coll++) {
+        frame_fill(&f);
+        frame_add_coll(&f, coll);
+        expect(run(&f) == NULL && last->coll == coll && last->send == f.in.data &&
+                   last->recv == f.out.data && last->count == (coll == 0 ? 42 : 21) &&
+                   last->op == (coll == 2 ? -1 : 0) && last->stream == runtime.stream,
+               "a good frame of each collective");
+    }
     setenv("FAKE_AR_FAIL", "all_reduce", 1);
     frame_fill(&f);
     expect(run(&f) != NULL &&

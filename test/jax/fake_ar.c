@@ -105,7 +105,7 @@ int symtuner_ar_all_reduce(const void *send, void *recv, size_t count, int dtype
     if (fails("all_reduce") || is_dead(handle) || !handle->full)
         return 6;
     fake_last = (struct fake_call){
-        send, recv, count, dtype, op, handle->device, stream, fake_last.calls + 1, 0};
+        send, recv, count, dtype, op, handle->device, stream, fake_last.calls + 1, 0, 0};
     return 0;
 }
 
@@ -116,6 +116,24 @@ int symtuner_ar_all_reduce_at(const void *const *sends, void *const *recvs, size
         result = symtuner_ar_all_reduce(sends[me], recvs[me], count, dtype, op, handle, stream);
 
     fake_last.with_peers = result == 0;
+    return result;
+}
+
+int symtuner_ar_reduce_scatter(const void *send, void *recv, size_t count, int dtype, int op,
+                               ffi_handle *handle, void *stream)
+{
+    int result = symtuner_ar_all_reduce(send, recv, count, dtype, op, handle, stream);
+
+    fake_last.coll = SYMTUNER_AR_REDUCE_SCATTER;
+    return result;
+}
+
+int symtuner_ar_all_gather(const void *send, void *recv, size_t count, int dtype,
+                           ffi_handle *handle, void *stream)
+{
+    int result = symtuner_ar_all_reduce(send, recv, count, dtype, -1, handle, stream);
+
+    fake_last.coll = SYMTUNER_AR_ALL_GATHER;
     return result;
 }
 

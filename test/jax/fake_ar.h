@@ -12,7 +12,7 @@ struct fake_call {
     size_t count;
     int dtype, op, device;
     void *stream;
-    int calls, with_peers;
+    int calls, with_peers, coll; /* enum symtuner_ar_coll */
 };
 
 #endif

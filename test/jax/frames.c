@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* frames.c - a good frame and a runtime for it. */
 #include "test/jax/frames.h"
+#include "jax/library.h"
 #include "jax/xla_abi.h"
 
 #include <stdio.h>
@@ -123,6 +124,19 @@ void frame_add_flat(struct frame *f)
     f->flat.data = f->ids;
     name(f, ATTR_FLAT, "flat", XLA_FFI_AttrType_ARRAY, &f->flat);
     f->frame.attrs.size = 4;
+}
+
+void frame_add_coll(struct frame *f, int coll)
+{
+    f->coll_value = coll;
+    f->coll.dtype = XLA_FFI_DataType_S32;
+    f->coll.value = &f->coll_value;
+    name(f, ATTR_COLL, "coll", XLA_FFI_AttrType_SCALAR, &f->coll);
+    f->frame.attrs.size = 4;
+    if (coll == SYMTUNER_AR_REDUCE_SCATTER)
+        f->out_dims[0] = 3;
+    if (coll == SYMTUNER_AR_ALL_GATHER)
+        f->in_dims[0] = 3;
 }
 
 /* ---- XLA's collectives extension ------------------------------------------------------------- */

@@ -19,12 +19,12 @@ struct frame {
     XLA_FFI_AttrType types[4];
     void *values[4];
     XLA_FFI_Array groups, flat;
-    XLA_FFI_Scalar op, ranks;
+    XLA_FFI_Scalar op, ranks, coll;
     int64_t ids[4];
-    int32_t op_value, ranks_value;
+    int32_t op_value, ranks_value, coll_value;
 };
 
-enum { ATTR_GROUPS, ATTR_OP, ATTR_RANKS, ATTR_FLAT };
+enum { ATTR_GROUPS, ATTR_OP, ATTR_RANKS, ATTR_FLAT, ATTR_COLL = ATTR_FLAT };
 
 /* The fake runtime: what it answers, and what it was told. */
 struct runtime {
@@ -48,6 +48,10 @@ void frame_fill(struct frame *f);
 
 /* Add the attribute "flat", as in the frame of a program that uses XLA's communicator. */
 void frame_add_flat(struct frame *f);
+
+/* Add the attribute "coll", and make the result (of a reduce-scatter) or the operand (of an
+ * all-gather) 3 x 7. */
+void frame_add_coll(struct frame *f, int coll);
 
 /* The collectives extension of a fake runtime with FFI 0.4. minor: its version 0.${minor};
  * requests, gets: how often each was called; comm: the communicator that it gives; seen: the places

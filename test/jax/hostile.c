@@ -95,6 +95,36 @@ static void negative_dim(struct frame *f)
     f->in_dims[0] = -6;
 }
 
+static void unknown_coll(struct frame *f)
+{
+    frame_add_coll(f, 3);
+}
+
+static void coll_is_i64(struct frame *f)
+{
+    frame_add_coll(f, 1);
+    f->coll.dtype = XLA_FFI_DataType_S64;
+}
+
+static void scatter_whole(struct frame *f)
+{
+    frame_add_coll(f, 1);
+    f->out_dims[0] = 6;
+}
+
+static void gather_less(struct frame *f)
+{
+    frame_add_coll(f, 2);
+    f->out_dims[1] = 6;
+}
+
+static void gather_overflows(struct frame *f)
+{
+    frame_add_coll(f, 2);
+    f->in_dims[0] = INT64_MAX / 2 + 1, f->in_dims[1] = 1;
+    f->out_dims[0] = 0;
+}
+
 static void huge_dims(struct frame *f)
 {
     f->in_dims[0] = f->in_dims[1] = INT64_MAX;
@@ -267,6 +297,11 @@ const struct hostile hostile[] = {
     {"rank -1", negative_rank, "differ in type or shape"},
     {"dims NULL", null_dims, "differ in type or shape"},
     {"negative dimension", negative_dim, "differ in type or shape"},
+    {"a collective that does not exist", unknown_coll, "\"coll\" is 3, not 0 to 2"},
+    {"coll is int64", coll_is_i64, "\"coll\" is missing or not an int32"},
+    {"a reduce-scatter of one part", scatter_whole, "not the parts of 2 ranks"},
+    {"an all-gather of less", gather_less, "not the parts of 2 ranks"},
+    {"an all-gather that overflows", gather_overflows, "not the parts of 2 ranks"},
     {"product overflows", huge_dims, "differ in type or shape"},
     {"bytes would overflow", large_dims, "are too many"},
     {"no attributes", no_attrs, "\"op\" is missing"},

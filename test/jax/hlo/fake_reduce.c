@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fake_reduce.c - the custom call of symtuner_ffi.h for XLA's CPU devices: it really reduces.
+ * fake_reduce.c - the custom calls of symtuner_ffi.h for XLA's CPU devices: it really reduces.
  *
  * The ranks of a call meet in a list, and the last one computes all results. A device has the id of
  * its ordinal. Sums are taken in the order of the ids.
@@ -36,7 +36,7 @@ __attribute__((visibility("default"))) int fake_reduce_calls(void)
 }
 
 #define REDUCE(type)                                                                               \
-    for (size_t i = 0; i < call->count; i++) {                                                     \
+    for (size_t i = 0; i < call->count * parts; i++) {                                             \
         type sum = ((const type *)m->send[0])[i];                                                  \
         for (int r = 1; r < call->ranks; r++) {                                                    \
             type next = ((const type *)m->send[r])[i];                                             \
@@ -49,9 +49,24 @@ __attribute__((visibility("default"))) int fake_reduce_calls(void)
     }
 
 /* Operands and results may be the same memory, so the result is made aside. */
+static int gather(const struct meeting *m, const struct ffi_call *call)
+{
+    size_t each = call->bytes / (size_t)call->ranks;
+    char *result = malloc(call->bytes + 1);
+
+    for (int r = 0; r < call->ranks; r++)
+        memcpy(result + (size_t)r * each, m->send[r], each);
+    for (int r = 0; r < call->ranks; r++)
+        memcpy(m->recv[r], result, call->bytes);
+    free(result);
+    return 0;
+}
+
 static int reduce(const struct meeting *m, const struct ffi_call *call)
 {
-    void *result = malloc(call->bytes + 1);
+    size_t parts = call->coll == SYMTUNER_AR_REDUCE_SCATTER ? (size_t)call->ranks : 1;
+    size_t each = call->bytes / parts;
+    char *result = malloc(call->bytes + 1);
 
     switch (call->dtype) { /* ncclDataType_t */
     case 2:
@@ -74,7 +89,7 @@ static int reduce(const struct meeting *m, const struct ffi_call *call)
         return -1;
     }
     for (int r = 0; r < call->ranks; r++)
-        memcpy(m->recv[r], result, call->bytes);
+        memcpy(m->recv[r], result + (parts > 1 ? (size_t)r * each : 0), each);
     free(result);
     return 0;
 }
@@ -126,7 +141,7 @@ static const char *meet(const struct ffi_call *call, int64_t run, int id)
     m->send[at % ranks] = call->send;
     m->recv[at % ranks] = call->recv;
     if (++m->came == ranks) {
-        m->ended = reduce(m, call) == 0 ? 1 : -1;
+        m->ended = (call->coll == SYMTUNER_AR_ALL_GATHER ? gather : reduce)(m, call) == 0 ? 1 : -1;
         pthread_cond_broadcast(&changed);
     }
     while (!m->ended && why == NULL)

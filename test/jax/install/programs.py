@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random programs with reductions of jax.lax in them; and what a lowered program consists of."""
+"""Random programs with collectives of jax.lax in them; and what a lowered program consists of."""
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ _SHAPES = (
 _FLOATS = ("float32", "float64", "bfloat16", "float16")
 ROUNDED = _FLOATS + ("complex64",)
 _TYPES = _FLOATS + ("int32", "int64", "uint32", "int8", "int16", "complex64", "bool")
+CUT = ("all_gather", "psum_scatter")
 KEPT = ("i16", "i1")  # NCCL lacks these: XLA's all-reduce stays
 
 
@@ -39,10 +40,14 @@ class Program:
         if not self.vma and self.rng.random() < 0.3:
             self.groups = self.one(groups)
         self.exact = self.rng.random() < 0.5  # whole numbers, whose sums are exact
-        self.plan = [
-            (self.one(self._reductions()), self.one(self._around()), self._axes())
-            for _ in range(self.rng.integers(1, 4))
-        ]
+        self.cut_axes = self._axes()  # of all reduce-scatters and all-gathers
+        # of these: tiled, dimension, and the rank whose part is special
+        self.tiled, self.cut, self.place = self.rng.integers(0, (2, 3, 12)).tolist()
+        self.plan = []
+        for _ in range(self.rng.integers(1, 4)):
+            reduction, around = self.one(self._reductions()), self.one(self._around())
+            axes = self.cut_axes if reduction in CUT else self._axes()
+            self.plan.append((reduction, around, axes))
         self.shape = tuple(int(n) for n in self.rng.integers(1, 5, self.rng.integers(1, 3)))
         self.grad = self.type in _FLOATS and self._is_linear() and self.rng.random() < 0.6
 
@@ -50,9 +55,10 @@ class Program:
         return among[self.rng.integers(len(among))]
 
     def _reductions(self):
-        return {"complex64": ("psum", "pmean"), "bool": ("pmax", "pmin", "psum")}.get(
-            self.type, ("psum", "psum", "pmean", "pmax", "pmin")
-        )
+        return {
+            "complex64": ("psum", "pmean", *CUT),
+            "bool": ("pmax", "pmin", "psum", "all_gather"),
+        }.get(self.type, ("psum", "psum", "pmean", "pmax", "pmin", *CUT, *CUT))
 
     def _around(self):
         return ("plain", "plain", "scan", "remat", "cond", "vmap", "while", "jit")
@@ -63,17 +69,52 @@ class Program:
         return self.one([*self.names, tuple(self.names), tuple(reversed(self.names))])
 
     def _is_linear(self):
-        return all(reduction in ("psum", "pmean") for reduction, _, _ in self.plan)
+        return all(reduction in ("psum", "pmean", *CUT) for reduction, _, _ in self.plan)
+
+    def in_order(self):
+        """Are the ranks of all reduce-scatters and all-gathers in the order of the devices' ids?"""
+        axes = self.cut_axes if isinstance(self.cut_axes, tuple) else (self.cut_axes,)
+        ids = np.array([d.id for d in self.mesh.devices.flat]).reshape(self.mesh.devices.shape)
+        last = [self.names.index(a) for a in axes]
+        rows = ids.transpose([i for i in range(ids.ndim) if i not in last] + last)
+        rows = rows.reshape(-1, self._ranks(None))
+        rows = [row[group] for row in rows for group in self.groups or [slice(None)]]
+        return all((np.diff(row) > 0).all() for row in rows)
+
+    def _ranks(self, groups):
+        axes = self.cut_axes if isinstance(self.cut_axes, tuple) else (self.cut_axes,)
+        return len(groups[0]) if groups else int(np.prod([self.mesh.shape[a] for a in axes]))
+
+    def _gather(self, v, more):
+        """Gather and take one rank's part, so that a wrong order gives a wrong value."""
+        tiled, place = self.tiled and v.ndim > 0, self.place % self._ranks(self.groups)
+        at = self.cut % (v.ndim + (not tiled))
+        all_parts = lax.all_gather(v, self.cut_axes, axis=at, tiled=bool(tiled), **more)
+        if not tiled:
+            return lax.index_in_dim(all_parts, place, at, keepdims=False)
+        n = v.shape[at]
+        return lax.slice_in_dim(all_parts, place * n, (place + 1) * n, axis=at)
+
+    def _scatter(self, v, more):
+        """Sum up parts of which one is twice as large."""
+        tiled, ranks = self.tiled and v.ndim > 0, self._ranks(self.groups)
+        at = self.cut % (v.ndim + (not tiled))
+        parts = [v + v if r == self.place % ranks else v for r in range(ranks)]
+        x = jnp.concatenate(parts, at) if tiled else jnp.stack(parts, at)
+        return lax.psum_scatter(
+            x, self.cut_axes, scatter_dimension=at, tiled=bool(tiled), **more
+        )
 
     def _reduce(self, reduction, axes, v):
-        by = getattr(lax, reduction)
         more = {} if self.groups is None else {"axis_index_groups": self.groups}
-        out = by(v, axes, **more)
+        if reduction in CUT:
+            return self._gather(v, more) if reduction == "all_gather" else self._scatter(v, more)
+        out = getattr(lax, reduction)(v, axes, **more)
         return _vary(out, axes) if self.vma and not self.pmap else out
 
     def _step(self, reduction, around, axes, flag, v):
         def f(u):
-            twice = u if u.dtype.kind == "b" else u + u
+            twice = u if u.dtype.kind == "b" or reduction in CUT else u + u
             if not self.exact and self.type in ROUNDED:
                 twice = jnp.sin(twice)
             return self._reduce(reduction, axes, twice).astype(u.dtype)
@@ -96,6 +137,8 @@ class Program:
         for reduction, around, axes in self.plan:
             if self.grad and around == "while":
                 around = "scan"  # has a derivative
+            if reduction == "psum_scatter" and around == "vmap":
+                around = "plain"  # jax 0.10.2 loses the batch dimension
             v = self._step(reduction, around, axes, flag, v)
         return v
 
@@ -154,14 +197,15 @@ def operations(lowered):
 
 
 def reductions(f, args):
-    """Lower for CUDA. Returns the element types of XLA's all-reduces, sorted, and the number of our
+    """Lower for CUDA. Returns XLA's collectives, sorted, as "all_reduce f32", and the number of our
     calls."""
     f = f if hasattr(f, "trace") else jax.jit(f)  # jax.pmap
     lowered = f.trace(*args).lower(lowering_platforms=("cuda",))
-    types, ours = [], 0
+    left, ours = [], 0
     for op in operations(lowered):
-        if op.operation.name == "stablehlo.all_reduce":
-            types.append(str(op.operation.results[0].type.element_type))
-        elif op.operation.name == "stablehlo.custom_call":
-            ours += "symtuner_all_reduce" in str(op.operation.attributes["call_target_name"])
-    return sorted(types), ours
+        name = op.operation.name.removeprefix("stablehlo.")
+        if name in ("all_reduce", "reduce_scatter", "all_gather"):
+            left.append(f"{name} {op.operation.results[0].type.element_type}")
+        elif name == "custom_call":
+            ours += "symtuner_" in str(op.operation.attributes["call_target_name"])
+    return sorted(left), ours

@@ -3,10 +3,7 @@
 """symtuner.install() without a GPU.
 
 Four CPU devices stand for GPUs. Random programs are lowered for CUDA, with and without install(),
-and the tests read what became of their reductions. Then the same programs run. For that our rule is
-registered for the CPU, and a stand-in reads our custom call, its groups and its operator, and puts
-an all-reduce of XLA's over just these devices in its place. So a wrong group, operator, operand or
-type gives a wrong value.
+and the tests read what became of their collectives. Then the same programs run; on_cpu.py says how.
 """
 
 import os
@@ -17,6 +14,7 @@ import textwrap
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import test_all_reduce as base  # must be first: it sets up jax
+from on_cpu import ALL, Asked, OnCpu
 from programs import KEPT, Program, reductions
 from test_all_reduce import LINE, SQUARE, raises, smap
 
@@ -24,59 +22,14 @@ import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 from jax import lax  # noqa: E402
-from jax.extend.mlir import ir  # noqa: E402
-from jax.extend.mlir.dialects import stablehlo as hlo  # noqa: E402
 from jax.sharding import Mesh  # noqa: E402
 from jax.sharding import PartitionSpec as P  # noqa: E402
 
 import symtuner  # noqa: E402
-from symtuner import _all_reduce, _cache, _install, _lowering, _report  # noqa: E402
+from symtuner import _cache, _install, _lowering, _report  # noqa: E402
 
 jax.config.update("jax_disable_most_optimizations", True)  # XLA compiles faster
 PROGRAMS = int(os.environ.get("CK_PROGRAMS", "200"))
-APPLY = {0: hlo.AddOp, 1: hlo.MulOp, 2: hlo.MaxOp, 3: hlo.MinOp}
-
-
-# ---- our call, run by XLA on the CPU -------------------------------------------------------------
-class OnCpu:
-    """install() for CPU devices. ``mesh``: that of the program that is lowered next. XLA's
-    all-reduce names devices by their places in it, our call by their ids."""
-
-    mesh = None
-
-    def __enter__(self):
-        self.saved = _install._PLATFORM, _all_reduce.custom_call
-        _install._PLATFORM, _all_reduce.custom_call = "cpu", self.stand_in
-        self.ran = 0
-        symtuner.install()
-        return self
-
-    def __exit__(self, *_):
-        symtuner.uninstall()
-        _install._PLATFORM, _all_reduce.custom_call = self.saved
-
-    def stand_in(self, ctx, x, op, axes, groups):
-        out, target = self.saved[1](ctx, x, op, axes, groups)
-        call = out[0].owner
-        said = call.attributes["mhlo.backend_config"]
-        ids = np.array(ir.DenseIntElementsAttr(said["groups"]))
-        place = {d.id: i for i, d in enumerate(self.mesh.devices.flat)}
-        rows = np.array([place[i] for i in ids]).reshape(-1, ir.IntegerAttr(said["ranks"]).value)
-        (operand,) = call.operands
-        made = hlo.AllReduceOp(
-            [call.results[0].type],
-            [operand],
-            replica_groups=ir.DenseIntElementsAttr.get(np.ascontiguousarray(rows, np.int64)),
-            channel_handle=hlo.ChannelHandle.get(1, 1),
-            use_global_device_ids=ir.BoolAttr.get(True),
-        )
-        scalar = ir.RankedTensorType.get([], operand.type.element_type)
-        block = made.regions[0].blocks.append(scalar, scalar)
-        with ir.InsertionPoint(block):
-            hlo.return_([APPLY[ir.IntegerAttr(said["op"]).value](*block.arguments).result])
-        call.erase()
-        self.ran += 1
-        return [made.results[0]], target
 
 
 def same(a, b, tolerance=0.0):
@@ -91,21 +44,27 @@ ROUNDS = {"float64": 1e-13, "float32": 1e-5, "bfloat16": 0.06, "float16": 0.01, 
 
 
 def test_random_programs():
-    """Installed and not installed, 200 programs give the same values; all reductions of types that
-    our kernels have are replaced, and no other."""
+    """Installed and not installed, 200 programs give the same values. Replaced are all collectives
+    of types that our kernels have; those that cut or join parts only if the ranks are in order."""
     want, before = {}, {}
     for n in range(PROGRAMS):
         f, args = Program(n).function()
         before[n], ours = reductions(f, args)
         assert ours == 0, n
         want[n] = f(*args)
-    symtuner.install(strict=False)
+    with Asked(*ALL):
+        symtuner.install(strict=False)
     replaced = kept = 0
     try:
         for n in range(PROGRAMS):
-            f, args = Program(n).function()
+            program = Program(n)
+            f, args = program.function()
             left, ours = reductions(f, args)
-            stays = [t for t in before[n] if t in KEPT]
+            stays = [
+                what
+                for what in before[n]
+                if what.split()[1] in KEPT or not (program.in_order() or "all_reduce" in what)
+            ]
             assert left == stays and ours == len(before[n]) - len(stays), (n, before[n], left, ours)
             replaced, kept = replaced + ours, kept + len(left)
     finally:
@@ -136,6 +95,44 @@ def test_a_wrong_group_gives_a_wrong_value():
             assert not same(f()(x), want) and cpu.ran == 2
         finally:
             _lowering.rows = rows
+
+
+def test_every_dimension_that_is_cut():
+    """Of all-gathers and reduce-scatters, tiled or not, forward and backward."""
+    x = np.arange(4 * 24.0).reshape(16, 3, 2)
+
+    def program(coll, tiled, at, vma):
+        def cut(v):
+            if coll == "all_gather":
+                return lax.all_gather(v, "i", axis=at, tiled=tiled)
+            parts = [v * (r + 1) for r in range(4)]
+            whole = jnp.concatenate(parts, at) if tiled else jnp.stack(parts, at)
+            return lax.psum_scatter(whole, "i", scatter_dimension=at, tiled=tiled)
+
+        def both(v):
+            loss = lambda u: (cut(u) * jnp.arange(cut(u).size).reshape(cut(u).shape)).sum()
+            return cut(v), jax.grad(loss)(v)
+
+        return smap(both, vma=vma)
+
+    for coll in ("all_gather", "psum_scatter"):
+        for tiled in (True, False):
+            for at in range(3 + (not tiled)):
+                for vma in (False, True):
+                    want = program(coll, tiled, at, vma)(x)
+                    with OnCpu() as cpu:
+                        cpu.mesh = LINE
+                        got = program(coll, tiled, at, vma)(x)
+                        assert cpu.ran == 2, (coll, tiled, at, vma, symtuner.report())
+                    right = [same(a, b) for a, b in zip(got, want, strict=True)]
+                    assert right == [True, True], (coll, tiled, at, vma)
+    gather = getattr(jax._src.lax.parallel, "all_gather_invariant", None)
+    if gather:
+        f = lambda: smap(lambda v: gather(v, "i", axis=1, tiled=True), vma=True, outs=P())
+        want = f()(x)
+        with OnCpu() as cpu:
+            cpu.mesh = LINE
+            assert same(f()(x), want) and cpu.ran == 1
 
 
 def test_max_keeps_what_is_no_number():
@@ -218,6 +215,29 @@ def test_where():
     assert fate(smap(psum()), x) == (0, 1, [])
 
 
+def test_only_what_was_asked_for():
+    """All-gathers and reduce-scatters are XLA's unless SYMTUNER_ONLY names them, and where the
+    ranks are not in the order of the devices' ids."""
+    x = np.ones((4, 4), np.float32)
+    both = lambda v: lax.all_gather(lax.psum_scatter(v[0], "i"), "i")
+    turned = Mesh(np.array(jax.devices())[[1, 0, 2, 3]], ("i",))
+    why = "SYMTUNER_ONLY does not name "
+    with Installed():
+        assert fate(smap(both), x) == (0, 2, [why + "reducescatter", why + "allgather"])
+    with Asked("allgather"), Installed():
+        assert fate(smap(both), x) == (1, 1, [why + "reducescatter"])
+        assert fate(smap(lambda v: lax.psum(v, "i")), x) == (0, 1, [why + "allreduce"])
+    with Asked(*ALL), Installed(strict=True):
+        assert fate(smap(both), x) == (2, 0, [])
+        wrong = "its ranks are not in the order of the devices' ids"
+        raises(symtuner.SymtunerError, wrong, fate, smap(both, turned), x)
+        psum = smap(lambda v: lax.psum(v, "i"), turned)
+        assert fate(psum, x) == (1, 0, [])
+    with Asked("allreduce", "gather"):
+        wrong = "'gather' is unknown; write some of allreduce,reducescatter,allgather"
+        raises(symtuner.SymtunerError, wrong, symtuner.install)
+
+
 def test_disabled_is_part_of_the_key_of_jit():
     f = smap(lambda v: lax.psum(v, "i"))
     with OnCpu() as cpu:
@@ -280,7 +300,7 @@ def test_without_a_library():
         SYMTUNER_LIB_DIR="/nonexistent",
     )
     first, second = p.stdout.splitlines()
-    assert first.startswith("(['f32'], 0) libsymtuner_ffi.so is not in /nonexistent"), p
+    assert first.startswith("(['all_reduce f32'], 0) libsymtuner_ffi.so is not in /nonexistent"), p
     assert "psum cannot be replaced here" in second and "<string>:" in second, p
 
 
@@ -354,6 +374,7 @@ def test_compile_cache():
     without, ours = "", "symtuner.install()"
     away = "symtuner.install(); symtuner.uninstall()"
     off = "symtuner.install(); context = symtuner.disabled(); context.__enter__()"
+    more = "import os; os.environ['SYMTUNER_ONLY'] = 'allreduce,allgather'; symtuner.install()"
     other = "symtuner.install(); mesh = Mesh(np.array(jax.devices()[::-1]), ('i',))"
     with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
         assert compiled(first, without) == miss and compiled(second, ours) == miss
@@ -361,6 +382,7 @@ def test_compile_cache():
         assert compiled(first, ours) == miss and compiled(second, without) == miss
         assert compiled(first, away) == hit and compiled(first, ours) == hit
         assert compiled(first, other) == miss, "our calls name devices"
+        assert compiled(second, more) == miss, "other collectives are replaced"
         assert compiled(first, off) == miss and compiled(first, off) == hit
 
 

@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""All-gathers and reduce-scatters in the editor of jax/hlo/: modules, and programs that run."""
+
+import sys
+
+import numpy as np
+from test_gspmd import DEVICES, compare, integers, place  # must be first: it sets up jax
+from test_hlo import edit, made, opened, run, show
+
+import jax
+from jax import lax
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from symtuner import _library
+
+MODULE = """HloModule made
+
+%sum (a: f32[], b: f32[]) -> f32[] {{
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %r = f32[] {op}(%a, %b)
+}}
+
+ENTRY %main (p: f32[{operand}]) -> f32[{result}] {{
+  %p = f32[{operand}] parameter(0)
+  ROOT %c = f32[{result}] {kind}(%p), channel_id=1, dimensions={{{dimension}}}, {more}
+}}
+"""
+GATHER, SCATTER = "all-gather", "reduce-scatter"
+SHAPES = {0: ("8,5", "2,5"), 1: ("2,20", "2,5"), 2: ("1,1,12,3", "1,1,3,3")}
+LINE = ((0, 1, 2, 3),)
+
+
+def cut(kind, at=0, groups="{{0,1,2,3}}", ids=LINE, op="add", shapes=None):
+    """A module with one all-gather or reduce-scatter."""
+    longer, shorter = shapes or SHAPES[at]
+    more = f"replica_groups={groups}, use_global_device_ids=true"
+    operand, result = (shorter, longer) if kind == GATHER else (longer, shorter)
+    more += "" if kind == GATHER else ", to_apply=%sum"
+    words = dict(operand=operand, result=result, kind=kind, dimension=at, more=more, op=op)
+    return made(ids, MODULE, **words)
+
+
+def test_replaced():
+    """The operand of the call has another shape than the result."""
+    for groups in ("{{0,1,2,3}}", "[1,4]<=[4]", "mesh['x'=2,'y'=2] {'x','y'}", "{}"):
+        for at in (0, 2):
+            for kind, coll in ((SCATTER, 1), (GATHER, 2)):
+                edited, rows = edit(cut(kind, at, groups))
+                assert [row[1:4] for row in rows] == [("c", True, "")], (groups, at, kind, rows)
+                (line,) = [row for row in show(edited).splitlines() if "custom-call(" in row]
+                shapes = [f"f32[{shape}]" for shape in SHAPES[at]]
+                operand, result = reversed(shapes) if kind == GATHER else shapes
+                name = kind.replace("-", "_")
+                assert f'custom_call_target="symtuner_{name}"' in line, line
+                assert f"%c = {result}" in line and "dimensions=" not in line, line
+                assert f"operand_layout_constraints={{{operand}" in line, line
+                words = f"{{coll = {coll} : i32, groups = dense<[0, 1, 2, 3]> : tensor<4xi64>, op"
+                assert words in line, line
+                assert opened.pop() == [[0, 1, 2, 3]]
+    assert edit(cut(GATHER, groups="{{1,0,3,2}}", ids=[[1, 0, 3, 2]]))[0], "the order of ids"
+    assert "op = 1 :" in show(edit(cut(SCATTER, op="multiply"))[0])
+
+
+REFUSED = (
+    ("it cuts another dimension than the first", cut(GATHER, 1)),
+    ("it cuts another dimension than the first", cut(SCATTER, 1)),
+    ("the ranks of its groups are not in the order", cut(GATHER, groups="{{0,2,1,3}}")),
+    ("the ranks of its groups are not in the order", cut(GATHER, groups="[1,4]<=[2,2]T(1,0)")),
+    ("the ranks of its groups are not in the order", cut(SCATTER, ids=[[1, 0, 2, 3]])),
+    ("the ranks of its groups", cut(GATHER, groups="mesh['x'=2,'y'=2] {'y','x'}")),
+    ("it has not one part for each rank", cut(GATHER, groups="{{0,1},{2,3}}")),
+    ("it has not one part for each rank", cut(SCATTER, groups="{{0,1},{2,3}}")),
+    ("its reduction is not a sum", cut(SCATTER, op="divide")),
+    ("maximum and minimum of floats", cut(SCATTER, op="maximum")),
+)
+
+
+def test_refused():
+    for reason, proto in REFUSED:
+        edited, rows = edit(proto)
+        assert edited is None and len(rows) == 1, (reason, rows)
+        assert reason in rows[0][3] and not rows[0][2], (reason, rows)
+
+
+def test_only_what_was_asked_for():
+    library = _library.load()
+    try:
+        library.only = frozenset(["all_reduce"])
+        edited, rows = edit(cut(GATHER))
+        assert edited is None and rows[0][3] == "SYMTUNER_ONLY does not name allgather", rows
+    finally:
+        library.only = _library.only()
+
+
+def test_values():
+    """Programs of shard_map, and one in which XLA's partitioner gathers a weight."""
+    line = Mesh(np.array(DEVICES), ("a",))
+    square = Mesh(np.array(DEVICES).reshape(2, 2), ("a", "b"))
+
+    def mapped(mesh, axes, f):
+        spec = P(axes)
+        g = jax.shard_map(f, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)
+        return jax.jit(g), (place(mesh, integers((16, 6), np.float32), axes),)
+
+    def sharded(mesh):
+        whole = NamedSharding(mesh, P())
+        x = place(mesh, integers((8, 16), np.float32), None, None)
+        w = place(mesh, integers((16, 8), np.float32, 1), "a", None)
+        gather = lambda w: lax.with_sharding_constraint(w * 2, whole)
+        return jax.jit(lambda x, w: x @ gather(w)), (x, w)
+
+    scatter = lambda axes: lambda v: lax.psum_scatter(v, axes, tiled=True)
+    gather = lambda axes: lambda v: lax.all_gather(v * 3, axes, tiled=True)
+    programs = (
+        (1, mapped(line, "a", scatter("a"))),
+        (1, mapped(line, "a", gather("a"))),
+        (1, mapped(square, ("a", "b"), gather("b"))),
+        (1, mapped(square, ("a", "b"), scatter("a"))),
+        (0, mapped(square, ("a", "b"), gather(("b", "a")))),
+        (0, mapped(line, "a", lambda v: lax.all_gather(v, "a", axis=1, tiled=True))),
+        (2, mapped(line, "a", lambda v: gather("a")(scatter("a")(v)))),
+        (1, sharded(line)),
+    )
+    for number, (count, (f, args)) in enumerate(programs):
+        rows = compare(f, args)
+        assert sum(row[2] for row in rows) == count, (number, rows)
+
+
+if __name__ == "__main__":
+    sys.exit(run(globals()))
