@@ -118,8 +118,19 @@ enum symtuner_ar_transport {
     SYMTUNER_AR_HOST = 2,
 };
 
+/* What the kernels of a handle run beside. It decides between columns of the selection table: alone,
+ * many blocks are fastest; beside compute they take its multiprocessors, so there longer messages
+ * go to NCCL (docs/kernels.md says from which length on). UNKNOWN, the default, is treated as
+ * BESIDE_COMPUTE wherever ALONE could lose to NCCL. */
+enum symtuner_ar_beside {
+    SYMTUNER_AR_UNKNOWN = 0,
+    SYMTUNER_AR_ALONE = 1,
+    SYMTUNER_AR_BESIDE_COMPUTE = 2,
+};
+
 /* Set ${size} to sizeof(struct symtuner_ar_config) and the rest to 0 for the defaults; a NULL
- * config means the same. Every rank must pass the same values. */
+ * config means the same. Every rank must pass the same values; ${max_ctas} and ${beside} may
+ * differ. */
 struct symtuner_ar_config {
     size_t size;
     int transport;        /* enum symtuner_ar_transport                                           */
@@ -134,6 +145,8 @@ struct symtuner_ar_config {
     int max_ctas;         /* most thread blocks of a call, each on a multiprocessor of its own; the
                              smallest of all ranks counts. 0: all multiprocessors but four, or
                              SYMTUNER_AR_MAX_CTAS; see Blocks above. Since 0.1                  */
+    int beside;           /* enum symtuner_ar_beside. SYMTUNER_AR_BESIDE overrides it; if the ranks
+                             differ, it is UNKNOWN on all. Since 0.1                            */
 };
 
 /*
@@ -277,7 +290,8 @@ struct symtuner_ar_plan {
     int threads;        /* threads per block                                                  */
     int zero_copy;      /* 1: peers write (or read) the caller's buffers directly             */
     int pieces;         /* how many launches the message is split into                       */
-    char why[192];      /* table row and its provenance, "rules: FILE:LINE", what was forced,
+    char why[192];      /* table row, its provenance and column (enum symtuner_ar_beside),
+                           "rules: FILE:LINE", what was forced,
                            what the start-up probe found, or why it goes to NCCL; and whose
                            order of addition it has, if not ours                              */
 };

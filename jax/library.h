@@ -13,6 +13,10 @@
 
 typedef symtuner_ar ffi_handle;
 
+/* What runs beside our calls: nothing, because XLA runs them in turn with its kernels, on one
+ * stream. */
+enum { FFI_BESIDE = SYMTUNER_AR_ALONE };
+
 /* The functions that we use, without "symtuner_ar_". */
 #define FFI_AR_FUNCTIONS(X)                                                                        \
     X(create)                                                                                      \

@@ -28,10 +28,11 @@ static const char *const kernel_word[] = {
     "two_lamport", "chunked", "pull",      "copy",        "nvls",    "pull_one",
     "nvls_one",    "tma",         "tma_staged"};
 static const char *const kernel_variable[] = {
-    "SYMTUNER_AR_KERNEL",       "SYMTUNER_AR_CTAS",  "SYMTUNER_AR_TRANSPORT",
-    "SYMTUNER_AR_LINKS",        "SYMTUNER_AR_LAG",   "SYMTUNER_AR_TIMEOUT_MS",
-    "SYMTUNER_AR_OVERLAP",      "SYMTUNER_AR_PROBE", "SYMTUNER_AR_PROBE_FILE",
-    "SYMTUNER_AR_MAX_CTAS",     "SYMTUNER_AR_TEST_STALL_US"};
+    "SYMTUNER_AR_KERNEL",   "SYMTUNER_AR_CTAS",   "SYMTUNER_AR_TRANSPORT",
+    "SYMTUNER_AR_LINKS",    "SYMTUNER_AR_LAG",    "SYMTUNER_AR_TIMEOUT_MS",
+    "SYMTUNER_AR_OVERLAP",  "SYMTUNER_AR_PROBE",  "SYMTUNER_AR_PROBE_FILE",
+    "SYMTUNER_AR_MAX_CTAS", "SYMTUNER_AR_BESIDE", "SYMTUNER_AR_TEST_STALL_US"};
+static const char *const beside_word[] = {"unknown", "alone", "compute"};
 static const char *const status_word[] = {"ok",           "out of memory",     "cannot read",
                                           "syntax error", "other machine",     "bad argument"};
 
@@ -48,6 +49,7 @@ const struct st_words st_all_op_words = WORDS(op_word);
 const struct st_words st_reg_words = WORDS(reg_word);
 const struct st_words st_kernel_words = WORDS(kernel_word);
 const struct st_words st_kernel_variables = WORDS(kernel_variable);
+const struct st_words st_beside_words = WORDS(beside_word);
 static const struct st_words statuses = WORDS(status_word);
 
 int st_word_find(const struct st_words *words, const char *text, size_t len)

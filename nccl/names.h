@@ -28,6 +28,13 @@ extern const struct st_words st_reg_words;
  * test/kernels/choose/check_rules.c compares the two. */
 extern const struct st_words st_kernel_words;
 
+/* What the kernels of libsymtuner_ar.so run beside: the words of enum symtuner_ar_beside. */
+extern const struct st_words st_beside_words;
+
+/* The longest message that its table still gives to its kernels where it is not known that they run
+ * alone, if there is NCCL to run longer ones. */
+enum { ST_BESIDE_LIMIT = 4 << 20 };
+
 /* The environment variables of libsymtuner_ar.so, in full. Case counts. */
 extern const struct st_words st_kernel_variables;
 

@@ -300,6 +300,7 @@ static void start(struct rank *r)
 {
     struct symtuner_ar_config config = {.size = sizeof config,
                                         .timeout_ms = 20000,
+                                        .beside = SYMTUNER_AR_ALONE,
                                         .transport =
                                             job.host ? SYMTUNER_AR_HOST : SYMTUNER_AR_AUTO};
 

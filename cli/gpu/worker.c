@@ -381,6 +381,7 @@ int st_cmd_worker(int argc, char **argv)
         return st_fail(ST_EXIT_CANNOT, "%s\n", error);
     if (gpus < job.ranks)
         return st_fail(ST_EXIT_CANNOT, "%d GPUs asked for, %d here\n", job.ranks, gpus);
+    setenv("SYMTUNER_AR_BESIDE", "alone", 0); /* nothing runs beside what is timed here */
     NCCL(unique_id, &job.id);
     pthread_barrier_init(&job.barrier, NULL, (unsigned)job.ranks);
     for (int k = 0; k < job.ranks; k++) {

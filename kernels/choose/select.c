@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "nccl/names.h"
+
 #define KiB    (1ull << 10)
 #define MiB    (1ull << 20)
 #define NO_END UINT64_MAX
@@ -21,16 +23,21 @@
     "unmeasured: multicast is there, and NCCL's NVLS is published with 480 GB/s, ours with 389"
 #define STAGED "recv not registered: NCCL's ring does without our extra local copy"
 
+/* bench/results/notes.md, "Beside GEMMs". Between 2 and 16 MiB nothing was measured. */
+#define GEMMS    "beside GEMMs 200 x 16 MiB took 73.7 ms, NCCL 52.1: 2 H200, 2026-11-22"
+#define AS_GEMMS "not measured beside GEMMs; as for all-reduce on 2 H200"
+
 #define HALVES "not measured: from the rows of all-reduce"
 
-enum need { ANY, UNMAPPED, GENERIC, MULTICAST, GATHERS };
+enum need { ANY, UNMAPPED, GENERIC, MULTICAST, GATHERS, LONG_IN_COMPANY, NEEDS };
 
 /* The first row that fits wins. ${ctas} is the most blocks that a call of this row gets; a short
  * message gets only as many as have words to move. */
 struct row {
     int links, min_ranks, max_ranks;
     /* UNMAPPED: recv is not registered (reduce-scatter: send); GENERIC: not a sum or avg of f32,
-     * f16 or bf16; MULTICAST: NCCL may use NVLink multicast; GATHERS: an all-gather */
+     * f16 or bf16; MULTICAST: NCCL may use NVLink multicast; GATHERS: an all-gather;
+     * LONG_IN_COMPANY: longer than ST_BESIDE_LIMIT, and nobody said that the kernels run alone */
     enum need need;
     uint64_t max_bytes; /* of the message; of one part in the table of the halves */
     int family, ctas, threads, lag;
@@ -38,6 +45,9 @@ struct row {
 };
 
 static const struct row table[] = {
+    {AR_LINKS_NVLINK, 2, 2, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, GEMMS},
+    {AR_LINKS_NVLINK, 3, 16, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
+    {AR_LINKS_PCIE, 2, 16, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
     /* NVLink, two ranks: one-shot moves no more data than two-shot. A few multiprocessors stay free
      * for other kernels, because a block that cannot start makes every rank wait. */
     {AR_LINKS_NVLINK, 2, 2, ANY, 16 * KiB, AR_ONE_LL8, 16, 128, 0, SWEEP},
@@ -108,6 +118,9 @@ static const struct row table[] = {
  * to each peer, as a message of one-shot does, so the grids are those of one-shot for the same
  * bytes. */
 static const struct row halves[] = {
+    {AR_LINKS_NVLINK, 2, 16, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
+    {AR_LINKS_PCIE, 2, 16, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
+    {AR_LINKS_HOST, 2, 16, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
     {AR_LINKS_NVLINK, 2, 2, ANY, 16 * KiB, AR_ONE_LL8, 16, 128, 0, HALVES},
     {AR_LINKS_NVLINK, 3, 16, ANY, 8 * KiB, AR_ONE_LL8, 16, 128, 0, HALVES},
     {AR_LINKS_NVLINK, 2, 16, GENERIC, 64 * KiB, AR_ONE_LL128, 64, 128, 0, HALVES},
@@ -134,6 +147,11 @@ static const struct row halves[] = {
     {AR_LINKS_HOST, 2, 16, ANY, NO_END, AR_NCCL, 0, 0, 0, HOSTSEEN}, /* with a communicator */
     {AR_LINKS_HOST, 2, 16, ANY, NO_END, AR_ONE_LAMPORT, 32, 256, 0, HOSTMEM},
 };
+
+static const struct row one_rank = {.family = AR_ONE_LL8,
+                                    .ctas = 16,
+                                    .threads = 128,
+                                    .source = "one rank: send is copied, and no kernel runs"};
 
 #define ROWS        (sizeof table / sizeof table[0])
 #define HALVES_ROWS (sizeof halves / sizeof halves[0])
@@ -263,6 +281,13 @@ static int max_threads(const struct ar_ask *ask, int family)
                : 512;
 }
 
+/* Whether the row is for the links and ranks of ${ask}, and for groups with NCCL if it names NCCL. */
+static bool row_is_for(const struct row *row, const struct ar_ask *ask)
+{
+    return row->links == ask->links && ask->ranks >= row->min_ranks &&
+           ask->ranks <= row->max_ranks && (row->family != AR_NCCL || ask->has_nccl);
+}
+
 static const struct row *find_row(const struct ar_ask *ask)
 {
     const bool half = ask->coll != AR_ALL_REDUCE, gathers = ask->coll == AR_ALL_GATHER;
@@ -272,16 +297,16 @@ static const struct row *find_row(const struct ar_ask *ask)
         [GENERIC] = gathers || is_generic(ask),
         [MULTICAST] = ask->has_multicast,
         [GATHERS] = gathers,
+        [LONG_IN_COMPANY] = ask->beside != AR_BESIDE_NOTHING && ask->bytes > ST_BESIDE_LIMIT,
     };
     const struct row *rows = half ? halves : table;
     const size_t count = half ? HALVES_ROWS : ROWS;
 
     for (size_t i = 0; i < count; i++)
-        if (rows[i].links == ask->links && ask->ranks >= rows[i].min_ranks &&
-            ask->ranks <= rows[i].max_ranks && ar_part_bytes(ask) <= rows[i].max_bytes &&
-            met[rows[i].need] && (rows[i].family != AR_NCCL || ask->has_nccl))
+        if (row_is_for(&rows[i], ask) && ar_part_bytes(ask) <= rows[i].max_bytes &&
+            met[rows[i].need])
             return &rows[i];
-    return &rows[0]; /* one rank: no kernel will run */
+    return &one_rank;
 }
 
 /* Return the family that the start-up probe's figures prefer to ${family}, or ${family} itself: on
@@ -372,7 +397,8 @@ int ar_select(const struct ar_ask *ask, const struct ar_force *force, struct ar_
 
 void ar_select_why(const struct ar_ask *ask, const struct ar_choice *choice, char *why, size_t size)
 {
-    const char *wanted = ar_family_name(choice->wanted), *runs = ar_family_name(choice->family);
+    const char *wanted = ar_family_name(choice->wanted), *runs = ar_family_name(choice->family),
+               *beside = st_beside_words.word[ask->beside];
 
     if (choice->because == AR_CANNOT_RUN)
         snprintf(why, size, "kernel %s cannot run this call (data type, op, registration or links)",
@@ -383,10 +409,10 @@ void ar_select_why(const struct ar_ask *ask, const struct ar_choice *choice, cha
         snprintf(why, size, "start-up probe: MB/s push %u, pull %u, copy %u; the table says %s",
                  ask->probe.push, ask->probe.pull, ask->probe.copy, wanted);
     else if (choice->wanted != choice->family)
-        snprintf(why, size, "table: %s, which cannot run this call; %s (%s)", wanted, runs,
-                 choice->source);
+        snprintf(why, size, "table: %s, which cannot run this call; %s (%s; beside: %s)", wanted,
+                 runs, choice->source, beside);
     else
-        snprintf(why, size, "table: %s (%s)", runs, choice->source);
+        snprintf(why, size, "table: %s (%s; beside: %s)", runs, choice->source, beside);
 }
 
 const char *ar_order_note(int family)
@@ -396,32 +422,36 @@ const char *ar_order_note(int family)
     return note != NULL ? note : "";
 }
 
-size_t ar_select_print(int ranks, int links, char *text, size_t length)
+size_t ar_select_print(const struct ar_ask *ask, char *text, size_t length)
 {
+    static const char *const notes[2][NEEDS] = {
+        {[UNMAPPED] = ", recv unregistered",
+         [GENERIC] = ", other types and operators",
+         [LONG_IN_COMPANY] = ", unless alone"},
+        {[UNMAPPED] = ", not registered",
+         [GENERIC] = ", all-gather, and other types and operators",
+         [GATHERS] = ", all-gather",
+         [LONG_IN_COMPANY] = ", all parts together, unless alone"}};
     static const char head[] = "reduce-scatter and all-gather, by the bytes of one part:\n";
     size_t need = 0;
 
     for (size_t i = 0; i < ROWS + HALVES_ROWS; i++) {
         const struct row *r = i < ROWS ? &table[i] : &halves[i - ROWS];
-        char line[200], upto[32] = "any size";
+        const char *note = notes[i >= ROWS][r->need];
+        char line[200], sizes[32] = "to any size";
         int n;
 
         if (i == ROWS && need + sizeof head <= length)
             memcpy(text + need, head, sizeof head);
         need += i == ROWS ? sizeof head - 1 : 0;
-        if (r->links != links || ranks < r->min_ranks || ranks > r->max_ranks)
+        if (!row_is_for(r, ask) || (r->need == LONG_IN_COMPANY && ask->beside == AR_BESIDE_NOTHING))
             continue;
         if (r->max_bytes != NO_END)
-            snprintf(upto, sizeof upto, "%llu KiB", (unsigned long long)(r->max_bytes / KiB));
-        n = snprintf(line, sizeof line, "  to %-10s %-12s at most %3d blocks of %4d%s  (%s)\n",
-                     upto, ar_family_name(r->family), r->ctas, r->threads,
-                     r->need == UNMAPPED && i >= ROWS ? ", not registered"
-                     : r->need == GENERIC && i >= ROWS
-                         ? ", all-gather, and other types and operators"
-                     : r->need == UNMAPPED ? ", recv unregistered"
-                     : r->need == GENERIC  ? ", other types and operators"
-                     : r->need == GATHERS  ? ", all-gather"
-                                           : "",
+            snprintf(sizes, sizeof sizes, "to %llu KiB", (unsigned long long)(r->max_bytes / KiB));
+        if (r->need == LONG_IN_COMPANY)
+            snprintf(sizes, sizeof sizes, "> %llu KiB", ST_BESIDE_LIMIT / KiB);
+        n = snprintf(line, sizeof line, "  %-13s %-12s at most %3d blocks of %4d%s  (%s)\n", sizes,
+                     ar_family_name(r->family), r->ctas, r->threads, note != NULL ? note : "",
                      r->source);
         if (need + (size_t)n < length)
             memcpy(text + need, line, (size_t)n + 1);

@@ -15,12 +15,16 @@
 
 enum ar_links { AR_LINKS_NVLINK, AR_LINKS_PCIE, AR_LINKS_HOST, AR_LINKS };
 
+/* enum symtuner_ar_beside, without CUDA's headers; the words are st_beside_words. */
+enum ar_beside { AR_BESIDE_UNKNOWN, AR_BESIDE_NOTHING, AR_BESIDE_COMPUTE };
+
 struct ar_ask {
     int coll;       /* enum ar_coll                                                 */
     uint64_t bytes; /* of the message: of all parts, see ar_coll_parts()            */
     int ranks;
     int links;      /* enum ar_links                                                */
     int dtype, op;  /* NCCL's numbers                                               */
+    int beside;     /* enum ar_beside                                               */
     int dst_mapped; /* peers can write recv: it lies in a registered buffer          */
     int src_mapped; /* peers can read send                                           */
     int in_place;
@@ -80,7 +84,8 @@ static inline uint64_t ar_part_bytes(const struct ar_ask *ask)
     return ask->bytes / (uint64_t)ar_coll_parts(ask->coll, ask->ranks);
 }
 
-/* Write the rows for ${ranks} and ${links} to ${text}; returns the length that takes. */
-size_t ar_select_print(int ranks, int links, char *text, size_t length);
+/* Write the rows for the ranks, the links and the hint of ${ask}, and for groups with NCCL or without
+ * it, to ${text}; returns the length that takes. */
+size_t ar_select_print(const struct ar_ask *ask, char *text, size_t length);
 
 #endif

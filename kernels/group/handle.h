@@ -65,6 +65,8 @@ struct symtuner_ar {
     int budget;         /* most blocks on one GPU; the same on all ranks (ar_budget) */
     int let_go;         /* blocks of the latest kernel if the next may start beside it, else 0 */
     int links;
+    int beside;          /* enum ar_beside; the same on all ranks */
+    bool beside_differs; /* between ranks: then it is unknown on all */
     bool tma;         /* the kernels that move data by TMA can run */
     bool multicast;   /* NCCL may use NVLink multicast: all ranks say so */
     const char *gate; /* why all calls go to NCCL; NULL: our kernels can run */

@@ -27,7 +27,7 @@
 struct peer_info {
     char host[64]; /* boot id: ranks with the same one can share memory */
     char bus[AR_BUS_ID_SIZE];
-    int sms, budget, multicast, major, minor, links, transport, probe_mode, kernel, ctas;
+    int sms, budget, beside, multicast, major, minor, links, transport, probe_mode, kernel, ctas;
     struct ar_probe probe;
     uint64_t group;                /* its own proposal; all ranks use rank 0's */
     uint64_t bulk_bytes, bulk_own; /* as configured; as suits its own GPU */
@@ -149,8 +149,11 @@ static ncclResult_t compare(struct group *g)
             h->on_device = same > h->on_device ? same : h->on_device;
             h->sms = g->all[r].sms < h->sms ? g->all[r].sms : h->sms;
             h->budget = g->all[r].budget < h->budget ? g->all[r].budget : h->budget;
+            h->beside_differs = h->beside_differs || g->all[r].beside != g->all[0].beside;
             h->multicast = h->multicast && g->all[r].multicast;
         }
+        if (h->beside_differs)
+            h->beside = AR_BESIDE_UNKNOWN;
     }
     return ncclSuccess;
 }
@@ -380,6 +383,7 @@ static ncclResult_t start_rank(struct group *g, int i, const struct symtuner_ar_
     }
     info->sms = h->sms;
     info->budget = h->budget;
+    info->beside = h->beside;
     info->multicast = h->multicast = h->ranks >= 4 && ar_multicast_here();
     info->transport = config->transport;
     info->probe_mode = options->probe;    /* a rank that probes waits for the others to probe */

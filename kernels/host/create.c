@@ -10,6 +10,11 @@
 #include "kernels/host/destroy.h"
 #include "kernels/host/rank.h"
 
+_Static_assert((int)SYMTUNER_AR_UNKNOWN == AR_BESIDE_UNKNOWN &&
+                   (int)SYMTUNER_AR_ALONE == AR_BESIDE_NOTHING &&
+                   (int)SYMTUNER_AR_BESIDE_COMPUTE == AR_BESIDE_COMPUTE,
+               "the words of struct symtuner_ar_config.beside");
+
 int symtuner_ar_version(void)
 {
     return SYMTUNER_AR_VERSION;
@@ -45,12 +50,17 @@ ncclResult_t ar_config_check(const struct symtuner_ar_config *given,
     if (config->max_ctas < 0 || config->max_ctas > AR_MAX_CTAS)
         return ar_fail(NULL, ncclInvalidArgument, "config.max_ctas %d; write 1 to %d, or 0",
                        config->max_ctas, AR_MAX_CTAS);
+    if (config->beside < SYMTUNER_AR_UNKNOWN || config->beside > SYMTUNER_AR_BESIDE_COMPUTE)
+        return ar_fail(NULL, ncclInvalidArgument, "config.beside %d is unknown; write 0, 1 or 2",
+                       config->beside);
     if (config->first_epoch >> 38 != 0)
         return ar_fail(NULL, ncclInvalidArgument, "config.first_epoch must be below 2^38");
     if (ar_options_read(options, why, sizeof why) != 0)
         return ar_fail(NULL, ncclInvalidArgument, "%s", why);
     if (config->transport == SYMTUNER_AR_AUTO)
         config->transport = options->transport;
+    if (options->beside >= 0)
+        config->beside = options->beside;
     return ncclSuccess;
 }
 

@@ -5,6 +5,7 @@
 
 #include "kernels/group/error.h"
 #include "kernels/scratch/grow.h"
+#include "nccl/names.h"
 
 static const char *const verdicts[] = {
     [AR_ALIVE] = "no error",
@@ -103,6 +104,7 @@ size_t symtuner_ar_describe(symtuner_ar *h, char *text, size_t length)
                                                 "pinned host memory"};
     static const char *const overlaps[AR_STARTS] = {"0, none", "1, in front",
                                                     "2, in front and behind"};
+    struct ar_ask ask = {0};
     char head[2048];
     int n;
     size_t rest;
@@ -135,6 +137,9 @@ size_t symtuner_ar_describe(symtuner_ar *h, char *text, size_t length)
                      h->nccl->version / 100 % 100, h->nccl->version % 100);
     n += snprintf(head + n, sizeof head - (size_t)n, "time limit %llu ms\n",
                   (unsigned long long)(h->timeout_ns / 1000000));
+    n += snprintf(head + n, sizeof head - (size_t)n, "beside: %s%s\n",
+                  st_beside_words.word[h->beside],
+                  h->beside_differs ? ", because the ranks do not say the same" : "");
     for (int a = 0; a < AR_ARENAS && h->gate == NULL; a++)
         n += describe_arena(h, a, head + n, sizeof head - (size_t)n);
     n += snprintf(head + n, sizeof head - (size_t)n, "overlapped launches: %s\n",
@@ -146,6 +151,7 @@ size_t symtuner_ar_describe(symtuner_ar *h, char *text, size_t length)
         return rest;
     rest += ar_rules_print(h->rules, h->rules_note, rest < length ? text + rest : text,
                            rest < length ? length - rest : 0);
-    return rest + ar_select_print(h->ranks, h->links, rest < length ? text + rest : text,
+    ar_grow_ask(h, &ask);
+    return rest + ar_select_print(&ask, rest < length ? text + rest : text,
                                   rest < length ? length - rest : 0);
 }

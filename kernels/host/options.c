@@ -83,7 +83,7 @@ int ar_options_read(struct ar_options *options, char *why, size_t why_size)
 
     name_strangers();
     memset(options, 0, sizeof *options);
-    options->force.family = options->links = options->overlap = -1;
+    options->force.family = options->links = options->overlap = options->beside = -1;
     for (int f = 0; f < AR_FAMILIES; f++)
         kernels[f] = ar_family_name(f);
     if (read_word("SYMTUNER_AR_KERNEL", kernels, AR_FAMILIES, &options->force.family, why,
@@ -92,6 +92,8 @@ int ar_options_read(struct ar_options *options, char *why, size_t why_size)
         read_word("SYMTUNER_AR_LINKS", links, 2, &options->links, why, why_size) ||
         read_number("SYMTUNER_AR_CTAS", 1, AR_MAX_CTAS, &ctas, why, why_size) ||
         read_number("SYMTUNER_AR_MAX_CTAS", 1, AR_MAX_CTAS, &most, why, why_size) ||
+        read_word("SYMTUNER_AR_BESIDE", st_beside_words.word, st_beside_words.count,
+                  &options->beside, why, why_size) ||
         read_word("SYMTUNER_AR_OVERLAP", overlaps, AR_STARTS, &options->overlap, why, why_size) ||
         read_number("SYMTUNER_AR_PROBE", 0, 1, &probe, why, why_size) ||
         read_number("SYMTUNER_AR_LAG", 1, 8, &lag, why, why_size) ||

@@ -15,6 +15,7 @@ struct ar_options {
     uint32_t timeout_ms;    /* 0: not set                                 */
     uint32_t stall_us;      /* test builds only                           */
     int max_ctas;           /* 0: not set                                 */
+    int beside;             /* -1: not set; else enum ar_beside           */
     int lag;                /* tiles, for chunked; 0: as the table says   */
     int overlap;            /* enum ar_start; -1: as far as is safe     */
     int probe;              /* 0 never, 1 always, -1 when links are PCIe  */

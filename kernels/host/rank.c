@@ -63,6 +63,7 @@ ncclResult_t ar_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
     h->force = options->force;
     h->stall_ns = options->stall_us * 1000;
     h->lag = options->lag;
+    h->beside = config->beside;
     h->one_stream = config->one_stream != 0;
     h->on_device = 1;
     h->nan_scratch = config->first_epoch != 0;

@@ -57,6 +57,7 @@ void ar_grow_ask(const symtuner_ar *h, struct ar_ask *ask)
     ask->has_multicast = h->multicast;
     ask->has_tma = h->tma;
     ask->max_ctas = ar_most_ctas(h);
+    ask->beside = h->beside;
     ask->probe = h->probe;
     ask->without = 0;
     for (int a = 0; a < AR_ARENAS; a++)

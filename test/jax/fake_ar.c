@@ -53,7 +53,8 @@ int symtuner_ar_create_local(ffi_handle **out, const int *devices, int n,
     const char *without = getenv("FAKE_AR_SHORT");
 
     fake_short = without != NULL && fake_tries++ < atoi(without);
-    if (fake_short || fails("create") || config->size != sizeof *config)
+    if (fake_short || fails("create") || config->size != sizeof *config ||
+        config->beside != FFI_BESIDE)
         return 4;
     for (int i = 0; i < n; i++) {
         out[i] = calloc(1, sizeof **out);

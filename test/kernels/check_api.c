@@ -36,6 +36,10 @@ START_TEST(test_create_refuses_bad_arguments_by_name)
     want_error(symtuner_ar_create_local(h, devices, 2, &config), ncclInvalidArgument, NULL,
                "transport 9");
     config = small();
+    config.beside = 3;
+    want_error(symtuner_ar_create_local(h, devices, 2, &config), ncclInvalidArgument, NULL,
+               "config.beside 3");
+    config = small();
     config.first_epoch = 1ull << 38;
     want_error(symtuner_ar_create_local(h, devices, 2, &config), ncclInvalidArgument, NULL,
                "first_epoch");

@@ -5,11 +5,13 @@
  */
 #include <check.h>
 #include <glob.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "kernels/group/handle.h"
+#include "nccl/names.h"
 #include "test/kernels/fake/cuda.h"
 #include "test/kernels/fake/nccl.h"
 #include "test/kernels/suites.h"
@@ -99,6 +101,39 @@ START_TEST(test_ranks_of_threads_make_a_group)
     fake_nccl_threads(create);
     ck_assert_int_eq(at[1].result, ncclSuccess);
     ck_assert_ptr_nonnull(strstr(at[1].text, "transport: NVLink peer memory\n"));
+    finish();
+}
+END_TEST
+
+/* Rank r of the group has digit r of ${_i}, to base 3, as its hint; from 27 on the variable is also
+ * set. If the ranks do not say the same, all take "unknown", and NCCL runs long calls of all. */
+START_TEST(test_ranks_agree_on_what_runs_beside_them)
+{
+    const int hint[RANKS] = {_i % 3, _i / 3 % 3, _i / 9 % 3};
+    const char *const variable = _i < 27 ? NULL : st_beside_words.word[_i % 3];
+    const bool alike = variable != NULL || (hint[0] == hint[1] && hint[0] == hint[2]);
+    const int want = !alike ? SYMTUNER_AR_UNKNOWN : variable != NULL ? _i % 3 : hint[0];
+    char line[100];
+
+    reset();
+    for (int r = 0; r < RANKS; r++)
+        at[r].config.beside = hint[r];
+    if (variable != NULL)
+        setenv("SYMTUNER_AR_BESIDE", variable, 1);
+    fake_nccl_threads(create);
+    unsetenv("SYMTUNER_AR_BESIDE");
+    snprintf(line, sizeof line, "\nbeside: %s%s\n", st_beside_words.word[want],
+             alike ? "" : ", because the ranks do not say the same");
+    for (int r = 0; r < RANKS; r++) {
+        struct symtuner_ar_plan plan = {.size = sizeof plan};
+
+        ck_assert_msg(strstr(at[r].text, line) != NULL, "rank %d lacks%s", r, line);
+        ck_assert_int_eq(
+            symtuner_ar_query(memory, memory, 4 << 20, ncclFloat, ncclSum, at[r].handle, &plan),
+            ncclSuccess);
+        ck_assert_int_eq(strcmp(plan.kernel, "nccl") == 0, want != SYMTUNER_AR_ALONE);
+        ck_assert_ptr_nonnull(strstr(plan.why, st_beside_words.word[want]));
+    }
     finish();
 }
 END_TEST
@@ -333,6 +368,7 @@ Suite *st_suite_bootstrap(void)
 
     tcase_set_timeout(t, 60);
     tcase_add_test(t, test_ranks_of_threads_make_a_group);
+    tcase_add_loop_test(t, test_ranks_agree_on_what_runs_beside_them, 0, 27 + 3);
     tcase_add_test(t, test_a_rank_that_cannot_start_tells_the_others);
     tcase_add_loop_test(t, test_whatever_fails_on_one_rank_nobody_hangs, 0, 4);
     tcase_add_test(t, test_a_full_gpu_is_no_hang_and_no_secret);

@@ -409,7 +409,8 @@ static void describes(symtuner_ar *h, const char *said, const char *last)
         "scratch: 12544 KiB of pinned host memory: ll8 1024 KiB x2, lamport 5120 KiB x2\n", ""};
     char text[8192], want[2048], *end;
 
-    snprintf(want, sizeof want, "%stime limit 1500 ms\n%soverlapped launches: %s\n", said,
+    snprintf(want, sizeof want,
+             "%stime limit 1500 ms\nbeside: unknown\n%soverlapped launches: %s\n", said,
              scratch[h->gate != NULL ? 2 : h->links == AR_LINKS_HOST], last);
     ck_assert_uint_lt(symtuner_ar_describe(h, text, sizeof text), sizeof text);
     end = strstr(text, "\noverlapped launches: ");

@@ -29,7 +29,8 @@ static void set_up_nccl(int ranks)
 
 static void make_ranks(int first, int n)
 {
-    struct symtuner_ar_config config = {.size = sizeof config, .bulk_bytes = 1 << 20};
+    struct symtuner_ar_config config = {
+        .size = sizeof config, .bulk_bytes = 1 << 20, .beside = SYMTUNER_AR_ALONE};
     ncclComm_t comms[FAKE_RANKS];
 
     for (int r = first; r < first + n; r++) {

@@ -78,8 +78,10 @@ static unsigned draw(unsigned below)
 /* Run one rank: make calls until one fails, then do what a program would do. */
 static void live(struct group *g, int me, int gpu, unsigned start)
 {
-    struct symtuner_ar_config config = {
-        .size = sizeof config, .timeout_ms = TIMEOUT, .bulk_bytes = (size_t)16 << 20};
+    struct symtuner_ar_config config = {.size = sizeof config,
+                                        .timeout_ms = TIMEOUT,
+                                        .bulk_bytes = (size_t)16 << 20,
+                                        .beside = SYMTUNER_AR_ALONE};
     symtuner_ar *h = NULL;
     ncclComm_t comm;
     cudaStream_t stream;

@@ -252,6 +252,7 @@ int kill_graph_of_comms(const char *kernel)
     memset(&config, 0, sizeof config);
     config.size = sizeof config;
     config.timeout_ms = KILL_TIMEOUT;
+    config.beside = SYMTUNER_AR_ALONE;
     MUST(ncclCommInitAll(comms, RANKS, devices), ncclSuccess);
     MUST(symtuner_ar_create(t.handle, comms, RANKS, &config), ncclSuccess);
     if (!make_buffers(&t, 1) || !register_both(&t) || !capture(&t, kernel, exec))

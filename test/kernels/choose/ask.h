@@ -9,8 +9,8 @@
 
 static const struct ar_force free_choice = {.family = -1};
 
-/* Return the question about a call with both buffers registered, on GPUs of 132 multiprocessors,
- * without a communicator. */
+/* Return the question about a call with both buffers registered, on GPUs of 132 multiprocessors on
+ * which nothing else runs, without a communicator. */
 static inline struct ar_ask ask_for(int ranks, int links, uint64_t bytes, int dtype, int op)
 {
     struct ar_ask ask = {.bytes = bytes,
@@ -22,7 +22,8 @@ static inline struct ar_ask ask_for(int ranks, int links, uint64_t bytes, int dt
                          .src_mapped = 1,
                          .has_copy = links != AR_LINKS_HOST,
                          .has_tma = 1,
-                         .max_ctas = 132};
+                         .max_ctas = 132,
+                         .beside = AR_BESIDE_NOTHING};
     uint64_t half[AR_REGIONS] = {1 << 19, 16 << 20, 32 << 20, 256 << 20, 64 << 20};
 
     if (links == AR_LINKS_HOST)

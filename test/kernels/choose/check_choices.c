@@ -28,6 +28,18 @@ static void print_run(FILE *out, const struct run *run)
         fprintf(out, "%d..%d blocks%s\n", run->few, run->many, run->way);
 }
 
+/* Whether ${ask} has another hint than "alone", and ${choice} is as with that. */
+static bool as_alone(struct ar_ask ask, const struct ar_force *force,
+                     const struct ar_choice *choice)
+{
+    struct ar_choice alone;
+    const bool hinted = ask.beside != AR_BESIDE_NOTHING;
+
+    ask.beside = AR_BESIDE_NOTHING;
+    return hinted && ar_select(&ask, force, &alone) == 0 &&
+           memcmp(&alone, choice, sizeof alone) == 0;
+}
+
 /* Print what is chosen for 2, 3, 5 and 15 times a power of two, and for one byte less and more. */
 static void print_choices(FILE *out, struct ar_ask ask, const struct ar_force *force)
 {
@@ -46,6 +58,8 @@ static void print_choices(FILE *out, struct ar_ask ask, const struct ar_force *f
             now.first = now.last = ask.bytes;
             if (ar_select(&ask, force, &c) != 0)
                 continue; /* NVLS takes whole words only */
+            if (as_alone(ask, force, &c))
+                continue;
             now.few = now.many = c.ctas;
             n = snprintf(now.way, sizeof now.way, " of %d: %s", c.threads,
                          ar_family_name(c.family));
@@ -113,14 +127,35 @@ static void print_choices_of_halves(FILE *out)
         }
 }
 
+/* Print what the hint "unknown" changes: only the sizes at which the choice is not that of "alone".
+ * test_long_messages_are_nccls_unless_alone compares the third hint with it. */
+static void print_hinted_choices(FILE *out)
+{
+    static const int ranks[] = {2, 4, 16};
+
+    for (int i = 0; i < AR_COLLS * AR_LINKS * 3; i++) {
+        struct ar_ask ask = ask_for(ranks[i % 3], i / 3 % AR_LINKS, 0, AR_BF16, AR_SUM);
+
+        ask.coll = i / 3 / AR_LINKS;
+        ask.has_nccl = 1;
+        ask.beside = AR_BESIDE_UNKNOWN;
+        fprintf(out, "beside: unknown, collective %d, links %d, %d ranks\n", ask.coll, ask.links,
+                ask.ranks);
+        print_choices(out, ask, &free_choice);
+    }
+}
+
 /* Print the tables as describe shows them. */
-static void print_tables(FILE *out)
+static void print_tables(FILE *out, int beside)
 {
     for (int links = 0; links < AR_LINKS; links++)
-        for (int ranks = 2; ranks <= 5; ranks++) {
+        for (int ranks = 2; ranks <= (beside == AR_BESIDE_NOTHING ? 5 : 2); ranks++) {
+            struct ar_ask ask = ask_for(ranks, links, 0, AR_BF16, AR_SUM);
             char text[8192];
 
-            must(ar_select_print(ranks, links, text, sizeof text) < sizeof text);
+            ask.has_nccl = 1;
+            ask.beside = beside;
+            must(ar_select_print(&ask, text, sizeof text) < sizeof text);
             fprintf(out, "links %d, %d ranks\n%s", links, ranks, text);
         }
 }
@@ -172,11 +207,13 @@ START_TEST(test_the_choices_are_those_of_the_golden_file)
     size_t size = 0, at = 0;
     FILE *out = open_memstream(&now, &size), *file;
 
-    print_tables(out);
+    print_tables(out, AR_BESIDE_NOTHING);
     print_free_choices(out);
     print_forced_choices(out);
     print_probed_choices(out);
     print_choices_of_halves(out);
+    print_tables(out, AR_BESIDE_UNKNOWN);
+    print_hinted_choices(out);
     fclose(out);
     if (update != NULL && strcmp(update, "1") == 0) {
         file = fopen(GOLDEN, "w");

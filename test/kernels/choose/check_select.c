@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nccl/names.h"
 #include "test/kernels/choose/ask.h"
 #include "test/kernels/suites.h"
 
@@ -172,11 +173,12 @@ END_TEST
 
 START_TEST(test_printed_table_fits_or_says_how_long_it_is)
 {
+    struct ar_ask ask = ask_for(4, AR_LINKS_NVLINK, 0, AR_BF16, AR_SUM);
     char text[8192];
-    size_t need = ar_select_print(4, AR_LINKS_NVLINK, text, sizeof text);
+    size_t need = ar_select_print(&ask, text, sizeof text);
 
     ck_assert(need > 100 && need < sizeof text && strlen(text) == need);
-    ck_assert_int_eq(ar_select_print(4, AR_LINKS_NVLINK, text, 0), need);
+    ck_assert_int_eq(ar_select_print(&ask, text, 0), need);
 }
 END_TEST
 
@@ -259,6 +261,73 @@ START_TEST(test_multicast_gives_long_messages_to_nccl)
 }
 END_TEST
 
+/* Call ${what} for questions about all collectives, links, ranks, types and sizes. */
+static void for_all(void (*what)(struct ar_ask ask))
+{
+    static const int types[] = {AR_BF16, AR_I32};
+
+    for (int i = 0; i < AR_COLLS * AR_LINKS * 2 * 2 * 2; i++)
+        for (int ranks = 2; ranks <= AR_MAX_RANKS; ranks++)
+            for (uint64_t unit = 8; unit <= 1 << 20; unit *= 2)
+                for (uint64_t n = 1; n <= 512; n = n * 3 + 1) {
+                    struct ar_ask ask = ask_for(ranks, i / 8 % AR_LINKS, 0, types[i % 2], AR_SUM);
+
+                    ask.coll = i / 8 / AR_LINKS;
+                    ask.bytes = unit * n * (uint64_t)ar_coll_parts(ask.coll, ranks);
+                    ask.dst_mapped = ask.src_mapped = i / 2 % 2;
+                    ask.has_multicast = i / 4 % 2;
+                    ask.has_nccl = 1;
+                    what(ask);
+                }
+}
+
+static void compare_hints(struct ar_ask ask)
+{
+    struct ar_choice alone, c;
+    char why[200];
+
+    must(ar_select(&ask, &free_choice, &alone) == 0);
+    for (int k = 0; k < 2; k++) {
+        ask.beside = k == 0 ? AR_BESIDE_UNKNOWN : AR_BESIDE_COMPUTE;
+        must(ar_select(&ask, &free_choice, &c) == 0);
+        if (ask.bytes <= ST_BESIDE_LIMIT)
+            must(memcmp(&c, &alone, sizeof c) == 0);
+        else
+            must(c.family == AR_NCCL);
+        ar_select_why(&ask, &c, why, sizeof why);
+        must(strstr(why, k == 0 ? "; beside: unknown)" : "; beside: compute)") != NULL);
+    }
+    ask.has_nccl = 0;
+    must(ar_select(&ask, &free_choice, &c) == 0);
+    ask.beside = AR_BESIDE_NOTHING;
+    must(ar_select(&ask, &free_choice, &alone) == 0);
+    must(memcmp(&c, &alone, sizeof c) == 0 && c.family != AR_NCCL);
+}
+
+/* Only with the hint "alone" do our kernels run messages above the limit, unless there is no NCCL.
+ * Up to the limit the hint changes nothing. */
+START_TEST(test_long_messages_are_nccls_unless_alone)
+{
+    for_all(compare_hints);
+}
+END_TEST
+
+/* Whatever the hint, a kernel that is named runs. */
+START_TEST(test_no_hint_is_stronger_than_a_name)
+{
+    for (int beside = AR_BESIDE_UNKNOWN; beside <= AR_BESIDE_COMPUTE; beside++) {
+        struct ar_ask ask = ask_for(2, AR_LINKS_NVLINK, 64 << 20, AR_BF16, AR_SUM);
+        const struct ar_force force = {.family = AR_CHUNKED};
+        struct ar_choice c;
+
+        ask.has_nccl = 1;
+        ask.beside = beside;
+        ck_assert_int_eq(ar_select(&ask, &force, &c), 0);
+        ck_assert_int_eq(c.family, AR_CHUNKED);
+    }
+}
+END_TEST
+
 START_TEST(test_families_that_add_otherwise_say_so)
 {
     for (int f = 0; f < AR_FAMILIES; f++) {
@@ -288,6 +357,8 @@ Suite *st_suite_select(void)
     tcase_add_test(t, test_two_budgets_leave_room);
     tcase_add_test(t, test_fewer_blocks_have_more_threads);
     tcase_add_test(t, test_multicast_gives_long_messages_to_nccl);
+    tcase_add_test(t, test_long_messages_are_nccls_unless_alone);
+    tcase_add_test(t, test_no_hint_is_stronger_than_a_name);
     tcase_add_test(t, test_families_that_add_otherwise_say_so);
     suite_add_tcase(s, t);
     return s;

@@ -44,6 +44,7 @@ static void create(int r)
 
     config.timeout_ms = 2000;
     config.bulk_bytes = 8 << 20;
+    config.beside = SYMTUNER_AR_ALONE;
     at[r].result = symtuner_ar_create(&at[r].handle, &comm, 1, &config);
 }
 
@@ -271,6 +272,7 @@ START_TEST(test_handles_that_cannot_wait_have_all_from_the_start)
     struct symtuner_ar_config config = small();
     symtuner_ar *h[RANKS];
 
+    config.beside = SYMTUNER_AR_ALONE;
     no_shm = _i;
     if (_i != 0) {
         make_group();
