@@ -24,6 +24,7 @@ struct st_comm {
     struct st_real *real; /* the NCCL that made it                               */
     const struct st_kernels *kernels;
     _Atomic(struct symtuner_ar *) handle; /* NULL: all calls go to NCCL          */
+    _Atomic(struct symtuner_ar *) aborted; /* the handle until the communicator ends */
     _Atomic int readers; /* threads that read the handle in ncclCommGetAsyncError */
     _Atomic int why;     /* enum st_tally_why: why they do                      */
     int rank, ranks;

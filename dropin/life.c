@@ -296,6 +296,8 @@ void st_life_end(struct st_comm *c)
     struct symtuner_ar *handle = take(c);
 
     if (!handle)
+        handle = atomic_exchange(&c->aborted, NULL);
+    if (!handle)
         return;
     while (atomic_load(&c->readers) > 0)
         sched_yield();
@@ -306,8 +308,8 @@ void st_life_end(struct st_comm *c)
     c->meet = NULL;
 }
 
-/* The handle's memory is never freed, because that would wait for the GPU, and NCCL's abort does
- * not wait. Another thread may still be in a vote, so its memory stays as long as the record. */
+/* Freeing the handle would wait for the GPU, and NCCL's abort does not wait. It is freed where the
+ * communicator still ends in another way, as after ncclCommRevoke, else never. Another thread may still be in a vote, so its memory stays as long as the record. */
 void st_life_abort(struct st_comm *c)
 {
     struct symtuner_ar *handle = take(c);
@@ -319,4 +321,5 @@ void st_life_abort(struct st_comm *c)
     st_inside++;
     c->kernels->abort_(handle);
     st_inside--;
+    atomic_store(&c->aborted, handle);
 }

@@ -112,6 +112,10 @@ for how in linked "$here/first/libnccl.so.2"; do
     cmp -s "$work/bare" "$work/off" || { fail "SYMTUNER_MODE=off changes NCCL's calls"; diff "$work/bare" "$work/off"; }
     grep -q 'AllReduce:16' "$work/bare" || fail "the trace is empty"
 done
+bare "$here/random" 5000 > "$work/bare" || fail "random calls without the drop-in"
+SYMTUNER_MODE=off under "$here/random" 5000 > "$work/off" || fail "random calls, off"
+cmp -s "$work/bare" "$work/off" || { fail "SYMTUNER_MODE=off changes random calls: $(cat "$work/bare" "$work/off")"; }
+grep -q 'after [1-9][0-9]*[0-9][0-9][0-9] calls' "$work/bare" || fail "the random calls did not reach NCCL: $(cat "$work/bare")"
 if [ $san = 0 ]; then
     [ "$(under "$here/ranks" none 2>&1)" = child ] || fail "a child without NCCL notices the drop-in"
     PRELOAD=/no/such/libsymtuner_nccl.so under "$here/ranks" none 2> "$work/err" | grep -q child ||
@@ -181,6 +185,11 @@ grep -q preload:16 "$work/out" || fail "a preload behind the drop-in is passed b
 # --- counting, threads, cost -----------------------------------------------------------------------
 under "$here/ranks" count "$work/tally" || fail "counting"
 SYMTUNER_MAX_COMMS=200 under "$here/threads" "${ROUNDS:-20}" || fail "threads"
+# The long form: DROPIN_CALLS=1000000 DROPIN_ROUNDS=100000 DROPIN_COMMS=5000 make test-dropin
+SYMTUNER_MAX_COMMS=4000 under "$here/random" "${DROPIN_CALLS:-20000}" 1 "$work/tally" || fail "random calls"
+SYMTUNER_MAX_COMMS=4000 under "$here/random" "${DROPIN_CALLS:-20000}" 64 "$work/tally" || fail "random calls of 64 threads"
+under "$here/opposite" "${DROPIN_ROUNDS:-3000}" || fail "communicators in opposite order"
+SYMTUNER_VERIFY=1 under "$here/memory" "${DROPIN_COMMS:-504}" || fail "memory grows"
 if [ $san = 0 ]; then
     under "$here/cost" "$here/first/libnccl.so.2" || fail "more than 100 ns for a forwarded call"
 fi

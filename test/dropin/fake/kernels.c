@@ -55,8 +55,8 @@ int symtuner_ar_create(struct symtuner_ar **handles, void *const *comms, int n,
     record_add(&record, "create:%d ", n);
     for (int i = 0; i < n; i++)
         call_nccl(comms[i]);
-    if (record.create)
-        return record.create;
+    if (record.create || __atomic_exchange_n(&record.create_once, 0, __ATOMIC_RELAXED))
+        return 6;
     for (int i = 0; i < n; i++) {
         handles[i] = calloc(1, sizeof **handles);
         handles[i]->comm = comms[i];
@@ -92,8 +92,10 @@ int symtuner_ar_deregister(struct symtuner_ar **handles, void *const *buffers, i
     return 0;
 }
 
-static int run(const char *name, size_t count, struct symtuner_ar *handle)
+static int run(const char *name, size_t count, struct symtuner_ar *handle, void *stream)
 {
+    if (record.launch)
+        record.launch(handle->comm, stream);
     __atomic_add_fetch(&record.collectives, 1, __ATOMIC_RELAXED);
     record_add(&record, "%s:%zu ", name, count);
     return __atomic_load_n(&handle->aborted, __ATOMIC_RELAXED) ? 5 : 0;
@@ -102,25 +104,24 @@ static int run(const char *name, size_t count, struct symtuner_ar *handle)
 int symtuner_ar_all_reduce(const void *send, void *recv, size_t count, int dtype, int op,
                            struct symtuner_ar *handle, void *stream)
 {
-    (void)stream;
     sum_of_two(send, recv, count, dtype, op);
     if (record.wrong)
         *(float *)recv += 0.5f;
-    return run("all_reduce", count, handle);
+    return run("all_reduce", count, handle, stream);
 }
 
 int symtuner_ar_reduce_scatter(const void *send, void *recv, size_t count, int dtype, int op,
                                struct symtuner_ar *handle, void *stream)
 {
-    (void)send, (void)recv, (void)dtype, (void)op, (void)stream;
-    return run("reduce_scatter", count, handle);
+    sum_of_two(send, recv, count, dtype, op);
+    return run("reduce_scatter", count, handle, stream);
 }
 
 int symtuner_ar_all_gather(const void *send, void *recv, size_t count, int dtype,
                            struct symtuner_ar *handle, void *stream)
 {
-    (void)send, (void)recv, (void)dtype, (void)stream;
-    return run("all_gather", count, handle);
+    gather_of_two(send, recv, count, dtype);
+    return run("all_gather", count, handle, stream);
 }
 
 int symtuner_ar_query_coll(int coll, const void *send, const void *recv, size_t count, int dtype,

@@ -164,6 +164,8 @@ int ncclCommInitRank(void **comm, int ranks, struct nccl_abi_id id, int rank)
 {
     int result = depth == 0 ? wait_for_all(&id, ranks, rank) : 0;
 
+    if (record.wait && depth == 0)
+        record.wait();
     return result ? result : give(comm, ranks, rank);
 }
 
@@ -198,6 +200,8 @@ int ncclCommSplit(void *comm, int color, int key, void **made, void *config)
 
     (void)key, (void)config;
     *made = NULL;
+    if (record.wait && depth == 0)
+        record.wait();
     return color < 0 ? 0 : give(made, c->ranks > 2 ? c->ranks / 2 : c->ranks, c->rank / 2);
 }
 
@@ -321,13 +325,15 @@ int ncclAllReduce(const void *send, void *recv, size_t count, int dtype, int op,
 int ncclReduceScatter(const void *send, void *recv, size_t count, int dtype, int op, void *comm,
                       void *stream)
 {
-    (void)send, (void)recv, (void)dtype, (void)op, (void)comm, (void)stream;
+    (void)comm, (void)stream;
+    sum_of_two(send, recv, count, dtype, op);
     return run("ReduceScatter", count);
 }
 
 int ncclAllGather(const void *send, void *recv, size_t count, int dtype, void *comm, void *stream)
 {
-    (void)send, (void)recv, (void)dtype, (void)comm, (void)stream;
+    (void)comm, (void)stream;
+    gather_of_two(send, recv, count, dtype);
     return run("AllGather", count);
 }
 
@@ -366,6 +372,7 @@ int ncclAlltoAll(const void *send, void *recv, size_t count, int dtype, void *co
 int ncclAllReduceConfig(const void *send, void *recv, size_t count, int dtype, int op, void *comm,
                         void *stream, const void *config)
 {
-    (void)send, (void)recv, (void)dtype, (void)op, (void)comm, (void)stream, (void)config;
+    (void)comm, (void)stream, (void)config;
+    sum_of_two(send, recv, count, dtype, op);
     return run("AllReduceConfig", count);
 }

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * memory.c - communicators of two ranks, which are threads, are made and end in many ways. Neither
+ * the heap nor the number of mappings may grow, but for the handles of aborted communicators.
+ *
+ * usage: memory ROUNDS    a multiple of 7. SYMTUNER_VERIFY=1 lets each communicator keep its votes
+ */
+#include <malloc.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "test/dropin/play.h"
+
+enum { WARM = 203, HANDLE = 64 /* bytes that the fake kernels leak with an aborted handle */ };
+
+enum how { DESTROY, FINALIZE, NO_HANDLE, REVOKE, ABORT, SPLIT, GROUP, HOWS };
+
+static struct nccl n;
+static struct nccl_abi_id id;
+static pthread_barrier_t both;
+static atomic_int lost; /* rounds in which another rank had no handle */
+
+static void wait_for_both(void)
+{
+    pthread_barrier_wait(&both);
+}
+
+static void end(void *comm)
+{
+    MUST(n.f.CommDestroy(comm) == 0);
+}
+
+static void *round_of(int rank, enum how how)
+{
+    float a[4] = {1}, b[4];
+    void *comm, *child;
+
+    MUST(n.f.CommInitRank(&comm, 2, id, rank) == 0);
+    MUST(n.f.AllReduce(a, b, 4, F32, SUM, comm, NULL) == 0 && b[0] == 2);
+    wait_for_both();
+    if (rank == 0 && how == NO_HANDLE)
+        atomic_fetch_add(&lost, kernels()->handles == kernels()->aborted);
+    if (how == SPLIT) {
+        MUST(n.f.CommSplit(comm, 1, rank, &child, NULL) == 0);
+        end(child);
+    }
+    if (how == FINALIZE)
+        MUST(n.f.CommFinalize(comm) == 0);
+    if (how == REVOKE)
+        MUST(n.f.CommRevoke(comm, 0) == 0);
+    if (how == ABORT)
+        MUST(n.f.CommAbort(comm) == 0);
+    else
+        end(comm);
+    return NULL;
+}
+
+static enum how now;
+
+static void *second(void *self)
+{
+    (void)self;
+    return round_of(1, now);
+}
+
+/* One thread makes both ranks. */
+static void group(void)
+{
+    void *comm[2];
+
+    MUST(n.f.GroupStart() == 0);
+    for (int rank = 0; rank < 2; rank++)
+        MUST(n.f.CommInitRank(&comm[rank], 2, id, rank) == 0);
+    MUST(n.f.GroupEnd() == 0);
+    MUST(kernels()->handles - kernels()->aborted == 2);
+    for (int rank = 0; rank < 2; rank++)
+        end(comm[rank]);
+}
+
+static void play(int rounds)
+{
+    for (int i = 0; i < rounds; i++) {
+        pthread_t thread;
+
+        now = (enum how)(i % HOWS);
+        n.id(&id);
+        if (now == GROUP) {
+            group();
+            continue;
+        }
+        kernels()->create_once = now == NO_HANDLE;
+        MUST(pthread_create(&thread, NULL, second, NULL) == 0);
+        round_of(0, now);
+        MUST(pthread_join(thread, NULL) == 0);
+    }
+}
+
+static long mappings(void)
+{
+    FILE *maps = fopen("/proc/self/maps", "r");
+    long lines = 0;
+
+    for (int c; (c = fgetc(maps)) != EOF;)
+        lines += c == '\n';
+    fclose(maps);
+    return lines;
+}
+
+int main(int argc, char **argv)
+{
+    long heap, maps, aborted, grown;
+    void *first[2];
+    int rounds;
+
+    MUST(argc == 2);
+    rounds = atoi(argv[1]);
+    nccl_linked(&n);
+    MUST(dlopen("libcuda.so.1", RTLD_NOW) != NULL && pthread_barrier_init(&both, NULL, 2) == 0);
+    MUST(n.f.CommInitAll(first, 2, NULL) == 0); /* opens the kernels */
+    for (int i = 0; i < 2; i++)
+        end(first[i]);
+    n.record->quiet = kernels()->quiet = true;
+    n.record->wait = wait_for_both;
+    play(WARM); /* the records of ended communicators rest for a while */
+    heap = (long)mallinfo2().uordblks;
+    maps = mappings();
+    aborted = kernels()->aborted;
+    play(rounds);
+    MUST(kernels()->handles == kernels()->aborted);
+    MUST(lost == WARM / HOWS + rounds / HOWS);
+    aborted = kernels()->aborted - aborted;
+    MUST(aborted == 2 * (rounds / HOWS)); /* by ncclCommAbort, and no others */
+    grown = (long)mallinfo2().uordblks - heap - aborted * HANDLE;
+    printf("memory: %d communicators, %ld aborted handles, %ld bytes and %ld mappings more\n",
+           rounds, aborted, grown > 0 ? grown : 0, mappings() - maps);
+    return grown > 4096 || mappings() - maps > 4;
+}

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * random.c - random calls on three communicators per thread, alone and in groups, on four streams,
+ * one of which is captured. Each call must compute the right result, once, at the right time, by
+ * whom docs/dropin.md says, and be counted so.
+ *
+ * usage: random CALLS THREADS FILE    until CALLS have run by the kernels and CALLS by NCCL; the
+ *                                     job's counters go to FILE
+ *        random CALLS                 print a hash of what one thread makes NCCL do in so many calls
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+#include "dropin/tally.h"
+#include "test/dropin/play.h"
+
+enum { PAIRS = 3, MOST = 64, LONGEST = 40 /* elements; longer ones are NCCL's */, GROUP = 7 };
+
+/* A kind of call; ours: may run on the kernels. */
+enum kind { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, CONFIG, SEND, USER_OP, KINDS };
+
+struct call {
+    enum kind kind;
+    int at; /* which communicator */
+    size_t count;
+    uintptr_t stream;
+    bool ours;
+    float send[MOST], recv[2 * MOST];
+};
+
+struct worker {
+    unsigned seed;
+    void *comm[2 * PAIRS];
+    struct call call[GROUP];
+};
+
+static struct nccl n;
+static long wanted;
+static atomic_long ours, theirs, captured, own; /* own: NCCL calls that the kernels make */
+static bool inert;
+
+static int dice(struct worker *w, int sides)
+{
+    return (int)((unsigned)rand_r(&w->seed) % (unsigned)sides);
+}
+
+static void make(struct worker *w, int pair)
+{
+    MUST(n.f.CommInitAll(&w->comm[2 * pair], 2, NULL) == 0);
+    atomic_fetch_add(&own, 2);
+}
+
+static void end(struct worker *w, int pair)
+{
+    int how = dice(w, 4);
+
+    for (int i = 2 * pair; i < 2 * pair + 2; i++) {
+        if (how == 1)
+            MUST(n.f.CommFinalize(w->comm[i]) == 0);
+        MUST((how == 2 ? n.f.CommAbort : n.f.CommDestroy)(w->comm[i]) == 0);
+    }
+}
+
+static void draw(struct worker *w, struct call *c)
+{
+    c->kind = (enum kind)(dice(w, 3) ? dice(w, 3) : dice(w, KINDS));
+    c->at = dice(w, 2 * PAIRS);
+    c->count = 1 + (size_t)dice(w, dice(w, 8) ? LONGEST - 1 : MOST);
+    c->stream = (uintptr_t)dice(w, 4);
+    c->ours = c->kind <= ALL_GATHER && c->count < LONGEST;
+    for (size_t i = 0; i < c->count; i++)
+        c->send[i] = (float)dice(w, 1000);
+    memset(c->recv, 0xff, sizeof c->recv);
+}
+
+static void run(struct worker *w, struct call *c)
+{
+    void *comm = w->comm[c->at], *stream = (void *)c->stream;
+    int result = 0;
+
+    switch (c->kind) {
+    case ALL_REDUCE:
+        result = n.f.AllReduce(c->send, c->recv, c->count, F32, SUM, comm, stream);
+        break;
+    case REDUCE_SCATTER:
+        result = n.f.ReduceScatter(c->send, c->recv, c->count, F32, SUM, comm, stream);
+        break;
+    case ALL_GATHER:
+        result = n.f.AllGather(c->send, c->recv, c->count, F32, comm, stream);
+        break;
+    case BROADCAST:
+        result = n.f.Broadcast(c->send, c->recv, c->count, F32, 0, comm, stream);
+        break;
+    case CONFIG:
+        result = n.f.AllReduceConfig(c->send, c->recv, c->count, F32, SUM, comm, stream, NULL);
+        break;
+    case SEND:
+        result = n.f.Send(c->send, c->count, F32, 1, comm, stream);
+        break;
+    default:
+        result = n.f.AllReduce(c->send, c->recv, c->count, F32, 5, comm, stream);
+    }
+    MUST(result == 0);
+}
+
+static bool untouched(const struct call *c)
+{
+    uint32_t bits;
+
+    memcpy(&bits, c->recv, sizeof bits);
+    return bits == UINT32_MAX;
+}
+
+/* The call has run, by the kernels or by NCCL. */
+static void check(const struct call *c, bool by_us)
+{
+    for (size_t i = 0; c->kind <= ALL_GATHER && i < c->count; i++) {
+        float want = c->kind == ALL_GATHER ? c->send[i] : 2 * c->send[i];
+
+        MUST(c->recv[i] == want);
+        MUST(c->kind != ALL_GATHER || c->recv[c->count + i] == want);
+    }
+    atomic_fetch_add(by_us ? &ours : &theirs, 1);
+    if (by_us && c->stream == 2)
+        atomic_fetch_add(&captured, 1);
+}
+
+static void one(struct worker *w)
+{
+    draw(w, w->call);
+    run(w, w->call);
+    check(w->call, w->call->ours);
+}
+
+/* NCCL runs all collectives of a communicator that has one of its own in the group, or more than
+ * four; sends do not count. */
+static void group(struct worker *w)
+{
+    int calls = dice(w, GROUP + 1), mine[2 * PAIRS] = {0}, others[2 * PAIRS] = {0};
+    bool nested = dice(w, 4) == 0;
+
+    MUST(n.f.GroupStart() == 0);
+    for (int i = 0; i < calls; i++) {
+        struct call *c = &w->call[i];
+
+        draw(w, c);
+        if (nested)
+            MUST(n.f.GroupStart() == 0);
+        run(w, c);
+        if (nested)
+            MUST(n.f.GroupEnd() == 0);
+        MUST(!c->ours || inert || untouched(c));
+        mine[c->at] += c->ours;
+        others[c->at] += !c->ours && c->kind != SEND;
+    }
+    MUST(n.f.GroupEnd() == 0);
+    for (int i = 0; i < calls; i++) {
+        const struct call *c = &w->call[i];
+
+        check(c, c->ours && others[c->at] == 0 && mine[c->at] <= 4);
+    }
+}
+
+static void *work(void *self)
+{
+    struct worker *w = self;
+
+    for (int i = 0; i < PAIRS; i++)
+        make(w, i);
+    for (long round = 1; atomic_load(&ours) < wanted || atomic_load(&theirs) < wanted; round++) {
+        (dice(w, 2) ? one : group)(w);
+        if (round % 256 == 0) {
+            int pair = dice(w, PAIRS);
+
+            end(w, pair);
+            make(w, pair);
+        }
+    }
+    for (int i = 0; i < PAIRS; i++)
+        end(w, i);
+    return NULL;
+}
+
+/* Compare with what the fakes and the job's file have counted. */
+static void compare(const struct st_tally *tally)
+{
+    const struct st_tally_slot *slot = &tally->slot[0];
+    uint64_t counted[2] = {0, 0};
+
+    MUST(kernels()->collectives == ours);
+    MUST(n.record->collectives == theirs + own);
+    for (int c = 0; c < ST_TALLY_COLLS; c++)
+        for (int w = 0; w < ST_WHYS; w++)
+            counted[w != ST_WHY_OURS] += slot->call[c][w].calls;
+    MUST(counted[0] == (uint64_t)ours && counted[1] == (uint64_t)theirs);
+    MUST(slot->captured == (uint64_t)captured);
+}
+
+/* SYMTUNER_MODE=off or no drop-in at all: NCCL runs everything when it is called. */
+static int trace(void)
+{
+    struct worker w = {.seed = 1};
+
+    inert = true;
+    for (int i = 0; i < PAIRS; i++)
+        make(&w, i);
+    for (long i = 0; i < wanted; i++) {
+        (dice(&w, 2) ? one : group)(&w);
+        n.record->text[0] = '\0';
+    }
+    for (int i = 0; i < PAIRS; i++)
+        end(&w, i);
+    printf("%016llx after %ld calls\n", (unsigned long long)n.record->hash, n.record->collectives);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    int threads = argc == 4 ? atoi(argv[2]) : 0;
+    struct worker *worker = calloc((size_t)threads + 1, sizeof *worker);
+    pthread_t thread[64];
+    struct st_tally *tally;
+    char error[256];
+
+    MUST((argc == 2 || argc == 4) && threads <= 64);
+    wanted = atol(argv[1]);
+    nccl_linked(&n);
+    MUST(dlopen("libcuda.so.1", RTLD_NOW) != NULL);
+    if (argc == 2)
+        return trace();
+    tally = st_tally_create(argv[3], error, sizeof error);
+    MUST(tally != NULL && setenv(ST_TALLY_VARIABLE, argv[3], 1) == 0);
+    make(worker + threads, 0); /* opens the kernels */
+    n.record->quiet = kernels()->quiet = true;
+    kernels()->nccl_from = LONGEST * sizeof(float);
+    for (int i = 0; i < threads; i++) {
+        worker[i].seed = (unsigned)i * 2654435761u + 1;
+        MUST(pthread_create(&thread[i], NULL, work, &worker[i]) == 0);
+    }
+    for (int i = 0; i < threads; i++)
+        MUST(pthread_join(thread[i], NULL) == 0);
+    compare(tally);
+    MUST(kernels()->handles - kernels()->aborted == 2);
+    MUST(unlink(argv[3]) == 0);
+    printf("random: %ld calls by the kernels, %ld by NCCL; %ld of the former captured\n",
+           (long)ours, (long)theirs, (long)captured);
+    return 0;
+}
