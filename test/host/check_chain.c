@@ -222,6 +222,27 @@ START_TEST(test_v2_never_revives_what_is_not_there)
 }
 END_TEST
 
+/* A v2 tuner sees no prices. NCCL told it whether CollNet, and NVLS or its tree, had one. */
+START_TEST(test_v2_is_told_what_there_is)
+{
+    struct question q = chain_question(SYMTUNER_ALLREDUCE);
+    struct tuner_record *next;
+    struct comm comm;
+
+    chain_begin(NULL);
+    next = chain_fake_version(2);
+    next->algo = next->proto = -1;
+    nccl_load(&releases[3], 0);
+    ck_assert_int_eq(nccl_rank(&comm, 1, 8, 1), 0);
+    for (int i = 0; i < 3; i++) /* COLLNET_CHAIN, NVLS and NVLS_TREE, with SIMPLE */
+        q.table[(3 + i) * T_PROTOS + 2] = _i >> i & 1 ? 7 : -1;
+    ck_assert_int_eq(chain_ask(&comm, &q), 0);
+    ck_assert_int_eq(next->coll_net, _i & 1);
+    ck_assert_int_eq(next->nvls, _i > 1);
+    nccl_comm_end(&comm);
+}
+END_TEST
+
 /* ---- their errors -----------------------------------------------------------------------------
  */
 
@@ -276,6 +297,7 @@ Suite *chain_suite(void)
     t_each_release(pass, test_a_rule_has_the_last_word_and_only_where_it_covers);
     tcase_add_loop_test(pass, test_where_we_do_nothing_theirs_passes_bit_for_bit, 0, RELEASES * 3);
     tcase_add_loop_test(pass, test_v2_never_revives_what_is_not_there, 0, 6);
+    tcase_add_loop_test(pass, test_v2_is_told_what_there_is, 0, 8);
     t_each_release(errors, test_an_init_that_fails_is_said_and_we_go_on);
     t_each_release(errors, test_an_error_of_a_question_is_handed_to_nccl);
     suite_add_tcase(suite, pass);
