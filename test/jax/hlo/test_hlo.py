@@ -429,6 +429,15 @@ def test_refused():
     assert why(newer) == ["it has a field that only a newer XLA has"]
 
 
+def test_devices_that_cannot_be_read():
+    """A field that only a newer XLA has, ids cut short, too many ids: no assignment at all."""
+    for odd in (b"", field(9, 1), b"\x0a\x05", field(1, 7)):
+        last = field(1, varint(3)) + odd
+        ids = b"".join(field(3, field(1, varint(i))) for i in range(3)) + field(3, last)
+        reasons = why(made(ids=None) + field(15, field(1, 1) + field(2, 4) + ids))
+        assert reasons == ["the module does not say which devices it is for" if odd else ""], reasons
+
+
 def test_group_that_does_not_open():
     def refuse(rows, xla):
         raise _library.SymtunerError("no memory")
