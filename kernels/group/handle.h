@@ -70,7 +70,7 @@ struct symtuner_ar {
     bool tma;         /* the kernels that move data by TMA can run */
     bool multicast;   /* NCCL may use NVLink multicast: all ranks say so */
     const char *gate; /* why all calls go to NCCL; NULL: our kernels can run */
-    char gate_text[2 * AR_WHY];
+    char gate_text[2 * AR_WHY + 64];
     char no_peer[AR_WHY]; /* why peer memory failed; empty: it works, or the user asked for host */
     ncclComm_t comm;      /* NULL in local groups */
     struct ar_endpoint endpoint;

@@ -269,7 +269,7 @@ static ncclResult_t probe(struct group *g, const struct ar_options *options)
 static ncclResult_t share_memory(struct group *g, const struct symtuner_ar_config *config,
                                  bool *host)
 {
-    char no_peer[AR_WHY] = "", why[2 * AR_WHY];
+    char no_peer[AR_WHY] = "", why[sizeof g->handles[0]->gate_text];
     int at = 0;
 
     *host = config->transport == SYMTUNER_AR_HOST;
@@ -279,7 +279,7 @@ static ncclResult_t share_memory(struct group *g, const struct symtuner_ar_confi
         if (result == ncclSuccess || g->lost)
             return result;
         memcpy(no_peer, g->why, sizeof no_peer);
-        at = snprintf(why, sizeof why, "no peer memory (%.*s)", AR_WHY - 40, no_peer);
+        at = snprintf(why, sizeof why, "no peer memory (%s)", no_peer);
         *host = config->transport == SYMTUNER_AR_AUTO;
     }
     if (*host) {
@@ -289,8 +289,8 @@ static ncclResult_t share_memory(struct group *g, const struct symtuner_ar_confi
             memcpy(g->handles[i]->no_peer, no_peer, sizeof no_peer);
         if (result == ncclSuccess || g->lost)
             return result;
-        snprintf(why + at, sizeof why - (size_t)at, "%sno pinned host memory (%.*s)",
-                 at != 0 ? ", and " : "", AR_WHY - 40, g->why);
+        snprintf(why + at, sizeof why - (size_t)at, "%sno pinned host memory (%s)",
+                 at != 0 ? ", and " : "", g->why);
     }
     close_gate(g, why);
     return ncclSuccess;
