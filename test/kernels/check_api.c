@@ -54,6 +54,25 @@ START_TEST(test_create_refuses_bad_arguments_by_name)
 }
 END_TEST
 
+/* Zero is what fresh scratch holds, and so no number of a call. */
+START_TEST(test_counters_start_at_one_or_as_configured)
+{
+    struct symtuner_ar_config config = small();
+    symtuner_ar *h[2];
+
+    memset(&fake, 0, sizeof fake);
+    fake.devices = fake.peers = N;
+    config.first_epoch = (uint64_t)_i * 7;
+    ck_assert_int_eq(symtuner_ar_create_local(h, devices, 2, &config), ncclSuccess);
+    for (int r = 0; r < 2; r++) {
+        ck_assert_uint_eq(h[r]->state->epoch, _i ? 7 : 1);
+        ck_assert_uint_eq(h[r]->state->base, _i ? 7 : 1);
+        ck_assert_uint_eq(h[r]->state->arrived, _i ? 7 : 1);
+    }
+    symtuner_ar_destroy(h, 2);
+}
+END_TEST
+
 START_TEST(test_without_peers_host_memory_is_used)
 {
     struct symtuner_ar_config config = small();
@@ -443,6 +462,7 @@ Suite *st_suite_api(void)
     TCase *bare = tcase_create("create"), *made = tcase_create("calls");
 
     tcase_add_test(bare, test_create_refuses_bad_arguments_by_name);
+    tcase_add_loop_test(bare, test_counters_start_at_one_or_as_configured, 0, 2);
     tcase_add_test(bare, test_without_peers_host_memory_is_used);
     tcase_add_test(bare, test_mixed_gpus_have_one_layout);
     tcase_add_test(bare, test_create_cleans_up_whatever_fails);
