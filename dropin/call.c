@@ -97,8 +97,6 @@ static enum st_tally_why judge(struct st_comm *c, const struct st_call *call)
         return ST_WHY_OPERATOR;
     if (!call->send || !call->recv || st_call_bytes(c, call) == 0)
         return ST_WHY_ARGUMENTS;
-    if (st_call_bytes(c, call) > st_settings()->max_bytes)
-        return ST_WHY_LONG;
     return ours(c, handle, call) ? ST_WHY_OURS : ST_WHY_SLOWER;
 }
 

@@ -133,11 +133,9 @@ static void read_all(void)
     word_of("SYMTUNER_LOG"); /* is it a word that there is? */
     settings.observe = strcmp(word_of("SYMTUNER_MODE"), "observe") == 0;
     settings.only = colls_of(getenv("SYMTUNER_ONLY"));
-    settings.max_bytes = (size_t)number_of("SYMTUNER_MAX_BYTES", 4 << 20, LONG_MAX);
     settings.verify = (uint32_t)number_of("SYMTUNER_VERIFY", 0, 500);
     settings.max_comms = (int)number_of("SYMTUNER_MAX_COMMS", comms_that_fit(), 4096);
     hash = st_hash(hash, &settings.only, sizeof settings.only);
-    hash = st_hash(hash, &settings.max_bytes, sizeof settings.max_bytes);
     settings.hash = st_hash(hash, &settings.verify, sizeof settings.verify);
 }
 

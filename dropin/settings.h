@@ -15,7 +15,6 @@ struct st_settings {
     bool observe;
     bool wrong;       /* a variable has a wrong value: every call goes to NCCL */
     unsigned only;    /* bit c: collective c may run on our kernels            */
-    size_t max_bytes; /* SYMTUNER_MAX_BYTES                                   */
     uint32_t verify;  /* SYMTUNER_VERIFY                                       */
     int max_comms;    /* SYMTUNER_MAX_COMMS                                    */
     uint64_t hash;    /* of what all ranks must have alike                     */

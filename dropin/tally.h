@@ -26,7 +26,7 @@
 #define ST_TALLY_VARIABLE "SYMTUNER_RUN_FILE"
 #define ST_TALLY_MAGIC    UINT64_C(0x796c6c6174747973) /* the bytes "syttally" */
 
-enum { ST_TALLY_VERSION = 1, ST_TALLY_SLOTS = 64, ST_TALLY_SIZES = 48 };
+enum { ST_TALLY_VERSION = 2, ST_TALLY_SLOTS = 64, ST_TALLY_SIZES = 48 };
 
 /* The NCCL functions that are counted: X(name in lower case, as SYMTUNER_ONLY and rules write it,
  * NCCL's name). The last one stands for all further functions that the drop-in knows. */
@@ -60,8 +60,7 @@ enum { ST_TALLY_VERSION = 1, ST_TALLY_SLOTS = 64, ST_TALLY_SIZES = 48 };
     X(ONLY, "SYMTUNER_ONLY leaves this collective out")                                            \
     X(COLLECTIVE, "there is no kernel for this collective")                                        \
     X(OPERATOR, "there is no kernel for this operator or type")                                    \
-    X(SLOWER, "NCCL is faster, or no kernel takes this call")                                      \
-    X(LONG, "the call is longer than SYMTUNER_MAX_BYTES")                                          \
+    X(SLOWER, "the kernels' table gives the call to NCCL (SYMTUNER_AR_BESIDE)")                    \
     X(GROUP, "the group has more collectives of this communicator")                                \
     X(ARGUMENTS, "an argument is wrong or unusual")                                                \
     X(FAILED, "a kernel failed or the communicator was aborted")                                   \

@@ -39,6 +39,8 @@ static const struct {
 } gone[] = {
     {"SYMTUNER_SETENV", "symtuner writes no variable any more; unset it, and set NCCL_ENV_PLUGIN="
                         "libsymtuner.so so that NCCL asks for the CTA count (2.28.7 and later)"},
+    {"SYMTUNER_MAX_BYTES", "the kernels' own table has the limit; unset it, and set "
+                           "SYMTUNER_AR_BESIDE=alone if nothing runs beside the collectives"},
     {"SYMTUNER_PERCALL", "a CTA count per call could reach the wrong call; unset it, and write one "
                          "count in [process]"},
 };

@@ -54,8 +54,6 @@ typedef const char *st_text_option;
     X(st_text_option, only, "SYMTUNER_ONLY", "allreduce", "text",                                  \
       "drop-in, JAX package: the collectives that may run on our kernels, as "                     \
       "allreduce,reducescatter,allgather; the kernels of the other two have not run on GPUs yet")  \
-    X(st_text_option, max_bytes, "SYMTUNER_MAX_BYTES", "4194304", "text",                          \
-      "drop-in: longer calls stay NCCL's, because beside GEMMs our kernels for them were slower")  \
     X(st_text_option, verify, "SYMTUNER_VERIFY", "0", "text",                                      \
       "drop-in: run the first N calls of each collective both ways and compare the results")       \
     X(st_text_option, max_comms, "SYMTUNER_MAX_COMMS", "", "text",                                 \

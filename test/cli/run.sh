@@ -265,7 +265,7 @@ symtuner run: 1 process called NCCL 2.28.9
   reduce              27 calls     27 B   none by our kernels
   NCCL ran 7 calls: $(why ARGUMENTS)
   NCCL ran 6 calls: $(why GROUP)
-  NCCL ran 5 calls: $(why LONG)
+  NCCL ran 5 calls: $(why COLLECTIVE)
   NCCL ran 4 calls: $(why SLOWER)
   NCCL ran 5 calls for other reasons
 X

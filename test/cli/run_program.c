@@ -49,8 +49,8 @@ static void count(int n)
 
 static void whys(uint32_t n)
 {
-    static const int why[] = {ST_WHY_ONLY, ST_WHY_OPERATOR, ST_WHY_SLOWER,
-                              ST_WHY_LONG, ST_WHY_GROUP,    ST_WHY_ARGUMENTS};
+    static const int why[] = {ST_WHY_ONLY,       ST_WHY_OPERATOR, ST_WHY_SLOWER,
+                              ST_WHY_COLLECTIVE, ST_WHY_GROUP,    ST_WHY_ARGUMENTS};
 
     claim();
     for (uint32_t w = 0; w < sizeof why / sizeof *why; w++)

@@ -17,7 +17,7 @@ ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0
 export ASAN_OPTIONS SECOND="$here/second/libnccl.so.2"
 mkdir "$work/ready"
 export READY="$work/ready"
-unset LD_PRELOAD LD_LIBRARY_PATH SYMTUNER_MAX_BYTES
+unset LD_PRELOAD LD_LIBRARY_PATH
 export SYMTUNER_ONLY=allreduce,reducescatter,allgather
 
 fail() { echo "FAIL dropin: $*"; failed=1; }
@@ -82,7 +82,6 @@ ranks 2 nccl 1 bare:0
 ranks 4 nccl 1 bare:2
 ranks 2 nccl 1 1:SYMTUNER_MODE=off
 ranks 2 nccl 1 0:SYMTUNER_ONLY=allreduce
-ranks 2 nccl 1 1:SYMTUNER_MAX_BYTES=32
 ranks 2 nccl 1 1:SYMTUNER_MAX_COMMS=0
 ranks 2 ours 0 0:SYMTUNER_AR_MAX_CTAS=32
 ranks 2 nccl 1,2 0:SYMTUNER_VERIFY=some # the first one to come speaks, too

@@ -75,6 +75,10 @@ static const struct {
      "SYMTUNER_SETENV is gone: symtuner writes no variable any more; unset "
      "it, and set NCCL_ENV_PLUGIN=libsymtuner.so so that NCCL asks for the "
      "CTA count (2.28.7 and later)"},
+    {"SYMTUNER_MAX_BYTES", "4096",
+     "SYMTUNER_MAX_BYTES is gone: the kernels' own table has the limit; unset "
+     "it, and set SYMTUNER_AR_BESIDE=alone if nothing runs beside the "
+     "collectives"},
     {"SYMTUNER_PERCALL", "1",
      "SYMTUNER_PERCALL is gone: a CTA count per call could reach the wrong "
      "call; unset it, and write one count in [process]"},

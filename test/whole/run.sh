@@ -13,7 +13,7 @@ failed=0
 # Each thread of a block is a thread of the CPU here, so blocks are few and small.
 grid="ctas=2 threads=64"
 export LD_LIBRARY_PATH="$PWD" SYMTUNER_MAX_COMMS=12 SYMTUNER_ONLY=allreduce,reducescatter,allgather
-unset LD_PRELOAD SYMTUNER_MAX_BYTES SYMTUNER_AR_KERNEL SYMTUNER_AR_CTAS SYMTUNER_RULE
+unset LD_PRELOAD SYMTUNER_AR_BESIDE SYMTUNER_AR_KERNEL SYMTUNER_AR_CTAS SYMTUNER_RULE
 
 fail() { echo "FAIL whole: $*"; cat out; failed=1; }
 
