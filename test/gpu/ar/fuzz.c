@@ -154,11 +154,24 @@ static void spread_lane(struct rank *r, int from)
             CUDA(cudaStreamWaitEvent(r->stream[l], r->event, 0));
 }
 
+/* Where ranks share a GPU, they share CUDA's context. Some calls hold it while they wait for the GPU,
+ * such as the first launch of a graph. A rank that waited so for a peer's kernel, which waits for
+ * this rank, would wait for ever. So first let all ranks become idle. */
+static void wait_for_all(struct rank *r)
+{
+    if (option.gpus == option.ranks)
+        return;
+    for (int l = 0; l < LANES; l++)
+        CUDA(cudaStreamSynchronize(r->stream[l]));
+    team_meet(team);
+}
+
 static void capture(struct rank *r, int slot)
 {
     cudaGraph_t graph;
     int steps = 1 + (int)fuzz_draw(&r->common, 7), calls = 0;
 
+    wait_for_all(r);
     if (r->graph[slot] != NULL) {
         CUDA(cudaStreamSynchronize(r->stream[0]));
         CUDA(cudaGraphExecDestroy(r->graph[slot]));
@@ -169,6 +182,8 @@ static void capture(struct rank *r, int slot)
     CUDA(cudaStreamEndCapture(r->stream[0], &graph));
     CUDA(cudaGraphInstantiate(&r->graph[slot], graph, 0));
     CUDA(cudaGraphDestroy(graph));
+    CUDA(cudaGraphUpload(r->graph[slot], r->stream[0]));
+    wait_for_all(r);
     r->graph_calls[slot] = calls;
 }
 
@@ -230,6 +245,13 @@ static void compare_lane(struct rank *r, int l, unsigned long long counter)
     r->seen[l] = counter;
 }
 
+/* Print the latest calls, one of which failed on the GPU. */
+static void print_latest(const struct rank *r)
+{
+    for (unsigned tag = r->tag > 12 ? r->tag - 12 : 0; tag != r->tag; tag++)
+        printf("rank %d, call %u: %s\n", r->me, tag, r->note[tag % NOTES]);
+}
+
 static void look(struct rank *r, int groups)
 {
     unsigned long long counter[LANES];
@@ -237,10 +259,14 @@ static void look(struct rank *r, int groups)
     for (int l = 0; l < LANES; l++)
         CUDA(cudaStreamSynchronize(r->stream[l]));
     CUDA(cudaStreamSynchronize(r->aside));
-    for (int g = 0; g < groups; g++)
+    for (int g = 0; g < groups; g++) {
+        if (symtuner_ar_status(r->handle[g]) != ncclSuccess)
+            print_latest(r);
         AR(symtuner_ar_status(r->handle[g]), r->handle[g]);
+    }
     for (int l = 0; l < LANES; l++)
         counter[l] = fetch_lane(r, l);
+    team_meet(team); /* no rank captures now, which CUDA would not allow here */
     CUDA(cudaDeviceSynchronize());
     team_meet(team);
     for (int l = 0; l < LANES; l++)
@@ -328,6 +354,9 @@ static void body(int me)
     CUDA(cudaStreamCreateWithFlags(&r->aside, cudaStreamNonBlocking));
     CUDA(cudaEventCreateWithFlags(&r->event, cudaEventDisableTiming));
     CUDA(fuzz_load());
+    for (int l = 0; l < LANES; l++) /* the first kernel of a stream may wait for those of others */
+        CUDA(fuzz_stall(1, r->stream[l]));
+    CUDA(fuzz_stall(1, r->aside));
     CUDA(cudaDeviceSynchronize());
     team_meet(team);
     for (size_t p = 0; p < sizeof phases / sizeof phases[0]; p++)
