@@ -19,7 +19,7 @@ from jax.interpreters import ad, batching, mlir
 import jax
 from jax import lax
 
-from . import _lowering, _say, _xla
+from . import _buckets, _lowering, _say, _xla
 from ._groups import open_rows, spans_processes
 from ._library import COLLS, SymtunerError, load
 from ._lowering import Groups
@@ -253,6 +253,19 @@ def _one(leaf: Any, axes: Axes, op: str, groups: Groups) -> Any:
     return reduce(leaf, between, op, groups)
 
 
+def _may_join(leaf: Any, axes: Axes, op: str, groups: Groups) -> bool:
+    """May the leaf be reshaped and share a call? Only if our kernels reduce it, between devices
+    alone, and XLA does not partition the program over other axes."""
+    mesh = jax.sharding.get_abstract_mesh()
+    if not isinstance(leaf, jax.core.Tracer) or leaf.dtype == np.bool_:
+        return False
+    if set(mesh.axis_names) != set(getattr(mesh, "manual_axes", ())) or not set(axes) <= set(
+        mesh.axis_names
+    ):
+        return False
+    return _why_not(leaf, axes, op, groups) is None
+
+
 def all_reduce(
     x: Any,
     axis_name: Any,
@@ -267,8 +280,9 @@ def all_reduce(
     ``axis_index_groups`` are those of the jax.lax function. We reduce over axes of the mesh,
     jax.lax over all others. float32 is rounded once, however many devices there are; smaller floats
     are added in float32 and rounded to their type once. Every result has the same bits on every
-    device. Derivatives and vmap behave as for the jax.lax function. Where the kernels cannot run,
-    the jax.lax function runs instead and one warning says why.
+    device. Derivatives and vmap behave as for the jax.lax function. Small leaves of one type share
+    calls, which changes no bit. Where the kernels cannot run, the jax.lax function runs instead and
+    one warning says why.
     """
     if op not in OPS:
         raise ValueError(f"op={op!r} is unknown; write one of {', '.join(OPS)}")
@@ -276,4 +290,10 @@ def all_reduce(
     groups = None
     if axis_index_groups is not None:
         groups = tuple(tuple(int(i) for i in group) for group in axis_index_groups)
-    return jax.tree_util.tree_map(lambda leaf: _one(leaf, axes, op, groups), x)
+    leaves, tree = jax.tree_util.tree_flatten(x)
+    done = _buckets.reduce_all(
+        leaves,
+        lambda leaf: _one(leaf, axes, op, groups),
+        lambda leaf: _may_join(leaf, axes, op, groups),
+    )
+    return jax.tree_util.tree_unflatten(tree, done)

@@ -393,11 +393,13 @@ op = 0 : i32, ranks = 2 : i32}
   %b = f32[4]{0} custom-call(%a), custom_call_target="symtuner_all_reduce_xla", \
 backend_config={flat = array<i64: 0, 1>, groups = array<i64: 5, 6>, op = 0 : i32, ranks = 2 : i32}
   %c = f32[4]{0} custom-call(%b), custom_call_target="other", backend_config={groups = dense<7>}
+  %d = f32[8]{0} custom-call(%c), custom_call_target="symtuner_all_gather_recordable", \
+backend_config={coll = 2 : i32, groups = dense<[8, 9]> : tensor<2xi64>, op = 0 : i32, ranks = 2 : i32}
 """.replace("\\\n", "")
 
 
 def test_groups_of_a_cached_program():
-    assert _cache.groups_in(_TEXT) == [(False, [[0, 2], [1, 3]]), (True, [[5, 6]])]
+    assert _cache.groups_in(_TEXT) == [(False, [[0, 2], [1, 3]]), (True, [[5, 6]]), (False, [[8, 9]])]
     assert _cache.groups_in(_TEXT.splitlines()[3]) == []
     bad = 'custom_call_target="symtuner_all_reduce"'
     raises(symtuner.SymtunerError, "without groups", _cache.groups_in, bad)
