@@ -91,7 +91,7 @@
 /* Define SYMTUNER_AR_PLAIN_TYPES to build without the headers of CUDA and NCCL: their enums are then
  * int, and their handles void *. */
 #ifdef SYMTUNER_AR_PLAIN_TYPES
-typedef int ncclResult_t, ncclDataType_t, ncclRedOp_t;
+typedef int ncclResult_t, ncclDataType_t, ncclRedOp_t, ncclScalarResidence_t;
 typedef void *ncclComm_t, *ncclWindow_t, *cudaStream_t;
 #else
 #include <cuda_runtime_api.h>
@@ -230,11 +230,38 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void 
 SYMTUNER_AR_API ncclResult_t symtuner_ar_reserve(symtuner_ar **handles, int n, size_t bytes);
 
 /*
+ * symtuner_ar_op_create_premul_sum(op_out, scalar, dtype, residence, handle):
+ * As ncclRedOpCreatePreMulSum: make an operator for calls of type ${dtype} on ${handle}, which
+ * multiplies each rank's numbers by that rank's ${scalar} and then adds them up.
+ * ncclScalarHostImmediate: the scalar is read now. ncclScalarDevice: it is memory that this GPU can
+ * read, aligned to its size; each call reads it when it runs on its stream, in graphs at every
+ * replay. Not collective: scalars and residences may differ between ranks. All ranks must pass an
+ * operator of this kind to the same calls.
+ * Each product is rounded to ${dtype} once, to the nearest (integers wrap, fp8 saturates). Then the
+ * sum is made and rounded like any other (Promise, above). NCCL rounds products in the same way, but
+ * those of fp8 to f16 first; its sums have another order, and may be rounded more often.
+ * With a communicator NCCL makes the operator as well, and *op_out is NCCL's: NCCL's functions take
+ * it, too, and calls that go to NCCL use it. Kernels one_ll8, one_lamport, two_ll8, two_lamport and
+ * chunked can multiply. The others cannot, and those are the ones that gain by registered buffers.
+ * A local group of one rank has no kernel for it. So far it has run in the emulation on CPUs only,
+ * not on GPUs. Since 0.1.
+ */
+SYMTUNER_AR_API ncclResult_t symtuner_ar_op_create_premul_sum(ncclRedOp_t *op_out, void *scalar,
+                                                              ncclDataType_t dtype,
+                                                              ncclScalarResidence_t residence,
+                                                              symtuner_ar *handle);
+
+/* symtuner_ar_op_destroy(op, handle): as ncclRedOpDestroy, for an operator of the function above.
+ * It may be destroyed as soon as the last call with it has returned. Since 0.1. */
+SYMTUNER_AR_API ncclResult_t symtuner_ar_op_destroy(ncclRedOp_t op, symtuner_ar *handle);
+
+/*
  * symtuner_ar_all_reduce(send, recv, count, dtype, op, handle, stream):
  * As ncclAllReduce: recv[j] = op over all ranks' send[j], for ${count} >= 0 elements. In place
  * (send == recv) or disjoint. Buffers are aligned to the element type; any further alignment may
- * differ between ranks. All NCCL data types; ncclSum, ncclProd, ncclMax, ncclMin, ncclAvg; with a
- * communicator also its own operators, which go to ncclAllReduce. Asynchronous. Since 0.1.
+ * differ between ranks. All NCCL data types; ncclSum, ncclProd, ncclMax, ncclMin, ncclAvg, and
+ * operators of symtuner_ar_op_create_premul_sum; with a communicator also operators that were made
+ * with NCCL, which go to ncclAllReduce. Asynchronous. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_all_reduce(const void *send, void *recv, size_t count,
                                                     ncclDataType_t dtype, ncclRedOp_t op,

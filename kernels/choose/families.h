@@ -28,7 +28,8 @@ enum ar_need {
     AR_NEEDS_MULTICAST = 1 << 9, /* multicast addresses of both buffers */
     AR_NEEDS_WORDS = 1 << 10,    /* the message, or each of its parts, is whole 16-byte words */
     AR_NEEDS_TMA = 1 << 11,      /* bulk copies, and room for their stages: sm_90 or later */
-    AR_RUNS = 1 << 12,           /* needs nothing; only says that there are kernels */
+    AR_NEEDS_UNSCALED = 1 << 12, /* not AR_PREMUL */
+    AR_RUNS = 1 << 13,           /* needs nothing; only says that there are kernels */
 };
 
 struct ar_family_row {
@@ -55,11 +56,13 @@ struct ar_family_row {
 };
 
 #define AR_NAN_SUMS (AR_NEEDS_NAN_TYPE | AR_NEEDS_SUM_AVG)
-#define AR_PULLS    (AR_NEEDS_PEERS | AR_NEEDS_RECV | AR_NEEDS_SEND)
+#define AR_LINES    (AR_NEEDS_NVLINK | AR_NEEDS_UNSCALED)
+#define AR_PULLS    (AR_NEEDS_PEERS | AR_NEEDS_RECV | AR_NEEDS_SEND | AR_NEEDS_UNSCALED)
 #define AR_MULTICAST                                                                               \
     (AR_NEEDS_RECV | AR_NEEDS_SEND | AR_NEEDS_MULTICAST | AR_NEEDS_NAN_TYPE | AR_NEEDS_SUM |       \
      AR_NEEDS_WORDS)
-#define AR_TMA_PARTS (AR_NEEDS_PEERS | AR_NEEDS_TMA | AR_NEEDS_WORDS)
+#define AR_TMA_NEEDS (AR_NEEDS_PEERS | AR_NEEDS_TMA | AR_NEEDS_UNSCALED)
+#define AR_TMA_PARTS (AR_TMA_NEEDS | AR_NEEDS_WORDS)
 #define AR_BY_SWITCH "; the switch adds, in an order of its own"
 
 /* X(family, name, fields of struct ar_family_row) */
@@ -70,7 +73,7 @@ struct ar_family_row {
       .fallback = -1, .many_threads = true, .scatter = AR_RUNS, .gather = AR_RUNS, .push = 2,      \
       .latency = 5)                                                                                \
     X(AR_ONE_LL128, one_ll128, .shots = 1, .form = AR_LL128, .region = AR_REGION_LL128,            \
-      .slots = 1, .needs = AR_NEEDS_NVLINK, .scatter = AR_NEEDS_NVLINK, .gather = AR_NEEDS_NVLINK, \
+      .slots = 1, .needs = AR_LINES, .scatter = AR_LINES, .gather = AR_NEEDS_NVLINK,               \
       .fallback = AR_ONE_LAMPORT, .many_threads = true)                                            \
     X(AR_ONE_LAMPORT, one_lamport, .shots = 1, .form = AR_LAMPORT, .region = AR_REGION_LAMPORT,    \
       .slots = 1, .needs = AR_NAN_SUMS, .scatter = AR_NAN_SUMS, .fallback = AR_ONE_LL128,          \
@@ -78,7 +81,7 @@ struct ar_family_row {
     X(AR_TWO_LL8, two_ll8, .shots = 2, .form = AR_LL8, .region = AR_REGION_LL8, .slots = 2,        \
       .fallback = AR_ONE_LL8, .push = 4, .latency = 8)                                             \
     X(AR_TWO_LL128, two_ll128, .shots = 2, .form = AR_LL128, .region = AR_REGION_LL128,            \
-      .slots = 2, .needs = AR_NEEDS_NVLINK, .fallback = AR_TWO_LAMPORT, .many_threads = true)      \
+      .slots = 2, .needs = AR_LINES, .fallback = AR_TWO_LAMPORT, .many_threads = true)             \
     X(AR_TWO_LAMPORT, two_lamport, .shots = 2, .form = AR_LAMPORT, .region = AR_REGION_LAMPORT,    \
       .slots = 2, .needs = AR_NAN_SUMS, .fallback = AR_TWO_LL128, .many_threads = true, .push = 2, \
       .latency = 8)                                                                                \
@@ -87,11 +90,13 @@ struct ar_family_row {
       .fallback = AR_TWO_LAMPORT, .gathers = true, .unroll = AR_CHUNKED_UNROLL, .push = 2,         \
       .latency = 12)                                                                               \
     X(AR_PULL, pull, .shots = 2, .form = AR_LAMPORT, .region = AR_REGION_BULK, .needs = AR_PULLS,  \
-      .scatter = AR_NEEDS_PEERS | AR_NEEDS_SEND, .gather = AR_NEEDS_PEERS | AR_NEEDS_RECV,         \
-      .fallback = AR_CHUNKED, .unroll = AR_PULL_UNROLL, .push = 1, .pull = 1, .latency = 12)       \
+      .scatter = AR_NEEDS_PEERS | AR_NEEDS_SEND | AR_NEEDS_UNSCALED,                               \
+      .gather = AR_NEEDS_PEERS | AR_NEEDS_RECV, .fallback = AR_CHUNKED, .unroll = AR_PULL_UNROLL,  \
+      .push = 1, .pull = 1, .latency = 12)                                                         \
     X(AR_COPY, copy, .shots = 2, .form = AR_LAMPORT, .region = AR_REGION_BULK, .slots = 1,         \
-      .needs = AR_NEEDS_COPY | AR_NEEDS_RECV, .gather = AR_NEEDS_COPY | AR_NEEDS_SEND,             \
-      .fallback = AR_CHUNKED, .unroll = AR_PULL_UNROLL, .copy = 2, .latency = 60)                  \
+      .needs = AR_NEEDS_COPY | AR_NEEDS_RECV | AR_NEEDS_UNSCALED,                                  \
+      .gather = AR_NEEDS_COPY | AR_NEEDS_SEND, .fallback = AR_CHUNKED, .unroll = AR_PULL_UNROLL,   \
+      .copy = 2, .latency = 60)                                                                    \
     X(AR_NVLS, nvls, .shots = 2, .form = AR_LAMPORT, .region = AR_REGION_BULK,                     \
       .needs = AR_MULTICAST, .fallback = AR_PULL, .unroll = AR_PULL_UNROLL, .order = AR_BY_SWITCH) \
     X(AR_PULL_ONE, pull_one, .shots = 1, .form = AR_LAMPORT, .region = AR_REGION_BULK,             \
@@ -105,8 +110,7 @@ struct ar_family_row {
       .gather = AR_TMA_PARTS | AR_NEEDS_RECV, .fallback = AR_PULL, .unroll = AR_PULL_UNROLL,       \
       .movers = 1, .shared = AR_TMA_SHARED, .ctas = 8)                                             \
     X(AR_TMA_STAGED, tma_staged, .shots = 2, .form = AR_LAMPORT, .region = AR_REGION_BULK,         \
-      .slots = 1, .needs = AR_NEEDS_PEERS | AR_NEEDS_TMA,                                          \
-      .scatter = AR_NEEDS_PEERS | AR_NEEDS_TMA, .gather = AR_NEEDS_PEERS | AR_NEEDS_TMA,           \
+      .slots = 1, .needs = AR_TMA_NEEDS, .scatter = AR_TMA_NEEDS, .gather = AR_TMA_NEEDS,          \
       .fallback = AR_CHUNKED, .gathers = true, .unroll = AR_PULL_UNROLL, .movers = 3,              \
       .shared = AR_TMA_SHARED, .ctas = 16)
 

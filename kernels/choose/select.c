@@ -176,8 +176,9 @@ static bool can_run(const struct ar_ask *ask, int family)
         {AR_NEEDS_NVLINK, ask->links == AR_LINKS_NVLINK},
         {AR_NEEDS_PEERS, ask->links != AR_LINKS_HOST},
         {AR_NEEDS_NAN_TYPE, ar_dtype_lamport(ask->dtype)},
-        {AR_NEEDS_SUM_AVG, ask->op == AR_SUM || ask->op == AR_AVG},
+        {AR_NEEDS_SUM_AVG, ask->op == AR_SUM || ask->op == AR_AVG || ask->op == AR_PREMUL},
         {AR_NEEDS_SUM, ask->op == AR_SUM},
+        {AR_NEEDS_UNSCALED, ask->op != AR_PREMUL},
         {AR_NEEDS_RECV, ask->dst_mapped},
         {AR_NEEDS_SEND, ask->src_mapped},
         {AR_NEEDS_TWO_BUFS, !ask->in_place},
@@ -261,7 +262,8 @@ static uint64_t useful_ctas(const struct ar_ask *ask, int family, uint64_t bytes
  * same way. */
 static bool is_generic(const struct ar_ask *ask)
 {
-    return ask->coll != AR_ALL_GATHER && ar_reducer_of(ask->dtype, ask->op) > AR_R_BF16;
+    return ask->coll != AR_ALL_GATHER &&
+           ar_reducer_of(ask->dtype, ask->op) % AR_R_PREMUL > AR_R_BF16;
 }
 
 /* Return the most threads per block, as in the kernels' launch bounds. Kernels for any number of
@@ -273,6 +275,8 @@ static int max_threads(const struct ar_ask *ask, int family)
 
     if (f->movers != 0)
         return AR_TMA_THREADS;
+    if (ask->op == AR_PREMUL)
+        return 512;
     if (ask->coll != AR_ALL_REDUCE)
         return f->many_threads && ask->ranks == 2 && !is_generic(ask) ? 1024 : 512;
     return f->many_threads && (ask->ranks == 2 || (ask->ranks == 4 && f->shots == 1)) &&

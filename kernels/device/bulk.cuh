@@ -63,6 +63,14 @@ __device__ __forceinline__ void load_tile(payload (&v)[Unroll], const char *p, u
         v[u] = load_payload(p, at + (uint64_t)u * blockDim.x * AR_WORD, end, align);
 }
 
+template <int Unroll>
+__device__ __forceinline__ void multiply_tile(const ar_args &args, payload (&v)[Unroll])
+{
+#pragma unroll
+    for (int u = 0; u < Unroll; u++)
+        v[u] = multiplied(args, v[u]);
+}
+
 /* Add up ${Some} words of a tile: v[u] is this rank's word, the others come from their slots in
  * scratch. All loads for a group of ranks start before the first is added. */
 template <class R, int N, int Some>

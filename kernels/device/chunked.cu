@@ -50,6 +50,8 @@ __global__ void __launch_bounds__(512, 1) chunked(const __grid_constant__ ar_arg
                 payload v[Unroll];
 
                 load_tile<Unroll>(v, args.in + shard * to, at, bytes, args.in_align);
+                if constexpr (multiplies<R>)
+                    multiply_tile(args, v);
 #pragma unroll
                 for (int u = 0; u < Unroll; u++) {
                     uint64_t x = at + (uint64_t)u * blockDim.x * AR_WORD;
@@ -76,6 +78,8 @@ __global__ void __launch_bounds__(512, 1) chunked(const __grid_constant__ ar_arg
         payload sum[Unroll];
 
         load_tile<Unroll>(sum, args.in + shard * args.me, at, mine, args.in_align);
+        if constexpr (multiplies<R>)
+            multiply_tile(args, sum);
 #pragma unroll
         for (int u = 0; u < Unroll; u += some)
             sum_words<R, N, some>(args, args.peer[args.me] + reduce,
@@ -151,4 +155,9 @@ extern "C" const struct ar_kernel_row ar_kernels_chunked = {{
     AR_CHUNKED_FAST(ar::sum_16bit<ar::bf16_codec>),
     AR_CHUNKED_SMALL(ar::native),
     AR_CHUNKED_SMALL(ar::wide),
+    AR_CHUNKED_SMALL(ar::premul<ar::sum_f32>),
+    AR_CHUNKED_SMALL(ar::premul<ar::sum_16bit<ar::half_codec>>),
+    AR_CHUNKED_SMALL(ar::premul<ar::sum_16bit<ar::bf16_codec>>),
+    AR_CHUNKED_SMALL(ar::premul<ar::native>),
+    AR_CHUNKED_SMALL(ar::premul<ar::wide>),
 }};

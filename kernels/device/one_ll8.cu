@@ -9,4 +9,9 @@ extern "C" const struct ar_kernel_row ar_kernels_one_ll8 = {{
     AR_ONESHOT_FAST(ar::form_ll8, ar::sum_16bit<ar::bf16_codec>),
     AR_ONESHOT_FAST(ar::form_ll8, ar::native),
     AR_ONESHOT_SMALL(ar::form_ll8, ar::wide),
+    AR_ONESHOT_SMALL(ar::form_ll8, ar::premul<ar::sum_f32>),
+    AR_ONESHOT_SMALL(ar::form_ll8, ar::premul<ar::sum_16bit<ar::half_codec>>),
+    AR_ONESHOT_SMALL(ar::form_ll8, ar::premul<ar::sum_16bit<ar::bf16_codec>>),
+    AR_ONESHOT_SMALL(ar::form_ll8, ar::premul<ar::native>),
+    AR_ONESHOT_SMALL(ar::form_ll8, ar::premul<ar::wide>),
 }};

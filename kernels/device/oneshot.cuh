@@ -60,6 +60,8 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) oneshot(const __grid_consta
 
     call_counters counters(args);
 
+    if constexpr (multiplies<R>)
+        first = multiplied(args, first);
     first = F::canonical(first); /* here, because it waits for the load */
 
 #pragma unroll
@@ -75,12 +77,20 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) oneshot(const __grid_consta
     stall(args, counters.epoch, 1);
     if (!counters.dead && first_word < words)
         send_word<F, N>(args, slot, half, F::encode(first, counters.epoch));
-    if (!counters.dead)
-        for (uint32_t w = first_word + step; w < words; w += step)
-            send_word<F, N>(
-                args, slot, half + (w - first_word) * AR_WORD,
-                F::encode(F::canonical(load_for_word<F>(args.in, w, bytes, args.in_align)),
-                          counters.epoch));
+    if (!counters.dead) /* in two branches, so that other reducers keep their machine code */
+        for (uint32_t w = first_word + step; w < words; w += step) {
+            if constexpr (multiplies<R>) {
+                payload p = load_for_word<F>(args.in, w, bytes, args.in_align);
+
+                send_word<F, N>(args, slot, half + (w - first_word) * AR_WORD,
+                                F::encode(F::canonical(multiplied(args, p)), counters.epoch));
+            } else {
+                send_word<F, N>(
+                    args, slot, half + (w - first_word) * AR_WORD,
+                    F::encode(F::canonical(load_for_word<F>(args.in, w, bytes, args.in_align)),
+                              counters.epoch));
+            }
+        }
     counters.book_in(args);
     stall(args, counters.epoch, 2);
     if (!counters.dead)
@@ -89,8 +99,11 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) oneshot(const __grid_consta
             bool valid = !F::warp_wide || w < words;
             payload p = first, sum;
 
-            if (w != first_word && valid)
+            if (w != first_word && valid) {
                 p = F::canonical(load_for_word<F>(args.in, w, bytes, args.in_align));
+                if constexpr (multiplies<R>)
+                    p = F::canonical(multiplied(args, p));
+            }
             if (!gather_word<F, R, N>(args, here, stride, valid, p, counters.epoch, wait, &sum))
                 break;
             if (valid) {

@@ -182,6 +182,21 @@ template <class F> __device__ __forceinline__ uint4 receive(const void *slot)
 #endif
 }
 
+/* R, after each rank's numbers are multiplied by its scalar (PreMulSum). */
+template <class R> struct premul;
+template <class R, int Ranks> struct for_ranks<premul<R>, Ranks> : for_ranks<R, Ranks> {
+};
+
+template <class R> constexpr bool multiplies = false;
+template <class R> constexpr bool multiplies<premul<R>> = true;
+
+__device__ __forceinline__ payload multiplied(const ar_args &args, payload p)
+{
+    const void *scalar = args.scalar != NULL ? args.scalar : &args.factor;
+
+    return as_payload(times_scalar(as_word(p), scalar, args.kind >> 3));
+}
+
 /* A reducer for both units of a word. Ranks: how many there are, 0 if known only at run time. */
 template <class R, int Units, int Ranks> struct pair {
     typename for_ranks<R, Ranks>::reducer lo, hi;

@@ -6,4 +6,9 @@ extern "C" const struct ar_kernel_row ar_kernels_two_lamport = {{
     AR_TWOSHOT_FAST(ar::form_lamport, ar::sum_f32),
     AR_TWOSHOT_FAST(ar::form_lamport, ar::sum_16bit<ar::half_codec>),
     AR_TWOSHOT_FAST(ar::form_lamport, ar::sum_16bit<ar::bf16_codec>),
+    {},
+    {},
+    AR_TWOSHOT_SMALL(ar::form_lamport, ar::premul<ar::sum_f32>),
+    AR_TWOSHOT_SMALL(ar::form_lamport, ar::premul<ar::sum_16bit<ar::half_codec>>),
+    AR_TWOSHOT_SMALL(ar::form_lamport, ar::premul<ar::sum_16bit<ar::bf16_codec>>),
 }};

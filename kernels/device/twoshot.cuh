@@ -22,7 +22,7 @@ namespace ar
 {
 
 /* Word w of the shards of several peers: read from in, then sent to their owners. */
-template <class F, int N> struct row {
+template <class F, class R, int N> struct row {
     static constexpr int width = N ? N - 1 : 3;
     payload v[width];
     char *peer_slot[width]; /* my slot at the owner: even half */
@@ -40,8 +40,11 @@ template <class F, int N> struct row {
             uint32_t bytes = ar_shard_bytes32((uint32_t)args.bytes, shard, to);
 
             want[i] = (N || first + i < ranks - 1) && ar_word_wanted(F::id, w, bytes);
-            if (want[i])
+            if (want[i]) {
                 v[i] = load_for_word<F>(args.in + shard * to, w, bytes, args.in_align);
+                if constexpr (multiplies<R>)
+                    v[i] = multiplied(args, v[i]);
+            }
             if (N || first + i < ranks - 1)
                 peer_slot[i] = args.peer[to] + ((uint32_t)args.region +
                                                 (args.me * (uint32_t)args.words + w) * AR_WORD);
@@ -72,7 +75,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
     spin_limit wait;
     bool alive;
 
-    row<F, N> out;
+    row<F, R, N> out;
     char *peer_slot[out.width]; /* out.peer_slot of the first word */
     payload first_own = {};
 
@@ -109,10 +112,13 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
 
         if (F::warp_wide ? !__any_sync(~0u, valid) : !valid)
             break;
-        if (valid)
+        if (valid) {
             p = F::canonical(w == first_word ? first_own
                                              : load_for_word<F>(args.in + shard * args.me, w, mine,
                                                                 args.in_align));
+            if constexpr (multiplies<R>)
+                p = F::canonical(multiplied(args, p));
+        }
         alive = gather_word<F, R, N>(args, here, slot, !F::warp_wide || valid, p, counters.epoch,
                                      wait, &sum);
         if (alive && valid) {

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * user.cuh - load from and store to the user's buffers, of any alignment and length, without any
- * access outside of them.
+ * access outside of them; and multiply what was loaded by this rank's scalar.
  */
 #ifndef AR_USER_CUH_
 #define AR_USER_CUH_
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
 
 #include "kernels/device/testing.cuh"
 
@@ -204,6 +208,77 @@ __device__ __forceinline__ void store_whole(char *p, uint32_t w, uint32_t end, p
         store_unit(p + at, v.lo);
     if (F::units == 2 && w % AR_LINE != AR_LINE - 1 && at + AR_UNIT < end)
         store_unit(p + at + AR_UNIT, v.hi);
+}
+
+/* ---- PreMulSum ------------------------------------------------------------------------------- */
+
+/* Each product is rounded to the type once (integers wrap). NCCL's is, too, but for fp8, whose
+ * products it rounds to f16 in between. */
+template <class T> __device__ __forceinline__ T product(T x, T y)
+{
+    return (T)(x * y);
+}
+__device__ __forceinline__ __half product(__half x, __half y)
+{
+    return __hmul(x, y);
+}
+__device__ __forceinline__ __nv_bfloat16 product(__nv_bfloat16 x, __nv_bfloat16 y)
+{
+    return __hmul(x, y);
+}
+__device__ __forceinline__ __nv_fp8_e4m3 product(__nv_fp8_e4m3 x, __nv_fp8_e4m3 y)
+{
+    return (__nv_fp8_e4m3)((float)x * (float)y);
+}
+__device__ __forceinline__ __nv_fp8_e5m2 product(__nv_fp8_e5m2 x, __nv_fp8_e5m2 y)
+{
+    return (__nv_fp8_e5m2)((float)x * (float)y);
+}
+
+template <class T> __device__ __forceinline__ uint4 products(uint4 v, const void *scalar)
+{
+    constexpr int n = AR_WORD / sizeof(T);
+    const T y = *(const T *)scalar;
+    T x[n];
+
+    memcpy(x, &v, AR_WORD);
+#pragma unroll
+    for (int i = 0; i < n; i++)
+        x[i] = product(x[i], y);
+    memcpy(&v, x, AR_WORD);
+    return v;
+}
+
+/* Return the numbers of ${v} times the one at ${scalar}. Out of line to keep kernels short; and so
+ * no sum is fused with a product, which would round once where other ranks round twice. */
+static __device__ __noinline__ uint4 times_scalar(uint4 v, const void *scalar, int dtype)
+{
+#ifdef ST_BREAK_SCALAR
+    return v;
+#endif
+    switch (dtype) {
+    case AR_I8:
+    case AR_U8:
+        return products<uint8_t>(v, scalar);
+    case AR_I32:
+    case AR_U32:
+        return products<uint32_t>(v, scalar);
+    case AR_I64:
+    case AR_U64:
+        return products<uint64_t>(v, scalar);
+    case AR_F16:
+        return products<__half>(v, scalar);
+    case AR_F32:
+        return products<float>(v, scalar);
+    case AR_F64:
+        return products<double>(v, scalar);
+    case AR_BF16:
+        return products<__nv_bfloat16>(v, scalar);
+    case AR_F8E4M3:
+        return products<__nv_fp8_e4m3>(v, scalar);
+    default:
+        return products<__nv_fp8_e5m2>(v, scalar);
+    }
 }
 
 } // namespace ar

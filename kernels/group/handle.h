@@ -57,6 +57,7 @@ struct ar_order {
 struct ar_graph;
 struct ar_local;
 struct ar_meeting;
+struct ar_operator;
 
 struct symtuner_ar {
     int ranks, me, device;
@@ -88,7 +89,9 @@ struct symtuner_ar {
     struct ar_mailbox *mailbox_device;
     uint64_t timeout_ns;
     struct ar_window windows[AR_MAX_WINDOWS];
-    int windows_top; /* entries from here on were never used, so searches stop here */
+    int windows_top;         /* entries from here on were never used, so searches stop here */
+    struct ar_operator *ops; /* that the program has created (operator.h) */
+    int op_count;
     struct ar_force force;
     symtuner_rules *rules; /* NULL: only the built-in table decides */
     char rules_note[AR_RULES_NOTE];

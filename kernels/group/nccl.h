@@ -33,6 +33,9 @@
       (const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t, cudaStream_t))       \
     X(ncclResult_t, ncclReduceScatter,                                                             \
       (const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t, cudaStream_t))       \
+    X(ncclResult_t, ncclRedOpCreatePreMulSum,                                                      \
+      (ncclRedOp_t *, void *, ncclDataType_t, ncclScalarResidence_t, ncclComm_t))                  \
+    X(ncclResult_t, ncclRedOpDestroy, (ncclRedOp_t, ncclComm_t))                                   \
     X(const char *, ncclGetErrorString, (ncclResult_t))
 
 struct ar_nccl {

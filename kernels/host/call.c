@@ -37,6 +37,14 @@ static bool whole_words(const struct ar_window *w, const void *p)
     return w != NULL && ((const char *)p - w->base) % AR_WORD == 0;
 }
 
+/* Note the program's operator ${op} in ${b} and return it as an enum ar_op. */
+static int note_op(const symtuner_ar *h, struct ar_buffers *b, int op)
+{
+    b->op = (ncclRedOp_t)op;
+    b->premul = op < AR_OPS ? NULL : ar_operator_find(h, op);
+    return op < AR_OPS ? op : b->premul != NULL ? AR_PREMUL : AR_FOREIGN;
+}
+
 static void ask_about(const symtuner_ar *h, const struct ar_buffers *b, int dtype, int op,
                       struct ar_ask *ask)
 {
@@ -71,11 +79,16 @@ static ncclResult_t check(symtuner_ar *h, int coll, const void *send, const void
     int size = ar_dtype_bytes(dtype);
     const char *s = send, *r = recv;
     uint64_t part = count * (uint64_t)size;
+    const struct ar_operator *made = op < AR_OPS ? NULL : ar_operator_find(h, op);
 
     if (size == 0)
         return ar_fail(h, ncclInvalidArgument, "data type %d is unknown", dtype);
-    if (op < 0 || (op >= AR_OPS && h->comm == NULL))
+    if (op < 0 || (op >= AR_OPS && made == NULL && h->comm == NULL))
         return ar_fail(h, ncclInvalidArgument, "operator %d is unknown", op);
+    if (made != NULL && made->dtype != dtype)
+        return ar_fail(h, ncclInvalidArgument,
+                       "operator %d was created for data type %d, the call has %d", op, made->dtype,
+                       dtype);
     if (count == 0)
         return ncclSuccess;
     if (count > SIZE_MAX / 16 / (size_t)ar_coll_parts(coll, h->ranks))
@@ -97,7 +110,11 @@ static ncclResult_t check(symtuner_ar *h, int coll, const void *send, const void
 /* Return why only NCCL can run a call, or NULL if our kernels may. */
 static const char *never_ours(const symtuner_ar *h, int op)
 {
-    return h->gate != NULL ? h->gate : op >= AR_OPS ? "user-defined operators are NCCL's" : NULL;
+    return h->gate != NULL    ? h->gate
+           : op == AR_FOREIGN ? "user-defined operators are NCCL's"
+           : op != AR_PREMUL  ? NULL
+           : h->ranks == 1    ? "no kernel multiplies for one rank alone"
+                              : NULL;
 }
 
 static ncclResult_t choose(symtuner_ar *h, const struct ar_ask *ask, struct ar_choice *choice)
@@ -108,6 +125,8 @@ static ncclResult_t choose(symtuner_ar *h, const struct ar_ask *ask, struct ar_c
     if (gate != NULL && h->force.family > AR_NCCL)
         return ar_fail(h, ncclInvalidUsage, "kernel %s was forced, but %s",
                        ar_family_name(h->force.family), gate);
+    if (gate != NULL && h->comm == NULL)
+        return ar_fail(h, ncclInvalidUsage, "%s", gate);
     if (gate != NULL) {
         *choice = (struct ar_choice){.family = AR_NCCL, .pieces = 1};
         return ncclSuccess;
@@ -154,7 +173,7 @@ ncclResult_t symtuner_ar_query_coll(int coll, const void *send, const void *recv
         return result;
     b.part = count * (uint64_t)ar_dtype_bytes((int)dtype);
     find_windows(h, &b);
-    ask_about(h, &b, (int)dtype, (int)op, &ask);
+    ask_about(h, &b, (int)dtype, note_op(h, &b, (int)op), &ask);
     result = choose(h, &ask, &choice);
     if (result != ncclSuccess)
         return result;
@@ -173,7 +192,9 @@ ncclResult_t symtuner_ar_query_coll(int coll, const void *send, const void *recv
         ar_rules_why(h->rules, &ask, &choice, plan->why, sizeof plan->why);
     used = strlen(plan->why);
     if (coll != AR_ALL_GATHER)
-        snprintf(plan->why + used, sizeof plan->why - used, "%s", ar_order_note(choice.family));
+        snprintf(plan->why + used, sizeof plan->why - used, "%s%s", ar_order_note(choice.family),
+                 ask.op == AR_PREMUL && gate == NULL ? "; each product is rounded, then the sum"
+                                                     : "");
     return ncclSuccess;
 }
 
@@ -193,7 +214,7 @@ static ncclResult_t call_nccl(symtuner_ar *h, const struct ar_ask *ask, const st
                                                 "ncclAllGather"};
     const char *const call = names[b->coll];
     const ncclDataType_t dtype = (ncclDataType_t)ask->dtype;
-    const ncclRedOp_t op = (ncclRedOp_t)ask->op;
+    const ncclRedOp_t op = b->op;
     char why[AR_WHY];
     ncclResult_t result = ar_comm_wait(h->nccl, &h->endpoint, ncclInProgress, call, why);
 
@@ -292,7 +313,7 @@ static ncclResult_t call(struct ar_buffers *b, size_t count, int dtype, int op, 
         return result;
     b->part = count * (uint64_t)ar_dtype_bytes(dtype);
     find_windows(h, b);
-    ask_about(h, b, dtype, op, &ask);
+    ask_about(h, b, dtype, note_op(h, b, op), &ask);
     if (cudaGetDevice(&device) != cudaSuccess || device == h->device)
         return run(h, &ask, b, count, stream);
     cudaSetDevice(h->device);

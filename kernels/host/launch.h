@@ -4,8 +4,10 @@
 #define AR_LAUNCH_H_
 
 #include "kernels/group/handle.h"
+#include "kernels/group/operator.h"
 
-/* The buffers of one call: this rank's, and all ranks' if the caller passed them. */
+/* The buffers of one call, this rank's, and all ranks' if the caller passed them; and its operator.
+ */
 struct ar_buffers {
     int coll;      /* enum ar_coll */
     uint64_t part; /* bytes of each rank's part; of the message in all-reduce */
@@ -14,6 +16,8 @@ struct ar_buffers {
     const void *const *sends; /* NULL: use the windows */
     void *const *recvs;
     const struct ar_window *from, *to; /* the windows that hold send and recv; NULL: none */
+    ncclRedOp_t op;                    /* as the program names it */
+    const struct ar_operator *premul;  /* with AR_PREMUL */
 };
 
 /* How many parts lie in send, and in recv. */

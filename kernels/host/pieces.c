@@ -130,7 +130,11 @@ ncclResult_t ar_pieces_run(symtuner_ar *h, const struct ar_ask *ask, const struc
         args.stride = b->coll == AR_ALL_REDUCE ? 0 : b->part;
         args.in_align = part_alignment(args.in, b->part, ar_parts_sent(h, b->coll));
         args.out_align = part_alignment(args.out, b->part, ar_parts_received(h, b->coll));
-        args.kind = AR_KIND(ask->dtype, ask->op);
+        args.kind = AR_KIND(ask->dtype, b->premul != NULL ? AR_SUM : ask->op);
+        if (b->premul != NULL) {
+            args.scalar = b->premul->scalar;
+            args.factor = b->premul->factor;
+        }
         kernel = ar_kernel_find(b->coll, choice->family, reducer, &args);
         if (kernel == NULL)
             return ar_fail(h, ncclInternalError, "no kernel %s for data type %d, op %d",

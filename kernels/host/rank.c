@@ -132,6 +132,7 @@ void ar_rank_free(symtuner_ar *h)
     if (!h->stuck)
         free_gpu(h);
     symtuner_rules_free(h->rules);
+    free(h->ops);
     ar_grow_end(h);
     if (h->endpoint.timed_out[0] == 0)
         free(h); /* after a timeout NCCL may still write a window into it */

@@ -66,8 +66,10 @@ struct ar_args {
     const char *src[AR_MAX_RANKS]; /* pull: every rank's send                     */
     char *multi_dst;               /* NVLS: multicast address of recv and send    */
     const char *multi_src;
-    uint32_t stall_ns; /* test builds: longest pause injected per block        */
-    uint64_t stride;   /* reduce-scatter, all-gather: bytes from part to part of the message */
+    uint32_t stall_ns;  /* test builds: longest pause injected per block        */
+    uint64_t stride;    /* reduce-scatter, all-gather: bytes from part to part of the message */
+    const void *scalar; /* premul: where this rank's scalar is; NULL: it is the first bytes of */
+    uint64_t factor;    /* this */
 };
 
 /* Instances of a kernel: AR_NX takes any number of ranks; AR_N2 and AR_N4 are for 2 and 4 ranks;

@@ -33,13 +33,23 @@ enum ar_dtype {
         AR_DTYPES
 };
 
-/* Operators, in NCCL's numbering. */
-enum ar_op { AR_SUM, AR_PROD, AR_MAX, AR_MIN, AR_AVG, AR_OPS };
+/* Operators, in NCCL's numbering; then those that programs create, whose numbers NCCL makes up. All
+ * that ranks share of them is their kind: a sum of each rank's numbers times its scalar, or one that
+ * only NCCL knows. */
+enum ar_op { AR_SUM, AR_PROD, AR_MAX, AR_MIN, AR_AVG, AR_OPS, AR_PREMUL = AR_OPS, AR_FOREIGN };
 
 /* F32, F16, BF16: sum and avg of that type. NATIVE: computes in the type itself (integers, f64; min
  * and max of all types). WIDE: accumulates in a wider type, out of line (sum, avg and prod of fp8;
- * prod of f32, f16 and bf16). */
-enum ar_reducer { AR_R_F32, AR_R_F16, AR_R_BF16, AR_R_NATIVE, AR_R_WIDE, AR_REDUCERS };
+ * prod of f32, f16 and bf16). AR_R_PREMUL + r: r after the multiplication. */
+enum ar_reducer {
+    AR_R_F32,
+    AR_R_F16,
+    AR_R_BF16,
+    AR_R_NATIVE,
+    AR_R_WIDE,
+    AR_R_PREMUL,
+    AR_REDUCERS = 2 * AR_R_PREMUL
+};
 
 static inline int ar_dtype_bytes(int dtype)
 {
@@ -67,6 +77,8 @@ static inline int ar_reducer_of(int dtype, int op)
 {
     int adds = op == AR_SUM || op == AR_AVG;
 
+    if (op == AR_PREMUL)
+        return AR_R_PREMUL + ar_reducer_of(dtype, AR_SUM);
     if (adds && (dtype == AR_F32 || dtype == AR_F16 || dtype == AR_BF16))
         return dtype == AR_F32 ? AR_R_F32 : dtype == AR_F16 ? AR_R_F16 : AR_R_BF16;
     if (dtype == AR_F8E4M3 || dtype == AR_F8E5M2)

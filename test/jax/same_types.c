@@ -4,7 +4,8 @@
 
 _Static_assert(SYMTUNER_AR_MAX_RANKS == 16, "ranks");
 _Static_assert(sizeof(ncclResult_t) == sizeof(int) && sizeof(ncclDataType_t) == sizeof(int) &&
-                   sizeof(ncclRedOp_t) == sizeof(int),
+                   sizeof(ncclRedOp_t) == sizeof(int) &&
+                   sizeof(ncclScalarResidence_t) == sizeof(int),
                "NCCL's enums");
 _Static_assert(sizeof(ncclComm_t) == sizeof(void *) && sizeof(ncclWindow_t) == sizeof(void *) &&
                    sizeof(cudaStream_t) == sizeof(void *),

@@ -42,6 +42,7 @@ int main(void)
     srunner_add_suite(runner, st_suite_multicast());
     srunner_add_suite(runner, st_suite_dropin());
     srunner_add_suite(runner, st_suite_halves());
+    srunner_add_suite(runner, st_suite_operator());
     srunner_add_suite(runner, st_suite_grow());
     srunner_add_suite(runner, st_suite_grow_local());
 #endif

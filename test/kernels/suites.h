@@ -29,6 +29,7 @@ Suite *st_suite_alike(void);
 Suite *st_suite_graph(void);
 Suite *st_suite_multicast(void);
 Suite *st_suite_halves(void);
+Suite *st_suite_operator(void);
 Suite *st_suite_dropin(void);
 Suite *st_suite_grow(void);
 Suite *st_suite_grow_local(void);

@@ -25,7 +25,7 @@ ncclResult_t ncclGetLsaDevicePointer(ncclWindow_t window, size_t offset, int ran
 ncclResult_t ncclGetLsaMultimemDevicePointer(ncclWindow_t window, size_t offset, void **p);
 EXPORT long whole_nccl_ran(void); /* collectives, counted once for each rank */
 
-enum { RANKS = 8, QUEUE = 64 };
+enum { RANKS = 8, QUEUE = 64, OPERATORS = 16 };
 
 enum kind { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, WINDOW, SPLIT };
 
@@ -35,6 +35,8 @@ struct op {
     void *recv; /* of a window or a split: where its handle goes */
     size_t count;
     int type, reduction, color, key, device;
+    bool scaled; /* by */
+    double scale;
 };
 
 struct team {
@@ -48,6 +50,11 @@ struct team {
 struct ncclComm {
     struct team *team;
     int rank, device;
+    struct {
+        bool used;
+        const void *scalar; /* NULL: it is */
+        double value;
+    } made[OPERATORS];
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -108,16 +115,21 @@ static double both(double a, double b, int reduction)
 
 /* ---- operations, with the lock held ---------------------------------------------------------- */
 
+static double addend(const struct op *op, size_t i)
+{
+    return get(op->send, i, op->type) * (op->scaled ? op->scale : 1);
+}
+
 /* Reduce ${count} elements, from ${first} on, of all ranks into memory of this function's own. */
 static void *reduced(const struct op *const *op, int ranks, size_t first, size_t count)
 {
     void *sum = malloc(count * 8 + 8);
 
     for (size_t i = 0; i < count; i++) {
-        double value = get(op[0]->send, first + i, op[0]->type);
+        double value = addend(op[0], first + i);
 
         for (int r = 1; r < ranks; r++)
-            value = both(value, get(op[r]->send, first + i, op[0]->type), op[0]->reduction);
+            value = both(value, addend(op[r], first + i), op[0]->reduction);
         put(sum, i, op[0]->type, op[0]->reduction == ncclAvg ? value / ranks : value);
     }
     return sum;
@@ -255,9 +267,26 @@ static ncclResult_t submit(ncclComm_t comm, struct op op)
     return ncclSuccess;
 }
 
+/* Operators have other numbers on each rank, as in NCCL. */
+static int first_operator(ncclComm_t comm)
+{
+    return ncclNumOps + OPERATORS * comm->rank;
+}
+
 static ncclResult_t submit_on(cudaStream_t stream, ncclComm_t comm, struct op op)
 {
-    return cudaStreamSynchronize(stream) == cudaSuccess ? submit(comm, op) : ncclUnhandledCudaError;
+    int i = op.reduction - first_operator(comm);
+
+    if (cudaStreamSynchronize(stream) != cudaSuccess)
+        return ncclUnhandledCudaError;
+    if (op.reduction < ncclNumOps)
+        return submit(comm, op);
+    if (i < 0 || i >= OPERATORS || !comm->made[i].used)
+        return ncclInvalidArgument;
+    op.reduction = ncclSum;
+    op.scaled = true;
+    op.scale = comm->made[i].scalar ? get(comm->made[i].scalar, 0, op.type) : comm->made[i].value;
+    return submit(comm, op);
 }
 
 EXPORT ncclResult_t ncclGroupStart(void)
@@ -426,24 +455,45 @@ EXPORT ncclResult_t ncclGetLsaMultimemDevicePointer(ncclWindow_t made, size_t of
 
 /* ---- collectives ----------------------------------------------------------------------------- */
 
+EXPORT ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataType_t type,
+                                             ncclScalarResidence_t residence, ncclComm_t comm)
+{
+    for (int i = 0; i < OPERATORS; i++)
+        if (!comm->made[i].used) {
+            comm->made[i].used = true;
+            comm->made[i].scalar = residence == ncclScalarDevice ? scalar : NULL;
+            comm->made[i].value = residence == ncclScalarDevice ? 0 : get(scalar, 0, type);
+            *op = (ncclRedOp_t)(first_operator(comm) + i);
+            return ncclSuccess;
+        }
+    return ncclInternalError;
+}
+
+EXPORT ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
+{
+    comm->made[(int)op - first_operator(comm)].used = false;
+    return ncclSuccess;
+}
+
 EXPORT ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type,
                                   ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
 {
     return submit_on(stream, comm,
-                     (struct op){ALL_REDUCE, send, recv, count, (int)type, (int)op, 0, 0, 0});
+                     (struct op){ALL_REDUCE, send, recv, count, (int)type, (int)op, 0, 0, 0, 0, 0});
 }
 
 EXPORT ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count,
                                       ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
                                       cudaStream_t stream)
 {
-    return submit_on(stream, comm,
-                     (struct op){REDUCE_SCATTER, send, recv, count, (int)type, (int)op, 0, 0, 0});
+    return submit_on(
+        stream, comm,
+        (struct op){REDUCE_SCATTER, send, recv, count, (int)type, (int)op, 0, 0, 0, 0, 0});
 }
 
 EXPORT ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, ncclDataType_t type,
                                   ncclComm_t comm, cudaStream_t stream)
 {
     return submit_on(stream, comm,
-                     (struct op){ALL_GATHER, send, recv, count, (int)type, 0, 0, 0, 0});
+                     (struct op){ALL_GATHER, send, recv, count, (int)type, 0, 0, 0, 0, 0, 0});
 }

@@ -59,6 +59,8 @@ __global__ void __launch_bounds__(512, 1) scatter_tiles(const __grid_constant__ 
                 payload v[Unroll];
 
                 load_tile<Unroll>(v, args.in + args.stride * to, at, args.bytes, args.in_align);
+                if constexpr (multiplies<R>)
+                    multiply_tile(args, v);
 #pragma unroll
                 for (int u = 0; u < Unroll; u++) {
                     uint64_t x = at + (uint64_t)u * blockDim.x * AR_WORD;
@@ -83,6 +85,8 @@ __global__ void __launch_bounds__(512, 1) scatter_tiles(const __grid_constant__ 
         if (!alive)
             break;
         load_tile<Unroll>(sum, args.in + args.stride * args.me, at, args.bytes, args.in_align);
+        if constexpr (multiplies<R>)
+            multiply_tile(args, sum);
 #pragma unroll
         for (int u = 0; u < Unroll; u += some)
             sum_words<R, N, some>(args, args.peer[args.me] + args.region,
@@ -188,6 +192,11 @@ extern "C" const struct ar_kernel_row ar_scatter_chunked = {{
     AR_TILES_FAST(ar::sum_16bit<ar::bf16_codec>),
     AR_TILES_SMALL(ar::native),
     AR_TILES_SMALL(ar::wide),
+    AR_TILES_SMALL(ar::premul<ar::sum_f32>),
+    AR_TILES_SMALL(ar::premul<ar::sum_16bit<ar::half_codec>>),
+    AR_TILES_SMALL(ar::premul<ar::sum_16bit<ar::bf16_codec>>),
+    AR_TILES_SMALL(ar::premul<ar::native>),
+    AR_TILES_SMALL(ar::premul<ar::wide>),
 }};
 
 extern "C" const struct ar_kernel_row ar_gather_chunked = {

@@ -7,4 +7,9 @@ extern "C" const struct ar_kernel_row ar_scatter_one_lamport = {{
     AR_SCATTER_FAST(ar::form_lamport, ar::sum_f32),
     AR_SCATTER_FAST(ar::form_lamport, ar::sum_16bit<ar::half_codec>),
     AR_SCATTER_FAST(ar::form_lamport, ar::sum_16bit<ar::bf16_codec>),
+    {},
+    {},
+    AR_SCATTER_SMALL(ar::form_lamport, ar::premul<ar::sum_f32>),
+    AR_SCATTER_SMALL(ar::form_lamport, ar::premul<ar::sum_16bit<ar::half_codec>>),
+    AR_SCATTER_SMALL(ar::form_lamport, ar::premul<ar::sum_16bit<ar::bf16_codec>>),
 }};

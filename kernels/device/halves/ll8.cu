@@ -8,6 +8,11 @@ extern "C" const struct ar_kernel_row ar_scatter_one_ll8 = {{
     AR_SCATTER_FAST(ar::form_ll8, ar::sum_16bit<ar::bf16_codec>),
     AR_SCATTER_SMALL(ar::form_ll8, ar::native),
     AR_SCATTER_SMALL(ar::form_ll8, ar::wide),
+    AR_SCATTER_SMALL(ar::form_ll8, ar::premul<ar::sum_f32>),
+    AR_SCATTER_SMALL(ar::form_ll8, ar::premul<ar::sum_16bit<ar::half_codec>>),
+    AR_SCATTER_SMALL(ar::form_ll8, ar::premul<ar::sum_16bit<ar::bf16_codec>>),
+    AR_SCATTER_SMALL(ar::form_ll8, ar::premul<ar::native>),
+    AR_SCATTER_SMALL(ar::form_ll8, ar::premul<ar::wide>),
 }};
 
 extern "C" const struct ar_kernel_row ar_gather_one_ll8 = {{AR_GATHER(ar::form_ll8)}};

@@ -28,7 +28,7 @@ __device__ __forceinline__ int next_rank(int me, int i, int ranks)
 }
 
 /* Word w of the parts of several peers: read from in, then sent to their owners. */
-template <class F, int N> struct outgoing {
+template <class F, class R, int N> struct outgoing {
     static constexpr int width = N ? N - 1 : 3;
     payload v[width];
     char *slot[width]; /* my slot at the owner: even half */
@@ -45,6 +45,8 @@ template <class F, int N> struct outgoing {
 
                 v[i] = load_for_word<F>(args.in + args.stride * to, w, (uint32_t)args.bytes,
                                         args.in_align);
+                if constexpr (multiplies<R>)
+                    v[i] = multiplied(args, v[i]);
                 slot[i] = args.peer[to] + ((uint32_t)args.region + (mine + w) * AR_WORD);
             }
     }
@@ -68,7 +70,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
     const uint32_t slot = ar_round_up32(words, AR_LINE) * AR_WORD;
     const uint32_t step = gridDim.x * blockDim.x;
     const uint32_t first_word = blockIdx.x * blockDim.x + threadIdx.x;
-    outgoing<F, N> out;
+    outgoing<F, R, N> out;
     payload first_own = {};
     spin_limit wait;
 
@@ -103,6 +105,8 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
 
             if (w != first_word && valid)
                 p = load_for_word<F>(own, w, bytes, args.in_align);
+            if constexpr (multiplies<R>)
+                p = multiplied(args, p);
             if (!gather_word<F, R, N>(args, here, slot, valid, F::canonical(p), counters.epoch,
                                       wait, &sum))
                 break;

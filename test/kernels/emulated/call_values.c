@@ -22,6 +22,11 @@ static int value(const struct call *c, int rank, size_t i)
     return c->op == AR_PROD ? 1 + (int)h % 2 : (int)h % 4;
 }
 
+static int whole_scalar(const struct call *c, int rank)
+{
+    return (c->salt + 4 * rank) % 9 - 4; /* of unsigned types it wraps, and so do the products */
+}
+
 /* The floats below f32: bits of the exponent, bits behind the leading one, and the largest number
  * if conversions saturate at it (0: they go to infinity). */
 static const struct format {
@@ -79,6 +84,29 @@ static void put(const struct call *c, char *p, size_t i, double v)
     }
 }
 
+/* Return the float at ${p}. */
+static double get(int dtype, const char *p)
+{
+    const struct format *f = &formats[dtype];
+    unsigned bits = 0, digits, infinite = (1u << f->exponent) - 1;
+    int e;
+    double v;
+    float single;
+
+    if (dtype == AR_F64)
+        return memcpy(&v, p, 8), v;
+    if (dtype == AR_F32)
+        return memcpy(&single, p, 4), single;
+    memcpy(&bits, p, (size_t)ar_dtype_bytes(dtype));
+    digits = bits & ((1u << f->digits) - 1);
+    e = (int)(bits >> f->digits & infinite);
+    v = ldexp(digits + (e > 0 ? 1u << f->digits : 0),
+              (e > 0 ? e : 1) + 1 - (1 << (f->exponent - 1)) - f->digits);
+    if (dtype == AR_F8E4M3 ? (bits & 0x7f) == 0x7f : (unsigned)e == infinite)
+        v = digits == 0 ? INFINITY : NAN;
+    return bits >> (f->exponent + f->digits) ? -v : v;
+}
+
 /* Return whether the element at ${p} is a NaN, with any payload. */
 static bool is_nan(int dtype, const char *p)
 {
@@ -100,15 +128,16 @@ static bool is_nan(int dtype, const char *p)
 
 static int expected(const struct call *c, int ranks, size_t i)
 {
-    int acc = value(c, 0, i);
+    int acc = 0;
 
-    for (int r = 1; r < ranks; r++) {
-        int v = value(c, r, i);
+    for (int r = 0; r < ranks; r++) {
+        int v = value(c, r, i) * (c->op == AR_PREMUL ? whole_scalar(c, r) : 1);
 
-        acc = c->op == AR_PROD  ? acc * v
-              : c->op == AR_MAX ? (v > acc ? v : acc)
-              : c->op == AR_MIN ? (v < acc ? v : acc)
-                                : acc + v;
+        acc = r == 0             ? v
+              : c->op == AR_PROD ? acc * v
+              : c->op == AR_MAX  ? (v > acc ? v : acc)
+              : c->op == AR_MIN  ? (v < acc ? v : acc)
+                                 : acc + v;
     }
     return c->op == AR_AVG ? acc / ranks : acc;
 }
@@ -151,6 +180,8 @@ static double far_apart(const struct call *c, unsigned random)
  * in f32;
  * - 16 bits, products: f32 cannot hold what bf16 needs (range), and would round the products of
  * these three and these four f16 numbers to just between two numbers of f16;
+ * - before a multiplication: numbers so small that few of their digits are left, and products are
+ * ties;
  * - f32, f64: infinity on one rank; and, but for products, numbers as large as f32 gets, which
  * cancel: FLT_MAX - 1.5 ulp is a tie, whose error TwoSum finds in one order of the two only, and
  * overflows in the other. */
@@ -165,6 +196,10 @@ static double rough(const struct call *c, int rank, size_t i)
     static const double far_off[4] = {0x1.8p100, 0x1.4p90, 0x1.02p-120, 0x1.ap-70};
     static const double three[4] = {0x1.06p0, 0x1.96cp0, 0x1.53p0, 1};
     static const double four[4] = {0x1.38cp0, 0x1.5d8p0, 0x1.794p0, 0x1.288p0};
+    static const double smallest[AR_DTYPES] = {
+        [AR_F64] = 0x1p-1074, [AR_F32] = 0x1p-149,   [AR_BF16] = 0x1p-133,
+        [AR_F16] = 0x1p-24,   [AR_F8E5M2] = 0x1p-16, [AR_F8E4M3] = 0x1p-9,
+    };
 
     far ^= far >> 15;
     if (is_16bit(c) && c->op == AR_PROD && h % 61 % 20 == 0)
@@ -175,6 +210,8 @@ static double rough(const struct call *c, int rank, size_t i)
         return NAN;
     if (h % 61 == 30)
         return -0.0;
+    if (h % 61 == 10 && c->op == AR_PREMUL)
+        return (1 + 2 * rank) * smallest[c->dtype];
     if (large && h % 61 == 40 && rank == 1)
         return INFINITY;
     if (large && h % 61 == 50 && c->op != AR_PROD)
@@ -200,6 +237,33 @@ int values_same(const struct call *c, const char *p, int rank, size_t i)
     return memcmp(p, want, (size_t)ar_dtype_bytes(c->dtype)) == 0;
 }
 
+void values_put_scalar(const struct call *c, char *p, int rank)
+{
+    /* No bf16 is so small that a product with it is rounded twice here: first to f32, where the
+     * smallest numbers have few digits. GPUs round it once. */
+    static const double scalars[] = {0.5,  1 / 3.0, -1.5,      0.125,      3, -0.0,
+                                     1e-2, 1,       -INFINITY, 0.0625 * 7, 0, NAN};
+
+    put(c, p, 0,
+        is_float(c) ? scalars[(c->salt + 5 * rank) % (rank == c->salt % 4 ? 12 : 5)]
+                    : whole_scalar(c, rank));
+}
+
+/* Return what rank ${rank} adds for element ${i} of a float call. */
+static double addend(const struct call *c, int rank, size_t i)
+{
+    char p[8];
+    double v = rough(c, rank, i), s;
+
+    if (c->op != AR_PREMUL)
+        return v;
+    values_put_scalar(c, p, rank);
+    s = get(c->dtype, p);
+    put(c, p, 0, v); /* rounds */
+    put(c, p, 0, s * get(c->dtype, p));
+    return get(c->dtype, p);
+}
+
 int values_right(const struct call *c, int ranks, const char *p, size_t i)
 {
     size_t size = (size_t)ar_dtype_bytes(c->dtype);
@@ -207,8 +271,9 @@ int values_right(const struct call *c, int ranks, const char *p, size_t i)
     char want[8];
 
     for (int r = 0; r < ranks; r++)
-        x[r] = is_float(c) ? rough(c, r, i) : 0;
-    sum = is_float(c) ? reference_reduce(c->dtype, c->op, x, ranks) : expected(c, ranks, i);
+        x[r] = is_float(c) ? addend(c, r, i) : 0;
+    sum = is_float(c) ? reference_reduce(c->dtype, c->op == AR_PREMUL ? AR_SUM : c->op, x, ranks)
+                      : expected(c, ranks, i);
     if (isnan(sum))
         return is_nan(c->dtype, p);
     put(c, want, 0, sum);

@@ -17,6 +17,9 @@ struct call {
 /* Write element ${i} of rank ${rank}'s input into the message at ${p}. */
 void values_put(const struct call *c, char *p, int rank, size_t i);
 
+/* Write the scalar by which AR_PREMUL multiplies the input of rank ${rank} to ${p}. */
+void values_put_scalar(const struct call *c, char *p, int rank);
+
 /* Return whether the element at ${p} is the sum (or product, ...) of element ${i} of the inputs of
  * ${ranks} ranks. */
 int values_right(const struct call *c, int ranks, const char *p, size_t i);

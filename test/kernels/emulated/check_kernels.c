@@ -18,6 +18,7 @@
 
 #include "symtuner_ar.h"
 #include "kernels/group/handle.h"
+#include "test/kernels/emulated/call_make.h"
 #include "test/kernels/emulated/call_values.h"
 #include "test/kernels/fake/cuda.h"
 #include "test/kernels/suites.h"
@@ -43,7 +44,7 @@
 #define BUFFER    (MAX_BYTES / 16 * 16 + 2 * GUARD + 32) /* keeps 16-byte alignment */
 
 static int calls = 60;
-static bool every_way, every_sum;
+static bool every_way, every_sum, every_product;
 static bool three_colls; /* else all-reduces only */
 static unsigned seed = 1;
 
@@ -138,19 +139,6 @@ static char *place(const struct rank *k, const struct call *c, char *memory, uns
     return memory + slot * BUFFER + GUARD + (c->apart ? shift : c->shift);
 }
 
-static ncclResult_t make_call(const struct rank *k, const struct call *c, const char *send,
-                              char *recv)
-{
-    const ncclDataType_t dtype = (ncclDataType_t)c->dtype;
-    const ncclRedOp_t op = (ncclRedOp_t)c->op;
-
-    return c->coll == AR_ALL_REDUCE
-               ? symtuner_ar_all_reduce(send, recv, c->count, dtype, op, k->handle, NULL)
-           : c->coll == AR_REDUCE_SCATTER
-               ? symtuner_ar_reduce_scatter(send, recv, c->count, dtype, op, k->handle, NULL)
-               : symtuner_ar_all_gather(send, recv, c->count, dtype, k->handle, NULL);
-}
-
 static void *run_rank(void *p)
 {
     struct rank *k = p;
@@ -178,7 +166,7 @@ static void *run_rank(void *p)
         fence(first, in_place && got > sent ? got : sent, 1);
         fence(second, in_place && sent > got ? sent : got, 1);
         symtuner_ar_force(k->handle, c->kernel, c->ctas, c->threads);
-        if (make_call(k, c, send, recv) != ncclSuccess ||
+        if (call_make(c, k->handle, k->me, send, recv) != ncclSuccess ||
             symtuner_ar_status(k->handle) != ncclSuccess) {
             snprintf(k->wrong, sizeof k->wrong, "%.60s: %.120s", c->kernel,
                      symtuner_ar_error(k->handle));
@@ -208,10 +196,10 @@ static void align_every_way(struct call *c)
     c->apart = c->salt / 16 % 3 != 1;
 }
 
-static const char *const names[] = {"one_ll8",   "one_ll128",   "one_lamport", "two_ll8",
-                                    "two_ll128", "two_lamport", "chunked",
-                                    "tma_staged", /* these take buffers at any address */
-                                    "pull",      "pull_one",    "copy",        "tma"};
+static const char *const names[] = {
+    "one_ll8",   "one_ll128",   "one_lamport", "two_ll8",
+    "two_ll128", "two_lamport", "chunked",     "tma_staged", /* these take buffers at any address */
+    "pull",      "pull_one",    "copy",        "tma"};
 enum { NAMES = sizeof names / sizeof *names };
 
 /* The kernels of the two halves of all-reduce. */
@@ -233,7 +221,7 @@ static void draw_coll(struct call *c, unsigned *state)
 static void add_every_way(struct call *c)
 {
     static const int floats[] = {AR_F64, AR_F32, AR_BF16, AR_F16, AR_F8E5M2, AR_F8E4M3};
-    static const int ops[] = {AR_SUM, AR_AVG, AR_SUM, AR_PROD};
+    static const int ops[] = {AR_SUM, AR_AVG, AR_PREMUL, AR_PROD};
     bool lamport = strstr(c->kernel, "lamport") != NULL;
     int turn = c->salt / NAMES;
 
@@ -261,12 +249,14 @@ static void make_list(struct call *list, int ranks, const char *only)
         aligned = strcmp(c->kernel, "pull") == 0 || strcmp(c->kernel, "pull_one") == 0 ||
                   strcmp(c->kernel, "copy") == 0 || strcmp(c->kernel, "tma") == 0;
         c->dtype = draw(&state, 3) ? (int)draw(&state, AR_DTYPES) : AR_F32; /* it rounds */
-        c->op = (int)draw(&state, AR_OPS);
+        c->op = every_product ? AR_PREMUL : (int)draw(&state, AR_OPS + 1);
         if (strstr(c->kernel, "lamport") != NULL) {
             static const int floats[] = {AR_F32, AR_F16, AR_BF16};
 
             c->dtype = floats[draw(&state, 3)];
-            c->op = draw(&state, 2) ? AR_AVG : AR_SUM;
+            c->op = every_product || !draw(&state, 3) ? AR_PREMUL
+                    : draw(&state, 2)                 ? AR_AVG
+                                                      : AR_SUM;
         }
         c->ctas = 1 + (int)draw(&state, 2);
         c->threads = (strncmp(c->kernel, "tma", 3) == 0 ? 128 : 32) << draw(&state, 2);
@@ -290,6 +280,8 @@ static void make_list(struct call *list, int ranks, const char *only)
             c->count = (c->count + 15) / 16 * 16; /* parts of whole words */
         if (every_way)
             align_every_way(c);
+        if (c->op == AR_PREMUL && !call_may_multiply(c))
+            c->op = AR_SUM;
     }
 }
 
@@ -400,6 +392,19 @@ START_TEST(test_one_order_of_addition)
 }
 END_TEST
 
+/* PreMulSum, by every kernel that has it, of every type. */
+START_TEST(test_products_are_rounded_and_summed)
+{
+    int all = calls;
+
+    calls = 2 * calls;
+    every_product = three_colls = true;
+    run_group(_i, SYMTUNER_AR_PEER, NULL);
+    every_product = three_colls = false;
+    calls = all;
+}
+END_TEST
+
 START_TEST(test_buffers_that_begin_anywhere)
 {
     int all = calls;
@@ -450,7 +455,7 @@ END_TEST
 int main(int argc, char **argv)
 {
     Suite *s = suite_create("ar_kernels on the CPU");
-    TCase *t = tcase_create("all"), *one = tcase_create("one");
+    TCase *t = tcase_create("all"), *one = tcase_create("one"), *m = tcase_create("products");
     SRunner *runner;
     int failed;
 
@@ -465,6 +470,8 @@ int main(int argc, char **argv)
     tcase_add_loop_test(t, test_three_collectives_in_any_order, 2, 7);
     tcase_add_test(t, test_eight_ranks_through_peer_memory);
     tcase_add_loop_test(t, test_one_order_of_addition, 2, MAX_RANKS + 1);
+    tcase_set_timeout(m, 600);
+    tcase_add_loop_test(m, test_products_are_rounded_and_summed, 2, MAX_RANKS + 1);
     tcase_add_loop_test(t, test_buffers_that_begin_anywhere, 0, 16);
     tcase_add_test(t, test_two_ranks_through_host_memory);
     tcase_add_test(t, test_the_probe_finds_stores_and_loads_in_order);
@@ -472,6 +479,7 @@ int main(int argc, char **argv)
     st_add_emulated_tests(one);
     suite_add_tcase(s, t);
     suite_add_tcase(s, one);
+    suite_add_tcase(s, m);
     runner = srunner_create(s);
     srunner_run_all(runner, CK_ENV);
     failed = srunner_ntests_failed(runner);

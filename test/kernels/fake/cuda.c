@@ -468,23 +468,24 @@ cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDeviceP2PAttr attr, i
 }
 
 #ifndef ST_EMULATE
-/* One distinct address per kernel family stands in for the compiled kernels. */
+/* Two addresses per kernel family stand in for the compiled kernels: those that add, and those that
+ * multiply first. */
+#define ADDS(k) {&k[0]}, {&k[0]}, {&k[0]}, {&k[0]}, {&k[0]}
+#define MULTIPLIES(k)                                                                              \
+    {&k[1]}, {&k[1]}, {&k[1]}, {&k[1]},                                                            \
+    {                                                                                              \
+        &k[1]                                                                                      \
+    }
 #define X(family, name, ...)                                                                       \
-    static const char name##_kernel;                                                               \
-    const struct ar_kernel_row ar_kernels_##name = {{{&name##_kernel},                             \
-                                                     {&name##_kernel},                             \
-                                                     {&name##_kernel},                             \
-                                                     {&name##_kernel},                             \
-                                                     {&name##_kernel}}};
+    static const char name##_kernel[2];                                                            \
+    const struct ar_kernel_row ar_kernels_##name = {                                               \
+        {ADDS(name##_kernel), MULTIPLIES(name##_kernel)}};
 AR_FAMILY_MAP(X)
 #undef X
 
 #define X(family, name)                                                                            \
-    const struct ar_kernel_row ar_scatter_##name = {{{&name##_kernel},                             \
-                                                     {&name##_kernel},                             \
-                                                     {&name##_kernel},                             \
-                                                     {&name##_kernel},                             \
-                                                     {&name##_kernel}}};
+    const struct ar_kernel_row ar_scatter_##name = {                                               \
+        {ADDS(name##_kernel), MULTIPLIES(name##_kernel)}};
 AR_SCATTER_MAP(X)
 #undef X
 #define X(family, name) const struct ar_kernel_row ar_gather_##name = {{{&name##_kernel}}};

@@ -36,6 +36,8 @@ struct fake_nccl {
     int gathers;                     /* gathers so far */
     int reduces;                     /* calls of ncclAllReduce and ncclReduceScatter so far */
     int scatters;                    /* calls of ncclReduceScatter so far */
+    int reduce_op;                   /* of the latest of these calls */
+    int ops_made, ops_destroyed;     /* operators */
     const char *rule_of[FAKE_RANKS]; /* SYMTUNER_RULE in the process of each rank */
     const char *machine_of_last;     /* "no": the last rank's machine has no multicast */
     int keep, say;                   /* numbers of gathers. keep: store what rank 1 sends; say: send
