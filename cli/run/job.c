@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -67,6 +66,23 @@ static const char *folder(int index)
     return index < 3 ? list[index] : NULL;
 }
 
+/*
+ * Two bytes of the file carry locks, which fcntl can raise from reading to writing without giving
+ * them up in between. MEMBER: every run holds it for reading, and who gets it for writing is alone.
+ * LEAVING: held for writing by one run at a time, to find out whether it is the last one.
+ */
+enum { MEMBER, LEAVING };
+
+static bool lock_byte(int fd, int byte, short type, bool waits)
+{
+    struct flock range = {.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+
+    while (fcntl(fd, waits ? F_OFD_SETLKW : F_OFD_SETLK, &range) != 0)
+        if (errno != EINTR)
+            return false;
+    return true;
+}
+
 /* Remove the files in ${in} that runs of this user left behind when they were killed. */
 static void sweep(const char *in)
 {
@@ -74,14 +90,15 @@ static void sweep(const char *in)
     struct stat file;
     glob_t found;
 
-    snprintf(pattern, sizeof pattern, "%.300s/symtuner-run-%u-*", in, (unsigned)geteuid());
+    snprintf(pattern, sizeof pattern, "%.300s/symtuner-job-%u-*", in, (unsigned)geteuid());
     if (glob(pattern, GLOB_NOSORT, NULL, &found) != 0)
         return;
     for (size_t i = 0; i < found.gl_pathc; i++) {
-        int fd = open(found.gl_pathv[i], O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+        int fd = open(found.gl_pathv[i], O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 
-        if (fd >= 0 && fstat(fd, &file) == 0 && file.st_uid == geteuid() && S_ISREG(file.st_mode) &&
-            flock(fd, LOCK_EX | LOCK_NB) == 0)
+        /* without a link the path has another file by now, which may be in use */
+        if (fd >= 0 && lock_byte(fd, MEMBER, F_WRLCK, false) && fstat(fd, &file) == 0 &&
+            file.st_uid == geteuid() && S_ISREG(file.st_mode) && file.st_nlink > 0)
             unlink(found.gl_pathv[i]);
         if (fd >= 0)
             close(fd);
@@ -94,9 +111,9 @@ static bool lock(struct st_run_job *job)
 {
     struct stat file;
 
-    job->lock = open(job->path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (job->lock >= 0 && flock(job->lock, LOCK_SH) == 0 && fstat(job->lock, &file) == 0 &&
-        file.st_nlink > 0)
+    job->lock = open(job->path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    if (job->lock >= 0 && lock_byte(job->lock, MEMBER, F_RDLCK, true) &&
+        fstat(job->lock, &file) == 0 && file.st_nlink > 0)
         return true;
     if (job->lock >= 0)
         close(job->lock);
@@ -141,10 +158,10 @@ bool st_run_job_begin(struct st_run_job *job, char error[ST_RUN_ERROR])
     for (int i = 0; (in = folder(i)); i++) {
         sweep(in);
         if (job->shared)
-            snprintf(job->path, sizeof job->path, "%.300s/symtuner-run-%u-of-%d-%llu", in,
+            snprintf(job->path, sizeof job->path, "%.300s/symtuner-job-%u-of-%d-%llu", in,
                      (unsigned)geteuid(), (int)getppid(), parent_began());
         else
-            snprintf(job->path, sizeof job->path, "%.300s/symtuner-run-%u-%d-%lld%09ld", in,
+            snprintf(job->path, sizeof job->path, "%.300s/symtuner-job-%u-%d-%lld%09ld", in,
                      (unsigned)geteuid(), (int)getpid(), (long long)now.tv_sec, now.tv_nsec);
         if (take(job, error))
             return true;
@@ -156,8 +173,9 @@ void st_run_job_end(struct st_run_job *job, void (*print)(const struct st_tally 
 {
     if (!job->tally)
         return;
-    /* of several ranks that try this at once, only the last one to give up its own lock succeeds */
-    if (!job->shared || flock(job->lock, LOCK_EX | LOCK_NB) == 0) {
+    /* one run after the other, so that the last one finds nobody */
+    if (!job->shared || (lock_byte(job->lock, LEAVING, F_WRLCK, true) &&
+                         lock_byte(job->lock, MEMBER, F_WRLCK, false))) {
         print(job->tally);
         unlink(job->path);
     }

@@ -22,6 +22,7 @@ mkdir -p "$work/bin" "$work/lib" "$work/empty/bin"
 cp "$build/symtuner" "$work/bin/" && cp "$build/symtuner" "$work/empty/bin/" || exit 1
 cp "$build/libsymtuner.so" "$work/lib/" && : | "$cc" -shared -fPIC -x c -o "$work/lib/libsymtuner_nccl.so" - || exit 1
 "$cc" -std=c11 -D_GNU_SOURCE -I. -Iinclude -o "$work/program" test/cli/run_program.c dropin/tally.c || exit 1
+"$cc" -std=c11 -D_GNU_SOURCE -I. -Iinclude -o "$work/run_job" test/cli/run_job.c cli/run/job.c dropin/tally.c || exit 1
 symtuner=$work/bin/symtuner program=$work/program
 cd "$work" || exit 1
 clean="env -i PATH=$PATH LC_ALL=C HOME=$work ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0"
@@ -54,7 +55,7 @@ has NCCL_ENV_PLUGIN "$plugin"
 has NCCL_TUNER_PLUGIN "$plugin"
 has LD_PRELOAD "$dropin"
 has SYMTUNER_JAX 1
-has SYMTUNER_RUN_FILE '/*/symtuner-run-*'
+has SYMTUNER_RUN_FILE '/*/symtuner-job-*'
 for name in NCCL_PROFILER_PLUGIN SYMTUNER_MODE SYMTUNER_NEXT_TUNER SYMTUNER_VERIFY SYMTUNER_ONLY SYMTUNER_AR_MAX_CTAS; do
     none $name
 done
@@ -318,8 +319,10 @@ grep -q '^symtuner run: 3 processes called NCCL 2.28.9$' err
 ok "three ranks: $(cat err)" $?
 [ "$(grep -c 'plugin, drop-in, JAX route' err)" = 1 ]
 ok "one rank says what is set: $(cat err)" $?
+run "$work/run_job" "${JOBS:-600}" > out
+ok "jobs that end while others begin: $(cat out)" $?
 # files: the last ones are gone; one that is left over by a kill goes with the next run
-left() { ls /dev/shm /tmp 2> /dev/null | grep -c "^symtuner-run-$(id -u)-$pid-"; }
+left() { ls /dev/shm /tmp 2> /dev/null | grep -c "^symtuner-job-$(id -u)-$pid-"; }
 rm -f ready
 $clean "$symtuner" run --quiet -- sh -c ': > ready; exec sleep 30' &
 pid=$!

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * run_job.c - two ranks of a job end while other runs begin, and look for files that killed runs
+ * have left behind. Exactly one of the two must print the summary, in every round.
+ *
+ * usage: run_job ROUNDS
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/select.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/run/job.h"
+
+enum { RANKS = 2, OTHERS = 3 };
+
+static int printed[2], begun[2], go[2]; /* pipes */
+
+static void put(int *pipe_of)
+{
+    if (write(pipe_of[1], "x", 1) != 1)
+        _exit(1);
+}
+
+static void get(int *pipe_of)
+{
+    char byte;
+
+    if (read(pipe_of[0], &byte, 1) != 1)
+        _exit(1);
+}
+
+static void print(const struct st_tally *tally)
+{
+    (void)tally;
+    put(printed);
+}
+
+static void nothing(const struct st_tally *tally)
+{
+    (void)tally;
+}
+
+static void rank(void)
+{
+    char error[ST_RUN_ERROR];
+    struct st_run_job job;
+
+    setenv("LOCAL_RANK", "0", 1);
+    if (!st_run_job_begin(&job, error)) {
+        fprintf(stderr, "run_job: %s\n", error);
+        _exit(1);
+    }
+    put(begun);
+    get(go);
+    st_run_job_end(&job, print);
+    _exit(0);
+}
+
+static void other(void)
+{
+    char error[ST_RUN_ERROR];
+    struct st_run_job job;
+
+    for (;;)
+        if (st_run_job_begin(&job, error))
+            st_run_job_end(&job, nothing);
+}
+
+int main(int argc, char **argv)
+{
+    int rounds = argc == 2 ? atoi(argv[1]) : 0, wrong = 0;
+    pid_t others[OTHERS];
+
+    unsetenv(ST_TALLY_VARIABLE);
+    unsetenv("LOCAL_RANK");
+    if (rounds < 1 || pipe(printed) != 0 || pipe(begun) != 0 || pipe(go) != 0)
+        return 2;
+    for (int i = 0; i < OTHERS; i++)
+        if ((others[i] = fork()) == 0)
+            other();
+    for (int round = 0; round < rounds; round++) {
+        int failed = 0, status;
+        pid_t child[RANKS];
+
+        for (int i = 0; i < RANKS; i++)
+            if ((child[i] = fork()) == 0)
+                rank();
+        for (int i = 0; i < RANKS; i++)
+            get(begun);
+        for (int i = 0; i < RANKS; i++)
+            put(go);
+        for (int i = 0; i < RANKS; i++)
+            failed |= waitpid(child[i], &status, 0) != child[i] || status != 0;
+        put(printed); /* a mark, so that reading never waits */
+        get(printed);
+        for (int more = 0;; more++) {
+            fd_set set;
+            struct timeval now = {0, 0};
+
+            FD_ZERO(&set);
+            FD_SET(printed[0], &set);
+            if (select(printed[0] + 1, &set, NULL, NULL, &now) != 1) {
+                wrong += more != 1 || failed;
+                break;
+            }
+            get(printed);
+        }
+    }
+    for (int i = 0; i < OTHERS; i++) {
+        kill(others[i], SIGKILL);
+        waitpid(others[i], NULL, 0);
+    }
+    printf("run_job: %d of %d jobs had not one summary\n", wrong, rounds);
+    return wrong > 0;
+}
