@@ -199,6 +199,7 @@ struct symtuner_kernel_query {
     int ranks, registered; /* 1: both buffers are registered with the library             */
     int dtype, op;      /* NCCL's numbers                                                 */
     struct symtuner_machine machine;
+    int beside; /* enum symtuner_ar_beside: what the handle was told to run beside        */
 };
 
 /* What the [kernels] rules decide about an all-reduce of libsymtuner_ar.so. */
@@ -209,6 +210,7 @@ struct symtuner_kernel_decision {
     char name[SYMTUNER_NAME_MAX + 1];
     const char *kernel; /* a name of symtuner_ar_kernel_name(); NULL: the table decides   */
     int ctas, threads;  /* 0: the table decides                                           */
+    int beside;         /* the table's column to take; -1: as the handle was told         */
 };
 
 /*

@@ -15,10 +15,10 @@ bool st_kernels_concern(const struct st_rule *rule, int nccl, int ranks,
 }
 
 bool st_kernels_cover(const struct st_rule *rule, uint64_t bytes, int dtype, int op,
-                      bool registered)
+                      bool registered, int beside)
 {
     return st_span_has(rule->bytes, bytes) && rule->dtypes >> dtype & 1 && rule->ops >> op & 1 &&
-           rule->reg & (registered ? ST_REG_YES : ST_REG_NO);
+           rule->reg & (registered ? ST_REG_YES : ST_REG_NO) && rule->besides >> beside & 1;
 }
 
 enum symtuner_status symtuner_kernel_decide(const symtuner_rules *rules,
@@ -26,19 +26,19 @@ enum symtuner_status symtuner_kernel_decide(const symtuner_rules *rules,
                                             struct symtuner_kernel_decision *out)
 {
     struct symtuner_kernel_query q = {0}; /* members that an older caller lacks are 0 */
-    struct symtuner_kernel_decision d = {.struct_size = sizeof d, .rule = -1};
+    struct symtuner_kernel_decision d = {.struct_size = sizeof d, .rule = -1, .beside = -1};
 
     if (!query || !out || query->struct_size > sizeof q || out->struct_size > sizeof d)
         return SYMTUNER_EINVAL;
     memcpy(&q, query, query->struct_size);
     if (q.ranks < 1 || q.dtype < 0 || q.dtype >= st_dtype_words.count || q.op < 0 ||
-        q.op >= st_op_words.count)
+        q.op >= st_op_words.count || q.beside < 0 || q.beside >= st_beside_words.count)
         return SYMTUNER_EINVAL;
     for (int i = 0; rules && i < rules->count && d.rule < 0; i++) {
         const struct st_rule *rule = &rules->rule[i];
 
         if (!st_kernels_concern(rule, q.nccl, q.ranks, &q.machine) ||
-            !st_kernels_cover(rule, q.bytes, q.dtype, q.op, q.registered != 0))
+            !st_kernels_cover(rule, q.bytes, q.dtype, q.op, q.registered != 0, q.beside))
             continue;
         d.rule = i;
         d.line = rule->line;
@@ -46,6 +46,7 @@ enum symtuner_status symtuner_kernel_decide(const symtuner_rules *rules,
         d.kernel = rule->launch.kernel < 0 ? NULL : st_kernel_words.word[rule->launch.kernel];
         d.ctas = rule->launch.ctas;
         d.threads = rule->launch.threads;
+        d.beside = rule->launch.beside;
     }
     d.struct_size = out->struct_size;
     memcpy(out, &d, out->struct_size);
@@ -86,8 +87,10 @@ const char *st_kernels_lint(const struct st_rule *rule, int n)
     const struct st_launch *launch = &rule->launch;
     const char *kernel = launch->kernel < 0 ? "" : st_kernel_words.word[launch->kernel];
 
-    if (!*kernel && !launch->ctas && !launch->threads && n-- == 0)
+    if (!*kernel && !launch->ctas && !launch->threads && launch->beside < 0 && n-- == 0)
         return "sets nothing; give it a kernel";
+    if (*kernel && launch->beside >= 0 && n-- == 0)
+        return "names a kernel, so that what runs beside it decides nothing";
     if ((rule->ranks.lo > 16 || rule->ranks.hi < 2) && n-- == 0)
         return "never applies: the library's kernels take 2 to 16 ranks";
     if (strcmp(kernel, "nccl") == 0 && (launch->ctas || launch->threads) && n-- == 0)

@@ -187,7 +187,7 @@ static bool key_nccl(struct st_reader *reader, struct st_rule *rule, struct st_t
     return read_span(reader, value, member(rule, key), read_release);
 }
 
-/* Read one of the key's words, of which the last is "any", and store its index, or -1 for "any". */
+/* Read one of the key's words, and store its index, or -1 for the last one, "any" or "leave". */
 static bool key_word(struct st_reader *reader, struct st_rule *rule, struct st_text value,
                      const struct st_key *key)
 {
@@ -333,7 +333,8 @@ static bool key_made_by(struct st_reader *reader, struct st_rule *rule, struct s
 
 static const char *const yes_word[] = {"no", "yes", "any"};
 static const char *const link_word[] = {"pcie", "nvlink", "any"};
-static const struct st_words yes = {yes_word, 3}, link = {link_word, 3};
+static const char *const beside_word[] = {"unknown", "alone", "compute", "leave"};
+static const struct st_words yes = {yes_word, 3}, link = {link_word, 3}, beside = {beside_word, 4};
 
 #define MEMBER(name) (((struct st_rule *)0)->name)
 #define PLACE(name)  offsetof(struct st_rule, name), sizeof(MEMBER(name))
@@ -374,6 +375,8 @@ const struct st_key st_keys[] = {
     KEY("kernel", ST_IN_KERNELS, key_kernel, AT(launch.kernel), &st_kernel_words),
     KEY("ctas", ST_IN_KERNELS, key_blocks, AT(launch.ctas), NULL),
     KEY("threads", ST_IN_KERNELS, key_threads, AT(launch.threads), NULL),
+    KEY("beside", ST_IN_KERNELS, key_word, AT(launch.beside), &beside),
+    KEY("when-beside", ST_IN_KERNELS, key_set, AT(besides), &st_beside_words),
     {"made-by", ST_IN_PROVENANCE, key_made_by, ST_KEY_COMMENT, 0, 0, NULL, 0, NULL},
     {NULL, 0, NULL, ST_KEY_COMMENT, 0, 0, NULL, 0, NULL},
 };

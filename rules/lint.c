@@ -17,6 +17,7 @@ static bool hides(const struct st_rule *first, const struct st_rule *later)
     return first->process == later->process && first->kernels == later->kernels &&
            (later->colls & ~first->colls) == 0 && (later->dtypes & ~first->dtypes) == 0 &&
            (later->ops & ~first->ops) == 0 && (later->reg & ~first->reg) == 0 &&
+           (later->besides & ~first->besides) == 0 &&
            first->per_rank == later->per_rank &&
            covers(first->bytes, later->bytes) && covers(first->ranks, later->ranks) &&
            covers(first->nodes, later->nodes) && covers(first->pipe_ops, later->pipe_ops) &&
@@ -36,6 +37,7 @@ static bool overlaps(const struct st_rule *first, const struct st_rule *later)
 {
     return !first->process && !later->process && first->kernels == later->kernels &&
            (first->dtypes & later->dtypes) && (first->ops & later->ops) &&
+           (first->besides & later->besides) &&
            first->per_rank == later->per_rank && (first->colls & later->colls) &&
            (first->reg & later->reg) &&
            meet(first->bytes, later->bytes) && !covers(first->bytes, later->bytes) &&
@@ -48,7 +50,7 @@ static bool overlaps(const struct st_rule *first, const struct st_rule *later)
             memcmp(&first->launch, &later->launch, sizeof first->launch) != 0);
     /* memcmp is safe: all members have four bytes, so there is no padding */
     _Static_assert(sizeof first->act == 24, "struct st_action has grown: compare its members");
-    _Static_assert(sizeof first->launch == 12, "struct st_launch has grown: compare its members");
+    _Static_assert(sizeof first->launch == 16, "struct st_launch has grown: compare its members");
 }
 
 /* Can a condition of this rule never hold, because [provenance], which applies to all rules,

@@ -17,8 +17,8 @@ void st_rule_clear(struct st_rule *rule)
     rule->reg = ST_REG_ANY;
     rule->links = rule->multicast = -1;
     rule->act.algo = rule->act.proto = -1;
-    rule->launch.kernel = -1;
-    rule->dtypes = rule->ops = ~0u;
+    rule->launch.kernel = rule->launch.beside = -1;
+    rule->dtypes = rule->ops = rule->besides = ~0u;
 }
 
 static bool is_any(struct st_span span)

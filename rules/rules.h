@@ -41,6 +41,7 @@ struct st_action {
 struct st_launch {
     int kernel;        /* in st_kernel_words; -1: the library's table decides    */
     int ctas, threads; /* most blocks; threads per block; 0: the table decides   */
+    int beside;        /* in st_beside_words; -1: as the handle was told         */
 };
 
 enum { ST_REG_NO = 1, ST_REG_YES = 2, ST_REG_ANY = 3 };
@@ -60,6 +61,7 @@ struct st_rule {
     char gpu[SYMTUNER_GPU_MAX + 1]; /* pattern with *; "" any       */
     struct st_span gpus; /* of the box                              */
     unsigned dtypes, ops; /* [kernels] only: bit per NCCL number */
+    unsigned besides;     /* [kernels] only: bit per word of st_beside_words */
     struct st_action act;
     struct st_launch launch;
 };
@@ -101,7 +103,7 @@ struct st_span st_rule_total_bytes(const struct st_rule *rule, int coll, int ran
 bool st_kernels_concern(const struct st_rule *rule, int nccl, int ranks,
                         const struct symtuner_machine *machine);
 bool st_kernels_cover(const struct st_rule *rule, uint64_t bytes, int dtype, int op,
-                      bool registered);
+                      bool registered, int beside);
 
 /* Return the ${n}-th reason why a [kernels] rule, looked at alone, cannot do what it says; NULL
  * past the last. */

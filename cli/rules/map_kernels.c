@@ -8,6 +8,7 @@
 
 #include "cli/rules/map.h"
 #include "cli/text.h"
+#include "nccl/names.h"
 #include "symtuner_why.h"
 
 struct asker {
@@ -30,7 +31,7 @@ bool st_map_kernels_alike(const struct symtuner_kernel_decision *a,
 {
     if (a->rule < 0 || b->rule < 0)
         return a->rule < 0 && b->rule < 0;
-    return a->ctas == b->ctas && a->threads == b->threads &&
+    return a->ctas == b->ctas && a->threads == b->threads && a->beside == b->beside &&
            strcmp(a->kernel ? a->kernel : "", b->kernel ? b->kernel : "") == 0;
 }
 
@@ -82,12 +83,14 @@ void st_map_kernels(const struct st_map_request *request, const symtuner_rules *
 const char *st_map_kernel(const struct symtuner_kernel_decision *decision, char *text, size_t size)
 {
     size_t at = st_text_add(text, size, 0, "%s",
-                            decision->rule < 0 ? "own table"
-                            : decision->kernel ? decision->kernel
-                                               : "own kernel");
+                            decision->rule < 0 || decision->beside >= 0 ? "own table"
+                            : decision->kernel                          ? decision->kernel
+                                                                        : "own kernel");
 
     if (decision->rule < 0)
         return text;
+    if (decision->beside >= 0)
+        at = st_text_add(text, size, at, ", beside %s", st_beside_words.word[decision->beside]);
     if (decision->ctas)
         at = st_text_add(text, size, at, ", %d CTAs", decision->ctas);
     if (decision->threads)
@@ -167,6 +170,8 @@ void st_map_kernels_json(const struct st_map *map, struct st_json *json)
             st_json_text(json, "kernel", d->kernel);
             st_json_int(json, "ctas", d->ctas);
             st_json_int(json, "threads", d->threads);
+            if (d->beside >= 0)
+                st_json_text(json, "beside", st_beside_words.word[d->beside]);
             st_json_close(json);
         }
 }

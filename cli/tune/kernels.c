@@ -10,6 +10,7 @@
 
 #include "cli/text.h"
 #include "cli/tune/tune.h"
+#include "nccl/names.h"
 #include "symtuner_why.h"
 
 /* Cut "one_ll8/16/128" into kernel, blocks and threads. */
@@ -58,27 +59,45 @@ static const char *name_of(uint64_t bytes, char name[ST_TEXT_SIZE])
     return name;
 }
 
-static void write_rule(const struct st_tune *tune, int from, int to, FILE *out)
+/* Write a rule for ${low} to ${high} bytes. Tune measures alone, so where the library's table heeds
+ * what runs beside the kernels, the rule is only for handles that run alone. */
+static void write_span(const struct st_tune *tune, int size, uint64_t low, uint64_t high, FILE *out)
 {
-    uint64_t low = st_tune_bytes(tune, from) / 4 * 3 + 1, high = st_tune_bytes(tune, to) / 2 * 3;
     char kernel[25] = "nccl", name[ST_TEXT_SIZE];
     int ctas = 0, threads = 0;
+    bool alone;
 
-    if (tune->say[from] > 0)
-        split(tune->way[from][tune->say[from]].name, kernel, &ctas, &threads);
-    fputc('\n', out);
-    for (int z = from; z <= to; z++)
-        comment(tune, z, out);
+    if (tune->say[size] > 0)
+        split(tune->way[size][tune->say[size]].name, kernel, &ctas, &threads);
+    alone = low > ST_BESIDE_LIMIT && strcmp(kernel, "nccl") != 0;
     fprintf(out,
-            "[kernels %s]\nbytes      = %llu..%llu\nranks      = %d\ndtype      = %s\n"
+            "[kernels %s%s]\nbytes      = %llu..%llu\nranks      = %d\ndtype      = %s\n"
             "op         = sum\n",
-            name_of(st_tune_bytes(tune, from), name), (unsigned long long)low,
-            (unsigned long long)high, tune->ranks, symtuner_dtype_name(tune->dtype));
+            name_of(st_tune_bytes(tune, size), name), alone ? "-alone" : "",
+            (unsigned long long)low, (unsigned long long)high, tune->ranks,
+            symtuner_dtype_name(tune->dtype));
     if (!st_tune_copies(kernel))
         fputs("registered = yes\n", out);
+    if (alone)
+        fputs("when-beside = alone\n", out);
     fprintf(out, "kernel     = %s\n", kernel);
     if (ctas)
         fprintf(out, "ctas       = %d\nthreads    = %d\n", ctas, threads);
+}
+
+static void write_rule(const struct st_tune *tune, int from, int to, FILE *out)
+{
+    uint64_t low = st_tune_bytes(tune, from) / 4 * 3 + 1, high = st_tune_bytes(tune, to) / 2 * 3;
+
+    fputc('\n', out);
+    for (int z = from; z <= to; z++)
+        comment(tune, z, out);
+    if (tune->say[from] > 0 && low <= ST_BESIDE_LIMIT && high > ST_BESIDE_LIMIT) {
+        write_span(tune, from, low, ST_BESIDE_LIMIT, out);
+        fputc('\n', out);
+        low = ST_BESIDE_LIMIT + 1;
+    }
+    write_span(tune, from, low, high, out);
 }
 
 void st_tune_write_kernels(const struct st_tune *tune, FILE *out)

@@ -139,7 +139,7 @@ static const struct st_rule *find(const symtuner_rules *rules, const struct ar_a
         return NULL; /* such rules were found by timing all-reduces */
     for (int i = 0; rules && i < rules->count; i++)
         if (st_kernels_cover(&rules->rule[i], ask->bytes, ask->dtype, ask->op,
-                             ask->dst_mapped && ask->src_mapped))
+                             ask->dst_mapped && ask->src_mapped, ask->beside))
             return &rules->rule[i];
     return NULL;
 }
@@ -149,10 +149,13 @@ int ar_rules_select(const symtuner_rules *rules, const struct ar_ask *ask,
 {
     const struct st_rule *rule = force->family < 0 ? find(rules, ask) : NULL;
     struct ar_force wish = *force;
+    struct ar_ask told = *ask;
     int answer;
 
     if (!rule)
         return ar_select(ask, force, choice);
+    if (rule->launch.beside >= 0)
+        told.beside = rule->launch.beside;
     wish.family = rule->launch.kernel;
     if (wish.ctas == 0) {
         wish.ctas = rule->launch.ctas;
@@ -160,11 +163,11 @@ int ar_rules_select(const symtuner_rules *rules, const struct ar_ask *ask,
     }
     if (wish.threads == 0)
         wish.threads = rule->launch.threads;
-    answer = ar_select(ask, &wish, choice);
+    answer = ar_select(&told, &wish, choice);
     if (answer == 0)
         choice->because = AR_RULE_SAYS;
     else
-        answer = ar_select(ask, force, choice);
+        answer = ar_select(&told, force, choice);
     choice->rule = rule;
     return answer;
 }
@@ -188,6 +191,9 @@ void ar_rules_why(const symtuner_rules *rules, const struct ar_ask *ask,
     ar_select_why(ask, choice, table, sizeof table);
     if (!rule)
         snprintf(why, size, "%s", table);
+    else if (choice->because == AR_RULE_SAYS && rule->launch.beside >= 0)
+        snprintf(why, size, "rules: %s \"%s\" (beside: %s)", place_of(rules, rule, place),
+                 rule->name, st_beside_words.word[rule->launch.beside]);
     else if (choice->because == AR_RULE_SAYS)
         snprintf(why, size, "rules: %s \"%s\"", place_of(rules, rule, place), rule->name);
     else
@@ -228,6 +234,10 @@ size_t ar_rules_print(const symtuner_rules *rules, const char *note, char *text,
             more[0] = '\0';
             add_words(more, sizeof more, ", dtype ", &st_dtype_words, rule->dtypes);
             add_words(more, sizeof more, ", op ", &st_op_words, rule->ops);
+            add_words(more, sizeof more, ", when beside ", &st_beside_words, rule->besides);
+            if (rule->launch.beside >= 0)
+                add_words(more, sizeof more, ", taken as beside ", &st_beside_words,
+                          1u << rule->launch.beside);
             n = snprintf(line, sizeof line,
                          "  %s to %s%s: %s, blocks %d, threads %d (0: the table's)%s  (%s)\n",
                          st_size_write(rule->bytes.lo, low, sizeof low),

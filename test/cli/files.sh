@@ -95,6 +95,20 @@ for rules in tuned.rules plain.rules; do
     SYMTUNER_MACHINE=$machine "$symtuner" check "$rules" > check.out 2>&1
     ok "$rules of tune are legal and without findings: $(cat -v check.out)" $?
 done
+# A way that is faster at 4 and 8 MiB: above 4 MiB the table heeds what runs beside the kernels, and
+# the rule is for handles that run alone.
+sed 's#,chunked/128/512,\(4194304\|8388608\),.*#,chunked/128/512,\1,9.0#' "$root/test/data/tune.csv" > fast.csv
+"$symtuner" tune --from fast.csv --out fast.rules > fast.out 2>&1
+sed -n '/kernels 4MiB/,$p' fast.rules | grep -E '^\[|^bytes|^when' > fast.spans
+cat > fast.want <<'X'
+[kernels 4MiB]
+bytes      = 3145729..4194304
+[kernels 4MiB-alone]
+bytes      = 4194305..12582912
+when-beside = alone
+X
+diff fast.want fast.spans > difference
+ok "rules of tune above 4 MiB are for kernels that run alone: $(cat fast.out difference)" $?
 [ "$("$symtuner" decide allreduce 64KiB --rules tuned.rules --json | sed 's/.*"rule": \([^,]*\).*/\1/')" = null ]
 ok "the name of a file adds no rule" $?
 for bad in 's/^# floor .*/# floor nan/' 's/^# floor .*/# floor 1e999/' 's/,9.105$/,nan/' 's/,9.105$/,inf/' \

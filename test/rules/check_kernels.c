@@ -59,6 +59,26 @@ START_TEST(test_the_two_lists_do_not_see_each_other)
 }
 END_TEST
 
+/* What runs beside a handle decides which rule covers its calls, and a rule may say it anew. */
+START_TEST(test_rules_know_what_runs_beside)
+{
+    symtuner_rules *rules = parsed("[kernels a]\nwhen-beside = alone\nkernel = one_ll8\n"
+                                   "[kernels b]\nwhen-beside = unknown, alone\nbeside = compute\n");
+    static const int want[] = {1, 0, -1}, beside[] = {2, -1, -1};
+    struct symtuner_kernel_query query = {.struct_size = sizeof query, .ranks = 2};
+
+    for (int i = 0; i < 3; i++) {
+        struct symtuner_kernel_decision decision = {.struct_size = sizeof decision};
+
+        query.beside = i;
+        ck_assert_int_eq(symtuner_kernel_decide(rules, &query, &decision), SYMTUNER_OK);
+        ck_assert_int_eq(decision.rule, want[i]);
+        ck_assert_int_eq(decision.beside, beside[i]);
+    }
+    symtuner_rules_free(rules);
+}
+END_TEST
+
 START_TEST(test_every_key_of_kernels_changes_the_hash)
 {
     static const char *const keys[] = {"", "bytes = 1KiB..", "ranks = 2", "dtype = f32",
@@ -86,10 +106,10 @@ END_TEST
 START_TEST(test_a_kernel_query_out_of_range_is_refused)
 {
     const struct symtuner_kernel_query good = {.struct_size = sizeof good, .ranks = 2};
-    struct symtuner_kernel_query bad[6];
+    struct symtuner_kernel_query bad[8];
     struct symtuner_kernel_decision decision = {.struct_size = sizeof decision, .rule = 77};
 
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < 8; i++)
         bad[i] = good;
     bad[0].struct_size++;
     bad[1].ranks = 0;
@@ -97,7 +117,9 @@ START_TEST(test_a_kernel_query_out_of_range_is_refused)
     bad[3].dtype = -1;
     bad[4].op = 5;
     bad[5].op = -1;
-    for (int i = 0; i < 6; i++) {
+    bad[6].beside = -1;
+    bad[7].beside = 3;
+    for (int i = 0; i < 8; i++) {
         ck_assert_int_eq(symtuner_kernel_decide(NULL, &bad[i], &decision), SYMTUNER_EINVAL);
         ck_assert_int_eq(decision.rule, 77);
     }
@@ -150,6 +172,7 @@ Suite *kernels_suite(void)
     TCase *kernels = tcase_create("kernels");
 
     tcase_add_test(kernels, test_the_two_lists_do_not_see_each_other);
+    tcase_add_test(kernels, test_rules_know_what_runs_beside);
     tcase_add_test(kernels, test_every_key_of_kernels_changes_the_hash);
     tcase_add_test(kernels, test_an_older_caller_s_smaller_kernel_query_is_answered);
     tcase_add_test(kernels, test_an_older_caller_s_smaller_kernel_decision_is_not_overrun);

@@ -284,6 +284,8 @@ static const struct {
     {"kernel", {"one_ll8", "two_ll8"}},
     {"ctas", {"2", "4"}},
     {"threads", {"64", "96"}},
+    {"beside", {"alone", "compute"}},
+    {"when-beside", {"alone", "alone, compute"}},
 };
 
 /* Return the hash of "${head}", with the line "${key} = ${value}" unless ${value} is NULL. */

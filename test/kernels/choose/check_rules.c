@@ -138,6 +138,36 @@ START_TEST(test_a_rule_that_cannot_run_gives_way_to_the_table_and_says_so)
 }
 END_TEST
 
+/* A rule may say what runs beside its calls, and may be for handles that were told so. */
+START_TEST(test_rules_say_what_runs_beside)
+{
+    symtuner_rules *rules = rules_of("kernels when-beside=compute kernel=pull; "
+                                     "kernels bytes=..32MiB beside=alone");
+    struct ar_ask ask = ask_for(16 << 20), alone = ask;
+    struct ar_choice c, table;
+    char text[400];
+
+    alone.beside = AR_BESIDE_NOTHING;
+    ck_assert_int_eq(ar_select(&alone, &free_choice, &table), 0);
+    ck_assert_int_eq(ar_rules_select(rules, &ask, &free_choice, &c), 0);
+    ck_assert_int_ne(c.family, AR_NCCL);
+    ck_assert_int_eq(c.family, table.family);
+    ck_assert_int_eq(c.ctas, table.ctas);
+    ck_assert_ptr_nonnull(strstr(why_of(rules, &ask, &c), "\" (beside: alone)"));
+    ask.bytes = 64 << 20; /* no rule says anything */
+    ck_assert_int_eq(ar_rules_select(rules, &ask, &free_choice, &c), 0);
+    ck_assert_int_eq(c.family, AR_NCCL);
+    ck_assert_ptr_nonnull(strstr(why_of(rules, &ask, &c), "; beside: unknown)"));
+    ask.beside = AR_BESIDE_COMPUTE;
+    ck_assert_int_eq(ar_rules_select(rules, &ask, &free_choice, &c), 0);
+    ck_assert_int_eq(c.family, AR_PULL);
+    ar_rules_print(rules, "two", text, sizeof text);
+    ck_assert_ptr_nonnull(strstr(text, ", when beside compute: pull"));
+    ck_assert_ptr_nonnull(strstr(text, ", taken as beside alone: the table's kernel"));
+    symtuner_rules_free(rules);
+}
+END_TEST
+
 START_TEST(test_conditions_on_the_call_hold)
 {
     symtuner_rules *rules = rules_of("kernels dtype=f32,f16 kernel=one_ll8; "
@@ -369,6 +399,7 @@ Suite *st_suite_rules(void)
     tcase_add_test(t, test_the_first_rule_that_covers_a_call_acts);
     tcase_add_test(t, test_a_short_message_gets_no_idle_blocks_from_a_rule);
     tcase_add_test(t, test_a_rule_that_cannot_run_gives_way_to_the_table_and_says_so);
+    tcase_add_test(t, test_rules_say_what_runs_beside);
     tcase_add_test(t, test_conditions_on_the_call_hold);
     tcase_add_test(t, test_whatever_the_rules_say_there_is_a_kernel);
     tcase_add_test(t, test_nothing_is_read_unless_asked_for);
