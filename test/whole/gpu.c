@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gpu.c - memory of the CUDA runtime on the CPU, and what its GPUs say of themselves. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "test/whole/stream.h"
+
+enum { MULTIPROCESSORS = 8, SHARED_MOST = 227 << 10 }; /* bytes of a block */
+
+_Thread_local int whole_current;
+static _Thread_local cudaError_t last_error;
+
+cudaError_t whole_error(cudaError_t error)
+{
+    if (error != cudaSuccess)
+        last_error = error;
+    return error;
+}
+
+/* The kernels that may have more shared memory than usual. In the emulation kernels use less than on
+ * a GPU, so a kernel must be here if it uses any that is given at the launch. */
+static const void *large[1024];
+
+bool whole_may_share(const void *kernel)
+{
+    bool found = false;
+
+    pthread_mutex_lock(&whole_lock);
+    for (int i = 0; large[i] != NULL && !found; i++)
+        found = large[i] == kernel;
+    pthread_mutex_unlock(&whole_lock);
+    return found;
+}
+
+cudaError_t cudaFuncSetAttribute(const void *func, enum cudaFuncAttribute attr, int value)
+{
+    int i = 0;
+
+    if (attr != cudaFuncAttributeMaxDynamicSharedMemorySize || value > SHARED_MOST)
+        return whole_error(cudaErrorInvalidValue);
+    pthread_mutex_lock(&whole_lock);
+    while (large[i] != NULL && large[i] != func)
+        i++;
+    large[i] = func;
+    pthread_mutex_unlock(&whole_lock);
+    return cudaSuccess;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+cudaError_t cudaMalloc(void **p, size_t bytes)
+{
+    *p = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+    return whole_error(*p != NULL ? cudaSuccess : cudaErrorMemoryAllocation);
+}
+
+cudaError_t cudaFree(void *p)
+{
+    cudaDeviceSynchronize();
+    free(p);
+    return cudaSuccess;
+}
+
+cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned flags)
+{
+    (void)flags;
+    return cudaMalloc(p, bytes);
+}
+
+cudaError_t cudaFreeHost(void *p)
+{
+    return cudaFree(p);
+}
+
+cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned flags)
+{
+    (void)flags;
+    *device = host;
+    return cudaSuccess;
+}
+
+cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags)
+{
+    (void)p, (void)bytes, (void)flags;
+    return cudaSuccess;
+}
+
+cudaError_t cudaHostUnregister(void *p)
+{
+    (void)p;
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total)
+{
+    *free_bytes = *total = (size_t)8 << 30;
+    return cudaSuccess;
+}
+
+/* ---- GPUs ------------------------------------------------------------------------------------ */
+
+cudaError_t cudaGetDeviceCount(int *n)
+{
+    *n = DEVICES;
+    return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device)
+{
+    if (device < 0 || device >= DEVICES)
+        return whole_error(cudaErrorInvalidDevice);
+    whole_current = device;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int *device)
+{
+    *device = whole_current;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int device)
+{
+    (void)device;
+    *value = attr == cudaDevAttrMaxSharedMemoryPerBlockOptin ? SHARED_MOST
+             : attr == cudaDevAttrMultiProcessorCount        ? MULTIPROCESSORS
+             : attr == cudaDevAttrComputeCapabilityMinor     ? 0
+                                                             : 9;
+    return cudaSuccess;
+}
+
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attr, const void *func)
+{
+    (void)func;
+    memset(attr, 0, sizeof *attr);
+    attr->ptxVersion = 90;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDriverGetVersion(int *version)
+{
+    *version = 13000;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)
+{
+    (void)device, (void)peer;
+    *can = 1;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags)
+{
+    (void)peer, (void)flags;
+    return cudaErrorPeerAccessAlreadyEnabled;
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char *text, int length, int device)
+{
+    snprintf(text, (size_t)length, "0000:%02x:00.0", device);
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *text)
+{
+    *device = (int)strtol(text + 5, NULL, 16);
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDeviceP2PAttr attr, int from, int to)
+{
+    (void)attr, (void)from, (void)to;
+    *value = 1;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetLastError(void)
+{
+    cudaError_t error = last_error;
+
+    last_error = cudaSuccess;
+    return error;
+}
+
+const char *cudaGetErrorString(cudaError_t error)
+{
+    return error == cudaSuccess ? "no error" : "an error";
+}

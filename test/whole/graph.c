@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* graph.c - captures and graphs of the CUDA runtime on the CPU. */
+#include <stdlib.h>
+
+#include "test/whole/stream.h"
+
+cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode)
+{
+    static _Thread_local enum cudaStreamCaptureMode now = cudaStreamCaptureModeGlobal;
+    enum cudaStreamCaptureMode before = now;
+
+    now = *mode;
+    *mode = before;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode)
+{
+    struct CUgraph_st *graph = calloc(1, sizeof *graph);
+
+    (void)mode;
+    graph->last = &graph->first;
+    graph->refs = 1;
+    pthread_mutex_lock(&whole_lock);
+    graph->id = ++whole_numbers;
+    stream->graph = graph;
+    pthread_mutex_unlock(&whole_lock);
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out)
+{
+    pthread_mutex_lock(&whole_lock);
+    *out = stream->graph;
+    for (struct CUstream_st *s = whole_list; s != NULL; s = s->next)
+        if (s->graph == *out)
+            s->graph = NULL;
+    pthread_mutex_unlock(&whole_lock);
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status)
+{
+    pthread_mutex_lock(&whole_lock);
+    *status = whole_stream_of(stream)->graph != NULL ? cudaStreamCaptureStatusActive
+                                                     : cudaStreamCaptureStatusNone;
+    pthread_mutex_unlock(&whole_lock);
+    return cudaSuccess;
+}
+
+#if CUDART_VERSION >= 13000
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
+                                     unsigned long long *id, cudaGraph_t *graph,
+                                     const cudaGraphNode_t **nodes, const cudaGraphEdgeData **edges,
+                                     size_t *n)
+{
+    (void)edges;
+#else
+cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
+                                        unsigned long long *id, cudaGraph_t *graph,
+                                        const cudaGraphNode_t **nodes, size_t *n)
+{
+#endif
+    (void)nodes, (void)n;
+    cudaStreamIsCapturing(stream, status);
+    pthread_mutex_lock(&whole_lock);
+    if (*status == cudaStreamCaptureStatusActive) {
+        *id = whole_stream_of(stream)->graph->id;
+        if (graph != NULL)
+            *graph = whole_stream_of(stream)->graph;
+    }
+    pthread_mutex_unlock(&whole_lock);
+    return cudaSuccess;
+}
+
+cudaError_t cudaUserObjectCreate(cudaUserObject_t *out, void *what, cudaHostFn_t drop,
+                                 unsigned refs, unsigned flags)
+{
+    struct object_of_cuda *object = malloc(sizeof *object);
+
+    (void)flags;
+    *object = (struct object_of_cuda){what, drop, (int)refs};
+    *out = (cudaUserObject_t)object;
+    return cudaSuccess;
+}
+
+cudaError_t cudaUserObjectRelease(cudaUserObject_t o, unsigned refs)
+{
+    struct object_of_cuda *object = (struct object_of_cuda *)o;
+
+    if (__atomic_sub_fetch(&object->refs, (int)refs, __ATOMIC_ACQ_REL) == 0) {
+        object->drop(object->what);
+        free(object);
+    }
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphRetainUserObject(cudaGraph_t graph, cudaUserObject_t object, unsigned refs,
+                                      unsigned flags)
+{
+    if (refs != 1 || flags != cudaGraphUserObjectMove || graph->n_objects == OBJECTS_OF_GRAPH)
+        return whole_error(cudaErrorInvalidValue);
+    graph->objects[graph->n_objects++] = (struct object_of_cuda *)object;
+    return cudaSuccess;
+}
+
+/* A graph, what was made from it, and each replay that has not ended hold it. */
+static void let_go(struct CUgraph_st *graph)
+{
+    if (__atomic_sub_fetch(&graph->refs, 1, __ATOMIC_ACQ_REL) != 0)
+        return;
+    for (int i = 0; i < graph->n_objects; i++)
+        cudaUserObjectRelease((cudaUserObject_t)graph->objects[i], 1);
+    for (struct op *op = graph->first, *next; op != NULL; op = next) {
+        next = op->next;
+        free(op);
+    }
+    free(graph);
+}
+
+static void replayed(void *what)
+{
+    let_go(*(struct CUgraph_st **)what);
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long flags)
+{
+    (void)flags;
+    __atomic_add_fetch(&graph->refs, 1, __ATOMIC_ACQ_REL);
+    *out = (cudaGraphExec_t)graph;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream)
+{
+    (void)exec, (void)stream;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph)
+{
+    let_go(graph);
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
+{
+    let_go((struct CUgraph_st *)exec);
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
+{
+    struct CUgraph_st *graph = (struct CUgraph_st *)exec;
+    struct CUstream_st *s;
+
+    __atomic_add_fetch(&graph->refs, 1, __ATOMIC_ACQ_REL);
+    pthread_mutex_lock(&whole_lock);
+    s = whole_stream_of(stream);
+    for (const struct op *op = graph->first; op != NULL; op = op->next)
+        whole_append(&s->last, op);
+    pthread_mutex_unlock(&whole_lock);
+    return whole_host(stream, replayed, &graph, sizeof graph);
+}

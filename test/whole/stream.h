@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* stream.h - what the files of the CUDA runtime on the CPU (cuda.c) share. */
+#ifndef TEST_WHOLE_STREAM_H_
+#define TEST_WHOLE_STREAM_H_
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "kernels/shared/args.h"
+#include "test/whole/cuda.h"
+
+enum { DEVICES = 4, OBJECTS_OF_GRAPH = 4096 };
+
+enum kind { KERNEL, COPY, FILL, RECORD, WAIT, HOST };
+
+struct op {
+    enum kind kind;
+    struct op *next;
+    const void *kernel, *from;
+    void *to;
+    size_t bytes;
+    int ctas, threads, device, value;
+    struct CUevent_st *event;
+    unsigned long stamp;
+    void (*host)(void *what);
+    struct ar_args args;
+    max_align_t what[16]; /* of a host function */
+};
+
+/* Records and waits count from 1. */
+struct CUevent_st {
+    unsigned long recorded, reached;
+    struct CUgraph_st *graph; /* of the capture in which it was recorded last */
+};
+
+struct object_of_cuda {
+    void *what;
+    cudaHostFn_t drop;
+    int refs;
+};
+
+struct CUgraph_st {
+    struct op *first, **last;
+    struct object_of_cuda *objects[OBJECTS_OF_GRAPH];
+    int n_objects, refs;
+    unsigned long long id;
+};
+
+struct CUstream_st {
+    int device;
+    unsigned long long id;
+    pthread_t thread;
+    struct op *first, **last;
+    bool busy, ended;
+    struct CUgraph_st *graph; /* NULL: does not capture */
+    struct CUstream_st *next;
+};
+
+/* One lock for all: the time goes into kernels, which run without it. */
+extern pthread_mutex_t whole_lock;
+extern pthread_cond_t whole_changed;
+extern struct CUstream_st *whole_list;   /* all streams */
+extern unsigned long long whole_numbers; /* ids given so far */
+extern _Thread_local int whole_current;  /* the GPU that this thread uses */
+
+/* Return ${error}, and keep it for cudaGetLastError. */
+cudaError_t whole_error(cudaError_t error);
+/* May this kernel have more shared memory than usual? */
+bool whole_may_share(const void *kernel);
+
+/* These two with the lock held. Return the stream, or the standard one of the GPU if it is NULL. Add
+ * a copy of ${op} at the end of a list. */
+struct CUstream_st *whole_stream_of(cudaStream_t stream);
+void whole_append(struct op ***last, const struct op *op);
+
+#endif
