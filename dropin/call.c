@@ -65,10 +65,12 @@ static bool ours(struct st_comm *c, struct symtuner_ar *handle, const struct st_
     size_t bytes = st_call_bytes(c, call);
     size_t in = call->coll == ST_TALLY_ALL_GATHER ? bytes / (size_t)c->ranks : bytes;
     size_t out = call->coll == ST_TALLY_REDUCE_SCATTER ? bytes / (size_t)c->ranks : bytes;
-    uint64_t key = mix(mix(0, call->count), (uint64_t)call->coll << 32 | (uint64_t)call->dtype << 16 |
-                                        (uint64_t)call->op << 8 |
-                                        place(c, call->send, in) << 4 |
-                                        place(c, call->recv, out) << 2);
+    /* of a created operator only that it is one: its number differs between ranks */
+    int op = call->op < NCCL_ABI_BUILT_IN_OPS ? call->op : NCCL_ABI_BUILT_IN_OPS;
+    uint64_t key =
+        mix(mix(0, call->count), (uint64_t)call->coll << 32 | (uint64_t)call->dtype << 16 |
+                                     (uint64_t)op << 8 | place(c, call->send, in) << 4 |
+                                     place(c, call->recv, out) << 2);
     uint64_t *set;
 
     key = (mix(key, UINT64_C(0x5bd1e995)) | 2) & ~UINT64_C(1); /* not 0, as an unused place is */
@@ -79,6 +81,12 @@ static bool ours(struct st_comm *c, struct symtuner_ar *handle, const struct st_
     memmove(set + 1, set, (ST_WAYS - 1) * sizeof *set); /* the oldest goes */
     set[0] = key | ask(c, handle, call);
     return set[0] & 1;
+}
+
+/* Can operators of this communicator be our kernels'? They know them since the handle is there. */
+static bool knows_operators(const struct st_comm *c)
+{
+    return c->kernels->op_create_premul_sum_ && c->kernels->op_destroy_;
 }
 
 static enum st_tally_why judge(struct st_comm *c, const struct st_call *call)
@@ -93,7 +101,7 @@ static enum st_tally_why judge(struct st_comm *c, const struct st_call *call)
         (call->coll == ST_TALLY_ALL_GATHER && !c->kernels->all_gather_) ||
         (call->coll != ST_TALLY_ALL_REDUCE && !c->kernels->query_coll_))
         return ST_WHY_COLLECTIVE;
-    if (call->op < 0 || call->op >= NCCL_ABI_BUILT_IN_OPS)
+    if (call->op < 0 || (call->op >= NCCL_ABI_BUILT_IN_OPS && !knows_operators(c)))
         return ST_WHY_OPERATOR;
     if (!call->send || !call->recv || st_call_bytes(c, call) == 0)
         return ST_WHY_ARGUMENTS;
@@ -138,8 +146,9 @@ static nccl_abi_result by_nccl(struct st_comm *c, const struct st_call *call)
 static nccl_abi_result run_ours(struct st_comm *c, const struct st_call *call)
 {
     struct st_tally_slot *slot = st_slot();
-    nccl_abi_result result =
-        st_verify_wanted(c, call) ? st_verify(c, call, by_kernels, by_nccl) : by_kernels(c, call);
+    nccl_abi_result result = call->op < NCCL_ABI_BUILT_IN_OPS && st_verify_wanted(c, call)
+                                 ? st_verify(c, call, by_kernels, by_nccl)
+                                 : by_kernels(c, call);
 
     if (!slot || result != NCCL_ABI_SUCCESS)
         return result;
@@ -258,6 +267,60 @@ static nccl_abi_result run_queue(struct st_group *g)
     return result;
 }
 
+static nccl_abi_result destroy_now(struct st_op op)
+{
+    struct st_comm *c = st_comm_find(op.comm);
+    struct symtuner_ar *handle = c ? atomic_load(&c->handle) : NULL;
+    nccl_abi_result result;
+
+    if (!c)
+        return NCCL_ABI_SUCCESS; /* the communicator is gone, and its operators with it */
+    if (handle && knows_operators(c)) {
+        st_inside++;
+        result = c->kernels->op_destroy_(op.op, handle);
+        st_inside--;
+        if (result == NCCL_ABI_SUCCESS)
+            return result;
+    }
+    return c->real->call.RedOpDestroy(op.op, op.comm);
+}
+
+nccl_abi_result st_op_create(struct st_comm *c, int *op, void *scalar, int dtype, int residence)
+{
+    struct symtuner_ar *handle = atomic_load(&c->handle);
+    nccl_abi_result result;
+
+    if (!handle || !knows_operators(c))
+        return c->real->call.RedOpCreatePreMulSum(op, scalar, dtype, residence, c->comm);
+    st_inside++;
+    result = c->kernels->op_create_premul_sum_(op, scalar, dtype, residence, handle);
+    st_inside--;
+    return result;
+}
+
+nccl_abi_result st_op_destroy(struct st_comm *c, int op)
+{
+    const struct st_op gone = {atomic_load(&c->comm), op};
+    struct st_group *g = st_group_of(c->real);
+    struct st_op *later;
+
+    if (g->depth == 0 || g->calls == 0)
+        return destroy_now(gone);
+    later = st_group_more((void **)&g->op, g->ops, &g->ops_room, sizeof *g->op);
+    if (!later)
+        return NCCL_ABI_INTERNAL_ERROR;
+    *later = gone;
+    g->ops++;
+    return NCCL_ABI_SUCCESS;
+}
+
+static void destroy_ops(struct st_group *g)
+{
+    for (int i = 0; i < g->ops; i++)
+        destroy_now(g->op[i]);
+    g->ops = 0;
+}
+
 nccl_abi_result st_group_start(struct st_from from)
 {
     struct st_real *real = st_real_of(from);
@@ -279,21 +342,10 @@ nccl_abi_result st_group_start(struct st_from from)
     return result;
 }
 
-nccl_abi_result st_group_end(struct st_from from)
+static nccl_abi_result end_group(struct st_real *real, struct st_group *g)
 {
-    struct st_real *real = st_real_of(from);
     nccl_abi_result before = NCCL_ABI_SUCCESS, result;
-    struct st_group *g;
 
-    if (!real)
-        return st_no_nccl();
-    g = st_group_of(real);
-    if (st_passes(from, real))
-        return real->call.GroupEnd();
-    if (g->depth != 1) {
-        g->depth -= g->depth > 0;
-        return real->call.GroupEnd();
-    }
     if (g->calls)
         before = give_back(real, g, false);
     g->depth = 0;
@@ -315,6 +367,26 @@ nccl_abi_result st_group_end(struct st_from from)
     return before != NCCL_ABI_SUCCESS ? before : result;
 }
 
+nccl_abi_result st_group_end(struct st_from from)
+{
+    struct st_real *real = st_real_of(from);
+    nccl_abi_result result;
+    struct st_group *g;
+
+    if (!real)
+        return st_no_nccl();
+    g = st_group_of(real);
+    if (st_passes(from, real))
+        return real->call.GroupEnd();
+    if (g->depth != 1) {
+        g->depth -= g->depth > 0;
+        return real->call.GroupEnd();
+    }
+    result = end_group(real, g);
+    destroy_ops(g);
+    return result;
+}
+
 nccl_abi_result st_group_simulate(struct st_from from, void *info)
 {
     struct st_real *real = st_real_of(from);
@@ -323,7 +395,9 @@ nccl_abi_result st_group_simulate(struct st_from from, void *info)
     if (!real)
         return st_no_nccl();
     g = st_group_of(real);
-    if (!st_passes(from, real) && g->depth > 0 && --g->depth == 0)
+    if (!st_passes(from, real) && g->depth > 0 && --g->depth == 0) {
         give_back(real, g, true); /* NCCL only estimates their time */
+        destroy_ops(g);
+    }
     return real->call.GroupSimulateEnd ? real->call.GroupSimulateEnd(info) : st_no_nccl();
 }

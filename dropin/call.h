@@ -28,6 +28,12 @@ void st_call_forwarded(struct st_comm *c, struct st_real *real, enum st_tally_co
 /* Note that NCCL refused a call: if a group is open, our kernels run none of it. */
 void st_call_failed(struct st_real *real);
 
+/* Make an operator, known to our kernels as well if ${c} has a handle. */
+nccl_abi_result st_op_create(struct st_comm *c, int *op, void *scalar, int dtype, int residence);
+/* Destroy an operator, at the end of a group if calls of the group may have it: NCCL needs it no
+ * more once a call has returned. */
+nccl_abi_result st_op_destroy(struct st_comm *c, int op);
+
 nccl_abi_result st_group_start(struct st_from from);
 nccl_abi_result st_group_end(struct st_from from);
 nccl_abi_result st_group_simulate(struct st_from from, void *info);

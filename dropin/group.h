@@ -26,6 +26,12 @@ size_t st_bytes(const struct st_comm *c, size_t count, int dtype, bool per_rank)
 /* Return the bytes of the call's larger buffer; 0 if the type is unknown. */
 size_t st_call_bytes(const struct st_comm *c, const struct st_call *call);
 
+/* An operator that the program has created. */
+struct st_op {
+    void *comm;
+    int op;
+};
+
 /* What waits for the end of a group besides calls: see life.h and window.h. */
 struct st_made;
 struct st_seen;
@@ -36,6 +42,8 @@ struct st_group {
     bool failed;     /* NCCL refused a call, so it will run none of them */
     struct st_call *call;
     int calls, calls_room;
+    struct st_op *op; /* destroyed by the program, but calls above may have them */
+    int ops, ops_room;
     struct st_made *made;
     int mades, mades_room;
     struct st_seen *seen;

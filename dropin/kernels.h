@@ -32,7 +32,9 @@
 #define ST_KERNELS_LATER_MAP(X)                                                                    \
     X(reduce_scatter)                                                                              \
     X(all_gather)                                                                                  \
-    X(query_coll)
+    X(query_coll)                                                                                  \
+    X(op_create_premul_sum)                                                                        \
+    X(op_destroy)
 
 struct st_kernels {
 #define X(name) __typeof__(symtuner_ar_##name) *name##_;

@@ -30,6 +30,9 @@
     X(AllGather,                                                                                   \
       (const void *send, void *recv, size_t count, int dtype, void *comm, void *stream),           \
       (send, recv, count, dtype, comm, stream))                                                    \
+    X(RedOpCreatePreMulSum, (int *op, void *scalar, int dtype, int residence, void *comm),         \
+      (op, scalar, dtype, residence, comm))                                                        \
+    X(RedOpDestroy, (int op, void *comm), (op, comm))                                              \
     X(GroupSimulateEnd, (void *info), (info))                                                      \
     X(CommInitRank, (void **comm, int ranks, struct nccl_abi_id id, int rank),                     \
       (comm, ranks, id, rank))                                                                     \

@@ -80,6 +80,34 @@ static nccl_abi_result in_GroupSimulateEnd(struct st_from from, void *info)
     return st_group_simulate(from, info);
 }
 
+/* NCCL's function ${name} for this call, or return with an error. */
+#define REAL(name, c)                                                                              \
+    struct st_real *real = real_for(from, c);                                                      \
+                                                                                                   \
+    if (!real || !real->call.name)                                                                 \
+    return st_no_nccl()
+
+/* ---- operators ------------------------------------------------------------------------------- */
+
+static nccl_abi_result in_RedOpCreatePreMulSum(struct st_from from, int *op, void *scalar,
+                                               int dtype, int residence, void *comm)
+{
+    struct st_comm *c = st_comm_find(comm);
+
+    REAL(RedOpCreatePreMulSum, c);
+    return c && !st_passes(from, real)
+               ? st_op_create(c, op, scalar, dtype, residence)
+               : real->call.RedOpCreatePreMulSum(op, scalar, dtype, residence, comm);
+}
+
+static nccl_abi_result in_RedOpDestroy(struct st_from from, int op, void *comm)
+{
+    struct st_comm *c = st_comm_find(comm);
+
+    REAL(RedOpDestroy, c);
+    return c && !st_passes(from, real) ? st_op_destroy(c, op) : real->call.RedOpDestroy(op, comm);
+}
+
 /* ---- communicators --------------------------------------------------------------------------- */
 
 /* NCCL takes an unset value for blocking. A child without a configuration inherits its parent's. */
@@ -111,13 +139,6 @@ static nccl_abi_result made(struct st_from from, struct st_real *real, nccl_abi_
         st_made_drop(&made, 1);
     return result;
 }
-
-/* NCCL's function ${name} for this call, or return with an error. */
-#define REAL(name, c)                                                                              \
-    struct st_real *real = real_for(from, c);                                                      \
-                                                                                                   \
-    if (!real || !real->call.name)                                                                 \
-    return st_no_nccl()
 
 static nccl_abi_result in_CommInitRank(struct st_from from, void **comm, int ranks,
                                        struct nccl_abi_id id, int rank)

@@ -68,10 +68,51 @@ static void calls(void)
     MUST(n.f.Bcast(a, 6, F32, 0, comm[0], NULL) == 0);
     SAID(n.record, "AllReduce:1 AllReduce:0 AllReduce:2 AllReduce:3 AllReduce:4 "
                    "AllReduceConfig:5 Broadcast:6 ");
-    SAID(kernels(), "");
+    SAID(kernels(), "query ");
     MUST(n.future(7) == 0);
     SAID(n.record, "FromTheFuture:7 ");
     end(comm);
+}
+
+/* Operators of the program: NCCL makes them, and the kernels know them. */
+static void operators(void)
+{
+    void *comm[2];
+    float scalar = 2;
+    int op = 0, other = 0;
+
+    make(comm);
+    MUST(n.f.RedOpCreatePreMulSum(&op, &scalar, F32, 1, comm[0]) == 0 && op == 77);
+    SAID(n.record, "RedOpCreate:1 ");
+    MUST(n.f.AllReduce(a, b, 16, F32, op, comm[0], NULL) == 0);
+    MUST(n.f.AllReduce(a, b, 16, F32, op, comm[0], NULL) == 0);
+    SAID(kernels(), "op_create query all_reduce:16 all_reduce:16 ");
+    /* NCCL allows to destroy it before the group ends, and with it the calls */
+    n.f.GroupStart();
+    MUST(n.f.AllReduce(a, b, 16, F32, op, comm[0], NULL) == 0);
+    MUST(n.f.RedOpDestroy(op, comm[0]) == 0);
+    SAID(kernels(), "");
+    n.f.GroupEnd();
+    SAID(kernels(), "all_reduce:16 op_destroy ");
+    SAID(n.record, "GroupStart GroupEnd RedOpDestroy:77 ");
+    n.f.GroupStart(); /* NCCL refuses the first: none runs, and it is destroyed all the same */
+    MUST(n.f.RedOpCreatePreMulSum(&op, &scalar, F32, 0, comm[0]) == 0);
+    MUST(n.f.AllReduce(a, b, 16, F32, op, comm[0], NULL) == 0);
+    MUST(n.f.RedOpDestroy(op, comm[0]) == 0);
+    n.record->end = 3;
+    MUST(n.f.GroupEnd() == 3);
+    SAID(kernels(), "op_create op_destroy ");
+    SAID(n.record, "GroupStart RedOpCreate:0 GroupEnd RedOpDestroy:77 ");
+    /* one that the kernels do not know */
+    MUST(n.f.AllReduce(a, b, 17, F32, 5, comm[0], NULL) == 0);
+    MUST(n.f.RedOpDestroy(5, comm[0]) == 4);
+    SAID(kernels(), "query op_destroy ");
+    SAID(n.record, "AllReduce:17 RedOpDestroy:5 ");
+    end(comm);
+    MUST(n.f.RedOpCreatePreMulSum(&other, &scalar, F32, 1, comm[0]) ==
+         0); /* nobody's communicator */
+    SAID(n.record, "RedOpCreate:1 ");
+    SAID(kernels(), "");
 }
 
 /* No communicator, or one that has ended, is NCCL's business. */
@@ -420,10 +461,10 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } cases[] = {{"calls", calls},    {"strangers", strangers}, {"groups", groups},
-                 {"life", life},      {"defaults", defaults},   {"windows", windows},
-                 {"two", two},        {"many", many},           {"trace", trace},
-                 {"symbols", symbols}, {"lacking", lacking}};
+    } cases[] = {{"calls", calls},     {"strangers", strangers}, {"groups", groups},
+                 {"life", life},       {"defaults", defaults},   {"windows", windows},
+                 {"two", two},         {"many", many},           {"trace", trace},
+                 {"symbols", symbols}, {"lacking", lacking},     {"operators", operators}};
 
     MUST(argc == 3);
     if (strcmp(argv[2], "linked") == 0)

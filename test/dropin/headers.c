@@ -19,6 +19,7 @@ SAME(struct nccl_abi_config, size, ncclConfig_t, size);
 SAME(struct nccl_abi_config, blocking, ncclConfig_t, blocking);
 _Static_assert(sizeof(ncclResult_t) == sizeof(nccl_abi_result) &&
                    sizeof(ncclDataType_t) == sizeof(int) && sizeof(ncclRedOp_t) == sizeof(int) &&
+                   sizeof(ncclScalarResidence_t) == sizeof(int) &&
                    sizeof(ncclComm_t) == sizeof(void *) && sizeof(ncclWindow_t) == sizeof(void *) &&
                    sizeof(cudaStream_t) == sizeof(void *),
                "what calls pass");

@@ -26,7 +26,7 @@ under() { LD_LIBRARY_PATH=$here/${FIRST:-first} LD_PRELOAD=${PRELOAD:-$so} "$@";
 bare() { LD_LIBRARY_PATH=$here/first "$@"; }
 
 for how in linked "$here/first/libnccl.so.2"; do
-    for what in calls strangers groups life windows two many symbols; do
+    for what in calls strangers groups operators life windows two many symbols; do
         SYMTUNER_MAX_COMMS=8 under "$here/cases" $what "$how" 2> "$work/err" || { fail "case $what $how"; cat "$work/err"; }
     done
     (unset SYMTUNER_ONLY && under "$here/cases" defaults "$how") || fail "case defaults $how"

@@ -28,6 +28,7 @@ long whole_nccl_ran(void); /* collectives that NCCL ran itself, counted once for
 
 enum { SLOTS = 4, SLOT = 32 << 10, MOST_RANKS = 4, POISON = 0x5a };
 enum coll { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, COLLS };
+enum { PREMUL = 4 }; /* in place of ncclAvg: an operator of the program */
 
 /* What all ranks draw alike, but for the shift of buffers that are not registered. */
 struct call {
@@ -42,6 +43,7 @@ struct rank {
     ncclComm_t comm[3];
     int me[3], ranks[3];
     char *window[2], *plain[2]; /* [0: send, 1: receive] */
+    double scalar[SLOTS];
 };
 
 static int ranks, rounds;
@@ -87,7 +89,7 @@ static struct call drawn(struct rank *k, int slot)
     c.comm = (int)draw(&k->common, 3);
     n = k->ranks[c.comm];
     c.type = (int)draw(&k->common, sizeof types / sizeof *types);
-    c.op = (int)draw(&k->common, 4); /* sum, product, maximum, minimum */
+    c.op = (int)draw(&k->common, 5); /* sum, product, maximum, minimum, PREMUL */
     c.in_place = draw(&k->common, 3) == 0;
     c.registered = draw(&k->common, 2) && c.comm == 0;
     c.salt = (int)draw(&k->common, 1000);
@@ -135,16 +137,29 @@ static void make(struct rank *k, const struct call *c)
     ncclComm_t comm = k->comm[c->comm];
     ncclDataType_t type = types[c->type].type;
     char *send, *recv;
+    ncclRedOp_t op = (ncclRedOp_t)c->op;
     ncclResult_t result;
 
     place(k, c, &send, &recv);
-    result = c->coll == ALL_REDUCE
-                 ? ncclAllReduce(send, recv, c->count, type, (ncclRedOp_t)c->op, comm, NULL)
+    if (c->op == PREMUL) {
+        store((char *)&k->scalar[c->slot], 0, c->type, 1 + k->me[c->comm]);
+        MUST(ncclRedOpCreatePreMulSum(&op, &k->scalar[c->slot], type,
+                                      draw(&k->own, 2) ? ncclScalarDevice : ncclScalarHostImmediate,
+                                      comm) == ncclSuccess);
+    }
+    result = c->coll == ALL_REDUCE ? ncclAllReduce(send, recv, c->count, type, op, comm, NULL)
              : c->coll == REDUCE_SCATTER
-                 ? ncclReduceScatter(send, recv, c->count, type, (ncclRedOp_t)c->op, comm, NULL)
+                 ? ncclReduceScatter(send, recv, c->count, type, op, comm, NULL)
                  : ncclAllGather(send, recv, c->count, type, comm, NULL);
     MUST(result == ncclSuccess);
+    if (c->op == PREMUL) /* NCCL needs it no more, even if this is in a group */
+        MUST(ncclRedOpDestroy(op, comm) == ncclSuccess);
     k->draws++;
+}
+
+static double addend(const struct call *c, int rank, size_t i)
+{
+    return value(c, rank, i) * (c->op == PREMUL ? 1 + rank : 1);
 }
 
 static double expected(const struct rank *k, const struct call *c, size_t i)
@@ -156,9 +171,9 @@ static double expected(const struct rank *k, const struct call *c, size_t i)
         return value(c, (int)(i / c->count), i % c->count);
     if (c->coll == REDUCE_SCATTER)
         i += (size_t)k->me[c->comm] * c->count;
-    x = value(c, 0, i);
+    x = addend(c, 0, i);
     for (int r = 1; r < n; r++) {
-        double y = value(c, r, i);
+        double y = addend(c, r, i);
 
         x = c->op == ncclProd  ? x * y
             : c->op == ncclMax ? (x > y ? x : y)

@@ -66,6 +66,33 @@ int symtuner_ar_create(struct symtuner_ar **handles, void *const *comms, int n,
     return 0;
 }
 
+static int made_op = -1; /* the operator that there is */
+
+int symtuner_ar_op_create_premul_sum(int *op, void *scalar, int dtype, int residence,
+                                     struct symtuner_ar *handle)
+{
+    int (*create)(int *, void *, int, int, void *);
+    int result;
+
+    *(void **)&create = dlsym(record.nccl, "ncclRedOpCreatePreMulSum");
+    result = create(op, scalar, dtype, residence, handle->comm);
+    record_add(&record, "op_create ");
+    made_op = *op;
+    return result;
+}
+
+int symtuner_ar_op_destroy(int op, struct symtuner_ar *handle)
+{
+    int (*destroy)(int, void *);
+
+    record_add(&record, "op_destroy ");
+    if (op != made_op)
+        return 4;
+    made_op = -1;
+    *(void **)&destroy = dlsym(record.nccl, "ncclRedOpDestroy");
+    return destroy(op, handle->comm);
+}
+
 int symtuner_ar_destroy(struct symtuner_ar **handles, int n)
 {
     record_add(&record, "destroy:%d ", n);
@@ -128,9 +155,11 @@ int symtuner_ar_all_gather(const void *send, void *recv, size_t count, int dtype
 int symtuner_ar_query_coll(int coll, const void *send, const void *recv, size_t count, int dtype,
                            int op, struct symtuner_ar *handle, struct symtuner_ar_plan *plan)
 {
-    (void)coll, (void)send, (void)recv, (void)dtype, (void)op, (void)handle;
+    (void)coll, (void)send, (void)recv, (void)dtype, (void)handle;
     record_add(&record, "query ");
-    plan->kernel = count * 4 >= record.nccl_from ? "nccl" : "two_lamport";
+    plan->kernel = count * 4 >= record.nccl_from || ((int)op > 4 && (int)op != made_op)
+                       ? "nccl"
+                       : "two_lamport";
     return plan->size == sizeof *plan ? 0 : 5;
 }
 
