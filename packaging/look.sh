@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# look.sh PYTHON WHEEL - check that a wheel runs where its name says: auditwheel finds no newer symbol
-# of glibc than the platform tag allows, and no library that a system may lack.
-# Exit 0: so it is, and what the wheel contains is printed. 1: not.
+# look.sh PYTHON WHEEL [NVCC] - check that a wheel runs where its name says: auditwheel finds no newer
+# symbol of glibc than the platform tag allows, and no library that a system may lack.
+# Exit 0: so it is, and what the wheel contains and needs is printed. 1: not.
 set -u
 wheel=$2
 tag=${wheel##*-py3-none-}
@@ -19,3 +19,8 @@ allowed=$(echo "$tag" | sed -n 's/manylinux_2_\([0-9]*\)_.*/\1/p')
 echo "$wheel"
 "$1" -m zipfile -l "$wheel" | awk '/\/lib\/|\/bin\// { printf "  %-40s %9d bytes\n", $1, $NF }'
 echo "  runs from glibc 2.$oldest on"
+"$1" -m zipfile -l "$wheel" | grep -q libsymtuner_ar || exit 0
+case $("${3:-nvcc}" --version 2> /dev/null | sed -n 's/.*release \([0-9]*\)\..*/\1/p') in
+12) echo "  its kernels need driver 525 or later, on Blackwell 570 (made with CUDA 12)" ;;
+13) echo "  its kernels need driver 580 or later (made with CUDA 13); docs/install.md: how to serve older ones" ;;
+esac

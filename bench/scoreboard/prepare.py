@@ -178,12 +178,12 @@ def main():
             print(f"{name}: {'compiled' if status == 0 else 'NOT compiled: ' + said[-800:]}", flush=True)
             if status == 0:
                 about[project] = {"sglang": SGLANG, "flashinfer": FLASHINFER}[project]
-    if "nccl" in only:
-        for release in NCCL:
-            nccl(work, to, release, archs)
-            print(f"NCCL {release}: {(to / f'nccl-{release}.so.2.xz').stat().st_size >> 20} MiB", flush=True)
-        about["nccl"] = NCCL
     about_file.write_text(json.dumps(about, indent=1) + "\n")
+    for release in NCCL if "nccl" in only else []:
+        nccl(work, to, release, archs)
+        print(f"NCCL {release}: {(to / f'nccl-{release}.so.2.xz').stat().st_size >> 20} MiB", flush=True)
+        about["nccl"] = sorted({*about.get("nccl", []), release})
+        about_file.write_text(json.dumps(about, indent=1) + "\n")
     shutil.rmtree(work)
     size = sum(path.stat().st_size for path in to.rglob("*") if path.is_file())
     print(f"{to}: {size / 2**20:.1f} MiB to carry")
