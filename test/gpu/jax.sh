@@ -5,7 +5,8 @@
 #
 # Parts: run (values, types, many calls in one process), procs (one process per GPU, and one of them
 # dies or leaves; PROCS="--times 50 --limit 400" runs more of it on all GPUs, jax_procs.py explains
-# the options), gspmd (install() on programs that XLA partitions), check (symtuner.check()),
+# the options), gspmd (install() on programs that XLA partitions), programs (100 random programs,
+# installed and not; all three collectives), check (symtuner.check()),
 # examples (examples/*/run.sh; TORCH_PYTHON for nccl4py), bench (a short table of times; with
 # OUT=FOLDER its samples are kept there). Without PART: all. JAX_GPUS="2": on 2 GPUs only. Exit 77
 # with the reason if this box cannot run it.
@@ -13,7 +14,7 @@ here=$(cd "$(dirname "$0")/../.." && pwd) || exit 2
 [ $# -gt 0 ] || set -- "$here/build"
 . "$(dirname "$0")/common.sh"
 shift
-parts=${*:-run procs gspmd check examples bench}
+parts=${*:-run procs gspmd programs check examples bench}
 python=${JAX_PYTHON:-python3}
 need_gpus 2
 include=$("$python" -c 'import jax; print(jax.ffi.include_dir())' 2>/dev/null) ||
@@ -69,6 +70,7 @@ for n in ${JAX_GPUS:-2 4}; do
     # shellcheck disable=SC2086
     part procs "$n" "$python" "$here/test/gpu/jax_procs.py" --ranks "$n" ${PROCS:---side 2}
     part gspmd "$n" "$python" "$here/test/gpu/jax_gspmd.py" --ranks "$n"
+    part programs "$n" "$python" "$here/test/jax/install/on_gpus.py" 100
     part check "$n" "$python" -m symtuner
     for example in "$here"/examples/*/run.sh; do
         [ -f "$example" ] && part examples "$n" sh "$example" "$n" "$build"

@@ -15,7 +15,7 @@ import textwrap
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import test_all_reduce as base  # must be first: it sets up jax
 from on_cpu import ALL, Asked, OnCpu
-from programs import KEPT, Program, reductions
+from programs import KEPT, Program, reductions, same
 from test_all_reduce import LINE, SQUARE, raises, smap
 
 import jax  # noqa: E402
@@ -30,17 +30,6 @@ from symtuner import _cache, _install, _lowering, _report  # noqa: E402
 
 jax.config.update("jax_disable_most_optimizations", True)  # XLA compiles faster
 PROGRAMS = int(os.environ.get("CK_PROGRAMS", "200"))
-
-
-def same(a, b, tolerance=0.0):
-    a, b = np.asarray(a), np.asarray(b)
-    wide = a.astype(np.complex128), b.astype(np.complex128)
-    return a.dtype == b.dtype and np.allclose(*wide, rtol=tolerance, atol=0, equal_nan=True)
-
-
-# XLA's devices on the CPU add up in the order in which they come, which differs between runs. Only
-# whole numbers have the same sums in any order, as long as the type holds them.
-ROUNDS = {"float64": 1e-13, "float32": 1e-5, "bfloat16": 0.06, "float16": 0.01, "complex64": 1e-5}
 
 
 def test_random_programs():
@@ -74,10 +63,8 @@ def test_random_programs():
             program = Program(n)
             f, args = program.function()
             cpu.mesh = program.mesh
-            exact = program.exact and program.type not in ("bfloat16", "float16")
-            tolerance = 0.0 if exact else ROUNDS.get(program.type, 0.0)
             got = f(*args)
-            assert same(got, want[n], tolerance), (n, vars(program), got, want[n])
+            assert same(got, want[n], program.tolerance()), (n, vars(program), got, want[n])
         assert cpu.ran > PROGRAMS / 2, cpu.ran
     assert replaced > PROGRAMS and kept > PROGRAMS / 100, (replaced, kept)
 
@@ -394,12 +381,13 @@ op = 0 : i32, ranks = 2 : i32}
 backend_config={flat = array<i64: 0, 1>, groups = array<i64: 5, 6>, op = 0 : i32, ranks = 2 : i32}
   %c = f32[4]{0} custom-call(%b), custom_call_target="other", backend_config={groups = dense<7>}
   %d = f32[8]{0} custom-call(%c), custom_call_target="symtuner_all_gather_recordable", \
-backend_config={coll = 2 : i32, groups = dense<[8, 9]> : tensor<2xi64>, op = 0 : i32, ranks = 2 : i32}
+backend_config={coll = 2 : i32, groups = array<i64: 8, 9>, op = 0 : i32, ranks = 2 : i32}
 """.replace("\\\n", "")
 
 
 def test_groups_of_a_cached_program():
-    assert _cache.groups_in(_TEXT) == [(False, [[0, 2], [1, 3]]), (True, [[5, 6]]), (False, [[8, 9]])]
+    want = [(False, [[0, 2], [1, 3]]), (True, [[5, 6]]), (False, [[8, 9]])]
+    assert _cache.groups_in(_TEXT) == want
     assert _cache.groups_in(_TEXT.splitlines()[3]) == []
     bad = 'custom_call_target="symtuner_all_reduce"'
     raises(symtuner.SymtunerError, "without groups", _cache.groups_in, bad)
