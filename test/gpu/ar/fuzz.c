@@ -17,7 +17,7 @@
  * Scratch grows by need until some step, at which all ranks reserve the rest; graphs are captured
  * from there on. --reserve 0: they do not, so scratch grows by need, or a capture refuses it.
  *
- * Drawn at random, and the same on all ranks: collective, type, operator, count, placement (plain, registered,
+ * Drawn at random, and the same on all ranks: collective, type, operator (PreMulSum, too), count, placement (plain, registered,
  * in place, local: by lists of all ranks' addresses), alignment (in plain buffers it differs by
  * rank), stream, one call or up to 4 in a row, eager or captured (up to 4 graphs at a time, of 1 to
  * 28 calls, replayed in any order), kernel, blocks and threads. Drawn by each rank for itself:
@@ -65,6 +65,41 @@ static symtuner_ar *handle_of[2][MOST_RANKS]; /* [group][rank]; only for threads
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
+/* Make an operator for each type, with this rank's weight, which half of the ranks keep in device
+ * memory. */
+static void make_operators(struct rank *r, int g)
+{
+    static const struct {
+        uint64_t bits[3]; /* of 1, 2, 3 */
+    } types[TYPES] = {
+        {{1, 2, 3}},
+        {{1, 2, 3}},
+        {{1, 2, 3}},
+        {{1, 2, 3}},
+        {{1, 2, 3}},
+        {{1, 2, 3}},
+        {{0x3c00, 0x4000, 0x4200}},
+        {{0x3f800000, 0x40000000, 0x40400000}},
+        {{0x3ff0000000000000, 0x4000000000000000, 0x4008000000000000}},
+        {{0x3f80, 0x4000, 0x4040}},
+        {{0x38, 0x40, 0x44}},
+        {{0x3c, 0x40, 0x42}},
+    };
+
+    if (r->weights == NULL)
+        CUDA(cudaMalloc(&r->weights, TYPES * sizeof(uint64_t)));
+    for (int type = 0; type < TYPES; type++) {
+        uint64_t bits = types[type].bits[fuzz_weight(r->me) - 1];
+        char *there = (char *)r->weights + (size_t)type * sizeof bits;
+
+        CUDA(cudaMemcpy(there, &bits, sizeof bits, cudaMemcpyHostToDevice));
+        AR(symtuner_ar_op_create_premul_sum(
+               &r->premul[g][type], r->me % 2 ? there : (void *)&bits, (ncclDataType_t)type,
+               r->me % 2 ? ncclScalarDevice : ncclScalarHostImmediate, r->handle[g]),
+           r->handle[g]);
+    }
+}
+
 static void make_group(struct rank *r, int g, const struct phase *phase)
 {
     struct symtuner_ar_config config = {
@@ -90,6 +125,7 @@ static void make_group(struct rank *r, int g, const struct phase *phase)
         r->handle[g] = handle_of[g][r->me];
         CUDA(cudaSetDevice(r->me % option.gpus));
     }
+    make_operators(r, g);
     for (int role = 0; role < 2; role++) {
         void *p = r->buffer[1][role];
 
@@ -107,6 +143,8 @@ static void make_group(struct rank *r, int g, const struct phase *phase)
 
 static void end_group(struct rank *r, int g)
 {
+    for (int type = 0; type < TYPES; type++)
+        AR(symtuner_ar_op_destroy(r->premul[g][type], r->handle[g]), r->handle[g]);
     for (int role = 0; role < 2 && !option.local; role++) {
         void *p = r->buffer[1][role];
 

@@ -21,6 +21,9 @@ enum { FUZZ_GUARD = 64, FUZZ_RING = 8192 };
 /* FUZZ_EXACT: small integers, which every type adds up exactly. FUZZ_REAL: numbers of a float type,
  * some with exponents near each other, some far apart. FUZZ_SPECIAL: such numbers with -0 and NaN
  * among them. */
+enum { FUZZ_PREMUL = 5 };
+#define fuzz_weight(rank) ((rank) % 3 + 1)
+
 enum fuzz_data { FUZZ_EXACT, FUZZ_REAL, FUZZ_SPECIAL };
 
 struct fuzz_record {
@@ -45,6 +48,7 @@ struct fuzz_call {
     size_t count; /* of one part; of the message in all-reduce */
     size_t sent, received;                /* elements of send, of recv */
     int type, op, data, ranks, me, bytes; /* type, op: NCCL's numbers; bytes: of one element */
+    /* op may be FUZZ_PREMUL, too: rank r's numbers times fuzz_weight(r), added up */
     unsigned tag;
     unsigned ahead; /* calls of this lane that were prepared before this one and not verified yet */
     struct fuzz_lane *lane;

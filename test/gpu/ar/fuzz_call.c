@@ -54,6 +54,12 @@ static size_t draw_bytes(struct rank *r, size_t allowed)
     return even == 4 ? grain : bytes - bytes % grain;
 }
 
+/* Return the operator's number for the library. */
+static ncclRedOp_t op_of(const struct rank *r, const symtuner_ar *h, const struct fuzz_call *c)
+{
+    return c->op == FUZZ_PREMUL ? r->premul[h == r->handle[1]][c->type] : (ncclRedOp_t)c->op;
+}
+
 static void ask(struct rank *r, symtuner_ar *h, struct drawn *d)
 {
     const struct fuzz_call *c = &d->c;
@@ -61,7 +67,7 @@ static void ask(struct rank *r, symtuner_ar *h, struct drawn *d)
     d->plan.size = sizeof d->plan;
     AR(symtuner_ar_force(h, d->kernel, d->ctas, d->threads), h);
     if (symtuner_ar_query_coll(c->coll, c->send, c->recv, c->count, (ncclDataType_t)c->type,
-                               (ncclRedOp_t)c->op, h, &d->plan) == ncclSuccess) {
+                               op_of(r, h, c), h, &d->plan) == ncclSuccess) {
         if (d->kernel != NULL && strcmp(d->plan.kernel, d->kernel) != 0)
             team_fail(team, "%s would run where %s was asked for", d->plan.kernel, d->kernel);
         return;
@@ -69,7 +75,7 @@ static void ask(struct rank *r, symtuner_ar *h, struct drawn *d)
     d->kernel = NULL;
     AR(symtuner_ar_force(h, NULL, d->ctas, d->threads), h);
     AR(symtuner_ar_query_coll(c->coll, c->send, c->recv, c->count, (ncclDataType_t)c->type,
-                              (ncclRedOp_t)c->op, h, &d->plan),
+                              op_of(r, h, c), h, &d->plan),
        h);
 }
 
@@ -149,6 +155,10 @@ static void draw_call(struct rank *r, int lane, int lists, int k, int n, struct 
     c->sent = c->count * (size_t)(c->coll == SYMTUNER_AR_REDUCE_SCATTER ? option.ranks : 1);
     c->received = c->count * (size_t)(c->coll == SYMTUNER_AR_ALL_GATHER ? option.ranks : 1);
     reals = c->type >= 6; /* f16, f32, f64, bf16, f8 */
+    /* the sums of up to four ranks are exact in fp8, too */
+    if (c->coll != SYMTUNER_AR_ALL_GATHER && fuzz_draw(&r->common, 8) == 0 &&
+        (c->type < 10 || option.ranks <= 4))
+        c->op = FUZZ_PREMUL, reals = 0;
     c->data = reals ? (int)fuzz_draw(&r->common, c->op == 0 || c->op == 4 ? 3 : 2) : FUZZ_EXACT;
     c->ranks = option.ranks;
     c->me = r->me;
@@ -194,19 +204,19 @@ static ncclResult_t make(struct rank *r, const struct fuzz_call *c, int lists, s
 
     if (c->coll == SYMTUNER_AR_REDUCE_SCATTER)
         return symtuner_ar_reduce_scatter(c->send, c->recv, c->count, (ncclDataType_t)c->type,
-                                          (ncclRedOp_t)c->op, h, stream);
+                                          op_of(r, h, c), h, stream);
     if (c->coll == SYMTUNER_AR_ALL_GATHER)
         return symtuner_ar_all_gather(c->send, c->recv, c->count, (ncclDataType_t)c->type, h,
                                       stream);
     if (!lists)
         return symtuner_ar_all_reduce(c->send, c->recv, c->count, (ncclDataType_t)c->type,
-                                      (ncclRedOp_t)c->op, h, stream);
+                                      op_of(r, h, c), h, stream);
     for (int i = 0; i < option.ranks; i++) {
         sends[i] = same_place(r, c->send, i);
         recvs[i] = same_place(r, c->recv, i);
     }
     return symtuner_ar_all_reduce_at(sends, recvs, c->count, (ncclDataType_t)c->type,
-                                     (ncclRedOp_t)c->op, h, stream);
+                                     op_of(r, h, c), h, stream);
 }
 
 /* Write the call's description for the report. A call by lists counts as one on registered buffers,
@@ -215,7 +225,7 @@ static void take_note(struct rank *r, const struct drawn *d, int lane, int captu
 {
     static const char *const types[] = {"i8",  "u8",  "i32", "u32",  "i64",  "u64",
                                         "f16", "f32", "f64", "bf16", "e4m3", "e5m2"};
-    static const char *const ops[] = {"sum", "prod", "max", "min", "avg"};
+    static const char *const ops[] = {"sum", "prod", "max", "min", "avg", "premul"};
     static const char *const colls[] = {"all-reduce", "reduce-scatter", "all-gather"};
     const struct fuzz_call *c = &d->c;
     unsigned char *number = &r->kernel[c->tag % NOTES];

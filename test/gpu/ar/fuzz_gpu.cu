@@ -90,6 +90,12 @@ static __device__ double whole(const fuzz_call &c, int rank, unsigned h)
                      : (int)(h % (unsigned)(limit + 1));
 }
 
+/* The number that a rank adds. */
+static __device__ double weighted(const fuzz_call &c, int rank, unsigned h)
+{
+    return whole(c, rank, h) * (c.op == FUZZ_PREMUL ? fuzz_weight(rank) : 1);
+}
+
 /* Return the largest exponent of FUZZ_REAL numbers, positive or negative. Exponents are so far
  * apart that a sum in another order, or one that loses small terms, has other bits. Products of 16
  * ranks stay in range in f64; in other types they may become infinite, which is a result like any
@@ -130,10 +136,10 @@ static __device__ int right(const fuzz_call &c, unsigned h, unsigned long long g
     double x[REFERENCE_MOST];
 
     if (c.data == FUZZ_EXACT) {
-        double acc = whole(c, 0, h);
+        double acc = weighted(c, 0, h);
 
         for (int r = 1; r < c.ranks; r++) {
-            double v = whole(c, r, h);
+            double v = weighted(c, r, h);
 
             acc = c.op == PROD  ? acc * v
                   : c.op == MAX ? fmax(acc, v)

@@ -9,7 +9,7 @@
 #include "test/gpu/ar/fuzz_team.h"
 #include "symtuner_ar.h"
 
-enum { GRAPHS = 4, NOTES = 1 << 14 };
+enum { GRAPHS = 4, NOTES = 1 << 14, TYPES = 12 };
 #define LANE_BYTES ((size_t)68 << 20)
 
 extern struct team *team;
@@ -18,6 +18,8 @@ struct rank {
     int me;
     ncclComm_t comm[2];
     symtuner_ar *handle[2];
+    ncclRedOp_t premul[2][TYPES];   /* [group][type]: the operator of FUZZ_PREMUL */
+    void *weights;                  /* [type]: this rank's weight, 8 bytes each, in device memory */
     unsigned long long common, own; /* random numbers: the same on all ranks, and this rank's own */
     char *buffer[2][2];             /* [plain, registered][send, recv] */
     struct fuzz_lane *lane[LANES];
