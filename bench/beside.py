@@ -3,42 +3,58 @@
 """How fast are NCCL's and our kernels alone and beside GEMMs, and with how many CTAs?
 
     python3 -m torch.distributed.run --nproc_per_node 2 bench/beside.py --out rows.csv
-    ... bench/beside.py --library build/libsymtuner_ar.so --with own,16,general,ours,ours:tma:8,staged:chunked
+    ... bench/beside.py --library build/libsymtuner_ar.so --with own,16,default,ours,ours:tma:8,staged:chunked
 
 The contenders of --with take turns in the same processes:
 
 N, own       NCCL with registered buffers and N CTAs (ncclConfig minCTAs = maxCTAs = N), or with its own
              count; general: with buffers that are not registered
-ours         libsymtuner_ar.so with registered buffers, as it chooses; ours:KERNEL:CTAS forces a kernel
-             and perhaps a number of CTAs; staged: the same with buffers that are not registered
+ours         libsymtuner_ar.so with registered buffers, as it chooses if nothing runs beside it
+             (SYMTUNER_AR_BESIDE=alone); ours:KERNEL:CTAS forces a kernel and perhaps a number of CTAs;
+             staged: the same with buffers that are not registered; default: with registered buffers,
+             as it chooses if it is told nothing
 
-It measures two things, on the slowest rank:
+It measures three things, on the slowest rank:
 
 alone    us per call: a CUDA graph of 20 calls, replayed
 beside   ms until 24 GEMMs of 8192^3 bf16 on one stream and a number of collectives on a second
          stream of higher priority are both done
+comm     ms until these collectives are done, from the same run
+
+For each size beside the GEMMs it also prints how each contender runs: a number of CTAs, or
+KERNEL/CTAS/THREADS. A CTA of our kernels takes a multiprocessor of its own.
 
 bytes is NCCL's nBytes: for all-gather and reduce-scatter the bytes of all ranks together. NCCL_LIBRARY
 names another libnccl.so.2 than torch's. The first contender is measured twice, the second time as
 "A/A": two of them only differ if they differ by more than these two measurements do. Before the times,
-every contender's all-reduce of random numbers is compared with the first one's.
+every contender's results for random numbers are compared with the first one's.
+
+Exit 2: a wrong argument. 77: it cannot run here, and what is missing.
 """
 import argparse
 import collections
 import ctypes
 import glob
 import os
+import re
 import statistics
+import sys
 import time
 
-import torch
-import torch.distributed as dist
+try:
+    import torch
+    import torch.distributed as dist
+except ImportError:    # --help works without it
+    torch = dist = None
 
-RANK, RANKS = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+RANK, RANKS = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 0))
 COLLS = ["allreduce", "allgather", "reducescatter"]
+AR_COLLS = ["allreduce", "reducescatter", "allgather"]    # enum symtuner_ar_coll
 BF16, SUM, SYMMETRIC, UNDEFINED = 9, 0, 1, -(1 << 31)
 CALLS = {16 << 20: 200, 64 << 20: 60, 256 << 20: 16}    # calls beside the GEMMs: a third of their time
 GEMMS, GRAPH, MOST = 24, 20, 256 << 20
+WORD = re.compile(r"(?P<way>[1-9]\d*|own|general|default|ours|staged)"
+                  r"(:(?P<kernel>[a-z0-9_]+)(:(?P<ctas>[1-9]\d*))?)?")
 
 
 class Id(ctypes.Structure):
@@ -69,7 +85,8 @@ def prototypes(nccl, library):
             (nccl, "ncclAllReduce", "ppziipp"), (nccl, "ncclAllGather", "ppzipp"),
             (nccl, "ncclReduceScatter", "ppziipp"), (library, "symtuner_ar_all_reduce", "ppziipp"),
             (library, "symtuner_ar_all_gather", "ppzipp"),
-            (library, "symtuner_ar_reduce_scatter", "ppziipp"), (library, "symtuner_ar_force", "ppii")):
+            (library, "symtuner_ar_reduce_scatter", "ppziipp"), (library, "symtuner_ar_force", "ppii"),
+            (library, "symtuner_ar_query_coll", "ippziipp")):
         if hasattr(of, name):
             getattr(of, name).argtypes = [kinds[c] for c in arguments]
 
@@ -113,7 +130,7 @@ class Nccl:
     def __init__(self, nccl, buffers, ctas, symmetric=True):
         self.all_reduce, self.all_gather = nccl.ncclAllReduce, nccl.ncclAllGather
         self.reduce_scatter = nccl.ncclReduceScatter
-        self.context = communicator(nccl, ctas)
+        self.context, self.ctas = communicator(nccl, ctas), ctas
         for address in buffers if symmetric else []:
             window = ctypes.c_void_p()
             check(nccl.ncclCommWindowRegister(self.context, address, ctypes.c_size_t(MOST),
@@ -124,20 +141,31 @@ class Nccl:
     def check(self, result):
         check(result, "a collective")
 
+    def how(self, coll, buffers, size):
+        return f"{self.ctas} CTAs" if self.ctas else "NCCL's own CTAs"
+
+
+class Plan(ctypes.Structure):    # struct symtuner_ar_plan
+    _fields_ = [("size", ctypes.c_size_t), ("kernel", ctypes.c_char_p)] + [
+        (name, ctypes.c_int) for name in ("ctas", "threads", "zero_copy", "pieces")] + [
+        ("why", ctypes.c_char * 192)]
+
 
 class Ours:
-    """libsymtuner_ar.so on a communicator of its own; ``force`` is [], [KERNEL] or [KERNEL, CTAS]."""
+    """libsymtuner_ar.so on a communicator of its own; ``beside``: a word of SYMTUNER_AR_BESIDE."""
 
-    def __init__(self, nccl, library, buffers, force, symmetric):
+    def __init__(self, nccl, library, buffers, beside, kernel, ctas, symmetric):
         self.library, self.context = library, ctypes.c_void_p()
         comm = communicator(nccl, 0)
+        os.environ["SYMTUNER_AR_BESIDE"] = beside    # the library reads it when a handle is made
         self.check(library.symtuner_ar_create(ctypes.byref(self.context), ctypes.byref(comm), 1, None))
         for address in buffers if symmetric else []:
             self.check(library.symtuner_ar_register(
                 ctypes.byref(self.context), ctypes.byref(address), None, 1, ctypes.c_size_t(MOST)))
-        if force:
-            self.check(library.symtuner_ar_force(self.context, force[0].encode(),
-                                                 int(force[1]) if force[1:] else 0, 0))
+        if kernel:
+            self.check(library.symtuner_ar_force(self.context, kernel.encode(), int(ctas or 0), 0))
+        everything = ctypes.c_size_t(-1)    # make all scratch now, because graphs capture calls
+        self.check(library.symtuner_ar_reserve(ctypes.byref(self.context), 1, everything))
         self.all_reduce = library.symtuner_ar_all_reduce
         self.all_gather = getattr(library, "symtuner_ar_all_gather", None)
         self.reduce_scatter = getattr(library, "symtuner_ar_reduce_scatter", None)
@@ -147,18 +175,25 @@ class Ours:
             self.library.symtuner_ar_error.restype = ctypes.c_char_p
             raise SystemExit(self.library.symtuner_ar_error(self.context).decode())
 
+    def how(self, coll, buffers, size):
+        """Say how a call of ``size`` bytes (NCCL's nBytes) runs."""
+        plan = Plan(size=ctypes.sizeof(Plan))
+        count = size // 2 // (1 if coll == "allreduce" else RANKS)
+        self.check(self.library.symtuner_ar_query_coll(
+            AR_COLLS.index(coll), buffers[0], buffers[1], count, BF16, SUM, self.context,
+            ctypes.byref(plan)))
+        return f"{plan.kernel.decode()}/{plan.ctas}/{plan.threads}"
+
 
 def contender(nccl, library, buffers, word):
     """Return what the ``word`` of --with means."""
-    way, _, force = word.partition(":")
-    if way in ("ours", "staged"):
-        if library is None:
-            raise SystemExit(f"{word}: name the library with --library")
-        return Ours(nccl, library, buffers, force.split(":") if force else [], way == "ours")
+    part = WORD.fullmatch(word)
+    way = part["way"]
+    if way in ("ours", "staged", "default"):
+        return Ours(nccl, library, buffers, "unknown" if way == "default" else "alone",
+                    part["kernel"], part["ctas"], way != "staged")
     if way == "general":
         return Nccl(nccl, buffers, 0, symmetric=False)
-    if way != "own" and not way.isdigit():
-        raise SystemExit(f"--with {word}: write a number of CTAs, own, general, ours or staged")
     return Nccl(nccl, buffers, 0 if way == "own" else int(way))
 
 
@@ -182,8 +217,8 @@ class Memory:
                                          "typestr": "<i2", "version": 3}
 
 
-def compare(who, names, buffers, size):
-    """End the program if the all-reduce of ``size`` bytes of random numbers differs between two."""
+def compare(who, names, coll, buffers, size):
+    """End the program if the results for ``size`` bytes of random numbers differ between two."""
     send, receive = (torch.as_tensor(Memory(b, size), device="cuda").view(torch.bfloat16)
                      for b in buffers)
     torch.manual_seed(RANK + size)
@@ -193,14 +228,14 @@ def compare(who, names, buffers, size):
         receive.fill_(float("nan"))
         torch.cuda.synchronize()
         dist.barrier()
-        collective(one, "allreduce", buffers, size)(
+        collective(one, coll, buffers, size)(
             ctypes.c_void_p(torch.cuda.current_stream().cuda_stream))
         torch.cuda.synchronize()
-        got = receive.float()
+        got = receive[:size // 2 // (RANKS if coll == "reducescatter" else 1)].float()
         first = got if first is None else first
         worst = ((got - first).abs() / first.abs().clamp(min=0.1)).max().item()
         if not worst < 0.05:
-            raise SystemExit(f"{name} differs from {names[0]} at {size} bytes: {worst}")
+            raise SystemExit(f"{coll} by {name} differs from {names[0]} at {size} bytes: {worst}")
 
 
 def slowest(value):
@@ -241,17 +276,22 @@ class Gemms:
                           for _ in range(2))
         self.c = torch.empty_like(self.a)
 
-    def makespan_ms(self, call, calls, gemms):
+    def run_ms(self, call, calls, gemms):
+        """Return the ms until all is done, and until the calls are."""
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         dist.barrier()
         torch.cuda.synchronize()
         start = time.perf_counter()
+        begin.record(self.high)
         for _ in range(calls):
             call(ctypes.c_void_p(self.high.cuda_stream))
+        end.record(self.high)
         with torch.cuda.stream(self.stream):
             for _ in range(gemms):
                 torch.mm(self.a, self.b, out=self.c)
         torch.cuda.synchronize()
-        return slowest((time.perf_counter() - start) * 1e3)
+        span = (time.perf_counter() - start) * 1e3
+        return slowest(span), slowest(begin.elapsed_time(end))
 
 
 def summary(rows, names):
@@ -270,60 +310,109 @@ def summary(rows, names):
                 f"{statistics.median(r for _, r in cells[what, coll, size, n]):5.3f}"
                 for n in names]
         print(f"{what:<7} {coll:<13} {size:>10} " + " ".join(line))
-    print(f"cells: median (us alone, ms beside), median ratio to {names[0]} of the same round")
+    print(f"cells: median (us alone, ms beside and comm), median ratio to {names[0]} of the same round")
+
+
+def number(least):
+    """Return a reader of whole numbers of at least ``least``, for argparse."""
+    def read(text):
+        value = int(text)
+        if value < least:
+            raise argparse.ArgumentTypeError(f"{text}: at least {least}")
+        return value
+    read.__name__ = "whole number"    # argparse names it
+    return read
+
+
+def words(known):
+    """Return a reader of lists of words, for argparse; ``known``: a list or a pattern."""
+    def read(text):
+        for word in text.split(","):
+            if not (word in known if isinstance(known, list) else known.fullmatch(word)):
+                raise argparse.ArgumentTypeError(
+                    f"\"{word}\" is none of " + (", ".join(known) if isinstance(known, list) else
+                                               "N, own, general, default, ours, staged, each of the "
+                                               "last three perhaps with :KERNEL or :KERNEL:CTAS"))
+        return text.split(",")
+    return read
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--with", dest="who", type=words(WORD), default="own,8,12,16,20,24,32")
+    parser.add_argument("--library", help="libsymtuner_ar.so, for ours, staged and default")
+    parser.add_argument("--rounds", type=number(1), default=5)
+    parser.add_argument("--least", type=number(64), default=1 << 10,
+                        help="bytes of the smallest call alone")
+    parser.add_argument("--step", type=number(2), default=2,
+                        help="each size alone is so many times the last")
+    parser.add_argument("--colls", type=words(COLLS), default=",".join(COLLS))
+    parser.add_argument("--what", type=words(["alone", "beside"]), default="alone,beside")
+    parser.add_argument("--out", default="beside.csv")
+    args = parser.parse_args()
+    for word in args.who:
+        part = WORD.fullmatch(word)
+        ours = part["way"] in ("ours", "staged", "default")
+        if part["kernel"] and not ours:
+            parser.error(f"--with {word}: NCCL takes no kernel")
+        if ours and not args.library:
+            parser.error(f"--with {word}: name the library with --library")
+    if args.library and not os.path.exists(args.library):
+        parser.error(f"--library {args.library}: there is no such file")
+    missing = ("torch" if torch is None else
+               "a launcher: python3 -m torch.distributed.run --nproc_per_node N" if RANKS < 2 else
+               f"{RANKS} GPUs" if torch.cuda.device_count() < RANKS else None)
+    if missing:
+        print(f"beside.py: skipped: it needs {missing}", file=sys.stderr)
+        raise SystemExit(77)
+    return args
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--with", dest="who", default="own,8,12,16,20,24,32")
-    parser.add_argument("--library", help="libsymtuner_ar.so, for ours and staged")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--least", type=int, default=1 << 10, help="bytes of the smallest call alone")
-    parser.add_argument("--step", type=int, default=2, help="each size alone is so many times the last")
-    parser.add_argument("--colls", default=",".join(COLLS))
-    parser.add_argument("--what", default="alone,beside")
-    parser.add_argument("--out", default="beside.csv")
-    args = parser.parse_args()
-    words = args.who.split(",")
-    names = words + ["A/A"]
+    args = arguments()
+    names = args.who + ["A/A"]
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     dist.init_process_group("gloo")
     nccl = load()
     library = ctypes.CDLL(os.path.abspath(args.library)) if args.library else None
     prototypes(nccl, library)
     buffers = allocate(nccl)
-    who = [contender(nccl, library, buffers, word) for word in words]
-    for size in (1 << 20, 16 << 20):
-        compare(who, words, buffers, size)
+    who = [contender(nccl, library, buffers, word) for word in args.who]
+    for coll in args.colls:
+        for size in (1 << 20, 16 << 20):
+            compare(who, names, coll, buffers, size)
     who.append(who[0])
     rows = []
 
-    def turns(what, coll, size, measure):
+    def turns(coll, size, whats, measure):
         for turn in range(args.rounds):
             order = list(range(len(who)))
             for i in order[turn % len(order):] + order[:turn % len(order)]:
-                rows.append((what, coll, size, names[i], turn, measure(i)))
+                rows.extend((what, coll, size, names[i], turn, value)
+                            for what, value in zip(whats, measure(i)))
 
-    for coll in args.colls.split(","):
+    for coll in args.colls:
         size = args.least
         while "alone" in args.what and size <= MOST:
             graphs = [graph_of(collective(w, coll, buffers, size)) for w in who]
             first = alone_us(graphs[0], 1)
             replays = max(1, min(20, int(4000 / first / GRAPH)))
-            turns("alone", coll, size, lambda i: alone_us(graphs[i], replays))
+            turns(coll, size, ["alone"], lambda i: [alone_us(graphs[i], replays)])
             size *= args.step
     gemms = Gemms()
-    idle = collective(who[0], "allreduce", buffers, 1 << 20)
     for _ in range(2):
-        gemm_ms = gemms.makespan_ms(idle, 0, GEMMS)
-    for coll in args.colls.split(","):
+        gemm_ms = gemms.run_ms(None, 0, GEMMS)[0]
+    for coll in args.colls:
         for size, calls in CALLS.items():
             if "beside" not in args.what:
                 continue
             every = [collective(w, coll, buffers, size) for w in who]
-            gemms.makespan_ms(every[0], calls, GEMMS)
-            turns("beside", coll, size,
-                  lambda i: gemms.makespan_ms(every[i], calls, GEMMS))
+            gemms.run_ms(every[0], calls, GEMMS)
+            turns(coll, size, ["beside", "comm"], lambda i: gemms.run_ms(every[i], calls, GEMMS))
+            if RANK == 0:
+                print(f"{coll} of {size} bytes:", ", ".join(
+                    f"{name}: {w.how(coll, buffers, size)}" for name, w in zip(args.who, who)))
     if RANK == 0:
         version = ctypes.c_int()
         nccl.ncclGetVersion(ctypes.byref(version))

@@ -36,10 +36,12 @@ test-cli-fuzz: $(B)/symtuner $(B)/check-corpus $(B)/test/fuzz/cli_fuzz.c.o
 	$(Q)$(B)/cli_fuzz $(B)/symtuner test/fuzz/why.words docs/example.rules $(or $(ROUNDS),300)
 	$(Q)$(B)/cli_fuzz $(B)/check-corpus test/fuzz/corpus.words test/corpus/sample.csv $(or $(ROUNDS),300)
 
-# bench/scoreboard on workers with known times (test/bench/fake_worker.py).
+# bench/scoreboard on workers with known times (test/bench/fake_worker.py), and bench/beside.py on a
+# torch that computes nothing.
 TEST_ALSO += test-scoreboard
 test-scoreboard:
 	$(Q)! command -v python3 > /dev/null || python3 test/bench/test_scoreboard.py
+	$(Q)! command -v python3 > /dev/null || python3 test/bench/test_beside.py
 
 # The commands on made-up boxes (files, settings, libraries) and on fake GPUs in host memory; then all but
 # why with random words and damaged files. Scripts exit 77 where a tool for a part of them is missing.
