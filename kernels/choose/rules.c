@@ -144,6 +144,16 @@ static const struct st_rule *find(const symtuner_rules *rules, const struct ar_a
     return NULL;
 }
 
+/* Could the kernel run the call if no arena had been refused? */
+static bool with_all_arenas(const struct ar_ask *ask, int family)
+{
+    struct ar_ask whole = *ask;
+
+    for (int r = 0; r < AR_REGIONS; r++)
+        whole.half[r] = UINT64_C(1) << 40;
+    return ask->without != 0 && ar_capacity(&whole, family) != 0;
+}
+
 int ar_rules_select(const symtuner_rules *rules, const struct ar_ask *ask,
                     const struct ar_force *force, struct ar_choice *choice)
 {
@@ -164,10 +174,14 @@ int ar_rules_select(const symtuner_rules *rules, const struct ar_ask *ask,
     if (wish.threads == 0)
         wish.threads = rule->launch.threads;
     answer = ar_select(&told, &wish, choice);
-    if (answer == 0)
+    if (answer == 0) {
         choice->because = AR_RULE_SAYS;
-    else
+    } else {
+        /* ranks may see at different times that an arena was refused, so this must not give the
+         * call to NCCL on some of them */
+        told.has_nccl = told.has_nccl && !with_all_arenas(&told, wish.family);
         answer = ar_select(&told, force, choice);
+    }
     choice->rule = rule;
     return answer;
 }

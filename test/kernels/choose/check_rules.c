@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "kernels/host/options.h"
+#include "kernels/choose/arenas.h"
 #include "kernels/choose/rules.h"
 #include "nccl/names.h"
 #include "test/kernels/fake/capture_stderr.h"
@@ -87,6 +88,52 @@ START_TEST(test_the_first_rule_that_covers_a_call_acts)
     ck_assert_int_eq(ar_select(&ask, &free_choice, &table), 0);
     ck_assert_int_eq(memcmp(&c, &table, sizeof c), 0);
     symtuner_rules_free(rules);
+}
+END_TEST
+
+/* Ranks may see at different times that an arena was refused (kernels/scratch), and a drop-in asks at
+ * times of its own. So the arenas may change the kernel, but not whether NCCL runs a call. */
+START_TEST(test_arenas_do_not_change_who_runs_a_call)
+{
+    for (int f = 0; f <= AR_FAMILIES; f++) {
+        char line[80];
+        symtuner_rules *rules;
+
+        snprintf(line, sizeof line, "kernels bytes=1MiB.. kernel=%s",
+                 ar_family_name(f < AR_FAMILIES ? f : 0));
+        rules = f < AR_FAMILIES ? rules_of(line) : NULL; /* the last round: the table alone */
+        for (unsigned i = 0; i < 1u << 10; i++) {
+            struct ar_ask all = ask_for((4096ull << i % 16) + 8);
+            struct ar_choice before, after;
+
+            all.ranks = i >> 4 & 1 ? 4 : 2;
+            all.dst_mapped = all.src_mapped = i >> 5 & 1;
+            all.dtype = i >> 6 & 1 ? AR_BF16 : AR_F64;
+            all.beside = i >> 7 & 1 ? AR_BESIDE_NOTHING : AR_BESIDE_UNKNOWN;
+            all.coll = (int)(i >> 8) % 3;
+            ck_assert_int_eq(ar_rules_select(rules, &all, &free_choice, &before), 0);
+            for (unsigned without = 2; without < 1u << AR_ARENAS; without += 2) {
+                struct ar_ask ask = all;
+
+                ask.without = without;
+                for (int r = 0; r < AR_REGIONS; r++) {
+                    ask.half[r] = 0;
+                    for (int a = 0; a < AR_ARENAS; a++) {
+                        uint64_t half = ar_scratch_half(a, r, ask.ranks, 256 << 20, false);
+
+                        if (!(without >> a & 1) && half > ask.half[r])
+                            ask.half[r] = half;
+                    }
+                }
+                ck_assert_int_eq(ar_rules_select(rules, &ask, &free_choice, &after), 0);
+                if ((before.family == AR_NCCL) != (after.family == AR_NCCL))
+                    ck_abort_msg("%s: %llu bytes: %s with all arenas, %s without %x", line,
+                                 (unsigned long long)ask.bytes, ar_family_name(before.family),
+                                 ar_family_name(after.family), without);
+            }
+        }
+        symtuner_rules_free(rules);
+    }
 }
 END_TEST
 
@@ -395,6 +442,7 @@ Suite *st_suite_rules(void)
 
     tcase_add_checked_fixture(t, clean, clean);
     tcase_set_timeout(t, 120);
+    tcase_add_test(t, test_arenas_do_not_change_who_runs_a_call);
     tcase_add_test(t, test_the_language_knows_the_kernels_by_the_same_numbers);
     tcase_add_test(t, test_the_first_rule_that_covers_a_call_acts);
     tcase_add_test(t, test_a_short_message_gets_no_idle_blocks_from_a_rule);
