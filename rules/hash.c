@@ -34,6 +34,8 @@ static uint64_t hash_key(uint64_t hash, const struct st_key *key, const struct s
         for (size_t i = 0; i < key->size / sizeof *number; i++)
             hash = st_hash_value(hash, (uint64_t)number[i]);
         break;
+    case ST_KEY_SET_INT:
+        return *number < 0 ? hash : st_hash_value(hash, (uint64_t)*number);
     case ST_KEY_SET_SPAN:
         if (span->lo == 0 && span->hi == UINT64_MAX)
             break;

@@ -37,7 +37,8 @@ enum symtuner_status symtuner_kernel_decide(const symtuner_rules *rules,
     for (int i = 0; rules && i < rules->count && d.rule < 0; i++) {
         const struct st_rule *rule = &rules->rule[i];
 
-        if (!st_kernels_concern(rule, q.nccl, q.ranks, &q.machine) ||
+        if (rule->launch.network_pieces >= 0 ||
+            !st_kernels_concern(rule, q.nccl, q.ranks, &q.machine) ||
             !st_kernels_cover(rule, q.bytes, q.dtype, q.op, q.registered != 0, q.beside))
             continue;
         d.rule = i;
@@ -87,6 +88,12 @@ const char *st_kernels_lint(const struct st_rule *rule, int n)
     const struct st_launch *launch = &rule->launch;
     const char *kernel = launch->kernel < 0 ? "" : st_kernel_words.word[launch->kernel];
 
+    if (launch->network_pieces >= 0) {
+        if ((*kernel || launch->ctas || launch->threads || launch->beside >= 0) && n-- == 0)
+            return "names a kernel or its blocks beside network-pieces: give the boxes' groups a "
+                   "section of their own";
+        return NULL;
+    }
     if (!*kernel && !launch->ctas && !launch->threads && launch->beside < 0 && n-- == 0)
         return "sets nothing; give it a kernel";
     if (*kernel && launch->beside >= 0 && n-- == 0)

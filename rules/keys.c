@@ -324,6 +324,17 @@ static bool key_threads(struct st_reader *reader, struct st_rule *rule, struct s
                            *threads));
 }
 
+static bool key_pieces(struct st_reader *reader, struct st_rule *rule, struct st_text value,
+                       const struct st_key *key)
+{
+    uint64_t pieces;
+
+    if (!read_number(reader, value, 0, 64, &pieces))
+        return false;
+    *(int *)member(rule, key) = (int)pieces;
+    return true;
+}
+
 static bool key_made_by(struct st_reader *reader, struct st_rule *rule, struct st_text value,
                      const struct st_key *key)
 {
@@ -342,6 +353,7 @@ static const struct st_words yes = {yes_word, 3}, link = {link_word, 3}, beside 
     _Generic(MEMBER(name), bool: ST_KEY_BOOL, unsigned: ST_KEY_BITS, int: ST_KEY_INTS,             \
              struct st_span: ST_KEY_SPAN, default: ST_KEY_TEXT), PLACE(name)
 #define IF_SET(name) ST_KEY_SET_SPAN, PLACE(name)
+#define INT_SET(name) ST_KEY_SET_INT, PLACE(name)
 #define PREFER       ST_KEY_INTS, offsetof(struct st_rule, act.prefer), 3 * sizeof(int)
 _Static_assert(offsetof(struct st_action, proto) == offsetof(struct st_action, prefer) + 8,
                "prefer, algo and proto follow each other");
@@ -377,6 +389,7 @@ const struct st_key st_keys[] = {
     KEY("threads", ST_IN_KERNELS, key_threads, AT(launch.threads), NULL),
     KEY("beside", ST_IN_KERNELS, key_word, AT(launch.beside), &beside),
     KEY("when-beside", ST_IN_KERNELS, key_set, AT(besides), &st_beside_words),
+    KEY("network-pieces", ST_IN_KERNELS, key_pieces, INT_SET(launch.network_pieces), NULL),
     {"made-by", ST_IN_PROVENANCE, key_made_by, ST_KEY_COMMENT, 0, 0, NULL, 0, NULL},
     {NULL, 0, NULL, ST_KEY_COMMENT, 0, 0, NULL, 0, NULL},
 };

@@ -11,10 +11,17 @@ static bool covers(struct st_span outer, struct st_span inner)
     return outer.lo <= inner.lo && inner.hi <= outer.hi;
 }
 
+/* Are both for the same calls: of the plugin, of a box's kernels, or of the way between boxes? */
+static bool alike(const struct st_rule *a, const struct st_rule *b)
+{
+    return a->process == b->process && a->kernels == b->kernels &&
+           (a->launch.network_pieces < 0) == (b->launch.network_pieces < 0);
+}
+
 /* Does ${first} take every call that ${later} could take? */
 static bool hides(const struct st_rule *first, const struct st_rule *later)
 {
-    return first->process == later->process && first->kernels == later->kernels &&
+    return alike(first, later) &&
            (later->colls & ~first->colls) == 0 && (later->dtypes & ~first->dtypes) == 0 &&
            (later->ops & ~first->ops) == 0 && (later->reg & ~first->reg) == 0 &&
            (later->besides & ~first->besides) == 0 &&
@@ -35,7 +42,7 @@ static bool meet(struct st_span a, struct st_span b)
  * too. */
 static bool overlaps(const struct st_rule *first, const struct st_rule *later)
 {
-    return !first->process && !later->process && first->kernels == later->kernels &&
+    return !first->process && alike(first, later) &&
            (first->dtypes & later->dtypes) && (first->ops & later->ops) &&
            (first->besides & later->besides) &&
            first->per_rank == later->per_rank && (first->colls & later->colls) &&
@@ -50,7 +57,7 @@ static bool overlaps(const struct st_rule *first, const struct st_rule *later)
             memcmp(&first->launch, &later->launch, sizeof first->launch) != 0);
     /* memcmp is safe: all members have four bytes, so there is no padding */
     _Static_assert(sizeof first->act == 24, "struct st_action has grown: compare its members");
-    _Static_assert(sizeof first->launch == 16, "struct st_launch has grown: compare its members");
+    _Static_assert(sizeof first->launch == 20, "struct st_launch has grown: compare its members");
 }
 
 /* Can a condition of this rule never hold, because [provenance], which applies to all rules,

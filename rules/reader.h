@@ -68,6 +68,7 @@ enum st_key_type {
     ST_KEY_BITS,     /* unsigned                                                   */
     ST_KEY_INTS,     /* one int or several                                         */
     ST_KEY_SPAN,
+    ST_KEY_SET_INT,  /* added later: an int that is hashed only if it is not -1    */
     ST_KEY_SET_SPAN, /* added later: a span that is hashed only if it is not "any" */
     ST_KEY_TEXT,
 };

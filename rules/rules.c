@@ -17,7 +17,7 @@ void st_rule_clear(struct st_rule *rule)
     rule->reg = ST_REG_ANY;
     rule->links = rule->multicast = -1;
     rule->act.algo = rule->act.proto = -1;
-    rule->launch.kernel = rule->launch.beside = -1;
+    rule->launch.kernel = rule->launch.beside = rule->launch.network_pieces = -1;
     rule->dtypes = rule->ops = rule->besides = ~0u;
 }
 

@@ -42,6 +42,8 @@ struct st_launch {
     int kernel;        /* in st_kernel_words; -1: the library's table decides    */
     int ctas, threads; /* most blocks; threads per block; 0: the table decides   */
     int beside;        /* in st_beside_words; -1: as the handle was told         */
+    int network_pieces; /* over several boxes: in so many pieces box by box, 0: by NCCL alone;
+                           -1: the rule is not for that */
 };
 
 enum { ST_REG_NO = 1, ST_REG_YES = 2, ST_REG_ANY = 3 };

@@ -138,7 +138,8 @@ static const struct st_rule *find(const symtuner_rules *rules, const struct ar_a
     if (ask->coll != AR_ALL_REDUCE)
         return NULL; /* such rules were found by timing all-reduces */
     for (int i = 0; rules && i < rules->count; i++)
-        if (st_kernels_cover(&rules->rule[i], ask->bytes, ask->dtype, ask->op,
+        if (rules->rule[i].launch.network_pieces < 0 &&
+            st_kernels_cover(&rules->rule[i], ask->bytes, ask->dtype, ask->op,
                              ask->dst_mapped && ask->src_mapped, ask->beside))
             return &rules->rule[i];
     return NULL;
@@ -187,12 +188,13 @@ int ar_rules_select(const symtuner_rules *rules, const struct ar_ask *ask,
 }
 
 /* Write where ${rule} stands, such as "...end/of/path:12", to ${place} and return it. */
-static const char *place_of(const symtuner_rules *rules, const struct st_rule *rule, char place[64])
+static const char *place_of(const symtuner_rules *rules, const struct st_rule *rule,
+                            char place[AR_PLACE])
 {
     const char *file = rules->source[rule->source];
     size_t n = strlen(file);
 
-    snprintf(place, 64, "%s%s:%d", n > 44 ? "..." : "", n > 44 ? file + n - 44 : file, rule->line);
+    snprintf(place, AR_PLACE, "%s%s:%d", n > 44 ? "..." : "", n > 44 ? file + n - 44 : file, rule->line);
     return place;
 }
 
@@ -213,6 +215,29 @@ void ar_rules_why(const symtuner_rules *rules, const struct ar_ask *ask,
     else
         snprintf(why, size, "rules: %s: %s cannot run this call; %s", place_of(rules, rule, place),
                  ar_family_name(rule->launch.kernel), table);
+}
+
+int ar_rules_network(const symtuner_rules *rules, uint64_t bytes, int dtype, int op,
+                     char place[AR_PLACE])
+{
+    for (int i = 0; rules && i < rules->count; i++) {
+        const struct st_rule *rule = &rules->rule[i];
+
+        if (rule->launch.network_pieces < 0 ||
+            !st_kernels_cover(rule, bytes, dtype, op, false, AR_BESIDE_UNKNOWN))
+            continue; /* whether buffers are registered, and what runs beside, ranks may not share */
+        place_of(rules, rule, place);
+        return rule->launch.network_pieces;
+    }
+    return -1;
+}
+
+bool ar_rules_network_any(const symtuner_rules *rules)
+{
+    for (int i = 0; rules && i < rules->count; i++)
+        if (rules->rule[i].launch.network_pieces >= 0)
+            return true;
+    return false;
 }
 
 /* ---- show ------------------------------------------------------------------------------------ */
@@ -244,6 +269,14 @@ size_t ar_rules_print(const symtuner_rules *rules, const char *note, char *text,
             continue;
         if (i < 0) {
             n = snprintf(line, sizeof line, "rules: %s\n", note);
+        } else if (rule->launch.network_pieces >= 0) {
+            n = snprintf(line, sizeof line, "  %s to %s over several boxes: %s %d  (%s)\n",
+                         st_size_write(rule->bytes.lo, low, sizeof low),
+                         rule->bytes.hi == UINT64_MAX
+                             ? "any size"
+                             : st_size_write(rule->bytes.hi, high, sizeof high),
+                         "network-pieces", rule->launch.network_pieces,
+                         place_of(rules, rule, where));
         } else {
             more[0] = '\0';
             add_words(more, sizeof more, ", dtype ", &st_dtype_words, rule->dtypes);

@@ -38,6 +38,14 @@ int ar_rules_select(const symtuner_rules *rules, const struct ar_ask *ask,
 void ar_rules_why(const symtuner_rules *rules, const struct ar_ask *ask,
                   const struct ar_choice *choice, char *why, size_t size);
 
+/* For ranks on several boxes: return the network-pieces of the first rule that has some and covers
+ * the call, and where it stands in ${place}; -1: there is none. */
+enum { AR_PLACE = 64 };
+int ar_rules_network(const symtuner_rules *rules, uint64_t bytes, int dtype, int op,
+                     char place[AR_PLACE]);
+
+bool ar_rules_network_any(const symtuner_rules *rules); /* whether a rule has any */
+
 /* Write ${note} and one line per rule to ${text}; returns the length that takes. */
 size_t ar_rules_print(const symtuner_rules *rules, const char *note, char *text, size_t length);
 

@@ -79,12 +79,33 @@ START_TEST(test_rules_know_what_runs_beside)
 }
 END_TEST
 
+/* Rules for the way between boxes concern no kernel, and another question finds the next rule. */
+START_TEST(test_network_pieces_are_for_several_boxes)
+{
+    symtuner_rules *rules = parsed("[kernels a]\nnetwork-pieces = 4\n[kernels b]\n"
+                                   "kernel = one_ll8\n[kernels c]\nkernel = two_ll8\n"
+                                   "network-pieces = 0\n");
+    char text[300];
+
+    ck_assert_str_eq(kernel_for(rules, 4096, 4, 9, 0).name, "b");
+    ck_assert_int_eq(rules->rule[0].launch.network_pieces, 4);
+    ck_assert_int_eq(rules->rule[1].launch.network_pieces, -1);
+    ck_assert_int_eq(rules->rule[2].launch.network_pieces, 0);
+    ck_assert_ptr_null(st_kernels_lint(&rules->rule[0], 0));
+    ck_assert_ptr_nonnull(strstr(st_kernels_lint(&rules->rule[2], 0), "beside network-pieces"));
+    ck_assert_int_eq(symtuner_rules_lint(rules, 0, text, sizeof text), 1); /* b is not hidden */
+    ck_assert_msg(strstr(text, "\"c\" never applies: \"a\"") != NULL, "%s", text);
+    symtuner_rules_free(rules);
+}
+END_TEST
+
 START_TEST(test_every_key_of_kernels_changes_the_hash)
 {
     static const char *const keys[] = {"", "bytes = 1KiB..", "ranks = 2", "dtype = f32",
                                        "op = max", "nccl = 2.28", "gpu = a", "links = pcie",
                                        "ctas = 2", "threads = 64", "registered = no",
-                                       "multicast = no"};
+                                       "multicast = no", "network-pieces = 0",
+                                       "network-pieces = 1"};
     enum { KEYS = sizeof keys / sizeof *keys };
     uint64_t hash[KEYS + 2];
     char text[200];
@@ -173,6 +194,7 @@ Suite *kernels_suite(void)
 
     tcase_add_test(kernels, test_the_two_lists_do_not_see_each_other);
     tcase_add_test(kernels, test_rules_know_what_runs_beside);
+    tcase_add_test(kernels, test_network_pieces_are_for_several_boxes);
     tcase_add_test(kernels, test_every_key_of_kernels_changes_the_hash);
     tcase_add_test(kernels, test_an_older_caller_s_smaller_kernel_query_is_answered);
     tcase_add_test(kernels, test_an_older_caller_s_smaller_kernel_decision_is_not_overrun);

@@ -286,6 +286,7 @@ static const struct {
     {"threads", {"64", "96"}},
     {"beside", {"alone", "compute"}},
     {"when-beside", {"alone", "alone, compute"}},
+    {"network-pieces", {"0", "64"}},
 };
 
 /* Return the hash of "${head}", with the line "${key} = ${value}" unless ${value} is NULL. */
