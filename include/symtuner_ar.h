@@ -4,7 +4,7 @@
  * other's memory.
  *
  * The library sums (or averages, multiplies, takes the minimum or maximum of) one buffer per rank
- * over all ranks of one node, with kernels that write straight into the peers' memory. As in NCCL,
+ * over all ranks of one node (for several see Boxes), with kernels that write straight into the peers' memory. As in NCCL,
  * all ranks make the same calls in the same order, with the same count, dtype and op.
  *
  * Units      counts are elements, sizes are bytes, times name their unit.
@@ -81,6 +81,22 @@
  *            NCCL (kernel "nccl"; docs/kernels.md says from which length on) are added
  *            as NCCL does it. Kernels "nvls" and "nvls_one", which run only when named, leave the
  *            order to the switch, nvls_one on each rank.
+ * Boxes      SYMTUNER_AR_NODES=1, or rules with network-pieces, let ranks of a communicator that
+ *            spans several boxes add up box by box (docs/nodes.md): a reduce-scatter in the box,
+ *            ncclAllReduce between the ranks at the same place of each box, an all-gather in the
+ *            box. Boxes are what NCCL takes for hosts: NCCL_HOSTID, or host name and boot id. All
+ *            ranks choose alike and get the same bits. An element is added up in its box in the
+ *            order above, by the rank's place in its box, and rounded to its type once; NCCL then
+ *            adds the numbers of the boxes as it does on one rank per box, and rounds to the type
+ *            each time. So the bits differ from those of one box with as many ranks, and from
+ *            NCCL's over all ranks. An average is that of the boxes' averages. What is left over
+ *            at the end, less than 16 bytes per rank of a box, is NCCL's over all ranks. As NCCL
+ *            chooses its way by the length, elements of messages with other lengths, or in another
+ *            number of pieces, may be added in another order; rules fix the number of pieces from
+ *            run to run. Such calls must not stand between ncclGroupStart and ncclGroupEnd. The
+ *            calls of the handle and NCCL's on its communicator come in the same order on all
+ *            ranks. If a rank is lost, NCCL's kernels wait for it until ncclCommAbort of the
+ *            caller's communicator, which ends those of its parts, too.
  */
 #ifndef SYMTUNER_AR_H_
 #define SYMTUNER_AR_H_
@@ -163,9 +179,9 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_use_nccl(void *library);
  * Make one handle for each of the ${n} communicators that this thread drives: n = 1 with one
  * process or one thread per GPU, n = all local ranks when a single thread drives several GPUs.
  * Collective over the communicator. Needs NCCL 2.28.3 or later, already loaded or found as
- * libnccl.so.2. If the ranks span several nodes or GPU models, are more than 16, or cannot share
- * memory, the handle still works: every call goes to NCCL, and symtuner_ar_query() says
- * why. Since 0.1.
+ * libnccl.so.2. If the ranks span several nodes (but see Boxes above) or GPU models, are more than
+ * 16, or cannot share memory, the handle still works: every call goes to NCCL, and
+ * symtuner_ar_query() says why. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_create(symtuner_ar **handles_out, const ncclComm_t *comms,
                                                 int n, const struct symtuner_ar_config *config);

@@ -333,7 +333,7 @@ check_includes()
 }
 
 for page in README.md docs/rules.md docs/reference/rules-language.md docs/ledger.md docs/why.md \
-    docs/design/nccl-model.md docs/doctor.md docs/tune.md docs/run.md; do
+    docs/design/nccl-model.md docs/doctor.md docs/tune.md docs/run.md docs/nodes.md; do
     check_page "$page"
 done
 check_links

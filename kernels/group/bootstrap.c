@@ -3,6 +3,7 @@
 #include "kernels/group/bootstrap.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/group/nccl_wait.h"
@@ -34,6 +35,11 @@ ncclResult_t ar_endpoint_open(struct ar_endpoint *endpoint, const struct ar_nccl
         return ncclInvalidArgument;
     }
     bytes = AR_INFO_BYTES * (size_t)(endpoint->ranks + 1);
+    endpoint->heard = malloc(bytes);
+    if (endpoint->heard == NULL) {
+        snprintf(why, AR_WHY, "memory to talk to the other ranks");
+        return ncclSystemError;
+    }
     error = cudaSetDevice(endpoint->device);
     if (error == cudaSuccess && cudaMalloc((void **)&endpoint->memory, bytes) != cudaSuccess) {
         cudaGetLastError();
@@ -55,7 +61,11 @@ ncclResult_t ar_endpoint_open(struct ar_endpoint *endpoint, const struct ar_nccl
 
 void ar_endpoint_close(struct ar_endpoint *endpoint)
 {
-    if (endpoint->memory == NULL || endpoint->timed_out[0] != 0)
+    if (endpoint->timed_out[0] != 0)
+        return;
+    free(endpoint->heard);
+    endpoint->heard = NULL;
+    if (endpoint->memory == NULL)
         return;
     cudaSetDevice(endpoint->device);
     if (endpoint->stream != NULL)
@@ -147,7 +157,7 @@ ncclResult_t ar_bootstrap_exchange(const struct ar_nccl *nccl, struct ar_endpoin
 ncclResult_t ar_bootstrap_agree(const struct ar_nccl *nccl, struct ar_endpoint *const *endpoints,
                                 int n, ncclResult_t result, uint64_t alike, char *why, bool *met)
 {
-    struct verdict mine[AR_MAX_RANKS], all[AR_MAX_RANKS];
+    struct verdict mine[AR_MAX_RANKS], *all = endpoints[0]->heard;
     char trouble[AR_WHY];
     ncclResult_t meeting;
 

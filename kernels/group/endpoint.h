@@ -16,6 +16,7 @@ struct ar_endpoint {
     int device, ranks;
     cudaStream_t stream;
     char *memory; /* what this rank sends, then what all ranks sent; NULL: none yet */
+    void *heard;  /* on the host: room for a card of each rank */
     bool on_host; /* ${memory} is pinned host memory: the GPU has none left */
     /* for nonblocking communicators (nccl_wait.h) */
     bool threaded; /* the communicator is nonblocking: after an error it refuses every call */

@@ -56,6 +56,7 @@ struct ar_order {
 
 struct ar_graph;
 struct ar_local;
+struct ar_nodes;
 struct ar_meeting;
 struct ar_operator;
 
@@ -74,6 +75,7 @@ struct symtuner_ar {
     char gate_text[2 * AR_WHY + 64];
     char no_peer[AR_WHY]; /* why peer memory failed; empty: it works, or the user asked for host */
     ncclComm_t comm;      /* NULL in local groups */
+    struct ar_nodes *nodes; /* the ranks span boxes and may add up box by box (kernels/nodes) */
     struct ar_endpoint endpoint;
     const struct ar_nccl *nccl;
     struct ar_arena arena[AR_ARENAS];

@@ -77,6 +77,10 @@ static void load(void)
     *(void **)&nccl.ncclGetLsaDevicePointer = find(library, "ncclGetLsaDevicePointer");
     *(void **)&nccl.ncclGetLsaMultimemDevicePointer =
         find(library, "ncclGetLsaMultimemDevicePointer");
+    *(void **)&nccl.ncclCommSplit = find(library, "ncclCommSplit");
+    *(void **)&nccl.ncclCommDestroy = find(library, "ncclCommDestroy");
+    if (nccl.ncclCommDestroy == NULL)
+        nccl.ncclCommSplit = NULL;
 }
 
 const struct ar_nccl *ar_nccl_get(char *why, size_t why_size)

@@ -46,6 +46,9 @@ struct ar_nccl {
     /* From 2.29; NULL before. The second waits for all ranks (kernels/group/multicast.h). */
     ncclResult_t (*ncclGetLsaDevicePointer)(ncclWindow_t, size_t, int, void **);
     ncclResult_t (*ncclGetLsaMultimemDevicePointer)(ncclWindow_t, size_t, void **);
+    /* For ranks on several boxes (kernels/nodes); NULL: this NCCL has no splits. */
+    ncclResult_t (*ncclCommSplit)(ncclComm_t, int, int, ncclComm_t *, ncclConfig_t *);
+    ncclResult_t (*ncclCommDestroy)(ncclComm_t);
 };
 
 /* Return NCCL's functions, or NULL with the reason in ${why}. Loads them once per process. */

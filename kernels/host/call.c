@@ -7,6 +7,7 @@
 #include "kernels/group/nccl_wait.h"
 #include "kernels/host/graph.h"
 #include "kernels/host/launch.h"
+#include "kernels/nodes/nodes.h"
 #include "kernels/scratch/grow.h"
 
 static ncclResult_t no_handle(void)
@@ -140,6 +141,15 @@ static ncclResult_t choose(symtuner_ar *h, const struct ar_ask *ask, struct ar_c
     return ncclSuccess;
 }
 
+/* Return in how many pieces the ranks add up box by box; 0: they do not. */
+static int pieces_of(const symtuner_ar *h, const struct ar_buffers *b, int dtype, int op, char *why,
+                     size_t size)
+{
+    if (b->coll != AR_ALL_REDUCE || h->force.family >= 0)
+        return 0;
+    return ar_nodes_choose(h, b->part, dtype, op, why, size);
+}
+
 static ncclResult_t unknown_coll(symtuner_ar *h, int coll)
 {
     return ar_fail(h, ncclInvalidArgument, "collective %d is unknown", coll);
@@ -155,6 +165,7 @@ ncclResult_t symtuner_ar_query_coll(int coll, const void *send, const void *recv
     const char *gate;
     ncclResult_t result;
     size_t used;
+    int pieces;
 
     if (h == NULL)
         return no_handle();
@@ -172,6 +183,9 @@ ncclResult_t symtuner_ar_query_coll(int coll, const void *send, const void *recv
     if (result != ncclSuccess)
         return result;
     b.part = count * (uint64_t)ar_dtype_bytes((int)dtype);
+    pieces = pieces_of(h, &b, (int)dtype, (int)op, plan->why, sizeof plan->why);
+    if (pieces > 0)
+        return ar_nodes_query(h, pieces, send, b.recv, b.part, dtype, op, plan);
     find_windows(h, &b);
     ask_about(h, &b, (int)dtype, note_op(h, &b, (int)op), &ask);
     result = choose(h, &ask, &choice);
@@ -186,9 +200,9 @@ ncclResult_t symtuner_ar_query_coll(int coll, const void *send, const void *recv
                                 (ar_families[choice.family].slots == 0 || choice.family == AR_COPY);
     plan->pieces = choice.pieces;
     gate = never_ours(h, ask.op);
-    if (gate != NULL)
+    if (gate != NULL && (h->nodes == NULL || coll != AR_ALL_REDUCE))
         snprintf(plan->why, sizeof plan->why, "%s", gate);
-    else
+    else if (gate == NULL)
         ar_rules_why(h->rules, &ask, &choice, plan->why, sizeof plan->why);
     used = strlen(plan->why);
     if (coll != AR_ALL_GATHER)
@@ -270,15 +284,31 @@ static ncclResult_t choose_arena(symtuner_ar *h, struct ar_ask *ask, cudaStream_
     }
 }
 
+static ncclResult_t run_box_by_box(symtuner_ar *h, int pieces, const struct ar_ask *ask,
+                                   const struct ar_buffers *b, cudaStream_t stream)
+{
+    struct ar_order *order = NULL;
+    struct ar_graph *graph = NULL;
+    ncclResult_t result = ar_stream_enter(h, stream, &order, &graph);
+
+    if (result == ncclSuccess)
+        result = ar_nodes_run(h, pieces, b->send, b->recv, b->part, (ncclDataType_t)ask->dtype,
+                              (ncclRedOp_t)ask->op, stream);
+    return result == ncclSuccess ? ar_stream_leave(h, stream, order) : result;
+}
+
 static ncclResult_t run(symtuner_ar *h, struct ar_ask *ask, const struct ar_buffers *b,
                         size_t count, cudaStream_t stream)
 {
     struct ar_choice choice;
     struct ar_order *order = NULL;
     struct ar_graph *graph = NULL;
-    int arena;
-    ncclResult_t result = choose_arena(h, ask, stream, &choice, &arena);
+    int arena, pieces = pieces_of(h, b, ask->dtype, ask->op, NULL, 0);
+    ncclResult_t result;
 
+    if (pieces > 0)
+        return run_box_by_box(h, pieces, ask, b, stream);
+    result = choose_arena(h, ask, stream, &choice, &arena);
     if (result != ncclSuccess)
         return result;
     if (choice.family == AR_NCCL)

@@ -22,10 +22,12 @@
 #include "kernels/scratch/grow.h"
 #include "kernels/scratch/peer_arena.h"
 #include "kernels/host/rank.h"
+#include "kernels/nodes/host_id.h"
+#include "kernels/nodes/nodes.h"
 
 /* What each rank tells the others about itself. */
 struct peer_info {
-    char host[64]; /* boot id: ranks with the same one can share memory */
+    struct ar_box_card box; /* ranks of one box can share memory */
     char bus[AR_BUS_ID_SIZE];
     int sms, budget, beside, multicast, major, minor, links, transport, probe_mode, kernel, ctas;
     struct ar_probe probe;
@@ -41,22 +43,12 @@ struct group {
     int n; /* handles of this thread */
     const struct ar_nccl *nccl;
     struct ar_endpoint endpoint[AR_MAX_RANKS], *endpoints[AR_MAX_RANKS];
-    struct peer_info mine[AR_MAX_RANKS], all[AR_MAX_RANKS];
+    struct peer_info mine[AR_MAX_RANKS], *all; /* ${all}, ${cards}: of every rank */
+    struct ar_box_card *cards;
     char why[AR_WHY]; /* why the last step failed, here or on another rank */
     bool lost;        /* the other ranks cannot be reached any more */
     bool probes;      /* there will be a start-up probe, unless scratch is host memory */
 };
-
-static void describe_host(char *text, size_t size)
-{
-    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
-
-    memset(text, 0, size);
-    if (f == NULL || fgets(text, (int)size, f) == NULL)
-        gethostname(text, size - 1);
-    if (f != NULL)
-        fclose(f);
-}
 
 static ncclResult_t __attribute__((format(printf, 3, 4)))
 fail(struct group *g, ncclResult_t result, const char *format, ...)
@@ -131,16 +123,17 @@ static ncclResult_t compare(struct group *g)
 
         if (unlike(a, b) != NULL)
             return fail(g, ncclInvalidUsage, "ranks 0 and %d differ in %s", r, unlike(a, b));
-        if (strcmp(a->host, b->host) != 0)
-            close_gate(g, "the ranks span several nodes");
-        else if (a->major != b->major || a->minor != b->minor)
+        if (a->major != b->major || a->minor != b->minor)
             close_gate(g, "the ranks run on different GPU models");
     }
     compare_rules(g);
-    for (int i = 0; i < g->n; i++) {
+    for (int i = 0; i < g->n; i++)
+        g->handles[i]->group = g->all[0].group;
+    if (ranks > AR_MAX_RANKS)
+        close_gate(g, "more than 16 ranks");
+    for (int i = 0; i < g->n && ranks <= AR_MAX_RANKS; i++) {
         symtuner_ar *h = g->handles[i];
 
-        h->group = g->all[0].group;
         for (int r = 0; r < ranks; r++) {
             int same = 0;
 
@@ -257,7 +250,7 @@ static ncclResult_t exchange_probes(void *ranks, struct ar_probe *all)
 
 static ncclResult_t probe(struct group *g, const struct ar_options *options)
 {
-    struct ar_probe_group group = {exchange_probes, g, ar_probe_key(0, g->all[0].host)};
+    struct ar_probe_group group = {exchange_probes, g, g->all[0].box.host};
 
     for (int r = 0; r < g->handles[0]->ranks; r++)
         group.key = ar_probe_key(group.key, g->all[r].bus);
@@ -318,15 +311,37 @@ static void set_links(struct group *g)
     }
 }
 
+/* If the ranks span several boxes, NCCL runs their calls, or at least the part between the boxes. */
+static ncclResult_t span_boxes(struct group *g, const struct symtuner_ar_config *config)
+{
+    char gate[2 * AR_WHY] = "";
+    ncclResult_t result;
+
+    for (int r = 0; r < g->endpoint[0].ranks; r++) {
+        g->cards[r] = g->all[r].box;
+        g->cards[r].ruled = ar_rules_network_any(g->handles[0]->rules); /* the same on all ranks */
+    }
+    result = ar_nodes_span(g->handles[0], g->cards, config, gate, g->why);
+    g->lost = g->lost || result != ncclSuccess;
+    if (gate[0] != 0)
+        close_gate(g, gate);
+    return result;
+}
+
 static ncclResult_t settle(struct group *g, const struct symtuner_ar_config *given,
                            const struct ar_options *options)
 {
     struct symtuner_ar_config config = *given;
     bool host;
-    ncclResult_t result = exchange(g);
+    ncclResult_t result;
 
+    for (int i = 0; i < g->n; i++) /* the gathers so far have told */
+        g->mine[i].box.unable |= g->endpoints[i]->threaded ? AR_BOX_UNBLOCKED : 0u;
+    result = exchange(g);
     if (result == ncclSuccess)
         result = compare(g);
+    if (result == ncclSuccess)
+        result = span_boxes(g, given);
     if (result != ncclSuccess || g->handles[0]->gate != NULL)
         return result;
     ask_links(g, options->links);
@@ -370,7 +385,7 @@ static ncclResult_t start_rank(struct group *g, int i, const struct symtuner_ar_
     if (ar_rank_start(h, config, options) != ncclSuccess)
         return fail(g, ncclUnhandledCudaError, "%.*s", AR_WHY - 1, h->error);
     h->endpoint.abort = &h->mailbox->abort;
-    describe_host(info->host, sizeof info->host);
+    info->box = ar_box_card(options->nodes, g->n, g->nccl->ncclCommSplit != NULL);
     error = cudaDeviceGetPCIBusId(info->bus, sizeof info->bus, h->device);
     if (error == cudaSuccess)
         error = cudaDeviceGetAttribute(&info->major, cudaDevAttrComputeCapabilityMajor, h->device);
@@ -443,14 +458,13 @@ static ncclResult_t create(struct group *g, const ncclComm_t *comms,
 
     if (result != ncclSuccess)
         return result;
-    result = start(g, checked, &config, &options);
-    if (g->endpoint[0].ranks <= AR_MAX_RANKS) {
-        result = agree(g, result);
-        if (result == ncclSuccess)
-            result = settle(g, &config, &options);
-    } else if (result == ncclSuccess) {
-        close_gate(g, "more than 16 ranks");
-    }
+    g->all = calloc((size_t)g->endpoint[0].ranks, sizeof *g->all);
+    g->cards = calloc((size_t)g->endpoint[0].ranks, sizeof *g->cards);
+    if (g->all == NULL || g->cards == NULL)
+        return fail(g, ncclSystemError, "out of memory");
+    result = agree(g, start(g, checked, &config, &options));
+    if (result == ncclSuccess)
+        result = settle(g, &config, &options);
     return result == ncclSuccess ? insist(g, config.transport) : result;
 }
 
@@ -478,6 +492,8 @@ ncclResult_t symtuner_ar_create(symtuner_ar **handles_out, const ncclComm_t *com
         else
             ar_endpoint_close(&g.endpoint[i]);
     }
+    free(g.all);
+    free(g.cards);
     if (device >= 0)
         cudaSetDevice(device);
     return result == ncclSuccess ? result : ar_fail(NULL, result, "%s", g.why);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/group/error.h"
+#include "kernels/nodes/nodes.h"
 #include "kernels/scratch/grow.h"
 #include "nccl/names.h"
 
@@ -29,10 +30,10 @@ ncclResult_t symtuner_ar_status(symtuner_ar *h)
     verdict = __atomic_load_n(&h->mailbox->error, __ATOMIC_RELAXED);
     if (verdict == AR_ALIVE && __atomic_load_n(&h->mailbox->abort, __ATOMIC_RELAXED) != 0)
         return ar_fail(h, ncclInvalidUsage, "%s; destroy it", verdicts[AR_ABORTED]);
+    if (verdict == AR_ALIVE && h->endpoint.timed_out[0] != 0)
+        return ar_fail(h, ncclRemoteError, "%s", h->endpoint.timed_out);
     if (verdict == AR_ALIVE)
-        return h->endpoint.timed_out[0] == 0
-                   ? ncclSuccess
-                   : ar_fail(h, ncclRemoteError, "%s", h->endpoint.timed_out);
+        return h->nodes != NULL ? ar_nodes_status(h) : ncclSuccess;
     return ar_fail(h, verdict == AR_TIMEOUT ? ncclRemoteError : ncclInvalidUsage,
                    "%s; destroy the handles of all ranks and create them again",
                    verdict < sizeof verdicts / sizeof verdicts[0] ? verdicts[verdict]
@@ -44,7 +45,8 @@ ncclResult_t symtuner_ar_abort(symtuner_ar *h)
     if (h == NULL)
         return no_handle();
     __atomic_store_n(&h->mailbox->abort, 1, __ATOMIC_RELAXED);
-    return ncclSuccess;
+    return h->nodes != NULL && h->nodes->box != NULL ? symtuner_ar_abort(h->nodes->box)
+                                                     : ncclSuccess;
 }
 
 ncclResult_t symtuner_ar_force(symtuner_ar *h, const char *kernel, int ctas, int threads)
@@ -118,7 +120,12 @@ size_t symtuner_ar_describe(symtuner_ar *h, char *text, size_t length)
         "rank %d of %d on GPU %d, %d multiprocessors, of which calls take at most %d for %d "
         "rank%s\n",
         h->me, h->ranks, h->device, h->sms, h->budget, h->on_device, h->on_device == 1 ? "" : "s");
-    if (h->gate != NULL)
+    if (h->nodes != NULL)
+        n += snprintf(head + n, sizeof head - (size_t)n,
+                      "%d boxes of %d ranks; this is box %d, and rank %d in it\n",
+                      h->nodes->boxes.count, h->nodes->boxes.ranks, h->nodes->boxes.box,
+                      h->nodes->boxes.at);
+    else if (h->gate != NULL)
         n += snprintf(head + n, sizeof head - (size_t)n, "every call goes to NCCL: %s\n", h->gate);
     else
         n += snprintf(head + n, sizeof head - (size_t)n, "transport: %s%s%s\n", links[h->links],
@@ -147,6 +154,9 @@ size_t symtuner_ar_describe(symtuner_ar *h, char *text, size_t length)
     if (length != 0)
         snprintf(text, length, "%s", head);
     rest = (size_t)n;
+    if (h->nodes != NULL)
+        return rest + ar_nodes_describe(h, rest < length ? text + rest : text,
+                                        rest < length ? length - rest : 0);
     if (h->gate != NULL || h->ranks == 1)
         return rest;
     rest += ar_rules_print(h->rules, h->rules_note, rest < length ? text + rest : text,

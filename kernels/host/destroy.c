@@ -12,6 +12,7 @@
 #include "kernels/group/nccl_window.h"
 #include "kernels/host/graph.h"
 #include "kernels/host/rank.h"
+#include "kernels/nodes/nodes.h"
 
 struct deferred {
     struct deferred *next;
@@ -160,6 +161,8 @@ ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n)
 
         if (h == NULL)
             continue;
+        if (!h->stuck && h->endpoint.timed_out[0] == 0)
+            ar_nodes_close(h);
         if (!h->stuck && h->endpoint.timed_out[0] == 0 && defer_group(handles, n, i))
             continue;
         if (!h->stuck)

@@ -14,6 +14,7 @@
 #include "kernels/group/error.h"
 #include "kernels/scratch/grow.h"
 #include "kernels/host/launch.h"
+#include "kernels/nodes/nodes.h"
 
 #define MiB (1ull << 20)
 
@@ -113,6 +114,7 @@ static void free_gpu(symtuner_ar *h)
     ar_arenas_free(h);
     if (h->endpoint.timed_out[0] != 0)
         return; /* NCCL may have launched a kernel that never ends, and freeing would wait for it */
+    ar_nodes_free(h);
     ar_endpoint_close(&h->endpoint);
     if (h->copy_stream != NULL)
         cudaStreamDestroy(h->copy_stream);

@@ -8,6 +8,7 @@
 #include "kernels/group/multicast.h"
 #include "kernels/group/nccl_window.h"
 #include "kernels/host/graph.h"
+#include "kernels/nodes/nodes.h"
 
 static struct ar_window *find_base(symtuner_ar *h, const void *base)
 {
@@ -157,6 +158,8 @@ ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *const *buffers,
     bool ours = windows == NULL;
     int device = -1;
 
+    if (result == ncclSuccess && handles[0]->nodes != NULL && windows == NULL)
+        return ar_nodes_register(handles[0], buffers[0], bytes);
     if (result != ncclSuccess || needs_none(handles[0]))
         return result;
     cudaGetDevice(&device);
@@ -192,6 +195,8 @@ ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void *const *buffers,
 {
     ncclResult_t result = check(handles, buffers, n), latest;
 
+    if (result == ncclSuccess && handles[0]->nodes != NULL)
+        return ar_nodes_deregister(handles[0], buffers[0]);
     if (result != ncclSuccess || needs_none(handles[0]))
         return result;
     for (int i = 0; i < n; i++)

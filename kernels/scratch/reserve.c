@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reserve.c - symtuner_ar_reserve: make scratch before a call needs it. */
 #include "kernels/group/error.h"
+#include "kernels/nodes/nodes.h"
 #include "kernels/scratch/grow.h"
 
 /* Return the arena of the call, as a bit; 0 if no kernel of ours runs it. */
@@ -63,7 +64,9 @@ ncclResult_t symtuner_ar_reserve(symtuner_ar **handles, int n, size_t bytes)
         return result;
     cudaGetDevice(&device);
     for (int i = 0; i < n && result == ncclSuccess; i++)
-        if (handles[i]->gate == NULL && handles[i]->ranks > 1)
+        if (handles[i]->nodes != NULL)
+            result = ar_nodes_reserve(handles[i], bytes);
+        else if (handles[i]->gate == NULL && handles[i]->ranks > 1)
             result = reserve(handles[i], bytes < longest ? bytes : longest);
     if (device >= 0)
         cudaSetDevice(device);

@@ -361,40 +361,6 @@ START_TEST(test_no_call_of_ours_changes_the_gpu_in_use)
 }
 END_TEST
 
-START_TEST(test_more_ranks_than_kernels_take_are_nccls)
-{
-    const ncclComm_t comm = (ncclComm_t)1;
-    struct symtuner_ar_config config = small();
-    struct symtuner_ar_plan plan = {.size = sizeof plan};
-    symtuner_ar *h;
-
-    setenv("SYMTUNER_LOG", "off", 1);
-    for (int ranks = 1; ranks <= 17; ranks += 16) {
-        fake_nccl_reset(1);
-        fake_nccl.ranks = ranks;
-        ck_assert_int_eq(symtuner_ar_create(&h, &comm, 1, &config), ncclSuccess);
-        ck_assert_int_eq(symtuner_ar_query(memory[0], memory[0], 16, ncclFloat, ncclSum, h, &plan),
-                         ncclSuccess);
-        ck_assert_int_eq(strcmp(plan.kernel, "nccl") == 0, ranks == 17);
-        ck_assert_int_eq(REDUCE(h, memory[0], memory[0]), ncclSuccess);
-        ck_assert_int_eq(fake_nccl.reduces, ranks == 17);
-        symtuner_ar_force(h, "two_ll8", 0, 0);
-        if (ranks == 17) {
-            ck_assert_ptr_nonnull(strstr(plan.why, "more than 16 ranks"));
-            want_error(REDUCE(h, memory[0], memory[0]), ncclInvalidUsage, h,
-                       "kernel two_ll8 was forced, but more than 16 ranks");
-        }
-        symtuner_ar_destroy(&h, 1);
-    }
-    fake_nccl_reset(1);
-    fake_nccl.ranks = 17;
-    config.transport = SYMTUNER_AR_PEER;
-    want_error(symtuner_ar_create(&h, &comm, 1, &config), ncclInvalidUsage, NULL,
-               "transport peer was asked for, but: more than 16 ranks");
-    unsetenv("SYMTUNER_LOG");
-}
-END_TEST
-
 /* ---- describe -------------------------------------------------------------------------------- */
 
 /* Check what describe prints before its rules and its table, which have tests of their own:
@@ -491,7 +457,6 @@ Suite *st_suite_call(void)
     tcase_add_test(calls, test_waiting_for_a_gpu_leaves_no_descriptor);
     tcase_add_test(calls, test_without_memory_there_is_no_group_and_no_leak);
     tcase_add_test(calls, test_no_call_of_ours_changes_the_gpu_in_use);
-    tcase_add_test(calls, test_more_ranks_than_kernels_take_are_nccls);
     tcase_add_test(calls, test_a_handle_is_described_line_by_line);
     suite_add_tcase(suite, calls);
     return suite;

@@ -5,6 +5,7 @@
 AR_API    := $(if $(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h),\
              $(wildcard $(NCCL_HOME)/include/nccl.h))
 AR_NONE   := no cuda_runtime_api.h or nccl.h under CUDA_HOME=$(CUDA_HOME), NCCL_HOME=$(NCCL_HOME)
+AR_FAKE   := cuda capture links steps
 AR_EMU    := $(wildcard test/kernels/emulated/*.c)
 AR_TEST   := $(if $(AR_API),test/dropin/headers.c $(wildcard test/kernels/*.c test/kernels/choose/*.c \
              test/kernels/scratch/*.c test/kernels/fake/*.c) \
@@ -26,8 +27,9 @@ $(B)/check-ar: $(AR_CHECK)
 	$(call say,LD)
 	$(Q)$(CC) $(LDFLAGS) $(AR_WRAPPED:%=-Wl,--wrap=%) -rdynamic -o $@ $^ $(CHECK_LIBS) -lm -ldl \
 	    -lpthread -lrt
-test-ar: $(B)/check-ar $(if $(AR_API),$(B)/check-ar-kernels)
+test-ar: $(B)/check-ar $(if $(AR_API),$(B)/check-ar-kernels $(B)/check-nodes $(B)/check-nodes-emu)
 	$(Q)$(B)/check-ar
+	$(if $(AR_API),$(Q)$(B)/check-nodes && $(B)/check-nodes-emu)
 	$(if $(AR_API),$(Q)$(B)/check-ar-kernels,@echo "test-ar: host side and kernels skipped: $(AR_NONE)")
 
 # bench/compare/main.c with its peers, on fake GPUs in host memory (test/bench/fake_gpu.c).
@@ -53,7 +55,7 @@ test-compare: $(if $(AR_API),$(B)/ar_compare_fake $(CMP_PEERS:%=$(B)/peer_%.so))
 
 # The kernels themselves, compiled as C++ and run on threads of the CPU (test/kernels/emulated/emulate.h).
 AR_EMU_OBJ := $(patsubst %,$(B)/check-ar-emu$(AR_BREAK)/%.o,\
-              $(AR_EMU) $(patsubst %,test/kernels/fake/%.c,cuda capture) $(AR_C) $(AR_CU))
+              $(AR_EMU) $(patsubst %,test/kernels/fake/%.c,$(AR_FAKE)) $(AR_C) $(AR_CU))
 $(AR_EMU_OBJ): | need-check
 $(B)/check-ar-emu$(AR_BREAK)/%.c.o: %.c
 	@mkdir -p $(@D)
@@ -68,6 +70,22 @@ $(B)/check-ar-emu$(AR_BREAK)/%.cu.o: %.cu
 $(B)/check-ar-kernels$(AR_BREAK): $(AR_EMU_OBJ)
 	$(call say,LD)
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $^ $(CHECK_LIBS) -lm -ldl -lpthread -lrt
+
+# Ranks on several boxes, on a NCCL that splits communicators (test/kernels/nodes/net.h): what the
+# host does on the fake CUDA, and what comes out of the emulated kernels.
+NODES_TEST := $(wildcard test/kernels/nodes/*.c)
+NODES_OBJ  := $(patsubst %,$(B)/check-ar-obj/%.o,$(filter-out %_values.c,$(NODES_TEST)) \
+              $(patsubst %,test/kernels/fake/%.c,$(AR_FAKE) capture_stderr) $(AR_C))
+NODES_EMU  := $(patsubst %,$(B)/check-ar-emu/%.o,$(patsubst %,test/kernels/nodes/%.c,net group \
+              check_values) $(patsubst %,test/kernels/emulated/%.c,emulate \
+              emulate_tma) $(patsubst %,test/kernels/fake/%.c,$(AR_FAKE)) $(AR_C) $(AR_CU))
+$(NODES_OBJ) $(NODES_EMU): | need-check
+$(B)/check-nodes: $(NODES_OBJ)
+	$(call say,LD)
+	$(Q)$(CC) $(LDFLAGS) -Wl,--wrap=getenv -rdynamic -o $@ $^ $(CHECK_LIBS) -lm -ldl -lpthread -lrt
+$(B)/check-nodes-emu: $(NODES_EMU)
+	$(call say,LD)
+	$(Q)$(CXX) $(LDFLAGS) -Wl,--wrap=getenv -rdynamic -o $@ $^ $(CHECK_LIBS) -lm -ldl -lpthread -lrt
 
 # Removes one guard at a time; the emulation must notice (six minutes on two cores).
 test-ar-controls:

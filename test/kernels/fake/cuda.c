@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "kernels/choose/families.h"
+#include "test/kernels/fake/steps.h"
 
 #ifdef ST_EMULATE
 #include "test/kernels/emulated/emulate.h"
@@ -247,8 +248,8 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
-    (void)event, (void)stream;
     count(&fake.records, 1);
+    fake_step(FAKE_RECORD, stream, event, NULL, 0);
     return named("cudaEventRecord");
 }
 
@@ -265,8 +266,9 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
 {
-    (void)stream, (void)flags;
+    (void)flags;
     count(&fake.waits, 1);
+    fake_step(FAKE_WAIT, stream, event, NULL, 0);
     __atomic_store_n(&fake.waited, event, __ATOMIC_RELAXED);
     return named("cudaStreamWaitEvent");
 }
@@ -377,6 +379,9 @@ void emulate_give_room(int device)
 static cudaError_t remember(const void *kernel, unsigned ctas, unsigned threads, int early,
                             void **params, cudaStream_t stream)
 {
+    const struct ar_args *told = params[0];
+
+    fake_step(FAKE_LAUNCH, stream, told->in, told->out, told->bytes);
 #ifdef ST_EMULATE
     if (fake.capture == 0) { /* else only note it below; the test replays it */
         emulate_launch(kernel, params[0], (int)ctas, (int)threads, current);
@@ -433,25 +438,6 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
 #endif
     __atomic_add_fetch(&fake.copied, bytes, __ATOMIC_RELAXED);
     return named("cudaMemcpyAsync");
-}
-
-cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)
-{
-    (void)device, (void)peer;
-    *can = fake.peers;
-    return cudaSuccess;
-}
-
-cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags)
-{
-    (void)peer, (void)flags;
-    return cudaErrorPeerAccessAlreadyEnabled;
-}
-
-cudaError_t cudaDeviceGetPCIBusId(char *text, int length, int device)
-{
-    snprintf(text, (size_t)length, "0000:%02x:00.0", device);
-    return cudaSuccess;
 }
 
 cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *text)

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * buffers.c - registered buffers and scratch of a handle over several boxes.
+ *
+ * Both are the box's. What fails in one box must fail in all, so the ranks of all boxes agree.
+ */
+#include <stdio.h>
+
+#include "kernels/group/error.h"
+#include "kernels/nodes/nodes.h"
+
+static ncclResult_t agree(symtuner_ar *h, ncclResult_t result)
+{
+    bool lost = false;
+    char why[AR_WHY];
+
+    snprintf(why, sizeof why, "%.*s", AR_WHY - 1, symtuner_ar_error(h->nodes->box));
+    result = ar_nodes_agree(h, result, why, &lost);
+    return result == ncclSuccess ? result : ar_handles_fail(&h, 1, result, "in a box: %s", why);
+}
+
+ncclResult_t ar_nodes_register(symtuner_ar *h, void *buffer, size_t bytes)
+{
+    symtuner_ar **box = &h->nodes->box;
+    ncclResult_t mine = symtuner_ar_register(box, &buffer, NULL, 1, bytes);
+    ncclResult_t result = agree(h, mine);
+
+    if (result != ncclSuccess && mine == ncclSuccess)
+        symtuner_ar_deregister(box, &buffer, 1);
+    return result;
+}
+
+ncclResult_t ar_nodes_deregister(symtuner_ar *h, void *buffer)
+{
+    ncclResult_t result = symtuner_ar_deregister(&h->nodes->box, &buffer, 1);
+
+    return result == ncclSuccess ? result
+                                 : ar_handles_fail(&h, 1, result, "in the box: %.200s",
+                                                   symtuner_ar_error(h->nodes->box));
+}
+
+ncclResult_t ar_nodes_reserve(symtuner_ar *h, size_t bytes)
+{
+    return agree(h, symtuner_ar_reserve(&h->nodes->box, 1, bytes));
+}

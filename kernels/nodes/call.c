@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* call.c - one all-reduce over several boxes: choose, and launch the pieces on two streams. */
+#include <stdio.h>
+
+#include "kernels/group/error.h"
+#include "kernels/group/nccl_wait.h"
+#include "kernels/nodes/nodes.h"
+#include "kernels/shared/dtypes.h"
+
+/* ---- choose ---------------------------------------------------------------------------------- */
+
+static bool is_integer(int dtype)
+{
+    return dtype < AR_F16;
+}
+
+static const char *unable(uint64_t bytes, int ranks, int dtype, int op)
+{
+    return op >= AR_OPS ? "user-defined operators are NCCL's"
+           : op == AR_AVG && is_integer(dtype)
+               ? "an average of integers is not that of the boxes' averages"
+           : bytes < (uint64_t)ranks * AR_WORD ? "the message is shorter than a word per rank"
+                                               : NULL;
+}
+
+int ar_nodes_choose(const symtuner_ar *h, uint64_t bytes, int dtype, int op, char *why, size_t size)
+{
+    const struct ar_nodes *nodes = h->nodes;
+    const char *cannot;
+    char place[AR_PLACE], boxes[64];
+    int pieces;
+
+    if (nodes == NULL)
+        return 0;
+    snprintf(boxes, sizeof boxes, "%d boxes of %d ranks", nodes->boxes.count, nodes->boxes.ranks);
+    cannot = unable(bytes, nodes->boxes.ranks, dtype, op);
+    if (cannot != NULL) {
+        if (why != NULL)
+            snprintf(why, size, "%s: %s", boxes, cannot);
+        return 0;
+    }
+    pieces = ar_rules_network(h->rules, bytes, dtype, op, place);
+    if (pieces >= 0) {
+        if (why != NULL)
+            snprintf(why, size, "%s: rules: %s", boxes, place);
+    } else if (!nodes->asked) {
+        pieces = 0;
+        if (why != NULL)
+            snprintf(why, size, "%s: no rule covers the call", boxes);
+    } else {
+        pieces = ar_nodes_pieces(&nodes->figures, bytes);
+        if (why != NULL)
+            snprintf(why, size, "%s: by the start-up figures NCCL %.0f us, box by box %.0f us",
+                     boxes, ar_nodes_time(&nodes->figures, bytes, 0),
+                     ar_nodes_time(&nodes->figures, bytes, pieces == 0 ? 1 : pieces));
+    }
+    return ar_cut(bytes, nodes->boxes.ranks, pieces).pieces;
+}
+
+ncclResult_t ar_nodes_query(symtuner_ar *h, int pieces, const char *send, char *recv,
+                            uint64_t bytes, ncclDataType_t dtype, ncclRedOp_t op,
+                            struct symtuner_ar_plan *plan)
+{
+    const struct ar_nodes *nodes = h->nodes;
+    const struct ar_cut cut = ar_cut(bytes, nodes->boxes.ranks, pieces);
+    const uint64_t part = ar_cut_part(&cut, 0);
+    ncclResult_t result = symtuner_ar_query_coll(
+        SYMTUNER_AR_REDUCE_SCATTER, send, recv + (uint64_t)nodes->boxes.at * part,
+        part / (uint64_t)ar_dtype_bytes((int)dtype), dtype, op, nodes->box, plan);
+
+    if (result != ncclSuccess)
+        return ar_fail(h, result, "in the box: %.200s", symtuner_ar_error(nodes->box));
+    plan->pieces = cut.pieces;
+    ar_nodes_choose(h, bytes, (int)dtype, (int)op, plan->why, sizeof plan->why);
+    return ncclSuccess;
+}
+
+/* ---- launch ---------------------------------------------------------------------------------- */
+
+/* One call that is being launched. */
+struct job {
+    symtuner_ar *h;
+    struct ar_nodes *nodes;
+    struct ar_cut cut;
+    const char *send;
+    char *recv;
+    ncclDataType_t dtype;
+    ncclRedOp_t op;
+    cudaStream_t stream;
+    uint64_t size; /* bytes of an element */
+};
+
+static ncclResult_t in_box(const struct job *j, ncclResult_t result)
+{
+    return result == ncclSuccess
+               ? result
+               : ar_fail(j->h, result, "in the box: %.200s", symtuner_ar_error(j->nodes->box));
+}
+
+/* Let ${to} wait for what is on ${from} now. */
+static ncclResult_t follow(const struct job *j, cudaStream_t to, cudaStream_t from,
+                           cudaEvent_t event)
+{
+    cudaError_t error = cudaEventRecord(event, from);
+
+    if (error == cudaSuccess && to != NULL)
+        error = cudaStreamWaitEvent(to, event, 0);
+    return error == cudaSuccess ? ncclSuccess : ar_fail_cuda(j->h, error, "order the streams");
+}
+
+static ncclResult_t add_up(const struct job *j, struct ar_endpoint *ranks, const char *from,
+                           char *to, uint64_t bytes)
+{
+    static const char call[] = "ncclAllReduce between the boxes";
+    char why[AR_WHY];
+    ncclResult_t result = j->h->nccl->ncclAllReduce(from, to, bytes / j->size, j->dtype, j->op,
+                                                    ranks->comm, j->nodes->network);
+
+    j->h->gave_nccl = true;
+    result = ar_comm_wait(j->h->nccl, ranks, result, call, why);
+    return result == ncclSuccess ? result : ar_fail(j->h, result, "%s", why);
+}
+
+/* RS of a piece on the caller's stream, then its AR on the network's. */
+static ncclResult_t reduce(const struct job *j, int piece)
+{
+    const uint64_t at = ar_cut_start(&j->cut, piece), part = ar_cut_part(&j->cut, piece);
+    char *mine = j->recv + at + (uint64_t)j->nodes->boxes.at * part;
+    ncclResult_t result =
+        in_box(j, symtuner_ar_reduce_scatter(j->send + at, mine, part / j->size, j->dtype, j->op,
+                                             j->nodes->box, j->stream));
+
+    if (result == ncclSuccess)
+        result = follow(j, j->nodes->network, j->stream, j->nodes->reduced);
+    if (result == ncclSuccess)
+        result = add_up(j, &j->nodes->across, mine, mine, part);
+    return result == ncclSuccess ? follow(j, NULL, j->nodes->network, j->nodes->added[piece % 2])
+                                 : result;
+}
+
+/* AG of a piece on the caller's stream, once its AR is done. */
+static ncclResult_t gather(const struct job *j, int piece)
+{
+    const uint64_t at = ar_cut_start(&j->cut, piece), part = ar_cut_part(&j->cut, piece);
+    cudaError_t error = cudaStreamWaitEvent(j->stream, j->nodes->added[piece % 2], 0);
+
+    if (error != cudaSuccess)
+        return ar_fail_cuda(j->h, error, "wait for the network");
+    return in_box(j, symtuner_ar_all_gather(j->recv + at + (uint64_t)j->nodes->boxes.at * part,
+                                            j->recv + at, part / j->size, j->dtype, j->nodes->box,
+                                            j->stream));
+}
+
+ncclResult_t ar_nodes_run(symtuner_ar *h, int pieces, const char *send, char *recv, uint64_t bytes,
+                          ncclDataType_t dtype, ncclRedOp_t op, cudaStream_t stream)
+{
+    const struct job j = {h,    h->nodes, ar_cut(bytes, h->nodes->boxes.ranks, pieces),
+                          send, recv,     dtype,
+                          op,   stream,   (uint64_t)ar_dtype_bytes((int)dtype)};
+    const uint64_t held = ar_cut_start(&j.cut, j.cut.pieces);
+    ncclResult_t result = ncclSuccess;
+
+    for (int p = 0; p <= j.cut.pieces && result == ncclSuccess; p++) {
+        if (p < j.cut.pieces)
+            result = reduce(&j, p);
+        if (p == j.cut.pieces && held < bytes) { /* what no piece holds */
+            result = add_up(&j, &h->endpoint, send + held, recv + held, bytes - held);
+            if (result == ncclSuccess)
+                result = follow(&j, NULL, h->nodes->network, h->nodes->rested);
+        }
+        if (p > 0 && result == ncclSuccess)
+            result = gather(&j, p - 1);
+    }
+    if (result == ncclSuccess && held < bytes) {
+        cudaError_t error = cudaStreamWaitEvent(stream, h->nodes->rested, 0);
+
+        result = error == cudaSuccess ? result : ar_fail_cuda(h, error, "wait for the network");
+    }
+    return result;
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * measure.c - how long NCCL, the box and the network take, when a handle is made.
+ *
+ * A few calls in a row for each way and size; the slowest rank counts. It takes some ten ms, besides
+ * what NCCL needs to connect its ranks in its first calls.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "kernels/group/bootstrap.h"
+#include "kernels/group/nccl_wait.h"
+#include "kernels/nodes/nodes.h"
+
+enum { WARM_UPS = 2, TIMES = 5 };
+
+static double now_us(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
+/* Launch one call of a ${way}, of a message of ${bytes} at ${buffer}. */
+static ncclResult_t launch(symtuner_ar *h, enum ar_way way, char *buffer, uint64_t bytes, char *why)
+{
+    static const char call[] = "ncclAllReduce at the start";
+    const struct ar_nodes *nodes = h->nodes;
+    const uint64_t part = bytes / (uint64_t)nodes->boxes.ranks / 4;
+    char *mine = buffer + 4 * part * (uint64_t)nodes->boxes.at;
+    struct ar_endpoint *ranks = way == AR_WAY_NCCL ? &h->endpoint : &h->nodes->across;
+    ncclResult_t result;
+
+    if (way == AR_WAY_BOX) {
+        result = symtuner_ar_reduce_scatter(buffer, mine, part, ncclFloat, ncclSum, nodes->box,
+                                            nodes->network);
+        if (result == ncclSuccess)
+            result =
+                symtuner_ar_all_gather(mine, buffer, part, ncclFloat, nodes->box, nodes->network);
+        if (result != ncclSuccess)
+            snprintf(why, AR_WHY, "in its box: %.*s", AR_WHY - 20, symtuner_ar_error(nodes->box));
+        return result;
+    }
+    result = h->nccl->ncclAllReduce(
+        way == AR_WAY_NCCL ? buffer : mine, way == AR_WAY_NCCL ? buffer : mine,
+        way == AR_WAY_NCCL ? bytes / 4 : part, ncclFloat, ncclSum, ranks->comm, nodes->network);
+    return ar_comm_wait(h->nccl, ranks, result, call, why);
+}
+
+/* Wait until the network's stream is idle, no longer than the time limit. */
+static ncclResult_t await(symtuner_ar *h, char *why)
+{
+    static const char call[] = "measure at the start";
+    cudaError_t error;
+    uint64_t start = 0;
+
+    while ((error = cudaStreamQuery(h->nodes->network)) == cudaErrorNotReady)
+        if (ar_comm_poll(&h->endpoint, &start, call) != ncclInProgress) {
+            memcpy(why, h->endpoint.timed_out, AR_WHY);
+            h->stuck = true;
+            return ncclRemoteError;
+        }
+    if (error == cudaSuccess)
+        return symtuner_ar_status(h->nodes->box);
+    cudaGetLastError();
+    snprintf(why, AR_WHY, "%s: %s", call, cudaGetErrorString(error));
+    return ncclUnhandledCudaError;
+}
+
+static ncclResult_t measure(symtuner_ar *h, char *buffer, char *why)
+{
+    for (int w = 0; w < AR_WAYS; w++)
+        for (int i = 0; i < AR_NODES_SIZES; i++) {
+            double start = 0;
+
+            for (int k = 0; k < WARM_UPS + TIMES; k++) {
+                ncclResult_t result = launch(h, (enum ar_way)w, buffer, ar_nodes_size[i], why);
+
+                if (result == ncclSuccess && (k == WARM_UPS - 1 || k == WARM_UPS + TIMES - 1))
+                    result = await(h, why);
+                if (result != ncclSuccess)
+                    return result;
+                start = k == WARM_UPS - 1 ? now_us() : start;
+            }
+            h->nodes->figures.us[w][i] = (float)((now_us() - start) / TIMES);
+        }
+    return ncclSuccess;
+}
+
+ncclResult_t ar_nodes_measure(symtuner_ar *h, char *why, bool *lost)
+{
+    struct ar_endpoint *endpoint = &h->endpoint;
+    struct ar_nodes_figures *figures = &h->nodes->figures;
+    const struct ar_nodes_figures *all = (const struct ar_nodes_figures *)endpoint->heard;
+    char *buffer = NULL;
+    ncclResult_t result = ncclSuccess;
+
+    cudaSetDevice(h->device);
+    if (cudaMalloc((void **)&buffer, ar_nodes_size[AR_NODES_SIZES - 1]) != cudaSuccess ||
+        cudaMemset(buffer, 0, ar_nodes_size[AR_NODES_SIZES - 1]) != cudaSuccess ||
+        cudaDeviceSynchronize() != cudaSuccess) {
+        cudaGetLastError();
+        snprintf(why, AR_WHY, "no memory to measure with");
+        result = ncclUnhandledCudaError;
+    }
+    result = ar_nodes_agree(h, result, why, lost);
+    if (result == ncclSuccess)
+        result = ar_nodes_agree(h, measure(h, buffer, why), why, lost);
+    if (result == ncclSuccess) {
+        result = ar_bootstrap_exchange(h->nccl, &endpoint, 1, figures, endpoint->heard,
+                                       sizeof *figures, why);
+        *lost = *lost || result != ncclSuccess;
+    }
+    for (int r = 0; r < h->ranks && result == ncclSuccess; r++)
+        ar_nodes_slower(figures, &all[r]);
+    if (buffer != NULL && !h->stuck)
+        cudaFree(buffer);
+    return result;
+}

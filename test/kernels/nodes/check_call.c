@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * check_call.c - all-reduces over several boxes on the fake CUDA: which kernels and which calls of
+ * NCCL are launched, and what waits for what.
+ */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "test/kernels/fake/cuda.h"
+#include "test/kernels/fake/steps.h"
+#include "test/kernels/nodes/group.h"
+#include "test/kernels/nodes/suites.h"
+
+enum { MOST = 1 << 20 };
+
+static char *send[NET_RANKS], *recv[NET_RANKS];
+static cudaStream_t stream[NET_RANKS];
+
+/* The next call of every rank. */
+static struct {
+    size_t count;
+    ncclDataType_t type;
+    ncclRedOp_t op;
+    bool in_place;
+    ncclResult_t result[NET_RANKS];
+} next;
+
+static void call_one(int r)
+{
+    next.result[r] = symtuner_ar_all_reduce(send[r], next.in_place ? send[r] : recv[r], next.count,
+                                            next.type, next.op, handle[r], stream[r]);
+}
+
+static void call_all(size_t count, ncclDataType_t type, ncclRedOp_t op)
+{
+    next.count = count;
+    next.type = type;
+    next.op = op;
+    net_threads(call_one);
+    for (int r = 0; r < net.ranks; r++)
+        ck_assert_msg(next.result[r] == ncclSuccess, "rank %d: %s", r,
+                      symtuner_ar_error(handle[r]));
+    ck_assert(!net.hung);
+}
+
+static void open_group(int ranks, int each, const char *rule)
+{
+    group_reset(ranks, each, rule);
+    for (int r = 0; r < ranks; r++) {
+        send[r] = aligned_alloc(4096, MOST);
+        recv[r] = aligned_alloc(4096, MOST);
+        memset(send[r], 0, MOST);
+        stream[r] = (cudaStream_t)(uintptr_t)(100 + r);
+    }
+    next.in_place = false;
+    group_create();
+    for (int r = 0; r < ranks; r++)
+        ck_assert_msg(created[r] == ncclSuccess && handle[r]->nodes != NULL, "%s",
+                      created[r] == ncclSuccess ? handle[r]->gate : created_error[r]);
+}
+
+static void close_group(void)
+{
+    int ranks = net.ranks;
+
+    group_destroy();
+    for (int r = 0; r < ranks; r++) {
+        free(send[r]);
+        free(recv[r]);
+    }
+}
+
+/* ---- what waits for what ----------------------------------------------------------------------
+ *
+ * A step sees the steps before it on its stream, and those that an event which its stream waited for
+ * saw. seen[i] has a bit for each step that step i sees.
+ */
+
+enum { STEPS = 2048 };
+
+static struct fake_step step[STEPS];
+static unsigned char seen[STEPS][STEPS];
+static int steps;
+
+/* Take the steps of the GPU of rank ${r}. */
+static void take_steps(int r)
+{
+    steps = 0;
+    for (int i = 0; i < fake_step_count; i++)
+        if (fake_steps[i].device == r) {
+            ck_assert_int_lt(steps, STEPS);
+            step[steps++] = fake_steps[i];
+        }
+    memset(seen, 0, sizeof seen);
+    for (int i = 0; i < steps; i++) {
+        seen[i][i] = 1;
+        for (int k = i - 1; k >= 0; k--) { /* the one before it on its stream */
+            if (step[k].stream != step[i].stream)
+                continue;
+            for (int s = 0; s < steps; s++)
+                seen[i][s] |= seen[k][s];
+            break;
+        }
+        for (int k = i - 1; k >= 0 && step[i].what == FAKE_WAIT; k--) {
+            if (step[k].what != FAKE_RECORD || step[k].from != step[i].from)
+                continue;
+            for (int s = 0; s < steps; s++)
+                seen[i][s] |= seen[k][s];
+            break;
+        }
+    }
+}
+
+static bool inside(const void *p, const char *from, uint64_t bytes)
+{
+    return (const char *)p >= from && (const char *)p < from + bytes;
+}
+
+/* Check the order of one call's pieces on rank ${r}: each is reduced in the box, then by NCCL, then
+ * gathered; and what follows on the caller's stream sees all of it. */
+static void must_be_in_order(int r, const struct ar_cut *cut, char *out, size_t bytes)
+{
+    const uint64_t end = ar_cut_start(cut, cut->pieces);
+    int rest = -1, last = -1;
+
+    take_steps(r);
+    for (int p = 0; p < cut->pieces; p++) {
+        const uint64_t at = ar_cut_start(cut, p), next_at = ar_cut_start(cut, p + 1);
+        const char *mine = out + at + (uint64_t)handle[r]->nodes->boxes.at * ar_cut_part(cut, p);
+        int scattered = -1, added = -1, gathered = -1;
+
+        for (int i = 0; i < steps; i++)
+            if (step[i].what == FAKE_LAUNCH && scattered < 0 && step[i].from == send[r] + at)
+                scattered = i;
+            else if (step[i].what == FAKE_NCCL && step[i].to == mine)
+                added = i;
+        for (int i = 0; i < steps; i++)
+            if (step[i].what == FAKE_LAUNCH && i != scattered && step[i].from == mine &&
+                inside(step[i].to, out + at, next_at - at))
+                gathered = i;
+        ck_assert(scattered >= 0 && added >= 0 && gathered >= 0);
+        ck_assert(step[scattered].stream == stream[r] && step[gathered].stream == stream[r]);
+        ck_assert(step[added].stream != stream[r]);
+        ck_assert_uint_eq(step[added].bytes, ar_cut_part(cut, p));
+        ck_assert_int_eq(seen[added][scattered], 1);
+        ck_assert_int_eq(seen[gathered][added], 1);
+    }
+    for (int i = 0; i < steps; i++) {
+        if (step[i].what == FAKE_NCCL && step[i].to == out + end)
+            rest = i;
+        if (step[i].stream == stream[r])
+            last = i;
+    }
+    ck_assert_int_eq(rest >= 0, end < bytes);
+    for (int i = 0; i < steps; i++)
+        ck_assert_msg(step[i].what != FAKE_NCCL || seen[last][i], "the call ends before NCCL's %d",
+                      i);
+    ck_assert(rest < 0 || step[rest].bytes == bytes - end);
+}
+
+static const struct {
+    int ranks, each, pieces;
+    size_t count;
+    bool in_place;
+} calls[] = {
+    {4, 2, 1, 4096, false}, {4, 2, 2, 4096, false}, {4, 2, 3, 4097, true}, {8, 4, 5, 50001, false},
+    {6, 2, 4, 4099, false}, {6, 3, 64, 9000, true}, {4, 2, 7, 8, false},   {4, 2, 2, 11, false},
+};
+
+START_TEST(test_each_piece_waits_for_its_steps)
+{
+    char rule[64];
+    struct ar_cut cut;
+    int all = 0;
+
+    snprintf(rule, sizeof rule, "kernels network-pieces=%d", calls[_i].pieces);
+    open_group(calls[_i].ranks, calls[_i].each, rule);
+    next.in_place = calls[_i].in_place;
+    cut = ar_cut(4 * calls[_i].count, calls[_i].each, calls[_i].pieces);
+    for (int again = 0; again < 2; again++) {
+        net.all_reduces = net.some_reduces = fake_step_count = 0;
+        call_all(calls[_i].count, ncclFloat, ncclSum);
+        ck_assert_int_eq(net.some_reduces, net.ranks * cut.pieces);
+        all = ar_cut_start(&cut, cut.pieces) < 4 * calls[_i].count;
+        ck_assert_int_eq(net.all_reduces, all * net.ranks);
+        for (int r = 0; r < net.ranks; r++)
+            must_be_in_order(r, &cut, calls[_i].in_place ? send[r] : recv[r], 4 * calls[_i].count);
+    }
+    close_group();
+}
+END_TEST
+
+/* A call on another stream follows the whole call before it. */
+START_TEST(test_a_call_on_another_stream_follows)
+{
+    cudaStream_t first;
+
+    open_group(4, 2, "kernels network-pieces=2");
+    fake_step_count = 0;
+    call_all(4096, ncclFloat, ncclSum);
+    first = stream[1];
+    for (int r = 0; r < 4; r++)
+        stream[r] = (cudaStream_t)(uintptr_t)(200 + r);
+    call_all(4096, ncclFloat, ncclSum);
+    take_steps(1);
+    for (int i = 0; i < steps; i++)
+        for (int k = 0; k < i; k++)
+            if (step[i].what == FAKE_LAUNCH && step[i].stream == stream[1] &&
+                step[k].stream == first && step[k].what == FAKE_LAUNCH)
+                ck_assert_int_eq(seen[i][k], 1);
+    close_group();
+}
+END_TEST
+
+/* ---- what is chosen ---------------------------------------------------------------------------- */
+
+static struct symtuner_ar_plan plan_of(int r, size_t count, ncclDataType_t type, ncclRedOp_t op)
+{
+    struct symtuner_ar_plan plan = {.size = sizeof plan};
+
+    ck_assert_msg(symtuner_ar_query(send[r], recv[r], count, type, op, handle[r], &plan) ==
+                      ncclSuccess,
+                  "%s", symtuner_ar_error(handle[r]));
+    return plan;
+}
+
+START_TEST(test_rules_choose_by_size_type_and_operator)
+{
+    struct symtuner_ar_plan plan;
+
+    open_group(4, 2,
+               "kernels bytes=..4095 network-pieces=0; kernels dtype=f32 network-pieces=3; "
+               "kernels kernel=one_ll8");
+    plan = plan_of(0, 4096, ncclFloat, ncclSum);
+    ck_assert_str_eq(plan.kernel, "one_ll8"); /* the rule of the box's group */
+    ck_assert_int_eq(plan.pieces, 3);
+    ck_assert_ptr_nonnull(strstr(plan.why, "2 boxes of 2 ranks: rules: SYMTUNER_RULE:"));
+    plan = plan_of(1, 1000, ncclFloat, ncclSum);
+    ck_assert_str_eq(plan.kernel, "nccl");
+    ck_assert_ptr_nonnull(strstr(plan.why, "2 boxes of 2 ranks: rules: SYMTUNER_RULE:"));
+    plan = plan_of(2, 4096, ncclDouble, ncclSum);
+    ck_assert_str_eq(plan.kernel, "nccl");
+    ck_assert_ptr_nonnull(strstr(plan.why, "no rule covers the call"));
+    net.all_reduces = net.some_reduces = 0;
+    call_all(4096, ncclDouble, ncclSum);
+    ck_assert_int_eq(net.all_reduces, 4);
+    ck_assert_int_eq(net.some_reduces, 0);
+    close_group();
+}
+END_TEST
+
+START_TEST(test_what_boxes_cannot_do_is_nccls)
+{
+    open_group(4, 2, "kernels network-pieces=2");
+    ck_assert_str_eq(plan_of(0, 4096, ncclInt, ncclAvg).kernel, "nccl");
+    ck_assert_ptr_nonnull(strstr(plan_of(0, 4096, ncclInt, ncclAvg).why, "average of integers"));
+    ck_assert_str_ne(plan_of(0, 4096, ncclInt, ncclSum).kernel, "nccl");
+    ck_assert_str_ne(plan_of(0, 4096, ncclFloat, ncclAvg).kernel, "nccl");
+    ck_assert_str_eq(plan_of(0, 4096, ncclFloat, (ncclRedOp_t)7).kernel, "nccl");
+    ck_assert_str_eq(plan_of(0, 7, ncclFloat, ncclSum).kernel, "nccl");
+    ck_assert_str_ne(plan_of(0, 8, ncclFloat, ncclSum).kernel, "nccl");
+    for (int r = 0; r < 4; r++)
+        ck_assert_int_eq(symtuner_ar_force(handle[r], "nccl", 0, 0), ncclSuccess);
+    ck_assert_str_eq(plan_of(0, 4096, ncclFloat, ncclSum).kernel, "nccl");
+    net.some_reduces = 0;
+    call_all(4096, ncclFloat, ncclSum);
+    ck_assert_int_eq(net.some_reduces, 0);
+    close_group();
+}
+END_TEST
+
+/* ---- captures, errors, order of life ------------------------------------------------------------ */
+
+/* NCCL's communicators must outlive the graph, whose end NCCL would wait for; the box's scratch goes
+ * at once, and its kernels then stop a replay. */
+START_TEST(test_a_graph_keeps_the_communicators)
+{
+    int comms;
+
+    open_group(4, 2, "kernels network-pieces=2");
+    call_all(4096, ncclFloat, ncclSum);
+    fake.capture = 7;
+    call_all(4096, ncclFloat, ncclSum);
+    fake.capture = 0;
+    comms = net.live;
+    for (int r = 0; r < 4; r++) {
+        symtuner_ar *h = handle[r];
+
+        ck_assert_int_eq(symtuner_ar_destroy(&h, 1), ncclSuccess);
+        handle[r] = NULL;
+    }
+    ck_assert_int_lt(net.live, comms);
+    ck_assert_int_eq(net.live, 4 + 2 * 4); /* all ranks' communicator, and two parts per rank */
+    fake_graph_gone(7);
+    close_group(); /* its destroys free what the graph held */
+}
+END_TEST
+
+START_TEST(test_an_error_in_the_box_is_the_handles)
+{
+    open_group(4, 2, "kernels network-pieces=2");
+    ck_assert_int_eq(symtuner_ar_status(handle[2]), ncclSuccess);
+    handle[2]->nodes->box->mailbox->error = AR_TIMEOUT;
+    ck_assert_int_eq(symtuner_ar_status(handle[2]), ncclRemoteError);
+    ck_assert_ptr_nonnull(strstr(symtuner_ar_error(handle[2]), "in the box: a kernel waited"));
+    ck_assert_int_eq(
+        symtuner_ar_all_reduce(send[2], recv[2], 4096, ncclFloat, ncclSum, handle[2], NULL),
+        ncclRemoteError);
+    handle[2]->nodes->box->mailbox->error = AR_ALIVE;
+    ck_assert_int_eq(symtuner_ar_abort(handle[1]), ncclSuccess);
+    ck_assert_int_eq(handle[1]->nodes->box->mailbox->abort, 1); /* what its kernels look at */
+    ck_assert_int_eq(symtuner_ar_status(handle[1]), ncclInvalidUsage);
+    ck_assert_int_eq(symtuner_ar_status(handle[0]), ncclSuccess);
+    close_group();
+}
+END_TEST
+
+static void *buffer[NET_RANKS];
+static ncclResult_t registered[NET_RANKS];
+
+static void register_one(int r)
+{
+    registered[r] = symtuner_ar_register(&handle[r], &buffer[r], NULL, 1, 1 << 16);
+}
+
+static void deregister_one(int r)
+{
+    registered[r] = symtuner_ar_deregister(&handle[r], &buffer[r], 1);
+}
+
+START_TEST(test_buffers_are_registered_in_every_box_or_in_none)
+{
+    open_group(4, 2, "kernels network-pieces=1");
+    for (int r = 0; r < 4; r++)
+        buffer[r] = recv[r];
+    net_threads(register_one);
+    for (int r = 0; r < 4; r++) {
+        ck_assert_int_eq(registered[r], ncclSuccess);
+        ck_assert_ptr_nonnull(ar_window_find(handle[r]->nodes->box, recv[r], 1 << 16));
+    }
+    net_threads(deregister_one);
+    for (int r = 0; r < 4; r++)
+        ck_assert_ptr_null(ar_window_find(handle[r]->nodes->box, recv[r], 1 << 16));
+    buffer[3] = recv[3] + 4; /* not aligned, in the second box */
+    net_threads(register_one);
+    for (int r = 0; r < 4; r++) {
+        ck_assert_int_ne(registered[r], ncclSuccess);
+        ck_assert_msg(strstr(symtuner_ar_error(handle[r]), "aligned") != NULL, "%s",
+                      symtuner_ar_error(handle[r]));
+        ck_assert_ptr_null(ar_window_find(handle[r]->nodes->box, recv[r], 1 << 16));
+    }
+    close_group();
+}
+END_TEST
+
+static void reserve_one(int r)
+{
+    registered[r] = symtuner_ar_reserve(&handle[r], 1, 8 << 20);
+}
+
+START_TEST(test_scratch_is_reserved_in_the_box)
+{
+    open_group(4, 2, "kernels network-pieces=1");
+    net_threads(reserve_one);
+    for (int r = 0; r < 4; r++) {
+        ck_assert_int_eq(registered[r], ncclSuccess);
+        ck_assert_ptr_nonnull(handle[r]->nodes->box->arena[AR_ARENA_WORDS].peer[0]);
+    }
+    close_group();
+}
+END_TEST
+
+Suite *nodes_suite_call(void)
+{
+    Suite *s = suite_create("nodes_call");
+    TCase *t = tcase_create("call");
+
+    tcase_set_timeout(t, 60);
+    tcase_add_loop_test(t, test_each_piece_waits_for_its_steps, 0,
+                        (int)(sizeof calls / sizeof *calls));
+    tcase_add_test(t, test_a_call_on_another_stream_follows);
+    tcase_add_test(t, test_rules_choose_by_size_type_and_operator);
+    tcase_add_test(t, test_what_boxes_cannot_do_is_nccls);
+    tcase_add_test(t, test_a_graph_keeps_the_communicators);
+    tcase_add_test(t, test_an_error_in_the_box_is_the_handles);
+    tcase_add_test(t, test_buffers_are_registered_in_every_box_or_in_none);
+    tcase_add_test(t, test_scratch_is_reserved_in_the_box);
+    suite_add_tcase(s, t);
+    return s;
+}

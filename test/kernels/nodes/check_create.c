@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * check_create.c - symtuner_ar_create over several boxes: who adds up box by box, and that all ranks
+ * agree when one of them cannot.
+ */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "test/kernels/fake/capture_stderr.h"
+#include "test/kernels/fake/cuda.h"
+#include "test/kernels/nodes/group.h"
+#include "test/kernels/nodes/suites.h"
+
+#define RULE "kernels network-pieces=2"
+
+static const struct {
+    int ranks, each;
+} sizes[] = {{4, 2}, {8, 4}, {6, 2}, {24, 8}};
+
+static void must_be_box_by_box(int boxes, int each)
+{
+    for (int r = 0; r < net.ranks; r++) {
+        ck_assert_msg(created[r] == ncclSuccess, "rank %d: %s", r, created_error[r]);
+        ck_assert_msg(handle[r]->nodes != NULL, "rank %d: %s", r, handle[r]->gate);
+        ck_assert_int_eq(handle[r]->nodes->boxes.count, boxes);
+        ck_assert_int_eq(handle[r]->nodes->box->ranks, each);
+        ck_assert_int_eq(handle[r]->nodes->box->me, handle[r]->nodes->boxes.at);
+        ck_assert_int_eq(handle[r]->nodes->boxes.box, net.box_of[r]);
+    }
+}
+
+START_TEST(test_equal_boxes_add_up_box_by_box)
+{
+    const int ranks = sizes[_i].ranks, each = sizes[_i].each;
+
+    group_reset(ranks, each, RULE);
+    group_create();
+    must_be_box_by_box(ranks / each, each);
+    ck_assert_int_eq(net.splits, 2 * ranks);
+    ck_assert_ptr_nonnull(strstr(group_describe(1), "this is box 0, and rank 1 in it"));
+    ck_assert_ptr_nonnull(strstr(group_describe(1), "in the box: rank 1 of"));
+    group_destroy();
+}
+END_TEST
+
+/* Rank 0 and 2 on one box, 1 and 3 on the other. */
+START_TEST(test_ranks_need_not_be_numbered_box_by_box)
+{
+    group_reset(4, 2, RULE);
+    for (int r = 0; r < 4; r++)
+        net.box_of[r] = r % 2;
+    group_create();
+    must_be_box_by_box(2, 2);
+    ck_assert_int_eq(handle[3]->nodes->boxes.at, 1);
+    group_destroy();
+}
+END_TEST
+
+START_TEST(test_nobody_asked)
+{
+    group_reset(4, 2, "kernels kernel=two_ll8");
+    group_create();
+    group_must_be_nccls("the ranks span several nodes; SYMTUNER_AR_NODES=1 adds up box by box");
+    ck_assert_int_eq(net.splits, 0);
+    group_destroy();
+}
+END_TEST
+
+START_TEST(test_other_layouts_are_nccls)
+{
+    static const struct {
+        int box_of[5];
+        const char *why;
+    } row[] = {{{0, 0, 1, 1, 1}, "unequal numbers of ranks: 2 where rank 0 is, 3 where rank 2 is"},
+               {{0, 1, 2, 3, 4}, "with one rank each"},
+               {{0, 0, 0, 0, 1}, "unequal numbers of ranks: 4 where"}};
+
+    group_reset(5, 5, RULE);
+    memcpy(net.box_of, row[_i].box_of, sizeof row[_i].box_of);
+    group_create();
+    group_must_be_nccls(row[_i].why);
+    ck_assert_int_eq(net.splits, 0);
+    group_destroy();
+}
+END_TEST
+
+/* The library takes its boxes from what NCCL was told: on one machine, NCCL_HOSTID. */
+START_TEST(test_one_box_is_one_box)
+{
+    struct symtuner_ar_plan plan = {.size = sizeof plan};
+
+    group_reset(4, 4, RULE "; kernels kernel=two_ll8"); /* the first one is not for one box */
+    group_create();
+    for (int r = 0; r < 4; r++) {
+        ck_assert_ptr_null(handle[r]->nodes);
+        ck_assert_ptr_null(handle[r]->gate);
+        ck_assert_int_eq(symtuner_ar_query(&net, &net, 8, ncclFloat, ncclSum, handle[r], &plan),
+                         ncclSuccess);
+        ck_assert_str_eq(plan.kernel, "two_ll8");
+    }
+    group_destroy();
+}
+END_TEST
+
+/* The other ranks have their communicator already, and must give it back. */
+START_TEST(test_a_split_that_fails_on_one_rank_stops_all)
+{
+    char why[80];
+
+    for (int rank = 0; rank < 6; rank++) {
+        group_reset(6, 3, RULE);
+        net.no_split = _i;
+        net.split_fails = rank;
+        group_create();
+        snprintf(why, sizeof why, "not box by box: rank %d: ncclCommSplit: fake", rank);
+        group_must_be_nccls(why);
+        group_destroy();
+    }
+}
+END_TEST
+
+/* Whoever asked for it is told, once, why he does not get it. */
+START_TEST(test_one_line_says_why_not)
+{
+    const char *text;
+
+    capture_stderr();
+    group_reset(5, 2, NULL);
+    unsetenv("SYMTUNER_LOG");
+    setenv("SYMTUNER_AR_NODES", "1", 1);
+    group_create();
+    group_must_be_nccls("with unequal numbers of ranks");
+    group_destroy();
+    group_reset(4, 2, NULL);
+    unsetenv("SYMTUNER_LOG");
+    net.no_split = 1;
+    group_create();
+    group_must_be_nccls("; SYMTUNER_AR_NODES=1 adds up box by box"); /* nobody asked: no line */
+    group_destroy();
+    group_reset(4, 2, RULE);
+    unsetenv("SYMTUNER_LOG");
+    net.no_split = 1;
+    group_create();
+    group_must_be_nccls("not box by box: rank 0: ncclCommSplit: fake");
+    group_destroy();
+    text = captured_stderr();
+    ck_assert_str_eq(text,
+                     "symtuner_ar: warning: the ranks span several nodes with unequal numbers "
+                     "of ranks: 2 where rank 0 is, 1 where rank 4 is\n"
+                     "symtuner_ar: warning: the ranks span several nodes, not box by box: "
+                     "rank 0: ncclCommSplit: fake\n");
+}
+END_TEST
+
+/* Without a window a box falls back to pinned host memory; without that, to NCCL. */
+START_TEST(test_a_box_that_cannot_share_memory_stops_all)
+{
+    group_reset(4, 2, RULE);
+    net.no_window = 3;
+    group_create();
+    must_be_box_by_box(2, 2);
+    ck_assert_int_eq(handle[0]->nodes->box->links, AR_LINKS_NVLINK);
+    ck_assert_int_eq(handle[2]->nodes->box->links, AR_LINKS_HOST);
+    group_destroy();
+    group_reset(4, 2, RULE);
+    net.no_window = 3;
+    fake.no_pin = 1;
+    group_create();
+    group_must_be_nccls("not box by box: rank 2: in its box: no peer memory");
+    group_destroy();
+}
+END_TEST
+
+START_TEST(test_all_ranks_must_ask)
+{
+    group_reset(4, 2, _i < 4 ? NULL : RULE);
+    net.set[_i % 4] = "SYMTUNER_AR_NODES=1";
+    group_create();
+    group_must_be_nccls("and SYMTUNER_AR_NODES differs between ranks 0 and");
+    ck_assert_int_eq(net.splits, 0);
+    group_destroy();
+}
+END_TEST
+
+/* Ranks with different rules use none; then nobody has asked. */
+START_TEST(test_a_rule_on_one_rank_is_no_rule)
+{
+    group_reset(4, 2, NULL);
+    net.set[_i] = "SYMTUNER_RULE=" RULE;
+    group_create();
+    group_must_be_nccls("the ranks span several nodes");
+    group_destroy();
+}
+END_TEST
+
+START_TEST(test_a_communicator_that_does_not_block_is_nccls)
+{
+    group_reset(4, 2, RULE);
+    net.splits_late = true;
+    group_create();
+    group_must_be_nccls("and the communicator of rank 0 does not block");
+    group_destroy();
+}
+END_TEST
+
+/* Nothing is left behind if memory ends in the middle, and nobody waits for ever. */
+START_TEST(test_a_rank_without_memory_stops_all)
+{
+    int alone = 0, together = 0;
+
+    for (int at = 1; together < 3; at += 3) {
+        group_reset(4, 2, RULE);
+        fake.fail_on = 4;
+        fake.fail_at = at;
+        group_create();
+        ck_assert(!net.hung);
+        for (int r = 1; r < 4; r++)
+            ck_assert_int_eq(created[r] == ncclSuccess, created[0] == ncclSuccess);
+        for (int r = 1; r < 4 && created[0] == ncclSuccess; r++)
+            ck_assert_int_eq(handle[r]->nodes == NULL, handle[0]->nodes == NULL);
+        if (created[0] == ncclSuccess && handle[0]->nodes == NULL)
+            alone++;
+        together += fake.calls < at;
+        group_destroy();
+    }
+    ck_assert_int_gt(alone, 3);
+}
+END_TEST
+
+/* ---- start-up figures ------------------------------------------------------------------------ */
+
+/* Whether the ranks of a NCCL that takes ${all} and ${some} us per MiB choose box by box. */
+static int pieces_with(int all, int some, int slow_rank)
+{
+    int pieces;
+
+    group_reset(4, 2, NULL);
+    setenv("SYMTUNER_AR_NODES", "1", 1);
+    net.slow_all_us = all;
+    net.slow_some_us = some;
+    net.slow_rank = slow_rank;
+    net.adds_nothing = true;
+    group_create();
+    must_be_box_by_box(2, 2);
+    for (int r = 1; r < 4; r++)
+        ck_assert_int_eq(memcmp(&handle[r]->nodes->figures, &handle[0]->nodes->figures,
+                                sizeof(struct ar_nodes_figures)),
+                         0);
+    pieces = ar_nodes_choose(handle[0], 16 << 20, 7, 0, NULL, 0);
+    for (int r = 1; r < 4; r++)
+        ck_assert_int_eq(ar_nodes_choose(handle[r], 16 << 20, 7, 0, NULL, 0), pieces);
+    ck_assert_ptr_nonnull(
+        strstr(group_describe(0), "rules that keep this choice:\n  [kernels nodes-1]"));
+    group_destroy();
+    return pieces;
+}
+
+START_TEST(test_the_slower_network_decides)
+{
+    ck_assert_int_gt(pieces_with(4000, 100, -1), 0);
+    ck_assert_int_eq(pieces_with(100, 4000, -1), 0);
+    ck_assert_int_gt(pieces_with(4000, 100, 2), 0); /* the others see that rank 2 is late */
+}
+END_TEST
+
+/* Rules that symtuner_ar_describe wrote keep the choice without any figures. */
+START_TEST(test_the_described_rules_keep_the_choice)
+{
+    static char rules[8192];
+    int pieces[41], n = 0;
+    char path[] = "/tmp/check-nodes-XXXXXX";
+    const char *text;
+    FILE *f = fdopen(mkstemp(path), "w");
+
+    group_reset(4, 2, NULL);
+    setenv("SYMTUNER_AR_NODES", "1", 1);
+    net.slow_all_us = 2000;
+    net.slow_some_us = 100;
+    net.adds_nothing = true;
+    group_create();
+    for (int i = 0; i <= 40; i++)
+        pieces[i] = ar_nodes_choose(handle[0], 1ull << i, 7, 0, NULL, 0);
+    text = strstr(group_describe(0), "  [kernels nodes-1]");
+    ck_assert_ptr_nonnull(text);
+    for (; strncmp(text, "  ", 2) == 0; text = strchr(text, '\n') + 1)
+        n +=
+            snprintf(rules + n, sizeof rules - (size_t)n, "%.*s\n", (int)strcspn(text, "\n"), text);
+    group_destroy();
+    ck_assert_ptr_nonnull(f);
+    ck_assert_int_ge(fputs(rules, f), 0);
+    ck_assert_int_eq(fclose(f), 0);
+    group_reset(4, 2, NULL);
+    setenv("SYMTUNER_RULES", path, 1);
+    group_create();
+    unsetenv("SYMTUNER_RULES");
+    must_be_box_by_box(2, 2);
+    for (int i = 0; i <= 40; i++)
+        ck_assert_int_eq(ar_nodes_choose(handle[3], 1ull << i, 7, 0, NULL, 0), pieces[i]);
+    ck_assert_int_gt(pieces[24], 0);
+    group_destroy();
+    remove(path);
+}
+END_TEST
+
+/* ---- more than sixteen ranks ------------------------------------------------------------------ */
+
+START_TEST(test_more_ranks_in_a_box_than_kernels_take_are_nccls)
+{
+    group_reset(17, 17, NULL);
+    group_create();
+    group_must_be_nccls("more than 16 ranks");
+    symtuner_ar_force(handle[3], "two_ll8", 0, 0);
+    ck_assert_int_eq(symtuner_ar_all_reduce(&net, &net, 1, ncclFloat, ncclSum, handle[3], NULL),
+                     ncclInvalidUsage);
+    ck_assert_str_eq(symtuner_ar_error(handle[3]),
+                     "kernel two_ll8 was forced, but more than 16 ranks");
+    group_destroy();
+}
+END_TEST
+
+Suite *nodes_suite_create(void)
+{
+    Suite *s = suite_create("nodes_create");
+    TCase *t = tcase_create("create");
+
+    tcase_set_timeout(t, 60);
+    tcase_add_loop_test(t, test_equal_boxes_add_up_box_by_box, 0,
+                        (int)(sizeof sizes / sizeof *sizes));
+    tcase_add_test(t, test_ranks_need_not_be_numbered_box_by_box);
+    tcase_add_test(t, test_nobody_asked);
+    tcase_add_loop_test(t, test_other_layouts_are_nccls, 0, 3);
+    tcase_add_test(t, test_one_box_is_one_box);
+    tcase_add_loop_test(t, test_a_split_that_fails_on_one_rank_stops_all, 1, 3);
+    tcase_add_test(t, test_one_line_says_why_not);
+    tcase_add_test(t, test_a_box_that_cannot_share_memory_stops_all);
+    tcase_add_loop_test(t, test_all_ranks_must_ask, 0, 8);
+    tcase_add_loop_test(t, test_a_rule_on_one_rank_is_no_rule, 0, 4);
+    tcase_add_test(t, test_a_communicator_that_does_not_block_is_nccls);
+    tcase_add_test(t, test_a_rank_without_memory_stops_all);
+    tcase_add_test(t, test_the_slower_network_decides);
+    tcase_add_test(t, test_the_described_rules_keep_the_choice);
+    tcase_add_test(t, test_more_ranks_in_a_box_than_kernels_take_are_nccls);
+    suite_add_tcase(s, t);
+    return s;
+}

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* suites.h - the suites of check-nodes: ranks on several boxes. */
+#ifndef ST_TEST_NODES_SUITES_H_
+#define ST_TEST_NODES_SUITES_H_
+
+#include <check.h>
+
+Suite *nodes_suite_model(void);
+Suite *nodes_suite_create(void);
+Suite *nodes_suite_call(void);
+
+#endif
