@@ -108,6 +108,7 @@ static void make_group(struct rank *r, int g, const struct phase *phase)
         .first_epoch = phase->first_epoch,
         .one_stream = phase->one_stream && option.gpus == option.ranks,
         .bulk_bytes = (size_t)48 << 20,
+        .beside = SYMTUNER_AR_ALONE, /* else NCCL would run the long calls */
         /* not AUTO, which uses another transport where the GPUs have no peer access */
         .transport = option.host                               ? SYMTUNER_AR_HOST
                      : getenv("SYMTUNER_AR_TRANSPORT") != NULL ? SYMTUNER_AR_AUTO
