@@ -302,7 +302,8 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_all_reduce_at(const void *const *sends,
  * As ncclReduceScatter: ${send} holds a part of ${recv_count} elements for each rank, and recv[j] =
  * op over all ranks' send[rank * recv_count + j]. These are the bits of an all-reduce of ${send}.
  * In place (recv == send + rank * recv_count) or disjoint; types, operators and alignment as in
- * symtuner_ar_all_reduce. So far it has run in the emulation on CPUs only, not on GPUs. Since 0.1.
+ * symtuner_ar_all_reduce. So far it has run in the emulation on CPUs, and on one GPU that the
+ * ranks shared. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_reduce_scatter(const void *send, void *recv,
                                                         size_t recv_count, ncclDataType_t dtype,
@@ -312,8 +313,8 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_reduce_scatter(const void *send, void *
 /*
  * symtuner_ar_all_gather(send, recv, send_count, dtype, handle, stream):
  * As ncclAllGather: recv[r * send_count + j] = rank r's send[j], bit for bit. In place (send ==
- * recv + rank * send_count) or disjoint. So far it has run in the emulation on CPUs only. Since
- * 0.1.
+ * recv + rank * send_count) or disjoint. So far it has run in the emulation on CPUs, and on
+ * one GPU that the ranks shared. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_all_gather(const void *send, void *recv, size_t send_count,
                                                     ncclDataType_t dtype, symtuner_ar *handle,
