@@ -61,6 +61,8 @@ typedef const char *st_text_option;
       "1 + 100 / SYMTUNER_AR_MAX_CTAS, so that calls of all of them fit on a GPU side by side")    \
     X(st_text_option, run_file, "SYMTUNER_RUN_FILE", "", "text",                                   \
       "drop-in: file of a job's counters; `symtuner run` creates it and sets this")                \
+    X(st_text_option, run_only, "SYMTUNER_RUN_ONLY", "", "text",                                   \
+      "symtuner run --only sets it, so that a symtuner run inside the program adds no other part") \
     X(st_text_option, doctor_accept, "SYMTUNER_DOCTOR_ACCEPT", "", "text",                         \
       "symtuner doctor: findings that you know, as ID,ID: shown, but they do not count")           \
     X(st_text_option, lib_dir, "SYMTUNER_LIB_DIR", "", "text",                                     \

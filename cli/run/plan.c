@@ -157,22 +157,54 @@ static void plan_dropin(struct making *making, const char *dropin)
     set_number(making, "SYMTUNER_VERIFY", making->ask->verify);
 }
 
+/* ---- parts ----------------------------------------------------------------------------------- */
+
+static const char only[] = "SYMTUNER_RUN_ONLY";
+
+/* Is the part to be set? Without --only what an outer `symtuner run --only` has said holds. */
+static bool wanted(const struct making *making, enum st_run_part part)
+{
+    const char *list = now(making, only), *word = st_run_part_word[part];
+
+    if (making->ask->named || !list[0])
+        return making->ask->part[part];
+    for (size_t n; *list; list += n + (list[n] == ','))
+        if ((n = strcspn(list, ",")) == strlen(word) && strncmp(list, word, n) == 0)
+            return true;
+    return false;
+}
+
+/* Tell a `symtuner run` inside the program which parts --only names, unless it names all. */
+static void plan_only(struct making *making)
+{
+    char list[40] = "";
+    int parts = 0;
+
+    for (int i = 0; i < ST_RUN_PARTS; i++)
+        if (making->ask->part[i])
+            st_text_add(list, sizeof list, strlen(list), "%s%s", parts++ ? "," : "",
+                        st_run_part_word[i]);
+    if (making->ask->named && (parts < ST_RUN_PARTS || now(making, only)[0]))
+        set(making, only, list);
+}
+
 void st_run_plan(const struct st_run_ask *ask, const struct st_run_libraries *libraries,
                  st_run_getter *get, const void *from, struct st_run_plan *plan)
 {
     struct making making = {.ask = ask, .get = get, .from = from, .plan = plan};
-    bool plugin = ask->part[ST_RUN_PLUGIN], dropin = ask->part[ST_RUN_DROPIN];
+    bool plugin = wanted(&making, ST_RUN_PLUGIN), dropin = wanted(&making, ST_RUN_DROPIN);
 
     *plan = (struct st_run_plan){.sets = 0};
     if (plugin && libraries->plugin)
         plan_plugin(&making, libraries->plugin);
     if (dropin && libraries->dropin)
         plan_dropin(&making, libraries->dropin);
-    if (ask->part[ST_RUN_JAX]) {
+    if (wanted(&making, ST_RUN_JAX)) {
         part(&making, "JAX route");
         if (!now(&making, "SYMTUNER_JAX")[0])
             set(&making, "SYMTUNER_JAX", "1");
     }
+    plan_only(&making);
     set_number(&making, "SYMTUNER_AR_MAX_CTAS", ask->max_ctas);
     if (ask->off)
         set(&making, "SYMTUNER_MODE", "off");

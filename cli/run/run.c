@@ -51,6 +51,7 @@ static bool read_only(const char *value, void *to, char error[ST_OPTION_ERROR])
         if (*at == '\0')
             break;
     }
+    ask->named = parts;
     ask->colls[0] = '\0';
     for (int i = 0; i < words.count; i++)
         if (i < ST_RUN_PARTS)

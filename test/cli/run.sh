@@ -154,6 +154,19 @@ for settings in A=1 "NCCL_TUNER_PLUGIN=it's \"odd\"" 'LD_PRELOAD=/none/$HOME`x`:
     ! grep -q '^export' again
     ok "a second --print has nothing to set, with $settings: $(cat again)" $?
 done
+what="a plain one inside --only plugin"
+run "$symtuner" run --only plugin -- "$symtuner" run -- env > env 2> err
+none LD_PRELOAD
+none SYMTUNER_JAX
+has NCCL_ENV_PLUGIN "$plugin"
+what="--only dropin inside --only plugin, and a plain one in that"
+run "$symtuner" run --only plugin -- "$symtuner" run --only dropin -- "$symtuner" run -- env > env 2> err
+has LD_PRELOAD "$dropin"
+none SYMTUNER_JAX
+what="all parts inside --only plugin, and a plain one in that"
+run "$symtuner" run --only plugin -- "$symtuner" run --only plugin,dropin,jax -- "$symtuner" run -- env > env 2> err
+has LD_PRELOAD "$dropin"
+has SYMTUNER_JAX 1
 run LD_PRELOAD="$(printf '/none/\033[31m')" "$symtuner" run --print > out 2> err
 [ $? = 1 ] && grep -q 'LD_PRELOAD cannot be printed' err
 ok "--print and a control character: $(cat -v err)" $?
