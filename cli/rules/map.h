@@ -47,6 +47,7 @@ struct st_map_request {
     struct symtuner_machine machine;
     unsigned colls; /* bit per collective */
     int dtype, op;  /* of the all-reduces that [kernels] rules decide */
+    int beside;     /* in st_beside_words: what runs beside them */
     int ranks[16], n_ranks;
     uint64_t lo, hi;
     const char *command, *file[2], *html, *machine_word;
@@ -65,7 +66,7 @@ struct st_map {
 };
 
 /* The options of symtuner table. symtuner diff has all but the last two, --html and --force. */
-enum { ST_MAP_OPTIONS = 14 };
+enum { ST_MAP_OPTIONS = 15 };
 extern const struct st_option st_map_options[ST_MAP_OPTIONS];
 
 /* Find the machine. It is the .started of both commands' st_command_line; ${self} is the

@@ -59,6 +59,7 @@ void st_map_kernels(const struct st_map_request *request, const symtuner_rules *
                                .ranks = request->ranks[r],
                                .dtype = request->dtype,
                                .op = request->op,
+                               .beside = request->beside,
                                .machine = request->machine}};
         uint64_t at = request->lo;
 
@@ -140,8 +141,10 @@ void st_map_kernels_print(const struct st_map_request *request, const struct st_
 {
     if (map->kernels == 0)
         return;
-    fprintf(out, "\nkernels of libsymtuner_ar.so, %s %s; elsewhere its own table decides:\n",
-            symtuner_dtype_name(request->dtype), symtuner_op_name(request->op));
+    fprintf(out, "\nkernels of libsymtuner_ar.so, %s %s%s%s; elsewhere its own table decides:\n",
+            symtuner_dtype_name(request->dtype), symtuner_op_name(request->op),
+            request->beside != 0 ? ", beside: " : "",
+            request->beside != 0 ? st_beside_words.word[request->beside] : "");
     for (int i = 0; i < map->kernels; i++) {
         const struct st_kernel_run *run = &map->kernel[i];
 

@@ -5,6 +5,7 @@
 #include "cli/machines.h"
 #include "cli/rules/map.h"
 #include "cli/values.h"
+#include "nccl/names.h"
 
 static bool read_ranks(const char *value, void *self, char error[ST_OPTION_ERROR])
 {
@@ -40,6 +41,13 @@ static bool read_op(const char *value, void *to, char error[ST_OPTION_ERROR])
             st_option_wrong(error, "--op wants sum, prod, max, min or avg", value));
 }
 
+static bool read_beside(const char *value, void *to, char error[ST_OPTION_ERROR])
+{
+    *(int *)to = st_word_find(&st_beside_words, value, strlen(value));
+    return *(int *)to >= 0 ||
+           st_option_wrong(error, "--beside wants unknown, alone or compute", value);
+}
+
 #define AT(member) offsetof(struct st_map_request, member)
 const struct st_option st_map_options[ST_MAP_OPTIONS] = {
     {"coll", "C,C,...", "collectives, or all (table: allreduce; diff: all)", ST_OPTION_READ,
@@ -59,6 +67,8 @@ const struct st_option st_map_options[ST_MAP_OPTIONS] = {
     {"dtype", "T", "type of all-reduces, for [kernels] rules (bf16)", ST_OPTION_READ,
      .read = st_read_dtype, .at = AT(dtype)},
     {"op", "O", "their operator (sum)", ST_OPTION_READ, .read = read_op, .at = AT(op)},
+    {"beside", "WORD", "what runs beside them: unknown, alone or compute (unknown)",
+     ST_OPTION_READ, .read = read_beside, .at = AT(beside)},
     {"json", NULL, "exact ranges, for programs", ST_OPTION_FLAG, .at = AT(json)},
     {"gpu", "NAME", NULL, ST_OPTION_READ, .read = st_read_gpu, .at = AT(machine),
      .instead = "--machine \"gpu=NAME\""},
