@@ -89,6 +89,7 @@ def peers():
     folder = WORK / "peers"
     folder.mkdir(exist_ok=True)
     (folder / "about.json").write_text(json.dumps({"sglang": "1", "nccl": ["2.30.7"]}))
+    (folder / "nccl-2.30.7.so.2.xz").write_text("")
     (WORK / "ours.so").write_text("")
     return f"--peers {folder} --library {WORK}/ours.so --worker {FAKE} --max 4096 --rounds 3"
 
