@@ -3,8 +3,8 @@
 """Compare symtuner.all_reduce with lax.psum in each of its configurations, inside jit, in turns.
 
 jax_workers.py says how calls are timed and what "best" and "all" mean. Sums are checked exactly
-before timing. There are 3 rounds, and more until --seconds (36) have passed; with start-up and
-profiles that takes about a minute for each number of GPUs.
+before timing. Sizes are KiB per rank. There are 3 rounds, and more until --seconds (36) have
+passed; with start-up that takes about a minute for each number of GPUs.
 
 Modes  ar       symtuner.all_reduce, no flags
        rec      the same, recorded: --xla_gpu_graph_min_graph_size=2 makes one CUDA graph of the
@@ -19,14 +19,13 @@ Modes  ar       symtuner.all_reduce, no flags
        plugrec  the same, recorded
 """
 
-import argparse
 import math
 import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from jax_psum import LIB, SYM  # noqa: E402
-from jax_workers import KIB, Times, Worker, add_options, measure, serve  # noqa: E402
+from jax_workers import KIB, Times, compare, options, serve  # noqa: E402
 
 OWN_OFF = "--xla_gpu_unsupported_use_all_reduce_one_shot_kernel=false"
 RECORD = "--xla_gpu_graph_min_graph_size=2"
@@ -43,7 +42,6 @@ ENV = {
     "plugrec": {"XLA_FLAGS": f"{SYM} {OWN_OFF} {RECORD_PSUM}", "NCCL_ENV_PLUGIN": LIB},
 }
 OURS = ("ar", "rec", "staged")
-TRACED = ("ar", "xla", "plugin")
 
 
 def worker(mode, ranks, sizes, args):
@@ -104,48 +102,18 @@ def report(times, modes, sizes, ranks, rounds, args):
         f.write(text + "\n")
 
 
-def profile(workers, sizes, ranks, args):
-    """Profile some modes and sizes, to see how much of the time the GPU kernels take."""
-    sizes = [s for i, s in enumerate(sizes) if i % 2 == 0]
-    with open(f"{args.out}.{ranks}.trace.txt", "w") as f:
-        for size in sizes:
-            for m in (m for m in TRACED if m in workers):
-                print(f"{size // KIB:>7} KiB {m:>6}: {workers[m].ask(f'trace {size}')}", file=f,
-                      flush=True)
-
-
 def main():
-    p = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    p.add_argument("--worker", choices=list(ENV))
-    p.add_argument("--modes", default=",".join(ENV))
-    p.add_argument("--ranks", default="2")
-    p.add_argument(
-        "--sizes",
-        default="64,128,256,512,1024,2048,4096,8192,16384,32768,65536,131072,262144",
-        help="KiB per rank",
-    )
-    p.add_argument("--rounds", type=int, default=20, help="at most")
+    sizes = ",".join(str(64 << i) for i in range(13))
+    p = options(__doc__, modes=",".join(ENV), sizes=sizes, rounds=20, out="jax_ar.csv")
     p.add_argument("--seconds", type=float, default=36, help="for the rounds of one number of GPUs")
-    p.add_argument("--trace", type=int, default=1, help="profile ar, xla and plugin at the end")
-    add_options(p)
-    p.add_argument("--out", default="jax_ar.csv")
     args = p.parse_args()
     sizes = [int(float(s) * KIB) for s in args.sizes.split(",")]
     if args.worker:
         return worker(args.worker, int(args.ranks), sizes, args)
     modes, times = args.modes.split(","), Times()
-    for ranks in map(int, args.ranks.split(",")):
-        workers = {m: Worker(__file__, m, ENV[m], ranks, args) for m in modes}
-        print(f"n={ranks}", {m: workers[m].ask() for m in modes}[modes[0]], flush=True)
-        rounds = measure(workers, ranks, sizes, args.rounds, args.seconds, times)
+    for ranks, rounds in compare(__file__, ENV.__getitem__, sizes, args.seconds, times, args):
         times.write(args.out)
         report(times, modes, sizes, ranks, rounds, args)
-        if args.trace:
-            profile(workers, sizes, ranks, args)
-        for w in workers.values():
-            w.end()
     return 0
 
 

@@ -3,14 +3,13 @@
 """Time stock JAX's psum with and without symtuner, in turns.
 
 jax_workers.py says how calls are timed. This prints the median over the rounds of each round's best
-timing; --out has every timing. Results until 2026-11-21, 07:36 UTC, were taken with --chain 1. Sums
+timing; --out has every timing. Sizes are MiB per rank. Results until 2026-11-21, 07:36 UTC, were taken with --chain 1. Sums
 are checked exactly before timing.
 
 Modes: default (XLA's own choice, no registration), sym (XLA's symmetric buffers), tuner and env
 (sym with NCCL_TUNER_PLUGIN or NCCL_ENV_PLUGIN, nothing else), ctas=N (sym with NCCL_SYM_CTAS=N).
 """
 
-import argparse
 import collections
 import math
 import os
@@ -18,7 +17,7 @@ import statistics
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from jax_workers import MIB, Times, Worker, add_options, measure, serve  # noqa: E402
+from jax_workers import MIB, Times, compare, options, serve  # noqa: E402
 
 LIB = os.path.join(
     os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "build", "libsymtuner.so"
@@ -49,17 +48,9 @@ def worker(ranks, sizes, args):
 
 
 def main():
-    p = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    p.add_argument("--worker", metavar="MODE")
+    p = options(__doc__, modes="default,sym,tuner,env", sizes="1,8,32,128,256", rounds=5,
+                out="jax_psum.csv")
     p.add_argument("--demo", action="store_true")
-    p.add_argument("--modes", default="default,sym,tuner,env")
-    p.add_argument("--ranks", default="2")
-    p.add_argument("--sizes", default="1,8,32,128,256", help="MiB per rank")
-    p.add_argument("--rounds", type=int, default=5)
-    add_options(p)
-    p.add_argument("--out", default="jax_psum.csv")
     args = p.parse_args()
     sizes = [int(float(s) * MIB) for s in args.sizes.split(",")]
     if args.demo:
@@ -69,13 +60,8 @@ def main():
         return worker(int(args.ranks), sizes, args)
     modes, times = args.modes.split(","), Times()
     os.environ.pop("NCCL_SYM_CTAS", None)  # only the modes ctas=N set it
-    for ranks in map(int, args.ranks.split(",")):
-        workers = {m: Worker(__file__, m, mode_env(m), ranks, args) for m in modes}
-        for m in modes:
-            print(m, ranks, workers[m].ask(), flush=True)
-        measure(workers, ranks, sizes, args.rounds, math.inf, times)
-        for w in workers.values():
-            w.end()
+    for _ in compare(__file__, mode_env, sizes, math.inf, times, args):
+        pass
     times.write(args.out)
     summary(times, modes)
     return 0

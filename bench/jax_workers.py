@@ -17,6 +17,7 @@ time. There are two results: ``best`` is the median over the rounds of each roun
 
 from __future__ import annotations
 
+import argparse
 import collections
 import gc
 import os
@@ -85,13 +86,7 @@ def serve(reduce, ranks, sizes, args):
     gc.disable()
     print("ready", jax.__version__, jax.devices()[0].device_kind, flush=True)
     for line in sys.stdin:
-        word = line.split()
-        size = int(word[-1])
-        if word[0] == "trace":
-            from jax_trace import kernels
-
-            print(kernels(lambda n: time_chain(run[size], data[size], n), LOOP), flush=True)
-            continue
+        size = int(line)
         chain, timings = plan(size, args.chain, args.timings)
         time_chain(run[size], data[size], chain)  # not counted: warms up threads and caches
         times = [time_chain(run[size], data[size], chain) for _ in range(timings)]
@@ -187,7 +182,31 @@ def measure(workers, ranks, sizes, rounds, seconds, times):
     return rounds
 
 
-def add_options(p):
+def compare(script, env, sizes, seconds, times, args):
+    """For each number of ranks: start a worker for each mode, with the variables that env(mode)
+    returns, measure, and yield the number of ranks and of rounds."""
+    for ranks in map(int, args.ranks.split(",")):
+        workers = {m: Worker(script, m, env(m), ranks, args) for m in args.modes.split(",")}
+        for m in workers:
+            print(f"n={ranks} {m}:", workers[m].ask(), flush=True)
+        yield ranks, measure(workers, ranks, sizes, args.rounds, seconds, times)
+        for w in workers.values():
+            w.end()
+
+
+def options(doc, **defaults):
+    """Return a parser of the options that all comparisons have."""
+    p = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    p.add_argument("--worker", metavar="MODE", help="run as the worker of this mode")
+    p.add_argument("--modes", metavar="MODE,...")
+    p.add_argument("--ranks", default="2", metavar="N,...")
+    p.add_argument("--sizes", metavar="SIZE,...", help="of the buffer of a rank")
+    p.add_argument("--rounds", type=int)
+    p.add_argument("--out", metavar="FILE.csv")
+    p.set_defaults(**defaults)
     p.add_argument("--chain", type=int, default=0, help="calls in a row; 0: 4 to 16, by size")
     p.add_argument("--timings", type=int, default=0, help="per measurement; 0: 3 to 10, by size")
     p.add_argument("--memory", default="0.1", help="share of the GPU's memory for each worker")
+    return p
