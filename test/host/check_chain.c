@@ -204,6 +204,25 @@ START_TEST(test_where_we_do_nothing_theirs_passes_bit_for_bit)
 }
 END_TEST
 
+START_TEST(test_a_rule_has_the_last_word_for_every_collective)
+{
+    static const char *const rules[] = {
+        "broadcast prefer=general:ring/ll", "reduce prefer=general:ring/ll",
+        "allgather prefer=general:ring/ll", "reducescatter prefer=general:ring/ll",
+        "allreduce prefer=general:ring/ll"};
+    struct question q = chain_question(_i);
+    struct comm comm;
+
+    chain_begin(rules[_i]);
+    chain_fake_version(4);
+    nccl_load(&releases[3], 0);
+    ck_assert_int_eq(nccl_comm(&comm, 1, 8, 1), 0);
+    ck_assert_int_eq(chain_ask(&comm, &q), 0);
+    ck_assert_int_eq(picked(q.table, &releases[3]), 3);
+    nccl_comm_end(&comm);
+}
+END_TEST
+
 START_TEST(test_v2_never_revives_what_is_not_there)
 {
     struct question q = chain_question(SYMTUNER_ALLREDUCE);
@@ -295,6 +314,7 @@ Suite *chain_suite(void)
     tcase_add_loop_test(pass, test_every_version_behind_every_release, 0, RELEASES * VERSIONS);
     t_each_release(pass, test_each_communicator_has_its_own_context);
     t_each_release(pass, test_a_rule_has_the_last_word_and_only_where_it_covers);
+    tcase_add_loop_test(pass, test_a_rule_has_the_last_word_for_every_collective, 0, 5);
     tcase_add_loop_test(pass, test_where_we_do_nothing_theirs_passes_bit_for_bit, 0, RELEASES * 3);
     tcase_add_loop_test(pass, test_v2_never_revives_what_is_not_there, 0, 6);
     tcase_add_loop_test(pass, test_v2_is_told_what_there_is, 0, 8);

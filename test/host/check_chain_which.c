@@ -44,6 +44,23 @@ START_TEST(test_default_name)
 }
 END_TEST
 
+/* The name is read once: ranks that read it at different times must not differ. */
+START_TEST(test_later_communicators_get_the_same_one)
+{
+    struct comm comm, later;
+
+    nccl_install("libnccl-tuner.so", nccl_fake("tuner4"));
+    nccl_install("libnccl-tuner-mine.so", nccl_fake("tuner3"));
+    comm = open_with(&releases[_i]);
+    setenv("NCCL_TUNER_PLUGIN", "mine", 1);
+    ck_assert_int_eq(nccl_rank(&later, 2, 8, 1), 0);
+    ck_assert_int_eq(chain_fake("tuner4")->inits, 2);
+    ck_assert_int_eq(chain_fake("tuner3")->inits, 0);
+    nccl_comm_end(&later);
+    nccl_comm_end(&comm);
+}
+END_TEST
+
 /* plugin: NCCL_TUNER_PLUGIN in the environment; next: SYMTUNER_NEXT_TUNER; loaded: number of the
  * fake that must be chained (tuner2, tuner3 or tuner4), 0 for none. */
 static const struct {
@@ -260,6 +277,7 @@ Suite *chain_which_suite(void)
     TCase *which = tcase_create("which one");
 
     t_each_release(which, test_default_name);
+    t_each_release(which, test_later_communicators_get_the_same_one);
     tcase_add_loop_test(which, test_the_name_decides_which_one, 0,
                         (int)(sizeof names / sizeof *names));
     tcase_add_loop_test(which, test_the_net_library_is_used_where_nccl_has_it_loaded, 0,

@@ -75,6 +75,30 @@ static const struct {
     {NULL, NULL, NULL, NULL, {6, 8, 6, 2}},
 };
 
+/* Each body has its own length. What follows it belongs to NCCL, and is not passed on. */
+START_TEST(test_no_more_than_the_body_is_copied)
+{
+    static const struct {
+        int type;
+        size_t size;
+    } bodies[] = {{NCCL_ABI_EV_PROXY_OP, sizeof(struct nccl_abi_ev_proxy_op)},
+                  {NCCL_ABI_EV_PROXY_STEP, sizeof(struct nccl_abi_ev_proxy_step)},
+                  {NCCL_ABI_EV_KERNEL_CH, sizeof(struct nccl_abi_ev_kernel_ch)},
+                  {NCCL_ABI_EV_NET_PLUGIN, sizeof(struct nccl_abi_ev_net_plugin)}};
+    struct nccl_abi_event_v7 event = {0};
+    struct nccl_abi_event_old old;
+    char zero[sizeof old.u] = {0};
+
+    memset(&event.u, 0xff, sizeof event.u);
+    for (int version = 1; version <= 4; version++) {
+        st_event_write(version, 5, bodies[_i].type, &event, &old);
+        ck_assert_int_eq(*(unsigned char *)&old.u, 0xff);
+        ck_assert(memcmp((char *)&old.u + bodies[_i].size, zero,
+                         sizeof old.u - bodies[_i].size) == 0);
+    }
+}
+END_TEST
+
 START_TEST(test_words_become_numbers)
 {
     struct nccl_abi_event_v7 event = {.u.coll.head = {.func = words[_i].func,
@@ -99,6 +123,7 @@ Suite *next_suite(void)
     t_add_rows(names, test_a_name_means_the_files_that_nccl_tries, files);
     tcase_add_test(names, test_a_long_name_is_cut_and_nothing_overflows);
     t_add_rows(events, test_words_become_numbers, words);
+    tcase_add_loop_test(events, test_no_more_than_the_body_is_copied, 0, 4);
     suite_add_tcase(suite, names);
     suite_add_tcase(suite, events);
     return suite;

@@ -297,6 +297,20 @@ def test_iota_transform():
     assert look(proto)[1] == sorted(map(sorted, want)), look(proto)
 
 
+def test_fields_of_a_mesh_that_are_none():
+    proto, _, old, new = iota_transform((2, 4), (1, 0), (1,))
+    for odd in (field(7, 1), field(1, 1), field(3, b""), b"\x0a\x05"):
+        bad = replace_in(proto, [3, 2], old, field(93, new[3:] + odd))  # new[:3]: tag and length
+        assert why(bad) == ["its replica groups cannot be read"]
+
+
+def test_other_fields_of_an_instruction():
+    """An instruction's other numbers do not make its groups those of global ids."""
+    proto = made(more="channel_id=1, replica_groups={{0,1}}, ", ids=[[0, 1], [2, 3]])
+    name = field(2, b"all-reduce")
+    assert look(replace_in(proto, [3, 2], name, name + field(9, 1))) == look(proto)
+
+
 def replace_in(proto, path, old, new):
     """Replace bytes within nested fields."""
     if not path:
@@ -432,8 +446,7 @@ def test_refused():
 def test_devices_that_cannot_be_read():
     """A field that only a newer XLA has, ids cut short, too many ids: no assignment at all."""
     for odd in (b"", field(9, 1), b"\x0a\x05", field(1, 7)):
-        last = field(1, varint(3)) + odd
-        ids = b"".join(field(3, field(1, varint(i))) for i in range(3)) + field(3, last)
+        ids = b"".join(field(3, field(1, varint(i)) + (odd if i == 3 else b"")) for i in range(4))
         reasons = why(made(ids=None) + field(15, field(1, 1) + field(2, 4) + ids))
         assert reasons == ["the module does not say which devices it is for" if odd else ""], reasons
 
