@@ -7,7 +7,8 @@
  * ncclCommGetAsyncError. ncclGroupEnd makes the communicators that were asked for in the group.
  *
  * With READY=FOLDER in the environment, ranks in processes of their own wait for each other in
- * ncclCommInitRank, as they do in NCCL; INIT=fail makes it fail then, INIT=kill ends the process.
+ * ncclCommInitRank, and in ncclCommInitRankConfig without a config, as they do in NCCL; INIT=fail
+ * makes it fail then, INIT=kill ends the process.
  */
 #include <signal.h>
 #include <stdatomic.h>
@@ -160,7 +161,7 @@ int ncclGroupSimulateEnd(void *info)
     return 0;
 }
 
-int ncclCommInitRank(void **comm, int ranks, struct nccl_abi_id id, int rank)
+static int init(void **comm, int ranks, struct nccl_abi_id id, int rank)
 {
     int result = depth == 0 ? wait_for_all(&id, ranks, rank) : 0;
 
@@ -169,12 +170,16 @@ int ncclCommInitRank(void **comm, int ranks, struct nccl_abi_id id, int rank)
     return result ? result : give(comm, ranks, rank);
 }
 
+int ncclCommInitRank(void **comm, int ranks, struct nccl_abi_id id, int rank)
+{
+    return init(comm, ranks, id, rank);
+}
+
 int ncclCommInitRankConfig(void **comm, int ranks, struct nccl_abi_id id, int rank, void *config)
 {
     struct nccl_abi_config *c = config;
-    int result = give(comm, ranks, rank);
+    int result = c ? give(comm, ranks, rank) : init(comm, ranks, id, rank);
 
-    (void)id;
     return c && c->blocking == 0 ? NCCL_ABI_IN_PROGRESS : result;
 }
 
