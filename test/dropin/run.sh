@@ -171,6 +171,13 @@ X
 VERIFY=1 job 'verify' 0 --verify 2 -- sh "$work/two" "$here/ranks" "$$-r4"
 cat > "$work/want" <<'X'
 symtuner run: drop-in
+symtuner run: 1 process called NCCL 2.28.9
+  allreduce             1 call     64 B   none by our kernels
+  NCCL ran 1 call: the communicator has one rank
+X
+job 'one rank' 0 -- "$here/ranks" "$$-r5" 1 0
+cat > "$work/want" <<'X'
+symtuner run: drop-in
 symtuner run: no process made an NCCL communicator under the drop-in
 X
 job 'no NCCL' 0 -- "$here/ranks" none
