@@ -34,7 +34,8 @@ struct keep {
     }
 };
 
-template <class R> struct spread : keep {
+/* Adds up the words of every rank, which lie at multiples of Access::align(). */
+template <class R, class Access> struct adds : keep {
     static __device__ __forceinline__ payload load_reduce(const ar_args &args, uint64_t at,
                                                           uint64_t end)
     {
@@ -45,10 +46,17 @@ template <class R> struct spread : keep {
 #pragma unroll
             for (int i = 0; i < 4; i++)
                 if (first + i < args.ranks)
-                    v[i] = load_payload(args.src[first + i], at, end, AR_WORD);
+                    v[i] = load_payload(args.src[first + i], at, end, Access::align(args));
             sum.take(first, args.ranks, v, args.kind);
         }
         return sum.finish(args);
+    }
+};
+
+template <class R> struct spread : adds<R, spread<R>> {
+    static __device__ __forceinline__ int align(const ar_args &)
+    {
+        return AR_WORD;
     }
     static __device__ __forceinline__ void store(const ar_args &args, uint64_t at, uint64_t end,
                                                  payload v)
@@ -60,6 +68,37 @@ template <class R> struct spread : keep {
         }
     }
 };
+
+/* Called by all threads of the block: wait until every rank's send is ready and recv free. Returns
+ * false in all threads if the rank gave up. */
+__device__ __forceinline__ bool enter(const ar_args &args, const call_counters &counters,
+                                      spin_limit &wait)
+{
+    bool alive = !__syncthreads_or(counters.dead);
+
+    stall(args, counters.epoch, 1);
+#ifndef ST_BREAK_ENTER
+    if (alive) {
+        raise_flags(args, AR_FLAG_ENTER, ar_flag_step(counters.epoch, 1));
+        alive = await_flags(args, AR_FLAG_ENTER, ar_flag_step(counters.epoch, 1), wait);
+    }
+#endif
+    return alive;
+}
+
+/* Likewise: end the call when every peer has stored and loaded what it must. */
+__device__ __forceinline__ void leave(const ar_args &args, call_counters &counters, bool alive,
+                                      spin_limit &wait)
+{
+    counters.book_in(args);
+#ifndef ST_BREAK_LEAVE
+    if (alive) {
+        raise_flags(args, AR_FLAG_LEAVE, ar_flag_step(counters.epoch, 1));
+        await_flags(args, AR_FLAG_LEAVE, ar_flag_step(counters.epoch, 1), wait);
+    }
+#endif
+    counters.publish(args);
+}
 
 template <class Access, bool OneShot>
 __global__ void __launch_bounds__(512, 1) pull(const __grid_constant__ ar_args args)
@@ -74,15 +113,8 @@ __global__ void __launch_bounds__(512, 1) pull(const __grid_constant__ ar_args a
     await_previous_kernel(args);
 
     call_counters counters(args);
-    bool alive = !__syncthreads_or(counters.dead);
+    const bool alive = enter(args, counters, wait);
 
-    stall(args, counters.epoch, 1);
-#ifndef ST_BREAK_ENTER
-    if (alive) {
-        raise_flags(args, AR_FLAG_ENTER, ar_flag_step(counters.epoch, 1));
-        alive = await_flags(args, AR_FLAG_ENTER, ar_flag_step(counters.epoch, 1), wait);
-    }
-#endif
     for (uint64_t k = 0; alive && k < args.tiles; k++) {
         uint64_t at = first + (k * gridDim.x + blockIdx.x) * tile + threadIdx.x * AR_WORD;
         payload v[unroll];
@@ -101,14 +133,7 @@ __global__ void __launch_bounds__(512, 1) pull(const __grid_constant__ ar_args a
                     Access::store(args, at + (uint64_t)u * blockDim.x * AR_WORD, end, v[u]);
             }
     }
-    counters.book_in(args);
-#ifndef ST_BREAK_LEAVE
-    if (alive) {
-        raise_flags(args, AR_FLAG_LEAVE, ar_flag_step(counters.epoch, 1));
-        await_flags(args, AR_FLAG_LEAVE, ar_flag_step(counters.epoch, 1), wait);
-    }
-#endif
-    counters.publish(args);
+    leave(args, counters, alive, wait);
 }
 
 } // namespace ar

@@ -189,15 +189,8 @@ __global__ void __launch_bounds__(AR_TMA_THREADS, 1) tma(const __grid_constant__
     await_previous_kernel(args);
 
     call_counters counters(args);
-    bool alive = !__syncthreads_or(counters.dead);
+    const bool alive = enter(args, counters, wait);
 
-    stall(args, counters.epoch, 1);
-#ifndef ST_BREAK_ENTER
-    if (alive) {
-        raise_flags(args, AR_FLAG_ENTER, ar_flag_step(counters.epoch, 1));
-        alive = await_flags(args, AR_FLAG_ENTER, ar_flag_step(counters.epoch, 1), wait);
-    }
-#endif
     stall(args, counters.epoch, 2);
     if (alive && threadIdx.x == 0) {
         fence_async(); /* what the peers' flags said is ready must be seen by the copies, too */
@@ -212,14 +205,7 @@ __global__ void __launch_bounds__(AR_TMA_THREADS, 1) tma(const __grid_constant__
             spread<R>::store(args, at, first + mine,
                              spread<R>::load_reduce(args, at, first + mine));
         }
-    counters.book_in(args);
-#ifndef ST_BREAK_LEAVE
-    if (alive) {
-        raise_flags(args, AR_FLAG_LEAVE, ar_flag_step(counters.epoch, 1));
-        await_flags(args, AR_FLAG_LEAVE, ar_flag_step(counters.epoch, 1), wait);
-    }
-#endif
-    counters.publish(args);
+    leave(args, counters, alive, wait);
 }
 
 } // namespace ar
