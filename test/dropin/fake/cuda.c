@@ -19,7 +19,7 @@ EXPORT int cuMemFree_v2(uint64_t pointer);
 EXPORT int cuMemcpyAsync(uint64_t to, uint64_t from, size_t bytes, void *stream);
 EXPORT int cuStreamSynchronize(void *stream);
 
-static int mode_now;
+static _Thread_local int mode_now;
 
 int cuStreamIsCapturing(void *stream, int *status)
 {
