@@ -53,6 +53,10 @@ static void calls(void)
     MUST(n.f.AllGather(a, b, 4, F32, comm[0], NULL) == 0);
     SAID(kernels(), "all_reduce:16 query reduce_scatter:4 query all_gather:4 ");
     SAID(n.record, "");
+    kernels()->fail = 6; /* the program hears of it, and NCCL does not run the call as well */
+    MUST(n.f.AllReduce(a, b, 16, F32, SUM, comm[0], NULL) == 6);
+    SAID(kernels(), "all_reduce:16 ");
+    SAID(n.record, "");
     reduce(comm[0], 1 << 20);
     reduce(comm[0], 1 << 20);
     SAID(kernels(), "query ");

@@ -126,7 +126,9 @@ static int run(const char *name, size_t count, struct symtuner_ar *handle, void 
         record.launch(handle->comm, stream);
     __atomic_add_fetch(&record.collectives, 1, __ATOMIC_RELAXED);
     record_add(&record, "%s:%zu ", name, count);
-    return __atomic_load_n(&handle->aborted, __ATOMIC_RELAXED) ? 5 : 0;
+    return __atomic_load_n(&handle->aborted, __ATOMIC_RELAXED)
+               ? 5
+               : __atomic_exchange_n(&record.fail, 0, __ATOMIC_RELAXED);
 }
 
 int symtuner_ar_all_reduce(const void *send, void *recv, size_t count, int dtype, int op,
