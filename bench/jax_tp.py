@@ -242,7 +242,7 @@ class Bench:
         return [self.np.asarray(v.astype(self.jnp.float32)) for v in one]
 
     def differs(self, got, want):
-        """The greatest difference, in units of the greatest number."""
+        """Return the greatest difference of ${got} from ${want}, divided by the greatest number in ${want}."""
         pairs = zip(self.value(got), want)
         return max(float(abs(g - w).max() / max(abs(w).max(), 1e-30)) for g, w in pairs)
 

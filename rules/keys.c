@@ -71,7 +71,7 @@ static bool read_count(struct st_reader *reader, struct st_text text, bool high,
     return read_number(reader, text, 0, 1u << 30, out);
 }
 
-/* Read a span, A..B, A.., ..B or A, whose ends are part of it. ${read_end} reads one end. */
+/* Read a span: A..B, A.., ..B, or A alone. Both ends are included. ${read_end} reads one end. */
 static bool read_span(struct st_reader *reader, struct st_text text, struct st_span *out,
                       bool (*read_end)(struct st_reader *, struct st_text, bool, uint64_t *))
 {

@@ -193,7 +193,7 @@ static bool proto_forced(const struct st_doctor *doctor, char *evidence)
            !proto_ll128(doctor, evidence) && st_found_setting(evidence, setting);
 }
 
-/* Is NCCL_SYM_CTAS no number, or a number that NCCL does not accept? */
+/* Is NCCL_SYM_CTAS set to something that is not a number, or that NCCL does not accept? */
 static bool sym_ctas_range(const struct st_doctor *doctor, char *evidence)
 {
     const struct st_setting *setting = st_doctor_get(doctor, "NCCL_SYM_CTAS");

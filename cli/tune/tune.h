@@ -164,8 +164,8 @@ bool st_tune_copies(const char *way);
  * of tune compared, and print whether they are still good. Returns the exit status. */
 int st_tune_verify(struct st_tune *tune, const char *files, bool json);
 
-/* choose.c: st_tune_summarise computes medians and standard deviations; st_tune_choose also chooses
- * a CTA count and, for each size, a candidate and what the rules ask for. */
+/* choose.c: st_tune_summarise computes medians and standard deviations. st_tune_choose does so, and
+ * then chooses one CTA count and, for each size, a candidate and the rule that asks for it. */
 void st_tune_summarise(struct st_tune *tune);
 void st_tune_choose(struct st_tune *tune);
 

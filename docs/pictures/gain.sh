@@ -65,7 +65,7 @@ results=bench/results
         bar("decoder", "ran", "JAX decoder, batch 1: symtuner.all_reduce for psum")
         bar("decode", "proto", "PyTorch decode step, batch 1: prototype")
         bar("ddp", "proto", "PyTorch training step (DDP): prototype, slower")
-        text(12, y + 11, "dim", "Small line: 1, the speed without symtuner. Dashed bars: a prototype ran,")
-        text(12, y + 26, "dim", "not what is in this repository. 2 H200s without multicast, 2026-11-22.")
+        text(12, y + 11, "dim", "Thin line: 1, no change. Dashed: measured with a prototype, not with the code of")
+        text(12, y + 26, "dim", "this repository. 2 H200s without multicast, 2026-11-22.")
         print "</svg>"
     }'

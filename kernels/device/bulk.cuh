@@ -71,8 +71,9 @@ __device__ __forceinline__ void multiply_tile(const ar_args &args, payload (&v)[
         v[u] = multiplied(args, v[u]);
 }
 
-/* Add up ${Some} words of a tile: v[u] is this rank's word, the others come from their slots in
- * scratch. All loads for a group of ranks start before the first is added. */
+/* For each of ${Some} words of a tile, add up the words of all ranks. v[u] holds this rank's word, and
+ * then the sum; the other ranks' words are in their slots in scratch. All loads for a batch of ranks
+ * start before the first word is added. */
 template <class R, int N, int Some>
 __device__ __forceinline__ void sum_words(const ar_args &args, const char *slot, uint64_t at,
                                           uint64_t end, payload *v)

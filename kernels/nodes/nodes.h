@@ -41,8 +41,9 @@ struct ar_nodes {
 ncclResult_t ar_nodes_span(symtuner_ar *h, const struct ar_box_card *cards,
                            const struct symtuner_ar_config *config, char *gate, char *why);
 
-/* Give the group of the box back, once the GPU is idle. ar_nodes_free frees the rest: not before the
- * last graph with a call is gone, because NCCL would wait for that. */
+/* ar_nodes_close releases the group of this box's ranks; call it once the GPU is idle. ar_nodes_free
+ * releases the rest. Call it only after the last graph that contains a call is destroyed: NCCL
+ * would wait for that graph. */
 void ar_nodes_close(symtuner_ar *h);
 void ar_nodes_free(symtuner_ar *h);
 

@@ -56,7 +56,7 @@ struct board {
     _Atomic uint32_t joined;  /* entries handed out; more than ranks: two groups met */
     _Atomic uint32_t whole;   /* entries written                                                 */
     _Atomic uint32_t verdict; /* enum st_roll_verdict                                            */
-    _Atomic int32_t ctas;     /* 0 not decided, NO_CTAS, or the count                            */
+    _Atomic int32_t ctas;     /* 0: not decided; NO_CTAS: no count is given; else the count      */
     struct st_roll_entry entry[];
 };
 _Static_assert(ATOMIC_INT_LOCK_FREE == 2, "shared between processes");

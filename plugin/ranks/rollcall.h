@@ -27,8 +27,8 @@ struct st_roll_entry {
     uint64_t rules;      /* hash of what decisions depend on; 0: rules change none            */
     int32_t min_ctas;    /* what NCCL got for NCCL_MIN_CTAS; 0: nothing                       */
     int32_t sym_ctas;    /* what it should get for NCCL_SYM_CTAS; 0: nothing                  */
-    int32_t gpus;        /* of the box; 0 unknown                                             */
-    bool asked;          /* NCCL asks us for NCCL_SYM_CTAS: the user did not set it           */
+    int32_t gpus;        /* of the box; 0: unknown                                            */
+    bool asked;          /* NCCL asks us for NCCL_SYM_CTAS, because the user did not set it   */
     bool first;          /* this is the first communicator of its process                     */
 };
 
