@@ -38,6 +38,13 @@ static void run(struct op *op)
         op->host(op->what);
 }
 
+/* With the lock held. */
+static void let_go(struct mark *mark)
+{
+    if (mark != NULL && --mark->refs == 0)
+        free(mark);
+}
+
 static void *work(void *p)
 {
     struct CUstream_st *s = p;
@@ -46,7 +53,7 @@ static void *work(void *p)
     while (s->first != NULL || !s->ended) {
         struct op *op = s->first;
 
-        if (op == NULL || (op->kind == WAIT && op->event->reached < op->stamp)) {
+        if (op == NULL || (op->kind == WAIT && !op->mark->reached)) {
             pthread_cond_wait(&whole_changed, &whole_lock);
             continue;
         }
@@ -57,8 +64,9 @@ static void *work(void *p)
         pthread_mutex_unlock(&whole_lock);
         run(op);
         pthread_mutex_lock(&whole_lock);
-        if (op->kind == RECORD && op->event->reached < op->stamp)
-            op->event->reached = op->stamp;
+        if (op->kind == RECORD)
+            op->mark->reached = true;
+        let_go(op->mark);
         s->busy = false;
         free(op);
         pthread_cond_broadcast(&whole_changed);
@@ -281,20 +289,27 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 
 cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
-    (void)event; /* a stream may still wait for it */
+    pthread_mutex_lock(&whole_lock);
+    let_go(event->latest);
+    pthread_mutex_unlock(&whole_lock);
+    free(event);
     return cudaSuccess;
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
+    struct mark *mark = calloc(1, sizeof *mark);
+    struct op op = {.kind = RECORD, .mark = mark};
     struct CUstream_st *s;
-    struct op op = {.kind = RECORD, .event = event};
 
     pthread_mutex_lock(&whole_lock);
     s = whole_stream_of(stream);
+    let_go(event->latest);
+    event->latest = mark;
     event->graph = s->graph;
+    mark->refs = 1;
     if (s->graph == NULL) {
-        op.stamp = ++event->recorded;
+        mark->refs++;
         whole_append(&s->last, &op);
     }
     pthread_cond_broadcast(&whole_changed);
@@ -307,19 +322,21 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
 {
     struct CUstream_st *s;
-    struct op op = {.kind = WAIT, .event = event};
+    struct op op = {.kind = WAIT};
     cudaError_t error = cudaSuccess;
 
     (void)flags;
     pthread_mutex_lock(&whole_lock);
     s = whole_stream_of(stream);
-    op.stamp = event->recorded;
-    if (event->graph != NULL && s->graph == NULL)
+    op.mark = event->latest;
+    if (event->graph != NULL && s->graph == NULL) {
         s->graph = event->graph;
-    else if (event->graph != s->graph)
+    } else if (event->graph != s->graph) {
         error = cudaErrorStreamCaptureIsolation;
-    else if (s->graph == NULL)
+    } else if (s->graph == NULL && op.mark != NULL) {
+        op.mark->refs++;
         whole_append(&s->last, &op);
+    }
     pthread_cond_broadcast(&whole_changed);
     pthread_mutex_unlock(&whole_lock);
     return whole_error(error);

@@ -21,16 +21,21 @@ struct op {
     void *to;
     size_t bytes;
     int ctas, threads, device, value;
-    struct CUevent_st *event;
-    unsigned long stamp;
+    struct mark *mark;
     void (*host)(void *what);
     struct ar_args args;
     max_align_t what[16]; /* of a host function */
 };
 
-/* Records and waits count from 1. */
+/* One record of an event. A wait is for the latest record at the time of the call, whatever is
+ * recorded later, perhaps on another stream. */
+struct mark {
+    bool reached;
+    int refs; /* the event, and operations that wait for it or reach it */
+};
+
 struct CUevent_st {
-    unsigned long recorded, reached;
+    struct mark *latest;      /* NULL: never recorded */
     struct CUgraph_st *graph; /* of the capture in which it was recorded last */
 };
 
