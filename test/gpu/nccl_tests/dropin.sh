@@ -13,7 +13,7 @@
 #   for mpi in 0 1; do
 #       make -C $B/nccl-tests.src/src build MPI=$mpi MPI_HOME=$PWD/$B/nccl-mpi DSO=1 \
 #           BUILDDIR=$PWD/$B/nccl-tests-$mpi NVCC_GENCODE=-gencode=arch=compute_90,code=sm_90 \
-#           NCCL_HOME=/usr/local/cuda NVLDFLAGS=-L/usr/local/cuda/lib64
+#           NCCL_HOME=/usr/local/cuda
 #   done
 #   rm -f $B/nccl-tests-[01]/*.o; make all kernels
 #
