@@ -299,8 +299,9 @@ cudaError_t cudaUserObjectCreate(cudaUserObject_t *out, void *what, cudaHostFn_t
     if (refs != 1 || flags != cudaUserObjectNoDestructorSync || may_fail() != cudaSuccess)
         return cudaErrorMemoryAllocation;
     for (int i = 0; i < OBJECTS; i++)
-        if (objects[i].what == NULL) {
-            objects[i] = (struct CUuserObject_st){what, dropper, 0};
+        if (__sync_bool_compare_and_swap(&objects[i].what, NULL, what)) { /* ranks are threads */
+            objects[i].drop = dropper;
+            objects[i].capture = 0;
             *out = &objects[i];
             count(&fake.live, 1);
             return cudaSuccess;

@@ -4,7 +4,7 @@
  * split, and ncclAllReduce really adds, in the order of the ranks and rounding each time.
  *
  * A collective call blocks until all ranks of its communicator have made it. If they do not come
- * within three seconds, ${hung} is set and every call fails from then on.
+ * within twenty seconds, ${hung} is set and every call fails from then on.
  *
  * The environment of a rank is that of its own process: getenv is wrapped, and finds there first
  * what ${set} says for the rank of the calling thread, and NCCL_HOSTID by ${box_of}.
