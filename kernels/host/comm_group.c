@@ -419,6 +419,8 @@ static ncclResult_t start(struct group *g, ncclResult_t checked,
 
     if (result != ncclSuccess)
         return fail(g, result, "%.*s", AR_WHY - 1, symtuner_ar_error(NULL));
+    if (g->all == NULL || g->cards == NULL)
+        return fail(g, ncclSystemError, "out of memory");
     for (int i = 0; i < g->n && result == ncclSuccess; i++)
         result = start_rank(g, i, config, options);
     return result;
@@ -460,8 +462,6 @@ static ncclResult_t create(struct group *g, const ncclComm_t *comms,
         return result;
     g->all = calloc((size_t)g->endpoint[0].ranks, sizeof *g->all);
     g->cards = calloc((size_t)g->endpoint[0].ranks, sizeof *g->cards);
-    if (g->all == NULL || g->cards == NULL)
-        return fail(g, ncclSystemError, "out of memory");
     result = agree(g, start(g, checked, &config, &options));
     if (result == ncclSuccess)
         result = settle(g, &config, &options);

@@ -105,6 +105,19 @@ START_TEST(test_ranks_of_threads_make_a_group)
 }
 END_TEST
 
+/* A rank that has no memory for what the others say of themselves must still meet them. */
+START_TEST(test_memory_that_one_rank_lacks_fails_all)
+{
+    reset();
+    fake.no_calloc = _i;
+    fake_nccl_threads(create);
+    ck_assert_int_ne(at[0].result, ncclSuccess);
+    ck_assert_msg(strstr(at[0].error, "memory") != NULL, "%s", at[0].error);
+    fake.no_calloc = 0;
+    finish();
+}
+END_TEST
+
 /* Rank r of the group has digit r of ${_i}, to base 3, as its hint; from 27 on the variable is also
  * set. If the ranks do not say the same, all take "unknown", and NCCL runs long calls of all. */
 START_TEST(test_ranks_agree_on_what_runs_beside_them)
@@ -368,6 +381,7 @@ Suite *st_suite_bootstrap(void)
 
     tcase_set_timeout(t, 60);
     tcase_add_test(t, test_ranks_of_threads_make_a_group);
+    tcase_add_loop_test(t, test_memory_that_one_rank_lacks_fails_all, 1, 4);
     tcase_add_loop_test(t, test_ranks_agree_on_what_runs_beside_them, 0, 27 + 3);
     tcase_add_test(t, test_a_rank_that_cannot_start_tells_the_others);
     tcase_add_loop_test(t, test_whatever_fails_on_one_rank_nobody_hangs, 0, 4);
