@@ -3,7 +3,7 @@
  * symtuner.h - the rule engine of libsymtuner: loads rules, decides about a call, explains why.
  *
  * The plugin runs the same code inside NCCL: every decision is a pure function of rules and query,
- * so symtuner_decide says here what the plugin does there. No function needs a GPU, NCCL or CUDA.
+ * so symtuner_decide returns what the plugin does. No function needs a GPU, NCCL or CUDA.
  *
  * Units      sizes are bytes; "bytes" is NCCL's nBytes: count x element size for AllReduce,
  *            Broadcast and Reduce, count x ranks x element size for AllGather and ReduceScatter
@@ -13,7 +13,7 @@
  * Ownership  symtuner_rules_load, _load_csv, _parse and _inline give an object that the caller
  *            frees with symtuner_rules_free. Returned strings are static.
  * Threads    rules do not change once loaded, and any function may run on any thread;
- *            symtuner_machine_find on one thread at a time.
+ *            only symtuner_machine_find must run on one thread at a time.
  * Errors     functions that can fail return enum symtuner_status; texts go to the buffer that the
  *            caller gives and are always terminated. Outputs are written on success only. ${rules}
  *            may be NULL, which means no rules, and ${error} may be NULL. If another pointer is
@@ -157,7 +157,7 @@ SYMTUNER_API void symtuner_rules_free(symtuner_rules *rules);
 /* Return, as text, the built-in CTA count and the boxes and releases that get it. Since 0.1. */
 SYMTUNER_API const char *symtuner_defaults_text(void);
 
-/* Return the number of rules, and a 64-bit hash of their meaning: if all ranks have equal hashes,
+/* Return the number of rules, and a 64-bit hash of their meaning. If all ranks have equal hashes,
  * they have equal rules. */
 SYMTUNER_API int symtuner_rules_count(const symtuner_rules *rules);
 SYMTUNER_API uint64_t symtuner_rules_hash(const symtuner_rules *rules);
@@ -166,7 +166,7 @@ SYMTUNER_API uint64_t symtuner_rules_hash(const symtuner_rules *rules);
  * symtuner_rules_lint(rules, index, text, size):
  * Write the ${index}-th finding about rules that are legal but cannot work: a rule that earlier
  * rules hide, an action that no release in its range can do, a preference for LL128 where NCCL does
- * not offer it. Returns 1, or 0 if there are not so many findings.
+ * not offer it. Returns 1, or 0 if there are no more than ${index} findings.
  */
 SYMTUNER_API int symtuner_rules_lint(const symtuner_rules *rules, int index, char *text,
                                      size_t size);
@@ -174,8 +174,8 @@ SYMTUNER_API int symtuner_rules_lint(const symtuner_rules *rules, int index, cha
 /*
  * symtuner_rules_fit(rules, nccl, machine, error, error_size):
  * Check whether the [provenance] section matches this release and machine. Returns SYMTUNER_OK if
- * it does or is absent, else SYMTUNER_EMISMATCH with a text in ${error}. The plugin refuses rules
- * that do not fit.
+ * it matches or there is no such section, else SYMTUNER_EMISMATCH with a text in ${error}. The
+ * plugin refuses rules that do not fit.
  */
 SYMTUNER_API enum symtuner_status symtuner_rules_fit(const symtuner_rules *rules, int nccl,
                                                      const struct symtuner_machine *machine,
@@ -225,9 +225,9 @@ SYMTUNER_API enum symtuner_status symtuner_kernel_decide(
 /*
  * symtuner_table_apply(decision, query, table, n_algo, n_proto, channels):
  * Write what the plugin would write into NCCL's cost table and channel count. Entry (a, p) is
- * table[a * n_proto + p], in microseconds; a negative one is not available and stays so. Nothing
- * below or equal to 0 is written, and at least one entry stays selectable if one was. Returns 1 if
- * anything changed.
+ * table[a * n_proto + p], in microseconds; a negative entry is not available and stays negative.
+ * Only numbers above 0 are written, and at least one entry stays selectable if one was selectable
+ * before. Returns 1 if anything changed.
  */
 SYMTUNER_API int symtuner_table_apply(const struct symtuner_decision *decision,
                                       const struct symtuner_query *query, float *table, int n_algo,
@@ -243,8 +243,8 @@ SYMTUNER_API int symtuner_table_pick(int nccl, const float *table, int n_algo, i
 
 /*
  * symtuner_explain(rules, query, decision, text, size):
- * Write one paragraph for a person: which rule applies and where it is written, what the release
- * lets it change and what not. Returns the length that the whole text needs, as snprintf does.
+ * Write one paragraph for a person: which rule applies, where it is written, and what the release
+ * lets the rule change or not. Returns the length that the whole text needs, as snprintf does.
  */
 SYMTUNER_API int symtuner_explain(const symtuner_rules *rules, const struct symtuner_query *query,
                                   const struct symtuner_decision *decision, char *text,

@@ -3,67 +3,70 @@
  * symtuner_ar.h - an all-reduce, a reduce-scatter and an all-gather for GPUs that can reach each
  * other's memory.
  *
- * The library sums (or averages, multiplies, takes the minimum or maximum of) one buffer per rank
- * over all ranks of one node (for several see Boxes), with kernels that write straight into the peers' memory. As in NCCL,
- * all ranks make the same calls in the same order, with the same count, dtype and op.
+ * The library sums, averages or multiplies one buffer per rank over all ranks of one node, or takes
+ * their minimum or maximum (for several nodes see Boxes). Its kernels write straight into the
+ * peers' memory. As in NCCL, all ranks make the same calls in the same order, with the same count,
+ * dtype and op.
  *
  * Units      counts are elements, sizes are bytes, times name their unit.
  * Ownership  a handle owns its scratch memory, never the caller's buffers. The communicator that a
  *            handle was made from must outlive the handle.
  * Threads    one handle belongs to one thread at a time. Different handles are independent.
- * Streams    the calls on a handle run one after the other: the library records an event behind
- *            every call, and when the stream changes, the new one waits for it. These events can be
- *            saved with config.one_stream, if all eager calls of a handle are on one stream, no
- *            call is captured on that stream, and each GPU has a thread of its own. Then events are
- *            recorded in captures only. If an eager call comes on another stream all the same, it
- *            waits on the host until the GPU is idle, and from then on events are recorded.
- *            Graphs that hold calls of the same handle must not run at the same time. It is an
- *            error if the library sees two kernels of a handle run at once; but if the second graph
- *            starts while the last blocks of the first end, the library may not see it, and the
- *            result may be wrong.
+ * Streams    the calls on a handle run one after the other, because the library records an event
+ *            behind every call, and when the stream changes, the new stream waits for that event.
+ *            Set config.one_stream to do without these events, if all eager calls of a handle are
+ *            on one stream, no call is captured on that stream, and each GPU has a thread of its
+ *            own. Then events are recorded in captures only. If an eager call comes on another
+ *            stream all the same, the call waits on the host until the GPU is idle, and from then
+ *            on events are recorded. Graphs that hold calls of the same handle must not run at the
+ *            same time. It is an error if the library sees two kernels of a handle run at once; but
+ *            if the second graph starts while the last blocks of the first end, the library may not
+ *            see the overlap, and the result may be wrong.
  * Blocks     the blocks of a call wait for the peers, and occupy their multiprocessors while they
- *            do. A call never takes all: by default all but four, in multiples of 4 (128 of 132).
- *            So two ranks may start the calls of two handles in different order, on streams of
- *            their own: the blocks of the second call still get to run. Of k handles that may all
- *            wait at once, each may take (multiprocessors - 1) / (k - 1): set config.max_ctas.
- *            Ranks of a local group that share a GPU share half of it.
+ *            do. A call never occupies all multiprocessors: the default limit is all but four, in
+ *            multiples of 4 (128 of 132). So two ranks may start the calls of two handles in
+ *            different order, on streams of their own, because the blocks of the second call still
+ *            get to run. If k handles may all wait at the same time, set config.max_ctas of each to
+ *            at most (multiprocessors - 1) / (k - 1). Ranks of a local group that share a GPU share
+ *            half of it.
  * Devices    a stream must belong to the handle's GPU. Which GPU is current does not matter, and no
  *            function changes the current GPU.
  * Graphs     every call may be captured. Counters are in device memory, so graphs may be replayed
  *            many times, between other graphs and eager calls, in the same order on every rank.
  *            A graph, its clones and its executables keep what their calls need, even after
- *            symtuner_ar_destroy. Of a local group that is everything: its graphs still work. Of a
- *            handle made from a communicator it is the counters: a replay is then a launch failure,
- *            which ends the CUDA context, before anything is written. The caller's buffers, and
- *            windows that the caller has registered, must outlive the graphs.
+ *            symtuner_ar_destroy. Graphs of a local group keep everything, so they still work.
+ *            Graphs of a handle made from a communicator keep only the counters, so a replay ends
+ *            in a launch failure, which ends the CUDA context, before anything is written. The
+ *            caller's buffers, and windows that the caller has registered, must outlive the graphs.
  * Scratch    a handle begins with 14 MiB on its GPU, enough for messages of 1 MiB, sums of f32, f16
- *            and bf16 of 2 MiB, and zero-copy kernels. The first eager call that needs more makes
- *            it: 96 MiB for messages of several MiB, and 5/4 of config.bulk_bytes for longer ones
- *            that are not zero-copy from end to end. It is not moved, and is freed with the handle.
- *            All ranks make it in the same call. Those of a communicator wait for each other on the
- *            host for that, up to 0.2 s; if not all have come by then, this call runs without it,
- *            and later ones try again. If memory is short on a rank, there is one warning, and long
- *            messages are cut into short pieces on all ranks, which is slower. The same happens,
- *            for good, if a graph captures such a call before the scratch is there: call
- *            symtuner_ar_reserve before. If one thread drives several handles of a communicator, or
- *            the ranks share no /dev/shm, or there is a start-up probe, all of it is made at once.
+ *            and bf16 of 2 MiB, and zero-copy kernels. The first eager call that needs more
+ *            allocates it: 96 MiB for messages of several MiB, and 5/4 of config.bulk_bytes for
+ *            longer messages that are not zero-copy from end to end. Scratch is not moved, and is
+ *            freed with the handle. All ranks allocate in the same call. The ranks of a
+ *            communicator first wait for each other on the host, up to 0.2 s; if not all have come
+ *            by then, this call runs without the new scratch, and later calls try again. If memory
+ *            is short on a rank, there is one warning, and long messages are cut into short pieces
+ *            on all ranks, which is slower. The same happens, for good, if a graph captures such a
+ *            call before the scratch is there, so call symtuner_ar_reserve before the capture. If
+ *            one thread drives several handles of a communicator, or the ranks share no /dev/shm,
+ *            or there is a start-up probe, all scratch is allocated at creation.
  * Errors     ncclResult_t, so that NCCL check macros work; symtuner_ar_error() has the sentence.
  *            Functions write their outputs on success only.
  * Rules      SYMTUNER_RULES may name the kernel of a call (docs/rules.md; symtuner tune writes such
  *            rules). If the rules are wrong, differ between ranks or are for another machine, there
  *            is one warning, and the library's own table decides.
  * Progress   communicators made with ncclConfig_t.blocking = 0 work like blocking ones, but do not
- *            pass both kinds to one function. No function returns ncclInProgress: each waits
- *            until NCCL is done, also with creating the communicator and with the caller's earlier
- *            calls. Only a collective call between ncclGroupStart and ncclGroupEnd does not
+ *            pass both kinds to one function. No function returns ncclInProgress, because each
+ *            waits until NCCL is done, which includes creating the communicator and the caller's
+ *            earlier calls. Only a collective call between ncclGroupStart and ncclGroupEnd does not
  *            wait; as always, wait after ncclGroupEnd. While a function runs, no other thread may
  *            ask NCCL about its communicator: ncclCommGetAsyncError is not thread-safe.
- *            A wait ends after timeout_ms, which includes waiting for other ranks to come, and at
+ *            A wait ends after timeout_ms, which includes waiting for other ranks to come, or at
  *            most a second after symtuner_ar_abort. The result is then ncclRemoteError (after an
- *            abort ncclInvalidUsage), and the text names NCCL's call; the handle refuses every
- *            further call, and symtuner_ar_destroy frees nothing, because NCCL may still use it.
- *            Destroy first, then ncclCommAbort. An error that ncclCommGetAsyncError reports becomes
- *            the result.
+ *            abort ncclInvalidUsage), and symtuner_ar_error() names NCCL's call; the handle refuses
+ *            every further call, and symtuner_ar_destroy frees nothing, because NCCL may still use
+ *            it. Destroy first, then ncclCommAbort. An error that ncclCommGetAsyncError reports
+ *            becomes the function's result.
  * Promise    the same numbers give the same bits: on all ranks, in every run, and whatever the
  *            kernel, the length, the alignment and the position in the message; in place or not,
  *            registered or not. There is one order of addition: ranks in groups of four,
@@ -72,31 +75,33 @@
  *              4  (r0 + r1) + (r2 + r3)               7  ((r0 + r1) + (r2 + r3)) + ((r4 + r5) + r6)
  *              5  ((r0 + r1) + (r2 + r3)) + r4        8  ((r0 + r1) + (r2 + r3)) +
  *                                                        ((r4 + r5) + (r6 + r7))
- *            and products alike. Sums and averages of f32 are rounded once; those of f16, bf16 and
- *            fp8 are made in f32; products are made in f64, of fp8 in f32; the result is rounded to
- *            its type once; f64 is rounded after each step (docs/reference/sums.md has the
- *            bounds). Sums keep -0 and NaN; of a NaN and a number, max and min are the number. The
- *            payload of a NaN is not kept and may differ between ranks.
- *            There are exceptions, which symtuner_ar_query() names in plan.why. Calls that go to
- *            NCCL (kernel "nccl"; docs/kernels.md says from which length on) are added
- *            as NCCL does it. Kernels "nvls" and "nvls_one", which run only when named, leave the
- *            order to the switch, nvls_one on each rank.
+ *            and products have the same order. Sums and averages of f32 are rounded once; those of
+ *            f16, bf16 and fp8 are computed in f32; products are computed in f64, those of fp8 in
+ *            f32; the result is rounded to its type once; f64 is rounded after each step
+ *            (docs/reference/sums.md has the bounds). Sums keep -0 and NaN; the max or min of a NaN
+ *            and a number is the number. The payload of a NaN is not kept and may differ between
+ *            ranks.
+ *            There are exceptions, which symtuner_ar_query() names in plan.why. NCCL adds up the
+ *            calls that go to it (kernel "nccl"; docs/kernels.md says from which length on) in its
+ *            own order. Kernels "nvls" and "nvls_one", which run only when named, leave the order
+ *            to the switch, nvls_one on each rank.
  * Boxes      SYMTUNER_AR_NODES=1, or rules with network-pieces, let ranks of a communicator that
  *            spans several boxes add up box by box (docs/nodes.md): a reduce-scatter in the box,
  *            ncclAllReduce between the ranks at the same place of each box, an all-gather in the
- *            box. Boxes are what NCCL takes for hosts: NCCL_HOSTID, or host name and boot id. All
- *            ranks choose alike and get the same bits. An element is added up in its box in the
+ *            box. A box is what NCCL takes for a host, by NCCL_HOSTID, or by host name and boot id.
+ *            All ranks choose alike and get the same bits. An element is added up in its box in the
  *            order above, by the rank's place in its box, and rounded to its type once; NCCL then
  *            adds the numbers of the boxes as it does on one rank per box, and rounds to the type
  *            each time. So the bits differ from those of one box with as many ranks, and from
- *            NCCL's over all ranks. An average is that of the boxes' averages. What is left over
- *            at the end, less than 16 bytes per rank of a box, is NCCL's over all ranks. As NCCL
- *            chooses its way by the length, elements of messages with other lengths, or in another
- *            number of pieces, may be added in another order; rules fix the number of pieces from
- *            run to run. Such calls must not stand between ncclGroupStart and ncclGroupEnd. The
- *            calls of the handle and NCCL's on its communicator come in the same order on all
- *            ranks. If a rank is lost, NCCL's kernels wait for it until ncclCommAbort of the
- *            caller's communicator, which ends those of its parts, too.
+ *            NCCL's over all ranks. An average is that of the boxes' averages. NCCL reduces the
+ *            rest at the end of the message, less than 16 bytes per rank of a box, over all ranks.
+ *            NCCL chooses its algorithm by the length, so elements of messages with other lengths,
+ *            or cut into another number of pieces, may be added in another order; rules fix the
+ *            number of pieces from run to run. Such calls must not stand between ncclGroupStart and
+ *            ncclGroupEnd. The calls of the handle and NCCL's on its communicator come in the same
+ *            order on all ranks. If a rank is lost, NCCL's kernels wait for it until ncclCommAbort
+ *            of the caller's communicator, which also ends the kernels of the communicators split
+ *            from it.
  */
 #ifndef SYMTUNER_AR_H_
 #define SYMTUNER_AR_H_
@@ -104,8 +109,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Define SYMTUNER_AR_PLAIN_TYPES to build without the headers of CUDA and NCCL: their enums are then
- * int, and their handles void *. */
+/* Define SYMTUNER_AR_PLAIN_TYPES to build without the headers of CUDA and NCCL. Then their enums
+ * are int, and their handles void *. */
 #ifdef SYMTUNER_AR_PLAIN_TYPES
 typedef int ncclResult_t, ncclDataType_t, ncclRedOp_t, ncclScalarResidence_t;
 typedef void *ncclComm_t, *ncclWindow_t, *cudaStream_t;
@@ -127,17 +132,17 @@ typedef struct symtuner_ar symtuner_ar; /* one rank of one group; opaque */
 
 /* How the ranks reach each other. AUTO: by peer memory if every pair of GPUs has it, else by pinned
  * host memory that all GPUs map, else by NCCL; symtuner_ar_describe() says why. PEER and HOST force
- * that one: where it does not work, creation fails. */
+ * that transport: where it does not work, creation fails. */
 enum symtuner_ar_transport {
     SYMTUNER_AR_AUTO = 0,
     SYMTUNER_AR_PEER = 1,
     SYMTUNER_AR_HOST = 2,
 };
 
-/* What the kernels of a handle run beside. It decides between columns of the selection table: alone,
- * many blocks are fastest; beside compute they take its multiprocessors, so there longer messages
- * go to NCCL (docs/kernels.md says from which length on). UNKNOWN, the default, is treated as
- * BESIDE_COMPUTE wherever ALONE could lose to NCCL. */
+/* What the kernels of a handle run beside. This chooses the column of the selection table. Alone,
+ * many blocks are fastest. Beside compute, the blocks occupy multiprocessors that the compute
+ * needs, so there longer messages go to NCCL (docs/kernels.md says from which length on). UNKNOWN,
+ * the default, is treated as BESIDE_COMPUTE wherever ALONE could lose to NCCL. */
 enum symtuner_ar_beside {
     SYMTUNER_AR_UNKNOWN = 0,
     SYMTUNER_AR_ALONE = 1,
@@ -200,8 +205,8 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out,
 /*
  * symtuner_ar_destroy(handles, n):
  * Wait until the handles' GPUs are idle, free everything, and set the handles to NULL. NULL entries
- * are skipped. Collective for handles made from a communicator. Of a local group pass all handles
- * at once; if some are missing, that is an error and nothing is freed.
+ * are skipped. Collective for handles made from a communicator. Pass all handles of a local group
+ * in one call; if some are missing, that is an error and nothing is freed.
  * Our kernels give up on a dead peer by themselves; NCCL's do not. So if NCCL ran a call and the
  * GPU is not idle after the timeout (2 s at least), the result is ncclRemoteError, nothing of that
  * rank is freed, and ncclCommAbort ends the kernel.
@@ -214,23 +219,24 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n);
  * Make buffers[i] .. buffers[i] + bytes of handles[i] reachable by the peers, for the zero-copy
  * kernels. Collective, same ${bytes} on all ranks. ${windows} is NULL (the library registers the
  * memory, which must come from ncclMemAlloc) or holds the windows that the application has already
- * registered for exactly these buffers, which stay the application's. Of a local group pass all
- * handles at once; memory from cudaMalloc is fine there. Buffers begin at multiples of 16 bytes and
- * do not overlap; a handle has room for 64. What fails on one rank fails on all, and nothing is
- * registered then. Do not call it between ncclGroupStart and ncclGroupEnd. If no kernel could use
- * the buffers (ranks share pinned host memory, or every call goes to NCCL), it succeeds without
- * effect.
+ * registered for exactly these buffers; these windows stay the application's. Pass all handles of a
+ * local group in one call; there memory from cudaMalloc is fine, too. Buffers begin at multiples of
+ * 16 bytes and do not overlap; a handle has room for 64. If the call fails on one rank, it fails on
+ * all ranks and registers nothing. Do not call it between ncclGroupStart and ncclGroupEnd. If no
+ * kernel could use the buffers (ranks share pinned host memory, or every call goes to NCCL), it
+ * succeeds without effect.
  * As with NCCL's own windows, a call must then use registered memory on all ranks or on none: send
- * within one registration, recv within one (or the same), each at the same offset on all ranks. So
- * such a call is in place on all ranks or on none; an unregistered one need not be. In place, the
- * shorter buffer of a reduce-scatter or an all-gather lies where this rank's part does. Since 0.1.
+ * lies within one registration and recv within another or the same one, each at the same offset on
+ * all ranks. So a call with registered memory is in place on all ranks or on none; a call without
+ * need not be. In place, the shorter buffer of a reduce-scatter or an all-gather lies where this
+ * rank's part of the longer buffer is. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *const *buffers,
                                                   const ncclWindow_t *windows, int n, size_t bytes);
 
 /* symtuner_ar_deregister(handles, buffers, n): undo symtuner_ar_register; collective. While a graph
- * holds a call that uses a window which the library has registered, it is an error and undoes
- * nothing: destroy the graphs of all ranks before. Since 0.1. */
+ * holds a call that uses a window which the library has registered, the function fails and undoes
+ * nothing, so destroy the graphs of all ranks first. Since 0.1. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void *const *buffers,
                                                     int n);
 
@@ -238,10 +244,10 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void 
  * symtuner_ar_reserve(handles, n, bytes):
  * Make the scratch (see above) that messages of up to ${bytes} need with the kernels that are
  * chosen for them now, so that no call waits for it and graphs may capture such calls. Collective,
- * same ${bytes} on all ranks; SIZE_MAX means all. Of a local group pass all handles at once, while
- * no other thread calls. Not while the stream of a call is captured, nor between ncclGroupStart and
- * ncclGroupEnd. If a rank lacks the memory, it is an error on all ranks, and the handles stay
- * usable. Since 0.1.
+ * same ${bytes} on all ranks; SIZE_MAX means all. Pass all handles of a local group in one call,
+ * while no other thread makes calls. Do not call it while the stream of a call is captured, nor
+ * between ncclGroupStart and ncclGroupEnd. If a rank lacks the memory, the function fails on all
+ * ranks, and the handles stay usable. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_reserve(symtuner_ar **handles, int n, size_t bytes);
 
@@ -249,18 +255,18 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_reserve(symtuner_ar **handles, int n, s
  * symtuner_ar_op_create_premul_sum(op_out, scalar, dtype, residence, handle):
  * As ncclRedOpCreatePreMulSum: make an operator for calls of type ${dtype} on ${handle}, which
  * multiplies each rank's numbers by that rank's ${scalar} and then adds them up.
- * ncclScalarHostImmediate: the scalar is read now. ncclScalarDevice: it is memory that this GPU can
- * read, aligned to its size; each call reads it when it runs on its stream, in graphs at every
- * replay. Not collective: scalars and residences may differ between ranks. All ranks must pass an
- * operator of this kind to the same calls.
+ * ncclScalarHostImmediate: the scalar is read now. ncclScalarDevice: ${scalar} points to memory
+ * that this GPU can read, aligned to the scalar's size; each call reads the scalar when the call
+ * runs on its stream, in graphs at every replay. Not collective: scalars and residences may differ
+ * between ranks. All ranks must pass an operator of this kind to the same calls.
  * Each product is rounded to ${dtype} once, to the nearest (integers wrap, fp8 saturates). Then the
- * sum is made and rounded like any other (Promise, above). NCCL rounds products in the same way, but
- * those of fp8 to f16 first; its sums have another order, and may be rounded more often.
+ * sum is made and rounded like any other (Promise, above). NCCL rounds products in the same way,
+ * but rounds those of fp8 to f16 first; its sums have another order, and may be rounded more often.
  * With a communicator NCCL makes the operator as well, and *op_out is NCCL's: NCCL's functions take
  * it, too, and calls that go to NCCL use it. Kernels one_ll8, one_lamport, two_ll8, two_lamport and
- * chunked can multiply. The others cannot, and those are the ones that gain by registered buffers.
- * A local group of one rank has no kernel for it. So far it has run in the emulation on CPUs, and
- * on one GPU that the ranks shared, not between GPUs. Since 0.1.
+ * chunked can multiply. All other kernels, which are the ones that gain by registered buffers,
+ * cannot. A local group of one rank has no kernel for such operators. So far they have run in the
+ * emulation on CPUs, and on one GPU that the ranks shared, not between GPUs. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_op_create_premul_sum(ncclRedOp_t *op_out, void *scalar,
                                                               ncclDataType_t dtype,
@@ -268,7 +274,7 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_op_create_premul_sum(ncclRedOp_t *op_ou
                                                               symtuner_ar *handle);
 
 /* symtuner_ar_op_destroy(op, handle): as ncclRedOpDestroy, for an operator of the function above.
- * It may be destroyed as soon as the last call with it has returned. Since 0.1. */
+ * The operator may be destroyed as soon as the last call with it has returned. Since 0.1. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_op_destroy(ncclRedOp_t op, symtuner_ar *handle);
 
 /*
@@ -277,7 +283,7 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_op_destroy(ncclRedOp_t op, symtuner_ar 
  * (send == recv) or disjoint. Buffers are aligned to the element type; any further alignment may
  * differ between ranks. All NCCL data types; ncclSum, ncclProd, ncclMax, ncclMin, ncclAvg, and
  * operators of symtuner_ar_op_create_premul_sum; with a communicator also operators that were made
- * with NCCL, which go to ncclAllReduce. Asynchronous. Since 0.1.
+ * with NCCL, whose calls go to ncclAllReduce. Asynchronous. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_all_reduce(const void *send, void *recv, size_t count,
                                                     ncclDataType_t dtype, ncclRedOp_t op,
@@ -357,9 +363,9 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_query_coll(int coll, const void *send, 
 /*
  * symtuner_ar_force(handle, kernel, ctas, threads):
  * Override the table for the next calls, as SYMTUNER_AR_KERNEL and SYMTUNER_AR_CTAS do for a whole
- * process; NULL and 0 give the choice back to it. ${ctas} is at most 512, and the handle runs no
- * more than it may have (see Blocks above); ${threads} is at most 1024. All ranks must do the same
- * between the same two calls.
+ * process; NULL and 0 return the choice to the table. ${ctas} is at most 512, and the handle runs
+ * no more than it may have (see Blocks above); ${threads} is at most 1024. All ranks must do the
+ * same between the same two calls.
  * A kernel that cannot run a call (data type, operator, registration, links) makes that call fail
  * with ncclInvalidUsage. Since 0.1.
  */
@@ -371,21 +377,23 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_force(symtuner_ar *handle, const char *
 SYMTUNER_AR_API const char *symtuner_ar_kernel_name(int i);
 
 /* symtuner_ar_describe(handle, text, length): write transport, limits, rules and the selection
- * table in force as text, as much as fits; returns its whole length, without the final zero. */
+ * table in force as text, as much as fits; returns the length of the whole text, without the final
+ * zero. */
 SYMTUNER_AR_API size_t symtuner_ar_describe(symtuner_ar *handle, char *text, size_t length);
 
 /*
- * symtuner_ar_status(handle): ncclSuccess while the group is usable. After a kernel has given up on
- * a peer (ncclRemoteError), an abort, or a misuse found on the device, that error for good: the
- * handle refuses further calls and must be destroyed on all ranks. Does not synchronise.
- * If a rank dies, is aborted or stops calling, the call that the others are in, or their next one,
- * waits for it and ends in that error timeout_ms after its kernel began to wait. If the lost rank
- * had already sent its whole part of a call, that call is complete and right, and the one after it
- * fails.
- * After a call that failed recv is undefined, and peers may still use the buffers: one that waits
- * for a third rank may still write its part of a registered recv, or read send and recv, until its
- * own call ends, at the latest at its time limit. Until all ranks have an error or are gone, keep
- * these buffers and write nothing to them.
+ * symtuner_ar_status(handle): return ncclSuccess while the group is usable. After a kernel has
+ * given up on a peer (ncclRemoteError), after an abort, or after a misuse found on the device, it
+ * returns that error for good; the handle refuses further calls and must be destroyed on all ranks.
+ * Does not synchronise.
+ * If a rank dies, is aborted or stops calling, the current or next call of each other rank waits
+ * for the lost rank and ends in that error timeout_ms after its kernel began to wait. If the lost
+ * rank had already sent its whole part of a call, that call is complete and right, and the next
+ * call fails.
+ * After a call that failed recv is undefined, and peers may still use the buffers: a peer that
+ * waits for a third rank may still write its part of a registered recv, or read send and recv,
+ * until the peer's own call ends, at the latest at its time limit. Until all ranks have an error or
+ * are gone, keep these buffers and write nothing to them.
  * Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_status(symtuner_ar *handle);
@@ -393,8 +401,8 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_status(symtuner_ar *handle);
 /*
  * symtuner_ar_abort(handle): refuse further calls, and make kernels of this rank that have waited
  * for a peer for 10 ms give up, within a few ms. May be called on any thread. A kernel that waits
- * for nothing runs to its end. The peers are not told: abort them as well, or they wait until their
- * time limit.
+ * for nothing runs to its end. The peers are not told: abort them as well, otherwise they wait
+ * until their time limit.
  * Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_abort(symtuner_ar *handle);

@@ -128,8 +128,8 @@ struct symtuner_call {
  * no multicast, no registration, an AllReduce of one f32. ${call->nccl} is ${nccl}. */
 SYMTUNER_API void symtuner_call_init(struct symtuner_call *call, int nccl);
 
-/* The conditions. If several fail, the verdict names the first in this order. X(id, name, what must
- * hold, the cure) */
+/* The conditions. If several conditions fail, the verdict names the first of them in this order.
+ * X(id, name, what must hold, the cure) */
 #define SYMTUNER_GATE_MAP(X)                                                                       \
     X(RELEASE,  "release",  "NCCL is 2.27 or newer: older ones have no symmetric kernels",         \
       "install NCCL 2.28.9 or newer")                                                              \
@@ -227,7 +227,8 @@ struct symtuner_verdict {
 SYMTUNER_API enum symtuner_status symtuner_predict(const struct symtuner_call *call,
                                                    struct symtuner_verdict *verdict_out);
 
-/* Return the texts of a gate, and the name of a kind; NULL if the number is no gate or kind. */
+/* Return the texts of a gate, and the name of a kind; NULL if there is no gate or kind of that
+ * number. */
 SYMTUNER_API const char *symtuner_gate_name(enum symtuner_gate gate);
 SYMTUNER_API const char *symtuner_gate_text(enum symtuner_gate gate);
 SYMTUNER_API const char *symtuner_gate_cure(enum symtuner_gate gate);

@@ -8,8 +8,9 @@
  *   v6     2.29, 2.30       as v5 for the members below (copy-engine events added)
  *   v7     2.31.2 +         Coll events of symmetric kernels too, told apart by is_sym
  *
- * An event is a head (type, parent, rank) and a union; only the members that we read are declared,
- * so the structs end early on purpose: NCCL owns the object, and we read its beginning.
+ * An event is a head (type, parent, rank) and a union. We declare only the members that we read, so
+ * our structs are shorter than NCCL's. That is safe, because NCCL owns the object and we only read
+ * it.
  */
 #ifndef NCCL_ABI_PROFILER_H_
 #define NCCL_ABI_PROFILER_H_

@@ -2,7 +2,7 @@
 /*
  * profiler_events.h - every event of NCCL's profiler interface, versions 1 to 7, in our own words.
  *
- * Needed to translate events for a profiler that speaks another version than NCCL. An event is a
+ * We need them to translate events for a profiler whose version differs from NCCL's. An event is a
  * head (type, parent, rank) and a body at offset 24; the type has 8 bits up to v4 and 64 from v5
  * on.
  *

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tuner_old.h - versions 2 and 3 of NCCL's tuner interface, in our own words. NCCL 2.27 to 2.32
- * still loads them, so a tuner that we put behind ours may speak them. We export neither.
+ * still loads them, so a tuner that we call behind ours may have one of these versions. We export
+ * neither.
  *
  * version  what differs from v4
  *   v2     no cost table: the tuner names one algorithm and protocol, or leaves -1 in both
