@@ -14,8 +14,8 @@ typedef int st_command(int argc, char **argv);
 st_command st_cmd_agree, st_cmd_bench, st_cmd_check, st_cmd_decide, st_cmd_diff, st_cmd_doctor,
     st_cmd_env, st_cmd_run, st_cmd_table, st_cmd_top, st_cmd_tune, st_cmd_why, st_cmd_worker;
 
-/* Print an error on stderr. Returns ${status}, so that a command can return it; false and true are
- * statuses, too. */
+/* Print an error on stderr. Returns ${status}, so that a command can return it; ${status} may also
+ * be false or true. */
 int st_fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -9,7 +9,7 @@
 #ifndef ST_TERMINAL_H_
 #define ST_TERMINAL_H_
 
-/* Put the filter in front of stdout and stderr. The process calls it once, before it prints
+/* Put the filter in front of stdout and stderr. Call this once, before the process prints
  * anything. */
 void st_terminal_guard(void);
 

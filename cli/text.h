@@ -22,7 +22,8 @@ char *st_text_size(uint64_t bytes, char text[ST_TEXT_SIZE]);
  * line already has ${indent} columns; the others are indented by as many. */
 void st_text_wrap(FILE *out, int indent, const char *text);
 
-/* Read a whole number from ${least} to ${most} into ${out}. Returns false if ${text} is none. */
+/* Read a whole number from ${least} to ${most} into ${out}. Returns false if ${text} is not such a
+ * number. */
 bool st_text_number(const char *text, long least, long most, int *out);
 
 /* Return the length in bytes of the UTF-8 character at ${text}, or 0 if there is none. */
@@ -37,7 +38,8 @@ int st_text_character(const char *text, bool *shown_out);
  * the text stays on one line. */
 void st_text_plain(FILE *out, const char *text);
 
-/* Return what stands behind the last "/" of ${path}, within ${path}: a name without its folders. */
+/* Return the part of ${path} after its last "/": a name without its folders. The result points into
+ * ${path}. */
 const char *st_text_base(const char *path);
 
 /* Print into the buffer ${text} of ${size} bytes, from offset ${at} on; cut what does not fit.

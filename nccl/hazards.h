@@ -17,9 +17,9 @@
 #include <stdint.h>
 
 /* X(name and severity for doctor; first and last release, where last 0 means every later one; who
- * else reports the fault; the operator of a call that triggers it, -1: any; a mask of low address
- * bits: the fault needs a buffer address that has one of them set, 0: any address; what goes wrong;
- * the cure) */
+ * else reports the fault; the operator of a call that triggers the fault, -1: any; a mask of low
+ * address bits: only a buffer address with one of these bits set triggers the fault, 0: every
+ * address does; what goes wrong; the cure) */
 #define ST_HAZARD_MAP(X)                                                                           \
     /* op128.h's loadPack shifts in a word that was never read; mended in 2.30.3 */                \
     X("nccl-ll-unaligned", ST_NOTE, 22703, 22999, ST_SAID_BY_PLUGIN | ST_SAID_BY_KERNELS,          \

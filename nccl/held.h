@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * held.h - finds the setting by which the user keeps us from setting NCCL's CTA count.
+ * held.h - finds the user's setting that keeps us from setting NCCL's CTA count.
  *
  * Used by the plugin and by `symtuner why`. Pure: ${get} returns the value of a variable, or NULL.
  * Threads: any. Errors: none. The functions return the setting's name, or NULL if there is none.
@@ -14,7 +14,7 @@ typedef const char *st_get(const void *from, const char *name);
  * of CTAs; NULL: none is set. */
 const char *st_held_by_user(st_get *get, const void *from);
 
-/* Return the same, or else another setting that the built-in count gives way to. */
+/* Return the same, or else the name of another setting that keeps the built-in count from NCCL. */
 const char *st_held_default(st_get *get, const void *from);
 
 #endif

@@ -17,8 +17,8 @@ struct st_words {
 
 extern const struct st_words st_colls, st_algos, st_protos;
 
-/* NCCL's data types; the operators that rules may name; and these plus premulsum, which stands for
- * every operator that an application makes. */
+/* NCCL's data types; the operators that rules may name; and these operators plus premulsum, which
+ * stands for every operator that an application makes. */
 extern const struct st_words st_dtype_words, st_op_words, st_all_op_words;
 
 /* How a buffer is registered with NCCL: the words of enum symtuner_reg. */
@@ -28,7 +28,8 @@ extern const struct st_words st_reg_words;
  * test/kernels/choose/check_rules.c compares the two. */
 extern const struct st_words st_kernel_words;
 
-/* What the kernels of libsymtuner_ar.so run beside: the words of enum symtuner_ar_beside. */
+/* What else runs on the GPU beside the kernels of libsymtuner_ar.so: the words of enum
+ * symtuner_ar_beside. */
 extern const struct st_words st_beside_words;
 
 /* The longest message that its table still gives to its kernels where it is not known that they run

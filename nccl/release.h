@@ -24,10 +24,10 @@ enum st_peer_rule {
 /* Who decides whether a low-latency (LL) symmetric kernel that was picked is kept. */
 enum st_ll_rule {
     ST_LL_KEEP,       /* always kept                                                        */
-    ST_LL_ASK_ALWAYS, /* the general cost table is asked, both buffers registered or not    */
-    ST_LL_ASK_PARTLY, /* the table is asked only if not both buffers are registered         */
-    ST_LL_ASK_VOID,   /* as PARTLY, but with prices that lack latency, so that LL never wins
-                         unless a tuner or NCCL_PROTO makes it                              */
+    ST_LL_ASK_ALWAYS, /* the general cost table decides, both buffers registered or not     */
+    ST_LL_ASK_PARTLY, /* the table decides, but only if not both buffers are registered     */
+    ST_LL_ASK_VOID,   /* as PARTLY, but with prices that lack latency, so that LL wins only
+                         if a tuner or NCCL_PROTO makes it win                              */
 };
 
 /* What NCCL_SYM_KERNEL means. */
@@ -109,7 +109,7 @@ int st_release_parse(const char *text);
 /* Print 22809 as "2.28.9". Returns ${text}; 16 bytes hold every release. */
 char *st_release_print(int version, char *text, size_t size);
 
-/* Return the newest release of which source was read, at least in part. */
+/* Return the newest release whose source we have read, at least in part. */
 int st_release_newest(void);
 
 /*

@@ -3,9 +3,10 @@
  * env.h - what we answer when NCCL asks for a variable.
  *
  * NCCL_ENV_PLUGIN alone is enough: when NCCL asks which tuner and profiler to load, we answer with
- * our own path if they have something to do. A variable that the user set keeps its value, except
- * the name of another tuner or profiler when ours is needed: we load that one behind ours. Hazard:
- * NCCL asks while it holds mutexes, so nothing here logs, waits or calls NCCL.
+ * our own path if our tuner or profiler has something to do. A variable that the user set keeps its
+ * value, with one exception: if it names another tuner or profiler and ours is needed, NCCL gets
+ * our path, and we load the user's library behind ours. Hazard: NCCL asks while it holds mutexes,
+ * so nothing here logs, waits or calls NCCL.
  */
 #ifndef ST_ENV_H_
 #define ST_ENV_H_

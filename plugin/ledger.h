@@ -50,13 +50,14 @@ struct st_ledger {
     struct st_counter ran[SYMTUNER_COLLS][ST_BUCKETS][ST_RANS];
 };
 
-/* Find or make the ledger of a communicator; one with id 0 (tuner v4 has no ids) is never shared.
- * Returns NULL if out of memory; then nothing is counted. */
+/* Find or make the ledger of a communicator. A ledger with id 0 is never shared, because tuner v4
+ * has no ids. Returns NULL if out of memory; then nothing is counted. */
 struct st_ledger *st_ledger_open(uint64_t comm_id, int ranks, int nodes);
 void st_ledger_close(struct st_ledger *ledger);
 
-/* Note that a tuner of this communicator opens or closes, and return whether it should log: the
- * first one that opens and the last one that closes do, or every tuner if ${ledger} is NULL. */
+/* Record that a tuner of this communicator opens or closes, and return whether that tuner should
+ * log. The first tuner to open and the last one to close should; if ${ledger} is NULL, every tuner
+ * should. */
 bool st_ledger_tuner_opens(struct st_ledger *ledger);
 bool st_ledger_tuner_closes(struct st_ledger *ledger);
 
@@ -81,7 +82,7 @@ static inline uintptr_t st_thread(void)
 #endif
 }
 
-/* Add 1 from a thread that is not the ledger's owner; it becomes the owner if there is none. */
+/* Add 1 from a thread that does not own the ledger; it becomes the owner if there is no owner. */
 void st_ledger_add_shared(struct st_ledger *ledger, struct st_counter *counter);
 
 static inline void st_ledger_add(struct st_ledger *ledger, struct st_counter *counter)

@@ -2,8 +2,9 @@
 /*
  * options.h - the SYMTUNER_* variables: one row each, read once.
  *
- * `symtuner env` and docs/env.md are printed from the same rows. The last rows belong to the drop-in,
- * the doctor and the JAX package: the plugin knows their names only so as not to report them as misspelt.
+ * `symtuner env` and docs/env.md are printed from the same rows. The last rows belong to the
+ * drop-in, the doctor and the JAX package. The plugin lists them only so that it does not report
+ * their names as misspelt.
  */
 #ifndef ST_OPTIONS_H_
 #define ST_OPTIONS_H_

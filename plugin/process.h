@@ -42,12 +42,13 @@ bool st_default_gpu(int nccl, const struct symtuner_machine *machine);
 /* Return the process's options and rules, which the first call reads. Never NULL, never fails. */
 const struct st_process *st_process(void);
 
-/* Return the same with release and machine filled in, and log once what was found. Call it only in
- * an init that NCCL calls after it has set up CUDA. ${abi}, the version of the tuner interface,
- * tells the release if nothing else does. */
+/* Return the same struct with release and machine filled in, and log once what was found. Call this
+ * only in an init that NCCL calls after it has set up CUDA. ${abi} is the version of the tuner
+ * interface; if nothing else tells the release, we assume the oldest one with that version. */
 const struct st_process *st_process_start(nccl_abi_logger logger, int abi);
 
-/* Store the release, and that NCCL asks us for variables. The env interface calls this first. */
+/* Store the release, and the fact that NCCL asks us for variables. The env interface calls this
+ * first. */
 void st_process_env(int nccl);
 
 /* Do what st_process_start does, but log nothing. For the env interface, after st_process_env. */
@@ -56,8 +57,8 @@ const struct st_process *st_process_asked(void);
 /* Return the number of rules that are for calls, not for [process] or [kernels]. */
 int st_process_call_rules(void);
 
-/* Does our tuner, or our profiler, have anything to do? If not, NCCL loads what it would have
- * loaded without us. Call st_process_asked first. */
+/* Does our tuner, or our profiler, have anything to do? If not, NCCL loads the plugin that it would
+ * have loaded without us. Call st_process_asked first. */
 bool st_process_wants_tuner(void);
 bool st_process_wants_profiler(void);
 

@@ -4,7 +4,7 @@
  *
  * Invariants, whatever the action and the table (test/plugin/check_steer.c tries a million):
  *   - an entry that NCCL marked unavailable (negative) is never touched;
- *   - every value written is above 0, because from 2.31 on NCCL takes a negative entry before all
+ *   - every value written is above 0, because from 2.31 on NCCL prefers a negative entry to all
  *     others; +infinity forbids an entry in every release;
  *   - if an entry was selectable before, at least one is selectable afterwards;
  *   - an action with SYMTUNER_LEAVE, no forbidden entry and no channels changes no bit.
@@ -43,22 +43,22 @@ struct st_table {
 enum st_verdict st_steer(const struct st_era *era, const struct st_action *action, int coll,
                          int pipe_ops, bool mixed, struct st_table table, int *channels);
 
-/* Is this a probe? NCCL 2.31 and later ask the tuner not only about calls, but also, with pipe_ops
- * 0, whether LL would win. */
+/* Is this a probe? A probe is a question of NCCL 2.31 and later that is not about a call, but about
+ * whether LL would win; pipe_ops is then 0. */
 static inline bool st_is_probe(const struct st_era *era, int pipe_ops)
 {
     return pipe_ops == 0 && era->ll == ST_LL_ASK_VOID;
 }
 
-/* Return the bytes of the whole call, which sizes in rules refer to. ${bytes} is NCCL's nBytes: the
- * same number for a call, but the bytes of one rank for a probe. */
+/* Return the bytes of the whole call; sizes in rules are of the whole call. ${bytes} is NCCL's
+ * nBytes, which has the bytes of the whole call for a call, but those of one rank for a probe. */
 static inline uint64_t st_whole_bytes(const struct st_era *era, int coll, uint64_t bytes, int ranks,
                                       int pipe_ops)
 {
     return st_is_probe(era, pipe_ops) ? bytes * st_coll_parts(coll, ranks) : bytes;
 }
 
-/* Has the table a live entry, that is, one from 0 to below FLT_MAX? */
+/* Does the table have a live entry, that is, an entry that is at least 0 and below FLT_MAX? */
 bool st_table_live(struct st_table table);
 
 #endif

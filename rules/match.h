@@ -10,7 +10,7 @@
  * Units      bytes are NCCL's nBytes.
  * Ownership  an index points into the rules it was built from and must not outlive them.
  * Threads    any, once built.
- * Errors     none: "no rule" is an answer.
+ * Errors     none; NULL means that no rule covers the call.
  */
 #ifndef ST_MATCH_H_
 #define ST_MATCH_H_
@@ -35,8 +35,8 @@ const struct st_rule *st_match(const symtuner_rules *rules, int from, const stru
                                const struct st_call *call);
 
 /* A lane is for one collective, with registered buffers or without. It cuts the range of all sizes
- * into spans, such that the first rule that matches is the same for all sizes of a span, as long as
- * pipe_ops are left aside. */
+ * into spans. All sizes of a span have the same first matching rule, if conditions on pipe_ops are
+ * ignored. */
 enum { ST_LANES = SYMTUNER_COLLS * 2, ST_SIZE_KEYS = 496 };
 
 struct st_lane {
@@ -65,8 +65,8 @@ static inline unsigned st_size_key(uint64_t bytes)
 /* Build the index of ${rules} for one communicator; NULL if out of memory. Free it with free(). */
 struct st_index *st_index_build(const symtuner_rules *rules, const struct st_group *group);
 
-/* Return what st_match does from the first rule on, but by the index. Inline, because getCollInfo
- * must be fast. */
+/* Return the rule that st_match returns for ${from} 0, but find it by the index. Inline, because
+ * getCollInfo must be fast. */
 static inline const struct st_rule *st_index_find(const struct st_index *index,
                                                   const struct st_call *call)
 {

@@ -23,8 +23,8 @@ struct st_reader {
     symtuner_rules *rules;   /* filled by the reader       */
 };
 
-/* Write "name:line:column: message" to reader->error and return false, which the caller can return
- * in turn. ${at} is the place in the text. */
+/* Write "name:line:column: message" to reader->error. ${at} is the place in the text. Returns
+ * false, so that a caller can return the result. */
 bool st_reader_fail(struct st_reader *reader, const char *at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -62,8 +62,8 @@ struct st_section {
 
 /* What a key sets in struct st_rule, for the hash. */
 enum st_key_type {
-    ST_KEY_COMMENT,  /* nothing: it is for people                                  */
-    ST_KEY_GONE,     /* a removed key: hashed as 0, so that no hash changes by it  */
+    ST_KEY_COMMENT,  /* nothing: a comment for people                              */
+    ST_KEY_GONE,     /* a removed key: hashed as 0, so that hashes stay the same   */
     ST_KEY_BOOL,
     ST_KEY_BITS,     /* unsigned                                                   */
     ST_KEY_INTS,     /* one int or several                                         */

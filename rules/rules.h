@@ -3,9 +3,9 @@
  * rules.h - rules in memory, after a rules text has been read.
  *
  * A rule is a set of conditions (all must hold) and an action. Three kinds share the struct: a rule
- * for calls; a [process] rule, whose only action is the CTA count that NCCL reads once per process
- * and whose conditions may therefore only name the machine and the release; and a [kernels] rule,
- * which is for libsymtuner_ar.so and which the plugin ignores.
+ * for calls; a [process] rule; and a [kernels] rule, which is for libsymtuner_ar.so and which the
+ * plugin ignores. A [process] rule only sets NCCL's CTA count. NCCL reads this count once per
+ * process, so the conditions of a [process] rule may name only the machine and the release.
  *
  * Units      bytes; spans are inclusive on both ends.
  * Ownership  one allocation per symtuner_rules; freed with symtuner_rules_free.
@@ -42,8 +42,8 @@ struct st_launch {
     int kernel;        /* in st_kernel_words; -1: the library's table decides    */
     int ctas, threads; /* most blocks; threads per block; 0: the table decides   */
     int beside;        /* in st_beside_words; -1: as the handle was told         */
-    int network_pieces; /* over several boxes: in so many pieces box by box, 0: by NCCL alone;
-                           -1: the rule is not for that */
+    int network_pieces; /* over several boxes: add up in each box first, in so many pieces; 0: by
+                           NCCL alone; -1: the rule is not for calls over several boxes */
 };
 
 enum { ST_REG_NO = 1, ST_REG_YES = 2, ST_REG_ANY = 3 };
@@ -99,9 +99,9 @@ bool st_rule_fits(const struct st_rule *rule, int nccl, const struct symtuner_ma
  * gives it in bytes of one rank. */
 struct st_span st_rule_total_bytes(const struct st_rule *rule, int coll, int ranks);
 
-/* st_kernels_concern: whether the conditions of a [kernels] rule on the group of ranks hold.
- * st_kernels_cover: whether its conditions on the call hold. ${nccl} is 0 if the group does not use
- * NCCL; then every condition on the release holds. */
+/* st_kernels_concern: do the conditions of a [kernels] rule on the group of ranks hold?
+ * st_kernels_cover: do the rule's conditions on the call hold? ${nccl} is 0 if the group does not
+ * use NCCL; then every condition on the release holds. */
 bool st_kernels_concern(const struct st_rule *rule, int nccl, int ranks,
                         const struct symtuner_machine *machine);
 bool st_kernels_cover(const struct st_rule *rule, uint64_t bytes, int dtype, int op,
@@ -111,8 +111,8 @@ bool st_kernels_cover(const struct st_rule *rule, uint64_t bytes, int dtype, int
  * past the last. */
 const char *st_kernels_lint(const struct st_rule *rule, int n);
 
-/* Append the rules of ${more} to ${rules}, and take its provenance if it has one. False, with
- * nothing added, if there would be too many rules or sources. */
+/* Append the rules of ${more} to ${rules}. If ${more} has a provenance, ${rules} gets it. Returns
+ * false, and adds nothing, if there would be too many rules or sources. */
 bool st_rules_append(symtuner_rules *rules, const symtuner_rules *more);
 
 /* Return the first [process] rule that fits release and machine, or NULL. */

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Read a size from the ${len} bytes at ${text}. NULL on success, else what is wrong with it. */
+/* Read a size from the ${len} bytes at ${text}. Returns NULL on success, else an error text. */
 const char *st_size_read(const char *text, size_t len, uint64_t *bytes_out);
 
 /* Write ${bytes} in the shortest exact form ("64KiB", "1000B") into ${text}; returns ${text}. */

@@ -6,7 +6,7 @@
 #include "symtuner.h"
 
 /* Do what symtuner_rules_load does, but for a file named on a command line, which may also be a
- * pipe. Waits up to a second for a writer to open the pipe, and without limit for what it sends. */
+ * pipe. Waits up to a second for a writer to open the pipe, and without limit for its data. */
 enum symtuner_status st_rules_load_any(const char *path, symtuner_rules **rules_out, char *error,
                                        size_t error_size);
 

@@ -9,7 +9,8 @@
  *
  * Units      a release is NCCL's code (22809 for 2.28.9).
  * Ownership  all is in one struct st_doctor, which is static.
- * Errors     what the doctor cannot look at is no finding: st_doctor_unchecked lists it.
+ * Errors     if the doctor cannot look at something, that is not a finding; st_doctor_unchecked
+ *            lists it.
  */
 #ifndef ST_DOCTOR_H_
 #define ST_DOCTOR_H_
@@ -63,7 +64,7 @@ struct st_framework {
     const char *name;   /* "jax" or "torch"                            */
     char file[ST_PATH]; /* the library that calls NCCL                 */
     int copy;           /* index into copy[]; -1: no NCCL is found     */
-    const char *how;    /* how it finds that copy: "LD_PRELOAD"        */
+    const char *how;    /* how this copy is found: "LD_PRELOAD"        */
 };
 
 /* What a shared object exports; elf.c reads it without loading the file. */
@@ -121,10 +122,10 @@ struct st_doctor {
 };
 
 enum st_severity { ST_ERROR, ST_WARNING, ST_NOTE };
-/* When a finding holds. CHECK: if ${check} returns true. The others need ${variable} to be set.
- * SET: if it is not empty. IS, IS_NOT: if it is one of the words in ${operand}, or none of them.
- * BELOW: if it is a number below ${operand}. TEXT: if the text at ${at} in struct st_doctor, which
- * is the evidence, is not empty. */
+/* When a finding holds. CHECK: if ${check} returns true. TEXT: if the text at ${at} in struct
+ * st_doctor is not empty; the text is the evidence. The other kinds need ${variable} to be set.
+ * SET: if its value is not empty. IS, IS_NOT: if the value is one of the words in ${operand}, or
+ * none of them. BELOW: if the value is a number below ${operand}. */
 enum st_when { ST_WHEN_CHECK, ST_WHEN_SET, ST_WHEN_IS, ST_WHEN_IS_NOT, ST_WHEN_BELOW,
                ST_WHEN_TEXT };
 
@@ -172,7 +173,8 @@ bool st_doctor_glob(const struct st_doctor *doctor, const char *pattern, int ind
 /* List ${what} as not checked. */
 void st_doctor_unchecked(struct st_doctor *doctor, const char *what);
 
-/* settings.c: collect the variables that NCCL sees. Get one of them, or NULL if it is not set. */
+/* settings.c: collect the variables that NCCL sees. Return one of them, or NULL if it is not
+ * set. */
 void st_doctor_settings(struct st_doctor *doctor);
 const struct st_setting *st_doctor_get(const struct st_doctor *doctor, const char *name);
 
@@ -194,7 +196,7 @@ struct st_elf_search {
 bool st_elf_look_search(const struct st_doctor *doctor, const char *path,
                         struct st_elf_search *search_out);
 
-/* nccl.c: find the copies of NCCL, and choose those to check for. ${release} is the user's --nccl
+/* nccl.c: find the copies of NCCL, and choose those to check. ${release} is the user's --nccl
  * (0: not given), ${file} the user's --library (NULL: not given). */
 void st_doctor_copies(struct st_doctor *doctor, int release, const char *file);
 /* Make copy[judged[${index}]] the copy that is checked from now on. */
@@ -202,7 +204,7 @@ void st_doctor_use(struct st_doctor *doctor, int index);
 /* Return the index in copy[] of this file, which is added if it is new; -1 if it holds no NCCL. */
 int st_doctor_copy(struct st_doctor *doctor, const char *path);
 
-/* dropin.c: list the libraries that are preloaded; before st_doctor_copies. Print which of them is
+/* dropin.c: list the preloaded libraries; call this before st_doctor_copies. Print which of them is
  * the drop-in. */
 void st_doctor_preloads(struct st_doctor *doctor);
 void st_doctor_dropin_print(const struct st_doctor *doctor, FILE *out);
@@ -213,14 +215,14 @@ bool st_doctor_secure(const char *file);
 /* python.c: find the NCCL that jax and torch of this python3 would load. */
 void st_doctor_python(struct st_doctor *doctor);
 
-/* plugin.c: list the loader's folders; find a library in them, false if there is none; find the
- * plugins for the release that is checked. box.c: read the driver's version and count the GPUs. */
+/* plugin.c: list the loader's folders; find a library in them, or return false; find the plugins
+ * for the release that is checked. box.c: read the driver's version and count the GPUs. */
 void st_doctor_dirs(struct st_doctor *doctor);
 bool st_doctor_find_library(const struct st_doctor *doctor, const char *name, char out[ST_PATH]);
 void st_doctor_plugins(struct st_doctor *doctor);
 void st_doctor_box(struct st_doctor *doctor);
 
-/* gpu.c: measure on the GPUs and set doctor->gpus; if there are none, list GPUs as not checked. */
+/* gpu.c: measure on the GPUs and set doctor->gpus; without GPUs, list them as not checked. */
 void st_doctor_gpu(struct st_doctor *doctor);
 void st_doctor_gpu_print(const struct st_doctor *doctor, FILE *out);
 

@@ -4,8 +4,8 @@
  * built without their headers, and can run where these libraries are missing.
  *
  * The prototypes do not use the libraries' own types: a handle is a pointer, a device address is a
- * 64-bit number, a result is an int and 0 means success. That holds for all releases of these
- * interfaces.
+ * 64-bit number, a result is an int and 0 means success. These types fit all releases of these
+ * libraries.
  *
  * Units: bytes; CUDA's times are milliseconds. Threads: call the load functions from one thread;
  * the loaded functions are as thread-safe as their libraries. Errors: the load functions return
@@ -117,7 +117,8 @@ bool st_cuda_load(struct st_cuda *cuda_out, int *gpus_out, char *error, size_t s
 /* Load NCCL from ${path}; NULL means the libnccl.so.2 that the loader finds. */
 bool st_nccl_load(struct st_nccl *nccl_out, const char *path, char *error, size_t size);
 
-/* Load libsymtuner_ar.so from where st_beside_command finds it, or else the loader. */
+/* Load libsymtuner_ar.so from the path that st_beside_command finds; otherwise let the loader
+ * search for it. */
 bool st_ar_load(struct st_ar *ar_out, char *error, size_t size);
 
 /* Fill ${path} with the path of file ${name} in the folder of this command, or in ../lib or ../lib64

@@ -60,8 +60,8 @@ struct st_ledgers {
  * after an error. */
 bool st_ledgers_read(struct st_ledgers *ledgers, const char *path, char *error, size_t size);
 
-/* Read all files of ${paths}, behind which is a NULL. A file that is not a ledger is reported on
- * stderr; the others are read. Returns false if there is no block in any of them. */
+/* Read all files of ${paths}, an array that ends with NULL. A file that is not a ledger is reported
+ * on stderr, and the other files are read. Returns false if no file has a block. */
 bool st_ledgers_read_all(struct st_ledgers *ledgers, char **paths);
 void st_ledgers_free(struct st_ledgers *ledgers);
 

@@ -3,9 +3,9 @@
  * map.h - the decision map: what a rules file decides, by size and number of ranks, for plain and
  * for registered buffers.
  *
- * A column of the map holds one collective, one number of ranks and one kind of buffers. It is cut
- * into runs: a run is a range of sizes with the same decision. A run that begins
- * at b bytes and is shorter than b/16 bytes may be missed; all other bounds are exact to the byte.
+ * A column of the map holds one collective, one number of ranks and one kind of buffers. A column
+ * is cut into runs; a run is a range of sizes with the same decision. A run that begins at b bytes
+ * and is shorter than b/16 bytes may be missed; all other bounds are exact to the byte.
  *
  * Units: bytes are NCCL's nBytes. Ownership: st_map_free frees what st_map_make filled. Errors:
  * st_map_read and st_map_make print them.
@@ -69,8 +69,8 @@ struct st_map {
 enum { ST_MAP_OPTIONS = 15 };
 extern const struct st_option st_map_options[ST_MAP_OPTIONS];
 
-/* Find the machine. It is the .started of both commands' st_command_line; ${self} is the
- * request. */
+/* Find the machine. The st_command_line of both commands has this function as its .started; ${self}
+ * is the request. */
 int st_map_started(void *self);
 
 /* Read the command line. request_out->colls becomes 0 if it names no collectives. Returns -1 to go
@@ -83,8 +83,8 @@ int st_map_read(const struct st_command_line *line, int argc, char **argv,
 bool st_map_make(const struct st_map_request *request, const char *file, struct st_map *map_out);
 void st_map_free(struct st_map *map);
 
-/* Return the smallest size above ${at}, and at most ${end}, that is not decided as ${at} is:
- * alike(with, at, size) is false. 0: there is none. */
+/* Return the smallest size above ${at} and at most ${end} for which alike(with, at, size) is false,
+ * that is, whose decision differs from that of ${at}. Returns 0 if there is none. */
 uint64_t st_map_edge(uint64_t at, uint64_t end, bool (*alike)(void *, uint64_t, uint64_t),
                      void *with);
 

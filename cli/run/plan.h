@@ -2,12 +2,12 @@
 /*
  * plan.h - which variables `symtuner run` sets, given its options, libraries and environment.
  *
- * Pure, and it looks at neither GPUs nor NCCL: ranks that are started with the same options and
- * environment get the same variables, also where one command starts the ranks of several boxes.
+ * Pure, and independent of GPUs and NCCL. So ranks that are started with the same options and
+ * environment get the same variables, also if one command starts the ranks of several boxes.
  * A program that has no use for a variable ignores it.
  *
  * Units      none. Ownership  the plan holds copies. Threads: any.
- * Errors     what cannot be set is left out, and st_run_plan::said says so.
+ * Errors     a variable that cannot be set is left out, and st_run_plan::said says so.
  */
 #ifndef ST_RUN_PLAN_H_
 #define ST_RUN_PLAN_H_
@@ -22,9 +22,9 @@ enum st_run_part { ST_RUN_PLUGIN, ST_RUN_DROPIN, ST_RUN_JAX, ST_RUN_PARTS };
 extern const char *const st_run_part_word[ST_RUN_PARTS];
 
 struct st_run_ask {
-    bool named; /* --only names parts; else an outer symtuner run may have (SYMTUNER_RUN_ONLY) */
+    bool named; /* --only names parts; else SYMTUNER_RUN_ONLY of an outer symtuner run may */
     bool part[ST_RUN_PARTS];
-    char colls[120]; /* collectives of the drop-in, "allreduce,allgather"; "": all that it knows */
+    char colls[120]; /* collectives of the drop-in, "allreduce,allgather"; "": not given */
     bool off;
     int verify, max_ctas; /* 0: not given */
 };
@@ -40,7 +40,7 @@ struct st_run_setting {
 };
 
 struct st_run_plan {
-    struct st_run_setting set[ST_RUN_SETTINGS]; /* differs from the environment */
+    struct st_run_setting set[ST_RUN_SETTINGS]; /* those that differ from the environment */
     int sets;
     bool counts; /* the drop-in is loaded and counts calls */
     /* one line: "plugin, drop-in, JAX route; NCCL_ENV_PLUGIN=libx.so is kept" */

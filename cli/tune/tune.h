@@ -53,7 +53,7 @@ struct st_way {
     struct st_cell cell;
 };
 
-/* What the rules ask for at one size: NCCL, or nothing. A number above 0 is an index into way[]. */
+/* What the rules choose at one size: NCCL, or nothing. A number above 0 is an index into way[]. */
 enum { ST_SAY_NCCL = -1, ST_SAY_NOTHING = 0 };
 
 struct st_tune {
@@ -83,7 +83,7 @@ struct st_tune {
     int chosen;                                /* CTA count, as an index into ctas      */
     int policy[SYMTUNER_COLLS][ST_TUNE_SIZES]; /* fastest candidate; -1: none measured  */
     int pick[ST_TUNE_SIZES];                   /* the way whose times ST_OWN has        */
-    int say[ST_TUNE_SIZES];                    /* what the rules ask for: ST_SAY_...    */
+    int say[ST_TUNE_SIZES];                    /* what the rules choose: ST_SAY_...     */
     char why[300];                             /* why this CTA count was chosen         */
     /* files */
     const char *out;                   /* rules file to write              */
@@ -164,8 +164,8 @@ bool st_tune_copies(const char *way);
  * of tune compared, and print whether they are still good. Returns the exit status. */
 int st_tune_verify(struct st_tune *tune, const char *files, bool json);
 
-/* choose.c: st_tune_summarise computes medians and standard deviations. st_tune_choose does so, and
- * then chooses one CTA count and, for each size, a candidate and the rule that asks for it. */
+/* choose.c: st_tune_summarise computes medians and standard deviations. st_tune_choose calls it,
+ * then chooses one CTA count and, for each size, a candidate and the rule that selects it. */
 void st_tune_summarise(struct st_tune *tune);
 void st_tune_choose(struct st_tune *tune);
 
@@ -173,8 +173,8 @@ void st_tune_choose(struct st_tune *tune);
 enum { ST_GAIN_PLUGIN, ST_GAIN_KERNELS, ST_GAINS };
 /* What the calls of a ledger gain with the plugin, and with symtuner's kernels as well. */
 struct st_gain {
-    uint64_t calls, left;     /* calls whose times were measured; all others         */
-    double before;            /* us, of these calls together, by NCCL's own choice   */
+    uint64_t calls, left;     /* calls whose times were measured; all other calls    */
+    double before;            /* us, sum of ${calls} calls with NCCL's own choice    */
     double after[ST_GAINS];   /* us                                                  */
     double percent[ST_GAINS]; /* less time than before                               */
     double spread[ST_GAINS];  /* standard deviation of percent                       */

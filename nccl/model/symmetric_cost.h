@@ -2,14 +2,14 @@
 /*
  * symmetric_cost.h - predicts which symmetric-memory kernel NCCL runs, and on how many CTAs.
  *
- * NCCL prices each of its symmetric kernels with a small formula and takes the cheapest; no tuner
- * sees these prices. The functions below do the same arithmetic, release by release. Times are kept
- * in single precision exactly where NCCL keeps them so: with many CTAs two kernels can saturate and
- * tie to the last bit, and then their order in the list below decides.
+ * NCCL computes a price for each of its symmetric kernels with a small formula and takes the
+ * cheapest; no tuner sees these prices. The functions below do the same arithmetic, release by
+ * release. Times are in single precision exactly where NCCL's are, because with many CTAs two
+ * kernels can saturate and tie to the last bit, and then their order in the list below decides.
  *
  * Pure: no I/O, no allocation, no globals. Same inputs give the same pick on every rank.
  * Units      bytes of one call per rank (count x element size), microseconds, CTAs.
- * Ownership  nothing is retained. Threads: any. Errors: none, "no kernel" is an answer.
+ * Ownership  nothing is retained. Threads: any. Errors: none; false means that no kernel fits.
  */
 #ifndef ST_SYMMODEL_H_
 #define ST_SYMMODEL_H_
@@ -72,7 +72,7 @@ struct st_sym_query {
     bool tma;             /* TMA kernels may be used                                       */
     int min_ctas, max_ctas; /* NCCL_MIN_CTAS, _MAX_CTAS or the communicator's; 1 and 64    */
     int sym_ctas;         /* NCCL_SYM_CTAS; 0 leaves the count to the model                */
-    uint32_t allowed;     /* bit per kernel: what NCCL_SYM_KERNEL leaves; ~0u is all       */
+    uint32_t allowed;     /* bit per kernel that NCCL_SYM_KERNEL allows; ~0u is all        */
     bool forced;          /* NCCL_SYM_KERNEL is set: 2.31 then ignores the TMA size limit  */
 };
 

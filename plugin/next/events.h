@@ -2,8 +2,8 @@
 /*
  * events.h - translate profiler events for older versions of the interface. Pure.
  *
- * Members that the older version lacks are dropped, and members that NCCL no longer fills are 0, as
- * NCCL does it for the profilers that it loads itself.
+ * Members that the older version lacks are dropped, and members that NCCL no longer fills are 0.
+ * NCCL does the same for the profilers that it loads itself.
  */
 #ifndef ST_NEXT_EVENTS_H_
 #define ST_NEXT_EVENTS_H_
@@ -11,8 +11,8 @@
 #include "nccl_abi/profiler_events.h"
 
 /* Translate ${event} from version ${abi} (4 to 7), which NCCL speaks, to ${version} (1 to 4).
- * Events of versions 4 to 7 begin alike but for the width of the type, so ${type} is passed,
- * too. */
+ * Events of versions 4 to 7 begin alike except for the width of the type, so the caller passes
+ * ${type}, too. */
 void st_event_write(int version, int abi, int type, const struct nccl_abi_event_v7 *event,
                     struct nccl_abi_event_old *old);
 

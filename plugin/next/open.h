@@ -2,18 +2,18 @@
 /*
  * open.h - find and load the tuner or profiler that NCCL would have loaded without us.
  *
- * NCCL loads one tuner and one profiler. If NCCL loads ours, the one that it would have loaded
- * without us is put behind ours: we load it and pass calls on to it, which is called chaining. A
- * tuner is looked for in this order (docs/reference/chaining.md has the same list):
+ * NCCL loads one tuner and one profiler. If NCCL loads ours, we load the one that NCCL would have
+ * loaded without us, and pass calls on to it. This is called chaining: the other plugin is behind
+ * ours. We look for a tuner in this order (docs/reference/chaining.md has the same list):
  *
  *   1  SYMTUNER_NEXT_TUNER, if set; "none" chains nothing
  *   2  NCCL_TUNER_PLUGIN of the environment, if it names another library; "none" chains nothing
  *   3  libnccl-tuner.so
  *   4  the NET library that NCCL has loaded (NCCL_NET_PLUGIN or libnccl-net.so)
  *
- * and a profiler likewise. As in NCCL, a library that loads but has no plugin table ends the
- * search; one that cannot be loaded does not, unless step 1 named it. symtuner itself, by any name,
- * is skipped.
+ * and for a profiler likewise. As in NCCL, a library that loads but has no plugin table ends the
+ * search. A library that cannot be loaded ends the search only if step 1 named it. symtuner itself,
+ * by any name, is skipped.
  *
  * Ownership  the library stays loaded until the process ends. Threads: any; one search runs at a
  *            time. Hazard: loads libraries, so never call it with a lock of NCCL's held.
@@ -42,7 +42,7 @@ struct st_next_library {
 const struct st_next_library *st_next_find(enum st_next_kind kind, const char *chosen, int spoken,
                                            bool net);
 
-/* Log once per process what is chained, or why a library that was found is not. */
+/* Log once per process which library is chained, or why a library that was found is not chained. */
 void st_next_say(enum st_next_kind kind, const struct st_next_library *library);
 
 /* Return the name that the plugin's table gives. */

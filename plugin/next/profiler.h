@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * profiler.h - one communicator in the profiler behind ours, called by the version that it speaks.
+ * profiler.h - one communicator in the profiler behind ours, called in the version that it speaks.
  *
- * The other profiler gets the events that NCCL would give it without us, and NCCL gets its handles:
- * so the handles and parents that NCCL passes later are that profiler's own. We give NCCL only one
- * handle of ours (see st_next_profiler_start).
+ * The other profiler gets the events that NCCL would give it without us. NCCL gets the handles of
+ * that profiler, so the handles and parents that NCCL passes later are that profiler's own. We give
+ * NCCL only one handle of ours (see st_next_profiler_start).
  *
  * NCCL has one activation mask for the whole process, and a profiler may write it at any time. If
- * we want events, too, the other profiler gets a mask of its own, and at every event we copy what
- * it wrote there into NCCL's.
+ * we want events, too, the other profiler gets a mask of its own. At every event we set NCCL's mask
+ * to our events and those that the other profiler wrote to its own mask.
  *
  * Errors     if the other profiler's init fails, we warn, and the communicator goes on without that
  *            profiler. NCCL ignores what the other functions return.
@@ -40,8 +40,8 @@ void st_next_profiler_open(struct st_next_profiler *next, const struct st_profil
 /*
  * Pass ${event} of type ${type} from NCCL, which speaks version ${abi}, to the other profiler,
  * which sets ${*handle}. If that profiler does not get the event, ${*handle} stays as it is. NCCL
- * 2.27 gives no Coll event if the Group event around it got no handle: so if we want Coll events
- * and the other profiler gave the group no handle, the group gets ours.
+ * 2.27 gives no Coll event if the Group event around it got no handle. So if we want Coll events
+ * and the other profiler gave the group no handle, the group gets our handle.
  */
 void st_next_profiler_start(const struct st_next_profiler *next, int abi, uint64_t type,
                             const void *event, void **handle);

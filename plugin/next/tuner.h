@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tuner.h - one communicator in the tuner behind ours, called by the version that it speaks.
+ * tuner.h - one communicator in the tuner behind ours, called in the version that it speaks.
  *
- * That tuner is asked first, with NCCL's own arguments; our rules then start from the cost table
- * that it leaves. Where no rule covers the call, its answer reaches NCCL bit for bit.
+ * We ask that tuner first, with NCCL's own arguments; our rules then change the cost table that it
+ * returns. If no rule covers the call, that tuner's answer reaches NCCL bit for bit.
  *
  * Errors     if the other tuner's init fails, we warn, and the communicator goes on without that
  *            tuner. If a later call fails, NCCL gets the error, as it would without us: swallowing

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * agree.h - decides by the roll call (rollcall.h) whether a communicator's rules apply, which takes
- * that all its ranks agree, and which CTA count NCCL gets in this process.
+ * agree.h - decides by the roll call (rollcall.h) whether rules apply to a communicator, and which
+ * CTA count NCCL gets in this process. Rules apply only if all ranks of the communicator agree.
  *
  * Only a communicator that is on one host and has an id is checked; NCCL gives a tuner an id from
  * v5 of the interface on (NCCL 2.28). On NCCL 2.27, and over several nodes, rules apply unchecked.

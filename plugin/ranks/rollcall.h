@@ -10,11 +10,12 @@
  * others read it; if entries are missing, there is no agreement.
  *
  * The object is unlinked by the last rank that joins, by a rank that asks for the verdict, or by a
- * rank that leaves. One that killed processes have left behind begins anew (base/board.h).
+ * rank that leaves. An object that killed processes have left behind is emptied (base/board.h).
  *
  * Errors     without shared memory there is no roll call, hence no agreement. Nothing else fails.
- * Threads    a verdict may be asked from several threads at once.
- * Hazard     st_roll_ctas runs under NCCL's mutexes: two loads and a compare-exchange, no calls.
+ * Threads    several threads may ask for a verdict at the same time.
+ * Hazard     st_roll_ctas runs under NCCL's mutexes, so it only does two loads and a
+ *            compare-exchange, and calls nothing.
  */
 #ifndef ST_ROLLCALL_H_
 #define ST_ROLLCALL_H_
@@ -24,7 +25,7 @@
 
 /* What one rank says about itself. */
 struct st_roll_entry {
-    uint64_t rules;      /* hash of what decisions depend on; 0: rules change none            */
+    uint64_t rules;      /* hash of what decisions depend on; 0: no rule changes a decision   */
     int32_t min_ctas;    /* what NCCL got for NCCL_MIN_CTAS; 0: nothing                       */
     int32_t sym_ctas;    /* what it should get for NCCL_SYM_CTAS; 0: nothing                  */
     int32_t gpus;        /* of the box; 0: unknown                                            */
@@ -34,8 +35,8 @@ struct st_roll_entry {
 
 enum st_roll_verdict {
     ST_ROLL_OPEN,    /* nobody has asked yet                                                  */
-    ST_ROLL_ALIKE,   /* all ranks are there and say the same                                  */
-    ST_ROLL_DIFFER,  /* all are there, and some differ                                        */
+    ST_ROLL_ALIKE,   /* all ranks have joined, and all have the same ${rules}                 */
+    ST_ROLL_DIFFER,  /* all ranks have joined, and some have different ${rules}               */
     ST_ROLL_MISSING, /* ranks are missing, or there are too many                              */
 };
 
