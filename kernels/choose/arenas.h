@@ -2,7 +2,8 @@
 /*
  * arenas.h - how a rank's scratch is divided into arenas, and which of them a call needs.
  *
- * Pure functions of what all ranks share, so that all of them make an arena for the same call.
+ * The functions are pure, and depend only on what all ranks share, so all ranks make an arena in
+ * the same call.
  */
 #ifndef AR_ARENAS_H_
 #define AR_ARENAS_H_

@@ -114,8 +114,8 @@ struct ar_family_row {
       .fallback = AR_CHUNKED, .gathers = true, .unroll = AR_PULL_UNROLL, .movers = 3,              \
       .shared = AR_TMA_SHARED, .ctas = 16)
 
-/* The families with kernels for reduce-scatter and for all-gather (kernels/device/halves): those
- * that say above what they need for it. The kernels are ar_scatter_NAME and ar_gather_NAME. */
+/* The families with kernels for reduce-scatter and for all-gather (kernels/device/halves). Their
+ * rows above say what these kernels need. The kernels are ar_scatter_NAME and ar_gather_NAME. */
 #define AR_SCATTER_MAP(X)                                                                          \
     X(AR_ONE_LL8, one_ll8)                                                                         \
     X(AR_ONE_LL128, one_ll128)                                                                     \

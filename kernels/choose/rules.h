@@ -39,14 +39,14 @@ void ar_rules_why(const symtuner_rules *rules, const struct ar_ask *ask,
                   const struct ar_choice *choice, char *why, size_t size);
 
 /* For ranks on several boxes: return the network-pieces of the first rule that has some and covers
- * the call, and where it stands in ${place}; -1: there is none. */
+ * the call, and write that rule's place to ${place}; -1: there is no such rule. */
 enum { AR_PLACE = 64 };
 int ar_rules_network(const symtuner_rules *rules, uint64_t bytes, int dtype, int op,
                      char place[AR_PLACE]);
 
 bool ar_rules_network_any(const symtuner_rules *rules); /* whether a rule has any */
 
-/* Write ${note} and one line per rule to ${text}; returns the length that takes. */
+/* Write ${note} and one line per rule to ${text}; returns the length of the whole text. */
 size_t ar_rules_print(const symtuner_rules *rules, const char *note, char *text, size_t length);
 
 /* Print a warning on stderr, each text only once per process, because every rank of the process

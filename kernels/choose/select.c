@@ -218,7 +218,8 @@ uint64_t ar_capacity(const struct ar_ask *ask, int family)
     return bytes < most ? bytes : most;
 }
 
-/* Return the next best family if ${family}, which the table names, cannot run the call. */
+/* Return the next best family, to use when ${family}, which the table names, cannot run the
+ * call. */
 static int next_best(const struct ar_ask *ask, int family)
 {
     bool two = ask->ranks > 2 && (ar_families[family].shots == 2 || ar_is_bulk(family));
@@ -258,8 +259,8 @@ static uint64_t useful_ctas(const struct ar_ask *ask, int family, uint64_t bytes
                               : ar_div_up(ar_words(f->form, message), per);
 }
 
-/* Whether the call has one of the slower reducers. All-gather has none, and copies all types in the
- * same way. */
+/* Whether the call has one of the slower reducers. All-gather has no reducer, and copies all types
+ * in the same way. */
 static bool is_generic(const struct ar_ask *ask)
 {
     return ask->coll != AR_ALL_GATHER &&

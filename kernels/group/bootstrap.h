@@ -3,8 +3,8 @@
  * bootstrap.h - exchange data between the ranks of a communicator, outside of calls.
  *
  * After each step that a rank may fail in (allocate, register, open) all ranks call
- * ar_bootstrap_agree. Otherwise one rank would give up while another waits for it in the next
- * collective step, for ever. So a rank that failed still takes part until all know about it.
+ * ar_bootstrap_agree. Otherwise one rank would give up while another waits for it for ever in the
+ * next collective step. So a rank that failed still takes part until all ranks know of the failure.
  */
 #ifndef AR_BOOTSTRAP_H_
 #define AR_BOOTSTRAP_H_

@@ -22,10 +22,10 @@
 #define AR_MAX_WINDOWS 64
 
 /*
- * A part of a rank's scratch. All ranks have the same layout. A kernel uses one arena, so each has
- * flags of its own. The small one is there from the start; the others may be made later
- * (kernels/scratch/grow.h). None is ever moved or freed before the handle, since captured kernels hold
- * their addresses.
+ * A part of a rank's scratch. All ranks have the same layout. A kernel uses one arena, so each
+ * arena has its own flags. The small arena is there from the start; the other arenas may be made
+ * later (kernels/scratch/grow.h). No arena is moved, or freed before the handle, because captured
+ * kernels hold its address.
  */
 struct ar_arena {
     struct ar_layout layout;  /* bytes 0: this handle never has it */

@@ -4,8 +4,8 @@
  *
  * From 2.29.7 on, NCCL's getter creates the multicast team if there is none yet, and then waits for
  * the other ranks, even between ncclGroupStart and ncclGroupEnd. So a thread that drives several
- * ranks must not ask for them one after the other: each rank asks in a thread of its own. Either
- * all ranks of the group ask, or none.
+ * ranks must not call the getter for one rank after the other; each rank calls it in a thread of
+ * its own. Either all ranks of the group call it, or none does.
  */
 #ifndef AR_MULTICAST_H_
 #define AR_MULTICAST_H_
@@ -29,7 +29,8 @@ struct ar_multicast {
     } rank[AR_MAX_RANKS];
 };
 
-/* Whether to ask at all: two ranks gain nothing, and NCCL before 2.29 has no getter. */
+/* Whether to ask for the addresses at all. Two ranks gain nothing by them, and NCCL before 2.29 has
+ * no getter. */
 bool ar_multicast_wanted(const symtuner_ar *h);
 
 /* Start a thread for each of the ${n} ranks; it waits for ar_multicast_end(). If this fails on one

@@ -3,9 +3,9 @@
  * nccl_wait.h - wait for NCCL calls on nonblocking communicators (ncclConfig_t.blocking = 0).
  *
  * Such a communicator does its work in a thread of NCCL's. A call returns ncclInProgress. Until
- * ncclCommGetAsyncError returns something else, the outputs of the call are not there, and another
- * call would fail and break the communicator. So each of our calls waits before and after it. On a
- * blocking communicator the first wait is one query and the second does nothing.
+ * ncclCommGetAsyncError returns something else, the outputs of that call are not there yet, and
+ * another call would fail and break the communicator. So each of our calls waits before and after
+ * it. On a blocking communicator the first wait is one query and the second does nothing.
  *
  * A wait ends after the endpoint's time limit, or within a second of an abort. From then on the
  * communicator counts as timed out: NCCL may still read and write the memory it was given, so we
@@ -21,7 +21,7 @@
 /* Return the nanoseconds of the monotonic clock. */
 uint64_t ar_now_ns(void);
 
-/* Let others run before the next look at what has been waited for for ${waited_ns}. */
+/* Let other threads run before the next poll of a wait that has lasted ${waited_ns}. */
 void ar_pause(uint64_t waited_ns);
 
 /*

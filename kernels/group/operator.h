@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * operator.h - the operators that programs create for a handle: sums of each rank's numbers times
- * its scalar.
+ * operator.h - the operators that programs create for a handle. Such an operator multiplies each
+ * rank's numbers by that rank's scalar, and adds up the products.
  */
 #ifndef AR_OPERATOR_H_
 #define AR_OPERATOR_H_

@@ -252,8 +252,8 @@ static uint64_t window_bit(const symtuner_ar *h, const struct ar_window *w)
     return w == NULL ? 0 : 1ull << (w - h->windows);
 }
 
-/* Choose how to run ${ask} and in which arena, which is made if it is not there yet. If it cannot
- * be made, choose again without it. All ranks do so alike. */
+/* Choose how to run ${ask} and in which arena, and make that arena if it is not there yet. If it
+ * cannot be made, choose again without it. All ranks choose alike. */
 static ncclResult_t choose_arena(symtuner_ar *h, struct ar_ask *ask, cudaStream_t stream,
                                  struct ar_choice *choice, int *arena)
 {

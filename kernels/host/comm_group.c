@@ -2,8 +2,8 @@
 /*
  * comm_group.c - symtuner_ar_create: ranks of an NCCL communicator.
  *
- * The ranks first exchange what they are (one small ncclAllGather), so that all of them decide
- * alike: peer memory through an NCCL window, pinned host memory, or plain NCCL.
+ * The ranks first exchange their properties (one small ncclAllGather), so that all choose the same
+ * transport: peer memory through an NCCL window, pinned host memory, or plain NCCL.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -90,7 +90,7 @@ static void close_gate(struct group *g, const char *why)
     }
 }
 
-/* Ranks with different rules would choose different kernels, so then no rank uses rules. */
+/* Ranks with different rules would choose different kernels, so then no rank uses any rules. */
 static void compare_rules(struct group *g)
 {
     int other = 0;

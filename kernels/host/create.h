@@ -32,7 +32,7 @@ ncclResult_t ar_probe_run(symtuner_ar **handles, int n, const struct ar_probe_gr
 uint64_t ar_rules_hash(const symtuner_ar *h);
 void ar_rules_drop(symtuner_ar **handles, int n, int other);
 
-/* Free a group whose creation failed with ${result}, and return that. Keeps the error text of
+/* Free a group whose creation failed with ${result}, and return ${result}. Keeps the error text of
  * handles[failed] for symtuner_ar_error(NULL). */
 ncclResult_t ar_create_undo(symtuner_ar **handles, int n, int failed, ncclResult_t result);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* describe.c - what a handle knows of its group and of itself, and what the user tells it. */
+/* describe.c - report what a handle knows of its group and of itself, and set what the user
+ * chooses. */
 #include <stdio.h>
 #include <string.h>
 

@@ -5,10 +5,10 @@
 
 /*
  * symtuner_ar_destroy() does not free a handle while a CUDA graph with its calls lives. A local
- * group stays whole, so its graphs still work. A communicator may end before the graph; so its
- * handles give back windows and scratch at once, but keep the counters: in these a replayed kernel
- * reads that it must not run, and traps. ar_deferred_free() frees the handles whose graphs are
- * gone; every create and destroy calls it.
+ * group stays whole, so its graphs still work. A communicator may end before the graph, so its
+ * handles free windows and scratch immediately, but keep the counters. In the counters a replayed
+ * kernel reads that it must not run, and traps. ar_deferred_free() frees the handles whose graphs
+ * are gone; every create and destroy calls it.
  */
 void ar_deferred_free(void);
 

@@ -3,9 +3,9 @@
  * graph.h - the order of a handle's calls, and the CUDA graphs that contain some of them.
  *
  * Each stream capture with calls of a handle has a record. The graph, its clones and its
- * executables all hold a reference to it (a CUDA user object), so it lives until the last of them
- * is gone. The record says which call of the capture the next one must follow, and which windows
- * the graph uses, so that they are not deregistered.
+ * executables all hold a reference to it (a CUDA user object), so the record lives until the last
+ * of them is gone. The record says which call of the capture the next one must follow, and which
+ * windows the graph uses, so that they are not deregistered.
  */
 #ifndef AR_GRAPH_H_
 #define AR_GRAPH_H_

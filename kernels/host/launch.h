@@ -6,7 +6,8 @@
 #include "kernels/group/handle.h"
 #include "kernels/group/operator.h"
 
-/* The buffers of one call, this rank's, and all ranks' if the caller passed them; and its operator.
+/* One call's operator, and its buffers: this rank's, and those of all ranks if the caller passed
+ * them.
  */
 struct ar_buffers {
     int coll;      /* enum ar_coll */
@@ -49,9 +50,9 @@ void ar_args_start(const symtuner_ar *h, int arena, struct ar_args *args);
  * ranks, bytes, in_align and out_align of ${args}. */
 const void *ar_kernel_find(int coll, int family, int reducer, const struct ar_args *args);
 
-/* Load every kernel now. Loading one later, while a peer's kernel spins, would deadlock ranks that
- * share a GPU, and is not allowed in a stream capture. *arch: what they were compiled for, 90 for
- * sm_90. */
+/* Load every kernel now. Loading a kernel later, while a peer's kernel spins, would deadlock ranks
+ * that share a GPU, and is not allowed in a stream capture. *arch: what the kernels were compiled
+ * for, 90 for sm_90. */
 cudaError_t ar_kernels_load(int *arch, bool *tma);
 
 /* ar_copy_run runs one piece of an all-reduce by copy engines, ar_copy_gather one of an all-gather

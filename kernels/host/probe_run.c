@@ -2,8 +2,8 @@
 /*
  * probe_run.c - run the steps of the probe (kernels/choose/probe.h) on this thread's GPUs.
  *
- * The probe has run on NVLink and in tests, never on PCIe, where it is meant to run. It stays,
- * because without it stores that never arrive would give wrong sums there, and it is not to grow
+ * The probe has run on NVLink and in tests, never on PCIe, for which it is made. We keep it,
+ * because without it stores that never arrive would give wrong sums on PCIe; do not extend it
  * before somebody has measured on PCIe.
  */
 #include <errno.h>

@@ -25,7 +25,7 @@ ncclResult_t ar_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
 uint64_t ar_group_number(const symtuner_ar *h);
 
 /* Return the bytes of bulk scratch that suit the current GPU. All ranks of a group need the same
- * layout, so they use the least that this returns on any of them. */
+ * layout, so they use the smallest size that any rank gets from this function. */
 uint64_t ar_scratch_bulk(void);
 
 /* Free ${h} and what it owns, but nothing that a stuck kernel or NCCL may still use. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * boxes.h - how the ranks of a communicator lie on boxes, and whether they can add up box by box.
+ * boxes.h - how the ranks of a communicator are distributed over boxes, and whether they can add up
+ * box by box.
  *
  * Pure: every rank computes it from the same cards, so all ranks get the same answer.
  */

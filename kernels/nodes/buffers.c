@@ -2,7 +2,8 @@
 /*
  * buffers.c - registered buffers and scratch of a handle over several boxes.
  *
- * Both are the box's. What fails in one box must fail in all, so the ranks of all boxes agree.
+ * Both belong to the handle of the box. If a step fails in one box, it must fail in all, so the
+ * ranks of all boxes agree on the outcome.
  */
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* create.c - split the communicator, make the group of the box, measure; and give it all back. */
+/* create.c - split the communicator, make the group of the box, measure; and free all of it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -10,8 +10,8 @@
  *     the network's                AR 0 | AR 1      | AR 2
  *
  * RS is the reduce-scatter and AG the all-gather of a piece in the box; AR adds it up over the boxes.
- * The model leaves out that kernels of both streams share the GPU, and so counts on a gain only from
- * a tenth of NCCL's time on.
+ * The model ignores that kernels of both streams share the GPU, so it counts only on gains of at
+ * least a tenth of NCCL's time.
  *
  * Units      times are microseconds.
  */
@@ -33,7 +33,7 @@ struct ar_nodes_figures {
     float us[AR_WAYS][AR_NODES_SIZES];
 };
 
-/* Set each figure of ${f} to the larger one of both. */
+/* Set each figure of ${f} to the larger of the two figures. */
 void ar_nodes_slower(struct ar_nodes_figures *f, const struct ar_nodes_figures *other);
 
 /* Return the time of one step for a message of ${bytes}: on straight lines between the figures, and
@@ -48,7 +48,7 @@ int ar_nodes_pieces(const struct ar_nodes_figures *f, uint64_t bytes);
 
 /*
  * Where the pieces of a message lie. Each rank of a box adds up one part of a piece; all parts of
- * all pieces are whole words. What is left behind them, less than a word per rank, is for NCCL.
+ * all pieces are whole words. NCCL reduces the rest behind the pieces, less than a word per rank.
  */
 struct ar_cut {
     uint64_t words; /* of each part, in all pieces together */

@@ -3,8 +3,8 @@
  * nodes.h - all-reduce over several boxes: reduce-scatter in the box, ncclAllReduce between the
  * ranks at the same place of each box, all-gather in the box.
  *
- * The box is a handle like any other, made from a communicator of its own by the public functions
- * of symtuner_ar.h. So this room needs nothing of kernels/host, which includes it.
+ * The group of the box is a handle like any other, made from a communicator of its own by the
+ * public functions of symtuner_ar.h. So this room needs nothing of kernels/host, which includes it.
  *
  * Threads    as the handle: one at a time.
  * Ownership  the handle owns its struct ar_nodes; both communicators are made by ncclCommSplit. They
@@ -63,7 +63,7 @@ int ar_nodes_choose(const symtuner_ar *h, uint64_t bytes, int dtype, int op, cha
 ncclResult_t ar_nodes_run(symtuner_ar *h, int pieces, const char *send, char *recv, uint64_t bytes,
                           ncclDataType_t dtype, ncclRedOp_t op, cudaStream_t stream);
 
-/* As symtuner_ar_query for such a call. */
+/* As symtuner_ar_query, for an all-reduce in ${pieces}. */
 ncclResult_t ar_nodes_query(symtuner_ar *h, int pieces, const char *send, char *recv,
                             uint64_t bytes, ncclDataType_t dtype, ncclRedOp_t op,
                             struct symtuner_ar_plan *plan);

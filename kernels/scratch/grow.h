@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * grow.h - scratch that grows by need.
+ * grow.h - scratch that grows when a call needs more.
  *
  * A handle begins with AR_ARENA_SMALL. The first eager call that needs another arena makes it, on
- * all ranks in the same call. The ranks of a communicator meet for that, see meeting.h: each waits
- * on the host for the others, but only AR_GROW_WAIT_MS. So nothing hangs, only waits that long, if
- * ranks call two handles in different order, or if one thread calls all ranks. If not all come in
- * time, the call runs without the arena on all ranks, and calls 2, 4, 8, ... of this kind try
- * again. In a local group the first rank makes the arena for all, and waits for nobody.
+ * all ranks in the same call. The ranks of a communicator meet before they make it (meeting.h):
+ * each waits on the host for the others, but only AR_GROW_WAIT_MS. So if ranks call two handles in
+ * different order, or if one thread calls all ranks, they wait that long, but nothing hangs. If not
+ * all come in time, the call runs without the arena on all ranks, and calls 2, 4, 8, ... of this
+ * kind try again. In a local group the first rank makes the arena for all, and waits for nobody.
  *
- * If a graph captures such a call first, the arena is refused for good, since other ranks may
- * replay a graph that does without when this rank captures anew or calls eagerly, and both must run
+ * If a graph captures such a call first, the arena is refused for good. Other ranks may replay a
+ * graph without the arena while this rank captures anew or calls eagerly, and all ranks must run
  * the same kernels. Without the arena a call is cut into more pieces, or another kernel runs it.
  */
 #ifndef AR_GROW_H_
@@ -39,7 +39,8 @@ void ar_grow_halves(const symtuner_ar *h, struct ar_ask *ask);
  * into a graph. ${forced}: no other kernel will do, so wait up to the time limit for the peers. */
 bool ar_grow_use(symtuner_ar *h, int arena, bool captured, bool forced);
 
-/* Collective, in a communicator: try once to make ${arena}, and wait so long for the others. */
+/* Collective, in a communicator: try once to make ${arena}, and wait that long for the other
+ * ranks. */
 void ar_grow_now(symtuner_ar *h, int arena, uint64_t limit_ns);
 
 /*

@@ -2,8 +2,9 @@
 /*
  * meeting.h - memory in which the ranks of a group agree, during calls, that they make an arena.
  *
- * No call of NCCL and none of CUDA: a rank may be between ncclGroupStart and ncclGroupEnd, or in a
- * stream capture, and it may give up. Each arena has one 64-bit word, which changes atomically:
+ * A meeting calls neither NCCL nor CUDA, because a rank may be between ncclGroupStart and
+ * ncclGroupEnd, or in a stream capture, and it may give up. Each arena has one 64-bit word, which
+ * changes atomically:
  *
  *   OPEN ---all ranks came---> MET ---all have memory---> MADE ---all have mapped it---> HERE
  *    |  \                       |                           |
@@ -11,10 +12,10 @@
  *    |   long: the next try     v                           v
  *    +---a graph was first----> REFUSED                     UNMAPPED
  *
- * A try that ranks give up is given up for all of them: a rank that comes later sees a higher
+ * If a rank gives up a try, it ends for all ranks, because a rank that comes later sees a higher
  * number of tries in the word. So either all ranks grow in a call, or none does. After REFUSED and
- * UNMAPPED no rank ever gets the arena. They are two states, since from MADE on every rank must
- * join the collective mapping, even if another one has failed.
+ * UNMAPPED no rank ever gets the arena. These are two states, because from MADE on every rank must
+ * join the collective mapping, even if another rank has failed.
  */
 #ifndef AR_MEETING_H_
 #define AR_MEETING_H_

@@ -33,9 +33,9 @@ enum ar_dtype {
         AR_DTYPES
 };
 
-/* Operators, in NCCL's numbering; then those that programs create, whose numbers NCCL makes up. All
- * that ranks share of them is their kind: a sum of each rank's numbers times its scalar, or one that
- * only NCCL knows. */
+/* Operators, in NCCL's numbering; then those that programs create, whose numbers NCCL makes up.
+ * Ranks share only the kind of such an operator: a sum of each rank's numbers times its scalar, or
+ * an operator that only NCCL knows. */
 enum ar_op { AR_SUM, AR_PROD, AR_MAX, AR_MIN, AR_AVG, AR_OPS, AR_PREMUL = AR_OPS, AR_FOREIGN };
 
 /* F32, F16, BF16: sum and avg of that type. NATIVE: computes in the type itself (integers, f64; min

@@ -171,9 +171,9 @@ AR_HD uint64_t ar_tiles_per_cta(uint64_t stride, uint64_t tile, int ctas)
  * Return the most blocks of a handle at once on a GPU with ${sms} multiprocessors, one on each:
  * ${asked}, or if that is 0 as many as are useful, but never one on every multiprocessor. A waiting
  * block keeps its multiprocessor. If two ranks start calls of two handles in different order, the
- * second call must still find room, or the ranks wait for each other for ever. A little room is
- * enough: a block exchanges data only with the same block of its peers, so the blocks of one call
- * may run one after the other.
+ * second call must still find room, otherwise the ranks wait for each other for ever. A little room
+ * is enough: a block exchanges data only with the same block of its peers, so the blocks of one
+ * call may run one after the other.
  */
 AR_HD int ar_budget(int sms, int asked)
 {
@@ -232,8 +232,8 @@ AR_HD bool ar_reached(uint64_t a, uint64_t b)
 
 /*
  * The regions of the word forms have two halves. BULK (the reduce slots) and GATHER (sums on their
- * way to a recv that is not mapped) have only one. They must not share memory: a rank that is one
- * call ahead writes BULK while this rank still reads GATHER.
+ * way to a recv that is not mapped) have only one half. BULK and GATHER must not share memory,
+ * because a rank that is one call ahead writes BULK while this rank still reads GATHER.
  */
 enum ar_region {
     AR_REGION_LL8,
