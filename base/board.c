@@ -9,7 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Return 0 if the object is ours alone, linked, and has ${size} bytes; any size if that is 0. */
+/* Return 0 if the object is ours alone and, unless ${size} is 0, is linked and has ${size} bytes.
+ * Otherwise return an errno number. */
 static int judge(int fd, size_t size)
 {
     struct stat file;
@@ -50,8 +51,8 @@ static bool lock(int fd, int how)
     return true;
 }
 
-/* Empty the object and give it its size, unless a living process has a lock on it. The exclusive
- * lock is held only meanwhile, the shared lock until st_board_hide. */
+/* Empty the object and give it its size, unless a living process has a lock on it. This function
+ * holds the exclusive lock only while it does so; the shared lock stays until st_board_hide. */
 static bool prepare(int fd, size_t size)
 {
     if (judge(fd, 0) != 0)

@@ -110,8 +110,8 @@ int st_word_distance(const char *a, size_t na, const char *b, size_t nb)
 }
 
 /* Return how many edits may lie between a typo and the word that was meant: about one in three
- * letters, not counting the common beginning up to its last "_" or "-": NCCL_ALGO is no nearer to
- * NCCL_FOO than ALGO is to FOO. */
+ * letters. The common beginning up to its last "_" or "-" does not count, so NCCL_ALGO is no nearer
+ * to NCCL_FOO than ALGO is to FOO. */
 static int edits_allowed(const char *text, size_t len, const char *word)
 {
     size_t head = 0;

@@ -45,7 +45,7 @@ enum symtuner_status symtuner_decide(const symtuner_rules *rules,
     return SYMTUNER_OK;
 }
 
-/* Return a hash of all bits of a table, by which a change shows. */
+/* Return a hash of all bits of a table, to see whether the table changed. */
 static uint64_t fingerprint(const float *table, int cells)
 {
     uint64_t print = ST_HASH_START;

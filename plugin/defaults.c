@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * defaults.c - the built-in CTA count: one number, and exactly the boxes and releases on which it
- * was measured, alone and beside other kernels.
+ * defaults.c - the built-in CTA count: one number, and the boxes and releases that get it. It was
+ * measured on exactly these, alone and beside other kernels.
  *
- * NCCL gets the count when it asks for NCCL_MIN_CTAS. NCCL itself caps it by what the application
- * asked for (maxCTAs of a communicator; from 2.31 on of a call) and by the limit of its multicast
- * kernels. NCCL reads it once per process, before the first communicator: so it depends on the box
- * and the release only, and rules cannot change it. To add a row: measure alone and beside GEMMs
- * (bench/beside.py), commit the raw rows, name them here.
+ * NCCL gets the count when it asks for NCCL_MIN_CTAS. NCCL itself caps the count by the maxCTAs
+ * that the application set (of a communicator; from 2.31 on of a call) and by the limit of its
+ * multicast kernels. NCCL reads the count once per process, before the first communicator, so the
+ * count depends only on the box and the release, and rules cannot change it. To add a row: measure
+ * alone and beside GEMMs (bench/beside.py), commit the raw rows, name them here.
  */
 #include "plugin/process.h"
 
 #include <string.h>
 
-/* A grid that NCCL's cluster size does not divide runs as clusters of one: 4 to 18 % slower. */
+/* If NCCL's cluster size does not divide the grid, NCCL runs clusters of one: 4 to 18 % slower. */
 #define CTAS 16
 enum { CLUSTER = 4 };
 _Static_assert(CTAS % CLUSTER == 0, "whole clusters");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* explain.c - says in words what a decision is and what the NCCL release lets it do. */
+/* explain.c - describes a decision in words, and what effect the NCCL release lets it have. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

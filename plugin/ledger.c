@@ -67,8 +67,8 @@ static void write_ran(FILE *out, const struct st_ledger *ledger, int coll, int b
         total += n[r] = st_ledger_read(&ledger->ran[coll][bucket][r]);
     if (total == 0)
         return;
-    /* Up to NCCL 2.30 symmetric kernels have no event: so a call outside graph capture that led to
-     * neither a general nor a copy-engine event ran a symmetric kernel. That does not hold for
+    /* Up to NCCL 2.30 symmetric kernels have no event. So a call outside graph capture that led to
+     * neither a general nor a copy-engine event ran a symmetric kernel. This rule fails for
      * Broadcast, which NCCL 2.29 and later may run as part of an AllGather. */
     if (has_symmetric(coll) && !st_era_shows_symmetric(st_process()->era) &&
         n[ST_RAN_CALLED] > n[ST_RAN_GENERAL] + n[ST_RAN_CE])
@@ -121,8 +121,8 @@ static void write_text(FILE *out, const struct st_ledger *ledger, const char *ho
     fputs("end\n", out);
 }
 
-/* How many ms writing one text waits at most for the reader of a full pipe, which may never read
- * again. */
+/* While one text is written, wait at most this many ms for the reader of a full pipe, because the
+ * reader may never read again. */
 enum { READER_MS = 2000 };
 
 static int64_t now_ms(void)
@@ -133,8 +133,8 @@ static int64_t now_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* Wait until a full pipe has room. Returns false, with errno EAGAIN, if it has none by ${until},
- * which is a time as now_ms() gives it. A duration would not do, because signals interrupt the
+/* Wait until a full pipe has room. Returns false, with errno EAGAIN, if it has no room by the time
+ * ${until}, on the clock of now_ms(). ${until} is no duration, because signals interrupt the
  * wait. */
 static bool wait_for_room(int fd, int64_t until)
 {

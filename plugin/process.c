@@ -23,7 +23,7 @@ static char option_error[SYMTUNER_ERROR_MAX], machine_error[SYMTUNER_ERROR_MAX],
     rules_error[SYMTUNER_ERROR_MAX];
 
 /* Return the path of the CSV for NCCL's example tuner; NULL if there is none, or if a tuner runs
- * behind ours: the file is then meant for that tuner. */
+ * behind ours, because the file is then meant for that tuner. */
 static const char *config_file(void)
 {
     const char *file = getenv("NCCL_TUNER_CONFIG_FILE");
@@ -85,9 +85,9 @@ static const char *holds_default(void)
 }
 
 /* Decide which counts to give NCCL as NCCL_MIN_CTAS (built in) and NCCL_SYM_CTAS (of [process]
- * rules). NCCL reads both once per process, and they must be equal on all ranks, whichever
- * communicator a rank creates first. So the conditions for both are on machine and release only;
- * and the built-in count depends on no file, because one rank might fail to read it. */
+ * rules). NCCL reads both counts once per process, and they must be equal on all ranks, whichever
+ * communicator a rank creates first. So the conditions for both counts name only machine and
+ * release. The built-in count depends on no file, because one rank might fail to read the file. */
 static void decide(void)
 {
     const struct st_rule *rule;
@@ -152,9 +152,9 @@ int st_process_call_rules(void)
     return count;
 }
 
-/* May another rank of this box get the built-in count? It may if it looks for the GPUs itself while
- * this rank has SYMTUNER_MACHINE, or if it sees all GPUs while this rank, in a container, sees
- * one. */
+/* May another rank of this box get the built-in count? That rank may if it looks for the GPUs while
+ * this rank has SYMTUNER_MACHINE, or if that rank sees all GPUs while this rank, in a container,
+ * sees one. */
 static bool box_may_have_default(void)
 {
     return process.default_ctas || process.options.machine[0] ||
@@ -177,9 +177,9 @@ bool st_process_wants_profiler(void)
     return process.options.mode != ST_MODE_OFF && process.options.ledger[0];
 }
 
-/* Return the release of the NCCL that called us, or 0 if it cannot be found out. It calls
- * ncclGetVersion of the library that contains the logger: that is our NCCL, however it was
- * loaded. */
+/* Return the release of the NCCL that called us, or 0 if it is unknown. The logger lies in the NCCL
+ * that called us, however that NCCL was loaded, so this function calls ncclGetVersion of the
+ * library that contains the logger. */
 static int ask_version(nccl_abi_logger logger)
 {
     int (*get_version)(int *) = NULL;

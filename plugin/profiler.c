@@ -105,8 +105,8 @@ static void count(struct st_profiler *profiler, const char *func, size_t element
             total_bytes(profiler, coll, elements, datatype))][what]);
 }
 
-/* Is this Coll event that of a symmetric kernel? Such kernels have Coll events from NCCL 2.31.2 on:
- * v7 of the interface has a member that says so, up to v6 their protocol is empty. */
+/* Is this the Coll event of a symmetric kernel? Such kernels have Coll events from NCCL 2.31.2 on.
+ * From v7 of the interface on a member of the event says so; up to v6 the protocol is empty. */
 static bool is_symmetric(int version, const struct nccl_abi_event_v5 *event)
 {
     const char *proto = event->u.coll.proto;
@@ -115,8 +115,8 @@ static bool is_symmetric(int version, const struct nccl_abi_event_v5 *event)
                         : st_era_shows_symmetric(st_process()->era) && proto && !proto[0];
 }
 
-/* Give the event to the profiler behind ours; NCCL gets the handle that it returns. Returns our own
- * profiler of this communicator, NULL if there is none. */
+/* Pass the event to the profiler behind ours; NCCL gets the handle that this profiler returns.
+ * Returns our own profiler of this communicator, or NULL if there is none. */
 static struct st_profiler *pass_on(void *ctx, int abi, uint64_t type, void *event, void **handle)
 {
     struct st_profiler *profiler = find(ctx);

@@ -14,14 +14,14 @@ enum { ANY = -1, NOTHING = -1 };
 #define INLINE   inline __attribute__((always_inline))
 #define NOINLINE __attribute__((noinline))
 
-/* The factor where general and symmetric kernels compete by price. To favour symmetric kernels,
- * every entry is multiplied by it, which keeps the entries in NCCL's order; to favour one entry,
- * that entry gets the least price of the table divided by it. The value is chosen, not measured. */
+/* The factor where general and symmetric kernels compete by price. To favour symmetric kernels, we
+ * multiply every entry by the factor, which keeps the entries in NCCL's order. To favour one entry,
+ * we set it to the least price of the table divided by the factor. 8 is chosen, not measured. */
 static const float mixed_factor = 8.0f;
 
 /* Prices are compared by their bits, as unsigned integers, which takes half as long as comparing
- * floats. For floats >= 0 the order is the same; dead entries (negative, NaN or infinite) come
- * above all live ones.
+ * floats. For floats >= 0 the order is the same. The bits of dead entries (negative, NaN or
+ * infinite) are larger than those of all live entries.
  * -0.0 counts as negative; NCCL writes no -0.0. */
 static const uint32_t dead = 0x7f7fffff; /* the bits of FLT_MAX: live entries are below */
 
@@ -146,8 +146,8 @@ static inline four four_from(uint32_t bits)
     return (four){(int32_t)bits, (int32_t)bits, (int32_t)bits, (int32_t)bits};
 }
 
-/* Set every entry whose bits are not above ${own} to ${raised}. Dead entries keep their bits, which
- * are above. */
+/* Set every entry whose bits are not above ${own} to ${raised}. Dead entries do not change, because
+ * their bits are above ${own}. */
 static INLINE void raise_rivals(struct st_table table, uint32_t own, uint32_t raised)
 {
     enum { USUAL = SYMTUNER_ALGOS * SYMTUNER_PROTOS };
@@ -168,9 +168,9 @@ static INLINE void raise_rivals(struct st_table table, uint32_t own, uint32_t ra
             table.cost[i] = cost_of(raised);
 }
 
-/* Make NCCL take the live entry ${cell}. It keeps its price, because ncclGroupSimulateEnd reports
- * that price; all other entries that are not dearer get twice the price. Only if the price is
- * ${limit} or above, which NCCL never takes, is it lowered. */
+/* Make NCCL take the live entry ${cell}. The entry keeps its price, because ncclGroupSimulateEnd
+ * reports that price; all other entries that are not dearer get twice the price. But if the price
+ * is ${limit} or above, it is lowered, because NCCL never takes such an entry. */
 static INLINE void make_cheapest(struct st_table table, float limit, int cell)
 {
     const uint32_t picosecond = bits_of(1e-6f), infinite = bits_of(INFINITY);
@@ -186,7 +186,7 @@ static INLINE void make_cheapest(struct st_table table, float limit, int cell)
 
 /* Make NCCL take entry ${cell} where symmetric kernels compete with it. Their prices are not in the
  * table and cannot be raised, so the entry gets an eighth of the least price in the table. Prices
- * below a picosecond are raised to one first, since no positive price is below 0. */
+ * below a picosecond are raised to one first, because no positive price is below a price of 0. */
 static NOINLINE void undercut(struct st_table table, float limit, int cell)
 {
     const uint32_t picosecond = bits_of(1e-6f);
@@ -242,8 +242,8 @@ static INLINE enum st_verdict prefer_entry(const struct st_era *era, struct st_t
 }
 
 /* Favour symmetric kernels as far as the table can. Some releases keep an LL symmetric kernel that
- * they picked only if the cheapest general entry is LL as well: there an LL entry is made the
- * cheapest. From 2.31 on, with ${mixed}, all general entries are made dearer. In all other cases
+ * they picked only if the cheapest general entry is LL as well; for these we make an LL entry the
+ * cheapest. From 2.31 on, with ${mixed}, we make all general entries dearer. In all other cases
  * nothing in the table influences symmetric kernels. */
 static NOINLINE enum st_verdict
 prefer_symmetric(const struct st_era *era, int pipe_ops, bool mixed, struct st_table table)
@@ -318,7 +318,7 @@ static INLINE enum st_verdict steer(const struct st_era *era, const struct st_ac
 enum st_verdict st_steer(const struct st_era *era, const struct st_action *action, int coll,
                          int pipe_ops, bool mixed, struct st_table table, int *channels)
 {
-    /* the shape of NCCL's table since 2.27: as constants it saves a third of the instructions */
+    /* the shape of NCCL's table since 2.27; constants save a third of the instructions */
     if (table.algos == SYMTUNER_ALGOS && table.protos == SYMTUNER_PROTOS)
         return steer(era, action, coll, pipe_ops, mixed,
                      (struct st_table){table.cost, SYMTUNER_ALGOS, SYMTUNER_PROTOS}, channels);

@@ -92,8 +92,8 @@ static void count_pick(struct st_tuner *tuner, int coll, int bucket, struct st_t
                       &tuner->ledger->picked[coll][bucket][algo * SYMTUNER_PROTOS + proto]);
 }
 
-/* Forbid the entries that a tuner behind ours has made negative. By that it may mean "do not use",
- * but from 2.31 on NCCL takes a negative entry before all others, which would override our rule. */
+/* Forbid the entries that a tuner behind ours has made negative. That tuner may mean "do not use",
+ * but from 2.31 on NCCL prefers a negative entry to all others, which would override our rule. */
 static void forbid_negatives(const struct st_era *era, const float *shown, struct st_table table)
 {
     for (int i = 0; era->negative_wins && i < table.algos * table.protos; i++)
@@ -103,8 +103,8 @@ static void forbid_negatives(const struct st_era *era, const float *shown, struc
 
 /* Find the rule for ${call}, apply it to ${table} and ${*n_channels}, and count the call. ${shown}
  * is the table as NCCL gave it if a tuner behind ours may have changed it, else NULL.
- * ${empty_probe}: the table has nothing to choose from, and no rule is applied. ${pick}: count what
- * NCCL will take as well. */
+ * ${empty_probe}: the table has nothing to choose from, and no rule is applied. ${pick}: also count
+ * which entry NCCL will take. */
 static inline __attribute__((always_inline)) void decide(struct st_tuner *tuner,
                                                          struct st_call call,
                                                          struct st_table table, int *n_channels,
@@ -136,8 +136,8 @@ static inline __attribute__((always_inline)) void decide(struct st_tuner *tuner,
 }
 
 /* At the communicator's first call, read the roll call and put the rules in force if all ranks
- * agree. All ranks that take part have answered by then, because NCCL has a barrier between the
- * tuner inits and the first call. */
+ * agree. All ranks that take part have joined the roll call by then, because NCCL has a barrier
+ * between the tuner inits and the first call. */
 static void settle(struct st_tuner *tuner)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -217,8 +217,8 @@ nccl_abi_result st_tuner_chunk(void *ctx, int func, size_t bytes, int algo, int 
 {
     struct st_tuner *tuner = ctx;
 
-    /* ${bytes} are those of one channel: they do not tell which rule covers the call, so only the
-     * tuner behind ours can answer */
+    /* ${bytes} are the bytes of one channel, which do not tell which rule covers the call. So only
+     * the tuner behind ours can answer. */
     return tuner && tuner->next ? st_next_tuner_chunk(tuner->next, func, bytes, algo, proto,
                                                       n_channels, chunk_size)
                                 : NCCL_ABI_SUCCESS;

@@ -4,9 +4,9 @@
  *
  *   collective,min_bytes,max_bytes,algorithm,protocol,channels,nodes,ranks[,pipe_ops[,reg_buff]]
  *
- * -1 is "any" or "NCCL's own"; 4294967295 as the largest size means "no limit", as the README of
- * the example says. This reader is stricter than the example: an unknown word, or a word where a
- * number must be, is an error.
+ * -1 means "any" or "NCCL's own"; 4294967295 as the largest size means "no limit", as the README of
+ * the example says. This reader is stricter than the example, because an unknown word, or a word
+ * where a number must be, is an error.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -58,7 +58,7 @@ enum symtuner_status symtuner_kernel_decide(const symtuner_rules *rules,
 
 #define BIT(number) (1u << (number))
 
-/* What each kernel needs (docs/kernels.md says why). If ${dtypes} or ${ops} is 0, the kernel takes
+/* What each kernel needs (docs/kernels.md says why). If ${dtypes} or ${ops} is 0, the kernel runs
  * all types or operators. */
 static const struct {
     const char *kernel;

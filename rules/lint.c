@@ -11,14 +11,15 @@ static bool covers(struct st_span outer, struct st_span inner)
     return outer.lo <= inner.lo && inner.hi <= outer.hi;
 }
 
-/* Are both for the same calls: of the plugin, of a box's kernels, or of the way between boxes? */
+/* Are both rules of the same kind: for the plugin's calls, the process, the kernels of one box, or
+ * the kernels over several boxes? */
 static bool alike(const struct st_rule *a, const struct st_rule *b)
 {
     return a->process == b->process && a->kernels == b->kernels &&
            (a->launch.network_pieces < 0) == (b->launch.network_pieces < 0);
 }
 
-/* Does ${first} take every call that ${later} could take? */
+/* Does ${first} cover every call that ${later} could cover? */
 static bool hides(const struct st_rule *first, const struct st_rule *later)
 {
     return alike(first, later) &&
@@ -37,9 +38,9 @@ static bool meet(struct st_span a, struct st_span b)
     return a.lo <= b.hi && b.lo <= a.hi;
 }
 
-/* Do two rules share some sizes, while each also has sizes that the other lacks, as "..64KiB"
- * before "64KiB.."? The earlier rule gets the shared sizes, although the later rule names them,
- * too. */
+/* Do two rules share some sizes, while each also covers sizes that the other does not, as "..64KiB"
+ * before "64KiB.."? The earlier rule decides for the shared sizes, although the later rule names
+ * them, too. */
 static bool overlaps(const struct st_rule *first, const struct st_rule *later)
 {
     return !first->process && alike(first, later) &&

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* Do all conditions of ${rule} hold, leaving aside those on bytes and pipe_ops? */
+/* Do all conditions of ${rule} hold, except for those on bytes and pipe_ops, which are ignored? */
 static bool concerns(const struct st_rule *rule, const struct st_group *group, int coll, bool reg)
 {
     return !rule->process && !rule->kernels && rule->colls >> coll & 1 &&

@@ -248,7 +248,7 @@ static ssize_t slurp(const char *path, bool any, char *text, size_t size, const 
     fstat(fd, &file);
     end = (struct pollfd){fd, POLLIN, 0};
     if (any && S_ISFIFO(file.st_mode))
-        poll(&end, 1, 1000); /* the writer may have been started just now, as we were */
+        poll(&end, 1, 1000); /* the writer may have started only now, at the same time as we */
     if (!any && !S_ISREG(file.st_mode) && !S_ISDIR(file.st_mode) &&
         file.st_rdev != makedev(1, 3)) /* /dev/null never blocks */
         *why = "a pipe or a device could block the job; write the rules to a file";

@@ -233,7 +233,7 @@ static enum symtuner_gate_state gate_group(const struct look *look)
     return look->has_pick ? PASS : FAIL;
 }
 
-/* Up to 2.30 a kernel that NCCL_SYM_KERNEL allows is used whatever the cost table says. */
+/* Up to 2.30 NCCL uses a kernel that NCCL_SYM_KERNEL allows, whatever the cost table says. */
 static bool forced(const struct look *look)
 {
     return look->env == ST_ENV_LIMITS && look->era->ll != ST_LL_ASK_VOID;
@@ -297,8 +297,8 @@ static enum symtuner_kind kind_behind(const struct look *look, enum symtuner_gat
         return SYMTUNER_KIND_ERROR; /* the communicator cannot be created */
     if (list && look->env == ST_ENV_LIMITS && !look->call->algo)
         return SYMTUNER_KIND_ERROR; /* the list has removed the general kernels as well */
-    /* 2.28 takes the call off the queue of general kernels before it finds no symmetric one for
-     * it. */
+    /* 2.28 removes the call from the queue of general kernels before it finds that no symmetric
+     * kernel can run the call. */
     if (gate == SYMTUNER_GATE_GROUP && era->symmetric_groups && !era->symmetric_one_sided)
         return SYMTUNER_KIND_ERROR;
     if (look->nothing && gate != SYMTUNER_GATE_RANKS)

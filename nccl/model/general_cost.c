@@ -39,8 +39,8 @@ static const struct bus {
 };
 enum { BUSES = sizeof buses / sizeof *buses };
 
-/* GPUs by the name that they report. If ${editions}, more words may follow the name. The H200 has
- * none: "NVIDIA H200 NVL" is another GPU, with other links. */
+/* GPUs by the name that they report. If ${editions}, more words may follow the name. No words may
+ * follow the H200's, because "NVIDIA H200 NVL" is another GPU, with other links. */
 static const struct {
     const char *gpu, *family;
     bool editions;
@@ -60,7 +60,7 @@ static const struct general {
     bool least_a_channel;   /* each channel gets at least ${least} bytes of traffic          */
     signed char nvls_ranks; /* fewest ranks for NVLS                                         */
     signed char batch;      /* how many calls of a group fit into a batch of work            */
-    int least;              /* bytes of traffic that a cell has at least                     */
+    int least;              /* the least bytes of traffic that a cell has                    */
     float ll128;            /* LL128 bandwidth of a ring channel from sm_100 on, GB/s        */
 } generals[] = {
     {0},
@@ -270,8 +270,8 @@ bool st_general_table(const struct symtuner_call *call, const char *family,
 
 /* ---- channels ------------------------------------------------------------------------------- */
 
-/* Does NCCL take the buffer as registered? From 2.29 on it takes a window so only where windows
- * work. */
+/* Does NCCL treat the buffer as registered? From 2.29 on a window counts as registered only where
+ * windows work. */
 static bool registered(const struct symtuner_call *call, enum symtuner_reg reg)
 {
     bool windows = general_of(call)->any_window ||
@@ -295,8 +295,8 @@ static bool ring_registers(const struct symtuner_call *call, int proto)
            (!general_of(call)->both_sides || call->graph || registered(call, call->send));
 }
 
-/* Return the channels that NVLS uses out of ${channels}. It needs fewer with registered buffers,
- * which ranks that share a process do not have. */
+/* Return how many of ${channels} NVLS uses. NVLS needs fewer channels with registered buffers. Ranks
+ * that share a process have no registered buffers. */
 static int nvls_registered(const struct symtuner_call *call, int channels)
 {
     bool new_gpu = call->arch >= 100;
@@ -317,7 +317,7 @@ static int nvls_registered(const struct symtuner_call *call, int channels)
 }
 
 /* Return how many channels get work if ${bytes} are cut into cells and dealt to at most ${most}
- * channels, as NCCL's scheduler does it for the first of ${calls} equal calls. */
+ * channels, as NCCL's scheduler deals the cells of the first of ${calls} equal calls. */
 static int deal(const struct general *general, uint64_t bytes, int calls, uint64_t traffic_a_byte,
                 int wanted, int most, bool ll)
 {

@@ -54,8 +54,8 @@ static int unknown_setting(const char *name, size_t len, char *error, size_t siz
     return -1;
 }
 
-/* Set one of the two CTA bounds as NCCL does: to at most 64, and the lower never above the
- * upper. */
+/* Set one of the two CTA bounds as NCCL does: neither is above 64, and the lower bound is never
+ * above the upper one. */
 static void set_ctas(struct symtuner_call *call, size_t at, long long value)
 {
     int *bound = (int *)((char *)call + at);

@@ -196,8 +196,8 @@ static void curve_speed(struct curve *curve, enum st_kernel kernel, int arch, bo
     }
 }
 
-/* Is there enough work that every CTA of a TMA kernel runs its unrolled loop once? NCCL 2.31 asks
- * so. */
+/* Is there enough work that every CTA of a TMA kernel runs its unrolled loop once? NCCL 2.31
+ * requires this. */
 static bool tma_fits(const struct st_sym_query *query, enum st_kernel kernel, int ctas)
 {
     uint64_t need;

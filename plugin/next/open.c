@@ -60,8 +60,7 @@ static const char *file_of(const void *address, const void **base)
     return info.dli_fname;
 }
 
-/* Is ${table} in our own library, or in a copy of it? A copy is known by our API beside the
- * table. */
+/* Is ${table} in our own library, or in a copy of it? A copy exports our API beside the table. */
 static bool is_ours(void *library, const void *table)
 {
     const void *base = NULL, *own = NULL, *api_base = NULL;
@@ -91,8 +90,8 @@ static enum found look(enum st_next_kind kind, void *library, const char *name, 
     int first = kinds[kind].first, last = kinds[kind].last, unfit = 0;
     const void *base;
 
-    /* try, as NCCL does, the version that it speaks and then older ones; after these, newer ones,
-     * which NCCL does not know but we can serve */
+    /* as NCCL does, try the version that NCCL speaks and then older ones; after these, try newer
+     * ones, which NCCL does not know but we can serve */
     for (int i = 0; i <= last - first; i++) {
         int version = i <= spoken - first ? spoken - i : first + i;
         const void *const *table = find_table(kind, library, version);

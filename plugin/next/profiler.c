@@ -54,9 +54,9 @@ static int theirs(const struct st_next_library *library)
     return __atomic_load_n(&masks.theirs, __ATOMIC_RELAXED) & known[library->version];
 }
 
-/* Set NCCL's mask to the events that we and the other profiler want. It is written only if it
- * changes, and never with fewer bits than are wanted, because other communicators read it at the
- * same time. */
+/* Set NCCL's mask to the events that we and the other profiler want. We write the mask only if it
+ * changes, and never with fewer bits than are wanted, because other communicators read the mask at
+ * the same time. */
 static void carry_mask(const struct st_next_library *library)
 {
     int *nccl = atomic_load(&masks.nccl);

@@ -42,8 +42,8 @@ static void copy_constants(double *to, int to_rows, const double *from, int from
                4 * 3 * sizeof *to);
 }
 
-/* Return the cost constants in the layout that the other tuner knows. If NCCL's layout is the same,
- * they are NCCL's own, so that what the tuner writes takes effect at once. */
+/* Return the cost constants in the layout that the other tuner knows. If NCCL has the same layout,
+ * return NCCL's own constants, so that NCCL sees what the tuner writes there. */
 static void *lend_constants(struct st_next_tuner *next, const struct st_tuner_init *init)
 {
     bool ours_7 = init->abi >= 7, theirs_7 = next->version >= 7;
@@ -110,8 +110,9 @@ struct st_next_tuner *st_next_tuner_open(const struct st_tuner_init *init, const
     return next;
 }
 
-/* Ask a v2 tuner. It sees no prices, but is told whether CollNet and NVLS are available, and names
- * one entry, which becomes the cheapest, as in NCCL. A negative price means: not available. */
+/* Ask a v2 tuner. Such a tuner sees no prices; we tell it whether CollNet and NVLS are available.
+ * It names one entry, which becomes the cheapest, as in NCCL. A negative price means not
+ * available. */
 static nccl_abi_result ask_v2(const struct st_next_tuner *next, int func, size_t bytes,
                               int pipe_ops, float *table, int n_algo, int n_proto, int *n_channels)
 {
@@ -160,8 +161,8 @@ void st_next_tuner_close(struct st_next_tuner *next)
 {
     const struct nccl_abi_tuner_v4 *table = next ? next->table : NULL;
 
-    /* destroy, later finalize, is at the same place in every version; its error is not passed on,
-     * as NCCL would then leak the communicator */
+    /* destroy, later finalize, is at the same place in every version; we do not pass on its error,
+     * because NCCL would then leak the communicator */
     if (table && table->destroy)
         table->destroy(next->ctx);
     free(next);

@@ -17,8 +17,8 @@ struct st_agree {
     struct st_roll_entry own;
 };
 
-/* Stands for a rank that is out of memory. It cannot know whether the others agree with it, and
- * applies no rules. */
+/* Stands for a rank that is out of memory. Such a rank cannot know whether the other ranks agree
+ * with it, so it applies no rules. */
 static struct st_agree nobody;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -32,8 +32,8 @@ static _Atomic(struct st_roll *) first_roll;
 
 enum cause { RULES_DIFFER, RANKS_MISSING, MIN_DIFFERS, NO_SYM_CTAS, CAUSES };
 
-/* Should ${cause} be logged now? It is logged once per process as a warning, and after that at INFO
- * once per communicator. ${*warn_out}: whether it is the warning. */
+/* Should ${cause} be logged now? A cause is logged once per process as a warning, and after that at
+ * INFO once per communicator. ${*warn_out}: whether to log it as a warning. */
 static bool new_cause(const struct st_agree *agree, enum cause cause, bool *warn_out)
 {
     static atomic_bool said[CAUSES];

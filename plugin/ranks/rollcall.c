@@ -29,8 +29,8 @@ static bool all_min_equal(const struct st_roll_entry *entry, int count)
 }
 
 /* NCCL reads NCCL_SYM_CTAS once per process, for all its communicators. So a count is given only if
- * no other rank on this host can get a different one: the communicator spans the whole box and is
- * the first communicator of each of its processes. */
+ * no other rank on this host can get a different one, which means that the communicator spans the
+ * whole box and is the first communicator of each of its processes. */
 int st_roll_judge_ctas(const struct st_roll_entry *entry, int count, int ranks)
 {
     bool wished = ranks > 0 && entry[0].sym_ctas > 0;
@@ -99,8 +99,8 @@ struct st_roll *st_roll_join(uint64_t comm_id, int ranks, const struct st_roll_e
     return roll;
 }
 
-/* Return the number of entries; if two groups of ranks met in the object, ${ranks} + 1, which every
- * verdict takes for a failure. */
+/* Return the number of entries. If two groups of ranks met in the object, return ${ranks} + 1,
+ * which every verdict treats as a failure. */
 static int present(const struct st_roll *roll)
 {
     if (atomic_load(&roll->board->joined) > (uint32_t)roll->ranks)
