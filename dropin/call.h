@@ -2,9 +2,9 @@
 /*
  * call.h - the three collectives that may run on our kernels, and NCCL's groups.
  *
- * Who runs a call depends on what all ranks share: communicator, collective, count, type, operator,
- * whether the buffers lie in windows, and the collectives of the same communicator in the same
- * group. Sends and receives in a group change nothing, because other ranks may have none.
+ * Who runs a call depends only on what all ranks share: communicator, collective, count, type,
+ * operator, whether the buffers lie in windows, and the collectives of the same communicator in the
+ * same group. Sends and receives in a group change nothing, because other ranks may have none.
  *
  * A group's calls for our kernels wait until the outermost ncclGroupEnd. They run after NCCL's part
  * of the group, because the kernels may need NCCL for more scratch memory, outside of groups.
@@ -30,8 +30,8 @@ void st_call_failed(struct st_real *real);
 
 /* Make an operator, known to our kernels as well if ${c} has a handle. */
 nccl_abi_result st_op_create(struct st_comm *c, int *op, void *scalar, int dtype, int residence);
-/* Destroy an operator, at the end of a group if calls of the group may have it: NCCL needs it no
- * more once a call has returned. */
+/* Destroy an operator, at the end of a group if calls of the group may use it. NCCL no longer needs
+ * an operator once the call with it has returned. */
 nccl_abi_result st_op_destroy(struct st_comm *c, int op);
 
 nccl_abi_result st_group_start(struct st_from from);

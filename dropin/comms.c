@@ -10,7 +10,7 @@
 _Atomic(struct st_comm *) st_comm_table[ST_COMM_PLACES];
 atomic_int st_comm_handles;
 
-/* Stands where a communicator has ended, so that a search goes on behind it. */
+/* Marks the place of a communicator that has ended, so that a search goes on behind that place. */
 static struct st_comm gone;
 static int used; /* places that are not NULL */
 

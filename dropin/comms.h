@@ -3,7 +3,7 @@
  * comms.h - what the drop-in knows of each communicator.
  *
  * Threads    st_comm_find takes no lock and runs on every call. A record is never freed but used
- *            again, so a thread that asks about one communicator while another thread ends a second
+ *            again, so a thread that looks up one communicator while another thread ends a second
  *            one reads valid memory. Using a communicator that ended is an error, as in NCCL.
  */
 #ifndef ST_COMMS_H_

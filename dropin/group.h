@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * group.h - what waits for the end of an open group of NCCL.
+ * group.h - the calls and other work that wait for the end of an open group of NCCL.
  *
  * Threads    groups are of one thread, as in NCCL.
  */

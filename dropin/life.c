@@ -309,8 +309,8 @@ void st_life_end(struct st_comm *c)
 }
 
 /* Freeing the handle would wait for the GPU, and NCCL's abort does not wait. The handle is freed if
- * the communicator still ends in another way, as after ncclCommRevoke, else never. Another thread may
- * still be in a vote, so the votes' memory stays as long as the record. */
+ * the communicator later ends in another way, as after ncclCommRevoke, else never. Another thread
+ * may still be in a vote, so the votes' memory stays as long as the record. */
 void st_life_abort(struct st_comm *c)
 {
     struct symtuner_ar *handle = take(c);

@@ -3,7 +3,8 @@
  * life.h - communicators that are made and that end, and the handles of our kernels.
  *
  * Handles are made at the end of a blocking ncclCommInit* or ncclCommSplit, in a group at the
- * outermost ncclGroupEnd, after all ranks have met (meet.h), for which they enter before NCCL's call.
+ * outermost ncclGroupEnd, after all ranks have met. To meet, each rank enters before NCCL's call
+ * (meet.h).
  */
 #ifndef ST_LIFE_H_
 #define ST_LIFE_H_
@@ -20,7 +21,8 @@ struct st_made {
 };
 
 /* Enter the meeting of a communicator that NCCL is about to make, unless it is plain that NCCL runs
- * its calls. ${ranks}: of the communicator, 0 unknown; ${count}: of these in this call. */
+ * its calls. ${ranks}: how many the communicator has, 0 if unknown; ${count}: how many of them this
+ * call makes. */
 struct st_meet *st_made_enter(const struct st_real *real, const struct st_made *made, int ranks,
                               int count);
 /* Note a communicator: in a group until its end, else settle it at once. */

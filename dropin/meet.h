@@ -3,14 +3,14 @@
  * meet.h - do all ranks of a communicator have the drop-in, and are they on one host?
  *
  * The ranks meet in shared memory that is named after the communicator. A rank without the drop-in
- * never comes, and a rank on another host comes to another object. So no NCCL call is needed that
- * such a rank would have to join. One word of the object holds the answer; it is written once, by
- * compare and exchange, so all ranks read the same one.
+ * never comes, and a rank on another host comes to another object. So the ranks need no NCCL call,
+ * which a rank without the drop-in would never join. One word of the object holds the answer; it is
+ * written once, by compare and exchange, so all ranks read the same one.
  *
- * Each rank enters before NCCL makes the communicator, and comes after. NCCL makes none, also not by
- * split or shrink, before it has heard of all ranks (init.cc has an all-gather of its own for that,
- * 2.27.3 to 2.30.7). So whoever comes knows at once if some rank never will, and waits only for
- * those that will.
+ * Each rank enters the meeting before NCCL makes the communicator, and comes to it afterwards. NCCL
+ * makes no communicator, also not by split or shrink, before it has heard of all ranks (init.cc has
+ * an all-gather of its own for this, 2.27.3 to 2.30.7). So a rank that comes knows immediately if
+ * some rank never will, and waits only for ranks that will come.
  *
  * Units      times are milliseconds.
  * Ownership  st_meet_leave frees what st_meet_enter returned. The object loses its name when the
@@ -48,8 +48,9 @@ void st_meet_come(struct st_meet *meet, int ranks, int count, const struct st_me
  * st_meet_come; return the answer, which is the same on all ranks. */
 enum st_meet_answer st_meet_wait(struct st_meet *meet, int ms);
 
-/* The second question: did each rank get its handle? Every rank calls it after ST_MEET_ALL, for all
- * its ${ranks} ranks; false on all ranks if one said no or did not come within ${ms}. */
+/* Ask a second question: did each rank get its handle? Every thread calls this after ST_MEET_ALL,
+ * for all ${ranks} ranks that it drives; returns false on all ranks if one said no or did not come
+ * within ${ms}. */
 bool st_meet_done(struct st_meet *meet, int ranks, bool done, int ms);
 
 /*
@@ -60,16 +61,18 @@ bool st_meet_done(struct st_meet *meet, int ranks, bool done, int ms);
  */
 bool st_meet_vote(struct st_meet *meet, bool yes, double *most, int ms);
 
-/* Has this rank come first? It speaks for all in warnings. */
+/* Has this rank come first? The first rank prints the warnings for all. */
 bool st_meet_first(const struct st_meet *meet);
 
 /* After ST_MEET_ALL: has each rank a thread of its own? */
 bool st_meet_single(const struct st_meet *meet);
 
-/* Let a thread that waits in a vote give it up; every later one is lost, too. Threads: any. */
+/* Let a thread that waits in a vote give up the vote; every later vote is lost, too. Threads:
+ * any. */
 void st_meet_give_up(struct st_meet *meet);
 
-/* Leave. Before st_meet_come: no other rank need wait for this one. ${meet} may be NULL. */
+/* Leave the meeting. If called before st_meet_come, no other rank need wait for this one. ${meet}
+ * may be NULL. */
 void st_meet_leave(struct st_meet *meet);
 
 /* What the entries say when ${count} of ${ranks} have come. Pure. */

@@ -20,7 +20,8 @@ struct st_settings {
     uint64_t hash;    /* of what all ranks must have alike                     */
 };
 
-/* Is SYMTUNER_MODE=off? Read when the library is loaded, and all that it does then. */
+/* Is SYMTUNER_MODE=off? The library reads this variable when it is loaded, and does nothing else
+ * then. */
 extern bool st_off;
 
 /* Return the settings; the first call reads them and warns of a wrong one. */

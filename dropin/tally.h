@@ -9,7 +9,7 @@
  *
  * Units      bytes are the size of the larger buffer of a call: count x element size, for
  *            reduce-scatter and all-gather times the ranks. A process that drives several ranks
- *            counts the call of each. A captured call counts once, however often its graph runs.
+ *            counts each rank's call. A captured call counts once, however often its graph runs.
  * Threads    any thread of any process may add and read at any time; the additions are atomic and
  *            relaxed. A reader sees calls and bytes of one cell at slightly different times.
  * Ownership  st_tally_close unmaps what st_tally_create and st_tally_open mapped. Whoever created
@@ -117,8 +117,8 @@ _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "shared between processes");
 /*
  * st_tally_create(path, error, size):
  * Make the file, which must not exist, with room for ST_TALLY_SLOTS processes, for this user only.
- * Memory is reserved at once: a counter never meets a full disk. Returns NULL with the reason in
- * ${error}.
+ * All disk space is reserved now, so a counter never meets a full disk. Returns NULL with the
+ * reason in ${error}.
  */
 struct st_tally *st_tally_create(const char *path, char *error, size_t size);
 

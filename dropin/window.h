@@ -17,7 +17,7 @@ struct st_seen {
 void st_seen(struct st_comm *c, struct st_seen seen);
 void st_seen_settle(struct st_seen *seen, int n);
 
-/* The application is about to deregister ${window}. */
+/* Called when the application is about to deregister ${window}. */
 void st_window_forget(struct st_comm *c, void *window);
 
 /* Does one window of ${c} hold these bytes? */

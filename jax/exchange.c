@@ -13,8 +13,8 @@
 #define BLOCK  64 /* meetings are allocated in blocks of this many and never move */
 #define BLOCKS (FFI_EXCHANGE_SITES / BLOCK)
 
-/* XLA starts all ranks of a run at about the same time. To wake a sleeping thread takes longer than
- * everything else in a meeting, so a rank spins for so long before it sleeps. */
+/* XLA starts all ranks of a run at about the same time. Waking a sleeping thread takes longer than
+ * everything else in a meeting, so a rank spins for this long before it sleeps. */
 #define SPIN_NS 200000
 
 enum verdict { OPEN, AGREED, REFUSED };

@@ -74,8 +74,8 @@ struct ffi_exchange_state {
 void ffi_exchange_state(struct ffi_exchange *m, struct ffi_exchange_state *state);
 
 /* The last answer of ffi_exchange_find() to one rank. The answer is fixed before the run's first
- * kernel, so a loop, which looks up the same call in each iteration, on all ranks at once, takes
- * the lock only for the first one. */
+ * kernel, so a loop, which looks up the same call in each iteration, on all ranks at the same time,
+ * takes the lock only in the first iteration. */
 struct ffi_found {
     int64_t run;
     int known, agreed;

@@ -99,9 +99,9 @@ static XLA_FFI_Error *read_job(const XLA_FFI_CallFrame *frame, struct job *j)
 }
 
 /* May the ranks of this call exchange addresses? The answer is the same on all ranks, because it
- * depends on sizes and settings only. It is no if XLA may record the call: the recording would keep
- * addresses of other ranks' buffers, which may change before a replay. Only an all-reduce can be
- * told all addresses. */
+ * depends on sizes and settings only. The answer is no if XLA may record the call, because the
+ * recording would keep addresses of other ranks' buffers, which may change before a replay. Only an
+ * all-reduce can be told all addresses. */
 static int may_exchange(const struct job *j)
 {
     return j->member->exchange != NULL && j->call.bytes >= zero_copy_from && !j->recordable &&

@@ -47,7 +47,7 @@ int ffi_ar_load(const char *path, char *why, size_t why_size);
 /*
  * Make all scratch of new handles now. XLA captures calls at times of its own, on one rank and not
  * on another, and a capture before the scratch is there would refuse it for good. If there is no
- * memory for it, the library has said so, and cuts long messages into short pieces.
+ * memory for the scratch, the library has already warned, and cuts long messages into short pieces.
  */
 static inline void ffi_ar_reserve(const struct ffi_ar *ar, ffi_handle **handles, int n)
 {

@@ -226,8 +226,8 @@ static int missed(const struct watch *w, int r)
 }
 
 /* Name dead rank ${a} rather than ${b}? One without a goodbye was lost; one that said goodbye may
- * have ended in order, and we cannot know whether it also left jax.distributed. Of two alike the
- * first to die is named. */
+ * have ended in order, and we cannot know whether it also left jax.distributed. If both did or both
+ * did not say goodbye, the first to die is named. */
 static int is_worse(const struct watch *w, int a, int b)
 {
     uint32_t left = left_of(w);

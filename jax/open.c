@@ -135,8 +135,8 @@ static int set_device(int ordinal, char *why, size_t why_size)
 }
 
 /* Is this an error of NCCL? ncclInProgress (7), which NCCL returns with NCCL_COMM_BLOCKING=0, is
- * none: libsymtuner_ar.so waits until a new communicator is ready, and a communicator that is being
- * ended needs no wait. */
+ * not an error here: libsymtuner_ar.so waits until a new communicator is ready, and a communicator
+ * that is being ended needs no wait. */
 static int is_error(int result)
 {
     return result != 0 && result != 7;
@@ -279,8 +279,8 @@ int symtuner_ffi_give_up(void *ticket, char *why, size_t why_size)
     return bad;
 }
 
-/* Return the member that was opened last of those of this group across processes, or NULL. There
- * may be two of a group, one on our own communicator and one on XLA's. */
+/* Return the member that was opened last of those of this group across processes, or NULL. A group
+ * may have two members, one on our own communicator and one on XLA's. */
 static struct ffi_member *find_member_across(const int64_t *ids, int ranks)
 {
     struct ffi_member *member, *latest = NULL;

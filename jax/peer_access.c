@@ -3,10 +3,10 @@
  * peer_access.c - ask the CUDA driver which GPUs can access an address.
  *
  * Access depends on how XLA allocates. XLA's own mapped pools list the GPUs that have access;
- * memory from cudaMalloc is accessible where peer access is enabled; in CUDA's stream-ordered pools
- * (XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async) neither is so, and we answer no. We find the driver's
- * functions by name, so that no CUDA header is needed; the constants and the structure are copied
- * from cuda.h.
+ * memory from cudaMalloc is accessible where peer access is enabled; for CUDA's stream-ordered
+ * pools (XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async) neither holds, so we answer no. We find the
+ * driver's functions by name, so that no CUDA header is needed; the constants and the structure are
+ * copied from cuda.h.
  */
 #include "jax/peer_access.h"
 

@@ -3,7 +3,7 @@
  * known.h - the NCCL functions that the drop-in stands in front of, one row each.
  *
  * Everything else goes from the program straight to its NCCL: functions that a later release adds,
- * and those that change nothing for us. Every function returns ncclResult_t.
+ * and functions that do not concern us. Every function returns ncclResult_t.
  */
 #ifndef ST_KNOWN_H_
 #define ST_KNOWN_H_

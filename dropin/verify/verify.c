@@ -73,7 +73,8 @@ static nccl_abi_result both(struct st_comm *c, const struct st_call *call, struc
         c->verified[call->coll] = UINT32_MAX; /* a rank lacks memory or is late: verify no more */
         return ours(c, call);
     }
-    /* Where ours fails, NCCL runs it all the same, because the other ranks wait for this one there. */
+    /* If our kernels fail, NCCL still runs the call, because the other ranks wait in it for this
+     * one. */
     alike = ours(c, call) == NCCL_ABI_SUCCESS &&
             fetch(k, k->ours, call->recv, k->out, call->stream);
     alike = restore(k, call) && alike;

@@ -120,8 +120,9 @@ static const char *judge_all_reduce(const struct hlo_module *module,
     return why != NULL ? why : judge_reduction(module, in, result.type, &call->op);
 }
 
-/* A rank's part is one piece of memory only if the dimension that is cut comes first, but for
- * dimensions of size 1. For any other XLA copies, and chooses layouts for it. */
+/* A rank's part is one piece of memory only if the dimension that is cut is the first one, not
+ * counting dimensions of size 1. For any other dimension XLA copies, and chooses layouts for the
+ * copy. */
 static const char *judge_cut(const struct hlo_instruction *in, const struct hlo_shape *longer,
                              const struct hlo_shape *shorter, int64_t *parts)
 {

@@ -5,8 +5,8 @@
  * A program runs on replicas x partitions places, and place replica * partitions + partition is the
  * device that the module's device assignment names. A collective names replicas or places, in one
  * of several forms. We sort each group by the ids: its order means nothing to an all-reduce. An
- * all-gather or reduce-scatter can be replaced only if that is the order which the instruction
- * gives.
+ * all-gather or reduce-scatter can be replaced only if the instruction lists each group in this
+ * sorted order.
  */
 #ifndef HLO_GROUPS_H_
 #define HLO_GROUPS_H_

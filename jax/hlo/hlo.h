@@ -4,7 +4,8 @@
  *
  * jax/symtuner/_hlo.py calls these functions by ctypes, while XLA compiles a program. It opens the
  * module, asks for each collective, says which ones to replace by which custom call, and writes the
- * module again. What the editor does not understand it copies byte for byte; any bytes may come in.
+ * module again. The editor copies whatever it does not understand byte for byte; the input may be
+ * any bytes.
  */
 #ifndef HLO_HLO_H_
 #define HLO_HLO_H_

@@ -3,7 +3,7 @@
  * wire.h - read and write the wire format of protobuf messages, field by field.
  *
  * Pure. Readers return pieces of the caller's bytes; nothing is copied. Every length is checked
- * against what is left, so any bytes may come in.
+ * against the remaining bytes, so the input may be any bytes.
  */
 #ifndef HLO_WIRE_H_
 #define HLO_WIRE_H_

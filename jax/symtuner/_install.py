@@ -113,7 +113,7 @@ def _refuse_type(aval: Any, op: str) -> None:
 
 
 def _refuse_devices(rows: list[list[Any]]) -> None:
-    """A program can be lowered for devices that are described only, of another machine."""
+    """A program can be lowered for devices of another machine, which are only described."""
     if not {d for row in rows for d in row} <= set(jax.devices(rows[0][0].platform)):
         raise _Left("it is lowered for devices of another machine")
 

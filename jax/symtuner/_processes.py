@@ -275,7 +275,7 @@ class Standby:
         self._todo.put(None)
 
     def bounded(self, seconds: float, action: Callable[[], None], what: str) -> None:
-        """Run ``action`` and wait for it at most ``seconds``: NCCL has no time limit of its own."""
+        """Run ``action`` and wait for it at most ``seconds``, because NCCL has no time limit."""
         result = self.begin(action)
         try:
             problem = result.get(timeout=seconds)

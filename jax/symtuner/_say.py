@@ -39,7 +39,7 @@ def _warn(text: str, line: Line) -> None:
 
 
 def once(text: str) -> None:
-    """Print a line that belongs to no line of the user's, once."""
+    """Print once a message that belongs to no line of the user's program."""
     if (text, _UNKNOWN) not in _said:
         _said.add((text, _UNKNOWN))
         print(f"symtuner: {text}", file=sys.stderr)

@@ -44,7 +44,7 @@ def why_not() -> str:
 
 
 # use() raises no error, because other processes would wait for this one. All processes go on to the
-# group's first step, where an error of one becomes an error of all (_processes.py).
+# group's first step, where an error of one process becomes an error of all (_processes.py).
 def use() -> bool:
     """Does this process want XLA's communicator for its groups?"""
     choice = os.environ.get(_NAME, "own")

@@ -286,7 +286,8 @@ static int max_threads(const struct ar_ask *ask, int family)
                : 512;
 }
 
-/* Whether the row is for the links and ranks of ${ask}, and for groups with NCCL if it names NCCL. */
+/* Whether the row is for the links and ranks of ${ask}, and, if the row names NCCL, for groups with
+ * NCCL. */
 static bool row_is_for(const struct row *row, const struct ar_ask *ask)
 {
     return row->links == ask->links && ask->ranks >= row->min_ranks &&

@@ -84,8 +84,8 @@ static inline uint64_t ar_part_bytes(const struct ar_ask *ask)
     return ask->bytes / (uint64_t)ar_coll_parts(ask->coll, ask->ranks);
 }
 
-/* Write the rows for the ranks, the links and the hint of ${ask}, and for groups with NCCL or without
- * it, to ${text}; returns the length of the whole text. */
+/* Write to ${text} the rows for the ranks, the links and the hint of ${ask}, and for groups with or
+ * without NCCL; returns the length of the whole text. */
 size_t ar_select_print(const struct ar_ask *ask, char *text, size_t length);
 
 #endif

@@ -12,10 +12,11 @@
  * it. If the peers do not map recv, the sums go through scratch and one local copy ("staged").
  *
  * One set of scratch is enough, but the reduce slots and the gather slots must not share memory. A
- * rank that has finished the call has the GATHER flag of each owner, which raised it after reading
- * its reduce slots; so these may be written again. But the owner may still be reading its gather
- * slots. Those are safe: an owner writes a rank's gather slot only when it has that rank's words of
- * the next call, and a rank sends these only after it has read its gather slots.
+ * rank that has finished the call has the GATHER flag of each owner. The owner raised this flag
+ * after reading its reduce slots, so the reduce slots may be written again. But the owner may still
+ * be reading its gather slots. The gather slots are safe, because an owner writes a rank's gather
+ * slot only when it has that rank's words of the next call, and a rank sends these words only after
+ * it has read its gather slots.
  */
 #include "kernels/device/bulk.cuh"
 

@@ -133,10 +133,10 @@ __device__ __forceinline__ void store_unit(char *p, uint2 u)
  * writes the verdict for all.
  *
  * The host's abort word lies across PCIe, where only a few reads per microsecond are possible,
- * fewer while links are busy. A thread that reads it delays its block, and so the same block of
- * every peer, which then waits long enough to read it in turn: a group that had waited once stayed
- * slow for ever. So no thread reads it until a wait is much longer than any call, and then only
- * one thread per rank does.
+ * fewer while links are busy. A thread that reads the word delays its block, and so the same block
+ * of every peer, which then waits long enough to read its own abort word: a group that had waited
+ * once stayed slow for ever. So no thread reads the word until a wait is much longer than any call,
+ * and then only one thread per rank reads it.
  */
 #define AR_LOOK_AFTER_NS 10000000
 #define AR_LOOK_EVERY_NS 1000000
@@ -199,8 +199,9 @@ __device__ __forceinline__ bool give_up(const ar_args &args, uint32_t &polls, sp
 
 /*
  * Every kernel that may overlap calls this first. With overlap the grid may start while the
- * previous kernel still runs; until that one has ended and its stores are visible, nothing may be
- * read or written. AR_EARLY_BOTH lets the next kernel start early as well; that one must wait, too.
+ * previous kernel still runs; until the previous kernel has ended and its stores are visible,
+ * nothing may be read or written. AR_EARLY_BOTH lets the next kernel start early as well; the next
+ * kernel must wait, too.
  */
 __device__ __forceinline__ void await_previous_kernel(const ar_args &args)
 {

@@ -15,7 +15,8 @@
  * one; "nvls" lets the switch do so, with one multimem instruction each. Both share the body and
  * its barriers, so tests of spread cover all of nvls but these two instructions. With nvls the
  * switch decides the order of addition. In two-shot each element has one owner, so all ranks get
- * the same bits, though maybe not those of spread; in one-shot even that depends on the switch.
+ * the same bits, though maybe not those of spread; in one-shot the switch decides even whether all
+ * ranks get the same bits.
  */
 #ifndef AR_PULL_CUH_
 #define AR_PULL_CUH_

@@ -9,8 +9,8 @@
  * Each link carries 2(n-1)/n of the message instead of (n-1) times all of it, for one more hop.
  * Both hops use words that prove their own arrival, so there is no barrier. A thread sends all its
  * words of hop 1 before it waits; what it sends in hop 2 depends only on words of hop 1. An owner
- * with an empty shard still waits for the others' sums, and those need its words. So every rank
- * needs words of every other, and two halves of scratch are enough.
+ * with an empty shard still waits for the other owners' sums, and those sums need its words. So
+ * every rank needs words of every other, and two halves of scratch are enough.
  */
 #ifndef AR_TWOSHOT_CUH_
 #define AR_TWOSHOT_CUH_

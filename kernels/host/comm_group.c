@@ -311,7 +311,7 @@ static void set_links(struct group *g)
     }
 }
 
-/* If the ranks span several boxes, NCCL runs their calls, or at least the part between the boxes. */
+/* If the ranks span several boxes, NCCL runs their calls, or at least the part between boxes. */
 static ncclResult_t span_boxes(struct group *g, const struct symtuner_ar_config *config)
 {
     char gate[2 * AR_WHY] = "";

@@ -32,7 +32,8 @@ static bool any_live(symtuner_ar **handles, int n)
     return live;
 }
 
-/* Leave these to ar_deferred_free(). Returns false if no graph lives: then free them now. */
+/* Leave these handles to ar_deferred_free(). Returns false if no graph lives, in which case the
+ * caller frees them now. */
 static bool defer(symtuner_ar **handles, int n)
 {
     struct deferred *g;

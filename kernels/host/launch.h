@@ -43,7 +43,8 @@ static inline bool ar_has_multicast(const struct ar_buffers *b)
 ncclResult_t ar_pieces_run(symtuner_ar *h, const struct ar_ask *ask, const struct ar_choice *choice,
                            int arena, const struct ar_buffers *b, cudaStream_t stream);
 
-/* Clear ${args} and fill the fields that do not depend on the call. ${arena}: enum ar_arena_kind. */
+/* Clear ${args} and fill the fields that do not depend on the call. ${arena}: enum
+ * ar_arena_kind. */
 void ar_args_start(const symtuner_ar *h, int arena, struct ar_args *args);
 
 /* Return the kernel that runs a piece of a call, NULL if there is none. Reads only the fields

@@ -12,7 +12,8 @@
 #include "kernels/scratch/peer_arena.h"
 #include "kernels/host/rank.h"
 
-/* Enable peer access between every pair of different GPUs. Returns false if one pair has none. */
+/* Enable peer access between every pair of different GPUs. Returns false if a pair has no peer
+ * access. */
 static bool open_peers(symtuner_ar **handles, int n, int *links_out, char *why, size_t why_size)
 {
     *links_out = AR_LINKS_NVLINK;

@@ -36,8 +36,8 @@ static void show(symtuner_ar *h, const struct ar_window *seen)
         h->windows_top = place + 1;
 }
 
-/* Whether no call of ${h} uses windows: NCCL's do not use ours, and kernels over host memory have
- * no use for any. */
+/* Whether no call of ${h} uses windows. Calls that NCCL runs do not use our windows, and kernels
+ * over host memory use no windows. */
 static bool needs_none(const symtuner_ar *h)
 {
     return h->gate != NULL || (h->comm != NULL && h->links == AR_LINKS_HOST);

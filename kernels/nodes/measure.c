@@ -2,8 +2,8 @@
 /*
  * measure.c - how long NCCL, the box and the network take, when a handle is made.
  *
- * A few calls in a row for each way and size; the slowest rank counts. It takes some ten ms, besides
- * what NCCL needs to connect its ranks in its first calls.
+ * A few calls in a row for each way and size; the slowest rank counts. Measuring takes some ten ms,
+ * besides the time that NCCL needs to connect its ranks in its first calls.
  */
 #include <stdio.h>
 #include <string.h>

@@ -9,9 +9,9 @@
  *     the caller's stream   RS 0 | RS 1 |      AG 0 | RS 2 | AG 1 |      AG 2
  *     the network's                AR 0 | AR 1      | AR 2
  *
- * RS is the reduce-scatter and AG the all-gather of a piece in the box; AR adds it up over the boxes.
- * The model ignores that kernels of both streams share the GPU, so it counts only on gains of at
- * least a tenth of NCCL's time.
+ * RS is the reduce-scatter and AG the all-gather of a piece in the box; AR adds up that piece over
+ * the boxes. The model ignores that kernels of both streams share the GPU, so it counts only on
+ * gains of at least a tenth of NCCL's time.
  *
  * Units      times are microseconds.
  */
@@ -27,8 +27,8 @@ enum { AR_NODES_SIZES = 3, AR_NODES_MOST_PIECES = 64 };
 extern const uint64_t ar_nodes_size[AR_NODES_SIZES];
 
 /* us[w][i]: for a message of ar_nodes_size[i] bytes on each rank, ncclAllReduce over all ranks;
- * reduce-scatter and all-gather in the box; ncclAllReduce of its part over the boxes. All 0: nothing
- * was measured. */
+ * reduce-scatter and all-gather in the box; ncclAllReduce of its part over the boxes. All 0:
+ * nothing was measured. */
 struct ar_nodes_figures {
     float us[AR_WAYS][AR_NODES_SIZES];
 };

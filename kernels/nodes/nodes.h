@@ -7,7 +7,7 @@
  * public functions of symtuner_ar.h. So this room needs nothing of kernels/host, which includes it.
  *
  * Threads    as the handle: one at a time.
- * Ownership  the handle owns its struct ar_nodes; both communicators are made by ncclCommSplit. They
+ * Ownership  the handle owns its struct ar_nodes; ncclCommSplit makes both communicators. They
  *            share the abort flag of the caller's communicator (ncclConfig_t.splitShare), so that
  *            ncclCommAbort ends the kernels of all three.
  */
@@ -34,16 +34,16 @@ struct ar_nodes {
 /*
  * ar_nodes_span(h, cards, config, gate, why):
  * If the ranks of ${cards} span several boxes, write to ${gate} (2 * AR_WHY bytes) why NCCL runs
- * their calls, and let ${h} add up box by box if it can. Collective over its communicator: all ranks
- * get h->nodes, or none does. Returns an error, with ${why} (AR_WHY bytes), only if the ranks cannot
- * reach each other any more.
+ * their calls, and let ${h} add up box by box if it can. Collective over the communicator of ${h}:
+ * all ranks get h->nodes, or none does. Returns an error, with ${why} (AR_WHY bytes), only if the
+ * ranks cannot reach each other any more.
  */
 ncclResult_t ar_nodes_span(symtuner_ar *h, const struct ar_box_card *cards,
                            const struct symtuner_ar_config *config, char *gate, char *why);
 
-/* ar_nodes_close releases the group of this box's ranks; call it once the GPU is idle. ar_nodes_free
- * releases the rest. Call it only after the last graph that contains a call is destroyed: NCCL
- * would wait for that graph. */
+/* ar_nodes_close releases the group of this box's ranks; call it once the GPU is idle.
+ * ar_nodes_free releases the rest. Call it only after the last graph that contains a call is
+ * destroyed: NCCL would wait for that graph. */
 void ar_nodes_close(symtuner_ar *h);
 void ar_nodes_free(symtuner_ar *h);
 
@@ -68,7 +68,8 @@ ncclResult_t ar_nodes_query(symtuner_ar *h, int pieces, const char *send, char *
                             uint64_t bytes, ncclDataType_t dtype, ncclRedOp_t op,
                             struct symtuner_ar_plan *plan);
 
-/* As symtuner_ar_register with windows = NULL, _deregister and _reserve, for the group of the box. */
+/* As symtuner_ar_register with windows = NULL, _deregister and _reserve, for the group of the
+ * box. */
 ncclResult_t ar_nodes_register(symtuner_ar *h, void *buffer, size_t bytes);
 ncclResult_t ar_nodes_deregister(symtuner_ar *h, void *buffer);
 ncclResult_t ar_nodes_reserve(symtuner_ar *h, size_t bytes);

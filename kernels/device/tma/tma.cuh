@@ -12,9 +12,9 @@
  * thread 0 alone moves this rank's part. TMA needs addresses at multiples of 16 bytes. Where this
  * rank's own buffer has another alignment, the other warps load or store it.
  *
- * Both barriers are those of pull.cuh, and so is the reason why it works in place: only the owner
- * of a shard touches it, and it loads a tile before it stores the sum. With 12 stages a block keeps
- * up to 96 KiB of a peer's data in flight.
+ * Both barriers are those of pull.cuh. The kernels work in place for the same reason as there: only
+ * the owner of a shard touches the shard, and it loads a tile before it stores the sum. With 12
+ * stages a block keeps up to 96 KiB of a peer's data in flight.
  */
 #ifndef AR_TMA_CUH_
 #define AR_TMA_CUH_

@@ -16,13 +16,13 @@
  * that a peer still reads. In an all-reduce the GATHER flags say that the slots have been read.
  *
  * One thread of each of these warps moves data, through a ring of its own. Flags count chunks. To
- * raise one, a thread waits until its copies are complete; so it does that for several chunks at a
- * time, and for copies that are some time ago. Why one set of scratch is enough, and why it works
- * in place, is as in chunked.cu.
+ * raise a flag, a thread waits until its copies are complete; so it raises a flag for several
+ * chunks at a time, and for copies that it started some time ago. chunked.cu says why one set of
+ * scratch is enough, and why in place is safe.
  *
  * TMA needs addresses at multiples of 16 bytes. Where this rank's in or out has another alignment,
- * the threads of the warps load and store instead of TMA; so they do with the last bytes of a
- * message. Nothing changes for the other ranks.
+ * the threads of the warps load and store instead of TMA; they also load and store the last bytes
+ * of a message. Nothing changes for the other ranks.
  */
 #ifndef AR_TMA_STAGED_CUH_
 #define AR_TMA_STAGED_CUH_
