@@ -3,9 +3,9 @@
  * real.h - finds the NCCL that a program would have called without the drop-in.
  *
  * A process may hold several copies of NCCL. Each gets an entry when it is first met, and keeps it:
- * the drop-in holds a reference, so a copy is never unloaded. Which copy a caller gets is what the
- * dynamic linker would have answered: first the global scope behind the drop-in, where other
- * preloaded libraries stand as well, then the libraries that the caller is linked with.
+ * the drop-in holds a reference, so a copy is never unloaded. A caller gets the copy that the
+ * dynamic linker would have found: first it searches the global scope behind the drop-in, where
+ * other preloaded libraries stand as well, then the libraries that the caller is linked with.
  *
  * Threads    any, for all functions; finding an entry that is known takes no lock.
  */
@@ -46,7 +46,7 @@ struct st_from {
 /* Return the NCCL that a call is for; NULL if there is none. */
 struct st_real *st_real_of(struct st_from from);
 
-/* Return the NCCL that ${symbol} lies in; NULL if it lies in none, or in a fifth one. */
+/* Return the NCCL that ${symbol} lies in; NULL if it lies in none, or in a copy past the fourth. */
 struct st_real *st_real_at(const void *symbol);
 
 /* Did NCCL ${real} itself make this call? */

@@ -2,8 +2,8 @@
 /*
  * symbols.c - dlsym, for programs that open NCCL with dlopen.
  *
- * XLA, cupy, nccl4py and vLLM's pynccl ask dlsym for NCCL's functions. If the answer is one that we
- * stand in front of, in a library that is an NCCL, they get our function for that NCCL instead.
+ * XLA, cupy, nccl4py and vLLM's pynccl ask dlsym for NCCL's functions. If the symbol is a function
+ * that we stand in front of, and lies in an NCCL, they get our function for that NCCL instead.
  *
  * The C library's dlsym looks at its return address, to know which library asks for RTLD_NEXT or
  * RTLD_DEFAULT. So for all names but ours we jump to it, as if it had been called directly.

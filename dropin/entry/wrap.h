@@ -2,9 +2,9 @@
 /*
  * wrap.h - the functions that programs call in NCCL's place.
  *
- * There are two kinds. The exported ones serve programs that are linked with NCCL, and find the
- * NCCL by their caller. st_wrapper has one more of each per copy of NCCL, for programs that ask
- * dlsym for a function of one copy.
+ * There are two kinds. The exported functions serve programs that are linked with NCCL, and find
+ * the NCCL by their caller. st_wrapper returns further functions, one set for each copy of NCCL,
+ * for programs that ask dlsym for a function of one copy.
  */
 #ifndef ST_WRAP_H_
 #define ST_WRAP_H_

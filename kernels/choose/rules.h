@@ -25,7 +25,7 @@ enum { AR_RULES_NOTE = 240 };
 /*
  * ar_rules_read(nccl, ranks, note): read the rules and return those that apply to a group of
  * ${ranks} on this machine, or NULL if none does. ${nccl}: NCCL's version, 0 without NCCL. ${note}
- * says what was read, or why not; it is "" if no variable is set. Free the result with
+ * says what was read, or why nothing was; ${note} is "" if no variable is set. Free the result with
  * symtuner_rules_free.
  */
 symtuner_rules *ar_rules_read(int nccl, int ranks, char note[AR_RULES_NOTE]);

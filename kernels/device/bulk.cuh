@@ -52,7 +52,8 @@ __device__ __forceinline__ bool await_flags(const ar_args &args, int kind, uint6
     return !__syncthreads_or(stop);
 }
 
-/* ---- tiles: ${Unroll} words of each thread, which lie one block's width apart ----------------- */
+/* ---- tiles: ${Unroll} words of each thread, which lie one block's width apart -----------------
+ * */
 
 template <int Unroll>
 __device__ __forceinline__ void load_tile(payload (&v)[Unroll], const char *p, uint64_t at,
@@ -71,9 +72,9 @@ __device__ __forceinline__ void multiply_tile(const ar_args &args, payload (&v)[
         v[u] = multiplied(args, v[u]);
 }
 
-/* For each of ${Some} words of a tile, add up the words of all ranks. v[u] holds this rank's word, and
- * then the sum; the other ranks' words are in their slots in scratch. All loads for a batch of ranks
- * start before the first word is added. */
+/* For each of ${Some} words of a tile, add up the words of all ranks. v[u] holds this rank's word
+ * at first, and the sum at the end; the other ranks' words are in their slots in scratch. All loads
+ * for a batch of ranks start before the first word is added. */
 template <class R, int N, int Some>
 __device__ __forceinline__ void sum_words(const ar_args &args, const char *slot, uint64_t at,
                                           uint64_t end, payload *v)

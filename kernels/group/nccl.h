@@ -54,7 +54,8 @@ struct ar_nccl {
 /* Return NCCL's functions, or NULL with the reason in ${why}. Loads them once per process. */
 const struct ar_nccl *ar_nccl_get(char *why, size_t why_size);
 
-/* Let ar_nccl_get load NCCL from ${library}, a handle of dlopen; false if it already uses another. */
+/* Let ar_nccl_get load NCCL from ${library}, a handle of dlopen; false if ar_nccl_get already uses
+ * another library. */
 bool ar_nccl_choose(void *library);
 
 /* Warn once if NCCL ${version} has a fault in an all-reduce of this type and operator whose buffers

@@ -65,7 +65,8 @@ static cudaError_t load_one(const void *kernel, int *arch)
     return error;
 }
 
-/* Allow the kernels that use more shared memory than usual to do so, if the GPU can: then ${tma}. */
+/* Allow the kernels that use more shared memory than usual to do so, if the GPU can, in which case
+ * ${tma} is true. */
 static cudaError_t allow_shared(int arch, bool *tma)
 {
     int device = 0, most = 0;

@@ -8,10 +8,11 @@
  *   tile k-lag  await the peers' REDUCE flag, then add up my part, or copy each part to recv
  *   end         raise GATHER, await the peers' GATHER: they have read their slots
  *
- * The last line is there for the next call. The slots exist once, not for even and odd calls, and
- * any rank may write them as soon as its own next call begins. All-reduce has the same promise:
- * when it ends on any rank, all ranks have read their reduce slots. Therefore all-gather uses the
- * reduce slots, too, and not the gather slots, which a rank may still be reading then.
+ * The last line of this table protects the next call. There is one set of slots, not one each for
+ * even and odd calls, and any rank may write them as soon as its own next call begins. All-reduce
+ * has the same promise: when it ends on any rank, all ranks have read their reduce slots. Therefore
+ * all-gather uses the reduce slots, too, and not the gather slots, which a rank may still be
+ * reading then.
  *
  * In place is safe: a rank writes its own recv only, which it does not send or has sent. The peers
  * see none of the user's buffers.
@@ -21,8 +22,8 @@
 namespace ar
 {
 
-/* Called by all threads of the block: tell the peers that the slots here are free for their next
- * calls, and wait until theirs are. */
+/* Called by all threads of the block: tell the peers that this rank's slots are free for their next
+ * calls, and wait until the peers' slots are free. */
 __device__ __forceinline__ void leave_slots(const ar_args &args, call_counters &counters,
                                             bool alive, spin_limit &wait)
 {
