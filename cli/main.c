@@ -42,8 +42,8 @@ static void usage(FILE *out)
             fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].what);
 }
 
-/* Flush stdout and return ${status}, or a failure if output was lost, on a full disk for example:
- * that must not look like success. */
+/* Flush stdout and return ${status}. If output was lost, on a full disk for example, return a
+ * failure, because lost output must not look like success. */
 static int finish(int status)
 {
     errno = 0;

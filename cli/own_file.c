@@ -14,7 +14,7 @@
 
 static const char mark[] = "symtuner wrote this file; what is above hashes to 0x";
 
-/* Is the text that of a file written by symtuner? It ends with a zero byte. */
+/* Is this the text of a file written by symtuner? ${text} ends with a zero byte. */
 static bool is_ours(const char *text, size_t size)
 {
     const char *line = NULL, *found;
@@ -54,9 +54,9 @@ bool st_own_file_free(const char *command, const char *path, bool force)
     return ours;
 }
 
-/* Open the file to write: one beside ${path}, which then takes its place, so that nobody meets half
- * a file; ${path} itself if it is no regular file, or if its folder takes no new file. ${beside}
- * becomes the name to free, or NULL. */
+/* Open the file to write. This is a new file beside ${path}, which later replaces ${path}, so that
+ * nobody reads half a file. It is ${path} itself if ${path} is no regular file, or if no new file
+ * can be made in its folder. ${beside} becomes the name to free, or NULL. */
 static int open_out(const char *path, char **beside)
 {
     struct stat is;

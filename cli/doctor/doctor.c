@@ -81,7 +81,7 @@ static bool holds(const struct st_doctor *doctor, const struct st_finding *row, 
     }
 }
 
-/* Return the one of ${n} findings that has the row and the evidence of ${one}, but was made for
+/* Return the one of ${n} findings that has the same row and evidence as ${one}, but was made for
  * another copy of NCCL; or NULL. */
 static struct found *same(struct found *found, int n, const struct found *one)
 {
@@ -185,7 +185,7 @@ static size_t loaders(const struct st_doctor *d, int copy, char *text, size_t si
     return at;
 }
 
-/* Print the release that is checked if no copy has it; the copies, with the frameworks that load
+/* Print the checked release if no copy has it; the copies of NCCL, with the frameworks that load
  * them; and python3. */
 static void print_nccl(const struct st_doctor *d, FILE *out)
 {
@@ -249,8 +249,8 @@ static void print_facts(const struct st_doctor *d, FILE *out)
                                     : ", PCIe");
 }
 
-/* Write into ${text} for which releases a finding was made: " with NCCL 2.27.3, 2.28.9", or "" if
- * for all. Returns ${text}. */
+/* Write into ${text} for which releases a finding was made: " with NCCL 2.27.3, 2.28.9", or "" for
+ * all. Returns ${text}. */
 static const char *with(const struct st_doctor *d, const struct found *one, char *text, size_t size)
 {
     unsigned all = d->judgeds > 1 ? (1u << d->judgeds) - 1 : one->judged;

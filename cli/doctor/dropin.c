@@ -3,9 +3,9 @@
  * dropin.c - the libraries that are loaded into every program (LD_PRELOAD, /etc/ld.so.preload), and
  * findings about the drop-in among them.
  *
- * The drop-in takes NCCL's calls because its functions come first where the loader looks, and, for
- * programs that open NCCL with dlopen, because its dlsym does. A library that is opened with
- * RTLD_DEEPBIND and calls an NCCL of its own goes past it; no file tells that.
+ * The drop-in gets NCCL's calls because the loader finds the drop-in's functions first. If a
+ * program opens NCCL with dlopen, the loader finds the drop-in's dlsym first. A library that is
+ * opened with RTLD_DEEPBIND and calls an NCCL of its own bypasses the drop-in; no file shows this.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -66,7 +66,8 @@ bool st_doctor_secure(const char *file)
             (geteuid() != 0 && getxattr(file, "security.capability", NULL, 0) > 0));
 }
 
-/* Return the drop-in, or NULL if it is not preloaded. ${loads}: or if the loader cannot load it. */
+/* Return the drop-in, or NULL if it is not preloaded. With ${loads}, also return NULL if the loader
+ * cannot load it. */
 static const struct st_preload *dropin(const struct st_doctor *d, bool loads)
 {
     for (int i = 0; i < d->preloads; i++)
@@ -138,8 +139,8 @@ static bool no_kernels(const struct st_doctor *d, char *evidence)
     return !st_doctor_exists(d, path) && st_found(evidence, "there is no %s", path);
 }
 
-/* Find a preloaded library other than the drop-in that defines one of NCCL's functions, or dlsym,
- * through which programs find these: in front of the drop-in or ${behind} it. */
+/* Find a preloaded library other than the drop-in, in front of it or ${behind} it, that defines one
+ * of NCCL's functions, or dlsym, with which programs look up these functions. */
 static bool other(const struct st_doctor *d, bool behind, char *evidence)
 {
     const struct st_preload *own = dropin(d, true);
@@ -164,7 +165,7 @@ static bool hides(const struct st_doctor *d, char *evidence)
     return other(d, true, evidence);
 }
 
-/* Has a framework its NCCL inside, where its calls do not pass the loader? */
+/* Is NCCL linked into a framework, so that its calls to NCCL bypass the loader? */
 static bool nccl_inside(const struct st_doctor *d, char *evidence)
 {
     for (int i = 0; i < d->frameworks && dropin(d, true); i++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * elf.c - reads from a shared object which plugin symbols it exports, which NCCL release it holds,
- * and where the loader looks for the libraries that it needs. It only maps the file: to load it
- * would run the constructors of the library.
+ * and where the loader looks for the libraries that it needs. The file is only mapped, because
+ * loading it would run the constructors of the library.
  */
 #include <elf.h>
 #include <fcntl.h>
@@ -222,7 +222,7 @@ static bool scan(const unsigned char *at, uint64_t size, struct st_copy *copy)
     return false;
 }
 
-/* Reads only .rodata, which has the text, since the file has hundreds of MiB of device code. */
+/* Reads only .rodata, which has the text, because the file has hundreds of MiB of device code. */
 static void read_nccl(const struct image *image, const Elf64_Ehdr *head, void *copy)
 {
     const Elf64_Shdr *names = section(image, head, head->e_shstrndx);

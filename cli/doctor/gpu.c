@@ -15,8 +15,8 @@
 enum { BLOCKS = 64, THREADS = 512, PROBE = 64 << 20, VERIFY = 1 << 20, CHASES = 2000 };
 
 /* st_copy copies with 16-byte loads and stores. st_write sets the 32-bit word k to k * 0x9e3779b1 +
- * seed. st_chase loads n times; each load waits for the one before, because its address is the last
- * one plus the value loaded, which is 0. */
+ * seed. st_chase loads n times. Each load waits for the load before, because its address is the
+ * previous address plus the value that was loaded there, which is 0. */
 static const char ptx[] =
     ".version 7.0\n.target sm_70\n.address_size 64\n"
     ".visible .entry st_copy(.param .u64 d, .param .u64 s, .param .u64 n)\n{\n"
@@ -199,7 +199,7 @@ static void probe_pair(struct bench *b, int i, int j)
 }
 
 /* Let all GPUs write to their neighbours at once, because the bandwidth of some hosts' root
- * complexes collapses then. Keeps each GPU's best bandwidth of two rounds. */
+ * complexes collapses under this load. Keeps each GPU's best bandwidth of two rounds. */
 static void probe_together(struct bench *b)
 {
     struct st_cuda *c = &b->cuda;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nccl.c - finds the copies of NCCL on this box, and decides for which of them to check.
+ * nccl.c - finds the copies of NCCL on this box, and decides which of them to check.
  *
- * It checks for the file of --library or a copy of the release of --nccl. Without these options it
- * checks for the copies that jax and torch of this python3 would load (both if their releases
- * differ); without such copies for the one that the loader finds; else for the first other copy.
+ * The doctor checks the file of --library or a copy of the release of --nccl. Without these options
+ * it checks the copies that jax and torch of this python3 would load (both if their releases
+ * differ). Without such copies it checks the copy that the loader finds, or else the first other
+ * copy.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -58,8 +59,8 @@ static void add_others(struct st_doctor *doctor)
             st_doctor_copy(doctor, path);
 }
 
-/* Add ${copy} to judged[], unless a copy of the same release is there: both would get the same
- * findings. */
+/* Add ${copy} to judged[], unless judged[] has a copy of the same release, because both would get
+ * the same findings. */
 static void judge(struct st_doctor *doctor, int copy)
 {
     for (int i = 0; i < doctor->judgeds; i++)

@@ -21,8 +21,8 @@
 
 enum { PYTHON_LIMIT_S = 5 };
 
-/* The script that prints where packages are. It removes from sys.path the entry "", which python3
- * -c adds, since the user's program does not have it. */
+/* The script that prints where packages are. It removes the entry "" from sys.path: python3 -c adds
+ * this entry, but the user's program does not have it. */
 static const char script[] =
     "import sys, os, glob\n"
     "sys.path[:] = [p for p in sys.path if p]\n"
@@ -201,8 +201,8 @@ static void name_package(struct st_doctor *doctor, const char *package, const ch
                     package);
 }
 
-/* Read what python3 printed, in three passes, since each needs the one before: first the file of
- * the NCCL package, then the frameworks, which add copies, and then the packages' names. */
+/* Read what python3 printed, in three passes, because each pass needs the one before: first the
+ * file of the NCCL package, then the frameworks, which add copies, and then the packages' names. */
 static void read_answer(struct st_doctor *doctor, const char *output)
 {
     char package[ST_PATH] = "";

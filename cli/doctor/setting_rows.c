@@ -34,8 +34,8 @@ static bool is_kernel(const char *word, size_t length, bool any_case)
     return false;
 }
 
-/* Return the first word of ${value}, that of NCCL_SYM_KERNEL, that is no kernel in this release,
- * and its ${length}; NULL if there is no such word. */
+/* Return the first word of ${value}, the value of NCCL_SYM_KERNEL, that names no kernel of this
+ * release, and its ${length}; NULL if there is no such word. */
 static const char *wrong_kernel(const struct st_doctor *doctor, const char *value, size_t *length)
 {
     bool list = st_era_of(doctor->nccl)->sym_kernel == ST_SYM_KERNEL_LIST;

@@ -4,8 +4,8 @@
  * "KERNEL/CTAS/THREADS".
  *
  * If the caller names the ways of a size, these are measured. Otherwise the worker searches for
- * good ones. The first way is then what the library's own table chooses. The search times every
- * kernel that can run the call briefly, with the CTAs and threads that the library would give it;
+ * good ways. The first way is then the choice of the library's own table. The search briefly times
+ * every kernel that can run the call, with the CTAs and threads that the library would give it;
  * then the fastest kernels with half and twice as many CTAs and threads. The best few of all these
  * ways are measured in full. Multicast kernels are left out: they run only where a rule or a
  * variable asks for them.
@@ -18,8 +18,8 @@
 #include "cli/gpu/worker.h"
 
 enum {
-    /* Fewer blocks than the largest GPUs have SMs, as in the library's table. The other SMs are
-     * left to other kernels: a block that cannot start holds up every rank. */
+    /* Fewer blocks than the largest GPUs have SMs, as in the library's table. Other kernels get the
+     * remaining SMs, because a block that cannot start holds up every rank. */
     MOST_CTAS = 128,
     LOOKED_AT = 64, /* limit of the ways that are timed briefly                       */
     REFINED = 3,    /* kernels that are also timed with other block and thread counts */

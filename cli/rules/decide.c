@@ -223,8 +223,8 @@ static void print_table(const struct request *request, const struct symtuner_dec
         printf(", %d channels\n", channels);
 }
 
-/* Print what one rank passes: sizes in rules are of the whole call, but a program passes a rank's
- * share. */
+/* Print what one rank passes, because sizes in rules are of the whole call, but a program passes
+ * the share of one rank. */
 static void print_whose(const struct symtuner_query *query)
 {
     char whole[ST_TEXT_SIZE], part[ST_TEXT_SIZE];

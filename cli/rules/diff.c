@@ -30,7 +30,7 @@ static void detail(const struct symtuner_decision *d, char *text, size_t size)
 }
 
 /* Return what map[${side}] says about ${bytes}: a struct symtuner_decision or, for the kernels, a
- * struct symtuner_kernel_decision. It holds up to ${hi_out}. */
+ * struct symtuner_kernel_decision. The decision is valid up to size ${hi_out}. */
 static const void *decision_at(const struct report *report, int side, uint64_t bytes,
                                uint64_t *hi_out)
 {

@@ -36,7 +36,7 @@ static bool is_rank(void)
     return false;
 }
 
-/* Return when our parent was started, in ticks since the box was; 0 if that is not known. */
+/* Return when our parent started, in ticks since the boot of the box; 0 if that is not known. */
 static unsigned long long parent_began(void)
 {
     char name[40], text[1024], *at;
@@ -67,9 +67,9 @@ static const char *folder(int index)
 }
 
 /*
- * Two bytes of the file carry locks, which fcntl can raise from reading to writing without giving
- * them up in between. MEMBER: every run holds it for reading, and who gets it for writing is alone.
- * LEAVING: held for writing by one run at a time, to find out whether it is the last one.
+ * Two bytes of the file carry locks, which fcntl can raise from reading to writing without a gap in
+ * between. MEMBER: every run holds this lock for reading; a run that gets it for writing is alone.
+ * LEAVING: one run at a time holds this lock for writing, to find out whether it is the last one.
  */
 enum { MEMBER, LEAVING };
 
@@ -96,7 +96,7 @@ static void sweep(const char *in)
     for (size_t i = 0; i < found.gl_pathc; i++) {
         int fd = open(found.gl_pathv[i], O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 
-        /* without a link the path has another file by now, which may be in use */
+        /* if the opened file has no link, the path now names another file, perhaps in use */
         if (fd >= 0 && lock_byte(fd, MEMBER, F_WRLCK, false) && fstat(fd, &file) == 0 &&
             file.st_uid == geteuid() && S_ISREG(file.st_mode) && file.st_nlink > 0)
             unlink(found.gl_pathv[i]);
@@ -130,7 +130,8 @@ static bool take(struct st_run_job *job, char error[ST_RUN_ERROR])
             return false;
         st_tally_close(made);
         job->first = made != NULL;
-        /* map it once it is locked: before, another run may remove it and a third make it anew */
+        /* map the file only after locking it: before, a second run may remove it and a third
+         * make a new one */
         if ((made || job->shared) && lock(job)) {
             if ((job->tally = st_tally_open(job->path, error, ST_RUN_ERROR)))
                 return true;

@@ -68,15 +68,15 @@ static bool ends_with(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* Does NCCL take ${value} for symtuner's plugin? "symtuner" is libnccl-tuner-symtuner.so. */
+/* Does ${value} name symtuner's plugin for NCCL? "symtuner" means libnccl-tuner-symtuner.so. */
 static bool names_symtuner(const char *value)
 {
     return strcmp(value, "symtuner") == 0 || strcmp(value, "libsymtuner.so") == 0 ||
            ends_with(value, "/libsymtuner.so") || ends_with(value, "-symtuner.so");
 }
 
-/* Make ${variable} name the plugin. A plugin that it names already goes behind ours: it is named in
- * ${next}, unless that is set. */
+/* Make ${variable} name our plugin. If it already names another plugin, that one goes behind ours:
+ * the variable ${next} names it, unless ${next} is set. */
 static void put_in_front(struct making *making, const char *variable, const char *next,
                          const char *plugin)
 {
@@ -131,8 +131,8 @@ static bool preloads_dropin(const char *list)
     return false;
 }
 
-/* Our drop-in comes first: a library in front of it that defines NCCL's functions, as NCCL itself,
- * would hide it. */
+/* Our drop-in is first in the list, because a library in front of it that defines NCCL's functions,
+ * such as NCCL itself, would hide it. */
 static void plan_dropin(struct making *making, const char *dropin)
 {
     const char *list = now(making, "LD_PRELOAD");
@@ -161,7 +161,7 @@ static void plan_dropin(struct making *making, const char *dropin)
 
 static const char only[] = "SYMTUNER_RUN_ONLY";
 
-/* Is the part to be set? Without --only what an outer `symtuner run --only` has said holds. */
+/* Is the part to be set? Without --only, the --only of an outer `symtuner run` decides. */
 static bool wanted(const struct making *making, enum st_run_part part)
 {
     const char *list = now(making, only), *word = st_run_part_word[part];

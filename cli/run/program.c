@@ -2,9 +2,10 @@
 /*
  * program.c - fork, exec, signals.
  *
- * The program stays in our process group. So what the terminal sends (Ctrl-C, Ctrl-Z) reaches it
- * without us, and passing it on would deliver it twice; what another process sends to us is passed
- * on. While the program runs, all signals are blocked here and taken with sigwaitinfo.
+ * The program stays in our process group. So signals of the terminal (Ctrl-C, Ctrl-Z) reach the
+ * program without us, and we do not pass them on, because it would get them twice. We pass on
+ * signals that another process sends to us. While the program runs, all signals are blocked here
+ * and read with sigwaitinfo.
  */
 #include "cli/run/program.h"
 
@@ -18,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What the program gets back as it was before us. */
+/* The signal state that we restore for the program. */
 struct inherited {
     sigset_t blocked;
     struct sigaction child;
@@ -59,14 +60,14 @@ static void pass(const siginfo_t *info, pid_t pid)
     bool by_program = info->si_code <= 0 && info->si_pid == pid;
 
     if (by_program)
-        return; /* it signals its parent, and must not get that back */
+        return; /* the program signals its parent, and must not get its own signal back */
     if (!of_terminal(info) || getpgid(pid) != getpgrp())
         kill(pid, info->si_signo);
     if (stops)
         kill(getpid(), SIGSTOP);
 }
 
-/* Collect children that have ended; as the first process of a container we also inherit others'.
+/* Collect children that have ended; as the first process of a container we also inherit orphans.
  * Returns true, with ${status_out}, once the program is among them. */
 static bool ended(pid_t pid, int *status_out)
 {

@@ -27,8 +27,8 @@ struct request {
 
 /* ---- command line ---------------------------------------------------------------------------- */
 
-/* Read a list such as "dropin,allreduce": if it names parts, the others are left out; if it names
- * collectives, the drop-in leaves the others to NCCL. */
+/* Read a list such as "dropin,allreduce". If the list names parts, all other parts are left out. If
+ * it names collectives, the drop-in leaves all other collectives to NCCL. */
 static bool read_only(const char *value, void *to, char error[ST_OPTION_ERROR])
 {
     static const char *const word[] = {"plugin",    "dropin",        "jax",
@@ -97,8 +97,8 @@ static const struct st_command_line line = {
 
 /* ---- the edge -------------------------------------------------------------------------------- */
 
-/* The value that the program will see: that of the environment or else, for NCCL's variables, of
- * NCCL's conf files, which a variable of ours would override. */
+/* The value that the program will see. It comes from the environment or else, for NCCL's variables,
+ * from NCCL's conf files, which a variable that we set would override. */
 static const char *value_of(const void *doctor, const char *name)
 {
     const char *value = getenv(name);

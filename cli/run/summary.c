@@ -154,7 +154,7 @@ static void print_whys(const struct sums *sums, FILE *out)
         }
     if (total)
         print_reasons(calls, "call", out);
-    else /* then the communicators say why */
+    else /* then the reasons of the communicators say why */
         print_reasons(sums->comms, "communicator", out);
 }
 

@@ -5,12 +5,12 @@
  * One candidate is faster than another if the difference of their medians is more than two standard
  * deviations and more than a share of the time. The share depends on what is chosen.
  *
- * It is 5 % for NCCL's CTA count. NCCL reads the count once per process, so one count serves all
- * sizes. Of the counts that are at no size slower than NCCL's own choice, the one with the smallest
- * geometric mean of the times is chosen.
+ * The share is 5 % for NCCL's CTA count. NCCL reads the count once per process, so one count serves
+ * all sizes. Of the counts that are at no size slower than NCCL's own choice, we choose the one
+ * with the smallest geometric mean of the times.
  *
- * It is 2 % for symtuner's kernels. Rules choose them size by size, and what they choose is to be
- * within 3 % of the best. The library's own choice stays unless another way is faster.
+ * The share is 2 % for symtuner's kernels. Rules choose kernels size by size, and the chosen kernel
+ * is to be within 3 % of the best. The library's own choice stays unless another way is faster.
  *
  * The fastest kind of kernel changes from one size to the next if the new kind is 2 % faster and at
  * least as fast at the size after that, or if it is 3 % faster.
@@ -68,7 +68,7 @@ static bool faster(const struct st_cell *a, const struct st_cell *b, double shar
     return a->n && b->n && a->median < (1 - share) * b->median && b->median - a->median > 2 * noise;
 }
 
-/* By which share of the time something must be faster: a CTA count for all sizes; a choice at one
+/* The share of the time by which these must be faster: a CTA count for all sizes; a choice at one
  * size; another kind of kernel at one size that is not faster at the next size, too. */
 static const double whole = 0.05, each = 0.02, plain = 0.03;
 
@@ -140,9 +140,9 @@ static void choose_ways(struct st_tune *tune)
     }
 }
 
-/* Choose what the rules ask for at each size: nothing where the library's own choice is as good,
- * NCCL where NCCL's symmetric kernels are faster. The kernel "nccl" in a rule means these kernels,
- * because NCCL runs them for registered buffers. */
+/* Choose what the rules say at each size: nothing where the library's own choice is as good, NCCL
+ * where NCCL's symmetric kernels are faster. The kernel "nccl" in a rule means NCCL's symmetric
+ * kernels, because NCCL runs them for registered buffers. */
 static void choose_words(struct st_tune *tune)
 {
     for (int z = 0; z < st_tune_sizes(tune); z++) {

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gain.c - what the calls of a program's ledger gain from what tune found, by the measured times.
+ * gain.c - how much faster the calls of a program's ledger get by tune's choices, as measured.
  *
  * Before: each call takes as long as the kind of kernel that it ran on, with NCCL's own CTA count.
  * With the plugin, calls that ran on symmetric kernels take as long as with the chosen count. With
- * symtuner's kernels as well, an all-reduce takes as long as the kernel that the rules ask for, but
- * where its buffers were not registered only if that kernel copies them in any case: the others
- * were measured with registered buffers.
+ * symtuner's kernels as well, an all-reduce takes as long as the kernel that the rules choose. If
+ * its buffers were not registered, this holds only if that kernel always copies the buffers,
+ * because the other kernels were measured with registered buffers.
  *
- * A ledger says in which range of sizes a call was, from one power of two to the next, and not of
- * which type. So a call is counted with the time at the start of its range, of the measured type.
+ * A ledger says in which range of sizes a call was, from one power of two to the next, but not
+ * which type it had. So a call counts with the time at the start of its range, of the measured
+ * type.
  */
 #include <math.h>
 #include <string.h>
@@ -18,8 +19,8 @@
 #include "cli/tune/tune.h"
 #include "symtuner_why.h"
 
-/* Return the cell of an all-reduce on symtuner's kernels, as the rules ask for it; NULL if they ask
- * for NCCL, or if it was not measured for such buffers. */
+/* Return the cell of an all-reduce on symtuner's kernels, as the rules choose them; NULL if the
+ * rules choose NCCL, or if the kernel was not measured for such buffers. */
 static const struct st_cell *own_cell(const struct st_tune *tune, int z, bool registered)
 {
     const struct st_cell *own = &tune->cell[SYMTUNER_ALLREDUCE][ST_OWN][z];

@@ -33,7 +33,7 @@ static bool alike(const struct st_tune *tune, int a, int b)
     return strcmp(tune->way[a][tune->say[a]].name, tune->way[b][tune->say[b]].name) == 0;
 }
 
-/* Write a comment with the time of what the rule asks for and of the way that it replaces. */
+/* Write a comment with the time of the rule's choice and the time of the way that it replaces. */
 static void comment(const struct st_tune *tune, int z, FILE *out)
 {
     const struct st_cell *best = &tune->way[z][tune->pick[z]].cell, *table = &tune->way[z][0].cell;
@@ -59,8 +59,8 @@ static const char *name_of(uint64_t bytes, char name[ST_TEXT_SIZE])
     return name;
 }
 
-/* Write a rule for ${low} to ${high} bytes. Tune measures alone, so where the library's table heeds
- * what runs beside the kernels, the rule is only for handles that run alone. */
+/* Write a rule for ${low} to ${high} bytes. Tune measures kernels that run alone. So where the
+ * library's table depends on what else runs, the rule is only for handles that run alone. */
 static void write_span(const struct st_tune *tune, int size, uint64_t low, uint64_t high, FILE *out)
 {
     char kernel[25] = "nccl", name[ST_TEXT_SIZE];

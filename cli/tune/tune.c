@@ -62,8 +62,8 @@ static int finish(void)
     return ST_EXIT_FINE;
 }
 
-/* Add an argument to the command that rules and report quote, without the folders of an absolute
- * path: they are nobody else's business. Returns the new length. */
+/* Add an argument to the command that rules and report quote. The folders of an absolute path are
+ * left out, because they are private. Returns the new length. */
 static size_t add_argument(size_t at, const char *argument)
 {
     const char *equals = argument[0] == '-' ? strchr(argument, '=') : NULL;

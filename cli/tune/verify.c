@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * verify.c - tune --verify: are the rules of an earlier run at every size still at most 3 % slower
- * than the best? A process with the plugin and the library, which load these rules, runs in turns
- * with processes for what the earlier run compared: the ways and the CTA counts. CTA counts that
- * were far off in its raw data are left out.
+ * than the best? A process in which the plugin and the library load these rules takes turns with
+ * processes for the ways and the CTA counts that the earlier run compared. CTA counts that were far
+ * slower in the raw data of the earlier run are left out.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +13,8 @@
 #include "cli/text.h"
 #include "cli/tune/tune.h"
 
-/* As multiples of another time: a CTA count that was this much slower than the best at every size
- * is left out; how much slower than the best the rules may be; how far apart A and B may be. */
+/* Ratios of times: a CTA count whose time was this multiple of the best at every size is left out;
+ * how much slower than the best the rules may be; how far apart A and B may be. */
 static const double far_off = 1.15, promised = 1.03, agreed = 1.05;
 
 /* Load the raw data of the rules in ${file}: ${file}.csv. Returns false, with the error printed, if

@@ -113,8 +113,8 @@ static void print_outcome(const struct st_why *why, const struct symtuner_verdic
               "reports success\n", out);
 }
 
-/* Print why the verdict may be wrong: symtuner does not know so new a release, or its authors could
- * not read how the release prices such calls. */
+/* Print why the verdict may be wrong: the release is newer than those that symtuner knows, or we
+ * could not read how the release prices such calls. */
 static void print_doubts(const struct st_why *why, const struct symtuner_verdict *verdict,
                          FILE *out)
 {

@@ -295,8 +295,8 @@ static bool ring_registers(const struct symtuner_call *call, int proto)
            (!general_of(call)->both_sides || call->graph || registered(call, call->send));
 }
 
-/* Return how many of ${channels} NVLS uses. NVLS needs fewer channels with registered buffers. Ranks
- * that share a process have no registered buffers. */
+/* Return how many of ${channels} NVLS uses. NVLS needs fewer channels with registered buffers.
+ * Ranks that share a process have no registered buffers. */
 static int nvls_registered(const struct symtuner_call *call, int channels)
 {
     bool new_gpu = call->arch >= 100;
