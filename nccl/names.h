@@ -32,8 +32,8 @@ extern const struct st_words st_kernel_words;
  * symtuner_ar_beside. */
 extern const struct st_words st_beside_words;
 
-/* The longest message that its table still gives to its kernels where it is not known that they run
- * alone, if there is NCCL to run longer ones. */
+/* In bytes. If it is not known that the kernels of libsymtuner_ar.so run alone, and NCCL is there,
+ * the library's table leaves messages above this size to NCCL. */
 enum { ST_BESIDE_LIMIT = 4 << 20 };
 
 /* The environment variables of libsymtuner_ar.so, in full. Case counts. */

@@ -3,8 +3,8 @@
  * ledger.h - counts, per communicator, what NCCL asked, what our tuner answered and what ran.
  *
  * Counting is lock-free, allocates nothing and is safe from any thread. All ranks of a communicator
- * in this process share one ledger, and so do tuner and profiler: they find it by the communicator
- * id. docs/ledger.md describes the text.
+ * in this process share one ledger. Tuner and profiler share it, too, because both find it by the
+ * communicator id. docs/ledger.md describes the text.
  *
  * An atomic addition costs more than the decision that it counts. So every counter has two halves.
  * The first thread that counts in a ledger owns the half ${owned} of all its counters and adds to

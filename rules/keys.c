@@ -338,7 +338,7 @@ static bool key_pieces(struct st_reader *reader, struct st_rule *rule, struct st
 static bool key_made_by(struct st_reader *reader, struct st_rule *rule, struct st_text value,
                      const struct st_key *key)
 {
-    (void)reader, (void)rule, (void)value, (void)key; /* only for people */
+    (void)reader, (void)rule, (void)value, (void)key; /* a comment for people */
     return true;
 }
 

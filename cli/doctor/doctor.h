@@ -40,10 +40,10 @@ struct st_plugin {
     const struct st_setting *asked;
     char tried[ST_EVIDENCE];       /* the file names that NCCL tries, in order               */
     char path[ST_PATH];            /* the file that the loader takes; "": none               */
-    /* disabled: the variable is "none". is_static: it names the program itself. mangled: it has a
-     * slash, and this release makes another name of it. foreign: the file is no shared object of
-     * this machine. by_env_plugin: symtuner's env plugin names the file. from_net: the file is the
-     * network plugin. */
+    /* disabled: the variable is "none". is_static: the variable names the program itself. mangled:
+     * its value has a slash, and this release turns the value into another name. foreign: the file
+     * is not a shared object for this machine. by_env_plugin: symtuner's env plugin names the file.
+     * from_net: the file is the network plugin. */
     bool disabled, is_static, mangled, foreign, unreadable, by_env_plugin, from_net;
     bool symtuner;                 /* the file is libsymtuner.so                             */
     int found;                     /* the version that NCCL uses; 0: none                    */

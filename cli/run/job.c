@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TRIES = 200 }; /* of 1 ms */
+enum { TRIES = 200 }; /* with a wait of 1 ms each */
 
 static void wait_a_moment(void)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* raw.c - writes and reads the raw data file of symtuner tune. The file is written after each unit,
- * so that the same command can go on after an interrupt. */
+ * so that the same command can continue after an interrupt. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * here.h - what NCCL does with the call when symtuner is loaded: which rules and built-in CTA
- * counts reach NCCL, and what keeps the others from reaching it.
+ * counts reach NCCL, and what keeps the other rules and counts from NCCL.
  */
 #ifndef ST_WHY_HERE_H_
 #define ST_WHY_HERE_H_

@@ -163,7 +163,7 @@ int st_setting_apply(struct symtuner_call *call, const char *setting, char *erro
     case OFF_MULTICAST:
         call->multicast = call->multicast && number != 0;
         break;
-    case OFF_PEER: /* without P2P, NCCL finds no NVLink either from 2.29 on */
+    case OFF_PEER: /* from 2.29 on NCCL without P2P finds no NVLink, either */
         if (number)
             call->peer_nccl = call->nvlink = 0;
         break;
