@@ -78,7 +78,8 @@ static inline struct st_comm *st_comm_find(const void *comm)
     return NULL;
 }
 
-/* Add a record, all zeros but for these two; NULL if there is no room: then NCCL runs all calls. */
+/* Add a record, all zeros but for these two arguments. Returns NULL if there is no room; then NCCL
+ * runs all calls. */
 struct st_comm *st_comm_add(void *comm, struct st_real *real);
 /* Take a record out of the table. It must be there: call this once for each communicator. */
 void st_comm_remove(struct st_comm *c);

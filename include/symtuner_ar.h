@@ -173,9 +173,9 @@ struct symtuner_ar_config {
 /*
  * symtuner_ar_use_nccl(library):
  * Use the NCCL of ${library}, a handle from dlopen, for all communicators of this process. Call it
- * before the first symtuner_ar_create, if the names of NCCL's functions lead elsewhere: to a
- * library that stands in front of NCCL and may call this one, or to another copy. It is an error if
- * the process uses another NCCL already. Since 0.1.
+ * before the first symtuner_ar_create, if NCCL's function names resolve to another library: to one
+ * that stands in front of NCCL and may call this library, or to another copy of NCCL. It is an
+ * error if the process uses another NCCL already. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_use_nccl(void *library);
 
@@ -185,7 +185,7 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_use_nccl(void *library);
  * process or one thread per GPU, n = all local ranks when a single thread drives several GPUs.
  * Collective over the communicator. Needs NCCL 2.28.3 or later, already loaded or found as
  * libnccl.so.2. If the ranks span several nodes (but see Boxes above) or GPU models, are more than
- * 16, or cannot share memory, the handle still works: every call goes to NCCL, and
+ * 16, or cannot share memory, the handle still works, but every call goes to NCCL, and
  * symtuner_ar_query() says why. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_create(symtuner_ar **handles_out, const ncclComm_t *comms,

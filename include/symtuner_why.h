@@ -4,15 +4,15 @@
  *
  * NCCL 2.27 and later have two families of kernels. The general ones (ring, tree, NVLS) are priced
  * in a cost table that a tuner plugin sees. The symmetric ones work on windows that every GPU can
- * address; whether one of them runs depends on about twenty conditions besides that table, which
- * differ from release to release. symtuner_predict checks these conditions: it takes a description
- * of a call and a machine, and gives the verdict and the first condition that fails. It needs no
- * GPU and no NCCL.
+ * address; whether one of them runs depends on about twenty conditions besides that table, and
+ * these conditions differ from release to release. symtuner_predict checks these conditions: it
+ * takes a description of a call and a machine, and gives the verdict and the first condition that
+ * fails. It needs no GPU and no NCCL.
  *
  * It predicts every row of the recorded decisions in test/data (releases 2.27.7 to 2.30.7). For
- * 2.31 and 2.32 it follows their source as far as that could be read; where it could not, the
- * verdict is "unsure". Not modelled: symmetric kernels over the network (several nodes, from 2.29),
- * NVLink domains of several hosts (MNNVL), and what a tuner plugin other than symtuner writes.
+ * 2.31 and 2.32 it follows their source as far as we could read it; where we could not, the verdict
+ * is "unsure". Not modelled: symmetric kernels over the network (several nodes, from 2.29), NVLink
+ * domains of several hosts (MNNVL), and what a tuner plugin other than symtuner writes.
  *
  * Units      bytes and elements are those of the call as it is issued: per rank for AllGather and
  *            ReduceScatter. Times are microseconds as NCCL predicts them, not as they will be.

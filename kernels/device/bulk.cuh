@@ -52,8 +52,7 @@ __device__ __forceinline__ bool await_flags(const ar_args &args, int kind, uint6
     return !__syncthreads_or(stop);
 }
 
-/* ---- tiles: ${Unroll} words of each thread, which lie one block's width apart -----------------
- * */
+/* ---- tiles: ${Unroll} words of each thread, which lie one block's width apart ---------------- */
 
 template <int Unroll>
 __device__ __forceinline__ void load_tile(payload (&v)[Unroll], const char *p, uint64_t at,

@@ -33,11 +33,11 @@ struct ar_nodes_figures {
     float us[AR_WAYS][AR_NODES_SIZES];
 };
 
-/* Set each figure of ${f} to the larger of the two figures. */
+/* Set each figure of ${f} to the larger one of it and the same figure of ${other}. */
 void ar_nodes_slower(struct ar_nodes_figures *f, const struct ar_nodes_figures *other);
 
-/* Return the time of one step for a message of ${bytes}: on straight lines between the figures, and
- * for shorter messages that of the shortest. */
+/* Return the time of one step for a message of ${bytes}, on straight lines between the figures.
+ * Shorter messages take as long as the shortest one measured. */
 double ar_nodes_step(const struct ar_nodes_figures *f, enum ar_way way, double bytes);
 
 /* Return the time of ${bytes} in ${pieces}; 0 pieces: by ncclAllReduce over all ranks. */
