@@ -15,8 +15,8 @@
 #include <stdio.h>
 
 /* Return whether ${path} may be written: with ${force}, or if there is no such file, if the file is
- * empty or no regular file, or if symtuner wrote it, that is, if it ends with the hash line. If not,
- * print why. A command that measures first asks this before it begins. */
+ * empty or no regular file, or if symtuner wrote it, that is, if it ends with the hash line. If
+ * not, print why. A command that measures calls this before it begins to measure. */
 bool st_own_file_free(const char *command, const char *path, bool force);
 
 /* Write what ${write} prints, and then the line with the hash: as "# ..." or, with ${markup}, as

@@ -121,8 +121,8 @@ bool st_nccl_load(struct st_nccl *nccl_out, const char *path, char *error, size_
  * search for it. */
 bool st_ar_load(struct st_ar *ar_out, char *error, size_t size);
 
-/* Fill ${path} with the path of file ${name} in the folder of this command, or in ../lib or ../lib64
- * beside it, or with ${name} itself if none has it. Returns ${path}. */
+/* Fill ${path} with the path of file ${name} in the folder of this command, or in ../lib or
+ * ../lib64 beside that folder, or with ${name} itself if no folder has the file. Returns ${path}. */
 const char *st_beside_command(const char *name, char *path, size_t size);
 
 #endif

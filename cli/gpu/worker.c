@@ -21,8 +21,9 @@
  *   MODE BYTES US          for each size and each mode except k
  *   k BYTES WAY US         for each size and way
  *
- * Before a size and mode is timed, the output buffer is filled with NaN, and one call on random data
- * is checked. Then a CUDA graph of calls is replayed for about 6 ms. Times are of the slowest rank.
+ * Before a size and mode is timed, the output buffer is filled with NaN, and one call on random
+ * data is checked. Then a CUDA graph of calls is replayed for about 6 ms. Times are those of the
+ * slowest rank.
  */
 #include "cli/gpu/worker.h"
 
