@@ -122,7 +122,7 @@ bool st_nccl_load(struct st_nccl *nccl_out, const char *path, char *error, size_
 bool st_ar_load(struct st_ar *ar_out, char *error, size_t size);
 
 /* Fill ${path} with the path of file ${name} in the folder of this command, or in ../lib or
- * ../lib64 beside that folder, or with ${name} itself if no folder has the file. Returns ${path}. */
+ * ../lib64 beside that folder, or with ${name} itself if none has the file. Returns ${path}. */
 const char *st_beside_command(const char *name, char *path, size_t size);
 
 #endif
