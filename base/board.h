@@ -24,7 +24,7 @@ int st_board_map(const char *name, size_t size, bool create, void **at_out);
 struct st_board {
     void *at; /* NULL: not joined */
     size_t size;
-    int fd; /* holds a lock, -1 once the name is gone */
+    int fd; /* holds a lock on the object; -1 after its name was removed */
     char name[64];
 };
 

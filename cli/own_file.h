@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * own_file.h - writes files under names that the user gave, over symtuner's own files only.
+ * own_file.h - writes files that the user named. Without --force it overwrites only files that
+ * symtuner wrote.
  *
  * The last line of a file written here is a comment with a hash of all lines before it. If the line
  * is missing or the hash is wrong, somebody else wrote or changed the file, and the command
  * overwrites it only with --force.
  *
- * Errors: one line on stderr, and false. Threads: one.
+ * Errors: one line on stderr, and false. Threads: not safe.
  */
 #ifndef ST_OWN_FILE_H_
 #define ST_OWN_FILE_H_

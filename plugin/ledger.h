@@ -35,7 +35,7 @@ struct st_counter {
 };
 
 struct st_ledger {
-    _Atomic uintptr_t owner; /* thread that owns the half ${owned}; 0: none yet */
+    _Atomic uintptr_t owner; /* thread that may write the halves ${owned}; 0: none yet */
     struct st_ledger *next;
     int users;
     uint64_t comm_id;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * process.h - what the three interfaces share: options, rules, release, machine; one per process.
+ * process.h - what tuner, profiler and env interface share: options, rules, NCCL's release and
+ * machine. Each process has one struct st_process.
  *
  * The struct is set up once, in the first init of any interface (pthread_once), and constant
  * afterwards. The library is linked with -z nodelete, so that strings given to NCCL outlive every

@@ -183,8 +183,8 @@ static bool proto_ll128(const struct st_doctor *doctor, char *evidence)
     return false;
 }
 
-/* Does NCCL_PROTO have another value than ^LL128, which the finding proto-ll128 advises? Values
- * that allow LL128 belong to that finding. */
+/* Is NCCL_PROTO set to something other than ^LL128, the value that the finding proto-ll128 advises?
+ * Values that allow LL128 are reported by that finding. */
 static bool proto_forced(const struct st_doctor *doctor, char *evidence)
 {
     const struct st_setting *setting = st_doctor_get(doctor, "NCCL_PROTO");

@@ -56,7 +56,7 @@ double st_worker_time(struct st_rank *r, char mode, uint64_t bytes, double least
 bool st_worker_plan(struct st_rank *r, uint64_t bytes, struct st_ar_plan *plan_out,
                     char way[ST_WAY_SIZE]);
 
-/* Run mode k for one size: measure the ways and print their times. */
+/* Mode 'k' for messages of ${bytes}: time every way to run the collective, and print the times. */
 void st_worker_ways(struct st_rank *r, uint64_t bytes);
 
 #endif

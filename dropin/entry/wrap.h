@@ -11,7 +11,7 @@
 
 #include "dropin/entry/real.h"
 
-/* Return the function that stands for number ${known} of NCCL ${real}. */
+/* Return our function that stands in front of function number ${known} of the library ${real}. */
 void *st_wrapper(const struct st_real *real, int known);
 
 /* Is ${symbol} our exported function number ${known}? */

@@ -33,8 +33,9 @@ struct ar_multicast {
  * no getter. */
 bool ar_multicast_wanted(const symtuner_ar *h);
 
-/* Start a thread for each of the ${n} ranks; it waits for ar_multicast_end(). If this fails on one
- * rank, no rank may ask: agree on the result first. */
+/* Start a thread for each of the ${n} ranks; each thread waits for ar_multicast_end(). If the start
+ * fails on one rank, no rank may ask NCCL. So all ranks must agree on the result before they call
+ * ar_multicast_end(). */
 ncclResult_t ar_multicast_begin(struct ar_multicast *m, symtuner_ar **handles,
                                 const struct ar_window *windows, int n, char *why);
 

@@ -61,7 +61,7 @@ fail(struct group *g, ncclResult_t result, const char *format, ...)
     return result;
 }
 
-/* Send g->mine to all ranks, and receive g->all. It is also a barrier. */
+/* Send g->mine to all ranks, and receive g->all. The exchange is also a barrier. */
 static ncclResult_t exchange(struct group *g)
 {
     ncclResult_t result = ar_bootstrap_exchange(g->nccl, g->endpoints, g->n, g->mine, g->all,

@@ -56,9 +56,9 @@ const void *ar_kernel_find(int coll, int family, int reducer, const struct ar_ar
  * for, 90 for sm_90. */
 cudaError_t ar_kernels_load(int *arch, bool *tma);
 
-/* ar_copy_run runs one piece of an all-reduce by copy engines, ar_copy_gather one of an all-gather
- * (copy.c). In a stream capture call ar_copy_guard before them: if the graph outlives the handle,
- * the guard's kernel stops it before any copy runs. */
+/* ar_copy_run runs one piece of an all-reduce with the copy engines, and ar_copy_gather one piece
+ * of an all-gather (copy.c). During stream capture, call ar_copy_guard before either of them: if
+ * the graph outlives the handle, the guard's kernel stops the replay before any copy runs. */
 ncclResult_t ar_copy_guard(symtuner_ar *h, cudaStream_t stream);
 ncclResult_t ar_copy_run(symtuner_ar *h, const struct ar_args *args, const void *kernel, int ctas,
                          int threads, cudaStream_t stream);

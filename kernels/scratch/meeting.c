@@ -29,8 +29,9 @@ static bool swap(struct ar_meeting *m, int arena, uint64_t *seen, uint64_t next)
                                        __ATOMIC_ACQUIRE);
 }
 
-/* Count this rank in, as long as number and phase in the word are those of ${now}; the last rank
- * moves the word on to ${next}. Returns whether this rank was counted. */
+/* Add this rank to the count in the arena's word if the word still has the number and phase of
+ * ${now}. The last rank to come sets the word to ${next} instead. Returns whether this rank was
+ * counted. */
 static bool join(struct ar_meeting *m, int arena, int ranks, uint64_t now, uint64_t next)
 {
     uint64_t seen = load(m, arena);
