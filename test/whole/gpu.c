@@ -4,10 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "test/kernels/fake/cuda.h"
 #include "test/whole/stream.h"
 
 enum { MULTIPROCESSORS = 8, SHARED_MOST = 227 << 10 }; /* bytes of a block */
 
+struct fake_cuda fake = {.peers = 1}; /* for test/kernels/fake/links.c */
 _Thread_local int whole_current;
 static _Thread_local cudaError_t last_error;
 
@@ -141,25 +143,6 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attr, const void *f
 cudaError_t cudaDriverGetVersion(int *version)
 {
     *version = 13000;
-    return cudaSuccess;
-}
-
-cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)
-{
-    (void)device, (void)peer;
-    *can = 1;
-    return cudaSuccess;
-}
-
-cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags)
-{
-    (void)peer, (void)flags;
-    return cudaErrorPeerAccessAlreadyEnabled;
-}
-
-cudaError_t cudaDeviceGetPCIBusId(char *text, int length, int device)
-{
-    snprintf(text, (size_t)length, "0000:%02x:00.0", device);
     return cudaSuccess;
 }
 
