@@ -8,14 +8,7 @@
 
 #include "dropin/entry/known.h"
 #include "test/dropin/fake/record.h"
-
-#define MUST(condition)                                                                            \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
+#include "test/must.h"
 
 /* One NCCL as the program sees it. */
 struct nccl {

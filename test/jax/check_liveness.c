@@ -99,6 +99,18 @@ static void take_long(void)
     say("not ended by the watch");
 }
 
+/* When the watch has seen who died, ask it once whom JAX waits for, as JAX's shutdown does, and wait
+ * until it ends us. */
+static void ask_late(void)
+{
+    char why[256];
+
+    sleep_ms(FFI_LIVENESS_END_MS);
+    symtuner_ffi_waiting(now_ms(), why, sizeof why);
+    sleep_ms(FFI_LIVENESS_LEAVE_MS + 1000);
+    say("not ended by the watch");
+}
+
 /* ---- cases ----------------------------------------------------------------------------------- */
 
 static void left_then_lost(void)
@@ -197,33 +209,23 @@ static void lost_after_close(void)
 /* JAX waits for rank 2, which said goodbye to us but not to JAX. */
 static void left_and_lost(void)
 {
-    char why[256];
-
     open_group();
     hear(2);
     close_group();
     lose(2);
-    sleep_ms(FFI_LIVENESS_END_MS);
-    symtuner_ffi_waiting(now_ms(), why, sizeof why);
-    sleep_ms(FFI_LIVENESS_LEAVE_MS + 1000);
-    say("not ended by the watch");
+    ask_late();
 }
 
 /* Rank 1 left in order and never came to JAX's shutdown, and rank 2 died after we had closed the
  * group. JAX waits for both; the one without a goodbye is named, though it went later. */
 static void one_left_another_lost_late(void)
 {
-    char why[256];
-
     open_group();
     hear(1);
     lose(1);
     close_group();
     lose(2);
-    sleep_ms(FFI_LIVENESS_END_MS);
-    symtuner_ffi_waiting(now_ms(), why, sizeof why);
-    sleep_ms(FFI_LIVENESS_LEAVE_MS + 1000);
-    say("not ended by the watch");
+    ask_late();
 }
 
 /* Rank 2 ended after JAX had stopped waiting. */

@@ -13,18 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "test/must.h"
+
 /* nccl.h declares these only for other compilers */
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
 long whole_nccl_ran(void); /* collectives that NCCL ran itself, counted once for each rank */
-
-#define MUST(condition)                                                                            \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
 
 enum { SLOTS = 4, SLOT = 32 << 10, MOST_RANKS = 4, POISON = 0x5a };
 enum coll { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, COLLS };
