@@ -31,8 +31,8 @@ struct ffi_call {
     int rows, ranks;
 };
 
-/* The groups of a call, given as places in the program's list of devices, because XLA's
- * communicators name devices in this way. Only programs that use XLA's communicator pass them. */
+/* The groups of a call. A device is given by its place in the program's list of devices, as XLA's
+ * communicators give it. Only programs that use XLA's communicator pass them. */
 struct ffi_flat {
     const int64_t *ids; /* NULL: the program does not use XLA's communicator */
     int rows, ranks;

@@ -163,8 +163,8 @@ static void *member(struct st_rule *rule, const struct st_key *key)
     return (char *)rule + key->offset;
 }
 
-/* Read "bytes" or "bytes-per-rank". Both keys set the rule's ${bytes}. The member that belongs to
- * "bytes-per-rank" is the flag ${per_rank}: the bytes are those of one rank. */
+/* Read "bytes" or "bytes-per-rank". Both keys set the rule's ${bytes}. "bytes-per-rank" also sets
+ * the flag ${per_rank}, which says that the bytes are those of one rank. */
 static bool key_bytes(struct st_reader *reader, struct st_rule *rule, struct st_text value,
                       const struct st_key *key)
 {

@@ -204,8 +204,8 @@ void st_doctor_use(struct st_doctor *doctor, int index);
 /* Return the index in copy[] of this file, which is added if it is new; -1 if it holds no NCCL. */
 int st_doctor_copy(struct st_doctor *doctor, const char *path);
 
-/* dropin.c: list the preloaded libraries; call this before st_doctor_copies. Print which of them is
- * the drop-in. */
+/* dropin.c: st_doctor_preloads lists the preloaded libraries; call it before st_doctor_copies. The
+ * other two functions print which of these libraries is the drop-in. */
 void st_doctor_preloads(struct st_doctor *doctor);
 void st_doctor_dropin_print(const struct st_doctor *doctor, FILE *out);
 void st_doctor_dropin_json(struct st_json *json, const struct st_doctor *doctor);

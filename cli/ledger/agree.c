@@ -36,7 +36,7 @@ static bool texts_differ(struct difference *d, const char *what, const char *a, 
 }
 
 /* Compare releases, rules and settings. The hash of the rules does not cover the built-in defaults,
- * but sym_ctas has the CTA count that the defaults gave. */
+ * so the CTA count that they gave is compared as well: sym_ctas. */
 static bool setups_differ(struct difference *d)
 {
     const struct st_ledger_block *a = d->one, *b = d->other;

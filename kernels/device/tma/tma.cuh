@@ -9,8 +9,8 @@
  *
  * That is an all-reduce, in which each rank adds up its shard. In a reduce-scatter the shard is the
  * part of this rank, and the sum goes to its own recv only. In an all-gather nothing is added, and
- * thread 0 alone moves this rank's part. TMA needs addresses at multiples of 16 bytes. Where this
- * rank's own buffer has another alignment, the other warps load or store it.
+ * thread 0 moves this rank's part without the other threads. TMA needs addresses at multiples of 16
+ * bytes. Where this rank's own buffer has another alignment, the other warps load or store it.
  *
  * Both barriers are those of pull.cuh. The kernels work in place for the same reason as there: only
  * the owner of a shard touches the shard, and it loads a tile before it stores the sum. With 12

@@ -7,8 +7,8 @@
  * ncclCommGetAsyncError. ncclGroupEnd makes the communicators that were asked for in the group.
  *
  * With READY=FOLDER in the environment, ranks in processes of their own wait for each other in
- * ncclCommInitRank, and in ncclCommInitRankConfig without a config, as they do in NCCL; INIT=fail
- * makes it fail then, INIT=kill ends the process.
+ * ncclCommInitRank, and in ncclCommInitRankConfig without a config, as they do in NCCL. After that
+ * wait, INIT=fail makes the call fail, and INIT=kill ends the process.
  */
 #include <signal.h>
 #include <stdatomic.h>

@@ -86,7 +86,7 @@ START_TEST(test_other_layouts_are_nccls)
 }
 END_TEST
 
-/* The library takes its boxes from what NCCL was told: on one machine, NCCL_HOSTID. */
+/* Ranks on one machine are on one box, unless NCCL_HOSTID tells NCCL and us otherwise. */
 START_TEST(test_one_box_is_one_box)
 {
     struct symtuner_ar_plan plan = {.size = sizeof plan};
