@@ -194,7 +194,8 @@ static const char *place_of(const symtuner_rules *rules, const struct st_rule *r
     const char *file = rules->source[rule->source];
     size_t n = strlen(file);
 
-    snprintf(place, AR_PLACE, "%s%s:%d", n > 44 ? "..." : "", n > 44 ? file + n - 44 : file, rule->line);
+    snprintf(place, AR_PLACE, "%s%s:%d", n > 44 ? "..." : "", n > 44 ? file + n - 44 : file,
+             rule->line);
     return place;
 }
 
@@ -225,7 +226,7 @@ int ar_rules_network(const symtuner_rules *rules, uint64_t bytes, int dtype, int
 
         if (rule->launch.network_pieces < 0 ||
             !st_kernels_cover(rule, bytes, dtype, op, false, AR_BESIDE_UNKNOWN))
-            continue; /* whether buffers are registered, and what runs beside, ranks may not share */
+            continue; /* ranks may differ in whether buffers are registered and what runs beside */
         place_of(rules, rule, place);
         return rule->launch.network_pieces;
     }

@@ -298,11 +298,11 @@ static void look(struct rank *r, int groups)
     for (int l = 0; l < LANES; l++)
         CUDA(cudaStreamSynchronize(r->stream[l]));
     CUDA(cudaStreamSynchronize(r->aside));
-    for (int g = 0; g < groups; g++) {
-        if (symtuner_ar_status(r->handle[g]) != ncclSuccess)
+    for (int g = 0; g < groups; g++)
+        if (symtuner_ar_status(r->handle[g]) != ncclSuccess) {
             print_latest(r);
-        AR(symtuner_ar_status(r->handle[g]), r->handle[g]);
-    }
+            team_fail(team, "rank %d: %s", r->me, symtuner_ar_error(r->handle[g]));
+        }
     for (int l = 0; l < LANES; l++)
         counter[l] = fetch_lane(r, l);
     team_meet(team); /* no rank captures now, which CUDA would not allow here */
