@@ -10,7 +10,8 @@ symtuner. Each program is compiled three times in one process:
   none       without reductions; its numbers are wrong, its time is the floor
 
 They run in turns, `xla` twice a round: the two tell how far two runs of one program differ (A/A).
-For each program a line gives the median over the rounds of symtuner's gain in its round.
+For each program a line gives the median over the rounds of symtuner's gain in its round. It comes
+as soon as the program is measured. stderr says which phase runs, and the seconds of each.
 
 programs: decode (one token for each sequence of a batch), prefill (--seq tokens), train (forward
 and backward), data (a data-parallel step: its reductions are gradients), gspmd and gspmd_train
@@ -24,7 +25,9 @@ Exit 1: an output is wrong, or symtuner replaced nothing on GPUs.
 """
 
 import argparse
+import contextlib
 import functools
+import gc
 import json
 import os
 import socket
@@ -147,28 +150,46 @@ class Bench:
             "down": ((a.ffn, h), down),
         }
         self.cache_spec = P(None, None, None, "tp", None)
+        self.makers, self.made = {}, {}  # compiled random(), and layers; programs share them
+
+    @contextlib.contextmanager
+    def phase(self, name):
+        """Say on stderr what begins, and at its end how long it took."""
+        begin, first = time.perf_counter(), self.jax.process_index() == 0
+        if first:
+            print(f"  {name} ... ", end="", file=sys.stderr, flush=True)
+        yield
+        if first:
+            print(f"{time.perf_counter() - begin:.1f} s", file=sys.stderr, flush=True)
 
     def on(self, spec):
         return self.jax.sharding.NamedSharding(self.mesh, spec)
 
     def random(self, key, shape, spec):
+        """Return random numbers, made by one compiled program for each shape and placement."""
         scale = 0.02 if len(shape) > 1 else 0.0
 
         def make(k):
             noise = self.jax.random.normal(k, shape, self.jnp.bfloat16)
             return noise * scale + (not scale)
 
-        return self.jax.jit(make, out_shardings=self.on(spec))(self.jax.random.key(key))
+        k = self.jax.random.key(key)
+        if (shape, spec) not in self.makers:
+            made = self.jax.jit(make, out_shardings=self.on(spec)).lower(k).compile()
+            self.makers[shape, spec] = made
+        return self.makers[shape, spec](k)
 
-    def layers(self, count, replicated):
+    def layer_of(self, i, replicated):
         P = self.P
-        return tuple(
-            {
+        if (i, replicated) not in self.made:
+            self.made[i, replicated] = {
                 name: self.random(100 * i + j, shape, P() if replicated else spec)
                 for j, (name, (shape, spec)) in enumerate(self.weights.items())
             }
-            for i in range(count)
-        )
+        return self.made[i, replicated]
+
+    def layers(self, count, replicated):
+        return tuple(self.layer_of(i, replicated) for i in range(count))
 
     def arguments(self, program, batch):
         """Return the weights, the input and the caches, each placed as ``program`` wants it."""
@@ -223,9 +244,14 @@ class Bench:
         )
 
     def compile(self, program, way, args):
+        """Compile one way of a program. One at a time: install() is for the whole process, and XLA
+        times GEMMs on the GPU to choose between them, and keeps its choices for the next way."""
         shardings = self.jax.tree.map(lambda v: v.sharding, args)
         f = self.jax.jit(self.step(program, way), donate_argnums=2, out_shardings=shardings)
-        return f.lower(*args).compile()
+        with self.phase(f"{way}: trace and lower"):
+            lowered = f.lower(*args)
+        with self.phase(f"{way}: compile"):
+            return lowered.compile()
 
     def run(self, compiled, args, steps):
         """Return the seconds of a step, each on the results of the one before, and these."""
@@ -253,7 +279,8 @@ def measure(bench, program, batch, say):
     from symtuner import _install
 
     a = bench.a
-    ws, x, caches = bench.arguments(program, batch)
+    with bench.phase("weights and input"):
+        ws, x, caches = bench.jax.block_until_ready(bench.arguments(program, batch))
     pos = bench.jax.device_put(bench.jnp.int32(0), bench.on(bench.P()))
     runs = {way: bench.compile(program, way, (ws, x, caches, pos)) for way in ("xla", "none")}
     if a.half == "hlo":
@@ -269,21 +296,23 @@ def measure(bench, program, batch, say):
 
     want, differs = None, 0.0
     for way in WAYS:  # XLA's first run goes without command buffers, the second records them
-        for _ in range(2):
-            _, got = bench.run(runs[way], (ws, x, caches, pos), min(3, a.seq))
-            caches = got[2]
+        with bench.phase(f"{way}: first runs"):
+            for _ in range(2):
+                _, got = bench.run(runs[way], (ws, x, caches, pos), min(3, a.seq))
+                caches = got[2]
         if way == "xla":
             want = bench.value(got)
         elif way == "symtuner":
             differs = bench.differs(got, want)
         del got
     times = {way: [] for way in TURNS}
-    for turn in range(a.rounds):
-        for way in TURNS if turn % 2 else TURNS[::-1]:
-            seconds, got = bench.run(runs[way], (ws, x, caches, pos), steps)
-            caches = got[2]
-            del got
-            times[way].append(seconds)
+    with bench.phase(f"{a.rounds} rounds of {len(TURNS)} times {steps} steps"):
+        for turn in range(a.rounds):
+            for way in TURNS if turn % 2 else TURNS[::-1]:
+                seconds, got = bench.run(runs[way], (ws, x, caches, pos), steps)
+                caches = got[2]
+                del got
+                times[way].append(seconds)
 
     tokens = x.shape[0] * x.shape[1]
     ratios = {
@@ -346,7 +375,10 @@ def work(a):
         if program == "data":
             batches = [str(a.ranks)]  # one sequence for each
         for batch in map(int, batches):
+            if not jax.process_index():
+                print(f"{program}, batch {batch}", file=sys.stderr, flush=True)
             right &= measure(bench, program, batch, say)
+            gc.collect()  # frees the programs and caches of this one
     if a.rank:
         import symtuner
 

@@ -5,18 +5,30 @@
 import json
 import subprocess
 import sys
+import tempfile
 
 TINY = "--cpu --layers 1 --train-layers 1 --hidden 32 --heads 4 --kv 2 --ffn 32 --seq 4 --batch 2"
 
 
-def bench(words):
+def bench(words, stderr=subprocess.PIPE):
     command = [sys.executable, "bench/jax_tp.py", *words.split()]
-    return subprocess.run(command, capture_output=True, text=True, timeout=900)
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=stderr, text=True, timeout=900)
 
 
 def refuses(words, why):
     p = bench(words)
     assert p.returncode == 2 and why in p.stderr, (words, p)
+
+
+def comes_at_once(output, programs):
+    """Does each program's line come before the next program begins? ``output`` is stdout and
+    stderr together."""
+    lines = output.splitlines()
+    begins = [i for i, line in enumerate(lines) if line.startswith(tuple(f"{p}, " for p in programs))]
+    told = [i for i, line in enumerate(lines) if line.startswith("{")]
+    return len(begins) == len(told) == len(programs) and sorted(begins + told) == [
+        i for pair in zip(begins, told) for i in pair
+    ]
 
 
 def main():
@@ -26,9 +38,16 @@ def main():
     refuses("--batch 1,x", "--batch '1,x': write numbers with commas")
     refuses("--cpu --processes", "--cpu runs in one process")
     programs = ["decode", "data", "gspmd_train"]
-    p = bench(f"{TINY} --rounds 2 --steps 2 --programs {','.join(programs)}")
-    lines = [json.loads(line) for line in p.stdout.splitlines()]
-    assert p.returncode == 0 and [line["program"] for line in lines] == programs, p
+    with tempfile.NamedTemporaryFile("r") as out:
+        words = f"{TINY} --rounds 2 --steps 2 --programs {','.join(programs)} --out {out.name}"
+        p = bench(words, stderr=subprocess.STDOUT)
+        kept = out.read()
+    assert p.returncode == 0 and comes_at_once(p.stdout, programs), p.stdout
+    assert p.stdout.count("  symtuner: compile ... ") == len(programs), p.stdout
+    lines = [line for line in p.stdout.splitlines() if line.startswith("{")]
+    assert kept.splitlines() == lines, kept
+    lines = [json.loads(line) for line in lines]
+    assert [line["program"] for line in lines] == programs, lines
     for line in lines:
         assert line["differs"] == 0 and line["replaced"] == 0, line  # on the CPU nothing is ours
         assert line["ranks"] == 2 and line["symtuner tokens/s"] > 0, line
