@@ -49,7 +49,7 @@ enum st_tma_rule { ST_TMA_NONE, ST_TMA_OPT_IN, ST_TMA_ON };
 /* For which calls we do not know for sure which symmetric kernel NCCL picks. */
 enum st_unsure_rule {
     ST_UNSURE_NOTHING,
-    ST_UNSURE_GATHER, /* single AllGathers on sm_100 to sm_119: priced by a fitted model      */
+    ST_UNSURE_GATHER, /* single AllGathers on sm_100 and sm_103: priced by a fitted model     */
     ST_UNSURE_MORE,   /* everything from sm_100 on, and wherever multicast kernels are usable */
 };
 

@@ -333,8 +333,8 @@ static bool unsure_pick(const struct look *look)
 
     switch (look->era->unsure) {
     case ST_UNSURE_GATHER:
-        return call->coll == SYMTUNER_ALLGATHER && call->group == 1 && call->arch >= 100 &&
-               call->arch < 120;
+        return call->coll == SYMTUNER_ALLGATHER && call->group == 1 &&
+               (call->arch == 100 || call->arch == 103);
     case ST_UNSURE_MORE:
         return call->arch >= 100 || look->query.store_mc;
     default:
