@@ -10,8 +10,8 @@
  * timeout, and between ncclGroupStart and ncclGroupEnd, NCCL writes there later. */
 ncclResult_t ar_windows_make(symtuner_ar **handles, void *const *buffers, int n, size_t bytes,
                              ncclWindow_t *const *windows, char *why);
-/* Deregister ${window}. After a timeout this does nothing: the window stays, and its memory must
- * stay, too. */
+/* Deregister ${window} on the GPU of ${h}; the caller's GPU stays current. After a timeout this
+ * does nothing: the window stays, and its memory must stay, too. */
 ncclResult_t ar_window_drop(symtuner_ar *h, ncclWindow_t window);
 
 #endif

@@ -100,7 +100,6 @@ static ncclResult_t await_calls(symtuner_ar *h, bool another_is_stuck)
 
 static void drop_windows(symtuner_ar *h)
 {
-    cudaSetDevice(h->device);
     for (int w = 0; w < AR_MAX_WINDOWS; w++)
         if (h->windows[w].base != NULL && h->windows[w].ours)
             ar_window_drop(h, h->windows[w].handle);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_window.c - lists of handles and of registered buffers, in local groups. */
+/* check_window.c - lists of handles and of registered buffers, in local groups, and the GPU on which
+ * NCCL is asked to deregister one. */
 #include <check.h>
+#include <cuda_runtime_api.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +10,7 @@
 #include "kernels/group/handle.h"
 #include "test/kernels/fake/cuda.h"
 #include "test/kernels/fake/local_group.h"
+#include "test/kernels/fake/nccl.h"
 #include "test/kernels/suites.h"
 
 START_TEST(test_registration_is_all_ranks_at_once_and_once)
@@ -99,6 +102,34 @@ START_TEST(test_lists_that_are_none_are_named)
 }
 END_TEST
 
+/* The fake NCCL ends the test if the communicator's GPU is not current when a window is
+ * deregistered. */
+START_TEST(test_windows_are_deregistered_on_their_own_gpu)
+{
+    const ncclComm_t comms[2] = {(ncclComm_t)1, (ncclComm_t)2};
+    void *buffers[2] = {memory[0], memory[1]};
+    int current = -1, live;
+    symtuner_ar *h[2];
+
+    fake_nccl_reset(2);
+    ck_assert_int_eq(symtuner_ar_create(h, comms, 2, NULL), ncclSuccess);
+    live = fake_nccl.live;
+    for (int caller = 0; caller < 3; caller++) {
+        ck_assert_int_eq(symtuner_ar_register(h, buffers, NULL, 2, 4096), ncclSuccess);
+        ck_assert_int_eq(fake_nccl.live, live + 2);
+        cudaSetDevice(caller);
+        if (caller < 2)
+            ck_assert_int_eq(symtuner_ar_deregister(h, buffers, 2), ncclSuccess);
+        else
+            ck_assert_int_eq(symtuner_ar_destroy(h, 2), ncclSuccess);
+        cudaGetDevice(&current);
+        ck_assert_int_eq(current, caller);
+    }
+    ck_assert_int_eq(fake_nccl.live, 0);
+    cudaSetDevice(0);
+}
+END_TEST
+
 Suite *st_suite_window(void)
 {
     Suite *s = suite_create("ar_window");
@@ -109,6 +140,7 @@ Suite *st_suite_window(void)
     tcase_add_test(made, test_a_local_group_is_registered_and_destroyed_whole);
     tcase_add_test(made, test_registrations_do_not_overlap);
     tcase_add_test(made, test_lists_that_are_none_are_named);
+    tcase_add_test(made, test_windows_are_deregistered_on_their_own_gpu);
     suite_add_tcase(s, made);
     return s;
 }

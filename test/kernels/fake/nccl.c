@@ -371,9 +371,7 @@ EXPORT ncclResult_t ncclCommUserRank(const ncclComm_t c, int *rank)
 
 EXPORT const char *ncclGetErrorString(ncclResult_t r)
 {
-    return r == ncclSystemError   ? "fake system error"
-           : r == ncclRemoteError ? "fake remote"
-                                  : "fake";
+    return r == ncclSystemError ? "fake system" : r == ncclRemoteError ? "fake remote" : "fake";
 }
 
 EXPORT ncclResult_t ncclGroupStart(void)
@@ -425,9 +423,13 @@ EXPORT ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *p, size_t byte
 
 EXPORT ncclResult_t ncclCommWindowDeregister(ncclComm_t c, ncclWindow_t w)
 {
+    int own, current;
+
     (void)w;
     ck_assert_ptr_null(fake.endless);
-    is_free(c); /* count the call; NCCL goes on even after an error */
+    cudaGetDevice(&current);
+    ncclCommCuDevice(c, &own); /* counts the call, too; NCCL goes on even after an error */
+    ck_assert_int_eq(current, own);
     __atomic_sub_fetch(&fake_nccl.live, 1, __ATOMIC_RELAXED);
     return alone(c);
 }
