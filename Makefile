@@ -25,6 +25,9 @@ CFLAGS  ?= -O2 -g
 TUNE    := $(if $(filter x86_64,$(shell uname -m)),-mtune=haswell)
 comma   := ,
 B       := build$(if $(SAN),-$(subst $(comma),-,$(SAN)))
+# Drop this tree's own path from B: the compiler writes the names of objects into rules for headers, and
+# a later make without that path would not know these objects.
+override B := $(if $(filter /%,$(B)),$(patsubst $(CURDIR)/%,%,$(or $(realpath $(B)),$(B))),$(B))
 # Where linked files go, and what links them; packaging/ links the same objects for older systems.
 OUT     := $(B)
 LINK    := $(CC)

@@ -73,5 +73,12 @@ mkdir -p "$work/nccl/include" "$work/cuda/include" && touch "$work/nccl/include/
 kernels 'cuda_runtime_api.h in CUDA_HOME=' NCCL_HOME="$work/nccl" NVCC=true
 kernels 'nccl.h in NCCL_HOME=' NCCL_HOME="$work/none" NVCC=true
 kernels 'a compiler NVCC=no-such-nvcc' NCCL_HOME="$work/nccl" NVCC=no-such-nvcc CUDA_HOME="$work/cuda"
+
+# A build with an absolute B: does a later make with a relative one see that a header has changed?
+relative=${1#"$(pwd -P)"/}/absolute object=$relative/base/board.c.o
+make -s "$object" B="$(pwd -P)/$relative" > "$work/log" 2>&1 || fail "make with an absolute B: $(cat "$work/log")"
+make -q "$object" B="$relative" || fail "$object is out of date although nothing has changed"
+make -q -W base/board.h "$object" B="$relative" && fail "$object does not depend on base/board.h"
+rm -rf "$relative"
 [ "$failed" = 0 ] && echo "install: fine"
 exit "$failed"

@@ -14,7 +14,7 @@
 # The wheel has the kernels that BUILD has. Wheels need tools from PyPI, which are kept in
 # BUILD/wheel-tools. Exit 0: all right. 1: something is not. 77: no tools, so no wheel was made.
 set -u
-build=$(cd "$1" && pwd) || exit 2
+built=$1 build=$(cd "$1" && pwd) || exit 2
 work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
 failed=0 bad=0
@@ -41,7 +41,7 @@ tarball()
 debian()
 {
     command -v dpkg-deb > /dev/null || { echo "skip the Debian package: no dpkg-deb here"; return; }
-    make -s deb B="$build" > "$work/log" 2>&1 || { fail "make deb: $(cat "$work/log")"; return; }
+    make -s deb B="$built" > "$work/log" 2>&1 || { fail "make deb: $(cat "$work/log")"; return; }
     deb=$(ls "$build/dist/symtuner_${version}_"*.deb)
     dpkg-deb -x "$deb" "$work/deb" || fail "$deb cannot be unpacked"
     [ "$("$work/deb/usr/bin/symtuner" --version)" = "symtuner $version" ] || fail "the command of $deb does not run"
@@ -64,7 +64,7 @@ wheel()
 {
     # the kernels that BUILD has, in the folder ar-80-90-100-120 for example
     archs=$(readlink "$build/libsymtuner_ar.so" | sed -n 's|^ar-\([0-9-]*\)/.*|\1|p' | tr - ' ')
-    make -s wheel B="$build" AR_ARCHS="$archs" > "$work/wheel.log" 2>&1 || { fail "make wheel: $(tail -5 "$work/wheel.log")"; return; }
+    make -s wheel B="$built" AR_ARCHS="$archs" > "$work/wheel.log" 2>&1 || { fail "make wheel: $(tail -5 "$work/wheel.log")"; return; }
     wheel=$(ls "$build/dist/$name"-py3-none-manylinux*.whl)
     python3 -m venv "$work/venv" && "$work/venv/bin/pip" -q install --no-index "$wheel" || fail "$wheel cannot be installed"
 
@@ -93,13 +93,13 @@ wheel()
         exit $bad
     ) || failed=1 bad=1
     sh test/shared-object.sh "$libraries/libsymtuner.so" > "$work/wheel.log" || fail "the wheel's plugin: $(cat "$work/wheel.log")"
-    make -s "$build/check-host" B="$build" > "$work/wheel.log" 2>&1
+    make -s "$built/check-host" B="$built" > "$work/wheel.log" 2>&1
     mkdir "$work/host" && cp "$libraries/libsymtuner.so" "$libraries/../bin/symtuner" "$work/host" &&
         ln -s "$build/fakes" "$work/host/fakes"
     "$build/check-host" "$work/host/libsymtuner.so" > "$work/wheel.log" 2>&1 || fail "the wheel's plugin: $(tail -5 "$work/wheel.log")"
 
     # The control: files that were linked for this box must not pass, unless this box is as old.
-    make -s install B="$build" DESTDIR="$work" PREFIX=/tree > "$work/wheel.log" || fail "make install: $(cat "$work/wheel.log")"
+    make -s install B="$built" DESTDIR="$work" PREFIX=/tree > "$work/wheel.log" || fail "make install: $(cat "$work/wheel.log")"
     SYMTUNER_WHEEL_TREE=$work/tree SYMTUNER_WHEEL_PLATFORM=$(basename "$wheel" .whl | sed 's/.*-//') \
         "$python" -m hatchling build -t wheel -d "$work/dist" > "$work/wheel.log" 2>&1 || fail "hatchling: $(cat "$work/wheel.log")"
     if objdump -T "$work/tree/lib/libsymtuner.so" | grep -qE 'GLIBC_2\.(29|[3-9][0-9])'; then
@@ -136,7 +136,7 @@ dockerfile()
 tarball
 debian
 python=$build/wheel-tools/bin/python
-if make -s "$python" B="$build" > "$work/log" 2>&1; then
+if make -s "$built/wheel-tools/bin/python" B="$built" > "$work/log" 2>&1; then
     dockerfile
     (wheel; exit $failed) & # beside the other, which mostly compiles
     sdist
