@@ -37,16 +37,22 @@ nccl_abi_result st_no_nccl(void)
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-/* Return the number of GPUs of this box; 0 if the driver does not tell. */
+/* Return the number of GPUs of this box; 0 if the driver does not tell. Counts them once per
+ * process. */
 static int gpus_here(void)
 {
-    DIR *folder = opendir("/proc/driver/nvidia/gpus");
-    int count = 0;
+    static atomic_int known; /* 1 + the number; 0: not counted yet */
+    int count = atomic_load(&known);
+    DIR *folder;
 
+    if (count)
+        return count - 1;
+    folder = opendir("/proc/driver/nvidia/gpus");
     for (struct dirent *entry; folder && (entry = readdir(folder));)
         count += entry->d_name[0] != '.';
     if (folder)
         closedir(folder);
+    atomic_store(&known, 1 + count);
     return count;
 }
 
@@ -55,7 +61,7 @@ static int gpus_here(void)
 static enum st_tally_why shared_reason(const struct st_real *real, const struct st_made *made,
                                        int ranks)
 {
-    int gpus = gpus_here();
+    int gpus;
 
     if (made->why != ST_WHY_OURS)
         return made->why;
@@ -63,6 +69,7 @@ static enum st_tally_why shared_reason(const struct st_real *real, const struct 
         return ST_WHY_NONBLOCKING;
     if (ranks == 1)
         return ST_WHY_ONE_RANK;
+    gpus = gpus_here();
     if (ranks > MOST || (gpus && ranks > gpus))
         return ST_WHY_NOT_ONE_BOX;
     if (real->version < OLDEST)

@@ -98,6 +98,15 @@ LEAST=5 ranks 2 nccl 1 1:INIT=kill
 FIRST=old ranks 2 nccl 0
 mkdir "$work/alone" && cp "$here/libsymtuner_nccl.so" "$work/alone/"
 PRELOAD=$work/alone/libsymtuner_nccl.so ranks 2 nccl 2 # each says that it has no kernels
+# more ranks than GPUs in this box; each process counts the GPUs once
+mkdir "$work/gpus" "$work/gpus/0000:01:00.0"
+export GPUS="$work/gpus"
+PRELOAD="$here/gpus.so $so" ranks 2 nccl 0
+mkdir "$work/gpus/0000:02:00.0"
+: > "$GPUS.log"
+PRELOAD="$here/gpus.so $so" ranks 2 ours 0
+[ "$(grep -c . "$GPUS.log")" = 2 ] || fail "2 processes looked for GPUs $(grep -c . "$GPUS.log") times"
+unset GPUS
 tries=0
 while objects > "$work/after" && [ -n "$(comm -13 "$work/before" "$work/after")" ] && [ $tries -lt 12 ]; do
     tries=$((tries + 1)) # of another run of this test

@@ -16,7 +16,7 @@ $(DI)/libsymtuner_ar.so: test/dropin/fake/kernels.c test/dropin/fake/record.h dr
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(DI_CC) -shared -Wl,-soname,libsymtuner_ar.so -o $@ $<
-$(DI)/preload.so: test/dropin/fake/preload.c
+$(DI)/preload.so $(DI)/gpus.so: $(DI)/%.so: test/dropin/fake/%.c
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(DI_CC) -shared -o $@ $< -ldl
@@ -36,6 +36,6 @@ $(DI_PROGRAMS): $(DI)/%: test/dropin/%.c test/dropin/play.c test/dropin/play.h $
 	    $(DI)/first/libnccl.so.2 -ldl -lpthread
 
 TEST_ALSO += test-dropin
-test-dropin: $(DI_NCCL) $(DI)/libsymtuner_ar.so $(DI)/libsymtuner_nccl.so $(DI)/preload.so $(DI)/first/libcuda.so.1 \
-             $(DI_PROGRAMS) $(B)/symtuner
+test-dropin: $(DI_NCCL) $(patsubst %,$(DI)/%.so,libsymtuner_ar libsymtuner_nccl preload gpus) \
+             $(DI)/first/libcuda.so.1 $(DI_PROGRAMS) $(B)/symtuner
 	$(Q)sh test/dropin/run.sh $(B)
