@@ -5,8 +5,10 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -78,6 +80,59 @@ START_TEST(test_what_a_killed_process_left_begins_anew)
 }
 END_TEST
 
+START_TEST(test_a_board_in_use_keeps_its_size)
+{
+    struct st_board longer, board;
+
+    ck_assert(st_board_join(&longer, name, SIZE + 1));
+    ck_assert(!st_board_join(&board, name, SIZE));
+    ck_assert_int_eq(board.fd, -1);
+    ((char *)longer.at)[SIZE] = 7;
+    st_board_leave(&longer);
+}
+END_TEST
+
+static volatile sig_atomic_t alarms;
+
+static void count_alarm(int number)
+{
+    alarms += number == SIGALRM;
+}
+
+/* A process that prepares the object holds the exclusive lock; this one waits for it, whatever
+ * signals come. */
+START_TEST(test_a_signal_does_not_end_the_wait_for_a_lock)
+{
+    const struct itimerval often = {{0, 20000}, {0, 20000}}, never = {{0, 0}, {0, 0}};
+    struct sigaction action = {.sa_handler = count_alarm}; /* no SA_RESTART */
+    struct st_board board;
+    int ready[2], status;
+    char byte;
+    pid_t child;
+
+    make(0600, SIZE);
+    ck_assert_int_eq(pipe(ready), 0);
+    child = fork();
+    if (child == 0) {
+        int fd = shm_open(name, O_RDWR, 0);
+
+        if (flock(fd, LOCK_EX) != 0 || write(ready[1], "x", 1) != 1)
+            _exit(1);
+        usleep(300000);
+        _exit(0); /* frees the lock */
+    }
+    ck_assert_int_eq(read(ready[0], &byte, 1), 1);
+    ck_assert_int_eq(sigaction(SIGALRM, &action, NULL), 0);
+    ck_assert_int_eq(setitimer(ITIMER_REAL, &often, NULL), 0);
+    ck_assert(st_board_join(&board, name, SIZE));
+    ck_assert_int_eq(setitimer(ITIMER_REAL, &never, NULL), 0);
+    ck_assert_int_gt(alarms, 0);
+    st_board_leave(&board);
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(status, 0);
+}
+END_TEST
+
 START_TEST(test_what_is_not_ours_alone_is_not_used)
 {
     struct st_board board;
@@ -133,6 +188,8 @@ Suite *board_suite(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, test_all_who_join_see_one_board_until_it_is_hidden);
     tcase_add_test(tcase, test_what_a_killed_process_left_begins_anew);
+    tcase_add_test(tcase, test_a_board_in_use_keeps_its_size);
+    tcase_add_test(tcase, test_a_signal_does_not_end_the_wait_for_a_lock);
     tcase_add_test(tcase, test_what_is_not_ours_alone_is_not_used);
     tcase_add_test(tcase, test_one_makes_a_board_and_others_find_it);
     tcase_add_test(tcase, test_the_hash_is_fnv_1a);

@@ -2,9 +2,11 @@
 /* check_api.c - the public calls on a fake CUDA that runs nothing: what they refuse, what they
  * free, and what they launch. */
 #include <check.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "symtuner_ar.h"
 #include "kernels/group/handle.h"
@@ -78,7 +80,9 @@ START_TEST(test_without_peers_host_memory_is_used)
     struct symtuner_ar_config config = small();
     symtuner_ar *h[2];
     char text[4096], part[4096];
+    unsigned char there;
     size_t needed;
+    void *map;
 
     memset(&fake, 0, sizeof fake);
     fake.devices = 2;
@@ -99,8 +103,10 @@ START_TEST(test_without_peers_host_memory_is_used)
             ck_assert_ptr_eq(h[i]->arena[0].peer[r],
                              (char *)h[0]->host_map + h[0]->host_map_bytes / 2 * (size_t)r);
     ck_assert_uint_ge(h[0]->host_map_bytes, 2 * h[0]->arena[0].layout.bytes);
+    map = h[0]->host_map;
     symtuner_ar_destroy(h, 2);
     ck_assert_int_eq(fake.live, 0);
+    ck_assert(mincore(map, 1, &there) != 0 && errno == ENOMEM); /* it is mapped no more */
 }
 END_TEST
 

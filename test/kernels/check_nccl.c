@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_nccl.c - libraries that are looked up at run time: which NCCL releases are good enough, and
- * what NVML says about two GPUs. The linker replaces dlopen and dlsym (AR_WRAPPED in test.mk).
+ * check_nccl.c - what is looked up at run time: which NCCL releases are good enough, what NVML says
+ * about two GPUs, and which box this is. The linker replaces dlopen and dlsym (AR_WRAPPED in test.mk).
  */
 #include <check.h>
 #include <dlfcn.h>
@@ -10,10 +10,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "kernels/group/links.h"
 #include "kernels/group/nccl.h"
 #include "kernels/choose/select.h"
+#include "kernels/nodes/host_id.h"
 #include "test/kernels/fake/capture_stderr.h"
 #include "test/kernels/fake/cuda.h"
 #include "test/kernels/fake/nccl.h"
@@ -125,8 +127,23 @@ START_TEST(test_links_are_what_cuda_says_else_nvml_else_pcie)
     fake.seen = pair->unseen;
     fake.no_atomics = !pair->atomics;
     fake.no_p2p_answer = goes("cudaDeviceGetP2PAttribute");
+    cudaGetLastError();
     links = ar_links_between(pair->a, pair->b);
     ck_assert_msg(links == pair->links, "%s: %d", pair->what, links);
+    ck_assert_int_eq(cudaGetLastError(), cudaSuccess); /* a GPU that is not seen is no error */
+}
+END_TEST
+
+/* A program may make thousands of communicators. */
+START_TEST(test_asking_for_the_box_leaves_no_file_open)
+{
+    int before = dup(0);
+
+    unsetenv("NCCL_HOSTID");
+    close(before);
+    ck_assert_uint_ne(ar_box_card(false, 1, true).host, 0);
+    ck_assert_int_eq(dup(0), before);
+    close(before);
 }
 END_TEST
 
@@ -319,6 +336,7 @@ Suite *st_suite_nccl(void)
 
     tcase_add_loop_test(links, test_links_are_what_cuda_says_else_nvml_else_pcie, 0,
                         (int)(sizeof pairs / sizeof *pairs));
+    tcase_add_test(links, test_asking_for_the_box_leaves_no_file_open);
     tcase_add_loop_test(nccl, test_an_nccl_is_good_enough_or_says_why_not, 0,
                         (int)(sizeof found / sizeof *found));
     tcase_add_test(nccl, test_a_chosen_nccl_is_used);
