@@ -34,8 +34,8 @@ import sys
 import threading
 import time
 
-FILES = ["nccl/*.[ch]", "rules/*.[ch]", "plugin/*.[ch]", "plugin/*/*.[ch]", "kernels/*/*.c",
-         "dropin/*.c", "dropin/*/*.c", "cli/run/*.c", "jax/hlo/*.c"]
+FILES = ["base/*.[ch]", "nccl/*.[ch]", "nccl/model/*.c", "rules/*.[ch]", "plugin/*.[ch]",
+         "plugin/*/*.[ch]", "kernels/*/*.c", "dropin/*.c", "dropin/*/*.c", "cli/run/*.c", "jax/hlo/*.c"]
 
 # ---- where a mutant can be -----------------------------------------------------------------------
 
@@ -162,7 +162,8 @@ def draws(folder, files, seed):
 # ---- the tests -----------------------------------------------------------------------------------
 
 Step = collections.namedtuple("Step", "name needs command env reach")
-CORE, RULES = ("plugin/", "rules/", "nccl/"), ("rules/", "nccl/")
+CORE = ("plugin/", "rules/", "nccl/", "base/")
+RULES = ("rules/", "base/") + tuple(glob.glob("nccl/*.[ch]"))  # not nccl/model
 FAKE_AR = RULES + tuple("kernels/choose/%s.c" % n for n in ("select", "rules", "probe"))
 
 
@@ -182,11 +183,15 @@ def steps_of_tests():
 
     here = os.path.realpath(".")
     plugin = ["build/libsymtuner.so", "build/symtuner"]
-    dropin = ("dropin/",)
-    yield from program("check", "test/[nrp]*/check_*.c", [], CORE)
+    dropin = ("dropin/", "base/")
+    yield from program("check", "test/[bnrp]*/check_*.c", [], CORE)
     yield from program("check", "test/dropin/check_*.c", [],
                        ("dropin/tally.c", "dropin/verify/compare.c"))
-    yield from program("check-ar", "test/kernels/**/check_*.c", [], RULES + ("kernels/",))
+    yield from program("check-ar", "test/kernels/[!n]*/check_*.c", [], RULES + ("kernels/",))
+    yield from program("check-ar", "test/kernels/check_*.c", [], RULES + ("kernels/",))
+    yield from program("check-nodes", "test/kernels/nodes/check_[!v]*.c", [], RULES + ("kernels/",))
+    yield from program("check-nodes-emu", "test/kernels/nodes/check_values.c", [],
+                       RULES + ("kernels/",))
     yield from program("check-host", "test/host/check_*.c", [here + "/build/libsymtuner.so"], CORE)
     yield Step("test-so", plugin[:1], ["sh", "test/shared-object.sh", plugin[0]], {}, CORE)
     yield Step("test-golden", plugin, ["sh", "test/golden.sh", "build/symtuner"], {},
@@ -224,6 +229,7 @@ def limits():
     os.setsid()
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it, and test/cli/run.sh sends it
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 30, 1 << 30))
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # an error above that, as on a full disk
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
