@@ -265,8 +265,8 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_reserve(symtuner_ar **handles, int n, s
  * With a communicator NCCL makes the operator as well, and *op_out is NCCL's: NCCL's functions take
  * it, too, and calls that go to NCCL use it. Kernels one_ll8, one_lamport, two_ll8, two_lamport and
  * chunked can multiply. All other kernels, which are the ones that gain by registered buffers,
- * cannot. A local group of one rank has no kernel for such operators. So far they have run in the
- * emulation on CPUs, and on one GPU that the ranks shared, not between GPUs. Since 0.1.
+ * cannot. A local group of one rank has no kernel for such operators. Their speed was not measured.
+ * Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_op_create_premul_sum(ncclRedOp_t *op_out, void *scalar,
                                                               ncclDataType_t dtype,

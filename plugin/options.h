@@ -54,7 +54,7 @@ typedef const char *st_text_option;
       "multicast=no\"")                                                                            \
     X(st_text_option, only, "SYMTUNER_ONLY", "allreduce", "text",                                  \
       "drop-in, JAX package: the collectives that may run on our kernels, as "                     \
-      "allreduce,reducescatter,allgather; the kernels of the other two never ran between GPUs")    \
+      "allreduce,reducescatter,allgather; few sizes of the other two were timed")                  \
     X(st_text_option, verify, "SYMTUNER_VERIFY", "0", "text",                                      \
       "drop-in: run the first N calls of each collective both ways and compare the results")       \
     X(st_text_option, max_comms, "SYMTUNER_MAX_COMMS", "", "text",                                 \

@@ -6,7 +6,7 @@
 # usage: docs/pictures/gain.sh > docs/pictures/gain.svg      (in the repository root)
 #
 # A bar is the speed with symtuner over the speed without. Filled bars: what is in this repository ran.
-# Hollow bars: a prototype ran (bench/results/2026-11-22-h200x2-steps).
+# The hollow bar: a prototype ran (bench/results/2026-11-22-h200x2-steps).
 set -u
 results=bench/results
 
@@ -24,9 +24,12 @@ results=bench/results
             $3 ~ /^(ours|sym32)$/ { print "kernel", $7, $3 == "ours" ? "env" : "own", $10 }'
     awk -F, '
         $1 == "jax decoder" && $2 == "decode batch 1" { print "decoder one env " 1 / $5; print "decoder one own " 1 / $4 }
-        $1 == "torch decode" && $2 == "batch 1" { print "decode one env " $5; print "decode one own " $4 }
         $1 == "torch DDP" && $2 == "batch 2" { print "ddp one env " $5; print "ddp one own " $4 }
     ' $results/2026-11-22-h200x2-steps/steps.csv
+    awk -F, '
+        $1 == "torch decode" && $2 == "batch 1" { print "decode one env " $5; print "decode one own " $4 }
+        $1 == "jax sharded MLPs" && $2 == "batch 1" { print "sharded one env " $5; print "sharded one own " $4 }
+    ' $results/2026-11-23-h200x2/steps.csv
 } | LC_ALL=C sort -k1,1 -k2,2 -k3,3 -k4,4g | awk '
     { key = $1 " " $2 " " $3; value[key, ++rows[key]] = $4; points[$1 " " $2] = $1 }
     function median(key,    n) {
@@ -49,8 +52,8 @@ results=bench/results
             sum[points[point]] += log(median(point " own") / median(point " env"))
             count[points[point]]++
         }
-        print "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"575\" height=\"400\" viewBox=\"0 0 460 320\" font-family=\"sans-serif\" font-size=\"13\">"
-        print "<title>Speed with symtuner over speed without it, 2 H200s, 2026-11-22</title>"
+        print "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"575\" height=\"448\" viewBox=\"0 0 460 358\" font-family=\"sans-serif\" font-size=\"13\">"
+        print "<title>Speed with symtuner over speed without it, 2 H200s, November 2026</title>"
         print "<style>"
         print "text{fill:#1f2328}.dim{fill:#59636e;font-size:12px}.head,.num{font-weight:bold}"
         print ".one{stroke:#1f2328;stroke-width:1.5}.ran{fill:#0969da}.proto{fill:none;stroke:#0969da;stroke-width:1.5;stroke-dasharray:4 2}"
@@ -63,9 +66,10 @@ results=bench/results
         bar("kernel", "ran", "all-reduce of 64 KiB: our kernel against NCCL\047s fastest")
         head("A whole step of a model")
         bar("decoder", "ran", "JAX decoder, batch 1: symtuner.all_reduce for psum")
-        bar("decode", "proto", "PyTorch decode step, batch 1: prototype")
+        bar("sharded", "ran", "JAX sharded MLPs, batch 1: symtuner.install()")
+        bar("decode", "ran", "PyTorch decode step, batch 1: drop-in")
         bar("ddp", "proto", "PyTorch training step (DDP): prototype, slower")
         text(12, y + 11, "dim", "Thin line: 1, no change. Dashed: measured with a prototype, not with the code of")
-        text(12, y + 26, "dim", "this repository. 2 H200s without multicast, 2026-11-22.")
+        text(12, y + 26, "dim", "this repository. 2 H200s without multicast, 2026-11-22 and 23.")
         print "</svg>"
     }'
