@@ -2,6 +2,7 @@
 /* graph.c - captures and graphs of the CUDA runtime on the CPU. */
 #include <stdlib.h>
 
+#include "test/kernels/fake/capture_info.h"
 #include "test/whole/stream.h"
 
 cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode)
@@ -48,20 +49,9 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureSta
     return cudaSuccess;
 }
 
-#if CUDART_VERSION >= 13000
-cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
-                                     unsigned long long *id, cudaGraph_t *graph,
-                                     const cudaGraphNode_t **nodes, const cudaGraphEdgeData **edges,
-                                     size_t *n)
+cudaError_t fake_capture_info(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
+                              unsigned long long *id, cudaGraph_t *graph)
 {
-    (void)edges;
-#else
-cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
-                                        unsigned long long *id, cudaGraph_t *graph,
-                                        const cudaGraphNode_t **nodes, size_t *n)
-{
-#endif
-    (void)nodes, (void)n;
     cudaStreamIsCapturing(stream, status);
     pthread_mutex_lock(&whole_lock);
     if (*status == cudaStreamCaptureStatusActive) {

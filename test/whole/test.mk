@@ -7,7 +7,7 @@ WH_OBJ := $(patsubst %,$(B)/check-ar-emu/%.o,$(AR_C) $(AR_CU))
 WH_SO   = -L$(WH) -lwhole_cuda -Wl,-rpath,'$$ORIGIN' -lm -ldl -lpthread -lrt
 
 # CUDA's runtime, with streams, events and graphs, in host memory
-$(WH)/libwhole_cuda.so: $(patsubst %,test/whole/%.c,cuda graph gpu) test/kernels/fake/links.c $(wildcard test/kernels/emulated/emulate*.[ch] test/whole/*.h)
+$(WH)/libwhole_cuda.so: $(patsubst %,test/whole/%.c,cuda graph gpu) $(patsubst %,test/kernels/fake/%.c,links capture_info) $(wildcard test/kernels/emulated/emulate*.[ch] test/whole/*.h)
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(WH_CC) -DST_EMULATE -shared -Wl,-soname,$(@F) -o $@ $(filter %.c,$^)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "kernels/choose/families.h"
+#include "test/kernels/fake/capture_info.h"
 #include "test/kernels/fake/steps.h"
 
 #ifdef ST_EMULATE
@@ -334,20 +335,10 @@ void fake_graph_gone(unsigned long long capture)
             cudaUserObjectRelease(&objects[i], 1);
 }
 
-#if CUDART_VERSION >= 13000
-cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
-                                     unsigned long long *id, cudaGraph_t *graph,
-                                     const cudaGraphNode_t **nodes, const cudaGraphEdgeData **edges,
-                                     size_t *n)
+cudaError_t fake_capture_info(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
+                              unsigned long long *id, cudaGraph_t *graph)
 {
-    (void)edges;
-#else
-cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
-                                        unsigned long long *id, cudaGraph_t *graph,
-                                        const cudaGraphNode_t **nodes, size_t *n)
-{
-#endif
-    (void)stream, (void)nodes, (void)n;
+    (void)stream;
     *graph = (cudaGraph_t)(uintptr_t)fake.capture;
     *status = fake.capture ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
     *id = fake.capture;
@@ -457,7 +448,11 @@ cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDeviceP2PAttr attr, i
 #ifndef ST_EMULATE
 /* Two addresses per kernel family stand in for the compiled kernels: those that add, and those that
  * multiply first. */
-#define ADDS(k) {&k[0]}, {&k[0]}, {&k[0]}, {&k[0]}, {&k[0]}
+#define ADDS(k)                                                                                    \
+    {&k[0]}, {&k[0]}, {&k[0]}, {&k[0]},                                                            \
+    {                                                                                              \
+        &k[0]                                                                                      \
+    }
 #define MULTIPLIES(k)                                                                              \
     {&k[1]}, {&k[1]}, {&k[1]}, {&k[1]},                                                            \
     {                                                                                              \
