@@ -2,19 +2,20 @@
 /*
  * nccl.c - an NCCL that works, for ranks that are threads of one process and GPUs in host memory.
  *
- * It is the libnccl.so.2 of the programs here. A rank's operations wait in a queue, and run when all
- * ranks of the communicator have put theirs there. A call waits for its stream and ends before it
- * (or ncclGroupEnd) returns; real ones return at once. Values are numbers that a double holds
- * exactly.
+ * It is the libnccl.so.2 of the programs here, and with the boxes of test/kernels/nodes/net.h the NCCL
+ * of check-nodes. A collective call puts a function into its stream and returns. The function waits
+ * there until all ranks of the communicator have come so far; the last one moves the values. Inside
+ * a group nothing happens before its end. A rank's thread drives no other rank.
  */
 #include <cuda_runtime_api.h>
-#include <nccl.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <stdbool.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "test/whole/cuda.h"
+#include "test/whole/team.h"
+#include "test/whole/values.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -23,270 +24,74 @@ ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
 ncclResult_t ncclGetLsaDevicePointer(ncclWindow_t window, size_t offset, int rank, void **p);
 ncclResult_t ncclGetLsaMultimemDevicePointer(ncclWindow_t window, size_t offset, void **p);
-EXPORT long whole_nccl_ran(void); /* collectives, counted once for each rank */
 
-enum { RANKS = 8, QUEUE = 64, OPERATORS = 16 };
+enum { QUEUE = 64 };
 
-enum kind { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, WINDOW, SPLIT };
+/* The calls of the open group. */
+static _Thread_local int depth, queued;
+static _Thread_local struct queued {
+    ncclComm_t comm;
+    struct op op;
+    cudaStream_t stream;
+} queue[QUEUE];
 
-struct op {
-    enum kind kind;
-    const void *send;
-    void *recv; /* of a window or a split: where its handle goes */
-    size_t count;
-    int type, reduction, color, key, device;
-    bool scaled; /* by */
-    double scale;
-};
+/* ---- launches -------------------------------------------------------------------------------- */
 
-struct team {
-    unsigned char id[NCCL_UNIQUE_ID_BYTES];
-    int ranks, joined, left;
-    struct op queue[RANKS][QUEUE];
-    unsigned long put[RANKS], done;
-    struct team *next;
-};
-
-struct ncclComm {
-    struct team *team;
-    int rank, device;
-    struct {
-        bool used;
-        const void *scalar; /* NULL: it is */
-        double value;
-    } made[OPERATORS];
-};
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static struct team *teams;
-static long ran; /* collectives, counted once for each rank */
-
-static _Thread_local int depth, waits;
-static _Thread_local struct {
-    struct team *team;
-    unsigned long until; /* 0: until all ranks have joined the team */
-} wait_for[256];
-
-long whole_nccl_ran(void)
+static void on_stream(void *what)
 {
-    return __atomic_load_n(&ran, __ATOMIC_RELAXED);
+    struct turn turn = *(const struct turn *)what; /* a graph may run it again */
+
+    if (whole_nccl.lag_us != 0)
+        usleep((unsigned)whole_nccl.lag_us);
+    team_run(&turn);
 }
 
-/* ---- values ---------------------------------------------------------------------------------- */
-
-static size_t size_of(int type)
+static ncclResult_t launch_collective(struct turn *turn, cudaStream_t stream)
 {
-    static const size_t sizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
+    enum cudaStreamCaptureStatus capture;
+    const struct op *op = &turn->op;
+    const struct whole_call call = {.kind = op->kind,
+                                    .ranks = turn->team->ranks,
+                                    .world = op->world,
+                                    .send = op->send,
+                                    .recv = op->recv,
+                                    .bytes = op->count * whole_size(op->type),
+                                    .stream = stream};
 
-    return type >= 0 && type < 10 ? sizes[type] : 0;
-}
-
-static double get(const void *p, size_t i, int type)
-{
-    return type == ncclInt8      ? ((const signed char *)p)[i]
-           : type == ncclUint8   ? ((const unsigned char *)p)[i]
-           : type == ncclInt32   ? ((const int *)p)[i]
-           : type == ncclFloat32 ? (double)((const float *)p)[i]
-                                 : ((const double *)p)[i];
-}
-
-static void put(void *p, size_t i, int type, double value)
-{
-    if (type == ncclInt8)
-        ((signed char *)p)[i] = (signed char)value;
-    else if (type == ncclUint8)
-        ((unsigned char *)p)[i] = (unsigned char)value;
-    else if (type == ncclInt32)
-        ((int *)p)[i] = (int)value;
-    else if (type == ncclFloat32)
-        ((float *)p)[i] = (float)value;
-    else
-        ((double *)p)[i] = value;
-}
-
-static double both(double a, double b, int reduction)
-{
-    return reduction == ncclProd  ? a * b
-           : reduction == ncclMax ? (a > b ? a : b)
-           : reduction == ncclMin ? (a < b ? a : b)
-                                  : a + b;
-}
-
-/* ---- operations, with the lock held ---------------------------------------------------------- */
-
-static double addend(const struct op *op, size_t i)
-{
-    return get(op->send, i, op->type) * (op->scaled ? op->scale : 1);
-}
-
-/* Reduce ${count} elements, from ${first} on, of all ranks into memory of this function's own. */
-static void *reduced(const struct op *const *op, int ranks, size_t first, size_t count)
-{
-    void *sum = malloc(count * 8 + 8);
-
-    for (size_t i = 0; i < count; i++) {
-        double value = addend(op[0], first + i);
-
-        for (int r = 1; r < ranks; r++)
-            value = both(value, addend(op[r], first + i), op[0]->reduction);
-        put(sum, i, op[0]->type, op[0]->reduction == ncclAvg ? value / ranks : value);
-    }
-    return sum;
-}
-
-static void all_reduce(const struct op *const *op, int ranks)
-{
-    void *sum = reduced(op, ranks, 0, op[0]->count);
-
-    for (int r = 0; r < ranks; r++)
-        memcpy(op[r]->recv, sum, op[0]->count * size_of(op[0]->type));
-    free(sum);
-}
-
-static void reduce_scatter(const struct op *const *op, int ranks)
-{
-    void *sum[RANKS];
-
-    for (int r = 0; r < ranks; r++) /* a part may lie in place, over another rank's input */
-        sum[r] = reduced(op, ranks, (size_t)r * op[0]->count, op[0]->count);
-    for (int r = 0; r < ranks; r++) {
-        memcpy(op[r]->recv, sum[r], op[0]->count * size_of(op[0]->type));
-        free(sum[r]);
-    }
-}
-
-static void all_gather(const struct op *const *op, int ranks)
-{
-    size_t bytes = op[0]->count * size_of(op[0]->type);
-
-    for (int r = 0; r < ranks; r++)
-        for (int s = 0; s < ranks; s++)
-            memmove((char *)op[r]->recv + (size_t)s * bytes, op[s]->send, bytes);
-}
-
-static void window(const struct op *const *op, int ranks)
-{
-    for (int r = 0; r < ranks; r++) {
-        const void **base = calloc((size_t)ranks, sizeof *base);
-
-        for (int s = 0; s < ranks; s++)
-            base[s] = op[s]->send;
-        *(const void ***)op[r]->recv = base;
-    }
-}
-
-static ncclComm_t comm_of(struct team *team, int rank, int device)
-{
-    ncclComm_t comm = calloc(1, sizeof *comm);
-
-    *comm = (struct ncclComm){.team = team, .rank = rank, .device = device};
-    return comm;
-}
-
-static void split(const struct op *const *op, int ranks)
-{
-    for (int r = 0; r < ranks; r++) {
-        struct team *team = NULL;
-        int before = 0;
-
-        *(ncclComm_t *)op[r]->recv = NULL;
-        if (op[r]->color == NCCL_SPLIT_NOCOLOR)
-            continue;
-        for (int s = 0; s < ranks; s++) {
-            bool same = op[s]->color == op[r]->color;
-
-            before += same && (op[s]->key < op[r]->key || (op[s]->key == op[r]->key && s < r));
-            if (same && s < r && team == NULL)
-                team = (*(ncclComm_t *)op[s]->recv)->team;
-        }
-        if (team == NULL)
-            team = calloc(1, sizeof *team);
-        team->ranks = ++team->joined;
-        *(ncclComm_t *)op[r]->recv = comm_of(team, before, op[r]->device);
-    }
-}
-
-static void (*const run[])(const struct op *const *op, int ranks) = {
-    [ALL_REDUCE] = all_reduce, [REDUCE_SCATTER] = reduce_scatter,
-    [ALL_GATHER] = all_gather, [WINDOW] = window,
-    [SPLIT] = split,
-};
-
-/* Run the operations that all ranks have put into the queue. */
-static void advance(struct team *team)
-{
-    const struct op *op[RANKS];
-
-    for (;; team->done++) {
-        for (int r = 0; r < team->ranks; r++) {
-            if (team->put[r] == team->done)
-                return;
-            op[r] = &team->queue[r][team->done % QUEUE];
-            if (op[r]->kind != op[0]->kind || op[r]->count != op[0]->count ||
-                op[r]->type != op[0]->type || op[r]->reduction != op[0]->reduction) {
-                fprintf(stderr, "nccl: ranks 0 and %d make different calls\n", r);
-                abort(); /* the real one would hang or give wrong sums */
-            }
-        }
-        if (op[0]->kind <= ALL_GATHER)
-            __atomic_add_fetch(&ran, team->ranks, __ATOMIC_RELAXED);
-        run[op[0]->kind](op, team->ranks);
-        pthread_cond_broadcast(&changed);
-    }
-}
-
-/* ---- waiting --------------------------------------------------------------------------------- */
-
-static void end_waits(void)
-{
-    for (int i = 0; i < waits; i++)
-        while (wait_for[i].until == 0 ? wait_for[i].team->joined < wait_for[i].team->ranks
-                                      : wait_for[i].team->done < wait_for[i].until)
-            pthread_cond_wait(&changed, &lock);
-    waits = 0;
-}
-
-static void will_wait(struct team *team, unsigned long until)
-{
-    wait_for[waits].team = team;
-    wait_for[waits++].until = until;
-    if (depth == 0)
-        end_waits();
-}
-
-static ncclResult_t submit(ncclComm_t comm, struct op op)
-{
-    struct team *team = comm->team;
-
-    pthread_mutex_lock(&lock);
-    team->queue[comm->rank][team->put[comm->rank]++ % QUEUE] = op;
-    advance(team);
-    will_wait(team, team->put[comm->rank]);
-    pthread_mutex_unlock(&lock);
-    return ncclSuccess;
-}
-
-/* Operators have other numbers on each rank, as in NCCL. */
-static int first_operator(ncclComm_t comm)
-{
-    return ncclNumOps + OPERATORS * comm->rank;
-}
-
-static ncclResult_t submit_on(cudaStream_t stream, ncclComm_t comm, struct op op)
-{
-    int i = op.reduction - first_operator(comm);
-
-    if (cudaStreamSynchronize(stream) != cudaSuccess)
+    cudaStreamIsCapturing(stream, &capture);
+    if (capture == cudaStreamCaptureStatusNone)
+        turn->number = team_turn(turn->team, turn->rank);
+    if (whole_nccl.collective != NULL)
+        turn->op.still = !whole_nccl.collective(&call);
+    if (whole_host(stream, on_stream, turn, sizeof *turn) != cudaSuccess)
         return ncclUnhandledCudaError;
-    if (op.reduction < ncclNumOps)
-        return submit(comm, op);
-    if (i < 0 || i >= OPERATORS || !comm->made[i].used)
-        return ncclInvalidArgument;
-    op.reduction = ncclSum;
-    op.scaled = true;
-    op.scale = comm->made[i].scalar ? get(comm->made[i].scalar, 0, op.type) : comm->made[i].value;
-    return submit(comm, op);
+    return whole_nccl.hung ? ncclSystemError : ncclSuccess;
+}
+
+static ncclResult_t launch(const struct queued *q)
+{
+    struct turn turn = {q->comm->team, q->comm->rank, -1, q->op};
+
+    if (whole_nccl.hung)
+        return ncclSystemError;
+    turn.op.device = q->comm->device;
+    turn.op.world = q->comm->world;
+    if (turn.op.kind <= WHOLE_ALL_GATHER)
+        return launch_collective(&turn, q->stream);
+    turn.number = team_turn(turn.team, turn.rank);
+    return team_run(&turn) ? ncclSuccess : ncclSystemError;
+}
+
+static ncclResult_t submit(ncclComm_t comm, struct op op, cudaStream_t stream)
+{
+    const struct queued q = {comm, op, stream};
+
+    if (depth == 0)
+        return launch(&q);
+    if (queued == QUEUE)
+        return ncclInternalError;
+    queue[queued++] = q;
+    return ncclSuccess;
 }
 
 EXPORT ncclResult_t ncclGroupStart(void)
@@ -297,14 +102,16 @@ EXPORT ncclResult_t ncclGroupStart(void)
 
 EXPORT ncclResult_t ncclGroupEnd(void)
 {
+    ncclResult_t result = ncclSuccess;
+
     if (depth == 0)
         return ncclInvalidUsage;
-    if (--depth == 0) {
-        pthread_mutex_lock(&lock);
-        end_waits();
-        pthread_mutex_unlock(&lock);
-    }
-    return ncclSuccess;
+    if (--depth > 0)
+        return ncclSuccess;
+    for (int i = 0; i < queued && result == ncclSuccess; i++)
+        result = launch(&queue[i]);
+    queued = 0;
+    return result == ncclSuccess && whole_nccl.unblocked ? ncclInProgress : result;
 }
 
 /* ---- communicators --------------------------------------------------------------------------- */
@@ -332,26 +139,12 @@ EXPORT ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 
 EXPORT ncclResult_t ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank)
 {
-    struct team *team;
+    struct team *team = team_join(&id, ranks);
     int device;
 
     cudaGetDevice(&device);
-    pthread_mutex_lock(&lock);
-    for (team = teams; team != NULL && memcmp(team->id, &id, sizeof id) != 0;)
-        team = team->next;
-    if (team == NULL) {
-        team = calloc(1, sizeof *team);
-        memcpy(team->id, &id, sizeof id);
-        team->ranks = ranks;
-        team->next = teams;
-        teams = team;
-    }
-    team->joined++;
-    pthread_cond_broadcast(&changed);
-    *comm = comm_of(team, rank, device);
-    will_wait(team, 0);
-    pthread_mutex_unlock(&lock);
-    return ncclSuccess;
+    *comm = team != NULL ? team_comm(team, rank, device, rank) : NULL;
+    return team != NULL ? ncclSuccess : ncclSystemError;
 }
 
 EXPORT ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank,
@@ -364,20 +157,33 @@ EXPORT ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniq
 EXPORT ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *made,
                                   ncclConfig_t *config)
 {
-    (void)config;
-    return submit(
-        comm, (struct op){
-                  .kind = SPLIT, .recv = made, .color = color, .key = key, .device = comm->device});
+    const int number = ++comm->splits;
+    const bool shared = config != NULL && config->splitShare == 1;
+    ncclResult_t result =
+        submit(comm,
+               (struct op){
+                   .kind = WHOLE_SPLIT, .recv = made, .color = color, .key = key, .shared = shared},
+               NULL);
+
+    if (result == ncclSuccess && whole_nccl.split != NULL)
+        result = whole_nccl.split(comm->world, number, config);
+    if (result == ncclSuccess || whole_nccl.hung)
+        return result;
+    ncclCommDestroy(*made);
+    *made = NULL;
+    return result;
 }
 
 EXPORT ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
+    team_live(-1);
     free(comm); /* a team stays: another rank may still be in it */
     return ncclSuccess;
 }
 
 EXPORT ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
+    team_abort(comm->team);
     return ncclCommDestroy(comm);
 }
 
@@ -417,11 +223,13 @@ EXPORT ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 EXPORT ncclResult_t ncclMemAlloc(void **p, size_t bytes)
 {
     *p = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+    team_live(1);
     return *p != NULL ? ncclSuccess : ncclSystemError;
 }
 
 EXPORT ncclResult_t ncclMemFree(void *p)
 {
+    team_live(-1);
     free(p);
     return ncclSuccess;
 }
@@ -430,12 +238,15 @@ EXPORT ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buffer, size_t
                                            ncclWindow_t *made, int flags)
 {
     (void)flags;
-    return submit(comm, (struct op){.kind = WINDOW, .send = buffer, .recv = made, .count = bytes});
+    return submit(comm,
+                  (struct op){.kind = WHOLE_WINDOW, .send = buffer, .recv = made, .count = bytes},
+                  NULL);
 }
 
 EXPORT ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t made)
 {
     (void)comm;
+    team_live(-1);
     free(made);
     return ncclSuccess;
 }
@@ -455,14 +266,23 @@ EXPORT ncclResult_t ncclGetLsaMultimemDevicePointer(ncclWindow_t made, size_t of
 
 /* ---- collectives ----------------------------------------------------------------------------- */
 
+/* Operators have other numbers on each rank, as in NCCL. */
+static int first_operator(ncclComm_t comm)
+{
+    return ncclNumOps + OPERATORS * comm->rank;
+}
+
 EXPORT ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataType_t type,
                                              ncclScalarResidence_t residence, ncclComm_t comm)
 {
     for (int i = 0; i < OPERATORS; i++)
         if (!comm->made[i].used) {
-            comm->made[i].used = true;
-            comm->made[i].scalar = residence == ncclScalarDevice ? scalar : NULL;
-            comm->made[i].value = residence == ncclScalarDevice ? 0 : get(scalar, 0, type);
+            struct scalar *made = &comm->made[i];
+
+            made->used = true;
+            made->on_gpu = residence == ncclScalarDevice ? scalar : NULL;
+            if (made->on_gpu == NULL)
+                memcpy(made->value, scalar, whole_size((int)type));
             *op = (ncclRedOp_t)(first_operator(comm) + i);
             return ncclSuccess;
         }
@@ -475,25 +295,42 @@ EXPORT ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
     return ncclSuccess;
 }
 
+static ncclResult_t submit_collective(enum whole_kind kind, const void *send, void *recv,
+                                      size_t count, ncclDataType_t type, ncclRedOp_t reduction,
+                                      ncclComm_t comm, cudaStream_t stream)
+{
+    const int i = (int)reduction - first_operator(comm);
+    struct op op = {.kind = kind,
+                    .send = send,
+                    .recv = recv,
+                    .count = count,
+                    .type = (int)type,
+                    .reduction = (int)reduction};
+
+    if (reduction >= ncclNumOps) {
+        if (i < 0 || i >= OPERATORS || !comm->made[i].used)
+            return ncclInvalidArgument;
+        op.reduction = ncclSum;
+        op.scalar = comm->made[i];
+    }
+    return submit(comm, op, stream);
+}
+
 EXPORT ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type,
                                   ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
 {
-    return submit_on(stream, comm,
-                     (struct op){ALL_REDUCE, send, recv, count, (int)type, (int)op, 0, 0, 0, 0, 0});
+    return submit_collective(WHOLE_ALL_REDUCE, send, recv, count, type, op, comm, stream);
 }
 
 EXPORT ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count,
                                       ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
                                       cudaStream_t stream)
 {
-    return submit_on(
-        stream, comm,
-        (struct op){REDUCE_SCATTER, send, recv, count, (int)type, (int)op, 0, 0, 0, 0, 0});
+    return submit_collective(WHOLE_REDUCE_SCATTER, send, recv, count, type, op, comm, stream);
 }
 
 EXPORT ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, ncclDataType_t type,
                                   ncclComm_t comm, cudaStream_t stream)
 {
-    return submit_on(stream, comm,
-                     (struct op){ALL_GATHER, send, recv, count, (int)type, 0, 0, 0, 0, 0, 0});
+    return submit_collective(WHOLE_ALL_GATHER, send, recv, count, type, ncclSum, comm, stream);
 }

@@ -14,9 +14,10 @@ $(WH)/libwhole_cuda.so: $(patsubst %,test/whole/%.c,cuda graph gpu) $(patsubst %
 $(WH)/libsymtuner_ar.so: $(WH_OBJ) $(WH)/libwhole_cuda.so
 	$(call say,LD)
 	$(Q)$(CXX) $(LDFLAGS) -shared -Wl,-soname,$(@F) -o $@ $(WH_OBJ) $(WH_SO)
-$(WH)/libnccl.so.2: test/whole/nccl.c $(WH)/libwhole_cuda.so
+# and NCCL (WH_NCCL: test/kernels/test.mk)
+$(WH)/libnccl.so.2: $(WH_NCCL) $(wildcard test/whole/*.h) $(WH)/libwhole_cuda.so
 	$(call say,CC)
-	$(Q)$(WH_CC) -fvisibility=hidden -shared -Wl,-soname,$(@F) -o $@ $< $(WH_SO)
+	$(Q)$(WH_CC) -fvisibility=hidden -shared -Wl,-soname,$(@F) -o $@ $(filter %.c,$^) $(WH_SO)
 # The command looks for the drop-in, and this for the kernels, beside the path that it is started by.
 $(WH)/libsymtuner_nccl.so $(WH)/symtuner: $(WH)/%: $(B)/%
 	@mkdir -p $(@D)

@@ -42,7 +42,7 @@ static void call_all(size_t count, ncclDataType_t type, ncclRedOp_t op)
     for (int r = 0; r < net.ranks; r++)
         ck_assert_msg(next.result[r] == ncclSuccess, "rank %d: %s", r,
                       symtuner_ar_error(handle[r]));
-    ck_assert(!net.hung);
+    ck_assert(!whole_nccl.hung);
 }
 
 static void open_group(int ranks, int each, const char *rule)
@@ -284,15 +284,16 @@ START_TEST(test_a_graph_keeps_the_communicators)
     fake.capture = 7;
     call_all(4096, ncclFloat, ncclSum);
     fake.capture = 0;
-    comms = net.live;
+    comms = whole_nccl.live;
     for (int r = 0; r < 4; r++) {
         symtuner_ar *h = handle[r];
 
         ck_assert_int_eq(symtuner_ar_destroy(&h, 1), ncclSuccess);
         handle[r] = NULL;
     }
-    ck_assert_int_lt(net.live, comms);
-    ck_assert_int_eq(net.live, 4 + 2 * 4); /* all ranks' communicator, and two parts per rank */
+    ck_assert_int_lt(whole_nccl.live, comms);
+    ck_assert_int_eq(whole_nccl.live,
+                     4 + 2 * 4); /* all ranks' communicator, and two parts per rank */
     fake_graph_gone(7);
     close_group(); /* its destroys free what the graph held */
 }

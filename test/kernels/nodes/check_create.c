@@ -114,7 +114,7 @@ START_TEST(test_a_split_that_fails_on_one_rank_stops_all)
         net.no_split = _i;
         net.split_fails = rank;
         group_create();
-        snprintf(why, sizeof why, "not box by box: rank %d: ncclCommSplit: fake", rank);
+        snprintf(why, sizeof why, "not box by box: rank %d: ncclCommSplit: an error", rank);
         group_must_be_nccls(why);
         group_destroy();
     }
@@ -143,14 +143,14 @@ START_TEST(test_one_line_says_why_not)
     unsetenv("SYMTUNER_LOG");
     net.no_split = 1;
     group_create();
-    group_must_be_nccls("not box by box: rank 0: ncclCommSplit: fake");
+    group_must_be_nccls("not box by box: rank 0: ncclCommSplit: an error");
     group_destroy();
     text = captured_stderr();
     ck_assert_str_eq(text,
                      "symtuner_ar: warning: the ranks span several nodes with unequal numbers "
                      "of ranks: 2 where rank 0 is, 1 where rank 4 is\n"
                      "symtuner_ar: warning: the ranks span several nodes, not box by box: "
-                     "rank 0: ncclCommSplit: fake\n");
+                     "rank 0: ncclCommSplit: an error\n");
 }
 END_TEST
 
@@ -198,7 +198,7 @@ END_TEST
 START_TEST(test_a_communicator_that_does_not_block_is_nccls)
 {
     group_reset(4, 2, RULE);
-    net.splits_late = true;
+    whole_nccl.unblocked = true;
     group_create();
     group_must_be_nccls("and the communicator of rank 0 does not block");
     group_destroy();
@@ -215,7 +215,7 @@ START_TEST(test_a_rank_without_memory_stops_all)
         fake.fail_on = 4;
         fake.fail_at = at;
         group_create();
-        ck_assert(!net.hung);
+        ck_assert(!whole_nccl.hung);
         for (int r = 1; r < 4; r++)
             ck_assert_int_eq(created[r] == ncclSuccess, created[0] == ncclSuccess);
         for (int r = 1; r < 4 && created[0] == ncclSuccess; r++)

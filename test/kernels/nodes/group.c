@@ -53,8 +53,8 @@ void group_destroy(void)
 {
     net_threads(destroy_one);
     ck_assert_int_eq(fake.live, 0);
-    ck_assert_int_eq(net.live, 0);
-    ck_assert(!net.hung);
+    ck_assert_int_eq(whole_nccl.live, 0);
+    ck_assert(!whole_nccl.hung);
 }
 
 const char *group_describe(int r)
@@ -83,5 +83,5 @@ void group_must_be_nccls(const char *why)
             strcpy(first, handle[r]->gate);
         ck_assert_str_eq(handle[r]->gate, first);
     }
-    ck_assert(!net.hung);
+    ck_assert(!whole_nccl.hung);
 }

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * nccl.h - what a test can change in the NCCL of nccl.c, and what it sees of it. Where everything is
+ * 0, as in libnccl.so.2, NCCL only does its work.
+ */
+#ifndef TEST_WHOLE_NCCL_H_
+#define TEST_WHOLE_NCCL_H_
+
+#include <nccl.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { WHOLE_RANKS = 24 };
+
+enum whole_kind {
+    WHOLE_ALL_REDUCE,
+    WHOLE_REDUCE_SCATTER,
+    WHOLE_ALL_GATHER,
+    WHOLE_WINDOW,
+    WHOLE_SPLIT
+};
+
+/* A collective call of one rank. */
+struct whole_call {
+    enum whole_kind kind;
+    int ranks; /* of the communicator */
+    int world; /* the rank's number in the communicator from which this one was split */
+    const void *send, *recv;
+    size_t bytes;
+    cudaStream_t stream;
+};
+
+struct whole_nccl {
+    int limit_s;    /* how long a rank waits for the others; 0: 100 */
+    int lag_us;     /* on its stream a collective begins so late */
+    bool unblocked; /* ncclGroupEnd says ncclInProgress, as for communicators that do not block */
+    /* Called when a collective goes to its stream. false: it takes part, but moves no values. */
+    bool (*collective)(const struct whole_call *call);
+    /* Called at the ${number}-th split of this rank, counted from 1. An error: it gets no part. */
+    ncclResult_t (*split)(int world, int number, const ncclConfig_t *config);
+    /* Called when a window was made. false: this rank gets none. */
+    bool (*window)(int world);
+    bool hung; /* a rank did not come, or came with another call; all calls fail from then on */
+    int live;  /* communicators, memory and windows not given back */
+};
+
+extern struct whole_nccl whole_nccl;
+
+/* Return how many collectives ran, counted once for each rank. */
+long whole_nccl_ran(void);
+
+#endif

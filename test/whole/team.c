@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* team.c - see team.h. */
+#include "test/whole/team.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "test/whole/values.h"
+
+enum { TEAMS = 1024, LIMIT_S = 100 };
+
+struct whole_nccl whole_nccl;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static long ran;
+
+__attribute__((visibility("default"))) long whole_nccl_ran(void)
+{
+    return __atomic_load_n(&ran, __ATOMIC_RELAXED);
+}
+
+void team_live(int more)
+{
+    __atomic_add_fetch(&whole_nccl.live, more, __ATOMIC_RELAXED);
+}
+
+/* ---- what the last rank to come does, with the lock held --------------------------------------- */
+
+static double addend(const struct op *op, size_t i)
+{
+    const struct scalar *by = &op->scalar;
+    double value = whole_get(op->send, i, op->type);
+
+    if (!by->used)
+        return value;
+    return value * whole_get(by->on_gpu != NULL ? by->on_gpu : by->value, 0, op->type);
+}
+
+/* Reduce ${count} elements, from ${first} on, of all ranks into memory of this function's own. */
+static void *reduced(const struct team *t, size_t first, size_t count)
+{
+    const struct op *const *op = t->op;
+    const int type = op[0]->type, reduction = op[0]->reduction;
+    void *sum = malloc(count * 8 + 8);
+
+    for (size_t i = 0; i < count; i++) {
+        double value = addend(op[0], first + i);
+
+        for (int r = 1; r < t->ranks; r++)
+            value = whole_both(value, addend(op[r], first + i), reduction, type);
+        whole_put(sum, i, type, reduction == ncclAvg ? value / t->ranks : value);
+    }
+    return sum;
+}
+
+static void all_reduce(struct team *t)
+{
+    void *sum = reduced(t, 0, t->op[0]->count);
+
+    for (int r = 0; r < t->ranks; r++)
+        memcpy(t->op[r]->recv, sum, t->op[0]->count * whole_size(t->op[0]->type));
+    free(sum);
+}
+
+static void reduce_scatter(struct team *t)
+{
+    const size_t count = t->op[0]->count;
+    void *sum[WHOLE_RANKS];
+
+    for (int r = 0; r < t->ranks; r++) /* a part may lie in place, over another rank's input */
+        sum[r] = reduced(t, (size_t)r * count, count);
+    for (int r = 0; r < t->ranks; r++) {
+        memcpy(t->op[r]->recv, sum[r], count * whole_size(t->op[0]->type));
+        free(sum[r]);
+    }
+}
+
+static void all_gather(struct team *t)
+{
+    const size_t bytes = t->op[0]->count * whole_size(t->op[0]->type);
+
+    for (int r = 0; r < t->ranks; r++)
+        for (int s = 0; s < t->ranks; s++)
+            memmove((char *)t->op[r]->recv + (size_t)s * bytes, t->op[s]->send, bytes);
+}
+
+static void window(struct team *t)
+{
+    for (int r = 0; r < t->ranks; r++) {
+        const void **base = NULL;
+
+        if (whole_nccl.window == NULL || whole_nccl.window(t->op[r]->world)) {
+            base = calloc((size_t)t->ranks, sizeof *base);
+            team_live(1);
+        }
+        for (int s = 0; s < t->ranks && base != NULL; s++)
+            base[s] = t->op[s]->send;
+        *(const void ***)t->op[r]->recv = base;
+    }
+}
+
+ncclComm_t team_comm(struct team *team, int rank, int device, int world)
+{
+    ncclComm_t comm = calloc(1, sizeof *comm);
+
+    *comm = (struct ncclComm){.team = team, .rank = rank, .device = device, .world = world};
+    team_live(1);
+    return comm;
+}
+
+static void split(struct team *t)
+{
+    for (int r = 0; r < t->ranks; r++) {
+        const struct op *op = t->op[r];
+        struct team *part = NULL;
+        int before = 0;
+
+        *(ncclComm_t *)op->recv = NULL;
+        if (op->color == NCCL_SPLIT_NOCOLOR)
+            continue;
+        for (int s = 0; s < t->ranks; s++) {
+            bool same = t->op[s]->color == op->color;
+
+            before += same && (t->op[s]->key < op->key || (t->op[s]->key == op->key && s < r));
+            if (same && s < r && part == NULL)
+                part = (*(ncclComm_t *)t->op[s]->recv)->team;
+        }
+        if (part == NULL)
+            part = calloc(1, sizeof *part);
+        part->whole = op->shared ? t : NULL;
+        part->ranks = (int)++part->joined;
+        *(ncclComm_t *)op->recv = team_comm(part, before, op->device, op->world);
+    }
+}
+
+static void (*const run[])(struct team *t) = {
+    [WHOLE_ALL_REDUCE] = all_reduce, [WHOLE_REDUCE_SCATTER] = reduce_scatter,
+    [WHOLE_ALL_GATHER] = all_gather, [WHOLE_WINDOW] = window,
+    [WHOLE_SPLIT] = split,
+};
+
+static void run_together(struct team *t)
+{
+    const struct op *first = t->op[0];
+
+    for (int r = 1; r < t->ranks && !whole_nccl.hung; r++) {
+        const struct op *op = t->op[r];
+
+        if (op->kind == first->kind && op->count == first->count && op->type == first->type &&
+            op->reduction == first->reduction)
+            continue;
+        fprintf(stderr, "nccl: ranks 0 and %d make different calls\n", r);
+        whole_nccl.hung = true; /* the real one would hang or give wrong sums */
+    }
+    if (first->kind <= WHOLE_ALL_GATHER)
+        __atomic_add_fetch(&ran, t->ranks, __ATOMIC_RELAXED);
+    if (!whole_nccl.hung && !first->still)
+        run[first->kind](t);
+}
+
+/* ---- turns ----------------------------------------------------------------------------------- */
+
+/* These two run with the lock held. */
+
+static bool over(const struct team *t)
+{
+    return whole_nccl.hung || t->aborted || (t->whole != NULL && over(t->whole));
+}
+
+/* Wait until ${number} calls have run, or are not going to. */
+static bool await(const unsigned long *count, unsigned long number, const struct team *t)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += whole_nccl.limit_s != 0 ? whole_nccl.limit_s : LIMIT_S;
+    while (*count < number && !over(t))
+        if (pthread_cond_timedwait(&changed, &lock, &until) != 0) {
+            whole_nccl.hung = true;
+            pthread_cond_broadcast(&changed);
+        }
+    return *count >= number;
+}
+
+long team_turn(struct team *t, int rank)
+{
+    return __atomic_fetch_add(&t->turns[rank], 1, __ATOMIC_RELAXED);
+}
+
+bool team_run(struct turn *turn)
+{
+    struct team *t = turn->team;
+    bool good;
+
+    if (turn->number < 0)
+        turn->number = team_turn(t, turn->rank);
+    pthread_mutex_lock(&lock);
+    good = await(&t->done, (unsigned long)turn->number, t) && !over(t);
+    if (good) {
+        t->op[turn->rank] = &turn->op;
+        if (++t->here == t->ranks) {
+            run_together(t);
+            t->here = 0;
+            t->done++;
+            pthread_cond_broadcast(&changed);
+        }
+        good = await(&t->done, (unsigned long)turn->number + 1, t) && !whole_nccl.hung;
+    }
+    pthread_mutex_unlock(&lock);
+    return good;
+}
+
+struct team *team_join(const ncclUniqueId *id, int ranks)
+{
+    static struct team *teams[TEAMS];
+    int i = 0;
+    bool good;
+
+    pthread_mutex_lock(&lock);
+    while (i < TEAMS && teams[i] != NULL && memcmp(teams[i]->id, id, sizeof *id) != 0)
+        i++;
+    if (i == TEAMS)
+        abort();
+    if (teams[i] == NULL) {
+        teams[i] = calloc(1, sizeof *teams[i]);
+        memcpy(teams[i]->id, id, sizeof *id);
+        teams[i]->ranks = ranks;
+    }
+    teams[i]->joined++;
+    pthread_cond_broadcast(&changed);
+    good = await(&teams[i]->joined, (unsigned long)ranks, teams[i]);
+    pthread_mutex_unlock(&lock);
+    return good ? teams[i] : NULL;
+}
+
+void team_abort(struct team *t)
+{
+    pthread_mutex_lock(&lock);
+    t->aborted = true;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+}

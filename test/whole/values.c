@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * values.c - see values.h. A double holds each sum and product of two elements exactly enough: what is
+ * rounded to the type is the right result of the two. Long integers must stay below 2^53.
+ */
+#include "test/whole/values.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    uint16_t bits;
+} bf16;
+
+static double from_bf16(bf16 x)
+{
+    uint32_t wide = (uint32_t)x.bits << 16;
+    float f;
+
+    memcpy(&f, &wide, sizeof f);
+    return (double)f;
+}
+
+static bf16 to_bf16(double value)
+{
+    float f = (float)value;
+    uint32_t wide;
+
+    memcpy(&wide, &f, sizeof wide);
+    return (bf16){(uint16_t)((wide + 0x7fff + (wide >> 16 & 1)) >> 16)};
+}
+
+#define WRAPPED(type) (type)(int64_t)
+
+#define TYPE(name, type, from, to)                                                                 \
+    static double get_##name(const void *p, size_t i)                                              \
+    {                                                                                              \
+        return from(((const type *)p)[i]);                                                         \
+    }                                                                                              \
+    static void put_##name(void *p, size_t i, double value)                                        \
+    {                                                                                              \
+        ((type *)p)[i] = to(value);                                                                \
+    }
+TYPE(int8, int8_t, (double), WRAPPED(int8_t))
+TYPE(uint8, uint8_t, (double), WRAPPED(uint8_t))
+TYPE(int32, int32_t, (double), WRAPPED(int32_t))
+TYPE(uint32, uint32_t, (double), WRAPPED(uint32_t))
+TYPE(int64, int64_t, (double), WRAPPED(int64_t))
+TYPE(uint64, uint64_t, (double), WRAPPED(uint64_t))
+TYPE(float, float, (double), (float))
+TYPE(double, double, (double), (double))
+TYPE(bf16, bf16, from_bf16, to_bf16)
+
+/* Types without functions can be moved, but not added up. */
+static const struct row {
+    size_t size;
+    double (*get)(const void *p, size_t i);
+    void (*put)(void *p, size_t i, double value);
+} rows[] = {
+    [ncclInt8] = {1, get_int8, put_int8},
+    [ncclUint8] = {1, get_uint8, put_uint8},
+    [ncclInt32] = {4, get_int32, put_int32},
+    [ncclUint32] = {4, get_uint32, put_uint32},
+    [ncclInt64] = {8, get_int64, put_int64},
+    [ncclUint64] = {8, get_uint64, put_uint64},
+    [ncclFloat16] = {2, NULL, NULL},
+    [ncclFloat32] = {4, get_float, put_float},
+    [ncclFloat64] = {8, get_double, put_double},
+    [ncclBfloat16] = {2, get_bf16, put_bf16},
+    [ncclFloat8e4m3] = {1, NULL, NULL},
+    [ncclFloat8e5m2] = {1, NULL, NULL},
+};
+
+static const struct row *row_of(int type, bool adds)
+{
+    const bool known = type >= 0 && type < (int)(sizeof rows / sizeof *rows);
+
+    if (!known || (adds && rows[type].get == NULL)) {
+        fprintf(stderr, "nccl: add type %d to the table of test/whole/values.c\n", type);
+        abort();
+    }
+    return &rows[type];
+}
+
+size_t whole_size(int type)
+{
+    return row_of(type, false)->size;
+}
+
+double whole_get(const void *p, size_t i, int type)
+{
+    return row_of(type, true)->get(p, i);
+}
+
+void whole_put(void *p, size_t i, int type, double value)
+{
+    row_of(type, true)->put(p, i, value);
+}
+
+double whole_rounded(double value, int type)
+{
+    double stored;
+
+    whole_put(&stored, 0, type, value);
+    return whole_get(&stored, 0, type);
+}
+
+double whole_both(double a, double b, int reduction, int type)
+{
+    return whole_rounded(reduction == ncclProd  ? a * b
+                         : reduction == ncclMax ? (a > b ? a : b)
+                         : reduction == ncclMin ? (a < b ? a : b)
+                                                : a + b,
+                         type);
+}
