@@ -71,16 +71,19 @@ $(B)/check-ar-kernels$(AR_BREAK): $(AR_EMU_OBJ)
 	$(call say,LD)
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $^ $(CHECK_LIBS) -lm -ldl -lpthread -lrt
 
-# Ranks on several boxes, on the NCCL of test/whole (test/kernels/nodes/net.h): what the host does on
-# the fake CUDA, and what comes out of the emulated kernels.
+# Ranks on several boxes, on a NCCL that splits communicators (test/kernels/nodes/net.h): what the
+# host does on the fake CUDA, and what comes out of the emulated kernels on streams that are threads.
+# The CUDA runtime with streams, events and graphs, and NCCL, both in host memory, are those of test/whole.
+WH_CUDA := $(patsubst %,test/whole/%.c,cuda graph gpu) \
+           $(patsubst %,test/kernels/fake/%.c,links capture_info) \
+           $(patsubst %,test/kernels/emulated/%.c,emulate emulate_tma)
 WH_NCCL := $(patsubst %,test/whole/%.c,nccl team values)
 NODES_TEST := $(wildcard test/kernels/nodes/*.c)
 NODES_OBJ  := $(patsubst %,$(B)/check-ar-obj/%.o,$(filter-out %_values.c,$(NODES_TEST)) \
               $(patsubst %,test/kernels/fake/%.c,$(AR_FAKE) capture_stderr) \
               $(WH_NCCL) $(AR_C))
 NODES_EMU  := $(patsubst %,$(B)/check-ar-emu/%.o,$(patsubst %,test/kernels/nodes/%.c,net group \
-              check_values) $(patsubst %,test/kernels/emulated/%.c,emulate \
-              emulate_tma) $(patsubst %,test/kernels/fake/%.c,$(AR_FAKE)) $(WH_NCCL) $(AR_C) $(AR_CU))
+              check_values) test/kernels/fake/steps.c $(WH_CUDA) $(WH_NCCL) $(AR_C) $(AR_CU))
 $(NODES_OBJ) $(NODES_EMU): | need-check
 $(B)/check-nodes: $(NODES_OBJ)
 	$(call say,LD)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda.c - a CUDA runtime on the CPU, with four GPUs in host memory: operations, streams, events.
+ * cuda.c - a CUDA runtime on the CPU, with eight GPUs in host memory: operations, streams, events.
  * graph.c has captures and graphs, gpu.c memory and what GPUs say of themselves.
  *
  * A stream is a thread that runs what was put into it in order. Calls return at once, as CUDA's do,
@@ -209,6 +209,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
     (void)flags;
     pthread_mutex_lock(&whole_lock);
     *stream = begin_stream(whole_current);
+    whole_live(1);
     pthread_mutex_unlock(&whole_lock);
     return cudaSuccess;
 }
@@ -220,6 +221,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     pthread_cond_broadcast(&whole_changed);
     pthread_mutex_unlock(&whole_lock);
     pthread_detach(stream->thread);
+    whole_live(-1);
     return cudaSuccess;
 }
 
@@ -284,6 +286,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 {
     (void)flags;
     *event = calloc(1, sizeof **event);
+    whole_live(1);
     return cudaSuccess;
 }
 
@@ -293,6 +296,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
     let_go(event->latest);
     pthread_mutex_unlock(&whole_lock);
     free(event);
+    whole_live(-1);
     return cudaSuccess;
 }
 

@@ -13,6 +13,11 @@ struct fake_cuda fake = {.peers = 1}; /* for test/kernels/fake/links.c */
 _Thread_local int whole_current;
 static _Thread_local cudaError_t last_error;
 
+void whole_live(int more)
+{
+    __atomic_add_fetch(&fake.live, more, __ATOMIC_RELAXED);
+}
+
 cudaError_t whole_error(cudaError_t error)
 {
     if (error != cudaSuccess)
@@ -54,12 +59,14 @@ cudaError_t cudaFuncSetAttribute(const void *func, enum cudaFuncAttribute attr, 
 cudaError_t cudaMalloc(void **p, size_t bytes)
 {
     *p = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+    whole_live(*p != NULL);
     return whole_error(*p != NULL ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 
 cudaError_t cudaFree(void *p)
 {
     cudaDeviceSynchronize();
+    whole_live(-(p != NULL));
     free(p);
     return cudaSuccess;
 }
@@ -85,12 +92,14 @@ cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned flags)
 cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags)
 {
     (void)p, (void)bytes, (void)flags;
+    whole_live(1);
     return cudaSuccess;
 }
 
 cudaError_t cudaHostUnregister(void *p)
 {
     (void)p;
+    whole_live(-1);
     return cudaSuccess;
 }
 

@@ -71,6 +71,7 @@ cudaError_t cudaUserObjectCreate(cudaUserObject_t *out, void *what, cudaHostFn_t
     (void)flags;
     *object = (struct object_of_cuda){what, drop, (int)refs};
     *out = (cudaUserObject_t)object;
+    whole_live(1);
     return cudaSuccess;
 }
 
@@ -81,6 +82,7 @@ cudaError_t cudaUserObjectRelease(cudaUserObject_t o, unsigned refs)
     if (__atomic_sub_fetch(&object->refs, (int)refs, __ATOMIC_ACQ_REL) == 0) {
         object->drop(object->what);
         free(object);
+        whole_live(-1);
     }
     return cudaSuccess;
 }

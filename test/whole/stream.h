@@ -10,7 +10,7 @@
 #include "kernels/shared/args.h"
 #include "test/whole/cuda.h"
 
-enum { DEVICES = 4, OBJECTS_OF_GRAPH = 4096 };
+enum { DEVICES = 8, OBJECTS_OF_GRAPH = 4096 };
 
 enum kind { KERNEL, COPY, FILL, RECORD, WAIT, HOST };
 
@@ -71,6 +71,8 @@ extern _Thread_local int whole_current;  /* the GPU that this thread uses */
 
 /* Return ${error}, and keep it for cudaGetLastError. */
 cudaError_t whole_error(cudaError_t error);
+/* Count memory, streams, events and objects of graphs that are not freed: fake.live. */
+void whole_live(int more);
 /* May this kernel have more shared memory than usual? */
 bool whole_may_share(const void *kernel);
 

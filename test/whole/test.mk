@@ -6,15 +6,14 @@ WH_CC = $(CC) $(filter-out -MMD -MP -fvisibility=hidden,$(CFLAGS)) $(AR_INC) $(L
 WH_OBJ := $(patsubst %,$(B)/check-ar-emu/%.o,$(AR_C) $(AR_CU))
 WH_SO   = -L$(WH) -lwhole_cuda -Wl,-rpath,'$$ORIGIN' -lm -ldl -lpthread -lrt
 
-# CUDA's runtime, with streams, events and graphs, in host memory
-$(WH)/libwhole_cuda.so: $(patsubst %,test/whole/%.c,cuda graph gpu) $(patsubst %,test/kernels/fake/%.c,links capture_info) $(wildcard test/kernels/emulated/emulate*.[ch] test/whole/*.h)
+# CUDA's runtime (WH_CUDA, WH_NCCL: test/kernels/test.mk)
+$(WH)/libwhole_cuda.so: $(WH_CUDA) $(wildcard test/kernels/emulated/emulate*.[ch] test/whole/*.h)
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(WH_CC) -DST_EMULATE -shared -Wl,-soname,$(@F) -o $@ $(filter %.c,$^)
 $(WH)/libsymtuner_ar.so: $(WH_OBJ) $(WH)/libwhole_cuda.so
 	$(call say,LD)
 	$(Q)$(CXX) $(LDFLAGS) -shared -Wl,-soname,$(@F) -o $@ $(WH_OBJ) $(WH_SO)
-# and NCCL (WH_NCCL: test/kernels/test.mk)
 $(WH)/libnccl.so.2: $(WH_NCCL) $(wildcard test/whole/*.h) $(WH)/libwhole_cuda.so
 	$(call say,CC)
 	$(Q)$(WH_CC) -fvisibility=hidden -shared -Wl,-soname,$(@F) -o $@ $(filter %.c,$^) $(WH_SO)

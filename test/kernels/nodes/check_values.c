@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * check_values.c - what all-reduces over several boxes compute, with the real kernels on the CPU
- * (emulate.h) and a NCCL that adds in the order of the boxes (net.h).
+ * (emulate.h), streams that run beside the host (test/whole/cuda.c), and an NCCL that adds in the
+ * order of the boxes and begins late (net.h).
  *
  * Every element must be what symtuner_ar.h says: in each box one order of addition, rounded once to
  * the type, and then the boxes' numbers as NCCL adds them. Every rank must have the same bits.
@@ -11,13 +12,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "kernels/shared/dtypes.h"
 #include "test/kernels/fake/cuda.h"
 #include "test/kernels/nodes/group.h"
 #include "test/kernels/reference.h"
+#include "test/whole/cuda.h"
 
-enum { MOST = 1 << 14, GUARD = 64 };
+enum { MOST = 1 << 14, GUARD = 64, FILL_US = 3000, LATE_US = 40000 };
 
 static struct {
     size_t count;
@@ -25,6 +28,7 @@ static struct {
     bool in_place;
 } next;
 static char *send[NET_RANKS], *recv[NET_RANKS];
+static cudaStream_t stream[NET_RANKS];
 static unsigned state = 20261123;
 
 static unsigned draw(unsigned below)
@@ -142,18 +146,35 @@ static double expected(size_t i, bool held)
     return by_nccl(box, net.ranks / each);
 }
 
+/* Write the input of rank *what, on its stream. */
+static void fill(void *what)
+{
+    const int r = *(int *)what;
+
+    usleep(FILL_US);
+    for (size_t i = 0; i < next.count; i++)
+        put(send[r] + GUARD, i, value(r, i));
+}
+
+static void open_stream(int r)
+{
+    cudaSetDevice(r);
+    cudaStreamCreateWithFlags(&stream[r], cudaStreamNonBlocking);
+}
+
+/* Make the call while the input is still being written. */
 static void call_one(int r)
 {
     char *out = next.in_place ? send[r] : recv[r];
     ncclResult_t result;
 
-    for (size_t i = 0; i < next.count; i++)
-        put(send[r] + GUARD, i, value(r, i));
+    whole_host(stream[r], fill, &r, sizeof r);
     result =
         symtuner_ar_all_reduce(send[r] + GUARD, out + GUARD, next.count, (ncclDataType_t)next.type,
-                               (ncclRedOp_t)next.op, handle[r], NULL);
+                               (ncclRedOp_t)next.op, handle[r], stream[r]);
     if (result != ncclSuccess)
         fprintf(stderr, "rank %d: %s\n", r, symtuner_ar_error(handle[r]));
+    cudaStreamSynchronize(stream[r]);
 }
 
 static void call_and_check(int pieces)
@@ -201,7 +222,9 @@ START_TEST(test_values_are_those_of_the_documented_order)
         send[r] = aligned_alloc(4096, MOST);
         recv[r] = aligned_alloc(4096, MOST);
     }
+    net_threads(open_stream);
     group_create();
+    whole_nccl.lag_us = LATE_US; /* longer than an all-gather of a box */
     for (int r = 0; r < net.ranks; r++)
         ck_assert_msg(created[r] == ncclSuccess && handle[r]->nodes != NULL, "%s",
                       created[r] == ncclSuccess ? handle[r]->gate : created_error[r]);
@@ -215,6 +238,7 @@ START_TEST(test_values_are_those_of_the_documented_order)
         call_and_check(groups[_i].pieces);
     }
     for (int r = 0; r < net.ranks; r++) {
+        cudaStreamDestroy(stream[r]);
         free(send[r]);
         free(recv[r]);
     }
