@@ -25,6 +25,10 @@
 #define AR_TMA_MOVES (AR_TMA_STAGES / 2)
 #define AR_TMA_CHUNK (AR_TMA_TILES / 2) /* bytes; a whole number of tiles */
 
+#define AR_TMA_MOVERS        2 /* warps of tma that move data */
+#define AR_TMA_STAGED_MOVERS 4
+#define AR_TMA_TEAMS         2 /* of the warps that add, in tma; divides AR_TMA_STAGES */
+
 #define AR_TMA_THREADS 384 /* the most per block: with more, some kernel would lack registers */
 
 /* Barriers in shared memory, 8 bytes each, behind the stages; and one word for "stop". */

@@ -17,20 +17,27 @@ namespace ar
 #define AR_TMA_PENDING 8
 #endif
 
+/* How often the thread that stores sums asks for the next one before it does something else: for
+ * longer than a block needs for a tile. */
+#define AR_TMA_PATIENCE 100
+
 using sum_ring = tma_ring<AR_TMA_SUMS>;
 using move_ring = tma_ring<AR_TMA_MOVES>;
 
 /* Which chunks this block moves: every gridDim.x-th of each shard, or of each part. */
 template <int Coll> struct staged_call {
     const ar_args &args;
-    uint64_t epoch, chunks; /* chunks of the longest shard */
-    uint32_t batch;         /* chunks from flag to flag */
+    uint64_t epoch,
+        step;        /* ${step}: bytes of a shard from one of this block's chunks to the next */
+    uint32_t chunks; /* of the longest shard */
+    uint32_t batch;  /* chunks from flag to flag */
 
     __device__ __forceinline__ staged_call(const ar_args &args, uint64_t epoch)
         : args(args), epoch(epoch)
     {
-        chunks = ar_tma_count(whole(0), AR_TMA_CHUNK, (int)blockIdx.x, (int)gridDim.x);
-        batch = chunks < 16 ? 1 : chunks < 64 ? (uint32_t)chunks / 8 : 8;
+        step = (uint64_t)gridDim.x * AR_TMA_CHUNK;
+        chunks = (uint32_t)ar_tma_count(whole(0), AR_TMA_CHUNK, (int)blockIdx.x, (int)gridDim.x);
+        batch = chunks < 16 ? 1 : chunks < 64 ? chunks / 8 : 8;
     }
     __device__ __forceinline__ uint64_t bytes(int shard) const
     {
@@ -62,17 +69,19 @@ template <int Coll> struct staged_call {
     {
         return bytes(shard) / AR_WORD * AR_WORD;
     }
-    __device__ __forceinline__ uint64_t my_chunks() const
+    __device__ __forceinline__ uint32_t my_chunks() const
     {
-        return ar_tma_count(whole(args.me), AR_TMA_CHUNK, (int)blockIdx.x, (int)gridDim.x);
+        return (uint32_t)ar_tma_count(whole(args.me), AR_TMA_CHUNK, (int)blockIdx.x,
+                                      (int)gridDim.x);
     }
     __device__ __forceinline__ bool has_tail(int shard) const
     {
         return blockIdx.x == 0 && bytes(shard) % AR_WORD != 0;
     }
-    __device__ __forceinline__ uint64_t offset(uint64_t k) const
+    /* Where this block's first chunk begins. */
+    __device__ __forceinline__ uint64_t first() const
     {
-        return (k * gridDim.x + blockIdx.x) * AR_TMA_CHUNK;
+        return (uint64_t)blockIdx.x * AR_TMA_CHUNK;
     }
     /* Bytes from ${at} of a shard, at most ${most}; 0 past its end. */
     __device__ __forceinline__ uint32_t length(int shard, uint64_t at, uint32_t most) const
@@ -80,6 +89,15 @@ template <int Coll> struct staged_call {
         uint64_t end = whole(shard);
 
         return at >= end ? 0 : end - at < most ? (uint32_t)(end - at) : most;
+    }
+    /* The threads behind the warps that move data: how many, and which one this is. */
+    __device__ __forceinline__ uint32_t adders() const
+    {
+        return blockDim.x - 32 * AR_TMA_STAGED_MOVERS;
+    }
+    __device__ __forceinline__ uint32_t adder() const
+    {
+        return threadIdx.x - 32 * AR_TMA_STAGED_MOVERS;
     }
     __device__ __forceinline__ int peer(int i) const
     {
@@ -105,36 +123,65 @@ template <int Coll> struct staged_call {
         if (Coll == AR_ALL_REDUCE)
             raise(AR_FLAG_GATHER, count);
     }
-    /* Whether peer ${from} has raised its flag for ${count} chunks. */
-    __device__ __forceinline__ bool reached(int kind, int from, uint64_t count) const
+    /* How many chunks all peers have raised this flag for; at most ${chunks} + 1. */
+    __device__ __forceinline__ uint32_t reached(int kind) const
     {
-        const uint64_t *flag =
-            (const uint64_t *)(args.peer[args.me] + ar_flag_offset(kind, blockIdx.x, from));
+        uint32_t least = chunks + 1;
 
-        return ar_reached(load_acquire(flag), ar_flag_step(epoch, count));
+        for (int i = 1; i < args.ranks; i++) {
+            const uint64_t *flag =
+                (const uint64_t *)(args.peer[args.me] + ar_flag_offset(kind, blockIdx.x, peer(i)));
+            const int64_t count = (int64_t)(load_acquire(flag) - ar_flag_step(epoch, 0));
+
+            if (count < (int64_t)least)
+                least = count < 0 ? 0 : (uint32_t)count;
+        }
+        return least;
     }
-    __device__ __forceinline__ bool await(int kind, int from, uint64_t count,
-                                          spin_limit &wait) const
+    /* Wait until all peers have raised it for ${count} chunks. Returns for how many they have, or 0
+     * if the rank gave up. */
+    __device__ __forceinline__ uint32_t await(int kind, uint32_t count, spin_limit &wait) const
     {
-        uint32_t polls = 0;
+        uint32_t polls = 0, now;
 
-        while (!reached(kind, from, count))
+        while ((now = reached(kind)) < count)
             if (give_up(args, polls, wait))
-                return false;
-        return true;
+                return 0;
+        return now;
     }
 };
 
-/* One copy of a ring: chunk ${k} to or from the ${i}-th peer after this rank. */
-struct job {
-    uint64_t k;
-    int i;
+/* One copy of a ring: this block's k-th chunk, which begins at ${at} of a shard, to or from the
+ * ${i}-th peer after this rank. */
+template <int Coll> struct staged_job {
+    const staged_call<Coll> &c;
+    uint64_t at;
+    uint32_t k = 0;
+    int i = 1;
+    move_ring::place place;
 
-    __device__ __forceinline__ void next(int ranks)
+    __device__ __forceinline__ explicit staged_job(const staged_call<Coll> &c) : c(c), at(c.first())
     {
-        if (++i == ranks) {
+    }
+    __device__ __forceinline__ bool here() const
+    {
+        return k < c.chunks;
+    }
+    __device__ __forceinline__ int peer() const
+    {
+        return c.peer(i);
+    }
+    __device__ __forceinline__ uint32_t length() const
+    {
+        return c.length(peer(), at, AR_TMA_CHUNK);
+    }
+    __device__ __forceinline__ void next()
+    {
+        place.next();
+        if (++i == c.args.ranks) {
             i = 1;
             k++;
+            at += c.step;
         }
     }
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* staged_fetch.cuh - warp 2 of tma_staged.cuh: chunks of scratch to recv; in an all-gather also
+/* staged_fetch.cuh - warp 3 of tma_staged.cuh: chunks of scratch to recv; in an all-gather also
  * the warps behind it. */
 #ifndef AR_TMA_STAGED_FETCH_CUH_
 #define AR_TMA_STAGED_FETCH_CUH_
@@ -9,23 +9,15 @@
 namespace ar
 {
 
-/* Start to load a chunk once its flag is up; returns false if the rank gave up. */
+/* Start to load a chunk whose flag is up. */
 template <int Coll>
-__device__ __forceinline__ bool fetch_load(const staged_call<Coll> &c, const move_ring &ring,
-                                           uint64_t j, const struct job &at, spin_limit &wait)
+__device__ __forceinline__ void fetch_load(const move_ring &ring, const staged_job<Coll> &j)
 {
-    const int from = c.peer(at.i);
-    const uint32_t n = c.length(from, c.offset(at.k), AR_TMA_CHUNK);
+    const uint32_t n = j.length();
 
-#ifndef ST_BREAK_GATHER
-    if (n != 0 && !c.await(c.fetch_flag, from, at.k + 1, wait))
-        return false;
-#endif
-    fence_async();
-    barrier_expect(ring.full(j), n);
+    barrier_expect(ring.full(j.place), n);
     if (n != 0)
-        bulk_load(ring.stage(j), c.fetched(from) + c.offset(at.k), n, ring.full(j));
-    return true;
+        bulk_load(ring.stage(j.place), j.c.fetched(j.peer()) + j.at, n, ring.full(j.place));
 }
 
 /* Fetch all chunks by TMA, in lane 0 only. Returns false if the rank gave up. */
@@ -33,33 +25,38 @@ template <int Coll>
 static __device__ __forceinline__ bool fetch(const staged_call<Coll> &c, const move_ring &ring,
                                              spin_limit &wait)
 {
-    constexpr int lag = AR_TMA_MOVES / 3;
-    const int ranks = c.args.ranks;
-    const uint64_t jobs = c.chunks * (uint64_t)(ranks - 1);
-    uint64_t ahead = 0, done = 0;
-    job load = {0, 1}, store = {0, 1};
+    constexpr uint32_t lag = AR_TMA_MOVES / 3;
+    uint32_t ahead = 0, done = 0, ready = 0;
+    staged_job<Coll> load(c), store(c);
     bool alive = true;
 
-    while (done < (alive ? jobs : ahead)) {
-        const bool room = alive && ahead < jobs && ahead + lag < done + AR_TMA_MOVES;
-
-        if (room && (ahead == done || !barrier_has_ended(ring.full(done), ring.parity(done)))) {
-            if (ahead >= AR_TMA_MOVES)
-                bulk_wait_read<lag>();
-            alive = fetch_load(c, ring, ahead, load, wait);
-            ahead += alive;
-            load.next(ranks);
+    while (alive ? store.here() : done < ahead) {
+        if (alive && load.here() && ahead + lag < done + AR_TMA_MOVES &&
+            (ahead == done || !barrier_has_ended(ring.full(store.place), store.place.parity))) {
+#ifndef ST_BREAK_GATHER
+            if (load.k >= ready) {
+                ready = c.await(c.fetch_flag, load.k + 1, wait);
+                alive = ready != 0;
+                fence_async(); /* what the flags said is there must be seen by the copies, too */
+            }
+#endif
+            if (alive) {
+                if (ahead >= AR_TMA_MOVES)
+                    bulk_wait_read<lag>();
+                fetch_load(ring, load);
+                load.next();
+                ahead++;
+            }
             continue;
         }
-        barrier_wait(ring.full(done), ring.parity(done));
+        barrier_wait(ring.full(store.place), store.place.parity);
 
-        const int from = c.peer(store.i);
-        const uint32_t n = c.length(from, c.offset(store.k), AR_TMA_CHUNK);
+        const uint32_t n = store.length();
 
         if (n != 0)
-            bulk_store(c.out(from) + c.offset(store.k), ring.stage(done), n);
+            bulk_store(c.out(store.peer()) + store.at, ring.stage(store.place), n);
         bulk_commit();
-        store.next(ranks);
+        store.next();
         done++;
     }
     bulk_wait<0>();
@@ -70,18 +67,16 @@ static __device__ __forceinline__ bool fetch(const staged_call<Coll> &c, const m
 template <int Coll>
 static __device__ __noinline__ bool fetch_slowly(const staged_call<Coll> &c, spin_limit &wait)
 {
-    for (uint64_t k = 0; k < c.chunks; k++)
-        for (int i = 1; i < c.args.ranks; i++) {
-            const int from = c.peer(i);
-            const uint32_t n = c.length(from, c.offset(k), AR_TMA_CHUNK);
-            bool here = true;
+    for (staged_job<Coll> j(c); j.here(); j.next()) {
+        bool here = true;
 
-            if (n != 0 && threadIdx.x % 32 == 0)
-                here = c.await(c.fetch_flag, from, k + 1, wait);
-            if (!__all_sync(~0u, here))
-                return false;
-            copy_out(c.out(from), c.fetched(from), c.offset(k), n, c.bytes(from), c.args.out_align);
-        }
+        if (j.i == 1 && threadIdx.x % 32 == 0)
+            here = c.await(c.fetch_flag, j.k + 1, wait) != 0;
+        if (!__all_sync(~0u, here))
+            return false;
+        copy_out(c.out(j.peer()), c.fetched(j.peer()), j.at, j.length(), c.bytes(j.peer()),
+                 c.args.out_align);
+    }
     return true;
 }
 
@@ -89,11 +84,11 @@ static __device__ __noinline__ bool fetch_slowly(const staged_call<Coll> &c, spi
 template <int Coll>
 static __device__ __forceinline__ bool fetch_tail(const staged_call<Coll> &c, spin_limit &wait)
 {
+    if (c.await(c.fetch_flag, c.chunks + 1, wait) == 0)
+        return false;
     for (int i = 1; i < c.args.ranks; i++) {
         const int from = c.peer(i);
 
-        if (!c.await(c.fetch_flag, from, c.chunks + 1, wait))
-            return false;
         if ((Coll == AR_ALL_GATHER || c.args.staged) && c.has_tail(from))
             store_payload(c.out(from), c.whole(from), c.bytes(from), c.args.out_align,
                           as_payload(load_bulk(c.fetched(from) + c.whole(from))));
@@ -101,20 +96,22 @@ static __device__ __forceinline__ bool fetch_tail(const staged_call<Coll> &c, sp
     return true;
 }
 
-/* Copy this rank's part of an all-gather to recv, unless it is there already. All warps from the
- * fourth on call it. */
+/* Copy this rank's part of an all-gather to recv, unless it is there already. All warps that
+ * add call it. */
 template <int Coll> static __device__ __forceinline__ void keep_own(const staged_call<Coll> &c)
 {
     const char *from = c.in(c.args.me);
     char *to = c.out(c.args.me);
     const uint64_t end = c.bytes(c.args.me);
 
-    for (uint64_t k = 0; from != to && k <= c.chunks; k++) {
+    uint64_t next = c.first();
+
+    for (uint32_t k = 0; from != to && k <= c.chunks; k++, next += c.step) {
         const bool tail = k == c.chunks;
-        const uint64_t first = tail ? c.whole(c.args.me) : c.offset(k);
+        const uint64_t first = tail ? c.whole(c.args.me) : next;
         const uint32_t n = tail ? c.has_tail(c.args.me) : c.length(c.args.me, first, AR_TMA_CHUNK);
 
-        for (uint32_t at = (threadIdx.x - 96) * AR_WORD; at < n; at += (blockDim.x - 96) * AR_WORD)
+        for (uint32_t at = c.adder() * AR_WORD; at < n; at += c.adders() * AR_WORD)
             store_payload(to, first + at, end, c.args.out_align,
                           load_payload(from, first + at, end, c.args.in_align));
     }

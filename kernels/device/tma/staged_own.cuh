@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* staged_own.cuh - warp 1 of tma_staged.cuh, and the warps that add: my shard. */
+/* staged_own.cuh - warps 1 and 2 of tma_staged.cuh, and the warps that add: my shard. */
 #ifndef AR_TMA_STAGED_OWN_CUH_
 #define AR_TMA_STAGED_OWN_CUH_
 
@@ -8,55 +8,85 @@
 namespace ar
 {
 
-/* Which tile of my shard is the q-th: where it begins, and how many bytes it has, perhaps none. */
-struct my_tile {
-    uint64_t at;
-    uint32_t bytes;
+/* A tile of my shard: part ${part} of the k-th chunk of this block. */
+template <int Coll> struct my_tile {
+    const staged_call<Coll> &c;
+    const uint32_t tile, parts;
+    uint64_t chunk_at;
+    uint32_t k = 0, part = 0;
+    sum_ring::place place;
 
-    template <int Coll>
-    __device__ __forceinline__ my_tile(const staged_call<Coll> &c, uint64_t q, uint32_t tile)
+    __device__ __forceinline__ explicit my_tile(const staged_call<Coll> &c)
+        : c(c), tile(ar_tma_tile(c.args.ranks)), parts(1u << ar_tma_parts(c.args.ranks)),
+          chunk_at(c.first())
     {
-        const uint32_t parts = ar_tma_parts(c.args.ranks);
-
-        at = c.offset(q >> parts) + (q & ((1u << parts) - 1)) * tile;
-        bytes = c.length(c.args.me, at, tile);
+    }
+    __device__ __forceinline__ uint64_t at() const
+    {
+        return chunk_at + part * tile;
+    }
+    __device__ __forceinline__ uint32_t bytes() const /* perhaps 0 */
+    {
+        return c.length(c.args.me, at(), tile);
+    }
+    __device__ __forceinline__ void next()
+    {
+        place.next();
+        if (++part == parts) {
+            part = 0;
+            k++;
+            chunk_at += c.step;
+        }
     }
 };
 
 template <int Coll>
-__device__ __forceinline__ void own_load(const staged_call<Coll> &c, const sum_ring &ring,
-                                         uint64_t q, uint32_t tile)
+__device__ __forceinline__ void own_load(const sum_ring &ring, const my_tile<Coll> &t)
 {
-    const my_tile t(c, q, tile);
-    const bool mine = c.args.in_align == AR_WORD;
+    const ar_args &args = t.c.args;
+    const uint32_t n = t.bytes();
+    const uint64_t at = t.at();
+    const bool mine = args.in_align == AR_WORD;
+    uint64_t *const full = ring.full(t.place);
+    char *const stage = ring.stage(t.place);
 
-    barrier_expect(ring.full(q), t.bytes * (uint32_t)(c.args.ranks - !mine));
-    for (int r = 0; r < c.args.ranks && t.bytes != 0; r++)
-        if (r != c.args.me)
-            bulk_load(ring.stage(q) + (uint32_t)r * tile,
-                      c.slot(c.args.me, c.args.region, r) + t.at, t.bytes, ring.full(q));
+    barrier_expect(full, n * (uint32_t)(args.ranks - !mine));
+    for (int r = 0; r < args.ranks && n != 0; r++)
+        if (r != args.me)
+            bulk_load(stage + (uint32_t)r * t.tile, t.c.slot(args.me, args.region, r) + at, n,
+                      full);
         else if (mine)
-            bulk_load(ring.stage(q) + (uint32_t)r * tile, c.in(c.args.me) + t.at, t.bytes,
-                      ring.full(q));
+            bulk_load(stage + (uint32_t)r * t.tile, t.c.in(args.me) + at, n, full);
 }
 
 template <int Coll>
-__device__ __forceinline__ void own_store(const staged_call<Coll> &c, const sum_ring &ring,
-                                          uint64_t q, uint32_t tile)
+__device__ __forceinline__ void own_store(const sum_ring &ring, const my_tile<Coll> &t)
 {
-    const my_tile t(c, q, tile);
-    const uint64_t shard = c.args.shard * (uint64_t)c.args.me; /* in every rank's recv */
+    const ar_args &args = t.c.args;
+    const uint32_t n = t.bytes();
+    const uint64_t at = t.at();
 
-    for (int i = 1; i < c.args.ranks && t.bytes != 0 && Coll == AR_ALL_REDUCE; i++) {
-        int to = c.peer(i);
+    for (int i = 1; i < args.ranks && n != 0 && Coll == AR_ALL_REDUCE; i++) {
+        int to = t.c.peer(i);
 
-        bulk_store((c.args.staged ? c.slot(to, c.args.half, c.args.me) : c.args.dst[to] + shard) +
-                       t.at,
-                   ring.stage(q), t.bytes);
+        bulk_store((args.staged ? t.c.slot(to, args.half, args.me)
+                                : args.dst[to] + args.shard * (uint64_t)args.me) +
+                       at,
+                   ring.stage(t.place), n);
     }
-    if (c.args.out_align == AR_WORD && t.bytes != 0)
-        bulk_store(c.out(c.args.me) + t.at, ring.stage(q), t.bytes);
+    if (args.out_align == AR_WORD && n != 0)
+        bulk_store(t.c.out(args.me) + at, ring.stage(t.place), n);
     bulk_commit();
+}
+
+/* Wait for a phase of a ring's barrier. Returns false if the block gives up. */
+__device__ __forceinline__ bool await_phase(uint64_t *barrier, uint32_t parity,
+                                            const volatile uint32_t *stop)
+{
+    while (!barrier_ended(barrier, parity))
+        if (*stop != 0)
+            return false;
+    return true;
 }
 
 /* Add up the last bytes of my shard. */
@@ -85,70 +115,89 @@ static __device__ __noinline__ void own_tail(const staged_call<Coll> &c)
             store_payload(args.dst[c.peer(i)] + shard, at, end, AR_WORD, all);
 }
 
-/* What lane 0 of warp 1 does. Returns false if the rank gave up, which ${stop} says of warp 2. */
-template <class R, int Coll>
-static __device__ __forceinline__ bool own(const staged_call<Coll> &c, const sum_ring &ring,
-                                           spin_limit &wait, const volatile uint32_t *stop)
+/* What lane 0 of warp 1 does: load tiles once the peers' flags are up. Returns false if the rank
+ * gave up, which ${stop} tells the other warps. */
+template <int Coll>
+static __device__ __forceinline__ bool own_load_all(const staged_call<Coll> &c,
+                                                    const sum_ring &ring, spin_limit &wait,
+                                                    const volatile uint32_t *stop)
 {
-    constexpr int lag = AR_TMA_SUMS / 3;
-    const uint32_t tile = ar_tma_tile(c.args.ranks), parts = ar_tma_parts(c.args.ranks);
-    const uint64_t tiles = c.my_chunks() << parts;
-    uint64_t loaded = 0, stored = 0, ready = 0, told = 0;
-    uint32_t polls = 0;
+    const uint32_t chunks = c.my_chunks();
+    uint32_t loaded = 0, ready = 0, polls = 0;
+    my_tile<Coll> t(c), back(c); /* ${back}: the oldest tile that may still be on its way */
     bool alive = true;
 
-    while (alive && stored < tiles) {
-        bool idle = true;
-
-        if (loaded < tiles && loaded + lag < stored + AR_TMA_SUMS) {
+    while (alive && t.k < chunks) {
 #ifndef ST_BREAK_REDUCE
-            bool here = loaded < ready;
-
-            if (!here) {
-                here = true;
-                for (int i = 1; i < c.args.ranks; i++)
-                    here = here && c.reached(AR_FLAG_REDUCE, c.peer(i), (loaded >> parts) + 1);
-                if (here) {
-                    fence_async();
-                    ready = ((loaded >> parts) + 1) << parts;
-                }
-            }
-            if (here)
+        if (t.k >= ready) {
+            do {
+                ready = c.reached(AR_FLAG_REDUCE);
+                alive = t.k < ready || (*stop == 0 && !give_up(c.args, polls, wait));
+            } while (alive && t.k >= ready);
+            fence_async(); /* what the flags said is there must be seen by the copies, too */
+        }
 #endif
-            {
-                if (loaded >= AR_TMA_SUMS)
-                    bulk_wait_read<lag>();
-                own_load(c, ring, loaded, tile);
-                loaded++;
-                idle = false;
+        alive = alive &&
+                (loaded < ring.stages || await_phase(ring.free(t.place), t.place.parity ^ 1, stop));
+        if (!alive)
+            break;
+        own_load(ring, t);
+        t.next();
+        if (++loaded > ring.stages)
+            back.next();
+    }
+    for (uint32_t i = 0; i < loaded && i < ring.stages; i++, back.next())
+        barrier_wait(ring.full(back.place), back.place.parity); /* no copy may outlive the block */
+    return alive;
+}
+
+/* What lane 0 of warp 2 does: store the sums, and tell the peers. A stage is free when the copies
+ * out of it have read it, which is known ${lag} tiles later without waiting. Returns false if the
+ * rank gave up. */
+template <class R, int Coll>
+static __device__ __forceinline__ bool own_store_all(const staged_call<Coll> &c,
+                                                     const sum_ring &ring, spin_limit &wait,
+                                                     const volatile uint32_t *stop)
+{
+    constexpr uint32_t lag = AR_TMA_SUMS / 3;
+    const uint32_t chunks = c.my_chunks(), parts = ar_tma_parts(c.args.ranks);
+    uint32_t stored = 0, told = 0;
+    sum_ring::place old;
+    my_tile<Coll> t(c);
+    bool alive = true;
+
+    while (alive && t.k < chunks) {
+        uint32_t polls = 0;
+
+        while (polls < AR_TMA_PATIENCE && !barrier_has_ended(ring.done(t.place), t.place.parity))
+            polls++;
+        if (polls == AR_TMA_PATIENCE) {
+            if (stored >> parts > told) { /* nothing to do: tell the peers what is there */
+                bulk_wait<0>();
+                told = stored >> parts;
+                c.raise_sums(told);
             }
+            alive = await_phase(ring.done(t.place), t.place.parity, stop);
+            if (!alive)
+                break;
         }
-        if (stored < loaded && barrier_has_ended(ring.done(stored), ring.parity(stored))) {
-            own_store(c, ring, stored, tile);
-            stored++;
-            idle = false;
-            if (stored > AR_TMA_PENDING) {
-                bulk_wait<AR_TMA_PENDING>();
-                if ((stored - AR_TMA_PENDING) >> parts >= told + c.batch) {
-                    told = (stored - AR_TMA_PENDING) >> parts;
-                    c.raise_sums(told);
-                }
-            }
+        own_store(ring, t);
+        t.next();
+        stored++;
+        if (stored > lag) {
+            bulk_wait_read<lag>();
+            barrier_arrive(ring.free(old));
+            old.next();
         }
-        if (idle && loaded == stored && stored >> parts > told) { /* waits for peers */
-            bulk_wait<0>();
-            told = stored >> parts;
+        if (stored > AR_TMA_PENDING && (stored - AR_TMA_PENDING) >> parts >= told + c.batch) {
+            bulk_wait<AR_TMA_PENDING>();
+            told = (stored - AR_TMA_PENDING) >> parts;
             c.raise_sums(told);
         }
-        if (idle) /* if warp 2 has given up, the warps that add may have left */
-            alive = *stop == 0 && !give_up(c.args, polls, wait);
     }
-    for (uint64_t q = stored; q < loaded; q++) /* gave up: no copy may outlive the block */
-        barrier_wait(ring.full(q), ring.parity(q));
     bulk_wait<0>();
     if (alive && c.has_tail(c.args.me)) {
-        for (int i = 1; i < c.args.ranks && alive; i++)
-            alive = c.await(AR_FLAG_REDUCE, c.peer(i), c.chunks + 1, wait);
+        alive = c.await(AR_FLAG_REDUCE, c.chunks + 1, wait) != 0;
         if (alive)
             own_tail<R>(c);
     }
@@ -165,26 +214,23 @@ static __device__ __forceinline__ void add(const staged_call<Coll> &c, const sum
     constexpr int batch = N ? N : 4;
     const ar_args &args = c.args;
     const int ranks = N ? N : args.ranks;
-    const uint32_t tile = ar_tma_tile(ranks);
-    const uint64_t tiles = c.my_chunks() << ar_tma_parts(ranks);
+    const uint32_t chunks = c.my_chunks(), width = c.adders() * AR_WORD;
     const uint64_t end = c.bytes(args.me);
 
-    for (uint64_t q = 0; q < tiles; q++) {
-        const my_tile t(c, q, tile);
-        char *stage = ring.stage(q);
+    for (my_tile<Coll> t(c); t.k < chunks; t.next()) {
+        char *const stage = ring.stage(t.place);
+        const uint32_t n = t.bytes();
 
-        while (!barrier_ended(ring.full(q), ring.parity(q)))
-            if (*stop != 0)
-                return;
-        for (uint32_t at = (threadIdx.x - 96) * AR_WORD; at < t.bytes;
-             at += (blockDim.x - 96) * AR_WORD) {
+        if (!await_phase(ring.full(t.place), t.place.parity, stop))
+            return;
+        for (uint32_t at = c.adder() * AR_WORD; at < n; at += width) {
             rank_sum<R, 2, N> sum;
             payload own, all;
 
             if (args.in_align != AR_WORD)
-                own = load_payload(c.in(args.me), t.at + at, end, args.in_align);
+                own = load_payload(c.in(args.me), t.at() + at, end, args.in_align);
             else
-                own = as_payload(load_shared(stage + args.me * tile + at));
+                own = as_payload(load_shared(stage + args.me * t.tile + at));
             for (int first = 0; first < ranks; first += batch) {
                 payload v[batch];
 
@@ -192,19 +238,19 @@ static __device__ __forceinline__ void add(const staged_call<Coll> &c, const sum
                 for (int i = 0; i < batch; i++) {
                     v[i] = own;
                     if (first + i < ranks && first + i != args.me)
-                        v[i] = as_payload(load_shared(stage + (first + i) * tile + at));
+                        v[i] = as_payload(load_shared(stage + (first + i) * t.tile + at));
                 }
                 sum.take(first, ranks, v, args.kind);
             }
             all = sum.finish(args);
             store_shared(stage + at, as_word(all));
             if (args.out_align != AR_WORD)
-                store_payload(c.out(args.me), t.at + at, end, args.out_align, all);
+                store_payload(c.out(args.me), t.at() + at, end, args.out_align, all);
         }
-        fence_async();
+        fence_async_shared();
         __syncwarp(~0u);
         if (threadIdx.x % 32 == 0)
-            barrier_arrive(ring.done(q));
+            barrier_arrive(ring.done(t.place));
     }
 }
 

@@ -9,26 +9,22 @@ namespace ar
 {
 
 template <int Coll>
-__device__ __forceinline__ void push_load(const staged_call<Coll> &c, const move_ring &ring,
-                                          uint64_t j, const struct job &at)
+__device__ __forceinline__ void push_load(const move_ring &ring, const staged_job<Coll> &j)
 {
-    const int to = c.peer(at.i);
-    const uint32_t n = c.length(to, c.offset(at.k), AR_TMA_CHUNK);
+    const uint32_t n = j.length();
 
-    barrier_expect(ring.full(j), n);
+    barrier_expect(ring.full(j.place), n);
     if (n != 0)
-        bulk_load(ring.stage(j), c.in(to) + c.offset(at.k), n, ring.full(j));
+        bulk_load(ring.stage(j.place), j.c.in(j.peer()) + j.at, n, ring.full(j.place));
 }
 
 template <int Coll>
-__device__ __forceinline__ void push_store(const staged_call<Coll> &c, const char *stage,
-                                           const struct job &at)
+__device__ __forceinline__ void push_store(const move_ring &ring, const staged_job<Coll> &j)
 {
-    const int to = c.peer(at.i);
-    const uint32_t n = c.length(to, c.offset(at.k), AR_TMA_CHUNK);
+    const uint32_t n = j.length();
 
     if (n != 0)
-        bulk_store(c.slot(to, c.args.region, c.args.me) + c.offset(at.k), stage, n);
+        bulk_store(j.c.slot(j.peer(), j.c.args.region, j.c.args.me) + j.at, ring.stage(j.place), n);
     bulk_commit();
 }
 
@@ -36,53 +32,49 @@ __device__ __forceinline__ void push_store(const staged_call<Coll> &c, const cha
 template <int Coll>
 static __device__ __forceinline__ void push(const staged_call<Coll> &c, const move_ring &ring)
 {
-    constexpr int lag = AR_TMA_MOVES / 3;
+    constexpr uint32_t lag = AR_TMA_MOVES / 2;
     const int ranks = c.args.ranks;
     const bool aligned = c.args.in_align == AR_WORD, lane0 = threadIdx.x % 32 == 0;
-    const uint64_t jobs = c.chunks * (uint64_t)(ranks - 1);
-    uint64_t ahead = 0, sent = 0, told = 0;
-    job load = {0, 1}, store = {0, 1};
+    uint32_t jobs = 0, sent = 0, told = 0;
+    staged_job<Coll> load(c);
     int part = 0; /* jobs of the next chunk that are complete */
 
     if (aligned && !lane0)
         return;
-    for (; aligned && ahead < jobs && ahead < AR_TMA_MOVES; ahead++, load.next(ranks))
-        push_load(c, ring, ahead, load);
-    for (uint64_t j = 0; j < jobs; j++, store.next(ranks)) {
+    for (uint32_t ahead = 0; aligned && load.here() && ahead < AR_TMA_MOVES; ahead++, load.next())
+        push_load(ring, load);
+    for (staged_job<Coll> j(c); j.here(); j.next(), jobs++) {
         if (aligned) {
-            barrier_wait(ring.full(j), ring.parity(j));
+            barrier_wait(ring.full(j.place), j.place.parity);
         } else {
-            const int to = c.peer(store.i);
-
             if (lane0)
                 bulk_wait_read<0>();
             __syncwarp(~0u);
-            copy_in(ring.stage(j), c.in(to), c.offset(store.k),
-                    c.length(to, c.offset(store.k), AR_TMA_CHUNK), c.bytes(to), c.args.in_align);
+            copy_in(ring.stage(j.place), c.in(j.peer()), j.at, j.length(), c.bytes(j.peer()),
+                    c.args.in_align);
             fence_async();
             __syncwarp(~0u);
             if (!lane0)
                 continue;
         }
-        push_store(c, ring.stage(j), store);
-        if (ahead < jobs && j >= lag && aligned) {
+        push_store(ring, j);
+        if (aligned && jobs >= lag && load.here()) {
 #ifndef ST_BREAK_STAGE
             bulk_wait_read<lag>();
 #endif
-            push_load(c, ring, ahead, load);
-            load.next(ranks);
-            ahead++;
+            push_load(ring, load);
+            load.next();
         }
-        if (j < AR_TMA_PENDING)
+        if (jobs < AR_TMA_PENDING)
             continue;
-#ifndef ST_BREAK_PENDING
-        bulk_wait<AR_TMA_PENDING>();
-#endif
         if (++part == ranks - 1) {
             part = 0;
             sent++;
         }
         if (sent >= told + c.batch) {
+#ifndef ST_BREAK_PENDING
+            bulk_wait<AR_TMA_PENDING>();
+#endif
             told = sent;
             c.raise(AR_FLAG_REDUCE, told);
         }

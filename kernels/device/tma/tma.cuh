@@ -2,19 +2,22 @@
 /*
  * tma.cuh - pull.cuh's kernels for few blocks: TMA moves the data, and the threads only add.
  *
- *   thread 0      loads tile k of every rank's send into stage k of a ring in shared memory
- *   other warps   add up the stage's tiles, rank by rank as in reduce.cuh; the sum replaces rank
- *                 0's tile
- *   thread 0      stores the sum to every rank's recv, and refills the stage
+ *   warp 0        loads tile k of every rank's send into stage k of a ring in shared memory
+ *   warps 2+      add up the stage's tiles, rank by rank as in reduce.cuh; the sum replaces rank
+ *                 0's tile. Two teams of warps take turns, so that two tiles are added up at a time
+ *   warp 1        stores the sum to every rank's recv, and hands the stage back to warp 0
  *
- * That is an all-reduce, in which each rank adds up its shard. In a reduce-scatter the shard is the
- * part of this rank, and the sum goes to its own recv only. In an all-gather nothing is added, and
- * thread 0 moves this rank's part without the other threads. TMA needs addresses at multiples of 16
- * bytes. Where this rank's own buffer has another alignment, the other warps load or store it.
+ * One thread of warps 0 and 1 works. That is an all-reduce, in which each rank adds up its shard.
+ * In a reduce-scatter the shard is the part of this rank, and the sum goes to its own recv only. In
+ * an all-gather nothing is added, and warps 0 and 1 move this rank's part without the other warps.
+ * TMA needs addresses at multiples of 16 bytes. Where this rank's own buffer has another alignment,
+ * the other warps load or store it.
  *
  * Both barriers are those of pull.cuh. The kernels work in place for the same reason as there: only
- * the owner of a shard touches the shard, and it loads a tile before it stores the sum. With 12
- * stages a block keeps up to 96 KiB of a peer's data in flight.
+ * the owner of a shard touches the shard, and it loads a tile before it stores the sum.
+ *
+ * A block moves a tile in about 0.4 us, so each thread that moves data must be done with a tile in
+ * some hundred cycles. That is why tiles and stages are counted up, not found by division.
  */
 #ifndef AR_TMA_CUH_
 #define AR_TMA_CUH_
@@ -30,95 +33,141 @@ using add_ring = tma_ring<AR_TMA_STAGES>;
 /* The tiles that this block moves, of a collective ${Coll}. */
 template <int Coll> struct tma_tiles {
     const ar_args &args;
-    uint64_t first, bytes, count; /* ${bytes} of every rank's buffer, from ${first} on */
-    uint32_t tile;
+    uint64_t first, bytes; /* ${bytes} of every rank's buffer, from ${first} on */
+    uint32_t tile, count;
 
     __device__ __forceinline__ tma_tiles(const ar_args &args, uint64_t first, uint64_t bytes)
         : args(args), first(first), bytes(bytes),
           tile(Coll == AR_ALL_GATHER ? AR_TMA_TILES : ar_tma_tile(args.ranks))
     {
-        count = ar_tma_count(bytes, tile, (int)blockIdx.x, (int)gridDim.x);
-    }
-    __device__ __forceinline__ uint64_t offset(uint64_t k) const
-    {
-        return (k * gridDim.x + blockIdx.x) * tile;
-    }
-    __device__ __forceinline__ uint32_t length(uint64_t k) const
-    {
-        uint64_t left = bytes - offset(k);
-
-        return left < tile ? (uint32_t)left : tile;
+        count = (uint32_t)ar_tma_count(bytes, tile, (int)blockIdx.x, (int)gridDim.x);
     }
     __device__ __forceinline__ int peer(int i) const
     {
         return args.me + i < args.ranks ? args.me + i : args.me + i - args.ranks;
     }
-    /* Whether thread 0 needs no other thread: nothing is added, and TMA can load send. */
+    /* Whether warps 0 and 1 need no other: nothing is added, and TMA can load send. */
     __device__ __forceinline__ bool moves_alone() const
     {
         return Coll == AR_ALL_GATHER && args.in_align == AR_WORD;
     }
+};
 
-    __device__ __forceinline__ void load(const add_ring &ring, uint64_t k) const
+/* One of these tiles: where it begins, how long it is, and its place in the ring. */
+template <int Coll> struct tma_tile {
+    const tma_tiles<Coll> &all;
+    uint64_t at;
+    uint32_t k;
+    add_ring::place place;
+
+    __device__ __forceinline__ explicit tma_tile(const tma_tiles<Coll> &all)
+        : all(all), at((uint64_t)blockIdx.x * all.tile), k(0)
     {
-        const uint32_t n = length(k);
-
-        if (Coll == AR_ALL_GATHER) {
-            barrier_expect(ring.full(k), moves_alone() ? n : 0); /* 0: the threads fill it */
-            if (moves_alone())
-                bulk_load(ring.stage(k), args.in + offset(k), n, ring.full(k));
-            return;
-        }
-        barrier_expect(ring.full(k), n * (uint32_t)args.ranks);
-        for (int i = 1; i <= args.ranks; i++) { /* the peers' tiles take longer: they come first */
-            int r = peer(i);
-
-            bulk_load(ring.stage(k) + (uint32_t)r * tile, args.src[r] + first + offset(k), n,
-                      ring.full(k));
-        }
     }
-    __device__ __forceinline__ void store(const add_ring &ring, uint64_t k) const
+    __device__ __forceinline__ bool here() const
     {
-        if constexpr (Coll == AR_REDUCE_SCATTER) {
-            if (args.out_align == AR_WORD) /* else the threads have stored it */
-                bulk_store(args.out + offset(k), ring.stage(k), length(k));
-        } else {
-            for (int i = 1; i <= args.ranks; i++) {
-                int r = peer(i);
-
-                if (Coll != AR_ALL_GATHER ||
-                    args.dst[r] != args.in) /* else in place: it is there */
-                    bulk_store(args.dst[r] + first + offset(k), ring.stage(k), length(k));
-            }
-        }
+        return k < all.count;
+    }
+    __device__ __forceinline__ uint32_t length() const
+    {
+        return all.bytes - at < all.tile ? (uint32_t)(all.bytes - at) : all.tile;
+    }
+    __device__ __forceinline__ void skip(uint32_t tiles)
+    {
+        k += tiles;
+        at += (uint64_t)tiles * gridDim.x * all.tile;
+        place.skip(tiles);
+    }
+    __device__ __forceinline__ void next()
+    {
+        skip(1);
     }
 };
 
-/* What thread 0 does. A stage is filled again when the copies out of it have read it, which is
- * known ${lag} tiles later without waiting. */
-template <int Coll>
-__device__ __forceinline__ void move_tiles(const tma_tiles<Coll> &t, const add_ring &ring)
+/* Load one tile. ${N}: the number of ranks; 0: any. */
+template <int Coll, int N>
+__device__ __forceinline__ void load_tile(const add_ring &ring, const tma_tile<Coll> &t)
 {
-    constexpr int lag = 2;
+    const tma_tiles<Coll> &all = t.all;
+    const ar_args &args = all.args;
+    const uint32_t n = t.length();
+    const int ranks = N ? N : args.ranks;
+    uint64_t *const full = ring.full(t.place);
+    char *const stage = ring.stage(t.place);
 
-    for (uint64_t k = 0; k < t.count && k < AR_TMA_STAGES; k++)
-        t.load(ring, k);
-    for (uint64_t k = 0; k < t.count; k++) {
+    if (Coll == AR_ALL_GATHER) {
+        barrier_expect(full, all.moves_alone() ? n : 0); /* 0: the threads fill it */
+        if (all.moves_alone())
+            bulk_load(stage, args.in + t.at, n, full);
+        return;
+    }
+    barrier_expect(full, n * (uint32_t)ranks);
+#pragma unroll
+    for (int i = 1; i <= ranks; i++) { /* the peers' tiles take longer: they come first */
+        int r = all.peer(i);
+
+        bulk_load(stage + (uint32_t)r * all.tile, args.src[r] + all.first + t.at, n, full);
+    }
+}
+
+template <int Coll, int N>
+__device__ __forceinline__ void store_tile(const add_ring &ring, const tma_tile<Coll> &t)
+{
+    const tma_tiles<Coll> &all = t.all;
+    const ar_args &args = all.args;
+    const int ranks = N ? N : args.ranks;
+
+    if constexpr (Coll == AR_REDUCE_SCATTER) {
+        if (args.out_align == AR_WORD) /* else the threads have stored it */
+            bulk_store(args.out + t.at, ring.stage(t.place), t.length());
+    } else {
+#pragma unroll
+        for (int i = 1; i <= ranks; i++) {
+            int r = all.peer(i);
+
+            if (Coll != AR_ALL_GATHER || args.dst[r] != args.in) /* else in place: it is there */
+                bulk_store(args.dst[r] + all.first + t.at, ring.stage(t.place), t.length());
+        }
+    }
+    bulk_commit();
+}
+
+/* What thread 0 does. */
+template <int Coll, int N>
+__device__ __forceinline__ void load_tiles(const tma_tiles<Coll> &tiles, const add_ring &ring)
+{
+    for (tma_tile<Coll> t(tiles); t.here(); t.next()) {
+        if (t.k >= ring.stages)
+            barrier_wait(ring.free(t.place), t.place.parity ^ 1);
+        load_tile<Coll, N>(ring, t);
+    }
+}
+
+/* What the first thread of warp 1 does. A stage is free when the copies out of it have read it,
+ * which is known ${lag} tiles later without waiting. */
+template <int Coll, int N>
+__device__ __forceinline__ void store_tiles(const tma_tiles<Coll> &tiles, const add_ring &ring)
+{
+    constexpr uint32_t lag = AR_TMA_STAGES / 3;
+    add_ring::place old;
+
+    for (tma_tile<Coll> t(tiles); t.here(); t.next()) {
 #ifndef ST_BREAK_DONE
-        barrier_wait(t.moves_alone() ? ring.full(k) : ring.done(k), ring.parity(k));
+        barrier_wait(tiles.moves_alone() ? ring.full(t.place) : ring.done(t.place), t.place.parity);
 #endif
-        t.store(ring, k);
-        bulk_commit();
-        if (k >= lag && k - lag + AR_TMA_STAGES < t.count) {
+        store_tile<Coll, N>(ring, t);
+        if (t.k >= lag) {
 #ifndef ST_BREAK_STAGE
             bulk_wait_read<lag>();
 #endif
-            t.load(ring, k - lag + AR_TMA_STAGES);
+            barrier_arrive(ring.free(old));
+            old.next();
         }
     }
     bulk_wait<0>();
 }
 
+/* Add up the words at ${at} of a stage's tiles. */
 template <class R, int N>
 __device__ __forceinline__ payload add_word(const ar_args &args, const char *stage, uint32_t tile,
                                             uint32_t at)
@@ -139,36 +188,71 @@ __device__ __forceinline__ payload add_word(const ar_args &args, const char *sta
     return sum.finish(args);
 }
 
-/* What the warps behind the first one do. */
-template <class R, int N, int Coll>
-__device__ __forceinline__ void add_tiles(const tma_tiles<Coll> &t, const add_ring &ring)
-{
-    const ar_args &args = t.args;
+/* The warps that add are split into teams; team i adds up every ${teams}-th tile, from tile i on.
+ * The number of teams divides the number of stages, so a stage belongs to one team. */
+struct adders {
+    int warps, teams;
 
-    for (uint64_t k = 0; k < t.count && !t.moves_alone(); k++) {
-        char *stage = ring.stage(k);
-        const uint32_t n = t.length(k);
+    __device__ __forceinline__ adders() : warps((int)blockDim.x / 32 - AR_TMA_MOVERS)
+    {
+        teams = warps < AR_TMA_TEAMS ? 1 : AR_TMA_TEAMS;
+    }
+    __device__ __forceinline__ int team(int warp) const
+    {
+        return warp % teams;
+    }
+    __device__ __forceinline__ int size(int team) const /* of a team, in warps */
+    {
+        return (warps - team + teams - 1) / teams;
+    }
+};
+
+/* What the warps behind the first two do. Each thread adds up several words before it stores the
+ * sums, because it waits long for each load. */
+template <class R, int N, int Coll>
+__device__ __forceinline__ void add_tiles(const tma_tiles<Coll> &tiles, const add_ring &ring,
+                                          const adders &add)
+{
+    constexpr int some = N == 2 ? 4 : N == 4 ? 2 : 1;
+    const ar_args &args = tiles.args;
+    const int warp = (int)threadIdx.x / 32 - AR_TMA_MOVERS, team = add.team(warp);
+    const uint32_t lane = (uint32_t)(warp / add.teams * 32 + (int)threadIdx.x % 32) * AR_WORD;
+    const uint32_t width = (uint32_t)add.size(team) * 32 * AR_WORD;
+    tma_tile<Coll> t(tiles);
+
+    for (t.skip((uint32_t)team); t.here() && !tiles.moves_alone(); t.skip((uint32_t)add.teams)) {
+        char *const stage = ring.stage(t.place);
+        const uint32_t n = t.length();
 
 #ifndef ST_BREAK_FULL
-        barrier_wait(ring.full(k), ring.parity(k));
+        barrier_wait(ring.full(t.place), t.place.parity);
 #endif
-        for (uint32_t at = (threadIdx.x - 32) * AR_WORD; at < n;
-             at += (blockDim.x - 32) * AR_WORD) {
-            payload v;
+        for (uint32_t at = lane; at < n; at += width * some) {
+            payload v[some];
 
-            if constexpr (Coll == AR_ALL_GATHER)
-                v = load_payload(args.in, t.offset(k) + at, t.bytes, args.in_align);
-            else
-                v = add_word<R, N>(args, stage, t.tile, at);
-            if (Coll == AR_REDUCE_SCATTER && args.out_align != AR_WORD)
-                store_payload(args.out, t.offset(k) + at, t.bytes, args.out_align, v);
-            else
-                store_shared(stage + at, as_word(v));
+#pragma unroll
+            for (int i = 0; i < some; i++)
+                if (at + i * width < n) {
+                    if constexpr (Coll == AR_ALL_GATHER)
+                        v[i] = load_payload(args.in, t.at + at + i * width, tiles.bytes,
+                                            args.in_align);
+                    else
+                        v[i] = add_word<R, N>(args, stage, tiles.tile, at + i * width);
+                }
+#pragma unroll
+            for (int i = 0; i < some; i++)
+                if (at + i * width < n) {
+                    if (Coll == AR_REDUCE_SCATTER && args.out_align != AR_WORD)
+                        store_payload(args.out, t.at + at + i * width, tiles.bytes, args.out_align,
+                                      v[i]);
+                    else
+                        store_shared(stage + at + i * width, as_word(v[i]));
+                }
         }
-        fence_async(); /* the copies that follow must see what the threads have stored */
+        fence_async_shared(); /* the copies that follow must see what the threads have stored */
         __syncwarp(~0u);
         if (threadIdx.x % 32 == 0)
-            barrier_arrive(ring.done(k));
+            barrier_arrive(ring.done(t.place));
     }
 }
 
@@ -181,11 +265,17 @@ __global__ void __launch_bounds__(AR_TMA_THREADS, 1) tma(const __grid_constant__
     const uint64_t mine = cut ? ar_shard_bytes(args.bytes, args.shard, args.me) : args.bytes;
     const tma_tiles<Coll> tiles(args, first, mine / AR_WORD * AR_WORD);
     uint64_t *const barriers = (uint64_t *)(shared + AR_TMA_STAGES * AR_TMA_TILES);
-    const add_ring ring = {shared, AR_TMA_TILES, barriers, barriers + AR_TMA_STAGES};
+    const add_ring ring = {shared, AR_TMA_TILES, barriers, barriers + AR_TMA_STAGES,
+                           barriers + 2 * AR_TMA_STAGES};
+    const adders add;
     spin_limit wait;
 
     if (threadIdx.x == 0)
-        ring.init((int)blockDim.x / 32 - 1);
+        for (int s = 0; s < AR_TMA_STAGES; s++) {
+            barrier_init(ring.full_ + s, 1);
+            barrier_init(ring.done_ + s, add.size(s % add.teams));
+            barrier_init(ring.free_ + s, 1);
+        }
     await_previous_kernel(args);
 
     call_counters counters(args);
@@ -194,9 +284,12 @@ __global__ void __launch_bounds__(AR_TMA_THREADS, 1) tma(const __grid_constant__
     stall(args, counters.epoch, 2);
     if (alive && threadIdx.x == 0) {
         fence_async(); /* what the peers' flags said is ready must be seen by the copies, too */
-        move_tiles(tiles, ring);
-    } else if (alive && threadIdx.x >= 32) {
-        add_tiles<R, N>(tiles, ring);
+        load_tiles<Coll, N>(tiles, ring);
+    } else if (alive && threadIdx.x == 32) {
+        fence_async();
+        store_tiles<Coll, N>(tiles, ring);
+    } else if (alive && threadIdx.x >= 32 * AR_TMA_MOVERS) {
+        add_tiles<R, N>(tiles, ring, add);
     }
     if constexpr (cut)
         if (alive && blockIdx.x == 0 && threadIdx.x == 1 && mine % AR_WORD != 0) {

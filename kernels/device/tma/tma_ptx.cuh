@@ -90,6 +90,13 @@ __device__ __forceinline__ void fence_async()
     AR_TMA_ASM("fence.proxy.async;" ::: "memory");
 }
 
+/* Order this thread's earlier accesses to shared memory before later bulk copies out of it. This is
+ * much cheaper than fence_async(), which also orders accesses to global memory. */
+__device__ __forceinline__ void fence_async_shared()
+{
+    AR_TMA_ASM("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
 __device__ __forceinline__ void bulk_load(void *shared, const void *from, uint32_t bytes,
                                           uint64_t *barrier)
 {
@@ -141,38 +148,52 @@ __device__ __forceinline__ void store_shared(char *p, uint4 v)
     *reinterpret_cast<uint4 *>(p) = v;
 }
 
+/* Which stage of a ring a tile uses, and the parity of that stage's phase. It counts instead of
+ * dividing the tile's number: the threads that move data have no time for divisions. */
+template <int Stages> struct tma_place {
+    uint32_t stage = 0, parity = 0;
+
+    __device__ __forceinline__ void next()
+    {
+        if (++stage == Stages) {
+            stage = 0;
+            parity ^= 1;
+        }
+    }
+    __device__ __forceinline__ void skip(uint32_t tiles)
+    {
+        for (uint32_t i = 0; i < tiles; i++)
+            next();
+    }
+};
+
 /*
  * A ring of ${Stages} stages. Tile k uses stage k % Stages. ${full} ends a phase when the bytes of
- * a tile are in shared memory, ${done} when the warps that add have written the sum there.
+ * a tile are in shared memory, ${done} when the warps that add have written the sum there, ${free}
+ * when the sum has been read, so that the next tile may come.
  */
 template <int Stages> struct tma_ring {
-    char *stages;
+    using place = tma_place<Stages>;
+    static constexpr uint32_t stages = Stages;
+    char *memory;
     uint32_t bytes; /* of a stage */
-    uint64_t *full_, *done_;
+    uint64_t *full_, *done_, *free_;
 
-    __device__ __forceinline__ char *stage(uint64_t k) const
+    __device__ __forceinline__ char *stage(const place &p) const
     {
-        return stages + k % Stages * bytes;
+        return memory + p.stage * bytes;
     }
-    __device__ __forceinline__ uint64_t *full(uint64_t k) const
+    __device__ __forceinline__ uint64_t *full(const place &p) const
     {
-        return full_ + k % Stages;
+        return full_ + p.stage;
     }
-    __device__ __forceinline__ uint64_t *done(uint64_t k) const
+    __device__ __forceinline__ uint64_t *done(const place &p) const
     {
-        return done_ + k % Stages;
+        return done_ + p.stage;
     }
-    static __device__ __forceinline__ uint32_t parity(uint64_t k)
+    __device__ __forceinline__ uint64_t *free(const place &p) const
     {
-        return (uint32_t)(k / Stages) & 1;
-    }
-    __device__ __forceinline__ void init(int adders) const
-    {
-        for (int s = 0; s < Stages; s++) {
-            barrier_init(full_ + s, 1);
-            if (adders > 0)
-                barrier_init(done_ + s, adders);
-        }
+        return free_ + p.stage;
     }
 };
 

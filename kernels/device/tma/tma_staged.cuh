@@ -5,10 +5,10 @@
  *
  *   push    warp 0   chunk of in[shard o] -> shared -> slot at owner o, then REDUCE flag
  *   own     warp 1   REDUCE flags; my tile and those in my slots -> shared
- *           warps 3+ add them up
- *           warp 1   sum -> out, and -> every rank's gather slot (or recv, if the peers map it),
+ *           warps 4+ add them up
+ *           warp 2   sum -> out, and -> every rank's gather slot (or recv, if the peers map it),
  *                    then GATHER flag
- *   fetch   warp 2   GATHER flag; chunk of my gather slot -> shared -> out
+ *   fetch   warp 3   GATHER flag; chunk of my gather slot -> shared -> out
  *
  * That is an all-reduce. A reduce-scatter has no fetch and no GATHER flag. In an all-gather there
  * is nothing to add: each rank pushes its part to all peers, and fetches theirs after the REDUCE
@@ -44,17 +44,22 @@ __global__ void __launch_bounds__(AR_TMA_THREADS, 1)
     char *const moves = shared + AR_TMA_SUMS * AR_TMA_TILES;
     uint64_t *const barriers = (uint64_t *)(shared + AR_TMA_STAGES * AR_TMA_TILES);
     volatile uint32_t *const stop = (volatile uint32_t *)(barriers + AR_TMA_BARRIERS / 8 - 1);
-    const sum_ring sums = {shared, AR_TMA_TILES, barriers, barriers + AR_TMA_SUMS};
-    const move_ring out = {moves, AR_TMA_CHUNK, barriers + 2 * AR_TMA_SUMS, NULL};
+    const sum_ring sums = {shared, AR_TMA_TILES, barriers, barriers + AR_TMA_SUMS,
+                           barriers + 2 * AR_TMA_SUMS};
+    const move_ring out = {moves, AR_TMA_CHUNK, barriers + 3 * AR_TMA_SUMS, NULL, NULL};
     const move_ring in = {moves + AR_TMA_MOVES * AR_TMA_CHUNK, AR_TMA_CHUNK,
-                          barriers + 2 * AR_TMA_SUMS + AR_TMA_MOVES, NULL};
+                          out.full_ + AR_TMA_MOVES, NULL, NULL};
     spin_limit wait;
 
     if (threadIdx.x == 0) {
         *stop = 0;
-        sums.init((int)blockDim.x / 32 - 3);
-        out.init(0);
-        in.init(0);
+        for (int s = 0; s < AR_TMA_SUMS; s++) {
+            barrier_init(sums.full_ + s, 1);
+            barrier_init(sums.done_ + s, (int)blockDim.x / 32 - AR_TMA_STAGED_MOVERS);
+            barrier_init(sums.free_ + s, 1);
+        }
+        for (int s = 0; s < 2 * AR_TMA_MOVES; s++)
+            barrier_init(out.full_ + s, 1);
     }
     await_previous_kernel(args);
 
@@ -68,9 +73,13 @@ __global__ void __launch_bounds__(AR_TMA_THREADS, 1)
         push(call, out);
     } else if (alive && warp == 1 && lane0 && Coll != AR_ALL_GATHER) {
         fence_async();
-        if (!own<R>(call, sums, wait, stop))
+        if (!own_load_all(call, sums, wait, stop))
             *stop = 1;
-    } else if (alive && warp == 2 && Coll != AR_REDUCE_SCATTER) {
+    } else if (alive && warp == 2 && lane0 && Coll != AR_ALL_GATHER) {
+        fence_async();
+        if (!own_store_all<R>(call, sums, wait, stop))
+            *stop = 1;
+    } else if (alive && warp == 3 && Coll != AR_REDUCE_SCATTER) {
         const bool fetches = Coll == AR_ALL_GATHER || args.staged;
         bool right = true;
 
@@ -80,7 +89,7 @@ __global__ void __launch_bounds__(AR_TMA_THREADS, 1)
             right = fetch(call, in, wait);
         if (lane0 && !(right && fetch_tail(call, wait)))
             *stop = 1;
-    } else if (alive && warp >= 3) {
+    } else if (alive && warp >= AR_TMA_STAGED_MOVERS) {
         if constexpr (Coll == AR_ALL_GATHER)
             keep_own(call);
         else

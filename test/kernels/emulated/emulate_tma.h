@@ -66,6 +66,10 @@ static inline void fence_async()
 {
 }
 
+static inline void fence_async_shared()
+{
+}
+
 static inline void bulk_load(void *shared, const void *from, uint32_t bytes, uint64_t *barrier)
 {
     emulate_bulk_load(shared, from, bytes, barrier);
