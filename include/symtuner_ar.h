@@ -141,8 +141,9 @@ enum symtuner_ar_transport {
 
 /* What the kernels of a handle run beside. This chooses the column of the selection table. Alone,
  * many blocks are fastest. Beside compute, the blocks occupy multiprocessors that the compute
- * needs, so there longer messages go to NCCL (docs/kernels.md says from which length on). UNKNOWN,
- * the default, is treated as BESIDE_COMPUTE wherever ALONE could lose to NCCL. */
+ * needs, so longer messages get kernels of few blocks there, or go to NCCL (docs/kernels.md says
+ * which, and from which length on). UNKNOWN, the default, is treated as BESIDE_COMPUTE wherever ALONE
+ * could lose to NCCL. */
 enum symtuner_ar_beside {
     SYMTUNER_AR_UNKNOWN = 0,
     SYMTUNER_AR_ALONE = 1,

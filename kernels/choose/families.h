@@ -112,7 +112,7 @@ struct ar_family_row {
     X(AR_TMA_STAGED, tma_staged, .shots = 2, .form = AR_LAMPORT, .region = AR_REGION_BULK,         \
       .slots = 1, .needs = AR_TMA_NEEDS, .scatter = AR_TMA_NEEDS, .gather = AR_TMA_NEEDS,          \
       .fallback = AR_CHUNKED, .gathers = true, .unroll = AR_PULL_UNROLL,                           \
-      .movers = AR_TMA_STAGED_MOVERS, .shared = AR_TMA_SHARED, .ctas = 16)
+      .movers = AR_TMA_STAGED_MOVERS, .shared = AR_TMA_SHARED, .ctas = 24)
 
 /* The families with kernels for reduce-scatter and for all-gather (kernels/device/halves). Their
  * rows above say what these kernels need. The kernels are ar_scatter_NAME and ar_gather_NAME. */

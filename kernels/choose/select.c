@@ -27,9 +27,12 @@
 #define GEMMS    "beside GEMMs 200 x 16 MiB took 73.7 ms, NCCL 52.1: 2 H200, 2026-11-22"
 #define AS_GEMMS "not measured beside GEMMs; as for all-reduce on 2 H200"
 
+/* bench/results/2026-11-23-h200x2: bf16, 16 to 256 MiB. */
+#define FEW "beside GEMMs and alone against NCCL with 16 CTAs: 2 H200, bf16, 2026-11-23"
+
 #define HALVES "not measured: from the rows of all-reduce"
 
-enum need { ANY, UNMAPPED, GENERIC, MULTICAST, GATHERS, LONG_IN_COMPANY, NEEDS };
+enum need { ANY, UNMAPPED, GENERIC, MULTICAST, GATHERS, LONG_IN_COMPANY, LONG_BY_TMA, NEEDS };
 
 /* The first row that fits wins. ${ctas} is the most blocks that a call of this row gets; a short
  * message gets only as many as have words to move. */
@@ -37,7 +40,8 @@ struct row {
     int links, min_ranks, max_ranks;
     /* UNMAPPED: recv is not registered (reduce-scatter: send); GENERIC: not a sum or avg of f32,
      * f16 or bf16; MULTICAST: NCCL may use NVLink multicast; GATHERS: an all-gather;
-     * LONG_IN_COMPANY: longer than ST_BESIDE_LIMIT, and nobody said that the kernels run alone */
+     * LONG_IN_COMPANY: longer than ST_BESIDE_LIMIT, and nobody said that the kernels run alone;
+     * LONG_BY_TMA: the same, tma can run the call, and GENERIC does not hold for its reducer */
     enum need need;
     uint64_t max_bytes; /* of the message; of one part in the table of the halves */
     int family, ctas, threads, lag;
@@ -45,6 +49,7 @@ struct row {
 };
 
 static const struct row table[] = {
+    {AR_LINKS_NVLINK, 2, 2, LONG_BY_TMA, NO_END, AR_TMA, 8, AR_TMA_THREADS, 0, FEW},
     {AR_LINKS_NVLINK, 2, 2, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, GEMMS},
     {AR_LINKS_NVLINK, 3, 16, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
     {AR_LINKS_PCIE, 2, 16, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
@@ -118,6 +123,7 @@ static const struct row table[] = {
  * to each peer, as a message of one-shot does, so the grids are those of one-shot for the same
  * bytes. */
 static const struct row halves[] = {
+    {AR_LINKS_NVLINK, 2, 2, LONG_BY_TMA, 64 * MiB, AR_TMA, 16, AR_TMA_THREADS, 0, FEW},
     {AR_LINKS_NVLINK, 2, 16, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
     {AR_LINKS_PCIE, 2, 16, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
     {AR_LINKS_HOST, 2, 16, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
@@ -297,13 +303,15 @@ static bool row_is_for(const struct row *row, const struct ar_ask *ask)
 static const struct row *find_row(const struct ar_ask *ask)
 {
     const bool half = ask->coll != AR_ALL_REDUCE, gathers = ask->coll == AR_ALL_GATHER;
+    const bool in_company = ask->beside != AR_BESIDE_NOTHING && ask->bytes > ST_BESIDE_LIMIT;
     const bool met[] = {
         [ANY] = true,
         [UNMAPPED] = ask->coll == AR_REDUCE_SCATTER ? !ask->src_mapped : !ask->dst_mapped,
         [GENERIC] = gathers || is_generic(ask),
         [MULTICAST] = ask->has_multicast,
         [GATHERS] = gathers,
-        [LONG_IN_COMPANY] = ask->beside != AR_BESIDE_NOTHING && ask->bytes > ST_BESIDE_LIMIT,
+        [LONG_IN_COMPANY] = in_company,
+        [LONG_BY_TMA] = in_company && !is_generic(ask) && ar_capacity(ask, AR_TMA) != 0,
     };
     const struct row *rows = half ? halves : table;
     const size_t count = half ? HALVES_ROWS : ROWS;
@@ -433,11 +441,13 @@ size_t ar_select_print(const struct ar_ask *ask, char *text, size_t length)
     static const char *const notes[2][NEEDS] = {
         {[UNMAPPED] = ", recv unregistered",
          [GENERIC] = ", other types and operators",
-         [LONG_IN_COMPANY] = ", unless alone"},
+         [LONG_IN_COMPANY] = ", unless alone",
+         [LONG_BY_TMA] = ", registered, unless alone"},
         {[UNMAPPED] = ", not registered",
          [GENERIC] = ", all-gather, and other types and operators",
          [GATHERS] = ", all-gather",
-         [LONG_IN_COMPANY] = ", all parts together, unless alone"}};
+         [LONG_IN_COMPANY] = ", all parts together, unless alone",
+         [LONG_BY_TMA] = ", all parts together, to 64 MiB each, registered, unless alone"}};
     static const char head[] = "reduce-scatter and all-gather, by the bytes of one part:\n";
     size_t need = 0;
 
@@ -450,11 +460,14 @@ size_t ar_select_print(const struct ar_ask *ask, char *text, size_t length)
         if (i == ROWS && need + sizeof head <= length)
             memcpy(text + need, head, sizeof head);
         need += i == ROWS ? sizeof head - 1 : 0;
-        if (!row_is_for(r, ask) || (r->need == LONG_IN_COMPANY && ask->beside == AR_BESIDE_NOTHING))
+        const bool lengthy = r->need == LONG_IN_COMPANY || r->need == LONG_BY_TMA;
+
+        if (!row_is_for(r, ask) || (lengthy && ask->beside == AR_BESIDE_NOTHING) ||
+            (r->need == LONG_BY_TMA && !ask->has_tma))
             continue;
         if (r->max_bytes != NO_END)
             snprintf(sizes, sizeof sizes, "to %llu KiB", (unsigned long long)(r->max_bytes / KiB));
-        if (r->need == LONG_IN_COMPANY)
+        if (lengthy)
             snprintf(sizes, sizeof sizes, "> %llu KiB", ST_BESIDE_LIMIT / KiB);
         n = snprintf(line, sizeof line, "  %-13s %-12s at most %3d blocks of %4d%s  (%s)\n", sizes,
                      ar_family_name(r->family), r->ctas, r->threads, note != NULL ? note : "",

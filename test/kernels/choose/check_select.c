@@ -281,9 +281,22 @@ static void for_all(void (*what)(struct ar_ask ask))
                 }
 }
 
+/* Whether tma takes this message above the limit: two ranks on NVLink, both buffers registered, and
+ * a sum of floats or no sum. */
+static bool by_tma(const struct ar_ask *ask)
+{
+    const bool half = ask->coll != AR_ALL_REDUCE;
+    const uint64_t part = ask->bytes / (uint64_t)ar_coll_parts(ask->coll, ask->ranks);
+
+    return ask->ranks == 2 && ask->links == AR_LINKS_NVLINK && ask->src_mapped &&
+           (ask->dtype == AR_BF16 || ask->coll == AR_ALL_GATHER) &&
+           (!half || (part <= 64 << 20 && part % 16 == 0));
+}
+
 static void compare_hints(struct ar_ask ask)
 {
     struct ar_choice alone, c;
+    const int few = ask.coll == AR_ALL_REDUCE ? 8 : 16;
     char why[200];
 
     must(ar_select(&ask, &free_choice, &alone) == 0);
@@ -292,6 +305,8 @@ static void compare_hints(struct ar_ask ask)
         must(ar_select(&ask, &free_choice, &c) == 0);
         if (ask.bytes <= ST_BESIDE_LIMIT)
             must(memcmp(&c, &alone, sizeof c) == 0);
+        else if (by_tma(&ask))
+            must(c.family == AR_TMA && c.ctas == few && c.piece == ask.bytes);
         else
             must(c.family == AR_NCCL);
         ar_select_why(&ask, &c, why, sizeof why);
@@ -301,12 +316,15 @@ static void compare_hints(struct ar_ask ask)
     must(ar_select(&ask, &free_choice, &c) == 0);
     ask.beside = AR_BESIDE_NOTHING;
     must(ar_select(&ask, &free_choice, &alone) == 0);
-    must(memcmp(&c, &alone, sizeof c) == 0 && c.family != AR_NCCL);
+    if (c.family == AR_TMA)
+        must(by_tma(&ask) && ask.bytes > ST_BESIDE_LIMIT);
+    else
+        must(memcmp(&c, &alone, sizeof c) == 0 && c.family != AR_NCCL);
 }
 
-/* Only with the hint "alone" do our kernels run messages above the limit, unless there is no NCCL.
- * Up to the limit the hint changes nothing. */
-START_TEST(test_long_messages_are_nccls_unless_alone)
+/* Only with the hint "alone" do kernels of many blocks run messages above the limit, unless there is
+ * no NCCL. Up to the limit the hint changes nothing. */
+START_TEST(test_long_messages_take_few_blocks_unless_alone)
 {
     for_all(compare_hints);
 }
@@ -357,7 +375,7 @@ Suite *st_suite_select(void)
     tcase_add_test(t, test_two_budgets_leave_room);
     tcase_add_test(t, test_fewer_blocks_have_more_threads);
     tcase_add_test(t, test_multicast_gives_long_messages_to_nccl);
-    tcase_add_test(t, test_long_messages_are_nccls_unless_alone);
+    tcase_add_test(t, test_long_messages_take_few_blocks_unless_alone);
     tcase_add_test(t, test_no_hint_is_stronger_than_a_name);
     tcase_add_test(t, test_families_that_add_otherwise_say_so);
     suite_add_tcase(s, t);
