@@ -14,12 +14,15 @@ ours         libsymtuner_ar.so with registered buffers, as it chooses if nothing
              staged: the same with buffers that are not registered; default: with registered buffers,
              as it chooses if it is told nothing
 
-It measures three things, on the slowest rank:
+It measures four things, on the slowest rank:
 
 alone    us per call: a CUDA graph of 20 calls, replayed
 beside   ms until 24 GEMMs of 8192^3 bf16 on one stream and a number of collectives on a second
          stream of higher priority are both done
 comm     ms until these collectives are done, from the same run
+behind   ms that collectives of 25 MiB add to 192 GEMMs of 4096^3 bf16, one behind every second, fourth
+         and eighth of them, as the buckets of a backward pass follow its layers; the ms without
+         collectives are measured before each
 
 For each size beside the GEMMs it also prints how each contender runs: a number of CTAs, or
 KERNEL/CTAS/THREADS. A CTA of our kernels takes a multiprocessor of its own.
@@ -53,6 +56,7 @@ AR_COLLS = ["allreduce", "reducescatter", "allgather"]    # enum symtuner_ar_col
 BF16, SUM, SYMMETRIC, UNDEFINED = 9, 0, 1, -(1 << 31)
 CALLS = {16 << 20: 200, 64 << 20: 60, 256 << 20: 16}    # calls beside the GEMMs: a third of their time
 GEMMS, GRAPH, MOST = 24, 20, 256 << 20
+BEHIND, BUCKET, EVERY = 192, 25 << 20, (2, 4, 8)    # GEMMs; bytes; GEMMs from call to call
 WORD = re.compile(r"(?P<way>[1-9]\d*|own|general|default|ours|staged)"
                   r"(:(?P<kernel>[a-z0-9_]+)(:(?P<ctas>[1-9]\d*))?)?")
 
@@ -294,6 +298,36 @@ class Gemms:
         return slowest(span), slowest(begin.elapsed_time(end))
 
 
+class Layers:
+    """GEMMs as in a backward pass: each collective waits for the GEMMs before it."""
+
+    def __init__(self, gemms):
+        self.gemms = gemms
+        self.a, self.b = (torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16)
+                          for _ in range(2))
+        self.c = torch.empty_like(self.a)
+
+    def run_ms(self, call, every):
+        """Return the ms until all is done, with one call after every ``every`` GEMMs, or without."""
+        dist.barrier()
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for i in range(1, BEHIND + 1):
+            with torch.cuda.stream(self.gemms.stream):
+                torch.mm(self.a, self.b, out=self.c)
+            if call and i % every == 0:
+                done = torch.cuda.Event()
+                done.record(self.gemms.stream)
+                self.gemms.high.wait_event(done)
+                call(ctypes.c_void_p(self.gemms.high.cuda_stream))
+        torch.cuda.synchronize()
+        return slowest((time.perf_counter() - start) * 1e3)
+
+    def added_ms(self, call, every):
+        without = self.run_ms(None, every)
+        return self.run_ms(call, every) - without
+
+
 def summary(rows, names):
     """Print medians of the times, and medians of each contender's time divided by that of the first
     one in the same round."""
@@ -310,7 +344,8 @@ def summary(rows, names):
                 f"{statistics.median(r for _, r in cells[what, coll, size, n]):5.3f}"
                 for n in names]
         print(f"{what:<7} {coll:<13} {size:>10} " + " ".join(line))
-    print(f"cells: median (us alone, ms beside and comm), median ratio to {names[0]} of the same round")
+    print(f"cells: median (us alone, otherwise ms), median ratio to {names[0]} of the same round; the "
+          "bytes of behind are those of all calls together")
 
 
 def number(least):
@@ -348,7 +383,8 @@ def arguments():
     parser.add_argument("--step", type=number(2), default=2,
                         help="each size alone is so many times the last")
     parser.add_argument("--colls", type=words(COLLS), default=",".join(COLLS))
-    parser.add_argument("--what", type=words(["alone", "beside"]), default="alone,beside")
+    parser.add_argument("--what", type=words(["alone", "beside", "behind"]),
+                        default="alone,beside,behind")
     parser.add_argument("--out", default="beside.csv")
     args = parser.parse_args()
     for word in args.who:
@@ -413,6 +449,14 @@ def main():
             if RANK == 0:
                 print(f"{coll} of {size} bytes:", ", ".join(
                     f"{name}: {w.how(coll, buffers, size)}" for name, w in zip(args.who, who)))
+    layers = Layers(gemms)
+    for coll in args.colls if "behind" in args.what else []:
+        every_one = [collective(w, coll, buffers, BUCKET) for w in who]
+        for every in EVERY:
+            for one in every_one:    # the first run is slower
+                layers.run_ms(one, every)
+            turns(coll, BUCKET * (BEHIND // every), ["behind"],
+                  lambda i: [layers.added_ms(every_one[i], every)])
     if RANK == 0:
         version = ctypes.c_int()
         nccl.ncclGetVersion(ctypes.byref(version))

@@ -124,10 +124,10 @@ def test_a_run():
     assert "16: 16 CTAs, general: NCCL's own CTAs, ours: chunked/0/0" in text.getvalue()
     assert SAID == ["alone", "alone", (b"tma", 8), "unknown"], SAID
     kinds = {(r["what"], r["coll"]) for r in rows}
-    assert kinds == {(w, c) for w in ("alone", "beside", "comm") for c in beside.COLLS}, kinds
+    assert kinds == {(w, c) for w in ("alone", "beside", "comm", "behind") for c in beside.COLLS}, kinds
     assert {r["contender"] for r in rows} == {"own", "16", "general", "ours", "staged:tma:8", "default",
                                               "A/A"}
-    assert len(rows) == 2 * 7 * 3 * (4 + 3 + 3), len(rows)    # rounds, contenders, colls, sizes
+    assert len(rows) == 2 * 7 * 3 * (4 + 3 + 3 + 3), len(rows)    # rounds, contenders, colls, sizes
 
 
 test_arguments()
