@@ -177,7 +177,7 @@ EXPORT ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_
 EXPORT ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
     team_live(-1);
-    free(comm); /* a team stays: another rank may still be in it */
+    free(comm);
     return ncclSuccess;
 }
 

@@ -14,6 +14,8 @@ enum { TEAMS = 1024, LIMIT_S = 100 };
 struct whole_nccl whole_nccl;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static struct team *teams[TEAMS]; /* they stay: another rank may still be in one */
+static int made;
 static long ran;
 
 __attribute__((visibility("default"))) long whole_nccl_ran(void)
@@ -110,6 +112,14 @@ ncclComm_t team_comm(struct team *team, int rank, int device, int world)
     return comm;
 }
 
+static struct team *new_team(void)
+{
+    if (made == TEAMS)
+        abort();
+    teams[made] = calloc(1, sizeof *teams[made]);
+    return teams[made++];
+}
+
 static void split(struct team *t)
 {
     for (int r = 0; r < t->ranks; r++) {
@@ -128,7 +138,7 @@ static void split(struct team *t)
                 part = (*(ncclComm_t *)t->op[s]->recv)->team;
         }
         if (part == NULL)
-            part = calloc(1, sizeof *part);
+            part = new_team();
         part->whole = op->shared ? t : NULL;
         part->ranks = (int)++part->joined;
         *(ncclComm_t *)op->recv = team_comm(part, before, op->device, op->world);
@@ -214,25 +224,22 @@ bool team_run(struct turn *turn)
 
 struct team *team_join(const ncclUniqueId *id, int ranks)
 {
-    static struct team *teams[TEAMS];
-    int i = 0;
+    struct team *team = NULL;
     bool good;
 
     pthread_mutex_lock(&lock);
-    while (i < TEAMS && teams[i] != NULL && memcmp(teams[i]->id, id, sizeof *id) != 0)
-        i++;
-    if (i == TEAMS)
-        abort();
-    if (teams[i] == NULL) {
-        teams[i] = calloc(1, sizeof *teams[i]);
-        memcpy(teams[i]->id, id, sizeof *id);
-        teams[i]->ranks = ranks;
+    for (int i = 0; i < made && team == NULL; i++)
+        team = memcmp(teams[i]->id, id, sizeof *id) == 0 ? teams[i] : NULL;
+    if (team == NULL) {
+        team = new_team();
+        memcpy(team->id, id, sizeof *id);
+        team->ranks = ranks;
     }
-    teams[i]->joined++;
+    team->joined++;
     pthread_cond_broadcast(&changed);
-    good = await(&teams[i]->joined, (unsigned long)ranks, teams[i]);
+    good = await(&team->joined, (unsigned long)ranks, team);
     pthread_mutex_unlock(&lock);
-    return good ? teams[i] : NULL;
+    return good ? team : NULL;
 }
 
 void team_abort(struct team *t)
