@@ -86,6 +86,8 @@ ranks 2 nccl 1 1:SYMTUNER_MAX_COMMS=0
 ranks 2 ours 0 0:SYMTUNER_AR_MAX_CTAS=32
 ranks 2 nccl 1,2 0:SYMTUNER_VERIFY=some # the first one to come speaks, too
 grep -q '^symtuner: warning: SYMTUNER_VERIFY=some: write ' "$work/err.0" || fail "a wrong value: $(cat "$work/err.0")"
+ranks 2 nccl 1,2 1:SYMTUNER_MODE=watch
+grep -q '^symtuner: warning: SYMTUNER_MODE=watch: write ' "$work/err.1" || fail "a wrong word: $(cat "$work/err.1")"
 export SYMTUNER_VERIFY=2
 ranks 2 both-both-ours-ours 0 0:VERIFY=1 1:VERIFY=1
 ranks 2 both-nccl-nccl-nccl 1 0:VERIFY=1 1:VERIFY=wrong
