@@ -24,8 +24,8 @@
 
 /* Modules without state: these suites also run without fork (CK_FORK=no), for valgrind and gdb. */
 #define PURE_SUITES(X)                                                                             \
-    X(names) X(sizes) X(rules) X(files) X(kernels) X(lint) X(golden) X(match) X(symmodel) X(gates) \
-    X(steer) X(options) X(machine) X(api) X(abi) X(next) \
+    X(names) X(sizes) X(rules) X(files) X(kernels) X(lint) X(golden) X(match) X(symmodel) \
+    X(general_cost) X(gates) X(steer) X(options) X(machine) X(api) X(abi) X(next) \
     X(compare)
 
 /* Modules that look something up once per process: each test has a process of its own. */
