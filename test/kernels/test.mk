@@ -74,7 +74,7 @@ $(B)/check-ar-kernels$(AR_BREAK): $(AR_EMU_OBJ)
 # Ranks on several boxes, on a NCCL that splits communicators (test/kernels/nodes/net.h): what the
 # host does on the fake CUDA, and what comes out of the emulated kernels on streams that are threads.
 # The CUDA runtime with streams, events and graphs, and NCCL, both in host memory, are those of test/whole.
-WH_CUDA := $(patsubst %,test/whole/%.c,cuda graph gpu) \
+WH_CUDA := $(patsubst %,test/whole/%.c,cuda graph gpu memops) \
            $(patsubst %,test/kernels/fake/%.c,links capture_info) \
            $(patsubst %,test/kernels/emulated/%.c,emulate emulate_tma)
 WH_NCCL := $(patsubst %,test/whole/%.c,nccl team values)

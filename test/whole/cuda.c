@@ -14,6 +14,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "test/kernels/emulated/emulate.h"
 #include "test/whole/stream.h"
@@ -26,20 +27,38 @@ struct CUstream_st *whole_list;
 unsigned long long whole_numbers;
 static struct CUstream_st *standard[DEVICES];
 
+/* Copies take their time, so that what does not wait for them is early; flags are whole. */
+static void move(const struct op *op)
+{
+    static _Thread_local unsigned turn;
+
+    if (turn++ % 4 == 0)
+        usleep(300);
+    if (op->bytes == sizeof(uint64_t) && ((uintptr_t)op->to | (uintptr_t)op->from) % 8 == 0)
+        __atomic_store_n((uint64_t *)op->to, *(const uint64_t *)op->from, __ATOMIC_RELEASE);
+    else
+        memmove(op->to, op->from, op->bytes);
+}
+
 static void run(struct op *op)
 {
     if (op->kind == KERNEL)
         emulate_launch(op->kernel, &op->args, op->ctas, op->threads, op->device);
     else if (op->kind == COPY)
-        memmove(op->to, op->from, op->bytes);
+        move(op);
     else if (op->kind == FILL)
         memset(op->to, op->value, op->bytes);
     else if (op->kind == HOST)
         op->host(op->what);
+    else if (op->kind == AWAIT_WORD)
+        while (__atomic_load_n((const uint64_t *)op->from, __ATOMIC_ACQUIRE) < (uint64_t)op->value)
+            usleep(20);
+    else if (op->kind == WRITE_WORD)
+        __atomic_store_n((uint64_t *)op->to, (uint64_t)op->value, __ATOMIC_RELEASE);
 }
 
 /* With the lock held. */
-static void let_go(struct mark *mark)
+void whole_let_go(struct mark *mark)
 {
     if (mark != NULL && --mark->refs == 0)
         free(mark);
@@ -66,7 +85,7 @@ static void *work(void *p)
         pthread_mutex_lock(&whole_lock);
         if (op->kind == RECORD)
             op->mark->reached = true;
-        let_go(op->mark);
+        whole_let_go(op->mark);
         s->busy = false;
         free(op);
         pthread_cond_broadcast(&whole_changed);
@@ -77,7 +96,7 @@ static void *work(void *p)
 
 /* The functions from here to the next line run with the lock held. */
 
-static struct CUstream_st *begin_stream(int device)
+struct CUstream_st *whole_stream_begin(int device)
 {
     struct CUstream_st *s = calloc(1, sizeof *s);
 
@@ -90,12 +109,20 @@ static struct CUstream_st *begin_stream(int device)
     return s;
 }
 
+/* The thread of ${s} ends after its work; the record stays. */
+void whole_stream_end(struct CUstream_st *s)
+{
+    s->ended = true;
+    pthread_cond_broadcast(&whole_changed);
+    pthread_detach(s->thread);
+}
+
 struct CUstream_st *whole_stream_of(cudaStream_t stream)
 {
     if (stream != NULL)
         return stream;
     if (standard[whole_current] == NULL)
-        standard[whole_current] = begin_stream(whole_current);
+        standard[whole_current] = whole_stream_begin(whole_current);
     return standard[whole_current];
 }
 
@@ -116,13 +143,14 @@ static bool idle(const struct CUstream_st *s)
 
 /* ---- with the lock not held ------------------------------------------------------------------ */
 
-static cudaError_t put(cudaStream_t stream, struct op op)
+cudaError_t whole_queue(cudaStream_t stream, struct op op)
 {
     struct CUstream_st *s;
 
     pthread_mutex_lock(&whole_lock);
     s = whole_stream_of(stream);
     op.device = s->device;
+    op.captured = s;
     whole_append(s->graph != NULL ? &s->graph->last : &s->last, &op);
     pthread_cond_broadcast(&whole_changed);
     pthread_mutex_unlock(&whole_lock);
@@ -136,7 +164,7 @@ cudaError_t whole_host(cudaStream_t stream, void (*host)(void *what), const void
     if (size > sizeof op.what)
         abort();
     memcpy(op.what, what, size);
-    return put(stream, op);
+    return whole_queue(stream, op);
 }
 
 static cudaError_t launch(const void *kernel, unsigned ctas, unsigned threads, void **params,
@@ -145,7 +173,7 @@ static cudaError_t launch(const void *kernel, unsigned ctas, unsigned threads, v
     struct op op = {.kind = KERNEL, .kernel = kernel, .ctas = (int)ctas, .threads = (int)threads};
 
     memcpy(&op.args, params[0], sizeof op.args);
-    return put(stream, op);
+    return whole_queue(stream, op);
 }
 
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *kernel, void **params)
@@ -176,7 +204,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
                             cudaStream_t stream)
 {
     cudaError_t error =
-        put(stream, (struct op){.kind = COPY, .to = to, .from = from, .bytes = bytes});
+        whole_queue(stream, (struct op){.kind = COPY, .to = to, .from = from, .bytes = bytes});
 
     /* to or from memory that is not pinned, the copy has ended when the call returns */
     return kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyHostToDevice
@@ -186,13 +214,13 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
 
 cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t stream)
 {
-    return put(stream, (struct op){.kind = FILL, .to = p, .value = value, .bytes = bytes});
+    return whole_queue(stream, (struct op){.kind = FILL, .to = p, .value = value, .bytes = bytes});
 }
 
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
     (void)kind;
-    put(NULL, (struct op){.kind = COPY, .to = to, .from = from, .bytes = bytes});
+    whole_queue(NULL, (struct op){.kind = COPY, .to = to, .from = from, .bytes = bytes});
     return cudaStreamSynchronize(NULL);
 }
 
@@ -208,7 +236,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
 {
     (void)flags;
     pthread_mutex_lock(&whole_lock);
-    *stream = begin_stream(whole_current);
+    *stream = whole_stream_begin(whole_current);
     whole_live(1);
     pthread_mutex_unlock(&whole_lock);
     return cudaSuccess;
@@ -217,10 +245,8 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
     pthread_mutex_lock(&whole_lock);
-    stream->ended = true; /* its thread ends after its work; the record stays */
-    pthread_cond_broadcast(&whole_changed);
+    whole_stream_end(stream);
     pthread_mutex_unlock(&whole_lock);
-    pthread_detach(stream->thread);
     whole_live(-1);
     return cudaSuccess;
 }
@@ -293,7 +319,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
     pthread_mutex_lock(&whole_lock);
-    let_go(event->latest);
+    whole_let_go(event->latest);
     pthread_mutex_unlock(&whole_lock);
     free(event);
     whole_live(-1);
@@ -308,21 +334,18 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 
     pthread_mutex_lock(&whole_lock);
     s = whole_stream_of(stream);
-    let_go(event->latest);
+    whole_let_go(event->latest);
     event->latest = mark;
     event->graph = s->graph;
-    mark->refs = 1;
-    if (s->graph == NULL) {
-        mark->refs++;
-        whole_append(&s->last, &op);
-    }
+    mark->refs = 2;
+    op.captured = s;
+    whole_append(s->graph != NULL ? &s->graph->last : &s->last, &op);
     pthread_cond_broadcast(&whole_changed);
     pthread_mutex_unlock(&whole_lock);
     return cudaSuccess;
 }
 
-/* A stream that waits for an event of a capture joins the capture. The operations of a graph have
- * one order here, so that it needs no further edges. */
+/* A stream that waits for an event of a capture joins the capture. */
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
 {
     struct CUstream_st *s;
@@ -333,13 +356,14 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     pthread_mutex_lock(&whole_lock);
     s = whole_stream_of(stream);
     op.mark = event->latest;
-    if (event->graph != NULL && s->graph == NULL) {
+    op.captured = s;
+    if (event->graph != NULL && s->graph == NULL)
         s->graph = event->graph;
-    } else if (event->graph != s->graph) {
+    if (event->graph != s->graph) {
         error = cudaErrorStreamCaptureIsolation;
-    } else if (s->graph == NULL && op.mark != NULL) {
+    } else if (op.mark != NULL) {
         op.mark->refs++;
-        whole_append(&s->last, &op);
+        whole_append(s->graph != NULL ? &s->graph->last : &s->last, &op);
     }
     pthread_cond_broadcast(&whole_changed);
     pthread_mutex_unlock(&whole_lock);

@@ -24,6 +24,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMo
     graph->refs = 1;
     pthread_mutex_lock(&whole_lock);
     graph->id = ++whole_numbers;
+    graph->origin = stream;
     stream->graph = graph;
     pthread_mutex_unlock(&whole_lock);
     return cudaSuccess;
@@ -105,6 +106,9 @@ static void let_go(struct CUgraph_st *graph)
         cudaUserObjectRelease((cudaUserObject_t)graph->objects[i], 1);
     for (struct op *op = graph->first, *next; op != NULL; op = next) {
         next = op->next;
+        pthread_mutex_lock(&whole_lock);
+        whole_let_go(op->mark);
+        pthread_mutex_unlock(&whole_lock);
         free(op);
     }
     free(graph);
@@ -141,16 +145,62 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
     return cudaSuccess;
 }
 
+/* ---- replays: each captured stream but the first gets a new one -------------------------------- */
+
+enum { BRANCHES = 16 };
+
+struct branches {
+    struct CUstream_st *captured[BRANCHES], *now[BRANCHES];
+    int n;
+};
+
+/* The stream in which the operations of ${captured} run; with the lock held. */
+static struct CUstream_st *branch(struct branches *b, struct CUstream_st *captured)
+{
+    int i = 0;
+
+    while (i < b->n && b->captured[i] != captured)
+        i++;
+    if (i == BRANCHES)
+        abort();
+    if (i == b->n) {
+        b->captured[b->n] = captured;
+        b->now[b->n++] = whole_stream_begin(captured->device);
+    }
+    return b->now[i];
+}
+
+/* Put a copy of a captured operation into the stream where it runs, with the lock held. Its event
+ * stands for this replay only. */
+static void replay(struct branches *b, const struct op *captured)
+{
+    struct op op = *captured;
+
+    if (op.kind == RECORD) {
+        op.mark->again = calloc(1, sizeof *op.mark);
+        op.mark->again->refs = 1;
+    }
+    if (op.kind == RECORD || op.kind == WAIT)
+        op.mark = op.mark->again;
+    if (op.kind == WAIT)
+        op.mark->refs++;
+    whole_append(&branch(b, op.captured)->last, &op);
+}
+
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 {
     struct CUgraph_st *graph = (struct CUgraph_st *)exec;
-    struct CUstream_st *s;
+    struct branches b = {.n = 1};
 
     __atomic_add_fetch(&graph->refs, 1, __ATOMIC_ACQ_REL);
     pthread_mutex_lock(&whole_lock);
-    s = whole_stream_of(stream);
+    b.captured[0] = graph->origin;
+    b.now[0] = whole_stream_of(stream);
     for (const struct op *op = graph->first; op != NULL; op = op->next)
-        whole_append(&s->last, op);
+        replay(&b, op);
+    for (int i = 1; i < b.n; i++)
+        whole_stream_end(b.now[i]);
+    pthread_cond_broadcast(&whole_changed);
     pthread_mutex_unlock(&whole_lock);
     return whole_host(stream, replayed, &graph, sizeof graph);
 }

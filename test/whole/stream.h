@@ -12,7 +12,7 @@
 
 enum { DEVICES = 8, OBJECTS_OF_GRAPH = 4096 };
 
-enum kind { KERNEL, COPY, FILL, RECORD, WAIT, HOST };
+enum kind { KERNEL, COPY, FILL, RECORD, WAIT, HOST, AWAIT_WORD, WRITE_WORD };
 
 struct op {
     enum kind kind;
@@ -22,6 +22,7 @@ struct op {
     size_t bytes;
     int ctas, threads, device, value;
     struct mark *mark;
+    struct CUstream_st *captured; /* in a graph: the stream that the operation was put into */
     void (*host)(void *what);
     struct ar_args args;
     max_align_t what[16]; /* of a host function */
@@ -32,6 +33,7 @@ struct op {
 struct mark {
     bool reached;
     int refs; /* the event, and operations that wait for it or reach it */
+    struct mark *again; /* of a captured record: that of the replay which is being started */
 };
 
 struct CUevent_st {
@@ -47,6 +49,7 @@ struct object_of_cuda {
 
 struct CUgraph_st {
     struct op *first, **last;
+    struct CUstream_st *origin; /* the stream whose capture this is */
     struct object_of_cuda *objects[OBJECTS_OF_GRAPH];
     int n_objects, refs;
     unsigned long long id;
@@ -80,5 +83,12 @@ bool whole_may_share(const void *kernel);
  * a copy of ${op} at the end of a list. */
 struct CUstream_st *whole_stream_of(cudaStream_t stream);
 void whole_append(struct op ***last, const struct op *op);
+/* A new stream, and one that ends after its work, with the lock held. */
+struct CUstream_st *whole_stream_begin(int device);
+void whole_stream_end(struct CUstream_st *s);
+/* Put an operation into a stream or its capture, with the lock not held. */
+cudaError_t whole_queue(cudaStream_t stream, struct op op);
+/* Let go of a mark, with the lock held. */
+void whole_let_go(struct mark *mark);
 
 #endif
