@@ -46,7 +46,7 @@ $(AR_OUT)/libsymtuner_ar.so: $(AR_OBJ) kernels/symtuner_ar.map
 $(AR_B)/%.c.o: %.c
 	@mkdir -p $(@D)
 	$(call say,CC)
-	$(Q)$(CC) $(CFLAGS) $(AR_INC) -c -o $@ $<
+	$(Q)$(CC) $(CFLAGS) $(AR_INC) $(AR_DEFS) -c -o $@ $<
 
 $(AR_B)/%.cu.o: %.cu
 	@mkdir -p $(@D)

@@ -25,8 +25,8 @@ static const char *const op_word[] = {
 static const char *const reg_word[] = {"none", "comm", "window", "sym"};
 static const char *const kernel_word[] = {
     "nccl",        "one_ll8", "one_ll128", "one_lamport", "two_ll8", "two_ll128",
-    "two_lamport", "chunked", "pull",      "copy",        "nvls",    "pull_one",
-    "nvls_one",    "tma",         "tma_staged"};
+    "two_lamport", "chunked", "pull",       "copy",        "nvls",    "pull_one",
+    "nvls_one",    "tma",     "tma_staged", "engines"};
 static const char *const kernel_variable[] = {
     "SYMTUNER_AR_KERNEL",   "SYMTUNER_AR_CTAS",   "SYMTUNER_AR_TRANSPORT",
     "SYMTUNER_AR_LINKS",    "SYMTUNER_AR_LAG",    "SYMTUNER_AR_TIMEOUT_MS",

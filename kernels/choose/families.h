@@ -30,6 +30,7 @@ enum ar_need {
     AR_NEEDS_TMA = 1 << 11,      /* bulk copies, and room for their stages: sm_90 or later */
     AR_NEEDS_UNSCALED = 1 << 12, /* not AR_PREMUL */
     AR_RUNS = 1 << 13,           /* needs nothing; only says that there are kernels */
+    AR_NEVER = 1 << 14,          /* there are no kernels for all-reduce */
 };
 
 struct ar_family_row {
@@ -112,7 +113,10 @@ struct ar_family_row {
     X(AR_TMA_STAGED, tma_staged, .shots = 2, .form = AR_LAMPORT, .region = AR_REGION_BULK,         \
       .slots = 1, .needs = AR_TMA_NEEDS, .scatter = AR_TMA_NEEDS, .gather = AR_TMA_NEEDS,          \
       .fallback = AR_CHUNKED, .gathers = true, .unroll = AR_PULL_UNROLL,                           \
-      .movers = AR_TMA_STAGED_MOVERS, .shared = AR_TMA_SHARED, .ctas = 24)
+      .movers = AR_TMA_STAGED_MOVERS, .shared = AR_TMA_SHARED, .ctas = 24)                         \
+    X(AR_ENGINES, engines, .shots = 2, .form = AR_LAMPORT, .region = AR_REGION_BULK, .slots = 1,   \
+      .needs = AR_NEVER, .gather = AR_NEEDS_COPY, .fallback = AR_CHUNKED,                          \
+      .unroll = AR_PULL_UNROLL, .ctas = 1)
 
 /* The families with kernels for reduce-scatter and for all-gather (kernels/device/halves). Their
  * rows above say what these kernels need. The kernels are ar_scatter_NAME and ar_gather_NAME. */
@@ -131,7 +135,8 @@ struct ar_family_row {
     X(AR_PULL, pull)                                                                               \
     X(AR_COPY, copy)                                                                               \
     X(AR_TMA, tma)                                                                                 \
-    X(AR_TMA_STAGED, tma_staged)
+    X(AR_TMA_STAGED, tma_staged)                                                                   \
+    X(AR_ENGINES, engines)
 
 enum ar_family {
 #define X(family, name, ...) family,
@@ -150,9 +155,10 @@ static inline unsigned ar_family_needs(int family, int coll)
 {
     const struct ar_family_row *f = &ar_families[family];
 
-    return coll == AR_REDUCE_SCATTER ? f->scatter
-           : coll == AR_ALL_GATHER   ? f->gather
-                                     : f->needs | AR_RUNS;
+    return coll == AR_REDUCE_SCATTER    ? f->scatter
+           : coll == AR_ALL_GATHER      ? f->gather
+           : (f->needs & AR_NEVER) != 0 ? 0
+                                        : f->needs | AR_RUNS;
 }
 
 /* Whether ${family} is for long messages: it moves plain data and sets flags. */

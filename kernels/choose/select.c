@@ -212,8 +212,11 @@ uint64_t ar_capacity(const struct ar_ask *ask, int family)
         return ask->has_nccl ? UINT64_MAX : 0;
     if (!can_run(ask, family))
         return 0;
-    if (f->slots == 0 || (parts > 1 && family == AR_COPY))
+    if (f->slots == 0 || (parts > 1 && family == AR_COPY) ||
+        (family == AR_ENGINES && ask->src_mapped))
         return (1ull << 40) * (uint64_t)parts;
+    if (family == AR_ENGINES) /* one slot, for this rank's own part */
+        return fits(f->form, ask->half[AR_REGION_GATHER], 1, 1) * (uint64_t)parts;
     bytes = fits(f->form, ask->half[f->region], slots * ask->ranks, used) * (uint64_t)parts;
     if (!f->gathers || parts > 1)
         return bytes;
@@ -376,7 +379,7 @@ int ar_select(const struct ar_ask *ask, const struct ar_force *force, struct ar_
     }
     choice->family = family;
     if (family != row->family && ar_families[family].ctas != 0) {
-        choice->threads = AR_TMA_THREADS;
+        choice->threads = ar_families[family].movers != 0 ? AR_TMA_THREADS : 32;
         ctas = (uint64_t)ar_families[family].ctas;
     }
     if (family == AR_NCCL) {

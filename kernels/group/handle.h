@@ -59,6 +59,7 @@ struct ar_local;
 struct ar_nodes;
 struct ar_meeting;
 struct ar_operator;
+struct ar_engines;
 
 struct symtuner_ar {
     int ranks, me, device;
@@ -109,7 +110,8 @@ struct symtuner_ar {
     bool one_stream; /* the caller promised one stream: no event after each eager call */
     /* copy engines */
     cudaStream_t copy_stream;
-    cudaEvent_t copy_event[2]; /* where the streams fork and join */
+    cudaEvent_t copy_event[2];  /* where the streams fork and join */
+    struct ar_engines *engines; /* of all-gather by the copy engines; NULL: no call yet */
     char error[256];
 };
 

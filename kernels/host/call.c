@@ -194,10 +194,11 @@ ncclResult_t symtuner_ar_query_coll(int coll, const void *send, const void *recv
     plan->kernel = ar_family_name(choice.family);
     plan->ctas = choice.ctas;
     plan->threads = choice.threads;
-    plan->zero_copy = coll == AR_ALL_REDUCE
-                          ? ar_is_bulk(choice.family) && ask.dst_mapped
-                          : ar_is_bulk(choice.family) &&
-                                (ar_families[choice.family].slots == 0 || choice.family == AR_COPY);
+    plan->zero_copy = ar_is_bulk(choice.family) &&
+                      (coll == AR_ALL_REDUCE ? ask.dst_mapped
+                       : choice.family == AR_ENGINES
+                           ? ask.src_mapped
+                           : ar_families[choice.family].slots == 0 || choice.family == AR_COPY);
     plan->pieces = choice.pieces;
     gate = never_ours(h, ask.op);
     if (gate != NULL && (h->nodes == NULL || coll != AR_ALL_REDUCE))

@@ -45,7 +45,7 @@ ncclResult_t symtuner_ar_abort(symtuner_ar *h)
 {
     if (h == NULL)
         return no_handle();
-    __atomic_store_n(&h->mailbox->abort, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&h->mailbox->abort, AR_ABORTED, __ATOMIC_RELAXED);
     return h->nodes != NULL && h->nodes->box != NULL ? symtuner_ar_abort(h->nodes->box)
                                                      : ncclSuccess;
 }

@@ -2,6 +2,7 @@
 /* pieces.c - cut a call into pieces that fit scratch, lay out each of them, and launch it. */
 #include <string.h>
 
+#include "kernels/engines/engines.h"
 #include "kernels/group/error.h"
 #include "kernels/host/launch.h"
 
@@ -147,7 +148,9 @@ ncclResult_t ar_pieces_run(symtuner_ar *h, const struct ar_ask *ask, const struc
             map_parts(h, b, &args);
         lay_out_piece(h, choice, ask->dst_mapped, &h->arena[arena].layout, &args);
         keep_budget(h, &args, choice->ctas);
-        result = choice->family == AR_COPY && b->coll == AR_ALL_GATHER
+        result = choice->family == AR_ENGINES
+                     ? ar_engines_gather(h, &args, kernel, ask->src_mapped, stream)
+                 : choice->family == AR_COPY && b->coll == AR_ALL_GATHER
                      ? ar_copy_gather(h, &args, stream)
                  : choice->family == AR_COPY
                      ? ar_copy_run(h, &args, kernel, choice->ctas, choice->threads, stream)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "kernels/scratch/arena.h"
+#include "kernels/engines/engines.h"
 #include "kernels/group/bootstrap.h"
 #include "kernels/group/error.h"
 #include "kernels/scratch/grow.h"
@@ -56,7 +57,8 @@ ncclResult_t ar_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
 {
     uint64_t first = config->first_epoch ? config->first_epoch : 1;
     /* all start alike, so a test that starts near the wrap of one reaches the wraps of all */
-    struct ar_state state = {.epoch = first, .base = (uint32_t)first, .arrived = (uint32_t)first};
+    struct ar_state state = {
+        .epoch = first, .base = (uint32_t)first, .arrived = (uint32_t)first, .one = 1};
     cudaError_t error = cudaSetDevice(h->device);
     int arch, driver;
 
@@ -121,6 +123,7 @@ static void free_gpu(symtuner_ar *h)
     for (int i = 0; i < 2; i++)
         if (h->copy_event[i] != NULL)
             cudaEventDestroy(h->copy_event[i]);
+    ar_engines_free(h);
     if (h->eager.done != NULL)
         cudaEventDestroy(h->eager.done);
     cudaFree(h->state);

@@ -20,11 +20,12 @@ struct ar_state {
     uint32_t arrived; /* blocks of all calls that have read the words above, modulo 2^32 */
     uint32_t pad;
     uint64_t looked; /* ns, when a waiting thread last read the mailbox */
+    uint64_t one;    /* 1, which copy engines store as a flag */
 };
 
 /* Pinned host words shared with the kernels of one rank. */
 struct ar_mailbox {
-    uint32_t abort; /* the host writes it, waiting kernels read it */
+    uint32_t abort; /* the host writes AR_ABORTED, waiting kernels read it */
     uint32_t error; /* enum ar_verdict; kernels write it */
 };
 

@@ -245,7 +245,28 @@ enum ar_region {
 };
 
 /* Flags: each kind and block has a row of 128 bytes, in which each rank that writes has 8 bytes. */
-enum ar_flag_kind { AR_FLAG_REDUCE, AR_FLAG_GATHER, AR_FLAG_ENTER, AR_FLAG_LEAVE, AR_FLAG_KINDS };
+enum ar_flag_kind {
+    AR_FLAG_REDUCE,
+    AR_FLAG_GATHER,
+    AR_FLAG_ENTER,
+    AR_FLAG_LEAVE,
+    AR_FLAG_ENGINES, /* rows of enum ar_engine_row */
+    AR_FLAG_KINDS
+};
+
+/* The flags of kernels/engines. Copy engines set ENTERED and FETCHED, and whoever waits for them
+ * clears them. A rank that gives up sets GAVE_UP at its peers, and nobody clears that. */
+enum ar_engine_row {
+    AR_ENGINES_ENTERED, /* the writer has begun the call: its send is ready */
+    AR_ENGINES_FETCHED, /* the writer has copied this rank's part */
+    AR_ENGINES_GAVE_UP, /* the row after FETCHED, as the kernel watch knows */
+    AR_ENGINES_UNUSED,  /* may be written, and means nothing */
+    AR_ENGINES_ROWS
+};
+
+/* The kernel watch counts time in units of 2^AR_ENGINES_TICK ns, about a millisecond, and looks at
+ * the host's abort word once it has waited for AR_ENGINES_LOOK_AFTER of them. */
+enum { AR_ENGINES_TICK = 20, AR_ENGINES_LOOK_AFTER = 10 };
 
 #define AR_FLAG_ROW   128
 #define AR_FLAG_BYTES (AR_FLAG_KINDS * AR_MAX_CTAS * AR_FLAG_ROW)

@@ -39,6 +39,7 @@ plain         copy        2 nothing: pauses alone
 plain         chunked/reduce_scatter 2 nothing: pauses alone
 plain         chunked/all_gather 2 nothing: pauses alone
 plain         copy/all_gather 2 nothing: pauses alone
+plain         engines/all_gather 2 nothing: pauses alone
 plain         any         2 nothing: pauses alone
 plain         any         4 nothing: pauses alone
 plain         one_lamport 4 nothing: pauses alone
@@ -75,6 +76,8 @@ PARTS         chunked/all_gather 2 no wait for the peers' parts
 SLOTS         chunked/reduce_scatter 2 no wait until all slots have been read
 SLOTS         chunked/all_gather 2 no wait until all slots have been read
 FETCH         copy/all_gather 2 no wait until the peers' send is ready
+EARLY         engines/all_gather 2 the flag comes before the data
+RESET         engines/all_gather 2 flags are not cleared
 FENCE         chunked     2 no fence between data and flag
 ALLWORDS      one_lamport 2 one of the four 32-bit words of a packet is looked at
 ORDER         one_lamport 4 own input first instead of the common order

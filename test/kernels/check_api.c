@@ -433,7 +433,7 @@ START_TEST(test_a_dead_handle_refuses_further_calls)
     want_error(
         symtuner_ar_all_reduce(memory[0], memory[0], 8, ncclFloat, ncclSum, handles[0], NULL),
         ncclInvalidUsage, handles[0], "aborted");
-    ck_assert_int_eq(handles[0]->mailbox->abort, 1);
+    ck_assert_int_eq(handles[0]->mailbox->abort, AR_ABORTED);
     ck_assert_int_eq(fake.launches, 0);
 }
 END_TEST

@@ -92,9 +92,9 @@ $(B)/check-nodes-emu: $(NODES_EMU)
 	$(call say,LD)
 	$(Q)$(CXX) $(LDFLAGS) -Wl,--wrap=getenv -rdynamic -o $@ $^ $(CHECK_LIBS) -lm -ldl -lpthread -lrt
 
-# Removes one guard at a time; the emulation must notice (six minutes on two cores).
+# Removes one guard at a time; the emulation must notice (ten minutes on two cores).
 test-ar-controls:
-	$(Q)sh test/kernels/emulated/controls.sh
+	$(Q)sh test/kernels/emulated/controls.sh && sh test/whole/controls.sh $(B)
 
 # What nvcc made of the kernels: PTX, registers, spills. Needs no GPU.
 test-kernels:

@@ -3,7 +3,7 @@
 
 WH := $(B)/whole
 WH_CC = $(CC) $(filter-out -MMD -MP -fvisibility=hidden,$(CFLAGS)) $(AR_INC) $(LDFLAGS)
-WH_OBJ := $(patsubst %,$(B)/check-ar-emu/%.o,$(AR_C) $(AR_CU))
+WH_OBJ := $(patsubst %,$(B)/check-ar-emu$(AR_BREAK)/%.o,$(AR_C) $(AR_CU))
 WH_SO   = -L$(WH) -lwhole_cuda -Wl,-rpath,'$$ORIGIN' -lm -ldl -lpthread -lrt
 
 # CUDA's runtime (WH_CUDA, WH_NCCL: test/kernels/test.mk)
@@ -11,7 +11,8 @@ $(WH)/libwhole_cuda.so: $(WH_CUDA) $(wildcard test/kernels/emulated/emulate*.[ch
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(WH_CC) -DST_EMULATE -shared -Wl,-soname,$(@F) -o $@ $(filter %.c,$^)
-$(WH)/libsymtuner_ar.so: $(WH_OBJ) $(WH)/libwhole_cuda.so
+$(WH)$(AR_BREAK)/libsymtuner_ar.so: $(WH_OBJ) $(WH)/libwhole_cuda.so
+	@mkdir -p $(@D)
 	$(call say,LD)
 	$(Q)$(CXX) $(LDFLAGS) -shared -Wl,-soname,$(@F) -o $@ $(WH_OBJ) $(WH_SO)
 $(WH)/libnccl.so.2: $(WH_NCCL) $(wildcard test/whole/*.h) $(WH)/libwhole_cuda.so
@@ -24,6 +25,10 @@ $(WH)/libsymtuner_nccl.so $(WH)/symtuner: $(WH)/%: $(B)/%
 $(WH)/calls: test/whole/calls.c $(WH)/libnccl.so.2
 	$(call say,CC)
 	$(Q)$(WH_CC) -o $@ $< $(WH)/libnccl.so.2 $(WH_SO)
+
+$(WH)/absent: test/whole/absent.c $(WH)/libsymtuner_ar.so
+	$(call say,CC)
+	$(Q)$(WH_CC) -o $@ $< -L$(WH) -lsymtuner_ar $(WH_SO)
 
 # ar_fuzz on these GPUs. Its GPU side is compiled as C++.
 WH_FUZZ := $(wildcard test/gpu/ar/fuzz*.c)
@@ -38,5 +43,5 @@ $(WH)/ar_fuzz: $(WH_FUZZ) $(WH)/fuzz_gpu.o $(WH)/libsymtuner_ar.so $(WH)/libnccl
 	$(Q)$(WH_CC) -o $@ $(WH_FUZZ) $(WH)/fuzz_gpu.o -L$(WH) -lsymtuner_ar $(WH)/libnccl.so.2 $(WH_SO) -lstdc++
 
 TEST_ALSO += $(if $(AR_API),test-whole)
-test-whole: $(patsubst %,$(WH)/%,libsymtuner_ar.so libsymtuner_nccl.so symtuner calls ar_fuzz)
+test-whole: $(patsubst %,$(WH)/%,libsymtuner_ar.so libsymtuner_nccl.so symtuner calls absent ar_fuzz)
 	$(Q)sh test/whole/run.sh $(B)

@@ -168,6 +168,10 @@ static void revive(symtuner_ar *h)
     h->state->dead = AR_ALIVE;
     h->state->arrived = h->state->base;
     h->mailbox->error = h->mailbox->abort = 0;
+    for (int a = 0; a < AR_ARENAS; a++)
+        if (h->arena[a].peer[h->me] != NULL) /* these flags carry no epoch */
+            memset(h->arena[a].peer[h->me] + ar_flag_offset(AR_FLAG_ENGINES, 0, 0), 0,
+                   AR_ENGINES_ROWS * AR_FLAG_ROW);
 }
 
 /* Let all ranks but the absent one call ${kernel}; none may write to the absent rank's buffers. */

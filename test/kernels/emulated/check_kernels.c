@@ -205,16 +205,18 @@ enum { NAMES = sizeof names / sizeof *names };
 /* The kernels of the two halves of all-reduce. */
 static const char *const scatters[] = {"one_ll8", "one_ll128", "one_lamport", "chunked",
                                        "pull",    "tma",       "tma_staged"};
-static const char *const gathers[] = {"one_ll8", "one_ll128", "chunked",   "pull",
-                                      "copy",    "tma",       "tma_staged"};
-enum { HALVES = sizeof scatters / sizeof *scatters };
+static const char *const gathers[] = {"one_ll8", "one_ll128", "chunked",    "pull",
+                                      "copy",    "tma",       "tma_staged", "engines"};
+enum { SCATTERS = sizeof scatters / sizeof *scatters, GATHERS = sizeof gathers / sizeof *gathers };
 
 /* Let two of three calls be reduce-scatters and all-gathers. */
 static void draw_coll(struct call *c, unsigned *state)
 {
     c->coll = (int)draw(state, AR_COLLS);
-    if (c->coll != AR_ALL_REDUCE)
-        c->kernel = (c->coll == AR_REDUCE_SCATTER ? scatters : gathers)[draw(state, HALVES)];
+    if (c->coll == AR_REDUCE_SCATTER)
+        c->kernel = scatters[draw(state, SCATTERS)];
+    else if (c->coll == AR_ALL_GATHER)
+        c->kernel = gathers[draw(state, GATHERS)];
 }
 
 /* Take each kernel in turn, and each float type with a sum, an average or a product. */

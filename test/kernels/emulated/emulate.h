@@ -107,6 +107,17 @@ static inline int __all_sync(unsigned, int p)
     return emulate_warp_or(p == 0) == 0;
 }
 
+/* The largest value of any lane; values are at most 31, and those above that are taken as 31. */
+static inline unsigned __reduce_max_sync(unsigned, unsigned value)
+{
+    return 31u - (unsigned)__builtin_clz(emulate_warp_or(1u << (value < 31 ? value : 31)));
+}
+
+static inline void __nanosleep(unsigned)
+{
+    emulate_yield();
+}
+
 /* Synchronize the lanes of a warp, or those of one line of it. */
 static inline void __syncwarp(unsigned mask)
 {

@@ -26,6 +26,19 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode
     return cudaSuccess;
 }
 
+#if CUDART_VERSION >= 12050
+/* There are no stream memory operations, so that all work of a call is in order. */
+cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned version,
+                                             unsigned long long flags,
+                                             enum cudaDriverEntryPointQueryResult *found)
+{
+    (void)symbol, (void)version, (void)flags;
+    *function = NULL;
+    *found = cudaDriverEntryPointSymbolNotFound;
+    return cudaSuccess;
+}
+#endif
+
 cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t stream)
 {
     (void)stream;

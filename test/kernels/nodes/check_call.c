@@ -311,7 +311,8 @@ START_TEST(test_an_error_in_the_box_is_the_handles)
         ncclRemoteError);
     handle[2]->nodes->box->mailbox->error = AR_ALIVE;
     ck_assert_int_eq(symtuner_ar_abort(handle[1]), ncclSuccess);
-    ck_assert_int_eq(handle[1]->nodes->box->mailbox->abort, 1); /* what its kernels look at */
+    ck_assert_int_eq(handle[1]->nodes->box->mailbox->abort,
+                     AR_ABORTED); /* what its kernels look at */
     ck_assert_int_eq(symtuner_ar_status(handle[1]), ncclInvalidUsage);
     ck_assert_int_eq(symtuner_ar_status(handle[0]), ncclSuccess);
     close_group();

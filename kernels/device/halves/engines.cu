@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * engines.cu - the kernel that waits for flags beside the copies of kernels/engines/gather.c.
+ *
+ * It is one warp with at most 8 registers per thread, as test/kernels/compiled/resources.txt
+ * records: so it finds room on a multiprocessor that a GEMM of cuBLAS fills otherwise. To need so
+ * few registers it counts milliseconds in 32 bits, and takes from the host where it stores what.
+ */
+#include "kernels/device/ptx.cuh"
+
+#include <stddef.h>
+
+namespace ar
+{
+
+/* A tick is 2^20 ns (AR_ENGINES_TICK). */
+__device__ __forceinline__ uint32_t ticks()
+{
+    return (uint32_t)(now_ns() >> AR_ENGINES_TICK);
+}
+
+/* threadIdx.x, which need not stay in a register from one use to the next. */
+__device__ __forceinline__ uint32_t lane()
+{
+#ifdef ST_EMULATE
+    return threadIdx.x;
+#else
+    uint32_t i;
+
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(i));
+    return i;
+#endif
+}
+
+/* Wait for this thread's flag and clear it. Returns 0, or why the rank must give up: a verdict, or
+ * any number above all verdicts for a time-out. */
+__device__ __forceinline__ uint32_t await_flag(const ar_args &args)
+{
+    uint32_t *flag = (uint32_t *)(args.in + 8 * lane());
+    const uint32_t end = ticks() + (uint32_t)args.words;
+    uint32_t v;
+
+    do {
+        v = end - ticks();
+        if ((int32_t)v < 0)
+            return v;
+        if (v < (uint32_t)args.shard) {
+            __nanosleep(100000);
+            v = load_relaxed(&args.mailbox->abort);
+            if (v != 0)
+                return v;
+        }
+        v = load_relaxed(flag);
+    } while (v == 0);
+#ifndef ST_BREAK_RESET
+    store_relaxed(flag, 0u);
+#endif
+#ifdef ST_BREAK_GAVEUP
+    return AR_ALIVE;
+#else
+    /* has the peer given up, and perhaps changed its send before this rank fetched it? */
+    return args.staged ? load_relaxed(flag + AR_FLAG_ROW / sizeof *flag) << 4 : AR_ALIVE;
+#endif
+}
+
+/*
+ * Fields of args:
+ *   in      the row of flags in this rank's scratch, one for each rank, that must be set
+ *   words   the time limit in ticks; shard: look at the host's abort word when less is left
+ *   staged  1: the row is AR_ENGINES_FETCHED, and AR_ENGINES_GAVE_UP follows it
+ *   dst     the words to which thread r stores the verdict if this rank gives up, before ...
+ *   src     ... the words to which thread 16 + r does so
+ */
+__global__ void __launch_bounds__(32) watch(const __grid_constant__ ar_args args)
+{
+    static_assert(offsetof(ar_args, src) == offsetof(ar_args, dst) + sizeof args.dst, "one list");
+    uint32_t v = load_relaxed(&args.state->dead);
+
+    if (v == AR_DESTROYED)
+        __trap();
+    if (v == AR_ALIVE && (int)lane() < args.ranks)
+        v = await_flag(args);
+    v = __reduce_max_sync(~0u, v);
+    if (v == AR_ALIVE)
+        return;
+    if (v > AR_DESTROYED)
+        v = AR_TIMEOUT;
+
+    uint32_t *to = *(uint32_t *const *)((const char *)args.dst + 8 * lane());
+
+    if (lane() < AR_MAX_RANKS)
+        store_relaxed(to, v);
+    fence_sys();
+    __syncwarp(~0u);
+    if (lane() >= AR_MAX_RANKS)
+        store_relaxed(to, v);
+}
+
+} // namespace ar
+
+extern "C" const struct ar_kernel_row ar_kernels_engines = {};
+extern "C" const struct ar_kernel_row ar_gather_engines = {{{(const void *)&ar::watch}}};

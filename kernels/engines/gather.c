@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gather.c - all-gather by the copy engines, with flags that the copy engines write.
+ *
+ *   main stream      ENTERED to all peers .                      own part . own FETCHED
+ *   stream of peer r                      ' await ENTERED, clear it | fetch its part | FETCHED to r '
+ *   watch stream     the kernel watch: await FETCHED of all ranks, with a time limit
+ *
+ * A flag is an 8-byte copy of a 1 into the peer's scratch, behind the copies that it speaks of. A
+ * stream awaits ENTERED by the driver's stream memory operations, so until the data is here no
+ * multiprocessor works. The kernel watch is needed for its clock: it ends the call. It is submitted
+ * first, because a stream memory operation may hold up what is submitted behind it.
+ *
+ * Who waits for a flag also clears it, so a replayed graph finds it as the first call did. It is
+ * clear before the peer sets it again: the peer does so in its next call, which it begins only after
+ * it has got this rank's FETCHED, or respectively after this rank's next ENTERED, and these are
+ * submitted behind what clears the flag.
+ *
+ * If the rank gives up, watch tells the peers (GAVE_UP), then the host, and then sets all ENTERED
+ * flags of this rank, so that no stream waits for ever. The copies that run then read memory of the
+ * peers, and write this rank's recv and flags: nothing of a rank that is not in the call. A peer that
+ * fetched what this rank's program may have changed after the error finds GAVE_UP set when it ends,
+ * and fails, too: it looks after its last fetch.
+ *
+ * Without stream memory operations the kernel watch runs twice: for ENTERED, then for FETCHED. The
+ * flags are the same, so this may differ between ranks.
+ *
+ * No operation waits for one that is submitted later on this GPU, except that watch waits for this
+ * rank's own fetches.
+ */
+#include "kernels/engines/engines.h"
+
+#include <stdlib.h>
+
+#include "kernels/engines/memops.h"
+#include "kernels/group/error.h"
+
+struct ar_engines {
+    cudaStream_t stream[AR_MAX_RANKS]; /* for each peer; this rank's own one is for watch */
+    cudaEvent_t begin, end[AR_MAX_RANKS];
+    struct ar_memops ops;
+    bool has_ops;
+};
+
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        cudaError_t error_ = (call);                                                               \
+        if (error_ != cudaSuccess)                                                                 \
+            return ar_fail_cuda(h, error_, "all-gather by copy engines");                          \
+    } while (0)
+
+/* The flag that rank ${writer} sets in the scratch of ${owner}. */
+static char *flag(const struct ar_args *a, int owner, int row, int writer)
+{
+    return a->peer[owner] + ar_flag_offset(AR_FLAG_ENGINES, row, writer);
+}
+
+static cudaError_t copy(void *to, const void *from, uint64_t bytes, cudaStream_t stream)
+{
+    return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream);
+}
+
+static cudaError_t raise_flag(const struct ar_args *a, int owner, int row, cudaStream_t stream)
+{
+    return copy(flag(a, owner, row, a->me), &a->state->one, sizeof a->state->one, stream);
+}
+
+/* Launch the kernel watch for the flags of ${row}; for no rank at all it only looks whether the
+ * handle was destroyed. */
+static cudaError_t start_watch(const struct ar_args *call, const void *kernel, int ranks, int row,
+                               cudaStream_t stream)
+{
+    const uint64_t most = INT32_MAX, asked = (call->timeout_ns >> AR_ENGINES_TICK) + 1;
+    const uint64_t limit = asked < most ? asked : most;
+    struct ar_args args = *call;
+    void *params[] = {&args};
+
+    args.ranks = ranks;
+    args.in = flag(call, call->me, row, 0);
+    args.staged = row == AR_ENGINES_FETCHED;
+    args.words = limit;
+    args.shard = limit > AR_ENGINES_LOOK_AFTER ? limit - AR_ENGINES_LOOK_AFTER : 0;
+    for (int r = 0; r < AR_MAX_RANKS; r++) {
+        char *unused = flag(call, call->me, AR_ENGINES_UNUSED, r);
+
+        args.dst[r] = r < call->ranks ? flag(call, r, AR_ENGINES_GAVE_UP, call->me) : unused;
+#ifdef ST_BREAK_RELEASE
+        args.src[r] = unused;
+#else
+        args.src[r] = flag(call, call->me, AR_ENGINES_ENTERED, r);
+#endif
+    }
+    args.dst[call->me] = (char *)&call->state->dead;
+    args.src[call->me] = (const char *)&call->mailbox->error;
+    return cudaLaunchKernel(kernel, (dim3){1, 1, 1}, (dim3){32, 1, 1}, params, 0, stream);
+}
+
+/* ---- streams --------------------------------------------------------------------------------- */
+
+static cudaError_t make_streams(struct ar_engines *e, int ranks)
+{
+    cudaError_t error = cudaEventCreateWithFlags(&e->begin, cudaEventDisableTiming);
+
+    for (int r = 0; r < ranks && error == cudaSuccess; r++) {
+        error = cudaStreamCreateWithFlags(&e->stream[r], cudaStreamNonBlocking);
+        if (error == cudaSuccess)
+            error = cudaEventCreateWithFlags(&e->end[r], cudaEventDisableTiming);
+    }
+    return error;
+}
+
+/* The first call makes the streams; it may be captured. */
+static ncclResult_t prepare(symtuner_ar *h)
+{
+    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    cudaError_t error;
+
+    if (h->engines != NULL)
+        return ncclSuccess;
+    h->engines = calloc(1, sizeof *h->engines);
+    if (h->engines == NULL)
+        return ar_fail(h, ncclSystemError, "out of memory");
+    cudaThreadExchangeStreamCaptureMode(&mode);
+    error = make_streams(h->engines, h->ranks);
+    h->engines->has_ops = ar_memops_find(&h->engines->ops, h->device);
+    cudaThreadExchangeStreamCaptureMode(&mode);
+    if (error == cudaSuccess)
+        return ncclSuccess;
+    ar_engines_free(h);
+    return ar_fail_cuda(h, error, "make the streams of the copy engines");
+}
+
+void ar_engines_free(symtuner_ar *h)
+{
+    struct ar_engines *e = h->engines;
+
+    for (int r = 0; e != NULL && r < h->ranks; r++) {
+        if (e->stream[r] != NULL)
+            cudaStreamDestroy(e->stream[r]);
+        if (e->end[r] != NULL)
+            cudaEventDestroy(e->end[r]);
+    }
+    if (e != NULL && e->begin != NULL)
+        cudaEventDestroy(e->begin);
+    free(e);
+    h->engines = NULL;
+}
+
+/* ---- a call ---------------------------------------------------------------------------------- */
+
+/* Let ${side} begin where ${stream} is now. */
+static cudaError_t fork_stream(struct ar_engines *e, cudaStream_t stream, cudaStream_t side)
+{
+    cudaError_t error = cudaEventRecord(e->begin, stream);
+
+    return error == cudaSuccess ? cudaStreamWaitEvent(side, e->begin, 0) : error;
+}
+
+static cudaError_t join_stream(struct ar_engines *e, cudaStream_t stream, int r)
+{
+    cudaError_t error = cudaEventRecord(e->end[r], e->stream[r]);
+
+    return error == cudaSuccess ? cudaStreamWaitEvent(stream, e->end[r], 0) : error;
+}
+
+/* Fetch the part of rank ${r}, which lies at ${from}, on the stream of that peer. */
+static ncclResult_t fetch(symtuner_ar *h, const struct ar_args *a, int r, const char *from)
+{
+    struct ar_engines *e = h->engines;
+    cudaStream_t side = e->stream[r];
+
+    if (e->has_ops)
+        TRY(ar_memops_await(&e->ops, side, flag(a, a->me, AR_ENGINES_ENTERED, r)));
+#ifdef ST_BREAK_EARLY
+    TRY(raise_flag(a, r, AR_ENGINES_FETCHED, side));
+#endif
+    TRY(copy(a->out + (uint64_t)r * a->stride, from, a->bytes, side));
+#ifndef ST_BREAK_EARLY
+    TRY(raise_flag(a, r, AR_ENGINES_FETCHED, side));
+#endif
+    return ncclSuccess;
+}
+
+static ncclResult_t gather(symtuner_ar *h, const struct ar_args *a, const void *kernel, bool mapped,
+                           cudaStream_t stream)
+{
+    struct ar_engines *e = h->engines;
+    char *own = a->out + (uint64_t)a->me * a->stride;
+
+    if (!mapped)
+        TRY(copy(a->peer[a->me] + a->half, a->in, a->bytes, stream));
+    for (int i = 1; i < a->ranks; i++)
+        TRY(raise_flag(a, (a->me + i) % a->ranks, AR_ENGINES_ENTERED, stream));
+    if (!e->has_ops) {
+        TRY(raise_flag(a, a->me, AR_ENGINES_ENTERED, stream));
+        TRY(start_watch(a, kernel, a->ranks, AR_ENGINES_ENTERED, stream));
+    }
+    for (int i = 1; i < a->ranks; i++) {
+        int r = (a->me + i) % a->ranks;
+        ncclResult_t result;
+
+        TRY(fork_stream(e, stream, e->stream[r]));
+        result = fetch(h, a, r, mapped ? a->src[r] : a->peer[r] + a->half);
+        if (result != ncclSuccess)
+            return result;
+    }
+    if (own != a->in)
+        TRY(copy(own, a->in, a->bytes, stream));
+    for (int i = 1; i < a->ranks; i++)
+        TRY(join_stream(e, stream, (a->me + i) % a->ranks));
+    TRY(raise_flag(a, a->me, AR_ENGINES_FETCHED, stream));
+    return ncclSuccess;
+}
+
+ncclResult_t ar_engines_gather(symtuner_ar *h, const struct ar_args *args, const void *kernel,
+                               bool mapped, cudaStream_t stream)
+{
+    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    ncclResult_t result = prepare(h);
+    struct ar_engines *e = h->engines;
+    cudaStream_t watch;
+
+    if (result != ncclSuccess)
+        return result;
+    TRY(cudaStreamIsCapturing(stream, &status));
+    /* A graph may outlive a communicator's mapping of the peers, so look before any copy. */
+    if (status != cudaStreamCaptureStatusNone && h->comm != NULL)
+        TRY(start_watch(args, kernel, 0, AR_ENGINES_ENTERED, stream));
+    watch = e->stream[h->me];
+    if (e->has_ops) {
+        TRY(fork_stream(e, stream, watch));
+        TRY(start_watch(args, kernel, args->ranks, AR_ENGINES_FETCHED, watch));
+    }
+    result = gather(h, args, kernel, mapped, stream);
+    if (result != ncclSuccess)
+        return result;
+    if (e->has_ops)
+        TRY(join_stream(e, stream, h->me));
+    else
+        TRY(start_watch(args, kernel, args->ranks, AR_ENGINES_FETCHED, stream));
+    return ncclSuccess;
+}
