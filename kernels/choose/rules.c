@@ -133,12 +133,20 @@ symtuner_rules *ar_rules_read(int nccl, int ranks, char note[AR_RULES_NOTE])
 
 /* ---- use ------------------------------------------------------------------------------------- */
 
+/* Most rules were found by timing all-reduces, and are for these only. A rule whose kernel runs no
+ * all-reduce is for the collectives that it does run. */
+static bool is_for(const struct st_rule *rule, int coll)
+{
+    const int family = rule->launch.kernel;
+    const bool other = family >= 0 && ar_family_needs(family, AR_ALL_REDUCE) == 0;
+
+    return other ? ar_family_needs(family, coll) != 0 : coll == AR_ALL_REDUCE;
+}
+
 static const struct st_rule *find(const symtuner_rules *rules, const struct ar_ask *ask)
 {
-    if (ask->coll != AR_ALL_REDUCE)
-        return NULL; /* such rules were found by timing all-reduces */
     for (int i = 0; rules && i < rules->count; i++)
-        if (rules->rule[i].launch.network_pieces < 0 &&
+        if (rules->rule[i].launch.network_pieces < 0 && is_for(&rules->rule[i], ask->coll) &&
             st_kernels_cover(&rules->rule[i], ask->bytes, ask->dtype, ask->op,
                              ask->dst_mapped && ask->src_mapped, ask->beside))
             return &rules->rule[i];
