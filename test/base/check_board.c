@@ -57,6 +57,7 @@ START_TEST(test_all_who_join_see_one_board_until_it_is_hidden)
     st_board_leave(&three);
     st_board_leave(&two);
     st_board_leave(&one);
+    ck_assert_ptr_null(one.at);
     ck_assert_int_eq(shm_open(name, O_RDWR, 0), -1);
 }
 END_TEST
