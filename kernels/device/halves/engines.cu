@@ -55,11 +55,17 @@ __device__ __forceinline__ uint32_t await_flag(const ar_args &args)
 #ifndef ST_BREAK_RESET
     store_relaxed(flag, 0u);
 #endif
-#ifdef ST_BREAK_GAVEUP
     return AR_ALIVE;
+}
+
+/* Has this thread's peer given up, and perhaps changed its send before this rank fetched it? Asked
+ * when all fetches have ended. Returns 0, or a number above all verdicts. */
+__device__ __forceinline__ uint32_t peer_gave_up(const ar_args &args)
+{
+#ifdef ST_BREAK_GAVEUP
+    return 0;
 #else
-    /* has the peer given up, and perhaps changed its send before this rank fetched it? */
-    return args.staged ? load_relaxed(flag + AR_FLAG_ROW / sizeof *flag) << 4 : AR_ALIVE;
+    return load_relaxed((uint32_t *)(args.in + AR_FLAG_ROW + 8 * lane())) << 4;
 #endif
 }
 
@@ -81,6 +87,8 @@ __global__ void __launch_bounds__(32) watch(const __grid_constant__ ar_args args
     if (v == AR_ALIVE && (int)lane() < args.ranks)
         v = await_flag(args);
     v = __reduce_max_sync(~0u, v);
+    if (v == AR_ALIVE && args.staged)
+        v = __reduce_max_sync(~0u, (int)lane() < args.ranks ? peer_gave_up(args) : 0);
     if (v == AR_ALIVE)
         return;
     if (v > AR_DESTROYED)

@@ -121,6 +121,46 @@ START_TEST(test_a_kernel_of_a_destroyed_handle_stops_the_program)
 }
 END_TEST
 
+/* ---- a peer that gives up during a fetch ------------------------------------------------------ */
+
+extern const struct ar_kernel_row ar_gather_engines;
+
+static void *launch_watch(void *args)
+{
+    emulate_launch(ar_gather_engines.of[0][AR_NX], args, 1, 32, 0);
+    return NULL;
+}
+
+/* The peer's flag has come, but this rank still fetches the peer's part, when the peer gives up: its
+ * program may change that part. So the rank must look for that after its last fetch. */
+START_TEST(test_a_peer_that_gives_up_during_a_fetch_is_noticed)
+{
+    static uint64_t row[AR_ENGINES_ROWS][AR_FLAG_ROW / sizeof(uint64_t)], told;
+    struct ar_state state = {.epoch = 1};
+    struct ar_mailbox mailbox = {0};
+    struct ar_args args = {.state = &state, .mailbox = &mailbox, .ranks = 2, .me = 1, .staged = 1};
+    pthread_t thread;
+
+    memset(row, 0, sizeof row);
+    args.in = (const char *)row[AR_ENGINES_FETCHED];
+    args.words = 20000; /* ticks */
+    for (int r = 0; r < AR_MAX_RANKS; r++) {
+        args.dst[r] = (char *)(r == args.me ? (void *)&state.dead : &told);
+        args.src[r] = (const char *)(r == args.me ? (void *)&mailbox.error : &told);
+    }
+    row[AR_ENGINES_FETCHED][0] = 1;
+    pthread_create(&thread, NULL, launch_watch, &args);
+    while (__atomic_load_n(&row[AR_ENGINES_FETCHED][0], __ATOMIC_ACQUIRE) != 0)
+        usleep(100);
+    usleep(20000); /* time to look too early */
+    __atomic_store_n(&row[AR_ENGINES_GAVE_UP][0], _i, __ATOMIC_RELEASE);
+    __atomic_store_n(&row[AR_ENGINES_FETCHED][1], 1, __ATOMIC_RELEASE);
+    pthread_join(thread, NULL);
+    ck_assert_uint_eq(state.dead, _i == 0 ? AR_ALIVE : AR_TIMEOUT);
+    ck_assert_uint_eq(mailbox.error, state.dead);
+}
+END_TEST
+
 /* ---- a rank that never calls ----------------------------------------------------------------- */
 
 enum { MOST = 8, COUNT = 1000 };
@@ -446,6 +486,7 @@ END_TEST
 
 void st_add_emulated_tests(TCase *t)
 {
+    tcase_add_loop_test(t, test_a_peer_that_gives_up_during_a_fetch_is_noticed, 0, 2);
     tcase_add_test(t, test_peers_of_an_aborted_rank_get_right_bytes_or_an_error);
     tcase_add_loop_test(t, test_no_kernel_touches_the_buffers_of_a_rank_that_never_calls, 2,
                         MOST + 1);
