@@ -16,7 +16,7 @@ $cc -o "$out/libsymtuner_ar.so" test/jax/fake_ar.c &&
         jax/hlo/types.c -lpthread &&
     $cc -isystem "$include" -o "$out/libsymtuner_ffi.so" jax/*.c jax/hlo/*.c test/jax/touch.c -ldl \
         -lpthread || exit 1
-for test in test_hlo test_gspmd; do
+for test in test_hlo test_gspmd test_cuts; do
     SYMTUNER_LIB_DIR=$out PYTHONPATH=jax NPROC=16 JAX_CPU_ENABLE_ASYNC_DISPATCH=0 \
         "$python" test/jax/hlo/$test.py || exit
 done
