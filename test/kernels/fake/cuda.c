@@ -420,7 +420,8 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
                             cudaStream_t stream)
 {
     must_end(stream == fake.endless); /* the copy may be staged, and then waits */
-    fake.copies_before_launch += fake.launches == 0 && kind == cudaMemcpyDefault;
+    if (kind == cudaMemcpyDefault && __atomic_load_n(&fake.launches, __ATOMIC_RELAXED) == 0)
+        count(&fake.copies_before_launch, 1);
 #ifdef ST_EMULATE
     (void)kind;
     memcpy(to, from, bytes);

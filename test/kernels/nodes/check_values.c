@@ -17,6 +17,7 @@
 #include "kernels/shared/dtypes.h"
 #include "test/kernels/fake/cuda.h"
 #include "test/kernels/nodes/group.h"
+#include "test/kernels/nodes/suites.h"
 #include "test/kernels/reference.h"
 #include "test/whole/cuda.h"
 
@@ -258,6 +259,7 @@ int main(void)
                         (int)(sizeof groups / sizeof *groups));
     suite_add_tcase(s, t);
     runner = srunner_create(s);
+    srunner_add_suite(runner, nodes_suite_lost());
     srunner_run_all(runner, CK_ENV);
     failed = srunner_ntests_failed(runner);
     srunner_free(runner);

@@ -57,6 +57,11 @@ void group_destroy(void)
     ck_assert(!whole_nccl.hung);
 }
 
+void group_abort(int r)
+{
+    ncclCommAbort(comms[r]);
+}
+
 const char *group_describe(int r)
 {
     static char text[1 << 16];

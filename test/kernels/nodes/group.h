@@ -16,6 +16,9 @@ void group_reset(int ranks, int each, const char *rule);
 void group_create(void);  /* collective; does not check the outcome */
 void group_destroy(void); /* and checks that nothing stays */
 
+/* Call ncclCommAbort on the communicator of rank ${r}. */
+void group_abort(int r);
+
 /* Check that creation succeeded, and that no rank adds up box by box; the reason, the same on all
  * ranks, contains ${why}. */
 void group_must_be_nccls(const char *why);

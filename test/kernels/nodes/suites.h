@@ -8,5 +8,6 @@
 Suite *nodes_suite_model(void);
 Suite *nodes_suite_create(void);
 Suite *nodes_suite_call(void);
+Suite *nodes_suite_lost(void); /* of check-nodes-emu */
 
 #endif

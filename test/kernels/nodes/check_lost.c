@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * check_lost.c - ranks on several boxes of which some are lost: every other rank gets an error, from
+ * symtuner_ar_status or symtuner_ar_destroy, and ncclCommAbort ends what still runs on its GPU.
+ *
+ * A rank of the box of a lost rank knows after one time limit. Its sums then go to the other boxes,
+ * whose ranks wait for one more. symtuner_ar_status does not know of a call that waits in NCCL;
+ * symtuner_ar_destroy does, after one time limit.
+ */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "test/kernels/fake/cuda.h"
+#include "test/kernels/nodes/group.h"
+#include "test/kernels/nodes/suites.h"
+
+enum { RANKS = 4, LIMIT_MS = 3000, COUNT = 1000 };
+
+/* status: what symtuner_ar_status says; NULL: nothing, because the call waits in NCCL. */
+static const struct {
+    bool lost[RANKS];
+    const char *status[RANKS];
+} cases[] = {
+    {.lost = {[2] = true, [3] = true}},
+    {.lost = {[3] = true}, .status = {[0] = "in the box", [2] = "in the box"}},
+};
+
+static int now; /* the case */
+static float send[RANKS][COUNT], recv[RANKS][COUNT];
+static cudaStream_t stream[RANKS];
+static ncclResult_t result[RANKS];
+static char error[RANKS][256];
+static double seconds[RANKS];
+static bool by_status[RANKS];
+
+/* LeakSanitizer asks this at the end of each test's process. Handles whose calls never end free
+ * nothing. */
+__attribute__((visibility("default"))) int __lsan_is_turned_off(void);
+static int frees_nothing;
+
+int __lsan_is_turned_off(void)
+{
+    return frees_nothing;
+}
+
+static double time_s(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static ncclResult_t call(int r)
+{
+    return symtuner_ar_all_reduce(send[r], recv[r], COUNT, ncclFloat, ncclSum, handle[r],
+                                  stream[r]);
+}
+
+static void good_call(int r)
+{
+    cudaSetDevice(r);
+    cudaStreamCreateWithFlags(&stream[r], cudaStreamNonBlocking);
+    result[r] = call(r);
+    cudaStreamSynchronize(stream[r]);
+}
+
+/* Call while others are lost, ask for the status, then give up. */
+static void call_alone(int r)
+{
+    const double start = time_s(), limit = LIMIT_MS / 1000.0;
+    const double until = start + (cases[now].status[r] != NULL ? 2 * limit + 5 : limit + 0.5);
+
+    if (cases[now].lost[r])
+        return;
+    result[r] = call(r);
+    while (result[r] == ncclSuccess && time_s() < until) {
+        usleep(10000);
+        result[r] = symtuner_ar_status(handle[r]);
+        by_status[r] = result[r] != ncclSuccess;
+    }
+    snprintf(error[r], sizeof error[r], "%s", symtuner_ar_error(handle[r]));
+    if (result[r] == ncclSuccess) {
+        result[r] = symtuner_ar_destroy(&handle[r], 1);
+        snprintf(error[r], sizeof error[r], "%s", symtuner_ar_error(NULL));
+    }
+    seconds[r] = time_s() - start;
+}
+
+static void abort_one(int r)
+{
+    if (!cases[now].lost[r])
+        group_abort(r);
+    cudaStreamSynchronize(stream[r]);
+}
+
+START_TEST(test_survivors_get_an_error)
+{
+    char limit[16];
+
+    now = _i;
+    frees_nothing = 1;
+    snprintf(limit, sizeof limit, "%d", LIMIT_MS);
+    group_reset(RANKS, 2, "kernels kernel=one_ll8 ctas=2 threads=64; kernels network-pieces=2");
+    setenv("SYMTUNER_AR_TIMEOUT_MS", limit, 1);
+    fake.arch = 90;
+    whole_nccl.limit_s = 60; /* NCCL itself waits longer than this test */
+    group_create();
+    for (int r = 0; r < RANKS; r++)
+        ck_assert(created[r] == ncclSuccess && handle[r]->nodes != NULL);
+    net_threads(good_call);
+    for (int r = 0; r < RANKS; r++)
+        ck_assert_int_eq(result[r], ncclSuccess);
+    net_threads(call_alone);
+    for (int r = 0; r < RANKS; r++) {
+        if (cases[_i].lost[r])
+            continue;
+        ck_assert_msg(result[r] == ncclRemoteError, "rank %d: %d, %s", r, result[r], error[r]);
+        ck_assert_msg(by_status[r] == (cases[_i].status[r] != NULL), "rank %d: %s", r, error[r]);
+        ck_assert_msg(strstr(error[r], by_status[r] ? cases[_i].status[r]
+                                                    : "ncclCommAbort ends them") != NULL,
+                      "rank %d: %s", r, error[r]);
+        ck_assert_double_lt(seconds[r], 2 * LIMIT_MS / 1000.0 + 10);
+    }
+    ck_assert(!whole_nccl.hung);
+    net_threads(abort_one);
+    ck_assert(!whole_nccl.hung);
+}
+END_TEST
+
+Suite *nodes_suite_lost(void)
+{
+    Suite *s = suite_create("nodes_lost");
+    TCase *t = tcase_create("lost");
+
+    tcase_set_timeout(t, 60);
+    tcase_add_loop_test(t, test_survivors_get_an_error, 0, (int)(sizeof cases / sizeof *cases));
+    suite_add_tcase(s, t);
+    return s;
+}
