@@ -190,6 +190,8 @@ __device__ __forceinline__ payload add_word(const ar_args &args, const char *sta
 
 /* The warps that add are split into teams; team i adds up every ${teams}-th tile, from tile i on.
  * The number of teams divides the number of stages, so a stage belongs to one team. */
+static_assert(AR_TMA_STAGES % AR_TMA_TEAMS == 0, "a stage would belong to several teams");
+
 struct adders {
     int warps, teams;
 
