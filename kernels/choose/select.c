@@ -41,7 +41,7 @@ struct row {
     /* UNMAPPED: recv is not registered (reduce-scatter: send); GENERIC: not a sum or avg of f32,
      * f16 or bf16; MULTICAST: NCCL may use NVLink multicast; GATHERS: an all-gather;
      * LONG_IN_COMPANY: longer than ST_BESIDE_LIMIT, and nobody said that the kernels run alone;
-     * LONG_BY_TMA: the same, tma can run the call, and GENERIC does not hold for its reducer */
+     * LONG_BY_TMA: the same, tma can run the call, and neither GENERIC nor MULTICAST holds */
     enum need need;
     uint64_t max_bytes; /* of the message; of one part in the table of the halves */
     int family, ctas, threads, lag;
@@ -314,7 +314,8 @@ static const struct row *find_row(const struct ar_ask *ask)
         [MULTICAST] = ask->has_multicast,
         [GATHERS] = gathers,
         [LONG_IN_COMPANY] = in_company,
-        [LONG_BY_TMA] = in_company && !is_generic(ask) && ar_capacity(ask, AR_TMA) != 0,
+        [LONG_BY_TMA] =
+            in_company && !ask->has_multicast && !is_generic(ask) && ar_capacity(ask, AR_TMA) != 0,
     };
     const struct row *rows = half ? halves : table;
     const size_t count = half ? HALVES_ROWS : ROWS;
@@ -466,7 +467,7 @@ size_t ar_select_print(const struct ar_ask *ask, char *text, size_t length)
         const bool lengthy = r->need == LONG_IN_COMPANY || r->need == LONG_BY_TMA;
 
         if (!row_is_for(r, ask) || (lengthy && ask->beside == AR_BESIDE_NOTHING) ||
-            (r->need == LONG_BY_TMA && !ask->has_tma))
+            (r->need == LONG_BY_TMA && (!ask->has_tma || ask->has_multicast)))
             continue;
         if (r->max_bytes != NO_END)
             snprintf(sizes, sizeof sizes, "to %llu KiB", (unsigned long long)(r->max_bytes / KiB));

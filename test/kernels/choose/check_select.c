@@ -281,15 +281,15 @@ static void for_all(void (*what)(struct ar_ask ask))
                 }
 }
 
-/* Whether tma takes this message above the limit: two ranks on NVLink, both buffers registered, and
- * a sum of floats or no sum. */
+/* Whether tma takes this message above the limit: two ranks on NVLink without multicast, both buffers
+ * registered, and a sum of floats or no sum. */
 static bool by_tma(const struct ar_ask *ask)
 {
     const bool half = ask->coll != AR_ALL_REDUCE;
     const uint64_t part = ask->bytes / (uint64_t)ar_coll_parts(ask->coll, ask->ranks);
 
-    return ask->ranks == 2 && ask->links == AR_LINKS_NVLINK && ask->src_mapped &&
-           (ask->dtype == AR_BF16 || ask->coll == AR_ALL_GATHER) &&
+    return ask->ranks == 2 && ask->links == AR_LINKS_NVLINK && !ask->has_multicast &&
+           ask->src_mapped && (ask->dtype == AR_BF16 || ask->coll == AR_ALL_GATHER) &&
            (!half || (part <= 64 << 20 && part % 16 == 0));
 }
 
