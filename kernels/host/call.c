@@ -5,7 +5,7 @@
 
 #include "kernels/group/error.h"
 #include "kernels/group/nccl_wait.h"
-#include "kernels/host/graph.h"
+#include "kernels/order/graph.h"
 #include "kernels/host/launch.h"
 #include "kernels/nodes/nodes.h"
 #include "kernels/scratch/grow.h"

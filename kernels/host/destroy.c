@@ -10,7 +10,7 @@
 #include "kernels/group/error.h"
 #include "kernels/group/gpu_wait.h"
 #include "kernels/group/nccl_window.h"
-#include "kernels/host/graph.h"
+#include "kernels/order/graph.h"
 #include "kernels/host/rank.h"
 #include "kernels/nodes/nodes.h"
 

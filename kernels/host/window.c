@@ -7,7 +7,7 @@
 #include "kernels/group/error.h"
 #include "kernels/group/multicast.h"
 #include "kernels/group/nccl_window.h"
-#include "kernels/host/graph.h"
+#include "kernels/order/graph.h"
 #include "kernels/nodes/nodes.h"
 
 static struct ar_window *find_base(symtuner_ar *h, const void *base)

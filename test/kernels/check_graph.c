@@ -10,7 +10,7 @@
 
 #include "kernels/group/handle.h"
 #include "kernels/host/destroy.h"
-#include "kernels/host/graph.h"
+#include "kernels/order/graph.h"
 #include "test/kernels/fake/cuda.h"
 #include "test/kernels/fake/nccl.h"
 #include "test/kernels/fake/local_group.h"

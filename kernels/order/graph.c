@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* graph.c - see graph.h. */
-#include "kernels/host/graph.h"
+#include "kernels/order/graph.h"
 
 #include <stdlib.h>
 #include <unistd.h>
