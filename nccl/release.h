@@ -44,6 +44,15 @@ enum st_ce_rule {
                           a large receive buffer in one on sm_100+, whatever the policy      */
 };
 
+/* NCCL launches symmetric kernels with programmatic dependent launch (PDL), so they may start before
+ * the kernel in front of them has ended, if that kernel allows it. */
+enum st_pdl_rule {
+    ST_PDL_WAITS,    /* they wait for its end before they read or write                     */
+    ST_PDL_WINDOWS,  /* they do not wait; both buffers must be in symmetric windows         */
+    ST_PDL_ANYWHERE, /* they do not wait; NCCL_SYM_NOWIN_ENABLE=1 and NCCL_SYM_KERNEL let some
+                        run on any buffers                                                  */
+};
+
 enum st_tma_rule { ST_TMA_NONE, ST_TMA_OPT_IN, ST_TMA_ON };
 
 /* For which calls we do not know for sure which symmetric kernel NCCL picks. */
@@ -77,6 +86,7 @@ struct st_era {
     enum st_ll_rule ll;
     enum st_sym_kernel_rule sym_kernel;
     enum st_ce_rule ce;
+    enum st_pdl_rule pdl;
     enum st_tma_rule tma;
     signed char model;        /* revision of the cost model's constants, 1 or 2               */
     enum st_unsure_rule unsure; /* which symmetric picks are not known for sure               */

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "nccl/hazards.h"
 #include "nccl/model/setting_list.h"
 #include "nccl/model/symmetric_cost.h"
 #include "symtuner_why.h"
@@ -424,6 +425,24 @@ START_TEST(test_eras_are_in_order_and_cover_every_release)
 }
 END_TEST
 
+/* The releases whose symmetric kernels do not wait are those of the fault nccl-no-wait, and only up
+ * to 2.28 both buffers must be in windows, whatever the settings. */
+START_TEST(test_symmetric_kernels_wait_where_no_fault_says_otherwise)
+{
+    for (int version = 22700; version < 23300; version++) {
+        const struct st_era *era = st_era_of(version);
+        bool fault = false;
+
+        for (int i = 0; st_hazard_get(version, i) != NULL; i++)
+            fault |= strstr(st_hazard_get(version, i)->text, "do not wait") != NULL;
+        if (version < 22800 || version >= 22803) /* 2.28.3 is the first of its line */
+            ck_assert_int_eq(era->pdl != ST_PDL_WAITS, fault);
+        if (fault)
+            ck_assert_int_eq(era->pdl == ST_PDL_ANYWHERE, era->symmetric_one_sided);
+    }
+}
+END_TEST
+
 START_TEST(test_cheapest_entry_is_taken_as_the_release_does)
 {
     const struct st_era *old = st_era_of(22809), *new = st_era_of(23102);
@@ -474,6 +493,7 @@ Suite *gates_suite(void)
     tcase_add_loop_test(tcase, test_release_texts_are_read_or_refused, 0, ROWS(releases));
     tcase_add_test(tcase, test_releases_print_as_they_parse);
     tcase_add_test(tcase, test_eras_are_in_order_and_cover_every_release);
+    tcase_add_test(tcase, test_symmetric_kernels_wait_where_no_fault_says_otherwise);
     tcase_add_test(tcase, test_cheapest_entry_is_taken_as_the_release_does);
     suite_add_tcase(suite, tcase);
     return suite;
