@@ -327,6 +327,33 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_all_gather(const void *send, void *recv
                                                     ncclDataType_t dtype, symtuner_ar *handle,
                                                     cudaStream_t stream);
 
+/*
+ * symtuner_ar_followers_wait(wait):
+ * 1: promise that no kernel which follows a call of this library on its stream starts too early: a
+ * kernel that is launched with programmatic dependent launch (PDL) waits for our kernel
+ * (griddepcontrol.wait, cudaGridDependencySynchronize) before it touches what the call reads or
+ * writes. Then our kernels let the next kernel start early. The symmetric kernels of NCCL 2.28.3 to
+ * 2.30.6 do not wait, also when this library calls NCCL. With 2.28 they run only on buffers that
+ * ncclCommWindowRegister or symtuner_ar_register has registered, with 2.29 and 2.30 also on others
+ * (NCCL_SYM_NOWIN_ENABLE, NCCL_SYM_KERNEL).
+ * 0: the promise does not hold any longer, for good. Later calls do not let the next kernel start
+ * early; for earlier ones see symtuner_ar_separate. symtuner_ar_register does this by itself with
+ * NCCL 2.28.3 to 2.30.6.
+ * Without a promise our kernels let the next one start early with NCCL 2.30.7 and later only.
+ * SYMTUNER_AR_OVERLAP overrides all this. The promise is for all handles of the process, also later
+ * ones, and ranks may differ. Threads: any. Since 0.1.
+ */
+SYMTUNER_AR_API ncclResult_t symtuner_ar_followers_wait(int wait);
+
+/*
+ * symtuner_ar_separate(stream):
+ * After symtuner_ar_followers_wait(0), call this before each launch of a kernel that does not wait:
+ * that kernel then starts when all earlier work of ${stream} has ended, also calls of this library
+ * that let their followers start early. Does nothing where that is so already. ${stream} may be in
+ * a capture. Threads: any. Since 0.1.
+ */
+SYMTUNER_AR_API ncclResult_t symtuner_ar_separate(cudaStream_t stream);
+
 enum symtuner_ar_coll {
     SYMTUNER_AR_ALL_REDUCE = 0,
     SYMTUNER_AR_REDUCE_SCATTER = 1,

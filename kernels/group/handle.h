@@ -44,6 +44,15 @@ struct ar_window {
     bool ours;           /* registered by this library */
 };
 
+/* What the program has said of the kernels that follow ours on their streams
+ * (symtuner_ar_followers_wait). */
+enum ar_follower {
+    AR_FOLLOWER_UNKNOWN,      /* nothing                                  */
+    AR_FOLLOWER_WAITS,        /* they wait for our kernel if they start early */
+    AR_FOLLOWER_MAY_NOT_WAIT, /* it has taken that back                   */
+    AR_FOLLOWERS
+};
+
 /* The stream of the latest call, and an event recorded after that call. Streams are told apart by
  * the id that CUDA gives each, because different streams can have the same handle: a new stream
  * that replaces a destroyed one, or cudaStreamPerThread in two threads. */
@@ -104,7 +113,7 @@ struct symtuner_ar {
     bool gave_nccl; /* at least one call went to NCCL */
     uint32_t stall_ns;
     int lag;               /* tiles, for chunked; 0: as the table says */
-    enum ar_start overlap; /* what GPU, driver and NCCL allow; see ar_start_of() */
+    enum ar_start overlap[AR_FOLLOWERS]; /* what GPU, driver, NCCL and the program allow */
     struct ar_order eager; /* calls outside of captures; ${graphs} has one per capture */
     struct ar_graph *graphs;
     bool one_stream; /* the caller promised one stream: no event after each eager call */
@@ -114,13 +123,6 @@ struct symtuner_ar {
     struct ar_engines *engines; /* of all-gather by the copy engines; NULL: no call yet */
     char error[256];
 };
-
-/* Return how the kernels of ${h} start: serially if ranks share the GPU, because blocks that start
- * early and wait would take the room that another rank's blocks need. */
-static inline enum ar_start ar_start_of(const symtuner_ar *h)
-{
-    return h->on_device == 1 ? h->overlap : AR_SERIAL;
-}
 
 /* Return the most blocks that one call may have. */
 static inline int ar_most_ctas(const symtuner_ar *h)

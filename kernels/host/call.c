@@ -5,9 +5,9 @@
 
 #include "kernels/group/error.h"
 #include "kernels/group/nccl_wait.h"
-#include "kernels/order/graph.h"
 #include "kernels/host/launch.h"
 #include "kernels/nodes/nodes.h"
+#include "kernels/order/graph.h"
 #include "kernels/scratch/grow.h"
 
 static ncclResult_t no_handle(void)
@@ -231,8 +231,11 @@ static ncclResult_t call_nccl(symtuner_ar *h, const struct ar_ask *ask, const st
     const ncclDataType_t dtype = (ncclDataType_t)ask->dtype;
     const ncclRedOp_t op = b->op;
     char why[AR_WHY];
-    ncclResult_t result = ar_comm_wait(h->nccl, &h->endpoint, ncclInProgress, call, why);
+    ncclResult_t result = symtuner_ar_separate(stream);
 
+    if (result != ncclSuccess)
+        return ar_fail(h, result, "%s", symtuner_ar_error(NULL));
+    result = ar_comm_wait(h->nccl, &h->endpoint, ncclInProgress, call, why);
     if (result == ncclSuccess) {
         if (b->coll == AR_ALL_REDUCE && b->from != NULL && b->to != NULL)
             ar_nccl_warn(h->nccl->version, ask->dtype, ask->op, b->send, b->recv);

@@ -6,6 +6,7 @@
 
 #include "kernels/group/error.h"
 #include "kernels/nodes/nodes.h"
+#include "kernels/order/follower.h"
 #include "kernels/scratch/grow.h"
 #include "nccl/names.h"
 

@@ -5,6 +5,7 @@
 #include "kernels/engines/engines.h"
 #include "kernels/group/error.h"
 #include "kernels/host/launch.h"
+#include "kernels/order/follower.h"
 
 static int alignment(const void *p)
 {
@@ -148,6 +149,7 @@ ncclResult_t ar_pieces_run(symtuner_ar *h, const struct ar_ask *ask, const struc
             map_parts(h, b, &args);
         lay_out_piece(h, choice, ask->dst_mapped, &h->arena[arena].layout, &args);
         keep_budget(h, &args, choice->ctas);
+        ar_follower_note(h, (enum ar_start)args.overlap);
         result = choice->family == AR_ENGINES
                      ? ar_engines_gather(h, &args, kernel, ask->src_mapped, stream)
                  : choice->family == AR_COPY && b->coll == AR_ALL_GATHER

@@ -16,6 +16,7 @@
 #include "kernels/scratch/grow.h"
 #include "kernels/host/launch.h"
 #include "kernels/nodes/nodes.h"
+#include "nccl/release.h"
 
 #define MiB (1ull << 20)
 
@@ -31,16 +32,21 @@ uint64_t ar_scratch_bulk(void)
  * Programmatic dependent launch needs kernels compiled for sm_90 or later, which wait for the
  * previous kernel, and a driver of CUDA 12.3 or later, which can capture it (NCCL's enqueue.cc
  * checks this, too). Our kernel may let the next one start early only if that one waits as well.
- * NCCL's symmetric kernels of 2.28.3 to 2.30.6 do not wait (fixed by its commit 2948185), so with
- * these releases, and with unknown ones, our kernels do not let the next one start early.
+ * NCCL's symmetric kernels of 2.28.3 to 2.30.6 do not wait (fixed by its commit 2948185). So with
+ * these releases, and with unknown ones (0), our kernels let the next one start early only if the
+ * program has promised that none of those follows; and if it has taken that back, with no release,
+ * because the process may hold a second NCCL.
  */
-enum ar_start ar_overlap_choose(int asked, int arch, int driver, int nccl)
+enum ar_start ar_overlap_choose(int asked, int arch, int driver, int nccl, enum ar_follower said)
 {
+    const bool waits = nccl != 0 && st_era_of(nccl)->pdl == ST_PDL_WAITS;
+
     if (arch < 90 || driver < 12030)
         return AR_SERIAL;
     if (asked >= 0)
         return (enum ar_start)asked;
-    return nccl >= 23007 ? AR_EARLY_BOTH : AR_EARLY;
+    return said == AR_FOLLOWER_WAITS || (said == AR_FOLLOWER_UNKNOWN && waits) ? AR_EARLY_BOTH
+                                                                               : AR_EARLY;
 }
 
 uint64_t ar_timeout_ns(const struct symtuner_ar_config *config, const struct ar_options *options)
@@ -81,8 +87,10 @@ ncclResult_t ar_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
         error = cudaDriverGetVersion(&driver);
     if (error != cudaSuccess)
         return ar_fail_cuda(h, error, "load the kernels (built for this GPU?)");
-    h->overlap =
-        ar_overlap_choose(options->overlap, arch, driver, h->nccl != NULL ? h->nccl->version : 0);
+    for (int said = 0; said < AR_FOLLOWERS; said++)
+        h->overlap[said] =
+            ar_overlap_choose(options->overlap, arch, driver,
+                              h->nccl != NULL ? h->nccl->version : 0, (enum ar_follower)said);
     error = cudaMalloc((void **)&h->state, sizeof *h->state);
     if (error == cudaSuccess)
         error = cudaMemcpy(h->state, &state, sizeof state, cudaMemcpyHostToDevice);

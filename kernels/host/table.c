@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "kernels/host/launch.h"
+#include "kernels/order/follower.h"
 
 static const struct ar_kernel_row ar_kernels_nccl; /* NCCL runs kernels of its own */
 #define X(family, name, ...) extern const struct ar_kernel_row ar_kernels_##name;

@@ -7,8 +7,9 @@
 #include "kernels/group/error.h"
 #include "kernels/group/multicast.h"
 #include "kernels/group/nccl_window.h"
-#include "kernels/order/graph.h"
 #include "kernels/nodes/nodes.h"
+#include "kernels/order/follower.h"
+#include "kernels/order/graph.h"
 
 static struct ar_window *find_base(symtuner_ar *h, const void *base)
 {
@@ -158,6 +159,8 @@ ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *const *buffers,
     bool ours = windows == NULL;
     int device = -1;
 
+    if (result == ncclSuccess && handles[0]->nccl != NULL)
+        ar_follower_window(handles[0]->nccl->version);
     if (result == ncclSuccess && handles[0]->nodes != NULL && windows == NULL)
         return ar_nodes_register(handles[0], buffers[0], bytes);
     if (result != ncclSuccess || needs_none(handles[0]))

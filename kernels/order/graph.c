@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "kernels/group/error.h"
+#include "kernels/order/follower.h"
 
 /* CUDA calls this in a thread of its own, where CUDA calls are not allowed. */
 static void CUDART_CB let_go(void *record)
@@ -56,6 +57,7 @@ static ncclResult_t find(symtuner_ar *h, unsigned long long id, cudaGraph_t grap
             return ncclSuccess;
         }
     ar_graphs_live(h, 0, 0);
+    ar_follower_captured();
     return make(h, id, graph, out);
 }
 

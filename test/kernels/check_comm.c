@@ -24,25 +24,36 @@ static int endless_at, keep, say, transport; /* for the next group: three settin
 /* An early kernel is set up while the kernel in front of it still runs, and then waits for that
  * kernel. Code for GPUs before sm_90 cannot wait so, drivers before CUDA 12.3 do not capture such a
  * launch, and the early kernel takes room from another rank on its GPU. A kernel lets the one
- * behind it begin early only if that cannot be a kernel of NCCL that does not wait. */
+ * behind it begin early only if that cannot be a kernel of NCCL that does not wait, by NCCL's
+ * release or by what the program has said. */
 static const struct start {
     const char *asked, *kernel;
     int arch, driver, nccl;
     bool one_gpu;
     enum ar_start want;
+    enum ar_follower said;
 } starts[] = {
-    {NULL, NULL, 80, 13000, 22809, false, AR_SERIAL},
-    {NULL, NULL, 90, 13000, 22809, false, AR_EARLY},
-    {NULL, NULL, 120, 13000, 22809, false, AR_EARLY},
-    {NULL, NULL, 90, 12030, 23006, false, AR_EARLY},
-    {NULL, NULL, 90, 12030, 23007, false, AR_EARLY_BOTH},
-    {NULL, NULL, 90, 12029, 23007, false, AR_SERIAL},
-    {NULL, NULL, 90, 13000, 23007, true, AR_SERIAL},
-    {"0", NULL, 90, 13000, 23007, false, AR_SERIAL},
-    {"1", NULL, 90, 13000, 23007, false, AR_EARLY},
-    {"2", NULL, 90, 13000, 22809, false, AR_EARLY_BOTH},
-    {"2", NULL, 80, 13000, 22809, false, AR_SERIAL},
-    {"2", "chunked", 90, 13000, 22809, false, AR_SERIAL},
+    {NULL, NULL, 80, 13000, 22809, false, AR_SERIAL, AR_FOLLOWER_UNKNOWN},
+    {NULL, NULL, 90, 13000, 22809, false, AR_EARLY, AR_FOLLOWER_UNKNOWN},
+    {NULL, NULL, 120, 13000, 22809, false, AR_EARLY, AR_FOLLOWER_UNKNOWN},
+    {NULL, NULL, 90, 12030, 23006, false, AR_EARLY, AR_FOLLOWER_UNKNOWN},
+    {NULL, NULL, 90, 12030, 23007, false, AR_EARLY_BOTH, AR_FOLLOWER_UNKNOWN},
+    {NULL, NULL, 90, 12029, 23007, false, AR_SERIAL, AR_FOLLOWER_UNKNOWN},
+    {NULL, NULL, 90, 13000, 23007, true, AR_SERIAL, AR_FOLLOWER_UNKNOWN},
+    {"0", NULL, 90, 13000, 23007, false, AR_SERIAL, AR_FOLLOWER_UNKNOWN},
+    {"1", NULL, 90, 13000, 23007, false, AR_EARLY, AR_FOLLOWER_UNKNOWN},
+    {"2", NULL, 90, 13000, 22809, false, AR_EARLY_BOTH, AR_FOLLOWER_UNKNOWN},
+    {"2", NULL, 80, 13000, 22809, false, AR_SERIAL, AR_FOLLOWER_UNKNOWN},
+    {"2", "chunked", 90, 13000, 22809, false, AR_SERIAL, AR_FOLLOWER_UNKNOWN},
+    {NULL, NULL, 90, 13000, 22809, false, AR_EARLY_BOTH, AR_FOLLOWER_WAITS},
+    {NULL, NULL, 90, 13000, 23006, false, AR_EARLY_BOTH, AR_FOLLOWER_WAITS},
+    {NULL, NULL, 80, 13000, 22809, false, AR_SERIAL, AR_FOLLOWER_WAITS},
+    {NULL, NULL, 90, 12029, 22809, false, AR_SERIAL, AR_FOLLOWER_WAITS},
+    {NULL, NULL, 90, 13000, 22809, true, AR_SERIAL, AR_FOLLOWER_WAITS},
+    {"1", NULL, 90, 13000, 22809, false, AR_EARLY, AR_FOLLOWER_WAITS},
+    {NULL, NULL, 90, 13000, 22809, false, AR_EARLY, AR_FOLLOWER_MAY_NOT_WAIT},
+    {NULL, NULL, 90, 13000, 23007, false, AR_EARLY, AR_FOLLOWER_MAY_NOT_WAIT},
+    {"2", NULL, 90, 13000, 23007, false, AR_EARLY_BOTH, AR_FOLLOWER_MAY_NOT_WAIT},
 };
 static const struct start *start; /* NULL: the defaults of the fakes */
 
@@ -236,7 +247,8 @@ START_TEST(test_a_transport_that_is_asked_for_is_had_or_no_group)
         if (transport == SYMTUNER_AR_AUTO) {
             make_group(h, NULL, NULL);
             symtuner_ar_describe(h[1], text, sizeof text);
-            ck_assert_ptr_nonnull(strstr(text, "every call goes to NCCL: the ranks span several nodes"));
+            ck_assert_ptr_nonnull(
+                strstr(text, "every call goes to NCCL: the ranks span several nodes"));
             symtuner_ar_destroy(h, RANKS);
             continue;
         }
@@ -447,6 +459,8 @@ START_TEST(test_a_kernel_starts_early_where_that_is_safe)
     setenv("SYMTUNER_AR_KERNEL", row->kernel ? row->kernel : "", 1);
     start = row;
     make_group(h, NULL, NULL);
+    if (row->said != AR_FOLLOWER_UNKNOWN) /* also of handles that are there already */
+        symtuner_ar_followers_wait(row->said == AR_FOLLOWER_WAITS);
     ck_assert_int_eq(symtuner_ar_all_reduce(memory, memory, 1024, ncclFloat, ncclSum, h[0], NULL),
                      ncclSuccess);
     l = &fake.launch[(fake.launches - 1) % FAKE_LAUNCHES];

@@ -64,6 +64,36 @@ cudaError_t fake_capture_info(cudaStream_t stream, enum cudaStreamCaptureStatus 
     return cudaSuccess;
 }
 
+/* Operations of a graph run one after the other here, so an empty node would change nothing. */
+cudaError_t cudaGraphAddEmptyNode(cudaGraphNode_t *node, cudaGraph_t graph,
+                                  const cudaGraphNode_t *front, size_t fronts)
+{
+    (void)front, (void)fronts;
+    *node = (cudaGraphNode_t)graph;
+    return cudaSuccess;
+}
+
+#if CUDART_VERSION >= 13000
+cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t stream, cudaGraphNode_t *nodes,
+                                                const cudaGraphEdgeData *edges, size_t n,
+                                                unsigned flags)
+{
+    (void)edges;
+#else
+cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t stream, cudaGraphNode_t *nodes,
+                                                size_t n, unsigned flags)
+{
+#endif
+    (void)nodes, (void)n, (void)flags;
+    return whole_stream_of(stream)->graph != NULL ? cudaSuccess
+                                                  : whole_error(cudaErrorIllegalState);
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void *what)
+{
+    return whole_host(stream, function, &what, 0);
+}
+
 cudaError_t cudaUserObjectCreate(cudaUserObject_t *out, void *what, cudaHostFn_t drop,
                                  unsigned refs, unsigned flags)
 {

@@ -39,6 +39,42 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function
 }
 #endif
 
+/* ---- what separates a kernel from those before it ------------------------------------------- */
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void *what)
+{
+    (void)stream, (void)function, (void)what;
+    __atomic_add_fetch(&fake.host_functions, 1, __ATOMIC_RELAXED);
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphAddEmptyNode(cudaGraphNode_t *node, cudaGraph_t graph,
+                                  const cudaGraphNode_t *front, size_t fronts)
+{
+    (void)front, (void)fronts;
+    *node = (cudaGraphNode_t)graph;
+    return cudaSuccess;
+}
+
+#if CUDART_VERSION >= 13000
+cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t stream, cudaGraphNode_t *nodes,
+                                                const cudaGraphEdgeData *edges, size_t n,
+                                                unsigned flags)
+{
+    (void)edges;
+#else
+cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t stream, cudaGraphNode_t *nodes,
+                                                size_t n, unsigned flags)
+{
+#endif
+    (void)stream;
+    if (fake.capture == 0 || n != 1 || nodes[0] != (cudaGraphNode_t)(uintptr_t)fake.capture ||
+        flags != cudaStreamSetCaptureDependencies)
+        return cudaErrorIllegalState;
+    __atomic_add_fetch(&fake.empty_nodes, 1, __ATOMIC_RELAXED);
+    return cudaSuccess;
+}
+
 cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t stream)
 {
     (void)stream;

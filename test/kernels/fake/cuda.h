@@ -51,6 +51,8 @@ struct fake_cuda {
     int busy;                   /* GPU busy - 1 has work until this is 0 */
     unsigned long long capture; /* id of the capture that every stream is in; 0: none */
     unsigned long long others;  /* added to every stream's id: as if the streams were new */
+    int host_functions;         /* calls of cudaLaunchHostFunc */
+    int empty_nodes;            /* captured, in front of all that follows on the stream */
     void *waited;               /* the event of the latest cudaStreamWaitEvent                 */
     int copies_before_launch;   /* cudaMemcpyAsync to or from peers before the first launch    */
     int launches;

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* follower.c - see follower.h. */
+#include "kernels/order/follower.h"
+
+#include <stdatomic.h>
+
+#include "kernels/group/error.h"
+#include "nccl/release.h"
+
+static _Atomic int said;      /* enum ar_follower */
+static atomic_bool released;  /* by the promise, a kernel has let its follower start early */
+static atomic_bool in_graphs; /* a capture may hold such a kernel */
+
+enum ar_follower ar_follower_said(void)
+{
+    return (enum ar_follower)atomic_load_explicit(&said, memory_order_acquire);
+}
+
+enum ar_start ar_start_of(const symtuner_ar *h)
+{
+    return h->on_device == 1 ? h->overlap[ar_follower_said()] : AR_SERIAL;
+}
+
+static void set(atomic_bool *flag)
+{
+    if (!atomic_load_explicit(flag, memory_order_relaxed))
+        atomic_store(flag, true);
+}
+
+/* Not noted: kernels that let their followers start early whatever the program says. */
+void ar_follower_note(const symtuner_ar *h, enum ar_start start)
+{
+    if (start == AR_EARLY_BOTH && h->overlap[AR_FOLLOWER_MAY_NOT_WAIT] != AR_EARLY_BOTH)
+        set(&released);
+}
+
+void ar_follower_captured(void)
+{
+    if (ar_follower_said() != AR_FOLLOWER_MAY_NOT_WAIT)
+        set(&in_graphs);
+}
+
+ncclResult_t symtuner_ar_followers_wait(int wait)
+{
+    int unknown = AR_FOLLOWER_UNKNOWN;
+
+    if (wait != 0 && wait != 1)
+        return ar_fail(NULL, ncclInvalidArgument, "wait is %d; it must be 0 or 1", wait);
+    if (wait == 0)
+        atomic_store(&said, AR_FOLLOWER_MAY_NOT_WAIT);
+    else
+        atomic_compare_exchange_strong(&said, &unknown, AR_FOLLOWER_WAITS);
+    return ncclSuccess;
+}
+
+void ar_follower_window(int nccl)
+{
+    int promised = AR_FOLLOWER_WAITS;
+
+    if (st_era_of(nccl)->pdl != ST_PDL_WAITS)
+        atomic_compare_exchange_strong(&said, &promised, AR_FOLLOWER_MAY_NOT_WAIT);
+}
+
+/* ---- separate -------------------------------------------------------------------------------- */
+
+/* Streams that are separated, by CUDA's number of each. Each stream has one place. If two streams have the same place, it holds the latest one, and the other one is
+ * separated again. */
+enum { PLACES = 256 };
+static atomic_ullong separated[PLACES]; /* the number + 1; 0: none */
+
+static void CUDART_CB nothing(void *unused)
+{
+    (void)unused;
+}
+
+static cudaError_t look_at(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
+                           cudaGraph_t *graph, const cudaGraphNode_t **front, size_t *fronts)
+{
+    unsigned long long id;
+#if CUDART_VERSION >= 13000
+    const cudaGraphEdgeData *edges;
+
+    return cudaStreamGetCaptureInfo(stream, status, &id, graph, front, &edges, fronts);
+#else
+    return cudaStreamGetCaptureInfo_v2(stream, status, &id, graph, front, fronts);
+#endif
+}
+
+/* CUDA allows programmatic edges, which let a kernel start early, between two kernels only. So
+ * behind a node that does nothing the next kernel waits for the end of those in front. */
+static cudaError_t separate_capture(cudaStream_t stream, cudaGraph_t graph,
+                                    const cudaGraphNode_t *front, size_t fronts)
+{
+    cudaGraphNode_t node;
+    cudaError_t error = cudaGraphAddEmptyNode(&node, graph, front, fronts);
+
+    if (error != cudaSuccess)
+        return error;
+#if CUDART_VERSION >= 13000
+    return cudaStreamUpdateCaptureDependencies(stream, &node, NULL, 1,
+                                               cudaStreamSetCaptureDependencies);
+#else
+    return cudaStreamUpdateCaptureDependencies(stream, &node, 1, cudaStreamSetCaptureDependencies);
+#endif
+}
+
+/* A kernel with PDL may overlap the previous kernel of its stream. Behind a host function there is
+ * none. Once is enough for a stream, unless a graph that was captured under the promise may be
+ * launched on it again: CUDA's manual says that a graph starts behind all earlier work of its
+ * stream, but not that a kernel with PDL behind the graph waits for the graph's last kernel. */
+static cudaError_t separate_stream(cudaStream_t stream)
+{
+    unsigned long long number = 0;
+    cudaError_t error = cudaStreamGetId(stream, &number);
+    atomic_ullong *place = &separated[number % PLACES];
+
+    if (error != cudaSuccess)
+        return error;
+    if (!atomic_load(&in_graphs) && atomic_load(place) == number + 1)
+        return cudaSuccess;
+    error = cudaLaunchHostFunc(stream, nothing, NULL);
+    if (error == cudaSuccess)
+        atomic_store(place, number + 1); /* only now, so that no other thread goes ahead of it */
+    return error;
+}
+
+ncclResult_t symtuner_ar_separate(cudaStream_t stream)
+{
+    enum cudaStreamCaptureStatus status;
+    const cudaGraphNode_t *front = NULL;
+    cudaGraph_t graph = NULL;
+    size_t fronts = 0;
+    cudaError_t error;
+
+    if (ar_follower_said() != AR_FOLLOWER_MAY_NOT_WAIT || !atomic_load(&released))
+        return ncclSuccess;
+    error = look_at(stream, &status, &graph, &front, &fronts);
+    if (error == cudaSuccess)
+        error = status == cudaStreamCaptureStatusActive
+                    ? separate_capture(stream, graph, front, fronts)
+                    : separate_stream(stream);
+    return error == cudaSuccess ? ncclSuccess : ar_fail_cuda(NULL, error, "separate a stream");
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * check_follower.c - what the program says of the kernels that follow ours, and the streams on
+ * which it must separate ours from theirs. Runs on test/kernels/fake/cuda.c. What is said belongs to
+ * the process, so each test needs a process of its own, which libcheck forks.
+ */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/order/follower.h"
+#include "test/kernels/fake/cuda.h"
+#include "test/kernels/fake/local_group.h"
+#include "test/kernels/fake/nccl.h"
+#include "test/kernels/suites.h"
+
+/* The fixture of local_group.h, on GPUs that can start kernels early. */
+static void set_up_early(void)
+{
+    struct symtuner_ar_config config = small();
+
+    set_up();
+    symtuner_ar_destroy(handles, N);
+    fake.arch = 90;
+    ck_assert_int_eq(symtuner_ar_create_local(handles, devices, N, &config), ncclSuccess);
+}
+
+/* Make a call of ours on stream ${number}, and return how its kernel starts. */
+static enum ar_start call_on(uintptr_t number)
+{
+    const struct fake_launch *l;
+
+    ck_assert_msg(symtuner_ar_all_reduce(memory[0], memory[0], 8, ncclFloat, ncclSum, handles[0],
+                                         (cudaStream_t)number) == ncclSuccess,
+                  "%s", symtuner_ar_error(handles[0]));
+    l = &fake.launch[(fake.launches - 1) % FAKE_LAUNCHES];
+    ck_assert_int_eq(l->early, 1);
+    return (enum ar_start)l->args.overlap;
+}
+
+static void separate(uintptr_t number, int host_functions, int empty_nodes)
+{
+    ck_assert_int_eq(symtuner_ar_separate((cudaStream_t)number), ncclSuccess);
+    ck_assert_int_eq(fake.host_functions, host_functions);
+    ck_assert_int_eq(fake.empty_nodes, empty_nodes);
+}
+
+START_TEST(test_a_promise_is_taken_back_for_good)
+{
+    ck_assert_int_eq(call_on(1), AR_EARLY);
+    ck_assert_int_eq(symtuner_ar_followers_wait(1), ncclSuccess);
+    ck_assert_int_eq(call_on(1), AR_EARLY_BOTH);
+    ck_assert_int_eq(symtuner_ar_followers_wait(0), ncclSuccess);
+    ck_assert_int_eq(call_on(1), AR_EARLY);
+    ck_assert_int_eq(symtuner_ar_followers_wait(1), ncclSuccess);
+    ck_assert_int_eq(call_on(1), AR_EARLY);
+    want_error(symtuner_ar_followers_wait(2), ncclInvalidArgument, NULL, "wait is 2");
+}
+END_TEST
+
+START_TEST(test_streams_are_separated_where_it_is_needed)
+{
+    separate(1, 0, 0);
+    ck_assert_int_eq(symtuner_ar_followers_wait(1), ncclSuccess);
+    call_on(1);
+    separate(1, 0, 0);
+    ck_assert_int_eq(symtuner_ar_followers_wait(0), ncclSuccess);
+    separate(1, 1, 0);
+    separate(1, 1, 0); /* once is enough */
+    separate(2, 2, 0);
+    separate(1, 2, 0);
+    fake.others = 1000; /* other streams with the same handles */
+    separate(1, 3, 0);
+    fake.capture = 5;
+    separate(1, 3, 1);
+    separate(1, 3, 2);
+    fake.capture = 0;
+    separate(1, 3, 2);
+    fake.capture = 6; /* a call that is captured later lets no kernel start early */
+    ck_assert_int_eq(call_on(1), AR_EARLY);
+    fake.capture = 0;
+    separate(1, 3, 2);
+    fake_graph_gone(6);
+}
+END_TEST
+
+START_TEST(test_streams_are_left_alone_if_no_kernel_let_others_start_early)
+{
+    call_on(1);
+    ck_assert_int_eq(symtuner_ar_followers_wait(1), ncclSuccess);
+    ck_assert_int_eq(symtuner_ar_followers_wait(0), ncclSuccess);
+    call_on(1);
+    separate(1, 0, 0);
+    fake.capture = 5;
+    separate(1, 0, 0);
+    fake.capture = 0;
+}
+END_TEST
+
+/* A graph that was captured under the promise may be launched on any stream at any time. */
+START_TEST(test_behind_graphs_streams_are_separated_each_time)
+{
+    ck_assert_int_eq(symtuner_ar_followers_wait(1), ncclSuccess);
+    fake.capture = 5;
+    ck_assert_int_eq(call_on(1), AR_EARLY_BOTH);
+    fake.capture = 0;
+    ck_assert_int_eq(symtuner_ar_followers_wait(0), ncclSuccess);
+    separate(1, 1, 0);
+    separate(1, 2, 0);
+    fake_graph_gone(5);
+}
+END_TEST
+
+enum { RANKS = 2 };
+
+static void make_pair(symtuner_ar **h, int nccl)
+{
+    const ncclComm_t comms[RANKS] = {(ncclComm_t)1, (ncclComm_t)2};
+    struct symtuner_ar_config config = small();
+
+    memset(&fake, 0, sizeof fake);
+    fake_nccl_reset(RANKS);
+    fake_nccl.version = nccl;
+    fake.devices = RANKS;
+    fake.peers = 1;
+    fake.arch = 90;
+    ck_assert_msg(symtuner_ar_create(h, comms, RANKS, &config) == ncclSuccess, "%s",
+                  symtuner_ar_error(NULL));
+}
+
+/* NCCL's kernels of a call that the handle gives to NCCL may follow ours, too. */
+START_TEST(test_what_goes_to_nccl_is_separated)
+{
+    static char m[4096];
+    symtuner_ar *h[RANKS];
+
+    ck_assert_int_eq(symtuner_ar_followers_wait(1), ncclSuccess);
+    make_pair(h, 22809);
+    ck_assert_int_eq(symtuner_ar_all_reduce(m, m, 8, ncclFloat, ncclSum, h[0], NULL), ncclSuccess);
+    symtuner_ar_force(h[0], "nccl", 0, 0);
+    ck_assert_int_eq(symtuner_ar_all_reduce(m, m, 8, ncclFloat, ncclSum, h[0], NULL), ncclSuccess);
+    ck_assert_int_eq(fake.host_functions, 0);
+    ck_assert_int_eq(symtuner_ar_followers_wait(0), ncclSuccess);
+    ck_assert_int_eq(symtuner_ar_all_reduce(m, m, 8, ncclFloat, ncclSum, h[0], NULL), ncclSuccess);
+    ck_assert_int_eq(fake.host_functions, 1);
+    fake.fails = "cudaStreamGetId";
+    ck_assert_int_ne(symtuner_ar_all_reduce(m, m, 8, ncclFloat, ncclSum, h[0], NULL), ncclSuccess);
+    ck_assert_ptr_nonnull(strstr(symtuner_ar_error(h[0]), "separate a stream"));
+    fake.fails = NULL;
+    symtuner_ar_destroy(h, RANKS);
+}
+END_TEST
+
+/* Symmetric kernels of these releases do not wait, and registering lets them run. */
+static const struct window {
+    int nccl;
+    enum ar_follower want;
+} windows[] = {{22803, AR_FOLLOWER_MAY_NOT_WAIT}, {22809, AR_FOLLOWER_MAY_NOT_WAIT},
+               {22907, AR_FOLLOWER_MAY_NOT_WAIT}, {23006, AR_FOLLOWER_MAY_NOT_WAIT},
+               {23007, AR_FOLLOWER_WAITS},        {23206, AR_FOLLOWER_WAITS}};
+
+START_TEST(test_registering_takes_the_promise_back)
+{
+    void *buffer[RANKS];
+    symtuner_ar *h[RANKS];
+
+    make_pair(h, windows[_i].nccl);
+    for (int r = 0; r < RANKS; r++)
+        buffer[r] = aligned_alloc(4096, 4096);
+    ck_assert_int_eq(symtuner_ar_followers_wait(1), ncclSuccess);
+    ck_assert_int_eq(ar_follower_said(), AR_FOLLOWER_WAITS); /* scratch is no buffer of a caller */
+    ck_assert_int_eq(symtuner_ar_register(h, buffer, NULL, RANKS, 4096), ncclSuccess);
+    ck_assert_int_eq(ar_follower_said(), windows[_i].want);
+    symtuner_ar_destroy(h, RANKS);
+    for (int r = 0; r < RANKS; r++)
+        free(buffer[r]);
+}
+END_TEST
+
+Suite *st_suite_follower(void)
+{
+    Suite *suite = suite_create("ar_follower");
+    TCase *local = tcase_create("local"), *nccl = tcase_create("nccl");
+
+    tcase_add_checked_fixture(local, set_up_early, tear_down);
+    tcase_add_test(local, test_a_promise_is_taken_back_for_good);
+    tcase_add_test(local, test_streams_are_separated_where_it_is_needed);
+    tcase_add_test(local, test_streams_are_left_alone_if_no_kernel_let_others_start_early);
+    tcase_add_test(local, test_behind_graphs_streams_are_separated_each_time);
+    suite_add_tcase(suite, local);
+    tcase_add_test(nccl, test_what_goes_to_nccl_is_separated);
+    tcase_add_loop_test(nccl, test_registering_takes_the_promise_back, 0,
+                        sizeof windows / sizeof *windows);
+    suite_add_tcase(suite, nccl);
+    return suite;
+}
