@@ -11,6 +11,8 @@
 
 #include "symtuner_ar.h"
 
+#include <stdatomic.h>
+
 #include "kernels/shared/args.h"
 #include "kernels/group/endpoint.h"
 #include "kernels/group/nccl.h"
@@ -114,6 +116,8 @@ struct symtuner_ar {
     uint32_t stall_ns;
     int lag;               /* tiles, for chunked; 0: as the table says */
     enum ar_start overlap[AR_FOLLOWERS]; /* what GPU, driver, NCCL and the program allow */
+    atomic_bool first;    /* of the handles of this process on this GPU (kernels/order/first.h) */
+    symtuner_ar *younger; /* the handle that was made after this one */
     struct ar_order eager; /* calls outside of captures; ${graphs} has one per capture */
     struct ar_graph *graphs;
     bool one_stream; /* the caller promised one stream: no event after each eager call */

@@ -16,6 +16,7 @@
 #include "kernels/scratch/grow.h"
 #include "kernels/host/launch.h"
 #include "kernels/nodes/nodes.h"
+#include "kernels/order/first.h"
 #include "nccl/release.h"
 
 #define MiB (1ull << 20)
@@ -102,6 +103,7 @@ ncclResult_t ar_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
     if (error != cudaSuccess)
         return ar_fail_cuda(h, error, "allocate the counters");
     memset(h->mailbox, 0, sizeof *h->mailbox);
+    ar_first_join(h);
     error = cudaEventCreateWithFlags(&h->eager.done, cudaEventDisableTiming);
     for (int i = 0; i < 2 && error == cudaSuccess; i++)
         error = cudaEventCreateWithFlags(&h->copy_event[i], cudaEventDisableTiming);
@@ -142,6 +144,7 @@ static void free_gpu(symtuner_ar *h)
 
 void ar_rank_free(symtuner_ar *h)
 {
+    ar_first_leave(h);
     if (!h->stuck)
         free_gpu(h);
     symtuner_rules_free(h->rules);

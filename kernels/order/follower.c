@@ -16,9 +16,17 @@ enum ar_follower ar_follower_said(void)
     return (enum ar_follower)atomic_load_explicit(&said, memory_order_acquire);
 }
 
+/* Are the kernels of ${h} to let their followers start early, whatever the program says? */
+static bool always(const symtuner_ar *h)
+{
+    return h->overlap[AR_FOLLOWER_MAY_NOT_WAIT] == AR_EARLY_BOTH;
+}
+
 enum ar_start ar_start_of(const symtuner_ar *h)
 {
-    return h->on_device == 1 ? h->overlap[ar_follower_said()] : AR_SERIAL;
+    const enum ar_start start = h->on_device == 1 ? h->overlap[ar_follower_said()] : AR_SERIAL;
+
+    return start == AR_EARLY_BOTH && !always(h) && !atomic_load(&h->first) ? AR_EARLY : start;
 }
 
 static void set(atomic_bool *flag)
@@ -27,10 +35,9 @@ static void set(atomic_bool *flag)
         atomic_store(flag, true);
 }
 
-/* Not noted: kernels that let their followers start early whatever the program says. */
 void ar_follower_note(const symtuner_ar *h, enum ar_start start)
 {
-    if (start == AR_EARLY_BOTH && h->overlap[AR_FOLLOWER_MAY_NOT_WAIT] != AR_EARLY_BOTH)
+    if (start == AR_EARLY_BOTH && !always(h))
         set(&released);
 }
 

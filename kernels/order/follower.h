@@ -16,7 +16,8 @@
 enum ar_follower ar_follower_said(void);
 
 /* Return how the kernels of ${h} start: serially if ranks share the GPU, because blocks that start
- * early and wait would take the room that another rank's blocks need. */
+ * early and wait would take the room that another rank's blocks need. For the same reason only the
+ * first handle of a GPU lets followers start early (first.h), unless SYMTUNER_AR_OVERLAP says so. */
 enum ar_start ar_start_of(const symtuner_ar *h);
 
 /* A kernel of ${h} is about to be launched, which starts as ${start} says. */

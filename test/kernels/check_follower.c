@@ -111,6 +111,49 @@ START_TEST(test_behind_graphs_streams_are_separated_each_time)
 }
 END_TEST
 
+static enum ar_start start_of(symtuner_ar *h)
+{
+    ck_assert_int_eq(symtuner_ar_all_reduce(memory[0], memory[0], 8, ncclFloat, ncclSum, h, NULL),
+                     ncclSuccess);
+    return (enum ar_start)fake.launch[(fake.launches - 1) % FAKE_LAUNCHES].args.overlap;
+}
+
+/* Two handles on a GPU whose calls come in different order on two ranks would otherwise wait for
+ * ever: see first.h. */
+START_TEST(test_only_the_first_handle_of_a_gpu_lets_followers_start_early)
+{
+    static const int low[] = {0, 1}, high[] = {2, 3};
+    struct symtuner_ar_config config = small();
+    symtuner_ar *first[2], *second[2], *third[2], *elsewhere[2];
+
+    symtuner_ar_destroy(handles, N);
+    ck_assert_int_eq(symtuner_ar_followers_wait(1), ncclSuccess);
+    ck_assert_int_eq(symtuner_ar_create_local(first, low, 2, &config), ncclSuccess);
+    ck_assert_int_eq(symtuner_ar_create_local(second, low, 2, &config), ncclSuccess);
+    ck_assert_int_eq(symtuner_ar_create_local(third, low, 2, &config), ncclSuccess);
+    ck_assert_int_eq(symtuner_ar_create_local(elsewhere, high, 2, &config), ncclSuccess);
+    for (int r = 0; r < 2; r++) {
+        ck_assert_int_eq(start_of(first[r]), AR_EARLY_BOTH);
+        ck_assert_int_eq(start_of(second[r]), AR_EARLY);
+        ck_assert_int_eq(start_of(elsewhere[r]), AR_EARLY_BOTH);
+    }
+    symtuner_ar_destroy(second, 2);
+    ck_assert_int_eq(start_of(third[0]), AR_EARLY);
+    fake.capture = 5;
+    ck_assert_int_eq(start_of(first[0]), AR_EARLY_BOTH);
+    fake.capture = 0;
+    symtuner_ar_destroy(first, 2);
+    ck_assert_int_eq(start_of(third[0]), AR_EARLY); /* the graph may still run */
+    fake_graph_gone(5);
+    ck_assert_int_eq(symtuner_ar_create_local(second, low, 2, &config), ncclSuccess);
+    ck_assert_int_eq(start_of(third[1]), AR_EARLY_BOTH);
+    ck_assert_int_eq(start_of(second[1]), AR_EARLY);
+    symtuner_ar_destroy(second, 2);
+    symtuner_ar_destroy(third, 2);
+    symtuner_ar_destroy(elsewhere, 2);
+}
+END_TEST
+
 enum { RANKS = 2 };
 
 static void make_pair(symtuner_ar **h, int nccl)
@@ -187,6 +230,7 @@ Suite *st_suite_follower(void)
     tcase_add_test(local, test_streams_are_separated_where_it_is_needed);
     tcase_add_test(local, test_streams_are_left_alone_if_no_kernel_let_others_start_early);
     tcase_add_test(local, test_behind_graphs_streams_are_separated_each_time);
+    tcase_add_test(local, test_only_the_first_handle_of_a_gpu_lets_followers_start_early);
     suite_add_tcase(suite, local);
     tcase_add_test(nccl, test_what_goes_to_nccl_is_separated);
     tcase_add_loop_test(nccl, test_registering_takes_the_promise_back, 0,
