@@ -12,6 +12,7 @@ static nccl_abi_result run_nccl(const struct st_real *real, const struct st_call
 {
     const struct st_functions *f = &real->call;
 
+    st_separate(real, call->stream);
     switch (call->coll) {
     case ST_TALLY_ALL_REDUCE:
         return f->AllReduce(call->send, call->recv, call->count, call->dtype, call->op, call->comm,

@@ -2,7 +2,7 @@
 
 # What the tests link without the rest.
 DROPIN_PURE := dropin/verify/compare.c
-DROPIN_C := $(wildcard base/*.c dropin/*.c dropin/*/*.c) plugin/options.c nccl/names.c
+DROPIN_C := $(wildcard base/*.c dropin/*.c dropin/*/*.c) plugin/options.c nccl/names.c nccl/release.c
 # Thread-local variables cost one instruction, because the library is loaded at start.
 DROPIN_OBJ := $(patsubst %,$(B)/dropin-obj/%.o,$(DROPIN_C))
 

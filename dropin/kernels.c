@@ -8,11 +8,16 @@
 #include <string.h>
 
 #include "dropin/settings.h"
+#include "nccl/release.h"
 
 static struct st_kernels kernels;
 static bool loaded;
 static const struct st_real *user; /* the NCCL that the kernels use */
+static bool promised;              /* that kernels which follow ours wait */
+static bool may_not_wait;          /* a kernel that does not wait may run */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+atomic_bool st_promise_gone;
 
 /* The path of the library beside this one. */
 static bool beside(char *path, size_t size)
@@ -69,6 +74,8 @@ const struct st_kernels *st_kernels_for(const struct st_real *real)
             user = real;
         else if (loaded)
             st_warn_once("NCCL runs all calls: %s", kernels.error_(NULL));
+        if (user && !may_not_wait && kernels.followers_wait_ && kernels.separate_)
+            promised = kernels.followers_wait_(1) == NCCL_ABI_SUCCESS;
     }
     pthread_mutex_unlock(&lock);
     return loaded && user == real ? &kernels : NULL;
@@ -77,4 +84,40 @@ const struct st_kernels *st_kernels_for(const struct st_real *real)
 bool st_kernels_loaded(void)
 {
     return loaded;
+}
+
+/* ---- the kernels that follow ours ------------------------------------------------------------ */
+
+static enum st_pdl_rule pdl_of(const struct st_real *real)
+{
+    return real->version > 0 ? st_era_of(real->version)->pdl : ST_PDL_ANYWHERE;
+}
+
+static void take_back(void)
+{
+    pthread_mutex_lock(&lock);
+    may_not_wait = true;
+    if (promised && !atomic_load(&st_promise_gone)) {
+        kernels.followers_wait_(0);
+        atomic_store(&st_promise_gone, true);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void st_followers_comm(const struct st_real *real)
+{
+    if (pdl_of(real) == ST_PDL_ANYWHERE)
+        take_back();
+}
+
+void st_followers_window(const struct st_real *real)
+{
+    if (pdl_of(real) != ST_PDL_WAITS)
+        take_back();
+}
+
+void st_separate_now(const struct st_real *real, void *stream)
+{
+    if (pdl_of(real) != ST_PDL_WAITS)
+        kernels.separate_(stream); /* if CUDA refuses this, it refuses NCCL's kernel, too */
 }

@@ -8,6 +8,7 @@
 #ifndef ST_KERNELS_H_
 #define ST_KERNELS_H_
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "dropin/entry/real.h"
@@ -34,7 +35,9 @@
     X(all_gather)                                                                                  \
     X(query_coll)                                                                                  \
     X(op_create_premul_sum)                                                                        \
-    X(op_destroy)
+    X(op_destroy)                                                                                  \
+    X(followers_wait)                                                                              \
+    X(separate)
 
 struct st_kernels {
 #define X(name) __typeof__(symtuner_ar_##name) *name##_;
@@ -49,5 +52,29 @@ const struct st_kernels *st_kernels_for(const struct st_real *real);
 
 /* Has st_kernels_for loaded the library? */
 bool st_kernels_loaded(void);
+
+/* ---- the kernels that follow ours on a stream -------------------------------------------------
+ *
+ * Our kernels let the next kernel start early if the drop-in promises that it waits for ours. NCCL's
+ * symmetric kernels of some releases do not wait (enum st_pdl_rule). The drop-in sees every
+ * communicator and every window that the program makes with any NCCL that it stands in front of. So
+ * it promises as long as none of these kernels can run, and then takes the promise back for good,
+ * before NCCL hears of what lets them run. What was launched or captured before may still let the
+ * next kernel start early; therefore each later call of such an NCCL is separated from it. */
+
+/* Called when NCCL ${real} has made a communicator. */
+void st_followers_comm(const struct st_real *real);
+/* Called when NCCL ${real} is about to make a symmetric window. */
+void st_followers_window(const struct st_real *real);
+
+extern atomic_bool st_promise_gone; /* given once, and taken back */
+void st_separate_now(const struct st_real *real, void *stream);
+
+/* Called when a call goes to NCCL ${real}. */
+static inline void st_separate(const struct st_real *real, void *stream)
+{
+    if (atomic_load_explicit(&st_promise_gone, memory_order_relaxed))
+        st_separate_now(real, stream);
+}
 
 #endif

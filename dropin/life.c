@@ -103,6 +103,7 @@ static struct st_comm *record(struct st_real *real, const struct st_made *made)
 {
     struct st_comm *c = st_comm_find(*made->comm);
 
+    st_followers_comm(real);
     if (c) /* NCCL ended it by itself, for example after an error */
         st_comm_remove(c);
     c = st_comm_add(*made->comm, real);

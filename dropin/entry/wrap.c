@@ -55,8 +55,10 @@ enum { TIMES_1 = 0, TIMES_ranks = 1 };
                                                                                                    \
         if (!real || !real->call.name)                                                             \
             return st_no_nccl();                                                                   \
-        if (!st_passes(from, real))                                                                \
+        if (!st_passes(from, real)) {                                                              \
             st_call_forwarded(c, real, ST_TALLY_##coll, collective, count, dtype, TIMES_##factor); \
+            st_separate(real, stream);                                                             \
+        }                                                                                          \
         result = real->call.name args;                                                             \
         if (result != NCCL_ABI_SUCCESS)                                                            \
             st_call_failed(real);                                                                  \
@@ -331,6 +333,8 @@ static nccl_abi_result in_CommWindowRegister(struct st_from from, void *comm, vo
     nccl_abi_result result;
 
     REAL(CommWindowRegister, c);
+    if (flags & NCCL_ABI_WINDOW_SYMMETRIC && !st_passes(from, real))
+        st_followers_window(real);
     result = real->call.CommWindowRegister(comm, buffer, bytes, window, flags);
     if (result == NCCL_ABI_SUCCESS && c && !st_passes(from, real) &&
         flags & NCCL_ABI_WINDOW_SYMMETRIC && atomic_load(&c->handle))

@@ -37,6 +37,15 @@ grep -q 'warning: the program calls an NCCL function' "$work/err" || fail "no wa
 SYMTUNER_LOG=off under "$here/cases" lacking linked 2> "$work/err"
 [ -s "$work/err" ] && fail "SYMTUNER_LOG=off, but: $(cat "$work/err")"
 
+# --- the kernels that follow ours --------------------------------------------------------------------
+for case in until_a_window window_first; do
+    under "$here/followers" $case || fail "followers, $case"
+done
+FIRST=anywhere under "$here/followers" never || fail "followers, NCCL 2.29.7"
+FIRST=waits under "$here/followers" always || fail "followers, NCCL 2.30.7"
+FIRST=waits under "$here/followers" two || fail "followers, NCCL 2.30.7 and 2.28.9"
+SECOND="$here/anywhere/libnccl.so.2" under "$here/followers" two_anywhere || fail "followers, NCCL 2.28.9 and 2.29.7"
+
 # --- ranks in processes of their own ---------------------------------------------------------------
 # ranks RANKS WANT WARNED [WITHOUT...]: rank i runs without the drop-in if WITHOUT has bare:i, with
 # variables if it has i:NAME=VALUE. WANT is what every rank must print (one that fails may do something

@@ -3,10 +3,13 @@
 DI := $(B)/dropin-test
 DI_CC = $(CC) $(filter-out -MMD -MP,$(CFLAGS)) $(LDFLAGS)
 
-# Copies of a fake NCCL: two of one release, one that is too old for the kernels.
+# Copies of a fake NCCL: two of one release, one that is too old for the kernels, and two whose
+# symmetric kernels differ (followers.c).
 $(DI)/first/libnccl.so.2 $(DI)/second/libnccl.so.2: DI_VERSION := 22809
 $(DI)/old/libnccl.so.2: DI_VERSION := 22707
-DI_NCCL := $(patsubst %,$(DI)/%/libnccl.so.2,first second old)
+$(DI)/anywhere/libnccl.so.2: DI_VERSION := 22907
+$(DI)/waits/libnccl.so.2: DI_VERSION := 23007
+DI_NCCL := $(patsubst %,$(DI)/%/libnccl.so.2,first second old anywhere waits)
 $(DI_NCCL): test/dropin/fake/nccl.c test/dropin/fake/record.h dropin/entry/known.h
 	@mkdir -p $(@D)
 	$(call say,CC)
@@ -28,7 +31,7 @@ $(DI)/first/libcuda.so.1: test/dropin/fake/cuda.c dropin/verify/cuda.h
 $(DI)/libsymtuner_nccl.so: $(B)/libsymtuner_nccl.so
 	@mkdir -p $(@D)
 	$(Q)ln -sf ../$(<F) $@
-DI_PROGRAMS := $(patsubst %,$(DI)/%,cases ranks threads cost random opposite memory)
+DI_PROGRAMS := $(patsubst %,$(DI)/%,cases followers ranks threads cost random opposite memory)
 $(DI_PROGRAMS): $(DI)/%: test/dropin/%.c test/dropin/play.c test/dropin/play.h $(TALLY) dropin/tally.h \
                 $(DI)/first/libnccl.so.2
 	$(call say,CC)

@@ -191,6 +191,19 @@ const char *symtuner_ar_error(const struct symtuner_ar *handle)
     return "the fake kernels fail";
 }
 
+int symtuner_ar_followers_wait(int wait)
+{
+    __atomic_add_fetch(wait ? &record.promises : &record.taken_back, 1, __ATOMIC_RELAXED);
+    return 0;
+}
+
+int symtuner_ar_separate(void *stream)
+{
+    record.separated_stream = stream;
+    __atomic_add_fetch(&record.separated, 1, __ATOMIC_RELAXED);
+    return 0;
+}
+
 int symtuner_ar_version(void)
 {
     return 100;

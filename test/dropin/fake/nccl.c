@@ -277,6 +277,8 @@ int ncclCommWindowRegister(void *comm, void *buffer, size_t bytes, void **window
 
     (void)comm, (void)buffer, (void)flags;
     record_add(&record, "WindowRegister:%zu ", bytes);
+    if (record.window)
+        record.window();
     if (depth == 0) {
         *window = (void *)(uintptr_t)(0x1000 + atomic_fetch_add(&number, 16));
         return 0;

@@ -37,6 +37,11 @@ struct record {
     int create_once;     /* result of one symtuner_ar_create           */
     void (*wait)(void);  /* in ncclCommInitRank, for the other ranks   */
     void (*launch)(void *comm, void *stream); /* a kernel of ours      */
+    void (*window)(void);                     /* in ncclCommWindowRegister */
+    int promises;        /* calls of symtuner_ar_followers_wait(1)     */
+    int taken_back;      /* of symtuner_ar_followers_wait(0)           */
+    int separated;       /* of symtuner_ar_separate                    */
+    void *separated_stream; /* of the latest of these                  */
     uint64_t hash;       /* of all that was written down               */
 };
 

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * followers.c - a program that uses NCCL, and checks whether the drop-in promises that the kernels
+ * which follow ours wait for them, until when, and which calls it separates from ours after that.
+ *
+ * usage: followers CASE     SECOND: the path of another NCCL
+ *
+ * It runs as cases.c does. Each case is a process of its own. Exit 1: stderr says which line.
+ */
+#include <string.h>
+
+#include "test/dropin/play.h"
+
+enum { SYMMETRIC = 1, STREAM = 0x50 };
+
+static struct nccl n, second;
+static float a[64], b[64];
+static int back_before; /* how often the promise had been taken back when NCCL made a window */
+
+static void *stream(int i)
+{
+    return (void *)(uintptr_t)(STREAM + i);
+}
+
+static void in_window(void)
+{
+    back_before = kernels() ? kernels()->taken_back : -1;
+}
+
+static void open_second(void)
+{
+    nccl_opened(&second, dlopen(getenv("SECOND"), RTLD_NOW | RTLD_LOCAL));
+    second.record->window = in_window;
+}
+
+static void make(struct nccl *nccl, void **comm, int ranks)
+{
+    nccl->record->window = in_window;
+    MUST(nccl->f.CommInitAll(comm, ranks, NULL) == 0);
+}
+
+static void window(struct nccl *nccl, void *comm, int flags)
+{
+    void *made = NULL;
+
+    back_before = -2;
+    MUST(nccl->f.CommWindowRegister(comm, a, sizeof a, &made, flags) == 0);
+    MUST(back_before != -2);
+}
+
+static void want(int promises, int taken_back, int separated)
+{
+    MUST(kernels()->promises == promises);
+    MUST(kernels()->taken_back == taken_back);
+    MUST(kernels()->separated == separated);
+}
+
+static void big(struct nccl *nccl, void *comm, int i)
+{
+    MUST(nccl->f.AllReduce(a, b, 1 << 20, F32, SUM, comm, stream(i)) == 0);
+}
+
+/* NCCL 2.28: until the first symmetric window of the program, of whatever communicator. */
+static void until_a_window(void)
+{
+    void *comm[2], *alone[1], *made;
+
+    make(&n, comm, 2); /* makes windows for scratch */
+    make(&n, alone, 1);
+    want(1, 0, 0);
+    window(&n, comm[0], 0);
+    big(&n, comm[0], 1);
+    want(1, 0, 0);
+    window(&n, alone[0], SYMMETRIC);
+    MUST(back_before == 1);
+    want(1, 1, 0);
+    window(&n, comm[0], SYMMETRIC);
+    MUST(n.f.CommWindowRegister(comm[0], b, sizeof b, &made, SYMMETRIC) == 0);
+    MUST(n.f.CommWindowDeregister(comm[0], made) == 0);
+    want(1, 1, 0);
+    /* what goes to NCCL is separated, what is ours is not */
+    big(&n, comm[0], 2);
+    want(1, 1, 1);
+    MUST(kernels()->separated_stream == stream(2));
+    MUST(n.f.AllReduce(a, b, 16, F32, SUM, comm[0], stream(3)) == 0);
+    want(1, 1, 1);
+    MUST(n.f.Broadcast(a, b, 16, F32, 0, alone[0], stream(4)) == 0);
+    want(1, 1, 2);
+    MUST(kernels()->separated_stream == stream(4));
+    MUST(n.f.AllGather(a, b, 16, F32, alone[0], stream(5)) == 0);
+    want(1, 1, 3);
+    n.f.GroupStart();
+    MUST(n.f.Send(a, 16, F32, 1, comm[0], stream(6)) == 0);
+    want(1, 1, 4);
+    for (int i = 0; i < 5; i++) /* so many of a group are NCCL's */
+        MUST(n.f.AllReduce(a, b, 16, F32, SUM, comm[0], stream(7)) == 0);
+    want(1, 1, 4);
+    n.f.GroupEnd();
+    want(1, 1, 9);
+    make(&n, comm, 2); /* it stays taken back */
+    want(1, 1, 9);
+}
+
+/* The kernels are loaded later than the window is made. */
+static void window_first(void)
+{
+    void *comm[2], *alone[1];
+
+    make(&n, alone, 1);
+    MUST(kernels() == NULL);
+    window(&n, alone[0], SYMMETRIC);
+    make(&n, comm, 2);
+    big(&n, comm[0], 1);
+    want(0, 0, 0);
+}
+
+/* NCCL 2.29: its symmetric kernels may run on any buffers. */
+static void never(void)
+{
+    void *comm[2];
+
+    make(&n, comm, 2);
+    big(&n, comm[0], 1);
+    want(0, 0, 0);
+}
+
+/* NCCL 2.30.7: its kernels wait, so windows do not matter. */
+static void always(void)
+{
+    void *comm[2];
+
+    make(&n, comm, 2);
+    window(&n, comm[0], SYMMETRIC);
+    big(&n, comm[0], 1);
+    want(1, 0, 0);
+}
+
+/* The same, and a second NCCL of 2.28.9 in the process. */
+static void two(void)
+{
+    void *comm[2], *foreign[2];
+
+    make(&n, comm, 2);
+    open_second();
+    make(&second, foreign, 2);
+    window(&n, comm[0], SYMMETRIC);
+    want(1, 0, 0);
+    window(&second, foreign[0], SYMMETRIC);
+    MUST(back_before == 1);
+    big(&n, comm[0], 1);
+    want(1, 1, 0);
+    big(&second, foreign[0], 1);
+    want(1, 1, 1);
+}
+
+/* NCCL 2.28.9, and a second one of 2.29: it need only make a communicator. */
+static void two_anywhere(void)
+{
+    void *comm[2], *foreign[1];
+
+    make(&n, comm, 2);
+    open_second();
+    want(1, 0, 0);
+    make(&second, foreign, 1);
+    want(1, 1, 0);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } cases[] = {{"until_a_window", until_a_window},
+                 {"window_first", window_first},
+                 {"never", never},
+                 {"always", always},
+                 {"two", two},
+                 {"two_anywhere", two_anywhere}};
+
+    MUST(argc == 2);
+    nccl_linked(&n);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if (strcmp(cases[i].name, argv[1]) == 0) {
+            cases[i].run();
+            return 0;
+        }
+    fprintf(stderr, "no case %s\n", argv[1]);
+    return 1;
+}
