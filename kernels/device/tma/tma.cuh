@@ -152,10 +152,17 @@ __device__ __forceinline__ void store_tiles(const tma_tiles<Coll> &tiles, const 
     add_ring::place old;
 
     for (tma_tile<Coll> t(tiles); t.here(); t.next()) {
-#ifndef ST_BREAK_DONE
-        barrier_wait(tiles.moves_alone() ? ring.full(t.place) : ring.done(t.place), t.place.parity);
-#endif
+        uint64_t *const ready = tiles.moves_alone() ? ring.full(t.place) : ring.done(t.place);
+
+#ifdef ST_BREAK_DONE
+        barrier_wait(ring.full(t.place), t.place.parity);
         store_tile<Coll, N>(ring, t);
+        bulk_wait_read<0>();
+#endif
+        barrier_wait(ready, t.place.parity);
+#ifndef ST_BREAK_DONE
+        store_tile<Coll, N>(ring, t);
+#endif
         if (t.k >= lag) {
 #ifndef ST_BREAK_STAGE
             bulk_wait_read<lag>();
