@@ -211,6 +211,10 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out,
  * Our kernels give up on a dead peer by themselves; NCCL's do not. So if NCCL ran a call and the
  * GPU is not idle after the timeout (2 s at least), the result is ncclRemoteError, nothing of that
  * rank is freed, and ncclCommAbort ends the kernel.
+ * After an error that symtuner_ar_status() reports, such as a kernel that gave up on a peer, the
+ * handles are freed all the same, but the result is that error, as ncclCommDestroy returns the
+ * error of its communicator. So a caller that never asks for the status still learns of a call that
+ * failed. After symtuner_ar_abort the result is ncclSuccess, as that of ncclCommAbort.
  * What graphs still need (see Graphs above) is freed by a later create or destroy. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n);

@@ -106,6 +106,19 @@ static void drop_windows(symtuner_ar *h)
     ar_arenas_free(h);
 }
 
+/* Return what symtuner_ar_status() reports of a handle whose calls have ended. The caller knows of
+ * its own abort, so that is success, as of ncclCommAbort. */
+static ncclResult_t report(symtuner_ar *h)
+{
+    ncclResult_t result = ncclSuccess;
+
+    if (__atomic_load_n(&h->mailbox->abort, __ATOMIC_RELAXED) == 0)
+        result = symtuner_ar_status(h);
+    return result == ncclSuccess
+               ? result
+               : ar_fail(NULL, result, "rank %d is freed: %.220s", h->me, symtuner_ar_error(h));
+}
+
 /* If graphs with its calls live, defer handles[i], together with the others of a local group, set
  * the deferred entries of ${handles} to NULL, and return true. */
 static bool defer_group(symtuner_ar **handles, int n, int i)
@@ -153,6 +166,8 @@ ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n)
         if (handles[i] == NULL || handles[i]->endpoint.timed_out[0] != 0)
             continue; /* do not wait: NCCL's kernels may never end */
         latest = await_calls(handles[i], stuck);
+        if (latest == ncclSuccess)
+            latest = report(handles[i]);
         result = latest != ncclSuccess ? latest : result;
         stuck = stuck || handles[i]->stuck;
     }

@@ -102,6 +102,30 @@ START_TEST(test_lists_that_are_none_are_named)
 }
 END_TEST
 
+static const struct {
+    uint32_t error, abort; /* what rank 1's mailbox holds */
+    ncclResult_t want;
+    const char *part;
+} ends[] = {{AR_TIMEOUT, 0, ncclRemoteError, "rank 1 is freed: a kernel waited for a peer"},
+            {AR_OVERLAP, 0, ncclInvalidUsage, "ran at the same time"},
+            {AR_ABORTED, AR_ABORTED, ncclSuccess, NULL},
+            {AR_TIMEOUT, AR_ABORTED, ncclSuccess, NULL},
+            {AR_ALIVE, AR_ABORTED, ncclSuccess, NULL}};
+
+START_TEST(test_destroy_returns_the_error_of_a_kernel_and_frees)
+{
+    handles[1]->mailbox->error = ends[_i].error;
+    handles[1]->mailbox->abort = ends[_i].abort;
+    if (ends[_i].part != NULL)
+        want_error(symtuner_ar_destroy(handles, N), ends[_i].want, NULL, ends[_i].part);
+    else
+        ck_assert_int_eq(symtuner_ar_destroy(handles, N), ends[_i].want);
+    for (int r = 0; r < N; r++)
+        ck_assert_ptr_null(handles[r]);
+    ck_assert_int_eq(fake.live, 0);
+}
+END_TEST
+
 /* The fake NCCL ends the test if the communicator's GPU is not current when a window is
  * deregistered. */
 START_TEST(test_windows_are_deregistered_on_their_own_gpu)
@@ -140,6 +164,8 @@ Suite *st_suite_window(void)
     tcase_add_test(made, test_a_local_group_is_registered_and_destroyed_whole);
     tcase_add_test(made, test_registrations_do_not_overlap);
     tcase_add_test(made, test_lists_that_are_none_are_named);
+    tcase_add_loop_test(made, test_destroy_returns_the_error_of_a_kernel_and_frees, 0,
+                        (int)(sizeof ends / sizeof *ends));
     tcase_add_test(made, test_windows_are_deregistered_on_their_own_gpu);
     suite_add_tcase(s, made);
     return s;

@@ -315,6 +315,8 @@ START_TEST(test_an_error_in_the_box_is_the_handles)
                      AR_ABORTED); /* what its kernels look at */
     ck_assert_int_eq(symtuner_ar_status(handle[1]), ncclInvalidUsage);
     ck_assert_int_eq(symtuner_ar_status(handle[0]), ncclSuccess);
+    handle[3]->nodes->box->mailbox->error = AR_TIMEOUT;
+    ck_assert_int_eq(symtuner_ar_destroy(&handle[3], 1), ncclRemoteError);
     close_group();
 }
 END_TEST
