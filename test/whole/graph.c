@@ -5,16 +5,6 @@
 #include "test/kernels/fake/capture_info.h"
 #include "test/whole/stream.h"
 
-cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode)
-{
-    static _Thread_local enum cudaStreamCaptureMode now = cudaStreamCaptureModeGlobal;
-    enum cudaStreamCaptureMode before = now;
-
-    now = *mode;
-    *mode = before;
-    return cudaSuccess;
-}
-
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode)
 {
     struct CUgraph_st *graph = calloc(1, sizeof *graph);
@@ -64,27 +54,9 @@ cudaError_t fake_capture_info(cudaStream_t stream, enum cudaStreamCaptureStatus 
     return cudaSuccess;
 }
 
-/* Operations of a graph run one after the other here, so an empty node would change nothing. */
-cudaError_t cudaGraphAddEmptyNode(cudaGraphNode_t *node, cudaGraph_t graph,
-                                  const cudaGraphNode_t *front, size_t fronts)
+cudaError_t fake_capture_after(cudaStream_t stream, cudaGraphNode_t node)
 {
-    (void)front, (void)fronts;
-    *node = (cudaGraphNode_t)graph;
-    return cudaSuccess;
-}
-
-#if CUDART_VERSION >= 13000
-cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t stream, cudaGraphNode_t *nodes,
-                                                const cudaGraphEdgeData *edges, size_t n,
-                                                unsigned flags)
-{
-    (void)edges;
-#else
-cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t stream, cudaGraphNode_t *nodes,
-                                                size_t n, unsigned flags)
-{
-#endif
-    (void)nodes, (void)n, (void)flags;
+    (void)node;
     return whole_stream_of(stream)->graph != NULL ? cudaSuccess
                                                   : whole_error(cudaErrorIllegalState);
 }

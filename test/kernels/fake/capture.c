@@ -5,24 +5,14 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "test/kernels/fake/capture_info.h"
 #include "test/kernels/fake/cuda.h"
 #include "test/whole/cuda.h"
-
-static _Thread_local enum cudaStreamCaptureMode capture_mode;
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status)
 {
     (void)stream;
     *status = fake.capture ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
-    return cudaSuccess;
-}
-
-cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode)
-{
-    enum cudaStreamCaptureMode old = capture_mode;
-
-    capture_mode = *mode;
-    *mode = old;
     return cudaSuccess;
 }
 
@@ -48,28 +38,10 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void 
     return cudaSuccess;
 }
 
-cudaError_t cudaGraphAddEmptyNode(cudaGraphNode_t *node, cudaGraph_t graph,
-                                  const cudaGraphNode_t *front, size_t fronts)
+cudaError_t fake_capture_after(cudaStream_t stream, cudaGraphNode_t node)
 {
-    (void)front, (void)fronts;
-    *node = (cudaGraphNode_t)graph;
-    return cudaSuccess;
-}
-
-#if CUDART_VERSION >= 13000
-cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t stream, cudaGraphNode_t *nodes,
-                                                const cudaGraphEdgeData *edges, size_t n,
-                                                unsigned flags)
-{
-    (void)edges;
-#else
-cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t stream, cudaGraphNode_t *nodes,
-                                                size_t n, unsigned flags)
-{
-#endif
     (void)stream;
-    if (fake.capture == 0 || n != 1 || nodes[0] != (cudaGraphNode_t)(uintptr_t)fake.capture ||
-        flags != cudaStreamSetCaptureDependencies)
+    if (fake.capture == 0 || node != (cudaGraphNode_t)(uintptr_t)fake.capture)
         return cudaErrorIllegalState;
     __atomic_add_fetch(&fake.empty_nodes, 1, __ATOMIC_RELAXED);
     return cudaSuccess;

@@ -18,3 +18,39 @@ cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t stream, enum cudaStreamCapt
     (void)nodes, (void)n;
     return fake_capture_info(stream, status, id, graph);
 }
+
+#if CUDART_VERSION >= 13000
+cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t stream, cudaGraphNode_t *nodes,
+                                                const cudaGraphEdgeData *edges, size_t n,
+                                                unsigned flags)
+{
+    (void)edges;
+#else
+cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t stream, cudaGraphNode_t *nodes,
+                                                size_t n, unsigned flags)
+{
+#endif
+    if (n != 1 || flags != cudaStreamSetCaptureDependencies)
+        return cudaErrorIllegalState;
+    return fake_capture_after(stream, nodes[0]);
+}
+
+/* The fakes run the operations of a graph one after the other, if at all, so an empty node changes
+ * nothing. */
+cudaError_t cudaGraphAddEmptyNode(cudaGraphNode_t *node, cudaGraph_t graph,
+                                  const cudaGraphNode_t *front, size_t fronts)
+{
+    (void)front, (void)fronts;
+    *node = (cudaGraphNode_t)graph;
+    return cudaSuccess;
+}
+
+cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode)
+{
+    static _Thread_local enum cudaStreamCaptureMode now = cudaStreamCaptureModeGlobal;
+    enum cudaStreamCaptureMode before = now;
+
+    now = *mode;
+    *mode = before;
+    return cudaSuccess;
+}
